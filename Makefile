@@ -1,0 +1,165 @@
+# SPDX-FileCopyrightText: The slurm-vgpu authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# `make demo` and `make test` install what they need and prepare themselves; the other targets
+# expect what `make deps` installs. Everything built goes to build/.
+
+# sudo drops the PATH that a hand-installed Go needs.
+GO ?= $(or $(shell command -v go 2>/dev/null),/usr/local/go/bin/go)
+CC ?= cc
+DESTDIR ?=
+prefix ?= /usr
+bindir ?= $(prefix)/bin
+sbindir ?= $(prefix)/sbin
+libdir ?= $(prefix)/lib
+datadir ?= $(prefix)/share
+mandir ?= $(datadir)/man
+docdir ?= $(datadir)/doc/slurm-vgpu
+sysconfdir ?= /etc
+# Debian's place when it exists, else that of Slurm's own packages.
+SLURM_PLUGINDIR ?= $(firstword $(wildcard /usr/lib/$(shell $(CC) -print-multiarch 2>/dev/null)/slurm-wlm) /usr/lib64/slurm)
+
+BUILD := build
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH)
+
+# go-nvml compiles nvml.h, which warns of its own deprecated types.
+export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
+export GO CC
+# A clone that root builds and another user owns has no version-control stamp to give.
+GOBUILD = $(GO) build -trimpath -buildvcs=false
+STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
+
+# A folder with a main package is a command.
+command_prolog := vgpu-prolog
+command_epilog := vgpu-epilog
+command_gres := vgpu-gres
+command_ctl := vgpuctl
+COMMANDS := $(foreach d,prolog epilog gres ctl,$(if $(wildcard $(d)/main.go),$(command_$(d))))
+
+.DEFAULT_GOAL := all
+
+# The parts in C say themselves how they are built and tested.
+PARTS := $(wildcard interposer/interposer.mk test/simgpu/simgpu.mk spank/spank.mk)
+include $(PARTS)
+SIM := libcuda.so.1 libnvidia-ml.so.1 nvidia-smi vgpu-fill
+LIBS := $(if $(filter interposer/%,$(PARTS)),$(BUILD)/libslurm-vgpu.so) \
+	$(if $(filter test/%,$(PARTS)),$(SIM:%=$(BUILD)/sim/%)) \
+	$(if $(filter spank/%,$(PARTS)),$(BUILD)/spank_vgpu.so)
+TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
+	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
+
+.PHONY: all build deps test test-unit test-race test-e2e lint fmt check demo cluster cluster-down \
+	bench coverage install uninstall clean help FORCE
+
+all: build
+
+OUTPUTS := $(LIBS) $(COMMANDS:%=$(BUILD)/%)
+
+build: $(OUTPUTS) ## build everything into build/
+
+define go_command
+$(BUILD)/$(command_$(1)): FORCE
+	@mkdir -p $$(@D)
+	$$(GOBUILD) -o $$@ ./$(1)
+endef
+$(foreach d,prolog epilog gres ctl,$(eval $(call go_command,$(d))))
+
+$(BUILD)/vgpu-cluster: FORCE
+	@mkdir -p $(@D)
+	$(GOBUILD) -o $@ ./test/cluster/vgpu-cluster
+$(BUILD)/vgpu-demo: FORCE
+	@mkdir -p $(@D)
+	$(GOBUILD) -o $@ ./test/demo
+$(BUILD)/vgpu-bench: FORCE
+	@mkdir -p $(@D)
+	$(GOBUILD) -o $@ ./test/bench
+$(BUILD)/summary: FORCE
+	@mkdir -p $(@D)
+	$(GOBUILD) -o $@ ./test/summary
+
+deps: ## install what building and testing need (apt; nothing is started or enabled)
+	@test/setup.sh
+
+# Recipes rather than prerequisites: the parts are built after the packages they need came.
+test: deps ## install what is missing and run every test there is
+	@$(MAKE) --no-print-directory build $(BUILD)/summary
+	@test/rooted.sh $(BUILD)/summary -- $(MAKE) --no-print-directory -- lint test-race $(TESTS) test-e2e
+
+test-unit: ## the Go tests, without a cluster
+	@$(GO) test ./...
+
+test-race: ## the Go tests under the race detector
+	@$(GO) test -race $(GOTESTFLAGS) ./...
+
+test-e2e: build ## every fault and the main job on a private cluster (root)
+	@$(SUDO) $(GO) test -tags e2e -count=1 -timeout 12m -p 1 $(GOTESTFLAGS) ./test/cluster ./test/e2e
+
+lint: ## gofmt, go vet, staticcheck, and a warning-free build of the C parts
+	@out=$$(find . -name '*.go' -not -path './$(BUILD)/*' -exec gofmt -l {} +); \
+	if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
+	$(GO) vet -tags e2e ./...
+	$(STATICCHECK) -tags e2e ./...
+
+fmt: ## gofmt
+	gofmt -l -w $$(find . -name '*.go' -not -path './$(BUILD)/*')
+
+check: lint test-unit $(TESTS) ## lint and all tests that need neither Slurm nor root
+
+demo: deps ## the main job before your eyes, on a private cluster
+	@test/quietly.sh build $(MAKE) --no-print-directory build $(BUILD)/vgpu-demo
+	@$(SUDO) $(BUILD)/vgpu-demo
+
+cluster: deps ## a private cluster to play with; it stays up
+	@test/quietly.sh build $(MAKE) --no-print-directory build $(BUILD)/vgpu-cluster
+	@$(SUDO) $(BUILD)/vgpu-cluster up
+
+cluster-down: ## stop it
+	@$(MAKE) --no-print-directory --silent $(BUILD)/vgpu-cluster
+	@$(SUDO) $(BUILD)/vgpu-cluster down
+
+bench: build $(BUILD)/vgpu-bench ## measure what docs/benchmarks.md says
+	@$(SUDO) $(BUILD)/vgpu-bench
+
+coverage: ## what of CUDA and NVML is covered: reads the headers there are, writes docs/cuda-coverage.md
+	@$(GO) run ./test/coverage
+
+INSTALL ?= install
+# What is installed: mode, source, destination. Nothing of it is active before an administrator
+# says so; the files below share/slurm-vgpu are there to be copied.
+share := $(datadir)/slurm-vgpu
+put = $(foreach file,$(3),$(1)|$(file)|$(2)/$(notdir $(file)))
+INSTALLED = \
+	$(call put,0755,$(libdir)/slurm-vgpu,$(BUILD)/vgpu-prolog $(BUILD)/vgpu-epilog $(BUILD)/libslurm-vgpu.so) \
+	$(call put,0755,$(SLURM_PLUGINDIR),$(BUILD)/spank_vgpu.so) \
+	$(call put,0755,$(bindir),$(BUILD)/vgpuctl) \
+	$(call put,0755,$(sbindir),$(BUILD)/vgpu-gres) \
+	$(call put,0644,$(share),$(wildcard gres/vgpu.lua gres/vgpu_parse.lua gres/job_submit.lua gres/cli_filter.lua)) \
+	$(call put,0644,$(share),$(wildcard packaging/*.example)) \
+	$(call put,0644,$(share)/plugstack.d,$(wildcard packaging/plugstack.d/*)) \
+	$(call put,0644,$(share)/systemd,$(wildcard packaging/systemd/*)) \
+	$(call put,0644,$(share)/logrotate.d,$(wildcard packaging/logrotate.d/*)) \
+	$(call put,0644,$(prefix)/lib/tmpfiles.d,$(wildcard packaging/tmpfiles.d/*.conf)) \
+	$(foreach n,1 5 7 8,$(call put,0644,$(mandir)/man$(n),$(wildcard docs/man/*.$(n)))) \
+	$(call put,0644,$(docdir),$(wildcard LICENSE README.md CHANGELOG.md)) \
+	$(foreach file,$(shell find examples -type f 2>/dev/null),0644|$(file)|$(docdir)/$(file))
+
+install: build ## install below DESTDIR, prefix, libdir, sysconfdir and SLURM_PLUGINDIR
+	@for entry in $(foreach e,$(INSTALLED),'$(e)'); do \
+		mode=$${entry%%|*}; rest=$${entry#*|}; from=$${rest%%|*}; to=$(DESTDIR)$${rest#*|}; \
+		echo "$$to"; $(INSTALL) -D -m $$mode "$$from" "$$to" || exit 1; \
+	done
+	@# The scripts and files name the usual places; a package that goes elsewhere changes them.
+	@find $(DESTDIR)$(share) -type f -exec sed -i -e 's|/usr/share/slurm-vgpu|$(share)|g' \
+		-e 's|/usr/lib/slurm-vgpu|$(libdir)/slurm-vgpu|g' -e 's|/usr/sbin/vgpu|$(sbindir)/vgpu|g' \
+		-e 's|/usr/bin/vgpuctl|$(bindir)/vgpuctl|g' {} +
+	@$(INSTALL) -d $(DESTDIR)$(sysconfdir)/slurm-vgpu
+
+uninstall: ## remove what install put there; configuration stays
+	@for entry in $(foreach e,$(INSTALLED),'$(e)'); do rm -f "$(DESTDIR)$${entry##*|}"; done
+	@find $(DESTDIR)$(libdir)/slurm-vgpu $(DESTDIR)$(share) $(DESTDIR)$(docdir) -depth -type d -empty -delete 2>/dev/null || true
+
+clean: ## remove build/
+	rm -rf $(BUILD)
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))

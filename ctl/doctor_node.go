@@ -1,0 +1,268 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmdb"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+)
+
+const inventoryRemedy = "vgpu-gres inventory --write"
+
+// gpus compares the inventory that the prolog reads with what NVML says now.
+func (d *doctor) gpus() {
+	path := d.config.Run().Inventory()
+	inv, err := device.ReadInventory(path)
+	switch {
+	case err != nil:
+		d.fail("inventory", inventoryRemedy, "%v", err)
+	case inv.BootID != d.bootID:
+		d.fail("inventory", inventoryRemedy, "%s is of an earlier boot", path)
+	default:
+		d.inventory = &inv
+		d.ok("inventory", "%s lists %s", path, plural(len(inv.GPUs), "GPU"))
+	}
+	lib, err := discover.Library(d.config.NVMLLibrary)
+	var now device.Inventory
+	if err == nil {
+		now, err = discover.Inventory(lib)
+	}
+	if err != nil {
+		d.fail("NVML", "install the NVIDIA driver, load its module (nvidia-smi must work), or name its library in nvml_library", "%v", err)
+		return
+	}
+	healthy := true
+	for _, gpu := range now.GPUs {
+		if gpu.Lost != "" {
+			healthy = false
+			d.fail("NVML", "nvidia-smi -q -i "+fmt.Sprint(gpu.Index)+" tells more; no job is placed on it", "GPU %d (%s): %s", gpu.Index, gpu.UUID, gpu.Lost)
+		}
+	}
+	if d.inventory != nil && !sameGPUs(*d.inventory, now) {
+		healthy = false
+		d.fail("NVML", inventoryRemedy, "the GPUs have changed since the inventory was written")
+	}
+	if healthy {
+		d.ok("NVML", "driver %s, %s, all usable", now.DriverVersion, plural(len(now.GPUs), "GPU"))
+	}
+}
+
+func sameGPUs(a, b device.Inventory) bool {
+	if len(a.GPUs) != len(b.GPUs) {
+		return false
+	}
+	for i := range a.GPUs {
+		if a.GPUs[i] != b.GPUs[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// deviceNodes looks for the files that strict isolation masks.
+func (d *doctor) deviceNodes() {
+	if d.inventory == nil {
+		return
+	}
+	for _, gpu := range d.inventory.GPUs {
+		path := filepath.Join(d.config.DeviceDir, "nvidia"+strconv.Itoa(int(gpu.Minor)))
+		if _, err := os.Stat(path); err != nil && gpu.Lost == "" {
+			d.fail("device nodes", "nvidia-modprobe -c "+strconv.Itoa(int(gpu.Minor))+", or name the folder in device_dir", "GPU %d: %v", gpu.Index, err)
+			return
+		}
+	}
+	d.ok("device nodes", "every GPU has its node in %s", d.config.DeviceDir)
+}
+
+// state holds the state file and the jobs' folders against each other.
+func (d *doctor) state() {
+	const remedy = "nothing if it is gone after the next job; else look into the log of vgpu-prolog"
+	dir := d.config.Run()
+	current, err := state.Store{Dir: dir, BootID: d.bootID, Log: hclog.NewNullLogger()}.Read()
+	if err != nil {
+		d.fail("state", "the next vgpu-prolog moves it aside and rebuilds it from the jobs that live", "%v", err)
+		return
+	}
+	held := make(map[uint32]bool)
+	healthy := true
+	for _, s := range current.Slices {
+		held[s.Job] = true
+		g, err := grant.Read(dir.Grant(s.Job))
+		switch {
+		case err != nil:
+			healthy = false
+			d.fail("state", remedy, "job %d holds a slice of GPU %d and its grant cannot be read: %v", s.Job, s.Index, err)
+		case !grants(g, s):
+			healthy = false
+			d.fail("state", remedy, "job %d holds %d MiB of GPU %d in the state file and something else in its grant", s.Job, s.MemMiB, s.Index)
+		}
+	}
+	entries, err := os.ReadDir(dir.Jobs())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.fail("state", "run it as root", "%v", err)
+		return
+	}
+	for _, entry := range entries {
+		job, err := strconv.ParseUint(entry.Name(), 10, 32)
+		if err != nil || held[uint32(job)] {
+			continue
+		}
+		if g, err := grant.Read(dir.Grant(uint32(job))); err == nil && g.Refusal == "" {
+			healthy = false
+			d.fail("state", remedy, "job %d has a grant and no slice in the state file", job)
+		}
+	}
+	if healthy {
+		d.ok("state", "%s in %s", plural(len(current.Slices), "slice"), dir.State())
+	}
+}
+
+func grants(g grant.Grant, s state.Slice) bool {
+	for _, slice := range g.Slices {
+		if slice == s.Slice {
+			return g.Restart == s.Restart
+		}
+	}
+	return false
+}
+
+// library checks libslurm-vgpu.so as the dynamic linker of a job would.
+func (d *doctor) library(ctx context.Context) {
+	const check = "library"
+	path := d.config.Library
+	info, err := os.Stat(path)
+	if err != nil {
+		d.fail(check, "install libslurm-vgpu.so there, or name it in library", "%v", err)
+		return
+	}
+	st, _ := info.Sys().(*syscall.Stat_t)
+	if st == nil || st.Uid != 0 && int(st.Uid) != os.Geteuid() || info.Mode()&0o022 != 0 || info.Mode()&0o444 != 0o444 {
+		d.fail(check, "chown root:root "+path+" && chmod 644 "+path, "%s must be root's, readable by all and writable by nobody else (mode %#o)", path, info.Mode().Perm())
+		return
+	}
+	file, err := elf.Open(path)
+	if err != nil {
+		d.fail(check, "install it again", "%s is no shared library: %v", path, err)
+		return
+	}
+	file.Close()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/bin/true")
+	cmd.Env = []string{"LD_PRELOAD=" + path}
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Run(); err != nil || errs.Len() > 0 { // the linker only prints when it cannot preload
+		d.fail(check, "install one that was built for this machine", "/bin/true with %s: %v %s", path, err, strings.TrimSpace(errs.String()))
+		return
+	}
+	d.ok(check, "%s can be loaded", path)
+}
+
+// isolation tries what the plugin does for a task.
+func (d *doctor) isolation() {
+	if d.config.Isolation != config.IsolationStrict {
+		d.ok("isolation", "preload: a job can take its limits off; strict isolation prevents that")
+		return
+	}
+	const preload = "/etc/ld.so.preload"
+	switch info, err := os.Lstat(preload); {
+	case errors.Is(err, fs.ErrNotExist):
+		d.ok("ld.so.preload", "%s is not there; vgpu-prolog makes an empty one", preload)
+	case err != nil:
+		d.fail("ld.so.preload", "make it a regular file of root's", "%v", err)
+	case !info.Mode().IsRegular() || info.Mode()&0o022 != 0:
+		d.fail("ld.so.preload", "make it a regular file, mode 644", "%s has mode %v", preload, info.Mode())
+	default:
+		if data, err := os.ReadFile(preload); err == nil && strings.Contains(string(data), d.config.Library) {
+			d.fail("ld.so.preload", "take it out: the plugin binds a file of its own for each task", "%s names %s for every process of the node", preload, d.config.Library)
+		} else {
+			d.ok("ld.so.preload", "%s can be bound over", preload)
+		}
+	}
+	if os.Geteuid() != 0 {
+		d.ok("namespaces", "not checked: needs root")
+		return
+	}
+	cmd := exec.Command("/bin/true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if err := cmd.Run(); err != nil {
+		d.fail("namespaces", "allow root mount namespaces (a container needs CAP_SYS_ADMIN), or set isolation: preload", "a private mount namespace: %v", err)
+		return
+	}
+	d.ok("namespaces", "a task can have its own mount namespace")
+}
+
+// slurm holds Slurm's files against what this node needs.
+func (d *doctor) slurm(ctx context.Context, site sitecheck.Site) {
+	for _, path := range []string{d.config.Slurm.Scontrol, d.config.Slurm.Squeue, d.config.Slurm.Sacct, d.config.Slurm.Sacctmgr} {
+		if info, err := os.Stat(path); err != nil {
+			d.fail("commands", "name it in the slurm: section of the configuration", "%v", err)
+		} else if info.Mode()&0o111 == 0 {
+			d.fail("commands", "chmod 755 "+path, "%s is not executable", path)
+		}
+	}
+	site.Node, site.Config, site.Inventory = d.node, d.config, d.inventory
+	site.Config.RunDir = d.runDir
+	site.Version = sitecheck.RunningVersion(ctx, d.config.Slurm.Scontrol, site.SlurmConf)
+	findings, err := site.Check()
+	if err != nil {
+		d.fail("slurm.conf", "name it with --slurm-conf or SLURM_CONF", "%v", err)
+		return
+	}
+	d.findings = append(d.findings, findings...)
+}
+
+// backlogAge is how long a report may wait before that is worth a look: slurmdbd restarts take minutes.
+const backlogAge = time.Hour
+
+// reports is about the way into the accounting database.
+func (d *doctor) reports(ctx context.Context) {
+	if !d.config.Report.Enabled {
+		d.ok("reports", "report.enabled is false: usage stays in %s", d.config.Spool().History())
+		return
+	}
+	library, err := slurmdb.Library(ctx, d.config.Slurm.Sacctmgr)
+	if err != nil {
+		d.ok("report writer", "sacctmgr writes reports; it turns quotes into ` and letters into lower case (%v)", err)
+	} else {
+		d.ok("report writer", "reports are written through %s", library)
+	}
+	records, bad, err := usage.List(d.config.Spool())
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		d.ok("reports", "not checked: needs root")
+	case err != nil:
+		d.fail("reports", "make it readable", "%v", err)
+	case len(bad) > 0:
+		d.fail("reports", "vgpuctl report --flush moves it aside", "%s in the spool is no usage record", bad[0])
+	case len(records) > 0 && time.Since(records[0].End) > backlogAge:
+		d.fail("reports", "vgpuctl report --flush, and `sacctmgr ping` or slurmdbd's log if that does not help",
+			"%s, the oldest for %s", plural(len(records), "waiting record"), age(time.Since(records[0].End)))
+	default:
+		d.ok("reports", "%s", plural(len(records), "waiting record"))
+	}
+}

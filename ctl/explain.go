@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+)
+
+// explanation is what `vgpuctl explain --json` prints: one job, from its request to its usage.
+type explanation struct {
+	Job         uint32               `json:"job"`
+	Restart     int                  `json:"restart"`
+	Node        string               `json:"node,omitempty"`
+	Source      string               `json:"source"` // granted, ended, accounting
+	User        string               `json:"user,omitempty"`
+	Since       time.Time            `json:"since,omitzero"`
+	Until       time.Time            `json:"until,omitzero"`
+	Request     *string              `json:"request,omitempty"` // canonical form
+	Entitlement *request.Entitlement `json:"entitlement,omitempty"`
+	Refusal     string               `json:"refusal,omitempty"`
+	Isolation   string               `json:"isolation,omitempty"`
+	FailOpen    bool                 `json:"fail_open,omitempty"`
+	Slices      []explainedSlice     `json:"slices"`
+	Steps       []usage.Step         `json:"steps,omitempty"`
+	Report      string               `json:"report,omitempty"` // what became of the usage record
+	Comment     *usage.Comment       `json:"accounting,omitempty"`
+	State       string               `json:"state,omitempty"` // Slurm's, where only the database knows the job
+}
+
+// explainedSlice is a grant, its limit and its usage; what is not known is null.
+type explainedSlice struct {
+	Node      string  `json:"node"`
+	Device    string  `json:"device"`
+	MemMiB    int64   `json:"mem_mib"`
+	SMPercent int     `json:"sm_percent"`
+	UsedMiB   *int64  `json:"used_mib,omitempty"`
+	PeakMiB   *int64  `json:"peak_mib"`
+	Refusals  *uint64 `json:"refusals"`
+}
+
+// Sources of an explanation.
+const (
+	sourceGranted    = "granted"
+	sourceEnded      = "ended"
+	sourceAccounting = "accounting"
+)
+
+var jobIDs = regexp.MustCompile(`^[0-9]{1,10}([_+][0-9]{1,10})?$`)
+
+func explainCommand(o *options) *cobra.Command {
+	var asJSON bool
+	command := &cobra.Command{
+		Use:   "explain JOB",
+		Short: "Tell what a job asked for, was entitled to, got, may use and has used",
+		Long: `Tell what a job asked for (request), what Slurm allocated to it (entitlement), on which GPU it got
+that (grant), what it may use (limit) and what it has used (usage); or why it got nothing.
+
+A job that runs on this node is read from its grant; one that has ended here from the usage records in
+spool_dir, as far as they are readable; any other one from the accounting database.
+
+JOB is a job id: 123, 123_4 for a task of an array, 123+1 for a component of a heterogeneous job.
+Exit codes: 0 explained, 1 nothing is known of the job, 2 wrong usage, 78 config.yaml is wrong.`,
+		Example: "  vgpuctl explain 123\n  vgpuctl explain 123_4 --json",
+		Args: func(command *cobra.Command, args []string) error {
+			if len(args) != 1 || !jobIDs.MatchString(args[0]) {
+				return exitError{exitUsage, fmt.Errorf("%s takes one job id: 123, 123_4 or 123+1", command.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(command *cobra.Command, args []string) error {
+			cfg, err := o.load()
+			if err != nil {
+				return err
+			}
+			e, err := explain(command.Context(), cfg, args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(command.OutOrStdout(), e)
+			}
+			printExplanation(command.OutOrStdout(), e, time.Now())
+			return nil
+		},
+	}
+	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return command
+}
+
+var (
+	errNoVGPU  = errors.New("it asked for no vgpu")
+	errUnknown = errors.New("it has no grant and no usage record on this node, and nothing of vgpu in the accounting database")
+)
+
+func explain(ctx context.Context, cfg config.Config, id string) (explanation, error) {
+	database := usage.Slurm{Commands: cfg.Slurm}
+	job, err := database.Number(ctx, id)
+	if err != nil {
+		return explanation{}, fmt.Errorf("explain job %s: %w", id, err)
+	}
+	e, err := explainHere(cfg, job)
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		if err != nil {
+			return explanation{}, fmt.Errorf("explain job %s: %w", id, err)
+		}
+		return e, nil
+	}
+	row, dbErr := database.Row(ctx, job)
+	if dbErr == nil {
+		var comment usage.Comment
+		if comment, dbErr = usage.ParseComment(row.AdminComment); dbErr == nil {
+			return fromComment(row, comment), nil
+		}
+	}
+	if errors.Is(dbErr, usage.ErrNoRow) || errors.Is(dbErr, usage.ErrNoComment) {
+		dbErr = errUnknown
+	}
+	return explanation{}, fmt.Errorf("explain job %s: %w", id, dbErr)
+}
+
+// explainHere is about a job that runs or has run on this node. It is neither: fs.ErrNotExist.
+func explainHere(cfg config.Config, job uint32) (explanation, error) {
+	dir := cfg.Run()
+	g, err := grant.Read(dir.Grant(job))
+	if err == nil {
+		return fromGrant(dir, g), nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return explanation{}, err
+	}
+	if _, err := os.Lstat(dir.None(job)); err == nil {
+		return explanation{}, errNoVGPU
+	}
+	rec, err := usage.Find(cfg.Spool(), job)
+	if err != nil {
+		return explanation{}, err
+	}
+	return fromRecord(rec), nil
+}
+
+func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
+	e := explanation{
+		Job: g.Job, Restart: g.Restart, Node: g.Node, Source: sourceGranted, User: userName(g.UID), Since: g.Since,
+		Request: &g.Request, Entitlement: &g.Entitlement, Refusal: g.Refusal, Isolation: g.Isolation, FailOpen: g.FailOpen,
+		Slices: []explainedSlice{},
+	}
+	used, err := grant.CollectUsage(dir, g)
+	for i, s := range g.Slices {
+		slice := explainedSlice{Node: g.Node, Device: string(s.Device), MemMiB: s.MemMiB, SMPercent: s.SMPercent}
+		if err == nil && i < len(used.Devices) {
+			now, peak, refusals := usage.MiB(used.Devices[i].UsedBytes), usage.MiB(used.Devices[i].PeakBytes), used.Devices[i].Refusals
+			slice.UsedMiB, slice.PeakMiB, slice.Refusals = &now, &peak, &refusals
+		}
+		e.Slices = append(e.Slices, slice)
+	}
+	for _, step := range used.Steps {
+		peaks := make([]usage.Peak, 0, len(step.Devices))
+		for _, d := range step.Devices {
+			peaks = append(peaks, usage.Peak{PeakMiB: usage.MiB(d.PeakBytes), Refusals: d.Refusals})
+		}
+		e.Steps = append(e.Steps, usage.Step{Step: step.Step, Devices: peaks})
+	}
+	return e
+}
+
+func fromRecord(rec usage.Record) explanation {
+	e := explanation{
+		Job: rec.Job, Restart: rec.Restart, Node: rec.Node, Source: sourceEnded, User: userName(rec.UID), Since: rec.Start, Until: rec.End,
+		Request: &rec.Request, Entitlement: &rec.Entitlement, Refusal: rec.Refusal, Slices: []explainedSlice{}, Steps: rec.Steps, Report: rec.Outcome,
+	}
+	if e.Report == "" {
+		e.Report = "waits to be written to the accounting database"
+	}
+	for _, d := range rec.Devices {
+		e.Slices = append(e.Slices, explainedSlice{Node: rec.Node, Device: string(d.Device), MemMiB: d.MemMiB, SMPercent: d.SMPercent,
+			PeakMiB: &d.PeakMiB, Refusals: &d.Refusals})
+	}
+	return e
+}
+
+// fromComment is about a job of any node; the database does not keep what was asked for here.
+func fromComment(row usage.Row, comment usage.Comment) explanation {
+	e := explanation{Job: row.Job, Source: sourceAccounting, Since: row.Start, State: row.State, Comment: &comment, Slices: []explainedSlice{}}
+	for _, node := range comment.NodeNames() {
+		for _, s := range comment.Nodes[node] {
+			e.Slices = append(e.Slices, explainedSlice{Node: node, Device: string(s.GPU), MemMiB: s.MemMiB, SMPercent: s.Cores,
+				PeakMiB: &s.PeakMiB, Refusals: &s.Refused})
+		}
+		if refusal := comment.Refusals[node]; refusal != "" {
+			if e.Refusal != "" {
+				e.Refusal += "; "
+			}
+			e.Refusal += node + ": " + refusal
+		}
+	}
+	return e
+}

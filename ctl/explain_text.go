@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+)
+
+// printExplanation tells the job's way in the order in which it went.
+func printExplanation(out io.Writer, e explanation, now time.Time) {
+	p := painter(out)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(out, "%s  %s\n", p.bold(fmt.Sprintf("%-11s", name)), fmt.Sprintf(format, args...))
+	}
+	head := fmt.Sprintf("job %d", e.Job)
+	if e.Restart > 0 {
+		head += fmt.Sprintf(", run %d", e.Restart+1)
+	}
+	if e.User != "" {
+		head += " of " + e.User
+	}
+	if e.Node != "" {
+		head += " on " + e.Node
+	}
+	switch {
+	case e.Source == sourceAccounting:
+		head += ", as the accounting database tells (" + strings.ToLower(e.State) + ")"
+	case e.Source == sourceEnded:
+		head += fmt.Sprintf(", ended %s after %s", e.Until.Local().Format(time.DateTime), age(e.Until.Sub(e.Since)))
+	case e.Refusal == "":
+		head += ", since " + age(now.Sub(e.Since))
+	}
+	fmt.Fprintln(out, head)
+	if e.Request != nil {
+		row("request", "%s", requestText(*e.Request))
+	}
+	if e.Entitlement != nil {
+		row("entitlement", "vgpu:%d,gpumem:%d,gpucores:%d  (what Slurm allocated here: the job's total)", e.Entitlement.Slices, e.Entitlement.MemMiB, e.Entitlement.SMPercent)
+	}
+	if e.Refusal != "" {
+		row("refused", "%s", p.bad(e.Refusal))
+	}
+	for _, s := range e.Slices {
+		where := s.Device
+		if e.Source == sourceAccounting {
+			where = s.Node + " " + s.Device
+		}
+		row("grant", "%d MiB of %s", s.MemMiB, where)
+		row("limit", "%s", limitText(e, s))
+		row("usage", "%s", usageText(p, s))
+	}
+	for _, step := range e.Steps {
+		var peaks []string
+		for _, d := range step.Devices {
+			text := fmt.Sprintf("%d MiB at most", d.PeakMiB)
+			if d.Refusals > 0 {
+				text += ", " + plural(int(d.Refusals), "allocation") + " refused"
+			}
+			peaks = append(peaks, text)
+		}
+		row("step "+step.Step, "%s", strings.Join(peaks, "; "))
+	}
+	if e.Report != "" {
+		row("report", "%s", e.Report)
+	}
+}
+
+// requestText is a request as one would type it.
+func requestText(canonical string) string {
+	r, err := request.Decode(canonical)
+	if err != nil {
+		return canonical
+	}
+	var words []string
+	add := func(name, value string) {
+		if value != "" {
+			words = append(words, "--vgpu-"+name+"="+value)
+		}
+	}
+	if r.Mem.Percent > 0 {
+		add("mem", fmt.Sprintf("%g%%", r.Mem.Percent))
+	} else if r.Mem.MiB > 0 {
+		add("mem", fmt.Sprint(r.Mem.MiB))
+	}
+	if r.SMPercent > 0 {
+		add("cores", fmt.Sprint(r.SMPercent))
+	}
+	add("place", string(r.Place))
+	add("policy", string(r.Policy))
+	add("gpu", filterText(r.GPU))
+	add("uuid", filterText(r.UUID))
+	if words == nil {
+		return "by --gres alone"
+	}
+	return strings.Join(words, " ")
+}
+
+func filterText(f request.Filter) string {
+	names := append([]string(nil), f.Only...)
+	for _, name := range f.Not {
+		names = append(names, "!"+name)
+	}
+	return strings.Join(names, ",")
+}
+
+func limitText(e explanation, s explainedSlice) string {
+	text := fmt.Sprintf("%d MiB, ", s.MemMiB)
+	switch s.SMPercent {
+	case 0:
+		text += "no cap on GPU time"
+	case 100:
+		text += "the GPU to itself"
+	default:
+		text += fmt.Sprintf("%d%% of the GPU's time", s.SMPercent)
+	}
+	switch e.Isolation {
+	case config.IsolationStrict:
+		text += "; strict isolation"
+	case config.IsolationPreload:
+		text += "; isolation by LD_PRELOAD only"
+	}
+	if e.FailOpen {
+		text += "; unlimited if the limit cannot be kept"
+	}
+	return text
+}
+
+func usageText(p paint, s explainedSlice) string {
+	if s.PeakMiB == nil {
+		return "- (readable by the job's user and root)"
+	}
+	text := fmt.Sprintf("%d MiB at most", *s.PeakMiB)
+	if s.UsedMiB != nil {
+		text = fmt.Sprintf("%d MiB now, %s", *s.UsedMiB, text)
+	}
+	if s.Refusals != nil && *s.Refusals > 0 {
+		text += ", " + p.bad(plural(int(min(*s.Refusals, 1<<30)), "allocation")+" refused by the limit")
+	}
+	return text
+}

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// vgpuctl shows users and admins what slurm-vgpu does on a node, and why.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+)
+
+// Exit codes.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+	exitConfig  = 78
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	command := rootCommand()
+	command.SetArgs(args)
+	command.SetOut(stdout)
+	command.SetErr(stderr)
+	err := command.Execute()
+	var exit exitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		if exit.err != nil {
+			fmt.Fprintf(stderr, "vgpuctl: %v\n", exit.err)
+		}
+		return exit.code
+	}
+	fmt.Fprintf(stderr, "vgpuctl: %v\n", err)
+	return exitFailure
+}
+
+// exitError is an error with an exit code of its own; without an error inside everything has been
+// said already.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e exitError) Error() string { return fmt.Sprint(e.err) }
+func (e exitError) Unwrap() error { return e.err }
+
+// options are those that every command has.
+type options struct {
+	configPath string
+	node       string
+}
+
+func rootCommand() *cobra.Command {
+	var o options
+	root := &cobra.Command{
+		Use:   "vgpuctl",
+		Short: "Show the GPU slices of this node: who has them, what is used, and why a job got none",
+		Long: `vgpuctl shows the GPU slices of this node: who has them, what is used of them, and why a job got
+none. It needs no rights for what a user may know; what belongs to other users is shown as "-".
+
+Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 78 config.yaml is wrong.`,
+		Example: `  vgpuctl status                 # this node's GPUs and slices
+  vgpuctl explain 123            # what job 123 asked for, got and used
+  vgpuctl doctor                 # is this node set up right?`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noCommand,
+		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	root.PersistentFlags().StringVar(&o.configPath, "config", config.DefaultPath, "configuration `file`")
+	root.PersistentFlags().StringVar(&o.node, "node", "", "`name` of this node in Slurm (default: the host's)")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{exitUsage, err} })
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(statusCommand(&o), explainCommand(&o), doctorCommand(&o), reportCommand(&o), configCommand(&o))
+	return root
+}
+
+// noCommand refuses what is no command; cobra would print help for it.
+func noCommand(command *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return exitError{exitUsage, fmt.Errorf("there is no command %q; `%s --help` lists them", args[0], command.CommandPath())}
+	}
+	return nil
+}
+
+func noArguments(command *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return exitError{exitUsage, fmt.Errorf("%s takes no arguments, got %q", command.CommandPath(), args[0])}
+	}
+	return nil
+}
+
+// load reads the configuration for this node.
+func (o *options) load() (config.Config, error) {
+	cfg, err := config.Load(o.configPath)
+	if err != nil {
+		return cfg, exitError{exitConfig, err}
+	}
+	if o.node == "" {
+		if o.node, err = thisNode(cfg); err != nil {
+			return cfg, exitError{exitUsage, err}
+		}
+	}
+	return cfg.ForNode(o.node), nil
+}
+
+// thisNode is the node's name where nobody gave one. A user's shell does not know SLURMD_NODENAME, so
+// where slurmd has a name of its own, the folder in run_dir tells it.
+func thisNode(cfg config.Config) (string, error) {
+	name := config.NodeName()
+	before, after, per := strings.Cut(cfg.RunDir, "%n")
+	if !per || strings.Contains(after, "%") {
+		return name, nil
+	}
+	if _, err := os.Stat(before + name + after); err == nil {
+		return name, nil
+	}
+	folders, err := filepath.Glob(before + "*" + after)
+	if err != nil || len(folders) == 0 {
+		return name, nil
+	}
+	var names []string
+	for _, folder := range folders {
+		// Where there is no inventory, no job has been.
+		if _, err := os.Stat(rundir.Dir(folder).Inventory()); err != nil {
+			continue
+		}
+		names = append(names, strings.TrimSuffix(strings.TrimPrefix(folder, before), after))
+	}
+	switch len(names) {
+	case 0:
+		return name, nil
+	case 1:
+		return names[0], nil
+	}
+	return "", fmt.Errorf("this host has several nodes: choose one with --node=%s", strings.Join(names, " or --node="))
+}
+
+func configCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:     "config",
+		Short:   "Print the configuration as it is in effect on this node",
+		Long:    "Print the configuration as it is in effect on this node: config.yaml, defaults, %n and %h replaced.",
+		Example: "  vgpuctl config\n  vgpuctl config --config ./config.yaml --node n1",
+		Args:    noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			cfg, err := o.load()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(command.OutOrStdout(), cfg.Effective())
+			return err
+		},
+	}
+}

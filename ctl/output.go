@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func printJSON(out io.Writer, value any) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(value)
+}
+
+// paint colours a text for a terminal. In tables only the last column may be painted: the escape
+// codes have a width for the one who aligns them.
+type paint bool
+
+// painter colours on a terminal, unless NO_COLOR is set.
+func painter(out io.Writer) paint {
+	file, ok := out.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+func (p paint) good(text string) string { return p.with("32", text) }
+func (p paint) bad(text string) string  { return p.with("31", text) }
+func (p paint) bold(text string) string { return p.with("1", text) }
+
+func (p paint) with(code, text string) string {
+	if !p || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// age is a duration as squeue prints it: 1-02:03:04, 2:03:04, 3:04.
+func age(d time.Duration) string {
+	seconds := int64(max(d, 0) / time.Second)
+	days, hours, minutes := seconds/86400, seconds/3600%24, seconds/60%60
+	switch {
+	case days > 0:
+		return fmt.Sprintf("%d-%02d:%02d:%02d", days, hours, minutes, seconds%60)
+	case hours > 0:
+		return fmt.Sprintf("%d:%02d:%02d", hours, minutes, seconds%60)
+	}
+	return fmt.Sprintf("%d:%02d", minutes, seconds%60)
+}
+
+// userName is the name of a user, or its number if it has none here.
+func userName(uid uint32) string {
+	number := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(number); err == nil {
+		return u.Username
+	}
+	return number
+}
+
+// known prints a number that may not be known to who asks.
+func known[T int64 | uint64](value *T) string {
+	if value == nil {
+		return "-"
+	}
+	return fmt.Sprint(*value)
+}
+
+// cores prints SM percent: 0 is no cap.
+func cores(percent int) string {
+	if percent == 0 {
+		return "no cap"
+	}
+	return fmt.Sprintf("%d%%", percent)
+}
+
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}

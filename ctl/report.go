@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmdb"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+)
+
+func reportCommand(o *options) *cobra.Command {
+	var flush, asJSON bool
+	var setComment bool
+	command := &cobra.Command{
+		Use:   "report [--flush]",
+		Short: "Show the usage records that wait to be accounted; --flush writes them",
+		Long: `Show the usage records of ended jobs that wait to be written into Slurm's accounting database.
+
+vgpu-epilog starts "vgpuctl report --flush" after every job with vgpu; it goes on until nothing waits, or
+until a record is older than report.retry_for. Only one works at a time, so it may be started by hand
+or by a timer as well. What was reported is in history/ of spool_dir.`,
+		Example: "  vgpuctl report\n  vgpuctl report --flush\n  sacct -j 123 -o JobID,ReqTRES,AllocTRES,AdminComment",
+		Args: func(command *cobra.Command, args []string) error {
+			if setComment && len(args) == 2 {
+				return nil
+			}
+			return noArguments(command, args)
+		},
+		RunE: func(command *cobra.Command, args []string) error {
+			cfg, err := o.load()
+			if err != nil {
+				return err
+			}
+			switch {
+			case setComment:
+				return writeComment(command.Context(), cfg, command.InOrStdin(), args[0], args[1])
+			case flush:
+				return flushSpool(command.Context(), cfg, o)
+			}
+			return showBacklog(command.OutOrStdout(), cfg, asJSON)
+		},
+	}
+	command.Flags().BoolVar(&flush, "flush", false, "write them, and try again until they are written")
+	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	// One try of a flush, in a process of its own: Slurm's library ends it when it likes.
+	command.Flags().BoolVar(&setComment, "set-comment", false, "write standard input into the AdminComment of a job of a cluster")
+	if err := command.Flags().MarkHidden("set-comment"); err != nil {
+		panic(err) // the flag is defined one line above
+	}
+	return command
+}
+
+func flushSpool(ctx context.Context, cfg config.Config, o *options) error {
+	if !cfg.Report.Enabled {
+		return errors.New("report.enabled is false in the configuration")
+	}
+	log, closer, err := logging.New("vgpuctl-report", cfg.Log)
+	defer closer.Close()
+	if err != nil {
+		log.Error("the log goes to stderr", "reason", err)
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, unix.SIGTERM)
+	defer stop()
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	reporter := usage.Reporter{
+		Spool: cfg.Spool(),
+		Accounting: usage.Slurm{
+			Commands: cfg.Slurm,
+			Writer:   []string{self, "report", "--set-comment", "--config", o.configPath, "--node", o.node},
+		},
+		RetryFor: cfg.Report.RetryFor,
+		Log:      log,
+		Retry:    usage.DefaultRetry,
+		Settle:   usage.DefaultSettle,
+	}
+	return reporter.Flush(ctx)
+}
+
+// maxCommentBytes is more than the database's column holds.
+const maxCommentBytes = 1 << 17
+
+func writeComment(ctx context.Context, cfg config.Config, in io.Reader, job, cluster string) error {
+	text, err := io.ReadAll(io.LimitReader(in, maxCommentBytes))
+	if err != nil {
+		return fmt.Errorf("read the comment: %w", err)
+	}
+	library, err := slurmdb.Library(ctx, cfg.Slurm.Sacctmgr)
+	if err == nil {
+		err = slurmdb.SetAdminComment(library, job, cluster, string(text))
+	}
+	if errors.Is(err, slurmdb.ErrNoLibrary) {
+		return exitError{usage.ExitNoWriter, err}
+	}
+	return err
+}
+
+// backlogEntry is a record as `vgpuctl report --json` prints it.
+type backlogEntry struct {
+	usage.Record
+	AgeSeconds int64 `json:"age_seconds"`
+}
+
+func showBacklog(out io.Writer, cfg config.Config, asJSON bool) error {
+	records, bad, err := usage.List(cfg.Spool())
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		entries := []backlogEntry{}
+		for _, rec := range records {
+			entries = append(entries, backlogEntry{rec, int64(time.Since(rec.End) / time.Second)})
+		}
+		return printJSON(out, entries)
+	}
+	fmt.Fprintf(out, "%s in %s\n", plural(len(records), "waiting record"), cfg.Spool().Usage())
+	if len(records) > 0 {
+		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "JOB\tRUN\tNODE\tUSER\tSLICES\tWAITING\tREFUSED BECAUSE")
+		for _, rec := range records {
+			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%d\t%s\t%s\n", rec.Job, rec.Restart, rec.Node, userName(rec.UID), len(rec.Devices), age(time.Since(rec.End)), rec.Refusal)
+		}
+		table.Flush()
+	}
+	for _, name := range bad {
+		fmt.Fprintf(out, "%s is no usage record; --flush moves it to %s\n", name, cfg.Spool().History())
+	}
+	return nil
+}

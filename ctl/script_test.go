@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"vgpuctl": main})
+}
+
+// The scripts run the command as a user would, on a node of two H200s that the setup describes.
+// sacct and sacctmgr are scripts of the test; what the real ones do is in internal/usage.
+func TestScripts(t *testing.T) {
+	library, err := filepath.Abs("../build/libslurm-vgpu.so")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, libraryErr := os.Stat(library)
+	simulated, err := filepath.Abs("../build/sim/libnvidia-ml.so.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, simErr := os.Stat(simulated)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("SIM", simulated)
+			env.Setenv("LIBRARY", library)
+			env.Setenv("NO_COLOR", "1")
+			if err := writePrograms(env.WorkDir); err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), fmt.Appendf(nil,
+				"run_dir: %[1]s/run\nspool_dir: %[1]s/spool\nnvml_library: %[1]s/none.so\nlibrary: %[1]s/none.so\n"+
+					"slurm: {scontrol: %[1]s/none, squeue: %[1]s/bin/squeue, sacct: %[1]s/bin/sacct, sacctmgr: %[1]s/bin/sacctmgr}\n", env.WorkDir), 0o644)
+		},
+		Condition: func(cond string) (bool, error) {
+			switch cond {
+			case "built": // the libraries are
+				return libraryErr == nil && simErr == nil, nil
+			case "root":
+				return os.Geteuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"inventory": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(writeInventory(ts, args)) },
+			"granted":   func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(writeGrant(ts, args)) },
+			"refused":   func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(writeRefusal(ts, args)) },
+			"record":    func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(writeRecord(ts, args)) },
+			"code":      expectCode,
+		},
+	})
+}
+
+// fakeSacct answers for the jobs that the scripts ask for. $6 is the job.
+const fakeSacct = `#!/bin/sh
+d=$(printf '\037')
+case $6 in
+9|8_3) printf '%s\n' "c${d}8_3${d}9${d}COMPLETED${d}100${d}200${d}2${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n1\":[{\"gpu\":\"GPU-aaaa\",\"mem_mib\":3000,\"cores\":0,\"peak_mib\":12,\"refused\":0}]},\"refusals\":{\"n2\":\"no GPU has 3000 MiB free\"}}}${d}c" ;;
+10) printf '%s\n' "c${d}10${d}10${d}COMPLETED${d}100${d}200${d}1${d}paid${d}c" ;;
+12) echo "sacct: error: Connection refused" >&2; exit 1 ;;
+esac
+`
+
+func writePrograms(dir string) error {
+	if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o755); err != nil {
+		return err
+	}
+	const fakeSqueue = "#!/bin/sh\ncase $4 in --jobs=20_1) echo 123 ;; *) exit 1 ;; esac\n"
+	return errors.Join(os.WriteFile(filepath.Join(dir, "bin/squeue"), []byte(fakeSqueue), 0o755),
+		os.WriteFile(filepath.Join(dir, "bin/sacct"), []byte(fakeSacct), 0o755),
+		os.WriteFile(filepath.Join(dir, "bin/sacctmgr"), []byte("#!/bin/sh\nexit 1\n"), 0o755))
+}
+
+var (
+	gpuA = device.GPU{UUID: "GPU-aaaa", PCIBusID: "00000000:01:00.0", Name: "NVIDIA H200", Type: "h200", MemMiB: 143771}
+	gpuB = device.GPU{UUID: "GPU-bbbb", Index: 1, Minor: 1, PCIBusID: "00000000:02:00.0", Name: "NVIDIA H200", Type: "h200", MemMiB: 143771}
+)
+
+// inventory [boot]: an inventory of this boot, or of another one.
+func writeInventory(ts *testscript.TestScript, args []string) error {
+	boot, err := device.BootID()
+	if err != nil {
+		return err
+	}
+	if len(args) > 0 {
+		boot = args[0]
+	}
+	if err := os.MkdirAll(ts.MkAbs("run"), 0o755); err != nil {
+		return err
+	}
+	return device.WriteInventory(ts.MkAbs("run/inventory.json"), device.Inventory{BootID: boot, GPUs: []device.GPU{gpuA, gpuB}})
+}
+
+func sampleGrant(job string, memMiB, percent string) (grant.Grant, error) {
+	id, err1 := strconv.ParseUint(job, 10, 32)
+	mib, err2 := strconv.ParseInt(memMiB, 10, 64)
+	sm, err3 := strconv.Atoi(percent)
+	return grant.Grant{
+		Job: uint32(id), UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Node: "n1", Since: time.Now().Add(-90 * time.Minute),
+		Request: "mem=" + memMiB + ";cores=" + percent, Entitlement: request.Entitlement{Slices: 1, MemMiB: mib, SMPercent: sm},
+		Slices: []grant.Slice{{Device: gpuA.UUID, MemMiB: mib, SMPercent: sm}}, Isolation: grant.IsolationStrict, NodeGPUsMiB: []int64{gpuA.MemMiB},
+	}, errors.Join(err1, err2, err3)
+}
+
+// granted JOB MIB PERCENT: a running job that uses 100 MiB, has used all, and was refused 3 allocations.
+func writeGrant(ts *testscript.TestScript, args []string) error {
+	g, err := sampleGrant(args[0], args[1], args[2])
+	if err != nil {
+		return err
+	}
+	dir := rundir.Dir(ts.MkAbs("run"))
+	boot, err := device.BootID()
+	if err != nil {
+		return err
+	}
+	tx, err := state.Store{Dir: dir, BootID: boot, Log: hclog.NewNullLogger()}.Begin(context.Background())
+	if err != nil {
+		return err
+	}
+	defer tx.End()
+	tx.Put(g.Job, []state.Slice{{Job: g.Job, UID: g.UID, Since: g.Since, Slice: g.Slices[0]}})
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir.Job(g.Job), 0o755); err != nil {
+		return err
+	}
+	if err := grant.Write(dir.Grant(g.Job), g); err != nil {
+		return err
+	}
+	if err := ledger.Create(dir.Ledger(g.Job), g.Job, 1, g.UID, g.GID); err != nil {
+		return err
+	}
+	page, err := os.OpenFile(dir.Ledger(g.Job), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	// struct vgpu_ledger: used_bytes, peak_bytes and refusals of 16 devices each follow the header.
+	for offset, value := range map[int64]uint64{64: 100 << 20, 64 + 128: uint64(g.Slices[0].MemMiB) << 20, 64 + 256: 3} {
+		if _, err := page.WriteAt(binary.LittleEndian.AppendUint64(nil, value), offset); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refused JOB REASON: a job that was given nothing.
+func writeRefusal(ts *testscript.TestScript, args []string) error {
+	g, err := sampleGrant(args[0], "3000", "30")
+	if err != nil {
+		return err
+	}
+	g.Slices, g.Refusal = nil, args[1]
+	dir := rundir.Dir(ts.MkAbs("run"))
+	if err := os.MkdirAll(dir.Job(g.Job), 0o755); err != nil {
+		return err
+	}
+	return grant.Write(dir.Grant(g.Job), g)
+}
+
+// record JOB AGE: an ended job whose report waits.
+func writeRecord(ts *testscript.TestScript, args []string) error {
+	g, err := sampleGrant(args[0], "3000", "30")
+	if err != nil {
+		return err
+	}
+	since, err := time.ParseDuration(args[1])
+	if err != nil {
+		return err
+	}
+	end := time.Now().Add(-since)
+	return usage.Write(rundir.Spool(ts.MkAbs("spool")), usage.Record{
+		Job: g.Job, Node: g.Node, UID: g.UID, Start: end.Add(-time.Minute), End: end, Request: g.Request, Entitlement: g.Entitlement,
+		Devices: []usage.Device{{Device: gpuA.UUID, MemMiB: 3000, SMPercent: 30, PeakMiB: 2998, Refusals: 1}},
+		Steps:   []usage.Step{{Step: "batch", Devices: []usage.Peak{{PeakMiB: 2998, Refusals: 1}}}},
+	})
+}
+
+// expectCode is `code N command…`: the command must end with exactly this exit code.
+func expectCode(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = strconv.Itoa(exit.ExitCode())
+	} else {
+		ts.Check(err)
+	}
+	if got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}

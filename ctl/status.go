@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+)
+
+// nodeStatus is what `vgpuctl status --json` prints.
+type nodeStatus struct {
+	Node   string        `json:"node"`
+	GPUs   []gpuStatus   `json:"gpus"`
+	Slices []sliceStatus `json:"slices"`
+	// Problem is why something is missing here.
+	Problem string `json:"problem,omitempty"`
+}
+
+type gpuStatus struct {
+	device.GPU
+	GrantedMiB     int64  `json:"granted_mib"`
+	FreeMiB        int64  `json:"free_mib"` // what new slices may still take together
+	GrantedPercent int    `json:"granted_percent"`
+	Slices         int    `json:"slices"`
+	MaxSlices      int    `json:"max_slices"`
+	State          string `json:"state"` // ok, draining, exclusive, lost
+}
+
+type sliceStatus struct {
+	Job        uint32           `json:"job"`
+	Restart    int              `json:"restart"`
+	UID        uint32           `json:"uid"`
+	User       string           `json:"user"`
+	Device     device.UUID      `json:"device"`
+	Index      device.NVMLIndex `json:"nvml_index"`
+	MemMiB     int64            `json:"mem_mib"`
+	SMPercent  int              `json:"sm_percent"` // 0: no cap
+	UsedMiB    *int64           `json:"used_mib"`   // null: not readable by who asks
+	PeakMiB    *int64           `json:"peak_mib"`
+	Refusals   *uint64          `json:"refusals"`
+	Since      time.Time        `json:"since"`
+	AgeSeconds int64            `json:"age_seconds"`
+}
+
+func statusCommand(o *options) *cobra.Command {
+	var asJSON bool
+	command := &cobra.Command{
+		Use:   "status [--json]",
+		Short: "Show this node's GPUs and slices",
+		Long: `Show this node's GPUs, what is granted of each, and the slices: whose they are, how large, and what
+is used of them now and at most. What belongs to other users is shown as "-" unless root asks.
+
+REFUSED counts allocations that a limit has refused.`,
+		Example: "  vgpuctl status\n  watch vgpuctl status\n  vgpuctl status --json | jq '.gpus[] | {nvml_index, free_mib}'",
+		Args:    noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			cfg, err := o.load()
+			if err != nil {
+				return err
+			}
+			status, err := readStatus(cfg, o.node, time.Now())
+			if err != nil {
+				return err
+			}
+			out := command.OutOrStdout()
+			if asJSON {
+				return printJSON(out, status)
+			}
+			printStatus(out, status)
+			return nil
+		},
+	}
+	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return command
+}
+
+func readStatus(cfg config.Config, node string, now time.Time) (nodeStatus, error) {
+	status := nodeStatus{Node: node, GPUs: []gpuStatus{}, Slices: []sliceStatus{}}
+	boot, err := device.BootID()
+	if err != nil {
+		return status, err
+	}
+	current, err := state.Store{Dir: cfg.Run(), BootID: boot, Log: hclog.NewNullLogger()}.Read()
+	if err != nil {
+		return status, err
+	}
+	inv, err := device.ReadInventory(cfg.Run().Inventory())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		status.Problem = "there is no inventory yet: the first vgpu-prolog, or `vgpu-gres inventory --write`, makes it"
+	case err != nil:
+		status.Problem = err.Error()
+	case inv.BootID != boot:
+		status.Problem = "the inventory is of an earlier boot: `vgpu-gres inventory --write` makes a new one"
+	}
+	for _, gpu := range inv.GPUs {
+		status.GPUs = append(status.GPUs, statusOf(cfg, gpu, current.Slices))
+	}
+	used := make(map[uint32]*grant.Usage)
+	for _, s := range current.Slices {
+		status.Slices = append(status.Slices, sliceOf(cfg.Run(), s, used, now))
+	}
+	slices.SortStableFunc(status.Slices, func(a, b sliceStatus) int {
+		if a.Index != b.Index {
+			return int(a.Index - b.Index)
+		}
+		return int(int64(a.Job) - int64(b.Job))
+	})
+	return status, nil
+}
+
+func statusOf(cfg config.Config, gpu device.GPU, granted []state.Slice) gpuStatus {
+	g := gpuStatus{GPU: gpu, MaxSlices: cfg.SlicesPerGPU, State: "ok"}
+	exclusive := false
+	for _, s := range granted {
+		if s.Device == gpu.UUID {
+			g.Slices++
+			g.GrantedMiB += s.MemMiB
+			g.GrantedPercent += s.SMPercent
+			exclusive = exclusive || s.SMPercent == 100
+		}
+	}
+	g.FreeMiB = max(int64(math.Floor(float64(gpu.MemMiB)*cfg.MemOvercommit))-g.GrantedMiB, 0)
+	switch {
+	case gpu.Lost != "":
+		g.State, g.FreeMiB = "lost", 0
+	case slices.Contains(cfg.Drain, gpu.UUID):
+		g.State, g.FreeMiB = "draining", 0
+	case exclusive:
+		g.State, g.FreeMiB = "exclusive", 0
+	}
+	return g
+}
+
+// sliceOf adds what the job's ledger says. used keeps what was read of a job with several slices.
+func sliceOf(dir rundir.Dir, s state.Slice, used map[uint32]*grant.Usage, now time.Time) sliceStatus {
+	status := sliceStatus{
+		Job: s.Job, Restart: s.Restart, UID: s.UID, User: userName(s.UID), Device: s.Device, Index: s.Index,
+		MemMiB: s.MemMiB, SMPercent: s.SMPercent, Since: s.Since, AgeSeconds: int64(now.Sub(s.Since) / time.Second),
+	}
+	g, err := grant.Read(dir.Grant(s.Job))
+	if err != nil {
+		return status
+	}
+	if _, done := used[s.Job]; !done {
+		used[s.Job] = nil
+		if collected, err := grant.CollectUsage(dir, g); err == nil {
+			used[s.Job] = &collected
+		}
+	}
+	if used[s.Job] == nil {
+		return status
+	}
+	for i, slice := range g.Slices {
+		if slice.Device == s.Device && i < len(used[s.Job].Devices) {
+			d := used[s.Job].Devices[i]
+			now, peak, refusals := usage.MiB(d.UsedBytes), usage.MiB(d.PeakBytes), d.Refusals
+			status.UsedMiB, status.PeakMiB, status.Refusals = &now, &peak, &refusals
+		}
+	}
+	return status
+}
+
+func printStatus(out io.Writer, status nodeStatus) {
+	p := painter(out)
+	fmt.Fprintf(out, "%s: %s, %s\n", p.bold(status.Node), plural(len(status.GPUs), "GPU"), plural(len(status.Slices), "slice"))
+	if status.Problem != "" {
+		fmt.Fprintln(out, p.bad(status.Problem))
+	}
+	if len(status.GPUs) > 0 {
+		fmt.Fprintln(out)
+		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "GPU\tTYPE\tUUID\tMEM MiB\tGRANTED\tFREE\tCORES\tSLICES\tSTATE")
+		for _, g := range status.GPUs {
+			word := p.good(g.State)
+			if g.State != "ok" && g.State != "exclusive" {
+				word = p.bad(g.State)
+			}
+			if g.Lost != "" {
+				word += ": " + g.Lost
+			}
+			fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%d\t%d\t%d%%\t%d/%d\t%s\n", g.Index, g.Type, g.UUID, g.MemMiB, g.GrantedMiB, g.FreeMiB, g.GrantedPercent, g.Slices, g.MaxSlices, word)
+		}
+		table.Flush()
+	}
+	if len(status.Slices) > 0 {
+		fmt.Fprintln(out)
+		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "JOB\tUSER\tGPU\tMEM MiB\tCORES\tUSED\tPEAK\tAGE\tREFUSED")
+		for _, s := range status.Slices {
+			refused := known(s.Refusals)
+			if s.Refusals != nil && *s.Refusals > 0 {
+				refused = p.bad(refused)
+			}
+			fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", s.Job, s.User, s.Index, s.MemMiB, cores(s.SMPercent),
+				known(s.UsedMiB), known(s.PeakMiB), age(time.Duration(s.AgeSeconds)*time.Second), refused)
+		}
+		table.Flush()
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/release"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+)
+
+// lockWait is how long an epilog queues behind others: each of them holds the lock for milliseconds.
+const lockWait = 30 * time.Second
+
+func run(configPath string) int {
+	cfg, problems := config.LoadLenient(configPath)
+	cfg = cfg.ForNode(config.NodeName())
+	log, closer, err := logging.New("vgpu-epilog", cfg.Log)
+	defer closer.Close()
+	if err != nil {
+		log.Error("the log goes to stderr", "reason", err)
+	}
+	for _, problem := range problems {
+		log.Error("a key of the configuration keeps its default", "file", problem.File, "key", problem.Key, "reason", problem.Error())
+	}
+	job, err := strconv.ParseUint(os.Getenv("SLURM_JOB_ID"), 10, 32)
+	if err != nil || job == 0 {
+		log.Error("not started by slurmd as its Epilog", "reason", fmt.Sprintf("SLURM_JOB_ID is %q, not a number", os.Getenv("SLURM_JOB_ID")))
+		return exitUsage
+	}
+	log = log.With("job", job)
+	recorded, err := releaseJob(context.Background(), cfg, uint32(job), log)
+	if err != nil {
+		log.Error("the job's slices wait for the next prolog to free them", "reason", err)
+	}
+	if recorded {
+		if err := usage.StartReporter(cfg, configPath); err != nil {
+			log.Error("the usage record waits in the spool for the next reporter", "reason", err)
+		}
+	}
+	return exitOK
+}
+
+// releaseJob ends the job's run on this node. recorded says that a record waits in the spool.
+func releaseJob(ctx context.Context, cfg config.Config, job uint32, log hclog.Logger) (recorded bool, err error) {
+	bootID, err := device.BootID()
+	if err != nil {
+		return false, err
+	}
+	store := state.Store{Dir: cfg.Run(), BootID: bootID, Log: log}
+	known, err := holdsAnything(store, job)
+	if err != nil || !known {
+		return false, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	tx, err := store.Begin(waiting)
+	if err != nil {
+		return false, err
+	}
+	defer tx.End()
+	// The restart count that slurmd gives an epilog is that of the next run when the job was
+	// requeued, so it cannot tell the runs apart. It need not: none begins before this epilog ends.
+	result, err := release.Runs(cfg, tx, []uint32{job}, func(run state.Run) bool { return run.Job == job }, log)
+	if err == nil && len(result.Freed) > 0 {
+		log.Info("slices released", "slices", len(result.Freed), "recorded", result.Recorded)
+	}
+	return result.Recorded, err
+}
+
+// holdsAnything spares jobs without vgpu the lock: their mark goes away, and that is all.
+func holdsAnything(store state.Store, job uint32) (bool, error) {
+	_ = os.Remove(store.Dir.Pending(job)) // of a prolog that was killed
+	_, err := os.Lstat(store.Dir.Job(job))
+	switch {
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, err
+	}
+	if err := os.Remove(store.Dir.None(job)); err == nil {
+		return false, nil
+	}
+	current, err := store.Read()
+	if errors.Is(err, state.ErrCorrupt) {
+		return true, nil // repaired under the lock
+	}
+	for _, s := range current.Slices {
+		if s.Job == job {
+			return true, nil
+		}
+	}
+	return false, err
+}

@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The slurm-vgpu authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs the examples, or those that are named, and compares what they print with their expected.txt,
+# where <...> stands for anything. Run it in a folder that compute nodes see and you can write.
+#
+#   cp -r /usr/share/doc/slurm-vgpu/examples . && examples/check.sh [01-half-gpu ...]
+
+cd "$(dirname "$0")" || exit 1
+[ $# -gt 0 ] || set -- 0*/
+bad=0
+
+# matches EXPECTED PRINTED: says where they differ first.
+matches() {
+    local -a want got
+    local i pattern
+    mapfile -t want < "$1"
+    mapfile -t got < "$2"
+    for ((i = 0; i < ${#want[@]} || i < ${#got[@]}; i++)); do
+        pattern=$(sed 's/[][\\.*^$+?(){}|]/\\&/g; s/<[^>]*>/.*/g' <<< "${want[i]}")
+        [[ ${got[i]} =~ ^$pattern$ ]] && continue
+        printf '  line %d of %s\n    expected: %s\n    printed:  %s\n' $((i + 1)) "$2" "${want[i]}" "${got[i]}"
+        return 1
+    done
+}
+
+for name; do
+    name=${name%/}
+    job=$(cd "$name" && sbatch --parsable --wait run.sbatch)
+    ok=yes
+    # One file for each task of an array. A shared file system may show them late.
+    for _ in $(seq 50); do
+        files=$(ls "$name"/*."$job".out "$name"/*."$job"_*.out 2>/dev/null) && break
+        [ -n "$files" ] && break
+        sleep 0.2
+    done
+    [ -n "$files" ] || { echo "  job $job of $name has left no output"; ok=no; }
+    # PyTorch is the one thing here that need not be installed.
+    if grep -qs '^train.py: PyTorch' $files; then
+        echo "skip  $name: $(cat $files)"
+        continue
+    fi
+    for file in $files; do
+        matches "$name/expected.txt" "$file" || ok=no
+    done
+    if [ $ok = yes ]; then echo "ok    $name"; else echo "FAIL  $name"; bad=1; fi
+done
+exit $bad

@@ -1,0 +1,11 @@
+-- SPDX-FileCopyrightText: The slurm-vgpu authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- /etc/slurm-vgpu/cluster.lua on the controller: what the nodes have, for vgpu.lua. One row for each
+-- kind of node; `vgpu-gres cluster.lua` prints the row of the node on which it runs.
+return {
+	slices_per_gpu = 10,
+	nodes = {
+		{ names = "n[1-4]", gpus = 8, mem_mib = 143771, type = "h200" },
+	},
+}

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
+)
+
+func inventoryCommand(o *options) *cobra.Command {
+	var write, asJSON bool
+	command := &cobra.Command{
+		Use:   "inventory [--write] [--json]",
+		Short: "List the GPUs that NVML sees; --write keeps them for vgpu-prolog",
+		Long: `List the GPUs that NVML sees.
+
+vgpu-prolog does not start NVML: it reads inventory.json in run_dir, which --write makes. Write it at
+every boot before slurmd starts, and again after a GPU was exchanged, lost or reset.
+
+A GPU that cannot be used is listed with the reason; no job is placed on it. GPUs in MIG mode are
+not supported yet.`,
+		Example: `  vgpu-gres inventory
+  vgpu-gres inventory --write
+  vgpu-gres inventory --json | jq '.gpus[].uuid'`,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			_, cfg, err := o.load()
+			if err != nil {
+				return err
+			}
+			inv, err := detect(cfg)
+			if err != nil {
+				return err
+			}
+			if write {
+				if err := os.MkdirAll(cfg.RunDir, 0o755); err != nil {
+					return fmt.Errorf("write inventory: %w", err)
+				}
+				if err := device.WriteInventory(cfg.Run().Inventory(), inv); err != nil {
+					return err
+				}
+			}
+			out := command.OutOrStdout()
+			if asJSON {
+				return printJSON(out, inv)
+			}
+			printInventory(out, inv)
+			if write {
+				fmt.Fprintf(out, "written to %s\n", cfg.Run().Inventory())
+			}
+			return nil
+		},
+	}
+	command.Flags().BoolVar(&write, "write", false, "write inventory.json in run_dir")
+	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return command
+}
+
+// detect asks NVML.
+func detect(cfg config.Config) (device.Inventory, error) {
+	lib, err := discover.Library(cfg.NVMLLibrary)
+	if err != nil {
+		return device.Inventory{}, err
+	}
+	return discover.Inventory(lib)
+}
+
+// known is the inventory that was written in this boot, or what NVML says now.
+func known(cfg config.Config) (device.Inventory, error) {
+	inv, err := device.ReadInventory(cfg.Run().Inventory())
+	boot, bootErr := device.BootID()
+	if err == nil && bootErr == nil && inv.BootID == boot {
+		return inv, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(os.Stderr, "vgpu-gres: %v; asking NVML\n", err)
+	}
+	return detect(cfg)
+}
+
+func printJSON(out io.Writer, value any) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(value)
+}
+
+func printInventory(out io.Writer, inv device.Inventory) {
+	fmt.Fprintf(out, "driver %s, CUDA %d.%d, GPUs: %d\n", inv.DriverVersion, inv.CUDAVersion/1000, inv.CUDAVersion%1000/10, len(inv.GPUs))
+	if len(inv.GPUs) == 0 {
+		return
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "INDEX\tMINOR\tUUID\tPCI BUS ID\tTYPE\tMEM MiB\tNAME\tSTATE")
+	for _, gpu := range inv.GPUs {
+		state := "ok"
+		if gpu.Lost != "" {
+			state = "not usable: " + gpu.Lost
+		}
+		fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n", gpu.Index, gpu.Minor, gpu.UUID, dash(gpu.PCIBusID), dash(gpu.Type), gpu.MemMiB, dash(gpu.Name), state)
+	}
+	table.Flush()
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
+)
+
+// node is what the lines are made of.
+type node struct {
+	name      string
+	config    config.Config // as written: %n is not replaced
+	inventory device.Inventory
+}
+
+func (n node) counts() sitecheck.Counts {
+	return sitecheck.CountsOf(n.inventory, n.config.SlicesPerGPU, n.config.MemOvercommit)
+}
+
+var errNoGPU = errors.New("this node has no GPU that can be used; `vgpu-gres inventory` says why")
+
+func lineCommands(o *options) []*cobra.Command {
+	make := func(name, short, long string, gpus bool, print func(io.Writer, node)) *cobra.Command {
+		return &cobra.Command{
+			Use: name, Short: short, Long: short + ".\n\n" + long, Args: noArguments,
+			Example: "  vgpu-gres " + name,
+			RunE: func(command *cobra.Command, _ []string) error {
+				asWritten, forNode, err := o.load()
+				if err != nil {
+					return err
+				}
+				n := node{name: o.node, config: asWritten}
+				if gpus {
+					if n.inventory, err = known(forNode); err != nil {
+						return err
+					}
+					if n.counts().Slices == 0 {
+						return errNoGPU
+					}
+				}
+				print(command.OutOrStdout(), n)
+				return nil
+			},
+		}
+	}
+	cluster := make("cluster.lua", "Print the table of nodes that job_submit.lua reads",
+		"One entry of the table per kind of node: join the names of equal nodes in one entry,\nn[1-4], and put the file on the controller as /etc/slurm-vgpu/cluster.lua.", true, printCluster)
+	cluster.Aliases = []string{"cluster"}
+	return []*cobra.Command{
+		make("gres.conf", "Print this node's lines for gres.conf", "The same file may hold the lines of all nodes.", true, printGresConf),
+		make("slurm.conf", "Print the lines for slurm.conf", "Join lists with what is there already; NodeName= gets Gres= beside its other keys.", true, printSlurmConf),
+		make("plugstack.conf", "Print the line for plugstack.conf", "It is needed on nodes and wherever sbatch, srun and salloc run.", false, printPlugstack),
+		make("accounting", "Print the line that makes Slurm account vgpu", "It belongs into slurm.conf; sacct then shows what was asked for and granted.", false, printAccounting),
+		cluster,
+	}
+}
+
+func printGresConf(out io.Writer, n node) {
+	c := n.counts()
+	fmt.Fprintf(out, `# %s: %s.
+# CountOnly: Slurm counts these; which GPU a job gets is decided on the node. The unit of gpumem is MiB.
+NodeName=%[1]s Name=vgpu Count=%[3]d Flags=CountOnly
+NodeName=%[1]s Name=gpumem Count=%[4]d Flags=CountOnly
+NodeName=%[1]s Name=gpucores Count=%[5]d Flags=CountOnly
+`, n.name, describe(n.inventory), c.Slices, c.MemMiB, c.Cores)
+}
+
+func printSlurmConf(out io.Writer, n node) {
+	fmt.Fprintf(out, `# The three GRES, and how many this node has of them: slices, MiB and percent of GPU time.
+GresTypes=vgpu,gpumem,gpucores
+NodeName=%s Gres=%s
+
+# The prolog places a job's slices when it is allocated, before any step starts.
+PrologFlags=Alloc,Contain
+Prolog=%s
+Epilog=%s
+
+# Turns --vgpu-mem and --vgpu-cores into GRES, and refuses what no node can hold.
+JobSubmitPlugins=lua
+
+`, n.name, n.counts(), sitecheck.Installed("vgpu-prolog"), sitecheck.Installed("vgpu-epilog"))
+	printAccounting(out, n)
+}
+
+func printAccounting(out io.Writer, _ node) {
+	fmt.Fprintf(out, `# What sacct shows. gres/gpuutil belongs to Slurm's own gres/gpumem (23.02 and later) and must be there with it.
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageTRES=%s
+`, strings.Join(sitecheck.AccountingTRES, ","))
+}
+
+func printPlugstack(out io.Writer, n node) {
+	fmt.Fprintf(out, `# required: a job whose plugin cannot be loaded must not run without a limit.
+%s
+`, sitecheck.PlugstackLine(sitecheck.PluginPath(), n.config.RunDir, rundir.Default))
+}
+
+// printCluster gives the table by what a slice can be at most: the largest GPU of the node.
+func printCluster(out io.Writer, n node) {
+	var largest device.GPU
+	gpus := 0
+	for _, gpu := range n.inventory.GPUs {
+		if gpu.Lost != "" {
+			continue
+		}
+		gpus++
+		if gpu.MemMiB > largest.MemMiB {
+			largest = gpu
+		}
+	}
+	fmt.Fprintf(out, `-- /etc/slurm-vgpu/cluster.lua on the controller. One entry per kind of node; mem_mib is of one GPU.
+return {
+	slices_per_gpu = %d,
+	nodes = {
+		{ names = %q, gpus = %d, mem_mib = %d, type = %q },
+	},
+}
+`, n.config.SlicesPerGPU, n.name, gpus, largest.MemMiB, largest.Type)
+}
+
+// describe is "2 GPUs of type h200".
+func describe(inv device.Inventory) string {
+	types := make(map[string]int)
+	for _, gpu := range inv.GPUs {
+		if gpu.Lost == "" {
+			types[gpu.Type]++
+		}
+	}
+	var parts []string
+	for name, count := range types {
+		plural := "s"
+		if count == 1 {
+			plural = ""
+		}
+		parts = append(parts, fmt.Sprintf("%d GPU%s of type %s", count, plural, name))
+	}
+	sort.Strings(parts)
+	return strings.Join(parts, ", ")
+}

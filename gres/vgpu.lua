@@ -1,0 +1,281 @@
+-- SPDX-FileCopyrightText: The slurm-vgpu authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- Turns a job's vgpu request into GRES that Slurm can count, and refuses what no node can hold.
+-- job_submit.lua and cli_filter.lua beside this file call it; a site's own scripts may do the same:
+--
+--     local vgpu = dofile("/usr/share/slurm-vgpu/vgpu.lua")
+--     function slurm_job_submit(job_desc, part_list, submit_uid)
+--         local rc = vgpu.job_submit(job_desc, part_list, submit_uid)
+--         if rc ~= slurm.SUCCESS then return rc end
+--         ... the site's own rules ...
+--
+-- A request reaches this file in two ways. `--gres=vgpu:2,gpumem:6000,gpucores:60` holds the job's
+-- totals on each node. Options (`--vgpu-mem=3000`, per slice) arrive in their canonical form, which
+-- the SPANK plugin made of them: `VGPU_REQUEST=mem=3000;cores=30` in job_desc.spank_job_env.
+-- Both become the first kind. Users can forge all of it; they get what Slurm then counts.
+--
+-- Runs under Lua 5.1 to 5.4, inside slurmctld with its locks held: no waiting, no subprocesses.
+
+local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
+local parse = dofile(here .. "vgpu_parse.lua")
+local refuse = parse.refuse
+
+local vgpu = {}
+
+-- The table of nodes that vgpu-gres prints. Without it only spelling is checked.
+vgpu.cluster_file = "/etc/slurm-vgpu/cluster.lua"
+
+local cache = {} -- text: of the file as last seen; table: the last good one
+
+local function load_table(text)
+	if text:byte(1) == 27 then return nil, "it is bytecode" end
+	local chunk, err
+	if setfenv then -- Lua 5.1
+		chunk, err = loadstring(text, "=cluster.lua")
+		if chunk then setfenv(chunk, {}) end
+	else
+		chunk, err = load(text, "=cluster.lua", "t", {})
+	end
+	if not chunk then return nil, err end
+	local ok, got = pcall(chunk)
+	if not ok then return nil, tostring(got) end
+	if type(got) ~= "table" or type(got.nodes) ~= "table" or #got.nodes == 0 then return nil, "it returns no table with nodes" end
+	local slices = got.slices_per_gpu or 10
+	if type(slices) ~= "number" or slices < 1 then return nil, "slices_per_gpu is no number from 1" end
+	for i, node in ipairs(got.nodes) do
+		for key, kind in pairs({ names = "string", gpus = "number", mem_mib = "number", type = "string" }) do
+			if type(node) ~= "table" or type(node[key]) ~= kind then
+				return nil, string.format("nodes[%d].%s is no %s", i, key, kind)
+			end
+		end
+		if node.gpus < 1 or node.mem_mib < 1 then return nil, string.format("nodes[%d] has no GPU or no memory", i) end
+	end
+	return got
+end
+
+-- The table as it stands now; a broken or missing file leaves the last good one in force.
+local function cluster()
+	local file = io.open(vgpu.cluster_file, "rb")
+	local text = file and file:read(1048576)
+	if file then file:close() end
+	if text and text ~= cache.text then
+		local got, err = load_table(text)
+		cache.text, cache.table = text, got or cache.table
+		if not got then slurm.log_error("%s", "vgpu: " .. vgpu.cluster_file .. ": " .. err) end
+	end
+	return cache.table
+end
+
+-- What a filter admits: rows, and the same by node names, since a node with GPUs of two kinds has two rows.
+local function groups_of(tab, filter)
+	local groups, by_names, rows = {}, {}, {}
+	for _, row in ipairs(tab.nodes) do
+		local group = by_names[row.names] or { names = row.names, rows = {}, gpus = 0 }
+		if not by_names[row.names] then
+			by_names[row.names], groups[#groups + 1] = group, group
+		end
+		local kind = row.type:lower()
+		if not filter or not filter.no[kind] and (filter.any or filter.only[kind]) then
+			group.rows[#group.rows + 1], group.gpus, rows[#rows + 1] = row, group.gpus + row.gpus, row
+		end
+	end
+	return groups, rows
+end
+
+local function types_of(tab)
+	local types, seen = {}, {}
+	for _, row in ipairs(tab.nodes) do
+		if not seen[row.type] then types[#types + 1], seen[row.type] = row.type, true end
+	end
+	return table.concat(types, ", ")
+end
+
+-- The most of a number over rows or groups, and where it was found.
+local function most(list, key)
+	local best
+	for _, entry in ipairs(list) do
+		if not best or entry[key] > best[key] then best = entry end
+	end
+	return best
+end
+
+local function plural(n, thing)
+	return string.format(n == 1 and "%d %s" or "%d %ss", n, thing)
+end
+
+-- Cores: the job's total of gpucores from what each slice may have.
+local function settle_cores(got, request, defaults, name)
+	local each, n = request.cores, got.vgpu
+	if got.gpucores and each and math.floor(got.gpucores / n) ~= each then
+		refuse("%s and %s differ: for %s of %d %% write gpucores:%d, or give one of the two", name("cores"), got.typed.gpucores, plural(n, "slice"), each, n * each)
+	end
+	if not got.gpucores then got.gpucores = n * (each or defaults.cores or 0) end
+	if got.gpucores > 100 * n then
+		refuse("%s: a GPU has 100 %% of its time: the most for %s is gpucores:%d", got.typed.gpucores, plural(n, "slice"), 100 * n)
+	end
+	if got.gpucores > 0 and got.gpucores < n then
+		refuse("%s: less than 1 %% for each of %s: the least is gpucores:%d", got.typed.gpucores, plural(n, "slice"), n)
+	end
+end
+
+-- Memory: MiB of each slice, and whether that is a share of whatever GPU it lands on.
+local function settle_mem(got, request, defaults, name, tab, rows)
+	local want, n = request.mem, got.vgpu
+	if not want and not got.gpumem then want = defaults.mem end
+	local each = want and want.mib
+	if want and want.percent then
+		if not tab then refuse("%s: this cluster has no table of its GPUs to take a share of: give MiB, as in --vgpu-mem=3000", name("mem")) end
+		each = math.max(1, math.floor(want.percent * most(rows, "mem_mib").mem_mib / 100))
+	end
+	if got.gpumem then
+		local given = math.floor(got.gpumem / n)
+		if want and given ~= each then
+			refuse("%s and %s differ: for %s of %d MiB write gpumem:%d, or give one of the two", name("mem"), got.typed.gpumem, plural(n, "slice"), each, n * each)
+		end
+		if given < 1 then refuse("%s: less than 1 MiB for each of %s", got.typed.gpumem, plural(n, "slice")) end
+		return given, want and want.percent
+	end
+	if not each then
+		if not tab then refuse("%s: no memory is asked for, and this cluster has no table of its GPUs to take a default from: add --vgpu-mem=3000", got.typed.vgpu) end
+		-- The smallest GPU's share, so that a job without wishes may run anywhere.
+		local smallest = rows[1].mem_mib
+		for _, row in ipairs(rows) do smallest = math.min(smallest, row.mem_mib) end
+		each = math.max(1, math.floor(smallest / (tab.slices_per_gpu or 10)))
+	end
+	got.gpumem = n * each
+	return each, want and want.percent
+end
+
+-- Refuses what no node can ever hold. Returns the names of the nodes that cannot, although others can.
+local function check_sizes(got, each, share, groups, rows, mem_name, admits)
+	local n, largest, widest = got.vgpu, most(rows, "mem_mib"), most(groups, "gpus")
+	if n > widest.gpus then
+		refuse("%s: no node has %d GPUs%s: the most is %d (%s)", got.typed.vgpu, n, admits, widest.gpus, widest.names)
+	end
+	local need = share and 0 or each -- a share fits every GPU
+	if need > largest.mem_mib then
+		local part = ""
+		if got.typed.gpumem and n > 1 then part = string.format(" for each of %d slices", n) end
+		refuse("%s: no GPU%s has %d MiB%s: the most is %d MiB (%s)", mem_name, admits, need, part, largest.mem_mib, largest.type)
+	end
+	local hopeless = {}
+	for _, group in ipairs(groups) do
+		group.fits = 0
+		for _, row in ipairs(group.rows) do
+			if row.mem_mib >= need then group.fits = group.fits + row.gpus end
+		end
+		if group.fits < n then hopeless[#hopeless + 1] = group.names end
+	end
+	if #hopeless == #groups then
+		local best = most(groups, "fits")
+		refuse("%s with %d MiB each: no node has %d such GPUs%s: the most is %d (%s)", got.typed.vgpu, need, n, admits, best.fits, best.names)
+	end
+	return hopeless
+end
+
+-- Completes what the GRES leave open. Returns the nodes that can never hold it.
+local function settle(got, request, defaults, name)
+	if not got.vgpu then
+		if not got.gpumem then refuse("%s: say how many slices as well, as in --gres=vgpu:1,gpucores:%d", got.typed.gpucores, got.gpucores) end
+		got.vgpu = 1
+	end
+	got.typed.vgpu = got.typed.vgpu or got.typed.gpumem
+	local tab = cluster()
+	local filter = request.gpu or defaults.gpu
+	local groups, rows, admits = {}, {}, ""
+	if tab then
+		groups, rows = groups_of(tab, filter)
+		if filter then admits = " that " .. name("gpu") .. " admits" end
+		if #rows == 0 then refuse("%s: this cluster has no such GPU: its types are %s", name("gpu"), types_of(tab)) end
+	end
+	local mem_name = got.typed.gpumem
+	settle_cores(got, request, defaults, name)
+	local each, share = settle_mem(got, request, defaults, name, tab, rows)
+	if not tab then return {} end
+	if not mem_name then mem_name = (request.mem or defaults.mem) and name("mem") or got.typed.vgpu end
+	return check_sizes(got, each, share, groups, rows, mem_name, admits)
+end
+
+-- vgpu counts slices per node. What Slurm spreads over nodes, sockets or tasks by rules of its own
+-- has no meaning that a node could know.
+local function refuse_other_counts(job_desc)
+	for _, per in ipairs({ "job", "socket", "task" }) do
+		local found = parse.mentions(job_desc["tres_per_" .. per])
+		if found then refuse("%s per %s: vgpu is counted per node only: use --gres=vgpu:N", found, per) end
+	end
+end
+
+-- Runs a check and turns a refusal into the user's message and a return code.
+local function guard(say, check, ...)
+	local ok, err = pcall(check, ...)
+	if ok then return slurm.SUCCESS end
+	if type(err) == "table" and err.refusal then
+		say("%s", "vgpu: " .. err.refusal)
+		return slurm.ESLURM_INVALID_GRES or 2072 -- older Slurm does not name it to Lua
+	end
+	slurm.log_error("%s", "vgpu: fault in vgpu.lua: " .. tostring(err))
+	say("%s", "vgpu: this job could not be checked: please tell the administrators")
+	return slurm.ERROR
+end
+
+local function submit(job_desc)
+	refuse_other_counts(job_desc)
+	local asked, env = parse.mentions(job_desc.gres), job_desc.spank_job_env
+	if not asked and not env then return end
+	local request, defaults, name = parse.options(env)
+	if not asked then
+		-- Later components of a heterogeneous job inherit the first one's options.
+		local offset = job_desc.het_job_offset
+		local inherited = offset and offset > 0 and offset < 4294967294
+		for _, key in ipairs({ "mem", "cores", "place", "policy", "gpu", "uuid" }) do
+			if request[key] ~= nil and not inherited then
+				refuse("%s: say how many slices as well, as in --gres=vgpu:1", name(key))
+			end
+		end
+		return
+	end
+	local got = parse.gres(job_desc.gres, "--gres=")
+	local hopeless = settle(got, request, defaults, name)
+	job_desc.gres = parse.render(got)
+	if #hopeless == 0 then return end
+	local names, before = table.concat(hopeless, ","), job_desc.exc_nodes
+	job_desc.exc_nodes = before and before ~= "" and before .. "," .. names or names
+	if job_desc.req_nodes and job_desc.req_nodes ~= "" then -- Slurm's own refusal would not say why
+		slurm.log_user("%s", string.format("vgpu: excluded, because they can never hold %s of %d MiB: %s", plural(got.vgpu, "slice"), math.floor(got.gpumem / got.vgpu), names))
+	end
+end
+
+-- A changed job keeps its sizes per slice where the new GRES name none. Its options are not to be
+-- had here, and the node grants no more than they and the GRES both allow.
+local function modify(job_desc, job_rec)
+	refuse_other_counts(job_desc)
+	if not parse.mentions(job_desc.gres) then return end
+	local got = parse.gres(job_desc.gres, "Gres=")
+	local known, before = pcall(parse.gres, job_rec.gres, "Gres=") -- may be older than this script
+	if not known then before = {} end
+	local defaults, n = {}, before.vgpu or 1
+	if before.gpumem then defaults.mem = { mib = math.floor(before.gpumem / n) } end
+	if before.gpucores then defaults.cores = math.floor(before.gpucores / n) end
+	settle(got, {}, defaults, function() return got.typed.vgpu end)
+	job_desc.gres = parse.render(got)
+end
+
+-- For slurm_job_submit. Jobs without vgpu cost three string searches.
+function vgpu.job_submit(job_desc, part_list, submit_uid)
+	return guard(slurm.log_user, submit, job_desc)
+end
+
+-- For slurm_job_modify: scontrol update Gres=… must not undo what job_submit saw to.
+function vgpu.job_modify(job_desc, job_rec, part_list, modify_uid)
+	return guard(slurm.log_user, modify, job_desc, job_rec)
+end
+
+-- For slurm_cli_pre_submit: the spelling of --gres, before anything leaves the user's machine.
+function vgpu.cli_filter(options)
+	return guard(slurm.log_error, function()
+		if parse.mentions(options["gres"]) then parse.gres(options["gres"], "--gres=") end
+	end)
+end
+
+return vgpu

@@ -1,0 +1,177 @@
+-- SPDX-FileCopyrightText: The slurm-vgpu authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- The two texts in which a request reaches job_submit: GRES as users and Slurm write them, and the
+-- canonical form that the SPANK plugin makes of the --vgpu options. vgpu.lua loads this file.
+
+local parse = {}
+
+local max_mib = 2 ^ 34 -- the same bound as in internal/request: no node has more
+local max_slices = 4096
+
+-- A user's text as it may stand in a one-line message.
+local function shorten(text)
+	text = tostring(text):gsub("[^\33-\126]", "?")
+	return #text > 60 and text:sub(1, 60) .. "..." or text
+end
+parse.shorten = shorten
+
+-- A refusal is raised from wherever it is found; vgpu.lua makes the user's message of it.
+local function refuse(format, ...)
+	error({ refusal = string.format(format, ...) }, 0)
+end
+parse.refuse = refuse
+
+local ours = { vgpu = true, gpumem = true, gpucores = true }
+
+-- Slurm up to 23.02 reads back "gres:vgpu:1", later ones "gres/vgpu:1", users type "vgpu:1".
+local function split(text)
+	local items = {}
+	for item in tostring(text or ""):gmatch("[^,]+") do
+		item = item:gsub("^%s*gres[:/]", ""):gsub("^%s+", ""):gsub("%s+$", "")
+		if item ~= "" then
+			items[#items + 1] = { text = item, name = item:match("^[^:=]+"), value = item:match("[:=](.*)$") }
+		end
+	end
+	return items
+end
+
+-- The first of our GRES that a text asks for. Most jobs stop at the three searches.
+function parse.mentions(text)
+	if type(text) ~= "string" or not (text:find("vgpu", 1, true) or text:find("gpumem", 1, true) or text:find("gpucores", 1, true)) then
+		return nil
+	end
+	for _, item in ipairs(split(text)) do
+		if ours[item.name] then return item.name end
+	end
+end
+
+local units = { k = 1024, m = 1, mib = 1, mb = 1, g = 1024, gib = 1024, gb = 1024, t = 1048576, tib = 1048576, tb = 1048576 }
+
+local function number(digits)
+	local n = digits and #digits <= 11 and digits:match("^%d+$") and tonumber(digits)
+	return n and n <= max_mib and n or nil
+end
+
+-- gpumem counts MiB. Slurm's own suffixes multiply the count by powers of 1024: 8K is 8192 MiB, and
+-- 8G would be 8 PiB, which nobody means.
+local function parse_mem(typed, value)
+	local digits, suffix = (value or ""):match("^(%d+)(%a*)$")
+	local n, unit = number(digits), units[(suffix or ""):lower()]
+	if n and n > 0 and suffix == "" then return n end
+	if n and n > 0 and unit and n * unit <= max_mib then
+		if suffix:lower() == "k" then return n * unit end
+		refuse("%s: gpumem counts MiB and takes no unit: write gpumem:%d", typed, n * unit)
+	end
+	refuse("%s: want the MiB of all slices together as a number, as in gpumem:3000", typed)
+end
+
+local function parse_count(typed, value)
+	if value == nil then return 1 end
+	local n = number(value)
+	if n and n > 0 and n <= max_slices then return n end
+	local gpu_type, count = value:match("^(%w[%w_.-]*)[:=](%d+)$")
+	gpu_type = gpu_type or value:match("^%a[%w_.-]*$")
+	if gpu_type then
+		refuse("%s: vgpu has no types: use --gres=vgpu:%s --vgpu-gpu=%s", typed, shorten(count or "1"), shorten(gpu_type))
+	end
+	refuse("%s: want a number of slices from 1, as in vgpu:2", typed)
+end
+
+local function parse_cores(typed, value)
+	local n = number(value)
+	if n then return n end
+	refuse("%s: want the percent of GPU time of all slices together, as in gpucores:30", typed)
+end
+
+local parsers = { vgpu = parse_count, gpumem = parse_mem, gpucores = parse_cores }
+
+-- What the GRES ask for: {vgpu=, gpumem=, gpucores=, typed={}, items={}}; typed is for messages.
+function parse.gres(text, option)
+	local got = { typed = {}, items = split(text) }
+	for _, item in ipairs(got.items) do
+		if ours[item.name] then
+			local typed = option .. shorten(item.text)
+			if got[item.name] then refuse("%s: %s is given twice", typed, item.name) end
+			got[item.name] = parsers[item.name](typed, item.value)
+			got.typed[item.name] = typed
+		end
+	end
+	return got
+end
+
+-- The text to give to Slurm: other GRES stay as and where they are.
+function parse.render(got)
+	local own = string.format("vgpu:%d,gpumem:%d", got.vgpu, got.gpumem)
+	if (got.gpucores or 0) > 0 then own = string.format("%s,gpucores:%d", own, got.gpucores) end
+	local parts = {}
+	for _, item in ipairs(got.items) do
+		if not ours[item.name] then
+			parts[#parts + 1] = item.text
+		elseif own then
+			parts[#parts + 1], own = own, nil
+		end
+	end
+	return table.concat(parts, ",")
+end
+
+local readers = {
+	mem = function(value)
+		local percent = value:match("^(%d+%.?%d*)%%$")
+		local n = percent and #percent <= 12 and tonumber(percent)
+		if n and n > 0 and n <= 100 then return { percent = n } end
+		n = number(value)
+		return n and n > 0 and { mib = n } or nil
+	end,
+	cores = function(value)
+		local n = number(value)
+		return n and n <= 100 and n or nil
+	end,
+	gpu = function(value)
+		local names = { only = {}, no = {}, any = true }
+		for bang, name in value:gmatch("(!?)([%w_.-]+)") do
+			if bang == "!" then names.no[name:lower()] = true else names.only[name:lower()], names.any = true, false end
+		end
+		return value:match("^[%w_.,!-]+$") and names or nil
+	end,
+	uuid = function(value) return value:match("^[%w,!-]+$") end,
+	place = function(value) return (value == "pack" or value == "spread") and value or nil end,
+	policy = function(value) return (value == "cap" or value == "elastic") and value or nil end,
+}
+
+-- Reads "mem=3000;cores=30"; nil if anything in it is not as the plugin writes it.
+local function decode(text)
+	local got = { raw = {} }
+	if #text > 2048 then return nil end
+	for part in (text .. ";"):gmatch("(.-);") do
+		local key, value = part:match("^(%l+)=(.+)$")
+		if not key or got[key] or not readers[key] then return nil end
+		got[key], got.raw[key] = readers[key](value), value
+		if got[key] == nil then return nil end
+	end
+	return got
+end
+
+-- The request and its defaults out of job_desc.spank_job_env, a table whose keys start at 0, and
+-- name(key): what to call the option in messages, with its value as the user typed it.
+function parse.options(spank_job_env)
+	local request, defaults, typed = {}, {}, {}
+	for _, entry in pairs(spank_job_env or {}) do
+		local key, value = tostring(entry):match("^([%w_]+)=(.+)$")
+		if key == "VGPU_REQUEST" then
+			request = decode(value)
+			if not request then refuse("VGPU_REQUEST=%s: this request is malformed: use the --vgpu options", shorten(value)) end
+		elseif key == "VGPU_DEFAULTS" then
+			defaults = decode(value) or {} -- a default is never an error
+		elseif key then
+			local option = key:match("^_SLURM_SPANK_OPTION_vgpu_vgpu_(%l+)$")
+			if option then typed[option] = value end
+		end
+	end
+	return request, defaults, function(key)
+		if request[key] ~= nil then return "--vgpu-" .. key .. "=" .. shorten(typed[key] or request.raw[key]) end
+		return "VGPU_" .. key:upper() .. "=" .. shorten(defaults.raw[key])
+	end
+end
+
+return parse

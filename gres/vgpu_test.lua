@@ -1,0 +1,273 @@
+-- SPDX-FileCopyrightText: The slurm-vgpu authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- Tests of vgpu.lua with a slurm table of their own: `lua5.1 vgpu_test.lua FOLDER`, where FOLDER is
+-- for scratch files. lua_test.go runs it. What a real slurmctld passes and takes was looked up in one:
+-- "gres:vgpu:1" read from job_desc.gres, plain names written to it, spank_job_env from key 0.
+
+local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
+local scratch = assert(arg[1], "usage: lua vgpu_test.lua FOLDER")
+local failures, count = 0, 0
+
+local said, logged
+slurm = {
+	SUCCESS = 0, ERROR = -1,
+	log_user = function(format, ...) said = string.format(format, ...) end,
+	log_error = function(format, ...) logged = string.format(format, ...) end,
+}
+local vgpu = dofile(here .. "vgpu.lua")
+
+local function check(what, got, want)
+	count = count + 1
+	if got ~= want then
+		failures = failures + 1
+		print(string.format("FAIL %s:\n  got  %s\n  want %s", what, tostring(got), tostring(want)))
+	end
+end
+
+local function write(text)
+	local path = scratch .. "/cluster.lua"
+	local file = assert(io.open(path, "wb"))
+	file:write(text)
+	file:close()
+	return path
+end
+
+-- A fresh module has seen no table yet.
+local function with_table(text)
+	vgpu = dofile(here .. "vgpu.lua")
+	vgpu.cluster_file = text and write(text) or scratch .. "/missing.lua"
+end
+
+local NO_VAL = 4294967294
+local function job(gres, options, defaults, more)
+	local env, i = {}, 0
+	for _, entry in ipairs({ options and "VGPU_REQUEST=" .. options or false, defaults and "VGPU_DEFAULTS=" .. defaults or false }) do
+		if entry then env[i], i = entry, i + 1 end
+	end
+	local desc = { gres = gres, spank_job_env = i > 0 and env or nil, het_job_offset = NO_VAL }
+	for key, value in pairs(more or {}) do desc[key] = value end
+	return desc
+end
+
+local h200s = 'return {slices_per_gpu=10, nodes={{names="n[1-4]", gpus=2, mem_mib=143771, type="h200"}}}'
+local mixed = [[return {slices_per_gpu=4, nodes={
+	{names="n[1-4]", gpus=2, mem_mib=143771, type="h200"},
+	{names="a[1-9]", gpus=8, mem_mib=40960, type="a100"},
+	{names="m1", gpus=1, mem_mib=143771, type="h200"},
+	{names="m1", gpus=1, mem_mib=23034, type="l4"},
+}}]]
+
+-- Accepted: GRES, options, defaults → GRES, excluded nodes. Every row is tried in the three ways of
+-- writing GRES, and what came out is put in again and must stay the same.
+local function accept(what, gres, options, defaults, want, exclude, more)
+	for _, prefix in ipairs({ "", "gres:", "gres/" }) do
+		local function written(text) return prefix .. text:gsub(",", "," .. prefix) end
+		local desc = job(written(gres), options, defaults, more)
+		said = nil
+		check(what .. " (" .. prefix .. ") code", vgpu.job_submit(desc, {}, 1000), slurm.SUCCESS)
+		check(what .. " (" .. prefix .. ") says", said, nil)
+		check(what .. " (" .. prefix .. ") GRES", desc.gres, want)
+		check(what .. " (" .. prefix .. ") excludes", desc.exc_nodes, exclude)
+		local again = job(written(desc.gres), options, defaults, more)
+		check(what .. " (" .. prefix .. ") again code", vgpu.job_submit(again, {}, 1000), slurm.SUCCESS)
+		check(what .. " (" .. prefix .. ") again GRES", again.gres, want)
+	end
+end
+
+local function refuse(what, gres, options, defaults, want, more)
+	local desc = job(gres, options, defaults, more)
+	said = nil
+	check(what .. " code", vgpu.job_submit(desc, {}, 1000), 2072)
+	check(what, said, want)
+	check(what .. " leaves the GRES", desc.gres, gres)
+end
+
+local function untouched(what, desc)
+	local before, writes = desc.gres, 0
+	local seen = setmetatable({}, {
+		__index = desc,
+		__newindex = function() writes = writes + 1 end,
+	})
+	said = nil
+	check(what .. " code", vgpu.job_submit(seen, {}, 1000), slurm.SUCCESS)
+	check(what .. " says", said, nil)
+	check(what .. " writes", writes, 0)
+	check(what .. " GRES", desc.gres, before)
+end
+
+with_table(h200s)
+accept("default memory", "vgpu:1", nil, nil, "vgpu:1,gpumem:14377")
+accept("count left out", "vgpu", nil, nil, "vgpu:1,gpumem:14377")
+accept("equals sign", "vgpu=2", nil, nil, "vgpu:2,gpumem:28754")
+accept("options", "vgpu:1", "mem=3000;cores=30", nil, "vgpu:1,gpumem:3000,gpucores:30")
+accept("per slice to total", "vgpu:2", "mem=3000;cores=30", nil, "vgpu:2,gpumem:6000,gpucores:60")
+accept("all in GRES", "vgpu:2,gpumem:6000,gpucores:60", nil, nil, "vgpu:2,gpumem:6000,gpucores:60")
+accept("gpumem alone", "gpumem:3000", nil, nil, "vgpu:1,gpumem:3000")
+accept("gpumem alone and cores", "gpumem:3000", "cores=30", nil, "vgpu:1,gpumem:3000,gpucores:30")
+accept("K as Slurm prints it", "vgpu:1,gpumem:8K", nil, nil, "vgpu:1,gpumem:8192")
+accept("uneven totals", "vgpu:2,gpumem:6001,gpucores:61", "mem=3000;cores=30", nil, "vgpu:2,gpumem:6001,gpucores:61")
+accept("percent", "vgpu:2", "mem=25%", nil, "vgpu:2,gpumem:71884")
+accept("percent and the same in GRES", "vgpu:2,gpumem:71884", "mem=25%", nil, "vgpu:2,gpumem:71884")
+accept("decimal percent", "vgpu:1", "mem=0.0001%", nil, "vgpu:1,gpumem:1")
+accept("no cap in words", "vgpu:1", "mem=3000;cores=0", nil, "vgpu:1,gpumem:3000")
+accept("gpucores:0", "vgpu:1,gpucores:0", "mem=3000", nil, "vgpu:1,gpumem:3000")
+accept("a GPU to itself", "vgpu:1", "mem=100%;cores=100", nil, "vgpu:1,gpumem:143771,gpucores:100")
+accept("other GRES stay", "license:1,vgpu:1,gpu:h200:2,gpumem:3000,disk", nil, nil, "license:1,vgpu:1,gpumem:3000,gpu:h200:2,disk")
+accept("defaults", "vgpu:2", nil, "mem=3000;cores=30", "vgpu:2,gpumem:6000,gpucores:60")
+accept("options before defaults", "vgpu:1", "mem=5000;cores=0", "mem=3000;cores=30", "vgpu:1,gpumem:5000")
+accept("GRES before defaults", "vgpu:1,gpumem:5000,gpucores:50", nil, "mem=3000;cores=30", "vgpu:1,gpumem:5000,gpucores:50")
+accept("malformed defaults", "vgpu:1", nil, "mem=8G", "vgpu:1,gpumem:14377")
+accept("options without a size", "vgpu:1", "place=spread;policy=elastic;uuid=GPU-1b2c3d4e,!GPU-00000000", nil, "vgpu:1,gpumem:14377")
+accept("type in any case", "vgpu:1", "gpu=H200", nil, "vgpu:1,gpumem:14377")
+
+with_table(mixed)
+accept("smallest GPU's share, all nodes", "vgpu:1", nil, nil, "vgpu:1,gpumem:5758")
+accept("nodes that hold it only", "vgpu:1", "mem=100000", nil, "vgpu:1,gpumem:100000", "a[1-9]")
+accept("two of that size on one node", "vgpu:2", "mem=100000", nil, "vgpu:2,gpumem:200000", "a[1-9],m1")
+accept("eight GPUs", "vgpu:8", "mem=1000", nil, "vgpu:8,gpumem:8000", "n[1-4],m1")
+accept("type", "vgpu:1", "mem=25%;gpu=a100", nil, "vgpu:1,gpumem:10240", "n[1-4],m1")
+accept("type excluded", "vgpu:1", "mem=50%;gpu=!h200", nil, "vgpu:1,gpumem:20480", "n[1-4]")
+accept("percent of the largest", "vgpu:2", "mem=25%", nil, "vgpu:2,gpumem:71884")
+local excluded = job("vgpu:1", "mem=100000", nil, { exc_nodes = "x7" })
+vgpu.job_submit(excluded, {}, 1000)
+check("the user's exclusions stay", excluded.exc_nodes, "x7,a[1-9]")
+local listed = job("vgpu:2,gpumem:200000", nil, nil, { req_nodes = "a3" })
+check("a node is named", vgpu.job_submit(listed, {}, 1000), slurm.SUCCESS)
+check("a node is named: says", said, "vgpu: excluded, because they can never hold 2 slices of 100000 MiB: a[1-9],m1")
+
+refuse("type that nobody has", "vgpu:1", "mem=1;gpu=v100", nil, "vgpu: --vgpu-gpu=v100: this cluster has no such GPU: its types are h200, a100, l4")
+refuse("default type that nobody has", "vgpu:1", "mem=1", "gpu=v100", "vgpu: VGPU_GPU=v100: this cluster has no such GPU: its types are h200, a100, l4")
+refuse("too wide for the type", "vgpu:3", "mem=1;gpu=h200", nil, "vgpu: --gres=vgpu:3: no node has 3 GPUs that --vgpu-gpu=h200 admits: the most is 2 (n[1-4])")
+refuse("too large for the type", "vgpu:1", "mem=50000;gpu=a100", nil, "vgpu: --vgpu-mem=50000: no GPU that --vgpu-gpu=a100 admits has 50000 MiB: the most is 40960 MiB (a100)")
+refuse("wide and large", "vgpu:4", "mem=100000", nil, "vgpu: --gres=vgpu:4 with 100000 MiB each: no node has 4 such GPUs: the most is 2 (n[1-4])")
+
+with_table(h200s)
+refuse("gpumem:8G", "gres:vgpu:1,gres:gpumem:8G", nil, nil, "vgpu: --gres=gpumem:8G: gpumem counts MiB and takes no unit: write gpumem:8192")
+refuse("gpumem:8g", "gpumem:8g", nil, nil, "vgpu: --gres=gpumem:8g: gpumem counts MiB and takes no unit: write gpumem:8192")
+refuse("gpumem:3000M", "gpumem:3000M", nil, nil, "vgpu: --gres=gpumem:3000M: gpumem counts MiB and takes no unit: write gpumem:3000")
+refuse("gpumem:8GiB", "gpumem=8GiB", nil, nil, "vgpu: --gres=gpumem=8GiB: gpumem counts MiB and takes no unit: write gpumem:8192")
+refuse("gpumem:2T", "gpumem:2T", nil, nil, "vgpu: --gres=gpumem:2T: gpumem counts MiB and takes no unit: write gpumem:2097152")
+for _, value in ipairs({ "8X", "0", "-5", "abc", "25%", "1.5", "99999P", "h200:3000" }) do
+	refuse("gpumem:" .. value, "vgpu:1,gpumem:" .. value, nil, nil, "vgpu: --gres=gpumem:" .. value .. ": want the MiB of all slices together as a number, as in gpumem:3000")
+end
+refuse("gpumem without a count", "gpumem", nil, nil, "vgpu: --gres=gpumem: want the MiB of all slices together as a number, as in gpumem:3000")
+refuse("long", "gpumem:" .. ("9"):rep(300), nil, nil, "vgpu: --gres=gpumem:" .. ("9"):rep(53) .. "...: want the MiB of all slices together as a number, as in gpumem:3000")
+refuse("control characters", "gpumem:1\27[31m%s", nil, nil, "vgpu: --gres=gpumem:1?[31m%s: want the MiB of all slices together as a number, as in gpumem:3000")
+refuse("typed vgpu", "gres:vgpu:h200:2", nil, nil, "vgpu: --gres=vgpu:h200:2: vgpu has no types: use --gres=vgpu:2 --vgpu-gpu=h200")
+refuse("typed vgpu without a count", "vgpu:h200", nil, nil, "vgpu: --gres=vgpu:h200: vgpu has no types: use --gres=vgpu:1 --vgpu-gpu=h200")
+refuse("type that starts with a digit", "vgpu:4090=2", nil, nil, "vgpu: --gres=vgpu:4090=2: vgpu has no types: use --gres=vgpu:2 --vgpu-gpu=4090")
+for _, value in ipairs({ "0", "-1", "2K", "1.5", "4097", "" }) do
+	refuse("vgpu:" .. value, "vgpu:" .. value, nil, nil, "vgpu: --gres=vgpu:" .. value .. ": want a number of slices from 1, as in vgpu:2")
+end
+refuse("vgpu twice", "vgpu:1,vgpu:2", nil, nil, "vgpu: --gres=vgpu:2: vgpu is given twice")
+refuse("gpucores with a unit", "vgpu:1,gpucores:30%", nil, nil, "vgpu: --gres=gpucores:30%: want the percent of GPU time of all slices together, as in gpucores:30")
+refuse("more than any GPU", "vgpu:1", "mem=200000", nil, "vgpu: --vgpu-mem=200000: no GPU has 200000 MiB: the most is 143771 MiB (h200)")
+refuse("more than any GPU by default", "vgpu:1", nil, "mem=200000", "vgpu: VGPU_MEM=200000: no GPU has 200000 MiB: the most is 143771 MiB (h200)")
+refuse("more than any GPU in GRES", "vgpu:1,gpumem:200000", nil, nil, "vgpu: --gres=gpumem:200000: no GPU has 200000 MiB: the most is 143771 MiB (h200)")
+refuse("more than any GPU, two slices", "vgpu:2,gpumem:400000", nil, nil, "vgpu: --gres=gpumem:400000: no GPU has 200000 MiB for each of 2 slices: the most is 143771 MiB (h200)")
+refuse("more slices than GPUs", "vgpu:3", "mem=1", nil, "vgpu: --gres=vgpu:3: no node has 3 GPUs: the most is 2 (n[1-4])")
+refuse("cores above 100", "vgpu:2,gpumem:2,gpucores:201", nil, nil, "vgpu: --gres=gpucores:201: a GPU has 100 % of its time: the most for 2 slices is gpucores:200")
+refuse("cores above 100, one slice", "vgpu:1,gpumem:2,gpucores:101", nil, nil, "vgpu: --gres=gpucores:101: a GPU has 100 % of its time: the most for 1 slice is gpucores:100")
+refuse("cores below 1", "vgpu:2,gpumem:2,gpucores:1", nil, nil, "vgpu: --gres=gpucores:1: less than 1 % for each of 2 slices: the least is gpucores:2")
+refuse("memory below 1", "vgpu:2,gpumem:1", nil, nil, "vgpu: --gres=gpumem:1: less than 1 MiB for each of 2 slices")
+refuse("cores without slices", "gpucores:30", nil, nil, "vgpu: --gres=gpucores:30: say how many slices as well, as in --gres=vgpu:1,gpucores:30")
+refuse("two memories", "vgpu:2,gpumem:8000", "mem=3000", nil, "vgpu: --vgpu-mem=3000 and --gres=gpumem:8000 differ: for 2 slices of 3000 MiB write gpumem:6000, or give one of the two")
+refuse("two memories, percent", "gpumem:8000", "mem=25%", nil, "vgpu: --vgpu-mem=25% and --gres=gpumem:8000 differ: for 1 slice of 35942 MiB write gpumem:35942, or give one of the two")
+refuse("two shares", "vgpu:1,gpumem:1,gpucores:50", "cores=30", nil, "vgpu: --vgpu-cores=30 and --gres=gpucores:50 differ: for 1 slice of 30 % write gpucores:30, or give one of the two")
+refuse("no cap and a share", "vgpu:1,gpumem:1,gpucores:50", "cores=0", nil, "vgpu: --vgpu-cores=0 and --gres=gpucores:50 differ: for 1 slice of 0 % write gpucores:0, or give one of the two")
+refuse("memory without vgpu", nil, "mem=3000", nil, "vgpu: --vgpu-mem=3000: say how many slices as well, as in --gres=vgpu:1")
+refuse("memory with other GRES", "gpu:1", "mem=3000", nil, "vgpu: --vgpu-mem=3000: say how many slices as well, as in --gres=vgpu:1")
+refuse("type without vgpu", nil, "gpu=h200", nil, "vgpu: --vgpu-gpu=h200: say how many slices as well, as in --gres=vgpu:1")
+refuse("first component without vgpu", nil, "mem=3000", nil, "vgpu: --vgpu-mem=3000: say how many slices as well, as in --gres=vgpu:1", { het_job_offset = 0 })
+for _, text in ipairs({ "mem=8G", "mem=0", "mem=101%", "mem=1e9", "mem=99999999999999", "cores=101", "cores=-1", "place=up", "policy=x", "gpu=a;b=c", "uuid=%", "mem=1;mem=2", "raw=1", "nonsense", "mem=;" }) do
+	refuse("forged request " .. text, "vgpu:1", text, nil, "vgpu: VGPU_REQUEST=" .. text .. ": this request is malformed: use the --vgpu options")
+end
+refuse("huge request", "vgpu:1", "gpu=" .. ("x"):rep(3000), nil, "vgpu: VGPU_REQUEST=gpu=" .. ("x"):rep(56) .. "...: this request is malformed: use the --vgpu options")
+for _, per in ipairs({ "job", "socket", "task" }) do
+	for _, text in ipairs({ "gres:vgpu:1", "gres/vgpu:1", "cpu:1,gres/gpumem=5", "gres/gpucores:1" }) do
+		local found = text:match("vgpu") or text:match("gpumem") or "gpucores"
+		refuse(text .. " per " .. per, nil, nil, nil, "vgpu: " .. found .. " per " .. per .. ": vgpu is counted per node only: use --gres=vgpu:N", { ["tres_per_" .. per] = text })
+	end
+end
+-- The message has the option as it was typed, not the canonical form.
+local desc = job("vgpu:1", "mem=204800")
+desc.spank_job_env[1] = "_SLURM_SPANK_OPTION_vgpu_vgpu_mem=200G"
+vgpu.job_submit(desc, {}, 1000)
+check("as typed", said, "vgpu: --vgpu-mem=200G: no GPU has 204800 MiB: the most is 143771 MiB (h200)")
+
+untouched("no GRES", job())
+untouched("other GRES", job("gres:gpu:h200:2,gres:shard:3"))
+untouched("a type named like us", job("gres:gpu:vgpu:1"))
+untouched("names that contain ours", job("gres:xvgpu:1,gres:gpumemory:5"))
+untouched("GRES none", job("none"))
+untouched("other options", { spank_job_env = { [0] = "_SLURM_SPANK_OPTION_pyxis_container_image=x", "FOO=bar" } })
+untouched("defaults alone", job(nil, nil, "mem=3000"))
+untouched("bad defaults alone", job(nil, nil, "rubbish"))
+untouched("--gpus", { tres_per_job = "gres:gpu:2", tres_per_task = "cpu:1,gres/gpu:1" })
+untouched("later component that inherits options", job(nil, "mem=3000", nil, { het_job_offset = 1 }))
+
+-- Without a table sizes are not checked, and what needs one is refused.
+with_table(nil)
+accept("no table", "vgpu:9", "mem=999999", nil, "vgpu:9,gpumem:8999991")
+refuse("no table, no memory", "vgpu:1", nil, nil, "vgpu: --gres=vgpu:1: no memory is asked for, and this cluster has no table of its GPUs to take a default from: add --vgpu-mem=3000")
+refuse("no table, percent", "vgpu:1", "mem=25%", nil, "vgpu: --vgpu-mem=25%: this cluster has no table of its GPUs to take a share of: give MiB, as in --vgpu-mem=3000")
+refuse("no table, unit", "gpumem:8G", nil, nil, "vgpu: --gres=gpumem:8G: gpumem counts MiB and takes no unit: write gpumem:8192")
+
+-- A bad table is logged once and leaves the last good one in force; nothing in it can reach out.
+for text, reason in pairs({
+	["return {"] = "cluster.lua:1: ", ["return 1"] = "it returns no table with nodes", ["return {nodes={}}"] = "it returns no table with nodes",
+	['return {nodes={{names="a", gpus=1, mem_mib="x", type="t"}}}'] = "nodes[1].mem_mib is no number",
+	['return {nodes={{names="a", gpus=0, mem_mib=1, type="t"}}}'] = "nodes[1] has no GPU or no memory",
+	['return {nodes={"a"}}'] = "nodes[1].", ['os.exit(3)'] = "os", ['return {slices_per_gpu=0, nodes={{names="a", gpus=1, mem_mib=1, type="t"}}}'] = "slices_per_gpu is no number from 1",
+	["\27Lua"] = "it is bytecode",
+}) do
+	with_table(text)
+	logged = nil
+	refuse("bad table: " .. reason, "vgpu:1", "mem=25%", nil, "vgpu: --vgpu-mem=25%: this cluster has no table of its GPUs to take a share of: give MiB, as in --vgpu-mem=3000")
+	check("bad table is logged: " .. reason, logged and logged:find(vgpu.cluster_file, 1, true) ~= nil and logged:find(reason, 1, true) ~= nil, true)
+	logged = nil
+	accept("bad table: " .. reason, "vgpu:1", "mem=5", nil, "vgpu:1,gpumem:5")
+	check("bad table is logged once: " .. reason, logged, nil)
+end
+with_table(h200s)
+accept("good table", "vgpu:1", nil, nil, "vgpu:1,gpumem:14377")
+write("return {nodes=")
+accept("half-written table", "vgpu:1", nil, nil, "vgpu:1,gpumem:14377")
+write((h200s:gsub("143771", "80000")))
+accept("new table", "vgpu:1", nil, nil, "vgpu:1,gpumem:8000")
+
+-- scontrol update
+with_table(h200s)
+local function modify(what, new, old, want, message)
+	local change = { gres = new }
+	said = nil
+	check(what .. " code", vgpu.job_modify(change, { gres = old }, {}, 1000), message and 2072 or slurm.SUCCESS)
+	check(what .. " says", said, message)
+	check(what .. " GRES", change.gres, want)
+end
+modify("something else changes", nil, "gres:vgpu:1,gres:gpumem:3000", nil)
+modify("vgpu is dropped", "gres:", "gres:vgpu:1,gres:gpumem:3000", "gres:")
+modify("complete", "gres:vgpu:2,gres:gpumem:8000", "gres:vgpu:1,gres:gpumem:3000", "vgpu:2,gpumem:8000")
+modify("sizes per slice are kept", "gres:vgpu:2", "gres:vgpu:1,gres:gpumem:3000,gres:gpucores:30", "vgpu:2,gpumem:6000,gpucores:60")
+modify("vgpu is new", "gres/vgpu:1", nil, "vgpu:1,gpumem:14377")
+modify("job from before this script", "gres/vgpu:1", "gres/gpumem:8G", "vgpu:1,gpumem:14377")
+modify("unit", "gres:gpumem:8G", "gres:vgpu:1,gres:gpumem:3000", "gres:gpumem:8G", "vgpu: Gres=gpumem:8G: gpumem counts MiB and takes no unit: write gpumem:8192")
+modify("too large", "gres:vgpu:1,gres:gpumem:200000", "gres:vgpu:1,gres:gpumem:3000", "gres:vgpu:1,gres:gpumem:200000", "vgpu: Gres=gpumem:200000: no GPU has 200000 MiB: the most is 143771 MiB (h200)")
+
+-- Newer Slurm names the code; a fault of ours is not the user's.
+slurm.ESLURM_INVALID_GRES = 4711
+check("named code", vgpu.job_submit(job("gpumem:8G"), {}, 1000), 4711)
+local broken = setmetatable({}, { __index = function() error("boom") end })
+check("fault", vgpu.job_submit(broken, {}, 1000), slurm.ERROR)
+check("fault is told", said, "vgpu: this job could not be checked: please tell the administrators")
+check("fault is logged", logged and logged:find("boom", 1, true) ~= nil, true)
+
+logged = nil
+check("cli_filter accepts", vgpu.cli_filter({ gres = "vgpu:1,gpumem:3000" }), slurm.SUCCESS)
+check("cli_filter accepts nothing", vgpu.cli_filter({}), slurm.SUCCESS)
+check("cli_filter refuses", vgpu.cli_filter({ gres = "gres:gpumem:8G" }), 4711)
+check("cli_filter says", logged, "vgpu: --gres=gpumem:8G: gpumem counts MiB and takes no unit: write gpumem:8192")
+
+print(string.format("%d checks, %d failures", count, failures))
+os.exit(failures == 0 and 0 or 1)

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config reads config.yaml, the one configuration file of every binary.
+//
+// The file must be a trusted one (package trusted); the environment is never looked at. A missing
+// file means the defaults. Tools read it strictly (Load); the prolog and the epilog leniently
+// (LoadLenient), because their failure would drain the node.
+package config
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+)
+
+// DefaultPath is where the binaries look unless --config names another file.
+const DefaultPath = "/etc/slurm-vgpu/config.yaml"
+
+// Values of isolation, on_limit_failure, on_no_fit and log.format.
+const (
+	IsolationStrict  = "strict"  // private mount namespace, ld.so.preload bound, other GPUs masked
+	IsolationPreload = "preload" // LD_PRELOAD in the environment only
+	LimitClosed      = "closed"  // a limit that cannot be looked up stops the program
+	LimitOpen        = "open"    // … lets it run unlimited
+	NoFitRequeue     = "requeue" // a batch job that fits no GPU goes back into the queue
+	NoFitFail        = "fail"    // … fails with the reason
+	FormatText       = "text"
+	FormatJSON       = "json"
+)
+
+// Config is config.yaml. The zero value is not usable: start from Default.
+type Config struct {
+	RunDir         string         `mapstructure:"run_dir"`          // %n is the node's name
+	SpoolDir       string         `mapstructure:"spool_dir"`        // %n is the node's name
+	Library        string         `mapstructure:"library"`          // libslurm-vgpu.so
+	Isolation      string         `mapstructure:"isolation"`        // strict | preload
+	OnLimitFailure string         `mapstructure:"on_limit_failure"` // closed | open
+	OnNoFit        string         `mapstructure:"on_no_fit"`        // requeue | fail
+	MaxRequeues    int            `mapstructure:"max_requeues"`     // restarts after which a job that fits nowhere fails
+	SlicesPerGPU   int            `mapstructure:"slices_per_gpu"`   // at most so many slices on one GPU
+	MemOvercommit  float64        `mapstructure:"mem_overcommit"`   // 1.0: a GPU's slices together are never more than it has
+	Place          request.Place  `mapstructure:"place"`            // pack | spread, for jobs that do not say
+	Policy         request.Policy `mapstructure:"policy"`           // cap | elastic, for jobs that do not say
+	Drain          []device.UUID  `mapstructure:"drain"`            // GPUs that get no new slice
+	DeviceDir      string         `mapstructure:"device_dir"`       // where nvidiaN stand
+	NVMLLibrary    string         `mapstructure:"nvml_library"`     // "": libnvidia-ml.so.1
+	Log            Log            `mapstructure:"log"`
+	Slurm          Slurm          `mapstructure:"slurm"`
+	Report         Report         `mapstructure:"report"`
+}
+
+// Log says where a binary's log goes.
+type Log struct {
+	Level  string `mapstructure:"level"`  // "": info to a file, warn to stderr
+	Format string `mapstructure:"format"` // text | json
+	File   string `mapstructure:"file"`   // "": stderr
+}
+
+// Slurm says how to reach Slurm's commands.
+type Slurm struct {
+	Scontrol          string        `mapstructure:"scontrol"`
+	Sacctmgr          string        `mapstructure:"sacctmgr"`
+	Sacct             string        `mapstructure:"sacct"`
+	Squeue            string        `mapstructure:"squeue"`
+	SlurmdSpoolDir    string        `mapstructure:"slurmd_spool_dir"`   // %n node name, %h host name, as in slurm.conf
+	ControllerTimeout time.Duration `mapstructure:"controller_timeout"` // all tries together
+}
+
+// Report says whether and how long a usage record is tried to be written to the accounting database.
+type Report struct {
+	Enabled  bool          `mapstructure:"enabled"`
+	RetryFor time.Duration `mapstructure:"retry_for"`
+}
+
+// Default is the configuration of an empty file: everything as safe as it can be.
+func Default() Config {
+	return Config{
+		RunDir:         rundir.Default,
+		SpoolDir:       rundir.DefaultSpool,
+		Library:        "/usr/lib/slurm-vgpu/libslurm-vgpu.so",
+		Isolation:      IsolationStrict,
+		OnLimitFailure: LimitClosed,
+		OnNoFit:        NoFitRequeue,
+		MaxRequeues:    5,
+		SlicesPerGPU:   10,
+		MemOvercommit:  1.0,
+		Place:          request.PlacePack,
+		Policy:         request.PolicyCap,
+		DeviceDir:      "/dev",
+		Log:            Log{Format: FormatText},
+		Slurm: Slurm{
+			Scontrol:          "/usr/bin/scontrol",
+			Sacctmgr:          "/usr/bin/sacctmgr",
+			Sacct:             "/usr/bin/sacct",
+			Squeue:            "/usr/bin/squeue",
+			SlurmdSpoolDir:    "/var/spool/slurmd",
+			ControllerTimeout: time.Minute,
+		},
+		Report: Report{Enabled: true, RetryFor: 24 * time.Hour},
+	}
+}
+
+// Run is the run directory.
+func (c Config) Run() rundir.Dir { return rundir.Dir(c.RunDir) }
+
+// Spool is the spool directory.
+func (c Config) Spool() rundir.Spool { return rundir.Spool(c.SpoolDir) }
+
+// ForNode returns the configuration with %n and %h of its directories replaced, as slurmd does
+// it: %n by the node's name, %h by the short host name.
+func (c Config) ForNode(node string) Config {
+	host := shortHostname()
+	if node == "" {
+		node = host
+	}
+	// A name that reached us through an environment must not lead out of the folder.
+	node = strings.ReplaceAll(node, "/", "_")
+	replace := strings.NewReplacer("%n", node, "%h", host)
+	c.RunDir = replace.Replace(c.RunDir)
+	c.SpoolDir = replace.Replace(c.SpoolDir)
+	c.Slurm.SlurmdSpoolDir = replace.Replace(c.Slurm.SlurmdSpoolDir)
+	return c
+}
+
+// NodeName is this node's name in Slurm: SLURMD_NODENAME as slurmd sets it for its prolog, epilog
+// and steps, else the short host name.
+func NodeName() string {
+	if node := os.Getenv("SLURMD_NODENAME"); node != "" {
+		return node
+	}
+	return shortHostname()
+}
+
+func shortHostname() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	host, _, _ = strings.Cut(host, ".")
+	return host
+}

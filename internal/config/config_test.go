@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
+)
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestMissingFileIsTheDefaults(t *testing.T) {
+	cfg, err := Load(filepath.Join(t.TempDir(), "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Default(), cfg); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEveryKeyIsRead(t *testing.T) {
+	want := Config{
+		RunDir: "/run/%n", SpoolDir: "/spool", Library: "/lib/l.so", Isolation: "preload",
+		OnLimitFailure: "open", OnNoFit: "fail", MaxRequeues: 7, SlicesPerGPU: 4, MemOvercommit: 2,
+		Place: request.PlaceSpread, Policy: request.PolicyElastic, Drain: []device.UUID{"GPU-AbC", "GPU-d"},
+		DeviceDir: "/d", NVMLLibrary: "/n.so",
+		Log: Log{Level: "debug", Format: "json", File: "/var/log/v"},
+		Slurm: Slurm{Scontrol: "/a", Sacctmgr: "/b", Sacct: "/c", Squeue: "/d", SlurmdSpoolDir: "/s/%n",
+			ControllerTimeout: 90 * time.Second},
+		Report: Report{Enabled: false, RetryFor: 2 * time.Hour},
+	}
+	cfg, err := Load(write(t, want.Effective()))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, want.Effective())
+	}
+	if diff := cmp.Diff(want, cfg); diff != "" {
+		t.Error(diff)
+	}
+	cfg, err = Load(write(t, Default().Effective()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Default().Effective(), cfg.Effective()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWrongKeysAreNamedAndKeepTheirDefaults(t *testing.T) {
+	for _, tc := range []struct{ text, key, says string }{
+		{"run_dri: /x", "run_dri", "did you mean run_dir?"},
+		{"slurm: {scontroll: /x}", "slurm.scontroll", "did you mean slurm.scontrol?"},
+		{"log: verbose", "log", "log is a section: log.level, log.format, log.file"},
+		{"isolation: Strict!", "isolation", "accepted: strict, preload"},
+		{"isolation: yes", "isolation", "accepted: strict, preload"},
+		{"on_no_fit: hold", "on_no_fit", "accepted: requeue, fail"},
+		{"slices_per_gpu: ten", "slices_per_gpu", "a whole number from 1 to 1000"},
+		{"slices_per_gpu: 10.5", "slices_per_gpu", "a whole number"},
+		{"slices_per_gpu: true", "slices_per_gpu", "a whole number"},
+		{"slices_per_gpu: 0", "slices_per_gpu", "a whole number"},
+		{"max_requeues: -1", "max_requeues", "from 0 to 1000"},
+		{"mem_overcommit: 0.5", "mem_overcommit", "from 1.0"},
+		{"mem_overcommit: .nan", "mem_overcommit", "from 1.0"},
+		{"run_dir: run", "run_dir", "absolute path"},
+		{"library: /opt/my lib.so", "library", "without blanks"},
+		{"drain: GPU-1", "drain", "[GPU-…]"},
+		{"drain: [0]", "drain", "[GPU-…]"},
+		{"log: {level: loud}", "log.level", "trace, debug"},
+		{"slurm: {controller_timeout: 60}", "slurm.controller_timeout", "with its unit"},
+		{"slurm: {controller_timeout: 1ms}", "slurm.controller_timeout", "with its unit"},
+		{"report: {enabled: sure}", "report.enabled", "true, false"},
+		{"report: {enabled: 1}", "report.enabled", "true, false"},
+		{"run_dir: [a", "", "YAML"},
+		{"just text", "", "YAML"},
+	} {
+		t.Run(tc.text, func(t *testing.T) {
+			path := write(t, tc.text+"\n")
+			_, err := Load(path)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, part := range []string{path, tc.key, tc.says} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not say %q", err, part)
+				}
+			}
+			cfg, problems := LoadLenient(path)
+			if len(problems) != 1 || problems[0].Key != tc.key {
+				t.Errorf("problems %v, want one of %q", problems, tc.key)
+			}
+			if diff := cmp.Diff(Default(), cfg); diff != "" {
+				t.Errorf("a wrong key changed something: %s", diff)
+			}
+		})
+	}
+}
+
+func TestOneWrongKeyCostsNoOtherItsValue(t *testing.T) {
+	cfg, problems := LoadLenient(write(t, "isolation: nope\nslices_per_gpu: 3\nlog: {format: xml, level: info}\n"))
+	if len(problems) != 2 {
+		t.Errorf("problems %v, want two", problems)
+	}
+	want := Default()
+	want.SlicesPerGPU, want.Log.Level = 3, "info"
+	if diff := cmp.Diff(want, cfg); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEmptyFileAndEmptyKeysAreDefaults(t *testing.T) {
+	for _, text := range []string{"", "# nothing\n", "---\n", "drain:\nlog:\n"} {
+		cfg, err := Load(write(t, text))
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if diff := cmp.Diff(Default(), cfg); err == nil && diff != "" {
+			t.Errorf("%q: %s", text, diff)
+		}
+	}
+}
+
+func TestUntrustedFileIsNotRead(t *testing.T) {
+	path := write(t, "isolation: preload\n")
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); !errors.Is(err, trusted.ErrUntrusted) {
+		t.Errorf("got %v", err)
+	}
+	cfg, problems := LoadLenient(path)
+	if len(problems) != 1 || cfg.Isolation != IsolationStrict {
+		t.Errorf("isolation %s, problems %v", cfg.Isolation, problems)
+	}
+}
+
+func TestForNode(t *testing.T) {
+	cfg := Default()
+	cfg.RunDir, cfg.SpoolDir, cfg.Slurm.SlurmdSpoolDir = "/run/v/%n", "/spool/%n", "/var/%h/%n"
+	got := cfg.ForNode("n1")
+	if got.RunDir != "/run/v/n1" || got.SpoolDir != "/spool/n1" || got.Slurm.SlurmdSpoolDir != "/var/"+shortHostname()+"/n1" {
+		t.Errorf("got %q %q %q", got.RunDir, got.SpoolDir, got.Slurm.SlurmdSpoolDir)
+	}
+	if got := cfg.ForNode("../../etc"); strings.Contains(got.RunDir, "/../") {
+		t.Errorf("a node name leads out of the folder: %q", got.RunDir)
+	}
+	if got := cfg.ForNode(""); got.RunDir != "/run/v/"+shortHostname() {
+		t.Errorf("without a node name: %q", got.RunDir)
+	}
+}

@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+)
+
+// key is one key of config.yaml: what it accepts in words, and the same as a check.
+type key struct {
+	name     string
+	accepted string
+	valid    func(*Config) bool
+	value    func(*Config) any // for Effective
+}
+
+const (
+	acceptedDir     = "an absolute path"
+	acceptedProgram = "an absolute path of a program"
+)
+
+var keys = []key{
+	{"run_dir", acceptedDir + "; %n is the node's name", func(c *Config) bool { return isDir(c.RunDir) }, func(c *Config) any { return c.RunDir }},
+	{"spool_dir", acceptedDir + "; %n is the node's name", func(c *Config) bool { return isDir(c.SpoolDir) }, func(c *Config) any { return c.SpoolDir }},
+	{"library", "an absolute path without blanks, colons and $", func(c *Config) bool { return isPreloadable(c.Library) }, func(c *Config) any { return c.Library }},
+	{"isolation", "strict, preload", func(c *Config) bool { return oneOf(c.Isolation, IsolationStrict, IsolationPreload) }, func(c *Config) any { return c.Isolation }},
+	{"on_limit_failure", "closed, open", func(c *Config) bool { return oneOf(c.OnLimitFailure, LimitClosed, LimitOpen) }, func(c *Config) any { return c.OnLimitFailure }},
+	{"on_no_fit", "requeue, fail", func(c *Config) bool { return oneOf(c.OnNoFit, NoFitRequeue, NoFitFail) }, func(c *Config) any { return c.OnNoFit }},
+	{"max_requeues", "a whole number from 0 to 1000", func(c *Config) bool { return within(c.MaxRequeues, 0, 1000) }, func(c *Config) any { return c.MaxRequeues }},
+	{"slices_per_gpu", "a whole number from 1 to 1000", func(c *Config) bool { return within(c.SlicesPerGPU, 1, 1000) }, func(c *Config) any { return c.SlicesPerGPU }},
+	{"mem_overcommit", "a number from 1.0 to 100", func(c *Config) bool { return c.MemOvercommit >= 1 && c.MemOvercommit <= 100 }, func(c *Config) any { return c.MemOvercommit }},
+	{"place", "pack, spread", func(c *Config) bool { return oneOf(c.Place, request.PlacePack, request.PlaceSpread) }, func(c *Config) any { return c.Place }},
+	{"policy", "cap, elastic", func(c *Config) bool { return oneOf(c.Policy, request.PolicyCap, request.PolicyElastic) }, func(c *Config) any { return c.Policy }},
+	{"drain", "a list of device UUIDs, as nvidia-smi -L prints them: [GPU-…]", validDrain, func(c *Config) any { return c.Drain }},
+	{"device_dir", acceptedDir, func(c *Config) bool { return isDir(c.DeviceDir) }, func(c *Config) any { return c.DeviceDir }},
+	{"nvml_library", `"" (libnvidia-ml.so.1), a file name that the dynamic linker finds, or an absolute path`, validNVML, func(c *Config) any { return c.NVMLLibrary }},
+	{"log.level", `"" (info to a file, warn to stderr), trace, debug, info, warn, error, off`, validLevel, func(c *Config) any { return c.Log.Level }},
+	{"log.format", "text, json", func(c *Config) bool { return oneOf(c.Log.Format, FormatText, FormatJSON) }, func(c *Config) any { return c.Log.Format }},
+	{"log.file", `"" (stderr) or an absolute path`, func(c *Config) bool { return c.Log.File == "" || isDir(c.Log.File) }, func(c *Config) any { return c.Log.File }},
+	{"slurm.scontrol", acceptedProgram, func(c *Config) bool { return isDir(c.Slurm.Scontrol) }, func(c *Config) any { return c.Slurm.Scontrol }},
+	{"slurm.sacctmgr", acceptedProgram, func(c *Config) bool { return isDir(c.Slurm.Sacctmgr) }, func(c *Config) any { return c.Slurm.Sacctmgr }},
+	{"slurm.sacct", acceptedProgram, func(c *Config) bool { return isDir(c.Slurm.Sacct) }, func(c *Config) any { return c.Slurm.Sacct }},
+	{"slurm.squeue", acceptedProgram, func(c *Config) bool { return isDir(c.Slurm.Squeue) }, func(c *Config) any { return c.Slurm.Squeue }},
+	{"slurm.slurmd_spool_dir", acceptedDir + "; %n is the node's name, %h the host's", func(c *Config) bool { return isDir(c.Slurm.SlurmdSpoolDir) }, func(c *Config) any { return c.Slurm.SlurmdSpoolDir }},
+	{"slurm.controller_timeout", "a time with its unit from 1s to 1h: 60s, 2m", func(c *Config) bool { return within(c.Slurm.ControllerTimeout, time.Second, time.Hour) }, func(c *Config) any { return c.Slurm.ControllerTimeout.String() }},
+	{"report.enabled", "true, false", func(*Config) bool { return true }, func(c *Config) any { return c.Report.Enabled }},
+	{"report.retry_for", "a time with its unit from 1s to 8760h: 30m, 24h", func(c *Config) bool { return within(c.Report.RetryFor, time.Second, 8760*time.Hour) }, func(c *Config) any { return c.Report.RetryFor.String() }},
+}
+
+func keyByName(name string) (key, bool) {
+	i := slices.IndexFunc(keys, func(k key) bool { return k.name == name })
+	if i < 0 {
+		return key{}, false
+	}
+	return keys[i], true
+}
+
+func isSection(name string) bool {
+	return slices.ContainsFunc(keys, func(k key) bool { return strings.HasPrefix(k.name, name+".") })
+}
+
+// accepts lists the keys that could have been meant: those of the same section.
+func accepts(name string) string {
+	section, _, nested := strings.Cut(name, ".")
+	var names []string
+	for _, k := range keys {
+		if s, _, n := strings.Cut(k.name, "."); n && s == section {
+			names = append(names, k.name)
+		}
+	}
+	if !nested && len(names) > 0 { // a section was given a plain value
+		return section + " is a section: " + strings.Join(names, ", ")
+	}
+	if len(names) == 0 {
+		for _, k := range keys {
+			names = append(names, k.name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// suggestion names the key that a typo most likely meant.
+func suggestion(name string) string {
+	best, bestDistance := "", 4
+	for _, k := range keys {
+		if d := distance(name, k.name); d < bestDistance {
+			best, bestDistance = k.name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return " (did you mean " + best + "?)"
+}
+
+// distance counts the letters to insert, delete or replace.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diagonal := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := diagonal
+			if a[i-1] != b[j-1] {
+				cost++
+			}
+			diagonal, row[j] = row[j], min(row[j]+1, row[j-1]+1, cost)
+		}
+	}
+	return row[len(b)]
+}
+
+func oneOf[T comparable](value T, accepted ...T) bool { return slices.Contains(accepted, value) }
+
+func within[T int | time.Duration](value, low, high T) bool { return value >= low && value <= high }
+
+func isDir(path string) bool {
+	return filepath.IsAbs(path) && !strings.ContainsAny(path, "\x00\n")
+}
+
+// isPreloadable: ld.so splits /etc/ld.so.preload and LD_PRELOAD at blanks and colons and expands $ORIGIN.
+func isPreloadable(path string) bool {
+	return filepath.IsAbs(path) && !strings.ContainsAny(path, " \t\r\n:$\x00")
+}
+
+func validNVML(c *Config) bool {
+	return filepath.IsAbs(c.NVMLLibrary) || !strings.Contains(c.NVMLLibrary, "/")
+}
+
+func validLevel(c *Config) bool {
+	return c.Log.Level == "" || hclog.LevelFromString(c.Log.Level) != hclog.NoLevel
+}
+
+func validDrain(c *Config) bool {
+	for _, uuid := range c.Drain {
+		if !strings.HasPrefix(string(uuid), "GPU-") && !strings.HasPrefix(string(uuid), "MIG-") {
+			return false
+		}
+	}
+	return true
+}

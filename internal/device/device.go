@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package device says what a GPU is here and keeps the node's inventory file.
+// It never starts NVML: package discover does, and writes what it saw.
+package device
+
+// UUID is NVML's "GPU-…" or "MIG-…" string, the only identity that is stored or logged.
+type UUID string
+
+// NVMLIndex is a position in NVML's order (PCI bus order), as nvidia-smi prints it.
+type NVMLIndex int
+
+// Minor is the N of /dev/nvidiaN. It need not equal the NVML index.
+type Minor int
+
+// GPU is one physical GPU of this node.
+type GPU struct {
+	UUID     UUID      `json:"uuid"`
+	Index    NVMLIndex `json:"nvml_index"`
+	Minor    Minor     `json:"minor"`
+	PCIBusID string    `json:"pci_bus_id"`
+	Name     string    `json:"name"`           // as NVML prints it: "NVIDIA H200"
+	Type     string    `json:"type"`           // the GRES type made of it: "h200"
+	MemMiB   int64     `json:"mem_mib"`        // total device memory as NVML says
+	Lost     string    `json:"lost,omitempty"` // why no slice may be placed here, in NVML's words
+}
+
+// Inventory is the node's GPUs as NVML saw them at boot.
+type Inventory struct {
+	Version       int    `json:"version"`
+	BootID        string `json:"boot_id"`
+	DriverVersion string `json:"driver_version"`
+	CUDAVersion   int    `json:"cuda_version"` // 13000 is 13.0
+	GPUs          []GPU  `json:"gpus"`
+}
+
+// ByUUID finds a GPU.
+func (inv Inventory) ByUUID(uuid UUID) (GPU, bool) {
+	for _, gpu := range inv.GPUs {
+		if gpu.UUID == uuid {
+			return gpu, true
+		}
+	}
+	return GPU{}, false
+}

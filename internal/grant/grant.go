@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package grant is a job's request placed on devices, as vgpu-prolog records it in grant.json
+// and the SPANK plugin reads it, and its narrowing to one step. Slurm's processes load this
+// package: it must import neither the configuration nor the logging.
+package grant
+
+import (
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+)
+
+// Slice is a share of one device granted to one job.
+type Slice struct {
+	Device    device.UUID      `json:"device"`
+	Index     device.NVMLIndex `json:"nvml_index"`
+	Minor     device.Minor     `json:"minor"`
+	MemMiB    int64            `json:"mem_mib"`
+	SMPercent int              `json:"sm_percent"` // 0: no cap; 100: the GPU to itself
+}
+
+// Isolation levels.
+const (
+	IsolationStrict  = "strict"  // private mount namespace, ld.so.preload bound, other GPUs masked
+	IsolationPreload = "preload" // LD_PRELOAD in the environment only
+)
+
+// Version is the layout of grant.json.
+const Version = 1
+
+// Grant is what one job holds on this node, or why it holds nothing.
+// The plugin needs no other file than this one: everything that it must know stands here.
+type Grant struct {
+	Version     int                 `json:"version"`
+	Job         uint32              `json:"job"`
+	Restart     int                 `json:"restart"`
+	BootID      string              `json:"boot_id"`
+	UID         uint32              `json:"uid"`
+	GID         uint32              `json:"gid"`
+	Node        string              `json:"node"`
+	Since       time.Time           `json:"since"`
+	Request     string              `json:"request"` // canonical form, request.Decode reads it
+	Entitlement request.Entitlement `json:"entitlement"`
+	Slices      []Slice             `json:"slices"`
+	Refusal     string              `json:"refusal,omitempty"`  // set: nothing was granted, and this is why
+	Requeued    bool                `json:"requeued,omitempty"` // the refused job went back into the queue
+
+	Isolation   string         `json:"isolation"`
+	Library     string         `json:"library"`    // absolute path of libslurm-vgpu.so
+	DeviceDir   string         `json:"device_dir"` // where nvidiaN stand; /dev except in tests
+	MaskMinors  []device.Minor `json:"mask_minors"`
+	Policy      request.Policy `json:"policy"`
+	FailOpen    bool           `json:"fail_open"`     // a failed limit lookup lets the program run unlimited
+	NodeGPUsMiB []int64        `json:"node_gpus_mib"` // total memory of each slice's device, in slice order
+	GPUTypes    []string       `json:"gpu_types"`     // GRES type of each slice's device, in slice order
+}

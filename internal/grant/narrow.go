@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package grant
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+)
+
+// ErrRefused is wrapped when Narrow is asked of a job that holds nothing.
+var ErrRefused = errors.New("the job holds no slice")
+
+// StepSlice is one slice of the job as a step may use it.
+type StepSlice struct {
+	Slice
+	Mine       bool  // false: the step does not use this one
+	StepMemMiB int64 // the step's limit; at most the slice's MemMiB
+	StepSM     int   // the step's SM percent; 0: no cap
+	GPUMiB     int64 // the whole GPU; 0 when the grant does not say
+}
+
+// Narrow returns the job's slices, in order and all of them, as a step that asks for req may use
+// them. The step may take less than the job has; more is an error, one line for the user without
+// the "vgpu: " prefix. What a step repeats of the job's own request, as srun inside sbatch does by
+// inheritance, narrows nothing.
+func (g Grant) Narrow(req request.Request) ([]StepSlice, request.Policy, error) {
+	if g.Refusal != "" {
+		return nil, "", fmt.Errorf("%w: %s", ErrRefused, g.Refusal)
+	}
+	// A job's request that cannot be read was already placed as if nothing had been asked for.
+	job, _ := request.Decode(g.Request)
+	if req.Mem == job.Mem {
+		req.Mem = request.Mem{}
+	}
+	if req.SMPercent == job.SMPercent && req.Uncapped == job.Uncapped {
+		req.SMPercent, req.Uncapped = 0, false
+	}
+	if req.UUID.String() == job.UUID.String() {
+		req.UUID = request.Filter{}
+	}
+	if req.GPU.String() == job.GPU.String() {
+		req.GPU = request.Filter{}
+	}
+	if req.Policy == job.Policy {
+		req.Policy = request.PolicyDefault
+	}
+	policy := g.Policy
+	switch {
+	case req.Policy == request.PolicyElastic && g.Policy != request.PolicyElastic:
+		return nil, "", errors.New("--vgpu-policy=elastic is more than the job's policy, which is cap")
+	case req.Policy != request.PolicyDefault:
+		policy = req.Policy
+	}
+	slices := make([]StepSlice, len(g.Slices))
+	mine := 0
+	for i, s := range g.Slices {
+		step, err := g.narrowSlice(i, s, req)
+		if err != nil {
+			return nil, "", err
+		}
+		if step.Mine {
+			mine++
+		}
+		slices[i] = step
+	}
+	if mine == 0 {
+		return nil, "", g.noneLeft(req)
+	}
+	return slices, policy, nil
+}
+
+func (g Grant) narrowSlice(i int, s Slice, req request.Request) (StepSlice, error) {
+	step := StepSlice{Slice: s, StepMemMiB: s.MemMiB, StepSM: s.SMPercent, GPUMiB: g.gpuMiB(i)}
+	step.Mine = req.UUID.AdmitsUUID(string(s.Device)) && (g.gpuType(i) == "" || req.GPU.Admits(g.gpuType(i)))
+	if !step.Mine {
+		return step, nil
+	}
+	if !req.Mem.IsZero() {
+		asked, spelled := req.Mem.MiB, fmt.Sprintf("--vgpu-mem=%dM", req.Mem.MiB)
+		if req.Mem.Percent > 0 {
+			if step.GPUMiB == 0 {
+				return step, fmt.Errorf("--vgpu-mem=%s: the size of GPU %s is not known here; say it in MiB", req.Mem, s.Device)
+			}
+			asked = req.Mem.OfGPU(step.GPUMiB)
+			spelled = fmt.Sprintf("--vgpu-mem=%s, %d MiB of this GPU,", req.Mem, asked)
+		}
+		if asked > s.MemMiB {
+			return step, fmt.Errorf("%s is more than the job's slice of %d MiB", spelled, s.MemMiB)
+		}
+		step.StepMemMiB = asked
+	}
+	switch {
+	case req.Uncapped && s.SMPercent > 0 && s.SMPercent < 100:
+		return step, fmt.Errorf("--vgpu-cores=0 (no cap) is more than the job's share of %d percent", s.SMPercent)
+	case req.SMPercent > 0 && s.SMPercent > 0 && req.SMPercent > s.SMPercent:
+		return step, fmt.Errorf("--vgpu-cores=%d is more than the job's share of %d percent", req.SMPercent, s.SMPercent)
+	case req.SMPercent > 0:
+		step.StepSM = req.SMPercent
+	}
+	return step, nil
+}
+
+func (g Grant) noneLeft(req request.Request) error {
+	held := make([]string, len(g.Slices))
+	for i, s := range g.Slices {
+		held[i] = string(s.Device)
+		if t := g.gpuType(i); t != "" {
+			held[i] += " (" + t + ")"
+		}
+	}
+	var asked []string
+	if !req.UUID.IsZero() {
+		asked = append(asked, "--vgpu-uuid="+req.UUID.String())
+	}
+	if !req.GPU.IsZero() {
+		asked = append(asked, "--vgpu-gpu="+req.GPU.String())
+	}
+	return fmt.Errorf("%s: the job holds no such GPU here; it holds %s", strings.Join(asked, " "), strings.Join(held, ", "))
+}
+
+func (g Grant) gpuMiB(i int) int64 {
+	if i < len(g.NodeGPUsMiB) {
+		return g.NodeGPUsMiB[i]
+	}
+	return 0
+}
+
+func (g Grant) gpuType(i int) string {
+	if i < len(g.GPUTypes) {
+		return g.GPUTypes[i]
+	}
+	return ""
+}
+
+// maskMinors are the device nodes that a step must not open: the other GPUs of the node, and the
+// job's own that the step does not use.
+func (g Grant) maskMinors(slices []StepSlice) []device.Minor {
+	minors := append([]device.Minor(nil), g.MaskMinors...)
+	for _, s := range slices {
+		if !s.Mine {
+			minors = append(minors, s.Minor)
+		}
+	}
+	return minors
+}

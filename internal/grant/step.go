@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package grant
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+)
+
+// PreloadFile is the name of a step's own ld.so.preload in its folder.
+const PreloadFile = "ld.so.preload"
+
+// systemPreload is what the step's ld.so.preload is bound over; its lines are kept.
+var systemPreload = "/etc/ld.so.preload"
+
+// EnvVar is one variable for the step's tasks.
+type EnvVar struct{ Name, Value string }
+
+// Step is what a step needs to run under its limits.
+type Step struct {
+	Dir         string         // the step's folder: limits, ledger, ld.so.preload
+	PreloadFile string         // its ld.so.preload
+	Slices      []StepSlice    // the job's slices in order; only those with Mine are the step's
+	MaskMinors  []device.Minor // device nodes that its tasks must not open
+	Env         []EnvVar       // to be set, whatever the job set
+}
+
+// Prepare narrows a job's grant to one step and makes the step's folder. An error of Narrow is for
+// the user; every other one is wrapped with what was being done. A second call for the same step
+// leaves what the first one made.
+func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.Request) (Step, error) {
+	slices, policy, err := g.Narrow(req)
+	if err != nil {
+		return Step{}, err
+	}
+	if !validName(stepName) {
+		return Step{}, fmt.Errorf("prepare step %q: not the name of a step", stepName)
+	}
+	folder := dir.Step(g.Job, stepName)
+	if err := makeStepFolder(dir, g, folder); err != nil {
+		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
+	}
+	limits := g.limits(step, stepName, slices, policy)
+	if err := ledger.WriteLimits(filepath.Join(folder, ledger.LimitsFile), limits); err != nil {
+		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
+	}
+	var uuids []string
+	for _, s := range slices {
+		if s.Mine {
+			uuids = append(uuids, string(s.Device))
+		}
+	}
+	return Step{
+		Dir: folder, PreloadFile: filepath.Join(folder, PreloadFile), Slices: slices, MaskMinors: g.maskMinors(slices),
+		Env: []EnvVar{{"CUDA_VISIBLE_DEVICES", strings.Join(uuids, ",")}, {"VGPU_STEP_DIR", folder}},
+	}, nil
+}
+
+func (g Grant) limits(step uint32, stepName string, slices []StepSlice, policy request.Policy) ledger.Limits {
+	limits := ledger.Limits{Job: g.Job, Step: step, UID: g.UID, Generation: 1,
+		JobStep: strconv.FormatUint(uint64(g.Job), 10) + "." + stepName}
+	if g.FailOpen {
+		limits.Flags |= ledger.FailOpen
+	}
+	if policy == request.PolicyElastic {
+		limits.Flags |= ledger.Elastic
+	}
+	for _, s := range slices {
+		d := ledger.LimitsDevice{UUID: s.Device, JobMemBytes: mibBytes(s.MemMiB), DeviceMemBytes: mibBytes(s.GPUMiB),
+			SMPercent: uint32(s.StepSM), Index: s.Index, Minor: s.Minor}
+		if s.Mine {
+			d.StepMemBytes = mibBytes(s.StepMemMiB)
+		}
+		limits.Devices = append(limits.Devices, d)
+	}
+	return limits
+}
+
+// makeStepFolder makes all but the limits, which come last: the interposer takes a folder with
+// limits for a complete one.
+func makeStepFolder(dir rundir.Dir, g Grant, folder string) error {
+	if err := mkdirAllOpen(folder, dir.Job(g.Job)); err != nil {
+		return err
+	}
+	if err := linkLedger(dir.Ledger(g.Job), filepath.Join(folder, ledger.LedgerFile)); err != nil {
+		return err
+	}
+	return renameio.WriteFile(filepath.Join(folder, PreloadFile), preloadLines(g.Library), 0o644,
+		renameio.WithTempDir(folder), renameio.IgnoreUmask())
+}
+
+// mkdirAllOpen makes folders below base that every user may enter, whatever the umask of slurmstepd is.
+func mkdirAllOpen(path, base string) error {
+	if path == base {
+		return nil
+	}
+	if err := mkdirAllOpen(filepath.Dir(path), base); err != nil {
+		return err
+	}
+	err := os.Mkdir(path, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o755)
+}
+
+// linkLedger gives the step a name of its own for the job's ledger: under strict isolation the
+// tasks see the step's folder and no other.
+func linkLedger(ledgerPath, link string) error {
+	err := os.Link(ledgerPath, link)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	was, err := os.Lstat(link)
+	if err != nil {
+		return err
+	}
+	is, err := os.Lstat(ledgerPath)
+	if err != nil || os.SameFile(was, is) {
+		return err
+	}
+	if err := os.Remove(link); err != nil {
+		return err
+	}
+	return os.Link(ledgerPath, link)
+}
+
+// preloadLines puts the interposer before what the system preloads already.
+func preloadLines(library string) []byte {
+	lines := []byte(library + "\n")
+	if system, err := os.ReadFile(systemPreload); err == nil {
+		lines = append(lines, system...)
+	}
+	return lines
+}
+
+func validName(stepName string) bool {
+	return stepName != "" && strings.Trim(stepName, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+}

@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package grant
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+)
+
+// jobFolder is what vgpu-prolog leaves for a job.
+func jobFolder(t *testing.T, g Grant) rundir.Dir {
+	t.Helper()
+	dir := rundir.Dir(filepath.Join(t.TempDir(), "run"))
+	if err := os.MkdirAll(dir.Job(g.Job), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := ledger.Create(dir.Ledger(g.Job), g.Job, len(g.Slices), g.UID, g.GID); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(dir.Grant(g.Job), g); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// systemPreloads replaces /etc/ld.so.preload for one test.
+func systemPreloads(t *testing.T, text string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ld.so.preload")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before := systemPreload
+	systemPreload = path
+	t.Cleanup(func() { systemPreload = before })
+}
+
+func TestPrepare(t *testing.T) {
+	systemPreloads(t, "/lib/site.so\n")
+	g := twoSlices()
+	g.FailOpen = true
+	dir := jobFolder(t, g)
+	for range 2 { // a second call changes nothing
+		got, err := Prepare(dir, g, 3, "3", ask(t, "mem=1000;uuid=GPU-bbbbbbbb"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder := dir.Step(12, "3")
+		if diff := cmp.Diff([]EnvVar{{"CUDA_VISIBLE_DEVICES", "GPU-bbbbbbbb-2"}, {"VGPU_STEP_DIR", folder}}, got.Env); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]device.Minor{5, 4}, got.MaskMinors); diff != "" {
+			t.Error(diff)
+		}
+		limits, err := ledger.ReadLimits(filepath.Join(folder, ledger.LimitsFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := ledger.Limits{Job: 12, Step: 3, UID: g.UID, Flags: ledger.FailOpen, Generation: 1, JobStep: "12.3", Devices: []ledger.LimitsDevice{
+			{UUID: "GPU-aaaaaaaa-1", JobMemBytes: 3000 << 20, DeviceMemBytes: 10000 << 20, SMPercent: 30, Index: 0, Minor: 4},
+			{UUID: "GPU-bbbbbbbb-2", StepMemBytes: 1000 << 20, JobMemBytes: 3000 << 20, DeviceMemBytes: 20000 << 20, SMPercent: 30, Index: 2, Minor: 6},
+		}}
+		if diff := cmp.Diff(want, limits); diff != "" {
+			t.Error(diff)
+		}
+		if text, _ := os.ReadFile(got.PreloadFile); string(text) != "/usr/lib/l.so\n/lib/site.so\n" {
+			t.Errorf("ld.so.preload is %q", text)
+		}
+		of, _ := os.Stat(dir.Ledger(12))
+		link, err := os.Stat(filepath.Join(folder, ledger.LedgerFile))
+		if err != nil || !os.SameFile(of, link) {
+			t.Errorf("the step's ledger is not the job's: %v", err)
+		}
+	}
+	for path, mode := range map[string]os.FileMode{dir.Step(12, "3"): 0o755, filepath.Dir(dir.Step(12, "3")): 0o755,
+		filepath.Join(dir.Step(12, "3"), "limits"): 0o644, filepath.Join(dir.Step(12, "3"), PreloadFile): 0o644} {
+		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v", path, st.Mode(), err)
+		}
+	}
+}
+
+func TestPrepareWithoutAJobFolderOrAStepNameIsAnError(t *testing.T) {
+	g := twoSlices()
+	dir := rundir.Dir(t.TempDir())
+	if _, err := Prepare(dir, g, 0, "0", request.Request{}); err == nil {
+		t.Error("prepared without the job's folder")
+	}
+	dir = jobFolder(t, g)
+	for _, name := range []string{"", "..", "a/b", "0\n"} {
+		if _, err := Prepare(dir, g, 0, name, request.Request{}); err == nil {
+			t.Errorf("prepared step %q", name)
+		}
+		if err := FinishStep(dir, 12, 0, name); err == nil {
+			t.Errorf("finished step %q", name)
+		}
+	}
+}
+
+// spend writes what a step used into the ledger, as the interposer of a job's process does.
+// Offsets are those of interposer/layout.h.
+func spend(t *testing.T, path string, slot int, step uint32, peak, refusals uint64) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	put := func(offset int64, value any) {
+		data, err := binary.Append(nil, binary.LittleEndian, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.WriteAt(data, offset); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(64+128, peak)       // ledger.peak_bytes[0]
+	put(64+2*128, refusals) // ledger.refusals[0]
+	at := int64(448 + slot*392)
+	put(at, uint32(1))
+	put(at+4, step)
+	put(at+8+128, peak)
+	put(at+8+2*128, refusals)
+}
+
+func TestFinishStepKeepsWhatTheStepUsed(t *testing.T) {
+	g := twoSlices()
+	dir := jobFolder(t, g)
+	for i, peak := range []uint64{900 << 20, 400 << 20} {
+		step := uint32(i)
+		name := rundir.StepName(step)
+		if _, err := Prepare(dir, g, step, name, request.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		spend(t, dir.Ledger(12), i, step, peak, uint64(i))
+		for range 2 {
+			if err := FinishStep(dir, 12, step, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := os.Stat(dir.Step(12, name)); err == nil {
+			t.Errorf("the folder of step %s stays", name)
+		}
+	}
+	// The job wipes its ledger: what was folded in stays known.
+	if err := os.Truncate(dir.Ledger(12), 0); err != nil {
+		t.Fatal(err)
+	}
+	got, err := CollectUsage(dir, g)
+	if err == nil {
+		t.Error("a wiped ledger is not noticed")
+	}
+	want := Usage{Version: 1, Job: 12, Devices: []ledger.DeviceUsage{{PeakBytes: 900 << 20, Refusals: 1}, {}},
+		Steps: []StepUsage{
+			{Step: "0", Devices: []ledger.DeviceUsage{{PeakBytes: 900 << 20}, {}}},
+			{Step: "1", Devices: []ledger.DeviceUsage{{PeakBytes: 400 << 20, Refusals: 1}, {}}},
+		}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFinishStepOfAJobThatIsNotThereIsNoError(t *testing.T) {
+	if err := FinishStep(rundir.Dir(t.TempDir()), 99, 0, "0"); err != nil {
+		t.Error(err)
+	}
+	g := twoSlices()
+	g.Slices, g.Refusal = nil, "no room"
+	dir := rundir.Dir(t.TempDir())
+	if err := os.MkdirAll(dir.Job(12), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(dir.Grant(12), g); err != nil {
+		t.Fatal(err)
+	}
+	if err := FinishStep(dir, 12, 0, "0"); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(dir.Job(12) + "/*"); len(left) != 1 || !strings.HasSuffix(left[0], "grant.json") {
+		t.Errorf("a refused job has %v", left)
+	}
+}
+
+func TestUsageOfAnEarlierRunIsNotThisOnes(t *testing.T) {
+	g := twoSlices()
+	dir := jobFolder(t, g)
+	if _, err := Prepare(dir, g, 0, "0", request.Request{}); err != nil {
+		t.Fatal(err)
+	}
+	spend(t, dir.Ledger(12), 0, 0, 77, 0)
+	if err := FinishStep(dir, 12, 0, "0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(dir.Ledger(12), 0); err != nil {
+		t.Fatal(err)
+	}
+	g.Restart = 1
+	if got, _ := CollectUsage(dir, g); got.Devices[0].PeakBytes != 0 || len(got.Steps) != 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestStepsThatEndTogetherAreAllKept(t *testing.T) {
+	g := twoSlices()
+	dir := jobFolder(t, g)
+	const steps = 32
+	var done sync.WaitGroup
+	for step := range uint32(steps) {
+		name := rundir.StepName(step)
+		if _, err := Prepare(dir, g, step, name, request.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		done.Go(func() {
+			if err := FinishStep(dir, 12, step, name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	done.Wait()
+	if got, err := CollectUsage(dir, g); err != nil || len(got.Steps) != steps {
+		t.Errorf("%d steps, want %d: %v", len(got.Steps), steps, err)
+	}
+}

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package launch turns a job's grant into what the tasks of one step get: environment, folder and
+// mounts. It is the Go side of the SPANK plugin without the cgo, and must stay light: slurmstepd
+// and every srun load it.
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+)
+
+// Step is a step about to start on this node.
+type Step struct {
+	RunDir       rundir.Dir
+	Job          uint32
+	Step         uint32 // as in slurm.h
+	UID, GID     uint32
+	Options      []Option // as typed, or forged; nothing is believed about them
+	LDPreload    string   // the job's own value
+	LDPreloadCut bool     // LDPreload is not the whole value
+	Wait         time.Duration
+}
+
+// Plan is what the tasks of a step get. The zero value is a job that is not ours.
+type Plan struct {
+	Ours        bool
+	Env         []grant.EnvVar
+	Strict      bool // the rest is for a mount namespace of each task's own
+	StepDir     string
+	PreloadFile string
+	Mask        []string // device nodes that no task may open
+}
+
+const (
+	pollEvery = 10 * time.Millisecond
+	// atWorkFactor is how much longer a prolog is waited for that has begun: it asks a controller
+	// that may be slow, and then queues for the lock.
+	atWorkFactor = 24
+)
+
+// Prepare makes the step's folder and the plan for its tasks. An error is the reason for which
+// no task may start, in words for the user.
+func Prepare(s Step) (Plan, error) {
+	held, ours, err := await(s)
+	if err != nil || !ours {
+		return Plan{}, err
+	}
+	switch {
+	case held.Refusal != "":
+		return Plan{}, errors.New(held.Refusal)
+	case held.Job != s.Job || held.UID != s.UID:
+		return Plan{}, fmt.Errorf("read grant of job %d: it is of job %d and uid %d", s.Job, held.Job, held.UID)
+	}
+	asked, err := parse(s.Options)
+	if err != nil {
+		return Plan{}, err
+	}
+	prepared, err := grant.Prepare(s.RunDir, held, s.Step, rundir.StepName(s.Step), asked)
+	if err != nil {
+		return Plan{}, err
+	}
+	return plan(s, held, prepared)
+}
+
+// Finish keeps what the step used, and removes its folder.
+func Finish(s Step) error {
+	return grant.FinishStep(s.RunDir, s.Job, s.Step, rundir.StepName(s.Step))
+}
+
+// await reads the grant, or learns that the job has none. While neither is known it waits for a
+// prolog that is at work, and runs one that has not begun. ours is false for a job without vgpu,
+// and on a node where no prolog ever ran.
+func await(s Step) (held grant.Grant, ours bool, err error) {
+	start := time.Now()
+	ran := false
+	for {
+		held, err = grant.Read(s.RunDir.Grant(s.Job))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return held, err == nil, err
+		}
+		if isThere(s.RunDir.None(s.Job)) {
+			return grant.Grant{}, false, nil
+		}
+		waited := time.Since(start)
+		switch {
+		case isThere(s.RunDir.Pending(s.Job)):
+			if waited >= atWorkFactor*s.Wait {
+				return grant.Grant{}, false, fmt.Errorf("vgpu-prolog is still at work for job %d", s.Job)
+			}
+		case ran:
+			return grant.Grant{}, false, fmt.Errorf("vgpu-prolog says nothing about job %d", s.Job)
+		default:
+			if ran, err = runProlog(s); err != nil {
+				return grant.Grant{}, false, err
+			}
+			if ran {
+				continue
+			}
+			if waited >= s.Wait {
+				return grant.Grant{}, false, noProlog(s)
+			}
+		}
+		time.Sleep(pollEvery)
+	}
+}
+
+// noProlog is about a node where no prolog has run since it was booted.
+func noProlog(s Step) error {
+	if len(s.Options) == 0 {
+		return nil
+	}
+	return fmt.Errorf("job %d asks for --%s, but vgpu-prolog has not prepared it on this node", s.Job, s.Options[0].Name)
+}
+
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func plan(s Step, held grant.Grant, prepared grant.Step) (Plan, error) {
+	p := Plan{
+		Ours:        true,
+		Env:         prepared.Env,
+		Strict:      held.Isolation == grant.IsolationStrict,
+		StepDir:     prepared.Dir,
+		PreloadFile: prepared.PreloadFile,
+	}
+	if !p.Strict {
+		if s.LDPreloadCut {
+			return Plan{}, errors.New("LD_PRELOAD of the job is too long to be added to")
+		}
+		p.Env = append(p.Env, grant.EnvVar{Name: "LD_PRELOAD", Value: prependPreload(s.LDPreload, held.Library)})
+		return p, nil
+	}
+	for _, minor := range prepared.MaskMinors {
+		p.Mask = append(p.Mask, filepath.Join(held.DeviceDir, "nvidia"+strconv.Itoa(int(minor))))
+	}
+	return p, nil
+}

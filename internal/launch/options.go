@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package launch
+
+import "github.com/slurm-vgpu/slurm-vgpu/internal/request"
+
+// Option is an option's name without dashes and its text as typed.
+type Option struct{ Name, Text string }
+
+// CheckOption says whether the text can be the option's value, in words for the user.
+func CheckOption(name, text string) error {
+	var ignored request.Request
+	return request.ParseOption(name, text, &ignored)
+}
+
+// EncodeOptions returns the canonical form of a job's options.
+func EncodeOptions(options []Option) (string, error) {
+	r, err := parse(options)
+	return r.Encode(), err
+}
+
+// EncodeDefaults returns the canonical form of the defaults that the environment gives to the
+// options. The variable of an option that was typed is not looked at: it has no effect.
+// An error names every variable that cannot be taken.
+func EncodeDefaults(fallbacks, typed []Option) (string, error) {
+	values := make(map[string]string, len(fallbacks)) // by option
+	for _, fallback := range fallbacks {
+		values[fallback.Name] = fallback.Text
+	}
+	for _, option := range typed {
+		delete(values, option.Name)
+	}
+	var r request.Request
+	err := request.ParseEnv(func(variable string) string {
+		for _, row := range request.Options {
+			if row.Env == variable {
+				return values[row.Name]
+			}
+		}
+		return ""
+	}, &r)
+	return r.Encode(), err
+}
+
+func parse(options []Option) (request.Request, error) {
+	var r request.Request
+	for _, option := range options {
+		if err := request.ParseOption(option.Name, option.Text, &r); err != nil {
+			return request.Request{}, err
+		}
+	}
+	return r, nil
+}

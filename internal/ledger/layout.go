@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ledger is the Go side of interposer/layout.h: it writes the limits page that the
+// interposer obeys, creates the ledger page that it accounts in, and reads a ledger back without
+// believing it. The structs mirror those of C field by field; a test compares sizes and offsets.
+package ledger
+
+// Constants of interposer/layout.h.
+const (
+	layoutVersion = 1
+	limitsMagic   = 0x314d494c55504756 // "VGPULIM1"
+	ledgerMagic   = 0x314447524c555056 // "VPULRGD1"
+
+	// MaxDevices is the most slices that one job may hold on a node.
+	MaxDevices = 16
+	maxSteps   = 256
+	maxProcs   = 1024
+	uuidBytes  = 64
+	jobStepLen = 40
+)
+
+// Flags of a limits page.
+const (
+	FailOpen uint32 = 1 // a ledger that cannot be used lets the program run unlimited
+	Elastic  uint32 = 2 // --vgpu-policy=elastic
+)
+
+// Names of the pages in a step's folder.
+const (
+	LimitsFile = "limits"
+	LedgerFile = "ledger"
+)
+
+type limitsDevice struct { // struct vgpu_limits_device
+	UUID           [uuidBytes]byte
+	StepMemBytes   uint64
+	JobMemBytes    uint64
+	DeviceMemBytes uint64
+	SMPercent      uint32
+	NVMLIndex      uint32
+	Minor          uint32
+	Reserved       [7]uint32
+}
+
+type limitsPage struct { // struct vgpu_limits
+	Magic         uint64
+	LayoutVersion uint32
+	SizeBytes     uint32
+	JobID         uint32
+	StepID        uint32
+	UID           uint32
+	DeviceCount   uint32
+	Flags         uint32
+	Generation    uint32
+	JobStep       [jobStepLen]byte
+	Device        [MaxDevices]limitsDevice
+}
+
+type ledgerSlot struct { // struct vgpu_ledger_slot
+	State      uint32
+	PID        int32
+	StartTicks uint64
+	PIDNS      uint64
+	Step       uint32
+	Reserved0  uint32
+	UsedBytes  [MaxDevices]uint64
+	Image      uint64
+	Reserved1  [3]uint64
+}
+
+type ledgerStep struct { // struct vgpu_ledger_step
+	InUse     uint32
+	StepID    uint32
+	UsedBytes [MaxDevices]uint64
+	PeakBytes [MaxDevices]uint64
+	Refusals  [MaxDevices]uint64
+}
+
+// ledgerHead is all of struct vgpu_ledger before the process slots, which root has no use for.
+type ledgerHead struct {
+	Magic         uint64
+	LayoutVersion uint32
+	SizeBytes     uint32
+	JobID         uint32
+	DeviceCount   uint32
+	Lock          uint32
+	LockWaiters   uint32
+	LockPIDNS     uint64
+	SlotsHigh     uint32
+	Reserved0     uint32
+	LockTurns     uint64
+	Reserved1     uint64
+	UsedBytes     [MaxDevices]uint64
+	PeakBytes     [MaxDevices]uint64
+	Refusals      [MaxDevices]uint64
+	Step          [maxSteps]ledgerStep
+}
+
+type ledgerPage struct { // struct vgpu_ledger
+	ledgerHead
+	Slot [maxProcs]ledgerSlot
+}

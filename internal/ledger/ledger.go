@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxRefusals bounds what a ledger can claim, so that no number of it breaks a reader downstream.
+const maxRefusals = 1_000_000_000
+
+// Usage is what a ledger says about a job, brought into bounds.
+type Usage struct {
+	Devices []DeviceUsage // the job's slices, in order
+	Steps   []StepUsage   // those that the ledger still knows
+}
+
+// StepUsage is one step's part.
+type StepUsage struct {
+	Step    uint32
+	Devices []DeviceUsage
+}
+
+// DeviceUsage is the use of one slice. No byte count is larger than the slice.
+type DeviceUsage struct {
+	UsedBytes uint64 `json:"used_bytes"`
+	PeakBytes uint64 `json:"peak_bytes"`
+	Refusals  uint64 `json:"refusals"` // allocations that the limit refused
+}
+
+// Create makes the ledger of a job: empty but for its header, owned by the job's user, readable
+// by nobody else. The folder must be one that only root may write. One that is already there is
+// kept, because the job may run; so a second call changes nothing.
+func Create(path string, job uint32, devices int, uid, gid uint32) error {
+	if devices < 0 || devices > MaxDevices {
+		return fmt.Errorf("create ledger %s: %d devices, at most %d have room", path, devices, MaxDevices)
+	}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("create ledger: %w", &os.PathError{Op: "open", Path: path, Err: err})
+	}
+	file := os.NewFile(uintptr(fd), path)
+	if err := fill(file, job, devices, uid, gid); err != nil {
+		file.Close()
+		os.Remove(path)
+		return fmt.Errorf("create ledger: %w", err)
+	}
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("create ledger: %w", err)
+	}
+	return nil
+}
+
+func fill(file *os.File, job uint32, devices int, uid, gid uint32) error {
+	size := int64(binary.Size(ledgerPage{}))
+	head, err := binary.Append(nil, binary.LittleEndian, ledgerHead{
+		Magic: ledgerMagic, LayoutVersion: layoutVersion, SizeBytes: uint32(size), JobID: job, DeviceCount: uint32(devices),
+	})
+	if err != nil {
+		return err
+	}
+	if err := file.Truncate(size); err != nil {
+		return err
+	}
+	if _, err := file.WriteAt(head[:64], 0); err != nil { // the rest is zero, and stays a hole
+		return err
+	}
+	if int(uid) == os.Geteuid() {
+		return nil
+	}
+	return file.Chown(int(uid), int(gid))
+}
+
+// Read reads a ledger that its owner may change, cut, or replace by garbage at any time.
+// limitBytes are the job's slices in order: no more devices than these are returned and no byte
+// count exceeds them. A ledger that is none gives ErrLayout.
+func Read(path string, job uint32, limitBytes []uint64) (Usage, error) {
+	// read(2), not mmap: a file that shrinks under a mapping would kill us with SIGBUS.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return Usage{}, fmt.Errorf("read ledger: %w", &os.PathError{Op: "open", Path: path, Err: err})
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	st, err := file.Stat()
+	if err != nil {
+		return Usage{}, fmt.Errorf("read ledger: %w", err)
+	}
+	if !st.Mode().IsRegular() {
+		return Usage{}, fmt.Errorf("read ledger %s: %w: it is not a regular file", path, ErrLayout)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, int64(binary.Size(ledgerHead{}))))
+	if err != nil {
+		return Usage{}, fmt.Errorf("read ledger: %w", err)
+	}
+	usage, err := decode(data, job, limitBytes)
+	if err != nil {
+		return Usage{}, fmt.Errorf("read ledger %s: %w", path, err)
+	}
+	return usage, nil
+}
+
+func decode(data []byte, job uint32, limitBytes []uint64) (Usage, error) {
+	var head ledgerHead
+	if n := binary.Size(head); len(data) < n {
+		return Usage{}, fmt.Errorf("%w: %d bytes, want at least %d", ErrLayout, len(data), n)
+	}
+	if _, err := binary.Decode(data, binary.LittleEndian, &head); err != nil {
+		return Usage{}, fmt.Errorf("%w: %w", ErrLayout, err)
+	}
+	if head.Magic != ledgerMagic || head.LayoutVersion != layoutVersion || head.JobID != job {
+		return Usage{}, fmt.Errorf("%w: magic %#x, version %d, job %d", ErrLayout, head.Magic, head.LayoutVersion, head.JobID)
+	}
+	limitBytes = limitBytes[:min(len(limitBytes), MaxDevices)]
+	usage := Usage{Devices: bound(limitBytes, head.UsedBytes, head.PeakBytes, head.Refusals)}
+	for _, step := range head.Step {
+		if step.InUse != 0 {
+			usage.Steps = append(usage.Steps, StepUsage{Step: step.StepID,
+				Devices: bound(limitBytes, step.UsedBytes, step.PeakBytes, step.Refusals)})
+		}
+	}
+	return usage, nil
+}
+
+func bound(limitBytes []uint64, used, peak, refusals [MaxDevices]uint64) []DeviceUsage {
+	devices := make([]DeviceUsage, len(limitBytes))
+	for i, limit := range limitBytes {
+		devices[i] = DeviceUsage{
+			UsedBytes: min(used[i], limit),
+			PeakBytes: min(max(peak[i], used[i]), limit),
+			Refusals:  min(refusals[i], maxRefusals),
+		}
+	}
+	return devices
+}

@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
+)
+
+func TestLimitsRoundTrip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), LimitsFile)
+	want := Limits{Job: 12, Step: 0xfffffffb, UID: 1000, Flags: FailOpen | Elastic, Generation: 1, JobStep: "12.batch",
+		Devices: []LimitsDevice{
+			{UUID: "GPU-a", StepMemBytes: 1 << 30, JobMemBytes: 3 << 30, DeviceMemBytes: 143771 << 20, SMPercent: 30, Index: 1, Minor: 3},
+			{UUID: "GPU-b", JobMemBytes: 3 << 30},
+		}}
+	if err := WriteLimits(path, want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadLimits(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if st, _ := os.Stat(path); st.Mode().Perm() != 0o644 {
+		t.Errorf("mode %v", st.Mode())
+	}
+	if err := os.Truncate(path, 100); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadLimits(path); !errors.Is(err, ErrLayout) {
+		t.Errorf("cut page: %v", err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadLimits(path); !errors.Is(err, trusted.ErrUntrusted) {
+		t.Errorf("page that others may write: %v", err)
+	}
+}
+
+func TestLimitsThatDoNotFitAreErrors(t *testing.T) {
+	for name, limits := range map[string]Limits{
+		"devices": {Devices: make([]LimitsDevice, MaxDevices+1)},
+		"uuid":    {Devices: []LimitsDevice{{UUID: "GPU-0123456789012345678901234567890123456789012345678901234567890123"}}},
+		"minor":   {Devices: []LimitsDevice{{UUID: "GPU-a", Minor: -1}}},
+	} {
+		if err := WriteLimits(filepath.Join(t.TempDir(), LimitsFile), limits); err == nil {
+			t.Errorf("%s: written", name)
+		}
+	}
+	data, err := encodeLimits(Limits{JobStep: strings.Repeat("9", 100)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := decodeLimits(data); err != nil || len(got.JobStep) != jobStepLen-1 {
+		t.Errorf("long step name: %q, %v", got.JobStep, err)
+	}
+}
+
+func TestNewLedgerIsEmptyAndTheJobs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), LedgerFile)
+	uid, gid := uint32(os.Getuid()), uint32(os.Getgid())
+	if os.Getuid() == 0 {
+		uid, gid = 65534, 65534
+	}
+	if err := Create(path, 12, 2, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Mode().Perm() != 0o600 || st.Size() != int64(binary.Size(ledgerPage{})) {
+		t.Errorf("mode %v, %d bytes", st.Mode(), st.Size())
+	}
+	got, err := Read(path, 12, []uint64{3 << 30, 3 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Usage{Devices: make([]DeviceUsage, 2)}, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := Read(path, 13, nil); !errors.Is(err, ErrLayout) {
+		t.Errorf("another job's ledger: %v", err)
+	}
+}
+
+func TestCreateKeepsARunningJobsLedger(t *testing.T) {
+	path := filepath.Join(t.TempDir(), LedgerFile)
+	uid, gid := uint32(os.Getuid()), uint32(os.Getgid())
+	if err := Create(path, 12, 1, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	poke(t, path, func(head *ledgerHead) { head.PeakBytes[0] = 77 })
+	if err := Create(path, 12, 1, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Read(path, 12, []uint64{100}); err != nil || got.Devices[0].PeakBytes != 77 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// poke changes a ledger as its owner may.
+func poke(t *testing.T, path string, change func(*ledgerHead)) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var head ledgerHead
+	if _, err := binary.Decode(data, binary.LittleEndian, &head); err != nil {
+		t.Fatal(err)
+	}
+	change(&head)
+	if data, err = binary.Append(nil, binary.LittleEndian, head); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteAt(data, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatALedgerClaimsIsBroughtIntoBounds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), LedgerFile)
+	if err := Create(path, 12, 1, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
+		t.Fatal(err)
+	}
+	poke(t, path, func(head *ledgerHead) {
+		head.DeviceCount = math.MaxUint32
+		head.UsedBytes[0], head.PeakBytes[0], head.Refusals[0] = 50, 40, math.MaxUint64
+		head.UsedBytes[1], head.PeakBytes[1] = 0, math.MaxUint64
+		head.Step[3] = ledgerStep{InUse: 9, StepID: 4}
+		head.Step[3].PeakBytes[0] = math.MaxUint64
+	})
+	want := Usage{
+		Devices: []DeviceUsage{{UsedBytes: 50, PeakBytes: 50, Refusals: maxRefusals}, {PeakBytes: 200}},
+		Steps:   []StepUsage{{Step: 4, Devices: []DeviceUsage{{PeakBytes: 100}, {}}}},
+	}
+	got, err := Read(path, 12, []uint64{100, 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got, err := Read(path, 12, make([]uint64, 1000)); err != nil || len(got.Devices) != MaxDevices {
+		t.Errorf("%d devices, %v", len(got.Devices), err)
+	}
+}
+
+func TestHostileLedgersAreErrors(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("/etc/passwd", link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(link, 12, nil); err == nil {
+		t.Error("a link was followed")
+	}
+	if _, err := Read(dir, 12, nil); !errors.Is(err, ErrLayout) {
+		t.Errorf("a folder: %v", err)
+	}
+	for name, size := range map[string]int64{"empty": 0, "short": 70, "huge hole": 1 << 40} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, size); err != nil {
+			t.Logf("%s: %v", name, err) // not every file system has holes of a TiB
+			continue
+		}
+		if _, err := Read(path, 12, nil); !errors.Is(err, ErrLayout) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzDecodeLedger(f *testing.F) {
+	good, err := binary.Append(nil, binary.LittleEndian, ledgerHead{Magic: ledgerMagic, LayoutVersion: layoutVersion, JobID: 12})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add(good[:64])
+	f.Add([]byte{})
+	limits := []uint64{100, 200}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		usage, err := decode(data, 12, limits)
+		if err != nil {
+			return
+		}
+		for _, devices := range append([][]DeviceUsage{usage.Devices}, stepDevices(usage)...) {
+			for i, d := range devices {
+				if d.PeakBytes > limits[i] || d.UsedBytes > d.PeakBytes || d.Refusals > maxRefusals {
+					t.Errorf("device %d claims %+v", i, d)
+				}
+			}
+		}
+	})
+}
+
+func stepDevices(usage Usage) (all [][]DeviceUsage) {
+	for _, s := range usage.Steps {
+		all = append(all, s.Devices)
+	}
+	return all
+}

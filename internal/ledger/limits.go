@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
+)
+
+// ErrLayout is wrapped when a page is not one of this layout version.
+var ErrLayout = errors.New("not a page of this layout")
+
+// Limits is what one step may use. Device i is the job's slice i, also in the ledger; a slice
+// that is not the step's has a StepMemBytes of 0.
+type Limits struct {
+	Job        uint32
+	Step       uint32
+	UID        uint32
+	Flags      uint32
+	Generation uint32 // grows with every change of a running job
+	JobStep    string // "123.0", "123.batch"
+	Devices    []LimitsDevice
+}
+
+// LimitsDevice is the limit on one device.
+type LimitsDevice struct {
+	UUID           device.UUID
+	StepMemBytes   uint64
+	JobMemBytes    uint64 // all steps of the job together
+	DeviceMemBytes uint64 // the whole GPU
+	SMPercent      uint32 // 0: no cap
+	Index          device.NVMLIndex
+	Minor          device.Minor
+}
+
+// WriteLimits replaces the limits page at path; every user may read it. A process that has the old
+// page mapped keeps it.
+func WriteLimits(path string, limits Limits) error {
+	data, err := encodeLimits(limits)
+	if err != nil {
+		return fmt.Errorf("write limits %s: %w", path, err)
+	}
+	err = renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.IgnoreUmask())
+	if err != nil {
+		return fmt.Errorf("write limits: %w", err)
+	}
+	return nil
+}
+
+// ReadLimits reads a trusted limits page.
+func ReadLimits(path string) (Limits, error) {
+	data, err := trusted.ReadFile(path, int64(binary.Size(limitsPage{})))
+	if err != nil {
+		return Limits{}, fmt.Errorf("read limits: %w", err)
+	}
+	limits, err := decodeLimits(data)
+	if err != nil {
+		return Limits{}, fmt.Errorf("read limits %s: %w", path, err)
+	}
+	return limits, nil
+}
+
+func encodeLimits(limits Limits) ([]byte, error) {
+	if len(limits.Devices) > MaxDevices {
+		return nil, fmt.Errorf("%d devices, at most %d have room", len(limits.Devices), MaxDevices)
+	}
+	page := limitsPage{
+		Magic: limitsMagic, LayoutVersion: layoutVersion,
+		JobID: limits.Job, StepID: limits.Step, UID: limits.UID,
+		DeviceCount: uint32(len(limits.Devices)), Flags: limits.Flags, Generation: limits.Generation,
+	}
+	page.SizeBytes = uint32(binary.Size(page))
+	// Both strings end in a NUL that C relies on.
+	copy(page.JobStep[:jobStepLen-1], limits.JobStep)
+	for i, d := range limits.Devices {
+		if len(d.UUID) >= uuidBytes || d.Index < 0 || d.Minor < 0 {
+			return nil, fmt.Errorf("device %q (NVML index %d, minor %d) does not fit the page", d.UUID, d.Index, d.Minor)
+		}
+		page.Device[i] = limitsDevice{
+			StepMemBytes: d.StepMemBytes, JobMemBytes: d.JobMemBytes, DeviceMemBytes: d.DeviceMemBytes,
+			SMPercent: d.SMPercent, NVMLIndex: uint32(d.Index), Minor: uint32(d.Minor),
+		}
+		copy(page.Device[i].UUID[:], d.UUID)
+	}
+	return binary.Append(nil, binary.LittleEndian, page)
+}
+
+func decodeLimits(data []byte) (Limits, error) {
+	var page limitsPage
+	if len(data) != binary.Size(page) {
+		return Limits{}, fmt.Errorf("%w: %d bytes, want %d", ErrLayout, len(data), binary.Size(page))
+	}
+	if _, err := binary.Decode(data, binary.LittleEndian, &page); err != nil {
+		return Limits{}, fmt.Errorf("%w: %w", ErrLayout, err)
+	}
+	if page.Magic != limitsMagic || page.LayoutVersion != layoutVersion || page.DeviceCount > MaxDevices {
+		return Limits{}, fmt.Errorf("%w: magic %#x, version %d, %d devices", ErrLayout, page.Magic, page.LayoutVersion, page.DeviceCount)
+	}
+	limits := Limits{Job: page.JobID, Step: page.StepID, UID: page.UID, Flags: page.Flags,
+		Generation: page.Generation, JobStep: text(page.JobStep[:])}
+	for _, d := range page.Device[:page.DeviceCount] {
+		limits.Devices = append(limits.Devices, LimitsDevice{
+			UUID: device.UUID(text(d.UUID[:])), StepMemBytes: d.StepMemBytes, JobMemBytes: d.JobMemBytes,
+			DeviceMemBytes: d.DeviceMemBytes, SMPercent: d.SMPercent,
+			Index: device.NVMLIndex(d.NVMLIndex), Minor: device.Minor(d.Minor),
+		})
+	}
+	return limits, nil
+}
+
+func text(field []byte) string {
+	before, _, _ := bytes.Cut(field, []byte{0})
+	return string(before)
+}

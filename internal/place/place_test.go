@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+)
+
+const h200 = 143771
+
+// node makes an inventory of GPUs of these sizes; minors run against the NVML order, as they may.
+func node(memMiB ...int64) device.Inventory {
+	var inv device.Inventory
+	for i, mem := range memMiB {
+		gpuType := "h200"
+		if mem != h200 {
+			gpuType = "other"
+		}
+		inv.GPUs = append(inv.GPUs, device.GPU{
+			UUID: uuid(i), Index: device.NVMLIndex(i), Minor: device.Minor(len(memMiB) - 1 - i), Type: gpuType, MemMiB: mem,
+		})
+	}
+	return inv
+}
+
+func uuid(i int) device.UUID {
+	return device.UUID(fmt.Sprintf("GPU-%08d-0000-0000-0000-000000000000", i))
+}
+
+func held(gpu int, memMiB int64, sm int) grant.Slice {
+	return grant.Slice{Device: uuid(gpu), MemMiB: memMiB, SMPercent: sm}
+}
+
+func mib(n int64) request.Mem { return request.Mem{MiB: n} }
+
+var std = Rules{SlicesPerGPU: 10, MemOvercommit: 1}
+
+func TestPlaceChooses(t *testing.T) {
+	two := node(h200, h200)
+	for _, c := range []struct {
+		what  string
+		inv   device.Inventory
+		taken []grant.Slice
+		want  Want
+		rules Rules
+		gpus  []int
+		mem   []int64
+	}{
+		{what: "empty node", inv: two, want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{0}, mem: []int64{3000}},
+		{what: "pack takes the fullest", inv: two, taken: []grant.Slice{held(1, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{1}, mem: []int64{3000}},
+		{what: "pack takes the fullest that fits", inv: two, taken: []grant.Slice{held(1, 141000, 0)}, want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{0}, mem: []int64{3000}},
+		{what: "pack prefers the GPU with less time left", inv: two, taken: []grant.Slice{held(0, 3000, 10), held(1, 3000, 20)}, want: Want{Slices: 1, Mem: mib(1), SMPercent: 5}, gpus: []int{1}, mem: []int64{1}},
+		{what: "pack takes the smallest empty GPU", inv: node(h200, 40960), want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{1}, mem: []int64{3000}},
+		{what: "spread takes the emptiest", inv: two, taken: []grant.Slice{held(0, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000), Place: request.PlaceSpread}, gpus: []int{1}, mem: []int64{3000}},
+		{what: "spread by rule", inv: two, taken: []grant.Slice{held(0, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000)}, rules: Rules{DefaultPlace: request.PlaceSpread}, gpus: []int{1}, mem: []int64{3000}},
+		{what: "the want wins over the rule", inv: two, taken: []grant.Slice{held(0, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000), Place: request.PlacePack}, rules: Rules{DefaultPlace: request.PlaceSpread}, gpus: []int{0}, mem: []int64{3000}},
+		{what: "two slices, two GPUs, NVML order", inv: two, taken: []grant.Slice{held(1, 5000, 0)}, want: Want{Slices: 2, Mem: mib(3000)}, gpus: []int{0, 1}, mem: []int64{3000, 3000}},
+		{what: "percent of each GPU", inv: node(h200, 40960), want: Want{Slices: 2, Mem: request.Mem{Percent: 25}, CeilingMiB: 35942}, gpus: []int{0, 1}, mem: []int64{35942, 10240}},
+		{what: "percent under a ceiling", inv: two, want: Want{Slices: 1, Mem: request.Mem{Percent: 100}, CeilingMiB: 3000}, gpus: []int{0}, mem: []int64{3000}},
+		{what: "exactly full", inv: two, taken: []grant.Slice{held(0, 140771, 70)}, want: Want{Slices: 1, Mem: mib(3000), SMPercent: 30}, gpus: []int{0}, mem: []int64{3000}},
+		{what: "100 % takes an empty GPU", inv: two, taken: []grant.Slice{held(0, 1, 0)}, want: Want{Slices: 1, Mem: mib(3000), SMPercent: 100}, gpus: []int{1}, mem: []int64{3000}},
+		{what: "nothing joins 100 %", inv: two, taken: []grant.Slice{held(0, 3000, 100)}, want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{1}, mem: []int64{3000}},
+		{what: "lost and draining GPUs", inv: lose(node(h200, h200, h200), 0, "GPU is lost"), want: Want{Slices: 1, Mem: mib(1)}, rules: Rules{Drain: []device.UUID{uuid(1)}}, gpus: []int{2}, mem: []int64{1}},
+		{what: "type filter", inv: node(h200, 40960), want: Want{Slices: 1, Mem: mib(1), GPU: request.Filter{Only: []string{"H200"}}}, gpus: []int{0}, mem: []int64{1}},
+		{what: "UUID filter", inv: two, want: Want{Slices: 1, Mem: mib(1), UUID: request.Filter{Not: []string{"GPU-00000000"}}}, gpus: []int{1}, mem: []int64{1}},
+		{what: "memory overcommit", inv: node(10000), taken: []grant.Slice{held(0, 9000, 0)}, want: Want{Slices: 1, Mem: mib(6000)}, rules: Rules{MemOvercommit: 1.5}, gpus: []int{0}, mem: []int64{6000}},
+		{what: "slices on GPUs that are gone", inv: node(10000), taken: []grant.Slice{held(7, 9000, 100)}, want: Want{Slices: 1, Mem: mib(10000)}, gpus: []int{0}, mem: []int64{10000}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			got, refusal := Place(c.inv, c.taken, c.want, c.rules)
+			if refusal != nil {
+				t.Fatal(refusal.Reason)
+			}
+			var want []grant.Slice
+			for i, gpu := range c.gpus {
+				g := c.inv.GPUs[gpu]
+				want = append(want, grant.Slice{Device: g.UUID, Index: g.Index, Minor: g.Minor, MemMiB: c.mem[i], SMPercent: c.want.SMPercent})
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func lose(inv device.Inventory, gpu int, why string) device.Inventory {
+	inv.GPUs[gpu].Lost = why
+	return inv
+}
+
+func TestPlaceRefuses(t *testing.T) {
+	two := node(h200, h200)
+	crowd := []grant.Slice{held(0, 1, 0), held(0, 1, 0), held(1, 1, 0), held(1, 1, 0)}
+	for _, c := range []struct {
+		what  string
+		inv   device.Inventory
+		taken []grant.Slice
+		want  Want
+		rules Rules
+		kind  Kind
+		text  string
+	}{
+		{"memory is fragmented", two, []grant.Slice{held(0, 100000, 0), held(1, 110000, 0)}, Want{Slices: 1, Mem: mib(50000)}, std,
+			Fragmented, "no GPU has 50000 MiB free: the most is 43771 MiB on GPU 0"},
+		{"more than any GPU", two, nil, Want{Slices: 1, Mem: mib(200000)}, std,
+			Never, "no GPU has 200000 MiB: the most is 143771 MiB on GPU 0"},
+		{"overcommit makes no GPU larger", two, nil, Want{Slices: 1, Mem: mib(143772)}, Rules{MemOvercommit: 2},
+			Never, "no GPU has 143772 MiB: the most is 143771 MiB on GPU 0"},
+		{"percent", two, []grant.Slice{held(0, 143000, 0), held(1, 143001, 0)}, Want{Slices: 1, Mem: request.Mem{Percent: 25}}, std,
+			Fragmented, "no GPU has 35942 MiB free: the most is 771 MiB on GPU 0"},
+		{"time", two, []grant.Slice{held(0, 1, 80), held(1, 1, 75)}, Want{Slices: 1, Mem: mib(1), SMPercent: 30}, std,
+			Fragmented, "no GPU has 30 % of its time free: the most is 25 % on GPU 1"},
+		{"100 % and no empty GPU", two, []grant.Slice{held(0, 1, 0), held(1, 1, 0), held(1, 1, 0)}, Want{Slices: 1, Mem: mib(1), SMPercent: 100}, std,
+			Fragmented, "no GPU fits 1 MiB and 100 % of its time: GPU 0 holds 1 slice, and 100 % needs an empty one, GPU 1 holds 2 slices, and 100 % needs an empty one"},
+		{"all held alone", two, []grant.Slice{held(0, 1, 100), held(1, 1, 100)}, Want{Slices: 1, Mem: mib(1)}, std,
+			Fragmented, "no GPU fits 1 MiB: GPU 0 is held alone by a slice of 100 %, GPU 1 is held alone by a slice of 100 %"},
+		{"slice count", two, crowd, Want{Slices: 1, Mem: mib(1)}, Rules{SlicesPerGPU: 2},
+			Fragmented, "every GPU holds as many slices as this node allows: 2"},
+		{"different reasons", lose(node(h200, h200, 40960, h200), 0, "GPU is lost"), []grant.Slice{held(3, 140000, 0)}, Want{Slices: 1, Mem: mib(50000)}, Rules{Drain: []device.UUID{uuid(1)}},
+			Fragmented, "no GPU fits 50000 MiB: GPU 0 is out of service (GPU is lost), GPU 1 is draining, GPU 2 has 40960 MiB in all, GPU 3 has 3771 MiB free"},
+		{"two GPUs, one fits", two, []grant.Slice{held(1, 100000, 0)}, Want{Slices: 2, Mem: mib(50000), SMPercent: 30}, std,
+			Fragmented, "2 different GPUs that fit 50000 MiB and 30 % of its time each are needed, and 1 of 2 would: GPU 1 has 43771 MiB free"},
+		{"more slices than GPUs", two, nil, Want{Slices: 3, Mem: mib(1)}, std,
+			Never, "3 slices need 3 different GPUs: this node has 2"},
+		{"all draining", two, nil, Want{Slices: 1, Mem: mib(1)}, Rules{Drain: []device.UUID{uuid(0), uuid(1)}},
+			Unavailable, "no GPU fits 1 MiB: GPU 0 is draining, GPU 1 is draining"},
+		{"type", node(h200, 40960), nil, Want{Slices: 1, Mem: mib(1), GPU: request.Filter{Only: []string{"a100"}}}, std,
+			Never, "no GPU is admitted by --vgpu-gpu=a100: this node has h200, other"},
+		{"UUID", two, nil, Want{Slices: 1, Mem: mib(1), UUID: request.Filter{Only: []string{"GPU-ffffffff"}}}, std,
+			Never, "no GPU of this node is admitted by --vgpu-uuid=GPU-ffffffff"},
+		{"one type fits and is taken", node(h200, 40960), []grant.Slice{held(0, 140000, 0)}, Want{Slices: 1, Mem: request.Mem{Percent: 50}, GPU: request.Filter{Not: []string{"other"}}}, std,
+			Fragmented, "no GPU fits 50 % of its memory: GPU 0 has 3771 of 71885 MiB free, GPU 1 is of type other, not admitted by --vgpu-gpu=!other"},
+		{"no GPU at all", node(), nil, Want{Slices: 1, Mem: mib(1)}, std, Unavailable, "this node has no GPU"},
+		{"no slice", two, nil, Want{Mem: mib(1)}, std, Never, "no slice was asked for"},
+		{"no memory", two, nil, Want{Slices: 1}, std, Never, "the job holds no gpumem on this node, so a slice would have no memory"},
+		{"too much time", two, nil, Want{Slices: 1, Mem: mib(1), SMPercent: 101}, std, Never, "101 % of a GPU's time was asked for: 100 % is all there is"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			got, refusal := Place(c.inv, c.taken, c.want, c.rules)
+			if refusal == nil {
+				t.Fatalf("placed on %v", got)
+			}
+			if diff := cmp.Diff(&Refusal{c.kind, c.text}, refusal); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestWantOf(t *testing.T) {
+	for _, c := range []struct {
+		r    request.Request
+		e    request.Entitlement
+		want Want
+	}{
+		{request.Request{}, request.Entitlement{Slices: 2, MemMiB: 6000, SMPercent: 60}, Want{Slices: 2, Mem: mib(3000), CeilingMiB: 3000, SMPercent: 30}},
+		{request.Request{Mem: mib(9000), SMPercent: 100}, request.Entitlement{Slices: 1, MemMiB: 3000, SMPercent: 30}, Want{Slices: 1, Mem: mib(9000), CeilingMiB: 3000, SMPercent: 30}},
+		{request.Request{Mem: request.Mem{Percent: 25}}, request.Entitlement{MemMiB: 3000}, Want{Slices: 1, Mem: request.Mem{Percent: 25}, CeilingMiB: 3000}},
+		{request.Request{Mem: mib(9000)}, request.Entitlement{Slices: 1}, Want{Slices: 1}},
+	} {
+		if diff := cmp.Diff(c.want, WantOf(c.r, c.e)); diff != "" {
+			t.Error(diff)
+		}
+	}
+	forged, _ := Place(node(h200), nil, WantOf(request.Request{Mem: mib(9000)}, request.Entitlement{Slices: 1, MemMiB: 3000}), std)
+	if len(forged) != 1 || forged[0].MemMiB != 3000 {
+		t.Errorf("a request above the entitlement was granted %v", forged)
+	}
+}
+
+func BenchmarkPlace(b *testing.B) {
+	for _, count := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprintf("slices=%d", count), func(b *testing.B) {
+			inv := node(h200, h200, h200, h200, h200, h200, h200, h200)
+			var taken []grant.Slice
+			for i := range count {
+				taken = append(taken, held(i%len(inv.GPUs), 100, 0))
+			}
+			want := Want{Slices: 2, Mem: mib(3000)}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, refusal := Place(inv, taken, want, Rules{MemOvercommit: 1}); refusal != nil {
+					b.Fatal(refusal.Reason)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package request is what a job asked for, unverified, and what Slurm gave it (its entitlement).
+// It is pure: text in, values or an error for the user out.
+package request
+
+// Mem is device memory per slice: MiB, or a percentage of the GPU that the slice lands on.
+// The zero value means that nothing was asked for. At most one field is set.
+type Mem struct {
+	MiB     int64
+	Percent float64
+}
+
+// IsZero says that no memory was asked for.
+func (m Mem) IsZero() bool { return m.MiB == 0 && m.Percent == 0 }
+
+// Place says which GPU is preferred among those that fit.
+type Place string
+
+// The values of --vgpu-place. PlaceDefault leaves the choice to the node's configuration.
+const (
+	PlaceDefault Place = ""
+	PlacePack    Place = "pack"
+	PlaceSpread  Place = "spread"
+)
+
+// Policy says what a slice may do with GPU time that nobody else uses.
+type Policy string
+
+// The values of --vgpu-policy.
+const (
+	PolicyDefault Policy = ""
+	PolicyCap     Policy = "cap"
+	PolicyElastic Policy = "elastic"
+)
+
+// Filter is a comma list of names; one that starts with "!" excludes.
+// An empty filter admits everything; one with only exclusions admits all the others.
+type Filter struct {
+	Only []string
+	Not  []string
+}
+
+// Request is what the options of one job or step ask for.
+type Request struct {
+	Mem       Mem
+	SMPercent int  // 0: no cap asked for
+	Uncapped  bool // a cap of 0 was given in so many words: no default may set one
+	Place     Place
+	Policy    Policy
+	GPU       Filter // GRES types
+	UUID      Filter // device UUIDs
+}
+
+// IsZero says that no option was given.
+func (r Request) IsZero() bool { return r.Encode() == "" }
+
+// Merge fills what the request leaves open from the defaults of the environment. Memory in MiB and
+// cores are left out: job_submit turned those defaults into GRES, unless the job's own GRES said
+// otherwise, so that the entitlement already holds what is right. A percentage is still needed,
+// because it is of the GPU on which the slice lands.
+func Merge(r, defaults Request) Request {
+	if r.Mem.IsZero() {
+		r.Mem.Percent = defaults.Mem.Percent
+	}
+	if r.Place == PlaceDefault {
+		r.Place = defaults.Place
+	}
+	if r.Policy == PolicyDefault {
+		r.Policy = defaults.Policy
+	}
+	if r.GPU.IsZero() {
+		r.GPU = defaults.GPU
+	}
+	if r.UUID.IsZero() {
+		r.UUID = defaults.UUID
+	}
+	return r
+}

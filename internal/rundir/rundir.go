@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rundir names every file below the run and spool directories. It touches none of them.
+package rundir
+
+import (
+	"path/filepath"
+	"strconv"
+)
+
+// Default directories; config.yaml and the plugstack line may name others.
+const (
+	Default      = "/run/slurm-vgpu"
+	DefaultSpool = "/var/spool/slurm-vgpu"
+	// Self is where a task under strict isolation finds its step's folder, in its own mount namespace.
+	// interposer/layout.h has the same path.
+	Self = "/run/slurm-vgpu/self"
+)
+
+// Dir is a run directory.
+type Dir string
+
+func (d Dir) State() string     { return filepath.Join(string(d), "state.json") }
+func (d Dir) Lock() string      { return filepath.Join(string(d), "state.lock") }
+func (d Dir) Inventory() string { return filepath.Join(string(d), "inventory.json") }
+
+// Prolog is the command line of vgpu-prolog, which leaves it there.
+func (d Dir) Prolog() string { return filepath.Join(string(d), "prolog.json") }
+func (d Dir) Jobs() string   { return filepath.Join(string(d), "jobs") }
+
+// Job is the folder of a job that has, or was refused, slices here.
+func (d Dir) Job(job uint32) string {
+	return filepath.Join(d.Jobs(), strconv.FormatUint(uint64(job), 10))
+}
+
+// None is an empty file that vgpu-prolog leaves for a job without vgpu, so that the plugin can
+// tell such a job from one whose prolog has not run yet (Slurm 22.05 starts steps early).
+func (d Dir) None(job uint32) string { return d.Job(job) + ".none" }
+
+// Pending is an empty file that stands while vgpu-prolog works on the job: a step that comes early
+// waits longer for a prolog that has begun.
+func (d Dir) Pending(job uint32) string { return d.Job(job) + ".pending" }
+func (d Dir) Grant(job uint32) string   { return filepath.Join(d.Job(job), "grant.json") }
+
+// Ledger is the job's usage page; the job's user owns and writes it.
+func (d Dir) Ledger(job uint32) string { return filepath.Join(d.Job(job), "ledger") }
+
+// Usage is where the SPANK plugin folds in what finished steps used.
+func (d Dir) Usage(job uint32) string { return filepath.Join(d.Job(job), "usage.json") }
+
+// Step is a step's folder: limits, ledger (a hard link to the job's) and ld.so.preload.
+func (d Dir) Step(job uint32, step string) string { return filepath.Join(d.Job(job), "steps", step) }
+
+// StepName is how Slurm prints a step id: batch, extern, interactive or its number.
+func StepName(step uint32) string {
+	switch step { // slurm.h: SLURM_BATCH_SCRIPT, SLURM_EXTERN_CONT, SLURM_INTERACTIVE_STEP
+	case 0xfffffffb:
+		return "batch"
+	case 0xfffffffc:
+		return "extern"
+	case 0xfffffffa:
+		return "interactive"
+	}
+	return strconv.FormatUint(uint64(step), 10)
+}
+
+// Spool is where usage records wait until they stand in the accounting database.
+type Spool string
+
+func (s Spool) Usage() string   { return filepath.Join(string(s), "usage") }
+func (s Spool) History() string { return filepath.Join(string(s), "history") }

@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sitecheck
+
+import (
+	"context"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+)
+
+// pluginName is the file that Slurm loads.
+const pluginName = "spank_vgpu.so"
+
+// plugLine is the plugstack line of a plugin.
+type plugLine struct {
+	place    string
+	required bool
+	path     string
+	args     []string
+}
+
+// findPlugin looks through plugstack.conf and what it includes; Slurm allows patterns there.
+func findPlugin(path string, depth int) (*plugLine, error) {
+	if depth > 10 {
+		return nil, fmt.Errorf("%s: includes nested more than 10 deep", path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	for i, text := range strings.Split(string(data), "\n") {
+		text, _, _ = strings.Cut(text, "#")
+		words := strings.Fields(text)
+		if len(words) < 2 {
+			continue
+		}
+		place := fmt.Sprintf("%s:%d", path, i+1)
+		if strings.EqualFold(words[0], "include") {
+			pattern := words[1]
+			if !filepath.IsAbs(pattern) {
+				pattern = filepath.Join(filepath.Dir(path), pattern)
+			}
+			names, err := filepath.Glob(pattern)
+			if err != nil {
+				return nil, fmt.Errorf("%s: include %s: %w", place, pattern, err)
+			}
+			for _, name := range names {
+				if found, err := findPlugin(name, depth+1); err != nil || found != nil {
+					return found, err
+				}
+			}
+			continue
+		}
+		if filepath.Base(words[1]) == pluginName {
+			return &plugLine{place: place, required: strings.EqualFold(words[0], "required"), path: words[1], args: words[2:]}, nil
+		}
+	}
+	return nil, nil
+}
+
+// PlugstackLine is the line for a configuration.
+func PlugstackLine(plugin, runDir, defaultRunDir string) string {
+	line := "required " + plugin
+	if runDir != defaultRunDir {
+		line += " run_dir=" + runDir
+	}
+	return line
+}
+
+func (c *site) plugstack() {
+	const check = "plugstack"
+	pluginDir, _, _ := c.slurm.Value("PluginDir")
+	file := pluginFile("", pluginDir)
+	want := PlugstackLine(file, c.Config.RunDir, rundir.Default)
+	line, err := findPlugin(c.PlugstackConf, 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.bad(check, "make it readable", "%v", err)
+		return
+	}
+	if line == nil {
+		c.bad(check, c.PlugstackConf+": "+want, "%s has no line with %s", c.PlugstackConf, pluginName)
+		return
+	}
+	if !line.required {
+		c.bad(check, c.PlugstackConf+": "+want, "%s: the plugin is optional: where it cannot be loaded, jobs run without a limit", line.place)
+	}
+	runDir := rundir.Default
+	for _, arg := range line.args {
+		if value, ok := strings.CutPrefix(arg, "run_dir="); ok {
+			runDir = value
+		}
+	}
+	// The configuration has %n replaced by now, the line has not.
+	if c.Config.RunDir != "" && strings.ReplaceAll(runDir, "%n", c.Node) != strings.ReplaceAll(c.Config.RunDir, "%n", c.Node) {
+		c.bad(check, line.place+": "+PlugstackLine(line.path, c.Config.RunDir, rundir.Default),
+			"%s: the plugin looks for grants in %s, the prolog leaves them in %s (run_dir of config.yaml)", line.place, runDir, c.Config.RunDir)
+	}
+	path := pluginFile(line.path, pluginDir)
+	info, err := os.Stat(path)
+	if err != nil {
+		c.bad(check, "install "+pluginName+" there", "%s: %v", line.place, err)
+		return
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && (st.Uid != 0 && int(st.Uid) != os.Geteuid() || info.Mode()&0o022 != 0) {
+		c.bad(check, "chown root:root "+path+" && chmod 755 "+path, "%s belongs to uid %d with mode %#o; Slurm loads only what root alone may write", path, st.Uid, info.Mode().Perm())
+		return
+	}
+	version, err := PluginVersion(path)
+	if err != nil {
+		c.bad(check, "install a "+pluginName+" built for this Slurm", "%v", err)
+		return
+	}
+	running := parseVersion(c.Version)
+	switch {
+	case c.Version == "" || running == 0:
+		c.ok(check, "%s loads %s, built for Slurm %s (the running version is not known)", line.place, path, versionText(version))
+	case version>>8 != running>>8:
+		c.bad(check, "rebuild or install "+pluginName+" for Slurm "+c.Version, "%s was built for Slurm %s and is not loaded by %s: major and minor must be the same", path, versionText(version), c.Version)
+	default:
+		c.ok(check, "%s loads %s, built for Slurm %s", line.place, path, versionText(version))
+	}
+}
+
+// PluginPath is where the plugin is installed, as far as that can be told without slurm.conf.
+func PluginPath() string { return pluginFile("", "") }
+
+// pluginFile is where Slurm finds a plugin of a plugstack line; "" is ours.
+func pluginFile(name, pluginDir string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	if name == "" {
+		name = pluginName
+		if path := Installed(name); exists(path) {
+			return path
+		}
+	}
+	for _, dir := range append(strings.Split(pluginDir, ":"), "/usr/lib/x86_64-linux-gnu/slurm-wlm", "/usr/lib/aarch64-linux-gnu/slurm-wlm",
+		"/usr/lib64/slurm", "/usr/lib/slurm", "/usr/local/lib/slurm") {
+		if path := filepath.Join(dir, name); dir != "" && exists(path) {
+			return path
+		}
+	}
+	return name
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// PluginVersion reads the Slurm version that a plugin was built for out of its plugin_version, without
+// loading it.
+func PluginVersion(path string) (uint32, error) {
+	file, err := elf.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("read plugin %s: %w", path, err)
+	}
+	defer file.Close()
+	symbols, err := file.DynamicSymbols()
+	if err != nil {
+		return 0, fmt.Errorf("read plugin %s: %w", path, err)
+	}
+	for _, symbol := range symbols {
+		if symbol.Name != "plugin_version" {
+			continue
+		}
+		for _, section := range file.Sections {
+			if section.Type == elf.SHT_NOBITS || symbol.Value < section.Addr || symbol.Value+4 > section.Addr+section.Size || section.Flags&elf.SHF_ALLOC == 0 {
+				continue
+			}
+			var word [4]byte
+			if _, err := section.ReadAt(word[:], int64(symbol.Value-section.Addr)); err != nil {
+				return 0, fmt.Errorf("read plugin %s: plugin_version: %w", path, err)
+			}
+			return binary.LittleEndian.Uint32(word[:]), nil
+		}
+	}
+	return 0, fmt.Errorf("read plugin %s: it has no plugin_version: it is no Slurm plugin", path)
+}
+
+var versionNumbers = regexp.MustCompile(`\b([0-9]{2})\.([0-9]{2})\.([0-9]{1,2})`)
+
+// ParseVersion finds the version in what `scontrol --version` prints: "slurm-wlm 22.05.8".
+func ParseVersion(text string) string { return versionNumbers.FindString(text) }
+
+// parseVersion packs "22.05.8" as Slurm does; 0 if it is none.
+func parseVersion(text string) uint32 {
+	parts := versionNumbers.FindStringSubmatch(text)
+	if parts == nil {
+		return 0
+	}
+	var packed uint32
+	for _, part := range parts[1:] {
+		n, err := strconv.ParseUint(part, 10, 8)
+		if err != nil {
+			return 0
+		}
+		packed = packed<<8 | uint32(n)
+	}
+	return packed
+}
+
+func versionText(packed uint32) string {
+	return fmt.Sprintf("%d.%02d.%d", packed>>16&0xff, packed>>8&0xff, packed&0xff)
+}
+
+// RunningVersion asks a Slurm command for its version, which it tells only if it likes slurm.conf; "" if
+// it does not.
+func RunningVersion(ctx context.Context, command, slurmConf string) string {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command, "--version")
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF=" + slurmConf}
+	out, err := cmd.Output()
+	if err != nil {
+		return ""
+	}
+	return ParseVersion(string(out))
+}

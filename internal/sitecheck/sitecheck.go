@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sitecheck holds a site's Slurm files against what slurm-vgpu needs on a node, and says what
+// those files should hold instead.
+package sitecheck
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
+)
+
+// Finding is the answer to one question. OK: nothing has to be done.
+type Finding struct {
+	Check  string `json:"check"`
+	OK     bool   `json:"ok"`
+	Says   string `json:"says"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// Counts are a node's GRES.
+type Counts struct {
+	Slices int   `json:"vgpu"`
+	MemMiB int64 `json:"gpumem"`
+	Cores  int   `json:"gpucores"`
+}
+
+// CountsOf is what a node with these GPUs has to offer. GPUs that are lost count nothing: Slurm would
+// send jobs that fit nowhere. A draining GPU counts, since it comes back.
+func CountsOf(inv device.Inventory, slicesPerGPU int, memOvercommit float64) Counts {
+	var c Counts
+	for _, gpu := range inv.GPUs {
+		if gpu.Lost != "" {
+			continue
+		}
+		c.Slices += slicesPerGPU
+		c.MemMiB += int64(math.Floor(float64(gpu.MemMiB) * memOvercommit))
+		c.Cores += 100
+	}
+	return c
+}
+
+// String is the counts as they stand in slurm.conf.
+func (c Counts) String() string {
+	return fmt.Sprintf("vgpu:%d,gpumem:%d,gpucores:%d", c.Slices, c.MemMiB, c.Cores)
+}
+
+// Site is where a site's files are, and what they should describe.
+type Site struct {
+	Node          string
+	SlurmConf     string
+	GresConf      string // "": beside SlurmConf
+	PlugstackConf string // "": as slurm.conf says, else beside it
+	JobSubmit     string // "": job_submit.lua beside SlurmConf
+	CgroupConf    string // "": beside SlurmConf
+	Config        config.Config
+	Inventory     *device.Inventory // nil: the GPUs are not known, and counts are not checked
+	// Version is the running Slurm, such as "22.05.8"; "" if it is not known.
+	Version string
+}
+
+// ErrNoSlurmConf says that nothing can be checked.
+var ErrNoSlurmConf = errors.New("slurm.conf cannot be read")
+
+// DefaultSlurmConf is what Slurm's own commands would read.
+func DefaultSlurmConf() string {
+	if path := os.Getenv("SLURM_CONF"); path != "" {
+		return path
+	}
+	for _, path := range []string{"/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf",
+		"/run/slurm/conf/slurm.conf", "/var/spool/slurmd/conf-cache/slurm.conf"} { // the latter two: configless
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return "/etc/slurm/slurm.conf"
+}
+
+// report collects findings.
+type report struct {
+	findings []Finding
+}
+
+func (r *report) ok(check, format string, args ...any) {
+	r.findings = append(r.findings, Finding{Check: check, OK: true, Says: fmt.Sprintf(format, args...)})
+}
+
+func (r *report) bad(check, remedy, format string, args ...any) {
+	r.findings = append(r.findings, Finding{Check: check, Says: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
+// site is a Site with its files read.
+type site struct {
+	Site
+	report
+	slurm slurmconf.File
+	want  Counts
+}
+
+// Check answers every question about the site's files, in the order in which an admin would repair
+// them. The error wraps ErrNoSlurmConf if there is nothing to check.
+func (s Site) Check() ([]Finding, error) {
+	conf, err := slurmconf.Read(s.SlurmConf)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoSlurmConf, err)
+	}
+	beside := func(path *string, name string) {
+		if *path == "" {
+			*path = filepath.Join(filepath.Dir(s.SlurmConf), name)
+		}
+	}
+	if s.PlugstackConf == "" {
+		s.PlugstackConf, _, _ = conf.Value("PlugStackConfig")
+	}
+	beside(&s.PlugstackConf, "plugstack.conf")
+	beside(&s.GresConf, "gres.conf")
+	beside(&s.JobSubmit, "job_submit.lua")
+	beside(&s.CgroupConf, "cgroup.conf")
+	c := &site{Site: s, slurm: conf}
+	if s.Inventory != nil {
+		c.want = CountsOf(*s.Inventory, s.Config.SlicesPerGPU, s.Config.MemOvercommit)
+	}
+	c.gresTypes()
+	c.nodeLine()
+	c.gresConf()
+	c.wholeGPUs()
+	c.accounting()
+	c.prologFlags()
+	c.program("Prolog", "vgpu-prolog")
+	c.program("Epilog", "vgpu-epilog")
+	c.timeout()
+	c.jobSubmit()
+	c.plugstack()
+	return c.findings, nil
+}
+
+// readOptional reads a file that need not exist.
+func readOptional(path string) (slurmconf.File, bool, error) {
+	file, err := slurmconf.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) { // not one that it includes
+			return slurmconf.File{Path: path}, false, nil
+		}
+	}
+	return file, err == nil, err
+}

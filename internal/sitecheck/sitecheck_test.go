@@ -1,0 +1,232 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sitecheck
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+)
+
+var twoH200 = device.Inventory{GPUs: []device.GPU{
+	{UUID: "GPU-a", Type: "h200", MemMiB: 143771}, {UUID: "GPU-b", Index: 1, Minor: 1, Type: "h200", MemMiB: 143771},
+}}
+
+// goodSite is a folder with everything that a node with two H200s needs.
+func goodSite(t *testing.T) (Site, string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"slurm.conf": `ClusterName=c
+SlurmctldHost=elsewhere
+GresTypes=vgpu,gpumem,gpucores
+NodeName=n[1-2] CPUs=4 Gres=vgpu:20,gpumem:287542,gpucores:200
+PrologFlags=Alloc,Contain
+Prolog=DIR/vgpu-prolog
+Epilog=DIR/epilog.sh
+JobSubmitPlugins=lua
+TaskPlugin=task/affinity,task/cgroup
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageTRES=gres/vgpu,gres/gpumem,gres/gpucores,gres/gpuutil
+`,
+		"gres.conf": `NodeName=n[1-2] Name=vgpu Count=20 Flags=CountOnly
+NodeName=n[1-2] Name=gpumem Count=287542 Flags=CountOnly
+Name=gpucores Count=200 Flags=CountOnly
+`,
+		"cgroup.conf":                "ConstrainDevices=yes\n",
+		"plugstack.conf":             "include DIR/plugstack.conf.d/*.conf\n",
+		"plugstack.conf.d/vgpu.conf": "# ours\nrequired DIR/spank_vgpu.so\n",
+		"job_submit.lua":             `local vgpu = dofile("/usr/share/slurm-vgpu/vgpu.lua")`,
+		"vgpu-prolog":                "#!/bin/sh\n",
+		"epilog.sh":                  "#!/bin/sh\nexec /usr/lib/slurm-vgpu/vgpu-epilog\n",
+		"spank_vgpu.so":              "",
+	} {
+		write(t, filepath.Join(dir, name), strings.ReplaceAll(text, "DIR", dir))
+	}
+	plugin(t, filepath.Join(dir, "spank_vgpu.so"))
+	return Site{Node: "n1", SlurmConf: filepath.Join(dir, "slurm.conf"), Config: config.Default(), Inventory: &twoH200, Version: "22.05.8"}, dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// edit replaces text in a file of the site; the old text must be there.
+func edit(t *testing.T, path, old, new string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(data), old) {
+		t.Fatalf("%s has no %q", path, old)
+	}
+	write(t, path, strings.Replace(string(data), old, new, 1))
+}
+
+// findings is what is wrong, as "check: says -> remedy", without the folder's name.
+func findings(t *testing.T, site Site, dir string) []string {
+	t.Helper()
+	all, err := site.Check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []string{}
+	for _, f := range all {
+		if !f.OK {
+			list = append(list, strings.ReplaceAll(f.Check+": "+f.Says+" -> "+f.Remedy, dir, "DIR"))
+		}
+	}
+	return list
+}
+
+func TestGoodSite(t *testing.T) {
+	site, dir := goodSite(t)
+	if diff := cmp.Diff([]string{}, findings(t, site, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+const wantLine = "slurm.conf: NodeName=n1 … Gres=vgpu:20,gpumem:287542,gpucores:200"
+
+func TestFindings(t *testing.T) {
+	for name, tc := range map[string]struct {
+		file, old, new string
+		want           []string
+	}{
+		"no GresTypes": {"slurm.conf", "GresTypes=vgpu,gpumem,gpucores", "GresTypes=gpu,vgpu",
+			[]string{"GresTypes: DIR/slurm.conf: GresTypes lacks gpumem, gpucores -> slurm.conf: GresTypes=gpu,vgpu,gpumem,gpucores"}},
+		"suffix": {"slurm.conf", "gpumem:287542", "gpumem:280G",
+			[]string{"node: DIR/slurm.conf:4: Gres=gpumem:280G: the unit of gpumem is MiB already, and Slurm multiplies by 1024 for each step of a suffix; write the number of MiB -> " + wantLine}},
+		"GiB": {"slurm.conf", "gpumem:287542", "gpumem:280",
+			[]string{"node: DIR/slurm.conf:4: Gres=gpumem:280: that looks like GiB; the unit of gpumem is MiB, and this node has 287542 -> " + wantLine}},
+		"one GPU's memory": {"slurm.conf", "gpumem:287542", "gpumem:143771",
+			[]string{"node: DIR/slurm.conf:4: Gres=gpumem:143771: this node has 287542 (2 GPUs, slices_per_gpu 10, mem_overcommit 1) -> " + wantLine}},
+		"no gpucores": {"slurm.conf", ",gpucores:200", "",
+			[]string{"node: DIR/slurm.conf:4: Gres= of node n1 has no gpucores -> " + wantLine}},
+		"no node": {"slurm.conf", "n[1-2]", "n[2-3]",
+			[]string{"node: DIR/slurm.conf: no NodeName= line is about node n1 -> " + wantLine}},
+		"no line in gres.conf": {"gres.conf", "Name=vgpu", "Name=gpu",
+			[]string{"gres.conf: DIR/gres.conf: no line with Name=vgpu is about node n1 -> DIR/gres.conf: NodeName=n1 Name=vgpu Count=20 Flags=CountOnly"}},
+		"not CountOnly": {"gres.conf", "Count=287542 Flags=CountOnly", "Count=287542",
+			[]string{"gres.conf: DIR/gres.conf:2: Name=gpumem lacks Flags=CountOnly, so every daemon looks for a plugin gres_gpumem.so -> DIR/gres.conf: NodeName=n1 Name=gpumem Count=287542 Flags=CountOnly"}},
+		"twice": {"gres.conf", "Name=gpucores Count=200 Flags=CountOnly", "Name=gpucores Count=200 Flags=CountOnly\nNodeName=n1 Name=gpucores Count=200 Flags=CountOnly",
+			[]string{"gres.conf: DIR/gres.conf:3 and DIR/gres.conf:4: two lines with Name=gpucores are about node n1; Slurm adds them up -> keep one of them"}},
+		"whole GPUs as well": {"slurm.conf", "Gres=vgpu:20", "Gres=gpu:h200:2,vgpu:20",
+			[]string{"whole GPUs: DIR/slurm.conf:4: node n1 offers gres/gpu as well; Slurm does not know that these are the same GPUs as vgpu's and gives each out twice -> slurm.conf: take gpu, shard and mps out of this node's Gres=; a whole GPU is --gres=vgpu:1 --vgpu-mem=100% --vgpu-cores=100"}},
+		"devices withheld": {"gres.conf", "Name=gpucores", "NodeName=n1 Name=gpu File=/dev/nvidia[0-1]\nName=gpucores",
+			[]string{"ConstrainDevices: DIR/cgroup.conf:1 and DIR/gres.conf:3: a job with vgpu but without gres/gpu may open none of these devices -> gres.conf: take the devices of gres/gpu away on this node, or cgroup.conf: ConstrainDevices=no"}},
+		"devices of another node": {"gres.conf", "Name=gpucores", "NodeName=n2 Name=gpu File=/dev/nvidia[0-1]\nName=gpucores", []string{}},
+		"no gpuutil": {"slurm.conf", ",gres/gpuutil", "",
+			[]string{"accounting: DIR/slurm.conf: AccountingStorageTRES lacks gres/gpuutil: gres/gpumem without gres/gpuutil makes Slurm 23.02 and later corrupt memory where AutoDetect=nvml is used -> slurm.conf: AccountingStorageTRES=gres/vgpu,gres/gpumem,gres/gpucores,gres/gpuutil"}},
+		"gpu brings gpuutil": {"slurm.conf", ",gres/gpuutil", ",gres/gpu", []string{}},
+		"no slurmdbd": {"slurm.conf", "accounting_storage/slurmdbd", "accounting_storage/none",
+			[]string{"accounting: DIR/slurm.conf: without slurmdbd sacct shows neither the GRES nor the usage of jobs -> slurm.conf: AccountingStorageType=accounting_storage/slurmdbd"}},
+		"no Contain": {"slurm.conf", "Alloc,Contain", "Alloc,NoHold",
+			[]string{"PrologFlags: DIR/slurm.conf: PrologFlags lacks Contain -> slurm.conf: PrologFlags=Alloc,Contain",
+				"PrologFlags: DIR/slurm.conf: PrologFlags has NoHold, which lets steps start before the prolog is done -> slurm.conf: PrologFlags=Alloc,Contain"}},
+		"no prolog": {"slurm.conf", "Prolog=", "#Prolog=",
+			[]string{"Prolog: DIR/slurm.conf: there is no Prolog= -> slurm.conf: Prolog=/usr/lib/slurm-vgpu/vgpu-prolog"}},
+		"another epilog": {"epilog.sh", "vgpu-epilog", "x",
+			[]string{"Epilog: DIR/slurm.conf:7: Epilog=DIR/epilog.sh does not run vgpu-epilog -> slurm.conf: Epilog=/usr/lib/slurm-vgpu/vgpu-epilog, or call /usr/lib/slurm-vgpu/vgpu-epilog from the script and return its exit code"}},
+		"short timeout": {"slurm.conf", "ClusterName=c", "ClusterName=c\nPrologEpilogTimeout=30",
+			[]string{"PrologEpilogTimeout: DIR/slurm.conf:2: PrologEpilogTimeout=30 ends the prolog before slurm.controller_timeout (1m0s) is over, and drains the node -> slurm.conf: PrologEpilogTimeout=90, or a shorter slurm.controller_timeout in config.yaml"}},
+		"no lua": {"slurm.conf", "JobSubmitPlugins=lua", "JobSubmitPlugins=throttle",
+			[]string{"job_submit: DIR/slurm.conf: JobSubmitPlugins lacks lua: --vgpu-mem and --vgpu-cores become no GRES -> slurm.conf: JobSubmitPlugins=throttle,lua"}},
+		"a site's own script": {"job_submit.lua", "vgpu = dofile(\"/usr/share/slurm-vgpu/vgpu.lua\")", "x = 1",
+			[]string{"job_submit: DIR/job_submit.lua does not use slurm-vgpu -> add the lines of /usr/share/slurm-vgpu/job_submit.lua to it"}},
+		"no plugin": {"plugstack.conf.d/vgpu.conf", "required", "# required",
+			[]string{"plugstack: DIR/plugstack.conf has no line with spank_vgpu.so -> DIR/plugstack.conf: required spank_vgpu.so"}},
+		"optional": {"plugstack.conf.d/vgpu.conf", "required", "optional",
+			[]string{"plugstack: DIR/plugstack.conf.d/vgpu.conf:2: the plugin is optional: where it cannot be loaded, jobs run without a limit -> DIR/plugstack.conf: required spank_vgpu.so"}},
+		"another run_dir": {"plugstack.conf.d/vgpu.conf", "spank_vgpu.so", "spank_vgpu.so run_dir=/run/x",
+			[]string{"plugstack: DIR/plugstack.conf.d/vgpu.conf:2: the plugin looks for grants in /run/x, the prolog leaves them in /run/slurm-vgpu (run_dir of config.yaml) -> DIR/plugstack.conf.d/vgpu.conf:2: required DIR/spank_vgpu.so"}},
+		"not installed": {"plugstack.conf.d/vgpu.conf", "spank_vgpu.so", "none/spank_vgpu.so",
+			[]string{"plugstack: DIR/plugstack.conf.d/vgpu.conf:2: stat DIR/none/spank_vgpu.so: no such file or directory -> install spank_vgpu.so there"}},
+		"no plugin at all": {"spank_vgpu.so", "ELF", "elf",
+			[]string{"plugstack: read plugin DIR/spank_vgpu.so: bad magic number '[127 101 108 102]' in record at byte 0x0 -> install a spank_vgpu.so built for this Slurm"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			site, dir := goodSite(t)
+			edit(t, filepath.Join(dir, tc.file), tc.old, tc.new)
+			got := findings(t, site, dir)
+			for i := range got { // where a plugin is installed on the machine of the test does not matter
+				got[i] = strings.ReplaceAll(got[i], PluginPath(), "spank_vgpu.so")
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestNotExecutableProlog(t *testing.T) {
+	site, dir := goodSite(t)
+	if err := os.Chmod(filepath.Join(dir, "vgpu-prolog"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"Prolog: DIR/slurm.conf:6: Prolog=DIR/vgpu-prolog is not executable; slurmd would drain the node -> chmod 755 DIR/vgpu-prolog"}
+	if diff := cmp.Diff(want, findings(t, site, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPluginOfAnotherSlurm(t *testing.T) {
+	site, dir := goodSite(t)
+	for version, want := range map[string][]string{
+		"22.05.1": {},
+		"":        {},
+		"23.11.4": {"plugstack: DIR/spank_vgpu.so was built for Slurm 22.05.8 and is not loaded by 23.11.4: major and minor must be the same -> rebuild or install spank_vgpu.so for Slurm 23.11.4"},
+	} {
+		site.Version = version
+		if diff := cmp.Diff(want, findings(t, site, dir)); diff != "" {
+			t.Errorf("%q: %s", version, diff)
+		}
+	}
+}
+
+func TestWithoutInventoryCountsAreNotChecked(t *testing.T) {
+	site, dir := goodSite(t)
+	site.Inventory = nil
+	edit(t, site.SlurmConf, "vgpu:20,gpumem:287542", "vgpu:7,gpumem:1")
+	if diff := cmp.Diff([]string{}, findings(t, site, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNoSlurmConf(t *testing.T) {
+	if _, err := (Site{SlurmConf: "/does/not/exist"}).Check(); !errors.Is(err, ErrNoSlurmConf) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCountsOf(t *testing.T) {
+	inv := twoH200
+	inv.GPUs = append([]device.GPU(nil), inv.GPUs...)
+	inv.GPUs[1].Lost = "gone"
+	if got, want := CountsOf(inv, 4, 1.5).String(), "vgpu:4,gpumem:215656,gpucores:100"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestParseVersion(t *testing.T) {
+	for text, want := range map[string]string{"slurm-wlm 22.05.8": "22.05.8", "slurm 23.11.10-1": "23.11.10", "slurm 26.05.0rc1": "26.05.0", "": "", "1.2.3": ""} {
+		if got := ParseVersion(text); got != want {
+			t.Errorf("ParseVersion(%q) = %q, want %q", text, got, want)
+		}
+	}
+}

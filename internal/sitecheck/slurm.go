@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sitecheck
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// AccountingTRES is what AccountingStorageTRES must name. Slurm 23.02 and later have a gres/gpumem of
+// their own, which belongs to gres/gpuutil: tracking one without the other makes slurmstepd write
+// before the start of an array.
+var AccountingTRES = []string{"gres/vgpu", "gres/gpumem", "gres/gpucores", "gres/gpuutil"}
+
+func (c *site) accounting() {
+	kind, _, _ := c.slurm.Value("AccountingStorageType")
+	if !strings.EqualFold(kind, "accounting_storage/slurmdbd") {
+		c.bad("accounting", "slurm.conf: AccountingStorageType=accounting_storage/slurmdbd", "%s: without slurmdbd sacct shows neither the GRES nor the usage of jobs", c.slurm.Path)
+		return
+	}
+	have := c.slurm.Words("AccountingStorageTRES")
+	var missing []string
+	for _, name := range AccountingTRES {
+		if slices.Contains(have, name) || name == "gres/gpuutil" && slices.Contains(have, "gres/gpu") { // which brings gpuutil along
+			continue
+		}
+		missing = append(missing, name)
+	}
+	if missing == nil {
+		c.ok("accounting", "AccountingStorageTRES has %s", strings.Join(have, ","))
+		return
+	}
+	says := "sacct does not show it"
+	if slices.Contains(missing, "gres/gpuutil") {
+		says = "gres/gpumem without gres/gpuutil makes Slurm 23.02 and later corrupt memory where AutoDetect=nvml is used"
+	}
+	c.bad("accounting", "slurm.conf: AccountingStorageTRES="+strings.Join(append(have, missing...), ","),
+		"%s: AccountingStorageTRES lacks %s: %s", c.slurm.Path, strings.Join(missing, ", "), says)
+}
+
+func (c *site) prologFlags() {
+	flags := c.slurm.Words("PrologFlags")
+	remedy := "slurm.conf: PrologFlags=Alloc,Contain"
+	switch {
+	case !slices.Contains(flags, "contain"):
+		c.bad("PrologFlags", remedy, "%s: PrologFlags lacks Contain", c.slurm.Path)
+	case !slices.Contains(flags, "alloc"): // Contain implies it; said for who reads the file
+		c.ok("PrologFlags", "PrologFlags has Contain, which implies Alloc")
+	default:
+		c.ok("PrologFlags", "PrologFlags has Alloc and Contain")
+	}
+	if slices.Contains(flags, "nohold") {
+		c.bad("PrologFlags", remedy, "%s: PrologFlags has NoHold, which lets steps start before the prolog is done", c.slurm.Path)
+	}
+}
+
+// program checks that slurmd runs one of ours, itself or from a script.
+func (c *site) program(key, ours string) {
+	value, at, ok := c.slurm.Value(key)
+	remedy := "slurm.conf: " + key + "=" + Installed(ours)
+	if !ok || value == "" {
+		c.bad(key, remedy, "%s: there is no %s=", c.slurm.Path, key)
+		return
+	}
+	paths := []string{value}
+	if !filepath.IsAbs(value) {
+		paths = []string{filepath.Join(filepath.Dir(c.SlurmConf), value)} // configless
+	}
+	if strings.ContainsAny(value, "*?[") {
+		var err error
+		if paths, err = filepath.Glob(value); err != nil || len(paths) == 0 {
+			c.bad(key, remedy, "%s: %s=%s matches no file", at.Place(), key, value)
+			return
+		}
+	}
+	found := false
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			c.bad(key, remedy, "%s: %v", at.Place(), err)
+			return
+		}
+		if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+			c.bad(key, "chmod 755 "+path, "%s: %s=%s is not executable; slurmd would drain the node", at.Place(), key, path)
+			return
+		}
+		found = found || calls(path, ours)
+	}
+	if !found {
+		c.bad(key, remedy+", or call "+Installed(ours)+" from the script and return its exit code", "%s: %s=%s does not run %s", at.Place(), key, value, ours)
+		return
+	}
+	c.ok(key, "%s=%s", key, value)
+}
+
+// calls says whether a program is ours, a link to it, or a script that names it.
+func calls(path, ours string) bool {
+	if real, err := filepath.EvalSymlinks(path); err == nil && filepath.Base(real) == ours {
+		return true
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	head := make([]byte, 64<<10)
+	n, _ := file.Read(head)
+	return n > 2 && string(head[:2]) == "#!" && strings.Contains(string(head[:n]), ours)
+}
+
+// Installed is where a program of ours is: where the running one's neighbours are, else the default.
+func Installed(name string) string {
+	const libexec = "/usr/lib/slurm-vgpu"
+	if self, err := os.Executable(); err == nil {
+		for _, dir := range []string{filepath.Dir(self), filepath.Join(filepath.Dir(self), "../lib/slurm-vgpu")} {
+			path := filepath.Join(dir, name)
+			if _, err := os.Stat(path); err == nil {
+				return path
+			}
+		}
+	}
+	return filepath.Join(libexec, name)
+}
+
+// timeout: a prolog that slurmd kills drains the node, and ours waits for the controller.
+func (c *site) timeout() {
+	for _, key := range []string{"PrologEpilogTimeout", "PrologTimeout"} { // the latter since 25.05
+		value, at, ok := c.slurm.Value(key)
+		seconds, err := strconv.Atoi(value)
+		if !ok || err != nil || seconds <= 0 || seconds == 65534 {
+			continue
+		}
+		if limit := time.Duration(seconds) * time.Second; limit <= c.Config.Slurm.ControllerTimeout {
+			c.bad(key, "slurm.conf: "+key+"="+strconv.Itoa(int(c.Config.Slurm.ControllerTimeout/time.Second)+30)+", or a shorter slurm.controller_timeout in config.yaml",
+				"%s: %s=%d ends the prolog before slurm.controller_timeout (%s) is over, and drains the node", at.Place(), key, seconds, c.Config.Slurm.ControllerTimeout)
+			return
+		}
+	}
+	c.ok("PrologEpilogTimeout", "the prolog may wait for the controller for %s", c.Config.Slurm.ControllerTimeout)
+}
+
+func (c *site) jobSubmit() {
+	plugins := c.slurm.Words("JobSubmitPlugins")
+	if !slices.Contains(plugins, "lua") && !slices.Contains(plugins, "job_submit/lua") {
+		c.bad("job_submit", "slurm.conf: JobSubmitPlugins="+strings.Join(append(plugins, "lua"), ","),
+			"%s: JobSubmitPlugins lacks lua: --vgpu-mem and --vgpu-cores become no GRES", c.slurm.Path)
+		return
+	}
+	script, err := os.ReadFile(c.JobSubmit)
+	if err != nil {
+		// Only the controller needs it; nodes often do not have it.
+		if !c.onController() {
+			c.ok("job_submit", "JobSubmitPlugins has lua; the script is on the controller")
+			return
+		}
+		c.bad("job_submit", "copy job_submit.lua from /usr/share/slurm-vgpu to "+c.JobSubmit, "%v", err)
+		return
+	}
+	if !strings.Contains(string(script), "vgpu") {
+		c.bad("job_submit", "add the lines of /usr/share/slurm-vgpu/job_submit.lua to it", "%s does not use slurm-vgpu", c.JobSubmit)
+		return
+	}
+	c.ok("job_submit", "%s uses slurm-vgpu", c.JobSubmit)
+}
+
+// onController says whether slurm.conf names this machine as a controller.
+func (c *site) onController() bool {
+	host, err := os.Hostname()
+	if err != nil {
+		return false
+	}
+	short, _, _ := strings.Cut(host, ".")
+	for _, line := range c.slurm.Lines {
+		if len(line.Pairs) == 0 || line.Pairs[0].Key != "slurmctldhost" && line.Pairs[0].Key != "controlmachine" {
+			continue
+		}
+		name, _, _ := strings.Cut(line.Pairs[0].Value, "(")
+		if name == short || name == host {
+			return true
+		}
+	}
+	return false
+}

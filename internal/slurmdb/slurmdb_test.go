@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmdb
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestParseJobID(t *testing.T) {
+	for text, want := range map[string][3]int64{
+		"1":             {1, -1, -1},
+		"4294967295":    {4294967295, -1, -1},
+		"12_7":          {12, 7, -1},
+		"12_0":          {12, 0, -1},
+		"12+1":          {12, -1, 1},
+		"0":             {},
+		"":              {},
+		"x":             {},
+		"12_":           {},
+		"12_[1-3]":      {},
+		"12.batch":      {},
+		"4294967296":    {},
+		"12_4294967295": {},
+		"1; drop":       {},
+	} {
+		job, task, component, err := parseJobID(text)
+		if got := [3]int64{int64(job), task, component}; err == nil && got != want || (err != nil) != (want == [3]int64{}) {
+			t.Errorf("parseJobID(%q) = %v, %v, want %v", text, got, err, want)
+		}
+	}
+}
+
+func TestLibrary(t *testing.T) {
+	const sacctmgr = "/usr/bin/sacctmgr"
+	if _, err := os.Stat(sacctmgr); err != nil {
+		t.Skipf("Slurm is not installed: %v", err)
+	}
+	conf := filepath.Join(t.TempDir(), "slurm.conf")
+	if err := os.WriteFile(conf, []byte("ClusterName=c\nSlurmctldHost=localhost\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SLURM_CONF", conf)
+	library, err := Library(t.Context(), sacctmgr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(library); err != nil {
+		t.Errorf("%s: %v", library, err)
+	}
+	for _, other := range []string{"/bin/true", "/etc/passwd", "/does/not/exist"} {
+		if library, err := Library(t.Context(), other); !errors.Is(err, ErrNoLibrary) {
+			t.Errorf("Library(%s) = %q, %v", other, library, err)
+		}
+	}
+}
+
+func TestRelease(t *testing.T) {
+	for version, want := range map[uint32]string{0x160508: "22.05", 0x170b0a: "23.11", 0x1a0501: "26.05"} {
+		if got := release(version); got != want {
+			t.Errorf("release(%#x) = %s, want %s", version, got, want)
+		}
+	}
+}
+
+func TestLibraryThatIsNone(t *testing.T) {
+	for _, library := range []string{"/does/not/exist.so", "libm.so.6", "/etc/passwd"} {
+		if err := SetAdminComment(library, "1", "c", "text"); !errors.Is(err, ErrNoLibrary) {
+			t.Errorf("%s: got %v", library, err)
+		}
+	}
+}

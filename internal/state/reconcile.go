@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"context"
+	"time"
+)
+
+// graceTime is how old a slice must be before its job's life is doubted: its prolog may still run,
+// and its first step not be there yet.
+const graceTime = time.Minute
+
+// Controller says whether a job, in one of its runs, is over.
+type Controller interface {
+	Finished(ctx context.Context, job uint32, restart int) (bool, error)
+}
+
+// Run is one run of a job.
+type Run struct {
+	Job     uint32
+	Restart int
+}
+
+// Run is the run that holds the slice.
+func (s Slice) Run() Run { return Run{s.Job, s.Restart} }
+
+// Doubtful returns the runs that hold slices although nothing shows that they live: older than a
+// minute and without a step on this node. live are the jobs that have one.
+func Doubtful(slices []Slice, live map[uint32]bool, now time.Time) (runs []Run) {
+	seen := make(map[Run]bool)
+	for _, s := range slices {
+		if !live[s.Job] && now.Sub(s.Since) >= graceTime && !seen[s.Run()] {
+			seen[s.Run()] = true
+			runs = append(runs, s.Run())
+		}
+	}
+	return runs
+}
+
+// Gone asks the controller which of these runs are over. Call it without the lock: the controller
+// may take its time. Runs of which it says nothing before the context ends stay alive.
+func Gone(ctx context.Context, runs []Run, controller Controller) (gone map[Run]bool, err error) {
+	gone = make(map[Run]bool)
+	for _, run := range runs {
+		finished, askErr := controller.Finished(ctx, run.Job, run.Restart)
+		if askErr != nil {
+			err = askErr
+			if ctx.Err() != nil {
+				break
+			}
+			continue
+		}
+		if finished {
+			gone[run] = true
+		}
+	}
+	return gone, err
+}

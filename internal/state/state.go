@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package state keeps the node's state file: which job holds which slice.
+//
+// Writers hold the lock file and replace the state file in one step; readers take no lock.
+// Whatever happens to the file, slices of running jobs come back from their grants.
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+)
+
+// Slice is a slice that a job holds on this node.
+type Slice struct {
+	Job     uint32    `json:"job"`
+	Restart int       `json:"restart"` // which run of the job, counted from 0
+	UID     uint32    `json:"uid"`
+	Since   time.Time `json:"since"`
+	grant.Slice
+}
+
+// State is what the state file says.
+type State struct {
+	BootID string
+	Slices []Slice // in the order in which they were granted
+}
+
+// Store is the state of one run directory.
+type Store struct {
+	Dir    rundir.Dir
+	BootID string // of this boot; slices of another one are void
+	Log    hclog.Logger
+	Now    func() time.Time // nil: time.Now
+}
+
+// Read returns the state without a lock and without repairing it. A missing file is an empty state.
+func (s Store) Read() (State, error) {
+	state, err := read(s.Dir.State())
+	if errors.Is(err, fs.ErrNotExist) {
+		return State{BootID: s.BootID}, nil
+	}
+	if err == nil && state.BootID != s.BootID {
+		state = State{BootID: s.BootID}
+	}
+	return state, err
+}
+
+// Tx is the locked state. Nothing is changed on disk before Commit.
+type Tx struct {
+	store  Store
+	held   *os.File
+	slices []Slice
+	dirty  bool
+}
+
+// Begin makes the run directory if need be, takes the lock, and reads the state. A damaged state
+// file is moved aside and made again from the grants that are there; slices of another boot are
+// dropped. The context bounds only the wait for the lock.
+func (s Store) Begin(ctx context.Context) (*Tx, error) {
+	if err := s.Prepare(); err != nil {
+		return nil, err
+	}
+	held, err := LockFile(ctx, s.Dir.Lock())
+	if err != nil {
+		return nil, err
+	}
+	tx := &Tx{store: s, held: held}
+	if err := tx.load(); err != nil {
+		tx.End()
+		return nil, err
+	}
+	return tx, nil
+}
+
+// End gives the lock back. What was not committed is forgotten.
+func (tx *Tx) End() { tx.held.Close() }
+
+// Slices are those of the whole node. The caller must not change them.
+func (tx *Tx) Slices() []Slice { return tx.slices }
+
+// Put makes a job hold these slices and no others.
+func (tx *Tx) Put(job uint32, slices []Slice) {
+	tx.Drop(func(s Slice) bool { return s.Job == job })
+	tx.slices = append(tx.slices, slices...)
+	tx.dirty = true
+}
+
+// Drop forgets slices and returns them.
+func (tx *Tx) Drop(which func(Slice) bool) (dropped []Slice) {
+	var kept []Slice
+	for _, s := range tx.slices {
+		if which(s) {
+			dropped = append(dropped, s)
+		} else {
+			kept = append(kept, s)
+		}
+	}
+	tx.slices, tx.dirty = kept, tx.dirty || len(dropped) > 0
+	return dropped
+}
+
+// Commit writes the state file if anything changed.
+func (tx *Tx) Commit() error {
+	if !tx.dirty {
+		return nil
+	}
+	if err := write(tx.store.Dir.State(), tx.store.BootID, tx.slices); err != nil {
+		return err
+	}
+	tx.dirty = false
+	return nil
+}
+
+func (tx *Tx) load() error {
+	path := tx.store.Dir.State()
+	sweepTemporaries(path)
+	state, err := read(path)
+	switch {
+	case err == nil && state.BootID == tx.store.BootID:
+		tx.slices = state.Slices
+		return nil
+	case err == nil:
+		tx.store.Log.Warn("the node was rebooted, its slices are free", "slices", len(state.Slices))
+		tx.dirty = true
+		return tx.store.clearJobs()
+	case errors.Is(err, fs.ErrNotExist):
+		// Nothing was granted since boot; or somebody removed the file, and jobs run.
+		return tx.rebuild()
+	case !errors.Is(err, ErrCorrupt):
+		return err
+	}
+	aside, moveErr := moveAside(path, tx.store.now())
+	if moveErr != nil {
+		return errors.Join(err, moveErr)
+	}
+	tx.store.Log.Error("the state file was moved aside and is made again from the jobs' grants", "reason", err, "moved_to", aside)
+	return tx.rebuild()
+}
+
+// rebuild takes the slices from the grants of this boot. Those of jobs that are gone are among
+// them until they are reconciled.
+func (tx *Tx) rebuild() error {
+	jobs := tx.store.Dir.Jobs()
+	entries, err := os.ReadDir(jobs)
+	if err != nil {
+		return fmt.Errorf("rebuild state from %s: %w", jobs, err)
+	}
+	for _, entry := range entries {
+		job, err := strconv.ParseUint(entry.Name(), 10, 32)
+		if err != nil {
+			continue
+		}
+		g, err := grant.Read(tx.store.Dir.Grant(uint32(job)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			tx.store.Log.Error("a grant cannot be believed, its job loses its slices", "job", job, "reason", err)
+			continue
+		}
+		if g.BootID != tx.store.BootID || g.Job != uint32(job) {
+			continue
+		}
+		for _, slice := range g.Slices {
+			tx.slices = append(tx.slices, Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since, Slice: slice})
+			tx.dirty = true
+		}
+	}
+	return nil
+}
+
+// Prepare makes the run directory and sees to it that only root can change what is in it.
+func (s Store) Prepare() error {
+	for _, dir := range []string{string(s.Dir), s.Dir.Jobs()} {
+		if err := makeDir(dir); err != nil {
+			return fmt.Errorf("%w: %w", ErrRunDir, err)
+		}
+	}
+	return nil
+}
+
+func makeDir(dir string) error {
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+			return err
+		}
+		err = os.Mkdir(dir, 0o755)
+	}
+	if err == nil {
+		return os.Chmod(dir, 0o755) // slurmd's umask must not shut users out
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return &os.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Errorf("%s is not a directory", dir)
+	case st.Uid != 0 && st.Uid != uint32(os.Geteuid()):
+		return fmt.Errorf("%s belongs to uid %d", dir, st.Uid)
+	case st.Mode&0o022 != 0:
+		return fmt.Errorf("%s has mode %#o, others can write there", dir, st.Mode&0o7777)
+	}
+	return nil
+}
+
+// clearJobs removes the folders of all jobs: after a reboot none of them runs.
+func (s Store) clearJobs() error {
+	entries, err := os.ReadDir(s.Dir.Jobs())
+	if err != nil {
+		return fmt.Errorf("clear %s: %w", s.Dir.Jobs(), err)
+	}
+	for _, entry := range entries {
+		if err := os.RemoveAll(filepath.Join(s.Dir.Jobs(), entry.Name())); err != nil {
+			return fmt.Errorf("clear %s: %w", s.Dir.Jobs(), err)
+		}
+	}
+	return nil
+}
+
+func (s Store) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
+}

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package trusted reads files that root may act upon: regular, reached through no link at the end
+// of the path, owned by root (or by who runs this), writable by nobody else, and of bounded size.
+package trusted
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrUntrusted is wrapped by every refusal to believe a file that exists.
+var ErrUntrusted = errors.New("file is not trusted")
+
+// ReadFile returns the content of a trusted file of at most maxBytes. A missing file is fs.ErrNotExist.
+func ReadFile(path string, maxBytes int64) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, fmt.Errorf("read %s: %w: it is a symbolic link", path, ErrUntrusted)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, fmt.Errorf("read %s: %w: it is not a regular file", path, ErrUntrusted)
+	}
+	if st.Uid != 0 && st.Uid != uint32(os.Geteuid()) {
+		return nil, fmt.Errorf("read %s: %w: its owner is uid %d", path, ErrUntrusted, st.Uid)
+	}
+	if st.Mode&0o022 != 0 {
+		return nil, fmt.Errorf("read %s: %w: its mode %#o lets others write", path, ErrUntrusted, st.Mode&0o7777)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if int64(len(data)) > maxBytes {
+		return nil, fmt.Errorf("read %s: %w: it is larger than %d bytes", path, ErrUntrusted, maxBytes)
+	}
+	return data, nil
+}

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+)
+
+// rowsOf2 is what sacct 22.05.8 printed for an array of three tasks, one comment with a line break
+// and one with the delimiter of other formats.
+const rowsOf2 = "hc\x1f2_5\x1f4\x1fCOMPLETED\x1f1795230582\x1f1795230588\x1f1\x1fline1\nline2\x1fhc\n" +
+	"hc\x1f2_6\x1f5\x1fCANCELLED by 0\x1f1795230582\x1f1795230588\x1f2\x1fa|b\x1fhc\n" +
+	"hc\x1f2_7\x1f2\x1fRUNNING\x1f1795230582\x1fUnknown\x1f1\x1f\x1fhc\n"
+
+func TestParseRows(t *testing.T) {
+	start := time.Unix(1795230582, 0)
+	want := []Row{
+		{Job: 4, Cluster: "hc", JobID: "2_5", State: "COMPLETED", Start: start, Ended: true, Nodes: 1, AdminComment: "line1\nline2"},
+		{Job: 5, Cluster: "hc", JobID: "2_6", State: "CANCELLED by 0", Start: start, Ended: true, Nodes: 2, AdminComment: "a|b"},
+		{Job: 2, Cluster: "hc", JobID: "2_7", State: "RUNNING", Start: start, Nodes: 1},
+	}
+	got, err := parseRows(rowsOf2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got, err := parseRows(""); err != nil || len(got) != 0 {
+		t.Errorf("no answer: %v, %v", got, err)
+	}
+	for _, text := range []string{"hc", "hc\x1f2\x1f", "no such column\n", strings.TrimSuffix(rowsOf2, "hc\n"),
+		"a" + strings.Repeat("\x1f1", 7) + "\x1fb\n"} {
+		if got, err := parseRows(text); err == nil {
+			t.Errorf("%q is read as %v", text, got)
+		}
+	}
+}
+
+// script writes a program that says how it was called.
+func script(t *testing.T, dir, name, body string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestSlurmCommands(t *testing.T) {
+	t.Setenv("SLURM_CONF", "/etc/elsewhere/slurm.conf")
+	t.Setenv("LD_PRELOAD_OF_A_JOB", "1")
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	record := `{ echo "$0" | sed 's|.*/||'; printf '<%s>\n' "$@"; env | grep -E '^(SLURM_CONF|SLURM_TIME_FORMAT|LD_PRELOAD_OF)' | sort; cat; } >> ` + log
+	s := Slurm{
+		Commands: config.Slurm{
+			Sacct:    script(t, dir, "sacct", "exit 1"),
+			Sacctmgr: script(t, dir, "sacctmgr", record),
+		},
+		Writer: []string{script(t, dir, "writer", record), "--set"},
+	}
+	row := Row{Cluster: "c", JobID: "7_1"}
+	text := `{"text":"it's ` + "`so`" + `"}`
+	if err := s.SetAdminComment(t.Context(), row, text); err != nil {
+		t.Fatal(err)
+	}
+	s.Writer = []string{script(t, dir, "none", "exit 69")}
+	if err := s.SetAdminComment(t.Context(), row, text); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `writer
+<--set>
+<7_1>
+<c>
+SLURM_CONF=/etc/elsewhere/slurm.conf
+SLURM_TIME_FORMAT=%s
+` + text + `sacctmgr
+<-i>
+<modify>
+<job>
+<where>
+<jobid=7_1>
+<cluster=c>
+<set>
+<AdminComment={"text":"it\u0027s \u0060so\u0060"}>
+SLURM_CONF=/etc/elsewhere/slurm.conf
+SLURM_TIME_FORMAT=%s
+`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+
+	s.Writer = []string{script(t, dir, "broken", "echo no way >&2; exit 1")}
+	if err := s.SetAdminComment(t.Context(), row, text); err == nil || !strings.Contains(err.Error(), "no way") {
+		t.Errorf("a writer that fails: %v", err)
+	}
+}
+
+func TestSacctThatDoesNotAnswer(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for name, body := range map[string]string{"fails": "echo Connection refused >&2; exit 1", "hangs": "exec sleep 60"} {
+		s := Slurm{Commands: config.Slurm{Sacct: script(t, dir, name, body)}}
+		if _, err := s.Row(ctx, 7); !errors.Is(err, ErrDatabase) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	empty := Slurm{Commands: config.Slurm{Sacct: script(t, dir, "empty", "exit 0")}}
+	if _, err := empty.Row(t.Context(), 7); !errors.Is(err, ErrNoRow) {
+		t.Errorf("a job that is not there: %v", err)
+	}
+}

@@ -1,0 +1,229 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+)
+
+// A job's AdminComment, one part per node:
+//
+//	{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-…","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1}]}}}
+//	{"vgpu":{"v":1,"nodes":{},"refusals":{"n1":"no GPU has 3000 MiB free"}}}
+//
+// Other keys of an object that is there already are kept; a text that is none moves to the key "text".
+//
+// Where only sacctmgr can write, Slurm 22.05 turns every quote into ` and every letter into lower
+// case. ParseComment reads that too.
+
+// CommentVersion is the "v" of the object.
+const CommentVersion = 1
+
+// MaxCommentBytes is what is written at most: the column is a TEXT of 65535 bytes and cuts silently.
+const MaxCommentBytes = 60000
+
+var (
+	// ErrNoComment says that the AdminComment holds nothing of ours.
+	ErrNoComment = errors.New("admin comment has no vgpu part")
+	// ErrCommentVersion says that a newer version has written our part.
+	ErrCommentVersion = errors.New("admin comment was written by a newer version")
+	// ErrCommentFull says that the column has no room for another node.
+	ErrCommentFull = errors.New("admin comment has no room for another node")
+)
+
+// Comment is our part of an AdminComment.
+type Comment struct {
+	Version  int                       `json:"v"`
+	Nodes    map[string][]CommentSlice `json:"nodes"`
+	Refusals map[string]string         `json:"refusals,omitempty"`
+}
+
+// CommentSlice is one slice of one node.
+type CommentSlice struct {
+	GPU     device.UUID `json:"gpu"`
+	MemMiB  int64       `json:"mem_mib"`
+	Cores   int         `json:"cores"` // 0: no cap
+	PeakMiB int64       `json:"peak_mib"`
+	Refused uint64      `json:"refused"` // allocations that the limit refused
+}
+
+// ParseComment finds our part in an AdminComment.
+func ParseComment(text string) (Comment, error) {
+	_, comment, err := parseComment(text)
+	return comment, err
+}
+
+// parseComment also returns the whole object, nil if the text is none.
+func parseComment(text string) (map[string]json.RawMessage, Comment, error) {
+	object := asObject(text)
+	part, ok := object["vgpu"]
+	if !ok {
+		return object, Comment{}, ErrNoComment
+	}
+	var version struct {
+		V int `json:"v"`
+	}
+	if err := json.Unmarshal(part, &version); err != nil || version.V < 1 {
+		return object, Comment{}, ErrNoComment
+	}
+	if version.V > CommentVersion {
+		return object, Comment{}, fmt.Errorf("%w: %d", ErrCommentVersion, version.V)
+	}
+	var comment Comment
+	if err := json.Unmarshal(part, &comment); err != nil {
+		return object, Comment{}, ErrNoComment
+	}
+	for _, slices := range comment.Nodes {
+		for i := range slices {
+			slices[i].GPU = upperPrefix(slices[i].GPU)
+		}
+	}
+	return object, comment, nil
+}
+
+func asObject(text string) map[string]json.RawMessage {
+	for _, candidate := range []string{text, strings.ReplaceAll(text, "`", `"`)} {
+		var object map[string]json.RawMessage
+		if json.Unmarshal([]byte(candidate), &object) == nil && object != nil {
+			return object
+		}
+	}
+	return nil
+}
+
+// upperPrefix undoes sacctmgr's lower case; the hexadecimal rest of a UUID is lower-case anyway.
+func upperPrefix(uuid device.UUID) device.UUID {
+	if prefix, rest, ok := strings.Cut(string(uuid), "-"); ok && (prefix == "gpu" || prefix == "mig") {
+		return device.UUID(strings.ToUpper(prefix) + "-" + rest)
+	}
+	return uuid
+}
+
+// Merge puts a record's part into an AdminComment and returns the new text. The parts of other nodes
+// and what others have written stay.
+func Merge(existing string, rec Record) (string, error) {
+	object, comment, err := parseComment(existing)
+	if errors.Is(err, ErrCommentVersion) {
+		return "", err
+	}
+	if object == nil {
+		object = make(map[string]json.RawMessage)
+		if existing != "" {
+			text, err := marshal(existing)
+			if err != nil {
+				return "", fmt.Errorf("merge admin comment: %w", err)
+			}
+			object["text"] = json.RawMessage(text)
+		}
+	}
+	comment.Version = CommentVersion
+	if comment.Nodes == nil {
+		comment.Nodes = make(map[string][]CommentSlice)
+	}
+	for node := range comment.Nodes {
+		if strings.EqualFold(node, rec.Node) {
+			delete(comment.Nodes, node)
+		}
+	}
+	for node := range comment.Refusals {
+		if strings.EqualFold(node, rec.Node) {
+			delete(comment.Refusals, node)
+		}
+	}
+	if rec.Refusal != "" {
+		if comment.Refusals == nil {
+			comment.Refusals = make(map[string]string)
+		}
+		comment.Refusals[rec.Node] = rec.Refusal
+	} else {
+		comment.Nodes[rec.Node] = slicesOf(rec)
+	}
+	part, err := marshal(comment)
+	if err != nil {
+		return "", fmt.Errorf("merge admin comment: %w", err)
+	}
+	object["vgpu"] = json.RawMessage(part)
+	merged, err := marshal(object)
+	if err != nil {
+		return "", fmt.Errorf("merge admin comment: %w", err)
+	}
+	if len(merged) > MaxCommentBytes {
+		return "", fmt.Errorf("%w: %d bytes", ErrCommentFull, len(merged))
+	}
+	return merged, nil
+}
+
+// marshal keeps <, > and & as they are: sacct prints the text as it stands.
+func marshal(object any) (string, error) {
+	var out strings.Builder
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(object); err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(out.String(), "\n"), nil
+}
+
+func slicesOf(rec Record) []CommentSlice {
+	slices := make([]CommentSlice, 0, len(rec.Devices))
+	for _, d := range rec.Devices {
+		slices = append(slices, CommentSlice{GPU: d.Device, MemMiB: d.MemMiB, Cores: d.SMPercent, PeakMiB: d.PeakMiB, Refused: d.Refusals})
+	}
+	return slices
+}
+
+// Stands says whether a record's part is in an AdminComment as Merge would write it.
+func Stands(text string, rec Record) bool {
+	comment, err := ParseComment(text)
+	if err != nil {
+		return false
+	}
+	if rec.Refusal != "" {
+		for node, refusal := range comment.Refusals {
+			if strings.EqualFold(node, rec.Node) {
+				return strings.EqualFold(unquote(refusal), unquote(rec.Refusal))
+			}
+		}
+		return false
+	}
+	want := slicesOf(rec)
+	for node, got := range comment.Nodes {
+		if !strings.EqualFold(node, rec.Node) || len(got) != len(want) {
+			continue
+		}
+		for i := range got {
+			if !strings.EqualFold(string(got[i].GPU), string(want[i].GPU)) {
+				return false
+			}
+			got[i].GPU = want[i].GPU
+			if got[i] != want[i] {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// unquote makes texts comparable that sacctmgr may have changed.
+func unquote(text string) string { return strings.NewReplacer("`", "", `"`, "", "'", "").Replace(text) }
+
+// NodeNames are the nodes that the comment is about, in order.
+func (c Comment) NodeNames() []string {
+	all := maps.Clone(c.Refusals)
+	if all == nil {
+		all = make(map[string]string)
+	}
+	for node := range c.Nodes {
+		all[node] = ""
+	}
+	return slices.Sorted(maps.Keys(all))
+}

@@ -1,0 +1,388 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "account.h"
+
+#include "futex.h"
+#include "identity.h"
+#include "ledger_lock.h"
+
+#define SWEEP_EVERY_NS 100000000u
+/* A lock lost this often in one go means that somebody plays with the ledger. */
+#define LOST_LOCKS 3
+
+#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t left_of(uint64_t limit, uint64_t used)
+{
+	return used < limit ? limit - used : 0;
+}
+
+static uint64_t step_limit(uint32_t device)
+{
+	return GET(vgpu_pages.limits->device[device].step_mem_bytes);
+}
+
+static uint64_t job_limit(uint32_t device)
+{
+	return GET(vgpu_pages.limits->device[device].job_mem_bytes);
+}
+
+/* ---- under the lock ---- */
+
+static bool is_ours(const struct vgpu_process *p, struct vgpu_ledger_slot *slot)
+{
+	return GET(slot->state) == 1 && GET(slot->pid) == p->pid && GET(slot->start_ticks) == p->start_ticks &&
+	       GET(slot->pidns) == p->pidns;
+}
+
+/* Others read without the lock, so not memset. */
+static void zero(uint64_t field[VGPU_MAX_DEVICES])
+{
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
+		SET(field[d], 0);
+}
+
+static void recount(void)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+
+	zero(ledger->used_bytes);
+	for (uint32_t s = 0; s < VGPU_MAX_STEPS; s++) {
+		if (GET(ledger->step[s].in_use))
+			zero(ledger->step[s].used_bytes);
+	}
+	/* All of them, whatever slots_high says: it may be garbage too. */
+	for (uint32_t i = 0; i < VGPU_MAX_PROCS; i++) {
+		struct vgpu_ledger_slot *slot = &ledger->slot[i];
+		uint32_t step = GET(slot->step);
+
+		if (GET(slot->state) != 1 || step >= VGPU_MAX_STEPS)
+			continue;
+		for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
+			uint64_t used = GET(slot->used_bytes[d]);
+
+			if (used == 0)
+				continue;
+			SET(ledger->used_bytes[d], add(GET(ledger->used_bytes[d]), used));
+			SET(ledger->step[step].used_bytes[d], add(GET(ledger->step[step].used_bytes[d]), used));
+		}
+	}
+}
+
+static void clear_slot(struct vgpu_ledger_slot *slot)
+{
+	zero(slot->used_bytes);
+	SET(slot->state, 0);
+}
+
+static bool step_has_processes(uint32_t step)
+{
+	for (uint32_t i = 0; i < VGPU_MAX_PROCS; i++) {
+		if (GET(vgpu_pages.ledger->slot[i].state) == 1 && GET(vgpu_pages.ledger->slot[i].step) == step)
+			return true;
+	}
+	return false;
+}
+
+/* VGPU_MAX_STEPS when there is none. */
+static uint32_t find_step(uint32_t step_id)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t unused = VGPU_MAX_STEPS;
+
+	for (uint32_t s = 0; s < VGPU_MAX_STEPS; s++) {
+		if (GET(ledger->step[s].in_use) != 1)
+			unused = unused == VGPU_MAX_STEPS ? s : unused;
+		else if (GET(ledger->step[s].step_id) == step_id)
+			return s;
+	}
+	/* A job of very many steps: the peaks of a finished one have been folded in at its end. */
+	for (uint32_t s = 0; s < VGPU_MAX_STEPS && unused == VGPU_MAX_STEPS; s++) {
+		if (!step_has_processes(s))
+			unused = s;
+	}
+	if (unused < VGPU_MAX_STEPS) {
+		zero(ledger->step[unused].used_bytes);
+		zero(ledger->step[unused].peak_bytes);
+		zero(ledger->step[unused].refusals);
+		SET(ledger->step[unused].step_id, step_id);
+		SET(ledger->step[unused].in_use, 1);
+	}
+	return unused;
+}
+
+static bool claim_slot(struct vgpu_process *p)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t mine = VGPU_MAX_PROCS;
+	uint32_t step = find_step(vgpu_pages.limits->step_id);
+
+	if (step == VGPU_MAX_STEPS)
+		return false;
+	for (uint32_t i = 0; i < VGPU_MAX_PROCS; i++) {
+		struct vgpu_ledger_slot *slot = &ledger->slot[i];
+
+		/* Left by what ran in this pid before an exec: its GPU memory went with it. */
+		if (is_ours(p, slot)) {
+			clear_slot(slot);
+			mine = i;
+		} else if (GET(slot->state) != 1 && mine == VGPU_MAX_PROCS) {
+			mine = i;
+		}
+	}
+	if (mine == VGPU_MAX_PROCS)
+		return false;
+	SET(p->slot, mine);
+	SET(p->step, step);
+	SET(ledger->slot[mine].pid, p->pid);
+	SET(ledger->slot[mine].start_ticks, p->start_ticks);
+	SET(ledger->slot[mine].pidns, p->pidns);
+	SET(ledger->slot[mine].image, p->image);
+	SET(ledger->slot[mine].step, step);
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
+		SET(ledger->slot[mine].used_bytes[d], GET(p->held_bytes[d]));
+	__atomic_store_n(&ledger->slot[mine].state, 1, __ATOMIC_RELEASE);
+	if (GET(ledger->slots_high) < mine + 1 || GET(ledger->slots_high) > VGPU_MAX_PROCS)
+		SET(ledger->slots_high, mine + 1);
+	recount();
+	return true;
+}
+
+/* The ledger belongs to the job's user, so what this process wrote there may have changed. */
+static bool heal(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
+
+	if (!is_ours(p, slot) || GET(slot->step) != p->step || GET(ledger->step[p->step].in_use) != 1 ||
+	    GET(ledger->step[p->step].step_id) != vgpu_pages.limits->step_id)
+		return claim_slot(p);
+	if (GET(slot->used_bytes[device]) != GET(p->held_bytes[device])) {
+		SET(slot->used_bytes[device], GET(p->held_bytes[device]));
+		recount();
+	}
+	return true;
+}
+
+static bool fits(const struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+
+	return bytes <= left_of(job_limit(device), GET(ledger->used_bytes[device])) &&
+	       bytes <= left_of(step_limit(device), GET(ledger->step[p->step].used_bytes[device]));
+}
+
+static void raise_to(uint64_t *peak, uint64_t value)
+{
+	if (GET(*peak) < value)
+		SET(*peak, value);
+}
+
+/* The slot first: it is the truth, and what is killed behind this line is summed up from it. */
+static void book(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	struct vgpu_ledger_step *step = &ledger->step[p->step];
+
+	uint64_t held = __atomic_add_fetch(&p->held_bytes[device], bytes, __ATOMIC_RELAXED);
+
+	SET(ledger->slot[p->slot].used_bytes[device], held);
+	SET(ledger->used_bytes[device], add(GET(ledger->used_bytes[device]), bytes));
+	SET(step->used_bytes[device], add(GET(step->used_bytes[device]), bytes));
+	raise_to(&ledger->peak_bytes[device], GET(ledger->used_bytes[device]));
+	raise_to(&step->peak_bytes[device], GET(step->used_bytes[device]));
+}
+
+static void unbook(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	struct vgpu_ledger_step *step = &ledger->step[p->step];
+
+	uint64_t held = GET(p->held_bytes[device]);
+
+	do {
+		if (bytes > held)
+			bytes = held;
+	} while (!__atomic_compare_exchange_n(&p->held_bytes[device], &held, held - bytes, 0, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
+	SET(ledger->slot[p->slot].used_bytes[device], held - bytes);
+	if (GET(ledger->used_bytes[device]) < bytes || GET(step->used_bytes[device]) < bytes) {
+		recount();
+		return;
+	}
+	SET(ledger->used_bytes[device], GET(ledger->used_bytes[device]) - bytes);
+	SET(step->used_bytes[device], GET(step->used_bytes[device]) - bytes);
+}
+
+/* ---- taking the lock ---- */
+
+static void lock(struct vgpu_process *p)
+{
+	if (vgpu_ledger_lock(p))
+		recount();
+}
+
+/* After a lost lock others have counted while this process wrote. True when the lock was kept. */
+static bool unlock(struct vgpu_process *p)
+{
+	if (vgpu_ledger_unlock(p))
+		return true;
+	for (int i = 0; i < LOST_LOCKS; i++) {
+		vgpu_ledger_lock(p);
+		recount();
+		if (vgpu_ledger_unlock(p))
+			break;
+	}
+	return false;
+}
+
+bool vgpu_account_open(struct vgpu_process *p)
+{
+	bool ok;
+
+	lock(p);
+	ok = claim_slot(p);
+	unlock(p);
+	if (!ok) {
+		vgpu_account_sweep(p, true);
+		lock(p);
+		ok = claim_slot(p);
+		unlock(p);
+	}
+	return ok;
+}
+
+/* Whether a charge that was booked when the lock was lost can stand. */
+static bool stands(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	bool ok;
+
+	lock(p);
+	ok = GET(vgpu_pages.ledger->used_bytes[device]) <= job_limit(device) &&
+	     GET(vgpu_pages.ledger->step[p->step].used_bytes[device]) <= step_limit(device);
+	if (!ok)
+		unbook(p, device, bytes);
+	unlock(p);
+	return ok;
+}
+
+bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	for (bool last = false;; last = true) {
+		bool ok;
+		bool kept;
+
+		lock(p);
+		ok = heal(p, device);
+		if (ok && last)
+			recount();
+		ok = ok && fits(p, device, bytes);
+		if (ok)
+			book(p, device, bytes);
+		else if (last) {
+			SET(vgpu_pages.ledger->refusals[device], add(GET(vgpu_pages.ledger->refusals[device]), 1));
+			SET(vgpu_pages.ledger->step[p->step].refusals[device],
+			    add(GET(vgpu_pages.ledger->step[p->step].refusals[device]), 1));
+		}
+		kept = unlock(p);
+		if (ok)
+			return kept || stands(p, device, bytes);
+		if (last)
+			return false;
+		vgpu_account_sweep(p, true);
+	}
+}
+
+void vgpu_account_give_back(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	if (bytes == 0)
+		return;
+	lock(p);
+	if (heal(p, device))
+		unbook(p, device, bytes);
+	unlock(p);
+}
+
+/* ---- without the lock ---- */
+
+static bool is_gone(const struct vgpu_process *p, uint32_t i)
+{
+	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[i];
+
+	if (GET(slot->state) != 1 || i == GET(p->slot) || GET(slot->pidns) != p->pidns || p->pidns == 0)
+		return false;
+	return GET(slot->pid) == p->pid ? !is_ours(p, slot)
+					: !vgpu_identity_alive(GET(slot->pid), GET(slot->start_ticks), GET(slot->image));
+}
+
+void vgpu_account_sweep(struct vgpu_process *p, bool thorough)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	struct {
+		int32_t pid;
+		uint64_t start_ticks;
+		bool gone;
+	} was[VGPU_MAX_PROCS];
+	uint64_t now = vgpu_now_ns();
+	uint64_t swept = GET(p->swept_ns);
+	uint32_t high = thorough ? VGPU_MAX_PROCS : GET(ledger->slots_high);
+	bool any = false;
+
+	if (!thorough && (now - swept < SWEEP_EVERY_NS ||
+			  !__atomic_compare_exchange_n(&p->swept_ns, &swept, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
+		return;
+	if (high > VGPU_MAX_PROCS)
+		high = VGPU_MAX_PROCS;
+	/* Asking the kernel takes far longer than the lock may be held. */
+	for (uint32_t i = 0; i < high; i++) {
+		was[i].pid = GET(ledger->slot[i].pid);
+		was[i].start_ticks = GET(ledger->slot[i].start_ticks);
+		was[i].gone = is_gone(p, i);
+		any = any || was[i].gone;
+	}
+	if (!any)
+		return;
+	lock(p);
+	for (uint32_t i = 0; i < high; i++) {
+		if (was[i].gone && GET(ledger->slot[i].state) == 1 && GET(ledger->slot[i].pid) == was[i].pid &&
+		    GET(ledger->slot[i].start_ticks) == was[i].start_ticks)
+			clear_slot(&ledger->slot[i]);
+	}
+	recount();
+	unlock(p);
+}
+
+struct vgpu_view vgpu_account_view(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t step = GET(p->step); /* below VGPU_MAX_STEPS in an attached process */
+	struct vgpu_view view;
+	uint64_t job_left;
+
+	vgpu_account_sweep(p, false);
+	view.total_bytes = step_limit(device);
+	view.free_bytes = left_of(view.total_bytes, GET(ledger->step[step].used_bytes[device]));
+	job_left = left_of(job_limit(device), GET(ledger->used_bytes[device]));
+	if (view.free_bytes > job_left)
+		view.free_bytes = job_left;
+	return view;
+}
+
+bool vgpu_account_of_pid(struct vgpu_process *p, int32_t pid, uint32_t device, uint64_t *bytes)
+{
+	for (uint32_t i = 0; i < VGPU_MAX_PROCS; i++) {
+		struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[i];
+
+		if (GET(slot->state) == 1 && GET(slot->pid) == pid && GET(slot->pidns) == p->pidns) {
+			*bytes = GET(slot->used_bytes[device]);
+			return true;
+		}
+	}
+	return false;
+}

@@ -1,0 +1,36 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The job's account: what all its processes hold on each device, in the ledger. */
+#ifndef VGPU_ACCOUNT_H
+#define VGPU_ACCOUNT_H
+
+#include "process.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Takes a slot for the process, whose identity is filled in. False when all slots live. */
+bool vgpu_account_open(struct vgpu_process *p);
+
+/* Charges the bytes if neither the step's nor the job's limit is passed by it. The driver is called
+ * between this and the end of what it allocates, so no race can go over a limit. */
+bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+
+/* Gives back; never more than the process holds. */
+void vgpu_account_give_back(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+
+/* Clears the slots of processes that have ended. Only now and then when not asked to be thorough. */
+void vgpu_account_sweep(struct vgpu_process *p, bool thorough);
+
+/* The step's limit and what is left of it and of the job's. */
+struct vgpu_view {
+	uint64_t total_bytes;
+	uint64_t free_bytes;
+};
+struct vgpu_view vgpu_account_view(struct vgpu_process *p, uint32_t device);
+
+/* What the ledger says that the process with this pid uses; false when no process of the job has it. */
+bool vgpu_account_of_pid(struct vgpu_process *p, int32_t pid, uint32_t device, uint64_t *bytes);
+
+#endif

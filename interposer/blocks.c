@@ -1,0 +1,72 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "blocks.h"
+
+#include "account.h"
+#include "futex.h"
+
+static struct vgpu_shard *shard_of(struct vgpu_process *p, uint64_t pointer)
+{
+	/* Allocations are 512 bytes apart at least, most of them 2 MiB. */
+	return &p->shard[(pointer >> 9 ^ pointer >> 21) % VGPU_SHARDS];
+}
+
+void vgpu_blocks_put_back(struct vgpu_process *p, const struct vgpu_entry *block)
+{
+	struct vgpu_shard *shard = shard_of(p, block->key);
+	struct vgpu_entry *same;
+	struct vgpu_entry old = {0};
+
+	vgpu_mutex_lock(&shard->mutex);
+	same = vgpu_table_find(&shard->blocks, block->key);
+	if (same != NULL)
+		old = *same;
+	/* Without memory for it the charge stays until the process ends: too much, never too little. */
+	vgpu_table_put(&shard->blocks, block);
+	vgpu_mutex_unlock(&shard->mutex);
+	/* The driver gave the address again, so it has freed the old block in a way not seen here. */
+	vgpu_account_give_back(p, old.device, old.bytes);
+}
+
+void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes, CUcontext context)
+{
+	struct vgpu_entry block = {
+		.key = pointer, .bytes = bytes, .owner = (uint64_t)(uintptr_t)context, .device = device, .count = 1};
+
+	vgpu_blocks_put_back(p, &block);
+}
+
+bool vgpu_blocks_take(struct vgpu_process *p, CUdeviceptr pointer, struct vgpu_entry *out)
+{
+	struct vgpu_shard *shard = shard_of(p, pointer);
+	bool found;
+
+	vgpu_mutex_lock(&shard->mutex);
+	found = vgpu_table_take(&shard->blocks, pointer, out);
+	vgpu_mutex_unlock(&shard->mutex);
+	return found;
+}
+
+void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
+{
+	uint64_t bytes[VGPU_MAX_DEVICES] = {0};
+
+	for (uint32_t s = 0; s < VGPU_SHARDS; s++) {
+		struct vgpu_table *blocks = &p->shard[s].blocks;
+
+		vgpu_mutex_lock(&p->shard[s].mutex);
+		for (uint64_t i = 0; i < blocks->capacity;) {
+			struct vgpu_entry block = blocks->entry[i];
+
+			/* Taking one may move another one here. */
+			if (block.key != 0 && block.owner == (uint64_t)(uintptr_t)context &&
+			    vgpu_table_take(blocks, block.key, &block))
+				bytes[block.device] += block.bytes;
+			else
+				i++;
+		}
+		vgpu_mutex_unlock(&p->shard[s].mutex);
+	}
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
+		vgpu_account_give_back(p, d, bytes[d]);
+}

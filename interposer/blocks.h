@@ -1,0 +1,21 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What this process has allocated by pointer: how much, on which device, in which context. */
+#ifndef VGPU_BLOCKS_H
+#define VGPU_BLOCKS_H
+
+#include "process.h"
+
+/* context is NULL for memory that does not end with one. */
+void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes, CUcontext context);
+
+/* Removes the block: done before the driver frees it, because from then on another thread may be
+ * given the same address. False when the pointer is not one of ours. */
+bool vgpu_blocks_take(struct vgpu_process *p, CUdeviceptr pointer, struct vgpu_entry *out);
+void vgpu_blocks_put_back(struct vgpu_process *p, const struct vgpu_entry *block);
+
+/* Forgets all blocks of a context and gives their bytes back. */
+void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context);
+
+#endif

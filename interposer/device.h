@@ -1,0 +1,24 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * One key for a device everywhere: its UUID. From it follows the index in vgpu_limits.device, which
+ * is the index in all of the ledger. CUDA ordinals and NVML handles never leave this file's callers. */
+#ifndef VGPU_DEVICE_H
+#define VGPU_DEVICE_H
+
+#include "process.h"
+
+#define VGPU_NOT_GRANTED (-1) /* the step has no slice of this device */
+#define VGPU_NO_DEVICE (-2)   /* the driver does not know it */
+
+int vgpu_device_of_ordinal(struct vgpu_process *p, CUdevice ordinal);
+
+/* The device of the calling thread's current context. */
+int vgpu_device_of_current(struct vgpu_process *p);
+
+int vgpu_device_of_nvml(nvmlDevice_t handle);
+
+/* Whether CUDA shows this process more than one device. */
+bool vgpu_device_several(struct vgpu_process *p);
+
+#endif

@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The slurm-vgpu authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# libslurm-vgpu.so and its tests. Needs a C compiler and nothing of CUDA.
+
+CC ?= cc
+BUILD ?= build
+
+INTERPOSER_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden \
+	-ftls-model=initial-exec -D_GNU_SOURCE -D_FORTIFY_SOURCE=0 -Iinterposer
+INTERPOSER_LDFLAGS := -shared -nostartfiles -Wl,-soname,libslurm-vgpu.so -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,relro \
+	-Wl,--no-undefined-version -Wl,--as-needed
+INTERPOSER_SOURCES := $(sort $(wildcard interposer/*.c interposer/*.S))
+INTERPOSER_HEADERS := $(wildcard interposer/*.h interposer/api/*.def)
+INTERPOSER_OBJECTS := $(patsubst interposer/%,$(BUILD)/interposer/%.o,$(INTERPOSER_SOURCES))
+
+$(BUILD)/interposer/%.o: interposer/% $(INTERPOSER_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(INTERPOSER_CFLAGS) -c $< -o $@
+
+$(BUILD)/interposer/exports.map: interposer/exports.map.in $(INTERPOSER_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) -E -P -Iinterposer -x c $< -o $@
+
+$(BUILD)/libslurm-vgpu.so: $(INTERPOSER_OBJECTS) $(BUILD)/interposer/exports.map
+	$(CC) $(INTERPOSER_LDFLAGS) -Wl,--version-script=$(BUILD)/interposer/exports.map $(INTERPOSER_OBJECTS) -o $@
+
+# The tests: programs that are linked with the simulated driver and run under LD_PRELOAD. Built by
+# another user than root, they need a library that believes that user's pages.
+INTERPOSER_TEST := test/interposer
+INTERPOSER_TEST_BUILD := $(BUILD)/test-interposer
+INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinterposer -pthread
+INTERPOSER_TEST_PROGRAMS := routes memory handles processes ledger hostile views bench
+INTERPOSER_SIM := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1
+INTERPOSER_SIM_LINK := -L$(BUILD)/sim -l:libcuda.so.1 -l:libnvidia-ml.so.1 -Wl,-rpath,$(abspath $(BUILD)/sim) -ldl
+INTERPOSER_TEST_LIBRARY := $(if $(filter 0,$(shell id -u)),$(BUILD)/libslurm-vgpu.so,$(INTERPOSER_TEST_BUILD)/libslurm-vgpu.so)
+
+$(INTERPOSER_TEST_BUILD)/libslurm-vgpu.so: $(INTERPOSER_SOURCES) $(INTERPOSER_HEADERS) $(BUILD)/interposer/exports.map
+	@mkdir -p $(@D)
+	$(CC) $(INTERPOSER_CFLAGS) -DVGPU_TEST_OWNER $(INTERPOSER_LDFLAGS) \
+		-Wl,--version-script=$(BUILD)/interposer/exports.map $(INTERPOSER_SOURCES) -o $@
+
+$(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%): $(INTERPOSER_TEST_BUILD)/%: $(INTERPOSER_TEST)/%.c \
+		$(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/harness.h $(INTERPOSER_HEADERS) $(INTERPOSER_SIM)
+	@mkdir -p $(@D)
+	$(CC) $(INTERPOSER_TEST_CFLAGS) $< $(INTERPOSER_TEST)/harness.c -o $@ $(INTERPOSER_SIM_LINK)
+
+$(INTERPOSER_TEST_BUILD)/unloaded: $(INTERPOSER_TEST)/unloaded.c
+	@mkdir -p $(@D)
+	$(CC) $(INTERPOSER_TEST_CFLAGS) $< -o $@ -ldl
+
+.PHONY: test-interposer test-interposer-sanitize bench-interposer
+
+test-interposer: $(INTERPOSER_TEST_LIBRARY) $(BUILD)/sim/nvidia-smi \
+		$(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%) $(INTERPOSER_TEST_BUILD)/unloaded
+	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) $(INTERPOSER_TEST)/run.sh $(INTERPOSER_TEST_BUILD) $(abspath $(INTERPOSER_TEST_LIBRARY))
+
+bench-interposer: $(INTERPOSER_TEST_LIBRARY) $(INTERPOSER_TEST_BUILD)/bench
+	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) LD_PRELOAD=$(abspath $(INTERPOSER_TEST_LIBRARY)) $(INTERPOSER_TEST_BUILD)/bench
+
+comma_ := ,
+# A sanitizer wants to be loaded first, so here the library is part of the program: its functions
+# come first all the same. Its dlsym stays out, which the sanitizers themselves would run into.
+INTERPOSER_SANITIZED := memory handles processes ledger hostile views
+INTERPOSER_C_SOURCES := $(filter %.c,$(INTERPOSER_SOURCES))
+
+define interposer_sanitized
+$(INTERPOSER_TEST_BUILD)/$(1)/%: $(INTERPOSER_TEST)/%.c $(INTERPOSER_TEST)/harness.c $(INTERPOSER_C_SOURCES) $(INTERPOSER_HEADERS) $(INTERPOSER_SIM)
+	@mkdir -p $$(@D)
+	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER $$< \
+		$(INTERPOSER_TEST)/harness.c $(INTERPOSER_C_SOURCES) -o $$@ $(INTERPOSER_SIM_LINK)
+endef
+$(eval $(call interposer_sanitized,asan,address$(comma_)undefined -fno-sanitize-recover=all))
+$(eval $(call interposer_sanitized,tsan,thread))
+
+test-interposer-sanitize: $(foreach s,asan tsan,$(INTERPOSER_SANITIZED:%=$(INTERPOSER_TEST_BUILD)/$(s)/%)) $(BUILD)/sim/nvidia-smi
+	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
+		$(INTERPOSER_TEST)/run.sh $(INTERPOSER_TEST_BUILD)/asan
+	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) TSAN_OPTIONS=halt_on_error=1 \
+		$(INTERPOSER_TEST)/run.sh $(INTERPOSER_TEST_BUILD)/tsan

@@ -1,0 +1,103 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ledger_lock.h"
+
+#include "futex.h"
+
+#include <errno.h>
+#include <signal.h>
+
+#define SPINS 200
+#define WAIT_NS (2 * 1000000)
+#define HOLD_NS 1000000000u /* longer than any holder that runs, however loaded the node is */
+
+static uint32_t thread_id(const struct vgpu_process *p)
+{
+	/* A forked child's first thread inherits this: pid tells. */
+	static __thread struct {
+		int32_t pid;
+		uint32_t tid;
+	} me;
+
+	if (me.pid != p->pid) {
+		me.tid = (uint32_t)syscall(SYS_gettid);
+		me.pid = p->pid;
+	}
+	return me.tid;
+}
+
+static bool try_lock(struct vgpu_ledger *ledger, uint32_t from, uint32_t to)
+{
+	return __atomic_compare_exchange_n(&ledger->lock, &from, to, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static bool holder_is_dead(const struct vgpu_process *p, uint32_t holder)
+{
+	return p->pidns != 0 && __atomic_load_n(&vgpu_pages.ledger->lock_pidns, __ATOMIC_RELAXED) == p->pidns &&
+	       (holder > INT32_MAX || (kill((int32_t)holder, 0) != 0 && errno == ESRCH));
+}
+
+/* Returns true when the lock was taken over. */
+static bool wait_for_lock(struct vgpu_process *p, struct vgpu_ledger *ledger, uint32_t me)
+{
+	uint64_t since = vgpu_now_ns();
+	uint32_t seen = 0;
+	uint64_t seen_turns = 0;
+
+	for (;;) {
+		uint32_t word = __atomic_load_n(&ledger->lock, __ATOMIC_RELAXED);
+		uint32_t holder = word & ~FUTEX_WAITERS;
+		uint64_t turns = __atomic_load_n(&ledger->lock_turns, __ATOMIC_RELAXED);
+
+		/* Others may sleep on it still, so whoever has slept takes it with the mark. */
+		if (holder == 0) {
+			if (try_lock(ledger, word, me | FUTEX_WAITERS))
+				return false;
+			continue;
+		}
+		if (holder != seen || turns != seen_turns) {
+			seen = holder;
+			seen_turns = turns;
+			since = vgpu_now_ns();
+		} else if (vgpu_now_ns() - since > HOLD_NS ||
+			   (vgpu_now_ns() - since > WAIT_NS / 2 && holder_is_dead(p, holder))) {
+			if (try_lock(ledger, word, me | FUTEX_WAITERS))
+				return true;
+			continue;
+		}
+		if (!(word & FUTEX_WAITERS) && !try_lock(ledger, word, word | FUTEX_WAITERS))
+			continue;
+		vgpu_futex_wait(&ledger->lock, word | FUTEX_WAITERS, 0, WAIT_NS);
+	}
+}
+
+bool vgpu_ledger_lock(struct vgpu_process *p)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t me = thread_id(p);
+	bool taken_over = false;
+	bool got = try_lock(ledger, 0, me);
+
+	for (int i = 0; !got && i < SPINS; i++)
+		got = __atomic_load_n(&ledger->lock, __ATOMIC_RELAXED) == 0 && try_lock(ledger, 0, me);
+	if (!got)
+		taken_over = wait_for_lock(p, ledger, me);
+	__atomic_fetch_add(&ledger->lock_turns, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&ledger->lock_pidns, p->pidns, __ATOMIC_RELAXED);
+	return taken_over;
+}
+
+bool vgpu_ledger_unlock(struct vgpu_process *p)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t me = thread_id(p);
+	uint32_t word = __atomic_load_n(&ledger->lock, __ATOMIC_RELAXED);
+
+	do {
+		if ((word & ~FUTEX_WAITERS) != me)
+			return false;
+	} while (!__atomic_compare_exchange_n(&ledger->lock, &word, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+	if (word & FUTEX_WAITERS)
+		vgpu_futex_wake(&ledger->lock, 1, 0);
+	return true;
+}

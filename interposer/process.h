@@ -1,0 +1,94 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What one process keeps: whether it has found its limits, its slot in the ledger, and what it has
+ * allocated. All of it lies in one piece of memory that a forked child sees as zeros, so that the
+ * child starts anew and never gives back what its parent holds. A vfork or CLONE_VM child shares
+ * the memory and so, rightly, the account. */
+#ifndef VGPU_PROCESS_H
+#define VGPU_PROCESS_H
+
+#include "cuda_types.h"
+#include "layout.h"
+#include "table.h"
+
+#include <stdbool.h>
+
+#define VGPU_SHARDS 16
+#define VGPU_CACHED_DEVICES 64
+#define VGPU_MAX_CONTEXTS 64
+
+enum vgpu_stage {
+	VGPU_NEW = 0,
+	VGPU_BUSY,	/* some thread is attaching */
+	VGPU_ATTACHED,
+	VGPU_REFUSED,	/* no limits that can be believed: CUDA is not permitted */
+	VGPU_UNLIMITED, /* no ledger that can be used, and the limits page lets the program run */
+};
+
+struct vgpu_shard {
+	uint32_t mutex;
+	struct vgpu_table blocks;
+} __attribute__((aligned(64)));
+
+struct vgpu_context {
+	CUcontext handle; /* NULL: this entry is free */
+	CUdevice ordinal;
+	uint32_t device; /* index in vgpu_limits.device */
+	bool primary;
+	uint64_t bytes;
+};
+
+struct vgpu_process {
+	uint32_t stage;
+	const char *refused_why;
+
+	/* Who this is, as in the ledger's slot. */
+	int32_t pid;
+	uint64_t start_ticks;
+	uint64_t pidns;
+	uint64_t image;
+	uint32_t slot;
+	uint32_t step;
+	/* The same as the slot's used_bytes, out of reach of whoever writes into the ledger. */
+	uint64_t held_bytes[VGPU_MAX_DEVICES];
+
+	uint64_t swept_ns;
+	uint32_t said_limit;
+	uint32_t said_refused;
+
+	/* CUDA ordinal → 1 + index in vgpu_limits.device, 255 not granted, 0 not asked yet. */
+	uint8_t device_of[VGPU_CACHED_DEVICES];
+	uint8_t several_devices; /* 0 not asked yet, 1 no, 2 yes */
+
+	struct vgpu_shard shard[VGPU_SHARDS];
+
+	uint32_t vmm_mutex;
+	uint64_t vmm_last; /* the last key in vmm_memory */
+	struct vgpu_table vmm_memory;
+	struct vgpu_table vmm_handles;
+	struct vgpu_table vmm_mappings;
+
+	uint32_t context_mutex;
+	uint32_t nvml_ready; /* 0 not tried, 1 yes, 2 no */
+	struct vgpu_context context[VGPU_MAX_CONTEXTS];
+};
+
+/* The step's pages. Set once; they stay mapped in forked children. */
+struct vgpu_pages {
+	const struct vgpu_limits *limits;
+	struct vgpu_ledger *ledger;
+};
+extern struct vgpu_pages vgpu_pages;
+
+/* This process, attached if it can be: look at its stage, which is one of the last three.
+ * NULL when not even the memory for it can be had, which means refused. */
+struct vgpu_process *vgpu_attach(void);
+
+/* The stage of what vgpu_attach returned. */
+static inline uint32_t vgpu_stage(const struct vgpu_process *p)
+{
+	return p == NULL ? (uint32_t)VGPU_REFUSED : __atomic_load_n(&p->stage, __ATOMIC_ACQUIRE);
+}
+
+#endif

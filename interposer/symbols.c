@@ -1,0 +1,143 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "symbols.h"
+
+#include "kinds.h"
+#include "libc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define VGPU_CUDA(kind, symbol, ...) vgpu_fn_##symbol vgpu_wrap_##symbol;
+#include "api/cuda.def"
+#define VGPU_NVML(kind, symbol, ...) vgpu_fn_##symbol vgpu_wrap_##symbol;
+#include "api/nvml.def"
+
+#define ROW(kind, symbol_, base_, since_, variant_)                  \
+	[VGPU_SYMBOL_##symbol_] = {                                  \
+		.symbol = #symbol_,                                  \
+		.base = #base_,                                      \
+		.symbol_length = sizeof(#symbol_) - 1,               \
+		.base_length = sizeof(#base_) - 1,                   \
+		.since = since_,                                     \
+		.variant = VGPU_##variant_,                          \
+		VGPU_IF_WRAPPED(kind, .wrapper = (void *)vgpu_wrap_##symbol_)},
+
+const struct vgpu_row vgpu_row[VGPU_SYMBOLS] = {
+#define VGPU_CUDA(kind, symbol, base, since, variant, ...) ROW(kind, symbol, base, since, variant)
+#include "api/cuda.def"
+#define VGPU_NVML(kind, symbol, ...) ROW(kind, symbol, symbol, 0, LEGACY)
+#include "api/nvml.def"
+};
+
+static void *real[VGPU_SYMBOLS];
+
+static bool is(const char *name, size_t length, const char *other, size_t other_length)
+{
+	return length == other_length && memcmp(name, other, length) == 0;
+}
+
+enum vgpu_symbol vgpu_symbol_find(const char *name)
+{
+	size_t length;
+
+	/* Nearly every lookup in nearly every process ends here. */
+	if ((name[0] != 'c' || name[1] != 'u') && (name[0] != 'n' || name[1] != 'v'))
+		return VGPU_SYMBOLS;
+	length = strlen(name);
+	for (unsigned int i = 0; i < VGPU_SYMBOLS; i++) {
+		if (vgpu_row[i].wrapper != NULL &&
+		    is(name, length, vgpu_row[i].symbol, vgpu_row[i].symbol_length))
+			return (enum vgpu_symbol)i;
+	}
+	return VGPU_SYMBOLS;
+}
+
+static void *look_up(enum vgpu_symbol symbol)
+{
+	const struct vgpu_libc *libc = vgpu_libc();
+	const char *soname = symbol < VGPU_CUDA_SYMBOLS ? "libcuda.so.1" : "libnvidia-ml.so.1";
+	void *library;
+	void *address;
+
+	if (libc == NULL)
+		return NULL;
+	library = libc->dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
+	if (library == NULL)
+		return NULL;
+	/* The handle is kept: the addresses must outlive a dlclose by the program. */
+	address = libc->dlsym(library, vgpu_row[symbol].symbol);
+	__atomic_store_n(&real[symbol], address, __ATOMIC_RELEASE);
+	return address;
+}
+
+void *vgpu_real_address(enum vgpu_symbol symbol)
+{
+	void *address = __atomic_load_n(&real[symbol], __ATOMIC_ACQUIRE);
+
+	return __builtin_expect(address != NULL, 1) ? address : look_up(symbol);
+}
+
+bool vgpu_real_load_nvml(void)
+{
+	const struct vgpu_libc *libc = vgpu_libc();
+	char path[4096];
+	const char *slash;
+	Dl_info cuda;
+	int length;
+
+	if (libc == NULL)
+		return false;
+	if (libc->dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL) != NULL)
+		return true;
+	/* The program may have found the driver by a path of its own: NVML lies beside it. */
+	if (libc->dladdr(vgpu_real_address(VGPU_SYMBOL_cuInit), &cuda) == 0 || cuda.dli_fname == NULL)
+		return false;
+	slash = strrchr(cuda.dli_fname, '/');
+	if (slash == NULL)
+		return false;
+	length = snprintf(path, sizeof(path), "%.*s/libnvidia-ml.so.1", (int)(slash - cuda.dli_fname), cuda.dli_fname);
+	return length > 0 && (size_t)length < sizeof(path) && libc->dlopen(path, RTLD_LAZY | RTLD_LOCAL) != NULL;
+}
+
+static bool is_same_function(enum vgpu_symbol symbol, const char *name, void *found, cuuint64_t flags)
+{
+	vgpu_fn_cuGetProcAddress_v2 *ask_v2 = VGPU_REAL(cuGetProcAddress_v2);
+	vgpu_fn_cuGetProcAddress *ask = VGPU_REAL(cuGetProcAddress);
+	CUdriverProcAddressQueryResult status;
+	void *then = NULL;
+
+	if (vgpu_real_address(symbol) == found)
+		return true;
+	/* The driver may hand out other entry points of the same function: ask for this row's version. */
+	if (ask_v2 != NULL)
+		return ask_v2(name, &then, vgpu_row[symbol].since, flags, &status) == CUDA_SUCCESS && then == found;
+	return ask != NULL && ask(name, &then, vgpu_row[symbol].since, flags) == CUDA_SUCCESS && then == found;
+}
+
+void *vgpu_symbol_of_proc(const char *name, void *found, int version, cuuint64_t flags)
+{
+	bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+	size_t length = strlen(name);
+	enum vgpu_symbol best = VGPU_SYMBOLS;
+
+	for (unsigned int i = 0; i < VGPU_CUDA_SYMBOLS; i++) {
+		const struct vgpu_row *row = &vgpu_row[i];
+
+		if (row->wrapper == NULL)
+			continue;
+		/* The name as exported says all by itself; where it is a base too, the version decides. */
+		if (is(name, length, row->symbol, row->symbol_length) && !is(name, length, row->base, row->base_length))
+			return row->wrapper;
+		if (!is(name, length, row->base, row->base_length) || row->since > version ||
+		    (row->variant != VGPU_LEGACY && !per_thread))
+			continue;
+		if (best == VGPU_SYMBOLS || row->since > vgpu_row[best].since ||
+		    (row->since == vgpu_row[best].since && row->variant != VGPU_LEGACY))
+			best = (enum vgpu_symbol)i;
+	}
+	if (best == VGPU_SYMBOLS)
+		return found;
+	/* A version newer than the table may have other parameters: our wrapper would break the program. */
+	return is_same_function(best, name, found, flags) ? vgpu_row[best].wrapper : found;
+}

@@ -1,0 +1,149 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "vmm.h"
+
+#include "account.h"
+#include "futex.h"
+
+/* Tables, all under vmm_mutex:
+ *   vmm_memory    key → device, bytes, count of holders (handle references and mappings)
+ *   vmm_handles   handle → owner: key of its memory, count of references
+ *   vmm_mappings  address → owner: key of its memory, bytes: size of the mapping */
+
+void vgpu_vmm_created(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes)
+{
+	struct vgpu_entry memory = {.bytes = bytes, .device = device, .count = 1};
+	struct vgpu_entry reference = {.key = handle, .count = 1};
+
+	vgpu_mutex_lock(&p->vmm_mutex);
+	memory.key = ++p->vmm_last;
+	reference.owner = memory.key;
+	/* Without memory for it the charge stays until the process ends. */
+	if (vgpu_table_put(&p->vmm_memory, &memory))
+		vgpu_table_put(&p->vmm_handles, &reference);
+	vgpu_mutex_unlock(&p->vmm_mutex);
+}
+
+uint64_t vgpu_vmm_release(struct vgpu_process *p, CUmemGenericAllocationHandle handle)
+{
+	struct vgpu_entry *reference;
+	struct vgpu_entry gone;
+	uint64_t memory = 0;
+
+	vgpu_mutex_lock(&p->vmm_mutex);
+	reference = vgpu_table_find(&p->vmm_handles, handle);
+	if (reference != NULL) {
+		memory = reference->owner;
+		if (--reference->count == 0)
+			vgpu_table_take(&p->vmm_handles, handle, &gone);
+	}
+	vgpu_mutex_unlock(&p->vmm_mutex);
+	return memory;
+}
+
+/* Counts one more reference of the handle. */
+static void refer(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint64_t memory)
+{
+	struct vgpu_entry *reference = vgpu_table_find(&p->vmm_handles, handle);
+	struct vgpu_entry first = {.key = handle, .owner = memory, .count = 1};
+
+	if (reference != NULL)
+		reference->count++;
+	else
+		vgpu_table_put(&p->vmm_handles, &first);
+}
+
+void vgpu_vmm_unrelease(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint64_t memory)
+{
+	vgpu_mutex_lock(&p->vmm_mutex);
+	refer(p, handle, memory);
+	vgpu_mutex_unlock(&p->vmm_mutex);
+}
+
+uint64_t vgpu_vmm_hold(struct vgpu_process *p, CUmemGenericAllocationHandle handle)
+{
+	struct vgpu_entry *reference;
+	struct vgpu_entry *memory = NULL;
+	uint64_t key = 0;
+
+	vgpu_mutex_lock(&p->vmm_mutex);
+	reference = vgpu_table_find(&p->vmm_handles, handle);
+	if (reference != NULL)
+		memory = vgpu_table_find(&p->vmm_memory, reference->owner);
+	if (memory != NULL) {
+		memory->count++;
+		key = memory->key;
+	}
+	vgpu_mutex_unlock(&p->vmm_mutex);
+	return key;
+}
+
+void vgpu_vmm_mapped(struct vgpu_process *p, CUdeviceptr pointer, uint64_t size, uint64_t memory)
+{
+	struct vgpu_entry mapping = {.key = pointer, .bytes = size, .owner = memory, .count = 1};
+
+	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_table_put(&p->vmm_mappings, &mapping);
+	vgpu_mutex_unlock(&p->vmm_mutex);
+}
+
+uint32_t vgpu_vmm_unmap(struct vgpu_process *p, CUdeviceptr pointer, uint64_t size, struct vgpu_entry *list,
+			uint32_t room)
+{
+	CUdeviceptr at = pointer;
+	uint32_t count = 0;
+
+	vgpu_mutex_lock(&p->vmm_mutex);
+	/* Mappings that follow each other, as a rule just one. */
+	while (count < room && at - pointer < size && vgpu_table_take(&p->vmm_mappings, at, &list[count]))
+		at += list[count++].bytes;
+	/* One of them is not ours (imported memory, say): look at all. */
+	for (uint64_t i = 0; count < room && at - pointer < size && i < p->vmm_mappings.capacity;) {
+		uint64_t key = p->vmm_mappings.entry[i].key;
+
+		if (key != 0 && key - pointer < size && key >= pointer)
+			count += vgpu_table_take(&p->vmm_mappings, key, &list[count]);
+		else
+			i++;
+	}
+	vgpu_mutex_unlock(&p->vmm_mutex);
+	return count;
+}
+
+void vgpu_vmm_retained(struct vgpu_process *p, CUmemGenericAllocationHandle handle, CUdeviceptr address)
+{
+	struct vgpu_entry *found;
+	uint64_t key = 0;
+
+	vgpu_mutex_lock(&p->vmm_mutex);
+	found = vgpu_table_find(&p->vmm_handles, handle);
+	if (found == NULL)
+		found = vgpu_table_find(&p->vmm_mappings, address);
+	if (found != NULL)
+		key = found->owner;
+	for (uint64_t i = 0; key == 0 && i < p->vmm_mappings.capacity; i++) {
+		struct vgpu_entry *mapping = &p->vmm_mappings.entry[i];
+
+		if (mapping->key != 0 && address >= mapping->key && address - mapping->key < mapping->bytes)
+			key = mapping->owner;
+	}
+	found = key != 0 ? vgpu_table_find(&p->vmm_memory, key) : NULL;
+	if (found != NULL) {
+		found->count++;
+		refer(p, handle, key);
+	}
+	vgpu_mutex_unlock(&p->vmm_mutex);
+}
+
+void vgpu_vmm_drop(struct vgpu_process *p, uint64_t key)
+{
+	struct vgpu_entry *memory;
+	struct vgpu_entry gone = {0};
+
+	vgpu_mutex_lock(&p->vmm_mutex);
+	memory = vgpu_table_find(&p->vmm_memory, key);
+	if (memory != NULL && --memory->count == 0)
+		vgpu_table_take(&p->vmm_memory, key, &gone);
+	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_account_give_back(p, gone.device, gone.bytes);
+}

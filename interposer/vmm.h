@@ -1,0 +1,35 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory made by cuMemCreate lives as long as any handle reference or any mapping of it, and so
+ * does its charge. Each step is noted before the driver takes it, where another thread could
+ * otherwise see an address or a handle used again; the caller undoes it when the driver says no. */
+#ifndef VGPU_VMM_H
+#define VGPU_VMM_H
+
+#include "process.h"
+
+/* cuMemCreate has made the handle. */
+void vgpu_vmm_created(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes);
+
+/* One reference of the handle goes; the memory stays counted until vgpu_vmm_drop. Returns the
+ * memory's key, 0 when the handle is not one of ours. */
+uint64_t vgpu_vmm_release(struct vgpu_process *p, CUmemGenericAllocationHandle handle);
+void vgpu_vmm_unrelease(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint64_t memory);
+
+/* Holds the handle's memory for a mapping to be made. Returns its key or 0. */
+uint64_t vgpu_vmm_hold(struct vgpu_process *p, CUmemGenericAllocationHandle handle);
+void vgpu_vmm_mapped(struct vgpu_process *p, CUdeviceptr pointer, uint64_t size, uint64_t memory);
+
+/* Takes the mappings that start in the range out of the account into list, at most room of them.
+ * Each has its memory's key in owner; vgpu_vmm_mapped puts one back. */
+uint32_t vgpu_vmm_unmap(struct vgpu_process *p, CUdeviceptr pointer, uint64_t size, struct vgpu_entry *list,
+			uint32_t room);
+
+/* cuMemRetainAllocationHandle has returned the handle for an address. */
+void vgpu_vmm_retained(struct vgpu_process *p, CUmemGenericAllocationHandle handle, CUdeviceptr address);
+
+/* One holder of the memory is gone; the last one gives its bytes back. */
+void vgpu_vmm_drop(struct vgpu_process *p, uint64_t memory);
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Kinds ALLOC, ALLOC_PITCH, ALLOC_ASYNC and FREE: memory by pointer. */
+#ifndef VGPU_WRAP_MEMORY_H
+#define VGPU_WRAP_MEMORY_H
+
+#include "account.h"
+#include "blocks.h"
+#include "charge.h"
+#include "device.h"
+#include "wrap.h"
+
+static CUcontext current_context(void)
+{
+	vgpu_fn_cuCtxGetCurrent *get = VGPU_REAL(cuCtxGetCurrent);
+	CUcontext context = NULL;
+
+	return get != NULL && get(&context) == CUDA_SUCCESS ? context : NULL;
+}
+
+static CUresult discard(CUdeviceptr pointer)
+{
+	vgpu_fn_cuMemFree_v2 *real_free = VGPU_REAL(cuMemFree_v2);
+
+	if (real_free != NULL)
+		real_free(pointer);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult keep(struct vgpu_charge *charge, CUdeviceptr pointer, CUcontext context)
+{
+	if (charge->process != NULL && charge->device >= 0)
+		vgpu_blocks_put(charge->process, pointer, (uint32_t)charge->device, charge->bytes, context);
+	return CUDA_SUCCESS;
+}
+
+/* A stream or a pool may be of another device than the current context, or there is none: then only
+ * the driver knows, and only afterwards. */
+static CUresult keep_where_it_is(struct vgpu_charge *charge, CUdeviceptr pointer, uint64_t bytes)
+{
+	vgpu_fn_cuPointerGetAttribute *get = VGPU_REAL(cuPointerGetAttribute);
+	CUdevice ordinal;
+
+	if (charge->process == NULL || (charge->device >= 0 && !vgpu_device_several(charge->process)))
+		return keep(charge, pointer, NULL);
+	if (get != NULL && get(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer) == CUDA_SUCCESS &&
+	    vgpu_device_of_ordinal(charge->process, ordinal) != charge->device) {
+		CUresult result;
+
+		vgpu_charge_cancel(charge);
+		result = vgpu_charge_device(charge, ordinal, bytes);
+		if (result != CUDA_SUCCESS)
+			return discard(pointer);
+	}
+	return keep(charge, pointer, NULL);
+}
+
+#define WRAP_ALLOC(symbol, params, args, out, bytes)                          \
+	WRAP(symbol, params)                                                  \
+	{                                                                     \
+		REAL_OR_RETURN(symbol);                                       \
+		struct vgpu_charge charge;                                    \
+		CUresult result = vgpu_charge_current(&charge, vgpu_charge_granules(bytes)); \
+                                                                              \
+		if (result == CUDA_SUCCESS) {                                 \
+			result = real args;                                   \
+			if (result == CUDA_SUCCESS)                           \
+				return keep(&charge, *(out), current_context()); \
+			vgpu_charge_cancel(&charge);                          \
+		}                                                             \
+		return result;                                                \
+	}
+
+#define WRAP_ALLOC_ASYNC(symbol, params, args, out, bytes)                       \
+	WRAP(symbol, params)                                                     \
+	{                                                                        \
+		REAL_OR_RETURN(symbol);                                          \
+		struct vgpu_charge charge;                                       \
+		CUresult result = vgpu_charge_current(&charge, bytes);           \
+                                                                                 \
+		if (result == CUDA_SUCCESS) {                                    \
+			result = real args;                                      \
+			if (result == CUDA_SUCCESS)                              \
+				return keep_where_it_is(&charge, *(out), bytes); \
+			vgpu_charge_cancel(&charge);                             \
+		}                                                                \
+		return result;                                                   \
+	}
+
+/* The driver's usual pitch. When it chooses another one the charge is put right afterwards. */
+#define PITCH_BYTES 512u
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+	uint64_t product;
+
+	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static uint64_t pitched(uint64_t width, uint64_t height)
+{
+	return times(width > UINT64_MAX - PITCH_BYTES ? width : (width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES, height);
+}
+
+#define WRAP_ALLOC_PITCH(symbol, params, args, out, pitch, width, height)                          \
+	WRAP(symbol, params)                                                                       \
+	{                                                                                          \
+		REAL_OR_RETURN(symbol);                                                            \
+		struct vgpu_charge charge;                                                         \
+		CUresult result = vgpu_charge_current(&charge, vgpu_charge_granules(pitched(width, height))); \
+                                                                                                   \
+		if (result != CUDA_SUCCESS)                                                        \
+			return result;                                                             \
+		result = real args;                                                                \
+		if (result == CUDA_SUCCESS) {                                                      \
+			if (vgpu_charge_adjust(&charge, vgpu_charge_granules(times(*(pitch), height))) == CUDA_SUCCESS)  \
+				return keep(&charge, *(out), current_context());                   \
+			result = discard(*(out));                                                  \
+		}                                                                                  \
+		vgpu_charge_cancel(&charge);                                                       \
+		return result;                                                                     \
+	}
+
+#define WRAP_FREE(symbol, params, args, pointer)                                      \
+	WRAP(symbol, params)                                                          \
+	{                                                                             \
+		REAL_OR_RETURN(symbol);                                               \
+		struct vgpu_process *p = attached();                                  \
+		struct vgpu_entry block;                                              \
+		bool ours = p != NULL && vgpu_blocks_take(p, pointer, &block);        \
+		CUresult result = real args;                                          \
+                                                                                      \
+		if (ours && result == CUDA_SUCCESS)                                   \
+			vgpu_account_give_back(p, block.device, block.bytes);         \
+		else if (ours)                                                        \
+			vgpu_blocks_put_back(p, &block);                              \
+		return result;                                                        \
+	}
+
+#endif

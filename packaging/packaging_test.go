@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package packaging holds no code: its test keeps what is shipped and documented in step with the
+// programs.
+package packaging
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
+)
+
+// commentedKey is "#key:" or "#  key:" of config.yaml.example; prose has one blank after its sign.
+var commentedKey = regexp.MustCompile(`^#((?:  )?[a-z_]+:.*)$`)
+
+// uncommented is config.yaml.example with every key in force; examples of values are left out.
+func uncommented(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("config.yaml.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if found := commentedKey.FindStringSubmatch(strings.TrimRight(line, "\n")); found != nil && !strings.Contains(line, "GPU-") {
+			lines = append(lines, found[1])
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func TestConfigExampleHasEveryKeyWithItsDefault(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	text := uncommented(t)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(config.Default().Effective(), got.Effective()); diff != "" {
+		t.Errorf("config.yaml.example differs from the defaults (-default +example):\n%s", diff)
+	}
+	for _, key := range keys(t) {
+		name := key[strings.LastIndex(key, ".")+1:]
+		if !regexp.MustCompile(`(?m)^\s*` + name + `:`).MatchString(text) {
+			t.Errorf("config.yaml.example lacks %s", key)
+		}
+	}
+}
+
+// keys are those that a configuration prints, with their sections.
+func keys(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	section := ""
+	for line := range strings.Lines(config.Default().Effective()) {
+		name, value, isKey := strings.Cut(strings.TrimRight(line, "\n"), ":")
+		switch {
+		case !isKey:
+		case strings.HasPrefix(name, " "):
+			found = append(found, section+"."+strings.TrimSpace(name))
+		case value == "":
+			section = name
+		default:
+			found = append(found, name)
+		}
+	}
+	if len(found) < 20 {
+		t.Fatalf("only %d keys found: %v", len(found), found)
+	}
+	return found
+}
+
+func TestManPageHasEveryKey(t *testing.T) {
+	page, err := os.ReadFile("../docs/man/slurm-vgpu-config.yaml.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys(t) {
+		if !strings.Contains(string(page), "\n.BR "+key+" ") {
+			t.Errorf("slurm-vgpu-config.yaml(5) has no entry for %s", key)
+		}
+	}
+}
+
+// What lies only on an installed node cannot be found in a checkout.
+var installed = map[string]bool{"Prolog": true, "Epilog": true, "plugstack": true}
+
+func TestSiteExamplePassesTheCheck(t *testing.T) {
+	cfg, err := config.Load("../examples/site/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inventory := device.Inventory{Version: device.InventoryVersion}
+	for i := range 8 {
+		inventory.GPUs = append(inventory.GPUs, device.GPU{Index: device.NVMLIndex(i), Type: "h200", MemMiB: 143771})
+	}
+	for _, node := range []string{"n1", "n2", "n3", "n4"} {
+		site := sitecheck.Site{Node: node, SlurmConf: "../examples/site/slurm.conf", PlugstackConf: "../examples/site/plugstack.conf",
+			Config: cfg, Inventory: &inventory}
+		findings, err := site.Check()
+		if err != nil {
+			t.Fatal(err)
+		}
+		passed := 0
+		for _, finding := range findings {
+			if finding.OK {
+				passed++
+			} else if !installed[finding.Check] {
+				t.Errorf("node %s: %s: %s -> %s", node, finding.Check, finding.Says, finding.Remedy)
+			}
+		}
+		if passed < 8 {
+			t.Errorf("node %s: only %d checks passed: %+v", node, passed, findings)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+)
+
+// makeFolder makes jobs/ID. grant.json comes last: nobody looks at a folder without it, so that
+// one that is found without it is what a killed prolog left, or an epilog that was about to end.
+func (p *prolog) makeFolder(g grant.Grant) error {
+	dir := p.cfg.Run()
+	if before, ok := p.previous(); ok && before.Refusal == g.Refusal {
+		return removeFile(dir.None(g.Job))
+	}
+	if err := os.RemoveAll(dir.Job(g.Job)); err != nil {
+		return fmt.Errorf("make job folder: %w", err)
+	}
+	folders := []string{dir.Job(g.Job)}
+	if g.Refusal == "" {
+		folders = append(folders, filepath.Dir(dir.Step(g.Job, "any")))
+	}
+	for _, folder := range folders {
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			return fmt.Errorf("make job folder: %w", err)
+		}
+		if err := os.Chmod(folder, 0o755); err != nil { // slurmd's umask must not shut the job out
+			return fmt.Errorf("make job folder: %w", err)
+		}
+	}
+	crashpoint.At("prolog/folder-made")
+	if g.Refusal == "" {
+		if err := ledger.Create(dir.Ledger(g.Job), g.Job, len(g.Slices), g.UID, g.GID); err != nil {
+			return err
+		}
+		crashpoint.At("prolog/ledger-made")
+	}
+	if err := grant.Write(dir.Grant(g.Job), g); err != nil {
+		return err
+	}
+	return removeFile(dir.None(g.Job))
+}
+
+// begun tells steps that come early that this prolog is at work.
+func (p *prolog) begun() error {
+	return touch(p.cfg.Run().Pending(p.job.id))
+}
+
+// leaveCommand tells the plugin how to run this prolog again.
+func (p *prolog) leaveCommand() error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	command := grant.PrologCommand{Argv: append([]string{program}, os.Args[1:]...), Env: []string{}}
+	for _, name := range []string{"SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURMD_NODENAME"} {
+		if value := os.Getenv(name); value != "" {
+			command.Env = append(command.Env, name+"="+value)
+		}
+	}
+	return grant.WriteProlog(p.cfg.Run().Prolog(), command)
+}
+
+func (p *prolog) ended() {
+	if err := removeFile(p.cfg.Run().Pending(p.job.id)); err != nil {
+		p.log.Warn("a mark stays that this prolog is at work", "reason", err)
+	}
+}
+
+func touch(path string) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// recordRefusal replaces what stands in the job's folder, under the lock: an epilog may be at it.
+func (p *prolog) recordRefusal(ctx context.Context, g grant.Grant) error {
+	tx, err := p.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.End()
+	if err := p.makeFolder(g); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// rewriteRefusal marks a refusal as requeued. The epilog may have been quicker: then there is
+// nothing left to mark.
+func (p *prolog) rewriteRefusal(ctx context.Context, g grant.Grant) error {
+	tx, err := p.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.End()
+	if _, ok := p.previous(); !ok {
+		return tx.Commit()
+	}
+	if err := grant.Write(p.cfg.Run().Grant(g.Job), g); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// prepareIsolation makes what the plugin will bind a task's own files over.
+func (p *prolog) prepareIsolation() error {
+	if p.cfg.Isolation != config.IsolationStrict {
+		return nil
+	}
+	if err := os.MkdirAll(p.opts.selfDir, 0o755); err != nil {
+		return err
+	}
+	if err := os.Chmod(p.opts.selfDir, 0o755); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(p.opts.preloadFile); err == nil {
+		return nil
+	}
+	fd, err := unix.Open(p.opts.preloadFile, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err != nil {
+		return &os.PathError{Op: "create", Path: p.opts.preloadFile, Err: err}
+	}
+	err = unix.Fchmod(fd, 0o644)
+	return errors.Join(err, unix.Close(fd))
+}
+
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+const (
+	// discoverTime is longer than NVML needs on a node of 16 GPUs without persistence mode.
+	discoverTime = 30 * time.Second
+	// discoverWait is for the others of many prologs that start together after a reboot.
+	discoverWait = 45 * time.Second
+)
+
+// inventory reads the node's GPUs. The first prolog after a reboot has them discovered; NVML itself
+// never runs in here, because it is slow and can hang.
+func (p *prolog) inventory(ctx context.Context) (device.Inventory, error) {
+	inventory, err := p.readInventory()
+	if err == nil {
+		return inventory, nil
+	}
+	p.log.Info("the node's GPUs are discovered", "reason", err)
+	ctx, cancel := context.WithTimeout(ctx, discoverWait)
+	defer cancel()
+	held, err := state.LockFile(ctx, p.cfg.Run().Inventory()+".lock")
+	if err != nil {
+		return device.Inventory{}, err
+	}
+	defer held.Close()
+	if inventory, err := p.readInventory(); err == nil { // somebody else was quicker
+		return inventory, nil
+	}
+	if err := p.discover(ctx); err != nil {
+		return device.Inventory{}, err
+	}
+	return p.readInventory()
+}
+
+func (p *prolog) readInventory() (device.Inventory, error) {
+	inventory, err := device.ReadInventory(p.cfg.Run().Inventory())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return device.Inventory{}, fmt.Errorf("there is no %s", p.cfg.Run().Inventory())
+	case err != nil:
+		return device.Inventory{}, err
+	case inventory.BootID != p.store.BootID:
+		return device.Inventory{}, fmt.Errorf("%s is of another boot", p.cfg.Run().Inventory())
+	}
+	return inventory, nil
+}
+
+// discover runs `vgpu-gres inventory --write`.
+func (p *prolog) discover(ctx context.Context) error {
+	tool := p.opts.gresTool
+	if tool == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find vgpu-gres: %w", err)
+		}
+		tool = filepath.Join(filepath.Dir(self), "vgpu-gres")
+	}
+	ctx, cancel := context.WithTimeout(ctx, discoverTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, tool, "inventory", "--write", "--config", p.opts.configPath)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "SLURMD_NODENAME=" + p.node}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	said, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return fmt.Errorf("vgpu-gres inventory did not end within %s", discoverTime)
+	}
+	if err != nil {
+		return fmt.Errorf("vgpu-gres inventory: %w: %s", err, firstLine(said))
+	}
+	return nil
+}
+
+// firstLine keeps a reason short: users read it.
+func firstLine(said []byte) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
+	if len(line) > 300 {
+		line = line[:300] + "…"
+	}
+	return line
+}

@@ -1,0 +1,242 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+// The scripts know `prolog` and `epilog`: the programs with the flags that keep them in $WORK, and
+// dead at the crash point that CRASH names. The epilog is built from its own folder.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"prolog": func() {
+			if at := os.Getenv("CRASH"); at != "" {
+				crashpoint.Set(func(name string) {
+					if name == at {
+						syscall.Kill(os.Getpid(), syscall.SIGKILL)
+					}
+				})
+			}
+			work := os.Getenv("WORK")
+			os.Exit(command(append([]string{
+				"--config", filepath.Join(work, "config.yaml"), "--self-dir", filepath.Join(work, "self"),
+				"--preload-file", filepath.Join(work, "ld.so.preload"), "--gres-tool", filepath.Join(work, "vgpu-gres"),
+			}, os.Args[1:]...)))
+		},
+	})
+}
+
+// scontrol stands in for the controller: controller/ID is what it says about a job.
+const scontrol = `#!/bin/sh
+cd %s || exit 1
+case "$1" in
+requeue)
+	if [ -e requeue-fails ]; then echo "$(cat requeue-fails)" >&2; exit 1; fi
+	echo "$2" >> requeued;;
+*)
+	if [ -e away ]; then echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1; fi
+	if [ ! -e controller/"$5" ]; then echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; fi
+	cat controller/"$5";;
+esac
+`
+
+const configuration = `run_dir: %[1]s/run/%%n
+spool_dir: %[1]s/spool
+log: {file: %[1]s/log, level: debug}
+slurm: {scontrol: %[1]s/scontrol, squeue: %[1]s/squeue, slurmd_spool_dir: %[1]s/slurmd, controller_timeout: 60s}
+report: {enabled: false}
+`
+
+func setup(env *testscript.Env, epilog string) error {
+	work := env.WorkDir
+	for _, dir := range []string{"controller", "run", "slurmd", "bin"} {
+		if err := os.Mkdir(filepath.Join(work, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, text := range map[string]string{
+		"scontrol": fmt.Sprintf(scontrol, work), "squeue": "#!/bin/sh\nexit 1\n", "config.yaml": fmt.Sprintf(configuration, work),
+		"bin/epilog": fmt.Sprintf("#!/bin/sh\nexec %s --config %s/config.yaml \"$@\"\n", epilog, work),
+	} {
+		mode := os.FileMode(0o755)
+		if strings.HasSuffix(name, ".yaml") {
+			mode = 0o644
+		}
+		if err := os.WriteFile(filepath.Join(work, name), []byte(text), mode); err != nil {
+			return err
+		}
+	}
+	env.Setenv("PATH", filepath.Join(work, "bin")+":"+env.Getenv("PATH"))
+	env.Setenv("SLURMD_NODENAME", "n1")
+	env.Setenv("SLURM_JOB_UID", strconv.Itoa(os.Getuid()))
+	env.Setenv("SLURM_JOB_GID", strconv.Itoa(os.Getgid()))
+	env.Setenv("SLURM_JOB_RESTART_COUNT", "0")
+	return nil
+}
+
+func TestScripts(t *testing.T) {
+	epilog := filepath.Join(t.TempDir(), "epilog")
+	if out, err := exec.Command("go", "build", "-o", epilog, "../epilog").CombinedOutput(); err != nil {
+		t.Fatalf("build the epilog: %v: %s", err, out)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata", RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error { return setup(env, epilog) },
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"inventory": cmdInventory, "job": cmdJob, "slices": cmdSlices, "prologs": cmdPrologs, "crash": cmdCrash, "count": cmdCount, "age": cmdAge,
+			"step": cmdStep,
+		},
+	})
+}
+
+func runDir(ts *testscript.TestScript) rundir.Dir {
+	return rundir.Dir(ts.MkAbs("run/" + ts.Getenv("SLURMD_NODENAME")))
+}
+
+// cmdInventory writes an inventory of this boot: inventory MIB...
+func cmdInventory(ts *testscript.TestScript, _ bool, args []string) {
+	bootID, err := device.BootID()
+	ts.Check(err)
+	inv := device.Inventory{BootID: bootID}
+	for i, arg := range args {
+		mib, err := strconv.ParseInt(arg, 10, 64)
+		ts.Check(err)
+		inv.GPUs = append(inv.GPUs, device.GPU{UUID: device.UUID(fmt.Sprintf("GPU-%08d", i)), Index: device.NVMLIndex(i),
+			Minor: device.Minor(i + 1), Type: "h200", MemMiB: mib})
+	}
+	ts.Check(os.MkdirAll(string(runDir(ts)), 0o755))
+	ts.Check(device.WriteInventory(runDir(ts).Inventory(), inv))
+}
+
+// cmdJob tells the controller about a job on n1: job ID GRES [KEY=VALUE...]. The rest is as the
+// real controller says it.
+func cmdJob(ts *testscript.TestScript, _ bool, args []string) {
+	text, err := os.ReadFile("../internal/slurm/testdata/no-gres.txt")
+	ts.Check(err)
+	answer := string(text)
+	replace := func(old, new string) {
+		if !strings.Contains(answer, old) {
+			ts.Fatalf("the controller's answer has no %q", old)
+		}
+		answer = strings.Replace(answer, old, new, 1)
+	}
+	replace("JobId=22 ", "JobId="+args[0]+" ")
+	replace("Nodes=n08 ", "Nodes=n[1-2] ")
+	replace("GRES= MinCPUs", "GRES="+args[1]+" MinCPUs")
+	replace("UserId=root(0)", fmt.Sprintf("UserId=ann(%d)", os.Getuid()))
+	defaults := map[string]string{"BatchFlag": "1", "Requeue": "1", "Restarts": "0", "JobState": "RUNNING"}
+	for _, arg := range args[2:] {
+		key, value, _ := strings.Cut(arg, "=")
+		replace(" "+key+"="+defaults[key]+" ", " "+key+"="+value+" ")
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("controller/"+args[0]), []byte(answer), 0o644))
+}
+
+// cmdSlices compares the state: slices [JOB.RESTART@GPU=MIB...].
+func cmdSlices(ts *testscript.TestScript, _ bool, want []string) {
+	bootID, err := device.BootID()
+	ts.Check(err)
+	current, err := state.Store{Dir: runDir(ts), BootID: bootID, Log: hclog.NewNullLogger()}.Read()
+	ts.Check(err)
+	got := []string{}
+	for _, s := range current.Slices {
+		got = append(got, fmt.Sprintf("%d.%d@%d=%d", s.Job, s.Restart, s.Index, s.MemMiB))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		ts.Fatalf("the state has %v, want %v", got, want)
+	}
+}
+
+// cmdPrologs runs the prologs of many jobs at once: prologs FIRST LAST. All must succeed.
+func cmdPrologs(ts *testscript.TestScript, _ bool, args []string) {
+	first, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	last, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	var done sync.WaitGroup
+	failures := make([]error, last-first+1)
+	for id := first; id <= last; id++ {
+		done.Go(func() { failures[id-first] = runProlog(ts, "SLURM_JOB_ID="+strconv.Itoa(id)) })
+	}
+	done.Wait()
+	for _, err := range failures {
+		ts.Check(err)
+	}
+}
+
+// cmdCrash runs a prolog that must die at a crash point: crash NAME.
+func cmdCrash(ts *testscript.TestScript, _ bool, args []string) {
+	err := runProlog(ts, "CRASH="+args[0])
+	exit, ok := err.(*exec.ExitError)
+	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		ts.Fatalf("the prolog did not die at %s: %v", args[0], err)
+	}
+}
+
+func runProlog(ts *testscript.TestScript, env ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := &exec.Cmd{Path: self, Args: []string{"prolog"}, Stderr: os.Stderr}
+	for _, name := range []string{"WORK", "PATH", "SLURMD_NODENAME", "SLURM_JOB_ID", "SLURM_JOB_UID", "SLURM_JOB_GID",
+		"SLURM_JOB_RESTART_COUNT", "SPANK_VGPU_REQUEST", "SPANK_VGPU_DEFAULTS"} {
+		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+	}
+	cmd.Env = append(cmd.Env, env...)
+	return cmd.Run()
+}
+
+// cmdCount counts what a pattern matches: count N GLOB.
+func cmdCount(ts *testscript.TestScript, _ bool, args []string) {
+	found, err := filepath.Glob(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if strconv.Itoa(len(found)) != args[0] {
+		ts.Fatalf("%s matches %d: %v", args[1], len(found), found)
+	}
+}
+
+// cmdAge makes a job's slices older than the time in which nobody doubts them: age JOB.
+func cmdAge(ts *testscript.TestScript, _ bool, args []string) {
+	bootID, err := device.BootID()
+	ts.Check(err)
+	tx, err := state.Store{Dir: runDir(ts), BootID: bootID, Log: hclog.NewNullLogger()}.Begin(context.Background())
+	ts.Check(err)
+	defer tx.End()
+	old := tx.Drop(func(s state.Slice) bool { return strconv.Itoa(int(s.Job)) == args[0] })
+	for i := range old {
+		old[i].Since = old[i].Since.AddDate(0, 0, -1)
+	}
+	tx.Put(old[0].Job, old)
+	ts.Check(tx.Commit())
+}
+
+// cmdStep has a job's step run until the script ends: slurmstepd listens on a socket named after it.
+func cmdStep(ts *testscript.TestScript, _ bool, args []string) {
+	listener, err := net.Listen("unix", ts.MkAbs("slurmd/n1_"+args[0]+".4294967292"))
+	ts.Check(err)
+	ts.Defer(func() { listener.Close() })
+}

@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/release"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+// doubtTime bounds how long the controller is asked about other jobs before this one may start.
+const doubtTime = 10 * time.Second
+
+// place grants the job its slices, or refuses it.
+func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error {
+	asked, err := p.asked()
+	if err != nil {
+		return p.refuse(ctx, g, err.Error(), nil)
+	}
+	g.Request = asked.Encode()
+	if asked.Policy != request.PolicyDefault {
+		g.Policy = asked.Policy
+	}
+	want := place.WantOf(asked, g.Entitlement)
+	if want.Slices > ledger.MaxDevices {
+		return p.refuse(ctx, g, fmt.Sprintf("%d slices on one node: at most %d are possible", want.Slices, ledger.MaxDevices), &told)
+	}
+	if err := p.prepareIsolation(); err != nil {
+		return p.refuse(ctx, g, "the node cannot isolate jobs: "+err.Error(), nil)
+	}
+	inventory, err := p.inventory(ctx)
+	if err != nil {
+		return p.refuse(ctx, g, "the node's GPUs are not known: "+err.Error(), &told)
+	}
+	refusal, err := p.tryPlace(ctx, g, want, inventory)
+	if err != nil || refusal == nil {
+		return err
+	}
+	return p.refuse(ctx, g, refusal.Reason, &told)
+}
+
+// asked is the request with its defaults. The user may have written both by hand: a request that
+// is none is refused, defaults that are none are left out.
+func (p *prolog) asked() (request.Request, error) {
+	asked, err := request.Decode(p.job.request)
+	if err != nil {
+		return request.Request{}, err
+	}
+	defaults, err := request.Decode(p.job.defaults)
+	if err != nil {
+		p.log.Warn("the job's defaults are left out", "reason", err)
+		defaults = request.Request{}
+	}
+	return request.Merge(asked, defaults), nil
+}
+
+// tryPlace places under the lock. If there is no room it asks the controller about the jobs that
+// are in doubt by then, and tries once more: the state may just have been made again from grants.
+func (p *prolog) tryPlace(ctx context.Context, g grant.Grant, want place.Want, inventory device.Inventory) (*place.Refusal, error) {
+	snapshot, err := p.store.Read()
+	if err != nil {
+		p.log.Debug("the state is read again under the lock", "reason", err)
+	}
+	gone := p.gone(ctx, snapshot.Slices)
+	for again := false; ; again = true {
+		refusal, held, err := p.placeLocked(ctx, g, want, inventory, gone)
+		if err != nil || refusal == nil || again {
+			return refusal, err
+		}
+		if gone = p.gone(ctx, held); len(gone) == 0 {
+			return refusal, nil
+		}
+	}
+}
+
+// gone finds the runs that hold slices but are over: their epilog never came.
+func (p *prolog) gone(ctx context.Context, held []state.Slice) map[state.Run]bool {
+	live, err := slurm.LiveJobs(p.cfg.Slurm.SlurmdSpoolDir, p.node)
+	if err != nil {
+		p.log.Warn("live steps are not known, the controller is asked instead", "reason", err)
+	}
+	doubtful := state.Doubtful(held, live, time.Now())
+	if len(doubtful) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, doubtTime)
+	defer cancel()
+	gone, err := state.Gone(ctx, doubtful, p.controller)
+	if err != nil {
+		p.log.Warn("the controller does not say whether all other jobs live, they keep their slices", "reason", err)
+	}
+	return gone
+}
+
+// placeLocked commits the job's slices and makes its folder, or says why there is no room, and
+// then what is held.
+func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want, inventory device.Inventory, gone map[state.Run]bool) (*place.Refusal, []state.Slice, error) {
+	tx, err := p.begin(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer tx.End()
+	if before, ok := p.previous(); ok && before.Refusal != "" {
+		return &place.Refusal{Reason: before.Refusal}, nil, tx.Commit() // an earlier prolog of this run decided
+	}
+	mine := state.Run{Job: p.job.id, Restart: p.job.restart}
+	// A run of the same job with another restart count is over, or this one would not have begun.
+	over := func(run state.Run) bool { return gone[run] || run.Job == mine.Job && run != mine }
+	result, err := release.Runs(p.cfg, tx, []uint32{p.job.id}, over, p.log)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(result.Freed) > 0 {
+		p.log.Warn("slices of jobs that are gone were freed", "slices", len(result.Freed), "jobs", jobsOf(result.Freed))
+	}
+	var own []state.Slice
+	var taken []grant.Slice
+	for _, s := range tx.Slices() {
+		if s.Run() == mine {
+			own = append(own, s)
+		}
+		taken = append(taken, s.Slice)
+	}
+	if len(own) == 0 { // else an earlier prolog of this run got that far
+		placed, refusal := place.Place(inventory, taken, want, place.Rules{SlicesPerGPU: p.cfg.SlicesPerGPU,
+			MemOvercommit: p.cfg.MemOvercommit, Drain: p.cfg.Drain, DefaultPlace: p.cfg.Place})
+		if refusal != nil {
+			return refusal, tx.Slices(), tx.Commit()
+		}
+		for _, s := range placed {
+			own = append(own, state.Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since, Slice: s})
+		}
+		tx.Put(g.Job, own)
+	}
+	if err := tx.Commit(); err != nil { // from here on the job holds its slices
+		return nil, nil, err
+	}
+	crashpoint.At("prolog/committed")
+	g = complete(g, own, inventory)
+	if err := p.makeFolder(g); err != nil {
+		return nil, nil, err
+	}
+	p.log.Info("slices granted", "restart", g.Restart, "uid", g.UID, "devices", devicesOf(own),
+		"mem_mib", own[0].MemMiB, "sm_percent", own[0].SMPercent, "request", g.Request)
+	return nil, nil, nil
+}
+
+func (p *prolog) begin(ctx context.Context) (*state.Tx, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	return p.store.Begin(ctx)
+}
+
+// releaseOthers frees what earlier runs of this job left.
+func (p *prolog) releaseOthers(ctx context.Context) error {
+	tx, err := p.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.End()
+	_, err = release.Runs(p.cfg, tx, []uint32{p.job.id}, func(run state.Run) bool { return run.Job == p.job.id }, p.log)
+	return err
+}
+
+// complete derives the rest of a grant from the slices as they stand in the state, so that a
+// second prolog makes the same grant.
+func complete(g grant.Grant, own []state.Slice, inventory device.Inventory) grant.Grant {
+	g.Since = own[0].Since
+	held := make(map[device.UUID]bool)
+	for _, s := range own {
+		held[s.Device] = true
+		g.Slices = append(g.Slices, s.Slice)
+		gpu, _ := inventory.ByUUID(s.Device)
+		g.NodeGPUsMiB = append(g.NodeGPUsMiB, gpu.MemMiB)
+		g.GPUTypes = append(g.GPUTypes, gpu.Type)
+	}
+	g.MaskMinors = []device.Minor{}
+	for _, gpu := range inventory.GPUs {
+		if !held[gpu.UUID] {
+			g.MaskMinors = append(g.MaskMinors, gpu.Minor)
+		}
+	}
+	return g
+}
+
+// refuse records why the job gets nothing. A batch job that found no room (told is set) goes back
+// into the queue as well, if the node's configuration says so.
+func (p *prolog) refuse(ctx context.Context, g grant.Grant, reason string, told *slurm.Job) error {
+	g.Refusal, g.Slices = reason, nil
+	before, ok := p.previous()
+	if ok && before.Refusal == "" {
+		// A first prolog of this run granted slices; whatever hinders the second one, the job keeps them.
+		p.log.Warn("the job keeps the slices that an earlier prolog granted", "reason", reason)
+		return nil
+	}
+	if ok {
+		g = before
+	} else if err := p.recordRefusal(ctx, g); err != nil {
+		return err
+	}
+	p.log.Warn("job refused", "restart", g.Restart, "uid", g.UID, "reason", g.Refusal)
+	requeue := told != nil && told.Batch && told.Requeue && p.cfg.OnNoFit == config.NoFitRequeue && g.Restart < p.cfg.MaxRequeues
+	if !requeue || g.Requeued {
+		return nil
+	}
+	if err := p.controller.Requeue(ctx, g.Job); err != nil && !p.requeuedByOthers(ctx, g) {
+		p.log.Error("the job fails instead of going back into the queue", "reason", err)
+		return nil
+	}
+	crashpoint.At("prolog/requeued")
+	p.log.Info("job requeued", "restart", g.Restart, "max_requeues", p.cfg.MaxRequeues)
+	g.Requeued = true
+	return p.rewriteRefusal(ctx, g)
+}
+
+// requeuedByOthers: the prolog of another node of the job may have been quicker.
+func (p *prolog) requeuedByOthers(ctx context.Context, g grant.Grant) bool {
+	told, err := p.controller.Job(ctx, g.Job)
+	return err == nil && told.Restarts > g.Restart
+}
+
+func devicesOf(held []state.Slice) (uuids []string) {
+	for _, s := range held {
+		uuids = append(uuids, string(s.Device))
+	}
+	return uuids
+}
+
+func jobsOf(held []state.Slice) (jobs []uint32) {
+	for _, s := range held {
+		if !slices.Contains(jobs, s.Job) {
+			jobs = append(jobs, s.Job)
+		}
+	}
+	return jobs
+}

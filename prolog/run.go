@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+// lockWait is how long a prolog queues behind others: each of them holds the lock for milliseconds.
+const lockWait = 30 * time.Second
+
+// prolog is one run of this program.
+type prolog struct {
+	opts       options
+	cfg        config.Config
+	log        hclog.Logger
+	node       string
+	job        hostJob
+	controller slurm.Client
+	store      state.Store
+}
+
+// hostJob is what slurmd's environment says about the job. Only the two requests come from the user.
+type hostJob struct {
+	id, uid, gid uint32
+	restart      int // -1: slurmd does not say
+	request      string
+	defaults     string
+}
+
+func run(opts options) int {
+	node := config.NodeName()
+	cfg, problems := config.LoadLenient(opts.configPath)
+	cfg = cfg.ForNode(node)
+	log, closer, err := logging.New("vgpu-prolog", cfg.Log)
+	defer closer.Close()
+	if err != nil {
+		log.Error("the log goes to stderr", "reason", err)
+	}
+	for _, problem := range problems {
+		log.Error("a key of the configuration keeps its default", "file", problem.File, "key", problem.Key, "reason", problem.Error())
+	}
+	job, err := jobFromEnvironment()
+	if err != nil {
+		log.Error("not started by slurmd as its Prolog", "reason", err)
+		return exitUsage
+	}
+	bootID, err := device.BootID()
+	if err != nil {
+		log.Error("no slice can be granted on this node", "reason", err)
+		return exitBroken
+	}
+	p := &prolog{
+		opts: opts, cfg: cfg, log: log.With("job", job.id), node: node, job: job,
+		controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: cfg.Slurm.ControllerTimeout},
+		store:      state.Store{Dir: cfg.Run(), BootID: bootID, Log: log},
+	}
+	if err := p.run(context.Background()); err != nil {
+		p.log.Error("this node cannot keep its state", "reason", err)
+		return exitBroken
+	}
+	return exitOK
+}
+
+// run returns an error only when the node is broken.
+func (p *prolog) run(ctx context.Context) error {
+	if err := p.store.Prepare(); err != nil {
+		return err
+	}
+	if err := p.begun(); err != nil {
+		return err
+	}
+	if err := p.leaveCommand(); err != nil {
+		p.log.Warn("steps cannot run this prolog when slurmd did not", "reason", err)
+	}
+	defer p.ended()
+	told, err := p.controller.Job(ctx, p.job.id)
+	crashpoint.At("prolog/asked")
+	if errors.Is(err, slurm.ErrUnknownJob) {
+		p.log.Warn("the controller knows no such job, nothing is done for it")
+		return nil
+	}
+	var entitlement request.Entitlement
+	if err == nil {
+		entitlement, err = told.Entitlement(p.node)
+	}
+	if err != nil {
+		return p.unknownEntitlement(ctx, err)
+	}
+	if p.job.restart < 0 {
+		p.job.restart = told.Restarts
+	}
+	if entitlement.IsZero() {
+		return p.withoutVGPU(ctx)
+	}
+	g := p.newGrant(entitlement)
+	switch {
+	case told.UID != p.job.uid:
+		return p.refuse(ctx, g, fmt.Sprintf("the controller says that job %d is of uid %d, not %d", p.job.id, told.UID, p.job.uid), nil)
+	case told.Restarts > p.job.restart:
+		g.Requeued = true // it was, by somebody else; this run is being ended
+		return p.refuse(ctx, g, "the job was requeued before it began", nil)
+	}
+	return p.place(ctx, g, told)
+}
+
+// unknownEntitlement decides about a job of which the controller does not say what it holds.
+func (p *prolog) unknownEntitlement(ctx context.Context, reason error) error {
+	if p.job.restart < 0 {
+		p.job.restart = 0
+	}
+	// Whoever imitates the controller's answer must not gain by it.
+	asks := p.job.request != "" || errors.Is(reason, slurm.ErrAmbiguous)
+	if inventory, err := p.readInventory(); !asks && err == nil && len(inventory.GPUs) == 0 {
+		p.log.Warn("it is not known what the job was allocated, but this node has no GPU", "reason", reason)
+		return p.withoutVGPU(ctx)
+	}
+	if !asks && p.cfg.OnLimitFailure == config.LimitOpen {
+		p.log.Error("it is not known what the job was allocated; on_limit_failure is open, so that it runs without limits", "reason", reason)
+		return p.withoutVGPU(ctx)
+	}
+	return p.refuse(ctx, p.newGrant(request.Entitlement{}), fmt.Sprintf("it is not known what the job was allocated on %s: %v", p.node, reason), nil)
+}
+
+// withoutVGPU leaves the mark that the plugin need not wait for a grant. A folder of an earlier
+// run goes away.
+func (p *prolog) withoutVGPU(ctx context.Context) error {
+	if _, err := os.Lstat(p.cfg.Run().Job(p.job.id)); err == nil {
+		if err := p.releaseOthers(ctx); err != nil {
+			return err
+		}
+	}
+	if err := touch(p.cfg.Run().None(p.job.id)); err != nil {
+		return fmt.Errorf("mark job without vgpu: %w", err)
+	}
+	p.log.Debug("the job has no vgpu")
+	return nil
+}
+
+// newGrant is a grant with everything but slices or a refusal.
+func (p *prolog) newGrant(entitlement request.Entitlement) grant.Grant {
+	return grant.Grant{
+		Job: p.job.id, Restart: p.job.restart, BootID: p.store.BootID, UID: p.job.uid, GID: p.job.gid, Node: p.node,
+		Since: time.Now().UTC(), Entitlement: entitlement, Isolation: p.cfg.Isolation, Library: p.cfg.Library,
+		DeviceDir: p.cfg.DeviceDir, Policy: p.cfg.Policy, FailOpen: p.cfg.OnLimitFailure == config.LimitOpen,
+	}
+}
+
+func jobFromEnvironment() (hostJob, error) {
+	var job hostJob
+	for _, field := range []struct {
+		name string
+		into *uint32
+	}{{"SLURM_JOB_ID", &job.id}, {"SLURM_JOB_UID", &job.uid}, {"SLURM_JOB_GID", &job.gid}} {
+		n, err := strconv.ParseUint(os.Getenv(field.name), 10, 32)
+		if err != nil {
+			return hostJob{}, fmt.Errorf("%s is %q, not a number", field.name, os.Getenv(field.name))
+		}
+		*field.into = uint32(n)
+	}
+	if job.id == 0 {
+		return hostJob{}, errors.New("SLURM_JOB_ID is 0")
+	}
+	job.restart = -1
+	if n, err := strconv.Atoi(os.Getenv("SLURM_JOB_RESTART_COUNT")); err == nil && n >= 0 {
+		job.restart = n
+	}
+	job.request = os.Getenv("SPANK_" + request.ControlRequest)
+	job.defaults = os.Getenv("SPANK_" + request.ControlDefaults)
+	return job, nil
+}
+
+// previous is the grant that an earlier prolog of this very run left, if any.
+func (p *prolog) previous() (grant.Grant, bool) {
+	g, err := grant.Read(p.cfg.Run().Grant(p.job.id))
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			p.log.Error("a grant cannot be believed and is made again", "reason", err)
+		}
+		return grant.Grant{}, false
+	}
+	return g, g.Job == p.job.id && g.Restart == p.job.restart && g.BootID == p.store.BootID
+}

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// #include "plan.h"
+// const char *vgpu_option_name(int index);
+import "C"
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/launch"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+)
+
+// The functions below are the only way from C into Go. Each converts, calls package launch and
+// converts back. None lets a panic through, because nothing in C could stop it.
+
+// vgpuCheckOption writes why the text cannot be the option's value, or leaves reason as it is.
+//
+//export vgpuCheckOption
+func vgpuCheckOption(index C.int, text *C.char, reason *C.char) {
+	out := unsafe.Slice(reason, C.VGPU_REASON_BYTES)
+	err := guard(func() error {
+		return launch.CheckOption(optionName(int(index)), C.GoString(text))
+	})
+	if err != nil {
+		putReason(out, err)
+	}
+}
+
+// vgpuEncodeRequest fills request, defaults and warning, or error.
+//
+//export vgpuEncodeRequest
+func vgpuEncodeRequest(r *C.struct_vgpu_request) {
+	err := guard(func() error {
+		typed := optionTexts(&r.option)
+		request, err := launch.EncodeOptions(typed)
+		if err != nil {
+			return err
+		}
+		// A bad default is left out: it stands in a profile and must not stop jobs without vgpu.
+		defaults, bad := launch.EncodeDefaults(optionTexts(&r.fallback), typed)
+		if bad != nil {
+			putReason(r.warning[:], bad)
+		}
+		if err := put(r.request[:], request); err != nil {
+			return err
+		}
+		return put(r.defaults[:], defaults)
+	})
+	if err != nil {
+		putReason(r.error[:], err)
+	}
+}
+
+// vgpuPlan says what becomes of the step's tasks. Whatever goes wrong is a refusal with a reason.
+//
+//export vgpuPlan
+func vgpuPlan(s *C.struct_vgpu_step, p *C.struct_vgpu_plan) {
+	err := guard(func() error {
+		step := goStep(s)
+		step.Options = optionTexts(&s.option)
+		step.Wait = time.Duration(s.wait_ms) * time.Millisecond
+		step.LDPreload = get(s.ld_preload[:])
+		step.LDPreloadCut = s.ld_preload_cut != 0
+		plan, err := launch.Prepare(step)
+		if err != nil {
+			return err
+		}
+		return putPlan(p, plan)
+	})
+	if err != nil {
+		putReason(p.reason[:], err)
+		p.verdict = C.VGPU_REFUSE
+	}
+}
+
+// vgpuFinishStep keeps what the step used, or writes into reason why it is lost.
+//
+//export vgpuFinishStep
+func vgpuFinishStep(s *C.struct_vgpu_step, reason *C.char) {
+	err := guard(func() error { return launch.Finish(goStep(s)) })
+	if err != nil {
+		putReason(unsafe.Slice(reason, C.VGPU_REASON_BYTES), err)
+	}
+}
+
+// vgpuDropPreload takes our library out of the list in env.value.
+//
+//export vgpuDropPreload
+func vgpuDropPreload(env *C.struct_vgpu_env) {
+	_ = guard(func() error { return put(env.value[:], launch.DropPreload(get(env.value[:]))) })
+}
+
+func guard(do func() error) (err error) {
+	defer func() {
+		if caught := recover(); caught != nil {
+			err = fmt.Errorf("internal fault: %v", caught)
+		}
+	}()
+	return do()
+}
+
+// optionName is the name of a row of the option table in options.c, or "" past its end.
+func optionName(index int) string {
+	return C.GoString(C.vgpu_option_name(C.int(index)))
+}
+
+func optionTexts(texts *[C.VGPU_OPTION_COUNT][C.VGPU_OPTION_BYTES]C.char) []launch.Option {
+	var options []launch.Option
+	for i := range texts {
+		if text := get(texts[i][:]); text != "" {
+			options = append(options, launch.Option{Name: optionName(i), Text: text})
+		}
+	}
+	return options
+}
+
+func goStep(s *C.struct_vgpu_step) launch.Step {
+	return launch.Step{
+		RunDir: rundir.Dir(get(s.run_dir[:])),
+		Job:    uint32(s.job),
+		Step:   uint32(s.step),
+		UID:    uint32(s.uid),
+		GID:    uint32(s.gid),
+	}
+}
+
+func putPlan(p *planData, plan launch.Plan) error {
+	if !plan.Ours {
+		p.verdict = C.VGPU_LEAVE
+		return nil
+	}
+	if len(plan.Env) > len(p.env) || len(plan.Mask) > len(p.mask) {
+		return fmt.Errorf("prepare the step: %d variables and %d masked devices are more than fit", len(plan.Env), len(plan.Mask))
+	}
+	for i, env := range plan.Env {
+		if err := put(p.env[i].name[:], env.Name); err != nil {
+			return err
+		}
+		if err := put(p.env[i].value[:], env.Value); err != nil {
+			return err
+		}
+	}
+	for i, node := range plan.Mask {
+		if err := put(p.mask[i][:], node); err != nil {
+			return err
+		}
+	}
+	if err := put(p.step_dir[:], plan.StepDir); err != nil {
+		return err
+	}
+	if err := put(p.preload_file[:], plan.PreloadFile); err != nil {
+		return err
+	}
+	p.env_count, p.mask_count = C.uint32_t(len(plan.Env)), C.uint32_t(len(plan.Mask))
+	if plan.Strict {
+		p.strict = 1
+	}
+	p.verdict = C.VGPU_RUN
+	return nil
+}

@@ -1,0 +1,251 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Every SPANK hook of the plugin, by context and in the order in which Slurm calls them. README.md
+ * has the same as a table. A failing hook returns -1: before 25.05 Slurm takes ESPANK_* codes, which
+ * are positive, for success. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <slurm/slurm.h>
+#include <slurm/spank.h>
+
+#include "_cgo_export.h"
+#include "arguments.h"
+#include "inherit.h"
+#include "isolate.h"
+#include "options.h"
+#include "plan.h"
+#include "process.h"
+
+SPANK_PLUGIN(vgpu, 1)
+
+/* How long vgpu-prolog may be late. With PrologFlags=Alloc Slurm 22.05 can start an srun step
+ * before the prolog has run on its node. */
+#define PROLOG_WAIT_MS 5000
+
+static struct vgpu_arguments arguments;
+static char arguments_wrong[VGPU_REASON_BYTES]; /* "" if they are right */
+
+/* The step of this slurmstepd. Filled before the first fork, so every task's child has them. */
+static struct vgpu_step step;
+static struct vgpu_plan plan;
+
+/* ---- sbatch, salloc and srun ---------------------------------------------------------------- */
+
+/* srun inside a job starts a step of it; everything else here submits a new job. */
+static bool submits_a_job(void)
+{
+	return spank_context() == S_CTX_ALLOCATOR || !getenv("SLURM_JOB_ID");
+}
+
+static int user_init(spank_t sp)
+{
+	vgpu_allow_go();
+	if (submits_a_job())
+		vgpu_disinherit();
+	return vgpu_options_register(sp);
+}
+
+static bool any_text(char text[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES])
+{
+	for (int i = 0; i < VGPU_OPTION_COUNT; i++)
+		if (*text[i])
+			return true;
+	return false;
+}
+
+static int set_control(spank_t sp, const char *name, const char *value)
+{
+	if (*value == '\0') {
+		spank_job_control_unsetenv(sp, name); /* absent is as good */
+		return 0;
+	}
+	if (spank_job_control_setenv(sp, name, value, 1) == ESPANK_SUCCESS)
+		return 0;
+	slurm_error("vgpu: cannot hand %s to the job", name);
+	return -1;
+}
+
+/* The options of a step travel with the step; those of a job also to job_submit and the prolog. */
+static int user_post_opt(spank_t sp)
+{
+	static struct vgpu_request request; /* static: too large for a stack we do not know */
+
+	if (!submits_a_job())
+		return 0;
+	memset(&request, 0, sizeof(request)); /* sbatch comes here once per het component */
+	vgpu_options_forget_stale(sp);
+	vgpu_options_given(request.option);
+	vgpu_options_defaults(request.fallback);
+	if ((any_text(request.option) || any_text(request.fallback)) && vgpu_may_enter_go())
+		vgpuEncodeRequest(&request);
+	if (*request.error) {
+		slurm_error("vgpu: %s", request.error);
+		return -1;
+	}
+	if (*request.warning)
+		slurm_spank_log("vgpu: left out: %s", request.warning);
+	if (set_control(sp, "VGPU_REQUEST", request.request) != 0)
+		return -1;
+	return set_control(sp, "VGPU_DEFAULTS", request.defaults);
+}
+
+/* ---- slurmstepd ----------------------------------------------------------------------------- */
+
+static int refuse(const char *reason)
+{
+	snprintf(plan.reason, sizeof(plan.reason), "%s", reason);
+	plan.verdict = VGPU_REFUSE;
+	return 0; /* here -1 would drain the node; the tasks fail instead */
+}
+
+static bool exists(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) == 0;
+}
+
+/* A job without vgpu costs these two calls. */
+static bool is_no_concern_of_ours(void)
+{
+	char none[VGPU_PATH_BYTES + 32];
+
+	snprintf(none, sizeof(none), "%s/jobs/%u.none", step.run_dir, step.job);
+	return exists(none) || !exists(step.run_dir);
+}
+
+static int step_post_opt(spank_t sp)
+{
+	uid_t uid;
+	gid_t gid;
+	char why[VGPU_REASON_BYTES];
+
+	memset(&plan, 0, sizeof(plan));
+	if (*arguments_wrong)
+		return refuse(arguments_wrong);
+	/* slurmd puts the name into slurmstepd's own environment; the job's could be forged. */
+	if (vgpu_run_dir(&arguments, getenv("SLURMD_NODENAME"), step.run_dir, why) != 0)
+		return refuse(why);
+	if (spank_get_item(sp, S_JOB_ID, &step.job) != ESPANK_SUCCESS ||
+	    spank_get_item(sp, S_JOB_STEPID, &step.step) != ESPANK_SUCCESS ||
+	    spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS ||
+	    spank_get_item(sp, S_JOB_GID, &gid) != ESPANK_SUCCESS)
+		return refuse("Slurm does not say which step this is");
+	if (step.step == SLURM_EXTERN_CONT || is_no_concern_of_ours())
+		return 0;
+
+	step.uid = uid;
+	step.gid = gid;
+	step.wait_ms = PROLOG_WAIT_MS;
+	vgpu_options_given(step.option);
+	vgpu_options_recover(sp, step.option);
+	spank_err_t rc = spank_getenv(sp, "LD_PRELOAD", step.ld_preload, sizeof(step.ld_preload));
+	if (rc != ESPANK_SUCCESS)
+		*step.ld_preload = '\0';
+	step.ld_preload_cut = rc == ESPANK_NOSPACE;
+
+	if (!vgpu_may_enter_go())
+		return refuse("slurmstepd forked before the step was prepared");
+	vgpuPlan(&step, &plan);
+
+	for (uint32_t i = 0; plan.verdict == VGPU_RUN && i < plan.env_count; i++)
+		if (spank_setenv(sp, plan.env[i].name, plan.env[i].value, 1) != ESPANK_SUCCESS)
+			return refuse("Slurm did not take the step's environment");
+	return 0;
+}
+
+/* One line for the user, not one per task. */
+static bool is_first_task(spank_t sp)
+{
+	int task;
+	return spank_get_item(sp, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
+}
+
+/* In the task's own process, after fork: no Go from here on. */
+static int task_start(spank_t sp)
+{
+	char why[VGPU_REASON_BYTES];
+
+	switch (plan.verdict) {
+	case VGPU_LEAVE:
+		return 0;
+	case VGPU_RUN:
+		if (!plan.strict || vgpu_isolate(&plan, why) == 0)
+			return 0;
+		slurm_spank_log("vgpu: isolate the task: %s", why);
+		return -1;
+	default:
+		if (is_first_task(sp))
+			slurm_spank_log("vgpu: %s", plan.reason);
+		return -1;
+	}
+}
+
+static int step_end(void)
+{
+	char why[VGPU_REASON_BYTES] = "";
+
+	if (plan.verdict != VGPU_RUN || !vgpu_may_enter_go())
+		return 0;
+	vgpuFinishStep(&step, why);
+	if (*why)
+		slurm_error("vgpu: %s", why);
+	return 0; /* the program has ended; a lost usage record is not its fault */
+}
+
+/* ---- hooks ---------------------------------------------------------------------------------- */
+
+int slurm_spank_init(spank_t sp, int ac, char *av[])
+{
+	/* Without the run folder nobody can tell which jobs are ours, so that none may start: slurmd,
+	 * sbatch and srun refuse to. In slurmstepd the tasks fail instead, because after an error here
+	 * Slurm 22.05 drains the node and calls a batch job that never ran completed. */
+	*arguments_wrong = '\0';
+	if (vgpu_arguments_read(ac, av, &arguments, arguments_wrong) != 0 &&
+	    spank_context() != S_CTX_REMOTE) {
+		slurm_error("vgpu: %s", arguments_wrong);
+		return -1;
+	}
+	switch (spank_context()) {
+	case S_CTX_LOCAL:
+	case S_CTX_ALLOCATOR:
+		return user_init(sp);
+	case S_CTX_REMOTE:
+		vgpu_allow_go();
+		return vgpu_options_register(sp);
+	default: /* slurmd: until 24.05 it forks after this, and Go would be dead in the child */
+		return 0;
+	}
+}
+
+int slurm_spank_init_post_opt(spank_t sp, int ac, char *av[])
+{
+	(void)ac, (void)av;
+	switch (spank_context()) {
+	case S_CTX_LOCAL:
+	case S_CTX_ALLOCATOR:
+		return user_post_opt(sp);
+	case S_CTX_REMOTE:
+		return step_post_opt(sp);
+	default:
+		return 0;
+	}
+}
+
+int slurm_spank_task_init_privileged(spank_t sp, int ac, char *av[])
+{
+	(void)ac, (void)av;
+	return task_start(sp);
+}
+
+int slurm_spank_exit(spank_t sp, int ac, char *av[])
+{
+	/* sp is not touched: sbatch and salloc pass one whose job pointer is garbage. */
+	(void)sp, (void)ac, (void)av;
+	return spank_context() == S_CTX_REMOTE ? step_end() : 0;
+}

@@ -1,0 +1,64 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "inherit.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "_cgo_export.h"
+#include "process.h"
+
+static bool is_carried(const char *entry)
+{
+	/* Slurm puts these into a job's environment so that its steps get the job's options; the
+	 * second one stands in the shell of salloc. */
+	static const char *const prefixes[] = {
+		"SLURM_SPANK__SLURM_SPANK_OPTION_vgpu_",
+		"_SLURM_SPANK_OPTION_vgpu_",
+		"SLURM_SPANK_VGPU_",
+	};
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+		if (strncmp(entry, prefixes[i], strlen(prefixes[i])) == 0)
+			return true;
+	return false;
+}
+
+static void drop_carried(void)
+{
+	for (char **entry = environ; entry && *entry;) {
+		char name[256];
+		size_t length = strcspn(*entry, "=");
+		if (!is_carried(*entry) || length >= sizeof(name)) {
+			entry++;
+			continue;
+		}
+		memcpy(name, *entry, length);
+		name[length] = '\0';
+		unsetenv(name); /* moves the next entry here */
+	}
+}
+
+void vgpu_disinherit(void)
+{
+	static struct vgpu_env preload; /* static: too large for a stack we do not know */
+
+	drop_carried();
+	if (!getenv("VGPU_STEP_DIR"))
+		return;
+	unsetenv("VGPU_STEP_DIR");
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	/* A library that is preloaded without a step folder refuses to start CUDA. */
+	const char *list = getenv("LD_PRELOAD");
+	if (!list || strlen(list) >= sizeof(preload.value) || !vgpu_may_enter_go())
+		return;
+	memcpy(preload.value, list, strlen(list) + 1);
+	vgpuDropPreload(&preload);
+	if (*preload.value)
+		setenv("LD_PRELOAD", preload.value, 1);
+	else
+		unsetenv("LD_PRELOAD");
+}

@@ -1,0 +1,138 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "options.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "_cgo_export.h"
+#include "process.h"
+
+static int on_option(int index, const char *text, int remote);
+
+/* One row per option, in the order of request.Options (a Go test compares them). Every option takes
+ * an argument: those without one had faults in Slurm until 25.11. Name and metavar together stay within 20 characters, so
+ * that srun --help keeps them on one line. */
+static const struct row {
+	const char *name, *metavar, *usage, *variable;
+} rows[VGPU_OPTION_COUNT] = {
+	{"vgpu-mem", "SIZE",
+	 "[vgpu] device memory of each slice: MiB (3000), GiB (8G) or a share of the GPU (25%)",
+	 "VGPU_MEM"},
+	{"vgpu-cores", "PERCENT",
+	 "[vgpu] at most this percentage of each GPU's time; 0 is no cap, 100 the GPU to itself",
+	 "VGPU_CORES"},
+	{"vgpu-place", "HOW",
+	 "[vgpu] pack: the fullest GPU that fits; spread: the emptiest", "VGPU_PLACE"},
+	{"vgpu-policy", "HOW",
+	 "[vgpu] cap: never above the share; elastic: also GPU time that nobody else wants",
+	 "VGPU_POLICY"},
+	{"vgpu-gpu", "TYPE,...", "[vgpu] only on GPUs of these types; !TYPE excludes", "VGPU_GPU"},
+	{"vgpu-uuid", "UUID,...", "[vgpu] only on these GPUs; !UUID excludes", "VGPU_UUID"},
+};
+
+/* Static, because Slurm calls back for one option at a time and asks for no handle. */
+static char given[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES];
+
+int vgpu_options_register(spank_t sp)
+{
+	for (int i = 0; i < VGPU_OPTION_COUNT; i++) {
+		struct spank_option option = {
+			.name = (char *)rows[i].name,
+			.arginfo = (char *)rows[i].metavar,
+			.usage = (char *)rows[i].usage,
+			.has_arg = 1,
+			.val = i,
+			.cb = on_option,
+		};
+		if (spank_option_register(sp, &option) != ESPANK_SUCCESS) {
+			slurm_error("vgpu: --%s: Slurm did not take the option", rows[i].name);
+			return -1;
+		}
+	}
+	return 0;
+}
+
+const char *vgpu_option_name(int index)
+{
+	return index >= 0 && index < VGPU_OPTION_COUNT ? rows[index].name : NULL;
+}
+
+/* Called once for every place that sets the option: environment, #SBATCH, command line. The last
+ * one wins. In slurmstepd the text was checked where it was typed, or was put together by hand;
+ * either way the plan is the place to judge it, because Slurm ignores an error from here. */
+static int on_option(int index, const char *text, int remote)
+{
+	if (index < 0 || index >= VGPU_OPTION_COUNT)
+		return -1;
+	if (!text)
+		text = "";
+	size_t length = strnlen(text, VGPU_OPTION_BYTES);
+	if (!remote) {
+		char error[VGPU_REASON_BYTES] = "";
+		if (length == VGPU_OPTION_BYTES)
+			snprintf(error, sizeof(error), "--%s: the value is longer than %d characters",
+				 rows[index].name, VGPU_OPTION_BYTES - 1);
+		else if (vgpu_may_enter_go())
+			vgpuCheckOption(index, (char *)text, error);
+		if (*error) {
+			slurm_error("vgpu: %s", error);
+			return -1;
+		}
+	}
+	/* Too long only if put together by hand: what stands here instead parses as no option. */
+	snprintf(given[index], VGPU_OPTION_BYTES, "%s",
+		 length == VGPU_OPTION_BYTES ? "(too long)" : text);
+	return 0;
+}
+
+void vgpu_options_given(char text[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES])
+{
+	memcpy(text, given, sizeof(given));
+}
+
+/* The name under which Slurm carries the option, with or without a prefix. */
+static void carried_name(char *name, size_t size, const char *prefix, const char *option)
+{
+	int n = snprintf(name, size, "%s_SLURM_SPANK_OPTION_vgpu_%s", prefix, option);
+	for (int i = 0; i < n; i++)
+		if (!isalnum((unsigned char)name[i]))
+			name[i] = '_';
+}
+
+void vgpu_options_recover(spank_t sp, char text[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES])
+{
+	for (int i = 0; i < VGPU_OPTION_COUNT; i++) {
+		char name[128];
+		if (*text[i])
+			continue;
+		carried_name(name, sizeof(name), "SLURM_SPANK_", rows[i].name);
+		if (spank_getenv(sp, name, text[i], VGPU_OPTION_BYTES) != ESPANK_SUCCESS)
+			*text[i] = '\0';
+	}
+}
+
+void vgpu_options_defaults(char text[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES])
+{
+	for (int i = 0; i < VGPU_OPTION_COUNT; i++) {
+		const char *value = getenv(rows[i].variable);
+		if (!value)
+			value = "";
+		/* One that is too long is cut, and is no less wrong for it. */
+		snprintf(text[i], VGPU_OPTION_BYTES, "%s", value);
+	}
+}
+
+void vgpu_options_forget_stale(spank_t sp)
+{
+	for (int i = 0; i < VGPU_OPTION_COUNT; i++) {
+		char name[128];
+		if (*given[i])
+			continue;
+		carried_name(name, sizeof(name), "", rows[i].name);
+		spank_job_control_unsetenv(sp, name);
+	}
+}

@@ -1,0 +1,70 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * All that passes between the C and the Go side of the plugin. Plain data of fixed size: C owns
+ * every struct, Go fills it in place and keeps no pointer into it. Texts end with NUL; one that
+ * would not fit is an error, never cut. */
+#ifndef VGPU_PLAN_H
+#define VGPU_PLAN_H
+
+#include <stdint.h>
+
+#define VGPU_OPTION_COUNT 6
+#define VGPU_OPTION_BYTES 1024	/* one option's text as typed */
+#define VGPU_WIRE_BYTES 2049	/* a canonical request: request.MaxWireBytes and NUL */
+#define VGPU_REASON_BYTES 1024	/* one line for the user */
+#define VGPU_PATH_BYTES 512
+#define VGPU_VALUE_BYTES 8192	/* an environment variable's value */
+#define VGPU_ENV_COUNT 4
+#define VGPU_MASK_COUNT 64
+
+/* A new job's options (allocator and local contexts). */
+struct vgpu_request {
+	/* in: texts in the order of the option table; "" is not given */
+	char option[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES];
+	char fallback[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES]; /* from VGPU_* variables */
+	/* out: canonical forms for the job control environment; "" is to be unset */
+	char request[VGPU_WIRE_BYTES];
+	char defaults[VGPU_WIRE_BYTES];
+	char error[VGPU_REASON_BYTES]; /* "" or why the options cannot be taken */
+	char warning[VGPU_REASON_BYTES]; /* "" or which defaults were left out, and why */
+};
+
+/* A step about to start on this node (remote context). */
+struct vgpu_step {
+	char run_dir[VGPU_PATH_BYTES];
+	uint32_t job;
+	uint32_t step; /* as in slurm.h */
+	uint32_t uid;
+	uint32_t gid;
+	uint32_t wait_ms; /* how long the prolog may be late; Slurm 22.05 starts steps early */
+	char option[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES];
+	char ld_preload[VGPU_VALUE_BYTES]; /* the job's own */
+	uint32_t ld_preload_cut;	   /* 1: it was longer than this */
+};
+
+enum vgpu_verdict {
+	VGPU_LEAVE = 0, /* not a job of ours: touch nothing */
+	VGPU_RUN,	/* carry out the plan */
+	VGPU_REFUSE,	/* every task fails with the reason */
+};
+
+struct vgpu_env {
+	char name[64];
+	char value[VGPU_VALUE_BYTES];
+};
+
+/* What the tasks of one step get. Made by Go before the first fork, carried out by C after it. */
+struct vgpu_plan {
+	uint32_t verdict; /* enum vgpu_verdict */
+	char reason[VGPU_REASON_BYTES];
+	uint32_t env_count;
+	struct vgpu_env env[VGPU_ENV_COUNT];
+	uint32_t strict; /* 1: the rest applies, in a mount namespace of each task's own */
+	char step_dir[VGPU_PATH_BYTES];
+	char preload_file[VGPU_PATH_BYTES]; /* the step's ld.so.preload */
+	uint32_t mask_count;
+	char mask[VGPU_MASK_COUNT][VGPU_PATH_BYTES]; /* device nodes of other GPUs */
+};
+
+#endif

@@ -1,0 +1,46 @@
+# SPDX-FileCopyrightText: The slurm-vgpu authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# spank_vgpu.so and its tests; the Makefile includes this file. Needs slurm/spank.h of the Slurm
+# that will load it (Debian: libslurm-dev).
+
+GO ?= go
+CC ?= cc
+BUILD ?= build
+SPANK_GOFLAGS ?=
+
+spank_sources := $(wildcard spank/*.c spank/*.h spank/*.go) spank/exports.map \
+	$(wildcard internal/launch/*.go internal/grant/*.go internal/request/*.go \
+	internal/ledger/*.go internal/rundir/*.go internal/trusted/*.go internal/device/*.go)
+
+# Go writes a header of its exports beside the library, so it must land in a folder of its own
+# kind: in spank/ it would stand among ours.
+$(BUILD)/spank_vgpu.so: $(spank_sources) go.mod
+	@mkdir -p $(@D)
+	$(GO) build $(SPANK_GOFLAGS) -trimpath -buildmode=c-shared \
+		-ldflags "-s -w -extldflags '-Wl,--version-script=$(CURDIR)/spank/exports.map'" \
+		-o $@ ./spank
+
+spank_testhost_flags := -std=gnu11 -g -O1 -Wall -Wextra -Werror
+
+# -rdynamic: the plugin finds the host's spank_* where it would find Slurm's.
+$(BUILD)/spank/testhost: $(wildcard spank/testhost/*.c spank/testhost/*.h) spank/plan.h
+	@mkdir -p $(@D)
+	$(CC) $(spank_testhost_flags) -rdynamic -o $@ spank/testhost/*.c -ldl
+
+# Stands for libslurm-vgpu.so: what is preloaded says so.
+$(BUILD)/spank/libslurm-vgpu.so: spank/testhost/preloaded/preloaded.c
+	@mkdir -p $(@D)
+	$(CC) $(spank_testhost_flags) -shared -fPIC -o $@ $<
+
+.PHONY: test-spank
+test-spank: $(BUILD)/spank_vgpu.so $(BUILD)/spank/testhost $(BUILD)/spank/libslurm-vgpu.so
+	$(GO) vet $(SPANK_GOFLAGS) ./spank ./internal/launch
+	$(GO) test $(SPANK_GOFLAGS) ./spank ./internal/launch
+	! nm -D --defined-only $(BUILD)/spank_vgpu.so | awk '{print $$3}' | \
+		grep -vxE 'plugin_(name|type|version)|spank_plugin_version|slurm_spank_[a-z_]+'
+	$(BUILD)/spank/testhost $(abspath $(BUILD))/spank_vgpu.so $(abspath $(BUILD))/spank/libslurm-vgpu.so
+
+.PHONY: bench-spank
+bench-spank: $(BUILD)/spank_vgpu.so $(BUILD)/spank/testhost
+	$(BUILD)/spank/testhost $(abspath $(BUILD))/spank_vgpu.so /usr/lib/slurm-vgpu/libslurm-vgpu.so bench

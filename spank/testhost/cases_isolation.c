@@ -1,0 +1,212 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Strict isolation with real mounts. Every case first moves into a mount namespace of its own with
+ * its own /run and a copy of /etc, so that nothing of this machine changes. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "host.h"
+
+static void run_command(const char *command)
+{
+	int status = system(command);
+	if (status != 0)
+		fprintf(stderr, "    %s: status %d\n", command, status);
+	CHECK(status == 0);
+}
+
+static void own_machine(void)
+{
+	static char library[512];
+	char command[2048];
+
+	CHECK(unshare(CLONE_NEWNS) == 0);
+	CHECK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
+	CHECK(mkdir(in_folder("etc"), 0755) == 0 && mkdir(in_folder("dev"), 0755) == 0);
+	CHECK(mount("tmpfs", in_folder("etc"), "tmpfs", 0, "mode=755") == 0);
+	CHECK(mount("tmpfs", in_folder("dev"), "tmpfs", 0, "mode=755") == 0);
+	snprintf(command, sizeof(command),
+		 "cp -a /etc/. %s/etc && rm -f %s/etc/ld.so.preload && install -m 755 %s %s/lib.so", folder,
+		 folder, library_path, folder);
+	run_command(command);
+	snprintf(library, sizeof(library), "%s/lib.so", folder);
+	library_path = library;
+	CHECK(mount(in_folder("etc"), "/etc", NULL, MS_BIND, NULL) == 0);
+	CHECK(mount("tmpfs", "/run", "tmpfs", 0, "mode=755") == 0);
+	/* As systemd has it; what a task mounts must not come back through this. */
+	CHECK(mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL) == 0);
+	for (int minor = 0; minor < 4; minor++) {
+		const char *node = in_folder("dev/nvidia%d", minor);
+		CHECK(mknod(node, S_IFCHR | 0666, makedev(1, 3)) == 0 && chmod(node, 0666) == 0);
+	}
+}
+
+static void own_machine_and_step(void)
+{
+	own_machine();
+	grant(5, "strict", NULL);
+	loaded = start_step(5, 0);
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	SAME(host.log, "");
+}
+
+static int open_error(const char *path, int flags)
+{
+	int fd = open(path, flags | O_CLOEXEC);
+	if (fd < 0)
+		return errno;
+	close(fd);
+	return 0;
+}
+
+static mode_t mode_of(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) == 0 ? st.st_mode & 07777 : 0;
+}
+
+static void check_view(void)
+{
+	char line[600];
+	struct stat st;
+
+	snprintf(line, sizeof(line), "%s\n", library_path);
+	SAME(read_text("/etc/ld.so.preload"), line);
+	CHECK(exists("/run/slurm-vgpu/self/limits") && exists("/run/slurm-vgpu/self/ledger"));
+	CHECK(!strstr(read_text("/proc/self/mountinfo"), " shared:"));
+	CHECK(strstr(read_text("/proc/self/mountinfo"), " master:"));
+	/* minors 0 and 2 are the job's, 1 and 3 are not */
+	CHECK(open_error(in_folder("dev/nvidia0"), O_RDWR) == 0);
+	CHECK(open_error(in_folder("dev/nvidia2"), O_RDWR) == 0);
+	CHECK(open_error(in_folder("dev/nvidia1"), O_RDWR) == EACCES);
+	CHECK(open_error(in_folder("dev/nvidia3"), O_RDONLY) == EACCES);
+	CHECK(stat(in_folder("dev/nvidia3"), &st) == 0 && S_ISCHR(st.st_mode) &&
+	      st.st_rdev == makedev(1, 3));
+}
+
+static int look_around(void)
+{
+	CHECK(loaded.task_init_privileged(NULL, 0, NULL) == 0);
+	check_view();
+	CHECK(setgroups(0, NULL) == 0 && setgid(host.uid) == 0 && setuid(host.uid) == 0);
+	check_view();
+	CHECK(open_error("/run/slurm-vgpu/self/limits", O_RDONLY) == 0);
+	CHECK(open_error("/run/slurm-vgpu/self/limits", O_RDWR) == EACCES);
+	CHECK(open_error("/run/slurm-vgpu/self/new", O_RDWR | O_CREAT) == EACCES);
+	CHECK(unlink("/run/slurm-vgpu/self/ledger") == -1 && errno == EACCES);
+	CHECK(open_error("/run/slurm-vgpu/self/ledger", O_RDWR) == 0);
+	CHECK(open_error("/etc/ld.so.preload", O_RDWR) != 0);
+	CHECK(umount2("/etc/ld.so.preload", MNT_DETACH) == -1 && errno == EPERM);
+	/* In a user namespace of one's own one may mount, but not uncover what was there before. */
+	CHECK(system("unshare -Urm umount -l /etc/ld.so.preload 2>/dev/null") != 0);
+	char *const nothing[] = {NULL};
+	execle("/bin/sh", "sh", "-c", "test \"$PRELOADED\" = yes && exit 42", NULL, nothing);
+	return 1;
+}
+
+static void a_task_sees_its_own_machine(void)
+{
+	own_machine_and_step();
+	char *before = read_text("/proc/self/mountinfo");
+	CHECK(run_in_child(look_around) == 42);
+	CHECK(run_in_child(look_around) == 42); /* the step's second task */
+	SAME(read_text("/proc/self/mountinfo"), before);
+	SAME(read_text("/etc/ld.so.preload"), "");
+	CHECK(mode_of("/etc/ld.so.preload") == 0644);
+	CHECK(mode_of("/run/slurm-vgpu/self") == 0755);
+	CHECK(!exists("/run/slurm-vgpu/self/limits"));
+	CHECK(job_env("LD_PRELOAD") == NULL);
+	CHECK(open_error(in_folder("dev/nvidia1"), O_RDWR) == 0);
+	CHECK(loaded.exit(NULL, 0, NULL) == 0);
+	CHECK(!exists(in_folder("run/jobs/5/steps/0")));
+}
+
+static void the_systems_own_preloads_stay(void)
+{
+	char lines[700];
+	own_machine();
+	write_file("/etc/ld.so.preload", "/opt/site.so\n");
+	grant(5, "strict", NULL);
+	loaded = start_step(5, 0);
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	snprintf(lines, sizeof(lines), "%s\n/opt/site.so\n", library_path);
+	SAME(read_text(in_folder("run/jobs/5/steps/0/ld.so.preload")), lines);
+}
+
+/* The task must fail, say why, and its mounts must not reach the node. */
+static const char *expected_reason;
+static int fails(void)
+{
+	int rc = loaded.task_init_privileged(NULL, 0, NULL);
+	LOGGED("vgpu: isolate the task: ");
+	LOGGED(expected_reason);
+	CHECK(strchr(host.log, '\n') == strrchr(host.log, '\n'));
+	return rc == -1 ? 7 : 1;
+}
+
+static int succeeds(void) { return loaded.task_init_privileged(NULL, 0, NULL) == 0 ? 7 : 1; }
+
+static void check_fails(const char *reason)
+{
+	char *before = read_text("/proc/self/mountinfo");
+	expected_reason = reason;
+	CHECK(run_in_child(fails) == 7);
+	SAME(read_text("/proc/self/mountinfo"), before);
+	SAME(host.log, "");
+}
+
+static void a_mask_must_cover_a_device(void)
+{
+	own_machine_and_step();
+	CHECK(unlink(in_folder("dev/nvidia1")) == 0);
+	CHECK(run_in_child(succeeds) == 7); /* a GPU that is gone is none to hide */
+	write_file(in_folder("dev/nvidia1"), "");
+	check_fails("dev/nvidia1 is not a character device");
+	CHECK(unlink(in_folder("dev/nvidia1")) == 0);
+	CHECK(symlink(in_folder("dev/nvidia0"), in_folder("dev/nvidia1")) == 0);
+	check_fails("dev/nvidia1 is a symbolic link");
+}
+
+static void only_roots_files_are_mounted(void)
+{
+	own_machine_and_step();
+	const char *step = in_folder("run/jobs/5/steps/0"), *preload = in_folder("run/jobs/5/steps/0/ld.so.preload");
+	CHECK(chmod(step, 0777) == 0);
+	check_fails("steps/0 can be written by others than root");
+	CHECK(chmod(step, 0755) == 0 && chown(step, host.uid, host.uid) == 0);
+	check_fails("steps/0 is not owned by root");
+	CHECK(chown(step, 0, 0) == 0 && unlink(preload) == 0);
+	check_fails("ld.so.preload: No such file or directory");
+	CHECK(symlink("/etc/passwd", preload) == 0);
+	check_fails("ld.so.preload is a symbolic link");
+}
+
+static void mount_points_are_no_links(void)
+{
+	own_machine_and_step();
+	CHECK(symlink("/etc/passwd", "/etc/ld.so.preload") == 0);
+	check_fails("/etc/ld.so.preload is a symbolic link");
+	CHECK(unlink("/etc/ld.so.preload") == 0);
+	CHECK(rmdir("/run/slurm-vgpu/self") == 0 && symlink("/etc", "/run/slurm-vgpu/self") == 0);
+	check_fails("/run/slurm-vgpu/self is a symbolic link");
+}
+
+const struct test_case isolation_cases[] = {
+	{"a task sees its own machine", a_task_sees_its_own_machine, true},
+	{"the system's own preloads stay", the_systems_own_preloads_stay, true},
+	{"a mask must cover a device", a_mask_must_cover_a_device, true},
+	{"only root's files are mounted", only_roots_files_are_mounted, true},
+	{"mount points are no links", mount_points_are_no_links, true},
+	{0},
+};

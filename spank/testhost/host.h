@@ -1,0 +1,76 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A host that loads the plugin as Slurm does and plays its hooks, without a Slurm. */
+#ifndef VGPU_TESTHOST_H
+#define VGPU_TESTHOST_H
+
+#include <slurm/spank.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* What the stubs of spank_* answer, and what they were told. One case is one process. */
+struct host {
+	spank_context_t context;
+	uint32_t job, step;
+	uid_t uid;
+	int task;
+	int options;		 /* registered */
+	int control_calls;	 /* to spank_job_control_* */
+	char log[16384];	 /* what the user would read, line by line */
+};
+extern struct host host;
+
+struct plugin {
+	spank_f *init, *init_post_opt, *task_init_privileged, *exit;
+};
+
+extern const char *plugin_path, *library_path;
+
+/* load is dlopen, once for each process. */
+struct plugin load(void);
+
+/* give plays Slurm's callback for --NAME=TEXT. */
+int give(const char *name, const char *text, int remote);
+
+/* The job's environment (spank_getenv, spank_setenv) and the control environment. */
+const char *job_env(const char *name);
+void set_job_env(const char *name, const char *value);
+const char *control_env(const char *name);
+void set_control_env(const char *name, const char *value);
+
+/* check ends the case at the first thing that is not so. */
+void check_(bool ok, const char *what, const char *file, int line);
+#define CHECK(condition) check_(condition, #condition, __FILE__, __LINE__)
+void same_(const char *got, const char *want, const char *file, int line);
+#define SAME(got, want) same_(got, want, __FILE__, __LINE__)
+void logged_(const char *want, const char *file, int line);
+#define LOGGED(want) logged_(want, __FILE__, __LINE__)
+
+/* A case runs in a process of its own, and as root only if it says so. */
+struct test_case {
+	const char *name;
+	void (*run)(void);
+	bool needs_root;
+};
+extern const struct test_case user_cases[], step_cases[], isolation_cases[]; /* name NULL ends */
+
+/* Files of a case: its own folder, empty, removed afterwards. */
+extern char folder[256];
+void make_folder(void);
+void remove_folder(void);
+const char *in_folder(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void write_file(const char *path, const char *text);
+bool exists(const char *path);
+char *read_text(const char *path); /* "" if it cannot be read; never freed */
+
+/* The run folder of a case as vgpu-prolog leaves it. */
+void grant(uint32_t job, const char *isolation, const char *refusal);
+struct plugin start_step(uint32_t job, uint32_t step); /* load, init in remote context */
+int run_in_child(int (*body)(void));		       /* fork, body, exit status */
+extern struct plugin loaded;			       /* for body */
+
+int bench(void); /* prints a table */
+
+#endif

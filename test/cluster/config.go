@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// mem is what slurm.conf claims a node has; nothing here asks for host memory.
+const nodeMemMiB = 1 << 20
+
+func (c *Cluster) slurmConf() string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	h := c.Home
+	line("ClusterName=%s", c.Name)
+	line("SlurmctldHost=%s(127.0.0.1)", c.host)
+	line("SlurmctldPort=%d", c.port("slurmctld"))
+	line("SlurmUser=root")
+	line("SlurmdUser=root")
+	line("AuthType=auth/munge")
+	// cred_expire is also the shortest time between two starts of a requeued job.
+	line("AuthInfo=socket=%s,cred_expire=6", h.Path("munge", "socket"))
+	line("CredType=cred/munge")
+	line("PluginDir=%s", c.pluginDir)
+	line("StateSaveLocation=%s", h.Path("state"))
+	line("SlurmctldPidFile=%s", h.Path("slurmctld.pid"))
+	line("SlurmctldLogFile=%s", h.Path("log", "slurmctld.log"))
+	line("SlurmdPidFile=%s", h.Path("slurmd-%n.pid"))
+	line("SlurmdLogFile=%s", h.Path("log", "slurmd-%n.log"))
+	line("SlurmdSpoolDir=%s", h.Path("spool", "slurmd-%n"))
+	line("SlurmctldDebug=verbose")
+	line("SlurmdDebug=verbose")
+	line("SlurmdParameters=config_overrides")
+	line("ProctrackType=proctrack/linuxproc")
+	line("TaskPlugin=task/none")
+	line("JobAcctGatherType=jobacct_gather/linux")
+	line("JobAcctGatherFrequency=0")
+	line("SelectType=select/cons_tres")
+	line("SelectTypeParameters=CR_Core")
+	line("SchedulerType=sched/backfill")
+	line("SchedulerParameters=bf_interval=2,sched_interval=2,sched_min_interval=0,batch_sched_delay=0,default_queue_depth=1000,max_rpc_cnt=0")
+	line("DefMemPerCPU=64")
+	line("MailProg=/bin/true")
+	line("MpiDefault=none")
+	line("SwitchType=switch/none")
+	line("ReturnToService=2")
+	line("KillWait=2")
+	line("InactiveLimit=0")
+	line("WaitTime=0")
+	line("SlurmdTimeout=600")
+	line("SlurmctldTimeout=600")
+	line("MessageTimeout=30")
+	line("UnkillableStepTimeout=30")
+	line("MaxArraySize=1001")
+	line("PrologFlags=Alloc,Contain")
+	line("AccountingStorageType=accounting_storage/slurmdbd")
+	line("AccountingStorageHost=127.0.0.1")
+	line("AccountingStoragePort=%d", c.port("slurmdbd"))
+	line("AccountingStoragePass=%s", h.Path("munge", "socket"))
+	if c.Plain {
+		line("AccountingStorageTRES=gres/vgpu")
+	} else {
+		// gpuutil: where gpumem is tracked without it, Slurm's gpu/nvml writes out of bounds.
+		line("AccountingStorageTRES=gres/vgpu,gres/gpumem,gres/gpucores,gres/gpuutil")
+		line("JobSubmitPlugins=lua")
+		line("CliFilterPlugins=cli_filter/lua")
+		line("PlugStackConfig=%s", h.Path("etc", "plugstack.conf"))
+	}
+	if c.Prolog != "" {
+		line("Prolog=%s", c.Prolog)
+		line("Epilog=%s", c.Epilog)
+	}
+	if c.Plain {
+		line("GresTypes=vgpu")
+	} else {
+		line("GresTypes=vgpu,gpumem,gpucores")
+	}
+	for _, node := range c.Nodes {
+		line("NodeName=%s NodeAddr=127.0.0.1 NodeHostname=%s Port=%d CPUs=%d RealMemory=%d Gres=%s",
+			node, c.host, c.port(node), c.CPUs, nodeMemMiB, c.gres.counts)
+	}
+	line("PartitionName=vgpu Nodes=%s Default=YES MaxTime=60 DefaultTime=5 OverSubscribe=NO", strings.Join(c.Nodes[:c.DefaultNodes], ","))
+	if c.DefaultNodes < len(c.Nodes) {
+		line("PartitionName=all Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", strings.Join(c.Nodes, ","))
+	}
+	return b.String()
+}
+
+func (c *Cluster) slurmdbdConf() string {
+	return fmt.Sprintf(`AuthType=auth/munge
+AuthInfo=socket=%[1]s/munge/socket
+DbdAddr=127.0.0.1
+DbdHost=%[2]s
+DbdPort=%[3]d
+SlurmUser=root
+DebugLevel=verbose
+LogFile=%[1]s/log/slurmdbd.log
+PidFile=%[1]s/slurmdbd.pid
+PluginDir=%[4]s
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort=%[5]d
+StorageUser=slurm
+StoragePass=%[6]s
+StorageLoc=slurm_acct_db
+CommitDelay=1
+`, c.Home, c.host, c.port("slurmdbd"), c.pluginDir, c.port("mariadb"), c.password)
+}
+
+func (c *Cluster) configYAML() string {
+	isolation := c.Isolation
+	h := c.Home
+	text := fmt.Sprintf(`run_dir: %[1]s/run/%%n
+spool_dir: %[1]s/vgpu-spool/%%n
+library: %[1]s/lib/libslurm-vgpu.so
+isolation: %[2]s
+on_no_fit: %[3]s
+max_requeues: %[4]d
+slices_per_gpu: %[5]d
+mem_overcommit: %[6]g
+device_dir: %[7]s
+nvml_library: %[8]q
+log: {level: info, file: %[1]s/log/vgpu.log}
+slurm:
+  scontrol: %[9]s
+  sacctmgr: %[10]s
+  sacct: %[11]s
+  squeue: %[12]s
+  slurmd_spool_dir: %[1]s/spool/slurmd-%%n
+  controller_timeout: 20s
+report: {enabled: true, retry_for: 1h}
+`, h, isolation, c.OnNoFit, c.MaxRequeues, c.SlicesPerGPU, c.Overcommit, c.gres.deviceDir, c.gres.nvmlLibrary,
+		tool("scontrol"), tool("sacctmgr"), tool("sacct"), tool("squeue"))
+	return text + c.ExtraConfig
+}
+
+// ConfigPath is config.yaml: at its usual place when that is the cluster's own /etc.
+func (c *Cluster) ConfigPath() string {
+	if c.Home.InPlace() {
+		return c.Home.Path("etc", "config.yaml")
+	}
+	return "/etc/slurm-vgpu/config.yaml"
+}
+
+// WriteConfig writes config.yaml anew; programs started from now on read it.
+func (c *Cluster) WriteConfig() error {
+	if err := os.MkdirAll(filepath.Dir(c.ConfigPath()), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(c.ConfigPath(), []byte(c.configYAML()), 0o644)
+}
+
+// wrapper is a prolog or epilog for slurm.conf, which takes no arguments there.
+func (c *Cluster) wrapper(program string) string {
+	return fmt.Sprintf("#!/bin/sh\nexec %s --config %s\n", c.Home.Path("bin", program), c.ConfigPath())
+}

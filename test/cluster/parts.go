@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// installParts copies what was built to where the cluster's users can read it (a checkout may be
+// closed to them) and writes slurm-vgpu's configuration, as an administrator would.
+func (c *Cluster) installParts(ctx context.Context) error {
+	if c.Plain {
+		c.gres = plainGres
+		return nil
+	}
+	if err := c.findGPUs(ctx); err != nil {
+		return err
+	}
+	h := c.Home
+	if c.gres.simulated {
+		if err := c.installSimulation(); err != nil {
+			return err
+		}
+	}
+	for _, program := range []string{"vgpu-prolog", "vgpu-epilog", "vgpu-gres", "vgpuctl"} {
+		if err := copyFile(filepath.Join(c.Build, program), h.Path("bin", program), 0o755); err != nil {
+			return err
+		}
+	}
+	// Found in PATH by jobs. On a simulated node it stands beside the libraries that it is to find,
+	// on a real one apart from them.
+	if !c.gres.simulated {
+		if err := copyFile(filepath.Join(c.Build, "sim", "vgpu-fill"), h.Path("bin", "vgpu-fill"), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, library := range []string{"libslurm-vgpu.so", "spank_vgpu.so"} {
+		if err := copyFile(filepath.Join(c.Build, library), h.Path("lib", library), 0o755); err != nil {
+			return err
+		}
+	}
+	plugstack := fmt.Sprintf("required %s run_dir=%s\n", h.Path("lib", "spank_vgpu.so"), h.Path("run", "%n"))
+	if err := os.WriteFile(h.Path("etc", "plugstack.conf"), []byte(plugstack), 0o644); err != nil {
+		return err
+	}
+	if err := c.WriteConfig(); err != nil {
+		return err
+	}
+	for name, target := range map[string]*string{"prolog": &c.Prolog, "epilog": &c.Epilog} {
+		if *target != "" {
+			continue
+		}
+		*target = h.Path("etc", name)
+		if err := os.WriteFile(*target, []byte(c.wrapper("vgpu-"+name)), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := c.installLua(); err != nil {
+		return err
+	}
+	return c.askNodes(ctx)
+}
+
+// askNodes lets vgpu-gres find the GPUs and print the lines about them, as on a real node at boot.
+func (c *Cluster) askNodes(ctx context.Context) error {
+	var gresConf, table strings.Builder
+	for _, node := range c.Nodes {
+		ask := func(command string) (string, error) {
+			line := fmt.Sprintf("vgpu-gres --config %s --node %s %s", c.ConfigPath(), node, command)
+			result := c.Run(ctx, c.Root(), line)
+			if result.Code != 0 {
+				return "", errors.New(result.String())
+			}
+			return result.Stdout, nil
+		}
+		if _, err := ask("inventory --write"); err != nil {
+			return err
+		}
+		lines, err := ask("gres.conf")
+		if err != nil {
+			return err
+		}
+		gresConf.WriteString(lines)
+		if lines, err = ask("slurm.conf"); err != nil {
+			return err
+		}
+		match := nodeGres.FindStringSubmatch(lines)
+		if match == nil {
+			return fmt.Errorf("no line NodeName=… Gres=… in what vgpu-gres slurm.conf says:\n%s", lines)
+		}
+		c.gres.counts = match[1]
+		if table.Len() == 0 {
+			if lines, err = ask("cluster.lua"); err != nil {
+				return err
+			}
+			// One entry for nodes that are all alike.
+			names := fmt.Sprintf("%q", fmt.Sprintf("n[1-%d]", len(c.Nodes)))
+			if len(c.Nodes) > 1 {
+				lines = strings.Replace(lines, fmt.Sprintf("%q", node), names, 1)
+			}
+			table.WriteString(lines)
+		}
+	}
+	c.gres.conf = "AutoDetect=off\n" + gresConf.String()
+	return os.WriteFile(c.Home.Path("etc", "cluster.lua"), []byte(table.String()), 0o644)
+}
+
+var nodeGres = regexp.MustCompile(`(?m)^NodeName=\S+ Gres=(\S+)`)
+
+func copyFile(from, to string, mode os.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return fmt.Errorf("%w (did `make build` succeed?)", err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		out.Close()
+		return fmt.Errorf("copy %s to %s: %w", from, to, err)
+	}
+	return out.Close()
+}
+
+// installSimulation puts the simulated driver where a job finds it without any variable: programs
+// linked against it look beside themselves.
+func (c *Cluster) installSimulation() error {
+	sim := c.Home.Path("sim")
+	if err := os.MkdirAll(sim, 0o755); err != nil {
+		return err
+	}
+	files, err := os.ReadDir(filepath.Join(c.Build, "sim"))
+	if err != nil {
+		return fmt.Errorf("%w (did `make build` succeed?)", err)
+	}
+	for _, file := range files {
+		if !file.Type().IsRegular() {
+			continue
+		}
+		if err := copyFile(filepath.Join(c.Build, "sim", file.Name()), filepath.Join(sim, file.Name()), 0o755); err != nil {
+			return err
+		}
+	}
+	c.gres.deviceDir = filepath.Join(sim, "simgpu.d")
+	args := []string{c.gres.deviceDir, fmt.Sprintf("devices=%d", len(simulatedMiB)), "name=NVIDIA H200"}
+	for i, mib := range simulatedMiB {
+		args = append(args, fmt.Sprintf("device%d.mem_mib=%d", i, mib))
+	}
+	if out, err := exec.Command(filepath.Join(sim, "simgpu-init"), args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("simgpu-init: %w: %s", err, out)
+	}
+	c.gres.nvmlLibrary = filepath.Join(sim, "libnvidia-ml.so.1")
+	for _, program := range []string{"nvidia-smi", "vgpu-fill"} {
+		if err := os.Symlink(filepath.Join(sim, program), c.Home.Path("bin", program)); err != nil {
+			return err
+		}
+	}
+	if c.Home.InPlace() {
+		return nil
+	}
+	// A driver is where the dynamic linker finds it; the cache is in the cluster's own /etc.
+	conf := "/etc/ld.so.conf.d/000-simgpu.conf"
+	if err := os.WriteFile(conf, []byte(sim+"\n"), 0o644); err != nil {
+		return err
+	}
+	if out, err := exec.Command(tool("ldconfig"), "-X").CombinedOutput(); err != nil {
+		return fmt.Errorf("ldconfig: %w: %s", err, out)
+	}
+	return nil
+}
+
+// installLua puts the scripts beside slurm.conf, where Slurm looks, with the paths in them changed
+// to this cluster's: the lines that an administrator would change.
+func (c *Cluster) installLua() error {
+	paths := strings.NewReplacer("/usr/share/slurm-vgpu/", c.Home.Path("share")+"/",
+		"/etc/slurm-vgpu/cluster.lua", c.Home.Path("etc", "cluster.lua"))
+	if err := os.MkdirAll(c.Home.Path("share"), 0o755); err != nil {
+		return err
+	}
+	scripts, _ := filepath.Glob(filepath.Join(c.Source, "gres", "*.lua"))
+	if len(scripts) == 0 {
+		return fmt.Errorf("no Lua scripts in %s", filepath.Join(c.Source, "gres"))
+	}
+	for _, script := range scripts {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			return err
+		}
+		dir := "share"
+		if name := filepath.Base(script); name == "job_submit.lua" || name == "cli_filter.lua" {
+			dir = "etc"
+		}
+		to := c.Home.Path(dir, filepath.Base(script))
+		if err := os.WriteFile(to, []byte(paths.Replace(string(text))), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

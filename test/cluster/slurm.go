@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// registered makes the cluster, its account and its users known to slurmdbd; it is ready when
+// slurmdbd took that.
+func (c *Cluster) registered(ctx context.Context) func() error {
+	listening := dial("tcp", c.address("slurmdbd"))
+	return func() error {
+		if err := listening(); err != nil {
+			return err
+		}
+		commands := []string{
+			"sacctmgr -i add cluster " + c.Name,
+			"sacctmgr -i add account vgpu cluster=" + c.Name,
+		}
+		for _, u := range c.Users {
+			commands = append(commands, fmt.Sprintf("sacctmgr -i add user %s account=vgpu cluster=%s", u.Name, c.Name))
+		}
+		for _, command := range commands {
+			result := c.Run(ctx, c.Root(), command)
+			if result.Code != 0 && !strings.Contains(result.Output(), "othing") { // "Nothing new added."
+				return errors.New(result.String())
+			}
+		}
+		return nil
+	}
+}
+
+// startSlurm starts slurmctld and every slurmd, and returns when all nodes are idle.
+func (c *Cluster) startSlurm(ctx context.Context) error {
+	if err := c.start(&daemon{name: "slurmctld", argv: []string{tool("slurmctld"), "-D"}}); err != nil {
+		return err
+	}
+	for _, node := range c.Nodes {
+		if err := c.start(&daemon{name: node, argv: []string{tool("slurmd"), "-D", "-N", node}}); err != nil {
+			return err
+		}
+	}
+	if err := c.await(ctx, "slurmctld", 30*time.Second, dial("tcp", c.address("slurmctld")), "slurmctld"); err != nil {
+		return err
+	}
+	return c.AwaitIdle(ctx)
+}
+
+// AwaitIdle returns when every node is up, without jobs and without a complaint.
+func (c *Cluster) AwaitIdle(ctx context.Context) error {
+	idle := func() error {
+		result := c.Run(ctx, c.Root(), "sinfo -h -N -o '%N %T %E'")
+		states := strings.Fields(result.Stdout)
+		if result.Code != 0 || len(states) == 0 {
+			return errors.New(result.String())
+		}
+		for line := range strings.Lines(result.Stdout) {
+			if fields := strings.Fields(line); len(fields) < 2 || fields[1] != "idle" {
+				return fmt.Errorf("sinfo says: %s", strings.TrimSpace(result.Stdout))
+			}
+		}
+		return nil
+	}
+	return c.await(ctx, "the nodes", 60*time.Second, idle, append([]string{"slurmctld"}, c.Nodes...)...)
+}
+
+// Stop cancels what runs and waits until its epilogs are done. The daemons end with the process.
+func (c *Cluster) Stop(ctx context.Context) {
+	for _, u := range append([]User{c.Root()}, c.Users...) {
+		c.Run(ctx, c.Root(), "scancel --user="+u.Name)
+	}
+	end := time.Now().Add(5 * time.Second)
+	for time.Now().Before(end) && ctx.Err() == nil {
+		if result := c.Run(ctx, c.Root(), "squeue -h"); strings.TrimSpace(result.Stdout) == "" {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}

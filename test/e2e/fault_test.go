@@ -1,0 +1,283 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// script replaces slurmd's prolog or epilog until the test ends, or until restore is called.
+func script(t *testing.T, path, text string) (restore func()) {
+	t.Helper()
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(text []byte) {
+		// Replaced, not rewritten: slurmd may be about to run it.
+		if err := os.WriteFile(path+".new", text, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write([]byte(text))
+	restore = func() { write(before) }
+	t.Cleanup(restore)
+	return restore
+}
+
+func program(name string) string {
+	return c.Home.Path("bin", "vgpu-"+name) + " --config " + c.ConfigPath()
+}
+
+// killedThenRun starts a program, kills it after up to 30 ms, and then runs it as if nothing was.
+func killedThenRun(name string) string {
+	return "#!/bin/bash\n" + program(name) + " & sleep 0.0$((RANDOM % 3))$((RANDOM % 10)); kill -9 $! 2>/dev/null; wait\nexec " + program(name) + "\n"
+}
+
+func twice(name string) string {
+	return "#!/bin/bash\n" + program(name) + " && " + program(name) + "\n"
+}
+
+func TestProgramsKilledOrRunTwice(t *testing.T) {
+	for _, tc := range []struct{ name, prolog, epilog string }{
+		{"prolog killed", killedThenRun("prolog"), ""},
+		{"epilog killed", "", killedThenRun("epilog")},
+		{"both twice", twice("prolog"), twice("epilog")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			begin(t)
+			if tc.prolog != "" {
+				script(t, c.Prolog, tc.prolog)
+			}
+			if tc.epilog != "" {
+				script(t, c.Epilog, tc.epilog)
+			}
+			var jobs []string
+			for i := range 12 {
+				jobs = append(jobs, submit(t, one, fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=%d", 1000+i), seen))
+			}
+			for i, job := range jobs {
+				if out := finish(t, one, job); strings.TrimSpace(out) != fmt.Sprint(1000+i) {
+					t.Errorf("job %s saw %s", job, out)
+				}
+			}
+			for _, job := range jobs {
+				if u := awaitUsage(t, job, 90*time.Second); len(u.VGPU.Nodes["n1"]) != 1 {
+					t.Errorf("AdminComment of job %s: %+v", job, u)
+				}
+			}
+		})
+	}
+}
+
+func TestProgramsForAnUnknownJob(t *testing.T) {
+	begin(t)
+	job, release := holding(t, one, "--gres=vgpu:1 --vgpu-mem=3000")
+	slicesOf(t, job)
+	before := ok(t, root, "cat "+runDir("state.json")).Stdout
+	for _, name := range []string{"prolog", "epilog"} {
+		ok(t, root, fmt.Sprintf("SLURMD_NODENAME=n1 SLURM_JOB_ID=999999 SLURM_JOB_UID=%d SLURM_JOB_GID=%d %s", one.UID, one.GID, program(name)))
+	}
+	if after := ok(t, root, "cat "+runDir("state.json")).Stdout; after != before {
+		t.Errorf("the state changed from %s to %s", before, after)
+	}
+	release()
+	finish(t, one, job)
+}
+
+func TestSlurmdRestartKeepsSlices(t *testing.T) {
+	begin(t)
+	job, release := holding(t, one, "--gres=vgpu:1 --vgpu-mem=3000")
+	before := slicesOf(t, job)
+	if err := c.StopDaemon("n1", syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartDaemon("n1"); err != nil {
+		t.Fatal(err)
+	}
+	if out := strings.TrimSpace(ok(t, two, "srun --gres=vgpu:1 --vgpu-mem=2000 "+seen).Stdout); out != "2000" {
+		t.Errorf("a job after the restart sees %s", out)
+	}
+	if after := slicesOf(t, job); len(after) != 1 || after[0] != before[0] {
+		t.Errorf("slices before %+v, after %+v", before, after)
+	}
+	if out := strings.TrimSpace(ok(t, one, "srun --overlap --jobid="+job+" "+seen).Stdout); out != "3000" {
+		t.Errorf("a step of the old job sees %s", out)
+	}
+	release()
+	finish(t, one, job)
+}
+
+func TestSlicesOfALostEpilogComeBack(t *testing.T) {
+	begin(t)
+	restore := script(t, c.Epilog, "#!/bin/sh\nexit 0\n")
+	lost := submit(t, one, "--gres=vgpu:2 --vgpu-mem=140000 --vgpu-cores=100", "true")
+	finish(t, one, lost)
+	restore()
+	if held := slicesOf(t, lost); len(held) != 2 {
+		t.Fatalf("slices of the lost job: %+v", held)
+	}
+	// A slice is doubted when it is a minute old; then the next prolog asks the controller.
+	until(t, "slices of a job that is gone", 150*time.Second, func() error {
+		run(t, one, "srun --gres=vgpu:1 --vgpu-mem=100 true")
+		for _, s := range stateSlices(t) {
+			if fmt.Sprint(s.Job) == lost {
+				time.Sleep(2 * time.Second) // the next try starts a job
+				return fmt.Errorf("job %s still holds %+v", lost, s)
+			}
+		}
+		return nil
+	})
+}
+
+func TestRebootFreesEverything(t *testing.T) {
+	if c.Home.InPlace() {
+		t.Skip("the kernel's boot_id can only be replaced in a mount namespace, which is forbidden here")
+	}
+	begin(t)
+	restore := script(t, c.Epilog, "#!/bin/sh\nexit 0\n")
+	lost := submit(t, one, "--gres=vgpu:1 --vgpu-mem=140000", "true")
+	finish(t, one, lost)
+	slicesOf(t, lost)
+	restore()
+	const bootID = "/proc/sys/kernel/random/boot_id"
+	other := c.Home.Path("boot_id")
+	if err := os.WriteFile(other, []byte("11111111-2222-3333-4444-555555555555\n"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(other, bootID, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Unmount(bootID, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+		// What the other "boot" left is void in this one.
+		ok(t, two, "srun --gres=vgpu:1 --vgpu-mem=100 true")
+	}()
+	if out := strings.TrimSpace(ok(t, two, "srun --gres=vgpu:1 --vgpu-mem=140000 "+seen).Stdout); out != "140000" {
+		t.Errorf("a job after the reboot sees %s", out)
+	}
+	if _, err := os.Stat(runDir("jobs", lost)); !os.IsNotExist(err) {
+		t.Errorf("the folder of a job of the last boot: %v", err)
+	}
+}
+
+func TestUsageSurvivesSlurmdbdBeingDown(t *testing.T) {
+	begin(t)
+	if err := c.StopDaemon("slurmdbd", syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000", "vgpu-fill")
+	wantLimit(t, finish(t, one, job), 3000)
+	until(t, "the usage record", 30*time.Second, func() error {
+		names, _ := filepath.Glob(c.Home.Path("vgpu-spool", "n1", "usage", job+".*"))
+		if len(names) != 1 {
+			return fmt.Errorf("records of job %s: %v", job, names)
+		}
+		return nil
+	})
+	if err := c.StartDaemon("slurmdbd"); err != nil {
+		t.Fatal(err)
+	}
+	u := awaitUsage(t, job, 120*time.Second)
+	if d := u.VGPU.Nodes["n1"]; len(d) != 1 || d[0].MemMiB != 3000 || d[0].PeakMiB < 2000 {
+		t.Errorf("AdminComment: %+v", u)
+	}
+	until(t, "an empty spool", 30*time.Second, func() error {
+		if names, _ := filepath.Glob(c.Home.Path("vgpu-spool", "n1", "usage", job+".*")); len(names) > 0 {
+			return fmt.Errorf("%v", names)
+		}
+		return nil
+	})
+}
+
+func TestSixtyFourJobsAtOnce(t *testing.T) {
+	begin(t)
+	const jobs = 64
+	gate := filepath.Join(one.Home, "gate64")
+	defer os.Remove(gate)
+	id := submit(t, one, fmt.Sprintf("--array=1-%d -o array-%%a.out --gres=vgpu:1 --vgpu-mem=4000", jobs),
+		seen+"; while [ ! -e "+gate+" ]; do sleep 0.5; done")
+	until(t, "64 slices", 120*time.Second, func() error {
+		if n := len(stateSlices(t)); n != jobs {
+			return fmt.Errorf("%d slices", n)
+		}
+		return nil
+	})
+	used := map[string]int{}
+	for _, s := range stateSlices(t) {
+		used[s.Device] += s.MemMiB
+	}
+	for device, mib := range used {
+		if mib > gpuMiB {
+			t.Errorf("%s: %d MiB are granted of %d", device, mib, gpuMiB)
+		}
+	}
+	if err := os.WriteFile(gate, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "all of them to end", 120*time.Second, func() error {
+		states := strings.Fields(run(t, root, "squeue -h -t all -r -o %T -j "+id).Stdout)
+		done := 0
+		for _, s := range states {
+			if s == "COMPLETED" {
+				done++
+			}
+		}
+		if done != jobs {
+			return fmt.Errorf("%d of %d are completed: %v", done, jobs, states)
+		}
+		return nil
+	})
+	for i := 1; i <= jobs; i++ {
+		name := filepath.Join(one.Home, fmt.Sprintf("array-%d.out", i))
+		if out, _ := os.ReadFile(name); string(out) != "4000\n" {
+			t.Errorf("task %d saw %s", i, out)
+		}
+		os.Remove(name)
+	}
+}
+
+func TestBadConfigIsNamedAndHarmless(t *testing.T) {
+	begin(t)
+	defer func() {
+		c.ExtraConfig = ""
+		if err := c.WriteConfig(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, tc := range []struct{ text, key, accepted string }{
+		{"isolaton: strict\n", "isolaton", "isolation"},
+		{"report_to: nobody\n", "report_to", ""},
+	} {
+		c.ExtraConfig = tc.text
+		if err := c.WriteConfig(); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{"vgpuctl --config " + c.ConfigPath() + " status", "vgpu-gres --config " + c.ConfigPath() + " gres.conf"} {
+			result := run(t, root, line)
+			if result.Code != 78 || !strings.Contains(result.Stderr, c.ConfigPath()) || !strings.Contains(result.Stderr, tc.key) ||
+				!strings.Contains(result.Stderr, tc.accepted) {
+				t.Errorf("want exit 78 and file, key and accepted values named: %s", result)
+			}
+		}
+		if out := strings.TrimSpace(ok(t, one, "srun --gres=vgpu:1 --vgpu-mem=3000 "+seen).Stdout); out != "3000" {
+			t.Errorf("a job with %q in config.yaml sees %s", tc.text, out)
+		}
+	}
+}

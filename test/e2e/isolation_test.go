@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func needStrict(t *testing.T) {
+	t.Helper()
+	if c.Isolation != "strict" {
+		t.Skip("mount namespaces are forbidden here, so isolation is preload, which promises none of this")
+	}
+}
+
+func TestAJobCannotLeaveItsLimit(t *testing.T) {
+	needStrict(t)
+	begin(t)
+	fill := c.Home.Path("bin", "vgpu-fill")
+	for _, tc := range []struct{ name, script string }{
+		{"env -i", "env -i " + fill},
+		{"unset LD_PRELOAD", "unset LD_PRELOAD; vgpu-fill"},
+		{"own LD_PRELOAD", "LD_PRELOAD=/lib/x86_64-linux-gnu/libm.so.6 vgpu-fill"},
+		{"own LD_LIBRARY_PATH", "LD_LIBRARY_PATH=/tmp vgpu-fill"},
+		{"forged step folder", "mkdir -p forged; head -c 4096 /dev/zero > forged/limits; VGPU_STEP_DIR=$PWD/forged vgpu-fill"},
+		{"every GPU visible", "CUDA_VISIBLE_DEVICES=0,1 vgpu-fill"},
+		{"new session", "setsid --wait vgpu-fill"},
+		{"umount", "umount /etc/ld.so.preload; umount -l /run/slurm-vgpu/self; vgpu-fill"},
+		{"own ld.so.preload", "echo > /etc/ld.so.preload; rm -f /etc/ld.so.preload; vgpu-fill"},
+		{"own limits", "chmod u+w /run/slurm-vgpu/self/limits; echo > /run/slurm-vgpu/self/limits; vgpu-fill"},
+		{"vmm", "vgpu-fill --api vmm"},
+		{"async", "vgpu-fill --api async"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000", "exec 2>&1\n"+tc.script)
+			wantLimit(t, out, 3000)
+		})
+	}
+}
+
+func TestManagedMemoryCounts(t *testing.T) {
+	begin(t)
+	out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=6000", `exec 2>&1
+		vgpu-fill --api managed --upto 2000 --hold-until gone > first &
+		until grep -q "after 2000 MiB" first; do sleep 0.1; done
+		vgpu-fill --api managed
+		touch gone; wait; rm gone`)
+	if got := took(t, out); got > 4000 {
+		t.Errorf("beside 2000 MiB another %d MiB of 6000: %s", got, out)
+	}
+}
+
+func TestOtherGPUsAreMasked(t *testing.T) {
+	needStrict(t)
+	begin(t)
+	nodes := c.Home.Path("sim", "simgpu.d")
+	out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000", `exec 2>&1
+		nvidia-smi -L | wc -l
+		for i in 0 1; do if (: < `+nodes+`/nvidia$i); then echo open; else echo closed; fi; done
+		for i in 0 1; do stat -c %t:%T `+nodes+`/nvidia$i; done`)
+	if !strings.HasPrefix(out, "1\n") || strings.Count(out, "open\n") != 1 || strings.Count(out, "closed\n") != 1 || strings.Count(out, "1:3\n") != 2 {
+		t.Errorf("want one GPU listed, one node open and one closed, both looking as they are:\n%s", out)
+	}
+	// The host is not affected.
+	if list := run(t, root, "nvidia-smi -L").Stdout; strings.Count(list, "GPU ") != gpus {
+		t.Errorf("outside of the job: %s", list)
+	}
+	for _, node := range []string{"nvidia0", "nvidia1"} {
+		file, err := os.Open(nodes + "/" + node)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		file.Close()
+	}
+}
+
+func TestAJobWithoutVGPUIsUntouched(t *testing.T) {
+	begin(t)
+	out := batch(t, one, "", `env | grep -E '^(VGPU_(STEP|FAIL)|LD_PRELOAD|CUDA_VISIBLE)'
+		grep -c libslurm-vgpu /proc/self/maps
+		cat /etc/ld.so.preload 2>/dev/null
+		srun sh -c 'grep -c libslurm-vgpu /proc/self/maps; ls -A /run/slurm-vgpu/self 2>/dev/null | wc -l'
+		ls `+runDir("jobs"))
+	lines := strings.Fields(out)
+	if len(lines) != 4 || lines[0] != "0" || lines[1] != "0" || lines[2] != "0" || !strings.HasSuffix(lines[3], ".none") {
+		t.Errorf("a job without vgpu sees:\n%s", out)
+	}
+}
+
+func TestTheHostIsUntouchedByAJob(t *testing.T) {
+	needStrict(t)
+	begin(t)
+	job, release := holding(t, one, "--gres=vgpu:1 --vgpu-mem=3000")
+	slicesOf(t, job)
+	preload, err := os.ReadFile("/etc/ld.so.preload")
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	if len(preload) > 0 {
+		t.Errorf("/etc/ld.so.preload outside of the job: %s", preload)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(mounts), "slurm-vgpu/self") || strings.Contains(string(mounts), "ld.so.preload") {
+		t.Errorf("mounts of the job are seen outside of it:\n%s", mounts)
+	}
+	release()
+	finish(t, one, job)
+}

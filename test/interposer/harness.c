@@ -1,0 +1,235 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+int failures;
+static int failed_cases;
+static int passed_cases;
+static char root[240];
+
+static void need(bool ok, const char *what)
+{
+	if (!ok) {
+		fprintf(stderr, "harness: %s: %s\n", what, strerror(errno));
+		_exit(99);
+	}
+}
+
+void remove_gpus(void)
+{
+	char command[512];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", root);
+	if (root[0] != '\0' && system(command) != 0)
+		fprintf(stderr, "harness: %s stays\n", root);
+}
+
+void gpus(unsigned context_mib)
+{
+	const char *tmp = getenv("TMPDIR");
+	char path[300];
+	FILE *conf;
+
+	/* A program that a case runs again works in the same folder. */
+	if (root[0] == '\0' && getenv("VGPU_TEST_ROOT") != NULL) {
+		snprintf(root, sizeof(root), "%s", getenv("VGPU_TEST_ROOT"));
+	} else if (root[0] == '\0') {
+		snprintf(root, sizeof(root), "%s/vgpu-test-XXXXXX", tmp != NULL ? tmp : "/tmp");
+		need(mkdtemp(root) != NULL, root);
+		chmod(root, 0755);
+		setenv("VGPU_TEST_ROOT", root, 1);
+	}
+	snprintf(path, sizeof(path), "%s/gpus", root);
+	mkdir(path, 0777);
+	setenv("SIMGPU_DIR", path, 1);
+	snprintf(path, sizeof(path), "%s/gpus/simgpu.conf", root);
+	conf = fopen(path, "w");
+	need(conf != NULL, path);
+	fprintf(conf, "devices=2\nmem_mib=4096\ncontext_mib=%u\ndevice0.uuid=" UUID0 "\ndevice1.uuid=" UUID1 "\n", context_mib);
+	fclose(conf);
+}
+
+static void *map_file(const char *path, size_t size, bool fresh)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC | (fresh ? O_CREAT | O_TRUNC : 0), 0600);
+	void *page;
+
+	need(fd >= 0 && (!fresh || ftruncate(fd, (off_t)size) == 0), path);
+	page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	need(page != MAP_FAILED, path);
+	close(fd);
+	return page;
+}
+
+struct step step_make(uint32_t job, uint32_t step_id, uint64_t step_mib, uint64_t job_mib)
+{
+	struct step step;
+	struct stat st;
+	char path[600];
+	char job_ledger[600];
+	bool fresh;
+
+	snprintf(path, sizeof(path), "%s/jobs", root);
+	mkdir(path, 0755);
+	snprintf(path, sizeof(path), "%s/jobs/%u", root, job);
+	mkdir(path, 0755);
+	snprintf(job_ledger, sizeof(job_ledger), "%s/jobs/%u/ledger", root, job);
+	snprintf(path, sizeof(path), "%s/jobs/%u/steps", root, job);
+	mkdir(path, 0755);
+	snprintf(step.folder, sizeof(step.folder), "%s/jobs/%u/steps/%u", root, job, step_id);
+	mkdir(step.folder, 0755);
+
+	fresh = stat(job_ledger, &st) != 0;
+	step.ledger = map_file(job_ledger, sizeof(*step.ledger), fresh);
+	if (fresh) {
+		step.ledger->magic = VGPU_LEDGER_MAGIC;
+		step.ledger->layout_version = VGPU_LAYOUT_VERSION;
+		step.ledger->size_bytes = sizeof(*step.ledger);
+		step.ledger->job_id = job;
+		step.ledger->device_count = 1;
+	}
+	snprintf(path, sizeof(path), "%s/ledger", step.folder);
+	unlink(path);
+	need(link(job_ledger, path) == 0, path);
+
+	snprintf(path, sizeof(path), "%s/limits", step.folder);
+	step.limits = map_file(path, sizeof(*step.limits), true);
+	step.limits->magic = VGPU_LIMITS_MAGIC;
+	step.limits->layout_version = VGPU_LAYOUT_VERSION;
+	step.limits->size_bytes = sizeof(*step.limits);
+	step.limits->job_id = job;
+	step.limits->step_id = step_id;
+	step.limits->uid = getuid();
+	step.limits->device_count = 1;
+	snprintf(step.limits->job_step, sizeof(step.limits->job_step), "%u.%u", job, step_id);
+	strcpy(step.limits->device[0].uuid, UUID0);
+	step.limits->device[0].step_mem_bytes = step_mib * MIB;
+	step.limits->device[0].job_mem_bytes = job_mib * MIB;
+	step.limits->device[0].device_mem_bytes = 4096 * MIB;
+	step_enter(&step);
+	return step;
+}
+
+void step_enter(const struct step *step)
+{
+	setenv(VGPU_STEP_DIR_ENV, step->folder, 1);
+}
+
+uint64_t step_slots_bytes(const struct step *step)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < VGPU_MAX_PROCS; i++) {
+		if (__atomic_load_n(&step->ledger->slot[i].state, __ATOMIC_ACQUIRE) == 1)
+			sum += __atomic_load_n(&step->ledger->slot[i].used_bytes[0], __ATOMIC_RELAXED);
+	}
+	return sum;
+}
+
+uint64_t driver_used_bytes(int device)
+{
+	char command[600];
+	char line[64] = "";
+	FILE *pipe;
+
+	snprintf(command, sizeof(command),
+		 "env -u LD_PRELOAD '%s/nvidia-smi' -i %d --query-gpu=memory.used --format=csv,noheader,nounits",
+		 getenv("VGPU_TEST_SIM"), device);
+	pipe = popen(command, "r");
+	need(pipe != NULL, command);
+	need(fgets(line, sizeof(line), pipe) != NULL, command);
+	pclose(pipe);
+	return strtoull(line, NULL, 10) * MIB;
+}
+
+void cuda_begin(CUdevice ordinal)
+{
+	CUcontext context;
+	CUdevice device;
+
+	if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, ordinal) != CUDA_SUCCESS ||
+	    cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS || cuCtxSetCurrent(context) != CUDA_SUCCESS) {
+		fprintf(stderr, "harness: CUDA does not start\n");
+		_exit(98);
+	}
+}
+
+void run_case(const char *name, void (*function)(void))
+{
+	int status;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	need(pid >= 0, "fork");
+	if (pid == 0) {
+		failures = 0;
+		function();
+		fflush(NULL);
+		_exit(failures == 0 ? 0 : 1);
+	}
+	need(waitpid(pid, &status, 0) == pid, "waitpid");
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+		passed_cases++;
+		printf("PASS %s\n", name);
+	} else {
+		failed_cases++;
+		printf("FAIL %s (%s %d)\n", name, WIFSIGNALED(status) ? "signal" : "status",
+		       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	}
+	fflush(stdout);
+}
+
+int run_self(const char *argument)
+{
+	int status;
+	pid_t pid = fork();
+
+	need(pid >= 0, "fork");
+	if (pid == 0) {
+		execl("/proc/self/exe", "self", argument, NULL);
+		_exit(97);
+	}
+	need(waitpid(pid, &status, 0) == pid, "waitpid");
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+}
+
+int summary(void)
+{
+	remove_gpus();
+	printf("%d passed, %d failed\n", passed_cases, failed_cases);
+	return failed_cases == 0 ? 0 : 1;
+}
+
+static int caught_fd = -1;
+static int plain_fd = -1;
+static char caught[4096];
+
+void stderr_catch(void)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "%s/stderr-%d", root, (int)getpid());
+	caught_fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+	need(caught_fd >= 0, path);
+	fflush(stderr);
+	plain_fd = dup(2);
+	dup2(caught_fd, 2);
+}
+
+const char *stderr_caught(void)
+{
+	ssize_t n;
+
+	fflush(stderr);
+	dup2(plain_fd, 2);
+	n = pread(caught_fd, caught, sizeof(caught) - 1, 0);
+	caught[n > 0 ? n : 0] = '\0';
+	return caught;
+}

@@ -1,0 +1,91 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A node with simulated GPUs and a job step on it, and test cases that run in a process each. */
+#ifndef VGPU_TEST_HARNESS_H
+#define VGPU_TEST_HARNESS_H
+
+#include "cuda_types.h"
+#include "layout.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#define MIB (1ull << 20)
+#define UUID0 "GPU-00000000-1111-2222-3333-00000000000a"
+#define UUID1 "GPU-00000000-1111-2222-3333-00000000000b"
+
+/* The tables' functions and those that the tests need besides. */
+#define VGPU_CUDA(kind, symbol, base, since, variant, params, ...) CUresult symbol params;
+#include "api/cuda.def"
+#define VGPU_NVML(kind, symbol, params, ...) nvmlReturn_t symbol params;
+#include "api/nvml.def"
+CUresult cuDeviceGet(CUdevice *device, int ordinal);
+CUresult cuCtxSetCurrent(CUcontext context);
+CUresult cuStreamCreate(CUstream *stream, unsigned int flags);
+CUresult cuStreamDestroy_v2(CUstream stream);
+CUresult cuStreamSynchronize(CUstream stream);
+CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t size, size_t alignment, CUdeviceptr wish, unsigned long long flags);
+CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size);
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device);
+CUresult cuDriverGetVersion(int *version);
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device);
+
+struct step {
+	char folder[512];
+	struct vgpu_limits *limits;
+	struct vgpu_ledger *ledger;
+};
+
+/* A folder of simulated GPUs of 4096 MiB, UUID0 and UUID1, whose contexts cost context_mib. */
+void gpus(unsigned context_mib);
+void remove_gpus(void);
+
+/* A job with a step of this id that may use so much of UUID0; its folder goes to VGPU_STEP_DIR.
+ * A second step of the same job shares the ledger. */
+struct step step_make(uint32_t job, uint32_t step_id, uint64_t step_mib, uint64_t job_mib);
+void step_enter(const struct step *step);
+
+/* Everything the ledger adds up to for UUID0, from the slots of live processes. */
+uint64_t step_slots_bytes(const struct step *step);
+
+/* What the simulated driver itself has handed out on a device, asked outside of the interposer. */
+uint64_t driver_used_bytes(int device);
+
+/* Initialises CUDA and makes the primary context of the device current. */
+void cuda_begin(CUdevice ordinal);
+
+extern int failures; /* of this case */
+#define CHECK(condition)                                                                   \
+	do {                                                                               \
+		if (!(condition)) {                                                        \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);    \
+			__atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED);                \
+		}                                                                          \
+	} while (0)
+#define CHECK_IS(got, want)                                                                              \
+	do {                                                                                             \
+		unsigned long long got_ = (unsigned long long)(got), want_ = (unsigned long long)(want); \
+		if (got_ != want_) {                                                                     \
+			fprintf(stderr, "%s:%d: %s is %llu, not %llu\n", __FILE__, __LINE__, #got, got_, want_); \
+			__atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED);                              \
+		}                                                                                        \
+	} while (0)
+
+/* Runs the case in a process of its own and prints PASS or FAIL. */
+#define CASE(function) run_case(#function, function)
+void run_case(const char *name, void (*function)(void));
+int summary(void);
+
+/* Runs this test program again with the argument, preloaded or not as this one is; its exit status. */
+int run_self(const char *argument);
+
+/* Standard error of a case, from here on, and what came there. */
+void stderr_catch(void);
+const char *stderr_caught(void);
+
+#endif

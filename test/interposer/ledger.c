@@ -1,0 +1,92 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The ledger's lock and its slots when others do not behave. */
+#include "harness.h"
+
+#include <sys/wait.h>
+#include <time.h>
+
+#define LIMIT_MIB 128u
+
+static struct step step;
+
+/* Whoever holds the lock and does not run loses it, and when it runs again it finds the sums right. */
+static void a_stopped_holder_loses_the_lock(void)
+{
+	CUdeviceptr a;
+	uint64_t began;
+	struct timespec ts;
+
+	gpus(0);
+	step = step_make(7, 0, LIMIT_MIB, LIMIT_MIB);
+	cuda_begin(0);
+	CHECK_IS(cuMemAlloc_v2(&a, 10 * MIB), CUDA_SUCCESS);
+	/* A holder that lives and never gives back: this test's parent. */
+	step.ledger->used_bytes[0] = 77;
+	step.ledger->lock_turns++;
+	__atomic_store_n(&step.ledger->lock, (uint32_t)getppid(), __ATOMIC_RELEASE);
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	began = (uint64_t)ts.tv_sec;
+	CHECK_IS(cuMemAlloc_v2(&a, 10 * MIB), CUDA_SUCCESS);
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	CHECK((uint64_t)ts.tv_sec - began < 30);
+	CHECK_IS(step.ledger->used_bytes[0], 20 * MIB);
+	CHECK_IS(step.ledger->lock, 0);
+}
+
+static void a_dead_holder_loses_the_lock(void)
+{
+	CUdeviceptr a;
+	pid_t pid;
+
+	gpus(0);
+	step = step_make(8, 0, LIMIT_MIB, LIMIT_MIB);
+	cuda_begin(0);
+	pid = fork();
+	if (pid == 0)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+	step.ledger->used_bytes[0] = 77;
+	__atomic_store_n(&step.ledger->lock, (uint32_t)pid, __ATOMIC_RELEASE);
+	CHECK_IS(cuMemAlloc_v2(&a, 10 * MIB), CUDA_SUCCESS);
+	CHECK_IS(step.ledger->used_bytes[0], 10 * MIB);
+}
+
+static void more_processes_than_slots_are_refused_and_come_again(void)
+{
+	CUdeviceptr a;
+
+	gpus(0);
+	step = step_make(9, 0, LIMIT_MIB, LIMIT_MIB);
+	for (int i = 0; i < VGPU_MAX_PROCS; i++) {
+		step.ledger->slot[i].state = 1;
+		step.ledger->slot[i].pid = 1; /* of another pid namespace: nobody can say that it has ended */
+		step.ledger->slot[i].pidns = 42;
+	}
+	stderr_catch();
+	if (fork() == 0)
+		_exit(cuInit(0) == CUDA_ERROR_NOT_PERMITTED ? 0 : 1);
+	{
+		int status = -1;
+
+		wait(&status);
+		CHECK_IS(status, 0);
+	}
+	CHECK(strstr(stderr_caught(), "too many processes") != NULL);
+	for (int i = 0; i < VGPU_MAX_PROCS; i++)
+		step.ledger->slot[i].pid = 0x7ffffff0, step.ledger->slot[i].pidns = 0;
+	step.ledger->slot[500].state = 0;
+	cuda_begin(0);
+	CHECK_IS(cuMemAlloc_v2(&a, 10 * MIB), CUDA_SUCCESS);
+	CHECK_IS(step.ledger->slot[500].used_bytes[0], 10 * MIB);
+}
+
+int main(void)
+{
+	gpus(0);
+	CASE(a_stopped_holder_loses_the_lock);
+	CASE(a_dead_holder_loses_the_lock);
+	CASE(more_processes_than_slots_are_refused_and_come_again);
+	return summary();
+}

@@ -1,0 +1,196 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Every way to a function leads to the wrapper, and every other name stays as it was. Only under
+ * LD_PRELOAD: linked in statically the library would have other ways. */
+#include "harness.h"
+
+#include <dlfcn.h>
+
+static bool is_in(const void *address, const char *library)
+{
+	Dl_info info;
+
+	return address != NULL && dladdr(address, &info) != 0 && strstr(info.dli_fname, library) != NULL;
+}
+
+static const bool used_only[] = {
+#define VGPU_CUDA(kind, symbol, ...) sizeof(#kind) == sizeof("USE") && #kind[0] == 'U',
+#include "api/cuda.def"
+#define VGPU_NVML(kind, symbol, ...) sizeof(#kind) == sizeof("USE") && #kind[0] == 'U',
+#include "api/nvml.def"
+};
+
+static const struct {
+	const char *symbol;
+	const char *library;
+} rows[] = {
+#define VGPU_CUDA(kind, symbol, ...) {#symbol, "libcuda.so.1"},
+#include "api/cuda.def"
+#define VGPU_NVML(kind, symbol, ...) {#symbol, "libnvidia-ml.so.1"},
+#include "api/nvml.def"
+};
+
+static void dlsym_of_every_row_is_the_wrapper(void)
+{
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		void *library = dlopen(rows[i].library, RTLD_NOW);
+		const char *where = used_only[i] ? rows[i].library : "libslurm-vgpu.so";
+
+		CHECK(library != NULL);
+		if (!is_in(dlsym(library, rows[i].symbol), where) || !is_in(dlsym(RTLD_DEFAULT, rows[i].symbol), where) ||
+		    !is_in(dlsym(RTLD_NEXT, rows[i].symbol), where)) {
+			fprintf(stderr, "%s is not in %s\n", rows[i].symbol, where);
+			failures++;
+		}
+	}
+}
+
+static void linked_symbols_are_the_wrappers(void)
+{
+	CHECK(is_in((void *)cuMemAlloc_v2, "libslurm-vgpu.so"));
+	CHECK(is_in((void *)cuMemFreeAsync, "libslurm-vgpu.so"));
+	CHECK(is_in((void *)nvmlDeviceGetMemoryInfo, "libslurm-vgpu.so"));
+	CHECK(is_in((void *)cuCtxGetDevice, "libcuda.so.1"));
+}
+
+static void dlvsym_keeps_its_no(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	void *libc = dlopen("libc.so.6", RTLD_NOW);
+
+	CHECK(dlvsym(library, "cuMemAlloc_v2", "NO_SUCH_VERSION") == NULL || is_in(dlvsym(library, "cuMemAlloc_v2", "NO_SUCH_VERSION"), "libslurm-vgpu.so"));
+	CHECK(!is_in(dlvsym(RTLD_NEXT, "cuMemAlloc_v2", "NO_SUCH_VERSION"), "libcuda.so.1"));
+	CHECK(!is_in(dlvsym(RTLD_DEFAULT, "cuMemAlloc_v2", "NO_SUCH_VERSION"), "libcuda.so.1"));
+#ifdef __x86_64__
+	CHECK(dlvsym(libc, "memcpy", "GLIBC_2.2.5") != NULL);
+	CHECK(dlvsym(libc, "memcpy", "GLIBC_2.14") != NULL);
+	CHECK(dlvsym(libc, "memcpy", "GLIBC_9.9") == NULL);
+	CHECK(dlvsym(RTLD_NEXT, "dlopen", "GLIBC_2.2.5") != NULL);
+#endif
+	CHECK(dlsym(libc, "memcpy") != NULL);
+}
+
+static void a_missing_name_stays_missing(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	void *libc = dlopen("libc.so.6", RTLD_NOW);
+	const char *error;
+
+	dlerror();
+	CHECK(dlsym(library, "cuMemNoSuchThing") == NULL);
+	CHECK(dlerror() != NULL);
+	/* The C library has no CUDA. */
+	CHECK(dlsym(libc, "cuMemAlloc_v2") == NULL);
+	error = dlerror();
+	CHECK(error != NULL && strstr(error, "cuMemAlloc_v2") != NULL);
+	CHECK(dlsym(libc, "nvmlDeviceGetMemoryInfo") == NULL);
+	CHECK(dlsym(RTLD_DEFAULT, "cuMemNoSuchThing") == NULL);
+	CHECK(dlsym(RTLD_NEXT, "nvmlNoSuchThing") == NULL);
+}
+
+/* The program's own, behind which RTLD_NEXT has to find the C library's, again and again. */
+int puts(const char *text)
+{
+	return fputs(text, stdout);
+}
+
+static void rtld_next_means_behind_the_caller(void)
+{
+	for (int i = 0; i < 1000; i++) {
+		void *next = dlsym(RTLD_NEXT, "puts");
+
+		CHECK(next != NULL && next != (void *)puts && is_in(next, "libc.so"));
+		CHECK(dlsym(RTLD_DEFAULT, "puts") == (void *)puts);
+		if (failures != 0)
+			return;
+	}
+	CHECK(dlsym(RTLD_NEXT, "main") == NULL);
+}
+
+typedef CUresult get_v1(const char *name, void **function, int version, cuuint64_t flags);
+typedef CUresult get_v2(const char *name, void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status);
+
+static void *ask(const char *name, int version, cuuint64_t flags)
+{
+	CUdriverProcAddressQueryResult status = (CUdriverProcAddressQueryResult)99;
+	void *function = NULL;
+	void *function_v1 = NULL;
+
+	if (cuGetProcAddress_v2(name, &function, version, flags, &status) != CUDA_SUCCESS)
+		function = NULL;
+	CHECK_IS(status, function != NULL ? CU_GET_PROC_ADDRESS_SUCCESS : status);
+	CHECK(status != (CUdriverProcAddressQueryResult)99);
+	if (cuGetProcAddress(name, &function_v1, version, flags) != CUDA_SUCCESS)
+		function_v1 = NULL;
+	CHECK(function == function_v1);
+	return function;
+}
+
+static void cuGetProcAddress_honours_version_and_flags(void)
+{
+	const cuuint64_t per_thread = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+	const cuuint64_t legacy = CU_GET_PROC_ADDRESS_LEGACY_STREAM;
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+	CHECK_IS(cuInit(0), CUDA_SUCCESS);
+#define WRAPPED(symbol) dlsym(library, #symbol)
+	CHECK(ask("cuMemAlloc", 12000, 0) == WRAPPED(cuMemAlloc_v2));
+	CHECK(ask("cuMemAlloc", 3020, 0) == WRAPPED(cuMemAlloc_v2));
+	CHECK(ask("cuMemAlloc", 2000, 0) == WRAPPED(cuMemAlloc));
+	CHECK(ask("cuMemAllocAsync", 11020, 0) == WRAPPED(cuMemAllocAsync));
+	CHECK(ask("cuMemAllocAsync", 13000, legacy) == WRAPPED(cuMemAllocAsync));
+	CHECK(ask("cuMemAllocAsync", 13000, per_thread) == WRAPPED(cuMemAllocAsync_ptsz));
+	CHECK(ask("cuMemFreeAsync", 13000, per_thread) == WRAPPED(cuMemFreeAsync_ptsz));
+	CHECK(ask("cuMemAlloc", 13000, per_thread) == WRAPPED(cuMemAlloc_v2));
+	CHECK(ask("cuMemAllocAsync", 11010, 0) == NULL);
+	CHECK(ask("cuCtxCreate", 3020, 0) == WRAPPED(cuCtxCreate_v2));
+	CHECK(ask("cuCtxCreate", 11040, 0) == WRAPPED(cuCtxCreate_v3));
+	CHECK(ask("cuCtxCreate", 13000, 0) == WRAPPED(cuCtxCreate_v4));
+	CHECK(ask("cuGetProcAddress", 11030, 0) == WRAPPED(cuGetProcAddress));
+	CHECK(ask("cuGetProcAddress", 12000, 0) == WRAPPED(cuGetProcAddress_v2));
+	CHECK(ask("cuDevicePrimaryCtxRelease", 12000, 0) == WRAPPED(cuDevicePrimaryCtxRelease_v2));
+	CHECK(is_in(ask("cuMemGetInfo", 12000, 0), "libslurm-vgpu.so"));
+	CHECK(is_in(ask("cuDriverGetVersion", 12000, 0), "libcuda.so.1"));
+	CHECK(is_in(ask("cuStreamSynchronize", 12000, per_thread), "libcuda.so.1"));
+	CHECK(ask("cuNoSuchThing", 12000, 0) == NULL);
+}
+
+/* As a statically linked runtime library goes: one name by dlsym, all others through it. */
+static void a_static_runtime_is_caught(void)
+{
+	struct step step;
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	get_v2 *get = (get_v2 *)dlsym(library, "cuGetProcAddress_v2");
+	CUdriverProcAddressQueryResult status;
+	CUresult (*alloc)(CUdeviceptr *, size_t);
+	get_v2 *again;
+	CUdeviceptr a;
+
+	gpus(0);
+	step = step_make(5, 0, 100, 100);
+	cuda_begin(0);
+	CHECK_IS(get("cuGetProcAddress", (void **)&again, 12000, 0, &status), CUDA_SUCCESS);
+	CHECK_IS(again("cuMemAlloc", (void **)&alloc, 12000, 0, &status), CUDA_SUCCESS);
+	CHECK_IS(status, CU_GET_PROC_ADDRESS_SUCCESS);
+	CHECK_IS(alloc(&a, 101 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_IS(alloc(&a, 100 * MIB), CUDA_SUCCESS);
+	CHECK_IS(step.ledger->used_bytes[0], 100 * MIB);
+}
+
+int main(void)
+{
+	struct step step;
+
+	gpus(0);
+	step = step_make(1, 0, 100, 100);
+	(void)step;
+	CASE(linked_symbols_are_the_wrappers);
+	CASE(dlsym_of_every_row_is_the_wrapper);
+	CASE(dlvsym_keeps_its_no);
+	CASE(a_missing_name_stays_missing);
+	CASE(rtld_next_means_behind_the_caller);
+	CASE(cuGetProcAddress_honours_version_and_flags);
+	CASE(a_static_runtime_is_caught);
+	return summary();
+}

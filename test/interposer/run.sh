@@ -1,0 +1,33 @@
+#!/bin/sh
+# SPDX-FileCopyrightText: The slurm-vgpu authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs the interposer's tests and sums up.
+#   run.sh FOLDER [LIBRARY]    programs of FOLDER; with LIBRARY, under LD_PRELOAD
+# VGPU_TEST_SIM is the folder of the simulated libraries.
+set -u
+folder=$1
+library=${2-}
+here=$(dirname "$(readlink -f "$0")")
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+broken=0
+
+for program in unloaded routes memory handles processes ledger hostile views; do
+	[ -x "$folder/$program" ] || continue
+	echo "# $program"
+	LD_PRELOAD=$library timeout 300 "$folder/$program" 2>&1 | tee -a "$log" | grep -v ' passed, '
+	tail -n 20 "$log" | grep -q ' passed, ' || { echo "FAIL $program ended early" | tee -a "$log"; broken=1; }
+done
+if [ -n "$library" ]; then
+	echo "# bystanders"
+	"$here/bystanders.sh" "$library" 2>&1 | tee -a "$log" | grep -v ' passed, '
+	for script in "$here"/../../interposer/checks/*.sh; do
+		echo "# $(basename "$script")"
+		"$script" "$library" 2>&1 | tee -a "$log"
+	done
+fi
+passed=$(grep -c '^PASS ' "$log")
+failed=$(grep -c '^FAIL ' "$log")
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ] && [ $broken -eq 0 ]

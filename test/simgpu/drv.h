@@ -1,0 +1,144 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside the simulated libcuda. Every function of the tables is sim_NAME here; the exported NAME
+ * calls it (exports_cuda.c), so that no call inside the driver can be intercepted. */
+#ifndef SIMGPU_DRV_H
+#define SIMGPU_DRV_H
+
+#include "sim.h"
+#include "sim_types.h"
+
+#define VGPU_CUDA(kind, symbol, base, since, variant, params, args, ...) \
+	CUresult sim_##symbol params;
+#include "api/cuda.def"
+#define VGPU_CUDA(kind, symbol, base, since, variant, params, args, ...) \
+	CUresult sim_##symbol params;
+#include "extra.def"
+
+#define SIM_QUEUE_DEPTH 1024 /* launches in flight before the host waits, as measured */
+
+struct CUstream_st {
+	CUcontext ctx;
+	CUstream next;
+	pthread_t owner; /* of a per-thread default stream */
+	bool per_thread, dead;
+	unsigned flags;
+	int priority;
+	uint64_t ready_ns; /* when all that was queued so far is done */
+	unsigned head;
+	uint64_t end_ns[SIM_QUEUE_DEPTH];
+};
+
+struct CUctx_st {
+	CUcontext next;
+	int ordinal; /* CUDA's number of the device */
+	int device;  /* the index in sim_conf and in the state file */
+	bool primary, dead;
+	unsigned flags;
+	unsigned long long id;
+	uint64_t heap_bytes, heap_physical_bytes; /* small allocations share granules */
+	struct sim_block *blocks;
+	CUstream streams;
+	struct CUstream_st legacy;
+};
+
+struct CUmemPoolHandle_st {
+	CUmemoryPool next;
+	int ordinal, device;
+	bool is_default, dead;
+	uint64_t used_bytes, used_high, reserved_bytes, reserved_high, threshold, max_bytes;
+	uint64_t attribute[4];
+};
+
+enum sim_kind { SIM_DEVICE, SIM_ASYNC, SIM_MANAGED, SIM_HOST, SIM_MAPPED };
+
+/* One range of addresses that means something to the driver. */
+struct sim_block {
+	CUdeviceptr base;
+	uint64_t bytes; /* as asked for */
+	enum sim_kind kind;
+	int ordinal, device;
+	bool low;		 /* of a function with 32-bit pointers */
+	uint64_t span;		 /* addresses taken */
+	uint64_t physical_bytes; /* own granules; 0: from the context's heap */
+	CUcontext ctx;		 /* whose end frees it; NULL: nobody's */
+	struct sim_block *prev, *next;
+	CUmemoryPool pool;
+	struct sim_vmm *vmm;
+};
+
+struct sim_driver {
+	pthread_mutex_t lock;
+	int count; /* visible devices */
+	int device[SIM_MAX_DEVICES];
+	CUcontext contexts;
+	CUcontext primary[SIM_MAX_DEVICES];
+	unsigned primary_refs[SIM_MAX_DEVICES], primary_flags[SIM_MAX_DEVICES];
+	CUmemoryPool pools, default_pool[SIM_MAX_DEVICES], current_pool[SIM_MAX_DEVICES];
+	unsigned fail_next;
+	unsigned long long next_id;
+};
+
+extern struct sim_driver drv;
+
+#define NEED(call)                             \
+	do {                                   \
+		CUresult need_ = (call);       \
+		if (need_ != CUDA_SUCCESS)     \
+			return need_;          \
+	} while (0)
+
+static inline void drv_lock(void)
+{
+	pthread_mutex_lock(&drv.lock);
+}
+
+static inline CUresult drv_unlock(CUresult result)
+{
+	pthread_mutex_unlock(&drv.lock);
+	return result;
+}
+
+/* drv_init.c */
+CUresult drv_ready(void); /* initialised, and not in a forked child */
+CUresult drv_device(CUdevice device);
+/* drv_visible.c: CUDA_VISIBLE_DEVICES over the devices that can be opened; how many */
+int drv_visible(const char *text, int *device);
+
+/* drv_ctx.c */
+CUresult drv_current(CUcontext *ctx); /* ready, and a living current context */
+CUresult drv_context(CUcontext ctx);  /* a living one; with the lock held */
+
+/* drv_block.c: with the lock held */
+CUdeviceptr drv_va_take(uint64_t bytes, bool low);
+void drv_va_give(CUdeviceptr base, uint64_t bytes, bool low);
+struct sim_block *drv_block_new(enum sim_kind kind, CUdeviceptr base, uint64_t bytes, CUcontext ctx);
+struct sim_block *drv_block_find(CUdeviceptr pointer); /* interior pointers too */
+void drv_block_drop(struct sim_block *block);	       /* forgets it; frees nothing else */
+
+/* drv_mem.c: with the lock held */
+bool drv_fail_injected(void);
+void drv_block_release(struct sim_block *block); /* gives back its memory and addresses */
+
+/* drv_pool.c */
+CUresult drv_pool_init(int ordinal);
+void drv_pool_give(CUmemoryPool pool, uint64_t bytes); /* with the lock held */
+void drv_pools_trim(int device);		       /* at a synchronisation */
+
+/* drv_vmm.c: with the lock held */
+void drv_vmm_unmapped(struct sim_vmm *vmm);
+
+/* drv_stream.c */
+CUresult drv_stream(CUstream handle, CUstream *stream); /* takes the default ones too */
+void drv_stream_free_all(CUcontext ctx);		/* with the lock held */
+CUresult drv_enqueue(CUstream handle, uint64_t ns);
+CUresult drv_wait(CUstream handle);
+void drv_sleep_until(uint64_t ns);
+
+static inline CUstream drv_ptsz(CUstream stream)
+{
+	return stream != NULL ? stream : CU_STREAM_PER_THREAD;
+}
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The many names of copying and filling. */
+#include "drv_copy.h"
+
+#define DEV(pointer) ((CUdeviceptr)(pointer))
+#define HOST(pointer) ((CUdeviceptr)(uintptr_t)(pointer))
+
+/* NAME in its 32-bit form, its present one and the per-thread one, and the asynchronous two. */
+#define COPY(NAME, TO, TO_V1, TO_CAST, TO_DEVICE, FROM, FROM_V1, FROM_CAST, FROM_DEVICE)           \
+	CUresult sim_##NAME(TO_V1 to, FROM_V1 from, unsigned int bytes)                            \
+	{                                                                                          \
+		return drv_copy(TO_CAST(to), FROM_CAST(from), bytes, TO_DEVICE, FROM_DEVICE, NULL, \
+				true);                                                             \
+	}                                                                                          \
+	CUresult sim_##NAME##_v2(TO to, FROM from, size_t bytes)                                   \
+	{                                                                                          \
+		return drv_copy(TO_CAST(to), FROM_CAST(from), bytes, TO_DEVICE, FROM_DEVICE, NULL, \
+				true);                                                             \
+	}                                                                                          \
+	CUresult sim_##NAME##_v2_ptds(TO to, FROM from, size_t bytes)                              \
+	{                                                                                          \
+		return drv_copy(TO_CAST(to), FROM_CAST(from), bytes, TO_DEVICE, FROM_DEVICE,       \
+				CU_STREAM_PER_THREAD, true);                                       \
+	}                                                                                          \
+	CUresult sim_##NAME##Async_v2(TO to, FROM from, size_t bytes, CUstream stream)             \
+	{                                                                                          \
+		return drv_copy(TO_CAST(to), FROM_CAST(from), bytes, TO_DEVICE, FROM_DEVICE,       \
+				stream, false);                                                    \
+	}                                                                                          \
+	CUresult sim_##NAME##Async_v2_ptsz(TO to, FROM from, size_t bytes, CUstream stream)        \
+	{                                                                                          \
+		return drv_copy(TO_CAST(to), FROM_CAST(from), bytes, TO_DEVICE, FROM_DEVICE,       \
+				drv_ptsz(stream), false);                                          \
+	}
+
+COPY(cuMemcpyHtoD, CUdeviceptr, CUdeviceptr_v1, DEV, true, const void *, const void *, HOST, false)
+COPY(cuMemcpyDtoH, void *, void *, HOST, false, CUdeviceptr, CUdeviceptr_v1, DEV, true)
+COPY(cuMemcpyDtoD, CUdeviceptr, CUdeviceptr_v1, DEV, true, CUdeviceptr, CUdeviceptr_v1, DEV, true)
+
+CUresult sim_cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+	return drv_copy(to, from, bytes, false, false, NULL, true);
+}
+
+CUresult sim_cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+	return drv_copy(to, from, bytes, false, false, CU_STREAM_PER_THREAD, true);
+}
+
+CUresult sim_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+	return drv_copy(to, from, bytes, false, false, stream, false);
+}
+
+CUresult sim_cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+	return drv_copy(to, from, bytes, false, false, drv_ptsz(stream), false);
+}
+
+#define FILL(NAME, TYPE)                                                                          \
+	CUresult sim_##NAME(CUdeviceptr_v1 to, TYPE value, unsigned int count)                    \
+	{                                                                                         \
+		return drv_fill(to, &value, sizeof(value), count, NULL);                          \
+	}                                                                                         \
+	CUresult sim_##NAME##_v2(CUdeviceptr to, TYPE value, size_t count)                        \
+	{                                                                                         \
+		return drv_fill(to, &value, sizeof(value), count, NULL);                          \
+	}                                                                                         \
+	CUresult sim_##NAME##_v2_ptds(CUdeviceptr to, TYPE value, size_t count)                   \
+	{                                                                                         \
+		return drv_fill(to, &value, sizeof(value), count, CU_STREAM_PER_THREAD);          \
+	}                                                                                         \
+	CUresult sim_##NAME##Async(CUdeviceptr to, TYPE value, size_t count, CUstream stream)     \
+	{                                                                                         \
+		return drv_fill(to, &value, sizeof(value), count, stream);                        \
+	}                                                                                         \
+	CUresult sim_##NAME##Async_ptsz(CUdeviceptr to, TYPE value, size_t count, CUstream stream) \
+	{                                                                                         \
+		return drv_fill(to, &value, sizeof(value), count, drv_ptsz(stream));              \
+	}
+
+FILL(cuMemsetD8, unsigned char)
+FILL(cuMemsetD16, unsigned short)
+FILL(cuMemsetD32, unsigned int)

@@ -1,0 +1,265 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Modules and launches. A kernel whose name begins with "simgpu_busy_us" keeps the device busy for
+ * as many microseconds as its first parameter, an unsigned int, says. Any other takes no time. */
+#define _GNU_SOURCE
+#include "drv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BUSY_PREFIX "simgpu_busy_us"
+
+struct CUfunc_st {
+	CUfunction next;
+	CUmodule module;
+	bool busy;
+	int shared_bytes;
+	char name[];
+};
+
+struct CUmod_st {
+	CUmodule next;
+	CUcontext ctx;
+	char *text; /* PTX, or a list of names; NULL for an image that is not text: any name is in it */
+	CUfunction functions;
+};
+
+static CUmodule modules;
+
+/* ELF and fat binaries have no end that can be found without parsing them. */
+static bool is_binary(const unsigned char *image)
+{
+	return image[0] == 0x7f || image[0] == 0x50 || image[0] == 0xb1;
+}
+
+CUresult sim_cuModuleLoadData(CUmodule *out, const void *image)
+{
+	CUmodule module;
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	if (out == NULL || image == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (*(const char *)image == '\0')
+		return (CUresult)SIM_CUDA_ERROR_INVALID_IMAGE;
+	module = calloc(1, sizeof(*module));
+	if (module != NULL && !is_binary(image)) {
+		module->text = strdup(image);
+		if (module->text == NULL) {
+			free(module);
+			module = NULL;
+		}
+	}
+	if (module == NULL)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	module->ctx = ctx;
+	drv_lock();
+	module->next = modules;
+	modules = module;
+	*out = module;
+	return drv_unlock(CUDA_SUCCESS);
+}
+
+CUresult sim_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, int *options,
+				void **values)
+{
+	if (count != 0 && (options == NULL || values == NULL))
+		return CUDA_ERROR_INVALID_VALUE;
+	return sim_cuModuleLoadData(module, image);
+}
+
+CUresult sim_cuModuleLoadFatBinary(CUmodule *module, const void *image)
+{
+	return sim_cuModuleLoadData(module, image);
+}
+
+CUresult sim_cuModuleLoad(CUmodule *module, const char *path)
+{
+	char text[65536];
+	CUcontext ctx;
+	size_t n;
+	FILE *file;
+
+	NEED(drv_current(&ctx));
+	if (module == NULL || path == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	file = fopen(path, "re");
+	if (file == NULL)
+		return (CUresult)301; /* FILE_NOT_FOUND */
+	n = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	text[n] = '\0';
+	return sim_cuModuleLoadData(module, text);
+}
+
+static CUresult known(CUmodule module) /* with the lock held */
+{
+	for (CUmodule m = modules; m != NULL; m = m->next)
+		if (m == module)
+			return m->ctx->dead ? (CUresult)SIM_CUDA_ERROR_CONTEXT_IS_DESTROYED
+					    : CUDA_SUCCESS;
+	return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult sim_cuModuleUnload(CUmodule module)
+{
+	CUresult result;
+
+	NEED(drv_ready());
+	drv_lock();
+	result = known(module);
+	if (result != CUDA_SUCCESS)
+		return drv_unlock(result);
+	for (CUmodule *at = &modules; *at != NULL; at = &(*at)->next)
+		if (*at == module) {
+			*at = module->next;
+			break;
+		}
+	while (module->functions != NULL) {
+		CUfunction function = module->functions;
+
+		module->functions = function->next;
+		free(function);
+	}
+	free(module->text);
+	free(module);
+	return drv_unlock(CUDA_SUCCESS);
+}
+
+/* With the lock held. */
+static CUresult function_of(CUfunction *out, CUmodule module, const char *name)
+{
+	CUfunction function = module->functions;
+
+	while (function != NULL && strcmp(function->name, name) != 0)
+		function = function->next;
+	if (function == NULL) {
+		if (module->text != NULL && strstr(module->text, name) == NULL)
+			return CUDA_ERROR_NOT_FOUND;
+		function = calloc(1, sizeof(*function) + strlen(name) + 1);
+		if (function == NULL)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		strcpy(function->name, name);
+		function->module = module;
+		function->busy = strncmp(name, BUSY_PREFIX, strlen(BUSY_PREFIX)) == 0;
+		function->next = module->functions;
+		module->functions = function;
+	}
+	*out = function;
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+	CUresult result;
+
+	NEED(drv_ready());
+	if (function == NULL || name == NULL || name[0] == '\0')
+		return CUDA_ERROR_INVALID_VALUE;
+	drv_lock();
+	result = known(module);
+	if (result == CUDA_SUCCESS)
+		result = function_of(function, module, name);
+	return drv_unlock(result);
+}
+
+CUresult sim_cuFuncGetAttribute(int *value, int attribute, CUfunction function)
+{
+	NEED(drv_ready());
+	if (value == NULL || attribute < 0 || attribute > 15)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (function == NULL)
+		return CUDA_ERROR_INVALID_HANDLE;
+	*value = attribute == 0 ? 1024 : attribute == 8 ? function->shared_bytes : 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_cuFuncSetAttribute(CUfunction function, int attribute, int value)
+{
+	NEED(drv_ready());
+	if (function == NULL)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (attribute == 8)
+		function->shared_bytes = value;
+	return CUDA_SUCCESS;
+}
+
+static CUresult launch(CUfunction function, const unsigned *grid, const unsigned *block,
+		       CUstream stream, void **params, void **extra)
+{
+	uint64_t ns = 0;
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	if (function == NULL)
+		return CUDA_ERROR_INVALID_HANDLE;
+	for (int i = 0; i < 3; i++)
+		if (grid[i] == 0 || block[i] == 0)
+			return CUDA_ERROR_INVALID_VALUE;
+	if ((uint64_t)block[0] * block[1] * block[2] > 1024)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (params != NULL && extra != NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (function->busy) {
+		if (params == NULL || params[0] == NULL)
+			return CUDA_ERROR_INVALID_VALUE;
+		ns = *(const unsigned *)params[0] * 1000ull;
+	}
+	return drv_enqueue(stream, ns);
+}
+
+CUresult sim_cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,
+			    unsigned int bx, unsigned int by, unsigned int bz,
+			    unsigned int shared_bytes, CUstream stream, void **params, void **extra)
+{
+	(void)shared_bytes;
+	return launch(function, (unsigned[]){ gx, gy, gz }, (unsigned[]){ bx, by, bz }, stream,
+		      params, extra);
+}
+
+CUresult sim_cuLaunchKernel_ptsz(CUfunction function, unsigned int gx, unsigned int gy,
+				 unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
+				 unsigned int shared_bytes, CUstream stream, void **params, void **extra)
+{
+	return sim_cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared_bytes, drv_ptsz(stream),
+				  params, extra);
+}
+
+CUresult sim_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+{
+	NEED(drv_ready());
+	if (config == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	return launch(function, &config->gridDimX, &config->blockDimX, config->hStream, params, extra);
+}
+
+CUresult sim_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **params,
+				   void **extra)
+{
+	NEED(drv_ready());
+	if (config == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	return launch(function, &config->gridDimX, &config->blockDimX, drv_ptsz(config->hStream),
+		      params, extra);
+}
+
+CUresult sim_cuLaunchCooperativeKernel(CUfunction function, unsigned int gx, unsigned int gy,
+				       unsigned int gz, unsigned int bx, unsigned int by,
+				       unsigned int bz, unsigned int shared_bytes, CUstream stream,
+				       void **params)
+{
+	return sim_cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared_bytes, stream, params, NULL);
+}
+
+CUresult sim_cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned int gx, unsigned int gy,
+					    unsigned int gz, unsigned int bx, unsigned int by,
+					    unsigned int bz, unsigned int shared_bytes,
+					    CUstream stream, void **params)
+{
+	return sim_cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared_bytes, drv_ptsz(stream),
+				  params, NULL);
+}

@@ -1,0 +1,324 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Plain device memory, managed and pinned host memory, and questions about pointers. */
+#define _GNU_SOURCE
+#include "drv.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define SMALL_BYTES SIM_MIB /* below this, allocations of a context share granules */
+#define SMALL_ALIGN 512
+#define PITCH_ALIGN 512
+
+bool drv_fail_injected(void)
+{
+	if (drv.fail_next == 0)
+		return false;
+	drv.fail_next--;
+	return true;
+}
+
+/* Takes physical memory for a block; small ones from the context's heap. */
+static bool take_physical(struct sim_block *block)
+{
+	CUcontext ctx = block->ctx;
+	uint64_t need;
+
+	if (block->bytes >= SMALL_BYTES) {
+		need = sim_round_up(block->bytes, SIM_GRANULE_BYTES);
+		if (sim_mem_take(block->device, need) != 0)
+			return false;
+		block->physical_bytes = need;
+		return true;
+	}
+	need = sim_round_up(ctx->heap_bytes + block->span, SIM_GRANULE_BYTES);
+	if (need > ctx->heap_physical_bytes) {
+		if (sim_mem_take(block->device, need - ctx->heap_physical_bytes) != 0)
+			return false;
+		ctx->heap_physical_bytes = need;
+	}
+	ctx->heap_bytes += block->span;
+	return true;
+}
+
+static void give_physical(struct sim_block *block)
+{
+	CUcontext ctx = block->ctx;
+	uint64_t keep;
+
+	if (block->physical_bytes != 0) {
+		sim_mem_give(block->device, block->physical_bytes);
+		return;
+	}
+	ctx->heap_bytes -= block->span;
+	keep = sim_round_up(ctx->heap_bytes, SIM_GRANULE_BYTES);
+	sim_mem_give(block->device, ctx->heap_physical_bytes - keep);
+	ctx->heap_physical_bytes = keep;
+}
+
+void drv_block_release(struct sim_block *block)
+{
+	switch (block->kind) {
+	case SIM_DEVICE:
+		give_physical(block);
+		drv_va_give(block->base, block->span, block->low);
+		break;
+	case SIM_ASYNC:
+		drv_pool_give(block->pool, block->span);
+		drv_va_give(block->base, block->span, block->low);
+		break;
+	case SIM_MANAGED:
+		if (block->physical_bytes != 0)
+			sim_mem_give(block->device, block->physical_bytes);
+		/* fall through */
+	case SIM_HOST:
+		munmap((void *)(uintptr_t)block->base, block->span);
+		break;
+	case SIM_MAPPED:
+		drv_vmm_unmapped(block->vmm);
+		break;
+	}
+	drv_block_drop(block);
+}
+
+/* With the lock held. */
+static CUresult allocate(CUcontext ctx, CUdeviceptr *out, size_t bytes, bool low)
+{
+	uint64_t span = bytes < SMALL_BYTES ? sim_round_up(bytes, SMALL_ALIGN)
+					    : sim_round_up(bytes, SIM_GRANULE_BYTES);
+	struct sim_block *block;
+	CUdeviceptr base;
+
+	if (bytes > UINT64_MAX / 2 || drv_fail_injected() || (base = drv_va_take(span, low)) == 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	block = drv_block_new(SIM_DEVICE, base, bytes, ctx);
+	if (block == NULL) {
+		drv_va_give(base, span, low);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	block->span = span;
+	block->low = low;
+	block->ordinal = ctx->ordinal;
+	block->device = ctx->device;
+	if (!take_physical(block)) {
+		drv_block_drop(block);
+		drv_va_give(base, span, low);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*out = base;
+	return CUDA_SUCCESS;
+}
+
+static CUresult alloc_plain(CUdeviceptr *out, size_t bytes, bool low)
+{
+	CUresult result;
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	if (out == NULL || bytes == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (sim_conf.alloc_us != 0)
+		drv_sleep_until(sim_now_ns() + sim_conf.alloc_us * 1000ull);
+	drv_lock();
+	result = allocate(ctx, out, bytes, low);
+	return drv_unlock(result);
+}
+
+CUresult sim_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
+{
+	return alloc_plain(out, bytes, false);
+}
+
+CUresult sim_cuMemAlloc(CUdeviceptr_v1 *out, unsigned int bytes)
+{
+	CUdeviceptr wide;
+	CUresult result = alloc_plain(out != NULL ? &wide : NULL, bytes, true);
+
+	if (result == CUDA_SUCCESS)
+		*out = (CUdeviceptr_v1)wide;
+	return result;
+}
+
+static CUresult alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
+			    unsigned element, bool low)
+{
+	size_t row = sim_round_up(width, PITCH_ALIGN), bytes;
+
+	NEED(drv_ready());
+	if (out == NULL || pitch == NULL || width == 0 || height == 0 || row < width ||
+	    (element != 4 && element != 8 && element != 16))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (__builtin_mul_overflow(row, height, &bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	NEED(alloc_plain(out, bytes, low));
+	*pitch = row;
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
+				unsigned int element)
+{
+	return alloc_pitch(out, pitch, width, height, element, false);
+}
+
+CUresult sim_cuMemAllocPitch(CUdeviceptr_v1 *out, unsigned int *pitch, unsigned int width,
+			     unsigned int height, unsigned int element)
+{
+	CUdeviceptr wide;
+	size_t row;
+
+	NEED(drv_ready());
+	if (out == NULL || pitch == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	NEED(alloc_pitch(&wide, &row, width, height, element, true));
+	*out = (CUdeviceptr_v1)wide;
+	*pitch = (unsigned)row;
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemFree_v2(CUdeviceptr pointer)
+{
+	CUresult result = CUDA_ERROR_INVALID_VALUE;
+	struct sim_block *block;
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	if (pointer == 0)
+		return CUDA_SUCCESS;
+	drv_lock();
+	block = drv_block_find(pointer);
+	if (block != NULL && block->base == pointer && block->kind != SIM_HOST &&
+	    block->kind != SIM_MAPPED) {
+		drv_block_release(block);
+		result = CUDA_SUCCESS;
+	}
+	return drv_unlock(result);
+}
+
+CUresult sim_cuMemFree(CUdeviceptr_v1 pointer)
+{
+	return sim_cuMemFree_v2(pointer);
+}
+
+CUresult sim_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+	uint64_t room, used;
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	if (free_bytes == NULL || total_bytes == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	room = sim_conf.device[ctx->device].mem_bytes - sim_conf.device[ctx->device].reserved_bytes;
+	used = sim_mem_used(ctx->device);
+	*total_bytes = room;
+	*free_bytes = used < room ? room - used : 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_bytes)
+{
+	size_t free_wide, total_wide;
+
+	if (free_bytes == NULL || total_bytes == NULL) {
+		NEED(drv_ready());
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	NEED(sim_cuMemGetInfo_v2(&free_wide, &total_wide));
+	*free_bytes = free_wide > UINT32_MAX ? UINT32_MAX : (unsigned)free_wide;
+	*total_bytes = total_wide > UINT32_MAX ? UINT32_MAX : (unsigned)total_wide;
+	return CUDA_SUCCESS;
+}
+
+/* Memory that the host can touch: real mappings, which cost nothing until they are. */
+static CUresult map_host(CUcontext ctx, enum sim_kind kind, size_t bytes, void **out)
+{
+	uint64_t span = sim_round_up(bytes, 4096);
+	struct sim_block *block;
+	void *at;
+
+	if (bytes > UINT64_MAX / 2)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	at = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (at == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	drv_lock();
+	block = drv_block_new(kind, (uintptr_t)at, bytes, ctx);
+	if (block != NULL) {
+		block->span = span;
+		block->ordinal = ctx->ordinal;
+		block->device = ctx->device;
+		*out = at;
+	} else
+		munmap(at, span);
+	return drv_unlock(block != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+CUresult sim_cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned int flags)
+{
+	CUcontext ctx;
+	void *at;
+
+	NEED(drv_current(&ctx));
+	if (out == NULL || bytes == 0 || flags < 1 || flags > 4 || flags == 3)
+		return CUDA_ERROR_INVALID_VALUE;
+	NEED(map_host(ctx, SIM_MANAGED, bytes, &at));
+	*out = (uintptr_t)at;
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
+{
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	if (pointer == NULL || bytes == 0 || flags > 7)
+		return CUDA_ERROR_INVALID_VALUE;
+	return map_host(ctx, SIM_HOST, bytes, pointer);
+}
+
+CUresult sim_cuMemAllocHost_v2(void **pointer, size_t bytes)
+{
+	return sim_cuMemHostAlloc(pointer, bytes, 0);
+}
+
+CUresult sim_cuMemAllocHost(void **pointer, unsigned int bytes)
+{
+	return sim_cuMemHostAlloc(pointer, bytes, 0);
+}
+
+CUresult sim_cuMemFreeHost(void *pointer)
+{
+	CUresult result = CUDA_ERROR_INVALID_VALUE;
+	struct sim_block *block;
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	if (pointer == NULL)
+		return CUDA_SUCCESS;
+	drv_lock();
+	block = drv_block_find((uintptr_t)pointer);
+	if (block != NULL && block->kind == SIM_HOST && block->base == (uintptr_t)pointer) {
+		drv_block_release(block);
+		result = CUDA_SUCCESS;
+	}
+	return drv_unlock(result);
+}
+
+CUresult sim_cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *host, unsigned int flags)
+{
+	struct sim_block *block;
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	if (device == NULL || flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	drv_lock();
+	block = drv_block_find((uintptr_t)host);
+	if (block == NULL || block->kind != SIM_HOST)
+		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
+	*device = (uintptr_t)host;
+	return drv_unlock(CUDA_SUCCESS);
+}

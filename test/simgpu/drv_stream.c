@@ -1,0 +1,370 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Streams and events. A stream is the time at which its work will be done; since a device does
+ * one thing after the other (gputime.c), nothing needs a thread. */
+#define _GNU_SOURCE
+#include "drv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct CUevent_st {
+	CUevent next;
+	CUcontext ctx;
+	unsigned flags;
+	bool recorded;
+	uint64_t when_ns;
+};
+
+static CUevent events;
+
+void drv_sleep_until(uint64_t ns)
+{
+	struct timespec at = { .tv_sec = (time_t)(ns / 1000000000ull),
+			       .tv_nsec = (long)(ns % 1000000000ull) };
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+		;
+}
+
+/* The calling thread's own default stream. With the lock held. */
+static CUstream per_thread(CUcontext ctx)
+{
+	CUstream stream = ctx->streams;
+
+	while (stream != NULL && !(stream->per_thread && pthread_equal(stream->owner, pthread_self())))
+		stream = stream->next;
+	if (stream == NULL && (stream = calloc(1, sizeof(*stream))) != NULL) {
+		stream->ctx = ctx;
+		stream->per_thread = true;
+		stream->owner = pthread_self();
+		stream->next = ctx->streams;
+		ctx->streams = stream;
+	}
+	return stream;
+}
+
+CUresult drv_stream(CUstream handle, CUstream *stream)
+{
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	*stream = NULL;
+	if (handle == NULL || handle == CU_STREAM_LEGACY) {
+		*stream = &ctx->legacy;
+		return CUDA_SUCCESS;
+	}
+	drv_lock();
+	if (handle == CU_STREAM_PER_THREAD)
+		*stream = per_thread(ctx);
+	for (CUcontext c = drv.contexts; c != NULL && *stream == NULL; c = c->next)
+		for (CUstream s = c->dead ? NULL : c->streams; s != NULL; s = s->next)
+			if (s == handle)
+				*stream = s;
+	return drv_unlock(*stream != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+}
+
+void drv_stream_free_all(CUcontext ctx)
+{
+	CUevent *at = &events;
+
+	while (ctx->streams != NULL) {
+		CUstream stream = ctx->streams;
+
+		ctx->streams = stream->next;
+		free(stream);
+	}
+	while (*at != NULL) {
+		CUevent event = *at;
+
+		if (event->ctx == ctx) {
+			*at = event->next;
+			free(event);
+		} else
+			at = &event->next;
+	}
+}
+
+/* The legacy default stream waits for all blocking streams of its context. With the lock held. */
+static uint64_t ready_ns(CUstream stream)
+{
+	uint64_t ready = stream->ready_ns;
+
+	if (stream == &stream->ctx->legacy) {
+		for (CUstream s = stream->ctx->streams; s != NULL; s = s->next)
+			if (!(s->flags & SIM_STREAM_NON_BLOCKING) && s->ready_ns > ready)
+				ready = s->ready_ns;
+	} else if (!(stream->flags & SIM_STREAM_NON_BLOCKING) && stream->ctx->legacy.ready_ns > ready)
+		ready = stream->ctx->legacy.ready_ns;
+	return ready;
+}
+
+CUresult drv_enqueue(CUstream handle, uint64_t ns)
+{
+	uint64_t full_ns;
+	CUstream stream;
+
+	NEED(drv_stream(handle, &stream));
+	drv_lock();
+	full_ns = stream->end_ns[stream->head];
+	if (full_ns > sim_now_ns()) { /* the queue is full */
+		drv_unlock(CUDA_SUCCESS);
+		drv_sleep_until(full_ns);
+		drv_lock();
+	}
+	stream->ready_ns = sim_time_book(stream->ctx->device, ready_ns(stream), ns);
+	stream->end_ns[stream->head] = stream->ready_ns;
+	stream->head = (stream->head + 1) % SIM_QUEUE_DEPTH;
+	return drv_unlock(CUDA_SUCCESS);
+}
+
+CUresult drv_wait(CUstream handle)
+{
+	CUstream stream;
+	uint64_t ready;
+	int device;
+
+	NEED(drv_stream(handle, &stream));
+	drv_lock();
+	ready = ready_ns(stream);
+	device = stream->ctx->device;
+	drv_unlock(CUDA_SUCCESS);
+	drv_sleep_until(ready);
+	drv_pools_trim(device);
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_cuCtxSynchronize(void)
+{
+	uint64_t ready;
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	drv_lock();
+	ready = ctx->legacy.ready_ns;
+	for (CUstream s = ctx->streams; s != NULL; s = s->next)
+		if (s->ready_ns > ready)
+			ready = s->ready_ns;
+	drv_unlock(CUDA_SUCCESS);
+	drv_sleep_until(ready);
+	drv_pools_trim(ctx->device);
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
+{
+	CUstream stream;
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	if (out == NULL || flags > SIM_STREAM_NON_BLOCKING)
+		return CUDA_ERROR_INVALID_VALUE;
+	stream = calloc(1, sizeof(*stream));
+	if (stream == NULL)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	stream->ctx = ctx;
+	stream->flags = flags;
+	stream->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
+	drv_lock();
+	stream->next = ctx->streams;
+	ctx->streams = stream;
+	*out = stream;
+	return drv_unlock(CUDA_SUCCESS);
+}
+
+CUresult sim_cuStreamCreate(CUstream *out, unsigned int flags)
+{
+	return sim_cuStreamCreateWithPriority(out, flags, 0);
+}
+
+/* Work that is queued goes on; the handle is gone at once. */
+CUresult sim_cuStreamDestroy_v2(CUstream handle)
+{
+	CUstream stream;
+
+	NEED(drv_stream(handle, &stream));
+	if (stream == &stream->ctx->legacy || stream->per_thread)
+		return CUDA_ERROR_INVALID_HANDLE;
+	drv_lock();
+	if (stream->ready_ns > stream->ctx->legacy.ready_ns)
+		stream->ctx->legacy.ready_ns = stream->ready_ns;
+	for (CUstream *at = &stream->ctx->streams; *at != NULL; at = &(*at)->next)
+		if (*at == stream) {
+			*at = stream->next;
+			free(stream);
+			break;
+		}
+	return drv_unlock(CUDA_SUCCESS);
+}
+
+CUresult sim_cuStreamDestroy(CUstream stream)
+{
+	return sim_cuStreamDestroy_v2(stream);
+}
+
+CUresult sim_cuStreamSynchronize(CUstream stream)
+{
+	return drv_wait(stream);
+}
+
+CUresult sim_cuStreamQuery(CUstream handle)
+{
+	CUstream stream;
+	uint64_t ready;
+
+	NEED(drv_stream(handle, &stream));
+	drv_lock();
+	ready = ready_ns(stream);
+	return drv_unlock(ready <= sim_now_ns() ? CUDA_SUCCESS : (CUresult)SIM_CUDA_ERROR_NOT_READY);
+}
+
+static CUresult known_event(CUevent event) /* with the lock held */
+{
+	for (CUevent e = events; e != NULL; e = e->next)
+		if (e == event)
+			return CUDA_SUCCESS;
+	return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult sim_cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags)
+{
+	CUresult result;
+	CUstream stream;
+
+	NEED(drv_stream(handle, &stream));
+	if (flags > 1)
+		return CUDA_ERROR_INVALID_VALUE;
+	drv_lock();
+	result = known_event(event);
+	if (result == CUDA_SUCCESS && event->recorded && event->when_ns > stream->ready_ns)
+		stream->ready_ns = event->when_ns;
+	return drv_unlock(result);
+}
+
+CUresult sim_cuEventCreate(CUevent *out, unsigned int flags)
+{
+	CUevent event;
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	if (out == NULL || flags > 7)
+		return CUDA_ERROR_INVALID_VALUE;
+	event = calloc(1, sizeof(*event));
+	if (event == NULL)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	event->ctx = ctx;
+	event->flags = flags;
+	drv_lock();
+	event->next = events;
+	events = event;
+	*out = event;
+	return drv_unlock(CUDA_SUCCESS);
+}
+
+CUresult sim_cuEventDestroy_v2(CUevent event)
+{
+	CUresult result = CUDA_ERROR_INVALID_HANDLE;
+
+	NEED(drv_ready());
+	drv_lock();
+	for (CUevent *at = &events; *at != NULL; at = &(*at)->next)
+		if (*at == event) {
+			*at = event->next;
+			free(event);
+			result = CUDA_SUCCESS;
+			break;
+		}
+	return drv_unlock(result);
+}
+
+CUresult sim_cuEventDestroy(CUevent event)
+{
+	return sim_cuEventDestroy_v2(event);
+}
+
+CUresult sim_cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned int flags)
+{
+	CUresult result;
+	CUstream stream;
+
+	NEED(drv_stream(handle, &stream));
+	if (flags > 1)
+		return CUDA_ERROR_INVALID_VALUE;
+	drv_lock();
+	result = known_event(event);
+	if (result == CUDA_SUCCESS && event->ctx != stream->ctx)
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (result == CUDA_SUCCESS) {
+		uint64_t now = sim_now_ns(), ready = ready_ns(stream);
+
+		event->recorded = true;
+		event->when_ns = ready > now ? ready : now;
+	}
+	return drv_unlock(result);
+}
+
+CUresult sim_cuEventRecord(CUevent event, CUstream stream)
+{
+	return sim_cuEventRecordWithFlags(event, stream, 0);
+}
+
+CUresult sim_cuEventQuery(CUevent event)
+{
+	CUresult result;
+
+	NEED(drv_ready());
+	drv_lock();
+	result = known_event(event);
+	if (result == CUDA_SUCCESS && event->recorded && event->when_ns > sim_now_ns())
+		result = (CUresult)SIM_CUDA_ERROR_NOT_READY;
+	return drv_unlock(result);
+}
+
+CUresult sim_cuEventSynchronize(CUevent event)
+{
+	uint64_t when = 0;
+	CUresult result;
+	int device = 0;
+
+	NEED(drv_ready());
+	drv_lock();
+	result = known_event(event);
+	if (result == CUDA_SUCCESS && event->recorded) {
+		when = event->when_ns;
+		device = event->ctx->device;
+	}
+	drv_unlock(result);
+	if (when != 0) {
+		drv_sleep_until(when);
+		drv_pools_trim(device);
+	}
+	return result;
+}
+
+CUresult sim_cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
+{
+	CUresult result;
+
+	NEED(drv_ready());
+	if (ms == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	drv_lock();
+	result = known_event(start);
+	if (result == CUDA_SUCCESS)
+		result = known_event(end);
+	if (result == CUDA_SUCCESS && (!start->recorded || !end->recorded ||
+				       ((start->flags | end->flags) & SIM_EVENT_DISABLE_TIMING)))
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (result == CUDA_SUCCESS && (start->when_ns > sim_now_ns() || end->when_ns > sim_now_ns()))
+		result = (CUresult)SIM_CUDA_ERROR_NOT_READY;
+	if (result == CUDA_SUCCESS)
+		*ms = (float)((double)((int64_t)(end->when_ns - start->when_ns)) / 1e6);
+	return drv_unlock(result);
+}
+
+CUresult sim_cuEventElapsedTime(float *ms, CUevent start, CUevent end)
+{
+	return sim_cuEventElapsedTime_v2(ms, start, end);
+}

@@ -1,0 +1,103 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "sim.h"
+
+#include <time.h>
+
+uint64_t sim_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* Adds (or takes back) busy time over [from, to), bucket by bucket. What lies further ahead than
+ * the ring reaches is not counted in utilisation; it still takes its time. */
+static void count(struct sim_gpu *gpu, uint64_t from, uint64_t to, bool add)
+{
+	uint64_t limit = sim_now_ns() + (SIM_BUCKETS / 2) * SIM_BUCKET_NS;
+
+	if (to > limit)
+		to = limit;
+	while (from < to) {
+		uint64_t number = from / SIM_BUCKET_NS;
+		uint64_t end = (number + 1) * SIM_BUCKET_NS;
+		struct sim_bucket *bucket = &gpu->bucket[number % SIM_BUCKETS];
+		uint64_t part = (end < to ? end : to) - from;
+
+		if (bucket->number != number && add) {
+			bucket->number = number;
+			bucket->busy_ns = 0;
+		}
+		if (add)
+			bucket->busy_ns += part;
+		else if (bucket->number == number)
+			bucket->busy_ns -= part < bucket->busy_ns ? part : bucket->busy_ns;
+		from += part;
+	}
+}
+
+uint64_t sim_time_book(int device, uint64_t ready_ns, uint64_t len_ns)
+{
+	uint64_t now = sim_now_ns(), start = ready_ns > now ? ready_ns : now;
+	unsigned slot = sim_own_slot();
+	struct sim_gpu *gpu;
+
+	if (len_ns == 0 || slot >= SIM_MAX_PROCS || !sim_lock())
+		return start;
+	gpu = &sim_state()->gpu[device];
+	/* Far behind someone else's work: is that someone still there? */
+	if (gpu->busy_until_ns > start + SIM_BUCKET_NS && gpu->tail_proc != slot + 1)
+		sim_sweep();
+	if (gpu->busy_until_ns > start)
+		start = gpu->busy_until_ns;
+	if (gpu->tail_proc != slot + 1 || start > gpu->busy_until_ns) {
+		gpu->tail_proc = slot + 1;
+		gpu->tail_start_ns = start;
+	}
+	gpu->busy_until_ns = start + len_ns;
+	sim_state()->proc[slot].device[device].busy_ns += len_ns;
+	count(gpu, start, start + len_ns, true);
+	sim_unlock();
+	return start + len_ns;
+}
+
+uint64_t sim_time_busy(int device, uint64_t window_ns)
+{
+	uint64_t now = sim_now_ns(), from = now > window_ns ? now - window_ns : 0, busy = 0;
+	uint64_t last = now / SIM_BUCKET_NS;
+	struct sim_gpu *gpu;
+
+	if (!sim_lock())
+		return 0;
+	gpu = &sim_state()->gpu[device];
+	sim_sweep();
+	for (uint64_t n = from / SIM_BUCKET_NS; n <= last; n++) {
+		struct sim_bucket *bucket = &gpu->bucket[n % SIM_BUCKETS];
+		uint64_t begin = n * SIM_BUCKET_NS, end = begin + SIM_BUCKET_NS, inside;
+
+		if (bucket->number != n)
+			continue;
+		/* A bucket that is cut by the window counts in proportion. */
+		inside = (end < now ? end : now) - (begin > from ? begin : from);
+		busy += inside == SIM_BUCKET_NS ? bucket->busy_ns
+						: bucket->busy_ns * inside / SIM_BUCKET_NS;
+	}
+	sim_unlock();
+	return busy < window_ns ? busy : window_ns;
+}
+
+void sim_time_cancel(int device, unsigned slot)
+{
+	struct sim_gpu *gpu = &sim_state()->gpu[device];
+	uint64_t now = sim_now_ns();
+	uint64_t from = gpu->tail_start_ns > now ? gpu->tail_start_ns : now;
+
+	if (gpu->tail_proc != slot + 1 || gpu->busy_until_ns <= from)
+		return;
+	count(gpu, from, gpu->busy_until_ns, false);
+	gpu->busy_until_ns = from;
+	gpu->tail_proc = 0;
+}

@@ -1,0 +1,126 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What the simulated libcuda and libnvidia-ml share: the configuration of the node's GPUs, and the
+ * state file in which every process of the node books memory and GPU time. */
+#ifndef SIMGPU_SIM_H
+#define SIMGPU_SIM_H
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIM_MAX_DEVICES 16
+#define SIM_MAX_PROCS 1024
+#define SIM_MIB (1ull << 20)
+#define SIM_GRANULE_BYTES (2 * SIM_MIB) /* physical memory is handed out in these */
+#define SIM_BUCKETS 1024		/* GPU time is booked in buckets of this many … */
+#define SIM_BUCKET_NS 125000000ull	/* … times this long: 128 s, past and future */
+
+struct sim_device_conf {
+	char name[96];
+	char uuid[48]; /* "GPU-8-4-4-4-12" */
+	uint8_t uuid_raw[16];
+	uint64_t mem_bytes;	 /* as NVML says */
+	uint64_t reserved_bytes; /* the driver's own; CUDA sees mem_bytes less this */
+	uint64_t context_bytes;	 /* what a process pays for its first context */
+	int minor;
+	unsigned pci_bus;
+	int sm_count;
+	int cc_major, cc_minor;
+	int speed;  /* CUDA's own order is fastest first, NVML's is by bus */
+	bool lost;  /* NVML and CUDA fail on it as on a GPU that fell off the bus */
+	bool hidden; /* its device node cannot be opened by this process */
+};
+
+struct sim_conf {
+	char dir[PATH_MAX - 64];
+	char driver[80];
+	int cuda_version; /* 13000 */
+	unsigned alloc_us;
+	uint64_t seed;
+	int device_count;
+	struct sim_device_conf device[SIM_MAX_DEVICES];
+};
+
+struct sim_proc_device {
+	uint64_t mem_bytes; /* all physical memory, contexts included */
+	uint64_t busy_ns;   /* GPU time ever queued */
+	uint32_t contexts;
+	uint32_t reserved;
+};
+
+struct sim_proc {
+	uint32_t live;
+	int32_t pid;
+	uint64_t start_ticks; /* field 22 of /proc/PID/stat */
+	uint64_t pidns;
+	struct sim_proc_device device[SIM_MAX_DEVICES];
+};
+
+struct sim_bucket {
+	uint64_t number; /* monotonic time / SIM_BUCKET_NS */
+	uint64_t busy_ns;
+};
+
+struct sim_gpu {
+	uint64_t used_bytes;	/* sum over the processes; made again from them when in doubt */
+	uint64_t busy_until_ns; /* CLOCK_MONOTONIC: when all queued work is done */
+	uint64_t tail_start_ns; /* the last run of work of one process begins here */
+	uint32_t tail_proc;	/* whose it is: slot + 1 */
+	uint32_t reserved;
+	struct sim_bucket bucket[SIM_BUCKETS];
+};
+
+struct sim_state {
+	uint64_t magic;
+	uint64_t size_bytes;
+	char boot_id[40]; /* pids and clocks of another boot mean nothing */
+	pthread_mutex_t lock;
+	uint32_t procs_high;
+	struct sim_gpu gpu[SIM_MAX_DEVICES];
+	struct sim_proc proc[SIM_MAX_PROCS];
+};
+
+/* conf.c */
+/* Fills conf from DIR/simgpu.conf; a missing file means the defaults. -errno, with a line on
+ * stderr, on a value that is not understood: a test must not pass on a GPU it did not ask for. */
+int sim_conf_load(struct sim_conf *conf);
+/* Finds which device nodes this process may open. */
+void sim_conf_probe_nodes(struct sim_conf *conf);
+
+/* state.c: all return 0 or -errno */
+extern struct sim_conf sim_conf;
+int sim_attach(void);	   /* configuration and state file; any number of times */
+int sim_proc_register(void); /* a slot for this process; what it held under exec is dropped */
+bool sim_lock(void);
+void sim_unlock(void);
+struct sim_state *sim_state(void);
+void sim_sweep(void); /* with the lock held: frees what dead processes held */
+int sim_mem_take(int device, uint64_t bytes);
+void sim_mem_give(int device, uint64_t bytes);
+int sim_context_take(int device);
+void sim_context_give(int device);
+uint64_t sim_mem_used(int device); /* after a sweep */
+unsigned sim_own_slot(void);
+uint64_t sim_pidns(void);
+/* A start time, or 0 when the process is gone or a zombie. */
+uint64_t sim_proc_start_ticks(int pid);
+
+/* gputime.c: every GPU runs one piece of work at a time, in the order of submission */
+uint64_t sim_now_ns(void);
+/* Books len_ns on the device, not before ready_ns; returns when it ends. */
+uint64_t sim_time_book(int device, uint64_t ready_ns, uint64_t len_ns);
+/* Busy time within the window that ends now. */
+uint64_t sim_time_busy(int device, uint64_t window_ns);
+/* With the lock held: work of a dead process that nothing waits behind never runs. */
+void sim_time_cancel(int device, unsigned slot);
+
+static inline uint64_t sim_round_up(uint64_t value, uint64_t to)
+{
+	return (value + to - 1) / to * to;
+}
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The types of extra.def that the interposer's table does not need. Values are the driver's. */
+#ifndef SIMGPU_SIM_TYPES_H
+#define SIMGPU_SIM_TYPES_H
+
+#include "cuda_types.h"
+
+/* Results beyond those that the interposer names. */
+enum {
+	SIM_CUDA_ERROR_INVALID_IMAGE = 200,
+	SIM_CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
+	SIM_CUDA_ERROR_OPERATING_SYSTEM = 304,
+	SIM_CUDA_ERROR_NOT_READY = 600,
+	SIM_CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
+	SIM_CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713
+};
+
+typedef struct CUevent_st *CUevent;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+
+typedef struct CUmemPoolProps_st {
+	int allocType;
+	int handleTypes;
+	CUmemLocation location;
+	void *win32SecurityAttributes;
+	size_t maxSize;
+	unsigned short usage;
+	unsigned char reserved[54];
+} CUmemPoolProps;
+
+typedef struct CUmemAccessDesc_st {
+	CUmemLocation location;
+	int flags;
+} CUmemAccessDesc;
+
+typedef struct CUlaunchConfig_st {
+	unsigned int gridDimX, gridDimY, gridDimZ;
+	unsigned int blockDimX, blockDimY, blockDimZ;
+	unsigned int sharedMemBytes;
+	CUstream hStream;
+	void *attrs;
+	unsigned int numAttrs;
+} CUlaunchConfig;
+
+_Static_assert(sizeof(CUmemPoolProps) == 88, "CUmemPoolProps");
+_Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
+_Static_assert(sizeof(CUlaunchConfig) == 56, "CUlaunchConfig");
+
+#define SIM_STREAM_NON_BLOCKING 1u
+#define SIM_EVENT_DISABLE_TIMING 2u
+
+enum {
+	SIM_POOL_REUSE_FOLLOW_EVENT = 1,
+	SIM_POOL_REUSE_OPPORTUNISTIC,
+	SIM_POOL_REUSE_INTERNAL,
+	SIM_POOL_RELEASE_THRESHOLD,
+	SIM_POOL_RESERVED_CURRENT,
+	SIM_POOL_RESERVED_HIGH,
+	SIM_POOL_USED_CURRENT,
+	SIM_POOL_USED_HIGH
+};
+
+/* NVML */
+typedef struct nvmlPciInfo_st {
+	char busIdLegacy[16];
+	unsigned int domain, bus, device, pciDeviceId, pciSubSystemId;
+	char busId[32];
+} nvmlPciInfo_t;
+
+typedef struct nvmlUtilization_st {
+	unsigned int gpu, memory;
+} nvmlUtilization_t;
+
+typedef struct nvmlTemperature_v1_st {
+	unsigned int version;
+	int sensorType;
+	int temperature;
+} nvmlTemperature_v1_t;
+
+typedef struct nvmlBAR1Memory_st {
+	unsigned long long bar1Total, bar1Free, bar1Used;
+} nvmlBAR1Memory_t;
+
+_Static_assert(sizeof(nvmlPciInfo_t) == 68, "nvmlPciInfo_t");
+
+enum {
+	SIM_NVML_ERROR_MEMORY = 20,
+	SIM_NVML_ERROR_OPERATING_SYSTEM = 17,
+	SIM_NVML_ERROR_DRIVER_NOT_LOADED = 9,
+};
+
+#endif

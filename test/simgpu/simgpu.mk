@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: The slurm-vgpu authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# The simulated GPU: $(BUILD)/sim/{libcuda.so.1,libnvidia-ml.so.1,nvidia-smi,vgpu-fill} and its tests.
+
+SIMGPU := test/simgpu
+SIMGPU_OBJ := $(BUILD)/obj/simgpu
+SIMGPU_CFLAGS := -std=gnu11 -Wall -Wextra -Werror -O2 -g -fPIC -fvisibility=hidden -pthread \
+	-I$(SIMGPU) -Iinterposer
+SIMGPU_LDFLAGS := -Wl,-z,defs -Wl,-Bsymbolic -Wl,-z,relro -Wl,-z,now
+
+SIMGPU_SHARED := conf state gputime
+SIMGPU_CUDA := $(notdir $(basename $(wildcard $(SIMGPU)/drv_*.c))) exports_cuda $(SIMGPU_SHARED)
+SIMGPU_NVML := $(notdir $(basename $(wildcard $(SIMGPU)/nvml_*.c))) exports_nvml $(SIMGPU_SHARED)
+
+# Everything depends on every header and table: it is small, and a stale row is worse.
+SIMGPU_HEADERS := $(wildcard $(SIMGPU)/*.h $(SIMGPU)/*.def interposer/api/*.def) interposer/cuda_types.h
+
+$(SIMGPU_OBJ)/%.o: $(SIMGPU)/%.c $(SIMGPU_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(SIMGPU_CFLAGS) -c -o $@ $<
+
+# The rename keeps a running program's library whole.
+$(BUILD)/sim/libcuda.so.1: $(SIMGPU_CUDA:%=$(SIMGPU_OBJ)/%.o) $(SIMGPU)/libcuda.map
+	@mkdir -p $(@D)
+	$(CC) -shared -pthread $(SIMGPU_LDFLAGS) -Wl,-soname,libcuda.so.1 \
+		-Wl,--version-script=$(SIMGPU)/libcuda.map -o $@.new $(filter %.o,$^) -ldl
+	@mv -f $@.new $@
+
+$(BUILD)/sim/libnvidia-ml.so.1: $(SIMGPU_NVML:%=$(SIMGPU_OBJ)/%.o) $(SIMGPU)/libnvidia-ml.map
+	@mkdir -p $(@D)
+	$(CC) -shared -pthread $(SIMGPU_LDFLAGS) -Wl,-soname,libnvidia-ml.so.1 \
+		-Wl,--version-script=$(SIMGPU)/libnvidia-ml.map -o $@.new $(filter %.o,$^) -ldl
+	@mv -f $@.new $@
+
+# DT_RPATH, not RUNPATH: the library beside the program wins over LD_LIBRARY_PATH, so a program in
+# a simulated node's folder never meets the machine's real driver by accident.
+$(BUILD)/sim/nvidia-smi: $(SIMGPU_OBJ)/nvidia-smi.o $(SIMGPU_OBJ)/smi_nvml.o
+	@mkdir -p $(@D)
+	$(CC) -pie -Wl,-rpath,'$$ORIGIN' -Wl,--disable-new-dtags -o $@.new $^ -ldl
+	@mv -f $@.new $@
+
+$(BUILD)/sim/vgpu-fill: $(SIMGPU_OBJ)/vgpu-fill.o $(SIMGPU_OBJ)/fill_driver.o
+	@mkdir -p $(@D)
+	$(CC) -pie -Wl,-rpath,'$$ORIGIN' -Wl,--disable-new-dtags -o $@.new $^ -ldl
+	@mv -f $@.new $@
+
+SIMGPU_BUILT := $(addprefix $(BUILD)/sim/,libcuda.so.1 libnvidia-ml.so.1 nvidia-smi vgpu-fill)
+
+$(BUILD)/sim/simgpu-init: $(SIMGPU)/simgpu-init
+	@mkdir -p $(@D)
+	install -m 755 $< $@
+
+# Whoever has the programs wants to prepare a node for them.
+$(BUILD)/sim/nvidia-smi: | $(BUILD)/sim/simgpu-init
+
+SIMGPU_TESTS := $(patsubst $(SIMGPU)/tests/%.c,$(SIMGPU_OBJ)/tests/%.o,$(wildcard $(SIMGPU)/tests/*.c))
+$(SIMGPU_TESTS): $(SIMGPU)/tests/harness.h
+
+$(BUILD)/test/simgpu-test: $(SIMGPU_TESTS) $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1
+	@mkdir -p $(@D)
+	$(CC) -pie -pthread -Wl,-rpath,'$$ORIGIN/../sim' -o $@ $^ -ldl
+
+.PHONY: test-simgpu
+test-simgpu: $(SIMGPU_BUILT) $(BUILD)/test/simgpu-test ## tests of the simulated driver
+	$(BUILD)/test/simgpu-test
+	$(SIMGPU)/tests/programs.sh $(BUILD)/sim

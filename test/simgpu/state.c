@@ -1,0 +1,373 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "sim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SIM_STATE_MAGIC 0x3130305550474d53ull /* "SMGPU001" */
+
+struct sim_conf sim_conf;
+
+static pthread_mutex_t attach_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sim_state *state;
+static struct sim_proc *self;
+
+struct sim_state *sim_state(void)
+{
+	return state;
+}
+
+unsigned sim_own_slot(void)
+{
+	return self != NULL ? (unsigned)(self - state->proc) : SIM_MAX_PROCS;
+}
+
+uint64_t sim_pidns(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+}
+
+uint64_t sim_proc_start_ticks(int pid)
+{
+	char path[40], text[1024];
+	const char *p;
+	unsigned long long start;
+	char status;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	p = strrchr(text, ')'); /* the name may hold anything */
+	if (p == NULL ||
+	    sscanf(p + 1,
+		   " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		   &status, &start) != 2)
+		return 0;
+	return status == 'Z' || status == 'X' ? 0 : start;
+}
+
+/* A process whose /proc entry is hidden (hidepid) lives while its pid does. */
+static bool proc_alive(const struct sim_proc *proc)
+{
+	uint64_t start = sim_proc_start_ticks(proc->pid);
+	char path[40];
+
+	if (start != 0)
+		return start == proc->start_ticks;
+	if (kill(proc->pid, 0) != 0 && errno == ESRCH)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/stat", proc->pid);
+	return access(path, F_OK) != 0;
+}
+
+static void read_boot_id(char *to, size_t size)
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, to, size - 1) : 0;
+
+	if (fd >= 0)
+		close(fd);
+	to[n > 0 ? n : 0] = '\0';
+	to[strcspn(to, "\n")] = '\0';
+}
+
+/* Open before create: in a sticky folder O_CREAT is refused on another user's file. */
+static int open_state(const char *path)
+{
+	for (int tries = 0; tries < 100; tries++) {
+		int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+
+		if (fd >= 0 || errno != ENOENT)
+			return fd >= 0 ? fd : -errno;
+		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+		if (fd >= 0) {
+			fchmod(fd, 0666); /* whatever the umask */
+			return fd;
+		}
+		if (errno != EEXIST)
+			return -errno;
+	}
+	return -EBUSY;
+}
+
+static int init_state(struct sim_state *fresh, const char *boot_id)
+{
+	pthread_mutexattr_t attr;
+	int rc;
+
+	memset(fresh, 0, sizeof(*fresh));
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+	rc = pthread_mutex_init(&fresh->lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+	if (rc != 0)
+		return -rc;
+	fresh->size_bytes = sizeof(*fresh);
+	snprintf(fresh->boot_id, sizeof(fresh->boot_id), "%s", boot_id);
+	__atomic_store_n(&fresh->magic, SIM_STATE_MAGIC, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* Every process passes here under flock, so the first one, or the first one of this boot, makes
+ * the file and nobody sees it half made. */
+static int map_state(const char *path)
+{
+	struct sim_state *map;
+	char boot_id[40];
+	struct stat st;
+	int fd, rc = 0;
+
+	fd = open_state(path);
+	if (fd < 0)
+		return fd;
+	while (flock(fd, LOCK_EX) != 0)
+		if (errno != EINTR) {
+			rc = -errno;
+			close(fd);
+			return rc;
+		}
+	read_boot_id(boot_id, sizeof(boot_id));
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+		rc = -EINVAL;
+	else if ((size_t)st.st_size < sizeof(*map) && ftruncate(fd, sizeof(*map)) != 0)
+		rc = -errno;
+	if (rc == 0) {
+		map = mmap(NULL, sizeof(*map), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (map == MAP_FAILED)
+			rc = -errno;
+		else if (map->magic != SIM_STATE_MAGIC || map->size_bytes != sizeof(*map) ||
+			 strncmp(map->boot_id, boot_id, sizeof(map->boot_id)) != 0)
+			rc = init_state(map, boot_id);
+		if (rc == 0)
+			state = map;
+		else if (map != MAP_FAILED)
+			munmap(map, sizeof(*map));
+	}
+	flock(fd, LOCK_UN); /* the mapping keeps the file open, and the lock with it */
+	close(fd);
+	return rc;
+}
+
+int sim_attach(void)
+{
+	char path[PATH_MAX];
+	int rc = 0;
+
+	pthread_mutex_lock(&attach_lock);
+	if (state == NULL) {
+		rc = sim_conf_load(&sim_conf);
+		if (rc == 0) {
+			snprintf(path, sizeof(path), "%s/state", sim_conf.dir);
+			rc = map_state(path);
+			if (rc != 0)
+				fprintf(stderr, "simgpu: %s: %s\n", path, strerror(-rc));
+		}
+	}
+	pthread_mutex_unlock(&attach_lock);
+	return rc;
+}
+
+/* After a process died inside the lock: its slot may be half written, the sums are not trusted. */
+static void rebuild(void)
+{
+	for (int d = 0; d < SIM_MAX_DEVICES; d++) {
+		uint64_t used = 0;
+
+		for (unsigned i = 0; i < state->procs_high; i++)
+			if (state->proc[i].live)
+				used += state->proc[i].device[d].mem_bytes;
+		state->gpu[d].used_bytes = used;
+	}
+}
+
+bool sim_lock(void)
+{
+	int rc;
+
+	if (state == NULL)
+		return false;
+	rc = pthread_mutex_lock(&state->lock);
+	if (rc == EOWNERDEAD) {
+		rebuild();
+		rc = pthread_mutex_consistent(&state->lock);
+	}
+	return rc == 0;
+}
+
+void sim_unlock(void)
+{
+	pthread_mutex_unlock(&state->lock);
+}
+
+static void drop_proc(unsigned slot)
+{
+	struct sim_proc *proc = &state->proc[slot];
+
+	for (int d = 0; d < SIM_MAX_DEVICES; d++) {
+		state->gpu[d].used_bytes -= proc->device[d].mem_bytes;
+		if (proc->device[d].busy_ns != 0)
+			sim_time_cancel(d, slot);
+	}
+	memset(proc, 0, sizeof(*proc));
+}
+
+void sim_sweep(void)
+{
+	uint64_t pidns = 0;
+
+	for (unsigned i = 0; i < state->procs_high; i++) {
+		struct sim_proc *proc = &state->proc[i];
+
+		if (!proc->live || proc == self)
+			continue;
+		if (pidns == 0)
+			pidns = sim_pidns();
+		/* A pid of another namespace cannot be judged here. */
+		if (proc->pidns == pidns && !proc_alive(proc))
+			drop_proc(i);
+	}
+}
+
+static unsigned free_slot(void)
+{
+	for (unsigned i = 0; i < SIM_MAX_PROCS; i++)
+		if (!state->proc[i].live)
+			return i;
+	return SIM_MAX_PROCS;
+}
+
+int sim_proc_register(void)
+{
+	uint64_t pidns = sim_pidns(), start = sim_proc_start_ticks(getpid());
+	unsigned slot;
+
+	if (!sim_lock())
+		return -EIO;
+	for (unsigned i = 0; i < state->procs_high; i++)
+		if (state->proc[i].live && state->proc[i].pid == getpid() &&
+		    state->proc[i].pidns == pidns)
+			drop_proc(i);
+	slot = free_slot();
+	if (slot == SIM_MAX_PROCS) {
+		sim_sweep();
+		slot = free_slot();
+	}
+	if (slot < SIM_MAX_PROCS) {
+		self = &state->proc[slot];
+		self->pid = getpid();
+		self->pidns = pidns;
+		self->start_ticks = start;
+		self->live = 1;
+		if (slot >= state->procs_high)
+			state->procs_high = slot + 1;
+	}
+	sim_unlock();
+	return slot < SIM_MAX_PROCS ? 0 : -ENOSPC;
+}
+
+/* With the lock held. */
+static bool take_locked(int device, uint64_t bytes)
+{
+	const struct sim_device_conf *conf = &sim_conf.device[device];
+	uint64_t room = conf->mem_bytes - conf->reserved_bytes;
+	struct sim_gpu *gpu = &state->gpu[device];
+
+	if (bytes > room)
+		return false;
+	if (gpu->used_bytes > room - bytes) {
+		sim_sweep();
+		if (gpu->used_bytes > room - bytes)
+			return false;
+	}
+	gpu->used_bytes += bytes;
+	self->device[device].mem_bytes += bytes;
+	return true;
+}
+
+int sim_mem_take(int device, uint64_t bytes)
+{
+	bool ok;
+
+	if (self == NULL || !sim_lock())
+		return -EIO;
+	ok = take_locked(device, bytes);
+	sim_unlock();
+	return ok ? 0 : -ENOMEM;
+}
+
+static void give_locked(int device, uint64_t bytes)
+{
+	if (bytes > self->device[device].mem_bytes)
+		bytes = self->device[device].mem_bytes;
+	state->gpu[device].used_bytes -= bytes;
+	self->device[device].mem_bytes -= bytes;
+}
+
+void sim_mem_give(int device, uint64_t bytes)
+{
+	if (self == NULL || !sim_lock())
+		return;
+	give_locked(device, bytes);
+	sim_unlock();
+}
+
+int sim_context_take(int device)
+{
+	struct sim_proc_device *own;
+	int rc = 0;
+
+	if (self == NULL || !sim_lock())
+		return -EIO;
+	own = &self->device[device];
+	if (own->contexts == 0 && !take_locked(device, sim_conf.device[device].context_bytes))
+		rc = -ENOMEM;
+	else
+		own->contexts++;
+	sim_unlock();
+	return rc;
+}
+
+void sim_context_give(int device)
+{
+	struct sim_proc_device *own;
+
+	if (self == NULL || !sim_lock())
+		return;
+	own = &self->device[device];
+	if (own->contexts != 0 && --own->contexts == 0)
+		give_locked(device, sim_conf.device[device].context_bytes);
+	sim_unlock();
+}
+
+uint64_t sim_mem_used(int device)
+{
+	uint64_t used;
+
+	if (!sim_lock())
+		return 0;
+	sim_sweep();
+	used = state->gpu[device].used_bytes;
+	sim_unlock();
+	return used;
+}

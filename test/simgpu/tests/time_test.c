@@ -1,0 +1,109 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Simulated GPU time is compared with itself; nothing here depends on how fast the host is. */
+#include "harness.h"
+
+#include <stdio.h>
+
+static CUfunction busy_kernel(void)
+{
+	CUfunction function;
+	CUmodule module;
+
+	OK(cuModuleLoadData(&module, ".visible .entry simgpu_busy_us(.param .u32 us)"));
+	OK(cuModuleGetFunction(&function, module, "simgpu_busy_us"));
+	EQ(cuModuleGetFunction(&function, module, "other"), CUDA_ERROR_NOT_FOUND);
+	OK(cuModuleGetFunction(&function, module, "simgpu_busy_us"));
+	return function;
+}
+
+static void launch(CUfunction function, unsigned us, CUstream stream)
+{
+	OK(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, (void *[]){ &us }, NULL));
+}
+
+TEST(work_runs_in_order_and_one_piece_at_a_time)
+{
+	CUevent begin, middle, end;
+	CUfunction function;
+	CUstream a, b;
+	float ms;
+
+	start_cuda();
+	function = busy_kernel();
+	OK(cuStreamCreate(&a, SIM_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&b, SIM_STREAM_NON_BLOCKING));
+	OK(cuEventCreate(&begin, 0));
+	OK(cuEventCreate(&middle, 0));
+	OK(cuEventCreate(&end, 0));
+	OK(cuEventQuery(end)); /* never recorded: done */
+	OK(cuEventRecord(begin, a));
+	launch(function, 300000, a);
+	OK(cuEventRecord(middle, a));
+	launch(function, 20000, b);
+	OK(cuEventRecord(end, b));
+	EQ(cuStreamQuery(b), SIM_CUDA_ERROR_NOT_READY);
+	EQ(cuEventQuery(middle), SIM_CUDA_ERROR_NOT_READY);
+	EQ(cuEventElapsedTime(&ms, begin, end), SIM_CUDA_ERROR_NOT_READY);
+	OK(cuStreamSynchronize(b));
+	OK(cuStreamQuery(a));
+	OK(cuEventQuery(end));
+	OK(cuEventElapsedTime(&ms, begin, middle));
+	TRUE(ms >= 300);
+	OK(cuEventElapsedTime(&ms, begin, end));
+	TRUE(ms >= 320);
+}
+
+TEST(busy_time_shows_in_utilisation)
+{
+	nvmlUtilization_t rates;
+	nvmlDevice_t device;
+
+	start_cuda();
+	launch(busy_kernel(), 400000, NULL);
+	OK(cuCtxSynchronize());
+	OK(nvmlInit_v2());
+	OK(nvmlDeviceGetHandleByIndex_v2(0, &device));
+	OK(nvmlDeviceGetUtilizationRates(device, &rates));
+	TRUE(rates.gpu > 0 && rates.gpu <= 100);
+	OK(nvmlDeviceGetHandleByIndex_v2(1, &device));
+	OK(nvmlDeviceGetUtilizationRates(device, &rates));
+	EQ(rates.gpu, 0);
+}
+
+TEST(launches_need_a_context_a_function_and_a_grid)
+{
+	CUfunction function;
+	unsigned us = 1;
+	void *params[] = { &us };
+
+	start_cuda();
+	function = busy_kernel();
+	EQ(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_ERROR_INVALID_HANDLE);
+	EQ(cuLaunchKernel(function, 0, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_ERROR_INVALID_VALUE);
+	EQ(cuLaunchKernel(function, 1, 1, 1, 1025, 1, 1, 0, NULL, params, NULL), CUDA_ERROR_INVALID_VALUE);
+	EQ(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, (CUstream)77, params, NULL), CUDA_ERROR_INVALID_HANDLE);
+	OK(cuCtxSetCurrent(NULL));
+	EQ(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+static void queue_an_hour(struct peer *peer)
+{
+	start_cuda();
+	launch(busy_kernel(), 3600u * 1000000u, NULL);
+	peer_say(peer, 0);
+	peer_hear(peer);
+}
+
+TEST(the_work_of_a_killed_process_ends_with_it)
+{
+	struct peer peer = peer_start(queue_an_hour);
+
+	peer_hear(&peer);
+	start_cuda();
+	peer_kill(&peer);
+	launch(busy_kernel(), 1000, NULL);
+	OK(cuCtxSynchronize()); /* or the test's time is up */
+	EQ(peer_wait(&peer), 128 + 9);
+}
