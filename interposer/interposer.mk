@@ -62,7 +62,7 @@ comma_ := ,
 # A sanitizer wants to be loaded first, so here the library is part of the program: its functions
 # come first all the same. Its dlsym stays out, which the sanitizers themselves would run into.
 INTERPOSER_SANITIZED := memory handles processes ledger hostile views
-INTERPOSER_C_SOURCES := $(filter %.c,$(INTERPOSER_SOURCES))
+INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
 
 define interposer_sanitized
 $(INTERPOSER_TEST_BUILD)/$(1)/%: $(INTERPOSER_TEST)/%.c $(INTERPOSER_TEST)/harness.c $(INTERPOSER_C_SOURCES) $(INTERPOSER_HEADERS) $(INTERPOSER_SIM)

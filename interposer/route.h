@@ -13,6 +13,9 @@ struct vgpu_route {
 	void *tail;
 };
 
+/* trampoline.S, exported as dlsym. */
+void *vgpu_dlsym(void *handle, const char *name);
+
 struct vgpu_route vgpu_route_dlsym(void *handle, const char *name, const void *caller);
 struct vgpu_route vgpu_route_dlvsym(void *handle, const char *name, const void *caller, const char *version);
 

@@ -22,6 +22,8 @@ done
 if [ -n "$library" ]; then
 	echo "# bystanders"
 	"$here/bystanders.sh" "$library" 2>&1 | tee -a "$log" | grep -v ' passed, '
+	echo "# scope"
+	"$here/scope.sh" "$library" 2>&1 | tee -a "$log" | grep -v ' passed, '
 	for script in "$here"/../../interposer/checks/*.sh; do
 		echo "# $(basename "$script")"
 		"$script" "$library" 2>&1 | tee -a "$log"
