@@ -39,6 +39,7 @@ COMMANDS := $(foreach d,prolog epilog gres ctl,$(if $(wildcard $(d)/main.go),$(c
 .DEFAULT_GOAL := all
 
 # The parts in C say themselves how they are built and tested.
+-include test/gpu/gpu.mk
 PARTS := $(wildcard interposer/interposer.mk test/simgpu/simgpu.mk spank/spank.mk)
 include $(PARTS)
 SIM := libcuda.so.1 libnvidia-ml.so.1 nvidia-smi vgpu-fill

@@ -95,61 +95,6 @@ _Static_assert(sizeof(CUuuid) == 16, "CUuuid");
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "CUmemAllocationProp");
 _Static_assert(offsetof(CUmemAllocationProp, location) == 8, "CUmemAllocationProp.location");
 
-/* ---- NVML ---- */
-
-typedef enum nvmlReturn_enum {
-	NVML_SUCCESS = 0,
-	NVML_ERROR_UNINITIALIZED = 1,
-	NVML_ERROR_INVALID_ARGUMENT = 2,
-	NVML_ERROR_NOT_SUPPORTED = 3,
-	NVML_ERROR_NO_PERMISSION = 4,
-	NVML_ERROR_NOT_FOUND = 6,
-	NVML_ERROR_INSUFFICIENT_SIZE = 7,
-	NVML_ERROR_FUNCTION_NOT_FOUND = 13,
-	NVML_ERROR_GPU_IS_LOST = 15,
-	NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
-	NVML_ERROR_UNKNOWN = 999
-} nvmlReturn_t;
-
-typedef struct nvmlDevice_st *nvmlDevice_t;
-
-typedef struct nvmlMemory_st {
-	unsigned long long total;
-	unsigned long long free;
-	unsigned long long used;
-} nvmlMemory_t;
-
-typedef struct nvmlMemory_v2_st {
-	unsigned int version;
-	unsigned long long total;
-	unsigned long long reserved;
-	unsigned long long free;
-	unsigned long long used;
-} nvmlMemory_v2_t;
-
-/* NVML puts a struct's size and its version into the version field. */
-#define NVML_MEMORY_V2 ((unsigned int)(sizeof(nvmlMemory_v2_t) | (2u << 24)))
-
-typedef struct nvmlProcessInfo_v1_st {
-	unsigned int pid;
-	unsigned long long usedGpuMemory; /* NVML_VALUE_NOT_AVAILABLE where it cannot tell */
-} nvmlProcessInfo_v1_t;
-
-/* Of the _v2 and the _v3 functions. */
-typedef struct nvmlProcessInfo_v2_st {
-	unsigned int pid;
-	unsigned long long usedGpuMemory;
-	unsigned int gpuInstanceId;
-	unsigned int computeInstanceId;
-} nvmlProcessInfo_v2_t;
-
-#define NVML_VALUE_NOT_AVAILABLE (~0ull)
-#define NVML_DEVICE_UUID_BUFFER_SIZE 80
-#define NVML_DEVICE_UUID_V2_BUFFER_SIZE 96
-
-_Static_assert(sizeof(nvmlMemory_t) == 24, "nvmlMemory_t");
-_Static_assert(sizeof(nvmlMemory_v2_t) == 40, "nvmlMemory_v2_t");
-_Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16, "nvmlProcessInfo_v1_t");
-_Static_assert(sizeof(nvmlProcessInfo_v2_t) == 24, "nvmlProcessInfo_v2_t");
+#include "nvml_types.h"
 
 #endif

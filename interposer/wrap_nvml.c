@@ -4,10 +4,12 @@
  * One body per kind of row in api/nvml.def. */
 #include "account.h"
 #include "device.h"
+#include "nvml_devices.h"
+#include "nvml_table.h"
+#include "nvml_usage.h"
 #include "symbols.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #define WRAP(symbol, params)                                                                                \
 	vgpu_fn_##symbol vgpu_wrap_##symbol;                                                                \
@@ -24,9 +26,6 @@
 		return NVML_ERROR_NO_PERMISSION;              \
 	if (vgpu_stage(p) == VGPU_UNLIMITED)                  \
 	return real args
-
-/* More than a device has at any time. */
-#define LISTED_PROCESSES 4096u
 
 /* A device that the step has no slice of has no memory for it. */
 static struct vgpu_view view_of(struct vgpu_process *p, int device)
@@ -73,40 +72,130 @@ static unsigned long long least(unsigned long long a, unsigned long long b)
 		return result;                                                            \
 	}
 
-#define WRAP_PROCESSES(symbol, params, args, device, count, list, type)                                      \
-	WRAP(symbol, params)                                                                                 \
-	{                                                                                                    \
-		BEGIN(symbol, args);                                                                         \
-		int index = vgpu_device_of_nvml(device);                                                     \
-		unsigned int listed = LISTED_PROCESSES;                                                      \
-		unsigned int own = 0;                                                                        \
-		nvmlReturn_t result;                                                                         \
-		type *all;                                                                                   \
-                                                                                                             \
-		if ((count) == NULL)                                                                         \
-			return real args;                                                                    \
-		all = mmap(NULL, LISTED_PROCESSES * sizeof(*all), PROT_READ | PROT_WRITE,                    \
-			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);                                              \
-		if (all == MAP_FAILED)                                                                       \
-			return NVML_ERROR_UNKNOWN;                                                           \
-		result = real(device, &listed, all);                                                         \
-		vgpu_account_sweep(p, false);                                                                \
-		for (unsigned int i = 0; result == NVML_SUCCESS && i < listed && i < LISTED_PROCESSES; i++) { \
-			uint64_t bytes;                                                                      \
-                                                                                                             \
-			if (index >= 0 && vgpu_account_of_pid(p, (int32_t)all[i].pid, (uint32_t)index, &bytes)) { \
-				all[own] = all[i];                                                           \
-				all[own++].usedGpuMemory = bytes;                                            \
-			}                                                                                    \
-		}                                                                                            \
-		if (result == NVML_SUCCESS && own > 0 && (*(count) < own || (list) == NULL))                 \
-			result = NVML_ERROR_INSUFFICIENT_SIZE;                                               \
-		else if (result == NVML_SUCCESS && own > 0)                                                  \
-			memcpy(list, all, own * sizeof(*all));                                               \
-		if (result == NVML_SUCCESS || result == NVML_ERROR_INSUFFICIENT_SIZE)                        \
-			*(count) = own;                                                                      \
-		munmap(all, LISTED_PROCESSES * sizeof(*all));                                                \
-		return result;                                                                               \
+/* It is mostly the CPU's window to the memory, so it is no larger than that, and what the step uses is
+ * the most that its processes can have in it. */
+#define WRAP_BAR1(symbol, params, args, device, memory)                                             \
+	WRAP(symbol, params)                                                                        \
+	{                                                                                           \
+		BEGIN(symbol, args);                                                                \
+		nvmlReturn_t result = real args;                                                    \
+                                                                                                    \
+		if (result == NVML_SUCCESS && (memory) != NULL) {                                   \
+			struct vgpu_view view = view_of(p, vgpu_device_of_nvml(device));            \
+			unsigned long long used = view.total_bytes - view.free_bytes;               \
+                                                                                                    \
+			(memory)->bar1Total = least((memory)->bar1Total, view.total_bytes);         \
+			(memory)->bar1Used = least(least((memory)->bar1Used, used), (memory)->bar1Total); \
+			(memory)->bar1Free = (memory)->bar1Total - (memory)->bar1Used;              \
+		}                                                                                   \
+		return result;                                                                      \
+	}
+
+#include "wrap_nvml_lists.h"
+
+#define WRAP_STATS(symbol, params, args, stats, pid)                     \
+	WRAP(symbol, params)                                             \
+	{                                                                \
+		BEGIN(symbol, args);                                     \
+		if ((stats) != NULL && !vgpu_usage_own(p, pid))          \
+			return NVML_ERROR_NOT_FOUND;                     \
+		return real args;                                        \
+	}
+
+#define WRAP_NAME(symbol, params, args, pid)                             \
+	WRAP(symbol, params)                                             \
+	{                                                                \
+		BEGIN(symbol, args);                                     \
+		return vgpu_usage_own(p, pid) ? real args : NVML_ERROR_NOT_FOUND; \
+	}
+
+#define WRAP_COUNT(symbol, params, args, count)                          \
+	WRAP(symbol, params)                                             \
+	{                                                                \
+		BEGIN(symbol, args);                                     \
+		nvmlReturn_t result = real args;                         \
+                                                                         \
+		return result == NVML_SUCCESS ? vgpu_nvml_count(count) : result; \
+	}
+
+#define WRAP_BY_INDEX(symbol, params, args, index, device)               \
+	WRAP(symbol, params)                                             \
+	{                                                                \
+		BEGIN(symbol, args);                                     \
+		return (device) == NULL ? real args : vgpu_nvml_by_index(index, device); \
+	}
+
+/* What the driver says of a GPU that is not there. */
+#define WRAP_BY_KEY(symbol, params, args, device)                                            \
+	WRAP(symbol, params)                                                                 \
+	{                                                                                    \
+		BEGIN(symbol, args);                                                         \
+		nvmlDevice_t before = (device) != NULL ? *(device) : NULL;                   \
+		nvmlReturn_t result = real args;                                             \
+                                                                                             \
+		if (result != NVML_SUCCESS || vgpu_nvml_granted(*(device)))                  \
+			return result;                                                       \
+		*(device) = before;                                                          \
+		return NVML_ERROR_NOT_FOUND;                                                 \
+	}
+
+#define WRAP_INDEX(symbol, params, args, device, index)                                      \
+	WRAP(symbol, params)                                                                 \
+	{                                                                                    \
+		BEGIN(symbol, args);                                                         \
+		nvmlReturn_t result = real args;                                             \
+                                                                                             \
+		return result == NVML_SUCCESS ? vgpu_nvml_index_of(device, index) : result;  \
+	}
+
+#define WRAP_HANDLES(symbol, params, args, asked, count, list)                               \
+	WRAP(symbol, params)                                                                 \
+	{                                                                                    \
+		BEGIN(symbol, args);                                                         \
+		unsigned int listed = 0;                                                     \
+		unsigned int own = 0;                                                        \
+		nvmlDevice_t *all = NULL;                                                    \
+		nvmlReturn_t result;                                                         \
+                                                                                             \
+		if ((count) == NULL || ((list) == NULL && *(count) > 0))                     \
+			return real args;                                                    \
+		result = real asked;                                                         \
+		if (result != NVML_SUCCESS)                                                  \
+			return result;                                                       \
+		all = vgpu_listed_take(sizeof(*all));                                        \
+		if (all == NULL)                                                             \
+			return NVML_ERROR_UNKNOWN;                                           \
+		listed = listed < VGPU_LISTED ? listed : VGPU_LISTED;                        \
+		if (listed > 0)                                                              \
+			result = real asked;                                                 \
+		for (unsigned int i = 0; result == NVML_SUCCESS && i < listed; i++) {        \
+			if (vgpu_nvml_granted(all[i]))                                       \
+				all[own++] = all[i];                                         \
+		}                                                                            \
+		if (result == NVML_SUCCESS) {                                                \
+			own = *(count) > 0 && *(count) < own ? *(count) : own;               \
+			if (*(count) > 0)                                                    \
+				memcpy(list, all, own * sizeof(*all));                       \
+			*(count) = own;                                                      \
+		}                                                                            \
+		vgpu_listed_drop(all, sizeof(*all));                                         \
+		return result;                                                               \
+	}
+
+/* nvidia-smi takes any answer but success for a wrong installation, so it gets one also where NVML
+ * then refuses everything. */
+#define WRAP_TABLE(symbol, params, args, table, uuid)                                        \
+	WRAP(symbol, params)                                                                 \
+	{                                                                                    \
+		vgpu_fn_##symbol *const real = VGPU_REAL(symbol);                            \
+		nvmlReturn_t result;                                                         \
+                                                                                             \
+		if (real == NULL)                                                            \
+			return NVML_ERROR_FUNCTION_NOT_FOUND;                                \
+		result = real args;                                                          \
+		if (result == NVML_SUCCESS && (table) != NULL)                               \
+			*(table) = vgpu_nvml_table(*(table), uuid);                          \
+		return result;                                                               \
 	}
 
 #define WRAP_USE(symbol, params, args)

@@ -33,7 +33,6 @@ CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t size, size_t alignment
 CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size);
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device);
 CUresult cuDriverGetVersion(int *version);
-nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device);
 
 struct step {
 	char folder[512];

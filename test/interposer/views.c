@@ -39,11 +39,6 @@ static void nvml_memory_is_the_slice(void)
 	CHECK_IS(v2.reserved, 0);
 	v2.version = 1;
 	CHECK(nvmlDeviceGetMemoryInfo_v2(device_handle(0), &v2) != NVML_SUCCESS);
-	/* A GPU without a slice for this step. */
-	CHECK_IS(nvmlDeviceGetMemoryInfo(device_handle(1), &v1), NVML_SUCCESS);
-	CHECK_IS(v1.total, 0);
-	CHECK_IS(v1.free, 0);
-	CHECK_IS(v1.used, 0);
 }
 
 /* Holds 20 MiB of the step in the environment until its standard input ends. */
@@ -90,6 +85,10 @@ static pid_t holder(int *keep_open)
 		nvmlReturn_t empty = function(device, &count, NULL);                                      \
                                                                                                           \
 		CHECK_IS(empty, (expected) > 0 ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);            \
+		CHECK_IS(count, expected);                                                                \
+		count = 5;                                                                                \
+		empty = function(device, &count, NULL);                                                   \
+		CHECK_IS(empty, (expected) > 0 ? NVML_ERROR_INVALID_ARGUMENT : NVML_SUCCESS);             \
 		CHECK_IS(count, expected);                                                                \
 		count = 16;                                                                               \
 		CHECK_IS(function(device, &count, list), NVML_SUCCESS);                                   \

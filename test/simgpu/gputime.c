@@ -13,9 +13,22 @@ uint64_t sim_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
+static void share(struct sim_bucket *bucket, int pid, uint64_t part, bool add)
+{
+	for (int i = 0; i < SIM_SHARES; i++) {
+		struct sim_share *one = &bucket->share[i];
+
+		if (one->pid != pid && (one->pid != 0 || !add))
+			continue;
+		one->pid = pid;
+		one->busy_ns += add ? (uint32_t)part : -(part < one->busy_ns ? (uint32_t)part : one->busy_ns);
+		return;
+	}
+}
+
 /* Adds (or takes back) busy time over [from, to), bucket by bucket. What lies further ahead than
  * the ring reaches is not counted in utilisation; it still takes its time. */
-static void count(struct sim_gpu *gpu, uint64_t from, uint64_t to, bool add)
+static void count(struct sim_gpu *gpu, int pid, uint64_t from, uint64_t to, bool add)
 {
 	uint64_t limit = sim_now_ns() + (SIM_BUCKETS / 2) * SIM_BUCKET_NS;
 
@@ -28,13 +41,14 @@ static void count(struct sim_gpu *gpu, uint64_t from, uint64_t to, bool add)
 		uint64_t part = (end < to ? end : to) - from;
 
 		if (bucket->number != number && add) {
-			bucket->number = number;
-			bucket->busy_ns = 0;
+			*bucket = (struct sim_bucket){ .number = number };
 		}
 		if (add)
 			bucket->busy_ns += part;
 		else if (bucket->number == number)
 			bucket->busy_ns -= part < bucket->busy_ns ? part : bucket->busy_ns;
+		if (bucket->number == number)
+			share(bucket, pid, part, add);
 		from += part;
 	}
 }
@@ -59,7 +73,7 @@ uint64_t sim_time_book(int device, uint64_t ready_ns, uint64_t len_ns)
 	}
 	gpu->busy_until_ns = start + len_ns;
 	sim_state()->proc[slot].device[device].busy_ns += len_ns;
-	count(gpu, start, start + len_ns, true);
+	count(gpu, sim_state()->proc[slot].pid, start, start + len_ns, true);
 	sim_unlock();
 	return start + len_ns;
 }
@@ -89,6 +103,21 @@ uint64_t sim_time_busy(int device, uint64_t window_ns)
 	return busy < window_ns ? busy : window_ns;
 }
 
+uint64_t sim_time_bucket(int device, uint64_t number, int pid)
+{
+	const struct sim_bucket *bucket = &sim_state()->gpu[device].bucket[number % SIM_BUCKETS];
+	uint64_t busy = 0;
+
+	if (!sim_lock())
+		return 0;
+	if (bucket->number == number && pid == 0)
+		busy = bucket->busy_ns;
+	for (int i = 0; bucket->number == number && pid != 0 && i < SIM_SHARES; i++)
+		busy += bucket->share[i].pid == pid ? bucket->share[i].busy_ns : 0;
+	sim_unlock();
+	return busy;
+}
+
 void sim_time_cancel(int device, unsigned slot)
 {
 	struct sim_gpu *gpu = &sim_state()->gpu[device];
@@ -97,7 +126,7 @@ void sim_time_cancel(int device, unsigned slot)
 
 	if (gpu->tail_proc != slot + 1 || gpu->busy_until_ns <= from)
 		return;
-	count(gpu, from, gpu->busy_until_ns, false);
+	count(gpu, sim_state()->proc[slot].pid, from, gpu->busy_until_ns, false);
 	gpu->busy_until_ns = from;
 	gpu->tail_proc = 0;
 }

@@ -22,10 +22,12 @@ static struct smi_gpu gpu;
 static char driver[96];
 static unsigned count;
 static int wanted = -1; /* -i N */
+static bool pmon;
 
 static int usage(FILE *to, int status)
 {
 	fprintf(to, "usage: nvidia-smi [-L] [-i INDEX]\n"
+		    "       nvidia-smi pmon [-c 1] [-i INDEX]\n"
 		    "       nvidia-smi --query-gpu=FIELD,... --format=csv[,noheader][,nounits]\n"
 		    "       nvidia-smi --query-compute-apps=FIELD,... --format=csv[,noheader][,nounits]\n");
 	return status;
@@ -200,6 +202,39 @@ static int query(const struct format *format, const char *fields, bool apps)
 	return rc;
 }
 
+/* pmon: one line for each process, with its share of the last second. */
+static int monitor(void)
+{
+	static struct smi_sample sample[SMI_MAX_PROCS];
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	printf("# gpu         pid   type     sm    command\n# Idx           #    C/G      %%    name\n");
+	for (unsigned i = 0; i < count; i++) {
+		unsigned samples = SMI_MAX_PROCS;
+		int rc = skipped(i) ? 0 : smi_read(&nvml, i, &gpu);
+
+		if (rc != 0)
+			return rc;
+		if (skipped(i))
+			continue;
+		if (nvml.samples(gpu.device, sample, &samples, (unsigned long long)(now.tv_sec - 1) * 1000000) != 0)
+			samples = 0;
+		for (unsigned p = 0; p < gpu.process_count; p++) {
+			char name[256], sm[16] = "-";
+
+			for (unsigned s = 0; s < samples; s++)
+				if (sample[s].pid == gpu.process[p].pid)
+					snprintf(sm, sizeof(sm), "%u", sample[s].sm);
+			smi_process_name(&nvml, gpu.process[p].pid, name, sizeof(name));
+			printf("%5u %10u      C %6s    %s\n", i, gpu.process[p].pid, sm, name);
+		}
+		if (gpu.process_count == 0)
+			printf("%5u          -      -      -    -\n", i);
+	}
+	return 0;
+}
+
 static bool parse_format(const char *text, struct format *format)
 {
 	char copy[64], *rest = copy, *word;
@@ -227,7 +262,9 @@ static int report(bool names, const struct format *format, const char *gpus, con
 		printf("Failed to initialize NVML: %s\n", nvml.error_string(rc));
 		return rc;
 	}
-	rc = nvml.driver_version(driver, sizeof(driver));
+	rc = smi_lists(&nvml);
+	if (rc == 0)
+		rc = nvml.driver_version(driver, sizeof(driver));
 	if (rc == 0)
 		rc = nvml.count(&count);
 	if (rc == 0 && count == 0) {
@@ -239,6 +276,7 @@ static int report(bool names, const struct format *format, const char *gpus, con
 	}
 	if (rc == 0)
 		rc = names	    ? list()
+		     : pmon	    ? monitor()
 		     : gpus != NULL ? query(format, gpus, false)
 		     : apps != NULL ? query(format, apps, true)
 				    : table();
@@ -258,6 +296,10 @@ int main(int argc, char **argv)
 
 		if (strcmp(arg, "-L") == 0 || strcmp(arg, "--list-gpus") == 0)
 			names = true;
+		else if (i == 1 && strcmp(arg, "pmon") == 0)
+			pmon = true;
+		else if (pmon && strcmp(arg, "-c") == 0 && i + 1 < argc)
+			i++; /* once in any case */
 		else if (strcmp(arg, "-h") == 0 || strcmp(arg, "--help") == 0)
 			return usage(stdout, 0);
 		else if (strcmp(arg, "-i") == 0 && i + 1 < argc)

@@ -29,6 +29,8 @@ struct nvmlDevice_st {
 nvmlReturn_t ml_ready(void);
 /* A handle that this library gave out, of a device that is not lost. */
 nvmlReturn_t ml_device(nvmlDevice_t device, const struct sim_device_conf **conf);
+/* nvml_process.c: the pids of the processes that use the device, at most so many */
+unsigned ml_users(nvmlDevice_t device, unsigned *pid, unsigned room);
 nvmlReturn_t ml_text(const char *text, char *to, unsigned int length);
 
 #endif

@@ -115,7 +115,21 @@ nvmlReturn_t sim_nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory
 	NEED(ml_device(device, &conf));
 	if (memory == NULL)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	*memory = (nvmlBAR1Memory_t){ BAR1_MIB * SIM_MIB, (BAR1_MIB - 1) * SIM_MIB, SIM_MIB };
+	memory->bar1Total = BAR1_MIB * SIM_MIB;
+	memory->bar1Used = sim_mem_used(index_of(conf)) + SIM_MIB; /* all of the memory is mapped */
+	memory->bar1Free = memory->bar1Total - memory->bar1Used;
+	return NVML_SUCCESS;
+}
+
+/* Of confidential computing, which is off. */
+nvmlReturn_t sim_nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+	const struct sim_device_conf *conf;
+
+	NEED(ml_device(device, &conf));
+	if (memory == NULL)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*memory = (nvmlMemory_t){ 0 };
 	return NVML_SUCCESS;
 }
 
@@ -135,6 +149,26 @@ nvmlReturn_t sim_nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilizat
 	utilization->memory = 0;
 	return NVML_SUCCESS;
 }
+
+/* Whatever keeps the device busy keeps all its engines busy. */
+#define ENGINE(NAME)                                                                                        \
+	nvmlReturn_t sim_nvmlDeviceGet##NAME##Utilization(nvmlDevice_t device, unsigned int *percent,       \
+							  unsigned int *period_us)                          \
+	{                                                                                                   \
+		const struct sim_device_conf *conf;                                                         \
+                                                                                                            \
+		NEED(ml_device(device, &conf));                                                             \
+		if (percent == NULL || period_us == NULL)                                                   \
+			return NVML_ERROR_INVALID_ARGUMENT;                                                 \
+		*percent = busy_percent(conf);                                                              \
+		*period_us = WINDOW_NS / 1000;                                                              \
+		return NVML_SUCCESS;                                                                        \
+	}
+
+ENGINE(Encoder)
+ENGINE(Decoder)
+ENGINE(Jpg)
+ENGINE(Ofa)
 
 nvmlReturn_t sim_nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *mw)
 {

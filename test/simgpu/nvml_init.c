@@ -222,3 +222,67 @@ nvmlReturn_t sim_nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 	*index = (unsigned)(device - handle);
 	return NVML_SUCCESS;
 }
+
+nvmlReturn_t sim_nvmlDeviceGetHandleByUUIDV(const nvmlUUID_v1_t *uuid, nvmlDevice_t *device)
+{
+	NEED(ml_ready());
+	if (uuid == NULL || device == NULL)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	if (uuid->version != NVML_STRUCT_V1(*uuid))
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	if (uuid->type == NVML_UUID_TYPE_ASCII)
+		return sim_nvmlDeviceGetHandleByUUID(uuid->value.str, device);
+	if (uuid->type != NVML_UUID_TYPE_BINARY)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	for (unsigned i = 0; i < count; i++)
+		if (memcmp(sim_conf.device[handle[i].device].uuid_raw, uuid->value.bytes, 16) == 0)
+			return sim_nvmlDeviceGetHandleByIndex_v2(i, device);
+	return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t sim_nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
+{
+	char text[32];
+
+	NEED(ml_ready());
+	if (serial == NULL || device == NULL)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	for (unsigned i = 0; i < count; i++)
+		if (sim_nvmlDeviceGetSerial(&handle[i], text, sizeof(text)) == NVML_SUCCESS && strcmp(text, serial) == 0)
+			return sim_nvmlDeviceGetHandleByIndex_v2(i, device);
+	return NVML_ERROR_NOT_FOUND;
+}
+
+/* One node, one socket: every device but the left out one. */
+static nvmlReturn_t set(nvmlDevice_t without, unsigned int *room, nvmlDevice_t *list)
+{
+	unsigned n = 0;
+
+	NEED(ml_ready());
+	if (room == NULL || (list == NULL && *room != 0))
+		return NVML_ERROR_INVALID_ARGUMENT;
+	for (unsigned i = 0; i < count; i++) {
+		if (&handle[i] == without)
+			continue;
+		if (n < *room)
+			list[n] = &handle[i];
+		n++;
+	}
+	*room = *room == 0 || n < *room ? n : *room;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t sim_nvmlSystemGetTopologyGpuSet(unsigned int cpu, unsigned int *room, nvmlDevice_t *list)
+{
+	(void)cpu;
+	return set(NULL, room, list);
+}
+
+nvmlReturn_t sim_nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, int level, unsigned int *room, nvmlDevice_t *list)
+{
+	const struct sim_device_conf *conf;
+
+	NEED(ml_device(device, &conf));
+	(void)level;
+	return set(device, room, list);
+}

@@ -5,6 +5,8 @@
  * the count that is needed. */
 #include "nvml.h"
 
+#include <string.h>
+
 #define NO_INSTANCE 0xffffffffu
 
 /* Writes entry n of whatever form the caller's list has. */
@@ -31,6 +33,43 @@ static bool uses(const struct sim_proc *proc, int device, uint64_t pidns)
 {
 	return proc->live && proc->pidns == pidns &&
 	       (proc->device[device].contexts != 0 || proc->device[device].mem_bytes != 0);
+}
+
+unsigned ml_users(nvmlDevice_t device, unsigned *pid, unsigned room)
+{
+	const struct sim_state *state = sim_state();
+	uint64_t pidns = sim_pidns();
+	unsigned n = 0;
+
+	if (!sim_lock())
+		return 0;
+	sim_sweep();
+	for (unsigned i = 0; i < state->procs_high && n < room; i++)
+		if (uses(&state->proc[i], device->device, pidns))
+			pid[n++] = (unsigned)state->proc[i].pid;
+	sim_unlock();
+	return n;
+}
+
+static void write_detail(void *list, unsigned n, unsigned pid, unsigned long long used_bytes)
+{
+	nvmlProcessDetail_v1_t *entry = (nvmlProcessDetail_v1_t *)list + n;
+
+	*entry = (nvmlProcessDetail_v1_t){ .pid = pid,
+					   .usedGpuMemory = used_bytes,
+					   .gpuInstanceId = NO_INSTANCE,
+					   .computeInstanceId = NO_INSTANCE };
+}
+
+static void write_smi(void *list, unsigned n, unsigned pid, unsigned long long used_bytes)
+{
+	struct vgpu_smi_process *entry = (struct vgpu_smi_process *)list + n;
+
+	*entry = (struct vgpu_smi_process){ .pid = pid,
+					    .used_bytes = used_bytes,
+					    .gpu_instance = NO_INSTANCE,
+					    .compute_instance = NO_INSTANCE };
+	sim_nvmlSystemGetProcessName(pid, entry->name, sizeof(entry->name));
 }
 
 static nvmlReturn_t compute(nvmlDevice_t device, unsigned int *count, void *list, writer write)
@@ -89,3 +128,47 @@ PROCESSES(Graphics, _v3, nvmlProcessInfo_v2_t, none(device, count))
 PROCESSES(MPSCompute, , nvmlProcessInfo_v1_t, none(device, count))
 PROCESSES(MPSCompute, _v2, nvmlProcessInfo_v2_t, none(device, count))
 PROCESSES(MPSCompute, _v3, nvmlProcessInfo_v2_t, none(device, count))
+
+nvmlReturn_t sim_nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_v1_t *details)
+{
+	const struct sim_device_conf *conf;
+
+	NEED(ml_device(device, &conf));
+	if (details == NULL)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	if (details->version != NVML_STRUCT_V1(*details))
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	if (details->mode > 2)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	return details->mode == 0 ? compute(device, &details->numProcArrayEntries, details->procArray, write_detail)
+				  : none(device, &details->numProcArrayEntries);
+}
+
+/* ---- what nvidia-smi uses ---- */
+
+static nvmlReturn_t smi_compute(nvmlDevice_t device, unsigned int *count, struct vgpu_smi_process *list)
+{
+	return compute(device, count, list, write_smi);
+}
+
+static nvmlReturn_t smi_none(nvmlDevice_t device, unsigned int *count, struct vgpu_smi_process *list)
+{
+	(void)list;
+	return none(device, count);
+}
+
+nvmlReturn_t sim_nvmlInternalGetExportTable(const void **table, const void *uuid)
+{
+	static const unsigned char known[16] = NVML_SMI_TABLE_UUID;
+	static const void *const entries[NVML_SMI_TABLE_ENTRIES] = {
+		[0] = (const void *)(NVML_SMI_TABLE_ENTRIES * sizeof(void *)),
+		[NVML_SMI_COMPUTE_LIST] = (const void *)smi_compute,
+		[NVML_SMI_GRAPHICS_LIST] = (const void *)smi_none,
+		[NVML_SMI_MPS_LIST] = (const void *)smi_none,
+	};
+
+	if (table == NULL || uuid == NULL || memcmp(uuid, known, sizeof(known)) != 0)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*table = entries;
+	return NVML_SUCCESS;
+}

@@ -18,6 +18,7 @@
 #define SIM_GRANULE_BYTES (2 * SIM_MIB) /* physical memory is handed out in these */
 #define SIM_BUCKETS 1024		/* GPU time is booked in buckets of this many … */
 #define SIM_BUCKET_NS 125000000ull	/* … times this long: 128 s, past and future */
+#define SIM_SHARES 8			/* so many processes share a bucket by name */
 
 struct sim_device_conf {
 	char name[96];
@@ -40,6 +41,7 @@ struct sim_conf {
 	char driver[80];
 	int cuda_version; /* 13000 */
 	unsigned alloc_us;
+	bool no_usage_by_process;
 	uint64_t seed;
 	int device_count;
 	struct sim_device_conf device[SIM_MAX_DEVICES];
@@ -60,9 +62,15 @@ struct sim_proc {
 	struct sim_proc_device device[SIM_MAX_DEVICES];
 };
 
+struct sim_share {
+	int32_t pid; /* 0: nobody's */
+	uint32_t busy_ns;
+};
+
 struct sim_bucket {
 	uint64_t number; /* monotonic time / SIM_BUCKET_NS */
 	uint64_t busy_ns;
+	struct sim_share share[SIM_SHARES];
 };
 
 struct sim_gpu {
@@ -115,6 +123,8 @@ uint64_t sim_now_ns(void);
 uint64_t sim_time_book(int device, uint64_t ready_ns, uint64_t len_ns);
 /* Busy time within the window that ends now. */
 uint64_t sim_time_busy(int device, uint64_t window_ns);
+/* Busy time in the bucket of that number, of the process alone unless pid is 0. */
+uint64_t sim_time_bucket(int device, uint64_t number, int pid);
 /* With the lock held: work of a dead process that nothing waits behind never runs. */
 void sim_time_cancel(int device, unsigned slot);
 

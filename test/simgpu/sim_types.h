@@ -70,19 +70,11 @@ typedef struct nvmlPciInfo_st {
 	char busId[32];
 } nvmlPciInfo_t;
 
-typedef struct nvmlUtilization_st {
-	unsigned int gpu, memory;
-} nvmlUtilization_t;
-
 typedef struct nvmlTemperature_v1_st {
 	unsigned int version;
 	int sensorType;
 	int temperature;
 } nvmlTemperature_v1_t;
-
-typedef struct nvmlBAR1Memory_st {
-	unsigned long long bar1Total, bar1Free, bar1Used;
-} nvmlBAR1Memory_t;
 
 _Static_assert(sizeof(nvmlPciInfo_t) == 68, "nvmlPciInfo_t");
 

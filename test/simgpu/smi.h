@@ -1,11 +1,12 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * NVML as the nvidia-smi stand-in uses it: found by dlsym, as the real one does it. */
+ * NVML as the nvidia-smi stand-in uses it: found by dlsym, and the lists of processes in a private
+ * table without which it does not run, as the real one does it. */
 #ifndef SIMGPU_SMI_H
 #define SIMGPU_SMI_H
 
-#define SMI_MAX_PROCS 1024
+#define SMI_MAX_PROCS 500
 
 typedef void *smi_device;
 
@@ -18,10 +19,19 @@ struct smi_utilization {
 	unsigned gpu, memory;
 };
 
+/* As in the driver's private table, which is where the lists come from. */
 struct smi_process {
 	unsigned pid;
 	unsigned long long used_bytes;
 	unsigned gpu_instance, compute_instance;
+	unsigned long long protected_bytes;
+	char name[4096];
+};
+
+struct smi_sample {
+	unsigned pid;
+	unsigned long long at_us;
+	unsigned sm, memory, encoder, decoder;
 };
 
 struct smi_pci {
@@ -47,6 +57,8 @@ struct smi_nvml {
 	int (*temperature)(smi_device, int, unsigned *);
 	int (*processes)(smi_device, unsigned *, struct smi_process *);
 	int (*process_name)(unsigned, char *, unsigned);
+	int (*samples)(smi_device, struct smi_sample *, unsigned *, unsigned long long);
+	int (*export_table)(const void **, const void *);
 };
 
 /* One GPU as all the forms of output need it. */
@@ -62,6 +74,7 @@ struct smi_gpu {
 
 /* Both print what went wrong and return an NVML code. */
 int smi_load(struct smi_nvml *nvml);
+int smi_lists(struct smi_nvml *nvml); /* after init: the private table */
 int smi_read(const struct smi_nvml *nvml, unsigned index, struct smi_gpu *gpu);
 void smi_process_name(const struct smi_nvml *nvml, unsigned pid, char *name, unsigned size);
 

@@ -3,12 +3,13 @@
 #define _GNU_SOURCE
 #include "smi.h"
 
+#include "nvml_types.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
 #define NVML_ERROR_LIBRARY_NOT_FOUND 12
-#define NVML_ERROR_FUNCTION_NOT_FOUND 13
 
 int smi_load(struct smi_nvml *nvml)
 {
@@ -30,7 +31,8 @@ int smi_load(struct smi_nvml *nvml)
 		{ "nvmlDeviceGetUtilizationRates", &nvml->utilization },
 		{ "nvmlDeviceGetPowerUsage", &nvml->power },
 		{ "nvmlDeviceGetTemperature", &nvml->temperature },
-		{ "nvmlDeviceGetComputeRunningProcesses_v3", &nvml->processes },
+		{ "nvmlDeviceGetProcessUtilization", &nvml->samples },
+		{ "nvmlInternalGetExportTable", &nvml->export_table },
 		{ "nvmlSystemGetProcessName", &nvml->process_name },
 	};
 	void *handle = dlopen("libnvidia-ml.so.1", RTLD_NOW);
@@ -48,6 +50,20 @@ int smi_load(struct smi_nvml *nvml)
 		}
 		memcpy(need[i].slot, &symbol, sizeof(symbol));
 	}
+	return 0;
+}
+
+int smi_lists(struct smi_nvml *nvml)
+{
+	static const unsigned char uuid[16] = NVML_SMI_TABLE_UUID;
+	const void *table = NULL;
+
+	if (nvml->export_table(&table, uuid) != 0) {
+		printf("Mismatch in versions between nvidia-smi and NVML.\n"
+		       "Are you sure you are using nvidia-smi provided with the driver?\n");
+		return 255;
+	}
+	memcpy(&nvml->processes, (void *const *)table + NVML_SMI_COMPUTE_LIST, sizeof(nvml->processes));
 	return 0;
 }
 

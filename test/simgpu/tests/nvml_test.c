@@ -65,6 +65,139 @@ TEST(process_lists_name_each_pid_with_its_memory)
 	OK(peer_wait(&peer[1]));
 }
 
+static void keep_busy(struct peer *peer)
+{
+	unsigned us = 30000;
+	void *params[] = { &us };
+	CUmodule module;
+	CUfunction function;
+
+	start_cuda();
+	OK(cuModuleLoadData(&module, ".visible .entry simgpu_busy_us(.param .u32 us)"));
+	OK(cuModuleGetFunction(&function, module, "simgpu_busy_us"));
+	for (int i = 0; i < 50; i++)
+		OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+	peer_say(peer, 0);
+	peer_hear(peer);
+}
+
+TEST(utilisation_is_told_by_process_and_over_time)
+{
+	nvmlProcessUtilizationInfo_v1_t info[80];
+	nvmlProcessesUtilizationInfo_v1_t infos = { .version = NVML_STRUCT_V1(infos), .procUtilArray = info };
+	nvmlProcessUtilizationSample_t sample[80];
+	nvmlSample_t series[80];
+	nvmlReturn_t result = NVML_ERROR_NOT_FOUND;
+	unsigned count = 0, most = 0;
+	nvmlDevice_t device;
+	struct peer peer[2];
+	int type;
+
+	configure("devices=1\n");
+	peer[0] = peer_start(keep_busy);
+	peer[1] = peer_start(hold_200_mib);
+	peer_hear(&peer[0]);
+	peer_hear(&peer[1]);
+	OK(nvmlInit_v2());
+	OK(nvmlDeviceGetHandleByIndex_v2(0, &device));
+	EQ(nvmlDeviceGetProcessUtilization(device, NULL, &count, 0), NVML_ERROR_INSUFFICIENT_SIZE);
+	EQ(count, 72);
+	sample[0].smUtil = 0;
+	for (int tries = 0; tries < 100 && sample[0].smUtil == 0; tries++, usleep(50000)) {
+		count = 80;
+		result = nvmlDeviceGetProcessUtilization(device, sample, &count, 0);
+	}
+	OK(result);
+	EQ(count, 1);
+	EQ(sample[0].pid, peer[0].pid);
+	TRUE(sample[0].smUtil > 0 && sample[0].smUtil <= 100);
+	EQ(nvmlDeviceGetProcessesUtilizationInfo(device, &infos), NVML_ERROR_INSUFFICIENT_SIZE);
+	EQ(infos.processSamplesCount, 72);
+	OK(nvmlDeviceGetProcessesUtilizationInfo(device, &infos));
+	EQ(infos.processSamplesCount, 1);
+	EQ(info[0].pid, peer[0].pid);
+	count = 80;
+	OK(nvmlDeviceGetSamples(device, NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count, series));
+	for (unsigned i = 0; i < count; i++)
+		most = series[i].sampleValue.uiVal > most ? series[i].sampleValue.uiVal : most;
+	TRUE(most > 50 && most <= 100);
+	EQ(nvmlDeviceGetSamples(device, NVML_GPU_UTILIZATION_SAMPLES, ~0ull / 2, &type, &count, series), NVML_ERROR_NOT_FOUND);
+	for (int i = 0; i < 2; i++) {
+		peer_say(&peer[i], 0);
+		OK(peer_wait(&peer[i]));
+	}
+}
+
+TEST(nvidia_smis_private_table_has_the_processes)
+{
+	static const unsigned char uuid[16] = NVML_SMI_TABLE_UUID, other[16] = { 1 };
+	static struct vgpu_smi_process list[4];
+	nvmlProcessDetail_v1_t detail[4];
+	nvmlProcessDetailList_v1_t details = { .version = NVML_STRUCT_V1(details), .numProcArrayEntries = 4, .procArray = detail };
+	const void *table;
+	unsigned count = 4, pids[4];
+	nvmlAccountingStats_t stats;
+	nvmlDevice_t device;
+	struct peer peer;
+	vgpu_smi_list *ask;
+
+	configure("devices=1\ncontext_mib=0\n");
+	peer = peer_start(hold_200_mib);
+	peer_hear(&peer);
+	OK(nvmlInit_v2());
+	OK(nvmlDeviceGetHandleByIndex_v2(0, &device));
+	EQ(nvmlInternalGetExportTable(&table, other), NVML_ERROR_INVALID_ARGUMENT);
+	OK(nvmlInternalGetExportTable(&table, uuid));
+	EQ((uintptr_t) * (void *const *)table, NVML_SMI_TABLE_ENTRIES * 8);
+	memcpy(&ask, (void *const *)table + NVML_SMI_COMPUTE_LIST, sizeof(ask));
+	OK(ask(device, &count, list));
+	EQ(count, 1);
+	EQ(list[0].pid, peer.pid);
+	EQ(list[0].used_bytes, 200 * SIM_MIB);
+	TRUE(strstr(list[0].name, "simgpu-test") != NULL);
+	OK(nvmlDeviceGetRunningProcessDetailList(device, &details));
+	EQ(details.numProcArrayEntries, 1);
+	EQ(detail[0].usedGpuMemory, 200 * SIM_MIB);
+	count = 4;
+	OK(nvmlDeviceGetAccountingPids(device, &count, pids));
+	EQ(pids[0], peer.pid);
+	OK(nvmlDeviceGetAccountingStats(device, pids[0], &stats));
+	EQ(stats.maxMemoryUsage, 200 * SIM_MIB);
+	EQ(nvmlDeviceGetAccountingStats(device, 1, &stats), NVML_ERROR_NOT_FOUND);
+	peer_say(&peer, 0);
+	OK(peer_wait(&peer));
+}
+
+TEST(a_gpu_is_found_by_every_key)
+{
+	nvmlUUID_v1_t key = { .version = NVML_STRUCT_V1(key), .type = NVML_UUID_TYPE_ASCII };
+	nvmlDevice_t device, same = NULL, set[2];
+	unsigned count = 2;
+	char serial[40];
+
+	configure("devices=2\ndevice1.uuid=GPU-00000000-1111-2222-3333-00000000000b\n");
+	OK(nvmlInit_v2());
+	OK(nvmlDeviceGetHandleByIndex_v2(1, &device));
+	strcpy(key.value.str, "GPU-00000000-1111-2222-3333-00000000000b");
+	OK(nvmlDeviceGetHandleByUUIDV(&key, &same));
+	TRUE(same == device);
+	key.type = NVML_UUID_TYPE_BINARY;
+	memcpy(key.value.bytes, "\0\0\0\0\x11\x11\x22\x22\x33\x33\0\0\0\0\0\x0b", 16);
+	OK(nvmlDeviceGetHandleByUUIDV(&key, &same));
+	TRUE(same == device);
+	key.type = 3;
+	EQ(nvmlDeviceGetHandleByUUIDV(&key, &same), NVML_ERROR_INVALID_ARGUMENT);
+	OK(nvmlDeviceGetSerial(device, serial, sizeof(serial)));
+	OK(nvmlDeviceGetHandleBySerial(serial, &same));
+	TRUE(same == device);
+	EQ(nvmlDeviceGetHandleBySerial("1", &same), NVML_ERROR_NOT_FOUND);
+	OK(nvmlSystemGetTopologyGpuSet(0, &count, set));
+	EQ(count, 2);
+	OK(nvmlDeviceGetTopologyNearestGpus(device, 30, &count, set));
+	EQ(count, 1);
+	TRUE(set[0] != device);
+}
+
 TEST(memory_info_adds_up_in_both_versions_and_agrees_with_cuda)
 {
 	nvmlMemory_v2_t v2 = { .version = NVML_MEMORY_V2 };

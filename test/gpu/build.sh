@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The slurm-vgpu authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds the GPU tests' programs: build.sh OUTPUT-FOLDER. Needs a C compiler and a CUDA toolkit
+# (CUDA_HOME, or what nvcc in PATH belongs to); without nvcc the runtime's paths are left out.
+set -eu
+out=${1:?usage: build.sh OUTPUT-FOLDER}
+here=$(cd "$(dirname "$0")" && pwd)
+CC=${CC:-cc}
+NVCC=${NVCC:-$(command -v nvcc || true)}
+CUDA_HOME=${CUDA_HOME:-${NVCC:+$(dirname "$(dirname "$(readlink -f "$NVCC")")")}}
+include=${CUDA_INCLUDE:-${CUDA_HOME:-/usr}/include}
+cflags="-std=gnu11 -O2 -g -Wall -Wextra -Werror -D_GNU_SOURCE -I$here -I$here/../../interposer -isystem $include"
+mkdir -p "$out"
+
+pids=()
+compile() { "$@" & pids+=($!); }
+compile $CC $cflags "$here/mkstep.c" -o "$out/mkstep"
+compile $CC $cflags "$here/witness.c" -o "$out/witness" -ldl
+compile $CC $cflags "$here"/paths/*.c -o "$out/paths" -ldl -pthread
+compile $CC $cflags -I"$here/paths" "$here/bench/micro.c" "$here/paths/api.c" -o "$out/micro" -ldl
+compile $CC $cflags -I"$here/paths" "$here/bench/start.c" "$here/paths/api.c" -o "$out/start" -ldl
+if [ -n "$NVCC" ]; then
+	$CC $cflags -c "$here/paths/search.c" -o "$out/search.o"
+	nvflags="-std=c++17 -O2 -arch=sm_90 -cudart static -Xcompiler -Wall,-Wextra -I$here -I$here/paths"
+	compile "$NVCC" $nvflags "$here/paths/runtime.cu" "$out/search.o" -o "$out/runtime" -ldl
+	compile "$NVCC" $nvflags -default-stream per-thread -DPER_THREAD "$here/paths/runtime.cu" "$out/search.o" -o "$out/runtime-ptds" -ldl
+else
+	echo "build.sh: no nvcc: the runtime's paths are left out" >&2
+fi
+failed=0
+for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+exit $failed
