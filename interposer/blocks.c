@@ -28,6 +28,37 @@ void vgpu_blocks_put_back(struct vgpu_process *p, const struct vgpu_entry *block
 	vgpu_account_give_back(p, old.device, old.bytes);
 }
 
+/* In the count of a block: 1, and 2 when it is managed memory. */
+#define MANAGED 2u
+
+void vgpu_blocks_put_managed(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes,
+			     CUcontext context)
+{
+	struct vgpu_entry block = {
+		.key = pointer, .bytes = bytes, .owner = (uint64_t)(uintptr_t)context, .device = device, .count = MANAGED};
+
+	vgpu_blocks_put_back(p, &block);
+}
+
+uint64_t vgpu_blocks_managed_bytes(struct vgpu_process *p, uint32_t device)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t s = 0; s < VGPU_SHARDS; s++) {
+		struct vgpu_table *blocks = &p->shard[s].blocks;
+
+		vgpu_mutex_lock(&p->shard[s].mutex);
+		for (uint64_t i = 0; i < blocks->capacity; i++) {
+			const struct vgpu_entry *block = &blocks->entry[i];
+
+			if (block->key != 0 && block->count == MANAGED && block->device == device)
+				sum += block->bytes;
+		}
+		vgpu_mutex_unlock(&p->shard[s].mutex);
+	}
+	return sum;
+}
+
 void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes, CUcontext context)
 {
 	struct vgpu_entry block = {
@@ -69,4 +100,18 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 	}
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
 		vgpu_account_give_back(p, d, bytes[d]);
+}
+
+void vgpu_blocks_change_context(struct vgpu_process *p, CUcontext from, CUcontext to)
+{
+	for (uint32_t s = 0; s < VGPU_SHARDS; s++) {
+		struct vgpu_table *blocks = &p->shard[s].blocks;
+
+		vgpu_mutex_lock(&p->shard[s].mutex);
+		for (uint64_t i = 0; i < blocks->capacity; i++) {
+			if (blocks->entry[i].key != 0 && blocks->entry[i].owner == (uint64_t)(uintptr_t)from)
+				blocks->entry[i].owner = (uint64_t)(uintptr_t)to;
+		}
+		vgpu_mutex_unlock(&p->shard[s].mutex);
+	}
 }

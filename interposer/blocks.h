@@ -10,6 +10,11 @@
 /* context is NULL for memory that does not end with one. */
 void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes, CUcontext context);
 
+/* Managed memory, which the driver may keep on the host. */
+void vgpu_blocks_put_managed(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes,
+			     CUcontext context);
+uint64_t vgpu_blocks_managed_bytes(struct vgpu_process *p, uint32_t device);
+
 /* Removes the block: done before the driver frees it, because from then on another thread may be
  * given the same address. False when the pointer is not one of ours. */
 bool vgpu_blocks_take(struct vgpu_process *p, CUdeviceptr pointer, struct vgpu_entry *out);
@@ -17,5 +22,8 @@ void vgpu_blocks_put_back(struct vgpu_process *p, const struct vgpu_entry *block
 
 /* Forgets all blocks of a context and gives their bytes back. */
 void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context);
+
+/* The blocks of one context now belong to another one. */
+void vgpu_blocks_change_context(struct vgpu_process *p, CUcontext from, CUcontext to);
 
 #endif

@@ -2,88 +2,35 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "context.h"
 
-#include "account.h"
+#include "array.h"
 #include "blocks.h"
 #include "device.h"
 #include "futex.h"
-#include "message.h"
+#include "growth.h"
 #include "symbols.h"
 
-#include <sys/mman.h>
-
-#define NVML_UNTRIED 0u
-#define NVML_READY 1u
-#define NVML_ABSENT 2u
-#define LISTED_PROCESSES 1024
-
-/* Starting NVML takes some milliseconds, a context a hundred times as long. */
-static bool nvml_ready(struct vgpu_process *p)
-{
-	uint32_t ready = __atomic_load_n(&p->nvml_ready, __ATOMIC_ACQUIRE);
-
-	if (ready == NVML_UNTRIED) {
-		vgpu_fn_nvmlInit_v2 *init = vgpu_real_load_nvml() ? VGPU_REAL(nvmlInit_v2) : NULL;
-
-		ready = init != NULL && init() == NVML_SUCCESS ? NVML_READY : NVML_ABSENT;
-		__atomic_store_n(&p->nvml_ready, ready, __ATOMIC_RELEASE);
-	}
-	return ready == NVML_READY;
-}
-
-/* Bytes of this process on the device as the driver reports them, 0 when it does not. */
-static uint64_t reported_bytes(struct vgpu_process *p, uint32_t device)
-{
-	vgpu_fn_nvmlDeviceGetHandleByUUID *get_handle;
-	vgpu_fn_nvmlDeviceGetComputeRunningProcesses_v3 *get_list;
-	nvmlProcessInfo_v2_t *list;
-	nvmlDevice_t handle;
-	unsigned int count = LISTED_PROCESSES;
-	uint64_t bytes = 0;
-
-	if (!nvml_ready(p))
-		return 0;
-	get_handle = VGPU_REAL(nvmlDeviceGetHandleByUUID);
-	get_list = VGPU_REAL(nvmlDeviceGetComputeRunningProcesses_v3);
-	if (get_list == NULL)
-		get_list = VGPU_REAL(nvmlDeviceGetComputeRunningProcesses_v2);
-	if (get_handle == NULL || get_list == NULL ||
-	    get_handle(vgpu_pages.limits->device[device].uuid, &handle) != NVML_SUCCESS)
-		return 0;
-	list = mmap(NULL, LISTED_PROCESSES * sizeof(*list), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (list == MAP_FAILED)
-		return 0;
-	if (get_list(handle, &count, list) == NVML_SUCCESS) {
-		for (unsigned int i = 0; i < count && i < LISTED_PROCESSES; i++) {
-			if (list[i].pid == (unsigned int)p->pid && list[i].usedGpuMemory != NVML_VALUE_NOT_AVAILABLE)
-				bytes += list[i].usedGpuMemory;
-		}
-	}
-	munmap(list, LISTED_PROCESSES * sizeof(*list));
-	return bytes;
-}
-
-/* Notes the context unless it is known. NULL then, and when there is no room. */
-static struct vgpu_context *note(struct vgpu_process *p, CUcontext context, CUdevice ordinal, uint32_t device,
-				 bool primary)
+/* Notes the context unless it is known. False then, and when there is no room. */
+static bool note(struct vgpu_process *p, CUcontext context, CUdevice ordinal, uint32_t device,
+		 bool primary)
 {
 	struct vgpu_context *unused = NULL;
-	struct vgpu_context *noted = NULL;
+	bool known = false;
 
 	vgpu_mutex_lock(&p->context_mutex);
-	for (int i = 0; i < VGPU_MAX_CONTEXTS && noted == NULL; i++) {
+	for (int i = 0; i < VGPU_MAX_CONTEXTS && !known; i++) {
 		if (p->context[i].handle == context)
-			noted = &p->context[i];
+			known = true;
 		else if (p->context[i].handle == NULL && unused == NULL)
 			unused = &p->context[i];
 	}
-	if (noted == NULL && unused != NULL)
+	if (!known && unused != NULL)
 		*unused = (struct vgpu_context){
 			.handle = context, .ordinal = ordinal, .device = device, .primary = primary};
 	vgpu_mutex_unlock(&p->context_mutex);
-	return noted == NULL ? unused : NULL;
+	return !known && unused != NULL;
 }
 
-/* Takes the note of the context away; its bytes, once charged, are then the caller's to give back. */
+/* Takes the note of the context away. */
 static bool take(struct vgpu_process *p, CUcontext context, struct vgpu_context *out)
 {
 	bool found = false;
@@ -100,67 +47,184 @@ static bool take(struct vgpu_process *p, CUcontext context, struct vgpu_context 
 	return found;
 }
 
+static void put_back(struct vgpu_process *p, const struct vgpu_context *noted)
+{
+	bool done = false;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	for (int i = 0; i < VGPU_MAX_CONTEXTS && !done; i++) {
+		done = p->context[i].handle == NULL;
+		if (done)
+			p->context[i] = *noted;
+	}
+	vgpu_mutex_unlock(&p->context_mutex);
+}
+
+bool vgpu_context_exists(struct vgpu_process *p, uint32_t device)
+{
+	bool found = false;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	for (int i = 0; i < VGPU_MAX_CONTEXTS && !found; i++)
+		found = p->context[i].handle != NULL && p->context[i].device == device;
+	vgpu_mutex_unlock(&p->context_mutex);
+	return found;
+}
+
+bool vgpu_context_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *ordinal)
+{
+	bool found = false;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	for (int i = 0; i < VGPU_MAX_CONTEXTS && !found; i++) {
+		found = context != NULL && p->context[i].handle == context;
+		if (found)
+			*ordinal = p->context[i].ordinal;
+	}
+	vgpu_mutex_unlock(&p->context_mutex);
+	return found;
+}
+
 bool vgpu_context_made(struct vgpu_process *p, CUcontext context, CUdevice ordinal, bool primary)
 {
 	int device = vgpu_device_of_ordinal(p, ordinal);
-	struct vgpu_context *noted;
 	struct vgpu_context gone;
-	uint64_t reported;
-	uint64_t known;
-	uint64_t cost;
-	bool still_there;
 
 	if (device < 0)
 		return true; /* nothing can be allocated there */
-	noted = note(p, context, ordinal, (uint32_t)device, primary);
-	if (noted == NULL)
+	if (!note(p, context, ordinal, (uint32_t)device, primary) || vgpu_growth_settle(p, (uint32_t)device))
 		return true;
-	/* In this order: what another thread allocates in between is in both, or only in known. */
-	reported = reported_bytes(p, (uint32_t)device);
-	known = __atomic_load_n(&p->held_bytes[device], __ATOMIC_RELAXED);
-	cost = reported > known ? reported - known : 0;
-	if (cost == 0)
-		return true;
-	if (!vgpu_account_charge(p, (uint32_t)device, cost)) {
-		vgpu_message_limit(p, (uint32_t)device, cost);
-		take(p, context, &gone);
+	take(p, context, &gone);
+	return false;
+}
+
+/* What a context that is being destroyed is called meanwhile: no address is odd. */
+static CUcontext leaving(CUcontext context)
+{
+	return (CUcontext)((uintptr_t)context | 1);
+}
+
+bool vgpu_context_leaves(struct vgpu_process *p, CUcontext context, struct vgpu_context *noted)
+{
+	if (context == NULL)
 		return false;
+	vgpu_blocks_change_context(p, context, leaving(context));
+	return take(p, context, noted);
+}
+
+void vgpu_context_stays(struct vgpu_process *p, CUcontext context, const struct vgpu_context *noted)
+{
+	if (context == NULL)
+		return;
+	if (noted != NULL)
+		put_back(p, noted);
+	vgpu_blocks_change_context(p, leaving(context), context);
+}
+
+void vgpu_context_left(struct vgpu_process *p, CUcontext context, const struct vgpu_context *noted)
+{
+	vgpu_blocks_drop_context(p, leaving(context));
+	vgpu_array_drop_context(p, context);
+	if (noted == NULL)
+		return;
+	if (vgpu_context_exists(p, noted->device)) {
+		vgpu_growth_unpromise(p, noted->device, noted->promised_bytes);
+		vgpu_growth_settle(p, noted->device);
+	} else {
+		vgpu_growth_end(p, noted->device);
 	}
-	vgpu_mutex_lock(&p->context_mutex);
-	still_there = noted->handle == context;
-	if (still_there)
-		noted->bytes = cost;
-	vgpu_mutex_unlock(&p->context_mutex);
-	if (!still_there)
-		vgpu_account_give_back(p, (uint32_t)device, cost);
-	return true;
 }
 
 void vgpu_context_gone(struct vgpu_process *p, CUcontext context)
 {
-	struct vgpu_context gone;
+	struct vgpu_context noted;
+	bool known = vgpu_context_leaves(p, context, &noted);
 
-	if (context == NULL)
+	if (context != NULL)
+		vgpu_context_left(p, context, known ? &noted : NULL);
+}
+
+/* Changes what the context was promised, as far as it is known; the device then, or -1. */
+static int promise_changed(struct vgpu_process *p, CUcontext context, uint64_t more, uint64_t less)
+{
+	int device = -1;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	for (int i = 0; i < VGPU_MAX_CONTEXTS && device < 0; i++) {
+		struct vgpu_context *noted = &p->context[i];
+
+		if (context == NULL || noted->handle != context)
+			continue;
+		device = (int)noted->device;
+		noted->promised_bytes += more;
+		noted->promised_bytes -= noted->promised_bytes < less ? noted->promised_bytes : less;
+	}
+	vgpu_mutex_unlock(&p->context_mutex);
+	return device;
+}
+
+bool vgpu_context_promise(struct vgpu_process *p, CUcontext context, uint64_t bytes)
+{
+	int device = promise_changed(p, context, bytes, 0);
+
+	if (device < 0 || vgpu_growth_promise(p, (uint32_t)device, bytes))
+		return true;
+	promise_changed(p, context, 0, bytes);
+	return false;
+}
+
+void vgpu_context_unpromise(struct vgpu_process *p, CUcontext context, uint64_t bytes)
+{
+	int device = promise_changed(p, context, 0, bytes);
+
+	if (device < 0)
 		return;
-	if (take(p, context, &gone))
-		vgpu_account_give_back(p, gone.device, gone.bytes);
-	vgpu_blocks_drop_context(p, context);
+	vgpu_growth_unpromise(p, (uint32_t)device, bytes);
+	vgpu_growth_settle(p, (uint32_t)device);
+}
+
+void vgpu_context_green_gone(struct vgpu_process *p, CUcontext green, CUdevice ordinal)
+{
+	vgpu_fn_cuDevicePrimaryCtxGetState *get_state = VGPU_REAL(cuDevicePrimaryCtxGetState);
+	vgpu_fn_cuDevicePrimaryCtxRetain *retain = VGPU_REAL(cuDevicePrimaryCtxRetain);
+	vgpu_fn_cuDevicePrimaryCtxRelease_v2 *release = VGPU_REAL(cuDevicePrimaryCtxRelease_v2);
+	struct vgpu_context gone;
+	CUcontext primary;
+	unsigned int flags;
+	int active = 0;
+
+	if (get_state == NULL || get_state(ordinal, &flags, &active) != CUDA_SUCCESS || !active || retain == NULL ||
+	    release == NULL || retain(&primary, ordinal) != CUDA_SUCCESS) {
+		vgpu_context_primary_released(p, ordinal);
+		return;
+	}
+	if (take(p, green, &gone)) {
+		vgpu_blocks_change_context(p, green, primary);
+		note(p, primary, ordinal, gone.device, true);
+		vgpu_growth_settle(p, gone.device);
+	}
+	release(ordinal);
+	vgpu_context_primary_released(p, ordinal);
 }
 
 void vgpu_context_primary_released(struct vgpu_process *p, CUdevice ordinal)
 {
 	vgpu_fn_cuDevicePrimaryCtxGetState *get_state = VGPU_REAL(cuDevicePrimaryCtxGetState);
-	CUcontext context = NULL;
+	CUcontext context;
 	unsigned int flags;
 	int active = 1;
 
 	if (get_state == NULL || get_state(ordinal, &flags, &active) != CUDA_SUCCESS || active)
 		return;
-	vgpu_mutex_lock(&p->context_mutex);
-	for (int i = 0; i < VGPU_MAX_CONTEXTS && context == NULL; i++) {
-		if (p->context[i].primary && p->context[i].ordinal == ordinal)
-			context = p->context[i].handle;
-	}
-	vgpu_mutex_unlock(&p->context_mutex);
-	vgpu_context_gone(p, context);
+	/* The primary context, and what was made of it by green contexts. */
+	do {
+		context = NULL;
+		vgpu_mutex_lock(&p->context_mutex);
+		for (int i = 0; i < VGPU_MAX_CONTEXTS && context == NULL; i++) {
+			if (p->context[i].primary && p->context[i].ordinal == ordinal)
+				context = p->context[i].handle;
+		}
+		vgpu_mutex_unlock(&p->context_mutex);
+		vgpu_context_gone(p, context);
+	} while (context != NULL);
 }

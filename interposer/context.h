@@ -1,18 +1,35 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What a context itself costs on the device. Only the driver knows: it is what NVML reports for
- * this process beyond what the account has already. Where NVML cannot tell, nothing is charged. */
+ * The contexts of this process. What they cost is in growth.h. */
 #ifndef VGPU_CONTEXT_H
 #define VGPU_CONTEXT_H
 
 #include "process.h"
 
+/* Whether the process has a context on the device, and a context's CUDA ordinal if it is known. */
+bool vgpu_context_exists(struct vgpu_process *p, uint32_t device);
+bool vgpu_context_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *ordinal);
+
 /* A context exists now. False when what it costs does not fit; the caller then destroys it. */
 bool vgpu_context_made(struct vgpu_process *p, CUcontext context, CUdevice ordinal, bool primary);
 
-/* The context is gone, with all memory that was allocated in it. */
+/* A context is about to be destroyed; then it was, with all memory that was allocated in it, or it was
+ * not. Its handle may be another context's as soon as the driver has taken it. noted: what the first
+ * call has filled in, NULL if it returned false. */
+bool vgpu_context_leaves(struct vgpu_process *p, CUcontext context, struct vgpu_context *noted);
+void vgpu_context_left(struct vgpu_process *p, CUcontext context, const struct vgpu_context *noted);
+void vgpu_context_stays(struct vgpu_process *p, CUcontext context, const struct vgpu_context *noted);
+
+/* The context is gone: both at once. */
 void vgpu_context_gone(struct vgpu_process *p, CUcontext context);
+
+/* A heap of so many bytes will be made in the context (see growth.h); and not any more. */
+bool vgpu_context_promise(struct vgpu_process *p, CUcontext context, uint64_t bytes);
+void vgpu_context_unpromise(struct vgpu_process *p, CUcontext context, uint64_t bytes);
+
+/* The green context is gone. What was allocated in it is the primary context's, if that lives. */
+void vgpu_context_green_gone(struct vgpu_process *p, CUcontext green, CUdevice ordinal);
 
 /* The primary context of the device may be gone: the driver says. */
 void vgpu_context_primary_released(struct vgpu_process *p, CUdevice ordinal);

@@ -84,6 +84,8 @@ typedef struct CUmemAllocationProp_st {
 	} allocFlags;
 } CUmemAllocationProp;
 
+#include "cuda_memory_types.h"
+
 #define CU_MEM_ATTACH_GLOBAL 1u /* flag of cuMemAllocManaged */
 
 /* attributes of cuPointerGetAttribute */

@@ -36,7 +36,17 @@ struct vgpu_context {
 	CUdevice ordinal;
 	uint32_t device; /* index in vgpu_limits.device */
 	bool primary;
-	uint64_t bytes;
+	uint64_t promised_bytes; /* see struct vgpu_overhead */
+};
+
+/* What the driver uses on a device for itself: contexts, modules, stacks and heaps of kernels. */
+struct vgpu_overhead {
+	uint64_t bytes;		   /* charged */
+	uint64_t promised_bytes;   /* of these: heaps that the driver may not have made yet */
+	uint64_t read_ns;	   /* when the driver was asked last */
+	uint64_t free_bytes;	   /* the device's free memory then */
+	uint64_t allocated_bytes;  /* and what this process had allocated */
+	nvmlDevice_t nvml_device; /* NULL: not looked up yet */
 };
 
 struct vgpu_process {
@@ -69,9 +79,18 @@ struct vgpu_process {
 	struct vgpu_table vmm_handles;
 	struct vgpu_table vmm_mappings;
 
+	/* Handles given out as file descriptors, and what cuMemMapArrayAsync has mapped: both under vmm_mutex. */
+	struct vgpu_table vmm_exports;
+	struct vgpu_table array_maps;
+
 	uint32_t context_mutex;
 	uint32_t nvml_ready; /* 0 not tried, 1 yes, 2 no */
 	struct vgpu_context context[VGPU_MAX_CONTEXTS];
+
+	/* growth.c */
+	uint32_t growth_mutex;
+	uint32_t growth_pending; /* something was loaded, or will be by a launch, since the driver was asked */
+	struct vgpu_overhead overhead[VGPU_MAX_DEVICES];
 };
 
 /* The step's pages. Set once; they stay mapped in forked children. */

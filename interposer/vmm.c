@@ -4,11 +4,31 @@
 
 #include "account.h"
 #include "futex.h"
+#include "sys.h"
 
 /* Tables, all under vmm_mutex:
- *   vmm_memory    key → device, bytes, count of holders (handle references and mappings)
+ *   vmm_memory    key → device, bytes, count of holders (handle references and mappings), owner:
+ *                 UNSEEN when a handle of it was released, so that NVML may not show it any more
  *   vmm_handles   handle → owner: key of its memory, count of references
+ *   vmm_exports   1 + file descriptor → owner: key of the memory, bytes: what it is (st_dev and st_ino)
  *   vmm_mappings  address → owner: key of its memory, bytes: size of the mapping */
+
+#define UNSEEN 1u
+
+uint64_t vgpu_vmm_unseen_bytes(struct vgpu_process *p, uint32_t device)
+{
+	uint64_t sum = 0;
+
+	vgpu_mutex_lock(&p->vmm_mutex);
+	for (uint64_t i = 0; i < p->vmm_memory.capacity; i++) {
+		const struct vgpu_entry *memory = &p->vmm_memory.entry[i];
+
+		if (memory->key != 0 && memory->owner == UNSEEN && memory->device == device)
+			sum += memory->bytes;
+	}
+	vgpu_mutex_unlock(&p->vmm_mutex);
+	return sum;
+}
 
 void vgpu_vmm_created(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes)
 {
@@ -34,8 +54,13 @@ uint64_t vgpu_vmm_release(struct vgpu_process *p, CUmemGenericAllocationHandle h
 	reference = vgpu_table_find(&p->vmm_handles, handle);
 	if (reference != NULL) {
 		memory = reference->owner;
-		if (--reference->count == 0)
+		if (--reference->count == 0) {
+			struct vgpu_entry *held = vgpu_table_find(&p->vmm_memory, memory);
+
+			if (held != NULL)
+				held->owner = UNSEEN;
 			vgpu_table_take(&p->vmm_handles, handle, &gone);
+		}
 	}
 	vgpu_mutex_unlock(&p->vmm_mutex);
 	return memory;
@@ -127,6 +152,68 @@ void vgpu_vmm_retained(struct vgpu_process *p, CUmemGenericAllocationHandle hand
 		if (mapping->key != 0 && address >= mapping->key && address - mapping->key < mapping->bytes)
 			key = mapping->owner;
 	}
+	found = key != 0 ? vgpu_table_find(&p->vmm_memory, key) : NULL;
+	if (found != NULL) {
+		found->count++;
+		refer(p, handle, key);
+	}
+	vgpu_mutex_unlock(&p->vmm_mutex);
+}
+
+/* What a descriptor refers to. A number that was closed and opened again differs, as a rule; where
+ * it does not, memory of another process is taken for this one's, and charged for too long. */
+static uint64_t file_of(int fd)
+{
+	struct stat st;
+
+	return vgpu_fstat(fd, &st) == 0 ? (uint64_t)st.st_ino * 31 + (uint64_t)st.st_dev : 0;
+}
+
+/* A duplicate, or one that was sent to this process itself. */
+static bool same_file(const struct vgpu_process *p, int a, int b)
+{
+	return syscall(SYS_kcmp, p->pid, p->pid, 0 /* KCMP_FILE */, a, b) == 0;
+}
+
+void vgpu_vmm_exported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, int fd)
+{
+	struct vgpu_entry given = {.key = (uint64_t)fd + 1, .bytes = file_of(fd), .count = 1};
+	struct vgpu_entry old;
+	struct vgpu_entry *reference;
+
+	if (fd < 0)
+		return;
+	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_table_take(&p->vmm_exports, given.key, &old);
+	reference = vgpu_table_find(&p->vmm_handles, handle);
+	if (reference != NULL) {
+		given.owner = reference->owner;
+		vgpu_table_put(&p->vmm_exports, &given);
+	}
+	vgpu_mutex_unlock(&p->vmm_mutex);
+}
+
+void vgpu_vmm_imported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, int fd)
+{
+	uint64_t file = fd >= 0 ? file_of(fd) : 0;
+	struct vgpu_entry *found;
+	uint64_t key = 0;
+
+	vgpu_mutex_lock(&p->vmm_mutex);
+	found = vgpu_table_find(&p->vmm_handles, handle);
+	if (found == NULL && fd >= 0) {
+		found = vgpu_table_find(&p->vmm_exports, (uint64_t)fd + 1);
+		if (found != NULL && found->bytes != file)
+			found = NULL;
+		for (uint64_t i = 0; found == NULL && i < p->vmm_exports.capacity; i++) {
+			struct vgpu_entry *given = &p->vmm_exports.entry[i];
+
+			if (given->key != 0 && given->bytes == file && same_file(p, (int)given->key - 1, fd))
+				found = given;
+		}
+	}
+	if (found != NULL)
+		key = found->owner;
 	found = key != 0 ? vgpu_table_find(&p->vmm_memory, key) : NULL;
 	if (found != NULL) {
 		found->count++;

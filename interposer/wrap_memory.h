@@ -9,6 +9,7 @@
 #include "blocks.h"
 #include "charge.h"
 #include "device.h"
+#include "growth.h"
 #include "wrap.h"
 
 static CUcontext current_context(void)
@@ -56,12 +57,18 @@ static CUresult keep_where_it_is(struct vgpu_charge *charge, CUdeviceptr pointer
 	return keep(charge, pointer, NULL);
 }
 
+/* Takes a charge for memory of the current context's device; what was loaded before comes first. */
+static CUresult charge_after_growth(struct vgpu_charge *charge, uint64_t bytes)
+{
+	return vgpu_growth_caught_up(attached()) ? vgpu_charge_current(charge, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 #define WRAP_ALLOC(symbol, params, args, out, bytes)                          \
 	WRAP(symbol, params)                                                  \
 	{                                                                     \
 		REAL_OR_RETURN(symbol);                                       \
 		struct vgpu_charge charge;                                    \
-		CUresult result = vgpu_charge_current(&charge, vgpu_charge_granules(bytes)); \
+		CUresult result = charge_after_growth(&charge, vgpu_charge_granules(bytes)); \
                                                                               \
 		if (result == CUDA_SUCCESS) {                                 \
 			result = real args;                                   \
@@ -70,6 +77,24 @@ static CUresult keep_where_it_is(struct vgpu_charge *charge, CUdeviceptr pointer
 			vgpu_charge_cancel(&charge);                          \
 		}                                                             \
 		return result;                                                \
+	}
+
+#define WRAP_ALLOC_MANAGED(symbol, params, args, out, bytes)                          \
+	WRAP(symbol, params)                                                          \
+	{                                                                             \
+		REAL_OR_RETURN(symbol);                                               \
+		struct vgpu_charge charge;                                            \
+		CUresult result = charge_after_growth(&charge, vgpu_charge_granules(bytes)); \
+                                                                                      \
+		if (result != CUDA_SUCCESS)                                           \
+			return result;                                                \
+		result = real args;                                                   \
+		if (result != CUDA_SUCCESS)                                           \
+			vgpu_charge_cancel(&charge);                                  \
+		else if (charge.process != NULL && charge.device >= 0)                \
+			vgpu_blocks_put_managed(charge.process, *(out), (uint32_t)charge.device, charge.bytes, \
+						current_context());                   \
+		return result;                                                        \
 	}
 
 #define WRAP_ALLOC_ASYNC(symbol, params, args, out, bytes)                       \
@@ -108,7 +133,7 @@ static uint64_t pitched(uint64_t width, uint64_t height)
 	{                                                                                          \
 		REAL_OR_RETURN(symbol);                                                            \
 		struct vgpu_charge charge;                                                         \
-		CUresult result = vgpu_charge_current(&charge, vgpu_charge_granules(pitched(width, height))); \
+		CUresult result = charge_after_growth(&charge, vgpu_charge_granules(pitched(width, height))); \
                                                                                                    \
 		if (result != CUDA_SUCCESS)                                                        \
 			return result;                                                             \

@@ -6,12 +6,15 @@
 #define VGPU_WRAP_VMM_H
 
 #include "charge.h"
+#include "growth.h"
 #include "vmm.h"
 #include "wrap.h"
 
 /* Memory of the host is not the device's. */
 static CUresult charge_location(struct vgpu_charge *charge, const CUmemAllocationProp *prop, uint64_t bytes)
 {
+	if (prop != NULL && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !vgpu_growth_caught_up(attached()))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (prop != NULL && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		return vgpu_charge_device(charge, prop->location.id, bytes);
 	*charge = (struct vgpu_charge){.device = VGPU_NO_DEVICE};
@@ -105,6 +108,34 @@ static CUresult after_unmap(struct vgpu_process *p, CUresult result, CUdeviceptr
 		if (p != NULL && result == CUDA_SUCCESS)                                          \
 			vgpu_vmm_retained(p, *(handle), (CUdeviceptr)(uintptr_t)(address));       \
 		return result;                                                                    \
+	}
+
+#define WRAP_VMM_EXPORT(symbol, params, args, shared, handle, type)                           \
+	WRAP(symbol, params)                                                                  \
+	{                                                                                     \
+		REAL_OR_RETURN(symbol);                                                       \
+		struct vgpu_process *p = attached();                                          \
+		CUresult result = real args;                                                  \
+                                                                                              \
+		if (p != NULL && result == CUDA_SUCCESS && (type) == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) \
+			vgpu_vmm_exported(p, handle, *(const int *)(shared));                 \
+		return result;                                                                \
+	}
+
+/* A file descriptor is passed as the pointer itself. */
+#define WRAP_VMM_IMPORT(symbol, params, args, handle, shared, type)                           \
+	WRAP(symbol, params)                                                                  \
+	{                                                                                     \
+		REAL_OR_RETURN(symbol);                                                       \
+		struct vgpu_process *p = attached();                                          \
+		CUresult result = real args;                                                  \
+                                                                                              \
+		if (p != NULL && result == CUDA_SUCCESS)                                      \
+			vgpu_vmm_imported(p, *(handle),                                       \
+					  (type) == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR  \
+						  ? (int)(intptr_t)(shared)                   \
+						  : -1);                                      \
+		return result;                                                                \
 	}
 
 #endif

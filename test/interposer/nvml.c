@@ -12,9 +12,9 @@
 static struct step step;
 static pid_t ours, theirs; /* processes of the job's own and of another job, at work */
 
-CUresult cuModuleLoadData(void **module, const void *image);
-CUresult cuModuleGetFunction(void **function, void *module, const char *name);
-CUresult cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+CUresult cuModuleLoadData(CUmodule *module, const void *image);
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
 			unsigned shared, CUstream stream, void **params, void **extra);
 
 /* Holds 20 MiB and keeps the GPU busy for argument per cent of the time, for a minute. */
@@ -22,7 +22,8 @@ static int work(const char *percent)
 {
 	unsigned us = (unsigned)atoi(percent) * 1000;
 	void *params[] = {&us};
-	void *module, *function;
+	CUmodule module;
+	CUfunction function;
 	CUdeviceptr a;
 
 	cuda_begin(0); /* on the GPUs of the case */

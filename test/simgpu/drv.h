@@ -16,6 +16,7 @@
 	CUresult sim_##symbol params;
 #include "extra.def"
 
+#define SIM_LIMITS 3	     /* stack, printf, heap */
 #define SIM_QUEUE_DEPTH 1024 /* launches in flight before the host waits, as measured */
 
 struct CUstream_st {
@@ -35,12 +36,17 @@ struct CUctx_st {
 	int ordinal; /* CUDA's number of the device */
 	int device;  /* the index in sim_conf and in the state file */
 	bool primary, dead;
+	CUcontext derived_from; /* NULL, or the primary context that it ends with */
 	unsigned flags;
 	unsigned long long id;
 	uint64_t heap_bytes, heap_physical_bytes; /* small allocations share granules */
 	struct sim_block *blocks;
 	CUstream streams;
 	struct CUstream_st legacy;
+	unsigned attached;    /* beyond the first time */
+	uint64_t grown_bytes; /* of modules and limits: goes with the context */
+	size_t limit[SIM_LIMITS];
+	uint64_t made_bytes[SIM_LIMITS];
 };
 
 struct CUmemPoolHandle_st {
@@ -51,7 +57,7 @@ struct CUmemPoolHandle_st {
 	uint64_t attribute[4];
 };
 
-enum sim_kind { SIM_DEVICE, SIM_ASYNC, SIM_MANAGED, SIM_HOST, SIM_MAPPED };
+enum sim_kind { SIM_DEVICE, SIM_ASYNC, SIM_MANAGED, SIM_HOST, SIM_MAPPED, SIM_ARRAY, SIM_IMPORTED };
 
 /* One range of addresses that means something to the driver. */
 struct sim_block {
@@ -120,6 +126,19 @@ void drv_block_drop(struct sim_block *block);	       /* forgets it; frees nothin
 /* drv_mem.c: with the lock held */
 bool drv_fail_injected(void);
 void drv_block_release(struct sim_block *block); /* gives back its memory and addresses */
+CUresult drv_block_allocate(CUcontext ctx, enum sim_kind kind, CUdeviceptr *out, size_t bytes, bool low);
+
+/* drv_limit.c: with the lock held; memory that a context grows and shrinks by */
+bool drv_grow(CUcontext ctx, uint64_t bytes);
+void drv_shrink(CUcontext ctx, uint64_t bytes);
+void drv_limits_begin(CUcontext ctx);
+bool drv_limits_apply(CUcontext ctx); /* at a launch */
+
+/* drv_array.c: with the lock held */
+void drv_arrays_free_all(CUcontext ctx);
+
+/* drv_ctx.c: with the lock held; a context of a green one, which ends with the primary one */
+CUresult drv_context_derive(CUcontext *out, CUcontext primary);
 
 /* drv_pool.c */
 CUresult drv_pool_init(int ordinal);
@@ -128,6 +147,12 @@ void drv_pools_trim(int device);		       /* at a synchronisation */
 
 /* drv_vmm.c: with the lock held */
 void drv_vmm_unmapped(struct sim_vmm *vmm);
+struct sim_vmm *drv_vmm_mapped(CUmemGenericAllocationHandle handle); /* NULL: no such handle */
+/* Another handle of the same memory. */
+CUresult drv_vmm_again(CUmemGenericAllocationHandle known, CUmemGenericAllocationHandle *handle);
+CUresult drv_vmm_describe(CUmemGenericAllocationHandle handle, CUmemAllocationProp *prop, uint64_t *bytes);
+/* A handle of memory that another process pays for. */
+CUresult drv_vmm_import(const CUmemAllocationProp *prop, uint64_t bytes, CUmemGenericAllocationHandle *handle);
 
 /* drv_stream.c */
 CUresult drv_stream(CUstream handle, CUstream *stream); /* takes the default ones too */

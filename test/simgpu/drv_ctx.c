@@ -48,6 +48,7 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice device, bool pri
 	ctx->flags = flags;
 	ctx->id = ++drv.next_id;
 	ctx->legacy.ctx = ctx;
+	drv_limits_begin(ctx);
 	ctx->next = drv.contexts;
 	drv.contexts = ctx;
 	*out = ctx;
@@ -56,9 +57,11 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice device, bool pri
 
 static void destroy(CUcontext ctx)
 {
+	drv_arrays_free_all(ctx);
 	while (ctx->blocks != NULL)
 		drv_block_release(ctx->blocks);
 	drv_stream_free_all(ctx);
+	drv_shrink(ctx, ctx->grown_bytes);
 	sim_context_give(ctx->device);
 	ctx->dead = true;
 	if (depth > 0 && stack[depth - 1] == ctx)
@@ -122,6 +125,33 @@ CUresult sim_cuCtxDestroy(CUcontext context)
 	return sim_cuCtxDestroy_v2(context);
 }
 
+CUresult sim_cuCtxAttach(CUcontext *context, unsigned int flags)
+{
+	NEED(drv_ready());
+	if (context == NULL || flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	NEED(drv_current(context));
+	drv_lock();
+	(*context)->attached++;
+	return drv_unlock(CUDA_SUCCESS);
+}
+
+CUresult sim_cuCtxDetach(CUcontext context)
+{
+	CUresult result;
+
+	NEED(drv_ready());
+	drv_lock();
+	result = drv_context(context);
+	if (result == CUDA_SUCCESS && context->primary)
+		result = CUDA_ERROR_INVALID_CONTEXT;
+	if (result == CUDA_SUCCESS && context->attached > 0)
+		context->attached--;
+	else if (result == CUDA_SUCCESS)
+		destroy(context);
+	return drv_unlock(result);
+}
+
 CUresult sim_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
 	CUresult result = CUDA_SUCCESS;
@@ -140,8 +170,18 @@ CUresult sim_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 	return drv_unlock(result);
 }
 
+CUresult drv_context_derive(CUcontext *out, CUcontext primary)
+{
+	NEED(create(out, primary->flags, primary->ordinal, false));
+	(*out)->derived_from = primary;
+	return CUDA_SUCCESS;
+}
+
 static void end_primary(CUdevice device)
 {
+	for (CUcontext c = drv.contexts; c != NULL && drv.primary[device] != NULL; c = c->next)
+		if (c->derived_from == drv.primary[device] && !c->dead)
+			destroy(c);
 	if (drv.primary[device] != NULL)
 		destroy(drv.primary[device]);
 	drv.primary[device] = NULL;

@@ -24,6 +24,7 @@ struct CUfunc_st {
 struct CUmod_st {
 	CUmodule next;
 	CUcontext ctx;
+	uint64_t bytes, lazy_bytes; /* what it takes of the device, and will once it is used */
 	char *text; /* PTX, or a list of names; NULL for an image that is not text: any name is in it */
 	CUfunction functions;
 };
@@ -36,10 +37,19 @@ static bool is_binary(const unsigned char *image)
 	return image[0] == 0x7f || image[0] == 0x50 || image[0] == 0xb1;
 }
 
+/* A text image says itself what it takes. */
+static uint64_t said_bytes(const char *text, const char *key)
+{
+	const char *at = text != NULL ? strstr(text, key) : NULL;
+
+	return at != NULL ? strtoull(at + strlen(key), NULL, 10) * SIM_MIB : 0;
+}
+
 CUresult sim_cuModuleLoadData(CUmodule *out, const void *image)
 {
 	CUmodule module;
 	CUcontext ctx;
+	bool fits;
 
 	NEED(drv_current(&ctx));
 	if (out == NULL || image == NULL)
@@ -57,11 +67,19 @@ CUresult sim_cuModuleLoadData(CUmodule *out, const void *image)
 	if (module == NULL)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	module->ctx = ctx;
+	module->bytes = said_bytes(module->text, "simgpu_module_mib=");
+	module->lazy_bytes = said_bytes(module->text, "simgpu_lazy_mib=");
 	drv_lock();
-	module->next = modules;
-	modules = module;
-	*out = module;
-	return drv_unlock(CUDA_SUCCESS);
+	fits = drv_grow(ctx, module->bytes);
+	if (fits) {
+		module->next = modules;
+		modules = module;
+		*out = module;
+	} else {
+		free(module->text);
+		free(module);
+	}
+	return drv_unlock(fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 CUresult sim_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, int *options,
@@ -119,6 +137,7 @@ CUresult sim_cuModuleUnload(CUmodule module)
 			*at = module->next;
 			break;
 		}
+	drv_shrink(module->ctx, module->bytes);
 	while (module->functions != NULL) {
 		CUfunction function = module->functions;
 
@@ -144,6 +163,12 @@ static CUresult function_of(CUfunction *out, CUmodule module, const char *name)
 		if (function == NULL)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		strcpy(function->name, name);
+		if (!drv_grow(module->ctx, module->lazy_bytes)) {
+			free(function);
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		module->bytes += module->lazy_bytes;
+		module->lazy_bytes = 0;
 		function->module = module;
 		function->busy = strncmp(name, BUSY_PREFIX, strlen(BUSY_PREFIX)) == 0;
 		function->next = module->functions;
@@ -209,6 +234,8 @@ static CUresult launch(CUfunction function, const unsigned *grid, const unsigned
 			return CUDA_ERROR_INVALID_VALUE;
 		ns = *(const unsigned *)params[0] * 1000ull;
 	}
+	drv_lock();
+	NEED(drv_unlock(drv_limits_apply(ctx) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY));
 	return drv_enqueue(stream, ns);
 }
 

@@ -63,6 +63,7 @@ void drv_block_release(struct sim_block *block)
 {
 	switch (block->kind) {
 	case SIM_DEVICE:
+	case SIM_ARRAY:
 		give_physical(block);
 		drv_va_give(block->base, block->span, block->low);
 		break;
@@ -80,12 +81,14 @@ void drv_block_release(struct sim_block *block)
 	case SIM_MAPPED:
 		drv_vmm_unmapped(block->vmm);
 		break;
+	case SIM_IMPORTED:
+		drv_va_give(block->base, block->span, block->low);
+		break;
 	}
 	drv_block_drop(block);
 }
 
-/* With the lock held. */
-static CUresult allocate(CUcontext ctx, CUdeviceptr *out, size_t bytes, bool low)
+CUresult drv_block_allocate(CUcontext ctx, enum sim_kind kind, CUdeviceptr *out, size_t bytes, bool low)
 {
 	uint64_t span = bytes < SMALL_BYTES ? sim_round_up(bytes, SMALL_ALIGN)
 					    : sim_round_up(bytes, SIM_GRANULE_BYTES);
@@ -94,7 +97,7 @@ static CUresult allocate(CUcontext ctx, CUdeviceptr *out, size_t bytes, bool low
 
 	if (bytes > UINT64_MAX / 2 || drv_fail_injected() || (base = drv_va_take(span, low)) == 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	block = drv_block_new(SIM_DEVICE, base, bytes, ctx);
+	block = drv_block_new(kind, base, bytes, ctx);
 	if (block == NULL) {
 		drv_va_give(base, span, low);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -123,7 +126,7 @@ static CUresult alloc_plain(CUdeviceptr *out, size_t bytes, bool low)
 	if (sim_conf.alloc_us != 0)
 		drv_sleep_until(sim_now_ns() + sim_conf.alloc_us * 1000ull);
 	drv_lock();
-	result = allocate(ctx, out, bytes, low);
+	result = drv_block_allocate(ctx, SIM_DEVICE, out, bytes, low);
 	return drv_unlock(result);
 }
 
@@ -191,7 +194,7 @@ CUresult sim_cuMemFree_v2(CUdeviceptr pointer)
 	drv_lock();
 	block = drv_block_find(pointer);
 	if (block != NULL && block->base == pointer && block->kind != SIM_HOST &&
-	    block->kind != SIM_MAPPED) {
+	    block->kind < SIM_MAPPED) {
 		drv_block_release(block);
 		result = CUDA_SUCCESS;
 	}

@@ -14,6 +14,7 @@ struct sim_vmm {
 	uint64_t bytes;
 	int device; /* -1: host memory */
 	unsigned refs, maps;
+	struct sim_vmm *of; /* NULL, or the same memory by the handle that it was made with */
 };
 
 struct range {
@@ -44,6 +45,8 @@ static void end_unused(struct sim_vmm *vmm)
 			*at = vmm->next;
 			break;
 		}
+	if (vmm->of != NULL)
+		drv_vmm_unmapped(vmm->of);
 	free(vmm);
 }
 
@@ -51,6 +54,52 @@ void drv_vmm_unmapped(struct sim_vmm *vmm)
 {
 	vmm->maps--;
 	end_unused(vmm);
+}
+
+struct sim_vmm *drv_vmm_mapped(CUmemGenericAllocationHandle handle)
+{
+	struct sim_vmm *vmm = find(handle);
+
+	if (vmm == NULL || vmm->refs == 0)
+		return NULL;
+	vmm->maps++;
+	return vmm;
+}
+
+CUresult drv_vmm_describe(CUmemGenericAllocationHandle handle, CUmemAllocationProp *prop, uint64_t *bytes)
+{
+	struct sim_vmm *vmm = find(handle);
+
+	if (vmm == NULL || vmm->refs == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	*prop = vmm->prop;
+	*bytes = vmm->bytes;
+	return CUDA_SUCCESS;
+}
+
+CUresult drv_vmm_import(const CUmemAllocationProp *prop, uint64_t bytes, CUmemGenericAllocationHandle *handle)
+{
+	struct sim_vmm *vmm = calloc(1, sizeof(*vmm));
+
+	if (vmm == NULL)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*vmm = (struct sim_vmm){ .next = handles, .prop = *prop, .bytes = bytes, .refs = 1, .device = -1 };
+	vmm->id = 0x56000000ull + ++drv.next_id;
+	handles = vmm;
+	*handle = vmm->id;
+	return CUDA_SUCCESS;
+}
+
+CUresult drv_vmm_again(CUmemGenericAllocationHandle known, CUmemGenericAllocationHandle *handle)
+{
+	struct sim_vmm *vmm = find(known);
+
+	if (vmm == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	NEED(drv_vmm_import(&vmm->prop, vmm->bytes, handle));
+	handles->of = vmm;
+	vmm->maps++;
+	return CUDA_SUCCESS;
 }
 
 static CUresult check_prop(const CUmemAllocationProp *prop)

@@ -1,0 +1,179 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "growth.h"
+
+#include "account.h"
+#include "blocks.h"
+#include "context.h"
+#include "device.h"
+#include "futex.h"
+#include "message.h"
+#include "report.h"
+#include "symbols.h"
+#include "vmm.h"
+
+#define ASK_EVERY_NS 100000000u
+/* Small allocations share granules, so that free memory moves a little without any growth. */
+#define MOVED_BYTES (1ull << 20)
+
+#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* What this process has allocated itself. */
+static uint64_t allocated(struct vgpu_process *p, uint32_t device)
+{
+	uint64_t bytes;
+
+	vgpu_mutex_lock(&p->growth_mutex);
+	bytes = minus(GET(p->held_bytes[device]), p->overhead[device].bytes);
+	vgpu_mutex_unlock(&p->growth_mutex);
+	return bytes;
+}
+
+/* The device's free memory as the driver tells it, for the current context's device. */
+static bool free_now(uint64_t *bytes)
+{
+	vgpu_fn_cuMemGetInfo_v2 *get_info = VGPU_REAL(cuMemGetInfo_v2);
+	size_t free_bytes;
+	size_t total_bytes;
+
+	if (get_info == NULL || get_info(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+		return false;
+	*bytes = free_bytes;
+	return true;
+}
+
+static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
+{
+	struct vgpu_overhead *overhead = &p->overhead[device];
+	uint64_t before = allocated(p, device);
+	uint64_t reported, free_bytes, after, unsure, least, most;
+	uint64_t refused = 0;
+
+	SET(p->growth_pending, 0);
+	SET(overhead->read_ns, vgpu_now_ns());
+	if (is_current && free_now(&free_bytes)) {
+		SET(overhead->free_bytes, free_bytes);
+		SET(overhead->allocated_bytes, before);
+	}
+	if (!vgpu_report_bytes(p, device, &reported))
+		return true;
+	after = allocated(p, device);
+	unsure = vgpu_blocks_managed_bytes(p, device) + vgpu_vmm_unseen_bytes(p, device);
+	/* Other threads allocate meanwhile, managed memory may be on the host, and some memory is not
+	 * reported. Within these bounds what was charged before is as likely as anything else, and stays. */
+	least = minus(reported, before > after ? before : after);
+	most = minus(reported, minus(before < after ? before : after, unsure));
+	vgpu_mutex_lock(&p->growth_mutex);
+	/* All that was charged is there, so what was promised has come. */
+	if (least >= overhead->bytes)
+		overhead->promised_bytes = 0;
+	most += overhead->promised_bytes;
+	if (overhead->bytes < least && vgpu_account_charge(p, device, least - overhead->bytes)) {
+		overhead->bytes = least;
+	} else if (overhead->bytes < least) {
+		refused = least - overhead->bytes;
+	} else if (overhead->bytes > most) {
+		vgpu_account_give_back(p, device, overhead->bytes - most);
+		overhead->bytes = most;
+	}
+	vgpu_mutex_unlock(&p->growth_mutex);
+	if (refused == 0)
+		return true;
+	vgpu_message_limit(p, device, refused);
+	SET(p->growth_pending, 1);
+	SET(overhead->read_ns, 0); /* what is undone now must not hide what comes next */
+	return false;
+}
+
+bool vgpu_growth_settle(struct vgpu_process *p, uint32_t device)
+{
+	return settle(p, device, vgpu_device_of_current(p) == (int)device);
+}
+
+static bool moved(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_overhead *overhead = &p->overhead[device];
+	uint64_t is;
+	uint64_t then = GET(overhead->free_bytes) + GET(overhead->allocated_bytes);
+
+	if (!free_now(&is))
+		return true;
+	is += allocated(p, device);
+	return minus(is, then) >= MOVED_BYTES || minus(then, is) >= MOVED_BYTES;
+}
+
+static bool look(struct vgpu_process *p, uint32_t device, bool is_current, bool lightly)
+{
+	bool due = vgpu_now_ns() - GET(p->overhead[device].read_ns) >= ASK_EVERY_NS;
+
+	if (!due && (lightly || !is_current || !moved(p, device)))
+		return true;
+	return settle(p, device, is_current);
+}
+
+bool vgpu_growth_look(struct vgpu_process *p, bool lightly)
+{
+	int current = vgpu_device_of_current(p);
+	bool ok = true;
+
+	if (current != VGPU_NO_DEVICE)
+		return current < 0 || look(p, (uint32_t)current, true, lightly);
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
+		if (vgpu_context_exists(p, d))
+			ok = look(p, d, false, lightly) && ok;
+	}
+	return ok;
+}
+
+bool vgpu_growth_settle_current(struct vgpu_process *p)
+{
+	int current = vgpu_device_of_current(p);
+
+	return current < 0 || settle(p, (uint32_t)current, true);
+}
+
+bool vgpu_growth_promise(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	bool fits;
+
+	vgpu_mutex_lock(&p->growth_mutex);
+	fits = vgpu_account_charge(p, device, bytes);
+	if (fits) {
+		p->overhead[device].bytes += bytes;
+		p->overhead[device].promised_bytes += bytes;
+	}
+	vgpu_mutex_unlock(&p->growth_mutex);
+	if (!fits)
+		vgpu_message_limit(p, device, bytes);
+	return fits;
+}
+
+void vgpu_growth_unpromise(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	struct vgpu_overhead *overhead = &p->overhead[device];
+
+	vgpu_mutex_lock(&p->growth_mutex);
+	if (bytes > overhead->promised_bytes)
+		bytes = overhead->promised_bytes;
+	if (bytes > overhead->bytes)
+		bytes = overhead->bytes;
+	vgpu_account_give_back(p, device, bytes);
+	overhead->promised_bytes -= bytes;
+	overhead->bytes -= bytes;
+	vgpu_mutex_unlock(&p->growth_mutex);
+}
+
+void vgpu_growth_end(struct vgpu_process *p, uint32_t device)
+{
+	vgpu_mutex_lock(&p->growth_mutex);
+	p->overhead[device].promised_bytes = 0;
+	vgpu_account_give_back(p, device, p->overhead[device].bytes);
+	p->overhead[device].bytes = 0;
+	vgpu_mutex_unlock(&p->growth_mutex);
+}

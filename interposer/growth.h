@@ -1,0 +1,43 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What the driver uses for itself on behalf of this process: contexts, modules, the stacks and
+ * heaps of kernels. Only the driver knows: it is what NVML reports for the process beyond what was
+ * allocated. Where NVML cannot tell, nothing is charged.
+ *
+ * Asking takes 11 µs (H200, driver 580) and more where a device has many processes, and a program may load thousands of modules at its start. So after a load
+ * the device's free memory is looked at, which takes 3 µs, and NVML is asked when it moved by more
+ * than what this process allocated, or 100 ms after it was asked last. Launches never look. */
+#ifndef VGPU_GROWTH_H
+#define VGPU_GROWTH_H
+
+#include "process.h"
+
+/* Asks the driver and settles the account. False when the growth does not fit: it is then not
+ * charged, and the caller undoes what caused it. */
+bool vgpu_growth_settle(struct vgpu_process *p, uint32_t device);
+
+/* The same for the device of the current context. */
+bool vgpu_growth_settle_current(struct vgpu_process *p);
+
+/* The same, or without a current context for all devices that have contexts, but only if it seems
+ * worth asking; lightly: only if it was not asked for a while. */
+bool vgpu_growth_look(struct vgpu_process *p, bool lightly);
+
+/* Before an allocation: asks the driver if something was loaded since it was asked last, and that is
+ * a while ago. False when that did not fit. */
+static inline bool vgpu_growth_caught_up(struct vgpu_process *p)
+{
+	return p == NULL || __atomic_load_n(&p->growth_pending, __ATOMIC_RELAXED) == 0 || vgpu_growth_look(p, true);
+}
+
+/* The heap and the printf buffer of kernels are made at the first launch that needs them, and
+ * launches never look: they are charged when their size is set. unpromise gives a part back; if it
+ * was made all the same, the next settling charges it again. */
+bool vgpu_growth_promise(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+void vgpu_growth_unpromise(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+
+/* The process has no context on the device any more. */
+void vgpu_growth_end(struct vgpu_process *p, uint32_t device);
+
+#endif

@@ -1,0 +1,312 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What contexts grow by: modules, libraries, limits of kernels. */
+#include "harness.h"
+
+#include <pthread.h>
+#include <time.h>
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
+			unsigned int bz, unsigned int shared_bytes, CUstream stream, void **params, void **extra);
+
+static struct step step;
+
+static uint64_t used(void)
+{
+	CHECK_IS(step_slots_bytes(&step), step.ledger->used_bytes[0]);
+	return step.ledger->used_bytes[0];
+}
+
+static void begin(uint64_t step_mib, unsigned int context_mib)
+{
+	gpus(context_mib);
+	step = step_make(100 + (uint32_t)getpid(), 0, step_mib, step_mib);
+	cuda_begin(0);
+}
+
+#define MODULE "kernel simgpu_module_mib=64"
+#define LAZY "kernel simgpu_lazy_mib=64"
+
+static void wait_ms(long ms)
+{
+	struct timespec left = {ms / 1000, ms % 1000 * 1000000};
+
+	while (nanosleep(&left, &left) != 0)
+		;
+}
+
+static const char *file_with(const char *text)
+{
+	static char path[300];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/module", getenv("VGPU_TEST_ROOT"));
+	file = fopen(path, "w");
+	fputs(text, file);
+	fclose(file);
+	return path;
+}
+
+static void every_way_to_load_a_module_is_charged(void)
+{
+	CUmodule m;
+	CUlibrary l;
+
+	begin(600, 100);
+#define CHECK_LOAD(load, unload)                        \
+	do {                                            \
+		CHECK_IS(load, CUDA_SUCCESS);           \
+		CHECK_IS(used(), 164 * MIB);            \
+		CHECK_IS(driver_used_bytes(0), used()); \
+		CHECK_IS(unload, CUDA_SUCCESS);         \
+		CHECK_IS(used(), 100 * MIB);            \
+	} while (0)
+	CHECK_LOAD(cuModuleLoad(&m, file_with(MODULE)), cuModuleUnload(m));
+	CHECK_LOAD(cuModuleLoadData(&m, MODULE), cuModuleUnload(m));
+	CHECK_LOAD(cuModuleLoadDataEx(&m, MODULE, 0, NULL, NULL), cuModuleUnload(m));
+	CHECK_LOAD(cuModuleLoadFatBinary(&m, MODULE), cuModuleUnload(m));
+	CHECK_LOAD(cuLibraryLoadData(&l, MODULE, NULL, NULL, 0, NULL, NULL, 0), cuLibraryUnload(l));
+	CHECK_LOAD(cuLibraryLoadFromFile(&l, file_with(MODULE), NULL, NULL, 0, NULL, NULL, 0), cuLibraryUnload(l));
+}
+
+static void a_module_that_does_not_fit_is_refused_and_unloaded(void)
+{
+	CUdeviceptr a;
+	CUlibrary l;
+	CUmodule m;
+
+	begin(200, 100);
+	CHECK_IS(cuMemAlloc_v2(&a, 50 * MIB), CUDA_SUCCESS);
+	stderr_catch();
+	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(strstr(stderr_caught(), "64 MiB asked for, 150 of 200 MiB in use by this step") != NULL);
+	CHECK_IS(cuLibraryLoadData(&l, MODULE, NULL, NULL, 0, NULL, NULL, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_IS(used(), 150 * MIB);
+	CHECK_IS(driver_used_bytes(0), used());
+	CHECK_IS(step.ledger->refusals[0], 2);
+	CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
+	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
+	CHECK_IS(used(), 164 * MIB);
+}
+
+static void small_modules_do_not_ask_each_time_but_are_charged(void)
+{
+	CUmodule m;
+
+	begin(600, 100);
+	for (int i = 0; i < 20; i++)
+		CHECK_IS(cuModuleLoadData(&m, "kernel simgpu_module_mib=2"), CUDA_SUCCESS);
+	CHECK_IS(used(), 140 * MIB);
+	CHECK_IS(driver_used_bytes(0), used());
+}
+
+static void what_is_loaded_lazily_is_charged_later(void)
+{
+	CUdeviceptr variable;
+	size_t bytes;
+	CUfunction f;
+	CUkernel k;
+	CUlibrary l;
+	CUmodule m;
+
+	begin(300, 100);
+	CHECK_IS(cuModuleLoadData(&m, LAZY), CUDA_SUCCESS);
+	CHECK_IS(used(), 100 * MIB);
+	wait_ms(110);
+	CHECK_IS(cuModuleGetFunction(&f, m, "kernel"), CUDA_SUCCESS);
+	CHECK_IS(used(), 164 * MIB);
+	CHECK_IS(cuLibraryLoadData(&l, LAZY, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	CHECK_IS(cuLibraryGetKernel(&k, l, "kernel"), CUDA_SUCCESS);
+	wait_ms(110);
+	CHECK_IS(cuKernelGetFunction(&f, k), CUDA_SUCCESS);
+	CHECK_IS(used(), 228 * MIB);
+	CHECK_IS(cuLibraryLoadData(&l, LAZY, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	CHECK_IS(cuLibraryGetModule(&m, l), CUDA_SUCCESS);
+	CHECK_IS(cuLibraryGetKernel(&k, l, "kernel"), CUDA_SUCCESS);
+	wait_ms(110);
+	CHECK_IS(cuLibraryGetModule(&m, l), CUDA_SUCCESS);
+	CHECK_IS(used(), 292 * MIB);
+	CHECK_IS(driver_used_bytes(0), used());
+	CHECK_IS(cuModuleUnload(m), CUDA_SUCCESS);
+	CHECK_IS(used(), 228 * MIB);
+	CHECK_IS(cuLibraryLoadData(&l, LAZY, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	wait_ms(110);
+	CHECK_IS(cuLibraryGetGlobal(&variable, &bytes, l, "kernel"), CUDA_SUCCESS);
+	CHECK_IS(used(), 292 * MIB);
+	CHECK_IS(cuLibraryUnload(l), CUDA_SUCCESS);
+	CHECK_IS(cuLibraryLoadData(&l, LAZY, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	wait_ms(110);
+	CHECK_IS(cuLibraryGetManaged(&variable, &bytes, l, "kernel"), CUDA_SUCCESS);
+	CHECK_IS(used(), 292 * MIB);
+	/* The one that does not fit. */
+	CHECK_IS(cuModuleLoadData(&m, LAZY), CUDA_SUCCESS);
+	wait_ms(110);
+	CHECK_IS(cuModuleGetFunction(&f, m, "kernel"), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_IS(used(), 292 * MIB);
+}
+
+static void an_allocation_finds_what_was_loaded_before(void)
+{
+	CUdeviceptr a;
+	CUkernel k;
+	CUlibrary l;
+
+	begin(300, 100);
+	CHECK_IS(cuLibraryLoadData(&l, LAZY, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	CHECK_IS(cuLibraryGetKernel(&k, l, "kernel"), CUDA_SUCCESS);
+	wait_ms(110);
+	CHECK_IS(cuMemAlloc_v2(&a, 10 * MIB), CUDA_SUCCESS);
+	CHECK_IS(used(), 174 * MIB);
+	CHECK_IS(cuMemAlloc_v2(&a, 120 * MIB), CUDA_SUCCESS);
+	/* 64 more are there now, of which only 6 fit. */
+	CHECK_IS(cuLibraryLoadData(&l, LAZY, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	CHECK_IS(cuLibraryGetKernel(&k, l, "kernel"), CUDA_SUCCESS);
+	wait_ms(110);
+	CHECK_IS(cuMemAlloc_v2(&a, MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_IS(used(), 294 * MIB);
+	CHECK_IS(cuLibraryUnload(l), CUDA_SUCCESS);
+	CHECK_IS(cuMemAlloc_v2(&a, MIB), CUDA_SUCCESS);
+}
+
+static void heaps_and_stacks_of_kernels_are_charged(void)
+{
+	size_t value;
+	CUfunction f;
+	CUmodule m;
+
+	begin(1000, 100);
+	CHECK_IS(cuModuleLoadData(&m, "kernel"), CUDA_SUCCESS);
+	CHECK_IS(cuModuleGetFunction(&f, m, "kernel"), CUDA_SUCCESS);
+	/* These are there after a launch, which nobody looks at. */
+	CHECK_IS(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 208 * MIB), CUDA_SUCCESS);
+	CHECK_IS(used(), 300 * MIB);
+	CHECK_IS(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 101 * MIB), CUDA_SUCCESS);
+	CHECK_IS(used(), 400 * MIB);
+	CHECK_IS(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
+	CHECK_IS(driver_used_bytes(0), used());
+	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
+	CHECK_IS(cuModuleUnload(m), CUDA_SUCCESS);
+	CHECK_IS(used(), 400 * MIB);
+	CHECK_IS(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 1208 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_IS(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE), CUDA_SUCCESS);
+	CHECK_IS(value, 208 * MIB);
+	CHECK_IS(used(), 400 * MIB);
+	/* The stacks are there at once. */
+	CHECK_IS(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048), CUDA_SUCCESS);
+	CHECK_IS(used(), 664 * MIB);
+	CHECK_IS(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 8192), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_IS(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE), CUDA_SUCCESS);
+	CHECK_IS(value, 2048);
+	CHECK_IS(used(), 664 * MIB);
+	CHECK_IS(driver_used_bytes(0), used());
+	CHECK_IS(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024), CUDA_SUCCESS);
+	CHECK(cuCtxSetLimit(77, 1) != CUDA_SUCCESS);
+	CHECK_IS(used(), 400 * MIB);
+	CHECK_IS(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 8 * MIB), CUDA_SUCCESS);
+	CHECK(used() >= driver_used_bytes(0));
+	CHECK_IS(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_IS(used(), 0);
+}
+
+/* A context that comes and goes takes its heap with it, made or not. */
+static void heaps_end_with_their_context(void)
+{
+	CUcontext context;
+
+	begin(600, 100);
+	for (int i = 0; i < 5; i++) {
+		CHECK_IS(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+		CHECK_IS(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 308 * MIB), CUDA_SUCCESS);
+		CHECK_IS(used(), 400 * MIB);
+		CHECK_IS(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+		CHECK_IS(used(), 100 * MIB);
+	}
+}
+
+static void growth_ends_with_its_context(void)
+{
+	CUcontext context;
+	CUmodule m;
+
+	begin(600, 100);
+	CHECK_IS(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
+	CHECK_IS(used(), 164 * MIB);
+	CHECK_IS(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+	CHECK_IS(used(), 100 * MIB);
+	CHECK_IS(driver_used_bytes(0), used());
+	CHECK_IS(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
+	CHECK_IS(used(), 0);
+}
+
+/* Managed memory that is still on the host must neither hide growth for ever nor be charged twice. */
+static void growth_beside_managed_memory_is_charged_at_most_once(void)
+{
+	CUdeviceptr managed;
+	CUmodule m;
+
+	begin(1000, 100);
+	CHECK_IS(cuMemAllocManaged(&managed, 200 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_IS(used(), 300 * MIB);
+	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
+	CHECK(used() >= 300 * MIB && used() <= 364 * MIB);
+	CHECK_IS(cuMemFree_v2(managed), CUDA_SUCCESS);
+	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
+	CHECK_IS(used(), 228 * MIB);
+	CHECK_IS(driver_used_bytes(0), used());
+}
+
+static CUcontext shared_context;
+
+static void *load_and_allocate(void *unused)
+{
+	(void)unused;
+	CHECK_IS(cuCtxSetCurrent(shared_context), CUDA_SUCCESS);
+	for (int i = 0; i < 50; i++) {
+		CUdeviceptr a;
+		CUmodule m;
+		bool loaded = cuModuleLoadData(&m, "kernel simgpu_module_mib=20") == CUDA_SUCCESS;
+		bool allocated = cuMemAlloc_v2(&a, 30 * MIB) == CUDA_SUCCESS;
+
+		CHECK(step.ledger->used_bytes[0] <= 300 * MIB);
+		if (allocated)
+			CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
+		if (loaded)
+			CHECK_IS(cuModuleUnload(m), CUDA_SUCCESS);
+	}
+	return NULL;
+}
+
+static void threads_that_load_and_allocate_leave_a_true_account(void)
+{
+	pthread_t thread[4];
+	CUmodule m;
+
+	begin(300, 100);
+	CHECK_IS(cuCtxGetCurrent(&shared_context), CUDA_SUCCESS);
+	for (int i = 0; i < 4; i++)
+		CHECK_IS(pthread_create(&thread[i], NULL, load_and_allocate, NULL), 0);
+	for (int i = 0; i < 4; i++)
+		CHECK_IS(pthread_join(thread[i], NULL), 0);
+	wait_ms(110);
+	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
+	CHECK_IS(used(), 164 * MIB);
+	CHECK_IS(driver_used_bytes(0), used());
+}
+
+int main(void)
+{
+	gpus(0);
+	CASE(every_way_to_load_a_module_is_charged);
+	CASE(a_module_that_does_not_fit_is_refused_and_unloaded);
+	CASE(small_modules_do_not_ask_each_time_but_are_charged);
+	CASE(what_is_loaded_lazily_is_charged_later);
+	CASE(an_allocation_finds_what_was_loaded_before);
+	CASE(heaps_and_stacks_of_kernels_are_charged);
+	CASE(heaps_end_with_their_context);
+	CASE(growth_ends_with_its_context);
+	CASE(growth_beside_managed_memory_is_charged_at_most_once);
+	CASE(threads_that_load_and_allocate_leave_a_true_account);
+	return summary();
+}

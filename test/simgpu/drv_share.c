@@ -1,0 +1,183 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory of other processes. Whoever imports it pays nothing; it ends with its owner here. */
+#define _GNU_SOURCE
+#include "drv.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define SHARED_MAGIC 0x53494d47505553ull
+
+/* What a handle for another process says: in an IPC handle, or in the file of a descriptor. */
+struct shared {
+	uint64_t magic;
+	int32_t pid;
+	int32_t device; /* in sim_conf */
+	uint64_t start_ticks;
+	uint64_t at; /* an address or a handle, in the owner */
+	uint64_t bytes;
+};
+
+_Static_assert(sizeof(struct shared) <= sizeof(CUipcMemHandle), "fits into an IPC handle");
+
+struct shared_file {
+	struct shared shared;
+	CUmemAllocationProp prop;
+};
+
+static struct shared share(int device, uint64_t at, uint64_t bytes)
+{
+	return (struct shared){ .magic = SHARED_MAGIC,
+				.pid = getpid(),
+				.device = device,
+				.start_ticks = sim_proc_start_ticks(getpid()),
+				.at = at,
+				.bytes = bytes };
+}
+
+static bool is_ours(const struct shared *shared)
+{
+	return shared->pid == getpid() && shared->start_ticks == sim_proc_start_ticks(getpid());
+}
+
+static bool lives(const struct shared *shared)
+{
+	return shared->magic == SHARED_MAGIC && sim_proc_start_ticks(shared->pid) == shared->start_ticks;
+}
+
+CUresult sim_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
+{
+	struct sim_block *block;
+	struct shared shared;
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	if (handle == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	drv_lock();
+	block = drv_block_find(pointer);
+	if (block == NULL || block->kind != SIM_DEVICE)
+		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
+	shared = share(block->device, block->base, block->bytes);
+	memset(handle, 0, sizeof(*handle));
+	memcpy(handle, &shared, sizeof(shared));
+	return drv_unlock(CUDA_SUCCESS);
+}
+
+CUresult sim_cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)
+{
+	struct sim_block *block = NULL;
+	struct shared shared;
+	CUdeviceptr base;
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	memcpy(&shared, &handle, sizeof(shared));
+	if (pointer == NULL || flags != 1 || !lives(&shared) || shared.device != ctx->device)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (is_ours(&shared))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	drv_lock();
+	base = drv_va_take(sim_round_up(shared.bytes, SIM_GRANULE_BYTES), false);
+	if (base != 0)
+		block = drv_block_new(SIM_IMPORTED, base, shared.bytes, ctx);
+	if (block == NULL)
+		return drv_unlock(CUDA_ERROR_OUT_OF_MEMORY);
+	block->span = sim_round_up(shared.bytes, SIM_GRANULE_BYTES);
+	block->ordinal = ctx->ordinal;
+	block->device = ctx->device;
+	*pointer = base;
+	return drv_unlock(CUDA_SUCCESS);
+}
+
+CUresult sim_cuIpcOpenMemHandle(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)
+{
+	return sim_cuIpcOpenMemHandle_v2(pointer, handle, flags);
+}
+
+CUresult sim_cuIpcCloseMemHandle(CUdeviceptr pointer)
+{
+	struct sim_block *block;
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	drv_lock();
+	block = drv_block_find(pointer);
+	if (block == NULL || block->kind != SIM_IMPORTED || block->base != pointer)
+		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
+	drv_block_release(block);
+	return drv_unlock(CUDA_SUCCESS);
+}
+
+CUresult sim_cuMemExportToShareableHandle(void *shared, CUmemGenericAllocationHandle handle, int type,
+					  unsigned long long flags)
+{
+	struct shared_file file = { .prop = { 0 } };
+	uint64_t bytes;
+	CUresult result;
+	int fd;
+
+	NEED(drv_ready());
+	if (shared == NULL || flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	drv_lock();
+	result = drv_vmm_describe(handle, &file.prop, &bytes);
+	drv_unlock(result);
+	if (result != CUDA_SUCCESS)
+		return result;
+	if ((file.prop.requestedHandleTypes & type) == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	file.shared = share(0, handle, bytes);
+	fd = memfd_create("simgpu", MFD_CLOEXEC);
+	if (fd < 0)
+		return (CUresult)SIM_CUDA_ERROR_OPERATING_SYSTEM;
+	if (write(fd, &file, sizeof(file)) != (ssize_t)sizeof(file)) {
+		close(fd);
+		return (CUresult)SIM_CUDA_ERROR_OPERATING_SYSTEM;
+	}
+	*(int *)shared = fd;
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared, int type)
+{
+	struct shared_file file;
+	CUresult result;
+
+	NEED(drv_ready());
+	if (handle == NULL || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+	    pread((int)(intptr_t)shared, &file, sizeof(file), 0) != (ssize_t)sizeof(file) || !lives(&file.shared))
+		return CUDA_ERROR_INVALID_VALUE;
+	drv_lock();
+	if (is_ours(&file.shared))
+		result = drv_vmm_again(file.shared.at, handle);
+	else
+		result = drv_vmm_import(&file.prop, file.shared.bytes, handle);
+	return drv_unlock(result);
+}
+
+/* Advice moves nothing. */
+CUresult sim_cuMemAdvise(CUdeviceptr pointer, size_t bytes, int advice, CUdevice device)
+{
+	struct sim_block *block;
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	if (device >= 0)
+		NEED(drv_device(device));
+	drv_lock();
+	block = drv_block_find(pointer);
+	if (block == NULL || block->kind != SIM_MANAGED || bytes == 0 || advice < 1 || advice > 6)
+		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
+	return drv_unlock(CUDA_SUCCESS);
+}
+
+CUresult sim_cuMemAdvise_v2(CUdeviceptr pointer, size_t bytes, int advice, CUmemLocation location)
+{
+	return sim_cuMemAdvise(pointer, bytes, advice, location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : -1);
+}
