@@ -5,6 +5,7 @@
 #include "futex.h"
 #include "identity.h"
 #include "ledger_lock.h"
+#include "pools.h"
 
 #define SWEEP_EVERY_NS 100000000u
 /* A lock lost this often in one go means that somebody plays with the ledger. */
@@ -272,31 +273,47 @@ static bool stands(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 	return ok;
 }
 
+static bool attempt(struct vgpu_process *p, uint32_t device, uint64_t bytes, bool last)
+{
+	bool ok;
+	bool kept;
+
+	lock(p);
+	ok = heal(p, device);
+	if (ok && last)
+		recount();
+	ok = ok && fits(p, device, bytes);
+	if (ok)
+		book(p, device, bytes);
+	else if (last) {
+		SET(vgpu_pages.ledger->refusals[device], add(GET(vgpu_pages.ledger->refusals[device]), 1));
+		SET(vgpu_pages.ledger->step[p->step].refusals[device],
+		    add(GET(vgpu_pages.ledger->step[p->step].refusals[device]), 1));
+	}
+	kept = unlock(p);
+	return ok && (kept || stands(p, device, bytes));
+}
+
+bool vgpu_account_try(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	return attempt(p, device, bytes, false);
+}
+
 bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	for (bool last = false;; last = true) {
-		bool ok;
-		bool kept;
+	if (attempt(p, device, bytes, false))
+		return true;
+	vgpu_account_sweep(p, true);
+	vgpu_pools_reclaim(p, (int)device);
+	return attempt(p, device, bytes, true);
+}
 
-		lock(p);
-		ok = heal(p, device);
-		if (ok && last)
-			recount();
-		ok = ok && fits(p, device, bytes);
-		if (ok)
-			book(p, device, bytes);
-		else if (last) {
-			SET(vgpu_pages.ledger->refusals[device], add(GET(vgpu_pages.ledger->refusals[device]), 1));
-			SET(vgpu_pages.ledger->step[p->step].refusals[device],
-			    add(GET(vgpu_pages.ledger->step[p->step].refusals[device]), 1));
-		}
-		kept = unlock(p);
-		if (ok)
-			return kept || stands(p, device, bytes);
-		if (last)
-			return false;
-		vgpu_account_sweep(p, true);
-	}
+void vgpu_account_force(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	lock(p);
+	if (heal(p, device))
+		book(p, device, bytes);
+	unlock(p);
 }
 
 void vgpu_account_give_back(struct vgpu_process *p, uint32_t device, uint64_t bytes)
@@ -372,17 +389,4 @@ struct vgpu_view vgpu_account_view(struct vgpu_process *p, uint32_t device)
 	if (view.free_bytes > job_left)
 		view.free_bytes = job_left;
 	return view;
-}
-
-bool vgpu_account_of_pid(struct vgpu_process *p, int32_t pid, uint32_t device, uint64_t *bytes)
-{
-	for (uint32_t i = 0; i < VGPU_MAX_PROCS; i++) {
-		struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[i];
-
-		if (GET(slot->state) == 1 && GET(slot->pid) == pid && GET(slot->pidns) == p->pidns) {
-			*bytes = GET(slot->used_bytes[device]);
-			return true;
-		}
-	}
-	return false;
 }

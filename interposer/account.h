@@ -17,6 +17,12 @@ bool vgpu_account_open(struct vgpu_process *p);
  * between this and the end of what it allocates, so no race can go over a limit. */
 bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
+/* The same without looking for what is unused, and without counting a refusal. */
+bool vgpu_account_try(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+
+/* Charges what the driver holds already, whatever the limits say. */
+void vgpu_account_force(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+
 /* Gives back; never more than the process holds. */
 void vgpu_account_give_back(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 

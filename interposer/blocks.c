@@ -28,14 +28,11 @@ void vgpu_blocks_put_back(struct vgpu_process *p, const struct vgpu_entry *block
 	vgpu_account_give_back(p, old.device, old.bytes);
 }
 
-/* In the count of a block: 1, and 2 when it is managed memory. */
-#define MANAGED 2u
-
 void vgpu_blocks_put_managed(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes,
 			     CUcontext context)
 {
 	struct vgpu_entry block = {
-		.key = pointer, .bytes = bytes, .owner = (uint64_t)(uintptr_t)context, .device = device, .count = MANAGED};
+		.key = pointer, .bytes = bytes, .owner = (uint64_t)(uintptr_t)context, .device = device, .count = VGPU_BLOCK_MANAGED};
 
 	vgpu_blocks_put_back(p, &block);
 }
@@ -51,7 +48,7 @@ uint64_t vgpu_blocks_managed_bytes(struct vgpu_process *p, uint32_t device)
 		for (uint64_t i = 0; i < blocks->capacity; i++) {
 			const struct vgpu_entry *block = &blocks->entry[i];
 
-			if (block->key != 0 && block->count == MANAGED && block->device == device)
+			if (block->key != 0 && block->count == VGPU_BLOCK_MANAGED && block->device == device)
 				sum += block->bytes;
 		}
 		vgpu_mutex_unlock(&p->shard[s].mutex);

@@ -7,6 +7,12 @@
 
 #include "process.h"
 
+/* vgpu_entry.count of a block that its pool is charged for: owner is the pool then, bytes is 0. */
+#define VGPU_BLOCK_OF_POOL 2
+
+/* The same of managed memory, which the driver may keep on the host. */
+#define VGPU_BLOCK_MANAGED 3
+
 /* context is NULL for memory that does not end with one. */
 void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes, CUcontext context);
 

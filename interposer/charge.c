@@ -35,7 +35,7 @@ static CUresult take(struct vgpu_charge *charge, int device, uint64_t bytes)
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult start(struct vgpu_charge *charge)
+CUresult vgpu_charge_none(struct vgpu_charge *charge)
 {
 	struct vgpu_process *p = vgpu_attach();
 	uint32_t stage = vgpu_stage(p);
@@ -49,7 +49,7 @@ static CUresult start(struct vgpu_charge *charge)
 
 CUresult vgpu_charge_current(struct vgpu_charge *charge, uint64_t bytes)
 {
-	CUresult result = start(charge);
+	CUresult result = vgpu_charge_none(charge);
 
 	if (result != CUDA_SUCCESS || charge->process == NULL)
 		return result;
@@ -58,7 +58,7 @@ CUresult vgpu_charge_current(struct vgpu_charge *charge, uint64_t bytes)
 
 CUresult vgpu_charge_device(struct vgpu_charge *charge, CUdevice ordinal, uint64_t bytes)
 {
-	CUresult result = start(charge);
+	CUresult result = vgpu_charge_none(charge);
 
 	if (result != CUDA_SUCCESS || charge->process == NULL)
 		return result;

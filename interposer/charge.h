@@ -17,6 +17,9 @@ struct vgpu_charge {
  * 2 MiB, in pieces of 512 bytes; above it whole granules are taken (measured on an H200, driver 580). */
 uint64_t vgpu_charge_granules(uint64_t bytes);
 
+/* Nothing yet: says for which process. Anything but CUDA_SUCCESS is the caller's answer. */
+CUresult vgpu_charge_none(struct vgpu_charge *charge);
+
 /* Charges what is about to be allocated on the device of the current context, or on a given one.
  * Anything but CUDA_SUCCESS is the caller's answer. */
 CUresult vgpu_charge_current(struct vgpu_charge *charge, uint64_t bytes);

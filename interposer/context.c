@@ -7,6 +7,7 @@
 #include "device.h"
 #include "futex.h"
 #include "growth.h"
+#include "pools.h"
 #include "symbols.h"
 
 /* Notes the context unless it is known. False then, and when there is no room. */
@@ -125,6 +126,7 @@ void vgpu_context_left(struct vgpu_process *p, CUcontext context, const struct v
 {
 	vgpu_blocks_drop_context(p, leaving(context));
 	vgpu_array_drop_context(p, context);
+	vgpu_pools_settle_all(p);
 	if (noted == NULL)
 		return;
 	if (vgpu_context_exists(p, noted->device)) {

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device.h"
 
+#include "futex.h"
 #include "symbols.h"
 
 #include <stdio.h>
@@ -63,6 +64,38 @@ int vgpu_device_of_current(struct vgpu_process *p)
 	if (get_device == NULL || get_device(&ordinal) != CUDA_SUCCESS)
 		return VGPU_NO_DEVICE;
 	return vgpu_device_of_ordinal(p, ordinal);
+}
+
+static bool ordinal_of_context(struct vgpu_process *p, CUcontext context, CUdevice *ordinal)
+{
+	bool found = false;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	for (int i = 0; i < VGPU_MAX_CONTEXTS && !found; i++) {
+		found = context != NULL && p->context[i].handle == context;
+		if (found)
+			*ordinal = p->context[i].ordinal;
+	}
+	vgpu_mutex_unlock(&p->context_mutex);
+	return found;
+}
+
+bool vgpu_device_of_stream(struct vgpu_process *p, CUstream stream, CUdevice *ordinal)
+{
+	vgpu_fn_cuCtxGetDevice *get_device = VGPU_REAL(cuCtxGetDevice);
+	bool current = get_device != NULL && get_device(ordinal) == CUDA_SUCCESS;
+	bool is_default = stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+
+	if (!is_default && (!current || vgpu_device_several(p))) {
+		vgpu_fn_cuStreamGetCtx *get_context = VGPU_REAL(cuStreamGetCtx);
+		CUcontext of_stream, of_thread = NULL;
+		vgpu_fn_cuCtxGetCurrent *get_current = VGPU_REAL(cuCtxGetCurrent);
+
+		if (get_context != NULL && get_context(stream, &of_stream) == CUDA_SUCCESS &&
+		    (get_current == NULL || get_current(&of_thread) != CUDA_SUCCESS || of_stream != of_thread))
+			return ordinal_of_context(p, of_stream, ordinal) || current;
+	}
+	return current;
 }
 
 int vgpu_device_of_nvml(nvmlDevice_t handle)

@@ -16,6 +16,10 @@ int vgpu_device_of_ordinal(struct vgpu_process *p, CUdevice ordinal);
 /* The device of the calling thread's current context. */
 int vgpu_device_of_current(struct vgpu_process *p);
 
+/* The ordinal of the device that a stream belongs to; the driver's default streams belong to the
+ * current context's. */
+bool vgpu_device_of_stream(struct vgpu_process *p, CUstream stream, CUdevice *ordinal);
+
 int vgpu_device_of_nvml(nvmlDevice_t handle);
 
 /* Whether CUDA shows this process more than one device. */

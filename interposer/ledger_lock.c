@@ -82,7 +82,7 @@ bool vgpu_ledger_lock(struct vgpu_process *p)
 		got = __atomic_load_n(&ledger->lock, __ATOMIC_RELAXED) == 0 && try_lock(ledger, 0, me);
 	if (!got)
 		taken_over = wait_for_lock(p, ledger, me);
-	__atomic_fetch_add(&ledger->lock_turns, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&ledger->lock_turns, __atomic_load_n(&ledger->lock_turns, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&ledger->lock_pidns, p->pidns, __ATOMIC_RELAXED);
 	return taken_over;
 }

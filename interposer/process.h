@@ -17,6 +17,7 @@
 #define VGPU_SHARDS 16
 #define VGPU_CACHED_DEVICES 64
 #define VGPU_MAX_CONTEXTS 64
+#define VGPU_MAX_POOLS 128
 
 enum vgpu_stage {
 	VGPU_NEW = 0,
@@ -48,6 +49,28 @@ struct vgpu_overhead {
 	uint64_t allocated_bytes;  /* and what this process had allocated */
 	nvmlDevice_t nvml_device; /* NULL: not looked up yet */
 };
+
+enum vgpu_pool_state {
+	VGPU_POOL_UNUSED = 0,
+	VGPU_POOL_LIVE,
+	VGPU_POOL_GRAPHS, /* what the driver keeps for the graphs of one device */
+	VGPU_POOL_DEAD,	  /* destroyed by the program; some of its blocks may live */
+};
+
+/* What is known of one stream-ordered pool. The sums are kept under its mutex; see pools.h. */
+struct vgpu_pool {
+	CUmemoryPool handle;
+	uint32_t mutex;
+	uint32_t state;
+	uint32_t users; /* threads that ask the driver about it and were not given it by the program */
+	CUdevice ordinal;
+	int32_t device; /* as from vgpu_device_of_ordinal; VGPU_NO_DEVICE: memory that is not counted */
+	bool own;	/* made by the program, so that it may be destroyed */
+	uint64_t charged_bytes;
+	uint64_t live; /* blocks of an own pool */
+	uint64_t flying_growth; /* by how much calls that are in the driver now may make it grow */
+	uint64_t begun_growth;	/* the same of all calls ever begun */
+} __attribute__((aligned(64)));
 
 struct vgpu_process {
 	uint32_t stage;
@@ -91,6 +114,15 @@ struct vgpu_process {
 	uint32_t growth_mutex;
 	uint32_t growth_pending; /* something was loaded, or will be by a launch, since the driver was asked */
 	struct vgpu_overhead overhead[VGPU_MAX_DEVICES];
+
+	uint32_t pools_mutex; /* for taking a place in the table, not for what stands there */
+	uint32_t pools_high;
+	struct vgpu_pool pool[VGPU_MAX_POOLS];
+
+	uint32_t graphs_mutex;
+	uint32_t graphs_with_memory; /* executable graphs in the table */
+	uint64_t graphs_trimmed;     /* how often graph memory may have gone back to the device */
+	struct vgpu_table graphs;
 };
 
 /* The step's pages. Set once; they stay mapped in forked children. */

@@ -138,6 +138,13 @@ void *vgpu_symbol_of_proc(const char *name, void *found, int version, cuuint64_t
 	}
 	if (best == VGPU_SYMBOLS)
 		return found;
-	/* A version newer than the table may have other parameters: our wrapper would break the program. */
-	return is_same_function(best, name, found, flags) ? vgpu_row[best].wrapper : found;
+	if (is_same_function(best, name, found, flags))
+		return vgpu_row[best].wrapper;
+	/* A newer version may be a function that has a row by another name, cuGraphInstantiate of 12.0 for
+	 * one. One that has none may have other parameters: our wrapper would break the program. */
+	for (unsigned int i = 0; i < VGPU_CUDA_SYMBOLS; i++) {
+		if (vgpu_row[i].wrapper != NULL && vgpu_real_address((enum vgpu_symbol)i) == found)
+			return vgpu_row[i].wrapper;
+	}
+	return found;
 }

@@ -7,6 +7,7 @@
 #include "wrap_growth.h"
 #include "wrap_info.h"
 #include "wrap_memory.h"
+#include "wrap_pools.h"
 #include "wrap_start.h"
 #include "wrap_vmm.h"
 

@@ -7,6 +7,7 @@
 
 #include "account.h"
 #include "device.h"
+#include "pools.h"
 #include "wrap.h"
 
 /* The functions without _v2 answer with 32 bits. */
@@ -19,6 +20,7 @@ static bool view_of(struct vgpu_process *p, int device, struct vgpu_view *view)
 	if (p == NULL || device == VGPU_NO_DEVICE)
 		return false;
 	*view = (struct vgpu_view){0};
+	vgpu_pools_settle_all(p);
 	if (device != VGPU_NOT_GRANTED)
 		*view = vgpu_account_view(p, (uint32_t)device);
 	return true;

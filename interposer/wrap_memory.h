@@ -6,9 +6,9 @@
 #define VGPU_WRAP_MEMORY_H
 
 #include "account.h"
+#include "async.h"
 #include "blocks.h"
 #include "charge.h"
-#include "device.h"
 #include "growth.h"
 #include "wrap.h"
 
@@ -34,27 +34,6 @@ static CUresult keep(struct vgpu_charge *charge, CUdeviceptr pointer, CUcontext 
 	if (charge->process != NULL && charge->device >= 0)
 		vgpu_blocks_put(charge->process, pointer, (uint32_t)charge->device, charge->bytes, context);
 	return CUDA_SUCCESS;
-}
-
-/* A stream or a pool may be of another device than the current context, or there is none: then only
- * the driver knows, and only afterwards. */
-static CUresult keep_where_it_is(struct vgpu_charge *charge, CUdeviceptr pointer, uint64_t bytes)
-{
-	vgpu_fn_cuPointerGetAttribute *get = VGPU_REAL(cuPointerGetAttribute);
-	CUdevice ordinal;
-
-	if (charge->process == NULL || (charge->device >= 0 && !vgpu_device_several(charge->process)))
-		return keep(charge, pointer, NULL);
-	if (get != NULL && get(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer) == CUDA_SUCCESS &&
-	    vgpu_device_of_ordinal(charge->process, ordinal) != charge->device) {
-		CUresult result;
-
-		vgpu_charge_cancel(charge);
-		result = vgpu_charge_device(charge, ordinal, bytes);
-		if (result != CUDA_SUCCESS)
-			return discard(pointer);
-	}
-	return keep(charge, pointer, NULL);
 }
 
 /* Takes a charge for memory of the current context's device; what was loaded before comes first. */
@@ -97,20 +76,20 @@ static CUresult charge_after_growth(struct vgpu_charge *charge, uint64_t bytes)
 		return result;                                                        \
 	}
 
-#define WRAP_ALLOC_ASYNC(symbol, params, args, out, bytes)                       \
-	WRAP(symbol, params)                                                     \
-	{                                                                        \
-		REAL_OR_RETURN(symbol);                                          \
-		struct vgpu_charge charge;                                       \
-		CUresult result = vgpu_charge_current(&charge, bytes);           \
-                                                                                 \
-		if (result == CUDA_SUCCESS) {                                    \
-			result = real args;                                      \
-			if (result == CUDA_SUCCESS)                              \
-				return keep_where_it_is(&charge, *(out), bytes); \
-			vgpu_charge_cancel(&charge);                             \
-		}                                                                \
-		return result;                                                   \
+/* The per-thread default stream of the functions that mean it by NULL. */
+#define PER_THREAD(stream) ((stream) != NULL ? (stream) : CU_STREAM_PER_THREAD)
+
+#define WRAP_ALLOC_ASYNC(symbol, params, args, out, bytes, pool, stream)                              \
+	WRAP(symbol, params)                                                                          \
+	{                                                                                             \
+		REAL_OR_RETURN(symbol);                                                               \
+		struct vgpu_async async;                                                              \
+		CUresult result = vgpu_async_begin(&async, bytes, pool, stream);                      \
+                                                                                                      \
+		if (result != CUDA_SUCCESS)                                                           \
+			return result;                                                                \
+		result = real args;                                                                   \
+		return vgpu_async_end(&async, result, result == CUDA_SUCCESS ? *(out) : 0, stream);   \
 	}
 
 /* The driver's usual pitch. When it chooses another one the charge is put right afterwards. */
@@ -156,7 +135,9 @@ static uint64_t pitched(uint64_t width, uint64_t height)
 		bool ours = p != NULL && vgpu_blocks_take(p, pointer, &block);        \
 		CUresult result = real args;                                          \
                                                                                       \
-		if (ours && result == CUDA_SUCCESS)                                   \
+		if (ours && result == CUDA_SUCCESS && block.count == VGPU_BLOCK_OF_POOL) \
+			vgpu_pools_block_freed(p, &block);                            \
+		else if (ours && result == CUDA_SUCCESS)                              \
 			vgpu_account_give_back(p, block.device, block.bytes);         \
 		else if (ours)                                                        \
 			vgpu_blocks_put_back(p, &block);                              \

@@ -92,6 +92,7 @@ static void race_process(int number)
 		pthread_create(&thread[i], NULL, race_thread, (void *)(uintptr_t)(number * 100 + i));
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
+	cuCtxSynchronize(); /* pools give back then */
 	_exit(0);
 }
 

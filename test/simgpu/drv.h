@@ -26,6 +26,9 @@ struct CUstream_st {
 	bool per_thread, dead;
 	unsigned flags;
 	int priority;
+	CUgraph capture; /* what is being captured; NULL: work runs */
+	int capture_mode, capture_status;
+	pthread_t capturer;
 	uint64_t ready_ns; /* when all that was queued so far is done */
 	unsigned head;
 	uint64_t end_ns[SIM_QUEUE_DEPTH];
@@ -52,12 +55,12 @@ struct CUctx_st {
 struct CUmemPoolHandle_st {
 	CUmemoryPool next;
 	int ordinal, device;
-	bool is_default, dead;
+	bool is_default, dead, of_host;
 	uint64_t used_bytes, used_high, reserved_bytes, reserved_high, threshold, max_bytes;
 	uint64_t attribute[4];
 };
 
-enum sim_kind { SIM_DEVICE, SIM_ASYNC, SIM_MANAGED, SIM_HOST, SIM_MAPPED, SIM_ARRAY, SIM_IMPORTED };
+enum sim_kind { SIM_DEVICE, SIM_ASYNC, SIM_GRAPH, SIM_MANAGED, SIM_HOST, SIM_MAPPED, SIM_ARRAY, SIM_IMPORTED };
 
 /* One range of addresses that means something to the driver. */
 struct sim_block {
@@ -81,6 +84,7 @@ struct sim_driver {
 	CUcontext contexts;
 	CUcontext primary[SIM_MAX_DEVICES];
 	unsigned primary_refs[SIM_MAX_DEVICES], primary_flags[SIM_MAX_DEVICES];
+	CUmemoryPool graph_pool[SIM_MAX_DEVICES];
 	CUmemoryPool pools, default_pool[SIM_MAX_DEVICES], current_pool[SIM_MAX_DEVICES];
 	unsigned fail_next;
 	unsigned long long next_id;
@@ -144,6 +148,17 @@ CUresult drv_context_derive(CUcontext *out, CUcontext primary);
 CUresult drv_pool_init(int ordinal);
 void drv_pool_give(CUmemoryPool pool, uint64_t bytes); /* with the lock held */
 void drv_pools_trim(int device);		       /* at a synchronisation */
+
+/* Makes the pool hold at least so much; with the lock held. */
+bool drv_pool_reserve(CUmemoryPool pool, uint64_t bytes);
+void drv_pool_shrink(CUmemoryPool pool, uint64_t keep);
+
+/* drv_capture.c */
+CUresult drv_safe(void); /* an error where a capture forbids the call, which ends that capture */
+/* drv_graph.c: with the lock held */
+CUresult drv_graph_alloc(CUgraph graph, int ordinal, size_t bytes, CUdeviceptr *out);
+CUresult drv_graph_free(CUgraph graph, CUdeviceptr pointer);
+CUgraph drv_graph_new(void);
 
 /* drv_vmm.c: with the lock held */
 void drv_vmm_unmapped(struct sim_vmm *vmm);

@@ -71,6 +71,9 @@ void drv_block_release(struct sim_block *block)
 		drv_pool_give(block->pool, block->span);
 		drv_va_give(block->base, block->span, block->low);
 		break;
+	case SIM_GRAPH: /* the addresses stay the graph's */
+		drv_pool_give(block->pool, block->physical_bytes);
+		break;
 	case SIM_MANAGED:
 		if (block->physical_bytes != 0)
 			sim_mem_give(block->device, block->physical_bytes);
@@ -123,6 +126,7 @@ static CUresult alloc_plain(CUdeviceptr *out, size_t bytes, bool low)
 	NEED(drv_current(&ctx));
 	if (out == NULL || bytes == 0)
 		return CUDA_ERROR_INVALID_VALUE;
+	NEED(drv_safe());
 	if (sim_conf.alloc_us != 0)
 		drv_sleep_until(sim_now_ns() + sim_conf.alloc_us * 1000ull);
 	drv_lock();

@@ -31,6 +31,9 @@ static CUresult new_pool(CUmemoryPool *out, int ordinal, uint64_t max_bytes, boo
 CUresult drv_pool_init(int ordinal)
 {
 	NEED(new_pool(&drv.default_pool[ordinal], ordinal, 0, true));
+	/* Not one of the pools that a program can see. */
+	NEED(new_pool(&drv.graph_pool[ordinal], ordinal, 0, true));
+	drv.pools = drv.graph_pool[ordinal]->next;
 	drv.current_pool[ordinal] = drv.default_pool[ordinal];
 	return CUDA_SUCCESS;
 }
@@ -43,7 +46,7 @@ static CUresult living(CUmemoryPool pool)
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-static void shrink(CUmemoryPool pool, uint64_t keep)
+void drv_pool_shrink(CUmemoryPool pool, uint64_t keep)
 {
 	uint64_t used = sim_round_up(pool->used_bytes, CHUNK_BYTES);
 
@@ -52,7 +55,8 @@ static void shrink(CUmemoryPool pool, uint64_t keep)
 		keep = used;
 	if (keep >= pool->reserved_bytes)
 		return;
-	sim_mem_give(pool->device, pool->reserved_bytes - keep);
+	if (!pool->of_host)
+		sim_mem_give(pool->device, pool->reserved_bytes - keep);
 	pool->reserved_bytes = keep;
 }
 
@@ -60,9 +64,10 @@ static bool grow(CUmemoryPool pool, uint64_t need)
 {
 	uint64_t more = sim_round_up(need, CHUNK_BYTES);
 
-	if (pool->max_bytes != 0 && pool->reserved_bytes + need > pool->max_bytes)
+	/* A maximum is rounded up to whole chunks, as measured. */
+	if (pool->max_bytes != 0 && pool->reserved_bytes + need > sim_round_up(pool->max_bytes, CHUNK_BYTES))
 		return false;
-	if (sim_mem_take(pool->device, more) != 0) { /* the last bit of the device is smaller */
+	if (!pool->of_host && sim_mem_take(pool->device, more) != 0) { /* the last bit of the device is smaller */
 		more = sim_round_up(need, SIM_GRANULE_BYTES);
 		if (sim_mem_take(pool->device, more) != 0)
 			return false;
@@ -73,6 +78,16 @@ static bool grow(CUmemoryPool pool, uint64_t need)
 	return true;
 }
 
+bool drv_pool_reserve(CUmemoryPool pool, uint64_t bytes)
+{
+	if (bytes <= pool->reserved_bytes || grow(pool, bytes - pool->reserved_bytes))
+		return true;
+	for (CUmemoryPool p = drv.pools; p != NULL; p = p->next)
+		if (p->device == pool->device)
+			drv_pool_shrink(p, 0);
+	return bytes <= pool->reserved_bytes || grow(pool, bytes - pool->reserved_bytes);
+}
+
 /* With the lock held. Before it refuses, it takes back what other pools keep unused. */
 static CUresult allocate(CUmemoryPool pool, CUdeviceptr *out, size_t bytes)
 {
@@ -80,15 +95,8 @@ static CUresult allocate(CUmemoryPool pool, CUdeviceptr *out, size_t bytes)
 	struct sim_block *block;
 	CUdeviceptr base;
 
-	if (bytes > UINT64_MAX / 2 || drv_fail_injected())
+	if (bytes > UINT64_MAX / 2 || drv_fail_injected() || !drv_pool_reserve(pool, used))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (used > pool->reserved_bytes && !grow(pool, used - pool->reserved_bytes)) {
-		for (CUmemoryPool p = drv.pools; p != NULL; p = p->next)
-			if (p->device == pool->device)
-				shrink(p, 0);
-		if (used > pool->reserved_bytes && !grow(pool, used - pool->reserved_bytes))
-			return CUDA_ERROR_OUT_OF_MEMORY;
-	}
 	if ((base = drv_va_take(span, false)) == 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	block = drv_block_new(SIM_ASYNC, base, bytes, NULL);
@@ -111,7 +119,7 @@ void drv_pool_give(CUmemoryPool pool, uint64_t bytes)
 {
 	pool->used_bytes -= bytes;
 	if (pool->dead && pool->used_bytes == 0)
-		shrink(pool, 0);
+		drv_pool_shrink(pool, 0);
 }
 
 void drv_pools_trim(int device)
@@ -119,7 +127,7 @@ void drv_pools_trim(int device)
 	drv_lock();
 	for (CUmemoryPool p = drv.pools; p != NULL; p = p->next)
 		if (p->device == device && p->reserved_bytes > p->threshold)
-			shrink(p, p->threshold);
+			drv_pool_shrink(p, p->threshold);
 	drv_unlock(CUDA_SUCCESS);
 }
 
@@ -132,13 +140,16 @@ static CUresult alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, b
 	NEED(drv_stream(handle, &stream));
 	if (out == NULL || bytes == 0)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (stream->capture == NULL)
+		NEED(drv_safe());
 	drv_lock();
 	if (given)
 		result = living(pool);
 	else
 		pool = drv.current_pool[stream->ctx->ordinal];
 	if (result == CUDA_SUCCESS)
-		result = allocate(pool, out, bytes);
+		result = stream->capture != NULL ? drv_graph_alloc(stream->capture, pool->ordinal, bytes, out)
+						 : allocate(pool, out, bytes);
 	return drv_unlock(result);
 }
 
@@ -171,9 +182,11 @@ CUresult sim_cuMemFreeAsync(CUdeviceptr pointer, CUstream handle)
 
 	NEED(drv_stream(handle, &stream));
 	drv_lock();
+	if (stream->capture != NULL)
+		return drv_unlock(drv_graph_free(stream->capture, pointer));
 	block = drv_block_find(pointer);
 	if (block != NULL && block->base == pointer &&
-	    (block->kind == SIM_ASYNC || block->kind == SIM_DEVICE)) {
+	    (block->kind == SIM_ASYNC || block->kind == SIM_DEVICE || block->kind == SIM_GRAPH)) {
 		drv_block_release(block);
 		result = CUDA_SUCCESS;
 	}
@@ -192,11 +205,15 @@ CUresult sim_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 	NEED(drv_ready());
 	if (pool == NULL || props == NULL || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+	if (props->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		NEED(drv_device(props->location.id));
+	else if (props->location.type != CU_MEM_LOCATION_TYPE_HOST && props->location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	NEED(drv_device(props->location.id));
 	drv_lock();
-	result = new_pool(pool, props->location.id, props->maxSize, false);
+	result = new_pool(pool, props->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? props->location.id : 0,
+			  props->maxSize, false);
+	if (result == CUDA_SUCCESS && props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		(*pool)->of_host = true;
 	return drv_unlock(result);
 }
 
@@ -211,7 +228,7 @@ CUresult sim_cuMemPoolDestroy(CUmemoryPool pool)
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (result == CUDA_SUCCESS) {
 		pool->dead = true;
-		shrink(pool, 0);
+		drv_pool_shrink(pool, 0);
 		if (drv.current_pool[pool->ordinal] == pool)
 			drv.current_pool[pool->ordinal] = drv.default_pool[pool->ordinal];
 	}
@@ -223,10 +240,11 @@ CUresult sim_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 	CUresult result;
 
 	NEED(drv_ready());
+	NEED(drv_safe());
 	drv_lock();
 	result = living(pool);
 	if (result == CUDA_SUCCESS)
-		shrink(pool, keep);
+		drv_pool_shrink(pool, keep);
 	return drv_unlock(result);
 }
 
@@ -237,6 +255,7 @@ CUresult sim_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value
 	NEED(drv_ready());
 	if (value == NULL || attribute < SIM_POOL_REUSE_FOLLOW_EVENT || attribute > SIM_POOL_USED_HIGH)
 		return CUDA_ERROR_INVALID_VALUE;
+	NEED(drv_safe());
 	drv_lock();
 	result = living(pool);
 	if (result == CUDA_SUCCESS && attribute <= SIM_POOL_REUSE_INTERNAL)

@@ -37,17 +37,6 @@ CUresult sim_cuStreamGetCtx(CUstream handle, CUcontext *context)
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_cuStreamIsCapturing(CUstream handle, int *status)
-{
-	CUstream stream;
-
-	NEED(drv_stream(handle, &stream));
-	if (status == NULL)
-		return CUDA_ERROR_INVALID_VALUE;
-	*status = 0; /* there is no capture here */
-	return CUDA_SUCCESS;
-}
-
 CUresult sim_cuStreamSynchronize_ptsz(CUstream stream)
 {
 	return sim_cuStreamSynchronize(drv_ptsz(stream));

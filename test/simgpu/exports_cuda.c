@@ -36,6 +36,11 @@ static const struct row {
 #include "extra.def"
 };
 
+/* One function under two names, as cuda.h of 12.0 has it. */
+static const struct row renamed[] = {
+	{ "cuGraphInstantiate", 12000, LEGACY, (void *)cuGraphInstantiateWithFlags },
+};
+
 /* A per-thread form goes before any other, then the newest. */
 static int rank(const struct row *row)
 {
@@ -65,6 +70,10 @@ static CUresult look_up(const char *name, void **function, int version, cuuint64
 		if (best == NULL || rank(row) > rank(best))
 			best = row;
 	}
+	for (size_t i = 0; i < sizeof(renamed) / sizeof(renamed[0]); i++)
+		if (best != NULL && strcmp(renamed[i].base, name) == 0 && renamed[i].since <= version &&
+		    renamed[i].since <= sim_conf.cuda_version && rank(&renamed[i]) > rank(best))
+			best = &renamed[i];
 	*function = best != NULL ? best->symbol : NULL;
 	if (status != NULL)
 		*status = best != NULL ? CU_GET_PROC_ADDRESS_SUCCESS

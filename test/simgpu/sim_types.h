@@ -17,19 +17,8 @@ enum {
 	SIM_CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713
 };
 
-typedef struct CUevent_st *CUevent;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
-
-typedef struct CUmemPoolProps_st {
-	int allocType;
-	int handleTypes;
-	CUmemLocation location;
-	void *win32SecurityAttributes;
-	size_t maxSize;
-	unsigned short usage;
-	unsigned char reserved[54];
-} CUmemPoolProps;
 
 typedef struct CUmemAccessDesc_st {
 	CUmemLocation location;
@@ -45,7 +34,6 @@ typedef struct CUlaunchConfig_st {
 	unsigned int numAttrs;
 } CUlaunchConfig;
 
-_Static_assert(sizeof(CUmemPoolProps) == 88, "CUmemPoolProps");
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
 _Static_assert(sizeof(CUlaunchConfig) == 56, "CUlaunchConfig");
 

@@ -1,0 +1,197 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The account of one pool: what it is charged is never less than what it holds. */
+#include "pools.h"
+
+#include "account.h"
+#include "futex.h"
+#include "symbols.h"
+
+#include <time.h>
+
+#define WAIT_NS 2000000000u
+#define PAUSE_NS 20000
+
+/* False when it is not a pool that can be asked. */
+static bool ask(const struct vgpu_pool *pool, CUmemoryPool handle, uint64_t *bytes)
+{
+	cuuint64_t value = 0;
+	CUresult result = CUDA_ERROR_NOT_FOUND;
+
+	if (__atomic_load_n(&pool->state, __ATOMIC_RELAXED) == VGPU_POOL_GRAPHS) {
+		vgpu_fn_cuDeviceGetGraphMemAttribute *get = VGPU_REAL(cuDeviceGetGraphMemAttribute);
+
+		if (get != NULL)
+			result = get(pool->ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &value);
+	} else if (handle != NULL) {
+		vgpu_fn_cuMemPoolGetAttribute *get = VGPU_REAL(cuMemPoolGetAttribute);
+
+		if (get != NULL)
+			result = get(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &value);
+	}
+	*bytes = value;
+	return result == CUDA_SUCCESS;
+}
+
+static CUmemoryPool handle_of(const struct vgpu_pool *pool)
+{
+	return __atomic_load_n(&pool->handle, __ATOMIC_RELAXED);
+}
+
+static void fly(struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth, uint64_t charged)
+{
+	*g = (struct vgpu_growth){.pool = pool, .growth = growth};
+	vgpu_mutex_lock(&pool->mutex);
+	g->others = pool->flying_growth;
+	pool->flying_growth += growth;
+	pool->begun_growth += growth;
+	g->begun = pool->begun_growth;
+	__atomic_store_n(&pool->charged_bytes, pool->charged_bytes + charged, __ATOMIC_RELAXED);
+	vgpu_mutex_unlock(&pool->mutex);
+}
+
+static void land(struct vgpu_growth *g)
+{
+	vgpu_mutex_lock(&g->pool->mutex);
+	g->pool->flying_growth -= g->growth;
+	vgpu_mutex_unlock(&g->pool->mutex);
+}
+
+static void raise(struct vgpu_pool *pool, uint64_t bytes)
+{
+	vgpu_mutex_lock(&pool->mutex);
+	__atomic_store_n(&pool->charged_bytes, pool->charged_bytes + bytes, __ATOMIC_RELAXED);
+	vgpu_mutex_unlock(&pool->mutex);
+}
+
+/* Memory that a stream frees comes back once the stream gets there, and only then can be taken from
+ * the pool. A stream that waits for this very thread is not waited for long. */
+static void wait_for(CUstream stream)
+{
+	vgpu_fn_cuStreamQuery *query = VGPU_REAL(cuStreamQuery);
+	const struct timespec pause = {0, PAUSE_NS};
+	uint64_t since = vgpu_now_ns();
+
+	while (query != NULL && query(stream) == CUDA_ERROR_NOT_READY && vgpu_now_ns() - since < WAIT_NS)
+		nanosleep(&pause, NULL);
+}
+
+/* That a pool holds enough unused does not mean that it does not grow: what is unused may be in
+ * pieces, or freed by a stream that has not got there yet. So there is no way past the charge. */
+bool vgpu_pools_begin(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth,
+		      CUstream stream)
+{
+	uint32_t device = (uint32_t)pool->device;
+
+	if (!vgpu_account_try(p, device, growth)) {
+		if (growth <= vgpu_account_view(p, device).total_bytes)
+			wait_for(stream);
+		if (!vgpu_account_charge(p, device, growth))
+			return false;
+	}
+	fly(g, pool, growth, growth);
+	return true;
+}
+
+void vgpu_pools_begin_again(struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth)
+{
+	/* Until it lands, nobody lowers the charge below what it may take again. */
+	fly(g, pool, growth, 0);
+}
+
+void vgpu_pools_cancel_again(struct vgpu_growth *g)
+{
+	land(g);
+}
+
+/* With the mutex held: no call can have made the pool larger than bound. Returns what to give back. */
+static uint64_t lower(struct vgpu_pool *pool, uint64_t bound)
+{
+	uint64_t much = 0;
+
+	if (bound < pool->charged_bytes) {
+		much = pool->charged_bytes - bound;
+		__atomic_store_n(&pool->charged_bytes, bound, __ATOMIC_RELAXED);
+	}
+	return much;
+}
+
+void vgpu_pools_settle(struct vgpu_process *p, struct vgpu_pool *pool)
+{
+	uint64_t others, begun, holds, much;
+
+	vgpu_mutex_lock(&pool->mutex);
+	others = pool->flying_growth;
+	begun = pool->begun_growth;
+	vgpu_mutex_unlock(&pool->mutex);
+	if (pool->device < 0 || !ask(pool, handle_of(pool), &holds))
+		return;
+	vgpu_mutex_lock(&pool->mutex);
+	much = lower(pool, holds + others + (pool->begun_growth - begun));
+	vgpu_mutex_unlock(&pool->mutex);
+	vgpu_account_give_back(p, (uint32_t)pool->device, much);
+}
+
+/* How much more the pool holds than it is charged. */
+static uint64_t uncharged(struct vgpu_pool *pool)
+{
+	uint64_t before, after, holds;
+
+	vgpu_mutex_lock(&pool->mutex);
+	before = pool->charged_bytes;
+	vgpu_mutex_unlock(&pool->mutex);
+	if (!ask(pool, handle_of(pool), &holds))
+		return 0;
+	vgpu_mutex_lock(&pool->mutex);
+	after = pool->charged_bytes;
+	vgpu_mutex_unlock(&pool->mutex);
+	if (after < before)
+		after = before;
+	return holds > after ? holds - after : 0;
+}
+
+/* Charges what the pool was found to hold beyond its charge. */
+static bool cover(struct vgpu_process *p, struct vgpu_pool *pool)
+{
+	uint64_t more = uncharged(pool);
+
+	if (more == 0)
+		return true;
+	if (!vgpu_account_charge(p, (uint32_t)pool->device, more))
+		return uncharged(pool) == 0; /* giving back unused memory may have been enough */
+	raise(pool, more);
+	vgpu_pools_settle(p, pool);
+	return true;
+}
+
+bool vgpu_pools_end(struct vgpu_process *p, struct vgpu_growth *g)
+{
+	struct vgpu_pool *pool = g->pool;
+	uint64_t holds = 0, much = 0;
+	bool asked = ask(pool, handle_of(pool), &holds);
+	bool alone, more;
+
+	vgpu_mutex_lock(&pool->mutex);
+	pool->flying_growth -= g->growth;
+	alone = g->others == 0 && pool->begun_growth == g->begun;
+	more = asked && holds > pool->charged_bytes;
+	if (asked)
+		much = lower(pool, holds + g->others + (pool->begun_growth - g->begun));
+	vgpu_mutex_unlock(&pool->mutex);
+	vgpu_account_give_back(p, (uint32_t)pool->device, much);
+	if (!alone)
+		vgpu_pools_settle(p, pool);
+	return !more || cover(p, pool);
+}
+
+void vgpu_pools_force(struct vgpu_process *p, struct vgpu_pool *pool)
+{
+	uint64_t more = uncharged(pool);
+
+	if (more != 0) {
+		vgpu_account_force(p, (uint32_t)pool->device, more);
+		raise(pool, more);
+	}
+	vgpu_pools_settle(p, pool);
+}

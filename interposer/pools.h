@@ -1,0 +1,61 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Stream-ordered pools, and the memory that the driver keeps for graphs, are charged by what they
+ * hold. A call that may make a pool grow is charged beforehand with the most that it can take: whole
+ * chunks. Afterwards the driver is asked what the pool holds now, and the account is lowered to
+ * that and to what calls of other threads may still take. Freeing changes nothing until the driver
+ * takes memory from the pool, which is seen at the next allocation or synchronisation. */
+#ifndef VGPU_POOLS_H
+#define VGPU_POOLS_H
+
+#include "process.h"
+
+/* What a pool reserves at once (measured on an H200, driver 580). */
+#define VGPU_POOL_CHUNK_BYTES (32ull << 20)
+
+/* One call that may make a pool grow, between its begin and its end. */
+struct vgpu_growth {
+	struct vgpu_pool *pool;
+	uint64_t growth;
+	uint64_t others; /* growth of calls that were in the driver when this one began */
+	uint64_t begun;
+	uint64_t trimmed; /* of a graph: graphs_trimmed at the beginning */
+};
+
+/* The pool of that handle; the device's own default pool is made known by this. NULL when there is
+ * no place for it, or when it was not seen to be made. */
+struct vgpu_pool *vgpu_pools_find(struct vgpu_process *p, CUmemoryPool handle);
+/* What the driver keeps for the graphs of a device. */
+struct vgpu_pool *vgpu_pools_of_graphs(struct vgpu_process *p, CUdevice ordinal);
+/* The program has made a pool. */
+void vgpu_pools_made(struct vgpu_process *p, CUmemoryPool handle, const CUmemPoolProps *props);
+/* The program destroys a pool: takes the handle out of the table before the driver frees it. NULL
+ * when it is not there. Then says whether the driver did it. */
+struct vgpu_pool *vgpu_pools_destroy(struct vgpu_process *p, CUmemoryPool handle);
+void vgpu_pools_destroyed(struct vgpu_process *p, struct vgpu_pool *pool, CUmemoryPool handle, bool gone);
+
+/* Blocks of own pools are noted, because such a pool cannot be asked any more once it is destroyed. */
+void vgpu_pools_block(struct vgpu_process *p, struct vgpu_pool *pool, CUdeviceptr pointer);
+void vgpu_pools_block_freed(struct vgpu_process *p, const struct vgpu_entry *block);
+
+/* Charges the growth. False when the limit leaves too little, also after what the stream frees has
+ * been waited for, a while, and what the process does not use has been given back. */
+bool vgpu_pools_begin(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth,
+		      CUstream stream);
+/* The driver is known to have the memory already: charges nothing. */
+void vgpu_pools_begin_again(struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth);
+/* It is not after all. */
+void vgpu_pools_cancel_again(struct vgpu_growth *g);
+/* False when the pool has grown by more than was foreseen and than the limit leaves: the caller
+ * undoes the call, and calls vgpu_pools_force. */
+bool vgpu_pools_end(struct vgpu_process *p, struct vgpu_growth *g);
+void vgpu_pools_force(struct vgpu_process *p, struct vgpu_pool *pool);
+
+/* Asks the driver what one pool, or all of them, hold now. */
+void vgpu_pools_settle(struct vgpu_process *p, struct vgpu_pool *pool);
+void vgpu_pools_settle_all(struct vgpu_process *p);
+/* Gives the device back what its pools hold unused. */
+void vgpu_pools_reclaim(struct vgpu_process *p, int device);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Kinds POOL_*, SYNC and GRAPH_*: what is held beyond live allocations. */
+#ifndef VGPU_WRAP_POOLS_H
+#define VGPU_WRAP_POOLS_H
+
+#include "graphs.h"
+#include "wrap_memory.h"
+#include "wrap.h"
+
+#define WRAP_POOL_CREATE(symbol, params, args, pool, props)               \
+	WRAP(symbol, params)                                              \
+	{                                                                 \
+		REAL_OR_RETURN(symbol);                                   \
+		struct vgpu_process *p = attached();                      \
+		CUresult result = real args;                              \
+                                                                          \
+		if (result == CUDA_SUCCESS && p != NULL)                  \
+			vgpu_pools_made(p, *(pool), props);               \
+		return result;                                            \
+	}
+
+#define WRAP_POOL_DESTROY(symbol, params, args, handle)                                           \
+	WRAP(symbol, params)                                                                      \
+	{                                                                                         \
+		REAL_OR_RETURN(symbol);                                                           \
+		struct vgpu_process *p = attached();                                              \
+		struct vgpu_pool *noted = p != NULL ? vgpu_pools_destroy(p, handle) : NULL;        \
+		CUresult result = real args;                                                      \
+                                                                                                  \
+		if (noted != NULL)                                                                 \
+			vgpu_pools_destroyed(p, noted, handle, result == CUDA_SUCCESS);            \
+		return result;                                                                    \
+	}
+
+#define WRAP_POOL_TRIM(symbol, params, args, handle)                                              \
+	WRAP(symbol, params)                                                                      \
+	{                                                                                         \
+		REAL_OR_RETURN(symbol);                                                           \
+		struct vgpu_process *p = attached();                                              \
+		struct vgpu_pool *noted;                                                           \
+		CUresult result = real args;                                                      \
+                                                                                                  \
+		if (result == CUDA_SUCCESS && p != NULL && (noted = vgpu_pools_find(p, handle)) != NULL) \
+			vgpu_pools_settle(p, noted);                                               \
+		return result;                                                                    \
+	}
+
+#define WRAP_SYNC(symbol, params, args)                             \
+	WRAP(symbol, params)                                        \
+	{                                                           \
+		REAL_OR_RETURN(symbol);                             \
+		CUresult result = real args;                        \
+		struct vgpu_process *p = attached();                \
+                                                                    \
+		if (result == CUDA_SUCCESS && p != NULL)            \
+			vgpu_pools_settle_all(p);                   \
+		return result;                                      \
+	}
+
+#define WRAP_GRAPH_BUILD(symbol, params, args, exec, graph)         \
+	WRAP(symbol, params)                                        \
+	{                                                           \
+		REAL_OR_RETURN(symbol);                             \
+		struct vgpu_process *p = attached();                \
+		CUresult result = real args;                        \
+                                                                    \
+		if (result == CUDA_SUCCESS && p != NULL)            \
+			vgpu_graphs_built(p, *(exec), graph);       \
+		return result;                                      \
+	}
+
+/* The upload, which takes the memory, is done apart, when it is known how much that can be. */
+#define WRAP_GRAPH_UPLOAD(symbol, params, args, exec, graph, how, stream)                   \
+	WRAP(symbol, params)                                                                \
+	{                                                                                   \
+		REAL_OR_RETURN(symbol);                                                     \
+		struct vgpu_process *p = attached();                                        \
+		cuuint64_t flags = (how) != NULL ? (how)->flags : 0;                        \
+		bool upload = p != NULL && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0; \
+		CUresult result;                                                            \
+                                                                                            \
+		if (upload)                                                                 \
+			(how)->flags &= ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;    \
+		result = real args;                                                         \
+		if (upload)                                                                 \
+			(how)->flags = flags;                                               \
+		if (result != CUDA_SUCCESS || p == NULL)                                    \
+			return result;                                                      \
+		vgpu_graphs_built(p, *(exec), graph);                                       \
+		return upload ? vgpu_graphs_upload(p, *(exec), stream) : result;            \
+	}
+
+/* Most graphs have no memory nodes, and most programs no graph that has. */
+#define WRAP_GRAPH_LAUNCH(symbol, params, args, exec, stream)                                     \
+	WRAP(symbol, params)                                                                      \
+	{                                                                                         \
+		REAL_OR_RETURN(symbol);                                                           \
+		struct vgpu_process *p = attached();                                              \
+		struct vgpu_growth g;                                                             \
+		CUresult result;                                                                  \
+                                                                                                  \
+		if (p == NULL || __atomic_load_n(&p->graphs_with_memory, __ATOMIC_RELAXED) == 0)  \
+			return real args;                                                         \
+		result = vgpu_graphs_begin(p, &g, exec, stream);                                  \
+		if (result != CUDA_SUCCESS)                                                       \
+			return result;                                                            \
+		result = real args;                                                               \
+		if (g.pool != NULL)                                                               \
+			vgpu_graphs_end(p, &g, exec, result);                                     \
+		return result;                                                                    \
+	}
+
+#define WRAP_GRAPH_DESTROY(symbol, params, args, exec)              \
+	WRAP(symbol, params)                                        \
+	{                                                           \
+		REAL_OR_RETURN(symbol);                             \
+		struct vgpu_process *p = attached();                \
+                                                                    \
+		if (p != NULL)                                      \
+			vgpu_graphs_gone(p, exec);                  \
+		return real args;                                   \
+	}
+
+#define WRAP_GRAPH_TRIM(symbol, params, args, ordinal)              \
+	WRAP(symbol, params)                                        \
+	{                                                           \
+		REAL_OR_RETURN(symbol);                             \
+		struct vgpu_process *p = attached();                \
+		CUresult result = real args;                        \
+                                                                    \
+		if (result == CUDA_SUCCESS && p != NULL)            \
+			vgpu_graphs_trimmed(p, ordinal);            \
+		return result;                                      \
+	}
+
+#endif
