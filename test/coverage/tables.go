@@ -19,7 +19,6 @@ const (
 	apiDir      = "interposer/api"
 	namesDir    = "test/coverage/names"
 	classesGlob = "test/coverage/classes-*.txt"
-	untested    = "test/coverage/untested.txt"
 	testsDir    = "test/interposer"
 	document    = "docs/cuda-coverage.md"
 )
@@ -173,19 +172,6 @@ func readRules(root string) ([]rule, error) {
 		}
 	}
 	return rules, nil
-}
-
-// readUntested gives the rows that no test names, with the reason.
-func readUntested(root string) (map[string]string, error) {
-	reasons := map[string]string{}
-	err := lines(filepath.Join(root, untested), func(where string, fields []string) error {
-		if len(fields) < 2 {
-			return fmt.Errorf("%s: want a symbol and a reason", where)
-		}
-		reasons[fields[0]] = strings.Join(fields[1:], " ")
-		return nil
-	})
-	return reasons, err
 }
 
 var variant = regexp.MustCompile(`^(\w+?)((?:_v\d+)?(?:_pt[sd][sz])?)$`)
