@@ -118,7 +118,7 @@ cluster-down: ## stop it
 	@$(MAKE) --no-print-directory --silent $(BUILD)/vgpu-cluster
 	@$(SUDO) $(BUILD)/vgpu-cluster down
 
-bench: build $(BUILD)/vgpu-bench ## measure what docs/benchmarks.md says
+bench: build $(BUILD)/vgpu-bench $(BUILD)/test-interposer/bench $(BUILD)/spank/testhost ## measure what docs/benchmarks.md says
 	@$(SUDO) $(BUILD)/vgpu-bench
 
 coverage: ## what of CUDA and NVML is covered: reads the headers there are, writes docs/cuda-coverage.md
