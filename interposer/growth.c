@@ -52,8 +52,8 @@ static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
 {
 	struct vgpu_overhead *overhead = &p->overhead[device];
 	uint64_t before = allocated(p, device);
-	uint64_t reported, free_bytes, after, unsure, least, most;
-	uint64_t refused = 0;
+	uint64_t reported, free_bytes, after, unsure, least, most, more;
+	bool fits;
 
 	SET(p->growth_pending, 0);
 	SET(overhead->read_ns, vgpu_now_ns());
@@ -74,18 +74,22 @@ static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
 	if (least >= overhead->bytes)
 		overhead->promised_bytes = 0;
 	most += overhead->promised_bytes;
-	if (overhead->bytes < least && vgpu_account_charge(p, device, least - overhead->bytes)) {
-		overhead->bytes = least;
-	} else if (overhead->bytes < least) {
-		refused = least - overhead->bytes;
-	} else if (overhead->bytes > most) {
+	more = minus(least, overhead->bytes);
+	vgpu_mutex_unlock(&p->growth_mutex);
+	/* Not with the mutex held: for want of room pools are trimmed, by the driver. Another thread may
+	 * charge the same growth meanwhile; what is too much then goes back. */
+	fits = more == 0 || vgpu_account_charge(p, device, more);
+	vgpu_mutex_lock(&p->growth_mutex);
+	if (fits)
+		overhead->bytes += more;
+	if (overhead->bytes > most) {
 		vgpu_account_give_back(p, device, overhead->bytes - most);
 		overhead->bytes = most;
 	}
 	vgpu_mutex_unlock(&p->growth_mutex);
-	if (refused == 0)
+	if (fits)
 		return true;
-	vgpu_message_limit(p, device, refused);
+	vgpu_message_limit(p, device, more);
 	SET(p->growth_pending, 1);
 	SET(overhead->read_ns, 0); /* what is undone now must not hide what comes next */
 	return false;
@@ -140,18 +144,15 @@ bool vgpu_growth_settle_current(struct vgpu_process *p)
 
 bool vgpu_growth_promise(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	bool fits;
-
-	vgpu_mutex_lock(&p->growth_mutex);
-	fits = vgpu_account_charge(p, device, bytes);
-	if (fits) {
-		p->overhead[device].bytes += bytes;
-		p->overhead[device].promised_bytes += bytes;
-	}
-	vgpu_mutex_unlock(&p->growth_mutex);
-	if (!fits)
+	if (!vgpu_account_charge(p, device, bytes)) {
 		vgpu_message_limit(p, device, bytes);
-	return fits;
+		return false;
+	}
+	vgpu_mutex_lock(&p->growth_mutex);
+	p->overhead[device].bytes += bytes;
+	p->overhead[device].promised_bytes += bytes;
+	vgpu_mutex_unlock(&p->growth_mutex);
+	return true;
 }
 
 void vgpu_growth_unpromise(struct vgpu_process *p, uint32_t device, uint64_t bytes)
