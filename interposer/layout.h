@@ -1,12 +1,16 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The two pages that the root side (Go, internal/ledger) and the interposer (C) share.
+ * The pages that the root side (Go, internal/ledger) and the interposer (C) share.
  *
  *   limits   one per step; root writes it, the job may only read it. Mapped, so that a changed
  *            limit is seen by running processes at once.
  *   ledger   one per job; the job's user owns and writes it. Root believes nothing in it beyond
  *            a bounded copy: garbage there can harm only the job that wrote it.
+ *   board    one per GPU; root writes the slices that lie on it, everybody may read it.
+ *   claims   one per job; the job's user writes when it wants its GPUs and when it keeps them busy.
+ *            The other jobs of these GPUs read it with read(2), never mapped (its owner may cut it),
+ *            and believe it only as far as the board gives its slice a share.
  *
  * Sizes and offsets are part of the contract: internal/ledger mirrors them and a test compares.
  * All integers are little-endian; every 64-bit field is read and written atomically. */
@@ -23,14 +27,18 @@
 #define VGPU_LIMITS_FILE "limits"
 #define VGPU_LEDGER_FILE "ledger"
 
-#define VGPU_LAYOUT_VERSION 1u
+#define VGPU_LAYOUT_VERSION 2u
 #define VGPU_LIMITS_MAGIC 0x314d494c55504756ull /* "VGPULIM1" */
 #define VGPU_LEDGER_MAGIC 0x314447524c555056ull /* "VPULRGD1" */
+#define VGPU_BOARD_MAGIC 0x3144524255504756ull	/* "VGPUBRD1" */
+#define VGPU_CLAIMS_MAGIC 0x314d4c4355504756ull /* "VGPUCLM1" */
 
 #define VGPU_MAX_DEVICES 16
 #define VGPU_MAX_STEPS 256
 #define VGPU_MAX_PROCS 1024
 #define VGPU_UUID_BYTES 64
+#define VGPU_BOARD_SLICES 128
+#define VGPU_PATH_BYTES 128
 
 /* vgpu_limits.flags */
 #define VGPU_FAIL_OPEN 1u /* a ledger that cannot be used lets the program run unlimited */
@@ -41,10 +49,11 @@ struct vgpu_limits_device {
 	uint64_t step_mem_bytes;      /* the step's limit */
 	uint64_t job_mem_bytes;	      /* the job's limit; all its steps together */
 	uint64_t device_mem_bytes;    /* the whole GPU, as NVML says */
-	uint32_t sm_percent;	      /* 0: no cap */
+	uint32_t sm_percent;	      /* the step's share of the GPU's time; 0: no cap */
 	uint32_t nvml_index;
 	uint32_t minor;
-	uint32_t reserved[7];
+	uint32_t job_sm_percent; /* the job's; all its steps together */
+	uint32_t reserved[6];
 };
 
 struct vgpu_limits {
@@ -59,6 +68,7 @@ struct vgpu_limits {
 	uint32_t generation; /* grows with every change of a running job */
 	char job_step[40];   /* "123.0", "123.batch": for messages */
 	struct vgpu_limits_device device[VGPU_MAX_DEVICES];
+	char turns_dir[VGPU_PATH_BYTES]; /* the folder of boards and claims; "": there is none */
 };
 
 /* One process of the job, in one slot for its whole life. used_bytes[] is the truth; every sum
@@ -73,6 +83,7 @@ struct vgpu_ledger_slot {
 	uint64_t used_bytes[VGPU_MAX_DEVICES];
 	uint64_t image; /* field 28 of /proc/PID/stat: another program runs in the pid after an exec */
 	uint64_t reserved1[3];
+	uint64_t inflight_until_ns[VGPU_MAX_DEVICES]; /* its work keeps the device busy until then; 0: it has none there */
 };
 
 struct vgpu_ledger_step {
@@ -81,6 +92,10 @@ struct vgpu_ledger_step {
 	uint64_t used_bytes[VGPU_MAX_DEVICES];
 	uint64_t peak_bytes[VGPU_MAX_DEVICES];
 	uint64_t refusals[VGPU_MAX_DEVICES];
+	/* As in the head, of this step alone. */
+	uint64_t share_free_at_ns[VGPU_MAX_DEVICES];
+	uint64_t busy_ns[VGPU_MAX_DEVICES];
+	uint64_t waited_ns[VGPU_MAX_DEVICES];
 };
 
 struct vgpu_ledger {
@@ -102,18 +117,66 @@ struct vgpu_ledger {
 	uint64_t used_bytes[VGPU_MAX_DEVICES];
 	uint64_t peak_bytes[VGPU_MAX_DEVICES];
 	uint64_t refusals[VGPU_MAX_DEVICES];
+	/* The share of the GPU's time (share.h). Times are CLOCK_MONOTONIC. */
+	uint64_t share_free_at_ns[VGPU_MAX_DEVICES]; /* from when on the share covers what was used */
+	uint64_t busy_until_ns[VGPU_MAX_DEVICES];    /* until when busy time has been counted */
+	uint64_t busy_ns[VGPU_MAX_DEVICES];	     /* GPU time used */
+	uint64_t waited_ns[VGPU_MAX_DEVICES];	     /* how long launches were held back; threads add up */
 	struct vgpu_ledger_step step[VGPU_MAX_STEPS];
 	struct vgpu_ledger_slot slot[VGPU_MAX_PROCS];
 };
 
+/* One slice of a GPU, as root has placed it. */
+struct vgpu_board_slice {
+	uint32_t job_id;
+	uint32_t device; /* which of the job's slices: index in its claims */
+	uint32_t sm_percent; /* 0: no cap */
+	uint32_t flags;	     /* VGPU_ELASTIC */
+	uint32_t uid;
+	uint32_t reserved[3];
+};
+
+struct vgpu_board {
+	uint64_t magic;
+	uint32_t layout_version;
+	uint32_t size_bytes;
+	uint32_t sequence; /* odd while root is writing; grows with every change */
+	uint32_t count;
+	uint64_t reserved;
+	struct vgpu_board_slice slice[VGPU_BOARD_SLICES];
+};
+
+/* What a job says about one of its slices to the others on that GPU. */
+struct vgpu_claim {
+	uint64_t wants_since_ns; /* 0: it has nothing to launch */
+	uint64_t holds_since_ns; /* 0: it is not its turn */
+	uint64_t until_ns;	 /* nothing of this is believed after that */
+	uint64_t drained_ns;	 /* when its last turn's work was done */
+	uint32_t bell;		 /* futex: changes when a turn ends */
+	uint32_t spare;		 /* 1: its share is used up; wants only time that is left over */
+	uint64_t reserved[3];
+};
+
+struct vgpu_claims {
+	uint64_t magic;
+	uint32_t layout_version;
+	uint32_t size_bytes;
+	uint32_t job_id;
+	uint32_t device_count;
+	uint64_t reserved;
+	struct vgpu_claim claim[VGPU_MAX_DEVICES];
+};
+
 _Static_assert(sizeof(struct vgpu_limits_device) == 128, "limits device layout");
 _Static_assert(offsetof(struct vgpu_limits, device) == 80, "limits header layout");
-_Static_assert(sizeof(struct vgpu_limits) == 80 + 16 * 128, "limits layout");
-_Static_assert(sizeof(struct vgpu_ledger_slot) == 192, "ledger slot layout");
-_Static_assert(sizeof(struct vgpu_ledger_step) == 392, "ledger step layout");
+_Static_assert(sizeof(struct vgpu_limits) == 80 + 16 * 128 + 128, "limits layout");
+_Static_assert(sizeof(struct vgpu_ledger_slot) == 320, "ledger slot layout");
+_Static_assert(sizeof(struct vgpu_ledger_step) == 776, "ledger step layout");
 _Static_assert(offsetof(struct vgpu_ledger, used_bytes) == 64, "ledger header layout");
-_Static_assert(offsetof(struct vgpu_ledger, step) == 448, "ledger steps");
-_Static_assert(offsetof(struct vgpu_ledger, slot) == 448 + 256 * 392, "ledger slots");
-_Static_assert(sizeof(struct vgpu_ledger) == 448 + 256 * 392 + 1024 * 192, "ledger layout");
+_Static_assert(offsetof(struct vgpu_ledger, step) == 960, "ledger steps");
+_Static_assert(offsetof(struct vgpu_ledger, slot) == 960 + 256 * 776, "ledger slots");
+_Static_assert(sizeof(struct vgpu_ledger) == 960 + 256 * 776 + 1024 * 320, "ledger layout");
+_Static_assert(sizeof(struct vgpu_board) == 32 + 128 * 32, "board layout");
+_Static_assert(sizeof(struct vgpu_claims) == 32 + 16 * 64, "claims layout");
 
 #endif

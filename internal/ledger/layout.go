@@ -8,9 +8,11 @@ package ledger
 
 // Constants of interposer/layout.h.
 const (
-	layoutVersion = 1
+	layoutVersion = 2
 	limitsMagic   = 0x314d494c55504756 // "VGPULIM1"
 	ledgerMagic   = 0x314447524c555056 // "VPULRGD1"
+	boardMagic    = 0x3144524255504756 // "VGPUBRD1"
+	claimsMagic   = 0x314d4c4355504756 // "VGPUCLM1"
 
 	// MaxDevices is the most slices that one job may hold on a node.
 	MaxDevices = 16
@@ -18,6 +20,9 @@ const (
 	maxProcs   = 1024
 	uuidBytes  = 64
 	jobStepLen = 40
+
+	maxBoardSlices = 128
+	pathBytes      = 128
 )
 
 // Flags of a limits page.
@@ -40,7 +45,8 @@ type limitsDevice struct { // struct vgpu_limits_device
 	SMPercent      uint32
 	NVMLIndex      uint32
 	Minor          uint32
-	Reserved       [7]uint32
+	JobSMPercent   uint32
+	Reserved       [6]uint32
 }
 
 type limitsPage struct { // struct vgpu_limits
@@ -55,6 +61,7 @@ type limitsPage struct { // struct vgpu_limits
 	Generation    uint32
 	JobStep       [jobStepLen]byte
 	Device        [MaxDevices]limitsDevice
+	TurnsDir      [pathBytes]byte
 }
 
 type ledgerSlot struct { // struct vgpu_ledger_slot
@@ -67,6 +74,8 @@ type ledgerSlot struct { // struct vgpu_ledger_slot
 	UsedBytes  [MaxDevices]uint64
 	Image      uint64
 	Reserved1  [3]uint64
+
+	InflightUntilNs [MaxDevices]uint64
 }
 
 type ledgerStep struct { // struct vgpu_ledger_step
@@ -75,6 +84,10 @@ type ledgerStep struct { // struct vgpu_ledger_step
 	UsedBytes [MaxDevices]uint64
 	PeakBytes [MaxDevices]uint64
 	Refusals  [MaxDevices]uint64
+
+	ShareFreeAtNs [MaxDevices]uint64
+	BusyNs        [MaxDevices]uint64
+	WaitedNs      [MaxDevices]uint64
 }
 
 // ledgerHead is all of struct vgpu_ledger before the process slots, which root has no use for.
@@ -94,10 +107,53 @@ type ledgerHead struct {
 	UsedBytes     [MaxDevices]uint64
 	PeakBytes     [MaxDevices]uint64
 	Refusals      [MaxDevices]uint64
+	ShareFreeAtNs [MaxDevices]uint64
+	BusyUntilNs   [MaxDevices]uint64
+	BusyNs        [MaxDevices]uint64
+	WaitedNs      [MaxDevices]uint64
 	Step          [maxSteps]ledgerStep
 }
 
 type ledgerPage struct { // struct vgpu_ledger
 	ledgerHead
 	Slot [maxProcs]ledgerSlot
+}
+
+type boardSlice struct { // struct vgpu_board_slice
+	JobID     uint32
+	Device    uint32
+	SMPercent uint32
+	Flags     uint32
+	UID       uint32
+	Reserved  [3]uint32
+}
+
+type boardPage struct { // struct vgpu_board
+	Magic         uint64
+	LayoutVersion uint32
+	SizeBytes     uint32
+	Sequence      uint32
+	Count         uint32
+	Reserved      uint64
+	Slice         [maxBoardSlices]boardSlice
+}
+
+type claim struct { // struct vgpu_claim
+	WantsSinceNs uint64
+	HoldsSinceNs uint64
+	UntilNs      uint64
+	DrainedNs    uint64
+	Bell         uint32
+	Spare        uint32
+	Reserved     [3]uint64
+}
+
+type claimsPage struct { // struct vgpu_claims
+	Magic         uint64
+	LayoutVersion uint32
+	SizeBytes     uint32
+	JobID         uint32
+	DeviceCount   uint32
+	Reserved      uint64
+	Claim         [MaxDevices]claim
 }
