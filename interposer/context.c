@@ -8,6 +8,8 @@
 #include "futex.h"
 #include "growth.h"
 #include "pools.h"
+#include "sample.h"
+#include "streams.h"
 #include "symbols.h"
 
 /* Notes the context unless it is known. False then, and when there is no room. */
@@ -110,6 +112,9 @@ bool vgpu_context_leaves(struct vgpu_process *p, CUcontext context, struct vgpu_
 	if (context == NULL)
 		return false;
 	vgpu_blocks_change_context(p, context, leaving(context));
+	vgpu_streams_context_gone(p, context);
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
+		vgpu_samples_context_gone(&p->engine[d], context);
 	return take(p, context, noted);
 }
 

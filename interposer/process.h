@@ -9,6 +9,7 @@
 #define VGPU_PROCESS_H
 
 #include "cuda_types.h"
+#include "engine.h"
 #include "layout.h"
 #include "table.h"
 
@@ -123,6 +124,14 @@ struct vgpu_process {
 	uint32_t graphs_with_memory; /* executable graphs in the table */
 	uint64_t graphs_trimmed;     /* how often graph memory may have gone back to the device */
 	struct vgpu_table graphs;
+
+	/* The share of the GPU's time (gate.h). */
+	uint64_t gate_generation; /* 1 + that of the limits page when gated was decided */
+	uint32_t gated;
+	uint32_t keeper; /* 0 not started, 1 yes, 2 cannot be */
+	uint32_t keeper_sleeps;
+	uint32_t keeper_bell;
+	struct vgpu_engine engine[VGPU_MAX_DEVICES];
 };
 
 /* The step's pages. Set once; they stay mapped in forked children. */

@@ -6,6 +6,7 @@
 #include "wrap_context.h"
 #include "wrap_growth.h"
 #include "wrap_info.h"
+#include "wrap_launch.h"
 #include "wrap_memory.h"
 #include "wrap_pools.h"
 #include "wrap_start.h"

@@ -7,6 +7,7 @@
 
 #include "graphs.h"
 #include "wrap_memory.h"
+#include "gate.h"
 #include "wrap.h"
 
 #define WRAP_POOL_CREATE(symbol, params, args, pool, props)               \
@@ -93,7 +94,7 @@
 	}
 
 /* Most graphs have no memory nodes, and most programs no graph that has. */
-#define WRAP_GRAPH_LAUNCH(symbol, params, args, exec, stream)                                     \
+#define WRAP_GRAPH_TAKE(symbol, params, args, exec, stream)                                     \
 	WRAP(symbol, params)                                                                      \
 	{                                                                                         \
 		REAL_OR_RETURN(symbol);                                                           \
@@ -107,6 +108,32 @@
 		if (result != CUDA_SUCCESS)                                                       \
 			return result;                                                            \
 		result = real args;                                                               \
+		if (g.pool != NULL)                                                               \
+			vgpu_graphs_end(p, &g, exec, result);                                     \
+		return result;                                                                    \
+	}
+
+#define WRAP_GRAPH_LAUNCH(symbol, params, args, exec, stream)                                     \
+	WRAP(symbol, params)                                                                      \
+	{                                                                                         \
+		REAL_OR_RETURN(symbol);                                                           \
+		struct vgpu_process *p = attached();                                              \
+		bool memory = p != NULL && __atomic_load_n(&p->graphs_with_memory, __ATOMIC_RELAXED) != 0; \
+		bool gated = p != NULL && vgpu_gate_is_shut(p);                                   \
+		struct vgpu_launch launch;                                                        \
+		struct vgpu_growth g = {0};                                                       \
+		CUresult result;                                                                  \
+                                                                                                  \
+		if (!memory && !gated)                                                            \
+			return real args;                                                         \
+		result = memory ? vgpu_graphs_begin(p, &g, exec, stream) : CUDA_SUCCESS;          \
+		if (result != CUDA_SUCCESS)                                                       \
+			return result;                                                            \
+		if (gated)                                                                        \
+			vgpu_gate_enter(p, &launch, stream, exec, 0);                             \
+		result = real args;                                                               \
+		if (gated)                                                                        \
+			vgpu_gate_leave(p, &launch, result);                                      \
 		if (g.pool != NULL)                                                               \
 			vgpu_graphs_end(p, &g, exec, result);                                     \
 		return result;                                                                    \

@@ -290,3 +290,33 @@ CUresult sim_cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned int gx
 	return sim_cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared_bytes, drv_ptsz(stream),
 				  params, NULL);
 }
+
+/* The launches of old: the shape was set beforehand. */
+CUresult sim_cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream)
+{
+	if (width <= 0 || height <= 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	return launch(function, (unsigned[]){ (unsigned)width, (unsigned)height, 1 },
+		      (unsigned[]){ 1, 1, 1 }, stream, NULL, NULL);
+}
+
+CUresult sim_cuLaunchGrid(CUfunction function, int width, int height)
+{
+	return sim_cuLaunchGridAsync(function, width, height, NULL);
+}
+
+CUresult sim_cuLaunch(CUfunction function)
+{
+	return sim_cuLaunchGrid(function, 1, 1);
+}
+
+CUresult sim_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count,
+						  unsigned int flags)
+{
+	if (list == NULL || count == 0 || flags > 3)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int i = 0; i < count; i++)
+		NEED(launch(list[i].function, &list[i].gridDimX, &list[i].blockDimX, list[i].hStream,
+			    list[i].kernelParams, NULL));
+	return CUDA_SUCCESS;
+}
