@@ -92,7 +92,7 @@ class Step:
 class Worker:
     """A process that does one of the works it was started with while it is told to."""
 
-    def __init__(self, ground, names, step=None):
+    def __init__(self, ground, names, step=None, cpus=None):
         ground.workers += 1
         self.ground, self.names, self.step, self.made = ground, names, step, set()
         uid = step.uid if step else 0
@@ -107,6 +107,8 @@ class Worker:
                 command += ["--pretend", os.path.join(step.folder, "limits")]
         self.process = subprocess.Popen(command, env=ground.environment(step), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         stderr=ground.log, user=uid, group=uid, extra_groups=[])
+        if cpus:
+            os.sched_setaffinity(self.process.pid, cpus)  # before it has threads
         ground.living.append(self)
 
     def expect(self, wanted, seconds=START_S):
