@@ -101,6 +101,13 @@ bool vgpu_context_made(struct vgpu_process *p, CUcontext context, CUdevice ordin
 	return false;
 }
 
+bool vgpu_context_of_green(struct vgpu_process *p, CUcontext context, CUgreenCtx green)
+{
+	CUdevice ordinal;
+
+	return !vgpu_context_ordinal(p, (CUcontext)green, &ordinal) || vgpu_context_made(p, context, ordinal, true);
+}
+
 /* What a context that is being destroyed is called meanwhile: no address is odd. */
 static CUcontext leaving(CUcontext context)
 {
@@ -149,6 +156,15 @@ void vgpu_context_gone(struct vgpu_process *p, CUcontext context)
 
 	if (context != NULL)
 		vgpu_context_left(p, context, known ? &noted : NULL);
+}
+
+void vgpu_context_detached(struct vgpu_process *p, CUcontext context)
+{
+	vgpu_fn_cuCtxGetApiVersion *ask = VGPU_REAL(cuCtxGetApiVersion);
+	unsigned int version;
+
+	if (context != NULL && ask != NULL && ask(context, &version) != CUDA_SUCCESS)
+		vgpu_context_gone(p, context);
 }
 
 /* Changes what the context was promised, as far as it is known; the device then, or -1. */

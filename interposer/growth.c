@@ -135,6 +135,14 @@ bool vgpu_growth_look(struct vgpu_process *p, bool lightly)
 	return ok;
 }
 
+bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly)
+{
+	bool fits = vgpu_growth_look(p, lightly);
+
+	SET(p->growth_pending, 1);
+	return fits;
+}
+
 bool vgpu_growth_settle_current(struct vgpu_process *p)
 {
 	int current = vgpu_device_of_current(p);

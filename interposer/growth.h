@@ -24,6 +24,9 @@ bool vgpu_growth_settle_current(struct vgpu_process *p);
  * worth asking; lightly: only if it was not asked for a while. */
 bool vgpu_growth_look(struct vgpu_process *p, bool lightly);
 
+/* The same after something was loaded, the rest of which the driver may load at a launch. */
+bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly);
+
 /* Before an allocation: asks the driver if something was loaded since it was asked last, and that is
  * a while ago. False when that did not fit. */
 static inline bool vgpu_growth_caught_up(struct vgpu_process *p)

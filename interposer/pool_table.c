@@ -93,6 +93,14 @@ void vgpu_pools_made(struct vgpu_process *p, CUmemoryPool handle, const CUmemPoo
 	note(p, handle, props->location.id, of_device ? vgpu_device_of_ordinal(p, props->location.id) : VGPU_NO_DEVICE, true);
 }
 
+void vgpu_pools_trimmed(struct vgpu_process *p, CUmemoryPool handle)
+{
+	struct vgpu_pool *pool = vgpu_pools_find(p, handle);
+
+	if (pool != NULL)
+		vgpu_pools_settle(p, pool);
+}
+
 /* Keeps the pool from being destroyed while the driver is asked about it. */
 static CUmemoryPool use(struct vgpu_pool *pool)
 {

@@ -55,6 +55,8 @@ void vgpu_pools_force(struct vgpu_process *p, struct vgpu_pool *pool);
 /* Asks the driver what one pool, or all of them, hold now. */
 void vgpu_pools_settle(struct vgpu_process *p, struct vgpu_pool *pool);
 void vgpu_pools_settle_all(struct vgpu_process *p);
+/* The program has trimmed the pool. */
+void vgpu_pools_trimmed(struct vgpu_process *p, CUmemoryPool handle);
 /* Gives the device back what its pools hold unused. */
 void vgpu_pools_reclaim(struct vgpu_process *p, int device);
 

@@ -175,8 +175,9 @@ static bool same_file(const struct vgpu_process *p, int a, int b)
 	return syscall(SYS_kcmp, p->pid, p->pid, 0 /* KCMP_FILE */, a, b) == 0;
 }
 
-void vgpu_vmm_exported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, int fd)
+void vgpu_vmm_exported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, const void *shared, int type)
 {
+	int fd = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? *(const int *)shared : -1;
 	struct vgpu_entry given = {.key = (uint64_t)fd + 1, .bytes = file_of(fd), .count = 1};
 	struct vgpu_entry old;
 	struct vgpu_entry *reference;
@@ -193,8 +194,9 @@ void vgpu_vmm_exported(struct vgpu_process *p, CUmemGenericAllocationHandle hand
 	vgpu_mutex_unlock(&p->vmm_mutex);
 }
 
-void vgpu_vmm_imported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, int fd)
+void vgpu_vmm_imported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, const void *shared, int type)
 {
+	int fd = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? (int)(intptr_t)shared : -1;
 	uint64_t file = fd >= 0 ? file_of(fd) : 0;
 	struct vgpu_entry *found;
 	uint64_t key = 0;

@@ -29,11 +29,11 @@ uint32_t vgpu_vmm_unmap(struct vgpu_process *p, CUdeviceptr pointer, uint64_t si
 /* cuMemRetainAllocationHandle has returned the handle for an address. */
 void vgpu_vmm_retained(struct vgpu_process *p, CUmemGenericAllocationHandle handle, CUdeviceptr address);
 
-/* The handle was given out as a file descriptor, and a handle was made from one (-1: from something
- * else). What came from this very process is one more reference of the same memory; what came from
- * another one is charged to that. */
-void vgpu_vmm_exported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, int fd);
-void vgpu_vmm_imported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, int fd);
+/* The handle was given out, and a handle was made from what was given out: with type POSIX_FILE_DESCRIPTOR
+ * to *(int *)shared, and from the number that the pointer shared itself is. What came from this very
+ * process is one more reference of the same memory; what came from another one is charged to that. */
+void vgpu_vmm_exported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, const void *shared, int type);
+void vgpu_vmm_imported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, const void *shared, int type);
 
 /* Memory that lives on by mappings or imports after its handle was released. An H200's driver 580
  * shows it as nobody's then. */

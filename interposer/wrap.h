@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What all bodies of CUDA wrappers share. */
+ * What all bodies of CUDA wrappers share, and the kinds AFTER and IF_FITS. */
 #ifndef VGPU_WRAP_H
 #define VGPU_WRAP_H
 
@@ -26,5 +26,38 @@ static struct vgpu_process *attached(void)
 
 	return vgpu_stage(p) == VGPU_ATTACHED ? p : NULL;
 }
+
+#define WRAP_AFTER(symbol, params, args, tell)                      \
+	WRAP(symbol, params)                                        \
+	{                                                           \
+		REAL_OR_RETURN(symbol);                             \
+		struct vgpu_process *p = attached();                \
+		CUresult result = real args;                        \
+                                                                    \
+		if (result == CUDA_SUCCESS && p != NULL)            \
+			tell;                                       \
+		return result;                                      \
+	}
+
+#define UNDO(function, args)                                        \
+	do {                                                        \
+		vgpu_fn_##function *undo = VGPU_REAL(function);     \
+                                                                    \
+		if (undo != NULL)                                   \
+			undo args;                                  \
+	} while (0)
+
+#define WRAP_IF_FITS(symbol, params, args, fits, ...)               \
+	WRAP(symbol, params)                                        \
+	{                                                           \
+		REAL_OR_RETURN(symbol);                             \
+		struct vgpu_process *p = attached();                \
+		CUresult result = real args;                        \
+                                                                    \
+		if (result != CUDA_SUCCESS || p == NULL || (fits))  \
+			return result;                              \
+		__VA_OPT__(UNDO(__VA_ARGS__);)                      \
+		return CUDA_ERROR_OUT_OF_MEMORY;                    \
+	}
 
 #endif

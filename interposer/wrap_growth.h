@@ -1,62 +1,13 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Kinds LOAD, UNLOAD, LOAD_LAZILY and SET_LIMIT: what makes a context grow and shrink. */
+ * Kind SET_LIMIT: the stacks and heaps of kernels. */
 #ifndef VGPU_WRAP_GROWTH_H
 #define VGPU_WRAP_GROWTH_H
 
 #include "context.h"
 #include "growth.h"
 #include "wrap_memory.h"
-
-static bool loaded(struct vgpu_process *p, bool lightly)
-{
-	bool fits = vgpu_growth_look(p, lightly);
-
-	/* The driver may load the rest at a launch. */
-	__atomic_store_n(&p->growth_pending, 1, __ATOMIC_RELAXED);
-	return fits;
-}
-
-#define WRAP_LOAD(symbol, params, args, out, undo)                                              \
-	WRAP(symbol, params)                                                                    \
-	{                                                                                       \
-		REAL_OR_RETURN(symbol);                                                         \
-		struct vgpu_process *p = attached();                                            \
-		vgpu_fn_##undo *take_back = VGPU_REAL(undo);                                    \
-		CUresult result = real args;                                                    \
-                                                                                                \
-		if (result != CUDA_SUCCESS || p == NULL || loaded(p, false))                    \
-			return result;                                                          \
-		if (take_back != NULL)                                                          \
-			take_back(*(out));                                                      \
-		return CUDA_ERROR_OUT_OF_MEMORY;                                                \
-	}
-
-#define WRAP_UNLOAD(symbol, params, args)                                \
-	WRAP(symbol, params)                                             \
-	{                                                                \
-		REAL_OR_RETURN(symbol);                                  \
-		struct vgpu_process *p = attached();                     \
-		CUresult result = real args;                             \
-                                                                         \
-		if (result == CUDA_SUCCESS && p != NULL)                 \
-			vgpu_growth_look(p, false);                      \
-		return result;                                           \
-	}
-
-/* There is nothing to undo: the driver would say the same if it could not load now. */
-#define WRAP_LOAD_LAZILY(symbol, params, args)                                           \
-	WRAP(symbol, params)                                                             \
-	{                                                                                \
-		REAL_OR_RETURN(symbol);                                                  \
-		struct vgpu_process *p = attached();                                     \
-		CUresult result = real args;                                             \
-                                                                                         \
-		if (result == CUDA_SUCCESS && p != NULL && !loaded(p, true))             \
-			result = CUDA_ERROR_OUT_OF_MEMORY;                               \
-		return result;                                                           \
-	}
 
 /* What of a limit's value is memory that a launch makes. The stacks are made at once. */
 static uint64_t made_later(int limit, size_t value)

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Kinds POOL_*, SYNC and GRAPH_*: what is held beyond live allocations. */
+ * Kinds POOL_DESTROY and GRAPH_*: what is held beyond live allocations. */
 #ifndef VGPU_WRAP_POOLS_H
 #define VGPU_WRAP_POOLS_H
 
@@ -9,18 +9,6 @@
 #include "wrap_memory.h"
 #include "gate.h"
 #include "wrap.h"
-
-#define WRAP_POOL_CREATE(symbol, params, args, pool, props)               \
-	WRAP(symbol, params)                                              \
-	{                                                                 \
-		REAL_OR_RETURN(symbol);                                   \
-		struct vgpu_process *p = attached();                      \
-		CUresult result = real args;                              \
-                                                                          \
-		if (result == CUDA_SUCCESS && p != NULL)                  \
-			vgpu_pools_made(p, *(pool), props);               \
-		return result;                                            \
-	}
 
 #define WRAP_POOL_DESTROY(symbol, params, args, handle)                                           \
 	WRAP(symbol, params)                                                                      \
@@ -33,43 +21,6 @@
 		if (noted != NULL)                                                                 \
 			vgpu_pools_destroyed(p, noted, handle, result == CUDA_SUCCESS);            \
 		return result;                                                                    \
-	}
-
-#define WRAP_POOL_TRIM(symbol, params, args, handle)                                              \
-	WRAP(symbol, params)                                                                      \
-	{                                                                                         \
-		REAL_OR_RETURN(symbol);                                                           \
-		struct vgpu_process *p = attached();                                              \
-		struct vgpu_pool *noted;                                                           \
-		CUresult result = real args;                                                      \
-                                                                                                  \
-		if (result == CUDA_SUCCESS && p != NULL && (noted = vgpu_pools_find(p, handle)) != NULL) \
-			vgpu_pools_settle(p, noted);                                               \
-		return result;                                                                    \
-	}
-
-#define WRAP_SYNC(symbol, params, args)                             \
-	WRAP(symbol, params)                                        \
-	{                                                           \
-		REAL_OR_RETURN(symbol);                             \
-		CUresult result = real args;                        \
-		struct vgpu_process *p = attached();                \
-                                                                    \
-		if (result == CUDA_SUCCESS && p != NULL)            \
-			vgpu_pools_settle_all(p);                   \
-		return result;                                      \
-	}
-
-#define WRAP_GRAPH_BUILD(symbol, params, args, exec, graph)         \
-	WRAP(symbol, params)                                        \
-	{                                                           \
-		REAL_OR_RETURN(symbol);                             \
-		struct vgpu_process *p = attached();                \
-		CUresult result = real args;                        \
-                                                                    \
-		if (result == CUDA_SUCCESS && p != NULL)            \
-			vgpu_graphs_built(p, *(exec), graph);       \
-		return result;                                      \
 	}
 
 /* The upload, which takes the memory, is done apart, when it is known how much that can be. */
@@ -148,18 +99,6 @@
 		if (p != NULL)                                      \
 			vgpu_graphs_gone(p, exec);                  \
 		return real args;                                   \
-	}
-
-#define WRAP_GRAPH_TRIM(symbol, params, args, ordinal)              \
-	WRAP(symbol, params)                                        \
-	{                                                           \
-		REAL_OR_RETURN(symbol);                             \
-		struct vgpu_process *p = attached();                \
-		CUresult result = real args;                        \
-                                                                    \
-		if (result == CUDA_SUCCESS && p != NULL)            \
-			vgpu_graphs_trimmed(p, ordinal);            \
-		return result;                                      \
 	}
 
 #endif
