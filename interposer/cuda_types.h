@@ -75,6 +75,7 @@ typedef struct CUmemLocation_st {
 } CUmemLocation;
 
 #define CU_MEM_ALLOCATION_TYPE_PINNED 1
+#define CU_MEM_ALLOCATION_TYPE_MANAGED 2
 
 typedef struct CUmemAllocationProp_st {
 	int type;

@@ -85,12 +85,26 @@ struct vgpu_pool *vgpu_pools_of_graphs(struct vgpu_process *p, CUdevice ordinal)
 	return pool != NULL ? pool : note(p, NULL, ordinal, vgpu_device_of_ordinal(p, ordinal), false);
 }
 
+static void note_at(struct vgpu_process *p, CUmemoryPool handle, const CUmemLocation *location, int type, bool own)
+{
+	if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
+		return;
+	if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+		note(p, handle, location->id, vgpu_device_of_ordinal(p, location->id), own);
+	else if (location->type >= CU_MEM_LOCATION_TYPE_HOST && location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
+		note(p, handle, location->id, VGPU_NO_DEVICE, own); /* memory of the host is not the device's */
+}
+
 void vgpu_pools_made(struct vgpu_process *p, CUmemoryPool handle, const CUmemPoolProps *props)
 {
-	bool of_device = props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	note_at(p, handle, &props->location, props->allocType, true);
+}
 
-	/* Memory of the host is not the device's. */
-	note(p, handle, props->location.id, of_device ? vgpu_device_of_ordinal(p, props->location.id) : VGPU_NO_DEVICE, true);
+void vgpu_pools_told(struct vgpu_process *p, CUmemoryPool handle, const CUmemLocation *location, int type)
+{
+	/* Others are known since they were made, or are imported, and cannot be allocated from. */
+	if (vgpu_pools_find(p, handle) == NULL)
+		note_at(p, handle, location, type, false);
 }
 
 void vgpu_pools_trimmed(struct vgpu_process *p, CUmemoryPool handle)

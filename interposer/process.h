@@ -103,8 +103,10 @@ struct vgpu_process {
 	struct vgpu_table vmm_handles;
 	struct vgpu_table vmm_mappings;
 
-	/* Handles given out as file descriptors, and what cuMemMapArrayAsync has mapped: both under vmm_mutex. */
+	/* Handles given out as file descriptors, what is bound to multicast objects, and what cuMemMapArrayAsync
+	 * has mapped: all under vmm_mutex. */
 	struct vgpu_table vmm_exports;
+	struct vgpu_table vmm_bindings;
 	struct vgpu_table array_maps;
 
 	uint32_t context_mutex;

@@ -1,13 +1,30 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Kind SET_LIMIT: the stacks and heaps of kernels. */
+ * Kinds IMPORT and SET_LIMIT: memory of other interfaces, and the stacks and heaps of kernels. */
 #ifndef VGPU_WRAP_GROWTH_H
 #define VGPU_WRAP_GROWTH_H
 
 #include "context.h"
 #include "growth.h"
 #include "wrap_memory.h"
+
+/* Memory that another interface of this process has made, Vulkan for one, is found in what the driver
+ * reports. What does not fit is refused before the call, which takes the caller's descriptor. */
+#define WRAP_IMPORT(symbol, params, args)                           \
+	WRAP(symbol, params)                                        \
+	{                                                           \
+		REAL_OR_RETURN(symbol);                             \
+		struct vgpu_process *p = attached();                \
+		CUresult result;                                    \
+                                                                    \
+		if (p != NULL && !vgpu_growth_look(p, false))       \
+			return CUDA_ERROR_OUT_OF_MEMORY;            \
+		result = real args;                                 \
+		if (result == CUDA_SUCCESS && p != NULL)            \
+			vgpu_growth_loaded(p, false);               \
+		return result;                                      \
+	}
 
 /* What of a limit's value is memory that a launch makes. The stacks are made at once. */
 static uint64_t made_later(int limit, size_t value)

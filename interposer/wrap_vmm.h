@@ -8,6 +8,7 @@
 #include "charge.h"
 #include "growth.h"
 #include "vmm.h"
+#include "vmm_bind.h"
 #include "wrap.h"
 
 /* Memory of the host is not the device's. */

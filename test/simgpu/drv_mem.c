@@ -198,7 +198,7 @@ CUresult sim_cuMemFree_v2(CUdeviceptr pointer)
 	drv_lock();
 	block = drv_block_find(pointer);
 	if (block != NULL && block->base == pointer && block->kind != SIM_HOST &&
-	    block->kind < SIM_MAPPED) {
+	    (block->kind < SIM_MAPPED || (block->kind == SIM_IMPORTED && block->ctx == NULL))) {
 		drv_block_release(block);
 		result = CUDA_SUCCESS;
 	}
