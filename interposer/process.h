@@ -116,6 +116,7 @@ struct vgpu_process {
 	/* growth.c */
 	uint32_t growth_mutex;
 	uint32_t growth_pending; /* something was loaded, or will be by a launch, since the driver was asked */
+	uint32_t growth_watched; /* memory of other processes that is open here: this one's once they have ended */
 	struct vgpu_overhead overhead[VGPU_MAX_DEVICES];
 
 	uint32_t pools_mutex; /* for taking a place in the table, not for what stands there */

@@ -4,17 +4,20 @@
 
 #include "account.h"
 #include "futex.h"
+#include "growth.h"
 #include "sys.h"
 #include "vmm_bind.h"
 
 /* Tables, all under vmm_mutex:
  *   vmm_memory    key → device, bytes, count of holders (handle references and mappings), owner:
- *                 UNSEEN when a handle of it was released, so that NVML may not show it any more
+ *                 UNSEEN when a handle of it was released, so that NVML may not show it any more;
+ *                 OPENED when another process pays for it
  *   vmm_handles   handle → owner: key of its memory, count of references
  *   vmm_exports   1 + file descriptor → owner: key of the memory, bytes: what it is (st_dev and st_ino)
  *   vmm_mappings  address → owner: key of its memory, bytes: size of the mapping */
 
 #define UNSEEN 1u
+#define OPENED 2u
 
 uint64_t vgpu_vmm_unseen_bytes(struct vgpu_process *p, uint32_t device)
 {
@@ -24,7 +27,7 @@ uint64_t vgpu_vmm_unseen_bytes(struct vgpu_process *p, uint32_t device)
 	for (uint64_t i = 0; i < p->vmm_memory.capacity; i++) {
 		const struct vgpu_entry *memory = &p->vmm_memory.entry[i];
 
-		if (memory->key != 0 && memory->owner == UNSEEN && memory->device == device)
+		if (memory->key != 0 && (memory->owner & UNSEEN) != 0 && memory->device == device)
 			sum += memory->bytes;
 	}
 	vgpu_mutex_unlock(&p->vmm_mutex);
@@ -32,9 +35,9 @@ uint64_t vgpu_vmm_unseen_bytes(struct vgpu_process *p, uint32_t device)
 }
 
 /* With the mutex held. */
-static void create(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes)
+static void create(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes, uint32_t flags)
 {
-	struct vgpu_entry memory = {.key = ++p->vmm_last, .bytes = bytes, .device = device, .count = 1};
+	struct vgpu_entry memory = {.key = ++p->vmm_last, .bytes = bytes, .owner = flags, .device = device, .count = 1};
 	struct vgpu_entry reference = {.key = handle, .owner = memory.key, .count = 1};
 
 	/* Without memory for it the charge stays until the process ends. */
@@ -45,7 +48,7 @@ static void create(struct vgpu_process *p, CUmemGenericAllocationHandle handle, 
 void vgpu_vmm_created(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes)
 {
 	vgpu_mutex_lock(&p->vmm_mutex);
-	create(p, handle, device, bytes);
+	create(p, handle, device, bytes, 0);
 	vgpu_mutex_unlock(&p->vmm_mutex);
 }
 
@@ -63,7 +66,7 @@ uint64_t vgpu_vmm_release(struct vgpu_process *p, CUmemGenericAllocationHandle h
 			struct vgpu_entry *held = vgpu_table_find(&p->vmm_memory, memory);
 
 			if (held != NULL)
-				held->owner = UNSEEN;
+				held->owner |= UNSEEN;
 			vgpu_table_take(&p->vmm_handles, handle, &gone);
 		}
 	}
@@ -242,8 +245,10 @@ void vgpu_vmm_imported(struct vgpu_process *p, CUmemGenericAllocationHandle hand
 	if (key != 0)
 		refer(p, handle, key);
 	else
-		create(p, handle, 0, 0);
+		create(p, handle, 0, 0, OPENED);
 	vgpu_mutex_unlock(&p->vmm_mutex);
+	if (key == 0)
+		vgpu_growth_opened(p);
 }
 
 void vgpu_vmm_drop(struct vgpu_process *p, uint64_t key)
@@ -261,4 +266,6 @@ void vgpu_vmm_drop(struct vgpu_process *p, uint64_t key)
 	vgpu_account_give_back(p, gone.device, gone.bytes);
 	if (bound && gone.key != 0)
 		vgpu_bind_all_ended(p, gone.key);
+	if ((gone.owner & OPENED) != 0)
+		vgpu_growth_closed(p);
 }

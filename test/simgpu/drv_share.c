@@ -1,10 +1,11 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Memory of other processes. Whoever imports it pays nothing; it ends with its owner here. */
+ * Memory of other processes. Whoever opens it pays nothing as long as its owner lives. */
 #define _GNU_SOURCE
 #include "drv_share.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -63,6 +64,47 @@ struct sim_block *drv_share_open(int device, int ordinal, uint64_t bytes, CUcont
 	return block;
 }
 
+struct opened {
+	struct opened *next;
+	struct shared owner;
+	uint64_t at;
+	bool is_ours;
+};
+
+static struct opened *opened;
+
+void drv_share_opened(uint64_t at, const struct shared *owner)
+{
+	struct opened *one = calloc(1, sizeof(*one));
+
+	if (one == NULL)
+		return;
+	*one = (struct opened){ opened, *owner, at, false };
+	opened = one;
+}
+
+void drv_share_look(void)
+{
+	for (struct opened *one = opened; one != NULL; one = one->next)
+		if (!one->is_ours && !drv_share_lives(&one->owner))
+			one->is_ours = sim_mem_take(one->owner.device, sim_round_up(one->owner.bytes, SIM_GRANULE_BYTES)) == 0;
+}
+
+void drv_share_closed(uint64_t at)
+{
+	for (struct opened **from = &opened; *from != NULL; from = &(*from)->next) {
+		struct opened *one = *from;
+
+		if (one->at != at)
+			continue;
+		if (one->is_ours)
+			sim_mem_give(one->owner.device, sim_round_up(one->owner.bytes, SIM_GRANULE_BYTES));
+		*from = one->next;
+		free(one);
+		return;
+	}
+}
+
 CUresult sim_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 {
 	struct sim_block *block;
@@ -98,6 +140,7 @@ CUresult sim_cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, 
 	block = drv_share_open(ctx->device, ctx->ordinal, shared.bytes, ctx);
 	if (block == NULL)
 		return drv_unlock(CUDA_ERROR_OUT_OF_MEMORY);
+	drv_share_opened(block->base, &shared);
 	*pointer = block->base;
 	return drv_unlock(CUDA_SUCCESS);
 }
@@ -141,7 +184,8 @@ CUresult sim_cuMemExportToShareableHandle(void *shared, CUmemGenericAllocationHa
 		return result;
 	if ((file.prop.requestedHandleTypes & type) == 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	file.shared = drv_share(0, handle, bytes);
+	file.shared = drv_share(file.prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? drv.device[file.prop.location.id] : 0,
+				handle, bytes);
 	fd = drv_share_file(&file, sizeof(file));
 	if (fd < 0)
 		return (CUresult)SIM_CUDA_ERROR_OPERATING_SYSTEM;
@@ -163,6 +207,8 @@ CUresult sim_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle
 		result = drv_vmm_again(file.shared.at, handle);
 	else
 		result = drv_vmm_import(&file.prop, file.shared.bytes, handle);
+	if (result == CUDA_SUCCESS && !drv_share_is_ours(&file.shared) && file.prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		drv_share_opened(*handle, &file.shared);
 	return drv_unlock(result);
 }
 

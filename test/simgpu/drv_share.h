@@ -23,6 +23,12 @@ bool drv_share_lives(const struct shared *shared);
 /* A descriptor of a file with that content, or -1. */
 int drv_share_file(const void *content, size_t bytes);
 
+/* Memory of another process, by its address or handle here, is this one's once the other one has ended:
+ * noted when it is opened, looked for, and given back when it is closed. With the lock held. */
+void drv_share_opened(uint64_t at, const struct shared *owner);
+void drv_share_look(void);
+void drv_share_closed(uint64_t at);
+
 /* Memory of another process at an address of its own; with the lock held. */
 struct sim_block *drv_share_open(int device, int ordinal, uint64_t bytes, CUcontext ctx);
 
