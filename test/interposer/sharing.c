@@ -243,36 +243,76 @@ static bool is_refused_in_time(uint64_t bytes)
 	return false;
 }
 
-static void what_an_owner_leaves_is_charged_to_who_has_it_open(void)
+/* Opens mib MiB of an owner, lets it end, and closes them. */
+static void outlive(uint64_t mib, CUresult (*open_it)(const struct owner *), CUresult (*close_it)(void))
 {
-	CUmemGenericAllocationHandle imported;
 	struct owner own;
-	char path[64];
-	CUdeviceptr opened, a;
-	int status = -1, fd;
+	CUdeviceptr a;
+	int status = -1;
 
 	gpus(0);
 	step = step_make(100 + (uint32_t)getpid(), 0, 100, 100);
 	own = owner_start();
 	cuda_begin(0);
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)own.pid, own.descriptor);
-	fd = open(path, O_RDONLY);
-	CHECK_IS(cuIpcOpenMemHandle_v2(&opened, own.handle, 1), CUDA_SUCCESS);
-	CHECK_IS(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), CUDA_SUCCESS);
+	CHECK_IS(open_it(&own), CUDA_SUCCESS);
 	CHECK_IS(used(), 90 * MIB);
 	close(own.end);
 	CHECK_IS(waitpid(own.pid, &status, 0), own.pid);
 	CHECK_IS(status, 0);
-	CHECK(is_refused_in_time(12 * MIB));
-	CHECK_IS(cuMemAlloc_v2(&a, 10 * MIB), CUDA_SUCCESS);
+	CHECK(is_refused_in_time((102 - mib) * MIB));
+	CHECK_IS(cuMemAlloc_v2(&a, (100 - mib) * MIB), CUDA_SUCCESS);
 	CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
-	CHECK_IS(used(), 90 * MIB);
-	CHECK_IS(driver_used_bytes(0), 90 * MIB);
-	CHECK_IS(cuIpcCloseMemHandle(opened), CUDA_SUCCESS);
-	CHECK_IS(used(), 30 * MIB);
-	CHECK_IS(cuMemRelease(imported), CUDA_SUCCESS);
+	CHECK_IS(used(), mib * MIB);
+	CHECK_IS(driver_used_bytes(0), mib * MIB);
+	CHECK_IS(close_it(), CUDA_SUCCESS);
 	CHECK_IS(used(), 0);
-	CHECK(cuIpcCloseMemHandle(opened) != CUDA_SUCCESS);
+	CHECK(close_it() != CUDA_SUCCESS);
+}
+
+static CUdeviceptr opened;
+static CUmemGenericAllocationHandle imported;
+
+static CUresult open_ipc(const struct owner *own)
+{
+	return cuIpcOpenMemHandle(&opened, own->handle, 1);
+}
+
+static CUresult open_ipc_v2(const struct owner *own)
+{
+	return cuIpcOpenMemHandle_v2(&opened, own->handle, 1);
+}
+
+static CUresult close_ipc(void)
+{
+	return cuIpcCloseMemHandle(opened);
+}
+
+static CUresult open_descriptor(const struct owner *own)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)own->pid, own->descriptor);
+	return cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)open(path, O_RDONLY), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
+static CUresult close_descriptor(void)
+{
+	return cuMemRelease(imported);
+}
+
+static void what_an_owner_leaves_open_by_ipc_is_charged_to_the_opener(void)
+{
+	outlive(60, open_ipc, close_ipc);
+}
+
+static void what_an_owner_leaves_open_by_ipc_v2_is_charged_to_the_opener(void)
+{
+	outlive(60, open_ipc_v2, close_ipc);
+}
+
+static void what_an_owner_leaves_imported_is_charged_to_the_importer(void)
+{
+	outlive(30, open_descriptor, close_descriptor);
 }
 
 static void exports_and_imports_that_fail_change_nothing(void)
@@ -302,7 +342,9 @@ int main(int argc, char **argv)
 	CASE(an_import_costs_nothing_and_frees_nothing);
 	CASE(what_a_process_imports_from_itself_stays_charged);
 	CASE(a_duplicate_of_a_descriptor_is_the_same_memory);
-	CASE(what_an_owner_leaves_is_charged_to_who_has_it_open);
+	CASE(what_an_owner_leaves_open_by_ipc_is_charged_to_the_opener);
+	CASE(what_an_owner_leaves_open_by_ipc_v2_is_charged_to_the_opener);
+	CASE(what_an_owner_leaves_imported_is_charged_to_the_importer);
 	CASE(exports_and_imports_that_fail_change_nothing);
 	return summary();
 }
