@@ -69,6 +69,8 @@ uint64_t driver_used_bytes(int device);
 
 /* Initialises CUDA and makes the primary context of the device current. */
 void cuda_begin(CUdevice ordinal);
+/* The same for the second GPU, which is the step's only until CUDA is initialised. */
+void cuda_begin_not_granted(const struct step *step);
 
 extern int failures; /* of this case */
 #define CHECK(condition)                                                                   \

@@ -95,7 +95,7 @@ def dmon(text):
 
 
 def pmon(text):
-    rows = [row for row in columns(text) if row.get("pid", "-").isdigit()]
+    rows = list({row["pid"]: row for row in columns(text) if row.get("pid", "-").isdigit()}.values())
     return Said(pids={int(row["pid"]) for row in rows}, process_used=digits(rows[0], "fb") if len(rows) == 1 else None,
                 utilisation=digits(rows[0], "sm") if len(rows) == 1 else None)
 
