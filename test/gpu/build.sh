@@ -19,6 +19,7 @@ compile() { "$@" & pids+=($!); }
 compile $CC $cflags "$here/mkstep.c" "$here/boards.c" -o "$out/mkstep"
 compile $CC $cflags "$here/witness.c" -o "$out/witness" -ldl
 compile $CC $cflags "$here/views/hold.c" -o "$out/hold" -ldl
+compile $CC $cflags "$here/views/ordinals.c" -o "$out/ordinals" -ldl
 compile $CC $cflags -I"$here/shares" "$here"/shares/*.c -o "$out/load" -ldl -pthread
 if [ -e "$include/cuda.h" ]; then
 	compile $CC $cflags "$here"/paths/*.c -o "$out/paths" -ldl -pthread

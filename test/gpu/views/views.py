@@ -6,10 +6,12 @@ import argparse
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 
+import ordinals
 import tools
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -25,6 +27,7 @@ def options():
     p.add_argument("--tools", metavar="FOLDER", help="where nvtop and gpustat are, if not installed")
     p.add_argument("--mem", type=int, default=3000, metavar="MIB", help="the limit (3000)")
     p.add_argument("--hold", type=int, default=512, metavar="MIB", help="what each side allocates (512)")
+    p.add_argument("--ordinals", action="store_true", help="instead: what numbers in CUDA_VISIBLE_DEVICES mean, on two GPUs")
     p.add_argument("--only", metavar="TEXT", help="only tools whose name has this text")
     p.add_argument("--out", metavar="FOLDER", help="keep what the tools have printed there")
     return p.parse_args()
@@ -39,6 +42,7 @@ class Ground:
         os.chmod(self.folder, 0o755)
         shutil.copy(o.library, self.path("libslurm-vgpu.so"))
         shutil.copy(os.path.join(o.build, "mkstep"), self.folder)
+        shutil.copy(os.path.join(o.build, "ordinals"), self.folder)
         for name in ("hold-own", "hold-neighbour"):
             shutil.copy(os.path.join(o.build, "hold"), self.path(name))
         if o.tools:
@@ -48,6 +52,7 @@ class Ground:
         os.chown(self.home, OWN_UID, -1)
         smi = subprocess.run(["nvidia-smi", "--query-gpu=uuid,memory.total", "--format=csv,noheader,nounits"],
                              check=True, capture_output=True, text=True).stdout.splitlines()
+        self.uuids = [line.split(", ")[0] for line in smi]
         self.uuid, device_mib = smi[0].split(", ")
         self.device_mib = int(device_mib)
         self.step = self.make_step(1, OWN_UID, o.mem)
@@ -57,8 +62,8 @@ class Ground:
     def path(self, *names):
         return os.path.join(self.folder, *names)
 
-    def make_step(self, job, uid, mib):
-        made = subprocess.run([self.path("mkstep"), "--dir", self.path("steps"), "--gpu", self.uuid, "--mem", str(mib), "--device-mem",
+    def make_step(self, job, uid, mib, uuids=None):
+        made = subprocess.run([self.path("mkstep"), "--dir", self.path("steps"), "--gpu", uuids or self.uuid, "--mem", str(mib), "--device-mem",
                                str(self.device_mib), "--job", str(job), "--uid", str(uid)], check=True, capture_output=True, text=True)
         return made.stdout.strip()
 
@@ -84,6 +89,11 @@ class Ground:
         if p.stdout.readline() != "ready\n":
             sys.exit(f"views.sh: {name} does not hold its memory")
         return p.pid
+
+    def peaks_mib(self, step):
+        """The highest use of each GPU: struct vgpu_ledger has it after its header and 16 numbers of use now."""
+        with open(os.path.join(step, "ledger"), "rb") as ledger:
+            return [p / (1 << 20) for p in struct.unpack_from("<16Q", ledger.read(320), 192)]
 
     def used_mib(self, step):
         shown = subprocess.run([self.path("mkstep"), "--show", step], check=True, capture_output=True, text=True).stdout.split()
@@ -116,8 +126,7 @@ def judge(said, want, own, neighbour, limited):
     return "; ".join(faults) or "ok"
 
 
-def show(rows):
-    header = ("tool", "run", "total", "used", "processes", "util", "neighbour", "verdict")
+def show(header, rows):
     width = [max(len(str(r[i])) for r in [header, *rows]) for i in range(len(header))]
     for r in [header, *rows]:
         print("  ".join(str(c).ljust(w) for c, w in zip(r, width)).rstrip())
@@ -127,11 +136,24 @@ def number(value):
     return "-" if value is None else f"{value:g}"
 
 
+def main_ordinals(g):
+    try:
+        if len(g.uuids) < 2:
+            return "views.sh: --ordinals wants two GPUs"
+        rows = ordinals.run(g, g.uuids, OWN_UID)
+    finally:
+        g.end()
+    show(("granted", "CUDA_VISIBLE_DEVICES", "CUDA", "NVML", "peak MiB", "verdict"), rows)
+    return 1 if any(row[-1] != "ok" for row in rows) else 0
+
+
 def main():
     o = options()
     if os.geteuid() != 0:
         sys.exit("views.sh: only root can prepare a step")
     g = Ground(o)
+    if o.ordinals:
+        sys.exit(main_ordinals(g))
     out = o.out or g.path("out")
     os.makedirs(out, exist_ok=True)
     rows, wrong = [], 0
@@ -161,7 +183,7 @@ def main():
                              "yes" if said.neighbour else "no", verdict))
     finally:
         g.end()
-    show(rows)
+    show(("tool", "run", "total", "used", "processes", "util", "neighbour", "verdict"), rows)
     sys.exit(1 if wrong else 0)
 
 
