@@ -138,6 +138,7 @@ void vgpu_context_left(struct vgpu_process *p, CUcontext context, const struct v
 {
 	vgpu_blocks_drop_context(p, leaving(context));
 	vgpu_array_drop_context(p, context);
+	vgpu_pools_chosen_anew(p);
 	vgpu_pools_settle_all(p);
 	if (noted == NULL)
 		return;

@@ -25,6 +25,7 @@ typedef enum cudaError_enum {
 	CUDA_ERROR_NOT_READY = 600,
 	CUDA_ERROR_NOT_PERMITTED = 800,
 	CUDA_ERROR_NOT_SUPPORTED = 801,
+	CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
 	CUDA_ERROR_UNKNOWN = 999
 } CUresult;
 
@@ -102,6 +103,7 @@ typedef struct CUmemPoolProps_st {
 } CUmemPoolProps;
 
 /* attribute of cuMemPoolGetAttribute */
+#define CU_MEMPOOL_ATTR_RELEASE_THRESHOLD 4
 #define CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT 5
 
 /* attribute of cuDeviceGetGraphMemAttribute */

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "gate.h"
 
+#include "capture.h"
 #include "cost.h"
 #include "device.h"
 #include "futex.h"
@@ -40,15 +41,6 @@ bool vgpu_gate_decide(struct vgpu_process *p)
 	SET(p->gated, gated);
 	SET(p->gate_generation, generation + 1);
 	return gated != 0;
-}
-
-/* Work that is captured is launched with its graph. */
-static bool is_captured(CUstream stream)
-{
-	vgpu_fn_cuStreamIsCapturing *ask = VGPU_REAL(cuStreamIsCapturing);
-	int status = 0;
-
-	return ask != NULL && (ask(stream, &status) != CUDA_SUCCESS || status != 0);
 }
 
 /* bell: as it was before what is waited for was looked at. */
@@ -130,7 +122,10 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 
 	launch->engine = NULL;
 	if (get_current == NULL || get_current(&context) != CUDA_SUCCESS || context == NULL ||
-	    !vgpu_device_of_stream(p, stream, &ordinal) || is_captured(stream))
+	    !vgpu_device_of_stream(p, stream, &ordinal))
+		return;
+	/* What is captured is launched with its graph. */
+	if (vgpu_capture_possible(p) && vgpu_capture_of_stream(stream))
 		return;
 	device = vgpu_device_of_ordinal(p, ordinal);
 	if (device < 0 || !vgpu_keeper_starts(p))

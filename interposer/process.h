@@ -14,6 +14,7 @@
 #include "table.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #define VGPU_SHARDS 16
 #define VGPU_CACHED_DEVICES 64
@@ -67,6 +68,7 @@ struct vgpu_pool {
 	CUdevice ordinal;
 	int32_t device; /* as from vgpu_device_of_ordinal; VGPU_NO_DEVICE: memory that is not counted */
 	bool own;	/* made by the program, so that it may be destroyed */
+	uint64_t threshold_bytes; /* what synchronisations leave in it */
 	uint64_t charged_bytes;
 	uint64_t live; /* blocks of an own pool */
 	uint64_t flying_growth; /* by how much calls that are in the driver now may make it grow */
@@ -119,6 +121,11 @@ struct vgpu_process {
 	uint32_t growth_watched; /* memory of other processes that is open here: this one's once they have ended */
 	struct vgpu_overhead overhead[VGPU_MAX_DEVICES];
 
+	uint32_t captures; /* that have begun and not ended; see capture.h */
+
+	/* CUDA ordinal → 1 + index in pool of the one that its streams allocate from, 0 not asked yet; in the
+	 * bits above 8: how often that may have changed. */
+	uint64_t chosen_pool[VGPU_CACHED_DEVICES];
 	uint32_t pools_mutex; /* for taking a place in the table, not for what stands there */
 	uint32_t pools_high;
 	struct vgpu_pool pool[VGPU_MAX_POOLS];
@@ -146,7 +153,17 @@ extern struct vgpu_pages vgpu_pages;
 
 /* This process, attached if it can be: look at its stage, which is one of the last three.
  * NULL when not even the memory for it can be had, which means refused. */
-struct vgpu_process *vgpu_attach(void);
+struct vgpu_process *vgpu_attach_slowly(void);
+extern struct vgpu_process *vgpu_this_process __attribute__((visibility("hidden")));
+
+static inline struct vgpu_process *vgpu_attach(void)
+{
+	struct vgpu_process *p = __atomic_load_n(&vgpu_this_process, __ATOMIC_ACQUIRE);
+
+	return __builtin_expect(p != NULL && __atomic_load_n(&p->stage, __ATOMIC_ACQUIRE) == VGPU_ATTACHED, 1)
+		       ? p
+		       : vgpu_attach_slowly();
+}
 
 /* The stage of what vgpu_attach returned. */
 static inline uint32_t vgpu_stage(const struct vgpu_process *p)

@@ -216,6 +216,7 @@ CUresult sim_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 	uint64_t room, used;
 	CUcontext ctx;
 
+	drv_asked(SIM_ASKED_INFO);
 	NEED(drv_current(&ctx));
 	if (free_bytes == NULL || total_bytes == NULL)
 		return CUDA_ERROR_INVALID_VALUE;

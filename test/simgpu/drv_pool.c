@@ -259,6 +259,7 @@ CUresult sim_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value
 {
 	CUresult result;
 
+	drv_asked(SIM_ASKED_POOL);
 	NEED(drv_ready());
 	if (value == NULL || attribute < SIM_POOL_REUSE_FOLLOW_EVENT || attribute > SIM_POOL_USED_HIGH)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -339,6 +340,7 @@ CUresult sim_cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 
 CUresult sim_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
 {
+	drv_asked(SIM_ASKED_CHOICE);
 	NEED(drv_ready());
 	if (pool == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
