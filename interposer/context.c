@@ -7,6 +7,7 @@
 #include "device.h"
 #include "futex.h"
 #include "growth.h"
+#include "info.h"
 #include "pools.h"
 #include "sample.h"
 #include "streams.h"
@@ -138,6 +139,7 @@ void vgpu_context_left(struct vgpu_process *p, CUcontext context, const struct v
 {
 	vgpu_blocks_drop_context(p, leaving(context));
 	vgpu_array_drop_context(p, context);
+	vgpu_info_forget(p);
 	vgpu_pools_chosen_anew(p);
 	vgpu_pools_settle_all(p);
 	if (noted == NULL)

@@ -75,6 +75,16 @@ struct vgpu_pool {
 	uint64_t begun_growth;	/* the same of all calls ever begun */
 } __attribute__((aligned(64)));
 
+/* What the driver last said of a device's memory; see info.h. */
+struct vgpu_info {
+	uint32_t turn;
+	int32_t device; /* index in vgpu_limits.device */
+	CUcontext context; /* NULL: nothing is known */
+	uint64_t asked_ns;
+	uint64_t free_bytes, total_bytes;
+	uint64_t held_bytes; /* what this process was charged then */
+};
+
 struct vgpu_process {
 	uint32_t stage;
 	const char *refused_why;
@@ -120,6 +130,8 @@ struct vgpu_process {
 	uint32_t growth_pending; /* something was loaded, or will be by a launch, since the driver was asked */
 	uint32_t growth_watched; /* memory of other processes that is open here: this one's once they have ended */
 	struct vgpu_overhead overhead[VGPU_MAX_DEVICES];
+
+	struct vgpu_info info;
 
 	uint32_t captures; /* that have begun and not ended; see capture.h */
 

@@ -7,7 +7,9 @@
 
 #include "account.h"
 #include "device.h"
+#include "info.h"
 #include "pools.h"
+#include "wrap_memory.h"
 #include "wrap.h"
 
 /* The functions without _v2 answer with 32 bits. */
@@ -31,21 +33,43 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-#define WRAP_MEM_INFO(symbol, params, args, free_out, total_out)                                 \
-	WRAP(symbol, params)                                                                     \
-	{                                                                                        \
-		REAL_OR_RETURN(symbol);                                                          \
-		struct vgpu_process *p = attached();                                             \
-		struct vgpu_view view;                                                           \
-		CUresult result = real args;                                                     \
-                                                                                                 \
-		if (result != CUDA_SUCCESS || p == NULL || !view_of(p, vgpu_device_of_current(p), &view)) \
-			return result;                                                           \
+/* What is left is no more than what the driver has free. */
+#define TELL(view, driver_free, driver_total, free_out, total_out)                               \
+	do {                                                                                     \
 		if ((free_out) != NULL)                                                          \
-			STORE(free_out, least(view.free_bytes, *(free_out)));                    \
+			STORE(free_out, least((view).free_bytes, driver_free));                  \
 		if ((total_out) != NULL)                                                         \
-			STORE(total_out, least(view.total_bytes, *(total_out)));                 \
-		return result;                                                                   \
+			STORE(total_out, least((view).total_bytes, driver_total));               \
+	} while (0)
+
+#define WRAP_MEM_INFO(symbol, params, args, free_out, total_out)                                \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		REAL_OR_RETURN(symbol);                                                         \
+		struct vgpu_process *p = attached();                                            \
+		CUcontext context = p != NULL ? current_context() : NULL;                       \
+		uint32_t turn = p != NULL ? vgpu_info_turn(p) : 0;                              \
+		bool both = (free_out) != NULL && (total_out) != NULL;                          \
+		uint64_t driver_free, driver_total;                                             \
+		struct vgpu_view view;                                                          \
+		CUresult result;                                                                \
+		int device;                                                                     \
+                                                                                                \
+		if (both && vgpu_info_recall(p, context, &device, &driver_free, &driver_total) && \
+		    view_of(p, device, &view)) {                                                \
+			TELL(view, driver_free, driver_total, free_out, total_out);             \
+			return CUDA_SUCCESS;                                                    \
+		}                                                                               \
+		result = real args;                                                             \
+		if (result != CUDA_SUCCESS || p == NULL)                                        \
+			return result;                                                          \
+		device = vgpu_device_of_current(p);                                             \
+		/* Not from a function that answers with 32 bits. */                            \
+		if (both && sizeof(*(free_out)) == sizeof(uint64_t))                            \
+			vgpu_info_remember(p, turn, context, device, *(free_out), *(total_out)); \
+		if (view_of(p, device, &view))                                                  \
+			TELL(view, *(free_out), *(total_out), free_out, total_out);             \
+		return result;                                                                  \
 	}
 
 #define WRAP_TOTAL_MEM(symbol, params, args, bytes, ordinal)                                     \

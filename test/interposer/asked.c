@@ -4,6 +4,8 @@
  * What the driver is not asked where the answer is known, and that it is known rightly. */
 #include "harness.h"
 
+#include <pthread.h>
+
 #define KEEP_EVERYTHING UINT64_MAX
 #define RELEASE_THRESHOLD 4
 #define GLOBAL 0
@@ -227,6 +229,90 @@ static void synchronising_asks_only_when_a_pool_can_be_less(void)
 	CHECK_IS(used(), 0);
 }
 
+/* ---- memory info ---- */
+
+static uint64_t free_mib(void)
+{
+	size_t free_bytes = 0, total_bytes = 0;
+	uint64_t limit = step.limits->device[0].step_mem_bytes;
+
+	CHECK_IS(cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
+	CHECK_IS(total_bytes, limit < 4096 * MIB ? limit : 4096 * MIB);
+	return free_bytes / MIB;
+}
+
+static void memory_info_is_the_slice_at_once(void)
+{
+	unsigned int before;
+	CUdeviceptr a;
+
+	begin(1000);
+	before = times("cuMemGetInfo");
+	for (int i = 0; i < 1000; i++) {
+		CHECK_IS(free_mib(), 1000);
+		CHECK_IS(cuMemAlloc_v2(&a, 100 * MIB), CUDA_SUCCESS);
+		CHECK_IS(free_mib(), 900);
+		CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
+	}
+	CHECK(times("cuMemGetInfo") - before < 1000);
+}
+
+/* The GPU has less than the slice: the driver's figure it is, with what this process does. */
+static void memory_info_is_the_devices_where_that_is_less(void)
+{
+	unsigned int narrow_free, narrow_total;
+	CUdeviceptr a;
+
+	begin(8192);
+	for (int i = 0; i < 100; i++) {
+		CHECK_IS(free_mib(), 4096);
+		CHECK_IS(cuMemAlloc_v2(&a, 100 * MIB), CUDA_SUCCESS);
+		CHECK_IS(free_mib(), 3996);
+		CHECK_IS(cuMemGetInfo(&narrow_free, &narrow_total), CUDA_SUCCESS);
+		CHECK_IS(narrow_free, 3996 * MIB);
+		CHECK_IS(narrow_total, UINT32_MAX);
+		CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
+	}
+}
+
+static CUcontext ended;
+static pthread_barrier_t barrier;
+
+static void *with_a_context_that_ends(void *argument)
+{
+	size_t free_bytes, total_bytes;
+
+	(void)argument;
+	CHECK_IS(cuCtxSetCurrent(ended), CUDA_SUCCESS);
+	CHECK_IS(cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	CHECK(cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS);
+	return NULL;
+}
+
+static void memory_info_needs_a_context(void)
+{
+	size_t free_bytes, total_bytes;
+	CUcontext primary;
+	pthread_t thread;
+
+	begin(100);
+	CHECK_IS(cuCtxGetCurrent(&primary), CUDA_SUCCESS);
+	CHECK_IS(free_mib(), 100);
+	CHECK_IS(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
+	CHECK_IS(cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_IS(cuCtxCreate_v2(&ended, 0, 0), CUDA_SUCCESS);
+	CHECK_IS(cuCtxSetCurrent(primary), CUDA_SUCCESS);
+	pthread_barrier_init(&barrier, NULL, 2);
+	CHECK_IS(pthread_create(&thread, NULL, with_a_context_that_ends, NULL), 0);
+	pthread_barrier_wait(&barrier);
+	CHECK_IS(cuCtxDestroy_v2(ended), CUDA_SUCCESS);
+	pthread_barrier_wait(&barrier);
+	pthread_join(thread, NULL);
+	CHECK_IS(free_mib(), 100);
+}
+
 int main(void)
 {
 	gpus(0);
@@ -237,5 +323,8 @@ int main(void)
 	CASE(a_capture_by_a_function_without_a_row_is_expected);
 	CASE(the_chosen_pool_is_asked_for_once);
 	CASE(synchronising_asks_only_when_a_pool_can_be_less);
+	CASE(memory_info_is_the_slice_at_once);
+	CASE(memory_info_is_the_devices_where_that_is_less);
+	CASE(memory_info_needs_a_context);
 	return summary();
 }
