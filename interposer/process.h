@@ -86,7 +86,15 @@ struct vgpu_info {
 };
 
 struct vgpu_process {
+	/* What nearly every call looks at and few change lies together. */
 	uint32_t stage;
+	uint32_t graphs_with_memory; /* executable graphs in the table */
+	uint32_t captures;	     /* that have begun and not ended; see capture.h */
+	uint32_t growth_pending; /* something was loaded, or will be by a launch, since the driver was asked */
+	uint32_t pools_high;
+	uint32_t gated;		  /* launches may have to wait; see gate.h */
+	uint64_t gate_generation; /* 1 + that of the limits page when this was decided */
+	uint8_t several_devices;  /* 0 not asked yet, 1 no, 2 yes */
 	const char *refused_why;
 
 	/* Who this is, as in the ledger's slot. */
@@ -105,7 +113,6 @@ struct vgpu_process {
 
 	/* CUDA ordinal → 1 + index in vgpu_limits.device, 255 not granted, 0 not asked yet. */
 	uint8_t device_of[VGPU_CACHED_DEVICES];
-	uint8_t several_devices; /* 0 not asked yet, 1 no, 2 yes */
 
 	struct vgpu_shard shard[VGPU_SHARDS];
 
@@ -127,29 +134,22 @@ struct vgpu_process {
 
 	/* growth.c */
 	uint32_t growth_mutex;
-	uint32_t growth_pending; /* something was loaded, or will be by a launch, since the driver was asked */
 	uint32_t growth_watched; /* memory of other processes that is open here: this one's once they have ended */
 	struct vgpu_overhead overhead[VGPU_MAX_DEVICES];
 
 	struct vgpu_info info;
 
-	uint32_t captures; /* that have begun and not ended; see capture.h */
-
 	/* CUDA ordinal → 1 + index in pool of the one that its streams allocate from, 0 not asked yet; in the
 	 * bits above 8: how often that may have changed. */
 	uint64_t chosen_pool[VGPU_CACHED_DEVICES];
 	uint32_t pools_mutex; /* for taking a place in the table, not for what stands there */
-	uint32_t pools_high;
 	struct vgpu_pool pool[VGPU_MAX_POOLS];
 
 	uint32_t graphs_mutex;
-	uint32_t graphs_with_memory; /* executable graphs in the table */
 	uint64_t graphs_trimmed;     /* how often graph memory may have gone back to the device */
 	struct vgpu_table graphs;
 
 	/* The share of the GPU's time (gate.h). */
-	uint64_t gate_generation; /* 1 + that of the limits page when gated was decided */
-	uint32_t gated;
 	uint32_t keeper; /* 0 not started, 1 yes, 2 cannot be */
 	uint32_t keeper_sleeps;
 	uint32_t keeper_bell;

@@ -27,6 +27,19 @@ static struct vgpu_process *attached(void)
 	return vgpu_stage(p) == VGPU_ATTACHED ? p : NULL;
 }
 
+/* The driver's function at once, without so much as a stack frame, when the process is known and nothing
+ * has to be done for it. slow is the same function for all other cases. */
+#define WRAP_QUICKLY(symbol, params, args, nothing_to_do, slow)                                           \
+	WRAP(symbol, params)                                                                              \
+	{                                                                                                 \
+		vgpu_fn_##symbol *const real = __atomic_load_n(&vgpu_real[VGPU_SYMBOL_##symbol], __ATOMIC_ACQUIRE); \
+		struct vgpu_process *p = __atomic_load_n(&vgpu_this_process, __ATOMIC_ACQUIRE);           \
+                                                                                                          \
+		if (__builtin_expect(real != NULL && p != NULL && vgpu_stage(p) == VGPU_ATTACHED && (nothing_to_do), 1)) \
+			return real args;                                                                 \
+		return slow args;                                                                         \
+	}
+
 #define WRAP_AFTER(symbol, params, args, tell)                      \
 	WRAP(symbol, params)                                        \
 	{                                                           \

@@ -15,37 +15,31 @@ static uint64_t shape_of(uint64_t gx, uint64_t gy, uint64_t gz, uint64_t bx, uin
 	return ((gx * 0x9e3779b1u + gy) * 0x85ebca6bu + gz) * 0xc2b2ae35u ^ (bx << 42 ^ by << 32 ^ bz << 24 ^ shared_bytes);
 }
 
-#define GATED(call, p, what, shape, stream)                               \
-	struct vgpu_launch launch;                                        \
-	CUresult result;                                                  \
-                                                                          \
-	vgpu_gate_enter(p, &launch, stream, what, shape);                 \
-	result = call;                                                    \
-	vgpu_gate_leave(p, &launch, result);                              \
-	return result
-
 #define WRAP_LAUNCH(symbol, params, args, what, shape, stream)            \
-	WRAP(symbol, params)                                              \
+	static __attribute__((noinline)) CUresult launch_##symbol params  \
 	{                                                                 \
 		REAL_OR_RETURN(symbol);                                   \
 		struct vgpu_process *p = attached();                      \
+		struct vgpu_launch launch;                                \
+		CUresult result;                                          \
                                                                           \
 		if (p == NULL || !vgpu_gate_is_shut(p))                   \
 			return real args;                                 \
-		GATED(real args, p, what, shape, stream);                 \
-	}
+		vgpu_gate_enter(p, &launch, stream, what, shape);         \
+		result = real args;                                       \
+		vgpu_gate_leave(p, &launch, result);                      \
+		return result;                                            \
+	}                                                                 \
+	WRAP_QUICKLY(symbol, params, args, !vgpu_gate_is_shut(p), launch_##symbol)
 
-#define WRAP_LAUNCH_CONFIG(symbol, params, args, what, config, stream)                                    \
-	WRAP(symbol, params)                                                                              \
-	{                                                                                                 \
-		REAL_OR_RETURN(symbol);                                                                   \
-		struct vgpu_process *p = attached();                                                      \
-                                                                                                          \
-		if (p == NULL || (config) == NULL || !vgpu_gate_is_shut(p))                               \
-			return real args;                                                                 \
-		GATED(real args, p, what, shape_of((config)->gridDimX, (config)->gridDimY, (config)->gridDimZ, \
-		      (config)->blockDimX, (config)->blockDimY, (config)->blockDimZ, (config)->sharedMemBytes), stream); \
-	}
+/* Nobody looks into a NULL configuration but the driver. */
+static const CUlaunchConfig no_config;
+#define WRAP_LAUNCH_CONFIG(symbol, params, args, what, config, stream)                                        \
+	WRAP_LAUNCH(symbol, params, args, what,                                                               \
+		    shape_of(CONFIG(config)->gridDimX, CONFIG(config)->gridDimY, CONFIG(config)->gridDimZ,    \
+			     CONFIG(config)->blockDimX, CONFIG(config)->blockDimY, CONFIG(config)->blockDimZ, \
+			     CONFIG(config)->sharedMemBytes), stream)
+#define CONFIG(config) ((config) != NULL ? (config) : &no_config)
 
 /* One kernel on several devices, which wait for each other: let through together. */
 #define LAUNCHES_TOGETHER 16u

@@ -45,7 +45,9 @@
 	}
 
 /* Most graphs have no memory nodes, and most programs no graph that has. */
-#define WRAP_GRAPH_TAKE(symbol, params, args, exec, stream)                                     \
+#define GRAPHS_TAKE_NOTHING(p) (__atomic_load_n(&(p)->graphs_with_memory, __ATOMIC_RELAXED) == 0)
+
+#define WRAP_GRAPH_TAKE(symbol, params, args, exec, stream)                                       \
 	WRAP(symbol, params)                                                                      \
 	{                                                                                         \
 		REAL_OR_RETURN(symbol);                                                           \
@@ -53,7 +55,7 @@
 		struct vgpu_growth g;                                                             \
 		CUresult result;                                                                  \
                                                                                                   \
-		if (p == NULL || __atomic_load_n(&p->graphs_with_memory, __ATOMIC_RELAXED) == 0)  \
+		if (p == NULL || GRAPHS_TAKE_NOTHING(p))                                          \
 			return real args;                                                         \
 		result = vgpu_graphs_begin(p, &g, exec, stream);                                  \
 		if (result != CUDA_SUCCESS)                                                       \
@@ -65,30 +67,28 @@
 	}
 
 #define WRAP_GRAPH_LAUNCH(symbol, params, args, exec, stream)                                     \
-	WRAP(symbol, params)                                                                      \
+	static __attribute__((noinline)) CUresult launch_##symbol params                          \
 	{                                                                                         \
 		REAL_OR_RETURN(symbol);                                                           \
 		struct vgpu_process *p = attached();                                              \
-		bool memory = p != NULL && __atomic_load_n(&p->graphs_with_memory, __ATOMIC_RELAXED) != 0; \
-		bool gated = p != NULL && vgpu_gate_is_shut(p);                                   \
+		bool memory = p != NULL && !GRAPHS_TAKE_NOTHING(p);                               \
+		bool shut = p != NULL && vgpu_gate_is_shut(p);                                    \
 		struct vgpu_launch launch;                                                        \
 		struct vgpu_growth g = {0};                                                       \
-		CUresult result;                                                                  \
+		CUresult result = memory ? vgpu_graphs_begin(p, &g, exec, stream) : CUDA_SUCCESS; \
                                                                                                   \
-		if (!memory && !gated)                                                            \
-			return real args;                                                         \
-		result = memory ? vgpu_graphs_begin(p, &g, exec, stream) : CUDA_SUCCESS;          \
 		if (result != CUDA_SUCCESS)                                                       \
 			return result;                                                            \
-		if (gated)                                                                        \
+		if (shut)                                                                         \
 			vgpu_gate_enter(p, &launch, stream, exec, 0);                             \
 		result = real args;                                                               \
-		if (gated)                                                                        \
+		if (shut)                                                                         \
 			vgpu_gate_leave(p, &launch, result);                                      \
 		if (g.pool != NULL)                                                               \
 			vgpu_graphs_end(p, &g, exec, result);                                     \
 		return result;                                                                    \
-	}
+	}                                                                                         \
+	WRAP_QUICKLY(symbol, params, args, GRAPHS_TAKE_NOTHING(p) && !vgpu_gate_is_shut(p), launch_##symbol)
 
 #define WRAP_GRAPH_DESTROY(symbol, params, args, exec)              \
 	WRAP(symbol, params)                                        \
