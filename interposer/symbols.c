@@ -42,8 +42,10 @@ enum vgpu_symbol vgpu_symbol_find(const char *name)
 {
 	size_t length;
 
-	/* Nearly every lookup in nearly every process ends here. */
-	if ((name[0] != 'c' || name[1] != 'u') && (name[0] != 'n' || name[1] != 'v'))
+	/* Nearly every lookup in nearly every process ends here; those of libraries on top of CUDA too, whose
+	 * names go on with a small letter. */
+	if (!(name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z') &&
+	    !(name[0] == 'n' && name[1] == 'v' && name[2] == 'm' && name[3] == 'l'))
 		return VGPU_SYMBOLS;
 	length = strlen(name);
 	for (unsigned int i = 0; i < VGPU_SYMBOLS; i++) {
