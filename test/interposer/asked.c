@@ -275,6 +275,42 @@ static void memory_info_is_the_devices_where_that_is_less(void)
 	}
 }
 
+#define THREADS 4
+#define ROUNDS 1000
+
+static CUcontext shared_context;
+
+static void *allocating_and_asking(void *argument)
+{
+	(void)argument;
+	CHECK_IS(cuCtxSetCurrent(shared_context), CUDA_SUCCESS);
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t told;
+		CUdeviceptr a;
+
+		CHECK_IS(cuMemAlloc_v2(&a, 10 * MIB), CUDA_SUCCESS);
+		told = free_mib();
+		/* What others do at the same moment may be told too early or too late. */
+		CHECK(told <= 4096 && told >= 4096 - 2 * THREADS * 10);
+		CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
+	}
+	return NULL;
+}
+
+static void memory_info_of_many_threads(void)
+{
+	pthread_t thread[THREADS];
+
+	begin(8192);
+	CHECK_IS(cuCtxGetCurrent(&shared_context), CUDA_SUCCESS);
+	for (int i = 0; i < THREADS; i++)
+		CHECK_IS(pthread_create(&thread[i], NULL, allocating_and_asking, NULL), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	CHECK_IS(free_mib(), 4096);
+	CHECK_IS(used(), 0);
+}
+
 static CUcontext ended;
 static pthread_barrier_t barrier;
 
@@ -325,6 +361,7 @@ int main(void)
 	CASE(synchronising_asks_only_when_a_pool_can_be_less);
 	CASE(memory_info_is_the_slice_at_once);
 	CASE(memory_info_is_the_devices_where_that_is_less);
+	CASE(memory_info_of_many_threads);
 	CASE(memory_info_needs_a_context);
 	return summary();
 }
