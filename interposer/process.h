@@ -108,6 +108,7 @@ struct vgpu_process {
 	uint64_t held_bytes[VGPU_MAX_DEVICES];
 
 	uint64_t swept_ns;
+	uint64_t robbed_ns; /* when the ledger's lock had to be taken although it seemed to be passed on */
 	uint32_t said_limit;
 	uint32_t said_refused;
 

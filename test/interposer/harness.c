@@ -217,6 +217,18 @@ int summary(void)
 	return failed_cases == 0 ? 0 : 1;
 }
 
+void library_quiet(void)
+{
+	int keep = fcntl(2, F_DUPFD_CLOEXEC, 3);
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	FILE *kept = fdopen(keep, "w");
+
+	need(kept != NULL && null >= 0 && dup2(null, 2) == 2, "/dev/null");
+	setvbuf(kept, NULL, _IONBF, 0);
+	stderr = kept;
+	close(null);
+}
+
 static int caught_fd = -1;
 static int plain_fd = -1;
 static char caught[4096];

@@ -94,6 +94,9 @@ int summary(void);
 /* Runs this test program again with the argument, preloaded or not as this one is; its exit status. */
 int run_self(const char *argument);
 
+/* What the library says goes nowhere from here on; what CHECK says is still printed. */
+void library_quiet(void);
+
 /* Standard error of a case, from here on, and what came there. */
 void stderr_catch(void);
 const char *stderr_caught(void);
