@@ -32,7 +32,7 @@ INTERPOSER_TEST_BUILD := $(BUILD)/test-interposer
 INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinterposer -pthread
 INTERPOSER_FUZZERS := fuzz_folder fuzz_ledger fuzz_lookup
 INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth \
-	contexts sharing frees $(INTERPOSER_FUZZERS) INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_HEADERS) asked engines multicast interop foreign_pools shares bench
+	contexts sharing frees racing killed $(INTERPOSER_TEST)/things.c $(INTERPOSER_TEST)/things.h $(INTERPOSER_FUZZERS) INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_HEADERS) asked engines multicast interop foreign_pools shares bench
 INTERPOSER_SIM := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1
 INTERPOSER_SIM_LINK := -L$(BUILD)/sim -l:libcuda.so.1 -l:libnvidia-ml.so.1 -Wl,-rpath,$(abspath $(BUILD)/sim) -ldl
 INTERPOSER_TEST_LIBRARY := $(if $(filter 0,$(shell id -u)),$(BUILD)/libslurm-vgpu.so,$(INTERPOSER_TEST_BUILD)/libslurm-vgpu.so)
@@ -53,7 +53,7 @@ $(INTERPOSER_TEST_BUILD)/unloaded: $(INTERPOSER_TEST)/unloaded.c
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) $< -o $@ -ldl
 
-.PHONY: test-interposer test-interposer-sanitize fuzz-interposer bench-interposer
+.PHONY: test-interposer test-interposer-sanitize fuzz-interposer kill-rounds bench-interposer
 
 test-interposer: $(INTERPOSER_TEST_LIBRARY) $(BUILD)/sim/nvidia-smi $(BUILD)/sim/vgpu-fill \
 		$(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%) $(INTERPOSER_TEST_BUILD)/unloaded
@@ -66,7 +66,7 @@ comma_ := ,
 # A sanitizer wants to be loaded first, so here the library is part of the program: its functions
 # come first all the same. Its dlsym stays out, which the sanitizers themselves would run into.
 INTERPOSER_SANITIZED := memory pools graphs handles processes ledger hostile views devices nvml arrays growth contexts sharing \
-	frees asked engines multicast interop foreign_pools shares
+	frees racing # Killed holders of the simulated driver's lock are what TSan takes for a mistake. INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed $(INTERPOSER_FUZZERS) asked engines multicast interop foreign_pools shares
 INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
 
 define interposer_sanitized
@@ -79,6 +79,11 @@ endef
 $(eval $(call interposer_sanitized,asan,address$(comma_)undefined -fno-sanitize-recover=all))
 $(eval $(call interposer_sanitized,tsan,thread))
 
+# A thousand rounds of killing, where make test has a hundred.
+kill-rounds: $(INTERPOSER_TEST_LIBRARY) $(INTERPOSER_TEST_BUILD)/killed
+	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) VGPU_KILL_ROUNDS=$${VGPU_KILL_ROUNDS:-1000} \
+		LD_PRELOAD=$(abspath $(INTERPOSER_TEST_LIBRARY)) $(INTERPOSER_TEST_BUILD)/killed
+
 # How long each fuzzer runs in make fuzz.
 FUZZ_SECONDS ?= 120
 
@@ -88,7 +93,7 @@ fuzz-interposer: $(INTERPOSER_FUZZERS:%=$(INTERPOSER_TEST_BUILD)/asan/%)
 		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 $$fuzzer || exit 1; done
 
 test-interposer-sanitize: $(foreach s,asan tsan,$(INTERPOSER_SANITIZED:%=$(INTERPOSER_TEST_BUILD)/$(s)/%)) \
-		$(INTERPOSER_FUZZERS:%=$(INTERPOSER_TEST_BUILD)/asan/%) $(BUILD)/sim/nvidia-smi
+		$(INTERPOSER_SANITIZED_BY_ASAN_ALONE:%=$(INTERPOSER_TEST_BUILD)/asan/%) $(BUILD)/sim/nvidia-smi
 	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
 		$(INTERPOSER_TEST)/run.sh $(INTERPOSER_TEST_BUILD)/asan
 	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) TSAN_OPTIONS=halt_on_error=1 \

@@ -116,6 +116,19 @@ struct step step_make(uint32_t job, uint32_t step_id, uint64_t step_mib, uint64_
 	return step;
 }
 
+struct step step_of_environment(void)
+{
+	struct step step;
+	char path[600];
+
+	snprintf(step.folder, sizeof(step.folder), "%s", getenv(VGPU_STEP_DIR_ENV));
+	snprintf(path, sizeof(path), "%s/limits", step.folder);
+	step.limits = map_file(path, sizeof(*step.limits), false);
+	snprintf(path, sizeof(path), "%s/ledger", step.folder);
+	step.ledger = map_file(path, sizeof(*step.ledger), false);
+	return step;
+}
+
 void step_enter(const struct step *step)
 {
 	setenv(VGPU_STEP_DIR_ENV, step->folder, 1);

@@ -58,6 +58,9 @@ void remove_gpus(void);
 struct step step_make(uint32_t job, uint32_t step_id, uint64_t step_mib, uint64_t job_mib);
 void step_enter(const struct step *step);
 
+/* The same step in a program that a case started. */
+struct step step_of_environment(void);
+
 /* Everything the ledger adds up to for UUID0, from the slots of live processes. */
 uint64_t step_slots_bytes(const struct step *step);
 

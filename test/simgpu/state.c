@@ -12,7 +12,11 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#define LOCK_TRY_NS 20000000
+#define LOCK_TRIES 3000
 
 #define SIM_STATE_MAGIC 0x3130305550474d53ull /* "SMGPU001" */
 
@@ -201,13 +205,30 @@ static void rebuild(void)
 	}
 }
 
+/* Not for ever: of a waiter that is killed just when it is woken, the next one does not always hear. */
+static int lock_again_and_again(void)
+{
+	int rc = ETIMEDOUT;
+
+	for (int tries = 0; rc == ETIMEDOUT && tries < LOCK_TRIES; tries++) {
+		struct timespec until;
+
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += LOCK_TRY_NS;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		rc = pthread_mutex_timedlock(&state->lock, &until);
+	}
+	return rc;
+}
+
 bool sim_lock(void)
 {
 	int rc;
 
 	if (state == NULL)
 		return false;
-	rc = pthread_mutex_lock(&state->lock);
+	rc = lock_again_and_again();
 	if (rc == EOWNERDEAD) {
 		rebuild();
 		rc = pthread_mutex_consistent(&state->lock);
