@@ -31,6 +31,7 @@ static struct {
 	uint32_t everything; /* not memory alone */
 	uint64_t limit_bytes;
 	uint32_t parked[PROCESSES];
+	uint64_t own_bytes[PROCESSES]; /* the driver's figure for each when it had parked */
 	uint64_t calls, granted, over, odd;
 } *shared;
 static struct step step;
@@ -76,9 +77,13 @@ static void park(const struct victim *v)
 
 	if (!READ(shared->pause))
 		return;
-	/* The last one has small modules looked at that nobody has asked the driver about yet. */
-	if (COUNT(parked) == THREADS && shared->everything && cuCtxGetLimit(&stack, CU_LIMIT_STACK_SIZE) == CUDA_SUCCESS)
-		cuCtxSetLimit(CU_LIMIT_STACK_SIZE, stack);
+	/* The last one has the driver asked about what nobody has asked it yet: small modules, trimmed pools. */
+	if (COUNT(parked) == THREADS) {
+		if (shared->everything && cuCtxSynchronize() == CUDA_SUCCESS &&
+		    cuCtxGetLimit(&stack, CU_LIMIT_STACK_SIZE) == CUDA_SUCCESS)
+			cuCtxSetLimit(CU_LIMIT_STACK_SIZE, stack);
+		cuSimHeld(0, &shared->own_bytes[v->number], NULL);
+	}
 	COUNT(shared->parked[v->number]);
 	while (READ(shared->pause))
 		usleep(200);
@@ -176,6 +181,18 @@ static bool all_parked(void)
 	return true;
 }
 
+static void say_who_holds_what(uint32_t round)
+{
+	fprintf(stderr, "in round %u\n", round);
+	for (int i = 0; i < PROCESSES; i++)
+		if (victim_pid[i] != 0)
+			fprintf(stderr, "process %d holds %llu\n", (int)victim_pid[i], (unsigned long long)shared->own_bytes[i]);
+	for (int i = 0; i < VGPU_MAX_PROCS; i++)
+		if (step.ledger->slot[i].state == 1)
+			fprintf(stderr, "slot %d: process %d is charged %llu\n", i, step.ledger->slot[i].pid,
+				(unsigned long long)step.ledger->slot[i].used_bytes[0]);
+}
+
 /* Whatever state it is in: within a second of standing still. */
 static void check_account(uint32_t round)
 {
@@ -195,7 +212,7 @@ static void check_account(uint32_t round)
 	CHECK_IS(step_slots_bytes(&step), all);
 	CHECK(used <= shared->limit_bytes);
 	if (failures != 0)
-		fprintf(stderr, "in round %u\n", round);
+		say_who_holds_what(round);
 }
 
 static unsigned rounds(void)
