@@ -79,7 +79,7 @@ endef
 $(eval $(call interposer_sanitized,asan,address$(comma_)undefined -fno-sanitize-recover=all))
 $(eval $(call interposer_sanitized,tsan,thread))
 
-# A thousand rounds of killing, where make test has a hundred.
+# A thousand rounds of killing of each kind, where make test has fifty.
 kill-rounds: $(INTERPOSER_TEST_LIBRARY) $(INTERPOSER_TEST_BUILD)/killed
 	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) VGPU_KILL_ROUNDS=$${VGPU_KILL_ROUNDS:-1000} \
 		LD_PRELOAD=$(abspath $(INTERPOSER_TEST_LIBRARY)) $(INTERPOSER_TEST_BUILD)/killed

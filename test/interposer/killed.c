@@ -23,7 +23,7 @@
 #ifdef __SANITIZE_ADDRESS__
 #define ROUNDS 15
 #else
-#define ROUNDS 100
+#define ROUNDS 50
 #endif
 
 static struct {
