@@ -37,6 +37,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgrap
 CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params);
 CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUdeviceptr pointer);
 CUresult cuSimHeld(CUdevice device, size_t *own, size_t *all);
+CUresult cuSimHighest(CUdevice device, size_t *bytes);
 CUresult cuSimFailNext(unsigned int count);
 CUresult cuSimAsked(const char *name, unsigned int *times);
 CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t size, size_t alignment, CUdeviceptr wish, unsigned long long flags);

@@ -322,6 +322,8 @@ static bool take_locked(int device, uint64_t bytes)
 			return false;
 	}
 	gpu->used_bytes += bytes;
+	if (gpu->highest_bytes < gpu->used_bytes)
+		gpu->highest_bytes = gpu->used_bytes;
 	self->device[device].mem_bytes += bytes;
 	return true;
 }
@@ -353,6 +355,34 @@ void sim_mem_give(int device, uint64_t bytes)
 	sim_unlock();
 }
 
+/* Measured on an H200: 78 MiB more for 2482 MiB, in the device's figure alone. */
+static uint64_t with_tables(uint64_t bytes)
+{
+	uint64_t tables = bytes / 32;
+
+	return bytes + (tables > SIM_GRANULE_BYTES ? sim_round_up(tables, SIM_GRANULE_BYTES) : tables);
+}
+
+int sim_managed_take(int device, uint64_t bytes)
+{
+	int rc = sim_mem_take(device, with_tables(bytes));
+
+	if (rc == 0 && sim_lock()) {
+		self->device[device].managed_bytes += with_tables(bytes);
+		sim_unlock();
+	}
+	return rc;
+}
+
+void sim_managed_give(int device, uint64_t bytes)
+{
+	sim_mem_give(device, with_tables(bytes));
+	if (sim_lock()) {
+		self->device[device].managed_bytes -= with_tables(bytes);
+		sim_unlock();
+	}
+}
+
 int sim_context_take(int device)
 {
 	struct sim_proc_device *own;
@@ -379,6 +409,18 @@ void sim_context_give(int device)
 	if (own->contexts != 0 && --own->contexts == 0)
 		give_locked(device, sim_conf.device[device].context_bytes);
 	sim_unlock();
+}
+
+uint64_t sim_mem_highest(int device)
+{
+	uint64_t highest;
+
+	if (!sim_lock())
+		return 0;
+	highest = state->gpu[device].highest_bytes;
+	state->gpu[device].highest_bytes = state->gpu[device].used_bytes;
+	sim_unlock();
+	return highest;
 }
 
 uint64_t sim_mem_used(int device)
