@@ -81,7 +81,7 @@ bool vgpu_blocks_take(struct vgpu_process *p, CUdeviceptr pointer, struct vgpu_e
 
 	/* Most of what is freed in stream order is not noted. Who frees a block has learned its address
 	 * from whoever noted it, and so sees that there is one. */
-	if (__atomic_load_n(&shard->blocks.used, __ATOMIC_RELAXED) == 0)
+	if (__atomic_load_n(&shard->entries.used, __ATOMIC_RELAXED) == 0)
 		return false;
 	vgpu_mutex_lock(&shard->mutex);
 	found = vgpu_table_take(&shard->entries, pointer, out);

@@ -32,7 +32,10 @@ INTERPOSER_TEST_BUILD := $(BUILD)/test-interposer
 INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinterposer -pthread
 INTERPOSER_FUZZERS := fuzz_folder fuzz_ledger fuzz_lookup
 INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth \
-	contexts sharing frees small threads racing killed $(INTERPOSER_TEST)/things.c $(INTERPOSER_TEST)/things.h $(INTERPOSER_FUZZERS) INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_HEADERS) asked engines multicast interop foreign_pools shares bench
+	contexts sharing frees small threads racing killed asked engines multicast interop foreign_pools shares bench \
+	$(INTERPOSER_FUZZERS)
+INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c $(INTERPOSER_TEST)/things.c
+INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_TEST)/things.h $(INTERPOSER_HEADERS)
 INTERPOSER_SIM := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1
 INTERPOSER_SIM_LINK := -L$(BUILD)/sim -l:libcuda.so.1 -l:libnvidia-ml.so.1 -Wl,-rpath,$(abspath $(BUILD)/sim) -ldl
 INTERPOSER_TEST_LIBRARY := $(if $(filter 0,$(shell id -u)),$(BUILD)/libslurm-vgpu.so,$(INTERPOSER_TEST_BUILD)/libslurm-vgpu.so)
@@ -43,7 +46,7 @@ $(INTERPOSER_TEST_BUILD)/libslurm-vgpu.so: $(INTERPOSER_SOURCES) $(INTERPOSER_HE
 		-Wl,--version-script=$(BUILD)/interposer/exports.map $(INTERPOSER_SOURCES) -o $@
 
 $(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%): $(INTERPOSER_TEST_BUILD)/%: $(INTERPOSER_TEST)/%.c \
-		$(INTERPOSER_TEST)/harness.c $(wildcard $(INTERPOSER_TEST)/*.h) $(INTERPOSER_HEADERS) $(INTERPOSER_SIM)
+		$(INTERPOSER_TEST_SUPPORT) $(INTERPOSER_TEST_HEADERS) $(INTERPOSER_SIM)
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) $< $(INTERPOSER_TEST_SUPPORT) $(EXTRA) -o $@ $(INTERPOSER_SIM_LINK)
 # It needs the C library's own dlsym to compare with.
@@ -66,7 +69,9 @@ comma_ := ,
 # A sanitizer wants to be loaded first, so here the library is part of the program: its functions
 # come first all the same. Its dlsym stays out, which the sanitizers themselves would run into.
 INTERPOSER_SANITIZED := memory pools graphs handles processes ledger hostile views devices nvml arrays growth contexts sharing \
-	frees small Holders that end with it threads racing # Killed holders of the simulated driver's lock are what TSan takes for a mistake. INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed $(INTERPOSER_FUZZERS) asked engines multicast interop foreign_pools shares
+	frees small racing asked engines multicast interop foreign_pools shares
+# Holders of the simulated driver's lock that end with it are what TSan takes for a mistake.
+INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads $(INTERPOSER_FUZZERS)
 INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
 
 define interposer_sanitized
