@@ -97,53 +97,66 @@ bool vgpu_real_load_nvml(void)
 	return length > 0 && (size_t)length < sizeof(path) && libc->dlopen(path, RTLD_LAZY | RTLD_LOCAL) != NULL;
 }
 
-static bool is_same_function(enum vgpu_symbol symbol, const char *name, void *found, cuuint64_t flags)
+/* Whether the driver answers found when it is asked for this version of the name. */
+static bool gives(const char *name, int version, cuuint64_t flags, const void *found)
 {
 	vgpu_fn_cuGetProcAddress_v2 *ask_v2 = VGPU_REAL(cuGetProcAddress_v2);
 	vgpu_fn_cuGetProcAddress *ask = VGPU_REAL(cuGetProcAddress);
 	CUdriverProcAddressQueryResult status;
 	void *then = NULL;
 
-	if (vgpu_real_address(symbol) == found)
-		return true;
-	/* The driver may hand out other entry points of the same function: ask for this row's version. */
 	if (ask_v2 != NULL)
-		return ask_v2(name, &then, vgpu_row[symbol].since, flags, &status) == CUDA_SUCCESS && then == found;
-	return ask != NULL && ask(name, &then, vgpu_row[symbol].since, flags) == CUDA_SUCCESS && then == found;
+		return ask_v2(name, &then, version, flags, &status) == CUDA_SUCCESS && then == found;
+	return ask != NULL && ask(name, &then, version, flags) == CUDA_SUCCESS && then == found;
 }
 
-void *vgpu_symbol_of_proc(const char *name, void *found, int version, cuuint64_t flags)
+/* The newest row of the base that is not newer than the version. */
+static enum vgpu_symbol newest(const char *name, size_t length, int version, bool per_thread)
 {
-	bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-	size_t length = strlen(name);
 	enum vgpu_symbol best = VGPU_SYMBOLS;
 
 	for (unsigned int i = 0; i < VGPU_CUDA_SYMBOLS; i++) {
 		const struct vgpu_row *row = &vgpu_row[i];
 
-		if (row->wrapper == NULL)
-			continue;
-		/* The name as exported says all by itself; where it is a base too, the version decides. */
-		if (is(name, length, row->symbol, row->symbol_length) && !is(name, length, row->base, row->base_length))
-			return row->wrapper;
-		if (!is(name, length, row->base, row->base_length) || row->since > version ||
+		if (row->wrapper == NULL || !is(name, length, row->base, row->base_length) || row->since > version ||
 		    (row->variant != VGPU_LEGACY && !per_thread))
 			continue;
 		if (best == VGPU_SYMBOLS || row->since > vgpu_row[best].since ||
 		    (row->since == vgpu_row[best].since && row->variant != VGPU_LEGACY))
 			best = (enum vgpu_symbol)i;
 	}
-	if (best == VGPU_SYMBOLS) {
-		vgpu_capture_unwrapped(name);
-		return found;
+	return best;
+}
+
+void *vgpu_symbol_of_proc(const char *name, void *found, int version, cuuint64_t flags)
+{
+	bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+	size_t length = strlen(name);
+
+	for (unsigned int i = 0; i < VGPU_CUDA_SYMBOLS; i++) {
+		const struct vgpu_row *row = &vgpu_row[i];
+
+		/* The name as exported says all by itself; where it is a base too, the version decides. */
+		if (row->wrapper != NULL && is(name, length, row->symbol, row->symbol_length) &&
+		    !is(name, length, row->base, row->base_length))
+			return row->wrapper;
 	}
-	if (is_same_function(best, name, found, flags))
-		return vgpu_row[best].wrapper;
-	/* A newer version may be a function that has a row by another name, cuGraphInstantiate of 12.0 for
-	 * one. One that has none may have other parameters: our wrapper would break the program. */
+	/* What the driver has given may be a function that has a row by another name, cuGraphInstantiate of
+	 * 12.0 for one. */
 	for (unsigned int i = 0; i < VGPU_CUDA_SYMBOLS; i++) {
 		if (vgpu_row[i].wrapper != NULL && vgpu_real_address((enum vgpu_symbol)i) == found)
 			return vgpu_row[i].wrapper;
+	}
+	/* Or another entry point of a function that has: the newest row of that name which the driver has too.
+	 * A newer version of the name may have other parameters: our wrapper would break the program. */
+	for (;;) {
+		enum vgpu_symbol best = newest(name, length, version, per_thread);
+
+		if (best == VGPU_SYMBOLS || !gives(name, vgpu_row[best].since, flags, found))
+			break;
+		version = vgpu_row[best].since - 1;
+		if (!gives(name, version, flags, found))
+			return vgpu_row[best].wrapper;
 	}
 	vgpu_capture_unwrapped(name);
 	return found;
