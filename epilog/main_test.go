@@ -82,6 +82,7 @@ func cmdGranted(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(tx.Commit())
 	ts.Check(os.MkdirAll(filepath.Join(s.Dir.Job(job), "steps", "0"), 0o755))
 	ts.Check(ledger.Create(s.Dir.Ledger(job), job, 1, uint32(os.Getuid()), uint32(os.Getgid())))
+	ts.Check(ledger.CreateClaims(s.Dir.Claims(job), job, 1, uint32(os.Getuid()), uint32(os.Getgid())))
 	file, err := os.OpenFile(s.Dir.Ledger(job), os.O_WRONLY, 0)
 	ts.Check(err)
 	defer file.Close()

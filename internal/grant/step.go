@@ -54,6 +54,7 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}
 	limits := g.limits(step, stepName, slices, policy)
+	limits.TurnsDir = dir.Turns()
 	if err := ledger.WriteLimits(filepath.Join(folder, ledger.LimitsFile), limits); err != nil {
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}
@@ -80,7 +81,7 @@ func (g Grant) limits(step uint32, stepName string, slices []StepSlice, policy r
 	}
 	for _, s := range slices {
 		d := ledger.LimitsDevice{UUID: s.Device, JobMemBytes: mibBytes(s.MemMiB), DeviceMemBytes: mibBytes(s.GPUMiB),
-			SMPercent: uint32(s.StepSM), Index: s.Index, Minor: s.Minor}
+			SMPercent: uint32(s.StepSM), JobSMPercent: uint32(s.SMPercent), Index: s.Index, Minor: s.Minor}
 		if s.Mine {
 			d.StepMemBytes = mibBytes(s.StepMemMiB)
 		}

@@ -53,7 +53,7 @@ func TestPrepare(t *testing.T) {
 	g.FailOpen = true
 	dir := jobFolder(t, g)
 	for range 2 { // a second call changes nothing
-		got, err := Prepare(dir, g, 3, "3", ask(t, "mem=1000;uuid=GPU-bbbbbbbb"))
+		got, err := Prepare(dir, g, 3, "3", ask(t, "mem=1000;cores=20;uuid=GPU-bbbbbbbb"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,9 +68,9 @@ func TestPrepare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := ledger.Limits{Job: 12, Step: 3, UID: g.UID, Flags: ledger.FailOpen, Generation: 1, JobStep: "12.3", Devices: []ledger.LimitsDevice{
-			{UUID: "GPU-aaaaaaaa-1", JobMemBytes: 3000 << 20, DeviceMemBytes: 10000 << 20, SMPercent: 30, Index: 0, Minor: 4},
-			{UUID: "GPU-bbbbbbbb-2", StepMemBytes: 1000 << 20, JobMemBytes: 3000 << 20, DeviceMemBytes: 20000 << 20, SMPercent: 30, Index: 2, Minor: 6},
+		want := ledger.Limits{Job: 12, Step: 3, UID: g.UID, Flags: ledger.FailOpen, Generation: 1, JobStep: "12.3", TurnsDir: dir.Turns(), Devices: []ledger.LimitsDevice{
+			{UUID: "GPU-aaaaaaaa-1", JobMemBytes: 3000 << 20, DeviceMemBytes: 10000 << 20, SMPercent: 30, JobSMPercent: 30, Index: 0, Minor: 4},
+			{UUID: "GPU-bbbbbbbb-2", StepMemBytes: 1000 << 20, JobMemBytes: 3000 << 20, DeviceMemBytes: 20000 << 20, SMPercent: 20, JobSMPercent: 30, Index: 2, Minor: 6},
 		}}
 		if diff := cmp.Diff(want, limits); diff != "" {
 			t.Error(diff)
@@ -129,7 +129,7 @@ func spend(t *testing.T, path string, slot int, step uint32, peak, refusals uint
 	}
 	put(64+128, peak)       // ledger.peak_bytes[0]
 	put(64+2*128, refusals) // ledger.refusals[0]
-	at := int64(448 + slot*392)
+	at := int64(960 + slot*776)
 	put(at, uint32(1))
 	put(at+4, step)
 	put(at+8+128, peak)

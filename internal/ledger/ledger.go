@@ -39,40 +39,65 @@ type DeviceUsage struct {
 // by nobody else. The folder must be one that only root may write. One that is already there is
 // kept, because the job may run; so a second call changes nothing.
 func Create(path string, job uint32, devices int, uid, gid uint32) error {
-	if devices < 0 || devices > MaxDevices {
-		return fmt.Errorf("create ledger %s: %d devices, at most %d have room", path, devices, MaxDevices)
+	head := pageHead{Magic: ledgerMagic, SizeBytes: uint32(binary.Size(ledgerPage{})), JobID: job, DeviceCount: uint32(devices)}
+	if err := create(path, head, 0o600, uid, gid); err != nil {
+		return fmt.Errorf("create ledger: %w", err)
+	}
+	return nil
+}
+
+// CreateClaims makes the claims of a job. They are like its ledger, but every user may read them.
+func CreateClaims(path string, job uint32, devices int, uid, gid uint32) error {
+	head := pageHead{Magic: claimsMagic, SizeBytes: uint32(binary.Size(claimsPage{})), JobID: job, DeviceCount: uint32(devices)}
+	if err := create(path, head, 0o644, uid, gid); err != nil {
+		return fmt.Errorf("create claims: %w", err)
+	}
+	return nil
+}
+
+// pageHead is what a ledger and claims begin with.
+type pageHead struct {
+	Magic         uint64
+	LayoutVersion uint32
+	SizeBytes     uint32
+	JobID         uint32
+	DeviceCount   uint32
+}
+
+func create(path string, head pageHead, mode os.FileMode, uid, gid uint32) error {
+	if head.DeviceCount > MaxDevices {
+		return fmt.Errorf("%s: %d devices, at most %d have room", path, int32(head.DeviceCount), MaxDevices)
 	}
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("create ledger: %w", &os.PathError{Op: "open", Path: path, Err: err})
+		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	file := os.NewFile(uintptr(fd), path)
-	if err := fill(file, job, devices, uid, gid); err != nil {
+	if err := fill(file, head, mode, uid, gid); err != nil {
 		file.Close()
 		os.Remove(path)
-		return fmt.Errorf("create ledger: %w", err)
+		return err
 	}
-	if err := file.Close(); err != nil {
-		return fmt.Errorf("create ledger: %w", err)
-	}
-	return nil
+	return file.Close()
 }
 
-func fill(file *os.File, job uint32, devices int, uid, gid uint32) error {
-	size := int64(binary.Size(ledgerPage{}))
-	head, err := binary.Append(nil, binary.LittleEndian, ledgerHead{
-		Magic: ledgerMagic, LayoutVersion: layoutVersion, SizeBytes: uint32(size), JobID: job, DeviceCount: uint32(devices),
-	})
+// fill writes the head; the rest is zero, and stays a hole.
+func fill(file *os.File, head pageHead, mode os.FileMode, uid, gid uint32) error {
+	head.LayoutVersion = layoutVersion
+	data, err := binary.Append(nil, binary.LittleEndian, head)
 	if err != nil {
 		return err
 	}
-	if err := file.Truncate(size); err != nil {
+	if err := file.Truncate(int64(head.SizeBytes)); err != nil {
 		return err
 	}
-	if _, err := file.WriteAt(head[:64], 0); err != nil { // the rest is zero, and stays a hole
+	if _, err := file.WriteAt(data, 0); err != nil {
+		return err
+	}
+	if err := file.Chmod(mode); err != nil { // slurmd's umask must not hide it
 		return err
 	}
 	if int(uid) == os.Geteuid() {

@@ -19,9 +19,9 @@ import (
 
 func TestLimitsRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LimitsFile)
-	want := Limits{Job: 12, Step: 0xfffffffb, UID: 1000, Flags: FailOpen | Elastic, Generation: 1, JobStep: "12.batch",
+	want := Limits{Job: 12, Step: 0xfffffffb, UID: 1000, Flags: FailOpen | Elastic, Generation: 1, JobStep: "12.batch", TurnsDir: "/run/slurm-vgpu/turns",
 		Devices: []LimitsDevice{
-			{UUID: "GPU-a", StepMemBytes: 1 << 30, JobMemBytes: 3 << 30, DeviceMemBytes: 143771 << 20, SMPercent: 30, Index: 1, Minor: 3},
+			{UUID: "GPU-a", StepMemBytes: 1 << 30, JobMemBytes: 3 << 30, DeviceMemBytes: 143771 << 20, SMPercent: 30, JobSMPercent: 40, Index: 1, Minor: 3},
 			{UUID: "GPU-b", JobMemBytes: 3 << 30},
 		}}
 	if err := WriteLimits(path, want); err != nil {
@@ -55,6 +55,7 @@ func TestLimitsThatDoNotFitAreErrors(t *testing.T) {
 	for name, limits := range map[string]Limits{
 		"devices": {Devices: make([]LimitsDevice, MaxDevices+1)},
 		"uuid":    {Devices: []LimitsDevice{{UUID: "GPU-0123456789012345678901234567890123456789012345678901234567890123"}}},
+		"turns":   {TurnsDir: strings.Repeat("x", pathBytes)},
 		"minor":   {Devices: []LimitsDevice{{UUID: "GPU-a", Minor: -1}}},
 	} {
 		if err := WriteLimits(filepath.Join(t.TempDir(), LimitsFile), limits); err == nil {

@@ -28,6 +28,7 @@ type Limits struct {
 	Flags      uint32
 	Generation uint32 // grows with every change of a running job
 	JobStep    string // "123.0", "123.batch"
+	TurnsDir   string // the folder of boards and claims; "": there is none
 	Devices    []LimitsDevice
 }
 
@@ -37,7 +38,8 @@ type LimitsDevice struct {
 	StepMemBytes   uint64
 	JobMemBytes    uint64 // all steps of the job together
 	DeviceMemBytes uint64 // the whole GPU
-	SMPercent      uint32 // 0: no cap
+	SMPercent      uint32 // the step's share of the GPU's time; 0: no cap
+	JobSMPercent   uint32 // all steps of the job together
 	Index          device.NVMLIndex
 	Minor          device.Minor
 }
@@ -79,15 +81,19 @@ func encodeLimits(limits Limits) ([]byte, error) {
 		DeviceCount: uint32(len(limits.Devices)), Flags: limits.Flags, Generation: limits.Generation,
 	}
 	page.SizeBytes = uint32(binary.Size(page))
-	// Both strings end in a NUL that C relies on.
+	if len(limits.TurnsDir) >= pathBytes {
+		return nil, fmt.Errorf("the path %s does not fit the page: at most %d bytes do", limits.TurnsDir, pathBytes-1)
+	}
+	// All strings end in a NUL that C relies on.
 	copy(page.JobStep[:jobStepLen-1], limits.JobStep)
+	copy(page.TurnsDir[:], limits.TurnsDir)
 	for i, d := range limits.Devices {
 		if len(d.UUID) >= uuidBytes || d.Index < 0 || d.Minor < 0 {
 			return nil, fmt.Errorf("device %q (NVML index %d, minor %d) does not fit the page", d.UUID, d.Index, d.Minor)
 		}
 		page.Device[i] = limitsDevice{
 			StepMemBytes: d.StepMemBytes, JobMemBytes: d.JobMemBytes, DeviceMemBytes: d.DeviceMemBytes,
-			SMPercent: d.SMPercent, NVMLIndex: uint32(d.Index), Minor: uint32(d.Minor),
+			SMPercent: d.SMPercent, JobSMPercent: d.JobSMPercent, NVMLIndex: uint32(d.Index), Minor: uint32(d.Minor),
 		}
 		copy(page.Device[i].UUID[:], d.UUID)
 	}
@@ -106,11 +112,11 @@ func decodeLimits(data []byte) (Limits, error) {
 		return Limits{}, fmt.Errorf("%w: magic %#x, version %d, %d devices", ErrLayout, page.Magic, page.LayoutVersion, page.DeviceCount)
 	}
 	limits := Limits{Job: page.JobID, Step: page.StepID, UID: page.UID, Flags: page.Flags,
-		Generation: page.Generation, JobStep: text(page.JobStep[:])}
+		Generation: page.Generation, JobStep: text(page.JobStep[:]), TurnsDir: text(page.TurnsDir[:])}
 	for _, d := range page.Device[:page.DeviceCount] {
 		limits.Devices = append(limits.Devices, LimitsDevice{
 			UUID: device.UUID(text(d.UUID[:])), StepMemBytes: d.StepMemBytes, JobMemBytes: d.JobMemBytes,
-			DeviceMemBytes: d.DeviceMemBytes, SMPercent: d.SMPercent,
+			DeviceMemBytes: d.DeviceMemBytes, SMPercent: d.SMPercent, JobSMPercent: d.JobSMPercent,
 			Index: device.NVMLIndex(d.NVMLIndex), Minor: device.Minor(d.Minor),
 		})
 	}
