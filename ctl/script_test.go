@@ -127,7 +127,8 @@ func sampleGrant(job string, memMiB, percent string) (grant.Grant, error) {
 	}, errors.Join(err1, err2, err3)
 }
 
-// granted JOB MIB PERCENT: a running job that uses 100 MiB, has used all, and was refused 3 allocations.
+// granted JOB MIB PERCENT: a running job that uses 100 MiB, has used all, was refused 3 allocations, and has used
+// 15 percent of the time.
 func writeGrant(ts *testscript.TestScript, args []string) error {
 	g, err := sampleGrant(args[0], args[1], args[2])
 	if err != nil {
@@ -161,8 +162,10 @@ func writeGrant(ts *testscript.TestScript, args []string) error {
 		return err
 	}
 	defer page.Close()
-	// struct vgpu_ledger: used_bytes, peak_bytes and refusals of 16 devices each follow the header.
-	for offset, value := range map[int64]uint64{64: 100 << 20, 64 + 128: uint64(g.Slices[0].MemMiB) << 20, 64 + 256: 3} {
+	// struct vgpu_ledger: of 16 devices each, used_bytes, peak_bytes and refusals follow the header, and
+	// after two more busy_ns and waited_ns.
+	for offset, value := range map[int64]uint64{64: 100 << 20, 64 + 128: uint64(g.Slices[0].MemMiB) << 20, 64 + 256: 3,
+		64 + 5*128: 810e9, 64 + 6*128: 30e9} {
 		if _, err := page.WriteAt(binary.LittleEndian.AppendUint64(nil, value), offset); err != nil {
 			return err
 		}
@@ -197,8 +200,8 @@ func writeRecord(ts *testscript.TestScript, args []string) error {
 	end := time.Now().Add(-since)
 	return usage.Write(rundir.Spool(ts.MkAbs("spool")), usage.Record{
 		Job: g.Job, Node: g.Node, UID: g.UID, Start: end.Add(-time.Minute), End: end, Request: g.Request, Entitlement: g.Entitlement,
-		Devices: []usage.Device{{Device: gpuA.UUID, MemMiB: 3000, SMPercent: 30, PeakMiB: 2998, Refusals: 1}},
-		Steps:   []usage.Step{{Step: "batch", Devices: []usage.Peak{{PeakMiB: 2998, Refusals: 1}}}},
+		Devices: []usage.Device{{Device: gpuA.UUID, MemMiB: 3000, SMPercent: 30, PeakMiB: 2998, Refusals: 1, Time: usage.Time{GPUSeconds: 12.5, WaitedSeconds: 3.14}}},
+		Steps:   []usage.Step{{Step: "batch", Devices: []usage.Peak{{PeakMiB: 2998, Refusals: 1, Time: usage.Time{GPUSeconds: 12.5}}}}},
 	})
 }
 

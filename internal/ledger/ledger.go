@@ -8,13 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// maxRefusals bounds what a ledger can claim, so that no number of it breaks a reader downstream.
-const maxRefusals = 1_000_000_000
+const (
+	// maxRefusals bounds what a ledger can claim, so that no number of it breaks a reader downstream.
+	maxRefusals = 1_000_000_000
+	// maxWaiting bounds how many threads can have waited at the same time.
+	maxWaiting = maxProcs
+)
 
 // Usage is what a ledger says about a job, brought into bounds.
 type Usage struct {
@@ -28,11 +34,20 @@ type StepUsage struct {
 	Devices []DeviceUsage
 }
 
-// DeviceUsage is the use of one slice. No byte count is larger than the slice.
+// DeviceUsage is the use of one slice. No byte count is larger than the slice, no time used is
+// longer than the job's.
 type DeviceUsage struct {
 	UsedBytes uint64 `json:"used_bytes"`
 	PeakBytes uint64 `json:"peak_bytes"`
-	Refusals  uint64 `json:"refusals"` // allocations that the limit refused
+	Refusals  uint64 `json:"refusals"`  // allocations that the limit refused
+	BusyNs    uint64 `json:"busy_ns"`   // GPU time used
+	WaitedNs  uint64 `json:"waited_ns"` // how long launches were held back; threads add up
+}
+
+// Bounds are what a job can have used at most.
+type Bounds struct {
+	Bytes []uint64      // its slices in order
+	Wall  time.Duration // since it began
 }
 
 // Create makes the ledger of a job: empty but for its header, owned by the job's user, readable
@@ -107,9 +122,9 @@ func fill(file *os.File, head pageHead, mode os.FileMode, uid, gid uint32) error
 }
 
 // Read reads a ledger that its owner may change, cut, or replace by garbage at any time.
-// limitBytes are the job's slices in order: no more devices than these are returned and no byte
-// count exceeds them. A ledger that is none gives ErrLayout.
-func Read(path string, job uint32, limitBytes []uint64) (Usage, error) {
+// No more devices than the bounds have are returned, and no figure exceeds them. A ledger that is
+// none gives ErrLayout.
+func Read(path string, job uint32, bounds Bounds) (Usage, error) {
 	// read(2), not mmap: a file that shrinks under a mapping would kill us with SIGBUS.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -128,14 +143,14 @@ func Read(path string, job uint32, limitBytes []uint64) (Usage, error) {
 	if err != nil {
 		return Usage{}, fmt.Errorf("read ledger: %w", err)
 	}
-	usage, err := decode(data, job, limitBytes)
+	usage, err := decode(data, job, bounds)
 	if err != nil {
 		return Usage{}, fmt.Errorf("read ledger %s: %w", path, err)
 	}
 	return usage, nil
 }
 
-func decode(data []byte, job uint32, limitBytes []uint64) (Usage, error) {
+func decode(data []byte, job uint32, bounds Bounds) (Usage, error) {
 	var head ledgerHead
 	if n := binary.Size(head); len(data) < n {
 		return Usage{}, fmt.Errorf("%w: %d bytes, want at least %d", ErrLayout, len(data), n)
@@ -146,25 +161,34 @@ func decode(data []byte, job uint32, limitBytes []uint64) (Usage, error) {
 	if head.Magic != ledgerMagic || head.LayoutVersion != layoutVersion || head.JobID != job {
 		return Usage{}, fmt.Errorf("%w: magic %#x, version %d, job %d", ErrLayout, head.Magic, head.LayoutVersion, head.JobID)
 	}
-	limitBytes = limitBytes[:min(len(limitBytes), MaxDevices)]
-	usage := Usage{Devices: bound(limitBytes, head.UsedBytes, head.PeakBytes, head.Refusals)}
+	bounds.Bytes = bounds.Bytes[:min(len(bounds.Bytes), MaxDevices)]
+	var usage Usage
+	for i := range bounds.Bytes {
+		usage.Devices = append(usage.Devices, bounds.device(i, DeviceUsage{head.UsedBytes[i], head.PeakBytes[i],
+			head.Refusals[i], head.BusyNs[i], head.WaitedNs[i]}))
+	}
 	for _, step := range head.Step {
-		if step.InUse != 0 {
-			usage.Steps = append(usage.Steps, StepUsage{Step: step.StepID,
-				Devices: bound(limitBytes, step.UsedBytes, step.PeakBytes, step.Refusals)})
+		if step.InUse == 0 {
+			continue
 		}
+		mine := StepUsage{Step: step.StepID}
+		for i := range bounds.Bytes {
+			mine.Devices = append(mine.Devices, bounds.device(i, DeviceUsage{step.UsedBytes[i], step.PeakBytes[i],
+				step.Refusals[i], step.BusyNs[i], step.WaitedNs[i]}))
+		}
+		usage.Steps = append(usage.Steps, mine)
 	}
 	return usage, nil
 }
 
-func bound(limitBytes []uint64, used, peak, refusals [MaxDevices]uint64) []DeviceUsage {
-	devices := make([]DeviceUsage, len(limitBytes))
-	for i, limit := range limitBytes {
-		devices[i] = DeviceUsage{
-			UsedBytes: min(used[i], limit),
-			PeakBytes: min(max(peak[i], used[i]), limit),
-			Refusals:  min(refusals[i], maxRefusals),
-		}
+// device brings a claim about slice i into bounds.
+func (b Bounds) device(i int, claimed DeviceUsage) DeviceUsage {
+	wallNs := uint64(max(b.Wall, 0))
+	return DeviceUsage{
+		UsedBytes: min(claimed.UsedBytes, b.Bytes[i]),
+		PeakBytes: min(max(claimed.PeakBytes, claimed.UsedBytes), b.Bytes[i]),
+		Refusals:  min(claimed.Refusals, maxRefusals),
+		BusyNs:    min(claimed.BusyNs, wallNs),
+		WaitedNs:  min(claimed.WaitedNs, min(wallNs, math.MaxUint64/maxWaiting)*maxWaiting),
 	}
-	return devices
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -87,14 +88,14 @@ func TestNewLedgerIsEmptyAndTheJobs(t *testing.T) {
 	if st.Mode().Perm() != 0o600 || st.Size() != int64(binary.Size(ledgerPage{})) {
 		t.Errorf("mode %v, %d bytes", st.Mode(), st.Size())
 	}
-	got, err := Read(path, 12, []uint64{3 << 30, 3 << 30})
+	got, err := Read(path, 12, Bounds{Bytes: []uint64{3 << 30, 3 << 30}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(Usage{Devices: make([]DeviceUsage, 2)}, got); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := Read(path, 13, nil); !errors.Is(err, ErrLayout) {
+	if _, err := Read(path, 13, Bounds{}); !errors.Is(err, ErrLayout) {
 		t.Errorf("another job's ledger: %v", err)
 	}
 }
@@ -109,7 +110,7 @@ func TestCreateKeepsARunningJobsLedger(t *testing.T) {
 	if err := Create(path, 12, 1, uid, gid); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Read(path, 12, []uint64{100}); err != nil || got.Devices[0].PeakBytes != 77 {
+	if got, err := Read(path, 12, Bounds{Bytes: []uint64{100}}); err != nil || got.Devices[0].PeakBytes != 77 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -150,19 +151,30 @@ func TestWhatALedgerClaimsIsBroughtIntoBounds(t *testing.T) {
 		head.UsedBytes[1], head.PeakBytes[1] = 0, math.MaxUint64
 		head.Step[3] = ledgerStep{InUse: 9, StepID: 4}
 		head.Step[3].PeakBytes[0] = math.MaxUint64
+		head.BusyNs[0], head.WaitedNs[0] = 5, 6
+		head.BusyNs[1], head.WaitedNs[1] = math.MaxUint64, math.MaxUint64
+		head.Step[3].BusyNs[0], head.Step[3].WaitedNs[0] = 1e9+1, 1e9+1
 	})
 	want := Usage{
-		Devices: []DeviceUsage{{UsedBytes: 50, PeakBytes: 50, Refusals: maxRefusals}, {PeakBytes: 200}},
-		Steps:   []StepUsage{{Step: 4, Devices: []DeviceUsage{{PeakBytes: 100}, {}}}},
+		Devices: []DeviceUsage{{UsedBytes: 50, PeakBytes: 50, Refusals: maxRefusals, BusyNs: 5, WaitedNs: 6},
+			{PeakBytes: 200, BusyNs: 1e9, WaitedNs: maxWaiting * 1e9}},
+		Steps: []StepUsage{{Step: 4, Devices: []DeviceUsage{{PeakBytes: 100, BusyNs: 1e9, WaitedNs: 1e9 + 1}, {}}}},
 	}
-	got, err := Read(path, 12, []uint64{100, 200})
+	got, err := Read(path, 12, Bounds{Bytes: []uint64{100, 200}, Wall: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got, err := Read(path, 12, make([]uint64, 1000)); err != nil || len(got.Devices) != MaxDevices {
+	// A clock that was set back makes no time negative, and one that is far off nothing overflow.
+	for _, wall := range []time.Duration{-time.Hour, math.MaxInt64} {
+		got, err := Read(path, 12, Bounds{Bytes: []uint64{100, 200}, Wall: wall})
+		if busy := uint64(max(wall, 0)); err != nil || got.Devices[1].BusyNs != busy || got.Devices[1].WaitedNs < busy {
+			t.Errorf("after %s: %+v, %v", wall, got, err)
+		}
+	}
+	if got, err := Read(path, 12, Bounds{Bytes: make([]uint64, 1000)}); err != nil || len(got.Devices) != MaxDevices {
 		t.Errorf("%d devices, %v", len(got.Devices), err)
 	}
 }
@@ -173,10 +185,10 @@ func TestHostileLedgersAreErrors(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(link, 12, nil); err == nil {
+	if _, err := Read(link, 12, Bounds{}); err == nil {
 		t.Error("a link was followed")
 	}
-	if _, err := Read(dir, 12, nil); !errors.Is(err, ErrLayout) {
+	if _, err := Read(dir, 12, Bounds{}); !errors.Is(err, ErrLayout) {
 		t.Errorf("a folder: %v", err)
 	}
 	for name, size := range map[string]int64{"empty": 0, "short": 70, "huge hole": 1 << 40} {
@@ -188,7 +200,7 @@ func TestHostileLedgersAreErrors(t *testing.T) {
 			t.Logf("%s: %v", name, err) // not every file system has holes of a TiB
 			continue
 		}
-		if _, err := Read(path, 12, nil); !errors.Is(err, ErrLayout) {
+		if _, err := Read(path, 12, Bounds{}); !errors.Is(err, ErrLayout) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -202,15 +214,15 @@ func FuzzDecodeLedger(f *testing.F) {
 	f.Add(good)
 	f.Add(good[:64])
 	f.Add([]byte{})
-	limits := []uint64{100, 200}
+	bounds := Bounds{Bytes: []uint64{100, 200}, Wall: time.Second}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		usage, err := decode(data, 12, limits)
+		usage, err := decode(data, 12, bounds)
 		if err != nil {
 			return
 		}
 		for _, devices := range append([][]DeviceUsage{usage.Devices}, stepDevices(usage)...) {
 			for i, d := range devices {
-				if d.PeakBytes > limits[i] || d.UsedBytes > d.PeakBytes || d.Refusals > maxRefusals {
+				if d.PeakBytes > bounds.Bytes[i] || d.UsedBytes > d.PeakBytes || d.Refusals > maxRefusals || d.BusyNs > 1e9 || d.WaitedNs > maxWaiting*1e9 {
 					t.Errorf("device %d claims %+v", i, d)
 				}
 			}
