@@ -117,7 +117,7 @@ func (d *doctor) state() {
 			d.fail("state", remedy, "job %d holds a slice of GPU %d and its grant cannot be read: %v", s.Job, s.Index, err)
 		case !grants(g, s):
 			healthy = false
-			d.fail("state", remedy, "job %d holds %d MiB of GPU %d in the state file and something else in its grant", s.Job, s.MemMiB, s.Index)
+			d.fail("state", "if `vgpuctl set` was interrupted, give it again; else look into the log of vgpu-prolog", "job %d holds %d MiB of GPU %d in the state file and something else in its grant", s.Job, s.MemMiB, s.Index)
 		}
 	}
 	entries, err := os.ReadDir(dir.Jobs())

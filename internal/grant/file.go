@@ -87,7 +87,7 @@ func Write(path string, g Grant) error {
 func (g Grant) bounds() ledger.Bounds {
 	bounds := ledger.Bounds{Bytes: make([]uint64, len(g.Slices)), Wall: time.Since(g.Since)}
 	for i, s := range g.Slices {
-		bounds.Bytes[i] = mibBytes(s.MemMiB)
+		bounds.Bytes[i] = mibBytes(max(s.MemMiB, s.MostMiB))
 	}
 	return bounds
 }

@@ -236,3 +236,39 @@ func stepDevices(usage Usage) (all [][]DeviceUsage) {
 	}
 	return all
 }
+
+func TestLimitsAreChangedWhereProcessesSeeThem(t *testing.T) {
+	path := filepath.Join(t.TempDir(), LimitsFile)
+	limits := Limits{Job: 12, UID: 1000, Generation: 1, JobStep: "12.0", TurnsDir: "/t", Devices: []LimitsDevice{
+		{UUID: "GPU-a", StepMemBytes: 1, JobMemBytes: 2, DeviceMemBytes: 3, SMPercent: 4, JobSMPercent: 5, Index: 6, Minor: 7}, {UUID: "GPU-b"}}}
+	if err := WriteLimits(path, limits); err != nil {
+		t.Fatal(err)
+	}
+	seen := mapped(t, path)
+	want := limits
+	want.Devices = []LimitsDevice{limits.Devices[0], {UUID: "GPU-b", StepMemBytes: 20, JobMemBytes: 30, SMPercent: 40, JobSMPercent: 50}}
+	want.Generation = 2
+	for range 2 { // the second time nothing is left to change
+		if err := ChangeLimits(path, Limits{Devices: want.Devices}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := decodeLimits(seen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("who has it mapped sees: %s", diff)
+		}
+	}
+	for name, devices := range map[string][]LimitsDevice{"one device": want.Devices[:1], "another": {{UUID: "GPU-c"}, {UUID: "GPU-b"}}} {
+		if err := ChangeLimits(path, Limits{Devices: devices}); err == nil {
+			t.Errorf("%s: changed", name)
+		}
+	}
+	if err := os.Truncate(path, 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := ChangeLimits(path, want); !errors.Is(err, ErrLayout) {
+		t.Errorf("cut page: %v", err)
+	}
+}

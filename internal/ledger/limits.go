@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
+	"unsafe"
 
 	"github.com/google/renameio/v2"
 
@@ -54,6 +56,43 @@ func WriteLimits(path string, limits Limits) error {
 	err = renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.IgnoreUmask())
 	if err != nil {
 		return fmt.Errorf("write limits: %w", err)
+	}
+	return nil
+}
+
+// ChangeLimits puts other limits on the page of a step that may run: its processes have it mapped.
+// Only the limits are changed, not whose they are. The generation is the last to grow.
+func ChangeLimits(path string, limits Limits) error {
+	is, err := ReadLimits(path)
+	if err != nil {
+		return fmt.Errorf("change limits: %w", err)
+	}
+	if len(is.Devices) != len(limits.Devices) {
+		return fmt.Errorf("change limits %s: it has %d devices, not %d", path, len(is.Devices), len(limits.Devices))
+	}
+	same := true
+	for i, d := range limits.Devices {
+		if is.Devices[i].UUID != d.UUID {
+			return fmt.Errorf("change limits %s: device %d is %s, not %s", path, i, is.Devices[i].UUID, d.UUID)
+		}
+		same = same && is.Devices[i] == d
+	}
+	if same {
+		return nil
+	}
+	err = inPlace(path, binary.Size(limitsPage{}), func(data []byte) {
+		page := (*limitsPage)(unsafe.Pointer(unsafe.SliceData(data))) // the mirror has C's offsets, which a test compares
+		for i, d := range limits.Devices {
+			on := &page.Device[i]
+			atomic.StoreUint64(&on.StepMemBytes, d.StepMemBytes)
+			atomic.StoreUint64(&on.JobMemBytes, d.JobMemBytes)
+			atomic.StoreUint32(&on.SMPercent, d.SMPercent)
+			atomic.StoreUint32(&on.JobSMPercent, d.JobSMPercent)
+		}
+		atomic.AddUint32(&page.Generation, 1)
+	})
+	if err != nil {
+		return fmt.Errorf("change limits: %w", err)
 	}
 	return nil
 }

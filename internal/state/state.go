@@ -115,6 +115,15 @@ func (tx *Tx) Drop(which func(Slice) bool) (dropped []Slice) {
 	return dropped
 }
 
+// Change lets change rewrite every slice where it stands.
+func (tx *Tx) Change(change func(*Slice)) {
+	for i := range tx.slices {
+		before := tx.slices[i]
+		change(&tx.slices[i])
+		tx.dirty = tx.dirty || tx.slices[i] != before
+	}
+}
+
 // Commit writes the state file if anything changed. The boards follow it.
 func (tx *Tx) Commit() error {
 	if tx.dirty {
