@@ -135,3 +135,24 @@ func TestMoreSlicesThanABoardTakesAreNoError(t *testing.T) {
 		t.Error(fmt.Errorf("%d slices, %w", len(current.Slices), err))
 	}
 }
+
+func BenchmarkPostBoards(b *testing.B) {
+	for _, gpus := range []int{2, 8} {
+		b.Run(fmt.Sprintf("gpus=%d", gpus), func(b *testing.B) {
+			store := newStore(b)
+			commit(b, store, func(tx *Tx) {
+				for job := range uint32(80) {
+					tx.Put(job+1, []Slice{on(device.UUID(fmt.Sprintf("GPU-%d", int(job)%gpus)), job+1, 10)})
+				}
+			})
+			tx, err := store.Begin(context.Background())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer tx.End()
+			for b.Loop() {
+				tx.postBoards()
+			}
+		})
+	}
+}
