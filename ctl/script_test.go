@@ -60,6 +60,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("SIM", simulated)
+			env.Setenv("FILL", filepath.Join(filepath.Dir(simulated), "vgpu-fill"))
 			env.Setenv("LIBRARY", library)
 			env.Setenv("NO_COLOR", "1")
 			if err := writePrograms(env.WorkDir); err != nil {
@@ -116,6 +117,15 @@ var (
 	gpuB = device.GPU{UUID: "GPU-bbbb", Index: 1, Minor: 1, PCIBusID: "00000000:02:00.0", Name: "NVIDIA H200", Type: "h200", MemMiB: 143771}
 )
 
+// firstGPU is gpuA, or what $SIM_GPU says that the simulated driver has in its place.
+func firstGPU(ts *testscript.TestScript) device.GPU {
+	gpu := gpuA
+	if simulated := ts.Getenv("SIM_GPU"); simulated != "" {
+		gpu.UUID = device.UUID(simulated)
+	}
+	return gpu
+}
+
 // inventory [boot]: an inventory of this boot, or of another one.
 func writeInventory(ts *testscript.TestScript, args []string) error {
 	boot, err := device.BootID()
@@ -128,7 +138,7 @@ func writeInventory(ts *testscript.TestScript, args []string) error {
 	if err := os.MkdirAll(ts.MkAbs("run"), 0o755); err != nil {
 		return err
 	}
-	return device.WriteInventory(ts.MkAbs("run/inventory.json"), device.Inventory{BootID: boot, GPUs: []device.GPU{gpuA, gpuB}})
+	return device.WriteInventory(ts.MkAbs("run/inventory.json"), device.Inventory{BootID: boot, GPUs: []device.GPU{firstGPU(ts), gpuB}})
 }
 
 func sampleGrant(job string, memMiB, percent string) (grant.Grant, error) {
@@ -149,6 +159,7 @@ func writeGrant(ts *testscript.TestScript, args []string) error {
 	if err != nil {
 		return err
 	}
+	g.Slices[0].Device = firstGPU(ts).UUID
 	dir := rundir.Dir(ts.MkAbs("run"))
 	boot, err := device.BootID()
 	if err != nil {

@@ -31,6 +31,8 @@ type nodeStatus struct {
 	Slices []sliceStatus `json:"slices"`
 	// Problem is why something is missing here.
 	Problem string `json:"problem,omitempty"`
+	// DriverProblem is why nothing is known of what the driver says.
+	DriverProblem string `json:"driver_problem,omitempty"`
 }
 
 type gpuStatus struct {
@@ -40,7 +42,8 @@ type gpuStatus struct {
 	GrantedPercent int    `json:"granted_percent"`
 	Slices         int    `json:"slices"`
 	MaxSlices      int    `json:"max_slices"`
-	State          string `json:"state"` // ok, draining, exclusive, lost
+	OthersMiB      *int64 `json:"others_mib"` // held by processes that have no slice of it; null: not known, or not root
+	State          string `json:"state"`      // ok, draining, exclusive, lost
 }
 
 type sliceStatus struct {
@@ -58,6 +61,7 @@ type sliceStatus struct {
 	Since      time.Time        `json:"since"`
 	AgeSeconds int64            `json:"age_seconds"`
 	shareStatus
+	driverStatus
 }
 
 func statusCommand(o *options) *cobra.Command {
@@ -68,6 +72,11 @@ func statusCommand(o *options) *cobra.Command {
 		Short: "Show this node's GPUs and slices",
 		Long: `Show this node's GPUs, what is granted of each, and the slices: whose they are, how large, and what
 is used of them now and at most. What belongs to other users is shown as "-" unless root asks.
+
+USED is what the job's ledger says, which the limit is held against. DRIVER is what the driver says that the
+job's processes hold, and DIFF is DRIVER less USED: less than 0 where memory is charged that the driver has not
+given out yet, more where something is held that is not charged. Both are of this moment, and a program at
+work may allocate between the two. "-" is not known; the reason follows.
 
 GPU S is the GPU time used, in seconds, and SHARE what that is of the GPU's time since the slice was
 granted; with --over, of the time between two looks. REFUSED counts allocations that a limit has refused.`,
@@ -135,6 +144,7 @@ func readStatus(cfg config.Config, node string, now time.Time) (nodeStatus, erro
 	for _, s := range current.Slices {
 		status.Slices = append(status.Slices, sliceOf(cfg.Run(), s, used, now))
 	}
+	addDriver(cfg, &status, current.Slices)
 	slices.SortStableFunc(status.Slices, func(a, b sliceStatus) int {
 		if a.Index != b.Index {
 			return int(a.Index - b.Index)
@@ -223,15 +233,22 @@ func printStatus(out io.Writer, status nodeStatus) {
 	if len(status.Slices) > 0 {
 		fmt.Fprintln(out)
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "JOB\tUSER\tGPU\tMEM MiB\tCORES\tUSED\tPEAK\tGPU S\tSHARE\tAGE\tREFUSED")
+		fmt.Fprintln(table, "JOB\tUSER\tGPU\tMEM MiB\tCORES\tUSED\tDRIVER\tDIFF\tPEAK\tGPU S\tSHARE\tAGE\tREFUSED")
 		for _, s := range status.Slices {
 			refused := known(s.Refusals)
 			if s.Refusals != nil && *s.Refusals > 0 {
 				refused = p.bad(refused)
 			}
-			fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Job, s.User, s.Index, s.MemMiB, cores(s.SMPercent),
-				known(s.UsedMiB), known(s.PeakMiB), seconds(s.GPUSeconds), percent(s.SharePercent), age(time.Duration(s.AgeSeconds)*time.Second), refused)
+			fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Job, s.User, s.Index, s.MemMiB, cores(s.SMPercent),
+				known(s.UsedMiB), known(s.DriverMiB), difference(s.DifferenceMiB), known(s.PeakMiB), seconds(s.GPUSeconds),
+				percent(s.SharePercent), age(time.Duration(s.AgeSeconds)*time.Second), refused)
 		}
 		table.Flush()
+	}
+	for i, note := range driverNotes(status) {
+		if i == 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintln(out, note)
 	}
 }

@@ -3,19 +3,10 @@
 #include "async.h"
 
 #include "blocks.h"
+#include "capture.h"
 #include "device.h"
 #include "message.h"
 #include "symbols.h"
-
-/* What is allocated while the stream is captured becomes a node of a graph and takes nothing yet.
- * Where the driver does not want to say, it will not allocate either. */
-static bool is_captured(CUstream stream)
-{
-	vgpu_fn_cuStreamIsCapturing *ask = VGPU_REAL(cuStreamIsCapturing);
-	int status = 0;
-
-	return ask != NULL && (ask(stream, &status) != CUDA_SUCCESS || status != 0);
-}
 
 static uint64_t chunks(uint64_t bytes)
 {
@@ -26,13 +17,12 @@ static uint64_t chunks(uint64_t bytes)
 
 static struct vgpu_pool *pool_of_stream(struct vgpu_process *p, CUstream stream)
 {
-	vgpu_fn_cuDeviceGetMemPool *get_pool = VGPU_REAL(cuDeviceGetMemPool);
-	CUmemoryPool handle;
-	CUdevice ordinal;
+	CUdevice ordinal = 0;
 
-	if (get_pool == NULL || !vgpu_device_of_stream(p, stream, &ordinal) || get_pool(&handle, ordinal) != CUDA_SUCCESS)
+	/* Where there is one device only, the driver need not be asked which it is. */
+	if (vgpu_device_several(p) && !vgpu_device_of_stream(p, stream, &ordinal))
 		return NULL;
-	return vgpu_pools_find(p, handle);
+	return vgpu_pools_chosen(p, ordinal);
 }
 
 CUresult vgpu_async_begin(struct vgpu_async *async, uint64_t bytes, CUmemoryPool handle, CUstream stream)
@@ -44,7 +34,8 @@ CUresult vgpu_async_begin(struct vgpu_async *async, uint64_t bytes, CUmemoryPool
 	async->growth.pool = NULL;
 	if (result != CUDA_SUCCESS || p == NULL)
 		return result;
-	if (is_captured(stream)) {
+	/* Where the driver does not want to say whether it is captured, it will not allocate either. */
+	if (vgpu_capture_possible(p) && vgpu_capture_of_stream(stream)) {
 		async->charge.process = NULL;
 		return CUDA_SUCCESS;
 	}
@@ -58,6 +49,11 @@ CUresult vgpu_async_begin(struct vgpu_async *async, uint64_t bytes, CUmemoryPool
 	if (pool->device < 0)
 		async->charge.process = NULL;
 	else if (!vgpu_pools_begin(p, &async->growth, pool, chunks(bytes), stream)) {
+		async->growth.pool = NULL;
+		if (vgpu_device_of_current(p) == VGPU_NO_DEVICE) {
+			async->charge.process = NULL;
+			return CUDA_SUCCESS; /* there is no context: the driver will say so itself */
+		}
 		vgpu_message_limit(p, (uint32_t)pool->device, bytes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -88,7 +84,7 @@ CUresult vgpu_async_end(struct vgpu_async *async, CUresult result, CUdeviceptr p
 		if (result != CUDA_SUCCESS)
 			vgpu_charge_cancel(&async->charge);
 		else if (async->charge.device >= 0)
-			vgpu_blocks_put(p, pointer, (uint32_t)async->charge.device, async->charge.bytes, NULL);
+			vgpu_blocks_put_managed(p, pointer, (uint32_t)async->charge.device, async->charge.bytes, NULL);
 		return result;
 	}
 	if (!vgpu_pools_end(p, &async->growth)) {

@@ -9,7 +9,7 @@
 #include "pools.h"
 
 struct vgpu_async {
-	struct vgpu_charge charge; /* of memory whose pool is not known: by the block */
+	struct vgpu_charge charge; /* of memory whose pool is not known, managed it may be: by the block */
 	struct vgpu_growth growth; /* pool is NULL then */
 };
 

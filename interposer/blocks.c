@@ -69,6 +69,10 @@ bool vgpu_blocks_take(struct vgpu_process *p, CUdeviceptr pointer, struct vgpu_e
 	struct vgpu_shard *shard = shard_of(p, pointer);
 	bool found;
 
+	/* Most of what is freed in stream order is not noted. Who frees a block has learned its address
+	 * from whoever noted it, and so sees that there is one. */
+	if (__atomic_load_n(&shard->blocks.used, __ATOMIC_RELAXED) == 0)
+		return false;
 	vgpu_mutex_lock(&shard->mutex);
 	found = vgpu_table_take(&shard->blocks, pointer, out);
 	vgpu_mutex_unlock(&shard->mutex);

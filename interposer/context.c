@@ -7,7 +7,10 @@
 #include "device.h"
 #include "futex.h"
 #include "growth.h"
+#include "info.h"
 #include "pools.h"
+#include "sample.h"
+#include "streams.h"
 #include "symbols.h"
 
 /* Notes the context unless it is known. False then, and when there is no room. */
@@ -99,6 +102,13 @@ bool vgpu_context_made(struct vgpu_process *p, CUcontext context, CUdevice ordin
 	return false;
 }
 
+bool vgpu_context_of_green(struct vgpu_process *p, CUcontext context, CUgreenCtx green)
+{
+	CUdevice ordinal;
+
+	return !vgpu_context_ordinal(p, (CUcontext)green, &ordinal) || vgpu_context_made(p, context, ordinal, true);
+}
+
 /* What a context that is being destroyed is called meanwhile: no address is odd. */
 static CUcontext leaving(CUcontext context)
 {
@@ -110,6 +120,9 @@ bool vgpu_context_leaves(struct vgpu_process *p, CUcontext context, struct vgpu_
 	if (context == NULL)
 		return false;
 	vgpu_blocks_change_context(p, context, leaving(context));
+	vgpu_streams_context_gone(p, context);
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
+		vgpu_samples_context_gone(&p->engine[d], context);
 	return take(p, context, noted);
 }
 
@@ -126,6 +139,8 @@ void vgpu_context_left(struct vgpu_process *p, CUcontext context, const struct v
 {
 	vgpu_blocks_drop_context(p, leaving(context));
 	vgpu_array_drop_context(p, context);
+	vgpu_info_forget(p);
+	vgpu_pools_chosen_anew(p);
 	vgpu_pools_settle_all(p);
 	if (noted == NULL)
 		return;
@@ -144,6 +159,15 @@ void vgpu_context_gone(struct vgpu_process *p, CUcontext context)
 
 	if (context != NULL)
 		vgpu_context_left(p, context, known ? &noted : NULL);
+}
+
+void vgpu_context_detached(struct vgpu_process *p, CUcontext context)
+{
+	vgpu_fn_cuCtxGetApiVersion *ask = VGPU_REAL(cuCtxGetApiVersion);
+	unsigned int version;
+
+	if (context != NULL && ask != NULL && ask(context, &version) != CUDA_SUCCESS)
+		vgpu_context_gone(p, context);
 }
 
 /* Changes what the context was promised, as far as it is known; the device then, or -1. */

@@ -14,6 +14,10 @@ bool vgpu_context_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *o
 /* A context exists now. False when what it costs does not fit; the caller then destroys it. */
 bool vgpu_context_made(struct vgpu_process *p, CUcontext context, CUdevice ordinal, bool primary);
 
+/* A green context holds the primary one, in which its memory lies. It is noted like a context of
+ * that device, and so is the context that is made of it, which may have the same handle. */
+bool vgpu_context_of_green(struct vgpu_process *p, CUcontext context, CUgreenCtx green);
+
 /* A context is about to be destroyed; then it was, with all memory that was allocated in it, or it was
  * not. Its handle may be another context's as soon as the driver has taken it. noted: what the first
  * call has filled in, NULL if it returned false. */
@@ -23,6 +27,9 @@ void vgpu_context_stays(struct vgpu_process *p, CUcontext context, const struct 
 
 /* The context is gone: both at once. */
 void vgpu_context_gone(struct vgpu_process *p, CUcontext context);
+
+/* The context was detached from, which ends it when it has been attached to no more often than that. */
+void vgpu_context_detached(struct vgpu_process *p, CUcontext context);
 
 /* A heap of so many bytes will be made in the context (see growth.h); and not any more. */
 bool vgpu_context_promise(struct vgpu_process *p, CUcontext context, uint64_t bytes);

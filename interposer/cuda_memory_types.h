@@ -106,6 +106,46 @@ typedef struct CUipcMemHandle_st {
 	char reserved[64];
 } CUipcMemHandle;
 
+typedef struct CUmemPoolPtrExportData_st {
+	unsigned char reserved[64];
+} CUmemPoolPtrExportData;
+
+typedef struct CUmulticastObjectProp_st {
+	unsigned int numDevices;
+	size_t size;
+	unsigned long long handleTypes;
+	unsigned long long flags;
+} CUmulticastObjectProp;
+
+typedef uint32_t CUlogicalEndpointId;
+
+typedef struct CUextMemory_st *CUexternalMemory;
+
+#define CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD 1
+
+typedef struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st {
+	int type;
+	union {
+		int fd;
+		struct {
+			void *handle;
+			const void *name;
+		} win32;
+	} handle;
+	unsigned long long size;
+	unsigned int flags;
+	unsigned int reserved[16];
+} CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+
+typedef struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st {
+	unsigned long long offset;
+	unsigned long long size;
+	unsigned int flags;
+	unsigned int reserved[16];
+} CUDA_EXTERNAL_MEMORY_BUFFER_DESC;
+
+typedef struct CUgraphicsResource_st *CUgraphicsResource;
+
 /* limits of cuCtxSetLimit */
 #define CU_LIMIT_STACK_SIZE 0
 #define CU_LIMIT_PRINTF_FIFO_SIZE 1
@@ -119,5 +159,7 @@ _Static_assert(sizeof(CUDA_ARRAY_MEMORY_REQUIREMENTS) == 32, "CUDA_ARRAY_MEMORY_
 _Static_assert(sizeof(CUarrayMapInfo) == 96, "CUarrayMapInfo");
 _Static_assert(offsetof(CUarrayMapInfo, memHandle) == 64, "CUarrayMapInfo.memHandle");
 _Static_assert(sizeof(CUipcMemHandle) == 64, "CUipcMemHandle");
+_Static_assert(sizeof(CUmulticastObjectProp) == 32, "CUmulticastObjectProp");
+_Static_assert(sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC) == 104, "CUDA_EXTERNAL_MEMORY_HANDLE_DESC");
 
 #endif

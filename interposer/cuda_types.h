@@ -25,6 +25,7 @@ typedef enum cudaError_enum {
 	CUDA_ERROR_NOT_READY = 600,
 	CUDA_ERROR_NOT_PERMITTED = 800,
 	CUDA_ERROR_NOT_SUPPORTED = 801,
+	CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
 	CUDA_ERROR_UNKNOWN = 999
 } CUresult;
 
@@ -75,6 +76,7 @@ typedef struct CUmemLocation_st {
 } CUmemLocation;
 
 #define CU_MEM_ALLOCATION_TYPE_PINNED 1
+#define CU_MEM_ALLOCATION_TYPE_MANAGED 2
 
 typedef struct CUmemAllocationProp_st {
 	int type;
@@ -101,6 +103,7 @@ typedef struct CUmemPoolProps_st {
 } CUmemPoolProps;
 
 /* attribute of cuMemPoolGetAttribute */
+#define CU_MEMPOOL_ATTR_RELEASE_THRESHOLD 4
 #define CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT 5
 
 /* attribute of cuDeviceGetGraphMemAttribute */
@@ -143,6 +146,7 @@ _Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120, "CUDA_MEM_ALLOC_NODE_P
 _Static_assert(sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS) == 32, "CUDA_GRAPH_INSTANTIATE_PARAMS");
 _Static_assert(offsetof(CUmemAllocationProp, location) == 8, "CUmemAllocationProp.location");
 
+#include "cuda_launch_types.h"
 #include "nvml_types.h"
 
 #endif

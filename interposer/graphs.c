@@ -5,6 +5,7 @@
  * of them, owner: 1 + graphs_trimmed when it was last launched. Only graphs with memory nodes. */
 #include "graphs.h"
 
+#include "capture.h"
 #include "device.h"
 #include "futex.h"
 #include "message.h"
@@ -123,12 +124,10 @@ void vgpu_graphs_gone(struct vgpu_process *p, CUgraphExec exec)
 
 CUresult vgpu_graphs_begin(struct vgpu_process *p, struct vgpu_growth *g, CUgraphExec exec, CUstream stream)
 {
-	vgpu_fn_cuStreamIsCapturing *is_capturing = VGPU_REAL(cuStreamIsCapturing);
 	struct vgpu_entry entry = {0};
 	struct vgpu_entry *found;
 	struct vgpu_pool *pool;
 	uint64_t trimmed;
-	int capturing = 0;
 
 	g->pool = NULL;
 	vgpu_mutex_lock(&p->graphs_mutex);
@@ -136,7 +135,7 @@ CUresult vgpu_graphs_begin(struct vgpu_process *p, struct vgpu_growth *g, CUgrap
 	if (found != NULL)
 		entry = *found;
 	vgpu_mutex_unlock(&p->graphs_mutex);
-	if (entry.key == 0 || (is_capturing != NULL && is_capturing(stream, &capturing) == CUDA_SUCCESS && capturing != 0))
+	if (entry.key == 0 || (vgpu_capture_possible(p) && vgpu_capture_of_stream(stream)))
 		return CUDA_SUCCESS;
 	pool = vgpu_pools_of_graphs(p, (CUdevice)entry.device);
 	if (pool == NULL || pool->device == VGPU_NO_DEVICE)

@@ -135,6 +135,29 @@ bool vgpu_growth_look(struct vgpu_process *p, bool lightly)
 	return ok;
 }
 
+bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly)
+{
+	bool fits = vgpu_growth_look(p, lightly);
+
+	SET(p->growth_pending, 1);
+	return fits;
+}
+
+void vgpu_growth_opened(struct vgpu_process *p)
+{
+	__atomic_add_fetch(&p->growth_watched, 1, __ATOMIC_RELAXED);
+}
+
+void vgpu_growth_closed(struct vgpu_process *p)
+{
+	uint32_t open = GET(p->growth_watched);
+
+	/* A close that was not seen to be opened changes nothing. */
+	while (open != 0 && !__atomic_compare_exchange_n(&p->growth_watched, &open, open - 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+	vgpu_growth_look(p, false);
+}
+
 bool vgpu_growth_settle_current(struct vgpu_process *p)
 {
 	int current = vgpu_device_of_current(p);

@@ -24,11 +24,22 @@ bool vgpu_growth_settle_current(struct vgpu_process *p);
  * worth asking; lightly: only if it was not asked for a while. */
 bool vgpu_growth_look(struct vgpu_process *p, bool lightly);
 
-/* Before an allocation: asks the driver if something was loaded since it was asked last, and that is
- * a while ago. False when that did not fit. */
+/* The same after something was loaded, the rest of which the driver may load at a launch. */
+bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly);
+
+/* Memory that another process pays for was opened, or closed: it is reported as this process's as soon
+ * as the other one has let go of it. */
+void vgpu_growth_opened(struct vgpu_process *p);
+void vgpu_growth_closed(struct vgpu_process *p);
+
+/* Before an allocation: asks the driver if something was loaded since it was asked last, or something
+ * is open, and that is a while ago. False when that did not fit. */
 static inline bool vgpu_growth_caught_up(struct vgpu_process *p)
 {
-	return p == NULL || __atomic_load_n(&p->growth_pending, __ATOMIC_RELAXED) == 0 || vgpu_growth_look(p, true);
+	return p == NULL ||
+	       (__atomic_load_n(&p->growth_pending, __ATOMIC_RELAXED) == 0 &&
+		__atomic_load_n(&p->growth_watched, __ATOMIC_RELAXED) == 0) ||
+	       vgpu_growth_look(p, true);
 }
 
 /* The heap and the printf buffer of kernels are made at the first launch that needs them, and

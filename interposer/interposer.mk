@@ -31,7 +31,7 @@ INTERPOSER_TEST := test/interposer
 INTERPOSER_TEST_BUILD := $(BUILD)/test-interposer
 INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinterposer -pthread
 INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth \
-	contexts sharing frees bench
+	contexts sharing frees asked engines multicast interop foreign_pools shares bench
 INTERPOSER_SIM := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1
 INTERPOSER_SIM_LINK := -L$(BUILD)/sim -l:libcuda.so.1 -l:libnvidia-ml.so.1 -Wl,-rpath,$(abspath $(BUILD)/sim) -ldl
 INTERPOSER_TEST_LIBRARY := $(if $(filter 0,$(shell id -u)),$(BUILD)/libslurm-vgpu.so,$(INTERPOSER_TEST_BUILD)/libslurm-vgpu.so)
@@ -42,7 +42,7 @@ $(INTERPOSER_TEST_BUILD)/libslurm-vgpu.so: $(INTERPOSER_SOURCES) $(INTERPOSER_HE
 		-Wl,--version-script=$(BUILD)/interposer/exports.map $(INTERPOSER_SOURCES) -o $@
 
 $(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%): $(INTERPOSER_TEST_BUILD)/%: $(INTERPOSER_TEST)/%.c \
-		$(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/harness.h $(INTERPOSER_HEADERS) $(INTERPOSER_SIM)
+		$(INTERPOSER_TEST)/harness.c $(wildcard $(INTERPOSER_TEST)/*.h) $(INTERPOSER_HEADERS) $(INTERPOSER_SIM)
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) $< $(INTERPOSER_TEST)/harness.c -o $@ $(INTERPOSER_SIM_LINK)
 
@@ -63,7 +63,7 @@ comma_ := ,
 # A sanitizer wants to be loaded first, so here the library is part of the program: its functions
 # come first all the same. Its dlsym stays out, which the sanitizers themselves would run into.
 INTERPOSER_SANITIZED := memory pools graphs handles processes ledger hostile views devices nvml arrays growth contexts sharing \
-	frees
+	frees asked engines multicast interop foreign_pools shares
 INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
 
 define interposer_sanitized

@@ -5,6 +5,12 @@
 #include "device.h"
 #include "symbols.h"
 
+/* A slice of the job that is not the step's is on the limits page without memory. */
+static bool is_of_step(uint32_t i)
+{
+	return __atomic_load_n(&vgpu_pages.limits->device[i].step_mem_bytes, __ATOMIC_RELAXED) > 0;
+}
+
 /* The driver's handle of device i of the limits page. A lost GPU counts, and has no handle. */
 static nvmlReturn_t handle_of(uint32_t i, nvmlDevice_t *handle, bool *shown)
 {
@@ -12,7 +18,7 @@ static nvmlReturn_t handle_of(uint32_t i, nvmlDevice_t *handle, bool *shown)
 	nvmlReturn_t result = by_uuid == NULL ? NVML_ERROR_FUNCTION_NOT_FOUND
 					      : by_uuid(vgpu_pages.limits->device[i].uuid, handle);
 
-	*shown = result == NVML_SUCCESS || result == NVML_ERROR_GPU_IS_LOST;
+	*shown = (result == NVML_SUCCESS || result == NVML_ERROR_GPU_IS_LOST) && is_of_step(i);
 	return result;
 }
 
@@ -68,7 +74,7 @@ nvmlReturn_t vgpu_nvml_index_of(nvmlDevice_t handle, unsigned int *index)
 {
 	int device = vgpu_device_of_nvml(handle);
 
-	if (device < 0)
+	if (device < 0 || !is_of_step((uint32_t)device))
 		return NVML_ERROR_INVALID_ARGUMENT;
 	*index = shown_before((uint32_t)device);
 	return NVML_SUCCESS;
@@ -76,5 +82,7 @@ nvmlReturn_t vgpu_nvml_index_of(nvmlDevice_t handle, unsigned int *index)
 
 bool vgpu_nvml_granted(nvmlDevice_t handle)
 {
-	return vgpu_device_of_nvml(handle) >= 0;
+	int device = vgpu_device_of_nvml(handle);
+
+	return device >= 0 && is_of_step((uint32_t)device);
 }

@@ -86,6 +86,47 @@ typedef struct nvmlProcessDetailList_v1_st {
 	nvmlProcessDetail_v1_t *procArray;
 } nvmlProcessDetailList_v1_t;
 
+/* Of a MIG device: shares of engines, and its memory. */
+typedef struct nvmlDeviceAttributes_st {
+	unsigned int counts[8];
+	unsigned long long memorySizeMB;
+} nvmlDeviceAttributes_t;
+
+/* Domains of nvmlGpuDynamicPstatesInfo_t. */
+enum { NVML_DOMAIN_GPU, NVML_DOMAIN_MEMORY, NVML_DOMAIN_VIDEO, NVML_DOMAIN_BUS, NVML_DOMAINS = 8 };
+
+typedef struct nvmlGpuDynamicPstatesInfo_st {
+	unsigned int flags;
+	struct {
+		unsigned int bIsPresent;
+		unsigned int percentage; /* over the last second */
+		unsigned int incThreshold, decThreshold;
+	} utilization[NVML_DOMAINS];
+} nvmlGpuDynamicPstatesInfo_t;
+
+typedef struct nvmlEncoderSessionInfo_st {
+	unsigned int sessionId, pid, vgpuInstance;
+	int codecType;
+	unsigned int hResolution, vResolution, averageFps, averageLatency;
+} nvmlEncoderSessionInfo_t;
+
+typedef struct nvmlFBCSessionInfo_st {
+	unsigned int sessionId, pid, vgpuInstance, displayOrdinal;
+	int sessionType;
+	unsigned int sessionFlags, hMaxResolution, vMaxResolution, hResolution, vResolution, averageFPS, averageLatency;
+} nvmlFBCSessionInfo_t;
+
+typedef struct nvmlFBCStats_st {
+	unsigned int sessionsCount, averageFPS, averageLatency;
+} nvmlFBCStats_t;
+
+typedef struct nvmlGpmSample_st *nvmlGpmSample_t;
+
+typedef struct nvmlGpmSupport_st {
+	unsigned int version;
+	unsigned int isSupportedDevice;
+} nvmlGpmSupport_t;
+
 /* Utilisation of a process: percent over the time since the caller's last look. */
 typedef struct nvmlProcessUtilizationSample_st {
 	unsigned int pid;
@@ -164,6 +205,10 @@ _Static_assert(sizeof(nvmlProcessUtilizationInfo_v1_t) == 40, "nvmlProcessUtiliz
 _Static_assert(sizeof(nvmlProcessesUtilizationInfo_v1_t) == 24, "nvmlProcessesUtilizationInfo_v1_t");
 _Static_assert(sizeof(nvmlSample_t) == 16, "nvmlSample_t");
 _Static_assert(sizeof(nvmlAccountingStats_t) == 56, "nvmlAccountingStats_t");
+_Static_assert(sizeof(nvmlDeviceAttributes_t) == 40, "nvmlDeviceAttributes_t");
+_Static_assert(sizeof(nvmlGpuDynamicPstatesInfo_t) == 132, "nvmlGpuDynamicPstatesInfo_t");
+_Static_assert(sizeof(nvmlEncoderSessionInfo_t) == 32, "nvmlEncoderSessionInfo_t");
+_Static_assert(sizeof(nvmlFBCSessionInfo_t) == 48, "nvmlFBCSessionInfo_t");
 _Static_assert(sizeof(nvmlUUID_v1_t) == 52, "nvmlUUID_v1_t");
 
 /* ---- the private table ----

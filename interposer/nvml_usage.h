@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Utilisation of the slice: what the job's own processes made of it. */
+ * Utilisation of the slice: what the job's own processes made of it, as the driver tells it by process. Every
+ * row that tells a program of utilisation takes it from vgpu_usage_since, so another source of it goes there. */
 #ifndef VGPU_NVML_USAGE_H
 #define VGPU_NVML_USAGE_H
 

@@ -6,6 +6,7 @@
 
 #include "account.h"
 #include "blocks.h"
+#include "capture.h"
 #include "device.h"
 #include "futex.h"
 #include "symbols.h"
@@ -14,6 +15,9 @@
 
 /* Longer than the driver takes to give a pool's memory back to the device. */
 #define DESTROY_WAIT_NS 1000000000u
+
+#define CHOSEN_MASK 255u
+_Static_assert(VGPU_MAX_POOLS < CHOSEN_MASK, "a pool's index fits below the count");
 
 static struct vgpu_pool *look(struct vgpu_process *p, CUmemoryPool handle)
 {
@@ -53,6 +57,7 @@ static struct vgpu_pool *note(struct vgpu_process *p, CUmemoryPool handle, CUdev
 		__atomic_store_n(&pool->ordinal, ordinal, __ATOMIC_RELAXED);
 		__atomic_store_n(&pool->device, device, __ATOMIC_RELAXED);
 		__atomic_store_n(&pool->own, own, __ATOMIC_RELAXED);
+		__atomic_store_n(&pool->threshold_bytes, 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&pool->state, handle != NULL ? VGPU_POOL_LIVE : VGPU_POOL_GRAPHS, __ATOMIC_RELEASE);
 		__atomic_store_n(&pool->handle, handle, __ATOMIC_RELEASE);
 		if (p->pools_high <= i)
@@ -78,6 +83,45 @@ struct vgpu_pool *vgpu_pools_find(struct vgpu_process *p, CUmemoryPool handle)
 	return NULL;
 }
 
+struct vgpu_pool *vgpu_pools_chosen(struct vgpu_process *p, CUdevice ordinal)
+{
+	vgpu_fn_cuDeviceGetMemPool *get_pool = VGPU_REAL(cuDeviceGetMemPool);
+	bool cached = ordinal >= 0 && ordinal < VGPU_CACHED_DEVICES;
+	uint64_t known = cached ? __atomic_load_n(&p->chosen_pool[ordinal], __ATOMIC_ACQUIRE) : 0;
+	struct vgpu_pool *pool;
+	CUmemoryPool handle;
+
+	if ((known & CHOSEN_MASK) != 0)
+		return &p->pool[(known & CHOSEN_MASK) - 1];
+	if (get_pool == NULL || get_pool(&handle, ordinal) != CUDA_SUCCESS)
+		return NULL;
+	pool = vgpu_pools_find(p, handle);
+	/* Not if it was chosen anew since the driver was asked. */
+	if (cached && pool != NULL)
+		__atomic_compare_exchange_n(&p->chosen_pool[ordinal], &known, known + (uint64_t)(pool - p->pool) + 1, 0,
+					    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+	return pool;
+}
+
+void vgpu_pools_chosen_anew(struct vgpu_process *p)
+{
+	for (int i = 0; i < VGPU_CACHED_DEVICES; i++) {
+		uint64_t known = __atomic_load_n(&p->chosen_pool[i], __ATOMIC_RELAXED);
+
+		while (!__atomic_compare_exchange_n(&p->chosen_pool[i], &known, (known | CHOSEN_MASK) + 1, 0,
+						    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+			;
+	}
+}
+
+void vgpu_pools_set(struct vgpu_process *p, CUmemoryPool handle, int attribute, const void *value)
+{
+	struct vgpu_pool *pool = attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? vgpu_pools_find(p, handle) : NULL;
+
+	if (pool != NULL)
+		__atomic_store_n(&pool->threshold_bytes, *(const cuuint64_t *)value, __ATOMIC_RELAXED);
+}
+
 struct vgpu_pool *vgpu_pools_of_graphs(struct vgpu_process *p, CUdevice ordinal)
 {
 	struct vgpu_pool *pool = look_graphs(p, ordinal);
@@ -85,12 +129,34 @@ struct vgpu_pool *vgpu_pools_of_graphs(struct vgpu_process *p, CUdevice ordinal)
 	return pool != NULL ? pool : note(p, NULL, ordinal, vgpu_device_of_ordinal(p, ordinal), false);
 }
 
+static void note_at(struct vgpu_process *p, CUmemoryPool handle, const CUmemLocation *location, int type, bool own)
+{
+	if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
+		return;
+	if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+		note(p, handle, location->id, vgpu_device_of_ordinal(p, location->id), own);
+	else if (location->type >= CU_MEM_LOCATION_TYPE_HOST && location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
+		note(p, handle, location->id, VGPU_NO_DEVICE, own); /* memory of the host is not the device's */
+}
+
 void vgpu_pools_made(struct vgpu_process *p, CUmemoryPool handle, const CUmemPoolProps *props)
 {
-	bool of_device = props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	note_at(p, handle, &props->location, props->allocType, true);
+}
 
-	/* Memory of the host is not the device's. */
-	note(p, handle, props->location.id, of_device ? vgpu_device_of_ordinal(p, props->location.id) : VGPU_NO_DEVICE, true);
+void vgpu_pools_told(struct vgpu_process *p, CUmemoryPool handle, const CUmemLocation *location, int type)
+{
+	/* Others are known since they were made, or are imported, and cannot be allocated from. */
+	if (vgpu_pools_find(p, handle) == NULL)
+		note_at(p, handle, location, type, false);
+}
+
+void vgpu_pools_trimmed(struct vgpu_process *p, CUmemoryPool handle)
+{
+	struct vgpu_pool *pool = vgpu_pools_find(p, handle);
+
+	if (pool != NULL)
+		vgpu_pools_settle(p, pool);
 }
 
 /* Keeps the pool from being destroyed while the driver is asked about it. */
@@ -118,6 +184,7 @@ struct vgpu_pool *vgpu_pools_destroy(struct vgpu_process *p, CUmemoryPool handle
 		trim(handle, 0);
 	vgpu_pools_settle(p, pool);
 	__atomic_store_n(&pool->handle, NULL, __ATOMIC_SEQ_CST);
+	vgpu_pools_chosen_anew(p);
 	since = vgpu_now_ns();
 	while (__atomic_load_n(&pool->users, __ATOMIC_SEQ_CST) != 0 && vgpu_now_ns() - since < DESTROY_WAIT_NS)
 		sched_yield();
@@ -188,8 +255,42 @@ static int relax(int mode)
 	return exchange != NULL && exchange(&mode) == CUDA_SUCCESS ? mode : -1;
 }
 
-/* Everything that pools hold; trimmed, for one device, or for VGPU_NO_DEVICE only asked about. */
-static void go_through(struct vgpu_process *p, int trimmed)
+enum errand {
+	ASK,	     /* what the pool holds */
+	ASK_IF_LESS, /* the same, where a synchronisation can have made it less */
+	TRIM,	     /* give the device back what it holds unused, and ask */
+};
+
+static bool is_wanted(const struct vgpu_pool *pool, uint32_t state, enum errand errand, int device)
+{
+	int of_pool = __atomic_load_n(&pool->device, __ATOMIC_RELAXED);
+	uint64_t charged = __atomic_load_n(&pool->charged_bytes, __ATOMIC_RELAXED);
+
+	if (state == VGPU_POOL_UNUSED || state == VGPU_POOL_DEAD || of_pool < 0)
+		return false;
+	if (errand == TRIM)
+		return of_pool == device;
+	if (errand == ASK_IF_LESS && state == VGPU_POOL_LIVE)
+		return charged > __atomic_load_n(&pool->threshold_bytes, __ATOMIC_RELAXED);
+	return charged != 0;
+}
+
+static void trim(struct vgpu_process *p, struct vgpu_pool *pool, uint32_t state, CUmemoryPool handle)
+{
+	vgpu_fn_cuDeviceGraphMemTrim *trim_graphs = VGPU_REAL(cuDeviceGraphMemTrim);
+	vgpu_fn_cuMemPoolTrimTo *trim_pool = VGPU_REAL(cuMemPoolTrimTo);
+
+	if (state == VGPU_POOL_GRAPHS) {
+		__atomic_add_fetch(&p->graphs_trimmed, 1, __ATOMIC_SEQ_CST);
+		if (trim_graphs != NULL)
+			trim_graphs(pool->ordinal);
+	} else if (handle != NULL && trim_pool != NULL) {
+		trim_pool(handle, 0);
+	}
+}
+
+/* To all pools, or for TRIM to those of one device. */
+static void go_through(struct vgpu_process *p, enum errand errand, int device)
 {
 	uint32_t high = __atomic_load_n(&p->pools_high, __ATOMIC_ACQUIRE);
 	bool relaxed = false;
@@ -198,32 +299,21 @@ static void go_through(struct vgpu_process *p, int trimmed)
 	for (uint32_t i = 0; i < high; i++) {
 		struct vgpu_pool *pool = &p->pool[i];
 		uint32_t state = __atomic_load_n(&pool->state, __ATOMIC_ACQUIRE);
-		int device = __atomic_load_n(&pool->device, __ATOMIC_RELAXED);
+		bool own = __atomic_load_n(&pool->own, __ATOMIC_RELAXED); /* others are never destroyed */
 		CUmemoryPool handle;
 
-		if (state == VGPU_POOL_UNUSED || device < 0 || (trimmed >= 0 && device != trimmed) || state == VGPU_POOL_DEAD)
+		if (!is_wanted(pool, state, errand, device))
 			continue;
-		if (trimmed < 0 && __atomic_load_n(&pool->charged_bytes, __ATOMIC_RELAXED) == 0)
-			continue;
-		if (!relaxed)
+		if (!relaxed && vgpu_capture_possible(p))
 			mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
 		relaxed = true;
-		handle = use(pool);
-		if (trimmed >= 0 && state == VGPU_POOL_GRAPHS) {
-			vgpu_fn_cuDeviceGraphMemTrim *trim = VGPU_REAL(cuDeviceGraphMemTrim);
-
-			__atomic_add_fetch(&p->graphs_trimmed, 1, __ATOMIC_SEQ_CST);
-			if (trim != NULL)
-				trim(pool->ordinal);
-		} else if (trimmed >= 0 && handle != NULL) {
-			vgpu_fn_cuMemPoolTrimTo *trim = VGPU_REAL(cuMemPoolTrimTo);
-
-			if (trim != NULL)
-				trim(handle, 0);
-		}
+		handle = own ? use(pool) : __atomic_load_n(&pool->handle, __ATOMIC_RELAXED);
+		if (errand == TRIM)
+			trim(p, pool, state, handle);
 		if (state == VGPU_POOL_GRAPHS || handle != NULL)
 			vgpu_pools_settle(p, pool);
-		unuse(pool);
+		if (own)
+			unuse(pool);
 	}
 	if (mode >= 0)
 		relax(mode);
@@ -232,11 +322,17 @@ static void go_through(struct vgpu_process *p, int trimmed)
 void vgpu_pools_settle_all(struct vgpu_process *p)
 {
 	if (__atomic_load_n(&p->pools_high, __ATOMIC_RELAXED) != 0)
-		go_through(p, VGPU_NO_DEVICE);
+		go_through(p, ASK, VGPU_NO_DEVICE);
+}
+
+void vgpu_pools_synchronised(struct vgpu_process *p)
+{
+	if (__atomic_load_n(&p->pools_high, __ATOMIC_RELAXED) != 0)
+		go_through(p, ASK_IF_LESS, VGPU_NO_DEVICE);
 }
 
 void vgpu_pools_reclaim(struct vgpu_process *p, int device)
 {
 	if (__atomic_load_n(&p->pools_high, __ATOMIC_RELAXED) != 0)
-		go_through(p, device);
+		go_through(p, TRIM, device);
 }

@@ -121,11 +121,15 @@ void vgpu_pools_settle(struct vgpu_process *p, struct vgpu_pool *pool)
 {
 	uint64_t others, begun, holds, much;
 
+	/* Nothing to give back, whatever other threads are doing: what they may take is charged too. */
+	if (pool->device < 0 || !ask(pool, handle_of(pool), &holds) ||
+	    holds >= __atomic_load_n(&pool->charged_bytes, __ATOMIC_RELAXED))
+		return;
 	vgpu_mutex_lock(&pool->mutex);
 	others = pool->flying_growth;
 	begun = pool->begun_growth;
 	vgpu_mutex_unlock(&pool->mutex);
-	if (pool->device < 0 || !ask(pool, handle_of(pool), &holds))
+	if (!ask(pool, handle_of(pool), &holds))
 		return;
 	vgpu_mutex_lock(&pool->mutex);
 	much = lower(pool, holds + others + (pool->begun_growth - begun));

@@ -26,10 +26,17 @@ struct vgpu_growth {
 /* The pool of that handle; the device's own default pool is made known by this. NULL when there is
  * no place for it, or when it was not seen to be made. */
 struct vgpu_pool *vgpu_pools_find(struct vgpu_process *p, CUmemoryPool handle);
+/* The one that the device's streams allocate from; and that may have changed, on every device. */
+struct vgpu_pool *vgpu_pools_chosen(struct vgpu_process *p, CUdevice ordinal);
+void vgpu_pools_chosen_anew(struct vgpu_process *p);
+/* The program has set an attribute of a pool. */
+void vgpu_pools_set(struct vgpu_process *p, CUmemoryPool handle, int attribute, const void *value);
 /* What the driver keeps for the graphs of a device. */
 struct vgpu_pool *vgpu_pools_of_graphs(struct vgpu_process *p, CUdevice ordinal);
-/* The program has made a pool. */
+/* The program has made a pool; or was told of one that the driver has made. One of managed memory is not
+ * known hereafter: what is taken from it may lie anywhere, and is charged by the block. */
 void vgpu_pools_made(struct vgpu_process *p, CUmemoryPool handle, const CUmemPoolProps *props);
+void vgpu_pools_told(struct vgpu_process *p, CUmemoryPool handle, const CUmemLocation *location, int type);
 /* The program destroys a pool: takes the handle out of the table before the driver frees it. NULL
  * when it is not there. Then says whether the driver did it. */
 struct vgpu_pool *vgpu_pools_destroy(struct vgpu_process *p, CUmemoryPool handle);
@@ -55,6 +62,10 @@ void vgpu_pools_force(struct vgpu_process *p, struct vgpu_pool *pool);
 /* Asks the driver what one pool, or all of them, hold now. */
 void vgpu_pools_settle(struct vgpu_process *p, struct vgpu_pool *pool);
 void vgpu_pools_settle_all(struct vgpu_process *p);
+/* The program has trimmed the pool. */
+void vgpu_pools_trimmed(struct vgpu_process *p, CUmemoryPool handle);
+/* The same after a synchronisation, which takes from a pool only what exceeds its threshold. */
+void vgpu_pools_synchronised(struct vgpu_process *p);
 /* Gives the device back what its pools hold unused. */
 void vgpu_pools_reclaim(struct vgpu_process *p, int device);
 

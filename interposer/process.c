@@ -19,16 +19,16 @@ int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)
 
 struct vgpu_pages vgpu_pages;
 
-static struct vgpu_process *the_process;
+struct vgpu_process *vgpu_this_process;
 
 static void forget(void)
 {
-	memset(the_process, 0, sizeof(*the_process));
+	memset(vgpu_this_process, 0, sizeof(*vgpu_this_process));
 }
 
 static struct vgpu_process *own_memory(void)
 {
-	struct vgpu_process *p = __atomic_load_n(&the_process, __ATOMIC_ACQUIRE);
+	struct vgpu_process *p = __atomic_load_n(&vgpu_this_process, __ATOMIC_ACQUIRE);
 	struct vgpu_process *none = NULL;
 	bool wiped;
 
@@ -38,7 +38,7 @@ static struct vgpu_process *own_memory(void)
 	if (p == MAP_FAILED)
 		return NULL;
 	wiped = madvise(p, sizeof(*p), MADV_WIPEONFORK) == 0;
-	if (!__atomic_compare_exchange_n(&the_process, &none, p, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+	if (!__atomic_compare_exchange_n(&vgpu_this_process, &none, p, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
 		munmap(p, sizeof(*p));
 		return none;
 	}
@@ -80,7 +80,7 @@ static uint32_t find_stage(struct vgpu_process *p)
 	return VGPU_REFUSED;
 }
 
-struct vgpu_process *vgpu_attach(void)
+struct vgpu_process *vgpu_attach_slowly(void)
 {
 	struct vgpu_process *p = own_memory();
 	uint32_t stage;

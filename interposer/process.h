@@ -9,10 +9,12 @@
 #define VGPU_PROCESS_H
 
 #include "cuda_types.h"
+#include "engine.h"
 #include "layout.h"
 #include "table.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #define VGPU_SHARDS 16
 #define VGPU_CACHED_DEVICES 64
@@ -66,14 +68,33 @@ struct vgpu_pool {
 	CUdevice ordinal;
 	int32_t device; /* as from vgpu_device_of_ordinal; VGPU_NO_DEVICE: memory that is not counted */
 	bool own;	/* made by the program, so that it may be destroyed */
+	uint64_t threshold_bytes; /* what synchronisations leave in it */
 	uint64_t charged_bytes;
 	uint64_t live; /* blocks of an own pool */
 	uint64_t flying_growth; /* by how much calls that are in the driver now may make it grow */
 	uint64_t begun_growth;	/* the same of all calls ever begun */
 } __attribute__((aligned(64)));
 
+/* What the driver last said of a device's memory; see info.h. */
+struct vgpu_info {
+	uint32_t turn;
+	int32_t device; /* index in vgpu_limits.device */
+	CUcontext context; /* NULL: nothing is known */
+	uint64_t asked_ns;
+	uint64_t free_bytes, total_bytes;
+	uint64_t held_bytes; /* what this process was charged then */
+};
+
 struct vgpu_process {
+	/* What nearly every call looks at and few change lies together. */
 	uint32_t stage;
+	uint32_t graphs_with_memory; /* executable graphs in the table */
+	uint32_t captures;	     /* that have begun and not ended; see capture.h */
+	uint32_t growth_pending; /* something was loaded, or will be by a launch, since the driver was asked */
+	uint32_t pools_high;
+	uint32_t gated;		  /* launches may have to wait; see gate.h */
+	uint64_t gate_generation; /* 1 + that of the limits page when this was decided */
+	uint8_t several_devices;  /* 0 not asked yet, 1 no, 2 yes */
 	const char *refused_why;
 
 	/* Who this is, as in the ledger's slot. */
@@ -92,7 +113,6 @@ struct vgpu_process {
 
 	/* CUDA ordinal → 1 + index in vgpu_limits.device, 255 not granted, 0 not asked yet. */
 	uint8_t device_of[VGPU_CACHED_DEVICES];
-	uint8_t several_devices; /* 0 not asked yet, 1 no, 2 yes */
 
 	struct vgpu_shard shard[VGPU_SHARDS];
 
@@ -102,8 +122,10 @@ struct vgpu_process {
 	struct vgpu_table vmm_handles;
 	struct vgpu_table vmm_mappings;
 
-	/* Handles given out as file descriptors, and what cuMemMapArrayAsync has mapped: both under vmm_mutex. */
+	/* Handles given out as file descriptors, what is bound to multicast objects, and what cuMemMapArrayAsync
+	 * has mapped: all under vmm_mutex. */
 	struct vgpu_table vmm_exports;
+	struct vgpu_table vmm_bindings;
 	struct vgpu_table array_maps;
 
 	uint32_t context_mutex;
@@ -112,17 +134,26 @@ struct vgpu_process {
 
 	/* growth.c */
 	uint32_t growth_mutex;
-	uint32_t growth_pending; /* something was loaded, or will be by a launch, since the driver was asked */
+	uint32_t growth_watched; /* memory of other processes that is open here: this one's once they have ended */
 	struct vgpu_overhead overhead[VGPU_MAX_DEVICES];
 
+	struct vgpu_info info;
+
+	/* CUDA ordinal → 1 + index in pool of the one that its streams allocate from, 0 not asked yet; in the
+	 * bits above 8: how often that may have changed. */
+	uint64_t chosen_pool[VGPU_CACHED_DEVICES];
 	uint32_t pools_mutex; /* for taking a place in the table, not for what stands there */
-	uint32_t pools_high;
 	struct vgpu_pool pool[VGPU_MAX_POOLS];
 
 	uint32_t graphs_mutex;
-	uint32_t graphs_with_memory; /* executable graphs in the table */
 	uint64_t graphs_trimmed;     /* how often graph memory may have gone back to the device */
 	struct vgpu_table graphs;
+
+	/* The share of the GPU's time (gate.h). */
+	uint32_t keeper; /* 0 not started, 1 yes, 2 cannot be */
+	uint32_t keeper_sleeps;
+	uint32_t keeper_bell;
+	struct vgpu_engine engine[VGPU_MAX_DEVICES];
 };
 
 /* The step's pages. Set once; they stay mapped in forked children. */
@@ -134,7 +165,17 @@ extern struct vgpu_pages vgpu_pages;
 
 /* This process, attached if it can be: look at its stage, which is one of the last three.
  * NULL when not even the memory for it can be had, which means refused. */
-struct vgpu_process *vgpu_attach(void);
+struct vgpu_process *vgpu_attach_slowly(void);
+extern struct vgpu_process *vgpu_this_process __attribute__((visibility("hidden")));
+
+static inline struct vgpu_process *vgpu_attach(void)
+{
+	struct vgpu_process *p = __atomic_load_n(&vgpu_this_process, __ATOMIC_ACQUIRE);
+
+	return __builtin_expect(p != NULL && __atomic_load_n(&p->stage, __ATOMIC_ACQUIRE) == VGPU_ATTACHED, 1)
+		       ? p
+		       : vgpu_attach_slowly();
+}
 
 /* The stage of what vgpu_attach returned. */
 static inline uint32_t vgpu_stage(const struct vgpu_process *p)

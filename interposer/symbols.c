@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "symbols.h"
 
+#include "capture.h"
 #include "kinds.h"
 #include "libc.h"
 
@@ -30,7 +31,7 @@ const struct vgpu_row vgpu_row[VGPU_SYMBOLS] = {
 #include "api/nvml.def"
 };
 
-static void *real[VGPU_SYMBOLS];
+void *vgpu_real[VGPU_SYMBOLS];
 
 static bool is(const char *name, size_t length, const char *other, size_t other_length)
 {
@@ -41,8 +42,10 @@ enum vgpu_symbol vgpu_symbol_find(const char *name)
 {
 	size_t length;
 
-	/* Nearly every lookup in nearly every process ends here. */
-	if ((name[0] != 'c' || name[1] != 'u') && (name[0] != 'n' || name[1] != 'v'))
+	/* Nearly every lookup in nearly every process ends here; those of libraries on top of CUDA too, whose
+	 * names go on with a small letter. */
+	if (!(name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z') &&
+	    !(name[0] == 'n' && name[1] == 'v' && name[2] == 'm' && name[3] == 'l'))
 		return VGPU_SYMBOLS;
 	length = strlen(name);
 	for (unsigned int i = 0; i < VGPU_SYMBOLS; i++) {
@@ -50,10 +53,11 @@ enum vgpu_symbol vgpu_symbol_find(const char *name)
 		    is(name, length, vgpu_row[i].symbol, vgpu_row[i].symbol_length))
 			return (enum vgpu_symbol)i;
 	}
+	vgpu_capture_unwrapped(name);
 	return VGPU_SYMBOLS;
 }
 
-static void *look_up(enum vgpu_symbol symbol)
+void *vgpu_real_look_up(enum vgpu_symbol symbol)
 {
 	const struct vgpu_libc *libc = vgpu_libc();
 	const char *soname = symbol < VGPU_CUDA_SYMBOLS ? "libcuda.so.1" : "libnvidia-ml.so.1";
@@ -67,15 +71,8 @@ static void *look_up(enum vgpu_symbol symbol)
 		return NULL;
 	/* The handle is kept: the addresses must outlive a dlclose by the program. */
 	address = libc->dlsym(library, vgpu_row[symbol].symbol);
-	__atomic_store_n(&real[symbol], address, __ATOMIC_RELEASE);
+	__atomic_store_n(&vgpu_real[symbol], address, __ATOMIC_RELEASE);
 	return address;
-}
-
-void *vgpu_real_address(enum vgpu_symbol symbol)
-{
-	void *address = __atomic_load_n(&real[symbol], __ATOMIC_ACQUIRE);
-
-	return __builtin_expect(address != NULL, 1) ? address : look_up(symbol);
 }
 
 bool vgpu_real_load_nvml(void)
@@ -136,8 +133,10 @@ void *vgpu_symbol_of_proc(const char *name, void *found, int version, cuuint64_t
 		    (row->since == vgpu_row[best].since && row->variant != VGPU_LEGACY))
 			best = (enum vgpu_symbol)i;
 	}
-	if (best == VGPU_SYMBOLS)
+	if (best == VGPU_SYMBOLS) {
+		vgpu_capture_unwrapped(name);
 		return found;
+	}
 	if (is_same_function(best, name, found, flags))
 		return vgpu_row[best].wrapper;
 	/* A newer version may be a function that has a row by another name, cuGraphInstantiate of 12.0 for
@@ -146,5 +145,6 @@ void *vgpu_symbol_of_proc(const char *name, void *found, int version, cuuint64_t
 		if (vgpu_row[i].wrapper != NULL && vgpu_real_address((enum vgpu_symbol)i) == found)
 			return vgpu_row[i].wrapper;
 	}
+	vgpu_capture_unwrapped(name);
 	return found;
 }

@@ -44,7 +44,15 @@ extern const struct vgpu_row vgpu_row[VGPU_SYMBOLS];
 enum vgpu_symbol vgpu_symbol_find(const char *name);
 
 /* The driver's function, NULL when its library is not loaded or does not have it. */
-void *vgpu_real_address(enum vgpu_symbol symbol);
+void *vgpu_real_look_up(enum vgpu_symbol symbol);
+extern void *vgpu_real[VGPU_SYMBOLS] __attribute__((visibility("hidden")));
+
+static inline void *vgpu_real_address(enum vgpu_symbol symbol)
+{
+	void *address = __atomic_load_n(&vgpu_real[symbol], __ATOMIC_ACQUIRE);
+
+	return __builtin_expect(address != NULL, 1) ? address : vgpu_real_look_up(symbol);
+}
 #define VGPU_REAL(symbol) ((vgpu_fn_##symbol *)vgpu_real_address(VGPU_SYMBOL_##symbol))
 
 /* Loads NVML, which a CUDA program seldom has. */

@@ -34,7 +34,7 @@ static void insert(struct vgpu_table *table, const struct vgpu_entry *entry)
 	while (table->entry[i].key != 0)
 		i = (i + 1) & (table->capacity - 1);
 	table->entry[i] = *entry;
-	table->used++;
+	__atomic_store_n(&table->used, table->used + 1, __ATOMIC_RELAXED);
 }
 
 static bool grow(struct vgpu_table *table)
@@ -52,7 +52,9 @@ static bool grow(struct vgpu_table *table)
 	}
 	if (table->capacity != 0)
 		munmap(table->entry, table->capacity * sizeof(*table->entry));
-	*table = bigger;
+	/* used stays what it is, for who looks at it without a lock. */
+	table->entry = bigger.entry;
+	table->capacity = bigger.capacity;
 	return true;
 }
 
@@ -94,6 +96,6 @@ bool vgpu_table_take(struct vgpu_table *table, uint64_t key, struct vgpu_entry *
 		}
 	}
 	table->entry[hole].key = 0;
-	table->used--;
+	__atomic_store_n(&table->used, table->used - 1, __ATOMIC_RELAXED);
 	return true;
 }

@@ -9,7 +9,7 @@
 
 #include "process.h"
 
-/* cuMemCreate has made the handle. */
+/* cuMemCreate has made the handle; or cuMulticastCreate one of no bytes, on no particular device. */
 void vgpu_vmm_created(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes);
 
 /* One reference of the handle goes; the memory stays counted until vgpu_vmm_drop. Returns the
@@ -17,8 +17,10 @@ void vgpu_vmm_created(struct vgpu_process *p, CUmemGenericAllocationHandle handl
 uint64_t vgpu_vmm_release(struct vgpu_process *p, CUmemGenericAllocationHandle handle);
 void vgpu_vmm_unrelease(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint64_t memory);
 
-/* Holds the handle's memory for a mapping to be made. Returns its key or 0. */
+/* Holds the memory of a handle, or what is mapped at an address, for a mapping to be made. Returns its
+ * key or 0. */
 uint64_t vgpu_vmm_hold(struct vgpu_process *p, CUmemGenericAllocationHandle handle);
+uint64_t vgpu_vmm_hold_at(struct vgpu_process *p, CUdeviceptr address);
 void vgpu_vmm_mapped(struct vgpu_process *p, CUdeviceptr pointer, uint64_t size, uint64_t memory);
 
 /* Takes the mappings that start in the range out of the account into list, at most room of them.
@@ -29,11 +31,12 @@ uint32_t vgpu_vmm_unmap(struct vgpu_process *p, CUdeviceptr pointer, uint64_t si
 /* cuMemRetainAllocationHandle has returned the handle for an address. */
 void vgpu_vmm_retained(struct vgpu_process *p, CUmemGenericAllocationHandle handle, CUdeviceptr address);
 
-/* The handle was given out as a file descriptor, and a handle was made from one (-1: from something
- * else). What came from this very process is one more reference of the same memory; what came from
- * another one is charged to that. */
-void vgpu_vmm_exported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, int fd);
-void vgpu_vmm_imported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, int fd);
+/* The handle was given out, and a handle was made from what was given out: with type POSIX_FILE_DESCRIPTOR
+ * to *(int *)shared, and from the number that the pointer shared itself is. What came from this very
+ * process is one more reference of the same memory; what came from another one is charged to that, and is
+ * memory of no bytes here. */
+void vgpu_vmm_exported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, const void *shared, int type);
+void vgpu_vmm_imported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, const void *shared, int type);
 
 /* Memory that lives on by mappings or imports after its handle was released. An H200's driver 580
  * shows it as nobody's then. */

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Kinds ARRAY_* and MIPMAP_CREATE. */
+ * Kinds ARRAY_CREATE, ARRAY_DESTROY and MIPMAP_CREATE. */
 #ifndef VGPU_WRAP_ARRAY_H
 #define VGPU_WRAP_ARRAY_H
 
@@ -49,18 +49,6 @@
 			vgpu_array_stays(p, array);                                        \
 		}                                                                          \
 		return result;                                                             \
-	}
-
-#define WRAP_ARRAY_MAP(symbol, params, args, list, count)                            \
-	WRAP(symbol, params)                                                         \
-	{                                                                            \
-		REAL_OR_RETURN(symbol);                                              \
-		struct vgpu_process *p = attached();                                 \
-		CUresult result = real args;                                         \
-                                                                                     \
-		if (p != NULL && result == CUDA_SUCCESS && (list) != NULL)           \
-			vgpu_array_mapped(p, list, count, current_context());        \
-		return result;                                                       \
 	}
 
 #endif

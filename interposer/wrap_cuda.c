@@ -3,9 +3,11 @@
  *
  * Expands the rows of api/cuda.def with the bodies of their kinds. */
 #include "wrap_array.h"
+#include "wrap_capture.h"
 #include "wrap_context.h"
 #include "wrap_growth.h"
 #include "wrap_info.h"
+#include "wrap_launch.h"
 #include "wrap_memory.h"
 #include "wrap_pools.h"
 #include "wrap_start.h"

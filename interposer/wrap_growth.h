@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Kinds LOAD, UNLOAD, LOAD_LAZILY and SET_LIMIT: what makes a context grow and shrink. */
+ * Kinds IMPORT and SET_LIMIT: memory of other interfaces, and the stacks and heaps of kernels. */
 #ifndef VGPU_WRAP_GROWTH_H
 #define VGPU_WRAP_GROWTH_H
 
@@ -9,53 +9,21 @@
 #include "growth.h"
 #include "wrap_memory.h"
 
-static bool loaded(struct vgpu_process *p, bool lightly)
-{
-	bool fits = vgpu_growth_look(p, lightly);
-
-	/* The driver may load the rest at a launch. */
-	__atomic_store_n(&p->growth_pending, 1, __ATOMIC_RELAXED);
-	return fits;
-}
-
-#define WRAP_LOAD(symbol, params, args, out, undo)                                              \
-	WRAP(symbol, params)                                                                    \
-	{                                                                                       \
-		REAL_OR_RETURN(symbol);                                                         \
-		struct vgpu_process *p = attached();                                            \
-		vgpu_fn_##undo *take_back = VGPU_REAL(undo);                                    \
-		CUresult result = real args;                                                    \
-                                                                                                \
-		if (result != CUDA_SUCCESS || p == NULL || loaded(p, false))                    \
-			return result;                                                          \
-		if (take_back != NULL)                                                          \
-			take_back(*(out));                                                      \
-		return CUDA_ERROR_OUT_OF_MEMORY;                                                \
-	}
-
-#define WRAP_UNLOAD(symbol, params, args)                                \
-	WRAP(symbol, params)                                             \
-	{                                                                \
-		REAL_OR_RETURN(symbol);                                  \
-		struct vgpu_process *p = attached();                     \
-		CUresult result = real args;                             \
-                                                                         \
-		if (result == CUDA_SUCCESS && p != NULL)                 \
-			vgpu_growth_look(p, false);                      \
-		return result;                                           \
-	}
-
-/* There is nothing to undo: the driver would say the same if it could not load now. */
-#define WRAP_LOAD_LAZILY(symbol, params, args)                                           \
-	WRAP(symbol, params)                                                             \
-	{                                                                                \
-		REAL_OR_RETURN(symbol);                                                  \
-		struct vgpu_process *p = attached();                                     \
-		CUresult result = real args;                                             \
-                                                                                         \
-		if (result == CUDA_SUCCESS && p != NULL && !loaded(p, true))             \
-			result = CUDA_ERROR_OUT_OF_MEMORY;                               \
-		return result;                                                           \
+/* Memory that another interface of this process has made, Vulkan for one, is found in what the driver
+ * reports. What does not fit is refused before the call, which takes the caller's descriptor. */
+#define WRAP_IMPORT(symbol, params, args)                           \
+	WRAP(symbol, params)                                        \
+	{                                                           \
+		REAL_OR_RETURN(symbol);                             \
+		struct vgpu_process *p = attached();                \
+		CUresult result;                                    \
+                                                                    \
+		if (p != NULL && !vgpu_growth_look(p, false))       \
+			return CUDA_ERROR_OUT_OF_MEMORY;            \
+		result = real args;                                 \
+		if (result == CUDA_SUCCESS && p != NULL)            \
+			vgpu_growth_loaded(p, false);               \
+		return result;                                      \
 	}
 
 /* What of a limit's value is memory that a launch makes. The stacks are made at once. */

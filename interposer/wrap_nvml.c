@@ -91,7 +91,22 @@ static unsigned long long least(unsigned long long a, unsigned long long b)
 		return result;                                                                      \
 	}
 
+/* Only MIG devices have attributes. */
+#define WRAP_ATTRIBUTES(symbol, params, args, device, attributes)                                   \
+	WRAP(symbol, params)                                                                        \
+	{                                                                                           \
+		BEGIN(symbol, args);                                                                \
+		nvmlReturn_t result = real args;                                                    \
+                                                                                                    \
+		if (result == NVML_SUCCESS && (attributes) != NULL) {                               \
+			struct vgpu_view view = view_of(p, vgpu_device_of_nvml(device));            \
+			(attributes)->memorySizeMB = least((attributes)->memorySizeMB, view.total_bytes >> 20); \
+		}                                                                                   \
+		return result;                                                                      \
+	}
+
 #include "wrap_nvml_lists.h"
+#include "wrap_nvml_engines.h"
 
 #define WRAP_STATS(symbol, params, args, stats, pid)                     \
 	WRAP(symbol, params)                                             \

@@ -1,25 +1,14 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Kinds POOL_*, SYNC and GRAPH_*: what is held beyond live allocations. */
+ * Kinds POOL_DESTROY and GRAPH_*: what is held beyond live allocations. */
 #ifndef VGPU_WRAP_POOLS_H
 #define VGPU_WRAP_POOLS_H
 
 #include "graphs.h"
 #include "wrap_memory.h"
+#include "gate.h"
 #include "wrap.h"
-
-#define WRAP_POOL_CREATE(symbol, params, args, pool, props)               \
-	WRAP(symbol, params)                                              \
-	{                                                                 \
-		REAL_OR_RETURN(symbol);                                   \
-		struct vgpu_process *p = attached();                      \
-		CUresult result = real args;                              \
-                                                                          \
-		if (result == CUDA_SUCCESS && p != NULL)                  \
-			vgpu_pools_made(p, *(pool), props);               \
-		return result;                                            \
-	}
 
 #define WRAP_POOL_DESTROY(symbol, params, args, handle)                                           \
 	WRAP(symbol, params)                                                                      \
@@ -32,43 +21,6 @@
 		if (noted != NULL)                                                                 \
 			vgpu_pools_destroyed(p, noted, handle, result == CUDA_SUCCESS);            \
 		return result;                                                                    \
-	}
-
-#define WRAP_POOL_TRIM(symbol, params, args, handle)                                              \
-	WRAP(symbol, params)                                                                      \
-	{                                                                                         \
-		REAL_OR_RETURN(symbol);                                                           \
-		struct vgpu_process *p = attached();                                              \
-		struct vgpu_pool *noted;                                                           \
-		CUresult result = real args;                                                      \
-                                                                                                  \
-		if (result == CUDA_SUCCESS && p != NULL && (noted = vgpu_pools_find(p, handle)) != NULL) \
-			vgpu_pools_settle(p, noted);                                               \
-		return result;                                                                    \
-	}
-
-#define WRAP_SYNC(symbol, params, args)                             \
-	WRAP(symbol, params)                                        \
-	{                                                           \
-		REAL_OR_RETURN(symbol);                             \
-		CUresult result = real args;                        \
-		struct vgpu_process *p = attached();                \
-                                                                    \
-		if (result == CUDA_SUCCESS && p != NULL)            \
-			vgpu_pools_settle_all(p);                   \
-		return result;                                      \
-	}
-
-#define WRAP_GRAPH_BUILD(symbol, params, args, exec, graph)         \
-	WRAP(symbol, params)                                        \
-	{                                                           \
-		REAL_OR_RETURN(symbol);                             \
-		struct vgpu_process *p = attached();                \
-		CUresult result = real args;                        \
-                                                                    \
-		if (result == CUDA_SUCCESS && p != NULL)            \
-			vgpu_graphs_built(p, *(exec), graph);       \
-		return result;                                      \
 	}
 
 /* The upload, which takes the memory, is done apart, when it is known how much that can be. */
@@ -93,7 +45,9 @@
 	}
 
 /* Most graphs have no memory nodes, and most programs no graph that has. */
-#define WRAP_GRAPH_LAUNCH(symbol, params, args, exec, stream)                                     \
+#define GRAPHS_TAKE_NOTHING(p) (__atomic_load_n(&(p)->graphs_with_memory, __ATOMIC_RELAXED) == 0)
+
+#define WRAP_GRAPH_TAKE(symbol, params, args, exec, stream)                                       \
 	WRAP(symbol, params)                                                                      \
 	{                                                                                         \
 		REAL_OR_RETURN(symbol);                                                           \
@@ -101,7 +55,7 @@
 		struct vgpu_growth g;                                                             \
 		CUresult result;                                                                  \
                                                                                                   \
-		if (p == NULL || __atomic_load_n(&p->graphs_with_memory, __ATOMIC_RELAXED) == 0)  \
+		if (p == NULL || GRAPHS_TAKE_NOTHING(p))                                          \
 			return real args;                                                         \
 		result = vgpu_graphs_begin(p, &g, exec, stream);                                  \
 		if (result != CUDA_SUCCESS)                                                       \
@@ -112,6 +66,30 @@
 		return result;                                                                    \
 	}
 
+#define WRAP_GRAPH_LAUNCH(symbol, params, args, exec, stream)                                     \
+	static __attribute__((noinline)) CUresult launch_##symbol params                          \
+	{                                                                                         \
+		REAL_OR_RETURN(symbol);                                                           \
+		struct vgpu_process *p = attached();                                              \
+		bool memory = p != NULL && !GRAPHS_TAKE_NOTHING(p);                               \
+		bool shut = p != NULL && vgpu_gate_is_shut(p);                                    \
+		struct vgpu_launch launch;                                                        \
+		struct vgpu_growth g = {0};                                                       \
+		CUresult result = memory ? vgpu_graphs_begin(p, &g, exec, stream) : CUDA_SUCCESS; \
+                                                                                                  \
+		if (result != CUDA_SUCCESS)                                                       \
+			return result;                                                            \
+		if (shut)                                                                         \
+			vgpu_gate_enter(p, &launch, stream, exec, 0);                             \
+		result = real args;                                                               \
+		if (shut)                                                                         \
+			vgpu_gate_leave(p, &launch, result);                                      \
+		if (g.pool != NULL)                                                               \
+			vgpu_graphs_end(p, &g, exec, result);                                     \
+		return result;                                                                    \
+	}                                                                                         \
+	WRAP_QUICKLY(symbol, params, args, GRAPHS_TAKE_NOTHING(p) && !vgpu_gate_is_shut(p), launch_##symbol)
+
 #define WRAP_GRAPH_DESTROY(symbol, params, args, exec)              \
 	WRAP(symbol, params)                                        \
 	{                                                           \
@@ -121,18 +99,6 @@
 		if (p != NULL)                                      \
 			vgpu_graphs_gone(p, exec);                  \
 		return real args;                                   \
-	}
-
-#define WRAP_GRAPH_TRIM(symbol, params, args, ordinal)              \
-	WRAP(symbol, params)                                        \
-	{                                                           \
-		REAL_OR_RETURN(symbol);                             \
-		struct vgpu_process *p = attached();                \
-		CUresult result = real args;                        \
-                                                                    \
-		if (result == CUDA_SUCCESS && p != NULL)            \
-			vgpu_graphs_trimmed(p, ordinal);            \
-		return result;                                      \
 	}
 
 #endif

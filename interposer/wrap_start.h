@@ -6,6 +6,7 @@
 #define VGPU_WRAP_START_H
 
 #include "message.h"
+#include "visible.h"
 #include "wrap.h"
 
 #define WRAP_INIT(symbol, params, args)                     \
@@ -14,6 +15,8 @@
 		struct vgpu_process *p = vgpu_attach();     \
                                                             \
 		REAL_OR_RETURN(symbol);                     \
+		if (vgpu_stage(p) == VGPU_ATTACHED)         \
+			vgpu_visible_translate();           \
 		if (vgpu_stage(p) != VGPU_REFUSED)          \
 			return real args;                   \
 		vgpu_message_refused(p);                    \

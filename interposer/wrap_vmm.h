@@ -8,6 +8,7 @@
 #include "charge.h"
 #include "growth.h"
 #include "vmm.h"
+#include "vmm_bind.h"
 #include "wrap.h"
 
 /* Memory of the host is not the device's. */
@@ -53,19 +54,19 @@ static CUresult charge_location(struct vgpu_charge *charge, const CUmemAllocatio
 		return result;                                                       \
 	}
 
-#define WRAP_VMM_MAP(symbol, params, args, pointer, size, handle)                    \
-	WRAP(symbol, params)                                                         \
-	{                                                                            \
-		REAL_OR_RETURN(symbol);                                              \
-		struct vgpu_process *p = attached();                                 \
-		uint64_t memory = p != NULL ? vgpu_vmm_hold(p, handle) : 0;          \
-		CUresult result = real args;                                         \
-                                                                                     \
-		if (memory != 0 && result == CUDA_SUCCESS)                           \
-			vgpu_vmm_mapped(p, pointer, size, memory);                   \
-		else if (memory != 0)                                                \
-			vgpu_vmm_drop(p, memory);                                    \
-		return result;                                                       \
+#define WRAP_VMM_HOLD(symbol, params, args, hold, held)              \
+	WRAP(symbol, params)                                         \
+	{                                                            \
+		REAL_OR_RETURN(symbol);                              \
+		struct vgpu_process *p = attached();                 \
+		uint64_t memory = p != NULL ? (hold) : 0;            \
+		CUresult result = real args;                         \
+                                                                     \
+		if (memory != 0 && result == CUDA_SUCCESS)           \
+			held;                                        \
+		else if (memory != 0)                                \
+			vgpu_vmm_drop(p, memory);                    \
+		return result;                                       \
 	}
 
 #define UNMAPPED_AT_ONCE 64u
@@ -96,46 +97,6 @@ static CUresult after_unmap(struct vgpu_process *p, CUresult result, CUdeviceptr
 		uint32_t count = p != NULL ? vgpu_vmm_unmap(p, pointer, size, list, UNMAPPED_AT_ONCE) : 0; \
                                                                                                            \
 		return after_unmap(p, real args, pointer, size, list, count);                              \
-	}
-
-#define WRAP_VMM_RETAIN(symbol, params, args, handle, address)                                    \
-	WRAP(symbol, params)                                                                      \
-	{                                                                                         \
-		REAL_OR_RETURN(symbol);                                                           \
-		struct vgpu_process *p = attached();                                              \
-		CUresult result = real args;                                                      \
-                                                                                                  \
-		if (p != NULL && result == CUDA_SUCCESS)                                          \
-			vgpu_vmm_retained(p, *(handle), (CUdeviceptr)(uintptr_t)(address));       \
-		return result;                                                                    \
-	}
-
-#define WRAP_VMM_EXPORT(symbol, params, args, shared, handle, type)                           \
-	WRAP(symbol, params)                                                                  \
-	{                                                                                     \
-		REAL_OR_RETURN(symbol);                                                       \
-		struct vgpu_process *p = attached();                                          \
-		CUresult result = real args;                                                  \
-                                                                                              \
-		if (p != NULL && result == CUDA_SUCCESS && (type) == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) \
-			vgpu_vmm_exported(p, handle, *(const int *)(shared));                 \
-		return result;                                                                \
-	}
-
-/* A file descriptor is passed as the pointer itself. */
-#define WRAP_VMM_IMPORT(symbol, params, args, handle, shared, type)                           \
-	WRAP(symbol, params)                                                                  \
-	{                                                                                     \
-		REAL_OR_RETURN(symbol);                                                       \
-		struct vgpu_process *p = attached();                                          \
-		CUresult result = real args;                                                  \
-                                                                                              \
-		if (p != NULL && result == CUDA_SUCCESS)                                      \
-			vgpu_vmm_imported(p, *(handle),                                       \
-					  (type) == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR  \
-						  ? (int)(intptr_t)(shared)                   \
-						  : -1);                                      \
-		return result;                                                                \
 	}
 
 #endif

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds the GPU tests' programs: build.sh OUTPUT-FOLDER. Needs a C compiler and a CUDA toolkit
-# (CUDA_HOME, or what nvcc in PATH belongs to); without nvcc the runtime's paths are left out.
+# (CUDA_HOME, or what nvcc in PATH belongs to); what needs a missing part of it is left out.
 set -eu
 out=${1:?usage: build.sh OUTPUT-FOLDER}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,11 +16,18 @@ mkdir -p "$out"
 
 pids=()
 compile() { "$@" & pids+=($!); }
-compile $CC $cflags "$here/mkstep.c" -o "$out/mkstep"
+compile $CC $cflags "$here/mkstep.c" "$here/boards.c" -o "$out/mkstep"
 compile $CC $cflags "$here/witness.c" -o "$out/witness" -ldl
-compile $CC $cflags "$here"/paths/*.c -o "$out/paths" -ldl -pthread
-compile $CC $cflags -I"$here/paths" "$here/bench/micro.c" "$here/paths/api.c" -o "$out/micro" -ldl
-compile $CC $cflags -I"$here/paths" "$here/bench/start.c" "$here/paths/api.c" -o "$out/start" -ldl
+compile $CC $cflags "$here/views/hold.c" -o "$out/hold" -ldl
+compile $CC $cflags "$here/views/ordinals.c" -o "$out/ordinals" -ldl
+compile $CC $cflags -I"$here/shares" "$here"/shares/*.c -o "$out/load" -ldl -pthread
+if [ -e "$include/cuda.h" ]; then
+	compile $CC $cflags "$here"/paths/*.c -o "$out/paths" -ldl -pthread
+	compile $CC $cflags -I"$here/paths" "$here/bench/micro.c" "$here/paths/api.c" -o "$out/micro" -ldl
+	compile $CC $cflags -I"$here/paths" "$here/bench/start.c" "$here/paths/api.c" -o "$out/start" -ldl
+else
+	echo "build.sh: no cuda.h: paths and calls are left out" >&2
+fi
 if [ -n "$NVCC" ]; then
 	$CC $cflags -c "$here/paths/search.c" -o "$out/search.o"
 	nvflags="-std=c++17 -O2 -arch=sm_90 -cudart static -Xcompiler -Wall,-Wextra -I$here -I$here/paths"

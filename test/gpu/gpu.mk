@@ -4,10 +4,25 @@
 # Tests and measurements on a real GPU, without Slurm. Root, a CUDA toolkit, python3; frameworks that
 # are not installed are reported as such.
 
-.PHONY: test-gpu bench-gpu
+.PHONY: test-gpu test-gpu-views test-gpu-cudart bench-gpu bench-gpu-costs bench-gpu-shares
 
 test-gpu: $(BUILD)/libslurm-vgpu.so ## where each path and framework meets its limit, on a real GPU
 	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/run.sh --library $(abspath $(BUILD))/libslurm-vgpu.so $(GPUFLAGS)
 
-bench-gpu: $(BUILD)/libslurm-vgpu.so ## what the interposer costs on a real GPU
+test-gpu-views: $(BUILD)/libslurm-vgpu.so ## whether nvidia-smi, nvtop and gpustat tell the same of a slice
+	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/views.sh --library $(abspath $(BUILD))/libslurm-vgpu.so $(GPUFLAGS)
+
+# CUDART is a folder of programs that test/gpu/cudart/build.sh has linked.
+test-gpu-cudart: $(BUILD)/libslurm-vgpu.so ## where programs of older CUDA runtimes meet their limit, on a real GPU
+	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/cudart.sh --library $(abspath $(BUILD))/libslurm-vgpu.so \
+		--programs $(or $(CUDART),$(BUILD)/gpu/cudart) $(GPUFLAGS)
+
+bench-gpu: ## what the interposer costs on a real GPU, and whether shares of its time are true
+	@failed=0; for part in costs shares; do $(MAKE) --no-print-directory bench-gpu-$$part || failed=1; done; exit $$failed
+
+bench-gpu-costs: $(BUILD)/libslurm-vgpu.so
 	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/bench.sh --library $(abspath $(BUILD))/libslurm-vgpu.so $(GPUFLAGS)
+
+# SHAREFLAGS="--only single --loads mlp --seconds 3"
+bench-gpu-shares: $(BUILD)/libslurm-vgpu.so
+	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/shares.sh --library $(abspath $(BUILD))/libslurm-vgpu.so $(SHAREFLAGS)

@@ -229,7 +229,7 @@ static void an_array_on_a_device_that_was_not_granted_is_refused(void)
 
 	gpus(0);
 	step = step_make(100 + (uint32_t)getpid(), 0, 100, 100);
-	cuda_begin(1);
+	cuda_begin_not_granted(&step);
 	CHECK_IS(cuArrayCreate_v2(&a, &flat), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_IS(driver_used_bytes(1), 0);
 }

@@ -17,7 +17,9 @@ static CUresult (*alloc)(CUdeviceptr *, size_t);
 static CUresult (*release)(CUdeviceptr);
 static CUresult (*alloc_async)(CUdeviceptr *, size_t, CUstream);
 static CUresult (*release_async)(CUdeviceptr, CUstream);
+static CUresult (*launch_graph)(CUgraphExec, CUstream);
 static CUstream stream;
+static CUgraphExec empty;
 
 static void info(void)
 {
@@ -42,6 +44,11 @@ static void allocate_async(void)
 		release_async(pointer, stream);
 }
 
+static void launch(void)
+{
+	launch_graph(empty, stream);
+}
+
 static double ns_per_call(void (*call)(void))
 {
 	struct timespec from, to;
@@ -62,7 +69,8 @@ static void use(CUresult (*lookup)(void *, const char *, void **), void *library
 {
 	if (lookup(library, "cuMemGetInfo_v2", (void **)&get_info) || lookup(library, "cuMemAlloc_v2", (void **)&alloc) ||
 	    lookup(library, "cuMemFree_v2", (void **)&release) || lookup(library, "cuMemAllocAsync", (void **)&alloc_async) ||
-	    lookup(library, "cuMemFreeAsync", (void **)&release_async))
+	    lookup(library, "cuMemFreeAsync", (void **)&release_async) ||
+	    lookup(library, "cuGraphLaunch", (void **)&launch_graph))
 		exit(1);
 }
 
@@ -80,7 +88,9 @@ int main(void)
 	const struct {
 		const char *name;
 		void (*call)(void);
-	} rows[] = {{"cuMemGetInfo", info}, {"cuMemAlloc + cuMemFree", allocate}, {"cuMemAllocAsync + cuMemFreeAsync", allocate_async}};
+	} rows[] = {{"cuMemGetInfo", info}, {"cuMemAlloc + cuMemFree", allocate}, {"cuMemAllocAsync + cuMemFreeAsync", allocate_async},
+		    {"cuGraphLaunch, no memory nodes", launch}};
+	CUgraph graph;
 
 	gpus(0);
 	setenv("CUDA_VISIBLE_DEVICES", UUID0, 1); /* as in a job of one slice */
@@ -88,6 +98,8 @@ int main(void)
 	cuda_begin(0);
 	*(void **)&direct = dlsym(library, "cuSimDlsym");
 	if (direct == NULL || cuStreamCreate(&stream, 0) != CUDA_SUCCESS)
+		return 1;
+	if (cuGraphCreate(&graph, 0) != CUDA_SUCCESS || cuGraphInstantiateWithFlags(&empty, graph, 0) != CUDA_SUCCESS)
 		return 1;
 	use(wrapped, library);
 	for (int i = 0; i < LIVE_BLOCKS; i++) {

@@ -4,6 +4,8 @@
  * Which GPUs NVML shows and in which order, where the driver would show all of the node. */
 #include "harness.h"
 
+#include <sys/wait.h>
+
 static struct step step;
 
 nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length);
@@ -107,6 +109,112 @@ static void indices_are_those_of_the_limits_page_and_of_cuda(void)
 	}
 }
 
+CUresult cuDeviceGetCount(int *count);
+
+/* The last digits of the UUIDs that CUDA shows, in order, where the variable says this (NULL: it is not set). */
+static const char *shown(const char *value)
+{
+	static char text[VGPU_MAX_DEVICES + 1];
+	CUresult result;
+	int count = 0;
+
+	if (value == NULL)
+		unsetenv("CUDA_VISIBLE_DEVICES");
+	else
+		setenv("CUDA_VISIBLE_DEVICES", value, 1);
+	memset(text, 0, sizeof(text));
+	result = cuInit(0);
+	if (result == CUDA_ERROR_NO_DEVICE)
+		return "none";
+	CHECK_IS(result, CUDA_SUCCESS);
+	CHECK_IS(cuDeviceGetCount(&count), CUDA_SUCCESS);
+	for (int i = 0; i < count; i++) {
+		CUuuid uuid;
+
+		CHECK_IS(cuDeviceGetUuid(&uuid, i), CUDA_SUCCESS);
+		text[i] = (unsigned char)uuid.bytes[15] == 10 ? 'a' : 'b';
+	}
+	return text;
+}
+
+static const char *wish, *want;
+static unsigned granted_count;
+
+static void one_wish(void)
+{
+	const char *got;
+
+	grant(granted_count, UUID1, UUID0);
+	got = shown(wish);
+	if (strcmp(got, want) != 0)
+		fprintf(stderr, "%s of %u GPUs: %s, not %s\n", wish == NULL ? "nothing" : wish, granted_count, got, want);
+	CHECK(strcmp(got, want) == 0);
+}
+
+/* The driver would show both GPUs of the node, as under preload isolation, the one with "a" first. */
+static void a_number_counts_the_gpus_of_the_step(void)
+{
+	static const struct {
+		unsigned granted;
+		const char *wish, *want;
+	} rows[] = {
+		{1, "0", "b"}, {1, NULL, "b"}, {1, "1", "none"}, {1, "0,1", "b"}, {1, "", "none"}, {1, "-1", "none"},
+		{1, UUID1, "b"}, {1, UUID0, "none"}, {1, UUID1 "," UUID0, "b"}, {1, "GPU-", "b"}, {1, "0," UUID1, "b"},
+		{2, "0", "b"}, {2, "1", "a"}, {2, "1,0", "ab"}, {2, "0,1", "ba"}, {2, NULL, "ba"}, {2, "0,0", "none"},
+		{2, UUID0, "a"}, {2, UUID0 "," UUID1, "ab"}, {2, "GPU-", "none"}, {2, "1,7,0", "a"}, {2, "junk", "none"},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		int before = failures;
+		pid_t pid;
+		int status;
+
+		fflush(NULL);
+		pid = fork();
+		if (pid == 0) {
+			failures = before;
+			granted_count = rows[i].granted;
+			wish = rows[i].wish;
+			want = rows[i].want;
+			one_wish();
+			_exit(failures != before);
+		}
+		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	}
+}
+
+static void what_a_numbered_gpu_is_asked_for_is_charged_to_its_slice(void)
+{
+	CUdeviceptr pointer;
+
+	grant(2, UUID1, UUID0);
+	step.limits->device[1].step_mem_bytes = step.limits->device[1].job_mem_bytes = 50 * MIB;
+	CHECK(strcmp(shown("1"), "a") == 0);
+	cuda_begin(0);
+	CHECK_IS(cuMemAlloc_v2(&pointer, 60 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_IS(cuMemAlloc_v2(&pointer, 40 * MIB), CUDA_SUCCESS);
+	CHECK_IS(step.ledger->used_bytes[0], 0);
+	CHECK_IS(step.ledger->used_bytes[1], 40 * MIB);
+	CHECK_IS(step.ledger->refusals[1], 1);
+}
+
+static void a_slice_that_is_not_the_steps_is_not_shown(void)
+{
+	nvmlDevice_t device = NULL;
+	unsigned int count = 9;
+
+	grant(2, UUID1, UUID0);
+	step.limits->device[0].step_mem_bytes = 0;
+	CHECK_IS(nvmlDeviceGetCount_v2(&count), NVML_SUCCESS);
+	CHECK_IS(count, 1);
+	CHECK_IS(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
+	CHECK(is_uuid(device, UUID0));
+	CHECK_IS(nvmlDeviceGetIndex(device, &count), NVML_SUCCESS);
+	CHECK_IS(count, 0);
+	CHECK_IS(nvmlDeviceGetHandleByUUID(UUID1, &device), NVML_ERROR_NOT_FOUND);
+	CHECK(strcmp(shown("0"), "a") == 0);
+}
+
 static void before_init_and_for_a_gpu_that_is_gone_the_driver_speaks(void)
 {
 	nvmlDevice_t device;
@@ -172,6 +280,9 @@ int main(void)
 	gpus(0);
 	CASE(only_granted_gpus_are_counted_and_found);
 	CASE(indices_are_those_of_the_limits_page_and_of_cuda);
+	CASE(a_number_counts_the_gpus_of_the_step);
+	CASE(what_a_numbered_gpu_is_asked_for_is_charged_to_its_slice);
+	CASE(a_slice_that_is_not_the_steps_is_not_shown);
 	CASE(before_init_and_for_a_gpu_that_is_gone_the_driver_speaks);
 	CASE(a_lost_gpu_counts_and_has_no_handle);
 	CASE(without_limits_nvml_is_not_permitted);

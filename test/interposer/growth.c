@@ -146,6 +146,49 @@ static void what_is_loaded_lazily_is_charged_later(void)
 	CHECK_IS(used(), 292 * MIB);
 }
 
+/* The same of what asks for a function or a variable of a module that is loaded lazily. */
+static void whatever_loads_the_rest_is_charged(void)
+{
+	CUdeviceptr_v1 low;
+	CUdeviceptr variable;
+	unsigned int low_bytes;
+	CUfunction f;
+	CUkernel k;
+	CUlibrary l;
+	CUmodule m;
+	size_t bytes;
+	void *unified;
+
+	begin(700, 100);
+#define CHECK_LAZY(load, call, unload)               \
+	do {                                         \
+		CHECK_IS(load, CUDA_SUCCESS);        \
+		CHECK_IS(used(), 100 * MIB);         \
+		wait_ms(110);                        \
+		CHECK_IS(call, CUDA_SUCCESS);        \
+		CHECK_IS(used(), 164 * MIB);         \
+		CHECK_IS(unload, CUDA_SUCCESS);      \
+		CHECK_IS(used(), 100 * MIB);         \
+	} while (0)
+	CHECK_LAZY(cuModuleLoadData(&m, LAZY), cuModuleGetGlobal(&low, &low_bytes, m, "kernel"), cuModuleUnload(m));
+	CHECK_LAZY(cuModuleLoadData(&m, LAZY), cuModuleGetGlobal_v2(&variable, &bytes, m, "kernel"), cuModuleUnload(m));
+	CHECK_LAZY(cuLibraryLoadData(&l, LAZY, NULL, NULL, 0, NULL, NULL, 0), cuLibraryGetUnifiedFunction(&unified, l, "kernel"),
+		   cuLibraryUnload(l));
+	/* Listing functions loads none, loading one does. */
+	CHECK_LAZY((cuModuleLoadData(&m, LAZY), cuModuleEnumerateFunctions(&f, 1, m)), cuFuncLoad(f), cuModuleUnload(m));
+	/* What was loaded before is found by the list. */
+	CHECK_LAZY((cuLibraryLoadData(&l, LAZY, NULL, NULL, 0, NULL, NULL, 0), cuLibraryGetKernel(&k, l, "kernel"),
+		    cuLibraryGetModule(&m, l)),
+		   cuModuleEnumerateFunctions(&f, 1, m), cuLibraryUnload(l));
+	/* What does not fit. */
+	CHECK_IS(cuMemAlloc_v2(&variable, 550 * MIB), CUDA_SUCCESS);
+	CHECK_IS(cuModuleLoadData(&m, LAZY), CUDA_SUCCESS);
+	CHECK_IS(cuModuleEnumerateFunctions(&f, 1, m), CUDA_SUCCESS);
+	wait_ms(110);
+	CHECK_IS(cuFuncLoad(f), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_IS(used(), 650 * MIB);
+}
+
 static void an_allocation_finds_what_was_loaded_before(void)
 {
 	CUdeviceptr a;
@@ -302,6 +345,7 @@ int main(void)
 	CASE(a_module_that_does_not_fit_is_refused_and_unloaded);
 	CASE(small_modules_do_not_ask_each_time_but_are_charged);
 	CASE(what_is_loaded_lazily_is_charged_later);
+	CASE(whatever_loads_the_rest_is_charged);
 	CASE(an_allocation_finds_what_was_loaded_before);
 	CASE(heaps_and_stacks_of_kernels_are_charged);
 	CASE(heaps_end_with_their_context);

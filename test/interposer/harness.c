@@ -160,6 +160,16 @@ void cuda_begin(CUdevice ordinal)
 	}
 }
 
+void cuda_begin_not_granted(const struct step *step)
+{
+	step->limits->device[1] = step->limits->device[0];
+	strcpy(step->limits->device[1].uuid, UUID1);
+	step->limits->device_count = 2;
+	CHECK_IS(cuInit(0), CUDA_SUCCESS);
+	step->limits->device_count = 1;
+	cuda_begin(1);
+}
+
 void run_case(const char *name, void (*function)(void))
 {
 	int status;

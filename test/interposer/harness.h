@@ -30,10 +30,6 @@ CUresult cuStreamCreate(CUstream *stream, unsigned int flags);
 CUresult cuStreamDestroy_v2(CUstream stream);
 CUresult cuEventCreate(CUevent *event, unsigned int flags);
 CUresult cuEventRecord(CUevent event, CUstream stream);
-CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value);
-CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool);
-CUresult cuStreamBeginCapture_v2(CUstream stream, int mode);
-CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph);
 CUresult cuGraphCreate(CUgraph *graph, unsigned int flags);
 CUresult cuGraphDestroy(CUgraph graph);
 CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count);
@@ -42,6 +38,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphN
 CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUdeviceptr pointer);
 CUresult cuSimHeld(CUdevice device, size_t *own, size_t *all);
 CUresult cuSimFailNext(unsigned int count);
+CUresult cuSimAsked(const char *name, unsigned int *times);
 CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t size, size_t alignment, CUdeviceptr wish, unsigned long long flags);
 CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size);
 CUresult cuDriverGetVersion(int *version);
@@ -69,6 +66,8 @@ uint64_t driver_used_bytes(int device);
 
 /* Initialises CUDA and makes the primary context of the device current. */
 void cuda_begin(CUdevice ordinal);
+/* The same for the second GPU, which is the step's only until CUDA is initialised. */
+void cuda_begin_not_granted(const struct step *step);
 
 extern int failures; /* of this case */
 #define CHECK(condition)                                                                   \

@@ -227,7 +227,7 @@ static void a_device_that_was_not_granted_has_no_memory(void)
 
 	gpus(0);
 	step = step_make(8, 0, 100, 100);
-	cuda_begin(1);
+	cuda_begin_not_granted(&step);
 	CHECK_IS(cuMemAlloc_v2(&a, 1), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_IS(cuMemCreate(&handle, 2 * MIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_IS(cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);

@@ -3,9 +3,13 @@
  *
  * Every way to a function leads to the wrapper, and every other name stays as it was. Only under
  * LD_PRELOAD: linked in statically the library would have other ways. */
+#include "asked.h"
 #include "harness.h"
 
 #include <dlfcn.h>
+
+typedef CUresult vgpu_ask_v1(const char *name, void **function, int version, cuuint64_t flags);
+typedef CUresult vgpu_ask_v2(const char *name, void **function, int version, cuuint64_t flags, int *status);
 
 static bool is_in(const void *address, const char *library)
 {
@@ -178,6 +182,34 @@ static void a_static_runtime_is_caught(void)
 	CHECK_IS(step.ledger->used_bytes[0], 100 * MIB);
 }
 
+/* As the runtime does it: cuGetProcAddress by dlsym of the opened driver, everything else by that. */
+static void what_older_runtimes_ask_for_is_the_wrapper(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	vgpu_ask_v1 *ask_v1 = (vgpu_ask_v1 *)dlsym(library, "cuGetProcAddress");
+	vgpu_ask_v2 *ask_v2 = (vgpu_ask_v2 *)dlsym(library, "cuGetProcAddress_v2");
+
+	for (size_t i = 0; i < sizeof(asked_by_11_8) / sizeof(asked_by_11_8[0]); i++) {
+		const struct asked *a = &asked_by_11_8[i];
+		void *function = NULL;
+
+		if (ask_v1(a->name, &function, a->version, a->flags) != CUDA_SUCCESS || !is_in(function, "libslurm-vgpu.so")) {
+			fprintf(stderr, "11.8: %s of %d, flags %u\n", a->name, a->version, a->flags);
+			failures++;
+		}
+	}
+	for (size_t i = 0; i < sizeof(asked_by_12_4) / sizeof(asked_by_12_4[0]); i++) {
+		const struct asked *a = &asked_by_12_4[i];
+		void *function = NULL;
+		int status = -1;
+
+		if (ask_v2(a->name, &function, a->version, a->flags, &status) != CUDA_SUCCESS || !is_in(function, "libslurm-vgpu.so")) {
+			fprintf(stderr, "12.4: %s of %d, flags %u\n", a->name, a->version, a->flags);
+			failures++;
+		}
+	}
+}
+
 int main(void)
 {
 	struct step step;
@@ -192,5 +224,6 @@ int main(void)
 	CASE(rtld_next_means_behind_the_caller);
 	CASE(cuGetProcAddress_honours_version_and_flags);
 	CASE(a_static_runtime_is_caught);
+	CASE(what_older_runtimes_ask_for_is_the_wrapper);
 	return summary();
 }

@@ -4,10 +4,11 @@
  * Memory that several processes use is charged once, to the process that made it. */
 #include "harness.h"
 
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <time.h>
+
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer);
-CUresult cuIpcOpenMemHandle(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags);
-CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags);
-CUresult cuIpcCloseMemHandle(CUdeviceptr pointer);
 
 static struct step step;
 
@@ -182,6 +183,138 @@ static void what_a_process_imports_from_itself_stays_charged(void)
 	CHECK_IS(driver_used_bytes(0), 0);
 }
 
+/* A process of the same step that has made memory, which lives until it is told to end. */
+struct owner {
+	pid_t pid;
+	int end; /* is closed to tell it */
+	CUipcMemHandle handle;
+	int descriptor; /* in that process */
+};
+
+static void own_until(int ready, int end)
+{
+	struct owner own = {.pid = getpid()};
+	CUmemGenericAllocationHandle memory;
+	CUdeviceptr a;
+	char nothing;
+
+	cuda_begin(0);
+	CHECK_IS(cuMemAlloc_v2(&a, 60 * MIB), CUDA_SUCCESS);
+	CHECK_IS(cuIpcGetMemHandle(&own.handle, a), CUDA_SUCCESS);
+	CHECK_IS(cuMemCreate(&memory, 30 * MIB, &shareable, 0), CUDA_SUCCESS);
+	CHECK_IS(cuMemExportToShareableHandle(&own.descriptor, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
+	CHECK(write(ready, &own, sizeof(own)) == sizeof(own));
+	CHECK_IS(read(end, &nothing, 1), 0);
+	_exit(failures);
+}
+
+static struct owner owner_start(void)
+{
+	struct owner own = {0};
+	int ready[2], end[2];
+	pid_t pid;
+
+	CHECK_IS(pipe(ready), 0);
+	CHECK_IS(pipe(end), 0);
+	pid = fork();
+	if (pid == 0) {
+		close(end[1]);
+		own_until(ready[1], end[0]);
+	}
+	close(ready[1]);
+	close(end[0]);
+	CHECK(read(ready[0], &own, sizeof(own)) == sizeof(own));
+	own.end = end[1];
+	return own;
+}
+
+/* What was the owner's is looked for when something is allocated, and no more often than every 100 ms. */
+static bool is_refused_in_time(uint64_t bytes)
+{
+	const struct timespec pause = {0, 10000000};
+	CUdeviceptr a;
+
+	for (int i = 0; i < 500; i++) {
+		if (cuMemAlloc_v2(&a, bytes) == CUDA_ERROR_OUT_OF_MEMORY)
+			return true;
+		CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
+		nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
+/* Opens mib MiB of an owner, lets it end, and closes them. */
+static void outlive(uint64_t mib, CUresult (*open_it)(const struct owner *), CUresult (*close_it)(void))
+{
+	struct owner own;
+	CUdeviceptr a;
+	int status = -1;
+
+	gpus(0);
+	step = step_make(100 + (uint32_t)getpid(), 0, 100, 100);
+	own = owner_start();
+	cuda_begin(0);
+	CHECK_IS(open_it(&own), CUDA_SUCCESS);
+	CHECK_IS(used(), 90 * MIB);
+	close(own.end);
+	CHECK_IS(waitpid(own.pid, &status, 0), own.pid);
+	CHECK_IS(status, 0);
+	CHECK(is_refused_in_time((102 - mib) * MIB));
+	CHECK_IS(cuMemAlloc_v2(&a, (100 - mib) * MIB), CUDA_SUCCESS);
+	CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
+	CHECK_IS(used(), mib * MIB);
+	CHECK_IS(driver_used_bytes(0), mib * MIB);
+	CHECK_IS(close_it(), CUDA_SUCCESS);
+	CHECK_IS(used(), 0);
+	CHECK(close_it() != CUDA_SUCCESS);
+}
+
+static CUdeviceptr opened;
+static CUmemGenericAllocationHandle imported;
+
+static CUresult open_ipc(const struct owner *own)
+{
+	return cuIpcOpenMemHandle(&opened, own->handle, 1);
+}
+
+static CUresult open_ipc_v2(const struct owner *own)
+{
+	return cuIpcOpenMemHandle_v2(&opened, own->handle, 1);
+}
+
+static CUresult close_ipc(void)
+{
+	return cuIpcCloseMemHandle(opened);
+}
+
+static CUresult open_descriptor(const struct owner *own)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)own->pid, own->descriptor);
+	return cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)open(path, O_RDONLY), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
+static CUresult close_descriptor(void)
+{
+	return cuMemRelease(imported);
+}
+
+static void what_an_owner_leaves_open_by_ipc_is_charged_to_the_opener(void)
+{
+	outlive(60, open_ipc, close_ipc);
+}
+
+static void what_an_owner_leaves_open_by_ipc_v2_is_charged_to_the_opener(void)
+{
+	outlive(60, open_ipc_v2, close_ipc);
+}
+
+static void what_an_owner_leaves_imported_is_charged_to_the_importer(void)
+{
+	outlive(30, open_descriptor, close_descriptor);
+}
+
 static void exports_and_imports_that_fail_change_nothing(void)
 {
 	CUmemGenericAllocationHandle a;
@@ -209,6 +342,9 @@ int main(int argc, char **argv)
 	CASE(an_import_costs_nothing_and_frees_nothing);
 	CASE(what_a_process_imports_from_itself_stays_charged);
 	CASE(a_duplicate_of_a_descriptor_is_the_same_memory);
+	CASE(what_an_owner_leaves_open_by_ipc_is_charged_to_the_opener);
+	CASE(what_an_owner_leaves_open_by_ipc_v2_is_charged_to_the_opener);
+	CASE(what_an_owner_leaves_imported_is_charged_to_the_importer);
 	CASE(exports_and_imports_that_fail_change_nothing);
 	return summary();
 }

@@ -55,7 +55,7 @@ struct CUctx_st {
 struct CUmemPoolHandle_st {
 	CUmemoryPool next;
 	int ordinal, device;
-	bool is_default, dead, of_host;
+	bool is_default, dead, of_host, imported;
 	uint64_t used_bytes, used_high, reserved_bytes, reserved_high, threshold, max_bytes;
 	uint64_t attribute[4];
 };
@@ -91,6 +91,15 @@ struct sim_driver {
 };
 
 extern struct sim_driver drv;
+
+/* What the driver is asked on the way of other calls, so that a test can count it. */
+enum sim_asked { SIM_ASKED_CAPTURING, SIM_ASKED_POOL, SIM_ASKED_CHOICE, SIM_ASKED_INFO, SIM_ASKED };
+extern unsigned drv_times[SIM_ASKED];
+
+static inline void drv_asked(enum sim_asked what)
+{
+	__atomic_add_fetch(&drv_times[what], 1, __ATOMIC_RELAXED);
+}
 
 #define NEED(call)                             \
 	do {                                   \
@@ -146,6 +155,8 @@ CUresult drv_context_derive(CUcontext *out, CUcontext primary);
 
 /* drv_pool.c */
 CUresult drv_pool_init(int ordinal);
+CUresult drv_pool_new(CUmemoryPool *out, int ordinal, uint64_t max_bytes, bool is_default);
+CUresult drv_pool_living(CUmemoryPool pool); /* with the lock held */
 void drv_pool_give(CUmemoryPool pool, uint64_t bytes); /* with the lock held */
 void drv_pools_trim(int device);		       /* at a synchronisation */
 
@@ -163,11 +174,16 @@ CUgraph drv_graph_new(void);
 /* drv_vmm.c: with the lock held */
 void drv_vmm_unmapped(struct sim_vmm *vmm);
 struct sim_vmm *drv_vmm_mapped(CUmemGenericAllocationHandle handle); /* NULL: no such handle */
+struct sim_vmm *drv_vmm_mapped_at(CUdeviceptr pointer);		     /* the same of what is mapped there */
+int drv_vmm_device(const struct sim_vmm *vmm);
 /* Another handle of the same memory. */
 CUresult drv_vmm_again(CUmemGenericAllocationHandle known, CUmemGenericAllocationHandle *handle);
 CUresult drv_vmm_describe(CUmemGenericAllocationHandle handle, CUmemAllocationProp *prop, uint64_t *bytes);
 /* A handle of memory that another process pays for. */
 CUresult drv_vmm_import(const CUmemAllocationProp *prop, uint64_t bytes, CUmemGenericAllocationHandle *handle);
+
+/* drv_multicast.c: with the lock held; unbinds all from an object that ends */
+void drv_multicast_ended(uint64_t object);
 
 /* drv_stream.c */
 CUresult drv_stream(CUstream handle, CUstream *stream); /* takes the default ones too */

@@ -5,7 +5,7 @@
 #include "drv.h"
 
 #define UNSUPPORTED ((CUresult)900)
-#define INVALIDATED ((CUresult)901)
+#define INVALIDATED CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
 #define IMPLICIT ((CUresult)906)
 
 enum { GLOBAL, THREAD_LOCAL, RELAXED };
@@ -49,7 +49,8 @@ CUresult drv_safe(void)
 	return drv_unlock(result);
 }
 
-CUresult sim_cuStreamBeginCapture_v2(CUstream handle, int mode)
+/* Into a new graph, or into one that there is. */
+static CUresult begin(CUstream handle, int mode, CUgraph graph)
 {
 	CUresult result = CUDA_SUCCESS;
 	CUstream stream;
@@ -60,7 +61,7 @@ CUresult sim_cuStreamBeginCapture_v2(CUstream handle, int mode)
 	drv_lock();
 	if (stream == &stream->ctx->legacy || stream->capture != NULL)
 		result = UNSUPPORTED;
-	else if ((stream->capture = drv_graph_new()) == NULL)
+	else if ((stream->capture = graph != NULL ? graph : drv_graph_new()) == NULL)
 		result = CUDA_ERROR_OUT_OF_MEMORY;
 	if (result == CUDA_SUCCESS) {
 		stream->capture_mode = mode;
@@ -68,6 +69,11 @@ CUresult sim_cuStreamBeginCapture_v2(CUstream handle, int mode)
 		stream->capturer = pthread_self();
 	}
 	return drv_unlock(result);
+}
+
+CUresult sim_cuStreamBeginCapture_v2(CUstream stream, int mode)
+{
+	return begin(stream, mode, NULL);
 }
 
 CUresult sim_cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode)
@@ -78,6 +84,64 @@ CUresult sim_cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode)
 CUresult sim_cuStreamBeginCapture(CUstream stream)
 {
 	return sim_cuStreamBeginCapture_v2(stream, GLOBAL);
+}
+
+CUresult sim_cuStreamBeginCapture_ptsz(CUstream stream)
+{
+	return sim_cuStreamBeginCapture(drv_ptsz(stream));
+}
+
+CUresult sim_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *after, const void *edges,
+					 size_t count, int mode)
+{
+	(void)after, (void)edges, (void)count;
+	return graph == NULL ? CUDA_ERROR_INVALID_VALUE : begin(stream, mode, graph);
+}
+
+CUresult sim_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *after,
+					      const void *edges, size_t count, int mode)
+{
+	return sim_cuStreamBeginCaptureToGraph(drv_ptsz(stream), graph, after, edges, count, mode);
+}
+
+CUresult sim_cuStreamBeginRecaptureToGraph(CUstream stream, int mode, CUgraph graph, void *differs, void *data)
+{
+	(void)differs, (void)data;
+	return graph == NULL ? CUDA_ERROR_INVALID_VALUE : begin(stream, mode, graph);
+}
+
+CUresult sim_cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, int mode, CUgraph graph, void *differs, void *data)
+{
+	return sim_cuStreamBeginRecaptureToGraph(drv_ptsz(stream), mode, graph, differs, data);
+}
+
+/* Contexts for graphics are not simulated. */
+CUresult sim_cuStreamBeginCaptureToCig(CUstream stream, void *capture)
+{
+	(void)capture;
+	NEED(drv_stream(stream, &stream));
+	return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult sim_cuStreamBeginCaptureToCig_ptsz(CUstream stream, void *capture)
+{
+	return sim_cuStreamBeginCaptureToCig(drv_ptsz(stream), capture);
+}
+
+CUresult sim_cuStreamEndCaptureToCig(CUstream stream)
+{
+	NEED(drv_stream(stream, &stream));
+	return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult sim_cuStreamEndCaptureToCig_ptsz(CUstream stream)
+{
+	return sim_cuStreamEndCaptureToCig(drv_ptsz(stream));
+}
+
+CUresult sim_cuStreamBeginUnheard(CUstream stream)
+{
+	return begin(stream, GLOBAL, NULL);
 }
 
 CUresult sim_cuStreamEndCapture(CUstream handle, CUgraph *graph)
@@ -120,6 +184,7 @@ CUresult sim_cuStreamIsCapturing(CUstream handle, int *status)
 	CUresult result = CUDA_SUCCESS;
 	CUstream stream;
 
+	drv_asked(SIM_ASKED_CAPTURING);
 	NEED(drv_stream(handle, &stream));
 	if (status == NULL)
 		return CUDA_ERROR_INVALID_VALUE;

@@ -207,24 +207,41 @@ CUresult sim_cuKernelGetFunction(CUfunction *function, CUkernel kernel)
 	return CUDA_SUCCESS;
 }
 
-/* A library has no variables here, but asking for one loads it. */
-static CUresult no_variable(CUlibrary library, const char *name)
+/* A module has no variables here, but asking for one loads it. */
+CUresult sim_cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule module, const char *name)
 {
 	CUfunction function;
 
-	NEED(drv_ready());
-	if (library == NULL || name == NULL)
-		return CUDA_ERROR_INVALID_VALUE;
-	return sim_cuModuleGetFunction(&function, library->module, name);
+	if (pointer != NULL)
+		*pointer = 0;
+	if (bytes != NULL)
+		*bytes = 0;
+	return sim_cuModuleGetFunction(&function, module, name);
 }
 
-CUresult sim_cuLibraryGetGlobal(CUdeviceptr *pointer, size_t *bytes, CUlibrary library, const char *name)
+CUresult sim_cuModuleGetGlobal(CUdeviceptr_v1 *pointer, unsigned int *bytes, CUmodule module, const char *name)
 {
 	if (pointer != NULL)
 		*pointer = 0;
 	if (bytes != NULL)
 		*bytes = 0;
-	return no_variable(library, name);
+	return sim_cuModuleGetGlobal_v2(NULL, NULL, module, name);
+}
+
+CUresult sim_cuLibraryGetGlobal(CUdeviceptr *pointer, size_t *bytes, CUlibrary library, const char *name)
+{
+	NEED(drv_ready());
+	if (library == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	return sim_cuModuleGetGlobal_v2(pointer, bytes, library->module, name);
+}
+
+CUresult sim_cuLibraryGetUnifiedFunction(void **function, CUlibrary library, const char *name)
+{
+	NEED(drv_ready());
+	if (function == NULL || library == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	return sim_cuModuleGetFunction((CUfunction *)function, library->module, name);
 }
 
 CUresult sim_cuLibraryGetManaged(CUdeviceptr *pointer, size_t *bytes, CUlibrary library, const char *name)

@@ -257,6 +257,25 @@ CUresult sim_cuSimDlsym(void *handle, const char *name, void **symbol)
 	return *symbol != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
+unsigned drv_times[SIM_ASKED];
+
+CUresult sim_cuSimAsked(const char *name, unsigned int *times)
+{
+	static const char *const names[SIM_ASKED] = {
+		[SIM_ASKED_CAPTURING] = "cuStreamIsCapturing",
+		[SIM_ASKED_POOL] = "cuMemPoolGetAttribute",
+		[SIM_ASKED_CHOICE] = "cuDeviceGetMemPool",
+		[SIM_ASKED_INFO] = "cuMemGetInfo",
+	};
+
+	for (int i = 0; i < SIM_ASKED; i++)
+		if (strcmp(names[i], name) == 0) {
+			*times = __atomic_load_n(&drv_times[i], __ATOMIC_RELAXED);
+			return CUDA_SUCCESS;
+		}
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult sim_cuSimFailNext(unsigned int count)
 {
 	drv_lock();

@@ -149,8 +149,17 @@ CUresult sim_cuModuleUnload(CUmodule module)
 	return drv_unlock(CUDA_SUCCESS);
 }
 
-/* With the lock held. */
-static CUresult function_of(CUfunction *out, CUmodule module, const char *name)
+/* Takes what was put off. With the lock held, like what follows. */
+static CUresult load(CUmodule module)
+{
+	if (!drv_grow(module->ctx, module->lazy_bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	module->bytes += module->lazy_bytes;
+	module->lazy_bytes = 0;
+	return CUDA_SUCCESS;
+}
+
+static CUresult handle_of(CUfunction *out, CUmodule module, const char *name)
 {
 	CUfunction function = module->functions;
 
@@ -163,12 +172,6 @@ static CUresult function_of(CUfunction *out, CUmodule module, const char *name)
 		if (function == NULL)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		strcpy(function->name, name);
-		if (!drv_grow(module->ctx, module->lazy_bytes)) {
-			free(function);
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		}
-		module->bytes += module->lazy_bytes;
-		module->lazy_bytes = 0;
 		function->module = module;
 		function->busy = strncmp(name, BUSY_PREFIX, strlen(BUSY_PREFIX)) == 0;
 		function->next = module->functions;
@@ -188,8 +191,37 @@ CUresult sim_cuModuleGetFunction(CUfunction *function, CUmodule module, const ch
 	drv_lock();
 	result = known(module);
 	if (result == CUDA_SUCCESS)
-		result = function_of(function, module, name);
+		result = handle_of(function, module, name);
+	if (result == CUDA_SUCCESS)
+		result = load(module);
 	return drv_unlock(result);
+}
+
+/* The only one that is known of a text without looking for it is the first. It is not loaded by this. */
+CUresult sim_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int count, CUmodule module)
+{
+	CUresult result;
+	char name[64];
+
+	NEED(drv_ready());
+	if (functions == NULL || count == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	drv_lock();
+	result = known(module);
+	if (result == CUDA_SUCCESS && (module->text == NULL || sscanf(module->text, "%63s", name) != 1))
+		result = CUDA_ERROR_NOT_FOUND;
+	if (result == CUDA_SUCCESS)
+		result = handle_of(functions, module, name);
+	return drv_unlock(result);
+}
+
+CUresult sim_cuFuncLoad(CUfunction function)
+{
+	NEED(drv_ready());
+	if (function == NULL)
+		return CUDA_ERROR_INVALID_HANDLE;
+	drv_lock();
+	return drv_unlock(load(function->module));
 }
 
 CUresult sim_cuFuncGetAttribute(int *value, int attribute, CUfunction function)
@@ -289,4 +321,34 @@ CUresult sim_cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned int gx
 {
 	return sim_cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared_bytes, drv_ptsz(stream),
 				  params, NULL);
+}
+
+/* The launches of old: the shape was set beforehand. */
+CUresult sim_cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream)
+{
+	if (width <= 0 || height <= 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	return launch(function, (unsigned[]){ (unsigned)width, (unsigned)height, 1 },
+		      (unsigned[]){ 1, 1, 1 }, stream, NULL, NULL);
+}
+
+CUresult sim_cuLaunchGrid(CUfunction function, int width, int height)
+{
+	return sim_cuLaunchGridAsync(function, width, height, NULL);
+}
+
+CUresult sim_cuLaunch(CUfunction function)
+{
+	return sim_cuLaunchGrid(function, 1, 1);
+}
+
+CUresult sim_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count,
+						  unsigned int flags)
+{
+	if (list == NULL || count == 0 || flags > 3)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int i = 0; i < count; i++)
+		NEED(launch(list[i].function, &list[i].gridDimX, &list[i].blockDimX, list[i].hStream,
+			    list[i].kernelParams, NULL));
+	return CUDA_SUCCESS;
 }

@@ -3,7 +3,7 @@
  *
  * Plain device memory, managed and pinned host memory, and questions about pointers. */
 #define _GNU_SOURCE
-#include "drv.h"
+#include "drv_share.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -85,6 +85,7 @@ void drv_block_release(struct sim_block *block)
 		drv_vmm_unmapped(block->vmm);
 		break;
 	case SIM_IMPORTED:
+		drv_share_closed(block->base);
 		drv_va_give(block->base, block->span, block->low);
 		break;
 	}
@@ -198,7 +199,7 @@ CUresult sim_cuMemFree_v2(CUdeviceptr pointer)
 	drv_lock();
 	block = drv_block_find(pointer);
 	if (block != NULL && block->base == pointer && block->kind != SIM_HOST &&
-	    block->kind < SIM_MAPPED) {
+	    (block->kind < SIM_MAPPED || (block->kind == SIM_IMPORTED && block->ctx == NULL))) {
 		drv_block_release(block);
 		result = CUDA_SUCCESS;
 	}
@@ -215,9 +216,13 @@ CUresult sim_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 	uint64_t room, used;
 	CUcontext ctx;
 
+	drv_asked(SIM_ASKED_INFO);
 	NEED(drv_current(&ctx));
 	if (free_bytes == NULL || total_bytes == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
+	drv_lock();
+	drv_share_look();
+	drv_unlock(CUDA_SUCCESS);
 	room = sim_conf.device[ctx->device].mem_bytes - sim_conf.device[ctx->device].reserved_bytes;
 	used = sim_mem_used(ctx->device);
 	*total_bytes = room;

@@ -10,7 +10,7 @@
 #define CHUNK_BYTES (32 * SIM_MIB)
 #define ALIGN_BYTES 512
 
-static CUresult new_pool(CUmemoryPool *out, int ordinal, uint64_t max_bytes, bool is_default)
+CUresult drv_pool_new(CUmemoryPool *out, int ordinal, uint64_t max_bytes, bool is_default)
 {
 	CUmemoryPool pool = calloc(1, sizeof(*pool));
 
@@ -30,15 +30,15 @@ static CUresult new_pool(CUmemoryPool *out, int ordinal, uint64_t max_bytes, boo
 
 CUresult drv_pool_init(int ordinal)
 {
-	NEED(new_pool(&drv.default_pool[ordinal], ordinal, 0, true));
+	NEED(drv_pool_new(&drv.default_pool[ordinal], ordinal, 0, true));
 	/* Not one of the pools that a program can see. */
-	NEED(new_pool(&drv.graph_pool[ordinal], ordinal, 0, true));
+	NEED(drv_pool_new(&drv.graph_pool[ordinal], ordinal, 0, true));
 	drv.pools = drv.graph_pool[ordinal]->next;
 	drv.current_pool[ordinal] = drv.default_pool[ordinal];
 	return CUDA_SUCCESS;
 }
 
-static CUresult living(CUmemoryPool pool)
+CUresult drv_pool_living(CUmemoryPool pool)
 {
 	for (CUmemoryPool p = drv.pools; p != NULL; p = p->next)
 		if (p == pool && !p->dead)
@@ -144,8 +144,10 @@ static CUresult alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, b
 		NEED(drv_safe());
 	drv_lock();
 	if (given)
-		result = living(pool);
-	else
+		result = drv_pool_living(pool);
+	if (given && result == CUDA_SUCCESS && pool->imported)
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!given)
 		pool = drv.current_pool[stream->ctx->ordinal];
 	if (result == CUDA_SUCCESS)
 		result = stream->capture != NULL ? drv_graph_alloc(stream->capture, pool->ordinal, bytes, out)
@@ -186,7 +188,8 @@ CUresult sim_cuMemFreeAsync(CUdeviceptr pointer, CUstream handle)
 		return drv_unlock(drv_graph_free(stream->capture, pointer));
 	block = drv_block_find(pointer);
 	if (block != NULL && block->base == pointer &&
-	    (block->kind == SIM_ASYNC || block->kind == SIM_DEVICE || block->kind == SIM_GRAPH)) {
+	    (block->kind == SIM_ASYNC || block->kind == SIM_DEVICE || block->kind == SIM_GRAPH ||
+	     (block->kind == SIM_IMPORTED && block->ctx == NULL))) {
 		drv_block_release(block);
 		result = CUDA_SUCCESS;
 	}
@@ -198,22 +201,26 @@ CUresult sim_cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 	return sim_cuMemFreeAsync(pointer, drv_ptsz(stream));
 }
 
+/* Managed memory costs the device nothing until it is moved there. */
 CUresult sim_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 {
 	CUresult result;
+	bool managed;
 
 	NEED(drv_ready());
-	if (pool == NULL || props == NULL || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+	if (pool == NULL || props == NULL ||
+	    (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED && props->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED))
 		return CUDA_ERROR_INVALID_VALUE;
+	managed = props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
 	if (props->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		NEED(drv_device(props->location.id));
-	else if (props->location.type != CU_MEM_LOCATION_TYPE_HOST && props->location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA)
+	else if (!managed && props->location.type != CU_MEM_LOCATION_TYPE_HOST && props->location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	drv_lock();
-	result = new_pool(pool, props->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? props->location.id : 0,
+	result = drv_pool_new(pool, props->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? props->location.id : 0,
 			  props->maxSize, false);
-	if (result == CUDA_SUCCESS && props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-		(*pool)->of_host = true;
+	if (result == CUDA_SUCCESS)
+		(*pool)->of_host = managed || props->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
 	return drv_unlock(result);
 }
 
@@ -223,7 +230,7 @@ CUresult sim_cuMemPoolDestroy(CUmemoryPool pool)
 
 	NEED(drv_ready());
 	drv_lock();
-	result = living(pool);
+	result = drv_pool_living(pool);
 	if (result == CUDA_SUCCESS && pool->is_default)
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (result == CUDA_SUCCESS) {
@@ -242,7 +249,7 @@ CUresult sim_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 	NEED(drv_ready());
 	NEED(drv_safe());
 	drv_lock();
-	result = living(pool);
+	result = drv_pool_living(pool);
 	if (result == CUDA_SUCCESS)
 		drv_pool_shrink(pool, keep);
 	return drv_unlock(result);
@@ -252,12 +259,13 @@ CUresult sim_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value
 {
 	CUresult result;
 
+	drv_asked(SIM_ASKED_POOL);
 	NEED(drv_ready());
 	if (value == NULL || attribute < SIM_POOL_REUSE_FOLLOW_EVENT || attribute > SIM_POOL_USED_HIGH)
 		return CUDA_ERROR_INVALID_VALUE;
 	NEED(drv_safe());
 	drv_lock();
-	result = living(pool);
+	result = drv_pool_living(pool);
 	if (result == CUDA_SUCCESS && attribute <= SIM_POOL_REUSE_INTERNAL)
 		*(int *)value = (int)pool->attribute[attribute];
 	else if (result == CUDA_SUCCESS)
@@ -278,7 +286,7 @@ CUresult sim_cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value
 	if (value == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
 	drv_lock();
-	result = living(pool);
+	result = drv_pool_living(pool);
 	if (result != CUDA_SUCCESS)
 		return drv_unlock(result);
 	if (attribute >= SIM_POOL_REUSE_FOLLOW_EVENT && attribute <= SIM_POOL_REUSE_INTERNAL)
@@ -302,7 +310,7 @@ CUresult sim_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access
 	for (size_t i = 0; i < count; i++)
 		NEED(drv_device(access[i].location.id));
 	drv_lock();
-	return drv_unlock(living(pool));
+	return drv_unlock(drv_pool_living(pool));
 }
 
 CUresult sim_cuMemPoolGetAccess(int *flags, CUmemoryPool pool, CUmemLocation *location)
@@ -314,7 +322,7 @@ CUresult sim_cuMemPoolGetAccess(int *flags, CUmemoryPool pool, CUmemLocation *lo
 		return CUDA_ERROR_INVALID_VALUE;
 	NEED(drv_device(location->id));
 	drv_lock();
-	result = living(pool);
+	result = drv_pool_living(pool);
 	if (result == CUDA_SUCCESS)
 		*flags = location->id == pool->ordinal ? 3 : 0;
 	return drv_unlock(result);
@@ -332,6 +340,7 @@ CUresult sim_cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 
 CUresult sim_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
 {
+	drv_asked(SIM_ASKED_CHOICE);
 	NEED(drv_ready());
 	if (pool == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -347,8 +356,8 @@ CUresult sim_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 
 	NEED(drv_device(device));
 	drv_lock();
-	result = living(pool);
-	if (result == CUDA_SUCCESS && pool->ordinal != device)
+	result = drv_pool_living(pool);
+	if (result == CUDA_SUCCESS && (pool->ordinal != device || pool->imported))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (result == CUDA_SUCCESS)
 		drv.current_pool[device] = pool;

@@ -136,12 +136,10 @@ CUresult drv_wait(CUstream handle)
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_cuCtxSynchronize(void)
+static CUresult synchronize(CUcontext ctx)
 {
 	uint64_t ready;
-	CUcontext ctx;
 
-	NEED(drv_current(&ctx));
 	drv_lock();
 	ready = ctx->legacy.ready_ns;
 	for (CUstream s = ctx->streams; s != NULL; s = s->next)
@@ -151,6 +149,26 @@ CUresult sim_cuCtxSynchronize(void)
 	drv_sleep_until(ready);
 	drv_pools_trim(ctx->device);
 	return CUDA_SUCCESS;
+}
+
+CUresult sim_cuCtxSynchronize(void)
+{
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	return synchronize(ctx);
+}
+
+CUresult sim_cuCtxSynchronize_v2(CUcontext context)
+{
+	CUcontext ctx;
+
+	if (context == NULL)
+		return sim_cuCtxSynchronize();
+	NEED(drv_current(&ctx));
+	drv_lock();
+	NEED(drv_unlock(drv_context(context)));
+	return synchronize(context);
 }
 
 CUresult sim_cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)

@@ -3,7 +3,7 @@
  *
  * Virtual memory management: physical memory by handle, address ranges, and mappings of the one
  * into the other. Physical memory lives until its last handle reference and its last mapping. */
-#include "drv.h"
+#include "drv_share.h"
 
 #include <stdlib.h>
 
@@ -40,6 +40,8 @@ static void end_unused(struct sim_vmm *vmm)
 		return;
 	if (vmm->device >= 0)
 		sim_mem_give(vmm->device, vmm->bytes);
+	drv_share_closed(vmm->id);
+	drv_multicast_ended(vmm->id);
 	for (struct sim_vmm **at = &handles; *at != NULL; at = &(*at)->next)
 		if (*at == vmm) {
 			*at = vmm->next;
@@ -64,6 +66,21 @@ struct sim_vmm *drv_vmm_mapped(CUmemGenericAllocationHandle handle)
 		return NULL;
 	vmm->maps++;
 	return vmm;
+}
+
+struct sim_vmm *drv_vmm_mapped_at(CUdeviceptr pointer)
+{
+	struct sim_block *block = drv_block_find(pointer);
+
+	if (block == NULL || block->kind != SIM_MAPPED)
+		return NULL;
+	block->vmm->maps++;
+	return block->vmm;
+}
+
+int drv_vmm_device(const struct sim_vmm *vmm)
+{
+	return vmm->device;
 }
 
 CUresult drv_vmm_describe(CUmemGenericAllocationHandle handle, CUmemAllocationProp *prop, uint64_t *bytes)

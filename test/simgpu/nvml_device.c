@@ -270,3 +270,25 @@ NUMBER(nvmlDeviceGetPerformanceState, int, 0)
 NUMBER(nvmlDeviceGetPersistenceMode, int, 1)
 NUMBER(nvmlDeviceGetComputeMode, int, 0)
 NUMBER(nvmlDeviceGetDisplayActive, int, 0)
+NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, unsigned int, 5)
+NUMBER(nvmlDeviceGetMaxPcieLinkWidth, unsigned int, 16)
+NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, 5)
+NUMBER(nvmlDeviceGetCurrPcieLinkWidth, unsigned int, 16)
+
+/* … which depends on a choice among several that are no different here. */
+#define CHOICE(NAME, VALUE)                                                              \
+	nvmlReturn_t sim_##NAME(nvmlDevice_t device, int which, unsigned int *out)       \
+	{                                                                                \
+		const struct sim_device_conf *conf;                                      \
+                                                                                         \
+		NEED(ml_device(device, &conf));                                          \
+		if (out == NULL || which < 0)                                            \
+			return NVML_ERROR_INVALID_ARGUMENT;                              \
+		*out = VALUE;                                                            \
+		return NVML_SUCCESS;                                                     \
+	}
+
+CHOICE(nvmlDeviceGetClockInfo, 1980)
+CHOICE(nvmlDeviceGetMaxClockInfo, 1980)
+CHOICE(nvmlDeviceGetTemperatureThreshold, 90)
+CHOICE(nvmlDeviceGetPcieThroughput, 0)

@@ -36,12 +36,21 @@ struct sim_device_conf {
 	bool hidden; /* its device node cannot be opened by this process */
 };
 
+/* Of the video encoder and of screen capture. */
+enum sim_sessions {
+	SIM_SESSIONS_NONE,
+	SIM_SESSIONS_LISTED,
+	SIM_SESSIONS_COUNTED /* the list is not supported */
+};
+
 struct sim_conf {
 	char dir[PATH_MAX - 64];
 	char driver[80];
 	int cuda_version; /* 13000 */
 	unsigned alloc_us;
 	bool no_usage_by_process;
+	bool mig_attributes;
+	int sessions; /* one of enum sim_sessions */
 	uint64_t seed;
 	int device_count;
 	struct sim_device_conf device[SIM_MAX_DEVICES];

@@ -17,25 +17,12 @@ enum {
 	SIM_CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713
 };
 
-typedef struct CUmod_st *CUmodule;
-typedef struct CUfunc_st *CUfunction;
-
 typedef struct CUmemAccessDesc_st {
 	CUmemLocation location;
 	int flags;
 } CUmemAccessDesc;
 
-typedef struct CUlaunchConfig_st {
-	unsigned int gridDimX, gridDimY, gridDimZ;
-	unsigned int blockDimX, blockDimY, blockDimZ;
-	unsigned int sharedMemBytes;
-	CUstream hStream;
-	void *attrs;
-	unsigned int numAttrs;
-} CUlaunchConfig;
-
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
-_Static_assert(sizeof(CUlaunchConfig) == 56, "CUlaunchConfig");
 
 #define SIM_STREAM_NON_BLOCKING 1u
 #define SIM_EVENT_DISABLE_TIMING 2u

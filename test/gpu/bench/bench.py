@@ -126,6 +126,7 @@ def calls(b):
         ("graph launch, 10 nodes", "graph", "<= +2 % and <= +0.040 us", launch),
         ("cuMemAllocAsync + cuMemFreeAsync", "alloc_async", "<= +0.1 us", lambda native, ours: ours <= native + 0.1),
         ("the same, 5 000 live blocks", "alloc_async_5000", "<= +0.1 us", lambda native, ours: ours <= native + 0.1),
+        ("cuStreamSynchronize, idle, with a pool", "sync", "<= +0.040 us", lambda native, ours: ours <= native + 0.04),
         ("cuMemAlloc + cuMemFree, 2 MiB", "alloc", "<= +1 %", lambda native, ours: ours <= native * 1.01),
         ("cuMemGetInfo", "mem_info", "not slower", lambda native, ours: ours <= native),
     )

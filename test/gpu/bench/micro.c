@@ -52,6 +52,12 @@ static int alloc_async(void)
 	return error != 0 ? error : (int)cu.cuMemFreeAsync(pointer, stream);
 }
 
+/* Nothing is queued: what is measured is the call. The pool holds memory that it keeps. */
+static int synchronise(void)
+{
+	return (int)cu.cuStreamSynchronize(stream);
+}
+
 static int alloc_plain(void)
 {
 	CUdeviceptr pointer;
@@ -77,7 +83,7 @@ static const struct operation {
 	{ "launch", launch, 100, 400, 0 },	  { "launch_ex", launch_ex, 100, 400, 0 },
 	{ "graph", launch_graph, 100, 50, 0 },	  { "alloc_async", alloc_async, 100, 200, 0 },
 	{ "alloc", alloc_plain, 20, 20, 0 },	  { "mem_info", mem_info, 50, 100, 0 },
-	{ "alloc_async_5000", alloc_async, 100, 200, 1 },
+	{ "alloc_async_5000", alloc_async, 100, 200, 1 }, { "sync", synchronise, 100, 200, 1 },
 };
 
 static int make_graph(void)

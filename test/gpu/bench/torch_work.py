@@ -14,47 +14,7 @@ os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[2:4] or os.sched_getaffi
 import torch  # noqa: E402: its threads are to be there as well
 from torch import nn  # noqa: E402
 
-
-class Block(nn.Module):
-    """ResNet's basic block, so that torchvision need not be there."""
-
-    def __init__(self, inside, outside, stride):
-        super().__init__()
-        self.first = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
-        self.first_norm = nn.BatchNorm2d(outside)
-        self.second = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
-        self.second_norm = nn.BatchNorm2d(outside)
-        same = stride == 1 and inside == outside
-        self.around = nn.Identity() if same else nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
-
-    def forward(self, x):
-        y = torch.relu(self.first_norm(self.first(x)))
-        return torch.relu(self.second_norm(self.second(y)) + self.around(x))
-
-
-def resnet18():
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    inside = 64
-    for outside, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
-        layers += [Block(inside, outside, stride), Block(outside, outside, 1)]
-        inside = outside
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
-
-
-def training():
-    net = resnet18().cuda().to(memory_format=torch.channels_last)
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    images = torch.randn(128, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
-    labels = torch.randint(0, 1000, (128,), device="cuda")
-
-    def step():
-        optimiser.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            loss = nn.functional.cross_entropy(net(images), labels)
-        loss.backward()
-        optimiser.step()
-
-    return step
+import nets  # noqa: E402: beside this file
 
 
 def graph_replay():
@@ -71,19 +31,6 @@ def graph_replay():
     return graph.replay
 
 
-def small_kernels():
-    net = nn.Sequential(*[layer for _ in range(16) for layer in (nn.Linear(256, 256), nn.ReLU())]).cuda()
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.001, foreach=False)
-    x = torch.randn(64, 256, device="cuda")
-
-    def step():
-        optimiser.zero_grad(set_to_none=True)
-        net(x).square().mean().backward()
-        optimiser.step()
-
-    return step
-
-
 def rate(step, seconds):
     torch.cuda.synchronize()
     begin, count = time.perf_counter(), 0
@@ -95,7 +42,7 @@ def rate(step, seconds):
     return count / (time.perf_counter() - begin)
 
 
-works = {"training": training(), "graph_replay": graph_replay(), "small_kernels": small_kernels()}
+works = {"training": nets.training(), "graph_replay": graph_replay(), "small_kernels": nets.small_kernels()}
 for work in works.values():
     rate(work, 1.0)
 print("ready", flush=True)

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-enum order { OPEN_IPC, OPEN_FD, CLOSE };
+enum order { OPEN_IPC, OPEN_FD, LOOK, CLOSE };
 
 struct message {
 	enum order order;
@@ -174,12 +174,16 @@ static void give_fd(void)
 	cu.cuMemRelease(owned);
 }
 
-/* Only the importer keeps the memory then. */
+/* Only the importer keeps the memory then, and is charged for it when it next allocates. */
 static int take_left(uint64_t bytes)
 {
+	struct message m = { .order = LOOK };
 	int error = take_fd(bytes);
 
-	return error != 0 ? error : (int)cu.cuMemRelease(owned);
+	if (error != 0 || (error = (int)cu.cuMemRelease(owned)) != 0)
+		return error;
+	error = send_message(to_importer, &m, -1);
+	return error != 0 ? error : answer();
 }
 
 /* ---- the second process ---- */
@@ -212,6 +216,16 @@ static int close_all(bool by_handle)
 	return error != 0 ? error : (int)cu.cuMemRelease(owned);
 }
 
+/* An allocation asks the driver anew 100 ms after the last time. There need not be room for it. */
+static void look(void)
+{
+	CUdeviceptr little;
+
+	usleep(150000);
+	if (cu.cuMemAlloc_v2(&little, GRANULE) == CUDA_SUCCESS)
+		cu.cuMemFree_v2(little);
+}
+
 int shared_importer(int fd)
 {
 	int error = cuda_load() ? (int)cuda_begin(&the_device) : PATH_BROKEN;
@@ -220,6 +234,10 @@ int shared_importer(int fd)
 	int passed;
 
 	while (send(fd, &error, sizeof(error), MSG_NOSIGNAL) > 0 && receive_message(fd, &m, &passed)) {
+		if (m.order == LOOK) {
+			look();
+			continue;
+		}
 		if (m.order == OPEN_IPC)
 			error = (int)cu.cuIpcOpenMemHandle_v2(&held, m.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 		else if (m.order == OPEN_FD)

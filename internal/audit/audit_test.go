@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+const (
+	gpu   = device.UUID("GPU-a")
+	other = device.UUID("GPU-b")
+	mib   = 1 << 20
+)
+
+func slice(job, uid uint32, uuid device.UUID) state.Slice {
+	return state.Slice{Job: job, UID: uid, Slice: grant.Slice{Device: uuid}}
+}
+
+// proc is a /proc of the test's own.
+type proc struct {
+	t   *testing.T
+	dir string
+}
+
+func (p proc) write(pid int, name, text string) {
+	p.t.Helper()
+	path := filepath.Join(p.dir, strconv.Itoa(pid), name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p proc) process(pid int, uid uint32) {
+	p.write(pid, "status", fmt.Sprintf("Name:\tx\nUid:\t%d\t0\t0\t0\n", uid))
+}
+
+func (p proc) page(pid int, job, uid uint32) {
+	p.t.Helper()
+	dir := filepath.Join(p.dir, strconv.Itoa(pid), "root", rundir.Self)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := ledger.WriteLimits(filepath.Join(dir, ledger.LimitsFile), ledger.Limits{Job: job, UID: uid}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func node(t *testing.T) (Auditor, proc) {
+	dir := t.TempDir()
+	return Auditor{Run: "/run/v", Proc: dir, WholeNode: true}, proc{t, dir}
+}
+
+func held(pid int, bytes uint64) discover.Held {
+	return discover.Held{PID: pid, Bytes: bytes, Known: true}
+}
+
+func on(processes ...discover.Held) map[device.UUID]discover.Holders {
+	return map[device.UUID]discover.Holders{gpu: {Processes: processes}}
+}
+
+func same(t *testing.T, want, got Result) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEveryEvidenceOfAJobCounts(t *testing.T) {
+	a, p := node(t)
+	for pid := 10; pid < 16; pid++ {
+		p.process(pid, 1000)
+	}
+	p.write(10, "cgroup", "5:devices:/slurm/uid_1000/job_7/step_0/task_0\n")
+	p.write(11, "cgroup", "0::/system.slice/slurmstepd.scope/job_7/step_batch/user/task_0\n")
+	p.page(12, 7, 1000)
+	p.write(13, "environ", "A=1\x00VGPU_STEP_DIR=/run/v/jobs/7/steps/0\x00")
+	p.write(14, "environ", "VGPU_STEP_DIR=/elsewhere/jobs/7/steps/0\x00")
+	same(t, Result{
+		Slices: map[Slice]Total{{7, gpu}: {Bytes: 15 * mib, Processes: 4}, {8, gpu}: {}},
+		Others: map[device.UUID]Total{gpu: {Bytes: 48 * mib, Processes: 2}},
+	}, a.Totals([]state.Slice{slice(7, 1000, gpu), slice(8, 1001, gpu), slice(7, 1000, other)},
+		on(held(10, 1*mib), held(11, 2*mib), held(12, 4*mib), held(13, 8*mib), held(14, 16*mib), held(15, 32*mib))))
+}
+
+// A user may write what he likes into his environment and mount what he likes over the page.
+func TestNobodyPassesForAnotherUsersJob(t *testing.T) {
+	a, p := node(t)
+	p.process(10, 1001)
+	p.write(10, "environ", "VGPU_STEP_DIR=/run/v/jobs/7/steps/0\x00")
+	p.process(11, 1001)
+	p.page(11, 7, 1000)
+	p.process(12, 1001) // Slurm's cgroup is right whatever the others say
+	p.write(12, "cgroup", "0::/x/slurmstepd.scope/job_8/step_0/user/job_7/step_0\n")
+	p.page(12, 7, 1000)
+	same(t, Result{
+		Slices: map[Slice]Total{{7, gpu}: {}, {8, gpu}: {Bytes: 4 * mib, Processes: 1}},
+		Others: map[device.UUID]Total{gpu: {Bytes: 3 * mib, Processes: 2}},
+	}, a.Totals([]state.Slice{slice(7, 1000, gpu), slice(8, 1001, gpu)}, on(held(10, 1*mib), held(11, 2*mib), held(12, 4*mib))))
+}
+
+func TestAUserIsToldOfHisOwnSlices(t *testing.T) {
+	a, p := node(t)
+	a.UID = 1000
+	p.process(10, 1000)
+	p.write(10, "cgroup", "0::/x/job_7/step_0\n")
+	p.process(11, 1001)
+	p.write(11, "cgroup", "0::/x/job_8/step_0\n")
+	same(t, Result{Slices: map[Slice]Total{{7, gpu}: {Bytes: 1 * mib, Processes: 1}}, Others: map[device.UUID]Total{}},
+		a.Totals([]state.Slice{slice(7, 1000, gpu), slice(8, 1001, gpu)}, on(held(10, 1*mib), held(11, 2*mib))))
+}
+
+func TestAProcessOnAGPUThatIsNotItsJobsIsNobodys(t *testing.T) {
+	a, p := node(t)
+	p.process(10, 1000)
+	p.write(10, "cgroup", "0::/x/job_7/step_0\n")
+	same(t, Result{Slices: map[Slice]Total{}, Others: map[device.UUID]Total{gpu: {Bytes: 1 * mib, Processes: 1}}},
+		a.Totals([]state.Slice{slice(7, 1000, other)}, on(held(10, 1*mib))))
+}
+
+func TestWhatCannotBeKnownIsSaid(t *testing.T) {
+	mine := []state.Slice{slice(7, 1000, gpu)}
+	for name, tc := range map[string]struct {
+		change  func(*Auditor, proc)
+		holders map[device.UUID]discover.Holders
+		unknown string
+	}{
+		"no list": {nil, map[device.UUID]discover.Holders{gpu: {Err: errors.New("the GPU is lost")}}, "the GPU is lost"},
+		"no size": {func(_ *Auditor, p proc) { p.write(10, "cgroup", "0::/x/job_7/step_0\n") },
+			on(discover.Held{PID: 10}), "the driver does not say what process 10 holds"},
+		"foreign pids": {func(a *Auditor, _ proc) { a.WholeNode = false }, on(held(99, mib)),
+			"the driver names process 99, which is not in this pid namespace"},
+		"no pids":       {func(a *Auditor, _ proc) { a.WholeNode = false }, on(), "the driver names no process in this pid namespace"},
+		"ended by then": {nil, on(held(99, mib)), ""},
+		"nobody":        {nil, on(), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, p := node(t)
+			p.process(10, 1000)
+			if tc.change != nil {
+				tc.change(&a, p)
+			}
+			if got := a.Totals(mine, tc.holders).Slices[Slice{7, gpu}]; got.Unknown != tc.unknown {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}

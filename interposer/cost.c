@@ -1,0 +1,82 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cost.h"
+
+#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
+
+#define OFTEN 4u	     /* the first launches are all timed */
+#define SELDOM 64u	     /* later one in so many, */
+#define WORTH_NS 2000000u    /* or once in so much of the GPU's time */
+#define OUTLIER 8u	     /* times the average: something came between, unless it comes again */
+#define LONGEST_NS 4000000000u
+
+uint64_t vgpu_cost_key(uint64_t what, uint64_t shape)
+{
+	uint64_t h = (what ^ shape * 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
+
+	h ^= h >> 32;
+	return h == 0 ? 1 : h;
+}
+
+/* Threads may meet here. Then a sample is lost, or counts for a kernel that had the place before:
+ * an average that is wrong for some launches, which the meter's bounds hold. */
+struct vgpu_cost *vgpu_cost_of(struct vgpu_cost table[VGPU_COSTS], uint64_t key)
+{
+	struct vgpu_cost *cost = &table[key % VGPU_COSTS];
+
+	if (GET(cost->key) != key) {
+		SET(cost->average_ns, 0);
+		SET(cost->samples, 0);
+		SET(cost->outliers, 0);
+		SET(cost->since_sample, 0);
+		SET(cost->key, key);
+	}
+	return cost;
+}
+
+bool vgpu_cost_due(struct vgpu_cost *cost)
+{
+	uint32_t since = GET(cost->since_sample) + 1;
+	uint64_t average = GET(cost->average_ns);
+
+	SET(cost->since_sample, since);
+	/* Not the very first: it may load the kernel, which takes long and must not be waited for. */
+	if (average == 0 && GET(cost->samples) == 0 && since == 1)
+		return false;
+	if (GET(cost->samples) >= OFTEN && since < SELDOM && since * average < WORTH_NS)
+		return false;
+	SET(cost->since_sample, 1);
+	return true;
+}
+
+void vgpu_cost_learn(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns)
+{
+	struct vgpu_cost *cost = &table[key % VGPU_COSTS];
+	uint64_t average = GET(cost->average_ns);
+	uint16_t samples = GET(cost->samples);
+
+	if (GET(cost->key) != key)
+		return;
+	if (took_ns > LONGEST_NS)
+		took_ns = LONGEST_NS;
+	if (samples >= OFTEN && took_ns > average * OUTLIER && GET(cost->outliers) < 2) {
+		SET(cost->outliers, (uint16_t)(GET(cost->outliers) + 1));
+		return;
+	}
+	SET(cost->outliers, 0);
+	if (samples < 1000)
+		samples++;
+	/* A plain mean at first, then one that forgets. */
+	average = samples < 8 ? (average * (samples - 1u) + took_ns) / samples : (average * 7 + took_ns) / 8;
+	SET(cost->average_ns, average == 0 ? 1 : (uint32_t)average);
+	SET(cost->samples, samples);
+}
+
+void vgpu_cost_guess(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns)
+{
+	struct vgpu_cost *cost = &table[key % VGPU_COSTS];
+
+	if (GET(cost->key) == key && GET(cost->samples) == 0)
+		SET(cost->average_ns, took_ns == 0 ? 1 : took_ns > LONGEST_NS ? LONGEST_NS : (uint32_t)took_ns);
+}

@@ -1,0 +1,39 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What launches took before: one average for each kernel with its shape, and for each graph. Kept in
+ * a table of fixed size, where a newcomer drives out who had its place. */
+#ifndef VGPU_COST_H
+#define VGPU_COST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define VGPU_COSTS 4096u
+
+struct vgpu_cost {
+	uint64_t key;
+	uint32_t average_ns;	/* 0: not known */
+	uint16_t samples;	/* up to 1000 */
+	uint16_t outliers;	/* in a row */
+	uint32_t since_sample;	/* launches since one was timed */
+	uint32_t reserved;
+};
+
+/* The key of a kernel or graph with its shape; never 0. */
+uint64_t vgpu_cost_key(uint64_t what, uint64_t shape);
+
+/* The place of the key, made empty if it was another one's. */
+struct vgpu_cost *vgpu_cost_of(struct vgpu_cost table[VGPU_COSTS], uint64_t key);
+
+/* Notes one launch. True when this one should be timed: often enough that an average of kernels
+ * whose length changes is fair, seldom enough that it costs nothing. */
+bool vgpu_cost_due(struct vgpu_cost *cost);
+
+/* What a launch took on the GPU. Forgotten when the key has lost its place meanwhile. */
+void vgpu_cost_learn(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns);
+
+/* The same as seen from outside, which may be too much: stands until one is timed. */
+void vgpu_cost_guess(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns);
+
+#endif

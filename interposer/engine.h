@@ -1,0 +1,76 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What this process has in flight on one device, and what it may still launch there. Threads that
+ * launch pass through gate.h; one thread of ours (keeper.h) looks at what is done and settles. */
+#ifndef VGPU_ENGINE_H
+#define VGPU_ENGINE_H
+
+#include "cost.h"
+#include "cuda_types.h"
+#include "layout.h"
+#include "meter.h"
+
+#include <stdbool.h>
+
+#define VGPU_STREAMS 64
+#define VGPU_GROUPS 64
+#define VGPU_SAMPLES 8
+
+/* Launches of one stream with one marker behind the last of them. */
+struct vgpu_group {
+	CUevent marker; /* stays with the place */
+	uint32_t launches;
+	uint32_t inside; /* threads that are launching one of them just now */
+	bool closed;	 /* no more are added */
+	bool marked;	 /* a marker has been recorded */
+	uint64_t first_ns, last_ns, pending_ns;
+	uint64_t expected_ns;
+	uint64_t reserved_ns; /* taken from the share for them */
+	uint64_t only_key;    /* whose they are, when there is just one launch of unknown length */
+};
+
+enum vgpu_stream_state { VGPU_STREAM_UNUSED = 0, VGPU_STREAM_LIVE, VGPU_STREAM_DEAD };
+
+struct vgpu_stream {
+	uint32_t mutex;
+	uint32_t state;
+	uint32_t users; /* threads that use its events with the mutex released */
+	CUcontext context;
+	CUstream handle;
+	uint64_t thread; /* of a per-thread default stream */
+	struct vgpu_meter meter;
+	uint32_t head, tail; /* groups [tail, head) are in flight, modulo VGPU_GROUPS */
+	struct vgpu_group group[VGPU_GROUPS];
+};
+
+/* One launch that is timed on the GPU. */
+struct vgpu_sample {
+	uint32_t state;
+	uint32_t plug_value; /* what the GPU waits for before it; 0: it does not wait */
+	uint64_t plugged_ns;
+	uint64_t key;
+	CUcontext context;
+	CUevent before, begin, end;
+};
+
+struct vgpu_engine {
+	uint32_t bell; /* futex of those who wait to launch; changes when it is worth another look */
+	uint32_t waiters;
+	uint32_t in_flight; /* groups of all streams */
+	uint32_t unknown;   /* of these: of which nobody knows how long they take */
+	uint32_t streams_high;
+	int64_t credit_ns; /* taken from the share and not used yet */
+	uint64_t expected_ns; /* of all that is in flight */
+	uint64_t stalled_ns;  /* something in flight takes much longer than expected, since then; 0: nothing */
+	uint64_t overhead_ns; /* of timing */
+	uint32_t streams_mutex;
+	uint32_t samples_mutex;
+	uint32_t *plugs; /* words that the GPU waits for; one for each sample */
+	uint32_t plugs_tried;
+	struct vgpu_stream stream[VGPU_STREAMS];
+	struct vgpu_sample sample[VGPU_SAMPLES];
+	struct vgpu_cost cost[VGPU_COSTS];
+};
+
+#endif

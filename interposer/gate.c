@@ -1,0 +1,157 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gate.h"
+
+#include "capture.h"
+#include "cost.h"
+#include "device.h"
+#include "futex.h"
+#include "keeper.h"
+#include "sample.h"
+#include "share.h"
+#include "streams.h"
+#include "symbols.h"
+#include "turns.h"
+
+#include <sys/prctl.h>
+
+/* Taken from the share at once: launches come cheaper, and what a killed process takes along is little. */
+#define TAKE_NS 1000000u
+/* Of a launch that was never seen before. */
+#define UNKNOWN_RESERVE_NS 50000u
+/* A look at the clock again after that long at most, whatever was promised. */
+#define WAIT_AT_MOST_NS 50000000u
+/* Work that takes longer than expected, or of which nobody knows how long it takes, holds back what
+ * comes behind it, but not for ever: it may be waiting for just that. Another launch of the same is
+ * less likely what it waits for. */
+#define STALL_AT_MOST_NS 250000000u
+#define SAME_AT_MOST_NS 5000000000u
+
+#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
+
+bool vgpu_gate_decide(struct vgpu_process *p)
+{
+	uint64_t generation = GET(vgpu_pages.limits->generation);
+	uint32_t gated = 0;
+
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++)
+		gated |= vgpu_share_is_capped(vgpu_keeper_percent(d).step) || vgpu_share_is_capped(vgpu_keeper_percent(d).job) ||
+			 vgpu_turns_shared(p, d);
+	SET(p->gated, gated);
+	SET(p->gate_generation, generation + 1);
+	return gated != 0;
+}
+
+/* bell: as it was before what is waited for was looked at. */
+static void wait_ns(struct vgpu_process *p, uint32_t device, uint32_t bell, uint64_t ns)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	uint64_t since = vgpu_now_ns();
+	long slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0); /* how late the kernel may be, mostly 50 µs */
+
+	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+	__atomic_fetch_add(&engine->waiters, 1, __ATOMIC_RELAXED);
+	vgpu_keeper_wake(p);
+	vgpu_futex_wait(&engine->bell, bell, FUTEX_PRIVATE_FLAG, (int64_t)(ns < WAIT_AT_MOST_NS ? ns : WAIT_AT_MOST_NS));
+	__atomic_fetch_sub(&engine->waiters, 1, __ATOMIC_RELAXED);
+	if (slack > 0)
+		prctl(PR_SET_TIMERSLACK, (unsigned long)slack, 0, 0, 0);
+	vgpu_keeper_waited(p, device, vgpu_now_ns() - since);
+}
+
+/* Takes credit for the launch; false when there is none, and *wait is how long there will be none. */
+static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_percent percent = vgpu_keeper_percent(device);
+	uint64_t now, from = 0, got;
+
+	if (!vgpu_share_is_capped(percent.job) && !vgpu_share_is_capped(percent.step))
+		return true;
+	if (__atomic_fetch_sub(&engine->credit_ns, (int64_t)need_ns, __ATOMIC_RELAXED) >= (int64_t)need_ns)
+		return true;
+	__atomic_fetch_add(&engine->credit_ns, (int64_t)need_ns, __ATOMIC_RELAXED);
+	now = vgpu_now_ns();
+	got = vgpu_keeper_take(p, device, now, need_ns, TAKE_NS, &from);
+	*wait = from > now ? from - now : 1;
+	if (got == 0)
+		return false;
+	/* Somebody else may take it away; then the next round takes more. */
+	__atomic_fetch_add(&engine->credit_ns, (int64_t)got - (int64_t)need_ns, __ATOMIC_RELAXED);
+	return true;
+}
+
+static void admit(struct vgpu_process *p, uint32_t device, const struct vgpu_cost *cost, uint64_t need_ns)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	uint64_t at_most = GET(cost->average_ns) == 0 && GET(cost->since_sample) > 1 ? SAME_AT_MOST_NS : STALL_AT_MOST_NS;
+	uint64_t stalled_since = 0, wait;
+
+	for (;;) {
+		uint32_t bell = __atomic_load_n(&engine->bell, __ATOMIC_ACQUIRE);
+
+		if (!vgpu_turns_may_launch(p, device)) {
+			wait_ns(p, device, bell, WAIT_AT_MOST_NS);
+			continue;
+		}
+		if (GET(engine->stalled_ns) != 0 || GET(engine->unknown) != 0) {
+			uint64_t now = vgpu_now_ns();
+
+			stalled_since = stalled_since == 0 ? now : stalled_since;
+			if (now - stalled_since < at_most) {
+				wait_ns(p, device, bell, at_most - (now - stalled_since));
+				continue;
+			}
+		}
+		if (take(p, device, need_ns, &wait))
+			return;
+		wait_ns(p, device, bell, wait);
+	}
+}
+
+void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, const void *what, uint64_t shape)
+{
+	vgpu_fn_cuCtxGetCurrent *get_current = VGPU_REAL(cuCtxGetCurrent);
+	CUcontext context = NULL;
+	struct vgpu_cost *cost;
+	uint64_t key, expected, need;
+	CUdevice ordinal;
+	bool due;
+	int device;
+
+	launch->engine = NULL;
+	if (get_current == NULL || get_current(&context) != CUDA_SUCCESS || context == NULL ||
+	    !vgpu_device_of_stream(p, stream, &ordinal))
+		return;
+	/* What is captured is launched with its graph. */
+	if (vgpu_capture_possible(p) && vgpu_capture_of_stream(stream))
+		return;
+	device = vgpu_device_of_ordinal(p, ordinal);
+	if (device < 0 || !vgpu_keeper_starts(p))
+		return;
+	launch->engine = &p->engine[device];
+	launch->handle = stream;
+	key = vgpu_cost_key((uint64_t)(uintptr_t)what, shape);
+	cost = vgpu_cost_of(launch->engine->cost, key);
+	due = vgpu_cost_due(cost);
+	expected = GET(cost->average_ns);
+	need = expected != 0 ? expected : UNKNOWN_RESERVE_NS;
+	admit(p, (uint32_t)device, cost, need);
+	expected = GET(cost->average_ns); /* it may have been learnt meanwhile */
+	launch->stream = vgpu_streams_find(launch->engine, context, stream);
+	launch->group = launch->stream == NULL ? NULL : vgpu_streams_begin(launch->engine, launch->stream, key,
+				expected != 0 ? expected : VGPU_UNKNOWN_NS, need);
+	launch->sample = due ? vgpu_sample_begin(launch->engine, context, stream, key, expected) : NULL;
+}
+
+void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result)
+{
+	if (launch->engine == NULL)
+		return;
+	if (launch->sample != NULL)
+		vgpu_sample_end(launch->engine, launch->sample, launch->handle, result == CUDA_SUCCESS);
+	if (launch->group != NULL)
+		vgpu_streams_end(launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS);
+	vgpu_keeper_wake(p);
+}

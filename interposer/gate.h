@@ -1,0 +1,36 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The way of a launch: it waits until the share of its slice covers it, and leaves a marker behind.
+ * A process whose slices have no share to keep passes with two loads. */
+#ifndef VGPU_GATE_H
+#define VGPU_GATE_H
+
+#include "process.h"
+
+#include <stdbool.h>
+
+struct vgpu_launch {
+	struct vgpu_engine *engine; /* NULL: nothing is to be done at its end */
+	struct vgpu_stream *stream;
+	struct vgpu_group *group;
+	struct vgpu_sample *sample;
+	CUstream handle;
+};
+
+/* Whether launches of this process may have to wait. */
+bool vgpu_gate_decide(struct vgpu_process *p);
+static inline bool vgpu_gate_is_shut(struct vgpu_process *p)
+{
+	/* What it depends on changes with the limits page's generation. */
+	return __atomic_load_n(&p->gate_generation, __ATOMIC_RELAXED) !=
+		       __atomic_load_n(&vgpu_pages.limits->generation, __ATOMIC_RELAXED) + 1ull
+		       ? vgpu_gate_decide(p)
+		       : __atomic_load_n(&p->gated, __ATOMIC_RELAXED) != 0;
+}
+
+/* Before and after the driver is called. what and shape: the kernel or graph, and how large it is. */
+void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, const void *what, uint64_t shape);
+void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "keeper.h"
+
+#include "futex.h"
+#include "libc.h"
+#include "sample.h"
+#include "share.h"
+#include "streams.h"
+#include "symbols.h"
+#include "turns.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+/* How finely completion is seen. Each look costs some 5 µs of a core. */
+#define TICK_NS 250000u
+#define TICK_AT_MOST_NS 1000000u
+/* Without anything in flight it goes on looking for a while: waking it costs the program more. */
+#define LINGER_NS 20000000u
+/* A stamp in the ledger is believed for so long. */
+#define STAMP_NS 3000000u
+#define STACK_BYTES (256u << 10)
+
+#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
+#define ADD(field, value) __atomic_fetch_add(&(field), (value), __ATOMIC_RELAXED)
+
+struct vgpu_percent vgpu_keeper_percent(uint32_t device)
+{
+	const struct vgpu_limits_device *limit = &vgpu_pages.limits->device[device];
+	struct vgpu_percent percent = {GET(limit->sm_percent), GET(limit->job_sm_percent)};
+
+	/* The same for both is the job's alone to keep. */
+	if (percent.step == percent.job)
+		percent.step = 0;
+	return percent;
+}
+
+uint64_t vgpu_keeper_take(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint64_t need_ns, uint64_t want_ns,
+			  uint64_t *from_ns)
+{
+	struct vgpu_percent percent = vgpu_keeper_percent(device);
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint64_t got = want_ns;
+
+	if (vgpu_share_is_capped(percent.step)) {
+		got = vgpu_share_take(&ledger->step[GET(p->step)].share_free_at_ns[device], percent.step, now_ns, need_ns, want_ns,
+				      from_ns);
+		if (got == 0)
+			return 0;
+	}
+	if (vgpu_share_is_capped(percent.job)) {
+		uint64_t of_job = vgpu_share_take(&ledger->share_free_at_ns[device], percent.job, now_ns, need_ns, got, from_ns);
+
+		if (vgpu_share_is_capped(percent.step) && of_job < got)
+			vgpu_share_settle(&ledger->step[GET(p->step)].share_free_at_ns[device], percent.step, now_ns,
+					  (int64_t)of_job - (int64_t)got);
+		got = of_job;
+	}
+	return got;
+}
+
+static void settle(struct vgpu_process *p, uint32_t device, uint64_t now_ns, int64_t more_ns)
+{
+	struct vgpu_percent percent = vgpu_keeper_percent(device);
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+
+	if (vgpu_share_is_capped(percent.step))
+		vgpu_share_settle(&ledger->step[GET(p->step)].share_free_at_ns[device], percent.step, now_ns, more_ns);
+	if (vgpu_share_is_capped(percent.job))
+		vgpu_share_settle(&ledger->share_free_at_ns[device], percent.job, now_ns, more_ns);
+}
+
+void vgpu_keeper_waited(struct vgpu_process *p, uint32_t device, uint64_t ns)
+{
+	ADD(vgpu_pages.ledger->waited_ns[device], ns);
+	ADD(vgpu_pages.ledger->step[GET(p->step)].waited_ns[device], ns);
+}
+
+static void done(struct vgpu_process *p, uint32_t device, const struct vgpu_group *group, const struct vgpu_busy *busy,
+		 uint64_t now_ns)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint64_t used = vgpu_share_count(&ledger->busy_until_ns[device], busy->start_ns, busy->end_ns, busy->busy_ns);
+
+	ADD(ledger->busy_ns[device], used);
+	ADD(ledger->step[GET(p->step)].busy_ns[device], used);
+	settle(p, device, now_ns, (int64_t)used - (int64_t)group->reserved_ns);
+	/* The first launch of a kernel is not timed on the GPU; this will do until the next one is. */
+	if (group->only_key != 0 && group->expected_ns == VGPU_UNKNOWN_NS && group->launches == 1)
+		vgpu_cost_guess(p->engine[device].cost, group->only_key, busy->busy_ns);
+}
+
+static void ring(struct vgpu_engine *engine)
+{
+	ADD(engine->bell, 1);
+	if (GET(engine->waiters) != 0)
+		vgpu_futex_wake(&engine->bell, INT32_MAX, FUTEX_PRIVATE_FLAG);
+}
+
+/* Credit that was taken and is not used goes back. */
+static void give_back(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
+{
+	int64_t credit = __atomic_exchange_n(&p->engine[device].credit_ns, 0, __ATOMIC_RELAXED);
+
+	if (credit != 0)
+		settle(p, device, now_ns, -credit);
+}
+
+/* Looks at one device. Returns how long until the next look, 0 when there is nothing to look at. */
+static uint64_t look(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[GET(p->slot)];
+	uint64_t now = vgpu_now_ns(), expected, next;
+	uint32_t before = GET(engine->in_flight);
+	bool stalled = GET(engine->stalled_ns) != 0;
+	bool samples;
+
+	vgpu_streams_look(p, device, done);
+	samples = vgpu_samples_look(engine, now);
+	now = vgpu_now_ns();
+	SET(slot->inflight_until_ns[device], GET(engine->in_flight) != 0 ? now + STAMP_NS : 0);
+	next = vgpu_turns_look(p, device, now);
+	if (GET(engine->in_flight) != before || (stalled && GET(engine->stalled_ns) == 0))
+		ring(engine);
+	if (GET(engine->in_flight) == 0 && GET(engine->waiters) == 0) {
+		give_back(p, device, now);
+		return samples ? TICK_NS : next;
+	}
+	expected = GET(engine->expected_ns);
+	expected = expected < TICK_NS ? TICK_NS : expected > TICK_AT_MOST_NS ? TICK_AT_MOST_NS : expected;
+	return next != 0 && next < expected ? next : expected;
+}
+
+static void sleep_until_rung(struct vgpu_process *p, int64_t ns)
+{
+	uint32_t bell = GET(p->keeper_bell);
+
+	__atomic_store_n(&p->keeper_sleeps, ns < 0 ? 1 : 0, __ATOMIC_SEQ_CST);
+	/* Whoever launched before that store did not ring. */
+	for (uint32_t d = 0; ns < 0 && d < VGPU_MAX_DEVICES; d++)
+		ns = GET(p->engine[d].in_flight) != 0 || GET(p->engine[d].waiters) != 0 ? (int64_t)TICK_NS : ns;
+	vgpu_futex_wait(&p->keeper_bell, bell, FUTEX_PRIVATE_FLAG, ns);
+	__atomic_store_n(&p->keeper_sleeps, 0, __ATOMIC_SEQ_CST);
+}
+
+void vgpu_keeper_ring(struct vgpu_process *p)
+{
+	ADD(p->keeper_bell, 1);
+	vgpu_futex_wake(&p->keeper_bell, 1, FUTEX_PRIVATE_FLAG);
+}
+
+static void *keep(void *process)
+{
+	struct vgpu_process *p = process;
+	vgpu_fn_cuThreadExchangeStreamCaptureMode *exchange = VGPU_REAL(cuThreadExchangeStreamCaptureMode);
+	int relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+	uint64_t busy_ns = vgpu_now_ns();
+
+	prctl(PR_SET_NAME, "vgpu-keeper", 0, 0, 0);
+	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+	/* Otherwise a look would break a capture that some other thread has begun. */
+	if (exchange != NULL)
+		exchange(&relaxed);
+	for (;;) {
+		uint64_t next = 0, now;
+
+		for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {
+			uint64_t one = look(p, d);
+
+			next = one != 0 && (next == 0 || one < next) ? one : next;
+		}
+		now = vgpu_now_ns();
+		if (next != 0)
+			busy_ns = now;
+		else if (now - busy_ns < LINGER_NS)
+			next = TICK_AT_MOST_NS;
+		sleep_until_rung(p, next != 0 ? (int64_t)next : -1);
+	}
+	return NULL;
+}
+
+/* From the C library, whose versions have them in different places. */
+static bool create_thread(struct vgpu_process *p)
+{
+	const struct vgpu_libc *libc = vgpu_libc();
+	__typeof__(pthread_create) *create;
+	__typeof__(pthread_attr_init) *init;
+	__typeof__(pthread_attr_setstacksize) *set_stack;
+	__typeof__(pthread_attr_setdetachstate) *set_detached;
+	__typeof__(pthread_attr_destroy) *destroy;
+	uint64_t all = UINT64_MAX, old;
+	pthread_attr_t attributes;
+	pthread_t thread;
+	bool created;
+
+	if (libc == NULL)
+		return false;
+	create = (__typeof__(create))libc->dlsym(RTLD_DEFAULT, "pthread_create");
+	init = (__typeof__(init))libc->dlsym(RTLD_DEFAULT, "pthread_attr_init");
+	set_stack = (__typeof__(set_stack))libc->dlsym(RTLD_DEFAULT, "pthread_attr_setstacksize");
+	set_detached = (__typeof__(set_detached))libc->dlsym(RTLD_DEFAULT, "pthread_attr_setdetachstate");
+	destroy = (__typeof__(destroy))libc->dlsym(RTLD_DEFAULT, "pthread_attr_destroy");
+	if (create == NULL || init == NULL || set_stack == NULL || set_detached == NULL || destroy == NULL ||
+	    init(&attributes) != 0)
+		return false;
+	set_stack(&attributes, STACK_BYTES);
+	set_detached(&attributes, PTHREAD_CREATE_DETACHED);
+	/* The program's signals are the program's: the thread inherits that it takes none. */
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(all));
+	created = create(&thread, &attributes, keep, p) == 0;
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
+	destroy(&attributes);
+	return created;
+}
+
+bool vgpu_keeper_starts(struct vgpu_process *p)
+{
+	uint32_t none = 0;
+
+	if (GET(p->keeper) == 1)
+		return true;
+	if (!__atomic_compare_exchange_n(&p->keeper, &none, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return none == 1;
+	if (create_thread(p))
+		return true;
+	SET(p->keeper, 2);
+	return false;
+}

@@ -1,0 +1,199 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "sample.h"
+
+#include "cost.h"
+#include "futex.h"
+#include "symbols.h"
+
+#include <sched.h>
+
+/* Longer kernels are not worth making the GPU wait. */
+#define PLUG_BELOW_NS 200000u
+#define PLUG_AT_MOST_NS 1000000u
+/* What NVML counts beyond what two events see of a kernel (H200). */
+#define BEYOND_EVENTS_NS 150u
+#define DESTROY_WAIT_NS 100000000u
+
+#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
+
+enum { FREE = 0, BUSY, RUNNING };
+
+/* Memory that the GPU can look at, made once. The driver may be without such waits: then the events
+ * alone must do. */
+static uint32_t *plugs(struct vgpu_engine *engine)
+{
+	vgpu_fn_cuMemHostAlloc *alloc = VGPU_REAL(cuMemHostAlloc);
+	uint32_t tried = 0;
+	void *words = NULL;
+
+	if (__atomic_compare_exchange_n(&engine->plugs_tried, &tried, 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
+	    VGPU_REAL(cuStreamWaitValue32_v2) != NULL && alloc != NULL &&
+	    alloc(&words, 4096, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) == CUDA_SUCCESS) {
+		for (uint32_t i = 0; i < 1024; i++)
+			SET(((uint32_t *)words)[i], 0);
+		__atomic_store_n(&engine->plugs, words, __ATOMIC_RELEASE);
+	}
+	return __atomic_load_n(&engine->plugs, __ATOMIC_ACQUIRE);
+}
+
+static uint32_t *plug_of(struct vgpu_engine *engine, const struct vgpu_sample *sample)
+{
+	/* One cache line each. */
+	return &engine->plugs[(sample - engine->sample) * 16];
+}
+
+static bool has_events(struct vgpu_sample *sample, CUcontext context)
+{
+	vgpu_fn_cuEventCreate *create = VGPU_REAL(cuEventCreate);
+
+	if (sample->context == context && sample->end != NULL)
+		return true;
+	/* Those of a context that is gone went with it; those of another one stay until then. */
+	sample->context = NULL;
+	if (create == NULL || create(&sample->before, 0) != CUDA_SUCCESS || create(&sample->begin, 0) != CUDA_SUCCESS ||
+	    create(&sample->end, 0) != CUDA_SUCCESS)
+		return false;
+	sample->context = context;
+	return true;
+}
+
+/* Makes the stream wait; false when the driver cannot. */
+static bool plug(struct vgpu_engine *engine, struct vgpu_sample *sample, CUstream stream)
+{
+	vgpu_fn_cuStreamWaitValue32_v2 *wait = VGPU_REAL(cuStreamWaitValue32_v2);
+	vgpu_fn_cuMemHostGetDevicePointer_v2 *pointer_of = VGPU_REAL(cuMemHostGetDevicePointer_v2);
+	uint32_t value;
+	CUdeviceptr address;
+
+	if (wait == NULL || pointer_of == NULL || plugs(engine) == NULL ||
+	    pointer_of(&address, plug_of(engine, sample), 0) != CUDA_SUCCESS)
+		return false;
+	value = GET(*plug_of(engine, sample)) + 1;
+	SET(sample->plugged_ns, vgpu_now_ns());
+	__atomic_store_n(&sample->plug_value, value, __ATOMIC_RELEASE);
+	if (wait(stream, address, value, CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS)
+		return true;
+	SET(sample->plug_value, 0);
+	__atomic_store_n(&engine->plugs, NULL, __ATOMIC_RELEASE);
+	return false;
+}
+
+static void unplug(struct vgpu_engine *engine, struct vgpu_sample *sample)
+{
+	uint32_t value = __atomic_exchange_n(&sample->plug_value, 0, __ATOMIC_ACQ_REL);
+
+	if (value != 0)
+		__atomic_store_n(plug_of(engine, sample), value, __ATOMIC_RELEASE);
+}
+
+struct vgpu_sample *vgpu_sample_begin(struct vgpu_engine *engine, CUcontext context, CUstream stream, uint64_t key,
+				      uint64_t expected_ns)
+{
+	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
+	struct vgpu_sample *sample = NULL;
+
+	for (uint32_t i = 0; i < VGPU_SAMPLES && sample == NULL; i++) {
+		uint32_t state = FREE;
+
+		if ((engine->sample[i].context == context || engine->sample[i].context == NULL) &&
+		    __atomic_compare_exchange_n(&engine->sample[i].state, &state, BUSY, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			sample = &engine->sample[i];
+	}
+	if (sample == NULL)
+		return NULL;
+	if (record == NULL || !has_events(sample, context)) {
+		__atomic_store_n(&sample->state, FREE, __ATOMIC_RELEASE);
+		return NULL;
+	}
+	sample->key = key;
+	if (expected_ns < PLUG_BELOW_NS || expected_ns == VGPU_UNKNOWN_NS)
+		plug(engine, sample, stream);
+	record(sample->before, stream);
+	record(sample->begin, stream);
+	return sample;
+}
+
+void vgpu_sample_end(struct vgpu_engine *engine, struct vgpu_sample *sample, CUstream stream, bool launched)
+{
+	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
+
+	record(sample->end, stream);
+	unplug(engine, sample);
+	if (!launched)
+		sample->key = 0;
+	__atomic_store_n(&sample->state, RUNNING, __ATOMIC_RELEASE);
+}
+
+/* True when it is done, and learnt from. */
+static bool finish(struct vgpu_engine *engine, struct vgpu_sample *sample)
+{
+	vgpu_fn_cuEventQuery *query = VGPU_REAL(cuEventQuery);
+	vgpu_fn_cuEventElapsedTime *elapsed = VGPU_REAL(cuEventElapsedTime);
+	float nothing_ms, ms;
+	CUresult result;
+	double took_ns;
+
+	if (query == NULL || elapsed == NULL)
+		return true;
+	result = query(sample->end);
+	if (result == CUDA_ERROR_NOT_READY)
+		return false;
+	if (result != CUDA_SUCCESS || sample->key == 0 || elapsed(&nothing_ms, sample->before, sample->begin) != CUDA_SUCCESS ||
+	    elapsed(&ms, sample->begin, sample->end) != CUDA_SUCCESS)
+		return true;
+	/* The least that two events were apart is what timing itself takes. */
+	if (engine->overhead_ns == 0 || nothing_ms * 1e6 < (double)engine->overhead_ns)
+		engine->overhead_ns = (uint64_t)(nothing_ms * 1e6) + 1;
+	took_ns = ms * 1e6 - (double)engine->overhead_ns + BEYOND_EVENTS_NS;
+	vgpu_cost_learn(engine->cost, sample->key, took_ns < 1 ? 1 : (uint64_t)took_ns);
+	return true;
+}
+
+bool vgpu_samples_look(struct vgpu_engine *engine, uint64_t now_ns)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < VGPU_SAMPLES; i++) {
+		struct vgpu_sample *sample = &engine->sample[i];
+		uint32_t running = RUNNING;
+
+		if (__atomic_load_n(&sample->plug_value, __ATOMIC_ACQUIRE) != 0 && now_ns > GET(sample->plugged_ns) + PLUG_AT_MOST_NS)
+			unplug(engine, sample);
+		if (!__atomic_compare_exchange_n(&sample->state, &running, BUSY, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+			any = any || running != FREE;
+			continue;
+		}
+		if (finish(engine, sample)) {
+			__atomic_store_n(&sample->state, FREE, __ATOMIC_RELEASE);
+		} else {
+			__atomic_store_n(&sample->state, RUNNING, __ATOMIC_RELEASE);
+			any = true;
+		}
+	}
+	return any;
+}
+
+void vgpu_samples_context_gone(struct vgpu_engine *engine, CUcontext context)
+{
+	uint64_t since = vgpu_now_ns();
+
+	for (uint32_t i = 0; i < VGPU_SAMPLES; i++) {
+		struct vgpu_sample *sample = &engine->sample[i];
+		uint32_t running = RUNNING;
+
+		if (sample->context != context)
+			continue;
+		unplug(engine, sample);
+		/* Who has it BUSY is in a call that does not wait. */
+		while (!__atomic_compare_exchange_n(&sample->state, &running, BUSY, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED) &&
+		       running == BUSY && vgpu_now_ns() - since < DESTROY_WAIT_NS) {
+			running = RUNNING;
+			sched_yield();
+		}
+		sample->context = NULL;
+		sample->before = sample->begin = sample->end = NULL;
+		__atomic_store_n(&sample->state, FREE, __ATOMIC_RELEASE);
+	}
+}

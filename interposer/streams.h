@@ -1,0 +1,28 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The streams that this process launches into, and the markers behind what is in flight. */
+#ifndef VGPU_STREAMS_H
+#define VGPU_STREAMS_H
+
+#include "process.h"
+
+/* The stream's place, NULL when there is none left. */
+struct vgpu_stream *vgpu_streams_find(struct vgpu_engine *engine, CUcontext context, CUstream handle);
+
+/* Before a launch: the group that it will belong to. NULL when no marker can be had. */
+struct vgpu_group *vgpu_streams_begin(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t key,
+				      uint64_t expected_ns, uint64_t reserved_ns);
+/* After it: puts the marker behind it. */
+void vgpu_streams_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched);
+
+/* Looks at what is in flight and calls done for each group that is. */
+typedef void vgpu_group_done(struct vgpu_process *p, uint32_t device, const struct vgpu_group *group,
+			     const struct vgpu_busy *busy, uint64_t now_ns);
+void vgpu_streams_look(struct vgpu_process *p, uint32_t device, vgpu_group_done *done);
+
+/* The stream, or all of a context, will be destroyed: from now on nothing touches its events. */
+void vgpu_streams_gone(struct vgpu_process *p, CUstream handle);
+void vgpu_streams_context_gone(struct vgpu_process *p, CUcontext context);
+
+#endif

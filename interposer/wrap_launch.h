@@ -1,0 +1,78 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Kinds LAUNCH, LAUNCH_CONFIG, LAUNCH_SEVERAL and STREAM_DESTROY: work for the GPU. */
+#ifndef VGPU_WRAP_LAUNCH_H
+#define VGPU_WRAP_LAUNCH_H
+
+#include "gate.h"
+#include "sample.h"
+#include "streams.h"
+#include "wrap.h"
+
+static uint64_t shape_of(uint64_t gx, uint64_t gy, uint64_t gz, uint64_t bx, uint64_t by, uint64_t bz, uint64_t shared_bytes)
+{
+	return ((gx * 0x9e3779b1u + gy) * 0x85ebca6bu + gz) * 0xc2b2ae35u ^ (bx << 42 ^ by << 32 ^ bz << 24 ^ shared_bytes);
+}
+
+#define WRAP_LAUNCH(symbol, params, args, what, shape, stream)            \
+	static __attribute__((noinline)) CUresult launch_##symbol params  \
+	{                                                                 \
+		REAL_OR_RETURN(symbol);                                   \
+		struct vgpu_process *p = attached();                      \
+		struct vgpu_launch launch;                                \
+		CUresult result;                                          \
+                                                                          \
+		if (p == NULL || !vgpu_gate_is_shut(p))                   \
+			return real args;                                 \
+		vgpu_gate_enter(p, &launch, stream, what, shape);         \
+		result = real args;                                       \
+		vgpu_gate_leave(p, &launch, result);                      \
+		return result;                                            \
+	}                                                                 \
+	WRAP_QUICKLY(symbol, params, args, !vgpu_gate_is_shut(p), launch_##symbol)
+
+/* Nobody looks into a NULL configuration but the driver. */
+static const CUlaunchConfig no_config;
+#define WRAP_LAUNCH_CONFIG(symbol, params, args, what, config, stream)                                        \
+	WRAP_LAUNCH(symbol, params, args, what,                                                               \
+		    shape_of(CONFIG(config)->gridDimX, CONFIG(config)->gridDimY, CONFIG(config)->gridDimZ,    \
+			     CONFIG(config)->blockDimX, CONFIG(config)->blockDimY, CONFIG(config)->blockDimZ, \
+			     CONFIG(config)->sharedMemBytes), stream)
+#define CONFIG(config) ((config) != NULL ? (config) : &no_config)
+
+/* One kernel on several devices, which wait for each other: let through together. */
+#define LAUNCHES_TOGETHER 16u
+#define WRAP_LAUNCH_SEVERAL(symbol, params, args, list, count)                                            \
+	WRAP(symbol, params)                                                                              \
+	{                                                                                                 \
+		REAL_OR_RETURN(symbol);                                                                   \
+		struct vgpu_process *p = attached();                                                      \
+		struct vgpu_launch launch[LAUNCHES_TOGETHER];                                             \
+		CUresult result;                                                                          \
+                                                                                                          \
+		if (p == NULL || (list) == NULL || (count) > LAUNCHES_TOGETHER || !vgpu_gate_is_shut(p))  \
+			return real args;                                                                 \
+		for (unsigned int i = 0; i < (count); i++)                                                \
+			vgpu_gate_enter(p, &launch[i], (list)[i].hStream, (list)[i].function,             \
+					shape_of((list)[i].gridDimX, (list)[i].gridDimY, (list)[i].gridDimZ, \
+						 (list)[i].blockDimX, (list)[i].blockDimY, (list)[i].blockDimZ, \
+						 (list)[i].sharedMemBytes));                              \
+		result = real args;                                                                       \
+		for (unsigned int i = 0; i < (count); i++)                                                \
+			vgpu_gate_leave(p, &launch[i], result);                                           \
+		return result;                                                                            \
+	}
+
+#define WRAP_STREAM_DESTROY(symbol, params, args, stream)                 \
+	WRAP(symbol, params)                                              \
+	{                                                                 \
+		REAL_OR_RETURN(symbol);                                   \
+		struct vgpu_process *p = attached();                      \
+                                                                          \
+		if (p != NULL)                                            \
+			vgpu_streams_gone(p, stream);                     \
+		return real args;                                         \
+	}
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The driver functions that a load uses, found by dlsym; the simulated driver has them all. */
+#ifndef VGPU_TEST_DRIVER_H
+#define VGPU_TEST_DRIVER_H
+
+#include "cuda_types.h"
+
+#define MOST_STREAMS 16
+#define STREAM_NON_BLOCKING 1u
+#define EVENT_DISABLE_TIMING 2u
+
+#define DRIVER_FUNCTIONS(F)                                                                            \
+	F(cuInit, (unsigned int flags))                                                                \
+	F(cuDeviceGet, (CUdevice *device, int ordinal))                                                \
+	F(cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device))                             \
+	F(cuCtxSetCurrent, (CUcontext context))                                                        \
+	F(cuStreamCreate, (CUstream *stream, unsigned int flags))                                      \
+	F(cuStreamSynchronize, (CUstream stream))                                                      \
+	F(cuEventCreate, (CUevent *event, unsigned int flags))                                         \
+	F(cuEventRecord, (CUevent event, CUstream stream))                                             \
+	F(cuEventSynchronize, (CUevent event))                                                         \
+	F(cuMemHostAlloc, (void **pointer, size_t bytes, unsigned int flags))                          \
+	F(cuMemAlloc_v2, (CUdeviceptr *pointer, size_t bytes))                                         \
+	F(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))     \
+	F(cuModuleLoadData, (CUmodule *module, const void *image))                                     \
+	F(cuModuleGetFunction, (CUfunction *function, CUmodule module, const char *name))              \
+	F(cuLaunchKernel, (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,     \
+			   unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,     \
+			   CUstream stream, void **params, void **extra))
+
+struct driver {
+#define MEMBER(name, params) CUresult(*name) params;
+	DRIVER_FUNCTIONS(MEMBER)
+#undef MEMBER
+};
+
+extern struct driver cu;
+
+/* Device 0's primary context, and the kernel: its first parameter is how many microseconds it is to
+ * take on the simulated driver, its second how many loops it runs on a real one. */
+int driver_begin(CUcontext *context, CUfunction *spin);
+
+#endif

@@ -1,0 +1,40 @@
+# SPDX-FileCopyrightText: The slurm-vgpu authors
+# SPDX-License-Identifier: Apache-2.0
+"""The workloads. Those in PyTorch are in torch_load.py; on the simulated driver kernels of about the
+same length stand in for them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Load:
+    title: str
+    arguments: tuple  # of the program "load"; of a PyTorch workload: of what stands in for it
+    torch: bool = False
+    piece_us: int = 0  # length of a piece of work, where it is known
+
+
+LOADS = {
+    "matmul_bf16": Load("8192 bf16 matmul", ("--us", "1400"), torch=True),
+    "matmul_fp32": Load("4096 fp32 matmul", ("--us", "2700"), torch=True),
+    "elementwise": Load("1 GiB elementwise", ("--us", "500"), torch=True),
+    "training": Load("ResNet-18 training", ("--us", "180", "--kernels", "60", "--deep", "2"), torch=True),
+    "decode": Load("decode, eager", ("--us", "8", "--kernels", "200", "--gap", "4", "--deep", "2"), torch=True),
+    "decode_graph": Load("decode, CUDA graph", ("--us", "1200", "--deep", "4"), torch=True),
+    "mlp": Load("launch-bound MLP", ("--us", "5", "--kernels", "100", "--gap", "18", "--deep", "2"), torch=True),
+    "long": Load("40 ms kernels", ("--us", "40000", "--deep", "2"), piece_us=40000),
+    "queue": Load("500-deep queue, 1 ms", ("--us", "1000", "--deep", "500"), piece_us=1000),
+    "streams": Load("4 streams, 1 ms each", ("--us", "1000", "--streams", "4", "--deep", "16", "--blocks", "16")),
+    "copies": Load("64 MiB copy + 1 ms", ("--us", "1000", "--copy", "64", "--deep", "4")),
+    # For pairs and latency, not in the table of singles.
+    "spin": Load("1 ms kernels", ("--us", "1000", "--deep", "8"), piece_us=1000),
+    "request": Load("requests of 5 ms, one after another", ("--us", "1000", "--kernels", "5", "--deep", "1"), piece_us=5000),
+    "request_40": Load("requests of 5 ms, 40 per second",
+                       ("--us", "1000", "--kernels", "5", "--deep", "256", "--rate", "40"), piece_us=5000),
+    # Known shares of the GPU, to see what the witness reads; out of step with its samples.
+    "duty_10": Load("10.0 % by the clock", ("--us", "3000", "--duty", "30000"), piece_us=3000),
+    "duty_25": Load("25.0 % by the clock", ("--us", "7000", "--duty", "28000"), piece_us=7000),
+    "duty_75": Load("75.0 % by the clock", ("--us", "9000", "--duty", "12000"), piece_us=9000),
+}
+
+SINGLES = ("matmul_bf16", "matmul_fp32", "elementwise", "training", "decode", "decode_graph", "mlp", "long", "queue", "streams", "copies")

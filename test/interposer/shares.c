@@ -1,0 +1,227 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Shares of the GPU's time, with kernels of known length on the simulated driver. */
+#include "harness.h"
+
+#include <sched.h>
+#include <time.h>
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static CUfunction kernel(void)
+{
+	CUmodule module;
+	CUfunction function = NULL;
+
+	CHECK(cuModuleLoadData(&module, ".visible .entry simgpu_busy_us(.param .u32 us)") == CUDA_SUCCESS);
+	CHECK(cuModuleGetFunction(&function, module, "simgpu_busy_us") == CUDA_SUCCESS);
+	return function;
+}
+
+static void busy(CUfunction function, unsigned us, CUstream stream)
+{
+	void *params[] = {&us};
+
+	CHECK_IS(cuLaunchKernel(function, 1 + us, 1, 1, 32, 1, 1, 0, stream, params, NULL), CUDA_SUCCESS);
+}
+
+/* A job for each case: what was used stands in its ledger. */
+static struct step step_with_share(uint32_t job, unsigned percent)
+{
+	struct step step = step_make(job, 0, 1000, 1000);
+
+	step.limits->device[0].sm_percent = percent;
+	step.limits->device[0].job_sm_percent = percent;
+	return step;
+}
+
+/* Launches one kernel after the other for a while. What part of it the GPU was kept busy, in thousandths. */
+static unsigned keep_busy(CUfunction function, unsigned us, uint64_t for_ns)
+{
+	uint64_t since = now_ns(), launched = 0, took;
+
+	for (; now_ns() - since < for_ns; launched++)
+		busy(function, us, NULL);
+	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+	took = now_ns() - since;
+	return (unsigned)(launched * us * 1000000 / took);
+}
+
+/* Never above the share. Below it when somebody else has kept this machine's cores busy: then again. */
+#define CHECK_SHARE(function, us, for_ns, want)                                                       \
+	do {                                                                                          \
+		unsigned got_ = 0;                                                                    \
+		for (int try_ = 0; try_ < 8 && got_ < (want) - 20; try_++) {                          \
+			got_ = keep_busy(function, us, for_ns);                                       \
+			CHECK(got_ <= (want) + 20);                                                   \
+		}                                                                                     \
+		if (got_ < (want) - 20)                                                               \
+			fprintf(stderr, "%s:%d: %u of 1000, not %u\n", __FILE__, __LINE__, got_, want), failures++; \
+	} while (0)
+
+static void kernels_get_their_share(void)
+{
+	struct step step = step_with_share(1, 25);
+	CUfunction function;
+
+	cuda_begin(0);
+	function = kernel();
+	CHECK_SHARE(function, 1000, 600000000, 250);
+	CHECK_SHARE(function, 100, 600000000, 250);
+	CHECK(step.ledger->waited_ns[0] > 0);
+}
+
+static uint64_t used(const struct step *step)
+{
+	return __atomic_load_n(&step->ledger->busy_ns[0], __ATOMIC_RELAXED);
+}
+
+static void the_ledger_knows_what_was_used(void)
+{
+	struct step step = step_with_share(2, 60);
+	CUfunction function;
+	uint64_t before;
+
+	cuda_begin(0);
+	function = kernel();
+	busy(function, 500, NULL); /* the length of the first can only be guessed */
+	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+	for (int i = 0; i < 5; i++)
+		busy(function, 500, NULL);
+	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+	before = used(&step);
+	for (int i = 0; i < 400; i++)
+		busy(function, 500, NULL);
+	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+	/* The keeper sees the last of them a little later. */
+	for (uint64_t since = now_ns(); now_ns() - since < 5000000000u && used(&step) - before < 196000000;)
+		sched_yield();
+	CHECK(used(&step) - before >= 196000000 && used(&step) - before <= 210000000);
+	CHECK_IS(__atomic_load_n(&step.ledger->step[0].busy_ns[0], __ATOMIC_RELAXED), used(&step));
+}
+
+static void no_cap_holds_nothing_back(void)
+{
+	struct step step = step_with_share(3, 0);
+
+	cuda_begin(0);
+	CHECK(keep_busy(kernel(), 1000, 300000000) > 950);
+	CHECK_IS(step.ledger->waited_ns[0], 0);
+}
+
+/* As if so much more than the share had been used. */
+static void run_into_debt(const struct step *step)
+{
+	__atomic_store_n(&step->ledger->share_free_at_ns[0], now_ns() + 50000000, __ATOMIC_RELAXED);
+}
+
+/* Any launch has to wait after that, once what the process has taken from the share is used up. */
+#define CHECK_GATED(call)                                                                             \
+	do {                                                                                          \
+		uint64_t before_, is_;                                                                \
+		is_ = before_ = __atomic_load_n(&step.ledger->waited_ns[0], __ATOMIC_RELAXED);        \
+		run_into_debt(&step);                                                                 \
+		for (int i_ = 0; i_ < 300 && is_ == before_; i_++) {                                  \
+			CHECK_IS(call, CUDA_SUCCESS);                                                 \
+			is_ = __atomic_load_n(&step.ledger->waited_ns[0], __ATOMIC_RELAXED);          \
+		}                                                                                     \
+		if (is_ == before_)                                                                   \
+			fprintf(stderr, "%s:%d: %s did not wait\n", __FILE__, __LINE__, #call), failures++; \
+	} while (0)
+
+static void every_launch_is_held_back(void)
+{
+	struct step step = step_with_share(4, 50);
+	unsigned us = 10;
+	void *params[] = {&us};
+	CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, NULL, NULL, 0};
+	CUDA_LAUNCH_PARAMS list[] = {{NULL, 1, 1, 1, 1, 1, 1, 0, NULL, params}};
+	CUfunction function, plain = NULL;
+	CUmodule module;
+	CUgraph graph;
+	CUgraphExec exec;
+	CUstream stream;
+
+	cuda_begin(0);
+	function = list[0].function = kernel();
+	CHECK(cuModuleLoadData(&module, ".visible .entry plain()") == CUDA_SUCCESS);
+	CHECK(cuModuleGetFunction(&plain, module, "plain") == CUDA_SUCCESS);
+	CHECK(cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
+	CHECK(cuGraphCreate(&graph, 0) == CUDA_SUCCESS && cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
+	CHECK_GATED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+	CHECK_GATED(cuLaunchKernel_ptsz(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+	CHECK_GATED(cuLaunchKernelEx(&config, function, params, NULL));
+	CHECK_GATED(cuLaunchKernelEx_ptsz(&config, function, params, NULL));
+	CHECK_GATED(cuLaunchCooperativeKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params));
+	CHECK_GATED(cuLaunchCooperativeKernel_ptsz(function, 1, 1, 1, 1, 1, 1, 0, NULL, params));
+	CHECK_GATED(cuLaunchCooperativeKernelMultiDevice(list, 1, 0));
+	CHECK_GATED(cuLaunch(plain));
+	CHECK_GATED(cuLaunchGrid(plain, 1, 1));
+	CHECK_GATED(cuLaunchGridAsync(plain, 1, 1, stream));
+	CHECK_GATED(cuGraphLaunch(exec, stream));
+	CHECK_GATED(cuGraphLaunch_ptsz(exec, NULL));
+	CHECK(cuGraphExecDestroy(exec) == CUDA_SUCCESS && cuGraphDestroy(graph) == CUDA_SUCCESS);
+}
+
+/* Streams come and go with work in flight; their markers must go with them. */
+static void streams_come_and_go(void)
+{
+	step_with_share(5, 90);
+	CUfunction function;
+
+	cuda_begin(0);
+	function = kernel();
+	for (int i = 0; i < 200; i++) {
+		CUstream stream[3];
+
+		for (int s = 0; s < 3; s++) {
+			CHECK(cuStreamCreate(&stream[s], 0) == CUDA_SUCCESS);
+			busy(function, 50, stream[s]);
+		}
+		CHECK(cuStreamDestroy_v2(stream[0]) == CUDA_SUCCESS);
+		CHECK(cuStreamDestroy(stream[1]) == CUDA_SUCCESS);
+		CHECK(cuStreamDestroy_v2(stream[2]) == CUDA_SUCCESS);
+	}
+	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+}
+
+static void what_is_captured_stays_as_it_is(void)
+{
+	struct step step = step_with_share(6, 25);
+	CUfunction function;
+	CUgraph graph = NULL;
+	CUstream stream;
+	uint64_t waited;
+	size_t nodes = 99;
+
+	cuda_begin(0);
+	function = kernel();
+	run_into_debt(&step);
+	waited = step.ledger->waited_ns[0];
+	CHECK(cuStreamCreate(&stream, 1) == CUDA_SUCCESS);
+	CHECK(cuStreamBeginCapture_v2(stream, 0) == CUDA_SUCCESS);
+	busy(function, 10, stream);
+	CHECK(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+	CHECK(cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS);
+	CHECK(nodes <= 1);
+	CHECK_IS(step.ledger->waited_ns[0], waited);
+}
+
+int main(void)
+{
+	gpus(0);
+	CASE(kernels_get_their_share);
+	CASE(the_ledger_knows_what_was_used);
+	CASE(no_cap_holds_nothing_back);
+	CASE(every_launch_is_held_back);
+	CASE(streams_come_and_go);
+	CASE(what_is_captured_stays_as_it_is);
+	return summary();
+}
