@@ -8,7 +8,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -75,6 +77,58 @@ func TestBoardIsChangedWhereProcessesSeeIt(t *testing.T) {
 		if page.Sequence%2 != 0 || (page.Sequence == before) != cmp.Equal(was, want) {
 			t.Errorf("sequence was %d, is %d", before, page.Sequence)
 		}
+	}
+}
+
+// A reader that goes by the sequence counter never takes a board for whole that is half of two.
+func TestBoardIsNeverSeenHalfWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "GPU-a")
+	of := func(job uint32) []BoardSlice {
+		onGPU := make([]BoardSlice, 1+job%maxBoardSlices)
+		for i := range onGPU {
+			onGPU[i] = BoardSlice{Job: job, Device: job, SMPercent: job, UID: job}
+		}
+		return onGPU
+	}
+	if err := WriteBoard(path, of(1)); err != nil {
+		t.Fatal(err)
+	}
+	page := (*boardPage)(unsafe.Pointer(unsafe.SliceData(mapped(t, path))))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for job := range uint32(2000) {
+			if err := WriteBoard(path, of(job+2)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	whole := 0
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		before := atomic.LoadUint32(&page.Sequence)
+		seen := *page
+		if before%2 != 0 || atomic.LoadUint32(&page.Sequence) != before {
+			continue
+		}
+		whole++
+		job := seen.Slice[0].JobID
+		if int(seen.Count) != len(of(job)) {
+			t.Fatalf("job %d stands on a board of %d slices", job, seen.Count)
+		}
+		for _, s := range seen.Slice[:seen.Count] {
+			if s != (boardSlice{JobID: job, Device: job, SMPercent: job, UID: job}) {
+				t.Fatalf("beside job %d stands %+v", job, s)
+			}
+		}
+	}
+	if whole == 0 {
+		t.Error("no board was seen")
 	}
 }
 
