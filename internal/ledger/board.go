@@ -38,9 +38,9 @@ var ErrBoardFull = errors.New("the board has no room for all slices of the GPU")
 // else; a file that is no board of this layout is of no use to them, and is replaced.
 func WriteBoard(path string, onGPU []BoardSlice) error {
 	var full error
-	if len(onGPU) > maxBoardSlices {
-		full = fmt.Errorf("write board %s: %w: %d, at most %d", path, ErrBoardFull, len(onGPU), maxBoardSlices)
-		onGPU = onGPU[:maxBoardSlices]
+	if len(onGPU) > MaxBoardSlices {
+		full = fmt.Errorf("write board %s: %w: %d, at most %d", path, ErrBoardFull, len(onGPU), MaxBoardSlices)
+		onGPU = onGPU[:MaxBoardSlices]
 	}
 	sequence, old, err := readBoard(path)
 	switch {
@@ -78,7 +78,7 @@ func readBoard(path string) (sequence uint32, onGPU []BoardSlice, err error) {
 	}
 	// Not encoding/binary, which takes each of a thousand fields by itself: every commit comes here.
 	page = *(*boardPage)(unsafe.Pointer(unsafe.SliceData(data)))
-	if page.Magic != boardMagic || page.LayoutVersion != layoutVersion || page.Count > maxBoardSlices {
+	if page.Magic != boardMagic || page.LayoutVersion != layoutVersion || page.Count > MaxBoardSlices {
 		return 0, nil, fmt.Errorf("%s: %w: magic %#x, version %d, %d slices", path, ErrLayout, page.Magic, page.LayoutVersion, page.Count)
 	}
 	for _, s := range page.Slice[:page.Count] {
@@ -89,7 +89,7 @@ func readBoard(path string) (sequence uint32, onGPU []BoardSlice, err error) {
 
 func (page *boardPage) put(onGPU []BoardSlice) {
 	page.Count = uint32(len(onGPU))
-	page.Slice = [maxBoardSlices]boardSlice{}
+	page.Slice = [MaxBoardSlices]boardSlice{}
 	for i, s := range onGPU {
 		page.Slice[i] = boardSlice{JobID: s.Job, Device: s.Device, SMPercent: s.SMPercent, Flags: s.Flags, UID: s.UID}
 	}

@@ -84,7 +84,7 @@ func TestBoardIsChangedWhereProcessesSeeIt(t *testing.T) {
 func TestBoardIsNeverSeenHalfWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "GPU-a")
 	of := func(job uint32) []BoardSlice {
-		onGPU := make([]BoardSlice, 1+job%maxBoardSlices)
+		onGPU := make([]BoardSlice, 1+job%MaxBoardSlices)
 		for i := range onGPU {
 			onGPU[i] = BoardSlice{Job: job, Device: job, SMPercent: job, UID: job}
 		}
@@ -191,7 +191,7 @@ func TestBoardThatIsNoneIsReplaced(t *testing.T) {
 
 func TestBoardTakesWhatItHasRoomFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "GPU-a")
-	many := make([]BoardSlice, maxBoardSlices+3)
+	many := make([]BoardSlice, MaxBoardSlices+3)
 	for i := range many {
 		many[i].Job = uint32(i + 1)
 	}
@@ -199,7 +199,7 @@ func TestBoardTakesWhatItHasRoomFor(t *testing.T) {
 		if err := WriteBoard(path, many); !errors.Is(err, ErrBoardFull) {
 			t.Errorf("got %v", err)
 		}
-		if got, err := ReadBoard(path); err != nil || len(got) != maxBoardSlices {
+		if got, err := ReadBoard(path); err != nil || len(got) != MaxBoardSlices {
 			t.Errorf("%d slices, %v", len(got), err)
 		}
 	}

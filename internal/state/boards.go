@@ -6,6 +6,7 @@ package state
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
@@ -25,14 +26,14 @@ func (tx *Tx) postBoards() {
 	}
 	for _, entry := range entries {
 		name := entry.Name()
-		switch job, err := strconv.ParseUint(name, 10, 32); {
-		case name[0] == '.': // a temporary file of a writer that was killed: we have the lock
-			tx.removeTurn(name)
-		case err != nil:
-			if gpu := device.UUID(name); boards[gpu] == nil {
+		if gpu := device.UUID(name); isBoard(name) {
+			if boards[gpu] == nil {
 				boards[gpu] = []ledger.BoardSlice{}
 			}
-		case !holders[uint32(job)]:
+			continue
+		}
+		// Neither claims of a job that holds nothing nor what a killed writer left: we have the lock.
+		if job, err := strconv.ParseUint(name, 10, 32); err != nil || !holders[uint32(job)] {
 			tx.removeTurn(name)
 		}
 	}
@@ -51,10 +52,10 @@ func (tx *Tx) removeTurn(name string) {
 
 // boardsOf sorts the slices by their GPU. A slice's index is its place among those of its job, as
 // in the job's grant.
-func boardsOf(slices []Slice) (boards map[device.UUID][]ledger.BoardSlice, holders map[uint32]bool) {
+func boardsOf(held []Slice) (boards map[device.UUID][]ledger.BoardSlice, holders map[uint32]bool) {
 	boards, holders = make(map[device.UUID][]ledger.BoardSlice), make(map[uint32]bool)
 	next := make(map[Run]uint32)
-	for _, s := range slices {
+	for _, s := range held {
 		slice := ledger.BoardSlice{Job: s.Job, Device: next[s.Run()], SMPercent: uint32(max(s.SMPercent, 0)), UID: s.UID}
 		if s.Elastic {
 			slice.Flags |= ledger.Elastic
@@ -64,6 +65,32 @@ func boardsOf(slices []Slice) (boards map[device.UUID][]ledger.BoardSlice, holde
 		boards[s.Device] = append(boards[s.Device], slice)
 	}
 	return boards, holders
+}
+
+// Misposted are the GPUs whose boards do not say what the state says. Between a commit and its boards
+// that is so for a moment.
+func (s Store) Misposted(current State) (gpus []device.UUID) {
+	boards, _ := boardsOf(current.Slices)
+	entries, _ := os.ReadDir(s.Dir.Turns()) // without it, no board can be read either
+	for _, entry := range entries {
+		if gpu := device.UUID(entry.Name()); isBoard(entry.Name()) && boards[gpu] == nil {
+			boards[gpu] = []ledger.BoardSlice{}
+		}
+	}
+	for gpu, want := range boards {
+		got, err := ledger.ReadBoard(s.Dir.Board(gpu))
+		if err != nil || !slices.Equal(got, want[:min(len(want), ledger.MaxBoardSlices)]) {
+			gpus = append(gpus, gpu)
+		}
+	}
+	slices.Sort(gpus)
+	return gpus
+}
+
+// isBoard tells a GPU's UUID from a job's number and from what a killed writer left.
+func isBoard(name string) bool {
+	_, err := strconv.ParseUint(name, 10, 32)
+	return err != nil && name[0] != '.'
 }
 
 // clearTurns forgets the boards and claims of another boot: no process has them mapped.

@@ -80,7 +80,13 @@ func TestNextCommitRepairsBoards(t *testing.T) {
 		t.Fatal(err)
 	}
 	rewrite(t, store.Dir.Turn(".GPU-b123"), []byte("half a board"))
+	if current, err := store.Read(); err != nil || !cmp.Equal(store.Misposted(current), []device.UUID{"GPU-a", "GPU-b"}) {
+		t.Errorf("misposted: %v, %v", store.Misposted(current), err)
+	}
 	commit(t, store, func(*Tx) {})
+	if current, err := store.Read(); err != nil || len(store.Misposted(current)) != 0 {
+		t.Errorf("misposted: %v, %v", store.Misposted(current), err)
+	}
 	wantBoard(t, store, "GPU-a")
 	wantBoard(t, store, "GPU-b", ledger.BoardSlice{Job: 2, SMPercent: 50, UID: 1000})
 	for _, path := range []string{claims, store.Dir.Turn(".GPU-b123")} {
