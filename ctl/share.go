@@ -52,6 +52,15 @@ func sharesBetween(first, second nodeStatus, span time.Duration) {
 	}
 }
 
+// cells are a slice's GPU time and share for a table. The time of one without a cap need not have
+// been measured, and is not said to be none.
+func (s sliceStatus) cells() (time, share string) {
+	if s.GPUSeconds != nil && *s.GPUSeconds == 0 && s.SMPercent%100 == 0 {
+		return "-", "-"
+	}
+	return seconds(s.GPUSeconds), percent(s.SharePercent)
+}
+
 // seconds prints a time for a table.
 func seconds(value *float64) string {
 	if value == nil {

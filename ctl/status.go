@@ -239,9 +239,10 @@ func printStatus(out io.Writer, status nodeStatus) {
 			if s.Refusals != nil && *s.Refusals > 0 {
 				refused = p.bad(refused)
 			}
+			spent, share := s.cells()
 			fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Job, s.User, s.Index, s.MemMiB, cores(s.SMPercent),
-				known(s.UsedMiB), known(s.DriverMiB), difference(s.DifferenceMiB), known(s.PeakMiB), seconds(s.GPUSeconds),
-				percent(s.SharePercent), age(time.Duration(s.AgeSeconds)*time.Second), refused)
+				known(s.UsedMiB), known(s.DriverMiB), difference(s.DifferenceMiB), known(s.PeakMiB), spent, share,
+				age(time.Duration(s.AgeSeconds)*time.Second), refused)
 		}
 		table.Flush()
 	}
