@@ -50,7 +50,7 @@ TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
 
 .PHONY: all build deps test test-unit test-race test-e2e lint fmt check demo cluster cluster-down \
-	bench coverage install uninstall clean help FORCE
+	fuzz bench coverage install uninstall clean help FORCE
 
 all: build
 
@@ -117,6 +117,13 @@ cluster: deps ## a private cluster to play with; it stays up
 cluster-down: ## stop it
 	@$(MAKE) --no-print-directory --silent $(BUILD)/vgpu-cluster
 	@$(SUDO) $(BUILD)/vgpu-cluster down
+
+# One package and one target at a time is what go test -fuzz takes.
+fuzz: fuzz-interposer ## every fuzzer for FUZZ_SECONDS, with new seeds; what fails prints its seed
+	@$(GO) list ./... | while read -r package; do \
+		$(GO) test -list '^Fuzz' "$$package" | grep '^Fuzz' | while read -r fuzzer; do \
+			$(GO) test -run '^$$' -fuzz "^$$fuzzer\$$" -fuzztime $(FUZZ_SECONDS)s "$$package" || exit 1; \
+		done || exit 1; done
 
 bench: build $(BUILD)/vgpu-bench $(BUILD)/test-interposer/bench $(BUILD)/spank/testhost ## measure what docs/benchmarks.md says
 	@$(SUDO) $(BUILD)/vgpu-bench

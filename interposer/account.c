@@ -19,11 +19,6 @@ static uint64_t add(uint64_t a, uint64_t b)
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-static uint64_t left_of(uint64_t limit, uint64_t used)
-{
-	return used < limit ? limit - used : 0;
-}
-
 static uint64_t step_limit(uint32_t device)
 {
 	return GET(vgpu_pages.limits->device[device].step_mem_bytes);
@@ -160,12 +155,14 @@ static bool heal(struct vgpu_process *p, uint32_t device)
 {
 	struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
+	uint64_t held = GET(p->held_bytes[device]);
 
 	if (!is_ours(p, slot) || GET(slot->step) != p->step || GET(ledger->step[p->step].in_use) != 1 ||
 	    GET(ledger->step[p->step].step_id) != vgpu_pages.limits->step_id)
 		return claim_slot(p);
-	if (GET(slot->used_bytes[device]) != GET(p->held_bytes[device])) {
-		SET(slot->used_bytes[device], GET(p->held_bytes[device]));
+	if (GET(slot->used_bytes[device]) != held || GET(ledger->used_bytes[device]) < held ||
+	    GET(ledger->step[p->step].used_bytes[device]) < held) {
+		SET(slot->used_bytes[device], held);
 		recount();
 	}
 	return true;
@@ -175,8 +172,21 @@ static bool fits(const struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	struct vgpu_ledger *ledger = vgpu_pages.ledger;
 
-	return bytes <= left_of(job_limit(device), GET(ledger->used_bytes[device])) &&
-	       bytes <= left_of(step_limit(device), GET(ledger->step[p->step].used_bytes[device]));
+	return bytes <= vgpu_account_left(job_limit(device), GET(ledger->used_bytes[device])) &&
+	       bytes <= vgpu_account_left(step_limit(device), GET(ledger->step[p->step].used_bytes[device]));
+}
+
+/* Whatever is written into the ledger, its lock included, one process alone never passes a limit. */
+static bool hold(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	uint64_t held = GET(p->held_bytes[device]);
+
+	do {
+		if (bytes > vgpu_account_left(job_limit(device), held) || bytes > vgpu_account_left(step_limit(device), held))
+			return false;
+	} while (!__atomic_compare_exchange_n(&p->held_bytes[device], &held, held + bytes, 0, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
+	return true;
 }
 
 static void raise_to(uint64_t *peak, uint64_t value)
@@ -185,26 +195,23 @@ static void raise_to(uint64_t *peak, uint64_t value)
 		SET(*peak, value);
 }
 
-/* The slot first: it is the truth, and what is killed behind this line is summed up from it. */
+/* Writes down what the process now holds. The slot first: it is the truth, and what is killed behind
+ * this line is summed up from it. */
 static void book(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	struct vgpu_ledger_step *step = &ledger->step[p->step];
 
-	uint64_t held = __atomic_add_fetch(&p->held_bytes[device], bytes, __ATOMIC_RELAXED);
-
-	SET(ledger->slot[p->slot].used_bytes[device], held);
+	SET(ledger->slot[p->slot].used_bytes[device], GET(p->held_bytes[device]));
 	SET(ledger->used_bytes[device], add(GET(ledger->used_bytes[device]), bytes));
 	SET(step->used_bytes[device], add(GET(step->used_bytes[device]), bytes));
 	raise_to(&ledger->peak_bytes[device], GET(ledger->used_bytes[device]));
 	raise_to(&step->peak_bytes[device], GET(step->used_bytes[device]));
 }
 
-static void unbook(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+/* Takes up to so many bytes off what the process holds; how many there were. */
+static uint64_t let_go(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	struct vgpu_ledger_step *step = &ledger->step[p->step];
-
 	uint64_t held = GET(p->held_bytes[device]);
 
 	do {
@@ -212,7 +219,16 @@ static void unbook(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 			bytes = held;
 	} while (!__atomic_compare_exchange_n(&p->held_bytes[device], &held, held - bytes, 0, __ATOMIC_RELAXED,
 					      __ATOMIC_RELAXED));
-	SET(ledger->slot[p->slot].used_bytes[device], held - bytes);
+	return bytes;
+}
+
+static void unbook(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	struct vgpu_ledger_step *step = &ledger->step[p->step];
+
+	bytes = let_go(p, device, bytes);
+	SET(ledger->slot[p->slot].used_bytes[device], GET(p->held_bytes[device]));
 	if (GET(ledger->used_bytes[device]) < bytes || GET(step->used_bytes[device]) < bytes) {
 		recount();
 		return;
@@ -282,7 +298,7 @@ static bool attempt(struct vgpu_process *p, uint32_t device, uint64_t bytes, boo
 	ok = heal(p, device);
 	if (ok && last)
 		recount();
-	ok = ok && fits(p, device, bytes);
+	ok = ok && fits(p, device, bytes) && hold(p, device, bytes);
 	if (ok)
 		book(p, device, bytes);
 	else if (last) {
@@ -310,8 +326,12 @@ bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes
 
 void vgpu_account_force(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
+	bool healed;
+
 	lock(p);
-	if (heal(p, device))
+	healed = heal(p, device);
+	__atomic_add_fetch(&p->held_bytes[device], bytes, __ATOMIC_RELAXED);
+	if (healed)
 		book(p, device, bytes);
 	unlock(p);
 }
@@ -323,6 +343,8 @@ void vgpu_account_give_back(struct vgpu_process *p, uint32_t device, uint64_t by
 	lock(p);
 	if (heal(p, device))
 		unbook(p, device, bytes);
+	else
+		let_go(p, device, bytes);
 	unlock(p);
 }
 
@@ -373,20 +395,4 @@ void vgpu_account_sweep(struct vgpu_process *p, bool thorough)
 	}
 	recount();
 	unlock(p);
-}
-
-struct vgpu_view vgpu_account_view(struct vgpu_process *p, uint32_t device)
-{
-	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	uint32_t step = GET(p->step); /* below VGPU_MAX_STEPS in an attached process */
-	struct vgpu_view view;
-	uint64_t job_left;
-
-	vgpu_account_sweep(p, false);
-	view.total_bytes = step_limit(device);
-	view.free_bytes = left_of(view.total_bytes, GET(ledger->step[step].used_bytes[device]));
-	job_left = left_of(job_limit(device), GET(ledger->used_bytes[device]));
-	if (view.free_bytes > job_left)
-		view.free_bytes = job_left;
-	return view;
 }

@@ -36,6 +36,20 @@ struct vgpu_view {
 };
 struct vgpu_view vgpu_account_view(struct vgpu_process *p, uint32_t device);
 
+/* A sum of the ledger. Whatever was written there, it is no less than what this process holds. */
+static inline uint64_t vgpu_account_sum(const struct vgpu_process *p, uint32_t device, const uint64_t *sums)
+{
+	uint64_t held = __atomic_load_n(&p->held_bytes[device], __ATOMIC_RELAXED);
+	uint64_t sum = __atomic_load_n(&sums[device], __ATOMIC_RELAXED);
+
+	return sum > held ? sum : held;
+}
+
+static inline uint64_t vgpu_account_left(uint64_t limit, uint64_t used)
+{
+	return used < limit ? limit - used : 0;
+}
+
 /* What the ledger says that the process with this pid uses; false when no process of the job has it. */
 bool vgpu_account_of_pid(struct vgpu_process *p, int32_t pid, uint32_t device, uint64_t *bytes);
 

@@ -1,10 +1,27 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What others are told of one process. */
+ * What is told of the account. */
 #include "account.h"
 
 #define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+
+struct vgpu_view vgpu_account_view(struct vgpu_process *p, uint32_t device)
+{
+	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	const struct vgpu_limits_device *limits = &vgpu_pages.limits->device[device];
+	uint32_t step = GET(p->step); /* below VGPU_MAX_STEPS in an attached process */
+	struct vgpu_view view;
+	uint64_t job_left;
+
+	vgpu_account_sweep(p, false);
+	view.total_bytes = GET(limits->step_mem_bytes);
+	view.free_bytes = vgpu_account_left(view.total_bytes, vgpu_account_sum(p, device, ledger->step[step].used_bytes));
+	job_left = vgpu_account_left(GET(limits->job_mem_bytes), vgpu_account_sum(p, device, ledger->used_bytes));
+	if (view.free_bytes > job_left)
+		view.free_bytes = job_left;
+	return view;
+}
 
 bool vgpu_account_of_pid(struct vgpu_process *p, int32_t pid, uint32_t device, uint64_t *bytes)
 {

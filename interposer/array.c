@@ -115,7 +115,7 @@ static uint64_t computed_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t le
 
 /* Measured on an H200, driver 580: an array takes whole granules of what the driver says that the
  * deferred one needs, and up to 1 MiB shares them. The smallest need is a page of 64 KiB, but
- * arrays below that share pages too. */
+ * arrays below that share pages too. An array has no address, so that the granule is not known. */
 uint64_t vgpu_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t levels)
 {
 	uint64_t computed, bytes;
@@ -125,7 +125,7 @@ uint64_t vgpu_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t levels)
 	computed = computed_bytes(shape, levels);
 	if (!ask_driver(shape, levels, &bytes) || (bytes <= PAGE_BYTES && computed < bytes))
 		bytes = computed;
-	return vgpu_charge_granules(bytes);
+	return vgpu_charge_share(bytes);
 }
 
 /* ---- mappings ----

@@ -84,7 +84,8 @@ CUresult vgpu_async_end(struct vgpu_async *async, CUresult result, CUdeviceptr p
 		if (result != CUDA_SUCCESS)
 			vgpu_charge_cancel(&async->charge);
 		else if (async->charge.device >= 0)
-			vgpu_blocks_put_managed(p, pointer, (uint32_t)async->charge.device, async->charge.bytes, NULL);
+			vgpu_blocks_put(p, pointer, (uint32_t)async->charge.device, async->charge.bytes, NULL,
+					VGPU_BLOCK_MANAGED);
 		return result;
 	}
 	if (!vgpu_pools_end(p, &async->growth)) {

@@ -4,11 +4,28 @@
 
 #include "account.h"
 #include "futex.h"
+#include "granules.h"
 
 static struct vgpu_shard *shard_of(struct vgpu_process *p, uint64_t pointer)
 {
 	/* Allocations are 512 bytes apart at least, most of them 2 MiB. */
-	return &p->shard[(pointer >> 9 ^ pointer >> 21) % VGPU_SHARDS];
+	return &p->blocks[(pointer >> 9 ^ pointer >> 21) % VGPU_SHARDS];
+}
+
+static bool is_small(const struct vgpu_entry *block)
+{
+	return block->count == VGPU_BLOCK_SMALL;
+}
+
+/* What is not charged any more without the block. */
+static uint64_t charge_of(struct vgpu_process *p, const struct vgpu_entry *block)
+{
+	return is_small(block) ? vgpu_granules_leave(p, block->key, block->bytes) : block->bytes;
+}
+
+void vgpu_blocks_ended(struct vgpu_process *p, const struct vgpu_entry *block)
+{
+	vgpu_account_give_back(p, block->device, charge_of(p, block));
 }
 
 void vgpu_blocks_put_back(struct vgpu_process *p, const struct vgpu_entry *block)
@@ -18,48 +35,41 @@ void vgpu_blocks_put_back(struct vgpu_process *p, const struct vgpu_entry *block
 	struct vgpu_entry old = {0};
 
 	vgpu_mutex_lock(&shard->mutex);
-	same = vgpu_table_find(&shard->blocks, block->key);
+	same = vgpu_table_find(&shard->entries, block->key);
 	if (same != NULL)
 		old = *same;
 	/* Without memory for it the charge stays until the process ends: too much, never too little. */
-	vgpu_table_put(&shard->blocks, block);
+	vgpu_table_put(&shard->entries, block);
 	vgpu_mutex_unlock(&shard->mutex);
 	/* The driver gave the address again, so it has freed the old block in a way not seen here. */
-	vgpu_account_give_back(p, old.device, old.bytes);
-}
-
-void vgpu_blocks_put_managed(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes,
-			     CUcontext context)
-{
-	struct vgpu_entry block = {
-		.key = pointer, .bytes = bytes, .owner = (uint64_t)(uintptr_t)context, .device = device, .count = VGPU_BLOCK_MANAGED};
-
-	vgpu_blocks_put_back(p, &block);
+	if (old.key != 0)
+		vgpu_blocks_ended(p, &old);
 }
 
 uint64_t vgpu_blocks_managed_bytes(struct vgpu_process *p, uint32_t device)
 {
-	uint64_t sum = 0;
+	uint64_t sum = vgpu_granules_managed_bytes(p, device);
 
 	for (uint32_t s = 0; s < VGPU_SHARDS; s++) {
-		struct vgpu_table *blocks = &p->shard[s].blocks;
+		struct vgpu_table *blocks = &p->blocks[s].entries;
 
-		vgpu_mutex_lock(&p->shard[s].mutex);
+		vgpu_mutex_lock(&p->blocks[s].mutex);
 		for (uint64_t i = 0; i < blocks->capacity; i++) {
 			const struct vgpu_entry *block = &blocks->entry[i];
 
 			if (block->key != 0 && block->count == VGPU_BLOCK_MANAGED && block->device == device)
 				sum += block->bytes;
 		}
-		vgpu_mutex_unlock(&p->shard[s].mutex);
+		vgpu_mutex_unlock(&p->blocks[s].mutex);
 	}
 	return sum;
 }
 
-void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes, CUcontext context)
+void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes, CUcontext context,
+		     uint32_t kind)
 {
 	struct vgpu_entry block = {
-		.key = pointer, .bytes = bytes, .owner = (uint64_t)(uintptr_t)context, .device = device, .count = 1};
+		.key = pointer, .bytes = bytes, .owner = (uint64_t)(uintptr_t)context, .device = device, .count = kind};
 
 	vgpu_blocks_put_back(p, &block);
 }
@@ -71,10 +81,10 @@ bool vgpu_blocks_take(struct vgpu_process *p, CUdeviceptr pointer, struct vgpu_e
 
 	/* Most of what is freed in stream order is not noted. Who frees a block has learned its address
 	 * from whoever noted it, and so sees that there is one. */
-	if (__atomic_load_n(&shard->blocks.used, __ATOMIC_RELAXED) == 0)
+	if (__atomic_load_n(&shard->entries.used, __ATOMIC_RELAXED) == 0)
 		return false;
 	vgpu_mutex_lock(&shard->mutex);
-	found = vgpu_table_take(&shard->blocks, pointer, out);
+	found = vgpu_table_take(&shard->entries, pointer, out);
 	vgpu_mutex_unlock(&shard->mutex);
 	return found;
 }
@@ -84,20 +94,20 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 	uint64_t bytes[VGPU_MAX_DEVICES] = {0};
 
 	for (uint32_t s = 0; s < VGPU_SHARDS; s++) {
-		struct vgpu_table *blocks = &p->shard[s].blocks;
+		struct vgpu_table *blocks = &p->blocks[s].entries;
 
-		vgpu_mutex_lock(&p->shard[s].mutex);
+		vgpu_mutex_lock(&p->blocks[s].mutex);
 		for (uint64_t i = 0; i < blocks->capacity;) {
 			struct vgpu_entry block = blocks->entry[i];
 
 			/* Taking one may move another one here. */
 			if (block.key != 0 && block.owner == (uint64_t)(uintptr_t)context &&
 			    vgpu_table_take(blocks, block.key, &block))
-				bytes[block.device] += block.bytes;
+				bytes[block.device] += charge_of(p, &block);
 			else
 				i++;
 		}
-		vgpu_mutex_unlock(&p->shard[s].mutex);
+		vgpu_mutex_unlock(&p->blocks[s].mutex);
 	}
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
 		vgpu_account_give_back(p, d, bytes[d]);
@@ -106,13 +116,13 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 void vgpu_blocks_change_context(struct vgpu_process *p, CUcontext from, CUcontext to)
 {
 	for (uint32_t s = 0; s < VGPU_SHARDS; s++) {
-		struct vgpu_table *blocks = &p->shard[s].blocks;
+		struct vgpu_table *blocks = &p->blocks[s].entries;
 
-		vgpu_mutex_lock(&p->shard[s].mutex);
+		vgpu_mutex_lock(&p->blocks[s].mutex);
 		for (uint64_t i = 0; i < blocks->capacity; i++) {
 			if (blocks->entry[i].key != 0 && blocks->entry[i].owner == (uint64_t)(uintptr_t)from)
 				blocks->entry[i].owner = (uint64_t)(uintptr_t)to;
 		}
-		vgpu_mutex_unlock(&p->shard[s].mutex);
+		vgpu_mutex_unlock(&p->blocks[s].mutex);
 	}
 }

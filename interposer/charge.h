@@ -5,6 +5,7 @@
 #ifndef VGPU_CHARGE_H
 #define VGPU_CHARGE_H
 
+#include "granules.h"
 #include "process.h"
 
 struct vgpu_charge {
@@ -13,9 +14,15 @@ struct vgpu_charge {
 	uint64_t bytes;
 };
 
-/* What the driver takes for an allocation of so many bytes: up to 1 MiB several share a granule of
- * 2 MiB, in pieces of 512 bytes; above it whole granules are taken (measured on an H200, driver 580). */
+/* The most that the driver takes for an allocation of so many bytes: whole granules of 2 MiB, which
+ * those of up to 1 MiB share (measured on an H200, driver 580). */
 uint64_t vgpu_charge_granules(uint64_t bytes);
+
+/* The same of managed memory with its page tables. */
+uint64_t vgpu_charge_managed(uint64_t bytes);
+
+/* For what shares granules and has no address: its part of a granule that is full of the like. */
+uint64_t vgpu_charge_share(uint64_t bytes);
 
 /* Nothing yet: says for which process. Anything but CUDA_SUCCESS is the caller's answer. */
 CUresult vgpu_charge_none(struct vgpu_charge *charge);
@@ -27,6 +34,9 @@ CUresult vgpu_charge_device(struct vgpu_charge *charge, CUdevice ordinal, uint64
 
 /* Charges the difference when the driver took another amount than was foreseen. */
 CUresult vgpu_charge_adjust(struct vgpu_charge *charge, uint64_t bytes);
+
+/* The block shares granules: charges those that it has brought. */
+void vgpu_charge_small(struct vgpu_charge *charge, CUdeviceptr pointer, uint64_t bytes, bool managed);
 
 void vgpu_charge_cancel(struct vgpu_charge *charge);
 

@@ -24,6 +24,16 @@ static uint64_t minus(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 /* What this process has allocated itself. */
 static uint64_t allocated(struct vgpu_process *p, uint32_t device)
 {
@@ -51,8 +61,8 @@ static bool free_now(uint64_t *bytes)
 static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
 {
 	struct vgpu_overhead *overhead = &p->overhead[device];
-	uint64_t before = allocated(p, device);
-	uint64_t reported, free_bytes, after, unsure, least, most, more;
+	uint64_t before = allocated(p, device), managed = vgpu_blocks_managed_bytes(p, device);
+	uint64_t reported, free_bytes, after, managed_after, unsure, least, most, more;
 	bool fits;
 
 	SET(p->growth_pending, 0);
@@ -64,11 +74,13 @@ static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
 	if (!vgpu_report_bytes(p, device, &reported))
 		return true;
 	after = allocated(p, device);
-	unsure = vgpu_blocks_managed_bytes(p, device) + vgpu_vmm_unseen_bytes(p, device);
-	/* Other threads allocate meanwhile, managed memory may be on the host, and some memory is not
-	 * reported. Within these bounds what was charged before is as likely as anything else, and stays. */
-	least = minus(reported, before > after ? before : after);
-	most = minus(reported, minus(before < after ? before : after, unsure));
+	managed_after = vgpu_blocks_managed_bytes(p, device);
+	unsure = vgpu_vmm_unseen_bytes(p, device);
+	/* Managed memory is never reported (H200, driver 580), some other memory not always, and other
+	 * threads allocate meanwhile. Within these bounds what was charged before is as likely as
+	 * anything else, and stays. */
+	least = minus(reported, minus(larger(before, after), smaller(managed, managed_after)));
+	most = minus(reported, minus(smaller(before, after), larger(managed, managed_after) + unsure));
 	vgpu_mutex_lock(&p->growth_mutex);
 	/* All that was charged is there, so what was promised has come. */
 	if (least >= overhead->bytes)

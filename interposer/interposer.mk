@@ -30,8 +30,12 @@ $(BUILD)/libslurm-vgpu.so: $(INTERPOSER_OBJECTS) $(BUILD)/interposer/exports.map
 INTERPOSER_TEST := test/interposer
 INTERPOSER_TEST_BUILD := $(BUILD)/test-interposer
 INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinterposer -pthread
+INTERPOSER_FUZZERS := fuzz_folder fuzz_ledger fuzz_lookup
 INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth \
-	contexts sharing frees asked engines multicast interop foreign_pools shares bench
+	contexts sharing frees small threads racing killed asked engines multicast interop foreign_pools shares bench \
+	$(INTERPOSER_FUZZERS)
+INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c $(INTERPOSER_TEST)/things.c
+INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_TEST)/things.h $(INTERPOSER_HEADERS)
 INTERPOSER_SIM := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1
 INTERPOSER_SIM_LINK := -L$(BUILD)/sim -l:libcuda.so.1 -l:libnvidia-ml.so.1 -Wl,-rpath,$(abspath $(BUILD)/sim) -ldl
 INTERPOSER_TEST_LIBRARY := $(if $(filter 0,$(shell id -u)),$(BUILD)/libslurm-vgpu.so,$(INTERPOSER_TEST_BUILD)/libslurm-vgpu.so)
@@ -42,15 +46,17 @@ $(INTERPOSER_TEST_BUILD)/libslurm-vgpu.so: $(INTERPOSER_SOURCES) $(INTERPOSER_HE
 		-Wl,--version-script=$(BUILD)/interposer/exports.map $(INTERPOSER_SOURCES) -o $@
 
 $(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%): $(INTERPOSER_TEST_BUILD)/%: $(INTERPOSER_TEST)/%.c \
-		$(INTERPOSER_TEST)/harness.c $(wildcard $(INTERPOSER_TEST)/*.h) $(INTERPOSER_HEADERS) $(INTERPOSER_SIM)
+		$(INTERPOSER_TEST_SUPPORT) $(INTERPOSER_TEST_HEADERS) $(INTERPOSER_SIM)
 	@mkdir -p $(@D)
-	$(CC) $(INTERPOSER_TEST_CFLAGS) $< $(INTERPOSER_TEST)/harness.c -o $@ $(INTERPOSER_SIM_LINK)
+	$(CC) $(INTERPOSER_TEST_CFLAGS) $< $(INTERPOSER_TEST_SUPPORT) $(EXTRA) -o $@ $(INTERPOSER_SIM_LINK)
+# It needs the C library's own dlsym to compare with.
+$(INTERPOSER_TEST_BUILD)/fuzz_lookup: private EXTRA := interposer/libc.c
 
 $(INTERPOSER_TEST_BUILD)/unloaded: $(INTERPOSER_TEST)/unloaded.c
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) $< -o $@ -ldl
 
-.PHONY: test-interposer test-interposer-sanitize bench-interposer
+.PHONY: test-interposer test-interposer-sanitize fuzz-interposer kill-rounds bench-interposer
 
 test-interposer: $(INTERPOSER_TEST_LIBRARY) $(BUILD)/sim/nvidia-smi $(BUILD)/sim/vgpu-fill \
 		$(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%) $(INTERPOSER_TEST_BUILD)/unloaded
@@ -63,19 +69,36 @@ comma_ := ,
 # A sanitizer wants to be loaded first, so here the library is part of the program: its functions
 # come first all the same. Its dlsym stays out, which the sanitizers themselves would run into.
 INTERPOSER_SANITIZED := memory pools graphs handles processes ledger hostile views devices nvml arrays growth contexts sharing \
-	frees asked engines multicast interop foreign_pools shares
+	frees small racing asked engines multicast interop foreign_pools shares
+# Holders of the simulated driver's lock that end with it are what TSan takes for a mistake.
+INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads $(INTERPOSER_FUZZERS)
 INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
 
 define interposer_sanitized
-$(INTERPOSER_TEST_BUILD)/$(1)/%: $(INTERPOSER_TEST)/%.c $(INTERPOSER_TEST)/harness.c $(INTERPOSER_C_SOURCES) $(INTERPOSER_HEADERS) $(INTERPOSER_SIM)
+$(INTERPOSER_TEST_BUILD)/$(1)/%: $(INTERPOSER_TEST)/%.c $(INTERPOSER_TEST_SUPPORT) $(INTERPOSER_C_SOURCES) $(INTERPOSER_TEST_HEADERS) \
+		$(INTERPOSER_SIM)
 	@mkdir -p $$(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER $$< \
-		$(INTERPOSER_TEST)/harness.c $(INTERPOSER_C_SOURCES) -o $$@ $(INTERPOSER_SIM_LINK)
+		$(INTERPOSER_TEST_SUPPORT) $(INTERPOSER_C_SOURCES) -o $$@ $(INTERPOSER_SIM_LINK)
 endef
 $(eval $(call interposer_sanitized,asan,address$(comma_)undefined -fno-sanitize-recover=all))
 $(eval $(call interposer_sanitized,tsan,thread))
 
-test-interposer-sanitize: $(foreach s,asan tsan,$(INTERPOSER_SANITIZED:%=$(INTERPOSER_TEST_BUILD)/$(s)/%)) $(BUILD)/sim/nvidia-smi
+# A thousand rounds of killing of each kind, where make test has fifty.
+kill-rounds: $(INTERPOSER_TEST_LIBRARY) $(INTERPOSER_TEST_BUILD)/killed
+	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) VGPU_KILL_ROUNDS=$${VGPU_KILL_ROUNDS:-1000} \
+		LD_PRELOAD=$(abspath $(INTERPOSER_TEST_LIBRARY)) $(INTERPOSER_TEST_BUILD)/killed
+
+# How long each fuzzer runs in make fuzz.
+FUZZ_SECONDS ?= 120
+
+fuzz-interposer: $(INTERPOSER_FUZZERS:%=$(INTERPOSER_TEST_BUILD)/asan/%)
+	@for fuzzer in $^; do echo "# $$fuzzer"; \
+		VGPU_TEST_SIM=$(abspath $(BUILD)/sim) VGPU_FUZZ_SECONDS=$(FUZZ_SECONDS) \
+		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 $$fuzzer || exit 1; done
+
+test-interposer-sanitize: $(foreach s,asan tsan,$(INTERPOSER_SANITIZED:%=$(INTERPOSER_TEST_BUILD)/$(s)/%)) \
+		$(INTERPOSER_SANITIZED_BY_ASAN_ALONE:%=$(INTERPOSER_TEST_BUILD)/asan/%) $(BUILD)/sim/nvidia-smi
 	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
 		$(INTERPOSER_TEST)/run.sh $(INTERPOSER_TEST_BUILD)/asan
 	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) TSAN_OPTIONS=halt_on_error=1 \

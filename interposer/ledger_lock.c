@@ -10,6 +10,12 @@
 #define SPINS 200
 #define WAIT_NS (2 * 1000000)
 #define HOLD_NS 1000000000u /* longer than any holder that runs, however loaded the node is */
+/* The ledger's owner can make it look as if the lock were passed on for ever. It is waited for so
+ * long, and for a while after that much shorter: one call takes the lock several times. */
+#define PATIENCE_NS (3 * (uint64_t)HOLD_NS)
+#define ROBBED_PATIENCE_NS (10 * 1000000u)
+#define ROBBED_FOR_NS (60 * (uint64_t)HOLD_NS)
+#define UNLOCK_TRIES 1000
 
 static uint32_t thread_id(const struct vgpu_process *p)
 {
@@ -40,11 +46,14 @@ static bool holder_is_dead(const struct vgpu_process *p, uint32_t holder)
 /* Returns true when the lock was taken over. */
 static bool wait_for_lock(struct vgpu_process *p, struct vgpu_ledger *ledger, uint32_t me)
 {
-	uint64_t since = vgpu_now_ns();
+	uint64_t began = vgpu_now_ns();
+	uint64_t since = began;
+	uint64_t robbed = __atomic_load_n(&p->robbed_ns, __ATOMIC_RELAXED);
+	uint64_t patience = robbed != 0 && began - robbed < ROBBED_FOR_NS ? ROBBED_PATIENCE_NS : PATIENCE_NS;
 	uint32_t seen = 0;
 	uint64_t seen_turns = 0;
 
-	for (;;) {
+	while (vgpu_now_ns() - began < patience) {
 		uint32_t word = __atomic_load_n(&ledger->lock, __ATOMIC_RELAXED);
 		uint32_t holder = word & ~FUTEX_WAITERS;
 		uint64_t turns = __atomic_load_n(&ledger->lock_turns, __ATOMIC_RELAXED);
@@ -69,6 +78,9 @@ static bool wait_for_lock(struct vgpu_process *p, struct vgpu_ledger *ledger, ui
 			continue;
 		vgpu_futex_wait(&ledger->lock, word | FUTEX_WAITERS, 0, WAIT_NS);
 	}
+	__atomic_store_n(&p->robbed_ns, vgpu_now_ns(), __ATOMIC_RELAXED);
+	__atomic_store_n(&ledger->lock, me | FUTEX_WAITERS, __ATOMIC_SEQ_CST);
+	return true;
 }
 
 bool vgpu_ledger_lock(struct vgpu_process *p)
@@ -92,9 +104,10 @@ bool vgpu_ledger_unlock(struct vgpu_process *p)
 	struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	uint32_t me = thread_id(p);
 	uint32_t word = __atomic_load_n(&ledger->lock, __ATOMIC_RELAXED);
+	int tries = 0;
 
 	do {
-		if ((word & ~FUTEX_WAITERS) != me)
+		if ((word & ~FUTEX_WAITERS) != me || tries++ == UNLOCK_TRIES)
 			return false;
 	} while (!__atomic_compare_exchange_n(&ledger->lock, &word, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
 	if (word & FUTEX_WAITERS)

@@ -31,7 +31,7 @@ enum vgpu_stage {
 
 struct vgpu_shard {
 	uint32_t mutex;
-	struct vgpu_table blocks;
+	struct vgpu_table entries;
 } __attribute__((aligned(64)));
 
 struct vgpu_context {
@@ -108,13 +108,16 @@ struct vgpu_process {
 	uint64_t held_bytes[VGPU_MAX_DEVICES];
 
 	uint64_t swept_ns;
+	uint64_t robbed_ns; /* when the ledger's lock had to be taken although it seemed to be passed on */
 	uint32_t said_limit;
 	uint32_t said_refused;
 
 	/* CUDA ordinal → 1 + index in vgpu_limits.device, 255 not granted, 0 not asked yet. */
 	uint8_t device_of[VGPU_CACHED_DEVICES];
 
-	struct vgpu_shard shard[VGPU_SHARDS];
+	/* blocks.c and granules.c. A mutex of granules may be taken within one of blocks, not otherwise. */
+	struct vgpu_shard blocks[VGPU_SHARDS];
+	struct vgpu_shard granules[VGPU_SHARDS];
 
 	uint32_t vmm_mutex;
 	uint64_t vmm_last; /* the last key in vmm_memory */

@@ -20,7 +20,7 @@
 			return result;                                                               \
 		result = real args;                                                                  \
 		if (result == CUDA_SUCCESS)                                                          \
-			return keep(&charge, vgpu_array_key(*(array)), current_context());           \
+			return keep(&charge, vgpu_array_key(*(array)), VGPU_BLOCK_PLAIN);           \
 		vgpu_charge_cancel(&charge);                                                         \
 		return result;                                                                       \
 	}
@@ -42,7 +42,7 @@
 			vgpu_array_leaves(p, array);                                       \
 		result = real args;                                                        \
 		if (ours && result == CUDA_SUCCESS) {                                      \
-			vgpu_account_give_back(p, block.device, block.bytes);              \
+			vgpu_blocks_ended(p, &block);                                      \
 			vgpu_array_left(p, array);                                         \
 		} else if (ours) {                                                         \
 			vgpu_blocks_put_back(p, &block);                                   \

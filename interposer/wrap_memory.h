@@ -29,10 +29,22 @@ static CUresult discard(CUdeviceptr pointer)
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult keep(struct vgpu_charge *charge, CUdeviceptr pointer, CUcontext context)
+static CUresult keep(struct vgpu_charge *charge, CUdeviceptr pointer, uint32_t kind)
 {
 	if (charge->process != NULL && charge->device >= 0)
-		vgpu_blocks_put(charge->process, pointer, (uint32_t)charge->device, charge->bytes, context);
+		vgpu_blocks_put(charge->process, pointer, (uint32_t)charge->device, charge->bytes, current_context(), kind);
+	return CUDA_SUCCESS;
+}
+
+/* The same of memory by address, of which small blocks share granules. */
+static CUresult keep_block(struct vgpu_charge *charge, CUdeviceptr pointer, uint64_t bytes, bool managed)
+{
+	if (bytes > VGPU_SHARED_UP_TO)
+		return keep(charge, pointer, managed ? VGPU_BLOCK_MANAGED : VGPU_BLOCK_PLAIN);
+	if (charge->process != NULL && charge->device >= 0) {
+		vgpu_charge_small(charge, pointer, bytes, managed);
+		vgpu_blocks_put(charge->process, pointer, (uint32_t)charge->device, bytes, current_context(), VGPU_BLOCK_SMALL);
+	}
 	return CUDA_SUCCESS;
 }
 
@@ -52,7 +64,7 @@ static CUresult charge_after_growth(struct vgpu_charge *charge, uint64_t bytes)
 		if (result == CUDA_SUCCESS) {                                 \
 			result = real args;                                   \
 			if (result == CUDA_SUCCESS)                           \
-				return keep(&charge, *(out), current_context()); \
+				return keep_block(&charge, *(out), bytes, false); \
 			vgpu_charge_cancel(&charge);                          \
 		}                                                             \
 		return result;                                                \
@@ -63,16 +75,14 @@ static CUresult charge_after_growth(struct vgpu_charge *charge, uint64_t bytes)
 	{                                                                             \
 		REAL_OR_RETURN(symbol);                                               \
 		struct vgpu_charge charge;                                            \
-		CUresult result = charge_after_growth(&charge, vgpu_charge_granules(bytes)); \
+		CUresult result = charge_after_growth(&charge, vgpu_charge_managed(bytes)); \
                                                                                       \
 		if (result != CUDA_SUCCESS)                                           \
 			return result;                                                \
 		result = real args;                                                   \
-		if (result != CUDA_SUCCESS)                                           \
-			vgpu_charge_cancel(&charge);                                  \
-		else if (charge.process != NULL && charge.device >= 0)                \
-			vgpu_blocks_put_managed(charge.process, *(out), (uint32_t)charge.device, charge.bytes, \
-						current_context());                   \
+		if (result == CUDA_SUCCESS)                                           \
+			return keep_block(&charge, *(out), bytes, true);              \
+		vgpu_charge_cancel(&charge);                                          \
 		return result;                                                        \
 	}
 
@@ -119,7 +129,7 @@ static uint64_t pitched(uint64_t width, uint64_t height)
 		result = real args;                                                                \
 		if (result == CUDA_SUCCESS) {                                                      \
 			if (vgpu_charge_adjust(&charge, vgpu_charge_granules(times(*(pitch), height))) == CUDA_SUCCESS)  \
-				return keep(&charge, *(out), current_context());                   \
+				return keep_block(&charge, *(out), times(*(pitch), height), false); \
 			result = discard(*(out));                                                  \
 		}                                                                                  \
 		vgpu_charge_cancel(&charge);                                                       \
@@ -138,7 +148,7 @@ static uint64_t pitched(uint64_t width, uint64_t height)
 		if (ours && result == CUDA_SUCCESS && block.count == VGPU_BLOCK_OF_POOL) \
 			vgpu_pools_block_freed(p, &block);                            \
 		else if (ours && result == CUDA_SUCCESS)                              \
-			vgpu_account_give_back(p, block.device, block.bytes);         \
+			vgpu_blocks_ended(p, &block);                                 \
 		else if (ours)                                                        \
 			vgpu_blocks_put_back(p, &block);                              \
 		return result;                                                        \

@@ -99,17 +99,17 @@ func create(path string, head pageHead, mode os.FileMode, uid, gid uint32) error
 	return file.Close()
 }
 
-// fill writes the head; the rest is zero, and stays a hole.
+// fill writes the head; the rest is zero.
 func fill(file *os.File, head pageHead, mode os.FileMode, uid, gid uint32) error {
 	head.LayoutVersion = layoutVersion
 	data, err := binary.Append(nil, binary.LittleEndian, head)
 	if err != nil {
 		return err
 	}
-	if err := file.Truncate(int64(head.SizeBytes)); err != nil {
-		return err
-	}
-	if _, err := file.WriteAt(data, 0); err != nil {
+	// No hole: a process that writes to one when the file system is full is killed by SIGBUS.
+	page := make([]byte, head.SizeBytes)
+	copy(page, data)
+	if _, err := file.Write(page); err != nil {
 		return err
 	}
 	if err := file.Chmod(mode); err != nil { // slurmd's umask must not hide it

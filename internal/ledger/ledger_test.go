@@ -4,12 +4,14 @@
 package ledger
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,6 +54,33 @@ func TestLimitsRoundTrip(t *testing.T) {
 	}
 }
 
+// Tasks have the page mapped: one that became shorter would kill them with SIGBUS.
+func TestANewLimitsPageLeavesTheMappedOneWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), LimitsFile)
+	if err := WriteLimits(path, Limits{Job: 12, Devices: []LimitsDevice{{UUID: "GPU-a", StepMemBytes: 7}}}); err != nil {
+		t.Fatal(err)
+	}
+	mapped, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mapped.Close()
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteLimits(path, Limits{Job: 12}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	after := make([]byte, len(before))
+	if _, err := mapped.ReadAt(after, 0); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the old page changed: %v", err)
+	}
+}
+
 func TestLimitsThatDoNotFitAreErrors(t *testing.T) {
 	for name, limits := range map[string]Limits{
 		"devices": {Devices: make([]LimitsDevice, MaxDevices+1)},
@@ -87,6 +116,10 @@ func TestNewLedgerIsEmptyAndTheJobs(t *testing.T) {
 	}
 	if st.Mode().Perm() != 0o600 || st.Size() != int64(binary.Size(ledgerPage{})) {
 		t.Errorf("mode %v, %d bytes", st.Mode(), st.Size())
+	}
+	// Tasks write to it through a mapping, where a full file system would be a SIGBUS.
+	if blocks := st.Sys().(*syscall.Stat_t).Blocks; blocks*512 < st.Size() {
+		t.Errorf("%d of %d bytes have room on the file system", blocks*512, st.Size())
 	}
 	got, err := Read(path, 12, Bounds{Bytes: []uint64{3 << 30, 3 << 30}})
 	if err != nil {

@@ -116,6 +116,19 @@ struct step step_make(uint32_t job, uint32_t step_id, uint64_t step_mib, uint64_
 	return step;
 }
 
+struct step step_of_environment(void)
+{
+	struct step step;
+	char path[600];
+
+	snprintf(step.folder, sizeof(step.folder), "%s", getenv(VGPU_STEP_DIR_ENV));
+	snprintf(path, sizeof(path), "%s/limits", step.folder);
+	step.limits = map_file(path, sizeof(*step.limits), false);
+	snprintf(path, sizeof(path), "%s/ledger", step.folder);
+	step.ledger = map_file(path, sizeof(*step.ledger), false);
+	return step;
+}
+
 void step_enter(const struct step *step)
 {
 	setenv(VGPU_STEP_DIR_ENV, step->folder, 1);
@@ -215,6 +228,18 @@ int summary(void)
 	remove_gpus();
 	printf("%d passed, %d failed\n", passed_cases, failed_cases);
 	return failed_cases == 0 ? 0 : 1;
+}
+
+void library_quiet(void)
+{
+	int keep = fcntl(2, F_DUPFD_CLOEXEC, 3);
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	FILE *kept = fdopen(keep, "w");
+
+	need(kept != NULL && null >= 0 && dup2(null, 2) == 2, "/dev/null");
+	setvbuf(kept, NULL, _IONBF, 0);
+	stderr = kept;
+	close(null);
 }
 
 static int caught_fd = -1;

@@ -37,6 +37,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgrap
 CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params);
 CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUdeviceptr pointer);
 CUresult cuSimHeld(CUdevice device, size_t *own, size_t *all);
+CUresult cuSimHighest(CUdevice device, size_t *bytes);
 CUresult cuSimFailNext(unsigned int count);
 CUresult cuSimAsked(const char *name, unsigned int *times);
 CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t size, size_t alignment, CUdeviceptr wish, unsigned long long flags);
@@ -57,6 +58,9 @@ void remove_gpus(void);
  * A second step of the same job shares the ledger. */
 struct step step_make(uint32_t job, uint32_t step_id, uint64_t step_mib, uint64_t job_mib);
 void step_enter(const struct step *step);
+
+/* The same step in a program that a case started. */
+struct step step_of_environment(void);
 
 /* Everything the ledger adds up to for UUID0, from the slots of live processes. */
 uint64_t step_slots_bytes(const struct step *step);
@@ -93,6 +97,9 @@ int summary(void);
 
 /* Runs this test program again with the argument, preloaded or not as this one is; its exit status. */
 int run_self(const char *argument);
+
+/* What the library says goes nowhere from here on; what CHECK says is still printed. */
+void library_quiet(void);
 
 /* Standard error of a case, from here on, and what came there. */
 void stderr_catch(void);

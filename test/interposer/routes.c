@@ -160,6 +160,18 @@ static void cuGetProcAddress_honours_version_and_flags(void)
 	CHECK(ask("cuNoSuchThing", 12000, 0) == NULL);
 }
 
+CUresult cuSimDlsym(void *handle, const char *name, void **symbol);
+
+static void lookups_of_the_driver_are_its_own(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	void *found = NULL;
+
+	CHECK_IS(cuSimDlsym(library, "cuMemAlloc_v2", &found), CUDA_SUCCESS);
+	CHECK(is_in(found, "libcuda.so.1"));
+	CHECK(is_in(dlsym(library, "cuMemAlloc_v2"), "libslurm-vgpu.so"));
+}
+
 /* As a statically linked runtime library goes: one name by dlsym, all others through it. */
 static void a_static_runtime_is_caught(void)
 {
@@ -223,6 +235,7 @@ int main(void)
 	CASE(a_missing_name_stays_missing);
 	CASE(rtld_next_means_behind_the_caller);
 	CASE(cuGetProcAddress_honours_version_and_flags);
+	CASE(lookups_of_the_driver_are_its_own);
 	CASE(a_static_runtime_is_caught);
 	CASE(what_older_runtimes_ask_for_is_the_wrapper);
 	return summary();

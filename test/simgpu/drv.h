@@ -42,7 +42,7 @@ struct CUctx_st {
 	CUcontext derived_from; /* NULL, or the primary context that it ends with */
 	unsigned flags;
 	unsigned long long id;
-	uint64_t heap_bytes, heap_physical_bytes; /* small allocations share granules */
+	struct sim_granule *granules; /* that small blocks share */
 	struct sim_block *blocks;
 	CUstream streams;
 	struct CUstream_st legacy;
@@ -70,7 +70,7 @@ struct sim_block {
 	int ordinal, device;
 	bool low;		 /* of a function with 32-bit pointers */
 	uint64_t span;		 /* addresses taken */
-	uint64_t physical_bytes; /* own granules; 0: from the context's heap */
+	uint64_t physical_bytes; /* own granules; 0: a part of the context's granules */
 	CUcontext ctx;		 /* whose end frees it; NULL: nobody's */
 	struct sim_block *prev, *next;
 	CUmemoryPool pool;
@@ -135,6 +135,10 @@ void drv_va_give(CUdeviceptr base, uint64_t bytes, bool low);
 struct sim_block *drv_block_new(enum sim_kind kind, CUdeviceptr base, uint64_t bytes, CUcontext ctx);
 struct sim_block *drv_block_find(CUdeviceptr pointer); /* interior pointers too */
 void drv_block_drop(struct sim_block *block);	       /* forgets it; frees nothing else */
+
+/* drv_small.c: with the lock held; 0 when the device has no granule left */
+CUdeviceptr drv_small_take(CUcontext ctx, uint64_t bytes, bool low);
+void drv_small_give(CUcontext ctx, CUdeviceptr base, uint64_t bytes);
 
 /* drv_mem.c: with the lock held */
 bool drv_fail_injected(void);

@@ -292,3 +292,10 @@ CUresult sim_cuSimHeld(CUdevice device, size_t *own, size_t *all)
 		*all = sim_mem_used(drv.device[device]);
 	return CUDA_SUCCESS;
 }
+
+CUresult sim_cuSimHighest(CUdevice device, size_t *bytes)
+{
+	NEED(drv_device(device));
+	*bytes = sim_mem_highest(drv.device[device]);
+	return CUDA_SUCCESS;
+}

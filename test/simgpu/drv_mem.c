@@ -21,42 +21,14 @@ bool drv_fail_injected(void)
 	return true;
 }
 
-/* Takes physical memory for a block; small ones from the context's heap. */
-static bool take_physical(struct sim_block *block)
+static void give_place(struct sim_block *block)
 {
-	CUcontext ctx = block->ctx;
-	uint64_t need;
-
-	if (block->bytes >= SMALL_BYTES) {
-		need = sim_round_up(block->bytes, SIM_GRANULE_BYTES);
-		if (sim_mem_take(block->device, need) != 0)
-			return false;
-		block->physical_bytes = need;
-		return true;
-	}
-	need = sim_round_up(ctx->heap_bytes + block->span, SIM_GRANULE_BYTES);
-	if (need > ctx->heap_physical_bytes) {
-		if (sim_mem_take(block->device, need - ctx->heap_physical_bytes) != 0)
-			return false;
-		ctx->heap_physical_bytes = need;
-	}
-	ctx->heap_bytes += block->span;
-	return true;
-}
-
-static void give_physical(struct sim_block *block)
-{
-	CUcontext ctx = block->ctx;
-	uint64_t keep;
-
-	if (block->physical_bytes != 0) {
-		sim_mem_give(block->device, block->physical_bytes);
+	if (block->physical_bytes == 0) {
+		drv_small_give(block->ctx, block->base, block->span);
 		return;
 	}
-	ctx->heap_bytes -= block->span;
-	keep = sim_round_up(ctx->heap_bytes, SIM_GRANULE_BYTES);
-	sim_mem_give(block->device, ctx->heap_physical_bytes - keep);
-	ctx->heap_physical_bytes = keep;
+	sim_mem_give(block->device, block->physical_bytes);
+	drv_va_give(block->base, block->span, block->low);
 }
 
 void drv_block_release(struct sim_block *block)
@@ -64,8 +36,7 @@ void drv_block_release(struct sim_block *block)
 	switch (block->kind) {
 	case SIM_DEVICE:
 	case SIM_ARRAY:
-		give_physical(block);
-		drv_va_give(block->base, block->span, block->low);
+		give_place(block);
 		break;
 	case SIM_ASYNC:
 		drv_pool_give(block->pool, block->span);
@@ -76,7 +47,7 @@ void drv_block_release(struct sim_block *block)
 		break;
 	case SIM_MANAGED:
 		if (block->physical_bytes != 0)
-			sim_mem_give(block->device, block->physical_bytes);
+			sim_managed_give(block->device, block->physical_bytes);
 		/* fall through */
 	case SIM_HOST:
 		munmap((void *)(uintptr_t)block->base, block->span);
@@ -92,29 +63,44 @@ void drv_block_release(struct sim_block *block)
 	drv_block_drop(block);
 }
 
+/* Physical memory and addresses; 0 when one of them is not there. */
+static CUdeviceptr take_place(CUcontext ctx, uint64_t span, bool low)
+{
+	CUdeviceptr base;
+
+	if (sim_mem_take(ctx->device, span) != 0)
+		return 0;
+	base = drv_va_take(span, low);
+	if (base == 0)
+		sim_mem_give(ctx->device, span);
+	return base;
+}
+
 CUresult drv_block_allocate(CUcontext ctx, enum sim_kind kind, CUdeviceptr *out, size_t bytes, bool low)
 {
-	uint64_t span = bytes < SMALL_BYTES ? sim_round_up(bytes, SMALL_ALIGN)
-					    : sim_round_up(bytes, SIM_GRANULE_BYTES);
+	bool small = bytes < SMALL_BYTES;
+	uint64_t span = sim_round_up(bytes, small ? SMALL_ALIGN : SIM_GRANULE_BYTES);
 	struct sim_block *block;
 	CUdeviceptr base;
 
-	if (bytes > UINT64_MAX / 2 || drv_fail_injected() || (base = drv_va_take(span, low)) == 0)
+	if (bytes > UINT64_MAX / 2 || drv_fail_injected())
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	base = small ? drv_small_take(ctx, span, low) : take_place(ctx, span, low);
+	if (base == 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	block = drv_block_new(kind, base, bytes, ctx);
 	if (block == NULL) {
-		drv_va_give(base, span, low);
+		struct sim_block none = { .base = base, .span = span, .low = low, .ctx = ctx, .device = ctx->device,
+					  .physical_bytes = small ? 0 : span };
+
+		give_place(&none);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	block->span = span;
 	block->low = low;
 	block->ordinal = ctx->ordinal;
 	block->device = ctx->device;
-	if (!take_physical(block)) {
-		drv_block_drop(block);
-		drv_va_give(base, span, low);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
+	block->physical_bytes = small ? 0 : span;
 	*out = base;
 	return CUDA_SUCCESS;
 }
@@ -244,16 +230,31 @@ CUresult sim_cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_bytes)
 	return CUDA_SUCCESS;
 }
 
+static void *map_aligned(uint64_t span, uint64_t align)
+{
+	char *raw = mmap(NULL, span + align, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *at;
+
+	if (raw == MAP_FAILED)
+		return MAP_FAILED;
+	at = (char *)sim_round_up((uintptr_t)raw, align);
+	if (at > raw)
+		munmap(raw, (size_t)(at - raw));
+	munmap(at + span, (size_t)(raw + align - at));
+	return at;
+}
+
 /* Memory that the host can touch: real mappings, which cost nothing until they are. */
 static CUresult map_host(CUcontext ctx, enum sim_kind kind, size_t bytes, void **out)
 {
-	uint64_t span = sim_round_up(bytes, 4096);
+	uint64_t align = kind == SIM_MANAGED ? SIM_GRANULE_BYTES : 4096;
+	uint64_t span = sim_round_up(bytes, align);
 	struct sim_block *block;
 	void *at;
 
 	if (bytes > UINT64_MAX / 2)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	at = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	at = map_aligned(span, align);
 	if (at == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	drv_lock();

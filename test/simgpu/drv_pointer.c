@@ -109,7 +109,7 @@ static void make_resident(struct sim_block *block, int device)
 	uint64_t need = sim_round_up(block->bytes, SIM_GRANULE_BYTES);
 
 	if (block->kind == SIM_MANAGED && block->physical_bytes == 0 &&
-	    sim_mem_take(device, need) == 0) {
+	    sim_managed_take(device, need) == 0) {
 		block->physical_bytes = need;
 		block->device = device;
 	}
@@ -130,7 +130,7 @@ static CUresult prefetch(CUdeviceptr pointer, size_t bytes, CUdevice to, CUstrea
 	if (to >= 0)
 		make_resident(block, drv.device[to]);
 	else if (block->physical_bytes != 0) {
-		sim_mem_give(block->device, block->physical_bytes);
+		sim_managed_give(block->device, block->physical_bytes);
 		block->physical_bytes = 0;
 	}
 	return drv_unlock(CUDA_SUCCESS);

@@ -94,7 +94,8 @@ static nvmlReturn_t compute(nvmlDevice_t device, unsigned int *count, void *list
 	for (unsigned i = 0, n = 0; result == NVML_SUCCESS && i < state->procs_high; i++)
 		if (uses(&state->proc[i], device->device, pidns))
 			write(list, n++, (unsigned)state->proc[i].pid,
-			      state->proc[i].device[device->device].mem_bytes);
+			      state->proc[i].device[device->device].mem_bytes -
+				      state->proc[i].device[device->device].managed_bytes);
 	sim_unlock();
 	return result;
 }

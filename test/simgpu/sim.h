@@ -58,6 +58,7 @@ struct sim_conf {
 
 struct sim_proc_device {
 	uint64_t mem_bytes; /* all physical memory, contexts included */
+	uint64_t managed_bytes; /* of these: what NVML leaves out of the process's figure */
 	uint64_t busy_ns;   /* GPU time ever queued */
 	uint32_t contexts;
 	uint32_t reserved;
@@ -84,6 +85,7 @@ struct sim_bucket {
 
 struct sim_gpu {
 	uint64_t used_bytes;	/* sum over the processes; made again from them when in doubt */
+	uint64_t highest_bytes; /* the most since it was asked last */
 	uint64_t busy_until_ns; /* CLOCK_MONOTONIC: when all queued work is done */
 	uint64_t tail_start_ns; /* the last run of work of one process begins here */
 	uint32_t tail_proc;	/* whose it is: slot + 1 */
@@ -118,9 +120,13 @@ struct sim_state *sim_state(void);
 void sim_sweep(void); /* with the lock held: frees what dead processes held */
 int sim_mem_take(int device, uint64_t bytes);
 void sim_mem_give(int device, uint64_t bytes);
+/* Managed memory, with the page tables that it needs. */
+int sim_managed_take(int device, uint64_t bytes);
+void sim_managed_give(int device, uint64_t bytes);
 int sim_context_take(int device);
 void sim_context_give(int device);
 uint64_t sim_mem_used(int device); /* after a sweep */
+uint64_t sim_mem_highest(int device); /* since it was asked last */
 unsigned sim_own_slot(void);
 uint64_t sim_pidns(void);
 /* A start time, or 0 when the process is gone or a zombie. */

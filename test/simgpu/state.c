@@ -12,7 +12,11 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#define LOCK_TRY_NS 20000000
+#define LOCK_TRIES 3000
 
 #define SIM_STATE_MAGIC 0x3130305550474d53ull /* "SMGPU001" */
 
@@ -201,13 +205,30 @@ static void rebuild(void)
 	}
 }
 
+/* Not for ever: of a waiter that is killed just when it is woken, the next one does not always hear. */
+static int lock_again_and_again(void)
+{
+	int rc = ETIMEDOUT;
+
+	for (int tries = 0; rc == ETIMEDOUT && tries < LOCK_TRIES; tries++) {
+		struct timespec until;
+
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += LOCK_TRY_NS;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		rc = pthread_mutex_timedlock(&state->lock, &until);
+	}
+	return rc;
+}
+
 bool sim_lock(void)
 {
 	int rc;
 
 	if (state == NULL)
 		return false;
-	rc = pthread_mutex_lock(&state->lock);
+	rc = lock_again_and_again();
 	if (rc == EOWNERDEAD) {
 		rebuild();
 		rc = pthread_mutex_consistent(&state->lock);
@@ -301,6 +322,8 @@ static bool take_locked(int device, uint64_t bytes)
 			return false;
 	}
 	gpu->used_bytes += bytes;
+	if (gpu->highest_bytes < gpu->used_bytes)
+		gpu->highest_bytes = gpu->used_bytes;
 	self->device[device].mem_bytes += bytes;
 	return true;
 }
@@ -332,6 +355,34 @@ void sim_mem_give(int device, uint64_t bytes)
 	sim_unlock();
 }
 
+/* Measured on an H200: 78 MiB more for 2482 MiB, in the device's figure alone. */
+static uint64_t with_tables(uint64_t bytes)
+{
+	uint64_t tables = bytes / 32;
+
+	return bytes + (tables > SIM_GRANULE_BYTES ? sim_round_up(tables, SIM_GRANULE_BYTES) : tables);
+}
+
+int sim_managed_take(int device, uint64_t bytes)
+{
+	int rc = sim_mem_take(device, with_tables(bytes));
+
+	if (rc == 0 && sim_lock()) {
+		self->device[device].managed_bytes += with_tables(bytes);
+		sim_unlock();
+	}
+	return rc;
+}
+
+void sim_managed_give(int device, uint64_t bytes)
+{
+	sim_mem_give(device, with_tables(bytes));
+	if (sim_lock()) {
+		self->device[device].managed_bytes -= with_tables(bytes);
+		sim_unlock();
+	}
+}
+
 int sim_context_take(int device)
 {
 	struct sim_proc_device *own;
@@ -358,6 +409,18 @@ void sim_context_give(int device)
 	if (own->contexts != 0 && --own->contexts == 0)
 		give_locked(device, sim_conf.device[device].context_bytes);
 	sim_unlock();
+}
+
+uint64_t sim_mem_highest(int device)
+{
+	uint64_t highest;
+
+	if (!sim_lock())
+		return 0;
+	highest = state->gpu[device].highest_bytes;
+	state->gpu[device].highest_bytes = state->gpu[device].used_bytes;
+	sim_unlock();
+	return highest;
 }
 
 uint64_t sim_mem_used(int device)

@@ -36,6 +36,33 @@ TEST(physical_memory_is_counted_in_granules_and_small_blocks_share_them)
 	EQ(used_mib(), 104);
 }
 
+TEST(a_granule_holds_as_many_small_blocks_as_fit_into_it)
+{
+	CUdeviceptr p[410], q;
+	CUcontext second;
+
+	configure(SMALL_NODE);
+	start_cuda();
+	for (int i = 0; i < 3; i++)
+		OK(cuMemAlloc_v2(&p[i], 600 << 10));
+	EQ(used_mib(), 102);
+	TRUE(p[0] / SIM_GRANULE_BYTES == p[2] / SIM_GRANULE_BYTES);
+	OK(cuMemAlloc_v2(&q, 600 << 10));
+	EQ(used_mib(), 104);
+	for (int i = 0; i < 3; i++)
+		OK(cuMemFree_v2(p[i]));
+	EQ(used_mib(), 102);
+	OK(cuMemFree_v2(q));
+	for (int i = 0; i < 410; i++)
+		OK(cuMemAlloc_v2(&p[i], 5000));
+	EQ(used_mib(), 104); /* 409 are in the first one */
+	OK(cuCtxCreate_v2(&second, 0, 0));
+	OK(cuMemAlloc_v2(&q, 1));
+	EQ(used_mib(), 106);
+	OK(cuCtxDestroy_v2(second));
+	EQ(used_mib(), 104);
+}
+
 TEST(a_process_pays_for_one_context_per_device)
 {
 	CUcontext primary, second;
@@ -198,13 +225,13 @@ TEST(managed_memory_is_the_hosts_until_the_device_uses_it)
 
 	configure(SMALL_NODE);
 	start_cuda();
-	OK(cuMemAllocManaged(&p, 50 * SIM_MIB, CU_MEM_ATTACH_GLOBAL));
+	OK(cuMemAllocManaged(&p, 64 * SIM_MIB, CU_MEM_ATTACH_GLOBAL));
 	*(volatile int *)(uintptr_t)p = 7;
 	EQ(used_mib(), 100);
-	OK(cuMemPrefetchAsync(p, 50 * SIM_MIB, 0, NULL));
-	EQ(used_mib(), 150);
+	OK(cuMemPrefetchAsync(p, 64 * SIM_MIB, 0, NULL));
+	EQ(used_mib(), 166); /* with its page tables */
 	EQ(*(volatile int *)(uintptr_t)p, 7);
-	OK(cuMemsetD8_v2(p, 0, 50 * SIM_MIB));
+	OK(cuMemsetD8_v2(p, 0, 64 * SIM_MIB));
 	EQ(*(volatile int *)(uintptr_t)p, 0);
 	OK(cuMemFree_v2(p));
 	EQ(used_mib(), 100);

@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package grant
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+)
+
+// FuzzFinishStep has a job write anything into its ledger: the step's end is not held up, and what is
+// kept of it stays within the grant.
+func FuzzFinishStep(f *testing.F) {
+	f.Add(0, []byte{})
+	f.Add(64, bytes.Repeat([]byte{0xff}, 4096))
+	f.Add(0, bytes.Repeat([]byte{0xff}, 960+256*776+1024*320))
+	f.Add(24, []byte{0xff, 0xff, 0xff, 0x7f})
+	f.Add(960, bytes.Repeat([]byte{1, 0, 0, 0, 0, 0, 0, 0}, 5000))
+	f.Fuzz(func(t *testing.T, at int, garbage []byte) {
+		g := twoSlices()
+		dir := jobFolder(t, g)
+		if _, err := Prepare(dir, g, 0, "0", request.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		page, err := os.OpenFile(dir.Ledger(g.Job), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer page.Close()
+		if _, err := page.WriteAt(garbage, int64(max(0, at)%(1<<20))); err != nil {
+			t.Fatal(err)
+		}
+		if err := FinishStep(dir, g.Job, 0, "0"); err != nil {
+			t.Fatal(err)
+		}
+		usage, _ := CollectUsage(dir, g)
+		if len(usage.Devices) != len(g.Slices) || len(usage.Steps) != 1 {
+			t.Fatalf("%d devices, %d steps", len(usage.Devices), len(usage.Steps))
+		}
+		most := g.bounds()
+		for i, limit := range most.Bytes {
+			if d := usage.Devices[i]; d.PeakBytes > limit || d.UsedBytes > limit || d.BusyNs > uint64(most.Wall) {
+				t.Errorf("device %d: %+v of %d in %s", i, d, limit, most.Wall)
+			}
+			if d := usage.Steps[0].Devices; len(d) > i && (d[i].PeakBytes > limit || d[i].BusyNs > uint64(most.Wall)) {
+				t.Errorf("step, device %d: %+v of %d in %s", i, d[i], limit, most.Wall)
+			}
+		}
+	})
+}
