@@ -101,7 +101,8 @@ func (d *doctor) deviceNodes() {
 func (d *doctor) state() {
 	const remedy = "nothing if it is gone after the next job; else look into the log of vgpu-prolog"
 	dir := d.config.Run()
-	current, err := state.Store{Dir: dir, BootID: d.bootID, Log: hclog.NewNullLogger()}.Read()
+	store := state.Store{Dir: dir, BootID: d.bootID, Log: hclog.NewNullLogger()}
+	current, err := store.Read()
 	if err != nil {
 		d.fail("state", "the next vgpu-prolog moves it aside and rebuilds it from the jobs that live", "%v", err)
 		return
@@ -117,8 +118,12 @@ func (d *doctor) state() {
 			d.fail("state", remedy, "job %d holds a slice of GPU %d and its grant cannot be read: %v", s.Job, s.Index, err)
 		case !grants(g, s):
 			healthy = false
-			d.fail("state", remedy, "job %d holds %d MiB of GPU %d in the state file and something else in its grant", s.Job, s.MemMiB, s.Index)
+			d.fail("state", "if `vgpuctl set` was interrupted, give it again; else look into the log of vgpu-prolog", "job %d holds %d MiB of GPU %d in the state file and something else in its grant", s.Job, s.MemMiB, s.Index)
 		}
+	}
+	for _, gpu := range store.Misposted(current) {
+		healthy = false
+		d.fail("state", remedy, "the board of %s does not say who lies on it", gpu)
 	}
 	entries, err := os.ReadDir(dir.Jobs())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

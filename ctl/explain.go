@@ -51,6 +51,7 @@ type explainedSlice struct {
 	UsedMiB   *int64  `json:"used_mib,omitempty"`
 	PeakMiB   *int64  `json:"peak_mib"`
 	Refusals  *uint64 `json:"refusals"`
+	*usage.Time
 }
 
 // Sources of an explanation.
@@ -164,16 +165,13 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 		slice := explainedSlice{Node: g.Node, Device: string(s.Device), MemMiB: s.MemMiB, SMPercent: s.SMPercent}
 		if err == nil && i < len(used.Devices) {
 			now, peak, refusals := usage.MiB(used.Devices[i].UsedBytes), usage.MiB(used.Devices[i].PeakBytes), used.Devices[i].Refusals
-			slice.UsedMiB, slice.PeakMiB, slice.Refusals = &now, &peak, &refusals
+			spent := usage.TimeOf(used.Devices[i])
+			slice.UsedMiB, slice.PeakMiB, slice.Refusals, slice.Time = &now, &peak, &refusals, &spent
 		}
 		e.Slices = append(e.Slices, slice)
 	}
 	for _, step := range used.Steps {
-		peaks := make([]usage.Peak, 0, len(step.Devices))
-		for _, d := range step.Devices {
-			peaks = append(peaks, usage.Peak{PeakMiB: usage.MiB(d.PeakBytes), Refusals: d.Refusals})
-		}
-		e.Steps = append(e.Steps, usage.Step{Step: step.Step, Devices: peaks})
+		e.Steps = append(e.Steps, usage.Step{Step: step.Step, Devices: usage.PeaksOf(step.Devices)})
 	}
 	return e
 }
@@ -188,7 +186,7 @@ func fromRecord(rec usage.Record) explanation {
 	}
 	for _, d := range rec.Devices {
 		e.Slices = append(e.Slices, explainedSlice{Node: rec.Node, Device: string(d.Device), MemMiB: d.MemMiB, SMPercent: d.SMPercent,
-			PeakMiB: &d.PeakMiB, Refusals: &d.Refusals})
+			PeakMiB: &d.PeakMiB, Refusals: &d.Refusals, Time: &d.Time})
 	}
 	return e
 }
@@ -199,7 +197,7 @@ func fromComment(row usage.Row, comment usage.Comment) explanation {
 	for _, node := range comment.NodeNames() {
 		for _, s := range comment.Nodes[node] {
 			e.Slices = append(e.Slices, explainedSlice{Node: node, Device: string(s.GPU), MemMiB: s.MemMiB, SMPercent: s.Cores,
-				PeakMiB: &s.PeakMiB, Refusals: &s.Refused})
+				PeakMiB: &s.PeakMiB, Refusals: &s.Refused, Time: &usage.Time{GPUSeconds: s.GPUSeconds, WaitedSeconds: s.WaitedSeconds}})
 		}
 		if refusal := comment.Refusals[node]; refusal != "" {
 			if e.Refusal != "" {

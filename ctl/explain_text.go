@@ -63,6 +63,9 @@ func printExplanation(out io.Writer, e explanation, now time.Time) {
 			if d.Refusals > 0 {
 				text += ", " + plural(int(d.Refusals), "allocation") + " refused"
 			}
+			if spent := timeText(d.Time); spent != "" {
+				text += ", " + spent
+			}
 			peaks = append(peaks, text)
 		}
 		row("step "+step.Step, "%s", strings.Join(peaks, "; "))
@@ -139,6 +142,11 @@ func usageText(p paint, s explainedSlice) string {
 	text := fmt.Sprintf("%d MiB at most", *s.PeakMiB)
 	if s.UsedMiB != nil {
 		text = fmt.Sprintf("%d MiB now, %s", *s.UsedMiB, text)
+	}
+	if s.Time != nil {
+		if spent := timeText(*s.Time); spent != "" {
+			text += ", " + spent
+		}
 	}
 	if s.Refusals != nil && *s.Refusals > 0 {
 		text += ", " + p.bad(plural(int(min(*s.Refusals, 1<<30)), "allocation")+" refused by the limit")

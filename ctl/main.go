@@ -69,7 +69,8 @@ func rootCommand() *cobra.Command {
 		Use:   "vgpuctl",
 		Short: "Show the GPU slices of this node: who has them, what is used, and why a job got none",
 		Long: `vgpuctl shows the GPU slices of this node: who has them, what is used of them, and why a job got
-none. It needs no rights for what a user may know; what belongs to other users is shown as "-".
+none. Root can change a running job's limits. It needs no rights for what a user may know; what belongs
+to other users is shown as "-".
 
 Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 78 config.yaml is wrong.`,
 		Example: `  vgpuctl status                 # this node's GPUs and slices
@@ -84,7 +85,7 @@ Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 78 config.
 	root.PersistentFlags().StringVar(&o.node, "node", "", "`name` of this node in Slurm (default: the host's)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{exitUsage, err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(statusCommand(&o), explainCommand(&o), doctorCommand(&o), reportCommand(&o), configCommand(&o))
+	root.AddCommand(statusCommand(&o), explainCommand(&o), doctorCommand(&o), reportCommand(&o), setCommand(&o), configCommand(&o))
 	return root
 }
 

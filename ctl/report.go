@@ -132,9 +132,13 @@ func showBacklog(out io.Writer, cfg config.Config, asJSON bool) error {
 	fmt.Fprintf(out, "%s in %s\n", plural(len(records), "waiting record"), cfg.Spool().Usage())
 	if len(records) > 0 {
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "JOB\tRUN\tNODE\tUSER\tSLICES\tWAITING\tREFUSED BECAUSE")
+		fmt.Fprintln(table, "JOB\tRUN\tNODE\tUSER\tSLICES\tGPU S\tWAITING\tREFUSED BECAUSE")
 		for _, rec := range records {
-			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%d\t%s\t%s\n", rec.Job, rec.Restart, rec.Node, userName(rec.UID), len(rec.Devices), age(time.Since(rec.End)), rec.Refusal)
+			var used float64
+			for _, d := range rec.Devices {
+				used += d.GPUSeconds
+			}
+			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s\n", rec.Job, rec.Restart, rec.Node, userName(rec.UID), len(rec.Devices), seconds(&used), age(time.Since(rec.End)), rec.Refusal)
 		}
 		table.Flush()
 	}

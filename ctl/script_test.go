@@ -12,12 +12,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
@@ -28,7 +31,16 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"vgpuctl": main})
+	testscript.Main(m, map[string]func(){"vgpuctl": func() {
+		if at := os.Getenv("CRASH"); at != "" {
+			crashpoint.Set(func(name string) {
+				if name == at {
+					syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				}
+			})
+		}
+		main()
+	}})
 }
 
 // The scripts run the command as a user would, on a node of two H200s that the setup describes.
@@ -73,6 +85,9 @@ func TestScripts(t *testing.T) {
 			"refused":   func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(writeRefusal(ts, args)) },
 			"record":    func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(writeRecord(ts, args)) },
 			"code":      expectCode,
+			"step":      func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(prepareStep(ts, args)) },
+			"limits":    func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(compareLimits(ts, args)) },
+			"crash":     crash,
 		},
 	})
 }
@@ -137,7 +152,8 @@ func sampleGrant(job string, memMiB, percent string) (grant.Grant, error) {
 	}, errors.Join(err1, err2, err3)
 }
 
-// granted JOB MIB PERCENT: a running job that uses 100 MiB, has used all, and was refused 3 allocations.
+// granted JOB MIB PERCENT: a running job that uses 100 MiB, has used all, was refused 3 allocations, and has used
+// 15 percent of the time.
 func writeGrant(ts *testscript.TestScript, args []string) error {
 	g, err := sampleGrant(args[0], args[1], args[2])
 	if err != nil {
@@ -172,13 +188,72 @@ func writeGrant(ts *testscript.TestScript, args []string) error {
 		return err
 	}
 	defer page.Close()
-	// struct vgpu_ledger: used_bytes, peak_bytes and refusals of 16 devices each follow the header.
-	for offset, value := range map[int64]uint64{64: 100 << 20, 64 + 128: uint64(g.Slices[0].MemMiB) << 20, 64 + 256: 3} {
+	// struct vgpu_ledger: of 16 devices each, used_bytes, peak_bytes and refusals follow the header, and
+	// after two more busy_ns and waited_ns.
+	for offset, value := range map[int64]uint64{64: 100 << 20, 64 + 128: uint64(g.Slices[0].MemMiB) << 20, 64 + 256: 3,
+		64 + 5*128: 810e9, 64 + 6*128: 30e9} {
 		if _, err := page.WriteAt(binary.LittleEndian.AppendUint64(nil, value), offset); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// step JOB STEP [ASKED]: a step of a job starts.
+func prepareStep(ts *testscript.TestScript, args []string) error {
+	dir, job, step, err := stepOf(ts, args)
+	if err != nil {
+		return err
+	}
+	g, err := grant.Read(dir.Grant(job))
+	if err != nil {
+		return err
+	}
+	var asked request.Request
+	if len(args) > 2 {
+		if asked, err = request.Decode(args[2]); err != nil {
+			return err
+		}
+	}
+	_, err = grant.Prepare(dir, g, step, args[1], asked)
+	return err
+}
+
+// limits JOB STEP MIB PERCENT JOB-MIB JOB-PERCENT GENERATION: what a step's processes see.
+func compareLimits(ts *testscript.TestScript, args []string) error {
+	dir, job, _, err := stepOf(ts, args)
+	if err != nil {
+		return err
+	}
+	page, err := ledger.ReadLimits(filepath.Join(dir.Step(job, args[1]), ledger.LimitsFile))
+	if err != nil {
+		return err
+	}
+	d := page.Devices[0]
+	got := fmt.Sprint(d.StepMemBytes>>20, d.SMPercent, d.JobMemBytes>>20, d.JobSMPercent, page.Generation)
+	if want := strings.Join(args[2:], " "); got != want {
+		return fmt.Errorf("the limits page has %s, want %s", got, want)
+	}
+	return nil
+}
+
+func stepOf(ts *testscript.TestScript, args []string) (dir rundir.Dir, job, step uint32, err error) {
+	id, err1 := strconv.ParseUint(args[0], 10, 32)
+	number, err2 := strconv.ParseUint(args[1], 10, 32)
+	return rundir.Dir(ts.MkAbs("run")), uint32(id), uint32(number), errors.Join(err1, err2)
+}
+
+// crash POINT ARGUMENT…: vgpuctl must die at a crash point.
+func crash(ts *testscript.TestScript, _ bool, args []string) {
+	self, err := os.Executable()
+	ts.Check(err)
+	cmd := &exec.Cmd{Path: self, Args: append([]string{"vgpuctl"}, args[1:]...), Dir: ts.MkAbs("."), Stderr: os.Stderr,
+		Env: append(os.Environ(), "CRASH="+args[0])}
+	err = cmd.Run()
+	exit, ok := err.(*exec.ExitError)
+	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		ts.Fatalf("vgpuctl did not die at %s: %v", args[0], err)
+	}
 }
 
 // refused JOB REASON: a job that was given nothing.
@@ -208,8 +283,8 @@ func writeRecord(ts *testscript.TestScript, args []string) error {
 	end := time.Now().Add(-since)
 	return usage.Write(rundir.Spool(ts.MkAbs("spool")), usage.Record{
 		Job: g.Job, Node: g.Node, UID: g.UID, Start: end.Add(-time.Minute), End: end, Request: g.Request, Entitlement: g.Entitlement,
-		Devices: []usage.Device{{Device: gpuA.UUID, MemMiB: 3000, SMPercent: 30, PeakMiB: 2998, Refusals: 1}},
-		Steps:   []usage.Step{{Step: "batch", Devices: []usage.Peak{{PeakMiB: 2998, Refusals: 1}}}},
+		Devices: []usage.Device{{Device: gpuA.UUID, MemMiB: 3000, SMPercent: 30, PeakMiB: 2998, Refusals: 1, Time: usage.Time{GPUSeconds: 12.5, WaitedSeconds: 3.14}}},
+		Steps:   []usage.Step{{Step: "batch", Devices: []usage.Peak{{PeakMiB: 2998, Refusals: 1, Time: usage.Time{GPUSeconds: 12.5}}}}},
 	})
 }
 

@@ -60,13 +60,15 @@ type sliceStatus struct {
 	Refusals   *uint64          `json:"refusals"`
 	Since      time.Time        `json:"since"`
 	AgeSeconds int64            `json:"age_seconds"`
+	shareStatus
 	driverStatus
 }
 
 func statusCommand(o *options) *cobra.Command {
 	var asJSON bool
+	var over time.Duration
 	command := &cobra.Command{
-		Use:   "status [--json]",
+		Use:   "status [--over DURATION] [--json]",
 		Short: "Show this node's GPUs and slices",
 		Long: `Show this node's GPUs, what is granted of each, and the slices: whose they are, how large, and what
 is used of them now and at most. What belongs to other users is shown as "-" unless root asks.
@@ -74,15 +76,29 @@ is used of them now and at most. What belongs to other users is shown as "-" unl
 USED is what the job's ledger says, which the limit is held against. DRIVER is what the driver says that the
 job's processes hold, and DIFF is DRIVER less USED: less than 0 where memory is charged that the driver has not
 given out yet, more where something is held that is not charged. Both are of this moment, and a program at
-work may allocate between the two. "-" is not known; the reason follows. REFUSED counts allocations that a limit has refused.`,
-		Example: "  vgpuctl status\n  watch vgpuctl status\n  vgpuctl status --json | jq '.gpus[] | {nvml_index, free_mib}'",
+work may allocate between the two. "-" is not known; the reason follows.
+
+GPU S is the GPU time used, in seconds, and SHARE what that is of the GPU's time since the slice was
+granted; with --over, of the time between two looks. REFUSED counts allocations that a limit has refused.`,
+		Example: "  vgpuctl status\n  vgpuctl status --over 1s\n  watch vgpuctl status\n  vgpuctl status --json | jq '.gpus[] | {nvml_index, free_mib}'",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			cfg, err := o.load()
 			if err != nil {
 				return err
 			}
-			status, err := readStatus(cfg, o.node, time.Now())
+			if over < 0 || over > maxOver {
+				return exitError{exitUsage, fmt.Errorf("--over %s: from 0s to %s", over, maxOver)}
+			}
+			start := time.Now()
+			status, err := readStatus(cfg, o.node, start)
+			if err == nil && over > 0 {
+				first := status
+				time.Sleep(over)
+				now := time.Now()
+				status, err = readStatus(cfg, o.node, now)
+				sharesBetween(first, status, now.Sub(start))
+			}
 			if err != nil {
 				return err
 			}
@@ -94,9 +110,13 @@ work may allocate between the two. "-" is not known; the reason follows. REFUSED
 			return nil
 		},
 	}
+	command.Flags().DurationVar(&over, "over", 0, "look twice, `duration` apart, and show the share of that time")
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return command
 }
+
+// maxOver is longer than anybody waits for a table.
+const maxOver = time.Hour
 
 func readStatus(cfg config.Config, node string, now time.Time) (nodeStatus, error) {
 	status := nodeStatus{Node: node, GPUs: []gpuStatus{}, Slices: []sliceStatus{}}
@@ -163,6 +183,7 @@ func sliceOf(dir rundir.Dir, s state.Slice, used map[uint32]*grant.Usage, now ti
 		Job: s.Job, Restart: s.Restart, UID: s.UID, User: userName(s.UID), Device: s.Device, Index: s.Index,
 		MemMiB: s.MemMiB, SMPercent: s.SMPercent, Since: s.Since, AgeSeconds: int64(now.Sub(s.Since) / time.Second),
 	}
+	held := now.Sub(s.Since)
 	g, err := grant.Read(dir.Grant(s.Job))
 	if err != nil {
 		return status
@@ -181,6 +202,7 @@ func sliceOf(dir rundir.Dir, s state.Slice, used map[uint32]*grant.Usage, now ti
 			d := used[s.Job].Devices[i]
 			now, peak, refusals := usage.MiB(d.UsedBytes), usage.MiB(d.PeakBytes), d.Refusals
 			status.UsedMiB, status.PeakMiB, status.Refusals = &now, &peak, &refusals
+			status.shareStatus = shareOf(d, held)
 		}
 	}
 	return status
@@ -211,14 +233,15 @@ func printStatus(out io.Writer, status nodeStatus) {
 	if len(status.Slices) > 0 {
 		fmt.Fprintln(out)
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "JOB\tUSER\tGPU\tMEM MiB\tCORES\tUSED\tDRIVER\tDIFF\tPEAK\tAGE\tREFUSED")
+		fmt.Fprintln(table, "JOB\tUSER\tGPU\tMEM MiB\tCORES\tUSED\tDRIVER\tDIFF\tPEAK\tGPU S\tSHARE\tAGE\tREFUSED")
 		for _, s := range status.Slices {
 			refused := known(s.Refusals)
 			if s.Refusals != nil && *s.Refusals > 0 {
 				refused = p.bad(refused)
 			}
-			fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Job, s.User, s.Index, s.MemMiB, cores(s.SMPercent),
-				known(s.UsedMiB), known(s.DriverMiB), difference(s.DifferenceMiB), known(s.PeakMiB),
+			spent, share := s.cells()
+			fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Job, s.User, s.Index, s.MemMiB, cores(s.SMPercent),
+				known(s.UsedMiB), known(s.DriverMiB), difference(s.DifferenceMiB), known(s.PeakMiB), spent, share,
 				age(time.Duration(s.AgeSeconds)*time.Second), refused)
 		}
 		table.Flush()

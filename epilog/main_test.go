@@ -77,15 +77,17 @@ func cmdGranted(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	defer tx.End()
 	slice := grant.Slice{Device: "GPU-a", MemMiB: 3000, SMPercent: 30}
-	since := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	since := time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Second)
 	tx.Put(job, []state.Slice{{Job: job, UID: 1000, Since: since, Slice: slice}})
 	ts.Check(tx.Commit())
 	ts.Check(os.MkdirAll(filepath.Join(s.Dir.Job(job), "steps", "0"), 0o755))
 	ts.Check(ledger.Create(s.Dir.Ledger(job), job, 1, uint32(os.Getuid()), uint32(os.Getgid())))
+	ts.Check(ledger.CreateClaims(s.Dir.Claims(job), job, 1, uint32(os.Getuid()), uint32(os.Getgid())))
 	file, err := os.OpenFile(s.Dir.Ledger(job), os.O_WRONLY, 0)
 	ts.Check(err)
 	defer file.Close()
-	for offset, value := range map[int64]uint64{64 + 128: peakMiB << 20, 64 + 2*128: 1} { // peak_bytes[0], refusals[0]
+	// peak_bytes[0], refusals[0], and busy_ns[0] and waited_ns[0]: one second and two for each MiB
+	for offset, value := range map[int64]uint64{64 + 128: peakMiB << 20, 64 + 2*128: 1, 64 + 5*128: peakMiB * 1e9, 64 + 6*128: peakMiB * 2e9} {
 		_, err = file.WriteAt(binary.LittleEndian.AppendUint64(nil, value), offset)
 		ts.Check(err)
 	}

@@ -47,6 +47,13 @@ func (p *prolog) makeFolder(g grant.Grant) error {
 			return err
 		}
 		crashpoint.At("prolog/ledger-made")
+		if err := removeFile(dir.Claims(g.Job)); err != nil { // what a killed prolog left may be half a file
+			return fmt.Errorf("make job folder: %w", err)
+		}
+		if err := ledger.CreateClaims(dir.Claims(g.Job), g.Job, len(g.Slices), g.UID, g.GID); err != nil {
+			return err
+		}
+		crashpoint.At("prolog/claims-made")
 	}
 	if err := grant.Write(dir.Grant(g.Job), g); err != nil {
 		return err

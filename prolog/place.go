@@ -141,7 +141,8 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 			return refusal, tx.Slices(), tx.Commit()
 		}
 		for _, s := range placed {
-			own = append(own, state.Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since, Slice: s})
+			own = append(own, state.Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since,
+				Elastic: g.Policy == request.PolicyElastic, Slice: s})
 		}
 		tx.Put(g.Job, own)
 	}

@@ -80,6 +80,7 @@ func TestWrongKeysAreNamedAndKeepTheirDefaults(t *testing.T) {
 		{"mem_overcommit: 0.5", "mem_overcommit", "from 1.0"},
 		{"mem_overcommit: .nan", "mem_overcommit", "from 1.0"},
 		{"run_dir: run", "run_dir", "absolute path"},
+		{"run_dir: /" + strings.Repeat("x", 100), "run_dir", "at most 100 bytes"},
 		{"library: /opt/my lib.so", "library", "without blanks"},
 		{"drain: GPU-1", "drain", "[GPU-…]"},
 		{"drain: [0]", "drain", "[GPU-…]"},

@@ -25,10 +25,12 @@ type key struct {
 const (
 	acceptedDir     = "an absolute path"
 	acceptedProgram = "an absolute path of a program"
+	// maxRunDir leaves room for a node's name and /turns in the limits page (VGPU_PATH_BYTES).
+	maxRunDir = 100
 )
 
 var keys = []key{
-	{"run_dir", acceptedDir + "; %n is the node's name", func(c *Config) bool { return isDir(c.RunDir) }, func(c *Config) any { return c.RunDir }},
+	{"run_dir", acceptedDir + " of at most 100 bytes; %n is the node's name", func(c *Config) bool { return isDir(c.RunDir) && len(c.RunDir) <= maxRunDir }, func(c *Config) any { return c.RunDir }},
 	{"spool_dir", acceptedDir + "; %n is the node's name", func(c *Config) bool { return isDir(c.SpoolDir) }, func(c *Config) any { return c.SpoolDir }},
 	{"library", "an absolute path without blanks, colons and $", func(c *Config) bool { return isPreloadable(c.Library) }, func(c *Config) any { return c.Library }},
 	{"isolation", "strict, preload", func(c *Config) bool { return oneOf(c.Isolation, IsolationStrict, IsolationPreload) }, func(c *Config) any { return c.Isolation }},

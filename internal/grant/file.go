@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/google/renameio/v2"
 
@@ -82,13 +83,13 @@ func Write(path string, g Grant) error {
 	return nil
 }
 
-// LimitBytes are the slices' sizes in order, as package ledger wants them.
-func (g Grant) LimitBytes() []uint64 {
-	sizes := make([]uint64, len(g.Slices))
+// bounds are what the job can have used until now.
+func (g Grant) bounds() ledger.Bounds {
+	bounds := ledger.Bounds{Bytes: make([]uint64, len(g.Slices)), Wall: time.Since(g.Since)}
 	for i, s := range g.Slices {
-		sizes[i] = mibBytes(s.MemMiB)
+		bounds.Bytes[i] = mibBytes(max(s.MemMiB, s.MostMiB))
 	}
-	return sizes
+	return bounds
 }
 
 func mibBytes(mib int64) uint64 { return uint64(max(mib, 0)) << 20 }

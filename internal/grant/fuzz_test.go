@@ -16,9 +16,9 @@ import (
 func FuzzFinishStep(f *testing.F) {
 	f.Add(0, []byte{})
 	f.Add(64, bytes.Repeat([]byte{0xff}, 4096))
-	f.Add(0, bytes.Repeat([]byte{0xff}, 448+256*392+1024*192))
+	f.Add(0, bytes.Repeat([]byte{0xff}, 960+256*776+1024*320))
 	f.Add(24, []byte{0xff, 0xff, 0xff, 0x7f})
-	f.Add(448, bytes.Repeat([]byte{1, 0, 0, 0, 0, 0, 0, 0}, 5000))
+	f.Add(960, bytes.Repeat([]byte{1, 0, 0, 0, 0, 0, 0, 0}, 5000))
 	f.Fuzz(func(t *testing.T, at int, garbage []byte) {
 		g := twoSlices()
 		dir := jobFolder(t, g)
@@ -40,12 +40,13 @@ func FuzzFinishStep(f *testing.F) {
 		if len(usage.Devices) != len(g.Slices) || len(usage.Steps) != 1 {
 			t.Fatalf("%d devices, %d steps", len(usage.Devices), len(usage.Steps))
 		}
-		for i, limit := range g.LimitBytes() {
-			if d := usage.Devices[i]; d.PeakBytes > limit || d.UsedBytes > limit {
-				t.Errorf("device %d: %+v of %d", i, d, limit)
+		most := g.bounds()
+		for i, limit := range most.Bytes {
+			if d := usage.Devices[i]; d.PeakBytes > limit || d.UsedBytes > limit || d.BusyNs > uint64(most.Wall) {
+				t.Errorf("device %d: %+v of %d in %s", i, d, limit, most.Wall)
 			}
-			if d := usage.Steps[0].Devices; len(d) > i && d[i].PeakBytes > limit {
-				t.Errorf("step, device %d: %+v of %d", i, d[i], limit)
+			if d := usage.Steps[0].Devices; len(d) > i && (d[i].PeakBytes > limit || d[i].BusyNs > uint64(most.Wall)) {
+				t.Errorf("step, device %d: %+v of %d in %s", i, d[i], limit, most.Wall)
 			}
 		}
 	})

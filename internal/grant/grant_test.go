@@ -23,7 +23,7 @@ import (
 // twoSlices is a job that asked for --vgpu-mem=3000 --vgpu-cores=30 and got two GPUs.
 func twoSlices() Grant {
 	return Grant{Version: Version, Job: 12, UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Node: "n1", BootID: "b",
-		Since: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC), Request: "mem=3000;cores=30",
+		Since: time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Second), Request: "mem=3000;cores=30",
 		Slices: []Slice{
 			{Device: "GPU-aaaaaaaa-1", Index: 0, Minor: 4, MemMiB: 3000, SMPercent: 30},
 			{Device: "GPU-bbbbbbbb-2", Index: 2, Minor: 6, MemMiB: 3000, SMPercent: 30},

@@ -32,23 +32,7 @@ func (g Grant) Narrow(req request.Request) ([]StepSlice, request.Policy, error) 
 	if g.Refusal != "" {
 		return nil, "", fmt.Errorf("%w: %s", ErrRefused, g.Refusal)
 	}
-	// A job's request that cannot be read was already placed as if nothing had been asked for.
-	job, _ := request.Decode(g.Request)
-	if req.Mem == job.Mem {
-		req.Mem = request.Mem{}
-	}
-	if req.SMPercent == job.SMPercent && req.Uncapped == job.Uncapped {
-		req.SMPercent, req.Uncapped = 0, false
-	}
-	if req.UUID.String() == job.UUID.String() {
-		req.UUID = request.Filter{}
-	}
-	if req.GPU.String() == job.GPU.String() {
-		req.GPU = request.Filter{}
-	}
-	if req.Policy == job.Policy {
-		req.Policy = request.PolicyDefault
-	}
+	req = g.own(req)
 	policy := g.Policy
 	switch {
 	case req.Policy == request.PolicyElastic && g.Policy != request.PolicyElastic:
@@ -74,9 +58,48 @@ func (g Grant) Narrow(req request.Request) ([]StepSlice, request.Policy, error) 
 	return slices, policy, nil
 }
 
-func (g Grant) narrowSlice(i int, s Slice, req request.Request) (StepSlice, error) {
+// own is what the step asks for beyond what it repeats of the job's request.
+func (g Grant) own(req request.Request) request.Request {
+	// A job's request that cannot be read was already placed as if nothing had been asked for.
+	job, _ := request.Decode(g.Request)
+	if req.Mem == job.Mem {
+		req.Mem = request.Mem{}
+	}
+	if req.SMPercent == job.SMPercent && req.Uncapped == job.Uncapped {
+		req.SMPercent, req.Uncapped = 0, false
+	}
+	if req.UUID.String() == job.UUID.String() {
+		req.UUID = request.Filter{}
+	}
+	if req.GPU.String() == job.GPU.String() {
+		req.GPU = request.Filter{}
+	}
+	if req.Policy == job.Policy {
+		req.Policy = request.PolicyDefault
+	}
+	return req
+}
+
+// clampSlice is a slice as a step may use it that asks for req: what it asks for, and no more than
+// the job has.
+func (g Grant) clampSlice(i int, s Slice, req request.Request) StepSlice {
 	step := StepSlice{Slice: s, StepMemMiB: s.MemMiB, StepSM: s.SMPercent, GPUMiB: g.gpuMiB(i)}
 	step.Mine = req.UUID.AdmitsUUID(string(s.Device)) && (g.gpuType(i) == "" || req.GPU.Admits(g.gpuType(i)))
+	if !step.Mine {
+		return step
+	}
+	if asked := req.Mem.OfGPU(step.GPUMiB); asked > 0 {
+		step.StepMemMiB = min(asked, s.MemMiB)
+	}
+	if req.SMPercent > 0 && (s.SMPercent == 0 || req.SMPercent < s.SMPercent) {
+		step.StepSM = req.SMPercent
+	}
+	return step
+}
+
+// narrowSlice is clampSlice, but more than the job has is an error.
+func (g Grant) narrowSlice(i int, s Slice, req request.Request) (StepSlice, error) {
+	step := g.clampSlice(i, s, req)
 	if !step.Mine {
 		return step, nil
 	}
@@ -92,15 +115,12 @@ func (g Grant) narrowSlice(i int, s Slice, req request.Request) (StepSlice, erro
 		if asked > s.MemMiB {
 			return step, fmt.Errorf("%s is more than the job's slice of %d MiB", spelled, s.MemMiB)
 		}
-		step.StepMemMiB = asked
 	}
 	switch {
 	case req.Uncapped && s.SMPercent > 0 && s.SMPercent < 100:
 		return step, fmt.Errorf("--vgpu-cores=0 (no cap) is more than the job's share of %d percent", s.SMPercent)
 	case req.SMPercent > 0 && s.SMPercent > 0 && req.SMPercent > s.SMPercent:
 		return step, fmt.Errorf("--vgpu-cores=%d is more than the job's share of %d percent", req.SMPercent, s.SMPercent)
-	case req.SMPercent > 0:
-		step.StepSM = req.SMPercent
 	}
 	return step, nil
 }

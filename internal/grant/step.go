@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,7 +43,7 @@ type Step struct {
 // the user; every other one is wrapped with what was being done. A second call for the same step
 // leaves what the first one made.
 func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.Request) (Step, error) {
-	slices, policy, err := g.Narrow(req)
+	narrowed, policy, err := g.Narrow(req)
 	if err != nil {
 		return Step{}, err
 	}
@@ -53,18 +54,28 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 	if err := makeStepFolder(dir, g, folder); err != nil {
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}
-	limits := g.limits(step, stepName, slices, policy)
+	if err := keepAsked(folder, g.own(req)); err != nil {
+		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
+	}
+	limits := g.limits(step, stepName, narrowed, policy)
+	limits.TurnsDir = dir.Turns()
 	if err := ledger.WriteLimits(filepath.Join(folder, ledger.LimitsFile), limits); err != nil {
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}
+	// Whoever changed the grant since it was read may have looked for steps before this one was there.
+	if now, err := Read(dir.Grant(g.Job)); err == nil && now.Restart == g.Restart && !slices.Equal(now.Slices, g.Slices) {
+		if err := now.changeStep(folder); err != nil {
+			return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
+		}
+	}
 	var uuids []string
-	for _, s := range slices {
+	for _, s := range narrowed {
 		if s.Mine {
 			uuids = append(uuids, string(s.Device))
 		}
 	}
 	return Step{
-		Dir: folder, PreloadFile: filepath.Join(folder, PreloadFile), Slices: slices, MaskMinors: g.maskMinors(slices),
+		Dir: folder, PreloadFile: filepath.Join(folder, PreloadFile), Slices: narrowed, MaskMinors: g.maskMinors(narrowed),
 		Env: []EnvVar{{"CUDA_VISIBLE_DEVICES", strings.Join(uuids, ",")}, {"VGPU_STEP_DIR", folder}},
 	}, nil
 }
@@ -79,14 +90,18 @@ func (g Grant) limits(step uint32, stepName string, slices []StepSlice, policy r
 		limits.Flags |= ledger.Elastic
 	}
 	for _, s := range slices {
-		d := ledger.LimitsDevice{UUID: s.Device, JobMemBytes: mibBytes(s.MemMiB), DeviceMemBytes: mibBytes(s.GPUMiB),
-			SMPercent: uint32(s.StepSM), Index: s.Index, Minor: s.Minor}
-		if s.Mine {
-			d.StepMemBytes = mibBytes(s.StepMemMiB)
-		}
-		limits.Devices = append(limits.Devices, d)
+		limits.Devices = append(limits.Devices, s.limits())
 	}
 	return limits
+}
+
+func (s StepSlice) limits() ledger.LimitsDevice {
+	d := ledger.LimitsDevice{UUID: s.Device, JobMemBytes: mibBytes(s.MemMiB), DeviceMemBytes: mibBytes(s.GPUMiB),
+		SMPercent: uint32(s.StepSM), JobSMPercent: uint32(s.SMPercent), Index: s.Index, Minor: s.Minor}
+	if s.Mine {
+		d.StepMemBytes = mibBytes(s.StepMemMiB)
+	}
+	return d
 }
 
 // makeStepFolder makes all but the limits, which come last: the interposer takes a folder with

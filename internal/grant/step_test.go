@@ -53,7 +53,7 @@ func TestPrepare(t *testing.T) {
 	g.FailOpen = true
 	dir := jobFolder(t, g)
 	for range 2 { // a second call changes nothing
-		got, err := Prepare(dir, g, 3, "3", ask(t, "mem=1000;uuid=GPU-bbbbbbbb"))
+		got, err := Prepare(dir, g, 3, "3", ask(t, "mem=1000;cores=20;uuid=GPU-bbbbbbbb"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,9 +68,9 @@ func TestPrepare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := ledger.Limits{Job: 12, Step: 3, UID: g.UID, Flags: ledger.FailOpen, Generation: 1, JobStep: "12.3", Devices: []ledger.LimitsDevice{
-			{UUID: "GPU-aaaaaaaa-1", JobMemBytes: 3000 << 20, DeviceMemBytes: 10000 << 20, SMPercent: 30, Index: 0, Minor: 4},
-			{UUID: "GPU-bbbbbbbb-2", StepMemBytes: 1000 << 20, JobMemBytes: 3000 << 20, DeviceMemBytes: 20000 << 20, SMPercent: 30, Index: 2, Minor: 6},
+		want := ledger.Limits{Job: 12, Step: 3, UID: g.UID, Flags: ledger.FailOpen, Generation: 1, JobStep: "12.3", TurnsDir: dir.Turns(), Devices: []ledger.LimitsDevice{
+			{UUID: "GPU-aaaaaaaa-1", JobMemBytes: 3000 << 20, DeviceMemBytes: 10000 << 20, SMPercent: 30, JobSMPercent: 30, Index: 0, Minor: 4},
+			{UUID: "GPU-bbbbbbbb-2", StepMemBytes: 1000 << 20, JobMemBytes: 3000 << 20, DeviceMemBytes: 20000 << 20, SMPercent: 20, JobSMPercent: 30, Index: 2, Minor: 6},
 		}}
 		if diff := cmp.Diff(want, limits); diff != "" {
 			t.Error(diff)
@@ -109,7 +109,8 @@ func TestPrepareWithoutAJobFolderOrAStepNameIsAnError(t *testing.T) {
 	}
 }
 
-// spend writes what a step used into the ledger, as the interposer of a job's process does.
+// spend writes what a step used into the ledger, as the interposer of a job's process does: ten
+// nanoseconds for each byte, and twice as long waited.
 // Offsets are those of interposer/layout.h.
 func spend(t *testing.T, path string, slot int, step uint32, peak, refusals uint64) {
 	t.Helper()
@@ -129,11 +130,15 @@ func spend(t *testing.T, path string, slot int, step uint32, peak, refusals uint
 	}
 	put(64+128, peak)       // ledger.peak_bytes[0]
 	put(64+2*128, refusals) // ledger.refusals[0]
-	at := int64(448 + slot*392)
+	put(64+5*128, 10*peak)  // ledger.busy_ns[0]
+	put(64+6*128, 20*peak)  // ledger.waited_ns[0]
+	at := int64(960 + slot*776)
 	put(at, uint32(1))
 	put(at+4, step)
 	put(at+8+128, peak)
 	put(at+8+2*128, refusals)
+	put(at+8+4*128, 10*peak)
+	put(at+8+5*128, 20*peak)
 }
 
 func TestFinishStepKeepsWhatTheStepUsed(t *testing.T) {
@@ -163,11 +168,12 @@ func TestFinishStepKeepsWhatTheStepUsed(t *testing.T) {
 	if err == nil {
 		t.Error("a wiped ledger is not noticed")
 	}
-	want := Usage{Version: 1, Job: 12, Devices: []ledger.DeviceUsage{{PeakBytes: 900 << 20, Refusals: 1}, {}},
-		Steps: []StepUsage{
-			{Step: "0", Devices: []ledger.DeviceUsage{{PeakBytes: 900 << 20}, {}}},
-			{Step: "1", Devices: []ledger.DeviceUsage{{PeakBytes: 400 << 20, Refusals: 1}, {}}},
-		}}
+	first := ledger.DeviceUsage{PeakBytes: 900 << 20, BusyNs: 9000 << 20, WaitedNs: 18000 << 20}
+	second := ledger.DeviceUsage{PeakBytes: 400 << 20, Refusals: 1, BusyNs: 4000 << 20, WaitedNs: 8000 << 20}
+	total := first
+	total.Refusals = 1
+	want := Usage{Version: 1, Job: 12, Devices: []ledger.DeviceUsage{total, {}},
+		Steps: []StepUsage{{Step: "0", Devices: []ledger.DeviceUsage{first, {}}}, {Step: "1", Devices: []ledger.DeviceUsage{second, {}}}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -84,7 +84,7 @@ func foldStep(dir rundir.Dir, g Grant, step uint32, stepName string) error {
 		return err
 	}
 	mine := StepUsage{Step: stepName}
-	if page, err := ledger.Read(dir.Ledger(g.Job), g.Job, g.LimitBytes()); err == nil {
+	if page, err := ledger.Read(dir.Ledger(g.Job), g.Job, g.bounds()); err == nil {
 		for _, s := range page.Steps {
 			if s.Step == step {
 				mine.Devices = raise(mine.Devices, s.Devices)
@@ -120,7 +120,7 @@ func CollectUsage(dir rundir.Dir, g Grant) (Usage, error) {
 	if errors.Is(foldedErr, fs.ErrNotExist) {
 		foldedErr = nil
 	}
-	page, ledgerErr := ledger.Read(dir.Ledger(g.Job), g.Job, g.LimitBytes())
+	page, ledgerErr := ledger.Read(dir.Ledger(g.Job), g.Job, g.bounds())
 	if ledgerErr == nil {
 		usage.Devices = raise(usage.Devices, page.Devices)
 		for i := range page.Devices {
@@ -145,7 +145,7 @@ func readUsage(path string) (Usage, error) {
 	return usage, nil
 }
 
-// raise returns the larger peaks and counts of both. More entries in b than in a are dropped,
+// raise returns the larger peaks, counts and times of both. More entries in b than in a are dropped,
 // unless a is empty.
 func raise(a, b []ledger.DeviceUsage) []ledger.DeviceUsage {
 	if a == nil {
@@ -154,6 +154,8 @@ func raise(a, b []ledger.DeviceUsage) []ledger.DeviceUsage {
 	for i := range min(len(a), len(b)) {
 		a[i].PeakBytes = max(a[i].PeakBytes, b[i].PeakBytes)
 		a[i].Refusals = max(a[i].Refusals, b[i].Refusals)
+		a[i].BusyNs = max(a[i].BusyNs, b[i].BusyNs)
+		a[i].WaitedNs = max(a[i].WaitedNs, b[i].WaitedNs)
 	}
 	return a
 }

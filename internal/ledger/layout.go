@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ledger is the Go side of interposer/layout.h: it writes the limits page that the
-// interposer obeys, creates the ledger page that it accounts in, and reads a ledger back without
-// believing it. The structs mirror those of C field by field; a test compares sizes and offsets.
+// interposer obeys and the boards by which it takes turns, creates the ledger and the claims that it
+// writes, and reads a ledger back without believing it. The structs mirror those of C field by field; a test compares sizes and offsets.
 package ledger
 
 // Constants of interposer/layout.h.
@@ -21,7 +21,8 @@ const (
 	uuidBytes  = 64
 	jobStepLen = 40
 
-	maxBoardSlices = 128
+	// MaxBoardSlices is the most slices of one GPU that can take turns.
+	MaxBoardSlices = 128
 	pathBytes      = 128
 )
 
@@ -135,7 +136,7 @@ type boardPage struct { // struct vgpu_board
 	Sequence      uint32
 	Count         uint32
 	Reserved      uint64
-	Slice         [maxBoardSlices]boardSlice
+	Slice         [MaxBoardSlices]boardSlice
 }
 
 type claim struct { // struct vgpu_claim

@@ -8,13 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// maxRefusals bounds what a ledger can claim, so that no number of it breaks a reader downstream.
-const maxRefusals = 1_000_000_000
+const (
+	// maxRefusals bounds what a ledger can claim, so that no number of it breaks a reader downstream.
+	maxRefusals = 1_000_000_000
+	// maxWaiting bounds how many threads can have waited at the same time.
+	maxWaiting = maxProcs
+)
 
 // Usage is what a ledger says about a job, brought into bounds.
 type Usage struct {
@@ -28,51 +34,85 @@ type StepUsage struct {
 	Devices []DeviceUsage
 }
 
-// DeviceUsage is the use of one slice. No byte count is larger than the slice.
+// DeviceUsage is the use of one slice. No byte count is larger than the slice, no time used is
+// longer than the job's.
 type DeviceUsage struct {
 	UsedBytes uint64 `json:"used_bytes"`
 	PeakBytes uint64 `json:"peak_bytes"`
-	Refusals  uint64 `json:"refusals"` // allocations that the limit refused
+	Refusals  uint64 `json:"refusals"`  // allocations that the limit refused
+	BusyNs    uint64 `json:"busy_ns"`   // GPU time used
+	WaitedNs  uint64 `json:"waited_ns"` // how long launches were held back; threads add up
+}
+
+// Bounds are what a job can have used at most.
+type Bounds struct {
+	Bytes []uint64      // its slices in order
+	Wall  time.Duration // since it began
 }
 
 // Create makes the ledger of a job: empty but for its header, owned by the job's user, readable
 // by nobody else. The folder must be one that only root may write. One that is already there is
 // kept, because the job may run; so a second call changes nothing.
 func Create(path string, job uint32, devices int, uid, gid uint32) error {
-	if devices < 0 || devices > MaxDevices {
-		return fmt.Errorf("create ledger %s: %d devices, at most %d have room", path, devices, MaxDevices)
+	head := pageHead{Magic: ledgerMagic, SizeBytes: uint32(binary.Size(ledgerPage{})), JobID: job, DeviceCount: uint32(devices)}
+	if err := create(path, head, 0o600, uid, gid); err != nil {
+		return fmt.Errorf("create ledger: %w", err)
+	}
+	return nil
+}
+
+// CreateClaims makes the claims of a job. They are like its ledger, but every user may read them.
+func CreateClaims(path string, job uint32, devices int, uid, gid uint32) error {
+	head := pageHead{Magic: claimsMagic, SizeBytes: uint32(binary.Size(claimsPage{})), JobID: job, DeviceCount: uint32(devices)}
+	if err := create(path, head, 0o644, uid, gid); err != nil {
+		return fmt.Errorf("create claims: %w", err)
+	}
+	return nil
+}
+
+// pageHead is what a ledger and claims begin with.
+type pageHead struct {
+	Magic         uint64
+	LayoutVersion uint32
+	SizeBytes     uint32
+	JobID         uint32
+	DeviceCount   uint32
+}
+
+func create(path string, head pageHead, mode os.FileMode, uid, gid uint32) error {
+	if head.DeviceCount > MaxDevices {
+		return fmt.Errorf("%s: %d devices, at most %d have room", path, int32(head.DeviceCount), MaxDevices)
 	}
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("create ledger: %w", &os.PathError{Op: "open", Path: path, Err: err})
+		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	file := os.NewFile(uintptr(fd), path)
-	if err := fill(file, job, devices, uid, gid); err != nil {
+	if err := fill(file, head, mode, uid, gid); err != nil {
 		file.Close()
 		os.Remove(path)
-		return fmt.Errorf("create ledger: %w", err)
+		return err
 	}
-	if err := file.Close(); err != nil {
-		return fmt.Errorf("create ledger: %w", err)
-	}
-	return nil
+	return file.Close()
 }
 
-func fill(file *os.File, job uint32, devices int, uid, gid uint32) error {
-	size := int64(binary.Size(ledgerPage{}))
-	head, err := binary.Append(nil, binary.LittleEndian, ledgerHead{
-		Magic: ledgerMagic, LayoutVersion: layoutVersion, SizeBytes: uint32(size), JobID: job, DeviceCount: uint32(devices),
-	})
+// fill writes the head; the rest is zero.
+func fill(file *os.File, head pageHead, mode os.FileMode, uid, gid uint32) error {
+	head.LayoutVersion = layoutVersion
+	data, err := binary.Append(nil, binary.LittleEndian, head)
 	if err != nil {
 		return err
 	}
 	// No hole: a process that writes to one when the file system is full is killed by SIGBUS.
-	page := make([]byte, size)
-	copy(page, head[:64])
+	page := make([]byte, head.SizeBytes)
+	copy(page, data)
 	if _, err := file.Write(page); err != nil {
+		return err
+	}
+	if err := file.Chmod(mode); err != nil { // slurmd's umask must not hide it
 		return err
 	}
 	if int(uid) == os.Geteuid() {
@@ -82,9 +122,9 @@ func fill(file *os.File, job uint32, devices int, uid, gid uint32) error {
 }
 
 // Read reads a ledger that its owner may change, cut, or replace by garbage at any time.
-// limitBytes are the job's slices in order: no more devices than these are returned and no byte
-// count exceeds them. A ledger that is none gives ErrLayout.
-func Read(path string, job uint32, limitBytes []uint64) (Usage, error) {
+// No more devices than the bounds have are returned, and no figure exceeds them. A ledger that is
+// none gives ErrLayout.
+func Read(path string, job uint32, bounds Bounds) (Usage, error) {
 	// read(2), not mmap: a file that shrinks under a mapping would kill us with SIGBUS.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -103,14 +143,14 @@ func Read(path string, job uint32, limitBytes []uint64) (Usage, error) {
 	if err != nil {
 		return Usage{}, fmt.Errorf("read ledger: %w", err)
 	}
-	usage, err := decode(data, job, limitBytes)
+	usage, err := decode(data, job, bounds)
 	if err != nil {
 		return Usage{}, fmt.Errorf("read ledger %s: %w", path, err)
 	}
 	return usage, nil
 }
 
-func decode(data []byte, job uint32, limitBytes []uint64) (Usage, error) {
+func decode(data []byte, job uint32, bounds Bounds) (Usage, error) {
 	var head ledgerHead
 	if n := binary.Size(head); len(data) < n {
 		return Usage{}, fmt.Errorf("%w: %d bytes, want at least %d", ErrLayout, len(data), n)
@@ -121,25 +161,34 @@ func decode(data []byte, job uint32, limitBytes []uint64) (Usage, error) {
 	if head.Magic != ledgerMagic || head.LayoutVersion != layoutVersion || head.JobID != job {
 		return Usage{}, fmt.Errorf("%w: magic %#x, version %d, job %d", ErrLayout, head.Magic, head.LayoutVersion, head.JobID)
 	}
-	limitBytes = limitBytes[:min(len(limitBytes), MaxDevices)]
-	usage := Usage{Devices: bound(limitBytes, head.UsedBytes, head.PeakBytes, head.Refusals)}
+	bounds.Bytes = bounds.Bytes[:min(len(bounds.Bytes), MaxDevices)]
+	var usage Usage
+	for i := range bounds.Bytes {
+		usage.Devices = append(usage.Devices, bounds.device(i, DeviceUsage{head.UsedBytes[i], head.PeakBytes[i],
+			head.Refusals[i], head.BusyNs[i], head.WaitedNs[i]}))
+	}
 	for _, step := range head.Step {
-		if step.InUse != 0 {
-			usage.Steps = append(usage.Steps, StepUsage{Step: step.StepID,
-				Devices: bound(limitBytes, step.UsedBytes, step.PeakBytes, step.Refusals)})
+		if step.InUse == 0 {
+			continue
 		}
+		mine := StepUsage{Step: step.StepID}
+		for i := range bounds.Bytes {
+			mine.Devices = append(mine.Devices, bounds.device(i, DeviceUsage{step.UsedBytes[i], step.PeakBytes[i],
+				step.Refusals[i], step.BusyNs[i], step.WaitedNs[i]}))
+		}
+		usage.Steps = append(usage.Steps, mine)
 	}
 	return usage, nil
 }
 
-func bound(limitBytes []uint64, used, peak, refusals [MaxDevices]uint64) []DeviceUsage {
-	devices := make([]DeviceUsage, len(limitBytes))
-	for i, limit := range limitBytes {
-		devices[i] = DeviceUsage{
-			UsedBytes: min(used[i], limit),
-			PeakBytes: min(max(peak[i], used[i]), limit),
-			Refusals:  min(refusals[i], maxRefusals),
-		}
+// device brings a claim about slice i into bounds.
+func (b Bounds) device(i int, claimed DeviceUsage) DeviceUsage {
+	wallNs := uint64(max(b.Wall, 0))
+	return DeviceUsage{
+		UsedBytes: min(claimed.UsedBytes, b.Bytes[i]),
+		PeakBytes: min(max(claimed.PeakBytes, claimed.UsedBytes), b.Bytes[i]),
+		Refusals:  min(claimed.Refusals, maxRefusals),
+		BusyNs:    min(claimed.BusyNs, wallNs),
+		WaitedNs:  min(claimed.WaitedNs, min(wallNs, math.MaxUint64/maxWaiting)*maxWaiting),
 	}
-	return devices
 }

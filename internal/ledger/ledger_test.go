@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,9 +22,9 @@ import (
 
 func TestLimitsRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LimitsFile)
-	want := Limits{Job: 12, Step: 0xfffffffb, UID: 1000, Flags: FailOpen | Elastic, Generation: 1, JobStep: "12.batch",
+	want := Limits{Job: 12, Step: 0xfffffffb, UID: 1000, Flags: FailOpen | Elastic, Generation: 1, JobStep: "12.batch", TurnsDir: "/run/slurm-vgpu/turns",
 		Devices: []LimitsDevice{
-			{UUID: "GPU-a", StepMemBytes: 1 << 30, JobMemBytes: 3 << 30, DeviceMemBytes: 143771 << 20, SMPercent: 30, Index: 1, Minor: 3},
+			{UUID: "GPU-a", StepMemBytes: 1 << 30, JobMemBytes: 3 << 30, DeviceMemBytes: 143771 << 20, SMPercent: 30, JobSMPercent: 40, Index: 1, Minor: 3},
 			{UUID: "GPU-b", JobMemBytes: 3 << 30},
 		}}
 	if err := WriteLimits(path, want); err != nil {
@@ -84,6 +85,7 @@ func TestLimitsThatDoNotFitAreErrors(t *testing.T) {
 	for name, limits := range map[string]Limits{
 		"devices": {Devices: make([]LimitsDevice, MaxDevices+1)},
 		"uuid":    {Devices: []LimitsDevice{{UUID: "GPU-0123456789012345678901234567890123456789012345678901234567890123"}}},
+		"turns":   {TurnsDir: strings.Repeat("x", pathBytes)},
 		"minor":   {Devices: []LimitsDevice{{UUID: "GPU-a", Minor: -1}}},
 	} {
 		if err := WriteLimits(filepath.Join(t.TempDir(), LimitsFile), limits); err == nil {
@@ -119,14 +121,14 @@ func TestNewLedgerIsEmptyAndTheJobs(t *testing.T) {
 	if blocks := st.Sys().(*syscall.Stat_t).Blocks; blocks*512 < st.Size() {
 		t.Errorf("%d of %d bytes have room on the file system", blocks*512, st.Size())
 	}
-	got, err := Read(path, 12, []uint64{3 << 30, 3 << 30})
+	got, err := Read(path, 12, Bounds{Bytes: []uint64{3 << 30, 3 << 30}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(Usage{Devices: make([]DeviceUsage, 2)}, got); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := Read(path, 13, nil); !errors.Is(err, ErrLayout) {
+	if _, err := Read(path, 13, Bounds{}); !errors.Is(err, ErrLayout) {
 		t.Errorf("another job's ledger: %v", err)
 	}
 }
@@ -141,7 +143,7 @@ func TestCreateKeepsARunningJobsLedger(t *testing.T) {
 	if err := Create(path, 12, 1, uid, gid); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Read(path, 12, []uint64{100}); err != nil || got.Devices[0].PeakBytes != 77 {
+	if got, err := Read(path, 12, Bounds{Bytes: []uint64{100}}); err != nil || got.Devices[0].PeakBytes != 77 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -182,19 +184,30 @@ func TestWhatALedgerClaimsIsBroughtIntoBounds(t *testing.T) {
 		head.UsedBytes[1], head.PeakBytes[1] = 0, math.MaxUint64
 		head.Step[3] = ledgerStep{InUse: 9, StepID: 4}
 		head.Step[3].PeakBytes[0] = math.MaxUint64
+		head.BusyNs[0], head.WaitedNs[0] = 5, 6
+		head.BusyNs[1], head.WaitedNs[1] = math.MaxUint64, math.MaxUint64
+		head.Step[3].BusyNs[0], head.Step[3].WaitedNs[0] = 1e9+1, 1e9+1
 	})
 	want := Usage{
-		Devices: []DeviceUsage{{UsedBytes: 50, PeakBytes: 50, Refusals: maxRefusals}, {PeakBytes: 200}},
-		Steps:   []StepUsage{{Step: 4, Devices: []DeviceUsage{{PeakBytes: 100}, {}}}},
+		Devices: []DeviceUsage{{UsedBytes: 50, PeakBytes: 50, Refusals: maxRefusals, BusyNs: 5, WaitedNs: 6},
+			{PeakBytes: 200, BusyNs: 1e9, WaitedNs: maxWaiting * 1e9}},
+		Steps: []StepUsage{{Step: 4, Devices: []DeviceUsage{{PeakBytes: 100, BusyNs: 1e9, WaitedNs: 1e9 + 1}, {}}}},
 	}
-	got, err := Read(path, 12, []uint64{100, 200})
+	got, err := Read(path, 12, Bounds{Bytes: []uint64{100, 200}, Wall: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got, err := Read(path, 12, make([]uint64, 1000)); err != nil || len(got.Devices) != MaxDevices {
+	// A clock that was set back makes no time negative, and one that is far off nothing overflow.
+	for _, wall := range []time.Duration{-time.Hour, math.MaxInt64} {
+		got, err := Read(path, 12, Bounds{Bytes: []uint64{100, 200}, Wall: wall})
+		if busy := uint64(max(wall, 0)); err != nil || got.Devices[1].BusyNs != busy || got.Devices[1].WaitedNs < busy {
+			t.Errorf("after %s: %+v, %v", wall, got, err)
+		}
+	}
+	if got, err := Read(path, 12, Bounds{Bytes: make([]uint64, 1000)}); err != nil || len(got.Devices) != MaxDevices {
 		t.Errorf("%d devices, %v", len(got.Devices), err)
 	}
 }
@@ -205,10 +218,10 @@ func TestHostileLedgersAreErrors(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(link, 12, nil); err == nil {
+	if _, err := Read(link, 12, Bounds{}); err == nil {
 		t.Error("a link was followed")
 	}
-	if _, err := Read(dir, 12, nil); !errors.Is(err, ErrLayout) {
+	if _, err := Read(dir, 12, Bounds{}); !errors.Is(err, ErrLayout) {
 		t.Errorf("a folder: %v", err)
 	}
 	for name, size := range map[string]int64{"empty": 0, "short": 70, "huge hole": 1 << 40} {
@@ -220,7 +233,7 @@ func TestHostileLedgersAreErrors(t *testing.T) {
 			t.Logf("%s: %v", name, err) // not every file system has holes of a TiB
 			continue
 		}
-		if _, err := Read(path, 12, nil); !errors.Is(err, ErrLayout) {
+		if _, err := Read(path, 12, Bounds{}); !errors.Is(err, ErrLayout) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -234,15 +247,15 @@ func FuzzDecodeLedger(f *testing.F) {
 	f.Add(good)
 	f.Add(good[:64])
 	f.Add([]byte{})
-	limits := []uint64{100, 200}
+	bounds := Bounds{Bytes: []uint64{100, 200}, Wall: time.Second}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		usage, err := decode(data, 12, limits)
+		usage, err := decode(data, 12, bounds)
 		if err != nil {
 			return
 		}
 		for _, devices := range append([][]DeviceUsage{usage.Devices}, stepDevices(usage)...) {
 			for i, d := range devices {
-				if d.PeakBytes > limits[i] || d.UsedBytes > d.PeakBytes || d.Refusals > maxRefusals {
+				if d.PeakBytes > bounds.Bytes[i] || d.UsedBytes > d.PeakBytes || d.Refusals > maxRefusals || d.BusyNs > 1e9 || d.WaitedNs > maxWaiting*1e9 {
 					t.Errorf("device %d claims %+v", i, d)
 				}
 			}
@@ -255,4 +268,40 @@ func stepDevices(usage Usage) (all [][]DeviceUsage) {
 		all = append(all, s.Devices)
 	}
 	return all
+}
+
+func TestLimitsAreChangedWhereProcessesSeeThem(t *testing.T) {
+	path := filepath.Join(t.TempDir(), LimitsFile)
+	limits := Limits{Job: 12, UID: 1000, Generation: 1, JobStep: "12.0", TurnsDir: "/t", Devices: []LimitsDevice{
+		{UUID: "GPU-a", StepMemBytes: 1, JobMemBytes: 2, DeviceMemBytes: 3, SMPercent: 4, JobSMPercent: 5, Index: 6, Minor: 7}, {UUID: "GPU-b"}}}
+	if err := WriteLimits(path, limits); err != nil {
+		t.Fatal(err)
+	}
+	seen := mapped(t, path)
+	want := limits
+	want.Devices = []LimitsDevice{limits.Devices[0], {UUID: "GPU-b", StepMemBytes: 20, JobMemBytes: 30, SMPercent: 40, JobSMPercent: 50}}
+	want.Generation = 2
+	for range 2 { // the second time nothing is left to change
+		if err := ChangeLimits(path, Limits{Devices: want.Devices}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := decodeLimits(seen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("who has it mapped sees: %s", diff)
+		}
+	}
+	for name, devices := range map[string][]LimitsDevice{"one device": want.Devices[:1], "another": {{UUID: "GPU-c"}, {UUID: "GPU-b"}}} {
+		if err := ChangeLimits(path, Limits{Devices: devices}); err == nil {
+			t.Errorf("%s: changed", name)
+		}
+	}
+	if err := os.Truncate(path, 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := ChangeLimits(path, want); !errors.Is(err, ErrLayout) {
+		t.Errorf("cut page: %v", err)
+	}
 }

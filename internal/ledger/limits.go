@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
+	"unsafe"
 
 	"github.com/google/renameio/v2"
 
@@ -28,6 +30,7 @@ type Limits struct {
 	Flags      uint32
 	Generation uint32 // grows with every change of a running job
 	JobStep    string // "123.0", "123.batch"
+	TurnsDir   string // the folder of boards and claims; "": there is none
 	Devices    []LimitsDevice
 }
 
@@ -37,7 +40,8 @@ type LimitsDevice struct {
 	StepMemBytes   uint64
 	JobMemBytes    uint64 // all steps of the job together
 	DeviceMemBytes uint64 // the whole GPU
-	SMPercent      uint32 // 0: no cap
+	SMPercent      uint32 // the step's share of the GPU's time; 0: no cap
+	JobSMPercent   uint32 // all steps of the job together
 	Index          device.NVMLIndex
 	Minor          device.Minor
 }
@@ -52,6 +56,43 @@ func WriteLimits(path string, limits Limits) error {
 	err = renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.IgnoreUmask())
 	if err != nil {
 		return fmt.Errorf("write limits: %w", err)
+	}
+	return nil
+}
+
+// ChangeLimits puts other limits on the page of a step that may run: its processes have it mapped.
+// Only the limits are changed, not whose they are. The generation is the last to grow.
+func ChangeLimits(path string, limits Limits) error {
+	is, err := ReadLimits(path)
+	if err != nil {
+		return fmt.Errorf("change limits: %w", err)
+	}
+	if len(is.Devices) != len(limits.Devices) {
+		return fmt.Errorf("change limits %s: it has %d devices, not %d", path, len(is.Devices), len(limits.Devices))
+	}
+	same := true
+	for i, d := range limits.Devices {
+		if is.Devices[i].UUID != d.UUID {
+			return fmt.Errorf("change limits %s: device %d is %s, not %s", path, i, is.Devices[i].UUID, d.UUID)
+		}
+		same = same && is.Devices[i] == d
+	}
+	if same {
+		return nil
+	}
+	err = inPlace(path, binary.Size(limitsPage{}), func(data []byte) {
+		page := (*limitsPage)(unsafe.Pointer(unsafe.SliceData(data))) // the mirror has C's offsets, which a test compares
+		for i, d := range limits.Devices {
+			on := &page.Device[i]
+			atomic.StoreUint64(&on.StepMemBytes, d.StepMemBytes)
+			atomic.StoreUint64(&on.JobMemBytes, d.JobMemBytes)
+			atomic.StoreUint32(&on.SMPercent, d.SMPercent)
+			atomic.StoreUint32(&on.JobSMPercent, d.JobSMPercent)
+		}
+		atomic.AddUint32(&page.Generation, 1)
+	})
+	if err != nil {
+		return fmt.Errorf("change limits: %w", err)
 	}
 	return nil
 }
@@ -79,15 +120,19 @@ func encodeLimits(limits Limits) ([]byte, error) {
 		DeviceCount: uint32(len(limits.Devices)), Flags: limits.Flags, Generation: limits.Generation,
 	}
 	page.SizeBytes = uint32(binary.Size(page))
-	// Both strings end in a NUL that C relies on.
+	if len(limits.TurnsDir) >= pathBytes {
+		return nil, fmt.Errorf("the path %s does not fit the page: at most %d bytes do", limits.TurnsDir, pathBytes-1)
+	}
+	// All strings end in a NUL that C relies on.
 	copy(page.JobStep[:jobStepLen-1], limits.JobStep)
+	copy(page.TurnsDir[:], limits.TurnsDir)
 	for i, d := range limits.Devices {
 		if len(d.UUID) >= uuidBytes || d.Index < 0 || d.Minor < 0 {
 			return nil, fmt.Errorf("device %q (NVML index %d, minor %d) does not fit the page", d.UUID, d.Index, d.Minor)
 		}
 		page.Device[i] = limitsDevice{
 			StepMemBytes: d.StepMemBytes, JobMemBytes: d.JobMemBytes, DeviceMemBytes: d.DeviceMemBytes,
-			SMPercent: d.SMPercent, NVMLIndex: uint32(d.Index), Minor: uint32(d.Minor),
+			SMPercent: d.SMPercent, JobSMPercent: d.JobSMPercent, NVMLIndex: uint32(d.Index), Minor: uint32(d.Minor),
 		}
 		copy(page.Device[i].UUID[:], d.UUID)
 	}
@@ -106,11 +151,11 @@ func decodeLimits(data []byte) (Limits, error) {
 		return Limits{}, fmt.Errorf("%w: magic %#x, version %d, %d devices", ErrLayout, page.Magic, page.LayoutVersion, page.DeviceCount)
 	}
 	limits := Limits{Job: page.JobID, Step: page.StepID, UID: page.UID, Flags: page.Flags,
-		Generation: page.Generation, JobStep: text(page.JobStep[:])}
+		Generation: page.Generation, JobStep: text(page.JobStep[:]), TurnsDir: text(page.TurnsDir[:])}
 	for _, d := range page.Device[:page.DeviceCount] {
 		limits.Devices = append(limits.Devices, LimitsDevice{
 			UUID: device.UUID(text(d.UUID[:])), StepMemBytes: d.StepMemBytes, JobMemBytes: d.JobMemBytes,
-			DeviceMemBytes: d.DeviceMemBytes, SMPercent: d.SMPercent,
+			DeviceMemBytes: d.DeviceMemBytes, SMPercent: d.SMPercent, JobSMPercent: d.JobSMPercent,
 			Index: device.NVMLIndex(d.NVMLIndex), Minor: device.Minor(d.Minor),
 		})
 	}

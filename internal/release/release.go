@@ -97,14 +97,10 @@ func record(cfg config.Config, g grant.Grant, log hclog.Logger) usage.Record {
 	}
 	for i, s := range g.Slices {
 		rec.Devices = append(rec.Devices, usage.Device{Device: s.Device, Index: s.Index, MemMiB: s.MemMiB, SMPercent: s.SMPercent,
-			PeakMiB: usage.MiB(used.Devices[i].PeakBytes), Refusals: used.Devices[i].Refusals})
+			PeakMiB: usage.MiB(used.Devices[i].PeakBytes), Refusals: used.Devices[i].Refusals, Time: usage.TimeOf(used.Devices[i])})
 	}
 	for _, step := range used.Steps[max(0, len(used.Steps)-maxSteps):] {
-		peaks := make([]usage.Peak, len(step.Devices))
-		for i, d := range step.Devices {
-			peaks[i] = usage.Peak{PeakMiB: usage.MiB(d.PeakBytes), Refusals: d.Refusals}
-		}
-		rec.Steps = append(rec.Steps, usage.Step{Step: step.Step, Devices: peaks})
+		rec.Steps = append(rec.Steps, usage.Step{Step: step.Step, Devices: usage.PeaksOf(step.Devices)})
 	}
 	return rec
 }

@@ -87,12 +87,17 @@ var ErrUnknownOption = errors.New("no such vgpu option")
 // ParseOption reads the value of --name into r. Its error is one line for the user, without the
 // "vgpu: " prefix: the option with its value, and the accepted forms. r is unchanged on error.
 func ParseOption(name, value string, r *Request) error {
+	return ParseAs("--"+name, name, value, r)
+}
+
+// ParseAs is ParseOption where the user has typed another name.
+func ParseAs(typed, name, value string, r *Request) error {
 	for _, option := range Options {
 		if option.Name == name {
-			return option.read("--"+name, value, r)
+			return option.read(typed, value, r)
 		}
 	}
-	return fmt.Errorf("--%s: %w", shorten(name), ErrUnknownOption)
+	return fmt.Errorf("%s: %w", shorten(typed), ErrUnknownOption)
 }
 
 // ParseEnv reads the environment's defaults into r: getenv is asked once for each row's variable,

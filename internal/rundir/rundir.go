@@ -7,6 +7,8 @@ package rundir
 import (
 	"path/filepath"
 	"strconv"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
 
 // Default directories; config.yaml and the plugstack line may name others.
@@ -45,6 +47,18 @@ func (d Dir) Grant(job uint32) string   { return filepath.Join(d.Job(job), "gran
 
 // Ledger is the job's usage page; the job's user owns and writes it.
 func (d Dir) Ledger(job uint32) string { return filepath.Join(d.Job(job), "ledger") }
+
+// Turns is the folder of boards and claims: who lies on which GPU, and who wants his turn there.
+func (d Dir) Turns() string { return filepath.Join(string(d), "turns") }
+
+// Turn is a file of that folder.
+func (d Dir) Turn(name string) string { return filepath.Join(d.Turns(), name) }
+
+// Board is a GPU's; root writes it.
+func (d Dir) Board(gpu device.UUID) string { return d.Turn(string(gpu)) }
+
+// Claims are a job's; the job's user owns and writes them.
+func (d Dir) Claims(job uint32) string { return d.Turn(strconv.FormatUint(uint64(job), 10)) }
 
 // Usage is where the SPANK plugin folds in what finished steps used.
 func (d Dir) Usage(job uint32) string { return filepath.Join(d.Job(job), "usage.json") }

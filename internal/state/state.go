@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
@@ -30,6 +31,7 @@ type Slice struct {
 	Restart int       `json:"restart"` // which run of the job, counted from 0
 	UID     uint32    `json:"uid"`
 	Since   time.Time `json:"since"`
+	Elastic bool      `json:"elastic,omitempty"` // --vgpu-policy=elastic
 	grant.Slice
 }
 
@@ -113,15 +115,24 @@ func (tx *Tx) Drop(which func(Slice) bool) (dropped []Slice) {
 	return dropped
 }
 
-// Commit writes the state file if anything changed.
+// Change lets change rewrite every slice where it stands.
+func (tx *Tx) Change(change func(*Slice)) {
+	for i := range tx.slices {
+		before := tx.slices[i]
+		change(&tx.slices[i])
+		tx.dirty = tx.dirty || tx.slices[i] != before
+	}
+}
+
+// Commit writes the state file if anything changed. The boards follow it.
 func (tx *Tx) Commit() error {
-	if !tx.dirty {
-		return nil
+	if tx.dirty {
+		if err := write(tx.store.Dir.State(), tx.store.BootID, tx.slices); err != nil {
+			return err
+		}
+		tx.dirty = false
 	}
-	if err := write(tx.store.Dir.State(), tx.store.BootID, tx.slices); err != nil {
-		return err
-	}
-	tx.dirty = false
+	tx.postBoards()
 	return nil
 }
 
@@ -136,7 +147,7 @@ func (tx *Tx) load() error {
 	case err == nil:
 		tx.store.Log.Warn("the node was rebooted, its slices are free", "slices", len(state.Slices))
 		tx.dirty = true
-		return tx.store.clearJobs()
+		return errors.Join(tx.store.clearJobs(), tx.store.clearTurns())
 	case errors.Is(err, fs.ErrNotExist):
 		// Nothing was granted since boot; or somebody removed the file, and jobs run.
 		return tx.rebuild()
@@ -176,7 +187,8 @@ func (tx *Tx) rebuild() error {
 			continue
 		}
 		for _, slice := range g.Slices {
-			tx.slices = append(tx.slices, Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since, Slice: slice})
+			tx.slices = append(tx.slices, Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since,
+				Elastic: g.Policy == request.PolicyElastic, Slice: slice})
 			tx.dirty = true
 		}
 	}
@@ -185,7 +197,7 @@ func (tx *Tx) rebuild() error {
 
 // Prepare makes the run directory and sees to it that only root can change what is in it.
 func (s Store) Prepare() error {
-	for _, dir := range []string{string(s.Dir), s.Dir.Jobs()} {
+	for _, dir := range []string{string(s.Dir), s.Dir.Jobs(), s.Dir.Turns()} {
 		if err := makeDir(dir); err != nil {
 			return fmt.Errorf("%w: %w", ErrRunDir, err)
 		}

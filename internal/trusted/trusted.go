@@ -6,6 +6,7 @@
 package trusted
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -41,12 +42,12 @@ func ReadFile(path string, maxBytes int64) ([]byte, error) {
 	if st.Mode&0o022 != 0 {
 		return nil, fmt.Errorf("read %s: %w: its mode %#o lets others write", path, ErrUntrusted, st.Mode&0o7777)
 	}
-	data, err := io.ReadAll(io.LimitReader(file, maxBytes+1))
-	if err != nil {
+	content := bytes.NewBuffer(make([]byte, 0, min(st.Size, maxBytes)+bytes.MinRead)) // so it need not grow
+	if _, err := content.ReadFrom(io.LimitReader(file, maxBytes+1)); err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	if int64(len(data)) > maxBytes {
+	if int64(content.Len()) > maxBytes {
 		return nil, fmt.Errorf("read %s: %w: it is larger than %d bytes", path, ErrUntrusted, maxBytes)
 	}
-	return data, nil
+	return content.Bytes(), nil
 }

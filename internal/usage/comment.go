@@ -16,7 +16,7 @@ import (
 
 // A job's AdminComment, one part per node:
 //
-//	{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-…","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1}]}}}
+//	{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-…","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5,"waited_s":3.1}]}}}
 //	{"vgpu":{"v":1,"nodes":{},"refusals":{"n1":"no GPU has 3000 MiB free"}}}
 //
 // Other keys of an object that is there already are kept; a text that is none moves to the key "text".
@@ -48,11 +48,13 @@ type Comment struct {
 
 // CommentSlice is one slice of one node.
 type CommentSlice struct {
-	GPU     device.UUID `json:"gpu"`
-	MemMiB  int64       `json:"mem_mib"`
-	Cores   int         `json:"cores"` // 0: no cap
-	PeakMiB int64       `json:"peak_mib"`
-	Refused uint64      `json:"refused"` // allocations that the limit refused
+	GPU           device.UUID `json:"gpu"`
+	MemMiB        int64       `json:"mem_mib"`
+	Cores         int         `json:"cores"` // 0: no cap
+	PeakMiB       int64       `json:"peak_mib"`
+	Refused       uint64      `json:"refused"`  // allocations that the limit refused
+	GPUSeconds    float64     `json:"gpu_s"`    // seconds of GPU time used
+	WaitedSeconds float64     `json:"waited_s"` // seconds for which the share held launches back; threads add up
 }
 
 // ParseComment finds our part in an AdminComment.
@@ -175,7 +177,8 @@ func marshal(object any) (string, error) {
 func slicesOf(rec Record) []CommentSlice {
 	slices := make([]CommentSlice, 0, len(rec.Devices))
 	for _, d := range rec.Devices {
-		slices = append(slices, CommentSlice{GPU: d.Device, MemMiB: d.MemMiB, Cores: d.SMPercent, PeakMiB: d.PeakMiB, Refused: d.Refusals})
+		slices = append(slices, CommentSlice{GPU: d.Device, MemMiB: d.MemMiB, Cores: d.SMPercent, PeakMiB: d.PeakMiB, Refused: d.Refusals,
+			GPUSeconds: d.GPUSeconds, WaitedSeconds: d.WaitedSeconds})
 	}
 	return slices
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
 
-const sampleComment = `{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1}]}}}`
+const sampleComment = `{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5,"waited_s":3.1}]}}}`
 
 // asSacctmgr is what Slurm 22.05's sacctmgr makes of a text.
 func asSacctmgr(text string) string {
@@ -35,8 +35,8 @@ func TestMerge(t *testing.T) {
 		"empty":   {"", sample(7), sampleComment},
 		"again":   {sampleComment, sample(7), sampleComment},
 		"refused": {"", refused, `{"vgpu":{"v":1,"nodes":{},"refusals":{"n1":"no GPU has 3000 MiB free; \"h200\" only"}}}`},
-		"a second node": {sampleComment, other, `{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1}],` +
-			`"n2":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1}]}}}`},
+		"a second node": {sampleComment, other, `{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5,"waited_s":3.1}],` +
+			`"n2":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5,"waited_s":3.1}]}}}`},
 		"text":               {`paid by "X" <it's>`, sample(7), `{"text":"paid by \"X\" <it's>",` + sampleComment[1:]},
 		"foreign object":     {`{"site":{"a":[1,2]}}`, sample(7), `{"site":{"a":[1,2]},` + sampleComment[1:]},
 		"an array":           {`[1]`, sample(7), `{"text":"[1]",` + sampleComment[1:]},
@@ -69,6 +69,7 @@ func TestStandsIsExact(t *testing.T) {
 		"text":       "hello",
 		"other node": strings.ReplaceAll(sampleComment, "n1", "n2"),
 		"other peak": strings.ReplaceAll(sampleComment, "2998", "2999"),
+		"other time": strings.ReplaceAll(sampleComment, "12.5", "12.4"),
 		"other GPU":  strings.ReplaceAll(sampleComment, "GPU-aa", "GPU-ab"),
 		"cut":        sampleComment[:len(sampleComment)-1],
 		"newer":      strings.ReplaceAll(sampleComment, `"v":1`, `"v":2`),

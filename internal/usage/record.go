@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
@@ -60,6 +62,19 @@ type Device struct {
 	SMPercent int              `json:"sm_percent"`
 	PeakMiB   int64            `json:"peak_mib"`
 	Refusals  uint64           `json:"refusals"` // allocations that the limit refused
+	Time
+}
+
+// Time is the use of a GPU's time, in seconds.
+type Time struct {
+	GPUSeconds    float64 `json:"gpu_seconds"`    // used
+	WaitedSeconds float64 `json:"waited_seconds"` // held back by the share; threads add up
+}
+
+// TimeOf rounds to milliseconds.
+func TimeOf(used ledger.DeviceUsage) Time {
+	seconds := func(ns uint64) float64 { return math.Round(float64(ns)/1e6) / 1e3 }
+	return Time{seconds(used.BusyNs), seconds(used.WaitedNs)}
 }
 
 // Step is one step's part, in the order of the record's devices.
@@ -72,6 +87,16 @@ type Step struct {
 type Peak struct {
 	PeakMiB  int64  `json:"peak_mib"`
 	Refusals uint64 `json:"refusals"`
+	Time
+}
+
+// PeaksOf is a step's use.
+func PeaksOf(devices []ledger.DeviceUsage) []Peak {
+	peaks := make([]Peak, len(devices))
+	for i, d := range devices {
+		peaks[i] = Peak{PeakMiB: MiB(d.PeakBytes), Refusals: d.Refusals, Time: TimeOf(d)}
+	}
+	return peaks
 }
 
 // MiB rounds bytes up, so that a use of less than one MiB does not read as none.

@@ -83,6 +83,30 @@ func TestOtherGPUsAreMasked(t *testing.T) {
 	}
 }
 
+// The folder of boards and claims is there for a task under strict isolation as well: it may write
+// its own claims, and read the rest.
+func TestATaskReachesBoardsAndClaims(t *testing.T) {
+	begin(t)
+	turns := runDir("turns")
+	job, release := holding(t, two, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30")
+	slicesOf(t, job)
+	out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", `exec 2>/dev/null
+		cd `+turns+` || exit 1
+		tr '\0' ' ' < /run/slurm-vgpu/self/limits | grep -cF "`+turns+` "
+		cat $SLURM_JOB_ID > /dev/null && (: >> $SLURM_JOB_ID) && echo own claims
+		for f in GPU-* `+job+`; do cat $f > /dev/null && echo read; (: >> $f) && echo WRITTEN; done
+		(: > other) && echo MADE; rm -f $SLURM_JOB_ID && echo REMOVED; true`)
+	want := "1\nown claims\n" + strings.Repeat("read\n", 2)
+	if c.Isolation != "strict" {
+		want = strings.Replace(want, "1\n", "", 1) // its limits are elsewhere
+	}
+	if out != want && out != want+"read\n" { // one board or two: which GPUs were used before is not said
+		t.Errorf("a task at the boards:\n%s", out)
+	}
+	release()
+	finish(t, two, job)
+}
+
 func TestAJobWithoutVGPUIsUntouched(t *testing.T) {
 	begin(t)
 	out := batch(t, one, "", `env | grep -E '^(VGPU_(STEP|FAIL)|LD_PRELOAD|CUDA_VISIBLE)'

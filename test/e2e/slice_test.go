@@ -48,6 +48,9 @@ type usage struct {
 			Cores   int    `json:"cores"`
 			PeakMiB int    `json:"peak_mib"`
 			Refused int    `json:"refused"`
+			// Missing is nil.
+			GPUSeconds    *float64 `json:"gpu_s"`
+			WaitedSeconds *float64 `json:"waited_s"`
 		} `json:"nodes"`
 		Refusals map[string]string `json:"refusals"`
 	} `json:"vgpu"`
@@ -91,6 +94,9 @@ func TestMainJob(t *testing.T) {
 		t.Fatalf("AdminComment: %+v", u)
 	}
 	d := devices[0]
+	if d.GPUSeconds == nil || d.WaitedSeconds == nil || *d.GPUSeconds < 0 || *d.WaitedSeconds < 0 {
+		t.Errorf("AdminComment does not tell of GPU time: %s", account(t, job, "AdminComment"))
+	}
 	if d.MemMiB != 3000 || d.Cores != 30 || d.PeakMiB < 2000 || d.PeakMiB > 3000 || d.Refused < 1 || !strings.HasPrefix(d.GPU, "GPU-") {
 		t.Errorf("AdminComment: %+v", d)
 	}

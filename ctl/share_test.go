@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+)
+
+func look(job uint32, percent int, busy, held time.Duration) sliceStatus {
+	return sliceStatus{Job: job, Device: "GPU-a", SMPercent: percent,
+		shareStatus: shareOf(ledger.DeviceUsage{BusyNs: uint64(busy)}, held)}
+}
+
+func TestSharesBetweenTwoLooks(t *testing.T) {
+	first := nodeStatus{Slices: []sliceStatus{look(1, 30, time.Second, 10*time.Second), look(2, 30, time.Second, 10*time.Second),
+		look(3, 30, time.Second, 10*time.Second), {Job: 4, Device: "GPU-a"}}}
+	second := nodeStatus{Slices: []sliceStatus{
+		look(1, 30, 1300*time.Millisecond, 11*time.Second),
+		look(2, 30, 0, 11*time.Second),                 // its ledger was wiped
+		look(3, 30, 5*time.Second, 11*time.Second),     // more than there was
+		{Job: 4, Device: "GPU-a"},                      // not readable
+		look(5, 30, 100*time.Millisecond, time.Second), // granted in between
+		look(6, 0, 0, time.Second),                     // no cap, nothing measured
+	}}
+	sharesBetween(first, second, time.Second)
+	for i, want := range [][2]string{{"1.3", "30.0%"}, {"0.0", "0.0%"}, {"5.0", "100.0%"}, {"-", "-"}, {"0.1", "10.0%"}, {"-", "-"}} {
+		if spent, share := second.Slices[i].cells(); spent != want[0] || share != want[1] {
+			t.Errorf("job %d: %s %s, want %v", i+1, spent, share, want)
+		}
+	}
+}

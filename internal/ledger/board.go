@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
+)
+
+// BoardSlice is one slice of a GPU, as the other jobs on it may know it.
+type BoardSlice struct {
+	Job       uint32
+	Device    uint32 // which of the job's slices: index in its limits, its ledger and its claims
+	SMPercent uint32 // the job's; 0: no cap
+	Flags     uint32 // Elastic
+	UID       uint32
+}
+
+// ErrBoardFull is wrapped when a board has no room for some of the slices; the others are on it.
+var ErrBoardFull = errors.New("the board has no room for all slices of the GPU")
+
+// WriteBoard puts the slices of a GPU on its board. The caller holds the lock of the state. Processes
+// of running jobs have the file mapped, so it is changed in place, and only if it says something
+// else; a file that is no board of this layout is of no use to them, and is replaced.
+func WriteBoard(path string, onGPU []BoardSlice) error {
+	var full error
+	if len(onGPU) > MaxBoardSlices {
+		full = fmt.Errorf("write board %s: %w: %d, at most %d", path, ErrBoardFull, len(onGPU), MaxBoardSlices)
+		onGPU = onGPU[:MaxBoardSlices]
+	}
+	sequence, old, err := readBoard(path)
+	switch {
+	case err == nil && sequence%2 == 0 && slices.Equal(old, onGPU):
+		return full
+	case err == nil:
+		err = changeBoard(path, onGPU)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrLayout), errors.Is(err, trusted.ErrUntrusted):
+		err = makeBoard(path, onGPU)
+	}
+	if err != nil {
+		return fmt.Errorf("write board: %w", err)
+	}
+	return full
+}
+
+// ReadBoard reads a trusted board that nobody is writing: under the lock of the state, or when a
+// torn one does no harm.
+func ReadBoard(path string) ([]BoardSlice, error) {
+	_, onGPU, err := readBoard(path)
+	if err != nil {
+		return nil, fmt.Errorf("read board: %w", err)
+	}
+	return onGPU, nil
+}
+
+func readBoard(path string) (sequence uint32, onGPU []BoardSlice, err error) {
+	data, err := trusted.ReadFile(path, int64(binary.Size(boardPage{})))
+	if err != nil {
+		return 0, nil, err
+	}
+	var page boardPage
+	if len(data) != int(unsafe.Sizeof(page)) {
+		return 0, nil, fmt.Errorf("%s: %w: %d bytes, want %d", path, ErrLayout, len(data), unsafe.Sizeof(page))
+	}
+	// Not encoding/binary, which takes each of a thousand fields by itself: every commit comes here.
+	page = *(*boardPage)(unsafe.Pointer(unsafe.SliceData(data)))
+	if page.Magic != boardMagic || page.LayoutVersion != layoutVersion || page.Count > MaxBoardSlices {
+		return 0, nil, fmt.Errorf("%s: %w: magic %#x, version %d, %d slices", path, ErrLayout, page.Magic, page.LayoutVersion, page.Count)
+	}
+	for _, s := range page.Slice[:page.Count] {
+		onGPU = append(onGPU, BoardSlice{Job: s.JobID, Device: s.Device, SMPercent: s.SMPercent, Flags: s.Flags, UID: s.UID})
+	}
+	return page.Sequence, onGPU, nil
+}
+
+func (page *boardPage) put(onGPU []BoardSlice) {
+	page.Count = uint32(len(onGPU))
+	page.Slice = [MaxBoardSlices]boardSlice{}
+	for i, s := range onGPU {
+		page.Slice[i] = boardSlice{JobID: s.Job, Device: s.Device, SMPercent: s.SMPercent, Flags: s.Flags, UID: s.UID}
+	}
+}
+
+// makeBoard puts a whole file in place at once: a process never finds half a board.
+func makeBoard(path string, onGPU []BoardSlice) error {
+	page := boardPage{Magic: boardMagic, LayoutVersion: layoutVersion, SizeBytes: uint32(binary.Size(boardPage{}))}
+	page.put(onGPU)
+	data, err := binary.Append(nil, binary.LittleEndian, page)
+	if err != nil {
+		return err
+	}
+	// Not WriteFile, which would take over the mode of what it replaces.
+	pending, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
+		renameio.WithPermissions(0o644), renameio.IgnoreUmask())
+	if err != nil {
+		return err
+	}
+	defer pending.Cleanup()
+	if _, err := pending.Write(data); err != nil {
+		return err
+	}
+	return pending.CloseAtomicallyReplace()
+}
+
+// changeBoard writes under the sequence counter. A writer that is killed leaves it odd: readers then
+// go by what they knew before, and the next writer finds it so and writes all of it again.
+func changeBoard(path string, onGPU []BoardSlice) error {
+	return inPlace(path, binary.Size(boardPage{}), func(data []byte) {
+		page := (*boardPage)(unsafe.Pointer(unsafe.SliceData(data))) // the mirror has C's offsets, which a test compares
+		odd := atomic.LoadUint32(&page.Sequence) | 1
+		atomic.StoreUint32(&page.Sequence, odd)
+		crashpoint.At("ledger/board-begun")
+		page.put(onGPU)
+		atomic.StoreUint32(&page.Sequence, odd+1)
+	})
+}
+
+// inPlace changes a file of root's that processes have mapped. Nobody else can cut it.
+func inPlace(path string, size int, change func(data []byte)) error {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != int64(size) {
+		return fmt.Errorf("%s: %w: %d bytes, want %d", path, ErrLayout, st.Size, size)
+	}
+	data, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return &os.PathError{Op: "map", Path: path, Err: err}
+	}
+	change(data)
+	if err := unix.Munmap(data); err != nil {
+		return &os.PathError{Op: "unmap", Path: path, Err: err}
+	}
+	return nil
+}

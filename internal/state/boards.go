@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+)
+
+// postBoards makes the boards say what the state says, and removes claims of jobs that hold nothing.
+// Every one is held against the state at every commit, so that what a killed writer left undone is
+// done by the next. A board that cannot be written is no reason to refuse a job: without it the
+// slices of that GPU do not take turns, and their limits hold all the same.
+func (tx *Tx) postBoards() {
+	dir := tx.store.Dir
+	boards, holders := boardsOf(tx.slices)
+	entries, err := os.ReadDir(dir.Turns())
+	if err != nil {
+		tx.store.Log.Error("the boards of the GPUs are not known", "reason", err)
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		if gpu := device.UUID(name); isBoard(name) {
+			if boards[gpu] == nil {
+				boards[gpu] = []ledger.BoardSlice{}
+			}
+			continue
+		}
+		// Neither claims of a job that holds nothing nor what a killed writer left: we have the lock.
+		if job, err := strconv.ParseUint(name, 10, 32); err != nil || !holders[uint32(job)] {
+			tx.removeTurn(name)
+		}
+	}
+	for gpu, onGPU := range boards {
+		if err := ledger.WriteBoard(dir.Board(gpu), onGPU); err != nil {
+			tx.store.Log.Error("not all slices of a GPU can take turns", "device", gpu, "slices", len(onGPU), "reason", err)
+		}
+	}
+}
+
+func (tx *Tx) removeTurn(name string) {
+	if err := os.Remove(tx.store.Dir.Turn(name)); err != nil {
+		tx.store.Log.Warn("a file of a job that is gone stays", "reason", err)
+	}
+}
+
+// boardsOf sorts the slices by their GPU. A slice's index is its place among those of its job, as
+// in the job's grant.
+func boardsOf(held []Slice) (boards map[device.UUID][]ledger.BoardSlice, holders map[uint32]bool) {
+	boards, holders = make(map[device.UUID][]ledger.BoardSlice), make(map[uint32]bool)
+	next := make(map[Run]uint32)
+	for _, s := range held {
+		slice := ledger.BoardSlice{Job: s.Job, Device: next[s.Run()], SMPercent: uint32(max(s.SMPercent, 0)), UID: s.UID}
+		if s.Elastic {
+			slice.Flags |= ledger.Elastic
+		}
+		next[s.Run()]++
+		holders[s.Job] = true
+		boards[s.Device] = append(boards[s.Device], slice)
+	}
+	return boards, holders
+}
+
+// Misposted are the GPUs whose boards do not say what the state says. Between a commit and its boards
+// that is so for a moment.
+func (s Store) Misposted(current State) (gpus []device.UUID) {
+	boards, _ := boardsOf(current.Slices)
+	entries, _ := os.ReadDir(s.Dir.Turns()) // without it, no board can be read either
+	for _, entry := range entries {
+		if gpu := device.UUID(entry.Name()); isBoard(entry.Name()) && boards[gpu] == nil {
+			boards[gpu] = []ledger.BoardSlice{}
+		}
+	}
+	for gpu, want := range boards {
+		got, err := ledger.ReadBoard(s.Dir.Board(gpu))
+		if err != nil || !slices.Equal(got, want[:min(len(want), ledger.MaxBoardSlices)]) {
+			gpus = append(gpus, gpu)
+		}
+	}
+	slices.Sort(gpus)
+	return gpus
+}
+
+// isBoard tells a GPU's UUID from a job's number and from what a killed writer left.
+func isBoard(name string) bool {
+	_, err := strconv.ParseUint(name, 10, 32)
+	return err != nil && name[0] != '.'
+}
+
+// clearTurns forgets the boards and claims of another boot: no process has them mapped.
+func (s Store) clearTurns() error {
+	entries, err := os.ReadDir(s.Dir.Turns())
+	if err != nil {
+		return fmt.Errorf("clear %s: %w", s.Dir.Turns(), err)
+	}
+	for _, entry := range entries {
+		if err := os.RemoveAll(s.Dir.Turn(entry.Name())); err != nil {
+			return fmt.Errorf("clear %s: %w", s.Dir.Turns(), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+)
+
+// commit changes the state of a store.
+func commit(t testing.TB, store Store, change func(*Tx)) {
+	t.Helper()
+	tx, err := store.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.End()
+	change(tx)
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantBoard(t *testing.T, store Store, gpu device.UUID, want ...ledger.BoardSlice) {
+	t.Helper()
+	got, err := ledger.ReadBoard(store.Dir.Board(gpu))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("board of %s: %s", gpu, diff)
+	}
+}
+
+func on(gpu device.UUID, job uint32, percent int) Slice {
+	s := sliceOf(job)
+	s.Device, s.SMPercent = gpu, percent
+	return s
+}
+
+func TestBoardsFollowTheState(t *testing.T) {
+	store := newStore(t)
+	elastic := []Slice{on("GPU-a", 2, 70), on("GPU-b", 2, 0)}
+	for i := range elastic {
+		elastic[i].Elastic = true
+	}
+	commit(t, store, func(tx *Tx) {
+		tx.Put(1, []Slice{on("GPU-a", 1, 30)})
+		tx.Put(2, elastic)
+	})
+	first := ledger.BoardSlice{Job: 1, SMPercent: 30, UID: 1000}
+	wantBoard(t, store, "GPU-a", first, ledger.BoardSlice{Job: 2, SMPercent: 70, Flags: ledger.Elastic, UID: 1000})
+	wantBoard(t, store, "GPU-b", ledger.BoardSlice{Job: 2, Device: 1, Flags: ledger.Elastic, UID: 1000})
+	commit(t, store, func(tx *Tx) { tx.Drop(func(s Slice) bool { return s.Job == 2 }) })
+	wantBoard(t, store, "GPU-a", first)
+	wantBoard(t, store, "GPU-b")
+}
+
+// Whoever died between the state and the boards: the next commit makes good, even of nothing.
+func TestNextCommitRepairsBoards(t *testing.T) {
+	store := newStore(t)
+	commit(t, store, func(tx *Tx) { tx.Put(1, []Slice{on("GPU-a", 1, 30)}) })
+	claims := store.Dir.Claims(1)
+	if err := ledger.CreateClaims(claims, 1, 1, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(store.Dir.State(), testBoot, []Slice{on("GPU-b", 2, 50)}); err != nil {
+		t.Fatal(err)
+	}
+	rewrite(t, store.Dir.Turn(".GPU-b123"), []byte("half a board"))
+	if current, err := store.Read(); err != nil || !cmp.Equal(store.Misposted(current), []device.UUID{"GPU-a", "GPU-b"}) {
+		t.Errorf("misposted: %v, %v", store.Misposted(current), err)
+	}
+	commit(t, store, func(*Tx) {})
+	if current, err := store.Read(); err != nil || len(store.Misposted(current)) != 0 {
+		t.Errorf("misposted: %v, %v", store.Misposted(current), err)
+	}
+	wantBoard(t, store, "GPU-a")
+	wantBoard(t, store, "GPU-b", ledger.BoardSlice{Job: 2, SMPercent: 50, UID: 1000})
+	for _, path := range []string{claims, store.Dir.Turn(".GPU-b123")} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s stays: %v", path, err)
+		}
+	}
+}
+
+func TestClaimsOfJobsThatHoldSlicesStay(t *testing.T) {
+	store := newStore(t)
+	put(t, store, 1)
+	if err := ledger.CreateClaims(store.Dir.Claims(1), 1, 1, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
+		t.Fatal(err)
+	}
+	put(t, store, 2)
+	if _, err := os.Lstat(store.Dir.Claims(1)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRebootForgetsBoardsAndClaims(t *testing.T) {
+	store := newStore(t)
+	put(t, store, 1)
+	rewrite(t, store.Dir.Claims(1), nil)
+	store.BootID = "boot-2"
+	commit(t, store, func(*Tx) {})
+	if left, err := os.ReadDir(store.Dir.Turns()); err != nil || len(left) != 0 {
+		t.Errorf("left of another boot: %v, %v", left, err)
+	}
+}
+
+func TestBoardsOfARebuiltStateKnowThePolicy(t *testing.T) {
+	store := newStore(t)
+	writeGrant(t, store, 7, func(g *grant.Grant) { g.Policy = request.PolicyElastic })
+	commit(t, store, func(*Tx) {})
+	wantBoard(t, store, "GPU-7", ledger.BoardSlice{Job: 7, SMPercent: 30, Flags: ledger.Elastic, UID: 1000})
+}
+
+func TestMoreSlicesThanABoardTakesAreNoError(t *testing.T) {
+	store := newStore(t)
+	commit(t, store, func(tx *Tx) {
+		for job := range uint32(200) {
+			tx.Put(job+1, []Slice{on("GPU-a", job+1, 0)})
+		}
+	})
+	got, err := ledger.ReadBoard(store.Dir.Board("GPU-a"))
+	if err != nil || len(got) != 128 {
+		t.Errorf("%d slices, %v", len(got), err)
+	}
+	if current, err := store.Read(); err != nil || len(current.Slices) != 200 {
+		t.Error(fmt.Errorf("%d slices, %w", len(current.Slices), err))
+	}
+}
+
+func BenchmarkPostBoards(b *testing.B) {
+	for _, gpus := range []int{2, 8} {
+		b.Run(fmt.Sprintf("gpus=%d", gpus), func(b *testing.B) {
+			store := newStore(b)
+			commit(b, store, func(tx *Tx) {
+				for job := range uint32(80) {
+					tx.Put(job+1, []Slice{on(device.UUID(fmt.Sprintf("GPU-%d", int(job)%gpus)), job+1, 10)})
+				}
+			})
+			tx, err := store.Begin(context.Background())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer tx.End()
+			for b.Loop() {
+				tx.postBoards()
+			}
+		})
+	}
+}
