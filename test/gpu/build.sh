@@ -2,10 +2,11 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the GPU tests' programs: build.sh OUTPUT-FOLDER. Needs a C compiler and a CUDA toolkit
-# (CUDA_HOME, or what nvcc in PATH belongs to); what needs a missing part of it is left out.
+# Builds the GPU tests' programs: build.sh OUTPUT-FOLDER [shares]. Needs a C compiler and a CUDA toolkit
+# (CUDA_HOME, or what nvcc in PATH belongs to); what needs a missing part of it is left out. With "shares" only what shares.sh needs.
 set -eu
-out=${1:?usage: build.sh OUTPUT-FOLDER}
+out=${1:?usage: build.sh OUTPUT-FOLDER [shares]}
+part=${2:-all}
 here=$(cd "$(dirname "$0")" && pwd)
 CC=${CC:-cc}
 NVCC=${NVCC:-$(command -v nvcc || true)}
@@ -16,14 +17,24 @@ mkdir -p "$out"
 
 pids=()
 compile() { "$@" & pids+=($!); }
+wait_for_all() {
+	local failed=0
+	for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+	exit $failed
+}
 compile $CC $cflags "$here/mkstep.c" "$here/boards.c" -o "$out/mkstep"
+compile $CC $cflags -I"$here/shares" "$here"/shares/*.c -o "$out/load" -ldl -pthread
+if [ -e "$include/cuda.h" ]; then
+	compile $CC $cflags -I"$here/paths" "$here/bench/micro.c" "$here/paths/api.c" -o "$out/micro" -ldl
+fi
+if [ "$part" = shares ]; then
+	wait_for_all
+fi
 compile $CC $cflags "$here/witness.c" -o "$out/witness" -ldl
 compile $CC $cflags "$here/views/hold.c" -o "$out/hold" -ldl
 compile $CC $cflags "$here/views/ordinals.c" -o "$out/ordinals" -ldl
-compile $CC $cflags -I"$here/shares" "$here"/shares/*.c -o "$out/load" -ldl -pthread
 if [ -e "$include/cuda.h" ]; then
 	compile $CC $cflags "$here"/paths/*.c -o "$out/paths" -ldl -pthread
-	compile $CC $cflags -I"$here/paths" "$here/bench/micro.c" "$here/paths/api.c" -o "$out/micro" -ldl
 	compile $CC $cflags -I"$here/paths" "$here/bench/start.c" "$here/paths/api.c" -o "$out/start" -ldl
 else
 	echo "build.sh: no cuda.h: paths and calls are left out" >&2
@@ -36,6 +47,4 @@ if [ -n "$NVCC" ]; then
 else
 	echo "build.sh: no nvcc: the runtime's paths are left out" >&2
 fi
-failed=0
-for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
-exit $failed
+wait_for_all

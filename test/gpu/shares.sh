@@ -12,5 +12,5 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=${VGPU_GPU_BUILD:-$here/../../build/gpu}
-"$here/build.sh" "$build"
+"$here/build.sh" "$build" shares
 exec "${PYTHON:-python3}" -u "$here/shares/shares.py" --build "$build" "$@"

@@ -21,7 +21,7 @@ KEEPER = "vgpu-keeper"  # the interposer's thread
 HEAD_BYTES, ENTRIES = 64, 1 << 17  # page.h
 MEM_MIB = 32768  # of every step: nothing here is to meet it
 START_S = 120  # at most, until a process is ready
-SETTLE_S = 1.0  # after which a change must be in force
+SETTLE_S = 0.6  # after a change, before a window
 
 
 def now_ns():

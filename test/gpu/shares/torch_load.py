@@ -16,7 +16,7 @@ import torch
 import nets
 
 ENTRIES, HEAD_BYTES = 1 << 17, 64  # page.h
-WARM_S = 1.0
+WARM_S = 0.6
 
 
 def matmul(size, kind):
