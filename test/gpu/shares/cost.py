@@ -51,7 +51,8 @@ def calls(g, rounds):
         verdict = judge((more[0] > 0.040 or more[0] > 0.02 * native, "uncapped"), (more[1] > 0.3, "capped"))
         rows.append((title, f"{native:.3f}", f"{more[0]:+.3f}", f"{more[1]:+.3f}", verdict))
         g.keep("cost", call=q, native_us=native, uncapped_us=more[0], capped_us=more[1], verdict=verdict)
-    g.table(f"Launches, us (medians, in turns; capped: at {CAPPED}, which they do not use up)", ("call", "native", "uncapped", "capped", "verdict"), rows)
+    g.table(f"Launches, us (medians, in turns; capped: at {CAPPED}, which they do not use up)",
+            ("call", "native", "uncapped", "capped", "verdict"), rows)
 
 
 def throughput(g, rounds):
@@ -77,7 +78,9 @@ def throughput(g, rounds):
         for w in workers:
             w.close()
         native = statistics.median(rates[0])
-        of = [100 * (1 + statistics.median((a - b) / b for a, b in zip(ours, rates[0]))) for ours in rates[1:]] if min(rates[0]) > 0 else [0.0, 0.0]
+        of = [0.0, 0.0]
+        if min(rates[0]) > 0:
+            of = [100 * (1 + statistics.median((a - b) / b for a, b in zip(ours, rates[0]))) for ours in rates[1:]]
         spread = 100 * (max(rates[0]) - min(rates[0])) / native if native else None
         rows.append((name, show(native), show(spread, 1, " %"), show(of[0], 2, " %"), f"at {share}: {of[1]:.2f} %",
                      judge((of[0] < 99.5, "uncapped"), (of[1] < 99.5, "capped"))))

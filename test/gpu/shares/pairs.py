@@ -90,8 +90,9 @@ def one_pair(g, pair, names):
         time.sleep(SETTLE_S)
         b = Both(g, g.o.seconds, pair.ours, pair.steps)
         x, y = b.shares(solo)
-        verdict = judge(*((abs(s - min(share, full)) > POINT, f"{who} off its share") for s, share, full, who in zip((x, y), split, busy, ("first", "second"))),
-                        (x + y < TOGETHER, "together"))
+        off = [(abs(s - min(share, full)) > POINT, f"{who} off its share")
+               for s, share, full, who in zip((x, y), split, busy, ("first", "second"))]
+        verdict = judge(*off, (x + y < TOGETHER, "together"))
         rows.append((title, f"{split[0]}/{split[1]}", show(x), show(y), show(x + y), show(b.witness), "/".join(show(m) for m in b.meters),
                      "/".join(show(s) for s in b.spreads), verdict))
         g.keep("pairs", loads=names, split=split, shares=[x, y], verdict=verdict, **vars(b))
@@ -179,4 +180,4 @@ def faults(g):
             n.again()
     row("SIGKILL", shares, waits)
     g.table(f"What is left of a job's 50 % in the {AFTER_S:.0f} s after its neighbour (50 as well) got a signal",
-            ("signal", "its share, by count", "lost at most, ms", "longest wait for a 1 ms piece, ms", "the other's share 1 s after SIGCONT", "verdict"), rows)
+            ("signal", "its share, by count", "lost at most, ms", "longest wait for a 1 ms piece, ms", "the other's after SIGCONT", "verdict"), rows)

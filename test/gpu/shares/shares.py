@@ -42,6 +42,7 @@ def options():
     p.add_argument("--rounds", type=int, default=3, help="of the parts faults and cost (%(default)s)")
     p.add_argument("--seconds", type=float, default=5, help="of each window; whole seconds give the spread (%(default)s)")
     p.add_argument("--shares", type=numbers, default=[10, 25, 50, 75, 90], help="of the part single (10,25,50,75,90)")
+    p.add_argument("--bias", type=float, default=0.0, metavar="POINTS", help="what NVML is off by, without the part witness, which measures it (0)")
     p.add_argument("--out", metavar="FOLDER", help="keep everything there: shares.json, what programs said")
     p.add_argument("--sim", metavar="FOLDER", help="the simulated driver's folder: tries the measurement without a GPU")
     p.add_argument("--sim-gpus", type=int, default=1, help="how many it has (1)")
@@ -54,7 +55,7 @@ class Shares(Ground):
 
     def __init__(self, o):
         self.begin, self.progress = time.monotonic(), sys.stderr
-        self.found, self.missed, self.bias = [], 0, 0.0
+        self.found, self.missed, self.bias = [], 0, o.bias
         super().__init__(o)
 
     def keep(self, part, **facts):
