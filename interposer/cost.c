@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cost.h"
 
+#include <stddef.h>
+
 #define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 #define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
 
@@ -10,6 +12,7 @@
 #define WORTH_NS 2000000u    /* or once in so much of the GPU's time */
 #define OUTLIER 8u	     /* times the average: something came between, unless it comes again */
 #define LONGEST_NS 4000000000u
+#define PLACES 8u /* where a key may be */
 
 uint64_t vgpu_cost_key(uint64_t what, uint64_t shape)
 {
@@ -19,19 +22,38 @@ uint64_t vgpu_cost_key(uint64_t what, uint64_t shape)
 	return h == 0 ? 1 : h;
 }
 
+static struct vgpu_cost *find(struct vgpu_cost table[VGPU_COSTS], uint64_t key)
+{
+	struct vgpu_cost *set = &table[key % (VGPU_COSTS / PLACES) * PLACES];
+
+	for (uint32_t i = 0; i < PLACES; i++) {
+		if (GET(set[i].key) == key)
+			return &set[i];
+	}
+	return NULL;
+}
+
 /* Threads may meet here. Then a sample is lost, or counts for a kernel that had the place before:
  * an average that is wrong for some launches, which the meter's bounds hold. */
 struct vgpu_cost *vgpu_cost_of(struct vgpu_cost table[VGPU_COSTS], uint64_t key)
 {
-	struct vgpu_cost *cost = &table[key % VGPU_COSTS];
+	struct vgpu_cost *cost = find(table, key);
 
-	if (GET(cost->key) != key) {
-		SET(cost->average_ns, 0);
-		SET(cost->samples, 0);
-		SET(cost->outliers, 0);
-		SET(cost->since_sample, 0);
-		SET(cost->key, key);
+	if (cost != NULL)
+		return cost;
+	/* An empty place, or that of which least is known. */
+	cost = &table[key % (VGPU_COSTS / PLACES) * PLACES];
+	for (uint32_t i = 1; i < PLACES && GET(cost->key) != 0; i++) {
+		struct vgpu_cost *other = &table[key % (VGPU_COSTS / PLACES) * PLACES + i];
+
+		if (GET(other->key) == 0 || GET(other->samples) < GET(cost->samples))
+			cost = other;
 	}
+	SET(cost->average_ns, 0);
+	SET(cost->samples, 0);
+	SET(cost->outliers, 0);
+	SET(cost->since_sample, 0);
+	SET(cost->key, key);
 	return cost;
 }
 
@@ -52,12 +74,14 @@ bool vgpu_cost_due(struct vgpu_cost *cost)
 
 void vgpu_cost_learn(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns)
 {
-	struct vgpu_cost *cost = &table[key % VGPU_COSTS];
-	uint64_t average = GET(cost->average_ns);
-	uint16_t samples = GET(cost->samples);
+	struct vgpu_cost *cost = find(table, key);
+	uint64_t average;
+	uint16_t samples;
 
-	if (GET(cost->key) != key)
+	if (cost == NULL)
 		return;
+	average = GET(cost->average_ns);
+	samples = GET(cost->samples);
 	if (took_ns > LONGEST_NS)
 		took_ns = LONGEST_NS;
 	if (samples >= OFTEN && took_ns > average * OUTLIER && GET(cost->outliers) < 2) {
@@ -75,8 +99,8 @@ void vgpu_cost_learn(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t 
 
 void vgpu_cost_guess(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns)
 {
-	struct vgpu_cost *cost = &table[key % VGPU_COSTS];
+	struct vgpu_cost *cost = find(table, key);
 
-	if (GET(cost->key) == key && GET(cost->samples) == 0)
+	if (cost != NULL && GET(cost->samples) == 0)
 		SET(cost->average_ns, took_ns == 0 ? 1 : took_ns > LONGEST_NS ? LONGEST_NS : (uint32_t)took_ns);
 }

@@ -54,6 +54,34 @@ struct vgpu_sample {
 	CUevent before, begin, end;
 };
 
+/* The other slices of the GPU, and this one's turn (turns.h). Only the keeper changes it. */
+#define VGPU_NEIGHBOURS 16
+struct vgpu_neighbour {
+	uint32_t job_id;
+	uint32_t device;
+	uint32_t sm_percent;
+	uint32_t uid;
+	const struct vgpu_claims *mapped; /* never looked into: its owner may cut it */
+	int64_t patience_ns;
+	struct vgpu_claim claim; /* what it said last */
+};
+
+struct vgpu_seat {
+	uint32_t tried;
+	uint32_t sequence; /* of the board when it was read */
+	uint64_t looked_ns;
+	uint64_t idle_since_ns;
+	uint64_t may_until_ns; /* launches that would end later wait; UINT64_MAX: no turns are taken */
+	uint32_t all_weights;
+	uint32_t weight;
+	uint32_t count;
+	bool waited; /* for somebody else's turn, since the last look */
+	bool spare;
+	const struct vgpu_board *board;
+	struct vgpu_claim *mine;
+	struct vgpu_neighbour neighbour[VGPU_NEIGHBOURS];
+};
+
 struct vgpu_engine {
 	uint32_t bell; /* futex of those who wait to launch; changes when it is worth another look */
 	uint32_t waiters;
@@ -64,6 +92,9 @@ struct vgpu_engine {
 	uint64_t expected_ns; /* of all that is in flight */
 	uint64_t stalled_ns;  /* something in flight takes much longer than expected, since then; 0: nothing */
 	uint64_t overhead_ns; /* of timing */
+	uint64_t progress_ns; /* when a group was last begun on an idle device, or done */
+	uint64_t others_until_ns; /* no work of this slice could begin before: another one's was in the way */
+	struct vgpu_seat seat;
 	uint32_t streams_mutex;
 	uint32_t samples_mutex;
 	uint32_t *plugs; /* words that the GPU waits for; one for each sample */

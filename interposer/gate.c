@@ -3,6 +3,7 @@
 #include "gate.h"
 
 #include "capture.h"
+#include "claims.h"
 #include "cost.h"
 #include "device.h"
 #include "futex.h"
@@ -33,13 +34,24 @@
 bool vgpu_gate_decide(struct vgpu_process *p)
 {
 	uint64_t generation = GET(vgpu_pages.limits->generation);
-	uint32_t gated = 0;
+	uint32_t boards = 0, gated = 0;
 
-	for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++)
-		gated |= vgpu_share_is_capped(vgpu_keeper_percent(d).step) || vgpu_share_is_capped(vgpu_keeper_percent(d).job) ||
-			 vgpu_turns_shared(p, d);
+	vgpu_mutex_lock(&p->gate_mutex);
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {
+		struct vgpu_percent percent = vgpu_keeper_percent(d);
+		const struct vgpu_board *board = vgpu_claims_open(&p->engine[d].seat, d) ? p->engine[d].seat.board : NULL;
+
+		gated |= vgpu_share_is_capped(percent.step) || vgpu_share_is_capped(percent.job);
+		if (board == NULL)
+			continue;
+		SET(p->gate_sequence[boards], GET(board->sequence));
+		p->gate_board[boards++] = board;
+		gated |= vgpu_claims_several(board);
+	}
 	SET(p->gated, gated);
+	__atomic_store_n(&p->gate_boards, boards, __ATOMIC_RELEASE);
 	SET(p->gate_generation, generation + 1);
+	vgpu_mutex_unlock(&p->gate_mutex);
 	return gated != 0;
 }
 
@@ -67,7 +79,7 @@ static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint
 	struct vgpu_percent percent = vgpu_keeper_percent(device);
 	uint64_t now, from = 0, got;
 
-	if (!vgpu_share_is_capped(percent.job) && !vgpu_share_is_capped(percent.step))
+	if ((!vgpu_share_is_capped(percent.job) && !vgpu_share_is_capped(percent.step)) || vgpu_turns_spare(p, device))
 		return true;
 	if (__atomic_fetch_sub(&engine->credit_ns, (int64_t)need_ns, __ATOMIC_RELAXED) >= (int64_t)need_ns)
 		return true;
@@ -91,7 +103,7 @@ static void admit(struct vgpu_process *p, uint32_t device, const struct vgpu_cos
 	for (;;) {
 		uint32_t bell = __atomic_load_n(&engine->bell, __ATOMIC_ACQUIRE);
 
-		if (!vgpu_turns_may_launch(p, device)) {
+		if (GET(engine->seat.may_until_ns) != UINT64_MAX && !vgpu_turns_may_launch(engine, vgpu_now_ns())) {
 			wait_ns(p, device, bell, WAIT_AT_MOST_NS);
 			continue;
 		}

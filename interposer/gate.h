@@ -22,11 +22,15 @@ struct vgpu_launch {
 bool vgpu_gate_decide(struct vgpu_process *p);
 static inline bool vgpu_gate_is_shut(struct vgpu_process *p)
 {
-	/* What it depends on changes with the limits page's generation. */
-	return __atomic_load_n(&p->gate_generation, __ATOMIC_RELAXED) !=
-		       __atomic_load_n(&vgpu_pages.limits->generation, __ATOMIC_RELAXED) + 1ull
-		       ? vgpu_gate_decide(p)
-		       : __atomic_load_n(&p->gated, __ATOMIC_RELAXED) != 0;
+	uint32_t boards = __atomic_load_n(&p->gate_boards, __ATOMIC_ACQUIRE);
+	bool same = __atomic_load_n(&p->gate_generation, __ATOMIC_RELAXED) ==
+		    __atomic_load_n(&vgpu_pages.limits->generation, __ATOMIC_RELAXED) + 1ull;
+
+	/* It depends on the limits page, and on who else is on the boards of its GPUs. */
+	for (uint32_t b = 0; b < boards; b++)
+		same = same && __atomic_load_n(&p->gate_board[b]->sequence, __ATOMIC_RELAXED) ==
+				       __atomic_load_n(&p->gate_sequence[b], __ATOMIC_RELAXED);
+	return same ? __atomic_load_n(&p->gated, __ATOMIC_RELAXED) != 0 : vgpu_gate_decide(p);
 }
 
 /* Before and after the driver is called. what and shape: the kernel or graph, and how large it is. */

@@ -15,7 +15,7 @@
 #include <sys/prctl.h>
 
 /* How finely completion is seen. Each look costs some 5 µs of a core. */
-#define TICK_NS 250000u
+#define TICK_NS 350000u
 #define TICK_AT_MOST_NS 1000000u
 /* Without anything in flight it goes on looking for a while: waking it costs the program more. */
 #define LINGER_NS 20000000u
@@ -109,8 +109,14 @@ static void give_back(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 		settle(p, device, now_ns, -credit);
 }
 
+/* What the thread sleeps on when it is not its own bell. */
+struct elsewhere {
+	uint32_t *bell;
+	uint32_t rung;
+};
+
 /* Looks at one device. Returns how long until the next look, 0 when there is nothing to look at. */
-static uint64_t look(struct vgpu_process *p, uint32_t device)
+static uint64_t look(struct vgpu_process *p, uint32_t device, struct elsewhere *elsewhere)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[GET(p->slot)];
@@ -123,7 +129,7 @@ static uint64_t look(struct vgpu_process *p, uint32_t device)
 	samples = vgpu_samples_look(engine, now);
 	now = vgpu_now_ns();
 	SET(slot->inflight_until_ns[device], GET(engine->in_flight) != 0 ? now + STAMP_NS : 0);
-	next = vgpu_turns_look(p, device, now);
+	next = vgpu_turns_look(p, device, now, &elsewhere->bell, &elsewhere->rung);
 	if (GET(engine->in_flight) != before || (stalled && GET(engine->stalled_ns) == 0))
 		ring(engine);
 	if (GET(engine->in_flight) == 0 && GET(engine->waiters) == 0) {
@@ -135,10 +141,15 @@ static uint64_t look(struct vgpu_process *p, uint32_t device)
 	return next != 0 && next < expected ? next : expected;
 }
 
-static void sleep_until_rung(struct vgpu_process *p, int64_t ns)
+static void sleep_until_rung(struct vgpu_process *p, int64_t ns, const struct elsewhere *elsewhere)
 {
 	uint32_t bell = GET(p->keeper_bell);
 
+	/* Somebody else's turn: the page is shared between processes and never looked into here. */
+	if (elsewhere->bell != NULL && ns > 0) {
+		vgpu_futex_wait(elsewhere->bell, elsewhere->rung, 0, ns);
+		return;
+	}
 	__atomic_store_n(&p->keeper_sleeps, ns < 0 ? 1 : 0, __ATOMIC_SEQ_CST);
 	/* Whoever launched before that store did not ring. */
 	for (uint32_t d = 0; ns < 0 && d < VGPU_MAX_DEVICES; d++)
@@ -166,10 +177,11 @@ static void *keep(void *process)
 	if (exchange != NULL)
 		exchange(&relaxed);
 	for (;;) {
+		struct elsewhere elsewhere = {0};
 		uint64_t next = 0, now;
 
 		for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {
-			uint64_t one = look(p, d);
+			uint64_t one = look(p, d, &elsewhere);
 
 			next = one != 0 && (next == 0 || one < next) ? one : next;
 		}
@@ -178,7 +190,7 @@ static void *keep(void *process)
 			busy_ns = now;
 		else if (now - busy_ns < LINGER_NS)
 			next = TICK_AT_MOST_NS;
-		sleep_until_rung(p, next != 0 ? (int64_t)next : -1);
+		sleep_until_rung(p, next != 0 ? (int64_t)next : -1, &elsewhere);
 	}
 	return NULL;
 }

@@ -9,8 +9,8 @@
  *            a bounded copy: garbage there can harm only the job that wrote it.
  *   board    one per GPU; root writes the slices that lie on it, everybody may read it.
  *   claims   one per job; the job's user writes when it wants its GPUs and when it keeps them busy.
- *            The other jobs of these GPUs read it with read(2), never mapped (its owner may cut it),
- *            and believe it only as far as the board gives its slice a share.
+ *            The other jobs of these GPUs have it read by the kernel (its owner may cut it), and
+ *            believe it only as far as the board gives its slice a share.
  *
  * Sizes and offsets are part of the contract: internal/ledger mirrors them and a test compares.
  * All integers are little-endian; every 64-bit field is read and written atomically. */

@@ -94,6 +94,9 @@ struct vgpu_process {
 	uint32_t pools_high;
 	uint32_t gated;		  /* launches may have to wait; see gate.h */
 	uint64_t gate_generation; /* 1 + that of the limits page when this was decided */
+	uint32_t gate_boards;	  /* and how the boards of its devices stood then */
+	uint32_t gate_sequence[VGPU_MAX_DEVICES];
+	const struct vgpu_board *gate_board[VGPU_MAX_DEVICES];
 	uint8_t several_devices;  /* 0 not asked yet, 1 no, 2 yes */
 	const char *refused_why;
 
@@ -153,6 +156,7 @@ struct vgpu_process {
 	struct vgpu_table graphs;
 
 	/* The share of the GPU's time (gate.h). */
+	uint32_t gate_mutex;
 	uint32_t keeper; /* 0 not started, 1 yes, 2 cannot be */
 	uint32_t keeper_sleeps;
 	uint32_t keeper_bell;

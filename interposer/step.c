@@ -13,7 +13,7 @@
 /* Group and others. */
 #define FOREIGN_WRITE 022
 
-static bool is_trusted_owner(uid_t uid)
+bool vgpu_step_trusts(uid_t uid)
 {
 #ifdef VGPU_TEST_OWNER
 	if (uid == geteuid())
@@ -59,7 +59,7 @@ static int open_folder(const char *path, const char **why)
 			*why = "the step's folder cannot be opened";
 		return -1;
 	}
-	if (vgpu_fstat(fd, &st) != 0 || !is_trusted_owner(st.st_uid) || (st.st_mode & FOREIGN_WRITE)) {
+	if (vgpu_fstat(fd, &st) != 0 || !vgpu_step_trusts(st.st_uid) || (st.st_mode & FOREIGN_WRITE)) {
 		*why = "the step's folder is not root's alone";
 		close(fd);
 		return -1;
@@ -79,7 +79,7 @@ static const struct vgpu_limits *map_limits(int folder_fd, const char **why)
 			*why = "the limits page cannot be opened";
 		return NULL;
 	}
-	if (vgpu_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || !is_trusted_owner(st.st_uid) ||
+	if (vgpu_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || !vgpu_step_trusts(st.st_uid) ||
 	    (st.st_mode & FOREIGN_WRITE)) {
 		*why = "the limits page is not root's alone";
 		close(fd);
@@ -159,7 +159,7 @@ struct vgpu_ledger *vgpu_step_ledger(int folder_fd, const struct vgpu_limits *li
 		return NULL;
 	}
 	if (vgpu_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
-	    (st.st_uid != limits->uid && !is_trusted_owner(st.st_uid)) || (st.st_mode & FOREIGN_WRITE)) {
+	    (st.st_uid != limits->uid && !vgpu_step_trusts(st.st_uid)) || (st.st_mode & FOREIGN_WRITE)) {
 		*why = "the ledger is not the job's alone";
 		close(fd);
 		return NULL;

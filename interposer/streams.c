@@ -168,7 +168,8 @@ struct vgpu_group *vgpu_streams_begin(struct vgpu_engine *engine, struct vgpu_st
 			*group = (struct vgpu_group){.marker = group->marker != NULL ? group->marker : spare};
 			spare = group->marker == spare ? NULL : spare;
 			stream->head++;
-			__atomic_fetch_add(&engine->in_flight, 1, __ATOMIC_RELAXED);
+			if (__atomic_fetch_add(&engine->in_flight, 1, __ATOMIC_RELAXED) == 0)
+				SET(engine->progress_ns, vgpu_now_ns());
 		}
 		add(engine, group, key, expected_ns, reserved_ns);
 		vgpu_mutex_unlock(&stream->mutex);
@@ -242,7 +243,8 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 	if (done) {
 		*busy = vgpu_meter_finish(&stream->meter, &(struct vgpu_measured){
 			.first_ns = group->first_ns, .last_ns = group->last_ns, .expected_ns = group->expected_ns,
-			.pending_ns = group->pending_ns, .reached_ns = now});
+			.pending_ns = group->pending_ns, .reached_ns = now, .held_until_ns = GET(engine->others_until_ns)});
+		SET(engine->progress_ns, busy->end_ns);
 		*out = *group;
 		stream->tail++;
 		leave(engine, group);

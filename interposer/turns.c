@@ -2,24 +2,222 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "turns.h"
 
-bool vgpu_turns_shared(struct vgpu_process *p, uint32_t device)
+#include "claims.h"
+#include "futex.h"
+#include "keeper.h"
+#include "share.h"
+#include "turn.h"
+
+#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
+
+/* A claim is believed for so long after it was last renewed. */
+#define BELIEVED_NS 3000000u
+/* And none that reaches further ahead. */
+#define AHEAD_NS (2 * BELIEVED_NS)
+#define LOOK_NS 250000u
+#define NEAR_NS 60000u
+
+/* Whether other slices lie on the device and some slice there has a share to keep. */
+static bool is_shared(struct vgpu_seat *seat, uint32_t device)
 {
-	(void)p;
-	(void)device;
+	if (seat->board == NULL || seat->mine == NULL)
+		return false;
+	vgpu_claims_follow(seat, device);
+	return seat->count != 0 && seat->weight != 0;
+}
+
+static bool is_elastic(void)
+{
+	return (GET(vgpu_pages.limits->flags) & VGPU_ELASTIC) != 0;
+}
+
+bool vgpu_turns_spare(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_seat *seat = &p->engine[device].seat;
+
+	return is_elastic() && (GET(seat->may_until_ns) == UINT64_MAX || GET(seat->spare));
+}
+
+/* The credit of the slice, in ns of busy time. */
+static int64_t credit(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
+{
+	struct vgpu_percent percent = vgpu_keeper_percent(device);
+	int64_t of_job = INT64_MAX, of_step = INT64_MAX;
+
+	if (vgpu_share_is_capped(percent.job))
+		of_job = vgpu_share_credit(GET(vgpu_pages.ledger->share_free_at_ns[device]), percent.job, now_ns);
+	if (vgpu_share_is_capped(percent.step))
+		of_step = vgpu_share_credit(GET(vgpu_pages.ledger->step[GET(p->step)].share_free_at_ns[device]), percent.step, now_ns);
+	return of_job < of_step ? of_job : of_step;
+}
+
+/* Whether other processes of the job have work on the device. */
+static bool siblings_busy(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t high = GET(ledger->slots_high);
+
+	for (uint32_t i = 0; i < high && i < VGPU_MAX_PROCS; i++) {
+		if (i != GET(p->slot) && GET(ledger->slot[i].state) == 1 && GET(ledger->slot[i].inflight_until_ns[device]) > now_ns)
+			return true;
+	}
 	return false;
 }
 
-bool vgpu_turns_may_launch(struct vgpu_process *p, uint32_t device)
+static bool is_believed(const struct vgpu_neighbour *neighbour, uint64_t now_ns)
 {
-	(void)p;
-	(void)device;
-	return true;
+	return neighbour->claim.until_ns > now_ns && neighbour->claim.until_ns < now_ns + AHEAD_NS && neighbour->patience_ns > 0;
 }
 
-uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
+/* Reads what all others say, as far as it is believed. */
+static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[VGPU_NEIGHBOURS], uint64_t now_ns)
 {
-	(void)p;
-	(void)device;
-	(void)now_ns;
-	return 0;
+	struct vgpu_seat *seat = &engine->seat;
+	uint64_t passed = now_ns - seat->looked_ns, drained = 0;
+	uint32_t others = 0;
+
+	for (uint32_t i = 0; i < seat->count; i++) {
+		struct vgpu_neighbour *neighbour = &seat->neighbour[i];
+
+		if (seat->looked_ns == 0)
+			neighbour->patience_ns = VGPU_PATIENCE_NS;
+		else
+			neighbour->patience_ns = vgpu_turn_patience(neighbour->patience_ns, neighbour->sm_percent, passed,
+								   seat->waited && neighbour->claim.holds_since_ns != 0);
+		vgpu_claims_read(neighbour);
+		if (neighbour->claim.drained_ns > drained && neighbour->claim.drained_ns < now_ns + BELIEVED_NS)
+			drained = neighbour->claim.drained_ns;
+		if (!is_believed(neighbour, now_ns)) {
+			neighbour->claim.holds_since_ns = neighbour->claim.wants_since_ns = 0;
+			continue;
+		}
+		other[others++] = (struct vgpu_turn_other){
+			.wants_since_ns = neighbour->claim.wants_since_ns, .holds_since_ns = neighbour->claim.holds_since_ns,
+			.spare = neighbour->claim.spare != 0, .id = neighbour->job_id};
+	}
+	seat->looked_ns = now_ns;
+	SET(engine->others_until_ns, drained);
+	return others;
+}
+
+static void leave(struct vgpu_seat *seat, uint64_t drained_ns)
+{
+	SET(seat->mine->drained_ns, drained_ns);
+	SET(seat->mine->wants_since_ns, 0);
+	__atomic_store_n(&seat->mine->holds_since_ns, 0, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&seat->mine->bell, 1, __ATOMIC_RELEASE);
+	vgpu_futex_wake(&seat->mine->bell, INT32_MAX, 0);
+}
+
+static void set_may(struct vgpu_engine *engine, uint64_t until_ns)
+{
+	if (GET(engine->seat.may_until_ns) == until_ns)
+		return;
+	SET(engine->seat.may_until_ns, until_ns);
+	__atomic_fetch_add(&engine->bell, 1, __ATOMIC_RELEASE);
+	if (GET(engine->waiters) != 0)
+		vgpu_futex_wake(&engine->bell, INT32_MAX, FUTEX_PRIVATE_FLAG);
+}
+
+static uint64_t remaining(struct vgpu_engine *engine, uint64_t now_ns)
+{
+	uint64_t expected = GET(engine->expected_ns), done = now_ns - GET(engine->progress_ns);
+
+	return GET(engine->in_flight) == 0 ? 0 : expected > done ? expected - done : NEAR_NS * 2;
+}
+
+static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_seat *seat = &engine->seat;
+	uint64_t quantum = vgpu_turn_quantum(seat->weight, seat->all_weights);
+	bool busy = GET(engine->in_flight) != 0, siblings = siblings_busy(p, device, now_ns);
+	int64_t have = credit(p, device, now_ns);
+	/* To begin a turn there must be enough to fill it; more comes while it lasts. */
+	int64_t enough = GET(seat->mine->holds_since_ns) != 0 ? 0 : (int64_t)(quantum * (100 - seat->weight) / 100 * 9 / 10);
+	bool waiting = GET(engine->waiters) != 0;
+
+	if (enough > (int64_t)VGPU_SHARE_BURST_NS * 9 / 10)
+		enough = (int64_t)VGPU_SHARE_BURST_NS * 9 / 10;
+	if (busy || waiting || siblings || seat->idle_since_ns == 0)
+		seat->idle_since_ns = now_ns;
+	SET(seat->spare, is_elastic() && have < enough);
+	return (struct vgpu_turn_self){
+		.wants_since_ns = GET(seat->mine->wants_since_ns), .holds_since_ns = GET(seat->mine->holds_since_ns),
+		.quantum_ns = quantum, .idle_ns = now_ns - seat->idle_since_ns, .remaining_ns = remaining(engine, now_ns),
+		.id = vgpu_pages.limits->job_id, .spare = GET(seat->spare), .in_flight = busy || siblings,
+		.wants = waiting && (have >= enough || GET(seat->spare))};
+}
+
+/* Whom to wait for. */
+static void wait_for(struct vgpu_seat *seat, uint32_t **bell, uint32_t *rung)
+{
+	for (uint32_t i = 0; i < seat->count; i++) {
+		if (seat->neighbour[i].claim.holds_since_ns == 0)
+			continue;
+		*bell = vgpu_claims_bell(&seat->neighbour[i]);
+		*rung = seat->neighbour[i].claim.bell;
+		return;
+	}
+}
+
+uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint32_t **bell, uint32_t *rung)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_seat *seat = &engine->seat;
+	struct vgpu_turn_other other[VGPU_NEIGHBOURS];
+	struct vgpu_turn_self self;
+	uint32_t others;
+
+	if (!is_shared(seat, device)) {
+		set_may(engine, UINT64_MAX);
+		return 0;
+	}
+	others = listen(engine, other, now_ns);
+	self = myself(p, device, now_ns);
+	seat->waited = false;
+	if (!self.in_flight && GET(engine->waiters) == 0 && self.idle_ns >= VGPU_TURN_IDLE_NS) {
+		if (self.holds_since_ns != 0)
+			leave(seat, now_ns);
+		SET(seat->mine->wants_since_ns, 0);
+		set_may(engine, others == 0 ? UINT64_MAX : 0);
+		return 0;
+	}
+	SET(seat->mine->until_ns, now_ns + BELIEVED_NS);
+	SET(seat->mine->spare, self.spare);
+	if (self.wants && self.wants_since_ns == 0 && self.holds_since_ns == 0) {
+		SET(seat->mine->wants_since_ns, now_ns);
+		self.wants_since_ns = now_ns;
+	}
+	switch (vgpu_turn_decide(&self, other, others, now_ns)) {
+	case VGPU_TURN_FREE:
+		if (self.holds_since_ns == 0)
+			SET(seat->mine->holds_since_ns, now_ns);
+		SET(seat->mine->wants_since_ns, 0);
+		set_may(engine, UINT64_MAX);
+		return LOOK_NS;
+	case VGPU_TURN_TAKE:
+		SET(seat->mine->holds_since_ns, now_ns);
+		SET(seat->mine->wants_since_ns, 0);
+		set_may(engine, now_ns + self.quantum_ns);
+		return LOOK_NS;
+	case VGPU_TURN_KEEP:
+		/* A turn begins when somebody else wants one. */
+		set_may(engine, self.holds_since_ns + self.quantum_ns);
+		return self.remaining_ns > LOOK_NS ? LOOK_NS : NEAR_NS * 2;
+	case VGPU_TURN_DRAIN:
+		set_may(engine, 0);
+		return self.remaining_ns > LOOK_NS ? LOOK_NS : NEAR_NS;
+	case VGPU_TURN_LEAVE:
+		set_may(engine, 0);
+		leave(seat, now_ns + self.remaining_ns);
+		return NEAR_NS;
+	case VGPU_TURN_WAIT:
+		set_may(engine, 0);
+		seat->waited = self.wants;
+		wait_for(seat, bell, rung);
+		return LOOK_NS;
+	}
+	return LOOK_NS;
 }

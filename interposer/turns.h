@@ -1,7 +1,12 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The turns of the slices of one GPU. */
+ * The turns of the slices of one GPU: turn.h with the board, the claims and the clock.
+ *
+ * A tenant writes its own claims and nobody else's. What it claims is believed for some milliseconds
+ * after it was last said, and each neighbour waits for it no longer than its share on the board
+ * explains. So one that is stopped or killed is forgotten at once, and one that lies, or whose kernel
+ * never ends, costs its neighbours what they would have left it anyway. */
 #ifndef VGPU_TURNS_H
 #define VGPU_TURNS_H
 
@@ -9,13 +14,19 @@
 
 #include <stdbool.h>
 
-/* Whether other slices lie on the device, so that turns may have to be taken. */
-bool vgpu_turns_shared(struct vgpu_process *p, uint32_t device);
+/* Whether more may be launched now. */
+static inline bool vgpu_turns_may_launch(struct vgpu_engine *engine, uint64_t now_ns)
+{
+	uint64_t until = __atomic_load_n(&engine->seat.may_until_ns, __ATOMIC_RELAXED);
 
-/* Whether it is this slice's turn, or nobody takes turns. */
-bool vgpu_turns_may_launch(struct vgpu_process *p, uint32_t device);
+	return until == UINT64_MAX || now_ns + __atomic_load_n(&engine->expected_ns, __ATOMIC_RELAXED) < until;
+}
 
-/* Takes, keeps or ends the turn. Returns how long until it should be looked at again, 0: no need. */
-uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_ns);
+/* Whether the GPU's time that nobody else wants is this slice's to use beyond its share. */
+bool vgpu_turns_spare(struct vgpu_process *p, uint32_t device);
+
+/* Takes, keeps or ends the turn; the keeper calls it. Returns how long until the next look, 0: no
+ * need. *bell is what to wait for meanwhile, if it is not NULL, and *rung how it stands. */
+uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint32_t **bell, uint32_t *rung);
 
 #endif

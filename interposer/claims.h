@@ -1,0 +1,28 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The board of a GPU and the claims of those who share it: finding, believing and reading them. */
+#ifndef VGPU_CLAIMS_H
+#define VGPU_CLAIMS_H
+
+#include "process.h"
+
+#include <stdbool.h>
+
+/* Finds the board of the device and this job's claims, once, before the keeper starts. False when there
+ * are none: then there are no turns. */
+bool vgpu_claims_open(struct vgpu_seat *seat, uint32_t device);
+
+/* Whether several slices are on the board, one of which has a share to keep. */
+bool vgpu_claims_several(const struct vgpu_board *board);
+
+/* Follows changes of the board. */
+void vgpu_claims_follow(struct vgpu_seat *seat, uint32_t device);
+
+/* Reads what a neighbour says now. Empty when it says nothing that can be read. */
+void vgpu_claims_read(struct vgpu_neighbour *neighbour);
+
+/* What somebody waits for who waits for its turn to end; NULL when there is no way to. */
+uint32_t *vgpu_claims_bell(struct vgpu_neighbour *neighbour);
+
+#endif

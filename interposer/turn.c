@@ -1,0 +1,84 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "turn.h"
+
+/* A turn is handed on this much before its work is done: the next one's is launched meanwhile, and the
+ * GPU goes over to it as soon as it is free. */
+#define EARLY_NS 100000u
+/* Points beyond its share that another one is waited for. */
+#define TOLERANCE 5u
+
+/* Whether a comes before b. */
+static bool before(bool a_spare, uint64_t a_since_ns, uint32_t a_id, bool b_spare, uint64_t b_since_ns, uint32_t b_id)
+{
+	if (a_spare != b_spare)
+		return b_spare;
+	return a_since_ns != b_since_ns ? a_since_ns < b_since_ns : a_id < b_id;
+}
+
+static bool is_over(const struct vgpu_turn_self *self, const struct vgpu_turn_other *other, uint32_t others, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < others; i++) {
+		if (other[i].wants_since_ns == 0 || (other[i].spare && !self->spare))
+			continue;
+		/* Who holds what is left over gives way at once. */
+		if ((self->spare && !other[i].spare) || now_ns >= self->holds_since_ns + self->quantum_ns)
+			return true;
+		/* There is nothing more to launch for a while. */
+		if (!self->wants && !self->in_flight && self->idle_ns >= VGPU_TURN_IDLE_NS)
+			return true;
+	}
+	return false;
+}
+
+enum vgpu_turn vgpu_turn_decide(const struct vgpu_turn_self *self, const struct vgpu_turn_other *other, uint32_t others,
+				uint64_t now_ns)
+{
+	bool alone = true;
+
+	for (uint32_t i = 0; i < others; i++)
+		alone = alone && other[i].wants_since_ns == 0 && other[i].holds_since_ns == 0;
+	if (alone)
+		return VGPU_TURN_FREE;
+	if (self->holds_since_ns != 0) {
+		/* Two have begun at once: the later one gives way. */
+		for (uint32_t i = 0; i < others; i++) {
+			if (other[i].holds_since_ns != 0 && before(other[i].spare, other[i].holds_since_ns, other[i].id, self->spare,
+								  self->holds_since_ns, self->id))
+				return self->in_flight && self->remaining_ns > EARLY_NS ? VGPU_TURN_DRAIN : VGPU_TURN_LEAVE;
+		}
+		if (!is_over(self, other, others, now_ns))
+			return VGPU_TURN_KEEP;
+		return self->in_flight && self->remaining_ns > EARLY_NS ? VGPU_TURN_DRAIN : VGPU_TURN_LEAVE;
+	}
+	if (!self->wants)
+		return VGPU_TURN_WAIT;
+	for (uint32_t i = 0; i < others; i++) {
+		if (other[i].holds_since_ns != 0)
+			return VGPU_TURN_WAIT;
+		if (other[i].wants_since_ns != 0 &&
+		    before(other[i].spare, other[i].wants_since_ns, other[i].id, self->spare, self->wants_since_ns, self->id) &&
+		    now_ns < self->wants_since_ns + VGPU_TURN_GRACE_NS)
+			return VGPU_TURN_WAIT;
+	}
+	return VGPU_TURN_TAKE;
+}
+
+uint64_t vgpu_turn_quantum(uint32_t weight, uint32_t all_weights)
+{
+	uint64_t quantum = all_weights == 0 ? VGPU_TURN_FRAME_NS : (uint64_t)VGPU_TURN_FRAME_NS * weight / all_weights;
+
+	return quantum < VGPU_TURN_LEAST_NS ? VGPU_TURN_LEAST_NS : quantum;
+}
+
+int64_t vgpu_turn_patience(int64_t patience_ns, uint32_t weight, uint64_t passed_ns, bool waited)
+{
+	uint32_t percent = weight + TOLERANCE > 100 ? 100 : weight + TOLERANCE;
+
+	if (passed_ns > VGPU_PATIENCE_NS)
+		passed_ns = VGPU_PATIENCE_NS;
+	patience_ns += (int64_t)(passed_ns * percent / 100) - (waited ? (int64_t)passed_ns : 0);
+	if (patience_ns > VGPU_PATIENCE_NS)
+		return VGPU_PATIENCE_NS;
+	return patience_ns < -(int64_t)VGPU_TURN_FRAME_NS ? -(int64_t)VGPU_TURN_FRAME_NS : patience_ns;
+}

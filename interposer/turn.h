@@ -1,0 +1,64 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Whose turn it is on a GPU that several slices use: a decision each of them makes for itself, from
+ * what it knows of itself and what the others say. Nothing here touches memory or the clock.
+ *
+ * Without turns the driver lets two busy processes alternate, each then takes twice as long, and how
+ * long the GPU was busy for whom cannot be told. A turn lasts its slice's part of VGPU_TURN_FRAME_NS.
+ * Those who want one take it in the order in which they began to want it. */
+#ifndef VGPU_TURN_H
+#define VGPU_TURN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Going from one process to another takes the GPU about 0.14 ms (H200), which is lost twice in it. */
+#define VGPU_TURN_FRAME_NS 24000000u
+#define VGPU_TURN_LEAST_NS 3000000u
+/* Who is first in the order and does not take its turn for so long is passed over. */
+#define VGPU_TURN_GRACE_NS 400000u
+/* A holder that has nothing in flight for so long has lost its turn. */
+#define VGPU_TURN_IDLE_NS 300000u
+
+/* What another slice says, as far as it is believed. */
+struct vgpu_turn_other {
+	uint64_t wants_since_ns; /* 0: it does not */
+	uint64_t holds_since_ns; /* 0: it does not */
+	uint32_t id;
+	bool spare; /* it has used up its share */
+};
+
+struct vgpu_turn_self {
+	uint64_t wants_since_ns;
+	uint64_t holds_since_ns;
+	uint64_t quantum_ns;
+	uint64_t idle_ns;      /* how long nothing has been in flight */
+	uint64_t remaining_ns; /* of what is in flight */
+	uint32_t id;
+	bool spare;
+	bool in_flight;
+	bool wants; /* there is something to launch, and credit for it */
+};
+
+enum vgpu_turn {
+	VGPU_TURN_FREE,	 /* nobody else is there */
+	VGPU_TURN_TAKE,	 /* it is mine from now on */
+	VGPU_TURN_KEEP,	 /* it is mine */
+	VGPU_TURN_DRAIN, /* it is over: nothing more is launched until what is in flight is done */
+	VGPU_TURN_LEAVE, /* it is over, and the next one may begin */
+	VGPU_TURN_WAIT,	 /* it is somebody else's */
+};
+
+enum vgpu_turn vgpu_turn_decide(const struct vgpu_turn_self *self, const struct vgpu_turn_other *other, uint32_t others,
+				uint64_t now_ns);
+
+/* How long a turn is for whom has this weight of all. */
+uint64_t vgpu_turn_quantum(uint32_t weight, uint32_t all_weights);
+
+/* For how long a slice still waits for one other, whatever that one says: it earns patience as the
+ * other's share is, and spends it waiting. */
+#define VGPU_PATIENCE_NS 60000000
+int64_t vgpu_turn_patience(int64_t patience_ns, uint32_t weight, uint64_t passed_ns, bool waited);
+
+#endif
