@@ -7,9 +7,11 @@
 #define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 #define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
 
-#define OFTEN 4u	     /* the first launches are all timed */
-#define SELDOM 64u	     /* later one in so many, */
-#define WORTH_NS 2000000u    /* or once in so much of the GPU's time */
+#define OFTEN 4u	     /* the first launches are all timed, */
+#define KNOWN 16u	     /* until then one in SELDOM, or once in WORTH_NS of the GPU's time, */
+#define SELDOM 64u
+#define WORTH_NS 2000000u
+#define LATER 4u	     /* and then so many times more seldom */
 #define OUTLIER 8u	     /* times the average: something came between, unless it comes again */
 #define LONGEST_NS 4000000000u
 #define PLACES 8u /* where a key may be */
@@ -61,12 +63,13 @@ bool vgpu_cost_due(struct vgpu_cost *cost)
 {
 	uint32_t since = GET(cost->since_sample) + 1;
 	uint64_t average = GET(cost->average_ns);
+	uint32_t samples = GET(cost->samples), rarely = samples < KNOWN ? 1 : LATER;
 
 	SET(cost->since_sample, since);
 	/* Not the very first: it may load the kernel, which takes long and must not be waited for. */
-	if (average == 0 && GET(cost->samples) == 0 && since == 1)
+	if (average == 0 && samples == 0 && since == 1)
 		return false;
-	if (GET(cost->samples) >= OFTEN && since < SELDOM && since * average < WORTH_NS)
+	if (samples >= OFTEN && since < SELDOM * rarely && since * average < WORTH_NS * rarely)
 		return false;
 	SET(cost->since_sample, 1);
 	return true;

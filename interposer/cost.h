@@ -20,6 +20,9 @@ struct vgpu_cost {
 	uint32_t reserved;
 };
 
+/* The average of a kernel over all its shapes. */
+#define VGPU_ANY_SHAPE UINT64_MAX
+
 /* The key of a kernel or graph with its shape; never 0. */
 uint64_t vgpu_cost_key(uint64_t what, uint64_t shape);
 

@@ -24,6 +24,7 @@ struct vgpu_group {
 	uint32_t inside; /* threads that are launching one of them just now */
 	bool closed;	 /* no more are added */
 	bool marked;	 /* a marker has been recorded */
+	uint32_t unmarked; /* launches behind the last marker */
 	uint64_t first_ns, last_ns, pending_ns;
 	uint64_t expected_ns;
 	uint64_t reserved_ns; /* taken from the share for them */
@@ -49,7 +50,7 @@ struct vgpu_sample {
 	uint32_t state;
 	uint32_t plug_value; /* what the GPU waits for before it; 0: it does not wait */
 	uint64_t plugged_ns;
-	uint64_t key;
+	uint64_t key, kernel_key;
 	CUcontext context;
 	CUevent before, begin, end;
 };
@@ -71,6 +72,10 @@ struct vgpu_seat {
 	uint32_t sequence; /* of the board when it was read */
 	uint64_t looked_ns;
 	uint64_t idle_since_ns;
+	uint32_t synchronised; /* how often the program had, and what it had used, when this turn began */
+	uint64_t used_ns;
+	bool brisk; /* of any of the slices */
+	uint64_t taken_ns; /* when the last turn was taken */
 	uint64_t may_until_ns; /* launches that would end later wait; UINT64_MAX: no turns are taken */
 	uint32_t all_weights;
 	uint32_t weight;
@@ -92,6 +97,7 @@ struct vgpu_engine {
 	uint64_t expected_ns; /* of all that is in flight */
 	uint64_t stalled_ns;  /* something in flight takes much longer than expected, since then; 0: nothing */
 	uint64_t overhead_ns; /* of timing */
+	uint64_t burst_ns;    /* credit that is kept; more after waiting for somebody else's turn */
 	uint64_t progress_ns; /* when a group was last begun on an idle device, or done */
 	uint64_t others_until_ns; /* no work of this slice could begin before: another one's was in the way */
 	struct vgpu_seat seat;
@@ -103,5 +109,16 @@ struct vgpu_engine {
 	struct vgpu_sample sample[VGPU_SAMPLES];
 	struct vgpu_cost cost[VGPU_COSTS];
 };
+
+/* How long what is in flight still takes. */
+static inline uint64_t vgpu_engine_remaining(const struct vgpu_engine *engine, uint64_t now_ns)
+{
+	uint64_t expected = __atomic_load_n(&engine->expected_ns, __ATOMIC_RELAXED);
+	uint64_t done = now_ns - __atomic_load_n(&engine->progress_ns, __ATOMIC_RELAXED);
+
+	if (__atomic_load_n(&engine->in_flight, __ATOMIC_RELAXED) == 0)
+		return 0;
+	return expected > done ? expected - done : 0;
+}
 
 #endif

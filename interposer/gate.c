@@ -12,6 +12,7 @@
 #include "share.h"
 #include "streams.h"
 #include "symbols.h"
+#include "time_account.h"
 #include "turns.h"
 
 #include <sys/prctl.h>
@@ -38,10 +39,9 @@ bool vgpu_gate_decide(struct vgpu_process *p)
 
 	vgpu_mutex_lock(&p->gate_mutex);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {
-		struct vgpu_percent percent = vgpu_keeper_percent(d);
 		const struct vgpu_board *board = vgpu_claims_open(&p->engine[d].seat, d) ? p->engine[d].seat.board : NULL;
 
-		gated |= vgpu_share_is_capped(percent.step) || vgpu_share_is_capped(percent.job);
+		gated |= vgpu_time_is_capped(d);
 		if (board == NULL)
 			continue;
 		SET(p->gate_sequence[boards], GET(board->sequence));
@@ -69,23 +69,22 @@ static void wait_ns(struct vgpu_process *p, uint32_t device, uint32_t bell, uint
 	__atomic_fetch_sub(&engine->waiters, 1, __ATOMIC_RELAXED);
 	if (slack > 0)
 		prctl(PR_SET_TIMERSLACK, (unsigned long)slack, 0, 0, 0);
-	vgpu_keeper_waited(p, device, vgpu_now_ns() - since);
+	vgpu_time_waited(p, device, vgpu_now_ns() - since);
 }
 
 /* Takes credit for the launch; false when there is none, and *wait is how long there will be none. */
 static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait)
 {
 	struct vgpu_engine *engine = &p->engine[device];
-	struct vgpu_percent percent = vgpu_keeper_percent(device);
 	uint64_t now, from = 0, got;
 
-	if ((!vgpu_share_is_capped(percent.job) && !vgpu_share_is_capped(percent.step)) || vgpu_turns_spare(p, device))
+	if (!vgpu_time_is_capped(device) || vgpu_turns_spare(p, device))
 		return true;
 	if (__atomic_fetch_sub(&engine->credit_ns, (int64_t)need_ns, __ATOMIC_RELAXED) >= (int64_t)need_ns)
 		return true;
 	__atomic_fetch_add(&engine->credit_ns, (int64_t)need_ns, __ATOMIC_RELAXED);
 	now = vgpu_now_ns();
-	got = vgpu_keeper_take(p, device, now, need_ns, TAKE_NS, &from);
+	got = vgpu_time_take(p, device, now, need_ns, TAKE_NS, &from);
 	*wait = from > now ? from - now : 1;
 	if (got == 0)
 		return false;
@@ -94,10 +93,23 @@ static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint
 	return true;
 }
 
-static void admit(struct vgpu_process *p, uint32_t device, const struct vgpu_cost *cost, uint64_t need_ns)
+/* The GPU is busy with other streams for as long as this launch takes, or nearly: it makes no difference.
+ * What it adds after all is owed; that ends when more is owed than it takes. */
+static bool rides_along(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, uint64_t expected_ns)
+{
+	uint64_t now = vgpu_now_ns();
+
+	return stream != NULL && vgpu_engine_remaining(&p->engine[device], now) >= expected_ns / 4 * 3 &&
+	       vgpu_time_credit(p, device, now) >= -(int64_t)expected_ns && vgpu_streams_idle(stream);
+}
+
+/* Waits until the launch may be done. Returns what was taken from the share for it. */
+static uint64_t admit(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, const struct vgpu_cost *cost,
+		      uint64_t expected_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
-	uint64_t at_most = GET(cost->average_ns) == 0 && GET(cost->since_sample) > 1 ? SAME_AT_MOST_NS : STALL_AT_MOST_NS;
+	uint64_t need = expected_ns != VGPU_UNKNOWN_NS ? expected_ns : UNKNOWN_RESERVE_NS;
+	uint64_t at_most = expected_ns == VGPU_UNKNOWN_NS && GET(cost->since_sample) > 1 ? SAME_AT_MOST_NS : STALL_AT_MOST_NS;
 	uint64_t stalled_since = 0, wait;
 
 	for (;;) {
@@ -116,45 +128,60 @@ static void admit(struct vgpu_process *p, uint32_t device, const struct vgpu_cos
 				continue;
 			}
 		}
-		if (take(p, device, need_ns, &wait))
-			return;
+		if (take(p, device, need, &wait))
+			return need;
+		if (expected_ns != VGPU_UNKNOWN_NS && rides_along(p, device, stream, expected_ns))
+			return 0;
 		wait_ns(p, device, bell, wait);
 	}
 }
 
-void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, const void *what, uint64_t shape)
+/* What a launch will take: as it did before, else as the same kernel did in other shapes. */
+static uint64_t expected_of(struct vgpu_engine *engine, const struct vgpu_cost *cost, const void *what)
+{
+	uint64_t average = GET(cost->average_ns);
+
+	if (average == 0)
+		average = GET(vgpu_cost_of(engine->cost, vgpu_cost_key((uint64_t)(uintptr_t)what, VGPU_ANY_SHAPE))->average_ns);
+	return average != 0 ? average : VGPU_UNKNOWN_NS;
+}
+
+void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream handle, const void *what, uint64_t shape)
 {
 	vgpu_fn_cuCtxGetCurrent *get_current = VGPU_REAL(cuCtxGetCurrent);
+	bool capturing = vgpu_capture_possible(p);
 	CUcontext context = NULL;
 	struct vgpu_cost *cost;
-	uint64_t key, expected, need;
-	CUdevice ordinal;
+	uint64_t key, expected, reserved;
+	CUdevice ordinal = 0;
 	bool due;
 	int device;
 
 	launch->engine = NULL;
+	/* Where there is one device only, the driver need not be asked which it is. */
 	if (get_current == NULL || get_current(&context) != CUDA_SUCCESS || context == NULL ||
-	    !vgpu_device_of_stream(p, stream, &ordinal))
+	    (vgpu_device_several(p) && !vgpu_device_of_stream(p, handle, &ordinal)))
 		return;
 	/* What is captured is launched with its graph. */
-	if (vgpu_capture_possible(p) && vgpu_capture_of_stream(stream))
+	if (capturing && vgpu_capture_of_stream(handle))
 		return;
 	device = vgpu_device_of_ordinal(p, ordinal);
 	if (device < 0 || !vgpu_keeper_starts(p))
 		return;
 	launch->engine = &p->engine[device];
-	launch->handle = stream;
+	launch->handle = handle;
 	key = vgpu_cost_key((uint64_t)(uintptr_t)what, shape);
 	cost = vgpu_cost_of(launch->engine->cost, key);
 	due = vgpu_cost_due(cost);
-	expected = GET(cost->average_ns);
-	need = expected != 0 ? expected : UNKNOWN_RESERVE_NS;
-	admit(p, (uint32_t)device, cost, need);
-	expected = GET(cost->average_ns); /* it may have been learnt meanwhile */
-	launch->stream = vgpu_streams_find(launch->engine, context, stream);
-	launch->group = launch->stream == NULL ? NULL : vgpu_streams_begin(launch->engine, launch->stream, key,
-				expected != 0 ? expected : VGPU_UNKNOWN_NS, need);
-	launch->sample = due ? vgpu_sample_begin(launch->engine, context, stream, key, expected) : NULL;
+	expected = expected_of(launch->engine, cost, what);
+	launch->stream = vgpu_streams_find(launch->engine, context, handle);
+	reserved = admit(p, (uint32_t)device, launch->stream, cost, expected);
+	if (expected == VGPU_UNKNOWN_NS)
+		expected = expected_of(launch->engine, cost, what); /* it may have been learnt meanwhile */
+	/* A thread of ours cannot ask about another thread's own stream. */
+	launch->group = launch->stream == NULL ? NULL : vgpu_streams_begin(launch->engine, launch->stream, key, expected, reserved,
+				!capturing && handle != CU_STREAM_PER_THREAD, &launch->mark);
+	launch->sample = due ? vgpu_sample_begin(launch->engine, context, handle, key, what, expected) : NULL;
 }
 
 void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result)
@@ -164,6 +191,6 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresul
 	if (launch->sample != NULL)
 		vgpu_sample_end(launch->engine, launch->sample, launch->handle, result == CUDA_SUCCESS);
 	if (launch->group != NULL)
-		vgpu_streams_end(launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS);
+		vgpu_streams_end(launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS, launch->mark);
 	vgpu_keeper_wake(p);
 }

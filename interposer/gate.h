@@ -16,6 +16,7 @@ struct vgpu_launch {
 	struct vgpu_group *group;
 	struct vgpu_sample *sample;
 	CUstream handle;
+	bool mark;
 };
 
 /* Whether launches of this process may have to wait. */

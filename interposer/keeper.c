@@ -5,9 +5,9 @@
 #include "futex.h"
 #include "libc.h"
 #include "sample.h"
-#include "share.h"
 #include "streams.h"
 #include "symbols.h"
+#include "time_account.h"
 #include "turns.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #include <sys/prctl.h>
 
 /* How finely completion is seen. Each look costs some 5 µs of a core. */
-#define TICK_NS 350000u
+#define TICK_NS 400000u
 #define TICK_AT_MOST_NS 1000000u
 /* Without anything in flight it goes on looking for a while: waking it costs the program more. */
 #define LINGER_NS 20000000u
@@ -27,67 +27,10 @@
 #define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
 #define ADD(field, value) __atomic_fetch_add(&(field), (value), __ATOMIC_RELAXED)
 
-struct vgpu_percent vgpu_keeper_percent(uint32_t device)
-{
-	const struct vgpu_limits_device *limit = &vgpu_pages.limits->device[device];
-	struct vgpu_percent percent = {GET(limit->sm_percent), GET(limit->job_sm_percent)};
-
-	/* The same for both is the job's alone to keep. */
-	if (percent.step == percent.job)
-		percent.step = 0;
-	return percent;
-}
-
-uint64_t vgpu_keeper_take(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint64_t need_ns, uint64_t want_ns,
-			  uint64_t *from_ns)
-{
-	struct vgpu_percent percent = vgpu_keeper_percent(device);
-	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	uint64_t got = want_ns;
-
-	if (vgpu_share_is_capped(percent.step)) {
-		got = vgpu_share_take(&ledger->step[GET(p->step)].share_free_at_ns[device], percent.step, now_ns, need_ns, want_ns,
-				      from_ns);
-		if (got == 0)
-			return 0;
-	}
-	if (vgpu_share_is_capped(percent.job)) {
-		uint64_t of_job = vgpu_share_take(&ledger->share_free_at_ns[device], percent.job, now_ns, need_ns, got, from_ns);
-
-		if (vgpu_share_is_capped(percent.step) && of_job < got)
-			vgpu_share_settle(&ledger->step[GET(p->step)].share_free_at_ns[device], percent.step, now_ns,
-					  (int64_t)of_job - (int64_t)got);
-		got = of_job;
-	}
-	return got;
-}
-
-static void settle(struct vgpu_process *p, uint32_t device, uint64_t now_ns, int64_t more_ns)
-{
-	struct vgpu_percent percent = vgpu_keeper_percent(device);
-	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-
-	if (vgpu_share_is_capped(percent.step))
-		vgpu_share_settle(&ledger->step[GET(p->step)].share_free_at_ns[device], percent.step, now_ns, more_ns);
-	if (vgpu_share_is_capped(percent.job))
-		vgpu_share_settle(&ledger->share_free_at_ns[device], percent.job, now_ns, more_ns);
-}
-
-void vgpu_keeper_waited(struct vgpu_process *p, uint32_t device, uint64_t ns)
-{
-	ADD(vgpu_pages.ledger->waited_ns[device], ns);
-	ADD(vgpu_pages.ledger->step[GET(p->step)].waited_ns[device], ns);
-}
-
 static void done(struct vgpu_process *p, uint32_t device, const struct vgpu_group *group, const struct vgpu_busy *busy,
 		 uint64_t now_ns)
 {
-	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	uint64_t used = vgpu_share_count(&ledger->busy_until_ns[device], busy->start_ns, busy->end_ns, busy->busy_ns);
-
-	ADD(ledger->busy_ns[device], used);
-	ADD(ledger->step[GET(p->step)].busy_ns[device], used);
-	settle(p, device, now_ns, (int64_t)used - (int64_t)group->reserved_ns);
+	vgpu_time_settle(p, device, now_ns, (int64_t)vgpu_time_used(p, device, busy) - (int64_t)group->reserved_ns);
 	/* The first launch of a kernel is not timed on the GPU; this will do until the next one is. */
 	if (group->only_key != 0 && group->expected_ns == VGPU_UNKNOWN_NS && group->launches == 1)
 		vgpu_cost_guess(p->engine[device].cost, group->only_key, busy->busy_ns);
@@ -106,7 +49,7 @@ static void give_back(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 	int64_t credit = __atomic_exchange_n(&p->engine[device].credit_ns, 0, __ATOMIC_RELAXED);
 
 	if (credit != 0)
-		settle(p, device, now_ns, -credit);
+		vgpu_time_settle(p, device, now_ns, -credit);
 }
 
 /* What the thread sleeps on when it is not its own bell. */

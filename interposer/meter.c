@@ -22,6 +22,11 @@ struct vgpu_busy vgpu_meter_finish(struct vgpu_meter *meter, const struct vgpu_m
 	busy.busy_ns = work->expected_ns > surely ? work->expected_ns : surely;
 	if (busy.busy_ns > most)
 		busy.busy_ns = most;
+	/* It took longer than expected, unless it had to wait for other streams' work: if that fits, it did. */
+	if (busy.start_ns + busy.busy_ns <= work->pending_ns && work->expected_ns < work->reached_ns &&
+	    work->device_ns > busy.start_ns && work->device_ns + work->expected_ns > work->pending_ns &&
+	    work->device_ns + work->expected_ns <= work->reached_ns)
+		busy.busy_ns = work->device_ns + work->expected_ns - busy.start_ns;
 	/* With pauses between the kernels the work ended later than without. */
 	busy.end_ns = later(busy.start_ns + busy.busy_ns, work->pending_ns);
 	if (busy.end_ns > work->reached_ns)

@@ -29,6 +29,7 @@ struct vgpu_measured {
 	uint64_t expected_ns;	    /* what all of them take; VGPU_UNKNOWN_NS: no idea */
 	uint64_t pending_ns;	    /* when the marker was last seen not to be reached; 0 never */
 	uint64_t reached_ns;	    /* when it was seen to be reached */
+	uint64_t device_ns;	    /* until when the device is known to have been busy with whatever */
 };
 #define VGPU_UNKNOWN_NS UINT64_MAX
 

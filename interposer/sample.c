@@ -89,7 +89,7 @@ static void unplug(struct vgpu_engine *engine, struct vgpu_sample *sample)
 }
 
 struct vgpu_sample *vgpu_sample_begin(struct vgpu_engine *engine, CUcontext context, CUstream stream, uint64_t key,
-				      uint64_t expected_ns)
+				      const void *what, uint64_t expected_ns)
 {
 	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
 	struct vgpu_sample *sample = NULL;
@@ -108,6 +108,7 @@ struct vgpu_sample *vgpu_sample_begin(struct vgpu_engine *engine, CUcontext cont
 		return NULL;
 	}
 	sample->key = key;
+	sample->kernel_key = vgpu_cost_key((uint64_t)(uintptr_t)what, VGPU_ANY_SHAPE);
 	if (expected_ns < PLUG_BELOW_NS || expected_ns == VGPU_UNKNOWN_NS)
 		plug(engine, sample, stream);
 	record(sample->before, stream);
@@ -148,6 +149,8 @@ static bool finish(struct vgpu_engine *engine, struct vgpu_sample *sample)
 		engine->overhead_ns = (uint64_t)(nothing_ms * 1e6) + 1;
 	took_ns = ms * 1e6 - (double)engine->overhead_ns + BEYOND_EVENTS_NS;
 	vgpu_cost_learn(engine->cost, sample->key, took_ns < 1 ? 1 : (uint64_t)took_ns);
+	vgpu_cost_of(engine->cost, sample->kernel_key);
+	vgpu_cost_learn(engine->cost, sample->kernel_key, took_ns < 1 ? 1 : (uint64_t)took_ns);
 	return true;
 }
 

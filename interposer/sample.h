@@ -12,7 +12,7 @@
 
 /* Before a launch that is to be timed; NULL when it cannot be just now. */
 struct vgpu_sample *vgpu_sample_begin(struct vgpu_engine *engine, CUcontext context, CUstream stream, uint64_t key,
-				      uint64_t expected_ns);
+				      const void *what, uint64_t expected_ns);
 void vgpu_sample_end(struct vgpu_engine *engine, struct vgpu_sample *sample, CUstream stream, bool launched);
 
 /* Learns from those that are done, and lets go who was made to wait for too long: whoever should

@@ -12,9 +12,9 @@ static uint64_t wall_of(uint64_t busy_ns, uint32_t percent)
 }
 
 /* Where the word stands, with credit that is too old left out. */
-static uint64_t standing(uint64_t free_at_ns, uint32_t percent, uint64_t now_ns)
+static uint64_t standing(const struct vgpu_share *share, uint64_t free_at_ns, uint64_t now_ns)
 {
-	uint64_t burst = wall_of(VGPU_SHARE_BURST_NS, percent);
+	uint64_t burst = wall_of(share->burst_ns, share->percent);
 	uint64_t earliest = now_ns > burst ? now_ns - burst : 0;
 
 	if (free_at_ns > now_ns + BELIEVED_NS)
@@ -22,48 +22,47 @@ static uint64_t standing(uint64_t free_at_ns, uint32_t percent, uint64_t now_ns)
 	return free_at_ns < earliest ? earliest : free_at_ns;
 }
 
-uint64_t vgpu_share_take(uint64_t *free_at_ns, uint32_t percent, uint64_t now_ns, uint64_t need_ns, uint64_t want_ns,
-			 uint64_t *from_ns)
+uint64_t vgpu_share_take(const struct vgpu_share *share, uint64_t now_ns, uint64_t need_ns, uint64_t want_ns, uint64_t *from_ns)
 {
-	uint64_t old = __atomic_load_n(free_at_ns, __ATOMIC_RELAXED);
+	uint64_t old = __atomic_load_n(share->free_at_ns, __ATOMIC_RELAXED);
 	uint64_t is, taken;
 
 	do {
-		is = standing(old, percent, now_ns);
+		is = standing(share, old, now_ns);
 		if (is > now_ns) {
 			*from_ns = is;
 			return 0;
 		}
-		taken = (now_ns - is) * percent / 100;
+		taken = (now_ns - is) * share->percent / 100;
 		taken = taken > want_ns ? want_ns : taken;
 		taken = taken < need_ns ? need_ns : taken;
-	} while (!__atomic_compare_exchange_n(free_at_ns, &old, is + wall_of(taken, percent), 0, __ATOMIC_RELAXED,
+	} while (!__atomic_compare_exchange_n(share->free_at_ns, &old, is + wall_of(taken, share->percent), 0, __ATOMIC_RELAXED,
 					      __ATOMIC_RELAXED));
 	return taken;
 }
 
-void vgpu_share_settle(uint64_t *free_at_ns, uint32_t percent, uint64_t now_ns, int64_t more_ns)
+void vgpu_share_settle(const struct vgpu_share *share, uint64_t now_ns, int64_t more_ns)
 {
-	uint64_t old = __atomic_load_n(free_at_ns, __ATOMIC_RELAXED);
+	uint64_t old = __atomic_load_n(share->free_at_ns, __ATOMIC_RELAXED);
 	uint64_t is, to;
 
 	do {
-		is = standing(old, percent, now_ns);
+		is = standing(share, old, now_ns);
 		if (more_ns >= 0) {
-			to = is + wall_of((uint64_t)more_ns, percent);
+			to = is + wall_of((uint64_t)more_ns, share->percent);
 		} else {
-			uint64_t back = wall_of((uint64_t)-more_ns, percent);
+			uint64_t back = wall_of((uint64_t)-more_ns, share->percent);
 
 			to = is > back ? is - back : 0;
 		}
-	} while (!__atomic_compare_exchange_n(free_at_ns, &old, to, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	} while (!__atomic_compare_exchange_n(share->free_at_ns, &old, to, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
 
-int64_t vgpu_share_credit(uint64_t free_at_ns, uint32_t percent, uint64_t now_ns)
+int64_t vgpu_share_credit(const struct vgpu_share *share, uint64_t now_ns)
 {
-	uint64_t is = standing(free_at_ns, percent, now_ns);
+	uint64_t is = standing(share, __atomic_load_n(share->free_at_ns, __ATOMIC_RELAXED), now_ns);
 
-	return is <= now_ns ? (int64_t)((now_ns - is) * percent / 100) : -(int64_t)((is - now_ns) / 100 * percent);
+	return is <= now_ns ? (int64_t)((now_ns - is) * share->percent / 100) : -(int64_t)((is - now_ns) / 100 * share->percent);
 }
 
 uint64_t vgpu_share_count(uint64_t *busy_until_ns, uint64_t start_ns, uint64_t end_ns, uint64_t busy_ns)

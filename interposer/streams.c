@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "streams.h"
 
+#include "capture.h"
 #include "futex.h"
 #include "symbols.h"
 
@@ -11,6 +12,9 @@
 /* A group is closed once this much is expected of it: how finely completion is seen. */
 #define GROUP_NS 200000u
 #define GROUP_LAUNCHES 256u
+/* Kernels shorter than this share a marker, so many of them. */
+#define SHORT_NS 20000u
+#define UNMARKED 8u
 /* Work that takes so much longer than expected stops what comes behind it. */
 #define STALL_NS 10000000u
 #define DESTROY_WAIT_NS 100000000u
@@ -148,7 +152,7 @@ static void add(struct vgpu_engine *engine, struct vgpu_group *group, uint64_t k
 }
 
 struct vgpu_group *vgpu_streams_begin(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t key,
-				      uint64_t expected_ns, uint64_t reserved_ns)
+				      uint64_t expected_ns, uint64_t reserved_ns, bool askable, bool *mark)
 {
 	vgpu_fn_cuEventCreate *create = VGPU_REAL(cuEventCreate);
 	struct vgpu_group *group;
@@ -172,6 +176,8 @@ struct vgpu_group *vgpu_streams_begin(struct vgpu_engine *engine, struct vgpu_st
 				SET(engine->progress_ns, vgpu_now_ns());
 		}
 		add(engine, group, key, expected_ns, reserved_ns);
+		group->unmarked++;
+		*mark = !askable || group->closed || expected_ns >= SHORT_NS || group->unmarked >= UNMARKED;
 		vgpu_mutex_unlock(&stream->mutex);
 		break;
 	}
@@ -184,21 +190,52 @@ struct vgpu_group *vgpu_streams_begin(struct vgpu_engine *engine, struct vgpu_st
 	return group;
 }
 
-void vgpu_streams_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched)
+void vgpu_streams_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched, bool mark)
 {
 	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
 	uint64_t now;
 
-	if (launched && record != NULL)
-		record(group->marker, handle);
+	mark = mark && launched && record != NULL && record(group->marker, handle) == CUDA_SUCCESS;
 	now = vgpu_now_ns();
 	vgpu_mutex_lock(&stream->mutex);
 	group->inside--;
-	group->marked = group->marked || launched;
+	if (mark) {
+		group->marked = true;
+		group->unmarked = group->inside;
+	}
 	if (group->first_ns == 0)
 		group->first_ns = now;
 	group->last_ns = now;
 	vgpu_mutex_unlock(&stream->mutex);
+}
+
+bool vgpu_streams_idle(struct vgpu_stream *stream)
+{
+	bool idle;
+
+	vgpu_mutex_lock(&stream->mutex);
+	idle = stream->head == stream->tail;
+	vgpu_mutex_unlock(&stream->mutex);
+	return idle;
+}
+
+/* Asks whether the marker has been reached or, where launches lie behind it, the stream's end. */
+static CUresult ask(struct vgpu_process *p, CUevent marker, CUcontext context, CUstream handle, bool to_the_end)
+{
+	vgpu_fn_cuEventQuery *query = VGPU_REAL(cuEventQuery);
+	vgpu_fn_cuStreamQuery *query_stream = VGPU_REAL(cuStreamQuery);
+	vgpu_fn_cuCtxSetCurrent *set_current = VGPU_REAL(cuCtxSetCurrent);
+
+	if (!to_the_end)
+		return marker != NULL && query != NULL ? query(marker) : CUDA_SUCCESS;
+	if (query_stream == NULL || set_current == NULL || vgpu_capture_possible(p))
+		return CUDA_ERROR_NOT_READY; /* not to be asked while something is captured */
+	if (GET(p->keeper_context) != context) {
+		if (set_current(context) != CUDA_SUCCESS)
+			return CUDA_SUCCESS;
+		SET(p->keeper_context, context);
+	}
+	return query_stream(handle);
 }
 
 /* Whether the stream's oldest group is done; it is taken away then. */
@@ -206,28 +243,32 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 		 struct vgpu_busy *busy)
 {
 	struct vgpu_engine *engine = &p->engine[device];
-	vgpu_fn_cuEventQuery *query = VGPU_REAL(cuEventQuery);
 	struct vgpu_group *group;
-	CUresult result = CUDA_SUCCESS;
+	CUresult result;
+	CUcontext context;
+	CUstream handle;
 	CUevent marker;
+	bool to_the_end;
 	uint32_t launches;
 	uint64_t asked_ns, now;
 	bool done;
 
 	vgpu_mutex_lock(&stream->mutex);
 	group = oldest(stream);
-	if (GET(stream->state) != VGPU_STREAM_LIVE || stream->tail == stream->head || group->inside != 0 || query == NULL) {
+	if (GET(stream->state) != VGPU_STREAM_LIVE || stream->tail == stream->head || group->inside != 0) {
 		vgpu_mutex_unlock(&stream->mutex);
 		return false;
 	}
 	launches = group->launches;
 	marker = group->marked ? group->marker : NULL;
+	to_the_end = group->unmarked != 0 && stream->head - stream->tail == 1;
+	context = stream->context;
+	handle = stream->handle;
 	stream->users++;
 	vgpu_mutex_unlock(&stream->mutex);
 	/* This thread may be made to wait for a core anywhere here: what is seen is between the two times. */
 	asked_ns = vgpu_now_ns();
-	if (marker != NULL)
-		result = query(marker);
+	result = ask(p, marker, context, handle, to_the_end);
 	now = vgpu_now_ns();
 	vgpu_mutex_lock(&stream->mutex);
 	stream->users--;
@@ -237,13 +278,14 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 		uint64_t begun = group->first_ns > stream->meter.done_ns ? group->first_ns : stream->meter.done_ns;
 
 		group->pending_ns = asked_ns;
-		if (group->reserved_ns + STALL_NS + begun < asked_ns)
+		if (group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns + STALL_NS + begun < asked_ns)
 			SET(engine->stalled_ns, now);
 	}
 	if (done) {
 		*busy = vgpu_meter_finish(&stream->meter, &(struct vgpu_measured){
 			.first_ns = group->first_ns, .last_ns = group->last_ns, .expected_ns = group->expected_ns,
-			.pending_ns = group->pending_ns, .reached_ns = now, .held_until_ns = GET(engine->others_until_ns)});
+			.pending_ns = group->pending_ns, .reached_ns = now, .held_until_ns = GET(engine->others_until_ns),
+			.device_ns = GET(vgpu_pages.ledger->busy_until_ns[device])});
 		SET(engine->progress_ns, busy->end_ns);
 		*out = *group;
 		stream->tail++;
@@ -301,6 +343,7 @@ void vgpu_streams_gone(struct vgpu_process *p, CUstream handle)
 
 void vgpu_streams_context_gone(struct vgpu_process *p, CUcontext context)
 {
+	SET(p->keeper_context, NULL);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
 		for (uint32_t s = 0; s < GET(p->engine[d].streams_high); s++) {
 			struct vgpu_stream *stream = &p->engine[d].stream[s];

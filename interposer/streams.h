@@ -10,11 +10,16 @@
 /* The stream's place, NULL when there is none left. */
 struct vgpu_stream *vgpu_streams_find(struct vgpu_engine *engine, CUcontext context, CUstream handle);
 
-/* Before a launch: the group that it will belong to. NULL when no marker can be had. */
+/* Before a launch: the group that it will belong to. NULL when no marker can be had. *mark says whether
+ * a marker must be put behind it: where the whole stream can be asked about (askable), short kernels
+ * share one. */
 struct vgpu_group *vgpu_streams_begin(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t key,
-				      uint64_t expected_ns, uint64_t reserved_ns);
-/* After it: puts the marker behind it. */
-void vgpu_streams_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched);
+				      uint64_t expected_ns, uint64_t reserved_ns, bool askable, bool *mark);
+/* After it. */
+void vgpu_streams_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched, bool mark);
+
+/* Whether nothing is in flight in the stream. */
+bool vgpu_streams_idle(struct vgpu_stream *stream);
 
 /* Looks at what is in flight and calls done for each group that is. */
 typedef void vgpu_group_done(struct vgpu_process *p, uint32_t device, const struct vgpu_group *group,

@@ -64,9 +64,10 @@ enum vgpu_turn vgpu_turn_decide(const struct vgpu_turn_self *self, const struct 
 	return VGPU_TURN_TAKE;
 }
 
-uint64_t vgpu_turn_quantum(uint32_t weight, uint32_t all_weights)
+uint64_t vgpu_turn_quantum(uint32_t weight, uint32_t all_weights, bool brisk)
 {
-	uint64_t quantum = all_weights == 0 ? VGPU_TURN_FRAME_NS : (uint64_t)VGPU_TURN_FRAME_NS * weight / all_weights;
+	uint64_t frame = brisk ? VGPU_TURN_BRISK_FRAME_NS : VGPU_TURN_FRAME_NS;
+	uint64_t quantum = all_weights == 0 ? frame : frame * weight / all_weights;
 
 	return quantum < VGPU_TURN_LEAST_NS ? VGPU_TURN_LEAST_NS : quantum;
 }

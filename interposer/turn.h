@@ -13,8 +13,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Going from one process to another takes the GPU about 0.14 ms (H200), which is lost twice in it. */
-#define VGPU_TURN_FRAME_NS 24000000u
+/* Going from one process to another takes the GPU about 0.14 ms (H200), which is lost twice in it. Who
+ * waits for its results all the time waits for its turn as often: then turns are shorter. */
+#define VGPU_TURN_FRAME_NS 30000000u
+#define VGPU_TURN_BRISK_FRAME_NS 16000000u
+/* To wait for them once in so much of its own busy time. */
+#define VGPU_TURN_BRISK_NS 8000000u
 #define VGPU_TURN_LEAST_NS 3000000u
 /* Who is first in the order and does not take its turn for so long is passed over. */
 #define VGPU_TURN_GRACE_NS 400000u
@@ -54,7 +58,7 @@ enum vgpu_turn vgpu_turn_decide(const struct vgpu_turn_self *self, const struct 
 				uint64_t now_ns);
 
 /* How long a turn is for whom has this weight of all. */
-uint64_t vgpu_turn_quantum(uint32_t weight, uint32_t all_weights);
+uint64_t vgpu_turn_quantum(uint32_t weight, uint32_t all_weights, bool brisk);
 
 /* For how long a slice still waits for one other, whatever that one says: it earns patience as the
  * other's share is, and spends it waiting. */

@@ -4,8 +4,8 @@
 
 #include "claims.h"
 #include "futex.h"
-#include "keeper.h"
 #include "share.h"
+#include "time_account.h"
 #include "turn.h"
 
 #define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
@@ -17,6 +17,8 @@
 #define AHEAD_NS (2 * BELIEVED_NS)
 #define LOOK_NS 250000u
 #define NEAR_NS 60000u
+/* What was earned while others had their turns is kept for so long. */
+#define EARNED_NS 200000000u
 
 /* Whether other slices lie on the device and some slice there has a share to keep. */
 static bool is_shared(struct vgpu_seat *seat, uint32_t device)
@@ -37,19 +39,6 @@ bool vgpu_turns_spare(struct vgpu_process *p, uint32_t device)
 	struct vgpu_seat *seat = &p->engine[device].seat;
 
 	return is_elastic() && (GET(seat->may_until_ns) == UINT64_MAX || GET(seat->spare));
-}
-
-/* The credit of the slice, in ns of busy time. */
-static int64_t credit(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
-{
-	struct vgpu_percent percent = vgpu_keeper_percent(device);
-	int64_t of_job = INT64_MAX, of_step = INT64_MAX;
-
-	if (vgpu_share_is_capped(percent.job))
-		of_job = vgpu_share_credit(GET(vgpu_pages.ledger->share_free_at_ns[device]), percent.job, now_ns);
-	if (vgpu_share_is_capped(percent.step))
-		of_step = vgpu_share_credit(GET(vgpu_pages.ledger->step[GET(p->step)].share_free_at_ns[device]), percent.step, now_ns);
-	return of_job < of_step ? of_job : of_step;
 }
 
 /* Whether other processes of the job have work on the device. */
@@ -76,6 +65,7 @@ static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[
 	struct vgpu_seat *seat = &engine->seat;
 	uint64_t passed = now_ns - seat->looked_ns, drained = 0;
 	uint32_t others = 0;
+	bool brisk = GET(seat->mine->brisk) != 0;
 
 	for (uint32_t i = 0; i < seat->count; i++) {
 		struct vgpu_neighbour *neighbour = &seat->neighbour[i];
@@ -92,13 +82,25 @@ static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[
 			neighbour->claim.holds_since_ns = neighbour->claim.wants_since_ns = 0;
 			continue;
 		}
+		brisk = brisk || neighbour->claim.brisk != 0;
 		other[others++] = (struct vgpu_turn_other){
 			.wants_since_ns = neighbour->claim.wants_since_ns, .holds_since_ns = neighbour->claim.holds_since_ns,
 			.spare = neighbour->claim.spare != 0, .id = neighbour->job_id};
 	}
 	seat->looked_ns = now_ns;
+	seat->brisk = brisk;
 	SET(engine->others_until_ns, drained);
 	return others;
+}
+
+/* Whether this slice waited for its results again and again in the turn that ends. */
+static void judge_turn(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_seat *seat = &p->engine[device].seat;
+	uint32_t times = GET(p->synchronised) - seat->synchronised;
+	uint64_t used_ns = GET(vgpu_pages.ledger->busy_ns[device]) - seat->used_ns;
+
+	SET(seat->mine->brisk, times >= 1 && used_ns / times <= VGPU_TURN_BRISK_NS);
 }
 
 static void leave(struct vgpu_seat *seat, uint64_t drained_ns)
@@ -120,20 +122,21 @@ static void set_may(struct vgpu_engine *engine, uint64_t until_ns)
 		vgpu_futex_wake(&engine->bell, INT32_MAX, FUTEX_PRIVATE_FLAG);
 }
 
+/* What takes longer than expected may do so for a while yet. */
 static uint64_t remaining(struct vgpu_engine *engine, uint64_t now_ns)
 {
-	uint64_t expected = GET(engine->expected_ns), done = now_ns - GET(engine->progress_ns);
+	uint64_t ns = vgpu_engine_remaining(engine, now_ns);
 
-	return GET(engine->in_flight) == 0 ? 0 : expected > done ? expected - done : NEAR_NS * 2;
+	return ns == 0 && GET(engine->in_flight) != 0 ? NEAR_NS * 2 : ns;
 }
 
 static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_seat *seat = &engine->seat;
-	uint64_t quantum = vgpu_turn_quantum(seat->weight, seat->all_weights);
+	uint64_t quantum = vgpu_turn_quantum(seat->weight, seat->all_weights, seat->brisk);
 	bool busy = GET(engine->in_flight) != 0, siblings = siblings_busy(p, device, now_ns);
-	int64_t have = credit(p, device, now_ns);
+	int64_t have = vgpu_time_credit(p, device, now_ns);
 	/* To begin a turn there must be enough to fill it; more comes while it lasts. */
 	int64_t enough = GET(seat->mine->holds_since_ns) != 0 ? 0 : (int64_t)(quantum * (100 - seat->weight) / 100 * 9 / 10);
 	bool waiting = GET(engine->waiters) != 0;
@@ -148,6 +151,22 @@ static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uin
 		.quantum_ns = quantum, .idle_ns = now_ns - seat->idle_since_ns, .remaining_ns = remaining(engine, now_ns),
 		.id = vgpu_pages.limits->job_id, .spare = GET(seat->spare), .in_flight = busy || siblings,
 		.wants = waiting && (have >= enough || GET(seat->spare))};
+}
+
+/* What was earned while others had their turns is there to be used. */
+static void begin(struct vgpu_process *p, uint32_t device, const struct vgpu_turn_self *self, uint64_t now_ns)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_seat *seat = &engine->seat;
+	uint64_t waited = self->wants_since_ns != 0 && self->wants_since_ns < now_ns ? now_ns - self->wants_since_ns : 0;
+	uint64_t burst = waited * seat->weight / 100 + VGPU_SHARE_BURST_NS;
+
+	SET(engine->burst_ns, burst < VGPU_SHARE_WAITED_NS ? burst : VGPU_SHARE_WAITED_NS);
+	seat->taken_ns = now_ns;
+	seat->synchronised = GET(p->synchronised);
+	seat->used_ns = GET(vgpu_pages.ledger->busy_ns[device]);
+	SET(seat->mine->holds_since_ns, now_ns);
+	SET(seat->mine->wants_since_ns, 0);
 }
 
 /* Whom to wait for. */
@@ -177,6 +196,9 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 	others = listen(engine, other, now_ns);
 	self = myself(p, device, now_ns);
 	seat->waited = false;
+	/* How long it really took to drain, as soon as that is known: the next one is not charged for it. */
+	if (self.holds_since_ns == 0 && !self.in_flight && GET(seat->mine->drained_ns) > GET(engine->progress_ns))
+		SET(seat->mine->drained_ns, GET(engine->progress_ns));
 	if (!self.in_flight && GET(engine->waiters) == 0 && self.idle_ns >= VGPU_TURN_IDLE_NS) {
 		if (self.holds_since_ns != 0)
 			leave(seat, now_ns);
@@ -193,13 +215,13 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 	switch (vgpu_turn_decide(&self, other, others, now_ns)) {
 	case VGPU_TURN_FREE:
 		if (self.holds_since_ns == 0)
-			SET(seat->mine->holds_since_ns, now_ns);
-		SET(seat->mine->wants_since_ns, 0);
+			begin(p, device, &self, now_ns);
+		else if (now_ns - seat->taken_ns > EARNED_NS)
+			SET(engine->burst_ns, VGPU_SHARE_BURST_NS);
 		set_may(engine, UINT64_MAX);
 		return LOOK_NS;
 	case VGPU_TURN_TAKE:
-		SET(seat->mine->holds_since_ns, now_ns);
-		SET(seat->mine->wants_since_ns, 0);
+		begin(p, device, &self, now_ns);
 		set_may(engine, now_ns + self.quantum_ns);
 		return LOOK_NS;
 	case VGPU_TURN_KEEP:
@@ -211,6 +233,7 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 		return self.remaining_ns > LOOK_NS ? LOOK_NS : NEAR_NS;
 	case VGPU_TURN_LEAVE:
 		set_may(engine, 0);
+		judge_turn(p, device);
 		leave(seat, now_ns + self.remaining_ns);
 		return NEAR_NS;
 	case VGPU_TURN_WAIT:

@@ -146,7 +146,9 @@ type claim struct { // struct vgpu_claim
 	DrainedNs    uint64
 	Bell         uint32
 	Spare        uint32
-	Reserved     [3]uint64
+	Brisk        uint32
+	Reserved0    uint32
+	Reserved     [2]uint64
 }
 
 type claimsPage struct { // struct vgpu_claims
