@@ -2,12 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "account.h"
 
-#include "futex.h"
-#include "identity.h"
+#include "account_inside.h"
+#include "context_cost.h"
 #include "ledger_lock.h"
 #include "pools.h"
 
-#define SWEEP_EVERY_NS 100000000u
 /* A lock lost this often in one go means that somebody plays with the ledger. */
 #define LOST_LOCKS 3
 
@@ -31,7 +30,7 @@ static uint64_t job_limit(uint32_t device)
 
 /* ---- under the lock ---- */
 
-static bool is_ours(const struct vgpu_process *p, struct vgpu_ledger_slot *slot)
+bool vgpu_account_is_ours(const struct vgpu_process *p, struct vgpu_ledger_slot *slot)
 {
 	return GET(slot->state) == 1 && GET(slot->pid) == p->pid && GET(slot->start_ticks) == p->start_ticks &&
 	       GET(slot->pidns) == p->pidns;
@@ -44,9 +43,10 @@ static void zero(uint64_t field[VGPU_MAX_DEVICES])
 		SET(field[d], 0);
 }
 
-static void recount(void)
+void vgpu_account_recount(void)
 {
 	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t measuring = 0;
 
 	zero(ledger->used_bytes);
 	for (uint32_t s = 0; s < VGPU_MAX_STEPS; s++) {
@@ -60,6 +60,7 @@ static void recount(void)
 
 		if (GET(slot->state) != 1 || step >= VGPU_MAX_STEPS)
 			continue;
+		measuring |= GET(slot->measuring);
 		for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
 			uint64_t used = GET(slot->used_bytes[d]);
 
@@ -69,11 +70,13 @@ static void recount(void)
 			SET(ledger->step[step].used_bytes[d], add(GET(ledger->step[step].used_bytes[d]), used));
 		}
 	}
+	SET(ledger->measuring, measuring);
 }
 
-static void clear_slot(struct vgpu_ledger_slot *slot)
+void vgpu_account_clear_slot(struct vgpu_ledger_slot *slot)
 {
 	zero(slot->used_bytes);
+	SET(slot->measuring, 0);
 	SET(slot->state, 0);
 }
 
@@ -125,8 +128,8 @@ static bool claim_slot(struct vgpu_process *p)
 		struct vgpu_ledger_slot *slot = &ledger->slot[i];
 
 		/* Left by what ran in this pid before an exec: its GPU memory went with it. */
-		if (is_ours(p, slot)) {
-			clear_slot(slot);
+		if (vgpu_account_is_ours(p, slot)) {
+			vgpu_account_clear_slot(slot);
 			mine = i;
 		} else if (GET(slot->state) != 1 && mine == VGPU_MAX_PROCS) {
 			mine = i;
@@ -140,30 +143,31 @@ static bool claim_slot(struct vgpu_process *p)
 	SET(ledger->slot[mine].start_ticks, p->start_ticks);
 	SET(ledger->slot[mine].pidns, p->pidns);
 	SET(ledger->slot[mine].image, p->image);
+	SET(ledger->slot[mine].measuring, 0);
 	SET(ledger->slot[mine].step, step);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
 		SET(ledger->slot[mine].used_bytes[d], GET(p->held_bytes[d]));
 	__atomic_store_n(&ledger->slot[mine].state, 1, __ATOMIC_RELEASE);
 	if (GET(ledger->slots_high) < mine + 1 || GET(ledger->slots_high) > VGPU_MAX_PROCS)
 		SET(ledger->slots_high, mine + 1);
-	recount();
+	vgpu_account_recount();
 	return true;
 }
 
 /* The ledger belongs to the job's user, so what this process wrote there may have changed. */
-static bool heal(struct vgpu_process *p, uint32_t device)
+bool vgpu_account_heal(struct vgpu_process *p, uint32_t device)
 {
 	struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
 	uint64_t held = GET(p->held_bytes[device]);
 
-	if (!is_ours(p, slot) || GET(slot->step) != p->step || GET(ledger->step[p->step].in_use) != 1 ||
+	if (!vgpu_account_is_ours(p, slot) || GET(slot->step) != p->step || GET(ledger->step[p->step].in_use) != 1 ||
 	    GET(ledger->step[p->step].step_id) != vgpu_pages.limits->step_id)
 		return claim_slot(p);
 	if (GET(slot->used_bytes[device]) != held || GET(ledger->used_bytes[device]) < held ||
 	    GET(ledger->step[p->step].used_bytes[device]) < held) {
 		SET(slot->used_bytes[device], held);
-		recount();
+		vgpu_account_recount();
 	}
 	return true;
 }
@@ -195,6 +199,17 @@ static void raise_to(uint64_t *peak, uint64_t value)
 		SET(*peak, value);
 }
 
+void vgpu_account_peaks(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	struct vgpu_ledger_step *step = &ledger->step[p->step];
+
+	if ((GET(ledger->measuring) >> device & 1) != 0)
+		return;
+	raise_to(&ledger->peak_bytes[device], GET(ledger->used_bytes[device]));
+	raise_to(&step->peak_bytes[device], GET(step->used_bytes[device]));
+}
+
 /* Writes down what the process now holds. The slot first: it is the truth, and what is killed behind
  * this line is summed up from it. */
 static void book(struct vgpu_process *p, uint32_t device, uint64_t bytes)
@@ -205,8 +220,16 @@ static void book(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 	SET(ledger->slot[p->slot].used_bytes[device], GET(p->held_bytes[device]));
 	SET(ledger->used_bytes[device], add(GET(ledger->used_bytes[device]), bytes));
 	SET(step->used_bytes[device], add(GET(step->used_bytes[device]), bytes));
-	raise_to(&ledger->peak_bytes[device], GET(ledger->used_bytes[device]));
-	raise_to(&step->peak_bytes[device], GET(step->used_bytes[device]));
+	vgpu_account_peaks(p, device);
+}
+
+bool vgpu_account_take(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	bool taken = fits(p, device, bytes) && hold(p, device, bytes);
+
+	if (taken)
+		book(p, device, bytes);
+	return taken;
 }
 
 /* Takes up to so many bytes off what the process holds; how many there were. */
@@ -230,7 +253,7 @@ static void unbook(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 	bytes = let_go(p, device, bytes);
 	SET(ledger->slot[p->slot].used_bytes[device], GET(p->held_bytes[device]));
 	if (GET(ledger->used_bytes[device]) < bytes || GET(step->used_bytes[device]) < bytes) {
-		recount();
+		vgpu_account_recount();
 		return;
 	}
 	SET(ledger->used_bytes[device], GET(ledger->used_bytes[device]) - bytes);
@@ -239,20 +262,19 @@ static void unbook(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 
 /* ---- taking the lock ---- */
 
-static void lock(struct vgpu_process *p)
+void vgpu_account_lock(struct vgpu_process *p)
 {
 	if (vgpu_ledger_lock(p))
-		recount();
+		vgpu_account_recount();
 }
 
-/* After a lost lock others have counted while this process wrote. True when the lock was kept. */
-static bool unlock(struct vgpu_process *p)
+bool vgpu_account_unlock(struct vgpu_process *p)
 {
 	if (vgpu_ledger_unlock(p))
 		return true;
 	for (int i = 0; i < LOST_LOCKS; i++) {
 		vgpu_ledger_lock(p);
-		recount();
+		vgpu_account_recount();
 		if (vgpu_ledger_unlock(p))
 			break;
 	}
@@ -263,29 +285,28 @@ bool vgpu_account_open(struct vgpu_process *p)
 {
 	bool ok;
 
-	lock(p);
+	vgpu_account_lock(p);
 	ok = claim_slot(p);
-	unlock(p);
+	vgpu_account_unlock(p);
 	if (!ok) {
 		vgpu_account_sweep(p, true);
-		lock(p);
+		vgpu_account_lock(p);
 		ok = claim_slot(p);
-		unlock(p);
+		vgpu_account_unlock(p);
 	}
 	return ok;
 }
 
-/* Whether a charge that was booked when the lock was lost can stand. */
-static bool stands(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+bool vgpu_account_stands(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	bool ok;
 
-	lock(p);
+	vgpu_account_lock(p);
 	ok = GET(vgpu_pages.ledger->used_bytes[device]) <= job_limit(device) &&
 	     GET(vgpu_pages.ledger->step[p->step].used_bytes[device]) <= step_limit(device);
 	if (!ok)
 		unbook(p, device, bytes);
-	unlock(p);
+	vgpu_account_unlock(p);
 	return ok;
 }
 
@@ -294,20 +315,18 @@ static bool attempt(struct vgpu_process *p, uint32_t device, uint64_t bytes, boo
 	bool ok;
 	bool kept;
 
-	lock(p);
-	ok = heal(p, device);
+	vgpu_account_lock(p);
+	ok = vgpu_account_heal(p, device);
 	if (ok && last)
-		recount();
-	ok = ok && fits(p, device, bytes) && hold(p, device, bytes);
-	if (ok)
-		book(p, device, bytes);
-	else if (last) {
+		vgpu_account_recount();
+	ok = ok && vgpu_account_take(p, device, bytes);
+	if (!ok && last) {
 		SET(vgpu_pages.ledger->refusals[device], add(GET(vgpu_pages.ledger->refusals[device]), 1));
 		SET(vgpu_pages.ledger->step[p->step].refusals[device],
 		    add(GET(vgpu_pages.ledger->step[p->step].refusals[device]), 1));
 	}
-	kept = unlock(p);
-	return ok && (kept || stands(p, device, bytes));
+	kept = vgpu_account_unlock(p);
+	return ok && (kept || vgpu_account_stands(p, device, bytes));
 }
 
 bool vgpu_account_try(struct vgpu_process *p, uint32_t device, uint64_t bytes)
@@ -321,6 +340,9 @@ bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes
 		return true;
 	vgpu_account_sweep(p, true);
 	vgpu_pools_reclaim(p, (int)device);
+	/* What others have charged for a context of unknown cost comes back in part in a moment. */
+	if (vgpu_context_cost_others(p, device) && bytes <= step_limit(device) && vgpu_context_cost_wait(p, device, bytes))
+		return true;
 	return attempt(p, device, bytes, true);
 }
 
@@ -328,71 +350,22 @@ void vgpu_account_force(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	bool healed;
 
-	lock(p);
-	healed = heal(p, device);
+	vgpu_account_lock(p);
+	healed = vgpu_account_heal(p, device);
 	__atomic_add_fetch(&p->held_bytes[device], bytes, __ATOMIC_RELAXED);
 	if (healed)
 		book(p, device, bytes);
-	unlock(p);
+	vgpu_account_unlock(p);
 }
 
 void vgpu_account_give_back(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	if (bytes == 0)
 		return;
-	lock(p);
-	if (heal(p, device))
+	vgpu_account_lock(p);
+	if (vgpu_account_heal(p, device))
 		unbook(p, device, bytes);
 	else
 		let_go(p, device, bytes);
-	unlock(p);
-}
-
-/* ---- without the lock ---- */
-
-static bool is_gone(const struct vgpu_process *p, uint32_t i)
-{
-	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[i];
-
-	if (GET(slot->state) != 1 || i == GET(p->slot) || GET(slot->pidns) != p->pidns || p->pidns == 0)
-		return false;
-	return GET(slot->pid) == p->pid ? !is_ours(p, slot)
-					: !vgpu_identity_alive(GET(slot->pid), GET(slot->start_ticks), GET(slot->image));
-}
-
-void vgpu_account_sweep(struct vgpu_process *p, bool thorough)
-{
-	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	struct {
-		int32_t pid;
-		uint64_t start_ticks;
-		bool gone;
-	} was[VGPU_MAX_PROCS];
-	uint64_t now = vgpu_now_ns();
-	uint64_t swept = GET(p->swept_ns);
-	uint32_t high = thorough ? VGPU_MAX_PROCS : GET(ledger->slots_high);
-	bool any = false;
-
-	if (!thorough && (now - swept < SWEEP_EVERY_NS ||
-			  !__atomic_compare_exchange_n(&p->swept_ns, &swept, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
-		return;
-	if (high > VGPU_MAX_PROCS)
-		high = VGPU_MAX_PROCS;
-	/* Asking the kernel takes far longer than the lock may be held. */
-	for (uint32_t i = 0; i < high; i++) {
-		was[i].pid = GET(ledger->slot[i].pid);
-		was[i].start_ticks = GET(ledger->slot[i].start_ticks);
-		was[i].gone = is_gone(p, i);
-		any = any || was[i].gone;
-	}
-	if (!any)
-		return;
-	lock(p);
-	for (uint32_t i = 0; i < high; i++) {
-		if (was[i].gone && GET(ledger->slot[i].state) == 1 && GET(ledger->slot[i].pid) == was[i].pid &&
-		    GET(ledger->slot[i].start_ticks) == was[i].start_ticks)
-			clear_slot(&ledger->slot[i]);
-	}
-	recount();
-	unlock(p);
+	vgpu_account_unlock(p);
 }

@@ -35,6 +35,8 @@ struct vgpu_view {
 	uint64_t free_bytes;
 };
 struct vgpu_view vgpu_account_view(struct vgpu_process *p, uint32_t device);
+/* The same without looking for processes that have ended. */
+struct vgpu_view vgpu_account_view_of_sums(struct vgpu_process *p, uint32_t device);
 
 /* A sum of the ledger. Whatever was written there, it is no less than what this process holds. */
 static inline uint64_t vgpu_account_sum(const struct vgpu_process *p, uint32_t device, const uint64_t *sums)

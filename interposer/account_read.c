@@ -8,13 +8,18 @@
 
 struct vgpu_view vgpu_account_view(struct vgpu_process *p, uint32_t device)
 {
+	vgpu_account_sweep(p, false);
+	return vgpu_account_view_of_sums(p, device);
+}
+
+struct vgpu_view vgpu_account_view_of_sums(struct vgpu_process *p, uint32_t device)
+{
 	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	const struct vgpu_limits_device *limits = &vgpu_pages.limits->device[device];
 	uint32_t step = GET(p->step); /* below VGPU_MAX_STEPS in an attached process */
 	struct vgpu_view view;
 	uint64_t job_left;
 
-	vgpu_account_sweep(p, false);
 	view.total_bytes = GET(limits->step_mem_bytes);
 	view.free_bytes = vgpu_account_left(view.total_bytes, vgpu_account_sum(p, device, ledger->step[step].used_bytes));
 	job_left = vgpu_account_left(GET(limits->job_mem_bytes), vgpu_account_sum(p, device, ledger->used_bytes));

@@ -4,10 +4,12 @@
 
 #include "array.h"
 #include "blocks.h"
+#include "context_cost.h"
 #include "device.h"
 #include "futex.h"
 #include "growth.h"
 #include "info.h"
+#include "message.h"
 #include "pools.h"
 #include "sample.h"
 #include "streams.h"
@@ -89,24 +91,85 @@ bool vgpu_context_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *o
 	return found;
 }
 
-bool vgpu_context_made(struct vgpu_process *p, CUcontext context, CUdevice ordinal, bool primary)
+static bool is_active(CUdevice ordinal)
+{
+	vgpu_fn_cuDevicePrimaryCtxGetState *get_state = VGPU_REAL(cuDevicePrimaryCtxGetState);
+	unsigned int flags;
+	int active = 0;
+
+	return get_state != NULL && get_state(ordinal, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+bool vgpu_context_begin(struct vgpu_process *p, CUdevice ordinal, bool primary, struct vgpu_coming *coming)
+{
+	*coming = (struct vgpu_coming){.device = VGPU_NO_DEVICE};
+	if (p == NULL || (primary && is_active(ordinal)))
+		return true;
+	coming->device = vgpu_device_of_ordinal(p, ordinal);
+	if (coming->device < 0)
+		return true; /* nothing can be allocated there */
+	if (!vgpu_context_cost_charge(p, (uint32_t)coming->device, &coming->bytes))
+		return false;
+	vgpu_growth_coming(p, (uint32_t)coming->device, coming->bytes);
+	return true;
+}
+
+void vgpu_context_failed(struct vgpu_process *p, const struct vgpu_coming *coming)
+{
+	if (p == NULL || coming->device < 0)
+		return;
+	vgpu_growth_not_coming(p, (uint32_t)coming->device, coming->bytes);
+	vgpu_context_cost_settled(p, (uint32_t)coming->device, VGPU_COST_UNKNOWN);
+}
+
+/* What was charged becomes what it costs, which the ledger remembers if it was the first one. */
+static bool settle(struct vgpu_process *p, struct vgpu_coming *coming, bool first)
+{
+	bool fits = vgpu_growth_came(p, (uint32_t)coming->device, coming->bytes, &coming->cost_bytes);
+
+	vgpu_context_cost_settled(p, (uint32_t)coming->device, first ? coming->cost_bytes : VGPU_COST_UNKNOWN);
+	return fits;
+}
+
+bool vgpu_context_made(struct vgpu_process *p, CUcontext context, CUdevice ordinal, bool primary,
+		       struct vgpu_coming *coming)
 {
 	int device = vgpu_device_of_ordinal(p, ordinal);
 	struct vgpu_context gone;
+	bool first, noted, fits = true;
 
 	if (device < 0)
-		return true; /* nothing can be allocated there */
-	if (!note(p, context, ordinal, (uint32_t)device, primary) || vgpu_growth_settle(p, (uint32_t)device))
 		return true;
-	take(p, context, &gone);
-	return false;
+	first = !vgpu_context_exists(p, (uint32_t)device);
+	noted = note(p, context, ordinal, (uint32_t)device, primary);
+	if (coming != NULL && coming->device >= 0)
+		fits = settle(p, coming, first);
+	else if (noted)
+		fits = vgpu_growth_settle(p, (uint32_t)device);
+	if (!fits && noted)
+		take(p, context, &gone);
+	return fits;
+}
+
+void vgpu_context_undone(struct vgpu_process *p, CUdevice ordinal, const struct vgpu_coming *coming)
+{
+	int device = vgpu_device_of_ordinal(p, ordinal);
+
+	if (device >= 0 && vgpu_context_exists(p, (uint32_t)device))
+		vgpu_growth_settle(p, (uint32_t)device);
+	else if (device >= 0)
+		vgpu_growth_end(p, (uint32_t)device);
+	if (coming->device >= 0)
+		vgpu_message_limit(p, (uint32_t)coming->device,
+				   coming->cost_bytes != VGPU_COST_UNKNOWN ? coming->cost_bytes : coming->bytes);
 }
 
 bool vgpu_context_of_green(struct vgpu_process *p, CUcontext context, CUgreenCtx green)
 {
 	CUdevice ordinal;
 
-	return !vgpu_context_ordinal(p, (CUcontext)green, &ordinal) || vgpu_context_made(p, context, ordinal, true);
+	return !vgpu_context_ordinal(p, (CUcontext)green, &ordinal) ||
+	       vgpu_context_made(p, context, ordinal, true, NULL);
 }
 
 /* What a context that is being destroyed is called meanwhile: no address is odd. */
@@ -211,16 +274,12 @@ void vgpu_context_unpromise(struct vgpu_process *p, CUcontext context, uint64_t 
 
 void vgpu_context_green_gone(struct vgpu_process *p, CUcontext green, CUdevice ordinal)
 {
-	vgpu_fn_cuDevicePrimaryCtxGetState *get_state = VGPU_REAL(cuDevicePrimaryCtxGetState);
 	vgpu_fn_cuDevicePrimaryCtxRetain *retain = VGPU_REAL(cuDevicePrimaryCtxRetain);
 	vgpu_fn_cuDevicePrimaryCtxRelease_v2 *release = VGPU_REAL(cuDevicePrimaryCtxRelease_v2);
 	struct vgpu_context gone;
 	CUcontext primary;
-	unsigned int flags;
-	int active = 0;
 
-	if (get_state == NULL || get_state(ordinal, &flags, &active) != CUDA_SUCCESS || !active || retain == NULL ||
-	    release == NULL || retain(&primary, ordinal) != CUDA_SUCCESS) {
+	if (!is_active(ordinal) || retain == NULL || release == NULL || retain(&primary, ordinal) != CUDA_SUCCESS) {
 		vgpu_context_primary_released(p, ordinal);
 		return;
 	}

@@ -11,8 +11,22 @@
 bool vgpu_context_exists(struct vgpu_process *p, uint32_t device);
 bool vgpu_context_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *ordinal);
 
-/* A context exists now. False when what it costs does not fit; the caller then destroys it. */
-bool vgpu_context_made(struct vgpu_process *p, CUcontext context, CUdevice ordinal, bool primary);
+/* A context that is about to be made, and what was charged for it. */
+struct vgpu_coming {
+	int device; /* negative: nothing is charged */
+	uint64_t bytes;
+	uint64_t cost_bytes; /* what it was found to cost */
+};
+/* False when it does not fit. primary: only if that is not there already. p may be NULL. */
+bool vgpu_context_begin(struct vgpu_process *p, CUdevice ordinal, bool primary, struct vgpu_coming *coming);
+/* The driver did not make it. */
+void vgpu_context_failed(struct vgpu_process *p, const struct vgpu_coming *coming);
+
+/* A context exists now. False when what it costs does not fit; the caller then destroys it, and calls
+ * vgpu_context_undone. coming may be NULL when it was not begun. */
+bool vgpu_context_made(struct vgpu_process *p, CUcontext context, CUdevice ordinal, bool primary,
+		       struct vgpu_coming *coming);
+void vgpu_context_undone(struct vgpu_process *p, CUdevice ordinal, const struct vgpu_coming *coming);
 
 /* A green context holds the primary one, in which its memory lies. It is noted like a context of
  * that device, and so is the context that is made of it, which may have the same handle. */

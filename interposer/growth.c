@@ -58,7 +58,8 @@ static bool free_now(uint64_t *bytes)
 	return true;
 }
 
-static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
+/* more_bytes: what did not fit, when it returns false. */
+static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_current, uint64_t *more_bytes)
 {
 	struct vgpu_overhead *overhead = &p->overhead[device];
 	uint64_t before = allocated(p, device), managed = vgpu_blocks_managed_bytes(p, device);
@@ -67,6 +68,7 @@ static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
 
 	SET(p->growth_pending, 0);
 	SET(overhead->read_ns, vgpu_now_ns());
+	SET(overhead->measured_bytes, UINT64_MAX);
 	if (is_current && free_now(&free_bytes)) {
 		SET(overhead->free_bytes, free_bytes);
 		SET(overhead->allocated_bytes, before);
@@ -81,11 +83,12 @@ static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
 	 * anything else, and stays. */
 	least = minus(reported, minus(larger(before, after), smaller(managed, managed_after)));
 	most = minus(reported, minus(smaller(before, after), larger(managed, managed_after) + unsure));
+	SET(overhead->measured_bytes, least);
 	vgpu_mutex_lock(&p->growth_mutex);
 	/* All that was charged is there, so what was promised has come. */
 	if (least >= overhead->bytes)
 		overhead->promised_bytes = 0;
-	most += overhead->promised_bytes;
+	most += overhead->promised_bytes + overhead->coming_bytes;
 	more = minus(least, overhead->bytes);
 	vgpu_mutex_unlock(&p->growth_mutex);
 	/* Not with the mutex held: for want of room pools are trimmed, by the driver. Another thread may
@@ -101,10 +104,20 @@ static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
 	vgpu_mutex_unlock(&p->growth_mutex);
 	if (fits)
 		return true;
-	vgpu_message_limit(p, device, more);
+	*more_bytes = more;
 	SET(p->growth_pending, 1);
 	SET(overhead->read_ns, 0); /* what is undone now must not hide what comes next */
 	return false;
+}
+
+static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
+{
+	uint64_t more;
+	bool fits = settle_quietly(p, device, is_current, &more);
+
+	if (!fits)
+		vgpu_message_limit(p, device, more);
+	return fits;
 }
 
 bool vgpu_growth_settle(struct vgpu_process *p, uint32_t device)
@@ -209,7 +222,53 @@ void vgpu_growth_end(struct vgpu_process *p, uint32_t device)
 {
 	vgpu_mutex_lock(&p->growth_mutex);
 	p->overhead[device].promised_bytes = 0;
-	vgpu_account_give_back(p, device, p->overhead[device].bytes);
-	p->overhead[device].bytes = 0;
+	vgpu_account_give_back(p, device, p->overhead[device].bytes - p->overhead[device].coming_bytes);
+	p->overhead[device].bytes = p->overhead[device].coming_bytes;
 	vgpu_mutex_unlock(&p->growth_mutex);
+}
+
+void vgpu_growth_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	struct vgpu_overhead *overhead = &p->overhead[device];
+
+	vgpu_mutex_lock(&p->growth_mutex);
+	overhead->bytes += bytes;
+	overhead->coming_bytes += bytes;
+	overhead->contexts_coming++;
+	vgpu_mutex_unlock(&p->growth_mutex);
+}
+
+/* Returns what the driver uses for itself besides; UINT64_MAX when another context is being made. */
+static uint64_t came(struct vgpu_process *p, uint32_t device, uint64_t bytes, bool give_back)
+{
+	struct vgpu_overhead *overhead = &p->overhead[device];
+	uint64_t others;
+
+	vgpu_mutex_lock(&p->growth_mutex);
+	others = overhead->contexts_coming-- == 1 ? minus(overhead->bytes, bytes) : UINT64_MAX;
+	overhead->coming_bytes -= bytes;
+	if (give_back) {
+		bytes = smaller(bytes, overhead->bytes);
+		overhead->bytes -= bytes;
+		vgpu_account_give_back(p, device, bytes);
+	}
+	vgpu_mutex_unlock(&p->growth_mutex);
+	return others;
+}
+
+void vgpu_growth_not_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	came(p, device, bytes, true);
+}
+
+bool vgpu_growth_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t *cost_bytes)
+{
+	uint64_t reported, measured, more;
+	bool told = vgpu_report_bytes(p, device, &reported);
+	uint64_t others = came(p, device, bytes, !told);
+	bool fits = !told || settle_quietly(p, device, vgpu_device_of_current(p) == (int)device, &more);
+
+	measured = told ? GET(p->overhead[device].measured_bytes) : UINT64_MAX;
+	*cost_bytes = measured == UINT64_MAX || others == UINT64_MAX ? UINT64_MAX : minus(measured, others);
+	return fits;
 }

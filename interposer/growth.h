@@ -48,6 +48,14 @@ static inline bool vgpu_growth_caught_up(struct vgpu_process *p)
 bool vgpu_growth_promise(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 void vgpu_growth_unpromise(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
+/* A context is about to be made, and so many bytes were charged for it (context_cost.h): they are
+ * not given back before it came or failed. */
+void vgpu_growth_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+void vgpu_growth_not_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+/* It came: settles. cost_bytes: what it costs; UINT64_MAX when the driver does not say, or when another
+ * context is being made as well. False as for vgpu_growth_settle, but nothing is said. */
+bool vgpu_growth_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t *cost_bytes);
+
 /* The process has no context on the device any more. */
 void vgpu_growth_end(struct vgpu_process *p, uint32_t device);
 

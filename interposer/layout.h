@@ -79,7 +79,7 @@ struct vgpu_ledger_slot {
 	uint64_t start_ticks; /* field 22 of /proc/PID/stat: tells a reused pid */
 	uint64_t pidns;	      /* inode of its pid namespace: a pid means nothing elsewhere */
 	uint32_t step;	      /* index in vgpu_ledger.step */
-	uint32_t reserved0;
+	uint32_t measuring; /* a bit per device: makes a context there before it is known what one costs */
 	uint64_t used_bytes[VGPU_MAX_DEVICES];
 	uint64_t image; /* field 28 of /proc/PID/stat: another program runs in the pid after an exec */
 	uint64_t reserved1[3];
@@ -111,7 +111,7 @@ struct vgpu_ledger {
 	uint32_t lock_waiters; /* not used: the count of somebody killed while waiting would stay */
 	uint64_t lock_pidns;
 	uint32_t slots_high; /* slots at and above this index were never used */
-	uint32_t reserved0;
+	uint32_t measuring;  /* all of the slots' */
 	uint64_t lock_turns; /* how often the lock was taken */
 	uint64_t reserved1;
 	uint64_t used_bytes[VGPU_MAX_DEVICES];
@@ -124,6 +124,8 @@ struct vgpu_ledger {
 	uint64_t waited_ns[VGPU_MAX_DEVICES];	     /* how long launches were held back; threads add up */
 	struct vgpu_ledger_step step[VGPU_MAX_STEPS];
 	struct vgpu_ledger_slot slot[VGPU_MAX_PROCS];
+	/* 1 + the most that the first context of a process of this job cost; 0: not known. */
+	uint64_t context_bytes[VGPU_MAX_DEVICES];
 };
 
 /* One slice of a GPU, as root has placed it. */
@@ -177,7 +179,8 @@ _Static_assert(sizeof(struct vgpu_ledger_step) == 776, "ledger step layout");
 _Static_assert(offsetof(struct vgpu_ledger, used_bytes) == 64, "ledger header layout");
 _Static_assert(offsetof(struct vgpu_ledger, step) == 960, "ledger steps");
 _Static_assert(offsetof(struct vgpu_ledger, slot) == 960 + 256 * 776, "ledger slots");
-_Static_assert(sizeof(struct vgpu_ledger) == 960 + 256 * 776 + 1024 * 320, "ledger layout");
+_Static_assert(offsetof(struct vgpu_ledger, context_bytes) == 960 + 256 * 776 + 1024 * 320, "ledger contexts");
+_Static_assert(sizeof(struct vgpu_ledger) == 960 + 256 * 776 + 1024 * 320 + 128, "ledger layout");
 _Static_assert(sizeof(struct vgpu_board) == 32 + 128 * 32, "board layout");
 _Static_assert(sizeof(struct vgpu_claims) == 32 + 16 * 64, "claims layout");
 

@@ -46,6 +46,9 @@ struct vgpu_context {
 struct vgpu_overhead {
 	uint64_t bytes;		   /* charged */
 	uint64_t promised_bytes;   /* of these: heaps that the driver may not have made yet */
+	uint64_t coming_bytes;	   /* and contexts that are being made */
+	uint32_t contexts_coming;
+	uint64_t measured_bytes;   /* what the driver had taken when it was asked last; UINT64_MAX: it did not say */
 	uint64_t read_ns;	   /* when the driver was asked last */
 	uint64_t free_bytes;	   /* the device's free memory then */
 	uint64_t allocated_bytes;  /* and what this process had allocated */
@@ -111,6 +114,7 @@ struct vgpu_process {
 	uint64_t held_bytes[VGPU_MAX_DEVICES];
 
 	uint64_t swept_ns;
+	uint64_t in_vain_ns; /* when others' contexts were last waited for without any good */
 	uint64_t robbed_ns; /* when the ledger's lock had to be taken although it seemed to be passed on */
 	uint32_t said_limit;
 	uint32_t said_refused;

@@ -1,12 +1,33 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Kinds CTX_DESTROY and GREEN_DESTROY: the ends of contexts. */
+ * Kinds CTX_MAKE, CTX_DESTROY and GREEN_DESTROY: how contexts begin and end. */
 #ifndef VGPU_WRAP_CONTEXT_H
 #define VGPU_WRAP_CONTEXT_H
 
 #include "context.h"
 #include "wrap.h"
+
+/* Charged before it is made, put right afterwards, and undone if that does not fit. */
+#define WRAP_CTX_MAKE(symbol, params, args, context, ordinal, primary, ...)                                \
+	WRAP(symbol, params)                                                                               \
+	{                                                                                                  \
+		REAL_OR_RETURN(symbol);                                                                    \
+		struct vgpu_process *p = attached();                                                       \
+		struct vgpu_coming coming;                                                                 \
+		CUresult result;                                                                           \
+                                                                                                           \
+		if (!vgpu_context_begin(p, ordinal, primary, &coming))                                     \
+			return CUDA_ERROR_OUT_OF_MEMORY;                                                   \
+		result = real args;                                                                        \
+		if (result != CUDA_SUCCESS)                                                                \
+			vgpu_context_failed(p, &coming);                                                   \
+		if (result != CUDA_SUCCESS || p == NULL || vgpu_context_made(p, context, ordinal, primary, &coming)) \
+			return result;                                                                     \
+		UNDO(__VA_ARGS__);                                                                         \
+		vgpu_context_undone(p, ordinal, &coming);                                                  \
+		return CUDA_ERROR_OUT_OF_MEMORY;                                                           \
+	}
 
 #define WRAP_CTX_DESTROY(symbol, params, args, context)                                          \
 	WRAP(symbol, params)                                                                     \

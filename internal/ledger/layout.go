@@ -71,7 +71,7 @@ type ledgerSlot struct { // struct vgpu_ledger_slot
 	StartTicks uint64
 	PIDNS      uint64
 	Step       uint32
-	Reserved0  uint32
+	Measuring  uint32
 	UsedBytes  [MaxDevices]uint64
 	Image      uint64
 	Reserved1  [3]uint64
@@ -102,7 +102,7 @@ type ledgerHead struct {
 	LockWaiters   uint32
 	LockPIDNS     uint64
 	SlotsHigh     uint32
-	Reserved0     uint32
+	Measuring     uint32
 	LockTurns     uint64
 	Reserved1     uint64
 	UsedBytes     [MaxDevices]uint64
@@ -117,7 +117,8 @@ type ledgerHead struct {
 
 type ledgerPage struct { // struct vgpu_ledger
 	ledgerHead
-	Slot [maxProcs]ledgerSlot
+	Slot         [maxProcs]ledgerSlot
+	ContextBytes [MaxDevices]uint64
 }
 
 type boardSlice struct { // struct vgpu_board_slice

@@ -123,7 +123,8 @@ static void write_head(struct fuzz *f)
 	uint32_t *word = (uint32_t *)step.ledger;
 
 	for (int i = 0; i < 20; i++)
-		__atomic_store_n(&word[fuzz_below(f, 448 / 4)], (uint32_t)fuzz_number(f), __ATOMIC_RELAXED);
+		__atomic_store_n(&word[fuzz_below(f, offsetof(struct vgpu_ledger, step) / 4)], (uint32_t)fuzz_number(f), __ATOMIC_RELAXED);
+	__atomic_store_n(&step.ledger->context_bytes[0], fuzz_number(f), __ATOMIC_RELAXED);
 }
 
 static void write_slots(struct fuzz *f)
@@ -134,6 +135,7 @@ static void write_slots(struct fuzz *f)
 		__atomic_store_n(&slot->state, fuzz_below(f, 3), __ATOMIC_RELAXED);
 		__atomic_store_n(&slot->step, fuzz_below(f, 300), __ATOMIC_RELAXED);
 		__atomic_store_n(&slot->used_bytes[0], fuzz_number(f), __ATOMIC_RELAXED);
+		__atomic_store_n(&slot->measuring, fuzz_below(f, 4), __ATOMIC_RELAXED);
 		if (fuzz_below(f, 2))
 			__atomic_store_n(&slot->pid, (int32_t)fuzz_number(f), __ATOMIC_RELAXED);
 		if (fuzz_below(f, 2))

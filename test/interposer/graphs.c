@@ -218,7 +218,7 @@ static void a_graph_without_memory_is_left_alone(void)
 	CUgraphNode node;
 	CUgraphExec exec;
 
-	begin(1);
+	begin(2);
 	CHECK_IS(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
 	CHECK_IS(cuGraphAddEmptyNode(&node, graph, NULL, 0), CUDA_SUCCESS);
 	CHECK_IS(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);

@@ -55,6 +55,18 @@ void gpus(unsigned context_mib)
 	fclose(conf);
 }
 
+void gpus_also(const char *line)
+{
+	char path[300];
+	FILE *conf;
+
+	snprintf(path, sizeof(path), "%s/gpus/simgpu.conf", root);
+	conf = fopen(path, "a");
+	need(conf != NULL, path);
+	fprintf(conf, "%s\n", line);
+	fclose(conf);
+}
+
 static void *map_file(const char *path, size_t size, bool fresh)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC | (fresh ? O_CREAT | O_TRUNC : 0), 0600);

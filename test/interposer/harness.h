@@ -53,6 +53,8 @@ struct step {
 /* A folder of simulated GPUs of 4096 MiB, UUID0 and UUID1, whose contexts cost context_mib. */
 void gpus(unsigned context_mib);
 void remove_gpus(void);
+/* Adds a line to the configuration of the simulated GPUs. */
+void gpus_also(const char *line);
 
 /* A job with a step of this id that may use so much of UUID0; its folder goes to VGPU_STEP_DIR.
  * A second step of the same job shares the ledger. */

@@ -32,7 +32,7 @@ CUresult drv_context(CUcontext ctx)
 	return CUDA_ERROR_INVALID_CONTEXT;
 }
 
-static CUresult create(CUcontext *out, unsigned flags, CUdevice device, bool primary)
+static CUresult create(CUcontext *out, unsigned flags, CUdevice device, CUcontext derived_from, bool primary)
 {
 	CUcontext ctx = calloc(1, sizeof(*ctx));
 
@@ -40,10 +40,13 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice device, bool pri
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	ctx->ordinal = device;
 	ctx->device = drv.device[device];
-	if (drv_fail_injected() || sim_context_take(ctx->device) != 0) {
+	ctx->derived_from = derived_from;
+	if (drv_fail_injected() || (derived_from == NULL && sim_context_take(ctx->device) != 0)) {
 		free(ctx);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	if (sim_conf.context_us != 0)
+		drv_sleep_until(sim_now_ns() + sim_conf.context_us * 1000ull);
 	ctx->primary = primary;
 	ctx->flags = flags;
 	ctx->id = ++drv.next_id;
@@ -62,7 +65,8 @@ static void destroy(CUcontext ctx)
 		drv_block_release(ctx->blocks);
 	drv_stream_free_all(ctx);
 	drv_shrink(ctx, ctx->grown_bytes);
-	sim_context_give(ctx->device);
+	if (ctx->derived_from == NULL)
+		sim_context_give(ctx->device);
 	ctx->dead = true;
 	if (depth > 0 && stack[depth - 1] == ctx)
 		depth--;
@@ -79,7 +83,7 @@ CUresult sim_cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice dev
 	if (depth == STACK_DEPTH)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	drv_lock();
-	result = create(context, flags, device, false);
+	result = create(context, flags, device, NULL, false);
 	if (result == CUDA_SUCCESS)
 		stack[depth++] = *context;
 	return drv_unlock(result);
@@ -162,7 +166,7 @@ CUresult sim_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 	NEED(drv_device(device));
 	drv_lock();
 	if (drv.primary[device] == NULL)
-		result = create(&drv.primary[device], drv.primary_flags[device], device, true);
+		result = create(&drv.primary[device], drv.primary_flags[device], device, NULL, true);
 	if (result == CUDA_SUCCESS) {
 		drv.primary_refs[device]++;
 		*context = drv.primary[device];
@@ -172,9 +176,7 @@ CUresult sim_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 
 CUresult drv_context_derive(CUcontext *out, CUcontext primary)
 {
-	NEED(create(out, primary->flags, primary->ordinal, false));
-	(*out)->derived_from = primary;
-	return CUDA_SUCCESS;
+	return create(out, primary->flags, primary->ordinal, primary, false);
 }
 
 static void end_primary(CUdevice device)

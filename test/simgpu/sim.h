@@ -26,7 +26,7 @@ struct sim_device_conf {
 	uint8_t uuid_raw[16];
 	uint64_t mem_bytes;	 /* as NVML says */
 	uint64_t reserved_bytes; /* the driver's own; CUDA sees mem_bytes less this */
-	uint64_t context_bytes;	 /* what a process pays for its first context */
+	uint64_t context_bytes;	 /* what a process pays for each context */
 	int minor;
 	unsigned pci_bus;
 	int sm_count;
@@ -47,7 +47,7 @@ struct sim_conf {
 	char dir[PATH_MAX - 64];
 	char driver[80];
 	int cuda_version; /* 13000 */
-	unsigned alloc_us;
+	unsigned alloc_us, context_us;
 	bool no_usage_by_process;
 	bool mig_attributes;
 	int sessions; /* one of enum sim_sessions */

@@ -391,7 +391,7 @@ int sim_context_take(int device)
 	if (self == NULL || !sim_lock())
 		return -EIO;
 	own = &self->device[device];
-	if (own->contexts == 0 && !take_locked(device, sim_conf.device[device].context_bytes))
+	if (!take_locked(device, sim_conf.device[device].context_bytes))
 		rc = -ENOMEM;
 	else
 		own->contexts++;
@@ -406,8 +406,10 @@ void sim_context_give(int device)
 	if (self == NULL || !sim_lock())
 		return;
 	own = &self->device[device];
-	if (own->contexts != 0 && --own->contexts == 0)
+	if (own->contexts != 0) {
+		own->contexts--;
 		give_locked(device, sim_conf.device[device].context_bytes);
+	}
 	sim_unlock();
 }
 
