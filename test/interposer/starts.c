@@ -5,6 +5,7 @@
  * they never pass the limit. */
 #include "harness.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -162,8 +163,9 @@ static void one_that_is_killed_meanwhile_stops_nobody(void)
 	gpus_also("context_us=100000000");
 	racers_wait(2);
 	racer_go(0);
-	while (__atomic_load_n(&step.ledger->slot[0].measuring, __ATOMIC_ACQUIRE) == 0)
+	for (int ms = 0; ms < 5000 && __atomic_load_n(&step.ledger->slot[0].measuring, __ATOMIC_ACQUIRE) == 0; ms++)
 		usleep(1000);
+	CHECK_IS(step.ledger->slot[0].measuring, 1);
 	gpus(100);
 	racer_go(1);
 	kill(racer[0].pid, SIGKILL);
@@ -171,6 +173,43 @@ static void one_that_is_killed_meanwhile_stops_nobody(void)
 	CHECK(racer_got_it(1));
 	CHECK_IS(used(), 100 * MIB);
 	racers_end(2);
+}
+
+/* Another process has charged more for its first context than that will cost, until it is waited for. */
+static void *settle_other(void *argument)
+{
+	struct vgpu_ledger_slot *other = argument;
+	uint64_t turns = __atomic_load_n(&step.ledger->lock_turns, __ATOMIC_RELAXED);
+
+	for (int ms = 0; ms < 5000 && __atomic_load_n(&step.ledger->lock_turns, __ATOMIC_RELAXED) < turns + 10; ms++)
+		usleep(1000);
+	__atomic_store_n(&other->used_bytes[0], 10 * MIB, __ATOMIC_RELAXED);
+	__atomic_store_n(&other->measuring, 0, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+static void an_allocation_waits_for_what_others_will_give_back(void)
+{
+	struct vgpu_ledger_slot *other;
+	pthread_t thread;
+	CUdeviceptr a;
+
+	begin(250, 0);
+	cuda_begin(0);
+	other = &step.ledger->slot[5];
+	other->pid = 1;
+	other->step = step.ledger->slot[0].step;
+	other->used_bytes[0] = step.ledger->used_bytes[0] = step.ledger->step[other->step].used_bytes[0] = 200 * MIB;
+	other->measuring = step.ledger->measuring = 1;
+	step.ledger->slots_high = 6;
+	__atomic_store_n(&other->state, 1, __ATOMIC_RELEASE);
+	CHECK_IS(cuMemAlloc_v2(&a, 300 * MIB), CUDA_ERROR_OUT_OF_MEMORY); /* would never fit */
+	CHECK_IS(step.ledger->refusals[0], 1);
+	CHECK_IS(pthread_create(&thread, NULL, settle_other, other), 0);
+	CHECK_IS(cuMemAlloc_v2(&a, 100 * MIB), CUDA_SUCCESS);
+	CHECK_IS(pthread_join(thread, NULL), 0);
+	CHECK_IS(step.ledger->refusals[0], 1);
+	CHECK_IS(used(), 110 * MIB);
 }
 
 static void a_context_that_the_driver_refuses_costs_nothing(void)
@@ -238,6 +277,7 @@ int main(void)
 	CASE(contexts_that_fit_all_start);
 	CASE(the_cost_is_known_from_the_one_before);
 	CASE(one_that_is_killed_meanwhile_stops_nobody);
+	CASE(an_allocation_waits_for_what_others_will_give_back);
 	CASE(a_context_that_the_driver_refuses_costs_nothing);
 	CASE(a_reset_primary_context_is_charged_again);
 	CASE(a_cost_that_is_garbage_harms_only_its_job);
