@@ -5,6 +5,7 @@
 #include "blocks.h"
 #include "capture.h"
 #include "device.h"
+#include "growth.h"
 #include "message.h"
 #include "symbols.h"
 
@@ -39,6 +40,7 @@ CUresult vgpu_async_begin(struct vgpu_async *async, uint64_t bytes, CUmemoryPool
 		async->charge.process = NULL;
 		return CUDA_SUCCESS;
 	}
+	vgpu_growth_catch_up(p);
 	pool = handle != NULL ? vgpu_pools_find(p, handle) : pool_of_stream(p, stream);
 	if (pool == NULL)
 		return vgpu_charge_current(&async->charge, bytes);

@@ -7,6 +7,7 @@
 #include "context.h"
 #include "device.h"
 #include "futex.h"
+#include "info.h"
 #include "message.h"
 #include "report.h"
 #include "symbols.h"
@@ -59,14 +60,13 @@ static bool free_now(uint64_t *bytes)
 }
 
 /* more_bytes: what did not fit, when it returns false. */
-static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_current, uint64_t *more_bytes)
+static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_current, bool force, uint64_t *more_bytes)
 {
 	struct vgpu_overhead *overhead = &p->overhead[device];
 	uint64_t before = allocated(p, device), managed = vgpu_blocks_managed_bytes(p, device);
 	uint64_t reported, free_bytes, after, managed_after, unsure, least, most, more;
 	bool fits;
 
-	SET(p->growth_pending, 0);
 	SET(overhead->read_ns, vgpu_now_ns());
 	SET(overhead->measured_bytes, UINT64_MAX);
 	if (is_current && free_now(&free_bytes)) {
@@ -93,7 +93,9 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 	vgpu_mutex_unlock(&p->growth_mutex);
 	/* Not with the mutex held: for want of room pools are trimmed, by the driver. Another thread may
 	 * charge the same growth meanwhile; what is too much then goes back. */
-	fits = more == 0 || vgpu_account_charge(p, device, more);
+	if (force && more != 0)
+		vgpu_account_force(p, device, more);
+	fits = more == 0 || force || vgpu_account_charge(p, device, more);
 	vgpu_mutex_lock(&p->growth_mutex);
 	if (fits)
 		overhead->bytes += more;
@@ -106,6 +108,7 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 		return true;
 	*more_bytes = more;
 	SET(p->growth_pending, 1);
+	SET(p->growth_due_ns, 0);
 	SET(overhead->read_ns, 0); /* what is undone now must not hide what comes next */
 	return false;
 }
@@ -113,7 +116,7 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
 {
 	uint64_t more;
-	bool fits = settle_quietly(p, device, is_current, &more);
+	bool fits = settle_quietly(p, device, is_current, false, &more);
 
 	if (!fits)
 		vgpu_message_limit(p, device, more);
@@ -164,6 +167,8 @@ bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly)
 {
 	bool fits = vgpu_growth_look(p, lightly);
 
+	if (!lightly)
+		SET(p->growth_due_ns, 0);
 	SET(p->growth_pending, 1);
 	return fits;
 }
@@ -188,6 +193,20 @@ bool vgpu_growth_settle_current(struct vgpu_process *p)
 	int current = vgpu_device_of_current(p);
 
 	return current < 0 || settle(p, (uint32_t)current, true);
+}
+
+void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns)
+{
+	int current = vgpu_device_of_current(p);
+	uint64_t more;
+
+	SET(p->growth_due_ns, now_ns + ASK_EVERY_NS);
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
+		if (vgpu_context_exists(p, d))
+			settle_quietly(p, d, current == (int)d, true, &more);
+	}
+	/* What is charged only now may have been taken before the driver last said what is free. */
+	vgpu_info_forget(p);
 }
 
 bool vgpu_growth_promise(struct vgpu_process *p, uint32_t device, uint64_t bytes)
@@ -266,7 +285,7 @@ bool vgpu_growth_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, u
 	uint64_t reported, measured, more;
 	bool told = vgpu_report_bytes(p, device, &reported);
 	uint64_t others = came(p, device, bytes, !told);
-	bool fits = !told || settle_quietly(p, device, vgpu_device_of_current(p) == (int)device, &more);
+	bool fits = !told || settle_quietly(p, device, vgpu_device_of_current(p) == (int)device, false, &more);
 
 	measured = told ? GET(p->overhead[device].measured_bytes) : UINT64_MAX;
 	*cost_bytes = measured == UINT64_MAX || others == UINT64_MAX ? UINT64_MAX : minus(measured, others);

@@ -5,12 +5,14 @@
  * heaps of kernels. Only the driver knows: it is what NVML reports for the process beyond what was
  * allocated. Where NVML cannot tell, nothing is charged.
  *
- * Asking takes 11 µs (H200, driver 580) and more where a device has many processes, and a program may load thousands of modules at its start. So after a load
- * the device's free memory is looked at, which takes 3 µs, and NVML is asked when it moved by more
- * than what this process allocated, or 100 ms after it was asked last. Launches never look. */
+ * Asking takes 11 µs (H200, driver 580) and more where a device has many processes, and a program may
+ * load thousands of modules at its start. So after a load the device's free memory is looked at, which
+ * takes 3 µs, and NVML is asked when it moved by more than what this process allocated, or 100 ms
+ * after it was asked last. Launches never look. */
 #ifndef VGPU_GROWTH_H
 #define VGPU_GROWTH_H
 
+#include "futex.h"
 #include "process.h"
 
 /* Asks the driver and settles the account. False when the growth does not fit: it is then not
@@ -32,14 +34,23 @@ bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly);
 void vgpu_growth_opened(struct vgpu_process *p);
 void vgpu_growth_closed(struct vgpu_process *p);
 
-/* Before an allocation: asks the driver if something was loaded since it was asked last, or something
- * is open, and that is a while ago. False when that did not fit. */
-static inline bool vgpu_growth_caught_up(struct vgpu_process *p)
+void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns);
+
+/* Before an allocation, at a synchronisation and at a question for free memory: what a launch has
+ * made the driver take is charged, and what the owners of open memory have let go of, whatever the
+ * limits say, because it is there and nothing can be undone; the limit then meets what comes next.
+ * Launches themselves tell nothing, so once something was loaded or opened the driver is asked every
+ * 100 ms at most, and at the first of these calls after a load. */
+static inline void vgpu_growth_catch_up(struct vgpu_process *p)
 {
-	return p == NULL ||
-	       (__atomic_load_n(&p->growth_pending, __ATOMIC_RELAXED) == 0 &&
-		__atomic_load_n(&p->growth_watched, __ATOMIC_RELAXED) == 0) ||
-	       vgpu_growth_look(p, true);
+	uint64_t now_ns;
+
+	if (p == NULL || (__atomic_load_n(&p->growth_pending, __ATOMIC_RELAXED) == 0 &&
+			  __atomic_load_n(&p->growth_watched, __ATOMIC_RELAXED) == 0))
+		return;
+	now_ns = vgpu_coarse_ns();
+	if (now_ns >= __atomic_load_n(&p->growth_due_ns, __ATOMIC_RELAXED))
+		vgpu_growth_ask(p, now_ns);
 }
 
 /* The heap and the printf buffer of kernels are made at the first launch that needs them, and

@@ -93,9 +93,11 @@ struct vgpu_process {
 	uint32_t stage;
 	uint32_t graphs_with_memory; /* executable graphs in the table */
 	uint32_t captures;	     /* that have begun and not ended; see capture.h */
-	uint32_t growth_pending; /* something was loaded, or will be by a launch, since the driver was asked */
+	uint32_t growth_pending; /* something was loaded, so that a launch may make the driver take memory */
+	uint32_t growth_watched; /* memory of other processes that is open here: this one's once they have ended */
 	uint32_t pools_high;
 	uint32_t gated;		  /* launches may have to wait; see gate.h */
+	uint64_t growth_due_ns;	  /* when to ask for either next */
 	uint64_t gate_generation; /* 1 + that of the limits page when this was decided */
 	uint32_t gate_boards;	  /* and how the boards of its devices stood then */
 	uint32_t gate_sequence[VGPU_MAX_DEVICES];
@@ -144,7 +146,6 @@ struct vgpu_process {
 
 	/* growth.c */
 	uint32_t growth_mutex;
-	uint32_t growth_watched; /* memory of other processes that is open here: this one's once they have ended */
 	struct vgpu_overhead overhead[VGPU_MAX_DEVICES];
 
 	struct vgpu_info info;

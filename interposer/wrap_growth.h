@@ -26,9 +26,16 @@
 		return result;                                      \
 	}
 
+/* The heap that every context may make, and what the driver takes besides for one that was asked
+ * for: 150 MiB more than what the heap was raised by, measured on an H200, driver 580. */
+#define DEFAULT_HEAP_BYTES (8ull << 20)
+#define HEAP_BESIDES_BYTES (150ull << 20)
+
 /* What of a limit's value is memory that a launch makes. The stacks are made at once. */
 static uint64_t made_later(int limit, size_t value)
 {
+	if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && value > DEFAULT_HEAP_BYTES)
+		return value > UINT64_MAX - HEAP_BESIDES_BYTES ? value : value + HEAP_BESIDES_BYTES;
 	return limit == CU_LIMIT_PRINTF_FIFO_SIZE || limit == CU_LIMIT_MALLOC_HEAP_SIZE ? value : 0;
 }
 
@@ -45,8 +52,10 @@ static uint64_t made_later(int limit, size_t value)
                                                                                                   \
 		if (p == NULL || get_limit == NULL || get_limit(&before, limit) != CUDA_SUCCESS)  \
 			return real args;                                                         \
-		more = made_later(limit, (value) > before ? (value) - before : 0);                \
-		less = made_later(limit, (value) < before ? before - (value) : 0);                \
+		more = made_later(limit, value);                                                  \
+		less = made_later(limit, before);                                                 \
+		more -= more < less ? more : less;                                                \
+		less = (value) < before ? less - made_later(limit, value) : 0;                    \
 		if (more > 0 && !vgpu_context_promise(p, context, more))                          \
 			return CUDA_ERROR_OUT_OF_MEMORY;                                          \
 		result = real args;                                                               \

@@ -51,7 +51,8 @@ static CUresult keep_block(struct vgpu_charge *charge, CUdeviceptr pointer, uint
 /* Takes a charge for memory of the current context's device; what was loaded before comes first. */
 static CUresult charge_after_growth(struct vgpu_charge *charge, uint64_t bytes)
 {
-	return vgpu_growth_caught_up(attached()) ? vgpu_charge_current(charge, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+	vgpu_growth_catch_up(attached());
+	return vgpu_charge_current(charge, bytes);
 }
 
 #define WRAP_ALLOC(symbol, params, args, out, bytes)                          \

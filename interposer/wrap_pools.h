@@ -5,10 +5,18 @@
 #ifndef VGPU_WRAP_POOLS_H
 #define VGPU_WRAP_POOLS_H
 
-#include "graphs.h"
-#include "wrap_memory.h"
 #include "gate.h"
+#include "graphs.h"
+#include "growth.h"
 #include "wrap.h"
+#include "wrap_memory.h"
+
+/* What a stream has got to may have given memory back, and made the driver take some. */
+static void synchronised(struct vgpu_process *p)
+{
+	vgpu_pools_synchronised(p);
+	vgpu_growth_catch_up(p);
+}
 
 #define WRAP_POOL_DESTROY(symbol, params, args, handle)                                           \
 	WRAP(symbol, params)                                                                      \

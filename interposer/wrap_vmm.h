@@ -14,8 +14,7 @@
 /* Memory of the host is not the device's. */
 static CUresult charge_location(struct vgpu_charge *charge, const CUmemAllocationProp *prop, uint64_t bytes)
 {
-	if (prop != NULL && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !vgpu_growth_caught_up(attached()))
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	vgpu_growth_catch_up(attached());
 	if (prop != NULL && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		return vgpu_charge_device(charge, prop->location.id, bytes);
 	*charge = (struct vgpu_charge){.device = VGPU_NO_DEVICE};

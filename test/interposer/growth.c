@@ -208,9 +208,73 @@ static void an_allocation_finds_what_was_loaded_before(void)
 	CHECK_IS(cuLibraryGetKernel(&k, l, "kernel"), CUDA_SUCCESS);
 	wait_ms(110);
 	CHECK_IS(cuMemAlloc_v2(&a, MIB), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_IS(used(), 294 * MIB);
+	CHECK_IS(used(), 358 * MIB);
+	CHECK_IS(driver_used_bytes(0), used());
 	CHECK_IS(cuLibraryUnload(l), CUDA_SUCCESS);
 	CHECK_IS(cuMemAlloc_v2(&a, MIB), CUDA_SUCCESS);
+}
+
+#define AT_LAUNCH "kernel simgpu_launch_mib=64"
+
+static void run_something_new(void)
+{
+	CUfunction f;
+	CUmodule m;
+
+	CHECK_IS(cuModuleLoadData(&m, AT_LAUNCH), CUDA_SUCCESS);
+	CHECK_IS(cuModuleGetFunction(&f, m, "kernel"), CUDA_SUCCESS);
+	cuCtxSynchronize(); /* looks, and finds nothing yet */
+	CHECK_IS(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
+	wait_ms(120);
+}
+
+/* Nothing but the launch says that the driver takes more, and no launch is looked at. */
+static void what_a_launch_takes_is_charged_by_whatever_comes_next(void)
+{
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUDA_ARRAY_DESCRIPTOR flat = {1024, 1024, CU_AD_FORMAT_FLOAT, 1};
+	CUmemGenericAllocationHandle handle;
+	size_t free_bytes, total_bytes, pitch;
+	uint64_t want = 100 * MIB;
+	CUdeviceptr a;
+	CUarray array;
+
+	begin(2000, 100);
+#define CHECK_CAUGHT_UP(call, more_mib)                 \
+	do {                                            \
+		run_something_new();                    \
+		CHECK_IS(call, CUDA_SUCCESS);           \
+		want += (64 + (more_mib)) * MIB;        \
+		CHECK_IS(used(), want);                 \
+		CHECK_IS(driver_used_bytes(0), want);   \
+	} while (0)
+	CHECK_CAUGHT_UP(cuMemAlloc_v2(&a, 2 * MIB), 2);
+	CHECK_CAUGHT_UP(cuMemAllocPitch_v2(&a, &pitch, 2048, 1024, 4), 2);
+	CHECK_CAUGHT_UP(cuMemCreate(&handle, 2 * MIB, &prop, 0), 2);
+	CHECK_CAUGHT_UP(cuArrayCreate_v2(&array, &flat), 4);
+	CHECK_CAUGHT_UP(cuCtxSynchronize(), 0);
+	CHECK_CAUGHT_UP(cuStreamSynchronize(NULL), 0);
+	CHECK_CAUGHT_UP(cuMemGetInfo_v2(&free_bytes, &total_bytes), 0);
+	CHECK_IS(free_bytes, 2000 * MIB - want);
+	CHECK_CAUGHT_UP(cuMemAllocAsync(&a, 2 * MIB, NULL), 32);
+}
+
+static void what_a_launch_takes_beyond_the_limit_is_charged_too(void)
+{
+	size_t free_bytes, total_bytes;
+	CUdeviceptr a, b;
+
+	begin(200, 100);
+	CHECK_IS(cuMemAlloc_v2(&a, 60 * MIB), CUDA_SUCCESS);
+	run_something_new();
+	CHECK_IS(cuMemAlloc_v2(&b, 2 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_IS(used(), 224 * MIB);
+	CHECK_IS(driver_used_bytes(0), used());
+	CHECK_IS(cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
+	CHECK_IS(free_bytes, 0);
+	CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
+	CHECK_IS(cuMemAlloc_v2(&b, 36 * MIB), CUDA_SUCCESS);
+	CHECK_IS(cuMemAlloc_v2(&a, 2 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 static void heaps_and_stacks_of_kernels_are_charged(void)
@@ -224,29 +288,29 @@ static void heaps_and_stacks_of_kernels_are_charged(void)
 	CHECK_IS(cuModuleGetFunction(&f, m, "kernel"), CUDA_SUCCESS);
 	/* These are there after a launch, which nobody looks at. */
 	CHECK_IS(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 208 * MIB), CUDA_SUCCESS);
-	CHECK_IS(used(), 300 * MIB);
+	CHECK_IS(used(), 450 * MIB);
 	CHECK_IS(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 101 * MIB), CUDA_SUCCESS);
-	CHECK_IS(used(), 400 * MIB);
+	CHECK_IS(used(), 550 * MIB);
 	CHECK_IS(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
 	CHECK_IS(driver_used_bytes(0), used());
 	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
 	CHECK_IS(cuModuleUnload(m), CUDA_SUCCESS);
-	CHECK_IS(used(), 400 * MIB);
+	CHECK_IS(used(), 550 * MIB);
 	CHECK_IS(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 1208 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_IS(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE), CUDA_SUCCESS);
 	CHECK_IS(value, 208 * MIB);
-	CHECK_IS(used(), 400 * MIB);
+	CHECK_IS(used(), 550 * MIB);
 	/* The stacks are there at once. */
 	CHECK_IS(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048), CUDA_SUCCESS);
-	CHECK_IS(used(), 664 * MIB);
+	CHECK_IS(used(), 814 * MIB);
 	CHECK_IS(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 8192), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_IS(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE), CUDA_SUCCESS);
 	CHECK_IS(value, 2048);
-	CHECK_IS(used(), 664 * MIB);
+	CHECK_IS(used(), 814 * MIB);
 	CHECK_IS(driver_used_bytes(0), used());
 	CHECK_IS(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024), CUDA_SUCCESS);
 	CHECK(cuCtxSetLimit(77, 1) != CUDA_SUCCESS);
-	CHECK_IS(used(), 400 * MIB);
+	CHECK_IS(used(), 550 * MIB);
 	CHECK_IS(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 8 * MIB), CUDA_SUCCESS);
 	CHECK(used() >= driver_used_bytes(0));
 	CHECK_IS(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
@@ -258,11 +322,11 @@ static void heaps_end_with_their_context(void)
 {
 	CUcontext context;
 
-	begin(600, 100);
+	begin(800, 100);
 	for (int i = 0; i < 5; i++) {
 		CHECK_IS(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
 		CHECK_IS(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 308 * MIB), CUDA_SUCCESS);
-		CHECK_IS(used(), 500 * MIB);
+		CHECK_IS(used(), 650 * MIB);
 		CHECK_IS(cuCtxDestroy_v2(context), CUDA_SUCCESS);
 		CHECK_IS(used(), 100 * MIB);
 	}
@@ -352,6 +416,8 @@ int main(void)
 	CASE(what_is_loaded_lazily_is_charged_later);
 	CASE(whatever_loads_the_rest_is_charged);
 	CASE(an_allocation_finds_what_was_loaded_before);
+	CASE(what_a_launch_takes_is_charged_by_whatever_comes_next);
+	CASE(what_a_launch_takes_beyond_the_limit_is_charged_too);
 	CASE(heaps_and_stacks_of_kernels_are_charged);
 	CASE(heaps_end_with_their_context);
 	CASE(growth_ends_with_its_context);

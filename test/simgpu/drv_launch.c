@@ -24,7 +24,7 @@ struct CUfunc_st {
 struct CUmod_st {
 	CUmodule next;
 	CUcontext ctx;
-	uint64_t bytes, lazy_bytes; /* what it takes of the device, and will once it is used */
+	uint64_t bytes, lazy_bytes, launch_bytes; /* what it takes of the device, and will once it is used or run */
 	char *text; /* PTX, or a list of names; NULL for an image that is not text: any name is in it */
 	CUfunction functions;
 };
@@ -68,6 +68,7 @@ CUresult sim_cuModuleLoadData(CUmodule *out, const void *image)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	module->ctx = ctx;
 	module->bytes = said_bytes(module->text, "simgpu_module_mib=");
+	module->launch_bytes = said_bytes(module->text, "simgpu_launch_mib=");
 	module->lazy_bytes = said_bytes(module->text, "simgpu_lazy_mib=");
 	drv_lock();
 	fits = drv_grow(ctx, module->bytes);
@@ -245,6 +246,16 @@ CUresult sim_cuFuncSetAttribute(CUfunction function, int attribute, int value)
 	return CUDA_SUCCESS;
 }
 
+/* What kernels need that allocate or print comes with the first of them. With the lock held. */
+static bool first_run(CUmodule module)
+{
+	if (!drv_grow(module->ctx, module->launch_bytes))
+		return false;
+	module->bytes += module->launch_bytes;
+	module->launch_bytes = 0;
+	return true;
+}
+
 static CUresult launch(CUfunction function, const unsigned *grid, const unsigned *block,
 		       CUstream stream, void **params, void **extra)
 {
@@ -267,7 +278,7 @@ static CUresult launch(CUfunction function, const unsigned *grid, const unsigned
 		ns = *(const unsigned *)params[0] * 1000ull;
 	}
 	drv_lock();
-	NEED(drv_unlock(drv_limits_apply(ctx) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY));
+	NEED(drv_unlock(drv_limits_apply(ctx) && first_run(function->module) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY));
 	return drv_enqueue(stream, ns);
 }
 

@@ -6,6 +6,8 @@
  * the next launch for the heap and the printf buffer, as an H200's driver does. */
 #include "drv.h"
 
+#define HEAP_BESIDES (150 * SIM_MIB)
+
 static const size_t first_limit[SIM_LIMITS] = { 1024, SIM_MIB, 8 * SIM_MIB };
 
 void drv_limits_begin(CUcontext ctx)
@@ -40,6 +42,8 @@ static uint64_t bytes_of(CUcontext ctx, int limit, size_t value)
 
 	if (value <= first_limit[limit])
 		return 0;
+	if (limit == CU_LIMIT_MALLOC_HEAP_SIZE) /* measured on an H200 */
+		return value > UINT64_MAX / 2 ? value : value - first_limit[limit] + HEAP_BESIDES;
 	return __builtin_mul_overflow(value - first_limit[limit], each, &bytes) ? UINT64_MAX : bytes;
 }
 

@@ -90,6 +90,8 @@ int main(int argc, char **argv)
 		return shared_importer(atoi(argv[2]));
 	if (argc == 3 && strcmp(argv[1], "--racer") == 0)
 		return race_racer(4, (unsigned int)atoi(argv[2]));
+	if (argc == 3 && strcmp(argv[1], "--starter") == 0)
+		return race_starter(atoi(argv[2]));
 	if (argc == 2 && strcmp(argv[1], "--header") == 0) {
 		path_header();
 		return 0;

@@ -53,6 +53,34 @@ static void give_blocks(void)
 		cu.cuMemFree_v2(block[--blocks]);
 }
 
+static const uint64_t mixed_bytes[] = { 600 << 10, 5000, 64 << 10 };
+#define MIXED_BYTES ((600 << 10) + 5000 + (64 << 10))
+
+/* One of each size, or none. */
+static int take_mixed(uint64_t bytes)
+{
+	uint64_t before = blocks;
+	int error = 0;
+
+	(void)bytes;
+	for (int i = 0; i < 3 && error == 0; i++)
+		error = take_block(mixed_bytes[i]);
+	while (error != 0 && blocks > before)
+		cu.cuMemFree_v2(block[--blocks]);
+	return error;
+}
+
+/* Managed memory is on the device once that has touched it. */
+static int take_managed_block(uint64_t bytes)
+{
+	int error = blocks == MOST_BLOCKS ? PATH_BROKEN : (int)cu.cuMemAllocManaged(&block[blocks], bytes, CU_MEM_ATTACH_GLOBAL);
+
+	if (error == 0 && (error = (int)cu.cuMemsetD8_v2(block[blocks], 0x5a, bytes)) != 0)
+		cu.cuMemFree_v2(block[blocks]);
+	blocks += error == 0;
+	return error;
+}
+
 static int take_pitched(uint64_t bytes)
 {
 	size_t pitch;
@@ -74,7 +102,11 @@ struct path memory_paths[] = {
 	{ .name = "cuMemAlloc, blocks of 1.1 MiB", .granule = 1153434, .flags = PATH_FILL, .take = take_block, .give = give_blocks },
 	{ .name = "cuMemAlloc, blocks of 600 KiB", .granule = 600 << 10, .flags = PATH_FILL, .take = take_block, .give = give_blocks },
 	{ .name = "cuMemAlloc, blocks of 5000 B", .granule = 5000, .flags = PATH_FILL, .take = take_block, .give = give_blocks },
+	{ .name = "cuMemAlloc, blocks of 64 KiB", .granule = 64 << 10, .flags = PATH_FILL, .take = take_block, .give = give_blocks },
+	{ .name = "cuMemAlloc, 600 KiB, 5000 B, 64 KiB", .granule = MIXED_BYTES, .flags = PATH_FILL, .take = take_mixed, .give = give_blocks },
 	{ .name = "cuMemAllocPitch", .granule = 32 * PITCHED_WIDTH, .take = take_pitched, .give = give_held, .touch = touch_held },
 	{ .name = "cuMemAllocManaged", .granule = GRANULE, .flags = PATH_MANAGED, .take = take_managed, .give = give_held, .touch = touch_held },
+	{ .name = "cuMemAllocManaged, blocks of 3 MiB", .granule = 3 * MIB, .flags = PATH_FILL | PATH_MANAGED, .take = take_managed_block, .give = give_blocks },
+	{ .name = "cuMemAllocManaged, blocks of 100 KiB", .granule = 100 << 10, .flags = PATH_FILL | PATH_MANAGED, .take = take_managed_block, .give = give_blocks },
 	{ .name = NULL },
 };

@@ -30,5 +30,6 @@ int touch_bytes(CUdeviceptr pointer, uint64_t bytes);
 /* What a second process does in shared.c and race.c: its exit status. */
 int shared_importer(int fd);
 int race_racer(unsigned int threads, unsigned int ms);
+int race_starter(int fd);
 
 #endif

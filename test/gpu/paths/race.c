@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -142,6 +143,75 @@ static int start(void)
 	return 0;
 }
 
+/* ---- starting at once ---- */
+
+#define MOST_STARTERS 16
+#define HELD_MS 3000
+#define NO_ROOM 3
+
+/* Makes a context when the pipe ends, and keeps it for a while. */
+int race_starter(int fd)
+{
+	char byte;
+	int error = cuda_load() ? (int)cu.cuInit(0) : PATH_BROKEN;
+
+	if (read(fd, &byte, 1) < 0 || error != 0)
+		return 100;
+	error = (int)cuda_begin(&the_device);
+	if (error == 0)
+		usleep(HELD_MS * 1000);
+	return error == 0 ? 0 : error == CUDA_ERROR_OUT_OF_MEMORY ? NO_ROOM : 100;
+}
+
+/* This process has no context yet, so nobody of the job knows what one costs. */
+static int start_together(int count)
+{
+	int started = 0, failed = 0, go[2];
+	pid_t pid[MOST_STARTERS];
+	struct witness_said said;
+
+	if (pipe(go) != 0)
+		return PATH_BROKEN;
+	for (int i = 0; i < count; i++) {
+		pid[i] = fork();
+		if (pid[i] == 0) {
+			char fd[16];
+
+			close(go[1]);
+			snprintf(fd, sizeof(fd), "%d", go[0]);
+			execl(the_program, the_program, "--starter", fd, (char *)NULL);
+			_exit(127);
+		}
+	}
+	close(go[0]);
+	usleep(1000 * 1000); /* until cuInit is behind them */
+	close(go[1]);
+	for (int i = 0; i < count; i++) {
+		int status = -1;
+
+		if (pid[i] < 0 || waitpid(pid[i], &status, 0) != pid[i] || !WIFEXITED(status) ||
+		    (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != NO_ROOM))
+			failed++;
+		else
+			started += WEXITSTATUS(status) == 0;
+	}
+	said = witness_ask(getpid());
+	snprintf(note, sizeof(note), "%d started, %d failed", started, failed);
+	if (said.session_peak != WITNESS_UNKNOWN)
+		snprintf(note + strlen(note), sizeof(note) - strlen(note), "; all together at most %.1f MiB", (double)said.session_peak / MIB);
+	return (int)cuda_begin(&the_device);
+}
+
+static int start_8(void)
+{
+	return start_together(8);
+}
+
+static int start_16(void)
+{
+	return start_together(16);
+}
+
 static int take(uint64_t bytes)
 {
 	held_bytes = bytes;
@@ -160,5 +230,7 @@ static int touch(void)
 
 struct path race_paths[] = {
 	{ .name = "cuMemAlloc after a race of 8 x 4", .granule = GRANULE, .start = start, .take = take, .give = give, .touch = touch, .note = note },
+	{ .name = "8 processes starting at once", .granule = GRANULE, .flags = PATH_NO_CONTEXT, .start = start_8, .take = take, .give = give, .touch = touch, .note = note },
+	{ .name = "16 processes starting at once", .granule = GRANULE, .flags = PATH_NO_CONTEXT, .start = start_16, .take = take, .give = give, .touch = touch, .note = note },
 	{ .name = NULL },
 };
