@@ -23,6 +23,18 @@ static uint64_t charge_of(struct vgpu_process *p, const struct vgpu_entry *block
 	return is_small(block) ? vgpu_granules_leave(p, block->key, block->bytes) : block->bytes;
 }
 
+static void count_in(struct vgpu_process *p, const struct vgpu_entry *block)
+{
+	if (block->count == VGPU_BLOCK_MANAGED)
+		__atomic_add_fetch(&p->managed_bytes[block->device], block->bytes, __ATOMIC_RELAXED);
+}
+
+static void count_out(struct vgpu_process *p, const struct vgpu_entry *block)
+{
+	if (block->count == VGPU_BLOCK_MANAGED)
+		__atomic_sub_fetch(&p->managed_bytes[block->device], block->bytes, __ATOMIC_RELAXED);
+}
+
 void vgpu_blocks_ended(struct vgpu_process *p, const struct vgpu_entry *block)
 {
 	vgpu_account_give_back(p, block->device, charge_of(p, block));
@@ -40,29 +52,17 @@ void vgpu_blocks_put_back(struct vgpu_process *p, const struct vgpu_entry *block
 		old = *same;
 	/* Without memory for it the charge stays until the process ends: too much, never too little. */
 	vgpu_table_put(&shard->entries, block);
+	count_in(p, block);
+	count_out(p, &old);
 	vgpu_mutex_unlock(&shard->mutex);
 	/* The driver gave the address again, so it has freed the old block in a way not seen here. */
 	if (old.key != 0)
 		vgpu_blocks_ended(p, &old);
 }
 
-uint64_t vgpu_blocks_managed_bytes(struct vgpu_process *p, uint32_t device)
+uint64_t vgpu_blocks_managed_bytes(const struct vgpu_process *p, uint32_t device)
 {
-	uint64_t sum = vgpu_granules_managed_bytes(p, device);
-
-	for (uint32_t s = 0; s < VGPU_SHARDS; s++) {
-		struct vgpu_table *blocks = &p->blocks[s].entries;
-
-		vgpu_mutex_lock(&p->blocks[s].mutex);
-		for (uint64_t i = 0; i < blocks->capacity; i++) {
-			const struct vgpu_entry *block = &blocks->entry[i];
-
-			if (block->key != 0 && block->count == VGPU_BLOCK_MANAGED && block->device == device)
-				sum += block->bytes;
-		}
-		vgpu_mutex_unlock(&p->blocks[s].mutex);
-	}
-	return sum;
+	return __atomic_load_n(&p->managed_bytes[device], __ATOMIC_RELAXED);
 }
 
 void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes, CUcontext context,
@@ -85,6 +85,8 @@ bool vgpu_blocks_take(struct vgpu_process *p, CUdeviceptr pointer, struct vgpu_e
 		return false;
 	vgpu_mutex_lock(&shard->mutex);
 	found = vgpu_table_take(&shard->entries, pointer, out);
+	if (found)
+		count_out(p, out);
 	vgpu_mutex_unlock(&shard->mutex);
 	return found;
 }
@@ -102,10 +104,12 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 
 			/* Taking one may move another one here. */
 			if (block.key != 0 && block.owner == (uint64_t)(uintptr_t)context &&
-			    vgpu_table_take(blocks, block.key, &block))
+			    vgpu_table_take(blocks, block.key, &block)) {
+				count_out(p, &block);
 				bytes[block.device] += charge_of(p, &block);
-			else
+			} else {
 				i++;
+			}
 		}
 		vgpu_mutex_unlock(&p->blocks[s].mutex);
 	}

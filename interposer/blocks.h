@@ -18,7 +18,7 @@ void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t devic
 		     uint32_t kind);
 
 /* What managed memory of this process is charged. */
-uint64_t vgpu_blocks_managed_bytes(struct vgpu_process *p, uint32_t device);
+uint64_t vgpu_blocks_managed_bytes(const struct vgpu_process *p, uint32_t device);
 
 /* Removes the block: done before the driver frees it, because from then on another thread may be
  * given the same address. False when the pointer is not one of ours. */

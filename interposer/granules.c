@@ -29,6 +29,8 @@ static bool hold_one(struct vgpu_process *p, const struct vgpu_entry *first)
 	else
 		/* Without memory for it the charge stays until the process ends. */
 		vgpu_table_put(&shard->entries, first);
+	if (held == NULL && first->owner == MANAGED)
+		__atomic_add_fetch(&p->managed_bytes[first->device], first->bytes, __ATOMIC_RELAXED);
 	vgpu_mutex_unlock(&shard->mutex);
 	return held == NULL;
 }
@@ -55,6 +57,8 @@ static uint64_t leave_one(struct vgpu_process *p, uint64_t number)
 	held = vgpu_table_find(&shard->entries, number);
 	if (held != NULL && --held->count == 0)
 		vgpu_table_take(&shard->entries, number, &gone);
+	if (gone.owner == MANAGED)
+		__atomic_sub_fetch(&p->managed_bytes[gone.device], gone.bytes, __ATOMIC_RELAXED);
 	vgpu_mutex_unlock(&shard->mutex);
 	return gone.bytes;
 }
@@ -67,23 +71,4 @@ uint64_t vgpu_granules_leave(struct vgpu_process *p, CUdeviceptr pointer, uint64
 	for (uint64_t number = number_of(pointer); number <= last; number++)
 		given += leave_one(p, number);
 	return given;
-}
-
-uint64_t vgpu_granules_managed_bytes(struct vgpu_process *p, uint32_t device)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t s = 0; s < VGPU_SHARDS; s++) {
-		const struct vgpu_table *entries = &p->granules[s].entries;
-
-		vgpu_mutex_lock(&p->granules[s].mutex);
-		for (uint64_t i = 0; i < entries->capacity; i++) {
-			const struct vgpu_entry *held = &entries->entry[i];
-
-			if (held->key != 0 && held->owner == MANAGED && held->device == device)
-				sum += held->bytes;
-		}
-		vgpu_mutex_unlock(&p->granules[s].mutex);
-	}
-	return sum;
 }

@@ -27,7 +27,4 @@ uint64_t vgpu_granules_hold(struct vgpu_process *p, CUdeviceptr pointer, uint64_
 /* Counts it out. Returns what of that is not held any more. */
 uint64_t vgpu_granules_leave(struct vgpu_process *p, CUdeviceptr pointer, uint64_t bytes);
 
-/* What the granules of managed blocks are charged. */
-uint64_t vgpu_granules_managed_bytes(struct vgpu_process *p, uint32_t device);
-
 #endif

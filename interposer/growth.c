@@ -195,15 +195,17 @@ bool vgpu_growth_settle_current(struct vgpu_process *p)
 	return current < 0 || settle(p, (uint32_t)current, true);
 }
 
+/* The driver is not asked for its free memory here: some other stream may be captured. */
 void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns)
 {
-	int current = vgpu_device_of_current(p);
 	uint64_t more;
 
 	SET(p->growth_due_ns, now_ns + ASK_EVERY_NS);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
-		if (vgpu_context_exists(p, d))
-			settle_quietly(p, d, current == (int)d, true, &more);
+		if (!vgpu_context_exists(p, d))
+			continue;
+		settle_quietly(p, d, false, true, &more);
+		SET(p->overhead[d].read_ns, 0); /* so the next load or unload has nothing to compare with */
 	}
 	/* What is charged only now may have been taken before the driver last said what is free. */
 	vgpu_info_forget(p);

@@ -127,6 +127,7 @@ struct vgpu_process {
 	/* blocks.c and granules.c. A mutex of granules may be taken within one of blocks, not otherwise. */
 	struct vgpu_shard blocks[VGPU_SHARDS];
 	struct vgpu_shard granules[VGPU_SHARDS];
+	uint64_t managed_bytes[VGPU_MAX_DEVICES]; /* what of them is charged for managed memory */
 
 	uint32_t vmm_mutex;
 	uint64_t vmm_last; /* the last key in vmm_memory */

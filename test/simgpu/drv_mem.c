@@ -83,6 +83,7 @@ CUresult drv_block_allocate(CUcontext ctx, enum sim_kind kind, CUdeviceptr *out,
 	struct sim_block *block;
 	CUdeviceptr base;
 
+	drv_share_look();
 	if (bytes > UINT64_MAX / 2 || drv_fail_injected())
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	base = small ? drv_small_take(ctx, span, low) : take_place(ctx, span, low);
