@@ -6,7 +6,6 @@
 #define VGPU_WRAP_LAUNCH_H
 
 #include "gate.h"
-#include "pools.h"
 #include "streams.h"
 #include "wrap.h"
 
@@ -63,13 +62,6 @@ static const CUlaunchConfig no_config;
 			vgpu_gate_leave(p, &launch[i], result);                                           \
 		return result;                                                                            \
 	}
-
-/* The program has waited for results. */
-static void synchronised(struct vgpu_process *p)
-{
-	__atomic_fetch_add(&p->synchronised, 1, __ATOMIC_RELAXED);
-	vgpu_pools_synchronised(p);
-}
 
 #define WRAP_STREAM_DESTROY(symbol, params, args, stream)                 \
 	WRAP(symbol, params)                                              \

@@ -11,9 +11,11 @@
 #include "wrap.h"
 #include "wrap_memory.h"
 
-/* What a stream has got to may have given memory back, and made the driver take some. */
+/* The program has waited for results. What a stream has got to may have given memory back, and made
+ * the driver take some. */
 static void synchronised(struct vgpu_process *p)
 {
+	__atomic_fetch_add(&p->synchronised, 1, __ATOMIC_RELAXED);
 	vgpu_pools_synchronised(p);
 	vgpu_growth_catch_up(p);
 }
