@@ -7,6 +7,7 @@
 #include "cost.h"
 #include "device.h"
 #include "futex.h"
+#include "growth.h"
 #include "keeper.h"
 #include "sample.h"
 #include "share.h"
@@ -45,13 +46,14 @@ bool vgpu_gate_decide(struct vgpu_process *p)
 		if (board == NULL)
 			continue;
 		SET(p->gate_sequence[boards], GET(board->sequence));
-		p->gate_board[boards++] = board;
+		SET(p->gate_board[boards++], board);
 		gated |= vgpu_claims_several(board);
 	}
 	SET(p->gated, gated);
 	__atomic_store_n(&p->gate_boards, boards, __ATOMIC_RELEASE);
 	SET(p->gate_generation, generation + 1);
 	vgpu_mutex_unlock(&p->gate_mutex);
+	vgpu_growth_launched(p);
 	return gated != 0;
 }
 

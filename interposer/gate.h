@@ -34,6 +34,12 @@ static inline bool vgpu_gate_is_shut(struct vgpu_process *p)
 	return same ? __atomic_load_n(&p->gated, __ATOMIC_RELAXED) != 0 : vgpu_gate_decide(p);
 }
 
+/* The next launch decides anew, by which growth.h learns of it. */
+static inline void vgpu_gate_forget(struct vgpu_process *p)
+{
+	__atomic_store_n(&p->gate_generation, 0, __ATOMIC_RELAXED);
+}
+
 /* Before and after the driver is called. what and shape: the kernel or graph, and how large it is. */
 void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, const void *what, uint64_t shape);
 void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result);

@@ -7,6 +7,7 @@
 #include "context.h"
 #include "device.h"
 #include "futex.h"
+#include "gate.h"
 #include "info.h"
 #include "message.h"
 #include "report.h"
@@ -96,6 +97,9 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 	if (force && more != 0)
 		vgpu_account_force(p, device, more);
 	fits = more == 0 || force || vgpu_account_charge(p, device, more);
+	/* What is charged only now may have been taken before the driver last said what is free. */
+	if (more != 0)
+		vgpu_info_forget(p);
 	vgpu_mutex_lock(&p->growth_mutex);
 	if (fits)
 		overhead->bytes += more;
@@ -167,8 +171,10 @@ bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly)
 {
 	bool fits = vgpu_growth_look(p, lightly);
 
-	if (!lightly)
+	if (!lightly) {
 		SET(p->growth_due_ns, 0);
+		vgpu_gate_forget(p);
+	}
 	SET(p->growth_pending, 1);
 	return fits;
 }
@@ -207,8 +213,6 @@ void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns)
 		settle_quietly(p, d, false, true, &more);
 		SET(p->overhead[d].read_ns, 0); /* so the next load or unload has nothing to compare with */
 	}
-	/* What is charged only now may have been taken before the driver last said what is free. */
-	vgpu_info_forget(p);
 }
 
 bool vgpu_growth_promise(struct vgpu_process *p, uint32_t device, uint64_t bytes)

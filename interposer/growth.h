@@ -36,11 +36,18 @@ void vgpu_growth_closed(struct vgpu_process *p);
 
 void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns);
 
+/* The first launch after a load tells of itself at no cost, as it decides about the gate anew: it may
+ * be the first of a kernel that allocates or prints. */
+static inline void vgpu_growth_launched(struct vgpu_process *p)
+{
+	__atomic_store_n(&p->growth_due_ns, 0, __ATOMIC_RELAXED);
+}
+
 /* Before an allocation, at a synchronisation and at a question for free memory: what a launch has
  * made the driver take is charged, and what the owners of open memory have let go of, whatever the
  * limits say, because it is there and nothing can be undone; the limit then meets what comes next.
- * Launches themselves tell nothing, so once something was loaded or opened the driver is asked every
- * 100 ms at most, and at the first of these calls after a load. */
+ * Other launches tell nothing, so once something was loaded or opened the driver is asked every 100 ms
+ * at most, and at the first of these calls after a load and after the first launch that follows it. */
 static inline void vgpu_growth_catch_up(struct vgpu_process *p)
 {
 	uint64_t now_ns;

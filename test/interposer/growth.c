@@ -216,19 +216,49 @@ static void an_allocation_finds_what_was_loaded_before(void)
 
 #define AT_LAUNCH "kernel simgpu_launch_mib=64"
 
-static void run_something_new(void)
+static CUfunction kernel_of(const char *image)
 {
 	CUfunction f;
 	CUmodule m;
 
-	CHECK_IS(cuModuleLoadData(&m, AT_LAUNCH), CUDA_SUCCESS);
+	CHECK_IS(cuModuleLoadData(&m, image), CUDA_SUCCESS);
 	CHECK_IS(cuModuleGetFunction(&f, m, "kernel"), CUDA_SUCCESS);
-	cuCtxSynchronize(); /* looks, and finds nothing yet */
+	return f;
+}
+
+static void run(CUfunction f)
+{
 	CHECK_IS(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
+}
+
+static void run_something_new(void)
+{
+	CUfunction f = kernel_of(AT_LAUNCH);
+
+	run(kernel_of("kernel")); /* the first launch is looked after at once, this is not the one */
+	cuCtxSynchronize();
+	run(f);
 	wait_ms(120);
 }
 
-/* Nothing but the launch says that the driver takes more, and no launch is looked at. */
+static void what_the_first_launch_takes_is_charged_at_once(void)
+{
+	CUdeviceptr a;
+	CUfunction f;
+
+	begin(1000, 100);
+	for (uint64_t n = 0; n < 3; n++) {
+		f = kernel_of(AT_LAUNCH);
+		CHECK_IS(cuMemAlloc_v2(&a, 2 * MIB), CUDA_SUCCESS); /* looks, and finds nothing yet */
+		CHECK_IS(used(), (102 + 68 * n) * MIB);
+		run(f);
+		CHECK_IS(cuMemAlloc_v2(&a, 2 * MIB), CUDA_SUCCESS);
+		CHECK_IS(used(), (168 + 68 * n) * MIB);
+		CHECK_IS(driver_used_bytes(0), used());
+	}
+}
+
+/* Nothing but the launch says that the driver takes more, and only the first one after a load is looked at. */
 static void what_a_launch_takes_is_charged_by_whatever_comes_next(void)
 {
 	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
@@ -257,6 +287,25 @@ static void what_a_launch_takes_is_charged_by_whatever_comes_next(void)
 	CHECK_CAUGHT_UP(cuMemGetInfo_v2(&free_bytes, &total_bytes), 0);
 	CHECK_IS(free_bytes, 2000 * MIB - want);
 	CHECK_CAUGHT_UP(cuMemAllocAsync(&a, 2 * MIB, NULL), 32);
+}
+
+/* What is free is remembered for a millisecond, and what this process is charged meanwhile counted in. */
+static void what_is_found_late_is_not_counted_twice(void)
+{
+	size_t free_bytes, total_bytes;
+	CUfunction f;
+
+	begin(8000, 100);
+	f = kernel_of(AT_LAUNCH);
+	run(kernel_of("kernel"));
+	cuCtxSynchronize();
+	run(f); /* nobody looks */
+	CHECK_IS(cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
+	kernel_of("kernel");
+	CHECK_IS(used(), 164 * MIB);
+	CHECK_IS(cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
+	CHECK_IS(free_bytes, total_bytes - 164 * MIB);
+	CHECK_IS(driver_used_bytes(0), 164 * MIB);
 }
 
 static void what_a_launch_takes_beyond_the_limit_is_charged_too(void)
@@ -416,7 +465,9 @@ int main(void)
 	CASE(what_is_loaded_lazily_is_charged_later);
 	CASE(whatever_loads_the_rest_is_charged);
 	CASE(an_allocation_finds_what_was_loaded_before);
+	CASE(what_the_first_launch_takes_is_charged_at_once);
 	CASE(what_a_launch_takes_is_charged_by_whatever_comes_next);
+	CASE(what_is_found_late_is_not_counted_twice);
 	CASE(what_a_launch_takes_beyond_the_limit_is_charged_too);
 	CASE(heaps_and_stacks_of_kernels_are_charged);
 	CASE(heaps_end_with_their_context);
