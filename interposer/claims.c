@@ -174,6 +174,16 @@ static void sit_down(struct vgpu_seat *seat, uint32_t device, const struct vgpu_
 		seat->weight = 0;
 }
 
+/* Word by word, each acquired, so that the board's sequence is looked at after them. */
+static void read_slices(struct vgpu_board_slice *slice, const struct vgpu_board *board, uint32_t count)
+{
+	const uint32_t *from = (const uint32_t *)board->slice;
+	uint32_t *to = (uint32_t *)slice;
+
+	for (size_t i = 0; i < count * (sizeof(*slice) / sizeof(*to)); i++)
+		to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+}
+
 void vgpu_claims_follow(struct vgpu_seat *seat, uint32_t device)
 {
 	struct vgpu_board_slice slice[VGPU_BOARD_SLICES];
@@ -185,8 +195,7 @@ void vgpu_claims_follow(struct vgpu_seat *seat, uint32_t device)
 		return;
 	if (count > VGPU_BOARD_SLICES)
 		count = VGPU_BOARD_SLICES;
-	memcpy(slice, seat->board->slice, count * sizeof(slice[0]));
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	read_slices(slice, seat->board, count);
 	if (__atomic_load_n(&seat->board->sequence, __ATOMIC_RELAXED) != sequence)
 		return;
 	seat->sequence = sequence;
