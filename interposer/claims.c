@@ -140,7 +140,8 @@ static void sit_down(struct vgpu_seat *seat, uint32_t device, const struct vgpu_
 	}
 	rest = capped < 100 && uncapped != 0 ? (100 - capped) / uncapped : 0;
 	rest = rest < LEAST_WEIGHT ? LEAST_WEIGHT : rest;
-	seat->count = seat->weight = seat->all_weights = 0;
+	__atomic_store_n(&seat->count, 0, __ATOMIC_RELAXED);
+	seat->weight = seat->all_weights = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t weight = vgpu_share_is_capped(slice[i].sm_percent) ? slice[i].sm_percent : rest;
 		struct vgpu_neighbour *neighbour = &seat->neighbour[seat->count];
@@ -165,7 +166,7 @@ static void sit_down(struct vgpu_seat *seat, uint32_t device, const struct vgpu_
 			meet(neighbour);
 		}
 		neighbour->sm_percent = weight;
-		seat->count++;
+		__atomic_fetch_add(&seat->count, 1, __ATOMIC_RELAXED);
 	}
 	for (uint32_t k = 0; k < old_count; k++)
 		forget(&old[k]);

@@ -72,7 +72,7 @@ struct vgpu_seat {
 	uint32_t sequence; /* of the board when it was read */
 	uint64_t looked_ns;
 	uint64_t idle_since_ns;
-	uint32_t synchronised; /* how often the program had, and what it had used, when this turn began */
+	uint32_t drains; /* of the engine, and what had been used, when it was last judged */
 	uint64_t used_ns;
 	bool brisk; /* of any of the slices */
 	uint64_t taken_ns; /* when the last turn was taken */
@@ -91,6 +91,7 @@ struct vgpu_engine {
 	uint32_t bell; /* futex of those who wait to launch; changes when it is worth another look */
 	uint32_t waiters;
 	uint32_t in_flight; /* groups of all streams */
+	uint32_t drains;    /* how often the program has waited until all was done before it launched more */
 	uint32_t unknown;   /* of these: of which nobody knows how long they take */
 	uint32_t streams_high;
 	int64_t credit_ns; /* taken from the share and not used yet */

@@ -177,6 +177,12 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	due = vgpu_cost_due(cost);
 	expected = expected_of(launch->engine, cost, what);
 	launch->stream = vgpu_streams_find(launch->engine, context, handle);
+	/* It has waited for results; was there nothing else to do? Asked only where turns may be taken. */
+	if (GET(p->synchronised) != 0 && launch->stream != NULL) {
+		SET(p->synchronised, 0);
+		if (GET(launch->engine->seat.count) != 0 && !capturing && vgpu_streams_drained(launch->stream, handle))
+			__atomic_fetch_add(&launch->engine->drains, 1, __ATOMIC_RELAXED);
+	}
 	reserved = admit(p, (uint32_t)device, launch->stream, cost, expected);
 	if (expected == VGPU_UNKNOWN_NS)
 		expected = expected_of(launch->engine, cost, what); /* it may have been learnt meanwhile */

@@ -166,7 +166,7 @@ struct vgpu_process {
 	uint32_t keeper; /* 0 not started, 1 yes, 2 cannot be */
 	uint32_t keeper_sleeps;
 	uint32_t keeper_bell;
-	uint32_t synchronised; /* how often the program has waited for results */
+	uint32_t synchronised; /* the program has waited for results since the last launch */
 	CUcontext keeper_context; /* current in the keeper's thread */
 	struct vgpu_engine engine[VGPU_MAX_DEVICES];
 };

@@ -219,6 +219,27 @@ bool vgpu_streams_idle(struct vgpu_stream *stream)
 	return idle;
 }
 
+bool vgpu_streams_drained(struct vgpu_stream *stream, CUstream handle)
+{
+	vgpu_fn_cuEventQuery *query = VGPU_REAL(cuEventQuery);
+	vgpu_fn_cuStreamQuery *query_stream = VGPU_REAL(cuStreamQuery);
+	struct vgpu_group *last;
+	CUevent marker = NULL;
+	bool idle, unmarked;
+
+	vgpu_mutex_lock(&stream->mutex);
+	last = &stream->group[(stream->head - 1) % VGPU_GROUPS];
+	idle = stream->head == stream->tail;
+	unmarked = last->unmarked != 0 || !last->marked;
+	marker = last->marker;
+	vgpu_mutex_unlock(&stream->mutex);
+	if (idle)
+		return true;
+	if (unmarked)
+		return query_stream != NULL && query_stream(handle) == CUDA_SUCCESS;
+	return query != NULL && query(marker) == CUDA_SUCCESS;
+}
+
 /* Asks whether the marker has been reached or, where launches lie behind it, the stream's end. */
 static CUresult ask(struct vgpu_process *p, CUevent marker, CUcontext context, CUstream handle, bool to_the_end)
 {

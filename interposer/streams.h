@@ -18,8 +18,10 @@ struct vgpu_group *vgpu_streams_begin(struct vgpu_engine *engine, struct vgpu_st
 /* After it. */
 void vgpu_streams_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched, bool mark);
 
-/* Whether nothing is in flight in the stream. */
+/* Whether nothing is in flight in the stream, as far as the keeper knows. */
 bool vgpu_streams_idle(struct vgpu_stream *stream);
+/* Whether all that was launched into the stream is done: the driver is asked. For who launches into it. */
+bool vgpu_streams_drained(struct vgpu_stream *stream, CUstream handle);
 
 /* Looks at what is in flight and calls done for each group that is. */
 typedef void vgpu_group_done(struct vgpu_process *p, uint32_t device, const struct vgpu_group *group,

@@ -16,7 +16,7 @@
 /* Going from one process to another takes the GPU about 0.14 ms (H200), which is lost twice in it. Who
  * waits for its results all the time waits for its turn as often: then turns are shorter. */
 #define VGPU_TURN_FRAME_NS 30000000u
-#define VGPU_TURN_BRISK_FRAME_NS 16000000u
+#define VGPU_TURN_BRISK_FRAME_NS 10000000u
 /* To wait for them once in so much of its own busy time. */
 #define VGPU_TURN_BRISK_NS 8000000u
 #define VGPU_TURN_LEAST_NS 3000000u

@@ -17,6 +17,8 @@
 #define AHEAD_NS (2 * BELIEVED_NS)
 #define LOOK_NS 250000u
 #define NEAR_NS 60000u
+/* Of a slice's own busy time, before it is said again whether it is brisk. */
+#define JUDGED_NS 40000000u
 /* What was earned while others had their turns is kept for so long. */
 #define EARNED_NS 200000000u
 
@@ -93,14 +95,18 @@ static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[
 	return others;
 }
 
-/* Whether this slice waited for its results again and again in the turn that ends. */
-static void judge_turn(struct vgpu_process *p, uint32_t device)
+/* Whether this slice waits for its results again and again, over some turns. */
+static void judge_turns(struct vgpu_process *p, uint32_t device)
 {
 	struct vgpu_seat *seat = &p->engine[device].seat;
-	uint32_t times = GET(p->synchronised) - seat->synchronised;
+	uint32_t times = GET(p->engine[device].drains) - seat->drains;
 	uint64_t used_ns = GET(vgpu_pages.ledger->busy_ns[device]) - seat->used_ns;
 
-	SET(seat->mine->brisk, times >= 1 && used_ns / times <= VGPU_TURN_BRISK_NS);
+	if (used_ns < JUDGED_NS)
+		return;
+	SET(seat->mine->brisk, used_ns / (times + 1) <= VGPU_TURN_BRISK_NS);
+	seat->drains += times;
+	seat->used_ns += used_ns;
 }
 
 static void leave(struct vgpu_seat *seat, uint64_t drained_ns)
@@ -163,8 +169,6 @@ static void begin(struct vgpu_process *p, uint32_t device, const struct vgpu_tur
 
 	SET(engine->burst_ns, burst < VGPU_SHARE_WAITED_NS ? burst : VGPU_SHARE_WAITED_NS);
 	seat->taken_ns = now_ns;
-	seat->synchronised = GET(p->synchronised);
-	seat->used_ns = GET(vgpu_pages.ledger->busy_ns[device]);
 	SET(seat->mine->holds_since_ns, now_ns);
 	SET(seat->mine->wants_since_ns, 0);
 }
@@ -233,7 +237,7 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 		return self.remaining_ns > LOOK_NS ? LOOK_NS : NEAR_NS;
 	case VGPU_TURN_LEAVE:
 		set_may(engine, 0);
-		judge_turn(p, device);
+		judge_turns(p, device);
 		leave(seat, now_ns + self.remaining_ns);
 		return NEAR_NS;
 	case VGPU_TURN_WAIT:

@@ -15,7 +15,7 @@
  * the driver take some. */
 static void synchronised(struct vgpu_process *p)
 {
-	__atomic_fetch_add(&p->synchronised, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&p->synchronised, 1, __ATOMIC_RELAXED);
 	vgpu_pools_synchronised(p);
 	vgpu_growth_catch_up(p);
 }
