@@ -8,12 +8,8 @@
 
 #define PIECE_BYTES 512ull
 
-/* What managed memory takes with its page tables, on an H200 with driver 580: one block of 2482 MiB
- * 78 MiB more than its size, one of 2406 MiB 26 MiB more, and blocks of 3 MiB 0.19 MiB more each. */
+/* Page tables: 78 MiB for 2482 MiB of managed memory on an H200, driver 580. */
 #define MANAGED_TABLES 32u
-#define MANAGED_LARGE_BYTES (64ull << 20)
-#define MANAGED_PIECE_BYTES (64ull << 10)
-#define MANAGED_PIECE_TABLES 16u
 
 static uint64_t round_up(uint64_t bytes, uint64_t to)
 {
@@ -27,10 +23,11 @@ uint64_t vgpu_charge_granules(uint64_t bytes)
 
 uint64_t vgpu_charge_managed(uint64_t bytes)
 {
-	bool large = bytes >= MANAGED_LARGE_BYTES;
-	uint64_t whole = large ? vgpu_charge_granules(bytes) : round_up(bytes, MANAGED_PIECE_BYTES);
-	uint64_t tables = large ? vgpu_charge_granules(whole / MANAGED_TABLES) : whole / MANAGED_PIECE_TABLES + MANAGED_PIECE_BYTES;
+	uint64_t whole = vgpu_charge_granules(bytes);
+	uint64_t tables = whole / MANAGED_TABLES;
 
+	if (tables > VGPU_GRANULE_BYTES)
+		tables = vgpu_charge_granules(tables);
 	return whole > UINT64_MAX - tables ? whole : whole + tables;
 }
 

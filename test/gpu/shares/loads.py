@@ -12,6 +12,7 @@ class Load:
     arguments: tuple  # of the program "load"; of a PyTorch workload: of what stands in for it
     torch: bool = False
     piece_us: int = 0  # length of a piece of work, where it is known
+    copies: bool = False  # NVML counts them too, a share does not: judged by counted kernels
 
 
 LOADS = {
@@ -25,7 +26,7 @@ LOADS = {
     "long": Load("40 ms kernels", ("--us", "40000", "--deep", "2"), piece_us=40000),
     "queue": Load("500-deep queue, 1 ms", ("--us", "1000", "--deep", "500"), piece_us=1000),
     "streams": Load("4 streams, 1 ms each", ("--us", "1000", "--streams", "4", "--deep", "16", "--blocks", "16")),
-    "copies": Load("64 MiB copy + 1 ms", ("--us", "1000", "--copy", "64", "--deep", "4")),
+    "copies": Load("64 MiB copy + 1 ms", ("--us", "1000", "--copy", "64", "--deep", "4"), piece_us=1000, copies=True),
     # For pairs and latency, not in the table of singles.
     "spin": Load("1 ms kernels", ("--us", "1000", "--deep", "8"), piece_us=1000),
     "request": Load("requests of 5 ms, one after another", ("--us", "1000", "--kernels", "5", "--deep", "1"), piece_us=5000),

@@ -39,6 +39,7 @@ class Measure:
         self.rate = sum(self.rates)
         piece_us = LOADS[workers[0].names[0]].piece_us
         self.counted = self.rate * piece_us / 1e4 if piece_us else None
+        self.copies = LOADS[workers[0].names[0]].copies
         self.piece_points = piece_us / 1e4  # what one piece is of a second
         self.one_piece = self.piece_points / seconds  # and of this window
         self.meter = self.waited = None
@@ -52,7 +53,7 @@ class Measure:
     def verdict(self, target, bias, native_rate=None):
         """NVML's word, less what it is off by; whether all was used by counted work where that is finer.
         Pieces are not divided: a window, or a second, may have one more or less."""
-        seen = None if self.witness is None else self.witness - bias
+        seen = self.counted if self.copies else None if self.witness is None else self.witness - bias
         used = self.counted if self.counted is not None and self.one_piece < 0.1 else seen
         within = max(POINT, self.one_piece)
         return judge((self.rate == 0, "no work was done"), (seen is None, "the witness saw nothing"),
