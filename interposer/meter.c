@@ -19,6 +19,9 @@ struct vgpu_busy vgpu_meter_finish(struct vgpu_meter *meter, const struct vgpu_m
 	uint64_t surely = between(later(free_ns, work->last_ns + VGPU_LAUNCH_NS), work->pending_ns);
 	uint64_t most = between(busy.start_ns, work->reached_ns);
 
+	/* What took longer than expected ended somewhere between the two looks: in the middle, on average. */
+	if (surely >= work->expected_ns && work->reached_ns > work->pending_ns)
+		surely += (work->reached_ns - work->pending_ns) / 2;
 	busy.busy_ns = work->expected_ns > surely ? work->expected_ns : surely;
 	if (busy.busy_ns > most)
 		busy.busy_ns = most;
