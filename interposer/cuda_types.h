@@ -136,6 +136,7 @@ typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
 
 /* attributes of cuPointerGetAttribute */
 #define CU_POINTER_ATTRIBUTE_MEMORY_TYPE 2
+#define CU_MEMORYTYPE_DEVICE 2
 #define CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL 9
 
 _Static_assert(sizeof(CUresult) == 4, "CUresult is an int");

@@ -153,6 +153,8 @@ static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 		conf->alloc_us = (unsigned)n;
 	else if (strcmp(key, "context_us") == 0 && parse_number(value, 0, 100000000, &n))
 		conf->context_us = (unsigned)n;
+	else if (strcmp(key, "memory_gb_s") == 0 && parse_number(value, 0, 100000, &n))
+		conf->memory_gb_s = (unsigned)n;
 	else if (strcmp(key, "usage_by_process") == 0 && parse_number(value, 0, 1, &n))
 		conf->no_usage_by_process = n == 0;
 	else if (strcmp(key, "mig_attributes") == 0 && parse_number(value, 0, 1, &n))

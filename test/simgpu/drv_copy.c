@@ -39,6 +39,11 @@ COPY(cuMemcpyHtoD, CUdeviceptr, CUdeviceptr_v1, DEV, true, const void *, const v
 COPY(cuMemcpyDtoH, void *, void *, HOST, false, CUdeviceptr, CUdeviceptr_v1, DEV, true)
 COPY(cuMemcpyDtoD, CUdeviceptr, CUdeviceptr_v1, DEV, true, CUdeviceptr, CUdeviceptr_v1, DEV, true)
 
+CUresult sim_cuMemcpyDtoDAsync(CUdeviceptr_v1 to, CUdeviceptr_v1 from, unsigned int bytes, CUstream stream)
+{
+	return sim_cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
+}
+
 CUresult sim_cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
 	return drv_copy(to, from, bytes, false, false, NULL, true);
@@ -84,3 +89,33 @@ CUresult sim_cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, 
 FILL(cuMemsetD8, unsigned char)
 FILL(cuMemsetD16, unsigned short)
 FILL(cuMemsetD32, unsigned int)
+
+#define FILL_ROWS(NAME, TYPE)                                                                             \
+	CUresult sim_##NAME(CUdeviceptr_v1 to, unsigned int pitch, TYPE value, unsigned int width,        \
+			    unsigned int height)                                                          \
+	{                                                                                                 \
+		return drv_fill_rows(to, pitch, &value, sizeof(value), width, height, NULL);              \
+	}                                                                                                 \
+	CUresult sim_##NAME##_v2(CUdeviceptr to, size_t pitch, TYPE value, size_t width, size_t height)   \
+	{                                                                                                 \
+		return drv_fill_rows(to, pitch, &value, sizeof(value), width, height, NULL);              \
+	}                                                                                                 \
+	CUresult sim_##NAME##_v2_ptds(CUdeviceptr to, size_t pitch, TYPE value, size_t width,             \
+				      size_t height)                                                      \
+	{                                                                                                 \
+		return drv_fill_rows(to, pitch, &value, sizeof(value), width, height, CU_STREAM_PER_THREAD); \
+	}                                                                                                 \
+	CUresult sim_##NAME##Async(CUdeviceptr to, size_t pitch, TYPE value, size_t width, size_t height, \
+				   CUstream stream)                                                       \
+	{                                                                                                 \
+		return drv_fill_rows(to, pitch, &value, sizeof(value), width, height, stream);            \
+	}                                                                                                 \
+	CUresult sim_##NAME##Async_ptsz(CUdeviceptr to, size_t pitch, TYPE value, size_t width,           \
+					size_t height, CUstream stream)                                   \
+	{                                                                                                 \
+		return drv_fill_rows(to, pitch, &value, sizeof(value), width, height, drv_ptsz(stream));  \
+	}
+
+FILL_ROWS(cuMemsetD2D8, unsigned char)
+FILL_ROWS(cuMemsetD2D16, unsigned short)
+FILL_ROWS(cuMemsetD2D32, unsigned int)

@@ -182,24 +182,36 @@ static void fill_real(CUdeviceptr to, const void *value, size_t width, size_t co
 		memcpy(at + i * width, value, width);
 }
 
-CUresult drv_fill(CUdeviceptr to, const void *value, size_t width, size_t count, CUstream handle)
+static CUresult take_time(CUstream stream, uint64_t bytes)
+{
+	return sim_conf.memory_gb_s != 0 ? drv_enqueue(stream, bytes / sim_conf.memory_gb_s) : CUDA_SUCCESS;
+}
+
+CUresult drv_fill_rows(CUdeviceptr to, size_t pitch, const void *value, size_t width, size_t count, size_t rows, CUstream handle)
 {
 	struct sim_block *block;
 	CUstream stream;
 
 	NEED(drv_stream(handle, &stream));
-	if (count == 0)
+	if (count == 0 || rows == 0)
 		return CUDA_SUCCESS;
-	if (to % width != 0 || count > UINT64_MAX / 16)
+	if (to % width != 0 || count > UINT32_MAX * 16ull || rows > UINT32_MAX || pitch > UINT32_MAX ||
+	    (rows > 1 && pitch < width * count))
 		return CUDA_ERROR_INVALID_VALUE;
 	drv_lock();
-	block = spans(to, width * count);
+	block = spans(to, (rows - 1) * pitch + width * count);
 	if (block == NULL)
 		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
 	make_resident(block, stream->ctx->device);
-	if (block->kind == SIM_HOST || block->kind == SIM_MANAGED)
-		fill_real(to, value, width, count);
-	return drv_unlock(CUDA_SUCCESS);
+	for (size_t row = 0; row < rows && (block->kind == SIM_HOST || block->kind == SIM_MANAGED); row++)
+		fill_real(to + row * pitch, value, width, count);
+	drv_unlock(CUDA_SUCCESS);
+	return take_time(handle, width * count * rows);
+}
+
+CUresult drv_fill(CUdeviceptr to, const void *value, size_t width, size_t count, CUstream handle)
+{
+	return drv_fill_rows(to, 0, value, width, count, 1, handle);
 }
 
 static bool is_real(const struct sim_block *block)
@@ -212,6 +224,7 @@ CUresult drv_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, bool to_device
 {
 	struct sim_block *target, *source;
 	CUstream stream;
+	bool within;
 
 	NEED(drv_stream(handle, &stream));
 	if (bytes == 0)
@@ -227,5 +240,7 @@ CUresult drv_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, bool to_device
 		memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
 	else if (is_real(target))
 		memset((void *)(uintptr_t)to, 0, bytes);
-	return drv_unlock(CUDA_SUCCESS);
+	within = target != NULL && source != NULL && target->kind != SIM_HOST && source->kind != SIM_HOST;
+	drv_unlock(CUDA_SUCCESS);
+	return within ? take_time(handle, bytes) : CUDA_SUCCESS;
 }
