@@ -3,6 +3,10 @@
 #include "nvml_usage.h"
 
 #include "account.h"
+#include "device.h"
+#include "futex.h"
+#include "gate.h"
+#include "marks.h"
 #include "symbols.h"
 
 #include <sys/mman.h>
@@ -118,9 +122,37 @@ static nvmlReturn_t ask_samples(struct vgpu_process *p, nvmlDevice_t device, uns
 	return result;
 }
 
+static unsigned long long real_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (unsigned long long)now.tv_sec * 1000000u + (unsigned long long)now.tv_nsec / 1000u;
+}
+
+/* Where launches pass the gate, what they took is known better than the driver tells. */
+static bool metered(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last, unsigned int *percent)
+{
+	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint64_t now_ns = vgpu_now_ns(), real_ns = real_us() * 1000u;
+	uint64_t window_ns = last < real_ns / 1000u ? real_ns - last * 1000u : 0;
+	const uint64_t remembered_ns = (VGPU_MARKS - 1) * VGPU_MARK_NS;
+	int index = vgpu_device_of_nvml(device);
+
+	if (index < 0 || now_ns < remembered_ns || !vgpu_gate_is_shut(p))
+		return false;
+	/* As long as the marks reach back at least. */
+	window_ns = window_ns < VGPU_MARK_NS ? VGPU_MARK_NS : window_ns > remembered_ns ? remembered_ns : window_ns;
+	*percent = (vgpu_marks_used(&ledger->marks[index], now_ns - window_ns, now_ns,
+				    __atomic_load_n(&ledger->busy_until_ns[index], __ATOMIC_RELAXED),
+				    __atomic_load_n(&ledger->busy_ns[index], __ATOMIC_RELAXED)) + 5) / 10;
+	return true;
+}
+
 bool vgpu_usage_since(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last, struct vgpu_usage *usage)
 {
 	nvmlReturn_t result;
+	bool told;
 
 	*usage = (struct vgpu_usage){0};
 	vgpu_account_sweep(p, false);
@@ -129,17 +161,15 @@ bool vgpu_usage_since(struct vgpu_process *p, nvmlDevice_t device, unsigned long
 	if (result != NVML_SUCCESS && result != NVML_ERROR_NOT_FOUND)
 		result = ask_samples(p, device, last, usage);
 	/* Not found: nobody has used it. */
-	return result == NVML_SUCCESS || result == NVML_ERROR_NOT_FOUND;
+	told = result == NVML_SUCCESS || result == NVML_ERROR_NOT_FOUND;
+	if (!told)
+		*usage = (struct vgpu_usage){UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
+	return metered(p, device, last, &usage->sm) || told;
 }
 
 bool vgpu_usage_now(struct vgpu_process *p, nvmlDevice_t device, struct vgpu_usage *usage)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return vgpu_usage_since(p, device,
-				(unsigned long long)now.tv_sec * 1000000u + (unsigned long long)now.tv_nsec / 1000u - WINDOW_US,
-				usage);
+	return vgpu_usage_since(p, device, real_us() - WINDOW_US, usage);
 }
 
 unsigned int vgpu_usage_of_type(const struct vgpu_usage *usage, nvmlSamplingType_t type)

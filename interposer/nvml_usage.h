@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Utilisation of the slice: what the job's own processes made of it, as the driver tells it by process. Every
- * row that tells a program of utilisation takes it from vgpu_usage_since, so another source of it goes there. */
+ * Utilisation of the slice: what the job's own processes made of it, as the driver tells it by process; that of
+ * the multiprocessors as it was measured where launches have a share to keep (marks.h). Every row that
+ * tells a program of utilisation takes it from vgpu_usage_since, so another source of it goes there. */
 #ifndef VGPU_NVML_USAGE_H
 #define VGPU_NVML_USAGE_H
 
@@ -11,14 +12,13 @@
 /* More than a device has at any time, of processes and of their samples. */
 #define VGPU_LISTED 4096u
 
-/* In percent. */
+/* In percent; above 100 where the driver does not tell it by process. */
 struct vgpu_usage {
-	unsigned int sm, memory, encoder, decoder;
-	unsigned int jpeg, optical_flow; /* above 100 where the driver does not tell them by process */
+	unsigned int sm, memory, encoder, decoder, jpeg, optical_flow;
 };
 
-/* Over the time since last, in microseconds since 1970; over as long as the driver remembers when it
- * is 0. False when the driver does not know utilisation by process. */
+/* Over the time since last, in microseconds since 1970; over as long as is remembered when it is 0. False
+ * when utilisation by process is not known, of no engine. */
 bool vgpu_usage_since(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last, struct vgpu_usage *usage);
 /* Over the last two seconds: a driver takes up to one sample a second. */
 bool vgpu_usage_now(struct vgpu_process *p, nvmlDevice_t device, struct vgpu_usage *usage);

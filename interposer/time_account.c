@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "time_account.h"
 
+#include "marks.h"
 #include "share.h"
 
 #define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
@@ -75,10 +76,15 @@ int64_t vgpu_time_credit(struct vgpu_process *p, uint32_t device, uint64_t now_n
 
 uint64_t vgpu_time_used(struct vgpu_process *p, uint32_t device, const struct vgpu_busy *busy)
 {
-	uint64_t used = vgpu_share_count(&vgpu_pages.ledger->busy_until_ns[device], busy->start_ns, busy->end_ns, busy->busy_ns);
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint64_t before = GET(ledger->busy_ns[device]), until = GET(ledger->busy_until_ns[device]);
+	uint64_t used = vgpu_share_count(&ledger->busy_until_ns[device], busy->start_ns, busy->end_ns, busy->busy_ns);
+	uint64_t from = until > busy->start_ns && until < busy->end_ns ? until : busy->start_ns;
 
-	ADD(vgpu_pages.ledger->busy_ns[device], used);
-	ADD(vgpu_pages.ledger->step[GET(p->step)].busy_ns[device], used);
+	if (used != 0)
+		vgpu_marks_note(&ledger->marks[device], from, until < from ? until : from, before);
+	ADD(ledger->busy_ns[device], used);
+	ADD(ledger->step[GET(p->step)].busy_ns[device], used);
 	return used;
 }
 

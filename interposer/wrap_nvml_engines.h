@@ -7,6 +7,11 @@
 #ifndef VGPU_WRAP_NVML_ENGINES_H
 #define VGPU_WRAP_NVML_ENGINES_H
 
+static void tell_domain(unsigned int *percentage, unsigned int known)
+{
+	*percentage = known_or(known, *percentage);
+}
+
 /* The traffic on the bus is not known by process: the device then has no such domain. */
 #define WRAP_DOMAINS(symbol, params, args, device, info)                                                   \
 	WRAP(symbol, params)                                                                               \
@@ -17,10 +22,10 @@
                                                                                                            \
 		if (result != NVML_SUCCESS || (info) == NULL || !vgpu_usage_now(p, device, &usage))        \
 			return result;                                                                     \
-		(info)->utilization[NVML_DOMAIN_GPU].percentage = usage.sm;                                \
-		(info)->utilization[NVML_DOMAIN_MEMORY].percentage = usage.memory;                         \
-		(info)->utilization[NVML_DOMAIN_VIDEO].percentage =                                        \
-			usage.encoder > usage.decoder ? usage.encoder : usage.decoder;                     \
+		tell_domain(&(info)->utilization[NVML_DOMAIN_GPU].percentage, usage.sm);                   \
+		tell_domain(&(info)->utilization[NVML_DOMAIN_MEMORY].percentage, usage.memory);            \
+		tell_domain(&(info)->utilization[NVML_DOMAIN_VIDEO].percentage,                            \
+			    usage.encoder > usage.decoder ? usage.encoder : usage.decoder);                \
 		for (int domain = NVML_DOMAIN_BUS; domain < NVML_DOMAINS; domain++)                        \
 			memset(&(info)->utilization[domain], 0, sizeof((info)->utilization[domain]));      \
 		return result;                                                                             \

@@ -85,6 +85,12 @@
 		return result;                                                                          \
 	}
 
+/* Utilisation of the slice where it is known, else the driver's of the whole GPU. */
+static unsigned int known_or(unsigned int percent, unsigned int of_all)
+{
+	return percent <= 100 ? percent : of_all;
+}
+
 #define WRAP_RATES(symbol, params, args, device, rates)                                             \
 	WRAP(symbol, params)                                                                        \
 	{                                                                                           \
@@ -93,7 +99,8 @@
 		struct vgpu_usage usage;                                                            \
                                                                                                     \
 		if (result == NVML_SUCCESS && (rates) != NULL && vgpu_usage_now(p, device, &usage)) \
-			*(rates) = (nvmlUtilization_t){usage.sm, usage.memory};                     \
+			*(rates) = (nvmlUtilization_t){known_or(usage.sm, (rates)->gpu),            \
+						       known_or(usage.memory, (rates)->memory)};    \
 		return result;                                                                      \
 	}
 

@@ -24,6 +24,7 @@ const (
 	// MaxBoardSlices is the most slices of one GPU that can take turns.
 	MaxBoardSlices = 128
 	pathBytes      = 128
+	maxMarks       = 32
 )
 
 // Flags of a limits page.
@@ -91,6 +92,16 @@ type ledgerStep struct { // struct vgpu_ledger_step
 	WaitedNs      [MaxDevices]uint64
 }
 
+type ledgerMark struct { // struct vgpu_mark
+	FromNs      uint64
+	IdleSinceNs uint64
+	BusyNs      uint64
+}
+
+type ledgerMarks struct { // struct vgpu_marks
+	Mark [maxMarks]ledgerMark
+}
+
 // ledgerHead is all of struct vgpu_ledger before the process slots, which root has no use for.
 type ledgerHead struct {
 	Magic         uint64
@@ -119,6 +130,7 @@ type ledgerPage struct { // struct vgpu_ledger
 	ledgerHead
 	Slot         [maxProcs]ledgerSlot
 	ContextBytes [MaxDevices]uint64
+	Marks        [MaxDevices]ledgerMarks
 }
 
 type boardSlice struct { // struct vgpu_board_slice
