@@ -24,6 +24,8 @@
 	F(cuMemHostAlloc, (void **pointer, size_t bytes, unsigned int flags))                          \
 	F(cuMemAlloc_v2, (CUdeviceptr *pointer, size_t bytes))                                         \
 	F(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))     \
+	F(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))     \
+	F(cuMemsetD8Async, (CUdeviceptr to, unsigned char value, size_t count, CUstream stream))       \
 	F(cuModuleLoadData, (CUmodule *module, const void *image))                                     \
 	F(cuModuleGetFunction, (CUfunction *function, CUmodule module, const char *name))              \
 	F(cuLaunchKernel, (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,     \

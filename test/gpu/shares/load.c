@@ -26,7 +26,8 @@ static struct {
 	unsigned int kernels;	/* that make a piece of work */
 	unsigned int gap_us;	/* that the host computes between kernels */
 	unsigned int deep;	/* pieces that are submitted and not done, at most */
-	unsigned int streams, blocks, copy_mib;
+	unsigned int streams, blocks;
+	unsigned int copy_mib, fill_mib, move_mib; /* from the host, and within the device */
 	unsigned int rate;	/* pieces per second by the clock; 0: as fast as it goes */
 	unsigned int duty_us;	/* one piece in so many microseconds: a known share of the GPU */
 	double loops_per_us;
@@ -48,7 +49,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static CUcontext context;
 static CUfunction spin;
 static CUstream stream[MOST_STREAMS];
-static CUdeviceptr device_block;
+static CUdeviceptr device_block, other_block;
 static void *host_block;
 
 static uint64_t now_ns(void)
@@ -80,6 +81,10 @@ static int submit(CUstream on, CUevent event)
 
 	if (o.copy_mib != 0)
 		error = (int)cu.cuMemcpyHtoDAsync_v2(device_block, host_block, (size_t)o.copy_mib << 20, on);
+	if (o.fill_mib != 0 && error == 0)
+		error = (int)cu.cuMemsetD8Async(device_block, 0, (size_t)o.fill_mib << 20, on);
+	if (o.move_mib != 0 && error == 0)
+		error = (int)cu.cuMemcpyDtoDAsync_v2(device_block, other_block, (size_t)o.move_mib << 20, on);
 	for (unsigned int k = 0; k < o.kernels && error == 0; k++) {
 		uint64_t until = now_ns() + o.gap_us * 1000u;
 
@@ -217,23 +222,27 @@ static double calibrate(void)
 
 static int prepare(void)
 {
+	unsigned int most_mib = o.copy_mib > o.fill_mib ? o.copy_mib : o.fill_mib;
 	int error = driver_begin(&context, &spin);
 
+	most_mib = most_mib > o.move_mib ? most_mib : o.move_mib;
 	for (unsigned int i = 0; i < o.streams && error == 0; i++)
 		error = (int)cu.cuStreamCreate(&stream[i], STREAM_NON_BLOCKING);
 	for (unsigned int i = 0; i < o.deep && error == 0; i++)
 		error = (int)cu.cuEventCreate(&ring[i].event, EVENT_DISABLE_TIMING);
 	if (o.copy_mib != 0 && error == 0)
 		error = (int)cu.cuMemHostAlloc(&host_block, (size_t)o.copy_mib << 20, 0);
-	if (o.copy_mib != 0 && error == 0)
-		error = (int)cu.cuMemAlloc_v2(&device_block, (size_t)o.copy_mib << 20);
+	if (most_mib != 0 && error == 0)
+		error = (int)cu.cuMemAlloc_v2(&device_block, (size_t)most_mib << 20);
+	if (o.move_mib != 0 && error == 0)
+		error = (int)cu.cuMemAlloc_v2(&other_block, (size_t)o.move_mib << 20);
 	return error;
 }
 
 static int usage(void)
 {
 	fputs("usage: load --page FILE --loops N [--us N] [--kernels N] [--gap US] [--deep N] [--streams N] [--blocks N]\n"
-	      "            [--copy MIB] [--rate PER-SECOND | --duty US] [--pretend LIMITS]\n"
+	      "            [--copy MIB] [--fill MIB] [--move MIB] [--rate PER-SECOND | --duty US] [--pretend LIMITS]\n"
 	      "       load --calibrate\n", stderr);
 	return 2;
 }
@@ -247,6 +256,7 @@ static int options(int argc, char **argv, bool *calibrating)
 		{ "streams", required_argument, NULL, 's' }, { "blocks", required_argument, NULL, 'b' },
 		{ "copy", required_argument, NULL, 'c' },    { "rate", required_argument, NULL, 'r' },
 		{ "duty", required_argument, NULL, 'D' },    { "pretend", required_argument, NULL, 'P' },
+		{ "fill", required_argument, NULL, 'f' },    { "move", required_argument, NULL, 'm' },
 		{ "calibrate", no_argument, NULL, 'C' },     { NULL, 0, NULL, 0 },
 	};
 	int c;
@@ -265,6 +275,8 @@ static int options(int argc, char **argv, bool *calibrating)
 		case 's': o.streams = number; break;
 		case 'b': o.blocks = number; break;
 		case 'c': o.copy_mib = number; break;
+		case 'f': o.fill_mib = number; break;
+		case 'm': o.move_mib = number; break;
 		case 'r': o.rate = number; break;
 		case 'D': o.duty_us = number; break;
 		case 'C': *calibrating = true; break;

@@ -27,6 +27,9 @@ LOADS = {
     "queue": Load("500-deep queue, 1 ms", ("--us", "1000", "--deep", "500"), piece_us=1000),
     "streams": Load("4 streams, 1 ms each", ("--us", "1000", "--streams", "4", "--deep", "16", "--blocks", "16")),
     "copies": Load("64 MiB copy + 1 ms", ("--us", "1000", "--copy", "64", "--deep", "4"), piece_us=1000, copies=True),
+    # Only when asked for: work of the GPU that is no kernel of the program's.
+    "fills": Load("fills of 4 GiB", ("--kernels", "0", "--fill", "4096", "--deep", "4")),
+    "moves": Load("copies of 1 GiB within the GPU", ("--kernels", "0", "--move", "1024", "--deep", "4")),
     # For pairs and latency, not in the table of singles.
     "spin": Load("1 ms kernels", ("--us", "1000", "--deep", "8"), piece_us=1000),
     "request": Load("requests of 5 ms, one after another", ("--us", "1000", "--kernels", "5", "--deep", "1"), piece_us=5000),

@@ -37,7 +37,7 @@ def options():
     p.add_argument("--build", required=True, help=argparse.SUPPRESS)
     p.add_argument("--library", default=os.path.join(HERE, "../../../build/libslurm-vgpu.so"), help="the interposer")
     p.add_argument("--only", default=",".join(PARTS), help="parts, comma-separated: %(default)s")
-    p.add_argument("--loads", type=lambda t: t.split(","), help="of the part single, comma-separated: " + ",".join(singles.SINGLES))
+    p.add_argument("--loads", type=lambda t: t.split(","), help="of the part single, comma-separated, fills and moves too: " + ",".join(singles.SINGLES))
     p.add_argument("--pairs", type=lambda t: t.split(","), help="of the part pairs: " + ",".join("+".join(c) for c in pairs.COMBOS))
     p.add_argument("--rounds", type=int, default=3, help="of the parts faults and cost (%(default)s)")
     p.add_argument("--seconds", type=float, default=5, help="of each window; whole seconds give the spread (%(default)s)")

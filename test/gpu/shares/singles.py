@@ -128,7 +128,7 @@ def one_load(g, native, name):
 
 
 def single(g):
-    names = [n for n in SINGLES if g.o.loads is None or n in g.o.loads]
+    names = [n for n in LOADS if n in (g.o.loads or SINGLES)]
     torch = [n for n in names if LOADS[n].torch and not g.o.sim]
     shared = Worker(g, torch) if torch else None  # one process without the interposer has them all
     g.ours = {}
