@@ -20,6 +20,10 @@
 /* Launches of one stream with one marker behind the last of them. */
 struct vgpu_group {
 	CUevent marker; /* stays with the place */
+	CUevent front;	/* the same: in front of the first launch, where the stream has other things to do before */
+	bool fronted;	/* it has been recorded */
+	bool reached;	/* and was seen to be reached */
+	uint64_t held_ns; /* until when the stream had those to do, as far as is known */
 	uint32_t launches;
 	uint32_t inside; /* threads that are launching one of them just now */
 	bool closed;	 /* no more are added */
@@ -40,6 +44,7 @@ struct vgpu_stream {
 	CUcontext context;
 	CUstream handle;
 	uint64_t thread; /* of a per-thread default stream */
+	bool beside; /* something that is not counted has been put into it since the last launch */
 	struct vgpu_meter meter;
 	uint32_t head, tail; /* groups [tail, head) are in flight, modulo VGPU_GROUPS */
 	struct vgpu_group group[VGPU_GROUPS];

@@ -156,7 +156,7 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	struct vgpu_cost *cost;
 	uint64_t key, expected, reserved;
 	CUdevice ordinal = 0;
-	bool due;
+	bool due, front;
 	int device;
 
 	launch->engine = NULL;
@@ -188,7 +188,9 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 		expected = expected_of(launch->engine, cost, what); /* it may have been learnt meanwhile */
 	/* A thread of ours cannot ask about another thread's own stream. */
 	launch->group = launch->stream == NULL ? NULL : vgpu_streams_begin(launch->engine, launch->stream, key, expected, reserved,
-				!capturing && handle != CU_STREAM_PER_THREAD, &launch->mark);
+				!capturing && handle != CU_STREAM_PER_THREAD, &launch->mark, &front);
+	if (launch->group != NULL && front)
+		vgpu_streams_front(launch->stream, handle, launch->group);
 	launch->sample = due ? vgpu_sample_begin(launch->engine, context, handle, key, what, expected) : NULL;
 }
 
@@ -201,4 +203,13 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresul
 	if (launch->group != NULL)
 		vgpu_streams_end(launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS, launch->mark);
 	vgpu_keeper_wake(p);
+}
+
+void vgpu_gate_beside(struct vgpu_process *p, CUstream handle)
+{
+	vgpu_fn_cuCtxGetCurrent *get_current = VGPU_REAL(cuCtxGetCurrent);
+	CUcontext context;
+
+	if (get_current != NULL && get_current(&context) == CUDA_SUCCESS)
+		vgpu_streams_beside(p, context, handle);
 }

@@ -44,4 +44,7 @@ static inline void vgpu_gate_forget(struct vgpu_process *p)
 void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, const void *what, uint64_t shape);
 void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result);
 
+/* Work that is not counted was put into the stream. */
+void vgpu_gate_beside(struct vgpu_process *p, CUstream stream);
+
 #endif

@@ -58,6 +58,8 @@ static void clear(struct vgpu_engine *engine, struct vgpu_stream *stream, bool d
 	for (uint32_t g = 0; g < VGPU_GROUPS; g++) {
 		if (stream->group[g].marker != NULL && destroy && destroy_event != NULL)
 			destroy_event(stream->group[g].marker);
+		if (stream->group[g].front != NULL && destroy && destroy_event != NULL)
+			destroy_event(stream->group[g].front);
 		stream->group[g] = (struct vgpu_group){0};
 	}
 	stream->head = stream->tail = 0;
@@ -152,7 +154,7 @@ static void add(struct vgpu_engine *engine, struct vgpu_group *group, uint64_t k
 }
 
 struct vgpu_group *vgpu_streams_begin(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t key,
-				      uint64_t expected_ns, uint64_t reserved_ns, bool askable, bool *mark)
+				      uint64_t expected_ns, uint64_t reserved_ns, bool askable, bool *mark, bool *front)
 {
 	vgpu_fn_cuEventCreate *create = VGPU_REAL(cuEventCreate);
 	struct vgpu_group *group;
@@ -160,7 +162,8 @@ struct vgpu_group *vgpu_streams_begin(struct vgpu_engine *engine, struct vgpu_st
 
 	for (;;) {
 		vgpu_mutex_lock(&stream->mutex);
-		group = open_group(stream, expected_ns);
+		*front = stream->beside;
+		group = *front && stream->head - stream->tail < VGPU_GROUPS - 1 ? NULL : open_group(stream, expected_ns);
 		if (group == NULL) {
 			group = &stream->group[stream->head % VGPU_GROUPS];
 			if (group->marker == NULL && spare == NULL) {
@@ -169,13 +172,15 @@ struct vgpu_group *vgpu_streams_begin(struct vgpu_engine *engine, struct vgpu_st
 					return NULL;
 				continue;
 			}
-			*group = (struct vgpu_group){.marker = group->marker != NULL ? group->marker : spare};
+			*group = (struct vgpu_group){.marker = group->marker != NULL ? group->marker : spare, .front = group->front};
+			stream->beside = false;
 			spare = group->marker == spare ? NULL : spare;
 			stream->head++;
 			if (__atomic_fetch_add(&engine->in_flight, 1, __ATOMIC_RELAXED) == 0)
 				SET(engine->progress_ns, vgpu_now_ns());
 		}
 		add(engine, group, key, expected_ns, reserved_ns);
+		*front = *front && group->launches == 1;
 		group->unmarked++;
 		*mark = !askable || group->closed || expected_ns >= SHORT_NS || group->unmarked >= UNMARKED;
 		vgpu_mutex_unlock(&stream->mutex);
@@ -188,6 +193,39 @@ struct vgpu_group *vgpu_streams_begin(struct vgpu_engine *engine, struct vgpu_st
 			destroy(spare);
 	}
 	return group;
+}
+
+void vgpu_streams_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group)
+{
+	vgpu_fn_cuEventCreate *create = VGPU_REAL(cuEventCreate);
+	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
+	CUevent event = group->front;
+
+	if (record == NULL || (event == NULL && (create == NULL || create(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)))
+		return;
+	if (record(event, handle) != CUDA_SUCCESS)
+		return;
+	vgpu_mutex_lock(&stream->mutex);
+	group->front = event;
+	group->fronted = true;
+	vgpu_mutex_unlock(&stream->mutex);
+}
+
+void vgpu_streams_beside(struct vgpu_process *p, CUcontext context, CUstream handle)
+{
+	uint64_t thread = thread_of(handle);
+
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {
+		for (uint32_t s = 0; s < __atomic_load_n(&p->engine[d].streams_high, __ATOMIC_ACQUIRE); s++) {
+			struct vgpu_stream *stream = &p->engine[d].stream[s];
+
+			if (!is(stream, context, handle, thread))
+				continue;
+			vgpu_mutex_lock(&stream->mutex);
+			stream->beside = true;
+			vgpu_mutex_unlock(&stream->mutex);
+		}
+	}
 }
 
 void vgpu_streams_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched, bool mark)
@@ -265,10 +303,10 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_group *group;
-	CUresult result;
+	CUresult result, front_result;
 	CUcontext context;
 	CUstream handle;
-	CUevent marker;
+	CUevent marker, front;
 	bool to_the_end;
 	uint32_t launches;
 	uint64_t asked_ns, now;
@@ -282,6 +320,7 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 	}
 	launches = group->launches;
 	marker = group->marked ? group->marker : NULL;
+	front = group->fronted && !group->reached ? group->front : NULL;
 	to_the_end = group->unmarked != 0 && stream->head - stream->tail == 1;
 	context = stream->context;
 	handle = stream->handle;
@@ -289,13 +328,22 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 	vgpu_mutex_unlock(&stream->mutex);
 	/* This thread may be made to wait for a core anywhere here: what is seen is between the two times. */
 	asked_ns = vgpu_now_ns();
-	result = ask(p, marker, context, handle, to_the_end);
+	front_result = front != NULL ? ask(p, front, context, handle, false) : CUDA_SUCCESS;
+	result = front_result == CUDA_ERROR_NOT_READY ? front_result : ask(p, marker, context, handle, to_the_end);
 	now = vgpu_now_ns();
 	vgpu_mutex_lock(&stream->mutex);
 	stream->users--;
 	done = result != CUDA_ERROR_NOT_READY && stream->tail != stream->head && group == oldest(stream) &&
 	       group->launches == launches && group->inside == 0;
-	if (result == CUDA_ERROR_NOT_READY) {
+	if (front_result == CUDA_ERROR_NOT_READY) {
+		group->held_ns = asked_ns;
+	} else if (front != NULL) {
+		/* In the middle between two looks, on average; what was done by then as well decides for itself. */
+		group->reached = true;
+		if (result == CUDA_ERROR_NOT_READY)
+			group->held_ns = group->held_ns != 0 ? group->held_ns + (asked_ns - group->held_ns) / 2 : 0;
+	}
+	if (result == CUDA_ERROR_NOT_READY && front_result != CUDA_ERROR_NOT_READY) {
 		uint64_t begun = group->first_ns > stream->meter.done_ns ? group->first_ns : stream->meter.done_ns;
 
 		group->pending_ns = asked_ns;
@@ -305,7 +353,7 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 	if (done) {
 		*busy = vgpu_meter_finish(&stream->meter, &(struct vgpu_measured){
 			.first_ns = group->first_ns, .last_ns = group->last_ns, .expected_ns = group->expected_ns,
-			.pending_ns = group->pending_ns, .reached_ns = now, .held_until_ns = GET(engine->others_until_ns),
+			.pending_ns = group->pending_ns, .reached_ns = now, .held_until_ns = group->held_ns > GET(engine->others_until_ns) ? group->held_ns : GET(engine->others_until_ns),
 			.device_ns = GET(vgpu_pages.ledger->busy_until_ns[device])});
 		SET(engine->progress_ns, busy->end_ns);
 		*out = *group;

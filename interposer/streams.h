@@ -12,11 +12,17 @@ struct vgpu_stream *vgpu_streams_find(struct vgpu_engine *engine, CUcontext cont
 
 /* Before a launch: the group that it will belong to. NULL when no marker can be had. *mark says whether
  * a marker must be put behind it: where the whole stream can be asked about (askable), short kernels
- * share one. */
+ * share one. *front asks for vgpu_streams_front. */
 struct vgpu_group *vgpu_streams_begin(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t key,
-				      uint64_t expected_ns, uint64_t reserved_ns, bool askable, bool *mark);
+				      uint64_t expected_ns, uint64_t reserved_ns, bool askable, bool *mark, bool *front);
+/* Right before it, where something that is not counted lies in front of it in the stream. */
+void vgpu_streams_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group);
 /* After it. */
 void vgpu_streams_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched, bool mark);
+
+/* Something was put into the stream that keeps it waiting but not the device busy: a copy from the host,
+ * an event of another stream, a function on the host. */
+void vgpu_streams_beside(struct vgpu_process *p, CUcontext context, CUstream handle);
 
 /* Whether nothing is in flight in the stream, as far as the keeper knows. */
 bool vgpu_streams_idle(struct vgpu_stream *stream);

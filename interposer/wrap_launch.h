@@ -15,9 +15,10 @@ static uint64_t shape_of(uint64_t gx, uint64_t gy, uint64_t gz, uint64_t bx, uin
 }
 
 #define WRAP_LAUNCH(symbol, params, args, what, shape, stream)            \
-	WRAP_LAUNCH_IF(symbol, params, args, true, what, shape, stream)
+	WRAP_LAUNCH_IF(symbol, params, args, true, what, shape, stream, )
 
-#define WRAP_LAUNCH_IF(symbol, params, args, condition, what, shape, stream) \
+/* otherwise: what is to be done when it is not such work. */
+#define WRAP_LAUNCH_IF(symbol, params, args, condition, what, shape, stream, otherwise) \
 	static __attribute__((noinline)) CUresult launch_##symbol params  \
 	{                                                                 \
 		REAL_OR_RETURN(symbol);                                   \
@@ -25,8 +26,12 @@ static uint64_t shape_of(uint64_t gx, uint64_t gy, uint64_t gz, uint64_t bx, uin
 		struct vgpu_launch launch;                                \
 		CUresult result;                                          \
                                                                           \
-		if (p == NULL || !vgpu_gate_is_shut(p) || !(condition))           \
+		if (p == NULL || !vgpu_gate_is_shut(p))                   \
 			return real args;                                 \
+		if (!(condition)) {                                       \
+			otherwise;                                        \
+			return real args;                                 \
+		}                                                         \
 		vgpu_gate_enter(p, &launch, stream, what, shape);         \
 		result = real args;                                       \
 		vgpu_gate_leave(p, &launch, result);                      \
@@ -108,11 +113,24 @@ static bool within_device(CUdeviceptr to, CUdeviceptr from)
 /* Many short rows take longer than one that is as large. */
 #define WRAP_FILL(symbol, params, args, row_bytes, rows, stream)                              \
 	WRAP_LAUNCH_IF(symbol, params, args, times(row_bytes, rows) >= LONG_BYTES,            \
-		       operation_of(OPERATION_FILL, times(row_bytes, rows)), size_class(row_bytes), stream)
+		       operation_of(OPERATION_FILL, times(row_bytes, rows)), size_class(row_bytes), stream, )
 
 #define WRAP_COPY(symbol, params, args, bytes, within, stream)                                \
 	WRAP_LAUNCH_IF(symbol, params, args, (bytes) >= LONG_BYTES && (within),               \
-		       operation_of(OPERATION_COPY, bytes), 0, stream)
+		       operation_of(OPERATION_COPY, bytes), 0, stream, if ((bytes) >= LONG_BYTES) vgpu_gate_beside(p, stream))
+
+/* What keeps a stream waiting and not the GPU busy. It is said before: the next launch comes behind it. */
+#define WRAP_BESIDE(symbol, params, args, stream, bytes)                                      \
+	static __attribute__((noinline)) CUresult launch_##symbol params                      \
+	{                                                                                     \
+		REAL_OR_RETURN(symbol);                                                       \
+		struct vgpu_process *p = attached();                                          \
+                                                                                              \
+		if (p != NULL && vgpu_gate_is_shut(p) && (bytes) >= LONG_BYTES)               \
+			vgpu_gate_beside(p, stream);                                          \
+		return real args;                                                             \
+	}                                                                                     \
+	WRAP_QUICKLY(symbol, params, args, !vgpu_gate_is_shut(p), launch_##symbol)
 
 #define WRAP_STREAM_DESTROY(symbol, params, args, stream)                 \
 	WRAP(symbol, params)                                              \

@@ -156,7 +156,7 @@ static void cuGetProcAddress_honours_version_and_flags(void)
 	CHECK(ask("cuDevicePrimaryCtxRelease", 12000, 0) == WRAPPED(cuDevicePrimaryCtxRelease_v2));
 	CHECK(is_in(ask("cuMemGetInfo", 12000, 0), "libslurm-vgpu.so"));
 	CHECK(is_in(ask("cuDriverGetVersion", 12000, 0), "libcuda.so.1"));
-	CHECK(is_in(ask("cuStreamWaitEvent", 12000, per_thread), "libcuda.so.1"));
+	CHECK(is_in(ask("cuStreamGetFlags", 12000, per_thread), "libcuda.so.1"));
 	CHECK(ask("cuNoSuchThing", 12000, 0) == NULL);
 }
 

@@ -192,6 +192,45 @@ static void streams_come_and_go(void)
 	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
 }
 
+/* Kernels behind copies and waits count as long as they are themselves. */
+static void what_lies_between_kernels_does_not_count(void)
+{
+	enum { ROUNDS = 60, US = 2000 };
+	struct step step = step_with_share(60, 90);
+	CUfunction function;
+	CUdeviceptr memory;
+	CUevent event;
+	CUstream stream;
+	void *host = malloc(4 * MIB);
+	uint64_t before;
+
+	cuda_begin(0);
+	function = kernel();
+	CHECK(host != NULL && cuMemAlloc_v2(&memory, 4 * MIB) == CUDA_SUCCESS);
+	CHECK(cuStreamCreate(&stream, 0) == CUDA_SUCCESS && cuEventCreate(&event, 2) == CUDA_SUCCESS);
+	for (int i = 0; i < 5; i++)
+		busy(function, US, stream);
+	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+	for (uint64_t since = now_ns(); now_ns() - since < 5000000000u && used(&step) < 5 * US * 900;)
+		sched_yield();
+	before = used(&step);
+	for (int i = 0; i < ROUNDS; i++) {
+		CHECK_IS(cuMemcpyHtoDAsync_v2(memory, host, 4 * MIB, stream), CUDA_SUCCESS);
+		CHECK_IS(cuMemcpyHtoDAsync_v2_ptsz(memory, host, 4 * MIB, stream), CUDA_SUCCESS);
+		CHECK_IS(cuMemcpyDtoHAsync_v2(host, memory, 4 * MIB, stream), CUDA_SUCCESS);
+		CHECK_IS(cuMemcpyDtoHAsync_v2_ptsz(host, memory, 4 * MIB, stream), CUDA_SUCCESS);
+		CHECK_IS(cuEventRecord(event, NULL), CUDA_SUCCESS);
+		CHECK_IS(cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
+		CHECK_IS(cuStreamWaitEvent_ptsz(stream, event, 0), CUDA_SUCCESS);
+		busy(function, US, stream);
+	}
+	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+	for (uint64_t since = now_ns(); now_ns() - since < 5000000000u && used(&step) - before < ROUNDS * US * 980ull;)
+		sched_yield();
+	CHECK(used(&step) - before >= ROUNDS * US * 980ull && used(&step) - before <= ROUNDS * US * 1050ull);
+	free(host);
+}
+
 static void what_is_captured_stays_as_it_is(void)
 {
 	struct step step = step_with_share(6, 25);
@@ -222,6 +261,7 @@ int main(void)
 	CASE(no_cap_holds_nothing_back);
 	CASE(every_launch_is_held_back);
 	CASE(streams_come_and_go);
+	CASE(what_lies_between_kernels_does_not_count);
 	CASE(what_is_captured_stays_as_it_is);
 	return summary();
 }
