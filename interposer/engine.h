@@ -44,6 +44,7 @@ struct vgpu_stream {
 	CUcontext context;
 	CUstream handle;
 	uint64_t thread; /* of a per-thread default stream */
+	uint64_t drained_ns; /* when all of it should be done */
 	bool beside; /* something that is not counted has been put into it since the last launch */
 	struct vgpu_meter meter;
 	uint32_t head, tail; /* groups [tail, head) are in flight, modulo VGPU_GROUPS */

@@ -186,6 +186,7 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	reserved = admit(p, (uint32_t)device, launch->stream, cost, expected);
 	if (expected == VGPU_UNKNOWN_NS)
 		expected = expected_of(launch->engine, cost, what); /* it may have been learnt meanwhile */
+	launch->expected_ns = expected;
 	/* A thread of ours cannot ask about another thread's own stream. */
 	launch->group = launch->stream == NULL ? NULL : vgpu_streams_begin(launch->engine, launch->stream, key, expected, reserved,
 				!capturing && handle != CU_STREAM_PER_THREAD, &launch->mark, &front);
@@ -201,7 +202,8 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresul
 	if (launch->sample != NULL)
 		vgpu_sample_end(launch->engine, launch->sample, launch->handle, result == CUDA_SUCCESS);
 	if (launch->group != NULL)
-		vgpu_streams_end(launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS, launch->mark);
+		vgpu_streams_end(launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS, launch->mark,
+				 launch->expected_ns);
 	vgpu_keeper_wake(p);
 }
 

@@ -16,6 +16,7 @@ struct vgpu_launch {
 	struct vgpu_group *group;
 	struct vgpu_sample *sample;
 	CUstream handle;
+	uint64_t expected_ns;
 	bool mark;
 };
 

@@ -12,6 +12,13 @@ static uint64_t between(uint64_t from, uint64_t to)
 	return to > from ? to - from : 0;
 }
 
+/* Whether it had to wait for other streams' work, and then took what was expected. */
+static int fits_behind_others(const struct vgpu_measured *work, uint64_t start_ns)
+{
+	return work->expected_ns < work->reached_ns && work->device_ns > start_ns &&
+	       work->device_ns + work->expected_ns > work->pending_ns && work->device_ns + work->expected_ns <= work->reached_ns;
+}
+
 struct vgpu_busy vgpu_meter_finish(struct vgpu_meter *meter, const struct vgpu_measured *work)
 {
 	uint64_t free_ns = later(meter->done_ns, work->held_until_ns);
@@ -19,17 +26,15 @@ struct vgpu_busy vgpu_meter_finish(struct vgpu_meter *meter, const struct vgpu_m
 	uint64_t surely = between(later(free_ns, work->last_ns + VGPU_LAUNCH_NS), work->pending_ns);
 	uint64_t most = between(busy.start_ns, work->reached_ns);
 
-	/* What took longer than expected ended somewhere between the two looks: in the middle, on average. */
-	if (surely >= work->expected_ns && work->reached_ns > work->pending_ns)
-		surely += (work->reached_ns - work->pending_ns) / 2;
-	busy.busy_ns = work->expected_ns > surely ? work->expected_ns : surely;
+	busy.busy_ns = work->expected_ns;
+	if (surely >= work->expected_ns) {
+		/* It took longer than expected: it ended somewhere between the two looks, in the middle on average. */
+		busy.busy_ns = surely + between(work->pending_ns, work->reached_ns) / 2;
+		if (fits_behind_others(work, busy.start_ns))
+			busy.busy_ns = work->device_ns + work->expected_ns - busy.start_ns;
+	}
 	if (busy.busy_ns > most)
 		busy.busy_ns = most;
-	/* It took longer than expected, unless it had to wait for other streams' work: if that fits, it did. */
-	if (busy.start_ns + busy.busy_ns <= work->pending_ns && work->expected_ns < work->reached_ns &&
-	    work->device_ns > busy.start_ns && work->device_ns + work->expected_ns > work->pending_ns &&
-	    work->device_ns + work->expected_ns <= work->reached_ns)
-		busy.busy_ns = work->device_ns + work->expected_ns - busy.start_ns;
 	/* With pauses between the kernels the work ended later than without. */
 	busy.end_ns = later(busy.start_ns + busy.busy_ns, work->pending_ns);
 	if (busy.end_ns > work->reached_ns)

@@ -17,8 +17,9 @@ struct vgpu_group *vgpu_streams_begin(struct vgpu_engine *engine, struct vgpu_st
 				      uint64_t expected_ns, uint64_t reserved_ns, bool askable, bool *mark, bool *front);
 /* Right before it, where something that is not counted lies in front of it in the stream. */
 void vgpu_streams_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group);
-/* After it. */
-void vgpu_streams_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched, bool mark);
+/* After it. expected_ns: of this launch alone. */
+void vgpu_streams_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched, bool mark,
+		      uint64_t expected_ns);
 
 /* Something was put into the stream that keeps it waiting but not the device busy: a copy from the host,
  * an event of another stream, a function on the host. */
