@@ -42,7 +42,7 @@ COMMANDS := $(foreach d,prolog epilog gres ctl,$(if $(wildcard $(d)/main.go),$(c
 -include test/gpu/gpu.mk
 PARTS := $(wildcard interposer/interposer.mk test/simgpu/simgpu.mk spank/spank.mk)
 include $(PARTS)
-SIM := libcuda.so.1 libnvidia-ml.so.1 nvidia-smi vgpu-fill
+SIM := libcuda.so.1 libnvidia-ml.so.1 nvidia-smi vgpu-fill vgpu-busy
 LIBS := $(if $(filter interposer/%,$(PARTS)),$(BUILD)/libslurm-vgpu.so) \
 	$(if $(filter test/%,$(PARTS)),$(SIM:%=$(BUILD)/sim/%)) \
 	$(if $(filter spank/%,$(PARTS)),$(BUILD)/spank_vgpu.so)

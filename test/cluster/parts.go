@@ -15,6 +15,9 @@ import (
 	"strings"
 )
 
+// jobPrograms are those of test/simgpu that jobs run on real GPUs as well.
+var jobPrograms = []string{"vgpu-fill", "vgpu-busy"}
+
 // installParts copies what was built to where the cluster's users can read it (a checkout may be
 // closed to them) and writes slurm-vgpu's configuration, as an administrator would.
 func (c *Cluster) installParts(ctx context.Context) error {
@@ -39,8 +42,10 @@ func (c *Cluster) installParts(ctx context.Context) error {
 	// Found in PATH by jobs. On a simulated node it stands beside the libraries that it is to find,
 	// on a real one apart from them.
 	if !c.gres.simulated {
-		if err := copyFile(filepath.Join(c.Build, "sim", "vgpu-fill"), h.Path("bin", "vgpu-fill"), 0o755); err != nil {
-			return err
+		for _, program := range jobPrograms {
+			if err := copyFile(filepath.Join(c.Build, "sim", program), h.Path("bin", program), 0o755); err != nil {
+				return err
+			}
 		}
 	}
 	for _, library := range []string{"libslurm-vgpu.so", "spank_vgpu.so"} {
@@ -161,7 +166,7 @@ func (c *Cluster) installSimulation() error {
 		return fmt.Errorf("simgpu-init: %w: %s", err, out)
 	}
 	c.gres.nvmlLibrary = filepath.Join(sim, "libnvidia-ml.so.1")
-	for _, program := range []string{"nvidia-smi", "vgpu-fill"} {
+	for _, program := range append([]string{"nvidia-smi"}, jobPrograms...) {
 		if err := os.Symlink(filepath.Join(sim, program), c.Home.Path("bin", program)); err != nil {
 			return err
 		}

@@ -1,8 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The few driver entry points that vgpu-fill uses, found by dlsym so that one binary runs on the
- * real driver and on the simulated one, and builds without CUDA's headers. */
+ * The few driver entry points that vgpu-fill uses. */
 #ifndef SIMGPU_FILL_DRIVER_H
 #define SIMGPU_FILL_DRIVER_H
 
@@ -47,7 +46,7 @@ struct fill_driver {
 	int (*memset8)(fill_ptr, unsigned char, size_t);
 };
 
-/* The driver beside this program, else the system's. 0: a message said why not. */
+/* 0: a message said why not. */
 int fill_driver_load(struct fill_driver *driver);
 
 #endif

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# The simulated GPU: $(BUILD)/sim/{libcuda.so.1,libnvidia-ml.so.1,nvidia-smi,vgpu-fill} and its tests.
+# The simulated GPU: $(BUILD)/sim/{libcuda.so.1,libnvidia-ml.so.1,nvidia-smi,vgpu-fill,vgpu-busy} and its tests.
 
 SIMGPU := test/simgpu
 SIMGPU_OBJ := $(BUILD)/obj/simgpu
@@ -41,11 +41,13 @@ $(BUILD)/sim/nvidia-smi: $(SIMGPU_OBJ)/nvidia-smi.o $(SIMGPU_OBJ)/smi_nvml.o
 	@mv -f $@.new $@
 
 $(BUILD)/sim/vgpu-fill: $(SIMGPU_OBJ)/vgpu-fill.o $(SIMGPU_OBJ)/fill_driver.o
+$(BUILD)/sim/vgpu-busy: $(SIMGPU_OBJ)/vgpu-busy.o
+$(BUILD)/sim/vgpu-fill $(BUILD)/sim/vgpu-busy: $(SIMGPU_OBJ)/driver_symbols.o
 	@mkdir -p $(@D)
 	$(CC) -pie -Wl,-rpath,'$$ORIGIN' -Wl,--disable-new-dtags -o $@.new $^ -ldl
 	@mv -f $@.new $@
 
-SIMGPU_BUILT := $(addprefix $(BUILD)/sim/,libcuda.so.1 libnvidia-ml.so.1 nvidia-smi vgpu-fill)
+SIMGPU_BUILT := $(addprefix $(BUILD)/sim/,libcuda.so.1 libnvidia-ml.so.1 nvidia-smi vgpu-fill vgpu-busy)
 
 $(BUILD)/sim/simgpu-init: $(SIMGPU)/simgpu-init
 	@mkdir -p $(@D)

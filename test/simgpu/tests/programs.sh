@@ -2,13 +2,13 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# nvidia-smi, vgpu-fill and simgpu-init as a job finds them: an empty environment, one folder.
+# nvidia-smi, vgpu-fill, vgpu-busy and simgpu-init as a job finds them: an empty environment, one folder.
 set -u
 
 folder=$(mktemp -d)
 holder=
 trap 'test -z "$holder" || kill "$holder" 2>/dev/null; rm -rf "$folder"' EXIT
-cp "$1"/libcuda.so.1 "$1"/libnvidia-ml.so.1 "$1"/nvidia-smi "$1"/vgpu-fill "$1"/simgpu-init "$folder"
+cp "$1"/libcuda.so.1 "$1"/libnvidia-ml.so.1 "$1"/nvidia-smi "$1"/vgpu-fill "$1"/vgpu-busy "$1"/simgpu-init "$folder"
 passed=0
 failed=0
 
@@ -24,6 +24,7 @@ is() {
 
 smi() { env -i timeout 10 "$folder/nvidia-smi" "$@"; }
 fill() { env -i timeout 10 "$folder/vgpu-fill" "$@"; }
+busy() { env -i timeout 10 "$folder/vgpu-busy" "$@"; }
 
 is "without a configuration there are two H200s" "2" "$(smi -L | grep -c '^GPU [01]: NVIDIA H200 (UUID: GPU-')"
 
@@ -65,6 +66,13 @@ wait "$holder"
 is "holding ends when the file is there" 0 $?
 holder=
 is "what it held is free again" 0 "$(smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits)"
+
+is "keeping it busy" "busy for 1 of 1 in 0.2 s: kernels of 500 us" \
+	"$(busy --us 500 --for 200 | sed 's/ \(9[5-9]\|100\)\.. % of 0\.2. s: [34].. kernels/ 1 of 1 in 0.2 s: kernels/')"
+: >"$folder/now"
+is "keeping it busy until a file is there" "busy for" \
+	"$(busy --begin "$folder/now" --until "$folder/now" --device 1 | cut -d ' ' -f 1-2)"
+is "it is a usage error to be far ahead" 2 "$(busy --ahead 65 >/dev/null 2>&1; echo $?)"
 
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
 	chmod 755 "$folder"
