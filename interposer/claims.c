@@ -5,6 +5,7 @@
 #include "share.h"
 #include "step.h"
 #include "sys.h"
+#include "turn.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 #define FOREIGN_WRITE 022
 /* What a slice without a cap counts for beside others, at least. */
 #define LEAST_WEIGHT 10u
+/* Claims that are not there are looked for again after that. */
+#define SEEK_NS 10000000u
 
 static int open_in_turns_dir(const char *name, int flags, struct stat *st)
 {
@@ -113,12 +116,13 @@ static void forget(struct vgpu_neighbour *neighbour)
 }
 
 /* Opens a neighbour's claims, which are its user's. No descriptor stays open: the program may close it. */
-static void meet(struct vgpu_neighbour *neighbour)
+static void meet(struct vgpu_neighbour *neighbour, uint64_t now_ns)
 {
 	char name[16];
 	struct stat st;
 	int fd;
 
+	neighbour->sought_ns = now_ns;
 	snprintf(name, sizeof(name), "%u", neighbour->job_id);
 	fd = open_in_turns_dir(name, O_RDONLY, &st);
 	if (fd < 0)
@@ -145,8 +149,6 @@ static void sit_down(struct vgpu_seat *seat, uint32_t device, const struct vgpu_
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t weight = vgpu_share_is_capped(slice[i].sm_percent) ? slice[i].sm_percent : rest;
 		struct vgpu_neighbour *neighbour = &seat->neighbour[seat->count];
-		bool known = false;
-
 		seat->all_weights += weight;
 		if (slice[i].job_id == vgpu_pages.limits->job_id && slice[i].device == device) {
 			seat->weight = weight;
@@ -154,20 +156,15 @@ static void sit_down(struct vgpu_seat *seat, uint32_t device, const struct vgpu_
 		}
 		if (seat->count == VGPU_NEIGHBOURS)
 			continue;
-		for (uint32_t k = 0; k < old_count && !known; k++) {
-			if (old[k].job_id != slice[i].job_id || old[k].device != slice[i].device || old[k].mapped == NULL)
-				continue;
-			*neighbour = old[k];
-			old[k].mapped = NULL;
-			known = true;
+		*neighbour = (struct vgpu_neighbour){.job_id = slice[i].job_id, .device = slice[i].device, .uid = slice[i].uid,
+						     .sm_percent = weight, .patience_ns = VGPU_PATIENCE_NS};
+		for (uint32_t k = 0; k < old_count; k++) {
+			if (old[k].job_id == slice[i].job_id && old[k].device == slice[i].device)
+				neighbour->patience_ns = old[k].patience_ns;
 		}
-		if (!known) {
-			*neighbour = (struct vgpu_neighbour){.job_id = slice[i].job_id, .device = slice[i].device, .uid = slice[i].uid};
-			meet(neighbour);
-		}
-		neighbour->sm_percent = weight;
 		__atomic_fetch_add(&seat->count, 1, __ATOMIC_RELAXED);
 	}
+	/* All are met anew: a job that was requeued has other claims than before. */
 	for (uint32_t k = 0; k < old_count; k++)
 		forget(&old[k]);
 	/* Where nobody has a share to keep, nobody needs turns: the driver shares time out. */
@@ -204,11 +201,14 @@ void vgpu_claims_follow(struct vgpu_seat *seat, uint32_t device)
 }
 
 /* By the kernel: where the owner has cut its file, it answers EFAULT, while a look would be SIGBUS. */
-void vgpu_claims_read(struct vgpu_neighbour *neighbour)
+void vgpu_claims_read(struct vgpu_neighbour *neighbour, uint64_t now_ns)
 {
 	struct iovec to = {&neighbour->claim, sizeof(neighbour->claim)};
 	struct iovec from = {NULL, sizeof(neighbour->claim)};
 
+	/* A new slice is on the board before its claims are there. */
+	if (neighbour->mapped == NULL && now_ns - neighbour->sought_ns >= SEEK_NS)
+		meet(neighbour, now_ns);
 	if (neighbour->mapped != NULL && neighbour->device < VGPU_MAX_DEVICES) {
 		from.iov_base = (void *)&neighbour->mapped->claim[neighbour->device];
 		if (syscall(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) == (long)sizeof(neighbour->claim))

@@ -20,7 +20,7 @@ bool vgpu_claims_several(const struct vgpu_board *board);
 void vgpu_claims_follow(struct vgpu_seat *seat, uint32_t device);
 
 /* Reads what a neighbour says now. Empty when it says nothing that can be read. */
-void vgpu_claims_read(struct vgpu_neighbour *neighbour);
+void vgpu_claims_read(struct vgpu_neighbour *neighbour, uint64_t now_ns);
 
 /* What somebody waits for who waits for its turn to end; NULL when there is no way to. */
 uint32_t *vgpu_claims_bell(struct vgpu_neighbour *neighbour);

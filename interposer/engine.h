@@ -69,6 +69,7 @@ struct vgpu_neighbour {
 	uint32_t sm_percent;
 	uint32_t uid;
 	const struct vgpu_claims *mapped; /* never looked into: its owner may cut it */
+	uint64_t sought_ns;		  /* when its claims were last looked for */
 	int64_t patience_ns;
 	struct vgpu_claim claim; /* what it said last */
 };
@@ -86,6 +87,7 @@ struct vgpu_seat {
 	uint32_t all_weights;
 	uint32_t weight;
 	uint32_t count;
+	bool shared; /* other slices lie on the GPU, and may want turns */
 	bool waited; /* for somebody else's turn, since the last look */
 	bool spare;
 	const struct vgpu_board *board;

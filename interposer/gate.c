@@ -121,6 +121,11 @@ static uint64_t admit(struct vgpu_process *p, uint32_t device, struct vgpu_strea
 			wait_ns(p, device, bell, WAIT_AT_MOST_NS);
 			continue;
 		}
+		wait = vgpu_turns_ahead(engine, vgpu_now_ns());
+		if (wait != 0) {
+			wait_ns(p, device, bell, wait);
+			continue;
+		}
 		if (GET(engine->stalled_ns) != 0 || GET(engine->unknown) != 0) {
 			uint64_t now = vgpu_now_ns();
 

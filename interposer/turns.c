@@ -72,12 +72,10 @@ static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[
 	for (uint32_t i = 0; i < seat->count; i++) {
 		struct vgpu_neighbour *neighbour = &seat->neighbour[i];
 
-		if (seat->looked_ns == 0)
-			neighbour->patience_ns = VGPU_PATIENCE_NS;
-		else
+		if (seat->looked_ns != 0)
 			neighbour->patience_ns = vgpu_turn_patience(neighbour->patience_ns, neighbour->sm_percent, passed,
 								   seat->waited && neighbour->claim.holds_since_ns != 0);
-		vgpu_claims_read(neighbour);
+		vgpu_claims_read(neighbour, now_ns);
 		if (neighbour->claim.drained_ns > drained && neighbour->claim.drained_ns < now_ns + BELIEVED_NS)
 			drained = neighbour->claim.drained_ns;
 		if (!is_believed(neighbour, now_ns)) {
@@ -193,7 +191,8 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 	struct vgpu_turn_self self;
 	uint32_t others;
 
-	if (!is_shared(seat, device)) {
+	SET(seat->shared, is_shared(seat, device));
+	if (!seat->shared) {
 		set_may(engine, UINT64_MAX);
 		return 0;
 	}

@@ -22,6 +22,21 @@ static inline bool vgpu_turns_may_launch(struct vgpu_engine *engine, uint64_t no
 	return until == UINT64_MAX || now_ns + __atomic_load_n(&engine->expected_ns, __ATOMIC_RELAXED) < until;
 }
 
+/* While nobody else wants the GPU no turn ends, but somebody may come back at any time, and would wait
+ * for all that is in flight: so that is no more than this. */
+#define VGPU_TURNS_AHEAD_NS 3000000u
+/* For how long the next launch waits for that. */
+static inline uint64_t vgpu_turns_ahead(const struct vgpu_engine *engine, uint64_t now_ns)
+{
+	uint64_t remaining;
+
+	if (!__atomic_load_n(&engine->seat.shared, __ATOMIC_RELAXED) ||
+	    __atomic_load_n(&engine->seat.may_until_ns, __ATOMIC_RELAXED) != UINT64_MAX)
+		return 0;
+	remaining = vgpu_engine_remaining(engine, now_ns);
+	return remaining > VGPU_TURNS_AHEAD_NS ? remaining - VGPU_TURNS_AHEAD_NS : 0;
+}
+
 /* Whether the GPU's time that nobody else wants is this slice's to use beyond its share. */
 bool vgpu_turns_spare(struct vgpu_process *p, uint32_t device);
 

@@ -231,3 +231,20 @@ func TestShareOfAStep(t *testing.T) {
 	wide.end()
 	finish(t, one, job)
 }
+
+// An elastic slice has what nobody uses, until whoever has a claim to it comes back.
+func TestElasticShare(t *testing.T) {
+	begin(t)
+	elastic, elasticLine := busyIn(t, one, "elastic")
+	capped, cappedLine := busyIn(t, two, "capped")
+	a := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=25 --vgpu-policy=elastic", elasticLine)
+	elastic.awaitShare(0, 100)
+	b := submit(t, two, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=50", cappedLine)
+	capped.awaitShare(1, 50)
+	elastic.awaitShare(len(elastic.seconds())+2, 50)
+	capped.end()
+	finish(t, two, b)
+	elastic.awaitShare(len(elastic.seconds())+2, 100)
+	elastic.end()
+	finish(t, one, a)
+}
