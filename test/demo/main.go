@@ -61,7 +61,7 @@ func tell(ctx context.Context, home cluster.Home, options cluster.Options, pytho
 	s.say("Up after %.1f s. Users: %s (uid %d) and %s (uid %d).", time.Since(begin).Seconds(),
 		s.one.Name, s.one.UID, s.two.Name, s.two.UID)
 
-	for _, part := range []func(){s.nodes, s.slice, func() { s.pytorch(python) }, s.neighbours, s.refusals, s.accounting} {
+	for _, part := range []func(){s.nodes, s.slice, func() { s.pytorch(python) }, s.neighbours, s.share, s.refusals, s.accounting} {
 		if ctx.Err() == nil {
 			part()
 		}

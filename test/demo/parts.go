@@ -158,6 +158,22 @@ func (s *story) sharesOneGPU(jobs ...string) {
 	s.check(len(seen) == 1, "the two jobs are not on one GPU: %v", seen)
 }
 
+// share is a program that launches all it can, and gets its part of the GPU's time.
+func (s *story) share() {
+	const percent = 25
+	s.title(fmt.Sprintf("A share of time: %d %%", percent))
+	s.say("vgpu-busy launches kernels of a millisecond as fast as it can, and counts them.")
+	s.gap()
+	out := s.show(s.one, fmt.Sprintf("srun --gres=vgpu:1 --vgpu-mem=2000 --vgpu-cores=%d vgpu-busy --for 1500", percent)).Stdout
+	match := regexp.MustCompile(`busy for ([\d.]+) %`).FindStringSubmatch(out)
+	if !s.check(match != nil, "vgpu-busy does not say what it got") {
+		return
+	}
+	// Less is the fault of a machine that is busy with other things; more would be ours.
+	got, _ := strconv.ParseFloat(match[1], 64)
+	s.check(got <= percent+2 && got >= percent-5, "the program had %.1f %% of the GPU's time", got)
+}
+
 func (s *story) refusals() {
 	s.title("What cannot be is refused at once, with the reason")
 	for _, line := range []string{

@@ -17,7 +17,7 @@
 #define LOOK_NS 2000000
 
 struct options {
-	unsigned long long us, for_ms, each_ms, ahead, device;
+	unsigned long long us, rest_us, for_ms, each_ms, ahead, device;
 	const char *begin, *until;
 };
 
@@ -35,7 +35,7 @@ static struct {
 	int (*error_name)(int, const char **);
 } cu;
 
-/* By the GPU's clock. The simulated driver knows the kernel by its name. */
+/* By the GPU's clock, so that a kernel that has to share the GPU seems to have had all of it. The simulated driver knows the kernel by its name. */
 static const char kernel_text[] =
 	".version 7.0\n.target sm_70\n.address_size 64\n"
 	".visible .entry simgpu_busy_us(.param .u32 us)\n"
@@ -55,12 +55,12 @@ static const char kernel_text[] =
 static int usage(FILE *to, int status)
 {
 	fprintf(to,
-		"usage: vgpu-busy [--us MICROSECONDS] [--for MILLISECONDS | --until FILE] [--begin FILE]\n"
-		"                 [--each MILLISECONDS] [--ahead N] [--device N]\n"
+		"usage: vgpu-busy [--us MICROSECONDS] [--rest MICROSECONDS] [--for MILLISECONDS | --until FILE]\n"
+		"                 [--begin FILE] [--each MILLISECONDS] [--ahead N] [--device N]\n"
 		"Keeps the GPU busy with kernels of so many microseconds (1000), one after the other and up\n"
 		"to N (8) of them ahead, for the time given (1000) or until FILE exists, and says what part of\n"
 		"the GPU's time they took; with --each also for each such interval. --begin waits for a\n"
-		"file before the first of them.\n"
+		"file before the first of them; --rest waits after each until it is done, and sleeps.\n"
 		"Exit status: 0, 1 any CUDA error, 2 usage.\n");
 	return status;
 }
@@ -81,7 +81,8 @@ static int number(const char *option, const char *text, unsigned long long least
 static int parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option known[] = {
-		{ "us", required_argument, NULL, 'u' },	   { "for", required_argument, NULL, 'f' },
+		{ "us", required_argument, NULL, 'u' },	   { "rest", required_argument, NULL, 'r' },
+		{ "for", required_argument, NULL, 'f' },
 		{ "until", required_argument, NULL, 'x' }, { "begin", required_argument, NULL, 'b' },
 		{ "each", required_argument, NULL, 'e' },  { "ahead", required_argument, NULL, 'a' },
 		{ "device", required_argument, NULL, 'd' }, { "help", no_argument, NULL, 'H' },
@@ -93,6 +94,8 @@ static int parse(int argc, char **argv, struct options *opt)
 	while (good && (c = getopt_long(argc, argv, "", known, &index)) != -1) {
 		if (c == 'u')
 			good = number("us", optarg, 1, 1000000, &opt->us);
+		else if (c == 'r')
+			good = number("rest", optarg, 1, 1000000, &opt->rest_us);
 		else if (c == 'f')
 			good = number("for", optarg, 1, 86400000, &opt->for_ms);
 		else if (c == 'e')
@@ -110,6 +113,7 @@ static int parse(int argc, char **argv, struct options *opt)
 		else
 			good = 0;
 	}
+	opt->ahead = opt->rest_us != 0 ? 1 : opt->ahead;
 	return good && optind == argc ? 0 : usage(stderr, 2);
 }
 
@@ -150,12 +154,18 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static void nap_ns(uint64_t ns)
+{
+	struct timespec nap = { .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
+
+	if (ns != 0)
+		nanosleep(&nap, NULL);
+}
+
 static void await(const char *file)
 {
-	struct timespec nap = { .tv_nsec = LOOK_NS };
-
 	while (file != NULL && access(file, F_OK) != 0)
-		nanosleep(&nap, NULL);
+		nap_ns(LOOK_NS);
 }
 
 static int ended(const struct options *opt, uint64_t since_ns, uint64_t now, uint64_t *looked_ns)
@@ -195,6 +205,7 @@ static int keep_busy(const struct options *opt, void *kernel)
 			if ((rc = cu.event_synchronize(event[done % opt->ahead])) != 0)
 				return failed("cuEventSynchronize", rc);
 			done++;
+			nap_ns(opt->rest_us * 1000);
 		}
 		now = now_ns();
 		if (opt->each_ms != 0 && now - told_ns >= opt->each_ms * 1000000) {
