@@ -32,7 +32,7 @@ INTERPOSER_TEST_BUILD := $(BUILD)/test-interposer
 INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinterposer -pthread
 INTERPOSER_FUZZERS := fuzz_folder fuzz_ledger fuzz_lookup
 INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth \
-	contexts sharing frees small starts threads racing killed asked engines multicast interop foreign_pools shares fills marks bench \
+	contexts sharing frees controller controlled small starts threads racing killed asked engines multicast interop foreign_pools shares fills marks bench \
 	$(INTERPOSER_FUZZERS)
 INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c $(INTERPOSER_TEST)/things.c
 INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_TEST)/things.h $(INTERPOSER_HEADERS)
@@ -73,7 +73,7 @@ comma_ := ,
 INTERPOSER_SANITIZED := memory pools graphs handles processes ledger hostile views devices nvml arrays growth contexts sharing \
 	frees small starts racing asked engines multicast interop foreign_pools shares fills marks
 # Holders of the simulated driver's lock that end with it are what TSan takes for a mistake.
-INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads $(INTERPOSER_FUZZERS)
+INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads controller controlled $(INTERPOSER_FUZZERS)
 INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
 
 define interposer_sanitized

@@ -35,8 +35,8 @@ struct vgpu_busy vgpu_meter_finish(struct vgpu_meter *meter, const struct vgpu_m
 	}
 	if (busy.busy_ns > most)
 		busy.busy_ns = most;
-	/* With pauses between the kernels the work ended later than without. */
-	busy.end_ns = later(busy.start_ns + busy.busy_ns, work->pending_ns);
+	/* With pauses between the kernels the work ended later than without: the last began after it was launched. */
+	busy.end_ns = later(busy.start_ns + busy.busy_ns, later(work->pending_ns, work->last_ns + VGPU_LAUNCH_NS));
 	if (busy.end_ns > work->reached_ns)
 		busy.end_ns = later(work->reached_ns, busy.start_ns);
 	meter->done_ns = later(meter->done_ns, busy.end_ns);

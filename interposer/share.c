@@ -22,6 +22,16 @@ static uint64_t standing(const struct vgpu_share *share, uint64_t free_at_ns, ui
 	return free_at_ns < earliest ? earliest : free_at_ns;
 }
 
+/* A longer debt would be taken for garbage, soonest by whoever has looked at the clock a little earlier. */
+#define OWED_NS (BELIEVED_NS / 2)
+
+static uint64_t after(uint64_t is_ns, uint64_t busy_ns, uint32_t percent, uint64_t now_ns)
+{
+	uint64_t to = is_ns + wall_of(busy_ns, percent);
+
+	return to > now_ns + OWED_NS ? now_ns + OWED_NS : to;
+}
+
 uint64_t vgpu_share_take(const struct vgpu_share *share, uint64_t now_ns, uint64_t need_ns, uint64_t want_ns, uint64_t *from_ns)
 {
 	uint64_t old = __atomic_load_n(share->free_at_ns, __ATOMIC_RELAXED);
@@ -36,7 +46,7 @@ uint64_t vgpu_share_take(const struct vgpu_share *share, uint64_t now_ns, uint64
 		taken = (now_ns - is) * share->percent / 100;
 		taken = taken > want_ns ? want_ns : taken;
 		taken = taken < need_ns ? need_ns : taken;
-	} while (!__atomic_compare_exchange_n(share->free_at_ns, &old, is + wall_of(taken, share->percent), 0, __ATOMIC_RELAXED,
+	} while (!__atomic_compare_exchange_n(share->free_at_ns, &old, after(is, taken, share->percent, now_ns), 0, __ATOMIC_RELAXED,
 					      __ATOMIC_RELAXED));
 	return taken;
 }
@@ -49,7 +59,7 @@ void vgpu_share_settle(const struct vgpu_share *share, uint64_t now_ns, int64_t 
 	do {
 		is = standing(share, old, now_ns);
 		if (more_ns >= 0) {
-			to = is + wall_of((uint64_t)more_ns, share->percent);
+			to = after(is, (uint64_t)more_ns, share->percent, now_ns);
 		} else {
 			uint64_t back = wall_of((uint64_t)-more_ns, share->percent);
 

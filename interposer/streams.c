@@ -374,18 +374,45 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 	return done;
 }
 
+/* When the stream's oldest group was launched; UINT64_MAX: it has none. */
+static uint64_t oldest_ns(struct vgpu_stream *stream)
+{
+	uint64_t first_ns = UINT64_MAX;
+
+	vgpu_mutex_lock(&stream->mutex);
+	if (GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail)
+		first_ns = oldest(stream)->first_ns;
+	vgpu_mutex_unlock(&stream->mutex);
+	return first_ns;
+}
+
+/* In the order in which they were launched: what streams take of the same time is told apart by when
+ * each of them begins. */
 void vgpu_streams_look(struct vgpu_process *p, uint32_t device, vgpu_group_done *done)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	uint32_t high = __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE);
+	uint64_t first_ns[VGPU_STREAMS];
 	struct vgpu_group group;
 	struct vgpu_busy busy;
 
 	SET(engine->stalled_ns, 0);
-	for (uint32_t s = 0; s < high; s++) {
-		/* Bounded: others may add groups as fast as these are taken away. */
-		for (uint32_t g = 0; g < VGPU_GROUPS && look(p, device, &engine->stream[s], &group, &busy); g++)
+	for (uint32_t s = 0; s < high; s++)
+		first_ns[s] = oldest_ns(&engine->stream[s]);
+	/* Bounded: others may add groups as fast as these are taken away. */
+	for (uint32_t looks = 0; looks < high * VGPU_GROUPS; looks++) {
+		uint32_t next = 0;
+
+		for (uint32_t s = 1; s < high; s++)
+			next = first_ns[s] < first_ns[next] ? s : next;
+		if (first_ns[next] == UINT64_MAX)
+			return;
+		if (look(p, device, &engine->stream[next], &group, &busy)) {
 			done(p, device, &group, &busy, vgpu_now_ns());
+			first_ns[next] = oldest_ns(&engine->stream[next]);
+		} else {
+			first_ns[next] = UINT64_MAX;
+		}
 	}
 }
 

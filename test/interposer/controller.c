@@ -1,0 +1,297 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The arithmetic of the compute share with a clock and a GPU of its own, apart from any driver: what
+ * must hold whatever is launched and whenever it is looked at. controller_turns.c does the same for turns. */
+#include "fuzz.h"
+#include "harness.h"
+#include "cost.h"
+#include "meter.h"
+#include "share.h"
+
+#define US 1000ull
+#define MS 1000000ull
+#define SECOND 1000000000ull
+#define HOUR (3600 * SECOND)
+#define BEGIN (100000 * SECOND)
+#define TAKE_NS MS /* as gate.c */
+#define GROUP_NS (200 * US) /* as streams.c */
+
+static uint64_t between(struct fuzz *f, uint64_t least, uint64_t most)
+{
+	return least + fuzz_next(f) % (most - least + 1);
+}
+
+/* From least to most, every order of magnitude as often. */
+static uint64_t any_length(struct fuzz *f, uint64_t least, uint64_t most)
+{
+	uint64_t length = least;
+
+	while (length < most && fuzz_below(f, 4) != 0)
+		length *= 2;
+	length += between(f, 0, length);
+	return length < most ? length : most;
+}
+
+/* What was let through until then, less what was given back. */
+struct passed {
+	uint64_t at_ns;
+	int64_t ns;
+};
+
+static void check_windows(const struct passed *passed, int count, uint64_t window_ns, uint64_t most_ns)
+{
+	for (int from = 0; from < count; from++) {
+		int64_t sum = 0;
+
+		for (int i = from; i < count && passed[i].at_ns <= passed[from].at_ns + window_ns; i++) {
+			sum += passed[i].ns;
+			if (sum > (int64_t)most_ns) {
+				CHECK(sum <= (int64_t)most_ns);
+				return;
+			}
+		}
+	}
+}
+
+#define STEPS 2000
+static void no_second_gets_more_round(struct fuzz *f)
+{
+	uint64_t word = between(f, 0, BEGIN), now = BEGIN, longest = any_length(f, US, SECOND), from = 0;
+	struct vgpu_share share = {&word, 1 + fuzz_below(f, 99), fuzz_below(f, 2) ? VGPU_SHARE_BURST_NS : VGPU_SHARE_WAITED_NS};
+	static struct passed passed[STEPS];
+
+	for (int i = 0; i < STEPS; i++) {
+		uint64_t need = between(f, 1, longest), got = 0;
+
+		passed[i] = (struct passed){.at_ns = now};
+		if (fuzz_below(f, 4) != 0) {
+			got = vgpu_share_take(&share, now, need, TAKE_NS, &from);
+			CHECK(got == 0 || (got >= need && (got == need || got <= TAKE_NS)));
+			passed[i].ns = (int64_t)got;
+			/* There is credit when it was said. */
+			if (got == 0)
+				CHECK(from > now);
+			if (got == 0 && fuzz_below(f, 2)) {
+				passed[i].at_ns = now = from;
+				passed[i].ns = (int64_t)vgpu_share_take(&share, now, need, 0, &from);
+				CHECK(passed[i].ns != 0);
+			}
+		} else if (i > 0 && passed[i - 1].ns > 0 && fuzz_below(f, 2)) {
+			passed[i].ns = -(int64_t)between(f, 0, (uint64_t)passed[i - 1].ns);
+			vgpu_share_settle(&share, now, passed[i].ns);
+		} else {
+			vgpu_share_settle(&share, now, (int64_t)between(f, 0, longest));
+		}
+		now += fuzz_below(f, 3) == 0 ? 0 : any_length(f, US, 100 * MS);
+	}
+	check_windows(passed, STEPS, SECOND, SECOND * share.percent / 100 + share.burst_ns + (longest > TAKE_NS ? longest : TAKE_NS) + STEPS);
+}
+
+static void no_second_gets_more_than_its_share(void)
+{
+	fuzz_rounds(60, no_second_gets_more_round);
+}
+
+/* Whoever stays below keeps at least the credit that a bucket of the burst's size would hold. */
+static void below_the_share_round(struct fuzz *f)
+{
+	uint64_t word = 0, now = BEGIN, from = 0;
+	struct vgpu_share share = {&word, 1 + fuzz_below(f, 99), VGPU_SHARE_BURST_NS};
+	double credit = VGPU_SHARE_BURST_NS;
+
+	for (int i = 0; i < 20 * STEPS; i++) {
+		uint64_t pause = any_length(f, US, 50 * MS), need;
+
+		now += pause;
+		credit += (double)(pause * share.percent) / 100;
+		credit = credit > VGPU_SHARE_BURST_NS ? VGPU_SHARE_BURST_NS : credit;
+		if (credit < 10 * US)
+			continue;
+		need = between(f, 1, (uint64_t)credit - 5 * US);
+		if (vgpu_share_take(&share, now, need, 0, &from) != need) {
+			CHECK(!"held back below the share");
+			return;
+		}
+		credit -= (double)need;
+		if (fuzz_below(f, 3) == 0) {
+			vgpu_share_settle(&share, now, -(int64_t)(need / 2));
+			credit += (double)need / 2;
+		}
+		/* No credit out of nothing either. */
+		CHECK(vgpu_share_credit(&share, now) <= (int64_t)credit + 20000);
+	}
+}
+
+static void below_the_share_nobody_waits(void)
+{
+	fuzz_rounds(20, below_the_share_round);
+}
+
+/* However long it was, what was used beyond the share is owed. */
+static void debts_are_carried(void)
+{
+	for (uint32_t percent = 1; percent < 100; percent += 7) {
+		uint64_t word = BEGIN, from = 0;
+		struct vgpu_share share = {&word, percent, VGPU_SHARE_BURST_NS};
+
+		for (uint64_t debt = MS; debt < 2000 * SECOND; debt *= 10) {
+			word = BEGIN;
+			vgpu_share_settle(&share, BEGIN, (int64_t)debt);
+			CHECK_IS(vgpu_share_take(&share, BEGIN, US, US, &from), 0);
+			CHECK(from - BEGIN >= (debt * 100 / percent < HOUR / 2 ? debt * 100 / percent : HOUR / 2) && from - BEGIN <= HOUR);
+			vgpu_share_settle(&share, BEGIN + MS, (int64_t)debt);
+			/* Also to whoever looked at the clock before that. */
+			CHECK_IS(vgpu_share_take(&share, BEGIN, US, US, &from), 0);
+		}
+	}
+}
+
+static void garbage_round(struct fuzz *f)
+{
+	for (int i = 0; i < STEPS; i++) {
+		uint64_t word = fuzz_number(f), now = between(f, 0, 2 * BEGIN), from = 0, need = between(f, 1, 4 * SECOND);
+		struct vgpu_share share = {&word, 1 + fuzz_below(f, 99), VGPU_SHARE_BURST_NS};
+		uint64_t got = vgpu_share_take(&share, now, need, TAKE_NS, &from);
+		uint64_t busy_until = fuzz_number(f), end = now + between(f, 0, SECOND), busy = fuzz_number(f);
+		int64_t credit;
+
+		CHECK(got != 0 || (from > now && from <= now + HOUR));
+		CHECK(got <= (need > TAKE_NS ? need : TAKE_NS));
+		vgpu_share_settle(&share, now, (int64_t)between(f, 0, 200 * SECOND) - (int64_t)(100 * SECOND));
+		credit = vgpu_share_credit(&share, now);
+		CHECK(credit <= (int64_t)share.burst_ns && credit >= -(int64_t)(HOUR / 100 * share.percent));
+		got = vgpu_share_count(&busy_until, now, end, busy);
+		CHECK(got <= end - now && got <= busy && busy_until <= end + HOUR);
+		/* Backwards. */
+		CHECK_IS(vgpu_share_count(&busy_until, end + 1, now, busy), 0);
+	}
+}
+
+static void garbage_in_the_ledger_is_bounded(void)
+{
+	fuzz_rounds(20, garbage_round);
+}
+
+/* Several streams or processes count the same time. */
+static void union_round(struct fuzz *f)
+{
+	uint64_t busy_until = 0, now = BEGIN, first = UINT64_MAX, sum = 0, single[4] = {0};
+
+	for (int i = 0; i < STEPS; i++) {
+		uint64_t end, start, busy, used;
+		uint32_t who = fuzz_below(f, 4);
+
+		now += any_length(f, US, 20 * MS);
+		end = now - between(f, 0, 10 * MS);
+		start = end - any_length(f, US, 40 * MS);
+		busy = fuzz_below(f, 2) ? end - start : between(f, 0, end - start);
+		first = start < first ? start : first;
+		used = vgpu_share_count(&busy_until, start, end, busy);
+		CHECK(used <= busy);
+		sum += used;
+		single[who] += used;
+	}
+	CHECK(sum <= now - first);
+	CHECK_IS(single[0] + single[1] + single[2] + single[3], sum);
+}
+
+static void no_time_is_counted_twice(void)
+{
+	fuzz_rounds(40, union_round);
+}
+
+/* One group, and all that can have happened: what is counted lies within what is possible. */
+static void bounds_round(struct fuzz *f)
+{
+	for (int i = 0; i < STEPS; i++) {
+		struct vgpu_meter meter = {fuzz_below(f, 2) ? BEGIN - between(f, 0, 10 * MS) : BEGIN + between(f, 0, 10 * MS)};
+		uint64_t first = BEGIN, last = first + any_length(f, US, 100 * MS), length = any_length(f, 10 * US, SECOND);
+		uint64_t start = (first + VGPU_LAUNCH_NS > meter.done_ns ? first + VGPU_LAUNCH_NS : meter.done_ns);
+		uint64_t last_start = last + VGPU_LAUNCH_NS > start ? last + VGPU_LAUNCH_NS : start, end = last_start + length;
+		uint64_t pending = fuzz_below(f, 4) == 0 ? 0 : end - between(f, 1, length), before = meter.done_ns;
+		struct vgpu_measured work = {
+			.first_ns = first, .last_ns = last, .pending_ns = pending, .reached_ns = end + any_length(f, US, 50 * MS),
+			.expected_ns = fuzz_below(f, 8) == 0 ? VGPU_UNKNOWN_NS : any_length(f, US, 4 * SECOND),
+			.device_ns = fuzz_below(f, 2) ? 0 : fuzz_below(f, 2) ? fuzz_number(f) % HOUR : BEGIN + between(f, 0, SECOND)};
+		uint64_t surely = pending > last_start ? pending - last_start : 0;
+		struct vgpu_busy busy = vgpu_meter_finish(&meter, &work);
+
+		CHECK(busy.busy_ns >= surely && busy.busy_ns <= work.reached_ns - start);
+		CHECK(busy.start_ns == start && busy.end_ns >= start + busy.busy_ns && busy.end_ns <= work.reached_ns);
+		CHECK(meter.done_ns >= before && meter.done_ns <= work.reached_ns);
+		/* What is expected decides where it can be true. */
+		if (work.expected_ns >= surely && work.expected_ns <= work.reached_ns - start && work.device_ns == 0)
+			CHECK_IS(busy.busy_ns, work.expected_ns);
+		if (work.expected_ns == VGPU_UNKNOWN_NS)
+			CHECK_IS(busy.busy_ns, work.reached_ns - start);
+	}
+}
+
+static void what_is_counted_lies_within_what_is_possible(void)
+{
+	fuzz_rounds(20, bounds_round);
+}
+
+/* The share of whoever writes into the ledger, or into its claims, does not matter to the meter's limits. */
+static void nonsense_round(struct fuzz *f)
+{
+	for (int i = 0; i < STEPS; i++) {
+		struct vgpu_meter meter = {fuzz_number(f) >> 2};
+		struct vgpu_measured work = {
+			.first_ns = fuzz_number(f) >> 2, .last_ns = fuzz_number(f) >> 2, .pending_ns = fuzz_number(f) >> 2,
+			.reached_ns = fuzz_number(f) >> 2, .expected_ns = fuzz_number(f), .device_ns = fuzz_number(f) >> 1,
+			.held_until_ns = fuzz_number(f) >> 2};
+		struct vgpu_busy busy = vgpu_meter_finish(&meter, &work);
+
+		CHECK(busy.busy_ns <= (work.reached_ns > busy.start_ns ? work.reached_ns - busy.start_ns : 0));
+	}
+}
+
+static void the_meter_takes_nonsense(void)
+{
+	fuzz_rounds(20, nonsense_round);
+}
+
+static void averages_round(struct fuzz *f)
+{
+	static struct vgpu_cost table[VGPU_COSTS];
+	uint64_t mean = any_length(f, 10 * US, 100 * MS), key = vgpu_cost_key(fuzz_next(f), 1), average;
+	int timed = 0, launches = 20000;
+
+	for (int i = 0; i < launches; i++) {
+		struct vgpu_cost *cost = vgpu_cost_of(table, key);
+		bool due = vgpu_cost_due(cost);
+
+		CHECK(i != 0 || !due);
+		timed += due;
+		/* From half to one and a half of it; now and then something came between. */
+		if (due)
+			vgpu_cost_learn(table, key, fuzz_below(f, 50) == 0 ? mean * 100 : between(f, mean / 2, mean * 3 / 2));
+		if (i > 1000) {
+			average = vgpu_cost_of(table, key)->average_ns;
+			CHECK(average >= mean / 2 && average <= mean * 3 / 2);
+		}
+		vgpu_cost_of(table, vgpu_cost_key(fuzz_next(f), 2)); /* those seen once drive out each other, not the known */
+	}
+	CHECK(timed >= launches / 300);
+	CHECK(mean > MS || (uint64_t)timed <= 100 + 2 * (uint64_t)launches * mean / (2 * MS) / 4 + (uint64_t)launches / 200);
+}
+
+static void averages_are_right_and_seldom_renewed(void)
+{
+	fuzz_rounds(10, averages_round);
+}
+
+int main(void)
+{
+	CASE(no_second_gets_more_than_its_share);
+	CASE(below_the_share_nobody_waits);
+	CASE(debts_are_carried);
+	CASE(garbage_in_the_ledger_is_bounded);
+	CASE(no_time_is_counted_twice);
+	CASE(what_is_counted_lies_within_what_is_possible);
+	CASE(the_meter_takes_nonsense);
+	CASE(averages_are_right_and_seldom_renewed);
+	return summary();
+}
