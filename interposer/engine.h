@@ -83,6 +83,7 @@ struct vgpu_seat {
 	uint64_t used_ns;
 	bool brisk; /* of any of the slices */
 	uint64_t taken_ns; /* when the last turn was taken */
+	uint64_t held_ns; /* when another one was last seen to hold its turn */
 	uint64_t may_until_ns; /* launches that would end later wait; UINT64_MAX: no turns are taken */
 	uint32_t all_weights;
 	uint32_t weight;

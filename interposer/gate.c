@@ -30,6 +30,7 @@
 #define STALL_AT_MOST_NS 250000000u
 #define SAME_AT_MOST_NS 5000000000u
 
+
 #define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 #define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
 

@@ -32,10 +32,11 @@ INTERPOSER_TEST_BUILD := $(BUILD)/test-interposer
 INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinterposer -pthread
 INTERPOSER_FUZZERS := fuzz_folder fuzz_ledger fuzz_lookup
 INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth \
-	contexts sharing frees controller controlled small starts threads racing killed asked engines multicast interop foreign_pools shares fills marks bench \
+	contexts sharing frees small starts threads racing killed asked engines multicast interop foreign_pools shares fills marks bench \
+	controller controlled controlled_turns turns \
 	$(INTERPOSER_FUZZERS)
 INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c $(INTERPOSER_TEST)/things.c
-INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_TEST)/things.h $(INTERPOSER_HEADERS)
+INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_TEST)/things.h $(INTERPOSER_TEST)/slices.h $(INTERPOSER_HEADERS)
 INTERPOSER_SIM := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1
 INTERPOSER_SIM_LINK := -L$(BUILD)/sim -l:libcuda.so.1 -l:libnvidia-ml.so.1 -Wl,-rpath,$(abspath $(BUILD)/sim) -ldl
 INTERPOSER_TEST_LIBRARY := $(if $(filter 0,$(shell id -u)),$(BUILD)/libslurm-vgpu.so,$(INTERPOSER_TEST_BUILD)/libslurm-vgpu.so)
@@ -51,6 +52,10 @@ $(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%): $(INTERPOSER_TEST_BUIL
 	$(CC) $(INTERPOSER_TEST_CFLAGS) $< $(INTERPOSER_TEST_SUPPORT) $(EXTRA) -o $@ $(INTERPOSER_SIM_LINK)
 # It needs the C library's own dlsym to compare with.
 $(INTERPOSER_TEST_BUILD)/fuzz_lookup: private EXTRA := interposer/libc.c
+# They try the arithmetic of the compute share, which the library keeps to itself.
+INTERPOSER_PURE := $(addprefix interposer/,share.c meter.c cost.c turn.c)
+$(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled controlled_turns): private EXTRA := $(INTERPOSER_PURE)
+$(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled controlled_turns): $(INTERPOSER_PURE)
 # The arithmetic alone, without a ledger.
 $(INTERPOSER_TEST_BUILD)/marks: private EXTRA := interposer/marks.c
 
@@ -73,7 +78,7 @@ comma_ := ,
 INTERPOSER_SANITIZED := memory pools graphs handles processes ledger hostile views devices nvml arrays growth contexts sharing \
 	frees small starts racing asked engines multicast interop foreign_pools shares fills marks
 # Holders of the simulated driver's lock that end with it are what TSan takes for a mistake.
-INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads controller controlled $(INTERPOSER_FUZZERS)
+INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads controller controlled controlled_turns $(INTERPOSER_FUZZERS)
 INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
 
 define interposer_sanitized

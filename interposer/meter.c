@@ -26,15 +26,12 @@ struct vgpu_busy vgpu_meter_finish(struct vgpu_meter *meter, const struct vgpu_m
 	uint64_t surely = between(later(free_ns, work->last_ns + VGPU_LAUNCH_NS), work->pending_ns);
 	uint64_t most = between(busy.start_ns, work->reached_ns);
 
-	busy.busy_ns = work->expected_ns;
-	if (surely >= work->expected_ns) {
-		/* It took longer than expected: it ended somewhere between the two looks, in the middle on average. */
-		busy.busy_ns = surely + between(work->pending_ns, work->reached_ns) / 2;
-		if (fits_behind_others(work, busy.start_ns))
-			busy.busy_ns = work->device_ns + work->expected_ns - busy.start_ns;
-	}
+	busy.busy_ns = work->expected_ns > surely ? work->expected_ns : surely;
 	if (busy.busy_ns > most)
 		busy.busy_ns = most;
+	/* It took longer than expected, unless it had to wait for other streams' work: if that fits, it did. */
+	if (busy.start_ns + busy.busy_ns <= work->pending_ns && fits_behind_others(work, busy.start_ns))
+		busy.busy_ns = work->device_ns + work->expected_ns - busy.start_ns;
 	/* With pauses between the kernels the work ended later than without: the last began after it was launched. */
 	busy.end_ns = later(busy.start_ns + busy.busy_ns, later(work->pending_ns, work->last_ns + VGPU_LAUNCH_NS));
 	if (busy.end_ns > work->reached_ns)

@@ -58,7 +58,7 @@ enum vgpu_turn vgpu_turn_decide(const struct vgpu_turn_self *self, const struct 
 			return VGPU_TURN_WAIT;
 		if (other[i].wants_since_ns != 0 &&
 		    before(other[i].spare, other[i].wants_since_ns, other[i].id, self->spare, self->wants_since_ns, self->id) &&
-		    now_ns < self->wants_since_ns + VGPU_TURN_GRACE_NS)
+		    (now_ns < self->wants_since_ns + VGPU_TURN_GRACE_NS || now_ns < self->held_ns + VGPU_TURN_GRACE_NS))
 			return VGPU_TURN_WAIT;
 	}
 	return VGPU_TURN_TAKE;

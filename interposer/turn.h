@@ -36,6 +36,7 @@ struct vgpu_turn_other {
 struct vgpu_turn_self {
 	uint64_t wants_since_ns;
 	uint64_t holds_since_ns;
+	uint64_t held_ns; /* when another one was last seen to hold; 0 never */
 	uint64_t quantum_ns;
 	uint64_t idle_ns;      /* how long nothing has been in flight */
 	uint64_t remaining_ns; /* of what is in flight */

@@ -19,6 +19,8 @@
 #define NEAR_NS 60000u
 /* Of a slice's own busy time, before it is said again whether it is brisk. */
 #define JUDGED_NS 40000000u
+/* Somebody else's work may end so much later than this slice's turn begins. */
+#define LATE_NS 300000u
 /* What was earned while others had their turns is kept for so long. */
 #define EARNED_NS 200000000u
 
@@ -83,13 +85,15 @@ static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[
 			continue;
 		}
 		brisk = brisk || neighbour->claim.brisk != 0;
+		seat->held_ns = neighbour->claim.holds_since_ns != 0 ? now_ns : seat->held_ns;
 		other[others++] = (struct vgpu_turn_other){
 			.wants_since_ns = neighbour->claim.wants_since_ns, .holds_since_ns = neighbour->claim.holds_since_ns,
 			.spare = neighbour->claim.spare != 0, .id = neighbour->job_id};
 	}
 	seat->looked_ns = now_ns;
 	seat->brisk = brisk;
-	SET(engine->others_until_ns, drained);
+	/* Whatever they say: what this slice does in its turn is counted. */
+	SET(engine->others_until_ns, drained < seat->taken_ns + LATE_NS ? drained : seat->taken_ns + LATE_NS);
 	return others;
 }
 
@@ -152,7 +156,7 @@ static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uin
 	SET(seat->spare, is_elastic() && have < enough);
 	return (struct vgpu_turn_self){
 		.wants_since_ns = GET(seat->mine->wants_since_ns), .holds_since_ns = GET(seat->mine->holds_since_ns),
-		.quantum_ns = quantum, .idle_ns = now_ns - seat->idle_since_ns, .remaining_ns = remaining(engine, now_ns),
+		.held_ns = seat->held_ns, .quantum_ns = quantum, .idle_ns = now_ns - seat->idle_since_ns, .remaining_ns = remaining(engine, now_ns),
 		.id = vgpu_pages.limits->job_id, .spare = GET(seat->spare), .in_flight = busy || siblings,
 		.wants = waiting && (have >= enough || GET(seat->spare))};
 }

@@ -1,0 +1,266 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The rules of turn.h among several slices in virtual time: each looks when it happens to, at what the
+ * others said last, and some do not follow the rules. */
+#include "fuzz.h"
+#include "harness.h"
+#include "turn.h"
+
+#define US 1000ull
+#define MS 1000000ull
+#define SECOND 1000000000ull
+#define BEGIN (100000 * SECOND)
+#define BELIEVED_NS (3 * MS) /* as turns.c */
+#define LOOK_NS (250 * US)
+#define SLICES 6
+
+enum manner { FOLLOWS, STOPPED, HOLDS_FOR_EVER, WANTS_FOR_EVER, SAYS_ANYTHING };
+
+struct slice {
+	enum manner manner;
+	uint32_t weight;
+	uint64_t wants_ns, holds_ns, until_ns; /* what it says */
+	uint64_t held_ns, may_ns, looked_ns, look_ns, done_ns, kernel_ns, used_ns, had_ns, dry_ns;
+	int64_t patience[SLICES];
+	bool waited;
+};
+
+struct world {
+	struct fuzz *f;
+	uint64_t now, gpu_free_ns, together_ns;
+	uint32_t count, all_weights;
+	struct slice slice[SLICES];
+};
+
+static uint64_t between(struct fuzz *f, uint64_t least, uint64_t most)
+{
+	return least + fuzz_next(f) % (most - least + 1);
+}
+
+static bool may_launch(const struct world *w, const struct slice *s)
+{
+	return s->manner == FOLLOWS && w->now < s->may_ns;
+}
+
+/* Work without end: as much as fits into the turn, kernel by kernel. */
+static void launch(struct world *w, struct slice *s)
+{
+	while (may_launch(w, s) && (s->done_ns > w->now ? s->done_ns : w->now) < (s->may_ns < w->now + 5 * MS ? s->may_ns : w->now + 5 * MS)) {
+		uint64_t start = w->gpu_free_ns > w->now ? w->gpu_free_ns : w->now;
+
+		s->done_ns = w->gpu_free_ns = start + s->kernel_ns;
+		s->used_ns += s->kernel_ns;
+		if (w->now - s->had_ns > s->dry_ns)
+			s->dry_ns = w->now - s->had_ns;
+		s->had_ns = w->now;
+	}
+}
+
+static uint32_t listen(struct world *w, struct slice *s, struct vgpu_turn_other *other)
+{
+	uint32_t others = 0;
+
+	for (uint32_t i = 0; i < w->count; i++) {
+		struct slice *o = &w->slice[i];
+
+		if (o == s)
+			continue;
+		s->patience[i] = vgpu_turn_patience(s->patience[i], o->weight, w->now - s->looked_ns, s->waited && o->holds_ns != 0);
+		CHECK(s->patience[i] <= VGPU_PATIENCE_NS && s->patience[i] >= -(int64_t)VGPU_TURN_FRAME_NS);
+		if (o->until_ns > w->now && s->patience[i] > 0)
+			other[others++] = (struct vgpu_turn_other){.wants_since_ns = o->wants_ns, .holds_since_ns = o->holds_ns, .id = i};
+	}
+	for (uint32_t i = 0; i < others; i++)
+		s->held_ns = other[i].holds_since_ns != 0 ? w->now : s->held_ns;
+	s->looked_ns = w->now;
+	return others;
+}
+
+static void look(struct world *w, struct slice *s)
+{
+	struct vgpu_turn_other other[SLICES];
+	uint32_t others = listen(w, s, other);
+	struct vgpu_turn_self self = {.wants_since_ns = s->wants_ns, .holds_since_ns = s->holds_ns, .held_ns = s->held_ns, .id = (uint32_t)(s - w->slice),
+				      .quantum_ns = vgpu_turn_quantum(s->weight, w->all_weights, false), .in_flight = s->done_ns > w->now,
+				      .remaining_ns = s->done_ns > w->now ? s->done_ns - w->now : 0, .wants = true};
+
+	s->until_ns = w->now + BELIEVED_NS;
+	if (s->wants_ns == 0 && s->holds_ns == 0)
+		self.wants_since_ns = s->wants_ns = w->now;
+	s->waited = false;
+	switch (vgpu_turn_decide(&self, other, others, w->now)) {
+	case VGPU_TURN_FREE:
+		s->holds_ns = s->holds_ns != 0 ? s->holds_ns : w->now;
+		s->wants_ns = 0;
+		s->may_ns = UINT64_MAX;
+		break;
+	case VGPU_TURN_TAKE:
+		s->holds_ns = w->now;
+		s->wants_ns = 0;
+		s->may_ns = w->now + self.quantum_ns;
+		break;
+	case VGPU_TURN_KEEP:
+		s->may_ns = s->holds_ns + self.quantum_ns;
+		break;
+	case VGPU_TURN_LEAVE:
+		s->holds_ns = s->wants_ns = s->may_ns = 0;
+		break;
+	case VGPU_TURN_WAIT:
+		s->waited = true;
+		s->may_ns = 0;
+		break;
+	case VGPU_TURN_DRAIN:
+		s->may_ns = 0;
+		break;
+	}
+}
+
+static void misbehave(struct world *w, struct slice *s)
+{
+	s->until_ns = w->now + BELIEVED_NS;
+	s->wants_ns = s->manner == HOLDS_FOR_EVER ? 0 : s->manner == WANTS_FOR_EVER ? 1 : fuzz_number(w->f);
+	s->holds_ns = s->manner == HOLDS_FOR_EVER ? 1 : s->manner == WANTS_FOR_EVER ? 0 : fuzz_number(w->f);
+}
+
+static void run(struct world *w, uint64_t for_ns)
+{
+	uint64_t began = w->now;
+
+	while (w->now - began < for_ns) {
+		struct slice *next = &w->slice[0];
+		uint32_t launching = 0;
+		uint64_t then;
+
+		for (uint32_t i = 1; i < w->count; i++)
+			next = w->slice[i].look_ns < next->look_ns ? &w->slice[i] : next;
+		for (uint32_t i = 0; i < w->count; i++)
+			launching += may_launch(w, &w->slice[i]);
+		then = next->look_ns > w->now ? next->look_ns : w->now;
+		w->together_ns = launching > 1 ? w->together_ns + then - w->now : 0;
+		/* Two begin at once, and then one gives way. */
+		CHECK(w->together_ns <= VGPU_TURN_GRACE_NS);
+		w->now = then;
+		if (next->manner == FOLLOWS)
+			look(w, next);
+		else if (next->manner != STOPPED)
+			misbehave(w, next);
+		for (uint32_t i = 0; i < w->count; i++)
+			launch(w, &w->slice[i]);
+		next->look_ns = w->now + between(w->f, LOOK_NS / 4, LOOK_NS);
+	}
+}
+
+static struct world *begin(struct fuzz *f, uint32_t count)
+{
+	static struct world world;
+
+	world = (struct world){.f = f, .now = BEGIN, .count = count};
+	for (uint32_t i = 0; i < count; i++) {
+		struct slice *s = &world.slice[i];
+
+		*s = (struct slice){.kernel_ns = between(f, 10 * US, 500 * US),
+				    .looked_ns = BEGIN, .had_ns = BEGIN, .look_ns = BEGIN + between(f, 0, LOOK_NS)};
+		for (uint32_t o = 0; o < SLICES; o++)
+			s->patience[o] = VGPU_PATIENCE_NS;
+	}
+	/* Together they have the whole GPU. */
+	for (uint32_t i = 0; i < count; i++) {
+		world.slice[i].weight = i + 1 < count ? (uint32_t)between(f, 60 / count, 90 / count) : 100 - world.all_weights;
+		world.all_weights += world.slice[i].weight;
+	}
+	return &world;
+}
+
+/* Nobody starves, nobody stands in another's way, and time is shared out by weight. */
+static void all_follow_round(struct fuzz *f)
+{
+	struct world *w = begin(f, 2 + fuzz_below(f, SLICES - 1));
+	uint64_t all = 0;
+
+	run(w, 5 * SECOND);
+	for (uint32_t i = 0; i < w->count; i++)
+		all += w->slice[i].used_ns;
+	CHECK(all >= 5 * SECOND / 100 * 85 && all <= 5 * SECOND + 10 * MS);
+	for (uint32_t i = 0; i < w->count; i++) {
+		uint64_t part = w->slice[i].used_ns * 100 / all, due = w->slice[i].weight * 100ull / w->all_weights;
+
+		CHECK(part + 5 >= due && part <= due + 5);
+		/* A frame, or that of many who have the least each; and grace for each. */
+		CHECK(w->slice[i].dry_ns <= VGPU_TURN_FRAME_NS + w->count * (VGPU_TURN_LEAST_NS + 2 * MS));
+	}
+}
+
+static void turns_go_round_by_weight(void)
+{
+	fuzz_rounds(30, all_follow_round);
+}
+
+/* One of them stops, or lies: the others lose what it would have had, a twentieth, and a moment. */
+static void one_does_not_round(struct fuzz *f)
+{
+	struct world *w = begin(f, 2);
+	struct slice *good = &w->slice[0], *bad = &w->slice[1];
+	uint64_t before, least;
+
+	w->all_weights = 100;
+	good->weight = 20 + fuzz_below(f, 61);
+	bad->weight = 100 - good->weight;
+	run(w, 100 * MS + fuzz_below(f, 50) * MS);
+	bad->manner = STOPPED + fuzz_below(f, 4);
+	good->dry_ns = 0;
+	before = good->used_ns;
+	run(w, 3 * SECOND);
+	least = bad->manner == STOPPED ? 95 : good->weight > 15 ? good->weight - 15 : 0;
+	if (good->used_ns - before < 3 * SECOND / 100 * least)
+		fprintf(stderr, "manner %d weight %u: %llu ms of 3000\n", bad->manner, good->weight, (unsigned long long)((good->used_ns - before) / MS));
+	CHECK(good->used_ns - before >= 3 * SECOND / 100 * least);
+	CHECK(good->dry_ns <= VGPU_PATIENCE_NS * 100ull / (good->weight > 5 ? good->weight - 5 : 1) + 20 * MS);
+	if (bad->manner == STOPPED)
+		CHECK(good->dry_ns <= VGPU_TURN_FRAME_NS + BELIEVED_NS + 2 * MS);
+}
+
+static void who_breaks_the_rules_costs_its_share(void)
+{
+	fuzz_rounds(60, one_does_not_round);
+}
+
+/* All begin to want at the same nanosecond: soon one has a turn, and goes on having it. */
+static void at_once_round(struct fuzz *f)
+{
+	struct world *w = begin(f, SLICES);
+	uint64_t used = 0;
+
+	for (uint32_t i = 0; i < SLICES; i++)
+		w->slice[i].look_ns = BEGIN;
+	run(w, 5 * MS);
+	for (uint32_t i = 0; i < SLICES; i++)
+		used += w->slice[i].used_ns;
+	CHECK(used >= 2 * MS);
+}
+
+static void who_begin_at_once_do_not_block_each_other(void)
+{
+	fuzz_rounds(30, at_once_round);
+}
+
+static void a_turn_has_its_part_of_a_frame(void)
+{
+	for (uint32_t weight = 1; weight <= 100; weight++) {
+		for (uint32_t all = weight; all <= 300; all++) {
+			uint64_t quantum = vgpu_turn_quantum(weight, all, false), brisk = vgpu_turn_quantum(weight, all, true);
+
+			CHECK(quantum >= VGPU_TURN_LEAST_NS && quantum <= VGPU_TURN_FRAME_NS && brisk <= quantum && brisk >= VGPU_TURN_LEAST_NS);
+		}
+	}
+	CHECK_IS(vgpu_turn_quantum(1, 0, false), VGPU_TURN_FRAME_NS);
+}
+
+int main(void)
+{
+	CASE(turns_go_round_by_weight);
+	CASE(who_breaks_the_rules_costs_its_share);
+	CASE(who_begin_at_once_do_not_block_each_other);
+	CASE(a_turn_has_its_part_of_a_frame);
+	return summary();
+}

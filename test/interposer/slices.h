@@ -1,0 +1,221 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Jobs with slices of one GPU, on its board, and processes of theirs that keep it busy. */
+#ifndef VGPU_TEST_SLICES_H
+#define VGPU_TEST_SLICES_H
+
+#include "harness.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define SLICES_LAUNCHES 65536u
+#define SLICES_WORKS_S 60
+
+struct worker {
+	pid_t pid;
+	unsigned us;
+	uint32_t end;
+	uint32_t launches;
+	uint64_t launched_ns[SLICES_LAUNCHES]; /* when which of them was let through */
+};
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline CUfunction busy_kernel(void)
+{
+	CUmodule module;
+	CUfunction function = NULL;
+
+	CHECK(cuModuleLoadData(&module, ".visible .entry simgpu_busy_us(.param .u32 us)") == CUDA_SUCCESS);
+	CHECK(cuModuleGetFunction(&function, module, "simgpu_busy_us") == CUDA_SUCCESS);
+	return function;
+}
+
+static inline void busy(CUfunction function, unsigned us, CUstream stream)
+{
+	void *params[] = {&us};
+
+	CHECK_IS(cuLaunchKernel(function, 1 + us, 1, 1, 32, 1, 1, 0, stream, params, NULL), CUDA_SUCCESS);
+}
+
+static inline void *slices_page(const char *path, size_t size)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	void *page = MAP_FAILED;
+
+	if (fd >= 0 && ftruncate(fd, (off_t)size) == 0)
+		page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (page == MAP_FAILED) {
+		perror(path);
+		_exit(99);
+	}
+	close(fd);
+	return page;
+}
+
+static inline void slice_claims_path(const struct step *step, char path[600])
+{
+	snprintf(path, 600, "%s/%u", step->limits->turns_dir, step->limits->job_id);
+}
+
+static inline struct vgpu_claims *slice_claims(const struct step *step)
+{
+	char path[600];
+
+	slice_claims_path(step, path);
+	return slices_page(path, sizeof(struct vgpu_claims));
+}
+
+/* As root does: a slice is on the board with the share that its job has now. */
+static inline void slice_post(const struct step *step)
+{
+	struct vgpu_board *board;
+	char path[600];
+	uint32_t i;
+
+	snprintf(path, sizeof(path), "%s/%s", step->limits->turns_dir, UUID0);
+	board = slices_page(path, sizeof(*board));
+	board->magic = VGPU_BOARD_MAGIC;
+	board->layout_version = VGPU_LAYOUT_VERSION;
+	board->size_bytes = sizeof(*board);
+	__atomic_add_fetch(&board->sequence, 1, __ATOMIC_ACQ_REL);
+	for (i = 0; i < board->count && board->slice[i].job_id != step->limits->job_id; i++)
+		;
+	board->slice[i] = (struct vgpu_board_slice){.job_id = step->limits->job_id, .flags = step->limits->flags & VGPU_ELASTIC,
+						    .sm_percent = step->limits->device[0].job_sm_percent, .uid = getuid()};
+	__atomic_store_n(&board->count, i < board->count ? board->count : i + 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&board->sequence, 1, __ATOMIC_ACQ_REL);
+	munmap(board, sizeof(*board));
+}
+
+/* A job with one step that has this share of the first GPU, beside the others of this case. */
+static inline struct step slice_make(uint32_t job, unsigned percent, uint32_t flags)
+{
+	/* Jobs of other cases are not on its board. */
+	struct step step = step_make((uint32_t)getpid() * 100 + job, 0, 1000, 1000);
+	struct vgpu_claims *claims;
+
+	step.limits->flags |= flags;
+	step.limits->device[0].sm_percent = step.limits->device[0].job_sm_percent = percent;
+	snprintf(step.limits->turns_dir, sizeof(step.limits->turns_dir), "%s/turns-%d", getenv("VGPU_TEST_ROOT"), (int)getpid());
+	mkdir(step.limits->turns_dir, 0755);
+	claims = slice_claims(&step);
+	*claims = (struct vgpu_claims){.magic = VGPU_CLAIMS_MAGIC, .layout_version = VGPU_LAYOUT_VERSION,
+				       .size_bytes = sizeof(*claims), .job_id = step.limits->job_id, .device_count = 1};
+	munmap(claims, sizeof(*claims));
+	slice_post(&step);
+	return step;
+}
+
+static inline void slice_change(const struct step *step, unsigned percent)
+{
+	__atomic_store_n(&step->limits->device[0].sm_percent, percent, __ATOMIC_RELAXED);
+	__atomic_store_n(&step->limits->device[0].job_sm_percent, percent, __ATOMIC_RELAXED);
+	slice_post(step);
+	__atomic_add_fetch(&step->limits->generation, 1, __ATOMIC_RELEASE);
+}
+
+/* A process of the step that launches kernels of this length into so many streams in turn, until it is
+ * told to end or dies. Without a cap it is never far ahead. */
+static inline struct worker *worker_start(const struct step *step, unsigned us, unsigned streams)
+{
+	struct worker *worker = mmap(NULL, sizeof(*worker), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CUstream stream[256] = {NULL};
+	CUfunction function;
+	pid_t pid;
+
+	CHECK(worker != MAP_FAILED);
+	worker->us = us;
+	fflush(NULL);
+	pid = fork();
+	if (pid != 0) {
+		worker->pid = pid;
+		return worker;
+	}
+	alarm(SLICES_WORKS_S);
+	step_enter(step);
+	cuda_begin(0);
+	function = busy_kernel();
+	for (unsigned i = 0; i < streams && streams > 1; i++)
+		CHECK(cuStreamCreate(&stream[i], 0) == CUDA_SUCCESS);
+	for (uint32_t i = 0; __atomic_load_n(&worker->end, __ATOMIC_ACQUIRE) == 0 && failures == 0; i++) {
+		uint32_t percent = __atomic_load_n(&step->limits->device[0].job_sm_percent, __ATOMIC_RELAXED);
+
+		busy(function, us, stream[i % streams]);
+		if ((percent == 0 || percent == 100) && i % 8 == 0)
+			CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+		__atomic_store_n(&worker->launched_ns[i % SLICES_LAUNCHES], now_ns(), __ATOMIC_RELAXED);
+		__atomic_store_n(&worker->launches, i + 1, __ATOMIC_RELEASE);
+	}
+	exit(failures == 0 ? 0 : 1);
+}
+
+static inline uint32_t launches_of(struct worker *worker)
+{
+	return __atomic_load_n(&worker->launches, __ATOMIC_ACQUIRE);
+}
+
+static inline bool worker_waits_for(struct worker *worker, uint64_t launches, uint64_t at_most_ns)
+{
+	for (uint64_t since = now_ns(); now_ns() - since < at_most_ns; ) {
+		if (launches_of(worker) >= launches)
+			return true;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	return false;
+}
+
+/* It ends as a program does, with whatever it has in flight. */
+static inline void worker_end(struct worker *worker)
+{
+	int status = -1;
+
+	__atomic_store_n(&worker->end, 1, __ATOMIC_RELEASE);
+	CHECK(waitpid(worker->pid, &status, 0) == worker->pid);
+	CHECK_IS(status, 0);
+	munmap(worker, sizeof(*worker));
+}
+
+/* What part of the time they had, in thousandths: from one launch to another of each. */
+static inline void shares_of(struct worker *const *worker, unsigned count, uint64_t for_ns, unsigned *got)
+{
+	uint32_t from[8], to;
+
+	/* They are under way, and what they had saved up is used. */
+	for (unsigned i = 0; i < count; i++)
+		CHECK(worker_waits_for(worker[i], 8 + 100000 / worker[i]->us, 10000000000u));
+	for (unsigned i = 0; i < count; i++)
+		from[i] = launches_of(worker[i]);
+	nanosleep(&(struct timespec){(time_t)(for_ns / 1000000000u), (long)(for_ns % 1000000000u)}, NULL);
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t took;
+
+		to = launches_of(worker[i]);
+		took = worker[i]->launched_ns[(to - 1) % SLICES_LAUNCHES] - worker[i]->launched_ns[(from[i] - 1) % SLICES_LAUNCHES];
+		got[i] = to == from[i] ? 0 : (unsigned)((uint64_t)(to - from[i]) * worker[i]->us * 1000000 / took);
+	}
+}
+
+/* Whether one of its threads has the name. */
+static inline bool worker_has_thread(const struct worker *worker, const char *name)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "grep -qxs %s /proc/%d/task/*/comm", name, (int)worker->pid);
+	return system(command) == 0;
+}
+
+#endif

@@ -1,0 +1,401 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Slices of one GPU beside each other: their shares, their turns, and neighbours that do not behave. Each
+ * job has processes of its own, on the simulated driver and with kernels of known length. */
+#include "slices.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#define MS 1000000ull
+
+/* Never above it. Below it when somebody else has kept this machine's cores busy: then again. */
+static void check_shares(struct worker *const *worker, const unsigned *want, unsigned count, uint64_t for_ns, const char *what)
+{
+	unsigned got[8] = {0};
+	bool enough = false;
+
+	for (int try = 0; try < 6 && !enough; try++) {
+		shares_of(worker, count, for_ns, got);
+		enough = true;
+		for (unsigned i = 0; i < count; i++) {
+			if (got[i] > want[i] + 20)
+				fprintf(stderr, "%s: %u of 1000 instead of %u\n", what, got[i], want[i]), failures++;
+			enough = enough && got[i] + 20 >= want[i];
+		}
+	}
+	for (unsigned i = 0; i < count && !enough; i++)
+		fprintf(stderr, "%s: slice %u has %u of 1000, not %u\n", what, i, got[i], want[i]);
+	CHECK(enough);
+}
+
+static void pair(unsigned a_percent, unsigned a_us, unsigned b_percent, unsigned b_us, uint64_t for_ns)
+{
+	struct step a = slice_make(1, a_percent, 0), b = slice_make(2, b_percent, 0);
+	struct worker *both[2] = {worker_start(&a, a_us, 1), worker_start(&b, b_us, 1)};
+
+	check_shares(both, (unsigned[]){a_percent * 10, b_percent * 10}, 2, for_ns, "pair");
+	worker_end(both[0]);
+	worker_end(both[1]);
+}
+
+static void thirty_and_seventy(void)
+{
+	pair(30, 1000, 70, 1000, 1000 * MS);
+}
+
+static void half_and_half(void)
+{
+	pair(50, 1000, 50, 1000, 1000 * MS);
+}
+
+static void short_kernels_beside_long_ones(void)
+{
+	pair(50, 1000, 50, 40000, 2000 * MS);
+}
+
+static void thirty_beside_long_kernels(void)
+{
+	pair(30, 1000, 70, 40000, 2000 * MS);
+}
+
+/* The other one goes on within a second, and has its share from then on. */
+static void without_neighbour(int signal)
+{
+	struct step a = slice_make(1, 50, 0), b = slice_make(2, 50, 0);
+
+	for (int round = 0; round < 2; round++) {
+		struct worker *left = worker_start(&a, 1000, 1), *right = worker_start(&b, 1000, 1);
+		uint64_t before = launches_of(left);
+
+		CHECK(worker_waits_for(left, before + 50 + 7u * (unsigned)round, 5000 * MS));
+		kill(right->pid, signal);
+		before = launches_of(left);
+		CHECK(worker_waits_for(left, before + 300, 1000 * MS + 5000 * MS * (round < 1)));
+		if (round == 1)
+			check_shares(&left, (unsigned[]){500}, 1, 500 * MS, "what is left");
+		kill(right->pid, SIGKILL);
+		waitpid(right->pid, NULL, 0);
+		worker_end(left);
+	}
+}
+
+static void a_killed_holder_is_not_waited_for(void)
+{
+	without_neighbour(SIGKILL);
+}
+
+static void a_stopped_holder_is_not_waited_for(void)
+{
+	without_neighbour(SIGSTOP);
+}
+
+static void processes_of_a_job_share(void)
+{
+	struct step step = slice_make(3, 30, 0);
+
+	for (unsigned count = 1; count <= 8; count *= 2) {
+		struct worker *worker[8];
+		unsigned got[8], sum = 0;
+
+		for (unsigned i = 0; i < count; i++)
+			worker[i] = worker_start(&step, 1000, 1);
+		for (int try = 0; try < 6 && sum < 280; try++) {
+			sum = 0;
+			shares_of(worker, count, 700 * MS, got);
+			for (unsigned i = 0; i < count; i++)
+				sum += got[i];
+			CHECK(sum <= 320);
+		}
+		CHECK(sum >= 280);
+		for (unsigned i = 0; i < count; i++)
+			worker_end(worker[i]);
+	}
+}
+
+static void a_step_has_less_than_its_job(void)
+{
+	struct step first = slice_make(4, 60, 0), second = step_make(first.limits->job_id, 1, 1000, 1000);
+	struct worker *both[2];
+
+	second.limits->device[0].sm_percent = 20;
+	second.limits->device[0].job_sm_percent = 60;
+	strcpy(second.limits->turns_dir, first.limits->turns_dir);
+	both[0] = worker_start(&second, 1000, 1);
+	check_shares(both, (unsigned[]){200}, 1, 800 * MS, "step");
+	both[1] = worker_start(&first, 1000, 1);
+	{
+		unsigned got[2], sum = 0;
+
+		for (int try = 0; try < 6 && sum < 580; try++) {
+			shares_of(both, 2, 800 * MS, got);
+			sum = got[0] + got[1];
+			CHECK(sum <= 620 && got[0] <= 220);
+		}
+		CHECK(sum >= 580);
+	}
+	worker_end(both[0]);
+	worker_end(both[1]);
+}
+
+static void a_changed_share_holds_at_once(void)
+{
+	struct step step = slice_make(5, 20, 0);
+	struct worker *worker = worker_start(&step, 1000, 1);
+	static const unsigned percents[] = {20, 60, 10, 0, 30};
+
+	for (unsigned i = 0; i < 5; i++) {
+		slice_change(&step, percents[i]);
+		if (percents[i] != 0)
+			check_shares(&worker, (unsigned[]){percents[i] * 10}, 1, 500 * MS, "changed");
+		else
+			CHECK(worker_waits_for(worker, launches_of(worker) + 300, 5000 * MS));
+	}
+	worker_end(worker);
+}
+
+static void what_nobody_uses_is_shared_out(void)
+{
+	struct step a = slice_make(6, 30, VGPU_ELASTIC), b = slice_make(7, 50, 0);
+	struct worker *left = worker_start(&a, 1000, 1), *right;
+	unsigned got[2];
+
+	shares_of(&left, 1, 500 * MS, got);
+	for (int try = 0; try < 5 && got[0] < 900; try++)
+		shares_of(&left, 1, 500 * MS, got);
+	CHECK(got[0] >= 900);
+	/* The owner has its share from its first second on. */
+	right = worker_start(&b, 1000, 1);
+	check_shares((struct worker *[]){right}, (unsigned[]){500}, 1, 1000 * MS, "owner");
+	shares_of((struct worker *[]){left, right}, 2, 700 * MS, got);
+	CHECK(got[0] + got[1] <= 1020);
+	worker_end(left);
+	worker_end(right);
+}
+
+static void a_slice_without_a_cap_waits_for_nobody(void)
+{
+	struct step a = slice_make(8, 100, 0), b = slice_make(9, 0, 0);
+	struct worker *worker[2] = {worker_start(&a, 1000, 20), worker_start(&b, 1000, 20)};
+
+	CHECK(worker_waits_for(worker[0], 100, 5000 * MS) && worker_waits_for(worker[1], 100, 5000 * MS));
+	for (int i = 0; i < 2; i++)
+		CHECK(!worker_has_thread(worker[i], "vgpu-keeper"));
+	CHECK_IS(a.ledger->waited_ns[0] + b.ledger->waited_ns[0], 0);
+	worker_end(worker[0]);
+	worker_end(worker[1]);
+}
+
+static void a_capped_one_has_a_keeper(void)
+{
+	struct step a = slice_make(10, 50, 0);
+	struct worker *worker = worker_start(&a, 1000, 1);
+
+	CHECK(worker_waits_for(worker, 20, 5000 * MS));
+	CHECK(worker_has_thread(worker, "vgpu-keeper"));
+	worker_end(worker);
+}
+
+/* What a neighbour writes into its claims, again and again. */
+static struct vgpu_claims *hostile;
+static void liar(void (*lie)(struct vgpu_claim *, uint64_t))
+{
+	struct step a = slice_make(11, 50, 0), b = slice_make(12, 30, 0);
+	struct worker *left;
+	unsigned got = 0;
+	pid_t pid;
+
+	hostile = slice_claims(&b);
+	left = worker_start(&a, 1000, 1);
+	pid = fork();
+	if (pid == 0) {
+		for (uint64_t since = now_ns(); now_ns() - since < 30000 * MS; )
+			lie(&hostile->claim[0], now_ns());
+		_exit(0);
+	}
+	/* 35 points at most are waited for, and a turn that ends takes what is in flight with it. */
+	for (int try = 0; try < 6 && got < 400; try++) {
+		shares_of(&left, 1, 700 * MS, &got);
+		CHECK(got <= 520);
+	}
+	if (got < 400)
+		fprintf(stderr, "beside the liar: %u of 1000\n", got);
+	CHECK(got >= 400);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	worker_end(left);
+}
+
+#define SAY(field, value) __atomic_store_n(&claim->field, value, __ATOMIC_RELAXED)
+static void holds(struct vgpu_claim *claim, uint64_t now)
+{
+	SAY(holds_since_ns, 1);
+	SAY(wants_since_ns, 1);
+	SAY(until_ns, now + 2 * MS);
+	sched_yield();
+}
+
+static void wants(struct vgpu_claim *claim, uint64_t now)
+{
+	SAY(wants_since_ns, 1);
+	SAY(brisk, 1);
+	SAY(until_ns, now + 2 * MS);
+	SAY(bell, claim->bell + 1);
+	sched_yield();
+}
+
+static void garbage(struct vgpu_claim *claim, uint64_t now)
+{
+	static uint64_t x = 88172645463325252ull;
+
+	for (size_t i = 0; i < sizeof(*claim) / 8; i++) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		__atomic_store_n(&((uint64_t *)claim)[i], x % 3 == 0 ? x : now + x % (8 * MS) - 4 * MS, __ATOMIC_RELAXED);
+	}
+	sched_yield();
+}
+
+static void who_claims_to_hold_costs_its_share(void)
+{
+	liar(holds);
+}
+
+static void who_claims_to_want_costs_its_share(void)
+{
+	liar(wants);
+}
+
+static void garbage_costs_no_more(void)
+{
+	liar(garbage);
+}
+
+/* A neighbour says that its work ended just now: none of ours is left uncounted for that. */
+static void drains(struct vgpu_claim *claim, uint64_t now)
+{
+	SAY(drained_ns, now + 2900000);
+	SAY(until_ns, now + 2 * MS);
+	sched_yield();
+}
+
+static void what_others_say_hides_nothing_that_was_used(void)
+{
+	liar(drains);
+}
+
+static void cut_or_vanished_claims_hurt_nobody(void)
+{
+	struct step a = slice_make(13, 50, 0), b = slice_make(14, 50, 0);
+	struct worker *left = worker_start(&a, 1000, 1), *right = worker_start(&b, 1000, 1);
+	char path[600];
+
+	CHECK(worker_waits_for(left, 50, 5000 * MS) && worker_waits_for(right, 50, 5000 * MS));
+	kill(right->pid, SIGKILL);
+	waitpid(right->pid, NULL, 0);
+	slice_claims_path(&b, path);
+	CHECK(truncate(path, 8) == 0);
+	check_shares(&left, (unsigned[]){500}, 1, 500 * MS, "beside cut claims");
+	CHECK(truncate(path, sizeof(struct vgpu_claims)) == 0);
+	CHECK(truncate(path, 0) == 0 && unlink(path) == 0);
+	check_shares(&left, (unsigned[]){500}, 1, 500 * MS, "beside no claims");
+	slice_change(&a, 40);
+	check_shares(&left, (unsigned[]){400}, 1, 500 * MS, "after that");
+	worker_end(left);
+}
+
+static void a_child_of_who_has_launched_goes_its_own_way(void)
+{
+	struct step step = slice_make(15, 50, 0);
+	CUfunction function;
+	int status = 0;
+
+	step_enter(&step);
+	cuda_begin(0);
+	function = busy_kernel();
+	for (int i = 0; i < 30; i++)
+		busy(function, 1000, NULL);
+	for (int i = 0; i < 5; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			CUcontext context = NULL;
+
+			alarm(10);
+			_exit(cuCtxGetCurrent(&context) == CUDA_SUCCESS && context != NULL);
+		}
+		CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		busy(function, 1000, NULL);
+	}
+	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+}
+
+static void many_streams_have_one_share(void)
+{
+	struct step step = slice_make(16, 40, 0);
+	struct worker *worker = worker_start(&step, 1000, 200);
+
+	check_shares(&worker, (unsigned[]){400}, 1, 1000 * MS, "200 streams");
+	worker_end(worker);
+}
+
+/* Kernels that come one at a time, in turn in four streams. */
+static void short_kernels_of_several_streams(void)
+{
+	struct step step = slice_make(17, 25, 0);
+	struct worker *worker = worker_start(&step, 100, 4);
+	unsigned got = 0;
+
+	for (int try = 0; try < 6 && got < 180; try++) {
+		shares_of(&worker, 1, 700 * MS, &got);
+		CHECK(got <= 300);
+	}
+	CHECK(got >= 180);
+	worker_end(worker);
+}
+
+static void exit_with_work_in_flight(void)
+{
+	struct step a = slice_make(18, 50, 0), b = slice_make(19, 50, 0);
+	struct worker *left = worker_start(&a, 1000, 1);
+
+	for (int i = 0; i < 5; i++) {
+		struct worker *right = worker_start(&b, 5000, 3);
+
+		CHECK(worker_waits_for(right, 3, 5000 * MS));
+		worker_end(right);
+	}
+	check_shares(&left, (unsigned[]){500}, 1, 500 * MS, "after exits");
+	worker_end(left);
+}
+
+int main(void)
+{
+	gpus(0);
+	CASE(thirty_and_seventy);
+	CASE(half_and_half);
+	CASE(short_kernels_beside_long_ones);
+	CASE(thirty_beside_long_kernels);
+	CASE(a_killed_holder_is_not_waited_for);
+	CASE(a_stopped_holder_is_not_waited_for);
+	CASE(processes_of_a_job_share);
+	CASE(a_step_has_less_than_its_job);
+	CASE(a_changed_share_holds_at_once);
+	CASE(what_nobody_uses_is_shared_out);
+	CASE(a_slice_without_a_cap_waits_for_nobody);
+	CASE(a_capped_one_has_a_keeper);
+	CASE(who_claims_to_hold_costs_its_share);
+	CASE(who_claims_to_want_costs_its_share);
+	CASE(garbage_costs_no_more);
+	CASE(what_others_say_hides_nothing_that_was_used);
+	CASE(cut_or_vanished_claims_hurt_nobody);
+	CASE(a_child_of_who_has_launched_goes_its_own_way);
+	CASE(many_streams_have_one_share);
+	CASE(short_kernels_of_several_streams);
+	CASE(exit_with_work_in_flight);
+	return summary();
+}
