@@ -82,11 +82,18 @@ INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads controller controlled contr
 INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
 
 define interposer_sanitized
-$(INTERPOSER_TEST_BUILD)/$(1)/%: $(INTERPOSER_TEST)/%.c $(INTERPOSER_TEST_SUPPORT) $(INTERPOSER_C_SOURCES) $(INTERPOSER_TEST_HEADERS) \
-		$(INTERPOSER_SIM)
+$(INTERPOSER_TEST_BUILD)/$(1)/library/%.o: interposer/%.c $(INTERPOSER_HEADERS)
+	@mkdir -p $$(@D)
+	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -c $$< -o $$@
+$(INTERPOSER_TEST_BUILD)/$(1)/support/%.o: $(INTERPOSER_TEST)/%.c $(INTERPOSER_TEST_HEADERS)
+	@mkdir -p $$(@D)
+	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -c $$< -o $$@
+INTERPOSER_OBJECTS_$(1) := $(INTERPOSER_C_SOURCES:interposer/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/library/%.o) \
+	$(INTERPOSER_TEST_SUPPORT:$(INTERPOSER_TEST)/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/support/%.o)
+$(INTERPOSER_TEST_BUILD)/$(1)/%: $(INTERPOSER_TEST)/%.c $$(INTERPOSER_OBJECTS_$(1)) $(INTERPOSER_TEST_HEADERS) $(INTERPOSER_SIM)
 	@mkdir -p $$(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER $$< \
-		$(INTERPOSER_TEST_SUPPORT) $(INTERPOSER_C_SOURCES) -o $$@ $(INTERPOSER_SIM_LINK)
+		$$(INTERPOSER_OBJECTS_$(1)) -o $$@ $(INTERPOSER_SIM_LINK)
 endef
 $(eval $(call interposer_sanitized,asan,address$(comma_)undefined -fno-sanitize-recover=all))
 $(eval $(call interposer_sanitized,tsan,thread))
