@@ -45,7 +45,8 @@ def fill(allocate, is_out_of_memory, upto_mib):
             try:
                 blocks.append(allocate(size))
             except Exception as e:  # each framework has a class of its own
-                error = e.with_traceback(None)  # its frames would keep the blocks
+                error = e.with_traceback(None)  # its frames would keep the blocks, and so would its cause's
+                error.__context__ = error.__cause__ = None
                 break
             got += size
         if error is not None and not is_out_of_memory(error):
