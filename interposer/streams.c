@@ -50,18 +50,14 @@ static void leave(struct vgpu_engine *engine, const struct vgpu_group *group)
 }
 
 /* With the stream's mutex held and nobody using its events: an unused place again. What was in
- * flight is not counted; its share was taken when it was launched. */
-static void clear(struct vgpu_engine *engine, struct vgpu_stream *stream, bool destroy)
+ * flight is not counted; its share was taken when it was launched. left: its events. */
+static void clear(struct vgpu_engine *engine, struct vgpu_stream *stream, CUevent left[2 * VGPU_GROUPS])
 {
-	vgpu_fn_cuEventDestroy_v2 *destroy_event = VGPU_REAL(cuEventDestroy_v2);
-
 	for (; stream->tail != stream->head; stream->tail++)
 		leave(engine, oldest(stream));
 	for (uint32_t g = 0; g < VGPU_GROUPS; g++) {
-		if (stream->group[g].marker != NULL && destroy && destroy_event != NULL)
-			destroy_event(stream->group[g].marker);
-		if (stream->group[g].front != NULL && destroy && destroy_event != NULL)
-			destroy_event(stream->group[g].front);
+		left[2 * g] = stream->group[g].marker;
+		left[2 * g + 1] = stream->group[g].front;
 		stream->group[g] = (struct vgpu_group){0};
 	}
 	stream->head = stream->tail = 0;
@@ -295,10 +291,10 @@ static CUresult ask(struct vgpu_process *p, CUevent marker, CUcontext context, C
 	vgpu_fn_cuStreamQuery *query_stream = VGPU_REAL(cuStreamQuery);
 	vgpu_fn_cuCtxSetCurrent *set_current = VGPU_REAL(cuCtxSetCurrent);
 
-	if (!to_the_end)
+	/* A stream is not to be asked while something is captured; then what lies behind the marker, a few
+	 * short kernels, passes for what they are expected to take. */
+	if (!to_the_end || query_stream == NULL || set_current == NULL || vgpu_capture_possible(p))
 		return marker != NULL && query != NULL ? query(marker) : CUDA_SUCCESS;
-	if (query_stream == NULL || set_current == NULL || vgpu_capture_possible(p))
-		return CUDA_ERROR_NOT_READY; /* not to be asked while something is captured */
 	if (GET(p->keeper_context) != context) {
 		if (set_current(context) != CUDA_SUCCESS)
 			return CUDA_SUCCESS;
@@ -418,6 +414,8 @@ void vgpu_streams_look(struct vgpu_process *p, uint32_t device, vgpu_group_done 
 
 static void gone(struct vgpu_engine *engine, struct vgpu_stream *stream, bool destroy)
 {
+	vgpu_fn_cuEventDestroy_v2 *destroy_event = VGPU_REAL(cuEventDestroy_v2);
+	CUevent left[2 * VGPU_GROUPS] = {0};
 	uint64_t since = vgpu_now_ns();
 
 	vgpu_mutex_lock(&stream->mutex);
@@ -429,8 +427,12 @@ static void gone(struct vgpu_engine *engine, struct vgpu_stream *stream, bool de
 		vgpu_mutex_lock(&stream->mutex);
 	}
 	if (stream->users == 0)
-		clear(engine, stream, destroy);
+		clear(engine, stream, left);
 	vgpu_mutex_unlock(&stream->mutex);
+	for (uint32_t i = 0; destroy && destroy_event != NULL && i < 2 * VGPU_GROUPS; i++) {
+		if (left[i] != NULL)
+			destroy_event(left[i]);
+	}
 }
 
 void vgpu_streams_gone(struct vgpu_process *p, CUstream handle)
