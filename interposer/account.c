@@ -3,15 +3,13 @@
 #include "account.h"
 
 #include "account_inside.h"
+#include "atomics.h"
 #include "context_cost.h"
 #include "ledger_lock.h"
 #include "pools.h"
 
 /* A lock lost this often in one go means that somebody plays with the ledger. */
 #define LOST_LOCKS 3
-
-#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
 
 static uint64_t add(uint64_t a, uint64_t b)
 {

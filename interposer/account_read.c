@@ -4,7 +4,7 @@
  * What is told of the account. */
 #include "account.h"
 
-#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#include "atomics.h"
 
 struct vgpu_view vgpu_account_view(struct vgpu_process *p, uint32_t device)
 {

@@ -5,12 +5,11 @@
 #include "account.h"
 
 #include "account_inside.h"
+#include "atomics.h"
 #include "futex.h"
 #include "identity.h"
 
 #define SWEEP_EVERY_NS 100000000u
-
-#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
 static bool is_gone(const struct vgpu_process *p, uint32_t i)
 {

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "claims.h"
 
+#include "atomics.h"
 #include "share.h"
 #include "step.h"
 #include "sys.h"
@@ -12,7 +13,6 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 
-#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 #define FOREIGN_WRITE 022
 /* What a slice without a cap counts for beside others, at least. */
 #define LEAST_WEIGHT 10u

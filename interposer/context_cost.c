@@ -4,6 +4,7 @@
 
 #include "account.h"
 #include "account_inside.h"
+#include "atomics.h"
 #include "futex.h"
 #include "message.h"
 
@@ -14,9 +15,6 @@
  * left by a process that was killed where this one cannot see it. */
 #define NOT_AGAIN_WITHIN_NS 60000000000u
 #define PAUSE_NS 1000000
-
-#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
 
 enum claim { CLAIM_KNOWN, CLAIM_CHARGED, CLAIM_WAIT, CLAIM_REFUSED };
 

@@ -2,10 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cost.h"
 
-#include <stddef.h>
+#include "atomics.h"
 
-#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
+#include <stddef.h>
 
 #define OFTEN 4u	     /* the first launches are all timed, */
 #define KNOWN 16u	     /* until then one in SELDOM, or once in WORTH_NS of the GPU's time, */

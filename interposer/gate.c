@@ -2,11 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "gate.h"
 
+#include "atomics.h"
 #include "capture.h"
 #include "claims.h"
 #include "cost.h"
 #include "device.h"
 #include "futex.h"
+#include "groups.h"
 #include "growth.h"
 #include "keeper.h"
 #include "sample.h"
@@ -29,10 +31,6 @@
  * less likely what it waits for. */
 #define STALL_AT_MOST_NS 250000000u
 #define SAME_AT_MOST_NS 5000000000u
-
-
-#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
 
 bool vgpu_gate_decide(struct vgpu_process *p)
 {
@@ -103,7 +101,7 @@ static bool rides_along(struct vgpu_process *p, uint32_t device, struct vgpu_str
 	uint64_t now = vgpu_now_ns();
 
 	return stream != NULL && vgpu_engine_remaining(&p->engine[device], now) >= expected_ns / 4 * 3 &&
-	       vgpu_time_credit(p, device, now) >= -(int64_t)expected_ns && vgpu_streams_idle(stream);
+	       vgpu_time_credit(p, device, now) >= -(int64_t)expected_ns && vgpu_groups_idle(stream);
 }
 
 /* Waits until the launch may be done. Returns what was taken from the share for it. */
@@ -186,7 +184,7 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	/* It has waited for results; was there nothing else to do? Asked only where turns may be taken. */
 	if (GET(p->synchronised) != 0 && launch->stream != NULL) {
 		SET(p->synchronised, 0);
-		if (GET(launch->engine->seat.count) != 0 && !capturing && vgpu_streams_drained(launch->stream, handle))
+		if (GET(launch->engine->seat.count) != 0 && !capturing && vgpu_groups_drained(launch->stream, handle))
 			__atomic_fetch_add(&launch->engine->drains, 1, __ATOMIC_RELAXED);
 	}
 	reserved = admit(p, (uint32_t)device, launch->stream, cost, expected);
@@ -194,10 +192,10 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 		expected = expected_of(launch->engine, cost, what); /* it may have been learnt meanwhile */
 	launch->expected_ns = expected;
 	/* A thread of ours cannot ask about another thread's own stream. */
-	launch->group = launch->stream == NULL ? NULL : vgpu_streams_begin(launch->engine, launch->stream, key, expected, reserved,
+	launch->group = launch->stream == NULL ? NULL : vgpu_groups_begin(launch->engine, launch->stream, key, expected, reserved,
 				!capturing && handle != CU_STREAM_PER_THREAD, &launch->mark, &front);
 	if (launch->group != NULL && front)
-		vgpu_streams_front(launch->stream, handle, launch->group);
+		vgpu_groups_front(launch->stream, handle, launch->group);
 	launch->sample = due ? vgpu_sample_begin(launch->engine, context, handle, key, what, expected) : NULL;
 }
 
@@ -208,7 +206,7 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresul
 	if (launch->sample != NULL)
 		vgpu_sample_end(launch->engine, launch->sample, launch->handle, result == CUDA_SUCCESS);
 	if (launch->group != NULL)
-		vgpu_streams_end(launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS, launch->mark,
+		vgpu_groups_end(launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS, launch->mark,
 				 launch->expected_ns);
 	vgpu_keeper_wake(p);
 }

@@ -3,6 +3,7 @@
 #include "growth.h"
 
 #include "account.h"
+#include "atomics.h"
 #include "blocks.h"
 #include "context.h"
 #include "device.h"
@@ -17,9 +18,6 @@
 #define ASK_EVERY_NS 100000000u
 /* Small allocations share granules, so that free memory moves a little without any growth. */
 #define MOVED_BYTES (1ull << 20)
-
-#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
 
 static uint64_t minus(uint64_t a, uint64_t b)
 {

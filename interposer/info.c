@@ -2,11 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "info.h"
 
+#include "atomics.h"
 #include "futex.h"
 
 #define GOOD_FOR_NS 1000000u
-
-#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
 /* turn is odd while somebody writes: then there is nothing to read, and nobody else writes. */
 static bool take_turn(struct vgpu_info *info, uint32_t from)

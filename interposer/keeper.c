@@ -2,13 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "keeper.h"
 
+#include "atomics.h"
 #include "futex.h"
 #include "libc.h"
 #include "sample.h"
-#include "streams.h"
 #include "symbols.h"
 #include "time_account.h"
 #include "turns.h"
+#include "watch.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -22,10 +23,6 @@
 /* A stamp in the ledger is believed for so long. */
 #define STAMP_NS 3000000u
 #define STACK_BYTES (256u << 10)
-
-#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
-#define ADD(field, value) __atomic_fetch_add(&(field), (value), __ATOMIC_RELAXED)
 
 static void done(struct vgpu_process *p, uint32_t device, const struct vgpu_group *group, const struct vgpu_busy *busy,
 		 uint64_t now_ns)
@@ -68,7 +65,7 @@ static uint64_t look(struct vgpu_process *p, uint32_t device, struct elsewhere *
 	bool stalled = GET(engine->stalled_ns) != 0;
 	bool samples;
 
-	vgpu_streams_look(p, device, done);
+	vgpu_watch_look(p, device, done);
 	samples = vgpu_samples_look(engine, now);
 	now = vgpu_now_ns();
 	SET(slot->inflight_until_ns[device], GET(engine->in_flight) != 0 ? now + STAMP_NS : 0);

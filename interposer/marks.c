@@ -2,10 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "marks.h"
 
-#include <stdbool.h>
+#include "atomics.h"
 
-#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
+#include <stdbool.h>
 
 /* Two processes may meet here: what they write of the same moment is nearly the same. */
 void vgpu_marks_note(struct vgpu_marks *marks, uint64_t from_ns, uint64_t idle_since_ns, uint64_t busy_ns)

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "sample.h"
 
+#include "atomics.h"
 #include "cost.h"
 #include "futex.h"
 #include "symbols.h"
@@ -14,9 +15,6 @@
 /* What NVML counts beyond what two events see of a kernel (H200). */
 #define BEYOND_EVENTS_NS 150u
 #define DESTROY_WAIT_NS 100000000u
-
-#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
 
 enum { FREE = 0, BUSY, RUNNING };
 

@@ -2,11 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "time_account.h"
 
+#include "atomics.h"
 #include "marks.h"
 #include "share.h"
-
-#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define ADD(field, value) __atomic_fetch_add(&(field), (value), __ATOMIC_RELAXED)
 
 /* The shares to keep, the step's first. Where the step's is the job's, the job's is enough. */
 static uint32_t shares(struct vgpu_process *p, uint32_t device, struct vgpu_share share[2])

@@ -2,14 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "turns.h"
 
+#include "atomics.h"
 #include "claims.h"
 #include "futex.h"
 #include "share.h"
 #include "time_account.h"
 #include "turn.h"
-
-#define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define SET(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
 
 /* A claim is believed for so long after it was last renewed. */
 #define BELIEVED_NS 3000000u

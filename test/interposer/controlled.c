@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Credit, meter and averages together, as gate.c, streams.c and keeper.c use them, on a GPU that exists
+ * Credit, meter and averages together, as gate.c, groups.c and keeper.c use them, on a GPU that exists
  * only in virtual time: what it was really kept busy is known to the nanosecond. */
 #include "fuzz.h"
 #include "harness.h"
@@ -16,7 +16,7 @@
 #define TAKE_NS MS		 /* as gate.c */
 #define UNKNOWN_RESERVE_NS (50 * US)
 #define STALL_AT_MOST_NS (250 * MS)
-#define GROUP_NS (200 * US)	 /* as streams.c */
+#define GROUP_NS (200 * US)	 /* as groups.c */
 #define STALL_NS (10 * MS)
 #define LOOK_NS (400 * US)	 /* as keeper.c */
 #define STREAMS 4

@@ -15,7 +15,7 @@
 #define HOUR (3600 * SECOND)
 #define BEGIN (100000 * SECOND)
 #define TAKE_NS MS /* as gate.c */
-#define GROUP_NS (200 * US) /* as streams.c */
+#define GROUP_NS (200 * US) /* as groups.c */
 
 static uint64_t between(struct fuzz *f, uint64_t least, uint64_t most)
 {
