@@ -3,6 +3,7 @@
 #include "context.h"
 
 #include "array.h"
+#include "batch.h"
 #include "blocks.h"
 #include "context_cost.h"
 #include "device.h"
@@ -10,6 +11,7 @@
 #include "growth.h"
 #include "info.h"
 #include "message.h"
+#include "plugs.h"
 #include "pools.h"
 #include "sample.h"
 #include "streams.h"
@@ -183,9 +185,13 @@ bool vgpu_context_leaves(struct vgpu_process *p, CUcontext context, struct vgpu_
 	if (context == NULL)
 		return false;
 	vgpu_blocks_change_context(p, context, leaving(context));
-	vgpu_streams_context_gone(p, context);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
+		vgpu_batch_release_all(p, d);
+	vgpu_streams_context_gone(p, context);
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
 		vgpu_samples_context_gone(&p->engine[d], context);
+		vgpu_plugs_context_gone(&p->engine[d], context);
+	}
 	return take(p, context, noted);
 }
 

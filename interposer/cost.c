@@ -93,8 +93,13 @@ void vgpu_cost_learn(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t 
 	SET(cost->outliers, 0);
 	if (samples < 1000)
 		samples++;
-	/* A plain mean at first, then one that forgets. */
-	average = samples < 8 ? (average * (samples - 1u) + took_ns) / samples : (average * 7 + took_ns) / 8;
+	/* At first the clocks may still be low, and things not lie where they are used. */
+	if (samples <= KNOWN && took_ns < average / 8 * 7)
+		average = took_ns;
+	else if (samples < 8) /* a plain mean at first, then one that forgets */
+		average = (average * (samples - 1u) + took_ns) / samples;
+	else
+		average = (average * 7 + took_ns) / 8;
 	SET(cost->average_ns, average == 0 ? 1 : (uint32_t)average);
 	SET(cost->samples, samples);
 }

@@ -8,8 +8,8 @@
 #define CU_EVENT_DISABLE_TIMING 2u
 #define CU_STREAM_CAPTURE_MODE_RELAXED 2
 #define CU_STREAM_WAIT_VALUE_GEQ 0u
-#define CU_MEMHOSTALLOC_PORTABLE 1u
-#define CU_MEMHOSTALLOC_DEVICEMAP 2u
+#define CU_MEMHOSTREGISTER_PORTABLE 1u
+#define CU_MEMHOSTREGISTER_DEVICEMAP 2u
 
 typedef struct CUlaunchConfig_st {
 	unsigned int gridDimX, gridDimY, gridDimZ;

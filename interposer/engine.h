@@ -8,25 +8,33 @@
 
 #include "cost.h"
 #include "cuda_types.h"
+#include "futex.h"
 #include "layout.h"
 #include "meter.h"
 
 #include <stdbool.h>
 
 #define VGPU_STREAMS 64
-#define VGPU_GROUPS 64
+#define VGPU_GROUPS 128
+#define VGPU_BATCHES 32
 #define VGPU_SAMPLES 8
 
 /* Launches of one stream with one marker behind the last of them. */
 struct vgpu_group {
 	CUevent marker; /* stays with the place */
 	CUevent front;	/* the same: in front of the first launch, where the stream has other things to do before */
+	CUevent begin, end; /* the same: around what was held back, to be timed */
 	bool fronted;	/* it has been recorded */
 	bool reached;	/* and was seen to be reached */
 	uint64_t held_ns; /* until when the stream had those to do, as far as is known */
 	uint32_t launches;
 	uint32_t inside; /* threads that are launching one of them just now */
 	bool closed;	 /* no more are added */
+	bool timed;	 /* both have been recorded */
+	bool begun;	 /* the first of them has */
+	bool dense;	 /* all of it was launched before any of it could begin */
+	bool held;	 /* its batch has not been let go (batch.h): it is not in flight yet */
+	uint64_t batch;	 /* 0: it was never held back */
 	bool marked;	 /* a marker has been recorded */
 	uint32_t unmarked; /* launches behind the last marker */
 	uint64_t first_ns, last_ns, pending_ns;
@@ -45,10 +53,20 @@ struct vgpu_stream {
 	CUstream handle;
 	uint64_t thread; /* of a per-thread default stream */
 	uint64_t drained_ns; /* when all of it should be done */
+	uint64_t plugged; /* the last batch that it waits for, or did */
+	uint64_t batch, batch_ns; /* the last one that it has launches in, and what is expected of them */
 	bool beside; /* something that is not counted has been put into it since the last launch */
 	struct vgpu_meter meter;
 	uint32_t head, tail; /* groups [tail, head) are in flight, modulo VGPU_GROUPS */
 	struct vgpu_group group[VGPU_GROUPS];
+};
+
+/* Launches that are let go together. */
+struct vgpu_batch {
+	uint64_t ns; /* what is expected of the stream that has most of them */
+	uint64_t all_ns; /* and of all streams */
+	uint64_t begun_ns;
+	uint32_t launches;
 };
 
 /* One launch that is timed on the GPU. */
@@ -113,12 +131,36 @@ struct vgpu_engine {
 	struct vgpu_seat seat;
 	uint32_t streams_mutex;
 	uint32_t samples_mutex;
-	uint32_t *plugs; /* words that the GPU waits for; one for each sample */
-	uint32_t plugs_tried;
+	uint32_t *plugs; /* see plugs.h */
+	uint32_t plugs_refused; /* the driver cannot */
+	CUcontext plugs_context;
+	uint32_t batch_mutex;
+	uint32_t releasing; /* a thread lets batches go */
+	uint64_t batch_first, batch_next; /* batches [first, next) are held back, modulo VGPU_BATCHES */
+	uint64_t held_ns, held_launches; /* in all of them */
+	uint64_t opened_ns; /* when one was let go last */
+	uint64_t batch_stalled_ns;
+	uint64_t batch_try_ns; /* not worth it before */
+	struct vgpu_batch batch[VGPU_BATCHES];
 	struct vgpu_stream stream[VGPU_STREAMS];
 	struct vgpu_sample sample[VGPU_SAMPLES];
 	struct vgpu_cost cost[VGPU_COSTS];
 };
+
+/* Those who wait to launch have another look. */
+static inline void vgpu_engine_ring(struct vgpu_engine *engine)
+{
+	__atomic_fetch_add(&engine->bell, 1, __ATOMIC_RELEASE);
+	if (__atomic_load_n(&engine->waiters, __ATOMIC_RELAXED) != 0)
+		vgpu_futex_wake(&engine->bell, INT32_MAX, FUTEX_PRIVATE_FLAG);
+}
+
+/* Whether there is more to launch: threads wait for it, or it is held back on the GPU. */
+static inline bool vgpu_engine_waits(const struct vgpu_engine *engine)
+{
+	return __atomic_load_n(&engine->waiters, __ATOMIC_RELAXED) != 0 ||
+	       __atomic_load_n(&engine->batch_next, __ATOMIC_RELAXED) != __atomic_load_n(&engine->batch_first, __ATOMIC_RELAXED);
+}
 
 /* How long what is in flight still takes. */
 static inline uint64_t vgpu_engine_remaining(const struct vgpu_engine *engine, uint64_t now_ns)

@@ -2,7 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "gate.h"
 
+#include "admission.h"
 #include "atomics.h"
+#include "batch.h"
 #include "capture.h"
 #include "claims.h"
 #include "cost.h"
@@ -20,18 +22,8 @@
 
 #include <sys/prctl.h>
 
-/* Taken from the share at once: launches come cheaper, and what a killed process takes along is little. */
-#define TAKE_NS 1000000u
 /* Of a launch that was never seen before. */
 #define UNKNOWN_RESERVE_NS 50000u
-/* A look at the clock again after that long at most, whatever was promised. */
-#define WAIT_AT_MOST_NS 50000000u
-/* Work that takes longer than expected, or of which nobody knows how long it takes, holds back what
- * comes behind it, but not for ever: it may be waiting for just that. Another launch of the same is
- * less likely what it waits for. */
-#define STALL_AT_MOST_NS 250000000u
-#define SAME_AT_MOST_NS 5000000000u
-
 bool vgpu_gate_decide(struct vgpu_process *p)
 {
 	uint64_t generation = GET(vgpu_pages.limits->generation);
@@ -66,32 +58,13 @@ static void wait_ns(struct vgpu_process *p, uint32_t device, uint32_t bell, uint
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 	__atomic_fetch_add(&engine->waiters, 1, __ATOMIC_RELAXED);
 	vgpu_keeper_wake(p);
-	vgpu_futex_wait(&engine->bell, bell, FUTEX_PRIVATE_FLAG, (int64_t)(ns < WAIT_AT_MOST_NS ? ns : WAIT_AT_MOST_NS));
+	vgpu_futex_wait(&engine->bell, bell, FUTEX_PRIVATE_FLAG, (int64_t)(ns < VGPU_WAIT_AT_MOST_NS ? ns : VGPU_WAIT_AT_MOST_NS));
 	__atomic_fetch_sub(&engine->waiters, 1, __ATOMIC_RELAXED);
 	if (slack > 0)
 		prctl(PR_SET_TIMERSLACK, (unsigned long)slack, 0, 0, 0);
-	vgpu_time_waited(p, device, vgpu_now_ns() - since);
-}
-
-/* Takes credit for the launch; false when there is none, and *wait is how long there will be none. */
-static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait)
-{
-	struct vgpu_engine *engine = &p->engine[device];
-	uint64_t now, from = 0, got;
-
-	if (!vgpu_time_is_capped(device) || vgpu_turns_spare(p, device))
-		return true;
-	if (__atomic_fetch_sub(&engine->credit_ns, (int64_t)need_ns, __ATOMIC_RELAXED) >= (int64_t)need_ns)
-		return true;
-	__atomic_fetch_add(&engine->credit_ns, (int64_t)need_ns, __ATOMIC_RELAXED);
-	now = vgpu_now_ns();
-	got = vgpu_time_take(p, device, now, need_ns, TAKE_NS, &from);
-	*wait = from > now ? from - now : 1;
-	if (got == 0)
-		return false;
-	/* Somebody else may take it away; then the next round takes more. */
-	__atomic_fetch_add(&engine->credit_ns, (int64_t)got - (int64_t)need_ns, __ATOMIC_RELAXED);
-	return true;
+	/* The same time is counted where work is held back on the GPU. */
+	if (!vgpu_batch_pending(engine))
+		vgpu_time_waited(p, device, vgpu_now_ns() - since);
 }
 
 /* The GPU is busy with other streams for as long as this launch takes, or nearly: it makes no difference.
@@ -104,40 +77,37 @@ static bool rides_along(struct vgpu_process *p, uint32_t device, struct vgpu_str
 	       vgpu_time_credit(p, device, now) >= -(int64_t)expected_ns && vgpu_groups_idle(stream);
 }
 
-/* Waits until the launch may be done. Returns what was taken from the share for it. */
-static uint64_t admit(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, const struct vgpu_cost *cost,
-		      uint64_t expected_ns)
+/* Lets the launch through, waiting for that if need be: here, or in its stream (batch.h). */
+static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *launch, const struct vgpu_cost *cost,
+		  bool capturing)
 {
 	struct vgpu_engine *engine = &p->engine[device];
-	uint64_t need = expected_ns != VGPU_UNKNOWN_NS ? expected_ns : UNKNOWN_RESERVE_NS;
-	uint64_t at_most = expected_ns == VGPU_UNKNOWN_NS && GET(cost->since_sample) > 1 ? SAME_AT_MOST_NS : STALL_AT_MOST_NS;
+	bool known = launch->expected_ns != VGPU_UNKNOWN_NS, first;
+	uint64_t at_most = !known && GET(cost->since_sample) > 1 ? VGPU_SAME_AT_MOST_NS : VGPU_STALL_AT_MOST_NS;
 	uint64_t stalled_since = 0, wait;
 
+	launch->reserved_ns = known ? launch->expected_ns : UNKNOWN_RESERVE_NS;
 	for (;;) {
 		uint32_t bell = __atomic_load_n(&engine->bell, __ATOMIC_ACQUIRE);
 
-		if (GET(engine->seat.may_until_ns) != UINT64_MAX && !vgpu_turns_may_launch(engine, vgpu_now_ns())) {
-			wait_ns(p, device, bell, WAIT_AT_MOST_NS);
-			continue;
-		}
-		wait = vgpu_turns_ahead(engine, vgpu_now_ns());
-		if (wait != 0) {
-			wait_ns(p, device, bell, wait);
-			continue;
-		}
-		if (GET(engine->stalled_ns) != 0 || GET(engine->unknown) != 0) {
-			uint64_t now = vgpu_now_ns();
-
-			stalled_since = stalled_since == 0 ? now : stalled_since;
-			if (now - stalled_since < at_most) {
-				wait_ns(p, device, bell, at_most - (now - stalled_since));
-				continue;
+		/* What came before goes first. */
+		if (vgpu_batch_pending(engine) && vgpu_now_ns() >= GET(engine->batch_try_ns))
+			vgpu_batch_release(p, device);
+		if (!vgpu_admission_stalled(engine, &stalled_since, at_most, &wait) && !vgpu_batch_pending(engine)) {
+			if (vgpu_admission_take(p, device, launch->reserved_ns, &wait))
+				return;
+			if (known && rides_along(p, device, launch->stream, launch->expected_ns)) {
+				launch->reserved_ns = 0;
+				return;
 			}
 		}
-		if (take(p, device, need, &wait))
-			return need;
-		if (expected_ns != VGPU_UNKNOWN_NS && rides_along(p, device, stream, expected_ns))
-			return 0;
+		if (known && !capturing && launch->stream != NULL)
+			launch->batch = vgpu_batch_join(engine, launch->stream, launch->expected_ns, &launch->reserved_ns, &first);
+		if (launch->batch != 0) {
+			if (first)
+				vgpu_keeper_ring(p);
+			return;
+		}
 		wait_ns(p, device, bell, wait);
 	}
 }
@@ -158,9 +128,10 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	bool capturing = vgpu_capture_possible(p);
 	CUcontext context = NULL;
 	struct vgpu_cost *cost;
-	uint64_t key, expected, reserved;
+	uint64_t key;
 	CUdevice ordinal = 0;
-	bool due, front;
+	struct vgpu_group_begun begun = {0};
+	bool due;
 	int device;
 
 	launch->engine = NULL;
@@ -179,7 +150,8 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	key = vgpu_cost_key((uint64_t)(uintptr_t)what, shape);
 	cost = vgpu_cost_of(launch->engine->cost, key);
 	due = vgpu_cost_due(cost);
-	expected = expected_of(launch->engine, cost, what);
+	launch->expected_ns = expected_of(launch->engine, cost, what);
+	launch->batch = 0;
 	launch->stream = vgpu_streams_find(launch->engine, context, handle);
 	/* It has waited for results; was there nothing else to do? Asked only where turns may be taken. */
 	if (GET(p->synchronised) != 0 && launch->stream != NULL) {
@@ -187,16 +159,22 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 		if (GET(launch->engine->seat.count) != 0 && !capturing && vgpu_groups_drained(launch->stream, handle))
 			__atomic_fetch_add(&launch->engine->drains, 1, __ATOMIC_RELAXED);
 	}
-	reserved = admit(p, (uint32_t)device, launch->stream, cost, expected);
-	if (expected == VGPU_UNKNOWN_NS)
-		expected = expected_of(launch->engine, cost, what); /* it may have been learnt meanwhile */
-	launch->expected_ns = expected;
+	admit(p, (uint32_t)device, launch, cost, capturing);
+	if (launch->expected_ns == VGPU_UNKNOWN_NS)
+		launch->expected_ns = expected_of(launch->engine, cost, what); /* it may have been learnt meanwhile */
 	/* A thread of ours cannot ask about another thread's own stream. */
-	launch->group = launch->stream == NULL ? NULL : vgpu_groups_begin(launch->engine, launch->stream, key, expected, reserved,
-				!capturing && handle != CU_STREAM_PER_THREAD, &launch->mark, &front);
-	if (launch->group != NULL && front)
+	launch->group = launch->stream == NULL ? NULL : vgpu_groups_begin(launch->engine, launch->stream, key, launch->expected_ns,
+				launch->reserved_ns, launch->batch, !capturing && handle != CU_STREAM_PER_THREAD, &begun);
+	launch->mark = begun.mark;
+	if (begun.before != NULL)
+		vgpu_groups_mark(launch->stream, handle, begun.before);
+	if (launch->batch != 0)
+		vgpu_batch_plug(launch->engine, launch->stream, context, handle, launch->batch);
+	if (begun.front)
 		vgpu_groups_front(launch->stream, handle, launch->group);
-	launch->sample = due ? vgpu_sample_begin(launch->engine, context, handle, key, what, expected) : NULL;
+	if (begun.time)
+		vgpu_groups_time(launch->stream, handle, launch->group);
+	launch->sample = due ? vgpu_sample_begin(launch->engine, context, handle, key, what, launch->expected_ns) : NULL;
 }
 
 void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result)

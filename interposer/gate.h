@@ -16,7 +16,8 @@ struct vgpu_launch {
 	struct vgpu_group *group;
 	struct vgpu_sample *sample;
 	CUstream handle;
-	uint64_t expected_ns;
+	uint64_t expected_ns, reserved_ns;
+	uint64_t batch; /* what it is held back with, or 0 */
 	bool mark;
 };
 

@@ -3,28 +3,52 @@
 #include "groups.h"
 
 #include "atomics.h"
+#include "batch.h"
 #include "futex.h"
 #include "symbols.h"
 
 /* A group is closed once this much is expected of it: how finely completion is seen. */
 #define GROUP_NS 200000u
 #define GROUP_LAUNCHES 256u
-/* Kernels shorter than this share a marker, so many of them. */
-#define SHORT_NS 20000u
-#define UNMARKED 8u
 /* What a kernel takes less behind another one than alone (H200). */
 #define PREPARED_NS 240u
+
+static void enter(struct vgpu_engine *engine, const struct vgpu_group *group, uint64_t now_ns)
+{
+	if (__atomic_fetch_add(&engine->in_flight, 1, __ATOMIC_RELAXED) == 0)
+		SET(engine->progress_ns, now_ns);
+	ADD(engine->expected_ns, group->reserved_ns);
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+void vgpu_groups_let_go(struct vgpu_engine *engine, struct vgpu_stream *stream, struct vgpu_group *group, uint64_t now_ns)
+{
+	group->held = false;
+	group->dense = group->inside == 0;
+	/* Nothing of it can have begun before. */
+	group->first_ns = later(group->first_ns, now_ns);
+	group->last_ns = later(group->last_ns, now_ns);
+	if (group->expected_ns != VGPU_UNKNOWN_NS)
+		stream->drained_ns = later(stream->drained_ns, now_ns + VGPU_LAUNCH_NS) + group->expected_ns;
+	enter(engine, group, now_ns);
+}
 
 void vgpu_groups_leave(struct vgpu_engine *engine, const struct vgpu_group *group)
 {
 	if (group->expected_ns == VGPU_UNKNOWN_NS)
-		__atomic_fetch_sub(&engine->unknown, 1, __ATOMIC_RELAXED);
-	__atomic_fetch_sub(&engine->expected_ns, group->reserved_ns, __ATOMIC_RELAXED);
-	__atomic_fetch_sub(&engine->in_flight, 1, __ATOMIC_RELAXED);
+		ADD(engine->unknown, -1u);
+	if (group->held)
+		return;
+	ADD(engine->expected_ns, -group->reserved_ns);
+	ADD(engine->in_flight, -1u);
 }
 
 /* With the mutex held: the group to add a launch to, NULL when another one must be begun. */
-static struct vgpu_group *open_group(struct vgpu_stream *stream, uint64_t expected_ns)
+static struct vgpu_group *open_group(struct vgpu_stream *stream, uint64_t expected_ns, uint64_t batch)
 {
 	struct vgpu_group *last = &stream->group[(stream->head - 1) % VGPU_GROUPS];
 
@@ -33,7 +57,7 @@ static struct vgpu_group *open_group(struct vgpu_stream *stream, uint64_t expect
 	/* Out of places: they all go into the last one. */
 	if (stream->head - stream->tail >= VGPU_GROUPS - 1)
 		return last;
-	return last->closed || last->expected_ns == VGPU_UNKNOWN_NS || expected_ns == VGPU_UNKNOWN_NS ? NULL : last;
+	return last->closed || last->batch != batch || last->expected_ns == VGPU_UNKNOWN_NS || expected_ns == VGPU_UNKNOWN_NS ? NULL : last;
 }
 
 static void add(struct vgpu_engine *engine, struct vgpu_group *group, uint64_t key, uint64_t expected_ns, uint64_t reserved_ns)
@@ -46,40 +70,56 @@ static void add(struct vgpu_engine *engine, struct vgpu_group *group, uint64_t k
 	group->expected_ns = expected_ns == VGPU_UNKNOWN_NS || group->expected_ns == VGPU_UNKNOWN_NS
 				     ? VGPU_UNKNOWN_NS : group->expected_ns + expected_ns;
 	group->reserved_ns += reserved_ns;
-	group->closed = group->closed || group->launches >= GROUP_LAUNCHES || group->expected_ns >= GROUP_NS;
-	__atomic_fetch_add(&engine->expected_ns, reserved_ns, __ATOMIC_RELAXED);
+	/* What is let go together is timed on the GPU, so that it need not be seen so finely. */
+	group->closed = group->closed || group->launches >= GROUP_LAUNCHES || (group->batch == 0 && group->expected_ns >= GROUP_NS);
+	group->dense = group->dense && group->held;
+	if (!group->held)
+		ADD(engine->expected_ns, reserved_ns);
+}
+
+/* With the mutex held: the last group, if launches lie behind its marker. */
+static struct vgpu_group *unmarked(struct vgpu_stream *stream)
+{
+	struct vgpu_group *last = &stream->group[(stream->head - 1) % VGPU_GROUPS];
+
+	return stream->head != stream->tail && last->unmarked != 0 ? last : NULL;
 }
 
 struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t key,
-				      uint64_t expected_ns, uint64_t reserved_ns, bool askable, bool *mark, bool *front)
+				      uint64_t expected_ns, uint64_t reserved_ns, uint64_t batch, bool askable,
+				      struct vgpu_group_begun *begun)
 {
 	vgpu_fn_cuEventCreate *create = VGPU_REAL(cuEventCreate);
 	struct vgpu_group *group;
 	CUevent spare = NULL;
 
+	*begun = (struct vgpu_group_begun){0};
 	for (;;) {
 		vgpu_mutex_lock(&stream->mutex);
-		*front = stream->beside;
-		group = *front && stream->head - stream->tail < VGPU_GROUPS - 1 ? NULL : open_group(stream, expected_ns);
+		begun->front = stream->beside;
+		group = begun->front && stream->head - stream->tail < VGPU_GROUPS - 1 ? NULL : open_group(stream, expected_ns, batch);
 		if (group == NULL) {
 			group = &stream->group[stream->head % VGPU_GROUPS];
+			begun->before = unmarked(stream);
 			if (group->marker == NULL && spare == NULL) {
 				vgpu_mutex_unlock(&stream->mutex);
 				if (create == NULL || create(&spare, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
 					return NULL;
 				continue;
 			}
-			*group = (struct vgpu_group){.marker = group->marker != NULL ? group->marker : spare, .front = group->front};
+			*group = (struct vgpu_group){.marker = group->marker != NULL ? group->marker : spare, .front = group->front, .begin = group->begin, .end = group->end, .batch = batch};
 			stream->beside = false;
 			spare = group->marker == spare ? NULL : spare;
 			stream->head++;
-			if (__atomic_fetch_add(&engine->in_flight, 1, __ATOMIC_RELAXED) == 0)
-				SET(engine->progress_ns, vgpu_now_ns());
+			group->held = batch != 0 && vgpu_batch_is_held(engine, batch);
+			if (!group->held)
+				enter(engine, group, vgpu_now_ns());
 		}
 		add(engine, group, key, expected_ns, reserved_ns);
-		*front = *front && group->launches == 1;
+		begun->front = begun->front && group->launches == 1;
+		begun->time = batch != 0 && group->launches == 1;
 		group->unmarked++;
-		*mark = !askable || group->closed || expected_ns >= SHORT_NS || group->unmarked >= UNMARKED;
+		begun->mark = !askable || group->closed;
 		vgpu_mutex_unlock(&stream->mutex);
 		break;
 	}
@@ -92,19 +132,51 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 	return group;
 }
 
-void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group)
+/* Records an event that stays with the group's place, made first if need be. Kept is where. */
+static bool record_kept(CUevent *kept, unsigned int flags, CUstream handle)
 {
 	vgpu_fn_cuEventCreate *create = VGPU_REAL(cuEventCreate);
 	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
-	CUevent event = group->front;
 
-	if (record == NULL || (event == NULL && (create == NULL || create(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)))
-		return;
-	if (record(event, handle) != CUDA_SUCCESS)
-		return;
+	if (record == NULL || (*kept == NULL && (create == NULL || create(kept, flags) != CUDA_SUCCESS)))
+		return false;
+	return record(*kept, handle) == CUDA_SUCCESS;
+}
+
+void vgpu_groups_mark(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group)
+{
+	CUevent end = group->end;
+	bool timed = group->begun && record_kept(&end, 0, handle), marked = record_kept(&group->marker, CU_EVENT_DISABLE_TIMING, handle);
+
 	vgpu_mutex_lock(&stream->mutex);
-	group->front = event;
-	group->fronted = true;
+	group->end = end;
+	if (marked) {
+		group->timed = timed;
+		group->marked = true;
+		group->unmarked = group->inside;
+	}
+	vgpu_mutex_unlock(&stream->mutex);
+}
+
+void vgpu_groups_time(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group)
+{
+	CUevent begin = group->begin;
+	bool begun = record_kept(&begin, 0, handle);
+
+	vgpu_mutex_lock(&stream->mutex);
+	group->begin = begin;
+	group->begun = begun;
+	vgpu_mutex_unlock(&stream->mutex);
+}
+
+void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group)
+{
+	CUevent front = group->front;
+	bool fronted = record_kept(&front, CU_EVENT_DISABLE_TIMING, handle);
+
+	vgpu_mutex_lock(&stream->mutex);
+	group->front = front;
+	group->fronted = fronted;
 	vgpu_mutex_unlock(&stream->mutex);
 }
 
@@ -114,6 +186,10 @@ void vgpu_groups_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_gr
 	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
 	uint64_t now;
 
+	if (mark && launched && group->batch != 0) {
+		vgpu_groups_mark(stream, handle, group);
+		mark = false;
+	}
 	mark = mark && launched && record != NULL && record(group->marker, handle) == CUDA_SUCCESS;
 	now = vgpu_now_ns();
 	vgpu_mutex_lock(&stream->mutex);
@@ -127,10 +203,11 @@ void vgpu_groups_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_gr
 	group->last_ns = now;
 	if (expected_ns != VGPU_UNKNOWN_NS) {
 		/* Behind another one a kernel is prepared while that one runs. */
-		if (stream->drained_ns > now + VGPU_LAUNCH_NS && expected_ns > 2 * PREPARED_NS && group->expected_ns != VGPU_UNKNOWN_NS &&
+		if ((group->held || stream->drained_ns > now + VGPU_LAUNCH_NS) && expected_ns > 2 * PREPARED_NS && group->expected_ns != VGPU_UNKNOWN_NS &&
 		    group->expected_ns > expected_ns)
 			group->expected_ns -= PREPARED_NS;
-		stream->drained_ns = (stream->drained_ns > now + VGPU_LAUNCH_NS ? stream->drained_ns : now + VGPU_LAUNCH_NS) + expected_ns;
+		if (!group->held)
+			stream->drained_ns = later(stream->drained_ns, now + VGPU_LAUNCH_NS) + expected_ns;
 	}
 	vgpu_mutex_unlock(&stream->mutex);
 }

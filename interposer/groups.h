@@ -7,11 +7,24 @@
 
 #include "process.h"
 
-/* Before a launch: the group that it will belong to. NULL when no marker can be had. *mark says whether
- * a marker must be put behind it: where the whole stream can be asked about (askable), short kernels
- * share one. *front asks for vgpu_groups_front. */
+/* What is to be done for a launch. A marker between two kernels costs the GPU some of what it gains by
+ * preparing the second one while the first runs, so there is one for a group, and none as long as the
+ * whole stream can be asked about. */
+struct vgpu_group_begun {
+	struct vgpu_group *before; /* first of all a marker behind this one */
+	bool front;		   /* then one in front (vgpu_groups_front) */
+	bool time;		   /* and one to time it from (vgpu_groups_time) */
+	bool mark;		   /* and one behind it */
+};
+
+/* Before a launch: the group that it will belong to. NULL when no marker can be had. batch: what it is
+ * held back with, or 0; askable: whether the stream can be asked about by another thread. */
 struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t key,
-				     uint64_t expected_ns, uint64_t reserved_ns, bool askable, bool *mark, bool *front);
+				     uint64_t expected_ns, uint64_t reserved_ns, uint64_t batch, bool askable,
+				     struct vgpu_group_begun *begun);
+void vgpu_groups_mark(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group);
+/* Right before the first of those that are held back together. */
+void vgpu_groups_time(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group);
 /* Right before it, where something that is not counted lies in front of it in the stream. */
 void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group);
 /* After it. expected_ns: of this launch alone. */
@@ -28,6 +41,9 @@ static inline struct vgpu_group *vgpu_groups_oldest(struct vgpu_stream *stream)
 {
 	return &stream->group[stream->tail % VGPU_GROUPS];
 }
+
+/* With the stream's mutex held: a group that was held back may begin. */
+void vgpu_groups_let_go(struct vgpu_engine *engine, struct vgpu_stream *stream, struct vgpu_group *group, uint64_t now_ns);
 
 /* Takes back what is said of a group as long as it is in flight. */
 void vgpu_groups_leave(struct vgpu_engine *engine, const struct vgpu_group *group);

@@ -3,6 +3,7 @@
 #include "keeper.h"
 
 #include "atomics.h"
+#include "batch.h"
 #include "futex.h"
 #include "libc.h"
 #include "sample.h"
@@ -33,13 +34,6 @@ static void done(struct vgpu_process *p, uint32_t device, const struct vgpu_grou
 		vgpu_cost_guess(p->engine[device].cost, group->only_key, busy->busy_ns);
 }
 
-static void ring(struct vgpu_engine *engine)
-{
-	ADD(engine->bell, 1);
-	if (GET(engine->waiters) != 0)
-		vgpu_futex_wake(&engine->bell, INT32_MAX, FUTEX_PRIVATE_FLAG);
-}
-
 /* Credit that was taken and is not used goes back. */
 static void give_back(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 {
@@ -60,7 +54,7 @@ static uint64_t look(struct vgpu_process *p, uint32_t device, struct elsewhere *
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[GET(p->slot)];
-	uint64_t now = vgpu_now_ns(), expected, next;
+	uint64_t now = vgpu_now_ns(), expected, next, held;
 	uint32_t before = GET(engine->in_flight);
 	bool stalled = GET(engine->stalled_ns) != 0;
 	bool samples;
@@ -71,8 +65,10 @@ static uint64_t look(struct vgpu_process *p, uint32_t device, struct elsewhere *
 	SET(slot->inflight_until_ns[device], GET(engine->in_flight) != 0 ? now + STAMP_NS : 0);
 	next = vgpu_turns_look(p, device, now, &elsewhere->bell, &elsewhere->rung);
 	if (GET(engine->in_flight) != before || (stalled && GET(engine->stalled_ns) == 0))
-		ring(engine);
-	if (GET(engine->in_flight) == 0 && GET(engine->waiters) == 0) {
+		vgpu_engine_ring(engine);
+	held = vgpu_batch_release(p, device);
+	next = held != 0 && (next == 0 || held < next) ? held : next;
+	if (GET(engine->in_flight) == 0 && !vgpu_engine_waits(engine)) {
 		give_back(p, device, now);
 		return samples ? TICK_NS : next;
 	}
@@ -93,7 +89,7 @@ static void sleep_until_rung(struct vgpu_process *p, int64_t ns, const struct el
 	__atomic_store_n(&p->keeper_sleeps, ns < 0 ? 1 : 0, __ATOMIC_SEQ_CST);
 	/* Whoever launched before that store did not ring. */
 	for (uint32_t d = 0; ns < 0 && d < VGPU_MAX_DEVICES; d++)
-		ns = GET(p->engine[d].in_flight) != 0 || GET(p->engine[d].waiters) != 0 ? (int64_t)TICK_NS : ns;
+		ns = GET(p->engine[d].in_flight) != 0 || vgpu_engine_waits(&p->engine[d]) ? (int64_t)TICK_NS : ns;
 	vgpu_futex_wait(&p->keeper_bell, bell, FUTEX_PRIVATE_FLAG, ns);
 	__atomic_store_n(&p->keeper_sleeps, 0, __ATOMIC_SEQ_CST);
 }

@@ -26,6 +26,12 @@ struct vgpu_busy vgpu_meter_finish(struct vgpu_meter *meter, const struct vgpu_m
 	uint64_t surely = between(later(free_ns, work->last_ns + VGPU_LAUNCH_NS), work->pending_ns);
 	uint64_t most = between(busy.start_ns, work->reached_ns);
 
+	if (work->took_ns != 0) {
+		busy.busy_ns = work->took_ns < most ? work->took_ns : most;
+		busy.end_ns = busy.start_ns + busy.busy_ns;
+		meter->done_ns = later(meter->done_ns, busy.end_ns);
+		return busy;
+	}
 	busy.busy_ns = work->expected_ns > surely ? work->expected_ns : surely;
 	if (busy.busy_ns > most)
 		busy.busy_ns = most;

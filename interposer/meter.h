@@ -27,6 +27,7 @@ struct vgpu_measured {
 	uint64_t first_ns, last_ns; /* when the first and the last launch call returned */
 	uint64_t held_until_ns;	    /* not before that could they start: the stream had other things to do; or 0 */
 	uint64_t expected_ns;	    /* what all of them take; VGPU_UNKNOWN_NS: no idea */
+	uint64_t took_ns;	    /* what the GPU itself says it took, from the first to the last without a pause; or 0 */
 	uint64_t pending_ns;	    /* when the marker was last seen not to be reached; 0 never */
 	uint64_t reached_ns;	    /* when it was seen to be reached */
 	uint64_t device_ns;	    /* until when the device is known to have been busy with whatever */

@@ -5,6 +5,7 @@
 #include "atomics.h"
 #include "cost.h"
 #include "futex.h"
+#include "plugs.h"
 #include "symbols.h"
 
 #include <sched.h>
@@ -18,28 +19,9 @@
 
 enum { FREE = 0, BUSY, RUNNING };
 
-/* Memory that the GPU can look at, made once. The driver may be without such waits: then the events
- * alone must do. */
-static uint32_t *plugs(struct vgpu_engine *engine)
+static uint32_t word_of(const struct vgpu_engine *engine, const struct vgpu_sample *sample)
 {
-	vgpu_fn_cuMemHostAlloc *alloc = VGPU_REAL(cuMemHostAlloc);
-	uint32_t tried = 0;
-	void *words = NULL;
-
-	if (__atomic_compare_exchange_n(&engine->plugs_tried, &tried, 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
-	    VGPU_REAL(cuStreamWaitValue32_v2) != NULL && alloc != NULL &&
-	    alloc(&words, 4096, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) == CUDA_SUCCESS) {
-		for (uint32_t i = 0; i < 1024; i++)
-			SET(((uint32_t *)words)[i], 0);
-		__atomic_store_n(&engine->plugs, words, __ATOMIC_RELEASE);
-	}
-	return __atomic_load_n(&engine->plugs, __ATOMIC_ACQUIRE);
-}
-
-static uint32_t *plug_of(struct vgpu_engine *engine, const struct vgpu_sample *sample)
-{
-	/* One cache line each. */
-	return &engine->plugs[(sample - engine->sample) * 16];
+	return (uint32_t)(sample - engine->sample);
 }
 
 static bool has_events(struct vgpu_sample *sample, CUcontext context)
@@ -57,25 +39,14 @@ static bool has_events(struct vgpu_sample *sample, CUcontext context)
 	return true;
 }
 
-/* Makes the stream wait; false when the driver cannot. */
-static bool plug(struct vgpu_engine *engine, struct vgpu_sample *sample, CUstream stream)
+static void plug(struct vgpu_engine *engine, struct vgpu_sample *sample, CUcontext context, CUstream stream)
 {
-	vgpu_fn_cuStreamWaitValue32_v2 *wait = VGPU_REAL(cuStreamWaitValue32_v2);
-	vgpu_fn_cuMemHostGetDevicePointer_v2 *pointer_of = VGPU_REAL(cuMemHostGetDevicePointer_v2);
-	uint32_t value;
-	CUdeviceptr address;
+	uint32_t value = vgpu_plugs_value(engine, word_of(engine, sample)) + 1;
 
-	if (wait == NULL || pointer_of == NULL || plugs(engine) == NULL ||
-	    pointer_of(&address, plug_of(engine, sample), 0) != CUDA_SUCCESS)
-		return false;
-	value = GET(*plug_of(engine, sample)) + 1;
 	SET(sample->plugged_ns, vgpu_now_ns());
 	__atomic_store_n(&sample->plug_value, value, __ATOMIC_RELEASE);
-	if (wait(stream, address, value, CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS)
-		return true;
-	SET(sample->plug_value, 0);
-	__atomic_store_n(&engine->plugs, NULL, __ATOMIC_RELEASE);
-	return false;
+	if (!vgpu_plugs_wait(engine, word_of(engine, sample), value, context, stream))
+		SET(sample->plug_value, 0);
 }
 
 static void unplug(struct vgpu_engine *engine, struct vgpu_sample *sample)
@@ -83,7 +54,7 @@ static void unplug(struct vgpu_engine *engine, struct vgpu_sample *sample)
 	uint32_t value = __atomic_exchange_n(&sample->plug_value, 0, __ATOMIC_ACQ_REL);
 
 	if (value != 0)
-		__atomic_store_n(plug_of(engine, sample), value, __ATOMIC_RELEASE);
+		vgpu_plugs_open(engine, word_of(engine, sample), value);
 }
 
 struct vgpu_sample *vgpu_sample_begin(struct vgpu_engine *engine, CUcontext context, CUstream stream, uint64_t key,
@@ -108,7 +79,7 @@ struct vgpu_sample *vgpu_sample_begin(struct vgpu_engine *engine, CUcontext cont
 	sample->key = key;
 	sample->kernel_key = vgpu_cost_key((uint64_t)(uintptr_t)what, VGPU_ANY_SHAPE);
 	if (expected_ns < PLUG_BELOW_NS || expected_ns == VGPU_UNKNOWN_NS)
-		plug(engine, sample, stream);
+		plug(engine, sample, context, stream);
 	record(sample->before, stream);
 	record(sample->begin, stream);
 	return sample;

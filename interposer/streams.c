@@ -11,6 +11,8 @@
 #include <sched.h>
 
 #define DESTROY_WAIT_NS 100000000u
+/* Of all groups of a stream. */
+#define EVENTS (4 * VGPU_GROUPS)
 
 static uint64_t thread_of(CUstream handle)
 {
@@ -25,13 +27,15 @@ static bool is(const struct vgpu_stream *stream, CUcontext context, CUstream han
 
 /* With the stream's mutex held and nobody using its events: an unused place again. What was in
  * flight is not counted; its share was taken when it was launched. left: its events. */
-static void clear(struct vgpu_engine *engine, struct vgpu_stream *stream, CUevent left[2 * VGPU_GROUPS])
+static void clear(struct vgpu_engine *engine, struct vgpu_stream *stream, CUevent left[EVENTS])
 {
 	for (; stream->tail != stream->head; stream->tail++)
 		vgpu_groups_leave(engine, vgpu_groups_oldest(stream));
 	for (uint32_t g = 0; g < VGPU_GROUPS; g++) {
-		left[2 * g] = stream->group[g].marker;
-		left[2 * g + 1] = stream->group[g].front;
+		left[4 * g] = stream->group[g].marker;
+		left[4 * g + 1] = stream->group[g].front;
+		left[4 * g + 2] = stream->group[g].begin;
+		left[4 * g + 3] = stream->group[g].end;
 		stream->group[g] = (struct vgpu_group){0};
 	}
 	stream->head = stream->tail = 0;
@@ -118,7 +122,7 @@ void vgpu_streams_beside(struct vgpu_process *p, CUcontext context, CUstream han
 static void gone(struct vgpu_engine *engine, struct vgpu_stream *stream, bool destroy)
 {
 	vgpu_fn_cuEventDestroy_v2 *destroy_event = VGPU_REAL(cuEventDestroy_v2);
-	CUevent left[2 * VGPU_GROUPS] = {0};
+	CUevent left[EVENTS] = {0};
 	uint64_t since = vgpu_now_ns();
 
 	vgpu_mutex_lock(&stream->mutex);
@@ -132,7 +136,7 @@ static void gone(struct vgpu_engine *engine, struct vgpu_stream *stream, bool de
 	if (stream->users == 0)
 		clear(engine, stream, left);
 	vgpu_mutex_unlock(&stream->mutex);
-	for (uint32_t i = 0; destroy && destroy_event != NULL && i < 2 * VGPU_GROUPS; i++) {
+	for (uint32_t i = 0; destroy && destroy_event != NULL && i < EVENTS; i++) {
 		if (left[i] != NULL)
 			destroy_event(left[i]);
 	}

@@ -123,9 +123,7 @@ static void set_may(struct vgpu_engine *engine, uint64_t until_ns)
 	if (GET(engine->seat.may_until_ns) == until_ns)
 		return;
 	SET(engine->seat.may_until_ns, until_ns);
-	__atomic_fetch_add(&engine->bell, 1, __ATOMIC_RELEASE);
-	if (GET(engine->waiters) != 0)
-		vgpu_futex_wake(&engine->bell, INT32_MAX, FUTEX_PRIVATE_FLAG);
+	vgpu_engine_ring(engine);
 }
 
 /* What takes longer than expected may do so for a while yet. */
@@ -145,7 +143,7 @@ static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uin
 	int64_t have = vgpu_time_credit(p, device, now_ns);
 	/* To begin a turn there must be enough to fill it; more comes while it lasts. */
 	int64_t enough = GET(seat->mine->holds_since_ns) != 0 ? 0 : (int64_t)(quantum * (100 - seat->weight) / 100 * 9 / 10);
-	bool waiting = GET(engine->waiters) != 0;
+	bool waiting = vgpu_engine_waits(engine);
 
 	if (enough > (int64_t)VGPU_SHARE_BURST_NS * 9 / 10)
 		enough = (int64_t)VGPU_SHARE_BURST_NS * 9 / 10;
@@ -204,7 +202,7 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 	/* How long it really took to drain, as soon as that is known: the next one is not charged for it. */
 	if (self.holds_since_ns == 0 && !self.in_flight && GET(seat->mine->drained_ns) > GET(engine->progress_ns))
 		SET(seat->mine->drained_ns, GET(engine->progress_ns));
-	if (!self.in_flight && GET(engine->waiters) == 0 && self.idle_ns >= VGPU_TURN_IDLE_NS) {
+	if (!self.in_flight && !vgpu_engine_waits(engine) && self.idle_ns >= VGPU_TURN_IDLE_NS) {
 		if (self.holds_since_ns != 0)
 			leave(seat, now_ns);
 		SET(seat->mine->wants_since_ns, 0);

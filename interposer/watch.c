@@ -3,6 +3,7 @@
 #include "watch.h"
 
 #include "atomics.h"
+#include "batch.h"
 #include "capture.h"
 #include "futex.h"
 #include "groups.h"
@@ -30,6 +31,21 @@ static CUresult ask(struct vgpu_process *p, CUevent marker, CUcontext context, C
 	return query_stream(handle);
 }
 
+/* How long the GPU took from one to the other; 0: that cannot be told. */
+static uint64_t between(CUevent begin, CUevent end)
+{
+	vgpu_fn_cuEventElapsedTime *elapsed = VGPU_REAL(cuEventElapsedTime);
+	float ms;
+
+	return elapsed != NULL && elapsed(&ms, begin, end) == CUDA_SUCCESS && ms > 0 ? (uint64_t)(ms * 1e6) : 0;
+}
+
+/* Whether another slice's work may have been in the way: the last of it ends when a turn has begun. */
+static bool is_first_of_turn(const struct vgpu_engine *engine, const struct vgpu_stream *stream)
+{
+	return GET(engine->seat.shared) && stream->meter.done_ns < engine->seat.taken_ns;
+}
+
 /* Whether the stream's oldest group is done; it is taken away then. */
 static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, struct vgpu_group *out,
 		 struct vgpu_busy *busy)
@@ -39,22 +55,25 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 	CUresult result, front_result;
 	CUcontext context;
 	CUstream handle;
-	CUevent marker, front;
+	CUevent marker, front, begin, end;
 	bool to_the_end;
 	uint32_t launches;
-	uint64_t asked_ns, now;
+	uint64_t asked_ns, now, took_ns = 0;
 	bool done;
 
 	vgpu_mutex_lock(&stream->mutex);
 	group = vgpu_groups_oldest(stream);
-	if (GET(stream->state) != VGPU_STREAM_LIVE || stream->tail == stream->head || group->inside != 0) {
+	if (GET(stream->state) != VGPU_STREAM_LIVE || stream->tail == stream->head || group->inside != 0 || group->held) {
 		vgpu_mutex_unlock(&stream->mutex);
 		return false;
 	}
 	launches = group->launches;
 	marker = group->marked ? group->marker : NULL;
 	front = group->fronted && !group->reached ? group->front : NULL;
-	to_the_end = group->unmarked != 0 && stream->head - stream->tail == 1;
+	/* A stream into which no more launches fit, behind a wait, cannot be asked (H200: the call waits). */
+	to_the_end = group->unmarked != 0 && stream->head - stream->tail == 1 && !vgpu_batch_is_held(engine, GET(stream->plugged));
+	begin = group->timed && group->dense && group->unmarked == 0 && !is_first_of_turn(engine, stream) ? group->begin : NULL;
+	end = group->end;
 	context = stream->context;
 	handle = stream->handle;
 	stream->users++;
@@ -64,6 +83,8 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 	front_result = front != NULL ? ask(p, front, context, handle, false) : CUDA_SUCCESS;
 	result = front_result == CUDA_ERROR_NOT_READY ? front_result : ask(p, marker, context, handle, to_the_end);
 	now = vgpu_now_ns();
+	if (result == CUDA_SUCCESS && begin != NULL)
+		took_ns = between(begin, end);
 	vgpu_mutex_lock(&stream->mutex);
 	stream->users--;
 	done = result != CUDA_ERROR_NOT_READY && stream->tail != stream->head && group == vgpu_groups_oldest(stream) &&
@@ -86,7 +107,7 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 	if (done) {
 		*busy = vgpu_meter_finish(&stream->meter, &(struct vgpu_measured){
 			.first_ns = group->first_ns, .last_ns = group->last_ns, .expected_ns = group->expected_ns,
-			.pending_ns = group->pending_ns, .reached_ns = now, .held_until_ns = group->held_ns > GET(engine->others_until_ns) ? group->held_ns : GET(engine->others_until_ns),
+			.took_ns = took_ns, .pending_ns = group->pending_ns, .reached_ns = now, .held_until_ns = group->held_ns > GET(engine->others_until_ns) ? group->held_ns : GET(engine->others_until_ns),
 			.device_ns = GET(vgpu_pages.ledger->busy_until_ns[device])});
 		SET(engine->progress_ns, busy->end_ns);
 		*out = *group;
@@ -103,7 +124,7 @@ static uint64_t oldest_ns(struct vgpu_stream *stream)
 	uint64_t first_ns = UINT64_MAX;
 
 	vgpu_mutex_lock(&stream->mutex);
-	if (GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail)
+	if (GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail && !vgpu_groups_oldest(stream)->held)
 		first_ns = vgpu_groups_oldest(stream)->first_ns;
 	vgpu_mutex_unlock(&stream->mutex);
 	return first_ns;

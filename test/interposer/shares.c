@@ -122,7 +122,7 @@ static void run_into_debt(const struct step *step)
 	__atomic_store_n(&step->ledger->share_free_at_ns[0], now_ns() + 50000000, __ATOMIC_RELAXED);
 }
 
-/* Any launch has to wait after that, once what the process has taken from the share is used up. */
+/* Any launch has to wait after that, on the host or in its stream, once what the process has taken from the share is used up. */
 #define CHECK_GATED(call)                                                                             \
 	do {                                                                                          \
 		uint64_t before_, is_;                                                                \
@@ -130,6 +130,7 @@ static void run_into_debt(const struct step *step)
 		run_into_debt(&step);                                                                 \
 		for (int i_ = 0; i_ < 300 && is_ == before_; i_++) {                                  \
 			CHECK_IS(call, CUDA_SUCCESS);                                                 \
+			CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);                                   \
 			is_ = __atomic_load_n(&step.ledger->waited_ns[0], __ATOMIC_RELAXED);          \
 		}                                                                                     \
 		if (is_ == before_)                                                                   \

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#define SLICES_AHEAD 8
 #define SLICES_LAUNCHES 65536u
 #define SLICES_WORKS_S 60
 
@@ -23,7 +24,7 @@ struct worker {
 	unsigned us;
 	uint32_t end;
 	uint32_t launches;
-	uint64_t launched_ns[SLICES_LAUNCHES]; /* when which of them was let through */
+	uint64_t launched_ns[SLICES_LAUNCHES]; /* when which of them was seen to be done */
 };
 
 static inline uint64_t now_ns(void)
@@ -129,11 +130,13 @@ static inline void slice_change(const struct step *step, unsigned percent)
 }
 
 /* A process of the step that launches kernels of this length into so many streams in turn, until it is
- * told to end or dies. Without a cap it is never far ahead. */
+ * told to end or dies, some of them ahead of what is done. What it counts is done. Without a cap it is
+ * never far ahead. */
 static inline struct worker *worker_start(const struct step *step, unsigned us, unsigned streams)
 {
 	struct worker *worker = mmap(NULL, sizeof(*worker), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CUstream stream[256] = {NULL};
+	CUevent done[SLICES_AHEAD];
 	CUfunction function;
 	pid_t pid;
 
@@ -151,14 +154,20 @@ static inline struct worker *worker_start(const struct step *step, unsigned us, 
 	function = busy_kernel();
 	for (unsigned i = 0; i < streams && streams > 1; i++)
 		CHECK(cuStreamCreate(&stream[i], 0) == CUDA_SUCCESS);
+	for (unsigned i = 0; i < SLICES_AHEAD; i++)
+		CHECK(cuEventCreate(&done[i], 2) == CUDA_SUCCESS);
 	for (uint32_t i = 0; __atomic_load_n(&worker->end, __ATOMIC_ACQUIRE) == 0 && failures == 0; i++) {
 		uint32_t percent = __atomic_load_n(&step->limits->device[0].job_sm_percent, __ATOMIC_RELAXED);
 
 		busy(function, us, stream[i % streams]);
+		CHECK_IS(cuEventRecord(done[i % SLICES_AHEAD], stream[i % streams]), CUDA_SUCCESS);
 		if ((percent == 0 || percent == 100) && i % 8 == 0)
 			CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
-		__atomic_store_n(&worker->launched_ns[i % SLICES_LAUNCHES], now_ns(), __ATOMIC_RELAXED);
-		__atomic_store_n(&worker->launches, i + 1, __ATOMIC_RELEASE);
+		if (i + 1 < SLICES_AHEAD)
+			continue;
+		CHECK_IS(cuEventSynchronize(done[(i + 1) % SLICES_AHEAD]), CUDA_SUCCESS);
+		__atomic_store_n(&worker->launched_ns[(i + 1 - SLICES_AHEAD) % SLICES_LAUNCHES], now_ns(), __ATOMIC_RELAXED);
+		__atomic_store_n(&worker->launches, i + 2 - SLICES_AHEAD, __ATOMIC_RELEASE);
 	}
 	exit(failures == 0 ? 0 : 1);
 }

@@ -105,7 +105,7 @@ static void processes_of_a_job_share(void)
 			worker[i] = worker_start(&step, 1000, 1);
 		for (int try = 0; try < 6 && sum < 280; try++) {
 			sum = 0;
-			shares_of(worker, count, 700 * MS, got);
+			shares_of(worker, count, 1500 * MS, got);
 			for (unsigned i = 0; i < count; i++)
 				sum += got[i];
 			CHECK(sum <= 320);
@@ -150,7 +150,7 @@ static void a_changed_share_holds_at_once(void)
 	for (unsigned i = 0; i < 5; i++) {
 		slice_change(&step, percents[i]);
 		if (percents[i] != 0)
-			check_shares(&worker, (unsigned[]){percents[i] * 10}, 1, 500 * MS, "changed");
+			check_shares(&worker, (unsigned[]){percents[i] * 10}, 1, 1000 * MS, "changed");
 		else
 			CHECK(worker_waits_for(worker, launches_of(worker) + 300, 5000 * MS));
 	}
@@ -339,7 +339,7 @@ static void many_streams_have_one_share(void)
 	struct step step = slice_make(16, 40, 0);
 	struct worker *worker = worker_start(&step, 1000, 200);
 
-	check_shares(&worker, (unsigned[]){400}, 1, 1000 * MS, "200 streams");
+	check_shares(&worker, (unsigned[]){400}, 1, 2000 * MS, "200 streams");
 	worker_end(worker);
 }
 

@@ -149,6 +149,8 @@ static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 		conf->device_count = (int)n;
 	else if (strcmp(key, "cuda_version") == 0 && parse_number(value, 2000, 99999, &n))
 		conf->cuda_version = (int)n;
+	else if (strcmp(key, "no_wait_value") == 0 && parse_number(value, 0, 1, &n))
+		conf->no_wait_value = n != 0;
 	else if (strcmp(key, "alloc_us") == 0 && parse_number(value, 0, 10000000, &n))
 		conf->alloc_us = (unsigned)n;
 	else if (strcmp(key, "context_us") == 0 && parse_number(value, 0, 100000000, &n))

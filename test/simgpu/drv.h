@@ -29,7 +29,9 @@ struct CUstream_st {
 	CUgraph capture; /* what is being captured; NULL: work runs */
 	int capture_mode, capture_status;
 	pthread_t capturer;
-	uint64_t ready_ns; /* when all that was queued so far is done */
+	uint64_t ready_ns; /* when all that was queued so far is done, but for what is deferred */
+	struct sim_deferred *deferred, *deferred_end;
+	uint64_t queued, resumed; /* how many were ever deferred, and are not any more */
 	unsigned head;
 	uint64_t end_ns[SIM_QUEUE_DEPTH];
 };
@@ -167,6 +169,22 @@ void drv_pools_trim(int device);		       /* at a synchronisation */
 /* Makes the pool hold at least so much; with the lock held. */
 bool drv_pool_reserve(CUmemoryPool pool, uint64_t bytes);
 void drv_pool_shrink(CUmemoryPool pool, uint64_t keep);
+
+/* drv_deferred.c: with the lock held. Those that return true have taken the operation over. */
+#define SIM_NEVER_NS UINT64_MAX
+bool drv_deferred(CUstream stream); /* whether anything in it waits for a word */
+bool drv_deferred_work(CUstream stream, uint64_t ns, CUresult *result);
+bool drv_deferred_record(CUstream stream, CUevent event, CUresult *result);
+bool drv_deferred_event(CUstream stream, CUevent event, CUresult *result); /* the stream waits for it */
+void drv_deferred_forget(CUevent event, CUstream stream);
+void drv_deferred_drop(CUstream stream);
+
+/* drv_stream.c: with the lock held */
+void drv_stream_book(CUstream stream, uint64_t from_ns, uint64_t ns);
+uint64_t drv_event_ns(CUevent event); /* when it is reached */
+void drv_event_reached(CUevent event, uint64_t ns);
+uint64_t drv_event_deferred(CUevent event); /* how many of its records ever were */
+bool drv_event_has_reached(CUevent event, uint64_t number, uint64_t *ns);
 
 /* drv_capture.c */
 CUresult drv_safe(void); /* an error where a capture forbids the call, which ends that capture */

@@ -331,8 +331,18 @@ CUresult sim_cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *host, unsig
 		return CUDA_ERROR_INVALID_VALUE;
 	drv_lock();
 	block = drv_block_find((uintptr_t)host);
-	if (block == NULL || block->kind != SIM_HOST)
+	if (block != NULL && block->kind != SIM_HOST)
 		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
 	*device = (uintptr_t)host;
 	return drv_unlock(CUDA_SUCCESS);
+}
+
+/* Any memory of the process can be looked at. */
+CUresult sim_cuMemHostRegister_v2(void *host, size_t bytes, unsigned int flags)
+{
+	CUcontext ctx;
+
+	NEED(drv_current(&ctx));
+	(void)flags;
+	return host == NULL || bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

@@ -15,10 +15,33 @@ struct CUevent_st {
 	CUcontext ctx;
 	unsigned flags;
 	bool recorded;
+	uint64_t deferred, reached; /* records of it that lay behind a wait, and of these: that are done */
 	uint64_t when_ns;
 };
 
 static CUevent events;
+
+uint64_t drv_event_ns(CUevent event)
+{
+	return event->deferred != event->reached ? SIM_NEVER_NS : event->recorded ? event->when_ns : 0;
+}
+
+uint64_t drv_event_deferred(CUevent event)
+{
+	return event->deferred;
+}
+
+bool drv_event_has_reached(CUevent event, uint64_t number, uint64_t *ns)
+{
+	*ns = event->recorded ? event->when_ns : 0;
+	return event->reached >= number;
+}
+
+void drv_event_reached(CUevent event, uint64_t ns)
+{
+	event->reached++;
+	event->when_ns = ns;
+}
 
 void drv_sleep_until(uint64_t ns)
 {
@@ -74,50 +97,74 @@ void drv_stream_free_all(CUcontext ctx)
 		CUstream stream = ctx->streams;
 
 		ctx->streams = stream->next;
+		drv_deferred_drop(stream);
 		free(stream);
 	}
+	drv_deferred_drop(&ctx->legacy);
 	while (*at != NULL) {
 		CUevent event = *at;
 
 		if (event->ctx == ctx) {
 			*at = event->next;
+			drv_deferred_forget(event, NULL);
 			free(event);
 		} else
 			at = &event->next;
 	}
 }
 
+static uint64_t later(uint64_t ready_ns, CUstream stream)
+{
+	if (ready_ns == SIM_NEVER_NS || drv_deferred(stream))
+		return SIM_NEVER_NS;
+	return stream->ready_ns > ready_ns ? stream->ready_ns : ready_ns;
+}
+
 /* The legacy default stream waits for all blocking streams of its context. With the lock held. */
 static uint64_t ready_ns(CUstream stream)
 {
-	uint64_t ready = stream->ready_ns;
+	uint64_t ready = later(0, stream);
 
 	if (stream == &stream->ctx->legacy) {
 		for (CUstream s = stream->ctx->streams; s != NULL; s = s->next)
-			if (!(s->flags & SIM_STREAM_NON_BLOCKING) && s->ready_ns > ready)
-				ready = s->ready_ns;
-	} else if (!(stream->flags & SIM_STREAM_NON_BLOCKING) && stream->ctx->legacy.ready_ns > ready)
-		ready = stream->ctx->legacy.ready_ns;
+			if (!(s->flags & SIM_STREAM_NON_BLOCKING))
+				ready = later(ready, s);
+	} else if (!(stream->flags & SIM_STREAM_NON_BLOCKING))
+		ready = later(ready, &stream->ctx->legacy);
 	return ready;
+}
+
+void drv_stream_book(CUstream stream, uint64_t from_ns, uint64_t ns)
+{
+	stream->ready_ns = sim_time_book(stream->ctx->device, from_ns, ns);
+	stream->end_ns[stream->head] = stream->ready_ns;
+	stream->head = (stream->head + 1) % SIM_QUEUE_DEPTH;
+}
+
+/* With the lock held, which is let go meanwhile: a moment, or until then if it can be told. */
+static void sleep_unlocked(uint64_t until_ns)
+{
+	drv_unlock(CUDA_SUCCESS);
+	drv_sleep_until(until_ns != SIM_NEVER_NS ? until_ns : sim_now_ns() + 10000);
+	drv_lock();
 }
 
 CUresult drv_enqueue(CUstream handle, uint64_t ns)
 {
+	CUresult result;
 	uint64_t full_ns;
 	CUstream stream;
 
 	NEED(drv_stream(handle, &stream));
 	drv_lock();
+	while (stream->queued - stream->resumed >= SIM_QUEUE_DEPTH && drv_deferred(stream))
+		sleep_unlocked(SIM_NEVER_NS);
 	full_ns = stream->end_ns[stream->head];
-	if (full_ns > sim_now_ns()) { /* the queue is full */
-		drv_unlock(CUDA_SUCCESS);
-		drv_sleep_until(full_ns);
-		drv_lock();
-	}
-	stream->ready_ns = sim_time_book(stream->ctx->device, ready_ns(stream), ns);
-	stream->end_ns[stream->head] = stream->ready_ns;
-	stream->head = (stream->head + 1) % SIM_QUEUE_DEPTH;
-	return drv_unlock(CUDA_SUCCESS);
+	if (full_ns > sim_now_ns()) /* the queue is full */
+		sleep_unlocked(full_ns);
+	if (!drv_deferred_work(stream, ns, &result))
+		drv_stream_book(stream, ready_ns(stream), ns);
+	return drv_unlock(result);
 }
 
 CUresult drv_wait(CUstream handle)
@@ -128,7 +175,8 @@ CUresult drv_wait(CUstream handle)
 
 	NEED(drv_stream(handle, &stream));
 	drv_lock();
-	ready = ready_ns(stream);
+	while ((ready = ready_ns(stream)) == SIM_NEVER_NS)
+		sleep_unlocked(SIM_NEVER_NS);
 	device = stream->ctx->device;
 	drv_unlock(CUDA_SUCCESS);
 	drv_sleep_until(ready);
@@ -136,15 +184,22 @@ CUresult drv_wait(CUstream handle)
 	return CUDA_SUCCESS;
 }
 
+static uint64_t all_ready_ns(CUcontext ctx)
+{
+	uint64_t ready = later(0, &ctx->legacy);
+
+	for (CUstream s = ctx->streams; s != NULL; s = s->next)
+		ready = later(ready, s);
+	return ready;
+}
+
 static CUresult synchronize(CUcontext ctx)
 {
 	uint64_t ready;
 
 	drv_lock();
-	ready = ctx->legacy.ready_ns;
-	for (CUstream s = ctx->streams; s != NULL; s = s->next)
-		if (s->ready_ns > ready)
-			ready = s->ready_ns;
+	while ((ready = all_ready_ns(ctx)) == SIM_NEVER_NS)
+		sleep_unlocked(SIM_NEVER_NS);
 	drv_unlock(CUDA_SUCCESS);
 	drv_sleep_until(ready);
 	drv_pools_trim(ctx->device);
@@ -197,7 +252,7 @@ CUresult sim_cuStreamCreate(CUstream *out, unsigned int flags)
 	return sim_cuStreamCreateWithPriority(out, flags, 0);
 }
 
-/* Work that is queued goes on; the handle is gone at once. */
+/* Work that is queued goes on; the handle is gone at once, unless the work lies behind a wait. */
 CUresult sim_cuStreamDestroy_v2(CUstream handle)
 {
 	CUstream stream;
@@ -206,6 +261,9 @@ CUresult sim_cuStreamDestroy_v2(CUstream handle)
 	if (stream == &stream->ctx->legacy || stream->per_thread)
 		return CUDA_ERROR_INVALID_HANDLE;
 	drv_lock();
+	while (drv_deferred(stream))
+		sleep_unlocked(SIM_NEVER_NS);
+	drv_deferred_drop(stream);
 	if (stream->ready_ns > stream->ctx->legacy.ready_ns)
 		stream->ctx->legacy.ready_ns = stream->ready_ns;
 	for (CUstream *at = &stream->ctx->streams; *at != NULL; at = &(*at)->next)
@@ -256,7 +314,7 @@ CUresult sim_cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flag
 		return CUDA_ERROR_INVALID_VALUE;
 	drv_lock();
 	result = known_event(event);
-	if (result == CUDA_SUCCESS && event->recorded && event->when_ns > stream->ready_ns)
+	if (result == CUDA_SUCCESS && !drv_deferred_event(stream, event, &result) && drv_event_ns(event) > stream->ready_ns)
 		stream->ready_ns = event->when_ns;
 	return drv_unlock(result);
 }
@@ -290,6 +348,7 @@ CUresult sim_cuEventDestroy_v2(CUevent event)
 	for (CUevent *at = &events; *at != NULL; at = &(*at)->next)
 		if (*at == event) {
 			*at = event->next;
+			drv_deferred_forget(event, NULL);
 			free(event);
 			result = CUDA_SUCCESS;
 			break;
@@ -314,7 +373,10 @@ CUresult sim_cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned int
 	result = known_event(event);
 	if (result == CUDA_SUCCESS && event->ctx != stream->ctx)
 		result = CUDA_ERROR_INVALID_HANDLE;
-	if (result == CUDA_SUCCESS) {
+	if (result == CUDA_SUCCESS && drv_deferred_record(stream, event, &result)) {
+		event->recorded = true;
+		event->deferred++;
+	} else if (result == CUDA_SUCCESS) {
 		uint64_t now = sim_now_ns(), ready = ready_ns(stream);
 
 		event->recorded = true;
@@ -335,7 +397,7 @@ CUresult sim_cuEventQuery(CUevent event)
 	NEED(drv_ready());
 	drv_lock();
 	result = known_event(event);
-	if (result == CUDA_SUCCESS && event->recorded && event->when_ns > sim_now_ns())
+	if (result == CUDA_SUCCESS && drv_event_ns(event) > sim_now_ns())
 		result = (CUresult)SIM_CUDA_ERROR_NOT_READY;
 	return drv_unlock(result);
 }
@@ -348,11 +410,10 @@ CUresult sim_cuEventSynchronize(CUevent event)
 
 	NEED(drv_ready());
 	drv_lock();
-	result = known_event(event);
-	if (result == CUDA_SUCCESS && event->recorded) {
-		when = event->when_ns;
+	while ((result = known_event(event)) == CUDA_SUCCESS && (when = drv_event_ns(event)) == SIM_NEVER_NS)
+		sleep_unlocked(SIM_NEVER_NS);
+	if (result == CUDA_SUCCESS)
 		device = event->ctx->device;
-	}
 	drv_unlock(result);
 	if (when != 0) {
 		drv_sleep_until(when);
@@ -375,7 +436,7 @@ CUresult sim_cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
 	if (result == CUDA_SUCCESS && (!start->recorded || !end->recorded ||
 				       ((start->flags | end->flags) & SIM_EVENT_DISABLE_TIMING)))
 		result = CUDA_ERROR_INVALID_HANDLE;
-	if (result == CUDA_SUCCESS && (start->when_ns > sim_now_ns() || end->when_ns > sim_now_ns()))
+	if (result == CUDA_SUCCESS && (drv_event_ns(start) > sim_now_ns() || drv_event_ns(end) > sim_now_ns()))
 		result = (CUresult)SIM_CUDA_ERROR_NOT_READY;
 	if (result == CUDA_SUCCESS)
 		*ms = (float)((double)((int64_t)(end->when_ns - start->when_ns)) / 1e6);

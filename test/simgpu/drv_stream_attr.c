@@ -81,14 +81,3 @@ CUresult sim_cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigne
 {
 	return sim_cuEventRecordWithFlags(event, drv_ptsz(stream), flags);
 }
-
-/* A stream is a time here, and nobody knows when a word will change. */
-CUresult sim_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value, unsigned int flags)
-{
-	(void)address;
-	(void)value;
-	(void)flags;
-	NEED(drv_ready());
-	(void)stream;
-	return CUDA_ERROR_NOT_SUPPORTED;
-}

@@ -48,6 +48,7 @@ struct sim_conf {
 	char driver[80];
 	int cuda_version; /* 13000 */
 	unsigned alloc_us, context_us;
+	bool no_wait_value;
 	unsigned memory_gb_s; /* 0: filling and copying take no time */
 	bool no_usage_by_process;
 	bool mig_attributes;

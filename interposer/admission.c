@@ -1,0 +1,66 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "admission.h"
+
+#include "atomics.h"
+#include "futex.h"
+#include "time_account.h"
+#include "turns.h"
+
+/* Taken from the share at once: launches come cheaper, and what a killed process takes along is little. */
+#define TAKE_NS 1000000u
+
+/* Takes credit; false when there is none, and *wait_ns is how long there will be none. */
+static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait_ns)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	uint64_t now, from = 0, got;
+
+	if (!vgpu_time_is_capped(device) || vgpu_turns_spare(p, device))
+		return true;
+	if (ADD(engine->credit_ns, -(int64_t)need_ns) >= (int64_t)need_ns)
+		return true;
+	ADD(engine->credit_ns, (int64_t)need_ns);
+	now = vgpu_now_ns();
+	got = vgpu_time_take(p, device, now, need_ns, TAKE_NS, &from);
+	*wait_ns = from > now ? from - now : 1;
+	if (got == 0)
+		return false;
+	/* Somebody else may take it away; then the next round takes more. */
+	ADD(engine->credit_ns, (int64_t)got - (int64_t)need_ns);
+	return true;
+}
+
+bool vgpu_admission_take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait_ns)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	uint64_t ahead;
+
+	*wait_ns = VGPU_WAIT_AT_MOST_NS;
+	/* Alone on the GPU there is no need to look at the clock. */
+	if (GET(engine->seat.shared) || GET(engine->seat.may_until_ns) != UINT64_MAX) {
+		uint64_t now = vgpu_now_ns();
+
+		if (!vgpu_turns_may_launch(engine, now))
+			return false;
+		ahead = vgpu_turns_ahead(engine, now);
+		if (ahead != 0) {
+			*wait_ns = ahead;
+			return false;
+		}
+	}
+	return take(p, device, need_ns, wait_ns);
+}
+
+bool vgpu_admission_stalled(struct vgpu_engine *engine, uint64_t *since_ns, uint64_t at_most_ns, uint64_t *wait_ns)
+{
+	uint64_t now;
+
+	if (GET(engine->stalled_ns) == 0 && GET(engine->unknown) == 0)
+		return false;
+	now = vgpu_now_ns();
+	if (*since_ns == 0)
+		*since_ns = now;
+	*wait_ns = at_most_ns - (now - *since_ns);
+	return now - *since_ns < at_most_ns;
+}

@@ -1,0 +1,255 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What lies in a stream behind a wait for a word. When it will run cannot be told yet, so it is kept
+ * in a list until the word has the value; a thread looks at the words while there are such lists. */
+#define _GNU_SOURCE
+#include "drv.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define LOOK_NS 10000
+
+enum kind { WORD, WORK, RECORD, REACHED, AFTER };
+
+struct sim_deferred {
+	struct sim_deferred *next;
+	enum kind kind;
+	const uint32_t *word;
+	uint32_t value;
+	uint64_t ns;	/* of work */
+	CUevent event;	/* to record, or to wait for */
+	uint64_t number; /* of another stream's operations, or of the event's records */
+	CUstream stream;
+};
+
+static bool looks; /* there is a thread */
+static pthread_cond_t some = PTHREAD_COND_INITIALIZER;
+
+static bool is_behind(CUstream stream, uint64_t number)
+{
+	return stream->resumed < number;
+}
+
+/* True when it need not wait any longer, and is done. */
+static bool resume(CUstream stream, struct sim_deferred *one)
+{
+	uint64_t now = sim_now_ns(), ns;
+
+	switch (one->kind) {
+	case WORD:
+		if ((int32_t)(__atomic_load_n(one->word, __ATOMIC_ACQUIRE) - one->value) < 0)
+			return false;
+		if (stream->ready_ns < now)
+			stream->ready_ns = now;
+		return true;
+	case AFTER:
+		if (is_behind(one->stream, one->number))
+			return false;
+		if (stream->ready_ns < one->stream->ready_ns)
+			stream->ready_ns = one->stream->ready_ns;
+		return true;
+	case WORK:
+		drv_stream_book(stream, stream->ready_ns, one->ns);
+		return true;
+	case RECORD:
+		if (one->event != NULL)
+			drv_event_reached(one->event, stream->ready_ns > now ? stream->ready_ns : now);
+		return true;
+	case REACHED:
+		if (one->event != NULL && !drv_event_has_reached(one->event, one->number, &ns))
+			return false;
+		if (one->event != NULL && ns > stream->ready_ns)
+			stream->ready_ns = ns;
+		return true;
+	}
+	return true;
+}
+
+static bool settle(CUstream stream)
+{
+	bool moved = false;
+
+	while (stream->deferred != NULL && resume(stream, stream->deferred)) {
+		struct sim_deferred *done = stream->deferred;
+
+		stream->deferred = done->next;
+		if (stream->deferred == NULL)
+			stream->deferred_end = NULL;
+		stream->resumed++;
+		free(done);
+		moved = true;
+	}
+	return moved;
+}
+
+/* With the lock held. Whether anything still waits. */
+static bool settle_all(void)
+{
+	bool moved = true, any = false;
+
+	while (moved) {
+		moved = any = false;
+		for (CUcontext c = drv.contexts; c != NULL; c = c->next) {
+			moved = (!c->dead && settle(&c->legacy)) || moved;
+			any = any || (!c->dead && c->legacy.deferred != NULL);
+			for (CUstream s = c->dead ? NULL : c->streams; s != NULL; s = s->next) {
+				moved = settle(s) || moved;
+				any = any || s->deferred != NULL;
+			}
+		}
+	}
+	return any;
+}
+
+static void *look(void *nothing)
+{
+	const struct timespec pause = { .tv_nsec = LOOK_NS };
+
+	(void)nothing;
+	drv_lock();
+	for (;;) {
+		while (!settle_all())
+			pthread_cond_wait(&some, &drv.lock);
+		drv_unlock(CUDA_SUCCESS);
+		nanosleep(&pause, NULL);
+		drv_lock();
+	}
+	return NULL;
+}
+
+static bool looked_for(void)
+{
+	pthread_t thread;
+
+	if (!looks && pthread_create(&thread, NULL, look, NULL) == 0) {
+		pthread_detach(thread);
+		looks = true;
+	}
+	pthread_cond_signal(&some);
+	return looks;
+}
+
+static CUresult append(CUstream stream, struct sim_deferred what)
+{
+	struct sim_deferred *one = malloc(sizeof(*one));
+
+	if (one == NULL || !looked_for()) {
+		free(one);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*one = what;
+	if (stream->deferred_end != NULL)
+		stream->deferred_end->next = one;
+	else
+		stream->deferred = one;
+	stream->deferred_end = one;
+	stream->queued++;
+	return CUDA_SUCCESS;
+}
+
+static CUresult behind(CUstream stream, CUstream other)
+{
+	if (other->deferred == NULL)
+		return CUDA_SUCCESS;
+	return append(stream, (struct sim_deferred){ .kind = AFTER, .stream = other, .number = other->queued });
+}
+
+/* The legacy default stream and the blocking ones wait for each other. */
+static CUresult behind_others(CUstream stream)
+{
+	if (stream->flags & SIM_STREAM_NON_BLOCKING)
+		return CUDA_SUCCESS;
+	if (stream != &stream->ctx->legacy)
+		return behind(stream, &stream->ctx->legacy);
+	for (CUstream s = stream->ctx->streams; s != NULL; s = s->next)
+		if (!(s->flags & SIM_STREAM_NON_BLOCKING))
+			NEED(behind(stream, s));
+	return CUDA_SUCCESS;
+}
+
+bool drv_deferred(CUstream stream)
+{
+	if (stream->deferred != NULL)
+		settle_all();
+	return stream->deferred != NULL;
+}
+
+bool drv_deferred_work(CUstream stream, uint64_t ns, CUresult *result)
+{
+	*result = behind_others(stream);
+	if (*result != CUDA_SUCCESS || !drv_deferred(stream))
+		return *result != CUDA_SUCCESS;
+	*result = append(stream, (struct sim_deferred){ .kind = WORK, .ns = ns });
+	return true;
+}
+
+bool drv_deferred_record(CUstream stream, CUevent event, CUresult *result)
+{
+	*result = behind_others(stream);
+	if (*result != CUDA_SUCCESS || !drv_deferred(stream))
+		return *result != CUDA_SUCCESS;
+	*result = append(stream, (struct sim_deferred){ .kind = RECORD, .event = event });
+	return true;
+}
+
+bool drv_deferred_event(CUstream stream, CUevent event, CUresult *result)
+{
+	*result = CUDA_SUCCESS;
+	if (drv_event_ns(event) != SIM_NEVER_NS && !drv_deferred(stream))
+		return false;
+	*result = append(stream, (struct sim_deferred){ .kind = REACHED, .event = event, .number = drv_event_deferred(event) });
+	return true;
+}
+
+static void forget(CUstream in, CUevent event, CUstream stream)
+{
+	for (struct sim_deferred *one = in->deferred; one != NULL; one = one->next) {
+		if (event != NULL && one->event == event)
+			one->event = NULL;
+		if (stream != NULL && one->stream == stream)
+			*one = (struct sim_deferred){ .next = one->next, .kind = WORK };
+	}
+}
+
+void drv_deferred_forget(CUevent event, CUstream stream)
+{
+	for (CUcontext c = drv.contexts; c != NULL; c = c->next) {
+		forget(&c->legacy, event, stream);
+		for (CUstream s = c->streams; s != NULL; s = s->next)
+			forget(s, event, stream);
+	}
+}
+
+void drv_deferred_drop(CUstream stream)
+{
+	drv_deferred_forget(NULL, stream);
+	while (stream->deferred != NULL) {
+		struct sim_deferred *one = stream->deferred;
+
+		stream->deferred = one->next;
+		free(one);
+	}
+	stream->deferred_end = NULL;
+	stream->resumed = stream->queued;
+}
+
+/* Host memory is addressed by the device as by the host. */
+CUresult sim_cuStreamWaitValue32_v2(CUstream handle, CUdeviceptr address, uint32_t value, unsigned int flags)
+{
+	CUresult result;
+	CUstream stream;
+
+	NEED(drv_stream(handle, &stream));
+	if (sim_conf.no_wait_value)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (flags != CU_STREAM_WAIT_VALUE_GEQ || address % sizeof(uint32_t) != 0 || stream->capture != NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	drv_lock();
+	result = behind_others(stream);
+	if (result == CUDA_SUCCESS)
+		result = append(stream, (struct sim_deferred){ .kind = WORD, .word = (const uint32_t *)(uintptr_t)address, .value = value });
+	settle_all();
+	return drv_unlock(result);
+}
