@@ -7,9 +7,7 @@
 #include "message.h"
 
 #define PIECE_BYTES 512ull
-
-/* Page tables: 78 MiB for 2482 MiB of managed memory on an H200, driver 580. */
-#define MANAGED_TABLES 32u
+#define MANAGED_BYTES (64ull << 10)
 
 static uint64_t round_up(uint64_t bytes, uint64_t to)
 {
@@ -23,12 +21,7 @@ uint64_t vgpu_charge_granules(uint64_t bytes)
 
 uint64_t vgpu_charge_managed(uint64_t bytes)
 {
-	uint64_t whole = vgpu_charge_granules(bytes);
-	uint64_t tables = whole / MANAGED_TABLES;
-
-	if (tables > VGPU_GRANULE_BYTES)
-		tables = vgpu_charge_granules(tables);
-	return whole > UINT64_MAX - tables ? whole : whole + tables;
+	return bytes <= VGPU_SHARED_UP_TO ? vgpu_charge_granules(bytes) : round_up(bytes, MANAGED_BYTES);
 }
 
 uint64_t vgpu_charge_share(uint64_t bytes)
@@ -109,8 +102,7 @@ CUresult vgpu_charge_adjust(struct vgpu_charge *charge, uint64_t bytes)
 
 void vgpu_charge_small(struct vgpu_charge *charge, CUdeviceptr pointer, uint64_t bytes, bool managed)
 {
-	uint64_t each = managed ? vgpu_charge_managed(VGPU_GRANULE_BYTES) : VGPU_GRANULE_BYTES;
-	uint64_t taken = vgpu_granules_hold(charge->process, pointer, bytes, (uint32_t)charge->device, managed, each);
+	uint64_t taken = vgpu_granules_hold(charge->process, pointer, bytes, (uint32_t)charge->device, managed);
 
 	/* A block that lies in two new granules was not seen yet. */
 	if (taken > charge->bytes)

@@ -18,7 +18,9 @@ struct vgpu_charge {
  * those of up to 1 MiB share (measured on an H200, driver 580). */
 uint64_t vgpu_charge_granules(uint64_t bytes);
 
-/* The same of managed memory with its page tables. */
+/* The same of managed memory, of which larger blocks lie end to end, in pieces of 64 KiB (measured
+ * there too). The driver keeps up to 128 MiB more of each GPU for what all processes have together;
+ * that is nobody's, and not charged. */
 uint64_t vgpu_charge_managed(uint64_t bytes);
 
 /* For what shares granules and has no address: its part of a granule that is full of the like. */

@@ -35,15 +35,15 @@ static bool hold_one(struct vgpu_process *p, const struct vgpu_entry *first)
 	return held == NULL;
 }
 
-uint64_t vgpu_granules_hold(struct vgpu_process *p, CUdeviceptr pointer, uint64_t bytes, uint32_t device, bool managed,
-			    uint64_t each)
+uint64_t vgpu_granules_hold(struct vgpu_process *p, CUdeviceptr pointer, uint64_t bytes, uint32_t device, bool managed)
 {
-	struct vgpu_entry first = {.bytes = each, .device = device, .count = 1, .owner = managed ? MANAGED : 0};
+	struct vgpu_entry first = {
+		.bytes = VGPU_GRANULE_BYTES, .device = device, .count = 1, .owner = managed ? MANAGED : 0};
 	uint64_t last = number_of(pointer + bytes - 1);
 	uint64_t taken = 0;
 
 	for (first.key = number_of(pointer); first.key <= last; first.key++)
-		taken += hold_one(p, &first) ? each : 0;
+		taken += hold_one(p, &first) ? VGPU_GRANULE_BYTES : 0;
 	return taken;
 }
 

@@ -71,6 +71,7 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 	if (is_current && free_now(&free_bytes)) {
 		SET(overhead->free_bytes, free_bytes);
 		SET(overhead->allocated_bytes, before);
+		SET(overhead->managed_bytes, managed);
 	}
 	if (!vgpu_report_bytes(p, device, &reported))
 		return true;
@@ -136,7 +137,9 @@ static bool moved(struct vgpu_process *p, uint32_t device)
 	uint64_t is;
 	uint64_t then = GET(overhead->free_bytes) + GET(overhead->allocated_bytes);
 
-	if (!free_now(&is))
+	/* Free memory does not follow what is managed: the driver takes it when it is touched, and of the
+	 * device in pieces of 128 MiB. */
+	if (vgpu_blocks_managed_bytes(p, device) != GET(overhead->managed_bytes) || !free_now(&is))
 		return true;
 	is += allocated(p, device);
 	return minus(is, then) >= MOVED_BYTES || minus(then, is) >= MOVED_BYTES;

@@ -7,8 +7,8 @@
  *
  * Asking takes 11 µs (H200, driver 580) and more where a device has many processes, and a program may
  * load thousands of modules at its start. So after a load the device's free memory is looked at, which
- * takes 3 µs, and NVML is asked when it moved by more than what this process allocated, or 100 ms
- * after it was asked last. Launches never look. */
+ * takes 3 µs, and NVML is asked when it moved by more than what this process allocated, when some of that was
+ * managed or is no more, or 100 ms after it was asked last. Launches never look. */
 #ifndef VGPU_GROWTH_H
 #define VGPU_GROWTH_H
 

@@ -2,10 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * What the driver says that the device has free, for cuMemGetInfo. That is less than what is left of
- * the slice only where somebody uses the GPU beyond all slices, so the driver's own figure need not
- * be of this very moment, and asking for it takes 3 µs (H200, driver 580). It is asked for once in a
- * millisecond, which is also how late an error shows that the driver would answer with; what this
- * process has allocated since is counted in. What is left of the slice is never remembered. */
+ * the slice only where somebody uses the GPU beyond all slices, or the driver keeps the last of it for
+ * managed memory (charge.h), so its own figure need not be of this very moment, and asking for it takes
+ * 3 µs (H200, driver 580). It is asked for once in a millisecond, which is also how late an error shows
+ * that the driver would answer with; what this process has allocated since is counted in. What is left
+ * of the slice is never remembered. */
 #ifndef VGPU_INFO_H
 #define VGPU_INFO_H
 

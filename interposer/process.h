@@ -52,6 +52,7 @@ struct vgpu_overhead {
 	uint64_t read_ns;	   /* when the driver was asked last */
 	uint64_t free_bytes;	   /* the device's free memory then */
 	uint64_t allocated_bytes;  /* and what this process had allocated */
+	uint64_t managed_bytes;	   /* of that: managed memory */
 	nvmlDevice_t nvml_device; /* NULL: not looked up yet */
 };
 

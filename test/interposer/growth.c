@@ -405,13 +405,14 @@ static void growth_beside_managed_memory_is_charged_once(void)
 
 	begin(1000, 100);
 	CHECK_IS(cuMemAllocManaged(&managed, 192 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
-	CHECK_IS(used(), 298 * MIB);
+	CHECK_IS(used(), 292 * MIB);
 	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
-	CHECK_IS(used(), 362 * MIB);
+	CHECK_IS(used(), 356 * MIB);
 	CHECK_IS(cuMemPrefetchAsync(managed, 192 * MIB, 0, NULL), CUDA_SUCCESS);
 	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
-	CHECK_IS(used(), 426 * MIB);
-	CHECK_IS(driver_used_bytes(0), used());
+	CHECK_IS(used(), 420 * MIB);
+	CHECK_IS(driver_held_bytes(0), used());
+	/* 256 MiB are free again, of which the module takes what looks as if it had not been allocated. */
 	CHECK_IS(cuMemFree_v2(managed), CUDA_SUCCESS);
 	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
 	CHECK_IS(used(), 292 * MIB);
@@ -419,6 +420,23 @@ static void growth_beside_managed_memory_is_charged_once(void)
 }
 
 static CUcontext shared_context;
+
+static void growth_beside_small_managed_blocks_is_charged_once(void)
+{
+	CUdeviceptr managed;
+	CUmodule m;
+
+	begin(300, 100);
+	CHECK_IS(cuMemAllocManaged(&managed, 5000, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_IS(cuMemPrefetchAsync(managed, 5000, 0, NULL), CUDA_SUCCESS);
+	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
+	CHECK_IS(used(), 166 * MIB);
+	CHECK_IS(driver_held_bytes(0), used());
+	CHECK_IS(cuMemFree_v2(managed), CUDA_SUCCESS);
+	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
+	CHECK_IS(used(), 228 * MIB);
+	CHECK_IS(driver_held_bytes(0), used());
+}
 
 static void *load_and_allocate(void *unused)
 {
@@ -473,6 +491,7 @@ int main(void)
 	CASE(heaps_end_with_their_context);
 	CASE(growth_ends_with_its_context);
 	CASE(growth_beside_managed_memory_is_charged_once);
+	CASE(growth_beside_small_managed_blocks_is_charged_once);
 	CASE(threads_that_load_and_allocate_leave_a_true_account);
 	return summary();
 }

@@ -157,6 +157,14 @@ uint64_t step_slots_bytes(const struct step *step)
 	return sum;
 }
 
+uint64_t driver_held_bytes(int device)
+{
+	size_t all = 0;
+
+	CHECK_IS(cuSimHeld(device, NULL, &all), CUDA_SUCCESS);
+	return all;
+}
+
 uint64_t driver_used_bytes(int device)
 {
 	char command[600];

@@ -69,6 +69,8 @@ uint64_t step_slots_bytes(const struct step *step);
 
 /* What the simulated driver itself has handed out on a device, asked outside of the interposer. */
 uint64_t driver_used_bytes(int device);
+/* The same without what the driver keeps for managed memory, beyond what the processes have. */
+uint64_t driver_held_bytes(int device);
 
 /* Initialises CUDA and makes the primary context of the device current. */
 void cuda_begin(CUdevice ordinal);

@@ -5,6 +5,7 @@
 #include "harness.h"
 
 CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream);
+CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t count);
 
 static struct step step;
 
@@ -107,16 +108,50 @@ static void pitched_memory_costs_pitch_times_height(void)
 
 static void managed_memory_is_charged(void)
 {
-	CUdeviceptr a;
+	CUdeviceptr a, b;
 
 	begin(100);
-	/* One part in 32 more is taken by its page tables. */
-	CHECK_IS(cuMemAllocManaged(&a, 98 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_IS(cuMemAllocManaged(&a, 96 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	/* To 64 KiB. */
+	CHECK_IS(cuMemAllocManaged(&a, 100 * MIB + 1, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_IS(cuMemAllocManaged(&a, 100 * MIB - (64 << 10) + 1, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
 	CHECK_IS(used(), 100 * MIB);
-	CHECK_IS(cuMemPrefetchAsync(a, 96 * MIB, 0, NULL), CUDA_SUCCESS);
-	CHECK_IS(driver_used_bytes(0), used());
+	CHECK_IS(cuMemPrefetchAsync(a, 100 * MIB, 0, NULL), CUDA_SUCCESS);
+	CHECK_IS(driver_held_bytes(0), used());
 	CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
+	CHECK_IS(used(), 0);
+	CHECK_IS(cuMemAllocManaged(&a, 3 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_IS(cuMemAllocManaged(&b, MIB + 1, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_IS(used(), 4 * MIB + (64 << 10));
+	CHECK_IS(cuMemsetD8_v2(a, 0, 3 * MIB), CUDA_SUCCESS);
+	CHECK_IS(cuMemsetD8_v2(b, 0, MIB + 1), CUDA_SUCCESS);
+	CHECK_IS(driver_held_bytes(0), used());
+	CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
+	CHECK_IS(cuMemFree_v2(b), CUDA_SUCCESS);
+	CHECK_IS(used(), 0);
+	CHECK_IS(cuMemAllocManaged(&a, SIZE_MAX, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_IS(used(), 0);
+}
+
+/* The driver keeps memory for managed memory in pieces of 128 MiB: the device's, not the slice's. */
+static void what_the_driver_keeps_for_managed_memory_is_not_charged(void)
+{
+	size_t free_bytes, total_bytes;
+	CUdeviceptr a, b;
+
+	begin(100);
+	CHECK_IS(cuMemAllocManaged(&a, 24 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_IS(cuMemPrefetchAsync(a, 24 * MIB, 0, NULL), CUDA_SUCCESS);
+	CHECK_IS(driver_used_bytes(0), 128 * MIB);
+	CHECK_IS(used(), 24 * MIB);
+	CHECK_IS(cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
+	CHECK_IS(free_bytes, 76 * MIB);
+	CHECK_IS(cuMemAllocManaged(&b, 76 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_IS(cuMemPrefetchAsync(b, 76 * MIB, 0, NULL), CUDA_SUCCESS);
+	CHECK_IS(driver_used_bytes(0), 128 * MIB);
+	CHECK_IS(used(), 100 * MIB);
+	CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
+	CHECK_IS(cuMemFree_v2(b), CUDA_SUCCESS);
+	CHECK_IS(driver_used_bytes(0), 0);
 	CHECK_IS(used(), 0);
 }
 
@@ -346,6 +381,7 @@ int main(int argc, char **argv)
 	CASE(functions_with_32_bits_are_charged);
 	CASE(pitched_memory_costs_pitch_times_height);
 	CASE(managed_memory_is_charged);
+	CASE(what_the_driver_keeps_for_managed_memory_is_not_charged);
 	CASE(failed_driver_calls_leave_nothing_charged);
 	CASE(unknown_pointers_pass_through);
 	CASE(freeing_twice_gives_back_once);

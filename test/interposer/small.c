@@ -13,6 +13,8 @@
 #define PROCESSES 8
 #define THREADS 4
 
+CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t count);
+
 static struct step step;
 static CUdeviceptr block[MOST_BLOCKS];
 
@@ -181,11 +183,64 @@ static void small_pitched_and_managed_blocks_are_counted_by_granules(void)
 	CHECK_IS(used(), 2 * MIB);
 	CHECK_IS(held(), used());
 	CHECK_IS(cuMemAllocManaged(&managed, 5000, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
-	CHECK_IS(used(), 4 * MIB + MIB / 16);
+	CHECK_IS(used(), 4 * MIB);
 	CHECK_IS(cuMemFree_v2(managed), CUDA_SUCCESS);
 	CHECK_IS(used(), 2 * MIB);
 	CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
 	CHECK_IS(cuMemFree_v2(b), CUDA_SUCCESS);
+	CHECK_IS(used(), 0);
+}
+
+/* Until it is refused, and touched at once; how many there are then. */
+static uint32_t fill_managed(uint64_t bytes)
+{
+	uint32_t count = 0;
+
+	while (count < MOST_BLOCKS && cuMemAllocManaged(&block[count], bytes, CU_MEM_ATTACH_GLOBAL) == CUDA_SUCCESS) {
+		CHECK_IS(cuMemsetD8_v2(block[count], 0, bytes), CUDA_SUCCESS);
+		count++;
+	}
+	return count;
+}
+
+static void managed_blocks_end_at_the_limit(void)
+{
+	/* How many fit into 64 MiB: of small ones those that lie in 32 granules, with one granule to spare before the last. */
+	static const struct {
+		uint64_t bytes;
+		uint32_t least, most;
+	} size[] = {
+		{100 << 10, 31 * 20, 32 * 20}, {600 << 10, 31 * 3, 32 * 3}, {MIB, 31 * 2, 32 * 2},
+		{MIB + 1, 60, 60}, {1153434, 56, 56}, {3 * MIB, 21, 21}, {5 * MIB, 12, 12},
+	};
+
+	begin(64);
+	for (size_t s = 0; s < sizeof(size) / sizeof(size[0]); s++) {
+		uint32_t count = fill_managed(size[s].bytes);
+
+		CHECK(count >= size[s].least && count <= size[s].most);
+		CHECK_IS(used(), held());
+		CHECK(highest() <= 64 * MIB);
+		free_all(count);
+		CHECK_IS(used(), 0);
+		CHECK_IS(held(), 0);
+	}
+}
+
+static void without_a_granule_left_a_small_managed_block_is_refused(void)
+{
+	CUdeviceptr big, a;
+
+	begin(8);
+	CHECK_IS(cuMemAllocManaged(&big, 7 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_IS(cuMemAllocManaged(&a, 5000, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_IS(used(), 7 * MIB);
+	CHECK_IS(cuMemFree_v2(big), CUDA_SUCCESS);
+	CHECK_IS(cuMemAllocManaged(&big, 6 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_IS(cuMemAllocManaged(&a, 5000, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_IS(used(), 8 * MIB);
+	CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
+	CHECK_IS(cuMemFree_v2(big), CUDA_SUCCESS);
 	CHECK_IS(used(), 0);
 }
 
@@ -275,6 +330,8 @@ int main(void)
 	CASE(contexts_do_not_share_granules);
 	CASE(a_block_that_was_freed_unseen_is_not_counted_twice);
 	CASE(small_pitched_and_managed_blocks_are_counted_by_granules);
+	CASE(managed_blocks_end_at_the_limit);
+	CASE(without_a_granule_left_a_small_managed_block_is_refused);
 	CASE(small_blocks_that_the_driver_refuses_leave_nothing);
 	CASE(racing_processes_with_small_blocks_never_pass_the_limit);
 	return summary();

@@ -73,6 +73,7 @@ struct sim_block {
 	bool low;		 /* of a function with 32-bit pointers */
 	uint64_t span;		 /* addresses taken */
 	uint64_t physical_bytes; /* own granules; 0: a part of the context's granules */
+	bool resident;		 /* managed memory: on the device */
 	CUcontext ctx;		 /* whose end frees it; NULL: nobody's */
 	struct sim_block *prev, *next;
 	CUmemoryPool pool;
@@ -139,11 +140,21 @@ struct sim_block *drv_block_find(CUdeviceptr pointer); /* interior pointers too 
 void drv_block_drop(struct sim_block *block);	       /* forgets it; frees nothing else */
 
 /* drv_small.c: with the lock held; 0 when the device has no granule left */
-CUdeviceptr drv_small_take(CUcontext ctx, uint64_t bytes, bool low);
+enum sim_place { SIM_PLACE_WIDE, SIM_PLACE_LOW, SIM_PLACE_MANAGED };
+CUdeviceptr drv_small_take(CUcontext ctx, uint64_t bytes, enum sim_place place);
 void drv_small_give(CUcontext ctx, CUdeviceptr base, uint64_t bytes);
+/* A managed block is moved to a device; where the others of its granule are already, that is where it goes. */
+bool drv_small_move_in(CUcontext ctx, CUdeviceptr base, int *device);
+void drv_small_move_out(CUcontext ctx, CUdeviceptr base);
+
+/* drv_managed.c: with the lock held; to the device that uses it, if there is room, and back */
+void drv_managed_move_in(struct sim_block *block, int device);
+void drv_managed_move_out(struct sim_block *block);
+void drv_managed_release(struct sim_block *block);
 
 /* drv_mem.c: with the lock held */
 bool drv_fail_injected(void);
+void *drv_map(uint64_t span, uint64_t align); /* without the lock as well */
 void drv_block_release(struct sim_block *block); /* gives back its memory and addresses */
 CUresult drv_block_allocate(CUcontext ctx, enum sim_kind kind, CUdeviceptr *out, size_t bytes, bool low);
 

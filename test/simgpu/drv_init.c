@@ -289,7 +289,7 @@ CUresult sim_cuSimHeld(CUdevice device, size_t *own, size_t *all)
 	if (own != NULL)
 		*own = sim_state()->proc[sim_own_slot()].device[drv.device[device]].mem_bytes;
 	if (all != NULL)
-		*all = sim_mem_used(drv.device[device]);
+		*all = sim_mem_held(drv.device[device]);
 	return CUDA_SUCCESS;
 }
 

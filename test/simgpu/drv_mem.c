@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Plain device memory, managed and pinned host memory, and questions about pointers. */
+ * Plain device memory, pinned host memory, and questions about pointers. */
 #define _GNU_SOURCE
 #include "drv_share.h"
 
@@ -12,6 +12,7 @@
 #define SMALL_BYTES SIM_MIB /* below this, allocations of a context share granules */
 #define SMALL_ALIGN 512
 #define PITCH_ALIGN 512
+#define PAGE_BYTES 4096
 
 bool drv_fail_injected(void)
 {
@@ -46,9 +47,8 @@ void drv_block_release(struct sim_block *block)
 		drv_pool_give(block->pool, block->physical_bytes);
 		break;
 	case SIM_MANAGED:
-		if (block->physical_bytes != 0)
-			sim_managed_give(block->device, block->physical_bytes);
-		/* fall through */
+		drv_managed_release(block);
+		break;
 	case SIM_HOST:
 		munmap((void *)(uintptr_t)block->base, block->span);
 		break;
@@ -86,7 +86,7 @@ CUresult drv_block_allocate(CUcontext ctx, enum sim_kind kind, CUdeviceptr *out,
 	drv_share_look();
 	if (bytes > UINT64_MAX / 2 || drv_fail_injected())
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	base = small ? drv_small_take(ctx, span, low) : take_place(ctx, span, low);
+	base = small ? drv_small_take(ctx, span, low ? SIM_PLACE_LOW : SIM_PLACE_WIDE) : take_place(ctx, span, low);
 	if (base == 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	block = drv_block_new(kind, base, bytes, ctx);
@@ -231,7 +231,8 @@ CUresult sim_cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_bytes)
 	return CUDA_SUCCESS;
 }
 
-static void *map_aligned(uint64_t span, uint64_t align)
+/* Memory that the host can touch: real mappings, which cost nothing until they are. */
+void *drv_map(uint64_t span, uint64_t align)
 {
 	char *raw = mmap(NULL, span + align, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	char *at;
@@ -245,21 +246,19 @@ static void *map_aligned(uint64_t span, uint64_t align)
 	return at;
 }
 
-/* Memory that the host can touch: real mappings, which cost nothing until they are. */
-static CUresult map_host(CUcontext ctx, enum sim_kind kind, size_t bytes, void **out)
+static CUresult map_host(CUcontext ctx, size_t bytes, void **out)
 {
-	uint64_t align = kind == SIM_MANAGED ? SIM_GRANULE_BYTES : 4096;
-	uint64_t span = sim_round_up(bytes, align);
+	uint64_t span = sim_round_up(bytes, PAGE_BYTES);
 	struct sim_block *block;
 	void *at;
 
 	if (bytes > UINT64_MAX / 2)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	at = map_aligned(span, align);
+	at = drv_map(span, PAGE_BYTES);
 	if (at == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	drv_lock();
-	block = drv_block_new(kind, (uintptr_t)at, bytes, ctx);
+	block = drv_block_new(SIM_HOST, (uintptr_t)at, bytes, ctx);
 	if (block != NULL) {
 		block->span = span;
 		block->ordinal = ctx->ordinal;
@@ -270,19 +269,6 @@ static CUresult map_host(CUcontext ctx, enum sim_kind kind, size_t bytes, void *
 	return drv_unlock(block != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-CUresult sim_cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned int flags)
-{
-	CUcontext ctx;
-	void *at;
-
-	NEED(drv_current(&ctx));
-	if (out == NULL || bytes == 0 || flags < 1 || flags > 4 || flags == 3)
-		return CUDA_ERROR_INVALID_VALUE;
-	NEED(map_host(ctx, SIM_MANAGED, bytes, &at));
-	*out = (uintptr_t)at;
-	return CUDA_SUCCESS;
-}
-
 CUresult sim_cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
 {
 	CUcontext ctx;
@@ -290,7 +276,7 @@ CUresult sim_cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
 	NEED(drv_current(&ctx));
 	if (pointer == NULL || bytes == 0 || flags > 7)
 		return CUDA_ERROR_INVALID_VALUE;
-	return map_host(ctx, SIM_HOST, bytes, pointer);
+	return map_host(ctx, bytes, pointer);
 }
 
 CUresult sim_cuMemAllocHost_v2(void **pointer, size_t bytes)

@@ -103,18 +103,6 @@ static struct sim_block *spans(CUdeviceptr pointer, uint64_t bytes)
 	return block != NULL && bytes <= block->span - (pointer - block->base) ? block : NULL;
 }
 
-/* Managed memory moves to the device that touches it, where there is room. With the lock held. */
-static void make_resident(struct sim_block *block, int device)
-{
-	uint64_t need = sim_round_up(block->bytes, SIM_GRANULE_BYTES);
-
-	if (block->kind == SIM_MANAGED && block->physical_bytes == 0 &&
-	    sim_managed_take(device, need) == 0) {
-		block->physical_bytes = need;
-		block->device = device;
-	}
-}
-
 static CUresult prefetch(CUdeviceptr pointer, size_t bytes, CUdevice to, CUstream handle)
 {
 	struct sim_block *block;
@@ -128,11 +116,9 @@ static CUresult prefetch(CUdeviceptr pointer, size_t bytes, CUdevice to, CUstrea
 	if (block == NULL || block->kind != SIM_MANAGED || bytes == 0)
 		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
 	if (to >= 0)
-		make_resident(block, drv.device[to]);
-	else if (block->physical_bytes != 0) {
-		sim_managed_give(block->device, block->physical_bytes);
-		block->physical_bytes = 0;
-	}
+		drv_managed_move_in(block, drv.device[to]);
+	else
+		drv_managed_move_out(block);
 	return drv_unlock(CUDA_SUCCESS);
 }
 
@@ -202,7 +188,7 @@ CUresult drv_fill_rows(CUdeviceptr to, size_t pitch, const void *value, size_t w
 	block = spans(to, (rows - 1) * pitch + width * count);
 	if (block == NULL)
 		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
-	make_resident(block, stream->ctx->device);
+	drv_managed_move_in(block, stream->ctx->device);
 	for (size_t row = 0; row < rows && (block->kind == SIM_HOST || block->kind == SIM_MANAGED); row++)
 		fill_real(to + row * pitch, value, width, count);
 	drv_unlock(CUDA_SUCCESS);

@@ -2,10 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Small blocks. Several of one context lie in a granule of 2 MiB, at any piece of 512 bytes and
- * never across two of them; the first one takes the granule from the device, the last gives it back. */
+ * never across two of them; the first one takes the granule from the device, the last gives it back.
+ * A managed one is mapped on the host, and the device's while one of its blocks has been moved there. */
 #include "drv.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define PIECE_BYTES 512u
 #define PIECES (SIM_GRANULE_BYTES / PIECE_BYTES)
@@ -14,7 +16,9 @@
 struct sim_granule {
 	struct sim_granule *prev, *next;
 	CUdeviceptr base;
-	bool low;
+	enum sim_place place;
+	unsigned resident; /* managed blocks on the device */
+	int device;	   /* where they are */
 	unsigned used;	/* pieces */
 	unsigned first; /* no piece before this one is free */
 	unsigned longest; /* no run that is longer is free */
@@ -65,18 +69,45 @@ static unsigned find_run(struct sim_granule *granule, unsigned count)
 	return PIECES;
 }
 
-static struct sim_granule *new_granule(CUcontext ctx, bool low)
+static void end_granule(CUcontext ctx, struct sim_granule *granule)
+{
+	if (granule->place == SIM_PLACE_MANAGED) {
+		munmap((void *)(uintptr_t)granule->base, SIM_GRANULE_BYTES);
+	} else {
+		sim_mem_give(ctx->device, SIM_GRANULE_BYTES);
+		drv_va_give(granule->base, SIM_GRANULE_BYTES, granule->place == SIM_PLACE_LOW);
+	}
+	free(granule);
+}
+
+/* Addresses, and what they need of the device; 0 when one of them is not there. */
+static CUdeviceptr begin_granule(CUcontext ctx, enum sim_place place)
+{
+	CUdeviceptr base;
+	void *at;
+
+	if (place == SIM_PLACE_MANAGED) {
+		at = drv_map(SIM_GRANULE_BYTES, SIM_GRANULE_BYTES);
+		return at != MAP_FAILED ? (uintptr_t)at : 0;
+	}
+	base = drv_va_take(SIM_GRANULE_BYTES, place == SIM_PLACE_LOW);
+	if (base != 0 && sim_mem_take(ctx->device, SIM_GRANULE_BYTES) != 0) {
+		drv_va_give(base, SIM_GRANULE_BYTES, place == SIM_PLACE_LOW);
+		return 0;
+	}
+	return base;
+}
+
+static struct sim_granule *new_granule(CUcontext ctx, enum sim_place place)
 {
 	struct sim_granule *granule = calloc(1, sizeof(*granule));
 
 	if (granule == NULL)
 		return NULL;
-	granule->base = drv_va_take(SIM_GRANULE_BYTES, low);
-	granule->low = low;
+	granule->base = begin_granule(ctx, place);
+	granule->place = place;
 	granule->longest = PIECES;
-	if (granule->base == 0 || sim_mem_take(ctx->device, SIM_GRANULE_BYTES) != 0) {
-		if (granule->base != 0)
-			drv_va_give(granule->base, SIM_GRANULE_BYTES, low);
+	if (granule->base == 0) {
 		free(granule);
 		return NULL;
 	}
@@ -87,18 +118,27 @@ static struct sim_granule *new_granule(CUcontext ctx, bool low)
 	return granule;
 }
 
-CUdeviceptr drv_small_take(CUcontext ctx, uint64_t bytes, bool low)
+static struct sim_granule *granule_at(CUcontext ctx, CUdeviceptr base)
+{
+	struct sim_granule *granule = ctx->granules;
+
+	while (granule != NULL && base - granule->base >= SIM_GRANULE_BYTES)
+		granule = granule->next;
+	return granule;
+}
+
+CUdeviceptr drv_small_take(CUcontext ctx, uint64_t bytes, enum sim_place place)
 {
 	unsigned count = (unsigned)((bytes + PIECE_BYTES - 1) / PIECE_BYTES), at = PIECES;
 	struct sim_granule *granule = ctx->granules;
 
 	for (; granule != NULL; granule = granule->next) {
-		if (granule->low == low && granule->longest >= count && PIECES - granule->used >= count &&
+		if (granule->place == place && granule->longest >= count && PIECES - granule->used >= count &&
 		    (at = find_run(granule, count)) < PIECES)
 			break;
 	}
 	if (granule == NULL) {
-		granule = new_granule(ctx, low);
+		granule = new_granule(ctx, place);
 		at = 0;
 	}
 	if (granule == NULL)
@@ -110,10 +150,8 @@ CUdeviceptr drv_small_take(CUcontext ctx, uint64_t bytes, bool low)
 void drv_small_give(CUcontext ctx, CUdeviceptr base, uint64_t bytes)
 {
 	unsigned count = (unsigned)((bytes + PIECE_BYTES - 1) / PIECE_BYTES);
-	struct sim_granule *granule = ctx->granules;
+	struct sim_granule *granule = granule_at(ctx, base);
 
-	while (granule != NULL && base - granule->base >= SIM_GRANULE_BYTES)
-		granule = granule->next;
 	if (granule == NULL)
 		return;
 	mark(granule, (unsigned)((base - granule->base) / PIECE_BYTES), count, false);
@@ -125,7 +163,25 @@ void drv_small_give(CUcontext ctx, CUdeviceptr base, uint64_t bytes)
 		granule->prev->next = granule->next;
 	else
 		ctx->granules = granule->next;
-	sim_mem_give(ctx->device, SIM_GRANULE_BYTES);
-	drv_va_give(granule->base, SIM_GRANULE_BYTES, granule->low);
-	free(granule);
+	end_granule(ctx, granule);
+}
+
+bool drv_small_move_in(CUcontext ctx, CUdeviceptr base, int *device)
+{
+	struct sim_granule *granule = granule_at(ctx, base);
+
+	if (granule == NULL || (granule->resident == 0 && sim_managed_take(*device, SIM_GRANULE_BYTES) != 0))
+		return false;
+	if (granule->resident++ == 0)
+		granule->device = *device;
+	*device = granule->device;
+	return true;
+}
+
+void drv_small_move_out(CUcontext ctx, CUdeviceptr base)
+{
+	struct sim_granule *granule = granule_at(ctx, base);
+
+	if (granule != NULL && --granule->resident == 0)
+		sim_managed_give(granule->device, SIM_GRANULE_BYTES);
 }

@@ -16,6 +16,8 @@
 #define SIM_MAX_PROCS 1024
 #define SIM_MIB (1ull << 20)
 #define SIM_GRANULE_BYTES (2 * SIM_MIB) /* physical memory is handed out in these */
+#define SIM_MANAGED_BYTES (64ull << 10) /* managed memory in these … */
+#define SIM_MANAGED_PIECE_BYTES (128 * SIM_MIB) /* … and all of a device together in these */
 #define SIM_BUCKETS 1024		/* GPU time is booked in buckets of this many … */
 #define SIM_BUCKET_NS 125000000ull	/* … times this long: 128 s, past and future */
 #define SIM_SHARES 8			/* so many processes share a bucket by name */
@@ -87,7 +89,8 @@ struct sim_bucket {
 
 struct sim_gpu {
 	uint64_t used_bytes;	/* sum over the processes; made again from them when in doubt */
-	uint64_t highest_bytes; /* the most since it was asked last */
+	uint64_t managed_bytes; /* the same; of these */
+	uint64_t highest_bytes; /* the most of used_bytes since it was asked last */
 	uint64_t busy_until_ns; /* CLOCK_MONOTONIC: when all queued work is done */
 	uint64_t tail_start_ns; /* the last run of work of one process begins here */
 	uint32_t tail_proc;	/* whose it is: slot + 1 */
@@ -120,19 +123,23 @@ bool sim_lock(void);
 void sim_unlock(void);
 struct sim_state *sim_state(void);
 void sim_sweep(void); /* with the lock held: frees what dead processes held */
-int sim_mem_take(int device, uint64_t bytes);
-void sim_mem_give(int device, uint64_t bytes);
-/* Managed memory, with the page tables that it needs. */
-int sim_managed_take(int device, uint64_t bytes);
-void sim_managed_give(int device, uint64_t bytes);
-int sim_context_take(int device);
-void sim_context_give(int device);
-uint64_t sim_mem_used(int device); /* after a sweep */
-uint64_t sim_mem_highest(int device); /* since it was asked last */
+struct sim_proc *sim_self(void); /* NULL before it has registered */
 unsigned sim_own_slot(void);
 uint64_t sim_pidns(void);
 /* A start time, or 0 when the process is gone or a zombie. */
 uint64_t sim_proc_start_ticks(int pid);
+
+/* memory.c: all return 0 or -errno */
+int sim_mem_take(int device, uint64_t bytes);
+void sim_mem_give(int device, uint64_t bytes);
+int sim_managed_take(int device, uint64_t bytes);
+void sim_managed_give(int device, uint64_t bytes);
+int sim_context_take(int device);
+void sim_context_give(int device);
+/* After a sweep: what the device has taken, and what of that the processes hold. */
+uint64_t sim_mem_used(int device);
+uint64_t sim_mem_held(int device);
+uint64_t sim_mem_highest(int device); /* the most that was held since it was asked last */
 
 /* gputime.c: every GPU runs one piece of work at a time, in the order of submission */
 uint64_t sim_now_ns(void);

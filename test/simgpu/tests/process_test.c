@@ -57,6 +57,44 @@ TEST(memory_comes_back_when_its_process_is_killed_also_before_it_is_reaped)
 	EQ(free_mib(), 0);
 }
 
+static void touch_24_mib(struct peer *peer)
+{
+	CUdeviceptr p;
+
+	start_cuda();
+	OK(cuMemAllocManaged(&p, 24 * SIM_MIB, CU_MEM_ATTACH_GLOBAL));
+	OK(cuMemsetD8_v2(p, 1, 24 * SIM_MIB));
+	peer_say(peer, 0);
+	peer_hear(peer);
+}
+
+TEST(managed_memory_of_all_processes_is_taken_together_in_big_pieces)
+{
+	struct peer peer[3];
+	CUdeviceptr p;
+
+	configure(SMALL_NODE);
+	for (int i = 0; i < 3; i++) {
+		peer[i] = peer_start(touch_24_mib);
+		peer_hear(&peer[i]);
+		EQ(used_mib(), 128 + (i + 1) * 100);
+	}
+	start_cuda();
+	OK(cuMemAllocManaged(&p, 57 * SIM_MIB, CU_MEM_ATTACH_GLOBAL));
+	OK(cuMemsetD8_v2(p, 1, 57 * SIM_MIB));
+	EQ(used_mib(), 256 + 400);
+	EQ(free_mib(), 344);
+	EQ(cuMemAlloc_v2(&p, 345 * SIM_MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	peer_kill(&peer[0]);
+	EQ(used_mib(), 128 + 300);
+	EQ(peer_wait(&peer[0]), 128 + 9);
+	for (int i = 1; i < 3; i++) {
+		peer_say(&peer[i], 0);
+		OK(peer_wait(&peer[i]));
+	}
+	EQ(used_mib(), 128 + 100);
+}
+
 static struct sim_state *map_own_state(void)
 {
 	char path[300];
@@ -76,7 +114,7 @@ static void die_in_the_lock(struct peer *peer)
 	struct sim_state *state = map_own_state();
 
 	OK(pthread_mutex_lock(&state->lock));
-	state->gpu[0].used_bytes = 12345; /* half-done work */
+	state->gpu[0].used_bytes = state->gpu[0].managed_bytes = 12345; /* half-done work */
 	peer_say(peer, 0);
 	for (;;)
 		pause();
