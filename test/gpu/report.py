@@ -6,11 +6,13 @@ import re
 
 MIB = 1 << 20
 GRANULE = 2 * MIB  # what the driver takes at once
+MANAGED_PART = 64 << 10  # the same of managed memory, in blocks of more than 1 MiB …
+MANAGED_PIECE = 128 * MIB  # … and for all managed memory of a device together
 FILL, MANAGED, HOST = 1, 2, 4  # as in paths/search.h
 NAMES = ("path granule cap works fails error "
-         "b_free b_total b_nvml_used b_nvml_total b_own b_real "
-         "p_free p_total p_nvml_used p_nvml_total p_own p_real "
-         "a_free a_total a_nvml_used a_nvml_total a_own a_real tries flags note").split()
+         "b_free b_total b_nvml_used b_nvml_total b_own b_real b_device "
+         "p_free p_total p_nvml_used p_nvml_total p_own p_real p_device "
+         "a_free a_total a_nvml_used a_nvml_total a_own a_real a_device tries flags note").split()
 
 
 def mib(value):
@@ -18,6 +20,17 @@ def mib(value):
         return "-"
     text = f"{value / MIB:.2f}".rstrip("0").rstrip(".")
     return text
+
+
+def round_up(value, to):
+    return -(-value // to) * to
+
+
+def managed_charge(size, count):
+    """What so many managed blocks of one size take, each context sharing granules among small ones."""
+    if size > MIB:
+        return count * round_up(size, MANAGED_PART)
+    return -(-count // (GRANULE // round_up(size, 512))) * GRANULE
 
 
 def table(title, header, rows):
@@ -52,6 +65,19 @@ class PathRow:
     def limit(self):
         return None if self.limit_mib is None else self.limit_mib * MIB
 
+    @property
+    def managed(self):
+        """What its managed memory must be charged at the largest."""
+        if not self.flags or not self.flags & MANAGED or not self.works:
+            return 0
+        size = self.granule if self.flags & FILL else self.works
+        return managed_charge(size, self.works // size)
+
+    @property
+    def held(self):
+        """At the largest: by the driver's figure for the process, or with managed memory by that for the device."""
+        return self.p_real if self.p_device is None or self.b_real is None else self.b_real + self.p_device
+
     def verdict(self):
         if self.raw is None:
             return f"BROKEN: status {self.status}, {(self.err.strip().splitlines() or ['no output'])[-1][:80]}"
@@ -63,7 +89,7 @@ class PathRow:
         elif self.fails is None:
             words.append("NOT LIMITED")
         elif self.p_real is not None:
-            words.append(self.distance(self.p_real))
+            words.append(self.distance(self.p_real + self.managed))
         elif self.p_own is not None:
             words.append(self.distance(self.p_own) + " by the account")
         else:
@@ -82,17 +108,33 @@ class PathRow:
         left = self.limit - held
         if left < 0:
             return f"OVER by {mib(-left)}"
-        # What the driver could still have taken: one step of the search, in whole granules.
-        step = max(-(-self.granule // GRANULE) * GRANULE, GRANULE)
+        # What the driver could still have taken: one step of the search, in what it takes at once.
+        if self.flags & MANAGED:
+            step = managed_charge(self.granule, 1)
+        else:
+            step = max(round_up(self.granule, GRANULE), GRANULE)
         return "exact" if left < step else f"ends {mib(left)} early"
 
     def disagreements(self):
         words = []
-        if self.p_real is not None and self.p_own is not None and abs(self.p_real - self.p_own) >= GRANULE:
-            words.append(f"account {mib(self.p_own - self.p_real)} off at the largest")
+        if self.p_real is not None and self.p_own is not None:
+            off = self.p_own - self.p_real - self.managed
+            if abs(off) >= GRANULE or (off and self.managed):
+                words.append(f"account {mib(off)} off at the largest")
+        if self.managed and self.p_device is not None:
+            words += self.of_the_device()
         if self.a_real is not None and self.a_own is not None and abs(self.a_real - self.a_own) >= GRANULE:
             words.append(f"account {mib(self.a_own - self.a_real)} off after it")
         return words
+
+    def of_the_device(self):
+        """The last piece that the driver takes for managed memory may be in use by less than all of it."""
+        more = self.held - self.p_real - self.managed
+        if more < 0:
+            return [f"DEVICE {mib(-more)} LESS"]
+        if more >= MANAGED_PIECE:
+            return [f"DEVICE {mib(more)} MORE"]
+        return [f"the device {mib(more)} more"] if more else []
 
 
 def keep(path, lines):
@@ -102,10 +144,10 @@ def keep(path, lines):
 
 def paths(rows, raw):
     keep(raw, ["limit MiB\t" + "\t".join(NAMES)] + [f"{r.limit_mib}\t{r.raw}" for r in rows if r.raw])
-    table("Where each path ends under a limit (MiB; really held: the driver's figure for the process)",
+    table("Where each path ends under a limit (MiB; really held: the driver's figure for the process, of managed memory for the device)",
           ("path", "limit", "context", "works", "fails", "free then", "NVML used", "really held", "verdict"),
           [(r.name, r.limit_mib, mib(r.b_real if r.b_real is not None else r.b_own), mib(r.works), mib(r.fails), mib(r.p_free),
-            mib(r.p_nvml_used), mib(r.p_real), r.verdict()) for r in rows])
+            mib(r.p_nvml_used), mib(r.held), r.verdict()) for r in rows])
     said = {said_by_us(r.err) for r in rows} - {""}
     for line in sorted(said)[:3]:
         print("said:", line)
@@ -156,6 +198,9 @@ def framework_verdict(ours, plain, limit_mib):
         words.append("NOT LIMITED")
     elif "managed" in f["name"]:
         words.append("the driver's figure leaves managed memory out")
+        if ours.ledger:
+            left = limit_mib * MIB - ours.ledger[2]
+            words.append(f"OVER by {mib(-left)} by the account" if left < 0 else f"{mib(left)} left by the account")
     elif held is not None:
         left = limit_mib * MIB - held
         words.append(f"OVER by {mib(-left)}" if left < 0 else f"{mib(left)} left")

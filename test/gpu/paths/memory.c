@@ -106,7 +106,9 @@ struct path memory_paths[] = {
 	{ .name = "cuMemAlloc, 600 KiB, 5000 B, 64 KiB", .granule = MIXED_BYTES, .flags = PATH_FILL, .take = take_mixed, .give = give_blocks },
 	{ .name = "cuMemAllocPitch", .granule = 32 * PITCHED_WIDTH, .take = take_pitched, .give = give_held, .touch = touch_held },
 	{ .name = "cuMemAllocManaged", .granule = GRANULE, .flags = PATH_MANAGED, .take = take_managed, .give = give_held, .touch = touch_held },
+	{ .name = "cuMemAllocManaged, blocks of 1.1 MiB", .granule = 1153434, .flags = PATH_FILL | PATH_MANAGED, .take = take_managed_block, .give = give_blocks },
 	{ .name = "cuMemAllocManaged, blocks of 3 MiB", .granule = 3 * MIB, .flags = PATH_FILL | PATH_MANAGED, .take = take_managed_block, .give = give_blocks },
+	{ .name = "cuMemAllocManaged, blocks of 600 KiB", .granule = 600 << 10, .flags = PATH_FILL | PATH_MANAGED, .take = take_managed_block, .give = give_blocks },
 	{ .name = "cuMemAllocManaged, blocks of 100 KiB", .granule = 100 << 10, .flags = PATH_FILL | PATH_MANAGED, .take = take_managed_block, .give = give_blocks },
 	{ .name = NULL },
 };

@@ -15,6 +15,7 @@
 /* Bytes, at one moment: what CUDA and NVML say to this process, and what the witness knows. */
 struct views {
 	uint64_t cuda_free, cuda_total, nvml_used, nvml_total, own, real;
+	uint64_t device; /* for managed memory: what the whole device has taken more than at first */
 };
 
 struct nvml_memory {
@@ -48,30 +49,29 @@ static void nvml_start(const char *uuid)
 		nvml_device = NULL;
 }
 
-/* The driver's figure of a process leaves managed memory out: there, the device's own says how much
- * more is taken than there was at first. Only true while nobody else takes any. */
-static uint64_t really_held(unsigned int flags)
+/* The driver's figure of a process leaves managed memory out: that is only seen on the device as a whole,
+ * and only while nobody else takes any. */
+static void ask_witness(unsigned int flags, struct views *v)
 {
-	static struct witness_said first;
-	static bool asked;
+	static uint64_t first_free = UNKNOWN;
 	struct witness_said now = witness_ask(getpid());
 
-	if (!asked)
-		first = now;
-	asked = true;
-	if (now.process == UNKNOWN || (flags & (PATH_MANAGED | PATH_SHARED)) == 0)
-		return now.process;
-	return flags & PATH_SHARED ? now.session : first.process + first.device_free - now.device_free;
+	v->real = flags & PATH_SHARED ? now.session : now.process;
+	if (first_free == UNKNOWN)
+		first_free = now.device_free;
+	if ((flags & PATH_MANAGED) && now.device_free != UNKNOWN)
+		v->device = first_free > now.device_free ? first_free - now.device_free : 0;
 }
 
 static struct views look(const struct path_driver *driver, unsigned int flags)
 {
 	static struct nvml_process list[1024];
-	struct views v = { UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, really_held(flags) };
+	struct views v = { UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN };
 	struct nvml_memory memory;
 	size_t free_bytes, total_bytes;
 	unsigned int count = 1024;
 
+	ask_witness(flags, &v);
 	if (driver->mem_info(&free_bytes, &total_bytes) == 0) {
 		v.cuda_free = free_bytes;
 		v.cuda_total = total_bytes;
@@ -93,7 +93,7 @@ static struct views look(const struct path_driver *driver, unsigned int flags)
 
 static void print_views(const struct views *v)
 {
-	const uint64_t field[] = { v->cuda_free, v->cuda_total, v->nvml_used, v->nvml_total, v->own, v->real };
+	const uint64_t field[] = { v->cuda_free, v->cuda_total, v->nvml_used, v->nvml_total, v->own, v->real, v->device };
 
 	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
 		if (field[i] == UNKNOWN)
@@ -109,14 +109,14 @@ void path_header(void)
 
 	printf("path\tgranule\tcap\tlargest that works\tsmallest that fails\terror");
 	for (int i = 0; i < 3; i++)
-		printf("\t%s: cuda free\tcuda total\tnvml used\tnvml total\town by nvml\treally own", moment[i]);
+		printf("\t%s: cuda free\tcuda total\tnvml used\tnvml total\town by nvml\treally own\tof the device", moment[i]);
 	printf("\ttries\tflags\tnote\n");
 }
 
 void path_absent(const char *name, int error, const char *why)
 {
 	printf("%s\t-\t-\t-\t-\t%d", name, error);
-	for (int i = 0; i < 18; i++)
+	for (int i = 0; i < 21; i++)
 		printf("\t-");
 	printf("\t0\t0\t%s\n", why);
 }
