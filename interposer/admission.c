@@ -31,7 +31,7 @@ static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint
 	return true;
 }
 
-bool vgpu_admission_take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait_ns)
+enum vgpu_admission vgpu_admission_take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	uint64_t ahead;
@@ -42,14 +42,14 @@ bool vgpu_admission_take(struct vgpu_process *p, uint32_t device, uint64_t need_
 		uint64_t now = vgpu_now_ns();
 
 		if (!vgpu_turns_may_launch(engine, now))
-			return false;
+			return VGPU_NOT_ITS_TURN;
 		ahead = vgpu_turns_ahead(engine, now);
 		if (ahead != 0) {
 			*wait_ns = ahead;
-			return false;
+			return VGPU_NOT_ITS_TURN;
 		}
 	}
-	return take(p, device, need_ns, wait_ns);
+	return take(p, device, need_ns, wait_ns) ? VGPU_ADMITTED : VGPU_NO_CREDIT;
 }
 
 bool vgpu_admission_stalled(struct vgpu_engine *engine, uint64_t *since_ns, uint64_t at_most_ns, uint64_t *wait_ns)

@@ -9,9 +9,15 @@
 
 #include <stdbool.h>
 
-/* Takes need_ns of busy time off the share. False when the work may not begin now, and *wait_ns is how
- * long at most before it is worth to ask again. */
-bool vgpu_admission_take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait_ns);
+enum vgpu_admission {
+	VGPU_ADMITTED,
+	VGPU_NOT_ITS_TURN,
+	VGPU_NO_CREDIT,
+};
+
+/* Takes need_ns of busy time off the share. When the work may not begin now, *wait_ns is how long at most
+ * before it is worth to ask again. */
+enum vgpu_admission vgpu_admission_take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait_ns);
 
 /* Whether something that is in flight holds back what comes behind it: it takes much longer than
  * expected, or nobody knows how long it takes. Not for ever: it may be waiting for just that. *since_ns,

@@ -7,6 +7,7 @@
 #include "futex.h"
 #include "groups.h"
 #include "plugs.h"
+#include "queue.h"
 #include "time_account.h"
 
 /* Let go at once: how finely the share is kept. */
@@ -170,33 +171,62 @@ static bool others_release(struct vgpu_engine *engine)
 	return __atomic_exchange_n(&engine->releasing, 1, __ATOMIC_ACQUIRE) != 0;
 }
 
+/* Until when it is not worth it to try again. */
+static uint64_t try_at(struct vgpu_process *p, uint32_t device, enum vgpu_admission admission, uint64_t wait_ns)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	uint64_t now = vgpu_now_ns();
+
+	if (admission != VGPU_NO_CREDIT)
+		return now + (wait_ns < LOOK_NS ? wait_ns : LOOK_NS);
+	if (engine->batch_waits_ns == 0)
+		engine->batch_waits_ns = now;
+	return vgpu_queue_wait(p, device, engine->batch_waits_ns, now + wait_ns, now);
+}
+
+/* True when the oldest batch has been let go. */
+static bool release_oldest(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	enum vgpu_admission admission = VGPU_NOT_ITS_TURN;
+	uint64_t ns = oldest_ns(engine), wait;
+
+	if (!vgpu_admission_stalled(engine, &engine->batch_stalled_ns, VGPU_STALL_AT_MOST_NS, &wait))
+		admission = vgpu_admission_take(p, device, ns, &wait);
+	if (admission != VGPU_ADMITTED) {
+		SET(engine->batch_try_ns, try_at(p, device, admission, wait));
+		return false;
+	}
+	vgpu_queue_leave(p, engine->batch_waits_ns);
+	engine->batch_stalled_ns = engine->batch_waits_ns = 0;
+	open_oldest(p, device, ns);
+	return true;
+}
+
 uint64_t vgpu_batch_release(struct vgpu_process *p, uint32_t device)
 {
 	struct vgpu_engine *engine = &p->engine[device];
-	uint64_t wait = 0, ns;
+	uint64_t now, at;
 	bool any = false;
 
 	if (!vgpu_batch_pending(engine))
 		return 0;
-	if (others_release(engine))
-		return NEAR_NS;
-	/* Bounded: others may hold back as fast as this lets go. */
-	for (uint32_t i = 0; i < VGPU_BATCHES && vgpu_batch_pending(engine); i++) {
-		ns = oldest_ns(engine);
-		if (vgpu_admission_stalled(engine, &engine->batch_stalled_ns, VGPU_STALL_AT_MOST_NS, &wait) ||
-		    !vgpu_admission_take(p, device, ns, &wait))
-			break;
-		wait = 0;
-		engine->batch_stalled_ns = 0;
-		open_oldest(p, device, ns);
-		any = true;
+	now = vgpu_now_ns();
+	if (now < GET(engine->batch_try_ns) || others_release(engine)) {
+		at = GET(engine->batch_try_ns);
+		return at > now ? at - now : NEAR_NS;
 	}
-	wait = wait != 0 ? wait : NEAR_NS;
-	SET(engine->batch_try_ns, vgpu_now_ns() + (wait < LOOK_NS ? wait : LOOK_NS));
+	/* Bounded: others may hold back as fast as this lets go. */
+	for (uint32_t i = 0; i < VGPU_BATCHES && vgpu_batch_pending(engine) && release_oldest(p, device); i++)
+		any = true;
 	__atomic_store_n(&engine->releasing, 0, __ATOMIC_RELEASE);
 	if (any)
 		vgpu_engine_ring(engine);
-	return vgpu_batch_pending(engine) ? wait : 0;
+	if (!vgpu_batch_pending(engine))
+		return 0;
+	now = vgpu_now_ns();
+	at = GET(engine->batch_try_ns);
+	return at > now ? at - now : NEAR_NS;
 }
 
 void vgpu_batch_release_all(struct vgpu_process *p, uint32_t device)

@@ -139,7 +139,7 @@ struct vgpu_engine {
 	uint64_t batch_first, batch_next; /* batches [first, next) are held back, modulo VGPU_BATCHES */
 	uint64_t held_ns, held_launches; /* in all of them */
 	uint64_t opened_ns; /* when one was let go last */
-	uint64_t batch_stalled_ns;
+	uint64_t batch_stalled_ns, batch_waits_ns; /* since when they are held back by that, or by having no credit */
 	uint64_t batch_try_ns; /* not worth it before */
 	struct vgpu_batch batch[VGPU_BATCHES];
 	struct vgpu_stream stream[VGPU_STREAMS];

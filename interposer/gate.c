@@ -13,6 +13,7 @@
 #include "groups.h"
 #include "growth.h"
 #include "keeper.h"
+#include "queue.h"
 #include "sample.h"
 #include "share.h"
 #include "streams.h"
@@ -84,19 +85,24 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 	struct vgpu_engine *engine = &p->engine[device];
 	bool known = launch->expected_ns != VGPU_UNKNOWN_NS, first;
 	uint64_t at_most = !known && GET(cost->since_sample) > 1 ? VGPU_SAME_AT_MOST_NS : VGPU_STALL_AT_MOST_NS;
-	uint64_t stalled_since = 0, wait;
+	uint64_t stalled_since = 0, waits_since = 0, wait, now;
+	enum vgpu_admission admission;
 
 	launch->reserved_ns = known ? launch->expected_ns : UNKNOWN_RESERVE_NS;
 	for (;;) {
 		uint32_t bell = __atomic_load_n(&engine->bell, __ATOMIC_ACQUIRE);
 
 		/* What came before goes first. */
-		if (vgpu_batch_pending(engine) && vgpu_now_ns() >= GET(engine->batch_try_ns))
-			vgpu_batch_release(p, device);
-		if (!vgpu_admission_stalled(engine, &stalled_since, at_most, &wait) && !vgpu_batch_pending(engine)) {
-			if (vgpu_admission_take(p, device, launch->reserved_ns, &wait))
+		admission = VGPU_NOT_ITS_TURN;
+		wait = vgpu_batch_release(p, device);
+		if (wait == 0 && !vgpu_admission_stalled(engine, &stalled_since, at_most, &wait)) {
+			admission = vgpu_admission_take(p, device, launch->reserved_ns, &wait);
+			if (admission == VGPU_ADMITTED) {
+				vgpu_queue_leave(p, waits_since);
 				return;
+			}
 			if (known && rides_along(p, device, launch->stream, launch->expected_ns)) {
+				vgpu_queue_leave(p, waits_since);
 				launch->reserved_ns = 0;
 				return;
 			}
@@ -104,9 +110,15 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 		if (known && !capturing && launch->stream != NULL)
 			launch->batch = vgpu_batch_join(engine, launch->stream, launch->expected_ns, &launch->reserved_ns, &first);
 		if (launch->batch != 0) {
+			vgpu_queue_leave(p, waits_since);
 			if (first)
 				vgpu_keeper_ring(p);
 			return;
+		}
+		if (admission == VGPU_NO_CREDIT) {
+			now = vgpu_now_ns();
+			waits_since = waits_since == 0 ? now : waits_since;
+			wait = vgpu_queue_wait(p, device, waits_since, now + wait, now) - now;
 		}
 		wait_ns(p, device, bell, wait);
 	}

@@ -83,7 +83,11 @@ struct vgpu_ledger_slot {
 	uint32_t measuring; /* a bit per device: makes a context there before it is known what one costs */
 	uint64_t used_bytes[VGPU_MAX_DEVICES];
 	uint64_t image; /* field 28 of /proc/PID/stat: another program runs in the pid after an exec */
-	uint64_t reserved1[3];
+	/* It has waited for credit since then and should have taken it by then (queue.h); 0: it does not wait. */
+	uint64_t waits_since_ns;
+	uint64_t waits_until_ns;
+	uint32_t waits_device;
+	uint32_t reserved1;
 	uint64_t inflight_until_ns[VGPU_MAX_DEVICES]; /* its work keeps the device busy until then; 0: it has none there */
 };
 

@@ -123,6 +123,7 @@ static void set_may(struct vgpu_engine *engine, uint64_t until_ns)
 	if (GET(engine->seat.may_until_ns) == until_ns)
 		return;
 	SET(engine->seat.may_until_ns, until_ns);
+	SET(engine->batch_try_ns, 0);
 	vgpu_engine_ring(engine);
 }
 

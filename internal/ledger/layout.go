@@ -67,15 +67,18 @@ type limitsPage struct { // struct vgpu_limits
 }
 
 type ledgerSlot struct { // struct vgpu_ledger_slot
-	State      uint32
-	PID        int32
-	StartTicks uint64
-	PIDNS      uint64
-	Step       uint32
-	Measuring  uint32
-	UsedBytes  [MaxDevices]uint64
-	Image      uint64
-	Reserved1  [3]uint64
+	State        uint32
+	PID          int32
+	StartTicks   uint64
+	PIDNS        uint64
+	Step         uint32
+	Measuring    uint32
+	UsedBytes    [MaxDevices]uint64
+	Image        uint64
+	WaitsSinceNs uint64
+	WaitsUntilNs uint64
+	WaitsDevice  uint32
+	Reserved1    uint32
 
 	InflightUntilNs [MaxDevices]uint64
 }

@@ -15,7 +15,7 @@ broken=0
 
 for program in unloaded routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth contexts \
 	sharing frees small starts threads racing killed fuzz_folder fuzz_ledger fuzz_lookup asked engines multicast interop foreign_pools shares fills marks \
-	controller controlled controlled_turns held turns; do
+	controller controlled controlled_turns held turns siblings; do
 	[ -x "$folder/$program" ] || continue
 	echo "# $program"
 	LD_PRELOAD=$library timeout 300 "$folder/$program" 2>&1 | tee -a "$log" | grep -v ' passed, '
