@@ -10,7 +10,8 @@ folder=$1
 library=${2-}
 here=$(dirname "$(readlink -f "$0")")
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+own=$(mktemp)
+trap 'rm -f "$log" "$own"' EXIT
 broken=0
 
 for program in unloaded routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth contexts \
@@ -18,8 +19,9 @@ for program in unloaded routes memory pools graphs handles processes ledger host
 	controller controlled controlled_turns held turns siblings; do
 	[ -x "$folder/$program" ] || continue
 	echo "# $program"
-	LD_PRELOAD=$library timeout 300 "$folder/$program" 2>&1 | tee -a "$log" | grep -v ' passed, '
-	tail -n 20 "$log" | grep -q ' passed, ' || { echo "FAIL $program ended early" | tee -a "$log"; broken=1; }
+	LD_PRELOAD=$library timeout 300 "$folder/$program" 2>&1 | tee "$own" | grep -v ' passed, '
+	grep -q ' passed, ' "$own" || { echo "FAIL $program ended early" | tee -a "$own"; broken=1; }
+	cat "$own" >>"$log"
 done
 if [ -n "$library" ]; then
 	echo "# bystanders"

@@ -177,11 +177,21 @@ static inline uint32_t launches_of(struct worker *worker)
 	return __atomic_load_n(&worker->launches, __ATOMIC_ACQUIRE);
 }
 
+static inline bool worker_has_ended(const struct worker *worker)
+{
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t)worker->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == worker->pid;
+}
+
+/* False as soon as it has ended, too: there is nothing more to come. */
 static inline bool worker_waits_for(struct worker *worker, uint64_t launches, uint64_t at_most_ns)
 {
 	for (uint64_t since = now_ns(); now_ns() - since < at_most_ns; ) {
 		if (launches_of(worker) >= launches)
 			return true;
+		if (worker_has_ended(worker))
+			return false;
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	}
 	return false;
