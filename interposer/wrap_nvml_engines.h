@@ -31,45 +31,19 @@ static void tell_domain(unsigned int *percentage, unsigned int known)
 		return result;                                                                             \
 	}
 
-/* Leaves the job's own sessions of a list; how many these are. */
-#define KEEP_SESSIONS(p, list, count)                                                   \
-	({                                                                              \
-		unsigned int own_ = 0;                                                  \
-                                                                                        \
-		vgpu_account_sweep(p, false);                                           \
-		for (unsigned int i_ = 0; i_ < (count) && i_ < VGPU_LISTED; i_++) {     \
-			if (vgpu_usage_own(p, (list)[i_].pid))                          \
-				(list)[own_++] = (list)[i_];                            \
-		}                                                                       \
-		own_;                                                                   \
-	})
+#define KEEP_SESSIONS(p, device, list, count) (vgpu_account_sweep(p, false), KEEP_BY_PID(p, list, count, .pid))
 
 /* Without room the driver says how many sessions there are, and that is no error. */
-#define WRAP_SESSIONS(symbol, params, args, device, count, list, type)                   \
-	WRAP(symbol, params)                                                             \
-	{                                                                                \
-		BEGIN(symbol, args);                                                     \
-		unsigned int listed = VGPU_LISTED;                                       \
-		unsigned int own = 0;                                                    \
-		nvmlReturn_t result;                                                     \
-		type *all;                                                               \
-                                                                                         \
-		if ((count) == NULL)                                                     \
-			return real args;                                                \
-		all = vgpu_listed_take(sizeof(*all));                                    \
-		if (all == NULL)                                                         \
-			return NVML_ERROR_UNKNOWN;                                       \
-		result = real(device, &listed, all);                                     \
-		if (result == NVML_SUCCESS) {                                            \
-			own = KEEP_SESSIONS(p, all, listed);                             \
-			if (*(count) == 0)                                               \
-				*(count) = own;                                          \
-			else                                                             \
-				HAND_OUT(result, list, *(count), all, own);              \
-		}                                                                        \
-		vgpu_listed_drop(all, sizeof(*all));                                     \
-		return result;                                                           \
-	}
+#define HAND_OUT_SESSIONS(result, list, count, all, own)                                 \
+	do {                                                                             \
+		if ((count) == 0)                                                        \
+			(count) = (own);                                                 \
+		else                                                                     \
+			HAND_OUT(result, list, count, all, own);                         \
+	} while (0)
+
+#define WRAP_SESSIONS(symbol, params, args, device, count, list, type) \
+	WRAP_LIST(symbol, params, args, device, count, list, type, KEEP_SESSIONS, HAND_OUT_SESSIONS)
 
 /* What the statistics of a device are of its sessions: how many, and their means. */
 struct vgpu_sessions {
@@ -91,7 +65,7 @@ struct vgpu_sessions {
 			vgpu_listed_drop(list, sizeof(*list));                                               \
 			return NVML_ERROR_NOT_SUPPORTED;                                                     \
 		}                                                                                            \
-		mean->count = KEEP_SESSIONS(p, list, listed);                                                \
+		mean->count = KEEP_SESSIONS(p, device, list, listed);                                                \
 		for (unsigned int i = 0; i < mean->count; i++) {                                             \
 			fps += list[i].fps_field;                                                            \
 			latency_us += list[i].averageLatency;                                                \

@@ -7,20 +7,35 @@
 #define VGPU_WRAP_NVML_LISTS_H
 
 /* Leaves the job's own processes of the list, with what the ledger says; how many these are. */
-#define KEEP_OWN(p, index, list, count)                                                                  \
-	({                                                                                               \
-		unsigned int own_ = 0;                                                                   \
-		uint64_t bytes_;                                                                         \
-                                                                                                         \
-		vgpu_account_sweep(p, false);                                                            \
-		for (unsigned int i_ = 0; i_ < (count) && i_ < VGPU_LISTED && (index) >= 0; i_++) {      \
-			if (!vgpu_account_of_pid(p, (int32_t)(list)[i_].pid, (uint32_t)(index), &bytes_)) \
-				continue;                                                                \
-			(list)[own_] = (list)[i_];                                                       \
-			(list)[own_++].usedGpuMemory = bytes_;                                           \
-		}                                                                                        \
-		own_;                                                                                    \
+#define KEEP_PROCESSES(p, device, list, count)                                           \
+	({                                                                               \
+		int index_ = vgpu_device_of_nvml(device);                                \
+		unsigned int own_ = 0;                                                   \
+		uint64_t bytes_;                                                         \
+                                                                                         \
+		vgpu_account_sweep(p, false);                                            \
+		for (unsigned int i_ = 0; i_ < (count) && i_ < VGPU_LISTED && index_ >= 0; i_++) { \
+			if (!vgpu_account_of_pid(p, (int32_t)(list)[i_].pid, (uint32_t)index_, &bytes_)) \
+				continue;                                                \
+			(list)[own_] = (list)[i_];                                       \
+			(list)[own_++].usedGpuMemory = bytes_;                           \
+		}                                                                        \
+		own_;                                                                    \
 	})
+
+/* Leaves the entries of a list that are the job's; member is where in them the pid is. */
+#define KEEP_BY_PID(p, list, count, member)                                              \
+	({                                                                               \
+		unsigned int own_ = 0;                                                   \
+                                                                                         \
+		for (unsigned int i_ = 0; i_ < (count) && i_ < VGPU_LISTED; i_++) {      \
+			if (vgpu_usage_own(p, (list)[i_] member))                        \
+				(list)[own_++] = (list)[i_];                             \
+		}                                                                        \
+		own_;                                                                    \
+	})
+
+#define KEEP_PIDS(p, device, list, count) KEEP_BY_PID(p, list, count, )
 
 /* Puts own entries of all into the caller's list with room for count of them, as the driver does it. */
 #define HAND_OUT(result, list, count, all, own)                                                     \
@@ -34,11 +49,11 @@
 		(count) = (own);                                                                    \
 	} while (0)
 
-#define WRAP_PROCESSES(symbol, params, args, device, count, list, type)                  \
+/* keep leaves the job's own entries, hand_out gives them to the caller. */
+#define WRAP_LIST(symbol, params, args, device, count, list, type, keep, hand_out)       \
 	WRAP(symbol, params)                                                             \
 	{                                                                                \
 		BEGIN(symbol, args);                                                     \
-		int index = vgpu_device_of_nvml(device);                                 \
 		unsigned int listed = VGPU_LISTED;                                       \
 		unsigned int own = 0;                                                    \
 		nvmlReturn_t result;                                                     \
@@ -51,12 +66,17 @@
 			return NVML_ERROR_UNKNOWN;                                       \
 		result = real(device, &listed, all);                                     \
 		if (result == NVML_SUCCESS) {                                            \
-			own = KEEP_OWN(p, index, all, listed);                           \
-			HAND_OUT(result, list, *(count), all, own);                      \
+			own = keep(p, device, all, listed);                              \
+			hand_out(result, list, *(count), all, own);                      \
 		}                                                                        \
 		vgpu_listed_drop(all, sizeof(*all));                                     \
 		return result;                                                           \
 	}
+
+#define WRAP_PROCESSES(symbol, params, args, device, count, list, type) \
+	WRAP_LIST(symbol, params, args, device, count, list, type, KEEP_PROCESSES, HAND_OUT)
+#define WRAP_PIDS(symbol, params, args, device, count, list) \
+	WRAP_LIST(symbol, params, args, device, count, list, unsigned int, KEEP_PIDS, HAND_OUT)
 
 /* A version that is not known may hold what nobody has hidden: to us the driver is too old for it. */
 #define WRAP_DETAILS(symbol, params, args, device, details)                                             \
@@ -78,7 +98,7 @@
 			return NVML_ERROR_UNKNOWN;                                                      \
 		result = real(device, &all);                                                            \
 		if (result == NVML_SUCCESS) {                                                           \
-			own = KEEP_OWN(p, vgpu_device_of_nvml(device), all.procArray, all.numProcArrayEntries); \
+			own = KEEP_PROCESSES(p, device, all.procArray, all.numProcArrayEntries);        \
 			HAND_OUT(result, (details)->procArray, (details)->numProcArrayEntries, all.procArray, own); \
 		}                                                                                       \
 		vgpu_listed_drop(all.procArray, sizeof(*all.procArray));                                \
@@ -193,32 +213,6 @@ static unsigned int known_or(unsigned int percent, unsigned int of_all)
 		}                                                                                       \
 		vgpu_listed_drop(all.procUtilArray, sizeof(*all.procUtilArray));                        \
 		return result;                                                                          \
-	}
-
-#define WRAP_PIDS(symbol, params, args, device, count, list)                                       \
-	WRAP(symbol, params)                                                                       \
-	{                                                                                          \
-		BEGIN(symbol, args);                                                               \
-		unsigned int listed = VGPU_LISTED;                                                 \
-		unsigned int own = 0;                                                              \
-		unsigned int *all;                                                                 \
-		nvmlReturn_t result;                                                               \
-                                                                                                   \
-		if ((count) == NULL)                                                               \
-			return real args;                                                          \
-		all = vgpu_listed_take(sizeof(*all));                                              \
-		if (all == NULL)                                                                   \
-			return NVML_ERROR_UNKNOWN;                                                 \
-		result = real(device, &listed, all);                                               \
-		if (result == NVML_SUCCESS) {                                                      \
-			for (unsigned int i = 0; i < listed && i < VGPU_LISTED; i++) {             \
-				if (vgpu_usage_own(p, all[i]))                                     \
-					all[own++] = all[i];                                       \
-			}                                                                          \
-			HAND_OUT(result, list, *(count), all, own);                                \
-		}                                                                                  \
-		vgpu_listed_drop(all, sizeof(*all));                                               \
-		return result;                                                                     \
 	}
 
 #endif
