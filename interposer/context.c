@@ -17,54 +17,55 @@
 #include "streams.h"
 #include "symbols.h"
 
+/* The context's place, NULL when it has none; a free one for no context. With the mutex held. */
+static struct vgpu_context *place_of(struct vgpu_process *p, CUcontext context)
+{
+	for (int i = 0; i < VGPU_MAX_CONTEXTS; i++) {
+		if (p->context[i].handle == context)
+			return &p->context[i];
+	}
+	return NULL;
+}
+
 /* Notes the context unless it is known. False then, and when there is no room. */
 static bool note(struct vgpu_process *p, CUcontext context, CUdevice ordinal, uint32_t device,
 		 bool primary)
 {
-	struct vgpu_context *unused = NULL;
-	bool known = false;
+	struct vgpu_context *place = NULL;
 
 	vgpu_mutex_lock(&p->context_mutex);
-	for (int i = 0; i < VGPU_MAX_CONTEXTS && !known; i++) {
-		if (p->context[i].handle == context)
-			known = true;
-		else if (p->context[i].handle == NULL && unused == NULL)
-			unused = &p->context[i];
-	}
-	if (!known && unused != NULL)
-		*unused = (struct vgpu_context){
+	if (place_of(p, context) == NULL)
+		place = place_of(p, NULL);
+	if (place != NULL)
+		*place = (struct vgpu_context){
 			.handle = context, .ordinal = ordinal, .device = device, .primary = primary};
 	vgpu_mutex_unlock(&p->context_mutex);
-	return !known && unused != NULL;
+	return place != NULL;
 }
 
 /* Takes the note of the context away. */
 static bool take(struct vgpu_process *p, CUcontext context, struct vgpu_context *out)
 {
-	bool found = false;
+	struct vgpu_context *place;
 
 	vgpu_mutex_lock(&p->context_mutex);
-	for (int i = 0; i < VGPU_MAX_CONTEXTS && !found; i++) {
-		if (context != NULL && p->context[i].handle == context) {
-			*out = p->context[i];
-			p->context[i] = (struct vgpu_context){0};
-			found = true;
-		}
+	place = context != NULL ? place_of(p, context) : NULL;
+	if (place != NULL) {
+		*out = *place;
+		*place = (struct vgpu_context){0};
 	}
 	vgpu_mutex_unlock(&p->context_mutex);
-	return found;
+	return place != NULL;
 }
 
 static void put_back(struct vgpu_process *p, const struct vgpu_context *noted)
 {
-	bool done = false;
+	struct vgpu_context *place;
 
 	vgpu_mutex_lock(&p->context_mutex);
-	for (int i = 0; i < VGPU_MAX_CONTEXTS && !done; i++) {
-		done = p->context[i].handle == NULL;
-		if (done)
-			p->context[i] = *noted;
-	}
+	place = place_of(p, NULL);
+	if (place != NULL)
+		*place = *noted;
 	vgpu_mutex_unlock(&p->context_mutex);
 }
 
@@ -81,16 +82,14 @@ bool vgpu_context_exists(struct vgpu_process *p, uint32_t device)
 
 bool vgpu_context_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *ordinal)
 {
-	bool found = false;
+	const struct vgpu_context *place;
 
 	vgpu_mutex_lock(&p->context_mutex);
-	for (int i = 0; i < VGPU_MAX_CONTEXTS && !found; i++) {
-		found = context != NULL && p->context[i].handle == context;
-		if (found)
-			*ordinal = p->context[i].ordinal;
-	}
+	place = context != NULL ? place_of(p, context) : NULL;
+	if (place != NULL)
+		*ordinal = place->ordinal;
 	vgpu_mutex_unlock(&p->context_mutex);
-	return found;
+	return place != NULL;
 }
 
 static bool is_active(CUdevice ordinal)
@@ -242,17 +241,15 @@ void vgpu_context_detached(struct vgpu_process *p, CUcontext context)
 /* Changes what the context was promised, as far as it is known; the device then, or -1. */
 static int promise_changed(struct vgpu_process *p, CUcontext context, uint64_t more, uint64_t less)
 {
+	struct vgpu_context *place;
 	int device = -1;
 
 	vgpu_mutex_lock(&p->context_mutex);
-	for (int i = 0; i < VGPU_MAX_CONTEXTS && device < 0; i++) {
-		struct vgpu_context *noted = &p->context[i];
-
-		if (context == NULL || noted->handle != context)
-			continue;
-		device = (int)noted->device;
-		noted->promised_bytes += more;
-		noted->promised_bytes -= noted->promised_bytes < less ? noted->promised_bytes : less;
+	place = context != NULL ? place_of(p, context) : NULL;
+	if (place != NULL) {
+		device = (int)place->device;
+		place->promised_bytes += more;
+		place->promised_bytes -= place->promised_bytes < less ? place->promised_bytes : less;
 	}
 	vgpu_mutex_unlock(&p->context_mutex);
 	return device;

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device.h"
 
-#include "futex.h"
+#include "context.h"
 #include "symbols.h"
 
 #include <stdio.h>
@@ -66,20 +66,6 @@ int vgpu_device_of_current(struct vgpu_process *p)
 	return vgpu_device_of_ordinal(p, ordinal);
 }
 
-static bool ordinal_of_context(struct vgpu_process *p, CUcontext context, CUdevice *ordinal)
-{
-	bool found = false;
-
-	vgpu_mutex_lock(&p->context_mutex);
-	for (int i = 0; i < VGPU_MAX_CONTEXTS && !found; i++) {
-		found = context != NULL && p->context[i].handle == context;
-		if (found)
-			*ordinal = p->context[i].ordinal;
-	}
-	vgpu_mutex_unlock(&p->context_mutex);
-	return found;
-}
-
 bool vgpu_device_of_stream(struct vgpu_process *p, CUstream stream, CUdevice *ordinal)
 {
 	vgpu_fn_cuCtxGetDevice *get_device = VGPU_REAL(cuCtxGetDevice);
@@ -93,7 +79,7 @@ bool vgpu_device_of_stream(struct vgpu_process *p, CUstream stream, CUdevice *or
 
 		if (get_context != NULL && get_context(stream, &of_stream) == CUDA_SUCCESS &&
 		    (get_current == NULL || get_current(&of_thread) != CUDA_SUCCESS || of_stream != of_thread))
-			return ordinal_of_context(p, of_stream, ordinal) || current;
+			return vgpu_context_ordinal(p, of_stream, ordinal) || current;
 	}
 	return current;
 }
