@@ -4,10 +4,6 @@
  * Stream-ordered pools are charged by what they hold: in chunks of 32 MiB, live or not. */
 #include "harness.h"
 
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
 #define KEEP_EVERYTHING UINT64_MAX
 #define RELEASE_THRESHOLD 4
 
@@ -246,122 +242,10 @@ static void a_failed_allocation_leaves_what_the_pool_holds(void)
 	CHECK_IS(step.ledger->refusals[0], 1); /* SIZE_MAX */
 }
 
-/* ---- races ---- */
-
-#define LIMIT_MIB 512u
-#define PROCESSES 8
-#define THREADS 4
-#define SLOTS 6
-
-static struct {
-	uint64_t over, allocations, refused, errors;
-} *shared;
-static CUcontext racing_context;
-
-static uint32_t next(uint32_t *seed)
-{
-	*seed = *seed * 1664525u + 1013904223u;
-	return *seed >> 8;
-}
-
-static void look(void)
-{
-	size_t own, all;
-
-	if (cuSimHeld(0, &own, &all) != CUDA_SUCCESS || all > LIMIT_MIB * MIB ||
-	    __atomic_load_n(&step.ledger->used_bytes[0], __ATOMIC_RELAXED) > LIMIT_MIB * MIB)
-		__atomic_add_fetch(&shared->over, 1, __ATOMIC_SEQ_CST);
-}
-
-static void *race_thread(void *argument)
-{
-	uint32_t seed = (uint32_t)(uintptr_t)argument;
-	CUmemoryPool own;
-	CUdeviceptr pointer[SLOTS] = {0};
-	CUstream mine;
-
-	cuCtxSetCurrent(racing_context);
-	cuStreamCreate(&mine, 1);
-	own = own_pool(CU_MEM_LOCATION_TYPE_DEVICE, 0, 0);
-	if (seed % 2)
-		keep_everything(own);
-	for (int round = 0; round < 200; round++) {
-		uint32_t i = next(&seed) % SLOTS;
-		uint64_t bytes = 1 + next(&seed) % (next(&seed) % 4 ? 6 * MIB : 70 * MIB);
-		CUresult result = CUDA_SUCCESS;
-
-		if (pointer[i] != 0) {
-			result = next(&seed) % 4 ? cuMemFreeAsync(pointer[i], mine) : cuMemFree_v2(pointer[i]);
-			pointer[i] = 0;
-		} else {
-			switch (next(&seed) % 4) {
-			case 0: result = cuMemAlloc_v2(&pointer[i], bytes + MIB); break; /* smaller ones share granules */
-			case 1: result = cuMemAllocFromPoolAsync(&pointer[i], bytes, own, mine); break;
-			default: result = cuMemAllocAsync(&pointer[i], bytes, mine);
-			}
-			__atomic_add_fetch(result == CUDA_SUCCESS ? &shared->allocations : &shared->refused, 1, __ATOMIC_SEQ_CST);
-			if (result == CUDA_ERROR_OUT_OF_MEMORY)
-				pointer[i] = 0, result = CUDA_SUCCESS;
-		}
-		if (next(&seed) % 16 == 0)
-			cuStreamSynchronize(mine);
-		if (result != CUDA_SUCCESS)
-			__atomic_add_fetch(&shared->errors, 1, __ATOMIC_SEQ_CST);
-		look();
-	}
-	for (int i = 0; i < SLOTS; i++)
-		if (pointer[i] != 0 && cuMemFree_v2(pointer[i]) != CUDA_SUCCESS)
-			__atomic_add_fetch(&shared->errors, 1, __ATOMIC_SEQ_CST);
-	cuMemPoolDestroy(own);
-	return NULL;
-}
-
-static void race_process(int number)
-{
-	pthread_t thread[THREADS];
-
-	if (freopen("/dev/null", "w", stderr) == NULL)
-		_exit(1);
-	cuda_begin(0);
-	cuCtxGetCurrent(&racing_context);
-	for (int i = 0; i < THREADS; i++)
-		pthread_create(&thread[i], NULL, race_thread, (void *)(uintptr_t)(number * 100 + i));
-	for (int i = 0; i < THREADS; i++)
-		pthread_join(thread[i], NULL);
-	cuCtxSynchronize();
-	_exit(step_slots_bytes(&step) <= LIMIT_MIB * MIB && failures == 0 ? 0 : 1);
-}
-
-static void racing_pools_never_pass_the_limit(void)
-{
-	pid_t pid[PROCESSES];
-
-	gpus(0);
-	step = step_make(1, 0, LIMIT_MIB, LIMIT_MIB);
-	for (int i = 0; i < PROCESSES; i++) {
-		if ((pid[i] = fork()) == 0)
-			race_process(i + 1);
-	}
-	for (int i = 0; i < PROCESSES; i++) {
-		int status = -1;
-
-		waitpid(pid[i], &status, 0);
-		CHECK_IS(status, 0);
-	}
-	CHECK_IS(shared->over, 0);
-	CHECK_IS(shared->errors, 0);
-	CHECK(shared->allocations > 1000);
-	CHECK(shared->refused > 0); /* else the limit was never near */
-	CHECK(step.ledger->peak_bytes[0] <= LIMIT_MIB * MIB);
-	CHECK_IS(step.ledger->used_bytes[0], 0);
-	CHECK_IS(step_slots_bytes(&step), 0);
-}
-
 int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "other") == 0)
 		return other_process();
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	gpus(0);
 	CASE(a_pool_costs_what_it_holds);
 	CASE(every_synchronisation_is_seen);
@@ -371,6 +255,5 @@ int main(int argc, char **argv)
 	CASE(the_pool_that_is_set_is_the_one_charged);
 	CASE(a_pool_of_host_memory_is_free);
 	CASE(a_failed_allocation_leaves_what_the_pool_holds);
-	CASE(racing_pools_never_pass_the_limit);
 	return summary();
 }

@@ -58,6 +58,24 @@ static void count_result(CUresult result)
 	COUNT(*(result == CUDA_SUCCESS ? &shared->taken : result == CUDA_ERROR_OUT_OF_MEMORY ? &shared->refused : &shared->errors));
 }
 
+/* Mostly a few granules; sometimes more than a chunk of a pool, which is 16 of them. */
+static uint32_t some_granules(uint32_t *seed)
+{
+	return 1 + thing_random(seed) % (thing_random(seed) % 8 != 0 ? 12 : 35);
+}
+
+/* What a stream allocates can be freed in two ways. */
+static CUresult drop(struct hands *hands, struct thing *thing, uint32_t *seed)
+{
+	CUdeviceptr pointer = thing->pointer;
+	bool asynchronous = thing->kind == THING_ASYNC || thing->kind == THING_POOLED;
+
+	if (!asynchronous || thing_random(seed) % 4 != 0)
+		return thing_drop(hands, thing);
+	thing->kind = THING_NONE;
+	return cuMemFree_v2(pointer);
+}
+
 static void race(struct hands *hands, uint32_t seed)
 {
 	struct thing thing[SLOTS] = {0};
@@ -67,8 +85,8 @@ static void race(struct hands *hands, uint32_t seed)
 		enum thing_kind kind = 1 + thing_random(&seed) % (THING_MEMORY_KINDS - 1);
 
 		if (t->kind == THING_NONE)
-			count_result(thing_take(hands, t, kind, 1 + thing_random(&seed) % 12));
-		else if (thing_drop(hands, t) != CUDA_SUCCESS)
+			count_result(thing_take(hands, t, kind, some_granules(&seed)));
+		else if (drop(hands, t, &seed) != CUDA_SUCCESS)
 			COUNT(shared->errors);
 		if (thing_random(&seed) % 16 == 0)
 			cuStreamSynchronize(hands->stream);
@@ -102,9 +120,12 @@ static void fill(struct hands *hands, uint32_t seed)
 static void *race_thread(void *argument)
 {
 	uint32_t seed = (uint32_t)(uintptr_t)argument;
+	uint64_t everything = UINT64_MAX;
 	struct hands hands;
 
 	hands_begin(&hands, context);
+	if (seed % 2 != 0)
+		cuMemPoolSetAttribute(hands.pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &everything);
 	race(&hands, seed);
 	hands_end(&hands);
 	cuCtxSynchronize(); /* pools give back then */
