@@ -31,7 +31,7 @@ INTERPOSER_TEST := test/interposer
 INTERPOSER_TEST_BUILD := $(BUILD)/test-interposer
 INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinterposer -pthread
 INTERPOSER_FUZZERS := fuzz_folder fuzz_ledger fuzz_lookup
-INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth \
+INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth kernels \
 	contexts sharing frees small starts threads racing killed asked engines multicast interop foreign_pools shares fills marks bench \
 	controller controlled controlled_turns held turns siblings \
 	$(INTERPOSER_FUZZERS)
@@ -75,7 +75,7 @@ bench-interposer: $(INTERPOSER_TEST_LIBRARY) $(INTERPOSER_TEST_BUILD)/bench
 comma_ := ,
 # A sanitizer wants to be loaded first, so here the library is part of the program: its functions
 # come first all the same. Its dlsym stays out, which the sanitizers themselves would run into.
-INTERPOSER_SANITIZED := memory pools graphs handles processes ledger hostile views devices nvml arrays growth contexts sharing \
+INTERPOSER_SANITIZED := memory pools graphs handles processes ledger hostile views devices nvml arrays growth kernels contexts sharing \
 	frees small starts racing asked engines multicast interop foreign_pools shares fills marks held
 # Holders of the simulated driver's lock that end with it are what TSan takes for a mistake.
 INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads controller controlled controlled_turns $(INTERPOSER_FUZZERS)

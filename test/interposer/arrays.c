@@ -8,8 +8,7 @@ static struct step step;
 
 static uint64_t used(void)
 {
-	CHECK_IS(step_slots_bytes(&step), step.ledger->used_bytes[0]);
-	return step.ledger->used_bytes[0];
+	return step_used_bytes(&step);
 }
 
 static void begin(uint64_t step_mib)

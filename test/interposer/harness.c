@@ -165,6 +165,12 @@ uint64_t driver_held_bytes(int device)
 	return all;
 }
 
+uint64_t step_used_bytes(const struct step *step)
+{
+	CHECK_IS(step_slots_bytes(step), step->ledger->used_bytes[0]);
+	return step->ledger->used_bytes[0];
+}
+
 uint64_t driver_used_bytes(int device)
 {
 	char command[600];

@@ -66,6 +66,8 @@ struct step step_of_environment(void);
 
 /* Everything the ledger adds up to for UUID0, from the slots of live processes. */
 uint64_t step_slots_bytes(const struct step *step);
+/* The same as the ledger says it, which must be the same. */
+uint64_t step_used_bytes(const struct step *step);
 
 /* What the simulated driver itself has handed out on a device, asked outside of the interposer. */
 uint64_t driver_used_bytes(int device);

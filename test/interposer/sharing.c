@@ -18,8 +18,7 @@ static const CUmemAllocationProp shareable = {.type = CU_MEM_ALLOCATION_TYPE_PIN
 
 static uint64_t used(void)
 {
-	CHECK_IS(step_slots_bytes(&step), step.ledger->used_bytes[0]);
-	return step.ledger->used_bytes[0];
+	return step_used_bytes(&step);
 }
 
 static void begin(uint64_t step_mib)

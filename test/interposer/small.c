@@ -20,8 +20,7 @@ static CUdeviceptr block[MOST_BLOCKS];
 
 static uint64_t used(void)
 {
-	CHECK_IS(step_slots_bytes(&step), step.ledger->used_bytes[0]);
-	return step.ledger->used_bytes[0];
+	return step_used_bytes(&step);
 }
 
 static uint64_t held(void)
