@@ -5,7 +5,7 @@
 #ifndef VGPU_CLAIMS_H
 #define VGPU_CLAIMS_H
 
-#include "process.h"
+#include "seat.h"
 
 #include <stdbool.h>
 

@@ -9,8 +9,8 @@
 #include "cost.h"
 #include "cuda_types.h"
 #include "futex.h"
-#include "layout.h"
 #include "meter.h"
+#include "seat.h"
 
 #include <stdbool.h>
 
@@ -77,41 +77,6 @@ struct vgpu_sample {
 	uint64_t key, kernel_key;
 	CUcontext context;
 	CUevent before, begin, end;
-};
-
-/* The other slices of the GPU, and this one's turn (turns.h). Only the keeper changes it. */
-#define VGPU_NEIGHBOURS 16
-struct vgpu_neighbour {
-	uint32_t job_id;
-	uint32_t device;
-	uint32_t sm_percent;
-	uint32_t uid;
-	const struct vgpu_claims *mapped; /* never looked into: its owner may cut it */
-	uint64_t sought_ns;		  /* when its claims were last looked for */
-	int64_t patience_ns;
-	struct vgpu_claim claim; /* what it said last */
-};
-
-struct vgpu_seat {
-	uint32_t tried;
-	uint32_t sequence; /* of the board when it was read */
-	uint64_t looked_ns;
-	uint64_t idle_since_ns;
-	uint32_t drains; /* of the engine, and what had been used, when it was last judged */
-	uint64_t used_ns;
-	bool brisk; /* of any of the slices */
-	uint64_t taken_ns; /* when the last turn was taken */
-	uint64_t held_ns; /* when another one was last seen to hold its turn */
-	uint64_t may_until_ns; /* launches that would end later wait; UINT64_MAX: no turns are taken */
-	uint32_t all_weights;
-	uint32_t weight;
-	uint32_t count;
-	bool shared; /* other slices lie on the GPU, and may want turns */
-	bool waited; /* for somebody else's turn, since the last look */
-	bool spare;
-	const struct vgpu_board *board;
-	struct vgpu_claim *mine;
-	struct vgpu_neighbour neighbour[VGPU_NEIGHBOURS];
 };
 
 struct vgpu_engine {
