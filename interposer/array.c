@@ -61,7 +61,7 @@ static uint64_t round_up(uint64_t value, uint64_t to)
 	return value > UINT64_MAX - to ? value : (value + to - 1) / to * to;
 }
 
-static uint64_t element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape)
+uint64_t vgpu_array_element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape)
 {
 	static const uint8_t normalised[] = {1, 2, 4, 2, 4, 8, 1, 2, 4, 2, 4, 8}; /* UNORM and SNORM, with channels */
 
@@ -98,7 +98,7 @@ static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t level
 		for (rows = 8; rows < 128 && rows < height; rows *= 2)
 			;
 	}
-	return times(times(round_up(times(width, element_bytes(shape)), 64), round_up(height, rows)), depth);
+	return times(times(round_up(times(width, vgpu_array_element_bytes(shape)), 64), round_up(height, rows)), depth);
 }
 
 static uint64_t computed_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t levels)

@@ -38,6 +38,8 @@ static inline CUDA_ARRAY3D_DESCRIPTOR vgpu_shape_3d(const CUDA_ARRAY3D_DESCRIPTO
 		const CUDA_ARRAY3D_DESCRIPTOR_v1 *: vgpu_shape_3d_v1,   \
 		const CUDA_ARRAY3D_DESCRIPTOR *: vgpu_shape_3d)(descriptor)
 
+uint64_t vgpu_array_element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape);
+
 /* What such an array takes of the current context's device, 0 for sparse and deferred ones.
  * levels: 0 for an array that is not mipmapped. */
 uint64_t vgpu_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t levels);

@@ -136,7 +136,6 @@ typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
 
 /* attributes of cuPointerGetAttribute */
 #define CU_POINTER_ATTRIBUTE_MEMORY_TYPE 2
-#define CU_MEMORYTYPE_DEVICE 2
 #define CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL 9
 
 _Static_assert(sizeof(CUresult) == 4, "CUresult is an int");
@@ -147,6 +146,7 @@ _Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120, "CUDA_MEM_ALLOC_NODE_P
 _Static_assert(sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS) == 32, "CUDA_GRAPH_INSTANTIATE_PARAMS");
 _Static_assert(offsetof(CUmemAllocationProp, location) == 8, "CUmemAllocationProp.location");
 
+#include "cuda_copy_types.h"
 #include "cuda_launch_types.h"
 #include "nvml_types.h"
 

@@ -5,6 +5,7 @@
 #include "wrap_array.h"
 #include "wrap_capture.h"
 #include "wrap_context.h"
+#include "wrap_copy.h"
 #include "wrap_growth.h"
 #include "wrap_info.h"
 #include "wrap_launch.h"

@@ -2,64 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Long fills and copies within a device keep to the share like kernels; short ones, and copies from and
- * to the host, are let through. */
-#include "harness.h"
-
-#include <time.h>
+ * to the host, are let through. Copies that are more than a line are in copies.c. */
+#include "gated.h"
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes);
 CUresult cuMemAllocHost_v2(void **pointer, size_t bytes);
 CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes);
-
-static struct step step;
-static CUdeviceptr a, b;	/* 16 MiB each */
-static CUdeviceptr_v1 low_a, low_b; /* the same, for the functions with 32-bit pointers */
-static CUstream stream;
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* GPU memory that is filled and copied at 4 GB/s: a MiB takes 262 µs. */
-static void begin(uint32_t job, unsigned percent)
-{
-	gpus(0);
-	gpus_also("memory_gb_s=4");
-	step = step_make(job, 0, 1000, 1000);
-	step.limits->device[0].sm_percent = percent;
-	step.limits->device[0].job_sm_percent = percent;
-	cuda_begin(0);
-	CHECK(cuMemAlloc_v2(&a, 16 * MIB) == CUDA_SUCCESS && cuMemAlloc_v2(&b, 16 * MIB) == CUDA_SUCCESS);
-	CHECK(cuMemAlloc(&low_a, 16 * MIB) == CUDA_SUCCESS && cuMemAlloc(&low_b, 16 * MIB) == CUDA_SUCCESS);
-	CHECK(cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
-}
-
-/* Keeps the share used up while it calls; whether it was made to wait. */
-#define WAITS(call, times)                                                                             \
-	({                                                                                             \
-		uint64_t before_, is_;                                                                 \
-		is_ = before_ = __atomic_load_n(&step.ledger->waited_ns[0], __ATOMIC_RELAXED);         \
-		for (int i_ = 0; i_ < (times) && is_ == before_; i_++) {                               \
-			__atomic_store_n(&step.ledger->share_free_at_ns[0], now_ns() + 20000000, __ATOMIC_RELAXED); \
-			CHECK_IS(call, CUDA_SUCCESS);                                                  \
-			is_ = __atomic_load_n(&step.ledger->waited_ns[0], __ATOMIC_RELAXED);           \
-		}                                                                                      \
-		is_ != before_;                                                                        \
-	})
-#define CHECK_GATED(call)                                                                              \
-	do {                                                                                           \
-		if (!WAITS(call, 300))                                                                 \
-			fprintf(stderr, "%s:%d: %s did not wait\n", __FILE__, __LINE__, #call), failures++; \
-	} while (0)
-#define CHECK_FREE(call)                                                                               \
-	do {                                                                                           \
-		if (WAITS(call, 100))                                                                  \
-			fprintf(stderr, "%s:%d: %s waited\n", __FILE__, __LINE__, #call), failures++;  \
-	} while (0)
 
 static void long_fills_are_held_back(void)
 {

@@ -44,6 +44,16 @@ CUresult sim_cuMemcpyDtoDAsync(CUdeviceptr_v1 to, CUdeviceptr_v1 from, unsigned 
 	return sim_cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
 }
 
+CUresult sim_cuMemcpyHtoDAsync(CUdeviceptr_v1 to, const void *from, unsigned int bytes, CUstream stream)
+{
+	return sim_cuMemcpyHtoDAsync_v2(to, from, bytes, stream);
+}
+
+CUresult sim_cuMemcpyDtoHAsync(void *to, CUdeviceptr_v1 from, unsigned int bytes, CUstream stream)
+{
+	return sim_cuMemcpyDtoHAsync_v2(to, from, bytes, stream);
+}
+
 CUresult sim_cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
 	return drv_copy(to, from, bytes, false, false, NULL, true);

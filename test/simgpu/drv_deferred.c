@@ -11,13 +11,14 @@
 
 #define LOOK_NS 10000
 
-enum kind { WORD, WORK, RECORD, REACHED, AFTER };
+enum kind { WORD, WORK, HOLD, RECORD, REACHED, AFTER };
 
 struct sim_deferred {
 	struct sim_deferred *next;
 	enum kind kind;
-	const uint32_t *word;
-	uint32_t value;
+	CUdeviceptr word;
+	uint64_t value;
+	unsigned width, flags; /* of the word, and how it is compared */
 	uint64_t ns;	/* of work */
 	CUevent event;	/* to record, or to wait for */
 	uint64_t number; /* of another stream's operations, or of the event's records */
@@ -39,7 +40,7 @@ static bool resume(CUstream stream, struct sim_deferred *one)
 
 	switch (one->kind) {
 	case WORD:
-		if ((int32_t)(__atomic_load_n(one->word, __ATOMIC_ACQUIRE) - one->value) < 0)
+		if (!drv_word_is(one->word, one->width, one->value, one->flags))
 			return false;
 		if (stream->ready_ns < now)
 			stream->ready_ns = now;
@@ -52,6 +53,9 @@ static bool resume(CUstream stream, struct sim_deferred *one)
 		return true;
 	case WORK:
 		drv_stream_book(stream, stream->ready_ns, one->ns);
+		return true;
+	case HOLD:
+		stream->ready_ns = (stream->ready_ns > now ? stream->ready_ns : now) + one->ns;
 		return true;
 	case RECORD:
 		if (one->event != NULL)
@@ -185,6 +189,11 @@ bool drv_deferred_work(CUstream stream, uint64_t ns, CUresult *result)
 	return true;
 }
 
+bool drv_deferred_hold(CUstream stream, uint64_t ns)
+{
+	return drv_deferred(stream) && append(stream, (struct sim_deferred){ .kind = HOLD, .ns = ns }) == CUDA_SUCCESS;
+}
+
 bool drv_deferred_record(CUstream stream, CUevent event, CUresult *result)
 {
 	*result = behind_others(stream);
@@ -235,21 +244,31 @@ void drv_deferred_drop(CUstream stream)
 	stream->resumed = stream->queued;
 }
 
-/* Host memory is addressed by the device as by the host. */
-CUresult sim_cuStreamWaitValue32_v2(CUstream handle, CUdeviceptr address, uint32_t value, unsigned int flags)
+/* The difference counts, as the driver has it, so that a counter may wrap. */
+bool drv_word_is(CUdeviceptr address, unsigned width, uint64_t value, unsigned flags)
+{
+	int64_t beyond;
+
+	if (width == 4)
+		beyond = (int32_t)(__atomic_load_n((uint32_t *)(uintptr_t)address, __ATOMIC_ACQUIRE) - (uint32_t)value);
+	else
+		beyond = (int64_t)(__atomic_load_n((uint64_t *)(uintptr_t)address, __ATOMIC_ACQUIRE) - value);
+	return flags == CU_STREAM_WAIT_VALUE_EQ ? beyond == 0 : beyond >= 0;
+}
+
+CUresult drv_deferred_wait(CUstream handle, CUdeviceptr address, unsigned width, uint64_t value, unsigned flags)
 {
 	CUresult result;
 	CUstream stream;
 
 	NEED(drv_stream(handle, &stream));
-	if (sim_conf.no_wait_value)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	if (flags != CU_STREAM_WAIT_VALUE_GEQ || address % sizeof(uint32_t) != 0 || stream->capture != NULL)
+	if (stream->capture != NULL)
 		return CUDA_ERROR_INVALID_VALUE;
 	drv_lock();
 	result = behind_others(stream);
 	if (result == CUDA_SUCCESS)
-		result = append(stream, (struct sim_deferred){ .kind = WORD, .word = (const uint32_t *)(uintptr_t)address, .value = value });
+		result = append(stream, (struct sim_deferred){ .kind = WORD, .word = address, .value = value, .width = width,
+							       .flags = flags });
 	settle_all();
 	return drv_unlock(result);
 }

@@ -317,18 +317,41 @@ CUresult sim_cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *host, unsig
 		return CUDA_ERROR_INVALID_VALUE;
 	drv_lock();
 	block = drv_block_find((uintptr_t)host);
-	if (block != NULL && block->kind != SIM_HOST)
+	if (block != NULL ? block->kind != SIM_HOST : !drv_is_registered((uintptr_t)host, 1))
 		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
 	*device = (uintptr_t)host;
 	return drv_unlock(CUDA_SUCCESS);
 }
 
-/* Any memory of the process can be looked at. */
+/* As many as a test may want. */
+static struct {
+	CUdeviceptr base;
+	uint64_t bytes;
+} registered[64];
+
+bool drv_is_registered(CUdeviceptr address, uint64_t bytes)
+{
+	for (size_t i = 0; i < sizeof(registered) / sizeof(registered[0]); i++)
+		if (address >= registered[i].base && address + bytes <= registered[i].base + registered[i].bytes)
+			return true;
+	return false;
+}
+
 CUresult sim_cuMemHostRegister_v2(void *host, size_t bytes, unsigned int flags)
 {
+	CUdeviceptr base = (uintptr_t)host;
 	CUcontext ctx;
 
 	NEED(drv_current(&ctx));
-	(void)flags;
-	return host == NULL || bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	if (host == NULL || bytes == 0 || flags > 15)
+		return CUDA_ERROR_INVALID_VALUE;
+	drv_lock();
+	for (size_t i = 0; i < sizeof(registered) / sizeof(registered[0]); i++) {
+		if (registered[i].bytes == 0 || registered[i].base == base) {
+			registered[i].base = base;
+			registered[i].bytes = bytes;
+			return drv_unlock(CUDA_SUCCESS);
+		}
+	}
+	return drv_unlock(CUDA_ERROR_OUT_OF_MEMORY);
 }

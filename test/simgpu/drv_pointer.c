@@ -1,13 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What a pointer is, and copies and fills. Device memory holds nothing here: what is copied from
- * it reads as zeros. Managed and pinned memory is real. */
+ * What a pointer is, and managed memory on its way to a device. */
 #define _GNU_SOURCE
 #include "drv_copy.h"
-
-#include <string.h>
-#include <sys/mman.h>
 
 CUresult sim_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr pointer)
 {
@@ -95,8 +91,7 @@ CUresult sim_cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned int *size, CUde
 	return CUDA_SUCCESS;
 }
 
-/* Whether the driver may write or read there. With the lock held. */
-static struct sim_block *spans(CUdeviceptr pointer, uint64_t bytes)
+struct sim_block *drv_spans(CUdeviceptr pointer, uint64_t bytes)
 {
 	struct sim_block *block = drv_block_find(pointer);
 
@@ -112,14 +107,15 @@ static CUresult prefetch(CUdeviceptr pointer, size_t bytes, CUdevice to, CUstrea
 	if (to >= 0)
 		NEED(drv_device(to));
 	drv_lock();
-	block = spans(pointer, bytes);
+	block = drv_spans(pointer, bytes);
 	if (block == NULL || block->kind != SIM_MANAGED || bytes == 0)
 		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
 	if (to >= 0)
 		drv_managed_move_in(block, drv.device[to]);
 	else
 		drv_managed_move_out(block);
-	return drv_unlock(CUDA_SUCCESS);
+	drv_unlock(CUDA_SUCCESS);
+	return drv_take_host_time(handle, bytes);
 }
 
 CUresult sim_cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream)
@@ -147,86 +143,32 @@ CUresult sim_cuMemPrefetchAsync_v2_ptsz(CUdeviceptr pointer, size_t bytes, CUmem
 	return sim_cuMemPrefetchAsync_v2(pointer, bytes, location, flags, drv_ptsz(stream));
 }
 
-/* Zeroing whole pages costs no host memory. */
-static void fill_real(CUdeviceptr to, const void *value, size_t width, size_t count)
+/* Each entry of locations applies from the range on whose number stands beside it. */
+static CUresult prefetch_list(CUdeviceptr *list, size_t *bytes, size_t count, CUmemLocation *locations, size_t *from_entry,
+			      size_t kinds, unsigned long long flags, CUstream stream)
 {
-	unsigned char *at = (unsigned char *)(uintptr_t)to;
-	static const unsigned char zero[8];
+	size_t kind = 0;
 
-	if (memcmp(value, zero, width) == 0) {
-		size_t bytes = width * count;
-		uintptr_t first = sim_round_up((uintptr_t)at, 4096), end = (uintptr_t)at + bytes;
-		uintptr_t last = end / 4096 * 4096;
-
-		if (first < last && madvise((void *)first, last - first, MADV_DONTNEED) == 0) {
-			memset(at, 0, first - (uintptr_t)at);
-			memset((void *)last, 0, end - last);
-			return;
-		}
-	}
-	for (size_t i = 0; i < count; i++)
-		memcpy(at + i * width, value, width);
-}
-
-static CUresult take_time(CUstream stream, uint64_t bytes)
-{
-	return sim_conf.memory_gb_s != 0 ? drv_enqueue(stream, bytes / sim_conf.memory_gb_s) : CUDA_SUCCESS;
-}
-
-CUresult drv_fill_rows(CUdeviceptr to, size_t pitch, const void *value, size_t width, size_t count, size_t rows, CUstream handle)
-{
-	struct sim_block *block;
-	CUstream stream;
-
-	NEED(drv_stream(handle, &stream));
-	if (count == 0 || rows == 0)
-		return CUDA_SUCCESS;
-	if (to % width != 0 || count > UINT32_MAX * 16ull || rows > UINT32_MAX || pitch > UINT32_MAX ||
-	    (rows > 1 && pitch < width * count))
+	if (list == NULL || bytes == NULL || count == 0 || locations == NULL || from_entry == NULL || kinds == 0 ||
+	    kinds > count || flags != 0 || from_entry[0] != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	drv_lock();
-	block = spans(to, (rows - 1) * pitch + width * count);
-	if (block == NULL)
-		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
-	drv_managed_move_in(block, stream->ctx->device);
-	for (size_t row = 0; row < rows && (block->kind == SIM_HOST || block->kind == SIM_MANAGED); row++)
-		fill_real(to + row * pitch, value, width, count);
-	drv_unlock(CUDA_SUCCESS);
-	return take_time(handle, width * count * rows);
+	for (size_t i = 0; i < count; i++) {
+		while (kind + 1 < kinds && from_entry[kind + 1] <= i)
+			kind++;
+		NEED(sim_cuMemPrefetchAsync_v2(list[i], bytes[i], locations[kind], 0, stream));
+	}
+	return CUDA_SUCCESS;
 }
 
-CUresult drv_fill(CUdeviceptr to, const void *value, size_t width, size_t count, CUstream handle)
-{
-	return drv_fill_rows(to, 0, value, width, count, 1, handle);
-}
+#define PREFETCH_LIST(NAME, STREAM)                                                                               \
+	CUresult sim_##NAME(CUdeviceptr *list, size_t *bytes, size_t count, CUmemLocation *locations,             \
+			    size_t *from_entry, size_t kinds, unsigned long long flags, CUstream stream)          \
+	{                                                                                                         \
+		return prefetch_list(list, bytes, count, locations, from_entry, kinds, flags, STREAM);            \
+	}
 
-static bool is_real(const struct sim_block *block)
-{
-	return block == NULL || block->kind == SIM_HOST || block->kind == SIM_MANAGED;
-}
-
-CUresult drv_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, bool to_device, bool from_device,
-		  CUstream handle, bool wait)
-{
-	struct sim_block *target, *source;
-	CUstream stream;
-	bool within;
-
-	NEED(drv_stream(handle, &stream));
-	if (bytes == 0)
-		return CUDA_SUCCESS;
-	if (wait)
-		NEED(drv_wait(handle));
-	drv_lock();
-	target = spans(to, bytes);
-	source = spans(from, bytes);
-	if ((to_device && target == NULL) || (from_device && source == NULL) || to == 0 || from == 0)
-		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
-	if (is_real(target) && is_real(source))
-		memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
-	else if (is_real(target))
-		memset((void *)(uintptr_t)to, 0, bytes);
-	within = target != NULL && source != NULL && target->kind != SIM_HOST && source->kind != SIM_HOST;
-	drv_unlock(CUDA_SUCCESS);
-	return within ? take_time(handle, bytes) : CUDA_SUCCESS;
-}
+/* What is discarded holds nothing here anyway. */
+PREFETCH_LIST(cuMemPrefetchBatchAsync, stream)
+PREFETCH_LIST(cuMemPrefetchBatchAsync_ptsz, drv_ptsz(stream))
+PREFETCH_LIST(cuMemDiscardAndPrefetchBatchAsync, stream)
+PREFETCH_LIST(cuMemDiscardAndPrefetchBatchAsync_ptsz, drv_ptsz(stream))

@@ -157,6 +157,8 @@ CUresult drv_enqueue(CUstream handle, uint64_t ns)
 
 	NEED(drv_stream(handle, &stream));
 	drv_lock();
+	if (stream->capture != NULL) /* it does not run now */
+		return drv_unlock(CUDA_SUCCESS);
 	while (stream->queued - stream->resumed >= SIM_QUEUE_DEPTH && drv_deferred(stream))
 		sleep_unlocked(SIM_NEVER_NS);
 	full_ns = stream->end_ns[stream->head];
@@ -165,6 +167,20 @@ CUresult drv_enqueue(CUstream handle, uint64_t ns)
 	if (!drv_deferred_work(stream, ns, &result))
 		drv_stream_book(stream, ready_ns(stream), ns);
 	return drv_unlock(result);
+}
+
+CUresult drv_hold(CUstream handle, uint64_t ns)
+{
+	CUstream stream;
+	uint64_t now, ready;
+
+	NEED(drv_stream(handle, &stream));
+	drv_lock();
+	now = sim_now_ns();
+	ready = ready_ns(stream);
+	if (stream->capture == NULL && ns != 0 && !drv_deferred_hold(stream, ns))
+		stream->ready_ns = (ready > now ? ready : now) + ns;
+	return drv_unlock(CUDA_SUCCESS);
 }
 
 CUresult drv_wait(CUstream handle)
