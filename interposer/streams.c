@@ -93,6 +93,9 @@ struct vgpu_stream *vgpu_streams_find(struct vgpu_engine *engine, CUcontext cont
 		SET(free_place->context, context);
 		SET(free_place->handle, handle);
 		SET(free_place->thread, thread);
+		vgpu_mutex_lock(&free_place->mutex);
+		free_place->beside = true; /* nobody has seen yet what it waits for */
+		vgpu_mutex_unlock(&free_place->mutex);
 		__atomic_store_n(&free_place->state, VGPU_STREAM_LIVE, __ATOMIC_RELEASE);
 		if (s >= engine->streams_high)
 			__atomic_store_n(&engine->streams_high, s + 1, __ATOMIC_RELEASE);

@@ -190,6 +190,21 @@ static void events_of_another_stream(void)
 	CHECK_COUNTS_ITSELF((record_late(), cuStreamWaitEvent_ptsz(NULL, event, 0)), CU_STREAM_PER_THREAD);
 }
 
+/* The first thing in a stream may be a wait. */
+static CUresult new_stream_waits(CUstream *new)
+{
+	record_late();
+	return cuStreamCreate(new, 1) == CUDA_SUCCESS ? cuStreamWaitEvent(*new, event, 0) : CUDA_ERROR_UNKNOWN;
+}
+
+static void streams_that_begin_with_a_wait(void)
+{
+	CUstream new;
+
+	begin_waiting(6);
+	CHECK_COUNTS_ITSELF(new_stream_waits(&new), new);
+}
+
 /* Two streams by turns, each kernel behind the other's last one. What they count, in percent of what they took. */
 static uint64_t by_turns(unsigned us, unsigned rounds)
 {
@@ -228,6 +243,7 @@ int main(void)
 	CASE(functions_on_the_host);
 	CASE(words_and_semaphores);
 	CASE(events_of_another_stream);
+	CASE(streams_that_begin_with_a_wait);
 	CASE(streams_that_wait_for_each_other_count_in_full);
 	return summary();
 }
