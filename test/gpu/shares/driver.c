@@ -49,6 +49,7 @@ int driver_begin(CUcontext *context, CUfunction *spin)
 		return NO_DRIVER;                                                                      \
 	}
 	DRIVER_FUNCTIONS(RESOLVE)
+	*(void **)&cu.cuMemcpyBatchAsync_v2 = dlsym(library, "cuMemcpyBatchAsync_v2");
 	error = (int)cu.cuInit(0);
 	if (error == 0)
 		error = (int)cu.cuDeviceGet(&device, 0);

@@ -25,6 +25,9 @@
 	F(cuMemAlloc_v2, (CUdeviceptr *pointer, size_t bytes))                                         \
 	F(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))     \
 	F(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))     \
+	F(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D *copy, CUstream stream))                            \
+	F(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags))                     \
+	F(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data))                          \
 	F(cuMemsetD8Async, (CUdeviceptr to, unsigned char value, size_t count, CUstream stream))       \
 	F(cuModuleLoadData, (CUmodule *module, const void *image))                                     \
 	F(cuModuleGetFunction, (CUfunction *function, CUmodule module, const char *name))              \
@@ -36,6 +39,9 @@ struct driver {
 #define MEMBER(name, params) CUresult(*name) params;
 	DRIVER_FUNCTIONS(MEMBER)
 #undef MEMBER
+	/* Of CUDA 13; NULL before. */
+	CUresult (*cuMemcpyBatchAsync_v2)(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,
+					  CUmemcpyAttributes *attributes, size_t *from_entry, size_t kinds, CUstream stream);
 };
 
 extern struct driver cu;

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define MOST_DEEP 1024
+#define MOST_LISTED 1024
 #define CALIBRATE_US 20000u
 #define CALIBRATE_LOOPS 8000000u
 
@@ -28,6 +29,10 @@ static struct {
 	unsigned int deep;	/* pieces that are submitted and not done, at most */
 	unsigned int streams, blocks;
 	unsigned int copy_mib, fill_mib, move_mib; /* from the host, and within the device */
+	unsigned int row_bytes; /* of what is copied within the device; 0: all in one */
+	unsigned int list;	/* of so many copies within the device; 0: none */
+	unsigned int call_us;	/* that the host works for the stream, before the kernels */
+	bool chain;		/* each piece waits for the one before it, which is in another stream */
 	unsigned int rate;	/* pieces per second by the clock; 0: as fast as it goes */
 	unsigned int duty_us;	/* one piece in so many microseconds: a known share of the GPU */
 	double loops_per_us;
@@ -75,16 +80,61 @@ static int launch(CUstream on, unsigned int us, unsigned int loops)
 	return (int)cu.cuLaunchKernel(spin, o.blocks, 1, 1, 32, 1, 1, 0, on, params, NULL);
 }
 
-static int submit(CUstream on, CUevent event)
+static void work_on_host(void *unused)
 {
-	int error = 0;
+	uint64_t until = now_ns() + o.call_us * 1000u;
 
-	if (o.copy_mib != 0)
+	(void)unused;
+	while (now_ns() < until)
+		;
+}
+
+static int move_rows(CUstream on)
+{
+	CUDA_MEMCPY2D copy = {
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = other_block, .srcPitch = o.row_bytes,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = device_block, .dstPitch = o.row_bytes,
+		.WidthInBytes = o.row_bytes / 2, /* half of each, so that they are rows */
+		.Height = ((size_t)o.move_mib << 20) / o.row_bytes,
+	};
+
+	return (int)cu.cuMemcpy2DAsync_v2(&copy, on);
+}
+
+static int move_list(CUstream on)
+{
+	CUmemcpyAttributes attributes = { .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM };
+	CUdeviceptr to[MOST_LISTED], from[MOST_LISTED];
+	size_t bytes[MOST_LISTED], first = 0, each = ((size_t)o.move_mib << 20) / o.list;
+
+	for (unsigned int i = 0; i < o.list; i++) {
+		to[i] = device_block + i * each;
+		from[i] = other_block + i * each;
+		bytes[i] = each;
+	}
+	return (int)cu.cuMemcpyBatchAsync_v2(to, from, bytes, o.list, &attributes, &first, 1, on);
+}
+
+static int move(CUstream on)
+{
+	if (o.list != 0)
+		return move_list(on);
+	return o.row_bytes != 0 ? move_rows(on)
+				: (int)cu.cuMemcpyDtoDAsync_v2(device_block, other_block, (size_t)o.move_mib << 20, on);
+}
+
+static int submit(CUstream on, CUevent event, CUevent last)
+{
+	int error = o.chain && last != NULL ? (int)cu.cuStreamWaitEvent(on, last, 0) : 0;
+
+	if (o.call_us != 0 && error == 0)
+		error = (int)cu.cuLaunchHostFunc(on, work_on_host, NULL);
+	if (o.copy_mib != 0 && error == 0)
 		error = (int)cu.cuMemcpyHtoDAsync_v2(device_block, host_block, (size_t)o.copy_mib << 20, on);
 	if (o.fill_mib != 0 && error == 0)
 		error = (int)cu.cuMemsetD8Async(device_block, 0, (size_t)o.fill_mib << 20, on);
 	if (o.move_mib != 0 && error == 0)
-		error = (int)cu.cuMemcpyDtoDAsync_v2(device_block, other_block, (size_t)o.move_mib << 20, on);
+		error = move(on);
 	for (unsigned int k = 0; k < o.kernels && error == 0; k++) {
 		uint64_t until = now_ns() + o.gap_us * 1000u;
 
@@ -193,7 +243,8 @@ static int work(void)
 		if (o.pretend != NULL)
 			free_ns = pretend_wait(free_ns);
 		piece->from_ns = step_ns != 0 ? next_ns : now_ns();
-		error = submit(stream[submitted % o.streams], piece->event);
+		error = submit(stream[submitted % o.streams], piece->event,
+			       submitted != 0 ? ring[(submitted - 1) % o.deep].event : NULL);
 		pthread_mutex_lock(&mutex);
 		if (error == 0)
 			submitted++;
@@ -225,6 +276,8 @@ static int prepare(void)
 	unsigned int most_mib = o.copy_mib > o.fill_mib ? o.copy_mib : o.fill_mib;
 	int error = driver_begin(&context, &spin);
 
+	if (error == 0 && o.list != 0 && cu.cuMemcpyBatchAsync_v2 == NULL)
+		error = CUDA_ERROR_NOT_FOUND;
 	most_mib = most_mib > o.move_mib ? most_mib : o.move_mib;
 	for (unsigned int i = 0; i < o.streams && error == 0; i++)
 		error = (int)cu.cuStreamCreate(&stream[i], STREAM_NON_BLOCKING);
@@ -242,7 +295,8 @@ static int prepare(void)
 static int usage(void)
 {
 	fputs("usage: load --page FILE --loops N [--us N] [--kernels N] [--gap US] [--deep N] [--streams N] [--blocks N]\n"
-	      "            [--copy MIB] [--fill MIB] [--move MIB] [--rate PER-SECOND | --duty US] [--pretend LIMITS]\n"
+	      "            [--copy MIB] [--fill MIB] [--move MIB [--rows BYTES | --list N]] [--call US] [--chain]\n"
+	      "            [--rate PER-SECOND | --duty US] [--pretend LIMITS]\n"
 	      "       load --calibrate\n", stderr);
 	return 2;
 }
@@ -257,6 +311,8 @@ static int options(int argc, char **argv, bool *calibrating)
 		{ "copy", required_argument, NULL, 'c' },    { "rate", required_argument, NULL, 'r' },
 		{ "duty", required_argument, NULL, 'D' },    { "pretend", required_argument, NULL, 'P' },
 		{ "fill", required_argument, NULL, 'f' },    { "move", required_argument, NULL, 'm' },
+		{ "rows", required_argument, NULL, 'R' },    { "list", required_argument, NULL, 'L' },
+		{ "call", required_argument, NULL, 'H' },    { "chain", no_argument, NULL, 'W' },
 		{ "calibrate", no_argument, NULL, 'C' },     { NULL, 0, NULL, 0 },
 	};
 	int c;
@@ -277,13 +333,17 @@ static int options(int argc, char **argv, bool *calibrating)
 		case 'c': o.copy_mib = number; break;
 		case 'f': o.fill_mib = number; break;
 		case 'm': o.move_mib = number; break;
+		case 'R': o.row_bytes = number; break;
+		case 'L': o.list = number; break;
+		case 'H': o.call_us = number; break;
+		case 'W': o.chain = true; break;
 		case 'r': o.rate = number; break;
 		case 'D': o.duty_us = number; break;
 		case 'C': *calibrating = true; break;
 		default: return usage();
 		}
 	}
-	if (o.deep == 0 || o.deep > MOST_DEEP || o.streams == 0 || o.streams > MOST_STREAMS)
+	if (o.deep == 0 || o.deep > MOST_DEEP || o.list > MOST_LISTED || o.streams == 0 || o.streams > MOST_STREAMS)
 		return usage();
 	return *calibrating || (o.page != NULL && o.loops_per_us > 0) ? 0 : usage();
 }

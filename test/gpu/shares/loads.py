@@ -30,6 +30,14 @@ LOADS = {
     # Only when asked for: work of the GPU that is no kernel of the program's.
     "fills": Load("fills of 4 GiB", ("--kernels", "0", "--fill", "4096", "--deep", "4")),
     "moves": Load("copies of 1 GiB within the GPU", ("--kernels", "0", "--move", "1024", "--deep", "4")),
+    "rows": Load("copies of 512 MiB within the GPU in rows of 4 KiB",
+                 ("--kernels", "0", "--move", "1024", "--rows", "8192", "--deep", "4")),
+    "lists": Load("lists of 64 copies of 16 MiB within the GPU", ("--kernels", "0", "--move", "1024", "--list", "64", "--deep", "4")),
+    # Work that waits: for the host, and for another stream's work.
+    "called": Load("1 ms kernels, each behind 1 ms of the host's work", ("--us", "1000", "--call", "1000", "--deep", "4"), piece_us=1000),
+    "chain": Load("2 streams by turns, 1 ms each", ("--us", "1000", "--streams", "2", "--chain", "--deep", "16"), piece_us=1000),
+    "chain_short": Load("2 streams by turns, 50 µs each",
+                        ("--us", "50", "--streams", "2", "--chain", "--deep", "64"), piece_us=50),
     # For pairs and latency, not in the table of singles.
     "spin": Load("1 ms kernels", ("--us", "1000", "--deep", "8"), piece_us=1000),
     "request": Load("requests of 5 ms, one after another", ("--us", "1000", "--kernels", "5", "--deep", "1"), piece_us=5000),
