@@ -5,16 +5,12 @@
 #include "account_inside.h"
 #include "atomics.h"
 #include "context_cost.h"
+#include "futex.h"
 #include "ledger_lock.h"
 #include "pools.h"
 
 /* A lock lost this often in one go means that somebody plays with the ledger. */
 #define LOST_LOCKS 3
-
-static uint64_t add(uint64_t a, uint64_t b)
-{
-	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
 
 static uint64_t step_limit(uint32_t device)
 {
@@ -26,149 +22,7 @@ static uint64_t job_limit(uint32_t device)
 	return GET(vgpu_pages.limits->device[device].job_mem_bytes);
 }
 
-/* ---- under the lock ---- */
-
-bool vgpu_account_is_ours(const struct vgpu_process *p, struct vgpu_ledger_slot *slot)
-{
-	return GET(slot->state) == 1 && GET(slot->pid) == p->pid && GET(slot->start_ticks) == p->start_ticks &&
-	       GET(slot->pidns) == p->pidns;
-}
-
-/* Others read without the lock, so not memset. */
-static void zero(uint64_t field[VGPU_MAX_DEVICES])
-{
-	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
-		SET(field[d], 0);
-}
-
-void vgpu_account_recount(void)
-{
-	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	uint32_t measuring = 0;
-
-	zero(ledger->used_bytes);
-	for (uint32_t s = 0; s < VGPU_MAX_STEPS; s++) {
-		if (GET(ledger->step[s].in_use))
-			zero(ledger->step[s].used_bytes);
-	}
-	/* All of them, whatever slots_high says: it may be garbage too. */
-	for (uint32_t i = 0; i < VGPU_MAX_PROCS; i++) {
-		struct vgpu_ledger_slot *slot = &ledger->slot[i];
-		uint32_t step = GET(slot->step);
-
-		if (GET(slot->state) != 1 || step >= VGPU_MAX_STEPS)
-			continue;
-		measuring |= GET(slot->measuring);
-		for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
-			uint64_t used = GET(slot->used_bytes[d]);
-
-			if (used == 0)
-				continue;
-			SET(ledger->used_bytes[d], add(GET(ledger->used_bytes[d]), used));
-			SET(ledger->step[step].used_bytes[d], add(GET(ledger->step[step].used_bytes[d]), used));
-		}
-	}
-	SET(ledger->measuring, measuring);
-}
-
-void vgpu_account_clear_slot(struct vgpu_ledger_slot *slot)
-{
-	zero(slot->used_bytes);
-	SET(slot->measuring, 0);
-	SET(slot->state, 0);
-}
-
-static bool step_has_processes(uint32_t step)
-{
-	for (uint32_t i = 0; i < VGPU_MAX_PROCS; i++) {
-		if (GET(vgpu_pages.ledger->slot[i].state) == 1 && GET(vgpu_pages.ledger->slot[i].step) == step)
-			return true;
-	}
-	return false;
-}
-
-/* VGPU_MAX_STEPS when there is none. */
-static uint32_t find_step(uint32_t step_id)
-{
-	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	uint32_t unused = VGPU_MAX_STEPS;
-
-	for (uint32_t s = 0; s < VGPU_MAX_STEPS; s++) {
-		if (GET(ledger->step[s].in_use) != 1)
-			unused = unused == VGPU_MAX_STEPS ? s : unused;
-		else if (GET(ledger->step[s].step_id) == step_id)
-			return s;
-	}
-	/* A job of very many steps: the peaks of a finished one have been folded in at its end. */
-	for (uint32_t s = 0; s < VGPU_MAX_STEPS && unused == VGPU_MAX_STEPS; s++) {
-		if (!step_has_processes(s))
-			unused = s;
-	}
-	if (unused < VGPU_MAX_STEPS) {
-		zero(ledger->step[unused].used_bytes);
-		zero(ledger->step[unused].peak_bytes);
-		zero(ledger->step[unused].refusals);
-		SET(ledger->step[unused].step_id, step_id);
-		SET(ledger->step[unused].in_use, 1);
-	}
-	return unused;
-}
-
-static bool claim_slot(struct vgpu_process *p)
-{
-	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	uint32_t mine = VGPU_MAX_PROCS;
-	uint32_t step = find_step(vgpu_pages.limits->step_id);
-
-	if (step == VGPU_MAX_STEPS)
-		return false;
-	for (uint32_t i = 0; i < VGPU_MAX_PROCS; i++) {
-		struct vgpu_ledger_slot *slot = &ledger->slot[i];
-
-		/* Left by what ran in this pid before an exec: its GPU memory went with it. */
-		if (vgpu_account_is_ours(p, slot)) {
-			vgpu_account_clear_slot(slot);
-			mine = i;
-		} else if (GET(slot->state) != 1 && mine == VGPU_MAX_PROCS) {
-			mine = i;
-		}
-	}
-	if (mine == VGPU_MAX_PROCS)
-		return false;
-	SET(p->slot, mine);
-	SET(p->step, step);
-	SET(ledger->slot[mine].pid, p->pid);
-	SET(ledger->slot[mine].start_ticks, p->start_ticks);
-	SET(ledger->slot[mine].pidns, p->pidns);
-	SET(ledger->slot[mine].image, p->image);
-	SET(ledger->slot[mine].measuring, 0);
-	SET(ledger->slot[mine].step, step);
-	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
-		SET(ledger->slot[mine].used_bytes[d], GET(p->held_bytes[d]));
-	__atomic_store_n(&ledger->slot[mine].state, 1, __ATOMIC_RELEASE);
-	if (GET(ledger->slots_high) < mine + 1 || GET(ledger->slots_high) > VGPU_MAX_PROCS)
-		SET(ledger->slots_high, mine + 1);
-	vgpu_account_recount();
-	return true;
-}
-
-/* The ledger belongs to the job's user, so what this process wrote there may have changed. */
-bool vgpu_account_heal(struct vgpu_process *p, uint32_t device)
-{
-	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
-	uint64_t held = GET(p->held_bytes[device]);
-
-	if (!vgpu_account_is_ours(p, slot) || GET(slot->step) != p->step || GET(ledger->step[p->step].in_use) != 1 ||
-	    GET(ledger->step[p->step].step_id) != vgpu_pages.limits->step_id)
-		return claim_slot(p);
-	if (GET(slot->used_bytes[device]) != held || GET(ledger->used_bytes[device]) < held ||
-	    GET(ledger->step[p->step].used_bytes[device]) < held) {
-		SET(slot->used_bytes[device], held);
-		vgpu_account_recount();
-	}
-	return true;
-}
+/* ---- under both locks ---- */
 
 static bool fits(const struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
@@ -183,11 +37,9 @@ static bool hold(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	uint64_t held = GET(p->held_bytes[device]);
 
-	do {
-		if (bytes > vgpu_account_left(job_limit(device), held) || bytes > vgpu_account_left(step_limit(device), held))
-			return false;
-	} while (!__atomic_compare_exchange_n(&p->held_bytes[device], &held, held + bytes, 0, __ATOMIC_RELAXED,
-					      __ATOMIC_RELAXED));
+	if (bytes > vgpu_account_left(job_limit(device), held) || bytes > vgpu_account_left(step_limit(device), held))
+		return false;
+	SET(p->held_bytes[device], held + bytes);
 	return true;
 }
 
@@ -216,8 +68,8 @@ static void book(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 	struct vgpu_ledger_step *step = &ledger->step[p->step];
 
 	SET(ledger->slot[p->slot].used_bytes[device], GET(p->held_bytes[device]));
-	SET(ledger->used_bytes[device], add(GET(ledger->used_bytes[device]), bytes));
-	SET(step->used_bytes[device], add(GET(step->used_bytes[device]), bytes));
+	SET(ledger->used_bytes[device], vgpu_account_add(GET(ledger->used_bytes[device]), bytes));
+	SET(step->used_bytes[device], vgpu_account_add(GET(step->used_bytes[device]), bytes));
 	vgpu_account_peaks(p, device);
 }
 
@@ -235,11 +87,9 @@ static uint64_t let_go(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	uint64_t held = GET(p->held_bytes[device]);
 
-	do {
-		if (bytes > held)
-			bytes = held;
-	} while (!__atomic_compare_exchange_n(&p->held_bytes[device], &held, held - bytes, 0, __ATOMIC_RELAXED,
-					      __ATOMIC_RELAXED));
+	if (bytes > held)
+		bytes = held;
+	SET(p->held_bytes[device], held - bytes);
 	return bytes;
 }
 
@@ -258,18 +108,16 @@ static void unbook(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 	SET(step->used_bytes[device], GET(step->used_bytes[device]) - bytes);
 }
 
-/* ---- taking the lock ---- */
+/* ---- under the process's own lock, taking the ledger's ---- */
 
-void vgpu_account_lock(struct vgpu_process *p)
+static void lock(struct vgpu_process *p)
 {
 	if (vgpu_ledger_lock(p))
 		vgpu_account_recount();
 }
 
-bool vgpu_account_unlock(struct vgpu_process *p)
+static VGPU_SELDOM bool lock_lost(struct vgpu_process *p)
 {
-	if (vgpu_ledger_unlock(p))
-		return true;
 	for (int i = 0; i < LOST_LOCKS; i++) {
 		vgpu_ledger_lock(p);
 		vgpu_account_recount();
@@ -279,17 +127,94 @@ bool vgpu_account_unlock(struct vgpu_process *p)
 	return false;
 }
 
+static bool unlock(struct vgpu_process *p)
+{
+	return vgpu_ledger_unlock(p) || lock_lost(p);
+}
+
+/* Whether a charge that was booked when the lock was lost can stand; what cannot is given back. */
+static VGPU_SELDOM bool stands(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	bool ok;
+
+	lock(p);
+	ok = GET(vgpu_pages.ledger->used_bytes[device]) <= job_limit(device) &&
+	     GET(vgpu_pages.ledger->step[p->step].used_bytes[device]) <= step_limit(device);
+	if (!ok)
+		unbook(p, device, bytes);
+	unlock(p);
+	return ok;
+}
+
+static VGPU_SELDOM void refuse(struct vgpu_process *p, uint32_t device)
+{
+	uint64_t *of_step = &vgpu_pages.ledger->step[p->step].refusals[device];
+	uint64_t *of_job = &vgpu_pages.ledger->refusals[device];
+
+	SET(*of_job, vgpu_account_add(GET(*of_job), 1));
+	SET(*of_step, vgpu_account_add(GET(*of_step), 1));
+}
+
+static bool attempt(struct vgpu_process *p, uint32_t device, uint64_t bytes, bool last)
+{
+	bool ok;
+	bool kept;
+
+	lock(p);
+	ok = vgpu_account_heal(p, device);
+	if (ok && last)
+		vgpu_account_recount();
+	ok = ok && vgpu_account_take(p, device, bytes);
+	if (!ok && last)
+		refuse(p, device);
+	kept = unlock(p);
+	return ok && (kept || stands(p, device, bytes));
+}
+
+bool vgpu_account_try_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	return attempt(p, device, bytes, false);
+}
+
+void vgpu_account_give_back_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	if (bytes == 0)
+		return;
+	lock(p);
+	if (vgpu_account_heal(p, device))
+		unbook(p, device, bytes);
+	else
+		let_go(p, device, bytes);
+	unlock(p);
+}
+
+/* ---- taking both ---- */
+
+void vgpu_account_lock(struct vgpu_process *p)
+{
+	vgpu_brief_lock(&p->account_lock);
+	lock(p);
+}
+
+bool vgpu_account_unlock(struct vgpu_process *p)
+{
+	bool kept = unlock(p);
+
+	vgpu_brief_unlock(&p->account_lock);
+	return kept;
+}
+
 bool vgpu_account_open(struct vgpu_process *p)
 {
 	bool ok;
 
 	vgpu_account_lock(p);
-	ok = claim_slot(p);
+	ok = vgpu_account_claim_slot(p);
 	vgpu_account_unlock(p);
 	if (!ok) {
 		vgpu_account_sweep(p, true);
 		vgpu_account_lock(p);
-		ok = claim_slot(p);
+		ok = vgpu_account_claim_slot(p);
 		vgpu_account_unlock(p);
 	}
 	return ok;
@@ -299,49 +224,42 @@ bool vgpu_account_stands(struct vgpu_process *p, uint32_t device, uint64_t bytes
 {
 	bool ok;
 
-	vgpu_account_lock(p);
-	ok = GET(vgpu_pages.ledger->used_bytes[device]) <= job_limit(device) &&
-	     GET(vgpu_pages.ledger->step[p->step].used_bytes[device]) <= step_limit(device);
-	if (!ok)
-		unbook(p, device, bytes);
-	vgpu_account_unlock(p);
+	vgpu_brief_lock(&p->account_lock);
+	ok = stands(p, device, bytes);
+	vgpu_brief_unlock(&p->account_lock);
 	return ok;
-}
-
-static bool attempt(struct vgpu_process *p, uint32_t device, uint64_t bytes, bool last)
-{
-	bool ok;
-	bool kept;
-
-	vgpu_account_lock(p);
-	ok = vgpu_account_heal(p, device);
-	if (ok && last)
-		vgpu_account_recount();
-	ok = ok && vgpu_account_take(p, device, bytes);
-	if (!ok && last) {
-		SET(vgpu_pages.ledger->refusals[device], add(GET(vgpu_pages.ledger->refusals[device]), 1));
-		SET(vgpu_pages.ledger->step[p->step].refusals[device],
-		    add(GET(vgpu_pages.ledger->step[p->step].refusals[device]), 1));
-	}
-	kept = vgpu_account_unlock(p);
-	return ok && (kept || vgpu_account_stands(p, device, bytes));
 }
 
 bool vgpu_account_try(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	return attempt(p, device, bytes, false);
+	bool ok;
+
+	vgpu_brief_lock(&p->account_lock);
+	ok = vgpu_account_try_inside(p, device, bytes);
+	vgpu_brief_unlock(&p->account_lock);
+	return ok;
+}
+
+static bool refuse_or_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	bool ok;
+
+	vgpu_brief_lock(&p->account_lock);
+	ok = attempt(p, device, bytes, true);
+	vgpu_brief_unlock(&p->account_lock);
+	return ok;
 }
 
 bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	if (attempt(p, device, bytes, false))
+	if (vgpu_account_try(p, device, bytes))
 		return true;
 	vgpu_account_sweep(p, true);
 	vgpu_pools_reclaim(p, (int)device);
 	/* What others have charged for a context of unknown cost comes back in part in a moment. */
 	if (vgpu_context_cost_others(p, device) && bytes <= step_limit(device) && vgpu_context_cost_wait(p, device, bytes))
 		return true;
-	return attempt(p, device, bytes, true);
+	return refuse_or_charge(p, device, bytes);
 }
 
 void vgpu_account_force(struct vgpu_process *p, uint32_t device, uint64_t bytes)
@@ -350,7 +268,7 @@ void vgpu_account_force(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 
 	vgpu_account_lock(p);
 	healed = vgpu_account_heal(p, device);
-	__atomic_add_fetch(&p->held_bytes[device], bytes, __ATOMIC_RELAXED);
+	SET(p->held_bytes[device], GET(p->held_bytes[device]) + bytes);
 	if (healed)
 		book(p, device, bytes);
 	vgpu_account_unlock(p);
@@ -360,10 +278,7 @@ void vgpu_account_give_back(struct vgpu_process *p, uint32_t device, uint64_t by
 {
 	if (bytes == 0)
 		return;
-	vgpu_account_lock(p);
-	if (vgpu_account_heal(p, device))
-		unbook(p, device, bytes);
-	else
-		let_go(p, device, bytes);
-	vgpu_account_unlock(p);
+	vgpu_brief_lock(&p->account_lock);
+	vgpu_account_give_back_inside(p, device, bytes);
+	vgpu_brief_unlock(&p->account_lock);
 }

@@ -11,6 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Out of line: what is called often does not save registers for it. */
+#define VGPU_SELDOM __attribute__((noinline, cold, unused))
+
 /* timeout_ns < 0 waits for ever. flags: FUTEX_PRIVATE_FLAG when no other process looks at it. */
 static inline long vgpu_futex_wait(uint32_t *word, uint32_t value, int flags, int64_t timeout_ns)
 {
@@ -56,6 +59,39 @@ static inline void vgpu_mutex_unlock(uint32_t *mutex)
 {
 	if (__atomic_exchange_n(mutex, 0, __ATOMIC_RELEASE) == 2)
 		vgpu_futex_wake(mutex, 1, FUTEX_PRIVATE_FLAG);
+}
+
+#define VGPU_BRIEF_SPINS 200
+#define VGPU_BRIEF_PAUSE_NS 50000
+
+static VGPU_SELDOM void vgpu_brief_wait(uint32_t *word)
+{
+	const struct timespec pause = {0, VGPU_BRIEF_PAUSE_NS};
+
+	for (uint32_t i = 1;; i++) {
+		uint32_t free = 0;
+
+		if (__atomic_load_n(word, __ATOMIC_RELAXED) == 0 &&
+		    __atomic_compare_exchange_n(word, &free, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			return;
+		if (i % VGPU_BRIEF_SPINS == 0)
+			nanosleep(&pause, NULL);
+	}
+}
+
+/* 0 free, 1 held. For what is held for some tens of nanoseconds, several times in an allocation: nobody
+ * is woken, so that giving it back is a plain store. */
+static inline void vgpu_brief_lock(uint32_t *word)
+{
+	uint32_t free = 0;
+
+	if (!__atomic_compare_exchange_n(word, &free, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		vgpu_brief_wait(word);
+}
+
+static inline void vgpu_brief_unlock(uint32_t *word)
+{
+	__atomic_store_n(word, 0, __ATOMIC_RELEASE);
 }
 
 #endif

@@ -146,11 +146,11 @@ CUresult vgpu_graphs_begin(struct vgpu_process *p, struct vgpu_growth *g, CUgrap
 	}
 	trimmed = __atomic_load_n(&p->graphs_trimmed, __ATOMIC_SEQ_CST);
 	if (entry.owner == trimmed + 1) {
-		vgpu_pools_begin_again(g, pool, entry.bytes);
+		vgpu_pools_begin_again(p, g, pool, entry.bytes);
 		g->trimmed = trimmed;
 		if (__atomic_load_n(&p->graphs_trimmed, __ATOMIC_SEQ_CST) == trimmed)
 			return CUDA_SUCCESS;
-		vgpu_pools_cancel_again(g);
+		vgpu_pools_cancel_again(p, g);
 	}
 	if (vgpu_pools_begin(p, g, pool, entry.bytes, stream)) {
 		g->trimmed = trimmed;

@@ -17,19 +17,22 @@
 #define ROBBED_FOR_NS (60 * (uint64_t)HOLD_NS)
 #define UNLOCK_TRIES 1000
 
+/* A forked child's first thread inherits this: pid tells. */
+static __thread struct {
+	int32_t pid;
+	uint32_t tid;
+} this_thread;
+
+static VGPU_SELDOM uint32_t ask_thread_id(const struct vgpu_process *p)
+{
+	this_thread.tid = (uint32_t)syscall(SYS_gettid);
+	this_thread.pid = p->pid;
+	return this_thread.tid;
+}
+
 static uint32_t thread_id(const struct vgpu_process *p)
 {
-	/* A forked child's first thread inherits this: pid tells. */
-	static __thread struct {
-		int32_t pid;
-		uint32_t tid;
-	} me;
-
-	if (me.pid != p->pid) {
-		me.tid = (uint32_t)syscall(SYS_gettid);
-		me.pid = p->pid;
-	}
-	return me.tid;
+	return this_thread.pid == p->pid ? this_thread.tid : ask_thread_id(p);
 }
 
 static bool try_lock(struct vgpu_ledger *ledger, uint32_t from, uint32_t to)
@@ -83,26 +86,29 @@ static bool wait_for_lock(struct vgpu_process *p, struct vgpu_ledger *ledger, ui
 	return true;
 }
 
+static VGPU_SELDOM bool spin_or_wait(struct vgpu_process *p, struct vgpu_ledger *ledger, uint32_t me)
+{
+	for (int i = 0; i < SPINS; i++) {
+		if (__atomic_load_n(&ledger->lock, __ATOMIC_RELAXED) == 0 && try_lock(ledger, 0, me))
+			return false;
+	}
+	return wait_for_lock(p, ledger, me);
+}
+
 bool vgpu_ledger_lock(struct vgpu_process *p)
 {
 	struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	uint32_t me = thread_id(p);
-	bool taken_over = false;
-	bool got = try_lock(ledger, 0, me);
+	bool taken_over = !try_lock(ledger, 0, me) && spin_or_wait(p, ledger, me);
 
-	for (int i = 0; !got && i < SPINS; i++)
-		got = __atomic_load_n(&ledger->lock, __ATOMIC_RELAXED) == 0 && try_lock(ledger, 0, me);
-	if (!got)
-		taken_over = wait_for_lock(p, ledger, me);
 	__atomic_store_n(&ledger->lock_turns, __atomic_load_n(&ledger->lock_turns, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&ledger->lock_pidns, p->pidns, __ATOMIC_RELAXED);
 	return taken_over;
 }
 
-bool vgpu_ledger_unlock(struct vgpu_process *p)
+/* Somebody sleeps on it, or it is not ours any more. */
+static VGPU_SELDOM bool unlock_slowly(struct vgpu_ledger *ledger, uint32_t me)
 {
-	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	uint32_t me = thread_id(p);
 	uint32_t word = __atomic_load_n(&ledger->lock, __ATOMIC_RELAXED);
 	int tries = 0;
 
@@ -113,4 +119,15 @@ bool vgpu_ledger_unlock(struct vgpu_process *p)
 	if (word & FUTEX_WAITERS)
 		vgpu_futex_wake(&ledger->lock, 1, 0);
 	return true;
+}
+
+bool vgpu_ledger_unlock(struct vgpu_process *p)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t me = thread_id(p);
+	uint32_t word = me;
+
+	if (__atomic_compare_exchange_n(&ledger->lock, &word, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		return true;
+	return unlock_slowly(ledger, me);
 }

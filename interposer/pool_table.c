@@ -197,13 +197,13 @@ static void bury(struct vgpu_process *p, struct vgpu_pool *pool)
 	uint64_t much = 0;
 	int device = __atomic_load_n(&pool->device, __ATOMIC_RELAXED);
 
-	vgpu_mutex_lock(&pool->mutex);
+	vgpu_brief_lock(&p->account_lock);
 	if (__atomic_load_n(&pool->state, __ATOMIC_RELAXED) == VGPU_POOL_DEAD && pool->live == 0) {
 		much = pool->charged_bytes;
 		__atomic_store_n(&pool->charged_bytes, 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&pool->state, VGPU_POOL_UNUSED, __ATOMIC_RELEASE);
 	}
-	vgpu_mutex_unlock(&pool->mutex);
+	vgpu_brief_unlock(&p->account_lock);
 	if (device >= 0)
 		vgpu_account_give_back(p, (uint32_t)device, much);
 }
@@ -214,9 +214,9 @@ void vgpu_pools_destroyed(struct vgpu_process *p, struct vgpu_pool *pool, CUmemo
 		__atomic_store_n(&pool->handle, handle, __ATOMIC_RELEASE);
 		return;
 	}
-	vgpu_mutex_lock(&pool->mutex);
+	vgpu_brief_lock(&p->account_lock);
 	__atomic_store_n(&pool->state, VGPU_POOL_DEAD, __ATOMIC_RELEASE);
-	vgpu_mutex_unlock(&pool->mutex);
+	vgpu_brief_unlock(&p->account_lock);
 	bury(p, pool);
 }
 
@@ -226,9 +226,9 @@ void vgpu_pools_block(struct vgpu_process *p, struct vgpu_pool *pool, CUdevicept
 
 	if (!pool->own)
 		return;
-	vgpu_mutex_lock(&pool->mutex);
+	vgpu_brief_lock(&p->account_lock);
 	pool->live++;
-	vgpu_mutex_unlock(&pool->mutex);
+	vgpu_brief_unlock(&p->account_lock);
 	vgpu_blocks_put_back(p, &block);
 }
 
@@ -239,10 +239,10 @@ void vgpu_pools_block_freed(struct vgpu_process *p, const struct vgpu_entry *blo
 	if (block->owner - 1 >= VGPU_MAX_POOLS)
 		return;
 	pool = &p->pool[block->owner - 1];
-	vgpu_mutex_lock(&pool->mutex);
+	vgpu_brief_lock(&p->account_lock);
 	if (pool->live > 0)
 		pool->live--;
-	vgpu_mutex_unlock(&pool->mutex);
+	vgpu_brief_unlock(&p->account_lock);
 	if (__atomic_load_n(&pool->state, __ATOMIC_ACQUIRE) == VGPU_POOL_DEAD)
 		bury(p, pool);
 }

@@ -5,6 +5,7 @@
 #include "pools.h"
 
 #include "account.h"
+#include "account_inside.h"
 #include "futex.h"
 #include "symbols.h"
 
@@ -39,30 +40,22 @@ static CUmemoryPool handle_of(const struct vgpu_pool *pool)
 	return __atomic_load_n(&pool->handle, __ATOMIC_RELAXED);
 }
 
+/* With the lock held. */
 static void fly(struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth, uint64_t charged)
 {
 	*g = (struct vgpu_growth){.pool = pool, .growth = growth};
-	vgpu_mutex_lock(&pool->mutex);
 	g->others = pool->flying_growth;
 	pool->flying_growth += growth;
 	pool->begun_growth += growth;
 	g->begun = pool->begun_growth;
 	__atomic_store_n(&pool->charged_bytes, pool->charged_bytes + charged, __ATOMIC_RELAXED);
-	vgpu_mutex_unlock(&pool->mutex);
 }
 
-static void land(struct vgpu_growth *g)
+static void raise(struct vgpu_process *p, struct vgpu_pool *pool, uint64_t bytes)
 {
-	vgpu_mutex_lock(&g->pool->mutex);
-	g->pool->flying_growth -= g->growth;
-	vgpu_mutex_unlock(&g->pool->mutex);
-}
-
-static void raise(struct vgpu_pool *pool, uint64_t bytes)
-{
-	vgpu_mutex_lock(&pool->mutex);
+	vgpu_brief_lock(&p->account_lock);
 	__atomic_store_n(&pool->charged_bytes, pool->charged_bytes + bytes, __ATOMIC_RELAXED);
-	vgpu_mutex_unlock(&pool->mutex);
+	vgpu_brief_unlock(&p->account_lock);
 }
 
 /* Memory that a stream frees comes back once the stream gets there, and only then can be taken from
@@ -77,94 +70,107 @@ static void wait_for(CUstream stream)
 		nanosleep(&pause, NULL);
 }
 
+static VGPU_SELDOM bool begin_when_there_is_room(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool,
+					    uint64_t growth, CUstream stream)
+{
+	uint32_t device = (uint32_t)pool->device;
+
+	if (growth <= vgpu_account_view(p, device).total_bytes)
+		wait_for(stream);
+	if (!vgpu_account_charge(p, device, growth))
+		return false;
+	vgpu_brief_lock(&p->account_lock);
+	fly(g, pool, growth, growth);
+	vgpu_brief_unlock(&p->account_lock);
+	return true;
+}
+
 /* That a pool holds enough unused does not mean that it does not grow: what is unused may be in
  * pieces, or freed by a stream that has not got there yet. So there is no way past the charge. */
 bool vgpu_pools_begin(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth,
 		      CUstream stream)
 {
-	uint32_t device = (uint32_t)pool->device;
+	bool charged;
 
-	if (!vgpu_account_try(p, device, growth)) {
-		if (growth <= vgpu_account_view(p, device).total_bytes)
-			wait_for(stream);
-		if (!vgpu_account_charge(p, device, growth))
-			return false;
-	}
-	fly(g, pool, growth, growth);
-	return true;
+	vgpu_brief_lock(&p->account_lock);
+	charged = vgpu_account_try_inside(p, (uint32_t)pool->device, growth);
+	if (charged)
+		fly(g, pool, growth, growth);
+	vgpu_brief_unlock(&p->account_lock);
+	return charged || begin_when_there_is_room(p, g, pool, growth, stream);
 }
 
-void vgpu_pools_begin_again(struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth)
+void vgpu_pools_begin_again(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth)
 {
 	/* Until it lands, nobody lowers the charge below what it may take again. */
+	vgpu_brief_lock(&p->account_lock);
 	fly(g, pool, growth, 0);
+	vgpu_brief_unlock(&p->account_lock);
 }
 
-void vgpu_pools_cancel_again(struct vgpu_growth *g)
+void vgpu_pools_cancel_again(struct vgpu_process *p, struct vgpu_growth *g)
 {
-	land(g);
+	vgpu_brief_lock(&p->account_lock);
+	g->pool->flying_growth -= g->growth;
+	vgpu_brief_unlock(&p->account_lock);
 }
 
-/* With the mutex held: no call can have made the pool larger than bound. Returns what to give back. */
-static uint64_t lower(struct vgpu_pool *pool, uint64_t bound)
+/* With the lock held: no call can have made the pool larger than bound. */
+static void lower(struct vgpu_process *p, struct vgpu_pool *pool, uint64_t bound)
 {
-	uint64_t much = 0;
-
-	if (bound < pool->charged_bytes) {
-		much = pool->charged_bytes - bound;
-		__atomic_store_n(&pool->charged_bytes, bound, __ATOMIC_RELAXED);
-	}
-	return much;
+	if (bound >= pool->charged_bytes)
+		return;
+	vgpu_account_give_back_inside(p, (uint32_t)pool->device, pool->charged_bytes - bound);
+	__atomic_store_n(&pool->charged_bytes, bound, __ATOMIC_RELAXED);
 }
 
 void vgpu_pools_settle(struct vgpu_process *p, struct vgpu_pool *pool)
 {
-	uint64_t others, begun, holds, much;
+	uint64_t others, begun, holds;
 
 	/* Nothing to give back, whatever other threads are doing: what they may take is charged too. */
 	if (pool->device < 0 || !ask(pool, handle_of(pool), &holds) ||
 	    holds >= __atomic_load_n(&pool->charged_bytes, __ATOMIC_RELAXED))
 		return;
-	vgpu_mutex_lock(&pool->mutex);
+	vgpu_brief_lock(&p->account_lock);
 	others = pool->flying_growth;
 	begun = pool->begun_growth;
-	vgpu_mutex_unlock(&pool->mutex);
+	vgpu_brief_unlock(&p->account_lock);
 	if (!ask(pool, handle_of(pool), &holds))
 		return;
-	vgpu_mutex_lock(&pool->mutex);
-	much = lower(pool, holds + others + (pool->begun_growth - begun));
-	vgpu_mutex_unlock(&pool->mutex);
-	vgpu_account_give_back(p, (uint32_t)pool->device, much);
+	vgpu_brief_lock(&p->account_lock);
+	lower(p, pool, holds + others + (pool->begun_growth - begun));
+	vgpu_brief_unlock(&p->account_lock);
 }
 
 /* How much more the pool holds than it is charged. */
-static uint64_t uncharged(struct vgpu_pool *pool)
+static uint64_t uncharged(struct vgpu_process *p, struct vgpu_pool *pool)
 {
 	uint64_t before, after, holds;
 
-	vgpu_mutex_lock(&pool->mutex);
+	vgpu_brief_lock(&p->account_lock);
 	before = pool->charged_bytes;
-	vgpu_mutex_unlock(&pool->mutex);
+	vgpu_brief_unlock(&p->account_lock);
 	if (!ask(pool, handle_of(pool), &holds))
 		return 0;
-	vgpu_mutex_lock(&pool->mutex);
+	vgpu_brief_lock(&p->account_lock);
 	after = pool->charged_bytes;
-	vgpu_mutex_unlock(&pool->mutex);
+	vgpu_brief_unlock(&p->account_lock);
 	if (after < before)
 		after = before;
 	return holds > after ? holds - after : 0;
 }
 
 /* Charges what the pool was found to hold beyond its charge. */
-static bool cover(struct vgpu_process *p, struct vgpu_pool *pool)
+static VGPU_SELDOM bool cover(struct vgpu_process *p, struct vgpu_pool *pool)
 {
-	uint64_t more = uncharged(pool);
+	uint64_t more = uncharged(p, pool);
 
 	if (more == 0)
 		return true;
 	if (!vgpu_account_charge(p, (uint32_t)pool->device, more))
-		return uncharged(pool) == 0; /* giving back unused memory may have been enough */
-	raise(pool, more);
+		return uncharged(p, pool) == 0; /* giving back unused memory may have been enough */
+	raise(p, pool, more);
 	vgpu_pools_settle(p, pool);
 	return true;
 }
@@ -172,18 +178,17 @@ static bool cover(struct vgpu_process *p, struct vgpu_pool *pool)
 bool vgpu_pools_end(struct vgpu_process *p, struct vgpu_growth *g)
 {
 	struct vgpu_pool *pool = g->pool;
-	uint64_t holds = 0, much = 0;
+	uint64_t holds = 0;
 	bool asked = ask(pool, handle_of(pool), &holds);
 	bool alone, more;
 
-	vgpu_mutex_lock(&pool->mutex);
+	vgpu_brief_lock(&p->account_lock);
 	pool->flying_growth -= g->growth;
 	alone = g->others == 0 && pool->begun_growth == g->begun;
 	more = asked && holds > pool->charged_bytes;
 	if (asked)
-		much = lower(pool, holds + g->others + (pool->begun_growth - g->begun));
-	vgpu_mutex_unlock(&pool->mutex);
-	vgpu_account_give_back(p, (uint32_t)pool->device, much);
+		lower(p, pool, holds + g->others + (pool->begun_growth - g->begun));
+	vgpu_brief_unlock(&p->account_lock);
 	if (!alone)
 		vgpu_pools_settle(p, pool);
 	return !more || cover(p, pool);
@@ -191,11 +196,11 @@ bool vgpu_pools_end(struct vgpu_process *p, struct vgpu_growth *g)
 
 void vgpu_pools_force(struct vgpu_process *p, struct vgpu_pool *pool)
 {
-	uint64_t more = uncharged(pool);
+	uint64_t more = uncharged(p, pool);
 
 	if (more != 0) {
 		vgpu_account_force(p, (uint32_t)pool->device, more);
-		raise(pool, more);
+		raise(p, pool, more);
 	}
 	vgpu_pools_settle(p, pool);
 }

@@ -51,9 +51,9 @@ void vgpu_pools_block_freed(struct vgpu_process *p, const struct vgpu_entry *blo
 bool vgpu_pools_begin(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth,
 		      CUstream stream);
 /* The driver is known to have the memory already: charges nothing. */
-void vgpu_pools_begin_again(struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth);
+void vgpu_pools_begin_again(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth);
 /* It is not after all. */
-void vgpu_pools_cancel_again(struct vgpu_growth *g);
+void vgpu_pools_cancel_again(struct vgpu_process *p, struct vgpu_growth *g);
 /* False when the pool has grown by more than was foreseen and than the limit leaves: the caller
  * undoes the call, and calls vgpu_pools_force. */
 bool vgpu_pools_end(struct vgpu_process *p, struct vgpu_growth *g);

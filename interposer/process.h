@@ -63,10 +63,9 @@ enum vgpu_pool_state {
 	VGPU_POOL_DEAD,	  /* destroyed by the program; some of its blocks may live */
 };
 
-/* What is known of one stream-ordered pool. The sums are kept under its mutex; see pools.h. */
+/* What is known of one stream-ordered pool. The sums are kept under account_lock; see pools.h. */
 struct vgpu_pool {
 	CUmemoryPool handle;
-	uint32_t mutex;
 	uint32_t state;
 	uint32_t users; /* threads that ask the driver about it and were not given it by the program */
 	CUdevice ordinal;
@@ -113,7 +112,10 @@ struct vgpu_process {
 	uint64_t image;
 	uint32_t slot;
 	uint32_t step;
-	/* The same as the slot's used_bytes, out of reach of whoever writes into the ledger. */
+	/* held_bytes is the same as the slot's used_bytes, out of reach of whoever writes into the ledger, its
+	 * lock included. It changes under account_lock, and so do the sums of the pools; within that no other
+	 * one is taken but the ledger's. */
+	uint32_t account_lock;
 	uint64_t held_bytes[VGPU_MAX_DEVICES];
 
 	uint64_t swept_ns;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -282,6 +283,51 @@ static void garbage_in_the_ledger_harms_nobody(void)
 	CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
 }
 
+static CUcontext of_threads;
+
+static void *allocate_and_free(void *seed)
+{
+	uint32_t random = (uint32_t)(uintptr_t)seed;
+	size_t own;
+	CUdeviceptr a;
+
+	CHECK_IS(cuCtxSetCurrent(of_threads), CUDA_SUCCESS);
+	for (int i = 0; i < 100000; i++) {
+		CUresult result;
+
+		__atomic_store_n(&step.ledger->lock, 0, __ATOMIC_SEQ_CST);
+		random = random * 1664525u + 1013904223u;
+		result = cuMemAlloc_v2(&a, (2 + 2 * (random >> 28)) * MIB);
+		CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_IS(cuSimHeld(0, &own, NULL), CUDA_SUCCESS);
+		CHECK(own <= 100 * MIB);
+		if (result == CUDA_SUCCESS)
+			CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
+	}
+	return NULL;
+}
+
+static void threads_count_right_while_the_lock_is_robbed(void)
+{
+	pthread_t thread[4];
+	CUdeviceptr a;
+
+	library_quiet();
+	begin();
+	cuda_begin(0);
+	CHECK_IS(cuCtxGetCurrent(&of_threads), CUDA_SUCCESS);
+	for (uintptr_t i = 0; i < 4; i++)
+		CHECK_IS(pthread_create(&thread[i], NULL, allocate_and_free, (void *)(i + 1)), 0);
+	for (int i = 0; i < 4; i++)
+		CHECK_IS(pthread_join(thread[i], NULL), 0);
+	/* Nothing was counted that is not there, nor forgotten. */
+	CHECK_IS(cuMemAlloc_v2(&a, 100 * MIB), CUDA_SUCCESS);
+	CHECK_IS(step_slots_bytes(&step), 100 * MIB);
+	CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
+	CHECK_IS(step_slots_bytes(&step), 0);
+	CHECK_IS(step.ledger->used_bytes[0], 0);
+}
+
 static void the_steps_own_folder_comes_first(void)
 {
 	size_t free_bytes, total_bytes;
@@ -338,6 +384,7 @@ int main(void)
 	CASE(a_bad_ledger_lets_run_when_root_says_so);
 	CASE(the_users_environment_changes_nothing);
 	CASE(garbage_in_the_ledger_harms_nobody);
+	CASE(threads_count_right_while_the_lock_is_robbed);
 	CASE(the_steps_own_folder_comes_first);
 	return summary();
 }

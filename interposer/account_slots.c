@@ -1,0 +1,162 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The process's slot and the sums over all slots. All of it under both locks. */
+#include "account_inside.h"
+
+#include "atomics.h"
+#include "futex.h"
+
+bool vgpu_account_is_ours(const struct vgpu_process *p, struct vgpu_ledger_slot *slot)
+{
+	return GET(slot->state) == 1 && GET(slot->pid) == p->pid && GET(slot->start_ticks) == p->start_ticks &&
+	       GET(slot->pidns) == p->pidns;
+}
+
+/* Others read without the lock, so not memset. */
+static void zero(uint64_t field[VGPU_MAX_DEVICES])
+{
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
+		SET(field[d], 0);
+}
+
+VGPU_SELDOM void vgpu_account_recount(void)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t measuring = 0;
+
+	zero(ledger->used_bytes);
+	for (uint32_t s = 0; s < VGPU_MAX_STEPS; s++) {
+		if (GET(ledger->step[s].in_use))
+			zero(ledger->step[s].used_bytes);
+	}
+	/* All of them, whatever slots_high says: it may be garbage too. */
+	for (uint32_t i = 0; i < VGPU_MAX_PROCS; i++) {
+		struct vgpu_ledger_slot *slot = &ledger->slot[i];
+		uint32_t step = GET(slot->step);
+
+		if (GET(slot->state) != 1 || step >= VGPU_MAX_STEPS)
+			continue;
+		measuring |= GET(slot->measuring);
+		for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
+			uint64_t used = GET(slot->used_bytes[d]);
+
+			if (used == 0)
+				continue;
+			SET(ledger->used_bytes[d], vgpu_account_add(GET(ledger->used_bytes[d]), used));
+			SET(ledger->step[step].used_bytes[d], vgpu_account_add(GET(ledger->step[step].used_bytes[d]), used));
+		}
+	}
+	SET(ledger->measuring, measuring);
+}
+
+void vgpu_account_clear_slot(struct vgpu_ledger_slot *slot)
+{
+	zero(slot->used_bytes);
+	SET(slot->measuring, 0);
+	SET(slot->state, 0);
+}
+
+static bool step_has_processes(uint32_t step)
+{
+	for (uint32_t i = 0; i < VGPU_MAX_PROCS; i++) {
+		if (GET(vgpu_pages.ledger->slot[i].state) == 1 && GET(vgpu_pages.ledger->slot[i].step) == step)
+			return true;
+	}
+	return false;
+}
+
+/* VGPU_MAX_STEPS when there is none. */
+static uint32_t find_step(uint32_t step_id)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t unused = VGPU_MAX_STEPS;
+
+	for (uint32_t s = 0; s < VGPU_MAX_STEPS; s++) {
+		if (GET(ledger->step[s].in_use) != 1)
+			unused = unused == VGPU_MAX_STEPS ? s : unused;
+		else if (GET(ledger->step[s].step_id) == step_id)
+			return s;
+	}
+	/* A job of very many steps: the peaks of a finished one have been folded in at its end. */
+	for (uint32_t s = 0; s < VGPU_MAX_STEPS && unused == VGPU_MAX_STEPS; s++) {
+		if (!step_has_processes(s))
+			unused = s;
+	}
+	if (unused < VGPU_MAX_STEPS) {
+		zero(ledger->step[unused].used_bytes);
+		zero(ledger->step[unused].peak_bytes);
+		zero(ledger->step[unused].refusals);
+		SET(ledger->step[unused].step_id, step_id);
+		SET(ledger->step[unused].in_use, 1);
+	}
+	return unused;
+}
+
+VGPU_SELDOM bool vgpu_account_claim_slot(struct vgpu_process *p)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t mine = VGPU_MAX_PROCS;
+	uint32_t step = find_step(vgpu_pages.limits->step_id);
+
+	if (step == VGPU_MAX_STEPS)
+		return false;
+	for (uint32_t i = 0; i < VGPU_MAX_PROCS; i++) {
+		struct vgpu_ledger_slot *slot = &ledger->slot[i];
+
+		/* Left by what ran in this pid before an exec: its GPU memory went with it. */
+		if (vgpu_account_is_ours(p, slot)) {
+			vgpu_account_clear_slot(slot);
+			mine = i;
+		} else if (GET(slot->state) != 1 && mine == VGPU_MAX_PROCS) {
+			mine = i;
+		}
+	}
+	if (mine == VGPU_MAX_PROCS)
+		return false;
+	SET(p->slot, mine);
+	SET(p->step, step);
+	SET(ledger->slot[mine].pid, p->pid);
+	SET(ledger->slot[mine].start_ticks, p->start_ticks);
+	SET(ledger->slot[mine].pidns, p->pidns);
+	SET(ledger->slot[mine].image, p->image);
+	SET(ledger->slot[mine].measuring, 0);
+	SET(ledger->slot[mine].step, step);
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
+		SET(ledger->slot[mine].used_bytes[d], GET(p->held_bytes[d]));
+	__atomic_store_n(&ledger->slot[mine].state, 1, __ATOMIC_RELEASE);
+	if (GET(ledger->slots_high) < mine + 1 || GET(ledger->slots_high) > VGPU_MAX_PROCS)
+		SET(ledger->slots_high, mine + 1);
+	vgpu_account_recount();
+	return true;
+}
+
+static bool has_place(const struct vgpu_process *p)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
+
+	return vgpu_account_is_ours(p, slot) && GET(slot->step) == p->step && GET(ledger->step[p->step].in_use) == 1 &&
+	       GET(ledger->step[p->step].step_id) == vgpu_pages.limits->step_id;
+}
+
+static VGPU_SELDOM bool cure(struct vgpu_process *p, uint32_t device)
+{
+	if (!has_place(p))
+		return vgpu_account_claim_slot(p);
+	SET(vgpu_pages.ledger->slot[p->slot].used_bytes[device], GET(p->held_bytes[device]));
+	vgpu_account_recount();
+	return true;
+}
+
+/* The ledger belongs to the job's user, so what this process wrote there may have changed. */
+bool vgpu_account_heal(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint64_t held = GET(p->held_bytes[device]);
+
+	if (has_place(p) && GET(ledger->slot[p->slot].used_bytes[device]) == held && GET(ledger->used_bytes[device]) >= held &&
+	    GET(ledger->step[p->step].used_bytes[device]) >= held)
+		return true;
+	return cure(p, device);
+}
