@@ -5,6 +5,7 @@
 #include "account_inside.h"
 #include "atomics.h"
 #include "context_cost.h"
+#include "exports.h"
 #include "futex.h"
 #include "ledger_lock.h"
 #include "pools.h"
@@ -255,6 +256,7 @@ bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes
 	if (vgpu_account_try(p, device, bytes))
 		return true;
 	vgpu_account_sweep(p, true);
+	vgpu_exports_look(p, 0);
 	vgpu_pools_reclaim(p, (int)device);
 	/* What others have charged for a context of unknown cost comes back in part in a moment. */
 	if (vgpu_context_cost_others(p, device) && bytes <= step_limit(device) && vgpu_context_cost_wait(p, device, bytes))

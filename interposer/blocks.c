@@ -3,6 +3,8 @@
 #include "blocks.h"
 
 #include "account.h"
+#include "charge.h"
+#include "exports.h"
 #include "futex.h"
 #include "granules.h"
 
@@ -37,7 +39,11 @@ static void count_out(struct vgpu_process *p, const struct vgpu_entry *block)
 
 void vgpu_blocks_ended(struct vgpu_process *p, const struct vgpu_entry *block)
 {
-	vgpu_account_give_back(p, block->device, charge_of(p, block));
+	uint64_t bytes = charge_of(p, block);
+	uint64_t at_least = is_small(block) ? vgpu_charge_granules(block->bytes) : 0;
+
+	if (!vgpu_exports_keep_block(p, block->key, bytes, at_least))
+		vgpu_account_give_back(p, block->device, bytes);
 }
 
 void vgpu_blocks_put_back(struct vgpu_process *p, const struct vgpu_entry *block)
@@ -91,6 +97,21 @@ bool vgpu_blocks_take(struct vgpu_process *p, CUdeviceptr pointer, struct vgpu_e
 	return found;
 }
 
+bool vgpu_blocks_device(struct vgpu_process *p, CUdeviceptr pointer, uint32_t *device)
+{
+	struct vgpu_shard *shard = shard_of(p, pointer);
+	const struct vgpu_entry *block;
+	bool found;
+
+	vgpu_mutex_lock(&shard->mutex);
+	block = vgpu_table_find(&shard->entries, pointer);
+	found = block != NULL && block->count != VGPU_BLOCK_OF_POOL;
+	if (found)
+		*device = block->device;
+	vgpu_mutex_unlock(&shard->mutex);
+	return found;
+}
+
 void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 {
 	uint64_t bytes[VGPU_MAX_DEVICES] = {0};
@@ -106,6 +127,13 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 			if (block.key != 0 && block.owner == (uint64_t)(uintptr_t)context &&
 			    vgpu_table_take(blocks, block.key, &block)) {
 				count_out(p, &block);
+				if (vgpu_exports_has_block(p, block.key)) {
+					vgpu_mutex_unlock(&p->blocks[s].mutex);
+					vgpu_blocks_ended(p, &block);
+					vgpu_mutex_lock(&p->blocks[s].mutex);
+					i = 0;
+					continue;
+				}
 				bytes[block.device] += charge_of(p, &block);
 			} else {
 				i++;

@@ -17,6 +17,9 @@
 void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes, CUcontext context,
 		     uint32_t kind);
 
+/* Whether a block that is charged itself begins there, and on which device. */
+bool vgpu_blocks_device(struct vgpu_process *p, CUdeviceptr pointer, uint32_t *device);
+
 /* What managed memory of this process is charged. */
 uint64_t vgpu_blocks_managed_bytes(const struct vgpu_process *p, uint32_t device);
 

@@ -101,6 +101,7 @@ typedef struct CUarrayMapInfo_st {
 #define CU_MEM_OPERATION_TYPE_UNMAP 2
 
 #define CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR 1
+#define CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD 1
 
 typedef struct CUipcMemHandle_st {
 	char reserved[64];

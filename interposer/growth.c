@@ -7,6 +7,7 @@
 #include "blocks.h"
 #include "context.h"
 #include "device.h"
+#include "exports.h"
 #include "futex.h"
 #include "gate.h"
 #include "info.h"
@@ -208,6 +209,7 @@ void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns)
 	uint64_t more;
 
 	SET(p->growth_due_ns, now_ns + ASK_EVERY_NS);
+	vgpu_exports_look(p, 0);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
 		if (!vgpu_context_exists(p, d))
 			continue;

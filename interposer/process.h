@@ -94,7 +94,8 @@ struct vgpu_process {
 	uint32_t graphs_with_memory; /* executable graphs in the table */
 	uint32_t captures;	     /* that have begun and not ended; see capture.h */
 	uint32_t growth_pending; /* something was loaded, so that a launch may make the driver take memory */
-	uint32_t growth_watched; /* memory of other processes that is open here: this one's once they have ended */
+	uint32_t growth_watched; /* memory of other processes that is open here, this one's once they have ended; and
+				  * of this one that nothing but descriptors keeps */
 	uint32_t pools_high;
 	uint32_t gated;		  /* launches may have to wait; see gate.h */
 	uint64_t growth_due_ns;	  /* when to ask for either next */
@@ -138,9 +139,10 @@ struct vgpu_process {
 	struct vgpu_table vmm_handles;
 	struct vgpu_table vmm_mappings;
 
-	/* Handles given out as file descriptors, what is bound to multicast objects, and what cuMemMapArrayAsync
+	/* Memory given out as file descriptors and the blocks of it (exports.c), what is bound to multicast objects, and what cuMemMapArrayAsync
 	 * has mapped: all under vmm_mutex. */
 	struct vgpu_table vmm_exports;
+	struct vgpu_table exported_blocks;
 	struct vgpu_table vmm_bindings;
 	struct vgpu_table array_maps;
 

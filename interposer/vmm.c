@@ -3,21 +3,21 @@
 #include "vmm.h"
 
 #include "account.h"
+#include "exports.h"
 #include "futex.h"
 #include "growth.h"
-#include "sys.h"
 #include "vmm_bind.h"
 
 /* Tables, all under vmm_mutex:
  *   vmm_memory    key → device, bytes, count of holders (handle references and mappings), owner:
  *                 UNSEEN when a handle of it was released, so that NVML may not show it any more;
- *                 OPENED when another process pays for it
+ *                 OPENED when another process pays for it; KEPT when nothing but descriptors hold it
  *   vmm_handles   handle → owner: key of its memory, count of references
- *   vmm_exports   1 + file descriptor → owner: key of the memory, bytes: what it is (st_dev and st_ino)
  *   vmm_mappings  address → owner: key of its memory, bytes: size of the mapping */
 
 #define UNSEEN 1u
 #define OPENED 2u
+#define KEPT 4u
 
 uint64_t vgpu_vmm_unseen_bytes(struct vgpu_process *p, uint32_t device)
 {
@@ -93,8 +93,8 @@ void vgpu_vmm_unrelease(struct vgpu_process *p, CUmemGenericAllocationHandle han
 	vgpu_mutex_unlock(&p->vmm_mutex);
 }
 
-/* One more holder of the memory; its key, or 0 when it is gone. With the mutex held, like what follows. */
-static uint64_t hold(struct vgpu_process *p, uint64_t key)
+/* With the mutex held, like what follows. */
+uint64_t vgpu_vmm_hold_key(struct vgpu_process *p, uint64_t key)
 {
 	struct vgpu_entry *memory = key != 0 ? vgpu_table_find(&p->vmm_memory, key) : NULL;
 
@@ -104,7 +104,25 @@ static uint64_t hold(struct vgpu_process *p, uint64_t key)
 	return key;
 }
 
-static uint64_t memory_of(struct vgpu_process *p, CUmemGenericAllocationHandle handle)
+uint64_t vgpu_vmm_new_key(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_entry memory = {.key = ++p->vmm_last, .device = device, .count = 1};
+
+	return vgpu_table_put(&p->vmm_memory, &memory) ? memory.key : 0;
+}
+
+uint32_t vgpu_vmm_charged(struct vgpu_process *p, uint64_t key, uint64_t bytes)
+{
+	struct vgpu_entry *memory = vgpu_table_find(&p->vmm_memory, key);
+
+	if (memory == NULL)
+		return 0;
+	memory->bytes = bytes;
+	memory->owner |= UNSEEN;
+	return memory->device;
+}
+
+uint64_t vgpu_vmm_memory_of(struct vgpu_process *p, CUmemGenericAllocationHandle handle)
 {
 	struct vgpu_entry *reference = vgpu_table_find(&p->vmm_handles, handle);
 
@@ -130,7 +148,7 @@ uint64_t vgpu_vmm_hold(struct vgpu_process *p, CUmemGenericAllocationHandle hand
 	uint64_t key;
 
 	vgpu_mutex_lock(&p->vmm_mutex);
-	key = hold(p, memory_of(p, handle));
+	key = vgpu_vmm_hold_key(p, vgpu_vmm_memory_of(p, handle));
 	vgpu_mutex_unlock(&p->vmm_mutex);
 	return key;
 }
@@ -140,7 +158,7 @@ uint64_t vgpu_vmm_hold_at(struct vgpu_process *p, CUdeviceptr address)
 	uint64_t key;
 
 	vgpu_mutex_lock(&p->vmm_mutex);
-	key = hold(p, memory_at(p, address));
+	key = vgpu_vmm_hold_key(p, memory_at(p, address));
 	vgpu_mutex_unlock(&p->vmm_mutex);
 	return key;
 }
@@ -182,66 +200,23 @@ void vgpu_vmm_retained(struct vgpu_process *p, CUmemGenericAllocationHandle hand
 	uint64_t key;
 
 	vgpu_mutex_lock(&p->vmm_mutex);
-	key = memory_of(p, handle);
-	key = hold(p, key != 0 ? key : memory_at(p, address));
+	key = vgpu_vmm_memory_of(p, handle);
+	key = vgpu_vmm_hold_key(p, key != 0 ? key : memory_at(p, address));
 	if (key != 0)
 		refer(p, handle, key);
-	vgpu_mutex_unlock(&p->vmm_mutex);
-}
-
-/* What a descriptor refers to. A number that was closed and opened again differs, as a rule; where
- * it does not, memory of another process is taken for this one's, and charged for too long. */
-static uint64_t file_of(int fd)
-{
-	struct stat st;
-
-	return vgpu_fstat(fd, &st) == 0 ? (uint64_t)st.st_ino * 31 + (uint64_t)st.st_dev : 0;
-}
-
-/* A duplicate, or one that was sent to this process itself. */
-static bool same_file(const struct vgpu_process *p, int a, int b)
-{
-	return syscall(SYS_kcmp, p->pid, p->pid, 0 /* KCMP_FILE */, a, b) == 0;
-}
-
-void vgpu_vmm_exported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, const void *shared, int type)
-{
-	int fd = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? *(const int *)shared : -1;
-	struct vgpu_entry given = {.key = (uint64_t)fd + 1, .bytes = file_of(fd), .count = 1};
-	struct vgpu_entry old;
-
-	if (fd < 0)
-		return;
-	vgpu_mutex_lock(&p->vmm_mutex);
-	vgpu_table_take(&p->vmm_exports, given.key, &old);
-	given.owner = memory_of(p, handle);
-	if (given.owner != 0)
-		vgpu_table_put(&p->vmm_exports, &given);
 	vgpu_mutex_unlock(&p->vmm_mutex);
 }
 
 void vgpu_vmm_imported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, const void *shared, int type)
 {
 	int fd = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? (int)(intptr_t)shared : -1;
-	uint64_t file = fd >= 0 ? file_of(fd) : 0;
-	struct vgpu_entry *found;
-	uint64_t key = 0;
+	uint64_t key;
 
 	vgpu_mutex_lock(&p->vmm_mutex);
-	found = vgpu_table_find(&p->vmm_handles, handle);
-	if (found == NULL && fd >= 0) {
-		found = vgpu_table_find(&p->vmm_exports, (uint64_t)fd + 1);
-		if (found != NULL && found->bytes != file)
-			found = NULL;
-		for (uint64_t i = 0; found == NULL && i < p->vmm_exports.capacity; i++) {
-			struct vgpu_entry *given = &p->vmm_exports.entry[i];
-
-			if (given->key != 0 && given->bytes == file && same_file(p, (int)given->key - 1, fd))
-				found = given;
-		}
-	}
-	if (found != NULL)
-		key = hold(p, found->owner);
+	key = vgpu_vmm_memory_of(p, handle);
+	if (key == 0 && fd >= 0)
+		key = vgpu_exports_memory(p, fd);
+	key = vgpu_vmm_hold_key(p, key);
 	if (key != 0)
 		refer(p, handle, key);
 	else
@@ -252,6 +227,29 @@ void vgpu_vmm_imported(struct vgpu_process *p, CUmemGenericAllocationHandle hand
 }
 
 void vgpu_vmm_drop(struct vgpu_process *p, uint64_t key)
+{
+	struct vgpu_entry *memory;
+	bool look, kept = false;
+
+	vgpu_mutex_lock(&p->vmm_mutex);
+	look = p->vmm_exports.used != 0 && vgpu_exports_count(p, key) != 0;
+	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_vmm_drop_one(p, key);
+	if (!look)
+		return;
+	vgpu_exports_look(p, key);
+	vgpu_mutex_lock(&p->vmm_mutex);
+	memory = vgpu_table_find(&p->vmm_memory, key);
+	if (memory != NULL && (memory->owner & KEPT) == 0 && memory->count == vgpu_exports_count(p, key)) {
+		memory->owner |= KEPT;
+		kept = true;
+	}
+	vgpu_mutex_unlock(&p->vmm_mutex);
+	if (kept)
+		vgpu_growth_opened(p);
+}
+
+void vgpu_vmm_drop_one(struct vgpu_process *p, uint64_t key)
 {
 	struct vgpu_entry *memory;
 	struct vgpu_entry gone = {0};
@@ -267,5 +265,7 @@ void vgpu_vmm_drop(struct vgpu_process *p, uint64_t key)
 	if (bound && gone.key != 0)
 		vgpu_bind_all_ended(p, gone.key);
 	if ((gone.owner & OPENED) != 0)
+		vgpu_growth_closed(p);
+	if ((gone.owner & KEPT) != 0)
 		vgpu_growth_closed(p);
 }

@@ -31,18 +31,26 @@ uint32_t vgpu_vmm_unmap(struct vgpu_process *p, CUdeviceptr pointer, uint64_t si
 /* cuMemRetainAllocationHandle has returned the handle for an address. */
 void vgpu_vmm_retained(struct vgpu_process *p, CUmemGenericAllocationHandle handle, CUdeviceptr address);
 
-/* The handle was given out, and a handle was made from what was given out: with type POSIX_FILE_DESCRIPTOR
- * to *(int *)shared, and from the number that the pointer shared itself is. What came from this very
- * process is one more reference of the same memory; what came from another one is charged to that, and is
- * memory of no bytes here. */
-void vgpu_vmm_exported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, const void *shared, int type);
+/* A handle was made from what was given out: with type POSIX_FILE_DESCRIPTOR from the number that the pointer
+ * shared itself is. What came from this very process is one more reference of the same memory; what came from
+ * another one is charged to that, and is memory of no bytes here. */
 void vgpu_vmm_imported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, const void *shared, int type);
 
 /* Memory that lives on by mappings or imports after its handle was released. An H200's driver 580
  * shows it as nobody's then. */
 uint64_t vgpu_vmm_unseen_bytes(struct vgpu_process *p, uint32_t device);
 
-/* One holder of the memory is gone; the last one gives its bytes back. */
+/* One holder of the memory is gone; the last one gives its bytes back. drop_one does not look whether
+ * descriptors that were given out for it are still open. */
 void vgpu_vmm_drop(struct vgpu_process *p, uint64_t memory);
+void vgpu_vmm_drop_one(struct vgpu_process *p, uint64_t memory);
+
+/* With vmm_mutex held: the memory of a handle, 0 when it is not one of ours; one more holder of a memory,
+ * returns its key, or 0 when it is gone; memory of no bytes with one holder; what is charged for it from
+ * now on, returns its device. */
+uint64_t vgpu_vmm_memory_of(struct vgpu_process *p, CUmemGenericAllocationHandle handle);
+uint64_t vgpu_vmm_hold_key(struct vgpu_process *p, uint64_t memory);
+uint64_t vgpu_vmm_new_key(struct vgpu_process *p, uint32_t device);
+uint32_t vgpu_vmm_charged(struct vgpu_process *p, uint64_t memory, uint64_t bytes);
 
 #endif

@@ -6,6 +6,7 @@
 #define VGPU_WRAP_VMM_H
 
 #include "charge.h"
+#include "exports.h"
 #include "growth.h"
 #include "vmm.h"
 #include "vmm_bind.h"
@@ -66,6 +67,20 @@ static CUresult charge_location(struct vgpu_charge *charge, const CUmemAllocatio
 		else if (memory != 0)                                \
 			vgpu_vmm_drop(p, memory);                    \
 		return result;                                       \
+	}
+
+/* Only a descriptor keeps the memory that it was given out for. */
+#define WRAP_VMM_EXPORT(symbol, params, args, shared, is_descriptor, begin)            \
+	WRAP(symbol, params)                                                           \
+	{                                                                              \
+		REAL_OR_RETURN(symbol);                                                \
+		struct vgpu_process *p = attached();                                   \
+		uint64_t given = p != NULL && (is_descriptor) ? (begin) : 0;           \
+		CUresult result = real args;                                           \
+                                                                                       \
+		if (given != 0)                                                        \
+			vgpu_exports_end(p, given, result == CUDA_SUCCESS ? *(const int *)(shared) : -1); \
+		return result;                                                         \
 	}
 
 #define UNMAPPED_AT_ONCE 64u

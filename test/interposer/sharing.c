@@ -138,6 +138,8 @@ static void an_import_costs_nothing_and_frees_nothing(void)
 	CHECK_IS(dup2(fd, 77), 77);
 	CHECK_IS(run_self("import"), 0);
 	CHECK_IS(used(), 60 * MIB);
+	close(fd);
+	close(77);
 	CHECK_IS(cuMemRelease(a), CUDA_SUCCESS);
 	CHECK_IS(used(), 0);
 }
@@ -145,13 +147,16 @@ static void an_import_costs_nothing_and_frees_nothing(void)
 static void a_duplicate_of_a_descriptor_is_the_same_memory(void)
 {
 	CUmemGenericAllocationHandle a, again;
-	int fd;
+	int fd, copy;
 
 	begin(100);
 	CHECK_IS(cuMemCreate(&a, 60 * MIB, &shareable, 0), CUDA_SUCCESS);
 	CHECK_IS(cuMemExportToShareableHandle(&fd, a, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
-	CHECK_IS(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)dup(fd), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+	copy = dup(fd);
+	CHECK_IS(close(fd), 0);
+	CHECK_IS(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)copy, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
 		 CUDA_SUCCESS);
+	CHECK_IS(close(copy), 0);
 	CHECK_IS(cuMemRelease(a), CUDA_SUCCESS);
 	CHECK_IS(used(), 60 * MIB);
 	CHECK_IS(cuMemRelease(again), CUDA_SUCCESS);
@@ -170,6 +175,7 @@ static void what_a_process_imports_from_itself_stays_charged(void)
 	CHECK_IS(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
 		 CUDA_SUCCESS);
 	CHECK_IS(used(), 60 * MIB);
+	CHECK_IS(close(fd), 0);
 	CHECK_IS(cuMemRelease(a), CUDA_SUCCESS);
 	CHECK_IS(used(), 60 * MIB);
 	CHECK_IS(cuMemAddressReserve(&address, 60 * MIB, 0, 0, 0), CUDA_SUCCESS);

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
-#include "drv.h"
+#include "drv_share.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -286,6 +286,9 @@ CUresult sim_cuSimFailNext(unsigned int count)
 CUresult sim_cuSimHeld(CUdevice device, size_t *own, size_t *all)
 {
 	NEED(drv_device(device));
+	drv_lock();
+	drv_descriptor_look();
+	drv_unlock(CUDA_SUCCESS);
 	if (own != NULL)
 		*own = sim_state()->proc[sim_own_slot()].device[drv.device[device]].mem_bytes;
 	if (all != NULL)

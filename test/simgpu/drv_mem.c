@@ -28,7 +28,8 @@ static void give_place(struct sim_block *block)
 		drv_small_give(block->ctx, block->base, block->span);
 		return;
 	}
-	sim_mem_give(block->device, block->physical_bytes);
+	if (!drv_descriptor_keeps(block->base, block->device, block->physical_bytes))
+		sim_mem_give(block->device, block->physical_bytes);
 	drv_va_give(block->base, block->span, block->low);
 }
 

@@ -85,6 +85,7 @@ void drv_share_opened(uint64_t at, const struct shared *owner)
 
 void drv_share_look(void)
 {
+	drv_descriptor_look();
 	for (struct opened *one = opened; one != NULL; one = one->next)
 		if (!one->is_ours && !drv_share_lives(&one->owner))
 			one->is_ours = sim_mem_take(one->owner.device, sim_round_up(one->owner.bytes, SIM_GRANULE_BYTES)) == 0;
@@ -189,8 +190,10 @@ CUresult sim_cuMemExportToShareableHandle(void *shared, CUmemGenericAllocationHa
 	fd = drv_share_file(&file, sizeof(file));
 	if (fd < 0)
 		return (CUresult)SIM_CUDA_ERROR_OPERATING_SYSTEM;
+	drv_lock();
+	drv_descriptor_given(fd, drv_vmm_mapped(handle), 0);
 	*(int *)shared = fd;
-	return CUDA_SUCCESS;
+	return drv_unlock(CUDA_SUCCESS);
 }
 
 CUresult sim_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared, int type)

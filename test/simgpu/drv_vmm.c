@@ -182,6 +182,7 @@ CUresult sim_cuMemRelease(CUmemGenericAllocationHandle handle)
 
 	NEED(drv_ready());
 	drv_lock();
+	drv_descriptor_look();
 	vmm = find(handle);
 	if (vmm == NULL || vmm->refs == 0)
 		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
@@ -338,6 +339,7 @@ CUresult sim_cuMemUnmap(CUdeviceptr pointer, size_t size)
 	if (size == 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	drv_lock();
+	drv_descriptor_look();
 	if (!tiled(pointer, size))
 		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
 	while (size != 0) {

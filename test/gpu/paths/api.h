@@ -53,6 +53,8 @@
 	  (CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc *access, size_t count))            \
 	F(cuMemExportToShareableHandle, (void *shareable, CUmemGenericAllocationHandle handle,         \
 					 CUmemAllocationHandleType type, unsigned long long flags))    \
+	F(cuMemGetHandleForAddressRange, (void *shareable, CUdeviceptr pointer, size_t bytes,          \
+					  CUmemRangeHandleType type, unsigned long long flags))        \
 	F(cuMemImportFromShareableHandle,                                                              \
 	  (CUmemGenericAllocationHandle *handle, void *shareable, CUmemAllocationHandleType type))     \
 	F(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr pointer))                            \

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 enum order { OPEN_IPC, OPEN_FD, LOOK, CLOSE };
 
@@ -186,6 +187,66 @@ static int take_left(uint64_t bytes)
 	return error != 0 ? error : answer();
 }
 
+/* ---- what a descriptor alone keeps, in this process ---- */
+
+static int kept_fd = -1;
+
+/* Whether descriptors have files of their own, by which duplicates are told. */
+static int say_file(void)
+{
+	struct stat st;
+
+	if (fstat(kept_fd, &st) == 0)
+		snprintf(note, sizeof(note), "a descriptor is a %s, device %u, inode %llu", S_ISCHR(st.st_mode) ? "character device" : "file",
+			 (unsigned int)st.st_dev, (unsigned long long)st.st_ino);
+	return 0;
+}
+
+static int take_kept_handle(uint64_t bytes)
+{
+	const CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = the_device },
+	};
+	int error = (int)cu.cuMemCreate(&owned, bytes, &prop, 0);
+
+	if (error != 0)
+		return error;
+	error = (int)cu.cuMemExportToShareableHandle(&kept_fd, owned, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	cu.cuMemRelease(owned);
+	return error;
+}
+
+static int start_kept_handle(void)
+{
+	NEEDS(cuMemExportToShareableHandle);
+	return 0;
+}
+
+static int take_kept_range(uint64_t bytes)
+{
+	int error = (int)cu.cuMemAlloc_v2(&held, bytes);
+
+	if (error != 0)
+		return error;
+	error = (int)cu.cuMemGetHandleForAddressRange(&kept_fd, held, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+	cu.cuMemFree_v2(held);
+	return error;
+}
+
+static int start_kept_range(void)
+{
+	NEEDS(cuMemGetHandleForAddressRange);
+	return 0;
+}
+
+static void close_kept(void)
+{
+	close(kept_fd);
+	kept_fd = -1;
+}
+
 /* ---- the second process ---- */
 
 static int open_fd(int fd, uint64_t bytes)
@@ -255,5 +316,7 @@ struct path shared_paths[] = {
 	{ .name = "cuIpcOpenMemHandle elsewhere", .granule = GRANULE, .flags = PATH_SHARED, .start = start_ipc, .take = take_ipc, .give = give_ipc, .touch = touch_ipc, .note = note },
 	{ .name = "fd imported elsewhere", .granule = GRANULE, .flags = PATH_SHARED, .start = start_fd, .take = take_fd, .give = give_fd, .touch = say_importer, .note = note },
 	{ .name = "fd imported, owner released", .granule = GRANULE, .flags = PATH_SHARED, .start = start_fd, .take = take_left, .give = close_importer, .touch = say_importer, .note = note },
+	{ .name = "fd kept, handle released", .granule = GRANULE, .flags = PATH_MANAGED, .start = start_kept_handle, .take = take_kept_handle, .give = close_kept, .touch = say_file, .note = note },
+	{ .name = "dma-buf kept, block freed", .granule = GRANULE, .flags = PATH_MANAGED, .start = start_kept_range, .take = take_kept_range, .give = close_kept, .touch = say_file, .note = note },
 	{ .name = NULL },
 };
