@@ -21,7 +21,10 @@ uint64_t vgpu_charge_granules(uint64_t bytes)
 
 uint64_t vgpu_charge_managed(uint64_t bytes)
 {
-	return bytes <= VGPU_SHARED_UP_TO ? vgpu_charge_granules(bytes) : round_up(bytes, MANAGED_BYTES);
+	uint64_t rest = bytes % VGPU_GRANULE_BYTES;
+
+	/* Of a granule that is used by more than half the driver fetches all. */
+	return bytes <= VGPU_SHARED_UP_TO || rest > VGPU_GRANULE_BYTES / 2 ? vgpu_charge_granules(bytes) : round_up(bytes, MANAGED_BYTES);
 }
 
 uint64_t vgpu_charge_share(uint64_t bytes)

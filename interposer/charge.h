@@ -18,8 +18,8 @@ struct vgpu_charge {
  * those of up to 1 MiB share (measured on an H200, driver 580). */
 uint64_t vgpu_charge_granules(uint64_t bytes);
 
-/* The same of managed memory, of which larger blocks lie end to end, in pieces of 64 KiB (measured
- * there too). The driver keeps up to 128 MiB more of each GPU for what all processes have together;
+/* The same of managed memory, of which larger blocks take pieces of 64 KiB, but for a last granule of
+ * which they use more than half (measured there too). The driver keeps up to 128 MiB more of each GPU for what all processes have together;
  * that is nobody's, and not charged. */
 uint64_t vgpu_charge_managed(uint64_t bytes);
 

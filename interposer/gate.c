@@ -206,6 +206,8 @@ void vgpu_gate_beside(struct vgpu_process *p, CUstream handle)
 	vgpu_fn_cuCtxGetCurrent *get_current = VGPU_REAL(cuCtxGetCurrent);
 	CUcontext context;
 
+	if (vgpu_capture_possible(p) && vgpu_capture_of_stream(handle))
+		return;
 	if (get_current != NULL && get_current(&context) == CUDA_SUCCESS)
 		vgpu_streams_beside(p, context, handle);
 }

@@ -169,6 +169,18 @@ void vgpu_groups_time(struct vgpu_stream *stream, CUstream handle, struct vgpu_g
 	vgpu_mutex_unlock(&stream->mutex);
 }
 
+void vgpu_groups_beside(struct vgpu_stream *stream, CUstream handle)
+{
+	struct vgpu_group *last;
+
+	vgpu_mutex_lock(&stream->mutex);
+	stream->beside = true;
+	last = unmarked(stream);
+	vgpu_mutex_unlock(&stream->mutex);
+	if (last != NULL)
+		vgpu_groups_mark(stream, handle, last);
+}
+
 void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group)
 {
 	CUevent front = group->front;

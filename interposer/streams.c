@@ -113,11 +113,8 @@ void vgpu_streams_beside(struct vgpu_process *p, CUcontext context, CUstream han
 		for (uint32_t s = 0; s < __atomic_load_n(&p->engine[d].streams_high, __ATOMIC_ACQUIRE); s++) {
 			struct vgpu_stream *stream = &p->engine[d].stream[s];
 
-			if (!is(stream, context, handle, thread))
-				continue;
-			vgpu_mutex_lock(&stream->mutex);
-			stream->beside = true;
-			vgpu_mutex_unlock(&stream->mutex);
+			if (is(stream, context, handle, thread))
+				vgpu_groups_beside(stream, handle);
 		}
 	}
 }

@@ -72,7 +72,8 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 	front = group->fronted && !group->reached ? group->front : NULL;
 	/* A stream into which no more launches fit, behind a wait, cannot be asked (H200: the call waits). */
 	to_the_end = group->unmarked != 0 && stream->head - stream->tail == 1 && !vgpu_batch_is_held(engine, GET(stream->plugged));
-	begin = group->timed && group->dense && group->unmarked == 0 && !is_first_of_turn(engine, stream) ? group->begin : NULL;
+	/* Where something else comes first the GPU tells how long it took, but not when. */
+	begin = group->timed && group->dense && group->unmarked == 0 && !group->fronted && !is_first_of_turn(engine, stream) ? group->begin : NULL;
 	end = group->end;
 	context = stream->context;
 	handle = stream->handle;

@@ -29,7 +29,7 @@ def round_up(value, to):
 def managed_charge(size, count):
     """What so many managed blocks of one size take, each context sharing granules among small ones."""
     if size > MIB:
-        return count * round_up(size, MANAGED_PART)
+        return count * round_up(size, GRANULE if size % GRANULE > GRANULE // 2 else MANAGED_PART)
     return -(-count // (GRANULE // round_up(size, 512))) * GRANULE
 
 

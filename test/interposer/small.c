@@ -210,7 +210,7 @@ static void managed_blocks_end_at_the_limit(void)
 		uint32_t least, most;
 	} size[] = {
 		{100 << 10, 31 * 20, 32 * 20}, {600 << 10, 31 * 3, 32 * 3}, {MIB, 31 * 2, 32 * 2},
-		{MIB + 1, 60, 60}, {1153434, 56, 56}, {3 * MIB, 21, 21}, {5 * MIB, 12, 12},
+		{MIB + 1, 32, 32}, {2 * MIB + 1, 31, 31}, {3 * MIB, 21, 21}, {5 * MIB, 12, 12},
 	};
 
 	begin(64);

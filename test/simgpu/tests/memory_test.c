@@ -244,10 +244,15 @@ TEST(managed_blocks_are_counted_to_64_kib_and_small_ones_by_granules)
 
 	configure(SMALL_NODE);
 	start_cuda();
-	OK(cuMemAllocManaged(&p[0], SIM_MIB + 1, CU_MEM_ATTACH_GLOBAL));
-	OK(cuMemsetD8_v2(p[0], 1, SIM_MIB + 1));
+	OK(cuMemAllocManaged(&p[0], 3 * SIM_MIB - 1, CU_MEM_ATTACH_GLOBAL));
+	OK(cuMemsetD8_v2(p[0], 1, 3 * SIM_MIB - 1));
 	OK(cuSimHeld(0, &own, NULL));
-	EQ(own, 101 * SIM_MIB + SIM_MANAGED_BYTES);
+	EQ(own, 103 * SIM_MIB);
+	OK(cuMemFree_v2(p[0]));
+	OK(cuMemAllocManaged(&p[0], 2 * SIM_MIB + 1, CU_MEM_ATTACH_GLOBAL));
+	OK(cuMemsetD8_v2(p[0], 1, 2 * SIM_MIB + 1));
+	OK(cuSimHeld(0, &own, NULL));
+	EQ(own, 102 * SIM_MIB + SIM_MANAGED_BYTES);
 	OK(cuMemFree_v2(p[0]));
 	for (int i = 0; i < 21; i++) {
 		OK(cuMemAllocManaged(&p[i], 100 << 10, CU_MEM_ATTACH_GLOBAL));
@@ -282,7 +287,7 @@ TEST(managed_blocks_take_what_an_h200_took)
 		{ 2048, 900, 1920 },	{ 3072, 600, 1920 },	{ 5120, 360, 1920 },	{ 8192, 225, 1920 },
 		{ 24 << 10, 75, 1920 }, { 100 << 10, 18, 1920 }, { 64 << 10, 28, 1792 }, { 1024 << 10, 1, 1024 },
 		{ 3072, 200, 640 },	{ 3072, 800, 2432 },	{ 3072, 1600, 4864 },	{ 64 << 10, 9, 640 },
-		{ 64 << 10, 37, 2432 }, { 64 << 10, 75, 4864 },
+		{ 64 << 10, 37, 2432 }, { 64 << 10, 75, 4864 },	{ 1126, 2206, 4480 },
 	};
 	static CUdeviceptr p[8192];
 

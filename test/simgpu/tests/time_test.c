@@ -107,3 +107,55 @@ TEST(the_work_of_a_killed_process_ends_with_it)
 	OK(cuCtxSynchronize()); /* or the test's time is up */
 	EQ(peer_wait(&peer), 128 + 9);
 }
+
+/* A word that is not there yet, and what lies behind it: work, events, and streams that wait for those. */
+TEST(a_stream_waits_until_the_word_is_there)
+{
+	CUstream first, second;
+	CUevent begin, end;
+	uint32_t *word;
+	CUdeviceptr address;
+	float ms;
+
+	configure("mem_mib=1000\n");
+	start_cuda();
+	OK(cuMemAllocHost_v2((void **)&word, 4096));
+	address = (CUdeviceptr)(uintptr_t)word;
+	OK(cuStreamCreate(&first, SIM_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&second, SIM_STREAM_NON_BLOCKING));
+	OK(cuEventCreate(&begin, 0));
+	OK(cuEventCreate(&end, 0));
+	*word = UINT32_MAX; /* counters may wrap */
+	OK(cuStreamWaitValue32(first, address, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	OK(cuEventRecord(begin, first));
+	OK(cuLaunchKernel(busy_kernel(), 1, 1, 1, 1, 1, 1, 0, first, (void *[]){ &(unsigned){ 3000 } }, NULL));
+	OK(cuEventRecord(end, first));
+	OK(cuStreamWaitEvent(second, end, 0));
+	EQ(cuStreamQuery(first), SIM_CUDA_ERROR_NOT_READY);
+	EQ(cuStreamQuery(second), SIM_CUDA_ERROR_NOT_READY);
+	EQ(cuEventQuery(begin), SIM_CUDA_ERROR_NOT_READY);
+	EQ(cuEventElapsedTime(&ms, begin, end), SIM_CUDA_ERROR_NOT_READY);
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	OK(cuEventSynchronize(begin));
+	OK(cuStreamSynchronize(second));
+	OK(cuEventQuery(end));
+	OK(cuEventElapsedTime(&ms, begin, end));
+	TRUE(ms > 2.99f && ms < 3.01f);
+	EQ(cuStreamWaitValue32(first, address + 1, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_ERROR_INVALID_VALUE);
+	EQ(cuStreamWaitValue32(first, 4096, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_ERROR_INVALID_VALUE);
+	/* What waits when it is destroyed ends first. */
+	OK(cuStreamWaitValue32(first, address, 1, CU_STREAM_WAIT_VALUE_EQ));
+	OK(cuEventDestroy_v2(end));
+	OK(cuStreamDestroy_v2(first));
+	OK(cuCtxSynchronize());
+}
+
+TEST(a_driver_may_be_without_such_waits)
+{
+	uint32_t *word;
+
+	configure("no_wait_value=1\n");
+	start_cuda();
+	OK(cuMemAllocHost_v2((void **)&word, 4096));
+	EQ(cuStreamWaitValue32(NULL, (CUdeviceptr)(uintptr_t)word, 0, CU_STREAM_WAIT_VALUE_GEQ), CUDA_ERROR_NOT_SUPPORTED);
+}
