@@ -56,11 +56,27 @@ bool vgpu_admission_stalled(struct vgpu_engine *engine, uint64_t *since_ns, uint
 {
 	uint64_t now;
 
-	if (GET(engine->stalled_ns) == 0 && GET(engine->unknown) == 0)
+	if (GET(engine->stalled_ns) == 0 && GET(engine->unknown) == 0) {
+		*since_ns = 0;
 		return false;
+	}
 	now = vgpu_now_ns();
 	if (*since_ns == 0)
 		*since_ns = now;
 	*wait_ns = at_most_ns - (now - *since_ns);
 	return now - *since_ns < at_most_ns;
+}
+
+bool vgpu_admission_overdue(struct vgpu_process *p, uint32_t device, uint64_t since_ns, uint64_t at_most_ns, uint64_t need_ns)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	uint64_t now;
+
+	if (since_ns == 0 || (GET(engine->stalled_ns) == 0 && GET(engine->unknown) == 0))
+		return false;
+	now = vgpu_now_ns();
+	if (now - since_ns < at_most_ns)
+		return false;
+	vgpu_time_settle(p, device, now, (int64_t)need_ns);
+	return true;
 }

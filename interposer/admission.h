@@ -24,6 +24,10 @@ enum vgpu_admission vgpu_admission_take(struct vgpu_process *p, uint32_t device,
  * 0 at first, is the caller's to keep. */
 bool vgpu_admission_stalled(struct vgpu_engine *engine, uint64_t *since_ns, uint64_t at_most_ns, uint64_t *wait_ns);
 
+/* After that long the work goes without credit, if what stalls goes on: it is charged for as it runs, and might
+ * never end otherwise. */
+bool vgpu_admission_overdue(struct vgpu_process *p, uint32_t device, uint64_t since_ns, uint64_t at_most_ns, uint64_t need_ns);
+
 /* Another launch of the same unknown kernel is less likely what it waits for. */
 #define VGPU_STALL_AT_MOST_NS 250000000u
 #define VGPU_SAME_AT_MOST_NS 5000000000u

@@ -193,6 +193,8 @@ static bool release_oldest(struct vgpu_process *p, uint32_t device)
 
 	if (!vgpu_admission_stalled(engine, &engine->batch_stalled_ns, VGPU_STALL_AT_MOST_NS, &wait))
 		admission = vgpu_admission_take(p, device, ns, &wait);
+	if (admission == VGPU_NO_CREDIT && vgpu_admission_overdue(p, device, engine->batch_stalled_ns, VGPU_STALL_AT_MOST_NS, ns))
+		admission = VGPU_ADMITTED;
 	if (admission != VGPU_ADMITTED) {
 		SET(engine->batch_try_ns, try_at(p, device, admission, wait));
 		return false;

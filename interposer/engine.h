@@ -38,8 +38,12 @@ struct vgpu_group {
 	bool marked;	 /* a marker has been recorded */
 	uint32_t unmarked; /* launches behind the last marker */
 	uint64_t first_ns, last_ns, pending_ns;
+	uint64_t reached_ns; /* when it was seen to be done, with so many launches; 0: not yet */
+	uint32_t reached_launches;
+	uint64_t took_ns; /* as the GPU has timed it; or 0 */
 	uint64_t expected_ns;
 	uint64_t reserved_ns; /* taken from the share for them */
+	uint64_t paid_ns;     /* of that, settled already while they were at work */
 	uint64_t only_key;    /* whose they are, when there is just one launch of unknown length */
 };
 
@@ -53,6 +57,7 @@ struct vgpu_stream {
 	CUstream handle;
 	uint64_t thread; /* of a per-thread default stream */
 	uint64_t drained_ns; /* when all of it should be done */
+	uint64_t held_ns; /* until when it last had other things to do than what is counted */
 	uint64_t plugged; /* the last batch that it waits for, or did */
 	uint64_t batch, batch_ns; /* the last one that it has launches in, and what is expected of them */
 	bool beside; /* something that is not counted has been put into it since the last launch */
@@ -93,6 +98,7 @@ struct vgpu_engine {
 	uint64_t burst_ns;    /* credit that is kept; more after waiting for somebody else's turn */
 	uint64_t progress_ns; /* when a group was last begun on an idle device, or done */
 	uint64_t others_until_ns; /* no work of this slice could begin before: another one's was in the way */
+	struct vgpu_meter_device meter; /* only the keeper has to do with it */
 	struct vgpu_seat seat;
 	uint32_t streams_mutex;
 	uint32_t samples_mutex;

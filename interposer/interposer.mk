@@ -33,7 +33,7 @@ INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE 
 INTERPOSER_FUZZERS := fuzz_folder fuzz_ledger fuzz_lookup
 INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth kernels \
 	contexts sharing frees small starts threads racing killed asked engines multicast interop exports foreign_pools shares fills copies waits marks bench \
-	controller controlled controlled_turns held turns siblings \
+	controller controlled controlled_turns counted held turns siblings \
 	$(INTERPOSER_FUZZERS)
 INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c $(INTERPOSER_TEST)/things.c
 INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_TEST)/things.h $(INTERPOSER_TEST)/slices.h $(INTERPOSER_TEST)/gated.h $(INTERPOSER_HEADERS)
@@ -53,9 +53,12 @@ $(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%): $(INTERPOSER_TEST_BUIL
 # It needs the C library's own dlsym to compare with.
 $(INTERPOSER_TEST_BUILD)/fuzz_lookup: private EXTRA := interposer/libc.c
 # They try the arithmetic of the compute share, which the library keeps to itself.
-INTERPOSER_PURE := $(addprefix interposer/,share.c meter.c cost.c turn.c)
-$(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled controlled_turns): private EXTRA := $(INTERPOSER_PURE)
-$(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled controlled_turns): $(INTERPOSER_PURE)
+INTERPOSER_PURE := $(addprefix interposer/,share.c meter.c timeline.c pieces.c cost.c turn.c)
+INTERPOSER_VIRTUAL := $(addprefix $(INTERPOSER_TEST)/,virtual_gpu.c virtual_job.c)
+$(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled_turns): private EXTRA := $(INTERPOSER_PURE)
+$(addprefix $(INTERPOSER_TEST_BUILD)/,controlled counted): private EXTRA := $(INTERPOSER_PURE) $(INTERPOSER_VIRTUAL)
+$(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled controlled_turns counted): $(INTERPOSER_PURE)
+$(addprefix $(INTERPOSER_TEST_BUILD)/,controlled counted): $(INTERPOSER_VIRTUAL) $(INTERPOSER_VIRTUAL:.c=.h)
 # The arithmetic alone, without a ledger.
 $(INTERPOSER_TEST_BUILD)/marks: private EXTRA := interposer/marks.c
 

@@ -27,7 +27,7 @@
 #define VGPU_LIMITS_FILE "limits"
 #define VGPU_LEDGER_FILE "ledger"
 
-#define VGPU_LAYOUT_VERSION 2u
+#define VGPU_LAYOUT_VERSION 3u
 #define VGPU_LIMITS_MAGIC 0x314d494c55504756ull /* "VGPULIM1" */
 #define VGPU_LEDGER_MAGIC 0x314447524c555056ull /* "VPULRGD1" */
 #define VGPU_BOARD_MAGIC 0x3144524255504756ull	/* "VGPUBRD1" */
@@ -40,6 +40,7 @@
 #define VGPU_BOARD_SLICES 128
 #define VGPU_PATH_BYTES 128
 #define VGPU_MARKS 32
+#define VGPU_PIECES 512
 
 /* vgpu_limits.flags */
 #define VGPU_FAIL_OPEN 1u /* a ledger that cannot be used lets the program run unlimited */
@@ -114,6 +115,11 @@ struct vgpu_marks {
 	struct vgpu_mark mark[VGPU_MARKS];
 };
 
+/* How much of each of the last short pieces of time was used (pieces.h). */
+struct vgpu_pieces {
+	uint64_t word[VGPU_PIECES];
+};
+
 struct vgpu_ledger {
 	uint64_t magic;
 	uint32_t layout_version;
@@ -135,7 +141,7 @@ struct vgpu_ledger {
 	uint64_t refusals[VGPU_MAX_DEVICES];
 	/* The share of the GPU's time (share.h). Times are CLOCK_MONOTONIC. */
 	uint64_t share_free_at_ns[VGPU_MAX_DEVICES]; /* from when on the share covers what was used */
-	uint64_t busy_until_ns[VGPU_MAX_DEVICES];    /* until when busy time has been counted */
+	uint64_t busy_until_ns[VGPU_MAX_DEVICES];    /* until when it was last seen to be busy */
 	uint64_t busy_ns[VGPU_MAX_DEVICES];	     /* GPU time used */
 	uint64_t waited_ns[VGPU_MAX_DEVICES];	     /* how long launches were held back; threads add up */
 	struct vgpu_ledger_step step[VGPU_MAX_STEPS];
@@ -143,6 +149,7 @@ struct vgpu_ledger {
 	/* 1 + the most that the first context of a process of this job cost; 0: not known. */
 	uint64_t context_bytes[VGPU_MAX_DEVICES];
 	struct vgpu_marks marks[VGPU_MAX_DEVICES];
+	struct vgpu_pieces pieces[VGPU_MAX_DEVICES];
 };
 
 /* One slice of a GPU, as root has placed it. */
@@ -198,7 +205,8 @@ _Static_assert(offsetof(struct vgpu_ledger, step) == 960, "ledger steps");
 _Static_assert(offsetof(struct vgpu_ledger, slot) == 960 + 256 * 776, "ledger slots");
 _Static_assert(offsetof(struct vgpu_ledger, context_bytes) == 960 + 256 * 776 + 1024 * 320, "ledger contexts");
 _Static_assert(offsetof(struct vgpu_ledger, marks) == 960 + 256 * 776 + 1024 * 320 + 128, "ledger marks");
-_Static_assert(sizeof(struct vgpu_ledger) == 960 + 256 * 776 + 1024 * 320 + 128 + 16 * 32 * 24, "ledger layout");
+_Static_assert(offsetof(struct vgpu_ledger, pieces) == 960 + 256 * 776 + 1024 * 320 + 128 + 16 * 32 * 24, "ledger pieces");
+_Static_assert(sizeof(struct vgpu_ledger) == 960 + 256 * 776 + 1024 * 320 + 128 + 16 * 32 * 24 + 16 * 512 * 8, "ledger layout");
 _Static_assert(sizeof(struct vgpu_board) == 32 + 128 * 32, "board layout");
 _Static_assert(sizeof(struct vgpu_claims) == 32 + 16 * 64, "claims layout");
 

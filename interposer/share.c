@@ -74,17 +74,3 @@ int64_t vgpu_share_credit(const struct vgpu_share *share, uint64_t now_ns)
 
 	return is <= now_ns ? (int64_t)((now_ns - is) * share->percent / 100) : -(int64_t)((is - now_ns) / 100 * share->percent);
 }
-
-uint64_t vgpu_share_count(uint64_t *busy_until_ns, uint64_t start_ns, uint64_t end_ns, uint64_t busy_ns)
-{
-	uint64_t old = __atomic_load_n(busy_until_ns, __ATOMIC_RELAXED);
-	uint64_t from, to;
-
-	do {
-		from = old > start_ns && old < end_ns + BELIEVED_NS ? old : start_ns;
-		if (from >= end_ns)
-			return 0;
-		to = busy_ns > end_ns - from ? end_ns : from + busy_ns;
-	} while (!__atomic_compare_exchange_n(busy_until_ns, &old, to, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-	return to - from;
-}

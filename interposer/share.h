@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetic of a share of the GPU's time, on two words of the ledger and without a lock, so
- * that a process may be killed anywhere in it.
+ * The arithmetic of a share of the GPU's time, on a word of the ledger and without a lock, so that a
+ * process may be killed anywhere in it.
  *
  * A slice with P percent may keep the GPU busy for P ns in 100. free_at is the time from which on
  * that covers what was used: using b ns moves it b * 100 / P ns ahead. While it lies in the past
@@ -39,9 +39,5 @@ void vgpu_share_settle(const struct vgpu_share *share, uint64_t now_ns, int64_t 
 
 /* The credit now in ns of busy time; negative is owed. */
 int64_t vgpu_share_credit(const struct vgpu_share *share, uint64_t now_ns);
-
-/* Counts busy time that lies between two times. What several streams or processes report of the
- * same time adds up to that time at most. Returns what is new of it. */
-uint64_t vgpu_share_count(uint64_t *busy_until_ns, uint64_t start_ns, uint64_t end_ns, uint64_t busy_ns);
 
 #endif

@@ -3,7 +3,9 @@
 #include "time_account.h"
 
 #include "atomics.h"
+#include "futex.h"
 #include "marks.h"
+#include "pieces.h"
 #include "share.h"
 
 /* The shares to keep, the step's first. Where the step's is the job's, the job's is enough. */
@@ -72,15 +74,30 @@ int64_t vgpu_time_credit(struct vgpu_process *p, uint32_t device, uint64_t now_n
 	return least;
 }
 
+static uint64_t used_between(struct vgpu_ledger *ledger, uint32_t device, uint64_t from_ns, uint64_t to_ns, uint64_t ns, uint64_t before_ns)
+{
+	uint64_t now = vgpu_now_ns(), until = GET(ledger->busy_until_ns[device]);
+	uint64_t used = vgpu_pieces_count(&ledger->pieces[device], from_ns, to_ns, ns, now);
+
+	if (used == 0)
+		return 0;
+	vgpu_marks_note(&ledger->marks[device], from_ns, until < from_ns ? until : from_ns, before_ns);
+	/* Of several processes the latest; not what is said of a time to come. */
+	if (until < to_ns || until > now)
+		SET(ledger->busy_until_ns[device], to_ns);
+	return used;
+}
+
 uint64_t vgpu_time_used(struct vgpu_process *p, uint32_t device, const struct vgpu_busy *busy)
 {
 	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	uint64_t before = GET(ledger->busy_ns[device]), until = GET(ledger->busy_until_ns[device]);
-	uint64_t used = vgpu_share_count(&ledger->busy_until_ns[device], busy->start_ns, busy->end_ns, busy->busy_ns);
-	uint64_t from = until > busy->start_ns && until < busy->end_ns ? until : busy->start_ns;
+	uint64_t before = GET(ledger->busy_ns[device]), used = 0;
 
-	if (used != 0)
-		vgpu_marks_note(&ledger->marks[device], from, until < from ? until : from, before);
+	for (uint32_t i = 0; i < busy->fresh.count; i++)
+		used += used_between(ledger, device, busy->fresh.span[i].from_ns, busy->fresh.span[i].to_ns, UINT64_MAX, before + used);
+	/* Processes are not at work at the same time: when another one was there, this one was before or after. */
+	if (used < busy->fresh.ns && busy->until_ns != 0)
+		used += used_between(ledger, device, busy->start_ns, busy->until_ns, busy->fresh.ns - used, before + used);
 	ADD(ledger->busy_ns[device], used);
 	ADD(ledger->step[GET(p->step)].busy_ns[device], used);
 	return used;

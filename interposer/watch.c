@@ -8,6 +8,7 @@
 #include "futex.h"
 #include "groups.h"
 #include "symbols.h"
+#include "time_account.h"
 
 /* Work that takes so much longer than expected stops what comes behind it. */
 #define STALL_NS 10000000u
@@ -46,9 +47,52 @@ static bool is_first_of_turn(const struct vgpu_engine *engine, const struct vgpu
 	return GET(engine->seat.shared) && stream->meter.done_ns < engine->seat.taken_ns;
 }
 
-/* Whether the stream's oldest group is done; it is taken away then. */
-static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, struct vgpu_group *out,
-		 struct vgpu_busy *busy)
+/* What is known of the work that lies before a group in its stream. */
+struct before {
+	uint64_t done_ns; /* when it was done, at the latest */
+	uint64_t held_ns; /* until when the stream had something else to do */
+};
+
+static struct vgpu_measured measured(struct vgpu_engine *engine, const struct vgpu_group *group, uint64_t held_ns)
+{
+	uint64_t others_ns = GET(engine->others_until_ns);
+
+	held_ns = group->held_ns > held_ns ? group->held_ns : held_ns;
+	return (struct vgpu_measured){.first_ns = group->first_ns, .last_ns = group->last_ns, .expected_ns = group->expected_ns,
+				      .pending_ns = group->pending_ns, .took_ns = group->took_ns, .reached_ns = group->reached_ns,
+				      .held_until_ns = held_ns > others_ns ? held_ns : others_ns};
+}
+
+/* With the stream's mutex held: the group is at work. What it surely takes is charged at once, first to what
+ * was taken for it when it was launched. */
+static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, struct vgpu_group *group,
+		   const struct before *before, uint64_t asked_ns)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_measured work;
+	struct vgpu_busy busy;
+	uint64_t begun = group->first_ns > stream->meter.done_ns ? group->first_ns : stream->meter.done_ns, used, paid;
+
+	/* What is launched from now on belongs to another one: of all in this one the beginning is known. */
+	group->closed = true;
+	group->pending_ns = asked_ns;
+	work = measured(engine, group, before->held_ns > stream->held_ns ? before->held_ns : stream->held_ns);
+	busy = vgpu_meter_pending(&engine->meter, &work);
+	used = vgpu_time_used(p, device, &busy);
+	vgpu_meter_left(&engine->meter, &busy, used);
+	paid = group->reserved_ns - group->paid_ns < used ? group->reserved_ns - group->paid_ns : used;
+	group->paid_ns += paid;
+	if (used != paid)
+		vgpu_time_settle(p, device, asked_ns, (int64_t)(used - paid));
+	begun = begun > before->done_ns ? begun : before->done_ns;
+	if (group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns + STALL_NS + begun < asked_ns)
+		SET(engine->stalled_ns, asked_ns);
+}
+
+enum seen { DONE, AT_WORK, NOT_SEEN };
+
+/* Asks whether the stream's group of this number, counted from the oldest, is done. */
+static enum seen ask_group(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, uint32_t number, struct before *before)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_group *group;
@@ -59,21 +103,21 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 	bool to_the_end;
 	uint32_t launches;
 	uint64_t asked_ns, now, took_ns = 0;
-	bool done;
+	enum seen seen = NOT_SEEN;
 
 	vgpu_mutex_lock(&stream->mutex);
-	group = vgpu_groups_oldest(stream);
-	if (GET(stream->state) != VGPU_STREAM_LIVE || stream->tail == stream->head || group->inside != 0 || group->held) {
+	group = &stream->group[(stream->tail + number) % VGPU_GROUPS];
+	if (GET(stream->state) != VGPU_STREAM_LIVE || stream->head - stream->tail <= number || group->inside != 0 || group->held) {
 		vgpu_mutex_unlock(&stream->mutex);
-		return false;
+		return NOT_SEEN;
 	}
 	launches = group->launches;
 	marker = group->marked ? group->marker : NULL;
 	front = group->fronted && !group->reached ? group->front : NULL;
 	/* A stream into which no more launches fit, behind a wait, cannot be asked (H200: the call waits). */
-	to_the_end = group->unmarked != 0 && stream->head - stream->tail == 1 && !vgpu_batch_is_held(engine, GET(stream->plugged));
+	to_the_end = group->unmarked != 0 && stream->head - stream->tail == number + 1 && !vgpu_batch_is_held(engine, GET(stream->plugged));
 	/* Where something else comes first the GPU tells how long it took, but not when. */
-	begin = group->timed && group->dense && group->unmarked == 0 && !group->fronted && !is_first_of_turn(engine, stream) ? group->begin : NULL;
+	begin = group->timed && group->dense && group->unmarked == 0 && !group->fronted ? group->begin : NULL;
 	end = group->end;
 	context = stream->context;
 	handle = stream->handle;
@@ -88,28 +132,73 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 		took_ns = between(begin, end);
 	vgpu_mutex_lock(&stream->mutex);
 	stream->users--;
-	done = result != CUDA_ERROR_NOT_READY && stream->tail != stream->head && group == vgpu_groups_oldest(stream) &&
-	       group->launches == launches && group->inside == 0;
-	if (front_result == CUDA_ERROR_NOT_READY) {
+	if (GET(stream->state) != VGPU_STREAM_LIVE || group->launches != launches || group->inside != 0) {
+		/* Another launch has come, or the stream is gone: the next look will tell. */
+	} else if (front_result == CUDA_ERROR_NOT_READY) {
 		group->held_ns = asked_ns;
-	} else if (front != NULL) {
+	} else if (result == CUDA_ERROR_NOT_READY) {
 		/* In the middle between two looks, on average; what was done by then as well decides for itself. */
-		group->reached = true;
-		if (result == CUDA_ERROR_NOT_READY)
+		if (front != NULL)
 			group->held_ns = group->held_ns != 0 ? group->held_ns + (asked_ns - group->held_ns) / 2 : 0;
+		group->reached = true;
+		charge(p, device, stream, group, before, asked_ns);
+		seen = AT_WORK;
+	} else {
+		group->reached = group->closed = true;
+		group->reached_ns = now;
+		group->reached_launches = launches;
+		group->took_ns = took_ns;
+		before->held_ns = group->held_ns > before->held_ns ? group->held_ns : before->held_ns;
+		before->done_ns = now;
+		seen = DONE;
 	}
-	if (result == CUDA_ERROR_NOT_READY && front_result != CUDA_ERROR_NOT_READY) {
-		uint64_t begun = group->first_ns > stream->meter.done_ns ? group->first_ns : stream->meter.done_ns;
+	vgpu_mutex_unlock(&stream->mutex);
+	return seen;
+}
 
-		group->pending_ns = asked_ns;
-		if (group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns + STALL_NS + begun < asked_ns)
-			SET(engine->stalled_ns, now);
+/* Asks one group after the other until one is not done. */
+static void ask_stream(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream)
+{
+	struct before before = {0};
+
+	for (uint32_t number = 0; number < VGPU_GROUPS && ask_group(p, device, stream, number, &before) == DONE; number++)
+		;
+}
+
+/* When the stream's oldest group was launched, done or not done as is asked for; UINT64_MAX: there is none. */
+static uint64_t oldest_ns(struct vgpu_stream *stream, bool done)
+{
+	uint64_t first_ns = UINT64_MAX;
+
+	vgpu_mutex_lock(&stream->mutex);
+	if (GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail &&
+	    (vgpu_groups_oldest(stream)->reached_ns != 0) == done)
+		first_ns = vgpu_groups_oldest(stream)->first_ns;
+	vgpu_mutex_unlock(&stream->mutex);
+	return first_ns;
+}
+
+/* Takes the stream's oldest group away if it is done. */
+static bool finish(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, struct vgpu_group *out, struct vgpu_busy *busy)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_measured work;
+	struct vgpu_group *group;
+	bool done;
+
+	vgpu_mutex_lock(&stream->mutex);
+	group = vgpu_groups_oldest(stream);
+	done = GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail && group->reached_ns != 0;
+	/* Where there is no place for another group, launches come to one that was done. */
+	if (done && (group->launches != group->reached_launches || group->inside != 0)) {
+		group->reached_ns = 0;
+		done = false;
 	}
 	if (done) {
-		*busy = vgpu_meter_finish(&stream->meter, &(struct vgpu_measured){
-			.first_ns = group->first_ns, .last_ns = group->last_ns, .expected_ns = group->expected_ns,
-			.took_ns = took_ns, .pending_ns = group->pending_ns, .reached_ns = now, .held_until_ns = group->held_ns > GET(engine->others_until_ns) ? group->held_ns : GET(engine->others_until_ns),
-			.device_ns = GET(vgpu_pages.ledger->busy_until_ns[device])});
+		stream->held_ns = group->held_ns > stream->held_ns ? group->held_ns : stream->held_ns;
+		work = measured(engine, group, stream->held_ns);
+		work.took_ns = is_first_of_turn(engine, stream) ? 0 : work.took_ns;
+		*busy = vgpu_meter_finish(&engine->meter, &stream->meter, &work);
 		SET(engine->progress_ns, busy->end_ns);
 		*out = *group;
 		stream->tail++;
@@ -119,32 +208,16 @@ static bool look(struct vgpu_process *p, uint32_t device, struct vgpu_stream *st
 	return done;
 }
 
-/* When the stream's oldest group was launched; UINT64_MAX: it has none. */
-static uint64_t oldest_ns(struct vgpu_stream *stream)
+/* Takes away what is done, in the order in which it was launched. */
+static void finish_all(struct vgpu_process *p, uint32_t device, uint32_t high, vgpu_group_done *done)
 {
-	uint64_t first_ns = UINT64_MAX;
-
-	vgpu_mutex_lock(&stream->mutex);
-	if (GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail && !vgpu_groups_oldest(stream)->held)
-		first_ns = vgpu_groups_oldest(stream)->first_ns;
-	vgpu_mutex_unlock(&stream->mutex);
-	return first_ns;
-}
-
-/* In the order in which they were launched: what streams take of the same time is told apart by when
- * each of them begins. */
-void vgpu_watch_look(struct vgpu_process *p, uint32_t device, vgpu_group_done *done)
-{
-	struct vgpu_engine *engine = &p->engine[device];
-	uint32_t high = __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE);
+	struct vgpu_stream *stream = p->engine[device].stream;
 	uint64_t first_ns[VGPU_STREAMS];
 	struct vgpu_group group;
 	struct vgpu_busy busy;
 
-	SET(engine->stalled_ns, 0);
 	for (uint32_t s = 0; s < high; s++)
-		first_ns[s] = oldest_ns(&engine->stream[s]);
-	/* Bounded: others may add groups as fast as these are taken away. */
+		first_ns[s] = oldest_ns(&stream[s], true);
 	for (uint32_t looks = 0; looks < high * VGPU_GROUPS; looks++) {
 		uint32_t next = 0;
 
@@ -152,11 +225,27 @@ void vgpu_watch_look(struct vgpu_process *p, uint32_t device, vgpu_group_done *d
 			next = first_ns[s] < first_ns[next] ? s : next;
 		if (first_ns[next] == UINT64_MAX)
 			return;
-		if (look(p, device, &engine->stream[next], &group, &busy)) {
+		if (finish(p, device, &stream[next], &group, &busy))
 			done(p, device, &group, &busy, vgpu_now_ns());
-			first_ns[next] = oldest_ns(&engine->stream[next]);
-		} else {
-			first_ns[next] = UINT64_MAX;
-		}
+		first_ns[next] = oldest_ns(&stream[next], true);
 	}
+}
+
+/* First what is at work counts, so that what other streams did at the same time does not count again. */
+void vgpu_watch_look(struct vgpu_process *p, uint32_t device, vgpu_group_done *done)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	uint32_t high = __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE);
+	uint64_t since_ns = UINT64_MAX;
+
+	SET(engine->stalled_ns, 0);
+	for (uint32_t s = 0; s < high; s++)
+		ask_stream(p, device, &engine->stream[s]);
+	finish_all(p, device, high, done);
+	for (uint32_t s = 0; s < high; s++) {
+		uint64_t first_ns = oldest_ns(&engine->stream[s], false);
+
+		since_ns = first_ns < since_ns ? first_ns : since_ns;
+	}
+	vgpu_meter_rest(&engine->meter, since_ns);
 }

@@ -8,7 +8,7 @@ package ledger
 
 // Constants of interposer/layout.h.
 const (
-	layoutVersion = 2
+	layoutVersion = 3
 	limitsMagic   = 0x314d494c55504756 // "VGPULIM1"
 	ledgerMagic   = 0x314447524c555056 // "VPULRGD1"
 	boardMagic    = 0x3144524255504756 // "VGPUBRD1"
@@ -25,6 +25,7 @@ const (
 	MaxBoardSlices = 128
 	pathBytes      = 128
 	maxMarks       = 32
+	maxPieces      = 512
 )
 
 // Flags of a limits page.
@@ -105,6 +106,10 @@ type ledgerMarks struct { // struct vgpu_marks
 	Mark [maxMarks]ledgerMark
 }
 
+type ledgerPieces struct { // struct vgpu_pieces
+	Word [maxPieces]uint64
+}
+
 // ledgerHead is all of struct vgpu_ledger before the process slots, which root has no use for.
 type ledgerHead struct {
 	Magic         uint64
@@ -134,6 +139,7 @@ type ledgerPage struct { // struct vgpu_ledger
 	Slot         [maxProcs]ledgerSlot
 	ContextBytes [MaxDevices]uint64
 	Marks        [MaxDevices]ledgerMarks
+	Pieces       [MaxDevices]ledgerPieces
 }
 
 type boardSlice struct { // struct vgpu_board_slice

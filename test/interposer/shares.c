@@ -4,6 +4,7 @@
  * Shares of the GPU's time, with kernels of known length on the simulated driver. */
 #include "harness.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
@@ -40,6 +41,22 @@ static struct step step_with_share(uint32_t job, unsigned percent)
 	step.limits->device[0].sm_percent = percent;
 	step.limits->device[0].job_sm_percent = percent;
 	return step;
+}
+
+static uint32_t spoiling;
+
+static void *spoil(void *ledger)
+{
+	struct vgpu_pieces *pieces = &((struct vgpu_ledger *)ledger)->pieces[0];
+	uint64_t word = 1;
+
+	while (__atomic_load_n(&spoiling, __ATOMIC_RELAXED)) {
+		word = word * 6364136223846793005u + 1442695040888963407u;
+		__atomic_store_n(&pieces->word[word >> 32 & (VGPU_PIECES - 1)], word >> (word & 31), __ATOMIC_RELAXED);
+		/* What is full already, and what lies ahead of all times. */
+		__atomic_store_n(&pieces->word[word >> 40 & (VGPU_PIECES - 1)], word & 1 ? UINT64_MAX : (now_ns() >> 16) << 17 | 65536, __ATOMIC_RELAXED);
+	}
+	return NULL;
 }
 
 /* Launches one kernel after the other for a while. What part of it the GPU was kept busy, in thousandths. */
@@ -81,6 +98,25 @@ static void kernels_get_their_share(void)
 static uint64_t used(const struct step *step)
 {
 	return __atomic_load_n(&step->ledger->busy_ns[0], __ATOMIC_RELAXED);
+}
+
+/* Who writes it has another share as long as it does, and then its own again. */
+static void garbage_in_the_pieces_goes_by(void)
+{
+	struct step step = step_with_share(7, 25);
+	CUfunction function;
+	pthread_t thread;
+
+	cuda_begin(0);
+	function = kernel();
+	spoiling = 1;
+	CHECK_IS(pthread_create(&thread, NULL, spoil, step.ledger), 0);
+	keep_busy(function, 1000, 300000000);
+	__atomic_store_n(&spoiling, 0, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	/* What was counted wrongly is over after that. */
+	keep_busy(function, 1000, 600000000);
+	CHECK_SHARE(function, 1000, 600000000, 250);
 }
 
 static void the_ledger_knows_what_was_used(void)
@@ -258,6 +294,7 @@ int main(void)
 {
 	gpus(0);
 	CASE(kernels_get_their_share);
+	CASE(garbage_in_the_pieces_goes_by);
 	CASE(the_ledger_knows_what_was_used);
 	CASE(no_cap_holds_nothing_back);
 	CASE(every_launch_is_held_back);
