@@ -4,8 +4,7 @@
  * How much GPU time the job used in the last seconds, for any process of it that asks, and be it once.
  * Who counts used time leaves a mark in the ledger, at most one in VGPU_MARK_NS: the time when the work
  * began that is counted next, when the work before it had ended, and the sum until then. In between
- * the sum grows evenly, while nothing is at work not at all. Long work has fewer marks, which reach further
- * back; what is still at work is not counted yet. */
+ * the sum grows evenly, while nothing is at work not at all. */
 #ifndef VGPU_MARKS_H
 #define VGPU_MARKS_H
 

@@ -19,6 +19,7 @@
 
 #define MOST_DEEP 1024
 #define MOST_LISTED 1024
+#define BESIDE_EVERY_US 200u
 #define CALIBRATE_US 20000u
 #define CALIBRATE_LOOPS 8000000u
 
@@ -34,6 +35,7 @@ static struct {
 	unsigned int call_us;	/* that the host works for the stream, before the kernels */
 	bool chain;		/* each piece waits for the one before it, which is in another stream */
 	unsigned int rate;	/* pieces per second by the clock; 0: as fast as it goes */
+	unsigned int beside_us; /* length of kernels that another thread launches into a stream of its own; 0: none */
 	unsigned int duty_us;	/* one piece in so many microseconds: a known share of the GPU */
 	double loops_per_us;
 	const char *page, *pretend;
@@ -189,6 +191,26 @@ static void *listen_to_input(void *unused)
 	return unused;
 }
 
+/* Short kernels all the time, none of which is a piece. */
+static void *beside(void *unused)
+{
+	CUstream own;
+	bool go_on = cu.cuCtxSetCurrent(context) == 0 && cu.cuStreamCreate(&own, STREAM_NON_BLOCKING) == 0;
+
+	while (go_on) {
+		bool launches;
+
+		pthread_mutex_lock(&mutex);
+		launches = going;
+		go_on = !ended;
+		pthread_mutex_unlock(&mutex);
+		if (launches && launch(own, o.beside_us, (unsigned int)(o.beside_us * o.loops_per_us)) != 0)
+			break;
+		sleep_until(now_ns() + BESIDE_EVERY_US * 1000u);
+	}
+	return unused;
+}
+
 /* Until it may submit the next piece; false: it is time to end. */
 static bool wait_for_turn(void)
 {
@@ -296,7 +318,7 @@ static int usage(void)
 {
 	fputs("usage: load --page FILE --loops N [--us N] [--kernels N] [--gap US] [--deep N] [--streams N] [--blocks N]\n"
 	      "            [--copy MIB] [--fill MIB] [--move MIB [--rows BYTES | --list N]] [--call US] [--chain]\n"
-	      "            [--rate PER-SECOND | --duty US] [--pretend LIMITS]\n"
+	      "            [--rate PER-SECOND | --duty US] [--beside US] [--pretend LIMITS]\n"
 	      "       load --calibrate\n", stderr);
 	return 2;
 }
@@ -313,6 +335,7 @@ static int options(int argc, char **argv, bool *calibrating)
 		{ "fill", required_argument, NULL, 'f' },    { "move", required_argument, NULL, 'm' },
 		{ "rows", required_argument, NULL, 'R' },    { "list", required_argument, NULL, 'L' },
 		{ "call", required_argument, NULL, 'H' },    { "chain", no_argument, NULL, 'W' },
+		{ "beside", required_argument, NULL, 'B' },
 		{ "calibrate", no_argument, NULL, 'C' },     { NULL, 0, NULL, 0 },
 	};
 	int c;
@@ -338,6 +361,7 @@ static int options(int argc, char **argv, bool *calibrating)
 		case 'H': o.call_us = number; break;
 		case 'W': o.chain = true; break;
 		case 'r': o.rate = number; break;
+		case 'B': o.beside_us = number; break;
 		case 'D': o.duty_us = number; break;
 		case 'C': *calibrating = true; break;
 		default: return usage();
@@ -350,7 +374,7 @@ static int options(int argc, char **argv, bool *calibrating)
 
 int main(int argc, char **argv)
 {
-	pthread_t collector, listener;
+	pthread_t collector, listener, other;
 	bool calibrating = false;
 	int error = options(argc, argv, &calibrating);
 
@@ -368,6 +392,8 @@ int main(int argc, char **argv)
 	puts("ready");
 	fflush(stdout);
 	if (pthread_create(&listener, NULL, listen_to_input, NULL) != 0 || pthread_create(&collector, NULL, collect, NULL) != 0)
+		return 1;
+	if (o.beside_us != 0 && pthread_create(&other, NULL, beside, NULL) != 0)
 		return 1;
 	error = work();
 	if (error != 0)
