@@ -12,6 +12,8 @@
 #define WORTH_NS 2000000u
 #define LATER 4u	     /* and then so many times more seldom */
 #define OUTLIER 8u	     /* times the average: something came between, unless it comes again */
+#define PUT_OFF 32u	     /* launches beside others before one is timed after all, */
+#define BESIDE (16 * PUT_OFF) /* and before one counts that took longer */
 #define LONGEST_NS 4000000000u
 #define PLACES 8u /* where a key may be */
 
@@ -53,6 +55,7 @@ struct vgpu_cost *vgpu_cost_of(struct vgpu_cost table[VGPU_COSTS], uint64_t key)
 	SET(cost->average_ns, 0);
 	SET(cost->samples, 0);
 	SET(cost->outliers, 0);
+	SET(cost->put_off, 0);
 	SET(cost->since_sample, 0);
 	SET(cost->key, key);
 	return cost;
@@ -102,6 +105,28 @@ void vgpu_cost_learn(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t 
 		average = (average * 7 + took_ns) / 8;
 	SET(cost->average_ns, average == 0 ? 1 : (uint32_t)average);
 	SET(cost->samples, samples);
+}
+
+bool vgpu_cost_put_off(struct vgpu_cost *cost)
+{
+	uint32_t put_off = GET(cost->put_off) + 1;
+
+	SET(cost->put_off, put_off);
+	if (put_off % PUT_OFF == 0)
+		return false;
+	SET(cost->since_sample, SELDOM * LATER);
+	return true;
+}
+
+void vgpu_cost_learn_beside(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns)
+{
+	struct vgpu_cost *cost = find(table, key);
+
+	if (cost == NULL)
+		return;
+	if (GET(cost->samples) != 0 && took_ns > GET(cost->average_ns) && GET(cost->put_off) % BESIDE != 0)
+		return;
+	vgpu_cost_learn(table, key, took_ns);
 }
 
 void vgpu_cost_guess(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns)

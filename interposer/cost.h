@@ -17,7 +17,7 @@ struct vgpu_cost {
 	uint16_t samples;	/* up to 1000 */
 	uint16_t outliers;	/* in a row */
 	uint32_t since_sample;	/* launches since one was timed */
-	uint32_t reserved;
+	uint32_t put_off;	/* times in a row that a launch was not timed, or took longer, beside others */
 };
 
 /* The average of a kernel over all its shapes. */
@@ -35,6 +35,11 @@ bool vgpu_cost_due(struct vgpu_cost *cost);
 
 /* What a launch took on the GPU. Forgotten when the key has lost its place meanwhile. */
 void vgpu_cost_learn(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns);
+
+/* A launch is due while other work is on the GPU, which may be in its way: whether to wait for a better one. */
+bool vgpu_cost_put_off(struct vgpu_cost *cost);
+/* What it took then after all: seldom believed where it is more than before. */
+void vgpu_cost_learn_beside(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns);
 
 /* The same as seen from outside, which may be too much: stands until one is timed. */
 void vgpu_cost_guess(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns);

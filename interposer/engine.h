@@ -77,6 +77,7 @@ struct vgpu_batch {
 /* One launch that is timed on the GPU. */
 struct vgpu_sample {
 	uint32_t state;
+	bool beside;	     /* other work was on the GPU when it was launched */
 	uint32_t plug_value; /* what the GPU waits for before it; 0: it does not wait */
 	uint64_t plugged_ns;
 	uint64_t key, kernel_key;

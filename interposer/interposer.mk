@@ -81,7 +81,7 @@ comma_ := ,
 INTERPOSER_SANITIZED := memory pools graphs handles processes ledger hostile views devices nvml arrays growth kernels contexts sharing \
 	frees small starts racing asked engines multicast interop exports foreign_pools shares fills copies waits marks held
 # Holders of the simulated driver's lock that end with it are what TSan takes for a mistake.
-INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads controller controlled controlled_turns $(INTERPOSER_FUZZERS)
+INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads controller controlled controlled_turns counted $(INTERPOSER_FUZZERS)
 INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
 
 define interposer_sanitized
@@ -96,7 +96,9 @@ INTERPOSER_OBJECTS_$(1) := $(INTERPOSER_C_SOURCES:interposer/%.c=$(INTERPOSER_TE
 $(INTERPOSER_TEST_BUILD)/$(1)/%: $(INTERPOSER_TEST)/%.c $$(INTERPOSER_OBJECTS_$(1)) $(INTERPOSER_TEST_HEADERS) $(INTERPOSER_SIM)
 	@mkdir -p $$(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER $$< \
-		$$(INTERPOSER_OBJECTS_$(1)) -o $$@ $(INTERPOSER_SIM_LINK)
+		$$(INTERPOSER_OBJECTS_$(1)) $$(EXTRA) -o $$@ $(INTERPOSER_SIM_LINK)
+$(INTERPOSER_TEST_BUILD)/$(1)/controlled $(INTERPOSER_TEST_BUILD)/$(1)/counted: private EXTRA := $(INTERPOSER_VIRTUAL)
+$(INTERPOSER_TEST_BUILD)/$(1)/controlled $(INTERPOSER_TEST_BUILD)/$(1)/counted: $(INTERPOSER_VIRTUAL) $(INTERPOSER_VIRTUAL:.c=.h)
 endef
 $(eval $(call interposer_sanitized,asan,address$(comma_)undefined -fno-sanitize-recover=all))
 $(eval $(call interposer_sanitized,tsan,thread))

@@ -5,8 +5,10 @@
 #include "atomics.h"
 #include "cost.h"
 #include "futex.h"
+#include "groups.h"
 #include "plugs.h"
 #include "symbols.h"
+#include "turns.h"
 
 #include <sched.h>
 
@@ -22,6 +24,21 @@ enum { FREE = 0, BUSY, RUNNING };
 static uint32_t word_of(const struct vgpu_engine *engine, const struct vgpu_sample *sample)
 {
 	return (uint32_t)(sample - engine->sample);
+}
+
+/* Whether the GPU has other work of this job, which may come before a launch into this stream. */
+static bool others_at_work(struct vgpu_process *p, struct vgpu_engine *engine, CUcontext context, CUstream stream)
+{
+	uint32_t high = __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE);
+
+	for (uint32_t s = 0; s < high; s++) {
+		struct vgpu_stream *other = &engine->stream[s];
+
+		if (GET(other->state) == VGPU_STREAM_LIVE && (GET(other->handle) != stream || GET(other->context) != context) &&
+		    !vgpu_groups_idle(other))
+			return true;
+	}
+	return vgpu_turns_siblings_busy(p, (uint32_t)(engine - p->engine), vgpu_now_ns());
 }
 
 static bool has_events(struct vgpu_sample *sample, CUcontext context)
@@ -61,8 +78,12 @@ struct vgpu_sample *vgpu_sample_begin(struct vgpu_engine *engine, CUcontext cont
 				      const void *what, uint64_t expected_ns)
 {
 	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
+	struct vgpu_process *p = vgpu_attach();
+	bool beside = p != NULL && others_at_work(p, engine, context, stream);
 	struct vgpu_sample *sample = NULL;
 
+	if (beside && expected_ns != VGPU_UNKNOWN_NS && vgpu_cost_put_off(vgpu_cost_of(engine->cost, key)))
+		return NULL;
 	for (uint32_t i = 0; i < VGPU_SAMPLES && sample == NULL; i++) {
 		uint32_t state = FREE;
 
@@ -77,6 +98,7 @@ struct vgpu_sample *vgpu_sample_begin(struct vgpu_engine *engine, CUcontext cont
 		return NULL;
 	}
 	sample->key = key;
+	sample->beside = beside;
 	sample->kernel_key = vgpu_cost_key((uint64_t)(uintptr_t)what, VGPU_ANY_SHAPE);
 	if (expected_ns < PLUG_BELOW_NS || expected_ns == VGPU_UNKNOWN_NS)
 		plug(engine, sample, context, stream);
@@ -102,6 +124,7 @@ static bool finish(struct vgpu_engine *engine, struct vgpu_sample *sample)
 	vgpu_fn_cuEventQuery *query = VGPU_REAL(cuEventQuery);
 	vgpu_fn_cuEventElapsedTime *elapsed = VGPU_REAL(cuEventElapsedTime);
 	float nothing_ms, ms;
+	void (*learn)(struct vgpu_cost *, uint64_t, uint64_t) = sample->beside ? vgpu_cost_learn_beside : vgpu_cost_learn;
 	CUresult result;
 	double took_ns;
 
@@ -117,9 +140,9 @@ static bool finish(struct vgpu_engine *engine, struct vgpu_sample *sample)
 	if (engine->overhead_ns == 0 || nothing_ms * 1e6 < (double)engine->overhead_ns)
 		engine->overhead_ns = (uint64_t)(nothing_ms * 1e6) + 1;
 	took_ns = ms * 1e6 - (double)engine->overhead_ns + BEYOND_EVENTS_NS;
-	vgpu_cost_learn(engine->cost, sample->key, took_ns < 1 ? 1 : (uint64_t)took_ns);
+	learn(engine->cost, sample->key, took_ns < 1 ? 1 : (uint64_t)took_ns);
 	vgpu_cost_of(engine->cost, sample->kernel_key);
-	vgpu_cost_learn(engine->cost, sample->kernel_key, took_ns < 1 ? 1 : (uint64_t)took_ns);
+	learn(engine->cost, sample->kernel_key, took_ns < 1 ? 1 : (uint64_t)took_ns);
 	return true;
 }
 

@@ -43,8 +43,7 @@ bool vgpu_turns_spare(struct vgpu_process *p, uint32_t device)
 	return is_elastic() && (GET(seat->may_until_ns) == UINT64_MAX || GET(seat->spare));
 }
 
-/* Whether other processes of the job have work on the device. */
-static bool siblings_busy(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
+bool vgpu_turns_siblings_busy(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 {
 	struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	uint32_t high = GET(ledger->slots_high);
@@ -140,7 +139,7 @@ static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uin
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_seat *seat = &engine->seat;
 	uint64_t quantum = vgpu_turn_quantum(seat->weight, seat->all_weights, seat->brisk);
-	bool busy = GET(engine->in_flight) != 0, siblings = siblings_busy(p, device, now_ns);
+	bool busy = GET(engine->in_flight) != 0, siblings = vgpu_turns_siblings_busy(p, device, now_ns);
 	int64_t have = vgpu_time_credit(p, device, now_ns);
 	/* To begin a turn there must be enough to fill it; more comes while it lasts. */
 	int64_t enough = GET(seat->mine->holds_since_ns) != 0 ? 0 : (int64_t)(quantum * (100 - seat->weight) / 100 * 9 / 10);

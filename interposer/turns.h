@@ -44,4 +44,7 @@ bool vgpu_turns_spare(struct vgpu_process *p, uint32_t device);
  * need. *bell is what to wait for meanwhile, if it is not NULL, and *rung how it stands. */
 uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint32_t **bell, uint32_t *rung);
 
+/* Whether other processes of the job have work on the device. */
+bool vgpu_turns_siblings_busy(struct vgpu_process *p, uint32_t device, uint64_t now_ns);
+
 #endif

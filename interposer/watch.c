@@ -12,6 +12,8 @@
 
 /* Work that takes so much longer than expected stops what comes behind it. */
 #define STALL_NS 10000000u
+/* So long at most a marker is waited for that another thread should record. */
+#define MARKED_NS 5000000u
 
 /* Asks whether the marker has been reached or, where launches lie behind it, the stream's end. */
 static CUresult ask(struct vgpu_process *p, CUevent marker, CUcontext context, CUstream handle, bool to_the_end)
@@ -116,6 +118,11 @@ static enum seen ask_group(struct vgpu_process *p, uint32_t device, struct vgpu_
 	front = group->fronted && !group->reached ? group->front : NULL;
 	/* A stream into which no more launches fit, behind a wait, cannot be asked (H200: the call waits). */
 	to_the_end = group->unmarked != 0 && stream->head - stream->tail == number + 1 && !vgpu_batch_is_held(engine, GET(stream->plugged));
+	/* Another group has been begun: its thread is about to put a marker behind this one. */
+	if (group->unmarked != 0 && !to_the_end && vgpu_now_ns() < group->last_ns + MARKED_NS) {
+		vgpu_mutex_unlock(&stream->mutex);
+		return NOT_SEEN;
+	}
 	/* Where something else comes first the GPU tells how long it took, but not when. */
 	begin = group->timed && group->dense && group->unmarked == 0 && !group->fronted ? group->begin : NULL;
 	end = group->end;

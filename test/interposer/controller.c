@@ -404,6 +404,47 @@ static void averages_are_right_and_seldom_renewed(void)
 	fuzz_rounds(10, averages_round);
 }
 
+/* Timed beside others a kernel takes longer by what is in its way. */
+static void beside_round(struct fuzz *f)
+{
+	static struct vgpu_cost table[VGPU_COSTS];
+	uint64_t mean = any_length(f, 10 * US, 10 * MS), key = vgpu_cost_key(fuzz_next(f), 1);
+	uint32_t alone = 2 + fuzz_below(f, 20), put_off = 0, timed = 0;
+
+	vgpu_cost_of(table, key);
+	vgpu_cost_learn(table, key, mean);
+	for (int i = 0; i < 40000; i++) {
+		struct vgpu_cost *cost = vgpu_cost_of(table, key);
+
+		if (!vgpu_cost_due(cost))
+			continue;
+		if (fuzz_below(f, alone) == 0) {
+			vgpu_cost_learn(table, key, mean);
+		} else if (!vgpu_cost_put_off(cost)) {
+			vgpu_cost_learn_beside(table, key, between(f, mean, 4 * mean));
+			timed++;
+		} else {
+			put_off++;
+			CHECK(vgpu_cost_due(cost)); /* the next one is */
+		}
+		CHECK(cost->average_ns >= mean && cost->average_ns <= mean * 3 / 2);
+	}
+	CHECK(put_off >= 31 * timed);
+	/* A kernel that really takes longer from now on, and is never alone. */
+	for (int i = 0; i < 400000; i++) {
+		struct vgpu_cost *cost = vgpu_cost_of(table, key);
+
+		if (vgpu_cost_due(cost) && !vgpu_cost_put_off(cost))
+			vgpu_cost_learn_beside(table, key, 3 * mean);
+	}
+	CHECK(vgpu_cost_of(table, key)->average_ns > 2 * mean);
+}
+
+static void what_was_in_the_way_is_not_learnt(void)
+{
+	fuzz_rounds(10, beside_round);
+}
+
 int main(void)
 {
 	CASE(no_second_gets_more_than_its_share);
@@ -417,5 +458,6 @@ int main(void)
 	CASE(what_is_counted_lies_within_what_is_possible);
 	CASE(the_meter_takes_nonsense);
 	CASE(averages_are_right_and_seldom_renewed);
+	CASE(what_was_in_the_way_is_not_learnt);
 	return summary();
 }

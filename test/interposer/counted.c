@@ -148,7 +148,8 @@ static struct virtual_plan half_busy(uint64_t length_ns, bool together)
 static void two_streams_half_busy(void)
 {
 	for (uint64_t length = 100 * US; length <= 10 * MS; length *= 10) {
-		check_shares(half_busy(length, false), UP_TO_75, 20);
+		/* Kernels that always come behind another stream's are never timed alone. */
+		check_shares(half_busy(length, false), UP_TO_75, 50);
 		check_counted(half_busy(length, false), 1);
 	}
 }
@@ -186,8 +187,8 @@ static void processes_half_busy(void)
 				plan.thread[p][0].waits = true;
 				plan.thread[p][0].pause_ns = 2 * (count - 1) * length;
 			}
-			check_counted(plan, 5);
-			check_shares(plan, UP_TO_75, 20);
+			check_counted(plan, 8);
+			check_shares(plan, UP_TO_75, 30);
 		}
 	}
 }

@@ -20,14 +20,39 @@ static struct virtual_kernel *first(struct virtual_stream *stream)
 	return stream->done == stream->launched ? NULL : &stream->queue[stream->done % QUEUE];
 }
 
-bool virtual_gpu_launch(struct virtual_gpu *gpu, uint32_t process, uint32_t stream, uint64_t length_ns)
+bool virtual_gpu_beside(const struct virtual_gpu *gpu, uint32_t process, uint32_t stream)
+{
+	for (uint32_t p = 0; p < PROCESSES; p++) {
+		for (uint32_t s = 0; s < STREAMS; s++) {
+			if ((p != process || s != stream) && gpu->stream[p][s].launched != gpu->stream[p][s].done)
+				return true;
+		}
+	}
+	return false;
+}
+
+bool virtual_gpu_launch(struct virtual_gpu *gpu, uint32_t process, uint32_t stream, uint64_t length_ns, uint64_t key)
 {
 	struct virtual_stream *s = &gpu->stream[process][stream];
 
 	if (s->launched - s->done == QUEUE)
 		return false;
-	s->queue[s->launched++ % QUEUE] = (struct virtual_kernel){gpu->now + VGPU_LAUNCH_NS, length_ns, gpu->order++};
+	s->queue[s->launched++ % QUEUE] = (struct virtual_kernel){gpu->now + VGPU_LAUNCH_NS, length_ns, gpu->order++, key,
+								  key != 0 && virtual_gpu_beside(gpu, process, stream)};
 	return true;
+}
+
+/* The stream's first kernel is done at gpu->now. */
+static void finish(struct virtual_gpu *gpu, uint32_t process, struct virtual_stream *s)
+{
+	struct virtual_kernel *kernel = first(s);
+
+	if (kernel->key != 0 && gpu->timed_count[process] < TIMED)
+		gpu->timed[process][gpu->timed_count[process]++] = (struct virtual_timed){
+			kernel->key, gpu->now - (kernel->ready_ns > s->done_ns ? kernel->ready_ns : s->done_ns),
+			kernel->beside};
+	s->done_ns = gpu->now;
+	s->done++;
 }
 
 static bool has_work(struct virtual_gpu *gpu, uint32_t process, uint64_t *ready_ns)
@@ -114,14 +139,13 @@ void virtual_gpu_advance(struct virtual_gpu *gpu, uint64_t to_ns)
 		until = gpu->turn_ends_ns < to_ns ? gpu->turn_ends_ns : to_ns;
 		count = running(gpu, run, &until);
 		note(gpu, until);
-		for (uint32_t i = 0; i < count; i++) {
-			struct virtual_kernel *kernel = first(run[i]);
-
-			kernel->left_ns -= until - gpu->now;
-			if (kernel->left_ns == 0)
-				run[i]->done++;
-		}
+		for (uint32_t i = 0; i < count; i++)
+			first(run[i])->left_ns -= until - gpu->now;
 		gpu->now = until;
+		for (uint32_t i = 0; i < count; i++) {
+			if (first(run[i])->left_ns == 0)
+				finish(gpu, gpu->turn, run[i]);
+		}
 	}
 }
 

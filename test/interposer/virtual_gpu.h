@@ -18,15 +18,25 @@
 #define PROCESSES 8
 #define STREAMS 4
 #define QUEUE 4096
+#define TIMED 64
 #define MOST_MS 61000
 
 struct virtual_kernel {
 	uint64_t ready_ns, left_ns, order;
+	uint64_t key; /* of one that is timed, or 0 */
+	bool beside;  /* when it was launched other streams had work */
 };
 
 struct virtual_stream {
 	uint64_t launched, done; /* kernels */
+	uint64_t done_ns;	 /* when the last one was done */
 	struct virtual_kernel queue[QUEUE];
+};
+
+/* What two events around a kernel tell: from when it could have begun until it was done. */
+struct virtual_timed {
+	uint64_t key, took_ns;
+	bool beside;
 };
 
 struct virtual_gpu {
@@ -35,12 +45,16 @@ struct virtual_gpu {
 	uint32_t turn; /* whose it is */
 	uint64_t turn_ends_ns, order;
 	struct virtual_stream stream[PROCESSES][STREAMS];
+	uint32_t timed_count[PROCESSES];
+	struct virtual_timed timed[PROCESSES][TIMED];
 	uint32_t busy_ns[MOST_MS]; /* of each millisecond since BEGIN */
 };
 
 void virtual_gpu_begin(struct virtual_gpu *gpu, bool together);
-/* Launches at gpu->now; false when the queue is full. */
-bool virtual_gpu_launch(struct virtual_gpu *gpu, uint32_t process, uint32_t stream, uint64_t length_ns);
+/* Launches at gpu->now; false when the queue is full. With a key it is timed. */
+bool virtual_gpu_launch(struct virtual_gpu *gpu, uint32_t process, uint32_t stream, uint64_t length_ns, uint64_t key);
+/* Whether any other stream than this one has work. */
+bool virtual_gpu_beside(const struct virtual_gpu *gpu, uint32_t process, uint32_t stream);
 void virtual_gpu_advance(struct virtual_gpu *gpu, uint64_t to_ns);
 
 uint64_t virtual_gpu_busy_ns(const struct virtual_gpu *gpu, uint64_t from_ms, uint64_t to_ms);

@@ -99,6 +99,7 @@ static uint64_t launch(uint32_t process, uint32_t stream, uint32_t kind, uint64_
 	struct virtual_process *p = &job.process[process];
 	uint64_t key = vgpu_cost_key(kind + 1, 7), expected, need, wait = 0;
 	struct vgpu_cost *cost = vgpu_cost_of(p->cost, key);
+	bool due;
 
 	if (p->stalled || p->unknown != 0 || p->stream[stream].head - p->stream[stream].tail >= GROUPS - 1 ||
 	    job.gpu.stream[process][stream].launched - job.gpu.stream[process][stream].done == QUEUE)
@@ -110,10 +111,11 @@ static uint64_t launch(uint32_t process, uint32_t stream, uint32_t kind, uint64_
 			return wait;
 		need = 0;
 	}
-	virtual_gpu_launch(&job.gpu, process, stream, length);
+	due = vgpu_cost_due(cost) && !(expected != VGPU_UNKNOWN_NS && virtual_gpu_beside(&job.gpu, process, stream) && vgpu_cost_put_off(cost));
+	virtual_gpu_launch(&job.gpu, process, stream, length, due && length == timed ? key : 0);
 	job.longest_ns = later(job.longest_ns, length);
 	job.launched_ns[process] += length;
-	if (vgpu_cost_due(cost))
+	if (due && length != timed)
 		vgpu_cost_learn(p->cost, key, timed);
 	note_launch(p, stream, key, expected, need, job.gpu.stream[process][stream].launched);
 	return 0;
@@ -241,6 +243,19 @@ static uint32_t oldest_done(struct virtual_process *p)
 	return oldest;
 }
 
+static void learn(uint32_t process)
+{
+	for (uint32_t i = 0; i < job.gpu.timed_count[process]; i++) {
+		const struct virtual_timed *timed = &job.gpu.timed[process][i];
+
+		if (timed->beside)
+			vgpu_cost_learn_beside(job.process[process].cost, timed->key, timed->took_ns);
+		else
+			vgpu_cost_learn(job.process[process].cost, timed->key, timed->took_ns);
+	}
+	job.gpu.timed_count[process] = 0;
+}
+
 static void look(uint32_t process)
 {
 	struct virtual_process *p = &job.process[process];
@@ -254,6 +269,7 @@ static void look(uint32_t process)
 	while ((s = oldest_done(p)) != STREAMS)
 		finish(p, s);
 	vgpu_meter_rest(&p->device, since);
+	learn(process);
 	if (p->in_flight == 0 && p->credit_ns != 0) {
 		settle(-p->credit_ns);
 		p->credit_ns = 0;
