@@ -33,7 +33,7 @@ INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE 
 INTERPOSER_FUZZERS := fuzz_folder fuzz_ledger fuzz_lookup
 INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth kernels \
 	contexts sharing frees small starts threads racing killed asked engines multicast interop exports foreign_pools shares fills copies waits marks bench \
-	controller controlled controlled_turns counted held turns siblings \
+	controller controlled controlled_turns counted metered held turns siblings \
 	$(INTERPOSER_FUZZERS)
 INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c $(INTERPOSER_TEST)/things.c
 INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_TEST)/things.h $(INTERPOSER_TEST)/slices.h $(INTERPOSER_TEST)/gated.h $(INTERPOSER_HEADERS)
@@ -55,9 +55,9 @@ $(INTERPOSER_TEST_BUILD)/fuzz_lookup: private EXTRA := interposer/libc.c
 # They try the arithmetic of the compute share, which the library keeps to itself.
 INTERPOSER_PURE := $(addprefix interposer/,share.c meter.c timeline.c pieces.c cost.c turn.c)
 INTERPOSER_VIRTUAL := $(addprefix $(INTERPOSER_TEST)/,virtual_gpu.c virtual_job.c)
-$(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled_turns): private EXTRA := $(INTERPOSER_PURE)
+$(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled_turns metered): private EXTRA := $(INTERPOSER_PURE)
 $(addprefix $(INTERPOSER_TEST_BUILD)/,controlled counted): private EXTRA := $(INTERPOSER_PURE) $(INTERPOSER_VIRTUAL)
-$(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled controlled_turns counted): $(INTERPOSER_PURE)
+$(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled controlled_turns counted metered): $(INTERPOSER_PURE)
 $(addprefix $(INTERPOSER_TEST_BUILD)/,controlled counted): $(INTERPOSER_VIRTUAL) $(INTERPOSER_VIRTUAL:.c=.h)
 # The arithmetic alone, without a ledger.
 $(INTERPOSER_TEST_BUILD)/marks: private EXTRA := interposer/marks.c
@@ -81,7 +81,7 @@ comma_ := ,
 INTERPOSER_SANITIZED := memory pools graphs handles processes ledger hostile views devices nvml arrays growth kernels contexts sharing \
 	frees small starts racing asked engines multicast interop exports foreign_pools shares fills copies waits marks held
 # Holders of the simulated driver's lock that end with it are what TSan takes for a mistake.
-INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads controller controlled controlled_turns counted $(INTERPOSER_FUZZERS)
+INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads controller controlled controlled_turns counted metered $(INTERPOSER_FUZZERS)
 INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
 
 define interposer_sanitized
