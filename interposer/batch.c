@@ -10,11 +10,12 @@
 #include "queue.h"
 #include "time_account.h"
 
-/* Let go at once: how finely the share is kept. */
-#define BATCH_NS 1000000u
+/* Let go at once: how finely the share is kept, and less where others wait for the end of a turn. */
+#define BATCH_NS 2000000u
+#define BATCH_SHARED_NS 1000000u
 /* Streams may run side by side, so each of them has its place in a batch. If they do not after all, what
  * it takes longer is owed. */
-#define BATCH_ALL_NS 8000000u
+#define BATCH_ALL_NS 16000000u
 #define BATCH_LAUNCHES 128u
 /* Held back in all: what a program runs ahead, and less than the some 1000 launches (H200) after which
  * the driver makes the caller wait. */
@@ -50,8 +51,9 @@ static uint64_t ns_in_batch(const struct vgpu_stream *stream, uint64_t number)
 static bool fits(struct vgpu_engine *engine, const struct vgpu_stream *stream, uint64_t expected_ns)
 {
 	const struct vgpu_batch *last = batch_of(engine, engine->batch_next - 1);
+	uint64_t most_ns = GET(engine->seat.shared) ? BATCH_SHARED_NS : BATCH_NS;
 
-	return ns_in_batch(stream, engine->batch_next - 1) + expected_ns <= (last->ns > BATCH_NS ? last->ns : BATCH_NS) &&
+	return ns_in_batch(stream, engine->batch_next - 1) + expected_ns <= (last->ns > most_ns ? last->ns : most_ns) &&
 	       last->all_ns + expected_ns <= BATCH_ALL_NS && last->launches < BATCH_LAUNCHES;
 }
 
@@ -87,10 +89,20 @@ static uint64_t add(struct vgpu_engine *engine, struct vgpu_stream *stream, uint
 	return more;
 }
 
-uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t expected_ns,
+/* Whatever has been launched gets its marker before any stream is made to wait for the next batch: streams
+ * that wait for each other, as the default one and others do, would keep it waiting for that as well. */
+static void mark_all(struct vgpu_engine *engine, CUcontext context)
+{
+	for (uint32_t s = 0; s < __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE); s++) {
+		if (GET(engine->stream[s].state) == VGPU_STREAM_LIVE && GET(engine->stream[s].context) == context)
+			vgpu_groups_end_here(&engine->stream[s]);
+	}
+}
+
+uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, uint64_t expected_ns,
 			 uint64_t *reserved_ns, bool *first)
 {
-	uint64_t number;
+	uint64_t number, next;
 
 	*first = false;
 	if (GET(engine->plugs_refused) != 0 || !has_place(stream))
@@ -99,10 +111,13 @@ uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream,
 	if (engine->batch_next == 0)
 		engine->batch_first = engine->batch_next = 1;
 	*first = engine->batch_first == engine->batch_next;
+	next = engine->batch_next;
 	number = open_batch(engine, stream, expected_ns);
 	if (number != 0)
 		*reserved_ns = add(engine, stream, number, expected_ns);
 	vgpu_mutex_unlock(&engine->batch_mutex);
+	if (number != 0 && number == next)
+		mark_all(engine, context);
 	return number;
 }
 
@@ -177,7 +192,8 @@ static uint64_t try_at(struct vgpu_process *p, uint32_t device, enum vgpu_admiss
 	struct vgpu_engine *engine = &p->engine[device];
 	uint64_t now = vgpu_now_ns();
 
-	if (admission != VGPU_NO_CREDIT)
+	/* What stalls ends some time, or is let pass. */
+	if (admission != VGPU_NO_CREDIT || engine->batch_stalled_ns != 0)
 		return now + (wait_ns < LOOK_NS ? wait_ns : LOOK_NS);
 	if (engine->batch_waits_ns == 0)
 		engine->batch_waits_ns = now;
@@ -214,7 +230,7 @@ uint64_t vgpu_batch_release(struct vgpu_process *p, uint32_t device)
 	if (!vgpu_batch_pending(engine))
 		return 0;
 	now = vgpu_now_ns();
-	if (now < GET(engine->batch_try_ns) || others_release(engine)) {
+	if ((now < GET(engine->batch_try_ns) && GET(engine->stalled_ns) == 0) || others_release(engine)) {
 		at = GET(engine->batch_try_ns);
 		return at > now ? at - now : NEAR_NS;
 	}

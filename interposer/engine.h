@@ -94,6 +94,7 @@ struct vgpu_engine {
 	uint32_t streams_high;
 	int64_t credit_ns; /* taken from the share and not used yet */
 	uint64_t expected_ns; /* of all that is in flight */
+	uint64_t stalls_ns;   /* the same during a look, for the keeper alone */
 	uint64_t stalled_ns;  /* something in flight takes much longer than expected, since then; 0: nothing */
 	uint64_t overhead_ns; /* of timing */
 	uint64_t burst_ns;    /* credit that is kept; more after waiting for somebody else's turn */

@@ -80,7 +80,7 @@ static bool rides_along(struct vgpu_process *p, uint32_t device, struct vgpu_str
 
 /* Lets the launch through, waiting for that if need be: here, or in its stream (batch.h). */
 static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *launch, const struct vgpu_cost *cost,
-		  bool capturing)
+		  CUcontext context, bool capturing)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	bool known = launch->expected_ns != VGPU_UNKNOWN_NS, first;
@@ -108,8 +108,9 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 				return;
 			}
 		}
-		if (known && !capturing && launch->stream != NULL)
-			launch->batch = vgpu_batch_join(engine, launch->stream, launch->expected_ns, &launch->reserved_ns, &first);
+		/* A thread's own stream can be marked by nobody else, and waits for the default one. */
+		if (known && !capturing && launch->stream != NULL && launch->handle != CU_STREAM_PER_THREAD)
+			launch->batch = vgpu_batch_join(engine, launch->stream, context, launch->expected_ns, &launch->reserved_ns, &first);
 		if (launch->batch != 0) {
 			vgpu_queue_leave(p, waits_since);
 			if (first)
@@ -172,7 +173,7 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 		if (GET(launch->engine->seat.count) != 0 && !capturing && vgpu_groups_drained(launch->stream, handle))
 			__atomic_fetch_add(&launch->engine->drains, 1, __ATOMIC_RELAXED);
 	}
-	admit(p, (uint32_t)device, launch, cost, capturing);
+	admit(p, (uint32_t)device, launch, cost, context, capturing);
 	if (launch->expected_ns == VGPU_UNKNOWN_NS)
 		launch->expected_ns = expected_of(launch->engine, cost, what); /* it may have been learnt meanwhile */
 	/* A thread of ours cannot ask about another thread's own stream. */

@@ -169,6 +169,26 @@ void vgpu_groups_time(struct vgpu_stream *stream, CUstream handle, struct vgpu_g
 	vgpu_mutex_unlock(&stream->mutex);
 }
 
+void vgpu_groups_end_here(struct vgpu_stream *stream)
+{
+	struct vgpu_group *last;
+	CUstream handle;
+	bool live;
+
+	vgpu_mutex_lock(&stream->mutex);
+	last = unmarked(stream);
+	handle = GET(stream->handle);
+	live = GET(stream->state) == VGPU_STREAM_LIVE && last != NULL && handle != CU_STREAM_PER_THREAD;
+	stream->users += live;
+	vgpu_mutex_unlock(&stream->mutex);
+	if (!live)
+		return;
+	vgpu_groups_mark(stream, handle, last);
+	vgpu_mutex_lock(&stream->mutex);
+	stream->users--;
+	vgpu_mutex_unlock(&stream->mutex);
+}
+
 void vgpu_groups_beside(struct vgpu_stream *stream, CUstream handle)
 {
 	struct vgpu_group *last;

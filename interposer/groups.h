@@ -25,6 +25,8 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 void vgpu_groups_mark(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group);
 /* Right before the first of those that are held back together. */
 void vgpu_groups_time(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group);
+/* What was launched into the stream ends here. By any thread, so not for a thread's own stream. */
+void vgpu_groups_end_here(struct vgpu_stream *stream);
 /* Before something that is not counted: what was launched ends in front of it. */
 void vgpu_groups_beside(struct vgpu_stream *stream, CUstream handle);
 /* Right before it, where something that is not counted lies in front of it in the stream. */

@@ -88,7 +88,7 @@ static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 		vgpu_time_settle(p, device, asked_ns, (int64_t)(used - paid));
 	begun = begun > before->done_ns ? begun : before->done_ns;
 	if (group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns + STALL_NS + begun < asked_ns)
-		SET(engine->stalled_ns, asked_ns);
+		engine->stalls_ns = asked_ns;
 }
 
 enum seen { DONE, AT_WORK, NOT_SEEN };
@@ -245,9 +245,10 @@ void vgpu_watch_look(struct vgpu_process *p, uint32_t device, vgpu_group_done *d
 	uint32_t high = __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE);
 	uint64_t since_ns = UINT64_MAX;
 
-	SET(engine->stalled_ns, 0);
+	engine->stalls_ns = 0;
 	for (uint32_t s = 0; s < high; s++)
 		ask_stream(p, device, &engine->stream[s]);
+	SET(engine->stalled_ns, engine->stalls_ns);
 	finish_all(p, device, high, done);
 	for (uint32_t s = 0; s < high; s++) {
 		uint64_t first_ns = oldest_ns(&engine->stream[s], false);

@@ -146,6 +146,29 @@ static void what_is_held_back_ends_with_its_stream(void)
 	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
+/* The default stream and the others of the old kind wait for each other, and so for what is held back there. */
+static void streams_that_wait_for_each_other_go_on(void)
+{
+	struct step step = step_with(9, 30);
+	CUstream other;
+	CUfunction function;
+	uint64_t since, before;
+
+	alarm(60);
+	cuda_begin(0);
+	function = known_kernel(100);
+	CHECK(cuStreamCreate(&other, 0) == CUDA_SUCCESS);
+	before = step.ledger->busy_ns[0];
+	since = now_ns();
+	for (int i = 0; i < 600; i++)
+		busy(function, 100, i % 3 == 0 ? NULL : i % 3 == 1 ? other : CU_STREAM_PER_THREAD);
+	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK(now_ns() - since < 10000000000u);
+	for (uint64_t wait = now_ns(); now_ns() - wait < 1000000000u && step.ledger->busy_ns[0] - before < 57000000;)
+		sched_yield();
+	CHECK(step.ledger->busy_ns[0] - before >= 57000000 && step.ledger->busy_ns[0] - before <= 80000000);
+}
+
 /* While something is captured no stream is made to wait for memory; launches wait on the host. */
 static void captures_see_nothing_of_it(void)
 {
@@ -244,6 +267,7 @@ int main(void)
 	CASE(order_is_kept);
 	CASE(nobody_runs_ahead_for_ever);
 	CASE(what_is_held_back_ends_with_its_stream);
+	CASE(streams_that_wait_for_each_other_go_on);
 	CASE(captures_see_nothing_of_it);
 	CASE(a_program_ends_with_launches_held_back);
 	CASE(what_was_held_back_counts_for_what_it_took);
