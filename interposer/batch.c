@@ -53,7 +53,7 @@ static bool fits(struct vgpu_engine *engine, const struct vgpu_stream *stream, u
 	const struct vgpu_batch *last = batch_of(engine, engine->batch_next - 1);
 	uint64_t most_ns = GET(engine->seat.shared) ? BATCH_SHARED_NS : BATCH_NS;
 
-	return ns_in_batch(stream, engine->batch_next - 1) + expected_ns <= (last->ns > most_ns ? last->ns : most_ns) &&
+	return ns_in_batch(stream, engine->batch_next) + expected_ns <= (last->ns > most_ns ? last->ns : most_ns) &&
 	       last->all_ns + expected_ns <= BATCH_ALL_NS && last->launches < BATCH_LAUNCHES;
 }
 
@@ -65,18 +65,18 @@ static uint64_t open_batch(struct vgpu_engine *engine, const struct vgpu_stream 
 	else if (engine->held_ns + expected_ns > HELD_NS || engine->held_launches >= HELD_LAUNCHES)
 		return 0;
 	else if (fits(engine, stream, expected_ns))
-		return engine->batch_next - 1;
+		return engine->batch_next;
 	if (engine->batch_next - engine->batch_first >= VGPU_BATCHES)
 		return 0;
 	*batch_of(engine, engine->batch_next) = (struct vgpu_batch){.begun_ns = vgpu_now_ns()};
 	SET(engine->batch_next, engine->batch_next + 1);
-	return engine->batch_next - 1;
+	return engine->batch_next;
 }
 
 /* With the mutex held. Returns by how much the batch becomes longer. */
 static uint64_t add(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t number, uint64_t expected_ns)
 {
-	struct vgpu_batch *batch = batch_of(engine, number);
+	struct vgpu_batch *batch = batch_of(engine, number - 1);
 	uint64_t ns = ns_in_batch(stream, number) + expected_ns, more = ns > batch->ns ? ns - batch->ns : 0;
 
 	stream->batch = number;
@@ -108,15 +108,13 @@ uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream,
 	if (GET(engine->plugs_refused) != 0 || !has_place(stream))
 		return 0;
 	vgpu_mutex_lock(&engine->batch_mutex);
-	if (engine->batch_next == 0)
-		engine->batch_first = engine->batch_next = 1;
 	*first = engine->batch_first == engine->batch_next;
 	next = engine->batch_next;
 	number = open_batch(engine, stream, expected_ns);
 	if (number != 0)
 		*reserved_ns = add(engine, stream, number, expected_ns);
 	vgpu_mutex_unlock(&engine->batch_mutex);
-	if (number != 0 && number == next)
+	if (number > next)
 		mark_all(engine, context);
 	return number;
 }
@@ -156,11 +154,11 @@ static void open_oldest(struct vgpu_process *p, uint32_t device, uint64_t taken_
 	uint64_t number, now = vgpu_now_ns();
 
 	vgpu_mutex_lock(&engine->batch_mutex);
-	number = engine->batch_first;
-	batch = *batch_of(engine, number);
+	number = engine->batch_first + 1;
+	batch = *batch_of(engine, number - 1);
 	engine->held_ns -= batch.ns;
 	engine->held_launches -= batch.launches;
-	__atomic_store_n(&engine->batch_first, number + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&engine->batch_first, number, __ATOMIC_RELEASE);
 	vgpu_mutex_unlock(&engine->batch_mutex);
 	/* Some more may have joined meanwhile. */
 	if (batch.ns != taken_ns)

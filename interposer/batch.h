@@ -23,7 +23,7 @@ static inline bool vgpu_batch_pending(const struct vgpu_engine *engine)
 
 static inline bool vgpu_batch_is_held(const struct vgpu_engine *engine, uint64_t batch)
 {
-	return batch != 0 && batch >= __atomic_load_n(&engine->batch_first, __ATOMIC_ACQUIRE);
+	return batch > __atomic_load_n(&engine->batch_first, __ATOMIC_ACQUIRE);
 }
 
 /* The batch that the launch will be let go with; 0: it must wait on the host. *reserved_ns is what will

@@ -12,6 +12,8 @@
 
 /* Work that takes so much longer than expected stops what comes behind it. */
 #define STALL_NS 10000000u
+/* The program launches nothing just now. */
+#define QUIET_NS 150000u
 /* So long at most a marker is waited for that another thread should record. */
 #define MARKED_NS 5000000u
 
@@ -116,8 +118,14 @@ static enum seen ask_group(struct vgpu_process *p, uint32_t device, struct vgpu_
 	launches = group->launches;
 	marker = group->marked ? group->marker : NULL;
 	front = group->fronted && !group->reached ? group->front : NULL;
-	/* A stream into which no more launches fit, behind a wait, cannot be asked (H200: the call waits). */
-	to_the_end = group->unmarked != 0 && stream->head - stream->tail == number + 1 && !vgpu_batch_is_held(engine, GET(stream->plugged));
+	/* A stream into which no more launches fit cannot be asked (H200: the call waits, and behind a wait for a word
+	 * it waits for ever); so not while the program is launching one after the other. */
+	to_the_end = group->unmarked != 0 && stream->head - stream->tail == number + 1 &&
+		     !vgpu_batch_is_held(engine, GET(stream->plugged));
+	if (to_the_end && vgpu_now_ns() < group->last_ns + QUIET_NS) {
+		vgpu_mutex_unlock(&stream->mutex);
+		return NOT_SEEN;
+	}
 	/* Another group has been begun: its thread is about to put a marker behind this one. */
 	if (group->unmarked != 0 && !to_the_end && vgpu_now_ns() < group->last_ns + MARKED_NS) {
 		vgpu_mutex_unlock(&stream->mutex);

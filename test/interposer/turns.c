@@ -339,7 +339,7 @@ static void many_streams_have_one_share(void)
 	struct step step = slice_make(16, 40, 0);
 	struct worker *worker = worker_start(&step, 1000, 200);
 
-	check_shares(&worker, (unsigned[]){400}, 1, 2000 * MS, "200 streams");
+	check_shares(&worker, (unsigned[]){400}, 1, 3000 * MS, "200 streams");
 	worker_end(worker);
 }
 
