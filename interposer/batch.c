@@ -74,7 +74,7 @@ static uint64_t open_batch(struct vgpu_engine *engine, const struct vgpu_stream 
 }
 
 /* With the mutex held. Returns by how much the batch becomes longer. */
-static uint64_t add(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t number, uint64_t expected_ns)
+static uint64_t add(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t number, uint64_t expected_ns, uint32_t places)
 {
 	struct vgpu_batch *batch = batch_of(engine, number - 1);
 	uint64_t ns = ns_in_batch(stream, number) + expected_ns, more = ns > batch->ns ? ns - batch->ns : 0;
@@ -83,9 +83,9 @@ static uint64_t add(struct vgpu_engine *engine, struct vgpu_stream *stream, uint
 	stream->batch_ns = ns;
 	batch->ns += more;
 	batch->all_ns += expected_ns;
-	batch->launches++;
+	batch->launches += places;
 	engine->held_ns += more;
-	engine->held_launches++;
+	engine->held_launches += places;
 	return more;
 }
 
@@ -100,7 +100,7 @@ static void mark_all(struct vgpu_engine *engine, CUcontext context)
 }
 
 uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, uint64_t expected_ns,
-			 uint64_t *reserved_ns, bool *first)
+			 uint32_t places, uint64_t *reserved_ns, bool *first)
 {
 	uint64_t number, next;
 
@@ -112,7 +112,7 @@ uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream,
 	next = engine->batch_next;
 	number = open_batch(engine, stream, expected_ns);
 	if (number != 0)
-		*reserved_ns = add(engine, stream, number, expected_ns);
+		*reserved_ns = add(engine, stream, number, expected_ns, places);
 	vgpu_mutex_unlock(&engine->batch_mutex);
 	if (number > next)
 		mark_all(engine, context);

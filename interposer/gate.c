@@ -23,6 +23,8 @@
 
 #include <sys/prctl.h>
 
+/* A graph has no shape, and some nodes: each takes a place in the driver's queue. */
+#define GRAPH_PLACES 16u
 /* Of a launch that was never seen before. */
 #define UNKNOWN_RESERVE_NS 50000u
 bool vgpu_gate_decide(struct vgpu_process *p)
@@ -110,7 +112,8 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 		}
 		/* A thread's own stream can be marked by nobody else, and waits for the default one. */
 		if (known && !capturing && launch->stream != NULL && launch->handle != CU_STREAM_PER_THREAD)
-			launch->batch = vgpu_batch_join(engine, launch->stream, context, launch->expected_ns, &launch->reserved_ns, &first);
+			launch->batch = vgpu_batch_join(engine, launch->stream, context, launch->expected_ns, launch->places,
+							&launch->reserved_ns, &first);
 		if (launch->batch != 0) {
 			vgpu_queue_leave(p, waits_since);
 			if (first)
@@ -166,6 +169,7 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	due = vgpu_cost_due(cost);
 	launch->expected_ns = expected_of(launch->engine, cost, what);
 	launch->batch = 0;
+	launch->places = shape == 0 ? GRAPH_PLACES : 1;
 	launch->stream = vgpu_streams_find(launch->engine, context, handle);
 	/* It has waited for results; was there nothing else to do? Asked only where turns may be taken. */
 	if (GET(p->synchronised) != 0 && launch->stream != NULL) {
