@@ -105,7 +105,7 @@ uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream,
 	uint64_t number, next;
 
 	*first = false;
-	if (GET(engine->plugs_refused) != 0 || !has_place(stream))
+	if (GET(engine->plugs_refused) != 0 || !vgpu_plugs_ready(engine) || !has_place(stream))
 		return 0;
 	vgpu_mutex_lock(&engine->batch_mutex);
 	*first = engine->batch_first == engine->batch_next;

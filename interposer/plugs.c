@@ -29,6 +29,11 @@ static uint32_t *page_of(struct vgpu_engine *engine)
 	return none;
 }
 
+bool vgpu_plugs_ready(struct vgpu_engine *engine)
+{
+	return page_of(engine) != NULL;
+}
+
 /* Tells the driver of the page, unless some living context has. */
 static bool is_registered(struct vgpu_engine *engine, uint32_t *page, CUcontext context)
 {

@@ -16,6 +16,9 @@
 #define VGPU_PLUG_BATCHES VGPU_SAMPLES
 #define VGPU_PLUGS (VGPU_SAMPLES + 1)
 
+/* Makes the words, before anybody may want to open one: what is opened too early would be lost. */
+bool vgpu_plugs_ready(struct vgpu_engine *engine);
+
 /* Makes the stream wait until the word is at least value; false when the driver cannot. */
 bool vgpu_plugs_wait(struct vgpu_engine *engine, uint32_t word, uint32_t value, CUcontext context, CUstream stream);
 void vgpu_plugs_open(struct vgpu_engine *engine, uint32_t word, uint32_t value);

@@ -58,8 +58,11 @@ static bool has_events(struct vgpu_sample *sample, CUcontext context)
 
 static void plug(struct vgpu_engine *engine, struct vgpu_sample *sample, CUcontext context, CUstream stream)
 {
-	uint32_t value = vgpu_plugs_value(engine, word_of(engine, sample)) + 1;
+	uint32_t value;
 
+	if (!vgpu_plugs_ready(engine))
+		return;
+	value = vgpu_plugs_value(engine, word_of(engine, sample)) + 1;
 	SET(sample->plugged_ns, vgpu_now_ns());
 	__atomic_store_n(&sample->plug_value, value, __ATOMIC_RELEASE);
 	if (!vgpu_plugs_wait(engine, word_of(engine, sample), value, context, stream))
