@@ -10,7 +10,8 @@
 #define KNOWN 16u	     /* until then one in SELDOM, or once in WORTH_NS of the GPU's time, */
 #define SELDOM 64u
 #define WORTH_NS 2000000u
-#define LATER 4u	     /* and then so many times more seldom */
+#define LATER 4u	     /* and then so many times more seldom, */
+#define AMPLE 16u	     /* or so many, where it matters less */
 #define OUTLIER 8u	     /* times the average: something came between, unless it comes again */
 #define PUT_OFF 32u	     /* launches beside others before one is timed after all, */
 #define BESIDE (16 * PUT_OFF) /* and before one counts that took longer */
@@ -61,11 +62,11 @@ struct vgpu_cost *vgpu_cost_of(struct vgpu_cost table[VGPU_COSTS], uint64_t key)
 	return cost;
 }
 
-bool vgpu_cost_due(struct vgpu_cost *cost)
+bool vgpu_cost_due(struct vgpu_cost *cost, bool ample)
 {
 	uint32_t since = GET(cost->since_sample) + 1;
 	uint64_t average = GET(cost->average_ns);
-	uint32_t samples = GET(cost->samples), rarely = samples < KNOWN ? 1 : LATER;
+	uint32_t samples = GET(cost->samples), rarely = samples < KNOWN ? 1 : ample ? AMPLE : LATER;
 
 	SET(cost->since_sample, since);
 	/* Not the very first: it may load the kernel, which takes long and must not be waited for. */

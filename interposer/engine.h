@@ -61,6 +61,9 @@ struct vgpu_stream {
 	uint64_t plugged; /* the last batch that it waits for, or did */
 	uint64_t batch, batch_ns; /* the last one that it has launches in, and what is expected of them */
 	bool beside; /* something that is not counted has been put into it since the last launch */
+	uint64_t passed;	/* what was launched with the pass for the last group; see pass.h */
+	uint32_t passes_given;
+	uint32_t passed_seen;	/* launches with it at the last look */
 	struct vgpu_meter meter;
 	uint32_t head, tail; /* groups [tail, head) are in flight, modulo VGPU_GROUPS */
 	struct vgpu_group group[VGPU_GROUPS];
@@ -78,6 +81,7 @@ struct vgpu_batch {
 struct vgpu_sample {
 	uint32_t state;
 	bool beside;	     /* other work was on the GPU when it was launched */
+	uint32_t spoilt;     /* the GPU went on before the launch was there */
 	uint32_t plug_value; /* what the GPU waits for before it; 0: it does not wait */
 	uint64_t plugged_ns;
 	uint64_t key, kernel_key;
@@ -92,9 +96,12 @@ struct vgpu_engine {
 	uint32_t drains;    /* how often the program has waited until all was done before it launched more */
 	uint32_t unknown;   /* of these: of which nobody knows how long they take */
 	uint32_t streams_high;
+	uint32_t waited; /* a launch has had to wait since the last look */
+	uint32_t ample;	 /* none had to for a while, and nobody else is on the GPU */
 	int64_t credit_ns; /* taken from the share and not used yet */
 	uint64_t expected_ns; /* of all that is in flight */
-	uint64_t stalls_ns;   /* the same during a look, for the keeper alone */
+	uint64_t waited_ns;   /* when a look last found that one had waited, for the keeper alone */
+	uint64_t stalls_ns;   /* as stalled_ns, during a look, for the keeper alone */
 	uint64_t stalled_ns;  /* something in flight takes much longer than expected, since then; 0: nothing */
 	uint64_t overhead_ns; /* of timing */
 	uint64_t burst_ns;    /* credit that is kept; more after waiting for somebody else's turn */

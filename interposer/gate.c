@@ -13,6 +13,7 @@
 #include "groups.h"
 #include "growth.h"
 #include "keeper.h"
+#include "pass.h"
 #include "queue.h"
 #include "sample.h"
 #include "share.h"
@@ -27,6 +28,7 @@
 #define GRAPH_PLACES 16u
 /* Of a launch that was never seen before. */
 #define UNKNOWN_RESERVE_NS 50000u
+
 bool vgpu_gate_decide(struct vgpu_process *p)
 {
 	uint64_t generation = GET(vgpu_pages.limits->generation);
@@ -80,6 +82,16 @@ static bool rides_along(struct vgpu_process *p, uint32_t device, struct vgpu_str
 	       vgpu_time_credit(p, device, now) >= -(int64_t)expected_ns && vgpu_groups_idle(stream);
 }
 
+/* The keeper looks more often from now on. */
+static void no_longer_ample(struct vgpu_process *p, struct vgpu_engine *engine)
+{
+	SET(engine->waited, 1);
+	if (GET(engine->ample) == 0)
+		return;
+	SET(engine->ample, 0);
+	vgpu_keeper_ring(p);
+}
+
 /* Lets the launch through, waiting for that if need be: here, or in its stream (batch.h). */
 static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *launch, const struct vgpu_cost *cost,
 		  CUcontext context, bool capturing)
@@ -104,12 +116,14 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 				vgpu_queue_leave(p, waits_since);
 				return;
 			}
+			SET(engine->waited, 1);
 			if (known && rides_along(p, device, launch->stream, launch->expected_ns)) {
 				vgpu_queue_leave(p, waits_since);
 				launch->reserved_ns = 0;
 				return;
 			}
 		}
+		no_longer_ample(p, engine);
 		/* A thread's own stream can be marked by nobody else, and waits for the default one. */
 		if (known && !capturing && launch->stream != NULL && launch->handle != CU_STREAM_PER_THREAD)
 			launch->batch = vgpu_batch_join(engine, launch->stream, context, launch->expected_ns, launch->places,
@@ -139,35 +153,69 @@ static uint64_t expected_of(struct vgpu_engine *engine, const struct vgpu_cost *
 	return average != 0 ? average : VGPU_UNKNOWN_NS;
 }
 
+/* Before the launch: what it leaves behind in front of itself. */
+static void join_group(struct vgpu_launch *launch, bool askable)
+{
+	struct vgpu_group_begun begun = {0};
+
+	/* A thread of ours cannot ask about another thread's own stream. */
+	launch->group = launch->stream == NULL ? NULL : vgpu_groups_begin(launch->engine, launch->stream, launch->key, launch->expected_ns,
+				launch->reserved_ns, launch->batch, askable && launch->handle != CU_STREAM_PER_THREAD, &begun);
+	launch->mark = begun.mark;
+	if (begun.before != NULL)
+		vgpu_groups_mark(launch->stream, launch->handle, begun.before);
+	if (launch->batch != 0)
+		vgpu_batch_plug(launch->engine, launch->stream, launch->context, launch->handle, launch->batch);
+	if (begun.front)
+		vgpu_groups_front(launch->stream, launch->handle, launch->group);
+	if (begun.time)
+		vgpu_groups_time(launch->stream, launch->handle, launch->group);
+}
+
+/* The pass was closed while the driver was called. What it takes is owed. */
+static void count_late(struct vgpu_launch *launch)
+{
+	launch->stream = vgpu_streams_find(launch->engine, launch->context, launch->handle);
+	launch->batch = launch->reserved_ns = 0;
+	join_group(launch, true);
+	if (launch->group != NULL)
+		vgpu_groups_end(launch->stream, launch->handle, launch->group, true, launch->mark, launch->expected_ns);
+}
+
 void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream handle, const void *what, uint64_t shape)
 {
 	vgpu_fn_cuCtxGetCurrent *get_current = VGPU_REAL(cuCtxGetCurrent);
 	bool capturing = vgpu_capture_possible(p);
 	CUcontext context = NULL;
 	struct vgpu_cost *cost;
-	uint64_t key;
 	CUdevice ordinal = 0;
-	struct vgpu_group_begun begun = {0};
 	bool due;
 	int device;
 
 	launch->engine = NULL;
-	/* Where there is one device only, the driver need not be asked which it is. */
-	if (get_current == NULL || get_current(&context) != CUDA_SUCCESS || context == NULL ||
-	    (vgpu_device_several(p) && !vgpu_device_of_stream(p, handle, &ordinal)))
+	if (get_current == NULL || get_current(&context) != CUDA_SUCCESS || context == NULL)
 		return;
-	/* What is captured is launched with its graph. */
-	if (capturing && vgpu_capture_of_stream(handle))
-		return;
-	device = vgpu_device_of_ordinal(p, ordinal);
-	if (device < 0 || !vgpu_keeper_starts(p))
-		return;
-	launch->engine = &p->engine[device];
+	launch->engine = capturing ? NULL : vgpu_pass_engine(context, handle);
+	launch->passes = launch->engine != NULL;
+	if (!launch->passes) {
+		/* Where there is one device only, the driver need not be asked which it is. What is captured is
+		 * launched with its graph. */
+		if ((vgpu_device_several(p) && !vgpu_device_of_stream(p, handle, &ordinal)) || (capturing && vgpu_capture_of_stream(handle)))
+			return;
+		device = vgpu_device_of_ordinal(p, ordinal);
+		if (device < 0 || !vgpu_keeper_starts(p))
+			return;
+		launch->engine = &p->engine[device];
+	}
+	launch->context = context;
 	launch->handle = handle;
-	key = vgpu_cost_key((uint64_t)(uintptr_t)what, shape);
-	cost = vgpu_cost_of(launch->engine->cost, key);
-	due = vgpu_cost_due(cost);
+	launch->key = vgpu_cost_key((uint64_t)(uintptr_t)what, shape);
+	cost = vgpu_cost_of(launch->engine->cost, launch->key);
+	due = vgpu_cost_due(cost, GET(launch->engine->ample) != 0);
 	launch->expected_ns = expected_of(launch->engine, cost, what);
+	launch->passes = launch->passes && !due && vgpu_pass_covers(launch->expected_ns);
+	if (launch->passes)
+		return;
 	launch->batch = 0;
 	launch->places = shape == 0 ? GRAPH_PLACES : 1;
 	launch->stream = vgpu_streams_find(launch->engine, context, handle);
@@ -177,33 +225,32 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 		if (GET(launch->engine->seat.count) != 0 && !capturing && vgpu_groups_drained(launch->stream, handle))
 			__atomic_fetch_add(&launch->engine->drains, 1, __ATOMIC_RELAXED);
 	}
-	admit(p, (uint32_t)device, launch, cost, context, capturing);
+	admit(p, (uint32_t)(launch->engine - p->engine), launch, cost, context, capturing);
 	if (launch->expected_ns == VGPU_UNKNOWN_NS)
 		launch->expected_ns = expected_of(launch->engine, cost, what); /* it may have been learnt meanwhile */
-	/* A thread of ours cannot ask about another thread's own stream. */
-	launch->group = launch->stream == NULL ? NULL : vgpu_groups_begin(launch->engine, launch->stream, key, launch->expected_ns,
-				launch->reserved_ns, launch->batch, !capturing && handle != CU_STREAM_PER_THREAD, &begun);
-	launch->mark = begun.mark;
-	if (begun.before != NULL)
-		vgpu_groups_mark(launch->stream, handle, begun.before);
-	if (launch->batch != 0)
-		vgpu_batch_plug(launch->engine, launch->stream, context, handle, launch->batch);
-	if (begun.front)
-		vgpu_groups_front(launch->stream, handle, launch->group);
-	if (begun.time)
-		vgpu_groups_time(launch->stream, handle, launch->group);
-	launch->sample = due ? vgpu_sample_begin(launch->engine, context, handle, key, what, launch->expected_ns) : NULL;
+	join_group(launch, !capturing);
+	launch->sample = due ? vgpu_sample_begin(launch->engine, context, handle, launch->key, what, launch->expected_ns) : NULL;
 }
 
 void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result)
 {
 	if (launch->engine == NULL)
 		return;
+	if (launch->passes) {
+		if (result == CUDA_SUCCESS && !vgpu_pass_count_one(launch->expected_ns)) {
+			count_late(launch);
+			vgpu_keeper_wake(p);
+		}
+		return;
+	}
 	if (launch->sample != NULL)
 		vgpu_sample_end(launch->engine, launch->sample, launch->handle, result == CUDA_SUCCESS);
 	if (launch->group != NULL)
 		vgpu_groups_end(launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS, launch->mark,
 				 launch->expected_ns);
+	/* Threads of ours cannot mark another thread's own stream. */
+	if (launch->group != NULL && launch->handle != CU_STREAM_PER_THREAD && GET(launch->engine->ample) != 0 && result == CUDA_SUCCESS)
+		vgpu_groups_give_pass(launch->engine, launch->stream, launch->context, launch->handle, launch->group);
 	vgpu_keeper_wake(p);
 }
 

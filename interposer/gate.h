@@ -15,11 +15,14 @@ struct vgpu_launch {
 	struct vgpu_stream *stream;
 	struct vgpu_group *group;
 	struct vgpu_sample *sample;
+	CUcontext context;
 	CUstream handle;
+	uint64_t key; /* of its cost */
 	uint64_t expected_ns, reserved_ns;
 	uint64_t batch; /* what it is held back with, or 0 */
 	uint32_t places; /* that it may take in the driver's queue */
 	bool mark;
+	bool passes; /* with the thread's pass; then only engine, context, handle, key and expected_ns are set */
 };
 
 /* Whether launches of this process may have to wait. */

@@ -5,11 +5,14 @@
 #include "atomics.h"
 #include "batch.h"
 #include "futex.h"
+#include "pass.h"
 #include "symbols.h"
 
 /* A group is closed once this much is expected of it: how finely completion is seen. */
 #define GROUP_NS 200000u
 #define GROUP_LAUNCHES 256u
+/* Less is not worth a pass. */
+#define PASS_LEAST_NS 10000u
 /* What a kernel takes less behind another one than alone (H200). */
 #define PREPARED_NS 240u
 
@@ -60,6 +63,12 @@ static struct vgpu_group *open_group(struct vgpu_stream *stream, uint64_t expect
 	return last->closed || last->batch != batch || last->expected_ns == VGPU_UNKNOWN_NS || expected_ns == VGPU_UNKNOWN_NS ? NULL : last;
 }
 
+/* What is let go together is timed on the GPU, so that it need not be seen so finely. */
+static bool is_full(const struct vgpu_group *group)
+{
+	return group->launches >= GROUP_LAUNCHES || (group->batch == 0 && group->expected_ns >= GROUP_NS);
+}
+
 static void add(struct vgpu_engine *engine, struct vgpu_group *group, uint64_t key, uint64_t expected_ns, uint64_t reserved_ns)
 {
 	if (expected_ns == VGPU_UNKNOWN_NS && group->expected_ns != VGPU_UNKNOWN_NS)
@@ -70,11 +79,48 @@ static void add(struct vgpu_engine *engine, struct vgpu_group *group, uint64_t k
 	group->expected_ns = expected_ns == VGPU_UNKNOWN_NS || group->expected_ns == VGPU_UNKNOWN_NS
 				     ? VGPU_UNKNOWN_NS : group->expected_ns + expected_ns;
 	group->reserved_ns += reserved_ns;
-	/* What is let go together is timed on the GPU, so that it need not be seen so finely. */
-	group->closed = group->closed || group->launches >= GROUP_LAUNCHES || (group->batch == 0 && group->expected_ns >= GROUP_NS);
+	group->closed = group->closed || is_full(group);
 	group->dense = group->dense && group->held;
 	if (!group->held)
 		ADD(engine->expected_ns, reserved_ns);
+}
+
+void vgpu_groups_collect(struct vgpu_stream *stream, uint64_t last_ns)
+{
+	struct vgpu_group *last = &stream->group[(stream->head - 1) % VGPU_GROUPS];
+	struct vgpu_passed passed = vgpu_pass_close(stream);
+
+	if (passed.launches == 0 || stream->head == stream->tail)
+		return;
+	last->launches += passed.launches;
+	last->unmarked += passed.launches;
+	last->expected_ns = last->expected_ns == VGPU_UNKNOWN_NS ? VGPU_UNKNOWN_NS : last->expected_ns + passed.expected_ns;
+	last->only_key = 0;
+	last->last_ns = later(last->last_ns, last_ns != 0 ? last_ns : vgpu_now_ns());
+	last->closed = last->closed || is_full(last);
+}
+
+void vgpu_groups_give_pass(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
+			   struct vgpu_group *group)
+{
+	int64_t credit_ns = GET(engine->credit_ns), ns;
+
+	if (credit_ns < (int64_t)PASS_LEAST_NS)
+		return;
+	vgpu_mutex_lock(&stream->mutex);
+	ns = group->expected_ns < GROUP_NS ? (int64_t)(GROUP_NS - group->expected_ns) : 0;
+	ns = ns < credit_ns ? ns : credit_ns;
+	if (GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail && !stream->beside &&
+	    group == &stream->group[(stream->head - 1) % VGPU_GROUPS] && !group->closed && group->batch == 0 &&
+	    group->inside == 0 && group->reached_ns == 0 && ns >= (int64_t)PASS_LEAST_NS) {
+		/* Somebody else may have taken it just now; then it is owed. */
+		ADD(engine->credit_ns, -ns);
+		group->reserved_ns += (uint64_t)ns;
+		ADD(engine->expected_ns, (uint64_t)ns);
+		vgpu_groups_collect(stream, 0);
+		vgpu_pass_open(engine, stream, context, handle, GROUP_LAUNCHES - group->launches, (uint64_t)ns);
+	}
+	vgpu_mutex_unlock(&stream->mutex);
 }
 
 /* With the mutex held: the last group, if launches lie behind its marker. */
@@ -82,6 +128,7 @@ static struct vgpu_group *unmarked(struct vgpu_stream *stream)
 {
 	struct vgpu_group *last = &stream->group[(stream->head - 1) % VGPU_GROUPS];
 
+	vgpu_groups_collect(stream, 0);
 	return stream->head != stream->tail && last->unmarked != 0 ? last : NULL;
 }
 
@@ -96,6 +143,7 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 	*begun = (struct vgpu_group_begun){0};
 	for (;;) {
 		vgpu_mutex_lock(&stream->mutex);
+		vgpu_groups_collect(stream, 0);
 		begun->front = stream->beside;
 		group = begun->front && stream->head - stream->tail < VGPU_GROUPS - 1 ? NULL : open_group(stream, expected_ns, batch);
 		if (group == NULL) {
@@ -263,6 +311,7 @@ bool vgpu_groups_drained(struct vgpu_stream *stream, CUstream handle)
 	bool idle, unmarked;
 
 	vgpu_mutex_lock(&stream->mutex);
+	vgpu_groups_collect(stream, 0);
 	last = &stream->group[(stream->head - 1) % VGPU_GROUPS];
 	idle = stream->head == stream->tail;
 	unmarked = last->unmarked != 0 || !last->marked;

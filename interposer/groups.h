@@ -34,6 +34,12 @@ void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_
 /* After it. expected_ns: of this launch alone. */
 void vgpu_groups_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched, bool mark,
 		     uint64_t expected_ns);
+/* Then gives the thread a pass for some more (pass.h), if what was taken from the share covers it. */
+void vgpu_groups_give_pass(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
+			   struct vgpu_group *group);
+/* With the mutex held: ends the stream's pass; what was launched with it belongs to the last group. last_ns: when the
+ * last of it was, at the latest; 0: now. */
+void vgpu_groups_collect(struct vgpu_stream *stream, uint64_t last_ns);
 
 /* Whether nothing is in flight in the stream, as far as the keeper knows. */
 bool vgpu_groups_idle(struct vgpu_stream *stream);

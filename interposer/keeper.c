@@ -21,6 +21,8 @@
 #define TICK_AT_MOST_NS 1000000u
 /* Without anything in flight it goes on looking for a while: waking it costs the program more. */
 #define LINGER_NS 20000000u
+/* The share is ample when no launch had to wait for so long. */
+#define AMPLE_NS 100000000u
 /* A stamp in the ledger is believed for so long. */
 #define STAMP_NS 3000000u
 #define STACK_BYTES (256u << 10)
@@ -43,6 +45,16 @@ static void give_back(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 		vgpu_time_settle(p, device, now_ns, -credit);
 }
 
+/* Whether launches may be let pass with less ado (pass.h). */
+static void judge_ample(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+
+	if (__atomic_exchange_n(&engine->waited, 0, __ATOMIC_RELAXED) != 0 || vgpu_engine_waits(engine) || engine->waited_ns == 0)
+		engine->waited_ns = now_ns;
+	SET(engine->ample, now_ns - engine->waited_ns > AMPLE_NS && vgpu_time_is_capped(device) && GET(engine->seat.count) == 0);
+}
+
 /* What the thread sleeps on when it is not its own bell. */
 struct elsewhere {
 	uint32_t *bell;
@@ -59,6 +71,7 @@ static uint64_t look(struct vgpu_process *p, uint32_t device, struct elsewhere *
 	bool stalled = GET(engine->stalled_ns) != 0;
 	bool samples;
 
+	judge_ample(p, device, now);
 	vgpu_watch_look(p, device, done);
 	samples = vgpu_samples_look(engine, now);
 	now = vgpu_now_ns();
@@ -72,6 +85,8 @@ static uint64_t look(struct vgpu_process *p, uint32_t device, struct elsewhere *
 		give_back(p, device, now);
 		return samples ? TICK_NS : next;
 	}
+	if (GET(engine->ample) != 0)
+		return TICK_AT_MOST_NS;
 	expected = GET(engine->expected_ns);
 	expected = expected < TICK_NS ? TICK_NS : expected > TICK_AT_MOST_NS ? TICK_AT_MOST_NS : expected;
 	return next != 0 && next < expected ? next : expected;

@@ -102,6 +102,7 @@ struct vgpu_sample *vgpu_sample_begin(struct vgpu_engine *engine, CUcontext cont
 	}
 	sample->key = key;
 	sample->beside = beside;
+	SET(sample->spoilt, 0);
 	sample->kernel_key = vgpu_cost_key((uint64_t)(uintptr_t)what, VGPU_ANY_SHAPE);
 	if (expected_ns < PLUG_BELOW_NS || expected_ns == VGPU_UNKNOWN_NS)
 		plug(engine, sample, context, stream);
@@ -136,7 +137,7 @@ static bool finish(struct vgpu_engine *engine, struct vgpu_sample *sample)
 	result = query(sample->end);
 	if (result == CUDA_ERROR_NOT_READY)
 		return false;
-	if (result != CUDA_SUCCESS || sample->key == 0 || elapsed(&nothing_ms, sample->before, sample->begin) != CUDA_SUCCESS ||
+	if (result != CUDA_SUCCESS || sample->key == 0 || GET(sample->spoilt) != 0 || elapsed(&nothing_ms, sample->before, sample->begin) != CUDA_SUCCESS ||
 	    elapsed(&ms, sample->begin, sample->end) != CUDA_SUCCESS)
 		return true;
 	/* The least that two events were apart is what timing itself takes. */
@@ -157,8 +158,10 @@ bool vgpu_samples_look(struct vgpu_engine *engine, uint64_t now_ns)
 		struct vgpu_sample *sample = &engine->sample[i];
 		uint32_t running = RUNNING;
 
-		if (__atomic_load_n(&sample->plug_value, __ATOMIC_ACQUIRE) != 0 && now_ns > GET(sample->plugged_ns) + PLUG_AT_MOST_NS)
+		if (__atomic_load_n(&sample->plug_value, __ATOMIC_ACQUIRE) != 0 && now_ns > GET(sample->plugged_ns) + PLUG_AT_MOST_NS) {
+			SET(sample->spoilt, 1);
 			unplug(engine, sample);
+		}
 		if (!__atomic_compare_exchange_n(&sample->state, &running, BUSY, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
 			any = any || running != FREE;
 			continue;

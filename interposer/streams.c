@@ -29,6 +29,7 @@ static bool is(const struct vgpu_stream *stream, CUcontext context, CUstream han
  * flight is not counted; its share was taken when it was launched. left: its events. */
 static void clear(struct vgpu_engine *engine, struct vgpu_stream *stream, CUevent left[EVENTS])
 {
+	vgpu_groups_collect(stream, 0);
 	for (; stream->tail != stream->head; stream->tail++)
 		vgpu_groups_leave(engine, vgpu_groups_oldest(stream));
 	for (uint32_t g = 0; g < VGPU_GROUPS; g++) {

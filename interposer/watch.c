@@ -7,6 +7,7 @@
 #include "capture.h"
 #include "futex.h"
 #include "groups.h"
+#include "pass.h"
 #include "symbols.h"
 #include "time_account.h"
 
@@ -93,6 +94,25 @@ static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 		engine->stalls_ns = asked_ns;
 }
 
+/* With the stream's mutex held: whether a thread may just now be launching with the stream's pass. Otherwise
+ * the pass ends. */
+static bool is_passing(struct vgpu_stream *stream, struct vgpu_group *group)
+{
+	uint32_t launches;
+	uint64_t now;
+
+	if (!vgpu_pass_is_open(stream, &launches))
+		return false;
+	now = vgpu_now_ns();
+	if (launches != stream->passed_seen)
+		group->last_ns = now;
+	stream->passed_seen = launches;
+	if (now < group->last_ns + QUIET_NS)
+		return true;
+	vgpu_groups_collect(stream, group->last_ns);
+	return false;
+}
+
 enum seen { DONE, AT_WORK, NOT_SEEN };
 
 /* Asks whether the stream's group of this number, counted from the oldest, is done. */
@@ -111,7 +131,8 @@ static enum seen ask_group(struct vgpu_process *p, uint32_t device, struct vgpu_
 
 	vgpu_mutex_lock(&stream->mutex);
 	group = &stream->group[(stream->tail + number) % VGPU_GROUPS];
-	if (GET(stream->state) != VGPU_STREAM_LIVE || stream->head - stream->tail <= number || group->inside != 0 || group->held) {
+	if (GET(stream->state) != VGPU_STREAM_LIVE || stream->head - stream->tail <= number || group->inside != 0 || group->held ||
+	    (stream->head - stream->tail == number + 1 && is_passing(stream, group))) {
 		vgpu_mutex_unlock(&stream->mutex);
 		return NOT_SEEN;
 	}

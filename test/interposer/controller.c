@@ -174,7 +174,7 @@ static void averages_round(struct fuzz *f)
 
 	for (int i = 0; i < launches; i++) {
 		struct vgpu_cost *cost = vgpu_cost_of(table, key);
-		bool due = vgpu_cost_due(cost);
+		bool due = vgpu_cost_due(cost, false);
 
 		CHECK(i != 0 || !due);
 		timed += due;
@@ -208,7 +208,7 @@ static void beside_round(struct fuzz *f)
 	for (int i = 0; i < 40000; i++) {
 		struct vgpu_cost *cost = vgpu_cost_of(table, key);
 
-		if (!vgpu_cost_due(cost))
+		if (!vgpu_cost_due(cost, false))
 			continue;
 		if (fuzz_below(f, alone) == 0) {
 			vgpu_cost_learn(table, key, mean);
@@ -217,7 +217,7 @@ static void beside_round(struct fuzz *f)
 			timed++;
 		} else {
 			put_off++;
-			CHECK(vgpu_cost_due(cost)); /* the next one is */
+			CHECK(vgpu_cost_due(cost, false)); /* the next one is */
 		}
 		CHECK(cost->average_ns >= mean && cost->average_ns <= mean * 3 / 2);
 	}
@@ -226,7 +226,7 @@ static void beside_round(struct fuzz *f)
 	for (int i = 0; i < 400000; i++) {
 		struct vgpu_cost *cost = vgpu_cost_of(table, key);
 
-		if (vgpu_cost_due(cost) && !vgpu_cost_put_off(cost))
+		if (vgpu_cost_due(cost, false) && !vgpu_cost_put_off(cost))
 			vgpu_cost_learn_beside(table, key, 3 * mean);
 	}
 	CHECK(vgpu_cost_of(table, key)->average_ns > 2 * mean);

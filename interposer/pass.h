@@ -1,0 +1,39 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A thread's permission to put some more short launches into the stream that it has just launched into,
+ * paid for beforehand, with nothing to be done for each but to count it. Given where the share is ample,
+ * because a program that is bound by its launches should not feel one that it does not use up.
+ *
+ * The counts of a stream's pass are one word, so that whoever closes it knows them all, and a thread
+ * whose launch came too late knows that. */
+#ifndef VGPU_PASS_H
+#define VGPU_PASS_H
+
+#include "process.h"
+
+#include <stdbool.h>
+
+/* What was launched with a pass. */
+struct vgpu_passed {
+	uint32_t launches;
+	uint64_t expected_ns;
+};
+
+/* With the stream's mutex held, by who is going to launch there: for so many launches that take so long
+ * at the most. Ends the pass before. */
+void vgpu_pass_open(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle, uint32_t launches, uint64_t ns);
+
+/* With the stream's mutex held. No launch is counted afterwards. */
+struct vgpu_passed vgpu_pass_close(struct vgpu_stream *stream);
+/* Whether more may come; *launches: how many there were until now. */
+bool vgpu_pass_is_open(const struct vgpu_stream *stream, uint32_t *launches);
+
+/* The engine of the calling thread's pass for the stream, NULL when it has none. */
+struct vgpu_engine *vgpu_pass_engine(CUcontext context, CUstream handle);
+/* Before a launch: whether that pass covers it. */
+bool vgpu_pass_covers(uint64_t expected_ns);
+/* After it. False when the pass was closed meanwhile: the launch is not counted yet. */
+bool vgpu_pass_count_one(uint64_t expected_ns);
+
+#endif

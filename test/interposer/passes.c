@@ -1,0 +1,177 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Programs that do not use their share up: launches that are only counted (interposer/pass.h). */
+#include "gated.h"
+#include "share.h"
+
+#include <pthread.h>
+
+#define KERNEL_US 20u
+#define PAUSE_NS 200000u
+#define AMPLE_NS 200000000u /* after so long without a wait it is ample */
+#define LAUNCHES 1000u
+#define SOON_NS 2000000000u
+
+static CUfunction function;
+
+static void begin_job(uint32_t job, unsigned percent)
+{
+	CUmodule module;
+
+	gated_step(job, percent, 1);
+	gated_cuda();
+	CHECK(cuModuleLoadData(&module, ".visible .entry simgpu_busy_us(.param .u32 us)") == CUDA_SUCCESS);
+	CHECK(cuModuleGetFunction(&function, module, "simgpu_busy_us") == CUDA_SUCCESS);
+}
+
+static void launch(unsigned us, CUstream into)
+{
+	void *params[] = {&us};
+
+	CHECK_IS(cuLaunchKernel(function, 1 + us, 1, 1, 32, 1, 1, 0, into, params, NULL), CUDA_SUCCESS);
+}
+
+static void wait_until(uint64_t at_ns)
+{
+	while (now_ns() < at_ns)
+		__asm__ volatile("");
+}
+
+/* Some launches with pauses between them. */
+static void launch_now_and_then(uint32_t launches, CUstream into)
+{
+	for (uint32_t i = 0; i < launches; i++) {
+		uint64_t since = now_ns();
+
+		launch(KERNEL_US, into);
+		wait_until(since + PAUSE_NS);
+	}
+}
+
+static uint64_t used_us(void)
+{
+	return __atomic_load_n(&step.ledger->busy_ns[0], __ATOMIC_RELAXED) / 1000;
+}
+
+/* What the work is counted for comes to this, soon. More only while somebody else keeps this machine's cores
+ * busy, so that kernels seem to take longer: then again. */
+#define CHECK_COUNTED(work, want_us)                                                                    \
+	do {                                                                                            \
+		uint64_t got_ = UINT64_MAX, since_us_, until_;                                          \
+		for (int try_ = 0; try_ < 8 && got_ > (want_us) * 12 / 10; try_++) {                    \
+			since_us_ = used_us();                                                          \
+			work;                                                                           \
+			CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);                                     \
+			until_ = now_ns() + SOON_NS;                                                    \
+			while ((got_ = used_us() - since_us_) < (want_us) * 9 / 10 && now_ns() < until_) \
+				sched_yield();                                                          \
+		}                                                                                       \
+		if (got_ < (want_us) * 9 / 10 || got_ > (want_us) * 12 / 10)                            \
+			fprintf(stderr, "%s:%d: %llu us counted, not %u\n", __FILE__, __LINE__,         \
+				(unsigned long long)got_, (unsigned)(want_us)), failures++;             \
+	} while (0)
+
+static void get_ample(void)
+{
+	CHECK_COUNTED(launch_now_and_then(AMPLE_NS / PAUSE_NS, stream), AMPLE_NS / PAUSE_NS * KERNEL_US);
+}
+
+static void what_is_only_counted_is_counted(void)
+{
+	uint64_t waited_ns;
+
+	begin_job(1, 90);
+	get_ample();
+	waited_ns = step.ledger->waited_ns[0];
+	CHECK_COUNTED(launch_now_and_then(LAUNCHES, stream), LAUNCHES * KERNEL_US);
+	CHECK(step.ledger->waited_ns[0] == waited_ns);
+}
+
+static void *launch_from_here(void *context)
+{
+	CHECK_IS(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	launch_now_and_then(LAUNCHES, stream);
+	return NULL;
+}
+
+static void launch_from_four_threads(CUcontext context)
+{
+	pthread_t thread[4];
+
+	for (int i = 0; i < 4; i++)
+		CHECK_IS(pthread_create(&thread[i], NULL, launch_from_here, context), 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(thread[i], NULL);
+}
+
+/* Each takes the pass away from the other again and again. */
+static void threads_that_share_a_stream(void)
+{
+	CUcontext context;
+
+	begin_job(2, 90);
+	CHECK_IS(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	get_ample();
+	CHECK_COUNTED(launch_from_four_threads(context), 4 * LAUNCHES * KERNEL_US);
+}
+
+/* The next stream may have the same handle. */
+static void streams_that_end_end_their_pass(void)
+{
+	begin_job(4, 90);
+	get_ample();
+	for (uint32_t i = 0; i < 20; i++) {
+		/* What was not looked at yet when its stream ends is not counted. */
+		CHECK_COUNTED(launch_now_and_then(LAUNCHES / 20, stream), LAUNCHES / 20 * KERNEL_US);
+		CHECK_IS(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+		CHECK_IS(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+	}
+}
+
+static void launch_and_copy(void)
+{
+	static char bytes[4096];
+
+	for (uint32_t i = 0; i < LAUNCHES; i++) {
+		launch_now_and_then(1, stream);
+		if (i % 7 == 0)
+			CHECK_IS(cuMemcpyHtoDAsync_v2(a, bytes, sizeof(bytes), stream), CUDA_SUCCESS);
+	}
+}
+
+/* What lies behind the last launch with a pass is not work. */
+static void other_things_in_the_stream(void)
+{
+	begin_job(5, 90);
+	get_ample();
+	CHECK_COUNTED(launch_and_copy(), LAUNCHES * KERNEL_US);
+}
+
+/* What was ample a moment ago is kept from the first launch on. */
+static void a_share_that_is_used_up_after_all(void)
+{
+	uint64_t since_ns, launched = 0, most;
+
+	begin_job(6, 25);
+	get_ample();
+	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
+	since_ns = now_ns();
+	for (; now_ns() - since_ns < 500000000; launched++)
+		launch(KERNEL_US, stream);
+	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
+	most = (now_ns() - since_ns + VGPU_SHARE_BURST_NS * 4) / 1000 * 26 / 100;
+	if (launched * KERNEL_US > most)
+		fprintf(stderr, "%llu us, not %llu\n", (unsigned long long)launched * KERNEL_US, (unsigned long long)most), failures++;
+}
+
+int main(void)
+{
+	gpus(0);
+	CASE(what_is_only_counted_is_counted);
+	CASE(threads_that_share_a_stream);
+	CASE(streams_that_end_end_their_pass);
+	CASE(other_things_in_the_stream);
+	CASE(a_share_that_is_used_up_after_all);
+	return summary();
+}
