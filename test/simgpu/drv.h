@@ -199,12 +199,19 @@ bool drv_word_is(CUdeviceptr address, unsigned width, uint64_t value, unsigned f
 /* drv_mem.c: with the lock held; memory of the host's that the driver was told of */
 bool drv_is_registered(CUdeviceptr address, uint64_t bytes);
 
-/* drv_stream.c: with the lock held */
-void drv_stream_book(CUstream stream, uint64_t from_ns, uint64_t ns);
+/* drv_event.c: with the lock held */
 uint64_t drv_event_ns(CUevent event); /* when it is reached */
 void drv_event_reached(CUevent event, uint64_t ns);
 uint64_t drv_event_deferred(CUevent event); /* how many of its records ever were */
 bool drv_event_has_reached(CUevent event, uint64_t number, uint64_t *ns);
+void drv_events_free_all(CUcontext ctx);
+
+/* drv_stream.c: with the lock held */
+void drv_stream_book(CUstream stream, uint64_t from_ns, uint64_t ns);
+uint64_t drv_stream_ready_ns(CUstream stream); /* SIM_NEVER_NS while anything waits for a word */
+void drv_stream_free_all(CUcontext ctx);
+/* The lock is let go meanwhile: a moment, or until then if it can be told. */
+void drv_sleep_unlocked(uint64_t until_ns);
 
 /* drv_capture.c */
 CUresult drv_safe(void); /* an error where a capture forbids the call, which ends that capture */
@@ -229,7 +236,6 @@ void drv_multicast_ended(uint64_t object);
 
 /* drv_stream.c */
 CUresult drv_stream(CUstream handle, CUstream *stream); /* takes the default ones too */
-void drv_stream_free_all(CUcontext ctx);		/* with the lock held */
 CUresult drv_enqueue(CUstream handle, uint64_t ns);
 CUresult drv_hold(CUstream handle, uint64_t ns); /* the stream waits, and the device has nothing to do for it */
 CUresult drv_wait(CUstream handle);

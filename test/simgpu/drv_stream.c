@@ -1,47 +1,14 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Streams and events. A stream is the time at which its work will be done; since a device does
- * one thing after the other (gputime.c), nothing needs a thread. */
+ * Streams. A stream is the time at which its work will be done; since a device does one thing after the
+ * other (gputime.c), nothing needs a thread. */
 #define _GNU_SOURCE
 #include "drv.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
-
-struct CUevent_st {
-	CUevent next;
-	CUcontext ctx;
-	unsigned flags;
-	bool recorded;
-	uint64_t deferred, reached; /* records of it that lay behind a wait, and of these: that are done */
-	uint64_t when_ns;
-};
-
-static CUevent events;
-
-uint64_t drv_event_ns(CUevent event)
-{
-	return event->deferred != event->reached ? SIM_NEVER_NS : event->recorded ? event->when_ns : 0;
-}
-
-uint64_t drv_event_deferred(CUevent event)
-{
-	return event->deferred;
-}
-
-bool drv_event_has_reached(CUevent event, uint64_t number, uint64_t *ns)
-{
-	*ns = event->recorded ? event->when_ns : 0;
-	return event->reached >= number;
-}
-
-void drv_event_reached(CUevent event, uint64_t ns)
-{
-	event->reached++;
-	event->when_ns = ns;
-}
 
 void drv_sleep_until(uint64_t ns)
 {
@@ -91,8 +58,6 @@ CUresult drv_stream(CUstream handle, CUstream *stream)
 
 void drv_stream_free_all(CUcontext ctx)
 {
-	CUevent *at = &events;
-
 	while (ctx->streams != NULL) {
 		CUstream stream = ctx->streams;
 
@@ -101,16 +66,7 @@ void drv_stream_free_all(CUcontext ctx)
 		free(stream);
 	}
 	drv_deferred_drop(&ctx->legacy);
-	while (*at != NULL) {
-		CUevent event = *at;
-
-		if (event->ctx == ctx) {
-			*at = event->next;
-			drv_deferred_forget(event, NULL);
-			free(event);
-		} else
-			at = &event->next;
-	}
+	drv_events_free_all(ctx);
 }
 
 static uint64_t later(uint64_t ready_ns, CUstream stream)
@@ -120,8 +76,8 @@ static uint64_t later(uint64_t ready_ns, CUstream stream)
 	return stream->ready_ns > ready_ns ? stream->ready_ns : ready_ns;
 }
 
-/* The legacy default stream waits for all blocking streams of its context. With the lock held. */
-static uint64_t ready_ns(CUstream stream)
+/* The legacy default stream waits for all blocking streams of its context. */
+uint64_t drv_stream_ready_ns(CUstream stream)
 {
 	uint64_t ready = later(0, stream);
 
@@ -141,8 +97,7 @@ void drv_stream_book(CUstream stream, uint64_t from_ns, uint64_t ns)
 	stream->head = (stream->head + 1) % SIM_QUEUE_DEPTH;
 }
 
-/* With the lock held, which is let go meanwhile: a moment, or until then if it can be told. */
-static void sleep_unlocked(uint64_t until_ns)
+void drv_sleep_unlocked(uint64_t until_ns)
 {
 	drv_unlock(CUDA_SUCCESS);
 	drv_sleep_until(until_ns != SIM_NEVER_NS ? until_ns : sim_now_ns() + 10000);
@@ -160,12 +115,12 @@ CUresult drv_enqueue(CUstream handle, uint64_t ns)
 	if (stream->capture != NULL) /* it does not run now */
 		return drv_unlock(CUDA_SUCCESS);
 	while (stream->queued - stream->resumed >= SIM_QUEUE_DEPTH && drv_deferred(stream))
-		sleep_unlocked(SIM_NEVER_NS);
+		drv_sleep_unlocked(SIM_NEVER_NS);
 	full_ns = stream->end_ns[stream->head];
 	if (full_ns > sim_now_ns()) /* the queue is full */
-		sleep_unlocked(full_ns);
+		drv_sleep_unlocked(full_ns);
 	if (!drv_deferred_work(stream, ns, &result))
-		drv_stream_book(stream, ready_ns(stream), ns);
+		drv_stream_book(stream, drv_stream_ready_ns(stream), ns);
 	return drv_unlock(result);
 }
 
@@ -177,7 +132,7 @@ CUresult drv_hold(CUstream handle, uint64_t ns)
 	NEED(drv_stream(handle, &stream));
 	drv_lock();
 	now = sim_now_ns();
-	ready = ready_ns(stream);
+	ready = drv_stream_ready_ns(stream);
 	if (stream->capture == NULL && ns != 0 && !drv_deferred_hold(stream, ns))
 		stream->ready_ns = (ready > now ? ready : now) + ns;
 	return drv_unlock(CUDA_SUCCESS);
@@ -191,8 +146,8 @@ CUresult drv_wait(CUstream handle)
 
 	NEED(drv_stream(handle, &stream));
 	drv_lock();
-	while ((ready = ready_ns(stream)) == SIM_NEVER_NS)
-		sleep_unlocked(SIM_NEVER_NS);
+	while ((ready = drv_stream_ready_ns(stream)) == SIM_NEVER_NS)
+		drv_sleep_unlocked(SIM_NEVER_NS);
 	device = stream->ctx->device;
 	drv_unlock(CUDA_SUCCESS);
 	drv_sleep_until(ready);
@@ -215,7 +170,7 @@ static CUresult synchronize(CUcontext ctx)
 
 	drv_lock();
 	while ((ready = all_ready_ns(ctx)) == SIM_NEVER_NS)
-		sleep_unlocked(SIM_NEVER_NS);
+		drv_sleep_unlocked(SIM_NEVER_NS);
 	drv_unlock(CUDA_SUCCESS);
 	drv_sleep_until(ready);
 	drv_pools_trim(ctx->device);
@@ -278,7 +233,7 @@ CUresult sim_cuStreamDestroy_v2(CUstream handle)
 		return CUDA_ERROR_INVALID_HANDLE;
 	drv_lock();
 	while (drv_deferred(stream))
-		sleep_unlocked(SIM_NEVER_NS);
+		drv_sleep_unlocked(SIM_NEVER_NS);
 	drv_deferred_drop(stream);
 	if (stream->ready_ns > stream->ctx->legacy.ready_ns)
 		stream->ctx->legacy.ready_ns = stream->ready_ns;
@@ -308,158 +263,6 @@ CUresult sim_cuStreamQuery(CUstream handle)
 
 	NEED(drv_stream(handle, &stream));
 	drv_lock();
-	ready = ready_ns(stream);
+	ready = drv_stream_ready_ns(stream);
 	return drv_unlock(ready <= sim_now_ns() ? CUDA_SUCCESS : (CUresult)SIM_CUDA_ERROR_NOT_READY);
-}
-
-static CUresult known_event(CUevent event) /* with the lock held */
-{
-	for (CUevent e = events; e != NULL; e = e->next)
-		if (e == event)
-			return CUDA_SUCCESS;
-	return CUDA_ERROR_INVALID_HANDLE;
-}
-
-CUresult sim_cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags)
-{
-	CUresult result;
-	CUstream stream;
-
-	NEED(drv_stream(handle, &stream));
-	if (flags > 1)
-		return CUDA_ERROR_INVALID_VALUE;
-	drv_lock();
-	result = known_event(event);
-	if (result == CUDA_SUCCESS && !drv_deferred_event(stream, event, &result) && drv_event_ns(event) > stream->ready_ns)
-		stream->ready_ns = event->when_ns;
-	return drv_unlock(result);
-}
-
-CUresult sim_cuEventCreate(CUevent *out, unsigned int flags)
-{
-	CUevent event;
-	CUcontext ctx;
-
-	NEED(drv_current(&ctx));
-	if (out == NULL || flags > 7)
-		return CUDA_ERROR_INVALID_VALUE;
-	event = calloc(1, sizeof(*event));
-	if (event == NULL)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	event->ctx = ctx;
-	event->flags = flags;
-	drv_lock();
-	event->next = events;
-	events = event;
-	*out = event;
-	return drv_unlock(CUDA_SUCCESS);
-}
-
-CUresult sim_cuEventDestroy_v2(CUevent event)
-{
-	CUresult result = CUDA_ERROR_INVALID_HANDLE;
-
-	NEED(drv_ready());
-	drv_lock();
-	for (CUevent *at = &events; *at != NULL; at = &(*at)->next)
-		if (*at == event) {
-			*at = event->next;
-			drv_deferred_forget(event, NULL);
-			free(event);
-			result = CUDA_SUCCESS;
-			break;
-		}
-	return drv_unlock(result);
-}
-
-CUresult sim_cuEventDestroy(CUevent event)
-{
-	return sim_cuEventDestroy_v2(event);
-}
-
-CUresult sim_cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned int flags)
-{
-	CUresult result;
-	CUstream stream;
-
-	NEED(drv_stream(handle, &stream));
-	if (flags > 1)
-		return CUDA_ERROR_INVALID_VALUE;
-	drv_lock();
-	result = known_event(event);
-	if (result == CUDA_SUCCESS && event->ctx != stream->ctx)
-		result = CUDA_ERROR_INVALID_HANDLE;
-	if (result == CUDA_SUCCESS && drv_deferred_record(stream, event, &result)) {
-		event->recorded = true;
-		event->deferred++;
-	} else if (result == CUDA_SUCCESS) {
-		uint64_t now = sim_now_ns(), ready = ready_ns(stream);
-
-		event->recorded = true;
-		event->when_ns = ready > now ? ready : now;
-	}
-	return drv_unlock(result);
-}
-
-CUresult sim_cuEventRecord(CUevent event, CUstream stream)
-{
-	return sim_cuEventRecordWithFlags(event, stream, 0);
-}
-
-CUresult sim_cuEventQuery(CUevent event)
-{
-	CUresult result;
-
-	NEED(drv_ready());
-	drv_lock();
-	result = known_event(event);
-	if (result == CUDA_SUCCESS && drv_event_ns(event) > sim_now_ns())
-		result = (CUresult)SIM_CUDA_ERROR_NOT_READY;
-	return drv_unlock(result);
-}
-
-CUresult sim_cuEventSynchronize(CUevent event)
-{
-	uint64_t when = 0;
-	CUresult result;
-	int device = 0;
-
-	NEED(drv_ready());
-	drv_lock();
-	while ((result = known_event(event)) == CUDA_SUCCESS && (when = drv_event_ns(event)) == SIM_NEVER_NS)
-		sleep_unlocked(SIM_NEVER_NS);
-	if (result == CUDA_SUCCESS)
-		device = event->ctx->device;
-	drv_unlock(result);
-	if (when != 0) {
-		drv_sleep_until(when);
-		drv_pools_trim(device);
-	}
-	return result;
-}
-
-CUresult sim_cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
-{
-	CUresult result;
-
-	NEED(drv_ready());
-	if (ms == NULL)
-		return CUDA_ERROR_INVALID_VALUE;
-	drv_lock();
-	result = known_event(start);
-	if (result == CUDA_SUCCESS)
-		result = known_event(end);
-	if (result == CUDA_SUCCESS && (!start->recorded || !end->recorded ||
-				       ((start->flags | end->flags) & SIM_EVENT_DISABLE_TIMING)))
-		result = CUDA_ERROR_INVALID_HANDLE;
-	if (result == CUDA_SUCCESS && (drv_event_ns(start) > sim_now_ns() || drv_event_ns(end) > sim_now_ns()))
-		result = (CUresult)SIM_CUDA_ERROR_NOT_READY;
-	if (result == CUDA_SUCCESS)
-		*ms = (float)((double)((int64_t)(end->when_ns - start->when_ns)) / 1e6);
-	return drv_unlock(result);
-}
-
-CUresult sim_cuEventElapsedTime(float *ms, CUevent start, CUevent end)
-{
-	return sim_cuEventElapsedTime_v2(ms, start, end);
 }
