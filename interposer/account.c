@@ -231,24 +231,19 @@ bool vgpu_account_stands(struct vgpu_process *p, uint32_t device, uint64_t bytes
 	return ok;
 }
 
-bool vgpu_account_try(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+static bool attempt_briefly(struct vgpu_process *p, uint32_t device, uint64_t bytes, bool last)
 {
 	bool ok;
 
 	vgpu_brief_lock(&p->account_lock);
-	ok = vgpu_account_try_inside(p, device, bytes);
+	ok = attempt(p, device, bytes, last);
 	vgpu_brief_unlock(&p->account_lock);
 	return ok;
 }
 
-static bool refuse_or_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+bool vgpu_account_try(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	bool ok;
-
-	vgpu_brief_lock(&p->account_lock);
-	ok = attempt(p, device, bytes, true);
-	vgpu_brief_unlock(&p->account_lock);
-	return ok;
+	return attempt_briefly(p, device, bytes, false);
 }
 
 bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes)
@@ -261,7 +256,7 @@ bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes
 	/* What others have charged for a context of unknown cost comes back in part in a moment. */
 	if (vgpu_context_cost_others(p, device) && bytes <= step_limit(device) && vgpu_context_cost_wait(p, device, bytes))
 		return true;
-	return refuse_or_charge(p, device, bytes);
+	return attempt_briefly(p, device, bytes, true);
 }
 
 void vgpu_account_force(struct vgpu_process *p, uint32_t device, uint64_t bytes)

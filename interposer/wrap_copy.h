@@ -16,22 +16,8 @@ static void copy_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstr
 		vgpu_gate_beside(p, stream);
 }
 
-#define WRAP_COPY(symbol, params, args, copied, stream)                   \
-	static __attribute__((noinline)) CUresult launch_##symbol params  \
-	{                                                                 \
-		REAL_OR_RETURN(symbol);                                   \
-		struct vgpu_process *p = attached();                      \
-		struct vgpu_launch launch;                                \
-		CUresult result;                                          \
-                                                                          \
-		if (p == NULL || !vgpu_gate_is_shut(p))                   \
-			return real args;                                 \
-		copy_enter(p, &launch, stream, copied);                   \
-		result = real args;                                       \
-		vgpu_gate_leave(p, &launch, result);                      \
-		return result;                                            \
-	}                                                                 \
-	WRAP_QUICKLY(symbol, params, args, !vgpu_gate_is_shut(p), launch_##symbol)
+#define WRAP_COPY(symbol, params, args, copied, stream) \
+	WRAP_GATED(symbol, params, args, true, copy_enter(p, &launch, stream, copied))
 
 /* What the rows say of a copy. */
 #define PLAIN(to, from, bytes) vgpu_copied_rows(p, VGPU_END_UNIFIED(to), VGPU_END_UNIFIED(from), bytes, 1, 1)

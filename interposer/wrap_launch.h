@@ -19,6 +19,10 @@ static uint64_t shape_of(uint64_t gx, uint64_t gy, uint64_t gz, uint64_t bx, uin
 	WRAP_LAUNCH_IF(symbol, params, args, true, what, shape, stream)
 
 #define WRAP_LAUNCH_IF(symbol, params, args, condition, what, shape, stream) \
+	WRAP_GATED(symbol, params, args, condition, vgpu_gate_enter(p, &launch, stream, what, shape))
+
+/* enter: what lets the launch through the gate, if it has to pass it. */
+#define WRAP_GATED(symbol, params, args, condition, enter)                \
 	static __attribute__((noinline)) CUresult launch_##symbol params  \
 	{                                                                 \
 		REAL_OR_RETURN(symbol);                                   \
@@ -28,7 +32,7 @@ static uint64_t shape_of(uint64_t gx, uint64_t gy, uint64_t gz, uint64_t bx, uin
                                                                           \
 		if (p == NULL || !vgpu_gate_is_shut(p) || !(condition))   \
 			return real args;                                 \
-		vgpu_gate_enter(p, &launch, stream, what, shape);         \
+		enter;                                                    \
 		result = real args;                                       \
 		vgpu_gate_leave(p, &launch, result);                      \
 		return result;                                            \

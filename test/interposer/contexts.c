@@ -2,26 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Contexts that are made and ended in other ways than most: for drawing, detached, green. */
-#include "harness.h"
+#include "charged.h"
 
 #include <pthread.h>
 
 CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *resources, void *list, unsigned int count);
 CUresult cuCtxAttach(CUcontext *context, unsigned int flags);
-
-static struct step step;
-
-static uint64_t used(void)
-{
-	return step_used_bytes(&step);
-}
-
-static void begin(uint64_t step_mib, unsigned int context_mib)
-{
-	gpus(context_mib);
-	step = step_make(100 + (uint32_t)getpid(), 0, step_mib, step_mib);
-	cuda_begin(0);
-}
 
 static void contexts_for_drawing_are_contexts(void)
 {

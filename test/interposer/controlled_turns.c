@@ -33,11 +33,6 @@ struct world {
 	struct slice slice[SLICES];
 };
 
-static uint64_t between(struct fuzz *f, uint64_t least, uint64_t most)
-{
-	return least + fuzz_next(f) % (most - least + 1);
-}
-
 static bool may_launch(const struct world *w, const struct slice *s)
 {
 	return s->manner == FOLLOWS && w->now < s->may_ns;
@@ -147,7 +142,7 @@ static void run(struct world *w, uint64_t for_ns)
 			misbehave(w, next);
 		for (uint32_t i = 0; i < w->count; i++)
 			launch(w, &w->slice[i]);
-		next->look_ns = w->now + between(w->f, LOOK_NS / 4, LOOK_NS);
+		next->look_ns = w->now + fuzz_between(w->f, LOOK_NS / 4, LOOK_NS);
 	}
 }
 
@@ -159,14 +154,14 @@ static struct world *begin(struct fuzz *f, uint32_t count)
 	for (uint32_t i = 0; i < count; i++) {
 		struct slice *s = &world.slice[i];
 
-		*s = (struct slice){.kernel_ns = between(f, 10 * US, 500 * US),
-				    .looked_ns = BEGIN, .had_ns = BEGIN, .look_ns = BEGIN + between(f, 0, LOOK_NS)};
+		*s = (struct slice){.kernel_ns = fuzz_between(f, 10 * US, 500 * US),
+				    .looked_ns = BEGIN, .had_ns = BEGIN, .look_ns = BEGIN + fuzz_between(f, 0, LOOK_NS)};
 		for (uint32_t o = 0; o < SLICES; o++)
 			s->patience[o] = VGPU_PATIENCE_NS;
 	}
 	/* Together they have the whole GPU. */
 	for (uint32_t i = 0; i < count; i++) {
-		world.slice[i].weight = i + 1 < count ? (uint32_t)between(f, 60 / count, 90 / count) : 100 - world.all_weights;
+		world.slice[i].weight = i + 1 < count ? (uint32_t)fuzz_between(f, 60 / count, 90 / count) : 100 - world.all_weights;
 		world.all_weights += world.slice[i].weight;
 	}
 	return &world;

@@ -15,22 +15,6 @@
 #define BEGIN (100000 * SECOND)
 #define TAKE_NS MS /* as gate.c */
 
-static uint64_t between(struct fuzz *f, uint64_t least, uint64_t most)
-{
-	return least + fuzz_next(f) % (most - least + 1);
-}
-
-/* From least to most, every order of magnitude as often. */
-static uint64_t any_length(struct fuzz *f, uint64_t least, uint64_t most)
-{
-	uint64_t length = least;
-
-	while (length < most && fuzz_below(f, 4) != 0)
-		length *= 2;
-	length += between(f, 0, length);
-	return length < most ? length : most;
-}
-
 /* What was let through until then, less what was given back. */
 struct passed {
 	uint64_t at_ns;
@@ -55,12 +39,12 @@ static void check_windows(const struct passed *passed, int count, uint64_t windo
 #define STEPS 2000
 static void no_second_gets_more_round(struct fuzz *f)
 {
-	uint64_t word = between(f, 0, BEGIN), now = BEGIN, longest = any_length(f, US, SECOND), from = 0;
+	uint64_t word = fuzz_between(f, 0, BEGIN), now = BEGIN, longest = fuzz_length(f, US, SECOND), from = 0;
 	struct vgpu_share share = {&word, 1 + fuzz_below(f, 99), fuzz_below(f, 2) ? VGPU_SHARE_BURST_NS : VGPU_SHARE_WAITED_NS};
 	static struct passed passed[STEPS];
 
 	for (int i = 0; i < STEPS; i++) {
-		uint64_t need = between(f, 1, longest), got = 0;
+		uint64_t need = fuzz_between(f, 1, longest), got = 0;
 
 		passed[i] = (struct passed){.at_ns = now};
 		if (fuzz_below(f, 4) != 0) {
@@ -76,12 +60,12 @@ static void no_second_gets_more_round(struct fuzz *f)
 				CHECK(passed[i].ns != 0);
 			}
 		} else if (i > 0 && passed[i - 1].ns > 0 && fuzz_below(f, 2)) {
-			passed[i].ns = -(int64_t)between(f, 0, (uint64_t)passed[i - 1].ns);
+			passed[i].ns = -(int64_t)fuzz_between(f, 0, (uint64_t)passed[i - 1].ns);
 			vgpu_share_settle(&share, now, passed[i].ns);
 		} else {
-			vgpu_share_settle(&share, now, (int64_t)between(f, 0, longest));
+			vgpu_share_settle(&share, now, (int64_t)fuzz_between(f, 0, longest));
 		}
-		now += fuzz_below(f, 3) == 0 ? 0 : any_length(f, US, 100 * MS);
+		now += fuzz_below(f, 3) == 0 ? 0 : fuzz_length(f, US, 100 * MS);
 	}
 	check_windows(passed, STEPS, SECOND, SECOND * share.percent / 100 + share.burst_ns + (longest > TAKE_NS ? longest : TAKE_NS) + STEPS);
 }
@@ -99,14 +83,14 @@ static void below_the_share_round(struct fuzz *f)
 	double credit = VGPU_SHARE_BURST_NS;
 
 	for (int i = 0; i < 20 * STEPS; i++) {
-		uint64_t pause = any_length(f, US, 50 * MS), need;
+		uint64_t pause = fuzz_length(f, US, 50 * MS), need;
 
 		now += pause;
 		credit += (double)(pause * share.percent) / 100;
 		credit = credit > VGPU_SHARE_BURST_NS ? VGPU_SHARE_BURST_NS : credit;
 		if (credit < 10 * US)
 			continue;
-		need = between(f, 1, (uint64_t)credit - 5 * US);
+		need = fuzz_between(f, 1, (uint64_t)credit - 5 * US);
 		if (vgpu_share_take(&share, now, need, 0, &from) != need) {
 			CHECK(!"held back below the share");
 			return;
@@ -148,14 +132,14 @@ static void debts_are_carried(void)
 static void garbage_round(struct fuzz *f)
 {
 	for (int i = 0; i < STEPS; i++) {
-		uint64_t word = fuzz_number(f), now = between(f, 0, 2 * BEGIN), from = 0, need = between(f, 1, 4 * SECOND);
+		uint64_t word = fuzz_number(f), now = fuzz_between(f, 0, 2 * BEGIN), from = 0, need = fuzz_between(f, 1, 4 * SECOND);
 		struct vgpu_share share = {&word, 1 + fuzz_below(f, 99), VGPU_SHARE_BURST_NS};
 		uint64_t got = vgpu_share_take(&share, now, need, TAKE_NS, &from);
 		int64_t credit;
 
 		CHECK(got != 0 || (from > now && from <= now + HOUR));
 		CHECK(got <= (need > TAKE_NS ? need : TAKE_NS));
-		vgpu_share_settle(&share, now, (int64_t)between(f, 0, 200 * SECOND) - (int64_t)(100 * SECOND));
+		vgpu_share_settle(&share, now, (int64_t)fuzz_between(f, 0, 200 * SECOND) - (int64_t)(100 * SECOND));
 		credit = vgpu_share_credit(&share, now);
 		CHECK(credit <= (int64_t)share.burst_ns && credit >= -(int64_t)(HOUR / 100 * share.percent));
 	}
@@ -169,7 +153,7 @@ static void garbage_in_the_ledger_is_bounded(void)
 static void averages_round(struct fuzz *f)
 {
 	static struct vgpu_cost table[VGPU_COSTS];
-	uint64_t mean = any_length(f, 10 * US, 100 * MS), key = vgpu_cost_key(fuzz_next(f), 1), average;
+	uint64_t mean = fuzz_length(f, 10 * US, 100 * MS), key = vgpu_cost_key(fuzz_next(f), 1), average;
 	int timed = 0, launches = 20000;
 
 	for (int i = 0; i < launches; i++) {
@@ -180,7 +164,7 @@ static void averages_round(struct fuzz *f)
 		timed += due;
 		/* From half to one and a half of it; now and then something came between. */
 		if (due)
-			vgpu_cost_learn(table, key, fuzz_below(f, 50) == 0 ? mean * 100 : between(f, mean / 2, mean * 3 / 2));
+			vgpu_cost_learn(table, key, fuzz_below(f, 50) == 0 ? mean * 100 : fuzz_between(f, mean / 2, mean * 3 / 2));
 		if (i > 1000) {
 			average = vgpu_cost_of(table, key)->average_ns;
 			CHECK(average >= mean / 2 && average <= mean * 3 / 2);
@@ -200,7 +184,7 @@ static void averages_are_right_and_seldom_renewed(void)
 static void beside_round(struct fuzz *f)
 {
 	static struct vgpu_cost table[VGPU_COSTS];
-	uint64_t mean = any_length(f, 10 * US, 10 * MS), key = vgpu_cost_key(fuzz_next(f), 1);
+	uint64_t mean = fuzz_length(f, 10 * US, 10 * MS), key = vgpu_cost_key(fuzz_next(f), 1);
 	uint32_t alone = 2 + fuzz_below(f, 20), put_off = 0, timed = 0;
 
 	vgpu_cost_of(table, key);
@@ -213,7 +197,7 @@ static void beside_round(struct fuzz *f)
 		if (fuzz_below(f, alone) == 0) {
 			vgpu_cost_learn(table, key, mean);
 		} else if (!vgpu_cost_put_off(cost)) {
-			vgpu_cost_learn_beside(table, key, between(f, mean, 4 * mean));
+			vgpu_cost_learn_beside(table, key, fuzz_between(f, mean, 4 * mean));
 			timed++;
 		} else {
 			put_off++;

@@ -24,6 +24,21 @@ uint32_t fuzz_below(struct fuzz *f, uint32_t end)
 	return (uint32_t)(fuzz_next(f) % end);
 }
 
+uint64_t fuzz_between(struct fuzz *f, uint64_t least, uint64_t most)
+{
+	return least + fuzz_next(f) % (most - least + 1);
+}
+
+uint64_t fuzz_length(struct fuzz *f, uint64_t least, uint64_t most)
+{
+	uint64_t length = least;
+
+	while (length < most && fuzz_below(f, 4) != 0)
+		length *= 2;
+	length += fuzz_between(f, 0, length);
+	return length < most ? length : most;
+}
+
 uint64_t fuzz_number(struct fuzz *f)
 {
 	uint64_t near = fuzz_below(f, 5) - 2ull;

@@ -16,6 +16,10 @@ struct fuzz {
 
 uint64_t fuzz_next(struct fuzz *f);
 uint32_t fuzz_below(struct fuzz *f, uint32_t end);
+uint64_t fuzz_between(struct fuzz *f, uint64_t least, uint64_t most);
+
+/* From least to most, every order of magnitude as often. */
+uint64_t fuzz_length(struct fuzz *f, uint64_t least, uint64_t most);
 
 /* A number that code likes to get wrong: near 0, near a power of two, near the largest; or any. */
 uint64_t fuzz_number(struct fuzz *f);

@@ -2,37 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * What contexts grow by: modules and libraries. */
-#include "harness.h"
+#include "charged.h"
 
 #include <pthread.h>
-#include <time.h>
 
 CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream);
 
-static struct step step;
-
-static uint64_t used(void)
-{
-	return step_used_bytes(&step);
-}
-
-static void begin(uint64_t step_mib, unsigned int context_mib)
-{
-	gpus(context_mib);
-	step = step_make(100 + (uint32_t)getpid(), 0, step_mib, step_mib);
-	cuda_begin(0);
-}
-
 #define MODULE "kernel simgpu_module_mib=64"
 #define LAZY "kernel simgpu_lazy_mib=64"
-
-static void wait_ms(long ms)
-{
-	struct timespec left = {ms / 1000, ms % 1000 * 1000000};
-
-	while (nanosleep(&left, &left) != 0)
-		;
-}
 
 static const char *file_with(const char *text)
 {

@@ -3,31 +3,7 @@
  *
  * What contexts grow by because of kernels: by what these take when they are first launched, and by
  * their heaps and stacks. */
-#include "harness.h"
-
-#include <time.h>
-
-static struct step step;
-
-static uint64_t used(void)
-{
-	return step_used_bytes(&step);
-}
-
-static void begin(uint64_t step_mib, unsigned int context_mib)
-{
-	gpus(context_mib);
-	step = step_make(100 + (uint32_t)getpid(), 0, step_mib, step_mib);
-	cuda_begin(0);
-}
-
-static void wait_ms(long ms)
-{
-	struct timespec left = {ms / 1000, ms % 1000 * 1000000};
-
-	while (nanosleep(&left, &left) != 0)
-		;
-}
+#include "charged.h"
 
 #define AT_LAUNCH "kernel simgpu_launch_mib=64"
 

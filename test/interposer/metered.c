@@ -14,29 +14,13 @@
 #define BEGIN (100000 * SECOND)
 #define STEPS 2000
 
-static uint64_t between(struct fuzz *f, uint64_t least, uint64_t most)
-{
-	return least + fuzz_next(f) % (most - least + 1);
-}
-
-/* From least to most, every order of magnitude as often. */
-static uint64_t any_length(struct fuzz *f, uint64_t least, uint64_t most)
-{
-	uint64_t length = least;
-
-	while (length < most && fuzz_below(f, 4) != 0)
-		length *= 2;
-	length += between(f, 0, length);
-	return length < most ? length : most;
-}
-
 static void garbage_pieces_round(struct fuzz *f)
 {
 	static struct vgpu_pieces pieces;
 
 	fuzz_bytes(f, &pieces, sizeof(pieces));
 	for (int i = 0; i < STEPS; i++) {
-		uint64_t now = between(f, SECOND, 2 * BEGIN), from = now - any_length(f, US, SECOND / 2), to = from + any_length(f, US, SECOND / 2);
+		uint64_t now = fuzz_between(f, SECOND, 2 * BEGIN), from = now - fuzz_length(f, US, SECOND / 2), to = from + fuzz_length(f, US, SECOND / 2);
 		uint64_t number = from / VGPU_PIECE_NS, got;
 
 		to = to < now ? to : now;
@@ -75,9 +59,9 @@ static void processes_round(struct fuzz *f)
 		uint32_t who = fuzz_below(f, 4);
 		uint64_t from, to, used;
 
-		now += any_length(f, US, 2 * MS);
-		from = all_day ? until[who] : between(f, until[who], now);
-		to = all_day ? now : between(f, from, now);
+		now += fuzz_length(f, US, 2 * MS);
+		from = all_day ? until[who] : fuzz_between(f, until[who], now);
+		to = all_day ? now : fuzz_between(f, from, now);
 		used = vgpu_pieces_count(&pieces, from, to, UINT64_MAX, now);
 		CHECK(used <= to - from);
 		sum += used;
@@ -107,7 +91,7 @@ static void spans_round(struct fuzz *f)
 
 	memset(listed, 0, sizeof(listed));
 	while (at < LISTED - 1000) {
-		uint64_t from = at > 300 ? at - between(f, 0, 300) : at, to = at + between(f, 0, 600), want = 0, ns = fuzz_below(f, 2) ? UINT64_MAX : between(f, 0, 300);
+		uint64_t from = at > 300 ? at - fuzz_between(f, 0, 300) : at, to = at + fuzz_between(f, 0, 600), want = 0, ns = fuzz_below(f, 2) ? UINT64_MAX : fuzz_between(f, 0, 300);
 		bool take = fuzz_below(f, 6) == 0;
 		struct vgpu_fresh fresh;
 
@@ -130,7 +114,7 @@ static void spans_round(struct fuzz *f)
 		}
 		for (uint32_t i = 0; i < timeline.count; i++)
 			CHECK(timeline.span[i].from_ns < timeline.span[i].to_ns && (i == 0 || timeline.span[i - 1].to_ns < timeline.span[i].from_ns));
-		at += between(f, 0, 150);
+		at += fuzz_between(f, 0, 150);
 		if (fuzz_below(f, 20) == 0) {
 			vgpu_timeline_forget(&timeline, at);
 			/* Nothing is asked of what was forgotten. */
@@ -166,14 +150,14 @@ static void bounds_round(struct fuzz *f)
 {
 	for (int i = 0; i < STEPS; i++) {
 		struct vgpu_meter_device device = {.together = fuzz_below(f, 2) ? 0 : 2 * VGPU_TOGETHER};
-		struct vgpu_meter meter = {fuzz_below(f, 2) ? BEGIN - between(f, 0, 10 * MS) : BEGIN + between(f, 0, 10 * MS)};
-		uint64_t first = BEGIN, last = first + any_length(f, US, 100 * MS), length = any_length(f, 10 * US, SECOND);
+		struct vgpu_meter meter = {fuzz_below(f, 2) ? BEGIN - fuzz_between(f, 0, 10 * MS) : BEGIN + fuzz_between(f, 0, 10 * MS)};
+		uint64_t first = BEGIN, last = first + fuzz_length(f, US, 100 * MS), length = fuzz_length(f, 10 * US, SECOND);
 		uint64_t start = (first + VGPU_LAUNCH_NS > meter.done_ns ? first + VGPU_LAUNCH_NS : meter.done_ns);
 		uint64_t last_start = last + VGPU_LAUNCH_NS > start ? last + VGPU_LAUNCH_NS : start, end = last_start + length;
-		uint64_t pending = fuzz_below(f, 4) == 0 ? 0 : end - between(f, 1, length), before = meter.done_ns, counted = 0;
+		uint64_t pending = fuzz_below(f, 4) == 0 ? 0 : end - fuzz_between(f, 1, length), before = meter.done_ns, counted = 0;
 		struct vgpu_measured work = {
-			.first_ns = first, .last_ns = last, .pending_ns = pending, .reached_ns = end + any_length(f, US, 50 * MS),
-			.expected_ns = fuzz_below(f, 8) == 0 ? VGPU_UNKNOWN_NS : any_length(f, US, 4 * SECOND)};
+			.first_ns = first, .last_ns = last, .pending_ns = pending, .reached_ns = end + fuzz_length(f, US, 50 * MS),
+			.expected_ns = fuzz_below(f, 8) == 0 ? VGPU_UNKNOWN_NS : fuzz_length(f, US, 4 * SECOND)};
 		uint64_t surely = pending > last_start ? pending - last_start : 0;
 		struct vgpu_busy busy;
 
@@ -181,7 +165,7 @@ static void bounds_round(struct fuzz *f)
 		vgpu_timeline_count(&device.timeline, BEGIN - SECOND, start, UINT64_MAX, &busy.fresh);
 		/* Seen again and again. */
 		for (uint64_t seen = pending != 0 ? last : UINT64_MAX; seen < pending; counted += busy.fresh.ns) {
-			seen = seen + 20 * MS < pending ? seen + any_length(f, US, 20 * MS) : pending;
+			seen = seen + 20 * MS < pending ? seen + fuzz_length(f, US, 20 * MS) : pending;
 			work.pending_ns = seen;
 			busy = vgpu_meter_pending(&device, &work);
 			vgpu_meter_left(&device, &busy, busy.fresh.ns);

@@ -3,7 +3,7 @@
  *
  * Contexts that are made at once by several processes: charged before they exist, so that together
  * they never pass the limit. */
-#include "harness.h"
+#include "charged.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -12,19 +12,6 @@
 #define PROCESSES 8
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags);
-
-static struct step step;
-
-static uint64_t used(void)
-{
-	return step_used_bytes(&step);
-}
-
-static void begin(uint64_t step_mib, unsigned int context_mib)
-{
-	gpus(context_mib);
-	step = step_make(100 + (uint32_t)getpid(), 0, step_mib, step_mib);
-}
 
 static uint64_t highest(void)
 {
@@ -117,7 +104,7 @@ static int race_all(void)
 /* All eight are in the driver at once if nothing stops them. */
 static void first_contexts_never_pass_the_limit_together(void)
 {
-	begin(350, 100);
+	begin_without_cuda(350, 100);
 	gpus_also("context_us=100000");
 	CHECK_IS(race_all(), 3);
 	CHECK_IS(used(), 300 * MIB);
@@ -129,7 +116,7 @@ static void first_contexts_never_pass_the_limit_together(void)
 /* What the first ones have charged beyond what they cost is not taken for used by those that come. */
 static void contexts_that_fit_all_start(void)
 {
-	begin(2300, 100);
+	begin_without_cuda(2300, 100);
 	gpus_also("context_us=100000");
 	CHECK_IS(race_all(), PROCESSES);
 	CHECK_IS(used(), PROCESSES * 100 * MIB);
@@ -140,7 +127,7 @@ static void contexts_that_fit_all_start(void)
 
 static void the_cost_is_known_from_the_one_before(void)
 {
-	begin(250, 100);
+	begin_without_cuda(250, 100);
 	racers_wait(3);
 	racer_go(0);
 	CHECK(racer_got_it(0));
@@ -158,7 +145,7 @@ static void the_cost_is_known_from_the_one_before(void)
 
 static void one_that_is_killed_meanwhile_stops_nobody(void)
 {
-	begin(350, 100);
+	begin_without_cuda(350, 100);
 	gpus_also("context_us=100000000");
 	racers_wait(2);
 	racer_go(0);
@@ -194,7 +181,6 @@ static void an_allocation_waits_for_what_others_will_give_back(void)
 	CUdeviceptr a;
 
 	begin(250, 0);
-	cuda_begin(0);
 	other = &step.ledger->slot[5];
 	other->pid = 1;
 	other->step = step.ledger->slot[0].step;
@@ -215,7 +201,7 @@ static void a_context_that_the_driver_refuses_costs_nothing(void)
 {
 	CUcontext context;
 
-	begin(350, 100);
+	begin_without_cuda(350, 100);
 	CHECK_IS(cuInit(0), CUDA_SUCCESS);
 	for (int i = 0; i < 3; i++) {
 		CHECK_IS(cuSimFailNext(1), CUDA_SUCCESS);
@@ -232,7 +218,7 @@ static void a_reset_primary_context_is_charged_again(void)
 {
 	CUcontext context;
 
-	begin(150, 100);
+	begin_without_cuda(150, 100);
 	CHECK_IS(cuInit(0), CUDA_SUCCESS);
 	for (int i = 0; i < 3; i++) {
 		CHECK_IS(cuDevicePrimaryCtxSetFlags_v2(0, 4), CUDA_SUCCESS);
@@ -254,7 +240,7 @@ static void a_cost_that_is_garbage_harms_only_its_job(void)
 {
 	CUcontext context;
 
-	begin(350, 100);
+	begin_without_cuda(350, 100);
 	CHECK_IS(cuInit(0), CUDA_SUCCESS);
 	step.ledger->context_bytes[0] = UINT64_MAX;
 	CHECK_IS(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
