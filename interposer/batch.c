@@ -74,7 +74,8 @@ static uint64_t open_batch(struct vgpu_engine *engine, const struct vgpu_stream 
 }
 
 /* With the mutex held. Returns by how much the batch becomes longer. */
-static uint64_t add(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t number, uint64_t expected_ns, uint32_t places)
+static uint64_t add(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t number, uint64_t expected_ns,
+		    uint32_t places)
 {
 	struct vgpu_batch *batch = batch_of(engine, number - 1);
 	uint64_t ns = ns_in_batch(stream, number) + expected_ns, more = ns > batch->ns ? ns - batch->ns : 0;
@@ -127,7 +128,7 @@ void vgpu_batch_plug(struct vgpu_engine *engine, struct vgpu_stream *stream, CUc
 		SET(stream->plugged, batch);
 }
 
-/* What was held back in the stream is in flight from now on. */
+/* What was let go is in flight from now on. */
 static void begin_flight(struct vgpu_engine *engine, uint64_t now_ns)
 {
 	for (uint32_t s = 0; s < __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE); s++) {

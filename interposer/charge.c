@@ -24,7 +24,9 @@ uint64_t vgpu_charge_managed(uint64_t bytes)
 	uint64_t rest = bytes % VGPU_GRANULE_BYTES;
 
 	/* Of a granule that is used by more than half the driver fetches all. */
-	return bytes <= VGPU_SHARED_UP_TO || rest > VGPU_GRANULE_BYTES / 2 ? vgpu_charge_granules(bytes) : round_up(bytes, MANAGED_BYTES);
+	if (bytes <= VGPU_SHARED_UP_TO || rest > VGPU_GRANULE_BYTES / 2)
+		return vgpu_charge_granules(bytes);
+	return round_up(bytes, MANAGED_BYTES);
 }
 
 uint64_t vgpu_charge_share(uint64_t bytes)

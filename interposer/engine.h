@@ -116,7 +116,8 @@ struct vgpu_engine {
 	CUcontext plugs_context;
 	uint32_t batch_mutex;
 	uint32_t releasing; /* a thread lets batches go */
-	uint64_t batch_first, batch_next; /* batches [first, next) are held back, modulo VGPU_BATCHES; their numbers are one more */
+	/* Batches [first, next) are held back, modulo VGPU_BATCHES; their numbers are one more. */
+	uint64_t batch_first, batch_next;
 	uint64_t held_ns, held_launches; /* in all of them */
 	uint64_t opened_ns; /* when one was let go last */
 	uint64_t batch_stalled_ns, batch_waits_ns; /* since when they are held back by that, or by having no credit */

@@ -89,7 +89,8 @@ static bool is_open(const struct vgpu_process *p, const struct vgpu_entry *given
 
 static void hold(struct vgpu_process *p, uint64_t memory, uint64_t group)
 {
-	struct vgpu_entry given = {.key = ++p->vmm_last, .owner = vgpu_vmm_hold_key(p, memory), .bytes = group, .device = NOT_YET};
+	struct vgpu_entry given = {.key = ++p->vmm_last, .owner = vgpu_vmm_hold_key(p, memory), .bytes = group,
+				   .device = NOT_YET};
 
 	/* Without memory for it the charge stays until the process ends. */
 	if (given.owner != 0)
@@ -124,7 +125,8 @@ uint64_t vgpu_exports_begin_range(struct vgpu_process *p, CUdeviceptr address, u
 	vgpu_fn_cuMemGetAddressRange_v2 *get_range = VGPU_REAL(cuMemGetAddressRange_v2);
 	CUdeviceptr base = 0;
 	uint32_t device = 0;
-	bool is_block = get_range != NULL && get_range(&base, NULL, address) == CUDA_SUCCESS && vgpu_blocks_device(p, base, &device);
+	bool is_block = get_range != NULL && get_range(&base, NULL, address) == CUDA_SUCCESS &&
+			vgpu_blocks_device(p, base, &device);
 	uint64_t group;
 
 	vgpu_mutex_lock(&p->vmm_mutex);

@@ -112,7 +112,8 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 		if (wait == 0 && !vgpu_admission_stalled(engine, &stalled_since, at_most, &wait)) {
 			admission = vgpu_admission_take(p, device, launch->reserved_ns, &wait);
 			if (admission == VGPU_ADMITTED ||
-			    (admission == VGPU_NO_CREDIT && vgpu_admission_overdue(p, device, stalled_since, at_most, launch->reserved_ns))) {
+			    (admission == VGPU_NO_CREDIT &&
+			     vgpu_admission_overdue(p, device, stalled_since, at_most, launch->reserved_ns))) {
 				vgpu_queue_leave(p, waits_since);
 				return;
 			}

@@ -60,7 +60,8 @@ static struct vgpu_group *open_group(struct vgpu_stream *stream, uint64_t expect
 	/* Out of places: they all go into the last one. */
 	if (stream->head - stream->tail >= VGPU_GROUPS - 1)
 		return last;
-	return last->closed || last->batch != batch || last->expected_ns == VGPU_UNKNOWN_NS || expected_ns == VGPU_UNKNOWN_NS ? NULL : last;
+	return last->closed || last->batch != batch || last->expected_ns == VGPU_UNKNOWN_NS || expected_ns == VGPU_UNKNOWN_NS
+		       ? NULL : last;
 }
 
 /* What is let go together is timed on the GPU, so that it need not be seen so finely. */
@@ -155,7 +156,8 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 					return NULL;
 				continue;
 			}
-			*group = (struct vgpu_group){.marker = group->marker != NULL ? group->marker : spare, .front = group->front, .begin = group->begin, .end = group->end, .batch = batch};
+			*group = (struct vgpu_group){.marker = group->marker != NULL ? group->marker : spare, .front = group->front,
+						     .begin = group->begin, .end = group->end, .batch = batch};
 			stream->beside = false;
 			spare = group->marker == spare ? NULL : spare;
 			stream->head++;
@@ -194,7 +196,8 @@ static bool record_kept(CUevent *kept, unsigned int flags, CUstream handle)
 void vgpu_groups_mark(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group)
 {
 	CUevent end = group->end;
-	bool timed = group->begun && record_kept(&end, 0, handle), marked = record_kept(&group->marker, CU_EVENT_DISABLE_TIMING, handle);
+	bool timed = group->begun && record_kept(&end, 0, handle);
+	bool marked = record_kept(&group->marker, CU_EVENT_DISABLE_TIMING, handle);
 
 	vgpu_mutex_lock(&stream->mutex);
 	group->end = end;
@@ -283,8 +286,8 @@ void vgpu_groups_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_gr
 	group->last_ns = now;
 	if (expected_ns != VGPU_UNKNOWN_NS) {
 		/* Behind another one a kernel is prepared while that one runs. */
-		if ((group->held || stream->drained_ns > now + VGPU_LAUNCH_NS) && expected_ns > 2 * PREPARED_NS && group->expected_ns != VGPU_UNKNOWN_NS &&
-		    group->expected_ns > expected_ns)
+		if ((group->held || stream->drained_ns > now + VGPU_LAUNCH_NS) && expected_ns > 2 * PREPARED_NS &&
+		    group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns > expected_ns)
 			group->expected_ns -= PREPARED_NS;
 		if (!group->held)
 			stream->drained_ns = later(stream->drained_ns, now + VGPU_LAUNCH_NS) + expected_ns;
@@ -323,4 +326,3 @@ bool vgpu_groups_drained(struct vgpu_stream *stream, CUstream handle)
 		return query_stream != NULL && query_stream(handle) == CUDA_SUCCESS;
 	return query != NULL && query(marker) == CUDA_SUCCESS;
 }
-

@@ -191,7 +191,8 @@ void vgpu_growth_closed(struct vgpu_process *p)
 	uint32_t open = GET(p->growth_watched);
 
 	/* A close that was not seen to be opened changes nothing. */
-	while (open != 0 && !__atomic_compare_exchange_n(&p->growth_watched, &open, open - 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	while (open != 0 && !__atomic_compare_exchange_n(&p->growth_watched, &open, open - 1, true, __ATOMIC_RELAXED,
+							 __ATOMIC_RELAXED))
 		;
 	vgpu_growth_look(p, false);
 }

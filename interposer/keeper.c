@@ -30,7 +30,9 @@
 static void done(struct vgpu_process *p, uint32_t device, const struct vgpu_group *group, const struct vgpu_busy *busy,
 		 uint64_t now_ns)
 {
-	vgpu_time_settle(p, device, now_ns, (int64_t)vgpu_time_used(p, device, busy) - (int64_t)(group->reserved_ns - group->paid_ns));
+	uint64_t used = vgpu_time_used(p, device, busy);
+
+	vgpu_time_settle(p, device, now_ns, (int64_t)used - (int64_t)(group->reserved_ns - group->paid_ns));
 	/* The first launch of a kernel is not timed on the GPU; this will do until the next one is. */
 	if (group->only_key != 0 && group->expected_ns == VGPU_UNKNOWN_NS && group->launches == 1)
 		vgpu_cost_guess(p->engine[device].cost, group->only_key, busy->busy_ns);

@@ -21,7 +21,8 @@ static uint64_t between(uint64_t from, uint64_t to)
 
 struct vgpu_busy vgpu_meter_pending(struct vgpu_meter_device *device, const struct vgpu_measured *work)
 {
-	struct vgpu_busy busy = {.start_ns = later(work->held_until_ns, work->last_ns + VGPU_LAUNCH_NS), .end_ns = work->pending_ns};
+	struct vgpu_busy busy = {.start_ns = later(work->held_until_ns, work->last_ns + VGPU_LAUNCH_NS),
+				 .end_ns = work->pending_ns};
 
 	/* What lies before them in the stream may be what runs: it is work as well. */
 	busy.busy_ns = between(busy.start_ns, busy.end_ns);

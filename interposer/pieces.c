@@ -26,8 +26,8 @@ static uint64_t take(uint64_t *word, uint64_t number, uint64_t ns, uint64_t now_
 			return ns;
 		used = is == number ? least(old & USED_MASK, VGPU_PIECE_NS) : 0;
 		taken = least(ns, VGPU_PIECE_NS - used);
-		if (taken == 0 || __atomic_compare_exchange_n(word, &old, number << USED_BITS | (used + taken), 0, __ATOMIC_RELAXED,
-							      __ATOMIC_RELAXED))
+		if (taken == 0 || __atomic_compare_exchange_n(word, &old, number << USED_BITS | (used + taken), 0,
+							      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 			break;
 	}
 	return taken;

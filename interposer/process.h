@@ -139,8 +139,8 @@ struct vgpu_process {
 	struct vgpu_table vmm_handles;
 	struct vgpu_table vmm_mappings;
 
-	/* Memory given out as file descriptors and the blocks of it (exports.c), what is bound to multicast objects, and what cuMemMapArrayAsync
-	 * has mapped: all under vmm_mutex. */
+	/* Memory given out as file descriptors and the blocks of it (exports.c), what is bound to multicast
+	 * objects, and what cuMemMapArrayAsync has mapped: all under vmm_mutex. */
 	struct vgpu_table vmm_exports;
 	struct vgpu_table exported_blocks;
 	struct vgpu_table vmm_bindings;

@@ -158,7 +158,8 @@ bool vgpu_samples_look(struct vgpu_engine *engine, uint64_t now_ns)
 		struct vgpu_sample *sample = &engine->sample[i];
 		uint32_t running = RUNNING;
 
-		if (__atomic_load_n(&sample->plug_value, __ATOMIC_ACQUIRE) != 0 && now_ns > GET(sample->plugged_ns) + PLUG_AT_MOST_NS) {
+		if (__atomic_load_n(&sample->plug_value, __ATOMIC_ACQUIRE) != 0 &&
+		    now_ns > GET(sample->plugged_ns) + PLUG_AT_MOST_NS) {
 			SET(sample->spoilt, 1);
 			unplug(engine, sample);
 		}

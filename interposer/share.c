@@ -46,8 +46,8 @@ uint64_t vgpu_share_take(const struct vgpu_share *share, uint64_t now_ns, uint64
 		taken = (now_ns - is) * share->percent / 100;
 		taken = taken > want_ns ? want_ns : taken;
 		taken = taken < need_ns ? need_ns : taken;
-	} while (!__atomic_compare_exchange_n(share->free_at_ns, &old, after(is, taken, share->percent, now_ns), 0, __ATOMIC_RELAXED,
-					      __ATOMIC_RELAXED));
+	} while (!__atomic_compare_exchange_n(share->free_at_ns, &old, after(is, taken, share->percent, now_ns), 0,
+					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 	return taken;
 }
 

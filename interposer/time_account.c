@@ -18,7 +18,8 @@ static uint32_t shares(struct vgpu_process *p, uint32_t device, struct vgpu_shar
 	if (burst_ns < VGPU_SHARE_BURST_NS)
 		burst_ns = VGPU_SHARE_BURST_NS;
 	if (vgpu_share_is_capped(of_step) && of_step != of_job)
-		share[count++] = (struct vgpu_share){&vgpu_pages.ledger->step[GET(p->step)].share_free_at_ns[device], of_step, burst_ns};
+		share[count++] = (struct vgpu_share){&vgpu_pages.ledger->step[GET(p->step)].share_free_at_ns[device],
+						     of_step, burst_ns};
 	if (vgpu_share_is_capped(of_job))
 		share[count++] = (struct vgpu_share){&vgpu_pages.ledger->share_free_at_ns[device], of_job, burst_ns};
 	return count;
@@ -74,7 +75,9 @@ int64_t vgpu_time_credit(struct vgpu_process *p, uint32_t device, uint64_t now_n
 	return least;
 }
 
-static uint64_t used_between(struct vgpu_ledger *ledger, uint32_t device, uint64_t from_ns, uint64_t to_ns, uint64_t ns, uint64_t before_ns)
+/* before_ns: of all that was counted until then. */
+static uint64_t used_between(struct vgpu_ledger *ledger, uint32_t device, uint64_t from_ns, uint64_t to_ns, uint64_t ns,
+			     uint64_t before_ns)
 {
 	uint64_t now = vgpu_now_ns(), until = GET(ledger->busy_until_ns[device]);
 	uint64_t used = vgpu_pieces_count(&ledger->pieces[device], from_ns, to_ns, ns, now);
@@ -94,7 +97,8 @@ uint64_t vgpu_time_used(struct vgpu_process *p, uint32_t device, const struct vg
 	uint64_t before = GET(ledger->busy_ns[device]), used = 0;
 
 	for (uint32_t i = 0; i < busy->fresh.count; i++)
-		used += used_between(ledger, device, busy->fresh.span[i].from_ns, busy->fresh.span[i].to_ns, UINT64_MAX, before + used);
+		used += used_between(ledger, device, busy->fresh.span[i].from_ns, busy->fresh.span[i].to_ns, UINT64_MAX,
+				     before + used);
 	/* Processes are not at work at the same time: when another one was there, this one was before or after. */
 	if (used < busy->fresh.ns && busy->until_ns != 0)
 		used += used_between(ledger, device, busy->start_ns, busy->until_ns, busy->fresh.ns - used, before + used);

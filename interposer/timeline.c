@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "timeline.h"
 
+#include <stdbool.h>
+
 /* Puts a span in front of the one at this index. With no room left the two oldest become one: of so long
  * ago it is no longer told what was idle. */
 static void insert(struct vgpu_timeline *timeline, uint32_t at, uint64_t from_ns, uint64_t to_ns)
@@ -45,7 +47,8 @@ static uint32_t find(const struct vgpu_timeline *timeline, uint64_t at_ns)
 static void close_gap(struct vgpu_timeline *timeline, uint32_t at, uint64_t from_ns, uint64_t to_ns)
 {
 	struct vgpu_span *span = timeline->span;
-	int meets_before = at > 0 && span[at - 1].to_ns == from_ns, meets_behind = at < timeline->count && span[at].from_ns == to_ns;
+	bool meets_before = at > 0 && span[at - 1].to_ns == from_ns;
+	bool meets_behind = at < timeline->count && span[at].from_ns == to_ns;
 
 	if (meets_before && meets_behind) {
 		span[at - 1].to_ns = span[at].to_ns;

@@ -43,8 +43,8 @@ enum vgpu_turn vgpu_turn_decide(const struct vgpu_turn_self *self, const struct 
 	if (self->holds_since_ns != 0) {
 		/* Two have begun at once: the later one gives way. */
 		for (uint32_t i = 0; i < others; i++) {
-			if (other[i].holds_since_ns != 0 && before(other[i].spare, other[i].holds_since_ns, other[i].id, self->spare,
-								  self->holds_since_ns, self->id))
+			if (other[i].holds_since_ns != 0 && before(other[i].spare, other[i].holds_since_ns, other[i].id,
+								  self->spare, self->holds_since_ns, self->id))
 				return self->in_flight && self->remaining_ns > EARLY_NS ? VGPU_TURN_DRAIN : VGPU_TURN_LEAVE;
 		}
 		if (!is_over(self, other, others, now_ns))

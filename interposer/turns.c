@@ -49,7 +49,8 @@ bool vgpu_turns_siblings_busy(struct vgpu_process *p, uint32_t device, uint64_t 
 	uint32_t high = GET(ledger->slots_high);
 
 	for (uint32_t i = 0; i < high && i < VGPU_MAX_PROCS; i++) {
-		if (i != GET(p->slot) && GET(ledger->slot[i].state) == 1 && GET(ledger->slot[i].inflight_until_ns[device]) > now_ns)
+		if (i != GET(p->slot) && GET(ledger->slot[i].state) == 1 &&
+		    GET(ledger->slot[i].inflight_until_ns[device]) > now_ns)
 			return true;
 	}
 	return false;
@@ -152,8 +153,8 @@ static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uin
 	SET(seat->spare, is_elastic() && have < enough);
 	return (struct vgpu_turn_self){
 		.wants_since_ns = GET(seat->mine->wants_since_ns), .holds_since_ns = GET(seat->mine->holds_since_ns),
-		.held_ns = seat->held_ns, .quantum_ns = quantum, .idle_ns = now_ns - seat->idle_since_ns, .remaining_ns = remaining(engine, now_ns),
-		.id = vgpu_pages.limits->job_id, .spare = GET(seat->spare), .in_flight = busy || siblings,
+		.held_ns = seat->held_ns, .quantum_ns = quantum, .idle_ns = now_ns - seat->idle_since_ns,
+		.remaining_ns = remaining(engine, now_ns), .id = vgpu_pages.limits->job_id, .spare = GET(seat->spare), .in_flight = busy || siblings,
 		.wants = waiting && (have >= enough || GET(seat->spare))};
 }
 

@@ -116,7 +116,8 @@ static bool is_passing(struct vgpu_stream *stream, struct vgpu_group *group)
 enum seen { DONE, AT_WORK, NOT_SEEN };
 
 /* Asks whether the stream's group of this number, counted from the oldest, is done. */
-static enum seen ask_group(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, uint32_t number, struct before *before)
+static enum seen ask_group(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, uint32_t number,
+			   struct before *before)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_group *group;
@@ -215,7 +216,8 @@ static uint64_t oldest_ns(struct vgpu_stream *stream, bool done)
 }
 
 /* Takes the stream's oldest group away if it is done. */
-static bool finish(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, struct vgpu_group *out, struct vgpu_busy *busy)
+static bool finish(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, struct vgpu_group *out,
+		   struct vgpu_busy *busy)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_measured work;

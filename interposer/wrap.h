@@ -27,7 +27,8 @@ static struct vgpu_process *attached(void)
 	return vgpu_stage(p) == VGPU_ATTACHED ? p : NULL;
 }
 
-/* The driver's function after a few looks, when the process is known and nothing has to be done for it. slow is the same function for all other cases. */
+/* The driver's function after a few looks, when the process is known and nothing has to be done for it.
+ * slow is the same function for all other cases. */
 #define WRAP_QUICKLY(symbol, params, args, nothing_to_do, slow)                                           \
 	WRAP(symbol, params)                                                                              \
 	{                                                                                                 \
