@@ -110,7 +110,6 @@ struct vgpu_engine {
 	struct vgpu_meter_device meter; /* only the keeper has to do with it */
 	struct vgpu_seat seat;
 	uint32_t streams_mutex;
-	uint32_t samples_mutex;
 	uint32_t *plugs; /* see plugs.h */
 	uint32_t plugs_refused; /* the driver cannot */
 	CUcontext plugs_context;

@@ -65,7 +65,7 @@ struct vgpu_sessions {
 			vgpu_listed_drop(list, sizeof(*list));                                               \
 			return NVML_ERROR_NOT_SUPPORTED;                                                     \
 		}                                                                                            \
-		mean->count = KEEP_SESSIONS(p, device, list, listed);                                                \
+		mean->count = KEEP_SESSIONS(p, device, list, listed);                                        \
 		for (unsigned int i = 0; i < mean->count; i++) {                                             \
 			fps += list[i].fps_field;                                                            \
 			latency_us += list[i].averageLatency;                                                \
