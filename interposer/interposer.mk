@@ -33,7 +33,7 @@ INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE 
 INTERPOSER_FUZZERS := fuzz_folder fuzz_ledger fuzz_lookup
 INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth kernels \
 	contexts sharing frees small starts threads racing killed asked engines multicast interop exports foreign_pools shares fills copies waits marks bench \
-	controller controlled controlled_turns counted metered held passes turns siblings \
+	controller controlled controlled_turns counted metered held passes turns neighbours siblings \
 	$(INTERPOSER_FUZZERS)
 INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c $(INTERPOSER_TEST)/things.c
 INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_TEST)/things.h $(INTERPOSER_TEST)/slices.h $(INTERPOSER_TEST)/gated.h $(INTERPOSER_TEST)/charged.h \

@@ -5,7 +5,6 @@
  * things: each has its part of it. */
 #include "slices.h"
 
-#define MS 1000000ull
 #define SIBLINGS 8u
 #define PERCENT 30u
 

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#define MS 1000000ull
 #define SLICES_AHEAD 8
 #define SLICES_LAUNCHES 65536u
 #define SLICES_WORKS_S 60
@@ -223,9 +224,31 @@ static inline void shares_of(struct worker *const *worker, unsigned count, uint6
 		uint64_t took;
 
 		to = launches_of(worker[i]);
-		took = worker[i]->launched_ns[(to - 1) % SLICES_LAUNCHES] - worker[i]->launched_ns[(from[i] - 1) % SLICES_LAUNCHES];
+		took = worker[i]->launched_ns[(to - 1) % SLICES_LAUNCHES] -
+		       worker[i]->launched_ns[(from[i] - 1) % SLICES_LAUNCHES];
 		got[i] = to == from[i] ? 0 : (unsigned)((uint64_t)(to - from[i]) * worker[i]->us * 1000000 / took);
 	}
+}
+
+/* Never above it. Below it when somebody else has kept this machine's cores busy: then again. */
+static inline void check_shares(struct worker *const *worker, const unsigned *want, unsigned count, uint64_t for_ns,
+				const char *what)
+{
+	unsigned got[8] = {0};
+	bool enough = false;
+
+	for (int try = 0; try < 6 && !enough; try++) {
+		shares_of(worker, count, for_ns, got);
+		enough = true;
+		for (unsigned i = 0; i < count; i++) {
+			if (got[i] > want[i] + 20)
+				fprintf(stderr, "%s: %u of 1000 instead of %u\n", what, got[i], want[i]), failures++;
+			enough = enough && got[i] + 20 >= want[i];
+		}
+	}
+	for (unsigned i = 0; i < count && !enough; i++)
+		fprintf(stderr, "%s: slice %u has %u of 1000, not %u\n", what, i, got[i], want[i]);
+	CHECK(enough);
 }
 
 /* Whether one of its threads has the name. */

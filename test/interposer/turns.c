@@ -1,36 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Slices of one GPU beside each other: their shares, their turns, and neighbours that do not behave. Each
- * job has processes of its own, on the simulated driver and with kernels of known length. */
+ * Slices of one GPU beside each other: their shares and their turns. Each job has processes of its own,
+ * on the simulated driver and with kernels of known length. */
 #include "slices.h"
-
-#include <dirent.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/stat.h>
-
-#define MS 1000000ull
-
-/* Never above it. Below it when somebody else has kept this machine's cores busy: then again. */
-static void check_shares(struct worker *const *worker, const unsigned *want, unsigned count, uint64_t for_ns, const char *what)
-{
-	unsigned got[8] = {0};
-	bool enough = false;
-
-	for (int try = 0; try < 6 && !enough; try++) {
-		shares_of(worker, count, for_ns, got);
-		enough = true;
-		for (unsigned i = 0; i < count; i++) {
-			if (got[i] > want[i] + 20)
-				fprintf(stderr, "%s: %u of 1000 instead of %u\n", what, got[i], want[i]), failures++;
-			enough = enough && got[i] + 20 >= want[i];
-		}
-	}
-	for (unsigned i = 0; i < count && !enough; i++)
-		fprintf(stderr, "%s: slice %u has %u of 1000, not %u\n", what, i, got[i], want[i]);
-	CHECK(enough);
-}
 
 static void pair(unsigned a_percent, unsigned a_us, unsigned b_percent, unsigned b_us, uint64_t for_ns)
 {
@@ -60,37 +33,6 @@ static void short_kernels_beside_long_ones(void)
 static void thirty_beside_long_kernels(void)
 {
 	pair(30, 1000, 70, 40000, 2000 * MS);
-}
-
-/* The other one goes on within a second, and has its share from then on. */
-static void without_neighbour(int signal)
-{
-	struct step a = slice_make(1, 50, 0), b = slice_make(2, 50, 0);
-
-	for (int round = 0; round < 2; round++) {
-		struct worker *left = worker_start(&a, 1000, 1), *right = worker_start(&b, 1000, 1);
-		uint64_t before = launches_of(left);
-
-		CHECK(worker_waits_for(left, before + 50 + 7u * (unsigned)round, 5000 * MS));
-		kill(right->pid, signal);
-		before = launches_of(left);
-		CHECK(worker_waits_for(left, before + 300, 1000 * MS + 5000 * MS * (round < 1)));
-		if (round == 1)
-			check_shares(&left, (unsigned[]){500}, 1, 500 * MS, "what is left");
-		kill(right->pid, SIGKILL);
-		waitpid(right->pid, NULL, 0);
-		worker_end(left);
-	}
-}
-
-static void a_killed_holder_is_not_waited_for(void)
-{
-	without_neighbour(SIGKILL);
-}
-
-static void a_stopped_holder_is_not_waited_for(void)
-{
-	without_neighbour(SIGSTOP);
 }
 
 static void processes_of_a_job_share(void)
@@ -199,115 +141,6 @@ static void a_capped_one_has_a_keeper(void)
 	worker_end(worker);
 }
 
-/* What a neighbour writes into its claims, again and again. */
-static struct vgpu_claims *hostile;
-static void liar(void (*lie)(struct vgpu_claim *, uint64_t))
-{
-	struct step a = slice_make(11, 50, 0), b = slice_make(12, 30, 0);
-	struct worker *left;
-	unsigned got = 0;
-	pid_t pid;
-
-	hostile = slice_claims(&b);
-	left = worker_start(&a, 1000, 1);
-	pid = fork();
-	if (pid == 0) {
-		for (uint64_t since = now_ns(); now_ns() - since < 30000 * MS; )
-			lie(&hostile->claim[0], now_ns());
-		_exit(0);
-	}
-	/* 35 points at most are waited for, and a turn that ends takes what is in flight with it. */
-	for (int try = 0; try < 6 && got < 400; try++) {
-		shares_of(&left, 1, 700 * MS, &got);
-		CHECK(got <= 520);
-	}
-	if (got < 400)
-		fprintf(stderr, "beside the liar: %u of 1000\n", got);
-	CHECK(got >= 400);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	worker_end(left);
-}
-
-#define SAY(field, value) __atomic_store_n(&claim->field, value, __ATOMIC_RELAXED)
-static void holds(struct vgpu_claim *claim, uint64_t now)
-{
-	SAY(holds_since_ns, 1);
-	SAY(wants_since_ns, 1);
-	SAY(until_ns, now + 2 * MS);
-	sched_yield();
-}
-
-static void wants(struct vgpu_claim *claim, uint64_t now)
-{
-	SAY(wants_since_ns, 1);
-	SAY(brisk, 1);
-	SAY(until_ns, now + 2 * MS);
-	SAY(bell, claim->bell + 1);
-	sched_yield();
-}
-
-static void garbage(struct vgpu_claim *claim, uint64_t now)
-{
-	static uint64_t x = 88172645463325252ull;
-
-	for (size_t i = 0; i < sizeof(*claim) / 8; i++) {
-		x ^= x << 13;
-		x ^= x >> 7;
-		x ^= x << 17;
-		__atomic_store_n(&((uint64_t *)claim)[i], x % 3 == 0 ? x : now + x % (8 * MS) - 4 * MS, __ATOMIC_RELAXED);
-	}
-	sched_yield();
-}
-
-static void who_claims_to_hold_costs_its_share(void)
-{
-	liar(holds);
-}
-
-static void who_claims_to_want_costs_its_share(void)
-{
-	liar(wants);
-}
-
-static void garbage_costs_no_more(void)
-{
-	liar(garbage);
-}
-
-/* A neighbour says that its work ended just now: none of ours is left uncounted for that. */
-static void drains(struct vgpu_claim *claim, uint64_t now)
-{
-	SAY(drained_ns, now + 2900000);
-	SAY(until_ns, now + 2 * MS);
-	sched_yield();
-}
-
-static void what_others_say_hides_nothing_that_was_used(void)
-{
-	liar(drains);
-}
-
-static void cut_or_vanished_claims_hurt_nobody(void)
-{
-	struct step a = slice_make(13, 50, 0), b = slice_make(14, 50, 0);
-	struct worker *left = worker_start(&a, 1000, 1), *right = worker_start(&b, 1000, 1);
-	char path[600];
-
-	CHECK(worker_waits_for(left, 50, 5000 * MS) && worker_waits_for(right, 50, 5000 * MS));
-	kill(right->pid, SIGKILL);
-	waitpid(right->pid, NULL, 0);
-	slice_claims_path(&b, path);
-	CHECK(truncate(path, 8) == 0);
-	check_shares(&left, (unsigned[]){500}, 1, 500 * MS, "beside cut claims");
-	CHECK(truncate(path, sizeof(struct vgpu_claims)) == 0);
-	CHECK(truncate(path, 0) == 0 && unlink(path) == 0);
-	check_shares(&left, (unsigned[]){500}, 1, 500 * MS, "beside no claims");
-	slice_change(&a, 40);
-	check_shares(&left, (unsigned[]){400}, 1, 500 * MS, "after that");
-	worker_end(left);
-}
-
 static void a_child_of_who_has_launched_goes_its_own_way(void)
 {
 	struct step step = slice_make(15, 50, 0);
@@ -380,19 +213,12 @@ int main(void)
 	CASE(half_and_half);
 	CASE(short_kernels_beside_long_ones);
 	CASE(thirty_beside_long_kernels);
-	CASE(a_killed_holder_is_not_waited_for);
-	CASE(a_stopped_holder_is_not_waited_for);
 	CASE(processes_of_a_job_share);
 	CASE(a_step_has_less_than_its_job);
 	CASE(a_changed_share_holds_at_once);
 	CASE(what_nobody_uses_is_shared_out);
 	CASE(a_slice_without_a_cap_waits_for_nobody);
 	CASE(a_capped_one_has_a_keeper);
-	CASE(who_claims_to_hold_costs_its_share);
-	CASE(who_claims_to_want_costs_its_share);
-	CASE(garbage_costs_no_more);
-	CASE(what_others_say_hides_nothing_that_was_used);
-	CASE(cut_or_vanished_claims_hurt_nobody);
 	CASE(a_child_of_who_has_launched_goes_its_own_way);
 	CASE(many_streams_have_one_share);
 	CASE(short_kernels_of_several_streams);
