@@ -154,8 +154,8 @@ static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uin
 	return (struct vgpu_turn_self){
 		.wants_since_ns = GET(seat->mine->wants_since_ns), .holds_since_ns = GET(seat->mine->holds_since_ns),
 		.held_ns = seat->held_ns, .quantum_ns = quantum, .idle_ns = now_ns - seat->idle_since_ns,
-		.remaining_ns = remaining(engine, now_ns), .id = vgpu_pages.limits->job_id, .spare = GET(seat->spare), .in_flight = busy || siblings,
-		.wants = waiting && (have >= enough || GET(seat->spare))};
+		.remaining_ns = remaining(engine, now_ns), .id = vgpu_pages.limits->job_id, .spare = GET(seat->spare),
+		.in_flight = busy || siblings, .wants = waiting && (have >= enough || GET(seat->spare))};
 }
 
 /* What was earned while others had their turns is there to be used. */

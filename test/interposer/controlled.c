@@ -22,7 +22,7 @@ static struct virtual_plan any_plan(struct fuzz *f, uint64_t shortest, uint64_t 
 
 		while (most < longest && fuzz_below(f, 5) != 0)
 			most *= 2;
-		thread->length_ns[k] = between(f, shortest, most < longest ? most : longest);
+		thread->length_ns[k] = fuzz_between(f, shortest, most < longest ? most : longest);
 	}
 	return plan;
 }

@@ -41,7 +41,8 @@ static bool may_launch(const struct world *w, const struct slice *s)
 /* Work without end: as much as fits into the turn, kernel by kernel. */
 static void launch(struct world *w, struct slice *s)
 {
-	while (may_launch(w, s) && (s->done_ns > w->now ? s->done_ns : w->now) < (s->may_ns < w->now + 5 * MS ? s->may_ns : w->now + 5 * MS)) {
+	while (may_launch(w, s) &&
+	       (s->done_ns > w->now ? s->done_ns : w->now) < (s->may_ns < w->now + 5 * MS ? s->may_ns : w->now + 5 * MS)) {
 		uint64_t start = w->gpu_free_ns > w->now ? w->gpu_free_ns : w->now;
 
 		s->done_ns = w->gpu_free_ns = start + s->kernel_ns;
@@ -76,8 +77,9 @@ static void look(struct world *w, struct slice *s)
 {
 	struct vgpu_turn_other other[SLICES];
 	uint32_t others = listen(w, s, other);
-	struct vgpu_turn_self self = {.wants_since_ns = s->wants_ns, .holds_since_ns = s->holds_ns, .held_ns = s->held_ns, .id = (uint32_t)(s - w->slice),
-				      .quantum_ns = vgpu_turn_quantum(s->weight, w->all_weights, false), .in_flight = s->done_ns > w->now,
+	struct vgpu_turn_self self = {.wants_since_ns = s->wants_ns, .holds_since_ns = s->holds_ns, .held_ns = s->held_ns,
+				      .id = (uint32_t)(s - w->slice), .in_flight = s->done_ns > w->now,
+				      .quantum_ns = vgpu_turn_quantum(s->weight, w->all_weights, false),
 				      .remaining_ns = s->done_ns > w->now ? s->done_ns - w->now : 0, .wants = true};
 
 	s->until_ns = w->now + BELIEVED_NS;
@@ -208,7 +210,8 @@ static void one_does_not_round(struct fuzz *f)
 	run(w, 3 * SECOND);
 	least = bad->manner == STOPPED ? 95 : good->weight > 15 ? good->weight - 15 : 0;
 	if (good->used_ns - before < 3 * SECOND / 100 * least)
-		fprintf(stderr, "manner %d weight %u: %llu ms of 3000\n", bad->manner, good->weight, (unsigned long long)((good->used_ns - before) / MS));
+		fprintf(stderr, "manner %d weight %u: %llu ms of 3000\n", bad->manner, good->weight,
+			(unsigned long long)((good->used_ns - before) / MS));
 	CHECK(good->used_ns - before >= 3 * SECOND / 100 * least);
 	CHECK(good->dry_ns <= VGPU_PATIENCE_NS * 100ull / (good->weight > 5 ? good->weight - 5 : 1) + 20 * MS);
 	if (bad->manner == STOPPED)
@@ -245,7 +248,8 @@ static void a_turn_has_its_part_of_a_frame(void)
 		for (uint32_t all = weight; all <= 300; all++) {
 			uint64_t quantum = vgpu_turn_quantum(weight, all, false), brisk = vgpu_turn_quantum(weight, all, true);
 
-			CHECK(quantum >= VGPU_TURN_LEAST_NS && quantum <= VGPU_TURN_FRAME_NS && brisk <= quantum && brisk >= VGPU_TURN_LEAST_NS);
+			CHECK(quantum >= VGPU_TURN_LEAST_NS && quantum <= VGPU_TURN_FRAME_NS);
+			CHECK(brisk >= VGPU_TURN_LEAST_NS && brisk <= quantum);
 		}
 	}
 	CHECK_IS(vgpu_turn_quantum(1, 0, false), VGPU_TURN_FRAME_NS);

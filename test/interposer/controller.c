@@ -13,7 +13,7 @@
 #define SECOND 1000000000ull
 #define HOUR (3600 * SECOND)
 #define BEGIN (100000 * SECOND)
-#define TAKE_NS MS /* as gate.c */
+#define TAKE_NS MS /* as admission.c */
 
 /* What was let through until then, less what was given back. */
 struct passed {
@@ -67,7 +67,8 @@ static void no_second_gets_more_round(struct fuzz *f)
 		}
 		now += fuzz_below(f, 3) == 0 ? 0 : fuzz_length(f, US, 100 * MS);
 	}
-	check_windows(passed, STEPS, SECOND, SECOND * share.percent / 100 + share.burst_ns + (longest > TAKE_NS ? longest : TAKE_NS) + STEPS);
+	check_windows(passed, STEPS, SECOND,
+		      SECOND * share.percent / 100 + share.burst_ns + (longest > TAKE_NS ? longest : TAKE_NS) + STEPS);
 }
 
 static void no_second_gets_more_than_its_share(void)
@@ -121,7 +122,8 @@ static void debts_are_carried(void)
 			word = BEGIN;
 			vgpu_share_settle(&share, BEGIN, (int64_t)debt);
 			CHECK_IS(vgpu_share_take(&share, BEGIN, US, US, &from), 0);
-			CHECK(from - BEGIN >= (debt * 100 / percent < HOUR / 2 ? debt * 100 / percent : HOUR / 2) && from - BEGIN <= HOUR);
+			CHECK(from - BEGIN >= (debt * 100 / percent < HOUR / 2 ? debt * 100 / percent : HOUR / 2));
+			CHECK(from - BEGIN <= HOUR);
 			vgpu_share_settle(&share, BEGIN + MS, (int64_t)debt);
 			/* Also to whoever looked at the clock before that. */
 			CHECK_IS(vgpu_share_take(&share, BEGIN, US, US, &from), 0);

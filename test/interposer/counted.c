@@ -44,7 +44,8 @@ static void check_counted(struct virtual_plan plan, uint32_t off)
 	job = virtual_job_run(&f, &plan);
 	busy = virtual_gpu_busy_ns(&job->gpu, 0, FOR_NS / MS);
 	if (job->counted_ns > busy + busy * off / 100 || job->counted_ns + busy * off / 100 < busy) {
-		fprintf(stderr, "%llu us counted, not %llu\n", (unsigned long long)job->counted_ns / 1000, (unsigned long long)busy / 1000);
+		fprintf(stderr, "%llu us counted, not %llu\n", (unsigned long long)job->counted_ns / 1000,
+			(unsigned long long)busy / 1000);
 		failures++;
 		virtual_job_say(job);
 	}
@@ -90,7 +91,8 @@ static void pauses_do_not_help(void)
 /* What is seen counts, whatever the kernel took when it was timed. */
 static void kernels_that_take_longer_than_ever_before(void)
 {
-	struct virtual_plan plan = {.processes = 1, .threads = 2, .together = true, .thread[0] = {always(0, 100 * US), always(1, 10 * US)}};
+	struct virtual_plan plan = {.processes = 1, .threads = 2, .together = true,
+				    .thread[0] = {always(0, 100 * US), always(1, 10 * US)}};
 
 	plan.thread[0][0].rarely_ns = 30 * MS;
 	for (uint32_t waits = 0; waits < 2; waits++) {

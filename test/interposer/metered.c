@@ -20,7 +20,8 @@ static void garbage_pieces_round(struct fuzz *f)
 
 	fuzz_bytes(f, &pieces, sizeof(pieces));
 	for (int i = 0; i < STEPS; i++) {
-		uint64_t now = fuzz_between(f, SECOND, 2 * BEGIN), from = now - fuzz_length(f, US, SECOND / 2), to = from + fuzz_length(f, US, SECOND / 2);
+		uint64_t now = fuzz_between(f, SECOND, 2 * BEGIN), from = now - fuzz_length(f, US, SECOND / 2);
+		uint64_t to = from + fuzz_length(f, US, SECOND / 2);
 		uint64_t number = from / VGPU_PIECE_NS, got;
 
 		to = to < now ? to : now;
@@ -91,7 +92,8 @@ static void spans_round(struct fuzz *f)
 
 	memset(listed, 0, sizeof(listed));
 	while (at < LISTED - 1000) {
-		uint64_t from = at > 300 ? at - fuzz_between(f, 0, 300) : at, to = at + fuzz_between(f, 0, 600), want = 0, ns = fuzz_below(f, 2) ? UINT64_MAX : fuzz_between(f, 0, 300);
+		uint64_t from = at > 300 ? at - fuzz_between(f, 0, 300) : at, to = at + fuzz_between(f, 0, 600);
+		uint64_t want = 0, ns = fuzz_below(f, 2) ? UINT64_MAX : fuzz_between(f, 0, 300);
 		bool take = fuzz_below(f, 6) == 0;
 		struct vgpu_fresh fresh;
 
@@ -112,8 +114,10 @@ static void spans_round(struct fuzz *f)
 				want -= fresh.span[i].to_ns - fresh.span[i].from_ns;
 			CHECK_IS(want, 0);
 		}
-		for (uint32_t i = 0; i < timeline.count; i++)
-			CHECK(timeline.span[i].from_ns < timeline.span[i].to_ns && (i == 0 || timeline.span[i - 1].to_ns < timeline.span[i].from_ns));
+		for (uint32_t i = 0; i < timeline.count; i++) {
+			CHECK(timeline.span[i].from_ns < timeline.span[i].to_ns);
+			CHECK(i == 0 || timeline.span[i - 1].to_ns < timeline.span[i].from_ns);
+		}
 		at += fuzz_between(f, 0, 150);
 		if (fuzz_below(f, 20) == 0) {
 			vgpu_timeline_forget(&timeline, at);

@@ -54,7 +54,8 @@ static void *spoil(void *ledger)
 		word = word * 6364136223846793005u + 1442695040888963407u;
 		__atomic_store_n(&pieces->word[word >> 32 & (VGPU_PIECES - 1)], word >> (word & 31), __ATOMIC_RELAXED);
 		/* What is full already, and what lies ahead of all times. */
-		__atomic_store_n(&pieces->word[word >> 40 & (VGPU_PIECES - 1)], word & 1 ? UINT64_MAX : (now_ns() >> 16) << 17 | 65536, __ATOMIC_RELAXED);
+		__atomic_store_n(&pieces->word[word >> 40 & (VGPU_PIECES - 1)],
+				 word & 1 ? UINT64_MAX : (now_ns() >> 16) << 17 | 65536, __ATOMIC_RELAXED);
 	}
 	return NULL;
 }

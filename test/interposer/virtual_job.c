@@ -5,7 +5,7 @@
 #include "harness.h"
 #include "share.h"
 
-#define TAKE_NS MS		 /* as gate.c */
+#define TAKE_NS MS		 /* as admission.c */
 #define UNKNOWN_RESERVE_NS (50 * US)
 #define GROUP_NS (200 * US)	 /* as groups.c */
 #define STALL_NS (10 * MS)	 /* as watch.c */
@@ -15,11 +15,6 @@
 #define POLL_NS (10 * US)
 
 static struct virtual_job job;
-
-uint64_t between(struct fuzz *f, uint64_t least, uint64_t most)
-{
-	return least + fuzz_next(f) % (most - least + 1);
-}
 
 static uint64_t later(uint64_t a, uint64_t b)
 {
@@ -50,8 +45,9 @@ static bool rides_along(struct virtual_process *p, uint32_t stream, uint64_t exp
 	uint64_t gone = job.gpu.now - p->progress_ns;
 	struct vgpu_share of_job = share();
 
-	return expected_ns != VGPU_UNKNOWN_NS && p->in_flight != 0 && p->expected_ns > gone && p->expected_ns - gone >= expected_ns / 4 * 3 &&
-	       p->stream[stream].head == p->stream[stream].tail && vgpu_share_credit(&of_job, job.gpu.now) >= -(int64_t)expected_ns;
+	return expected_ns != VGPU_UNKNOWN_NS && p->in_flight != 0 && p->expected_ns > gone &&
+	       p->expected_ns - gone >= expected_ns / 4 * 3 && p->stream[stream].head == p->stream[stream].tail &&
+	       vgpu_share_credit(&of_job, job.gpu.now) >= -(int64_t)expected_ns;
 }
 
 /* Takes credit; false when there is none for *wait_ns. */
@@ -76,7 +72,8 @@ static void note_launch(struct virtual_process *p, uint32_t stream, uint64_t key
 {
 	struct virtual_group *g = group_of(p, stream, p->stream[stream].head - 1);
 
-	if (p->stream[stream].head == p->stream[stream].tail || g->closed || g->expected_ns == VGPU_UNKNOWN_NS || expected == VGPU_UNKNOWN_NS) {
+	if (p->stream[stream].head == p->stream[stream].tail || g->closed || g->expected_ns == VGPU_UNKNOWN_NS ||
+	    expected == VGPU_UNKNOWN_NS) {
 		g = group_of(p, stream, p->stream[stream].head++);
 		*g = (struct virtual_group){.first_ns = job.gpu.now};
 		if (p->in_flight++ == 0)
@@ -111,7 +108,8 @@ static uint64_t launch(uint32_t process, uint32_t stream, uint32_t kind, uint64_
 			return wait;
 		need = 0;
 	}
-	due = vgpu_cost_due(cost, false) && !(expected != VGPU_UNKNOWN_NS && virtual_gpu_beside(&job.gpu, process, stream) && vgpu_cost_put_off(cost));
+	due = vgpu_cost_due(cost, false) && !(expected != VGPU_UNKNOWN_NS && virtual_gpu_beside(&job.gpu, process, stream) &&
+				       vgpu_cost_put_off(cost));
 	virtual_gpu_launch(&job.gpu, process, stream, length, due && length == timed ? key : 0);
 	job.longest_ns = later(job.longest_ns, length);
 	job.launched_ns[process] += length;
@@ -143,7 +141,7 @@ static void program(uint32_t process, uint32_t thread)
 	kind = fuzz_below(job.f, does->kinds);
 	length = does->length_ns[kind];
 	if (does->varies)
-		length = between(job.f, length / 2, length * 3 / 2);
+		length = fuzz_between(job.f, length / 2, length * 3 / 2);
 	timed = length;
 	if (does->rarely_ns != 0 && fuzz_below(job.f, 50) == 0)
 		length = does->rarely_ns;
@@ -259,7 +257,7 @@ static void learn(uint32_t process)
 static void look(uint32_t process)
 {
 	struct virtual_process *p = &job.process[process];
-	uint64_t late = job.plan->late != 0 && fuzz_below(job.f, job.plan->late) == 0 ? between(job.f, MS, 30 * MS) : 0, after;
+	uint64_t late = job.plan->late != 0 && fuzz_below(job.f, job.plan->late) == 0 ? fuzz_between(job.f, MS, 30 * MS) : 0, after;
 	uint64_t since = UINT64_MAX, first;
 	uint32_t s;
 
@@ -275,7 +273,7 @@ static void look(uint32_t process)
 		p->credit_ns = 0;
 	}
 	after = p->expected_ns < LOOK_NS ? LOOK_NS : p->expected_ns > LOOK_AT_MOST_NS ? LOOK_AT_MOST_NS : p->expected_ns;
-	after += late + between(job.f, 0, 100 * US);
+	after += late + fuzz_between(job.f, 0, 100 * US);
 	job.latest_ns = later(job.latest_ns, after);
 	p->look_ns = job.gpu.now + after;
 }
@@ -315,9 +313,9 @@ struct virtual_job *virtual_job_run(struct fuzz *f, const struct virtual_plan *p
 	job.share_word = BEGIN;
 	virtual_gpu_begin(&job.gpu, plan->together);
 	for (uint32_t p = 0; p < plan->processes; p++) {
-		job.process[p].look_ns = BEGIN + between(f, 0, LOOK_NS);
+		job.process[p].look_ns = BEGIN + fuzz_between(f, 0, LOOK_NS);
 		for (uint32_t t = 0; t < plan->threads; t++)
-			job.process[p].thread[t].next_ns = plan->thread[p][t].streams != 0 ? BEGIN + between(f, 0, MS) : UINT64_MAX;
+			job.process[p].thread[t].next_ns = plan->thread[p][t].streams != 0 ? BEGIN + fuzz_between(f, 0, MS) : UINT64_MAX;
 	}
 	while ((next = next_event(&process, &thread)) < BEGIN + plan->for_ns) {
 		virtual_gpu_advance(&job.gpu, next);
@@ -336,9 +334,10 @@ void virtual_job_say(const struct virtual_job *j)
 
 	if (failures == 0)
 		return;
-	fprintf(stderr, "percent %u processes %u threads %u together %d late %u busy %llu counted %llu latest %llu longest %llu us\n", p->percent,
-		p->processes, p->threads, p->together, p->late, (unsigned long long)(virtual_gpu_busy_ns(&j->gpu, 0, p->for_ns / MS) / US),
-		(unsigned long long)(j->counted_ns / US), (unsigned long long)(j->latest_ns / US), (unsigned long long)(j->longest_ns / US));
+	fprintf(stderr, "percent %u processes %u threads %u together %d late %u busy %llu counted %llu latest %llu longest %llu us\n",
+		p->percent, p->processes, p->threads, p->together, p->late,
+		(unsigned long long)(virtual_gpu_busy_ns(&j->gpu, 0, p->for_ns / MS) / US), (unsigned long long)(j->counted_ns / US),
+		(unsigned long long)(j->latest_ns / US), (unsigned long long)(j->longest_ns / US));
 	for (uint32_t t = 0; t < p->threads; t++) {
 		const struct virtual_thread *does = &p->thread[0][t];
 

@@ -76,6 +76,4 @@ struct virtual_job *virtual_job_run(struct fuzz *f, const struct virtual_plan *p
 
 void virtual_job_say(const struct virtual_job *job);
 
-uint64_t between(struct fuzz *f, uint64_t least, uint64_t most);
-
 #endif

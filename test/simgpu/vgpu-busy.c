@@ -35,7 +35,8 @@ static struct {
 	int (*error_name)(int, const char **);
 } cu;
 
-/* By the GPU's clock, so that a kernel that has to share the GPU seems to have had all of it. The simulated driver knows the kernel by its name. */
+/* By the GPU's clock, so that a kernel that has to share the GPU seems to have had all of it. The simulated
+ * driver knows the kernel by its name. */
 static const char kernel_text[] =
 	".version 7.0\n.target sm_70\n.address_size 64\n"
 	".visible .entry simgpu_busy_us(.param .u32 us)\n"

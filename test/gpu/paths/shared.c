@@ -316,7 +316,9 @@ struct path shared_paths[] = {
 	{ .name = "cuIpcOpenMemHandle elsewhere", .granule = GRANULE, .flags = PATH_SHARED, .start = start_ipc, .take = take_ipc, .give = give_ipc, .touch = touch_ipc, .note = note },
 	{ .name = "fd imported elsewhere", .granule = GRANULE, .flags = PATH_SHARED, .start = start_fd, .take = take_fd, .give = give_fd, .touch = say_importer, .note = note },
 	{ .name = "fd imported, owner released", .granule = GRANULE, .flags = PATH_SHARED, .start = start_fd, .take = take_left, .give = close_importer, .touch = say_importer, .note = note },
-	{ .name = "fd kept, handle released", .granule = GRANULE, .flags = PATH_MANAGED, .start = start_kept_handle, .take = take_kept_handle, .give = close_kept, .touch = say_file, .note = note },
-	{ .name = "dma-buf kept, block freed", .granule = GRANULE, .flags = PATH_MANAGED, .start = start_kept_range, .take = take_kept_range, .give = close_kept, .touch = say_file, .note = note },
+	{ .name = "fd kept, handle released", .granule = GRANULE, .flags = PATH_MANAGED, .start = start_kept_handle,
+	  .take = take_kept_handle, .give = close_kept, .touch = say_file, .note = note },
+	{ .name = "dma-buf kept, block freed", .granule = GRANULE, .flags = PATH_MANAGED, .start = start_kept_range,
+	  .take = take_kept_range, .give = close_kept, .touch = say_file, .note = note },
 	{ .name = NULL },
 };
