@@ -82,11 +82,37 @@ static void more_processes_than_slots_are_refused_and_come_again(void)
 	CHECK_IS(step.ledger->slot[500].used_bytes[0], 10 * MIB);
 }
 
+/* A job of very many steps: a new one has the place of one that has no processes any more. */
+static void a_step_has_nothing_of_who_had_its_place_before(void)
+{
+	CUdeviceptr a;
+
+	gpus(0);
+	step = step_make(10, VGPU_MAX_STEPS, LIMIT_MIB, LIMIT_MIB);
+	for (uint32_t s = 0; s < VGPU_MAX_STEPS; s++) {
+		step.ledger->step[s].step_id = s;
+		step.ledger->step[s].in_use = 1;
+		step.ledger->step[s].peak_bytes[0] = step.ledger->step[s].refusals[0] = 77;
+		step.ledger->step[s].busy_ns[0] = step.ledger->step[s].waited_ns[0] = 77;
+		step.ledger->step[s].share_free_at_ns[0] = UINT64_MAX;
+	}
+	cuda_begin(0);
+	CHECK_IS(cuMemAlloc_v2(&a, 10 * MIB), CUDA_SUCCESS);
+	CHECK_IS(step.ledger->step[0].step_id, VGPU_MAX_STEPS);
+	CHECK_IS(step.ledger->step[0].used_bytes[0], 10 * MIB);
+	CHECK_IS(step.ledger->step[0].peak_bytes[0], 10 * MIB);
+	CHECK_IS(step.ledger->step[0].refusals[0], 0);
+	CHECK_IS(step.ledger->step[0].busy_ns[0], 0);
+	CHECK_IS(step.ledger->step[0].waited_ns[0], 0);
+	CHECK_IS(step.ledger->step[0].share_free_at_ns[0], 0);
+}
+
 int main(void)
 {
 	gpus(0);
 	CASE(a_stopped_holder_loses_the_lock);
 	CASE(a_dead_holder_loses_the_lock);
 	CASE(more_processes_than_slots_are_refused_and_come_again);
+	CASE(a_step_has_nothing_of_who_had_its_place_before);
 	return summary();
 }
