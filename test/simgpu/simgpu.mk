@@ -42,7 +42,7 @@ $(BUILD)/sim/nvidia-smi: $(SIMGPU_OBJ)/nvidia-smi.o $(SIMGPU_OBJ)/smi_nvml.o
 
 $(BUILD)/sim/vgpu-fill: $(SIMGPU_OBJ)/vgpu-fill.o $(SIMGPU_OBJ)/fill_driver.o
 $(BUILD)/sim/vgpu-busy: $(SIMGPU_OBJ)/vgpu-busy.o
-$(BUILD)/sim/vgpu-fill $(BUILD)/sim/vgpu-busy: $(SIMGPU_OBJ)/driver_symbols.o
+$(BUILD)/sim/vgpu-fill $(BUILD)/sim/vgpu-busy: $(SIMGPU_OBJ)/driver_symbols.o $(SIMGPU_OBJ)/option.o
 	@mkdir -p $(@D)
 	$(CC) -pie -Wl,-rpath,'$$ORIGIN' -Wl,--disable-new-dtags -o $@.new $^ -ldl
 	@mv -f $@.new $@

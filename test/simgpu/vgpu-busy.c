@@ -4,15 +4,15 @@
  * Keeps the GPU busy with kernels of known length, and says what part of its time that was. */
 #define _GNU_SOURCE
 #include "driver_symbols.h"
+#include "option.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
+#define NAME "vgpu-busy"
 #define MAX_AHEAD 64
 #define LOOK_NS 2000000
 
@@ -66,19 +66,6 @@ static int usage(FILE *to, int status)
 	return status;
 }
 
-static int number(const char *option, const char *text, unsigned long long least,
-		  unsigned long long most, unsigned long long *value)
-{
-	char *end;
-
-	errno = 0;
-	*value = strtoull(text, &end, 10);
-	if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *value >= least && *value <= most)
-		return 1;
-	fprintf(stderr, "vgpu-busy: --%s=%s: not a whole number from %llu to %llu\n", option, text, least, most);
-	return 0;
-}
-
 static int parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option known[] = {
@@ -94,17 +81,17 @@ static int parse(int argc, char **argv, struct options *opt)
 	*opt = (struct options){ .us = 1000, .for_ms = 1000, .ahead = 8 };
 	while (good && (c = getopt_long(argc, argv, "", known, &index)) != -1) {
 		if (c == 'u')
-			good = number("us", optarg, 1, 1000000, &opt->us);
+			good = option_number(NAME, "us", optarg, 1, 1000000, &opt->us);
 		else if (c == 'r')
-			good = number("rest", optarg, 1, 1000000, &opt->rest_us);
+			good = option_number(NAME, "rest", optarg, 1, 1000000, &opt->rest_us);
 		else if (c == 'f')
-			good = number("for", optarg, 1, 86400000, &opt->for_ms);
+			good = option_number(NAME, "for", optarg, 1, 86400000, &opt->for_ms);
 		else if (c == 'e')
-			good = number("each", optarg, 1, 86400000, &opt->each_ms);
+			good = option_number(NAME, "each", optarg, 1, 86400000, &opt->each_ms);
 		else if (c == 'a')
-			good = number("ahead", optarg, 1, MAX_AHEAD, &opt->ahead);
+			good = option_number(NAME, "ahead", optarg, 1, MAX_AHEAD, &opt->ahead);
 		else if (c == 'd')
-			good = number("device", optarg, 0, 1024, &opt->device);
+			good = option_number(NAME, "device", optarg, 0, 1024, &opt->device);
 		else if (c == 'x')
 			opt->until = optarg;
 		else if (c == 'b')

@@ -4,8 +4,8 @@
  * Takes device memory in steps until the driver refuses, and says how much it got. */
 #define _GNU_SOURCE
 #include "fill_driver.h"
+#include "option.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#define NAME "vgpu-fill"
 #define MIB (1ull << 20)
+#define MOST (1u << 24)
 #define CUDA_ERROR_OUT_OF_MEMORY 2
 
 enum api { API_MALLOC, API_ASYNC, API_VMM, API_MANAGED };
@@ -40,19 +42,6 @@ static int usage(FILE *to, int status)
 	return status;
 }
 
-static int number(const char *option, const char *text, unsigned long long max,
-		  unsigned long long *value)
-{
-	char *end;
-
-	errno = 0;
-	*value = strtoull(text, &end, 10);
-	if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *value <= max)
-		return 1;
-	fprintf(stderr, "vgpu-fill: --%s=%s: not a whole number up to %llu\n", option, text, max);
-	return 0;
-}
-
 static int parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option known[] = {
@@ -66,14 +55,13 @@ static int parse(int argc, char **argv, struct options *opt)
 
 	*opt = (struct options){ .step_mib = 64 };
 	while ((c = getopt_long(argc, argv, "", known, &index)) != -1) {
-		if (c == 's' && (!number("step", optarg, 1u << 24, &opt->step_mib) ||
-				 opt->step_mib == 0))
+		if (c == 's' && !option_number(NAME, "step", optarg, 1, MOST, &opt->step_mib))
 			return usage(stderr, 2);
-		if (c == 'u' && !number("upto", optarg, 1u << 24, &opt->upto_mib))
+		if (c == 'u' && !option_number(NAME, "upto", optarg, 0, MOST, &opt->upto_mib))
 			return usage(stderr, 2);
-		if (c == 'h' && !number("hold", optarg, 1u << 24, &opt->hold_s))
+		if (c == 'h' && !option_number(NAME, "hold", optarg, 0, MOST, &opt->hold_s))
 			return usage(stderr, 2);
-		if (c == 'd' && !number("device", optarg, 1024, &opt->device))
+		if (c == 'd' && !option_number(NAME, "device", optarg, 0, 1024, &opt->device))
 			return usage(stderr, 2);
 		if (c == 'f')
 			opt->hold_until = optarg;
