@@ -24,8 +24,6 @@
 
 #include <sys/prctl.h>
 
-/* A graph has no shape, and some nodes: each takes a place in the driver's queue. */
-#define GRAPH_PLACES 16u
 /* Of a launch that was never seen before. */
 #define UNKNOWN_RESERVE_NS 50000u
 
@@ -183,7 +181,8 @@ static void count_late(struct vgpu_launch *launch)
 		vgpu_groups_end(launch->stream, launch->handle, launch->group, true, launch->mark, launch->expected_ns);
 }
 
-void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream handle, const void *what, uint64_t shape)
+void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream handle, const void *what, uint64_t shape,
+		     uint32_t places)
 {
 	vgpu_fn_cuCtxGetCurrent *get_current = VGPU_REAL(cuCtxGetCurrent);
 	bool capturing = vgpu_capture_possible(p);
@@ -218,7 +217,7 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	if (launch->passes)
 		return;
 	launch->batch = 0;
-	launch->places = shape == 0 ? GRAPH_PLACES : 1;
+	launch->places = places;
 	launch->stream = vgpu_streams_find(launch->engine, context, handle);
 	/* It has waited for results; was there nothing else to do? Asked only where turns may be taken. */
 	if (GET(p->synchronised) != 0 && launch->stream != NULL) {

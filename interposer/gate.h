@@ -46,8 +46,12 @@ static inline void vgpu_gate_forget(struct vgpu_process *p)
 	__atomic_store_n(&p->gate_generation, 0, __ATOMIC_RELAXED);
 }
 
+/* Places in the driver's queue: a graph has some nodes. */
+#define VGPU_PLACES_GRAPH 16u
+#define VGPU_PLACES_OTHER 1u
 /* Before and after the driver is called. what and shape: the kernel or graph, and how large it is. */
-void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, const void *what, uint64_t shape);
+void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, const void *what, uint64_t shape,
+		     uint32_t places);
 void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result);
 
 /* Work that is not counted was put into the stream. */

@@ -152,8 +152,10 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 			begun->before = unmarked(stream);
 			if (group->marker == NULL && spare == NULL) {
 				vgpu_mutex_unlock(&stream->mutex);
-				if (create == NULL || create(&spare, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+				if (create == NULL || create(&spare, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+					*begun = (struct vgpu_group_begun){0};
 					return NULL;
+				}
 				continue;
 			}
 			*group = (struct vgpu_group){.marker = group->marker != NULL ? group->marker : spare, .front = group->front,

@@ -64,6 +64,11 @@ struct vgpu_engine *vgpu_pass_engine(CUcontext context, CUstream handle)
 	return own.engine;
 }
 
+void vgpu_pass_drop(void)
+{
+	own.stream = NULL;
+}
+
 bool vgpu_pass_covers(uint64_t expected_ns)
 {
 	return expected_ns <= own.left_ns;

@@ -31,6 +31,8 @@ bool vgpu_pass_is_open(const struct vgpu_stream *stream, uint32_t *launches);
 
 /* The engine of the calling thread's pass for the stream, NULL when it has none. */
 struct vgpu_engine *vgpu_pass_engine(CUcontext context, CUstream handle);
+/* The thread uses its pass no more: it begins several launches before it ends the first of them. */
+void vgpu_pass_drop(void);
 /* Before a launch: whether that pass covers it. */
 bool vgpu_pass_covers(uint64_t expected_ns);
 /* After it. False when the pass was closed meanwhile: the launch is not counted yet. */

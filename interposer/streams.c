@@ -41,6 +41,9 @@ static void clear(struct vgpu_engine *engine, struct vgpu_stream *stream, CUeven
 	}
 	stream->head = stream->tail = 0;
 	stream->meter = (struct vgpu_meter){0};
+	/* The next one in this place has not been made to wait. */
+	SET(stream->plugged, 0);
+	stream->batch = stream->batch_ns = 0;
 	SET(stream->handle, NULL);
 	__atomic_store_n(&stream->state, VGPU_STREAM_UNUSED, __ATOMIC_RELEASE);
 }

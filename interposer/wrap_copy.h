@@ -11,7 +11,7 @@ static void copy_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstr
 {
 	launch->engine = NULL;
 	if (copied.bytes >= LONG_BYTES)
-		vgpu_gate_enter(p, launch, stream, operation_of(OPERATION_COPY, copied.bytes), copied.shape);
+		vgpu_gate_enter(p, launch, stream, operation_of(OPERATION_COPY, copied.bytes), copied.shape, VGPU_PLACES_OTHER);
 	else if (copied.beside_bytes >= LONG_BYTES)
 		vgpu_gate_beside(p, stream);
 }

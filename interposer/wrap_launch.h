@@ -7,6 +7,7 @@
 
 #include "copies.h"
 #include "gate.h"
+#include "pass.h"
 #include "streams.h"
 #include "wrap_memory.h"
 
@@ -19,7 +20,7 @@ static uint64_t shape_of(uint64_t gx, uint64_t gy, uint64_t gz, uint64_t bx, uin
 	WRAP_LAUNCH_IF(symbol, params, args, true, what, shape, stream)
 
 #define WRAP_LAUNCH_IF(symbol, params, args, condition, what, shape, stream) \
-	WRAP_GATED(symbol, params, args, condition, vgpu_gate_enter(p, &launch, stream, what, shape))
+	WRAP_GATED(symbol, params, args, condition, vgpu_gate_enter(p, &launch, stream, what, shape, VGPU_PLACES_OTHER))
 
 /* enter: what lets the launch through the gate, if it has to pass it. */
 #define WRAP_GATED(symbol, params, args, condition, enter)                \
@@ -60,11 +61,12 @@ static const CUlaunchConfig no_config;
                                                                                                           \
 		if (p == NULL || (list) == NULL || (count) > LAUNCHES_TOGETHER || !vgpu_gate_is_shut(p))  \
 			return real args;                                                                 \
+		vgpu_pass_drop();                                                                         \
 		for (unsigned int i = 0; i < (count); i++)                                                \
 			vgpu_gate_enter(p, &launch[i], (list)[i].hStream, (list)[i].function,             \
 					shape_of((list)[i].gridDimX, (list)[i].gridDimY, (list)[i].gridDimZ, \
 						 (list)[i].blockDimX, (list)[i].blockDimY, (list)[i].blockDimZ, \
-						 (list)[i].sharedMemBytes));                              \
+						 (list)[i].sharedMemBytes), VGPU_PLACES_OTHER);           \
 		result = real args;                                                                       \
 		for (unsigned int i = 0; i < (count); i++)                                                \
 			vgpu_gate_leave(p, &launch[i], result);                                           \

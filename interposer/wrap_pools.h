@@ -90,7 +90,7 @@ static void synchronised(struct vgpu_process *p)
 		if (result != CUDA_SUCCESS)                                                       \
 			return result;                                                            \
 		if (shut)                                                                         \
-			vgpu_gate_enter(p, &launch, stream, exec, 0);                             \
+			vgpu_gate_enter(p, &launch, stream, exec, 0, VGPU_PLACES_GRAPH);          \
 		result = real args;                                                               \
 		if (shut)                                                                         \
 			vgpu_gate_leave(p, &launch, result);                                      \

@@ -262,6 +262,26 @@ static void without_such_waits_shares_are_kept_too(void)
 	}
 }
 
+/* A launch that cannot be marked is a launch all the same. */
+static void without_events_launches_go_on(void)
+{
+	struct step step = step_with(10, 50);
+	CUfunction function;
+	CUstream stream;
+
+	cuda_begin(0);
+	function = known_kernel(1000);
+	CHECK_IS(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
+	for (unsigned fails = 1; fails < 100; fails++) {
+		owe(&step);
+		CHECK_IS(cuSimFailNext(fails), CUDA_SUCCESS);
+		for (unsigned i = 0; i < fails % 4; i++)
+			busy(function, 1000, stream);
+		CHECK_IS(cuSimFailNext(0), CUDA_SUCCESS);
+	}
+	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
 int main(void)
 {
 	gpus(0);
@@ -274,5 +294,6 @@ int main(void)
 	CASE(a_program_ends_with_launches_held_back);
 	CASE(what_was_held_back_counts_for_what_it_took);
 	CASE(without_such_waits_shares_are_kept_too);
+	CASE(without_events_launches_go_on);
 	return summary();
 }

@@ -92,6 +92,10 @@ CUresult sim_cuEventCreate(CUevent *out, unsigned int flags)
 	event->ctx = ctx;
 	event->flags = flags;
 	drv_lock();
+	if (drv_fail_injected()) {
+		free(event);
+		return drv_unlock(CUDA_ERROR_OUT_OF_MEMORY);
+	}
 	event->next = events;
 	events = event;
 	*out = event;
