@@ -95,7 +95,7 @@ static uint64_t add(struct vgpu_engine *engine, struct vgpu_stream *stream, uint
 static void mark_all(struct vgpu_engine *engine, CUcontext context)
 {
 	for (uint32_t s = 0; s < __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE); s++) {
-		if (GET(engine->stream[s].state) == VGPU_STREAM_LIVE && GET(engine->stream[s].context) == context)
+		if (vgpu_groups_any(&engine->stream[s]) && GET(engine->stream[s].context) == context)
 			vgpu_groups_end_here(&engine->stream[s]);
 	}
 }

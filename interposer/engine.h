@@ -14,7 +14,8 @@
 
 #include <stdbool.h>
 
-#define VGPU_STREAMS 64
+/* More than are needed for all launches that are held back, and for those that were let go last. */
+#define VGPU_STREAMS 1024
 #define VGPU_GROUPS 128
 #define VGPU_BATCHES 32
 #define VGPU_SAMPLES 8
@@ -49,13 +50,16 @@ struct vgpu_group {
 
 enum vgpu_stream_state { VGPU_STREAM_UNUSED = 0, VGPU_STREAM_LIVE, VGPU_STREAM_DEAD };
 
+/* What the launch path and the keeper look at in passing comes first: there may be many of them. */
 struct vgpu_stream {
 	uint32_t mutex;
 	uint32_t state;
-	uint32_t users; /* threads that use its events with the mutex released */
-	CUcontext context;
 	CUstream handle;
+	CUcontext context;
 	uint64_t thread; /* of a per-thread default stream */
+	uint32_t head, tail; /* groups [tail, head) are in flight, modulo VGPU_GROUPS; from 0 on when none is */
+	struct vgpu_group *group; /* VGPU_GROUPS of them; they stay with the place */
+	uint32_t users; /* threads that use its events with the mutex released */
 	uint64_t drained_ns; /* when all of it should be done */
 	uint64_t held_ns; /* until when it last had other things to do than what is counted */
 	uint64_t plugged; /* the last batch that it waits for, or did */
@@ -65,8 +69,6 @@ struct vgpu_stream {
 	uint32_t passes_given;
 	uint32_t passed_seen;	/* launches with it at the last look */
 	struct vgpu_meter meter;
-	uint32_t head, tail; /* groups [tail, head) are in flight, modulo VGPU_GROUPS */
-	struct vgpu_group group[VGPU_GROUPS];
 };
 
 /* Launches that are let go together. */
@@ -96,6 +98,7 @@ struct vgpu_engine {
 	uint32_t drains;    /* how often the program has waited until all was done before it launched more */
 	uint32_t unknown;   /* of these: of which nobody knows how long they take */
 	uint32_t streams_high;
+	uint16_t streams_seen[VGPU_STREAMS]; /* by handle: where a stream has its place, most likely */
 	uint32_t waited; /* a launch has had to wait since the last look */
 	uint32_t ample;	 /* none had to for a while, and nobody else is on the GPU */
 	int64_t credit_ns; /* taken from the share and not used yet */

@@ -26,6 +26,8 @@
 
 /* Of a launch that was never seen before. */
 #define UNKNOWN_RESERVE_NS 50000u
+/* How often a launch looks whether a stream's place has become free. */
+#define PLACE_LOOK_NS 1000000u
 
 bool vgpu_gate_decide(struct vgpu_process *p)
 {
@@ -68,6 +70,27 @@ static void wait_ns(struct vgpu_process *p, uint32_t device, uint32_t bell, uint
 	/* The same time is counted where work is held back on the GPU. */
 	if (!vgpu_batch_pending(engine))
 		vgpu_time_waited(p, device, vgpu_now_ns() - since);
+}
+
+/* The stream's place. Where all of them have work in flight the launch waits until one has none; not for ever,
+ * since that work may be waiting for this one. NULL: then it is charged with what is expected of it. */
+static struct vgpu_stream *place_of(struct vgpu_process *p, uint32_t device, CUcontext context, CUstream handle)
+{
+	struct vgpu_stream *place;
+	uint64_t since = 0, now;
+
+	for (;;) {
+		uint32_t bell = __atomic_load_n(&p->engine[device].bell, __ATOMIC_ACQUIRE);
+
+		place = vgpu_streams_find(&p->engine[device], context, handle);
+		if (place != NULL)
+			return place;
+		now = vgpu_now_ns();
+		since = since == 0 ? now : since;
+		if (now - since >= VGPU_STALL_AT_MOST_NS)
+			return NULL;
+		wait_ns(p, device, bell, PLACE_LOOK_NS);
+	}
 }
 
 /* The GPU is busy with other streams for as long as this launch takes, or nearly: it makes no difference.
@@ -218,7 +241,7 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 		return;
 	launch->batch = 0;
 	launch->places = places;
-	launch->stream = vgpu_streams_find(launch->engine, context, handle);
+	launch->stream = place_of(p, (uint32_t)(launch->engine - p->engine), context, handle);
 	/* It has waited for results; was there nothing else to do? Asked only where turns may be taken. */
 	if (GET(p->synchronised) != 0 && launch->stream != NULL) {
 		SET(p->synchronised, 0);

@@ -162,7 +162,7 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 						     .begin = group->begin, .end = group->end, .batch = batch};
 			stream->beside = false;
 			spare = group->marker == spare ? NULL : spare;
-			stream->head++;
+			SET(stream->head, stream->head + 1);
 			group->held = batch != 0 && vgpu_batch_is_held(engine, batch);
 			if (!group->held)
 				enter(engine, group, vgpu_now_ns());
@@ -249,9 +249,14 @@ void vgpu_groups_beside(struct vgpu_stream *stream, CUstream handle)
 	vgpu_mutex_lock(&stream->mutex);
 	stream->beside = true;
 	last = unmarked(stream);
+	stream->users += last != NULL;
 	vgpu_mutex_unlock(&stream->mutex);
-	if (last != NULL)
-		vgpu_groups_mark(stream, handle, last);
+	if (last == NULL)
+		return;
+	vgpu_groups_mark(stream, handle, last);
+	vgpu_mutex_lock(&stream->mutex);
+	stream->users--;
+	vgpu_mutex_unlock(&stream->mutex);
 }
 
 void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group)

@@ -52,6 +52,23 @@ static inline struct vgpu_group *vgpu_groups_oldest(struct vgpu_stream *stream)
 	return &stream->group[stream->tail % VGPU_GROUPS];
 }
 
+/* Whether something may be in flight in the stream, at a glance: another thread may just be launching. */
+static inline bool vgpu_groups_any(const struct vgpu_stream *stream)
+{
+	return __atomic_load_n(&stream->head, __ATOMIC_RELAXED) != __atomic_load_n(&stream->tail, __ATOMIC_RELAXED);
+}
+
+/* With the stream's mutex held: the oldest is not in flight any more. A stream begins anew with the first of
+ * its places when it was the last, so that it has no more markers than it needs. */
+static inline void vgpu_groups_drop(struct vgpu_stream *stream)
+{
+	bool empty = stream->tail + 1 == stream->head && stream->users == 0;
+
+	__atomic_store_n(&stream->tail, empty ? 0 : stream->tail + 1, __ATOMIC_RELAXED);
+	if (empty)
+		__atomic_store_n(&stream->head, 0, __ATOMIC_RELAXED);
+}
+
 /* With the stream's mutex held: a group that was held back may begin. */
 void vgpu_groups_let_go(struct vgpu_engine *engine, struct vgpu_stream *stream, struct vgpu_group *group, uint64_t now_ns);
 

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
 
 #define DESTROY_WAIT_NS 100000000u
 /* Of all groups of a stream. */
@@ -21,8 +22,8 @@ static uint64_t thread_of(CUstream handle)
 
 static bool is(const struct vgpu_stream *stream, CUcontext context, CUstream handle, uint64_t thread)
 {
-	return GET(stream->state) == VGPU_STREAM_LIVE && GET(stream->handle) == handle && GET(stream->context) == context &&
-	       GET(stream->thread) == thread;
+	return __atomic_load_n(&stream->state, __ATOMIC_ACQUIRE) == VGPU_STREAM_LIVE && GET(stream->handle) == handle &&
+	       GET(stream->context) == context && GET(stream->thread) == thread;
 }
 
 /* With the stream's mutex held and nobody using its events: an unused place again. What was in
@@ -30,8 +31,8 @@ static bool is(const struct vgpu_stream *stream, CUcontext context, CUstream han
 static void clear(struct vgpu_engine *engine, struct vgpu_stream *stream, CUevent left[EVENTS])
 {
 	vgpu_groups_collect(stream, 0);
-	for (; stream->tail != stream->head; stream->tail++)
-		vgpu_groups_leave(engine, vgpu_groups_oldest(stream));
+	for (uint32_t g = stream->tail; g != stream->head; g++)
+		vgpu_groups_leave(engine, &stream->group[g % VGPU_GROUPS]);
 	for (uint32_t g = 0; g < VGPU_GROUPS; g++) {
 		left[4 * g] = stream->group[g].marker;
 		left[4 * g + 1] = stream->group[g].front;
@@ -39,71 +40,126 @@ static void clear(struct vgpu_engine *engine, struct vgpu_stream *stream, CUeven
 		left[4 * g + 3] = stream->group[g].end;
 		stream->group[g] = (struct vgpu_group){0};
 	}
-	stream->head = stream->tail = 0;
-	stream->meter = (struct vgpu_meter){0};
-	/* The next one in this place has not been made to wait. */
-	SET(stream->plugged, 0);
-	stream->batch = stream->batch_ns = 0;
+	SET(stream->head, 0);
+	SET(stream->tail, 0);
 	SET(stream->handle, NULL);
 	__atomic_store_n(&stream->state, VGPU_STREAM_UNUSED, __ATOMIC_RELEASE);
 }
 
-/* Gives up the place of a stream of the same context that has nothing in flight: its markers are of
- * use to the next one. */
-static bool leave_idle(struct vgpu_stream *stream, CUcontext context)
+/* Gives up the place of a stream that has nothing in flight. Its markers are of use to the next one of the same
+ * context; those of another one end with that. */
+static bool leave_idle(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context)
 {
-	bool left = false;
+	CUevent left[EVENTS];
+	bool idle;
 
 	vgpu_mutex_lock(&stream->mutex);
-	if (GET(stream->state) == VGPU_STREAM_LIVE && GET(stream->context) == context && stream->head == stream->tail &&
-	    stream->users == 0) {
-		stream->meter = (struct vgpu_meter){0};
+	idle = GET(stream->state) == VGPU_STREAM_LIVE && stream->head == stream->tail && stream->users == 0;
+	if (idle && GET(stream->context) != context)
+		clear(engine, stream, left);
+	if (idle) {
 		SET(stream->handle, NULL);
-		SET(stream->state, VGPU_STREAM_UNUSED);
-		left = true;
+		__atomic_store_n(&stream->state, VGPU_STREAM_UNUSED, __ATOMIC_RELEASE);
 	}
 	vgpu_mutex_unlock(&stream->mutex);
-	return left;
+	return idle;
+}
+
+/* Where a stream was found last, or another one with the same place here. */
+static uint16_t *seen_at(struct vgpu_engine *engine, CUstream handle, uint64_t thread)
+{
+	return &engine->streams_seen[(((uint64_t)(uintptr_t)handle ^ thread) * 0x9e3779b97f4a7c15ull >> 32) % VGPU_STREAMS];
+}
+
+static struct vgpu_stream *look_up(struct vgpu_engine *engine, CUcontext context, CUstream handle, uint64_t thread)
+{
+	uint32_t high = __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE);
+
+	for (uint32_t s = 0; s < high; s++) {
+		if (is(&engine->stream[s], context, handle, thread))
+			return &engine->stream[s];
+	}
+	return NULL;
+}
+
+static struct vgpu_stream *unused_place(struct vgpu_engine *engine)
+{
+	for (uint32_t s = 0; s < VGPU_STREAMS; s++) {
+		if (__atomic_load_n(&engine->stream[s].state, __ATOMIC_ACQUIRE) == VGPU_STREAM_UNUSED)
+			return &engine->stream[s];
+	}
+	return NULL;
+}
+
+static struct vgpu_stream *idle_place(struct vgpu_engine *engine, CUcontext context, bool same_context)
+{
+	for (uint32_t s = 0; s < engine->streams_high; s++) {
+		struct vgpu_stream *stream = &engine->stream[s];
+
+		if ((GET(stream->context) == context || !same_context) && leave_idle(engine, stream, context))
+			return stream;
+	}
+	return NULL;
+}
+
+static bool has_groups(struct vgpu_stream *stream)
+{
+	if (stream->group == NULL) {
+		stream->group = mmap(NULL, VGPU_GROUPS * sizeof(*stream->group), PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		stream->group = stream->group == MAP_FAILED ? NULL : stream->group;
+	}
+	return stream->group != NULL;
+}
+
+/* What is known of a stream goes with its place, so one is given up only when there is no other. */
+static struct vgpu_stream *place_for(struct vgpu_engine *engine, CUcontext context)
+{
+	struct vgpu_stream *place = unused_place(engine);
+
+	if (place != NULL && has_groups(place))
+		return place;
+	place = idle_place(engine, context, true);
+	return place != NULL ? place : idle_place(engine, context, false);
+}
+
+static void occupy(struct vgpu_engine *engine, struct vgpu_stream *place, CUcontext context, CUstream handle, uint64_t thread)
+{
+	uint32_t s = (uint32_t)(place - engine->stream);
+
+	SET(place->context, context);
+	SET(place->handle, handle);
+	SET(place->thread, thread);
+	vgpu_mutex_lock(&place->mutex);
+	place->meter = (struct vgpu_meter){0};
+	place->held_ns = place->drained_ns = place->batch = place->batch_ns = 0;
+	SET(place->plugged, 0);
+	place->beside = true; /* nobody has seen yet what it waits for */
+	vgpu_mutex_unlock(&place->mutex);
+	__atomic_store_n(&place->state, VGPU_STREAM_LIVE, __ATOMIC_RELEASE);
+	if (s >= engine->streams_high)
+		__atomic_store_n(&engine->streams_high, s + 1, __ATOMIC_RELEASE);
 }
 
 struct vgpu_stream *vgpu_streams_find(struct vgpu_engine *engine, CUcontext context, CUstream handle)
 {
 	uint64_t thread = thread_of(handle);
-	struct vgpu_stream *found = NULL, *free_place = NULL;
-	uint32_t high = __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE);
+	uint16_t *seen = seen_at(engine, handle, thread);
+	struct vgpu_stream *found = &engine->stream[GET(*seen)];
 
-	for (uint32_t s = 0; s < high && found == NULL; s++) {
-		if (is(&engine->stream[s], context, handle, thread))
-			found = &engine->stream[s];
-	}
-	if (found != NULL)
+	if (is(found, context, handle, thread))
 		return found;
+	found = look_up(engine, context, handle, thread);
+	if (found != NULL) {
+		SET(*seen, (uint16_t)(found - engine->stream));
+		return found;
+	}
 	vgpu_mutex_lock(&engine->streams_mutex);
-	for (uint32_t s = 0; s < VGPU_STREAMS && found == NULL; s++) {
-		struct vgpu_stream *stream = &engine->stream[s];
-
-		if (is(stream, context, handle, thread))
-			found = stream;
-		else if (free_place == NULL && __atomic_load_n(&stream->state, __ATOMIC_ACQUIRE) == VGPU_STREAM_UNUSED)
-			free_place = stream;
-	}
-	for (uint32_t s = 0; s < VGPU_STREAMS && found == NULL && free_place == NULL; s++) {
-		if (leave_idle(&engine->stream[s], context))
-			free_place = &engine->stream[s];
-	}
-	if (found == NULL && free_place != NULL) {
-		uint32_t s = (uint32_t)(free_place - engine->stream);
-
-		SET(free_place->context, context);
-		SET(free_place->handle, handle);
-		SET(free_place->thread, thread);
-		vgpu_mutex_lock(&free_place->mutex);
-		free_place->beside = true; /* nobody has seen yet what it waits for */
-		vgpu_mutex_unlock(&free_place->mutex);
-		__atomic_store_n(&free_place->state, VGPU_STREAM_LIVE, __ATOMIC_RELEASE);
-		if (s >= engine->streams_high)
-			__atomic_store_n(&engine->streams_high, s + 1, __ATOMIC_RELEASE);
-		found = free_place;
+	found = look_up(engine, context, handle, thread);
+	if (found == NULL) {
+		found = place_for(engine, context);
+		if (found != NULL)
+			occupy(engine, found, context, handle, thread);
 	}
 	vgpu_mutex_unlock(&engine->streams_mutex);
 	return found;

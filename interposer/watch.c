@@ -198,6 +198,8 @@ static void ask_stream(struct vgpu_process *p, uint32_t device, struct vgpu_stre
 {
 	struct before before = {0};
 
+	if (!vgpu_groups_any(stream))
+		return;
 	for (uint32_t number = 0; number < VGPU_GROUPS && ask_group(p, device, stream, number, &before) == DONE; number++)
 		;
 }
@@ -207,6 +209,8 @@ static uint64_t oldest_ns(struct vgpu_stream *stream, bool done)
 {
 	uint64_t first_ns = UINT64_MAX;
 
+	if (!vgpu_groups_any(stream))
+		return first_ns;
 	vgpu_mutex_lock(&stream->mutex);
 	if (GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail &&
 	    (vgpu_groups_oldest(stream)->reached_ns != 0) == done)
@@ -239,7 +243,7 @@ static bool finish(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 		*busy = vgpu_meter_finish(&engine->meter, &stream->meter, &work);
 		SET(engine->progress_ns, busy->end_ns);
 		*out = *group;
-		stream->tail++;
+		vgpu_groups_drop(stream);
 		vgpu_groups_leave(engine, group);
 	}
 	vgpu_mutex_unlock(&stream->mutex);
