@@ -73,7 +73,7 @@ static void check_parts(unsigned from)
 	uint32_t least = 0, all = 0, whole = 1000 * PERCENT / 100;
 	bool fair = false;
 
-	for (int try = 0; try < 6 && !fair; try++) {
+	for (int try = 0; try < 20 && !fair; try++) {
 		least = least_of(from, 1000 * MS, &all);
 		CHECK(all <= whole * 12 / 10);
 		fair = least * (SIBLINGS - from) >= all * 3 / 4 && all >= whole * 9 / 10;

@@ -18,7 +18,7 @@
 #define MS 1000000ull
 #define SLICES_AHEAD 8
 #define SLICES_LAUNCHES 65536u
-#define SLICES_WORKS_S 60
+#define SLICES_WORKS_S 120
 
 struct worker {
 	pid_t pid;
@@ -237,7 +237,7 @@ static inline void check_shares(struct worker *const *worker, const unsigned *wa
 	unsigned got[8] = {0};
 	bool enough = false;
 
-	for (int try = 0; try < 6 && !enough; try++) {
+	for (int try = 0; try < 20 && !enough; try++) {
 		shares_of(worker, count, for_ns, got);
 		enough = true;
 		for (unsigned i = 0; i < count; i++) {

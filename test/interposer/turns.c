@@ -202,7 +202,7 @@ static void exit_with_work_in_flight(void)
 		CHECK(worker_waits_for(right, 3, 5000 * MS));
 		worker_end(right);
 	}
-	check_shares(&left, (unsigned[]){500}, 1, 500 * MS, "after exits");
+	check_shares(&left, (unsigned[]){500}, 1, 1000 * MS, "after exits");
 	worker_end(left);
 }
 
