@@ -4,6 +4,7 @@
 
 #include "atomics.h"
 #include "futex.h"
+#include "pace.h"
 #include "time_account.h"
 #include "turns.h"
 
@@ -18,6 +19,10 @@ static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint
 
 	if (!vgpu_time_is_capped(device) || vgpu_turns_spare(p, device))
 		return true;
+	if (vgpu_pace_holds(p, device)) {
+		*wait_ns = VGPU_PACE_LOOK_NS;
+		return false;
+	}
 	if (ADD(engine->credit_ns, -(int64_t)need_ns) >= (int64_t)need_ns)
 		return true;
 	ADD(engine->credit_ns, (int64_t)need_ns);

@@ -7,6 +7,7 @@
 #include "capture.h"
 #include "futex.h"
 #include "groups.h"
+#include "pace.h"
 #include "pass.h"
 #include "symbols.h"
 #include "time_account.h"
@@ -90,6 +91,8 @@ static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 	if (used != paid)
 		vgpu_time_settle(p, device, asked_ns, (int64_t)(used - paid));
 	begun = begun > before->done_ns ? begun : before->done_ns;
+	if (group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns + VGPU_PACE_LATE_NS + begun < asked_ns)
+		vgpu_pace_seen(asked_ns);
 	if (group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns + STALL_NS + begun < asked_ns)
 		engine->stalls_ns = asked_ns;
 }

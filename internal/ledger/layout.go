@@ -123,7 +123,7 @@ type ledgerHead struct {
 	SlotsHigh     uint32
 	Measuring     uint32
 	LockTurns     uint64
-	Reserved1     uint64
+	LateNs        uint64
 	UsedBytes     [MaxDevices]uint64
 	PeakBytes     [MaxDevices]uint64
 	Refusals      [MaxDevices]uint64
