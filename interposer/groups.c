@@ -141,8 +141,8 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 	struct vgpu_group *group;
 	CUevent spare = NULL;
 
-	*begun = (struct vgpu_group_begun){0};
 	for (;;) {
+		*begun = (struct vgpu_group_begun){0};
 		vgpu_mutex_lock(&stream->mutex);
 		vgpu_groups_collect(stream, 0);
 		begun->front = stream->beside;

@@ -26,10 +26,11 @@ def options():
     p.add_argument("--library", default=os.path.join(HERE, "../../../build/libslurm-vgpu.so"), help="the interposer")
     p.add_argument("--only", default="calls,torch,import,start", help="which measurements, comma-separated (all)")
     p.add_argument("--gpu", metavar="UUID", help="which GPU (the first)")
-    p.add_argument("--rounds", type=int, default=ROUNDS, help=f"for each pair ({ROUNDS} or more)")
+    p.add_argument("--rounds", type=int, default=ROUNDS, help=f"for each set of processes, or pair of runs ({ROUNDS} or more)")
     p.add_argument("--budget", type=float, default=60, metavar="S", help="for each of import and start, after five rounds (60)")
     p.add_argument("--least", type=int, default=ROUNDS, help=f"rounds of import and start, whatever the budget ({ROUNDS})")
-    p.add_argument("--pairs", type=int, default=3, help="of processes that measure calls and workloads (3)")
+    p.add_argument("--sets", type=int, default=3, help="of processes that measure calls and workloads (3)")
+    p.add_argument("--works", default="", metavar="TEXT", help="only calls and workloads whose name has this text")
     p.add_argument("--processes", type=int, default=64, help="that start at once (64)")
     p.add_argument("--out", metavar="FOLDER", help="keep all single values there")
     return p.parse_args()
@@ -60,23 +61,23 @@ class Bench:
         return e
 
     def resident(self, command):
-        """The same program twice, without and with the interposer; both are ready."""
-        pair = [subprocess.Popen(command, env=self.environment(ours), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-                for ours in (False, True)]
-        for p in pair:
+        """The same program without and with the interposer, and once more without: how alike two processes are."""
+        trio = [subprocess.Popen(command, env=self.environment(ours), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                for ours in (False, True, False)]
+        for p in trio:
             said = p.stdout.readline().strip()
             if said != "ready":
                 raise RuntimeError(f"{command[0]} said: {said or 'nothing'}")
-        return pair
+        return trio
 
-    def turns(self, pair, question, rounds):
-        """Values without and with; who is first changes with every round. None: cannot be asked."""
-        values = ([], [])
+    def turns(self, trio, question, rounds):
+        """Values of each; who is first changes with every round. None: cannot be asked."""
+        values = ([], [], [])
         for r in range(rounds):
-            for i in ((0, 1), (1, 0))[r % 2]:
-                pair[i].stdin.write(question + "\n")
-                pair[i].stdin.flush()
-                answer = pair[i].stdout.readline().strip()
+            for i in ((0, 1, 2), (2, 1, 0))[r % 2]:
+                trio[i].stdin.write(question + "\n")
+                trio[i].stdin.flush()
+                answer = trio[i].stdout.readline().strip()
                 if answer.startswith("error") or not answer:
                     return None
                 values[i].append(float(answer))
@@ -85,32 +86,33 @@ class Bench:
     def row(self, what, values, unit, scale, target, met, as_share=False):
         """met judges the native median and what ours is by the median of the rounds' differences."""
         if not values or not values[1]:
-            self.rows.append((what, "-", "-", "-", "-", target, "not in this driver" if values is None else "no time left"))
+            self.rows.append((what, "-", "-", "-", "-", "-", target, "not in this driver" if values is None else "no time left"))
             return
-        plain, with_us = ([v * scale for v in part] for part in values)
-        for who, part in (("native", plain), ("ours", with_us)):
+        plain, with_us, *others = ([v * scale for v in part] for part in values)
+        for who, part in (("native", plain), ("ours", with_us), *(("native twin", other) for other in others)):
             self.raw.append("\t".join([what, who, unit] + [f"{v:.4f}" for v in part]))
         native = statistics.median(plain)
         added = statistics.median(o - n for n, o in zip(plain, with_us))
         spread = 100 * (max(plain) - min(plain)) / native
         shown = f"{100 * (native + added) / native:.2f} % of native" if as_share else f"{added:+.3f} {unit}, {100 * added / native:+.2f} %"
-        self.rows.append((what, f"{native:.3f} {unit}", f"{statistics.median(with_us):.3f} {unit}", shown, f"{spread:.1f} %", target,
+        twin = f"{100 * statistics.median(o - n for n, o in zip(plain, others[0])) / native:+.2f} %" if others else "-"
+        self.rows.append((what, f"{native:.3f} {unit}", f"{statistics.median(with_us):.3f} {unit}", shown, twin, f"{spread:.1f} %", target,
                           ("met" if met(native, native + added) else "MISSED") + ("" if len(with_us) >= ROUNDS else f", {len(with_us)} rounds only")))
 
 
-def over_pairs(b, command, questions):
-    """Values of each question, from several pairs of processes as no two processes are quite alike."""
-    values = {q: ([], []) for q in questions}
-    for _ in range(b.o.pairs):
-        pair = b.resident(command)
+def over_sets(b, command, questions):
+    """Values of each question, from several sets of processes as no two processes are quite alike."""
+    values = {q: ([], [], []) for q in questions}
+    for _ in range(b.o.sets if questions else 0):
+        trio = b.resident(command)
         for q in questions:
-            got = b.turns(pair, q, max(ROUNDS, b.o.rounds))
+            got = b.turns(trio, q, max(ROUNDS, b.o.rounds))
             if got is None:
                 values[q] = None
             elif values[q] is not None:
                 for all_of, new in zip(values[q], got):
                     all_of.extend(new)
-        for p in pair:
+        for p in trio:
             p.stdin.close()
             p.wait()
     return values
@@ -130,7 +132,8 @@ def calls(b):
         ("cuMemAlloc + cuMemFree, 2 MiB", "alloc", "<= +1 %", lambda native, ours: ours <= native * 1.01),
         ("cuMemGetInfo", "mem_info", "not slower", lambda native, ours: ours <= native),
     )
-    values = over_pairs(b, [os.path.join(b.o.build, "micro"), "2"], [question for _, question, _, _ in rows])
+    rows = [row for row in rows if b.o.works in row[0]]
+    values = over_sets(b, [os.path.join(b.o.build, "micro"), "2"], [question for _, question, _, _ in rows])
     for what, question, target, met in rows:
         b.row(what, values[question], "us", 0.001, target, met)
 
@@ -138,7 +141,8 @@ def calls(b):
 def torch(b):
     rows = (("ResNet-18 training, batch 128", "training 0.5"), ("CUDA graph replay, 20 layers", "graph_replay 0.5"),
             ("small-kernel MLP", "small_kernels 0.5"))
-    values = over_pairs(b, [sys.executable, os.path.join(HERE, "torch_work.py")], [question for _, question in rows])
+    rows = [row for row in rows if b.o.works in row[0]]
+    values = over_sets(b, [sys.executable, os.path.join(HERE, "torch_work.py")], [question for _, question in rows])
     for what, question in rows:
         b.row(what, values[question], "/s", 1, ">= 99.5 % of native", lambda native, ours: ours >= 0.995 * native, as_share=True)
 
@@ -195,11 +199,11 @@ def main():
             try:
                 parts[name](b)
             except (RuntimeError, subprocess.SubprocessError, OSError) as e:
-                b.rows.append((name, "-", "-", "-", "-", "-", f"BROKEN: {str(e)[:120]}"))
+                b.rows.append((name, "-", "-", "-", "-", "-", "-", f"BROKEN: {str(e)[:120]}"))
             print(f"bench: {name}: {time.monotonic() - from_s:.0f} s", file=sys.stderr)
     finally:
         table("What the interposer costs (medians, with and without in turns)",
-              ("what", "native", "ours", "difference", "native spread", "target", "verdict"), b.rows)
+              ("what", "native", "ours", "difference", "another native", "native spread", "target", "verdict"), b.rows)
         if o.out is not None:
             os.makedirs(o.out, exist_ok=True)
             with open(os.path.join(o.out, "bench.tsv"), "w") as to:
