@@ -12,5 +12,6 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=${VGPU_GPU_BUILD:-$here/../../build/gpu}
-"$here/build.sh" "$build"
+# In a job somebody else may have made it.
+[ -x "$build/mkstep" ] && [ ! -w "$build" ] || "$here/build.sh" "$build"
 exec "${PYTHON:-python3}" -u "$here/run.py" --build "$build" "$@"
