@@ -30,7 +30,8 @@ uint64_t vgpu_cost_key(uint64_t what, uint64_t shape);
 struct vgpu_cost *vgpu_cost_of(struct vgpu_cost table[VGPU_COSTS], uint64_t key);
 
 /* Notes one launch. True when this one should be timed: often enough that an average of kernels
- * whose length changes is fair, seldom enough that it costs nothing. ample: there is enough of the share, so that it need not be known so well. */
+ * whose length changes is fair, seldom enough that it costs nothing. ample: there is enough of the
+ * share, so that it need not be known so well. */
 bool vgpu_cost_due(struct vgpu_cost *cost, bool ample);
 
 /* What a launch took on the GPU. Forgotten when the key has lost its place meanwhile. */

@@ -25,7 +25,8 @@ static __thread struct {
 	uint32_t left;
 } own;
 
-void vgpu_pass_open(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle, uint32_t launches, uint64_t ns)
+void vgpu_pass_open(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
+		    uint32_t launches, uint64_t ns)
 {
 	own.engine = engine;
 	own.stream = stream;

@@ -22,7 +22,8 @@ struct vgpu_passed {
 
 /* With the stream's mutex held, by who is going to launch there: for so many launches that take so long
  * at the most. Ends the pass before. */
-void vgpu_pass_open(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle, uint32_t launches, uint64_t ns);
+void vgpu_pass_open(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
+		    uint32_t launches, uint64_t ns);
 
 /* With the stream's mutex held. No launch is counted afterwards. */
 struct vgpu_passed vgpu_pass_close(struct vgpu_stream *stream);

@@ -137,7 +137,8 @@ static bool finish(struct vgpu_engine *engine, struct vgpu_sample *sample)
 	result = query(sample->end);
 	if (result == CUDA_ERROR_NOT_READY)
 		return false;
-	if (result != CUDA_SUCCESS || sample->key == 0 || GET(sample->spoilt) != 0 || elapsed(&nothing_ms, sample->before, sample->begin) != CUDA_SUCCESS ||
+	if (result != CUDA_SUCCESS || sample->key == 0 || GET(sample->spoilt) != 0 ||
+	    elapsed(&nothing_ms, sample->before, sample->begin) != CUDA_SUCCESS ||
 	    elapsed(&ms, sample->begin, sample->end) != CUDA_SUCCESS)
 		return true;
 	/* The least that two events were apart is what timing itself takes. */
