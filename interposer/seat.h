@@ -28,7 +28,7 @@ struct vgpu_seat {
 	uint64_t idle_since_ns;
 	uint32_t drains; /* of the engine, and what had been used, when it was last judged */
 	uint64_t used_ns;
-	bool brisk; /* of any of the slices */
+	uint64_t frame_ns; /* in which all slices have a turn */
 	uint64_t taken_ns; /* when the last turn was taken */
 	uint64_t held_ns; /* when another one was last seen to hold its turn */
 	uint64_t may_until_ns; /* launches that would end later wait; UINT64_MAX: no turns are taken */

@@ -14,9 +14,11 @@
 #include <stdint.h>
 
 /* Going from one process to another takes the GPU about 0.14 ms (H200), which is lost twice in it. Who
- * waits for its results all the time waits for its turn as often: then turns are shorter. */
+ * waits for its results all the time waits for its turn as often: then turns are shorter, and as long as
+ * what such a slice does at once, within these. */
 #define VGPU_TURN_FRAME_NS 30000000u
 #define VGPU_TURN_BRISK_FRAME_NS 10000000u
+#define VGPU_TURN_BRISK_MOST_NS 16000000u
 /* To wait for them once in so much of its own busy time. */
 #define VGPU_TURN_BRISK_NS 8000000u
 #define VGPU_TURN_LEAST_NS 3000000u
@@ -59,7 +61,10 @@ enum vgpu_turn vgpu_turn_decide(const struct vgpu_turn_self *self, const struct 
 				uint64_t now_ns);
 
 /* How long a turn is for whom has this weight of all. */
-uint64_t vgpu_turn_quantum(uint32_t weight, uint32_t all_weights, bool brisk);
+uint64_t vgpu_turn_quantum(uint32_t weight, uint32_t all_weights, uint64_t frame_ns);
+
+/* The frame in which a slice with this weight can do so much at once in its turn. */
+uint64_t vgpu_turn_brisk_frame(uint32_t weight, uint32_t all_weights, uint64_t burst_ns);
 
 /* For how long a slice still waits for one other, whatever that one says: it earns patience as the
  * other's share is, and spends it waiting. */

@@ -61,13 +61,24 @@ static bool is_believed(const struct vgpu_neighbour *neighbour, uint64_t now_ns)
 	return neighbour->claim.until_ns > now_ns && neighbour->claim.until_ns < now_ns + AHEAD_NS && neighbour->patience_ns > 0;
 }
 
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* The frame that a slice asks for, 0 when any will do. */
+static uint64_t brisk_frame(const struct vgpu_seat *seat, uint32_t weight, uint32_t brisk_us)
+{
+	return brisk_us == 0 ? 0 : vgpu_turn_brisk_frame(weight, seat->all_weights, brisk_us * 1000ull);
+}
+
 /* Reads what all others say, as far as it is believed. */
 static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[VGPU_NEIGHBOURS], uint64_t now_ns)
 {
 	struct vgpu_seat *seat = &engine->seat;
 	uint64_t passed = now_ns - seat->looked_ns, drained = 0;
 	uint32_t others = 0;
-	bool brisk = GET(seat->mine->brisk) != 0;
+	uint64_t frame_ns = brisk_frame(seat, seat->weight, GET(seat->mine->brisk_us));
 
 	for (uint32_t i = 0; i < seat->count; i++) {
 		struct vgpu_neighbour *neighbour = &seat->neighbour[i];
@@ -82,14 +93,14 @@ static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[
 			neighbour->claim.holds_since_ns = neighbour->claim.wants_since_ns = 0;
 			continue;
 		}
-		brisk = brisk || neighbour->claim.brisk != 0;
+		frame_ns = later(frame_ns, brisk_frame(seat, neighbour->sm_percent, neighbour->claim.brisk_us));
 		seat->held_ns = neighbour->claim.holds_since_ns != 0 ? now_ns : seat->held_ns;
 		other[others++] = (struct vgpu_turn_other){
 			.wants_since_ns = neighbour->claim.wants_since_ns, .holds_since_ns = neighbour->claim.holds_since_ns,
 			.spare = neighbour->claim.spare != 0, .id = neighbour->job_id};
 	}
 	seat->looked_ns = now_ns;
-	seat->brisk = brisk;
+	seat->frame_ns = frame_ns != 0 ? frame_ns : VGPU_TURN_FRAME_NS;
 	/* Whatever they say: what this slice does in its turn is counted. */
 	SET(engine->others_until_ns, drained < seat->taken_ns + LATE_NS ? drained : seat->taken_ns + LATE_NS);
 	return others;
@@ -104,7 +115,7 @@ static void judge_turns(struct vgpu_process *p, uint32_t device)
 
 	if (used_ns < JUDGED_NS)
 		return;
-	SET(seat->mine->brisk, used_ns / (times + 1) <= VGPU_TURN_BRISK_NS);
+	SET(seat->mine->brisk_us, times != 0 && used_ns / times <= VGPU_TURN_BRISK_NS ? (uint32_t)(used_ns / times / 1000) + 1 : 0);
 	seat->drains += times;
 	seat->used_ns += used_ns;
 }
@@ -139,7 +150,7 @@ static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uin
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_seat *seat = &engine->seat;
-	uint64_t quantum = vgpu_turn_quantum(seat->weight, seat->all_weights, seat->brisk);
+	uint64_t quantum = vgpu_turn_quantum(seat->weight, seat->all_weights, seat->frame_ns);
 	bool busy = GET(engine->in_flight) != 0, siblings = vgpu_turns_siblings_busy(p, device, now_ns);
 	int64_t have = vgpu_time_credit(p, device, now_ns);
 	/* To begin a turn there must be enough to fill it; more comes while it lasts. */

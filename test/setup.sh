@@ -34,6 +34,8 @@ need_file libslurm-dev '/usr/include/slurm/spank.h' '/usr/local/include/slurm/sp
 need lua5.1 lua5.1
 need lua5.3 lua5.3
 need lua5.4 lua5.4
+# An example is a program in Python.
+need python3 python3
 need gcc gcc
 need_file libc6-dev '/usr/include/stdio.h'
 need make make

@@ -79,7 +79,7 @@ static void look(struct world *w, struct slice *s)
 	uint32_t others = listen(w, s, other);
 	struct vgpu_turn_self self = {.wants_since_ns = s->wants_ns, .holds_since_ns = s->holds_ns, .held_ns = s->held_ns,
 				      .id = (uint32_t)(s - w->slice), .in_flight = s->done_ns > w->now,
-				      .quantum_ns = vgpu_turn_quantum(s->weight, w->all_weights, false),
+				      .quantum_ns = vgpu_turn_quantum(s->weight, w->all_weights, VGPU_TURN_FRAME_NS),
 				      .remaining_ns = s->done_ns > w->now ? s->done_ns - w->now : 0, .wants = true};
 
 	s->until_ns = w->now + BELIEVED_NS;
@@ -246,13 +246,30 @@ static void a_turn_has_its_part_of_a_frame(void)
 {
 	for (uint32_t weight = 1; weight <= 100; weight++) {
 		for (uint32_t all = weight; all <= 300; all++) {
-			uint64_t quantum = vgpu_turn_quantum(weight, all, false), brisk = vgpu_turn_quantum(weight, all, true);
+			uint64_t quantum = vgpu_turn_quantum(weight, all, VGPU_TURN_FRAME_NS);
 
 			CHECK(quantum >= VGPU_TURN_LEAST_NS && quantum <= VGPU_TURN_FRAME_NS);
-			CHECK(brisk >= VGPU_TURN_LEAST_NS && brisk <= quantum);
+			CHECK(vgpu_turn_quantum(weight, all, VGPU_TURN_BRISK_FRAME_NS) <= quantum);
 		}
 	}
-	CHECK_IS(vgpu_turn_quantum(1, 0, false), VGPU_TURN_FRAME_NS);
+	CHECK_IS(vgpu_turn_quantum(1, 0, VGPU_TURN_FRAME_NS), VGPU_TURN_FRAME_NS);
+}
+
+/* What a slice does at once fits into its turn, if that does not make others wait for too long. */
+static void a_brisk_frame_has_a_place_for_a_burst(void)
+{
+	for (uint32_t weight = 1; weight <= 100; weight++) {
+		for (uint64_t burst = 0; burst <= 20 * MS; burst += 100 * US) {
+			uint64_t frame = vgpu_turn_brisk_frame(weight, 100, burst);
+
+			CHECK(frame >= VGPU_TURN_BRISK_FRAME_NS && frame <= VGPU_TURN_BRISK_MOST_NS);
+			CHECK(frame == VGPU_TURN_BRISK_MOST_NS || vgpu_turn_quantum(weight, 100, frame) >= burst);
+		}
+	}
+	CHECK_IS(vgpu_turn_brisk_frame(50, 100, 5 * MS), 11250 * US);
+	/* Whatever somebody says. */
+	CHECK_IS(vgpu_turn_brisk_frame(0, 100, 5 * MS), VGPU_TURN_BRISK_MOST_NS);
+	CHECK_IS(vgpu_turn_brisk_frame(50, 100, UINT64_MAX), VGPU_TURN_BRISK_MOST_NS);
 }
 
 int main(void)
@@ -261,5 +278,6 @@ int main(void)
 	CASE(who_breaks_the_rules_costs_its_share);
 	CASE(who_begin_at_once_do_not_block_each_other);
 	CASE(a_turn_has_its_part_of_a_frame);
+	CASE(a_brisk_frame_has_a_place_for_a_burst);
 	return summary();
 }
