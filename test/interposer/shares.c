@@ -96,6 +96,31 @@ static void kernels_get_their_share(void)
 	CHECK(step.ledger->waited_ns[0] > 0);
 }
 
+/* The job's slices have different shares; what is used of one GPU says nothing of the other. */
+static void each_gpu_has_its_own_share(void)
+{
+	struct step step = step_with_share(9, 25);
+	nvmlUtilization_t first = {0}, second = {0};
+	nvmlDevice_t device;
+
+	step.limits->device[1] = step.limits->device[0];
+	strcpy(step.limits->device[1].uuid, UUID1);
+	step.limits->device[1].sm_percent = step.limits->device[1].job_sm_percent = 60;
+	step.limits->device_count = 2;
+	cuda_begin(1);
+	CHECK_SHARE(kernel(), 1000, 600000000, 600);
+	CHECK(step.ledger->busy_ns[0] == 0 && step.ledger->busy_ns[1] > 0 && step.ledger->waited_ns[0] == 0);
+	CHECK(nvmlInit_v2() == NVML_SUCCESS);
+	CHECK(nvmlDeviceGetHandleByIndex_v2(0, &device) == NVML_SUCCESS);
+	CHECK_IS(nvmlDeviceGetUtilizationRates(device, &first), NVML_SUCCESS);
+	CHECK(nvmlDeviceGetHandleByIndex_v2(1, &device) == NVML_SUCCESS);
+	CHECK_IS(nvmlDeviceGetUtilizationRates(device, &second), NVML_SUCCESS);
+	CHECK(first.gpu == 0 && second.gpu > 0);
+	cuda_begin(0);
+	CHECK_SHARE(kernel(), 1000, 600000000, 250);
+	CHECK(step.ledger->busy_ns[0] > 0);
+}
+
 static uint64_t used(const struct step *step)
 {
 	return __atomic_load_n(&step->ledger->busy_ns[0], __ATOMIC_RELAXED);
@@ -295,6 +320,7 @@ int main(void)
 {
 	gpus(0);
 	CASE(kernels_get_their_share);
+	CASE(each_gpu_has_its_own_share);
 	CASE(garbage_in_the_pieces_goes_by);
 	CASE(the_ledger_knows_what_was_used);
 	CASE(no_cap_holds_nothing_back);
