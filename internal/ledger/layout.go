@@ -168,7 +168,7 @@ type claim struct { // struct vgpu_claim
 	DrainedNs    uint64
 	Bell         uint32
 	Spare        uint32
-	Brisk        uint32
+	BriskUs      uint32
 	Reserved0    uint32
 	Reserved     [2]uint64
 }
