@@ -100,7 +100,7 @@ struct vgpu_engine {
 	uint32_t streams_high;
 	uint16_t streams_seen[VGPU_STREAMS]; /* by handle: where a stream has its place, most likely */
 	uint32_t waited; /* a launch has had to wait since the last look */
-	uint32_t ample;	 /* none had to for a while, and nobody else is on the GPU */
+	uint32_t ample;	 /* none had to for a while, and no turns are taken */
 	int64_t credit_ns; /* taken from the share and not used yet */
 	uint64_t expected_ns; /* of all that is in flight */
 	uint64_t waited_ns;   /* when a look last found that one had waited, for the keeper alone */

@@ -204,6 +204,12 @@ static void count_late(struct vgpu_launch *launch)
 		vgpu_groups_end(launch->stream, launch->handle, launch->group, true, launch->mark, launch->expected_ns);
 }
 
+/* Whether the program has waited for results since the last launch. Of interest where turns may be taken. */
+static bool has_waited(struct vgpu_process *p, const struct vgpu_engine *engine)
+{
+	return GET(p->synchronised) != 0 && GET(engine->seat.count) != 0;
+}
+
 void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream handle, const void *what, uint64_t shape,
 		     uint32_t places)
 {
@@ -219,8 +225,8 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	if (get_current == NULL || get_current(&context) != CUDA_SUCCESS || context == NULL)
 		return;
 	launch->engine = capturing ? NULL : vgpu_pass_engine(context, handle);
-	launch->passes = launch->engine != NULL;
-	if (!launch->passes) {
+	launch->passes = launch->engine != NULL && GET(launch->engine->ample) != 0 && !has_waited(p, launch->engine);
+	if (launch->engine == NULL) {
 		/* Where there is one device only, the driver need not be asked which it is. What is captured is
 		 * launched with its graph. */
 		if ((vgpu_device_several(p) && !vgpu_device_of_stream(p, handle, &ordinal)) || (capturing && vgpu_capture_of_stream(handle)))
@@ -242,10 +248,10 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	launch->batch = 0;
 	launch->places = places;
 	launch->stream = place_of(p, (uint32_t)(launch->engine - p->engine), context, handle);
-	/* It has waited for results; was there nothing else to do? Asked only where turns may be taken. */
-	if (GET(p->synchronised) != 0 && launch->stream != NULL) {
+	/* Was there nothing else to do? */
+	if (has_waited(p, launch->engine) && launch->stream != NULL) {
 		SET(p->synchronised, 0);
-		if (GET(launch->engine->seat.count) != 0 && !capturing && vgpu_groups_drained(launch->stream, handle))
+		if (!capturing && vgpu_groups_drained(launch->stream, handle))
 			__atomic_fetch_add(&launch->engine->drains, 1, __ATOMIC_RELAXED);
 	}
 	admit(p, (uint32_t)(launch->engine - p->engine), launch, cost, context, capturing);

@@ -54,7 +54,8 @@ static void judge_ample(struct vgpu_process *p, uint32_t device, uint64_t now_ns
 
 	if (__atomic_exchange_n(&engine->waited, 0, __ATOMIC_RELAXED) != 0 || vgpu_engine_waits(engine) || engine->waited_ns == 0)
 		engine->waited_ns = now_ns;
-	SET(engine->ample, now_ns - engine->waited_ns > AMPLE_NS && vgpu_time_is_capped(device) && GET(engine->seat.count) == 0);
+	SET(engine->ample, now_ns - engine->waited_ns > AMPLE_NS && vgpu_time_is_capped(device) &&
+				   GET(engine->seat.may_until_ns) == UINT64_MAX);
 }
 
 /* What the thread sleeps on when it is not its own bell. */
@@ -87,10 +88,9 @@ static uint64_t look(struct vgpu_process *p, uint32_t device, struct elsewhere *
 		give_back(p, device, now);
 		return samples ? TICK_NS : next;
 	}
-	if (GET(engine->ample) != 0)
-		return TICK_AT_MOST_NS;
 	expected = GET(engine->expected_ns);
 	expected = expected < TICK_NS ? TICK_NS : expected > TICK_AT_MOST_NS ? TICK_AT_MOST_NS : expected;
+	expected = GET(engine->ample) != 0 ? TICK_AT_MOST_NS : expected;
 	return next != 0 && next < expected ? next : expected;
 }
 

@@ -134,6 +134,8 @@ static void set_may(struct vgpu_engine *engine, uint64_t until_ns)
 	if (GET(engine->seat.may_until_ns) == until_ns)
 		return;
 	SET(engine->seat.may_until_ns, until_ns);
+	if (until_ns != UINT64_MAX)
+		SET(engine->ample, 0);
 	SET(engine->batch_try_ns, 0);
 	vgpu_engine_ring(engine);
 }

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Programs that do not use their share up: launches that are only counted (interposer/pass.h). */
-#include "gated.h"
 #include "share.h"
+#include "slices.h"
 
 #include <pthread.h>
 
@@ -13,23 +13,16 @@
 #define LAUNCHES 1000u
 #define SOON_NS 2000000000u
 
+static struct step step;
 static CUfunction function;
+static CUstream stream;
 
 static void begin_job(uint32_t job, unsigned percent)
 {
-	CUmodule module;
-
-	gated_step(job, percent, 1);
-	gated_cuda();
-	CHECK(cuModuleLoadData(&module, ".visible .entry simgpu_busy_us(.param .u32 us)") == CUDA_SUCCESS);
-	CHECK(cuModuleGetFunction(&function, module, "simgpu_busy_us") == CUDA_SUCCESS);
-}
-
-static void launch(unsigned us, CUstream into)
-{
-	void *params[] = {&us};
-
-	CHECK_IS(cuLaunchKernel(function, 1 + us, 1, 1, 32, 1, 1, 0, into, params, NULL), CUDA_SUCCESS);
+	step = slice_make(job, percent, 0);
+	cuda_begin(0);
+	function = busy_kernel();
+	CHECK_IS(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
 }
 
 static void wait_until(uint64_t at_ns)
@@ -44,7 +37,7 @@ static void launch_now_and_then(uint32_t launches, CUstream into)
 	for (uint32_t i = 0; i < launches; i++) {
 		uint64_t since = now_ns();
 
-		launch(KERNEL_US, into);
+		busy(function, KERNEL_US, into);
 		wait_until(since + PAUSE_NS);
 	}
 }
@@ -82,6 +75,19 @@ static void what_is_only_counted_is_counted(void)
 	uint64_t waited_ns;
 
 	begin_job(1, 90);
+	get_ample();
+	waited_ns = step.ledger->waited_ns[0];
+	CHECK_COUNTED(launch_now_and_then(LAUNCHES, stream), LAUNCHES * KERNEL_US);
+	CHECK(step.ledger->waited_ns[0] == waited_ns);
+}
+
+/* Who might want a turn, and does not. */
+static void beside_a_neighbour_that_does_nothing(void)
+{
+	uint64_t waited_ns;
+
+	slice_make(7, 50, 0);
+	begin_job(8, 90);
 	get_ample();
 	waited_ns = step.ledger->waited_ns[0];
 	CHECK_COUNTED(launch_now_and_then(LAUNCHES, stream), LAUNCHES * KERNEL_US);
@@ -129,7 +135,7 @@ static void streams_that_end_end_their_pass(void)
 	}
 }
 
-static void launch_and_copy(void)
+static void launch_and_copy(CUdeviceptr a)
 {
 	static char bytes[4096];
 
@@ -143,9 +149,12 @@ static void launch_and_copy(void)
 /* What lies behind the last launch with a pass is not work. */
 static void other_things_in_the_stream(void)
 {
+	CUdeviceptr a;
+
 	begin_job(5, 90);
+	CHECK_IS(cuMemAlloc_v2(&a, 4096), CUDA_SUCCESS);
 	get_ample();
-	CHECK_COUNTED(launch_and_copy(), LAUNCHES * KERNEL_US);
+	CHECK_COUNTED(launch_and_copy(a), LAUNCHES * KERNEL_US);
 }
 
 /* What was ample a moment ago is kept from the first launch on. */
@@ -158,7 +167,7 @@ static void a_share_that_is_used_up_after_all(void)
 	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
 	since_ns = now_ns();
 	for (; now_ns() - since_ns < 500000000; launched++)
-		launch(KERNEL_US, stream);
+		busy(function, KERNEL_US, stream);
 	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
 	most = (now_ns() - since_ns + VGPU_SHARE_BURST_NS * 4) / 1000 * 26 / 100;
 	if (launched * KERNEL_US > most)
@@ -169,6 +178,7 @@ int main(void)
 {
 	gpus(0);
 	CASE(what_is_only_counted_is_counted);
+	CASE(beside_a_neighbour_that_does_nothing);
 	CASE(threads_that_share_a_stream);
 	CASE(streams_that_end_end_their_pass);
 	CASE(other_things_in_the_stream);
