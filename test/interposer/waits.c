@@ -226,11 +226,10 @@ static void streams_that_wait_for_each_other_count_in_full(void)
 	for (int is_short = 0; is_short < 2; is_short++) {
 		uint64_t percent = 0;
 
-		/* Less where this machine's cores are busy: then again. */
-		for (int i = 0; i < 10 && percent < 90; i++) {
+		/* Less where this machine's cores are busy, or more where they are very slow: then again. */
+		for (int i = 0; i < 10 && (percent < 90 || percent > 108); i++)
 			percent = is_short ? by_turns(SHORT_US, 400) : by_turns(LONG_US, 15);
-			CHECK(percent <= 108);
-		}
+		CHECK(percent <= 108);
 		CHECK(percent >= 90);
 	}
 }
