@@ -109,6 +109,8 @@ void vgpu_groups_give_pass(struct vgpu_engine *engine, struct vgpu_stream *strea
 	if (credit_ns < (int64_t)PASS_LEAST_NS)
 		return;
 	vgpu_mutex_lock(&stream->mutex);
+	/* Another thread may have had one meanwhile: what it launched is in the group first. */
+	vgpu_groups_collect(stream, 0);
 	ns = group->expected_ns < GROUP_NS ? (int64_t)(GROUP_NS - group->expected_ns) : 0;
 	ns = ns < credit_ns ? ns : credit_ns;
 	if (GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail && !stream->beside &&
@@ -118,7 +120,6 @@ void vgpu_groups_give_pass(struct vgpu_engine *engine, struct vgpu_stream *strea
 		ADD(engine->credit_ns, -ns);
 		group->reserved_ns += (uint64_t)ns;
 		ADD(engine->expected_ns, (uint64_t)ns);
-		vgpu_groups_collect(stream, 0);
 		vgpu_pass_open(engine, stream, context, handle, GROUP_LAUNCHES - group->launches, (uint64_t)ns);
 	}
 	vgpu_mutex_unlock(&stream->mutex);
