@@ -17,6 +17,7 @@
 #include "vmm.h"
 
 #define ASK_EVERY_NS 100000000u
+#define ASK_AT_LEAST_EVERY_NS 1000000000u
 /* Small allocations share granules, so that free memory moves a little without any growth. */
 #define MOVED_BYTES (1ull << 20)
 
@@ -146,6 +147,27 @@ static bool moved(struct vgpu_process *p, uint32_t device)
 	return minus(is, then) >= MOVED_BYTES || minus(then, is) >= MOVED_BYTES;
 }
 
+/* When to ask next: nobody has to be asked often about a program whose kernels are all there. */
+static void ask_later(struct vgpu_process *p, uint64_t now_ns, bool changed)
+{
+	uint64_t every_ns = changed ? ASK_EVERY_NS : larger(smaller(2 * GET(p->growth_every_ns), ASK_AT_LEAST_EVERY_NS), ASK_EVERY_NS);
+
+	SET(p->growth_every_ns, every_ns);
+	SET(p->growth_due_ns, now_ns + every_ns);
+}
+
+/* What the driver uses for itself, as far as it is charged. */
+static uint64_t charged(struct vgpu_process *p)
+{
+	uint64_t bytes = 0;
+
+	vgpu_mutex_lock(&p->growth_mutex);
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
+		bytes += p->overhead[d].bytes;
+	vgpu_mutex_unlock(&p->growth_mutex);
+	return bytes;
+}
+
 static bool look(struct vgpu_process *p, uint32_t device, bool is_current, bool lightly)
 {
 	bool due = vgpu_now_ns() - GET(p->overhead[device].read_ns) >= ASK_EVERY_NS;
@@ -155,7 +177,7 @@ static bool look(struct vgpu_process *p, uint32_t device, bool is_current, bool 
 	return settle(p, device, is_current);
 }
 
-bool vgpu_growth_look(struct vgpu_process *p, bool lightly)
+static bool look_at_all(struct vgpu_process *p, bool lightly)
 {
 	int current = vgpu_device_of_current(p);
 	bool ok = true;
@@ -169,11 +191,30 @@ bool vgpu_growth_look(struct vgpu_process *p, bool lightly)
 	return ok;
 }
 
+bool vgpu_growth_look(struct vgpu_process *p, bool lightly)
+{
+	uint64_t now_ns, before;
+	bool ok;
+
+	if (!lightly)
+		return look_at_all(p, false);
+	now_ns = vgpu_coarse_ns();
+	if (now_ns < GET(p->growth_due_ns))
+		return true;
+	before = charged(p);
+	ok = look_at_all(p, true);
+	/* After a load it stays due: the rest may come with the next launch. */
+	if (ok && GET(p->growth_due_ns) != 0)
+		ask_later(p, now_ns, charged(p) != before);
+	return ok;
+}
+
 bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly)
 {
 	bool fits = vgpu_growth_look(p, lightly);
 
 	if (!lightly) {
+		SET(p->growth_every_ns, 0);
 		SET(p->growth_due_ns, 0);
 		vgpu_gate_forget(p);
 	}
@@ -207,9 +248,9 @@ bool vgpu_growth_settle_current(struct vgpu_process *p)
 /* The driver is not asked for its free memory here: some other stream may be captured. */
 void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns)
 {
-	uint64_t more;
+	uint64_t more, before = charged(p);
 
-	SET(p->growth_due_ns, now_ns + ASK_EVERY_NS);
+	ask_later(p, now_ns, false); /* for the other threads, which come by meanwhile */
 	vgpu_exports_look(p, 0);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
 		if (!vgpu_context_exists(p, d))
@@ -217,6 +258,8 @@ void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns)
 		settle_quietly(p, d, false, true, &more);
 		SET(p->overhead[d].read_ns, 0); /* so the next load or unload has nothing to compare with */
 	}
+	if (charged(p) != before)
+		ask_later(p, now_ns, true);
 }
 
 bool vgpu_growth_promise(struct vgpu_process *p, uint32_t device, uint64_t bytes)

@@ -5,10 +5,12 @@
  * heaps of kernels. Only the driver knows: it is what NVML reports for the process beyond what was
  * allocated. Where NVML cannot tell, nothing is charged.
  *
- * Asking takes 11 µs (H200, driver 580) and more where a device has many processes, and a program may
- * load thousands of modules at its start. So after a load the device's free memory is looked at, which
- * takes 3 µs, and NVML is asked when it moved by more than what this process allocated, when some of that was
- * managed or is no more, or 100 ms after it was asked last. Launches never look. */
+ * Asking takes 80 to 250 µs (H200, driver 580, one to four processes on the device), a program may load
+ * thousands of modules at its start, and cuDNN asks for its kernels' functions before every launch. So after a
+ * load the device's free memory is looked at, which takes 3 µs, and NVML is asked when it moved by more than
+ * what this process allocated, when some of that was managed or is no more, or 100 ms after it was asked last.
+ * Where nothing is loaded and nothing grows it is asked ever more rarely, down to once a second. Launches
+ * never look. */
 #ifndef VGPU_GROWTH_H
 #define VGPU_GROWTH_H
 
@@ -23,7 +25,7 @@ bool vgpu_growth_settle(struct vgpu_process *p, uint32_t device);
 bool vgpu_growth_settle_current(struct vgpu_process *p);
 
 /* The same, or without a current context for all devices that have contexts, but only if it seems
- * worth asking; lightly: only if it was not asked for a while. */
+ * worth asking; lightly: only when it is due, as below. */
 bool vgpu_growth_look(struct vgpu_process *p, bool lightly);
 
 /* The same after something was loaded, the rest of which the driver may load at a launch. */
@@ -46,8 +48,9 @@ static inline void vgpu_growth_launched(struct vgpu_process *p)
 /* Before an allocation, at a synchronisation and at a question for free memory: what a launch has
  * made the driver take is charged, and what the owners of open memory have let go of, whatever the
  * limits say, because it is there and nothing can be undone; the limit then meets what comes next.
- * Other launches tell nothing, so once something was loaded or opened the driver is asked every 100 ms
- * at most, and at the first of these calls after a load and after the first launch that follows it. */
+ * Other launches tell nothing, so once something was loaded or opened the driver is asked at the first of these
+ * calls after a load and after the first launch that follows it, after 100 ms, and then half as often each time
+ * that it has nothing new, but once a second. */
 static inline void vgpu_growth_catch_up(struct vgpu_process *p)
 {
 	uint64_t now_ns;

@@ -99,6 +99,7 @@ struct vgpu_process {
 	uint32_t pools_high;
 	uint32_t gated;		  /* launches may have to wait; see gate.h */
 	uint64_t growth_due_ns;	  /* when to ask for either next */
+	uint64_t growth_every_ns; /* how often it is asked now */
 	uint64_t gate_generation; /* 1 + that of the limits page when this was decided */
 	uint32_t gate_boards;	  /* and how the boards of its devices stood then */
 	uint32_t gate_sequence[VGPU_MAX_DEVICES];

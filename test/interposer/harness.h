@@ -40,6 +40,7 @@ CUresult cuSimHeld(CUdevice device, size_t *own, size_t *all);
 CUresult cuSimHighest(CUdevice device, size_t *bytes);
 CUresult cuSimFailNext(unsigned int count);
 CUresult cuSimAsked(const char *name, unsigned int *times);
+nvmlReturn_t nvmlSimAsked(unsigned int *times); /* for lists of processes */
 CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t size, size_t alignment, CUdeviceptr wish, unsigned long long flags);
 CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size);
 CUresult cuDriverGetVersion(int *version);

@@ -49,6 +49,46 @@ static void what_the_first_launch_takes_is_charged_at_once(void)
 	}
 }
 
+static unsigned int times_asked(void)
+{
+	unsigned int times = 0;
+
+	CHECK_IS(nvmlSimAsked(&times), NVML_SUCCESS);
+	return times;
+}
+
+/* Asking takes long, and such a program does nothing else for days: steps, and at the end of each a wait. It looks
+ * its functions up each time, as cuDNN does. */
+static void a_program_that_loads_nothing_more_is_asked_about_ever_more_rarely(void)
+{
+	CUfunction late, function;
+	CUlibrary library;
+	unsigned int before;
+	CUkernel kernel;
+
+	begin(1000, 100);
+	late = kernel_of(AT_LAUNCH);
+	CHECK_IS(cuLibraryLoadData(&library, "kernel", NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	CHECK_IS(cuLibraryGetKernel(&kernel, library, "kernel"), CUDA_SUCCESS);
+	CHECK_IS(cuKernelGetFunction(&function, kernel), CUDA_SUCCESS);
+	before = times_asked();
+	for (time_t until = time(NULL) + 3; time(NULL) < until;) {
+		CHECK_IS(cuKernelGetFunction(&function, kernel), CUDA_SUCCESS);
+		run(function);
+		CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
+		wait_ms(1);
+	}
+	CHECK(times_asked() - before <= 9); /* within 2 to 3 s; every 100 ms would be 20 and more */
+	/* All the same what a launch makes the driver take is found, within a second. */
+	CHECK_IS(used(), 100 * MIB);
+	run(late);
+	for (int steps = 0; used() == 100 * MIB && steps < 2000; steps++) {
+		CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
+		wait_ms(1);
+	}
+	CHECK_IS(used(), 164 * MIB);
+}
+
 /* Nothing but the launch says that the driver takes more, and only the first one after a load is looked at. */
 static void what_a_launch_takes_is_charged_by_whatever_comes_next(void)
 {
@@ -176,6 +216,7 @@ int main(void)
 {
 	gpus(0);
 	CASE(what_the_first_launch_takes_is_charged_at_once);
+	CASE(a_program_that_loads_nothing_more_is_asked_about_ever_more_rarely);
 	CASE(what_a_launch_takes_is_charged_by_whatever_comes_next);
 	CASE(what_is_found_late_is_not_counted_twice);
 	CASE(what_a_launch_takes_beyond_the_limit_is_charged_too);

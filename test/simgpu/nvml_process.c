@@ -72,6 +72,14 @@ static void write_smi(void *list, unsigned n, unsigned pid, unsigned long long u
 	sim_nvmlSystemGetProcessName(pid, entry->name, sizeof(entry->name));
 }
 
+static unsigned int times_asked;
+
+nvmlReturn_t sim_nvmlSimAsked(unsigned int *times)
+{
+	*times = __atomic_load_n(&times_asked, __ATOMIC_RELAXED);
+	return NVML_SUCCESS;
+}
+
 static nvmlReturn_t compute(nvmlDevice_t device, unsigned int *count, void *list, writer write)
 {
 	const struct sim_device_conf *conf;
@@ -80,6 +88,7 @@ static nvmlReturn_t compute(nvmlDevice_t device, unsigned int *count, void *list
 	uint64_t pidns = sim_pidns();
 	unsigned need = 0;
 
+	__atomic_add_fetch(&times_asked, 1, __ATOMIC_RELAXED);
 	NEED(ml_device(device, &conf));
 	if (count == NULL || (list == NULL && *count != 0))
 		return NVML_ERROR_INVALID_ARGUMENT;
