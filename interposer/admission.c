@@ -5,11 +5,14 @@
 #include "atomics.h"
 #include "futex.h"
 #include "pace.h"
+#include "queue.h"
 #include "time_account.h"
 #include "turns.h"
 
 /* Taken from the share at once: launches come cheaper, and what a killed process takes along is little. */
 #define TAKE_NS 1000000u
+/* Whoever is first takes the credit soon. */
+#define GIVES_WAY_NS 100000u
 
 /* Takes credit; false when there is none, and *wait_ns is how long there will be none. */
 static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait_ns)
@@ -27,6 +30,10 @@ static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint
 		return true;
 	ADD(engine->credit_ns, (int64_t)need_ns);
 	now = vgpu_now_ns();
+	if (vgpu_queue_gives_way(p, device, now)) {
+		*wait_ns = GIVES_WAY_NS;
+		return false;
+	}
 	got = vgpu_time_take(p, device, now, need_ns, TAKE_NS, &from);
 	*wait_ns = from > now ? from - now : 1;
 	if (got == 0)
@@ -46,7 +53,7 @@ enum vgpu_admission vgpu_admission_take(struct vgpu_process *p, uint32_t device,
 	if (GET(engine->seat.shared) || GET(engine->seat.may_until_ns) != UINT64_MAX) {
 		uint64_t now = vgpu_now_ns();
 
-		if (!vgpu_turns_may_launch(engine, now))
+		if (!vgpu_turns_may_launch(engine, now, need_ns))
 			return VGPU_NOT_ITS_TURN;
 		ahead = vgpu_turns_ahead(engine, now);
 		if (ahead != 0) {

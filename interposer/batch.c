@@ -214,7 +214,7 @@ static bool release_oldest(struct vgpu_process *p, uint32_t device)
 		SET(engine->batch_try_ns, try_at(p, device, admission, wait));
 		return false;
 	}
-	vgpu_queue_leave(p, engine->batch_waits_ns);
+	vgpu_queue_leave(p, device, engine->batch_waits_ns, ns);
 	engine->batch_stalled_ns = engine->batch_waits_ns = 0;
 	open_oldest(p, device, ns);
 	return true;

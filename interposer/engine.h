@@ -102,6 +102,8 @@ struct vgpu_engine {
 	uint32_t waited; /* a launch has had to wait since the last look */
 	uint32_t ample;	 /* none had to for a while, and no turns are taken */
 	int64_t credit_ns; /* taken from the share and not used yet */
+	int64_t round_left_ns; /* of this process's round among those of its job (queue.h); 0: nobody else waits */
+	uint64_t round_since_ns, round_seen_ns; /* what its place in the order is by, and when it last waited */
 	uint64_t expected_ns; /* of all that is in flight */
 	uint64_t waited_ns;   /* when a look last found that one had waited, for the keeper alone */
 	uint64_t stalls_ns;   /* as stalled_ns, during a look, for the keeper alone */

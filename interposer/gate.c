@@ -135,12 +135,12 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 			if (admission == VGPU_ADMITTED ||
 			    (admission == VGPU_NO_CREDIT &&
 			     vgpu_admission_overdue(p, device, stalled_since, at_most, launch->reserved_ns))) {
-				vgpu_queue_leave(p, waits_since);
+				vgpu_queue_leave(p, device, waits_since, launch->reserved_ns);
 				return;
 			}
 			SET(engine->waited, 1);
 			if (known && rides_along(p, device, launch->stream, launch->expected_ns)) {
-				vgpu_queue_leave(p, waits_since);
+				vgpu_queue_leave(p, device, waits_since, 0);
 				launch->reserved_ns = 0;
 				return;
 			}
@@ -151,7 +151,7 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 			launch->batch = vgpu_batch_join(engine, launch->stream, context, launch->expected_ns, launch->places,
 							&launch->reserved_ns, &first);
 		if (launch->batch != 0) {
-			vgpu_queue_leave(p, waits_since);
+			vgpu_queue_leave(p, device, waits_since, 0);
 			if (first)
 				vgpu_keeper_ring(p);
 			return;

@@ -68,6 +68,13 @@ void vgpu_share_settle(const struct vgpu_share *share, uint64_t now_ns, int64_t 
 	} while (!__atomic_compare_exchange_n(share->free_at_ns, &old, to, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
 
+uint64_t vgpu_share_age(const struct vgpu_share *share, uint64_t now_ns)
+{
+	uint64_t is = standing(share, __atomic_load_n(share->free_at_ns, __ATOMIC_RELAXED), now_ns);
+
+	return is < now_ns ? now_ns - is : 0;
+}
+
 int64_t vgpu_share_credit(const struct vgpu_share *share, uint64_t now_ns)
 {
 	uint64_t is = standing(share, __atomic_load_n(share->free_at_ns, __ATOMIC_RELAXED), now_ns);

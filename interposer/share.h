@@ -40,4 +40,7 @@ void vgpu_share_settle(const struct vgpu_share *share, uint64_t now_ns, int64_t 
 /* The credit now in ns of busy time; negative is owed. */
 int64_t vgpu_share_credit(const struct vgpu_share *share, uint64_t now_ns);
 
+/* For how long there has been credit; 0: there is none. */
+uint64_t vgpu_share_age(const struct vgpu_share *share, uint64_t now_ns);
+
 #endif

@@ -75,6 +75,20 @@ int64_t vgpu_time_credit(struct vgpu_process *p, uint32_t device, uint64_t now_n
 	return least;
 }
 
+uint64_t vgpu_time_credit_age(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
+{
+	struct vgpu_share share[2];
+	uint32_t count = shares(p, device, share);
+	uint64_t least = UINT64_MAX;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t age = vgpu_share_age(&share[i], now_ns);
+
+		least = age < least ? age : least;
+	}
+	return least;
+}
+
 /* before_ns: of all that was counted until then. */
 static uint64_t used_between(struct vgpu_ledger *ledger, uint32_t device, uint64_t from_ns, uint64_t to_ns, uint64_t ns,
 			     uint64_t before_ns)

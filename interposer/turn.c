@@ -22,7 +22,7 @@ static bool is_over(const struct vgpu_turn_self *self, const struct vgpu_turn_ot
 		if (other[i].wants_since_ns == 0 || (other[i].spare && !self->spare))
 			continue;
 		/* Who holds what is left over gives way at once. */
-		if ((self->spare && !other[i].spare) || now_ns >= self->holds_since_ns + self->quantum_ns)
+		if ((self->spare && !other[i].spare) || self->full || now_ns >= self->holds_since_ns + self->quantum_ns)
 			return true;
 		/* There is nothing more to launch for a while. */
 		if (!self->wants && !self->in_flight && self->idle_ns >= VGPU_TURN_IDLE_NS)

@@ -23,7 +23,7 @@
 #define VGPU_TURN_BRISK_NS 8000000u
 #define VGPU_TURN_LEAST_NS 3000000u
 /* Who is first in the order and does not take its turn for so long is passed over. */
-#define VGPU_TURN_GRACE_NS 400000u
+#define VGPU_TURN_GRACE_NS 800000u
 /* A holder that has nothing in flight for so long has lost its turn. */
 #define VGPU_TURN_IDLE_NS 300000u
 
@@ -46,6 +46,7 @@ struct vgpu_turn_self {
 	bool spare;
 	bool in_flight;
 	bool wants; /* there is something to launch, and credit for it */
+	bool full;  /* but it does not fit into this turn any more */
 };
 
 enum vgpu_turn {

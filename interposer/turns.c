@@ -112,10 +112,13 @@ static void judge_turns(struct vgpu_process *p, uint32_t device)
 	struct vgpu_seat *seat = &p->engine[device].seat;
 	uint32_t times = GET(p->engine[device].drains) - seat->drains;
 	uint64_t used_ns = GET(vgpu_pages.ledger->busy_ns[device]) - seat->used_ns;
+	uint32_t before_us = GET(seat->mine->brisk_us), us;
 
 	if (used_ns < JUDGED_NS)
 		return;
-	SET(seat->mine->brisk_us, times != 0 && used_ns / times <= VGPU_TURN_BRISK_NS ? (uint32_t)(used_ns / times / 1000) + 1 : 0);
+	us = times != 0 && used_ns / times <= VGPU_TURN_BRISK_NS ? (uint32_t)(used_ns / times / 1000) + 1 : 0;
+	/* One time more or less may fall into what is judged: that makes no difference of turns. */
+	SET(seat->mine->brisk_us, us != 0 && before_us != 0 ? (3 * before_us + us) / 4 : us);
 	seat->drains += times;
 	seat->used_ns += used_ns;
 }
@@ -168,7 +171,8 @@ static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uin
 		.wants_since_ns = GET(seat->mine->wants_since_ns), .holds_since_ns = GET(seat->mine->holds_since_ns),
 		.held_ns = seat->held_ns, .quantum_ns = quantum, .idle_ns = now_ns - seat->idle_since_ns,
 		.remaining_ns = remaining(engine, now_ns), .id = vgpu_pages.limits->job_id, .spare = GET(seat->spare),
-		.in_flight = busy || siblings, .wants = waiting && (have >= enough || GET(seat->spare))};
+		.in_flight = busy || siblings, .wants = waiting && (have >= enough || GET(seat->spare)),
+		.full = GET(seat->full) != 0};
 }
 
 /* What was earned while others had their turns is there to be used. */
@@ -181,6 +185,8 @@ static void begin(struct vgpu_process *p, uint32_t device, const struct vgpu_tur
 
 	SET(engine->burst_ns, burst < VGPU_SHARE_WAITED_NS ? burst : VGPU_SHARE_WAITED_NS);
 	seat->taken_ns = now_ns;
+	SET(seat->full, 0);
+	SET(seat->quantum_ns, self->quantum_ns);
 	SET(seat->mine->holds_since_ns, now_ns);
 	SET(seat->mine->wants_since_ns, 0);
 }

@@ -14,12 +14,19 @@
 
 #include <stdbool.h>
 
-/* Whether more may be launched now. */
-static inline bool vgpu_turns_may_launch(struct vgpu_engine *engine, uint64_t now_ns)
+/* Whether so much more may be launched now. What would mostly lie behind the end of the turn waits for the next
+ * one, but what is longer than a turn begins in its first half. */
+static inline bool vgpu_turns_may_launch(struct vgpu_engine *engine, uint64_t now_ns, uint64_t need_ns)
 {
 	uint64_t until = __atomic_load_n(&engine->seat.may_until_ns, __ATOMIC_RELAXED);
+	uint64_t quantum = __atomic_load_n(&engine->seat.quantum_ns, __ATOMIC_RELAXED);
+	uint64_t ahead = __atomic_load_n(&engine->expected_ns, __ATOMIC_RELAXED);
 
-	return until == UINT64_MAX || now_ns + __atomic_load_n(&engine->expected_ns, __ATOMIC_RELAXED) < until;
+	if (until == UINT64_MAX || now_ns + ahead + (need_ns < quantum ? need_ns : quantum) / 2 < until)
+		return true;
+	if (until != 0)
+		__atomic_store_n(&engine->seat.full, 1, __ATOMIC_RELAXED);
+	return false;
 }
 
 /* While nobody else wants the GPU no turn ends, but somebody may come back at any time, and would wait

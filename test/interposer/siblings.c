@@ -104,10 +104,54 @@ static void who_does_not_come_back_is_not_waited_for(void)
 	end();
 }
 
+/* How often the GPU has gone from one to the other within this time, and with how many launches. */
+static unsigned changes(struct worker *const worker[2], uint64_t for_ns, unsigned *launches)
+{
+	uint32_t at[2] = {launches_of(worker[0]), launches_of(worker[1])}, to[2];
+	unsigned count = 0, last = 2;
+
+	nanosleep(&(struct timespec){(time_t)(for_ns / 1000000000u), (long)(for_ns % 1000000000u)}, NULL);
+	for (unsigned i = 0; i < 2; i++)
+		to[i] = launches_of(worker[i]);
+	*launches = to[0] - at[0] + to[1] - at[1];
+	while (at[0] != to[0] && at[1] != to[1]) {
+		unsigned next = worker[0]->launched_ns[at[0] % SLICES_LAUNCHES] > worker[1]->launched_ns[at[1] % SLICES_LAUNCHES];
+
+		count += last != 2 && next != last;
+		last = next;
+		at[next]++;
+	}
+	return count;
+}
+
+/* Going from process to process takes the GPU time, which it should spend on their work. */
+static void they_take_it_in_rounds(void)
+{
+	unsigned count = 0, launches = 0;
+	bool seldom = false;
+
+	step = slice_make(1, PERCENT, 0);
+	for (unsigned i = 0; i < 2; i++)
+		sibling[i] = worker_start(&step, 1000, 1);
+	for (unsigned i = 0; i < 2; i++)
+		CHECK(worker_waits_for(sibling[i], 100, 20000 * MS));
+	/* One that is late once, on a busy machine, has lost its round. */
+	for (int try = 0; try < 10 && !seldom; try++) {
+		count = changes(sibling, 1000 * MS, &launches);
+		seldom = launches > 200 && count * 5 <= launches;
+	}
+	if (!seldom)
+		fprintf(stderr, "%u changes with %u launches\n", count, launches);
+	CHECK(seldom);
+	for (unsigned i = 0; i < 2; i++)
+		worker_end(sibling[i]);
+}
+
 int main(void)
 {
 	gpus(0);
 	CASE(each_has_its_part);
+	CASE(they_take_it_in_rounds);
 	CASE(who_does_not_come_back_is_not_waited_for);
 	return summary();
 }
