@@ -19,6 +19,7 @@
 /* How finely completion is seen. Each look costs some 5 µs of a core. */
 #define TICK_NS 400000u
 #define TICK_AT_MOST_NS 1000000u
+#define TICK_HELD_NS 2000000u
 /* Without anything in flight it goes on looking for a while: waking it costs the program more. */
 #define LINGER_NS 20000000u
 /* The share is ample when no launch had to wait for so long. */
@@ -64,12 +65,26 @@ struct elsewhere {
 	uint32_t rung;
 };
 
+/* How soon something is to be seen that nobody rings for. */
+static uint64_t until_next(struct vgpu_engine *engine)
+{
+	uint64_t expected = GET(engine->expected_ns);
+
+	/* What was held back is timed on the GPU, and nothing else is launched as long as more of it is. */
+	if (vgpu_batch_pending(engine) && GET(engine->unknown) == 0 && GET(engine->waiters) == 0)
+		return TICK_HELD_NS;
+	/* Who waits on the host looks for itself when there should be credit. */
+	if (GET(engine->in_flight) == 0 || GET(engine->ample) != 0 || expected > TICK_AT_MOST_NS)
+		return TICK_AT_MOST_NS;
+	return expected < TICK_NS ? TICK_NS : expected;
+}
+
 /* Looks at one device. Returns how long until the next look, 0 when there is nothing to look at. */
 static uint64_t look(struct vgpu_process *p, uint32_t device, struct elsewhere *elsewhere)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[GET(p->slot)];
-	uint64_t now = vgpu_now_ns(), expected, next, held;
+	uint64_t now = vgpu_now_ns(), tick, next, held;
 	uint32_t before = GET(engine->in_flight);
 	bool stalled = GET(engine->stalled_ns) != 0;
 	bool samples;
@@ -88,10 +103,8 @@ static uint64_t look(struct vgpu_process *p, uint32_t device, struct elsewhere *
 		give_back(p, device, now);
 		return samples ? TICK_NS : next;
 	}
-	expected = GET(engine->expected_ns);
-	expected = expected < TICK_NS ? TICK_NS : expected > TICK_AT_MOST_NS ? TICK_AT_MOST_NS : expected;
-	expected = GET(engine->ample) != 0 ? TICK_AT_MOST_NS : expected;
-	return next != 0 && next < expected ? next : expected;
+	tick = until_next(engine);
+	return next != 0 && next < tick ? next : tick;
 }
 
 static void sleep_until_rung(struct vgpu_process *p, int64_t ns, const struct elsewhere *elsewhere)

@@ -75,6 +75,20 @@ int64_t vgpu_time_credit(struct vgpu_process *p, uint32_t device, uint64_t now_n
 	return least;
 }
 
+uint64_t vgpu_time_to_earn(struct vgpu_process *p, uint32_t device, uint64_t busy_ns)
+{
+	struct vgpu_share share[2];
+	uint32_t count = shares(p, device, share);
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t ns = busy_ns * 100 / share[i].percent;
+
+		most = ns > most ? ns : most;
+	}
+	return most;
+}
+
 uint64_t vgpu_time_credit_age(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 {
 	struct vgpu_share share[2];

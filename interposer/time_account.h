@@ -18,6 +18,8 @@ uint64_t vgpu_time_take(struct vgpu_process *p, uint32_t device, uint64_t now_ns
 			uint64_t *from_ns);
 void vgpu_time_settle(struct vgpu_process *p, uint32_t device, uint64_t now_ns, int64_t more_ns);
 int64_t vgpu_time_credit(struct vgpu_process *p, uint32_t device, uint64_t now_ns);
+/* How long it takes to earn so much. */
+uint64_t vgpu_time_to_earn(struct vgpu_process *p, uint32_t device, uint64_t busy_ns);
 /* For how long there has been credit; 0: there is none. */
 uint64_t vgpu_time_credit_age(struct vgpu_process *p, uint32_t device, uint64_t now_ns);
 
