@@ -34,6 +34,9 @@ static void done(struct vgpu_process *p, uint32_t device, const struct vgpu_grou
 	uint64_t used = vgpu_time_used(p, device, busy);
 
 	vgpu_time_settle(p, device, now_ns, (int64_t)used - (int64_t)(group->reserved_ns - group->paid_ns));
+	/* When two processes are at work at once, who is seen first is charged for both. The job loses nothing by it. */
+	if (used < busy->fresh.ns && used < group->expected_ns && group->expected_ns != VGPU_UNKNOWN_NS)
+		vgpu_time_settle_step(p, device, now_ns, (busy->fresh.ns < group->expected_ns ? busy->fresh.ns : group->expected_ns) - used);
 	/* The first launch of a kernel is not timed on the GPU; this will do until the next one is. */
 	if (group->only_key != 0 && group->expected_ns == VGPU_UNKNOWN_NS && group->launches == 1)
 		vgpu_cost_guess(p->engine[device].cost, group->only_key, busy->busy_ns);

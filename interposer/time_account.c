@@ -61,6 +61,14 @@ void vgpu_time_settle(struct vgpu_process *p, uint32_t device, uint64_t now_ns, 
 		vgpu_share_settle(&share[i], now_ns, more_ns);
 }
 
+void vgpu_time_settle_step(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint64_t more_ns)
+{
+	struct vgpu_share share[2];
+
+	if (shares(p, device, share) != 0 && share[0].free_at_ns != &vgpu_pages.ledger->share_free_at_ns[device])
+		vgpu_share_settle(&share[0], now_ns, (int64_t)more_ns);
+}
+
 int64_t vgpu_time_credit(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 {
 	struct vgpu_share share[2];
