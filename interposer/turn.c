@@ -2,9 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "turn.h"
 
-/* A turn is handed on this much before its work is done: the next one's is launched meanwhile, and the
- * GPU goes over to it as soon as it is free. */
-#define EARLY_NS 100000u
 /* Points beyond its share that another one is waited for. */
 #define TOLERANCE 5u
 
@@ -14,6 +11,13 @@ static bool before(bool a_spare, uint64_t a_since_ns, uint32_t a_id, bool b_spar
 	if (a_spare != b_spare)
 		return b_spare;
 	return a_since_ns != b_since_ns ? a_since_ns < b_since_ns : a_id < b_id;
+}
+
+/* Not before its work is done: the GPU goes over to the next one's as soon as there is some, and what is left of
+ * this one's then waits for milliseconds. */
+static enum vgpu_turn end_of(const struct vgpu_turn_self *self)
+{
+	return self->in_flight && self->remaining_ns != 0 ? VGPU_TURN_DRAIN : VGPU_TURN_LEAVE;
 }
 
 static bool is_over(const struct vgpu_turn_self *self, const struct vgpu_turn_other *other, uint32_t others, uint64_t now_ns)
@@ -45,11 +49,11 @@ enum vgpu_turn vgpu_turn_decide(const struct vgpu_turn_self *self, const struct 
 		for (uint32_t i = 0; i < others; i++) {
 			if (other[i].holds_since_ns != 0 && before(other[i].spare, other[i].holds_since_ns, other[i].id,
 								  self->spare, self->holds_since_ns, self->id))
-				return self->in_flight && self->remaining_ns > EARLY_NS ? VGPU_TURN_DRAIN : VGPU_TURN_LEAVE;
+				return end_of(self);
 		}
 		if (!is_over(self, other, others, now_ns))
 			return VGPU_TURN_KEEP;
-		return self->in_flight && self->remaining_ns > EARLY_NS ? VGPU_TURN_DRAIN : VGPU_TURN_LEAVE;
+		return end_of(self);
 	}
 	if (!self->wants)
 		return VGPU_TURN_WAIT;

@@ -15,6 +15,8 @@
 #define AHEAD_NS (2 * BELIEVED_NS)
 #define LOOK_NS 250000u
 #define NEAR_NS 60000u
+/* The GPU has nothing to do from the end of a turn until it is seen. */
+#define END_NS 25000u
 /* Of a slice's own busy time, before it is said again whether it is brisk. */
 #define JUDGED_NS 40000000u
 /* Somebody else's work may end so much later than this slice's turn begins. */
@@ -151,6 +153,15 @@ static uint64_t remaining(struct vgpu_engine *engine, uint64_t now_ns)
 	return ns == 0 && GET(engine->in_flight) != 0 ? NEAR_NS * 2 : ns;
 }
 
+/* How soon to look for the end of what is in flight: closely when it is near, and less so the later it is. */
+static uint64_t until_end(const struct vgpu_engine *engine, uint64_t now_ns)
+{
+	uint64_t end_ns = GET(engine->progress_ns) + GET(engine->expected_ns);
+	uint64_t ns = end_ns > now_ns + NEAR_NS ? end_ns - now_ns - NEAR_NS : now_ns > end_ns ? (now_ns - end_ns) / 8 : 0;
+
+	return ns < END_NS ? END_NS : ns > LOOK_NS ? LOOK_NS : ns;
+}
+
 static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
@@ -253,7 +264,7 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 		return self.remaining_ns > LOOK_NS ? LOOK_NS : NEAR_NS * 2;
 	case VGPU_TURN_DRAIN:
 		set_may(engine, 0);
-		return self.remaining_ns > LOOK_NS ? LOOK_NS : NEAR_NS;
+		return until_end(engine, now_ns);
 	case VGPU_TURN_LEAVE:
 		set_may(engine, 0);
 		judge_turns(p, device);
