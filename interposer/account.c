@@ -13,6 +13,10 @@
 /* A lock lost this often in one go means that somebody plays with the ledger. */
 #define LOST_LOCKS 3
 
+/* Calls of others are not in the driver for longer, unless they are stopped there. */
+#define LANDED_WITHIN_NS 5000000u
+#define PAUSE_NS 20000
+
 static uint64_t step_limit(uint32_t device)
 {
 	return GET(vgpu_pages.limits->device[device].step_mem_bytes);
@@ -23,26 +27,55 @@ static uint64_t job_limit(uint32_t device)
 	return GET(vgpu_pages.limits->device[device].job_mem_bytes);
 }
 
-/* ---- under both locks ---- */
+struct total {
+	uint64_t of_job, of_step;
+};
 
-static bool fits(const struct vgpu_process *p, uint32_t device, uint64_t bytes)
+/* What all processes have announced. Whoever lowers it has charged before what was taken of it, so the sums
+ * are to be read after this. */
+static inline struct total announced(uint32_t device, uint32_t step)
 {
-	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t high = GET(ledger->slots_high);
+	struct total total = {0, 0};
 
-	return bytes <= vgpu_account_left(job_limit(device), GET(ledger->used_bytes[device])) &&
-	       bytes <= vgpu_account_left(step_limit(device), GET(ledger->step[p->step].used_bytes[device]));
+	for (uint32_t i = 0; i < high && i < VGPU_MAX_PROCS; i++) {
+		uint64_t bytes = __atomic_load_n(&ledger->slot[i].may_take_bytes[device], __ATOMIC_SEQ_CST);
+
+		if (bytes == 0)
+			continue;
+		total.of_job = vgpu_account_add(total.of_job, bytes);
+		if (GET(ledger->slot[i].step) == step)
+			total.of_step = vgpu_account_add(total.of_step, bytes);
+	}
+	return total;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
 }
 
 /* Whatever is written into the ledger, its lock included, one process alone never passes a limit. */
-static bool hold(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+static inline bool fits(const struct vgpu_process *p, uint32_t device, uint64_t bytes, struct total besides)
 {
-	uint64_t held = GET(p->held_bytes[device]);
+	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t step = GET(p->step);
+	uint64_t own = vgpu_account_add(GET(p->held_bytes[device]), GET(p->may_take_bytes[device]));
+	uint64_t of_job = vgpu_account_add(GET(ledger->used_bytes[device]), besides.of_job);
+	uint64_t of_step = vgpu_account_add(GET(ledger->step[step].used_bytes[device]), besides.of_step);
 
-	if (bytes > vgpu_account_left(job_limit(device), held) || bytes > vgpu_account_left(step_limit(device), held))
-		return false;
-	SET(p->held_bytes[device], held + bytes);
-	return true;
+	of_job = vgpu_account_add(larger(of_job, own), bytes);
+	of_step = vgpu_account_add(larger(of_step, own), bytes);
+	return of_job <= job_limit(device) && of_step <= step_limit(device);
 }
+
+static inline bool fits_besides_all(const struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	return fits(p, device, bytes, announced(device, GET(p->step)));
+}
+
+/* ---- under both locks ---- */
 
 static void raise_to(uint64_t *peak, uint64_t value)
 {
@@ -76,11 +109,11 @@ static void book(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 
 bool vgpu_account_take(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	bool taken = fits(p, device, bytes) && hold(p, device, bytes);
-
-	if (taken)
-		book(p, device, bytes);
-	return taken;
+	if (!fits_besides_all(p, device, bytes))
+		return false;
+	SET(p->held_bytes[device], GET(p->held_bytes[device]) + bytes);
+	book(p, device, bytes);
+	return true;
 }
 
 /* Takes up to so many bytes off what the process holds; how many there were. */
@@ -139,8 +172,7 @@ static VGPU_SELDOM bool stands(struct vgpu_process *p, uint32_t device, uint64_t
 	bool ok;
 
 	lock(p);
-	ok = GET(vgpu_pages.ledger->used_bytes[device]) <= job_limit(device) &&
-	     GET(vgpu_pages.ledger->step[p->step].used_bytes[device]) <= step_limit(device);
+	ok = fits_besides_all(p, device, 0);
 	if (!ok)
 		unbook(p, device, bytes);
 	unlock(p);
@@ -186,6 +218,75 @@ void vgpu_account_give_back_inside(struct vgpu_process *p, uint32_t device, uint
 		unbook(p, device, bytes);
 	else
 		let_go(p, device, bytes);
+	unlock(p);
+}
+
+/* Written in one order with the ledger's lock. */
+static void announce(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	SET(p->may_take_bytes[device], bytes);
+	__atomic_exchange_n(&vgpu_pages.ledger->slot[p->slot].may_take_bytes[device], bytes, __ATOMIC_SEQ_CST);
+}
+
+/* charged_bytes: what of them is charged already. */
+static VGPU_SELDOM bool announce_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t charged_bytes)
+{
+	bool ok;
+
+	lock(p);
+	ok = vgpu_account_heal(p, device);
+	if (ok)
+		unbook(p, device, charged_bytes);
+	else
+		let_go(p, device, charged_bytes);
+	ok = ok && fits_besides_all(p, device, bytes);
+	if (ok)
+		announce(p, device, GET(p->may_take_bytes[device]) + bytes);
+	if (unlock(p) || !ok)
+		return ok;
+	vgpu_account_landed_inside(p, device, bytes);
+	return false;
+}
+
+/* Of the ledger's health what the others count by; the sums are compared with the own part anyway. */
+static inline bool can_announce(const struct vgpu_process *p, uint32_t device)
+{
+	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	const struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
+
+	return vgpu_account_is_ours(p, slot) && GET(slot->step) == p->step &&
+	       GET(slot->used_bytes[device]) == GET(p->held_bytes[device]) && GET(ledger->slots_high) > p->slot;
+}
+
+bool vgpu_account_announce_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	uint32_t *locked = &vgpu_pages.ledger->lock;
+
+	/* What does not fit at all would only be in the way of others. */
+	if (!can_announce(p, device) || bytes > vgpu_account_left(step_limit(device), GET(p->may_take_bytes[device])))
+		return announce_locked(p, device, bytes, 0);
+	announce(p, device, GET(p->may_take_bytes[device]) + bytes);
+	if (__builtin_expect(__atomic_load_n(locked, __ATOMIC_SEQ_CST) == 0 && fits_besides_all(p, device, 0), 1))
+		return true;
+	vgpu_account_landed_inside(p, device, bytes);
+	return announce_locked(p, device, bytes, 0);
+}
+
+bool vgpu_account_announce_charged_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	return announce_locked(p, device, bytes, bytes);
+}
+
+VGPU_SELDOM void vgpu_account_keep_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	bool healed;
+
+	lock(p);
+	healed = vgpu_account_heal(p, device);
+	SET(p->held_bytes[device], GET(p->held_bytes[device]) + bytes);
+	if (healed)
+		book(p, device, bytes);
+	vgpu_account_landed_inside(p, device, bytes);
 	unlock(p);
 }
 
@@ -246,6 +347,20 @@ bool vgpu_account_try(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 	return attempt_briefly(p, device, bytes, false);
 }
 
+/* What calls in the driver may take is there for others again in a moment, most of the time. */
+static bool try_until_others_have_landed(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	const struct timespec pause = {0, PAUSE_NS};
+	uint64_t since = vgpu_now_ns();
+
+	while (fits(p, device, bytes, (struct total){0, 0}) && vgpu_now_ns() - since < LANDED_WITHIN_NS) {
+		if (vgpu_account_try(p, device, bytes))
+			return true;
+		nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
 bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	if (vgpu_account_try(p, device, bytes))
@@ -256,7 +371,7 @@ bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes
 	/* What others have charged for a context of unknown cost comes back in part in a moment. */
 	if (vgpu_context_cost_others(p, device) && bytes <= step_limit(device) && vgpu_context_cost_wait(p, device, bytes))
 		return true;
-	return attempt_briefly(p, device, bytes, true);
+	return try_until_others_have_landed(p, device, bytes) || attempt_briefly(p, device, bytes, true);
 }
 
 void vgpu_account_force(struct vgpu_process *p, uint32_t device, uint64_t bytes)

@@ -7,12 +7,6 @@
 #include "atomics.h"
 #include "futex.h"
 
-bool vgpu_account_is_ours(const struct vgpu_process *p, struct vgpu_ledger_slot *slot)
-{
-	return GET(slot->state) == 1 && GET(slot->pid) == p->pid && GET(slot->start_ticks) == p->start_ticks &&
-	       GET(slot->pidns) == p->pidns;
-}
-
 /* Others read without the lock, so not memset. */
 static void zero(uint64_t field[VGPU_MAX_DEVICES])
 {
@@ -20,39 +14,56 @@ static void zero(uint64_t field[VGPU_MAX_DEVICES])
 		SET(field[d], 0);
 }
 
+/* A sum is written once, since others read it without the lock. */
+static void recount_device(uint32_t device, const uint16_t *live, uint32_t count)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint64_t of_step[VGPU_MAX_STEPS] = {0};
+	uint64_t of_job = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t step = GET(ledger->slot[live[i]].step);
+		uint64_t used = GET(ledger->slot[live[i]].used_bytes[device]);
+
+		if (step >= VGPU_MAX_STEPS)
+			continue;
+		of_job = vgpu_account_add(of_job, used);
+		of_step[step] = vgpu_account_add(of_step[step], used);
+	}
+	SET(ledger->used_bytes[device], of_job);
+	for (uint32_t s = 0; s < VGPU_MAX_STEPS; s++) {
+		if (GET(ledger->step[s].in_use))
+			SET(ledger->step[s].used_bytes[device], of_step[s]);
+	}
+}
+
 VGPU_SELDOM void vgpu_account_recount(void)
 {
 	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	uint32_t measuring = 0;
+	uint32_t devices = GET(vgpu_pages.limits->device_count);
+	uint32_t high = GET(ledger->slots_high), measuring = 0, count = 0;
+	uint16_t live[VGPU_MAX_PROCS];
 
-	zero(ledger->used_bytes);
-	for (uint32_t s = 0; s < VGPU_MAX_STEPS; s++) {
-		if (GET(ledger->step[s].in_use))
-			zero(ledger->step[s].used_bytes);
-	}
 	/* All of them, whatever slots_high says: it may be garbage too. */
 	for (uint32_t i = 0; i < VGPU_MAX_PROCS; i++) {
-		struct vgpu_ledger_slot *slot = &ledger->slot[i];
-		uint32_t step = GET(slot->step);
-
-		if (GET(slot->state) != 1 || step >= VGPU_MAX_STEPS)
-			continue;
-		measuring |= GET(slot->measuring);
-		for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
-			uint64_t used = GET(slot->used_bytes[d]);
-
-			if (used == 0)
-				continue;
-			SET(ledger->used_bytes[d], vgpu_account_add(GET(ledger->used_bytes[d]), used));
-			SET(ledger->step[step].used_bytes[d], vgpu_account_add(GET(ledger->step[step].used_bytes[d]), used));
+		if (GET(ledger->slot[i].state) == 1) {
+			measuring |= GET(ledger->slot[i].measuring);
+			live[count++] = (uint16_t)i;
+		} else if (i < high) {
+			zero(ledger->slot[i].may_take_bytes);
 		}
 	}
+	if (count != 0 && high <= live[count - 1])
+		SET(ledger->slots_high, live[count - 1] + 1u);
+	for (uint32_t d = 0; d < devices && d < VGPU_MAX_DEVICES; d++)
+		recount_device(d, live, count);
 	SET(ledger->measuring, measuring);
 }
 
 void vgpu_account_clear_slot(struct vgpu_ledger_slot *slot)
 {
 	zero(slot->used_bytes);
+	zero(slot->may_take_bytes);
 	SET(slot->measuring, 0);
 	SET(slot->state, 0);
 }
@@ -125,8 +136,10 @@ VGPU_SELDOM bool vgpu_account_claim_slot(struct vgpu_process *p)
 	SET(ledger->slot[mine].image, p->image);
 	SET(ledger->slot[mine].measuring, 0);
 	SET(ledger->slot[mine].step, step);
-	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
 		SET(ledger->slot[mine].used_bytes[d], GET(p->held_bytes[d]));
+		SET(ledger->slot[mine].may_take_bytes[d], GET(p->may_take_bytes[d]));
+	}
 	__atomic_store_n(&ledger->slot[mine].state, 1, __ATOMIC_RELEASE);
 	if (GET(ledger->slots_high) < mine + 1 || GET(ledger->slots_high) > VGPU_MAX_PROCS)
 		SET(ledger->slots_high, mine + 1);
@@ -134,32 +147,14 @@ VGPU_SELDOM bool vgpu_account_claim_slot(struct vgpu_process *p)
 	return true;
 }
 
-static bool has_place(const struct vgpu_process *p)
+VGPU_SELDOM bool vgpu_account_cure(struct vgpu_process *p, uint32_t device)
 {
-	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
+	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[p->slot];
 
-	return vgpu_account_is_ours(p, slot) && GET(slot->step) == p->step && GET(ledger->step[p->step].in_use) == 1 &&
-	       GET(ledger->step[p->step].step_id) == vgpu_pages.limits->step_id;
-}
-
-static VGPU_SELDOM bool cure(struct vgpu_process *p, uint32_t device)
-{
-	if (!has_place(p))
+	if (!vgpu_account_has_place(p))
 		return vgpu_account_claim_slot(p);
-	SET(vgpu_pages.ledger->slot[p->slot].used_bytes[device], GET(p->held_bytes[device]));
+	SET(slot->used_bytes[device], GET(p->held_bytes[device]));
+	SET(slot->may_take_bytes[device], GET(p->may_take_bytes[device]));
 	vgpu_account_recount();
 	return true;
-}
-
-/* The ledger belongs to the job's user, so what this process wrote there may have changed. */
-bool vgpu_account_heal(struct vgpu_process *p, uint32_t device)
-{
-	struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	uint64_t held = GET(p->held_bytes[device]);
-
-	if (has_place(p) && GET(ledger->slot[p->slot].used_bytes[device]) == held && GET(ledger->used_bytes[device]) >= held &&
-	    GET(ledger->step[p->step].used_bytes[device]) >= held)
-		return true;
-	return cure(p, device);
 }

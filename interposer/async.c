@@ -16,7 +16,7 @@ static uint64_t chunks(uint64_t bytes)
 	return (bytes + VGPU_POOL_CHUNK_BYTES - 1) / VGPU_POOL_CHUNK_BYTES * VGPU_POOL_CHUNK_BYTES;
 }
 
-static struct vgpu_pool *pool_of_stream(struct vgpu_process *p, CUstream stream)
+static inline struct vgpu_pool *pool_of_stream(struct vgpu_process *p, CUstream stream)
 {
 	CUdevice ordinal = 0;
 
@@ -28,13 +28,13 @@ static struct vgpu_pool *pool_of_stream(struct vgpu_process *p, CUstream stream)
 
 CUresult vgpu_async_begin(struct vgpu_async *async, uint64_t bytes, CUmemoryPool handle, CUstream stream)
 {
-	CUresult result = vgpu_charge_none(&async->charge);
-	struct vgpu_process *p = async->charge.process;
+	struct vgpu_process *p = vgpu_attach();
 	struct vgpu_pool *pool;
 
 	async->growth.pool = NULL;
-	if (result != CUDA_SUCCESS || p == NULL)
-		return result;
+	if (vgpu_stage(p) != VGPU_ATTACHED)
+		return vgpu_charge_none(&async->charge);
+	async->charge.process = p;
 	/* Where the driver does not want to say whether it is captured, it will not allocate either. */
 	if (vgpu_capture_possible(p) && vgpu_capture_of_stream(stream)) {
 		async->charge.process = NULL;
@@ -51,7 +51,6 @@ CUresult vgpu_async_begin(struct vgpu_async *async, uint64_t bytes, CUmemoryPool
 	if (pool->device < 0)
 		async->charge.process = NULL;
 	else if (!vgpu_pools_begin(p, &async->growth, pool, chunks(bytes), stream)) {
-		async->growth.pool = NULL;
 		if (vgpu_device_of_current(p) == VGPU_NO_DEVICE) {
 			async->charge.process = NULL;
 			return CUDA_SUCCESS; /* there is no context: the driver will say so itself */
@@ -95,7 +94,7 @@ CUresult vgpu_async_end(struct vgpu_async *async, CUresult result, CUdeviceptr p
 			return undo(p, pool, pointer, stream);
 		vgpu_pools_force(p, pool);
 	}
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS && pool->own)
 		vgpu_pools_block(p, pool, pointer);
 	return result;
 }

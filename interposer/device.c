@@ -94,16 +94,12 @@ int vgpu_device_of_nvml(nvmlDevice_t handle)
 	return index_of_uuid(uuid);
 }
 
-bool vgpu_device_several(struct vgpu_process *p)
+bool vgpu_device_ask_several(struct vgpu_process *p)
 {
-	uint8_t known = __atomic_load_n(&p->several_devices, __ATOMIC_RELAXED);
+	vgpu_fn_cuDeviceGetUuid *get_uuid = VGPU_REAL(cuDeviceGetUuid);
+	CUuuid uuid;
+	bool several = get_uuid != NULL && get_uuid(&uuid, 1) == CUDA_SUCCESS;
 
-	if (known == 0) {
-		vgpu_fn_cuDeviceGetUuid *get_uuid = VGPU_REAL(cuDeviceGetUuid);
-		CUuuid uuid;
-
-		known = get_uuid != NULL && get_uuid(&uuid, 1) == CUDA_SUCCESS ? 2 : 1;
-		__atomic_store_n(&p->several_devices, known, __ATOMIC_RELAXED);
-	}
-	return known == 2;
+	__atomic_store_n(&p->several_devices, several ? 2 : 1, __ATOMIC_RELAXED);
+	return several;
 }

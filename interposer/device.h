@@ -23,6 +23,13 @@ bool vgpu_device_of_stream(struct vgpu_process *p, CUstream stream, CUdevice *or
 int vgpu_device_of_nvml(nvmlDevice_t handle);
 
 /* Whether CUDA shows this process more than one device. */
-bool vgpu_device_several(struct vgpu_process *p);
+bool vgpu_device_ask_several(struct vgpu_process *p);
+
+static inline bool vgpu_device_several(struct vgpu_process *p)
+{
+	uint8_t known = __atomic_load_n(&p->several_devices, __ATOMIC_RELAXED);
+
+	return known == 0 ? vgpu_device_ask_several(p) : known == 2;
+}
 
 #endif

@@ -36,11 +36,13 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* What this process has allocated itself. */
-static uint64_t allocated(struct vgpu_process *p, uint32_t device)
+/* What this process has allocated itself, and what its calls that are in the driver may add to it. */
+static uint64_t allocated(struct vgpu_process *p, uint32_t device, uint64_t *may_take_bytes)
 {
 	uint64_t bytes;
 
+	/* It is charged before it is taken off this. */
+	*may_take_bytes = __atomic_load_n(&p->may_take_bytes[device], __ATOMIC_ACQUIRE);
 	vgpu_mutex_lock(&p->growth_mutex);
 	bytes = minus(GET(p->held_bytes[device]), p->overhead[device].bytes);
 	vgpu_mutex_unlock(&p->growth_mutex);
@@ -64,7 +66,8 @@ static bool free_now(uint64_t *bytes)
 static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_current, bool force, uint64_t *more_bytes)
 {
 	struct vgpu_overhead *overhead = &p->overhead[device];
-	uint64_t before = allocated(p, device), managed = vgpu_blocks_managed_bytes(p, device);
+	uint64_t may_take, may_take_after;
+	uint64_t before = allocated(p, device, &may_take), managed = vgpu_blocks_managed_bytes(p, device);
 	uint64_t reported, free_bytes, after, managed_after, unsure, least, most, more;
 	bool fits;
 
@@ -77,13 +80,13 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 	}
 	if (!vgpu_report_bytes(p, device, &reported))
 		return true;
-	after = allocated(p, device);
+	after = allocated(p, device, &may_take_after);
 	managed_after = vgpu_blocks_managed_bytes(p, device);
 	unsure = vgpu_vmm_unseen_bytes(p, device);
 	/* Managed memory is never reported (H200, driver 580), some other memory not always, and other
 	 * threads allocate meanwhile. Within these bounds what was charged before is as likely as
 	 * anything else, and stays. */
-	least = minus(reported, minus(larger(before, after), smaller(managed, managed_after)));
+	least = minus(reported, minus(larger(before + may_take, after + may_take_after), smaller(managed, managed_after)));
 	most = minus(reported, minus(smaller(before, after), larger(managed, managed_after) + unsure));
 	SET(overhead->measured_bytes, least);
 	vgpu_mutex_lock(&p->growth_mutex);
@@ -136,14 +139,14 @@ bool vgpu_growth_settle(struct vgpu_process *p, uint32_t device)
 static bool moved(struct vgpu_process *p, uint32_t device)
 {
 	struct vgpu_overhead *overhead = &p->overhead[device];
-	uint64_t is;
+	uint64_t is, may_take;
 	uint64_t then = GET(overhead->free_bytes) + GET(overhead->allocated_bytes);
 
 	/* Free memory does not follow what is managed: the driver takes it when it is touched, and of the
 	 * device in pieces of 128 MiB. */
 	if (vgpu_blocks_managed_bytes(p, device) != GET(overhead->managed_bytes) || !free_now(&is))
 		return true;
-	is += allocated(p, device);
+	is += allocated(p, device, &may_take);
 	return minus(is, then) >= MOVED_BYTES || minus(then, is) >= MOVED_BYTES;
 }
 

@@ -54,8 +54,8 @@ void vgpu_info_remember(struct vgpu_process *p, const struct vgpu_question *ques
 	int device = question->device;
 
 	/* What other threads allocate meanwhile may be in the figure or not. */
-	if (context == NULL || device < 0 || GET(p->held_bytes[device]) != question->held_bytes || turn % 2 != 0 ||
-	    !take_turn(info, turn))
+	if (context == NULL || device < 0 || __atomic_load_n(&p->may_take_bytes[device], __ATOMIC_ACQUIRE) != 0 ||
+	    GET(p->held_bytes[device]) != question->held_bytes || turn % 2 != 0 || !take_turn(info, turn))
 		return;
 	__atomic_store_n(&info->context, context, __ATOMIC_RELEASE);
 	__atomic_store_n(&info->device, device, __ATOMIC_RELEASE);

@@ -27,7 +27,7 @@
 #define VGPU_LIMITS_FILE "limits"
 #define VGPU_LEDGER_FILE "ledger"
 
-#define VGPU_LAYOUT_VERSION 3u
+#define VGPU_LAYOUT_VERSION 4u
 #define VGPU_LIMITS_MAGIC 0x314d494c55504756ull /* "VGPULIM1" */
 #define VGPU_LEDGER_MAGIC 0x314447524c555056ull /* "VPULRGD1" */
 #define VGPU_BOARD_MAGIC 0x3144524255504756ull	/* "VGPUBRD1" */
@@ -90,6 +90,8 @@ struct vgpu_ledger_slot {
 	uint32_t waits_device;
 	uint32_t reserved1;
 	uint64_t inflight_until_ns[VGPU_MAX_DEVICES]; /* its work keeps the device busy until then; 0: it has none there */
+	/* What its calls that are in the driver now may take at most and used_bytes does not have yet (account_inside.h). */
+	uint64_t may_take_bytes[VGPU_MAX_DEVICES];
 };
 
 struct vgpu_ledger_step {
@@ -198,15 +200,15 @@ struct vgpu_claims {
 _Static_assert(sizeof(struct vgpu_limits_device) == 128, "limits device layout");
 _Static_assert(offsetof(struct vgpu_limits, device) == 80, "limits header layout");
 _Static_assert(sizeof(struct vgpu_limits) == 80 + 16 * 128 + 128, "limits layout");
-_Static_assert(sizeof(struct vgpu_ledger_slot) == 320, "ledger slot layout");
+_Static_assert(sizeof(struct vgpu_ledger_slot) == 448, "ledger slot layout");
 _Static_assert(sizeof(struct vgpu_ledger_step) == 776, "ledger step layout");
 _Static_assert(offsetof(struct vgpu_ledger, used_bytes) == 64, "ledger header layout");
 _Static_assert(offsetof(struct vgpu_ledger, step) == 960, "ledger steps");
 _Static_assert(offsetof(struct vgpu_ledger, slot) == 960 + 256 * 776, "ledger slots");
-_Static_assert(offsetof(struct vgpu_ledger, context_bytes) == 960 + 256 * 776 + 1024 * 320, "ledger contexts");
-_Static_assert(offsetof(struct vgpu_ledger, marks) == 960 + 256 * 776 + 1024 * 320 + 128, "ledger marks");
-_Static_assert(offsetof(struct vgpu_ledger, pieces) == 960 + 256 * 776 + 1024 * 320 + 128 + 16 * 32 * 24, "ledger pieces");
-_Static_assert(sizeof(struct vgpu_ledger) == 960 + 256 * 776 + 1024 * 320 + 128 + 16 * 32 * 24 + 16 * 512 * 8, "ledger layout");
+_Static_assert(offsetof(struct vgpu_ledger, context_bytes) == 960 + 256 * 776 + 1024 * 448, "ledger contexts");
+_Static_assert(offsetof(struct vgpu_ledger, marks) == 960 + 256 * 776 + 1024 * 448 + 128, "ledger marks");
+_Static_assert(offsetof(struct vgpu_ledger, pieces) == 960 + 256 * 776 + 1024 * 448 + 128 + 16 * 32 * 24, "ledger pieces");
+_Static_assert(sizeof(struct vgpu_ledger) == 960 + 256 * 776 + 1024 * 448 + 128 + 16 * 32 * 24 + 16 * 512 * 8, "ledger layout");
 _Static_assert(sizeof(struct vgpu_board) == 32 + 128 * 32, "board layout");
 _Static_assert(sizeof(struct vgpu_claims) == 32 + 16 * 64, "claims layout");
 

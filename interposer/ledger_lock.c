@@ -37,7 +37,8 @@ static uint32_t thread_id(const struct vgpu_process *p)
 
 static bool try_lock(struct vgpu_ledger *ledger, uint32_t from, uint32_t to)
 {
-	return __atomic_compare_exchange_n(&ledger->lock, &from, to, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+	/* In one order with what is announced without it (account_inside.h). */
+	return __atomic_compare_exchange_n(&ledger->lock, &from, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 
 static bool holder_is_dead(const struct vgpu_process *p, uint32_t holder)

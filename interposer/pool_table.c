@@ -16,9 +16,6 @@
 /* Longer than the driver takes to give a pool's memory back to the device. */
 #define DESTROY_WAIT_NS 1000000000u
 
-#define CHOSEN_MASK 255u
-_Static_assert(VGPU_MAX_POOLS < CHOSEN_MASK, "a pool's index fits below the count");
-
 static struct vgpu_pool *look(struct vgpu_process *p, CUmemoryPool handle)
 {
 	uint32_t high = __atomic_load_n(&p->pools_high, __ATOMIC_ACQUIRE);
@@ -83,7 +80,7 @@ struct vgpu_pool *vgpu_pools_find(struct vgpu_process *p, CUmemoryPool handle)
 	return NULL;
 }
 
-struct vgpu_pool *vgpu_pools_chosen(struct vgpu_process *p, CUdevice ordinal)
+struct vgpu_pool *vgpu_pools_choose(struct vgpu_process *p, CUdevice ordinal)
 {
 	vgpu_fn_cuDeviceGetMemPool *get_pool = VGPU_REAL(cuDeviceGetMemPool);
 	bool cached = ordinal >= 0 && ordinal < VGPU_CACHED_DEVICES;
@@ -91,8 +88,8 @@ struct vgpu_pool *vgpu_pools_chosen(struct vgpu_process *p, CUdevice ordinal)
 	struct vgpu_pool *pool;
 	CUmemoryPool handle;
 
-	if ((known & CHOSEN_MASK) != 0)
-		return &p->pool[(known & CHOSEN_MASK) - 1];
+	if ((known & VGPU_CHOSEN_MASK) != 0)
+		return &p->pool[(known & VGPU_CHOSEN_MASK) - 1];
 	if (get_pool == NULL || get_pool(&handle, ordinal) != CUDA_SUCCESS)
 		return NULL;
 	pool = vgpu_pools_find(p, handle);
@@ -108,7 +105,7 @@ void vgpu_pools_chosen_anew(struct vgpu_process *p)
 	for (int i = 0; i < VGPU_CACHED_DEVICES; i++) {
 		uint64_t known = __atomic_load_n(&p->chosen_pool[i], __ATOMIC_RELAXED);
 
-		while (!__atomic_compare_exchange_n(&p->chosen_pool[i], &known, (known | CHOSEN_MASK) + 1, 0,
+		while (!__atomic_compare_exchange_n(&p->chosen_pool[i], &known, (known | VGPU_CHOSEN_MASK) + 1, 0,
 						    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 			;
 	}
@@ -224,8 +221,6 @@ void vgpu_pools_block(struct vgpu_process *p, struct vgpu_pool *pool, CUdevicept
 {
 	struct vgpu_entry block = {.key = pointer, .owner = (uint64_t)(pool - p->pool) + 1, .count = VGPU_BLOCK_OF_POOL};
 
-	if (!pool->own)
-		return;
 	vgpu_brief_lock(&p->account_lock);
 	pool->live++;
 	vgpu_brief_unlock(&p->account_lock);

@@ -2,10 +2,19 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Stream-ordered pools, and the memory that the driver keeps for graphs, are charged by what they
- * hold. A call that may make a pool grow is charged beforehand with the most that it can take: whole
- * chunks. Afterwards the driver is asked what the pool holds now, and the account is lowered to
- * that and to what calls of other threads may still take. Freeing changes nothing until the driver
- * takes memory from the pool, which is seen at the next allocation or synchronisation. */
+ * hold. For a call that may make a pool grow the most that it can take, whole chunks, is announced
+ * beforehand (account_inside.h), or charged where a graph may take it. Afterwards the driver is asked what
+ * the pool holds now, and the account is put right. Freeing changes nothing until the driver takes memory
+ * from the pool, which is seen at the next allocation or synchronisation.
+ *
+ * Why a pool never holds more than is charged and announced for it, whatever threads do at once:
+ *  - What a call has taken is in the answer that it gets at its end, and is charged before its announcement
+ *    goes. That answer may have more, which others have taken that are still in the driver: charging it
+ *    uses up what is announced for all of them together, so nothing is counted twice.
+ *  - With the end of a call no more stays announced than calls in the driver may take. If less is, because
+ *    of that, the rest of theirs is charged already.
+ *  - The charge is only lowered to what the driver answers and all that calls may take which were in it
+ *    since it was asked: one of them may have found its growth covered by the charge that is lowered now. */
 #ifndef VGPU_POOLS_H
 #define VGPU_POOLS_H
 
@@ -13,6 +22,10 @@
 
 /* What a pool reserves at once (measured on an H200, driver 580). */
 #define VGPU_POOL_CHUNK_BYTES (32ull << 20)
+
+/* Of a word of chosen_pool. */
+#define VGPU_CHOSEN_MASK 255u
+_Static_assert(VGPU_MAX_POOLS < VGPU_CHOSEN_MASK, "a pool's index fits below the count");
 
 /* One call that may make a pool grow, between its begin and its end. */
 struct vgpu_growth {
@@ -27,7 +40,14 @@ struct vgpu_growth {
  * no place for it, or when it was not seen to be made. */
 struct vgpu_pool *vgpu_pools_find(struct vgpu_process *p, CUmemoryPool handle);
 /* The one that the device's streams allocate from; and that may have changed, on every device. */
-struct vgpu_pool *vgpu_pools_chosen(struct vgpu_process *p, CUdevice ordinal);
+struct vgpu_pool *vgpu_pools_choose(struct vgpu_process *p, CUdevice ordinal);
+static inline struct vgpu_pool *vgpu_pools_chosen(struct vgpu_process *p, CUdevice ordinal)
+{
+	bool cached = ordinal >= 0 && ordinal < VGPU_CACHED_DEVICES;
+	uint64_t known = cached ? __atomic_load_n(&p->chosen_pool[ordinal], __ATOMIC_ACQUIRE) & VGPU_CHOSEN_MASK : 0;
+
+	return known != 0 ? &p->pool[known - 1] : vgpu_pools_choose(p, ordinal);
+}
 void vgpu_pools_chosen_anew(struct vgpu_process *p);
 /* The program has set an attribute of a pool. */
 void vgpu_pools_set(struct vgpu_process *p, CUmemoryPool handle, int attribute, const void *value);
@@ -46,7 +66,7 @@ void vgpu_pools_destroyed(struct vgpu_process *p, struct vgpu_pool *pool, CUmemo
 void vgpu_pools_block(struct vgpu_process *p, struct vgpu_pool *pool, CUdeviceptr pointer);
 void vgpu_pools_block_freed(struct vgpu_process *p, const struct vgpu_entry *block);
 
-/* Charges the growth. False when the limit leaves too little, also after what the stream frees has
+/* Announces or charges the growth. False when the limit leaves too little, also after what the stream frees has
  * been waited for, a while, and what the process does not use has been given back. */
 bool vgpu_pools_begin(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth,
 		      CUstream stream);

@@ -75,6 +75,7 @@ struct vgpu_pool {
 	uint64_t charged_bytes;
 	uint64_t live; /* blocks of an own pool */
 	uint64_t flying_growth; /* by how much calls that are in the driver now may make it grow */
+	uint64_t announced_bytes; /* of these: in may_take_bytes, not charged */
 	uint64_t begun_growth;	/* the same of all calls ever begun */
 } __attribute__((aligned(64)));
 
@@ -114,11 +115,12 @@ struct vgpu_process {
 	uint64_t image;
 	uint32_t slot;
 	uint32_t step;
-	/* held_bytes is the same as the slot's used_bytes, out of reach of whoever writes into the ledger, its
-	 * lock included. It changes under account_lock, and so do the sums of the pools; within that no other
-	 * one is taken but the ledger's. */
+	/* held_bytes and may_take_bytes are the same as in the slot, out of reach of whoever writes into the
+	 * ledger, its lock included. They change under account_lock, and so do the sums of the pools; within
+	 * that no other one is taken but the ledger's. */
 	uint32_t account_lock;
 	uint64_t held_bytes[VGPU_MAX_DEVICES];
+	uint64_t may_take_bytes[VGPU_MAX_DEVICES];
 
 	uint64_t swept_ns;
 	uint64_t in_vain_ns; /* when others' contexts were last waited for without any good */

@@ -8,7 +8,7 @@ package ledger
 
 // Constants of interposer/layout.h.
 const (
-	layoutVersion = 3
+	layoutVersion = 4
 	limitsMagic   = 0x314d494c55504756 // "VGPULIM1"
 	ledgerMagic   = 0x314447524c555056 // "VPULRGD1"
 	boardMagic    = 0x3144524255504756 // "VGPUBRD1"
@@ -82,6 +82,7 @@ type ledgerSlot struct { // struct vgpu_ledger_slot
 	Reserved1    uint32
 
 	InflightUntilNs [MaxDevices]uint64
+	MayTakeBytes    [MaxDevices]uint64
 }
 
 type ledgerStep struct { // struct vgpu_ledger_step

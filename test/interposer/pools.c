@@ -127,6 +127,25 @@ static void what_a_pool_keeps_stays_charged_until_it_is_trimmed(void)
 	CHECK_IS(used(), 0);
 }
 
+/* A chunk that a call could have taken and did not was never in use. */
+static void what_a_pool_has_already_raises_no_peak(void)
+{
+	CUdeviceptr a;
+
+	begin(128);
+	keep_everything(pool);
+	CHECK_IS(cuMemAllocAsync(&a, 20 * MIB, stream), CUDA_SUCCESS);
+	CHECK_IS(step.ledger->peak_bytes[0], 32 * MIB);
+	for (int i = 0; i < 10; i++) {
+		CHECK_IS(cuMemFreeAsync(a, stream), CUDA_SUCCESS);
+		CHECK_IS(cuMemAllocAsync(&a, 20 * MIB, stream), CUDA_SUCCESS);
+	}
+	CHECK_IS(used(), 32 * MIB);
+	CHECK_IS(step.ledger->peak_bytes[0], 32 * MIB);
+	CHECK_IS(step.ledger->step[0].peak_bytes[0], 32 * MIB);
+	CHECK_IS(step.ledger->slot[0].may_take_bytes[0], 0);
+}
+
 /* The other process of what_a_pool_keeps_is_not_there_for_others. */
 static int other_process(void)
 {
@@ -250,6 +269,7 @@ int main(int argc, char **argv)
 	CASE(a_pool_costs_what_it_holds);
 	CASE(every_synchronisation_is_seen);
 	CASE(what_a_pool_keeps_stays_charged_until_it_is_trimmed);
+	CASE(what_a_pool_has_already_raises_no_peak);
 	CASE(what_a_pool_keeps_is_not_there_for_others);
 	CASE(own_pools_are_charged_beyond_their_end);
 	CASE(the_pool_that_is_set_is_the_one_charged);

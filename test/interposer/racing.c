@@ -151,6 +151,7 @@ static void race_process(int number)
 static void racing_processes_never_pass_the_limit_and_use_all_of_it(void)
 {
 	pid_t pid[PROCESSES];
+	size_t highest;
 
 	gpus(0);
 	step = step_make(1, 0, LIMIT_MIB, LIMIT_MIB);
@@ -169,6 +170,9 @@ static void racing_processes_never_pass_the_limit_and_use_all_of_it(void)
 	CHECK(shared->taken > 1000);
 	CHECK(shared->refused > 0); /* else the limit was never near */
 	CHECK_IS(shared->held_granules, GRANULES);
+	cuda_begin(0);
+	CHECK_IS(cuSimHighest(0, &highest), CUDA_SUCCESS);
+	CHECK_IS(highest, LIMIT_MIB * MIB);
 	CHECK_IS(step.ledger->peak_bytes[0], LIMIT_MIB * MIB);
 	CHECK_IS(step.ledger->used_bytes[0], 0);
 	CHECK_IS(step_slots_bytes(&step), 0);
