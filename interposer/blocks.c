@@ -8,10 +8,25 @@
 #include "futex.h"
 #include "granules.h"
 
+/* Allocations are 512 bytes apart at least, most of them 2 MiB. */
+static uint32_t cell_of(uint64_t pointer)
+{
+	return (uint32_t)((pointer >> 9) * 0x9e3779b97f4a7c15ull >> (64 - VGPU_BLOCK_CELL_BITS));
+}
+
 static struct vgpu_shard *shard_of(struct vgpu_process *p, uint64_t pointer)
 {
-	/* Allocations are 512 bytes apart at least, most of them 2 MiB. */
-	return &p->blocks[(pointer >> 9 ^ pointer >> 21) % VGPU_SHARDS];
+	return &p->blocks[cell_of(pointer) % VGPU_SHARDS];
+}
+
+/* With the shard's mutex held: counts how many blocks are in the cell. One that was full once stays so. */
+static void note_cell(struct vgpu_process *p, uint64_t pointer, bool comes)
+{
+	uint16_t *there = &p->blocks_there[cell_of(pointer)];
+	uint16_t count = __atomic_load_n(there, __ATOMIC_RELAXED);
+
+	if (count != UINT16_MAX)
+		__atomic_store_n(there, (uint16_t)(comes ? count + 1 : count - 1), __ATOMIC_RELAXED);
 }
 
 static bool is_small(const struct vgpu_entry *block)
@@ -57,7 +72,8 @@ void vgpu_blocks_put_back(struct vgpu_process *p, const struct vgpu_entry *block
 	if (same != NULL)
 		old = *same;
 	/* Without memory for it the charge stays until the process ends: too much, never too little. */
-	vgpu_table_put(&shard->entries, block);
+	if (vgpu_table_put(&shard->entries, block) && same == NULL)
+		note_cell(p, block->key, true);
 	count_in(p, block);
 	count_out(p, &old);
 	vgpu_mutex_unlock(&shard->mutex);
@@ -87,12 +103,14 @@ bool vgpu_blocks_take(struct vgpu_process *p, CUdeviceptr pointer, struct vgpu_e
 
 	/* Most of what is freed in stream order is not noted. Who frees a block has learned its address
 	 * from whoever noted it, and so sees that there is one. */
-	if (__atomic_load_n(&shard->entries.used, __ATOMIC_RELAXED) == 0)
+	if (__atomic_load_n(&p->blocks_there[cell_of(pointer)], __ATOMIC_RELAXED) == 0)
 		return false;
 	vgpu_mutex_lock(&shard->mutex);
 	found = vgpu_table_take(&shard->entries, pointer, out);
-	if (found)
+	if (found) {
+		note_cell(p, pointer, false);
 		count_out(p, out);
+	}
 	vgpu_mutex_unlock(&shard->mutex);
 	return found;
 }
@@ -126,6 +144,7 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 			/* Taking one may move another one here. */
 			if (block.key != 0 && block.owner == (uint64_t)(uintptr_t)context &&
 			    vgpu_table_take(blocks, block.key, &block)) {
+				note_cell(p, block.key, false);
 				count_out(p, &block);
 				if (vgpu_exports_has_block(p, block.key)) {
 					vgpu_mutex_unlock(&p->blocks[s].mutex);

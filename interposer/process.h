@@ -17,6 +17,8 @@
 #include <stddef.h>
 
 #define VGPU_SHARDS 16
+#define VGPU_BLOCK_CELL_BITS 14
+#define VGPU_BLOCK_CELLS (1u << VGPU_BLOCK_CELL_BITS)
 #define VGPU_CACHED_DEVICES 64
 #define VGPU_MAX_CONTEXTS 64
 #define VGPU_MAX_POOLS 128
@@ -133,6 +135,7 @@ struct vgpu_process {
 
 	/* blocks.c and granules.c. A mutex of granules may be taken within one of blocks, not otherwise. */
 	struct vgpu_shard blocks[VGPU_SHARDS];
+	uint16_t blocks_there[VGPU_BLOCK_CELLS]; /* how many, by a hash of their address */
 	struct vgpu_shard granules[VGPU_SHARDS];
 	uint64_t managed_bytes[VGPU_MAX_DEVICES]; /* what of them is charged for managed memory */
 
