@@ -196,23 +196,30 @@ static void say_who_holds_what(uint32_t round)
 /* Whatever state it is in: within a second of standing still. */
 static void check_account(uint32_t round)
 {
-	uint64_t until, used;
+	uint64_t until, used, looks = 0, last, longest = 0;
 	size_t all, free_bytes, total_bytes;
 
 	for (until = now_ms() + 20000; !all_parked() && now_ms() < until;)
 		usleep(200);
 	CHECK(all_parked());
-	until = now_ms() + 1000;
+	last = now_ms();
+	until = last + 1000;
 	do {
 		CHECK_IS(cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
 		CHECK_IS(cuSimHeld(0, NULL, &all), CUDA_SUCCESS);
 		used = READ(step.ledger->used_bytes[0]);
+		looks++;
+		longest = now_ms() - last > longest ? now_ms() - last : longest;
+		last = now_ms();
 	} while ((used != all || step_slots_bytes(&step) != all) && now_ms() < until);
 	CHECK_IS(used, all);
 	CHECK_IS(step_slots_bytes(&step), all);
 	CHECK(used <= shared->limit_bytes);
-	if (failures != 0)
-		say_who_holds_what(round);
+	if (failures == 0)
+		return;
+	fprintf(stderr, "%llu looks, the longest took %llu ms; lock %#x, %u slots\n", (unsigned long long)looks,
+		(unsigned long long)longest, READ(step.ledger->lock), READ(step.ledger->slots_high));
+	say_who_holds_what(round);
 }
 
 static unsigned rounds(void)
