@@ -305,6 +305,8 @@ int sim_proc_register(void)
 	}
 	if (slot < SIM_MAX_PROCS) {
 		self = &state->proc[slot];
+		/* Whoever dropped the last one may have been killed before all of it was gone. */
+		memset(self, 0, sizeof(*self));
 		self->pid = getpid();
 		self->pidns = pidns;
 		self->start_ticks = start;

@@ -120,6 +120,35 @@ static void die_in_the_lock(struct peer *peer)
 		pause();
 }
 
+static void be_there(struct peer *peer)
+{
+	start_cuda();
+	peer_say(peer, 0);
+}
+
+/* Whoever forgets a process may be killed in the middle of it. */
+TEST(what_a_half_forgotten_process_had_is_nobodys)
+{
+	struct sim_state *state;
+	struct peer peer;
+	size_t own, all;
+
+	configure(SMALL_NODE);
+	peer = peer_start(be_there);
+	peer_hear(&peer);
+	OK(peer_wait(&peer));
+	state = map_own_state();
+	OK(pthread_mutex_lock(&state->lock));
+	for (int i = 0; i < SIM_MAX_PROCS; i++)
+		if (!state->proc[i].live)
+			state->proc[i].device[0].mem_bytes = 200 * SIM_MIB;
+	OK(pthread_mutex_unlock(&state->lock));
+	start_cuda();
+	OK(cuSimHeld(0, &own, &all));
+	EQ(own, 100 * SIM_MIB);
+	EQ(all, 100 * SIM_MIB);
+}
+
 TEST(a_process_that_dies_holding_the_lock_stops_nobody)
 {
 	struct peer peer;
