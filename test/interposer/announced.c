@@ -115,15 +115,13 @@ static void check_highest(void)
 	CHECK(shared->refused > 0);
 }
 
-static void processes_that_announce_never_pass_the_limit(void)
+static void in_processes(void (*run)(uint32_t number))
 {
 	pid_t pid[PROCESSES];
 
-	gpus(0);
-	step = step_make(1, 0, LIMIT_MIB, LIMIT_MIB);
 	for (uint32_t i = 0; i < PROCESSES; i++) {
 		if ((pid[i] = fork()) == 0) {
-			race_threads(i + 1);
+			run(i + 1);
 			_exit(failures == 0 ? 0 : 1);
 		}
 	}
@@ -133,6 +131,13 @@ static void processes_that_announce_never_pass_the_limit(void)
 		waitpid(pid[i], &status, 0);
 		CHECK_IS(status, 0);
 	}
+}
+
+static void processes_that_announce_never_pass_the_limit(void)
+{
+	gpus(0);
+	step = step_make(1, 0, LIMIT_MIB, LIMIT_MIB);
+	in_processes(race_threads);
 	cuda_begin(0);
 	check_highest();
 	CHECK(step.ledger->peak_bytes[0] <= LIMIT_MIB * MIB);
@@ -161,23 +166,11 @@ static void want_the_only_chunk(uint32_t seed)
 
 static void the_only_chunk_is_had_by_one_at_a_time(void)
 {
-	pid_t pid[PROCESSES];
 	size_t highest;
 
 	gpus(0);
 	step = step_make(8, 0, 32, 32);
-	for (uint32_t i = 0; i < PROCESSES; i++) {
-		if ((pid[i] = fork()) == 0) {
-			want_the_only_chunk(i);
-			_exit(failures == 0 ? 0 : 1);
-		}
-	}
-	for (int i = 0; i < PROCESSES; i++) {
-		int status = -1;
-
-		waitpid(pid[i], &status, 0);
-		CHECK_IS(status, 0);
-	}
+	in_processes(want_the_only_chunk);
 	cuda_begin(0);
 	CHECK_IS(cuSimHighest(0, &highest), CUDA_SUCCESS);
 	CHECK_IS(highest, CHUNK);

@@ -272,11 +272,38 @@ static void a_brisk_frame_has_a_place_for_a_burst(void)
 	CHECK_IS(vgpu_turn_brisk_frame(50, 100, UINT64_MAX), VGPU_TURN_BRISK_MOST_NS);
 }
 
+/* It wants more, and so does another one. */
+static enum vgpu_turn decided(bool in_flight, uint64_t remaining_ns, uint64_t held_ns, bool full)
+{
+	const struct vgpu_turn_other other = {.wants_since_ns = BEGIN - MS, .id = 2};
+	const struct vgpu_turn_self self = {.holds_since_ns = BEGIN - held_ns, .quantum_ns = 10 * MS, .remaining_ns = remaining_ns,
+					    .id = 1, .in_flight = in_flight, .wants = true, .full = full};
+
+	return vgpu_turn_decide(&self, &other, 1, BEGIN);
+}
+
+static void a_turn_is_handed_on_when_its_work_is_done_and_not_before(void)
+{
+	CHECK_IS(decided(true, 2 * MS, 5 * MS, false), VGPU_TURN_KEEP);
+	CHECK_IS(decided(true, 2 * MS, 10 * MS, false), VGPU_TURN_DRAIN);
+	CHECK_IS(decided(true, 1, 10 * MS, false), VGPU_TURN_DRAIN);
+	CHECK_IS(decided(false, 0, 10 * MS, false), VGPU_TURN_LEAVE);
+}
+
+static void a_turn_ends_when_nothing_more_fits(void)
+{
+	CHECK_IS(decided(true, 2 * MS, 5 * MS, true), VGPU_TURN_DRAIN);
+	CHECK_IS(decided(false, 0, 5 * MS, true), VGPU_TURN_LEAVE);
+	CHECK_IS(decided(false, 0, 5 * MS, false), VGPU_TURN_KEEP);
+}
+
 int main(void)
 {
 	CASE(turns_go_round_by_weight);
 	CASE(who_breaks_the_rules_costs_its_share);
 	CASE(who_begin_at_once_do_not_block_each_other);
+	CASE(a_turn_is_handed_on_when_its_work_is_done_and_not_before);
+	CASE(a_turn_ends_when_nothing_more_fits);
 	CASE(a_turn_has_its_part_of_a_frame);
 	CASE(a_brisk_frame_has_a_place_for_a_burst);
 	return summary();
