@@ -189,13 +189,13 @@ static void run_into_debt(const struct step *step)
 	__atomic_store_n(&step->ledger->share_free_at_ns[0], now_ns() + 50000000, __ATOMIC_RELAXED);
 }
 
-/* Any launch has to wait after that, on the host or in its stream, once what the process has taken from the share is used up. */
+/* Any launch has to wait while that is so, on the host or in its stream, once what the process has taken from the share is used up. */
 #define CHECK_GATED(call)                                                                             \
 	do {                                                                                          \
-		uint64_t before_, is_;                                                                \
+		uint64_t before_, is_, since_ = now_ns();                                             \
 		is_ = before_ = __atomic_load_n(&step.ledger->waited_ns[0], __ATOMIC_RELAXED);        \
-		run_into_debt(&step);                                                                 \
-		for (int i_ = 0; i_ < 300 && is_ == before_; i_++) {                                  \
+		while (is_ == before_ && now_ns() - since_ < 20000000000u) {                          \
+			run_into_debt(&step);                                                         \
 			CHECK_IS(call, CUDA_SUCCESS);                                                 \
 			CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);                                   \
 			is_ = __atomic_load_n(&step.ledger->waited_ns[0], __ATOMIC_RELAXED);          \
