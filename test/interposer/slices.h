@@ -149,6 +149,7 @@ static inline struct worker *worker_start(const struct step *step, unsigned us, 
 		worker->pid = pid;
 		return worker;
 	}
+	failures = 0; /* its own */
 	alarm(SLICES_WORKS_S);
 	step_enter(step);
 	cuda_begin(0);
