@@ -125,7 +125,7 @@ fuzz: fuzz-interposer ## every fuzzer for FUZZ_SECONDS, with new seeds; what fai
 			$(GO) test -run '^$$' -fuzz "^$$fuzzer\$$" -fuzztime $(FUZZ_SECONDS)s "$$package" || exit 1; \
 		done || exit 1; done
 
-bench: build $(BUILD)/vgpu-bench $(BUILD)/test-interposer/bench $(BUILD)/spank/testhost ## measure what docs/benchmarks.md says
+bench: build $(BUILD)/vgpu-bench $(BUILD)/test-interposer/bench $(BUILD)/test-interposer/bench_launch $(BUILD)/spank/testhost ## measure what docs/benchmarks.md says
 	@$(SUDO) $(BUILD)/vgpu-bench
 
 coverage: ## what of CUDA and NVML is covered: reads the headers there are, writes docs/cuda-coverage.md

@@ -26,13 +26,21 @@ uint64_t vgpu_cost_key(uint64_t what, uint64_t shape)
 	return h == 0 ? 1 : h;
 }
 
+/* The places of a key, each in another order: mostly the first one has it. */
+static struct vgpu_cost *place(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint32_t i)
+{
+	uint64_t set = key % (VGPU_COSTS / PLACES), first = key / (VGPU_COSTS / PLACES);
+
+	return &table[set * PLACES + (first + i) % PLACES];
+}
+
 static struct vgpu_cost *find(struct vgpu_cost table[VGPU_COSTS], uint64_t key)
 {
-	struct vgpu_cost *set = &table[key % (VGPU_COSTS / PLACES) * PLACES];
-
 	for (uint32_t i = 0; i < PLACES; i++) {
-		if (GET(set[i].key) == key)
-			return &set[i];
+		struct vgpu_cost *cost = place(table, key, i);
+
+		if (GET(cost->key) == key)
+			return cost;
 	}
 	return NULL;
 }
@@ -46,9 +54,9 @@ struct vgpu_cost *vgpu_cost_of(struct vgpu_cost table[VGPU_COSTS], uint64_t key)
 	if (cost != NULL)
 		return cost;
 	/* An empty place, or that of which least is known. */
-	cost = &table[key % (VGPU_COSTS / PLACES) * PLACES];
+	cost = place(table, key, 0);
 	for (uint32_t i = 1; i < PLACES && GET(cost->key) != 0; i++) {
-		struct vgpu_cost *other = &table[key % (VGPU_COSTS / PLACES) * PLACES + i];
+		struct vgpu_cost *other = place(table, key, i);
 
 		if (GET(other->key) == 0 || GET(other->samples) < GET(cost->samples))
 			cost = other;

@@ -18,7 +18,7 @@ struct vgpu_cost {
 	uint16_t outliers;	/* in a row */
 	uint32_t since_sample;	/* launches since one was timed */
 	uint32_t put_off;	/* times in a row that a launch was not timed, or took longer, beside others */
-};
+} __attribute__((aligned(32))); /* a launch looks at one of them, which then is in one line of the cache */
 
 /* The average of a kernel over all its shapes. */
 #define VGPU_ANY_SHAPE UINT64_MAX

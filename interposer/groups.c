@@ -11,7 +11,9 @@
 /* A group is closed once this much is expected of it: how finely completion is seen. */
 #define GROUP_NS 200000u
 #define GROUP_LAUNCHES 256u
-/* Less is not worth a pass. */
+/* A pass is for so much more, since nobody waits to see it done; less is not worth one. */
+#define PASS_NS 1000000u
+#define PASS_LAUNCHES 1024u
 #define PASS_LEAST_NS 10000u
 /* What a kernel takes less behind another one than alone (H200). */
 #define PREPARED_NS 240u
@@ -111,8 +113,7 @@ void vgpu_groups_give_pass(struct vgpu_engine *engine, struct vgpu_stream *strea
 	vgpu_mutex_lock(&stream->mutex);
 	/* Another thread may have had one meanwhile: what it launched is in the group first. */
 	vgpu_groups_collect(stream, 0);
-	ns = group->expected_ns < GROUP_NS ? (int64_t)(GROUP_NS - group->expected_ns) : 0;
-	ns = ns < credit_ns ? ns : credit_ns;
+	ns = credit_ns < (int64_t)PASS_NS ? credit_ns : (int64_t)PASS_NS;
 	if (GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail && !stream->beside &&
 	    group == &stream->group[(stream->head - 1) % VGPU_GROUPS] && !group->closed && group->batch == 0 &&
 	    group->inside == 0 && group->reached_ns == 0 && ns >= (int64_t)PASS_LEAST_NS) {
@@ -120,7 +121,7 @@ void vgpu_groups_give_pass(struct vgpu_engine *engine, struct vgpu_stream *strea
 		ADD(engine->credit_ns, -ns);
 		group->reserved_ns += (uint64_t)ns;
 		ADD(engine->expected_ns, (uint64_t)ns);
-		vgpu_pass_open(engine, stream, context, handle, GROUP_LAUNCHES - group->launches, (uint64_t)ns);
+		vgpu_pass_open(engine, stream, context, handle, PASS_LAUNCHES, (uint64_t)ns);
 	}
 	vgpu_mutex_unlock(&stream->mutex);
 }

@@ -32,11 +32,11 @@ INTERPOSER_TEST_BUILD := $(BUILD)/test-interposer
 INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinterposer -pthread
 INTERPOSER_FUZZERS := fuzz_folder fuzz_ledger fuzz_lookup
 INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth kernels \
-	contexts sharing frees small starts threads racing announced killed asked engines multicast interop exports foreign_pools shares fills copies waits marks bench \
+	contexts sharing frees small starts threads racing announced killed asked engines multicast interop exports foreign_pools shares fills copies waits marks bench bench_launch \
 	controller controlled controlled_turns counted metered held passes turns neighbours siblings streams pace \
 	$(INTERPOSER_FUZZERS)
 INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c $(INTERPOSER_TEST)/things.c
-INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_TEST)/things.h $(INTERPOSER_TEST)/slices.h $(INTERPOSER_TEST)/gated.h $(INTERPOSER_TEST)/charged.h \
+INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_TEST)/things.h $(INTERPOSER_TEST)/slices.h $(INTERPOSER_TEST)/gated.h $(INTERPOSER_TEST)/charged.h $(INTERPOSER_TEST)/bench.h \
 	$(INTERPOSER_HEADERS)
 INTERPOSER_SIM := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1
 INTERPOSER_SIM_LINK := -L$(BUILD)/sim -l:libcuda.so.1 -l:libnvidia-ml.so.1 -Wl,-rpath,$(abspath $(BUILD)/sim) -ldl
@@ -73,8 +73,11 @@ test-interposer: $(INTERPOSER_TEST_LIBRARY) $(BUILD)/sim/nvidia-smi $(BUILD)/sim
 		$(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%) $(INTERPOSER_TEST_BUILD)/unloaded
 	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) $(INTERPOSER_TEST)/run.sh $(INTERPOSER_TEST_BUILD) $(abspath $(INTERPOSER_TEST_LIBRARY))
 
-bench-interposer: $(INTERPOSER_TEST_LIBRARY) $(INTERPOSER_TEST_BUILD)/bench
-	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) LD_PRELOAD=$(abspath $(INTERPOSER_TEST_LIBRARY)) $(INTERPOSER_TEST_BUILD)/bench
+bench-interposer: $(INTERPOSER_TEST_LIBRARY) $(INTERPOSER_TEST_BUILD)/bench $(INTERPOSER_TEST_BUILD)/bench_launch
+	for program in bench bench_launch; do \
+		VGPU_TEST_SIM=$(abspath $(BUILD)/sim) LD_PRELOAD=$(abspath $(INTERPOSER_TEST_LIBRARY)) \
+			$(INTERPOSER_TEST_BUILD)/$$program || exit 1; \
+	done
 
 comma_ := ,
 # A sanitizer wants to be loaded first, so here the library is part of the program: its functions

@@ -11,9 +11,12 @@
 #include "streams.h"
 #include "wrap_memory.h"
 
-static uint64_t shape_of(uint64_t gx, uint64_t gy, uint64_t gz, uint64_t bx, uint64_t by, uint64_t bz, uint64_t shared_bytes)
+/* Products that do not wait for each other; of 32 bits each, since what was passed as that many may lie on the
+ * stack so, and is not to be read as more. */
+static uint64_t shape_of(uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared_bytes)
 {
-	return ((gx * 0x9e3779b1u + gy) * 0x85ebca6bu + gz) * 0xc2b2ae35u ^ (bx << 42 ^ by << 32 ^ bz << 24 ^ shared_bytes);
+	return (gx * 0x9e3779b97f4a7c15ull ^ gy * 0xc2b2ae3d27d4eb4full ^ gz * 0x165667b19e3779f9ull) +
+	       (bx * 0x85ebca77c2b2ae63ull ^ by * 0x27d4eb2f165667c5ull ^ bz * 0xd6e8feb86659fd93ull) + shared_bytes * 0xa0761d6478bd642full;
 }
 
 #define WRAP_LAUNCH(symbol, params, args, what, shape, stream)            \

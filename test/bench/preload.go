@@ -119,12 +119,14 @@ func (b *bench) stepd(ctx context.Context) error {
 // calls runs the interposer's own measurement, which compares each call with the simulated driver's.
 func (b *bench) calls(ctx context.Context) error {
 	env := []string{"VGPU_TEST_SIM=" + filepath.Join(b.build, "sim"), "LD_PRELOAD=" + filepath.Join(b.build, "libslurm-vgpu.so")}
-	rows, err := table(ctx, env, filepath.Join(b.build, "test-interposer", "bench"))
-	if err != nil {
-		return err
-	}
-	for _, r := range rows {
-		b.add(row{what: r[0] + ", 5000 live blocks", ours: r[2] + " ns", baseline: "direct " + r[1] + " ns", cost: "+" + r[3] + " ns"})
+	for _, measured := range []struct{ program, with string }{{"bench", ", 5000 live blocks"}, {"bench_launch", ""}} {
+		rows, err := table(ctx, env, filepath.Join(b.build, "test-interposer", measured.program))
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			b.add(row{what: r[0] + measured.with, ours: r[2] + " ns", baseline: "direct " + r[1] + " ns", cost: "+" + r[3] + " ns"})
+		}
 	}
 	return nil
 }

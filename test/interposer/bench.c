@@ -1,16 +1,10 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What one intercepted call costs beside the direct one: the same program calls both, in turns, on
- * the simulated driver with many live blocks. Run under LD_PRELOAD; prints medians. */
-#include "harness.h"
-
-#include <dlfcn.h>
-#include <time.h>
+ * Calls for memory, with many live blocks. Run under LD_PRELOAD. */
+#include "bench.h"
 
 #define LIVE_BLOCKS 5000
-#define ROUNDS 31
-#define CALLS 2000
 
 static CUresult (*get_info)(size_t *, size_t *);
 static CUresult (*alloc)(CUdeviceptr *, size_t);
@@ -49,23 +43,7 @@ static void launch(void)
 	launch_graph(empty, stream);
 }
 
-static double ns_per_call(void (*call)(void))
-{
-	struct timespec from, to;
-
-	clock_gettime(CLOCK_MONOTONIC, &from);
-	for (int i = 0; i < CALLS; i++)
-		call();
-	clock_gettime(CLOCK_MONOTONIC, &to);
-	return ((double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec)) / CALLS;
-}
-
-static int ascending(const void *a, const void *b)
-{
-	return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-
-static void use(CUresult (*lookup)(void *, const char *, void **), void *library)
+static void use(bench_lookup *lookup, void *library)
 {
 	if (lookup(library, "cuMemGetInfo_v2", (void **)&get_info) || lookup(library, "cuMemAlloc_v2", (void **)&alloc) ||
 	    lookup(library, "cuMemFree_v2", (void **)&release) || lookup(library, "cuMemAllocAsync", (void **)&alloc_async) ||
@@ -74,55 +52,32 @@ static void use(CUresult (*lookup)(void *, const char *, void **), void *library
 		exit(1);
 }
 
-static CUresult wrapped(void *library, const char *name, void **function)
-{
-	*function = dlsym(library, name);
-	return *function == NULL;
-}
-
 int main(void)
 {
-	/* The simulated driver looks names up for itself: what it finds are its own functions. */
-	CUresult (*direct)(void *, const char *, void **);
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
-	const struct {
-		const char *name;
-		void (*call)(void);
-	} rows[] = {{"cuMemGetInfo", info}, {"cuMemAlloc + cuMemFree", allocate}, {"cuMemAllocAsync + cuMemFreeAsync", allocate_async},
-		    {"cuGraphLaunch, no memory nodes", launch}};
+	const struct bench_row rows[] = {{"cuMemGetInfo", info, NULL}, {"cuMemAlloc + cuMemFree", allocate, NULL},
+					 {"cuMemAllocAsync + cuMemFreeAsync", allocate_async, NULL},
+					 {"cuGraphLaunch, no memory nodes", launch, NULL}};
 	CUgraph graph;
 
 	gpus(0);
 	setenv("CUDA_VISIBLE_DEVICES", UUID0, 1); /* as in a job of one slice */
 	step_make(1, 0, 4000, 4000);
 	cuda_begin(0);
-	*(void **)&direct = dlsym(library, "cuSimDlsym");
-	if (direct == NULL || cuStreamCreate(&stream, 0) != CUDA_SUCCESS)
+	if (bench_direct(library) == NULL || cuStreamCreate(&stream, 0) != CUDA_SUCCESS)
 		return 1;
 	if (cuGraphCreate(&graph, 0) != CUDA_SUCCESS || cuGraphInstantiateWithFlags(&empty, graph, 0) != CUDA_SUCCESS)
 		return 1;
-	use(wrapped, library);
+	use(bench_ours, library);
 	for (int i = 0; i < LIVE_BLOCKS; i++) {
 		CUdeviceptr pointer;
 
 		if (alloc(&pointer, 4096) != CUDA_SUCCESS)
 			return 1;
 	}
-	printf("%-34s %12s %12s %12s %8s\n", "with 5000 live blocks", "direct ns", "wrapped ns", "added ns", "ratio");
-	for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
-		double plain[ROUNDS], ours[ROUNDS];
-
-		for (int i = 0; i < ROUNDS; i++) {
-			use(direct, library);
-			plain[i] = ns_per_call(rows[r].call);
-			use(wrapped, library);
-			ours[i] = ns_per_call(rows[r].call);
-		}
-		qsort(plain, ROUNDS, sizeof(double), ascending);
-		qsort(ours, ROUNDS, sizeof(double), ascending);
-		printf("%-34s %12.1f %12.1f %12.1f %8.2f\n", rows[r].name, plain[ROUNDS / 2], ours[ROUNDS / 2],
-		       ours[ROUNDS / 2] - plain[ROUNDS / 2], ours[ROUNDS / 2] / plain[ROUNDS / 2]);
-	}
+	bench_head("with 5000 live blocks");
+	for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++)
+		bench_print(&rows[r], use, library);
 	remove_gpus();
 	return 0;
 }
