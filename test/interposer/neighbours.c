@@ -54,7 +54,7 @@ static void liar(void (*lie)(struct vgpu_claim *, uint64_t))
 		_exit(0);
 	}
 	/* 35 points at most are waited for, and a turn that ends takes what is in flight with it. */
-	for (int try = 0; try < 6 && got < 400; try++) {
+	for (int try = 0; try < 20 && got < 400; try++) {
 		shares_of(&left, 1, 700 * MS, &got);
 		CHECK(got <= 520);
 	}

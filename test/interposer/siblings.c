@@ -136,7 +136,7 @@ static void they_take_it_in_rounds(void)
 	for (unsigned i = 0; i < 2; i++)
 		CHECK(worker_waits_for(sibling[i], 100, 20000 * MS));
 	/* One that is late once, on a busy machine, has lost its round. */
-	for (int try = 0; try < 10 && !seldom; try++) {
+	for (int try = 0; try < 20 && !seldom; try++) {
 		count = changes(sibling, 1000 * MS, &launches);
 		seldom = launches > 200 && count * 5 <= launches;
 	}

@@ -102,7 +102,7 @@ static void who_finds_no_place_waits_for_one(void)
 	uint64_t want = LONG_US * 950ull, got = 0;
 
 	begin(1);
-	for (int try = 0; try < 4 && got < want; try++) {
+	for (int try = 0; try < 20 && got < want; try++) {
 		uint64_t before;
 		pthread_t opener;
 
@@ -187,7 +187,7 @@ static void what_many_streams_use_is_counted(void)
 	uint64_t launches = 0, used_ns = 1;
 
 	CHECK(worker_waits_for(worker, 400, 20000 * MS));
-	for (int try = 0; try < 6 && used_ns > launches * MS * 103 / 100; try++) {
+	for (int try = 0; try < 20 && used_ns > launches * MS * 103 / 100; try++) {
 		launches = launches_of(worker);
 		used_ns = crowded.ledger->busy_ns[0];
 		CHECK(worker_waits_for(worker, launches + 800, 20000 * MS));

@@ -45,7 +45,7 @@ static void processes_of_a_job_share(void)
 
 		for (unsigned i = 0; i < count; i++)
 			worker[i] = worker_start(&step, 1000, 1);
-		for (int try = 0; try < 6 && sum < 280; try++) {
+		for (int try = 0; try < 20 && sum < 280; try++) {
 			sum = 0;
 			shares_of(worker, count, 1500 * MS, got);
 			for (unsigned i = 0; i < count; i++)
@@ -72,7 +72,7 @@ static void a_step_has_less_than_its_job(void)
 	{
 		unsigned got[2], sum = 0;
 
-		for (int try = 0; try < 6 && sum < 580; try++) {
+		for (int try = 0; try < 20 && sum < 580; try++) {
 			shares_of(both, 2, 800 * MS, got);
 			sum = got[0] + got[1];
 			CHECK(sum <= 620 && got[0] <= 220);
@@ -106,7 +106,7 @@ static void what_nobody_uses_is_shared_out(void)
 	unsigned got[2];
 
 	shares_of(&left, 1, 500 * MS, got);
-	for (int try = 0; try < 5 && got[0] < 900; try++)
+	for (int try = 0; try < 20 && got[0] < 900; try++)
 		shares_of(&left, 1, 500 * MS, got);
 	CHECK(got[0] >= 900);
 	/* The owner has its share from its first second on. */
@@ -183,7 +183,7 @@ static void short_kernels_of_several_streams(void)
 	struct worker *worker = worker_start(&step, 100, 4);
 	unsigned got = 0;
 
-	for (int try = 0; try < 6 && got < 180; try++) {
+	for (int try = 0; try < 20 && got < 180; try++) {
 		shares_of(&worker, 1, 700 * MS, &got);
 		CHECK(got <= 300);
 	}
