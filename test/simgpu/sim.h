@@ -54,6 +54,7 @@ struct sim_conf {
 	unsigned memory_gb_s; /* 0: filling and copying take no time */
 	unsigned host_gb_s;   /* the same of copies from and to the host, and between devices */
 	unsigned host_us;     /* for how long what waits for something of the host's keeps its stream waiting */
+	unsigned switch_us;   /* what the GPU takes to go from one process to another */
 	bool no_usage_by_process;
 	bool mig_attributes;
 	int sessions; /* one of enum sim_sessions */

@@ -108,6 +108,49 @@ TEST(the_work_of_a_killed_process_ends_with_it)
 	EQ(peer_wait(&peer), 128 + 9);
 }
 
+/* How long a kernel of 1 ms keeps its stream busy. */
+static float launched_ms(CUfunction function)
+{
+	CUevent begin, end;
+	float ms = -1;
+
+	OK(cuEventCreate(&begin, 0));
+	OK(cuEventCreate(&end, 0));
+	OK(cuEventRecord(begin, NULL));
+	launch(function, 1000, NULL);
+	OK(cuEventRecord(end, NULL));
+	OK(cuCtxSynchronize());
+	OK(cuEventElapsedTime(&ms, begin, end));
+	return ms;
+}
+
+static void launch_and_wait(struct peer *peer)
+{
+	start_cuda();
+	launched_ms(busy_kernel());
+	peer_say(peer, 0);
+	peer_hear(peer);
+}
+
+TEST(going_from_one_process_to_another_takes_its_time)
+{
+	CUfunction function;
+	struct peer peer;
+	float ms;
+
+	configure("switch_us=300000\n");
+	peer = peer_start(launch_and_wait);
+	peer_hear(&peer);
+	start_cuda();
+	function = busy_kernel();
+	ms = launched_ms(function);
+	TRUE(ms >= 301);
+	ms = launched_ms(function);
+	TRUE(ms >= 1 && ms < 301);
+	peer_say(&peer, 0);
+	EQ(peer_wait(&peer), 0);
+}
+
 /* A word that is not there yet, and what lies behind it: work, events, and streams that wait for those. */
 TEST(a_stream_waits_until_the_word_is_there)
 {
