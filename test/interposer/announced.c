@@ -304,7 +304,7 @@ static void *land(void *argument)
 	uint64_t turns = READ(step.ledger->lock_turns);
 
 	while (READ(step.ledger->lock_turns) < turns + 3 && !READ(gave_up))
-		sched_yield();
+		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 	WRITE(slot->may_take_bytes[0], 0);
 	return NULL;
 }
