@@ -105,7 +105,8 @@ func TestNothingIsLeft(t *testing.T) {
 				t.Error("it says that all went well")
 			}
 			if tc.who == "all" {
-				// Nobody was left to clear up; the next start does.
+				// Nobody was left to clear up; the next start does, once the killed have ended.
+				awaitEnd(t, keeper, pids["main"][0])
 				if err := ClearStale(); err != nil {
 					t.Error(err)
 				}
@@ -120,6 +121,25 @@ func TestNothingIsLeft(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// awaitEnd waits for processes that were killed, which are not children of this one.
+func awaitEnd(t *testing.T, pids ...int) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		var left []int
+		for _, pid := range pids {
+			if _, _, alive := identify(pid); alive {
+				left = append(left, pid)
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("processes %v were killed and have not ended", left)
+		}
 	}
 }
 
