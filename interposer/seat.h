@@ -28,6 +28,7 @@ struct vgpu_seat {
 	uint64_t idle_since_ns;
 	uint32_t drains; /* of the engine, and what had been used, when it was last judged */
 	uint64_t used_ns;
+	uint32_t rests; /* turns that were left with nothing more to do, since then */
 	uint64_t frame_ns; /* in which all slices have a turn */
 	uint64_t taken_ns; /* when the last turn was taken */
 	uint64_t held_ns; /* when another one was last seen to hold its turn */

@@ -16,11 +16,13 @@
 /* Going from one process to another takes the GPU about 0.14 ms (H200), which is lost twice in it. Who
  * waits for its results all the time waits for its turn as often: then turns are shorter, and as long as
  * what such a slice does at once, within these. */
-#define VGPU_TURN_FRAME_NS 30000000u
+#define VGPU_TURN_FRAME_NS 60000000u
 #define VGPU_TURN_BRISK_FRAME_NS 10000000u
 #define VGPU_TURN_BRISK_MOST_NS 16000000u
-/* To wait for them once in so much of its own busy time. */
+/* To wait for them once in so much of its own busy time, or to have nothing more to do: requests that come
+ * while the slice waits are done at once. */
 #define VGPU_TURN_BRISK_NS 8000000u
+#define VGPU_TURN_RESTS_NS 12000000u
 #define VGPU_TURN_LEAST_NS 3000000u
 /* Who is first in the order and does not take its turn for so long is passed over. */
 #define VGPU_TURN_GRACE_NS 800000u

@@ -74,6 +74,12 @@ static uint64_t brisk_frame(const struct vgpu_seat *seat, uint32_t weight, uint3
 	return brisk_us == 0 ? 0 : vgpu_turn_brisk_frame(weight, seat->all_weights, brisk_us * 1000ull);
 }
 
+/* What part of the time a neighbour's turns last, in percent: more than its share where shares do not make up the whole. */
+static uint32_t part_of_turns(const struct vgpu_seat *seat, const struct vgpu_neighbour *neighbour)
+{
+	return seat->all_weights != 0 && seat->all_weights < 100 ? neighbour->sm_percent * 100 / seat->all_weights : neighbour->sm_percent;
+}
+
 /* Reads what all others say, as far as it is believed. */
 static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[VGPU_NEIGHBOURS], uint64_t now_ns)
 {
@@ -86,7 +92,7 @@ static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[
 		struct vgpu_neighbour *neighbour = &seat->neighbour[i];
 
 		if (seat->looked_ns != 0)
-			neighbour->patience_ns = vgpu_turn_patience(neighbour->patience_ns, neighbour->sm_percent, passed,
+			neighbour->patience_ns = vgpu_turn_patience(neighbour->patience_ns, part_of_turns(seat, neighbour), passed,
 								   seat->waited && neighbour->claim.holds_since_ns != 0);
 		vgpu_claims_read(neighbour, now_ns);
 		if (neighbour->claim.drained_ns > drained && neighbour->claim.drained_ns < now_ns + BELIEVED_NS)
@@ -108,21 +114,29 @@ static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[
 	return others;
 }
 
-/* Whether this slice waits for its results again and again, over some turns. */
+/* What the slice does at once when it does so much so often, in microseconds; 0: that is not brisk. */
+static uint32_t brisk_us(uint64_t used_ns, uint32_t times, uint64_t most_ns)
+{
+	return times != 0 && used_ns / times <= most_ns ? (uint32_t)(used_ns / times / 1000) + 1 : 0;
+}
+
+/* Whether this slice waits for its results, or for something to do, again and again, over some turns. */
 static void judge_turns(struct vgpu_process *p, uint32_t device)
 {
 	struct vgpu_seat *seat = &p->engine[device].seat;
-	uint32_t times = GET(p->engine[device].drains) - seat->drains;
+	uint32_t drains = GET(p->engine[device].drains) - seat->drains;
 	uint64_t used_ns = GET(vgpu_pages.ledger->busy_ns[device]) - seat->used_ns;
 	uint32_t before_us = GET(seat->mine->brisk_us), us;
 
 	if (used_ns < JUDGED_NS)
 		return;
-	us = times != 0 && used_ns / times <= VGPU_TURN_BRISK_NS ? (uint32_t)(used_ns / times / 1000) + 1 : 0;
+	us = brisk_us(used_ns, drains, VGPU_TURN_BRISK_NS);
+	us = us != 0 ? us : brisk_us(used_ns, seat->rests, VGPU_TURN_RESTS_NS);
 	/* One time more or less may fall into what is judged: that makes no difference of turns. */
 	SET(seat->mine->brisk_us, us != 0 && before_us != 0 ? (3 * before_us + us) / 4 : us);
-	seat->drains += times;
+	seat->drains += drains;
 	seat->used_ns += used_ns;
+	seat->rests = 0;
 }
 
 static void leave(struct vgpu_seat *seat, uint64_t drained_ns)
@@ -186,13 +200,14 @@ static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uin
 		.full = GET(seat->full) != 0};
 }
 
-/* What was earned while others had their turns is there to be used. */
+/* What was earned while others had their turns is there to be used, and so is what the next turn needs beyond what
+ * comes while it lasts. */
 static void begin(struct vgpu_process *p, uint32_t device, const struct vgpu_turn_self *self, uint64_t now_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_seat *seat = &engine->seat;
 	uint64_t waited = self->wants_since_ns != 0 && self->wants_since_ns < now_ns ? now_ns - self->wants_since_ns : 0;
-	uint64_t burst = waited * seat->weight / 100 + VGPU_SHARE_BURST_NS;
+	uint64_t burst = later(waited * seat->weight, self->quantum_ns * (100 - seat->weight)) / 100 + VGPU_SHARE_BURST_NS;
 
 	SET(engine->burst_ns, burst < VGPU_SHARE_WAITED_NS ? burst : VGPU_SHARE_WAITED_NS);
 	seat->taken_ns = now_ns;
@@ -227,6 +242,9 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 		set_may(engine, UINT64_MAX);
 		return 0;
 	}
+	/* What the slice's processes had used before this one came says nothing of it. */
+	if (seat->looked_ns == 0)
+		seat->used_ns = GET(vgpu_pages.ledger->busy_ns[device]);
 	others = listen(engine, other, now_ns);
 	self = myself(p, device, now_ns);
 	seat->waited = false;
@@ -234,8 +252,11 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 	if (self.holds_since_ns == 0 && !self.in_flight && GET(seat->mine->drained_ns) > GET(engine->progress_ns))
 		SET(seat->mine->drained_ns, GET(engine->progress_ns));
 	if (!self.in_flight && !vgpu_engine_waits(engine) && self.idle_ns >= VGPU_TURN_IDLE_NS) {
-		if (self.holds_since_ns != 0)
+		if (self.holds_since_ns != 0) {
+			seat->rests++;
+			judge_turns(p, device);
 			leave(seat, now_ns);
+		}
 		SET(seat->mine->wants_since_ns, 0);
 		set_may(engine, others == 0 ? UINT64_MAX : 0);
 		return 0;
