@@ -49,6 +49,7 @@ struct vgpu_turn_self {
 	bool in_flight;
 	bool wants; /* there is something to launch, and credit for it */
 	bool full;  /* but it does not fit into this turn any more */
+	bool dry;   /* its share is used up, and nothing is at work */
 };
 
 enum vgpu_turn {

@@ -68,16 +68,17 @@ static uint64_t later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* What the weights are parts of. Where shares leave something over, turns are no longer for that: a slice that is
+ * at work for half the time all the same would be so for more of some seconds. */
+static uint32_t whole(const struct vgpu_seat *seat)
+{
+	return seat->all_weights < 100 ? 100 : seat->all_weights;
+}
+
 /* The frame that a slice asks for, 0 when any will do. */
 static uint64_t brisk_frame(const struct vgpu_seat *seat, uint32_t weight, uint32_t brisk_us)
 {
-	return brisk_us == 0 ? 0 : vgpu_turn_brisk_frame(weight, seat->all_weights, brisk_us * 1000ull);
-}
-
-/* What part of the time a neighbour's turns last, in percent: more than its share where shares do not make up the whole. */
-static uint32_t part_of_turns(const struct vgpu_seat *seat, const struct vgpu_neighbour *neighbour)
-{
-	return seat->all_weights != 0 && seat->all_weights < 100 ? neighbour->sm_percent * 100 / seat->all_weights : neighbour->sm_percent;
+	return brisk_us == 0 ? 0 : vgpu_turn_brisk_frame(weight, whole(seat), brisk_us * 1000ull);
 }
 
 /* Reads what all others say, as far as it is believed. */
@@ -92,7 +93,7 @@ static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[
 		struct vgpu_neighbour *neighbour = &seat->neighbour[i];
 
 		if (seat->looked_ns != 0)
-			neighbour->patience_ns = vgpu_turn_patience(neighbour->patience_ns, part_of_turns(seat, neighbour), passed,
+			neighbour->patience_ns = vgpu_turn_patience(neighbour->patience_ns, neighbour->sm_percent, passed,
 								   seat->waited && neighbour->claim.holds_since_ns != 0);
 		vgpu_claims_read(neighbour, now_ns);
 		if (neighbour->claim.drained_ns > drained && neighbour->claim.drained_ns < now_ns + BELIEVED_NS)
@@ -180,15 +181,16 @@ static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uin
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_seat *seat = &engine->seat;
-	uint64_t quantum = vgpu_turn_quantum(seat->weight, seat->all_weights, seat->frame_ns);
+	uint64_t quantum = vgpu_turn_quantum(seat->weight, whole(seat), seat->frame_ns);
 	bool busy = GET(engine->in_flight) != 0, siblings = vgpu_turns_siblings_busy(p, device, now_ns);
 	int64_t have = vgpu_time_credit(p, device, now_ns);
 	/* To begin a turn there must be enough to fill it; more comes while it lasts. */
 	int64_t enough = GET(seat->mine->holds_since_ns) != 0 ? 0 : (int64_t)(quantum * (100 - seat->weight) / 100 * 9 / 10);
 	bool waiting = vgpu_engine_waits(engine);
 
-	if (enough > (int64_t)VGPU_SHARE_BURST_NS * 9 / 10)
-		enough = (int64_t)VGPU_SHARE_BURST_NS * 9 / 10;
+	/* More than is kept there never will be. */
+	if (enough > (int64_t)later(GET(engine->burst_ns), VGPU_SHARE_BURST_NS) * 9 / 10)
+		enough = (int64_t)later(GET(engine->burst_ns), VGPU_SHARE_BURST_NS) * 9 / 10;
 	if (busy || waiting || siblings || seat->idle_since_ns == 0)
 		seat->idle_since_ns = now_ns;
 	SET(seat->spare, is_elastic() && have < enough);
@@ -197,7 +199,7 @@ static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uin
 		.held_ns = seat->held_ns, .quantum_ns = quantum, .idle_ns = now_ns - seat->idle_since_ns,
 		.remaining_ns = remaining(engine, now_ns), .id = vgpu_pages.limits->job_id, .spare = GET(seat->spare),
 		.in_flight = busy || siblings, .wants = waiting && (have >= enough || GET(seat->spare)),
-		.full = GET(seat->full) != 0};
+		.full = GET(seat->full) != 0, .dry = waiting && !busy && !siblings && have < 0 && !GET(seat->spare)};
 }
 
 /* What was earned while others had their turns is there to be used, and so is what the next turn needs beyond what

@@ -290,6 +290,18 @@ static void a_turn_is_handed_on_when_its_work_is_done_and_not_before(void)
 	CHECK_IS(decided(false, 0, 10 * MS, false), VGPU_TURN_LEAVE);
 }
 
+static void a_turn_ends_when_its_share_is_used_up(void)
+{
+	const struct vgpu_turn_other wants = {.wants_since_ns = BEGIN - MS, .id = 2}, spare = {.wants_since_ns = BEGIN - MS, .id = 2, .spare = true},
+				     nothing = {.id = 2};
+	const struct vgpu_turn_self dry = {.holds_since_ns = BEGIN - MS, .quantum_ns = 10 * MS, .id = 1, .dry = true};
+
+	CHECK_IS(vgpu_turn_decide(&dry, &wants, 1, BEGIN), VGPU_TURN_LEAVE);
+	CHECK_IS(vgpu_turn_decide(&dry, &nothing, 1, BEGIN), VGPU_TURN_FREE);
+	/* What is left over is for who has no share any more either. */
+	CHECK_IS(vgpu_turn_decide(&dry, &spare, 1, BEGIN), VGPU_TURN_LEAVE);
+}
+
 static void a_turn_ends_when_nothing_more_fits(void)
 {
 	CHECK_IS(decided(true, 2 * MS, 5 * MS, true), VGPU_TURN_DRAIN);
@@ -304,6 +316,7 @@ int main(void)
 	CASE(who_begin_at_once_do_not_block_each_other);
 	CASE(a_turn_is_handed_on_when_its_work_is_done_and_not_before);
 	CASE(a_turn_ends_when_nothing_more_fits);
+	CASE(a_turn_ends_when_its_share_is_used_up);
 	CASE(a_turn_has_its_part_of_a_frame);
 	CASE(a_brisk_frame_has_a_place_for_a_burst);
 	return summary();

@@ -112,8 +112,10 @@ static void what_nobody_uses_is_shared_out(void)
 	/* The owner has its share from its first second on. */
 	right = worker_start(&b, 1000, 1);
 	check_shares((struct worker *[]){right}, (unsigned[]){500}, 1, 1000 * MS, "owner");
-	shares_of((struct worker *[]){left, right}, 2, 700 * MS, got);
-	CHECK(got[0] + got[1] <= 1020);
+	got[0] = got[1] = 0;
+	for (int try = 0; try < 20 && got[0] + got[1] < 950; try++)
+		shares_of((struct worker *[]){left, right}, 2, 700 * MS, got);
+	CHECK(got[0] + got[1] >= 950 && got[0] + got[1] <= 1020);
 	worker_end(left);
 	worker_end(right);
 }
