@@ -242,9 +242,10 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 	SET(seat->shared, is_shared(seat, device));
 	if (!seat->shared) {
 		set_may(engine, UINT64_MAX);
+		seat->looked_ns = 0;
 		return 0;
 	}
-	/* What the slice's processes had used before this one came says nothing of it. */
+	/* What was used before this process came, or while nobody else was there, says nothing of its turns. */
 	if (seat->looked_ns == 0)
 		seat->used_ns = GET(vgpu_pages.ledger->busy_ns[device]);
 	others = listen(engine, other, now_ns);

@@ -52,7 +52,7 @@ static uint64_t used_us(void)
 #define CHECK_COUNTED(work, want_us)                                                                    \
 	do {                                                                                            \
 		uint64_t got_ = UINT64_MAX, since_us_, until_;                                          \
-		for (int try_ = 0; try_ < 20 && got_ > (want_us) * 12 / 10; try_++) {                    \
+		for (int try_ = 0; try_ < 20 && got_ > (want_us) * 12 / 10; try_++) {                   \
 			since_us_ = used_us();                                                          \
 			work;                                                                           \
 			CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);                                     \

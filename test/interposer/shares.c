@@ -76,7 +76,7 @@ static unsigned keep_busy(CUfunction function, unsigned us, uint64_t for_ns)
 #define CHECK_SHARE(function, us, for_ns, want)                                                       \
 	do {                                                                                          \
 		unsigned got_ = 0;                                                                    \
-		for (int try_ = 0; try_ < 20 && got_ < (want) - 20; try_++) {                          \
+		for (int try_ = 0; try_ < 20 && got_ < (want) - 20; try_++) {                         \
 			got_ = keep_busy(function, us, for_ns);                                       \
 			CHECK(got_ <= (want) + 20);                                                   \
 		}                                                                                     \
