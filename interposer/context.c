@@ -13,6 +13,7 @@
 #include "message.h"
 #include "plugs.h"
 #include "pools.h"
+#include "report.h"
 #include "sample.h"
 #include "streams.h"
 #include "symbols.h"
@@ -112,6 +113,7 @@ bool vgpu_context_begin(struct vgpu_process *p, CUdevice ordinal, bool primary, 
 	if (!vgpu_context_cost_charge(p, (uint32_t)coming->device, &coming->bytes))
 		return false;
 	vgpu_growth_coming(p, (uint32_t)coming->device, coming->bytes);
+	vgpu_report_prepare(p, (uint32_t)coming->device);
 	return true;
 }
 
@@ -121,6 +123,7 @@ void vgpu_context_failed(struct vgpu_process *p, const struct vgpu_coming *comin
 		return;
 	vgpu_growth_not_coming(p, (uint32_t)coming->device, coming->bytes);
 	vgpu_context_cost_settled(p, (uint32_t)coming->device, VGPU_COST_UNKNOWN);
+	vgpu_report_ready(p);
 }
 
 /* What was charged becomes what it costs, which the ledger remembers if it was the first one. */

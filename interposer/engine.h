@@ -46,6 +46,7 @@ struct vgpu_group {
 	uint64_t reserved_ns; /* taken from the share for them */
 	uint64_t paid_ns;     /* of that, settled already while they were at work */
 	uint64_t only_key;    /* whose they are, when there is just one launch of unknown length */
+	uint64_t unsure_ns;   /* how long before first_ns that may have begun */
 };
 
 enum vgpu_stream_state { VGPU_STREAM_UNUSED = 0, VGPU_STREAM_LIVE, VGPU_STREAM_DEAD };

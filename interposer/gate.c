@@ -148,7 +148,7 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 		no_longer_ample(p, engine);
 		/* A thread's own stream can be marked by nobody else, and waits for the default one. */
 		if (known && !capturing && launch->stream != NULL && launch->handle != CU_STREAM_PER_THREAD)
-			launch->batch = vgpu_batch_join(engine, launch->stream, context, launch->expected_ns, launch->places,
+			launch->batch = vgpu_batch_join(p, device, launch->stream, context, launch->expected_ns, launch->places,
 							&launch->reserved_ns, &first);
 		if (launch->batch != 0) {
 			vgpu_queue_leave(p, device, waits_since, 0);
@@ -201,7 +201,7 @@ static void count_late(struct vgpu_launch *launch)
 	launch->batch = launch->reserved_ns = 0;
 	join_group(launch, true);
 	if (launch->group != NULL)
-		vgpu_groups_end(launch->stream, launch->handle, launch->group, true, launch->mark, launch->expected_ns);
+		vgpu_groups_end(launch->stream, launch->handle, launch->group, true, launch->mark, launch->expected_ns, 0);
 }
 
 /* Whether the program has waited for results since the last launch. Of interest where turns may be taken. */
@@ -259,6 +259,7 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 		launch->expected_ns = expected_of(launch->engine, cost, what); /* it may have been learnt meanwhile */
 	join_group(launch, !capturing);
 	launch->sample = due ? vgpu_sample_begin(launch->engine, context, handle, launch->key, what, launch->expected_ns) : NULL;
+	launch->begun_ns = launch->expected_ns == VGPU_UNKNOWN_NS ? vgpu_now_ns() : 0;
 }
 
 void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result)
@@ -276,7 +277,7 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresul
 		vgpu_sample_end(launch->engine, launch->sample, launch->handle, result == CUDA_SUCCESS);
 	if (launch->group != NULL)
 		vgpu_groups_end(launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS, launch->mark,
-				 launch->expected_ns);
+				 launch->expected_ns, launch->begun_ns);
 	/* Threads of ours cannot mark another thread's own stream. */
 	if (launch->group != NULL && launch->handle != CU_STREAM_PER_THREAD && GET(launch->engine->ample) != 0 && result == CUDA_SUCCESS)
 		vgpu_groups_give_pass(launch->engine, launch->stream, launch->context, launch->handle, launch->group);

@@ -273,7 +273,7 @@ void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_
 }
 
 void vgpu_groups_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched, bool mark,
-		      uint64_t expected_ns)
+		      uint64_t expected_ns, uint64_t begun_ns)
 {
 	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
 	uint64_t now;
@@ -290,8 +290,10 @@ void vgpu_groups_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_gr
 		group->marked = true;
 		group->unmarked = group->inside;
 	}
-	if (group->first_ns == 0)
+	if (group->first_ns == 0) {
 		group->first_ns = now;
+		group->unsure_ns = begun_ns != 0 ? now - begun_ns : 0;
+	}
 	group->last_ns = now;
 	if (expected_ns != VGPU_UNKNOWN_NS) {
 		/* Behind another one a kernel is prepared while that one runs. */

@@ -5,28 +5,28 @@
 #include "atomics.h"
 #include "batch.h"
 #include "futex.h"
-#include "libc.h"
 #include "sample.h"
 #include "symbols.h"
+#include "thread.h"
 #include "time_account.h"
 #include "turns.h"
 #include "watch.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 
 /* How finely completion is seen. Each look costs some 5 µs of a core. */
 #define TICK_NS 400000u
 #define TICK_AT_MOST_NS 1000000u
-#define TICK_SELDOM_NS 2000000u
+#define TICK_SELDOM_NS 4000000u
+#define TICK_SHARED_NS 2000000u /* the same where others wait for what is done */
 /* Without anything in flight it goes on looking for a while: waking it costs the program more. */
 #define LINGER_NS 20000000u
 /* The share is ample when no launch had to wait for so long. */
 #define AMPLE_NS 100000000u
 /* A stamp in the ledger is believed for so long. */
 #define STAMP_NS 3000000u
-#define STACK_BYTES (256u << 10)
+/* So much of a first launch may not have been seen. */
+#define UNSURE_NS 200000u
 
 static void done(struct vgpu_process *p, uint32_t device, const struct vgpu_group *group, const struct vgpu_busy *busy,
 		 uint64_t now_ns)
@@ -37,9 +37,10 @@ static void done(struct vgpu_process *p, uint32_t device, const struct vgpu_grou
 	/* When two processes are at work at once, who is seen first is charged for both. The job loses nothing by it. */
 	if (used < busy->fresh.ns && used < group->expected_ns && group->expected_ns != VGPU_UNKNOWN_NS)
 		vgpu_time_settle_step(p, device, now_ns, (busy->fresh.ns < group->expected_ns ? busy->fresh.ns : group->expected_ns) - used);
-	/* The first launch of a kernel is not timed on the GPU; this will do until the next one is. */
-	if (group->only_key != 0 && group->expected_ns == VGPU_UNKNOWN_NS && group->launches == 1)
-		vgpu_cost_guess(p->engine[device].cost, group->only_key, busy->busy_ns);
+	/* The first launch of a kernel is not timed on the GPU; this will do until the next one is, unless its thread was away
+	 * in between: what the kernel did meanwhile was not seen, and a whole queue could pass for as little. */
+	if (group->only_key != 0 && group->expected_ns == VGPU_UNKNOWN_NS && group->launches == 1 && group->unsure_ns <= UNSURE_NS)
+		vgpu_cost_guess(p->engine[device].cost, group->only_key, busy->busy_ns + group->unsure_ns);
 }
 
 /* Credit that was taken and is not used goes back. */
@@ -76,7 +77,7 @@ static uint64_t until_next(struct vgpu_engine *engine)
 	/* What was held back is timed on the GPU, and nothing else is launched as long as more of it is; who waits
 	 * on the host looks for itself when there should be credit. Where that is ample, nobody waits. */
 	if (GET(engine->ample) != 0 || (vgpu_batch_pending(engine) && GET(engine->unknown) == 0))
-		return TICK_SELDOM_NS;
+		return GET(engine->seat.shared) ? TICK_SHARED_NS : TICK_SELDOM_NS;
 	if (GET(engine->in_flight) == 0 || expected > TICK_AT_MOST_NS)
 		return TICK_AT_MOST_NS;
 	return expected < TICK_NS ? TICK_NS : expected;
@@ -164,40 +165,6 @@ static void *keep(void *process)
 	return NULL;
 }
 
-/* From the C library, whose versions have them in different places. */
-static bool create_thread(struct vgpu_process *p)
-{
-	const struct vgpu_libc *libc = vgpu_libc();
-	__typeof__(pthread_create) *create;
-	__typeof__(pthread_attr_init) *init;
-	__typeof__(pthread_attr_setstacksize) *set_stack;
-	__typeof__(pthread_attr_setdetachstate) *set_detached;
-	__typeof__(pthread_attr_destroy) *destroy;
-	uint64_t all = UINT64_MAX, old;
-	pthread_attr_t attributes;
-	pthread_t thread;
-	bool created;
-
-	if (libc == NULL)
-		return false;
-	create = (__typeof__(create))libc->dlsym(RTLD_DEFAULT, "pthread_create");
-	init = (__typeof__(init))libc->dlsym(RTLD_DEFAULT, "pthread_attr_init");
-	set_stack = (__typeof__(set_stack))libc->dlsym(RTLD_DEFAULT, "pthread_attr_setstacksize");
-	set_detached = (__typeof__(set_detached))libc->dlsym(RTLD_DEFAULT, "pthread_attr_setdetachstate");
-	destroy = (__typeof__(destroy))libc->dlsym(RTLD_DEFAULT, "pthread_attr_destroy");
-	if (create == NULL || init == NULL || set_stack == NULL || set_detached == NULL || destroy == NULL ||
-	    init(&attributes) != 0)
-		return false;
-	set_stack(&attributes, STACK_BYTES);
-	set_detached(&attributes, PTHREAD_CREATE_DETACHED);
-	/* The program's signals are the program's: the thread inherits that it takes none. */
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(all));
-	created = create(&thread, &attributes, keep, p) == 0;
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
-	destroy(&attributes);
-	return created;
-}
-
 bool vgpu_keeper_starts(struct vgpu_process *p)
 {
 	uint32_t none = 0;
@@ -206,7 +173,7 @@ bool vgpu_keeper_starts(struct vgpu_process *p)
 		return true;
 	if (!__atomic_compare_exchange_n(&p->keeper, &none, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		return none == 1;
-	if (create_thread(p))
+	if (vgpu_thread_start(keep, p))
 		return true;
 	SET(p->keeper, 2);
 	return false;

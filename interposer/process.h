@@ -153,7 +153,7 @@ struct vgpu_process {
 	struct vgpu_table array_maps;
 
 	uint32_t context_mutex;
-	uint32_t nvml_ready; /* 0 not tried, 1 yes, 2 no */
+	uint32_t nvml_ready; /* report.c */
 	struct vgpu_context context[VGPU_MAX_CONTEXTS];
 
 	/* growth.c */

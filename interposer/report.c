@@ -2,28 +2,18 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "report.h"
 
+#include "futex.h"
 #include "symbols.h"
+#include "thread.h"
 
 #include <sys/mman.h>
 
 #define NVML_UNTRIED 0u
 #define NVML_READY 1u
 #define NVML_ABSENT 2u
+#define NVML_STARTS 3u
+#define STARTED_WITHIN_NS 10000000000u
 #define LISTED_PROCESSES 1024
-
-/* Starting NVML takes some milliseconds, a context a hundred times as long. */
-static bool nvml_ready(struct vgpu_process *p)
-{
-	uint32_t ready = __atomic_load_n(&p->nvml_ready, __ATOMIC_ACQUIRE);
-
-	if (ready == NVML_UNTRIED) {
-		vgpu_fn_nvmlInit_v2 *init = vgpu_real_load_nvml() ? VGPU_REAL(nvmlInit_v2) : NULL;
-
-		ready = init != NULL && init() == NVML_SUCCESS ? NVML_READY : NVML_ABSENT;
-		__atomic_store_n(&p->nvml_ready, ready, __ATOMIC_RELEASE);
-	}
-	return ready == NVML_READY;
-}
 
 static nvmlDevice_t handle_of(struct vgpu_process *p, uint32_t device)
 {
@@ -37,6 +27,50 @@ static nvmlDevice_t handle_of(struct vgpu_process *p, uint32_t device)
 	return handle;
 }
 
+/* By whoever has found it untried. */
+static void start(struct vgpu_process *p, uint32_t device)
+{
+	vgpu_fn_nvmlInit_v2 *init = vgpu_real_load_nvml() ? VGPU_REAL(nvmlInit_v2) : NULL;
+	bool ready = init != NULL && init() == NVML_SUCCESS;
+
+	if (ready)
+		handle_of(p, device);
+	__atomic_store_n(&p->nvml_ready, ready ? NVML_READY : NVML_ABSENT, __ATOMIC_RELEASE);
+	vgpu_futex_wake(&p->nvml_ready, INT32_MAX, FUTEX_PRIVATE_FLAG);
+}
+
+static bool begin_to_start(struct vgpu_process *p)
+{
+	uint32_t untried = NVML_UNTRIED;
+
+	return __atomic_compare_exchange_n(&p->nvml_ready, &untried, NVML_STARTS, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+/* overhead: that of the device. */
+static void *start_beside(void *overhead)
+{
+	struct vgpu_process *p = vgpu_attach();
+
+	start(p, (uint32_t)((struct vgpu_overhead *)overhead - p->overhead));
+	return NULL;
+}
+
+void vgpu_report_prepare(struct vgpu_process *p, uint32_t device)
+{
+	if (begin_to_start(p) && !vgpu_thread_start(start_beside, &p->overhead[device]))
+		start(p, device);
+}
+
+bool vgpu_report_ready(struct vgpu_process *p)
+{
+	uint64_t since = vgpu_now_ns();
+	uint32_t ready;
+
+	while ((ready = __atomic_load_n(&p->nvml_ready, __ATOMIC_ACQUIRE)) == NVML_STARTS && vgpu_now_ns() - since < STARTED_WITHIN_NS)
+		vgpu_futex_wait(&p->nvml_ready, NVML_STARTS, FUTEX_PRIVATE_FLAG, STARTED_WITHIN_NS);
+	return ready == NVML_READY;
+}
+
 bool vgpu_report_bytes(struct vgpu_process *p, uint32_t device, uint64_t *bytes)
 {
 	vgpu_fn_nvmlDeviceGetComputeRunningProcesses_v3 *get_list;
@@ -46,7 +80,9 @@ bool vgpu_report_bytes(struct vgpu_process *p, uint32_t device, uint64_t *bytes)
 	bool found = false;
 
 	*bytes = 0;
-	if (!nvml_ready(p))
+	if (begin_to_start(p))
+		start(p, device);
+	if (!vgpu_report_ready(p))
 		return false;
 	handle = handle_of(p, device);
 	get_list = VGPU_REAL(nvmlDeviceGetComputeRunningProcesses_v3);

@@ -169,6 +169,44 @@ static void the_ledger_knows_what_was_used(void)
 	CHECK_IS(__atomic_load_n(&step.ledger->step[0].busy_ns[0], __ATOMIC_RELAXED), used(&step));
 }
 
+static uint32_t launching;
+
+static void *launch_on(void *context)
+{
+	CUfunction function;
+
+	CHECK(cuCtxSetCurrent(context) == CUDA_SUCCESS);
+	function = kernel();
+	while (__atomic_load_n(&launching, __ATOMIC_RELAXED))
+		busy(function, 2000, NULL);
+	return NULL;
+}
+
+/* A thread is away while its first kernel runs, so that nobody can see how long that took: no others are let through for the
+ * little that was seen of it, for which the job would wait a second. */
+static void a_launch_that_returns_late_opens_no_way(void)
+{
+	struct step step = step_with_share(10, 10);
+	uint64_t since = now_ns(), now, free_at, ahead = 0;
+	CUcontext context;
+	pthread_t thread;
+
+	gpus_also("first_us=3000");
+	cuda_begin(0);
+	CHECK(cuCtxGetCurrent(&context) == CUDA_SUCCESS);
+	launching = 1;
+	CHECK(pthread_create(&thread, NULL, launch_on, context) == 0);
+	while ((now = now_ns()) - since < 500000000) {
+		free_at = __atomic_load_n(&step.ledger->share_free_at_ns[0], __ATOMIC_RELAXED);
+		ahead = free_at > now && free_at - now > ahead ? free_at - now : ahead;
+		usleep(1000);
+	}
+	launching = 0;
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(used(&step) > 0);
+	CHECK(ahead < 300000000);
+}
+
 static void no_cap_holds_nothing_back(void)
 {
 	struct step step = step_with_share(3, 0);
@@ -328,6 +366,7 @@ int main(void)
 	CASE(each_gpu_has_its_own_share);
 	CASE(garbage_in_the_pieces_goes_by);
 	CASE(the_ledger_knows_what_was_used);
+	CASE(a_launch_that_returns_late_opens_no_way);
 	CASE(no_cap_holds_nothing_back);
 	CASE(every_launch_is_held_back);
 	CASE(streams_come_and_go);

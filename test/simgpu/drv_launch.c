@@ -18,6 +18,7 @@ struct CUfunc_st {
 	CUmodule module;
 	bool busy;
 	int shared_bytes;
+	bool launched;
 	char name[];
 };
 
@@ -261,6 +262,8 @@ static CUresult launch(CUfunction function, const unsigned *grid, const unsigned
 {
 	uint64_t ns = 0;
 	CUcontext ctx;
+	CUresult result;
+	bool first;
 
 	NEED(drv_current(&ctx));
 	if (function == NULL)
@@ -279,7 +282,11 @@ static CUresult launch(CUfunction function, const unsigned *grid, const unsigned
 	}
 	drv_lock();
 	NEED(drv_unlock(drv_limits_apply(ctx) && first_run(function->module) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY));
-	return drv_enqueue(stream, ns);
+	result = drv_enqueue(stream, ns);
+	first = !__atomic_exchange_n(&function->launched, true, __ATOMIC_RELAXED);
+	if (first && sim_conf.first_us != 0)
+		drv_sleep_until(sim_now_ns() + sim_conf.first_us * 1000ull);
+	return result;
 }
 
 CUresult sim_cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,

@@ -18,6 +18,8 @@ from report import table  # noqa: E402: beside this folder
 
 LIMIT_SHARE = 0.9  # of the GPU: nothing here is to meet a limit
 ROUNDS = 5  # at least
+CORES = 2  # of each set of processes
+AT_ONCE = 4  # sets of processes that are there at once, and have the GPU's memory among them
 
 
 def options():
@@ -26,11 +28,11 @@ def options():
     p.add_argument("--library", default=os.path.join(HERE, "../../../build/libslurm-vgpu.so"), help="the interposer")
     p.add_argument("--only", default="calls,torch,import,start", help="which measurements, comma-separated (all)")
     p.add_argument("--gpu", metavar="UUID", help="which GPU (the first)")
-    p.add_argument("--rounds", type=int, default=ROUNDS, help=f"for each set of processes, or pair of runs ({ROUNDS} or more)")
+    p.add_argument("--rounds", type=int, default=ROUNDS, help=f"for each set of processes, more where they are short ({ROUNDS} or more)")
     p.add_argument("--budget", type=float, default=60, metavar="S", help="for each of import and start, after five rounds (60)")
     p.add_argument("--least", type=int, default=ROUNDS, help=f"rounds of import and start, whatever the budget ({ROUNDS})")
-    p.add_argument("--sets", type=int, default=3, help="of processes that measure calls and workloads (3)")
-    p.add_argument("--works", default="", metavar="TEXT", help="only calls and workloads whose name has this text")
+    p.add_argument("--sets", type=int, default=4, help="of processes that measure calls and workloads (4)")
+    p.add_argument("--works", default="", metavar="TEXT", help="only calls, workloads and starts whose name has this text")
     p.add_argument("--processes", type=int, default=64, help="that start at once (64)")
     p.add_argument("--out", metavar="FOLDER", help="keep all single values there")
     return p.parse_args()
@@ -60,18 +62,13 @@ class Bench:
             e.update(LD_PRELOAD=os.path.abspath(self.o.library), VGPU_STEP_DIR=made.stdout.strip())
         return e
 
-    def resident(self, command):
+    def resident(self, command, core):
         """The same program without and with the interposer, and once more without: how alike two processes are."""
-        trio = [subprocess.Popen(command, env=self.environment(ours), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return [subprocess.Popen([*command, str(core)], env=self.environment(ours), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
                 for ours in (False, True, False)]
-        for p in trio:
-            said = p.stdout.readline().strip()
-            if said != "ready":
-                raise RuntimeError(f"{command[0]} said: {said or 'nothing'}")
-        return trio
 
     def turns(self, trio, question, rounds):
-        """Values of each; who is first changes with every round. None: cannot be asked."""
+        """Values of each; ours is in the middle of each round. None: cannot be asked."""
         values = ([], [], [])
         for r in range(rounds):
             for i in ((0, 1, 2), (2, 1, 0))[r % 2]:
@@ -83,42 +80,89 @@ class Bench:
                 values[i].append(float(answer))
         return values
 
-    def row(self, what, values, unit, scale, target, met, as_share=False):
-        """met judges the native median and what ours is by the median of the rounds' differences."""
-        if not values or not values[1]:
-            self.rows.append((what, "-", "-", "-", "-", "-", target, "not in this driver" if values is None else "no time left"))
+    def missing(self, what, target, why):
+        self.rows.append((what, "-", "-", "-", "-", "-", "-", target, why))
+
+    def keep(self, what, unit, scale, who, values):
+        self.raw.append("\t".join([what, who, unit] + [f"{v * scale:.4f}" for v in values]))
+
+    def judged(self, what, unit, native, ours, added, error, other, target, met, as_share, enough=True):
+        """added: what ours takes more than native, give or take error; other: a second native process, in percent."""
+        middle = statistics.median(native)
+        spread = 100 * (max(native) - min(native)) / middle
+        if as_share:
+            shown, give_or_take = f"{100 * (middle + added) / middle:.2f} % of native", f"{100 * error / middle:.2f} %"
+        else:
+            shown, give_or_take = f"{added:+.3f} {unit}, {100 * added / middle:+.2f} %", f"{error:.3f} {unit}"
+        self.rows.append((what, f"{middle:.3f} {unit}", f"{statistics.median(ours):.3f} {unit}", shown, give_or_take,
+                          "-" if other is None else f"{other:+.2f} %", f"{spread:.1f} %", target,
+                          ("met" if met(middle, middle + added) else "MISSED") + ("" if enough else ", too few rounds")))
+
+    def row_of_sets(self, what, sets, unit, scale, target, met, as_share=False):
+        """Each set gives the median of its rounds' differences; no two processes are quite alike, so their spread is the error."""
+        if not sets:
+            self.missing(what, target, "not in this driver" if sets is None else "no time left")
             return
-        plain, with_us, *others = ([v * scale for v in part] for part in values)
-        for who, part in (("native", plain), ("ours", with_us), *(("native twin", other) for other in others)):
-            self.raw.append("\t".join([what, who, unit] + [f"{v:.4f}" for v in part]))
-        native = statistics.median(plain)
-        added = statistics.median(o - n for n, o in zip(plain, with_us))
-        spread = 100 * (max(plain) - min(plain)) / native
-        shown = f"{100 * (native + added) / native:.2f} % of native" if as_share else f"{added:+.3f} {unit}, {100 * added / native:+.2f} %"
-        twin = f"{100 * statistics.median(o - n for n, o in zip(plain, others[0])) / native:+.2f} %" if others else "-"
-        self.rows.append((what, f"{native:.3f} {unit}", f"{statistics.median(with_us):.3f} {unit}", shown, twin, f"{spread:.1f} %", target,
-                          ("met" if met(native, native + added) else "MISSED") + ("" if len(with_us) >= ROUNDS else f", {len(with_us)} rounds only")))
+        added, others = [], []
+        for values in sets:
+            native, ours, twin = ([v * scale for v in part] for part in values)
+            added.append(statistics.median(o - (n + t) / 2 for n, o, t in zip(native, ours, twin)))
+            others.append(100 * statistics.median((t - n) / n for n, t in zip(native, twin)))
+            for who, part in (("native", values[0]), ("ours", values[1]), ("native twin", values[2])):
+                self.keep(what, unit, scale, who, part)
+        native = [v * scale for values in sets for part in (values[0], values[2]) for v in part]
+        self.judged(what, unit, native, [v * scale for values in sets for v in values[1]], statistics.median(added), error_of_median(added),
+                    statistics.median(others), target, met, as_share)
+
+    def row_of_pairs(self, what, values, unit, scale, target, met):
+        native, ours = ([v * scale for v in part] for part in values)
+        if not ours:
+            self.missing(what, target, "no time left")
+            return
+        added = [o - n for n, o in zip(native, ours)]
+        for who, part in (("native", values[0]), ("ours", values[1])):
+            self.keep(what, unit, scale, who, part)
+        self.judged(what, unit, native, ours, statistics.median(added), error_of_median(added), None, target, met, False, len(ours) >= ROUNDS)
 
 
-def over_sets(b, command, values):
-    """Values of each question, from several sets of processes as no two processes are quite alike. Those of a set that
-    is cut short are there all the same."""
-    for _ in range(b.o.sets if values else 0):
-        trio = b.resident(command)
-        for q in values:
-            got = b.turns(trio, q, max(ROUNDS, b.o.rounds))
-            if got is None:
-                values[q] = None
-            elif values[q] is not None:
-                for all_of, new in zip(values[q], got):
-                    all_of.extend(new)
-        for p in trio:
-            p.stdin.close()
-            p.wait()
+def error_of_median(values):
+    """The standard error of the median of what is distributed normally."""
+    return 1.25 * statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
 
 
-def unasked(rows):
-    return {row[1]: ([], [], []) for row in rows}
+def first_cores(sets):
+    """Of each set the first of its cores: of the later ones, as the first are everybody's."""
+    cores = len(os.sched_getaffinity(0))
+    room = max(1, (cores - CORES) // CORES)
+    return [(CORES * (1 + s % room)) if cores >= 2 * CORES else 0 for s in range(sets)]
+
+
+def over_sets(b, command, rows):
+    """Values of each question from several sets of processes, which start together and are asked one after another.
+    rows: a question and how many rounds of it. Those of a set that is cut short are there all the same."""
+    values, left = {question: [] for question, _ in rows}, first_cores(b.o.sets if rows else 0)
+    try:
+        while left:
+            cores, left = left[:AT_ONCE], left[AT_ONCE:]
+            sets = [b.resident(command, core) for core in cores]
+            for trio in sets:
+                for p in trio:
+                    said = p.stdout.readline().strip()
+                    if said != "ready":
+                        raise RuntimeError(f"{command[0]} said: {said or 'nothing'}")
+            for question, rounds in rows:
+                for trio in sets:
+                    got = b.turns(trio, question, rounds)
+                    if got is None:
+                        values[question] = None
+                    elif values[question] is not None:
+                        values[question].append(got)
+            for p in (p for trio in sets for p in trio):
+                p.stdin.close()
+                p.wait()
+    except (RuntimeError, SystemExit) as e:
+        return values, e
+    return values, None
 
 
 def calls(b):
@@ -136,24 +180,25 @@ def calls(b):
         ("cuMemGetInfo", "mem_info", "not slower", lambda native, ours: ours <= native),
     )
     rows = [row for row in rows if b.o.works in row[0]]
-    values = unasked(rows)
-    try:
-        over_sets(b, [os.path.join(b.o.build, "micro"), "2"], values)
-    finally:
-        for what, question, target, met in rows:
-            b.row(what, values[question], "us", 0.001, target, met)
+    values, broken = over_sets(b, [os.path.join(b.o.build, "micro")], [(question, max(ROUNDS, b.o.rounds)) for _, question, _, _ in rows])
+    for what, question, target, met in rows:
+        b.row_of_sets(what, values[question], "us", 0.001, target, met)
+    if broken:
+        raise broken
 
 
 def torch(b):
-    rows = (("ResNet-18 training, batch 128", "training 0.5"), ("CUDA graph replay, 20 layers", "graph_replay 0.5"),
-            ("small-kernel MLP", "small_kernels 0.5"))
+    # Those that the CPU bounds are asked in short turns: what a core gives changes from one moment to the next.
+    rows = (("ResNet-18 training, batch 128", "training 0.5", 1), ("CUDA graph replay, 20 layers", "graph_replay 0.3", 1),
+            ("small-kernel MLP", "small_kernels 0.1", 4))
     rows = [row for row in rows if b.o.works in row[0]]
-    values = unasked(rows)
-    try:
-        over_sets(b, [sys.executable, os.path.join(HERE, "torch_work.py")], values)
-    finally:
-        for what, question in rows:
-            b.row(what, values[question], "/s", 1, ">= 99.5 % of native", lambda native, ours: ours >= 0.995 * native, as_share=True)
+    names = ",".join(question.split()[0] for _, question, _ in rows)
+    values, broken = over_sets(b, [sys.executable, os.path.join(HERE, "torch_work.py"), names],
+                               [(question, times * max(ROUNDS, b.o.rounds)) for _, question, times in rows])
+    for what, question, _ in rows:
+        b.row_of_sets(what, values[question], "/s", 1, ">= 99.5 % of native", lambda native, ours: ours >= 0.995 * native, as_share=True)
+    if broken:
+        raise broken
 
 
 def timed(b, run, values):
@@ -169,17 +214,22 @@ def timed(b, run, values):
             all_of.append(new)
 
 
-def first_kernel(b):
-    def run(ours):
-        text = "import torch; (torch.ones(8, device='cuda') + 1).sum().item()"
-        subprocess.run([sys.executable, "-c", text], env=b.environment(ours), check=True)
-
+def row_of_runs(b, what, run, unit, scale, target, met):
     values = ([], [])
     try:
         run(True)  # whoever is first reads it all from the disk
         timed(b, run, values)
     finally:
-        b.row("import torch + first kernel", values, "ms", 1000, "<= +20 ms", lambda native, ours: ours <= native + 20)
+        b.row_of_pairs(what, values, unit, scale, target, met)
+
+
+def first_kernel(b):
+    text = "import torch; (torch.ones(8, device='cuda') + 1).sum().item()"
+    for what, command in (("import torch + first kernel", [sys.executable, "-c", text]),
+                          ("a context and an allocation, in C", [os.path.join(b.o.build, "start")])):
+        if b.o.works in what:
+            row_of_runs(b, what, lambda ours: subprocess.run(command, env=b.environment(ours), check=True), "ms", 1000,
+                        "<= +20 ms", lambda native, ours: ours <= native + 20)
 
 
 def start(b):
@@ -189,12 +239,8 @@ def start(b):
         if any([p.wait() != 0 for p in procs]):
             raise RuntimeError("a process that started with the others failed")
 
-    values = ([], [])
-    try:
-        timed(b, run, values)
-    finally:
-        # The driver makes contexts one after another anyway; a lock of ours would add its share for each.
-        b.row(f"{b.o.processes} processes at once", values, "s", 1, "no lock of ours: <= +5 %", lambda native, ours: ours <= native * 1.05)
+    # The driver makes contexts one after another anyway; a lock of ours would add its share for each.
+    row_of_runs(b, f"{b.o.processes} processes at once", run, "s", 1, "no lock of ours: <= +5 %", lambda native, ours: ours <= native * 1.05)
 
 
 def main():
@@ -208,11 +254,11 @@ def main():
             try:
                 parts[name](b)
             except (RuntimeError, subprocess.SubprocessError, OSError) as e:
-                b.rows.append((name, "-", "-", "-", "-", "-", "-", f"BROKEN: {str(e)[:120]}"))
+                b.missing(name, "-", f"BROKEN: {str(e)[:120]}")
             print(f"bench: {name}: {time.monotonic() - from_s:.0f} s", file=sys.stderr)
     finally:
         table("What the interposer costs (medians, with and without in turns)",
-              ("what", "native", "ours", "difference", "another native", "native spread", "target", "verdict"), b.rows)
+              ("what", "native", "ours", "difference", "+-", "another native", "native spread", "target", "verdict"), b.rows)
         if o.out is not None:
             os.makedirs(o.out, exist_ok=True)
             with open(os.path.join(o.out, "bench.tsv"), "w") as to:

@@ -1,15 +1,16 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads in PyTorch. Lives for the whole measurement: reads the name of a workload from its input,
-runs it for some time, and prints iterations per second; two of these, with and without the
-interposer, take turns."""
+"""Workloads in PyTorch: torch_work.py NAME[,NAME...] CORE. Lives for the whole measurement: reads the name of a workload
+from its input, runs it for some time, and prints iterations per second; several of these, with and without the interposer,
+take turns."""
 
 import os
 import sys
 import time
 
-# Both of a pair on the same two cores: one waits while the other runs, and cores are not all alike.
-os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[2:4] or os.sched_getaffinity(0))
+# All of a set on the same two cores: one runs while the others wait, and cores are not all alike.
+core = int(sys.argv[2])
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[core:core + 2] or os.sched_getaffinity(0))
 
 import torch  # noqa: E402: its threads are to be there as well
 from torch import nn  # noqa: E402
@@ -42,7 +43,8 @@ def rate(step, seconds):
     return count / (time.perf_counter() - begin)
 
 
-works = {"training": nets.training(), "graph_replay": graph_replay(), "small_kernels": nets.small_kernels()}
+makers = {"training": nets.training, "graph_replay": graph_replay, "small_kernels": nets.small_kernels}
+works = {name: makers[name]() for name in sys.argv[1].split(",")}
 for work in works.values():
     rate(work, 1.0)
 print("ready", flush=True)

@@ -12,7 +12,9 @@ from singles import judge, show
 
 UNCAPPED, CAPPED = 0, 99
 LAUNCHES = (("null launch", "launch"), ("cuLaunchKernelEx", "launch_ex"), ("graph launch, 10 nodes", "graph"))
-SLICE_S = 0.5
+SLICE_S = 0.2  # short: what a core gives changes from one moment to the next
+CORES = 2  # of a set of processes
+SETS = 5
 
 
 def ask(p, question):
@@ -55,42 +57,69 @@ def calls(g, rounds):
             ("call", "native", "uncapped", "capped", "verdict"), rows)
 
 
+class Programs:
+    """The same program without the interposer, with it, under a share that it does not use up, and once more without; all on
+    the same cores, of which another set of them has others."""
+
+    def __init__(self, g, name, share, cpus):
+        self.g, self.rates = g, [[], [], [], []]
+        self.workers = [Worker(g, [name], step, cpus=cpus) for step in (None, Step(g, UNCAPPED), Step(g, share), None)]
+
+    def warm_up(self):
+        for w in self.workers:
+            w.go()
+            w.stop()
+
+    def round(self, r):
+        for i in ((0, 1, 2, 3), (3, 2, 1, 0))[r % 2]:
+            self.workers[i].go()
+            time.sleep(SLICE_S / 2)
+            begin, end = self.g.window(SLICE_S)
+            self.workers[i].stop()
+            self.rates[i].append(self.workers[i].page.rate(begin, end))
+
+    def of_native(self):
+        """Percent of what the two natives around it did: uncapped, capped, and one native of the other."""
+        first, free, capped, last = self.rates
+        if min(first + last) <= 0:
+            return [0.0, 0.0, 0.0]
+        return [100 * statistics.median(2 * o / (a + b) for o, a, b in zip(ours, first, last)) for ours in (free, capped)] + [
+            100 * statistics.median(b / a for a, b in zip(first, last))]
+
+    def close(self):
+        for w in self.workers:
+            w.close()
+
+
 def throughput(g, rounds):
-    """The same program without the interposer, with it, and under a share that it does not use up."""
     rows = []
     cpus = sorted(os.sched_getaffinity(0))
-    cpus = cpus[2:6] if len(cpus) >= 6 else cpus
+    room = [cpus[c:c + CORES] for c in range(2, len(cpus) - CORES + 1, CORES)][:SETS] or [cpus]
     for name, share in (("mlp", 90), ("decode", 99)):
         if g.o.loads is not None and name not in g.o.loads:
             continue
-        workers = [Worker(g, [name], step, cpus=cpus) for step in (None, Step(g, UNCAPPED), Step(g, share))]
-        for w in workers:
-            w.go()
-            w.stop()
-        rates = [[], [], []]
-        for r in range(rounds):
-            for i in ((0, 1, 2), (2, 1, 0))[r % 2]:
-                workers[i].go()
-                time.sleep(0.15)
-                begin, end = g.window(SLICE_S)
-                workers[i].stop()
-                rates[i].append(workers[i].page.rate(begin, end))
-        for w in workers:
-            w.close()
-        native = statistics.median(rates[0])
-        of = [0.0, 0.0]
-        if min(rates[0]) > 0:
-            of = [100 * (1 + statistics.median((a - b) / b for a, b in zip(ours, rates[0]))) for ours in rates[1:]]
-        spread = 100 * (max(rates[0]) - min(rates[0])) / native if native else None
-        rows.append((name, show(native), show(spread, 1, " %"), show(of[0], 2, " %"), f"at {share}: {of[1]:.2f} %",
-                     judge((of[0] < 99.5, "uncapped"), (of[1] < 99.5, "capped"))))
-        g.keep("cost", load=name, share=share, native=native, of_native=of, native_spread=spread, verdict=rows[-1][-1])
+        sets = [Programs(g, name, share, own) for own in room]
+        for s in sets:
+            s.warm_up()
+        for s in sets:
+            for r in range(rounds):
+                s.round(r)
+        for s in sets:
+            s.close()
+        native = [v for s in sets for v in s.rates[0] + s.rates[3]]
+        found = list(zip(*[s.of_native() for s in sets]))
+        free, capped, other = [statistics.median(f) for f in found]
+        error = [1.25 * statistics.stdev(f) / len(f) ** 0.5 if len(f) > 1 else 0.0 for f in found]
+        rows.append((name, show(statistics.median(native)), f"{free:.2f} +- {error[0]:.2f} %", f"at {share}: {capped:.2f} +- {error[1]:.2f} %",
+                     f"{other:.2f} +- {error[2]:.2f} %", judge((free < 99.5, "uncapped"), (capped < 99.5, "capped"))))
+        g.keep("cost", load=name, share=share, native=statistics.median(native), sets=found, verdict=rows[-1][-1])
     if rows:
-        g.table("Throughput of programs that do not use their share up", ("load", "native /s", "its spread", "uncapped", "capped", "verdict"), rows)
+        g.table(f"Throughput of programs that do not use their share up, of native, {len(room)} sets of processes",
+                ("load", "native /s", "uncapped", "capped", "another native", "verdict"), rows)
 
 
 def cost(g):
     rounds = max(5, g.o.rounds)
     if os.path.exists(os.path.join(g.programs, "micro")):
         calls(g, rounds)
-    throughput(g, max(7, g.o.rounds))
+    throughput(g, max(10, g.o.rounds))

@@ -136,16 +136,20 @@ class Worker:
             self.expect(f"made {name}")
             self.made.add(name)
         self.tell(f"go {name}" if self.torch else "go")
+        self.until(lambda: not self.page.idle(), "did not begin")  # or a stop right behind it would find it idle
         return self
 
-    def stop(self, seconds=20):
+    def until(self, said, complaint, seconds=20):
+        give_up = time.monotonic() + seconds
+        while not said():
+            if time.monotonic() > give_up or self.process.poll() is not None:
+                raise RuntimeError(f"{self.names[0]}: {complaint}")
+            time.sleep(0.001)
+
+    def stop(self):
         """Until nothing of it is under way."""
         self.tell("stop")
-        give_up = time.monotonic() + seconds
-        while not self.page.idle():
-            if time.monotonic() > give_up or self.process.poll() is not None:
-                raise RuntimeError(f"{self.names[0]}: did not stop")
-            time.sleep(0.01)
+        self.until(self.page.idle, "did not stop")
 
     def keeper_ns(self):
         """CPU time of the interposer's thread; None when there is none."""
