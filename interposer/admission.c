@@ -11,6 +11,8 @@
 
 /* Taken from the share at once: launches come cheaper, and what a killed process takes along is little. */
 #define TAKE_NS 1000000u
+/* What is waited for where there is nobody else to take it: each time costs the keeper a look. */
+#define WORTH_NS 2000000u
 /* Whoever is first takes the credit soon. */
 #define GIVES_WAY_NS 100000u
 
@@ -18,7 +20,7 @@
 static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
-	uint64_t now, from = 0, got, worth_ns;
+	uint64_t now, from = 0, got;
 
 	if (!vgpu_time_is_capped(device) || vgpu_turns_spare(p, device))
 		return true;
@@ -37,9 +39,8 @@ static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint
 	got = vgpu_time_take(p, device, now, need_ns, TAKE_NS, &from);
 	if (got == 0) {
 		*wait_ns = from > now ? from - now : 1;
-		worth_ns = vgpu_time_portion_ns(device);
-		if (need_ns < worth_ns && !GET(engine->seat.shared) && GET(vgpu_pages.ledger->slots_high) <= 1)
-			*wait_ns += vgpu_time_to_earn(p, device, worth_ns - need_ns);
+		if (need_ns < WORTH_NS && !GET(engine->seat.shared) && GET(vgpu_pages.ledger->slots_high) <= 1)
+			*wait_ns += vgpu_time_to_earn(p, device, WORTH_NS - need_ns);
 		return false;
 	}
 	/* Somebody else may take it away; then the next round takes more. */

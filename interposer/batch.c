@@ -10,7 +10,8 @@
 #include "queue.h"
 #include "time_account.h"
 
-/* Let go at once where others wait for the end of a turn. */
+/* Let go at once: how finely the share is kept, and less where others wait for the end of a turn. */
+#define BATCH_NS 2000000u
 #define BATCH_SHARED_NS 1000000u
 /* Streams may run side by side, so each of them has its place in a batch. If they do not after all, what
  * it takes longer is owed. */
@@ -47,22 +48,23 @@ static uint64_t ns_in_batch(const struct vgpu_stream *stream, uint64_t number)
 }
 
 /* With the mutex held: whether the launch goes with the last batch. */
-static bool fits(struct vgpu_engine *engine, const struct vgpu_stream *stream, uint64_t expected_ns, uint64_t most_ns)
+static bool fits(struct vgpu_engine *engine, const struct vgpu_stream *stream, uint64_t expected_ns)
 {
 	const struct vgpu_batch *last = batch_of(engine, engine->batch_next - 1);
+	uint64_t most_ns = GET(engine->seat.shared) ? BATCH_SHARED_NS : BATCH_NS;
 
 	return ns_in_batch(stream, engine->batch_next) + expected_ns <= (last->ns > most_ns ? last->ns : most_ns) &&
 	       last->all_ns + expected_ns <= BATCH_ALL_NS && last->launches < BATCH_LAUNCHES;
 }
 
 /* With the mutex held: the number of the batch to add to, 0 when there is no place. */
-static uint64_t open_batch(struct vgpu_engine *engine, const struct vgpu_stream *stream, uint64_t expected_ns, uint64_t most_ns)
+static uint64_t open_batch(struct vgpu_engine *engine, const struct vgpu_stream *stream, uint64_t expected_ns)
 {
 	if (engine->batch_first == engine->batch_next)
 		engine->held_ns = engine->held_launches = 0;
 	else if (engine->held_ns + expected_ns > HELD_NS || engine->held_launches >= HELD_LAUNCHES)
 		return 0;
-	else if (fits(engine, stream, expected_ns, most_ns))
+	else if (fits(engine, stream, expected_ns))
 		return engine->batch_next;
 	if (engine->batch_next - engine->batch_first >= VGPU_BATCHES)
 		return 0;
@@ -98,11 +100,10 @@ static void mark_all(struct vgpu_engine *engine, CUcontext context)
 	}
 }
 
-uint64_t vgpu_batch_join(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, CUcontext context,
-			 uint64_t expected_ns, uint32_t places, uint64_t *reserved_ns, bool *first)
+uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, uint64_t expected_ns,
+			 uint32_t places, uint64_t *reserved_ns, bool *first)
 {
-	struct vgpu_engine *engine = &p->engine[device];
-	uint64_t number, next, most_ns = GET(engine->seat.shared) ? BATCH_SHARED_NS : vgpu_time_portion_ns(device);
+	uint64_t number, next;
 
 	*first = false;
 	if (GET(engine->plugs_refused) != 0 || !vgpu_plugs_ready(engine) || !has_place(stream))
@@ -110,7 +111,7 @@ uint64_t vgpu_batch_join(struct vgpu_process *p, uint32_t device, struct vgpu_st
 	vgpu_mutex_lock(&engine->batch_mutex);
 	*first = engine->batch_first == engine->batch_next;
 	next = engine->batch_next;
-	number = open_batch(engine, stream, expected_ns, most_ns);
+	number = open_batch(engine, stream, expected_ns);
 	if (number != 0)
 		*reserved_ns = add(engine, stream, number, expected_ns, places);
 	vgpu_mutex_unlock(&engine->batch_mutex);

@@ -30,8 +30,8 @@ static inline bool vgpu_batch_is_held(const struct vgpu_engine *engine, uint64_t
  * be taken from the share for it: nothing when other streams have longer work in the same batch. *first:
  * nothing was held back before it, so that the keeper does not know yet. places: how many the driver's
  * queue may need for it. */
-uint64_t vgpu_batch_join(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, CUcontext context,
-			 uint64_t expected_ns, uint32_t places, uint64_t *reserved_ns, bool *first);
+uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, uint64_t expected_ns,
+			 uint32_t places, uint64_t *reserved_ns, bool *first);
 /* Makes the stream wait for it, right before the launch. */
 void vgpu_batch_plug(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
 		     uint64_t batch);

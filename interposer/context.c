@@ -44,6 +44,15 @@ static bool note(struct vgpu_process *p, CUcontext context, CUdevice ordinal, ui
 	return place != NULL;
 }
 
+/* The primary one is seen again each time that it is retained. */
+static void count_made(struct vgpu_process *p, CUcontext context)
+{
+	CUdevice ordinal;
+
+	if (!vgpu_context_ordinal(p, context, &ordinal))
+		__atomic_add_fetch(&p->contexts_made, 1, __ATOMIC_RELAXED);
+}
+
 /* Takes the note of the context away. */
 static bool take(struct vgpu_process *p, CUcontext context, struct vgpu_context *out)
 {
@@ -142,6 +151,7 @@ bool vgpu_context_made(struct vgpu_process *p, CUcontext context, CUdevice ordin
 	struct vgpu_context gone;
 	bool first, noted, fits = true;
 
+	count_made(p, context);
 	if (device < 0)
 		return true;
 	first = !vgpu_context_exists(p, (uint32_t)device);

@@ -70,20 +70,38 @@ struct vgpu_cost *vgpu_cost_of(struct vgpu_cost table[VGPU_COSTS], uint64_t key)
 	return cost;
 }
 
-bool vgpu_cost_due(struct vgpu_cost *cost, bool ample)
+/* Not the very first: it may load the kernel, which takes long and must not be waited for. */
+static bool is_due(const struct vgpu_cost *cost, uint32_t since, bool ample)
 {
-	uint32_t since = GET(cost->since_sample) + 1;
 	uint64_t average = GET(cost->average_ns);
 	uint32_t samples = GET(cost->samples), rarely = samples < KNOWN ? 1 : ample ? AMPLE : LATER;
 
-	SET(cost->since_sample, since);
-	/* Not the very first: it may load the kernel, which takes long and must not be waited for. */
 	if (average == 0 && samples == 0 && since == 1)
 		return false;
-	if (samples >= OFTEN && since < SELDOM * rarely && since * average < WORTH_NS * rarely)
-		return false;
-	SET(cost->since_sample, 1);
-	return true;
+	return samples < OFTEN || since >= SELDOM * rarely || since * average >= WORTH_NS * rarely;
+}
+
+bool vgpu_cost_due(struct vgpu_cost *cost, bool ample)
+{
+	uint32_t since = GET(cost->since_sample) + 1;
+	bool due = is_due(cost, since, ample);
+
+	SET(cost->since_sample, due ? 1 : since);
+	return due;
+}
+
+uint64_t vgpu_cost_passes(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t most_ns)
+{
+	struct vgpu_cost *cost = find(table, key);
+	uint32_t since;
+
+	if (cost == NULL || GET(cost->average_ns) == 0 || GET(cost->average_ns) > most_ns)
+		return 0;
+	since = GET(cost->since_sample) + 1;
+	if (is_due(cost, since, true))
+		return 0;
+	SET(cost->since_sample, since);
+	return GET(cost->average_ns);
 }
 
 void vgpu_cost_learn(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns)

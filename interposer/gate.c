@@ -148,7 +148,7 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 		no_longer_ample(p, engine);
 		/* A thread's own stream can be marked by nobody else, and waits for the default one. */
 		if (known && !capturing && launch->stream != NULL && launch->handle != CU_STREAM_PER_THREAD)
-			launch->batch = vgpu_batch_join(p, device, launch->stream, context, launch->expected_ns, launch->places,
+			launch->batch = vgpu_batch_join(engine, launch->stream, context, launch->expected_ns, launch->places,
 							&launch->reserved_ns, &first);
 		if (launch->batch != 0) {
 			vgpu_queue_leave(p, device, waits_since, 0);
@@ -194,14 +194,21 @@ static void join_group(struct vgpu_launch *launch, bool askable)
 		vgpu_groups_time(launch->stream, launch->handle, launch->group);
 }
 
-/* The pass was closed while the driver was called. What it takes is owed. */
-static void count_late(struct vgpu_launch *launch)
+/* What it takes is owed. */
+void vgpu_gate_late(struct vgpu_process *p, uint64_t expected_ns)
 {
-	launch->stream = vgpu_streams_find(launch->engine, launch->context, launch->handle);
-	launch->batch = launch->reserved_ns = 0;
-	join_group(launch, true);
-	if (launch->group != NULL)
-		vgpu_groups_end(launch->stream, launch->handle, launch->group, true, launch->mark, launch->expected_ns, 0);
+	struct vgpu_launch launch = {
+		.engine = vgpu_pass.engine,
+		.stream = vgpu_streams_find(vgpu_pass.engine, vgpu_pass.context, vgpu_pass.handle),
+		.context = vgpu_pass.context,
+		.handle = vgpu_pass.handle,
+		.expected_ns = expected_ns,
+	};
+
+	join_group(&launch, true);
+	if (launch.group != NULL)
+		vgpu_groups_end(launch.stream, launch.handle, launch.group, true, launch.mark, expected_ns, 0);
+	vgpu_keeper_wake(p);
 }
 
 /* Whether the program has waited for results since the last launch. Of interest where turns may be taken. */
@@ -221,30 +228,24 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	bool due;
 	int device;
 
-	launch->engine = NULL;
-	if (get_current == NULL || get_current(&context) != CUDA_SUCCESS || context == NULL)
+	launch->passes = vgpu_pass_is_at_hand(handle) && vgpu_pass_covers(p, what, shape, &launch->expected_ns);
+	launch->engine = launch->passes ? vgpu_pass.engine : NULL;
+	if (launch->passes || get_current == NULL || get_current(&context) != CUDA_SUCCESS || context == NULL)
 		return;
-	launch->engine = capturing ? NULL : vgpu_pass_engine(context, handle);
-	launch->passes = launch->engine != NULL && GET(launch->engine->ample) != 0 && !has_waited(p, launch->engine);
-	if (launch->engine == NULL) {
-		/* Where there is one device only, the driver need not be asked which it is. What is captured is
-		 * launched with its graph. */
-		if ((vgpu_device_several(p) && !vgpu_device_of_stream(p, handle, &ordinal)) || (capturing && vgpu_capture_of_stream(handle)))
-			return;
-		device = vgpu_device_of_ordinal(p, ordinal);
-		if (device < 0 || !vgpu_keeper_starts(p))
-			return;
-		launch->engine = &p->engine[device];
-	}
+	/* Where there is one device only, the driver need not be asked which it is. What is captured is
+	 * launched with its graph. */
+	if ((vgpu_device_several(p) && !vgpu_device_of_stream(p, handle, &ordinal)) || (capturing && vgpu_capture_of_stream(handle)))
+		return;
+	device = vgpu_device_of_ordinal(p, ordinal);
+	if (device < 0 || !vgpu_keeper_starts(p))
+		return;
+	launch->engine = &p->engine[device];
 	launch->context = context;
 	launch->handle = handle;
 	launch->key = vgpu_cost_key((uint64_t)(uintptr_t)what, shape);
 	cost = vgpu_cost_of(launch->engine->cost, launch->key);
 	due = vgpu_cost_due(cost, GET(launch->engine->ample) != 0);
 	launch->expected_ns = expected_of(launch->engine, cost, what);
-	launch->passes = launch->passes && !due && vgpu_pass_covers(launch->expected_ns);
-	if (launch->passes)
-		return;
 	launch->batch = 0;
 	launch->places = places;
 	launch->stream = place_of(p, (uint32_t)(launch->engine - p->engine), context, handle);
@@ -267,10 +268,8 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresul
 	if (launch->engine == NULL)
 		return;
 	if (launch->passes) {
-		if (result == CUDA_SUCCESS && !vgpu_pass_count_one(launch->expected_ns)) {
-			count_late(launch);
-			vgpu_keeper_wake(p);
-		}
+		if (result == CUDA_SUCCESS && !vgpu_pass_count_one(launch->expected_ns))
+			vgpu_gate_late(p, launch->expected_ns);
 		return;
 	}
 	if (launch->sample != NULL)
@@ -279,7 +278,8 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresul
 		vgpu_groups_end(launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS, launch->mark,
 				 launch->expected_ns, launch->begun_ns);
 	/* Threads of ours cannot mark another thread's own stream. */
-	if (launch->group != NULL && launch->handle != CU_STREAM_PER_THREAD && GET(launch->engine->ample) != 0 && result == CUDA_SUCCESS)
+	if (launch->group != NULL && launch->handle != CU_STREAM_PER_THREAD && GET(launch->engine->ample) != 0 && result == CUDA_SUCCESS &&
+	    !vgpu_capture_possible(p))
 		vgpu_groups_give_pass(launch->engine, launch->stream, launch->context, launch->handle, launch->group);
 	vgpu_keeper_wake(p);
 }

@@ -23,8 +23,14 @@ struct vgpu_launch {
 	uint64_t batch; /* what it is held back with, or 0 */
 	uint32_t places; /* that it may take in the driver's queue */
 	bool mark;
-	bool passes; /* with the thread's pass; then only engine, context, handle, key and expected_ns are set */
+	bool passes; /* with the thread's pass; then only engine and expected_ns are set */
 };
+
+/* Whether launches of this process had to wait when that was last looked at. */
+static inline bool vgpu_gate_was_shut(const struct vgpu_process *p)
+{
+	return __atomic_load_n(&p->gated, __ATOMIC_RELAXED) != 0;
+}
 
 /* Whether launches of this process may have to wait. */
 bool vgpu_gate_decide(struct vgpu_process *p);
@@ -54,6 +60,9 @@ static inline void vgpu_gate_forget(struct vgpu_process *p)
 void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, const void *what, uint64_t shape,
 		     uint32_t places);
 void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result);
+
+/* After a launch that the thread's pass covered (pass.h), when that was closed meanwhile. */
+void vgpu_gate_late(struct vgpu_process *p, uint64_t expected_ns);
 
 /* Work that is not counted was put into the stream. */
 void vgpu_gate_beside(struct vgpu_process *p, CUstream stream);

@@ -17,8 +17,7 @@
 /* How finely completion is seen. Each look costs some 5 µs of a core. */
 #define TICK_NS 400000u
 #define TICK_AT_MOST_NS 1000000u
-#define TICK_SELDOM_NS 4000000u
-#define TICK_SHARED_NS 2000000u /* the same where others wait for what is done */
+#define TICK_SELDOM_NS 2000000u
 /* Without anything in flight it goes on looking for a while: waking it costs the program more. */
 #define LINGER_NS 20000000u
 /* The share is ample when no launch had to wait for so long. */
@@ -77,7 +76,7 @@ static uint64_t until_next(struct vgpu_engine *engine)
 	/* What was held back is timed on the GPU, and nothing else is launched as long as more of it is; who waits
 	 * on the host looks for itself when there should be credit. Where that is ample, nobody waits. */
 	if (GET(engine->ample) != 0 || (vgpu_batch_pending(engine) && GET(engine->unknown) == 0))
-		return GET(engine->seat.shared) ? TICK_SHARED_NS : TICK_SELDOM_NS;
+		return TICK_SELDOM_NS;
 	if (GET(engine->in_flight) == 0 || expected > TICK_AT_MOST_NS)
 		return TICK_AT_MOST_NS;
 	return expected < TICK_NS ? TICK_NS : expected;

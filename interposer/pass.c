@@ -3,6 +3,9 @@
 #include "pass.h"
 
 #include "atomics.h"
+#include "capture.h"
+#include "cost.h"
+#include "symbols.h"
 
 /* The word: whether the pass is open, its number among the stream's, launches, and what is expected of them. */
 #define NS_BITS 36
@@ -15,28 +18,22 @@
 #define LAUNCHES_MASK ((1u << LAUNCHES_BITS) - 1)
 
 /* A forked child finds its memory wiped, and so its parent's pass closed. */
-static __thread struct {
-	struct vgpu_engine *engine;
-	struct vgpu_stream *stream;
-	CUcontext context;
-	CUstream handle;
-	uint64_t whose;
-	uint64_t left_ns;
-	uint32_t left;
-} own;
+__thread struct vgpu_pass vgpu_pass;
 
 void vgpu_pass_open(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
 		    uint32_t launches, uint64_t ns)
 {
-	own.engine = engine;
-	own.stream = stream;
-	own.context = context;
-	own.handle = handle;
-	own.left = launches < LAUNCHES_MASK ? launches : LAUNCHES_MASK;
-	own.left_ns = ns < NS_MASK ? ns : NS_MASK;
 	stream->passed_seen = 0;
-	own.whose = OPEN | (++stream->passes_given % NUMBERS) << NUMBER_SHIFT;
-	__atomic_store_n(&stream->passed, own.whose, __ATOMIC_RELEASE);
+	vgpu_pass = (struct vgpu_pass){
+		.handle = handle,
+		.left = launches < LAUNCHES_MASK ? launches : LAUNCHES_MASK,
+		.left_ns = ns < NS_MASK ? ns : NS_MASK,
+		.whose = OPEN | (++stream->passes_given % NUMBERS) << NUMBER_SHIFT,
+		.stream = stream,
+		.engine = engine,
+		.context = context,
+	};
+	__atomic_store_n(&stream->passed, vgpu_pass.whose, __ATOMIC_RELEASE);
 }
 
 struct vgpu_passed vgpu_pass_close(struct vgpu_stream *stream)
@@ -57,35 +54,49 @@ bool vgpu_pass_is_open(const struct vgpu_stream *stream, uint32_t *launches)
 	return (word & OPEN) != 0;
 }
 
-struct vgpu_engine *vgpu_pass_engine(CUcontext context, CUstream handle)
+/* NULL means the stream of whichever context is current, which the driver need not be asked where there is only one. */
+static bool is_of_context(struct vgpu_process *p)
 {
-	if (own.stream == NULL || own.handle != handle || own.context != context || own.left == 0 ||
-	    (GET(own.stream->passed) & WHOSE) != own.whose)
-		return NULL;
-	return own.engine;
+	vgpu_fn_cuCtxGetCurrent *get_current;
+	CUcontext context;
+
+	if (GET(p->contexts_made) == 1)
+		return true;
+	get_current = VGPU_REAL(cuCtxGetCurrent);
+	return get_current != NULL && get_current(&context) == CUDA_SUCCESS && context == vgpu_pass.context;
+}
+
+bool vgpu_pass_covers(struct vgpu_process *p, const void *what, uint64_t shape, uint64_t *expected_ns)
+{
+	if (vgpu_capture_possible(p) || !is_of_context(p) || (GET(vgpu_pass.stream->passed) & WHOSE) != vgpu_pass.whose ||
+	    GET(vgpu_pass.engine->ample) == 0)
+		return false;
+	*expected_ns = vgpu_cost_passes(vgpu_pass.engine->cost, vgpu_cost_key((uint64_t)(uintptr_t)what, shape), vgpu_pass.left_ns);
+	return *expected_ns != 0;
 }
 
 void vgpu_pass_drop(void)
 {
-	own.stream = NULL;
+	vgpu_pass.left = 0;
 }
 
-bool vgpu_pass_covers(uint64_t expected_ns)
+void vgpu_pass_drop_if_shared(void)
 {
-	return expected_ns <= own.left_ns;
+	if (vgpu_pass.left != 0 && GET(vgpu_pass.engine->seat.count) != 0)
+		vgpu_pass_drop();
 }
 
 bool vgpu_pass_count_one(uint64_t expected_ns)
 {
-	uint64_t one = 1ull << NS_BITS | expected_ns, word = __atomic_fetch_add(&own.stream->passed, one, __ATOMIC_ACQ_REL);
+	uint64_t one = 1ull << NS_BITS | expected_ns, word = __atomic_fetch_add(&vgpu_pass.stream->passed, one, __ATOMIC_ACQ_REL);
 
-	own.left--;
-	own.left_ns -= expected_ns;
-	if ((word & WHOSE) == own.whose)
+	vgpu_pass.left--;
+	vgpu_pass.left_ns -= expected_ns;
+	if ((word & WHOSE) == vgpu_pass.whose)
 		return true;
 	/* Somebody else's by now, unless that one has been closed as well, and it was counted there. */
 	for (uint64_t whose = word & WHOSE, now = word + one; (whose & OPEN) != 0; ) {
-		if (__atomic_compare_exchange_n(&own.stream->passed, &now, now - one, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		if (__atomic_compare_exchange_n(&vgpu_pass.stream->passed, &now, now - one, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 			return false;
 		if ((now & WHOSE) != whose)
 			return true;

@@ -30,13 +30,30 @@ struct vgpu_passed vgpu_pass_close(struct vgpu_stream *stream);
 /* Whether more may come; *launches: how many there were until now. */
 bool vgpu_pass_is_open(const struct vgpu_stream *stream, uint32_t *launches);
 
-/* The engine of the calling thread's pass for the stream, NULL when it has none. */
-struct vgpu_engine *vgpu_pass_engine(CUcontext context, CUstream handle);
-/* The thread uses its pass no more: it begins several launches before it ends the first of them. */
-void vgpu_pass_drop(void);
-/* Before a launch: whether that pass covers it. */
-bool vgpu_pass_covers(uint64_t expected_ns);
+/* What a thread knows of its pass: one line of the cache, as is all that such a launch looks at. */
+struct vgpu_pass {
+	CUstream handle;
+	uint32_t left; /* launches; 0: there is no pass */
+	uint64_t left_ns;
+	uint64_t whose;
+	struct vgpu_stream *stream;
+	struct vgpu_engine *engine;
+	CUcontext context;
+} __attribute__((aligned(64)));
+extern __thread struct vgpu_pass vgpu_pass __attribute__((visibility("hidden")));
+
+/* Whether the calling thread may have a pass for the stream. */
+static inline bool vgpu_pass_is_at_hand(CUstream handle)
+{
+	return vgpu_pass.left != 0 && vgpu_pass.handle == handle;
+}
+/* Then, before a launch: whether the pass covers it; *expected_ns: how long it takes. what and shape as in gate.h. */
+bool vgpu_pass_covers(struct vgpu_process *p, const void *what, uint64_t shape, uint64_t *expected_ns);
 /* After it. False when the pass was closed meanwhile: the launch is not counted yet. */
 bool vgpu_pass_count_one(uint64_t expected_ns);
+/* The thread uses its pass no more: it begins several launches before it ends the first of them, or has waited for results
+ * where others wait for its turn to end. */
+void vgpu_pass_drop(void);
+void vgpu_pass_drop_if_shared(void);
 
 #endif

@@ -101,6 +101,7 @@ struct vgpu_process {
 				  * of this one that nothing but descriptors keeps */
 	uint32_t pools_high;
 	uint32_t gated;		  /* launches may have to wait; see gate.h */
+	uint32_t contexts_made;	  /* ever, wherever they lie */
 	uint64_t growth_due_ns;	  /* when to ask for either next */
 	uint64_t growth_every_ns; /* how often it is asked now */
 	uint64_t gate_generation; /* 1 + that of the limits page when this was decided */

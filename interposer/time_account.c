@@ -8,9 +8,6 @@
 #include "pieces.h"
 #include "share.h"
 
-#define PORTION_NS 4400000ull
-#define PORTION_LEAST_NS 2000000u
-
 /* The shares to keep, the step's first. Where the step's is the job's, the job's is enough. */
 static uint32_t shares(struct vgpu_process *p, uint32_t device, struct vgpu_share share[2])
 {
@@ -34,13 +31,6 @@ uint32_t vgpu_time_percent(uint32_t device)
 	uint32_t of_step = GET(limit->sm_percent), of_job = GET(limit->job_sm_percent);
 
 	return vgpu_share_is_capped(of_step) ? of_step : vgpu_share_is_capped(of_job) ? of_job : 100;
-}
-
-uint64_t vgpu_time_portion_ns(uint32_t device)
-{
-	uint64_t ns = PORTION_NS * vgpu_time_percent(device) / 100;
-
-	return ns < PORTION_LEAST_NS ? PORTION_LEAST_NS : ns;
 }
 
 bool vgpu_time_is_capped(uint32_t device)

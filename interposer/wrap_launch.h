@@ -22,11 +22,42 @@ static uint64_t shape_of(uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uin
 #define WRAP_LAUNCH(symbol, params, args, what, shape, stream)            \
 	WRAP_LAUNCH_IF(symbol, params, args, true, what, shape, stream)
 
-#define WRAP_LAUNCH_IF(symbol, params, args, condition, what, shape, stream) \
-	WRAP_GATED(symbol, params, args, condition, vgpu_gate_enter(p, &launch, stream, what, shape, VGPU_PLACES_OTHER))
+#define WRAP_LAUNCH_IF(symbol, params, args, condition, what, shape, stream)                                \
+	GATED(symbol, params, args, condition, vgpu_gate_enter(p, &launch, stream, what, shape, VGPU_PLACES_OTHER)) \
+	static __attribute__((noinline)) CUresult pass_##symbol params                                      \
+	{                                                                                                   \
+		vgpu_fn_##symbol *const real = VGPU_REAL(symbol);                                           \
+		struct vgpu_process *p = vgpu_this_process;                                                 \
+		uint64_t expected_ns;                                                                       \
+		CUresult result;                                                                            \
+                                                                                                            \
+		if (!(condition) || !vgpu_pass_covers(p, what, shape, &expected_ns))                        \
+			return launch_##symbol args;                                                        \
+		result = real args;                                                                         \
+		if (result == CUDA_SUCCESS && !vgpu_pass_count_one(expected_ns))                            \
+			vgpu_gate_late(p, expected_ns);                                                     \
+		return result;                                                                              \
+	}                                                                                                   \
+	WRAP(symbol, params)                                                                                \
+	{                                                                                                   \
+		vgpu_fn_##symbol *const real = __atomic_load_n(&vgpu_real[VGPU_SYMBOL_##symbol], __ATOMIC_ACQUIRE); \
+		struct vgpu_process *p = __atomic_load_n(&vgpu_this_process, __ATOMIC_ACQUIRE);             \
+                                                                                                            \
+		if (__builtin_expect(real != NULL && p != NULL && vgpu_stage(p) == VGPU_ATTACHED, 1)) {     \
+			if (vgpu_gate_was_shut(p) && vgpu_pass_is_at_hand(stream))                          \
+				return pass_##symbol args;                                                  \
+			if (!vgpu_gate_is_shut(p))                                                          \
+				return real args;                                                           \
+		}                                                                                           \
+		return launch_##symbol args;                                                                \
+	}
+
+#define WRAP_GATED(symbol, params, args, condition, enter)                \
+	GATED(symbol, params, args, condition, enter)                     \
+	WRAP_QUICKLY(symbol, params, args, !vgpu_gate_is_shut(p), launch_##symbol)
 
 /* enter: what lets the launch through the gate, if it has to pass it. */
-#define WRAP_GATED(symbol, params, args, condition, enter)                \
+#define GATED(symbol, params, args, condition, enter)                \
 	static __attribute__((noinline)) CUresult launch_##symbol params  \
 	{                                                                 \
 		REAL_OR_RETURN(symbol);                                   \
@@ -40,8 +71,7 @@ static uint64_t shape_of(uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uin
 		result = real args;                                       \
 		vgpu_gate_leave(p, &launch, result);                      \
 		return result;                                            \
-	}                                                                 \
-	WRAP_QUICKLY(symbol, params, args, !vgpu_gate_is_shut(p), launch_##symbol)
+	}
 
 /* Nobody looks into a NULL configuration but the driver. */
 static const CUlaunchConfig no_config;

@@ -8,6 +8,7 @@
 #include "gate.h"
 #include "graphs.h"
 #include "growth.h"
+#include "pass.h"
 #include "wrap.h"
 #include "wrap_memory.h"
 
@@ -16,6 +17,7 @@
 static void synchronised(struct vgpu_process *p)
 {
 	__atomic_store_n(&p->synchronised, 1, __ATOMIC_RELAXED);
+	vgpu_pass_drop_if_shared();
 	vgpu_pools_synchronised(p);
 	vgpu_growth_catch_up(p);
 }

@@ -3,6 +3,7 @@
 """Rows of the runs, what they mean, and the tables."""
 
 import re
+import statistics
 
 MIB = 1 << 20
 GRANULE = 2 * MIB  # what the driver takes at once
@@ -31,6 +32,11 @@ def managed_charge(size, count):
     if size > MIB:
         return count * round_up(size, GRANULE if size % GRANULE > GRANULE // 2 else MANAGED_PART)
     return -(-count // (GRANULE // round_up(size, 512))) * GRANULE
+
+
+def error_of_median(values):
+    """The standard error of the median of what is distributed normally."""
+    return 1.25 * statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
 
 
 def table(title, header, rows):

@@ -194,14 +194,14 @@ static void a_launch_that_returns_late_opens_no_way(void)
 	gpus_also("first_us=3000");
 	cuda_begin(0);
 	CHECK(cuCtxGetCurrent(&context) == CUDA_SUCCESS);
-	launching = 1;
+	__atomic_store_n(&launching, 1, __ATOMIC_RELAXED);
 	CHECK(pthread_create(&thread, NULL, launch_on, context) == 0);
 	while ((now = now_ns()) - since < 500000000) {
 		free_at = __atomic_load_n(&step.ledger->share_free_at_ns[0], __ATOMIC_RELAXED);
 		ahead = free_at > now && free_at - now > ahead ? free_at - now : ahead;
 		usleep(1000);
 	}
-	launching = 0;
+	__atomic_store_n(&launching, 0, __ATOMIC_RELAXED);
 	CHECK(pthread_join(thread, NULL) == 0);
 	CHECK(used(&step) > 0);
 	CHECK(ahead < 300000000);

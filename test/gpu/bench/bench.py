@@ -14,7 +14,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
-from report import table  # noqa: E402: beside this folder
+from report import error_of_median, table  # noqa: E402: beside this folder
 
 LIMIT_SHARE = 0.9  # of the GPU: nothing here is to meet a limit
 ROUNDS = 5  # at least
@@ -123,11 +123,6 @@ class Bench:
         for who, part in (("native", values[0]), ("ours", values[1])):
             self.keep(what, unit, scale, who, part)
         self.judged(what, unit, native, ours, statistics.median(added), error_of_median(added), None, target, met, False, len(ours) >= ROUNDS)
-
-
-def error_of_median(values):
-    """The standard error of the median of what is distributed normally."""
-    return 1.25 * statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
 
 
 def first_cores(sets):

@@ -49,7 +49,6 @@ class Both:
         after = [s.meter() for s in steps]
         g.witness.wait(self.end)
         self.witness = g.witness.mean(self.begin, self.end)
-        self.each = [g.witness.of(w.process.pid, self.begin, self.end) for w in workers]
         self.rates = [w.page.rate(self.begin, self.end) for w in workers]
         self.meters = [100 * (a[0] - b[0]) / (a[2] - b[2]) for a, b in zip(after, before)]
         spans = range(self.begin, self.end - 10**9 + 1, 10**9)
@@ -61,14 +60,6 @@ class Both:
     def shares(self, solo):
         """Of their own throughput alone, in percent."""
         return [100 * r / s if s else 0.0 for r, s in zip(self.rates, solo)]
-
-
-def by_time(b, shares, names, bias):
-    """By work done, where that takes as long beside others as alone. What gains or loses by the clocks that the other leaves it
-    is judged by the time that NVML gives each, if it does."""
-    if all(LOADS[n].piece_us or LOADS[n].steady for n in names) or None in b.each:
-        return shares
-    return [e - bias for e in b.each]
 
 
 def one_pair(g, pair, names):
@@ -89,7 +80,7 @@ def one_pair(g, pair, names):
     pair.stop(pair.native)
     title = " + ".join(LOADS[n].title for n in names)
     x, y = sliced.shares(solo)
-    rows = [(title, "native", show(x), show(y), show(x + y), show(sliced.witness), "/".join(show(e) for e in sliced.each), "-", "/".join(show(s) for s in sliced.spreads), "")]
+    rows = [(title, "native", show(x), show(y), show(x + y), show(sliced.witness), "-", "/".join(show(s) for s in sliced.spreads), "")]
     g.keep("pairs", loads=names, split=None, solo=solo, busy=busy, shares=[x, y], **vars(sliced))
     for split in SPLITS:
         for step, share in zip(pair.steps, split):
@@ -100,9 +91,9 @@ def one_pair(g, pair, names):
         b = Both(g, g.o.seconds, pair.ours, pair.steps)
         x, y = b.shares(solo)
         off = [(abs(s - min(share, full)) > POINT, f"{who} off its share")
-               for s, share, full, who in zip(by_time(b, (x, y), names, g.bias), split, busy, ("first", "second"))]
+               for s, share, full, who in zip((x, y), split, busy, ("first", "second"))]
         verdict = judge(*off, (x + y < TOGETHER, "together"))
-        rows.append((title, f"{split[0]}/{split[1]}", show(x), show(y), show(x + y), show(b.witness), "/".join(show(e) for e in b.each), "/".join(show(m) for m in b.meters),
+        rows.append((title, f"{split[0]}/{split[1]}", show(x), show(y), show(x + y), show(b.witness), "/".join(show(m) for m in b.meters),
                      "/".join(show(s) for s in b.spreads), verdict))
         g.keep("pairs", loads=names, split=split, shares=[x, y], verdict=verdict, **vars(b))
     pair.stop(pair.ours)
@@ -120,13 +111,13 @@ def pairs(g):
             try:
                 rows += one_pair(g, pair, names)
             except (RuntimeError, OSError) as e:
-                rows.append((" + ".join(LOADS[n].title for n in names), *["-"] * 8, f"BROKEN: {str(e)[:100]}"))
+                rows.append((" + ".join(LOADS[n].title for n in names), *["-"] * 7, f"BROKEN: {str(e)[:100]}"))
             if pair is not shared:
                 pair.close()
             print(f"shares: {'+'.join(names)}: at {time.monotonic() - g.begin:.0f} s", file=g.progress, flush=True)
     finally:
         g.table("Two jobs on one GPU: work done, in percent of the same alone without the interposer",
-                ("loads", "shares", "first", "second", "together", "NVML %", "of each", "own meters %", "spread %", "verdict"), rows)
+                ("loads", "shares", "first", "second", "together", "NVML %", "own meters %", "spread %", "verdict"), rows)
 
 
 class Neighbours:

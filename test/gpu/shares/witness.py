@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 """What NVML says of how busy the GPUs are, from outside: this process has no interposer. NVML keeps
-samples of a fixed length (200 ms on an H200) with the percentage of it in which a kernel ran, and for each process
-its part of the time since it was last asked about."""
+samples of a fixed length (200 ms on an H200) with the percentage of it in which a kernel ran."""
 
 import ctypes
 import threading
@@ -10,17 +9,11 @@ import time
 
 UTILISATION = 1  # NVML_GPU_UTILIZATION_SAMPLES
 MOST_SAMPLES = 4096
-MOST_PROCESSES = 256
 LONGEST_S = 1.0  # between two samples; what is further apart was not seen
 
 
 class Sample(ctypes.Structure):
     _fields_ = [("stamp_us", ctypes.c_ulonglong), ("value", ctypes.c_uint), ("rest", ctypes.c_uint)]
-
-
-class ProcessSample(ctypes.Structure):
-    _fields_ = [("pid", ctypes.c_uint), ("stamp_us", ctypes.c_ulonglong), ("sm", ctypes.c_uint), ("memory", ctypes.c_uint),
-                ("encoder", ctypes.c_uint), ("decoder", ctypes.c_uint)]
 
 
 class Memory(ctypes.Structure):
@@ -45,7 +38,6 @@ class Witness:
             self.uuids.append(uuid.value.decode())
             self.mib.append(memory.total >> 20)
         self.samples = [[] for _ in self.devices]  # of each GPU: begin and end in ns, busy percent
-        self.of_process = [{} for _ in self.devices]  # of each GPU and pid: ns and percent
         self.to_monotonic_ns = time.monotonic_ns() - time.time_ns()
         self.broken = None
         self.ended = False
@@ -58,7 +50,7 @@ class Witness:
             raise OSError(f"{name}: NVML error {result}")
 
     def collect(self):
-        last, last_of_process = [0] * len(self.devices), [0] * len(self.devices)
+        last = [0] * len(self.devices)
         room = (Sample * MOST_SAMPLES)()
         while not self.ended:
             for i, device in enumerate(self.devices):
@@ -78,23 +70,7 @@ class Witness:
                     if last[i] != 0 and end - begin < LONGEST_S * 1e9:
                         self.samples[i].append((begin, end, s[1]))
                     last[i] = s[0]
-            for i, device in enumerate(self.devices):
-                last_of_process[i] = self.collect_processes(i, device, last_of_process[i])
             time.sleep(0.05)
-
-    def collect_processes(self, i, device, last_us):
-        room, count = (ProcessSample * MOST_PROCESSES)(), ctypes.c_uint(MOST_PROCESSES)
-        if self.nvml.nvmlDeviceGetProcessUtilization(device, room, ctypes.byref(count), ctypes.c_ulonglong(last_us)) != 0:
-            return last_us  # nothing new, or it cannot tell
-        for s in room[:min(count.value, MOST_PROCESSES)]:
-            if s.stamp_us > last_us:
-                self.of_process[i].setdefault(s.pid, []).append((s.stamp_us * 1000 + self.to_monotonic_ns, s.sm))
-        return max([last_us, *(s.stamp_us for s in room[:min(count.value, MOST_PROCESSES)])])
-
-    def of(self, pid, from_ns, to_ns, gpu=0):
-        """What NVML gives a process of the GPU's time, in percent. None: it does not say."""
-        seen = [value for stamp, value in self.of_process[gpu].get(pid, []) if from_ns < stamp <= to_ns]
-        return sum(seen) / len(seen) if seen else None
 
     def wait(self, until_ns, seconds=2.0):
         """Until samples reach that time; False when they do not come."""
