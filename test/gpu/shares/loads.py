@@ -21,7 +21,7 @@ LOADS = {
     "matmul_fp32": Load("4096 fp32 matmul", ("--us", "2700"), torch=True),
     "elementwise": Load("1 GiB elementwise", ("--us", "500"), torch=True, steady=True),
     "training": Load("ResNet-18 training", ("--us", "180", "--kernels", "60", "--deep", "2"), torch=True),
-    "decode": Load("decode, eager", ("--us", "8", "--kernels", "200", "--gap", "4", "--deep", "2"), torch=True, steady=True),
+    "decode": Load("decode, eager", ("--us", "8", "--kernels", "200", "--gap", "4", "--deep", "2"), torch=True),
     "decode_graph": Load("decode, CUDA graph", ("--us", "1200", "--deep", "4"), torch=True, steady=True),
     "mlp": Load("launch-bound MLP", ("--us", "5", "--kernels", "100", "--gap", "18", "--deep", "2"), torch=True),
     "long": Load("40 ms kernels", ("--us", "40000", "--deep", "2"), piece_us=40000),
