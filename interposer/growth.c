@@ -339,10 +339,15 @@ void vgpu_growth_not_coming(struct vgpu_process *p, uint32_t device, uint64_t by
 bool vgpu_growth_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t *cost_bytes)
 {
 	uint64_t reported, measured, more;
-	bool told = vgpu_report_bytes(p, device, &reported);
-	uint64_t others = came(p, device, bytes, !told);
+	bool told = vgpu_report_bytes(p, device, &reported), later = !told && vgpu_report_is_coming(p);
+	uint64_t others = came(p, device, bytes, !told && !later);
 	bool fits = !told || settle_quietly(p, device, vgpu_device_of_current(p) == (int)device, false, &more);
 
+	/* It stays charged with what contexts may take until that can be asked. */
+	if (later) {
+		SET(p->growth_due_ns, 0);
+		SET(p->growth_pending, 1);
+	}
 	measured = told ? GET(p->overhead[device].measured_bytes) : UINT64_MAX;
 	*cost_bytes = measured == UINT64_MAX || others == UINT64_MAX ? UINT64_MAX : minus(measured, others);
 	return fits;

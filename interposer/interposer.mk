@@ -67,10 +67,15 @@ $(INTERPOSER_TEST_BUILD)/unloaded: $(INTERPOSER_TEST)/unloaded.c
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) $< -o $@ -ldl
 
+# It makes a context while it is loaded.
+$(INTERPOSER_TEST_BUILD)/constructor.so: $(INTERPOSER_TEST)/constructor.c $(INTERPOSER_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(INTERPOSER_TEST_CFLAGS) -shared -fPIC $< -o $@
+
 .PHONY: test-interposer test-interposer-sanitize fuzz-interposer kill-rounds bench-interposer
 
 test-interposer: $(INTERPOSER_TEST_LIBRARY) $(BUILD)/sim/nvidia-smi $(BUILD)/sim/vgpu-fill \
-		$(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%) $(INTERPOSER_TEST_BUILD)/unloaded
+		$(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%) $(INTERPOSER_TEST_BUILD)/unloaded $(INTERPOSER_TEST_BUILD)/constructor.so
 	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) $(INTERPOSER_TEST)/run.sh $(INTERPOSER_TEST_BUILD) $(abspath $(INTERPOSER_TEST_LIBRARY))
 
 bench-interposer: $(INTERPOSER_TEST_LIBRARY) $(INTERPOSER_TEST_BUILD)/bench $(INTERPOSER_TEST_BUILD)/bench_launch
@@ -121,7 +126,8 @@ fuzz-interposer: $(INTERPOSER_FUZZERS:%=$(INTERPOSER_TEST_BUILD)/asan/%)
 		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 $$fuzzer || exit 1; done
 
 test-interposer-sanitize: $(foreach s,asan tsan,$(INTERPOSER_SANITIZED:%=$(INTERPOSER_TEST_BUILD)/$(s)/%)) \
-		$(INTERPOSER_SANITIZED_BY_ASAN_ALONE:%=$(INTERPOSER_TEST_BUILD)/asan/%) $(BUILD)/sim/nvidia-smi
+		$(INTERPOSER_SANITIZED_BY_ASAN_ALONE:%=$(INTERPOSER_TEST_BUILD)/asan/%) $(BUILD)/sim/nvidia-smi \
+		$(INTERPOSER_TEST_BUILD)/constructor.so
 	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
 		$(INTERPOSER_TEST)/run.sh $(INTERPOSER_TEST_BUILD)/asan
 	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) TSAN_OPTIONS=halt_on_error=1 \

@@ -11,7 +11,9 @@
 #define NVML_UNTRIED 0u
 #define NVML_READY 1u
 #define NVML_ABSENT 2u
-#define NVML_STARTS 3u
+#define NVML_STARTS 3u /* a thread is to load and look up what it needs */
+#define NVML_INITS 4u  /* it has */
+#define LOADED_WITHIN_NS 200000000u
 #define STARTED_WITHIN_NS 10000000000u
 #define LISTED_PROCESSES 1024
 
@@ -31,8 +33,11 @@ static nvmlDevice_t handle_of(struct vgpu_process *p, uint32_t device)
 static void start(struct vgpu_process *p, uint32_t device)
 {
 	vgpu_fn_nvmlInit_v2 *init = vgpu_real_load_nvml() ? VGPU_REAL(nvmlInit_v2) : NULL;
-	bool ready = init != NULL && init() == NVML_SUCCESS;
+	bool ready;
 
+	__atomic_store_n(&p->nvml_ready, NVML_INITS, __ATOMIC_RELEASE);
+	vgpu_futex_wake(&p->nvml_ready, INT32_MAX, FUTEX_PRIVATE_FLAG);
+	ready = init != NULL && init() == NVML_SUCCESS;
 	if (ready)
 		handle_of(p, device);
 	__atomic_store_n(&p->nvml_ready, ready ? NVML_READY : NVML_ABSENT, __ATOMIC_RELEASE);
@@ -61,14 +66,29 @@ void vgpu_report_prepare(struct vgpu_process *p, uint32_t device)
 		start(p, device);
 }
 
+/* Waits while that is so, and no longer than that. */
+static void wait_while(struct vgpu_process *p, uint32_t state, uint64_t at_most_ns)
+{
+	uint64_t since = vgpu_now_ns(), waited;
+
+	while (__atomic_load_n(&p->nvml_ready, __ATOMIC_ACQUIRE) == state && (waited = vgpu_now_ns() - since) < at_most_ns)
+		vgpu_futex_wait(&p->nvml_ready, state, FUTEX_PRIVATE_FLAG, (int64_t)(at_most_ns - waited));
+}
+
 bool vgpu_report_ready(struct vgpu_process *p)
 {
-	uint64_t since = vgpu_now_ns();
-	uint32_t ready;
+	/* A context that is made while a library is loaded, by its constructor: then this thread keeps all others from
+	 * loading anything, and would wait for itself. */
+	wait_while(p, NVML_STARTS, LOADED_WITHIN_NS);
+	wait_while(p, NVML_INITS, STARTED_WITHIN_NS);
+	return __atomic_load_n(&p->nvml_ready, __ATOMIC_ACQUIRE) == NVML_READY;
+}
 
-	while ((ready = __atomic_load_n(&p->nvml_ready, __ATOMIC_ACQUIRE)) == NVML_STARTS && vgpu_now_ns() - since < STARTED_WITHIN_NS)
-		vgpu_futex_wait(&p->nvml_ready, NVML_STARTS, FUTEX_PRIVATE_FLAG, STARTED_WITHIN_NS);
-	return ready == NVML_READY;
+bool vgpu_report_is_coming(struct vgpu_process *p)
+{
+	uint32_t ready = __atomic_load_n(&p->nvml_ready, __ATOMIC_ACQUIRE);
+
+	return ready == NVML_STARTS || ready == NVML_INITS;
 }
 
 bool vgpu_report_bytes(struct vgpu_process *p, uint32_t device, uint64_t *bytes)

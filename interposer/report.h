@@ -16,7 +16,9 @@ bool vgpu_report_bytes(struct vgpu_process *p, uint32_t device, uint64_t *bytes)
  * found the device 13 to 16 ms go by, a context takes 100 (H200, driver 580): that is done meanwhile. */
 void vgpu_report_prepare(struct vgpu_process *p, uint32_t device);
 /* Waits until that has ended, at most some seconds: a program that goes on may end, and NVML with it.
- * Whether NVML can be asked. */
+ * Whether NVML can be asked, which it cannot yet where a library's constructor makes the context. */
 bool vgpu_report_ready(struct vgpu_process *p);
+/* Whether that is so only until it has started. */
+bool vgpu_report_is_coming(struct vgpu_process *p);
 
 #endif

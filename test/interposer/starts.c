@@ -5,6 +5,7 @@
  * they never pass the limit. */
 #include "charged.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,6 +13,14 @@
 #define PROCESSES 8
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags);
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 static uint64_t highest(void)
 {
@@ -235,6 +244,28 @@ static void a_reset_primary_context_is_charged_again(void)
 	CHECK_IS(step.ledger->peak_bytes[0], 100 * MIB);
 }
 
+/* Whoever loads a library keeps other threads from loading one, such as the one that starts NVML: it is not waited for. What the
+ * context takes is known once NVML can be asked. */
+static void a_library_that_makes_a_context_while_it_is_loaded(void)
+{
+	char path[4096];
+	uint64_t since;
+	CUcontext *made;
+	void *library;
+
+	begin_without_cuda(3000, 100);
+	snprintf(path, sizeof(path), "%s/../test-interposer/constructor.so", getenv("VGPU_TEST_SIM"));
+	since = now_ns();
+	library = dlopen(path, RTLD_NOW);
+	CHECK(now_ns() - since < 5000000000u);
+	CHECK(library != NULL);
+	made = dlsym(library, "made_by_constructor");
+	CHECK(made != NULL && *made != NULL && cuCtxSetCurrent(*made) == CUDA_SUCCESS);
+	for (since = now_ns(); now_ns() - since < 5000000000u && used() != 100 * MIB && failures == 0; usleep(10000))
+		CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_IS(used(), 100 * MIB);
+}
+
 /* Garbage is not believed, or harms the job that wrote it. */
 static void a_cost_that_is_garbage_harms_only_its_job(void)
 {
@@ -265,6 +296,7 @@ int main(void)
 	CASE(an_allocation_waits_for_what_others_will_give_back);
 	CASE(a_context_that_the_driver_refuses_costs_nothing);
 	CASE(a_reset_primary_context_is_charged_again);
+	CASE(a_library_that_makes_a_context_while_it_is_loaded);
 	CASE(a_cost_that_is_garbage_harms_only_its_job);
 	return summary();
 }
