@@ -27,7 +27,7 @@ static uint64_t shape_of(uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uin
 	static __attribute__((noinline)) CUresult pass_##symbol params                                      \
 	{                                                                                                   \
 		vgpu_fn_##symbol *const real = VGPU_REAL(symbol);                                           \
-		struct vgpu_process *p = vgpu_this_process;                                                 \
+		struct vgpu_process *p = __atomic_load_n(&vgpu_this_process, __ATOMIC_RELAXED);            \
 		uint64_t expected_ns;                                                                       \
 		CUresult result;                                                                            \
                                                                                                             \
