@@ -199,10 +199,16 @@ static bool record_kept(CUevent *kept, unsigned int flags, CUstream handle)
 
 void vgpu_groups_mark(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group)
 {
-	CUevent end = group->end;
-	bool timed = group->begun && record_kept(&end, 0, handle);
-	bool marked = record_kept(&group->marker, CU_EVENT_DISABLE_TIMING, handle);
+	CUevent end;
+	bool timed, marked;
 
+	/* Another thread may just now be about to time the first of them. */
+	vgpu_mutex_lock(&stream->mutex);
+	end = group->end;
+	timed = group->begun;
+	vgpu_mutex_unlock(&stream->mutex);
+	timed = timed && record_kept(&end, 0, handle);
+	marked = record_kept(&group->marker, CU_EVENT_DISABLE_TIMING, handle);
 	vgpu_mutex_lock(&stream->mutex);
 	group->end = end;
 	if (marked) {
