@@ -43,7 +43,10 @@ static uint32_t others(struct vgpu_process *p, uint32_t device, uint64_t since_n
 /* How long a round is where so many others wait. */
 static int64_t round_ns(uint32_t device, uint32_t count)
 {
-	uint64_t ns = ROUNDS_NS / 100 * vgpu_time_percent(device) / (count + 1);
+	const struct vgpu_limits_device *limit = &vgpu_pages.limits->device[device];
+	uint32_t of_step = GET(limit->sm_percent), of_job = GET(limit->job_sm_percent);
+	uint32_t percent = vgpu_share_is_capped(of_step) ? of_step : vgpu_share_is_capped(of_job) ? of_job : 100;
+	uint64_t ns = ROUNDS_NS / 100 * percent / (count + 1);
 
 	return ns < ROUND_LEAST_NS ? ROUND_LEAST_NS : ns > ROUND_NS ? ROUND_NS : (int64_t)ns;
 }

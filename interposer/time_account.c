@@ -25,14 +25,6 @@ static uint32_t shares(struct vgpu_process *p, uint32_t device, struct vgpu_shar
 	return count;
 }
 
-uint32_t vgpu_time_percent(uint32_t device)
-{
-	const struct vgpu_limits_device *limit = &vgpu_pages.limits->device[device];
-	uint32_t of_step = GET(limit->sm_percent), of_job = GET(limit->job_sm_percent);
-
-	return vgpu_share_is_capped(of_step) ? of_step : vgpu_share_is_capped(of_job) ? of_job : 100;
-}
-
 bool vgpu_time_is_capped(uint32_t device)
 {
 	const struct vgpu_limits_device *limit = &vgpu_pages.limits->device[device];

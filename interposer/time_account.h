@@ -12,8 +12,6 @@
 
 /* Whether the step or its whole job has a share of the device to keep. */
 bool vgpu_time_is_capped(uint32_t device);
-/* That share, the step's if it has one of its own; 100 where there is none. */
-uint32_t vgpu_time_percent(uint32_t device);
 
 /* As vgpu_share_take, _settle and _credit, for step and job together. */
 uint64_t vgpu_time_take(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint64_t need_ns, uint64_t want_ns,
