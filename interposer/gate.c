@@ -29,7 +29,7 @@
 /* How often a launch looks whether a stream's place has become free. */
 #define PLACE_LOOK_NS 1000000u
 
-bool vgpu_gate_decide(struct vgpu_process *p)
+static bool decide(struct vgpu_process *p)
 {
 	uint64_t generation = GET(vgpu_pages.limits->generation);
 	uint32_t boards = 0, gated = 0;
@@ -51,6 +51,34 @@ bool vgpu_gate_decide(struct vgpu_process *p)
 	vgpu_mutex_unlock(&p->gate_mutex);
 	vgpu_growth_launched(p);
 	return gated != 0;
+}
+
+/* Whether all is as when that was decided: the limits page, and who else is on the boards of its GPUs. */
+static bool is_decided(const struct vgpu_process *p)
+{
+	uint32_t boards = __atomic_load_n(&p->gate_boards, __ATOMIC_ACQUIRE);
+
+	for (uint32_t b = 0; b < boards; b++) {
+		if (GET(p->gate_board[b]->sequence) != GET(p->gate_sequence[b]))
+			return false;
+	}
+	return GET(p->gate_generation) == GET(vgpu_pages.limits->generation) + 1ull;
+}
+
+bool vgpu_gate_look(struct vgpu_process *p)
+{
+	uint64_t now = vgpu_ticks();
+
+	if (is_decided(p) ? GET(p->gated) != 0 : decide(p)) {
+		if (GET(vgpu_real.free_ticks) != 0)
+			SET(vgpu_real.free_ticks, 0);
+		return true;
+	}
+	__atomic_store_n(&vgpu_real.free_ticks, now, __ATOMIC_SEQ_CST);
+	/* Another thread has made it forget meanwhile. */
+	if (__atomic_load_n(&p->gate_generation, __ATOMIC_SEQ_CST) == 0)
+		SET(vgpu_real.free_ticks, 0);
+	return false;
 }
 
 /* bell: as it was before what is waited for was looked at. */

@@ -2,11 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The way of a launch: it waits until the share of its slice covers it, and leaves a marker behind.
- * A process whose slices have no share to keep passes with two loads. */
+ * A process whose slices have no share to keep passes with one load and a look at the processor's clock. */
 #ifndef VGPU_GATE_H
 #define VGPU_GATE_H
 
 #include "process.h"
+#include "symbols.h"
+#include "ticks.h"
 
 #include <stdbool.h>
 
@@ -32,25 +34,29 @@ static inline bool vgpu_gate_was_shut(const struct vgpu_process *p)
 	return __atomic_load_n(&p->gated, __ATOMIC_RELAXED) != 0;
 }
 
+/* What was found free of the gate stays so for some 25 ms: whether it still is cannot be known without looking at pages
+ * that root writes, and each of those may cost as much as the rest of the launch. Where the clock is behind that of the
+ * thread that looked, the difference is huge, and the gate is looked at. A forked child passes for as long, to a
+ * driver that it cannot use. free_launch.S has the same. */
+static inline bool vgpu_gate_is_free(void)
+{
+	uint64_t since = __atomic_load_n(&vgpu_real.free_ticks, __ATOMIC_RELAXED);
+
+	return since != 0 && vgpu_ticks() - since < vgpu_free_ticks();
+}
+
 /* Whether launches of this process may have to wait. */
-bool vgpu_gate_decide(struct vgpu_process *p);
+bool vgpu_gate_look(struct vgpu_process *p);
 static inline bool vgpu_gate_is_shut(struct vgpu_process *p)
 {
-	uint32_t boards = __atomic_load_n(&p->gate_boards, __ATOMIC_ACQUIRE);
-	bool same = __atomic_load_n(&p->gate_generation, __ATOMIC_RELAXED) ==
-		    __atomic_load_n(&vgpu_pages.limits->generation, __ATOMIC_RELAXED) + 1ull;
-
-	/* It depends on the limits page, and on who else is on the boards of its GPUs. */
-	for (uint32_t b = 0; b < boards; b++)
-		same = same && __atomic_load_n(&p->gate_board[b]->sequence, __ATOMIC_RELAXED) ==
-				       __atomic_load_n(&p->gate_sequence[b], __ATOMIC_RELAXED);
-	return same ? __atomic_load_n(&p->gated, __ATOMIC_RELAXED) != 0 : vgpu_gate_decide(p);
+	return !vgpu_gate_is_free() && vgpu_gate_look(p);
 }
 
 /* The next launch decides anew, by which growth.h learns of it. */
 static inline void vgpu_gate_forget(struct vgpu_process *p)
 {
-	__atomic_store_n(&p->gate_generation, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&p->gate_generation, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&vgpu_real.free_ticks, 0, __ATOMIC_SEQ_CST);
 }
 
 /* Places in the driver's queue: a graph has some nodes. */

@@ -14,6 +14,11 @@
 	extern vgpu_fn_##symbol symbol __attribute__((alias("vgpu_wrap_" #symbol), visibility("default"))); \
 	CUresult vgpu_wrap_##symbol params
 
+/* The same where free_launch.S has both, which come here when there is more to do. */
+#define WRAP_FREELY(symbol, params)               \
+	vgpu_fn_##symbol vgpu_behind_##symbol;    \
+	CUresult vgpu_behind_##symbol params
+
 #define REAL_OR_RETURN(symbol)                          \
 	vgpu_fn_##symbol *const real = VGPU_REAL(symbol); \
 	if (real == NULL)                               \
@@ -32,7 +37,7 @@ static struct vgpu_process *attached(void)
 #define WRAP_QUICKLY(symbol, params, args, nothing_to_do, slow)                                           \
 	WRAP(symbol, params)                                                                              \
 	{                                                                                                 \
-		vgpu_fn_##symbol *const real = __atomic_load_n(&vgpu_real[VGPU_SYMBOL_##symbol], __ATOMIC_ACQUIRE); \
+		vgpu_fn_##symbol *const real = __atomic_load_n(&vgpu_real.address[VGPU_SYMBOL_##symbol], __ATOMIC_ACQUIRE); \
 		struct vgpu_process *p = __atomic_load_n(&vgpu_this_process, __ATOMIC_ACQUIRE);           \
                                                                                                           \
 		if (__builtin_expect(real != NULL && p != NULL && vgpu_stage(p) == VGPU_ATTACHED && (nothing_to_do), 1)) \
