@@ -221,7 +221,9 @@ bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly)
 		SET(p->growth_due_ns, 0);
 		vgpu_gate_forget(p);
 	}
-	SET(p->growth_pending, 1);
+	/* Its line of the cache is everybody's. */
+	if (GET(p->growth_pending) == 0)
+		SET(p->growth_pending, 1);
 	return fits;
 }
 

@@ -107,6 +107,9 @@ static uint64_t look(struct vgpu_process *p, uint32_t device, struct elsewhere *
 		return samples ? TICK_NS : next;
 	}
 	tick = until_next(engine);
+	/* One look does for what is in flight and for what may go then. */
+	if (tick == TICK_SELDOM_NS && held > tick && held < tick / 2 * 3)
+		tick = held;
 	return next != 0 && next < tick ? next : tick;
 }
 
