@@ -80,6 +80,9 @@ vgpu_wrap_\symbol:
 	.ifc	\kind, LAUNCH_CONFIG
 	free_launch \symbol
 	.endif
+	.ifc	\kind, GRAPH_LAUNCH
+	free_launch \symbol
+	.endif
 	.ifc	\kind, FILL
 	free_launch \symbol
 	.endif

@@ -74,9 +74,11 @@ bool vgpu_gate_look(struct vgpu_process *p)
 			SET(vgpu_real.free_ticks, 0);
 		return true;
 	}
+	if (GET(p->graphs_with_memory) != 0)
+		return false;
 	__atomic_store_n(&vgpu_real.free_ticks, now, __ATOMIC_SEQ_CST);
-	/* Another thread has made it forget meanwhile. */
-	if (__atomic_load_n(&p->gate_generation, __ATOMIC_SEQ_CST) == 0)
+	/* Another thread may have ended it meanwhile. */
+	if (__atomic_load_n(&p->gate_generation, __ATOMIC_SEQ_CST) == 0 || __atomic_load_n(&p->graphs_with_memory, __ATOMIC_SEQ_CST) != 0)
 		SET(vgpu_real.free_ticks, 0);
 	return false;
 }

@@ -37,12 +37,19 @@ static inline bool vgpu_gate_was_shut(const struct vgpu_process *p)
 /* What was found free of the gate stays so for some 25 ms: whether it still is cannot be known without looking at pages
  * that root writes, and each of those may cost as much as the rest of the launch. Where the clock is behind that of the
  * thread that looked, the difference is huge, and the gate is looked at. A forked child passes for as long, to a
- * driver that it cannot use. free_launch.S has the same. */
+ * driver that it cannot use. A process that has graphs with memory nodes is not free: their launches are looked at.
+ * free_launch.S has the same. */
 static inline bool vgpu_gate_is_free(void)
 {
 	uint64_t since = __atomic_load_n(&vgpu_real.free_ticks, __ATOMIC_RELAXED);
 
 	return since != 0 && vgpu_ticks() - since < vgpu_free_ticks();
+}
+
+/* After what a launch is to look at was written, and that with __ATOMIC_SEQ_CST. */
+static inline void vgpu_gate_end_freedom(void)
+{
+	__atomic_store_n(&vgpu_real.free_ticks, 0, __ATOMIC_SEQ_CST);
 }
 
 /* Whether launches of this process may have to wait. */
@@ -56,7 +63,7 @@ static inline bool vgpu_gate_is_shut(struct vgpu_process *p)
 static inline void vgpu_gate_forget(struct vgpu_process *p)
 {
 	__atomic_store_n(&p->gate_generation, 0, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&vgpu_real.free_ticks, 0, __ATOMIC_SEQ_CST);
+	vgpu_gate_end_freedom();
 }
 
 /* Places in the driver's queue: a graph has some nodes. */

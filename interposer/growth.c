@@ -5,6 +5,7 @@
 #include "account.h"
 #include "atomics.h"
 #include "blocks.h"
+#include "capture.h"
 #include "context.h"
 #include "device.h"
 #include "exports.h"
@@ -18,6 +19,8 @@
 
 #define ASK_EVERY_NS 100000000u
 #define ASK_AT_LEAST_EVERY_NS 1000000000u
+/* So long the device's free memory is believed when it says that nothing has grown: somebody else may have freed as much. */
+#define ASK_ANYWAY_NS 10000000000u
 /* Small allocations share granules, so that free memory moves a little without any growth. */
 #define MOVED_BYTES (1ull << 20)
 
@@ -171,11 +174,21 @@ static uint64_t charged(struct vgpu_process *p)
 	return bytes;
 }
 
+/* Whether the driver uses as much as when it was asked last, as far as can be seen without asking it. Memory of others
+ * that is open here passes to this process without any being freed. */
+static bool seems_the_same(struct vgpu_process *p, uint32_t device, bool is_current)
+{
+	const struct vgpu_overhead *overhead = &p->overhead[device];
+
+	return is_current && GET(p->growth_watched) == 0 && GET(overhead->measured_bytes) != UINT64_MAX &&
+	       vgpu_now_ns() - GET(overhead->read_ns) < ASK_ANYWAY_NS && !moved(p, device);
+}
+
 static bool look(struct vgpu_process *p, uint32_t device, bool is_current, bool lightly)
 {
 	bool due = vgpu_now_ns() - GET(p->overhead[device].read_ns) >= ASK_EVERY_NS;
 
-	if (!due && (lightly || !is_current || !moved(p, device)))
+	if (lightly ? !due || seems_the_same(p, device, is_current) : !due && (!is_current || !moved(p, device)))
 		return true;
 	return settle(p, device, is_current);
 }
@@ -250,18 +263,22 @@ bool vgpu_growth_settle_current(struct vgpu_process *p)
 	return current < 0 || settle(p, (uint32_t)current, true);
 }
 
-/* The driver is not asked for its free memory here: some other stream may be captured. */
+/* The driver is not asked for its free memory while some other stream may be captured. */
 void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns)
 {
+	int current = vgpu_capture_possible(p) ? VGPU_NO_DEVICE : vgpu_device_of_current(p);
 	uint64_t more, before = charged(p);
 
 	ask_later(p, now_ns, false); /* for the other threads, which come by meanwhile */
 	vgpu_exports_look(p, 0);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
-		if (!vgpu_context_exists(p, d))
+		bool is_current = current == (int)d;
+
+		if (!vgpu_context_exists(p, d) || seems_the_same(p, d, is_current))
 			continue;
-		settle_quietly(p, d, false, true, &more);
-		SET(p->overhead[d].read_ns, 0); /* so the next load or unload has nothing to compare with */
+		settle_quietly(p, d, is_current, true, &more);
+		if (!is_current)
+			SET(p->overhead[d].read_ns, 0); /* so the next load or unload has nothing to compare with */
 	}
 	if (charged(p) != before)
 		ask_later(p, now_ns, true);

@@ -9,7 +9,8 @@
  * thousands of modules at its start, and cuDNN asks for its kernels' functions before every launch. So after a
  * load the device's free memory is looked at, which takes 3 µs, and NVML is asked when it moved by more than
  * what this process allocated, when some of that was managed or is no more, or 100 ms after it was asked last.
- * Where nothing is loaded and nothing grows it is asked ever more rarely, down to once a second. Launches
+ * Where nothing is loaded and nothing grows this is done ever more rarely, down to once a second, and NVML is asked
+ * only when free memory has moved, or after 10 s: somebody else may have freed what was taken here. Launches
  * never look. */
 #ifndef VGPU_GROWTH_H
 #define VGPU_GROWTH_H

@@ -230,6 +230,31 @@ static void a_graph_without_memory_is_left_alone(void)
 	CHECK_IS(used(), 0);
 }
 
+/* Launches that nothing has to be done for are looked at some 25 ms later only. */
+static void the_first_graph_with_memory_is_charged_at_its_launch_all_the_same(void)
+{
+	CUgraphExec empty, exec;
+	CUgraph graph;
+
+	begin(100);
+	CHECK_IS(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+	CHECK_IS(cuGraphInstantiateWithFlags(&empty, graph, 0), CUDA_SUCCESS);
+	for (int round = 0; round < 3; round++) {
+		CHECK_IS(cuGraphLaunch(empty, stream), CUDA_SUCCESS);
+		exec = exec_of(60 * MIB);
+		CHECK_IS(cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+		CHECK_IS(used(), 64 * MIB);
+		CHECK_IS(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+		CHECK_IS(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		CHECK_IS(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
+		CHECK_IS(used(), 0);
+		CHECK_IS(cuGraphLaunch(empty, stream), CUDA_SUCCESS);
+		exec = exec_of(200 * MIB);
+		CHECK_IS(cuGraphLaunch(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_IS(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+	}
+}
+
 int main(void)
 {
 	gpus(0);
@@ -239,5 +264,6 @@ int main(void)
 	CASE(memory_that_outlives_its_graph_stays_charged);
 	CASE(what_is_captured_is_not_charged_and_the_capture_lives);
 	CASE(a_graph_without_memory_is_left_alone);
+	CASE(the_first_graph_with_memory_is_charged_at_its_launch_all_the_same);
 	return summary();
 }

@@ -18,6 +18,7 @@ from report import error_of_median, table  # noqa: E402: beside this folder
 
 LIMIT_SHARE = 0.9  # of the GPU: nothing here is to meet a limit
 ROUNDS = 5  # at least
+CALL_TURNS = 5  # short ones in a round of calls: what a core gives changes from one moment to the next
 CORES = 2  # of each set of processes
 AT_ONCE = 4  # sets of processes that are there at once, and have the GPU's memory among them
 
@@ -175,7 +176,7 @@ def calls(b):
         ("cuMemGetInfo", "mem_info", "not slower", lambda native, ours: ours <= native),
     )
     rows = [row for row in rows if b.o.works in row[0]]
-    values, broken = over_sets(b, [os.path.join(b.o.build, "micro")], [(question, max(ROUNDS, b.o.rounds)) for _, question, _, _ in rows])
+    values, broken = over_sets(b, [os.path.join(b.o.build, "micro")], [(question, CALL_TURNS * max(ROUNDS, b.o.rounds)) for _, question, _, _ in rows])
     for what, question, target, met in rows:
         b.row_of_sets(what, values[question], "us", 0.001, target, met)
     if broken:
@@ -183,9 +184,9 @@ def calls(b):
 
 
 def torch(b):
-    # Those that the CPU bounds are asked in short turns: what a core gives changes from one moment to the next.
+    # Those that the CPU bounds are asked in short turns, see CALL_TURNS.
     rows = (("ResNet-18 training, batch 128", "training 0.5", 1), ("CUDA graph replay, 20 layers", "graph_replay 0.3", 1),
-            ("small-kernel MLP", "small_kernels 0.1", 4))
+            ("small-kernel MLP", "small_kernels 0.04", 10))
     rows = [row for row in rows if b.o.works in row[0]]
     names = ",".join(question.split()[0] for _, question, _ in rows)
     values, broken = over_sets(b, [sys.executable, os.path.join(HERE, "torch_work.py"), names],

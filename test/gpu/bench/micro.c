@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#define MOST_BATCHES 400
+#define MOST_BATCHES 20
 #define LIVE_BLOCKS 5000
 #define LIVE_BYTES (64u << 10)
 #define BLOCK_BYTES (2u << 20)
@@ -80,10 +80,10 @@ static const struct operation {
 	unsigned int batches, calls;
 	int with_live_blocks;
 } operations[] = {
-	{ "launch", launch, 100, 400, 0 },	  { "launch_ex", launch_ex, 100, 400, 0 },
-	{ "graph", launch_graph, 100, 50, 0 },	  { "alloc_async", alloc_async, 100, 200, 0 },
-	{ "alloc", alloc_plain, 20, 20, 0 },	  { "mem_info", mem_info, 50, 100, 0 },
-	{ "alloc_async_5000", alloc_async, 100, 200, 1 }, { "sync", synchronise, 100, 200, 1 },
+	{ "launch", launch, 20, 400, 0 },	{ "launch_ex", launch_ex, 20, 400, 0 },
+	{ "graph", launch_graph, 20, 50, 0 },	{ "alloc_async", alloc_async, 20, 200, 0 },
+	{ "alloc", alloc_plain, 5, 20, 0 },	{ "mem_info", mem_info, 10, 100, 0 },
+	{ "alloc_async_5000", alloc_async, 20, 200, 1 }, { "sync", synchronise, 20, 200, 1 },
 };
 
 static int make_graph(void)
