@@ -29,6 +29,9 @@
 /* How often a launch looks whether a stream's place has become free. */
 #define PLACE_LOOK_NS 1000000u
 
+__thread int32_t vgpu_free_launches;
+uint64_t vgpu_free_since_ticks;
+
 static bool decide(struct vgpu_process *p)
 {
 	uint64_t generation = GET(vgpu_pages.limits->generation);
@@ -70,17 +73,22 @@ bool vgpu_gate_look(struct vgpu_process *p)
 	uint64_t now = vgpu_ticks();
 
 	if (is_decided(p) ? GET(p->gated) != 0 : decide(p)) {
-		if (GET(vgpu_real.free_ticks) != 0)
-			SET(vgpu_real.free_ticks, 0);
+		if (GET(vgpu_free_since_ticks) != 0)
+			SET(vgpu_free_since_ticks, 0);
 		return true;
 	}
-	if (GET(p->graphs_with_memory) != 0)
-		return false;
-	__atomic_store_n(&vgpu_real.free_ticks, now, __ATOMIC_SEQ_CST);
-	/* Another thread may have ended it meanwhile. */
-	if (__atomic_load_n(&p->gate_generation, __ATOMIC_SEQ_CST) == 0 || __atomic_load_n(&p->graphs_with_memory, __ATOMIC_SEQ_CST) != 0)
-		SET(vgpu_real.free_ticks, 0);
+	__atomic_store_n(&vgpu_free_since_ticks, now, __ATOMIC_SEQ_CST);
+	/* Another thread may have made it forget meanwhile. */
+	if (__atomic_load_n(&p->gate_generation, __ATOMIC_SEQ_CST) == 0)
+		SET(vgpu_free_since_ticks, 0);
 	return false;
+}
+
+void vgpu_gate_forget(struct vgpu_process *p)
+{
+	__atomic_store_n(&p->gate_generation, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&vgpu_free_since_ticks, 0, __ATOMIC_SEQ_CST);
+	vgpu_free_launches = 0;
 }
 
 /* bell: as it was before what is waited for was looked at. */

@@ -2,12 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The way of a launch: it waits until the share of its slice covers it, and leaves a marker behind.
- * A process whose slices have no share to keep passes with one load and a look at the processor's clock. */
+ * A process whose slices have no share to keep passes with a count of the thread's. */
 #ifndef VGPU_GATE_H
 #define VGPU_GATE_H
 
 #include "process.h"
-#include "symbols.h"
 #include "ticks.h"
 
 #include <stdbool.h>
@@ -34,22 +33,27 @@ static inline bool vgpu_gate_was_shut(const struct vgpu_process *p)
 	return __atomic_load_n(&p->gated, __ATOMIC_RELAXED) != 0;
 }
 
-/* What was found free of the gate stays so for some 25 ms: whether it still is cannot be known without looking at pages
- * that root writes, and each of those may cost as much as the rest of the launch. Where the clock is behind that of the
- * thread that looked, the difference is huge, and the gate is looked at. A forked child passes for as long, to a
- * driver that it cannot use. A process that has graphs with memory nodes is not free: their launches are looked at.
- * free_launch.S has the same. */
+/* What was found free of the gate stays so for some 2 ms: whether it still is cannot be known without looking at pages
+ * that root writes, which are seldom in the nearest caches. To look at the clock costs some 20 ns (H200's hosts), so
+ * that each thread does so only with every eighth launch, or with each if they are that far apart. Where the clock is behind that of the thread that looked, the difference is huge, and the gate is looked at. A
+ * forked child passes for as long, to a driver that it cannot use. free_launch.S has the first lines of this. */
+#define VGPU_FREE_LAUNCHES 7
+extern __thread int32_t vgpu_free_launches __attribute__((visibility("hidden")));
+extern uint64_t vgpu_free_since_ticks __attribute__((visibility("hidden"))); /* 0: it is not */
+
 static inline bool vgpu_gate_is_free(void)
 {
-	uint64_t since = __atomic_load_n(&vgpu_real.free_ticks, __ATOMIC_RELAXED);
+	uint64_t since;
 
-	return since != 0 && vgpu_ticks() - since < vgpu_free_ticks();
-}
-
-/* After what a launch is to look at was written, and that with __ATOMIC_SEQ_CST. */
-static inline void vgpu_gate_end_freedom(void)
-{
-	__atomic_store_n(&vgpu_real.free_ticks, 0, __ATOMIC_SEQ_CST);
+	if (vgpu_free_launches > 0) {
+		vgpu_free_launches--;
+		return true;
+	}
+	since = __atomic_load_n(&vgpu_free_since_ticks, __ATOMIC_RELAXED);
+	if (since == 0 || vgpu_ticks() - since >= vgpu_ticks_per_second() / 512)
+		return false;
+	vgpu_free_launches = VGPU_FREE_LAUNCHES;
+	return true;
 }
 
 /* Whether launches of this process may have to wait. */
@@ -59,12 +63,8 @@ static inline bool vgpu_gate_is_shut(struct vgpu_process *p)
 	return !vgpu_gate_is_free() && vgpu_gate_look(p);
 }
 
-/* The next launch decides anew, by which growth.h learns of it. */
-static inline void vgpu_gate_forget(struct vgpu_process *p)
-{
-	__atomic_store_n(&p->gate_generation, 0, __ATOMIC_SEQ_CST);
-	vgpu_gate_end_freedom();
-}
+/* This thread's next launch decides anew, by which growth.h learns of it. */
+void vgpu_gate_forget(struct vgpu_process *p);
 
 /* Places in the driver's queue: a graph has some nodes. */
 #define VGPU_PLACES_GRAPH 16u

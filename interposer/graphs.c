@@ -8,7 +8,6 @@
 #include "capture.h"
 #include "device.h"
 #include "futex.h"
-#include "gate.h"
 #include "message.h"
 #include "symbols.h"
 
@@ -107,8 +106,7 @@ void vgpu_graphs_built(struct vgpu_process *p, CUgraphExec exec, CUgraph graph)
 	entry.device = (uint32_t)sum.ordinal;
 	vgpu_mutex_lock(&p->graphs_mutex);
 	vgpu_table_put(&p->graphs, &entry);
-	__atomic_store_n(&p->graphs_with_memory, (uint32_t)p->graphs.used, __ATOMIC_SEQ_CST);
-	vgpu_gate_end_freedom();
+	__atomic_store_n(&p->graphs_with_memory, (uint32_t)p->graphs.used, __ATOMIC_RELAXED);
 	vgpu_mutex_unlock(&p->graphs_mutex);
 }
 

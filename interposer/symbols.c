@@ -31,7 +31,7 @@ const struct vgpu_row vgpu_row[VGPU_SYMBOLS] = {
 #include "api/nvml.def"
 };
 
-struct vgpu_real vgpu_real;
+void *vgpu_real[VGPU_SYMBOLS];
 
 static bool is(const char *name, size_t length, const char *other, size_t other_length)
 {
@@ -71,7 +71,7 @@ void *vgpu_real_look_up(enum vgpu_symbol symbol)
 		return NULL;
 	/* The handle is kept: the addresses must outlive a dlclose by the program. */
 	address = libc->dlsym(library, vgpu_row[symbol].symbol);
-	__atomic_store_n(&vgpu_real.address[symbol], address, __ATOMIC_RELEASE);
+	__atomic_store_n(&vgpu_real[symbol], address, __ATOMIC_RELEASE);
 	return address;
 }
 

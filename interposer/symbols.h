@@ -45,18 +45,11 @@ enum vgpu_symbol vgpu_symbol_find(const char *name);
 
 /* The driver's function, NULL when its library is not loaded or does not have it. */
 void *vgpu_real_look_up(enum vgpu_symbol symbol);
-
-/* The addresses that were looked up, the launches' first: a launch that is free of the gate (gate.h) looks at one
- * line of the cache. */
-struct vgpu_real {
-	uint64_t free_ticks;
-	void *address[VGPU_SYMBOLS];
-} __attribute__((aligned(64)));
-extern struct vgpu_real vgpu_real __attribute__((visibility("hidden")));
+extern void *vgpu_real[VGPU_SYMBOLS] __attribute__((visibility("hidden")));
 
 static inline void *vgpu_real_address(enum vgpu_symbol symbol)
 {
-	void *address = __atomic_load_n(&vgpu_real.address[symbol], __ATOMIC_ACQUIRE);
+	void *address = __atomic_load_n(&vgpu_real[symbol], __ATOMIC_ACQUIRE);
 
 	return __builtin_expect(address != NULL, 1) ? address : vgpu_real_look_up(symbol);
 }

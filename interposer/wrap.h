@@ -35,10 +35,9 @@ static struct vgpu_process *attached(void)
 /* The driver's function after a few looks, when the process is known and nothing has to be done for it.
  * slow is the same function for all other cases. */
 #define WRAP_QUICKLY(symbol, params, args, nothing_to_do, slow)                                           \
-	WRAP(symbol, params) QUICKLY(symbol, args, nothing_to_do, slow)
-#define QUICKLY(symbol, args, nothing_to_do, slow)                                                        \
+	WRAP(symbol, params)                                                                              \
 	{                                                                                                 \
-		vgpu_fn_##symbol *const real = __atomic_load_n(&vgpu_real.address[VGPU_SYMBOL_##symbol], __ATOMIC_ACQUIRE); \
+		vgpu_fn_##symbol *const real = __atomic_load_n(&vgpu_real[VGPU_SYMBOL_##symbol], __ATOMIC_ACQUIRE); \
 		struct vgpu_process *p = __atomic_load_n(&vgpu_this_process, __ATOMIC_ACQUIRE);           \
                                                                                                           \
 		if (__builtin_expect(real != NULL && p != NULL && vgpu_stage(p) == VGPU_ATTACHED && (nothing_to_do), 1)) \

@@ -40,7 +40,7 @@ static uint64_t shape_of(uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uin
 	}                                                                                                   \
 	WRAP_FREELY(symbol, params)                                                                         \
 	{                                                                                                   \
-		vgpu_fn_##symbol *const real = __atomic_load_n(&vgpu_real.address[VGPU_SYMBOL_##symbol], __ATOMIC_ACQUIRE); \
+		vgpu_fn_##symbol *const real = __atomic_load_n(&vgpu_real[VGPU_SYMBOL_##symbol], __ATOMIC_ACQUIRE); \
 		struct vgpu_process *p = __atomic_load_n(&vgpu_this_process, __ATOMIC_ACQUIRE);             \
                                                                                                             \
 		if (__builtin_expect(real != NULL && p != NULL && vgpu_stage(p) == VGPU_ATTACHED, 1)) {     \

@@ -100,8 +100,7 @@ static void synchronised(struct vgpu_process *p)
 			vgpu_graphs_end(p, &g, exec, result);                                     \
 		return result;                                                                    \
 	}                                                                                         \
-	WRAP_FREELY(symbol, params)                                                               \
-	QUICKLY(symbol, args, GRAPHS_TAKE_NOTHING(p) && !vgpu_gate_is_shut(p), launch_##symbol)
+	WRAP_QUICKLY(symbol, params, args, GRAPHS_TAKE_NOTHING(p) && !vgpu_gate_is_shut(p), launch_##symbol)
 
 #define WRAP_GRAPH_DESTROY(symbol, params, args, exec)              \
 	WRAP(symbol, params)                                        \

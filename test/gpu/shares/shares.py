@@ -72,6 +72,12 @@ class Shares(Ground):
             json.dump({"seconds": self.o.seconds, "bias": self.bias, "loops_per_us": self.loops_per_us, "rows": self.found}, to, indent=1)
 
 
+def stop(*_):
+    """What was measured so far is still printed; timeout(1) sends it twice, to this process and to its group."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
+
+
 def main():
     o = options()
     if os.geteuid() != 0:
@@ -80,7 +86,7 @@ def main():
     if unknown:
         sys.exit(f"shares.sh: --only {','.join(sorted(unknown))}: parts are {', '.join(PARTS)}")
     g = Shares(o)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was measured so far is still printed
+    signal.signal(signal.SIGTERM, stop)
     try:
         for name in o.only.split(","):
             try:
