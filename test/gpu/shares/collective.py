@@ -44,15 +44,22 @@ def collective(g):
         print("shares: collective: this needs two GPUs and PyTorch", file=g.progress)
         return
     rows = []
-    for what, step in (("no limits", None), ("50/50", Step(g, "50,50", gpus=2)), ("{}/{}".format(*SHARES), Step(g, "{},{}".format(*SHARES), gpus=2))):
-        limits = [100, 100] if step is None else [int(s) for s in what.split("/")]
-        try:
-            rate, seen, status, end_s = one_run(g, step)
-            verdict = judge((status != 0, f"exit status {status}"), (rate == 0, "no steps"),
-                            *((s is None or s - g.bias > x + POINT, f"GPU {i} over") for i, (s, x) in enumerate(zip(seen, limits))))
-            rows.append((what, show(rate, 2), *(show(s) for s in seen), show(end_s), verdict))
-        except (RuntimeError, subprocess.TimeoutExpired) as e:
-            rows.append((what, "-", "-", "-", "-", f"BROKEN: {str(e)[:100]}"))
-        g.keep("collective", what=what, row=rows[-1])
-    g.table("Training on two GPUs with NCCL (ResNet-18 by DDP, and an all_reduce of 256 MiB each step)",
-            ("shares", "steps/s", "GPU 0 NVML %", "GPU 1 NVML %", "end after s", "verdict"), rows)
+    try:
+        for what, step in (("no limits", None), ("50/50", Step(g, "50,50", gpus=2)),
+                           ("{}/{}".format(*SHARES), Step(g, "{},{}".format(*SHARES), gpus=2))):
+            rows.append(row(g, what, step))
+            g.keep("collective", what=what, row=rows[-1])
+    finally:
+        g.table("Training on two GPUs with NCCL (ResNet-18 by DDP, and an all_reduce of 256 MiB each step)",
+                ("shares", "steps/s", "GPU 0 NVML %", "GPU 1 NVML %", "end after s", "verdict"), rows)
+
+
+def row(g, what, step):
+    limits = [100, 100] if step is None else [int(s) for s in what.split("/")]
+    try:
+        rate, seen, status, end_s = one_run(g, step)
+    except (RuntimeError, subprocess.TimeoutExpired) as e:
+        return (what, "-", "-", "-", "-", f"BROKEN: {str(e)[:100]}")
+    verdict = judge((status != 0, f"exit status {status}"), (rate == 0, "no steps"),
+                    *((s is None or s - g.bias > x + POINT, f"GPU {i} over") for i, (s, x) in enumerate(zip(seen, limits))))
+    return (what, show(rate, 2), *(show(s) for s in seen), show(end_s), verdict)

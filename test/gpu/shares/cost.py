@@ -35,8 +35,8 @@ def calls(g, rounds):
             if any([p.stdout.readline().strip() != "ready" for p in trio]):
                 raise RuntimeError("micro did not start (see --out)")
             for _, q in LAUNCHES:
-                for r in range(rounds):
-                    for i in ((0, 1, 2), (2, 1, 0))[r % 2]:
+                for _ in range(rounds):
+                    for i in range(3):
                         got = ask(trio[i], q)
                         if got is not None:
                             values[q][i].append(got)
@@ -72,13 +72,14 @@ class Programs:
             w.go()
             w.stop()
 
-    def round(self, r):
-        for i in ((0, 1, 2, 3), (3, 2, 1, 0))[r % 2]:
-            self.workers[i].go()
+    def round(self):
+        """In the same order each time: nobody is to have two turns one after the other, with caches that are warm."""
+        for worker, rates in zip(self.workers, self.rates):
+            worker.go()
             time.sleep(SLICE_S / 2)
             begin, end = self.g.window(SLICE_S)
-            self.workers[i].stop()
-            self.rates[i].append(self.workers[i].page.rate(begin, end))
+            worker.stop()
+            rates.append(worker.page.rate(begin, end))
 
     def of_native(self):
         """Percent of what the two natives around it did: uncapped, capped, and one native of the other."""
@@ -116,8 +117,8 @@ def throughput(g, name, rounds, rows):
         s.warm_up()
     try:
         for s in sets:
-            for r in range(rounds):
-                s.round(r)
+            for _ in range(rounds):
+                s.round()
             asked.append(s)
     finally:
         if asked:
