@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The entries of launches and fills: to the driver's function by a jump while the thread is free of the gate for some
- * more of them (gate.h), else to the body of the row's kind. A C function would save and restore what it does not
- * touch, and take three lines of the cache instead of one. */
+ * more of them (gate.h), else to what looks at the thread's pass (pass.h) if it has one, else to the rest. A C function
+ * would save and restore what it does not touch, and take three lines of the cache instead of one. */
 
 #if defined(__x86_64__)
 
@@ -18,7 +18,7 @@ vgpu_wrap_\symbol:
 \symbol:
 	.cfi_startproc
 	endbr64
-	movq	vgpu_free_launches@gottpoff(%rip), %rax
+	movq	vgpu_pass@gottpoff(%rip), %rax
 	movq	vgpu_real+address(%rip), %r11
 	cmpl	$0, %fs:(%rax)
 	jle	1f
@@ -26,7 +26,9 @@ vgpu_wrap_\symbol:
 	jz	1f
 	subl	$1, %fs:(%rax)
 	jmp	*%r11
-1:	jmp	vgpu_behind_\symbol
+1:	cmpl	$0, %fs:4(%rax)
+	jne	vgpu_pass_\symbol
+	jmp	vgpu_launch_\symbol
 	.cfi_endproc
 	.size	vgpu_wrap_\symbol, . - vgpu_wrap_\symbol
 	.size	\symbol, . - \symbol
@@ -47,17 +49,21 @@ vgpu_wrap_\symbol:
 	hint	#34
 	adrp	x16, vgpu_real+address
 	ldr	x16, [x16, #:lo12:vgpu_real+address]
-	adrp	x9, :gottprel:vgpu_free_launches
-	ldr	x9, [x9, #:gottprel_lo12:vgpu_free_launches]
+	adrp	x9, :gottprel:vgpu_pass
+	ldr	x9, [x9, #:gottprel_lo12:vgpu_pass]
 	mrs	x10, tpidr_el0
-	ldr	w11, [x9, x10]
+	add	x9, x9, x10
+	ldr	w11, [x9]
 	cmp	w11, #0
 	b.le	1f
 	cbz	x16, 1f
 	sub	w11, w11, #1
-	str	w11, [x9, x10]
+	str	w11, [x9]
 	br	x16
-1:	b	vgpu_behind_\symbol
+1:	ldr	w11, [x9, #4]
+	cbz	w11, 2f
+	b	vgpu_pass_\symbol
+2:	b	vgpu_launch_\symbol
 	.cfi_endproc
 	.size	vgpu_wrap_\symbol, . - vgpu_wrap_\symbol
 	.size	\symbol, . - \symbol

@@ -29,7 +29,6 @@
 /* How often a launch looks whether a stream's place has become free. */
 #define PLACE_LOOK_NS 1000000u
 
-__thread int32_t vgpu_free_launches;
 uint64_t vgpu_free_since_ticks;
 
 static bool decide(struct vgpu_process *p)
@@ -88,7 +87,7 @@ void vgpu_gate_forget(struct vgpu_process *p)
 {
 	__atomic_store_n(&p->gate_generation, 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&vgpu_free_since_ticks, 0, __ATOMIC_SEQ_CST);
-	vgpu_free_launches = 0;
+	vgpu_pass.free = 0;
 }
 
 /* bell: as it was before what is waited for was looked at. */

@@ -6,6 +6,7 @@
 #ifndef VGPU_GATE_H
 #define VGPU_GATE_H
 
+#include "pass.h"
 #include "process.h"
 #include "ticks.h"
 
@@ -27,32 +28,25 @@ struct vgpu_launch {
 	bool passes; /* with the thread's pass; then only engine and expected_ns are set */
 };
 
-/* Whether launches of this process had to wait when that was last looked at. */
-static inline bool vgpu_gate_was_shut(const struct vgpu_process *p)
-{
-	return __atomic_load_n(&p->gated, __ATOMIC_RELAXED) != 0;
-}
-
 /* What was found free of the gate stays so for some 2 ms: whether it still is cannot be known without looking at pages
  * that root writes, which are seldom in the nearest caches. To look at the clock costs some 20 ns (H200's hosts), so
  * that each thread does so only with every eighth launch, or with each if they are that far apart. Where the clock is behind that of the thread that looked, the difference is huge, and the gate is looked at. A
  * forked child passes for as long, to a driver that it cannot use. free_launch.S has the first lines of this. */
 #define VGPU_FREE_LAUNCHES 7
-extern __thread int32_t vgpu_free_launches __attribute__((visibility("hidden")));
 extern uint64_t vgpu_free_since_ticks __attribute__((visibility("hidden"))); /* 0: it is not */
 
 static inline bool vgpu_gate_is_free(void)
 {
 	uint64_t since;
 
-	if (vgpu_free_launches > 0) {
-		vgpu_free_launches--;
+	if (vgpu_pass.free > 0) {
+		vgpu_pass.free--;
 		return true;
 	}
 	since = __atomic_load_n(&vgpu_free_since_ticks, __ATOMIC_RELAXED);
 	if (since == 0 || vgpu_ticks() - since >= vgpu_ticks_per_second() / 512)
 		return false;
-	vgpu_free_launches = VGPU_FREE_LAUNCHES;
+	vgpu_pass.free = VGPU_FREE_LAUNCHES;
 	return true;
 }
 

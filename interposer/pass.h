@@ -13,6 +13,7 @@
 #include "process.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* What was launched with a pass. */
 struct vgpu_passed {
@@ -30,16 +31,19 @@ struct vgpu_passed vgpu_pass_close(struct vgpu_stream *stream);
 /* Whether more may come; *launches: how many there were until now. */
 bool vgpu_pass_is_open(const struct vgpu_stream *stream, uint32_t *launches);
 
-/* What a thread knows of its pass: one line of the cache, as is all that such a launch looks at. */
+/* What a thread knows of its pass: one line of the cache, as is all that such a launch looks at. free_launch.S knows
+ * the first two. */
 struct vgpu_pass {
-	CUstream handle;
+	int32_t free;  /* launches for which a thread without a pass need not look at the gate (gate.h) */
 	uint32_t left; /* launches; 0: there is no pass */
+	CUstream handle;
 	uint64_t left_ns;
 	uint64_t whose;
 	struct vgpu_stream *stream;
 	struct vgpu_engine *engine;
 	CUcontext context;
 } __attribute__((aligned(64)));
+_Static_assert(offsetof(struct vgpu_pass, free) == 0 && offsetof(struct vgpu_pass, left) == 4, "free_launch.S");
 extern __thread struct vgpu_pass vgpu_pass __attribute__((visibility("hidden")));
 
 /* Whether the calling thread may have a pass for the stream. */

@@ -14,11 +14,6 @@
 	extern vgpu_fn_##symbol symbol __attribute__((alias("vgpu_wrap_" #symbol), visibility("default"))); \
 	CUresult vgpu_wrap_##symbol params
 
-/* The same where free_launch.S has both, which come here when there is more to do. */
-#define WRAP_FREELY(symbol, params)               \
-	vgpu_fn_##symbol vgpu_behind_##symbol;    \
-	CUresult vgpu_behind_##symbol params
-
 #define REAL_OR_RETURN(symbol)                          \
 	vgpu_fn_##symbol *const real = VGPU_REAL(symbol); \
 	if (real == NULL)                               \

@@ -22,43 +22,33 @@ static uint64_t shape_of(uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uin
 #define WRAP_LAUNCH(symbol, params, args, what, shape, stream)            \
 	WRAP_LAUNCH_IF(symbol, params, args, true, what, shape, stream)
 
+/* Their entries are in free_launch.S: these are what comes behind them. */
 #define WRAP_LAUNCH_IF(symbol, params, args, condition, what, shape, stream)                                \
 	GATED(symbol, params, args, condition, vgpu_gate_enter(p, &launch, stream, what, shape, VGPU_PLACES_OTHER)) \
-	static __attribute__((noinline)) CUresult pass_##symbol params                                      \
+	vgpu_fn_##symbol vgpu_pass_##symbol;                                                                \
+	CUresult vgpu_pass_##symbol params                                                                  \
 	{                                                                                                   \
-		vgpu_fn_##symbol *const real = VGPU_REAL(symbol);                                           \
-		struct vgpu_process *p = __atomic_load_n(&vgpu_this_process, __ATOMIC_RELAXED);            \
+		vgpu_fn_##symbol *const real = __atomic_load_n(&vgpu_real[VGPU_SYMBOL_##symbol], __ATOMIC_ACQUIRE); \
 		uint64_t expected_ns;                                                                       \
 		CUresult result;                                                                            \
                                                                                                             \
-		if (!(condition) || !vgpu_pass_covers(p, what, shape, &expected_ns))                        \
-			return launch_##symbol args;                                                        \
+		if (real == NULL || !vgpu_pass_is_at_hand(stream) || !(condition) ||                        \
+		    !vgpu_pass_covers(vgpu_this_process, what, shape, &expected_ns))                        \
+			return vgpu_launch_##symbol args;                                                   \
 		result = real args;                                                                         \
 		if (result == CUDA_SUCCESS && !vgpu_pass_count_one(expected_ns))                            \
-			vgpu_gate_late(p, expected_ns);                                                     \
+			vgpu_gate_late(vgpu_this_process, expected_ns);                                     \
 		return result;                                                                              \
-	}                                                                                                   \
-	WRAP_FREELY(symbol, params)                                                                         \
-	{                                                                                                   \
-		vgpu_fn_##symbol *const real = __atomic_load_n(&vgpu_real[VGPU_SYMBOL_##symbol], __ATOMIC_ACQUIRE); \
-		struct vgpu_process *p = __atomic_load_n(&vgpu_this_process, __ATOMIC_ACQUIRE);             \
-                                                                                                            \
-		if (__builtin_expect(real != NULL && p != NULL && vgpu_stage(p) == VGPU_ATTACHED, 1)) {     \
-			if (vgpu_gate_was_shut(p) && vgpu_pass_is_at_hand(stream))                          \
-				return pass_##symbol args;                                                  \
-			if (!vgpu_gate_is_shut(p))                                                          \
-				return real args;                                                           \
-		}                                                                                           \
-		return launch_##symbol args;                                                                \
 	}
 
 #define WRAP_GATED(symbol, params, args, condition, enter)                \
 	GATED(symbol, params, args, condition, enter)                     \
-	WRAP_QUICKLY(symbol, params, args, !vgpu_gate_is_shut(p), launch_##symbol)
+	WRAP_QUICKLY(symbol, params, args, !vgpu_gate_is_shut(p), vgpu_launch_##symbol)
 
 /* enter: what lets the launch through the gate, if it has to pass it. */
 #define GATED(symbol, params, args, condition, enter)                \
-	static __attribute__((noinline)) CUresult launch_##symbol params  \
+	vgpu_fn_##symbol vgpu_launch_##symbol;                            \
+	__attribute__((noinline)) CUresult vgpu_launch_##symbol params    \
 	{                                                                 \
 		REAL_OR_RETURN(symbol);                                   \
 		struct vgpu_process *p = attached();                      \
