@@ -101,7 +101,7 @@ $(INTERPOSER_TEST_BUILD)/$(1)/support/%.o: $(INTERPOSER_TEST)/%.c $(INTERPOSER_T
 	@mkdir -p $$(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -c $$< -o $$@
 INTERPOSER_OBJECTS_$(1) := $(INTERPOSER_C_SOURCES:interposer/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/library/%.o) \
-	$(INTERPOSER_TEST_SUPPORT:$(INTERPOSER_TEST)/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/support/%.o)
+	$(INTERPOSER_TEST_SUPPORT:$(INTERPOSER_TEST)/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/support/%.o) interposer/free_launch.S
 $(INTERPOSER_TEST_BUILD)/$(1)/%: $(INTERPOSER_TEST)/%.c $$(INTERPOSER_OBJECTS_$(1)) $(INTERPOSER_TEST_HEADERS) $(INTERPOSER_SIM)
 	@mkdir -p $$(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER $$< \
