@@ -30,8 +30,9 @@ struct vgpu_launch {
 
 /* What was found free of the gate stays so for some 2 ms: whether it still is cannot be known without looking at pages
  * that root writes, which are seldom in the nearest caches. To look at the clock costs some 20 ns (H200's hosts), so
- * that each thread does so only with every eighth launch, or with each if they are that far apart. Where the clock is behind that of the thread that looked, the difference is huge, and the gate is looked at. A
- * forked child passes for as long, to a driver that it cannot use. free_launch.S has the first lines of this. */
+ * that each thread does so only with every eighth launch, or with each if they are that far apart. Where the clock is
+ * behind that of the thread that looked, the difference is huge, and the gate is looked at. A forked child passes for
+ * as long, to a driver that it cannot use. free_launch.S has the first lines of this. */
 #define VGPU_FREE_LAUNCHES 7
 extern uint64_t vgpu_free_since_ticks __attribute__((visibility("hidden"))); /* 0: it is not */
 
