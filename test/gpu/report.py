@@ -3,7 +3,9 @@
 """Rows of the runs, what they mean, and the tables."""
 
 import re
+import signal
 import statistics
+import sys
 
 MIB = 1 << 20
 GRANULE = 2 * MIB  # what the driver takes at once
@@ -14,6 +16,17 @@ NAMES = ("path granule cap works fails error "
          "b_free b_total b_nvml_used b_nvml_total b_own b_real b_device "
          "p_free p_total p_nvml_used p_nvml_total p_own p_real p_device "
          "a_free a_total a_nvml_used a_nvml_total a_own a_real a_device tries flags note").split()
+
+
+def stop_when_told():
+    """Ends by SystemExit at SIGTERM, so that what was measured so far is still printed. timeout(1) sends it twice, to this
+    process and to its group."""
+
+    def stop(*_):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.exit(143)
+
+    signal.signal(signal.SIGTERM, stop)
 
 
 def mib(value):

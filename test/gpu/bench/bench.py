@@ -5,7 +5,6 @@
 import argparse
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
-from report import error_of_median, table  # noqa: E402: beside this folder
+from report import error_of_median, stop_when_told, table  # noqa: E402: beside this folder
 
 LIMIT_SHARE = 0.9  # of the GPU: nothing here is to meet a limit
 ROUNDS = 5  # at least
@@ -241,16 +240,10 @@ def start(b):
     row_of_runs(b, f"{b.o.processes} processes at once", run, "s", 1, "no lock of ours: <= +5 %", lambda native, ours: ours <= native * 1.05)
 
 
-def stop(*_):
-    """What was measured so far is still printed; timeout(1) sends it twice, to this process and to its group."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.exit(143)
-
-
 def main():
     o = options()
     b = Bench(o)
-    signal.signal(signal.SIGTERM, stop)
+    stop_when_told()
     parts = {"calls": calls, "torch": torch, "import": first_kernel, "start": start}
     try:
         for name in o.only.split(","):

@@ -14,6 +14,7 @@ from singles import judge, show
 UNCAPPED, CAPPED = 0, 99
 CAPPED_AT = {"mlp": 90, "decode": 99}  # programs that do not use so much
 LAUNCHES = (("null launch", "launch"), ("cuLaunchKernelEx", "launch_ex"), ("graph launch, 10 nodes", "graph"))
+CALL_TURNS = 5  # short ones in a round of calls
 SLICE_S = 0.2  # short: what a core gives changes from one moment to the next
 CORES = 2  # of a set of processes
 SETS = 4
@@ -35,7 +36,7 @@ def calls(g, rounds):
             if any([p.stdout.readline().strip() != "ready" for p in trio]):
                 raise RuntimeError("micro did not start (see --out)")
             for _, q in LAUNCHES:
-                for _ in range(rounds):
+                for _ in range(CALL_TURNS * rounds):
                     for i in range(3):
                         got = ask(trio[i], q)
                         if got is not None:

@@ -5,7 +5,6 @@
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ import latency  # noqa: E402
 import pairs  # noqa: E402
 import singles  # noqa: E402
 from ground import Ground  # noqa: E402
-from report import table  # noqa: E402
+from report import stop_when_told, table  # noqa: E402
 
 PARTS = {
     "witness": singles.witness, "single": singles.single, "fresh": singles.fresh, "processes": singles.processes,
@@ -72,12 +71,6 @@ class Shares(Ground):
             json.dump({"seconds": self.o.seconds, "bias": self.bias, "loops_per_us": self.loops_per_us, "rows": self.found}, to, indent=1)
 
 
-def stop(*_):
-    """What was measured so far is still printed; timeout(1) sends it twice, to this process and to its group."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.exit(143)
-
-
 def main():
     o = options()
     if os.geteuid() != 0:
@@ -86,7 +79,7 @@ def main():
     if unknown:
         sys.exit(f"shares.sh: --only {','.join(sorted(unknown))}: parts are {', '.join(PARTS)}")
     g = Shares(o)
-    signal.signal(signal.SIGTERM, stop)
+    stop_when_told()
     try:
         for name in o.only.split(","):
             try:
