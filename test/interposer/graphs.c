@@ -230,7 +230,7 @@ static void a_graph_without_memory_is_left_alone(void)
 	CHECK_IS(used(), 0);
 }
 
-/* Launches that nothing has to be done for are looked at some 25 ms later only. */
+/* Launches that nothing has to be done for are let pass without a look for a while. */
 static void the_first_graph_with_memory_is_charged_at_its_launch_all_the_same(void)
 {
 	CUgraphExec empty, exec;
