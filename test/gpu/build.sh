@@ -24,9 +24,6 @@ wait_for_all() {
 }
 compile $CC $cflags "$here/mkstep.c" "$here/boards.c" -o "$out/mkstep"
 compile $CC $cflags -I"$here/shares" "$here"/shares/*.c -o "$out/load" -ldl -pthread
-if [ -e "$include/cuda.h" ]; then
-	compile $CC $cflags -I"$here/paths" "$here/bench/micro.c" "$here/paths/api.c" -o "$out/micro" -ldl
-fi
 if [ "$part" = shares ]; then
 	wait_for_all
 fi
@@ -35,6 +32,7 @@ compile $CC $cflags "$here/views/hold.c" -o "$out/hold" -ldl
 compile $CC $cflags "$here/views/ordinals.c" -o "$out/ordinals" -ldl
 if [ -e "$include/cuda.h" ]; then
 	compile $CC $cflags "$here"/paths/*.c -o "$out/paths" -ldl -pthread
+	compile $CC $cflags -I"$here/paths" "$here/bench/micro.c" "$here/paths/api.c" -o "$out/micro" -ldl
 	compile $CC $cflags -I"$here/paths" "$here/bench/start.c" "$here/paths/api.c" -o "$out/start" -ldl
 else
 	echo "build.sh: no cuda.h: paths and calls are left out" >&2

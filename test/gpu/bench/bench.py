@@ -3,6 +3,7 @@
 """Measures with and without the interposer in turns, and compares the medians; see bench.sh."""
 
 import argparse
+import dataclasses
 import os
 import shutil
 import statistics
@@ -10,15 +11,18 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 from report import error_of_median, stop_when_told, table  # noqa: E402: beside this folder
 
-LIMIT_SHARE = 0.9  # of the GPU: nothing here is to meet a limit
+LIMIT_SHARE = 0.9  # of the GPU's memory: nothing here is to meet a limit
+UNUSED_BY_CALLS, UNUSED_BY_PROGRAMS = 99, 90  # shares of its time that are not used up
 ROUNDS = 5  # at least
 CALL_TURNS = 5  # short ones in a round of calls: what a core gives changes from one moment to the next
 CORES = 2  # of each set of processes
+NATIVE, OURS, CAPPED, TWIN = "native", "ours", "ours under a share", "another native"
 AT_ONCE = 4  # sets of processes that are there at once, and have the GPU's memory among them
 
 
@@ -32,10 +36,20 @@ def options():
     p.add_argument("--budget", type=float, default=60, metavar="S", help="for each of import and start, after five rounds (60)")
     p.add_argument("--least", type=int, default=ROUNDS, help=f"rounds of import and start, whatever the budget ({ROUNDS})")
     p.add_argument("--sets", type=int, default=4, help="of processes that measure calls and workloads (4)")
-    p.add_argument("--works", default="", metavar="TEXT", help="only calls, workloads and starts whose name has this text")
+    p.add_argument("--works", type=lambda t: t.split(","), metavar="TEXT,TEXT", help="only calls, workloads and starts whose name has one of these")
     p.add_argument("--processes", type=int, default=64, help="that start at once (64)")
     p.add_argument("--out", metavar="FOLDER", help="keep all single values there")
     return p.parse_args()
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    what: str
+    question: str
+    target: str
+    met: typing.Callable  # by what a native one has, and ours
+    times: int = 1  # in each round: those that the CPU bounds are asked in short turns, see CALL_TURNS
+    capped: tuple = ()  # target and met under a share of the GPU's time that it does not use up
 
 
 class Bench:
@@ -51,35 +65,43 @@ class Bench:
         self.raw = []
         self.rows = []
 
-    def environment(self, ours):
+    def wanted(self, what):
+        return self.o.works is None or any(text in what for text in self.o.works)
+
+    def environment(self, ours, cores=0):
         e = dict(os.environ, CUDA_VISIBLE_DEVICES=self.uuid, PYTHONDONTWRITEBYTECODE="1")
         e.pop("LD_PRELOAD", None)
         if ours:
             self.jobs += 1
-            made = subprocess.run([os.path.join(self.o.build, "mkstep"), "--dir", self.folder, "--gpu", self.uuid, "--mem",
-                                   str(int(self.device_mib * LIMIT_SHARE)), "--device-mem", str(self.device_mib), "--job", str(self.jobs)],
-                                  check=True, capture_output=True, text=True)
+            node = os.path.join(self.folder, f"node{self.jobs}")  # of its own: nobody else asks for the GPU
+            os.mkdir(node, 0o755)
+            made = subprocess.run([os.path.join(self.o.build, "mkstep"), "--dir", node, "--gpu", self.uuid, "--mem",
+                                   str(int(self.device_mib * LIMIT_SHARE)), "--device-mem", str(self.device_mib), "--job", str(self.jobs),
+                                   "--turns", "--cores", str(cores)], check=True, capture_output=True, text=True)
             e.update(LD_PRELOAD=os.path.abspath(self.o.library), VGPU_STEP_DIR=made.stdout.strip())
         return e
 
-    def resident(self, command, core):
-        """The same program without and with the interposer, and once more without: how alike two processes are."""
-        return [subprocess.Popen([*command, str(core)], env=self.environment(ours), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-                for ours in (False, True, False)]
+    def resident(self, command, core, share):
+        """The same program without the interposer, with it, under a share of the GPU's time, and once more without: how alike
+        two processes are."""
+        return {who: subprocess.Popen([*command, str(core)], env=self.environment(ours, cores), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      text=True)
+                for who, ours, cores in ((NATIVE, False, 0), (OURS, True, 0), (CAPPED, True, share), (TWIN, False, 0))}
 
-    def turns(self, trio, question, rounds):
-        """Values of each; ours is in the middle of each round. None: cannot be asked. Always in the same order: going there
-        and back, those at the ends would have two turns one after the other, and find the second one's caches warm. That makes
-        the middle one of three equal processes look 2 % slower, with turns of 40 ms."""
-        values = ([], [], [])
-        for _ in range(rounds):
-            for i in range(3):
-                trio[i].stdin.write(question + "\n")
-                trio[i].stdin.flush()
-                answer = trio[i].stdout.readline().strip()
+    def turns(self, processes, asked, rounds):
+        """Values of each; None: cannot be asked. Always in the same order: going there and back, those at the ends would have
+        two turns one after the other, and find the second one's caches warm. That makes the middle one of three equal
+        processes look 2 % slower, with turns of 40 ms."""
+        values = {who: [] for who in processes if who != CAPPED or asked.capped}
+        for _ in range(rounds * asked.times):
+            for who, all_of in values.items():
+                p = processes[who]
+                p.stdin.write(asked.question + "\n")
+                p.stdin.flush()
+                answer = p.stdout.readline().strip()
                 if answer.startswith("error") or not answer:
                     return None
-                values[i].append(float(answer))
+                all_of.append(float(answer))
         return values
 
     def missing(self, what, target, why):
@@ -100,21 +122,22 @@ class Bench:
                           "-" if other is None else f"{other:+.2f} %", f"{spread:.1f} %", target,
                           ("met" if met(middle, middle + added) else "MISSED") + ("" if enough else ", too few rounds")))
 
-    def row_of_sets(self, what, sets, unit, scale, target, met, as_share=False):
+    def rows_of_sets(self, asked, sets, share, unit, scale, as_share=False):
         """Each set gives the median of its rounds' differences; no two processes are quite alike, so their spread is the error."""
-        if not sets:
-            self.missing(what, target, "not in this driver" if sets is None else "no time left")
-            return
-        added, others = [], []
-        for values in sets:
-            native, ours, twin = ([v * scale for v in part] for part in values)
-            added.append(statistics.median(o - (n + t) / 2 for n, o, t in zip(native, ours, twin)))
-            others.append(100 * statistics.median((t - n) / n for n, t in zip(native, twin)))
-            for who, part in (("native", values[0]), ("ours", values[1]), ("native twin", values[2])):
-                self.keep(what, unit, scale, who, part)
-        native = [v * scale for values in sets for part in (values[0], values[2]) for v in part]
-        self.judged(what, unit, native, [v * scale for values in sets for v in values[1]], statistics.median(added), error_of_median(added),
-                    statistics.median(others), target, met, as_share)
+        rows = [(OURS, asked.what, asked.target, asked.met)]
+        if asked.capped:
+            rows.append((CAPPED, f"the same, under {share} %", *asked.capped))
+        for who, what, target, met in rows:
+            if not sets:
+                self.missing(what, target, "not in this driver" if sets is None else "no time left")
+                continue
+            added = [scale * statistics.median(o - (n + t) / 2 for n, o, t in zip(values[NATIVE], values[who], values[TWIN])) for values in sets]
+            other = statistics.median(100 * statistics.median((t - n) / n for n, t in zip(values[NATIVE], values[TWIN])) for values in sets)
+            native, ours = ([v * scale for values in sets for part in whose for v in values[part]] for whose in ((NATIVE, TWIN), (who,)))
+            self.judged(what, unit, native, ours, statistics.median(added), error_of_median(added), other, target, met, as_share)
+        for values in sets or ():
+            for who, part in values.items():
+                self.keep(asked.what, unit, scale, who, part)
 
     def row_of_pairs(self, what, values, unit, scale, target, met):
         native, ours = ([v * scale for v in part] for part in values)
@@ -134,27 +157,26 @@ def first_cores(sets):
     return [(CORES * (1 + s % room)) if cores >= 2 * CORES else 0 for s in range(sets)]
 
 
-def over_sets(b, command, rows):
-    """Values of each question from several sets of processes, which start together and are asked one after another.
-    rows: a question and how many rounds of it. Those of a set that is cut short are there all the same."""
-    values, left = {question: [] for question, _ in rows}, first_cores(b.o.sets if rows else 0)
+def over_sets(b, command, share, rows):
+    """Values of each row from several sets of processes, which start together and are asked one after another. Those of a
+    set that is cut short are there all the same."""
+    values, left = {asked: [] for asked in rows}, first_cores(b.o.sets if rows else 0)
     try:
         while left:
             cores, left = left[:AT_ONCE], left[AT_ONCE:]
-            sets = [b.resident(command, core) for core in cores]
-            for trio in sets:
-                for p in trio:
-                    said = p.stdout.readline().strip()
-                    if said != "ready":
-                        raise RuntimeError(f"{command[0]} said: {said or 'nothing'}")
-            for question, rounds in rows:
-                for trio in sets:
-                    got = b.turns(trio, question, rounds)
+            sets = [b.resident(command, core, share) for core in cores]
+            for p in (p for processes in sets for p in processes.values()):
+                said = p.stdout.readline().strip()
+                if said != "ready":
+                    raise RuntimeError(f"{command[0]} said: {said or 'nothing'}")
+            for asked in rows:
+                for processes in sets:
+                    got = b.turns(processes, asked, max(ROUNDS, b.o.rounds))
                     if got is None:
-                        values[question] = None
-                    elif values[question] is not None:
-                        values[question].append(got)
-            for p in (p for trio in sets for p in trio):
+                        values[asked] = None
+                    elif values[asked] is not None:
+                        values[asked].append(got)
+            for p in (p for processes in sets for p in processes.values()):
                 p.stdin.close()
                 p.wait()
     except (RuntimeError, SystemExit) as e:
@@ -163,37 +185,40 @@ def over_sets(b, command, rows):
 
 
 def calls(b):
-    def launch(native, ours):
-        return ours <= native * 1.02 and ours <= native + 0.040
+    def launch(what, question):
+        return Asked(what, question, "<= +2 % and <= +0.040 us", lambda native, ours: ours <= native * 1.02 and ours <= native + 0.040,
+                     CALL_TURNS, ("<= +0.3 us", lambda native, ours: ours <= native + 0.3))
+
+    def other(what, question, target, met):
+        return Asked(what, question, target, met, CALL_TURNS)
 
     rows = (
-        ("null launch", "launch", "<= +2 % and <= +0.040 us", launch),
-        ("cuLaunchKernelEx", "launch_ex", "<= +2 % and <= +0.040 us", launch),
-        ("graph launch, 10 nodes", "graph", "<= +2 % and <= +0.040 us", launch),
-        ("cuMemAllocAsync + cuMemFreeAsync", "alloc_async", "<= +0.1 us", lambda native, ours: ours <= native + 0.1),
-        ("the same, 5 000 live blocks", "alloc_async_5000", "<= +0.1 us", lambda native, ours: ours <= native + 0.1),
-        ("cuStreamSynchronize, idle, with a pool", "sync", "<= +0.040 us", lambda native, ours: ours <= native + 0.04),
-        ("cuMemAlloc + cuMemFree, 2 MiB", "alloc", "<= +1 %", lambda native, ours: ours <= native * 1.01),
-        ("cuMemGetInfo", "mem_info", "not slower", lambda native, ours: ours <= native),
+        launch("null launch", "launch"),
+        launch("cuLaunchKernelEx", "launch_ex"),
+        launch("graph launch, 10 nodes", "graph"),
+        other("cuMemAllocAsync + cuMemFreeAsync", "alloc_async", "<= +0.1 us", lambda native, ours: ours <= native + 0.1),
+        other("the same, 5 000 live blocks", "alloc_async_5000", "<= +0.1 us", lambda native, ours: ours <= native + 0.1),
+        other("cuStreamSynchronize, idle, with a pool", "sync", "<= +0.040 us", lambda native, ours: ours <= native + 0.04),
+        other("cuMemAlloc + cuMemFree, 2 MiB", "alloc", "<= +1 %", lambda native, ours: ours <= native * 1.01),
+        other("cuMemGetInfo", "mem_info", "not slower", lambda native, ours: ours <= native),
     )
-    rows = [row for row in rows if b.o.works in row[0]]
-    values, broken = over_sets(b, [os.path.join(b.o.build, "micro")], [(question, CALL_TURNS * max(ROUNDS, b.o.rounds)) for _, question, _, _ in rows])
-    for what, question, target, met in rows:
-        b.row_of_sets(what, values[question], "us", 0.001, target, met)
+    rows = [asked for asked in rows if b.wanted(asked.what)]
+    values, broken = over_sets(b, [os.path.join(b.o.build, "micro")], UNUSED_BY_CALLS, rows)
+    for asked in rows:
+        b.rows_of_sets(asked, values[asked], UNUSED_BY_CALLS, "us", 0.001)
     if broken:
         raise broken
 
 
 def torch(b):
-    # Those that the CPU bounds are asked in short turns, see CALL_TURNS.
-    rows = (("ResNet-18 training, batch 128", "training 0.5", 1), ("CUDA graph replay, 20 layers", "graph_replay 0.3", 1),
-            ("small-kernel MLP", "small_kernels 0.04", 10))
-    rows = [row for row in rows if b.o.works in row[0]]
-    names = ",".join(question.split()[0] for _, question, _ in rows)
-    values, broken = over_sets(b, [sys.executable, os.path.join(HERE, "torch_work.py"), names],
-                               [(question, times * max(ROUNDS, b.o.rounds)) for _, question, times in rows])
-    for what, question, _ in rows:
-        b.row_of_sets(what, values[question], "/s", 1, ">= 99.5 % of native", lambda native, ours: ours >= 0.995 * native, as_share=True)
+    judged = (">= 99.5 % of native", lambda native, ours: ours >= 0.995 * native)
+    rows = (Asked("ResNet-18 training, batch 128", "training 0.5", *judged), Asked("CUDA graph replay, 20 layers", "graph_replay 0.3", *judged),
+            Asked("small-kernel MLP", "small_kernels 0.04", *judged, 10, judged))
+    rows = [asked for asked in rows if b.wanted(asked.what)]
+    names = ",".join(asked.question.split()[0] for asked in rows)
+    values, broken = over_sets(b, [sys.executable, os.path.join(HERE, "torch_work.py"), names], UNUSED_BY_PROGRAMS, rows)
+    for asked in rows:
+        b.rows_of_sets(asked, values[asked], UNUSED_BY_PROGRAMS, "/s", 1, as_share=True)
     if broken:
         raise broken
 
@@ -224,7 +249,7 @@ def first_kernel(b):
     text = "import torch; (torch.ones(8, device='cuda') + 1).sum().item()"
     for what, command in (("import torch + first kernel", [sys.executable, "-c", text]),
                           ("a context and an allocation, in C", [os.path.join(b.o.build, "start")])):
-        if b.o.works in what:
+        if b.wanted(what):
             row_of_runs(b, what, lambda ours: subprocess.run(command, env=b.environment(ours), check=True), "ms", 1000,
                         "<= +20 ms", lambda native, ours: ours <= native + 20)
 

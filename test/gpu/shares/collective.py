@@ -14,7 +14,7 @@ SHARES = (30, 70)
 
 
 def one_run(g, step):
-    """What both GPUs did while it ran, or what went wrong."""
+    """What both GPUs did while it ran, and what the library says of the first."""
     g.workers += 1
     page = Page(os.path.join(g.folder, f"page{g.workers}"), 0)
     p = subprocess.Popen([sys.executable, os.path.join(g.programs, "torch_collective.py"), "--page", page.path], env=g.environment(step),
@@ -26,17 +26,31 @@ def one_run(g, step):
                 raise RuntimeError(f"no five steps in {START_S} s (see --out)" if p.poll() is None else f"ended with {p.returncode} (see --out)")
             time.sleep(0.05)
         time.sleep(1.0)
+        before = step.meter() if step else None
         begin, end = g.window(g.o.seconds)
+        after = step.meter() if step else None
         g.witness.wait(end)
+        own = 100 * (after[0] - before[0]) / (after[2] - before[2]) if step else None
         rate = page.rate(begin, end)
         p.stdin.close()
         asked = now_ns()
         status = p.wait(60)
-        return rate, [g.witness.mean(begin, end, gpu) for gpu in (0, 1)], status, (now_ns() - asked) / 1e9
+        return rate, [g.witness.mean(begin, end, gpu) for gpu in (0, 1)], own, status, (now_ns() - asked) / 1e9
     finally:
         if p.poll() is None:
             os.killpg(p.pid, 9)
             p.wait()
+
+
+def row(g, what, step):
+    limits = [100, 100] if step is None else [int(s) for s in what.split("/")]
+    try:
+        rate, seen, own, status, end_s = one_run(g, step)
+    except (RuntimeError, subprocess.TimeoutExpired) as e:
+        return (what, *["-"] * 5, f"BROKEN: {str(e)[:100]}")
+    verdict = judge((status != 0, f"exit status {status}"), (rate == 0, "no steps"),
+                    *((s is None or s - g.bias > x + POINT, f"GPU {i} over") for i, (s, x) in enumerate(zip(seen, limits))))
+    return (what, show(rate, 2), *(show(s) for s in seen), show(own), show(end_s), verdict)
 
 
 def collective(g):
@@ -51,15 +65,4 @@ def collective(g):
             g.keep("collective", what=what, row=rows[-1])
     finally:
         g.table("Training on two GPUs with NCCL (ResNet-18 by DDP, and an all_reduce of 256 MiB each step)",
-                ("shares", "steps/s", "GPU 0 NVML %", "GPU 1 NVML %", "end after s", "verdict"), rows)
-
-
-def row(g, what, step):
-    limits = [100, 100] if step is None else [int(s) for s in what.split("/")]
-    try:
-        rate, seen, status, end_s = one_run(g, step)
-    except (RuntimeError, subprocess.TimeoutExpired) as e:
-        return (what, "-", "-", "-", "-", f"BROKEN: {str(e)[:100]}")
-    verdict = judge((status != 0, f"exit status {status}"), (rate == 0, "no steps"),
-                    *((s is None or s - g.bias > x + POINT, f"GPU {i} over") for i, (s, x) in enumerate(zip(seen, limits))))
-    return (what, show(rate, 2), *(show(s) for s in seen), show(end_s), verdict)
+                ("shares", "steps/s", "GPU 0 NVML %", "GPU 1 NVML %", "GPU 0 own meter %", "end after s", "verdict"), rows)

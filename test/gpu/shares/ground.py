@@ -92,7 +92,7 @@ class Step:
 class Worker:
     """A process that does one of the works it was started with while it is told to."""
 
-    def __init__(self, ground, names, step=None, cpus=None):
+    def __init__(self, ground, names, step=None):
         ground.workers += 1
         self.ground, self.names, self.step, self.made = ground, names, step, set()
         uid = step.uid if step else 0
@@ -107,13 +107,14 @@ class Worker:
                 command += ["--pretend", os.path.join(step.folder, "limits")]
         self.process = subprocess.Popen(command, env=ground.environment(step), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         stderr=ground.log, user=uid, group=uid, extra_groups=[])
-        if cpus:
-            os.sched_setaffinity(self.process.pid, cpus)  # before it has threads
         ground.living.append(self)
 
-    def expect(self, wanted, seconds=START_S):
+    def said(self, seconds=START_S):
         ready, _, _ = select.select([self.process.stdout], [], [], seconds)
-        said = self.process.stdout.readline().strip() if ready else f"nothing in {seconds} s"
+        return self.process.stdout.readline().strip() if ready else f"nothing in {seconds} s"
+
+    def expect(self, wanted):
+        said = self.said()
         if said != wanted:
             raise RuntimeError(f"{self.names[0]}: said {said or 'nothing, and ended'} instead of {wanted} (see --out)")
 
@@ -151,6 +152,13 @@ class Worker:
         self.tell("stop")
         self.until(self.page.idle, "did not stop")
 
+    def traced(self):
+        """Percent of the time since it was told to trace."""
+        said = self.said().split()
+        if len(said) != 2 or said[0] != "traced":
+            raise RuntimeError(f"{self.names[0]}: could not trace (see --out)")
+        return float(said[1])
+
     def keeper_ns(self):
         """CPU time of the interposer's thread; None when there is none."""
         for task in os.listdir(f"/proc/{self.process.pid}/task"):
@@ -176,6 +184,15 @@ class Worker:
         self.process.stdout.close()
 
 
+def traced(g, workers):
+    """How much of the GPU's time the kernels of each take, in percent; None where nobody can tell."""
+    if not all(w.torch for w in workers):
+        return None
+    for w in workers:
+        w.tell(f"trace {max(3.0, g.o.seconds):.1f}")
+    return [w.traced() for w in workers]
+
+
 class Ground:
     def __init__(self, o):
         self.o = o
@@ -186,15 +203,14 @@ class Ground:
         self.log = open(os.path.join(self.out, "stderr.txt"), "w")
         if o.sim:
             os.environ["SIMGPU_DIR"] = os.path.join(self.folder, "simgpu")
-            subprocess.run([os.path.join(o.sim, "simgpu-init"), os.environ["SIMGPU_DIR"], f"devices={o.sim_gpus}", "memory_gb_s=2000", "switch_us=140"], check=True)
+            subprocess.run([os.path.join(o.sim, "simgpu-init"), os.environ["SIMGPU_DIR"], f"devices={o.sim_gpus}", "memory_gb_s=2000", "host_gb_s=55", "switch_us=140"], check=True)
             os.environ["LD_LIBRARY_PATH"] = os.path.abspath(o.sim)
         # Where any user can read them.
         self.programs = os.path.join(self.folder, "programs")
         shutil.copytree(HERE, self.programs, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(os.path.join(HERE, "../bench/nets.py"), self.programs)
-        for name in ("mkstep", "load", "micro"):
-            if os.path.exists(os.path.join(o.build, name)):
-                shutil.copy(os.path.join(o.build, name), self.programs)
+        for name in ("mkstep", "load"):
+            shutil.copy(os.path.join(o.build, name), self.programs)
         shutil.copy(o.library, os.path.join(self.programs, "libslurm-vgpu.so"))
         self.library = os.path.join(self.programs, "libslurm-vgpu.so")
         self.mkstep, self.load = os.path.join(self.programs, "mkstep"), os.path.join(self.programs, "load")

@@ -7,7 +7,7 @@ import signal
 import statistics
 import time
 
-from ground import SETTLE_S, Step, Worker
+from ground import SETTLE_S, Step, Worker, traced
 from loads import LOADS
 from singles import POINT, Measure, judge, show
 
@@ -62,15 +62,20 @@ class Both:
         return [100 * r / s if s else 0.0 for r, s in zip(self.rates, solo)]
 
 
+def slashed(values):
+    return "/".join(show(v) for v in values or ()) or "-"
+
+
 def one_pair(g, pair, names):
     for w, name in zip((*pair.native, *pair.ours), names * 2):  # prepare and warm up, one after another
         w.go(name)
         w.stop()
-    solo, busy = [], []
+    solo, busy, alone = [], [], []
     for w, name in zip(pair.native, names):
         w.go(name)
         time.sleep(SETTLE_S / 2)
         m = Measure(g, max(2.0, g.o.seconds / 2), [w])
+        alone += traced(g, [w]) or []
         w.stop()
         solo.append(m.rate)
         busy.append(100.0 if m.witness is None else min(100.0, m.witness - g.bias))
@@ -80,8 +85,8 @@ def one_pair(g, pair, names):
     pair.stop(pair.native)
     title = " + ".join(LOADS[n].title for n in names)
     x, y = sliced.shares(solo)
-    rows = [(title, "native", show(x), show(y), show(x + y), show(sliced.witness), "-", "/".join(show(s) for s in sliced.spreads), "")]
-    g.keep("pairs", loads=names, split=None, solo=solo, busy=busy, shares=[x, y], **vars(sliced))
+    rows = [(title, "native", show(x), show(y), show(x + y), slashed(alone), show(sliced.witness), "-", slashed(sliced.spreads), "")]
+    g.keep("pairs", loads=names, split=None, solo=solo, busy=busy, traced=alone, shares=[x, y], **vars(sliced))
     for split in SPLITS:
         for step, share in zip(pair.steps, split):
             step.set(share)
@@ -90,12 +95,13 @@ def one_pair(g, pair, names):
         time.sleep(SETTLE_S)
         b = Both(g, g.o.seconds, pair.ours, pair.steps)
         x, y = b.shares(solo)
+        times = traced(g, pair.ours)
         off = [(abs(s - min(share, full)) > POINT, f"{who} off its share")
-               for s, share, full, who in zip((x, y), split, busy, ("first", "second"))]
+               for s, share, full, who in zip(times or (x, y), split, busy, ("first", "second"))]
         verdict = judge(*off, (x + y < TOGETHER, "together"))
-        rows.append((title, f"{split[0]}/{split[1]}", show(x), show(y), show(x + y), show(b.witness), "/".join(show(m) for m in b.meters),
-                     "/".join(show(s) for s in b.spreads), verdict))
-        g.keep("pairs", loads=names, split=split, shares=[x, y], verdict=verdict, **vars(b))
+        rows.append((title, f"{split[0]}/{split[1]}", show(x), show(y), show(x + y), slashed(times), show(b.witness), slashed(b.meters),
+                     slashed(b.spreads), verdict))
+        g.keep("pairs", loads=names, split=split, traced=times, shares=[x, y], verdict=verdict, **vars(b))
     pair.stop(pair.ours)
     return rows
 
@@ -111,13 +117,14 @@ def pairs(g):
             try:
                 rows += one_pair(g, pair, names)
             except (RuntimeError, OSError) as e:
-                rows.append((" + ".join(LOADS[n].title for n in names), *["-"] * 7, f"BROKEN: {str(e)[:100]}"))
+                rows.append((" + ".join(LOADS[n].title for n in names), *["-"] * 8, f"BROKEN: {str(e)[:100]}"))
             if pair is not shared:
                 pair.close()
             print(f"shares: {'+'.join(names)}: at {time.monotonic() - g.begin:.0f} s", file=g.progress, flush=True)
     finally:
-        g.table("Two jobs on one GPU: work done, in percent of the same alone without the interposer",
-                ("loads", "shares", "first", "second", "together", "NVML %", "own meters %", "spread %", "verdict"), rows)
+        g.table("Two jobs on one GPU: work done, in percent of the same alone without the interposer. Judged by their kernels' times where\n"
+                "CUPTI tells them (native: of each alone), else by the work done",
+                ("loads", "shares", "first", "second", "together", "kernels %", "NVML %", "own meters %", "spread %", "verdict"), rows)
 
 
 class Neighbours:

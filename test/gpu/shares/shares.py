@@ -14,7 +14,6 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 import change  # noqa: E402: these need the path
 import collective  # noqa: E402
-import cost  # noqa: E402
 import latency  # noqa: E402
 import pairs  # noqa: E402
 import singles  # noqa: E402
@@ -23,7 +22,7 @@ from report import stop_when_told, table  # noqa: E402
 
 PARTS = {
     "witness": singles.witness, "single": singles.single, "fresh": singles.fresh, "processes": singles.processes,
-    "pairs": pairs.pairs, "faults": pairs.faults, "latency": latency.latency, "change": change.change, "elastic": change.elastic, "cost": cost.cost,
+    "pairs": pairs.pairs, "faults": pairs.faults, "latency": latency.latency, "change": change.change, "elastic": change.elastic,
     "collective": collective.collective,
 }
 
@@ -38,7 +37,7 @@ def options():
     p.add_argument("--only", default=",".join(PARTS), help="parts, comma-separated: %(default)s")
     p.add_argument("--loads", type=lambda t: t.split(","), help="of the part single, comma-separated, fills and moves too: " + ",".join(singles.SINGLES))
     p.add_argument("--pairs", type=lambda t: t.split(","), help="of the part pairs: " + ",".join("+".join(c) for c in pairs.COMBOS))
-    p.add_argument("--rounds", type=int, default=3, help="of the parts faults and cost (%(default)s)")
+    p.add_argument("--rounds", type=int, default=3, help="of the part faults (%(default)s)")
     p.add_argument("--seconds", type=float, default=5, help="of each window; whole seconds give the spread (%(default)s)")
     p.add_argument("--shares", type=numbers, default=[10, 25, 50, 75, 90], help="of the part single (10,25,50,75,90)")
     p.add_argument("--bias", type=float, default=0.0, metavar="POINTS", help="what NVML is off by, without the part witness, which measures it (0)")

@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 """Workloads in PyTorch, done while the input says so: "make NAME" prepares one and warms it up, "go
-NAME" and "stop" do what they say. Done pieces are written down on a page as load.c does."""
+NAME" and "stop" do what they say, and "trace SECONDS" tells meanwhile how much of the next seconds its kernels take. Done
+pieces are written down on a page as load.c does."""
 
 import argparse
 import collections
@@ -14,6 +15,7 @@ import time
 import torch
 
 import nets
+import torch_trace
 
 ENTRIES, HEAD_BYTES = 1 << 17, 64  # page.h
 WARM_S = 0.6
@@ -88,8 +90,12 @@ class Loop:
 
     def listen(self):
         for line in sys.stdin:
+            words = line.split()
+            if words[0] == "trace":
+                print(f"traced {torch_trace.busy(float(words[1])):.3f}", flush=True)
+                continue
             with self.wake:
-                self.wanted.append(line.split())
+                self.wanted.append(words)
                 self.wake.notify()
         with self.wake:
             self.wanted.append(["end"])
