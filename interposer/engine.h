@@ -24,10 +24,11 @@
 struct vgpu_group {
 	CUevent marker; /* stays with the place */
 	CUevent front;	/* the same: in front of the first launch, where the stream has other things to do before */
-	CUevent begin, end; /* the same: around what was held back, to be timed */
+	CUevent begin, end; /* the same: around what was held back, to be timed; end is the marker then */
 	bool fronted;	/* it has been recorded */
 	bool reached;	/* and was seen to be reached */
 	uint64_t held_ns; /* until when the stream had those to do, as far as is known */
+	uint64_t begun_ns; /* when it was first seen to be at work, where it was not seen to have those to do; or 0 */
 	uint32_t launches;
 	uint32_t inside; /* threads that are launching one of them just now */
 	bool closed;	 /* no more are added */
@@ -96,6 +97,7 @@ struct vgpu_engine {
 	uint32_t bell; /* futex of those who wait to launch; changes when it is worth another look */
 	uint32_t waiters;
 	uint32_t in_flight; /* groups of all streams */
+	uint32_t loose;	    /* of these: that were never held back, so that the GPU does not time them */
 	uint32_t drains;    /* how often the program has waited until all was done before it launched more */
 	uint32_t unknown;   /* of these: of which nobody knows how long they take */
 	uint32_t streams_high;
@@ -129,6 +131,7 @@ struct vgpu_engine {
 	uint64_t batch_try_ns; /* not worth it before */
 	struct vgpu_batch batch[VGPU_BATCHES];
 	struct vgpu_stream stream[VGPU_STREAMS];
+	uint32_t samples_taken; /* a bit for each that may not be free */
 	struct vgpu_sample sample[VGPU_SAMPLES];
 	struct vgpu_cost cost[VGPU_COSTS];
 };

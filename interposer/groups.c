@@ -23,6 +23,7 @@ static void enter(struct vgpu_engine *engine, const struct vgpu_group *group, ui
 	if (__atomic_fetch_add(&engine->in_flight, 1, __ATOMIC_RELAXED) == 0)
 		SET(engine->progress_ns, now_ns);
 	ADD(engine->expected_ns, group->reserved_ns);
+	ADD(engine->loose, group->batch == 0 ? 1u : 0u);
 }
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -50,6 +51,7 @@ void vgpu_groups_leave(struct vgpu_engine *engine, const struct vgpu_group *grou
 		return;
 	ADD(engine->expected_ns, -group->reserved_ns);
 	ADD(engine->in_flight, -1u);
+	ADD(engine->loose, group->batch == 0 ? -1u : 0u);
 }
 
 /* With the mutex held: the group to add a launch to, NULL when another one must be begun. */
@@ -208,7 +210,7 @@ void vgpu_groups_mark(struct vgpu_stream *stream, CUstream handle, struct vgpu_g
 	timed = group->begun;
 	vgpu_mutex_unlock(&stream->mutex);
 	timed = timed && record_kept(&end, 0, handle);
-	marked = record_kept(&group->marker, CU_EVENT_DISABLE_TIMING, handle);
+	marked = timed || record_kept(&group->marker, CU_EVENT_DISABLE_TIMING, handle);
 	vgpu_mutex_lock(&stream->mutex);
 	group->end = end;
 	if (marked) {
@@ -335,7 +337,7 @@ bool vgpu_groups_drained(struct vgpu_stream *stream, CUstream handle)
 	last = &stream->group[(stream->head - 1) % VGPU_GROUPS];
 	idle = stream->head == stream->tail;
 	unmarked = last->unmarked != 0 || !last->marked;
-	marker = last->marker;
+	marker = vgpu_groups_marker(last);
 	vgpu_mutex_unlock(&stream->mutex);
 	if (idle)
 		return true;

@@ -52,6 +52,12 @@ static inline struct vgpu_group *vgpu_groups_oldest(struct vgpu_stream *stream)
 	return &stream->group[stream->tail % VGPU_GROUPS];
 }
 
+/* With the stream's mutex held: what lies behind the launches. NULL: nothing yet. */
+static inline CUevent vgpu_groups_marker(const struct vgpu_group *group)
+{
+	return !group->marked ? NULL : group->timed ? group->end : group->marker;
+}
+
 /* Whether something may be in flight in the stream, at a glance: another thread may just be launching. */
 static inline bool vgpu_groups_any(const struct vgpu_stream *stream)
 {

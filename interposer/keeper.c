@@ -73,9 +73,11 @@ static uint64_t until_next(struct vgpu_engine *engine)
 {
 	uint64_t expected = GET(engine->expected_ns);
 
+	bool timed = vgpu_batch_pending(engine) || (GET(engine->in_flight) != 0 && GET(engine->loose) == 0);
+
 	/* What was held back is timed on the GPU, and nothing else is launched as long as more of it is; who waits
 	 * on the host looks for itself when there should be credit. Where that is ample, nobody waits. */
-	if (GET(engine->ample) != 0 || (vgpu_batch_pending(engine) && GET(engine->unknown) == 0))
+	if (GET(engine->ample) != 0 || (timed && GET(engine->unknown) == 0))
 		return TICK_SELDOM_NS;
 	if (GET(engine->in_flight) == 0 || expected > TICK_AT_MOST_NS)
 		return TICK_AT_MOST_NS;

@@ -21,8 +21,8 @@ static uint64_t between(uint64_t from, uint64_t to)
 
 struct vgpu_busy vgpu_meter_pending(struct vgpu_meter_device *device, const struct vgpu_measured *work)
 {
-	struct vgpu_busy busy = {.start_ns = later(work->held_until_ns, work->last_ns + VGPU_LAUNCH_NS),
-				 .end_ns = work->pending_ns};
+	uint64_t free_ns = later(work->held_until_ns, work->begun_ns);
+	struct vgpu_busy busy = {.start_ns = later(free_ns, work->last_ns + VGPU_LAUNCH_NS), .end_ns = work->pending_ns};
 
 	/* What lies before them in the stream may be what runs: it is work as well. */
 	busy.busy_ns = between(busy.start_ns, busy.end_ns);
@@ -59,7 +59,7 @@ struct vgpu_busy vgpu_meter_finish(struct vgpu_meter_device *device, struct vgpu
 {
 	uint64_t free_ns = later(meter->done_ns, work->held_until_ns);
 	struct vgpu_busy busy = {.start_ns = later(free_ns, work->first_ns + VGPU_LAUNCH_NS)};
-	uint64_t alone_ns = later(free_ns, work->last_ns + VGPU_LAUNCH_NS);
+	uint64_t alone_ns = later(later(free_ns, work->begun_ns), work->last_ns + VGPU_LAUNCH_NS);
 	uint64_t surely = between(alone_ns, work->pending_ns), most = between(busy.start_ns, work->reached_ns);
 	uint64_t expected_ns = work->expected_ns, rest, others;
 	uint64_t room = vgpu_timeline_room(&device->timeline, busy.start_ns, work->reached_ns), margin = expected_ns / 4;

@@ -38,6 +38,7 @@ struct vgpu_meter_device {
 struct vgpu_measured {
 	uint64_t first_ns, last_ns; /* when the first and the last launch call returned */
 	uint64_t held_until_ns;	    /* not before that could they start: the stream had other things to do; or 0 */
+	uint64_t begun_ns;	    /* only from then on were they seen to be at work, although something else came first; or 0 */
 	uint64_t expected_ns;	    /* what all of them take; VGPU_UNKNOWN_NS: no idea */
 	uint64_t took_ns;	    /* what the GPU itself says it took, from the first to the last without a pause; or 0 */
 	uint64_t pending_ns;	    /* when the marker was last seen not to be reached; 0 never */

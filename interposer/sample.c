@@ -26,6 +26,13 @@ static uint32_t word_of(const struct vgpu_engine *engine, const struct vgpu_samp
 	return (uint32_t)(sample - engine->sample);
 }
 
+/* The bit goes first: whoever takes the place next sets it. */
+static void set_free(struct vgpu_engine *engine, struct vgpu_sample *sample)
+{
+	__atomic_fetch_and(&engine->samples_taken, ~(1u << word_of(engine, sample)), __ATOMIC_RELAXED);
+	__atomic_store_n(&sample->state, FREE, __ATOMIC_RELEASE);
+}
+
 /* Whether the GPU has other work of this job, which may come before a launch into this stream. */
 static bool others_at_work(struct vgpu_process *p, struct vgpu_engine *engine, CUcontext context, CUstream stream)
 {
@@ -96,8 +103,9 @@ struct vgpu_sample *vgpu_sample_begin(struct vgpu_engine *engine, CUcontext cont
 	}
 	if (sample == NULL)
 		return NULL;
+	__atomic_fetch_or(&engine->samples_taken, 1u << word_of(engine, sample), __ATOMIC_RELAXED);
 	if (record == NULL || !has_events(sample, context)) {
-		__atomic_store_n(&sample->state, FREE, __ATOMIC_RELEASE);
+		set_free(engine, sample);
 		return NULL;
 	}
 	sample->key = key;
@@ -153,12 +161,15 @@ static bool finish(struct vgpu_engine *engine, struct vgpu_sample *sample)
 
 bool vgpu_samples_look(struct vgpu_engine *engine, uint64_t now_ns)
 {
+	uint32_t taken = __atomic_load_n(&engine->samples_taken, __ATOMIC_ACQUIRE);
 	bool any = false;
 
 	for (uint32_t i = 0; i < VGPU_SAMPLES; i++) {
 		struct vgpu_sample *sample = &engine->sample[i];
 		uint32_t running = RUNNING;
 
+		if ((taken & 1u << i) == 0)
+			continue;
 		if (__atomic_load_n(&sample->plug_value, __ATOMIC_ACQUIRE) != 0 &&
 		    now_ns > GET(sample->plugged_ns) + PLUG_AT_MOST_NS) {
 			SET(sample->spoilt, 1);
@@ -169,7 +180,7 @@ bool vgpu_samples_look(struct vgpu_engine *engine, uint64_t now_ns)
 			continue;
 		}
 		if (finish(engine, sample)) {
-			__atomic_store_n(&sample->state, FREE, __ATOMIC_RELEASE);
+			set_free(engine, sample);
 		} else {
 			__atomic_store_n(&sample->state, RUNNING, __ATOMIC_RELEASE);
 			any = true;
@@ -197,6 +208,6 @@ void vgpu_samples_context_gone(struct vgpu_engine *engine, CUcontext context)
 		}
 		sample->context = NULL;
 		sample->before = sample->begin = sample->end = NULL;
-		__atomic_store_n(&sample->state, FREE, __ATOMIC_RELEASE);
+		set_free(engine, sample);
 	}
 }

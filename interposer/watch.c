@@ -38,13 +38,22 @@ static CUresult ask(struct vgpu_process *p, CUevent marker, CUcontext context, C
 	return query_stream(handle);
 }
 
-/* How long the GPU took from one to the other; 0: that cannot be told. */
-static uint64_t between(CUevent begin, CUevent end)
+/* Asks with one question whether the second has been reached, and how long the GPU took from one to the other; 0: that
+ * cannot be told. A question takes 2 to 3 µs, as the GPU has just written what it looks at (H200). */
+static CUresult ask_between(CUevent begin, CUevent end, uint64_t *took_ns)
 {
 	vgpu_fn_cuEventElapsedTime *elapsed = VGPU_REAL(cuEventElapsedTime);
+	vgpu_fn_cuEventQuery *query = VGPU_REAL(cuEventQuery);
+	CUresult result;
 	float ms;
 
-	return elapsed != NULL && elapsed(&ms, begin, end) == CUDA_SUCCESS && ms > 0 ? (uint64_t)(ms * 1e6) : 0;
+	*took_ns = 0;
+	result = elapsed != NULL ? elapsed(&ms, begin, end) : CUDA_ERROR_NOT_FOUND;
+	if (result == CUDA_SUCCESS && ms > 0)
+		*took_ns = (uint64_t)(ms * 1e6);
+	if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
+		return result;
+	return query != NULL ? query(end) : CUDA_SUCCESS;
 }
 
 /* Whether another slice's work may have been in the way: the last of it ends when a turn has begun. */
@@ -63,10 +72,15 @@ static struct vgpu_measured measured(struct vgpu_engine *engine, const struct vg
 {
 	uint64_t others_ns = GET(engine->others_until_ns);
 
+	/* Where something else came first the GPU tells how long it took, but not when. */
+	bool where = !group->fronted;
+
 	held_ns = group->held_ns > held_ns ? group->held_ns : held_ns;
-	return (struct vgpu_measured){.first_ns = group->first_ns, .last_ns = group->last_ns, .expected_ns = group->expected_ns,
-				      .pending_ns = group->pending_ns, .took_ns = group->took_ns, .reached_ns = group->reached_ns,
-				      .held_until_ns = held_ns > others_ns ? held_ns : others_ns};
+	return (struct vgpu_measured){.first_ns = group->first_ns, .last_ns = group->last_ns,
+				      .expected_ns = where || group->took_ns == 0 ? group->expected_ns : group->took_ns,
+				      .pending_ns = group->pending_ns, .took_ns = where ? group->took_ns : 0,
+				      .reached_ns = group->reached_ns,
+				      .held_until_ns = held_ns > others_ns ? held_ns : others_ns, .begun_ns = group->begun_ns};
 }
 
 /* With the stream's mutex held: the group is at work. What it surely takes is charged at once, first to what
@@ -116,6 +130,16 @@ static bool is_passing(struct vgpu_stream *stream, struct vgpu_group *group)
 	return false;
 }
 
+/* With the stream's mutex held: whether nothing is in flight in other streams. */
+static bool is_alone(const struct vgpu_engine *engine, const struct vgpu_stream *stream)
+{
+	uint32_t own = 0;
+
+	for (uint32_t g = stream->tail; g != stream->head; g++)
+		own += !stream->group[g % VGPU_GROUPS].held;
+	return GET(engine->in_flight) == own;
+}
+
 enum seen { DONE, AT_WORK, NOT_SEEN };
 
 /* Asks whether the stream's group of this number, counted from the oldest, is done. */
@@ -141,7 +165,7 @@ static enum seen ask_group(struct vgpu_process *p, uint32_t device, struct vgpu_
 		return NOT_SEEN;
 	}
 	launches = group->launches;
-	marker = group->marked ? group->marker : NULL;
+	marker = vgpu_groups_marker(group);
 	front = group->fronted && !group->reached ? group->front : NULL;
 	/* A stream into which no more launches fit cannot be asked (H200: the call waits, and behind a wait for a word
 	 * it waits for ever); so not while the program is launching one after the other. */
@@ -156,8 +180,7 @@ static enum seen ask_group(struct vgpu_process *p, uint32_t device, struct vgpu_
 		vgpu_mutex_unlock(&stream->mutex);
 		return NOT_SEEN;
 	}
-	/* Where something else comes first the GPU tells how long it took, but not when. */
-	begin = group->timed && group->dense && group->unmarked == 0 && !group->fronted ? group->begin : NULL;
+	begin = group->timed && group->dense && group->unmarked == 0 ? group->begin : NULL;
 	end = group->end;
 	context = stream->context;
 	handle = stream->handle;
@@ -166,10 +189,11 @@ static enum seen ask_group(struct vgpu_process *p, uint32_t device, struct vgpu_
 	/* This thread may be made to wait for a core anywhere here: what is seen is between the two times. */
 	asked_ns = vgpu_now_ns();
 	front_result = front != NULL ? ask(p, front, context, handle, false) : CUDA_SUCCESS;
-	result = front_result == CUDA_ERROR_NOT_READY ? front_result : ask(p, marker, context, handle, to_the_end);
+	if (front_result == CUDA_ERROR_NOT_READY)
+		result = front_result;
+	else
+		result = begin != NULL ? ask_between(begin, end, &took_ns) : ask(p, marker, context, handle, to_the_end);
 	now = vgpu_now_ns();
-	if (result == CUDA_SUCCESS && begin != NULL)
-		took_ns = between(begin, end);
 	vgpu_mutex_lock(&stream->mutex);
 	stream->users--;
 	if (GET(stream->state) != VGPU_STREAM_LIVE || group->launches != launches || group->inside != 0) {
@@ -177,9 +201,13 @@ static enum seen ask_group(struct vgpu_process *p, uint32_t device, struct vgpu_
 	} else if (front_result == CUDA_ERROR_NOT_READY) {
 		group->held_ns = asked_ns;
 	} else if (result == CUDA_ERROR_NOT_READY) {
-		/* In the middle between two looks, on average; what was done by then as well decides for itself. */
-		if (front != NULL)
-			group->held_ns = group->held_ns != 0 ? group->held_ns + (asked_ns - group->held_ns) / 2 : 0;
+		/* In the middle between two looks, on average; what was done by then as well decides for itself. Where it was
+		 * not looked at before, only what comes is sure. With other streams it counts from the work before it: too
+		 * much, but what they did is told apart from it by that. */
+		if (front != NULL && group->held_ns != 0)
+			group->held_ns += (asked_ns - group->held_ns) / 2;
+		else if (front != NULL && is_alone(engine, stream))
+			group->begun_ns = asked_ns;
 		group->reached = true;
 		charge(p, device, stream, group, before, asked_ns);
 		seen = AT_WORK;

@@ -202,7 +202,8 @@ static void nonsense_round(struct fuzz *f)
 		struct vgpu_meter meter = {fuzz_number(f) >> 2};
 		struct vgpu_measured work = {
 			.first_ns = fuzz_number(f) >> 2, .last_ns = fuzz_number(f) >> 2, .pending_ns = fuzz_number(f) >> 2,
-			.reached_ns = fuzz_number(f) >> 2, .expected_ns = fuzz_number(f), .held_until_ns = fuzz_number(f) >> 2};
+			.reached_ns = fuzz_number(f) >> 2, .expected_ns = fuzz_number(f), .held_until_ns = fuzz_number(f) >> 2,
+			.begun_ns = fuzz_below(f, 2) ? fuzz_number(f) >> 2 : 0};
 		struct vgpu_busy busy;
 
 		if (fuzz_below(f, 2)) {
