@@ -7,20 +7,10 @@
 
 #include "harness.h"
 
-#include <time.h>
-
 static struct step step;
 static CUdeviceptr a, b;	/* 16 MiB each */
 static CUdeviceptr_v1 low_a, low_b; /* the same, for the functions with 32-bit pointers */
 static CUstream stream;
-
-static inline uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* GPU memory that is filled and copied at 4 GB/s: a MiB takes 262 µs. devices: that the step has slices of. */
 static inline void gated_step(uint32_t job, unsigned percent, uint32_t devices)

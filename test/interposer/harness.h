@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MIB (1ull << 20)
@@ -50,6 +51,14 @@ struct step {
 	struct vgpu_limits *limits;
 	struct vgpu_ledger *ledger;
 };
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 /* A folder of simulated GPUs of 4096 MiB, UUID0 and UUID1, whose contexts cost context_mib. */
 void gpus(unsigned context_mib);

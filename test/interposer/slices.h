@@ -28,14 +28,6 @@ struct worker {
 	uint64_t launched_ns[SLICES_LAUNCHES]; /* when which of them was seen to be done */
 };
 
-static inline uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static inline CUfunction busy_kernel(void)
 {
 	CUmodule module;

@@ -213,7 +213,7 @@ def calls(b):
 def torch(b):
     judged = (">= 99.5 % of native", lambda native, ours: ours >= 0.995 * native)
     rows = (Asked("ResNet-18 training, batch 128", "training 0.5", *judged), Asked("CUDA graph replay, 20 layers", "graph_replay 0.3", *judged),
-            Asked("small-kernel MLP", "small_kernels 0.04", *judged, 10, judged))
+            Asked("small-kernel MLP", "small_kernels 0.04", *judged, 10, judged), Asked("decode, eager", "decode 0.04", *judged, 10, judged))
     rows = [asked for asked in rows if b.wanted(asked.what)]
     names = ",".join(asked.question.split()[0] for asked in rows)
     values, broken = over_sets(b, [sys.executable, os.path.join(HERE, "torch_work.py"), names], UNUSED_BY_PROGRAMS, rows)
