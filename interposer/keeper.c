@@ -72,7 +72,6 @@ struct elsewhere {
 static uint64_t until_next(struct vgpu_engine *engine)
 {
 	uint64_t expected = GET(engine->expected_ns);
-
 	bool timed = vgpu_batch_pending(engine) || (GET(engine->in_flight) != 0 && GET(engine->loose) == 0);
 
 	/* What was held back is timed on the GPU, and nothing else is launched as long as more of it is; who waits

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from ground import START_S, Page, Step, now_ns
+from ground import START_S, Page, Step, metered, now_ns
 from singles import POINT, judge, show
 
 SHARES = (30, 70)
@@ -30,7 +30,7 @@ def one_run(g, step):
         begin, end = g.window(g.o.seconds)
         after = step.meter() if step else None
         g.witness.wait(end)
-        own = 100 * (after[0] - before[0]) / (after[2] - before[2]) if step else None
+        own = metered(before, after) if step else None
         rate = page.rate(begin, end)
         p.stdin.close()
         asked = now_ns()

@@ -89,6 +89,11 @@ class Step:
         return [int(f) for f in shown.stdout.split()[5:8]]
 
 
+def metered(before, after):
+    """Percent of the GPU's time that was used between two answers of a step's meter."""
+    return 100 * (after[0] - before[0]) / (after[2] - before[2])
+
+
 class Worker:
     """A process that does one of the works it was started with while it is told to."""
 
@@ -109,9 +114,9 @@ class Worker:
                                         stderr=ground.log, user=uid, group=uid, extra_groups=[])
         ground.living.append(self)
 
-    def said(self, seconds=START_S):
-        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
-        return self.process.stdout.readline().strip() if ready else f"nothing in {seconds} s"
+    def said(self):
+        ready, _, _ = select.select([self.process.stdout], [], [], START_S)
+        return self.process.stdout.readline().strip() if ready else f"nothing in {START_S} s"
 
     def expect(self, wanted):
         said = self.said()

@@ -7,7 +7,7 @@ import signal
 import statistics
 import time
 
-from ground import SETTLE_S, Step, Worker, traced
+from ground import SETTLE_S, Step, Worker, metered, traced
 from loads import LOADS
 from singles import POINT, Measure, judge, show
 
@@ -50,7 +50,7 @@ class Both:
         g.witness.wait(self.end)
         self.witness = g.witness.mean(self.begin, self.end)
         self.rates = [w.page.rate(self.begin, self.end) for w in workers]
-        self.meters = [100 * (a[0] - b[0]) / (a[2] - b[2]) for a, b in zip(after, before)]
+        self.meters = [metered(b, a) for b, a in zip(before, after)]
         spans = range(self.begin, self.end - 10**9 + 1, 10**9)
         self.spreads = []
         for w in workers:

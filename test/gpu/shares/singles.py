@@ -5,7 +5,7 @@
 import statistics
 import time
 
-from ground import SETTLE_S, Step, Worker, traced
+from ground import SETTLE_S, Step, Worker, metered, traced
 from loads import LOADS, SINGLES
 
 POINT, SPREAD, USED, KEEPER = 1.0, 3.0, 0.98, 2.0  # the targets
@@ -45,8 +45,7 @@ class Measure:
         self.one_piece = self.piece_points / seconds  # and of this window
         self.meter = self.waited = self.kernels = None
         if step:
-            span = after[2] - meter[2]
-            self.meter, self.waited = 100 * (after[0] - meter[0]) / span, 1000 * (after[1] - meter[1]) / span
+            self.meter, self.waited = metered(meter, after), 1000 * (after[1] - meter[1]) / (after[2] - meter[2])
 
     def facts(self):
         return {k: v for k, v in vars(self).items() if k not in ("begin", "end")}
@@ -55,7 +54,8 @@ class Measure:
         """NVML's word, less what it is off by; whether all was used by counted work where that is finer.
         Pieces are not divided: a window, or a second, may have one more or less."""
         seen = self.counted if self.copies else None if self.witness is None else self.witness - bias
-        used = self.counted if self.counted is not None and self.one_piece < 0.1 else seen if self.kernels is None else self.kernels
+        finer = self.counted if self.counted is not None and self.one_piece < 0.1 else self.kernels
+        used = seen if finer is None else finer
         within = max(POINT, self.one_piece)
         return judge((self.rate == 0, "no work was done"), (seen is None, "the witness saw nothing"),
                      (native_rate is not None and self.rate < USED * native_rate, "slowed"),
