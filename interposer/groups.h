@@ -46,10 +46,16 @@ bool vgpu_groups_idle(struct vgpu_stream *stream);
 /* Whether all that was launched into the stream is done: the driver is asked. For who launches into it. */
 bool vgpu_groups_drained(struct vgpu_stream *stream, CUstream handle);
 
-/* With the stream's mutex held, of a stream that has something in flight. */
-static inline struct vgpu_group *vgpu_groups_oldest(struct vgpu_stream *stream)
+/* With the stream's mutex held: the group of this number, counted from the oldest. */
+static inline struct vgpu_group *vgpu_groups_at(const struct vgpu_stream *stream, uint32_t number)
 {
-	return &stream->group[stream->tail % VGPU_GROUPS];
+	return &stream->group[(stream->tail + number) % VGPU_GROUPS];
+}
+
+/* With the stream's mutex held, of a stream that has something in flight. */
+static inline struct vgpu_group *vgpu_groups_oldest(const struct vgpu_stream *stream)
+{
+	return vgpu_groups_at(stream, 0);
 }
 
 /* With the stream's mutex held: what lies behind the launches. NULL: nothing yet. */

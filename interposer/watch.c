@@ -2,71 +2,21 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "watch.h"
 
+#include "ask.h"
 #include "atomics.h"
-#include "batch.h"
-#include "capture.h"
 #include "futex.h"
 #include "groups.h"
 #include "pace.h"
-#include "pass.h"
-#include "symbols.h"
 #include "time_account.h"
 
 /* Work that takes so much longer than expected stops what comes behind it. */
 #define STALL_NS 10000000u
-/* The program launches nothing just now. */
-#define QUIET_NS 150000u
-/* So long at most a marker is waited for that another thread should record. */
-#define MARKED_NS 5000000u
-
-/* Asks whether the marker has been reached or, where launches lie behind it, the stream's end. */
-static CUresult ask(struct vgpu_process *p, CUevent marker, CUcontext context, CUstream handle, bool to_the_end)
-{
-	vgpu_fn_cuEventQuery *query = VGPU_REAL(cuEventQuery);
-	vgpu_fn_cuStreamQuery *query_stream = VGPU_REAL(cuStreamQuery);
-	vgpu_fn_cuCtxSetCurrent *set_current = VGPU_REAL(cuCtxSetCurrent);
-
-	/* A stream is not to be asked while something is captured; then what lies behind the marker, a few
-	 * short kernels, passes for what they are expected to take. */
-	if (!to_the_end || query_stream == NULL || set_current == NULL || vgpu_capture_possible(p))
-		return marker != NULL && query != NULL ? query(marker) : CUDA_SUCCESS;
-	if (GET(p->keeper_context) != context) {
-		if (set_current(context) != CUDA_SUCCESS)
-			return CUDA_SUCCESS;
-		SET(p->keeper_context, context);
-	}
-	return query_stream(handle);
-}
-
-/* Asks with one question whether the second has been reached, and how long the GPU took from one to the other; 0: that
- * cannot be told. A question takes 2 to 3 µs, as the GPU has just written what it looks at (H200). */
-static CUresult ask_between(CUevent begin, CUevent end, uint64_t *took_ns)
-{
-	vgpu_fn_cuEventElapsedTime *elapsed = VGPU_REAL(cuEventElapsedTime);
-	vgpu_fn_cuEventQuery *query = VGPU_REAL(cuEventQuery);
-	CUresult result;
-	float ms;
-
-	*took_ns = 0;
-	result = elapsed != NULL ? elapsed(&ms, begin, end) : CUDA_ERROR_NOT_FOUND;
-	if (result == CUDA_SUCCESS && ms > 0)
-		*took_ns = (uint64_t)(ms * 1e6);
-	if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
-		return result;
-	return query != NULL ? query(end) : CUDA_SUCCESS;
-}
 
 /* Whether another slice's work may have been in the way: the last of it ends when a turn has begun. */
 static bool is_first_of_turn(const struct vgpu_engine *engine, const struct vgpu_stream *stream)
 {
 	return GET(engine->seat.shared) && stream->meter.done_ns < engine->seat.taken_ns;
 }
-
-/* What is known of the work that lies before a group in its stream. */
-struct before {
-	uint64_t done_ns; /* when it was done, at the latest */
-	uint64_t held_ns; /* until when the stream had something else to do */
-};
 
 static struct vgpu_measured measured(struct vgpu_engine *engine, const struct vgpu_group *group, uint64_t held_ns)
 {
@@ -86,7 +36,7 @@ static struct vgpu_measured measured(struct vgpu_engine *engine, const struct vg
 /* With the stream's mutex held: the group is at work. What it surely takes is charged at once, first to what
  * was taken for it when it was launched. */
 static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, struct vgpu_group *group,
-		   const struct before *before, uint64_t asked_ns)
+		   const struct vgpu_before *before, uint64_t asked_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_measured work;
@@ -111,25 +61,6 @@ static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 		engine->stalls_ns = asked_ns;
 }
 
-/* With the stream's mutex held: whether a thread may just now be launching with the stream's pass. Otherwise
- * the pass ends. */
-static bool is_passing(struct vgpu_stream *stream, struct vgpu_group *group)
-{
-	uint32_t launches;
-	uint64_t now;
-
-	if (!vgpu_pass_is_open(stream, &launches))
-		return false;
-	now = vgpu_now_ns();
-	if (launches != stream->passed_seen)
-		group->last_ns = now;
-	stream->passed_seen = launches;
-	if (now < group->last_ns + QUIET_NS)
-		return true;
-	vgpu_groups_collect(stream, group->last_ns);
-	return false;
-}
-
 /* With the stream's mutex held: whether nothing is in flight in other streams. */
 static bool is_alone(const struct vgpu_engine *engine, const struct vgpu_stream *stream)
 {
@@ -140,99 +71,92 @@ static bool is_alone(const struct vgpu_engine *engine, const struct vgpu_stream 
 	return GET(engine->in_flight) == own;
 }
 
-enum seen { DONE, AT_WORK, NOT_SEEN };
+/* With the stream's mutex held: all that was asked about is done. What the GPU took for several of them together is
+ * shared among them by what was expected of each. */
+static void note_done(struct vgpu_stream *stream, const struct vgpu_question *q, uint64_t took_ns, uint64_t now, struct vgpu_before *before)
+{
+	uint64_t expected_ns = 0, left_ns = took_ns;
 
-/* Asks whether the stream's group of this number, counted from the oldest, is done. */
-static enum seen ask_group(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, uint32_t number,
-			   struct before *before)
+	for (uint32_t n = 0; n < q->count; n++)
+		expected_ns += vgpu_groups_at(stream, q->number + n)->expected_ns;
+	for (uint32_t n = 0; n < q->count; n++) {
+		struct vgpu_group *group = vgpu_groups_at(stream, q->number + n);
+
+		group->reached = group->closed = true;
+		group->reached_ns = now;
+		group->reached_launches = group->launches;
+		group->took_ns = n + 1 == q->count ? left_ns : (uint64_t)((double)took_ns * (double)group->expected_ns / (double)expected_ns);
+		left_ns -= group->took_ns;
+		before->held_ns = group->held_ns > before->held_ns ? group->held_ns : before->held_ns;
+	}
+	before->done_ns = now;
+	before->end_ns = vgpu_ask_begin_ns(stream, q->number, before) + took_ns;
+}
+
+/* With the stream's mutex held: the group is at work, and nothing lies in front of it any more. */
+static void note_at_work(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, const struct vgpu_question *q, uint64_t asked_ns,
+			 const struct vgpu_before *before)
+{
+	struct vgpu_group *group = vgpu_groups_at(stream, q->number);
+
+	/* In the middle between two looks, on average; what was done by then as well decides for itself. Where it was
+	 * not looked at before, only what comes is sure. With other streams it counts from the work before it: too
+	 * much, but what they did is told apart from it by that. */
+	if (q->front != NULL && group->held_ns != 0)
+		group->held_ns += (asked_ns - group->held_ns) / 2;
+	else if (q->front != NULL && is_alone(&p->engine[device], stream))
+		group->begun_ns = asked_ns;
+	group->reached = true;
+	charge(p, device, stream, group, before, asked_ns);
+}
+
+/* Asks about the stream's groups from this number on, counted from the oldest. Returns how many of them are done; 0: not
+ * the first, or that is not known. */
+static uint32_t ask_groups(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, uint32_t number, struct vgpu_before *before)
 {
 	struct vgpu_engine *engine = &p->engine[device];
-	struct vgpu_group *group;
-	CUresult result, front_result;
-	CUcontext context;
-	CUstream handle;
-	CUevent marker, front, begin, end;
-	bool to_the_end;
-	uint32_t launches;
-	uint64_t asked_ns, now, took_ns = 0;
-	enum seen seen = NOT_SEEN;
+	struct vgpu_question q;
+	struct vgpu_answer answer;
+	uint32_t done = 0;
+	uint64_t asked_ns, now;
+	bool is_one;
 
 	vgpu_mutex_lock(&stream->mutex);
-	group = &stream->group[(stream->tail + number) % VGPU_GROUPS];
-	if (GET(stream->state) != VGPU_STREAM_LIVE || stream->head - stream->tail <= number || group->inside != 0 || group->held ||
-	    (stream->head - stream->tail == number + 1 && is_passing(stream, group))) {
-		vgpu_mutex_unlock(&stream->mutex);
-		return NOT_SEEN;
-	}
-	launches = group->launches;
-	marker = vgpu_groups_marker(group);
-	front = group->fronted && !group->reached ? group->front : NULL;
-	/* A stream into which no more launches fit cannot be asked (H200: the call waits, and behind a wait for a word
-	 * it waits for ever); so not while the program is launching one after the other. */
-	to_the_end = group->unmarked != 0 && stream->head - stream->tail == number + 1 &&
-		     !vgpu_batch_is_held(engine, GET(stream->plugged));
-	if (to_the_end && vgpu_now_ns() < group->last_ns + QUIET_NS) {
-		vgpu_mutex_unlock(&stream->mutex);
-		return NOT_SEEN;
-	}
-	/* Another group has been begun: its thread is about to put a marker behind this one. */
-	if (group->unmarked != 0 && !to_the_end && vgpu_now_ns() < group->last_ns + MARKED_NS) {
-		vgpu_mutex_unlock(&stream->mutex);
-		return NOT_SEEN;
-	}
-	begin = group->timed && group->dense && group->unmarked == 0 ? group->begin : NULL;
-	end = group->end;
-	context = stream->context;
-	handle = stream->handle;
-	stream->users++;
+	is_one = vgpu_ask_about(engine, stream, number, before, &q);
+	stream->users += is_one;
 	vgpu_mutex_unlock(&stream->mutex);
+	if (!is_one)
+		return 0;
 	/* This thread may be made to wait for a core anywhere here: what is seen is between the two times. */
 	asked_ns = vgpu_now_ns();
-	front_result = front != NULL ? ask(p, front, context, handle, false) : CUDA_SUCCESS;
-	if (front_result == CUDA_ERROR_NOT_READY)
-		result = front_result;
-	else
-		result = begin != NULL ? ask_between(begin, end, &took_ns) : ask(p, marker, context, handle, to_the_end);
+	answer = vgpu_ask(p, &q);
 	now = vgpu_now_ns();
 	vgpu_mutex_lock(&stream->mutex);
 	stream->users--;
-	if (GET(stream->state) != VGPU_STREAM_LIVE || group->launches != launches || group->inside != 0) {
-		/* Another launch has come, or the stream is gone: the next look will tell. */
-	} else if (front_result == CUDA_ERROR_NOT_READY) {
-		group->held_ns = asked_ns;
-	} else if (result == CUDA_ERROR_NOT_READY) {
-		/* In the middle between two looks, on average; what was done by then as well decides for itself. Where it was
-		 * not looked at before, only what comes is sure. With other streams it counts from the work before it: too
-		 * much, but what they did is told apart from it by that. */
-		if (front != NULL && group->held_ns != 0)
-			group->held_ns += (asked_ns - group->held_ns) / 2;
-		else if (front != NULL && is_alone(engine, stream))
-			group->begun_ns = asked_ns;
-		group->reached = true;
-		charge(p, device, stream, group, before, asked_ns);
-		seen = AT_WORK;
-	} else {
-		group->reached = group->closed = true;
-		group->reached_ns = now;
-		group->reached_launches = launches;
-		group->took_ns = took_ns;
-		before->held_ns = group->held_ns > before->held_ns ? group->held_ns : before->held_ns;
-		before->done_ns = now;
-		seen = DONE;
+	if (vgpu_ask_still(stream, &q)) {
+		if (answer.state == VGPU_ASK_DONE) {
+			note_done(stream, &q, answer.took_ns, now, before);
+			done = q.count;
+		} else if (answer.state == VGPU_ASK_HELD) {
+			vgpu_groups_at(stream, number)->held_ns = asked_ns;
+		} else {
+			note_at_work(p, device, stream, &q, asked_ns, before);
+		}
 	}
 	vgpu_mutex_unlock(&stream->mutex);
-	return seen;
+	return done;
 }
 
-/* Asks one group after the other until one is not done. */
+/* Asks about one group after the other until one is not done. */
 static void ask_stream(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream)
 {
-	struct before before = {0};
+	struct vgpu_before before = {0};
+	uint32_t done = 1;
 
 	if (!vgpu_groups_any(stream))
 		return;
-	for (uint32_t number = 0; number < VGPU_GROUPS && ask_group(p, device, stream, number, &before) == DONE; number++)
-		;
+	for (uint32_t number = 0; number < VGPU_GROUPS && done != 0; number += done)
+		done = ask_groups(p, device, stream, number, &before);
 }
 
 /* When the stream's oldest group was launched, done or not done as is asked for; UINT64_MAX: there is none. */

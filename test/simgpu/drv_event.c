@@ -193,6 +193,7 @@ CUresult sim_cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
 	if (ms == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
 	drv_lock();
+	drv_asked(SIM_ASKED_BETWEEN);
 	result = known(start);
 	if (result == CUDA_SUCCESS)
 		result = known(end);

@@ -158,7 +158,7 @@ class Worker:
         self.until(self.page.idle, "did not stop")
 
     def traced(self):
-        """Percent of the time since it was told to trace."""
+        """How long the GPU was busy with a piece, in ms, while it traced."""
         said = self.said().split()
         if len(said) != 2 or said[0] != "traced":
             raise RuntimeError(f"{self.names[0]}: could not trace (see --out)")
@@ -189,13 +189,14 @@ class Worker:
         self.process.stdout.close()
 
 
-def traced(g, workers):
-    """How much of the GPU's time the kernels of each take, in percent; None where nobody can tell."""
+def traced(g, workers, rates):
+    """How much of the GPU's time the kernels of each take where so many pieces are done a second, in percent; None where nobody
+    can tell."""
     if not all(w.torch for w in workers):
         return None
     for w in workers:
         w.tell(f"trace {max(3.0, g.o.seconds):.1f}")
-    return [w.traced() for w in workers]
+    return [w.traced() * rate / 10 for w, rate in zip(workers, rates)]
 
 
 class Ground:

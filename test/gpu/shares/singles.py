@@ -129,7 +129,7 @@ def one_load(g, native, name):
         target = min(share, busy)
         m = Measure(g, g.o.seconds, [ours], step, known_us=known_us)
         if target < COARSE and m.counted is None:
-            m.kernels = (traced(g, [ours]) or [None])[0]
+            m.kernels = (traced(g, [ours], m.rates) or [None])[0]
         if busy > share:
             verdict = m.verdict(target, g.bias)
         else:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 """Workloads in PyTorch, done while the input says so: "make NAME" prepares one and warms it up, "go
-NAME" and "stop" do what they say, and "trace SECONDS" tells meanwhile how much of the next seconds its kernels take. Done
-pieces are written down on a page as load.c does."""
+NAME" and "stop" do what they say, and "trace SECONDS" tells meanwhile how many ms the kernels of a piece
+take. Done pieces are written down on a page as load.c does."""
 
 import argparse
 import collections
@@ -84,6 +84,8 @@ class Loop:
             self.page = mmap.mmap(f.fileno(), 0)
         self.device = o.device
         self.count = 0
+        self.last = (0, 0)  # how many are done, and when the last was
+        self.to_time_ns = time.time_ns() - time.monotonic_ns()
         self.works = {}
         self.wanted = collections.deque()
         self.wake = threading.Condition()
@@ -92,7 +94,7 @@ class Loop:
         for line in sys.stdin:
             words = line.split()
             if words[0] == "trace":
-                print(f"traced {torch_trace.busy(float(words[1])):.3f}", flush=True)
+                print(f"traced {torch_trace.piece_ms(float(words[1]), self.ended):.6f}", flush=True)
                 continue
             with self.wake:
                 self.wanted.append(words)
@@ -104,10 +106,16 @@ class Loop:
     def event(self):
         return torch.cuda.Event() if self.device == "cuda" else OnHost()
 
+    def ended(self):
+        """The same by time.time_ns, as CUPTI tells it."""
+        count, end = self.last
+        return count, end + self.to_time_ns
+
     def done(self, from_ns):
         end = time.monotonic_ns()
         struct.pack_into("<QQ", self.page, HEAD_BYTES + 16 * (self.count % ENTRIES), end, end - from_ns)
         self.count += 1
+        self.last = (self.count, end)
         struct.pack_into("<Q", self.page, 0, self.count)
 
     def make(self, name):

@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
-"""How much of some time this process had kernels on the GPU, by CUPTI's records of them. NVML cannot tell whose a kernel is,
-and work done tells it only where a piece takes as long beside others as alone, which the GPU's clocks decide."""
+"""How long the GPU is busy with each piece of this process's work, by CUPTI's records of its kernels. NVML cannot tell whose a
+kernel is, and work done tells it only where a piece takes as long beside others as alone, which the GPU's clocks decide. Tracing slows
+the program down, but not its kernels: how many pieces a second it does is to be measured without."""
 
 import time
 
@@ -23,11 +24,15 @@ def stretches(kernels, begin, end):
     return total + (to_ns - from_ns if to_ns is not None else 0)
 
 
-def busy(seconds):
-    """Percent; what other threads launch is seen as well."""
+def piece_ms(seconds, ended):
+    """Of what ends within so many seconds. ended(): how many pieces are done, and when the last was, by time.time_ns."""
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as p:
-        begin = time.time_ns()
+        give_up, before = time.monotonic() + seconds, ended()
+        while (first := ended()) == before and time.monotonic() < give_up:  # from the end of one whose kernels were seen
+            time.sleep(0.001)
         time.sleep(seconds)
-        end = time.time_ns()
+        last = ended()
+    if last[0] == first[0]:
+        raise RuntimeError(f"no piece was done in {seconds:.1f} s")
     kernels = [(e.start_ns(), e.start_ns() + e.duration_ns()) for e in p.profiler.kineto_results.events() if e.device_type() == DeviceType.CUDA]
-    return 100 * stretches(kernels, begin, end) / (end - begin)
+    return stretches(kernels, first[1], last[1]) / (last[0] - first[0]) / 1e6
