@@ -21,6 +21,7 @@ KEEPER = "vgpu-keeper"  # the interposer's thread
 HEAD_BYTES, ENTRIES = 64, 1 << 17  # page.h
 MEM_MIB = 32768  # of every step: nothing here is to meet it
 START_S = 120  # at most, until a process is ready
+TRACE_S = 1.5  # a step of training has some hundred kernels, and what CUPTI says of each is gone through in Python
 SETTLE_S = 0.6  # after a change, before a window
 
 
@@ -159,10 +160,10 @@ class Worker:
 
     def traced(self):
         """How long the GPU was busy with a piece, in ms, while it traced."""
-        said = self.said().split()
-        if len(said) != 2 or said[0] != "traced":
-            raise RuntimeError(f"{self.names[0]}: could not trace (see --out)")
-        return float(said[1])
+        said = self.said()
+        if not said.startswith("traced "):
+            raise RuntimeError(f"{self.names[0]}: {said}")
+        return float(said.split()[1])
 
     def keeper_ns(self):
         """CPU time of the interposer's thread; None when there is none."""
@@ -189,13 +190,13 @@ class Worker:
         self.process.stdout.close()
 
 
-def traced(g, workers, rates):
+def traced(workers, rates):
     """How much of the GPU's time the kernels of each take where so many pieces are done a second, in percent; None where nobody
     can tell."""
     if not all(w.torch for w in workers):
         return None
     for w in workers:
-        w.tell(f"trace {max(3.0, g.o.seconds):.1f}")
+        w.tell(f"trace {TRACE_S}")
     return [w.traced() * rate / 10 for w, rate in zip(workers, rates)]
 
 

@@ -75,7 +75,7 @@ def one_pair(g, pair, names):
         w.go(name)
         time.sleep(SETTLE_S / 2)
         m = Measure(g, max(2.0, g.o.seconds / 2), [w])
-        alone += traced(g, [w], m.rates) or []
+        alone += traced([w], m.rates) or []
         w.stop()
         solo.append(m.rate)
         busy.append(100.0 if m.witness is None else min(100.0, m.witness - g.bias))
@@ -95,7 +95,7 @@ def one_pair(g, pair, names):
         time.sleep(SETTLE_S)
         b = Both(g, g.o.seconds, pair.ours, pair.steps)
         x, y = b.shares(solo)
-        times = traced(g, pair.ours, b.rates)
+        times = traced(pair.ours, b.rates)
         off = [(abs(s - min(share, full)) > POINT, f"{who} off its share")
                for s, share, full, who in zip(times or (x, y), split, busy, ("first", "second"))]
         verdict = judge(*off, (x + y < TOGETHER, "together"))

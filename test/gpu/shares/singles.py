@@ -11,6 +11,7 @@ from loads import LOADS, SINGLES
 POINT, SPREAD, USED, KEEPER = 1.0, 3.0, 0.98, 2.0  # the targets
 BY_CPU = 95  # what keeps the GPU busy for less is bound by the CPU, which is not equally fast all the time
 COARSE = 20  # below such a share NVML, which tells whole percents, cannot say whether 98 % of it are used
+HELD_BACK_MS = 10  # a second, of what leaves some of its share
 FIRST_POINTS = 2.0  # of each of the first seconds
 
 
@@ -103,13 +104,13 @@ def native_run(g, native, name):
     return m
 
 
-def below_its_share(m, share, bias, native_rates):
-    """Of work that leaves some of its share: never more than that, and about as fast as without one just before or just
-    after. How fast, ../bench.sh says by processes in short turns."""
+def below_its_share(m, share, bias):
+    """Of work that leaves some of its share: never more than that, and not held back. How fast it is by that ../bench.sh tells, by
+    processes in short turns: what the CPU bounds is not equally fast in two seconds, nor in two processes."""
     return judge((m.rate == 0, "no work was done"), (m.witness is None, "the witness saw nothing"),
                  (m.witness is not None and not m.copies and m.witness - bias > share + POINT, "over"),
                  (m.copies and m.counted > share + POINT, "over"),
-                 (m.rate < USED * min(native_rates), "slowed"), (bool(m.keeper) and max(m.keeper) > KEEPER, "keeper's CPU"))
+                 (m.waited is not None and m.waited > HELD_BACK_MS, "held back"), (bool(m.keeper) and max(m.keeper) > KEEPER, "keeper's CPU"))
 
 
 def one_load(g, native, name):
@@ -130,8 +131,8 @@ def one_load(g, native, name):
         time.sleep(SETTLE_S)
         m = Measure(g, g.o.seconds, [ours], step, known_us=known_us)
         target = min(share, busy)
-        if target < COARSE and m.counted is None:
-            m.kernels = (traced(g, [ours], m.rates) or [None])[0]
+        if target < COARSE and m.counted is None and busy >= BY_CPU:
+            m.kernels = (traced([ours], m.rates) or [None])[0]
         if busy < BY_CPU:
             ours.stop()
             around = [around[1], native_run(g, native, name)]
@@ -141,7 +142,7 @@ def one_load(g, native, name):
             verdict = m.verdict(target, g.bias)
         else:
             target = could
-            verdict = below_its_share(m, share, g.bias, [n.rate for n in around])
+            verdict = below_its_share(m, share, g.bias)
         rows.append(row(load.title, share, m, verdict, base.rate, 100 * target / busy if busy > 0 else None))
         g.keep("single", load=name, share=share, target=target, verdict=rows[-1][-1], **m.facts())
     ours.stop()

@@ -85,7 +85,6 @@ class Loop:
         self.device = o.device
         self.count = 0
         self.last = (0, 0)  # how many are done, and when the last was
-        self.to_time_ns = time.time_ns() - time.monotonic_ns()
         self.works = {}
         self.wanted = collections.deque()
         self.wake = threading.Condition()
@@ -94,7 +93,7 @@ class Loop:
         for line in sys.stdin:
             words = line.split()
             if words[0] == "trace":
-                print(f"traced {torch_trace.piece_ms(float(words[1]), self.ended):.6f}", flush=True)
+                self.trace(float(words[1]))
                 continue
             with self.wake:
                 self.wanted.append(words)
@@ -109,7 +108,13 @@ class Loop:
     def ended(self):
         """The same by time.time_ns, as CUPTI tells it."""
         count, end = self.last
-        return count, end + self.to_time_ns
+        return count, end - time.monotonic_ns() + time.time_ns()
+
+    def trace(self, seconds):
+        try:
+            print(f"traced {torch_trace.piece_ms(seconds, self.ended):.6f}", flush=True)
+        except RuntimeError as e:
+            print(f"cannot trace: {e}", flush=True)
 
     def done(self, from_ns):
         end = time.monotonic_ns()

@@ -28,11 +28,14 @@ def piece_ms(seconds, ended):
     """Of what ends within so many seconds. ended(): how many pieces are done, and when the last was, by time.time_ns."""
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as p:
         give_up, before = time.monotonic() + seconds, ended()
-        while (first := ended()) == before and time.monotonic() < give_up:  # from the end of one whose kernels were seen
+        while (first := ended())[0] == before[0] and time.monotonic() < give_up:  # from the end of one whose kernels were seen
             time.sleep(0.001)
         time.sleep(seconds)
         last = ended()
     if last[0] == first[0]:
         raise RuntimeError(f"no piece was done in {seconds:.1f} s")
     kernels = [(e.start_ns(), e.start_ns() + e.duration_ns()) for e in p.profiler.kineto_results.events() if e.device_type() == DeviceType.CUDA]
-    return stretches(kernels, first[1], last[1]) / (last[0] - first[0]) / 1e6
+    busy_ns = stretches(kernels, first[1], last[1])
+    if busy_ns == 0:
+        raise RuntimeError(f"none of {len(kernels)} kernels lies where {last[0] - first[0]} pieces were done")
+    return busy_ns / (last[0] - first[0]) / 1e6
