@@ -19,6 +19,7 @@ import torch_trace
 
 ENTRIES, HEAD_BYTES = 1 << 17, 64  # page.h
 WARM_S = 0.6
+LAST = 10000  # pieces: more than are done while they are traced
 
 
 def matmul(size, kind):
@@ -84,7 +85,7 @@ class Loop:
             self.page = mmap.mmap(f.fileno(), 0)
         self.device = o.device
         self.count = 0
-        self.last = (0, 0)  # how many are done, and when the last was
+        self.last = collections.deque(maxlen=LAST)  # when they were done
         self.works = {}
         self.wanted = collections.deque()
         self.wake = threading.Condition()
@@ -105,14 +106,13 @@ class Loop:
     def event(self):
         return torch.cuda.Event() if self.device == "cuda" else OnHost()
 
-    def ended(self):
-        """The same by time.time_ns, as CUPTI tells it."""
-        count, end = self.last
-        return count, end - time.monotonic_ns() + time.time_ns()
+    def ends(self):
+        to_time_ns = time.time_ns() - time.monotonic_ns()
+        return [end + to_time_ns for end in tuple(self.last)]
 
     def trace(self, seconds):
         try:
-            print(f"traced {torch_trace.piece_ms(seconds, self.ended):.6f}", flush=True)
+            print(f"traced {torch_trace.piece_ms(seconds, self.ends):.6f}", flush=True)
         except RuntimeError as e:
             print(f"cannot trace: {e}", flush=True)
 
@@ -120,7 +120,7 @@ class Loop:
         end = time.monotonic_ns()
         struct.pack_into("<QQ", self.page, HEAD_BYTES + 16 * (self.count % ENTRIES), end, end - from_ns)
         self.count += 1
-        self.last = (self.count, end)
+        self.last.append(end)
         struct.pack_into("<Q", self.page, 0, self.count)
 
     def make(self, name):
