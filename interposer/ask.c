@@ -58,24 +58,42 @@ uint64_t vgpu_ask_begin_ns(const struct vgpu_stream *stream, uint32_t number, co
 	return later(later(before->end_ns, stream->meter.done_ns), vgpu_groups_at(stream, number)->first_ns);
 }
 
-/* How many groups, this one and some behind it, must be done by now, and ran without a pause between them: each was
- * let go before the first can have been done. */
-static uint32_t run_of(const struct vgpu_stream *stream, uint32_t number, uint64_t begin_ns, uint64_t now)
+/* Whether the group can be asked about together with those in front of it in the stream. */
+static bool is_closed_up(const struct vgpu_group *group)
+{
+	return vgpu_groups_marker(group) != NULL && group->unmarked == 0 && group->inside == 0 && !group->held &&
+	       group->expected_ns != VGPU_UNKNOWN_NS;
+}
+
+/* How many groups, this one and some behind it, should be done by now. Where the GPU times them: that ran without a pause
+ * between them, as each was let go before the first can have been done. */
+static uint32_t run_of(const struct vgpu_stream *stream, uint32_t number, uint64_t begin_ns, uint64_t now, bool timed)
 {
 	const struct vgpu_group *first = vgpu_groups_at(stream, number);
 	uint32_t count = 1;
 	uint64_t end_ns = begin_ns + first->expected_ns;
 
-	for (; number + count < stream->head - stream->tail; count++) {
+	for (; number + count < stream->head - stream->tail && end_ns <= now; count++) {
 		const struct vgpu_group *next = vgpu_groups_at(stream, number + count);
 
-		if (!is_placed(next) || next->first_ns > first->first_ns + first->expected_ns / 2)
+		if (is_placed(next) != timed || !is_closed_up(next) ||
+		    (timed && next->first_ns > first->first_ns + first->expected_ns / 2))
 			break;
-		end_ns += next->expected_ns;
-		if (end_ns > now)
-			break;
+		end_ns = later(end_ns, next->first_ns) + next->expected_ns;
 	}
-	return count;
+	/* The last one should not. */
+	return count > 1 && end_ns > now ? count - 1 : count;
+}
+
+static struct vgpu_asked asked_of(const struct vgpu_stream *stream, uint32_t number, uint32_t count)
+{
+	const struct vgpu_group *first = vgpu_groups_at(stream, number), *last = vgpu_groups_at(stream, number + count - 1);
+	bool timed = count == 1 ? is_timed(first) : is_placed(first);
+	struct vgpu_asked asked = {.count = count, .marker = vgpu_groups_marker(last), .end = timed ? last->end : NULL};
+
+	for (uint32_t n = 0; n < count; n++)
+		asked.launches += vgpu_groups_at(stream, number + n)->launches;
+	return asked;
 }
 
 bool vgpu_ask_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint32_t number, const struct vgpu_before *before,
@@ -83,13 +101,13 @@ bool vgpu_ask_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint
 {
 	struct vgpu_group *group = vgpu_groups_at(stream, number);
 	uint32_t in_flight = stream->head - stream->tail;
-	struct vgpu_question q = {.number = number, .count = 1, .context = stream->context, .handle = stream->handle};
+	struct vgpu_question q = {.number = number, .context = stream->context, .handle = stream->handle};
+	uint32_t count = 1;
 	uint64_t now = vgpu_now_ns();
 
 	if (GET(stream->state) != VGPU_STREAM_LIVE || in_flight <= number || group->inside != 0 || group->held ||
 	    (in_flight == number + 1 && is_passing(stream, group)))
 		return false;
-	q.marker = vgpu_groups_marker(group);
 	q.front = group->fronted && !group->reached ? group->front : NULL;
 	/* A stream into which no more launches fit cannot be asked (H200: the call waits, and behind a wait for a word
 	 * it waits for ever); so not while the program is launching one after the other. */
@@ -107,32 +125,25 @@ bool vgpu_ask_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint
 		 * is at work needs to be known only where other work in flight is not timed. */
 		if (number != 0 && begin_ns + group->expected_ns > now && GET(engine->loose) == 0)
 			return false;
-		q.count = run_of(stream, number, begin_ns, now);
+		count = run_of(stream, number, begin_ns, now, true);
+	} else if (!is_placed(group) && is_closed_up(group)) {
+		count = run_of(stream, number, vgpu_ask_begin_ns(stream, number, before), now, false);
 	}
-	for (uint32_t n = 0; n < q.count; n++)
-		q.launches += vgpu_groups_at(stream, number + n)->launches;
-	q.of_first = group->launches;
-	if (is_timed(group)) {
-		q.begin = group->begin;
-		q.first_end = group->end;
-		q.end = vgpu_groups_at(stream, number + q.count - 1)->end;
-	}
+	q.begin = group->begin;
+	for (; count != 0; count /= 2)
+		q.part[q.parts++] = asked_of(stream, number, count);
 	*out = q;
 	return true;
 }
 
-bool vgpu_ask_still(const struct vgpu_stream *stream, const struct vgpu_question *q)
+bool vgpu_ask_still(const struct vgpu_stream *stream, const struct vgpu_question *q, const struct vgpu_answer *answer)
 {
-	uint32_t launches = 0;
-
-	for (uint32_t n = 0; n < q->count; n++) {
-		const struct vgpu_group *group = vgpu_groups_at(stream, q->number + n);
-
-		if (group->inside != 0)
+	for (uint32_t n = 0; n < answer->asked->count; n++) {
+		if (vgpu_groups_at(stream, q->number + n)->inside != 0)
 			return false;
-		launches += group->launches;
 	}
-	return GET(stream->state) == VGPU_STREAM_LIVE && launches == q->launches;
+	return GET(stream->state) == VGPU_STREAM_LIVE &&
+	       asked_of(stream, q->number, answer->asked->count).launches == answer->asked->launches;
 }
 
 /* ---- asking ---- */
@@ -172,23 +183,23 @@ static CUresult ask_how_long(CUevent begin, CUevent end, uint64_t *took_ns)
 	return query != NULL ? query(end) : CUDA_SUCCESS;
 }
 
-struct vgpu_answer vgpu_ask(struct vgpu_process *p, struct vgpu_question *q)
+struct vgpu_answer vgpu_ask(struct vgpu_process *p, const struct vgpu_question *q)
 {
-	struct vgpu_answer answer = {.state = VGPU_ASK_HELD};
-	CUresult result;
+	struct vgpu_answer answer = {.state = VGPU_ASK_HELD, .asked = &q->part[q->parts - 1]};
 
 	if (q->front != NULL && ask_whether(p, q, q->front, false) == CUDA_ERROR_NOT_READY)
 		return answer;
-	if (q->begin == NULL) {
-		result = ask_whether(p, q, q->marker, q->to_the_end);
-	} else {
-		result = ask_how_long(q->begin, q->end, &answer.took_ns);
-		if (result == CUDA_ERROR_NOT_READY && q->count > 1) {
-			q->count = 1;
-			q->launches = q->of_first;
-			result = ask_how_long(q->begin, q->first_end, &answer.took_ns);
+	for (uint32_t i = 0; i < q->parts; i++) {
+		const struct vgpu_asked *asked = &q->part[i];
+		CUresult result = asked->end != NULL ? ask_how_long(q->begin, asked->end, &answer.took_ns)
+						   : ask_whether(p, q, asked->marker, q->to_the_end);
+
+		if (result != CUDA_ERROR_NOT_READY) {
+			answer.state = VGPU_ASK_DONE;
+			answer.asked = asked;
+			return answer;
 		}
 	}
-	answer.state = result == CUDA_ERROR_NOT_READY ? VGPU_ASK_AT_WORK : VGPU_ASK_DONE;
+	answer.state = VGPU_ASK_AT_WORK;
 	return answer;
 }

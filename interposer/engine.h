@@ -88,6 +88,7 @@ struct vgpu_sample {
 	uint32_t spoilt;     /* the GPU went on before the launch was there */
 	uint32_t plug_value; /* what the GPU waits for before it; 0: it does not wait */
 	uint64_t plugged_ns;
+	uint64_t batch; /* as long as that is held back it need not be asked about; or 0 */
 	uint64_t key, kernel_key;
 	CUcontext context;
 	CUevent before, begin, end;

@@ -310,7 +310,7 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresul
 		return;
 	}
 	if (launch->sample != NULL)
-		vgpu_sample_end(launch->engine, launch->sample, launch->handle, result == CUDA_SUCCESS);
+		vgpu_sample_end(launch->engine, launch->sample, launch->handle, launch->batch, result == CUDA_SUCCESS);
 	if (launch->group != NULL)
 		vgpu_groups_end(launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS, launch->mark,
 				 launch->expected_ns, launch->begun_ns);

@@ -33,7 +33,7 @@ INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE 
 INTERPOSER_FUZZERS := fuzz_folder fuzz_ledger fuzz_lookup
 INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth kernels \
 	contexts sharing frees small starts threads racing announced killed asked engines multicast interop exports foreign_pools shares fills copies waits marks bench bench_launch \
-	controller controlled controlled_turns counted metered held passes turns neighbours siblings streams pace \
+	controller controlled controlled_turns counted metered held questions passes turns neighbours siblings streams pace \
 	$(INTERPOSER_FUZZERS)
 INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c $(INTERPOSER_TEST)/things.c
 INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_TEST)/things.h $(INTERPOSER_TEST)/slices.h $(INTERPOSER_TEST)/gated.h $(INTERPOSER_TEST)/charged.h $(INTERPOSER_TEST)/bench.h \
@@ -88,7 +88,7 @@ comma_ := ,
 # A sanitizer wants to be loaded first, so here the library is part of the program: its functions
 # come first all the same. Its dlsym stays out, which the sanitizers themselves would run into.
 INTERPOSER_SANITIZED := memory pools graphs handles processes ledger hostile views devices nvml arrays growth kernels contexts sharing \
-	frees small starts racing announced asked engines multicast interop exports foreign_pools shares fills copies waits marks held passes streams pace
+	frees small starts racing announced asked engines multicast interop exports foreign_pools shares fills copies waits marks held questions passes streams pace
 # Holders of the simulated driver's lock that end with it are what TSan takes for a mistake.
 INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads controller controlled controlled_turns counted metered $(INTERPOSER_FUZZERS)
 INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))

@@ -3,6 +3,7 @@
 #include "sample.h"
 
 #include "atomics.h"
+#include "batch.h"
 #include "cost.h"
 #include "futex.h"
 #include "groups.h"
@@ -119,12 +120,13 @@ struct vgpu_sample *vgpu_sample_begin(struct vgpu_engine *engine, CUcontext cont
 	return sample;
 }
 
-void vgpu_sample_end(struct vgpu_engine *engine, struct vgpu_sample *sample, CUstream stream, bool launched)
+void vgpu_sample_end(struct vgpu_engine *engine, struct vgpu_sample *sample, CUstream stream, uint64_t batch, bool launched)
 {
 	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
 
 	record(sample->end, stream);
 	unplug(engine, sample);
+	sample->batch = batch;
 	if (!launched)
 		sample->key = 0;
 	__atomic_store_n(&sample->state, RUNNING, __ATOMIC_RELEASE);
@@ -133,21 +135,19 @@ void vgpu_sample_end(struct vgpu_engine *engine, struct vgpu_sample *sample, CUs
 /* True when it is done, and learnt from. */
 static bool finish(struct vgpu_engine *engine, struct vgpu_sample *sample)
 {
-	vgpu_fn_cuEventQuery *query = VGPU_REAL(cuEventQuery);
 	vgpu_fn_cuEventElapsedTime *elapsed = VGPU_REAL(cuEventElapsedTime);
 	float nothing_ms, ms;
 	void (*learn)(struct vgpu_cost *, uint64_t, uint64_t) = sample->beside ? vgpu_cost_learn_beside : vgpu_cost_learn;
 	CUresult result;
 	double took_ns;
 
-	if (query == NULL || elapsed == NULL)
+	if (elapsed == NULL)
 		return true;
-	result = query(sample->end);
+	result = elapsed(&ms, sample->begin, sample->end);
 	if (result == CUDA_ERROR_NOT_READY)
 		return false;
 	if (result != CUDA_SUCCESS || sample->key == 0 || GET(sample->spoilt) != 0 ||
-	    elapsed(&nothing_ms, sample->before, sample->begin) != CUDA_SUCCESS ||
-	    elapsed(&ms, sample->begin, sample->end) != CUDA_SUCCESS)
+	    elapsed(&nothing_ms, sample->before, sample->begin) != CUDA_SUCCESS)
 		return true;
 	/* The least that two events were apart is what timing itself takes. */
 	if (engine->overhead_ns == 0 || nothing_ms * 1e6 < (double)engine->overhead_ns)
@@ -179,7 +179,7 @@ bool vgpu_samples_look(struct vgpu_engine *engine, uint64_t now_ns)
 			any = any || running != FREE;
 			continue;
 		}
-		if (finish(engine, sample)) {
+		if (!vgpu_batch_is_held(engine, sample->batch) && finish(engine, sample)) {
 			set_free(engine, sample);
 		} else {
 			__atomic_store_n(&sample->state, RUNNING, __ATOMIC_RELEASE);

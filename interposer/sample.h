@@ -13,7 +13,8 @@
 /* Before a launch that is to be timed; NULL when it cannot be just now. */
 struct vgpu_sample *vgpu_sample_begin(struct vgpu_engine *engine, CUcontext context, CUstream stream, uint64_t key,
 				      const void *what, uint64_t expected_ns);
-void vgpu_sample_end(struct vgpu_engine *engine, struct vgpu_sample *sample, CUstream stream, bool launched);
+/* batch: what the launch is held back with, or 0. */
+void vgpu_sample_end(struct vgpu_engine *engine, struct vgpu_sample *sample, CUstream stream, uint64_t batch, bool launched);
 
 /* Learns from those that are done, and lets go who was made to wait for too long: whoever should
  * have done it may be stuck in the driver. True while there are any. */

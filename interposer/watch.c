@@ -73,19 +73,21 @@ static bool is_alone(const struct vgpu_engine *engine, const struct vgpu_stream 
 
 /* With the stream's mutex held: all that was asked about is done. What the GPU took for several of them together is
  * shared among them by what was expected of each. */
-static void note_done(struct vgpu_stream *stream, const struct vgpu_question *q, uint64_t took_ns, uint64_t now, struct vgpu_before *before)
+static void note_done(struct vgpu_stream *stream, const struct vgpu_question *q, const struct vgpu_answer *answer, uint64_t now,
+		      struct vgpu_before *before)
 {
-	uint64_t expected_ns = 0, left_ns = took_ns;
+	uint32_t count = answer->asked->count;
+	uint64_t took_ns = answer->took_ns, expected_ns = 0, left_ns = took_ns;
 
-	for (uint32_t n = 0; n < q->count; n++)
+	for (uint32_t n = 0; n < count; n++)
 		expected_ns += vgpu_groups_at(stream, q->number + n)->expected_ns;
-	for (uint32_t n = 0; n < q->count; n++) {
+	for (uint32_t n = 0; n < count; n++) {
 		struct vgpu_group *group = vgpu_groups_at(stream, q->number + n);
 
 		group->reached = group->closed = true;
 		group->reached_ns = now;
 		group->reached_launches = group->launches;
-		group->took_ns = n + 1 == q->count ? left_ns : (uint64_t)((double)took_ns * (double)group->expected_ns / (double)expected_ns);
+		group->took_ns = n + 1 == count ? left_ns : (uint64_t)((double)took_ns * (double)group->expected_ns / (double)expected_ns);
 		left_ns -= group->took_ns;
 		before->held_ns = group->held_ns > before->held_ns ? group->held_ns : before->held_ns;
 	}
@@ -133,10 +135,10 @@ static uint32_t ask_groups(struct vgpu_process *p, uint32_t device, struct vgpu_
 	now = vgpu_now_ns();
 	vgpu_mutex_lock(&stream->mutex);
 	stream->users--;
-	if (vgpu_ask_still(stream, &q)) {
+	if (vgpu_ask_still(stream, &q, &answer)) {
 		if (answer.state == VGPU_ASK_DONE) {
-			note_done(stream, &q, answer.took_ns, now, before);
-			done = q.count;
+			note_done(stream, &q, &answer, now, before);
+			done = answer.asked->count;
 		} else if (answer.state == VGPU_ASK_HELD) {
 			vgpu_groups_at(stream, number)->held_ns = asked_ns;
 		} else {

@@ -19,7 +19,7 @@ first=
 
 for program in unloaded routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth kernels contexts \
 	sharing frees small starts threads racing announced killed fuzz_folder fuzz_ledger fuzz_lookup asked engines multicast interop exports foreign_pools shares fills copies waits marks \
-	controller controlled controlled_turns counted metered held passes turns neighbours siblings streams pace; do
+	controller controlled controlled_turns counted metered held questions passes turns neighbours siblings streams pace; do
 	[ -x "$folder/$program" ] || continue
 	echo "# $program"
 	LD_PRELOAD=$library $first timeout 300 "$folder/$program" 2>&1 | tee "$own" | grep -v ' passed, '

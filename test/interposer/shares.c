@@ -160,34 +160,6 @@ static void the_ledger_knows_what_was_used(void)
 	CHECK_IS(__atomic_load_n(&step.ledger->step[0].busy_ns[0], __ATOMIC_RELAXED), used(&step));
 }
 
-static unsigned int times_asked(void)
-{
-	unsigned int asked = 0;
-
-	CHECK_IS(cuSimAsked("cuEventElapsedTime", &asked), CUDA_SUCCESS);
-	return asked;
-}
-
-/* One question tells of two of these kernels, and of more where the keeper is late; some more are for samples. */
-static void what_is_let_go_together_is_asked_about_together(void)
-{
-	struct step step = step_with_share(11, 90);
-	unsigned int before;
-	CUfunction function;
-	uint64_t counted;
-
-	cuda_begin(0);
-	function = kernel();
-	keep_busy(function, 1003, 300000000);
-	before = times_asked();
-	counted = used(&step);
-	keep_busy(function, 1003, 1000000000);
-	counted = used(&step) - counted;
-	CHECK(counted > 500000000);
-	if (times_asked() - before > counted / 1003000 * 11 / 10)
-		fprintf(stderr, "asked %u times about %u kernels\n", times_asked() - before, (unsigned)(counted / 1003000)), failures++;
-}
-
 static uint32_t launching;
 
 static void *launch_on(void *context)
@@ -385,7 +357,6 @@ int main(void)
 	CASE(each_gpu_has_its_own_share);
 	CASE(garbage_in_the_pieces_goes_by);
 	CASE(the_ledger_knows_what_was_used);
-	CASE(what_is_let_go_together_is_asked_about_together);
 	CASE(a_launch_that_returns_late_opens_no_way);
 	CASE(no_cap_holds_nothing_back);
 	CASE(every_launch_is_held_back);

@@ -159,6 +159,7 @@ CUresult sim_cuEventQuery(CUevent event)
 
 	NEED(drv_ready());
 	drv_lock();
+	drv_asked(SIM_ASKED_EVENT);
 	result = known(event);
 	if (result == CUDA_SUCCESS && drv_event_ns(event) > sim_now_ns())
 		result = (CUresult)SIM_CUDA_ERROR_NOT_READY;

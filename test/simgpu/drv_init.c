@@ -267,6 +267,7 @@ CUresult sim_cuSimAsked(const char *name, unsigned int *times)
 		[SIM_ASKED_CHOICE] = "cuDeviceGetMemPool",
 		[SIM_ASKED_INFO] = "cuMemGetInfo",
 		[SIM_ASKED_BETWEEN] = "cuEventElapsedTime",
+		[SIM_ASKED_EVENT] = "cuEventQuery",
 	};
 
 	for (int i = 0; i < SIM_ASKED; i++)

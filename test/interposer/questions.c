@@ -1,0 +1,103 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * How often the driver is asked about what is in flight, and that the answers are counted for all they tell of. */
+#include "slices.h"
+
+static struct step begin(uint32_t job)
+{
+	struct step step = step_make(job, 0, 1000, 1000);
+
+	step.limits->device[0].sm_percent = step.limits->device[0].job_sm_percent = 90;
+	cuda_begin(0);
+	return step;
+}
+
+static unsigned int times_asked(void)
+{
+	unsigned int elapsed = 0, reached = 0;
+
+	CHECK_IS(cuSimAsked("cuEventElapsedTime", &elapsed), CUDA_SUCCESS);
+	CHECK_IS(cuSimAsked("cuEventQuery", &reached), CUDA_SUCCESS);
+	return elapsed + reached;
+}
+
+static uint64_t used_us(const struct step *step)
+{
+	return __atomic_load_n(&step->ledger->busy_ns[0], __ATOMIC_RELAXED) / 1000;
+}
+
+/* All of it is done. The keeper sees that a little later than the program. */
+static uint64_t used_us_when_seen(const struct step *step, uint64_t before_us, uint64_t at_least_us)
+{
+	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+	for (uint64_t since = now_ns(); now_ns() - since < 5000 * MS && used_us(step) - before_us < at_least_us;)
+		sched_yield();
+	return used_us(step) - before_us;
+}
+
+/* So many questions of a hundred kernels at most, fewer where the keeper is late. */
+static void check_asked(unsigned int before, unsigned kernels, unsigned percent)
+{
+	unsigned int asked = times_asked() - before;
+
+	if (asked > kernels * percent / 100)
+		fprintf(stderr, "asked %u times about %u kernels\n", asked, kernels), failures++;
+}
+
+/* One question tells of the two of these kernels that are let go at once; and what is timed now and then is held back with
+ * the others, so that there is nothing to ask until it is let go. */
+static void what_is_let_go_together_is_asked_about_together(void)
+{
+	struct step step = begin(1);
+	CUfunction function = busy_kernel();
+	unsigned int before;
+	uint64_t before_us, us;
+
+	for (int i = 0; i < 300; i++)
+		busy(function, 1003, NULL);
+	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+	before = times_asked();
+	before_us = used_us(&step);
+	for (int i = 0; i < 900; i++)
+		busy(function, 1003, NULL);
+	us = used_us_when_seen(&step, before_us, 900 * 1003 - 20000);
+	check_asked(before, 900, 150);
+	CHECK(us >= 900 * 1003 - 20000 && us <= 900 * 1003 + 30000);
+}
+
+/* Each of these kernels has markers of its own; what lies in front of one that was reached is not looked at one by one. */
+static void a_marker_that_was_reached_tells_of_those_in_front(void)
+{
+	struct step step = begin(2);
+	CUfunction function = busy_kernel();
+	CUstream stream[2];
+	CUevent done[2];
+	unsigned int before;
+	uint64_t before_us, us;
+
+	for (int s = 0; s < 2; s++)
+		CHECK(cuStreamCreate(&stream[s], 1) == CUDA_SUCCESS && cuEventCreate(&done[s], 2) == CUDA_SUCCESS);
+	for (int i = 0; i < 20; i++) {
+		busy(function, 50, stream[0]);
+		CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+	}
+	before = times_asked();
+	before_us = used_us(&step);
+	for (int i = 0; i < 8000; i++) {
+		busy(function, 50, stream[i % 2]);
+		CHECK_IS(cuEventRecord(done[i % 2], stream[i % 2]), CUDA_SUCCESS);
+		CHECK_IS(cuStreamWaitEvent(stream[1 - i % 2], done[i % 2], 0), CUDA_SUCCESS);
+	}
+	us = used_us_when_seen(&step, before_us, 8000 * 50 - 10000);
+	check_asked(before, 8000, 150);
+	CHECK(us >= 8000 * 50 - 10000 && us <= 8000 * 50 + 40000);
+}
+
+int main(void)
+{
+	gpus(0);
+	CASE(what_is_let_go_together_is_asked_about_together);
+	CASE(a_marker_that_was_reached_tells_of_those_in_front);
+	return summary();
+}
