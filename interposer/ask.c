@@ -58,10 +58,13 @@ uint64_t vgpu_ask_begin_ns(const struct vgpu_stream *stream, uint32_t number, co
 	return later(later(before->end_ns, stream->meter.done_ns), vgpu_groups_at(stream, number)->first_ns);
 }
 
-/* Whether the group can be asked about together with those in front of it in the stream. */
-static bool is_closed_up(const struct vgpu_group *group)
+/* Whether nothing more will come into the group, and it can be asked about together with those in front of it. */
+static bool is_closed_up(const struct vgpu_stream *stream, uint32_t number)
 {
-	return vgpu_groups_marker(group) != NULL && group->unmarked == 0 && group->inside == 0 && !group->held &&
+	const struct vgpu_group *group = vgpu_groups_at(stream, number);
+	bool ended = group->closed || group->batch != 0 || number + 1 < stream->head - stream->tail;
+
+	return ended && vgpu_groups_marker(group) != NULL && group->unmarked == 0 && group->inside == 0 && !group->held &&
 	       group->expected_ns != VGPU_UNKNOWN_NS;
 }
 
@@ -76,7 +79,7 @@ static uint32_t run_of(const struct vgpu_stream *stream, uint32_t number, uint64
 	for (; number + count < stream->head - stream->tail && end_ns <= now; count++) {
 		const struct vgpu_group *next = vgpu_groups_at(stream, number + count);
 
-		if (is_placed(next) != timed || !is_closed_up(next) ||
+		if (is_placed(next) != timed || !is_closed_up(stream, number + count) ||
 		    (timed && next->first_ns > first->first_ns + first->expected_ns / 2))
 			break;
 		end_ns = later(end_ns, next->first_ns) + next->expected_ns;
@@ -126,7 +129,7 @@ bool vgpu_ask_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint
 		if (number != 0 && begin_ns + group->expected_ns > now && GET(engine->loose) == 0)
 			return false;
 		count = run_of(stream, number, begin_ns, now, true);
-	} else if (!is_placed(group) && is_closed_up(group)) {
+	} else if (!is_placed(group) && is_closed_up(stream, number)) {
 		count = run_of(stream, number, vgpu_ask_begin_ns(stream, number, before), now, false);
 	}
 	q.begin = group->begin;
