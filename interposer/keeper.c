@@ -55,9 +55,12 @@ static void give_back(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 static void judge_ample(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
+	bool waited = __atomic_exchange_n(&engine->waited, 0, __ATOMIC_RELAXED) != 0;
 
-	if (__atomic_exchange_n(&engine->waited, 0, __ATOMIC_RELAXED) != 0 || vgpu_engine_waits(engine) || engine->waited_ns == 0)
+	/* What kernels took before says little of those that take longer: they are looked at closely then. */
+	if (waited || engine->longer || vgpu_engine_waits(engine) || engine->waited_ns == 0)
 		engine->waited_ns = now_ns;
+	engine->longer = false;
 	SET(engine->ample, now_ns - engine->waited_ns > AMPLE_NS && vgpu_time_is_capped(device) &&
 				   GET(engine->seat.may_until_ns) == UINT64_MAX);
 }
@@ -69,14 +72,18 @@ struct elsewhere {
 };
 
 /* How soon something is to be seen that nobody rings for. */
-static uint64_t until_next(struct vgpu_engine *engine)
+static uint64_t until_next(struct vgpu_engine *engine, uint64_t now_ns)
 {
 	uint64_t expected = GET(engine->expected_ns);
 	bool timed = vgpu_batch_pending(engine) || (GET(engine->in_flight) != 0 && GET(engine->loose) == 0);
 
+	/* Where the share is ample nobody waits; but not in step with a program that does the same every so often: it would
+	 * always be seen doing the same. */
+	if (GET(engine->ample) != 0)
+		return TICK_SELDOM_NS - now_ns % (TICK_SELDOM_NS / 4);
 	/* What was held back is timed on the GPU, and nothing else is launched as long as more of it is; who waits
-	 * on the host looks for itself when there should be credit. Where that is ample, nobody waits. */
-	if (GET(engine->ample) != 0 || (timed && GET(engine->unknown) == 0))
+	 * on the host looks for itself when there should be credit. */
+	if (timed && GET(engine->unknown) == 0)
 		return TICK_SELDOM_NS;
 	if (GET(engine->in_flight) == 0 || expected > TICK_AT_MOST_NS)
 		return TICK_AT_MOST_NS;
@@ -107,7 +114,7 @@ static uint64_t look(struct vgpu_process *p, uint32_t device, struct elsewhere *
 		give_back(p, device, now);
 		return samples ? TICK_NS : next;
 	}
-	tick = until_next(engine);
+	tick = until_next(engine, now);
 	/* One look does for what is in flight and for what may go then. */
 	if (tick == TICK_SELDOM_NS && held > tick && held < tick / 2 * 3)
 		tick = held;

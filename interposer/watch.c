@@ -9,8 +9,11 @@
 #include "pace.h"
 #include "time_account.h"
 
-/* Work that takes so much longer than expected stops what comes behind it. */
+/* Work that takes so much longer than expected stops what comes behind it; */
 #define STALL_NS 10000000u
+/* and is looked at closely from so many times as long on, and so much longer. */
+#define LONGER 4u
+#define LONGER_NS 20000u
 
 /* Whether another slice's work may have been in the way: the last of it ends when a turn has begun. */
 static bool is_first_of_turn(const struct vgpu_engine *engine, const struct vgpu_stream *stream)
@@ -59,6 +62,10 @@ static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 		vgpu_pace_seen(asked_ns);
 	if (group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns + STALL_NS + begun < asked_ns)
 		engine->stalls_ns = asked_ns;
+	/* Between its launches the GPU may have had nothing to do. */
+	begun = begun > group->last_ns ? begun : group->last_ns;
+	if (!group->fronted && group->expected_ns < STALL_NS && begun + group->expected_ns * LONGER + LONGER_NS < asked_ns)
+		engine->longer = true;
 }
 
 /* With the stream's mutex held: whether nothing is in flight in other streams. */
