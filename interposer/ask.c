@@ -104,13 +104,15 @@ bool vgpu_ask_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint
 {
 	struct vgpu_group *group = vgpu_groups_at(stream, number);
 	uint32_t in_flight = stream->head - stream->tail;
-	struct vgpu_question q = {.number = number, .context = stream->context, .handle = stream->handle};
+	struct vgpu_question q = {.number = number};
 	uint32_t count = 1;
 	uint64_t now = vgpu_now_ns();
 
 	if (GET(stream->state) != VGPU_STREAM_LIVE || in_flight <= number || group->inside != 0 || group->held ||
 	    (in_flight == number + 1 && is_passing(stream, group)))
 		return false;
+	q.context = stream->context;
+	q.handle = stream->handle;
 	q.front = group->fronted && !group->reached ? group->front : NULL;
 	/* A stream into which no more launches fit cannot be asked (H200: the call waits, and behind a wait for a word
 	 * it waits for ever); so not while the program is launching one after the other. */
