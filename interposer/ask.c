@@ -76,16 +76,17 @@ static uint32_t run_of(const struct vgpu_stream *stream, uint32_t number, uint64
 	uint32_t count = 1;
 	uint64_t end_ns = begin_ns + first->expected_ns;
 
-	for (; number + count < stream->head - stream->tail && end_ns <= now; count++) {
+	for (; number + count < stream->head - stream->tail; count++) {
 		const struct vgpu_group *next = vgpu_groups_at(stream, number + count);
 
 		if (is_placed(next) != timed || !is_closed_up(stream, number + count) ||
 		    (timed && next->first_ns > first->first_ns + first->expected_ns / 2))
 			break;
 		end_ns = later(end_ns, next->first_ns) + next->expected_ns;
+		if (end_ns > now)
+			break;
 	}
-	/* The last one should not. */
-	return count > 1 && end_ns > now ? count - 1 : count;
+	return count;
 }
 
 static struct vgpu_asked asked_of(const struct vgpu_stream *stream, uint32_t number, uint32_t count)
