@@ -333,10 +333,10 @@ int main(void)
 	CASE(boxes_are_held_back);
 	CASE(arrays_are_held_back);
 	CASE(lists_are_held_back);
-	CASE(what_is_short_or_from_the_host_passes);
-	CASE(copies_between_devices_pass);
+	CASE_OF_TIME(what_is_short_or_from_the_host_passes);
+	CASE_OF_TIME(copies_between_devices_pass);
 	CASE(nonsense_is_left_to_the_driver);
 	CASE(what_is_captured_stays_as_it_is);
-	CASE(copies_get_their_share);
+	CASE_OF_TIME(copies_get_their_share);
 	return summary();
 }

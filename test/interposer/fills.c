@@ -120,7 +120,7 @@ int main(void)
 	CASE(long_fills_are_held_back);
 	CASE(long_fills_of_rows_are_held_back);
 	CASE(long_copies_within_a_device_are_held_back);
-	CASE(what_is_short_or_not_the_multiprocessors_passes);
-	CASE(fills_get_their_share);
+	CASE_OF_TIME(what_is_short_or_not_the_multiprocessors_passes);
+	CASE_OF_TIME(fills_get_their_share);
 	return summary();
 }

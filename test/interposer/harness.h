@@ -105,10 +105,22 @@ extern int failures; /* of this case */
 			__atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED);                              \
 		}                                                                                        \
 	} while (0)
+#define CHECK_WITHIN(got, least, most)                                                                   \
+	do {                                                                                             \
+		unsigned long long got_ = (got), least_ = (least), most_ = (most);                       \
+		if (got_ < least_ || got_ > most_) {                                                     \
+			fprintf(stderr, "%s:%d: %s is %llu, not %llu to %llu\n", __FILE__, __LINE__, #got, got_, least_, most_); \
+			__atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED);                              \
+		}                                                                                        \
+	} while (0)
 
 /* Runs the case in a process of its own and prints PASS or FAIL. */
-#define CASE(function) run_case(#function, function)
-void run_case(const char *name, void (*function)(void));
+#define CASE(function) run_case(#function, function, 1)
+/* The same for a case that judges by the clock: where the machine was busy with something else it does
+ * not hold, and is run again, as other jobs, up to three times in all. What hangs, crashes or races does
+ * not get another try. */
+#define CASE_OF_TIME(function) run_case(#function, function, 3)
+void run_case(const char *name, void (*function)(void), unsigned tries);
 int summary(void);
 
 /* Runs this test program again with the argument, preloaded or not as this one is; its exit status. */

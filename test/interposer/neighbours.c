@@ -148,12 +148,12 @@ static void cut_or_vanished_claims_hurt_nobody(void)
 int main(void)
 {
 	gpus(0);
-	CASE(a_killed_holder_is_not_waited_for);
-	CASE(a_stopped_holder_is_not_waited_for);
-	CASE(who_claims_to_hold_costs_its_share);
-	CASE(who_claims_to_want_costs_its_share);
-	CASE(garbage_costs_no_more);
-	CASE(what_others_say_hides_nothing_that_was_used);
+	CASE_OF_TIME(a_killed_holder_is_not_waited_for);
+	CASE_OF_TIME(a_stopped_holder_is_not_waited_for);
+	CASE_OF_TIME(who_claims_to_hold_costs_its_share);
+	CASE_OF_TIME(who_claims_to_want_costs_its_share);
+	CASE_OF_TIME(garbage_costs_no_more);
+	CASE_OF_TIME(what_others_say_hides_nothing_that_was_used);
 	CASE(cut_or_vanished_claims_hurt_nobody);
 	return summary();
 }

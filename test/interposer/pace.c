@@ -107,10 +107,10 @@ static void late_kernels_are_seen(void)
 int main(void)
 {
 	gpus(0);
-	CASE(who_pauses_is_waited_for);
-	CASE(without_late_kernels_nobody_is_waited_for);
-	CASE(who_is_at_work_is_not_waited_for);
-	CASE(who_has_no_share_to_keep_is_not_waited_for);
-	CASE(late_kernels_are_seen);
+	CASE_OF_TIME(who_pauses_is_waited_for);
+	CASE_OF_TIME(without_late_kernels_nobody_is_waited_for);
+	CASE_OF_TIME(who_is_at_work_is_not_waited_for);
+	CASE_OF_TIME(who_has_no_share_to_keep_is_not_waited_for);
+	CASE_OF_TIME(late_kernels_are_seen);
 	return summary();
 }

@@ -242,12 +242,12 @@ static void a_kernel_that_takes_a_hundred_times_as_long_now_and_then(void)
 int main(void)
 {
 	gpus(0);
-	CASE(what_is_only_counted_is_counted);
-	CASE(beside_a_neighbour_that_does_nothing);
-	CASE(threads_that_share_a_stream);
-	CASE(streams_that_end_end_their_pass);
-	CASE(other_things_in_the_stream);
-	CASE(a_share_that_is_used_up_after_all);
-	CASE(a_kernel_that_takes_a_hundred_times_as_long_now_and_then);
+	CASE_OF_TIME(what_is_only_counted_is_counted);
+	CASE_OF_TIME(beside_a_neighbour_that_does_nothing);
+	CASE_OF_TIME(threads_that_share_a_stream);
+	CASE_OF_TIME(streams_that_end_end_their_pass);
+	CASE_OF_TIME(other_things_in_the_stream);
+	CASE_OF_TIME(a_share_that_is_used_up_after_all);
+	CASE_OF_TIME(a_kernel_that_takes_a_hundred_times_as_long_now_and_then);
 	return summary();
 }

@@ -150,8 +150,8 @@ static void they_take_it_in_rounds(void)
 int main(void)
 {
 	gpus(0);
-	CASE(each_has_its_part);
-	CASE(they_take_it_in_rounds);
-	CASE(who_does_not_come_back_is_not_waited_for);
+	CASE_OF_TIME(each_has_its_part);
+	CASE_OF_TIME(they_take_it_in_rounds);
+	CASE_OF_TIME(who_does_not_come_back_is_not_waited_for);
 	return summary();
 }

@@ -115,7 +115,7 @@ static void what_nobody_uses_is_shared_out(void)
 	got[0] = got[1] = 0;
 	for (int try = 0; try < 20 && got[0] + got[1] < 950; try++)
 		shares_of((struct worker *[]){left, right}, 2, 700 * MS, got);
-	CHECK(got[0] + got[1] >= 950 && got[0] + got[1] <= 1020);
+	CHECK_WITHIN(got[0] + got[1], 950, 1020);
 	worker_end(left);
 	worker_end(right);
 }
@@ -264,20 +264,20 @@ static void who_rests_again_and_again_is_brisk(void)
 int main(void)
 {
 	gpus(0);
-	CASE(thirty_and_seventy);
-	CASE(half_and_half);
-	CASE(short_kernels_beside_long_ones);
-	CASE(thirty_beside_long_kernels);
-	CASE(processes_of_a_job_share);
-	CASE(a_step_has_less_than_its_job);
-	CASE(a_changed_share_holds_at_once);
-	CASE(what_nobody_uses_is_shared_out);
-	CASE(a_slice_without_a_cap_waits_for_nobody);
-	CASE(a_capped_one_has_a_keeper);
+	CASE_OF_TIME(thirty_and_seventy);
+	CASE_OF_TIME(half_and_half);
+	CASE_OF_TIME(short_kernels_beside_long_ones);
+	CASE_OF_TIME(thirty_beside_long_kernels);
+	CASE_OF_TIME(processes_of_a_job_share);
+	CASE_OF_TIME(a_step_has_less_than_its_job);
+	CASE_OF_TIME(a_changed_share_holds_at_once);
+	CASE_OF_TIME(what_nobody_uses_is_shared_out);
+	CASE_OF_TIME(a_slice_without_a_cap_waits_for_nobody);
+	CASE_OF_TIME(a_capped_one_has_a_keeper);
 	CASE(a_child_of_who_has_launched_goes_its_own_way);
-	CASE(many_streams_have_one_share);
-	CASE(short_kernels_of_several_streams);
+	CASE_OF_TIME(many_streams_have_one_share);
+	CASE_OF_TIME(short_kernels_of_several_streams);
 	CASE(exit_with_work_in_flight);
-	CASE(who_rests_again_and_again_is_brisk);
+	CASE_OF_TIME(who_rests_again_and_again_is_brisk);
 	return summary();
 }

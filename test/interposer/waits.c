@@ -265,13 +265,13 @@ static void streams_that_wait_for_each_other_count_in_full(void)
 int main(void)
 {
 	gpus(0);
-	CASE(copies_from_and_to_the_host);
-	CASE(short_kernels_behind_short_copies);
-	CASE(managed_memory_on_its_way);
-	CASE(functions_on_the_host);
-	CASE(words_and_semaphores);
-	CASE(events_of_another_stream);
-	CASE(streams_that_begin_with_a_wait);
-	CASE(streams_that_wait_for_each_other_count_in_full);
+	CASE_OF_TIME(copies_from_and_to_the_host);
+	CASE_OF_TIME(short_kernels_behind_short_copies);
+	CASE_OF_TIME(managed_memory_on_its_way);
+	CASE_OF_TIME(functions_on_the_host);
+	CASE_OF_TIME(words_and_semaphores);
+	CASE_OF_TIME(events_of_another_stream);
+	CASE_OF_TIME(streams_that_begin_with_a_wait);
+	CASE_OF_TIME(streams_that_wait_for_each_other_count_in_full);
 	return summary();
 }
