@@ -7,6 +7,7 @@
 
 #include "harness.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -244,13 +245,30 @@ static inline void check_shares(struct worker *const *worker, const unsigned *wa
 	CHECK(enough);
 }
 
-/* Whether one of its threads has the name. */
-static inline bool worker_has_thread(const struct worker *worker, const char *name)
+/* That of its threads which has the name; 0: none has. */
+static inline pid_t worker_thread(const struct worker *worker, const char *name)
 {
-	char command[128];
+	char path[300], is[32];
+	pid_t thread = 0;
+	struct dirent *entry;
+	DIR *tasks;
 
-	snprintf(command, sizeof(command), "grep -qxs %s /proc/%d/task/*/comm", name, (int)worker->pid);
-	return system(command) == 0;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)worker->pid);
+	tasks = opendir(path);
+	while (tasks != NULL && thread == 0 && (entry = readdir(tasks)) != NULL) {
+		FILE *comm;
+
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/comm", (int)worker->pid, entry->d_name);
+		comm = fopen(path, "r");
+		if (comm == NULL)
+			continue;
+		if (fgets(is, sizeof(is), comm) != NULL && strncmp(is, name, strlen(name)) == 0 && is[strlen(name)] == '\n')
+			thread = (pid_t)atoi(entry->d_name);
+		fclose(comm);
+	}
+	if (tasks != NULL)
+		closedir(tasks);
+	return thread;
 }
 
 #endif
