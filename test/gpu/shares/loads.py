@@ -41,6 +41,8 @@ LOADS = {
                         ("--us", "50", "--streams", "2", "--chain", "--deep", "64"), piece_us=50),
     "hidden": Load("8 ms kernels, 10 us ones beside",
                    ("--us", "8000", "--deep", "1", "--duty", "9000", "--blocks", "16", "--beside", "10"), piece_us=8000),
+    "uneven": Load("1 ms kernels, 10 us ones of the same shape beside",
+                   ("--us", "1000", "--deep", "1", "--duty", "2000", "--blocks", "16", "--beside", "10"), piece_us=1000),
     # For pairs and latency, not in the table of singles.
     "spin": Load("1 ms kernels", ("--us", "1000", "--deep", "8"), piece_us=1000),
     "request": Load("requests of 5 ms, one after another", ("--us", "1000", "--kernels", "5", "--deep", "1"), piece_us=5000),
