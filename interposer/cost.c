@@ -16,6 +16,8 @@
 #define PUT_OFF 32u	     /* launches beside others before one is timed after all, */
 #define BESIDE (16 * PUT_OFF) /* and before one counts that took longer */
 #define LONGEST_NS 4000000000u
+#define UNSTEADY 4u   /* times what the brief ones take: then there are others besides, */
+#define FADES 128u    /* until none of them was brief for so long */
 #define PLACES 8u /* where a key may be */
 
 uint64_t vgpu_cost_key(uint64_t what, uint64_t shape)
@@ -65,6 +67,7 @@ struct vgpu_cost *vgpu_cost_of(struct vgpu_cost table[VGPU_COSTS], uint64_t key)
 	SET(cost->samples, 0);
 	SET(cost->outliers, 0);
 	SET(cost->put_off, 0);
+	SET(cost->brief_ns, 0);
 	SET(cost->since_sample, 0);
 	SET(cost->key, key);
 	return cost;
@@ -79,6 +82,23 @@ static bool is_due(const struct vgpu_cost *cost, uint32_t since, bool ample)
 	if (average == 0 && samples == 0 && since == 1)
 		return false;
 	return samples < OFTEN || since >= SELDOM * rarely || since * average >= WORTH_NS * rarely;
+}
+
+uint64_t vgpu_cost_unseen_ns(const struct vgpu_cost *cost)
+{
+	uint64_t average = GET(cost->average_ns), brief = GET(cost->brief_ns);
+
+	return brief != 0 && average / UNSTEADY > brief ? brief : average;
+}
+
+/* What a timed launch took says of those that are brief. */
+static uint64_t brief_after(uint64_t brief, uint64_t average, uint64_t took_ns)
+{
+	if (brief == 0 || took_ns < brief / UNSTEADY)
+		return took_ns;
+	if (took_ns < VGPU_BRIEF_NS)
+		return (brief * 7 + took_ns) / 8;
+	return took_ns / UNSTEADY <= brief || average <= brief ? average : brief + (average - brief) / FADES;
 }
 
 bool vgpu_cost_due(struct vgpu_cost *cost, bool ample)
@@ -131,6 +151,7 @@ void vgpu_cost_learn(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t 
 	else
 		average = (average * 7 + took_ns) / 8;
 	SET(cost->average_ns, average == 0 ? 1 : (uint32_t)average);
+	SET(cost->brief_ns, (uint32_t)brief_after(GET(cost->brief_ns), average, took_ns));
 	SET(cost->samples, samples);
 }
 

@@ -18,6 +18,7 @@ struct vgpu_cost {
 	uint16_t outliers;	/* in a row */
 	uint32_t since_sample;	/* launches since one was timed */
 	uint32_t put_off;	/* times in a row that a launch was not timed, or took longer, beside others */
+	uint32_t brief_ns;	/* average of those that are over before they are seen to be at work, if there were such lately */
 } __attribute__((aligned(32))); /* a launch looks at one of them, which then is in one line of the cache */
 
 /* The average of a kernel over all its shapes. */
@@ -25,6 +26,12 @@ struct vgpu_cost {
 
 /* The key of a kernel or graph with its shape; never 0. */
 uint64_t vgpu_cost_key(uint64_t what, uint64_t shape);
+
+/* What is over so soon is mostly not seen to be at work. */
+#define VGPU_BRIEF_NS 200000u
+/* What launches took that were not seen to be at work: less than others where one key takes now so long and now so long.
+ * 0: not known. */
+uint64_t vgpu_cost_unseen_ns(const struct vgpu_cost *cost);
 
 /* The place of the key, made empty if it was another one's. */
 struct vgpu_cost *vgpu_cost_of(struct vgpu_cost table[VGPU_COSTS], uint64_t key);

@@ -44,6 +44,7 @@ struct vgpu_group {
 	uint32_t reached_launches;
 	uint64_t took_ns; /* as the GPU has timed it; or 0 */
 	uint64_t expected_ns;
+	uint64_t unseen_ns;   /* the same where they are not seen to be at work (cost.h) */
 	uint64_t reserved_ns; /* taken from the share for them */
 	uint64_t paid_ns;     /* of that, settled already while they were at work */
 	uint64_t only_key;    /* whose they are, when there is just one launch of unknown length */
@@ -112,6 +113,7 @@ struct vgpu_engine {
 	uint64_t waited_ns;   /* when a look last found that one had waited, for the keeper alone */
 	uint64_t stalls_ns;   /* as stalled_ns, during a look, for the keeper alone */
 	bool longer;	      /* something was seen to take much longer than expected since the last look, for the keeper alone */
+	uint64_t longer_ns;   /* when a look last found that, likewise */
 	uint64_t stalled_ns;  /* something in flight takes much longer than expected, since then; 0: nothing */
 	uint64_t overhead_ns; /* of timing */
 	uint64_t burst_ns;    /* credit that is kept; more after waiting for somebody else's turn */

@@ -203,23 +203,33 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 }
 
 /* What a launch will take: as it did before, else as the same kernel did in other shapes. */
-static uint64_t expected_of(struct vgpu_engine *engine, const struct vgpu_cost *cost, const void *what)
+static void expect(struct vgpu_launch *launch, const struct vgpu_cost *cost, const void *what)
 {
 	uint64_t average = GET(cost->average_ns);
 
-	if (average == 0)
-		average = GET(vgpu_cost_of(engine->cost, vgpu_cost_key((uint64_t)(uintptr_t)what, VGPU_ANY_SHAPE))->average_ns);
-	return average != 0 ? average : VGPU_UNKNOWN_NS;
+	if (average == 0) {
+		cost = vgpu_cost_of(launch->engine->cost, vgpu_cost_key((uint64_t)(uintptr_t)what, VGPU_ANY_SHAPE));
+		average = GET(cost->average_ns);
+	}
+	launch->expected_ns = average != 0 ? average : VGPU_UNKNOWN_NS;
+	launch->unseen_ns = average != 0 ? vgpu_cost_unseen_ns(cost) : VGPU_UNKNOWN_NS;
 }
 
 /* Before the launch: what it leaves behind in front of itself. */
 static void join_group(struct vgpu_launch *launch, bool askable)
 {
 	struct vgpu_group_begun begun = {0};
+	struct vgpu_group_more more = {
+		.key = launch->key,
+		.expected_ns = launch->expected_ns,
+		.unseen_ns = launch->unseen_ns,
+		.reserved_ns = launch->reserved_ns,
+		.batch = launch->batch,
+		/* A thread of ours cannot ask about another thread's own stream. */
+		.askable = askable && launch->handle != CU_STREAM_PER_THREAD,
+	};
 
-	/* A thread of ours cannot ask about another thread's own stream. */
-	launch->group = launch->stream == NULL ? NULL : vgpu_groups_begin(launch->engine, launch->stream, launch->key, launch->expected_ns,
-				launch->reserved_ns, launch->batch, askable && launch->handle != CU_STREAM_PER_THREAD, &begun);
+	launch->group = launch->stream == NULL ? NULL : vgpu_groups_begin(launch->engine, launch->stream, &more, &begun);
 	launch->mark = begun.mark;
 	if (begun.before != NULL)
 		vgpu_groups_mark(launch->stream, launch->handle, begun.before);
@@ -240,6 +250,7 @@ void vgpu_gate_late(struct vgpu_process *p, uint64_t expected_ns)
 		.context = vgpu_pass.context,
 		.handle = vgpu_pass.handle,
 		.expected_ns = expected_ns,
+		.unseen_ns = expected_ns,
 	};
 
 	join_group(&launch, true);
@@ -282,7 +293,7 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	launch->key = vgpu_cost_key((uint64_t)(uintptr_t)what, shape);
 	cost = vgpu_cost_of(launch->engine->cost, launch->key);
 	due = vgpu_cost_due(cost, GET(launch->engine->ample) != 0);
-	launch->expected_ns = expected_of(launch->engine, cost, what);
+	expect(launch, cost, what);
 	launch->batch = 0;
 	launch->places = places;
 	launch->stream = place_of(p, (uint32_t)(launch->engine - p->engine), context, handle);
@@ -294,7 +305,7 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	}
 	admit(p, (uint32_t)(launch->engine - p->engine), launch, cost, context, capturing);
 	if (launch->expected_ns == VGPU_UNKNOWN_NS)
-		launch->expected_ns = expected_of(launch->engine, cost, what); /* it may have been learnt meanwhile */
+		expect(launch, cost, what); /* it may have been learnt meanwhile */
 	join_group(launch, !capturing);
 	launch->sample = due ? vgpu_sample_begin(launch->engine, context, handle, launch->key, what, launch->expected_ns) : NULL;
 	launch->begun_ns = launch->expected_ns == VGPU_UNKNOWN_NS ? vgpu_now_ns() : 0;

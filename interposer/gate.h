@@ -20,7 +20,7 @@ struct vgpu_launch {
 	CUcontext context;
 	CUstream handle;
 	uint64_t key; /* of its cost */
-	uint64_t expected_ns, reserved_ns;
+	uint64_t expected_ns, unseen_ns, reserved_ns;
 	uint64_t begun_ns; /* when the driver was called, where it is not known how long it takes; else 0 */
 	uint64_t batch; /* what it is held back with, or 0 */
 	uint32_t places; /* that it may take in the driver's queue */

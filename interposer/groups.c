@@ -74,20 +74,25 @@ static bool is_full(const struct vgpu_group *group)
 	return group->launches >= GROUP_LAUNCHES || (group->batch == 0 && group->expected_ns >= GROUP_NS);
 }
 
-static void add(struct vgpu_engine *engine, struct vgpu_group *group, uint64_t key, uint64_t expected_ns, uint64_t reserved_ns)
+static uint64_t sum(uint64_t a_ns, uint64_t b_ns)
 {
-	if (expected_ns == VGPU_UNKNOWN_NS && group->expected_ns != VGPU_UNKNOWN_NS)
+	return a_ns == VGPU_UNKNOWN_NS || b_ns == VGPU_UNKNOWN_NS ? VGPU_UNKNOWN_NS : a_ns + b_ns;
+}
+
+static void add(struct vgpu_engine *engine, struct vgpu_group *group, const struct vgpu_group_more *more)
+{
+	if (more->expected_ns == VGPU_UNKNOWN_NS && group->expected_ns != VGPU_UNKNOWN_NS)
 		__atomic_fetch_add(&engine->unknown, 1, __ATOMIC_RELAXED);
 	group->launches++;
 	group->inside++;
-	group->only_key = group->launches == 1 ? key : 0;
-	group->expected_ns = expected_ns == VGPU_UNKNOWN_NS || group->expected_ns == VGPU_UNKNOWN_NS
-				     ? VGPU_UNKNOWN_NS : group->expected_ns + expected_ns;
-	group->reserved_ns += reserved_ns;
+	group->only_key = group->launches == 1 ? more->key : 0;
+	group->expected_ns = sum(group->expected_ns, more->expected_ns);
+	group->unseen_ns = sum(group->unseen_ns, more->unseen_ns);
+	group->reserved_ns += more->reserved_ns;
 	group->closed = group->closed || is_full(group);
 	group->dense = group->dense && group->held;
 	if (!group->held)
-		ADD(engine->expected_ns, reserved_ns);
+		ADD(engine->expected_ns, more->reserved_ns);
 }
 
 void vgpu_groups_collect(struct vgpu_stream *stream, uint64_t last_ns)
@@ -99,7 +104,8 @@ void vgpu_groups_collect(struct vgpu_stream *stream, uint64_t last_ns)
 		return;
 	last->launches += passed.launches;
 	last->unmarked += passed.launches;
-	last->expected_ns = last->expected_ns == VGPU_UNKNOWN_NS ? VGPU_UNKNOWN_NS : last->expected_ns + passed.expected_ns;
+	last->expected_ns = sum(last->expected_ns, passed.expected_ns);
+	last->unseen_ns = sum(last->unseen_ns, passed.expected_ns);
 	last->only_key = 0;
 	last->last_ns = later(last->last_ns, last_ns != 0 ? last_ns : vgpu_now_ns());
 	last->closed = last->closed || is_full(last);
@@ -137,9 +143,8 @@ static struct vgpu_group *unmarked(struct vgpu_stream *stream)
 	return stream->head != stream->tail && last->unmarked != 0 ? last : NULL;
 }
 
-struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t key,
-				      uint64_t expected_ns, uint64_t reserved_ns, uint64_t batch, bool askable,
-				      struct vgpu_group_begun *begun)
+struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_stream *stream, const struct vgpu_group_more *more,
+				     struct vgpu_group_begun *begun)
 {
 	vgpu_fn_cuEventCreate *create = VGPU_REAL(cuEventCreate);
 	struct vgpu_group *group;
@@ -150,7 +155,7 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 		vgpu_mutex_lock(&stream->mutex);
 		vgpu_groups_collect(stream, 0);
 		begun->front = stream->beside;
-		group = begun->front && stream->head - stream->tail < VGPU_GROUPS - 1 ? NULL : open_group(stream, expected_ns, batch);
+		group = begun->front && stream->head - stream->tail < VGPU_GROUPS - 1 ? NULL : open_group(stream, more->expected_ns, more->batch);
 		if (group == NULL) {
 			group = &stream->group[stream->head % VGPU_GROUPS];
 			begun->before = unmarked(stream);
@@ -163,19 +168,19 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 				continue;
 			}
 			*group = (struct vgpu_group){.marker = group->marker != NULL ? group->marker : spare, .front = group->front,
-						     .begin = group->begin, .end = group->end, .batch = batch};
+						     .begin = group->begin, .end = group->end, .batch = more->batch};
 			stream->beside = false;
 			spare = group->marker == spare ? NULL : spare;
 			SET(stream->head, stream->head + 1);
-			group->held = batch != 0 && vgpu_batch_is_held(engine, batch);
+			group->held = more->batch != 0 && vgpu_batch_is_held(engine, more->batch);
 			if (!group->held)
 				enter(engine, group, vgpu_now_ns());
 		}
-		add(engine, group, key, expected_ns, reserved_ns);
+		add(engine, group, more);
 		begun->front = begun->front && group->launches == 1;
-		begun->time = batch != 0 && group->launches == 1;
+		begun->time = more->batch != 0 && group->launches == 1;
 		group->unmarked++;
-		begun->mark = !askable || group->closed;
+		begun->mark = !more->askable || group->closed;
 		vgpu_mutex_unlock(&stream->mutex);
 		break;
 	}
@@ -306,8 +311,10 @@ void vgpu_groups_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_gr
 	if (expected_ns != VGPU_UNKNOWN_NS) {
 		/* Behind another one a kernel is prepared while that one runs. */
 		if ((group->held || stream->drained_ns > now + VGPU_LAUNCH_NS) && expected_ns > 2 * PREPARED_NS &&
-		    group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns > expected_ns)
+		    group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns > expected_ns) {
 			group->expected_ns -= PREPARED_NS;
+			group->unseen_ns -= group->unseen_ns > PREPARED_NS ? PREPARED_NS : 0;
+		}
 		if (!group->held)
 			stream->drained_ns = later(stream->drained_ns, now + VGPU_LAUNCH_NS) + expected_ns;
 	}

@@ -17,10 +17,15 @@ struct vgpu_group_begun {
 	bool mark;		   /* and one behind it */
 };
 
-/* Before a launch: the group that it will belong to. NULL when no marker can be had. batch: what it is
- * held back with, or 0; askable: whether the stream can be asked about by another thread. */
-struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t key,
-				     uint64_t expected_ns, uint64_t reserved_ns, uint64_t batch, bool askable,
+/* One launch more, as the group's fields have it. */
+struct vgpu_group_more {
+	uint64_t key, expected_ns, unseen_ns, reserved_ns;
+	uint64_t batch; /* what it is held back with, or 0 */
+	bool askable;	/* whether the stream can be asked about by another thread */
+};
+
+/* Before a launch: the group that it will belong to. NULL when no marker can be had. */
+struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_stream *stream, const struct vgpu_group_more *more,
 				     struct vgpu_group_begun *begun);
 void vgpu_groups_mark(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group);
 /* Right before the first of those that are held back together. */

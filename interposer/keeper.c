@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 /* How finely completion is seen. Each look costs some 5 µs of a core. */
-#define TICK_NS 400000u
+#define TICK_NS VGPU_LOOKS_NS
 #define TICK_AT_MOST_NS 1000000u
 #define TICK_SELDOM_NS 2000000u
 /* Without anything in flight it goes on looking for a while: waking it costs the program more. */
@@ -63,6 +63,7 @@ static void judge_ample(struct vgpu_process *p, uint32_t device, uint64_t now_ns
 	bool waited = __atomic_exchange_n(&engine->waited, 0, __ATOMIC_RELAXED) != 0;
 
 	/* What kernels took before says little of those that take longer: they are looked at closely then. */
+	engine->longer_ns = engine->longer ? now_ns : engine->longer_ns;
 	if (waited || engine->longer || vgpu_engine_waits(engine) || engine->waited_ns == 0)
 		engine->waited_ns = now_ns;
 	engine->longer = false;
@@ -90,6 +91,8 @@ static uint64_t until_next(struct vgpu_engine *engine, uint64_t now_ns)
 	 * on the host looks for itself when there should be credit. */
 	if (timed && GET(engine->unknown) == 0)
 		return TICK_SELDOM_NS;
+	if (GET(engine->in_flight) != 0 && now_ns - engine->longer_ns < AMPLE_NS)
+		return TICK_NS;
 	if (GET(engine->in_flight) == 0 || expected > TICK_AT_MOST_NS)
 		return TICK_AT_MOST_NS;
 	return expected < TICK_NS ? TICK_NS : expected;

@@ -55,6 +55,15 @@ static void learn(struct vgpu_meter_device *device, bool at_once, bool in_turn)
 		device->together = device->together > 2 ? device->together - 2 : 0;
 }
 
+/* Of what was expected much less of than was seen nobody knows when it ended: on average in the middle between two looks,
+ * as long as those are as close as they then are. Behind other things it may not have been at work for so long. */
+static uint64_t unseen(const struct vgpu_measured *work, uint64_t surely)
+{
+	if (surely < VGPU_LONGER * work->expected_ns + VGPU_LONGER_NS || work->held_until_ns > work->first_ns || work->begun_ns != 0)
+		return 0;
+	return earlier(between(work->pending_ns, work->reached_ns) / 2, VGPU_LOOKS_NS / 2);
+}
+
 struct vgpu_busy vgpu_meter_finish(struct vgpu_meter_device *device, struct vgpu_meter *meter, const struct vgpu_measured *work)
 {
 	uint64_t free_ns = later(meter->done_ns, work->held_until_ns);
@@ -85,8 +94,9 @@ struct vgpu_busy vgpu_meter_finish(struct vgpu_meter_device *device, struct vgpu
 		vgpu_timeline_count(&device->timeline, busy.start_ns, busy.end_ns, UINT64_MAX, &busy.fresh);
 	} else if (expected_ns <= surely && (rest == 0 || at_once)) {
 		/* It took longer than expected. */
-		busy.end_ns = work->pending_ns;
-		busy.busy_ns = surely;
+		busy.end_ns = work->pending_ns + unseen(work, surely);
+		busy.busy_ns = surely + (busy.end_ns - work->pending_ns);
+		vgpu_timeline_count(&device->timeline, work->pending_ns, busy.end_ns, UINT64_MAX, &busy.fresh);
 	} else {
 		vgpu_timeline_count(&device->timeline, busy.start_ns, work->reached_ns, rest, &busy.fresh);
 		busy.until_ns = work->reached_ns;

@@ -18,6 +18,11 @@
 
 #include <stdint.h>
 
+/* So many times as long as expected, and so much more, is much longer: then it is looked at closely, so often (keeper.c). */
+#define VGPU_LONGER 4u
+#define VGPU_LONGER_NS 20000u
+#define VGPU_LOOKS_NS 400000u
+
 /* From the end of a launch call until the GPU begins, when it has nothing else to do (H200: about 2 µs). */
 #define VGPU_LAUNCH_NS 2000u
 

@@ -9,11 +9,8 @@
 #include "pace.h"
 #include "time_account.h"
 
-/* Work that takes so much longer than expected stops what comes behind it; */
+/* Work that takes so much longer than expected stops what comes behind it. */
 #define STALL_NS 10000000u
-/* and is looked at closely from so many times as long on, and so much longer. */
-#define LONGER 4u
-#define LONGER_NS 20000u
 
 /* Whether another slice's work may have been in the way: the last of it ends when a turn has begun. */
 static bool is_first_of_turn(const struct vgpu_engine *engine, const struct vgpu_stream *stream)
@@ -30,7 +27,7 @@ static struct vgpu_measured measured(struct vgpu_engine *engine, const struct vg
 
 	held_ns = group->held_ns > held_ns ? group->held_ns : held_ns;
 	return (struct vgpu_measured){.first_ns = group->first_ns, .last_ns = group->last_ns,
-				      .expected_ns = where || group->took_ns == 0 ? group->expected_ns : group->took_ns,
+				      .expected_ns = where || group->took_ns == 0 ? group->unseen_ns : group->took_ns,
 				      .pending_ns = group->pending_ns, .took_ns = where ? group->took_ns : 0,
 				      .reached_ns = group->reached_ns,
 				      .held_until_ns = held_ns > others_ns ? held_ns : others_ns, .begun_ns = group->begun_ns};
@@ -64,7 +61,7 @@ static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 		engine->stalls_ns = asked_ns;
 	/* Between its launches the GPU may have had nothing to do. */
 	begun = begun > group->last_ns ? begun : group->last_ns;
-	if (!group->fronted && group->expected_ns < STALL_NS && begun + group->expected_ns * LONGER + LONGER_NS < asked_ns)
+	if (!group->fronted && group->unseen_ns < STALL_NS && begun + group->unseen_ns * VGPU_LONGER + VGPU_LONGER_NS < asked_ns)
 		engine->longer = true;
 }
 

@@ -47,7 +47,7 @@ static void always_work_round(struct fuzz *f)
 
 	/* What kernels took that vary can only be estimated. */
 	off = 60 * SECOND / 1000 * (varies ? 20 : 5) + job->longest_ns;
-	CHECK_AT_MOST(virtual_gpu_busiest_second_ns(&job->gpu, 60000), SECOND * plan.percent / 100 + VGPU_SHARE_BURST_NS * (varies ? 2 : 1) +
+	CHECK_AT_MOST(virtual_gpu_busiest_second_ns(&job->gpu, 60000), SECOND * plan.percent / 100 + VGPU_SHARE_BURST_NS * (varies ? 3 : 1) +
 		      job->longest_ns * (varies ? 2 : 1) + job->latest_ns + off / 60);
 	CHECK_AT_MOST(all, want + off);
 	CHECK_AT_MOST(want, all + off);

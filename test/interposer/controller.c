@@ -223,6 +223,36 @@ static void what_was_in_the_way_is_not_learnt(void)
 	fuzz_rounds(10, beside_round);
 }
 
+/* Kernels of one key of which some take many times as long as most: those that are not seen to be at work are the short ones. */
+static void brief_round(struct fuzz *f)
+{
+	static struct vgpu_cost table[VGPU_COSTS];
+	uint64_t brief = fuzz_between(f, 5 * US, VGPU_BRIEF_NS / 2), longer = fuzz_between(f, 20, 200) * brief;
+	uint64_t key = vgpu_cost_key(fuzz_next(f), 1);
+	uint32_t one_in = 8 + fuzz_below(f, 10);
+	const struct vgpu_cost *cost = vgpu_cost_of(table, key);
+
+	for (int i = 0; i < 1000; i++) {
+		CHECK_IS(vgpu_cost_unseen_ns(cost), i == 0 ? 0 : brief);
+		vgpu_cost_learn(table, key, brief);
+	}
+	for (int i = 0; i < 1000; i++) {
+		vgpu_cost_learn(table, key, fuzz_below(f, one_in) == 0 ? longer : brief);
+		CHECK(vgpu_cost_unseen_ns(cost) <= (uint64_t)cost->average_ns);
+		CHECK(longer < VGPU_BRIEF_NS || vgpu_cost_unseen_ns(cost) <= 6 * brief);
+	}
+	/* There are no short ones any more. */
+	for (int i = 0; i < 200; i++)
+		vgpu_cost_learn(table, key, longer);
+	CHECK_IS(vgpu_cost_unseen_ns(cost), cost->average_ns);
+	CHECK(cost->average_ns >= longer / 10 * 9);
+}
+
+static void what_is_not_seen_is_brief(void)
+{
+	fuzz_rounds(20, brief_round);
+}
+
 int main(void)
 {
 	CASE(no_second_gets_more_than_its_share);
@@ -231,5 +261,6 @@ int main(void)
 	CASE(garbage_in_the_ledger_is_bounded);
 	CASE(averages_are_right_and_seldom_renewed);
 	CASE(what_was_in_the_way_is_not_learnt);
+	CASE(what_is_not_seen_is_brief);
 	return summary();
 }

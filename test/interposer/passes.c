@@ -218,11 +218,10 @@ static unsigned counted_of_long_and_short_ones(void)
 	return (unsigned)((used_us() - before) * 100 / launched);
 }
 
-/* Nobody can tell them apart beforehand, and what most of them take says nothing of the others: only looks do, which see most of
- * the long ones. Without closer looks a fifth was counted. */
+/* Nobody can tell them apart beforehand, and what most of them take says nothing of the others: only looks do, which see the
+ * long ones. Without closer looks a fifth was counted; by what all of them take on average, 64 to 168 percent. */
 static void a_kernel_that_takes_a_hundred_times_as_long_now_and_then(void)
 {
-	unsigned percent = 0;
 	CUcontext context;
 	pthread_t thread;
 
@@ -231,12 +230,10 @@ static void a_kernel_that_takes_a_hundred_times_as_long_now_and_then(void)
 	__atomic_store_n(&going_on, 1, __ATOMIC_RELAXED);
 	CHECK_IS(pthread_create(&thread, NULL, launch_short_ones, context), 0);
 	counted_of_long_and_short_ones();
-	for (int try = 0; try < 10 && percent < 65; try++)
-		percent = counted_of_long_and_short_ones();
+	for (int i = 0; i < 5; i++)
+		CHECK_WITHIN(counted_of_long_and_short_ones(), 84, 120);
 	__atomic_store_n(&going_on, 0, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
-	if (percent < 65 || percent > 200)
-		fprintf(stderr, "%u %% counted\n", percent), failures++;
 }
 
 int main(void)

@@ -67,8 +67,8 @@ static bool admitted(struct virtual_process *p, uint64_t need_ns, uint64_t *wait
 	return true;
 }
 
-static void note_launch(struct virtual_process *p, uint32_t stream, uint64_t key, uint64_t expected, uint64_t reserved_ns,
-			uint64_t last_kernel)
+static void note_launch(struct virtual_process *p, uint32_t stream, uint64_t key, uint64_t expected, uint64_t unseen,
+			uint64_t reserved_ns, uint64_t last_kernel)
 {
 	struct virtual_group *g = group_of(p, stream, p->stream[stream].head - 1);
 
@@ -83,6 +83,7 @@ static void note_launch(struct virtual_process *p, uint32_t stream, uint64_t key
 	g->key = g->launches == 1 ? key : 0;
 	p->unknown += expected == VGPU_UNKNOWN_NS;
 	g->expected_ns = expected == VGPU_UNKNOWN_NS ? expected : g->expected_ns + expected;
+	g->unseen_ns = expected == VGPU_UNKNOWN_NS ? expected : g->unseen_ns + unseen;
 	g->closed = g->expected_ns >= GROUP_NS || g->launches >= 256;
 	g->reserved_ns += reserved_ns;
 	p->expected_ns += reserved_ns;
@@ -94,7 +95,7 @@ static void note_launch(struct virtual_process *p, uint32_t stream, uint64_t key
 static uint64_t launch(uint32_t process, uint32_t stream, uint32_t kind, uint64_t length, uint64_t timed)
 {
 	struct virtual_process *p = &job.process[process];
-	uint64_t key = vgpu_cost_key(kind + 1, 7), expected, need, wait = 0;
+	uint64_t key = vgpu_cost_key(kind + 1, 7), expected, unseen, need, wait = 0;
 	struct vgpu_cost *cost = vgpu_cost_of(p->cost, key);
 	bool due;
 
@@ -102,6 +103,7 @@ static uint64_t launch(uint32_t process, uint32_t stream, uint32_t kind, uint64_
 	    job.gpu.stream[process][stream].launched - job.gpu.stream[process][stream].done == QUEUE)
 		return LOOK_NS;
 	expected = cost->average_ns != 0 ? cost->average_ns : VGPU_UNKNOWN_NS;
+	unseen = vgpu_cost_unseen_ns(cost);
 	need = expected != VGPU_UNKNOWN_NS ? expected : UNKNOWN_RESERVE_NS;
 	if (!admitted(p, need, &wait)) {
 		if (!rides_along(p, stream, expected))
@@ -115,7 +117,7 @@ static uint64_t launch(uint32_t process, uint32_t stream, uint32_t kind, uint64_
 	job.launched_ns[process] += length;
 	if (due && length != timed)
 		vgpu_cost_learn(p->cost, key, timed);
-	note_launch(p, stream, key, expected, need, job.gpu.stream[process][stream].launched);
+	note_launch(p, stream, key, expected, unseen, need, job.gpu.stream[process][stream].launched);
 	return 0;
 }
 
@@ -163,7 +165,7 @@ static void program(uint32_t process, uint32_t thread)
 
 static struct vgpu_measured measured(const struct virtual_group *g)
 {
-	return (struct vgpu_measured){.first_ns = g->first_ns, .last_ns = g->last_ns, .expected_ns = g->expected_ns,
+	return (struct vgpu_measured){.first_ns = g->first_ns, .last_ns = g->last_ns, .expected_ns = g->unseen_ns,
 				      .pending_ns = g->pending_ns, .reached_ns = g->reached_ns};
 }
 

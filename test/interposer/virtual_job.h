@@ -38,7 +38,7 @@ struct virtual_plan {
 };
 
 struct virtual_group {
-	uint64_t first_ns, last_ns, pending_ns, reached_ns, expected_ns, reserved_ns, paid_ns, last_kernel, key;
+	uint64_t first_ns, last_ns, pending_ns, reached_ns, expected_ns, unseen_ns, reserved_ns, paid_ns, last_kernel, key;
 	uint32_t launches;
 	bool closed;
 };
