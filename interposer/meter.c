@@ -57,7 +57,7 @@ static void learn(struct vgpu_meter_device *device, bool at_once, bool in_turn)
 
 /* Of what was expected much less of than was seen nobody knows when it ended: on average in the middle between two looks,
  * as long as those are as close as they then are. Behind other things it may not have been at work for so long. */
-static uint64_t unseen(const struct vgpu_measured *work, uint64_t surely)
+static uint64_t after_last_look(const struct vgpu_measured *work, uint64_t surely)
 {
 	if (surely < VGPU_LONGER * work->expected_ns + VGPU_LONGER_NS || work->held_until_ns > work->first_ns || work->begun_ns != 0)
 		return 0;
@@ -94,7 +94,7 @@ struct vgpu_busy vgpu_meter_finish(struct vgpu_meter_device *device, struct vgpu
 		vgpu_timeline_count(&device->timeline, busy.start_ns, busy.end_ns, UINT64_MAX, &busy.fresh);
 	} else if (expected_ns <= surely && (rest == 0 || at_once)) {
 		/* It took longer than expected. */
-		busy.end_ns = work->pending_ns + unseen(work, surely);
+		busy.end_ns = work->pending_ns + after_last_look(work, surely);
 		busy.busy_ns = surely + (busy.end_ns - work->pending_ns);
 		vgpu_timeline_count(&device->timeline, work->pending_ns, busy.end_ns, UINT64_MAX, &busy.fresh);
 	} else {

@@ -193,6 +193,35 @@ static void what_is_counted_lies_within_what_is_possible(void)
 	fuzz_rounds(20, bounds_round);
 }
 
+/* What one launch is counted for that was seen to be at work until pending and done at reached. */
+static uint64_t counted_between_looks(uint64_t expected_us, uint64_t pending_us, uint64_t reached_us, uint64_t held_us)
+{
+	const uint64_t start_us = 1000000;
+	struct vgpu_meter_device device = {0};
+	struct vgpu_meter meter = {0};
+	struct vgpu_measured work = {
+		.first_ns = start_us * 1000, .last_ns = start_us * 1000, .expected_ns = expected_us * 1000,
+		.pending_ns = (start_us + pending_us) * 1000 + VGPU_LAUNCH_NS, .reached_ns = (start_us + reached_us) * 1000 + VGPU_LAUNCH_NS,
+		.held_until_ns = held_us != 0 ? (start_us + held_us) * 1000 + VGPU_LAUNCH_NS : 0};
+	struct vgpu_busy pending = vgpu_meter_pending(&device, &work), busy;
+
+	vgpu_meter_left(&device, &pending, pending.fresh.ns);
+	busy = vgpu_meter_finish(&device, &meter, &work);
+	return (pending.fresh.ns + busy.fresh.ns) / 1000;
+}
+
+static void what_ends_between_two_looks_counts_to_the_middle(void)
+{
+	CHECK_IS(counted_between_looks(10, 800, 1200, 0), 1000);
+	/* It is what was expected, nearly. */
+	CHECK_IS(counted_between_looks(700, 800, 1200, 0), 800);
+	CHECK_IS(counted_between_looks(1100, 800, 1200, 0), 1100);
+	/* The look came late: that is not charged. */
+	CHECK_IS(counted_between_looks(10, 800, 9000, 0), 800 + VGPU_LOOKS_NS / 2000);
+	/* It lay behind something else. */
+	CHECK_IS(counted_between_looks(10, 800, 1200, 300), 500);
+}
+
 /* Whatever clocks and claims say. */
 static void nonsense_round(struct fuzz *f)
 {
@@ -231,6 +260,7 @@ int main(void)
 	CASE(spans_are_what_was_counted);
 	CASE(old_spans_run_together);
 	CASE(what_is_counted_lies_within_what_is_possible);
+	CASE(what_ends_between_two_looks_counts_to_the_middle);
 	CASE(the_meter_takes_nonsense);
 	return summary();
 }

@@ -112,11 +112,6 @@ static void each_gpu_has_its_own_share(void)
 	CHECK(step.ledger->busy_ns[0] > 0);
 }
 
-static uint64_t used(const struct step *step)
-{
-	return __atomic_load_n(&step->ledger->busy_ns[0], __ATOMIC_RELAXED);
-}
-
 /* Who writes it has another share as long as it does, and then its own again. */
 static void garbage_in_the_pieces_goes_by(void)
 {
@@ -149,15 +144,11 @@ static void the_ledger_knows_what_was_used(void)
 	for (int i = 0; i < 5; i++)
 		busy(function, 500, NULL);
 	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
-	before = used(&step);
+	before = step_busy_ns(&step);
 	for (int i = 0; i < 400; i++)
 		busy(function, 500, NULL);
-	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
-	/* The keeper sees the last of them a little later. */
-	for (uint64_t since = now_ns(); now_ns() - since < 5000000000u && used(&step) - before < 196000000;)
-		sched_yield();
-	CHECK_WITHIN(used(&step) - before, 196000000, 210000000);
-	CHECK_IS(__atomic_load_n(&step.ledger->step[0].busy_ns[0], __ATOMIC_RELAXED), used(&step));
+	CHECK_WITHIN(step_busy_ns_when_seen(&step, before, 196000000, 5000000000u), 196000000, 210000000);
+	CHECK_IS(__atomic_load_n(&step.ledger->step[0].busy_ns[0], __ATOMIC_RELAXED), step_busy_ns(&step));
 }
 
 static uint32_t launching;
@@ -194,7 +185,7 @@ static void a_launch_that_returns_late_opens_no_way(void)
 	}
 	__atomic_store_n(&launching, 0, __ATOMIC_RELAXED);
 	CHECK(pthread_join(thread, NULL) == 0);
-	CHECK(used(&step) > 0);
+	CHECK(step_busy_ns(&step) > 0);
 	CHECK(ahead < 300000000);
 }
 
@@ -308,9 +299,9 @@ static void what_lies_between_kernels_does_not_count(void)
 	for (int i = 0; i < 5; i++)
 		busy(function, US, stream);
 	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
-	for (uint64_t since = now_ns(); now_ns() - since < 5000000000u && used(&step) < 5 * US * 900;)
+	for (uint64_t since = now_ns(); now_ns() - since < 5000000000u && step_busy_ns(&step) < 5 * US * 900;)
 		sched_yield();
-	before = used(&step);
+	before = step_busy_ns(&step);
 	for (int i = 0; i < ROUNDS; i++) {
 		CHECK_IS(cuMemcpyHtoDAsync_v2(memory, host, 4 * MIB, stream), CUDA_SUCCESS);
 		CHECK_IS(cuMemcpyHtoDAsync_v2_ptsz(memory, host, 4 * MIB, stream), CUDA_SUCCESS);
@@ -321,10 +312,7 @@ static void what_lies_between_kernels_does_not_count(void)
 		CHECK_IS(cuStreamWaitEvent_ptsz(stream, event, 0), CUDA_SUCCESS);
 		busy(function, US, stream);
 	}
-	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
-	for (uint64_t since = now_ns(); now_ns() - since < 5000000000u && used(&step) - before < ROUNDS * US * 980ull;)
-		sched_yield();
-	CHECK_WITHIN(used(&step) - before, ROUNDS * US * 980ull, ROUNDS * US * 1050ull);
+	CHECK_WITHIN(step_busy_ns_when_seen(&step, before, ROUNDS * US * 980ull, 5000000000u), ROUNDS * US * 980ull, ROUNDS * US * 1050ull);
 	free(host);
 }
 

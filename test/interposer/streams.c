@@ -21,7 +21,7 @@ static uint32_t *word, opened;
 
 static uint64_t used(void)
 {
-	return __atomic_load_n(&step.ledger->busy_ns[0], __ATOMIC_RELAXED);
+	return step_busy_ns(&step);
 }
 
 static uint64_t waited(void)
@@ -29,13 +29,9 @@ static uint64_t waited(void)
 	return __atomic_load_n(&step.ledger->waited_ns[0], __ATOMIC_RELAXED);
 }
 
-/* The keeper sees the end of what was launched a little later than the program. */
 static uint64_t used_when_seen(uint64_t before_ns, uint64_t at_least_ns)
 {
-	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
-	for (uint64_t since = now_ns(); now_ns() - since < 1000 * MS && used() - before_ns < at_least_ns;)
-		sched_yield();
-	return used() - before_ns;
+	return step_busy_ns_when_seen(&step, before_ns, at_least_ns, 1000 * MS);
 }
 
 /* Both kernels' length is known after that. */

@@ -31,16 +31,12 @@ static void busy(unsigned us, CUstream of)
 
 static uint64_t used_us(void)
 {
-	return __atomic_load_n(&step.ledger->busy_ns[0], __ATOMIC_RELAXED) / 1000;
+	return step_busy_ns(&step) / 1000;
 }
 
-/* The keeper sees the end of what was launched a little later than the program. */
 static uint64_t used_us_when_seen(uint64_t before_us, uint64_t at_least_us)
 {
-	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
-	for (uint64_t since = now_ns(); now_ns() - since < 200000000u && used_us() - before_us < at_least_us;)
-		sched_yield();
-	return used_us() - before_us;
+	return step_busy_ns_when_seen(&step, before_us * 1000, at_least_us * 1000, 200000000u) / 1000;
 }
 
 static void begin_waiting(uint32_t job)
