@@ -112,8 +112,7 @@ struct vgpu_engine {
 	uint64_t expected_ns; /* of all that is in flight */
 	uint64_t waited_ns;   /* when a look last found that one had waited, for the keeper alone */
 	uint64_t stalls_ns;   /* as stalled_ns, during a look, for the keeper alone */
-	bool longer;	      /* something was seen to take much longer than expected since the last look, for the keeper alone */
-	uint64_t longer_ns;   /* when a look last found that, likewise */
+	uint64_t longer_ns;   /* when something was last seen to take much longer than expected, likewise */
 	uint64_t stalled_ns;  /* something in flight takes much longer than expected, since then; 0: nothing */
 	uint64_t overhead_ns; /* of timing */
 	uint64_t burst_ns;    /* credit that is kept; more after waiting for somebody else's turn */

@@ -62,12 +62,10 @@ static void judge_ample(struct vgpu_process *p, uint32_t device, uint64_t now_ns
 	struct vgpu_engine *engine = &p->engine[device];
 	bool waited = __atomic_exchange_n(&engine->waited, 0, __ATOMIC_RELAXED) != 0;
 
-	/* What kernels took before says little of those that take longer: they are looked at closely then. */
-	engine->longer_ns = engine->longer ? now_ns : engine->longer_ns;
-	if (waited || engine->longer || vgpu_engine_waits(engine) || engine->waited_ns == 0)
+	if (waited || vgpu_engine_waits(engine) || engine->waited_ns == 0)
 		engine->waited_ns = now_ns;
-	engine->longer = false;
-	SET(engine->ample, now_ns - engine->waited_ns > AMPLE_NS && vgpu_time_is_capped(device) &&
+	/* What kernels took before says little of those that take longer: they are looked at closely then. */
+	SET(engine->ample, now_ns - engine->waited_ns > AMPLE_NS && now_ns - engine->longer_ns > AMPLE_NS && vgpu_time_is_capped(device) &&
 				   GET(engine->seat.may_until_ns) == UINT64_MAX);
 }
 

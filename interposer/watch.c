@@ -62,7 +62,7 @@ static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 	/* Between its launches the GPU may have had nothing to do. */
 	begun = begun > group->last_ns ? begun : group->last_ns;
 	if (!group->fronted && group->unseen_ns < STALL_NS && begun + group->unseen_ns * VGPU_LONGER + VGPU_LONGER_NS < asked_ns)
-		engine->longer = true;
+		engine->longer_ns = asked_ns;
 }
 
 /* With the stream's mutex held: whether nothing is in flight in other streams. */
