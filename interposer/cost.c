@@ -19,6 +19,10 @@
 #define UNSTEADY 4u   /* times what the brief ones take: then there are others besides, */
 #define FADES 128u    /* until none of them was brief for so long */
 #define PLACES 8u /* where a key may be */
+#define SAVED_NS 240u /* by a launch behind another one, as long as nobody has seen it (H200), */
+#define SAVED_MOST_NS 1500u
+#define SAVED_BELOW_NS 50000u /* as it is lost in what longer ones take now more and now less, */
+#define SAVED_LAUNCHES 16u    /* and, of fewer, in what it takes to time them */
 
 uint64_t vgpu_cost_key(uint64_t what, uint64_t shape)
 {
@@ -183,4 +187,19 @@ void vgpu_cost_guess(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t 
 
 	if (cost != NULL && GET(cost->samples) == 0)
 		SET(cost->average_ns, took_ns == 0 ? 1 : took_ns > LONGEST_NS ? LONGEST_NS : (uint32_t)took_ns);
+}
+
+uint32_t vgpu_cost_saved_ns(uint32_t saved)
+{
+	return saved != 0 ? saved - 1 : SAVED_NS;
+}
+
+uint32_t vgpu_cost_saved(uint32_t saved, uint32_t launches, uint64_t expected_ns, uint64_t took_ns)
+{
+	int64_t ns = vgpu_cost_saved_ns(saved);
+
+	if (launches < SAVED_LAUNCHES || expected_ns / launches > SAVED_BELOW_NS)
+		return saved;
+	ns += ((int64_t)expected_ns - (int64_t)took_ns) / (int64_t)launches / 8;
+	return 1 + (uint32_t)(ns < 0 ? 0 : ns > SAVED_MOST_NS ? SAVED_MOST_NS : ns);
 }

@@ -56,4 +56,11 @@ void vgpu_cost_learn_beside(struct vgpu_cost table[VGPU_COSTS], uint64_t key, ui
 /* The same as seen from outside, which may be too much: stands until one is timed. */
 void vgpu_cost_guess(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns);
 
+/* Right behind another one a kernel is prepared while that one runs, and so takes less than alone. How much less is known from
+ * launches that ran in a row: what is known of it (0: nothing yet) after so many that were expected to take so long together,
+ * with that taken off, and took so long. */
+uint32_t vgpu_cost_saved(uint32_t saved, uint32_t launches, uint64_t expected_ns, uint64_t took_ns);
+/* That in nanoseconds. */
+uint32_t vgpu_cost_saved_ns(uint32_t saved);
+
 #endif

@@ -115,6 +115,7 @@ struct vgpu_engine {
 	uint64_t longer_ns;   /* when something was last seen to take much longer than expected, likewise */
 	uint64_t stalled_ns;  /* something in flight takes much longer than expected, since then; 0: nothing */
 	uint64_t overhead_ns; /* of timing */
+	uint32_t saved; /* what a launch takes less right behind another one (cost.h) */
 	uint64_t burst_ns;    /* credit that is kept; more after waiting for somebody else's turn */
 	uint64_t progress_ns; /* when a group was last begun on an idle device, or done */
 	uint64_t others_until_ns; /* no work of this slice could begin before: another one's was in the way */

@@ -255,7 +255,7 @@ void vgpu_gate_late(struct vgpu_process *p, uint64_t expected_ns)
 
 	join_group(&launch, true);
 	if (launch.group != NULL)
-		vgpu_groups_end(launch.stream, launch.handle, launch.group, true, launch.mark, expected_ns, 0);
+		vgpu_groups_end(launch.engine, launch.stream, launch.handle, launch.group, true, launch.mark, expected_ns, 0);
 	vgpu_keeper_wake(p);
 }
 
@@ -323,8 +323,8 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresul
 	if (launch->sample != NULL)
 		vgpu_sample_end(launch->engine, launch->sample, launch->handle, launch->batch, result == CUDA_SUCCESS);
 	if (launch->group != NULL)
-		vgpu_groups_end(launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS, launch->mark,
-				 launch->expected_ns, launch->begun_ns);
+		vgpu_groups_end(launch->engine, launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS, launch->mark,
+				launch->expected_ns, launch->begun_ns);
 	/* Threads of ours cannot mark another thread's own stream. */
 	if (launch->group != NULL && launch->handle != CU_STREAM_PER_THREAD && GET(launch->engine->ample) != 0 && result == CUDA_SUCCESS &&
 	    !vgpu_capture_possible(p))

@@ -15,9 +15,6 @@
 #define PASS_NS 1000000u
 #define PASS_LAUNCHES 1024u
 #define PASS_LEAST_NS 10000u
-/* What a kernel takes less behind another one than alone (H200). */
-#define PREPARED_NS 240u
-
 static void enter(struct vgpu_engine *engine, const struct vgpu_group *group, uint64_t now_ns)
 {
 	if (__atomic_fetch_add(&engine->in_flight, 1, __ATOMIC_RELAXED) == 0)
@@ -285,11 +282,11 @@ void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_
 	vgpu_mutex_unlock(&stream->mutex);
 }
 
-void vgpu_groups_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched, bool mark,
-		      uint64_t expected_ns, uint64_t begun_ns)
+void vgpu_groups_end(struct vgpu_engine *engine, struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched,
+		     bool mark, uint64_t expected_ns, uint64_t begun_ns)
 {
 	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
-	uint64_t now;
+	uint64_t now, saved = vgpu_cost_saved_ns(GET(engine->saved));
 
 	if (mark && launched && group->batch != 0) {
 		vgpu_groups_mark(stream, handle, group);
@@ -310,10 +307,10 @@ void vgpu_groups_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_gr
 	group->last_ns = now;
 	if (expected_ns != VGPU_UNKNOWN_NS) {
 		/* Behind another one a kernel is prepared while that one runs. */
-		if ((group->held || stream->drained_ns > now + VGPU_LAUNCH_NS) && expected_ns > 2 * PREPARED_NS &&
+		if ((group->held || stream->drained_ns > now + VGPU_LAUNCH_NS) && expected_ns > 2 * saved &&
 		    group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns > expected_ns) {
-			group->expected_ns -= PREPARED_NS;
-			group->unseen_ns -= group->unseen_ns > PREPARED_NS ? PREPARED_NS : 0;
+			group->expected_ns -= saved;
+			group->unseen_ns -= group->unseen_ns > saved ? saved : 0;
 		}
 		if (!group->held)
 			stream->drained_ns = later(stream->drained_ns, now + VGPU_LAUNCH_NS) + expected_ns;

@@ -37,8 +37,8 @@ void vgpu_groups_beside(struct vgpu_stream *stream, CUstream handle);
 /* Right before it, where something that is not counted lies in front of it in the stream. */
 void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group);
 /* After it. expected_ns: of this launch alone. begun_ns: since when the driver had it; 0 if that does not matter. */
-void vgpu_groups_end(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched, bool mark,
-		     uint64_t expected_ns, uint64_t begun_ns);
+void vgpu_groups_end(struct vgpu_engine *engine, struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched,
+		     bool mark, uint64_t expected_ns, uint64_t begun_ns);
 /* Then gives the thread a pass for some more (pass.h), if what was taken from the share covers it. */
 void vgpu_groups_give_pass(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
 			   struct vgpu_group *group);

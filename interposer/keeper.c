@@ -85,12 +85,13 @@ static uint64_t until_next(struct vgpu_engine *engine, uint64_t now_ns)
 	 * always be seen doing the same. */
 	if (GET(engine->ample) != 0)
 		return TICK_SELDOM_NS - now_ns % (TICK_SELDOM_NS / 4);
+	/* Nobody can tell beforehand what they take. */
+	if (GET(engine->loose) != 0 && now_ns - engine->longer_ns < AMPLE_NS)
+		return TICK_NS;
 	/* What was held back is timed on the GPU, and nothing else is launched as long as more of it is; who waits
 	 * on the host looks for itself when there should be credit. */
 	if (timed && GET(engine->unknown) == 0)
 		return TICK_SELDOM_NS;
-	if (GET(engine->in_flight) != 0 && now_ns - engine->longer_ns < AMPLE_NS)
-		return TICK_NS;
 	if (GET(engine->in_flight) == 0 || expected > TICK_AT_MOST_NS)
 		return TICK_AT_MOST_NS;
 	return expected < TICK_NS ? TICK_NS : expected;

@@ -17,7 +17,7 @@
 #define PLUG_BELOW_NS 200000u
 #define PLUG_AT_MOST_NS 1000000u
 /* What NVML counts beyond what two events see of a kernel (H200). */
-#define BEYOND_EVENTS_NS 150u
+#define BEYOND_EVENTS_NS 75u
 #define DESTROY_WAIT_NS 100000000u
 
 enum { FREE = 0, BUSY, RUNNING };

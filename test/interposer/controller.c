@@ -253,6 +253,32 @@ static void what_is_not_seen_is_brief(void)
 	fuzz_rounds(20, brief_round);
 }
 
+/* Kernels that take less behind another one than alone, timed in groups with other things in between now and then. */
+static void saved_round(struct fuzz *f)
+{
+	uint64_t alone = fuzz_length(f, 2 * US, 40 * US), less = fuzz_below(f, (uint32_t)(alone / 2 < 1400 ? alone / 2 : 1400));
+	uint32_t saved = 0, launches = 16 + fuzz_below(f, 100), ns;
+
+	for (int i = 0; i < 200; i++) {
+		uint64_t between = i > 20 && i < 150 && fuzz_below(f, 30) == 0 ? fuzz_below(f, 10 * MS) : 0;
+
+		ns = vgpu_cost_saved_ns(saved);
+		saved = vgpu_cost_saved(saved, launches, launches * (alone - ns), launches * (alone - less) + between);
+		/* Neither says anything. */
+		CHECK_IS(vgpu_cost_saved(saved, 15, 15 * alone, alone), saved);
+		CHECK_IS(vgpu_cost_saved(saved, launches, launches * 60ull * US, launches * alone), saved);
+	}
+	ns = vgpu_cost_saved_ns(saved);
+	CHECK(ns <= less + 10 && ns + 10 >= less);
+}
+
+static void what_is_saved_in_a_row_is_learnt(void)
+{
+	CHECK_IS(vgpu_cost_saved_ns(0), 240);
+	CHECK_IS(vgpu_cost_saved_ns(vgpu_cost_saved(0, 100, 100000, UINT64_MAX / 2)), 0);
+	fuzz_rounds(20, saved_round);
+}
+
 int main(void)
 {
 	CASE(no_second_gets_more_than_its_share);
@@ -262,5 +288,6 @@ int main(void)
 	CASE(averages_are_right_and_seldom_renewed);
 	CASE(what_was_in_the_way_is_not_learnt);
 	CASE(what_is_not_seen_is_brief);
+	CASE(what_is_saved_in_a_row_is_learnt);
 	return summary();
 }

@@ -39,6 +39,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphN
 CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUdeviceptr pointer);
 CUresult cuSimHeld(CUdevice device, size_t *own, size_t *all);
 CUresult cuSimHighest(CUdevice device, size_t *bytes);
+CUresult cuSimBusy(CUdevice device, unsigned long long *ns);
 CUresult cuSimFailNext(unsigned int count);
 CUresult cuSimAsked(const char *name, unsigned int *times);
 nvmlReturn_t nvmlSimAsked(unsigned int *times); /* for lists of processes */

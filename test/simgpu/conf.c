@@ -163,6 +163,8 @@ static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 		conf->host_us = (unsigned)n;
 	else if (strcmp(key, "switch_us") == 0 && parse_number(value, 0, 10000000, &n))
 		conf->switch_us = (unsigned)n;
+	else if (strcmp(key, "prepare_ns") == 0 && parse_number(value, 0, 1000000, &n))
+		conf->prepare_ns = (unsigned)n;
 	else if (strcmp(key, "first_us") == 0 && parse_number(value, 0, 10000000, &n))
 		conf->first_us = (unsigned)n;
 	else if (strcmp(key, "usage_by_process") == 0 && parse_number(value, 0, 1, &n))

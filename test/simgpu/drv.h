@@ -31,6 +31,7 @@ struct CUstream_st {
 	pthread_t capturer;
 	uint64_t ready_ns; /* when all that was queued so far is done, but for what is deferred */
 	struct sim_deferred *deferred, *deferred_end;
+	bool behind_work; /* the last of it was a kernel */
 	uint64_t queued, resumed; /* how many were ever deferred, and are not any more */
 	unsigned head;
 	uint64_t end_ns[SIM_QUEUE_DEPTH];

@@ -38,6 +38,7 @@ static bool resume(CUstream stream, struct sim_deferred *one)
 {
 	uint64_t now = sim_now_ns(), ns;
 
+	stream->behind_work = stream->behind_work && one->kind == WORK;
 	switch (one->kind) {
 	case WORD:
 		if (!drv_word_is(one->word, one->width, one->value, one->flags))

@@ -304,3 +304,10 @@ CUresult sim_cuSimHighest(CUdevice device, size_t *bytes)
 	*bytes = sim_mem_highest(drv.device[device]);
 	return CUDA_SUCCESS;
 }
+
+CUresult sim_cuSimBusy(CUdevice device, unsigned long long *ns)
+{
+	NEED(drv_device(device));
+	*ns = sim_state()->proc[sim_own_slot()].device[drv.device[device]].busy_ns;
+	return CUDA_SUCCESS;
+}

@@ -55,6 +55,7 @@ struct sim_conf {
 	unsigned host_gb_s;   /* the same of copies from and to the host, and between devices */
 	unsigned host_us;     /* for how long what waits for something of the host's keeps its stream waiting */
 	unsigned switch_us;   /* what the GPU takes to go from one process to another */
+	unsigned prepare_ns;  /* what a kernel takes less right behind another one */
 	unsigned first_us;    /* how long after a kernel was begun its first launch returns */
 	bool no_usage_by_process;
 	bool mig_attributes;

@@ -210,7 +210,8 @@ class Ground:
         self.log = open(os.path.join(self.out, "stderr.txt"), "w")
         if o.sim:
             os.environ["SIMGPU_DIR"] = os.path.join(self.folder, "simgpu")
-            subprocess.run([os.path.join(o.sim, "simgpu-init"), os.environ["SIMGPU_DIR"], f"devices={o.sim_gpus}", "memory_gb_s=2000", "host_gb_s=55", "switch_us=140"], check=True)
+            subprocess.run([os.path.join(o.sim, "simgpu-init"), os.environ["SIMGPU_DIR"], f"devices={o.sim_gpus}", "memory_gb_s=2000", "host_gb_s=55", "switch_us=140",
+                            "prepare_ns=600"], check=True)
             os.environ["LD_LIBRARY_PATH"] = os.path.abspath(o.sim)
         # Where any user can read them.
         self.programs = os.path.join(self.folder, "programs")

@@ -41,6 +41,9 @@ LOADS = {
                         ("--us", "50", "--streams", "2", "--chain", "--deep", "64"), piece_us=50),
     "hidden": Load("8 ms kernels, 10 us ones beside",
                    ("--us", "8000", "--deep", "1", "--duty", "9000", "--blocks", "16", "--beside", "10"), piece_us=8000),
+    # Kernels that take little more than launching them.
+    "short": Load("10 us kernels as fast as the GPU does them", ("--us", "10", "--kernels", "100", "--gap", "6", "--deep", "2")),
+    "apart": Load("5 us kernels, 15 us apart", ("--us", "5", "--kernels", "100", "--gap", "12", "--deep", "2")),
     "uneven": Load("1 ms kernels, 10 us ones of the same shape beside",
                    ("--us", "1000", "--deep", "1", "--duty", "2000", "--blocks", "16", "--beside", "10"), piece_us=1000),
     # For pairs and latency, not in the table of singles.

@@ -5,12 +5,11 @@
 import statistics
 import time
 
-from ground import SETTLE_S, Step, Worker, metered, traced
+from ground import SETTLE_S, Step, Worker, metered
 from loads import LOADS, SINGLES
 
 POINT, SPREAD, USED, KEEPER = 1.0, 3.0, 0.98, 2.0  # the targets
 BY_CPU = 95  # what keeps the GPU busy for less is bound by the CPU, which is not equally fast all the time
-COARSE = 20  # below such a share NVML, which tells whole percents, cannot say whether 98 % of it are used
 HELD_BACK_MS = 10  # a second, of what leaves some of its share
 FIRST_POINTS = 2.0  # of each of the first seconds
 
@@ -30,7 +29,10 @@ class Measure:
 
     def __init__(self, g, seconds, workers, step=None, gpu=0, known_us=0):
         meter, keepers = step.meter() if step else None, [w.keeper_ns() for w in workers]
+        counters = g.witness.counters[gpu]
+        mark = counters.mark()
         self.begin, self.end = g.window(seconds)
+        self.gpm = counters.between(mark, counters.mark())
         after = step.meter() if step else None
         self.keeper = [100 * (w.keeper_ns() - k) / (self.end - self.begin) for w, k in zip(workers, keepers) if k is not None]
         g.witness.wait(self.end)
@@ -45,7 +47,7 @@ class Measure:
         self.copies = LOADS[workers[0].names[0]].copies
         self.piece_points = piece_us / 1e4  # what one piece is of a second
         self.one_piece = self.piece_points / seconds  # and of this window
-        self.meter = self.waited = self.kernels = None
+        self.meter = self.waited = None
         if step:
             self.meter, self.waited = metered(meter, after), 1000 * (after[1] - meter[1]) / (after[2] - meter[2])
 
@@ -53,28 +55,27 @@ class Measure:
         return {k: v for k, v in vars(self).items() if k not in ("begin", "end")}
 
     def verdict(self, target, bias, native_rate=None):
-        """NVML's word, less what it is off by; whether all was used by counted work where that is finer.
-        Pieces are not divided: a window, or a second, may have one more or less."""
+        """NVML's word, less what it is off by; whether all was used by the GPU's counters or, where it has none, by counted work:
+        both are finer. Pieces are not divided: a window, or a second, may have one more or less."""
         seen = self.counted if self.copies else None if self.witness is None else self.witness - bias
-        finer = self.counted if self.counted is not None and self.one_piece < 0.1 else self.kernels
+        finer = self.gpm if self.gpm is not None and not self.copies else self.counted if self.one_piece < 0.1 else None
         used = seen if finer is None else finer
         within = max(POINT, self.one_piece)
         return judge((self.rate == 0, "no work was done"), (seen is None, "the witness saw nothing"),
                      (native_rate is not None and self.rate < USED * native_rate, "slowed"),
-                     (seen is not None and abs(seen - target) > within, "off the share"),
-                     (used is not None and used > target + within, "over"),
+                     (any(x is not None and abs(x - target) > within for x in (seen, used)), "off the share"),
                      (self.spread is not None and self.spread > SPREAD and self.range > self.piece_points, "spread"),
                      (used is not None and used < USED * target - self.one_piece, "not all used"),
                      (bool(self.keeper) and max(self.keeper) > KEEPER, "keeper's CPU"))
 
 
-HEADER = ("load", "share", "NVML %", "counted %", "kernels %", "spread %", "range", "own meter %", "rate /s", "of native x share", "waited ms/s",
+HEADER = ("load", "share", "NVML %", "GPM %", "counted %", "spread %", "range", "own meter %", "rate /s", "of native x share", "waited ms/s",
           "keeper %", "verdict")
 
 
 def row(title, share, m, verdict, native_rate=None, target=None):
     of_native = 100 * m.rate / (native_rate * target / 100) if native_rate and target else None
-    return (title, share, show(m.witness), show(m.counted), show(m.kernels), show(m.spread), show(m.range), show(m.meter), show(m.rate, 1),
+    return (title, share, show(m.witness), show(m.gpm, 2), show(m.counted), show(m.spread), show(m.range), show(m.meter), show(m.rate, 1),
             show(of_native, 1, " %"), show(m.waited), show(max(m.keeper), 2) if m.keeper else "-", verdict)
 
 
@@ -88,12 +89,12 @@ def witness(g):
         w.close()
         if m.witness is not None:
             off.append(m.witness - m.counted)
-        rows.append((LOADS[name].title, show(m.counted, 2), show(m.witness, 2), show(m.witness and m.witness - m.counted, 2)))
+        rows.append((LOADS[name].title, show(m.counted, 2), show(m.witness, 2), show(m.gpm, 2), show(m.witness and m.witness - m.counted, 2)))
         g.keep("witness", load=name, **m.facts())
     g.bias = statistics.median(off) if off else 0.0
     if abs(g.bias) > 0.6:  # no rounding explains that: do not hide it
         g.bias = 0.0
-    g.table(f"The witness against known shares (all verdicts take {g.bias:+.2f} off)", ("load", "counted %", "NVML %", "off"), rows, judged=False)
+    g.table(f"The witness against known shares (all verdicts take {g.bias:+.2f} off)", ("load", "counted %", "NVML %", "GPM %", "off"), rows, judged=False)
 
 
 def native_run(g, native, name):
@@ -104,13 +105,13 @@ def native_run(g, native, name):
     return m
 
 
-def below_its_share(m, share, bias):
-    """Of work that leaves some of its share: never more than that, and not held back. How fast it is by that ../bench.sh tells, by
+def below_its_share(m, share, bias, surely):
+    """Of work that leaves some of its share: never more than that, and, where it surely does, not held back. How fast it is by that ../bench.sh tells, by
     processes in short turns: what the CPU bounds is not equally fast in two seconds, nor in two processes."""
     return judge((m.rate == 0, "no work was done"), (m.witness is None, "the witness saw nothing"),
                  (m.witness is not None and not m.copies and m.witness - bias > share + POINT, "over"),
                  (m.copies and m.counted > share + POINT, "over"),
-                 (m.waited is not None and m.waited > HELD_BACK_MS, "held back"), (bool(m.keeper) and max(m.keeper) > KEEPER, "keeper's CPU"))
+                 (surely and m.waited is not None and m.waited > HELD_BACK_MS, "held back"), (bool(m.keeper) and max(m.keeper) > KEEPER, "keeper's CPU"))
 
 
 def one_load(g, native, name):
@@ -121,7 +122,8 @@ def one_load(g, native, name):
     base = native_run(g, native, name)
     rows = [row(load.title, "native", base, "")]
     g.keep("single", load=name, share=None, **base.facts())
-    busy = base.counted if load.copies else 100.0 if base.witness is None else base.witness - g.bias
+    nvml = 100.0 if base.witness is None else base.witness - g.bias
+    busy = base.counted if load.copies else nvml if base.gpm is None else base.gpm
     known_us = 1e4 * busy / base.rate if load.steady and base.witness is not None and base.rate > 0 else 0
     idle = None
     around = [base, base]
@@ -131,18 +133,16 @@ def one_load(g, native, name):
         time.sleep(SETTLE_S)
         m = Measure(g, g.o.seconds, [ours], step, known_us=known_us)
         target = min(share, busy)
-        if target < COARSE and m.counted is None and busy >= BY_CPU:
-            m.kernels = (traced([ours], m.rates) or [None])[0]
         if busy < BY_CPU:
             ours.stop()
             around = [around[1], native_run(g, native, name)]
             ours.go()
-        could = busy * min(n.rate for n in around) / base.rate if base.rate > 0 else busy
-        if could > share:
+        least, most = (busy * of(n.rate for n in around) / base.rate if base.rate > 0 else busy for of in (min, max))
+        if least > share:
             verdict = m.verdict(target, g.bias)
         else:
-            target = could
-            verdict = below_its_share(m, share, g.bias)
+            target = least
+            verdict = below_its_share(m, share, g.bias, most < share)
         rows.append(row(load.title, share, m, verdict, base.rate, 100 * target / busy if busy > 0 else None))
         g.keep("single", load=name, share=share, target=target, verdict=rows[-1][-1], **m.facts())
     ours.stop()
@@ -237,4 +237,4 @@ def fresh(g):
         rows.append((LOADS[name].title, share, " ".join(f"{s:.1f}" for s in seen), " ".join(f"{c:.1f}" for c in counted) or "-", verdict))
         g.keep("fresh", load=name, share=share, nvml=seen, counted=counted, verdict=verdict)
     g.table(f"Fresh starts: the first three seconds, each within {FIRST_POINTS:.0f} points",
-            ("load", "share", "NVML %", "counted %", "verdict"), rows)
+            ("load", "share", "NVML %", "GPM %", "counted %", "verdict"), rows)

@@ -7,6 +7,8 @@ import ctypes
 import threading
 import time
 
+from counters import Counters
+
 UTILISATION = 1  # NVML_GPU_UTILIZATION_SAMPLES
 MOST_SAMPLES = 4096
 LONGEST_S = 1.0  # between two samples; what is further apart was not seen
@@ -37,6 +39,7 @@ class Witness:
             self.devices.append(device)
             self.uuids.append(uuid.value.decode())
             self.mib.append(memory.total >> 20)
+        self.counters = [Counters(self.nvml, device) for device in self.devices]
         self.samples = [[] for _ in self.devices]  # of each GPU: begin and end in ns, busy percent
         self.to_monotonic_ns = time.monotonic_ns() - time.time_ns()
         self.broken = None
