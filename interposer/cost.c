@@ -194,11 +194,16 @@ uint32_t vgpu_cost_saved_ns(uint32_t saved)
 	return saved != 0 ? saved - 1 : SAVED_NS;
 }
 
+bool vgpu_cost_tells_saved(uint32_t launches, uint64_t expected_ns)
+{
+	return launches >= SAVED_LAUNCHES && expected_ns / launches <= SAVED_BELOW_NS;
+}
+
 uint32_t vgpu_cost_saved(uint32_t saved, uint32_t launches, uint64_t expected_ns, uint64_t took_ns)
 {
 	int64_t ns = vgpu_cost_saved_ns(saved);
 
-	if (launches < SAVED_LAUNCHES || expected_ns / launches > SAVED_BELOW_NS)
+	if (!vgpu_cost_tells_saved(launches, expected_ns))
 		return saved;
 	ns += ((int64_t)expected_ns - (int64_t)took_ns) / (int64_t)launches / 8;
 	return 1 + (uint32_t)(ns < 0 ? 0 : ns > SAVED_MOST_NS ? SAVED_MOST_NS : ns);

@@ -60,6 +60,8 @@ void vgpu_cost_guess(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t 
  * launches that ran in a row: what is known of it (0: nothing yet) after so many that were expected to take so long together,
  * with that taken off, and took so long. */
 uint32_t vgpu_cost_saved(uint32_t saved, uint32_t launches, uint64_t expected_ns, uint64_t took_ns);
+/* Whether what these took says anything of that. */
+bool vgpu_cost_tells_saved(uint32_t launches, uint64_t expected_ns);
 /* That in nanoseconds. */
 uint32_t vgpu_cost_saved_ns(uint32_t saved);
 

@@ -77,8 +77,8 @@ static bool is_alone(const struct vgpu_engine *engine, const struct vgpu_stream 
 
 /* With the stream's mutex held: all that was asked about is done. What the GPU took for several of them together is
  * shared among them by what was expected of each. */
-static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, const struct vgpu_question *q, const struct vgpu_answer *answer, uint64_t now,
-		      struct vgpu_before *before)
+static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, const struct vgpu_question *q,
+		      const struct vgpu_answer *answer, uint64_t now, struct vgpu_before *before)
 {
 	const struct vgpu_group *first = vgpu_groups_at(stream, q->number);
 	uint32_t count = answer->asked->count;
@@ -88,10 +88,13 @@ static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, co
 		expected_ns += vgpu_groups_at(stream, q->number + n)->expected_ns;
 		unseen_ns += vgpu_groups_at(stream, q->number + n)->unseen_ns;
 	}
-	/* Nor is it the other streams' work. What is not held back takes as long, and the GPU does not tell. */
-	if (!first->fronted && took_ns > GET(engine->expected_ns) && took_ns > unseen_ns * VGPU_LONGER + VGPU_LONGER_NS)
+	/* Longer than all that was in flight, so it was not in other streams' way either. Those that are not held back may take as
+	 * long, and the GPU does not tell. */
+	if (!first->fronted && unseen_ns < STALL_NS && took_ns > GET(engine->expected_ns) &&
+	    took_ns > unseen_ns * VGPU_LONGER + VGPU_LONGER_NS)
 		engine->longer_ns = now;
-	if (took_ns != 0 && !GET(engine->seat.shared) && !first->fronted && first->expected_ns != VGPU_UNKNOWN_NS && is_alone(engine, stream))
+	if (took_ns != 0 && !GET(engine->seat.shared) && !first->fronted && first->expected_ns != VGPU_UNKNOWN_NS &&
+	    vgpu_cost_tells_saved(answer->asked->launches, expected_ns) && is_alone(engine, stream))
 		SET(engine->saved, vgpu_cost_saved(engine->saved, answer->asked->launches, expected_ns, took_ns));
 	for (uint32_t n = 0; n < count; n++) {
 		struct vgpu_group *group = vgpu_groups_at(stream, q->number + n);

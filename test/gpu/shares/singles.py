@@ -58,12 +58,14 @@ class Measure:
         """NVML's word, less what it is off by; whether all was used by the GPU's counters or, where it has none, by counted work:
         both are finer. Pieces are not divided: a window, or a second, may have one more or less."""
         seen = self.counted if self.copies else None if self.witness is None else self.witness - bias
-        finer = self.gpm if self.gpm is not None and not self.copies else self.counted if self.one_piece < 0.1 else None
+        gpm = None if self.copies else self.gpm
+        finer = gpm if gpm is not None else self.counted if self.one_piece < 0.1 else None
         used = seen if finer is None else finer
         within = max(POINT, self.one_piece)
         return judge((self.rate == 0, "no work was done"), (seen is None, "the witness saw nothing"),
                      (native_rate is not None and self.rate < USED * native_rate, "slowed"),
-                     (any(x is not None and abs(x - target) > within for x in (seen, used)), "off the share"),
+                     (any(x is not None and abs(x - target) > within for x in (seen, gpm)), "off the share"),
+                     (used is not None and used > target + within, "over"),
                      (self.spread is not None and self.spread > SPREAD and self.range > self.piece_points, "spread"),
                      (used is not None and used < USED * target - self.one_piece, "not all used"),
                      (bool(self.keeper) and max(self.keeper) > KEEPER, "keeper's CPU"))
@@ -237,4 +239,4 @@ def fresh(g):
         rows.append((LOADS[name].title, share, " ".join(f"{s:.1f}" for s in seen), " ".join(f"{c:.1f}" for c in counted) or "-", verdict))
         g.keep("fresh", load=name, share=share, nvml=seen, counted=counted, verdict=verdict)
     g.table(f"Fresh starts: the first three seconds, each within {FIRST_POINTS:.0f} points",
-            ("load", "share", "NVML %", "GPM %", "counted %", "verdict"), rows)
+            ("load", "share", "NVML %", "counted %", "verdict"), rows)
