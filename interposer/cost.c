@@ -11,7 +11,7 @@
 #define SELDOM 64u
 #define WORTH_NS 2000000u
 #define LATER 4u	     /* and then so many times more seldom, */
-#define AMPLE 16u	     /* or so many, where it matters less */
+#define ROUGHLY 16u	     /* or so many, where it matters less */
 #define OUTLIER 8u	     /* times the average: something came between, unless it comes again */
 #define PUT_OFF 32u	     /* launches beside others before one is timed after all, */
 #define BESIDE (16 * PUT_OFF) /* and before one counts that took longer */
@@ -78,10 +78,10 @@ struct vgpu_cost *vgpu_cost_of(struct vgpu_cost table[VGPU_COSTS], uint64_t key)
 }
 
 /* Not the very first: it may load the kernel, which takes long and must not be waited for. */
-static bool is_due(const struct vgpu_cost *cost, uint32_t since, bool ample)
+static bool is_due(const struct vgpu_cost *cost, uint32_t since, bool roughly)
 {
 	uint64_t average = GET(cost->average_ns);
-	uint32_t samples = GET(cost->samples), rarely = samples < KNOWN ? 1 : ample ? AMPLE : LATER;
+	uint32_t samples = GET(cost->samples), rarely = samples < KNOWN ? 1 : roughly ? ROUGHLY : LATER;
 
 	if (average == 0 && samples == 0 && since == 1)
 		return false;
@@ -105,10 +105,10 @@ static uint64_t brief_after(uint64_t brief, uint64_t average, uint64_t took_ns)
 	return took_ns / UNSTEADY <= brief || average <= brief ? average : brief + (average - brief) / FADES;
 }
 
-bool vgpu_cost_due(struct vgpu_cost *cost, bool ample)
+bool vgpu_cost_due(struct vgpu_cost *cost, bool roughly)
 {
 	uint32_t since = GET(cost->since_sample) + 1;
-	bool due = is_due(cost, since, ample);
+	bool due = is_due(cost, since, roughly);
 
 	SET(cost->since_sample, due ? 1 : since);
 	return due;
@@ -166,7 +166,7 @@ bool vgpu_cost_put_off(struct vgpu_cost *cost)
 	SET(cost->put_off, put_off);
 	if (put_off % PUT_OFF == 0)
 		return false;
-	SET(cost->since_sample, SELDOM * LATER);
+	SET(cost->since_sample, SELDOM * ROUGHLY);
 	return true;
 }
 

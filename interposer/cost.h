@@ -37,9 +37,8 @@ uint64_t vgpu_cost_unseen_ns(const struct vgpu_cost *cost);
 struct vgpu_cost *vgpu_cost_of(struct vgpu_cost table[VGPU_COSTS], uint64_t key);
 
 /* Notes one launch. True when this one should be timed: often enough that an average of kernels
- * whose length changes is fair, seldom enough that it costs nothing. ample: there is enough of the
- * share, so that it need not be known so well. */
-bool vgpu_cost_due(struct vgpu_cost *cost, bool ample);
+ * whose length changes is fair, seldom enough that it costs nothing. roughly: it need not be known so well. */
+bool vgpu_cost_due(struct vgpu_cost *cost, bool roughly);
 
 /* The same for a launch that is not to be timed, where there is enough of the share: how long it takes. 0, and nothing is noted,
  * when that is not known or more than most_ns, or it is due. */

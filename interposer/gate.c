@@ -292,7 +292,8 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	launch->handle = handle;
 	launch->key = vgpu_cost_key((uint64_t)(uintptr_t)what, shape);
 	cost = vgpu_cost_of(launch->engine->cost, launch->key);
-	due = vgpu_cost_due(cost, GET(launch->engine->ample) != 0);
+	/* What is held back the GPU times as a whole. */
+	due = vgpu_cost_due(cost, GET(launch->engine->ample) != 0 || vgpu_batch_pending(launch->engine));
 	expect(launch, cost, what);
 	launch->batch = 0;
 	launch->places = places;
