@@ -14,7 +14,7 @@ SHARES = (30, 70)
 
 
 def one_run(g, step):
-    """What both GPUs did while it ran, and what the library says of the first."""
+    """What both GPUs did while it ran, by NVML's samples and its counters, and what the library says of the first."""
     g.workers += 1
     page = Page(os.path.join(g.folder, f"page{g.workers}"), 0)
     p = subprocess.Popen([sys.executable, os.path.join(g.programs, "torch_collective.py"), "--page", page.path], env=g.environment(step),
@@ -27,7 +27,7 @@ def one_run(g, step):
             time.sleep(0.05)
         time.sleep(1.0)
         before = step.meter() if step else None
-        begin, end = g.window(g.o.seconds)
+        begin, end, gpm = g.window(g.o.seconds)
         after = step.meter() if step else None
         g.witness.wait(end)
         own = metered(before, after) if step else None
@@ -35,7 +35,7 @@ def one_run(g, step):
         p.stdin.close()
         asked = now_ns()
         status = p.wait(60)
-        return rate, [g.witness.mean(begin, end, gpu) for gpu in (0, 1)], own, status, (now_ns() - asked) / 1e9
+        return rate, [g.witness.mean(begin, end, gpu) for gpu in (0, 1)], gpm[:2], own, status, (now_ns() - asked) / 1e9
     finally:
         if p.poll() is None:
             os.killpg(p.pid, 9)
@@ -45,12 +45,13 @@ def one_run(g, step):
 def row(g, what, step):
     limits = [100, 100] if step is None else [int(s) for s in what.split("/")]
     try:
-        rate, seen, own, status, end_s = one_run(g, step)
+        rate, seen, gpm, own, status, end_s = one_run(g, step)
     except (RuntimeError, subprocess.TimeoutExpired) as e:
-        return (what, *["-"] * 5, f"BROKEN: {str(e)[:100]}")
+        return (what, *["-"] * 7, f"BROKEN: {str(e)[:100]}")
     verdict = judge((status != 0, f"exit status {status}"), (rate == 0, "no steps"),
-                    *((s is None or s - g.bias > x + POINT, f"GPU {i} over") for i, (s, x) in enumerate(zip(seen, limits))))
-    return (what, show(rate, 2), *(show(s) for s in seen), show(own), show(end_s), verdict)
+                    *((s is None or (f if f is not None else s - g.bias) > x + POINT, f"GPU {i} over")
+                      for i, (s, f, x) in enumerate(zip(seen, gpm, limits))))
+    return (what, show(rate, 2), *(show(s) for s in seen), *(show(f, 2) for f in gpm), show(own), show(end_s), verdict)
 
 
 def collective(g):
@@ -65,4 +66,4 @@ def collective(g):
             g.keep("collective", what=what, row=rows[-1])
     finally:
         g.table("Training on two GPUs with NCCL (ResNet-18 by DDP, and an all_reduce of 256 MiB each step)",
-                ("shares", "steps/s", "GPU 0 NVML %", "GPU 1 NVML %", "GPU 0 own meter %", "end after s", "verdict"), rows)
+                ("shares", "steps/s", "GPU 0 NVML %", "GPU 1 NVML %", "GPU 0 GPM %", "GPU 1 GPM %", "GPU 0 own meter %", "end after s", "verdict"), rows)

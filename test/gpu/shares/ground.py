@@ -250,10 +250,13 @@ class Ground:
         return folder
 
     def window(self, seconds):
-        """Sleeps; from and to in ns."""
+        """Sleeps; from and to in ns, and for how many percent of it each GPU was at work by its counters."""
+        counters = self.witness.counters
+        marks = [c.mark() for c in counters]
         begin = now_ns()
         time.sleep(seconds)
-        return begin, now_ns()
+        end = now_ns()
+        return begin, end, [c.between(m, c.mark()) for c, m in zip(counters, marks)]
 
     def close(self):
         for w in list(self.living):

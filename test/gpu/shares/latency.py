@@ -33,7 +33,7 @@ def latency(g):
             if batch:
                 batch.go()
             time.sleep(SETTLE_S)
-            begin, end = g.window(max(g.o.seconds, 3))
+            begin, end, _ = g.window(max(g.o.seconds, 3))
             took, rate = w.page.took_ms(begin, end), w.page.rate(begin, end)
             batch_rate = batch.page.rate(begin, end) if batch else None
             w.close()

@@ -45,7 +45,7 @@ class Both:
 
     def __init__(self, g, seconds, workers, steps=()):
         before = [s.meter() for s in steps]
-        self.begin, self.end = g.window(seconds)
+        self.begin, self.end, self.gpm = g.window(seconds)
         after = [s.meter() for s in steps]
         g.witness.wait(self.end)
         self.witness = g.witness.mean(self.begin, self.end)
@@ -78,14 +78,14 @@ def one_pair(g, pair, names):
         alone += traced([w], m.rates) or []
         w.stop()
         solo.append(m.rate)
-        busy.append(100.0 if m.witness is None else min(100.0, m.witness - g.bias))
+        busy.append(m.gpm if m.gpm is not None else 100.0 if m.witness is None else min(100.0, m.witness - g.bias))
     pair.go(pair.native, names)
     time.sleep(SETTLE_S / 2)
     sliced = Both(g, max(2.0, g.o.seconds / 2), pair.native)
     pair.stop(pair.native)
     title = " + ".join(LOADS[n].title for n in names)
     x, y = sliced.shares(solo)
-    rows = [(title, "native", show(x), show(y), show(x + y), slashed(alone), show(sliced.witness), "-", slashed(sliced.spreads), "")]
+    rows = [(title, "native", show(x), show(y), show(x + y), slashed(alone), show(sliced.witness), show(sliced.gpm[0], 2), "-", slashed(sliced.spreads), "")]
     g.keep("pairs", loads=names, split=None, solo=solo, busy=busy, traced=alone, shares=[x, y], **vars(sliced))
     for split in SPLITS:
         for step, share in zip(pair.steps, split):
@@ -99,8 +99,8 @@ def one_pair(g, pair, names):
         off = [(abs(s - min(share, full)) > POINT, f"{who} off its share")
                for s, share, full, who in zip(times or (x, y), split, busy, ("first", "second"))]
         verdict = judge(*off, (x + y < TOGETHER, "together"))
-        rows.append((title, f"{split[0]}/{split[1]}", show(x), show(y), show(x + y), slashed(times), show(b.witness), slashed(b.meters),
-                     slashed(b.spreads), verdict))
+        rows.append((title, f"{split[0]}/{split[1]}", show(x), show(y), show(x + y), slashed(times), show(b.witness), show(b.gpm[0], 2),
+                     slashed(b.meters), slashed(b.spreads), verdict))
         g.keep("pairs", loads=names, split=split, traced=times, shares=[x, y], verdict=verdict, **vars(b))
     pair.stop(pair.ours)
     return rows
@@ -117,14 +117,14 @@ def pairs(g):
             try:
                 rows += one_pair(g, pair, names)
             except (RuntimeError, OSError) as e:
-                rows.append((" + ".join(LOADS[n].title for n in names), *["-"] * 8, f"BROKEN: {str(e)[:100]}"))
+                rows.append((" + ".join(LOADS[n].title for n in names), *["-"] * 9, f"BROKEN: {str(e)[:100]}"))
             if pair is not shared:
                 pair.close()
             print(f"shares: {'+'.join(names)}: at {time.monotonic() - g.begin:.0f} s", file=g.progress, flush=True)
     finally:
         g.table("Two jobs on one GPU: work done, in percent of the same alone without the interposer. Judged by their kernels' times where\n"
                 "CUPTI tells what they are for a piece (native: of each alone), else by the work done",
-                ("loads", "shares", "first", "second", "together", "kernels %", "NVML %", "own meters %", "spread %", "verdict"), rows)
+                ("loads", "shares", "first", "second", "together", "kernels %", "NVML %", "GPM %", "own meters %", "spread %", "verdict"), rows)
 
 
 class Neighbours:
@@ -166,14 +166,14 @@ def faults(g):
                      " ".join(show(b) for b in back) if back else "-", verdict))
         g.keep("faults", what=what, shares=shares, longest_wait_ms=waits, back=back, verdict=verdict)
 
-    begin, end = g.window(AFTER_S)
+    begin, end, _ = g.window(AFTER_S)
     row("both run", [n.first.page.done(begin, end) / AFTER_S / 10], [0])
     shares, waits, back = [], [], []
     for _ in range(g.o.rounds):
         share, wait = n.send(signal.SIGSTOP)
         os.kill(n.second.process.pid, signal.SIGCONT)
         time.sleep(SETTLE_S)
-        begin, end = g.window(1.0)
+        begin, end, _ = g.window(1.0)
         shares.append(share)
         waits.append(wait)
         back.append(n.second.page.rate(begin, end) / 10)

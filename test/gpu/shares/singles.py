@@ -29,10 +29,8 @@ class Measure:
 
     def __init__(self, g, seconds, workers, step=None, gpu=0, known_us=0):
         meter, keepers = step.meter() if step else None, [w.keeper_ns() for w in workers]
-        counters = g.witness.counters[gpu]
-        mark = counters.mark()
-        self.begin, self.end = g.window(seconds)
-        self.gpm = counters.between(mark, counters.mark())
+        self.begin, self.end, gpm = g.window(seconds)
+        self.gpm = gpm[gpu]
         after = step.meter() if step else None
         self.keeper = [100 * (w.keeper_ns() - k) / (self.end - self.begin) for w, k in zip(workers, keepers) if k is not None]
         g.witness.wait(self.end)
@@ -151,7 +149,7 @@ def one_load(g, native, name):
     time.sleep(0.2)
     before = ours.keeper_ns()
     if before is not None:
-        begin, end = g.window(0.5)
+        begin, end, _ = g.window(0.5)
         idle = 100 * (ours.keeper_ns() - before) / (end - begin)
         g.keep("single", load=name, keeper_idle=idle)
     ours.close()
@@ -203,13 +201,13 @@ def processes(g):
         time.sleep(SETTLE_S)
         m = Measure(g, g.o.seconds, workers, step)
         each = " ".join(f"{r * LOADS['spin'].piece_us / 1e4:.1f}" for r in m.rates)
-        rows.append((count, show(m.witness), show(m.counted), show(m.spread), show(m.meter), each,
+        rows.append((count, show(m.witness), show(m.gpm, 2), show(m.counted), show(m.spread), show(m.meter), each,
                      show(max(m.keeper), 2) if m.keeper else "-", m.verdict(30, g.bias)))
         g.keep("processes", count=count, verdict=rows[-1][-1], **m.facts())
         for w in workers:
             w.close()
     g.table("Processes of one job under 30",
-            ("processes", "NVML %", "counted %", "spread %", "own meter %", "each, counted %", "keeper %", "verdict"), rows)
+            ("processes", "NVML %", "GPM %", "counted %", "spread %", "own meter %", "each, counted %", "keeper %", "verdict"), rows)
 
 
 def fresh(g):
