@@ -75,6 +75,18 @@ static bool is_alone(const struct vgpu_engine *engine, const struct vgpu_stream 
 	return GET(engine->in_flight) == own;
 }
 
+/* With the stream's mutex held: so many launches ran in a row, with nothing of others between them. */
+static void learn(struct vgpu_engine *engine, const struct vgpu_stream *stream, uint32_t launches, uint64_t expected_ns,
+		  uint64_t unseen_ns, uint64_t took_ns, uint64_t now)
+{
+	/* Longer than all that was in flight, so it was not in other streams' way either. What is not held back may take as
+	 * long, and the GPU does not tell. */
+	if (unseen_ns < STALL_NS && took_ns > GET(engine->expected_ns) && took_ns > unseen_ns * VGPU_LONGER + VGPU_LONGER_NS)
+		engine->longer_ns = now;
+	if (vgpu_cost_tells_saved(launches, expected_ns) && is_alone(engine, stream))
+		SET(engine->saved, vgpu_cost_saved(engine->saved, launches, expected_ns, took_ns));
+}
+
 /* With the stream's mutex held: all that was asked about is done. What the GPU took for several of them together is
  * shared among them by what was expected of each. */
 static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, const struct vgpu_question *q,
@@ -88,14 +100,8 @@ static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, co
 		expected_ns += vgpu_groups_at(stream, q->number + n)->expected_ns;
 		unseen_ns += vgpu_groups_at(stream, q->number + n)->unseen_ns;
 	}
-	/* Longer than all that was in flight, so it was not in other streams' way either. Those that are not held back may take as
-	 * long, and the GPU does not tell. */
-	if (!first->fronted && unseen_ns < STALL_NS && took_ns > GET(engine->expected_ns) &&
-	    took_ns > unseen_ns * VGPU_LONGER + VGPU_LONGER_NS)
-		engine->longer_ns = now;
-	if (took_ns != 0 && !GET(engine->seat.shared) && !first->fronted && first->expected_ns != VGPU_UNKNOWN_NS &&
-	    vgpu_cost_tells_saved(answer->asked->launches, expected_ns) && is_alone(engine, stream))
-		SET(engine->saved, vgpu_cost_saved(engine->saved, answer->asked->launches, expected_ns, took_ns));
+	if (took_ns != 0 && !first->fronted && first->expected_ns != VGPU_UNKNOWN_NS && !GET(engine->seat.shared))
+		learn(engine, stream, answer->asked->launches, expected_ns, unseen_ns, took_ns, now);
 	for (uint32_t n = 0; n < count; n++) {
 		struct vgpu_group *group = vgpu_groups_at(stream, q->number + n);
 
