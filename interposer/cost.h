@@ -47,7 +47,7 @@ uint64_t vgpu_cost_passes(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint
 /* What a launch took on the GPU. Forgotten when the key has lost its place meanwhile. */
 void vgpu_cost_learn(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns);
 
-/* A launch is due while other work is on the GPU, which may be in its way: whether to wait for a better one. */
+/* A launch is due while other work is on the GPU, or in its stream: whether to wait for a better moment. */
 bool vgpu_cost_put_off(struct vgpu_cost *cost);
 /* What it took then after all: seldom believed where it is more than before. */
 void vgpu_cost_learn_beside(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns);
