@@ -267,14 +267,12 @@ static bool has_waited(struct vgpu_process *p, const struct vgpu_engine *engine)
 	return GET(p->synchronised) != 0 && GET(engine->seat.count) != 0;
 }
 
-/* Whether a launch that is due is timed now. In a stream that is at work two events are further apart (H200: by 0.5 to 1 µs), so
- * a moment is waited for in which it is not, if one comes. A stream that is held back cannot be asked. */
-static bool is_timed(struct vgpu_launch *launch, struct vgpu_cost *cost, bool capturing)
+/* Whether the stream is at work, which makes a difference for short ones that are timed in it. One that is held back cannot
+ * be asked. */
+static bool is_at_work(const struct vgpu_launch *launch, bool capturing)
 {
-	if (capturing || launch->stream == NULL || launch->expected_ns == VGPU_UNKNOWN_NS || launch->expected_ns > BUSY_BELOW_NS ||
-	    vgpu_batch_pending(launch->engine))
-		return true;
-	return vgpu_groups_drained(launch->stream, launch->handle) || !vgpu_cost_put_off(cost);
+	return !capturing && launch->stream != NULL && launch->expected_ns < BUSY_BELOW_NS && !vgpu_batch_pending(launch->engine) &&
+	       !vgpu_groups_drained(launch->stream, launch->handle);
 }
 
 void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream handle, const void *what, uint64_t shape,
@@ -285,7 +283,7 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	CUcontext context = NULL;
 	struct vgpu_cost *cost;
 	CUdevice ordinal = 0;
-	bool due;
+	bool due, at_work;
 	int device;
 
 	launch->passes = vgpu_pass_is_at_hand(handle) && vgpu_pass_covers(p, what, shape, &launch->expected_ns);
@@ -316,12 +314,12 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 		if (!capturing && vgpu_groups_drained(launch->stream, handle))
 			__atomic_fetch_add(&launch->engine->drains, 1, __ATOMIC_RELAXED);
 	}
-	due = due && is_timed(launch, cost, capturing);
+	at_work = due && is_at_work(launch, capturing);
 	admit(p, (uint32_t)(launch->engine - p->engine), launch, cost, context, capturing);
 	if (launch->expected_ns == VGPU_UNKNOWN_NS)
 		expect(launch, cost, what); /* it may have been learnt meanwhile */
 	join_group(launch, !capturing);
-	launch->sample = due ? vgpu_sample_begin(launch->engine, context, handle, launch->key, what, launch->expected_ns) : NULL;
+	launch->sample = due ? vgpu_sample_begin(launch->engine, context, handle, launch->key, what, launch->expected_ns, at_work) : NULL;
 	launch->begun_ns = launch->expected_ns == VGPU_UNKNOWN_NS ? vgpu_now_ns() : 0;
 }
 

@@ -86,14 +86,14 @@ static void unplug(struct vgpu_engine *engine, struct vgpu_sample *sample)
 }
 
 struct vgpu_sample *vgpu_sample_begin(struct vgpu_engine *engine, CUcontext context, CUstream stream, uint64_t key,
-				      const void *what, uint64_t expected_ns)
+				      const void *what, uint64_t expected_ns, bool at_work)
 {
 	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
 	struct vgpu_process *p = vgpu_attach();
 	bool beside = p != NULL && others_at_work(p, engine, context, stream);
 	struct vgpu_sample *sample = NULL;
 
-	if (beside && expected_ns != VGPU_UNKNOWN_NS && vgpu_cost_put_off(vgpu_cost_of(engine->cost, key)))
+	if ((beside || at_work) && expected_ns != VGPU_UNKNOWN_NS && vgpu_cost_put_off(vgpu_cost_of(engine->cost, key)))
 		return NULL;
 	for (uint32_t i = 0; i < VGPU_SAMPLES && sample == NULL; i++) {
 		uint32_t state = FREE;

@@ -10,9 +10,10 @@
 
 #include "process.h"
 
-/* Before a launch that is to be timed; NULL when it cannot be just now. */
+/* Before a launch that is to be timed; NULL when it cannot be just now, or a better moment may come. at_work: the stream is, and
+ * two events are then further apart (H200: by 0.5 to 1 µs). */
 struct vgpu_sample *vgpu_sample_begin(struct vgpu_engine *engine, CUcontext context, CUstream stream, uint64_t key,
-				      const void *what, uint64_t expected_ns);
+				      const void *what, uint64_t expected_ns, bool at_work);
 /* batch: what the launch is held back with, or 0. */
 void vgpu_sample_end(struct vgpu_engine *engine, struct vgpu_sample *sample, CUstream stream, uint64_t batch, bool launched);
 
