@@ -16,7 +16,7 @@
 /* Longer kernels are not worth making the GPU wait. */
 #define PLUG_BELOW_NS 200000u
 #define PLUG_AT_MOST_NS 1000000u
-/* What NVML counts beyond what two events see of a kernel (H200). */
+/* What the GPU's counters (NVML's GPM) say beyond what two events see of a kernel that runs alone (H200). */
 #define BEYOND_EVENTS_NS 75u
 #define DESTROY_WAIT_NS 100000000u
 

@@ -165,6 +165,8 @@ static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 		conf->switch_us = (unsigned)n;
 	else if (strcmp(key, "prepare_ns") == 0 && parse_number(value, 0, 1000000, &n))
 		conf->prepare_ns = (unsigned)n;
+	else if (strcmp(key, "marked_ns") == 0 && parse_number(value, 0, 1000000, &n))
+		conf->marked_ns = (unsigned)n;
 	else if (strcmp(key, "first_us") == 0 && parse_number(value, 0, 10000000, &n))
 		conf->first_us = (unsigned)n;
 	else if (strcmp(key, "usage_by_process") == 0 && parse_number(value, 0, 1, &n))

@@ -92,8 +92,10 @@ uint64_t drv_stream_ready_ns(CUstream stream)
 
 void drv_stream_book(CUstream stream, uint64_t from_ns, uint64_t ns)
 {
-	if (stream->behind_work && from_ns > sim_now_ns())
+	if (from_ns > sim_now_ns() && stream->behind_work)
 		ns -= sim_conf.prepare_ns < ns / 2 ? sim_conf.prepare_ns : ns / 2;
+	else if (from_ns > sim_now_ns())
+		ns += sim_conf.marked_ns;
 	stream->behind_work = true;
 	stream->ready_ns = sim_time_book(stream->ctx->device, from_ns, ns);
 	stream->end_ns[stream->head] = stream->ready_ns;

@@ -56,6 +56,7 @@ struct sim_conf {
 	unsigned host_us;     /* for how long what waits for something of the host's keeps its stream waiting */
 	unsigned switch_us;   /* what the GPU takes to go from one process to another */
 	unsigned prepare_ns;  /* what a kernel takes less right behind another one */
+	unsigned marked_ns;   /* what it takes longer behind an event, in a stream that is at work */
 	unsigned first_us;    /* how long after a kernel was begun its first launch returns */
 	bool no_usage_by_process;
 	bool mig_attributes;

@@ -106,8 +106,8 @@ def native_run(g, native, name):
 
 
 def below_its_share(m, share, bias, surely):
-    """Of work that leaves some of its share: never more than that, and, where it surely does, not held back. How fast it is by that ../bench.sh tells, by
-    processes in short turns: what the CPU bounds is not equally fast in two seconds, nor in two processes."""
+    """Of work that leaves some of its share: never more than that, and, where it surely does, not held back. How fast it is by
+    that ../bench.sh tells, by processes in short turns: what the CPU bounds is not equally fast in two seconds, nor in two processes."""
     return judge((m.rate == 0, "no work was done"), (m.witness is None, "the witness saw nothing"),
                  (m.witness is not None and not m.copies and m.witness - bias > share + POINT, "over"),
                  (m.copies and m.counted > share + POINT, "over"),
