@@ -21,7 +21,7 @@ KEEPER = "vgpu-keeper"  # the interposer's thread
 HEAD_BYTES, ENTRIES = 64, 1 << 17  # page.h
 MEM_MIB = 32768  # of every step: nothing here is to meet it
 START_S = 120  # at most, until a process is ready
-TRACE_S = 1.5  # a step of training has some hundred kernels, and what CUPTI says of each is gone through in Python
+TRACE_S = 1.0  # a step of training has some hundred kernels, and what CUPTI says of each is gone through in Python
 SETTLE_S = 0.6  # after a change, before a window
 
 
@@ -117,12 +117,21 @@ class Worker:
 
     def said(self):
         ready, _, _ = select.select([self.process.stdout], [], [], START_S)
-        return self.process.stdout.readline().strip() if ready else f"nothing in {START_S} s"
+        if not ready:
+            return f"nothing in {START_S} s"
+        line = self.process.stdout.readline()
+        if line:
+            return line.strip()
+        try:
+            status = self.process.wait(timeout=START_S)
+        except subprocess.TimeoutExpired:
+            return "nothing any more"
+        return "nothing, and ended with " + (f"signal {-status}" if status < 0 else f"status {status}")
 
     def expect(self, wanted):
         said = self.said()
         if said != wanted:
-            raise RuntimeError(f"{self.names[0]}: said {said or 'nothing, and ended'} instead of {wanted} (see --out)")
+            raise RuntimeError(f"{self.names[0]}: said {said} instead of {wanted}")
 
     def ready(self):
         if "" not in self.made:
@@ -162,7 +171,7 @@ class Worker:
         """How long the GPU was busy with a piece, in ms, while it traced."""
         said = self.said()
         if not said.startswith("traced "):
-            raise RuntimeError(f"{self.names[0]}: {said}")
+            raise RuntimeError(f"{self.names[0]}, tracing: said {said}")
         return float(said.split()[1])
 
     def keeper_ns(self):
@@ -192,12 +201,14 @@ class Worker:
 
 def traced(workers, rates):
     """How much of the GPU's time the kernels of each take where so many pieces are done a second, in percent; None where nobody
-    can tell."""
+    can tell. One after another, since who has traced does nothing else until it has gone through the records."""
     if not all(w.torch for w in workers):
         return None
-    for w in workers:
+    shares = []
+    for w, rate in zip(workers, rates):
         w.tell(f"trace {TRACE_S}")
-    return [w.traced() * rate / 10 for w, rate in zip(workers, rates)]
+        shares.append(w.traced() * rate / 10)
+    return shares
 
 
 class Ground:

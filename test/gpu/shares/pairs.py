@@ -96,6 +96,8 @@ def one_pair(g, pair, names):
         b = Both(g, g.o.seconds, pair.ours, pair.steps)
         x, y = b.shares(solo)
         times = traced(pair.ours, b.rates)
+        if times:  # by what the same records say where the GPU's own counters know how much it is
+            times = [t * full / a for t, full, a in zip(times, busy, alone)]
         off = [(abs(s - min(share, full)) > POINT, f"{who} off its share")
                for s, share, full, who in zip(times or (x, y), split, busy, ("first", "second"))]
         verdict = judge(*off, (x + y < TOGETHER, "together"))
@@ -123,7 +125,8 @@ def pairs(g):
             print(f"shares: {'+'.join(names)}: at {time.monotonic() - g.begin:.0f} s", file=g.progress, flush=True)
     finally:
         g.table("Two jobs on one GPU: work done, in percent of the same alone without the interposer. Judged by their kernels' times where\n"
-                "CUPTI tells what they are for a piece (native: of each alone), else by the work done",
+                "CUPTI tells what they are for a piece, else by the work done (native: what it says of each alone, which the others are\n"
+                "set right by)",
                 ("loads", "shares", "first", "second", "together", "kernels %", "NVML %", "GPM %", "own meters %", "spread %", "verdict"), rows)
 
 

@@ -3,6 +3,7 @@
 """Whether shares of a GPU's time are true, by NVML and by counted work; see ../shares.sh."""
 
 import argparse
+import collections
 import json
 import os
 import subprocess
@@ -25,6 +26,8 @@ PARTS = {
     "pairs": pairs.pairs, "faults": pairs.faults, "latency": latency.latency, "change": change.change, "elastic": change.elastic,
     "collective": collective.collective,
 }
+
+LAST_WORDS = 20  # lines
 
 
 def options():
@@ -53,7 +56,7 @@ class Shares(Ground):
 
     def __init__(self, o):
         self.begin, self.progress = time.monotonic(), sys.stderr
-        self.found, self.missed, self.bias = [], 0, o.bias
+        self.found, self.missed, self.broken, self.bias = [], 0, False, o.bias
         super().__init__(o)
 
     def keep(self, part, **facts):
@@ -63,7 +66,13 @@ class Shares(Ground):
         """The last column is the verdict."""
         if judged:
             self.missed += sum(str(r[-1]).startswith(("MISSED", "BROKEN")) for r in rows)
+            self.broken |= any(str(r[-1]).startswith("BROKEN") for r in rows)
         table(title, header, rows)
+
+    def last_words(self):
+        """Of the programs, which say on their standard error why they end."""
+        with open(self.log.name, errors="replace") as f:
+            return collections.deque(f, maxlen=LAST_WORDS)
 
     def save(self):
         with open(os.path.join(self.out, "shares.json"), "w") as to:
@@ -91,6 +100,8 @@ def main():
             print(f"shares: {name}: at {time.monotonic() - g.begin:.0f} s", file=sys.stderr, flush=True)
         if g.witness.broken:
             print("shares:", g.witness.broken, file=sys.stderr)
+        if g.broken:
+            print("shares: what the programs said last:", *g.last_words(), sep="\n", file=sys.stderr)
     finally:
         g.save()
         g.close()

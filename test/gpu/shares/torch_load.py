@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 """Workloads in PyTorch, done while the input says so: "make NAME" prepares one and warms it up, "go
-NAME" and "stop" do what they say, and "trace SECONDS" tells meanwhile how many ms the kernels of a piece
-take. Done pieces are written down on a page as load.c does."""
+NAME" and "stop" do what they say, and "trace SECONDS" while it goes tells how many ms the kernels of a
+piece take. Done pieces are written down on a page as load.c does."""
 
 import argparse
 import collections
@@ -92,12 +92,8 @@ class Loop:
 
     def listen(self):
         for line in sys.stdin:
-            words = line.split()
-            if words[0] == "trace":
-                self.trace(float(words[1]))
-                continue
             with self.wake:
-                self.wanted.append(words)
+                self.wanted.append(line.split())
                 self.wake.notify()
         with self.wake:
             self.wanted.append(["end"])
@@ -110,9 +106,14 @@ class Loop:
         to_time_ns = time.time_ns() - time.monotonic_ns()
         return [end + to_time_ns for end in tuple(self.last)]
 
-    def trace(self, seconds):
+    def trace(self, name, seconds):
+        def work():
+            give_up = time.monotonic() + seconds
+            self.repeat(name, lambda: time.monotonic() > give_up)
+
         try:
-            print(f"traced {torch_trace.piece_ms(seconds, self.ends):.6f}", flush=True)
+            ms = torch_trace.piece_ms(work, self.ends)
+            print(f"traced {ms:.6f}", flush=True)
         except RuntimeError as e:
             print(f"cannot trace: {e}", flush=True)
 
@@ -153,6 +154,13 @@ class Loop:
             if count:
                 self.done(from_ns[j % deep])
 
+    def go(self, name):
+        while True:
+            self.repeat(name, lambda: self.wanted)
+            if self.wanted[0][0] != "trace":
+                return
+            self.trace(name, float(self.wanted.popleft()[1]))
+
     def run(self):
         threading.Thread(target=self.listen, daemon=True).start()
         while True:
@@ -164,7 +172,7 @@ class Loop:
             if line[0] == "make":
                 self.make(line[1])
             elif line[0] == "go":
-                self.repeat(line[1], lambda: self.wanted)
+                self.go(line[1])
             elif line[0] == "end":
                 return
 

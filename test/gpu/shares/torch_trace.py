@@ -4,8 +4,6 @@
 kernel is, and work done tells it only where a piece takes as long beside others as alone, which the GPU's clocks decide. Tracing slows
 the program down, but not its kernels: how many pieces a second it does is to be measured without."""
 
-import time
-
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
@@ -24,14 +22,15 @@ def stretches(kernels, begin, end):
     return total + (to_ns - from_ns if to_ns is not None else 0)
 
 
-def piece_ms(seconds, ends):
-    """Of what is done within so many seconds. ends(): when each piece was done until now, the last ones, by time.time_ns."""
+def piece_ms(work, ends):
+    """Of what work() does, which is all done when it returns: where launches go on while tracing starts or stops, CUPTI of CUDA
+    13.0 frees what is not its own and the process ends. ends(): when each piece was done until now, the last ones, by time.time_ns."""
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as p:
-        time.sleep(seconds)
+        work()
     kernels = [(e.start_ns(), e.start_ns() + e.duration_ns()) for e in p.profiler.kineto_results.events() if e.device_type() == DeviceType.CUDA]
-    # Records begin some 100 ms late. From the end of a piece to that of another all its kernels are there.
+    # The first records may be missing. From the end of a piece to that of another all its kernels are there.
     seen_from, seen_to = min((a for a, _ in kernels), default=0), max((b for _, b in kernels), default=0)
     inside = [end for end in ends() if seen_from <= end <= seen_to]
     if len(inside) < 2:
-        raise RuntimeError(f"{len(kernels)} kernels and the ends of {len(inside)} pieces in {seconds:.1f} s")
+        raise RuntimeError(f"{len(kernels)} kernels and the ends of {len(inside)} pieces")
     return stretches(kernels, inside[0], inside[-1]) / (len(inside) - 1) / 1e6
