@@ -68,7 +68,7 @@ struct vgpu_busy vgpu_meter_finish(struct vgpu_meter_device *device, struct vgpu
 {
 	uint64_t free_ns = later(meter->done_ns, work->held_until_ns);
 	struct vgpu_busy busy = {.start_ns = later(free_ns, work->first_ns + VGPU_LAUNCH_NS)};
-	uint64_t alone_ns = later(later(free_ns, work->begun_ns), work->last_ns + VGPU_LAUNCH_NS);
+	uint64_t alone_ns = later(busy.start_ns, later(work->begun_ns, work->last_ns + VGPU_LAUNCH_NS));
 	uint64_t surely = between(alone_ns, work->pending_ns), most = between(busy.start_ns, work->reached_ns);
 	uint64_t expected_ns = work->expected_ns, rest, others;
 	uint64_t room = vgpu_timeline_room(&device->timeline, busy.start_ns, work->reached_ns), margin = expected_ns / 4;
