@@ -36,8 +36,7 @@ INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger 
 	controller controlled controlled_turns counted metered held questions passes turns neighbours siblings streams pace \
 	$(INTERPOSER_FUZZERS)
 INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c $(INTERPOSER_TEST)/things.c
-INTERPOSER_TEST_HEADERS := $(INTERPOSER_TEST)/harness.h $(INTERPOSER_TEST)/fuzz.h $(INTERPOSER_TEST)/things.h $(INTERPOSER_TEST)/slices.h $(INTERPOSER_TEST)/gated.h $(INTERPOSER_TEST)/charged.h $(INTERPOSER_TEST)/bench.h \
-	$(INTERPOSER_HEADERS)
+INTERPOSER_TEST_HEADERS := $(wildcard $(INTERPOSER_TEST)/*.h) $(INTERPOSER_HEADERS)
 INTERPOSER_SIM := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1
 INTERPOSER_SIM_LINK := -L$(BUILD)/sim -l:libcuda.so.1 -l:libnvidia-ml.so.1 -Wl,-rpath,$(abspath $(BUILD)/sim) -ldl
 INTERPOSER_TEST_LIBRARY := $(if $(filter 0,$(shell id -u)),$(BUILD)/libslurm-vgpu.so,$(INTERPOSER_TEST_BUILD)/libslurm-vgpu.so)

@@ -5,7 +5,7 @@
 #ifndef VGPU_TEST_GATED_H
 #define VGPU_TEST_GATED_H
 
-#include "harness.h"
+#include "busy.h"
 
 static struct step step;
 static CUdeviceptr a, b;	/* 16 MiB each */
@@ -17,9 +17,7 @@ static inline void gated_step(uint32_t job, unsigned percent, uint32_t devices)
 {
 	gpus(0);
 	gpus_also("memory_gb_s=4");
-	step = step_make(job, 0, 1000, 1000);
-	step.limits->device[0].sm_percent = percent;
-	step.limits->device[0].job_sm_percent = percent;
+	step = step_with_share(job, percent);
 	step.limits->device[1] = step.limits->device[0];
 	strcpy(step.limits->device[1].uuid, UUID1);
 	step.limits->device_count = devices;

@@ -8,14 +8,6 @@
 
 #define DEBT_NS 60000000u
 
-static struct step step_with(uint32_t job, unsigned percent)
-{
-	struct step step = step_make(job, 0, 1000, 1000);
-
-	step.limits->device[0].sm_percent = step.limits->device[0].job_sm_percent = percent;
-	return step;
-}
-
 /* The kernel's length is known after that. */
 static CUfunction known_kernel(unsigned us)
 {
@@ -55,7 +47,7 @@ static bool runs_ahead(const struct step *step, CUfunction function, unsigned us
 
 static void launches_do_not_wait_on_the_host(void)
 {
-	struct step step = step_with(1, 50);
+	struct step step = step_with_share(1, 50);
 	CUstream stream[2];
 	CUfunction function;
 	bool ahead = false;
@@ -79,7 +71,7 @@ static void launches_do_not_wait_on_the_host(void)
 /* What one stream waits for in another one comes first, whatever is held back where. */
 static void order_is_kept(void)
 {
-	struct step step = step_with(2, 50);
+	struct step step = step_with_share(2, 50);
 	CUstream first, second;
 	CUfunction function;
 	CUevent between, last;
@@ -106,7 +98,7 @@ static void order_is_kept(void)
 /* A program that never waits is held up on the host after a while: the GPU's queues are finite. */
 static void nobody_runs_ahead_for_ever(void)
 {
-	struct step step = step_with(3, 50);
+	struct step step = step_with_share(3, 50);
 	CUfunction function;
 	uint64_t until;
 
@@ -121,7 +113,7 @@ static void nobody_runs_ahead_for_ever(void)
 
 static void what_is_held_back_ends_with_its_stream(void)
 {
-	struct step step = step_with(4, 50);
+	struct step step = step_with_share(4, 50);
 	CUfunction function;
 	CUcontext context;
 	CUstream stream;
@@ -150,7 +142,7 @@ static void what_is_held_back_ends_with_its_stream(void)
 /* The default stream and the others of the old kind wait for each other, and so for what is held back there. */
 static void streams_that_wait_for_each_other_go_on(void)
 {
-	struct step step = step_with(9, 30);
+	struct step step = step_with_share(9, 30);
 	CUstream other;
 	CUfunction function;
 	uint64_t since, before;
@@ -170,7 +162,7 @@ static void streams_that_wait_for_each_other_go_on(void)
 /* While something is captured no stream is made to wait for memory; launches wait on the host. */
 static void captures_see_nothing_of_it(void)
 {
-	struct step step = step_with(5, 50);
+	struct step step = step_with_share(5, 50);
 	CUstream captured, other;
 	CUfunction function;
 	CUgraph graph = NULL;
@@ -192,7 +184,7 @@ static void captures_see_nothing_of_it(void)
 
 static void a_program_ends_with_launches_held_back(void)
 {
-	struct step step = step_with(6, 50);
+	struct step step = step_with_share(6, 50);
 	int status = -1;
 	pid_t pid;
 
@@ -218,7 +210,7 @@ static void a_program_ends_with_launches_held_back(void)
 static void what_was_held_back_counts_for_what_it_took(void)
 {
 	enum { ROUNDS = 40, KERNELS = 6, US = 150 };
-	struct step step = step_with(7, 50);
+	struct step step = step_with_share(7, 50);
 	CUfunction function;
 	uint64_t before, used;
 
@@ -249,7 +241,7 @@ static void short_kernels_in_a_row_count_for_what_they_take(void)
 	struct step step;
 
 	gpus_also("prepare_ns=1000");
-	step = step_with(8, 90);
+	step = step_with_share(8, 90);
 	cuda_begin(0);
 	function = known_kernel(US);
 	for (int i = 0; i < AHEAD; i++)
@@ -273,7 +265,7 @@ static void short_kernels_in_a_row_count_for_what_they_take(void)
 /* With a driver that cannot make a stream wait for memory, launches wait on the host. */
 static void without_such_waits_shares_are_kept_too(void)
 {
-	struct step step = step_with(8, 50);
+	struct step step = step_with_share(8, 50);
 	CUfunction function;
 	uint64_t until;
 
@@ -292,7 +284,7 @@ static void without_such_waits_shares_are_kept_too(void)
 /* A launch that cannot be marked is a launch all the same. */
 static void without_events_launches_go_on(void)
 {
-	struct step step = step_with(10, 50);
+	struct step step = step_with_share(10, 50);
 	CUfunction function;
 	CUstream stream;
 

@@ -9,9 +9,9 @@
 
 static CUfunction function;
 
-static void launch_and_wait(void)
+/* All with one shape. */
+static void launch_and_wait(unsigned us)
 {
-	unsigned us = KERNEL_US;
 	void *params[] = {&us};
 
 	CHECK_IS(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL), CUDA_SUCCESS);
@@ -21,14 +21,11 @@ static void launch_and_wait(void)
 /* The step has slices of two GPUs, and a kernel whose length is known on the first. */
 static void begin_job(uint32_t job)
 {
-	CUmodule module;
-
 	gated_step(job, 50, 2);
 	gated_cuda();
-	CHECK(cuModuleLoadData(&module, ".visible .entry simgpu_busy_us(.param .u32 us)") == CUDA_SUCCESS);
-	CHECK(cuModuleGetFunction(&function, module, "simgpu_busy_us") == CUDA_SUCCESS);
+	function = busy_kernel();
 	for (int i = 0; i < 12; i++)
-		launch_and_wait();
+		launch_and_wait(KERNEL_US);
 }
 
 static void set(uint64_t *word, uint64_t value)
@@ -42,7 +39,7 @@ static bool waits_for_the_other(void)
 	uint64_t paid_ns = now_ns() + DEBT_NS;
 
 	set(&step.ledger->share_free_at_ns[1], paid_ns);
-	launch_and_wait();
+	launch_and_wait(KERNEL_US);
 	return now_ns() > paid_ns - DEBT_NS / 20;
 }
 
@@ -94,13 +91,9 @@ static void who_has_no_share_to_keep_is_not_waited_for(void)
 /* A kernel that takes much longer than it did before. */
 static void late_kernels_are_seen(void)
 {
-	unsigned us = 20000;
-	void *params[] = {&us};
-
 	begin_job(5);
 	CHECK(step.ledger->late_ns == 0);
-	CHECK_IS(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL), CUDA_SUCCESS);
-	CHECK_IS(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	launch_and_wait(200 * KERNEL_US);
 	CHECK(step.ledger->late_ns != 0);
 }
 

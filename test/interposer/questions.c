@@ -6,9 +6,8 @@
 
 static struct step begin(uint32_t job)
 {
-	struct step step = step_make(job, 0, 1000, 1000);
+	struct step step = step_with_share(job, 90);
 
-	step.limits->device[0].sm_percent = step.limits->device[0].job_sm_percent = 90;
 	cuda_begin(0);
 	return step;
 }

@@ -2,37 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Shares of the GPU's time, with kernels of known length on the simulated driver. */
-#include "harness.h"
+#include "busy.h"
 
 #include <pthread.h>
 #include <sched.h>
-
-static CUfunction kernel(void)
-{
-	CUmodule module;
-	CUfunction function = NULL;
-
-	CHECK(cuModuleLoadData(&module, ".visible .entry simgpu_busy_us(.param .u32 us)") == CUDA_SUCCESS);
-	CHECK(cuModuleGetFunction(&function, module, "simgpu_busy_us") == CUDA_SUCCESS);
-	return function;
-}
-
-static void busy(CUfunction function, unsigned us, CUstream stream)
-{
-	void *params[] = {&us};
-
-	CHECK_IS(cuLaunchKernel(function, 1 + us, 1, 1, 32, 1, 1, 0, stream, params, NULL), CUDA_SUCCESS);
-}
-
-/* A job for each case: what was used stands in its ledger. */
-static struct step step_with_share(uint32_t job, unsigned percent)
-{
-	struct step step = step_make(job, 0, 1000, 1000);
-
-	step.limits->device[0].sm_percent = percent;
-	step.limits->device[0].job_sm_percent = percent;
-	return step;
-}
 
 static uint32_t spoiling;
 
@@ -81,7 +54,7 @@ static void kernels_get_their_share(void)
 	CUfunction function;
 
 	cuda_begin(0);
-	function = kernel();
+	function = busy_kernel();
 	CHECK_SHARE(function, 1000, 600000000, 250);
 	CHECK_SHARE(function, 100, 600000000, 250);
 	CHECK(step.ledger->waited_ns[0] > 0);
@@ -99,7 +72,7 @@ static void each_gpu_has_its_own_share(void)
 	step.limits->device[1].sm_percent = step.limits->device[1].job_sm_percent = 60;
 	step.limits->device_count = 2;
 	cuda_begin(1);
-	CHECK_SHARE(kernel(), 1000, 600000000, 600);
+	CHECK_SHARE(busy_kernel(), 1000, 600000000, 600);
 	CHECK(step.ledger->busy_ns[0] == 0 && step.ledger->busy_ns[1] > 0 && step.ledger->waited_ns[0] == 0);
 	CHECK(nvmlInit_v2() == NVML_SUCCESS);
 	CHECK(nvmlDeviceGetHandleByIndex_v2(0, &device) == NVML_SUCCESS);
@@ -108,7 +81,7 @@ static void each_gpu_has_its_own_share(void)
 	CHECK_IS(nvmlDeviceGetUtilizationRates(device, &second), NVML_SUCCESS);
 	CHECK(first.gpu == 0 && second.gpu > 0);
 	cuda_begin(0);
-	CHECK_SHARE(kernel(), 1000, 600000000, 250);
+	CHECK_SHARE(busy_kernel(), 1000, 600000000, 250);
 	CHECK(step.ledger->busy_ns[0] > 0);
 }
 
@@ -120,7 +93,7 @@ static void garbage_in_the_pieces_goes_by(void)
 	pthread_t thread;
 
 	cuda_begin(0);
-	function = kernel();
+	function = busy_kernel();
 	spoiling = 1;
 	CHECK_IS(pthread_create(&thread, NULL, spoil, step.ledger), 0);
 	keep_busy(function, 1000, 300000000);
@@ -138,7 +111,7 @@ static void the_ledger_knows_what_was_used(void)
 	uint64_t before;
 
 	cuda_begin(0);
-	function = kernel();
+	function = busy_kernel();
 	busy(function, 500, NULL); /* the length of the first can only be guessed */
 	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
 	for (int i = 0; i < 5; i++)
@@ -158,7 +131,7 @@ static void *launch_on(void *context)
 	CUfunction function;
 
 	CHECK(cuCtxSetCurrent(context) == CUDA_SUCCESS);
-	function = kernel();
+	function = busy_kernel();
 	while (__atomic_load_n(&launching, __ATOMIC_RELAXED))
 		busy(function, 2000, NULL);
 	return NULL;
@@ -196,7 +169,7 @@ static void no_cap_holds_nothing_back(void)
 	unsigned got = 0;
 
 	cuda_begin(0);
-	function = kernel();
+	function = busy_kernel();
 	for (int try = 0; try < 20 && got <= 950; try++)
 		got = keep_busy(function, 1000, 300000000);
 	CHECK(got > 950);
@@ -238,7 +211,7 @@ static void every_launch_is_held_back(void)
 	CUstream stream;
 
 	cuda_begin(0);
-	function = list[0].function = kernel();
+	function = list[0].function = busy_kernel();
 	CHECK(cuModuleLoadData(&module, ".visible .entry plain()") == CUDA_SUCCESS);
 	CHECK(cuModuleGetFunction(&plain, module, "plain") == CUDA_SUCCESS);
 	CHECK(cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
@@ -265,7 +238,7 @@ static void streams_come_and_go(void)
 	CUfunction function;
 
 	cuda_begin(0);
-	function = kernel();
+	function = busy_kernel();
 	for (int i = 0; i < 200; i++) {
 		CUstream stream[3];
 
@@ -293,7 +266,7 @@ static void what_lies_between_kernels_does_not_count(void)
 	uint64_t before;
 
 	cuda_begin(0);
-	function = kernel();
+	function = busy_kernel();
 	CHECK(host != NULL && cuMemAlloc_v2(&memory, 4 * MIB) == CUDA_SUCCESS);
 	CHECK(cuStreamCreate(&stream, 0) == CUDA_SUCCESS && cuEventCreate(&event, 2) == CUDA_SUCCESS);
 	for (int i = 0; i < 5; i++)
@@ -326,7 +299,7 @@ static void what_is_captured_stays_as_it_is(void)
 	size_t nodes = 99;
 
 	cuda_begin(0);
-	function = kernel();
+	function = busy_kernel();
 	run_into_debt(&step);
 	waited = step.ledger->waited_ns[0];
 	CHECK(cuStreamCreate(&stream, 1) == CUDA_SUCCESS);

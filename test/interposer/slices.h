@@ -5,7 +5,7 @@
 #ifndef VGPU_TEST_SLICES_H
 #define VGPU_TEST_SLICES_H
 
-#include "harness.h"
+#include "busy.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -28,23 +28,6 @@ struct worker {
 	uint32_t launches;
 	uint64_t launched_ns[SLICES_LAUNCHES]; /* when which of them was seen to be done */
 };
-
-static inline CUfunction busy_kernel(void)
-{
-	CUmodule module;
-	CUfunction function = NULL;
-
-	CHECK(cuModuleLoadData(&module, ".visible .entry simgpu_busy_us(.param .u32 us)") == CUDA_SUCCESS);
-	CHECK(cuModuleGetFunction(&function, module, "simgpu_busy_us") == CUDA_SUCCESS);
-	return function;
-}
-
-static inline void busy(CUfunction function, unsigned us, CUstream stream)
-{
-	void *params[] = {&us};
-
-	CHECK_IS(cuLaunchKernel(function, 1 + us, 1, 1, 32, 1, 1, 0, stream, params, NULL), CUDA_SUCCESS);
-}
 
 static inline void *slices_page(const char *path, size_t size)
 {

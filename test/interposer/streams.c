@@ -54,8 +54,7 @@ static void begin(uint32_t job)
 	void *pinned = NULL;
 
 	alarm(120);
-	step = step_make(job, 0, 1000, 1000);
-	step.limits->device[0].sm_percent = step.limits->device[0].job_sm_percent = 90;
+	step = step_with_share(job, 90);
 	cuda_begin(0);
 	CHECK(cuMemAllocHost_v2(&pinned, 4096) == CUDA_SUCCESS);
 	word = pinned;

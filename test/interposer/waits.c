@@ -22,13 +22,6 @@ static uint64_t *word; /* which is there already */
 
 CUresult cuMemAllocHost_v2(void **pointer, size_t bytes);
 
-static void busy(unsigned us, CUstream of)
-{
-	void *params[] = {&us};
-
-	CHECK_IS(cuLaunchKernel(kernel, us, 1, 1, 32, 1, 1, 0, of, params, NULL), CUDA_SUCCESS);
-}
-
 static uint64_t used_us(void)
 {
 	return step_busy_ns(&step) / 1000;
@@ -42,14 +35,12 @@ static uint64_t used_us_when_seen(uint64_t before_us, uint64_t at_least_us)
 static void begin_waiting(uint32_t job)
 {
 	CUDA_ARRAY_DESCRIPTOR shape = {MIB, 0, CU_AD_FORMAT_FLOAT, 1};
-	CUmodule module;
 
 	gated_step(job, 90, 1);
 	gpus_also("host_gb_s=1"); /* each wait is for 4 ms */
 	gpus_also("host_us=4000");
 	gated_cuda();
-	CHECK(cuModuleLoadData(&module, ".visible .entry simgpu_busy_us(.param .u32 us)") == CUDA_SUCCESS);
-	CHECK(cuModuleGetFunction(&kernel, module, "simgpu_busy_us") == CUDA_SUCCESS);
+	kernel = busy_kernel();
 	CHECK(cuStreamCreate(&stream, 1) == CUDA_SUCCESS && cuStreamCreate(&other, 1) == CUDA_SUCCESS);
 	CHECK(cuEventCreate(&event, 2) == CUDA_SUCCESS);
 	CHECK(cuMemAllocHost_v2(&pinned, 8 * MIB) == CUDA_SUCCESS);
@@ -58,8 +49,8 @@ static void begin_waiting(uint32_t job)
 	word = pinned;
 	/* What the kernels take is learnt. */
 	for (int i = 0; i < 6; i++) {
-		busy(LONG_US, stream);
-		busy(SHORT_US, stream);
+		busy(kernel, LONG_US, stream);
+		busy(kernel, SHORT_US, stream);
 		CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
 	}
 	used_us_when_seen(0, 6 * (LONG_US + SHORT_US) * 95 / 100);
@@ -73,7 +64,7 @@ static void begin_waiting(uint32_t job)
 			before_ = used_us();                                                                   \
 			for (int i_ = 0; i_ < ROUNDS; i_++) {                                                  \
 				CHECK_IS(wait, CUDA_SUCCESS);                                                  \
-				busy(LONG_US, of);                                                             \
+				busy(kernel, LONG_US, of);                                                             \
 			}                                                                                      \
 			got_ = used_us_when_seen(before_, want_ * 98 / 100);                                   \
 		}                                                                                              \
@@ -134,7 +125,7 @@ static void short_kernels_behind_short_copies(void)
 			if (i >= DEEP)
 				CHECK_IS(cuEventSynchronize(done[i % DEEP]), CUDA_SUCCESS);
 			CHECK_IS(cuMemcpyHtoDAsync_v2(a, pinned, MIB, stream), CUDA_SUCCESS);
-			busy(EVEN_US, stream);
+			busy(kernel, EVEN_US, stream);
 			CHECK_IS(cuEventRecord(done[i % DEEP], stream), CUDA_SUCCESS);
 		}
 		got = used_us_when_seen(before, want * 98 / 100);
@@ -236,9 +227,9 @@ static uint64_t by_turns(unsigned us, unsigned rounds)
 
 	for (unsigned i = 0; i < rounds; i++) {
 		CHECK(cuStreamWaitEvent(stream, event, 0) == CUDA_SUCCESS);
-		busy(us, stream);
+		busy(kernel, us, stream);
 		CHECK(cuEventRecord(event, stream) == CUDA_SUCCESS && cuStreamWaitEvent(other, event, 0) == CUDA_SUCCESS);
-		busy(us, other);
+		busy(kernel, us, other);
 		CHECK(cuEventRecord(event, other) == CUDA_SUCCESS);
 	}
 	return used_us_when_seen(before, want * 98 / 100) * 100 / want;
