@@ -6,12 +6,12 @@
 #include "atomics.h"
 #include "blocks.h"
 #include "futex.h"
+#include "number.h"
 #include "symbols.h"
 #include "sys.h"
 #include "vmm.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 
 /* Tables, both under vmm_mutex:
  *   vmm_exports      a number → owner: key of the memory that it holds, device: the descriptor, bytes: what
@@ -70,10 +70,11 @@ static uint32_t count_others(const struct vgpu_process *p, uint64_t file)
 	while ((got = syscall(SYS_getdents64, folder, list, sizeof(list))) > 0) {
 		for (long at = 0; at < got;) {
 			const struct directory_entry *entry = (const void *)(list + at);
-			int fd = entry->name[0] == '.' ? -1 : (int)strtol(entry->name, NULL, 10);
+			const char *name = entry->name;
+			uint64_t fd;
 
 			at += entry->size;
-			if (fd >= 0 && file_of(fd) == file && !is_known(p, (uint32_t)fd, file))
+			if (vgpu_number_read(&name, &fd) && file_of((int)fd) == file && !is_known(p, (uint32_t)fd, file))
 				count++;
 		}
 	}

@@ -2,13 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "identity.h"
 
+#include "number.h"
 #include "sys.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ bool vgpu_identity_read(int32_t pid, struct vgpu_identity *out)
 {
 	char path[40] = "/proc/self/stat";
 	char text[1024];
-	char *at;
+	const char *at;
 	ssize_t n;
 	char state = 'R';
 	uint64_t threads = 2;
@@ -48,11 +48,11 @@ bool vgpu_identity_read(int32_t pid, struct vgpu_identity *out)
 		if (field == FIELD_STATE)
 			state = *at;
 		else if (field == FIELD_THREADS)
-			threads = strtoull(at, NULL, 10);
+			vgpu_number_read(&at, &threads);
 		else if (field == FIELD_START)
-			out->start_ticks = strtoull(at, NULL, 10);
+			vgpu_number_read(&at, &out->start_ticks);
 		else if (field == FIELD_STACK)
-			out->image = strtoull(at, NULL, 10);
+			vgpu_number_read(&at, &out->image);
 		while (*at != '\0' && *at != ' ')
 			at++;
 	}

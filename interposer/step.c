@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "step.h"
 
+#include "number.h"
 #include "sys.h"
 
 #include <errno.h>
@@ -24,11 +25,11 @@ bool vgpu_step_trusts(uid_t uid)
 
 /* VGPU_STEP_DIR may come from anywhere: it must at least have the shape of a step's folder.
  * *job is the job's id in it. */
-static bool is_step_path(const char *path, unsigned long *job)
+static bool is_step_path(const char *path, uint64_t *job)
 {
 	const char *name = strrchr(path, '/');
 	const char *steps;
-	char *end;
+	const char *end;
 
 	if (path[0] != '/' || name == NULL || name[1] == '\0')
 		return false;
@@ -40,11 +41,8 @@ static bool is_step_path(const char *path, unsigned long *job)
 	name = steps - 1; /* the slash before steps */
 	while (name > path && name[-1] != '/')
 		name--;
-	if (*name < '0' || *name > '9')
-		return false;
-	errno = 0;
-	*job = strtoul(name, &end, 10);
-	return errno == 0 && end == steps - 1 && name - path >= 6 && strncmp(name - 6, "/jobs/", 6) == 0;
+	end = name;
+	return vgpu_number_read(&end, job) && end == steps - 1 && name - path >= 6 && strncmp(name - 6, "/jobs/", 6) == 0;
 }
 
 /* -1 with *why NULL when there is no such folder. */
@@ -111,7 +109,7 @@ const struct vgpu_limits *vgpu_step_limits(int *folder_fd, const char **why)
 {
 	const struct vgpu_limits *limits = NULL;
 	const char *path;
-	unsigned long job;
+	uint64_t job;
 
 	*folder_fd = open_folder(VGPU_SELF_DIR, why);
 	if (*folder_fd >= 0) {

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "visible.h"
 
+#include "number.h"
 #include "process.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -33,12 +33,12 @@ static int granted(const char *uuid[static VGPU_MAX_DEVICES])
 /* Both: which GPU an entry means, -1 when none. */
 static int by_number(const char *entry, int count)
 {
-	char *end;
-	long n;
+	uint64_t n;
 
-	errno = 0;
-	n = strtol(entry, &end, 10); /* the driver too takes no notice of what follows the digits */
-	return end != entry && errno == 0 && n >= 0 && n < count ? (int)n : -1;
+	entry += strspn(entry, " \t\n\v\f\r");
+	entry += *entry == '+';
+	/* The driver too takes no notice of what follows the digits. */
+	return vgpu_number_read(&entry, &n) && n < (uint64_t)count ? (int)n : -1;
 }
 
 static int by_uuid(const char *entry, size_t length, const char *const *uuid, int count)

@@ -162,6 +162,8 @@ static void a_number_counts_the_gpus_of_the_step(void)
 		{1, UUID1, "b"}, {1, UUID0, "none"}, {1, UUID1 "," UUID0, "b"}, {1, "GPU-", "b"}, {1, "0," UUID1, "b"},
 		{2, "0", "b"}, {2, "1", "a"}, {2, "1,0", "ab"}, {2, "0,1", "ba"}, {2, NULL, "ba"}, {2, "0,0", "none"},
 		{2, UUID0, "a"}, {2, UUID0 "," UUID1, "ab"}, {2, "GPU-", "none"}, {2, "1,7,0", "a"}, {2, "junk", "none"},
+		{2, " 1", "a"}, {2, "+1", "a"}, {2, "1x,0", "ab"}, {2, "- 1", "none"}, {2, "99999999999999999999,0", "none"},
+		{2, "18446744073709551617", "none"},
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
