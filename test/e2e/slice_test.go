@@ -30,7 +30,7 @@ func wantTRES(t *testing.T, job, column string, want ...string) {
 	until(t, column+" of job "+job, 30*time.Second, func() error {
 		have := "," + account(t, job, column) + ","
 		for _, w := range want {
-			// Slurm 23.02 and later write a unit behind gres/gpumem, whose name is one of their own as well.
+			// Slurm 24.11 writes a unit behind gres/gpumem, which is a name of its own as well.
 			if !strings.Contains(have, ","+w+",") && !strings.Contains(have, ","+w+"M,") {
 				return fmt.Errorf("%s lacks %s", have, w)
 			}
