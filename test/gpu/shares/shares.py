@@ -72,7 +72,7 @@ class Shares(Ground):
     def last_words(self):
         """Of the programs, which say on their standard error why they end."""
         with open(self.log.name, errors="replace") as f:
-            return collections.deque(f, maxlen=LAST_WORDS)
+            return [line.rstrip() for line in collections.deque(f, maxlen=LAST_WORDS)]
 
     def save(self):
         with open(os.path.join(self.out, "shares.json"), "w") as to:

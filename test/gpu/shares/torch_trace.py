@@ -23,8 +23,9 @@ def stretches(kernels, begin, end):
 
 
 def piece_ms(work, ends):
-    """Of what work() does, which is all done when it returns: where launches go on while tracing starts or stops, CUPTI of CUDA
-    13.0 frees what is not its own and the process ends. ends(): when each piece was done until now, the last ones, by time.time_ns."""
+    """Of what work() does, which is all done when it returns: where launches go on while tracing starts or stops, the process soon
+    ends with a free() on CUPTI's thread (PyTorch 2.11, CUDA 13.0, without the interposer too). ends(): when each piece was done until
+    now, the last ones, by time.time_ns."""
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as p:
         work()
     kernels = [(e.start_ns(), e.start_ns() + e.duration_ns()) for e in p.profiler.kineto_results.events() if e.device_type() == DeviceType.CUDA]
