@@ -63,7 +63,7 @@ static void own_machine_and_step(void)
 
 static int open_error(const char *path, int flags)
 {
-	int fd = open(path, flags | O_CLOEXEC);
+	int fd = open(path, flags | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return errno;
 	close(fd);
