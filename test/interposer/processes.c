@@ -49,8 +49,6 @@ static void a_forked_child_has_its_own_account(void)
 	CHECK_IS(step.ledger->used_bytes[0], 0);
 }
 
-/* The thread sanitizer of gcc 13 and later takes such a child for a process of its own, and ends. */
-#if !defined(__SANITIZE_THREAD__) || __GNUC__ < 13
 static int vm_child(void *argument)
 {
 	cuMemFree_v2(*(CUdeviceptr *)argument);
@@ -63,6 +61,10 @@ static void a_child_in_the_same_memory_shares_the_account(void)
 	CUdeviceptr a, b;
 	pid_t pid;
 
+#if defined(__SANITIZE_THREAD__) && __GNUC__ >= 13
+	printf("SKIP a_child_in_the_same_memory_shares_the_account: this thread sanitizer takes it for a process of its own\n");
+	return;
+#endif
 	gpus(0);
 	step = step_make(4, 0, LIMIT_MIB, LIMIT_MIB);
 	cuda_begin(0);
@@ -82,7 +84,6 @@ static void a_child_in_the_same_memory_shares_the_account(void)
 	CHECK_IS(slots(), 1);
 	CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
 }
-#endif
 
 static void exec_ends_what_the_program_held(void)
 {
@@ -147,9 +148,7 @@ int main(int argc, char **argv)
 		return exec_again();
 	gpus(0);
 	CASE(a_forked_child_has_its_own_account);
-#if !defined(__SANITIZE_THREAD__) || __GNUC__ < 13
 	CASE(a_child_in_the_same_memory_shares_the_account);
-#endif
 	CASE(exec_ends_what_the_program_held);
 	CASE(exec_into_a_cuda_program_takes_the_slot_over);
 	return summary();

@@ -64,7 +64,7 @@ static void begin_waiting(uint32_t job)
 			before_ = used_us();                                                                   \
 			for (int i_ = 0; i_ < ROUNDS; i_++) {                                                  \
 				CHECK_IS(wait, CUDA_SUCCESS);                                                  \
-				busy(kernel, LONG_US, of);                                                             \
+				busy(kernel, LONG_US, of);                                                     \
 			}                                                                                      \
 			got_ = used_us_when_seen(before_, want_ * 98 / 100);                                   \
 		}                                                                                              \
