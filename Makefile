@@ -49,8 +49,8 @@ LIBS := $(if $(filter interposer/%,$(PARTS)),$(BUILD)/libslurm-vgpu.so) \
 TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
 
-.PHONY: all build deps test test-unit test-race test-e2e lint fmt check demo cluster cluster-down \
-	fuzz bench coverage install uninstall clean help FORCE
+.PHONY: all build deps test test-unit test-race test-e2e test-releases lint fmt check demo cluster cluster-down \
+	fuzz bench soak mutants coverage install uninstall clean help FORCE
 
 all: build
 
@@ -74,6 +74,9 @@ $(BUILD)/vgpu-demo: FORCE
 $(BUILD)/vgpu-bench: FORCE
 	@mkdir -p $(@D)
 	$(GOBUILD) -o $@ ./test/bench
+$(BUILD)/vgpu-soak: FORCE
+	@mkdir -p $(@D)
+	$(GOBUILD) -o $@ ./test/soak
 $(BUILD)/summary: FORCE
 	@mkdir -p $(@D)
 	$(GOBUILD) -o $@ ./test/summary
@@ -87,13 +90,17 @@ test: deps ## install what is missing and run every test there is
 	@test/rooted.sh $(BUILD)/summary -- $(MAKE) --no-print-directory -- lint test-race $(TESTS) test-e2e
 
 test-unit: ## the Go tests, without a cluster
-	@$(GO) test ./...
+	@$(GO) test $(GOTESTFLAGS) ./...
 
 test-race: ## the Go tests under the race detector
 	@$(GO) test -race $(GOTESTFLAGS) ./...
 
+# The time limit is each package's and only ends a run that hangs: test/e2e took 520 s on two busy cores.
 test-e2e: build ## every fault and the main job on a private cluster (root)
-	@$(SUDO) $(GO) test -tags e2e -count=1 -timeout 12m -p 1 $(GOTESTFLAGS) ./test/cluster ./test/e2e
+	@$(SUDO) $(GO) test -tags e2e -count=1 -timeout 25m -p 1 $(GOTESTFLAGS) ./test/cluster ./test/e2e
+
+test-releases: ## the tests on Debian 12, 13 and sid, each with its own Slurm (root; downloads): ARGS="--keep SUITE…"
+	@$(SUDO) test/releases/run.sh $(ARGS)
 
 lint: ## gofmt, go vet, staticcheck, and a warning-free build of the C parts
 	@out=$$(find . -name '*.go' -not -path './$(BUILD)/*' -exec gofmt -l {} +); \
@@ -124,9 +131,17 @@ fuzz: fuzz-interposer ## every fuzzer for FUZZ_SECONDS, with new seeds; what fai
 		$(GO) test -list '^Fuzz' "$$package" | grep '^Fuzz' | while read -r fuzzer; do \
 			$(GO) test -run '^$$' -fuzz "^$$fuzzer\$$" -fuzztime $(FUZZ_SECONDS)s "$$package" || exit 1; \
 		done || exit 1; done
+	@cd gres && lua5.1 vgpu_fuzz.lua $$(date +%s) 200
 
 bench: build $(BUILD)/vgpu-bench $(BUILD)/test-interposer/bench $(BUILD)/test-interposer/bench_launch $(BUILD)/spank/testhost ## measure what docs/benchmarks.md says
 	@$(SUDO) $(BUILD)/vgpu-bench
+
+mutants: ## put small faults into copies of the sources, one at a time: do the fast tests notice? MUTANTS='-areas spank'
+	@$(GO) run ./test/mutants $(MUTANTS)
+
+SOAK_SECONDS ?= 180
+soak: build $(BUILD)/vgpu-soak ## two nodes kept busy for SOAK_SECONDS, and again with kill -9; is each run accounted, nothing left?
+	@$(SUDO) $(BUILD)/vgpu-soak -seconds $(SOAK_SECONDS) $(SOAK_FLAGS)
 
 coverage: ## what of CUDA and NVML is covered: reads the headers there are, writes docs/cuda-coverage.md
 	@$(GO) run ./test/coverage

@@ -116,6 +116,10 @@ func (d *doctor) state() {
 		case err != nil:
 			healthy = false
 			d.fail("state", remedy, "job %d holds a slice of GPU %d and its grant cannot be read: %v", s.Job, s.Index, err)
+		case !isThere(dir.Ledger(s.Job)):
+			healthy = false
+			d.fail("state", "if slurmd's unit has mounts of its own (PrivateTmp=, ProtectSystem= and the like), take them out: USED and the usage record come from there",
+				"the ledger of job %d is not seen from here", s.Job)
 		case !grants(g, s):
 			healthy = false
 			d.fail("state", "if `vgpuctl set` was interrupted, give it again; else look into the log of vgpu-prolog", "job %d holds %d MiB of GPU %d in the state file and something else in its grant", s.Job, s.MemMiB, s.Index)
@@ -143,6 +147,11 @@ func (d *doctor) state() {
 	if healthy {
 		d.ok("state", "%s in %s", plural(len(current.Slices), "slice"), dir.State())
 	}
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func grants(g grant.Grant, s state.Slice) bool {
@@ -233,6 +242,7 @@ func (d *doctor) slurm(ctx context.Context, site sitecheck.Site) {
 	site.Node, site.Config, site.Inventory = d.node, d.config, d.inventory
 	site.Config.RunDir = d.runDir
 	site.Version = sitecheck.RunningVersion(ctx, d.config.Slurm.Scontrol, site.SlurmConf)
+	site.Database = sitecheck.LocalDatabase(ctx, sitecheck.MariaDB)
 	findings, err := site.Check()
 	if err != nil {
 		d.fail("slurm.conf", "name it with --slurm-conf or SLURM_CONF", "%v", err)

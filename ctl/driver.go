@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
@@ -30,19 +32,18 @@ type driverStatus struct {
 	DriverProblem   string `json:"driver_problem,omitempty"`
 }
 
-// askDriver asks who holds memory of the GPUs that have slices.
-func askDriver(cfg config.Config, slices []state.Slice) (map[device.UUID]discover.Holders, error) {
+// strangerStatus is a process that holds memory of a GPU without a slice of it.
+type strangerStatus struct {
+	PID  int    `json:"pid"`
+	User string `json:"user"`
+	MiB  *int64 `json:"mib"` // null: the driver does not say
+}
+
+// askDriver asks who holds memory of these GPUs.
+func askDriver(cfg config.Config, uuids []device.UUID) (map[device.UUID]discover.Holders, error) {
 	// In a job, NVML is the interposer's: it would answer with the ledger's own numbers.
 	if interposed(cfg.Library) {
 		return nil, errors.New("this is a job with a slice, whose NVML shows what the ledger says")
-	}
-	var uuids []device.UUID
-	seen := make(map[device.UUID]bool)
-	for _, s := range slices {
-		if !seen[s.Device] {
-			seen[s.Device] = true
-			uuids = append(uuids, s.Device)
-		}
 	}
 	type answer struct {
 		holders map[device.UUID]discover.Holders
@@ -72,17 +73,32 @@ func interposed(library string) bool {
 	return err == nil && bytes.Contains(maps, []byte("/"+filepath.Base(library)+"\n"))
 }
 
+// askable are the GPUs that who asks may be told something of: root of all that work, others of those with slices.
+func askable(gpus []device.GPU, held []state.Slice, uid int) (uuids []device.UUID) {
+	for _, s := range held {
+		uuids = append(uuids, s.Device)
+	}
+	for _, gpu := range gpus {
+		if uid == 0 && gpu.Lost == "" {
+			uuids = append(uuids, gpu.UUID)
+		}
+	}
+	slices.Sort(uuids)
+	return slices.Compact(uuids)
+}
+
 // addDriver puts the driver's word beside the ledgers'.
-func addDriver(cfg config.Config, status *nodeStatus, slices []state.Slice) {
-	if len(slices) == 0 {
+func addDriver(cfg config.Config, status *nodeStatus, gpus []device.GPU, held []state.Slice) {
+	uuids := askable(gpus, held, os.Geteuid())
+	if len(uuids) == 0 {
 		return
 	}
-	holders, err := askDriver(cfg, slices)
+	holders, err := askDriver(cfg, uuids)
 	if err != nil {
 		status.DriverProblem = err.Error()
 		return
 	}
-	result := audit.Here(cfg.Run()).Totals(slices, holders)
+	result := audit.Here(cfg.Run()).Totals(held, holders)
 	for i := range status.Slices {
 		s := &status.Slices[i]
 		if total, told := result.Slices[audit.Slice{Job: s.Job, Device: s.Device}]; told {
@@ -90,11 +106,44 @@ func addDriver(cfg config.Config, status *nodeStatus, slices []state.Slice) {
 		}
 	}
 	for i := range status.GPUs {
+		status.GPUs[i].Others = strangersOf(result.Strangers[status.GPUs[i].UUID])
 		if others, told := result.Others[status.GPUs[i].UUID]; told && others.Unknown == "" {
 			mib := usage.MiB(others.Bytes)
 			status.GPUs[i].OthersMiB = &mib
 		}
 	}
+}
+
+func strangersOf(found []audit.Stranger) (strangers []strangerStatus) {
+	for _, s := range found {
+		stranger := strangerStatus{PID: s.PID, User: userName(s.UID)}
+		if mib := usage.MiB(s.Bytes); s.Known {
+			stranger.MiB = &mib
+		}
+		strangers = append(strangers, stranger)
+	}
+	return strangers
+}
+
+// saysOthers is the sentence about processes that have no slice of the GPU; "" when there are none.
+func (g gpuStatus) saysOthers() string {
+	if len(g.Others) == 0 {
+		return ""
+	}
+	// As many as a line has room for.
+	const most = 4
+	var who []string
+	for _, s := range g.Others[:min(len(g.Others), most)] {
+		who = append(who, fmt.Sprintf("%d (%s)", s.PID, s.User))
+	}
+	if len(g.Others) > most {
+		who = append(who, fmt.Sprintf("%d more", len(g.Others)-most))
+	}
+	held := "memory is"
+	if g.OthersMiB != nil {
+		held = fmt.Sprintf("%d MiB are", *g.OthersMiB)
+	}
+	return fmt.Sprintf("GPU %d: %s held by processes that have no slice of it: %s", g.Index, held, strings.Join(who, ", "))
 }
 
 func driverOf(total audit.Total, usedMiB *int64) driverStatus {
@@ -136,8 +185,8 @@ func driverNotes(status nodeStatus) (notes []string) {
 		}
 	}
 	for _, g := range status.GPUs {
-		if g.OthersMiB != nil && *g.OthersMiB > 0 {
-			notes = append(notes, fmt.Sprintf("GPU %d: %d MiB are held by processes that have no slice of it", g.Index, *g.OthersMiB))
+		if note := g.saysOthers(); note != "" {
+			notes = append(notes, note)
 		}
 	}
 	return notes

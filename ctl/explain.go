@@ -39,7 +39,8 @@ type explanation struct {
 	Steps       []usage.Step         `json:"steps,omitempty"`
 	Report      string               `json:"report,omitempty"` // what became of the usage record
 	Comment     *usage.Comment       `json:"accounting,omitempty"`
-	State       string               `json:"state,omitempty"` // Slurm's, where only the database knows the job
+	State       string               `json:"state,omitempty"`   // Slurm's, where only the database knows the job
+	Earlier     []explanation        `json:"earlier,omitempty"` // runs of this job on this node before it was requeued
 }
 
 // explainedSlice is a grant, its limit and its usage; what is not known is null.
@@ -139,7 +140,11 @@ func explainHere(cfg config.Config, job uint32) (explanation, error) {
 	dir := cfg.Run()
 	g, err := grant.Read(dir.Grant(job))
 	if err == nil {
-		return fromGrant(dir, g), nil
+		e := fromGrant(dir, g)
+		if runs, err := usage.Find(cfg.Spool(), job); err == nil { // root's to read
+			e.Earlier = earlier(runs, e.Restart)
+		}
+		return e, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return explanation{}, err
@@ -147,11 +152,13 @@ func explainHere(cfg config.Config, job uint32) (explanation, error) {
 	if _, err := os.Lstat(dir.None(job)); err == nil {
 		return explanation{}, errNoVGPU
 	}
-	rec, err := usage.Find(cfg.Spool(), job)
+	runs, err := usage.Find(cfg.Spool(), job)
 	if err != nil {
 		return explanation{}, err
 	}
-	return fromRecord(rec), nil
+	e := fromRecord(runs[len(runs)-1])
+	e.Earlier = earlier(runs, e.Restart)
+	return e, nil
 }
 
 func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
@@ -184,11 +191,24 @@ func fromRecord(rec usage.Record) explanation {
 	if e.Report == "" {
 		e.Report = "waits to be written to the accounting database"
 	}
+	if rec.Requeued {
+		e.Report = "the job went back into the queue; " + e.Report
+	}
 	for _, d := range rec.Devices {
 		e.Slices = append(e.Slices, explainedSlice{Node: rec.Node, Device: string(d.Device), MemMiB: d.MemMiB, SMPercent: d.SMPercent,
 			PeakMiB: &d.PeakMiB, Refusals: &d.Refusals, Time: &d.Time})
 	}
 	return e
+}
+
+// earlier are the runs before one.
+func earlier(runs []usage.Record, restart int) (before []explanation) {
+	for _, rec := range runs {
+		if rec.Restart < restart {
+			before = append(before, fromRecord(rec))
+		}
+	}
+	return before
 }
 
 // fromComment is about a job of any node; the database does not keep what was asked for here.

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -73,6 +74,22 @@ func printExplanation(out io.Writer, e explanation, now time.Time) {
 	if e.Report != "" {
 		row("report", "%s", e.Report)
 	}
+	for _, run := range e.Earlier {
+		row("run "+strconv.Itoa(run.Restart+1), "%s", runText(run))
+	}
+}
+
+// runText is a run before the one that is told about, in a line.
+func runText(e explanation) string {
+	var words []string
+	if e.Refusal != "" {
+		words = append(words, "refused: "+e.Refusal)
+	}
+	for _, s := range e.Slices {
+		words = append(words, fmt.Sprintf("%d MiB of %s, %d used at most", s.MemMiB, s.Device, *s.PeakMiB))
+	}
+	return fmt.Sprintf("ended %s after %s; %s; report: %s", e.Until.Local().Format(time.DateTime), age(e.Until.Sub(e.Since)),
+		strings.Join(words, "; "), e.Report)
 }
 
 // requestText is a request as one would type it.

@@ -85,7 +85,8 @@ Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 78 config.
 	root.PersistentFlags().StringVar(&o.node, "node", "", "`name` of this node in Slurm (default: the host's)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{exitUsage, err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(statusCommand(&o), explainCommand(&o), doctorCommand(&o), reportCommand(&o), setCommand(&o), configCommand(&o))
+	root.AddCommand(statusCommand(&o), explainCommand(&o), doctorCommand(&o), reportCommand(&o), setCommand(&o), sweepCommand(&o),
+		configCommand(&o))
 	return root
 }
 

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +25,7 @@ import (
 
 func reportCommand(o *options) *cobra.Command {
 	var flush, asJSON bool
-	var setComment bool
+	var write bool
 	command := &cobra.Command{
 		Use:   "report [--flush]",
 		Short: "Show the usage records that wait to be accounted; --flush writes them",
@@ -34,20 +35,15 @@ vgpu-epilog starts "vgpuctl report --flush" after every job with vgpu; it goes o
 until a record is older than report.retry_for. Only one works at a time, so it may be started by hand
 or by a timer as well. What was reported is in history/ of spool_dir.`,
 		Example: "  vgpuctl report\n  vgpuctl report --flush\n  sacct -j 123 -o JobID,ReqTRES,AllocTRES,AdminComment",
-		Args: func(command *cobra.Command, args []string) error {
-			if setComment && len(args) == 2 {
-				return nil
-			}
-			return noArguments(command, args)
-		},
-		RunE: func(command *cobra.Command, args []string) error {
+		Args:    noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
 			cfg, err := o.load()
 			if err != nil {
 				return err
 			}
 			switch {
-			case setComment:
-				return writeComment(command.Context(), cfg, command.InOrStdin(), args[0], args[1])
+			case write:
+				return writeComments(command.Context(), cfg, command.InOrStdin(), command.OutOrStdout())
 			case flush:
 				return flushSpool(command.Context(), cfg, o)
 			}
@@ -56,9 +52,9 @@ or by a timer as well. What was reported is in history/ of spool_dir.`,
 	}
 	command.Flags().BoolVar(&flush, "flush", false, "write them, and try again until they are written")
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	// One try of a flush, in a process of its own: Slurm's library ends it when it likes.
-	command.Flags().BoolVar(&setComment, "set-comment", false, "write standard input into the AdminComment of a job of a cluster")
-	if err := command.Flags().MarkHidden("set-comment"); err != nil {
+	// A part of a flush, in a process of its own: Slurm's library ends it when it likes.
+	command.Flags().BoolVar(&write, "write", false, "change AdminComments as standard input says")
+	if err := command.Flags().MarkHidden("write"); err != nil {
 		panic(err) // the flag is defined one line above
 	}
 	return command
@@ -83,32 +79,51 @@ func flushSpool(ctx context.Context, cfg config.Config, o *options) error {
 		Spool: cfg.Spool(),
 		Accounting: usage.Slurm{
 			Commands: cfg.Slurm,
-			Writer:   []string{self, "report", "--set-comment", "--config", o.configPath, "--node", o.node},
+			Writer:   []string{self, "report", "--write", "--config", o.configPath, "--node", o.node},
 		},
 		RetryFor: cfg.Report.RetryFor,
 		Log:      log,
 		Retry:    usage.DefaultRetry,
 		Settle:   usage.DefaultSettle,
+		Spread:   usage.DefaultSpread,
 	}
 	return reporter.Flush(ctx)
 }
 
-// maxCommentBytes is more than the database's column holds.
-const maxCommentBytes = 1 << 17
-
-func writeComment(ctx context.Context, cfg config.Config, in io.Reader, job, cluster string) error {
-	text, err := io.ReadAll(io.LimitReader(in, maxCommentBytes))
-	if err != nil {
-		return fmt.Errorf("read the comment: %w", err)
-	}
+// writeComments carries out the orders that come on in, and answers each.
+func writeComments(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer) error {
 	library, err := slurmdb.Library(ctx, cfg.Slurm.Sacctmgr)
-	if err == nil {
-		err = slurmdb.SetAdminComment(library, job, cluster, string(text))
-	}
 	if errors.Is(err, slurmdb.ErrNoLibrary) {
 		return exitError{usage.ExitNoWriter, err}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	db, err := slurmdb.Open(library)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	orders, replies := json.NewDecoder(in), json.NewEncoder(out)
+	for {
+		var order usage.Order
+		if err := orders.Decode(&order); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read an order: %w", err)
+		}
+		row := slurmdb.Row{JobID: order.JobID, Cluster: order.Cluster, State: order.State, Submit: order.Submit, End: order.End}
+		var reply usage.Reply
+		var changed *slurmdb.ChangedError
+		if err := db.SetAdminComment(row, order.Was, order.Text); errors.As(err, &changed) {
+			reply.Changed = &changed.Is
+		} else if err != nil {
+			reply.Error = err.Error()
+		}
+		if err := replies.Encode(reply); err != nil { // written at once: the library may end this process
+			return fmt.Errorf("answer an order: %w", err)
+		}
+	}
 }
 
 // backlogEntry is a record as `vgpuctl report --json` prints it.

@@ -92,12 +92,12 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// fakeSacct answers for the jobs that the scripts ask for. $6 is the job.
+// fakeSacct answers for the jobs that the scripts ask for. $7 is the job.
 const fakeSacct = `#!/bin/sh
 d=$(printf '\037')
-case $6 in
-9|8_3) printf '%s\n' "c${d}8_3${d}9${d}COMPLETED${d}100${d}200${d}2${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n1\":[{\"gpu\":\"GPU-aaaa\",\"mem_mib\":3000,\"cores\":0,\"peak_mib\":12,\"refused\":0}]},\"refusals\":{\"n2\":\"no GPU has 3000 MiB free\"}}}${d}c" ;;
-10) printf '%s\n' "c${d}10${d}10${d}COMPLETED${d}100${d}200${d}1${d}paid${d}c" ;;
+case $7 in
+9|8_3) printf '%s\n' "c${d}8_3${d}9${d}COMPLETED${d}90${d}100${d}200${d}2${d}n[1-2]${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n1\":[{\"gpu\":\"GPU-aaaa\",\"mem_mib\":3000,\"cores\":0,\"peak_mib\":12,\"refused\":0}]},\"refusals\":{\"n2\":\"no GPU has 3000 MiB free\"}}}${d}c" ;;
+10) printf '%s\n' "c${d}10${d}10${d}COMPLETED${d}90${d}100${d}200${d}1${d}n1${d}paid${d}c" ;;
 12) echo "sacct: error: Connection refused" >&2; exit 1 ;;
 esac
 `
@@ -180,7 +180,13 @@ func writeGrant(ts *testscript.TestScript, args []string) error {
 	if err := grant.Write(dir.Grant(g.Job), g); err != nil {
 		return err
 	}
+	if err := os.MkdirAll(dir.Pages(g.Job), 0o755); err != nil {
+		return err
+	}
 	if err := ledger.Create(dir.Ledger(g.Job), g.Job, 1, g.UID, g.GID); err != nil {
+		return err
+	}
+	if err := ledger.CreateClaims(dir.Claims(g.Job), g.Job, 1, g.UID, g.GID); err != nil {
 		return err
 	}
 	page, err := os.OpenFile(dir.Ledger(g.Job), os.O_RDWR, 0)
@@ -215,7 +221,7 @@ func prepareStep(ts *testscript.TestScript, args []string) error {
 			return err
 		}
 	}
-	_, err = grant.Prepare(dir, g, step, args[1], asked)
+	_, err = grant.Prepare(dir, g, step, args[1], asked, nil)
 	return err
 }
 
@@ -282,7 +288,7 @@ func writeRecord(ts *testscript.TestScript, args []string) error {
 	}
 	end := time.Now().Add(-since)
 	return usage.Write(rundir.Spool(ts.MkAbs("spool")), usage.Record{
-		Job: g.Job, Node: g.Node, UID: g.UID, Start: end.Add(-time.Minute), End: end, Request: g.Request, Entitlement: g.Entitlement,
+		Job: g.Job, Node: g.Node, UID: g.UID, Submitted: time.Unix(90, 0), Start: end.Add(-time.Minute), End: end, Request: g.Request, Entitlement: g.Entitlement,
 		Devices: []usage.Device{{Device: gpuA.UUID, MemMiB: 3000, SMPercent: 30, PeakMiB: 2998, Refusals: 1, Time: usage.Time{GPUSeconds: 12.5, WaitedSeconds: 3.14}}},
 		Steps:   []usage.Step{{Step: "batch", Devices: []usage.Peak{{PeakMiB: 2998, Refusals: 1, Time: usage.Time{GPUSeconds: 12.5}}}}},
 	})

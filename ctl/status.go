@@ -43,7 +43,9 @@ type gpuStatus struct {
 	Slices         int    `json:"slices"`
 	MaxSlices      int    `json:"max_slices"`
 	OthersMiB      *int64 `json:"others_mib"` // held by processes that have no slice of it; null: not known, or not root
-	State          string `json:"state"`      // ok, draining, exclusive, lost
+	// Others are these processes.
+	Others []strangerStatus `json:"others,omitempty"`
+	State  string           `json:"state"` // ok, draining, exclusive, lost
 }
 
 type sliceStatus struct {
@@ -145,7 +147,7 @@ func readStatus(cfg config.Config, node string, now time.Time) (nodeStatus, erro
 	for _, s := range current.Slices {
 		status.Slices = append(status.Slices, sliceOf(cfg.Run(), s, used, now))
 	}
-	addDriver(cfg, &status, current.Slices)
+	addDriver(cfg, &status, inv.GPUs, current.Slices)
 	slices.SortStableFunc(status.Slices, func(a, b sliceStatus) int {
 		if a.Index != b.Index {
 			return int(a.Index - b.Index)

@@ -22,13 +22,18 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pages"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/test/privatemounts"
 )
 
 // The scripts know `epilog`: the program with its configuration in $WORK, dead at the crash point
 // that CRASH names.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) != "epilog" {
+		privatemounts.Enter()
+	}
 	testscript.Main(m, map[string]func(){
 		"epilog": func() {
 			if at := os.Getenv("CRASH"); at != "" {
@@ -47,6 +52,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
+			env.Defer(func() { privatemounts.Clear(env.WorkDir) })
 			text := fmt.Sprintf("run_dir: %[1]s/run\nspool_dir: %[1]s/spool\nlog: {file: %[1]s/log}\n", env.WorkDir)
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), []byte(text), 0o644)
 		},
@@ -81,6 +87,8 @@ func cmdGranted(ts *testscript.TestScript, _ bool, args []string) {
 	tx.Put(job, []state.Slice{{Job: job, UID: 1000, Since: since, Slice: slice}})
 	ts.Check(tx.Commit())
 	ts.Check(os.MkdirAll(filepath.Join(s.Dir.Job(job), "steps", "0"), 0o755))
+	_, err = pages.Make(s.Dir.Pages(job))
+	ts.Check(err)
 	ts.Check(ledger.Create(s.Dir.Ledger(job), job, 1, uint32(os.Getuid()), uint32(os.Getgid())))
 	ts.Check(ledger.CreateClaims(s.Dir.Claims(job), job, 1, uint32(os.Getuid()), uint32(os.Getgid())))
 	file, err := os.OpenFile(s.Dir.Ledger(job), os.O_WRONLY, 0)

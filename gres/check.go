@@ -15,6 +15,7 @@ import (
 func checkCommand(o *options) *cobra.Command {
 	site := sitecheck.Site{}
 	var asJSON, verbose bool
+	var mariadbd string
 	command := &cobra.Command{
 		Use:   "check",
 		Short: "Hold this site's Slurm files against what slurm-vgpu needs",
@@ -39,6 +40,7 @@ Exit codes: 0 nothing found, 1 findings, 2 wrong usage, 78 config.yaml is wrong.
 				site.Inventory = &inv
 			}
 			site.Version = sitecheck.RunningVersion(command.Context(), cfg.Slurm.Scontrol, site.SlurmConf)
+			site.Database = sitecheck.LocalDatabase(command.Context(), mariadbd)
 			findings, err := site.Check()
 			if err != nil {
 				return err
@@ -52,6 +54,7 @@ Exit codes: 0 nothing found, 1 findings, 2 wrong usage, 78 config.yaml is wrong.
 	flags.StringVar(&site.PlugstackConf, "plugstack-conf", "", "plugstack.conf `file` (default as slurm.conf says)")
 	flags.StringVar(&site.JobSubmit, "job-submit", "", "job_submit.lua `file` (default beside slurm.conf)")
 	flags.StringVar(&site.CgroupConf, "cgroup-conf", "", "cgroup.conf `file` (default beside slurm.conf)")
+	flags.StringVar(&mariadbd, "mariadbd", sitecheck.MariaDB, "MariaDB server `program` of this machine")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "print what is right, too")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return command

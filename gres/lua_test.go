@@ -30,6 +30,19 @@ func TestLua(t *testing.T) {
 	}
 }
 
+// What a user can make slurmctld search through. It counts steps, because a clock would judge the machine.
+func TestLuaFuzz(t *testing.T) {
+	path, err := exec.LookPath("lua5.1")
+	if err != nil {
+		t.Skip("lua5.1 is not installed")
+	}
+	out, err := exec.Command(path, "vgpu_fuzz.lua").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	t.Log(strings.TrimSpace(string(out)))
+}
+
 // The scripts of the plugins are loaded as Slurm loads them: they must define what it calls.
 func TestLuaEntryPoints(t *testing.T) {
 	path, err := exec.LookPath("lua5.1")

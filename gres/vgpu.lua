@@ -201,7 +201,7 @@ end
 -- has no meaning that a node could know.
 local function refuse_other_counts(job_desc)
 	for _, per in ipairs({ "job", "socket", "task" }) do
-		local found = parse.mentions(job_desc["tres_per_" .. per])
+		local found = parse.mentions(job_desc["tres_per_" .. per], "TRES per " .. per)
 		if found then refuse("%s per %s: vgpu is counted per node only: use --gres=vgpu:N", found, per) end
 	end
 end
@@ -219,23 +219,32 @@ local function guard(say, check, ...)
 	return slurm.ERROR
 end
 
+-- scontrol prints the job for the node with its owner's texts as they are, and the node believes no
+-- answer in which these occur twice (internal/slurm).
+local function refuse_imitations(job_desc)
+	for option, key in pairs({ ["--comment"] = "comment", ["--job-name"] = "name" }) do
+		for _, part in ipairs({ "\nJobId=", "JOB_GRES=" }) do
+			local text = job_desc[key]
+			if type(text) == "string" and text:find(part, 1, true) then
+				refuse("%s: it has a line that imitates scontrol's output: leave out %s", option, part:match("%w.*"))
+			end
+		end
+	end
+end
+
 local function submit(job_desc)
 	refuse_other_counts(job_desc)
-	local asked, env = parse.mentions(job_desc.gres), job_desc.spank_job_env
+	local asked, env = parse.mentions(job_desc.gres, "--gres"), job_desc.spank_job_env
 	if not asked and not env then return end
 	local request, defaults, name = parse.options(env)
 	if not asked then
-		-- Later components of a heterogeneous job inherit the first one's options.
-		local offset = job_desc.het_job_offset
-		local inherited = offset and offset > 0 and offset < 4294967294
 		for _, key in ipairs({ "mem", "cores", "place", "policy", "gpu", "uuid" }) do
-			if request[key] ~= nil and not inherited then
-				refuse("%s: say how many slices as well, as in --gres=vgpu:1", name(key))
-			end
+			if request[key] ~= nil then refuse("%s: say how many slices as well, as in --gres=vgpu:1", name(key)) end
 		end
 		return
 	end
-	local got = parse.gres(job_desc.gres, "--gres=")
+	refuse_imitations(job_desc)
+	local got = parse.gres(job_desc.gres, "--gres")
 	local hopeless = settle(got, request, defaults, name)
 	job_desc.gres = parse.render(got)
 	if #hopeless == 0 then return end
@@ -246,18 +255,54 @@ local function submit(job_desc)
 	end
 end
 
--- A changed job keeps its sizes per slice where the new GRES name none. Its options are not to be
--- had here, and the node grants no more than they and the GRES both allow.
+-- The node gives a slice no more than the options that the job was submitted with, which nobody can
+-- change any more. Slurm must not count more than that.
+local function hold_to_options(got, spank_job_env)
+	local known, request, defaults, name = pcall(parse.options, spank_job_env)
+	if not known then return end -- the node reads no more of it
+	local each, tab = math.floor(got.gpumem / got.vgpu), cluster()
+	local mem = request.mem or defaults.mem or {}
+	local most_mib = request.mem and mem.mib -- a default of MiB became GRES and nothing else
+	if mem.percent and tab then
+		most_mib = math.max(1, math.floor(mem.percent * most(tab.nodes, "mem_mib").mem_mib / 100))
+	end
+	if most_mib and each > most_mib then
+		refuse("%s: the job was submitted with %s, which holds each slice to %d MiB: the most is gpumem:%d", got.typed.gpumem or got.typed.vgpu, name("mem"), most_mib, got.vgpu * most_mib)
+	end
+	if request.cores and request.cores > 0 and math.floor(got.gpucores / got.vgpu) > request.cores then
+		refuse("%s: the job was submitted with %s, which holds each slice to %d %%: the most is gpucores:%d", got.typed.gpucores or got.typed.vgpu, name("cores"), request.cores, got.vgpu * request.cores)
+	end
+end
+
+-- The first of our GRES that the job asked for; none if that cannot be read.
+local function held(job_rec)
+	local known, found = pcall(parse.mentions, job_rec.gres, "Gres")
+	return known and found or nil
+end
+
+-- A changed job keeps its sizes per slice where the new GRES name none.
 local function modify(job_desc, job_rec)
 	refuse_other_counts(job_desc)
-	if not parse.mentions(job_desc.gres) then return end
-	local got = parse.gres(job_desc.gres, "Gres=")
-	local known, before = pcall(parse.gres, job_rec.gres, "Gres=") -- may be older than this script
+	local asked, has = parse.mentions(job_desc.gres, "Gres"), held(job_rec)
+	if asked or has then refuse_imitations(job_desc) end
+	if not asked then
+		-- Slurm goes on counting what an update does not name or sets to 0 (seen on 22.05), and only hides it.
+		if has and job_desc.gres then
+			refuse("Gres=%s: Slurm goes on counting %s of a job that has it: submit the job anew", parse.shorten(parse.bare(job_desc.gres)), has)
+		end
+		return
+	end
+	local got = parse.gres(job_desc.gres, "Gres")
+	local known, before = pcall(parse.gres, job_rec.gres, "Gres") -- may be older than this script
 	if not known then before = {} end
 	local defaults, n = {}, before.vgpu or 1
 	if before.gpumem then defaults.mem = { mib = math.floor(before.gpumem / n) } end
 	if before.gpucores then defaults.cores = math.floor(before.gpucores / n) end
 	settle(got, {}, defaults, function() return got.typed.vgpu end)
+	if got.gpucores == 0 and (before.gpucores or 0) > 0 then
+		refuse("%s: Slurm goes on counting the gpucores of a job that has them: give another share, or submit the job anew", got.typed.gpucores or got.typed.vgpu)
+	end
+	hold_to_options(got, job_rec.spank_job_env)
 	job_desc.gres = parse.render(got)
 end
 
@@ -271,10 +316,27 @@ function vgpu.job_modify(job_desc, job_rec, part_list, modify_uid)
 	return guard(slurm.log_user, modify, job_desc, job_rec)
 end
 
+-- Where no node has gres/gpu, sbatch and srun refuse these with a text that does not say what to do.
+local function refuse_whole_gpus(options)
+	local spank = options["spank"]
+	for option, value in pairs(spank and spank["vgpu"] or {}) do
+		for _, whole in ipairs({ "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "ntasks-per-gpu" }) do
+			local count = tostring(options[whole] or "")
+			if value ~= "unset" and count ~= "" and count ~= "-2" then -- as Slurm says that a number is not set
+				refuse("--%s=%s: this asks for whole GPUs, and --%s=%s is of slices: use --gres=vgpu:N", whole, parse.shorten(count), option, parse.shorten(value))
+			end
+		end
+	end
+end
+
 -- For slurm_cli_pre_submit: the spelling of --gres, before anything leaves the user's machine.
 function vgpu.cli_filter(options)
 	return guard(slurm.log_error, function()
-		if parse.mentions(options["gres"]) then parse.gres(options["gres"], "--gres=") end
+		if parse.mentions(options["gres"], "--gres") then
+			parse.gres(options["gres"], "--gres")
+		else
+			refuse_whole_gpus(options)
+		end
 	end)
 end
 

@@ -9,10 +9,15 @@ local parse = {}
 local max_mib = 2 ^ 34 -- the same bound as in internal/request: no node has more
 local max_slices = 4096
 
+-- No pattern sees a longer text of a user's: slurmctld calls this before Slurm's own bounds, with its
+-- locks held. Every pattern takes time in proportion to the text; pattern_steps.lua counts.
+local max_bytes = 4096
+
 -- A user's text as it may stand in a one-line message.
 local function shorten(text)
-	text = tostring(text):gsub("[^\33-\126]", "?")
-	return #text > 60 and text:sub(1, 60) .. "..." or text
+	text = tostring(text)
+	local start = text:sub(1, 60):gsub("[^\33-\126]", "?")
+	return #text > 60 and start .. "..." or start
 end
 parse.shorten = shorten
 
@@ -24,11 +29,22 @@ parse.refuse = refuse
 
 local ours = { vgpu = true, gpumem = true, gpucores = true }
 
+local function bound(text, option)
+	if #text > max_bytes then refuse("%s: %d characters: at most %d are read", option, #text, max_bytes) end
+end
+
+-- `gsub("%s+$", "")` would try each blank of a long run anew.
+local function trim_end(text)
+	local last = #text
+	while text:find("^%s", last) do last = last - 1 end
+	return text:sub(1, last)
+end
+
 -- Slurm up to 23.02 reads back "gres:vgpu:1", later ones "gres/vgpu:1", users type "vgpu:1".
 local function split(text)
 	local items = {}
-	for item in tostring(text or ""):gmatch("[^,]+") do
-		item = item:gsub("^%s*gres[:/]", ""):gsub("^%s+", ""):gsub("%s+$", "")
+	for item in text:gmatch("[^,]+") do
+		item = trim_end(item:gsub("^%s*gres[:/]", ""):gsub("^%s+", ""))
 		if item ~= "" then
 			items[#items + 1] = { text = item, name = item:match("^[^:=]+"), value = item:match("[:=](.*)$") }
 		end
@@ -36,11 +52,18 @@ local function split(text)
 	return items
 end
 
--- The first of our GRES that a text asks for. Most jobs stop at the three searches.
-function parse.mentions(text)
+-- A list as Slurm reads it back, in the words of scontrol update.
+function parse.bare(text)
+	return #text <= max_bytes and (text:gsub("gres[:/]", "")) or text
+end
+
+-- The first of our GRES that a text asks for. Most jobs stop at the three searches. option is the
+-- text's name in a message.
+function parse.mentions(text, option)
 	if type(text) ~= "string" or not (text:find("vgpu", 1, true) or text:find("gpumem", 1, true) or text:find("gpucores", 1, true)) then
 		return nil
 	end
+	bound(text, option)
 	for _, item in ipairs(split(text)) do
 		if ours[item.name] then return item.name end
 	end
@@ -88,10 +111,12 @@ local parsers = { vgpu = parse_count, gpumem = parse_mem, gpucores = parse_cores
 
 -- What the GRES ask for: {vgpu=, gpumem=, gpucores=, typed={}, items={}}; typed is for messages.
 function parse.gres(text, option)
+	text = tostring(text or "")
+	bound(text, option)
 	local got = { typed = {}, items = split(text) }
 	for _, item in ipairs(got.items) do
 		if ours[item.name] then
-			local typed = option .. shorten(item.text)
+			local typed = option .. "=" .. shorten(item.text)
 			if got[item.name] then refuse("%s: %s is given twice", typed, item.name) end
 			got[item.name] = parsers[item.name](typed, item.value)
 			got.typed[item.name] = typed
@@ -117,8 +142,8 @@ end
 
 local readers = {
 	mem = function(value)
-		local percent = value:match("^(%d+%.?%d*)%%$")
-		local n = percent and #percent <= 12 and tonumber(percent)
+		local percent = #value <= 13 and value:match("^(%d+%.?%d*)%%$")
+		local n = percent and tonumber(percent)
 		if n and n > 0 and n <= 100 then return { percent = n } end
 		n = number(value)
 		return n and n > 0 and { mib = n } or nil
@@ -157,15 +182,20 @@ end
 function parse.options(spank_job_env)
 	local request, defaults, typed = {}, {}, {}
 	for _, entry in pairs(spank_job_env or {}) do
-		local key, value = tostring(entry):match("^([%w_]+)=(.+)$")
-		if key == "VGPU_REQUEST" then
+		entry = tostring(entry)
+		if entry:sub(1, 6) == "SPANK_" then entry = entry:sub(7) end -- as slurmctld keeps some
+		local equals = entry:find("=", 1, true)
+		local key, value = entry:sub(1, (equals or 1) - 1), entry:sub((equals or #entry) + 1)
+		if key == "VGPU_REQUEST" and value ~= "" then
 			request = decode(value)
 			if not request then refuse("VGPU_REQUEST=%s: this request is malformed: use the --vgpu options", shorten(value)) end
 		elseif key == "VGPU_DEFAULTS" then
 			defaults = decode(value) or {} -- a default is never an error
-		elseif key then
-			local option = key:match("^_SLURM_SPANK_OPTION_vgpu_vgpu_(%l+)$")
-			if option then typed[option] = value end
+		elseif key == "VGPU_TYPED" and #value <= max_bytes then
+			for part in value:gmatch("[^;]+") do
+				local option, text = part:match("^(%l+)=(.*)$")
+				if option then typed[option] = text end
+			end
 		end
 	end
 	return request, defaults, function(key)

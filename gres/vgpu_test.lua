@@ -162,6 +162,9 @@ for _, value in ipairs({ "0", "-1", "2K", "1.5", "4097", "" }) do
 end
 refuse("vgpu twice", "vgpu:1,vgpu:2", nil, nil, "vgpu: --gres=vgpu:2: vgpu is given twice")
 refuse("gpucores with a unit", "vgpu:1,gpucores:30%", nil, nil, "vgpu: --gres=gpucores:30%: want the percent of GPU time of all slices together, as in gpucores:30")
+accept("exactly the largest GPU", "vgpu:1", "mem=143771", nil, "vgpu:1,gpumem:143771")
+accept("exactly the largest GPU, in GRES", "vgpu:2,gpumem:287542", nil, nil, "vgpu:2,gpumem:287542")
+refuse("one MiB more than any GPU", "vgpu:1", "mem=143772", nil, "vgpu: --vgpu-mem=143772: no GPU has 143772 MiB: the most is 143771 MiB (h200)")
 refuse("more than any GPU", "vgpu:1", "mem=200000", nil, "vgpu: --vgpu-mem=200000: no GPU has 200000 MiB: the most is 143771 MiB (h200)")
 refuse("more than any GPU by default", "vgpu:1", nil, "mem=200000", "vgpu: VGPU_MEM=200000: no GPU has 200000 MiB: the most is 143771 MiB (h200)")
 refuse("more than any GPU in GRES", "vgpu:1,gpumem:200000", nil, nil, "vgpu: --gres=gpumem:200000: no GPU has 200000 MiB: the most is 143771 MiB (h200)")
@@ -179,11 +182,17 @@ refuse("no cap and a share", "vgpu:1,gpumem:1,gpucores:50", "cores=0", nil, "vgp
 refuse("memory without vgpu", nil, "mem=3000", nil, "vgpu: --vgpu-mem=3000: say how many slices as well, as in --gres=vgpu:1")
 refuse("memory with other GRES", "gpu:1", "mem=3000", nil, "vgpu: --vgpu-mem=3000: say how many slices as well, as in --gres=vgpu:1")
 refuse("type without vgpu", nil, "gpu=h200", nil, "vgpu: --vgpu-gpu=h200: say how many slices as well, as in --gres=vgpu:1")
-refuse("first component without vgpu", nil, "mem=3000", nil, "vgpu: --vgpu-mem=3000: say how many slices as well, as in --gres=vgpu:1", { het_job_offset = 0 })
+for _, offset in ipairs({ 0, 1 }) do
+	refuse("component " .. offset .. " without vgpu", nil, "mem=3000", nil, "vgpu: --vgpu-mem=3000: say how many slices as well, as in --gres=vgpu:1", { het_job_offset = offset })
+end
 for _, text in ipairs({ "mem=8G", "mem=0", "mem=101%", "mem=1e9", "mem=99999999999999", "cores=101", "cores=-1", "place=up", "policy=x", "gpu=a;b=c", "uuid=%", "mem=1;mem=2", "raw=1", "nonsense", "mem=;" }) do
 	refuse("forged request " .. text, "vgpu:1", text, nil, "vgpu: VGPU_REQUEST=" .. text .. ": this request is malformed: use the --vgpu options")
 end
 refuse("huge request", "vgpu:1", "gpu=" .. ("x"):rep(3000), nil, "vgpu: VGPU_REQUEST=gpu=" .. ("x"):rep(56) .. "...: this request is malformed: use the --vgpu options")
+refuse("longer than anything is read", "vgpu:1,gpumem:3000" .. (" "):rep(4079), nil, nil, "vgpu: --gres: 4097 characters: at most 4096 are read")
+accept("as long as may be", "vgpu:1,gpumem:3000" .. (" "):rep(4000), nil, nil, "vgpu:1,gpumem:3000")
+refuse("long TRES", nil, nil, nil, "vgpu: TRES per job: 4101 characters: at most 4096 are read", { tres_per_job = "vgpu:" .. ("1"):rep(4096) })
+untouched("other GRES of any length", job("gpu:" .. ("x"):rep(5000)))
 for _, per in ipairs({ "job", "socket", "task" }) do
 	for _, text in ipairs({ "gres:vgpu:1", "gres/vgpu:1", "cpu:1,gres/gpumem=5", "gres/gpucores:1" }) do
 		local found = text:match("vgpu") or text:match("gpumem") or "gpucores"
@@ -192,7 +201,7 @@ for _, per in ipairs({ "job", "socket", "task" }) do
 end
 -- The message has the option as it was typed, not the canonical form.
 local desc = job("vgpu:1", "mem=204800")
-desc.spank_job_env[1] = "_SLURM_SPANK_OPTION_vgpu_vgpu_mem=200G"
+desc.spank_job_env[1] = "VGPU_TYPED=cores=30;mem=200G"
 vgpu.job_submit(desc, {}, 1000)
 check("as typed", said, "vgpu: --vgpu-mem=200G: no GPU has 204800 MiB: the most is 143771 MiB (h200)")
 
@@ -205,11 +214,21 @@ untouched("other options", { spank_job_env = { [0] = "_SLURM_SPANK_OPTION_pyxis_
 untouched("defaults alone", job(nil, nil, "mem=3000"))
 untouched("bad defaults alone", job(nil, nil, "rubbish"))
 untouched("--gpus", { tres_per_job = "gres:gpu:2", tres_per_task = "cpu:1,gres/gpu:1" })
-untouched("later component that inherits options", job(nil, "mem=3000", nil, { het_job_offset = 1 }))
 
 -- Without a table sizes are not checked, and what needs one is refused.
 with_table(nil)
 accept("no table", "vgpu:9", "mem=999999", nil, "vgpu:9,gpumem:8999991")
+accept("the most MiB", "vgpu:1,gpumem:17179869184", nil, nil, "vgpu:1,gpumem:17179869184")
+accept("the most in the plugin's form", "vgpu:1", "mem=17179869184", nil, "vgpu:1,gpumem:17179869184")
+accept("the most with Slurm's suffix", "vgpu:1,gpumem:16777216K", nil, nil, "vgpu:1,gpumem:17179869184")
+accept("the most slices", "vgpu:4096", "mem=1", nil, "vgpu:4096,gpumem:4096")
+for _, text in ipairs({ "17179869185", "16777217K", "99999999999", "100000000000" }) do
+	refuse("more MiB than any node: " .. text, "vgpu:1,gpumem:" .. text, nil, nil,
+		"vgpu: --gres=gpumem:" .. text .. ": want the MiB of all slices together as a number, as in gpumem:3000")
+end
+refuse("more MiB than any node, in the plugin's form", "vgpu:1", "mem=17179869185", nil,
+	"vgpu: VGPU_REQUEST=mem=17179869185: this request is malformed: use the --vgpu options")
+refuse("more slices than any job", "vgpu:4097", "mem=1", nil, "vgpu: --gres=vgpu:4097: want a number of slices from 1, as in vgpu:2")
 refuse("no table, no memory", "vgpu:1", nil, nil, "vgpu: --gres=vgpu:1: no memory is asked for, and this cluster has no table of its GPUs to take a default from: add --vgpu-mem=3000")
 refuse("no table, percent", "vgpu:1", "mem=25%", nil, "vgpu: --vgpu-mem=25%: this cluster has no table of its GPUs to take a share of: give MiB, as in --vgpu-mem=3000")
 refuse("no table, unit", "gpumem:8G", nil, nil, "vgpu: --gres=gpumem:8G: gpumem counts MiB and takes no unit: write gpumem:8192")
@@ -219,6 +238,8 @@ for text, reason in pairs({
 	["return {"] = "cluster.lua:1: ", ["return 1"] = "it returns no table with nodes", ["return {nodes={}}"] = "it returns no table with nodes",
 	['return {nodes={{names="a", gpus=1, mem_mib="x", type="t"}}}'] = "nodes[1].mem_mib is no number",
 	['return {nodes={{names="a", gpus=0, mem_mib=1, type="t"}}}'] = "nodes[1] has no GPU or no memory",
+	['return {nodes={{names="a", gpus=1, mem_mib=0, type="t"}}}'] = "nodes[1] has no GPU or no memory",
+	['return {nodes={{names="b", gpus=1, mem_mib=1, type="t"}, {names="a", gpus=1, mem_mib=0.5, type="t"}}}'] = "nodes[2] has no GPU or no memory",
 	['return {nodes={"a"}}'] = "nodes[1].", ['os.exit(3)'] = "os", ['return {slices_per_gpu=0, nodes={{names="a", gpus=1, mem_mib=1, type="t"}}}'] = "slices_per_gpu is no number from 1",
 	["\27Lua"] = "it is bytecode",
 }) do
@@ -239,21 +260,53 @@ accept("new table", "vgpu:1", nil, nil, "vgpu:1,gpumem:8000")
 
 -- scontrol update
 with_table(h200s)
-local function modify(what, new, old, want, message)
+local function modify(what, new, old, want, message, options)
 	local change = { gres = new }
 	said = nil
-	check(what .. " code", vgpu.job_modify(change, { gres = old }, {}, 1000), message and 2072 or slurm.SUCCESS)
+	check(what .. " code", vgpu.job_modify(change, { gres = old, spank_job_env = options }, {}, 1000), message and 2072 or slurm.SUCCESS)
 	check(what .. " says", said, message)
 	check(what .. " GRES", change.gres, want)
 end
 modify("something else changes", nil, "gres:vgpu:1,gres:gpumem:3000", nil)
-modify("vgpu is dropped", "gres:", "gres:vgpu:1,gres:gpumem:3000", "gres:")
+modify("vgpu is dropped", "gres:", "gres:vgpu:1,gres:gpumem:3000", "gres:", "vgpu: Gres=: Slurm goes on counting vgpu of a job that has it: submit the job anew")
+modify("vgpu is replaced", "gres:gpu:1", "gres:gpumem:3000", "gres:gpu:1", "vgpu: Gres=gpu:1: Slurm goes on counting gpumem of a job that has it: submit the job anew")
+modify("the share is dropped", "vgpu:1,gpucores:0", "gres:vgpu:1,gres:gpumem:3000,gres:gpucores:30", "vgpu:1,gpucores:0", "vgpu: Gres=gpucores:0: Slurm goes on counting the gpucores of a job that has them: give another share, or submit the job anew")
+modify("other GRES of another job", "gres:gpu:1", "gres:gpu:2", "gres:gpu:1")
+for _, prefix in ipairs({ "", "SPANK_" }) do -- slurmctld puts it before what did not come through srun or sbatch
+	local function submitted(request, typed) return { [0] = "OTHER=1", prefix .. "VGPU_REQUEST=" .. request, prefix .. "VGPU_TYPED=" .. typed } end
+	local small = submitted("mem=2048;cores=20", "mem=2G;cores=20")
+	modify("less than the options", "vgpu:2,gpumem:2000,gpucores:20", "vgpu:1,gpumem:2048,gpucores:20", "vgpu:2,gpumem:2000,gpucores:20", nil, small)
+	modify("as much as the options", "vgpu:2", "vgpu:1,gpumem:2048,gpucores:20", "vgpu:2,gpumem:4096,gpucores:40", nil, small)
+	modify("more than the options", "vgpu:2,gpumem:9000", "vgpu:1,gpumem:2048,gpucores:20", "vgpu:2,gpumem:9000", "vgpu: Gres=gpumem:9000: the job was submitted with --vgpu-mem=2G, which holds each slice to 2048 MiB: the most is gpumem:4096", small)
+	modify("more time than the options", "vgpu:1,gpucores:21", "vgpu:1,gpumem:2048,gpucores:20", "vgpu:1,gpucores:21", "vgpu: Gres=gpucores:21: the job was submitted with --vgpu-cores=20, which holds each slice to 20 %: the most is gpucores:20", small)
+	local quarter = submitted("mem=25%;cores=0", "mem=25%;cores=0")
+	modify("the share of the options", "vgpu:1,gpumem:35942,gpucores:50", "vgpu:1,gpumem:35942", "vgpu:1,gpumem:35942,gpucores:50", nil, quarter)
+	modify("more than the share", "vgpu:1,gpumem:35943", "vgpu:1,gpumem:35942", "vgpu:1,gpumem:35943", "vgpu: Gres=gpumem:35943: the job was submitted with --vgpu-mem=25%, which holds each slice to 35942 MiB: the most is gpumem:35942", quarter)
+	local default = function(text) return { [0] = prefix .. "VGPU_DEFAULTS=" .. text } end
+	modify("more than a default share", "vgpu:1,gpumem:20000", "vgpu:1,gpumem:14377", "vgpu:1,gpumem:20000", "vgpu: Gres=gpumem:20000: the job was submitted with VGPU_MEM=10%, which holds each slice to 14377 MiB: the most is gpumem:14377", default("mem=10%"))
+	modify("more than a default", "vgpu:1,gpumem:20000,gpucores:50", "vgpu:1,gpumem:2000", "vgpu:1,gpumem:20000,gpucores:50", nil, default("mem=2000;cores=10"))
+	modify("unreadable options", "vgpu:1,gpumem:9000", "vgpu:1,gpumem:2048", "vgpu:1,gpumem:9000", nil, submitted("mem=2048;cores=x", "mem=2G"))
+end
 modify("complete", "gres:vgpu:2,gres:gpumem:8000", "gres:vgpu:1,gres:gpumem:3000", "vgpu:2,gpumem:8000")
 modify("sizes per slice are kept", "gres:vgpu:2", "gres:vgpu:1,gres:gpumem:3000,gres:gpucores:30", "vgpu:2,gpumem:6000,gpucores:60")
 modify("vgpu is new", "gres/vgpu:1", nil, "vgpu:1,gpumem:14377")
 modify("job from before this script", "gres/vgpu:1", "gres/gpumem:8G", "vgpu:1,gpumem:14377")
 modify("unit", "gres:gpumem:8G", "gres:vgpu:1,gres:gpumem:3000", "gres:gpumem:8G", "vgpu: Gres=gpumem:8G: gpumem counts MiB and takes no unit: write gpumem:8192")
+modify("too long", "vgpu:" .. ("1"):rep(4092), nil, "vgpu:" .. ("1"):rep(4092), "vgpu: Gres: 4097 characters: at most 4096 are read")
+modify("job with a long text", "gres:vgpu:1", "gres:vgpu:2," .. ("x"):rep(4096), "vgpu:1,gpumem:14377")
 modify("too large", "gres:vgpu:1,gres:gpumem:200000", "gres:vgpu:1,gres:gpumem:3000", "gres:vgpu:1,gres:gpumem:200000", "vgpu: Gres=gpumem:200000: no GPU has 200000 MiB: the most is 143771 MiB (h200)")
+
+-- Texts that the node could not tell from scontrol's own.
+for _, text in ipairs({ "a\nJobId=1 x", "x JOB_GRES=vgpu:9", "\tJOB_GRES=" }) do
+	local part = text:match("JobId=") or "JOB_GRES="
+	refuse("imitating comment", "vgpu:1", nil, nil, "vgpu: --comment: it has a line that imitates scontrol's output: leave out " .. part, { comment = text })
+	refuse("imitating name", "vgpu:1", nil, nil, "vgpu: --job-name: it has a line that imitates scontrol's output: leave out " .. part, { name = text })
+	untouched("imitating comment of another job", { comment = text })
+	said = nil
+	check("imitating comment, changed", vgpu.job_modify({ comment = text }, { gres = "gres:vgpu:1" }, {}, 1000), 2072)
+	check("imitating comment of another job, changed", vgpu.job_modify({ comment = text }, {}, {}, 1000), slurm.SUCCESS)
+end
+accept("other comments", "vgpu:1", nil, nil, "vgpu:1,gpumem:14377", nil, { comment = "see JobId=1\nand JobId 2", name = "JobId=5" })
 
 -- Newer Slurm names the code; a fault of ours is not the user's.
 slurm.ESLURM_INVALID_GRES = 4711
@@ -268,6 +321,16 @@ check("cli_filter accepts", vgpu.cli_filter({ gres = "vgpu:1,gpumem:3000" }), sl
 check("cli_filter accepts nothing", vgpu.cli_filter({}), slurm.SUCCESS)
 check("cli_filter refuses", vgpu.cli_filter({ gres = "gres:gpumem:8G" }), 4711)
 check("cli_filter says", logged, "vgpu: --gres=gpumem:8G: gpumem counts MiB and takes no unit: write gpumem:8192")
+
+for _, whole in ipairs({ "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "ntasks-per-gpu" }) do
+	local options = { [whole] = "1", spank = { vgpu = { ["vgpu-mem"] = "2000", ["vgpu-cores"] = "unset" }, other = { x = "1" } } }
+	check("cli_filter refuses " .. whole, vgpu.cli_filter(options), 4711)
+	check("cli_filter says " .. whole, logged, "vgpu: --" .. whole .. "=1: this asks for whole GPUs, and --vgpu-mem=2000 is of slices: use --gres=vgpu:N")
+	options.gres = "vgpu:1"
+	check("cli_filter accepts " .. whole .. " beside slices", vgpu.cli_filter(options), slurm.SUCCESS)
+	check("cli_filter accepts " .. whole .. " alone", vgpu.cli_filter({ [whole] = "1", spank = { vgpu = { ["vgpu-mem"] = "unset" } } }), slurm.SUCCESS)
+end
+check("cli_filter accepts options without GPUs", vgpu.cli_filter({ ["ntasks-per-gpu"] = -2, spank = { vgpu = { ["vgpu-mem"] = "1" } } }), slurm.SUCCESS)
 
 print(string.format("%d checks, %d failures", count, failures))
 os.exit(failures == 0 and 0 or 1)

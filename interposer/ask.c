@@ -23,7 +23,7 @@ static uint64_t later(uint64_t a, uint64_t b)
 /* ---- what to ask, with the stream's mutex held ---- */
 
 /* Whether a thread may just now be launching with the stream's pass. Otherwise the pass ends. */
-static bool is_passing(struct vgpu_stream *stream, struct vgpu_group *group)
+static bool is_passing(struct vgpu_engine *engine, struct vgpu_stream *stream, struct vgpu_group *group)
 {
 	uint32_t launches;
 	uint64_t now;
@@ -36,7 +36,7 @@ static bool is_passing(struct vgpu_stream *stream, struct vgpu_group *group)
 	stream->passed_seen = launches;
 	if (now < group->last_ns + QUIET_NS)
 		return true;
-	vgpu_groups_collect(stream, group->last_ns);
+	vgpu_groups_collect(engine, stream, group->last_ns);
 	return false;
 }
 
@@ -110,7 +110,7 @@ bool vgpu_ask_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint
 	uint64_t now = vgpu_now_ns();
 
 	if (GET(stream->state) != VGPU_STREAM_LIVE || in_flight <= number || group->inside != 0 || group->held ||
-	    (in_flight == number + 1 && is_passing(stream, group)))
+	    (in_flight == number + 1 && is_passing(engine, stream, group)))
 		return false;
 	q.context = stream->context;
 	q.handle = stream->handle;

@@ -69,7 +69,7 @@ static uint64_t open_batch(struct vgpu_engine *engine, const struct vgpu_stream 
 	if (engine->batch_next - engine->batch_first >= VGPU_BATCHES)
 		return 0;
 	*batch_of(engine, engine->batch_next) = (struct vgpu_batch){.begun_ns = vgpu_now_ns()};
-	SET(engine->batch_next, engine->batch_next + 1);
+	__atomic_store_n(&engine->batch_next, engine->batch_next + 1, __ATOMIC_SEQ_CST);
 	return engine->batch_next;
 }
 
@@ -96,7 +96,7 @@ static void mark_all(struct vgpu_engine *engine, CUcontext context)
 {
 	for (uint32_t s = 0; s < __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE); s++) {
 		if (vgpu_groups_any(&engine->stream[s]) && GET(engine->stream[s].context) == context)
-			vgpu_groups_end_here(&engine->stream[s]);
+			vgpu_groups_end_here(engine, &engine->stream[s]);
 	}
 }
 
@@ -122,9 +122,10 @@ uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream,
 
 /* Two threads may both make the stream wait; that does no harm. If it cannot be made to, the launch
  * begins too early, once: it is counted all the same. */
-void vgpu_batch_plug(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle, uint64_t batch)
+void vgpu_batch_plug(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
+		     CUstream handle, uint64_t batch)
 {
-	if (GET(stream->plugged) < batch && vgpu_plugs_wait(engine, VGPU_PLUG_BATCHES, (uint32_t)batch, context, handle))
+	if (GET(stream->plugged) < batch && vgpu_plugs_wait(p, engine, VGPU_PLUG_BATCHES, (uint32_t)batch, context, handle, UINT64_MAX))
 		SET(stream->plugged, batch);
 }
 

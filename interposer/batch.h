@@ -33,8 +33,8 @@ static inline bool vgpu_batch_is_held(const struct vgpu_engine *engine, uint64_t
 uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, uint64_t expected_ns,
 			 uint32_t places, uint64_t *reserved_ns, bool *first);
 /* Makes the stream wait for it, right before the launch. */
-void vgpu_batch_plug(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
-		     uint64_t batch);
+void vgpu_batch_plug(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
+		     CUstream handle, uint64_t batch);
 
 /* Lets go what may begin now. Returns how long until it is worth to try again; 0: nothing is held back. */
 uint64_t vgpu_batch_release(struct vgpu_process *p, uint32_t device);

@@ -5,7 +5,7 @@
 #ifndef VGPU_CLAIMS_H
 #define VGPU_CLAIMS_H
 
-#include "seat.h"
+#include "process.h"
 
 #include <stdbool.h>
 
@@ -13,14 +13,22 @@
  * are none: then there are no turns. */
 bool vgpu_claims_open(struct vgpu_seat *seat, uint32_t device);
 
+/* Whether this job has claims that can be used for every slice that a board names: root has made them before its first
+ * process began, so without them the slice would take no turns because somebody wants it so. */
+bool vgpu_claims_ready(struct vgpu_process *p);
+
 /* Whether several slices are on the board, one of which has a share to keep. */
 bool vgpu_claims_several(const struct vgpu_board *board);
+
+/* Whether the others can still read what this job claims, looked at now and then: its user may change the file's mode
+ * or put another one in its place, and would then be overlooked. */
+bool vgpu_claims_are_seen(struct vgpu_seat *seat, uint64_t now_ns);
 
 /* Follows changes of the board. */
 void vgpu_claims_follow(struct vgpu_seat *seat, uint32_t device);
 
-/* Reads what a neighbour says now. Empty when it says nothing that can be read. */
-void vgpu_claims_read(struct vgpu_neighbour *neighbour, uint64_t now_ns);
+/* Reads what a neighbour, a job of this user, says now. Empty when it says nothing that can be read. */
+void vgpu_claims_read(struct vgpu_neighbour *neighbour, uint32_t uid, uint64_t now_ns);
 
 /* What somebody waits for who waits for its turn to end; NULL when there is no way to. */
 uint32_t *vgpu_claims_bell(struct vgpu_neighbour *neighbour);

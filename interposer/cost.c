@@ -14,7 +14,9 @@
 #define ROUGHLY 16u	     /* or so many, where it matters less */
 #define OUTLIER 8u	     /* times the average: something came between, unless it comes again */
 #define PUT_OFF 32u	     /* launches beside others before one is timed after all, */
-#define BESIDE (16 * PUT_OFF) /* and before one counts that took longer */
+#define IN_VAIN 4u	     /* half as many each time that it was in vain, so many times at most; */
+#define REST 8u		     /* each of them makes it later by one part in so many before the next one */
+#define BESIDE 16u	     /* times in vain before one counts that took longer */
 #define LONGEST_NS 4000000000u
 #define UNSTEADY 4u   /* times what the brief ones take: then there are others besides, */
 #define FADES 128u    /* until none of them was brief for so long */
@@ -71,21 +73,28 @@ struct vgpu_cost *vgpu_cost_of(struct vgpu_cost table[VGPU_COSTS], uint64_t key)
 	SET(cost->samples, 0);
 	SET(cost->outliers, 0);
 	SET(cost->put_off, 0);
+	SET(cost->in_vain, 0);
 	SET(cost->brief_ns, 0);
 	SET(cost->since_sample, 0);
 	SET(cost->key, key);
 	return cost;
 }
 
+/* How many times more seldom than at first. */
+static uint32_t rarely(const struct vgpu_cost *cost, bool roughly)
+{
+	return GET(cost->samples) < KNOWN ? 1 : roughly ? ROUGHLY : LATER;
+}
+
 /* Not the very first: it may load the kernel, which takes long and must not be waited for. */
-static bool is_due(const struct vgpu_cost *cost, uint32_t since, bool roughly)
+static bool is_due(const struct vgpu_cost *cost, int32_t since, bool roughly)
 {
 	uint64_t average = GET(cost->average_ns);
-	uint32_t samples = GET(cost->samples), rarely = samples < KNOWN ? 1 : roughly ? ROUGHLY : LATER;
+	uint32_t samples = GET(cost->samples), times = rarely(cost, roughly);
 
-	if (average == 0 && samples == 0 && since == 1)
+	if (since <= 0 || (average == 0 && samples == 0 && since == 1))
 		return false;
-	return samples < OFTEN || since >= SELDOM * rarely || since * average >= WORTH_NS * rarely;
+	return samples < OFTEN || since >= (int32_t)(SELDOM * times) || (uint64_t)since * average >= WORTH_NS * times;
 }
 
 uint64_t vgpu_cost_unseen_ns(const struct vgpu_cost *cost)
@@ -107,7 +116,7 @@ static uint64_t brief_after(uint64_t brief, uint64_t average, uint64_t took_ns)
 
 bool vgpu_cost_due(struct vgpu_cost *cost, bool roughly)
 {
-	uint32_t since = GET(cost->since_sample) + 1;
+	int32_t since = GET(cost->since_sample) + 1;
 	bool due = is_due(cost, since, roughly);
 
 	SET(cost->since_sample, due ? 1 : since);
@@ -117,7 +126,7 @@ bool vgpu_cost_due(struct vgpu_cost *cost, bool roughly)
 uint64_t vgpu_cost_passes(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t most_ns)
 {
 	struct vgpu_cost *cost = find(table, key);
-	uint32_t since;
+	int32_t since;
 
 	if (cost == NULL || GET(cost->average_ns) == 0 || GET(cost->average_ns) > most_ns)
 		return 0;
@@ -159,15 +168,31 @@ void vgpu_cost_learn(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t 
 	SET(cost->samples, samples);
 }
 
-bool vgpu_cost_put_off(struct vgpu_cost *cost)
+/* One is timed now. */
+static void no_more_put_off(struct vgpu_cost *cost, uint32_t put_off, bool roughly)
 {
-	uint32_t put_off = GET(cost->put_off) + 1;
+	SET(cost->put_off, 0);
+	SET(cost->since_sample, 1 - (int32_t)(put_off * SELDOM * rarely(cost, roughly) / REST));
+}
 
-	SET(cost->put_off, put_off);
-	if (put_off % PUT_OFF == 0)
+bool vgpu_cost_put_off(struct vgpu_cost *cost, bool roughly)
+{
+	uint16_t put_off = (uint16_t)(GET(cost->put_off) + 1), in_vain = GET(cost->in_vain);
+
+	if (put_off >= PUT_OFF >> (in_vain < IN_VAIN ? in_vain : IN_VAIN)) {
+		no_more_put_off(cost, put_off, roughly);
+		SET(cost->in_vain, in_vain == UINT16_MAX ? BESIDE : (uint16_t)(in_vain + 1));
 		return false;
+	}
+	SET(cost->put_off, put_off);
 	SET(cost->since_sample, SELDOM * ROUGHLY);
 	return true;
+}
+
+void vgpu_cost_alone(struct vgpu_cost *cost, bool roughly)
+{
+	no_more_put_off(cost, GET(cost->put_off), roughly);
+	SET(cost->in_vain, 0);
 }
 
 void vgpu_cost_learn_beside(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns)
@@ -176,7 +201,7 @@ void vgpu_cost_learn_beside(struct vgpu_cost table[VGPU_COSTS], uint64_t key, ui
 
 	if (cost == NULL)
 		return;
-	if (GET(cost->samples) != 0 && took_ns > GET(cost->average_ns) && GET(cost->put_off) % BESIDE != 0)
+	if (GET(cost->samples) != 0 && took_ns > GET(cost->average_ns) && (GET(cost->in_vain) == 0 || GET(cost->in_vain) % BESIDE != 0))
 		return;
 	vgpu_cost_learn(table, key, took_ns);
 }

@@ -16,8 +16,9 @@ struct vgpu_cost {
 	uint32_t average_ns;	/* 0: not known */
 	uint16_t samples;	/* up to 1000 */
 	uint16_t outliers;	/* in a row */
-	uint32_t since_sample;	/* launches since one was timed */
-	uint32_t put_off;	/* times in a row that a launch was not timed, or took longer, beside others */
+	int32_t since_sample;	/* launches since one was timed, less those for which it is not worth it */
+	uint16_t put_off;	/* launches that were not timed beside others, since one was */
+	uint16_t in_vain;	/* times in a row that one was timed beside others after all */
 	uint32_t brief_ns;	/* average of those that are over before they are seen to be at work, if there were such lately */
 } __attribute__((aligned(32))); /* a launch looks at one of them, which then is in one line of the cache */
 
@@ -47,8 +48,12 @@ uint64_t vgpu_cost_passes(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint
 /* What a launch took on the GPU. Forgotten when the key has lost its place meanwhile. */
 void vgpu_cost_learn(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns);
 
-/* A launch is due while other work is on the GPU, or in its stream: whether to wait for a better moment. */
-bool vgpu_cost_put_off(struct vgpu_cost *cost);
+/* A launch is due while other work is on the GPU, or in its stream: whether to wait for a better moment. Such a launch costs the
+ * program more than others, so this is tried less often where that moment does not come, and the more often it
+ * was tried the later comes the next one. */
+bool vgpu_cost_put_off(struct vgpu_cost *cost, bool roughly);
+/* It came. */
+void vgpu_cost_alone(struct vgpu_cost *cost, bool roughly);
 /* What it took then after all: seldom believed where it is more than before. */
 void vgpu_cost_learn_beside(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns);
 

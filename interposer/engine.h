@@ -69,6 +69,7 @@ struct vgpu_stream {
 	uint64_t batch, batch_ns; /* the last one that it has launches in, and what is expected of them */
 	bool beside; /* something that is not counted has been put into it since the last launch */
 	uint64_t passed;	/* what was launched with the pass for the last group; see pass.h */
+	uint64_t pass_ns;	/* what was taken for it */
 	uint32_t passes_given;
 	uint32_t passed_seen;	/* launches with it at the last look */
 	struct vgpu_meter meter;
@@ -93,6 +94,13 @@ struct vgpu_sample {
 	uint64_t key, kernel_key;
 	CUcontext context;
 	CUevent before, begin, end;
+};
+
+/* A launch whose call was not back when its plug was pulled; see sample.c. */
+#define VGPU_LATE_CALLS 64
+struct vgpu_late_call {
+	uint64_t key;
+	uint32_t times; /* in a row */
 };
 
 struct vgpu_engine {
@@ -137,6 +145,7 @@ struct vgpu_engine {
 	struct vgpu_stream stream[VGPU_STREAMS];
 	uint32_t samples_taken; /* a bit for each that may not be free */
 	struct vgpu_sample sample[VGPU_SAMPLES];
+	struct vgpu_late_call late_call[VGPU_LATE_CALLS];
 	struct vgpu_cost cost[VGPU_COSTS];
 };
 
@@ -153,6 +162,15 @@ static inline bool vgpu_engine_waits(const struct vgpu_engine *engine)
 {
 	return __atomic_load_n(&engine->waiters, __ATOMIC_RELAXED) != 0 ||
 	       __atomic_load_n(&engine->batch_next, __ATOMIC_RELAXED) != __atomic_load_n(&engine->batch_first, __ATOMIC_RELAXED);
+}
+
+/* Whether somebody has to look at it: something is in flight or waits, or is timed. Who makes it so does it before
+ * looking whether the keeper sleeps (keeper.h). */
+static inline bool vgpu_engine_is_watched(const struct vgpu_engine *engine)
+{
+	return __atomic_load_n(&engine->in_flight, __ATOMIC_SEQ_CST) != 0 || __atomic_load_n(&engine->samples_taken, __ATOMIC_SEQ_CST) != 0 ||
+	       __atomic_load_n(&engine->waiters, __ATOMIC_SEQ_CST) != 0 ||
+	       __atomic_load_n(&engine->batch_next, __ATOMIC_SEQ_CST) != __atomic_load_n(&engine->batch_first, __ATOMIC_RELAXED);
 }
 
 /* How long what is in flight still takes. */

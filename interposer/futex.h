@@ -14,6 +14,17 @@
 /* Out of line: what is called often does not save registers for it. */
 #define VGPU_SELDOM __attribute__((noinline, cold, unused))
 
+/* Where the sanitizers run, a test ends when somebody gives back a lock that nobody has. */
+#ifdef VGPU_TEST_LOCKS
+static inline void vgpu_must_be_held(const uint32_t *word)
+{
+	if (__atomic_load_n(word, __ATOMIC_RELAXED) == 0)
+		__builtin_trap();
+}
+#else
+#define vgpu_must_be_held(word) (void)0
+#endif
+
 /* timeout_ns < 0 waits for ever. flags: FUTEX_PRIVATE_FLAG when no other process looks at it. */
 static inline long vgpu_futex_wait(uint32_t *word, uint32_t value, int flags, int64_t timeout_ns)
 {
@@ -57,6 +68,7 @@ static inline void vgpu_mutex_lock(uint32_t *mutex)
 
 static inline void vgpu_mutex_unlock(uint32_t *mutex)
 {
+	vgpu_must_be_held(mutex);
 	if (__atomic_exchange_n(mutex, 0, __ATOMIC_RELEASE) == 2)
 		vgpu_futex_wake(mutex, 1, FUTEX_PRIVATE_FLAG);
 }
@@ -91,6 +103,7 @@ static inline void vgpu_brief_lock(uint32_t *word)
 
 static inline void vgpu_brief_unlock(uint32_t *word)
 {
+	vgpu_must_be_held(word);
 	__atomic_store_n(word, 0, __ATOMIC_RELEASE);
 }
 

@@ -13,6 +13,7 @@
 #include "groups.h"
 #include "growth.h"
 #include "keeper.h"
+#include "message.h"
 #include "pass.h"
 #include "queue.h"
 #include "sample.h"
@@ -100,7 +101,7 @@ static void wait_ns(struct vgpu_process *p, uint32_t device, uint32_t bell, uint
 	long slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0); /* how late the kernel may be, mostly 50 µs */
 
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
-	__atomic_fetch_add(&engine->waiters, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&engine->waiters, 1, __ATOMIC_SEQ_CST);
 	vgpu_keeper_wake(p);
 	vgpu_futex_wait(&engine->bell, bell, FUTEX_PRIVATE_FLAG, (int64_t)(ns < VGPU_WAIT_AT_MOST_NS ? ns : VGPU_WAIT_AT_MOST_NS));
 	__atomic_fetch_sub(&engine->waiters, 1, __ATOMIC_RELAXED);
@@ -218,7 +219,7 @@ static void expect(struct vgpu_launch *launch, const struct vgpu_cost *cost, con
 }
 
 /* Before the launch: what it leaves behind in front of itself. */
-static void join_group(struct vgpu_launch *launch, bool askable)
+static void join_group(struct vgpu_process *p, struct vgpu_launch *launch, bool askable)
 {
 	struct vgpu_group_begun begun = {0};
 	struct vgpu_group_more more = {
@@ -236,7 +237,7 @@ static void join_group(struct vgpu_launch *launch, bool askable)
 	if (begun.before != NULL)
 		vgpu_groups_mark(launch->stream, launch->handle, begun.before);
 	if (launch->batch != 0)
-		vgpu_batch_plug(launch->engine, launch->stream, launch->context, launch->handle, launch->batch);
+		vgpu_batch_plug(p, launch->engine, launch->stream, launch->context, launch->handle, launch->batch);
 	if (begun.front)
 		vgpu_groups_front(launch->stream, launch->handle, launch->group);
 	if (begun.time)
@@ -255,7 +256,7 @@ void vgpu_gate_late(struct vgpu_process *p, uint64_t expected_ns)
 		.unseen_ns = expected_ns,
 	};
 
-	join_group(&launch, true);
+	join_group(p, &launch, true);
 	if (launch.group != NULL)
 		vgpu_groups_end(launch.engine, launch.stream, launch.handle, launch.group, true, launch.mark, expected_ns, 0);
 	vgpu_keeper_wake(p);
@@ -272,10 +273,19 @@ static bool has_waited(struct vgpu_process *p, const struct vgpu_engine *engine)
 static bool is_at_work(const struct vgpu_launch *launch, bool capturing)
 {
 	return !capturing && launch->stream != NULL && launch->expected_ns < BUSY_BELOW_NS && !vgpu_batch_pending(launch->engine) &&
-	       !vgpu_groups_drained(launch->stream, launch->handle);
+	       !vgpu_groups_drained(launch->engine, launch->stream, launch->handle);
 }
 
-void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream handle, const void *what, uint64_t shape,
+/* Who could launch without it would have the whole GPU for a `ulimit -u 0`. */
+static bool goes_unkept(struct vgpu_process *p)
+{
+	if (vgpu_pages.limits->flags & VGPU_FAIL_OPEN)
+		return true;
+	vgpu_message_no_thread(p);
+	return false;
+}
+
+bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream handle, const void *what, uint64_t shape,
 		     uint32_t places)
 {
 	vgpu_fn_cuCtxGetCurrent *get_current = VGPU_REAL(cuCtxGetCurrent);
@@ -289,21 +299,22 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	launch->passes = vgpu_pass_is_at_hand(handle) && vgpu_pass_covers(p, what, shape, &launch->expected_ns);
 	launch->engine = launch->passes ? vgpu_pass.engine : NULL;
 	if (launch->passes || get_current == NULL || get_current(&context) != CUDA_SUCCESS || context == NULL)
-		return;
+		return true;
 	/* Where there is one device only, the driver need not be asked which it is. What is captured is
 	 * launched with its graph. */
 	if ((vgpu_device_several(p) && !vgpu_device_of_stream(p, handle, &ordinal)) || (capturing && vgpu_capture_of_stream(handle)))
-		return;
+		return true;
 	device = vgpu_device_of_ordinal(p, ordinal);
-	if (device < 0 || !vgpu_keeper_starts(p))
-		return;
+	if (device < 0)
+		return true;
+	if (!vgpu_keeper_starts(p))
+		return goes_unkept(p);
 	launch->engine = &p->engine[device];
 	launch->context = context;
 	launch->handle = handle;
 	launch->key = vgpu_cost_key((uint64_t)(uintptr_t)what, shape);
 	cost = vgpu_cost_of(launch->engine->cost, launch->key);
-	/* What is held back the GPU times as a whole. */
-	due = vgpu_cost_due(cost, GET(launch->engine->ample) != 0 || vgpu_batch_pending(launch->engine));
+	due = vgpu_cost_due(cost, vgpu_sample_roughly(launch->engine));
 	expect(launch, cost, what);
 	launch->batch = 0;
 	launch->places = places;
@@ -311,16 +322,20 @@ void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	/* Was there nothing else to do? */
 	if (has_waited(p, launch->engine) && launch->stream != NULL) {
 		SET(p->synchronised, 0);
-		if (!capturing && vgpu_groups_drained(launch->stream, handle))
+		if (!capturing && vgpu_groups_drained(launch->engine, launch->stream, handle))
 			__atomic_fetch_add(&launch->engine->drains, 1, __ATOMIC_RELAXED);
 	}
 	at_work = due && is_at_work(launch, capturing);
 	admit(p, (uint32_t)(launch->engine - p->engine), launch, cost, context, capturing);
 	if (launch->expected_ns == VGPU_UNKNOWN_NS)
 		expect(launch, cost, what); /* it may have been learnt meanwhile */
-	join_group(launch, !capturing);
-	launch->sample = due ? vgpu_sample_begin(launch->engine, context, handle, launch->key, what, launch->expected_ns, at_work) : NULL;
+	join_group(p, launch, !capturing);
+	launch->sample = due ? vgpu_sample_begin(p, launch->engine, context, handle, launch->key, what, launch->expected_ns, at_work)
+			     : NULL;
+	/* Not afterwards: the driver may wait in the call for just what the keeper lets go. */
+	vgpu_keeper_wake(p);
 	launch->begun_ns = launch->expected_ns == VGPU_UNKNOWN_NS ? vgpu_now_ns() : 0;
+	return true;
 }
 
 void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result)
@@ -341,7 +356,6 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresul
 	if (launch->group != NULL && launch->handle != CU_STREAM_PER_THREAD && GET(launch->engine->ample) != 0 && result == CUDA_SUCCESS &&
 	    !vgpu_capture_possible(p))
 		vgpu_groups_give_pass(launch->engine, launch->stream, launch->context, launch->handle, launch->group);
-	vgpu_keeper_wake(p);
 }
 
 void vgpu_gate_beside(struct vgpu_process *p, CUstream handle)

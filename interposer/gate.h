@@ -64,9 +64,11 @@ void vgpu_gate_forget(struct vgpu_process *p);
 /* Places in the driver's queue: a graph has some nodes. */
 #define VGPU_PLACES_GRAPH 16u
 #define VGPU_PLACES_OTHER 1u
-/* Before and after the driver is called. what and shape: the kernel or graph, and how large it is. */
-void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, const void *what, uint64_t shape,
+/* Before and after the driver is called. what and shape: the kernel or graph, and how large it is. False when there is
+ * nobody to keep the share, since this process may start no thread: the driver is not to be called then. */
+bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, const void *what, uint64_t shape,
 		     uint32_t places);
+#define VGPU_GATE_REFUSES CUDA_ERROR_NOT_PERMITTED
 void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result);
 
 /* After a launch that the thread's pass covered (pass.h), when that was closed meanwhile. */

@@ -17,7 +17,7 @@
 #define PASS_LEAST_NS 10000u
 static void enter(struct vgpu_engine *engine, const struct vgpu_group *group, uint64_t now_ns)
 {
-	if (__atomic_fetch_add(&engine->in_flight, 1, __ATOMIC_RELAXED) == 0)
+	if (__atomic_fetch_add(&engine->in_flight, 1, __ATOMIC_SEQ_CST) == 0)
 		SET(engine->progress_ns, now_ns);
 	ADD(engine->expected_ns, group->reserved_ns);
 	ADD(engine->loose, group->batch == 0 ? 1u : 0u);
@@ -92,12 +92,21 @@ static void add(struct vgpu_engine *engine, struct vgpu_group *group, const stru
 		ADD(engine->expected_ns, more->reserved_ns);
 }
 
-void vgpu_groups_collect(struct vgpu_stream *stream, uint64_t last_ns)
+void vgpu_groups_collect(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t last_ns)
 {
 	struct vgpu_group *last = &stream->group[(stream->head - 1) % VGPU_GROUPS];
 	struct vgpu_passed passed = vgpu_pass_close(stream);
+	uint64_t unused_ns = stream->pass_ns > passed.expected_ns ? stream->pass_ns - passed.expected_ns : 0;
 
-	if (passed.launches == 0 || stream->head == stream->tail)
+	stream->pass_ns = 0;
+	if (stream->head == stream->tail)
+		return;
+	if (unused_ns != 0 && unused_ns <= last->reserved_ns - last->paid_ns) {
+		last->reserved_ns -= unused_ns;
+		ADD(engine->expected_ns, -unused_ns);
+		ADD(engine->credit_ns, (int64_t)unused_ns);
+	}
+	if (passed.launches == 0)
 		return;
 	last->launches += passed.launches;
 	last->unmarked += passed.launches;
@@ -117,7 +126,7 @@ void vgpu_groups_give_pass(struct vgpu_engine *engine, struct vgpu_stream *strea
 		return;
 	vgpu_mutex_lock(&stream->mutex);
 	/* Another thread may have had one meanwhile: what it launched is in the group first. */
-	vgpu_groups_collect(stream, 0);
+	vgpu_groups_collect(engine, stream, 0);
 	ns = credit_ns < (int64_t)PASS_NS ? credit_ns : (int64_t)PASS_NS;
 	if (GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail && !stream->beside &&
 	    group == &stream->group[(stream->head - 1) % VGPU_GROUPS] && !group->closed && group->batch == 0 &&
@@ -125,6 +134,7 @@ void vgpu_groups_give_pass(struct vgpu_engine *engine, struct vgpu_stream *strea
 		/* Somebody else may have taken it just now; then it is owed. */
 		ADD(engine->credit_ns, -ns);
 		group->reserved_ns += (uint64_t)ns;
+		stream->pass_ns = (uint64_t)ns;
 		ADD(engine->expected_ns, (uint64_t)ns);
 		vgpu_pass_open(engine, stream, context, handle, PASS_LAUNCHES, (uint64_t)ns);
 	}
@@ -132,11 +142,11 @@ void vgpu_groups_give_pass(struct vgpu_engine *engine, struct vgpu_stream *strea
 }
 
 /* With the mutex held: the last group, if launches lie behind its marker. */
-static struct vgpu_group *unmarked(struct vgpu_stream *stream)
+static struct vgpu_group *unmarked(struct vgpu_engine *engine, struct vgpu_stream *stream)
 {
 	struct vgpu_group *last = &stream->group[(stream->head - 1) % VGPU_GROUPS];
 
-	vgpu_groups_collect(stream, 0);
+	vgpu_groups_collect(engine, stream, 0);
 	return stream->head != stream->tail && last->unmarked != 0 ? last : NULL;
 }
 
@@ -150,12 +160,12 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 	for (;;) {
 		*begun = (struct vgpu_group_begun){0};
 		vgpu_mutex_lock(&stream->mutex);
-		vgpu_groups_collect(stream, 0);
+		vgpu_groups_collect(engine, stream, 0);
 		begun->front = stream->beside;
 		group = begun->front && stream->head - stream->tail < VGPU_GROUPS - 1 ? NULL : open_group(stream, more->expected_ns, more->batch);
 		if (group == NULL) {
 			group = &stream->group[stream->head % VGPU_GROUPS];
-			begun->before = unmarked(stream);
+			begun->before = unmarked(engine, stream);
 			if (group->marker == NULL && spare == NULL) {
 				vgpu_mutex_unlock(&stream->mutex);
 				if (create == NULL || create(&spare, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
@@ -234,14 +244,14 @@ void vgpu_groups_time(struct vgpu_stream *stream, CUstream handle, struct vgpu_g
 	vgpu_mutex_unlock(&stream->mutex);
 }
 
-void vgpu_groups_end_here(struct vgpu_stream *stream)
+void vgpu_groups_end_here(struct vgpu_engine *engine, struct vgpu_stream *stream)
 {
 	struct vgpu_group *last;
 	CUstream handle;
 	bool live;
 
 	vgpu_mutex_lock(&stream->mutex);
-	last = unmarked(stream);
+	last = unmarked(engine, stream);
 	handle = GET(stream->handle);
 	live = GET(stream->state) == VGPU_STREAM_LIVE && last != NULL && handle != CU_STREAM_PER_THREAD;
 	stream->users += live;
@@ -254,13 +264,13 @@ void vgpu_groups_end_here(struct vgpu_stream *stream)
 	vgpu_mutex_unlock(&stream->mutex);
 }
 
-void vgpu_groups_beside(struct vgpu_stream *stream, CUstream handle)
+void vgpu_groups_beside(struct vgpu_engine *engine, struct vgpu_stream *stream, CUstream handle)
 {
 	struct vgpu_group *last;
 
 	vgpu_mutex_lock(&stream->mutex);
 	stream->beside = true;
-	last = unmarked(stream);
+	last = unmarked(engine, stream);
 	stream->users += last != NULL;
 	vgpu_mutex_unlock(&stream->mutex);
 	if (last == NULL)
@@ -328,7 +338,7 @@ bool vgpu_groups_idle(struct vgpu_stream *stream)
 	return idle;
 }
 
-bool vgpu_groups_drained(struct vgpu_stream *stream, CUstream handle)
+bool vgpu_groups_drained(struct vgpu_engine *engine, struct vgpu_stream *stream, CUstream handle)
 {
 	vgpu_fn_cuEventQuery *query = VGPU_REAL(cuEventQuery);
 	vgpu_fn_cuStreamQuery *query_stream = VGPU_REAL(cuStreamQuery);
@@ -337,7 +347,7 @@ bool vgpu_groups_drained(struct vgpu_stream *stream, CUstream handle)
 	bool idle, unmarked;
 
 	vgpu_mutex_lock(&stream->mutex);
-	vgpu_groups_collect(stream, 0);
+	vgpu_groups_collect(engine, stream, 0);
 	last = &stream->group[(stream->head - 1) % VGPU_GROUPS];
 	idle = stream->head == stream->tail;
 	unmarked = last->unmarked != 0 || !last->marked;

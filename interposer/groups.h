@@ -31,9 +31,9 @@ void vgpu_groups_mark(struct vgpu_stream *stream, CUstream handle, struct vgpu_g
 /* Right before the first of those that are held back together. */
 void vgpu_groups_time(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group);
 /* What was launched into the stream ends here. By any thread, so not for a thread's own stream. */
-void vgpu_groups_end_here(struct vgpu_stream *stream);
+void vgpu_groups_end_here(struct vgpu_engine *engine, struct vgpu_stream *stream);
 /* Before something that is not counted: what was launched ends in front of it. */
-void vgpu_groups_beside(struct vgpu_stream *stream, CUstream handle);
+void vgpu_groups_beside(struct vgpu_engine *engine, struct vgpu_stream *stream, CUstream handle);
 /* Right before it, where something that is not counted lies in front of it in the stream. */
 void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group);
 /* After it. expected_ns: of this launch alone. begun_ns: since when the driver had it; 0 if that does not matter. */
@@ -42,14 +42,14 @@ void vgpu_groups_end(struct vgpu_engine *engine, struct vgpu_stream *stream, CUs
 /* Then gives the thread a pass for some more (pass.h), if what was taken from the share covers it. */
 void vgpu_groups_give_pass(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
 			   struct vgpu_group *group);
-/* With the mutex held: ends the stream's pass; what was launched with it belongs to the last group. last_ns: when the
- * last of it was, at the latest; 0: now. */
-void vgpu_groups_collect(struct vgpu_stream *stream, uint64_t last_ns);
+/* With the mutex held: ends the stream's pass; what was launched with it belongs to the last group, and what it was paid for
+ * beyond that can be had by others again. last_ns: when the last of it was, at the latest; 0: now. */
+void vgpu_groups_collect(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t last_ns);
 
 /* Whether nothing is in flight in the stream, as far as the keeper knows. */
 bool vgpu_groups_idle(struct vgpu_stream *stream);
 /* Whether all that was launched into the stream is done: the driver is asked. For who launches into it. */
-bool vgpu_groups_drained(struct vgpu_stream *stream, CUstream handle);
+bool vgpu_groups_drained(struct vgpu_engine *engine, struct vgpu_stream *stream, CUstream handle);
 
 /* With the stream's mutex held: the group of this number, counted from the oldest. */
 static inline struct vgpu_group *vgpu_groups_at(const struct vgpu_stream *stream, uint32_t number)

@@ -32,9 +32,9 @@ INTERPOSER_TEST := test/interposer
 INTERPOSER_TEST_BUILD := $(BUILD)/test-interposer
 INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinterposer -pthread
 INTERPOSER_FUZZERS := fuzz_folder fuzz_ledger fuzz_lookup
-INTERPOSER_TEST_PROGRAMS := routes memory pools graphs handles processes ledger hostile views devices nvml arrays growth kernels \
+INTERPOSER_TEST_PROGRAMS := routes memory pools graphs inflight handles processes ledger robbed stepped images hostile views devices nvml arrays growth kernels \
 	contexts sharing frees small starts threads racing announced killed asked engines multicast interop exports foreign_pools shares fills copies waits marks bench bench_launch \
-	controller controlled controlled_turns counted metered held questions passes turns neighbours siblings streams pace \
+	controller controlled controlled_turns counted metered timed held returns questions passes turns neighbours own_claims siblings streams pace \
 	$(INTERPOSER_FUZZERS)
 INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c $(INTERPOSER_TEST)/things.c
 INTERPOSER_TEST_HEADERS := $(wildcard $(INTERPOSER_TEST)/*.h) $(INTERPOSER_HEADERS)
@@ -52,7 +52,14 @@ $(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%): $(INTERPOSER_TEST_BUIL
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) $< $(INTERPOSER_TEST_SUPPORT) $(EXTRA) -o $@ $(INTERPOSER_SIM_LINK)
 # It needs the C library's own dlsym to compare with.
-$(INTERPOSER_TEST_BUILD)/fuzz_lookup: private EXTRA := interposer/libc.c
+$(INTERPOSER_TEST_BUILD)/fuzz_lookup: private EXTRA := interposer/libc.c interposer/image.c
+$(INTERPOSER_TEST_BUILD)/images: private EXTRA := interposer/image.c
+$(INTERPOSER_TEST_BUILD)/images: interposer/image.c
+# Two processes on one account: it is linked without the parts that ask a driver, and what happens in between comes at
+# the calls for the ledger's lock.
+INTERPOSER_ACCOUNT := $(addprefix interposer/,account.c account_read.c account_slots.c account_sweep.c ledger_lock.c identity.c)
+$(INTERPOSER_TEST_BUILD)/robbed: private EXTRA := $(INTERPOSER_ACCOUNT) -Wl,--wrap=vgpu_ledger_lock,--wrap=vgpu_ledger_unlock
+$(INTERPOSER_TEST_BUILD)/robbed: $(INTERPOSER_ACCOUNT)
 # They try the arithmetic of the compute share, which the library keeps to itself.
 INTERPOSER_PURE := $(addprefix interposer/,share.c meter.c timeline.c pieces.c cost.c turn.c)
 INTERPOSER_VIRTUAL := $(addprefix $(INTERPOSER_TEST)/,virtual_gpu.c virtual_job.c)
@@ -60,22 +67,45 @@ $(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled_turns metered): priv
 $(addprefix $(INTERPOSER_TEST_BUILD)/,controlled counted): private EXTRA := $(INTERPOSER_PURE) $(INTERPOSER_VIRTUAL)
 $(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled controlled_turns counted metered): $(INTERPOSER_PURE)
 $(addprefix $(INTERPOSER_TEST_BUILD)/,controlled counted): $(INTERPOSER_VIRTUAL) $(INTERPOSER_VIRTUAL:.c=.h)
+INTERPOSER_TIME := $(addprefix interposer/,time_account.c share.c meter.c timeline.c pieces.c cost.c marks.c)
+$(INTERPOSER_TEST_BUILD)/timed: private EXTRA := $(INTERPOSER_TIME)
+$(INTERPOSER_TEST_BUILD)/timed: $(INTERPOSER_TIME)
 # The arithmetic alone, without a ledger.
 $(INTERPOSER_TEST_BUILD)/marks: private EXTRA := interposer/marks.c
 
-$(INTERPOSER_TEST_BUILD)/unloaded: $(INTERPOSER_TEST)/unloaded.c
+# Linked with neither library, so that they come when the program says.
+INTERPOSER_TEST_UNLINKED := $(addprefix $(INTERPOSER_TEST_BUILD)/,unloaded posing started)
+$(INTERPOSER_TEST_UNLINKED): $(INTERPOSER_TEST_BUILD)/%: $(INTERPOSER_TEST)/%.c
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) $< -o $@ -ldl
 
-# It makes a context while it is loaded.
-$(INTERPOSER_TEST_BUILD)/constructor.so: $(INTERPOSER_TEST)/constructor.c $(INTERPOSER_HEADERS)
+$(INTERPOSER_TEST_BUILD)/posing: | $(INTERPOSER_TEST_BUILD)/poser.so $(INTERPOSER_TEST_BUILD)/empty.so
+$(INTERPOSER_TEST_BUILD)/poser.so: $(INTERPOSER_TEST)/poser.c
+	@mkdir -p $(@D)
+	$(CC) $(INTERPOSER_TEST_CFLAGS) -shared -fPIC $< -o $@ -ldl
+# The driver's name, and nothing in it.
+$(INTERPOSER_TEST_BUILD)/empty.so:
+	@mkdir -p $(@D)
+	$(CC) -shared -fPIC -nostdlib -Wl,-soname,libcuda.so.1 -x c /dev/null -o $@
+
+$(INTERPOSER_TEST_BUILD)/named.so: private HASH := gnu
+$(INTERPOSER_TEST_BUILD)/named_sysv.so: private HASH := sysv
+$(INTERPOSER_TEST_BUILD)/named.so $(INTERPOSER_TEST_BUILD)/named_sysv.so: $(INTERPOSER_TEST)/named.c
+	@mkdir -p $(@D)
+	$(CC) $(INTERPOSER_TEST_CFLAGS) -shared -fPIC -Wl,--hash-style=$(HASH) $< -o $@
+
+# One makes a context while it is loaded, the other looks names up.
+$(INTERPOSER_TEST_BUILD)/constructor.so $(INTERPOSER_TEST_BUILD)/asking.so: $(INTERPOSER_TEST_BUILD)/%.so: $(INTERPOSER_TEST)/%.c $(INTERPOSER_HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) -shared -fPIC $< -o $@
 
-.PHONY: test-interposer test-interposer-sanitize fuzz-interposer kill-rounds bench-interposer
+.PHONY: build-test-interposer test-interposer test-interposer-sanitize fuzz-interposer kill-rounds bench-interposer
 
-test-interposer: $(INTERPOSER_TEST_LIBRARY) $(BUILD)/sim/nvidia-smi $(BUILD)/sim/vgpu-fill \
-		$(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%) $(INTERPOSER_TEST_BUILD)/unloaded $(INTERPOSER_TEST_BUILD)/constructor.so
+build-test-interposer: $(INTERPOSER_TEST_LIBRARY) $(BUILD)/sim/nvidia-smi $(BUILD)/sim/vgpu-fill \
+		$(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%) $(INTERPOSER_TEST_UNLINKED) $(INTERPOSER_TEST_BUILD)/constructor.so \
+		$(addprefix $(INTERPOSER_TEST_BUILD)/,asking.so named.so named_sysv.so)
+
+test-interposer: build-test-interposer
 	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) $(INTERPOSER_TEST)/run.sh $(INTERPOSER_TEST_BUILD) $(abspath $(INTERPOSER_TEST_LIBRARY))
 
 bench-interposer: $(INTERPOSER_TEST_LIBRARY) $(INTERPOSER_TEST_BUILD)/bench $(INTERPOSER_TEST_BUILD)/bench_launch
@@ -87,8 +117,8 @@ bench-interposer: $(INTERPOSER_TEST_LIBRARY) $(INTERPOSER_TEST_BUILD)/bench $(IN
 comma_ := ,
 # A sanitizer wants to be loaded first, so here the library is part of the program: its functions
 # come first all the same. Its dlsym stays out, which the sanitizers themselves would run into.
-INTERPOSER_SANITIZED := memory pools graphs handles processes ledger hostile views devices nvml arrays growth kernels contexts sharing \
-	frees small starts racing announced asked engines multicast interop exports foreign_pools shares fills copies waits marks held questions passes streams pace
+INTERPOSER_SANITIZED := memory pools inflight graphs handles processes ledger hostile views devices nvml arrays growth kernels contexts sharing \
+	frees small starts racing announced asked engines multicast interop exports foreign_pools shares fills copies waits marks held returns questions passes streams pace
 # Holders of the simulated driver's lock that end with it are what TSan takes for a mistake.
 INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads controller controlled controlled_turns counted metered $(INTERPOSER_FUZZERS)
 INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
@@ -96,15 +126,15 @@ INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSE
 define interposer_sanitized
 $(INTERPOSER_TEST_BUILD)/$(1)/library/%.o: interposer/%.c $(INTERPOSER_HEADERS)
 	@mkdir -p $$(@D)
-	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -c $$< -o $$@
+	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -DVGPU_TEST_LOCKS -c $$< -o $$@
 $(INTERPOSER_TEST_BUILD)/$(1)/support/%.o: $(INTERPOSER_TEST)/%.c $(INTERPOSER_TEST_HEADERS)
 	@mkdir -p $$(@D)
-	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -c $$< -o $$@
+	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -DVGPU_TEST_LOCKS -c $$< -o $$@
 INTERPOSER_OBJECTS_$(1) := $(INTERPOSER_C_SOURCES:interposer/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/library/%.o) \
 	$(INTERPOSER_TEST_SUPPORT:$(INTERPOSER_TEST)/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/support/%.o) interposer/free_launch.S
 $(INTERPOSER_TEST_BUILD)/$(1)/%: $(INTERPOSER_TEST)/%.c $$(INTERPOSER_OBJECTS_$(1)) $(INTERPOSER_TEST_HEADERS) $(INTERPOSER_SIM)
 	@mkdir -p $$(@D)
-	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER $$< \
+	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -DVGPU_TEST_LOCKS $$< \
 		$$(INTERPOSER_OBJECTS_$(1)) $$(EXTRA) -o $$@ $(INTERPOSER_SIM_LINK)
 $(INTERPOSER_TEST_BUILD)/$(1)/controlled $(INTERPOSER_TEST_BUILD)/$(1)/counted: private EXTRA := $(INTERPOSER_VIRTUAL)
 $(INTERPOSER_TEST_BUILD)/$(1)/controlled $(INTERPOSER_TEST_BUILD)/$(1)/counted: $(INTERPOSER_VIRTUAL) $(INTERPOSER_VIRTUAL:.c=.h)

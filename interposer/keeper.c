@@ -11,6 +11,7 @@
 #include "time_account.h"
 #include "turns.h"
 #include "watch.h"
+#include "watchdog.h"
 
 #include <sched.h>
 #include <sys/prctl.h>
@@ -21,6 +22,7 @@
 #define TICK_NS VGPU_LOOKS_NS
 #define TICK_AT_MOST_NS 1000000u
 #define TICK_SELDOM_NS 2000000u
+#define TICK_RARE_NS 7000000u
 /* Without anything in flight it goes on looking for a while: waking it costs the program more. */
 #define LINGER_NS 20000000u
 /* The share is ample when no launch had to wait for so long. */
@@ -69,11 +71,13 @@ static void judge_ample(struct vgpu_process *p, uint32_t device, uint64_t now_ns
 				   GET(engine->seat.may_until_ns) == UINT64_MAX);
 }
 
-/* What the thread sleeps on when it is not its own bell. */
-struct elsewhere {
-	uint32_t *bell;
-	uint32_t rung;
-};
+/* Each look takes a program on one core 20 µs (H200), most of it for going to another thread and back. */
+static uint64_t seldom_ns(const struct vgpu_engine *engine)
+{
+	bool alone = GET(engine->seat.count) == 0 && GET(vgpu_pages.ledger->slots_high) <= 1;
+
+	return alone && !vgpu_samples_plugged(engine) ? TICK_RARE_NS : TICK_SELDOM_NS;
+}
 
 /* How soon something is to be seen that nobody rings for. */
 static uint64_t until_next(struct vgpu_engine *engine, uint64_t now_ns)
@@ -82,9 +86,9 @@ static uint64_t until_next(struct vgpu_engine *engine, uint64_t now_ns)
 	bool timed = vgpu_batch_pending(engine) || (GET(engine->in_flight) != 0 && GET(engine->loose) == 0);
 
 	/* Where the share is ample nobody waits; but not in step with a program that does the same every so often: it would
-	 * always be seen doing the same. */
+	 * always be seen doing the same. Nor does anybody else look at what this process says then, if there is nobody. */
 	if (GET(engine->ample) != 0)
-		return TICK_SELDOM_NS - now_ns % (TICK_SELDOM_NS / 4);
+		return seldom_ns(engine) - now_ns % (seldom_ns(engine) / 4);
 	/* Nobody can tell beforehand what they take. */
 	if (GET(engine->loose) != 0 && now_ns - engine->longer_ns < AMPLE_NS)
 		return TICK_NS;
@@ -97,26 +101,48 @@ static uint64_t until_next(struct vgpu_engine *engine, uint64_t now_ns)
 	return expected < TICK_NS ? TICK_NS : expected;
 }
 
-/* Looks at one device. Returns how long until the next look, 0 when there is nothing to look at. */
-static uint64_t look(struct vgpu_process *p, uint32_t device, struct elsewhere *elsewhere)
+static uint64_t sooner(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns == 0 || (b_ns != 0 && b_ns < a_ns) ? b_ns : a_ns;
+}
+
+uint64_t vgpu_keeper_let_go(struct vgpu_process *p, uint32_t device, bool changed, struct vgpu_elsewhere *elsewhere,
+			    uint64_t *batch_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[GET(p->slot)];
+	uint64_t now, next;
+
+	vgpu_mutex_lock(&p->keeper_mutex);
+	now = vgpu_now_ns();
+	next = vgpu_samples_let_go(engine, now);
+	SET(slot->inflight_until_ns[device], GET(engine->in_flight) != 0 ? now + STAMP_NS : 0);
+	next = sooner(next, vgpu_turns_look(p, device, now, &elsewhere->bell, &elsewhere->rung));
+	if (changed)
+		vgpu_engine_ring(engine);
+	*batch_ns = vgpu_batch_release(p, device);
+	vgpu_mutex_unlock(&p->keeper_mutex);
+	return sooner(next, *batch_ns);
+}
+
+/* Looks at one device. Returns how long until the next look, 0 when there is nothing to look at. */
+static uint64_t look(struct vgpu_process *p, uint32_t device, struct vgpu_elsewhere *elsewhere)
+{
+	struct vgpu_engine *engine = &p->engine[device];
 	uint64_t now = vgpu_now_ns(), tick, next, held;
 	uint32_t before = GET(engine->in_flight);
 	bool stalled = GET(engine->stalled_ns) != 0;
 	bool samples;
 
 	judge_ample(p, device, now);
+	vgpu_samples_let_go(engine, now);
+	SET(p->keeper_asks_ns, now);
 	vgpu_watch_look(p, device, done);
-	samples = vgpu_samples_look(engine, now);
+	samples = vgpu_samples_look(engine);
+	SET(p->keeper_asks_ns, 0);
+	next = vgpu_keeper_let_go(p, device, GET(engine->in_flight) != before || (stalled && GET(engine->stalled_ns) == 0),
+				  elsewhere, &held);
 	now = vgpu_now_ns();
-	SET(slot->inflight_until_ns[device], GET(engine->in_flight) != 0 ? now + STAMP_NS : 0);
-	next = vgpu_turns_look(p, device, now, &elsewhere->bell, &elsewhere->rung);
-	if (GET(engine->in_flight) != before || (stalled && GET(engine->stalled_ns) == 0))
-		vgpu_engine_ring(engine);
-	held = vgpu_batch_release(p, device);
-	next = held != 0 && (next == 0 || held < next) ? held : next;
 	if (GET(engine->in_flight) == 0 && !vgpu_engine_waits(engine)) {
 		give_back(p, device, now);
 		return samples ? TICK_NS : next;
@@ -128,21 +154,31 @@ static uint64_t look(struct vgpu_process *p, uint32_t device, struct elsewhere *
 	return next != 0 && next < tick ? next : tick;
 }
 
-static void sleep_until_rung(struct vgpu_process *p, int64_t ns, const struct elsewhere *elsewhere)
+static void sleep_until_rung(struct vgpu_process *p, int64_t ns, const struct vgpu_elsewhere *elsewhere)
 {
 	uint32_t bell = GET(p->keeper_bell);
+	bool for_long = ns < 0;
 
 	/* Somebody else's turn: the page is shared between processes and never looked into here. */
 	if (elsewhere->bell != NULL && ns > 0) {
 		vgpu_futex_wait(elsewhere->bell, elsewhere->rung, 0, ns);
 		return;
 	}
-	__atomic_store_n(&p->keeper_sleeps, ns < 0 ? 1 : 0, __ATOMIC_SEQ_CST);
+	if (for_long)
+		__atomic_store_n(&p->keeper_sleeps, 1, __ATOMIC_SEQ_CST);
+	else if (ns > TICK_AT_MOST_NS)
+		__atomic_store_n(&p->keeper_until_ns, vgpu_now_ns() + (uint64_t)ns, __ATOMIC_SEQ_CST);
 	/* Whoever launched before that store did not ring. */
 	for (uint32_t d = 0; ns < 0 && d < VGPU_MAX_DEVICES; d++)
-		ns = GET(p->engine[d].in_flight) != 0 || vgpu_engine_waits(&p->engine[d]) ? (int64_t)TICK_NS : ns;
+		ns = vgpu_engine_is_watched(&p->engine[d]) ? (int64_t)TICK_NS : ns;
+	for (uint32_t d = 0; ns > TICK_SELDOM_NS && d < VGPU_MAX_DEVICES; d++)
+		ns = __atomic_load_n(&p->engine[d].samples_taken, __ATOMIC_SEQ_CST) != 0 ? TICK_SELDOM_NS : ns;
 	vgpu_futex_wait(&p->keeper_bell, bell, FUTEX_PRIVATE_FLAG, ns);
-	__atomic_store_n(&p->keeper_sleeps, 0, __ATOMIC_SEQ_CST);
+	SET(p->keeper_until_ns, 0);
+	if (for_long) {
+		__atomic_store_n(&p->keeper_sleeps, 0, __ATOMIC_SEQ_CST);
+		vgpu_futex_wake(&p->keeper_sleeps, 1, FUTEX_PRIVATE_FLAG);
+	}
 }
 
 void vgpu_keeper_ring(struct vgpu_process *p)
@@ -177,7 +213,7 @@ static void be_prompt(void)
 static void *keep(void *process)
 {
 	struct vgpu_process *p = process;
-	vgpu_fn_cuThreadExchangeStreamCaptureMode *exchange = VGPU_REAL(cuThreadExchangeStreamCaptureMode);
+	vgpu_fn_cuThreadExchangeStreamCaptureMode *exchange;
 	int relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
 	uint64_t busy_ns = vgpu_now_ns();
 
@@ -185,10 +221,12 @@ static void *keep(void *process)
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 	be_prompt();
 	/* Otherwise a look would break a capture that some other thread has begun. */
+	exchange = VGPU_REAL(cuThreadExchangeStreamCaptureMode);
 	if (exchange != NULL)
 		exchange(&relaxed);
+	SET(p->keeper_asks_ns, 0);
 	for (;;) {
-		struct elsewhere elsewhere = {0};
+		struct vgpu_elsewhere elsewhere = {0};
 		uint64_t next = 0, now;
 
 		for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {
@@ -206,16 +244,36 @@ static void *keep(void *process)
 	return NULL;
 }
 
+/* The one that looks after the other comes first: without the keeper it has nothing to do. */
+static bool start_both(struct vgpu_process *p)
+{
+	if (p->watchdog_started == 0)
+		p->watchdog_started = vgpu_watchdog_starts(p);
+	/* What the keeper does first is a question, too. */
+	SET(p->keeper_asks_ns, vgpu_now_ns());
+	if (p->watchdog_started != 0 && vgpu_thread_start(keep, p))
+		return true;
+	SET(p->keeper_asks_ns, 0);
+	return false;
+}
+
 bool vgpu_keeper_starts(struct vgpu_process *p)
 {
-	uint32_t none = 0;
+	uint32_t state = __atomic_load_n(&p->keeper, __ATOMIC_ACQUIRE);
 
-	if (GET(p->keeper) == 1)
+	if (state == VGPU_KEEPER_STARTED)
 		return true;
-	if (!__atomic_compare_exchange_n(&p->keeper, &none, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-		return none == 1;
-	if (vgpu_thread_start(keep, p))
-		return true;
-	SET(p->keeper, 2);
-	return false;
+	if (state == VGPU_KEEPER_NONE && __atomic_compare_exchange_n(&p->keeper, &state, VGPU_KEEPER_STARTING, 0, __ATOMIC_ACQ_REL,
+								      __ATOMIC_ACQUIRE)) {
+		state = start_both(p) ? VGPU_KEEPER_STARTED : VGPU_KEEPER_NONE;
+		__atomic_store_n(&p->keeper, state, __ATOMIC_RELEASE);
+		vgpu_futex_wake(&p->keeper, INT32_MAX, FUTEX_PRIVATE_FLAG);
+		return state == VGPU_KEEPER_STARTED;
+	}
+	/* Another thread starts it. */
+	while (state == VGPU_KEEPER_STARTING) {
+		vgpu_futex_wait(&p->keeper, VGPU_KEEPER_STARTING, FUTEX_PRIVATE_FLAG, -1);
+		state = __atomic_load_n(&p->keeper, __ATOMIC_ACQUIRE);
+	}
+	return state == VGPU_KEEPER_STARTED;
 }

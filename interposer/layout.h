@@ -26,6 +26,8 @@
 #define VGPU_STEP_DIR_ENV "VGPU_STEP_DIR"
 #define VGPU_LIMITS_FILE "limits"
 #define VGPU_LEDGER_FILE "ledger"
+/* A job's claims, in vgpu_limits.turns_dir (internal/rundir has the same). */
+#define VGPU_CLAIMS_FILE "%u/claims"
 
 #define VGPU_LAYOUT_VERSION 4u
 #define VGPU_LIMITS_MAGIC 0x314d494c55504756ull /* "VGPULIM1" */

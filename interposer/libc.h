@@ -14,6 +14,7 @@ struct vgpu_libc {
 	void *(*dlvsym)(void *handle, const char *name, const char *version);
 	void *(*dlopen)(const char *file, int flags);
 	int (*dladdr)(const void *address, Dl_info *info);
+	int (*dladdr1)(const void *address, Dl_info *info, void **extra, int flags);
 };
 
 /* NULL while they are not there: before glibc 2.34 that is a process without libdl. */

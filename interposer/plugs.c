@@ -4,6 +4,7 @@
 
 #include "atomics.h"
 #include "futex.h"
+#include "keeper.h"
 #include "symbols.h"
 
 #include <sys/mman.h>
@@ -13,7 +14,8 @@
 #define WORDS_APART 16u
 _Static_assert(VGPU_PLUGS * WORDS_APART * sizeof(uint32_t) <= PAGE_BYTES, "all words lie in one page");
 
-/* It is never unmapped: a stream of a context that is going may still look at it. */
+/* It is never unmapped: a stream of a context that is going may still look at it. A forked child has none of it: a
+ * page of both would be copied for whoever writes it first, and the GPU goes on reading the old one. */
 static uint32_t *page_of(struct vgpu_engine *engine)
 {
 	uint32_t *page = __atomic_load_n(&engine->plugs, __ATOMIC_ACQUIRE), *none = NULL;
@@ -23,6 +25,7 @@ static uint32_t *page_of(struct vgpu_engine *engine)
 	page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (page == MAP_FAILED)
 		return NULL;
+	madvise(page, PAGE_BYTES, MADV_DONTFORK);
 	if (__atomic_compare_exchange_n(&engine->plugs, &none, page, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		return page;
 	munmap(page, PAGE_BYTES);
@@ -48,7 +51,8 @@ static bool is_registered(struct vgpu_engine *engine, uint32_t *page, CUcontext 
 	return true;
 }
 
-bool vgpu_plugs_wait(struct vgpu_engine *engine, uint32_t word, uint32_t value, CUcontext context, CUstream stream)
+bool vgpu_plugs_wait(struct vgpu_process *p, struct vgpu_engine *engine, uint32_t word, uint32_t value, CUcontext context,
+		     CUstream stream, uint64_t by_ns)
 {
 	vgpu_fn_cuStreamWaitValue32_v2 *wait = VGPU_REAL(cuStreamWaitValue32_v2);
 	vgpu_fn_cuMemHostGetDevicePointer_v2 *pointer_of = VGPU_REAL(cuMemHostGetDevicePointer_v2);
@@ -57,6 +61,7 @@ bool vgpu_plugs_wait(struct vgpu_engine *engine, uint32_t word, uint32_t value, 
 
 	if (page == NULL || wait == NULL || pointer_of == NULL)
 		return false;
+	vgpu_keeper_by(p, by_ns);
 	if (is_registered(engine, page, context) && pointer_of(&address, page + word * WORDS_APART, 0) == CUDA_SUCCESS &&
 	    wait(stream, address, value, CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS)
 		return true;

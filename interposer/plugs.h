@@ -19,8 +19,11 @@
 /* Makes the words, before anybody may want to open one: what is opened too early would be lost. */
 bool vgpu_plugs_ready(struct vgpu_engine *engine);
 
-/* Makes the stream wait until the word is at least value; false when the driver cannot. */
-bool vgpu_plugs_wait(struct vgpu_engine *engine, uint32_t word, uint32_t value, CUcontext context, CUstream stream);
+/* Makes the stream wait until the word is at least value; false when the driver cannot. What says that the word is to
+ * be opened, and when, stands in the engine already: the keeper is awake before the stream waits, or at by_ns at the latest, since the next call of
+ * the driver may wait for the stream. */
+bool vgpu_plugs_wait(struct vgpu_process *p, struct vgpu_engine *engine, uint32_t word, uint32_t value, CUcontext context,
+		     CUstream stream, uint64_t by_ns);
 void vgpu_plugs_open(struct vgpu_engine *engine, uint32_t word, uint32_t value);
 uint32_t vgpu_plugs_value(const struct vgpu_engine *engine, uint32_t word);
 

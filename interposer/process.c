@@ -3,6 +3,7 @@
 #include "process.h"
 
 #include "account.h"
+#include "claims.h"
 #include "futex.h"
 #include "identity.h"
 #include "step.h"
@@ -73,6 +74,10 @@ static uint32_t find_stage(struct vgpu_process *p)
 		}
 		if (vgpu_pages.ledger == NULL)
 			return vgpu_pages.limits->flags & VGPU_FAIL_OPEN ? VGPU_UNLIMITED : VGPU_REFUSED;
+	}
+	if (!vgpu_claims_ready(p) && !(vgpu_pages.limits->flags & VGPU_FAIL_OPEN)) {
+		p->refused_why = "the job's claims cannot be used";
+		return VGPU_REFUSED;
 	}
 	if (vgpu_account_open(p))
 		return VGPU_ATTACHED;

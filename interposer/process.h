@@ -58,6 +58,9 @@ struct vgpu_overhead {
 	nvmlDevice_t nvml_device; /* NULL: not looked up yet */
 };
 
+/* The thread that looks after what is in flight (keeper.h). */
+enum vgpu_keeper { VGPU_KEEPER_NONE = 0, VGPU_KEEPER_STARTED, VGPU_KEEPER_STARTING };
+
 enum vgpu_pool_state {
 	VGPU_POOL_UNUSED = 0,
 	VGPU_POOL_LIVE,
@@ -130,6 +133,7 @@ struct vgpu_process {
 	uint64_t robbed_ns; /* when the ledger's lock had to be taken although it seemed to be passed on */
 	uint32_t said_limit;
 	uint32_t said_refused;
+	uint32_t said_no_thread;
 
 	/* CUDA ordinal → 1 + index in vgpu_limits.device, 255 not granted, 0 not asked yet. */
 	uint8_t device_of[VGPU_CACHED_DEVICES];
@@ -175,9 +179,14 @@ struct vgpu_process {
 
 	/* The share of the GPU's time (gate.h). */
 	uint32_t gate_mutex;
-	uint32_t keeper; /* 0 not started, 1 yes, 2 cannot be */
+	uint32_t keeper; /* enum vgpu_keeper */
+	uint32_t watchdog_started;
 	uint32_t keeper_sleeps;
 	uint32_t keeper_bell;
+	uint64_t keeper_until_ns; /* how long it sleeps at most, where that is long and it sleeps at all */
+	uint32_t keeper_mutex;	 /* for what the watchdog does in its stead */
+	uint64_t keeper_asks_ns; /* since when it is in calls of the driver; 0: it is not */
+	uint32_t watchdog_bell;	 /* nobody rings it */
 	uint32_t synchronised; /* the program has waited for results since the last launch */
 	CUcontext keeper_context; /* current in the keeper's thread */
 	struct vgpu_engine engine[VGPU_MAX_DEVICES];

@@ -13,8 +13,9 @@ struct vgpu_route {
 	void *tail;
 };
 
-/* trampoline.S, exported as dlsym. */
+/* trampoline.S, exported as dlsym and dlvsym. */
 void *vgpu_dlsym(void *handle, const char *name);
+void *vgpu_dlvsym(void *handle, const char *name, const char *version);
 
 struct vgpu_route vgpu_route_dlsym(void *handle, const char *name, const void *caller);
 struct vgpu_route vgpu_route_dlvsym(void *handle, const char *name, const void *caller, const char *version);

@@ -6,6 +6,7 @@
 #define VGPU_SEAT_H
 
 #include "layout.h"
+#include "turn.h"
 
 #include <stdbool.h>
 
@@ -13,11 +14,8 @@
 struct vgpu_neighbour {
 	uint32_t job_id;
 	uint32_t device;
-	uint32_t sm_percent;
-	uint32_t uid;
 	const struct vgpu_claims *mapped; /* never looked into: its owner may cut it */
 	uint64_t sought_ns;		  /* when its claims were last looked for */
-	int64_t patience_ns;
 	struct vgpu_claim claim; /* what it said last */
 };
 
@@ -38,12 +36,18 @@ struct vgpu_seat {
 	uint32_t all_weights;
 	uint32_t weight;
 	uint32_t count;
+	bool turns; /* some slice has a share to keep, so that turns are taken */
 	bool shared; /* other slices lie on the GPU, and may want turns */
 	bool waited; /* for somebody else's turn, since the last look */
 	bool spare;
 	const struct vgpu_board *board;
 	struct vgpu_claim *mine;
+	uint64_t mine_inode;
+	uint64_t mine_seen_ns; /* when it was last looked whether others can read them */
+	bool mine_seen;
+	struct vgpu_turn_patience patience; /* with all of them together */
 	struct vgpu_neighbour neighbour[VGPU_NEIGHBOURS];
+	struct vgpu_turn_party party[VGPU_NEIGHBOURS]; /* and with each */
 };
 
 #endif

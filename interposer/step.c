@@ -14,13 +14,34 @@
 /* Group and others. */
 #define FOREIGN_WRITE 022
 
+/* In a user namespace of his own a user is root, and his files are root's. */
+static bool root_is_root(void)
+{
+	int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+	char text[128] = "";
+	const char *at = text;
+	uint64_t number[3];
+	ssize_t n;
+
+	if (fd < 0)
+		return errno == ENOENT; /* a kernel without user namespaces */
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	for (int i = 0; i < 3 && n > 0; i++) {
+		at += strspn(at, " ");
+		if (!vgpu_number_read(&at, &number[i]))
+			return false;
+	}
+	return n > 0 && number[0] == 0 && number[1] == 0 && number[2] == UINT32_MAX;
+}
+
 bool vgpu_step_trusts(uid_t uid)
 {
 #ifdef VGPU_TEST_OWNER
-	if (uid == geteuid())
+	if (uid == (uid_t)syscall(SYS_geteuid)) /* the watchdog comes here: see checks/watchdog.sh */
 		return true;
 #endif
-	return uid == 0;
+	return uid == 0 && root_is_root();
 }
 
 /* VGPU_STEP_DIR may come from anywhere: it must at least have the shape of a step's folder.
@@ -150,7 +171,8 @@ struct vgpu_ledger *vgpu_step_ledger(int folder_fd, const struct vgpu_limits *li
 {
 	struct vgpu_ledger *ledger;
 	struct stat st;
-	int fd = openat(folder_fd, VGPU_LEDGER_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	/* A link to where the job's user may own files. The folder is root's, so the link is. */
+	int fd = openat(folder_fd, VGPU_LEDGER_FILE, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 
 	if (fd < 0) {
 		*why = "the ledger cannot be opened";

@@ -30,7 +30,7 @@ static bool is(const struct vgpu_stream *stream, CUcontext context, CUstream han
  * flight is not counted; its share was taken when it was launched. left: its events. */
 static void clear(struct vgpu_engine *engine, struct vgpu_stream *stream, CUevent left[EVENTS])
 {
-	vgpu_groups_collect(stream, 0);
+	vgpu_groups_collect(engine, stream, 0);
 	for (uint32_t g = stream->tail; g != stream->head; g++)
 		vgpu_groups_leave(engine, &stream->group[g % VGPU_GROUPS]);
 	for (uint32_t g = 0; g < VGPU_GROUPS; g++) {
@@ -174,7 +174,7 @@ void vgpu_streams_beside(struct vgpu_process *p, CUcontext context, CUstream han
 			struct vgpu_stream *stream = &p->engine[d].stream[s];
 
 			if (is(stream, context, handle, thread))
-				vgpu_groups_beside(stream, handle);
+				vgpu_groups_beside(&p->engine[d], stream, handle);
 		}
 	}
 }

@@ -4,6 +4,7 @@
 
 #include "capture.h"
 #include "kinds.h"
+#include "image.h"
 #include "libc.h"
 
 #include <stdio.h>
@@ -57,22 +58,59 @@ enum vgpu_symbol vgpu_symbol_find(const char *name)
 	return VGPU_SYMBOLS;
 }
 
+enum { CUDA, NVML, LIBRARIES };
+static const char *const soname[LIBRARIES] = {"libcuda.so.1", "libnvidia-ml.so.1"};
+/* What no driver is without. */
+static const char *const mark[LIBRARIES] = {"cuInit", "nvmlInit_v2"};
+/* The one that came by another name. */
+static void *adopted[LIBRARIES];
+
+static int library_of(enum vgpu_symbol symbol)
+{
+	return symbol < VGPU_CUDA_SYMBOLS ? CUDA : NVML;
+}
+
 void *vgpu_real_look_up(enum vgpu_symbol symbol)
 {
 	const struct vgpu_libc *libc = vgpu_libc();
-	const char *soname = symbol < VGPU_CUDA_SYMBOLS ? "libcuda.so.1" : "libnvidia-ml.so.1";
+	void *address = NULL;
 	void *library;
-	void *address;
 
 	if (libc == NULL)
 		return NULL;
-	library = libc->dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
-	if (library == NULL)
-		return NULL;
 	/* The handle is kept: the addresses must outlive a dlclose by the program. */
-	address = libc->dlsym(library, vgpu_row[symbol].symbol);
-	__atomic_store_n(&vgpu_real[symbol], address, __ATOMIC_RELEASE);
+	library = libc->dlopen(soname[library_of(symbol)], RTLD_LAZY | RTLD_NOLOAD);
+	if (library != NULL)
+		address = libc->dlsym(library, vgpu_row[symbol].symbol);
+	library = __atomic_load_n(&adopted[library_of(symbol)], __ATOMIC_ACQUIRE);
+	if (address == NULL && library != NULL)
+		address = libc->dlsym(library, vgpu_row[symbol].symbol);
+	if (address != NULL)
+		__atomic_store_n(&vgpu_real[symbol], address, __ATOMIC_RELEASE);
 	return address;
+}
+
+bool vgpu_real_is_of_driver(const struct vgpu_image *image)
+{
+	return vgpu_image_find(image, mark[CUDA]) != NULL || vgpu_image_find(image, mark[NVML]) != NULL;
+}
+
+bool vgpu_real_adopt(enum vgpu_symbol symbol, void *found)
+{
+	const struct vgpu_libc *libc = vgpu_libc();
+	struct link_map *map = NULL;
+	struct vgpu_image image;
+	Dl_info info;
+
+	if (libc == NULL || libc->dladdr1(found, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 || map == NULL ||
+	    !vgpu_image_of_map(map, &image) || vgpu_image_find(&image, mark[library_of(symbol)]) == NULL)
+		return false;
+	/* One in a namespace of its own cannot be held: then the wrapper has no function to call. */
+	if (libc->dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD) == map) {
+		__atomic_store_n(&adopted[library_of(symbol)], map, __ATOMIC_RELEASE);
+		__atomic_store_n(&vgpu_real[symbol], found, __ATOMIC_RELEASE);
+	}
+	return true;
 }
 
 bool vgpu_real_load_nvml(void)
@@ -85,7 +123,7 @@ bool vgpu_real_load_nvml(void)
 
 	if (libc == NULL)
 		return false;
-	if (libc->dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL) != NULL)
+	if (libc->dlopen(soname[NVML], RTLD_LAZY | RTLD_LOCAL) != NULL)
 		return true;
 	/* The program may have found the driver by a path of its own: NVML lies beside it. */
 	if (libc->dladdr(vgpu_real_address(VGPU_SYMBOL_cuInit), &cuda) == 0 || cuda.dli_fname == NULL)
@@ -93,7 +131,7 @@ bool vgpu_real_load_nvml(void)
 	slash = strrchr(cuda.dli_fname, '/');
 	if (slash == NULL)
 		return false;
-	length = snprintf(path, sizeof(path), "%.*s/libnvidia-ml.so.1", (int)(slash - cuda.dli_fname), cuda.dli_fname);
+	length = snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - cuda.dli_fname), cuda.dli_fname, soname[NVML]);
 	return length > 0 && (size_t)length < sizeof(path) && libc->dlopen(path, RTLD_LAZY | RTLD_LOCAL) != NULL;
 }
 

@@ -7,6 +7,7 @@
 #define VGPU_SYMBOLS_H
 
 #include "cuda_types.h"
+#include "image.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,6 +55,13 @@ static inline void *vgpu_real_address(enum vgpu_symbol symbol)
 	return __builtin_expect(address != NULL, 1) ? address : vgpu_real_look_up(symbol);
 }
 #define VGPU_REAL(symbol) ((vgpu_fn_##symbol *)vgpu_real_address(VGPU_SYMBOL_##symbol))
+
+/* Whether the image is a driver's library, by what it defines. */
+bool vgpu_real_is_of_driver(const struct vgpu_image *image);
+
+/* Takes what a search has found for the driver's function if it is one: the library may have come by another name,
+ * while one without anything in it has its name. False when it is no driver's. */
+bool vgpu_real_adopt(enum vgpu_symbol symbol, void *found);
 
 /* Loads NVML, which a CUDA program seldom has. */
 bool vgpu_real_load_nvml(void);

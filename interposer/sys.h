@@ -20,4 +20,9 @@ static inline int vgpu_stat(const char *path, struct stat *st)
 	return (int)syscall(SYS_newfstatat, AT_FDCWD, path, st, 0);
 }
 
+static inline int vgpu_lstat(const char *path, struct stat *st)
+{
+	return (int)syscall(SYS_newfstatat, AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
+}
+
 #endif

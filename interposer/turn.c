@@ -88,14 +88,51 @@ uint64_t vgpu_turn_quantum(uint32_t weight, uint32_t all_weights, uint64_t frame
 	return quantum < VGPU_TURN_LEAST_NS ? VGPU_TURN_LEAST_NS : quantum;
 }
 
-int64_t vgpu_turn_patience(int64_t patience_ns, uint32_t weight, uint64_t passed_ns, bool waited)
+uint32_t vgpu_turn_weight_without_cap(uint32_t capped, uint32_t uncapped)
 {
-	uint32_t percent = weight + TOLERANCE > 100 ? 100 : weight + TOLERANCE;
+	return capped < 100 && uncapped != 0 ? (100 - capped) / uncapped : 0;
+}
+
+static struct vgpu_turn_patience patience_after(struct vgpu_turn_patience was, uint32_t weight, uint32_t all_weights,
+						uint64_t passed_ns, bool waited)
+{
+	uint32_t whole = all_weights < 100 ? 100 : all_weights;
+	uint64_t earned;
+	int64_t left;
 
 	if (passed_ns > VGPU_PATIENCE_NS)
 		passed_ns = VGPU_PATIENCE_NS;
-	patience_ns += (int64_t)(passed_ns * percent / 100) - (waited ? (int64_t)passed_ns : 0);
-	if (patience_ns > VGPU_PATIENCE_NS)
-		return VGPU_PATIENCE_NS;
-	return patience_ns < -(int64_t)VGPU_TURN_FRAME_NS ? -(int64_t)VGPU_TURN_FRAME_NS : patience_ns;
+	earned = passed_ns * weight / whole + passed_ns * TOLERANCE / 100;
+	left = was.left_ns + (int64_t)(earned < passed_ns ? earned : passed_ns) - (waited ? (int64_t)passed_ns : 0);
+	left = left > VGPU_PATIENCE_NS ? VGPU_PATIENCE_NS : left;
+	left = left < -(int64_t)VGPU_TURN_FRAME_NS ? -(int64_t)VGPU_TURN_FRAME_NS : left;
+	return (struct vgpu_turn_patience){.left_ns = left, .lost = left <= 0 || (was.lost && left < VGPU_PATIENCE_BACK_NS)};
+}
+
+/* The first party of the same user, which keeps the patience with all of his. */
+static uint32_t first_of_user(const struct vgpu_turn_party *party, uint32_t i)
+{
+	uint32_t first = 0;
+
+	while (party[first].uid != party[i].uid)
+		first++;
+	return first;
+}
+
+void vgpu_turn_be_patient(struct vgpu_turn_patience *with_all, struct vgpu_turn_party *party, uint32_t parties, uint32_t weight,
+			  uint32_t all_weights, uint64_t passed_ns, bool waited)
+{
+	for (uint32_t i = 0; i < parties; i++) {
+		uint32_t users = 0, first = first_of_user(party, i);
+		bool held = false;
+
+		for (uint32_t k = i; k < parties && first == i; k++) {
+			users += party[k].uid == party[i].uid ? party[k].weight : 0;
+			held = held || (party[k].uid == party[i].uid && party[k].held);
+		}
+		party[i].patience = first != i ? party[first].patience
+					       : patience_after(party[i].patience, users, all_weights, passed_ns, waited && held);
+	}
+	/* Also where nobody holds a turn and somebody only says that he is next. */
+	*with_all = patience_after(*with_all, all_weights - weight, all_weights, passed_ns, waited);
 }

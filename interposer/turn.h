@@ -70,9 +70,32 @@ uint64_t vgpu_turn_quantum(uint32_t weight, uint32_t all_weights, uint64_t frame
 /* The frame in which a slice with this weight can do so much at once in its turn. */
 uint64_t vgpu_turn_brisk_frame(uint32_t weight, uint32_t all_weights, uint64_t burst_ns);
 
-/* For how long a slice still waits for one other, whatever that one says: it earns patience as the
- * other's share is, and spends it waiting. */
+/* What a slice without a cap counts for, beside so many of its kind and slices whose caps add up to capped: its part of
+ * what these leave over. Turns are for those that have a share to keep. */
+uint32_t vgpu_turn_weight_without_cap(uint32_t capped, uint32_t uncapped);
+
+/* For how long somebody is still waited for. It is lost when nothing is left of it, and comes back with enough for a
+ * while: each change costs a hand-over. */
+struct vgpu_turn_patience {
+	int64_t left_ns;
+	bool lost;
+};
 #define VGPU_PATIENCE_NS 60000000
-int64_t vgpu_turn_patience(int64_t patience_ns, uint32_t weight, uint64_t passed_ns, bool waited);
+#define VGPU_PATIENCE_BACK_NS 10000000
+#define VGPU_FRESH_PATIENCE ((struct vgpu_turn_patience){.left_ns = VGPU_PATIENCE_NS})
+
+/* Another slice, as root has placed it. */
+struct vgpu_turn_party {
+	uint32_t uid;
+	uint32_t weight;
+	bool held; /* it said that it was its turn, when it was last asked */
+	struct vgpu_turn_patience patience;
+};
+
+/* A slice earns patience as the shares of others are, and a few points more, and spends it waiting, whatever they say.
+ * There is one budget for all of them, and within it one for each user, which his slices share. With whom it is lost is
+ * not believed; when it is lost with all, nobody is. */
+void vgpu_turn_be_patient(struct vgpu_turn_patience *with_all, struct vgpu_turn_party *party, uint32_t parties, uint32_t weight,
+			  uint32_t all_weights, uint64_t passed_ns, bool waited);
 
 #endif

@@ -30,7 +30,7 @@ static bool is_shared(struct vgpu_seat *seat, uint32_t device)
 	if (seat->board == NULL || seat->mine == NULL)
 		return false;
 	vgpu_claims_follow(seat, device);
-	return seat->count != 0 && seat->weight != 0;
+	return seat->count != 0 && seat->turns;
 }
 
 static bool is_elastic(void)
@@ -58,9 +58,12 @@ bool vgpu_turns_siblings_busy(struct vgpu_process *p, uint32_t device, uint64_t 
 	return false;
 }
 
-static bool is_believed(const struct vgpu_neighbour *neighbour, uint64_t now_ns)
+static bool is_believed(const struct vgpu_seat *seat, uint32_t i, uint64_t now_ns)
 {
-	return neighbour->claim.until_ns > now_ns && neighbour->claim.until_ns < now_ns + AHEAD_NS && neighbour->patience_ns > 0;
+	const struct vgpu_claim *claim = &seat->neighbour[i].claim;
+
+	return claim->until_ns > now_ns && claim->until_ns < now_ns + AHEAD_NS && !seat->party[i].patience.lost &&
+	       !seat->patience.lost;
 }
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -89,21 +92,23 @@ static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[
 	uint32_t others = 0;
 	uint64_t frame_ns = brisk_frame(seat, seat->weight, GET(seat->mine->brisk_us));
 
+	if (seat->looked_ns != 0)
+		vgpu_turn_be_patient(&seat->patience, seat->party, seat->count, seat->weight, seat->all_weights, passed,
+				     seat->waited);
 	for (uint32_t i = 0; i < seat->count; i++) {
 		struct vgpu_neighbour *neighbour = &seat->neighbour[i];
 
-		if (seat->looked_ns != 0)
-			neighbour->patience_ns = vgpu_turn_patience(neighbour->patience_ns, neighbour->sm_percent, passed,
-								   seat->waited && neighbour->claim.holds_since_ns != 0);
-		vgpu_claims_read(neighbour, now_ns);
+		vgpu_claims_read(neighbour, seat->party[i].uid, now_ns);
 		if (neighbour->claim.drained_ns > drained && neighbour->claim.drained_ns < now_ns + BELIEVED_NS)
 			drained = neighbour->claim.drained_ns;
-		if (!is_believed(neighbour, now_ns)) {
+		if (!is_believed(seat, i, now_ns)) {
+			seat->party[i].held = false;
 			neighbour->claim.holds_since_ns = neighbour->claim.wants_since_ns = 0;
 			continue;
 		}
-		frame_ns = later(frame_ns, brisk_frame(seat, neighbour->sm_percent, neighbour->claim.brisk_us));
-		seat->held_ns = neighbour->claim.holds_since_ns != 0 ? now_ns : seat->held_ns;
+		frame_ns = later(frame_ns, brisk_frame(seat, seat->party[i].weight, neighbour->claim.brisk_us));
+		seat->party[i].held = neighbour->claim.holds_since_ns != 0;
+		seat->held_ns = seat->party[i].held ? now_ns : seat->held_ns;
 		other[others++] = (struct vgpu_turn_other){
 			.wants_since_ns = neighbour->claim.wants_since_ns, .holds_since_ns = neighbour->claim.holds_since_ns,
 			.spare = neighbour->claim.spare != 0, .id = neighbour->job_id};
@@ -244,6 +249,10 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 		set_may(engine, UINT64_MAX);
 		seat->looked_ns = 0;
 		return 0;
+	}
+	if (!vgpu_claims_are_seen(seat, now_ns)) {
+		set_may(engine, 0);
+		return LOOK_NS;
 	}
 	/* What was used before this process came, or while nobody else was there, says nothing of its turns. */
 	if (seat->looked_ns == 0)

@@ -7,13 +7,14 @@
 
 #include "wrap_launch.h"
 
-static void copy_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, struct vgpu_copied copied)
+static bool copy_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, struct vgpu_copied copied)
 {
 	launch->engine = NULL;
 	if (copied.bytes >= LONG_BYTES)
-		vgpu_gate_enter(p, launch, stream, operation_of(OPERATION_COPY, copied.bytes), copied.shape, VGPU_PLACES_OTHER);
-	else if (copied.beside_bytes >= LONG_BYTES)
+		return vgpu_gate_enter(p, launch, stream, operation_of(OPERATION_COPY, copied.bytes), copied.shape, VGPU_PLACES_OTHER);
+	if (copied.beside_bytes >= LONG_BYTES)
 		vgpu_gate_beside(p, stream);
+	return true;
 }
 
 #define WRAP_COPY(symbol, params, args, copied, stream) \

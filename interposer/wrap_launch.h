@@ -45,7 +45,7 @@ static uint64_t shape_of(uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uin
 	GATED(symbol, params, args, condition, enter)                     \
 	WRAP_QUICKLY(symbol, params, args, !vgpu_gate_is_shut(p), vgpu_launch_##symbol)
 
-/* enter: what lets the launch through the gate, if it has to pass it. */
+/* enter: what lets the launch through the gate, if it has to pass it; false refuses it. */
 #define GATED(symbol, params, args, condition, enter)                \
 	vgpu_fn_##symbol vgpu_launch_##symbol;                            \
 	__attribute__((noinline)) CUresult vgpu_launch_##symbol params    \
@@ -57,7 +57,8 @@ static uint64_t shape_of(uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uin
                                                                           \
 		if (p == NULL || !vgpu_gate_is_shut(p) || !(condition))   \
 			return real args;                                 \
-		enter;                                                    \
+		if (!(enter))                                             \
+			return VGPU_GATE_REFUSES;                         \
 		result = real args;                                       \
 		vgpu_gate_leave(p, &launch, result);                      \
 		return result;                                            \
@@ -81,18 +82,22 @@ static const CUlaunchConfig no_config;
 		struct vgpu_process *p = attached();                                                      \
 		struct vgpu_launch launch[LAUNCHES_TOGETHER];                                             \
 		CUresult result;                                                                          \
+		bool goes = true;                                                                         \
+		unsigned int n;                                                                           \
                                                                                                           \
 		if (p == NULL || (list) == NULL || (count) > LAUNCHES_TOGETHER || !vgpu_gate_is_shut(p))  \
 			return real args;                                                                 \
 		vgpu_pass_drop();                                                                         \
-		for (unsigned int i = 0; i < (count); i++)                                                \
-			vgpu_gate_enter(p, &launch[i], (list)[i].hStream, (list)[i].function,             \
-					shape_of((list)[i].gridDimX, (list)[i].gridDimY, (list)[i].gridDimZ, \
-						 (list)[i].blockDimX, (list)[i].blockDimY, (list)[i].blockDimZ, \
-						 (list)[i].sharedMemBytes), VGPU_PLACES_OTHER);           \
-		result = real args;                                                                       \
-		for (unsigned int i = 0; i < (count); i++)                                                \
-			vgpu_gate_leave(p, &launch[i], result);                                           \
+		for (n = 0; n < (count) && goes; n++)                                                     \
+			goes = vgpu_gate_enter(p, &launch[n], (list)[n].hStream, (list)[n].function,      \
+					       shape_of((list)[n].gridDimX, (list)[n].gridDimY, (list)[n].gridDimZ, \
+							(list)[n].blockDimX, (list)[n].blockDimY, (list)[n].blockDimZ, \
+							(list)[n].sharedMemBytes), VGPU_PLACES_OTHER);    \
+		result = VGPU_GATE_REFUSES;                                                               \
+		if (goes)                                                                                 \
+			result = real args;                                                               \
+		while (n-- > 0)                                                                           \
+			vgpu_gate_leave(p, &launch[n], result);                                           \
 		return result;                                                                            \
 	}
 

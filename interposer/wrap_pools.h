@@ -91,9 +91,10 @@ static void synchronised(struct vgpu_process *p)
                                                                                                   \
 		if (result != CUDA_SUCCESS)                                                       \
 			return result;                                                            \
-		if (shut)                                                                         \
-			vgpu_gate_enter(p, &launch, stream, exec, 0, VGPU_PLACES_GRAPH);          \
-		result = real args;                                                               \
+		if (shut && !vgpu_gate_enter(p, &launch, stream, exec, 0, VGPU_PLACES_GRAPH))     \
+			result = VGPU_GATE_REFUSES;                                               \
+		else                                                                              \
+			result = real args;                                                       \
 		if (shut)                                                                         \
 			vgpu_gate_leave(p, &launch, result);                                      \
 		if (g.pool != NULL)                                                               \

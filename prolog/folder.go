@@ -17,6 +17,8 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pages"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
 
 // makeFolder makes jobs/ID. grant.json comes last: nobody looks at a folder without it, so that
@@ -43,13 +45,17 @@ func (p *prolog) makeFolder(g grant.Grant) error {
 	}
 	crashpoint.At("prolog/folder-made")
 	if g.Refusal == "" {
+		mounted, err := pages.Make(dir.Pages(g.Job))
+		if err != nil {
+			return fmt.Errorf("make job folder: %w", err)
+		}
+		if !mounted {
+			p.log.Warn("no file system can be mounted for the job's user: his ledger and claims may fill the run directory")
+		}
 		if err := ledger.Create(dir.Ledger(g.Job), g.Job, len(g.Slices), g.UID, g.GID); err != nil {
 			return err
 		}
 		crashpoint.At("prolog/ledger-made")
-		if err := removeFile(dir.Claims(g.Job)); err != nil { // what a killed prolog left may be half a file
-			return fmt.Errorf("make job folder: %w", err)
-		}
 		if err := ledger.CreateClaims(dir.Claims(g.Job), g.Job, len(g.Slices), g.UID, g.GID); err != nil {
 			return err
 		}
@@ -87,8 +93,9 @@ func (p *prolog) ended() {
 	}
 }
 
+// touch leaves an empty file. O_TRUNC makes its time that of now also where an earlier run left one.
 func touch(path string) error {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o644)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return err
 	}
@@ -102,6 +109,8 @@ func (p *prolog) recordRefusal(ctx context.Context, g grant.Grant) error {
 		return err
 	}
 	defer tx.End()
+	// A prolog of this run may have got so far as to take slices.
+	tx.Drop(func(s state.Slice) bool { return s.Run() == (state.Run{Job: g.Job, Restart: g.Restart}) })
 	if err := p.makeFolder(g); err != nil {
 		return err
 	}

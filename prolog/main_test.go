@@ -19,17 +19,22 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/test/privatemounts"
 )
 
 // The scripts know `prolog` and `epilog`: the programs with the flags that keep them in $WORK, and
 // dead at the crash point that CRASH names. The epilog is built from its own folder.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) != "prolog" {
+		privatemounts.Enter()
+	}
 	testscript.Main(m, map[string]func(){
 		"prolog": func() {
 			if at := os.Getenv("CRASH"); at != "" {
@@ -54,7 +59,7 @@ cd %s || exit 1
 case "$1" in
 requeue)
 	if [ -e requeue-fails ]; then echo "$(cat requeue-fails)" >&2; exit 1; fi
-	echo "$2" >> requeued;;
+	echo "$2 $3" >> requeued;;
 *)
 	if [ -e away ]; then echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1; fi
 	if [ ! -e controller/"$5" ]; then echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; fi
@@ -77,7 +82,7 @@ func setup(env *testscript.Env, epilog string) error {
 		}
 	}
 	for name, text := range map[string]string{
-		"scontrol": fmt.Sprintf(scontrol, work), "squeue": "#!/bin/sh\nexit 1\n", "config.yaml": fmt.Sprintf(configuration, work),
+		"scontrol": fmt.Sprintf(scontrol, work), "squeue": fmt.Sprintf("#!/bin/sh\nexec cat %s/asked\n", work), "config.yaml": fmt.Sprintf(configuration, work),
 		"bin/epilog": fmt.Sprintf("#!/bin/sh\nexec %s --config %s/config.yaml \"$@\"\n", epilog, work),
 	} {
 		mode := os.FileMode(0o755)
@@ -88,6 +93,7 @@ func setup(env *testscript.Env, epilog string) error {
 			return err
 		}
 	}
+	env.Defer(func() { privatemounts.Clear(work) })
 	env.Setenv("PATH", filepath.Join(work, "bin")+":"+env.Getenv("PATH"))
 	env.Setenv("SLURMD_NODENAME", "n1")
 	env.Setenv("SLURM_JOB_UID", strconv.Itoa(os.Getuid()))
@@ -103,12 +109,21 @@ func TestScripts(t *testing.T) {
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true,
-		Setup: func(env *testscript.Env) error { return setup(env, epilog) },
+		Setup:     func(env *testscript.Env) error { return setup(env, epilog) },
+		Condition: condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"inventory": cmdInventory, "job": cmdJob, "slices": cmdSlices, "prologs": cmdPrologs, "crash": cmdCrash, "count": cmdCount, "age": cmdAge,
-			"step": cmdStep, "board": cmdBoard,
+			"step": cmdStep, "board": cmdBoard, "mounted": cmdMounted, "tmpfs": cmdTmpfs, "fill": cmdFill,
 		},
 	})
+}
+
+// condition: [mounts] where tests may mount.
+func condition(name string) (bool, error) {
+	if name != "mounts" {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	return privatemounts.Entered(), nil
 }
 
 func runDir(ts *testscript.TestScript) rundir.Dir {
@@ -146,9 +161,15 @@ func cmdJob(ts *testscript.TestScript, _ bool, args []string) {
 	replace("Nodes=n08 ", "Nodes=n[1-2] ")
 	replace("GRES= MinCPUs", "GRES="+args[1]+" MinCPUs")
 	replace("UserId=root(0)", fmt.Sprintf("UserId=ann(%d)", os.Getuid()))
-	defaults := map[string]string{"BatchFlag": "1", "Requeue": "1", "Restarts": "0", "JobState": "RUNNING"}
+	replace("SubmitTime=", "SubmitTime=1795230580 Was=") // seconds are what it is asked for
+	defaults := map[string]string{"BatchFlag": "1", "Requeue": "1", "Restarts": "0", "JobState": "RUNNING", "OverSubscribe": "OK", "JOB_GRES": "(null)",
+		"DelayBoot": "00:00:00", "WorkDir": "/home/ann"}
 	for _, arg := range args[2:] {
 		key, value, _ := strings.Cut(arg, "=")
+		if key == "Part" { // of an array, or of a heterogeneous job
+			replace(" JobName=", " "+value+" JobName=")
+			continue
+		}
 		replace(" "+key+"="+defaults[key]+" ", " "+key+"="+value+" ")
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("controller/"+args[0]), []byte(answer), 0o644))
@@ -257,4 +278,38 @@ func cmdStep(ts *testscript.TestScript, _ bool, args []string) {
 	listener, err := net.Listen("unix", ts.MkAbs("slurmd/n1_"+args[0]+".4294967292"))
 	ts.Check(err)
 	ts.Defer(func() { listener.Close() })
+}
+
+// cmdTmpfs mounts a small file system on the run directory, which must be empty: tmpfs OPTIONS.
+func cmdTmpfs(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(unix.Mount("tmpfs", ts.MkAbs("run"), "tmpfs", 0, args[0]+",mode=755"))
+}
+
+// cmdMounted counts the file systems of jobs: mounted N.
+func cmdMounted(ts *testscript.TestScript, _ bool, args []string) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	ts.Check(err)
+	if n := strings.Count(string(mounts), " "+runDir(ts).Turns()+"/"); strconv.Itoa(n) != args[0] {
+		ts.Fatalf("%d file systems of jobs are mounted, want %s:\n%s", n, args[0], mounts)
+	}
+}
+
+// cmdFill writes into a file until the file system is full, or makes files in a folder until none can
+// be made: fill FILE|FOLDER.
+func cmdFill(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		for i := 0; err == nil; i++ {
+			err = os.WriteFile(filepath.Join(path, fmt.Sprint("filling", i)), nil, 0o644)
+		}
+		return
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	ts.Check(err)
+	defer file.Close()
+	for size := 1 << 16; size > 0; {
+		if _, err := file.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
 }

@@ -123,6 +123,7 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 	if err != nil {
 		return nil, nil, err
 	}
+	p.recorded = p.recorded || result.Recorded
 	if len(result.Freed) > 0 {
 		p.log.Warn("slices of jobs that are gone were freed", "slices", len(result.Freed), "jobs", jobsOf(result.Freed))
 	}
@@ -217,7 +218,7 @@ func (p *prolog) refuse(ctx context.Context, g grant.Grant, reason string, told 
 	if !requeue || g.Requeued {
 		return nil
 	}
-	if err := p.controller.Requeue(ctx, g.Job); err != nil && !p.requeuedByOthers(ctx, g) {
+	if err := p.requeue(ctx, g, *told); err != nil {
 		p.log.Error("the job fails instead of going back into the queue", "reason", err)
 		return nil
 	}
@@ -227,10 +228,31 @@ func (p *prolog) refuse(ctx context.Context, g grant.Grant, reason string, told 
 	return p.rewriteRefusal(ctx, g)
 }
 
-// requeuedByOthers: the prolog of another node of the job may have been quicker.
-func (p *prolog) requeuedByOthers(ctx context.Context, g grant.Grant) bool {
+// requeue sends this run back into the queue. Since the controller was asked, another node's prolog may
+// have been quicker, or somebody else: a later run is not this prolog's to end.
+func (p *prolog) requeue(ctx context.Context, g grant.Grant, told slurm.Job) error {
+	requeued, err := p.requeuedByOthers(ctx, g)
+	if err != nil || requeued {
+		return err
+	}
+	if err := p.controller.Requeue(ctx, told); err != nil {
+		if requeued, askErr := p.requeuedByOthers(ctx, g); askErr == nil && requeued {
+			return nil
+		}
+		return err
+	}
+	return nil
+}
+
+func (p *prolog) requeuedByOthers(ctx context.Context, g grant.Grant) (bool, error) {
 	told, err := p.controller.Job(ctx, g.Job)
-	return err == nil && told.Restarts > g.Restart
+	if err != nil {
+		return false, err
+	}
+	if told.Restarts == g.Restart && told.Finished(g.Restart) {
+		return false, fmt.Errorf("job %d has ended meanwhile, it is %s", g.Job, told.State)
+	}
+	return told.Restarts > g.Restart, nil
 }
 
 func devicesOf(held []state.Slice) (uuids []string) {

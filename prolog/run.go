@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -36,12 +37,14 @@ type prolog struct {
 	job        hostJob
 	controller slurm.Client
 	store      state.Store
+	recorded   bool // the use of another run waits in the spool
 }
 
 // hostJob is what slurmd's environment says about the job. Only the two requests come from the user.
 type hostJob struct {
 	id, uid, gid uint32
-	restart      int // -1: slurmd does not say
+	restart      int    // -1: slurmd does not say
+	sluid        string // "": this Slurm has none
 	request      string
 	defaults     string
 }
@@ -73,10 +76,15 @@ func run(opts options) int {
 		controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: cfg.Slurm.ControllerTimeout},
 		store:      state.Store{Dir: cfg.Run(), BootID: bootID, Log: log},
 	}
-	if err := p.run(context.Background()); err != nil {
+	err = p.run(context.Background())
+	if isFull(err) {
+		err = p.refuseForLackOfSpace(context.Background(), err)
+	}
+	if err != nil {
 		p.log.Error("this node cannot keep its state", "reason", err)
 		return exitBroken
 	}
+	p.sweep(context.Background())
 	return exitOK
 }
 
@@ -85,7 +93,7 @@ func (p *prolog) run(ctx context.Context) error {
 	if err := p.store.Prepare(); err != nil {
 		return err
 	}
-	if err := p.begun(); err != nil {
+	if err := p.begun(); err != nil && !isFull(err) {
 		return err
 	}
 	if err := p.leaveCommand(); err != nil {
@@ -98,6 +106,10 @@ func (p *prolog) run(ctx context.Context) error {
 		p.log.Warn("the controller knows no such job, nothing is done for it")
 		return nil
 	}
+	if err == nil && p.over(told) {
+		p.log.Info("the job is being ended already, nothing is done for it", "state", told.State)
+		return nil
+	}
 	var entitlement request.Entitlement
 	if err == nil {
 		entitlement, err = told.Entitlement(p.node)
@@ -108,10 +120,17 @@ func (p *prolog) run(ctx context.Context) error {
 	if p.job.restart < 0 {
 		p.job.restart = told.Restarts
 	}
-	if entitlement.IsZero() {
-		return p.withoutVGPU(ctx)
-	}
 	g := p.newGrant(entitlement)
+	if told.Restarts == p.job.restart {
+		g.Submitted = told.Submitted
+	}
+	if entitlement.IsZero() {
+		if p.job.request == "" {
+			return p.withoutVGPU(ctx)
+		}
+		return p.refuse(ctx, g, "options of vgpu were given, but Slurm allocated no vgpu: the job did not pass the site's job-submit script; "+
+			"ask for --gres=vgpu:1 as well", nil)
+	}
 	switch {
 	case told.UID != p.job.uid:
 		return p.refuse(ctx, g, fmt.Sprintf("the controller says that job %d is of uid %d, not %d", p.job.id, told.UID, p.job.uid), nil)
@@ -122,13 +141,21 @@ func (p *prolog) run(ctx context.Context) error {
 	return p.place(ctx, g, told)
 }
 
+// over says that this run of the job has ended, or is about to. slurmd then starts none of its tasks any more
+// ("already killed, do not launch batch job"), but may have run its epilog before this prolog, and
+// nobody would clear away what is left here.
+func (p *prolog) over(told slurm.Job) bool {
+	this := p.job.restart < 0 || told.Restarts <= p.job.restart
+	return this && told.State != "PENDING" && (told.State == "COMPLETING" || told.Finished(told.Restarts))
+}
+
 // unknownEntitlement decides about a job of which the controller does not say what it holds.
 func (p *prolog) unknownEntitlement(ctx context.Context, reason error) error {
 	if p.job.restart < 0 {
 		p.job.restart = 0
 	}
 	// Whoever imitates the controller's answer must not gain by it.
-	asks := p.job.request != "" || errors.Is(reason, slurm.ErrAmbiguous)
+	asks := p.job.request != "" || errors.Is(reason, slurm.ErrAmbiguous) || errors.Is(reason, slurm.ErrContradiction)
 	if inventory, err := p.readInventory(); !asks && err == nil && len(inventory.GPUs) == 0 {
 		p.log.Warn("it is not known what the job was allocated, but this node has no GPU", "reason", reason)
 		return p.withoutVGPU(ctx)
@@ -148,8 +175,8 @@ func (p *prolog) withoutVGPU(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := touch(p.cfg.Run().None(p.job.id)); err != nil {
-		return fmt.Errorf("mark job without vgpu: %w", err)
+	if err := p.markNone(); err != nil {
+		return err
 	}
 	p.log.Debug("the job has no vgpu")
 	return nil
@@ -158,11 +185,14 @@ func (p *prolog) withoutVGPU(ctx context.Context) error {
 // newGrant is a grant with everything but slices or a refusal.
 func (p *prolog) newGrant(entitlement request.Entitlement) grant.Grant {
 	return grant.Grant{
-		Job: p.job.id, Restart: p.job.restart, BootID: p.store.BootID, UID: p.job.uid, GID: p.job.gid, Node: p.node,
+		Job: p.job.id, Restart: p.job.restart, SLUID: p.job.sluid, BootID: p.store.BootID, UID: p.job.uid, GID: p.job.gid, Node: p.node,
 		Since: time.Now().UTC(), Entitlement: entitlement, Isolation: p.cfg.Isolation, Library: p.cfg.Library,
 		DeviceDir: p.cfg.DeviceDir, Policy: p.cfg.Policy, FailOpen: p.cfg.OnLimitFailure == config.LimitOpen,
 	}
 }
+
+// sluidForm is how Slurm writes a SLUID.
+var sluidForm = regexp.MustCompile(`^s[0-9A-Z]{13}$`)
 
 func jobFromEnvironment() (hostJob, error) {
 	var job hostJob
@@ -182,6 +212,9 @@ func jobFromEnvironment() (hostJob, error) {
 	job.restart = -1
 	if n, err := strconv.Atoi(os.Getenv("SLURM_JOB_RESTART_COUNT")); err == nil && n >= 0 {
 		job.restart = n
+	}
+	if sluid := os.Getenv("SLURM_JOB_SLUID"); sluidForm.MatchString(sluid) {
+		job.sluid = sluid
 	}
 	job.request = os.Getenv("SPANK_" + request.ControlRequest)
 	job.defaults = os.Getenv("SPANK_" + request.ControlDefaults)

@@ -32,7 +32,7 @@ func vgpuCheckOption(index C.int, text *C.char, reason *C.char) {
 	}
 }
 
-// vgpuEncodeRequest fills request, defaults and warning, or error.
+// vgpuEncodeRequest fills request, defaults, typed and warning, or error.
 //
 //export vgpuEncodeRequest
 func vgpuEncodeRequest(r *C.struct_vgpu_request) {
@@ -50,6 +50,9 @@ func vgpuEncodeRequest(r *C.struct_vgpu_request) {
 		if err := put(r.request[:], request); err != nil {
 			return err
 		}
+		if err := put(r.typed[:], launch.SpellOptions(typed)); err != nil {
+			return err
+		}
 		return put(r.defaults[:], defaults)
 	})
 	if err != nil {
@@ -64,6 +67,9 @@ func vgpuPlan(s *C.struct_vgpu_step, p *C.struct_vgpu_plan) {
 	err := guard(func() error {
 		step := goStep(s)
 		step.Options = optionTexts(&s.option)
+		step.WholeJob = s.whole_job != 0
+		step.Request = get(s.request[:])
+		step.GRES = launch.StepGRES{Known: s.gres_known != 0, PerNode: get(s.gres[:]), Otherwise: get(s.gres_elsewhere[:])}
 		step.Wait = time.Duration(s.wait_ms) * time.Millisecond
 		step.LDPreload = get(s.ld_preload[:])
 		step.LDPreloadCut = s.ld_preload_cut != 0
@@ -155,6 +161,9 @@ func putPlan(p *planData, plan launch.Plan) error {
 		return err
 	}
 	if err := put(p.preload_file[:], plan.PreloadFile); err != nil {
+		return err
+	}
+	if err := put(p.turns_dir[:], plan.TurnsDir); err != nil {
 		return err
 	}
 	p.env_count, p.mask_count = C.uint32_t(len(plan.Env)), C.uint32_t(len(plan.Mask))

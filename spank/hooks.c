@@ -16,11 +16,13 @@
 
 #include "_cgo_export.h"
 #include "arguments.h"
+#include "components.h"
 #include "inherit.h"
 #include "isolate.h"
 #include "options.h"
 #include "plan.h"
 #include "process.h"
+#include "stepgres.h"
 
 SPANK_PLUGIN(vgpu, 1)
 
@@ -71,16 +73,16 @@ static int set_control(spank_t sp, const char *name, const char *value)
 	return -1;
 }
 
-/* The options of a step travel with the step; those of a job also to job_submit and the prolog. */
+/* The options of a step travel with the step; those of a job to job_submit and the prolog. */
 static int user_post_opt(spank_t sp)
 {
 	static struct vgpu_request request; /* static: too large for a stack we do not know */
 
+	memset(&request, 0, sizeof(request)); /* this is called once per het component */
+	vgpu_options_take(request.option);
 	if (!submits_a_job())
-		return 0;
-	memset(&request, 0, sizeof(request)); /* sbatch comes here once per het component */
-	vgpu_options_forget_stale(sp);
-	vgpu_options_given(request.option);
+		return vgpu_components_new_step(request.option);
+	vgpu_components_new_job(sp);
 	vgpu_options_defaults(request.fallback);
 	if ((any_text(request.option) || any_text(request.fallback)) && vgpu_may_enter_go())
 		vgpuEncodeRequest(&request);
@@ -90,19 +92,24 @@ static int user_post_opt(spank_t sp)
 	}
 	if (*request.warning)
 		slurm_spank_log("vgpu: left out: %s", request.warning);
-	if (set_control(sp, "VGPU_REQUEST", request.request) != 0)
+	if (set_control(sp, "VGPU_REQUEST", request.request) != 0 ||
+	    set_control(sp, "VGPU_TYPED", request.typed) != 0)
 		return -1;
 	return set_control(sp, "VGPU_DEFAULTS", request.defaults);
 }
 
 /* ---- slurmstepd ----------------------------------------------------------------------------- */
 
-static int refuse(const char *reason)
+static int refuse_while(const char *doing, const char *reason)
 {
-	snprintf(plan.reason, sizeof(plan.reason), "%s", reason);
 	plan.verdict = VGPU_REFUSE;
+	int n = snprintf(plan.reason, sizeof(plan.reason), "%s%s", doing, reason);
+	if (n >= (int)sizeof(plan.reason)) /* the beginning names the object */
+		memcpy(plan.reason + sizeof(plan.reason) - sizeof("..."), "...", sizeof("..."));
 	return 0; /* here -1 would drain the node; the tasks fail instead */
 }
+
+static int refuse(const char *reason) { return refuse_while("", reason); }
 
 static bool exists(const char *path)
 {
@@ -142,8 +149,14 @@ static int step_post_opt(spank_t sp)
 	step.uid = uid;
 	step.gid = gid;
 	step.wait_ms = PROLOG_WAIT_MS;
-	vgpu_options_given(step.option);
-	vgpu_options_recover(sp, step.option);
+	vgpu_options_take(step.option);
+	step.whole_job = vgpu_components_whole_job(sp);
+	/* The batch step is of the first component, and so is the variable. */
+	if (step.step != SLURM_BATCH_SCRIPT ||
+	    spank_getenv(sp, "SLURM_SPANK_VGPU_REQUEST", step.request, sizeof(step.request)) != ESPANK_SUCCESS)
+		*step.request = '\0';
+	if (step.step < SLURM_INTERACTIVE_STEP) /* batch scripts and shells have all that their job has */
+		vgpu_stepgres_ask(&step, getenv("SLURMD_NODENAME"));
 	spank_err_t rc = spank_getenv(sp, "LD_PRELOAD", step.ld_preload, sizeof(step.ld_preload));
 	if (rc != ESPANK_SUCCESS)
 		*step.ld_preload = '\0';
@@ -156,6 +169,10 @@ static int step_post_opt(spank_t sp)
 	for (uint32_t i = 0; plan.verdict == VGPU_RUN && i < plan.env_count; i++)
 		if (spank_setenv(sp, plan.env[i].name, plan.env[i].value, 1) != ESPANK_SUCCESS)
 			return refuse("Slurm did not take the step's environment");
+	/* slurmstepd opens the files of --input and --output and runs the user's task epilog itself,
+	 * so it must not see more than the tasks. What they share ends with the step's last process. */
+	if (plan.verdict == VGPU_RUN && plan.strict && vgpu_isolate_step(&plan, step.job, why) != 0)
+		return refuse_while("isolate the step: ", why);
 	return 0;
 }
 
@@ -175,7 +192,8 @@ static int task_start(spank_t sp)
 	case VGPU_LEAVE:
 		return 0;
 	case VGPU_RUN:
-		if (!plan.strict || vgpu_isolate(&plan, why) == 0)
+		/* Not yet only if Slurm moves tasks in a way that container.c does not know. */
+		if (!plan.strict || vgpu_is_isolated() || vgpu_isolate(&plan, why) == 0)
 			return 0;
 		slurm_spank_log("vgpu: isolate the task: %s", why);
 		return -1;

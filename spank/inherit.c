@@ -20,6 +20,7 @@ static bool is_carried(const char *entry)
 		"SLURM_SPANK__SLURM_SPANK_OPTION_vgpu_",
 		"_SLURM_SPANK_OPTION_vgpu_",
 		"SLURM_SPANK_VGPU_",
+		"SLURM_VGPU_",
 	};
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
 		if (strncmp(entry, prefixes[i], strlen(prefixes[i])) == 0)

@@ -14,10 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "container.h"
+
 /* interposer/layout.h has the same folder (VGPU_SELF_DIR). */
 static const char self_parent[] = "/run/slurm-vgpu";
 static const char self_dir[] = "/run/slurm-vgpu/self";
 static const char preload_file[] = "/etc/ld.so.preload";
+
+/* The namespaces that vgpu_isolate and vgpu_isolate_step made; 0: none yet. */
+static ino_t own_namespace, twin_namespace;
 
 enum kind { FOLDER, ROOT_FILE, MOUNT_POINT_FILE, DEVICE };
 
@@ -165,16 +170,29 @@ static int mask(const char *node, char *why)
 			 MS_NODEV | MS_NOSUID | MS_NOEXEC | MS_RDONLY, why);
 }
 
+/* 0 if it cannot be told, which is no namespace's. */
+static ino_t mount_namespace(void)
+{
+	struct stat st;
+	return stat("/proc/self/ns/mnt", &st) == 0 ? st.st_ino : 0;
+}
+
+bool vgpu_is_isolated(void)
+{
+	ino_t here = mount_namespace();
+	return here != 0 && (here == own_namespace || here == twin_namespace);
+}
+
 int vgpu_isolate(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES])
 {
 	errno = 0;
 	if (make_mount_points(why) != 0)
 		return -1;
 	if (unshare(CLONE_NEWNS) != 0)
-		return fail(why, "make a mount namespace for the task");
+		return fail(why, "make a mount namespace for the step");
 	/* Slave: what the node mounts later still arrives, what is mounted here does not leave. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
-		return fail(why, "make the task's mounts its own");
+		return fail(why, "make the step's mounts its own");
 	/* Writable, because the ledger is the user's; the folder and the limits are root's. */
 	if (bind_over(plan->step_dir, FOLDER, self_dir, FOLDER, MS_NODEV | MS_NOSUID | MS_NOEXEC,
 		      why) != 0)
@@ -185,5 +203,30 @@ int vgpu_isolate(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES])
 	for (uint32_t i = 0; i < plan->mask_count && i < VGPU_MASK_COUNT; i++)
 		if (mask(plan->mask[i], why) != 0)
 			return -1;
+	own_namespace = mount_namespace();
 	return 0;
+}
+
+int vgpu_isolate_step(const struct vgpu_plan *plan, uint32_t job, char why[VGPU_REASON_BYTES])
+{
+	char container[VGPU_PATH_BYTES];
+	struct stat st;
+	int twin = -1;
+
+	switch (vgpu_container_find(job, container)) {
+	case VGPU_CONTAINER_NONE:
+		break;
+	case VGPU_CONTAINER_OTHER: /* Slurm could not find it from elsewhere: each task is isolated by itself */
+		return 0;
+	case VGPU_CONTAINER_FILE:
+		twin = vgpu_container_twin(container, plan, why);
+		if (twin < 0)
+			return -1;
+		if (fstat(twin, &st) != 0)
+			return fail(why, "stat the twin of the job's container");
+		twin_namespace = st.st_ino;
+	}
+	if (vgpu_isolate(plan, why) != 0)
+		return -1;
+	return twin < 0 ? 0 : vgpu_container_replace(container, twin, plan->step_dir, why);
 }

@@ -1,18 +1,28 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Strict isolation of one task. Pure C, for the child between fork and exec: no Go, no locks. */
+ * Strict isolation of a step. Pure C, also for the child between fork and exec: no Go, no locks. */
 #ifndef VGPU_ISOLATE_H
 #define VGPU_ISOLATE_H
 
+#include <stdbool.h>
+
 #include "plan.h"
 
-/* vgpu_isolate moves the calling process, which is root, into a mount namespace of its own where
+/* vgpu_isolate moves the calling thread, which is root, into a mount namespace of its own where
  *   - the step's folder stands at /run/slurm-vgpu/self,
  *   - the step's ld.so.preload stands over /etc/ld.so.preload, read-only,
  *   - the nodes of other GPUs look as always but cannot be opened (EACCES).
  * Outside nothing changes, except that the two mount points are created if they are missing.
  * Returns 0, or -1 with one line in why that names the object; the process must not go on then. */
 int vgpu_isolate(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES]);
+
+/* vgpu_isolate_step does the same for slurmstepd, before its first task, and sees to it that Slurm
+ * moves tasks and scripts of a job that has a container (container.h) into an isolated one. With a
+ * container of a kind that it does not know it does nothing: the tasks isolate themselves. */
+int vgpu_isolate_step(const struct vgpu_plan *plan, uint32_t job, char why[VGPU_REASON_BYTES]);
+
+/* Whether this process is in a namespace that these two made, or the process that forked it did. */
+bool vgpu_is_isolated(void);
 
 #endif

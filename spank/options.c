@@ -89,30 +89,10 @@ static int on_option(int index, const char *text, int remote)
 	return 0;
 }
 
-void vgpu_options_given(char text[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES])
+void vgpu_options_take(char text[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES])
 {
 	memcpy(text, given, sizeof(given));
-}
-
-/* The name under which Slurm carries the option, with or without a prefix. */
-static void carried_name(char *name, size_t size, const char *prefix, const char *option)
-{
-	int n = snprintf(name, size, "%s_SLURM_SPANK_OPTION_vgpu_%s", prefix, option);
-	for (int i = 0; i < n; i++)
-		if (!isalnum((unsigned char)name[i]))
-			name[i] = '_';
-}
-
-void vgpu_options_recover(spank_t sp, char text[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES])
-{
-	for (int i = 0; i < VGPU_OPTION_COUNT; i++) {
-		char name[128];
-		if (*text[i])
-			continue;
-		carried_name(name, sizeof(name), "SLURM_SPANK_", rows[i].name);
-		if (spank_getenv(sp, name, text[i], VGPU_OPTION_BYTES) != ESPANK_SUCCESS)
-			*text[i] = '\0';
-	}
+	memset(given, 0, sizeof(given));
 }
 
 void vgpu_options_defaults(char text[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES])
@@ -126,13 +106,15 @@ void vgpu_options_defaults(char text[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES])
 	}
 }
 
-void vgpu_options_forget_stale(spank_t sp)
+void vgpu_options_uncarry(spank_t sp)
 {
 	for (int i = 0; i < VGPU_OPTION_COUNT; i++) {
 		char name[128];
-		if (*given[i])
-			continue;
-		carried_name(name, sizeof(name), "", rows[i].name);
+		int n = snprintf(name, sizeof(name), "_SLURM_SPANK_OPTION_vgpu_%s", rows[i].name);
+		for (int at = 0; at < n; at++)
+			if (!isalnum((unsigned char)name[at]))
+				name[at] = '_';
+		unsetenv(name);
 		spank_job_control_unsetenv(sp, name);
 	}
 }

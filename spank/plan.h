@@ -17,6 +17,7 @@
 #define VGPU_VALUE_BYTES 8192	/* an environment variable's value */
 #define VGPU_ENV_COUNT 4
 #define VGPU_MASK_COUNT 64
+#define VGPU_GRES_BYTES 4096 /* a step's GRES as Slurm prints them */
 
 /* A new job's options (allocator and local contexts). */
 struct vgpu_request {
@@ -26,6 +27,7 @@ struct vgpu_request {
 	/* out: canonical forms for the job control environment; "" is to be unset */
 	char request[VGPU_WIRE_BYTES];
 	char defaults[VGPU_WIRE_BYTES];
+	char typed[VGPU_WIRE_BYTES]; /* the request in the user's own spelling, for job_submit's messages */
 	char error[VGPU_REASON_BYTES]; /* "" or why the options cannot be taken */
 	char warning[VGPU_REASON_BYTES]; /* "" or which defaults were left out, and why */
 };
@@ -39,6 +41,11 @@ struct vgpu_step {
 	uint32_t gid;
 	uint32_t wait_ms; /* how long the prolog may be late; Slurm 22.05 starts steps early */
 	char option[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES];
+	uint32_t whole_job;	       /* 1: the options are a job's, perhaps of another component */
+	char request[VGPU_WIRE_BYTES]; /* of the job, canonical; only for a prolog that slurmd left out */
+	uint32_t gres_known;	       /* 1: the controller has told the next two */
+	char gres[VGPU_GRES_BYTES];    /* the step's on each node */
+	char gres_elsewhere[VGPU_GRES_BYTES]; /* counted otherwise: per step, socket, task */
 	char ld_preload[VGPU_VALUE_BYTES]; /* the job's own */
 	uint32_t ld_preload_cut;	   /* 1: it was longer than this */
 };
@@ -60,9 +67,10 @@ struct vgpu_plan {
 	char reason[VGPU_REASON_BYTES];
 	uint32_t env_count;
 	struct vgpu_env env[VGPU_ENV_COUNT];
-	uint32_t strict; /* 1: the rest applies, in a mount namespace of each task's own */
+	uint32_t strict; /* 1: the rest applies, in a mount namespace of the step's own */
 	char step_dir[VGPU_PATH_BYTES];
 	char preload_file[VGPU_PATH_BYTES]; /* the step's ld.so.preload */
+	char turns_dir[VGPU_PATH_BYTES];    /* below which other jobs' claims come and go as mounts */
 	uint32_t mask_count;
 	char mask[VGPU_MASK_COUNT][VGPU_PATH_BYTES]; /* device nodes of other GPUs */
 };

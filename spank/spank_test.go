@@ -46,7 +46,7 @@ func TestTextsRoundTrip(t *testing.T) {
 			t.Errorf("got %q back, want %q", got, text)
 		}
 	}
-	for _, text := range []string{"achtacht", "nul\x00nul"} {
+	for _, text := range []string{"achtacht", "nul\x00nul", "\x00nul", "nul\x00"} {
 		if err := put(field, text); err == nil {
 			t.Errorf("put(%q) into 8 bytes: want an error, because half a text is a wrong one", text)
 		}

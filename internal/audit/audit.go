@@ -8,9 +8,11 @@ package audit
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
@@ -47,6 +49,14 @@ func (t *Total) add(held discover.Held) {
 	}
 }
 
+// Stranger is a process that holds memory of a GPU without a slice of it.
+type Stranger struct {
+	PID   int
+	UID   uint32
+	Bytes uint64
+	Known bool // false: the driver does not say how much
+}
+
 // Slice names one job's slice of one GPU.
 type Slice struct {
 	Job    uint32
@@ -57,54 +67,75 @@ type Slice struct {
 type Result struct {
 	Slices map[Slice]Total
 	Others map[device.UUID]Total // held by processes of no slice; only root is told
+	// Strangers are these processes.
+	Strangers map[device.UUID][]Stranger
 }
 
 // Totals gives the driver's lists to the slices.
-func (a Auditor) Totals(slices []state.Slice, holders map[device.UUID]discover.Holders) Result {
-	result := Result{Slices: map[Slice]Total{}, Others: map[device.UUID]Total{}}
-	uids := make(map[uint32]uint32)
-	for _, s := range slices {
-		uids[s.Job] = s.UID
+func (a Auditor) Totals(granted []state.Slice, holders map[device.UUID]discover.Holders) Result {
+	result := Result{Slices: map[Slice]Total{}, Others: map[device.UUID]Total{}, Strangers: map[device.UUID][]Stranger{}}
+	jobs := known{make(map[uint32]uint32), make(map[string]uint32)}
+	for _, s := range granted {
+		if _, seen := jobs.uids[s.Job]; seen {
+			continue
+		}
+		jobs.uids[s.Job] = s.UID
+		if g, err := grant.Read(a.Run.Grant(s.Job)); err == nil && g.SLUID != "" {
+			jobs.sluids[g.SLUID] = s.Job
+		}
 	}
 	for uuid, found := range holders {
-		jobs, others := a.split(found, uids)
-		for _, s := range slices {
+		held, others := a.split(found, jobs)
+		for _, s := range granted {
 			if s.Device != uuid || !a.mayKnow(s.UID) {
 				continue
 			}
-			total := jobs[s.Job]
+			total := held[s.Job]
 			if total.Unknown == "" {
 				total.Unknown = others.Unknown
 			}
 			result.Slices[Slice{s.Job, uuid}] = total
-			delete(jobs, s.Job)
+			delete(held, s.Job)
 		}
-		for _, strayed := range jobs { // on a GPU that their job has no slice of
+		for _, strayed := range held { // on a GPU that their job has no slice of
 			others.Bytes += strayed.Bytes
 			others.Processes += strayed.Processes
 		}
 		if a.UID == 0 {
 			result.Others[uuid] = others
+			result.Strangers[uuid] = a.strangers(found, jobs, granted, uuid)
 		}
 	}
 	return result
 }
 
+// strangers are the processes of a GPU that are of no job with a slice of it.
+func (a Auditor) strangers(found discover.Holders, jobs known, held []state.Slice, uuid device.UUID) (strangers []Stranger) {
+	for _, process := range found.Processes {
+		job, uid, is := a.jobOf(process.PID, jobs)
+		isHere := func(s state.Slice) bool { return s.Job == job && s.Device == uuid }
+		if is == ofNobody || (is == ofJob && !slices.ContainsFunc(held, isHere)) {
+			strangers = append(strangers, Stranger{PID: process.PID, UID: uid, Bytes: process.Bytes, Known: process.Known})
+		}
+	}
+	return strangers
+}
+
 func (a Auditor) mayKnow(uid uint32) bool { return a.UID == 0 || a.UID == int(uid) }
 
 // split sums up one GPU by job. What makes it impossible to say whose a process is, is in others.Unknown.
-func (a Auditor) split(found discover.Holders, uids map[uint32]uint32) (jobs map[uint32]Total, others Total) {
-	jobs = make(map[uint32]Total)
+func (a Auditor) split(found discover.Holders, jobs known) (totals map[uint32]Total, others Total) {
+	totals = make(map[uint32]Total)
 	if found.Err != nil {
 		others.Unknown = found.Err.Error()
 	}
 	for _, held := range found.Processes {
-		job, is := a.jobOf(held.PID, uids)
+		job, _, is := a.jobOf(held.PID, jobs)
 		switch {
 		case is == ofJob:
-			total := jobs[job]
+			total := totals[job]
 			total.add(held)
-			jobs[job] = total
+			totals[job] = total
 		case is == ofNobody:
 			others.add(held)
 		case !a.WholeNode && others.Unknown == "":
@@ -114,5 +145,5 @@ func (a Auditor) split(found discover.Holders, uids map[uint32]uint32) (jobs map
 	if !a.WholeNode && others.Unknown == "" && len(found.Processes) == 0 {
 		others.Unknown = "the driver names no process in this pid namespace"
 	}
-	return jobs, others
+	return totals, others
 }

@@ -78,6 +78,7 @@ func on(processes ...discover.Held) map[device.UUID]discover.Holders {
 
 func same(t *testing.T, want, got Result) {
 	t.Helper()
+	got.Strangers = nil // they have a test of their own
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -116,13 +117,67 @@ func TestNobodyPassesForAnotherUsersJob(t *testing.T) {
 	}, a.Totals([]state.Slice{slice(7, 1000, gpu), slice(8, 1001, gpu)}, on(held(10, 1*mib), held(11, 2*mib), held(12, 4*mib))))
 }
 
+// Slurm 26.05 names a job's folder by the SLUID of its run.
+func TestFolderOfARun(t *testing.T) {
+	const sluid, another = "sE0DM82WJCSY00", "sE0DM82WVYZP00"
+	a, p := node(t)
+	a.Run = rundir.Dir(t.TempDir())
+	for job, name := range map[uint32]string{7: sluid, 8: ""} {
+		if err := os.MkdirAll(a.Run.Job(job), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := grant.Write(a.Run.Grant(job), grant.Grant{Job: job, UID: 1000, SLUID: name, Refusal: "a test"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for pid := 10; pid < 14; pid++ {
+		p.process(pid, 1000)
+	}
+	p.write(10, "cgroup", "0::/system.slice/n1_slurmstepd.scope/"+sluid+"/step_0/user/task_0\n")
+	// What the user made below does not count, and neither do page and environment.
+	p.write(11, "cgroup", "0::/system.slice/slurmstepd.scope/"+sluid+"/step_0/user/task_0/slurmstepd.scope/job_8/step_0\n")
+	p.page(11, 8, 1000)
+	// The folder of a run that holds no slice.
+	p.write(12, "cgroup", "0::/system.slice/slurmstepd.scope/"+another+"/step_0/user/task_0/slurmstepd.scope/job_8/step_0\n")
+	p.write(12, "environ", "VGPU_STEP_DIR="+a.Run.Jobs()+"/8/steps/0\x00")
+	p.write(13, "cgroup", "0::/system.slice/slurmstepd.scope/"+another+"/step_0/user/task_0\n")
+	p.page(13, 8, 1000)
+	same(t, Result{
+		Slices: map[Slice]Total{{7, gpu}: {Bytes: 3 * mib, Processes: 2}, {8, gpu}: {}},
+		Others: map[device.UUID]Total{gpu: {Bytes: 12 * mib, Processes: 2}},
+	}, a.Totals([]state.Slice{slice(7, 1000, gpu), slice(8, 1000, gpu)}, on(held(10, 1*mib), held(11, 2*mib), held(12, 4*mib), held(13, 8*mib))))
+}
+
+// Where Slurm has a folder of its own, a user books nothing on another of his jobs.
+func TestAUserBooksNothingOnAnotherOfHisJobs(t *testing.T) {
+	a, p := node(t)
+	slurms := map[int]string{
+		10: "5:freezer:/slurm_n1/uid_1000/job_7/step_0/task_0\n",
+		11: "1:name=systemd:/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_8/step_0\n5:freezer:/slurm/uid_1000/job_7/step_0\n",
+		12: "0::/system.slice/slurmstepd.scope/job_9/step_0/user/task_0\n", // holds no slice
+		13: "0::/user.slice/user-1000.slice/user@1000.service/x/uid_1000/job_8/step_0\n",
+	}
+	for pid, text := range slurms {
+		p.process(pid, 1000)
+		p.write(pid, "cgroup", text)
+		if pid < 13 {
+			p.page(pid, 8, 1000)
+			p.write(pid, "environ", "VGPU_STEP_DIR=/run/v/jobs/8/steps/0\x00")
+		}
+	}
+	same(t, Result{
+		Slices: map[Slice]Total{{7, gpu}: {Bytes: 3 * mib, Processes: 2}, {8, gpu}: {}},
+		Others: map[device.UUID]Total{gpu: {Bytes: 12 * mib, Processes: 2}},
+	}, a.Totals([]state.Slice{slice(7, 1000, gpu), slice(8, 1000, gpu)}, on(held(10, 1*mib), held(11, 2*mib), held(12, 4*mib), held(13, 8*mib))))
+}
+
 func TestAUserIsToldOfHisOwnSlices(t *testing.T) {
 	a, p := node(t)
 	a.UID = 1000
 	p.process(10, 1000)
-	p.write(10, "cgroup", "0::/x/job_7/step_0\n")
+	p.write(10, "cgroup", "0::/x/slurmstepd.scope/job_7/step_0\n")
 	p.process(11, 1001)
-	p.write(11, "cgroup", "0::/x/job_8/step_0\n")
+	p.write(11, "cgroup", "0::/x/slurmstepd.scope/job_8/step_0\n")
 	same(t, Result{Slices: map[Slice]Total{{7, gpu}: {Bytes: 1 * mib, Processes: 1}}, Others: map[device.UUID]Total{}},
 		a.Totals([]state.Slice{slice(7, 1000, gpu), slice(8, 1001, gpu)}, on(held(10, 1*mib), held(11, 2*mib))))
 }
@@ -130,7 +185,7 @@ func TestAUserIsToldOfHisOwnSlices(t *testing.T) {
 func TestAProcessOnAGPUThatIsNotItsJobsIsNobodys(t *testing.T) {
 	a, p := node(t)
 	p.process(10, 1000)
-	p.write(10, "cgroup", "0::/x/job_7/step_0\n")
+	p.write(10, "cgroup", "0::/x/slurmstepd.scope/job_7/step_0\n")
 	same(t, Result{Slices: map[Slice]Total{}, Others: map[device.UUID]Total{gpu: {Bytes: 1 * mib, Processes: 1}}},
 		a.Totals([]state.Slice{slice(7, 1000, other)}, on(held(10, 1*mib))))
 }
@@ -143,7 +198,7 @@ func TestWhatCannotBeKnownIsSaid(t *testing.T) {
 		unknown string
 	}{
 		"no list": {nil, map[device.UUID]discover.Holders{gpu: {Err: errors.New("the GPU is lost")}}, "the GPU is lost"},
-		"no size": {func(_ *Auditor, p proc) { p.write(10, "cgroup", "0::/x/job_7/step_0\n") },
+		"no size": {func(_ *Auditor, p proc) { p.write(10, "cgroup", "0::/x/slurmstepd.scope/job_7/step_0\n") },
 			on(discover.Held{PID: 10}), "the driver does not say what process 10 holds"},
 		"foreign pids": {func(a *Auditor, _ proc) { a.WholeNode = false }, on(held(99, mib)),
 			"the driver names process 99, which is not in this pid namespace"},
@@ -161,5 +216,28 @@ func TestWhatCannotBeKnownIsSaid(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 		})
+	}
+}
+
+func TestWhoHasNoSliceOfAGPUIsNamed(t *testing.T) {
+	a, p := node(t)
+	for pid := 10; pid < 13; pid++ {
+		p.process(pid, uint32(990+pid))
+	}
+	p.write(10, "cgroup", "0::/x/slurmstepd.scope/job_7/step_0\n")
+	p.write(11, "cgroup", "0::/x/slurmstepd.scope/job_8/step_0\n") // whose slice is of the other GPU
+	found := on(held(10, 1*mib), held(11, 2*mib), held(12, 4*mib), held(13, 8*mib))
+	found[other] = discover.Holders{Processes: []discover.Held{{PID: 12}}}
+	slices := []state.Slice{slice(7, 1000, gpu), slice(8, 1001, other)}
+	want := map[device.UUID][]Stranger{
+		gpu:   {{PID: 11, UID: 1001, Bytes: 2 * mib, Known: true}, {PID: 12, UID: 1002, Bytes: 4 * mib, Known: true}},
+		other: {{PID: 12, UID: 1002}},
+	}
+	if diff := cmp.Diff(want, a.Totals(slices, found).Strangers); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	a.UID = 1000
+	if got := a.Totals(slices, found).Strangers; len(got) != 0 {
+		t.Errorf("user 1000 is told of %v", got)
 	}
 }

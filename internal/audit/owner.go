@@ -28,23 +28,34 @@ const (
 	gone // it is not there, or not to be seen
 )
 
+// known is what is known of the jobs that hold slices.
+type known struct {
+	uids   map[uint32]uint32 // of each job
+	sluids map[string]uint32 // which job a run's SLUID is of; Slurm 25.11 and later
+}
+
 // jobOf says which job a process is of. The ledger is not asked: a process that has gone around the
-// interposer is not in it, and is what this is for. What says so is, in this order, the cgroup that Slurm put the
-// process in, the limits page in its mount namespace, and its environment, which only the
-// process's own user can have made. A job of another user is believed of none of them.
-func (a Auditor) jobOf(pid int, uids map[uint32]uint32) (uint32, owner) {
+// interposer is not in it, and is what this is for. What says so is the cgroup that Slurm put the
+// process in. Only where Slurm has none is it the limits page in its mount namespace, or else its
+// environment: its own user can have made them, and so book it on another of his jobs. A job of
+// another user is believed of none of them.
+func (a Auditor) jobOf(pid int, jobs known) (job, uid uint32, is owner) {
 	dir := filepath.Join(a.Proc, strconv.Itoa(pid))
 	uid, ok := uidOf(dir)
 	if !ok {
-		return 0, gone
+		return 0, 0, gone
 	}
-	for _, ask := range []func(string) (uint32, bool){cgroupJob, pageJob, a.environmentJob} {
+	asks := []func(string) (uint32, bool){pageJob, a.environmentJob}
+	if job, ok := jobs.ofCgroup(dir); ok {
+		asks = []func(string) (uint32, bool){func(string) (uint32, bool) { return job, true }}
+	}
+	for _, ask := range asks {
 		job, ok := ask(dir)
-		if jobUID, known := uids[job]; ok && known && jobUID == uid {
-			return job, ofJob
+		if jobUID, known := jobs.uids[job]; ok && known && jobUID == uid {
+			return job, uid, ofJob
 		}
 	}
-	return 0, ofNobody
+	return 0, uid, ofNobody
 }
 
 func readText(path string) []byte {
@@ -71,16 +82,29 @@ func uidOf(dir string) (uint32, bool) {
 	return 0, false
 }
 
-// Both versions of Slurm's cgroups: …/uid_1000/job_5/step_0 and …/slurmstepd.scope/job_5/step_0. The first is
-// Slurm's; a user may make others below it.
-var cgroupPath = regexp.MustCompile(`/job_([0-9]+)/step_`)
+// Slurm's cgroup of a step: …/uid_1000/job_5/step_0 with cgroup/v1, …/slurmstepd.scope/job_5/step_0 with cgroup/v2,
+// and from 26.05 on the run's SLUID for job_5 there (src/plugins/cgroup/v2/cgroup_v2.c), unless
+// CgroupJobIdPaths=yes. The leftmost is Slurm's; a user may make others below it, and where systemd
+// gave him a folder of his own.
+var cgroupPath = regexp.MustCompile(`/(?:uid_[0-9]+|[^/]*slurmstepd\.scope)/(?:job_([0-9]+)|(s[0-9A-Z]{13}))/step_`)
 
-func cgroupJob(dir string) (uint32, bool) {
-	found := cgroupPath.FindSubmatch(readText(filepath.Join(dir, "cgroup")))
-	if found == nil {
-		return 0, false
+// ofCgroup says which job Slurm put a process into: 0 is one that holds no slice. Nothing is said of
+// a process that Slurm put nowhere, or of which its cgroups say different things.
+func (k known) ofCgroup(dir string) (job uint32, ok bool) {
+	for line := range strings.Lines(string(readText(filepath.Join(dir, "cgroup")))) {
+		_, path, _ := strings.Cut(line, "/") // "5:devices:/slurm/…"
+		if found := cgroupPath.FindStringSubmatch("/" + path); found != nil && !strings.HasPrefix(path, "user.slice/") {
+			here := k.sluids[found[2]]
+			if found[2] == "" {
+				here, _ = number(found[1])
+			}
+			if ok && here != job {
+				return 0, false
+			}
+			job, ok = here, true
+		}
 	}
-	return number(string(found[1]))
+	return job, ok
 }
 
 // pageJob is for strict isolation: the step's folder is bound in the mount namespace of the task.

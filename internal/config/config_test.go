@@ -82,6 +82,9 @@ func TestWrongKeysAreNamedAndKeepTheirDefaults(t *testing.T) {
 		{"run_dir: run", "run_dir", "absolute path"},
 		{"run_dir: /" + strings.Repeat("x", 100), "run_dir", "at most 100 bytes"},
 		{"library: /opt/my lib.so", "library", "without blanks"},
+		{"library: /opt/a.so:/tmp/b.so", "library", "without blanks"},
+		{"library: /opt/$LIB/a.so", "library", "without blanks"},
+		{"library: a.so", "library", "without blanks"},
 		{"drain: GPU-1", "drain", "[GPU-…]"},
 		{"drain: [0]", "drain", "[GPU-…]"},
 		{"log: {level: loud}", "log.level", "trace, debug"},
@@ -143,6 +146,23 @@ func TestUntrustedFileIsNotRead(t *testing.T) {
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := Load(path); !errors.Is(err, trusted.ErrUntrusted) {
+		t.Errorf("got %v", err)
+	}
+	cfg, problems := LoadLenient(path)
+	if len(problems) != 1 || cfg.Isolation != IsolationStrict {
+		t.Errorf("isolation %s, problems %v", cfg.Isolation, problems)
+	}
+}
+
+// What follows the limit might turn round what stands before it.
+func TestFileThatIsTooLargeIsNotRead(t *testing.T) {
+	text := "isolation: preload\n#"
+	path := write(t, text+strings.Repeat("x", maxFileBytes-len(text)))
+	if cfg, err := Load(path); err != nil || cfg.Isolation != IsolationPreload {
+		t.Errorf("one that just fits: isolation %s, %v", cfg.Isolation, err)
+	}
+	path = write(t, text+strings.Repeat("x", maxFileBytes+1-len(text)))
 	if _, err := Load(path); !errors.Is(err, trusted.ErrUntrusted) {
 		t.Errorf("got %v", err)
 	}

@@ -43,7 +43,7 @@ func TestAStepThatStartsDuringAChangeHasTheNewLimits(t *testing.T) {
 	before := twoSlices()
 	dir := jobFolder(t, before)
 	resized(t, dir, before, 2000, 20)
-	if _, err := Prepare(dir, before, 0, "0", ask(t, "mem=2500;uuid=GPU-bbbbbbbb")); err != nil {
+	if _, err := Prepare(dir, before, 0, "0", ask(t, "mem=2500;uuid=GPU-bbbbbbbb"), nil); err != nil {
 		t.Fatal(err)
 	}
 	got, generation := stepLimits(t, dir, "0")
@@ -60,7 +60,7 @@ func TestChangeStepsLeavesOutStepsThatEnd(t *testing.T) {
 	g := twoSlices()
 	dir := jobFolder(t, g)
 	for step, asked := range []string{"", "mem=10%;cores=10", "mem=3000;cores=30"} {
-		if _, err := Prepare(dir, g, uint32(step), rundir.StepName(uint32(step)), ask(t, asked)); err != nil {
+		if _, err := Prepare(dir, g, uint32(step), rundir.StepName(uint32(step)), ask(t, asked), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,7 +88,7 @@ func TestChangeStepsLeavesOutStepsThatEnd(t *testing.T) {
 func TestAPeakFromBeforeAChangeStaysKnown(t *testing.T) {
 	g := twoSlices()
 	dir := jobFolder(t, g)
-	if _, err := Prepare(dir, g, 0, "0", request.Request{}); err != nil {
+	if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	spend(t, dir.Ledger(12), 0, 0, 2900<<20, 0)

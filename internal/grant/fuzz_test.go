@@ -22,7 +22,7 @@ func FuzzFinishStep(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at int, garbage []byte) {
 		g := twoSlices()
 		dir := jobFolder(t, g)
-		if _, err := Prepare(dir, g, 0, "0", request.Request{}); err != nil {
+		if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		page, err := os.OpenFile(dir.Ledger(g.Job), os.O_RDWR, 0)

@@ -39,12 +39,14 @@ type Grant struct {
 	Version     int                 `json:"version"`
 	Job         uint32              `json:"job"`
 	Restart     int                 `json:"restart"`
+	SLUID       string              `json:"sluid,omitempty"` // Slurm's name of the run, from 25.11 on
 	BootID      string              `json:"boot_id"`
 	UID         uint32              `json:"uid"`
 	GID         uint32              `json:"gid"`
 	Node        string              `json:"node"`
 	Since       time.Time           `json:"since"`
-	Request     string              `json:"request"` // canonical form, request.Decode reads it
+	Submitted   time.Time           `json:"submitted,omitzero"` // Slurm's word on this run, for its row in the accounting
+	Request     string              `json:"request"`            // canonical form, request.Decode reads it
 	Entitlement request.Entitlement `json:"entitlement"`
 	Slices      []Slice             `json:"slices"`
 	Refusal     string              `json:"refusal,omitempty"`  // set: nothing was granted, and this is why

@@ -80,6 +80,15 @@ func (g Grant) own(req request.Request) request.Request {
 	return req
 }
 
+// clamp is all slices of the job as a step may use them that asks for req; it may be none.
+func (g Grant) clamp(req request.Request) []StepSlice {
+	slices := make([]StepSlice, len(g.Slices))
+	for i, s := range g.Slices {
+		slices[i] = g.clampSlice(i, s, req)
+	}
+	return slices
+}
+
 // clampSlice is a slice as a step may use it that asks for req: what it asks for, and no more than
 // the job has.
 func (g Grant) clampSlice(i int, s Slice, req request.Request) StepSlice {

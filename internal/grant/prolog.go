@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -26,6 +28,33 @@ type PrologCommand struct {
 }
 
 const maxPrologBytes = 64 << 10
+
+// What vgpu-prolog writes to its standard output when it could not leave it in the run directory. A
+// step that runs the prolog reads it; slurmd does not.
+const (
+	saysNone    = "vgpu-prolog: no slices\n"
+	saysRefused = "vgpu-prolog: refused: "
+)
+
+// SayNone says that the job has no vgpu.
+func SayNone(out io.Writer) { fmt.Fprint(out, saysNone) }
+
+// SayRefused says why the job gets nothing.
+func SayRefused(out io.Writer, reason string) {
+	fmt.Fprintln(out, saysRefused+strings.ReplaceAll(reason, "\n", "; "))
+}
+
+// Said reads what SayNone and SayRefused wrote: that the job has no vgpu, or a refusal, or neither.
+func Said(out string) (none bool, refusal string) {
+	if out == saysNone {
+		return true, ""
+	}
+	refusal, _ = strings.CutPrefix(out, saysRefused)
+	if refusal == out {
+		return false, ""
+	}
+	return false, strings.TrimSuffix(refusal, "\n")
+}
 
 // WriteProlog keeps the command line, unless it stands there already.
 func WriteProlog(path string, command PrologCommand) error {

@@ -39,10 +39,10 @@ type Step struct {
 	Env         []EnvVar       // to be set, whatever the job set
 }
 
-// Prepare narrows a job's grant to one step and makes the step's folder. An error of Narrow is for
-// the user; every other one is wrapped with what was being done. A second call for the same step
-// leaves what the first one made.
-func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.Request) (Step, error) {
+// Prepare narrows a job's grant to one step and makes the step's folder. given are the step's GRES on
+// this node, nil where they are not known. An error of narrowing is for the user; every other one is
+// wrapped with what was being done. A second call for the same step leaves what the first one made.
+func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.Request, given *request.Entitlement) (Step, error) {
 	narrowed, policy, err := g.Narrow(req)
 	if err != nil {
 		return Step{}, err
@@ -50,11 +50,23 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 	if !validName(stepName) {
 		return Step{}, fmt.Errorf("prepare step %q: not the name of a step", stepName)
 	}
+	own := g.own(req)
+	if g.narrowedByGRES(given) {
+		unlock, err := lockSteps(dir, g.Job)
+		if err != nil {
+			return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
+		}
+		defer unlock() // when the limits stand there for the next step to see
+		if own, err = g.withinGRES(own, *given, usersOfSlices(dir, g.Job, stepName)); err != nil {
+			return Step{}, err
+		}
+		narrowed = g.clamp(own)
+	}
 	folder := dir.Step(g.Job, stepName)
 	if err := makeStepFolder(dir, g, folder); err != nil {
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}
-	if err := keepAsked(folder, g.own(req)); err != nil {
+	if err := keepAsked(folder, own); err != nil {
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}
 	limits := g.limits(step, stepName, narrowed, policy)
@@ -136,24 +148,22 @@ func mkdirAllOpen(path, base string) error {
 }
 
 // linkLedger gives the step a name of its own for the job's ledger: under strict isolation the
-// tasks see the step's folder and no other.
+// tasks find the step's folder elsewhere.
 func linkLedger(ledgerPath, link string) error {
-	err := os.Link(ledgerPath, link)
+	if _, err := os.Lstat(ledgerPath); err != nil {
+		return err
+	}
+	err := os.Symlink(ledgerPath, link)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	was, err := os.Lstat(link)
-	if err != nil {
-		return err
-	}
-	is, err := os.Lstat(ledgerPath)
-	if err != nil || os.SameFile(was, is) {
-		return err
+	if to, err := os.Readlink(link); err == nil && to == ledgerPath {
+		return nil
 	}
 	if err := os.Remove(link); err != nil {
 		return err
 	}
-	return os.Link(ledgerPath, link)
+	return os.Symlink(ledgerPath, link)
 }
 
 // preloadLines puts the interposer before what the system preloads already.

@@ -5,6 +5,8 @@ package grant
 
 import (
 	"encoding/binary"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +26,9 @@ func jobFolder(t *testing.T, g Grant) rundir.Dir {
 	t.Helper()
 	dir := rundir.Dir(filepath.Join(t.TempDir(), "run"))
 	if err := os.MkdirAll(dir.Job(g.Job), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir.Pages(g.Job), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := ledger.Create(dir.Ledger(g.Job), g.Job, len(g.Slices), g.UID, g.GID); err != nil {
@@ -53,7 +58,7 @@ func TestPrepare(t *testing.T) {
 	g.FailOpen = true
 	dir := jobFolder(t, g)
 	for range 2 { // a second call changes nothing
-		got, err := Prepare(dir, g, 3, "3", ask(t, "mem=1000;cores=20;uuid=GPU-bbbbbbbb"))
+		got, err := Prepare(dir, g, 3, "3", ask(t, "mem=1000;cores=20;uuid=GPU-bbbbbbbb"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,15 +97,54 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
+// The interposer takes a folder with limits for a complete one, so they come last.
+func TestAStepWithoutALedgerHasNoLimits(t *testing.T) {
+	g := twoSlices()
+	dir := jobFolder(t, g)
+	if err := os.Remove(dir.Ledger(12)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err == nil {
+		t.Error("prepared without the job's ledger")
+	}
+	if _, err := os.Lstat(filepath.Join(dir.Step(12, "0"), ledger.LimitsFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its limits: %v", err)
+	}
+}
+
+// A job that was requeued has a new ledger; a step of the same name counts in that.
+func TestAStepHasTheLedgerThatItsJobHasNow(t *testing.T) {
+	g := twoSlices()
+	dir := jobFolder(t, g)
+	if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir.Ledger(12), dir.Ledger(12)+".before"); err != nil {
+		t.Fatal(err)
+	}
+	if err := ledger.Create(dir.Ledger(12), 12, 2, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a second time there is nothing to do
+		if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		of, _ := os.Stat(dir.Ledger(12))
+		if link, err := os.Stat(filepath.Join(dir.Step(12, "0"), ledger.LedgerFile)); err != nil || !os.SameFile(of, link) {
+			t.Errorf("the step's ledger is not the job's: %v", err)
+		}
+	}
+}
+
 func TestPrepareWithoutAJobFolderOrAStepNameIsAnError(t *testing.T) {
 	g := twoSlices()
 	dir := rundir.Dir(t.TempDir())
-	if _, err := Prepare(dir, g, 0, "0", request.Request{}); err == nil {
+	if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err == nil {
 		t.Error("prepared without the job's folder")
 	}
 	dir = jobFolder(t, g)
 	for _, name := range []string{"", "..", "a/b", "0\n"} {
-		if _, err := Prepare(dir, g, 0, name, request.Request{}); err == nil {
+		if _, err := Prepare(dir, g, 0, name, request.Request{}, nil); err == nil {
 			t.Errorf("prepared step %q", name)
 		}
 		if err := FinishStep(dir, 12, 0, name); err == nil {
@@ -147,7 +191,7 @@ func TestFinishStepKeepsWhatTheStepUsed(t *testing.T) {
 	for i, peak := range []uint64{900 << 20, 400 << 20} {
 		step := uint32(i)
 		name := rundir.StepName(step)
-		if _, err := Prepare(dir, g, step, name, request.Request{}); err != nil {
+		if _, err := Prepare(dir, g, step, name, request.Request{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		spend(t, dir.Ledger(12), i, step, peak, uint64(i))
@@ -179,6 +223,23 @@ func TestFinishStepKeepsWhatTheStepUsed(t *testing.T) {
 	}
 }
 
+// What is damaged counts as nothing, and is said: not as a job that has used nothing.
+func TestUsageThatCannotBeBelievedIsAnError(t *testing.T) {
+	g := twoSlices()
+	for name, text := range map[string]string{"damaged": `{"version":1,"dev`, "of a later release": `{"version":2}`, "of none": `{}`} {
+		dir := jobFolder(t, g)
+		if got, err := CollectUsage(dir, g); err != nil || len(got.Devices) != 2 {
+			t.Fatalf("without a file: %v, %v", got, err)
+		}
+		if err := os.WriteFile(dir.Usage(12), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := CollectUsage(dir, g); err == nil || len(got.Devices) != 2 || len(got.Steps) != 0 {
+			t.Errorf("%s: got %v, %v", name, got, err)
+		}
+	}
+}
+
 func TestFinishStepOfAJobThatIsNotThereIsNoError(t *testing.T) {
 	if err := FinishStep(rundir.Dir(t.TempDir()), 99, 0, "0"); err != nil {
 		t.Error(err)
@@ -203,7 +264,7 @@ func TestFinishStepOfAJobThatIsNotThereIsNoError(t *testing.T) {
 func TestUsageOfAnEarlierRunIsNotThisOnes(t *testing.T) {
 	g := twoSlices()
 	dir := jobFolder(t, g)
-	if _, err := Prepare(dir, g, 0, "0", request.Request{}); err != nil {
+	if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	spend(t, dir.Ledger(12), 0, 0, 77, 0)
@@ -226,7 +287,7 @@ func TestStepsThatEndTogetherAreAllKept(t *testing.T) {
 	var done sync.WaitGroup
 	for step := range uint32(steps) {
 		name := rundir.StepName(step)
-		if _, err := Prepare(dir, g, step, name, request.Request{}); err != nil {
+		if _, err := Prepare(dir, g, step, name, request.Request{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		done.Go(func() {

@@ -74,7 +74,7 @@ func foldStep(dir rundir.Dir, g Grant, step uint32, stepName string) error {
 	if _, err := os.Lstat(dir.Step(g.Job, stepName)); err != nil {
 		return err
 	}
-	unlock, err := lockUsage(dir.Usage(g.Job) + ".lock")
+	unlock, err := lockSteps(dir, g.Job)
 	if err != nil {
 		return err
 	}
@@ -160,8 +160,10 @@ func raise(a, b []ledger.DeviceUsage) []ledger.DeviceUsage {
 	return a
 }
 
-// lockUsage serialises the ends of a job's steps. Waiting is bounded, because slurmstepd waits too.
-func lockUsage(path string) (unlock func(), err error) {
+// lockSteps serialises the ends of a job's steps, and the starts of those that look at each other.
+// Waiting is bounded, because slurmstepd waits too.
+func lockSteps(dir rundir.Dir, job uint32) (unlock func(), err error) {
+	path := dir.Usage(job) + ".lock"
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}

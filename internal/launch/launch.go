@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
@@ -26,18 +27,29 @@ type Step struct {
 	Step         uint32 // as in slurm.h
 	UID, GID     uint32
 	Options      []Option // as typed, or forged; nothing is believed about them
-	LDPreload    string   // the job's own value
-	LDPreloadCut bool     // LDPreload is not the whole value
+	WholeJob     bool     // the step has what its job has, whatever the options say
+	GRES         StepGRES
+	Request      string // of the job, canonical or forged; for a prolog that slurmd left out
+	LDPreload    string // the job's own value
+	LDPreloadCut bool   // LDPreload is not the whole value
 	Wait         time.Duration
+}
+
+// StepGRES is what the controller says that the step was given of its job's GRES.
+type StepGRES struct {
+	Known     bool
+	PerNode   string
+	Otherwise string // counted by step, socket or task
 }
 
 // Plan is what the tasks of a step get. The zero value is a job that is not ours.
 type Plan struct {
 	Ours        bool
 	Env         []grant.EnvVar
-	Strict      bool // the rest is for a mount namespace of each task's own
+	Strict      bool // the rest is for a mount namespace of the step's own
 	StepDir     string
 	PreloadFile string
+	TurnsDir    string   // below which other jobs' claims come and go as mounts
 	Mask        []string // device nodes that no task may open
 }
 
@@ -61,15 +73,36 @@ func Prepare(s Step) (Plan, error) {
 	case held.Job != s.Job || held.UID != s.UID:
 		return Plan{}, fmt.Errorf("read grant of job %d: it is of job %d and uid %d", s.Job, held.Job, held.UID)
 	}
-	asked, err := parse(s.Options)
+	var asked request.Request
+	if !s.WholeJob {
+		if asked, err = parse(s.Options); err != nil {
+			return Plan{}, err
+		}
+	}
+	given, err := s.GRES.parse()
 	if err != nil {
 		return Plan{}, err
 	}
-	prepared, err := grant.Prepare(s.RunDir, held, s.Step, rundir.StepName(s.Step), asked)
+	prepared, err := grant.Prepare(s.RunDir, held, s.Step, rundir.StepName(s.Step), asked, given)
 	if err != nil {
 		return Plan{}, err
 	}
 	return plan(s, held, prepared)
+}
+
+// parse returns nil where nothing is known.
+func (g StepGRES) parse() (*request.Entitlement, error) {
+	if !g.Known {
+		return nil, nil
+	}
+	if other, err := request.ParseGRES(g.Otherwise); err != nil || !other.IsZero() {
+		return nil, errors.New("vgpu, gpumem and gpucores are counted per node only: use --gres=vgpu:N on srun")
+	}
+	given, err := request.ParseGRES(g.PerNode)
+	if err != nil {
+		return nil, fmt.Errorf("GRES of the step: %w", err)
+	}
+	return &given, nil
 }
 
 // Finish keeps what the step used, and removes its folder.
@@ -100,8 +133,14 @@ func await(s Step) (held grant.Grant, ours bool, err error) {
 		case ran:
 			return grant.Grant{}, false, fmt.Errorf("vgpu-prolog says nothing about job %d", s.Job)
 		default:
-			if ran, err = runProlog(s); err != nil {
+			var said string
+			if said, ran, err = runProlog(s); err != nil {
 				return grant.Grant{}, false, err
+			}
+			if none, refusal := grant.Said(said); none {
+				return grant.Grant{}, false, nil
+			} else if refusal != "" {
+				return grant.Grant{}, false, errors.New(refusal)
 			}
 			if ran {
 				continue
@@ -116,10 +155,11 @@ func await(s Step) (held grant.Grant, ours bool, err error) {
 
 // noProlog is about a node where no prolog has run since it was booted.
 func noProlog(s Step) error {
-	if len(s.Options) == 0 {
+	given, err := s.GRES.parse()
+	if len(s.Options) == 0 && s.Request == "" && err == nil && (given == nil || given.IsZero()) {
 		return nil
 	}
-	return fmt.Errorf("job %d asks for --%s, but vgpu-prolog has not prepared it on this node", s.Job, s.Options[0].Name)
+	return fmt.Errorf("job %d asks for vgpu, but vgpu-prolog has not prepared it on this node", s.Job)
 }
 
 func isThere(path string) bool {
@@ -134,6 +174,7 @@ func plan(s Step, held grant.Grant, prepared grant.Step) (Plan, error) {
 		Strict:      held.Isolation == grant.IsolationStrict,
 		StepDir:     prepared.Dir,
 		PreloadFile: prepared.PreloadFile,
+		TurnsDir:    s.RunDir.Turns(),
 	}
 	if !p.Strict {
 		if s.LDPreloadCut {

@@ -4,6 +4,7 @@
 package launch
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 const (
@@ -42,6 +44,9 @@ func preparedJob(t *testing.T, change func(*grant.Grant)) Step {
 	if err := os.MkdirAll(filepath.Join(dir.Job(job), "steps"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.MkdirAll(dir.Pages(job), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(dir.Ledger(job), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +70,7 @@ func TestPrepareStrict(t *testing.T) {
 		Strict:      true,
 		StepDir:     dir,
 		PreloadFile: filepath.Join(dir, "ld.so.preload"),
+		TurnsDir:    step.RunDir.Turns(),
 		Mask:        []string{"/dev/nvidia2", "/dev/nvidia3"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -85,6 +91,46 @@ func TestPreparePreload(t *testing.T) {
 	}
 	if got.Strict || got.Mask != nil {
 		t.Errorf("preload isolation mounts nothing: got strict=%t, masks %v", got.Strict, got.Mask)
+	}
+}
+
+// The step of an srun that made its job comes with options that may be another component's.
+func TestPrepareWholeJob(t *testing.T) {
+	step := preparedJob(t, nil)
+	step.Options, step.WholeJob = []Option{{"vgpu-mem", "9000"}, {"vgpu-cores", "50"}}, true
+	got, err := Prepare(step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (grant.EnvVar{Name: "CUDA_VISIBLE_DEVICES", Value: "GPU-a,GPU-b"}); got.Env[0] != want {
+		t.Errorf("got %v, want %v", got.Env[0], want)
+	}
+}
+
+func TestPrepareWithGRES(t *testing.T) {
+	for _, tc := range []struct{ perNode, otherwise, want, masked, says string }{
+		{perNode: "gres:vgpu:2,gres:gpumem:6000,gres:gpucores:60", want: "GPU-a,GPU-b"},
+		{perNode: "gres/vgpu:1,gres/gpumem:1K", otherwise: "cpu:1,,", want: "GPU-a", masked: "/dev/nvidia4"},
+		{perNode: "", want: "", masked: "/dev/nvidia0,/dev/nvidia4"},
+		{perNode: "gres:gpu:1", want: "", masked: "/dev/nvidia0,/dev/nvidia4"},
+		{perNode: "gres:vgpu:1,gres:gpumem:3001", says: "--gres=gpumem:3001: 3001 MiB for each of 1 slices are more than the job's slice of 3000 MiB"},
+		{perNode: "gres:vgpu:1", otherwise: ",,cpu:1,gres/gpumem:5", says: "counted per node only"},
+		{perNode: "gres:vgpu:9x", says: "GRES of the step"},
+	} {
+		step := preparedJob(t, func(g *grant.Grant) {
+			g.MaskMinors, g.Entitlement = nil, request.Entitlement{Slices: 2, MemMiB: 6000, SMPercent: 60}
+		})
+		step.GRES = StepGRES{Known: true, PerNode: tc.perNode, Otherwise: tc.otherwise}
+		got, err := Prepare(step)
+		if tc.says != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%q and %q: got %v, want an error with %q", tc.perNode, tc.otherwise, err, tc.says)
+			}
+			continue
+		}
+		if err != nil || got.Env[0].Value != tc.want || strings.Join(got.Mask, ",") != tc.masked {
+			t.Errorf("%q: got %v, %v and masks %v, want %q and %q", tc.perNode, err, got.Env, got.Mask, tc.want, tc.masked)
+		}
 	}
 }
 
@@ -131,8 +177,16 @@ func TestPrepareWithoutGrant(t *testing.T) {
 		t.Fatal(err)
 	}
 	step := Step{RunDir: dir, Job: job, Options: []Option{{"vgpu-mem", "3000"}}}
-	if _, err := Prepare(step); err == nil || !strings.Contains(err.Error(), "--vgpu-mem") {
-		t.Errorf("an option and no prolog: got %v, want an error that names the option", err)
+	if _, err := Prepare(step); err == nil || !strings.Contains(err.Error(), "asks for vgpu") {
+		t.Errorf("an option and no prolog: got %v, want an error", err)
+	}
+	counted := Step{RunDir: dir, Job: job, GRES: StepGRES{Known: true, PerNode: "gres:vgpu:1"}}
+	if _, err := Prepare(counted); err == nil || !strings.Contains(err.Error(), "asks for vgpu") {
+		t.Errorf("a counted slice and no prolog: got %v, want an error", err)
+	}
+	counted.GRES.PerNode = "gres:gpu:1"
+	if plan, err := Prepare(counted); err != nil || plan.Ours {
+		t.Errorf("other GRES and no prolog: got %v and %v, want to leave the job alone", plan, err)
 	}
 	if plan, err := Prepare(Step{RunDir: dir, Job: job}); err != nil || plan.Ours {
 		t.Errorf("no option and no prolog: got %v and %v, want to leave the job alone", plan, err)
@@ -205,10 +259,28 @@ func TestPrepareRunsAPrologThatSlurmdLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	step.GID = 7
-	step.Options = []Option{{"vgpu-mem", "1G"}}
+	step.Request = "mem=1024"
 	prologScript(t, step, `[ "$SLURMD_NODENAME $SLURM_JOB_GID $SPANK_VGPU_REQUEST" = "n1 7 mem=1024" ] && mv "$1/jobs/$SLURM_JOB_ID/grant.json.later" "$1/jobs/$SLURM_JOB_ID/grant.json"`)
 	if plan, err := Prepare(step); err != nil || !plan.Ours {
 		t.Errorf("got %v and %v, want a plan", plan, err)
+	}
+}
+
+// On a node that is full the prolog's word is all there is.
+func TestPrepareBelievesWhatThePrologSays(t *testing.T) {
+	for said, want := range map[string]string{
+		"vgpu-prolog: no slices": "", "vgpu-prolog: refused: the node has no room": "the node has no room",
+		"vgpu-prolog: no slices of bread": "says nothing", "vgpu-prolog: refused: ": "says nothing",
+	} {
+		step := preparedJob(t, nil)
+		if err := os.Remove(step.RunDir.Grant(job)); err != nil {
+			t.Fatal(err)
+		}
+		prologScript(t, step, "echo '"+said+"'")
+		plan, err := Prepare(step)
+		if plan.Ours || want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: got %v and %v, want %q", said, plan, err, want)
+		}
 	}
 }
 
@@ -226,26 +298,38 @@ func TestPrepareRefusesWhatNoPrologKnows(t *testing.T) {
 			}
 		})
 	}
-	t.Run("anybody may write the prolog", func(t *testing.T) {
-		step := preparedJob(t, nil)
-		if err := os.Remove(step.RunDir.Grant(job)); err != nil {
-			t.Fatal(err)
-		}
-		prologScript(t, step, "touch "+filepath.Join(string(step.RunDir), "ran"))
-		command, err := grant.ReadProlog(step.RunDir.Prolog())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(command.Argv[0], 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Prepare(step); err == nil {
-			t.Error("want a refusal")
-		}
-		if isThere(filepath.Join(string(step.RunDir), "ran")) {
-			t.Error("it ran")
-		}
-	})
+	for name, spoil := range map[string]func(program string) error{
+		"anybody may write the prolog": func(program string) error { return os.Chmod(program, 0o777) },
+		"its group may":                func(program string) error { return os.Chmod(program, 0o775) },
+		"the prolog is another user's": func(program string) error { return os.Chown(program, 65534, 0) },
+		"the prolog is a link": func(program string) error {
+			return errors.Join(os.Rename(program, program+".real"), os.Symlink(program+".real", program))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			step := preparedJob(t, nil)
+			if err := os.Remove(step.RunDir.Grant(job)); err != nil {
+				t.Fatal(err)
+			}
+			prologScript(t, step, "touch "+filepath.Join(string(step.RunDir), "ran"))
+			command, err := grant.ReadProlog(step.RunDir.Prolog())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := spoil(command.Argv[0]); err != nil {
+				if os.Geteuid() != 0 {
+					t.Skip("only root can give a file away")
+				}
+				t.Fatal(err)
+			}
+			if _, err := Prepare(step); !errors.Is(err, trusted.ErrUntrusted) {
+				t.Errorf("got %v, want a refusal", err)
+			}
+			if isThere(filepath.Join(string(step.RunDir), "ran")) {
+				t.Error("it ran")
+			}
+		})
+	}
 }
 
 func TestFinishTwice(t *testing.T) {

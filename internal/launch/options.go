@@ -3,7 +3,11 @@
 
 package launch
 
-import "github.com/slurm-vgpu/slurm-vgpu/internal/request"
+import (
+	"strings"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+)
 
 // Option is an option's name without dashes and its text as typed.
 type Option struct{ Name, Text string }
@@ -18,6 +22,20 @@ func CheckOption(name, text string) error {
 func EncodeOptions(options []Option) (string, error) {
 	r, err := parse(options)
 	return r.Encode(), err
+}
+
+// SpellOptions returns the options as they were typed, in the manner of the canonical form. It is for
+// messages only: what would not fit or could be misread is left out.
+func SpellOptions(options []Option) string {
+	var parts []string
+	bytes := 0
+	for _, option := range options {
+		part := strings.TrimPrefix(option.Name, "vgpu-") + "=" + option.Text
+		if bytes += len(part) + 1; bytes <= request.MaxWireBytes && !strings.Contains(option.Text, ";") {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, ";")
 }
 
 // EncodeDefaults returns the canonical form of the defaults that the environment gives to the

@@ -70,6 +70,26 @@ func CreateClaims(path string, job uint32, devices int, uid, gid uint32) error {
 	return nil
 }
 
+// CheckClaims says what is wrong with the claims of a job of this user, without reading them.
+func CheckClaims(path string, uid uint32) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	size, mode := int64(binary.Size(claimsPage{})), st.Mode&0o777
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != size || (st.Uid != uid && st.Uid != 0) || mode != 0o644 {
+		return fmt.Errorf("%s: %w: %d bytes, owner %d, mode %#o, want a file of %d bytes, owner %d, mode 0644",
+			path, ErrLayout, st.Size, st.Uid, mode, size, uid)
+	}
+	return nil
+}
+
+// Bytes is the size of a ledger.
+func Bytes() int64 { return int64(binary.Size(ledgerPage{})) }
+
+// ClaimsBytes is the size of claims.
+func ClaimsBytes() int64 { return int64(binary.Size(claimsPage{})) }
+
 // pageHead is what a ledger and claims begin with.
 type pageHead struct {
 	Magic         uint64
@@ -119,6 +139,19 @@ func fill(file *os.File, head pageHead, mode os.FileMode, uid, gid uint32) error
 		return nil
 	}
 	return file.Chown(int(uid), int(gid))
+}
+
+// Empty takes a page of a job that is over from its user and frees what it holds. Removing it would not,
+// where a process of his has it open or he has made a link to it. A page that is not there is empty.
+func Empty(path string) {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	_ = unix.Fchown(fd, os.Geteuid(), os.Getegid())
+	_ = unix.Fchmod(fd, 0)
+	_ = unix.Ftruncate(fd, 0)
 }
 
 // Read reads a ledger that its owner may change, cut, or replace by garbage at any time.

@@ -84,7 +84,7 @@ func TestANewLimitsPageLeavesTheMappedOneWhole(t *testing.T) {
 func TestLimitsThatDoNotFitAreErrors(t *testing.T) {
 	for name, limits := range map[string]Limits{
 		"devices": {Devices: make([]LimitsDevice, MaxDevices+1)},
-		"uuid":    {Devices: []LimitsDevice{{UUID: "GPU-0123456789012345678901234567890123456789012345678901234567890123"}}},
+		"uuid":    {Devices: []LimitsDevice{{UUID: "GPU-012345678901234567890123456789012345678901234567890123456789"}}}, // C relies on the NUL
 		"turns":   {TurnsDir: strings.Repeat("x", pathBytes)},
 		"minor":   {Devices: []LimitsDevice{{UUID: "GPU-a", Minor: -1}}},
 	} {
@@ -105,7 +105,7 @@ func TestNewLedgerIsEmptyAndTheJobs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LedgerFile)
 	uid, gid := uint32(os.Getuid()), uint32(os.Getgid())
 	if os.Getuid() == 0 {
-		uid, gid = 65534, 65534
+		uid, gid = 65534, 65533
 	}
 	if err := Create(path, 12, 2, uid, gid); err != nil {
 		t.Fatal(err)
@@ -116,6 +116,9 @@ func TestNewLedgerIsEmptyAndTheJobs(t *testing.T) {
 	}
 	if st.Mode().Perm() != 0o600 || st.Size() != int64(binary.Size(ledgerPage{})) {
 		t.Errorf("mode %v, %d bytes", st.Mode(), st.Size())
+	}
+	if of := st.Sys().(*syscall.Stat_t); of.Uid != uid || of.Gid != gid {
+		t.Errorf("it is of uid %d and gid %d, want %d and %d", of.Uid, of.Gid, uid, gid)
 	}
 	// Tasks write to it through a mapping, where a full file system would be a SIGBUS.
 	if blocks := st.Sys().(*syscall.Stat_t).Blocks; blocks*512 < st.Size() {

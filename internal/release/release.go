@@ -18,6 +18,8 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pages"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
@@ -32,9 +34,10 @@ type Result struct {
 }
 
 // Runs releases every run that which selects, among those that hold slices and the given jobs that
-// may have but a folder. The order makes a death at any point harmless: first the record, which a
-// second try replaces; then the state, the point of no return; then the folders, which nobody needs
-// any more. The lock stays with the caller.
+// may have but a folder. The order makes a death at any point harmless, and a full run directory
+// free itself: first the record, which a second try replaces as long as there is a grant; then the
+// folders, the grant before the rest; then the state, for which there is room by then. Slices that a
+// death leaves without a grant are found by the next who looks. The lock stays with the caller.
 func Runs(cfg config.Config, tx *state.Tx, jobs []uint32, which func(state.Run) bool, log hclog.Logger) (Result, error) {
 	var result Result
 	folders := make(map[uint32]bool)
@@ -56,11 +59,6 @@ func Runs(cfg config.Config, tx *state.Tx, jobs []uint32, which func(state.Run) 
 		case !which(state.Run{Job: g.Job, Restart: g.Restart}):
 			delete(folders, job) // the folder is another run's
 			continue
-		case g.Requeued: // the run that will count is yet to come
-			if err := usage.Keep(cfg.Spool(), record(cfg, g, log), usage.OutcomeRequeued); err != nil {
-				log.Error("the job's refusal is not kept", "job", job, "reason", err)
-			}
-			continue
 		}
 		if err := usage.Write(cfg.Spool(), record(cfg, g, log)); err != nil {
 			log.Error("the job's use is not recorded", "job", job, "reason", err)
@@ -69,25 +67,38 @@ func Runs(cfg config.Config, tx *state.Tx, jobs []uint32, which func(state.Run) 
 		result.Recorded = true
 	}
 	crashpoint.At("release/recorded")
-	if err := tx.Commit(); err != nil {
-		return result, fmt.Errorf("release slices: %w", err)
-	}
-	crashpoint.At("release/committed")
 	var failed error
 	for job := range folders {
-		for _, path := range []string{cfg.Run().Job(job), cfg.Run().None(job), cfg.Run().Pending(job)} {
-			if err := os.RemoveAll(path); err != nil {
-				failed = errors.Join(failed, fmt.Errorf("release slices: %w", err))
-			}
-			crashpoint.At("release/folder-removed")
-		}
+		failed = errors.Join(failed, removeFolder(cfg.Run(), job))
+	}
+	if err := tx.Commit(); err != nil {
+		return result, fmt.Errorf("release slices: %w", errors.Join(err, failed))
+	}
+	crashpoint.At("release/committed")
+	if failed != nil {
+		failed = fmt.Errorf("release slices: %w", failed)
 	}
 	return result, failed
 }
 
+// removeFolder takes a job's files away, and what they hold of the run directory.
+func removeFolder(dir rundir.Dir, job uint32) (failed error) {
+	if err := os.Remove(dir.Grant(job)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		failed = errors.Join(failed, err)
+	}
+	crashpoint.At("release/grant-removed")
+	failed = errors.Join(failed, pages.Remove(dir.Pages(job)))
+	crashpoint.At("release/pages-removed")
+	for _, path := range []string{dir.Job(job), dir.None(job), dir.Pending(job)} {
+		failed = errors.Join(failed, os.RemoveAll(path))
+		crashpoint.At("release/folder-removed")
+	}
+	return failed
+}
+
 func record(cfg config.Config, g grant.Grant, log hclog.Logger) usage.Record {
-	rec := usage.Record{Job: g.Job, Restart: g.Restart, Node: g.Node, UID: g.UID, Start: g.Since, End: time.Now().UTC(),
-		Request: g.Request, Entitlement: g.Entitlement, Refusal: g.Refusal}
+	rec := usage.Record{Job: g.Job, Restart: g.Restart, Node: g.Node, UID: g.UID, Submitted: g.Submitted, Start: g.Since,
+		End: time.Now().UTC(), Request: g.Request, Entitlement: g.Entitlement, Refusal: g.Refusal, Requeued: g.Requeued}
 	if g.Refusal != "" {
 		return rec
 	}

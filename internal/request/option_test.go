@@ -166,6 +166,28 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+func TestFiltersAreBounded(t *testing.T) {
+	name := func(bytes int) string { return strings.Repeat("a", bytes) }
+	names := func(count, bytes int) string { return strings.TrimSuffix(strings.Repeat(name(bytes)+",", count), ",") }
+	for _, c := range []struct {
+		value string
+		fits  bool
+	}{
+		{name(maxNameBytes), true}, {name(maxNameBytes + 1), false}, {"!" + name(maxNameBytes), true}, {"!" + name(maxNameBytes+1), false},
+		{names(maxFilterNames, 1), true}, {names(maxFilterNames+1, 1), false},
+		{names(18, 49), true}, {names(18, 49) + "a", true}, {names(18, 49) + "aa", false}, // 18 times 49 and 17 commas are 899
+		{"", false}, {"a,", false}, {",a", false}, {"a,,b", false}, {"!", false}, {"!!a", false},
+	} {
+		if c.fits && len(c.value) > maxFilterBytes {
+			t.Fatalf("%d bytes", len(c.value))
+		}
+		got, ok := parseFilter(c.value, validType)
+		if ok != c.fits || ok != (len(got.Only)+len(got.Not) > 0) {
+			t.Errorf("%d bytes, %q: got %v, want %v", len(c.value), c.value, ok, c.fits)
+		}
+	}
+}
+
 func TestTwoFullFiltersFitTheWire(t *testing.T) {
 	name := "GPU-" + strings.Repeat("a", 36)
 	list := strings.TrimSuffix(strings.Repeat(name+",", maxFilterNames), ",")

@@ -27,6 +27,9 @@ func (d Dir) State() string     { return filepath.Join(string(d), "state.json") 
 func (d Dir) Lock() string      { return filepath.Join(string(d), "state.lock") }
 func (d Dir) Inventory() string { return filepath.Join(string(d), "inventory.json") }
 
+// SweepLock excludes one sweep from another; its time is that of the last one.
+func (d Dir) SweepLock() string { return filepath.Join(string(d), "sweep.lock") }
+
 // Prolog is the command line of vgpu-prolog, which leaves it there.
 func (d Dir) Prolog() string { return filepath.Join(string(d), "prolog.json") }
 func (d Dir) Jobs() string   { return filepath.Join(string(d), "jobs") }
@@ -45,9 +48,6 @@ func (d Dir) None(job uint32) string { return d.Job(job) + ".none" }
 func (d Dir) Pending(job uint32) string { return d.Job(job) + ".pending" }
 func (d Dir) Grant(job uint32) string   { return filepath.Join(d.Job(job), "grant.json") }
 
-// Ledger is the job's usage page; the job's user owns and writes it.
-func (d Dir) Ledger(job uint32) string { return filepath.Join(d.Job(job), "ledger") }
-
 // Turns is the folder of boards and claims: who lies on which GPU, and who wants his turn there.
 func (d Dir) Turns() string { return filepath.Join(string(d), "turns") }
 
@@ -57,13 +57,19 @@ func (d Dir) Turn(name string) string { return filepath.Join(d.Turns(), name) }
 // Board is a GPU's; root writes it.
 func (d Dir) Board(gpu device.UUID) string { return d.Turn(string(gpu)) }
 
-// Claims are a job's; the job's user owns and writes them.
-func (d Dir) Claims(job uint32) string { return d.Turn(strconv.FormatUint(uint64(job), 10)) }
+// Pages is the folder of what a job's user owns, a small file system of its own (package pages).
+func (d Dir) Pages(job uint32) string { return d.Turn(strconv.FormatUint(uint64(job), 10)) }
+
+// Claims are a job's; the job's user owns and writes them. interposer/claims.c has the same path.
+func (d Dir) Claims(job uint32) string { return filepath.Join(d.Pages(job), "claims") }
+
+// Ledger is the job's usage page; the job's user owns and writes it.
+func (d Dir) Ledger(job uint32) string { return filepath.Join(d.Pages(job), "ledger") }
 
 // Usage is where the SPANK plugin folds in what finished steps used.
 func (d Dir) Usage(job uint32) string { return filepath.Join(d.Job(job), "usage.json") }
 
-// Step is a step's folder: limits, ledger (a hard link to the job's) and ld.so.preload.
+// Step is a step's folder: limits, ledger (a link to the job's) and ld.so.preload.
 func (d Dir) Step(job uint32, step string) string { return filepath.Join(d.Job(job), "steps", step) }
 
 // StepName is how Slurm prints a step id: batch, extern, interactive or its number.

@@ -64,8 +64,12 @@ type Site struct {
 	Config        config.Config
 	Inventory     *device.Inventory // nil: the GPUs are not known, and counts are not checked
 	// Version is the running Slurm, such as "22.05.8"; "" if it is not known.
-	Version string
+	Version  string
+	Database *Database // nil: there is none on this machine
 }
+
+// MariaDB is where distributions have the server.
+const MariaDB = "/usr/sbin/mariadbd"
 
 // ErrNoSlurmConf says that nothing can be checked.
 var ErrNoSlurmConf = errors.New("slurm.conf cannot be read")
@@ -133,10 +137,12 @@ func (s Site) Check() ([]Finding, error) {
 	c.gresConf()
 	c.wholeGPUs()
 	c.accounting()
+	c.database()
 	c.prologFlags()
+	c.containers()
 	c.program("Prolog", "vgpu-prolog")
 	c.program("Epilog", "vgpu-epilog")
-	c.timeout()
+	c.timeouts()
 	c.jobSubmit()
 	c.plugstack()
 	return c.findings, nil

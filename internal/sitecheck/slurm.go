@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 )
 
 // AccountingTRES is what AccountingStorageTRES must name. Slurm 23.02 and later have a gres/gpumem of
@@ -56,6 +56,24 @@ func (c *site) prologFlags() {
 	}
 	if slices.Contains(flags, "nohold") {
 		c.bad("PrologFlags", remedy, "%s: PrologFlags has NoHold, which lets steps start before the prolog is done", c.slurm.Path)
+	}
+}
+
+// containers: a mount namespace that Slurm makes for each job must be one that the plugin knows.
+func (c *site) containers() {
+	for _, key := range []string{"JobContainerType", "NamespaceType"} { // the latter since 25.11
+		value, at, ok := c.slurm.Value(key)
+		_, kind, _ := strings.Cut(strings.ToLower(value), "/")
+		if !ok || c.Config.Isolation != config.IsolationStrict || kind == "" || kind == "none" {
+			continue
+		}
+		if kind != "tmpfs" {
+			c.bad(key, "slurm.conf: "+key+"="+strings.TrimSuffix(strings.ToLower(value), kind)+"tmpfs, or none",
+				"%s: with %s=%s only a job's tasks are isolated: its task epilogs, and the files of --input and --output, reach every GPU of the node",
+				at.Place(), key, value)
+			continue
+		}
+		c.ok(key, "%s=%s: tasks, task epilogs and files of a step are isolated", key, value)
 	}
 }
 
@@ -125,23 +143,6 @@ func Installed(name string) string {
 		}
 	}
 	return filepath.Join(libexec, name)
-}
-
-// timeout: a prolog that slurmd kills drains the node, and ours waits for the controller.
-func (c *site) timeout() {
-	for _, key := range []string{"PrologEpilogTimeout", "PrologTimeout"} { // the latter since 25.05
-		value, at, ok := c.slurm.Value(key)
-		seconds, err := strconv.Atoi(value)
-		if !ok || err != nil || seconds <= 0 || seconds == 65534 {
-			continue
-		}
-		if limit := time.Duration(seconds) * time.Second; limit <= c.Config.Slurm.ControllerTimeout {
-			c.bad(key, "slurm.conf: "+key+"="+strconv.Itoa(int(c.Config.Slurm.ControllerTimeout/time.Second)+30)+", or a shorter slurm.controller_timeout in config.yaml",
-				"%s: %s=%d ends the prolog before slurm.controller_timeout (%s) is over, and drains the node", at.Place(), key, seconds, c.Config.Slurm.ControllerTimeout)
-			return
-		}
-	}
-	c.ok("PrologEpilogTimeout", "the prolog may wait for the controller for %s", c.Config.Slurm.ControllerTimeout)
 }
 
 func (c *site) jobSubmit() {

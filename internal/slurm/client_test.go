@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +51,36 @@ func TestJobIsAskedForByItsPreciseNameWhenItsIDIsTheArrays(t *testing.T) {
 	got, err := job.Entitlement("n08")
 	if want := (request.Entitlement{Slices: 1, MemMiB: 100, SMPercent: 30}); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// What the controller was not asked, or did not answer, is no answer: a job without a state.
+func TestWhatCannotBeAskedIsAnError(t *testing.T) {
+	array, squeue := "cat "+testdata(t, "array.txt"), "cat "+testdata(t, "array-squeue.txt")
+	for name, client := range map[string]Client{
+		"scontrol fails":       {Scontrol: script(t, "exit 1"), Squeue: script(t, squeue)},
+		"squeue fails":         {Scontrol: script(t, array), Squeue: script(t, "exit 1")},
+		"squeue knows no such": {Scontrol: script(t, array), Squeue: script(t, "exit 0")},
+		"scontrol fails later": {Scontrol: script(t, `case "$*" in *_3) exit 1;; esac; `+array), Squeue: script(t, squeue)},
+		"no record":            {Scontrol: script(t, `case "$*" in *_3) exit 0;; esac; `+array), Squeue: script(t, squeue)},
+	} {
+		if job, err := client.askJob(context.Background(), 19); err == nil {
+			t.Errorf("%s: got %+v", name, job)
+		}
+	}
+}
+
+// squeue names the siblings of an array as well; each has an id of its own.
+func TestJobIsNotTakenForItsSibling(t *testing.T) {
+	for rows, want := range map[string]string{
+		"26 19_2\n25 19_1\n19 19_3": "19_3", "119 19_1\n19 19_3\n190 19_2": "19_3", "19 19_3\n26 19_2": "19_3",
+		"26 19_2\n25 19_1": "", "19": "", "19 19_3 x": "", "19 19_3;x": "",
+	} {
+		client := Client{Squeue: script(t, "printf '"+rows+"\\n'")}
+		got, err := client.preciseID(context.Background(), 19)
+		if got != want || (want == "") != errors.Is(err, ErrUnknownJob) {
+			t.Errorf("%q: got %q, %v, want %q", rows, got, err, want)
+		}
 	}
 }
 
@@ -134,51 +163,5 @@ func TestEnvironmentIsOurs(t *testing.T) {
 	}
 	if !strings.Contains(out, "SLURM_CONF=/some/slurm.conf\n") || strings.Contains(out, "CLUSTERS") || strings.Contains(out, "LD_PRELOAD") {
 		t.Errorf("got %s", out)
-	}
-}
-
-func TestRequeue(t *testing.T) {
-	log := filepath.Join(t.TempDir(), "log")
-	client := Client{Timeout: time.Minute, Scontrol: script(t, "echo $* >> "+log)}
-	if err := client.Requeue(context.Background(), 7); err != nil {
-		t.Fatal(err)
-	}
-	client.Scontrol = script(t, "echo again >> "+log+"; echo Job is pending execution for job 7 >&2; exit 1")
-	if err := client.Requeue(context.Background(), 7); err == nil {
-		t.Error("a refusal was taken for success")
-	}
-	if said, _ := os.ReadFile(log); string(said) != "requeue 7\nagain\n" {
-		t.Errorf("called %q", said)
-	}
-}
-
-func TestLiveJobs(t *testing.T) {
-	spool := t.TempDir()
-	listen := func(name string) net.Listener {
-		listener, err := net.Listen("unix", filepath.Join(spool, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return listener
-	}
-	for _, name := range []string{"n1_12.4294967292", "n1_12.0", "n1_13.4294967291", "n10_14.0", "n1_x.0", "other"} {
-		defer listen(name).Close()
-	}
-	// What a killed slurmstepd leaves: the file without a listener.
-	dead := listen("n1_99.0").(*net.UnixListener)
-	dead.SetUnlinkOnClose(false)
-	dead.Close()
-	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(spool, link); err != nil {
-		t.Fatal(err)
-	}
-	for _, folder := range []string{spool, spool + "/", link} {
-		live, err := LiveJobs(folder, "n1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(live) != 2 || !live[12] || !live[13] {
-			t.Errorf("%s: got %v", folder, live)
-		}
 	}
 }

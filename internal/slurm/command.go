@@ -69,7 +69,7 @@ func run(ctx context.Context, path string, args ...string) (string, error) {
 // environment is all that Slurm's commands get: a variable like SQUEUE_FORMAT or SLURM_CLUSTERS of
 // whoever runs us would change what they print or whom they ask.
 func environment() []string {
-	env := []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C"}
+	env := []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C", "SLURM_TIME_FORMAT=%s"}
 	if conf := os.Getenv("SLURM_CONF"); conf != "" {
 		env = append(env, "SLURM_CONF="+conf)
 	}
@@ -107,6 +107,6 @@ const (
 )
 
 func final(err error) bool {
-	return errors.Is(err, ErrUnknownJob) || errors.Is(err, ErrAmbiguous) || errors.Is(err, ErrTooMuch) ||
+	return errors.Is(err, ErrUnknownJob) || errors.Is(err, ErrAmbiguous) || errors.Is(err, ErrContradiction) || errors.Is(err, ErrTooMuch) ||
 		errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission)
 }

@@ -5,36 +5,33 @@ package slurm
 
 import (
 	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
+	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
 // Job is what the controller says about a job.
 type Job struct {
-	ID        uint32
-	UID       uint32
-	State     string // RUNNING, COMPLETING, …
-	Batch     bool
-	Requeue   bool // the job may be requeued
-	Restarts  int
-	Exclusive bool   // the job got whole nodes, with all countable GRES of them
-	asked     string // TresPerNode
-	detailed  bool
-	nodes     []nodeGRES
+	ID          uint32
+	ArrayJobID  uint32 // 0: not of an array
+	ArrayTaskID string // a number, or several tasks as "3-9%2"
+	HetJobID    uint32 // 0: not a component of a heterogeneous job
+	UID         uint32
+	State       string // RUNNING, COMPLETING, …
+	Batch       bool
+	Requeue     bool // the job may be requeued
+	Restarts    int
+	Submitted   time.Time // what tells this run's row in the accounting database from others; zero: not known
+	Exclusive   bool      // the job got whole nodes, with all countable GRES of them
+
+	asked    *request.Entitlement // per node; nil: the controller was not asked
+	detailed bool
+	total    string // GRES on all nodes together
+	nodes    []nodeGRES
 }
 
 // nodeGRES is one line of scontrol's detail: "Nodes=n[08-09] … GRES=vgpu(CNT:1),gpumem(CNT:3000)".
 type nodeGRES struct{ nodes, gres string }
-
-var (
-	detailStart = regexp.MustCompile(`\sJOB_GRES=\S*`)
-	detailNodes = regexp.MustCompile(`^\s+Nodes=(\S*) CPU_IDs=\S* Mem=\S* GRES=(\S*)`)
-	detailEnd   = regexp.MustCompile(`^\s+MinCPUsNode=`)
-	userID      = regexp.MustCompile(`^[^()]*\(([0-9]+)\)$`)
-)
 
 // Finished says that the job, in the run that has this restart count, no longer uses its nodes. A
 // state that this release does not know is not finished: better a slice too long than too short.
@@ -50,7 +47,8 @@ func (j Job) Finished(restart int) bool {
 }
 
 // Entitlement is what Slurm allocated to the job on a node. A job with whole nodes gets all
-// countable GRES of them without asking; it is entitled to what it asked for.
+// countable GRES of them without asking; it is entitled to what it asked for. Zero means that the
+// job has nothing to do with vgpu, never that something was lost on the way.
 func (j Job) Entitlement(node string) (request.Entitlement, error) {
 	if !j.detailed {
 		return request.Entitlement{}, ErrNoDetail
@@ -63,128 +61,26 @@ func (j Job) Entitlement(node string) (request.Entitlement, error) {
 		if err != nil {
 			return request.Entitlement{}, err
 		}
-		if !j.Exclusive {
-			return allocated, nil
+		if j.Exclusive {
+			return j.ofWholeNode(allocated)
 		}
-		asked, err := request.ParseGRES(j.asked)
-		if err != nil {
-			return request.Entitlement{}, err
+		total, err := request.ParseGRES(j.total)
+		if err == nil && allocated.IsZero() && !total.IsZero() {
+			err = fmt.Errorf("%w: nothing on node %s of %s", ErrContradiction, node, j.total)
 		}
-		return request.Entitlement{Slices: min(allocated.Slices, asked.Slices), MemMiB: min(allocated.MemMiB, asked.MemMiB),
-			SMPercent: min(allocated.SMPercent, asked.SMPercent)}, nil
+		return allocated, err
 	}
 	return request.Entitlement{}, fmt.Errorf("%w on node %s", ErrNoDetail, node)
 }
 
-func countRecords(text string) int {
-	n := strings.Count(text, "\nJobId=")
-	if strings.HasPrefix(text, "JobId=") {
-		n++
+func (j Job) ofWholeNode(allocated request.Entitlement) (request.Entitlement, error) {
+	if j.asked == nil {
+		return request.Entitlement{}, fmt.Errorf("%w: it has whole nodes, and what it asked for is not known", ErrNoDetail)
 	}
-	return n
+	least := request.Entitlement{Slices: min(allocated.Slices, j.asked.Slices), MemMiB: min(allocated.MemMiB, j.asked.MemMiB),
+		SMPercent: min(allocated.SMPercent, j.asked.SMPercent)}
+	if least.IsZero() && !j.asked.IsZero() {
+		return request.Entitlement{}, fmt.Errorf("%w: %+v was asked for and %+v allocated", ErrContradiction, *j.asked, allocated)
+	}
+	return least, nil
 }
-
-func parseJob(text string, id uint32) (Job, error) {
-	if countRecords(text) != 1 || !strings.HasPrefix(text, fmt.Sprintf("JobId=%d ", id)) {
-		return Job{}, fmt.Errorf("%w: %d records, want that of job %d alone", ErrAmbiguous, countRecords(text), id)
-	}
-	// Before JOB_GRES= the only text of a user is the job's name; all others come after the detail.
-	head, nodes, tail, err := parseDetail(text)
-	if err != nil {
-		return Job{}, err
-	}
-	job := Job{ID: id, detailed: head != text, nodes: nodes}
-	field := func(key string) string {
-		value, fieldErr := only(head, key)
-		if fieldErr != nil && err == nil {
-			err = fieldErr
-		}
-		return value
-	}
-	user := userID.FindStringSubmatch(field("UserId"))
-	job.State = field("JobState")
-	restarts, convErr := strconv.Atoi(field("Restarts"))
-	job.Batch = field("BatchFlag") != "0"
-	job.Requeue = field("Requeue") == "1"
-	if err != nil {
-		return Job{}, err
-	}
-	if user == nil || convErr != nil || job.State == "" {
-		return Job{}, fmt.Errorf("read job %d: no user, state or restart count", id)
-	}
-	uid, err := strconv.ParseUint(user[1], 10, 32)
-	if err != nil {
-		return Job{}, fmt.Errorf("read job %d: user id: %w", id, err)
-	}
-	job.UID, job.Restarts = uint32(uid), restarts
-	shared, _ := first(tail, "OverSubscribe")
-	job.Exclusive = shared == "NO"
-	// Only whole-node jobs are held to it, and it can only lower what they are entitled to.
-	job.asked, _ = first(tail, "TresPerNode")
-	return job, nil
-}
-
-// parseDetail cuts the answer where it says what was allocated on which node: lines that follow
-// JOB_GRES= without a gap and end at MinCPUsNode=. A job that holds nothing has none; then all of
-// the text is head.
-func parseDetail(text string) (head string, nodes []nodeGRES, tail string, err error) {
-	starts := detailStart.FindAllStringIndex(text, -1)
-	if len(starts) == 0 {
-		return text, nil, "", nil
-	}
-	if len(starts) > 1 {
-		return "", nil, "", fmt.Errorf("%w: JOB_GRES= more than once", ErrAmbiguous)
-	}
-	head, tail = text[:starts[0][0]], text[starts[0][1]:]
-	for {
-		match := detailNodes.FindStringSubmatch(tail)
-		if match == nil {
-			break
-		}
-		nodes = append(nodes, nodeGRES{match[1], match[2]})
-		tail = tail[len(match[0]):]
-	}
-	if !detailEnd.MatchString(tail) {
-		return "", nil, "", fmt.Errorf("%w: JOB_GRES= is not followed by what each node gives", ErrAmbiguous)
-	}
-	return head, nodes, tail, nil
-}
-
-// only returns the value of a key that must stand in the text exactly once.
-func only(text, key string) (string, error) {
-	if n := count(text, key); n != 1 {
-		if n == 0 {
-			return "", fmt.Errorf("read job: no %s=", key)
-		}
-		return "", fmt.Errorf("%w: %s= %d times", ErrAmbiguous, key, n)
-	}
-	value, _ := first(text, key)
-	return value, nil
-}
-
-func first(text, key string) (string, bool) {
-	at := -1
-	for _, blank := range blanks {
-		if i := strings.Index(text, blank+key+"="); i >= 0 && (at < 0 || i < at) {
-			at = i
-		}
-	}
-	if at < 0 {
-		return "", false
-	}
-	value := text[at+len(key)+2:]
-	if end := strings.IndexAny(value, strings.Join(blanks, "")); end >= 0 {
-		value = value[:end]
-	}
-	return value, true
-}
-
-func count(text, key string) (n int) {
-	for _, blank := range blanks {
-		n += strings.Count(text, blank+key+"=")
-	}
-	return n
-}
-
-// blanks is every character that \s of the expressions above matches.
-var blanks = []string{" ", "\n", "\t", "\r", "\f"}

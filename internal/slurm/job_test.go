@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -28,23 +29,24 @@ func fixture(t testing.TB, name string) string {
 func TestEntitlementOfRealAnswers(t *testing.T) {
 	type ent = request.Entitlement
 	for _, tc := range []struct {
-		file string
-		job  uint32
-		node string
-		want ent
+		file   string
+		job    uint32
+		node   string
+		want   ent
+		squeue string
 	}{
-		{"array-task.txt", 19, "n08", ent{Slices: 1, MemMiB: 100, SMPercent: 30}},
-		{"two-nodes.txt", 21, "n08", ent{Slices: 2, MemMiB: 81920}},
-		{"two-nodes.txt", 21, "n09", ent{Slices: 2, MemMiB: 81920}},
-		{"ranges.txt", 20, "n08", ent{MemMiB: 1000}},
-		{"ranges.txt", 20, "n10", ent{MemMiB: 1000}},
-		{"no-gres.txt", 22, "n08", ent{}},
-		{"salloc.txt", 24, "n08", ent{Slices: 1, MemMiB: 11}},
-		{"exclusive.txt", 27, "n10", ent{Slices: 1, MemMiB: 100}},
-		{"exclusive-unasked.txt", 28, "n09", ent{}},
+		{"array-task.txt", 19, "n08", ent{Slices: 1, MemMiB: 100, SMPercent: 30}, ""},
+		{"two-nodes.txt", 21, "n08", ent{Slices: 2, MemMiB: 81920}, ""},
+		{"two-nodes.txt", 21, "n09", ent{Slices: 2, MemMiB: 81920}, ""},
+		{"ranges.txt", 20, "n08", ent{MemMiB: 1000}, ""},
+		{"ranges.txt", 20, "n10", ent{MemMiB: 1000}, ""},
+		{"no-gres.txt", 22, "n08", ent{}, ""},
+		{"salloc.txt", 24, "n08", ent{Slices: 1, MemMiB: 11}, ""},
+		{"exclusive.txt", 27, "n10", ent{Slices: 1, MemMiB: 100}, "27|gres:vgpu:1,gres:gpumem:100|N/A|N/A|N/A|\n"},
+		{"exclusive-unasked.txt", 28, "n09", ent{}, "28|N/A|N/A|N/A|N/A|\n"},
 	} {
 		t.Run(tc.file+"@"+tc.node, func(t *testing.T) {
-			job, err := parseJob(fixture(t, tc.file), tc.job)
+			job, err := ask(fixture(t, tc.file), tc.squeue, tc.job)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,6 +149,30 @@ func TestImitationsAreNotBelieved(t *testing.T) {
 					t.Errorf("%s%q is believed: %s", field, blank+text, diff)
 				}
 			}
+		}
+	}
+}
+
+// An answer that ends too soon must not pass for one of fewer nodes or of whole ones.
+func TestAnswersThatEndInTheDetailAreNotBelieved(t *testing.T) {
+	for _, file := range []string{"ranges.txt", "two-nodes.txt", "exclusive.txt"} {
+		text := fixture(t, file)
+		id, _, _ := strings.Cut(strings.TrimPrefix(text, "JobId="), " ")
+		job, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parseJob(text, uint32(job)); err != nil {
+			t.Fatalf("%s whole: %v", file, err)
+		}
+		from, to := strings.Index(text, "JOB_GRES=")+len("JOB_GRES="), strings.Index(text, "MinCPUsNode=")
+		for end := from; end < to+len("MinCPUsNode="); end++ {
+			if got, err := parseJob(text[:end], uint32(job)); err == nil {
+				t.Errorf("%s: %q is believed: %+v", file, text[from:end], got)
+			}
+		}
+		if got, err := parseJob(text[:to]+"Features=(null) OverSubscribe=OK Contiguous=0", uint32(job)); err == nil {
+			t.Errorf("%s without the end of the detail: %+v", file, got)
 		}
 	}
 }

@@ -5,8 +5,11 @@
 //
 // The text that scontrol prints holds what users wrote (job name, comment, paths), with blanks
 // and line ends as they are. A user can thus imitate any part of it, but never take the true part
-// away: so every field that is believed must occur exactly once where users' texts can reach, or
-// the answer is ErrAmbiguous.
+// away: so every field that is believed is one that Slurm always prints, and stands exactly once in
+// the part that it is read from, whose bounds stand exactly once too. Else the answer is
+// ErrAmbiguous. What Slurm prints only for some jobs is asked for in another way. There is no such
+// text in JSON, but the controllers of 22.05 cannot be asked for it, and where they can it takes
+// twice the time.
 package slurm
 
 import (
@@ -28,6 +31,8 @@ var (
 	ErrAmbiguous = errors.New("a text of the job's owner imitates scontrol's output")
 	// ErrNoDetail means that the answer does not say what the job was allocated.
 	ErrNoDetail = errors.New("the controller does not say what the job was allocated")
+	// ErrContradiction means that a job that has to do with vgpu would come out with nothing.
+	ErrContradiction = errors.New("what the job asked for and what it was allocated do not fit")
 )
 
 // Client asks the controller of the cluster that SLURM_CONF names.
@@ -42,6 +47,9 @@ func (c Client) Job(ctx context.Context, id uint32) (Job, error) {
 	var job Job
 	err := retry(ctx, c.Timeout, func(ctx context.Context) (err error) {
 		job, err = c.askJob(ctx, id)
+		if err == nil && job.Exclusive {
+			job.asked, err = c.asked(ctx, id)
+		}
 		return err
 	})
 	if err != nil {
@@ -102,23 +110,6 @@ func (c Client) preciseID(ctx context.Context, id uint32) (string, error) {
 		}
 	}
 	return "", ErrUnknownJob
-}
-
-// Requeue puts a running batch job back into the queue. Slurm lets it start again after a delay.
-// It is tried again only while the controller cannot be reached: what it refuses, it refuses for good.
-func (c Client) Requeue(ctx context.Context, id uint32) error {
-	var refusal error
-	err := retry(ctx, c.Timeout, func(ctx context.Context) error {
-		_, err := run(ctx, c.Scontrol, "requeue", strconv.FormatUint(uint64(id), 10))
-		if err != nil && ctx.Err() == nil && !unreachable(err) {
-			refusal, err = err, nil
-		}
-		return err
-	})
-	if err = errors.Join(err, refusal); err != nil {
-		return fmt.Errorf("requeue job %d: %w", id, err)
-	}
-	return nil
 }
 
 // unreachable recognises how Slurm's commands say that nobody answered them.

@@ -4,49 +4,53 @@
 package slurm
 
 import (
-	"bufio"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-)
 
-// procNetUnix lists the sockets that somebody listens on; a file left by a dead slurmstepd is not in it.
-const procNetUnix = "/proc/net/unix"
+	"golang.org/x/sys/unix"
+)
 
 // LiveJobs returns the jobs that have a step on this node: each slurmstepd listens on
 // <slurmd's spool folder>/<node>_<job>.<step>. A job between two steps, or in its prolog, has
-// none; so absence proves nothing.
+// none; so absence proves nothing. Nor does a file: one that a killed slurmstepd left has no listener.
+//
+// A socket's name proves nothing either: anybody may give an abstract socket that path, or a name that
+// breaks a line of /proc/net/unix, and bind the very path in a mount namespace of his own. So the
+// files of the folder, which is root's, are held against what the kernel says listeners are bound to.
 func LiveJobs(slurmdSpoolDir, node string) (map[uint32]bool, error) {
-	file, err := os.Open(procNetUnix)
+	owner, device, err := ownerAndDevice(slurmdSpoolDir)
 	if err != nil {
 		return nil, fmt.Errorf("list live steps: %w", err)
 	}
-	defer file.Close()
-	folders := []string{filepath.Clean(slurmdSpoolDir)}
-	if real, err := filepath.EvalSymlinks(slurmdSpoolDir); err == nil {
-		folders = append(folders, real)
+	entries, err := os.ReadDir(slurmdSpoolDir)
+	if err != nil {
+		return nil, fmt.Errorf("list live steps: %w", err)
+	}
+	listening, err := listeners()
+	if err != nil {
+		return nil, fmt.Errorf("list live steps: %w", err)
 	}
 	live := make(map[uint32]bool)
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		// The folder is part of the match: only root can make a socket there.
-		slash := strings.IndexByte(lines.Text(), '/')
-		if slash < 0 {
+	for _, entry := range entries {
+		name, ours := strings.CutPrefix(entry.Name(), node+"_")
+		job, named := jobOfSocket(name)
+		if !ours || !named || live[job] || entry.Type() != fs.ModeSocket {
 			continue
 		}
-		path := lines.Text()[slash:]
-		for _, folder := range folders {
-			if name, ok := strings.CutPrefix(path, folder+"/"+node+"_"); ok {
-				if job, ok := jobOfSocket(name); ok {
-					live[job] = true
-				}
-			}
+		var st unix.Stat_t
+		if unix.Lstat(filepath.Join(slurmdSpoolDir, entry.Name()), &st) != nil || st.Uid != 0 && st.Uid != owner {
+			continue
 		}
+		live[job] = listening[boundTo{uint32(st.Ino), device}]
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("list live steps: %w", err)
+	for job, found := range live {
+		if !found {
+			delete(live, job)
+		}
 	}
 	return live, nil
 }

@@ -10,15 +10,36 @@ enum vgpu_dbd_result {
 	VGPU_DBD_OK = 0,
 	VGPU_DBD_NO_LIBRARY, /* it cannot be loaded, or lacks a function */
 	VGPU_DBD_NO_DATABASE,
-	VGPU_DBD_NOT_MODIFIED, /* no such job, or no right to change it */
+	VGPU_DBD_NO_ROW,  /* no row of that run, or not one alone */
+	VGPU_DBD_CHANGED, /* the row's comment is another one by now */
+	VGPU_DBD_NOT_MODIFIED,
 };
 
-/* Sets the AdminComment of the newest run of one job. task and component are -1 for a job that is
- * neither a task of an array nor a component of a heterogeneous job. Why it did not work is put
- * into why[]. Slurm's library prints to stderr and calls exit() for a bad slurm.conf: call this in a
- * process that may end. */
-enum vgpu_dbd_result vgpu_dbd_set_admin_comment(const char *library, uint32_t job, int64_t task, int64_t component,
-						char *cluster, char *text, char *why, size_t why_size);
+/* One row of the job table: one run of one job. task and component are -1 for a job that is neither a task of an
+ * array nor a component of a heterogeneous job. state is what sacct prints. */
+struct vgpu_dbd_row {
+	uint32_t job;
+	int64_t task, component;
+	char *cluster;
+	const char *state;
+	int64_t submit, end; /* seconds since 1970 */
+};
+
+/* A connection to slurmdbd. Slurm's library prints to stderr and calls exit() for a bad slurm.conf: use it in a
+ * process that may end. Why something did not work is put into why[]. */
+struct vgpu_dbd;
+enum vgpu_dbd_result vgpu_dbd_open(const char *library, struct vgpu_dbd **db, char *why, size_t why_size);
+void vgpu_dbd_close(struct vgpu_dbd *db);
+
+/* Sends what TCP holds back, on every connection among the first descriptors. Both ends of this one send a message as its length
+ * and then the rest, which TCP keeps until the length is acknowledged, which takes 40 ms: 80 for a question and its
+ * answer. The library has no call for that and does not show its socket. */
+void vgpu_dbd_hurry(int descriptors);
+
+/* Changes the AdminComment of one row, and of no other, from was to text. If it is another one by now, that is
+ * returned in *is, which lasts until the connection is closed. */
+enum vgpu_dbd_result vgpu_dbd_set_admin_comment(struct vgpu_dbd *db, const struct vgpu_dbd_row *row, const char *was,
+						char *text, const char **is, char *why, size_t why_size);
 
 /* The Slurm release of the headers of this build, 0x160508 for 22.05.8. The structures that go to the
  * library have another shape in every major and minor release, and the library does not say which it

@@ -29,34 +29,95 @@ import (
 var (
 	// ErrNoLibrary says that Slurm's library is missing or of another release.
 	ErrNoLibrary = errors.New("no usable Slurm library")
-	// ErrNotWritten says that slurmdbd could not be reached or did not change the job.
-	ErrNotWritten = errors.New("slurmdbd has not written it")
+	// ErrNoDatabase says that slurmdbd cannot be reached, or did not do as it was told.
+	ErrNoDatabase = errors.New("slurmdbd has not written it")
+	// ErrNoRow says that the run has no row that can be named alone.
+	ErrNoRow = errors.New("slurmdbd has no such row")
 )
 
-// SetAdminComment sets the AdminComment of a job as sacct prints it: 123, 123_4 or 123+1. The library
-// is one from Library.
-//
-// Slurm's library prints to stderr and ends the process if it does not like slurm.conf, so this is
-// for a process that may end.
-func SetAdminComment(library, jobID, cluster, text string) error {
-	job, task, component, err := parseJobID(jobID)
+// ChangedError says that somebody else has changed the comment since it was read.
+type ChangedError struct{ Is string }
+
+func (e *ChangedError) Error() string { return "somebody else has changed the comment meanwhile" }
+
+// Row names one run of a job, as sacct prints it.
+type Row struct {
+	JobID   string // 123, 123_4 or 123+1
+	Cluster string
+	State   string
+	Submit  time.Time
+	End     time.Time
+}
+
+// Connection is one to slurmdbd. Slurm's library prints to stderr and ends the process if it does not like
+// slurm.conf, so this is for a process that may end.
+type Connection struct {
+	db     *C.struct_vgpu_dbd
+	closed chan struct{}
+}
+
+// hurryEvery is how long an acknowledgement may be held back on the connection.
+const hurryEvery = time.Millisecond
+
+// Open connects; the library is one from Library.
+func Open(library string) (*Connection, error) {
+	cLibrary := C.CString(library)
+	defer C.free(unsafe.Pointer(cLibrary))
+	var why [512]C.char
+	c := &Connection{closed: make(chan struct{})}
+	switch C.vgpu_dbd_open(cLibrary, &c.db, &why[0], C.size_t(len(why))) {
+	case C.VGPU_DBD_OK:
+		go c.hurry()
+		return c, nil
+	case C.VGPU_DBD_NO_LIBRARY:
+		return nil, fmt.Errorf("connect to slurmdbd: %w: %s", ErrNoLibrary, C.GoString(&why[0]))
+	}
+	return nil, fmt.Errorf("connect to slurmdbd: %w: %s", ErrNoDatabase, C.GoString(&why[0]))
+}
+
+// Close ends the connection.
+func (c *Connection) Close() {
+	close(c.closed)
+	C.vgpu_dbd_close(c.db)
+}
+
+func (c *Connection) hurry() {
+	tick := time.NewTicker(hurryEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.closed:
+			return
+		case <-tick.C:
+			C.vgpu_dbd_hurry(64)
+		}
+	}
+}
+
+// SetAdminComment changes the AdminComment of one row from was to text: of that row and no other, and only if
+// nobody else has changed it (ChangedError).
+func (c *Connection) SetAdminComment(row Row, was, text string) error {
+	job, task, component, err := parseJobID(row.JobID)
 	if err != nil {
 		return err
 	}
-	cLibrary, cCluster, cText := C.CString(library), C.CString(cluster), C.CString(text)
-	defer C.free(unsafe.Pointer(cLibrary))
-	defer C.free(unsafe.Pointer(cCluster))
-	defer C.free(unsafe.Pointer(cText))
+	cCluster, cState, cWas, cText := C.CString(row.Cluster), C.CString(row.State), C.CString(was), C.CString(text)
+	for _, s := range []*C.char{cCluster, cState, cWas, cText} {
+		defer C.free(unsafe.Pointer(s))
+	}
+	cRow := C.struct_vgpu_dbd_row{job: C.uint32_t(job), task: C.int64_t(task), component: C.int64_t(component),
+		cluster: cCluster, state: cState, submit: C.int64_t(row.Submit.Unix()), end: C.int64_t(row.End.Unix())}
 	var why [512]C.char
-	switch C.vgpu_dbd_set_admin_comment(cLibrary, C.uint32_t(job), C.int64_t(task), C.int64_t(component),
-		cCluster, cText, &why[0], C.size_t(len(why))) {
+	var is *C.char
+	switch C.vgpu_dbd_set_admin_comment(c.db, &cRow, cWas, cText, &is, &why[0], C.size_t(len(why))) {
 	case C.VGPU_DBD_OK:
 		return nil
-	case C.VGPU_DBD_NO_LIBRARY:
-		return fmt.Errorf("write admin comment of job %s: %w: %s", jobID, ErrNoLibrary, C.GoString(&why[0]))
-	default:
-		return fmt.Errorf("write admin comment of job %s: %w: %s", jobID, ErrNotWritten, C.GoString(&why[0]))
+	case C.VGPU_DBD_CHANGED:
+		return &ChangedError{Is: C.GoString(is)}
+	case C.VGPU_DBD_NO_ROW:
+		return fmt.Errorf("write admin comment of job %s: %w: %s", row.JobID, ErrNoRow, C.GoString(&why[0]))
 	}
+	return fmt.Errorf("write admin comment of job %s: %w: %s", row.JobID, ErrNoDatabase, C.GoString(&why[0]))
 }
 
 // parseJobID takes a job id apart; task and component are -1 where there is none.

@@ -11,9 +11,10 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pages"
 )
 
-// postBoards makes the boards say what the state says, and removes claims of jobs that hold nothing.
+// postBoards makes the boards say what the state says, and removes the pages of jobs that hold nothing.
 // Every one is held against the state at every commit, so that what a killed writer left undone is
 // done by the next. A board that cannot be written is no reason to refuse a job: without it the
 // slices of that GPU do not take turns, and their limits hold all the same.
@@ -32,7 +33,7 @@ func (tx *Tx) postBoards() {
 			}
 			continue
 		}
-		// Neither claims of a job that holds nothing nor what a killed writer left: we have the lock.
+		// Neither the pages of a job that holds nothing nor what a killed writer left: we have the lock.
 		if job, err := strconv.ParseUint(name, 10, 32); err != nil || !holders[uint32(job)] {
 			tx.removeTurn(name)
 		}
@@ -45,7 +46,7 @@ func (tx *Tx) postBoards() {
 }
 
 func (tx *Tx) removeTurn(name string) {
-	if err := os.Remove(tx.store.Dir.Turn(name)); err != nil {
+	if err := pages.Remove(tx.store.Dir.Turn(name)); err != nil {
 		tx.store.Log.Warn("a file of a job that is gone stays", "reason", err)
 	}
 }
@@ -100,7 +101,7 @@ func (s Store) clearTurns() error {
 		return fmt.Errorf("clear %s: %w", s.Dir.Turns(), err)
 	}
 	for _, entry := range entries {
-		if err := os.RemoveAll(s.Dir.Turn(entry.Name())); err != nil {
+		if err := pages.Remove(s.Dir.Turn(entry.Name())); err != nil {
 			return fmt.Errorf("clear %s: %w", s.Dir.Turns(), err)
 		}
 	}

@@ -73,6 +73,9 @@ func TestNextCommitRepairsBoards(t *testing.T) {
 	store := newStore(t)
 	commit(t, store, func(tx *Tx) { tx.Put(1, []Slice{on("GPU-a", 1, 30)}) })
 	claims := store.Dir.Claims(1)
+	if err := os.Mkdir(store.Dir.Pages(1), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := ledger.CreateClaims(claims, 1, 1, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +102,9 @@ func TestNextCommitRepairsBoards(t *testing.T) {
 func TestClaimsOfJobsThatHoldSlicesStay(t *testing.T) {
 	store := newStore(t)
 	put(t, store, 1)
+	if err := os.Mkdir(store.Dir.Pages(1), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := ledger.CreateClaims(store.Dir.Claims(1), 1, 1, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +117,7 @@ func TestClaimsOfJobsThatHoldSlicesStay(t *testing.T) {
 func TestRebootForgetsBoardsAndClaims(t *testing.T) {
 	store := newStore(t)
 	put(t, store, 1)
-	rewrite(t, store.Dir.Claims(1), nil)
+	rewrite(t, store.Dir.Pages(1), nil)
 	store.BootID = "boot-2"
 	commit(t, store, func(*Tx) {})
 	if left, err := os.ReadDir(store.Dir.Turns()); err != nil || len(left) != 0 {

@@ -173,6 +173,7 @@ func TestDamagedFilesAreMovedAsideAndRunningJobsKeepTheirSlices(t *testing.T) {
 			writeGrant(t, store, 8, nil)
 			writeGrant(t, store, 9, func(g *grant.Grant) { g.Slices, g.Refusal = nil, "no room" })
 			writeGrant(t, store, 10, func(g *grant.Grant) { g.BootID = "boot-0" })
+			writeGrant(t, store, 12, func(g *grant.Grant) { g.Job = 99 }) // another job's
 			writeGrant(t, store, 11, nil)
 			if err := os.Chmod(store.Dir.Grant(11), 0o666); err != nil {
 				t.Fatal(err)
@@ -213,6 +214,31 @@ func TestMissingFileIsMadeAgainFromGrants(t *testing.T) {
 	put(t, store, 2)
 	if got, err := store.Read(); err != nil || len(got.Slices) != 2 {
 		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// Whoever can make a state file makes its checksum too: what it says must be slices all the same.
+func TestSlicesThatAreNoneAreDamage(t *testing.T) {
+	for name, spoil := range map[string]func(*Slice){
+		"no job":      func(s *Slice) { s.Job = 0 },
+		"no device":   func(s *Slice) { s.Device = "" },
+		"no memory":   func(s *Slice) { s.MemMiB = 0 },
+		"less memory": func(s *Slice) { s.MemMiB = -1 },
+	} {
+		slice := sliceOf(1)
+		if data, err := encode(testBoot, []Slice{slice}); err != nil {
+			t.Fatal(err)
+		} else if _, err := decode(data); err != nil {
+			t.Fatalf("before it is spoilt: %v", err)
+		}
+		spoil(&slice)
+		data, err := encode(testBoot, []Slice{slice})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := decode(data); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: got %v, %v", name, got, err)
+		}
 	}
 }
 
@@ -276,6 +302,10 @@ func TestRebootFreesEverything(t *testing.T) {
 func TestRunDirThatOthersCanChangeIsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
 		"writable":  func(dir string) error { return os.Chmod(dir, 0o777) },
+		"group":     func(dir string) error { return os.Chmod(dir, 0o775) },
+		"others":    func(dir string) error { return os.Chmod(dir, 0o757) },
+		"owner":     func(dir string) error { return os.Chown(dir, 65534, 0) },
+		"jobs":      func(dir string) error { return os.Chown(filepath.Join(dir, "jobs"), 65534, 0) },
 		"file":      func(dir string) error { os.RemoveAll(dir); return os.WriteFile(dir, nil, 0o644) },
 		"link":      func(dir string) error { os.RemoveAll(dir); return os.Symlink("/run", dir) },
 		"lock link": func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "state.lock")) },
@@ -284,6 +314,9 @@ func TestRunDirThatOthersCanChangeIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := newStore(t)
 			if err := spoil(string(store.Dir)); err != nil {
+				if os.Geteuid() != 0 {
+					t.Skip("only root can give a folder away")
+				}
 				t.Fatal(err)
 			}
 			if _, err := store.Begin(context.Background()); !errors.Is(err, ErrRunDir) {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,15 +19,18 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 )
 
-// Row is the newest run of a job in the accounting database.
+// Row is one run of a job in the accounting database.
 type Row struct {
 	Job          uint32
 	Cluster      string
 	JobID        string // as Slurm prints it: 123, 123_4 of an array, 123+1 of a heterogeneous job
 	State        string
+	Submit       time.Time // a requeued run counts as submitted when the one before it had ended
 	Start        time.Time // zero: not started
+	End          time.Time
 	Ended        bool
 	Nodes        int
+	NodeList     string
 	AdminComment string
 }
 
@@ -37,13 +41,29 @@ var (
 	ErrDatabase = errors.New("the accounting database does not answer")
 	// ErrNoWriter says that a way of writing is not there on this machine.
 	ErrNoWriter = errors.New("no usable Slurm library")
+	// ErrOlderRun says that only the newest run of a job can be written here, and this row is not that for sure.
+	ErrOlderRun = errors.New("without Slurm's library only a job's last run can be written")
 )
+
+// Update is a change of one row's AdminComment.
+type Update struct {
+	Row    Row // as it was read
+	Newest bool
+	Text   string
+}
 
 // Accounting is the accounting database as the reporter uses it.
 type Accounting interface {
-	Row(ctx context.Context, job uint32) (Row, error)
-	SetAdminComment(ctx context.Context, row Row, text string) error
+	// Rows returns all runs of these jobs.
+	Rows(ctx context.Context, jobs []uint32) ([]Row, error)
+	// Write returns one error for each update. A ChangedError says what stands there by now.
+	Write(ctx context.Context, updates []Update) []error
 }
+
+// ChangedError says that the comment is another one than that which was read.
+type ChangedError struct{ Is string }
+
+func (e *ChangedError) Error() string { return "somebody else has changed the comment meanwhile" }
 
 // Bounds of one command.
 const (
@@ -53,31 +73,51 @@ const (
 
 var errTooMuch = fmt.Errorf("more than %d bytes of output", maxOutputBytes)
 
-// ExitNoWriter is the exit code of the comment writer that has no library to write with.
-const ExitNoWriter = 69
-
 // Slurm reaches the database by Slurm's own programs.
 type Slurm struct {
 	Commands config.Slurm
-	// Writer is a command that writes an AdminComment; the job id and the cluster are added to it,
-	// the text comes on its standard input. It is another process because Slurm's library ends the
-	// process when it does not like its configuration. Empty, or one that exits with ExitNoWriter:
-	// sacctmgr writes instead.
+	// Writer is a command that changes AdminComments over one connection (writer.go). It is another process
+	// because Slurm's library ends the process when it does not like its configuration. Empty, or one that exits
+	// with ExitNoWriter: sacctmgr writes instead.
 	Writer []string
 }
 
 // fields is asked of sacct. The first column again at the end shows where a row ends, whatever
 // delimiters and line breaks somebody has put into the comment.
 const (
-	fields    = "Cluster,JobID,JobIDRaw,State,Start,End,NNodes,AdminComment,Cluster"
+	fields    = "Cluster,JobID,JobIDRaw,State,Submit,Start,End,NNodes,NodeList,AdminComment,Cluster"
 	delimiter = "\x1f"
-	columns   = 9
+	columns   = 11
 )
 
-// Row asks sacct. Slurm answers for a whole array if it is asked for the id of its last task
-// (the tasks' ids are numbers of their own, but that one is the array's), so the row is picked here.
+// Rows asks sacct once. Slurm answers for a whole array if it is asked for the id of its last task
+// (the tasks' ids are numbers of their own, but that one is the array's), so the rows are picked here.
+func (s Slurm) Rows(ctx context.Context, jobs []uint32) ([]Row, error) {
+	var ids []string
+	for _, job := range jobs {
+		ids = append(ids, strconv.FormatUint(uint64(job), 10))
+	}
+	rows, err := s.ask(ctx, strings.Join(ids, ","))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(rows, func(row Row) bool { return !slices.Contains(jobs, row.Job) }), nil
+}
+
+// Row is the newest run of a job.
 func (s Slurm) Row(ctx context.Context, job uint32) (Row, error) {
-	return s.find(ctx, strconv.FormatUint(uint64(job), 10), func(row Row) bool { return row.Job == job })
+	rows, err := s.Rows(ctx, []uint32{job})
+	if err != nil {
+		return Row{}, err
+	}
+	if len(rows) == 0 {
+		return Row{}, fmt.Errorf("read job %d: %w", job, ErrNoRow)
+	}
+	return newest(rows), nil
+}
+
+func newest(rows []Row) Row {
+	return slices.MaxFunc(rows, func(a, b Row) int { return a.Submit.Compare(b.Submit) })
 }
 
 // Number finds the number of a job that a user names: 123, 123_4 or 123+1. The controller knows the
@@ -90,28 +130,32 @@ func (s Slurm) Number(ctx context.Context, jobID string) (uint32, error) {
 	if number, parseErr := strconv.ParseUint(strings.TrimSpace(out), 10, 32); err == nil && parseErr == nil {
 		return uint32(number), nil
 	}
-	row, err := s.find(ctx, jobID, func(row Row) bool { return row.JobID == jobID })
-	return row.Job, err
+	rows, err := s.ask(ctx, jobID)
+	if err != nil {
+		return 0, err
+	}
+	for _, row := range rows {
+		if row.JobID == jobID {
+			return row.Job, nil
+		}
+	}
+	return 0, fmt.Errorf("read job %s: %w", jobID, ErrNoRow)
 }
 
-func (s Slurm) find(ctx context.Context, id string, is func(Row) bool) (Row, error) {
-	out, err := run(ctx, "", s.Commands.Sacct, "-n", "-P", "-X", "--delimiter="+delimiter, "-j", id, "-o", fields)
+// ask asks sacct for all runs (-D) of some jobs, without their steps.
+func (s Slurm) ask(ctx context.Context, ids string) ([]Row, error) {
+	out, err := run(ctx, "", s.Commands.Sacct, "-D", "-n", "-P", "-X", "--delimiter="+delimiter, "-j", ids, "-o", fields)
 	if errors.Is(err, errTooMuch) {
-		return Row{}, fmt.Errorf("read job %s from the accounting database: %w", id, err)
+		return nil, fmt.Errorf("read jobs %s from the accounting database: %w", ids, err)
 	}
 	if err != nil {
-		return Row{}, fmt.Errorf("read job %s from the accounting database: %w: %w", id, ErrDatabase, err)
+		return nil, fmt.Errorf("read jobs %s from the accounting database: %w: %w", ids, ErrDatabase, err)
 	}
 	rows, err := parseRows(out)
 	if err != nil {
-		return Row{}, fmt.Errorf("read job %s from the accounting database: %w", id, err)
+		return nil, fmt.Errorf("read jobs %s from the accounting database: %w", ids, err)
 	}
-	for _, row := range rows {
-		if is(row) {
-			return row, nil
-		}
-	}
-	return Row{}, fmt.Errorf("read job %s: %w", id, ErrNoRow)
+	return rows, nil
 }
 
 // parseRows reads sacct's answer.
@@ -136,9 +180,11 @@ func parseRows(out string) ([]Row, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sacct printed the job id %q", cells[1])
 		}
-		nodes, _ := strconv.Atoi(cells[5]) // none for a job that never started
-		rows = append(rows, Row{Job: uint32(job), Cluster: first, JobID: cells[0], State: cells[2], Start: epoch(cells[3]),
-			Ended: !epoch(cells[4]).IsZero() && hasEnded(cells[2]), Nodes: nodes, AdminComment: cells[6]})
+		nodes, _ := strconv.Atoi(cells[6]) // none for a job that never started
+		ended := epoch(cells[5])
+		rows = append(rows, Row{Job: uint32(job), Cluster: first, JobID: cells[0], State: cells[2], Submit: epoch(cells[3]),
+			Start: epoch(cells[4]), End: ended, Ended: !ended.IsZero() && hasEnded(cells[2]), Nodes: nodes, NodeList: cells[7],
+			AdminComment: cells[8]})
 		first = next
 	}
 	return rows, nil
@@ -163,35 +209,6 @@ func hasEnded(state string) bool {
 	return state != ""
 }
 
-// SetAdminComment writes the text into the row.
-//
-// Seen with Slurm 22.05.8: sacctmgr accepts the text as one argument, with commas, blanks and "=",
-// but turns " and ' into ` and everything into lower case; the library call behind it keeps the text.
-// The job must be named as sacct prints it, because the id of an array's last task means all of
-// its tasks. Both change the newest run only. After a requeue that is the ended run until the next
-// one starts. A comment written before the job has ended is lost if slurmctld holds one of its own,
-// since that one comes with the job's completion.
-func (s Slurm) SetAdminComment(ctx context.Context, row Row, text string) error {
-	err := ErrNoWriter
-	if len(s.Writer) > 0 {
-		_, err = run(ctx, text, s.Writer[0], append(s.Writer[1:len(s.Writer):len(s.Writer)], row.JobID, row.Cluster)...)
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.ExitCode() == ExitNoWriter {
-			err = ErrNoWriter
-		}
-	}
-	if errors.Is(err, ErrNoWriter) {
-		// ' would become the same ` as ", and ` looks like one already.
-		text = strings.NewReplacer("'", `\u0027`, "`", `\u0060`).Replace(text)
-		_, err = run(ctx, "", s.Commands.Sacctmgr, "-i", "modify", "job", "where", "jobid="+row.JobID, "cluster="+row.Cluster,
-			"set", "AdminComment="+text)
-	}
-	if err != nil {
-		return fmt.Errorf("write admin comment of job %s: %w", row.JobID, err)
-	}
-	return nil
-}
-
 // run runs one of Slurm's commands in an environment that only says where slurm.conf is.
 func run(ctx context.Context, input, path string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
@@ -211,9 +228,9 @@ func run(ctx context.Context, input, path string, args ...string) (string, error
 	cmd.Stderr = &limited{w: &errs, left: 4096}
 	if err := cmd.Run(); err != nil {
 		if says := strings.TrimSpace(errs.String()); says != "" {
-			return "", fmt.Errorf("%s: %w: %s", path, err, strings.Join(strings.Fields(says), " "))
+			return out.String(), fmt.Errorf("%s: %w: %s", path, err, strings.Join(strings.Fields(says), " "))
 		}
-		return "", fmt.Errorf("%s: %w", path, err)
+		return out.String(), fmt.Errorf("%s: %w", path, err)
 	}
 	if out.Len() == maxOutputBytes {
 		return "", fmt.Errorf("%s: %w", path, errTooMuch)

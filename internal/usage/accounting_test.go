@@ -19,16 +19,19 @@ import (
 
 // rowsOf2 is what sacct 22.05.8 printed for an array of three tasks, one comment with a line break
 // and one with the delimiter of other formats.
-const rowsOf2 = "hc\x1f2_5\x1f4\x1fCOMPLETED\x1f1795230582\x1f1795230588\x1f1\x1fline1\nline2\x1fhc\n" +
-	"hc\x1f2_6\x1f5\x1fCANCELLED by 0\x1f1795230582\x1f1795230588\x1f2\x1fa|b\x1fhc\n" +
-	"hc\x1f2_7\x1f2\x1fRUNNING\x1f1795230582\x1fUnknown\x1f1\x1f\x1fhc\n"
+const rowsOf2 = "hc\x1f2_5\x1f4\x1fREQUEUED\x1f1795230580\x1f1795230582\x1f1795230588\x1f1\x1fn1\x1fline1\nline2\x1fhc\n" +
+	"hc\x1f2_6\x1f5\x1fCANCELLED by 0\x1f1795230580\x1f1795230582\x1f1795230588\x1f2\x1fn[1-2]\x1fa|b\x1fhc\n" +
+	"hc\x1f2_7\x1f2\x1fRUNNING\x1f1795230580\x1f1795230582\x1fUnknown\x1f1\x1fn1\x1f\x1fhc\n"
 
 func TestParseRows(t *testing.T) {
 	start := time.Unix(1795230582, 0)
+	submit, end := time.Unix(1795230580, 0), time.Unix(1795230588, 0)
 	want := []Row{
-		{Job: 4, Cluster: "hc", JobID: "2_5", State: "COMPLETED", Start: start, Ended: true, Nodes: 1, AdminComment: "line1\nline2"},
-		{Job: 5, Cluster: "hc", JobID: "2_6", State: "CANCELLED by 0", Start: start, Ended: true, Nodes: 2, AdminComment: "a|b"},
-		{Job: 2, Cluster: "hc", JobID: "2_7", State: "RUNNING", Start: start, Nodes: 1},
+		{Job: 4, Cluster: "hc", JobID: "2_5", State: "REQUEUED", Submit: submit, Start: start, End: end, Ended: true, Nodes: 1, NodeList: "n1",
+			AdminComment: "line1\nline2"},
+		{Job: 5, Cluster: "hc", JobID: "2_6", State: "CANCELLED by 0", Submit: submit, Start: start, End: end, Ended: true, Nodes: 2,
+			NodeList: "n[1-2]", AdminComment: "a|b"},
+		{Job: 2, Cluster: "hc", JobID: "2_7", State: "RUNNING", Submit: submit, Start: start, Nodes: 1, NodeList: "n1"},
 	}
 	got, err := parseRows(rowsOf2)
 	if err != nil {
@@ -41,7 +44,7 @@ func TestParseRows(t *testing.T) {
 		t.Errorf("no answer: %v, %v", got, err)
 	}
 	for _, text := range []string{"hc", "hc\x1f2\x1f", "no such column\n", strings.TrimSuffix(rowsOf2, "hc\n"),
-		"a" + strings.Repeat("\x1f1", 7) + "\x1fb\n"} {
+		"a" + strings.Repeat("\x1f1", 9) + "\x1fb\n"} {
 		if got, err := parseRows(text); err == nil {
 			t.Errorf("%q is read as %v", text, got)
 		}
@@ -66,31 +69,54 @@ func TestSlurmCommands(t *testing.T) {
 	record := `{ echo "$0" | sed 's|.*/||'; printf '<%s>\n' "$@"; env | grep -E '^(SLURM_CONF|SLURM_TIME_FORMAT|LD_PRELOAD_OF)' | sort; cat; } >> ` + log
 	s := Slurm{
 		Commands: config.Slurm{
-			Sacct:    script(t, dir, "sacct", "exit 1"),
+			Sacct:    script(t, dir, "sacct", record),
 			Sacctmgr: script(t, dir, "sacctmgr", record),
 		},
-		Writer: []string{script(t, dir, "writer", record), "--set"},
+		Writer: []string{script(t, dir, "writer", record+"; echo '{}'; echo '{\"changed\":\"x\"}'; echo '{\"error\":\"no way\"}'; exit 1"), "--write"},
 	}
-	row := Row{Cluster: "c", JobID: "7_1"}
-	text := `{"text":"it's ` + "`so`" + `"}`
-	if err := s.SetAdminComment(t.Context(), row, text); err != nil {
+	if _, err := s.Rows(t.Context(), []uint32{7, 9}); err != nil {
 		t.Fatal(err)
+	}
+	submit := time.Unix(1795230580, 0).UTC()
+	row := Row{Cluster: "c", JobID: "7_1", State: "COMPLETED", Submit: submit, End: submit.Add(time.Second), AdminComment: "old"}
+	text := `{"text":"it's ` + "`so`" + `"}`
+	update := Update{Row: row, Newest: true, Text: text}
+	errs := s.Write(t.Context(), []Update{update, update, update, update})
+	var changed *ChangedError
+	if errs[0] != nil || !errors.As(errs[1], &changed) || changed.Is != "x" || errs[2].Error() != "no way" ||
+		errs[3] == nil || !strings.Contains(errs[3].Error(), "exit status 1") {
+		t.Errorf("the writer's replies: %v", errs)
 	}
 	s.Writer = []string{script(t, dir, "none", "exit 69")}
-	if err := s.SetAdminComment(t.Context(), row, text); err != nil {
-		t.Fatal(err)
+	older, requeued := update, update
+	older.Newest, requeued.Row.State = false, "REQUEUED"
+	errs = s.Write(t.Context(), []Update{update, older, requeued})
+	if errs[0] != nil || !errors.Is(errs[1], ErrOlderRun) || !errors.Is(errs[2], ErrOlderRun) {
+		t.Errorf("sacctmgr: %v", errs)
 	}
 	got, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `writer
-<--set>
-<7_1>
-<c>
+	order := `{"job_id":"7_1","cluster":"c","state":"COMPLETED","submit":"2026-11-21T03:09:40Z","end":"2026-11-21T03:09:41Z","was":"old",` +
+		`"text":"{\"text\":\"it's ` + "`so`" + `\"}"}` + "\n"
+	want := `sacct
+<-D>
+<-n>
+<-P>
+<-X>
+<--delimiter=` + delimiter + `>
+<-j>
+<7,9>
+<-o>
+<` + fields + `>
 SLURM_CONF=/etc/elsewhere/slurm.conf
 SLURM_TIME_FORMAT=%s
-` + text + `sacctmgr
+writer
+<--write>
+SLURM_CONF=/etc/elsewhere/slurm.conf
+SLURM_TIME_FORMAT=%s
+` + strings.Repeat(order, 4) + `sacctmgr
 <-i>
 <modify>
 <job>
@@ -104,11 +130,6 @@ SLURM_TIME_FORMAT=%s
 `
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
-	}
-
-	s.Writer = []string{script(t, dir, "broken", "echo no way >&2; exit 1")}
-	if err := s.SetAdminComment(t.Context(), row, text); err == nil || !strings.Contains(err.Error(), "no way") {
-		t.Errorf("a writer that fails: %v", err)
 	}
 }
 

@@ -7,14 +7,17 @@
 package usage
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -43,11 +46,13 @@ type Record struct {
 	Restart     int                 `json:"restart"`
 	Node        string              `json:"node"`
 	UID         uint32              `json:"uid"`
-	Start       time.Time           `json:"start"` // when the slices were granted
-	End         time.Time           `json:"end"`   // when they were released
+	Submitted   time.Time           `json:"submitted,omitzero"` // as the run's row in the accounting database has it
+	Start       time.Time           `json:"start"`              // when the slices were granted
+	End         time.Time           `json:"end"`                // when they were released
 	Request     string              `json:"request"`
 	Entitlement request.Entitlement `json:"entitlement"`
-	Refusal     string              `json:"refusal,omitempty"` // set: nothing was granted, and this is why
+	Refusal     string              `json:"refusal,omitempty"`  // set: nothing was granted, and this is why
+	Requeued    bool                `json:"requeued,omitempty"` // the refused job went back into the queue
 	Devices     []Device            `json:"devices"`
 	Steps       []Step              `json:"steps,omitempty"`
 	// Outcome is what became of the report, in words; empty while it waits in the spool.
@@ -213,15 +218,15 @@ func List(spool rundir.Spool) (records []Record, bad []string, err error) {
 	return records, bad, nil
 }
 
-// Find returns the newest record of a job, from the spool or the history.
+// Find returns the records of a job's runs here, from the spool and the history, the newest run last.
 // There is none: fs.ErrNotExist.
-func Find(spool rundir.Spool, job uint32) (Record, error) {
-	best, found := Record{}, false
+func Find(spool rundir.Spool, job uint32) ([]Record, error) {
+	runs := make(map[int]Record)
 	var unreadable error
 	for _, dir := range []string{spool.History(), spool.Usage()} {
 		names, err := filepath.Glob(filepath.Join(dir, fmt.Sprintf("%d.*.json", job)))
 		if err != nil {
-			return Record{}, fmt.Errorf("find usage record: %w", err)
+			return nil, fmt.Errorf("find usage record: %w", err)
 		}
 		if _, err := os.ReadDir(dir); errors.Is(err, fs.ErrPermission) {
 			unreadable = err
@@ -232,16 +237,14 @@ func Find(spool rundir.Spool, job uint32) (Record, error) {
 				unreadable = err
 				continue
 			}
-			if !found || rec.Restart >= best.Restart {
-				best, found = rec, true
-			}
+			runs[rec.Restart] = rec
 		}
 	}
 	switch {
-	case found:
-		return best, nil
+	case len(runs) > 0:
+		return slices.SortedFunc(maps.Values(runs), func(a, b Record) int { return cmp.Compare(a.Restart, b.Restart) }), nil
 	case unreadable != nil:
-		return Record{}, unreadable
+		return nil, unreadable
 	}
-	return Record{}, fmt.Errorf("find usage record of job %d: %w", job, fs.ErrNotExist)
+	return nil, fmt.Errorf("find usage record of job %d: %w", job, fs.ErrNotExist)
 }

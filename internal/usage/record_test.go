@@ -156,9 +156,14 @@ func TestFindIsTheNewestRun(t *testing.T) {
 		}
 	}
 	mustWrite(t, spool, sample(71))
-	rec, err := Find(spool, 7)
-	if err != nil || rec.Restart != 11 || rec.Job != 7 {
-		t.Errorf("got restart %d of job %d, %v", rec.Restart, rec.Job, err)
+	runs, err := Find(spool, 7)
+	if err != nil || len(runs) != 12 {
+		t.Fatalf("got %d runs, %v", len(runs), err)
+	}
+	for i, rec := range runs {
+		if rec.Restart != i || rec.Job != 7 {
+			t.Errorf("got restart %d of job %d", rec.Restart, rec.Job)
+		}
 	}
 }
 
@@ -179,6 +184,9 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	mustWrite(t, spool, sample(900000))
 	if err := archive(spool, sample(900000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := trim(spool); err != nil {
 		t.Fatal(err)
 	}
 	left := names(t, spool.History())

@@ -28,10 +28,11 @@ const (
 
 // Outcomes of a report, as they stand in the history.
 const (
-	OutcomeWritten    = "written to the accounting database"
-	OutcomeSuperseded = "not written: a later run of the job is in the accounting database"
-	OutcomeDisabled   = "not written: report.enabled is false"
-	OutcomeRequeued   = "not written: the job went back into the queue"
+	OutcomeWritten  = "written to the accounting database"
+	OutcomeDisabled = "not written: report.enabled is false"
+	// OutcomeRequeued is about a prolog that came when the job's next run was under way: which row was its own run's
+	// it cannot know.
+	OutcomeRequeued = "not written: the job had been requeued before it began"
 )
 
 // Reporter carries usage records from the spool into the accounting database.
@@ -45,17 +46,20 @@ type Reporter struct {
 	// Settle is how long a job on several nodes is given to be overwritten by another node's reporter
 	// before its part is looked for again.
 	Settle time.Duration
+	// Spread is the most that is waited before the first look: the nodes of a job end it together, and the database
+	// is one. What comes meanwhile is reported with the rest.
+	Spread time.Duration
 }
 
-// DefaultRetry and DefaultSettle suit a database that was away for seconds, and one that was for hours.
+// DefaultRetry, DefaultSettle and DefaultSpread suit a database that was away for seconds, and one that was for hours.
 const (
 	DefaultRetry  = time.Second
 	DefaultSettle = 2 * time.Second
+	DefaultSpread = 2 * time.Second
 )
 
-// otherRun is how much later than the end of a run another one starts: clocks differ by less, and
-// Slurm holds a requeued job back for longer (120 s by default).
-const otherRun = time.Minute
+// atOnce is how many records are read and written together.
+const atOnce = 100
 
 // waiting is a record's next try.
 type waiting struct {
@@ -109,7 +113,10 @@ func (r *Reporter) lock() (unlock func(), err error) {
 }
 
 func (r *Reporter) work(ctx context.Context) error {
-	removeStaleTemporaries(r.Spool.Usage())
+	removeStaleTemporaries(r.Spool.History())
+	if r.Spread > 0 && !sleepFor(ctx, rand.N(r.Spread)) {
+		return nil
+	}
 	later := make(map[string]*waiting)
 	for {
 		records, bad, err := List(r.Spool)
@@ -136,48 +143,72 @@ func (r *Reporter) work(ctx context.Context) error {
 // round tries every record whose turn it is. A database that does not answer ends the round: the
 // others would only wait for the same silence.
 func (r *Reporter) round(ctx context.Context, records []Record, later map[string]*waiting) error {
+	var due []Record
 	for _, rec := range records {
+		if wait := later[fileName(rec.Job, rec.Restart)]; wait == nil || !time.Now().Before(wait.next) {
+			due = append(due, rec)
+		}
+	}
+	for batch := range slices.Chunk(due, atOnce) {
 		if ctx.Err() != nil {
 			return nil
 		}
-		name := fileName(rec.Job, rec.Restart)
-		wait := later[name]
-		if wait != nil && time.Now().Before(wait.next) {
-			continue
-		}
-		outcome, err := r.report(ctx, rec)
-		if err == nil || time.Since(rec.End) > r.RetryFor {
-			if err != nil {
-				outcome = "given up: " + err.Error()
-				r.Log.Error("usage record given up", "job", rec.Job, "restart", rec.Restart, "reason", err)
-			}
-			delete(later, name)
-			if err := r.finish(rec, outcome); err != nil {
+		results := r.report(ctx, batch)
+		for i, rec := range batch {
+			if err := r.conclude(rec, results[i], later); err != nil {
 				return err
 			}
-			continue
 		}
-		if wait == nil {
-			wait = &waiting{pause: r.Retry}
-			later[name] = wait
-		} else {
-			wait.pause = min(2*wait.pause, 64*r.Retry)
+		if err := trim(r.Spool); err != nil {
+			return err
 		}
-		wait.next = time.Now().Add(wait.pause)
-		r.Log.Info("usage record waits", "job", rec.Job, "restart", rec.Restart, "retry_in", wait.pause, "reason", err)
-		if errors.Is(err, ErrDatabase) {
-			for _, other := range records {
-				name := fileName(other.Job, other.Restart)
-				if later[name] == nil {
-					later[name] = &waiting{pause: r.Retry}
-				}
-				if later[name].next.Before(wait.next) {
-					later[name].next = wait.next
-				}
+		if i := slices.IndexFunc(results, func(res result) bool { return errors.Is(res.err, ErrDatabase) }); i >= 0 {
+			next := later[fileName(batch[i].Job, batch[i].Restart)]
+			for _, rec := range records {
+				postpone(later, rec, next, r.Retry)
 			}
 			return nil
 		}
 	}
+	return nil
+}
+
+func postpone(later map[string]*waiting, rec Record, until *waiting, pause time.Duration) {
+	name := fileName(rec.Job, rec.Restart)
+	if later[name] == nil {
+		later[name] = &waiting{pause: pause}
+	}
+	if until != nil && later[name].next.Before(until.next) {
+		later[name].next = until.next
+	}
+}
+
+// conclude finishes a record, gives it up, or lets it wait.
+func (r *Reporter) conclude(rec Record, res result, later map[string]*waiting) error {
+	name := fileName(rec.Job, rec.Restart)
+	if res.outcome != "" {
+		delete(later, name)
+		return r.finish(rec, res.outcome)
+	}
+	if time.Since(rec.End) > r.RetryFor && !errors.Is(res.err, errSettling) {
+		r.Log.Error("usage record given up", "job", rec.Job, "restart", rec.Restart, "reason", res.err)
+		delete(later, name)
+		return r.finish(rec, "given up: "+res.err.Error())
+	}
+	wait := later[name]
+	if wait == nil {
+		wait = &waiting{pause: r.Retry}
+		later[name] = wait
+	} else if !errors.Is(res.err, errSettling) {
+		wait.pause = min(2*wait.pause, 64*r.Retry)
+	}
+	pause := wait.pause
+	if errors.Is(res.err, errSettling) {
+		pause = 2 * r.Settle
+	}
+	pause = pause/2 + rand.N(max(pause, 1)) // hundreds of nodes wait for one database
+	wait.next = time.Now().Add(pause)
+	r.Log.Info("usage record waits", "job", rec.Job, "restart", rec.Restart, "retry_in", pause, "reason", res.err)
 	return nil
 }
 
@@ -202,49 +233,6 @@ func sleepFor(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
-}
-
-var (
-	errNotEnded  = errors.New("the job has not ended in the accounting database")
-	errNotStands = errors.New("another node's report has overwritten this one")
-)
-
-// report writes one record's part and reads it back. A nil error means that nothing is left to do.
-func (r *Reporter) report(ctx context.Context, rec Record) (outcome string, err error) {
-	row, err := r.Accounting.Row(ctx, rec.Job)
-	if err != nil {
-		return "", err
-	}
-	switch {
-	case row.Start.After(rec.End.Add(otherRun)):
-		// The database answers with the newest run only, and that is another one by now.
-		return OutcomeSuperseded, nil
-	case !row.Ended:
-		return "", fmt.Errorf("%w: %s", errNotEnded, row.State)
-	}
-	if !Stands(row.AdminComment, rec) {
-		text, err := Merge(row.AdminComment, rec)
-		if errors.Is(err, ErrCommentFull) || errors.Is(err, ErrCommentVersion) {
-			return "not written: " + err.Error(), nil
-		}
-		if err != nil {
-			return "", err
-		}
-		if err := r.Accounting.SetAdminComment(ctx, row, text); err != nil {
-			return "", err
-		}
-		// All nodes of a job end it at the same time, and nothing locks the row between reading and writing.
-		if row.Nodes > 1 && r.Settle > 0 && !sleepFor(ctx, r.Settle+rand.N(r.Settle)) {
-			return "", ctx.Err()
-		}
-		if row, err = r.Accounting.Row(ctx, rec.Job); err != nil {
-			return "", err
-		}
-		if !Stands(row.AdminComment, rec) {
-			return "", errNotStands
-		}
-	}
-	return OutcomeWritten, nil
 }
 
 // finish moves a record into the history.
@@ -283,14 +271,7 @@ func archive(spool rundir.Spool, rec Record) error {
 	if err := os.Remove(filepath.Join(spool.Usage(), name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("keep usage record: %w", err)
 	}
-	return trim(spool)
-}
-
-// Keep puts a record into the history without reporting it: a run that was refused and went back
-// into the queue is explained by it, and is none that the accounting database should hear of.
-func Keep(spool rundir.Spool, rec Record, outcome string) error {
-	rec.Outcome = outcome
-	return archive(spool, rec)
+	return nil
 }
 
 // trim keeps the newest MaxHistory files of the history.
@@ -321,11 +302,12 @@ func trim(spool rundir.Spool) error {
 	return nil
 }
 
-// removeStaleTemporaries clears what a killed writer left. A writer needs milliseconds.
+// removeStaleTemporaries clears what killed reporters left: the one that has the lock is the only one.
+// Other writers there need milliseconds.
 func removeStaleTemporaries(dir string) {
 	names, _ := filepath.Glob(filepath.Join(dir, ".*.json*"))
 	for _, path := range names {
-		if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > time.Hour {
+		if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > time.Minute {
 			os.Remove(path)
 		}
 	}

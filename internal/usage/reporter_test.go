@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ import (
 type database struct {
 	sync.Mutex
 	rows   map[uint32]Row
+	others []Row                       // of other runs, never to be written
 	faults []error                     // of the next calls, whatever they are
 	onRow  func(calls int, job uint32) // before an answer, without the lock
 	calls  int
@@ -41,43 +43,56 @@ func (d *database) fault() error {
 	return err
 }
 
-func (d *database) Row(_ context.Context, job uint32) (Row, error) {
+func (d *database) Rows(_ context.Context, jobs []uint32) (rows []Row, err error) {
 	if d.onRow != nil {
-		d.onRow(d.calls, job)
+		d.onRow(d.calls, jobs[0])
 	}
 	d.Lock()
 	defer d.Unlock()
 	if err := d.fault(); err != nil {
-		return Row{}, err
+		return nil, err
 	}
-	row, ok := d.rows[job]
-	if !ok {
-		return Row{}, ErrNoRow
+	for _, job := range jobs {
+		if row, ok := d.rows[job]; ok {
+			rows = append(rows, row)
+		}
 	}
-	return row, nil
+	return append(rows, d.others...), nil
 }
 
-func (d *database) SetAdminComment(_ context.Context, row Row, text string) error {
+func (d *database) Write(_ context.Context, updates []Update) []error {
+	errs := make([]error, len(updates))
+	for i, update := range updates {
+		errs[i] = d.write(update)
+	}
+	return errs
+}
+
+func (d *database) write(update Update) error {
 	d.Lock()
 	defer d.Unlock()
 	if err := d.fault(); err != nil {
 		return err
 	}
-	for job, have := range d.rows {
-		if have.JobID == row.JobID {
-			have.AdminComment = text
-			if d.loses > 0 {
-				d.loses--
-				have.AdminComment = `{"vgpu":{"v":1,"nodes":{"n2":[]}}}`
-			}
-			d.rows[job] = have
-		}
+	have := d.rows[update.Row.Job]
+	if !have.Submit.Equal(update.Row.Submit) {
+		return errors.New("another run's row was to be written")
 	}
+	if have.AdminComment != update.Row.AdminComment {
+		return &ChangedError{Is: have.AdminComment}
+	}
+	have.AdminComment = update.Text
+	if d.loses > 0 {
+		d.loses--
+		have.AdminComment = `{"vgpu":{"v":1,"nodes":{"n2":[]}}}`
+	}
+	d.rows[update.Row.Job] = have
 	return nil
 }
 
 func ended(job uint32) Row {
-	return Row{Cluster: "c", JobID: fmt.Sprint(job), State: "COMPLETED", Start: noon, Ended: true, Nodes: 1}
+	return Row{Job: job, Cluster: "c", JobID: fmt.Sprint(job), State: "COMPLETED", Submit: noon.Add(-time.Minute), Start: noon,
+		End: noon.Add(time.Hour), Ended: true, Nodes: 1, NodeList: "n[1-2]"}
 }
 
 func reporter(t *testing.T, db Accounting) *Reporter {
@@ -111,11 +126,13 @@ func outcome(t *testing.T, r *Reporter, job uint32) string {
 
 func TestFlush(t *testing.T) {
 	running := ended(7)
-	running.State, running.Ended = "RUNNING", false
+	running.State, running.End, running.Ended = "RUNNING", time.Time{}, false
 	later := ended(7)
-	later.Start, later.State, later.Ended = noon.Add(2*time.Hour), "RUNNING", false
+	later.Submit, later.Start, later.State, later.Ended = noon.Add(time.Hour), noon.Add(2*time.Hour), "RUNNING", false
 	many := ended(7)
 	many.Nodes = 2
+	newer := ended(7)
+	newer.AdminComment = `{"vgpu":{"v":9}}`
 	down := fmt.Errorf("%w: refused", ErrDatabase)
 	for name, tc := range map[string]struct {
 		row     Row
@@ -128,9 +145,12 @@ func TestFlush(t *testing.T) {
 		"at once":                {row: ended(7), outcome: OutcomeWritten, stands: true},
 		"slurmdbd down for long": {row: ended(7), faults: []error{down, down, down, down, down}, outcome: OutcomeWritten, stands: true},
 		"write refused":          {row: ended(7), faults: []error{nil, errors.New("not now")}, outcome: OutcomeWritten, stands: true},
-		"read back fails":        {row: ended(7), faults: []error{nil, nil, down}, outcome: OutcomeWritten, stands: true},
-		"overwritten twice":      {row: many, loses: 2, outcome: OutcomeWritten, stands: true},
-		"no row yet":             {row: ended(7), faults: []error{ErrNoRow, ErrNoRow}, outcome: OutcomeWritten, stands: true},
+		"read back fails":        {row: many, faults: []error{nil, nil, down}, outcome: OutcomeWritten, stands: true},
+		"another node was quicker": {row: ended(7), faults: []error{nil, &ChangedError{Is: `{"text":"x"}`}, &ChangedError{Is: ""}},
+			outcome: OutcomeWritten, stands: true},
+		"sacctmgr cannot":   {row: ended(7), faults: []error{nil, ErrOlderRun}, outcome: "not written: " + ErrOlderRun.Error()},
+		"overwritten twice": {row: many, loses: 2, outcome: OutcomeWritten, stands: true},
+		"no row yet":        {row: ended(7), faults: []error{ErrNoRow, ErrNoRow}, outcome: OutcomeWritten, stands: true},
 		"still running": {row: running, outcome: OutcomeWritten, stands: true, onRow: func(d *database) func(int, uint32) {
 			return func(calls int, job uint32) {
 				d.Lock()
@@ -143,8 +163,8 @@ func TestFlush(t *testing.T) {
 				}
 			}
 		}},
-		"a later run": {row: later, outcome: OutcomeSuperseded},
-		"newer part": {row: Row{Cluster: "c", JobID: "7", Start: noon, Ended: true, AdminComment: `{"vgpu":{"v":9}}`},
+		"a later run": {row: later, outcome: "not written: " + errNever.Error()},
+		"newer part": {row: newer,
 			outcome: "not written: admin comment was written by a newer version: 9"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,6 +185,58 @@ func TestFlush(t *testing.T) {
 				t.Errorf("spool holds %v", left)
 			}
 		})
+	}
+}
+
+// What the history could not take is not lost.
+func TestARecordLeavesTheSpoolOnlyForTheHistory(t *testing.T) {
+	r := reporter(t, &database{})
+	mustWrite(t, r.Spool, sample(7))
+	rec, err := readRecord(filepath.Join(r.Spool.Usage(), fileName(7, 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A folder in its place, which no file replaces.
+	if err := os.MkdirAll(filepath.Join(r.Spool.History(), fileName(7, 0), "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := archive(r.Spool, rec); err == nil {
+		t.Error("archived")
+	}
+	if left := names(t, r.Spool.Usage()); !slices.Contains(left, fileName(7, 0)) {
+		t.Errorf("the spool holds %v", left)
+	}
+}
+
+// lateContext writes a record once the reporter has given the spool's lock back, when another one that found it
+// taken has gone.
+type lateContext struct {
+	context.Context
+	t    *testing.T
+	r    *Reporter
+	once *sync.Once
+}
+
+func (c lateContext) Err() error {
+	if unlock, err := c.r.lock(); err == nil && unlock != nil {
+		unlock()
+		c.once.Do(func() { mustWrite(c.t, c.r.Spool, sample(9)) })
+	}
+	return c.Context.Err()
+}
+
+func TestARecordThatComesAtTheEndIsReported(t *testing.T) {
+	r := reporter(t, &database{rows: map[uint32]Row{7: ended(7), 9: ended(9)}})
+	mustWrite(t, r.Spool, sample(7))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := r.Flush(lateContext{ctx, t, r, new(sync.Once)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range []uint32{7, 9} {
+		if got := outcome(t, r, job); got != OutcomeWritten {
+			t.Errorf("job %d: %q", job, got)
+		}
 	}
 }
 
@@ -277,9 +349,9 @@ func TestStartReporterDisabledKeepsTheRecords(t *testing.T) {
 	if err := StartReporter(cfg, "/none"); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := Find(cfg.Spool(), 7)
-	if err != nil || rec.Outcome != OutcomeDisabled {
-		t.Errorf("outcome %q, %v", rec.Outcome, err)
+	runs, err := Find(cfg.Spool(), 7)
+	if err != nil || len(runs) != 1 || runs[0].Outcome != OutcomeDisabled {
+		t.Errorf("%+v, %v", runs, err)
 	}
 }
 
@@ -289,4 +361,27 @@ func TestStartReporterSaysWhatIsMissing(t *testing.T) {
 	if err := StartReporter(cfg, "/none"); err == nil || !strings.Contains(err.Error(), reporterName) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// runsDatabase holds several runs of a job.
+type runsDatabase struct {
+	rows  []Row
+	calls [2]int // Rows, Write
+}
+
+func (d *runsDatabase) Rows(context.Context, []uint32) ([]Row, error) {
+	d.calls[0]++
+	return slices.Clone(d.rows), nil
+}
+
+func (d *runsDatabase) Write(_ context.Context, updates []Update) []error {
+	d.calls[1]++
+	for _, update := range updates {
+		for i := range d.rows {
+			if d.rows[i].Submit.Equal(update.Row.Submit) {
+				d.rows[i].AdminComment = update.Text
+			}
+		}
+	}
+	return make([]error, len(updates))
 }

@@ -83,5 +83,8 @@ func archiveAll(cfg config.Config) error {
 			return err
 		}
 	}
-	return nil
+	if len(records) == 0 {
+		return nil
+	}
+	return trim(cfg.Spool())
 }

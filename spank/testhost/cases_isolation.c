@@ -26,7 +26,18 @@ static void run_command(const char *command)
 	CHECK(status == 0);
 }
 
-static void own_machine(void)
+static int outside = -1; /* the mount namespace in which slurmd would be */
+static int inside = -1;	 /* the one that the process had before it went there */
+
+void go_outside(void)
+{
+	inside = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	CHECK(inside >= 0 && setns(outside, CLONE_NEWNS) == 0);
+}
+
+void go_back(void) { CHECK(setns(inside, CLONE_NEWNS) == 0); }
+
+void own_machine(void)
 {
 	static char library[512];
 	char command[2048];
@@ -46,6 +57,8 @@ static void own_machine(void)
 	CHECK(mount("tmpfs", "/run", "tmpfs", 0, "mode=755") == 0);
 	/* As systemd has it; what a task mounts must not come back through this. */
 	CHECK(mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL) == 0);
+	outside = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	CHECK(outside >= 0);
 	for (int minor = 0; minor < 4; minor++) {
 		const char *node = in_folder("dev/nvidia%d", minor);
 		CHECK(mknod(node, S_IFCHR | 0666, makedev(1, 3)) == 0 && chmod(node, 0666) == 0);
@@ -59,6 +72,13 @@ static void own_machine_and_step(void)
 	loaded = start_step(5, 0);
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
 	SAME(host.log, "");
+}
+
+/* As with job_container/tmpfs: the tasks are not where slurmstepd is. */
+static void own_machine_and_step_in_a_container(void)
+{
+	own_machine_and_step();
+	go_outside();
 }
 
 static int open_error(const char *path, int flags)
@@ -76,7 +96,7 @@ static mode_t mode_of(const char *path)
 	return stat(path, &st) == 0 ? st.st_mode & 07777 : 0;
 }
 
-static void check_view(void)
+void check_view(void)
 {
 	char line[600];
 	struct stat st;
@@ -115,19 +135,64 @@ static int look_around(void)
 	return 1;
 }
 
-static void a_task_sees_its_own_machine(void)
+static char *namespace_now(void)
 {
-	own_machine_and_step();
-	char *before = read_text("/proc/self/mountinfo");
-	CHECK(run_in_child(look_around) == 42);
-	CHECK(run_in_child(look_around) == 42); /* the step's second task */
-	SAME(read_text("/proc/self/mountinfo"), before);
+	static char names[4][64];
+	static int next;
+	char *name = names[next++ % 4];
+	ssize_t n = readlink("/proc/thread-self/ns/mnt", name, 63);
+	CHECK(n > 0);
+	name[n] = '\0';
+	return name;
+}
+
+static void check_outside(const char *mounts)
+{
+	SAME(read_text("/proc/thread-self/mountinfo"), mounts);
 	SAME(read_text("/etc/ld.so.preload"), "");
 	CHECK(mode_of("/etc/ld.so.preload") == 0644);
 	CHECK(mode_of("/run/slurm-vgpu/self") == 0755);
 	CHECK(!exists("/run/slurm-vgpu/self/limits"));
-	CHECK(job_env("LD_PRELOAD") == NULL);
 	CHECK(open_error(in_folder("dev/nvidia1"), O_RDWR) == 0);
+}
+
+static const char *namespace_of_the_step;
+static int shares_the_steps_namespace(void)
+{
+	CHECK(loaded.task_init_privileged(NULL, 0, NULL) == 0);
+	SAME(namespace_now(), namespace_of_the_step);
+	return look_around();
+}
+
+/* slurmstepd opens the user's files and runs his task epilog, so it sees what the tasks see. */
+static void a_step_sees_its_own_machine(void)
+{
+	own_machine();
+	char *mounts = read_text("/proc/thread-self/mountinfo");
+	grant(5, "strict", NULL);
+	loaded = start_step(5, 0);
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	SAME(host.log, "");
+	check_view();
+	namespace_of_the_step = namespace_now();
+	CHECK(run_in_child(shares_the_steps_namespace) == 42);
+	CHECK(run_in_child(shares_the_steps_namespace) == 42); /* its second task */
+	CHECK(job_env("LD_PRELOAD") == NULL);
+	CHECK(loaded.exit(NULL, 0, NULL) == 0);
+	CHECK(!exists(in_folder("run/jobs/5/steps/0")));
+	CHECK(exists(in_folder("run/jobs/5/usage.json")));
+	SAME(host.log, "");
+	go_outside();
+	check_outside(mounts);
+}
+
+static void a_task_in_a_container_sees_its_own_machine(void)
+{
+	own_machine_and_step_in_a_container();
+	char *mounts = read_text("/proc/thread-self/mountinfo");
+	CHECK(run_in_child(look_around) == 42);
+	CHECK(run_in_child(look_around) == 42);
+	check_outside(mounts);
 	CHECK(loaded.exit(NULL, 0, NULL) == 0);
 	CHECK(!exists(in_folder("run/jobs/5/steps/0")));
 }
@@ -145,11 +210,11 @@ static void the_systems_own_preloads_stay(void)
 }
 
 /* The task must fail, say why, and its mounts must not reach the node. */
-static const char *expected_reason;
+static const char *expected_beginning, *expected_reason;
 static int fails(void)
 {
 	int rc = loaded.task_init_privileged(NULL, 0, NULL);
-	LOGGED("vgpu: isolate the task: ");
+	LOGGED(expected_beginning);
 	LOGGED(expected_reason);
 	CHECK(strchr(host.log, '\n') == strrchr(host.log, '\n'));
 	return rc == -1 ? 7 : 1;
@@ -159,16 +224,31 @@ static int succeeds(void) { return loaded.task_init_privileged(NULL, 0, NULL) ==
 
 static void check_fails(const char *reason)
 {
-	char *before = read_text("/proc/self/mountinfo");
+	char *before = read_text("/proc/thread-self/mountinfo");
 	expected_reason = reason;
+	expected_beginning = "vgpu: isolate the task: ";
 	CHECK(run_in_child(fails) == 7);
-	SAME(read_text("/proc/self/mountinfo"), before);
+	SAME(read_text("/proc/thread-self/mountinfo"), before);
+	SAME(host.log, "");
+}
+
+/* The same where the step itself cannot be isolated, which is most often the case. */
+static void check_step_fails(const char *reason)
+{
+	char *before = read_text("/proc/thread-self/mountinfo");
+	loaded = start_step(5, 0);
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0); /* -1 would drain the node */
+	go_outside();
+	expected_reason = reason;
+	expected_beginning = "vgpu: isolate the step: ";
+	CHECK(run_in_child(fails) == 7);
+	SAME(read_text("/proc/thread-self/mountinfo"), before);
 	SAME(host.log, "");
 }
 
 static void a_mask_must_cover_a_device(void)
 {
-	own_machine_and_step();
+	own_machine_and_step_in_a_container();
 	CHECK(unlink(in_folder("dev/nvidia1")) == 0);
 	CHECK(run_in_child(succeeds) == 7); /* a GPU that is gone is none to hide */
 	write_file(in_folder("dev/nvidia1"), "");
@@ -178,9 +258,18 @@ static void a_mask_must_cover_a_device(void)
 	check_fails("dev/nvidia1 is a symbolic link");
 }
 
+static void a_step_that_cannot_be_isolated_fails(void)
+{
+	own_machine();
+	grant(5, "strict", NULL);
+	CHECK(unlink(in_folder("dev/nvidia1")) == 0);
+	write_file(in_folder("dev/nvidia1"), "");
+	check_step_fails("dev/nvidia1 is not a character device");
+}
+
 static void only_roots_files_are_mounted(void)
 {
-	own_machine_and_step();
+	own_machine_and_step_in_a_container();
 	const char *step = in_folder("run/jobs/5/steps/0"), *preload = in_folder("run/jobs/5/steps/0/ld.so.preload");
 	CHECK(chmod(step, 0777) == 0);
 	check_fails("steps/0 can be written by others than root");
@@ -194,8 +283,8 @@ static void only_roots_files_are_mounted(void)
 
 static void mount_points_are_no_links(void)
 {
-	own_machine_and_step();
-	CHECK(symlink("/etc/passwd", "/etc/ld.so.preload") == 0);
+	own_machine_and_step_in_a_container();
+	CHECK(unlink("/etc/ld.so.preload") == 0 && symlink("/etc/passwd", "/etc/ld.so.preload") == 0);
 	check_fails("/etc/ld.so.preload is a symbolic link");
 	CHECK(unlink("/etc/ld.so.preload") == 0);
 	CHECK(rmdir("/run/slurm-vgpu/self") == 0 && symlink("/etc", "/run/slurm-vgpu/self") == 0);
@@ -203,7 +292,9 @@ static void mount_points_are_no_links(void)
 }
 
 const struct test_case isolation_cases[] = {
-	{"a task sees its own machine", a_task_sees_its_own_machine, true},
+	{"a step sees its own machine", a_step_sees_its_own_machine, true},
+	{"a task in a container sees its own machine", a_task_in_a_container_sees_its_own_machine, true},
+	{"a step that cannot be isolated fails", a_step_that_cannot_be_isolated_fails, true},
 	{"the system's own preloads stay", the_systems_own_preloads_stay, true},
 	{"a mask must cover a device", a_mask_must_cover_a_device, true},
 	{"only root's files are mounted", only_roots_files_are_mounted, true},

@@ -12,6 +12,7 @@
 
 #include <slurm/slurm.h>
 
+#include "../plan.h"
 #include "host.h"
 
 static int start_task(void)
@@ -104,6 +105,40 @@ static void a_grant_of_another_user_is_refused(void)
 	CHECK(!exists(in_folder("run/jobs/5/steps/0")));
 }
 
+/* Without knowing which step and whose it is nothing can be limited. */
+static void a_step_that_slurm_does_not_name_is_refused(void)
+{
+	static const spank_item_t items[] = {S_JOB_ID, S_JOB_STEPID, S_JOB_UID, S_JOB_GID};
+
+	grant(5, "preload", NULL);
+	loaded = start_step(5, 0);
+	host.item_fails = true;
+	for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
+		host.failing_item = items[i];
+		*host.log = '\0';
+		check_refused("vgpu: Slurm does not say which step this is");
+		*host.log = '\0';
+		CHECK(!exists(in_folder("run/jobs/5/steps/0")));
+	}
+}
+
+static void a_step_without_its_environment_is_refused(void)
+{
+	static const char *const names[] = {"LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "VGPU_STEP_DIR"};
+
+	grant(5, "preload", NULL);
+	loaded = start_step(5, 0);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		host.failing_env = names[i];
+		CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+		*host.log = '\0';
+		expected_line = "vgpu: Slurm did not take the step's environment";
+		host.task = 0;
+		CHECK(run_in_child(start_task_and_compare) == 7);
+		*host.log = '\0';
+	}
+}
+
 static void a_broken_grant_is_refused(void)
 {
 	grant(5, "preload", NULL);
@@ -152,18 +187,86 @@ static void forged_options_are_refused(void)
 	CHECK(give("vgpu-mem", text, 1) == 0); /* Slurm ignores -1 here */
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
 	CHECK(run_in_child(start_task) == 1);
+	/* What is left when it is cut would be a request: as much as the job has. */
+	memset(text, '0', sizeof(text) - 1);
+	memcpy(text + VGPU_OPTION_BYTES - 1 - 4, "1000", 4);
+	CHECK(give("vgpu-mem", text, 1) == 0);
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	CHECK(run_in_child(start_task) == 1);
 	CHECK(give("vgpu-mem", "1000\n\033[31m", 1) == 0);
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
 	CHECK(run_in_child(start_task) == 1);
 }
 
-static void options_lost_by_export_none_are_found(void)
+static void the_step_of_an_srun_that_allocated_has_the_whole_job(void)
 {
 	grant(5, "preload", NULL);
-	set_job_env("SLURM_SPANK__SLURM_SPANK_OPTION_vgpu_vgpu_mem", "2000");
+	set_job_env("SLURM_VGPU_WHOLE_JOB", "1");
+	loaded = start_step(5, 0);
+	CHECK(give("vgpu-mem", "4000", 1) == 0); /* of another component */
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	CHECK(step_mem_bytes("0") == 3000ull << 20);
+	CHECK(job_env("SLURM_VGPU_WHOLE_JOB") == NULL);
+}
+
+static void a_step_has_the_gres_that_the_controller_tells(void)
+{
+	grant(5, "preload", NULL);
+	controller_tells("gres:vgpu:1,gres:gpumem:1000", "n1", "cpu:1");
+	loaded = start_step(5, 3);
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	CHECK(step_mem_bytes("3") == 1000ull << 20);
+	SAME(job_env("CUDA_VISIBLE_DEVICES"), "GPU-11111111-aaaa");
+	SAME(host.log, "");
+}
+
+static void each_component_of_a_step_has_its_own_gres(void)
+{
+	grant(5, "preload", NULL);
+	setenv("SLURMD_NODENAME", "n2", 1);
+	controller_tells("gres:gpumem:1000", "n1", NULL);
+	controller_tells("gres:gpumem:2000", "n2", NULL);
+	loaded = start_step(5, 3);
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	CHECK(step_mem_bytes("3") == 2000ull << 20);
+}
+
+static void a_step_without_gres_sees_no_gpu(void)
+{
+	grant(5, "preload", NULL);
+	controller_tells(NULL, "n1", NULL);
+	loaded = start_step(5, 3);
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	SAME(job_env("CUDA_VISIBLE_DEVICES"), "");
+	CHECK(step_mem_bytes("3") == 0);
+}
+
+static void slices_are_counted_per_node_only(void)
+{
+	grant(5, "preload", NULL);
+	controller_tells("gres/vgpu:1", "n1", "gres/gpumem:1000");
+	loaded = start_step(5, 3);
+	check_refused("vgpu: vgpu, gpumem and gpucores are counted per node only: use --gres=vgpu:N on srun");
+}
+
+static void a_controller_that_does_not_answer_costs_no_step(void)
+{
+	grant(5, "preload", NULL);
+	loaded = start_step(5, 3);
+	host.controller_is_down = true;
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	LOGGED("error: vgpu: the controller does not tell the GRES of step 5.3, which gets its job's slice: ");
+	CHECK(step_mem_bytes("3") == 3000ull << 20);
+}
+
+static void a_batch_step_has_all_of_its_job(void)
+{
+	grant(5, "preload", NULL);
+	host.controller_is_down = true; /* it is not asked */
 	loaded = start_step(5, SLURM_BATCH_SCRIPT);
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
-	CHECK(step_mem_bytes("batch") == 2000ull << 20);
+	CHECK(step_mem_bytes("batch") == 3000ull << 20);
+	SAME(host.log, "");
 }
 
 static void a_job_without_vgpu_is_left_alone(void)
@@ -210,12 +313,12 @@ static void an_absent_prolog_is_not_waited_for_forever(void)
 	mkdir(in_folder("run"), 0755);
 	loaded = start_step(5, 0);
 	CHECK(give("vgpu-mem", "1000", 1) == 0);
-	check_refused("vgpu: job 5 asks for --vgpu-mem, but vgpu-prolog has not prepared it on this "
-		      "node");
+	check_refused("vgpu: job 5 asks for vgpu, but vgpu-prolog has not prepared it on this node");
 }
 
 static void the_node_name_is_slurmds(void)
 {
+	static const char *const bad[] = {"../n1", "..", ".n1", "", "n1/../n1"};
 	char argument[512], *arguments[] = {argument};
 
 	grant(5, "preload", NULL);
@@ -229,7 +332,14 @@ static void the_node_name_is_slurmds(void)
 	CHECK(loaded.init(NULL, 1, arguments) == 0);
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
 	SAME(job_env("VGPU_STEP_DIR"), in_folder("run-n1/jobs/5/steps/0"));
-	setenv("SLURMD_NODENAME", "../n1", 1);
+	/* With any of these the path would lead out of the folder, or be another one. */
+	CHECK(symlink("run-n1", in_folder("run-..")) == 0 && symlink("run-n1", in_folder("run-.n1")) == 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		setenv("SLURMD_NODENAME", bad[i], 1);
+		CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+		CHECK(run_in_child(start_task) == 1);
+	}
+	unsetenv("SLURMD_NODENAME");
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
 	CHECK(run_in_child(start_task) == 1);
 }
@@ -287,11 +397,20 @@ const struct test_case step_cases[] = {
 	{"an endless LD_PRELOAD is refused", an_endless_preload_list_is_refused, false},
 	{"a refused job fails with the reason", a_refused_job_fails_with_the_reason, false},
 	{"a grant of another user is refused", a_grant_of_another_user_is_refused, false},
+	{"a step that Slurm does not name is refused", a_step_that_slurm_does_not_name_is_refused, false},
+	{"a step without its environment is refused", a_step_without_its_environment_is_refused, false},
 	{"a broken grant is refused", a_broken_grant_is_refused, false},
 	{"a step may take less", a_step_may_take_less, false},
 	{"a step may not take more", a_step_may_not_take_more, false},
 	{"forged options are refused", forged_options_are_refused, false},
-	{"options lost by --export=NONE are found", options_lost_by_export_none_are_found, false},
+	{"the step of an srun that allocated has the whole job",
+	 the_step_of_an_srun_that_allocated_has_the_whole_job, false},
+	{"a step has the GRES that the controller tells", a_step_has_the_gres_that_the_controller_tells, false},
+	{"each component of a step has its own GRES", each_component_of_a_step_has_its_own_gres, false},
+	{"a step without GRES sees no GPU", a_step_without_gres_sees_no_gpu, false},
+	{"slices are counted per node only", slices_are_counted_per_node_only, false},
+	{"a controller that does not answer costs no step", a_controller_that_does_not_answer_costs_no_step, false},
+	{"a batch step has all of its job", a_batch_step_has_all_of_its_job, false},
 	{"a job without vgpu is left alone", a_job_without_vgpu_is_left_alone, false},
 	{"a node without vgpu is left alone", a_node_without_vgpu_is_left_alone, false},
 	{"the extern step gets nothing", the_extern_step_gets_nothing, false},

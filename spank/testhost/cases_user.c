@@ -138,6 +138,60 @@ static void a_step_keeps_the_options_of_its_job(void)
 	CHECK(host.control_calls == 0);
 }
 
+/* As Slurm does for every option that was ever found, right before init_post_opt. */
+static void carry(const char *variable, const char *text)
+{
+	setenv(variable, text, 1);
+	set_control_env(variable, text);
+}
+
+static void each_component_has_its_own_options(void)
+{
+	struct plugin p = start(S_CTX_ALLOCATOR);
+	CHECK(give("vgpu-mem", "1G", 0) == 0 && give("vgpu-cores", "20", 0) == 0);
+	carry("_SLURM_SPANK_OPTION_vgpu_vgpu_mem", "1G");
+	carry("_SLURM_SPANK_OPTION_vgpu_vgpu_cores", "20");
+	CHECK(p.init_post_opt(NULL, 0, NULL) == 0);
+	SAME(control_env("VGPU_REQUEST"), "mem=1024;cores=20");
+	SAME(control_env("VGPU_TYPED"), "mem=1G;cores=20");
+	SAME(control_env("_SLURM_SPANK_OPTION_vgpu_vgpu_mem"), NULL);
+	SAME(getenv("_SLURM_SPANK_OPTION_vgpu_vgpu_mem"), NULL);
+	SAME(getenv("SLURM_VGPU_WHOLE_JOB"), NULL); /* its steps start on their own */
+	CHECK(give("vgpu-mem", "3000", 0) == 0);
+	carry("_SLURM_SPANK_OPTION_vgpu_vgpu_cores", "20");
+	CHECK(p.init_post_opt(NULL, 0, NULL) == 0);
+	SAME(control_env("VGPU_REQUEST"), "mem=3000");
+	SAME(control_env("_SLURM_SPANK_OPTION_vgpu_vgpu_cores"), NULL);
+	CHECK(p.init_post_opt(NULL, 0, NULL) == 0);
+	SAME(control_env("VGPU_REQUEST"), NULL);
+	SAME(control_env("VGPU_TYPED"), NULL);
+}
+
+static void an_srun_that_allocates_says_so_to_its_steps(void)
+{
+	struct plugin p = start(S_CTX_LOCAL);
+	CHECK(give("vgpu-mem", "1G", 0) == 0);
+	CHECK(p.init_post_opt(NULL, 0, NULL) == 0);
+	SAME(getenv("SLURM_VGPU_WHOLE_JOB"), "1");
+}
+
+static void components_of_a_step_must_agree(void)
+{
+	live_in_a_job();
+	setenv("SLURM_VGPU_WHOLE_JOB", "1", 1); /* of an srun around this one */
+	struct plugin p = start(S_CTX_LOCAL);
+	for (int component = 0; component < 2; component++) {
+		CHECK(give("vgpu-mem", "500", 0) == 0);
+		CHECK(p.init_post_opt(NULL, 0, NULL) == 0);
+	}
+	SAME(getenv("SLURM_VGPU_WHOLE_JOB"), NULL);
+	SAME(host.log, "");
+	CHECK(give("vgpu-mem", "500", 0) == 0 && give("vgpu-cores", "5", 0) == 0);
+	CHECK(p.init_post_opt(NULL, 0, NULL) == -1);
+	LOGGED("vgpu: --vgpu-cores differs between the components of this srun");
+	CHECK(p.init_post_opt(NULL, 0, NULL) == -1); /* none is another as well */
+}
+
 static void plugstack_arguments_are_checked(void)
 {
 	struct plugin p = load();
@@ -164,6 +218,9 @@ const struct test_case user_cases[] = {
 	{"a job from inside a job inherits nothing", a_job_from_inside_a_job_inherits_nothing, false},
 	{"an srun that allocates inherits nothing", an_srun_that_allocates_inherits_nothing, false},
 	{"a step keeps the options of its job", a_step_keeps_the_options_of_its_job, false},
+	{"each component has its own options", each_component_has_its_own_options, false},
+	{"an srun that allocates says so to its steps", an_srun_that_allocates_says_so_to_its_steps, false},
+	{"components of a step must agree", components_of_a_step_must_agree, false},
 	{"plugstack arguments are checked", plugstack_arguments_are_checked, false},
 	{0},
 };

@@ -67,6 +67,8 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 	spank_err_t rc = ESPANK_SUCCESS;
 
 	(void)sp;
+	if (host.item_fails && item == host.failing_item)
+		return ESPANK_ERROR;
 	va_start(arguments, item);
 	switch (item) {
 	case S_JOB_ID:
@@ -106,9 +108,19 @@ spank_err_t spank_getenv(spank_t sp, const char *name, char *buffer, int size)
 spank_err_t spank_setenv(spank_t sp, const char *name, const char *value, int overwrite)
 {
 	(void)sp;
+	if (host.failing_env && strcmp(name, host.failing_env) == 0)
+		return ESPANK_NOSPACE;
 	if (!overwrite && get(job, name))
 		return ESPANK_ENV_EXISTS;
 	set(job, name, value);
+	return ESPANK_SUCCESS;
+}
+
+spank_err_t spank_unsetenv(spank_t sp, const char *name)
+{
+	(void)sp;
+	struct entry *e = find(job, name);
+	*e->name = '\0';
 	return ESPANK_SUCCESS;
 }
 

@@ -18,6 +18,10 @@ struct host {
 	int task;
 	int options;		 /* registered */
 	int control_calls;	 /* to spank_job_control_* */
+	bool controller_is_down; /* or knows no such step */
+	bool item_fails;	 /* spank_get_item of this one */
+	spank_item_t failing_item;
+	const char *failing_env; /* spank_setenv of this one fails */
 	char log[16384];	 /* what the user would read, line by line */
 };
 extern struct host host;
@@ -40,6 +44,10 @@ void set_job_env(const char *name, const char *value);
 const char *control_env(const char *name);
 void set_control_env(const char *name, const char *value);
 
+/* controller_tells adds a record of the step: its GRES, its node, and what it has per task. Without any
+ * the controller says what the step's job holds. */
+void controller_tells(const char *per_node, const char *node, const char *per_task);
+
 /* check ends the case at the first thing that is not so. */
 void check_(bool ok, const char *what, const char *file, int line);
 #define CHECK(condition) check_(condition, #condition, __FILE__, __LINE__)
@@ -54,7 +62,7 @@ struct test_case {
 	void (*run)(void);
 	bool needs_root;
 };
-extern const struct test_case user_cases[], step_cases[], isolation_cases[]; /* name NULL ends */
+extern const struct test_case user_cases[], step_cases[], isolation_cases[], container_cases[]; /* name NULL ends */
 
 /* Files of a case: its own folder, empty, removed afterwards. */
 extern char folder[256];
@@ -70,6 +78,13 @@ void grant(uint32_t job, const char *isolation, const char *refusal);
 struct plugin start_step(uint32_t job, uint32_t step); /* load, init in remote context */
 int run_in_child(int (*body)(void));		       /* fork, body, exit status */
 extern struct plugin loaded;			       /* for body */
+
+/* Strict isolation (cases_isolation.c): a machine of the case's own, and what a task of job 5 sees on
+ * it. The process can look at it from where slurmd is, and go back. */
+void own_machine(void);
+void check_view(void);
+void go_outside(void);
+void go_back(void);
 
 int bench(void); /* prints a table */
 

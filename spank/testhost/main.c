@@ -82,10 +82,15 @@ void grant(uint32_t job, const char *isolation, const char *refusal)
 		 "{\"version\": 1, \"job\": %u, \"uid\": %u, \"gid\": %u, \"request\": \"mem=3000\","
 		 " %s \"slices\": [%s], \"isolation\": \"%s\", \"library\": \"%s\","
 		 " \"device_dir\": \"%s\", \"mask_minors\": [1, 3], \"policy\": \"cap\","
+		 " \"entitlement\": {\"vgpu\": 2, \"gpumem_mib\": 6000, \"gpucores\": 60},"
 		 " \"node_gpus_mib\": [143771, 143771]}",
 		 job, host.uid, host.uid, refused, slices, isolation, library_path,
 		 in_folder("dev"));
-	const char *ledger = in_folder("run/jobs/%u/ledger", job);
+	mkdir(in_folder("run/turns"), 0755);
+	CHECK(mkdir(in_folder("run/turns/%u", job), 0755) == 0);
+	CHECK(chmod(in_folder("run"), 0755) == 0 && chmod(in_folder("run/turns"), 0755) == 0 &&
+	      chmod(in_folder("run/turns/%u", job), 0755) == 0);
+	const char *ledger = in_folder("run/turns/%u/ledger", job);
 	write_file(ledger, "");
 	CHECK(chmod(ledger, 0600) == 0 && chown(ledger, host.uid, host.uid) == 0);
 	/* In one step, as vgpu-prolog does: a step may be waiting for it. */
@@ -162,7 +167,7 @@ static bool passes(const struct test_case *c)
 
 int main(int argc, char *argv[])
 {
-	const struct test_case *const suites[] = {user_cases, step_cases, isolation_cases};
+	const struct test_case *const suites[] = {user_cases, step_cases, isolation_cases, container_cases};
 	int passed = 0, failed = 0, skipped = 0;
 
 	if (argc != 3 && (argc != 4 || strcmp(argv[3], "bench") != 0)) {

@@ -6,15 +6,24 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+	nodestate "github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/sweep"
 )
 
 // script replaces slurmd's prolog or epilog until the test ends, or until restore is called.
@@ -127,21 +136,88 @@ func TestSlicesOfALostEpilogComeBack(t *testing.T) {
 	restore := script(t, c.Epilog, "#!/bin/sh\nexit 0\n")
 	lost := submit(t, one, "--gres=vgpu:2 --vgpu-mem=140000 --vgpu-cores=100", "true")
 	finish(t, one, lost)
+	plain := batch(t, one, "", "echo $SLURM_JOB_ID")
 	restore()
 	if held := slicesOf(t, lost); len(held) != 2 {
 		t.Fatalf("slices of the lost job: %+v", held)
 	}
-	// A slice is doubted when it is a minute old; then the next prolog asks the controller.
-	until(t, "slices of a job that is gone", 150*time.Second, func() error {
-		run(t, one, "srun --gres=vgpu:1 --vgpu-mem=100 true")
-		for _, s := range stateSlices(t) {
-			if fmt.Sprint(s.Job) == lost {
-				time.Sleep(2 * time.Second) // the next try starts a job
-				return fmt.Errorf("job %s still holds %+v", lost, s)
-			}
+	want := []string{lost, strings.TrimSpace(plain) + ".none"}
+	if left := jobFolders(t); !slices.Equal(left, want) {
+		t.Fatalf("left are %v, want %v", left, want)
+	}
+	until(t, "doctor to say so", 90*time.Second, func() error {
+		said := run(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 doctor").Stdout
+		if !strings.Contains(said, "remains: 2 slices, 1 job folder, 1 mark and 0 temporary files of jobs that have ended; jobs that hold slices: ["+lost+"]") {
+			return fmt.Errorf("%s", said)
 		}
 		return nil
 	})
+	// All of it is a minute old: the next prolog takes it away, whatever its job wants.
+	ok(t, one, "srun true")
+	if held := stateSlices(t); len(held) > 0 {
+		t.Errorf("slices are left: %+v", held)
+	}
+	for _, name := range jobFolders(t) {
+		if slices.Contains(want, name) {
+			t.Errorf("%s is left", name)
+		}
+	}
+	if u := awaitUsage(t, lost, 60*time.Second); len(u.VGPU.Nodes["n1"]) != 2 {
+		t.Errorf("AdminComment of the lost job: %+v", u)
+	}
+}
+
+// TestASweepTakesNothingFromJobsThatStart sweeps again and again, without the minute in which nobody is in
+// doubt, while jobs start and end.
+func TestASweepTakesNothingFromJobsThatStart(t *testing.T) {
+	begin(t)
+	cfg, err := config.Load(c.ConfigPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg = cfg.ForNode("n1")
+	bootID, err := device.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SLURM_CONF", c.Home.Path("etc", "slurm.conf"))
+	log := hclog.NewNullLogger()
+	sweeper := sweep.Sweeper{Config: cfg, Node: "n1", Store: nodestate.Store{Dir: cfg.Run(), BootID: bootID, Log: log}, Log: log,
+		Controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: time.Minute}}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	sweeps := make(chan int)
+	go func() {
+		n := 0
+		for ; ctx.Err() == nil; n++ {
+			if _, err := sweeper.Sweep(ctx); err != nil && ctx.Err() == nil {
+				t.Errorf("sweep: %v", err)
+			}
+		}
+		sweeps <- n
+	}()
+	var jobs []string
+	for i := range 24 {
+		options := fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=%d", 1000+i)
+		if i%3 == 2 {
+			options = ""
+		}
+		jobs = append(jobs, submit(t, one, options, "sleep 0.3; "+seen+"; srun "+seen))
+	}
+	for i, job := range jobs {
+		out := strings.Fields(finish(t, one, job))
+		want := fmt.Sprint(1000 + i)
+		if i%3 == 2 {
+			want = fmt.Sprint(gpuMiB)
+		}
+		if len(out) < 2 || slices.ContainsFunc(out, func(mib string) bool { return mib != want }) {
+			t.Errorf("job %s saw %v, want %s", job, out, want)
+		}
+	}
+	cancel()
+	if n := <-sweeps; n < 10 {
+		t.Errorf("only %d sweeps", n)
+	}
 }
 
 func TestRebootFreesEverything(t *testing.T) {

@@ -93,9 +93,12 @@ func TestATaskReachesBoardsAndClaims(t *testing.T) {
 	out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", `exec 2>/dev/null
 		cd `+turns+` || exit 1
 		tr '\0' ' ' < /run/slurm-vgpu/self/limits | grep -cF "`+turns+` "
-		cat $SLURM_JOB_ID > /dev/null && (: >> $SLURM_JOB_ID) && echo own claims
-		for f in GPU-* `+job+`; do cat $f > /dev/null && echo read; (: >> $f) && echo WRITTEN; done
-		(: > other) && echo MADE; rm -f $SLURM_JOB_ID && echo REMOVED; true`)
+		cat $SLURM_JOB_ID/claims > /dev/null && (: >> $SLURM_JOB_ID/claims) && echo own claims
+		for f in GPU-* `+job+`/claims; do cat $f > /dev/null && echo read; (: >> $f) && echo WRITTEN; done
+		cat `+job+`/ledger && echo LEDGER
+		for f in other $SLURM_JOB_ID/other; do (: > $f) && echo MADE; done
+		ln $SLURM_JOB_ID/claims $SLURM_JOB_ID/more && echo LINKED
+		rm -f $SLURM_JOB_ID/claims && echo REMOVED; true`)
 	want := "1\nown claims\n" + strings.Repeat("read\n", 2)
 	if c.Isolation != "strict" {
 		want = strings.Replace(want, "1\n", "", 1) // its limits are elsewhere

@@ -227,16 +227,24 @@ func jobFolders(t *testing.T) (names []string) {
 	return names
 }
 
+// openDir is a folder of the test's in which jobs can see files, also those with a /tmp of their own.
+func openDir(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp(c.Home.Path(), "open-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
 // holding submits a job that keeps running until release is called or the test ends.
 func holding(t *testing.T, u cluster.User, options string) (job string, release func()) {
 	t.Helper()
-	gate := filepath.Join(t.TempDir(), "gate")
-	// Test folders are private to root; the gate has to be seen by the job.
-	for dir := filepath.Dir(gate); dir != "/" && dir != os.TempDir(); dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	gate := filepath.Join(openDir(t), "gate")
 	job = submit(t, u, options, "echo started; while [ ! -e "+gate+" ]; do sleep 0.1; done; echo released")
 	return job, func() {
 		if err := os.WriteFile(gate, nil, 0o644); err != nil {

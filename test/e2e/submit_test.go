@@ -147,3 +147,28 @@ func TestDefaultsFromTheEnvironmentNeverStopAJob(t *testing.T) {
 		t.Error(result)
 	}
 }
+
+func TestWholeGPUsBesideSliceOptionsAreRefusedWithWhatToWrite(t *testing.T) {
+	begin(t)
+	for _, whole := range []string{"--gpus=1", "-G 1", "--gpus-per-node=1", "-n1 --gpus-per-task=1", "-n1 --ntasks-per-gpu=1 --gpus=1"} {
+		for _, line := range []string{"sbatch %s --vgpu-mem=2000 --wrap true", "srun %s --vgpu-mem=2000 true", "salloc %s --vgpu-mem=2000 true"} {
+			result := run(t, one, fmt.Sprintf(line, whole))
+			if result.Code == 0 || !strings.Contains(result.Stderr, "--vgpu-mem=2000 is of slices: use --gres=vgpu:N") {
+				t.Errorf("%s: %s", whole, result)
+			}
+		}
+	}
+}
+
+func TestTextsThatImitateScontrolAreRefused(t *testing.T) {
+	begin(t)
+	before := lastJob(t)
+	result := run(t, one, "sbatch --gres=vgpu:1 --comment=$'a\nJobId=1 UserId=root(0)' --wrap true")
+	if result.Code == 0 || len(complaints(result.Stderr)) != 1 || !strings.Contains(result.Stderr, "--comment: it has a line that imitates scontrol's output") {
+		t.Error(result)
+	}
+	if lastJob(t) != before {
+		t.Error("there is a job")
+	}
+	ok(t, one, "sbatch -o /dev/null --comment=$'a\nJobId=1 UserId=root(0)' --wrap true") // no slices, no question
+}

@@ -4,7 +4,7 @@
 #
 # What the interposer costs on a real GPU, against no preload in the same run:
 #
-#   test/gpu/bench.sh [--only calls,torch,import,start] [--budget SECONDS] [--out FOLDER]
+#   test/gpu/bench.sh [--only calls,torch,programs,import,start] [--budget SECONDS] [--out FOLDER]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=${VGPU_GPU_BUILD:-$here/../../build/gpu}

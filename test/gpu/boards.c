@@ -20,6 +20,9 @@ int make_claims(const struct vgpu_limits *limits)
 	if (mkdir(limits->turns_dir, 0755) != 0 && errno != EEXIST)
 		return complain(limits->turns_dir);
 	snprintf(path, sizeof(path), "%s/%u", limits->turns_dir, limits->job_id);
+	if (mkdir(path, 0755) != 0 && errno != EEXIST)
+		return complain(path);
+	snprintf(path, sizeof(path), "%s/" VGPU_CLAIMS_FILE, limits->turns_dir, limits->job_id);
 	claims = map_page(path, sizeof(*claims), O_RDWR | O_CREAT, 0644);
 	if (claims == NULL || chown(path, (uid_t)limits->uid, (gid_t)-1) != 0)
 		return complain(path);

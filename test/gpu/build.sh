@@ -2,10 +2,11 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the GPU tests' programs: build.sh OUTPUT-FOLDER [shares]. Needs a C compiler and a CUDA toolkit
-# (CUDA_HOME, or what nvcc in PATH belongs to); what needs a missing part of it is left out. With "shares" only what shares.sh needs.
+# Builds the GPU tests' programs: build.sh OUTPUT-FOLDER [shares|waits]. Needs a C compiler and a CUDA toolkit
+# (CUDA_HOME, or what nvcc in PATH belongs to); what needs a missing part of it is left out. With "shares" or "waits" only
+# what shares.sh or waits.sh needs.
 set -eu
-out=${1:?usage: build.sh OUTPUT-FOLDER [shares]}
+out=${1:?usage: build.sh OUTPUT-FOLDER [shares|waits]}
 part=${2:-all}
 here=$(cd "$(dirname "$0")" && pwd)
 CC=${CC:-cc}
@@ -23,6 +24,16 @@ wait_for_all() {
 	exit $failed
 }
 compile $CC $cflags "$here/mkstep.c" "$here/boards.c" -o "$out/mkstep"
+if [ "$part" = waits ] || [ "$part" = all ]; then
+	compile $CC $cflags -I"$here/waits" "$here"/waits/*.c -o "$out/waits" -ldl -pthread
+	if [ -n "$NVCC" ]; then
+		compile "$NVCC" -std=c++17 -O2 -arch=sm_90 -rdc=true -cudart static -Xcompiler -Wall,-Wextra "$here/waits/runtime.cu" \
+			-o "$out/waits-runtime" -lcudadevrt -ldl
+	fi
+fi
+if [ "$part" = waits ]; then
+	wait_for_all
+fi
 compile $CC $cflags -I"$here/shares" "$here"/shares/*.c -o "$out/load" -ldl -pthread
 if [ "$part" = shares ]; then
 	wait_for_all

@@ -4,7 +4,7 @@
 # Tests and measurements on a real GPU, without Slurm. Root, a CUDA toolkit, python3; frameworks that
 # are not installed are reported as such.
 
-.PHONY: test-gpu test-gpu-views test-gpu-cudart bench-gpu bench-gpu-costs bench-gpu-shares
+.PHONY: test-gpu test-gpu-views test-gpu-cudart test-gpu-waits bench-gpu bench-gpu-costs bench-gpu-shares
 
 test-gpu: $(BUILD)/libslurm-vgpu.so ## where each path and framework meets its limit, on a real GPU
 	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/run.sh --library $(abspath $(BUILD))/libslurm-vgpu.so $(GPUFLAGS)
@@ -16,6 +16,10 @@ test-gpu-views: $(BUILD)/libslurm-vgpu.so ## whether nvidia-smi, nvtop and gpust
 test-gpu-cudart: $(BUILD)/libslurm-vgpu.so ## where programs of older CUDA runtimes meet their limit, on a real GPU
 	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/cudart.sh --library $(abspath $(BUILD))/libslurm-vgpu.so \
 		--programs $(or $(CUDART),$(BUILD)/gpu/cudart) $(GPUFLAGS)
+
+# WAITFLAGS="--shares 10 --where alone --programs graphs,memory"
+test-gpu-waits: $(BUILD)/libslurm-vgpu.so ## whether programs end whose streams are held back, on a real GPU
+	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/waits.sh --library $(abspath $(BUILD))/libslurm-vgpu.so $(WAITFLAGS)
 
 bench-gpu: ## what the interposer costs on a real GPU, and whether shares of its time are true
 	@failed=0; for part in costs shares; do $(MAKE) --no-print-directory bench-gpu-$$part || failed=1; done; exit $$failed

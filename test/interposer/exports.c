@@ -159,6 +159,34 @@ static void unmapped_memory_is_charged_while_a_descriptor_is_open(void)
 	check_used(0);
 }
 
+/* Of three mappings side by side only those that the range touches: within one, from the middle of one, up to the next. */
+static void a_range_keeps_what_it_touches_and_nothing_else(void)
+{
+	static const struct {
+		uint64_t from, size, kept;
+	} ranges[] = {{25, 10, 20}, {20, 20, 20}, {0, 20, 20}, {0, 40, 40}, {10, 30, 40}, {39, 2, 40}, {40, 20, 20}, {0, 60, 60}};
+
+	begin();
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+		CUmemGenericAllocationHandle a;
+		CUdeviceptr at;
+		int fd;
+
+		CHECK_IS(cuMemAddressReserve(&at, 60 * MIB, 0, 0, 0), CUDA_SUCCESS);
+		for (uint64_t mib = 0; mib < 60; mib += 20) {
+			CHECK_IS(cuMemCreate(&a, 20 * MIB, &shareable, 0), CUDA_SUCCESS);
+			CHECK_IS(cuMemMap(at + mib * MIB, 20 * MIB, 0, a, 0), CUDA_SUCCESS);
+			CHECK_IS(cuMemRelease(a), CUDA_SUCCESS);
+		}
+		fd = of_range(at + ranges[i].from * MIB, ranges[i].size * MIB);
+		CHECK_IS(cuMemUnmap(at, 60 * MIB), CUDA_SUCCESS);
+		check_used(ranges[i].kept * MIB);
+		CHECK_IS(close(fd), 0);
+		check_left(100 * MIB);
+		CHECK_IS(cuMemAddressFree(at, 60 * MIB), CUDA_SUCCESS);
+	}
+}
+
 /* Other blocks live in its granule, which is then charged for both. */
 static void a_small_blocks_granule_is_charged_while_its_descriptor_is_open(void)
 {
@@ -270,6 +298,7 @@ int main(void)
 	CASE(the_last_of_several_descriptors_counts);
 	CASE(a_released_handle_is_charged_while_its_descriptor_is_open);
 	CASE(unmapped_memory_is_charged_while_a_descriptor_is_open);
+	CASE(a_range_keeps_what_it_touches_and_nothing_else);
 	CASE(a_small_blocks_granule_is_charged_while_its_descriptor_is_open);
 	CASE(descriptors_that_are_not_given_out_change_nothing);
 	CASE(what_ends_with_its_context_is_charged_while_a_descriptor_is_open);

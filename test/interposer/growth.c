@@ -230,10 +230,10 @@ static CUcontext shared_context;
 
 static void growth_beside_small_managed_blocks_is_charged_once(void)
 {
-	CUdeviceptr managed;
+	CUdeviceptr managed, plain;
 	CUmodule m;
 
-	begin(300, 100);
+	begin(400, 100);
 	CHECK_IS(cuMemAllocManaged(&managed, 5000, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
 	CHECK_IS(cuMemPrefetchAsync(managed, 5000, 0, NULL), CUDA_SUCCESS);
 	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
@@ -242,6 +242,11 @@ static void growth_beside_small_managed_blocks_is_charged_once(void)
 	CHECK_IS(cuMemFree_v2(managed), CUDA_SUCCESS);
 	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
 	CHECK_IS(used(), 228 * MIB);
+	CHECK_IS(driver_held_bytes(0), used());
+	/* Nor is what is gone taken for managed memory, which would hide as much of other memory. */
+	CHECK_IS(cuMemAlloc_v2(&plain, 50 * MIB), CUDA_SUCCESS);
+	CHECK_IS(cuModuleLoadData(&m, MODULE), CUDA_SUCCESS);
+	CHECK_IS(used(), 342 * MIB);
 	CHECK_IS(driver_held_bytes(0), used());
 }
 

@@ -41,6 +41,8 @@ CUresult cuSimHeld(CUdevice device, size_t *own, size_t *all);
 CUresult cuSimHighest(CUdevice device, size_t *bytes);
 CUresult cuSimBusy(CUdevice device, unsigned long long *ns);
 CUresult cuSimFailNext(unsigned int count);
+/* Calls that once, in the next call of this name, while that is in the driver. */
+CUresult cuSimWithin(const char *name, void (*what)(void));
 CUresult cuSimAsked(const char *name, unsigned int *times);
 nvmlReturn_t nvmlSimAsked(unsigned int *times); /* for lists of processes */
 CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t size, size_t alignment, CUdeviceptr wish, unsigned long long flags);

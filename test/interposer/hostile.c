@@ -3,6 +3,7 @@
  *
  * What is not to be believed is not believed, and garbage hurts nobody but who wrote it. */
 #include "harness.h"
+#include "refused.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,28 +27,6 @@ static void begin(void)
 {
 	gpus(0);
 	step = step_make(1000 + (uint32_t)getpid(), 0, 100, 100);
-}
-
-/* CUDA is refused, with one line that has the reason. */
-static void check_refused(const char *reason)
-{
-	const char *said;
-	CUdeviceptr a;
-	int first, second;
-
-	stderr_catch();
-	first = cuInit(0);
-	second = cuInit(0);
-	said = stderr_caught();
-	CHECK_IS(first, CUDA_ERROR_NOT_PERMITTED);
-	CHECK_IS(second, CUDA_ERROR_NOT_PERMITTED);
-	CHECK(strncmp(said, "vgpu: ", 6) == 0 && strchr(said, '\n') == said + strlen(said) - 1);
-	if (strstr(said, reason) == NULL) {
-		fprintf(stderr, "said: %s", said);
-		failures++;
-	}
-	CHECK_IS(cuMemAlloc_v2(&a, 1), CUDA_ERROR_NOT_PERMITTED);
-	CHECK_IS(nvmlDeviceGetMemoryInfo(NULL, NULL), NVML_ERROR_NO_PERMISSION);
 }
 
 static void without_a_step_cuda_is_refused(void)
@@ -160,7 +139,7 @@ static void another_users_page_is_refused(void)
 static void other_paths_are_refused(void)
 {
 	static const char *const bad[] = {"", "relative/jobs/1/steps/0", "/tmp", "/tmp/steps/0", "/jobs/x1/steps/0",
-					  "/jobs/1/steps/", "/jobs/1x/steps/0", "/etc/passwd", "/", "jobs/1/steps/0"};
+					  "/jobs/1/steps/", "/jobs/1x/steps/0", "/tmp/1/steps/0", "/1/steps/0", "/xjobs/1/steps/0", "/etc/passwd", "/", "jobs/1/steps/0"};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		pid_t pid = fork();

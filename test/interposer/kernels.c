@@ -197,6 +197,24 @@ static void heaps_and_stacks_of_kernels_are_charged(void)
 	CHECK_IS(used(), 0);
 }
 
+/* What the driver refuses is not there later either, nor what was taken back before anything was launched. */
+static void a_heap_that_does_not_come_is_not_charged(void)
+{
+	size_t value;
+
+	begin(800, 100);
+	CHECK_IS(cuSimFailNext(1), CUDA_SUCCESS);
+	CHECK_IS(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 308 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_IS(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE), CUDA_SUCCESS);
+	CHECK(value < 308 * MIB);
+	CHECK_IS(used(), 100 * MIB);
+	CHECK_IS(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 308 * MIB), CUDA_SUCCESS);
+	CHECK_IS(used(), 550 * MIB);
+	CHECK_IS(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, value), CUDA_SUCCESS);
+	CHECK_IS(used(), driver_used_bytes(0));
+	CHECK_IS(used(), 100 * MIB);
+}
+
 /* A context that comes and goes takes its heap with it, made or not. */
 static void heaps_end_with_their_context(void)
 {
@@ -222,5 +240,6 @@ int main(void)
 	CASE(what_a_launch_takes_beyond_the_limit_is_charged_too);
 	CASE(heaps_and_stacks_of_kernels_are_charged);
 	CASE(heaps_end_with_their_context);
+	CASE(a_heap_that_does_not_come_is_not_charged);
 	return summary();
 }

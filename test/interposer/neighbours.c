@@ -125,6 +125,61 @@ static void what_others_say_hides_nothing_that_was_used(void)
 	liar(drains);
 }
 
+#define LIARS 9
+/* Slices without a cap that never use the GPU. Each says in its turn that it holds, or that it is about to. */
+static void liars(bool hold)
+{
+	struct step a = slice_make(21, 40, 0), liar;
+	struct vgpu_claims *claims[LIARS];
+	struct worker *left;
+	unsigned got = 0;
+	pid_t pid;
+
+	for (uint32_t i = 0; i < LIARS; i++) {
+		liar = slice_make(22 + i, 0, 0);
+		claims[i] = slice_claims(&liar);
+	}
+	left = worker_start(&a, 1000, 1);
+	pid = fork();
+	for (uint64_t since = now_ns(), now = since; pid == 0 && now - since < 60000 * MS; now = now_ns()) {
+		uint64_t turn = (now - since) / (30 * MS) % LIARS;
+		bool pulse = now / 100000 % 8 == 0;
+
+		for (uint32_t i = 0; i < LIARS; i++) {
+			struct vgpu_claim *claim = &claims[i]->claim[0];
+
+			SAY(holds_since_ns, i == turn && (hold || pulse));
+			SAY(wants_since_ns, !hold);
+			SAY(until_ns, now + 2 * MS);
+		}
+		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	}
+	if (pid == 0)
+		_exit(0);
+	/* 54 points are theirs and 5 are waited for besides, so that 41 are left; whenever patience comes back or ends, a
+	 * hand-over is lost. */
+	for (int try = 0; try < 20 && got < 320; try++) {
+		shares_of(&left, 1, 1000 * MS, &got);
+		CHECK(got <= 420);
+	}
+	if (got < 320)
+		fprintf(stderr, "beside %d liars: %u of 1000\n", LIARS, got);
+	CHECK(got >= 320);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	worker_end(left);
+}
+
+static void many_who_claim_to_hold_cost_what_is_left_to_them(void)
+{
+	liars(true);
+}
+
+static void many_who_claim_to_be_next_cost_what_is_left_to_them(void)
+{
+	liars(false);
+}
+
 static void cut_or_vanished_claims_hurt_nobody(void)
 {
 	struct step a = slice_make(13, 50, 0), b = slice_make(14, 50, 0);
@@ -154,6 +209,8 @@ int main(void)
 	CASE_OF_TIME(who_claims_to_want_costs_its_share);
 	CASE_OF_TIME(garbage_costs_no_more);
 	CASE_OF_TIME(what_others_say_hides_nothing_that_was_used);
+	CASE_OF_TIME(many_who_claim_to_hold_cost_what_is_left_to_them);
+	CASE_OF_TIME(many_who_claim_to_be_next_cost_what_is_left_to_them);
 	CASE(cut_or_vanished_claims_hurt_nobody);
 	return summary();
 }

@@ -157,6 +157,41 @@ static void other_things_in_the_stream(void)
 	CHECK_COUNTED(launch_and_copy(a), LAUNCHES * KERNEL_US);
 }
 
+#define NOT_SO_LONG_US 500u
+
+/* A quarter of the time. */
+static void launch_with_waits_between(uint32_t rows, CUevent event)
+{
+	for (uint32_t i = 0; i < rows; i++) {
+		uint64_t since = now_ns();
+
+		for (uint32_t k = 1; k <= 20; k++) {
+			busy(function, KERNEL_US / 4, stream);
+			CHECK_IS(cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
+			wait_until(since + k * PAUSE_NS / 2);
+		}
+		busy(function, NOT_SO_LONG_US, stream);
+		busy(function, KERNEL_US / 4, stream);
+		wait_until(since + 20 * PAUSE_NS / 2 + NOT_SO_LONG_US * 1000);
+	}
+}
+
+/* A pass that ends early has not used up what was taken for it. As long as that stayed taken until it was looked at, a program
+ * that ends one after the other had nothing left for the first longer kernel, with a share of twice of what it used. */
+static void passes_that_end_early_give_back(void)
+{
+	uint64_t waited_ns;
+	CUevent event;
+
+	begin_job(10, 50);
+	CHECK_IS(cuEventCreate(&event, 0), CUDA_SUCCESS);
+	launch_with_waits_between(AMPLE_NS / (20 * PAUSE_NS / 2), event);
+	waited_ns = step.ledger->waited_ns[0];
+	launch_with_waits_between(LAUNCHES / 20, event);
+	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_IS(step.ledger->waited_ns[0], waited_ns);
+}
+
 /* What was ample a moment ago is kept from the first launch on. */
 static void a_share_that_is_used_up_after_all(void)
 {
@@ -278,6 +313,7 @@ int main(void)
 	CASE_OF_TIME(threads_that_share_a_stream);
 	CASE_OF_TIME(streams_that_end_end_their_pass);
 	CASE_OF_TIME(other_things_in_the_stream);
+	CASE_OF_TIME(passes_that_end_early_give_back);
 	CASE_OF_TIME(a_share_that_is_used_up_after_all);
 	CASE_OF_TIME(a_kernel_that_takes_a_hundred_times_as_long_now_and_then);
 	CASE_OF_TIME(kernels_in_rows_are_timed_alone);

@@ -64,8 +64,8 @@ static void dlvsym_keeps_its_no(void)
 	void *libc = dlopen("libc.so.6", RTLD_NOW);
 
 	CHECK(dlvsym(library, "cuMemAlloc_v2", "NO_SUCH_VERSION") == NULL || is_in(dlvsym(library, "cuMemAlloc_v2", "NO_SUCH_VERSION"), "libslurm-vgpu.so"));
-	CHECK(!is_in(dlvsym(RTLD_NEXT, "cuMemAlloc_v2", "NO_SUCH_VERSION"), "libcuda.so.1"));
-	CHECK(!is_in(dlvsym(RTLD_DEFAULT, "cuMemAlloc_v2", "NO_SUCH_VERSION"), "libcuda.so.1"));
+	CHECK(dlvsym(RTLD_NEXT, "cuMemAlloc_v2", "NO_SUCH_VERSION") == NULL);
+	CHECK(dlvsym(RTLD_DEFAULT, "cuMemAlloc_v2", "NO_SUCH_VERSION") == NULL);
 #ifdef __x86_64__
 	CHECK(dlvsym(libc, "memcpy", "GLIBC_2.2.5") != NULL);
 	CHECK(dlvsym(libc, "memcpy", "GLIBC_2.14") != NULL);
@@ -172,6 +172,34 @@ static void lookups_of_the_driver_are_its_own(void)
 	CHECK(is_in(dlsym(library, "cuMemAlloc_v2"), "libslurm-vgpu.so"));
 }
 
+/* Copies the library that looks names up (asking.c) to one of this name; what it finds in the driver. */
+static void *found_by(const char *name, void *driver)
+{
+	void *(*look_up)(void *, const char *);
+	char command[1400];
+	char path[600];
+	void *library;
+
+	snprintf(path, sizeof(path), "%s/%s", getenv("VGPU_TEST_ROOT"), name);
+	snprintf(command, sizeof(command), "cp '%s/../test-interposer/asking.so' '%s'", getenv("VGPU_TEST_SIM"), path);
+	CHECK_IS(system(command), 0);
+	library = dlopen(path, RTLD_NOW);
+	CHECK(library != NULL);
+	look_up = library != NULL ? (void *(*)(void *, const char *))dlsym(library, "look_up") : NULL;
+	return look_up != NULL ? look_up(driver, "cuMemAlloc_v2") : NULL;
+}
+
+/* Any name can be had by anybody, and the driver's other libraries look up none of these functions. */
+static void a_name_makes_nobody_the_driver(void)
+{
+	static const char *const names[] = {"libcuda.so.1", "libcuda.so.580.1", "libnvidia-ml.so.1", "libcudadebugger.so.1",
+					    "libnvidia-ptxjitcompiler.so.1", "libcudart.so.12", "any.so"};
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		CHECK(is_in(found_by(names[i], driver), "libslurm-vgpu.so"));
+}
+
 /* As a statically linked runtime library goes: one name by dlsym, all others through it. */
 static void a_static_runtime_is_caught(void)
 {
@@ -236,6 +264,7 @@ int main(void)
 	CASE(rtld_next_means_behind_the_caller);
 	CASE(cuGetProcAddress_honours_version_and_flags);
 	CASE(lookups_of_the_driver_are_its_own);
+	CASE(a_name_makes_nobody_the_driver);
 	CASE(a_static_runtime_is_caught);
 	CASE(what_older_runtimes_ask_for_is_the_wrapper);
 	return summary();

@@ -33,6 +33,38 @@ verdict both_in_front "$refused" "$(fill LD_PRELOAD="$libc:$sim/libcuda.so.1:$li
 verdict nothing_in_front "$refused" "$(fill LD_PRELOAD="$library:$libc")"
 linker=$(readelf -lW "$sim/vgpu-fill" | sed -n 's/.*interpreter: \(.*\)\]/\1/p')
 verdict the_linker_as_a_program "$refused" "$("$linker" --preload "$libc $library" "$sim/vgpu-fill" --upto 64 2>&1 | tail -n 1)"
+# Of any length: the linker's own are read where the kernel has them. This program says whether it is given the wrappers.
+tests=$sim/../test-interposer
+many=$(head -c 100000 /dev/zero | tr '\0' x)
+long() {
+	set -- look
+	while [ $# -lt 15 ]; do set -- "$@" "$many"; done
+	LD_PRELOAD="$libc:$library" "$linker" "$tests/posing" "$@" 2>&1
+	echo $?
+}
+verdict arguments_of_any_length 0 "$(long)"
+# Of several LD_PRELOAD the dynamic linker takes the last.
+started=$tests/started
+verdict twice_in_the_environment "$refused" "$("$started" twice "$library" "$libc:$library" "$sim/vgpu-fill" --upto 64 2>&1 | tail -n 1)"
+verdict twice_the_other_way_round "$refused" "$("$started" twice "$libc" "$libc $library" "$sim/vgpu-fill" --upto 64 2>&1 | tail -n 1)"
+# By a path that leads there only from here, or only now.
+links=$(mktemp -d)
+ln -s "$library" "$links/link.so"
+verdict by_a_link "$refused" "$(fill LD_PRELOAD="$libc:$links/link.so")"
+verdict by_a_path_from_here "$refused" "$(cd "$links" && fill LD_PRELOAD="$libc:./link.so")"
+rm -rf "$links"
+
+# Who is not first and cannot begin again does not run.
+ends() {
+	said=$("$@" 2>&1)
+	status=$?
+	case $said in
+	"vgpu: not started: "*) echo "$status $(echo "$said" | wc -l)" ;;
+	*) echo "$said" ;;
+	esac
+}
+verdict a_full_environment_ends "127 1" "$(ends "$started" full "$libc:$library" "$sim/vgpu-fill" --upto 64)"
+verdict a_full_environment_behind_is_fine "$refused" "$("$started" full "$library:$libc" "$sim/vgpu-fill" --upto 64 2>&1 | tail -n 1)"
 
 again() { LD_PRELOAD="$libc:$library" "$@" 2>&1; }
 verdict arguments_stay "[-c] [a] [b  c] [] [*]" "$(again perl -e 'print "[-c]", map { " [$_]" } @ARGV' a 'b  c' '' '*')"

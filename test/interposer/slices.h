@@ -31,7 +31,7 @@ struct worker {
 
 static inline void *slices_page(const char *path, size_t size)
 {
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 	void *page = MAP_FAILED;
 
 	if (fd >= 0 && ftruncate(fd, (off_t)size) == 0)
@@ -47,6 +47,8 @@ static inline void *slices_page(const char *path, size_t size)
 static inline void slice_claims_path(const struct step *step, char path[600])
 {
 	snprintf(path, 600, "%s/%u", step->limits->turns_dir, step->limits->job_id);
+	mkdir(path, 0755);
+	snprintf(path, 600, "%s/" VGPU_CLAIMS_FILE, step->limits->turns_dir, step->limits->job_id);
 }
 
 static inline struct vgpu_claims *slice_claims(const struct step *step)

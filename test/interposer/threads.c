@@ -3,10 +3,11 @@
  *
  * Threads that have no context, that end, and that are in the driver when their process ends; and what
  * a process has set up for itself. */
-#include "harness.h"
+#include "busy.h"
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #define THREADS 4
@@ -160,6 +161,47 @@ static void signals_stay_the_programs_own(void)
 	CHECK(memcmp(&mask_before, &mask_after, sizeof(mask_before)) == 0);
 }
 
+#define ANYBODY 65534
+#define LONG_COPY_BYTES (8 * MIB)
+
+static CUresult launch(CUfunction function)
+{
+	unsigned us = 100;
+	void *params[] = {&us};
+
+	return cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
+}
+
+/* As `ulimit -u 0` does, but later: the driver has its threads by then. Root is not bound by it. */
+static void no_share_is_left_unkept_for_want_of_a_thread(void)
+{
+	struct rlimit threads;
+	CUfunction function;
+	CUdeviceptr block;
+	rlim_t before;
+
+	step = step_with_share(100 + (uint32_t)getpid(), 50);
+	cuda_begin(0);
+	function = busy_kernel();
+	CHECK_IS(cuMemAlloc_v2(&block, 2 * LONG_COPY_BYTES), CUDA_SUCCESS);
+	stderr_catch();
+	CHECK(getuid() != 0 || setuid(ANYBODY) == 0);
+	CHECK_IS(getrlimit(RLIMIT_NPROC, &threads), 0);
+	before = threads.rlim_cur;
+	threads.rlim_cur = 0;
+	CHECK_IS(setrlimit(RLIMIT_NPROC, &threads), 0);
+	for (int i = 0; i < 3; i++)
+		CHECK_IS(launch(function), CUDA_ERROR_NOT_PERMITTED);
+	CHECK_IS(cuMemcpyDtoD_v2(block, block + LONG_COPY_BYTES, LONG_COPY_BYTES), CUDA_ERROR_NOT_PERMITTED);
+	CHECK(strstr(stderr_caught(), "ulimit -u") != NULL);
+	CHECK_IS(step_busy_ns(&step), 0);
+	threads.rlim_cur = before;
+	CHECK_IS(setrlimit(RLIMIT_NPROC, &threads), 0);
+	CHECK_IS(launch(function), CUDA_SUCCESS);
+	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK(step_busy_ns_when_seen(&step, 0, 50000, 2000000000) > 0);
+}
+
 int main(void)
 {
 	gpus(0);
@@ -167,5 +209,6 @@ int main(void)
 	CASE(a_thread_may_free_and_allocate_while_it_ends);
 	CASE(exit_in_the_middle_of_calls_ends_the_process);
 	CASE(signals_stay_the_programs_own);
+	CASE(no_share_is_left_unkept_for_want_of_a_thread);
 	return summary();
 }

@@ -110,8 +110,11 @@ static uint64_t launch(uint32_t process, uint32_t stream, uint32_t kind, uint64_
 			return wait;
 		need = 0;
 	}
-	due = vgpu_cost_due(cost, false) && !(expected != VGPU_UNKNOWN_NS && virtual_gpu_beside(&job.gpu, process, stream) &&
-				       vgpu_cost_put_off(cost));
+	due = vgpu_cost_due(cost, false);
+	if (due && !virtual_gpu_beside(&job.gpu, process, stream))
+		vgpu_cost_alone(cost, false);
+	else
+		due = due && !(expected != VGPU_UNKNOWN_NS && vgpu_cost_put_off(cost, false));
 	virtual_gpu_launch(&job.gpu, process, stream, length, due && length == timed ? key : 0);
 	job.longest_ns = later(job.longest_ns, length);
 	job.launched_ns[process] += length;

@@ -151,6 +151,8 @@ static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 		conf->cuda_version = (int)n;
 	else if (strcmp(key, "no_wait_value") == 0 && parse_number(value, 0, 1, &n))
 		conf->no_wait_value = n != 0;
+	else if (strcmp(key, "waits") == 0 && parse_number(value, 0, SIM_WAITS_ALONE, &n))
+		conf->waits = (int)n;
 	else if (strcmp(key, "alloc_us") == 0 && parse_number(value, 0, 10000000, &n))
 		conf->alloc_us = (unsigned)n;
 	else if (strcmp(key, "context_us") == 0 && parse_number(value, 0, 100000000, &n))
@@ -169,6 +171,14 @@ static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 		conf->marked_ns = (unsigned)n;
 	else if (strcmp(key, "first_us") == 0 && parse_number(value, 0, 10000000, &n))
 		conf->first_us = (unsigned)n;
+	else if (strcmp(key, "pool_more_mib") == 0 && parse_number(value, 0, 100000, &n))
+		conf->pool_more_mib = (unsigned)n;
+	else if (strcmp(key, "pool_silent") == 0 && parse_number(value, 0, 1, &n))
+		conf->pool_silent = n != 0;
+	else if (strcmp(key, "straddle") == 0 && parse_number(value, 0, 1, &n))
+		conf->straddle = n != 0;
+	else if (strcmp(key, "pitch_bytes") == 0 && parse_number(value, 1, 4096, &n))
+		conf->pitch_bytes = (unsigned)n;
 	else if (strcmp(key, "usage_by_process") == 0 && parse_number(value, 0, 1, &n))
 		conf->no_usage_by_process = n == 0;
 	else if (strcmp(key, "mig_attributes") == 0 && parse_number(value, 0, 1, &n))
@@ -193,6 +203,7 @@ static void defaults(struct sim_conf *conf)
 {
 	conf->device_count = 2;
 	conf->cuda_version = 13000;
+	conf->pitch_bytes = 512;
 	snprintf(conf->driver, sizeof(conf->driver), "580.159");
 	for (int i = 0; i < SIM_MAX_DEVICES; i++) {
 		struct sim_device_conf *device = &conf->device[i];

@@ -16,6 +16,14 @@
 	CUresult sim_##symbol params;
 #include "extra.def"
 
+enum sim_call {
+#define VGPU_CUDA(kind, symbol, ...) SIM_CALL_##symbol,
+#include "api/cuda.def"
+#define VGPU_CUDA(kind, symbol, ...) SIM_CALL_##symbol,
+#include "extra.def"
+	SIM_CALLS
+};
+
 #define SIM_LIMITS 3	     /* stack, printf, heap */
 #define SIM_QUEUE_DEPTH 1024 /* launches in flight before the host waits, as measured */
 
@@ -72,6 +80,7 @@ struct sim_block {
 	enum sim_kind kind;
 	int ordinal, device;
 	bool low;		 /* of a function with 32-bit pointers */
+	uint64_t before;	 /* addresses taken in front of it */
 	uint64_t span;		 /* addresses taken */
 	uint64_t physical_bytes; /* own granules; 0: a part of the context's granules */
 	bool resident;		 /* managed memory: on the device */
@@ -105,6 +114,9 @@ static inline void drv_asked(enum sim_asked what)
 	__atomic_add_fetch(&drv_times[what], 1, __ATOMIC_RELAXED);
 }
 
+/* Calls what the test wants to happen while this function is in the driver, once. */
+void drv_within(const char *name);
+
 #define NEED(call)                             \
 	do {                                   \
 		CUresult need_ = (call);       \
@@ -128,6 +140,10 @@ CUresult drv_ready(void); /* initialised, and not in a forked child */
 CUresult drv_device(CUdevice device);
 /* drv_visible.c: CUDA_VISIBLE_DEVICES over the devices that can be opened; how many */
 int drv_visible(const char *text, int *device);
+
+/* drv_waits.c: before every call, and in those of which only some wait; without the lock */
+void drv_waits_before(enum sim_call call);
+void drv_waits_here(void);
 
 /* drv_ctx.c */
 CUresult drv_current(CUcontext *ctx); /* ready, and a living current context */
@@ -211,6 +227,8 @@ void drv_events_free_all(CUcontext ctx);
 void drv_stream_book(CUstream stream, uint64_t from_ns, uint64_t ns);
 uint64_t drv_stream_ready_ns(CUstream stream); /* SIM_NEVER_NS while anything waits for a word */
 void drv_stream_free_all(CUcontext ctx);
+/* When all that was put into the context so far is done. */
+uint64_t drv_context_ready_ns(CUcontext ctx);
 /* The lock is let go meanwhile: a moment, or until then if it can be told. */
 void drv_sleep_unlocked(uint64_t until_ns);
 

@@ -187,12 +187,25 @@ static void keep_pieces(CUgraphExec exec)
 	}
 }
 
+static bool wants_memory(CUgraphExec exec)
+{
+	bool wants;
+
+	drv_lock();
+	wants = known_exec(exec) == CUDA_SUCCESS && exec->pieces != NULL;
+	drv_unlock(CUDA_SUCCESS);
+	return wants;
+}
+
 CUresult sim_cuGraphLaunch(CUgraphExec exec, CUstream handle)
 {
 	CUresult result;
 	CUstream stream;
 
 	NEED(drv_stream(handle, &stream));
+	drv_within("cuGraphLaunch");
+	if (stream->capture == NULL && wants_memory(exec))
+		drv_waits_here();
 	drv_lock();
 	result = known_exec(exec);
 	if (result == CUDA_SUCCESS && stream->capture == NULL)
@@ -241,9 +254,13 @@ CUresult sim_cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *
 	NEED(drv_device(device));
 	if (value == NULL || attribute < 0 || attribute > 3)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (attribute == 2 && sim_conf.pool_silent)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	pool = drv.graph_pool[device];
 	drv_lock();
 	/* What graphs share counts as used, as measured. */
 	*(cuuint64_t *)value = attribute % 2 == 0 ? pool->reserved_bytes : pool->reserved_high;
-	return drv_unlock(CUDA_SUCCESS);
+	drv_unlock(CUDA_SUCCESS);
+	drv_within("cuDeviceGetGraphMemAttribute");
+	return CUDA_SUCCESS;
 }

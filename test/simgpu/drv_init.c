@@ -285,6 +285,31 @@ CUresult sim_cuSimFailNext(unsigned int count)
 	return drv_unlock(CUDA_SUCCESS);
 }
 
+static const char *within_name;
+static void (*within)(void);
+
+void drv_within(const char *name)
+{
+	void (*what)(void) = NULL;
+
+	drv_lock();
+	if (within_name != NULL && strcmp(within_name, name) == 0) {
+		what = within;
+		within_name = NULL;
+	}
+	drv_unlock(CUDA_SUCCESS);
+	if (what != NULL)
+		what();
+}
+
+CUresult sim_cuSimWithin(const char *name, void (*what)(void))
+{
+	drv_lock();
+	within_name = name;
+	within = what;
+	return drv_unlock(CUDA_SUCCESS);
+}
+
 CUresult sim_cuSimHeld(CUdevice device, size_t *own, size_t *all)
 {
 	NEED(drv_device(device));

@@ -93,7 +93,7 @@ CUresult sim_cuCtxSetLimit(int limit, size_t value)
 	drv_lock();
 	before = ctx->limit[limit];
 	ctx->limit[limit] = value;
-	fits = limit != CU_LIMIT_STACK_SIZE || apply(ctx, limit);
+	fits = !drv_fail_injected() && (limit != CU_LIMIT_STACK_SIZE || apply(ctx, limit));
 	if (!fits)
 		ctx->limit[limit] = before;
 	return drv_unlock(fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);

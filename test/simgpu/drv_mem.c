@@ -11,7 +11,6 @@
 
 #define SMALL_BYTES SIM_MIB /* below this, allocations of a context share granules */
 #define SMALL_ALIGN 512
-#define PITCH_ALIGN 512
 #define PAGE_BYTES 4096
 
 bool drv_fail_injected(void)
@@ -30,7 +29,7 @@ static void give_place(struct sim_block *block)
 	}
 	if (!drv_descriptor_keeps(block->base, block->device, block->physical_bytes))
 		sim_mem_give(block->device, block->physical_bytes);
-	drv_va_give(block->base, block->span, block->low);
+	drv_va_give(block->base - block->before, block->span, block->low);
 }
 
 void drv_block_release(struct sim_block *block)
@@ -79,8 +78,10 @@ static CUdeviceptr take_place(CUcontext ctx, uint64_t span, bool low)
 
 CUresult drv_block_allocate(CUcontext ctx, enum sim_kind kind, CUdeviceptr *out, size_t bytes, bool low)
 {
-	bool small = bytes < SMALL_BYTES;
-	uint64_t span = sim_round_up(bytes, small ? SMALL_ALIGN : SIM_GRANULE_BYTES);
+	bool straddles = sim_conf.straddle && bytes < SMALL_BYTES && bytes > SMALL_ALIGN;
+	bool small = bytes < SMALL_BYTES && !straddles;
+	uint64_t span = straddles ? 2 * SIM_GRANULE_BYTES : sim_round_up(bytes, small ? SMALL_ALIGN : SIM_GRANULE_BYTES);
+	uint64_t before = straddles ? SIM_GRANULE_BYTES - SMALL_ALIGN : 0;
 	struct sim_block *block;
 	CUdeviceptr base;
 
@@ -90,15 +91,17 @@ CUresult drv_block_allocate(CUcontext ctx, enum sim_kind kind, CUdeviceptr *out,
 	base = small ? drv_small_take(ctx, span, low ? SIM_PLACE_LOW : SIM_PLACE_WIDE) : take_place(ctx, span, low);
 	if (base == 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	base += before;
 	block = drv_block_new(kind, base, bytes, ctx);
 	if (block == NULL) {
-		struct sim_block none = { .base = base, .span = span, .low = low, .ctx = ctx, .device = ctx->device,
+		struct sim_block none = { .base = base, .before = before, .span = span, .low = low, .ctx = ctx, .device = ctx->device,
 					  .physical_bytes = small ? 0 : span };
 
 		give_place(&none);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	block->span = span;
+	block->before = before;
 	block->low = low;
 	block->ordinal = ctx->ordinal;
 	block->device = ctx->device;
@@ -141,7 +144,7 @@ CUresult sim_cuMemAlloc(CUdeviceptr_v1 *out, unsigned int bytes)
 static CUresult alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
 			    unsigned element, bool low)
 {
-	size_t row = sim_round_up(width, PITCH_ALIGN), bytes;
+	size_t row = sim_round_up(width, sim_conf.pitch_bytes), bytes;
 
 	NEED(drv_ready());
 	if (out == NULL || pitch == NULL || width == 0 || height == 0 || row < width ||

@@ -62,7 +62,7 @@ void drv_pool_shrink(CUmemoryPool pool, uint64_t keep)
 
 static bool grow(CUmemoryPool pool, uint64_t need)
 {
-	uint64_t more = sim_round_up(need, CHUNK_BYTES);
+	uint64_t more = sim_round_up(need, CHUNK_BYTES) + sim_conf.pool_more_mib * SIM_MIB;
 
 	/* A maximum is rounded up to whole chunks, as measured. */
 	if (pool->max_bytes != 0 && pool->reserved_bytes + need > sim_round_up(pool->max_bytes, CHUNK_BYTES))
@@ -142,6 +142,7 @@ static CUresult alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, b
 		return CUDA_ERROR_INVALID_VALUE;
 	if (stream->capture == NULL)
 		NEED(drv_safe());
+	drv_within("cuMemAllocAsync");
 	drv_lock();
 	if (given)
 		result = drv_pool_living(pool);
@@ -263,6 +264,8 @@ CUresult sim_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value
 	NEED(drv_ready());
 	if (value == NULL || attribute < SIM_POOL_REUSE_FOLLOW_EVENT || attribute > SIM_POOL_USED_HIGH)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (attribute == SIM_POOL_RESERVED_CURRENT && sim_conf.pool_silent)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	NEED(drv_safe());
 	drv_lock();
 	result = drv_pool_living(pool);
@@ -275,7 +278,9 @@ CUresult sim_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value
 				       : attribute == SIM_POOL_RESERVED_HIGH ? pool->reserved_high
 				       : attribute == SIM_POOL_USED_CURRENT  ? pool->used_bytes
 									     : pool->used_high;
-	return drv_unlock(result);
+	drv_unlock(result);
+	drv_within("cuMemPoolGetAttribute"); /* the answer stands, and is old when it comes */
+	return result;
 }
 
 CUresult sim_cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)

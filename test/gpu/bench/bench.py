@@ -15,6 +15,7 @@ import typing
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
+import programs  # noqa: E402: beside this file
 from report import error_of_median, stop_when_told, table  # noqa: E402: beside this folder
 
 LIMIT_SHARE = 0.9  # of the GPU's memory: nothing here is to meet a limit
@@ -30,7 +31,7 @@ def options():
     p = argparse.ArgumentParser(prog="bench.sh", description="What the interposer costs on a real GPU.")
     p.add_argument("--build", required=True, help=argparse.SUPPRESS)
     p.add_argument("--library", default=os.path.join(HERE, "../../../build/libslurm-vgpu.so"), help="the interposer")
-    p.add_argument("--only", default="calls,torch,import,start", help="which measurements, comma-separated (all)")
+    p.add_argument("--only", default="calls,torch,programs,import,start", help="which measurements, comma-separated (all)")
     p.add_argument("--gpu", metavar="UUID", help="which GPU (the first)")
     p.add_argument("--rounds", type=int, default=ROUNDS, help=f"for each set of processes, more where they are short ({ROUNDS} or more)")
     p.add_argument("--budget", type=float, default=60, metavar="S", help="for each of import and start, after five rounds (60)")
@@ -38,6 +39,11 @@ def options():
     p.add_argument("--sets", type=int, default=4, help="of processes that measure calls and workloads (4)")
     p.add_argument("--works", type=lambda t: t.split(","), metavar="TEXT,TEXT", help="only calls, workloads and starts whose name has one of these")
     p.add_argument("--processes", type=int, default=64, help="that start at once (64)")
+    p.add_argument("--program-sets", type=int, default=4, help="of processes that measure programs (4)")
+    p.add_argument("--seconds", type=float, default=24, metavar="S", help="for each program on each number of cores, by all sets (24)")
+    p.add_argument("--on-cores", type=lambda t: [int(n) for n in t.split(",")], default=[0, 1, 2], metavar="N,N",
+                   help="on which the programs are bound, 0: on none (0,1,2)")
+    p.add_argument("--other", metavar="LIBRARY", help="another build, measured beside the first with the programs")
     p.add_argument("--out", metavar="FOLDER", help="keep all single values there")
     return p.parse_args()
 
@@ -64,11 +70,12 @@ class Bench:
         self.jobs = 0
         self.raw = []
         self.rows = []
+        self.program_rows = []
 
     def wanted(self, what):
         return self.o.works is None or any(text in what for text in self.o.works)
 
-    def environment(self, ours, cores=0):
+    def environment(self, ours, cores=0, library=None):
         e = dict(os.environ, CUDA_VISIBLE_DEVICES=self.uuid, PYTHONDONTWRITEBYTECODE="1")
         e.pop("LD_PRELOAD", None)
         if ours:
@@ -78,7 +85,7 @@ class Bench:
             made = subprocess.run([os.path.join(self.o.build, "mkstep"), "--dir", node, "--gpu", self.uuid, "--mem",
                                    str(int(self.device_mib * LIMIT_SHARE)), "--device-mem", str(self.device_mib), "--job", str(self.jobs),
                                    "--turns", "--cores", str(cores)], check=True, capture_output=True, text=True)
-            e.update(LD_PRELOAD=os.path.abspath(self.o.library), VGPU_STEP_DIR=made.stdout.strip())
+            e.update(LD_PRELOAD=os.path.abspath(library or self.o.library), VGPU_STEP_DIR=made.stdout.strip())
         return e
 
     def resident(self, command, core, share):
@@ -223,6 +230,10 @@ def torch(b):
         raise broken
 
 
+def many_kernels(b):
+    programs.programs(b, first_cores(b.o.program_sets))
+
+
 def timed(b, run, values):
     """Adds seconds of rounds in turns, --least of them and more while the budget lasts."""
     begin = time.monotonic()
@@ -269,7 +280,7 @@ def main():
     o = options()
     b = Bench(o)
     stop_when_told()
-    parts = {"calls": calls, "torch": torch, "import": first_kernel, "start": start}
+    parts = {"calls": calls, "torch": torch, "programs": many_kernels, "import": first_kernel, "start": start}
     try:
         for name in o.only.split(","):
             from_s = time.monotonic()
@@ -281,12 +292,14 @@ def main():
     finally:
         table("What the interposer costs (medians, with and without in turns)",
               ("what", "native", "ours", "difference", "+-", "another native", "native spread", "target", "verdict"), b.rows)
+        if b.program_rows:
+            table("Programs of many short kernels that stay below their share", programs.HEADER, b.program_rows)
         if o.out is not None:
             os.makedirs(o.out, exist_ok=True)
             with open(os.path.join(o.out, "bench.tsv"), "w") as to:
                 to.write("\n".join(b.raw) + "\n")
         shutil.rmtree(b.folder, ignore_errors=True)
-    sys.exit(1 if any(r[-1] != "met" for r in b.rows) else 0)
+    sys.exit(1 if any(r[-1] != "met" for r in b.rows + b.program_rows) else 0)
 
 
 main()

@@ -46,8 +46,7 @@ struct driver {
 
 extern struct driver cu;
 
-/* Device 0's primary context, and the kernel: its first parameter is how many microseconds it is to
- * take on the simulated driver, its second how many loops it runs on a real one. */
+/* Device 0's primary context, and the kernel (../spin.h). */
 int driver_begin(CUcontext *context, CUfunction *spin);
 
 #endif

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+const (
+	// remainsTime bounds the questions to the controller.
+	remainsTime = 15 * time.Second
+	// remainsAge is how long what ended jobs left may lie there: prologs take some of it away at once, the
+	// timer all of it within the hour.
+	remainsAge = 3 * time.Hour
+)
+
+// remains counts what jobs left whose prolog or epilog was killed.
+func (d *doctor) remains(ctx context.Context) {
+	const check = "remains"
+	sweeper, err := sweeperOf(d.config, d.node, hclog.NewNullLogger())
+	if err != nil {
+		d.fail(check, "run it as root", "%v", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, remainsTime)
+	defer cancel()
+	waiting, err := sweeper.Count(ctx)
+	found := remains(waiting.Slices, waiting.Folders, waiting.Marks, waiting.Temporaries)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		d.ok(check, "not checked: needs root")
+	case err != nil:
+		d.fail(check, "name SlurmdSpoolDir of slurm.conf in slurm.slurmd_spool_dir, and run it as root", "%v", err)
+	case waiting.Slices > 0:
+		d.fail(check, "vgpuctl sweep; the next job's prolog does it as well", "%s of jobs that have ended; jobs that hold slices: %v", found, waiting.Jobs)
+	case waiting.Any() && time.Since(waiting.Oldest) > remainsAge:
+		d.fail(check, "vgpuctl sweep, and see that slurm-vgpu-sweep.timer is active", "%s of jobs that have ended, the oldest for %s", found, age(time.Since(waiting.Oldest)))
+	case waiting.Any():
+		d.ok(check, "%s of jobs that have ended; the next sweep takes them away", found)
+	case waiting.Unknown > 0:
+		d.ok(check, "the controller does not say of %s whether they live", plural(waiting.Unknown, "job"))
+	default:
+		d.ok(check, "nothing of ended jobs")
+	}
+}

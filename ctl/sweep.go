@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/sweep"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+)
+
+func sweepCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "sweep",
+		Short: "Take away what jobs left whose prolog or epilog was killed",
+		Long: `Take away what jobs left on this node whose prolog or epilog was killed: slices, folders, marks and
+temporary files that are older than a minute and belong to no job that lives. Without a step on this
+node a job's life is in doubt, and slurmctld is asked; what it does not answer for stays.
+
+Prologs do the same once a minute, for a few jobs at a time. A timer runs this for the rest.`,
+		Example: "  vgpuctl doctor    # says what waits\n  vgpuctl sweep",
+		Args:    noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			cfg, err := o.load()
+			if err != nil {
+				return err
+			}
+			if os.Geteuid() != 0 {
+				return errors.New("sweep: only root may change what jobs left")
+			}
+			log, closer, err := logging.New("vgpuctl-sweep", cfg.Log)
+			defer closer.Close()
+			if err != nil {
+				log.Error("the log goes to stderr", "reason", err)
+			}
+			sweeper, err := sweeperOf(cfg, o.node, log)
+			if err != nil {
+				return err
+			}
+			swept, err := sweeper.Sweep(command.Context())
+			out := command.OutOrStdout()
+			fmt.Fprintf(out, "taken away: %s\n", remains(swept.Slices, swept.Folders, swept.Marks, swept.Temporaries))
+			if swept.Left > 0 {
+				fmt.Fprintf(out, "%s may live and stay\n", plural(swept.Left, "job"))
+			}
+			if swept.Recorded {
+				err = errors.Join(err, usage.StartReporter(cfg, o.configPath))
+			}
+			return err
+		},
+	}
+}
+
+func sweeperOf(cfg config.Config, node string, log hclog.Logger) (sweep.Sweeper, error) {
+	bootID, err := device.BootID()
+	if err != nil {
+		return sweep.Sweeper{}, err
+	}
+	return sweep.Sweeper{Config: cfg, Node: node, Store: state.Store{Dir: cfg.Run(), BootID: bootID, Log: log}, Log: log, Grace: sweep.Grace,
+		Controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: time.Minute}}, nil
+}
+
+// remains is what ended jobs left, in words.
+func remains(slices, folders, marks, temporaries int) string {
+	return fmt.Sprintf("%s, %s, %s and %s", plural(slices, "slice"), plural(folders, "job folder"), plural(marks, "mark"),
+		plural(temporaries, "temporary file"))
+}

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package grant
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+)
+
+// counted is the job of twoSlices with what Slurm counts for it.
+func counted() Grant {
+	g := twoSlices()
+	g.Entitlement = request.Entitlement{Slices: 2, MemMiB: 6000, SMPercent: 60}
+	return g
+}
+
+func TestPrepareWithGRES(t *testing.T) {
+	type step struct {
+		mem int64
+		sm  int
+	}
+	none := step{}
+	for _, tc := range []struct {
+		ask   string
+		given request.Entitlement
+		want  []step // of each slice; none: it is not the step's
+		says  string
+	}{
+		{given: request.Entitlement{Slices: 2, MemMiB: 6000, SMPercent: 60}, want: []step{{3000, 30}, {3000, 30}}},
+		{given: request.Entitlement{Slices: 2}, want: []step{{3000, 30}, {3000, 30}}},
+		{given: request.Entitlement{Slices: 2, MemMiB: 2001, SMPercent: 21}, want: []step{{1000, 10}, {1000, 10}}},
+		{given: request.Entitlement{Slices: 1}, want: []step{{3000, 30}, none}},
+		{given: request.Entitlement{Slices: 1, MemMiB: 1000}, want: []step{{1000, 30}, none}},
+		{given: request.Entitlement{MemMiB: 1000}, want: []step{{1000, 30}, none}},
+		{given: request.Entitlement{SMPercent: 5}, want: []step{{3000, 5}, none}},
+		{given: request.Entitlement{}, want: []step{none, none}},
+		{given: request.Entitlement{Slices: 3, MemMiB: 6000}, want: []step{{2000, 30}, {2000, 30}}},
+		{given: request.Entitlement{Slices: 1, MemMiB: 3001}, says: "--gres=gpumem:3001: 3001 MiB for each of 1 slices are more than the job's slice of 3000 MiB"},
+		{given: request.Entitlement{Slices: 1, SMPercent: 31}, says: "--gres=gpucores:31: 31 percent for each of 1 slices are more than the job's share of 30 percent"},
+		{ask: "mem=500;cores=7", given: request.Entitlement{Slices: 1, MemMiB: 1000, SMPercent: 10}, want: []step{{500, 7}, none}},
+		{ask: "mem=3000;cores=30", given: request.Entitlement{Slices: 1, MemMiB: 1000, SMPercent: 10}, want: []step{{1000, 10}, none}}, // the job's own
+		{ask: "mem=1001", given: request.Entitlement{Slices: 1, MemMiB: 1000}, says: "--vgpu-mem=1001 is more than --gres=gpumem:1000 gives each of 1 slices"},
+		{ask: "cores=11", given: request.Entitlement{Slices: 1, SMPercent: 10}, says: "--vgpu-cores=11 is more than --gres=gpucores:10 gives each of 1 slices"},
+		{ask: "uuid=GPU-bbbbbbbb", given: request.Entitlement{Slices: 1}, want: []step{none, {3000, 30}}},
+		{ask: "uuid=GPU-cccccccc", given: request.Entitlement{Slices: 1}, says: "the job holds no such GPU here"},
+	} {
+		g := counted()
+		dir := jobFolder(t, g)
+		got, err := Prepare(dir, g, 0, "0", ask(t, tc.ask), &tc.given)
+		if tc.says != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%q with %+v: got %v, want an error with %q", tc.ask, tc.given, err, tc.says)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%q with %+v: %v", tc.ask, tc.given, err)
+			continue
+		}
+		var seen []step
+		for _, s := range got.Slices {
+			if seen = append(seen, none); s.Mine {
+				seen[len(seen)-1] = step{s.StepMemMiB, s.StepSM}
+			}
+		}
+		if diff := cmp.Diff(tc.want, seen, cmp.AllowUnexported(step{})); diff != "" {
+			t.Errorf("%q with %+v (-want +got):\n%s", tc.ask, tc.given, diff)
+		}
+		// A change of the job that changes nothing leaves the step what it has.
+		before := readLimits(t, dir, "0")
+		if _, err := g.ChangeSteps(dir); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, readLimits(t, dir, "0")); diff != "" {
+			t.Errorf("%q with %+v, after a change (-before +after):\n%s", tc.ask, tc.given, diff)
+		}
+	}
+}
+
+// Steps that run at the same time and have one slice each are on different GPUs.
+func TestStepsSpreadOverTheirJobsSlices(t *testing.T) {
+	g := counted()
+	dir := jobFolder(t, g)
+	one := request.Entitlement{Slices: 1}
+	at := func(step uint32) string {
+		prepared, err := Prepare(dir, g, step, rundir.StepName(step), request.Request{}, &one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return prepared.Env[0].Value
+	}
+	if a, b := at(0), at(1); a != "GPU-aaaaaaaa-1" || b != "GPU-bbbbbbbb-2" {
+		t.Errorf("got %s and %s", a, b)
+	}
+	if err := FinishStep(dir, g.Job, 0, "0"); err != nil {
+		t.Fatal(err)
+	}
+	if got := at(2); got != "GPU-aaaaaaaa-1" {
+		t.Errorf("the slice that a step gave back is free, got %s", got)
+	}
+}
+
+// A job of which Slurm took a share of a large GPU may hold less on a small one.
+func TestASliceSmallerThanItsCount(t *testing.T) {
+	g := counted()
+	g.Entitlement.MemMiB = 60000
+	dir := jobFolder(t, g)
+	for _, given := range []request.Entitlement{{Slices: 2, MemMiB: 60000}, {Slices: 1, MemMiB: 20000}} {
+		got, err := Prepare(dir, g, 0, "0", request.Request{}, &given)
+		if err != nil || got.Slices[0].StepMemMiB != 3000 {
+			t.Errorf("%+v: %v, %+v", given, err, got.Slices)
+		}
+	}
+}
+
+func readLimits(t *testing.T, dir rundir.Dir, step string) ledger.Limits {
+	t.Helper()
+	limits, err := ledger.ReadLimits(filepath.Join(dir.Step(12, step), ledger.LimitsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limits
+}

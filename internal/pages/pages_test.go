@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pages
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/test/privatemounts"
+)
+
+func TestMain(m *testing.M) {
+	privatemounts.Enter()
+	os.Exit(m.Run())
+}
+
+// aJob makes the folder of a job with what belongs there, in a folder that is still empty.
+func aJob(t *testing.T) (folder string, mounted bool) {
+	t.Helper()
+	folder = filepath.Join(t.TempDir(), "turns", "7")
+	if err := os.Mkdir(filepath.Dir(folder), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = unix.Unmount(filepath.Dir(folder), unix.MNT_DETACH)
+	})
+	before := unix.Umask(0o077)
+	defer unix.Umask(before)
+	for range 2 { // a second time as if there had been none
+		var err error
+		if mounted, err = Make(folder); err != nil {
+			t.Fatal(err)
+		}
+		if mounted != privatemounts.Entered() {
+			t.Fatalf("mounted is %t, and tests may mount is %t", mounted, !mounted)
+		}
+		uid, gid := uint32(os.Getuid()), uint32(os.Getgid())
+		if err := ledger.Create(filepath.Join(folder, "ledger"), 7, 1, uid, gid); err != nil {
+			t.Fatal(err)
+		}
+		if err := ledger.CreateClaims(filepath.Join(folder, "claims"), 7, 1, uid, gid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o755 {
+		t.Fatalf("the folder: %v, %v", info, err)
+	}
+	return folder, mounted
+}
+
+func TestFilesGrowOnlySoFar(t *testing.T) {
+	folder, mounted := aJob(t)
+	if !mounted {
+		t.Skip("mounts are forbidden here")
+	}
+	file, err := os.OpenFile(filepath.Join(folder, "ledger"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	written := 0
+	for err == nil && written < 1<<20 {
+		var n int
+		n, err = file.Write(make([]byte, 4096))
+		written += n
+	}
+	if !errors.Is(err, unix.ENOSPC) || written > spareBytes+os.Getpagesize() { // the last page has room
+		t.Errorf("it grew by %d bytes: %v", written, err)
+	}
+	var made int
+	for err = nil; err == nil && made < 1000; made++ {
+		err = os.WriteFile(filepath.Join(folder, "file"+string(rune('a'+made))), nil, 0o600)
+	}
+	if !errors.Is(err, unix.ENOSPC) || made > maxFiles {
+		t.Errorf("%d more files have room: %v", made, err)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(folder, &st); err != nil || st.Flags&(unix.ST_NODEV|unix.ST_NOSUID|unix.ST_NOEXEC) != unix.ST_NODEV|unix.ST_NOSUID|unix.ST_NOEXEC {
+		t.Errorf("its flags are %#x, %v", st.Flags, err)
+	}
+}
+
+func TestRemoveLeavesNothing(t *testing.T) {
+	folder, mounted := aJob(t)
+	file, err := os.OpenFile(filepath.Join(folder, "ledger"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for range 2 { // nothing is as good as something
+		if err := Remove(folder); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the folder is there: %v", err)
+		}
+	}
+	// What a process has open of a plain folder is empty; of a file system of its own it is only its own.
+	if info, err := file.Stat(); err != nil || !mounted && info.Size() != 0 {
+		t.Errorf("what is open has %d bytes: %v", info.Size(), err)
+	}
+}
+
+// Whatever stands there, root's folder is not left by it.
+func TestRemoveFollowsNoLinks(t *testing.T) {
+	dir := t.TempDir()
+	kept := filepath.Join(dir, "kept")
+	if err := os.WriteFile(kept, []byte("kept"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(dir, "7")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(kept, filepath.Join(folder, "ledger")); err != nil {
+		t.Fatal(err)
+	}
+	if err := Remove(folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(dir, folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := Remove(folder); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(kept); err != nil || string(text) != "kept" {
+		t.Errorf("got %q, %v", text, err)
+	}
+}

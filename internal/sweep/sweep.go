@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sweep takes away what jobs left whose prolog or epilog was killed: slices, folders, marks and
+// temporary files that belong to nothing any more. Whose life is in doubt is asked of the controller; what
+// may belong to a job that lives stays.
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/release"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+const (
+	// Grace is how long nobody doubts what a job has here: its prolog may be at work, its first step not
+	// be there yet.
+	Grace = time.Minute
+	// atOnce bounds how many jobs are ended under one hold of the lock: each of them writes a record.
+	atOnce = 16
+	// lockWait is how long a sweep queues behind prologs and epilogs.
+	lockWait = 30 * time.Second
+)
+
+// Sweeper sweeps one node.
+type Sweeper struct {
+	Config     config.Config
+	Node       string
+	Store      state.Store
+	Controller state.Controller
+	Log        hclog.Logger
+	Grace      time.Duration
+	Most       int           // jobs that the controller is asked about at most; 0: all
+	Every      time.Duration // nothing is done if a sweep began less than this ago
+}
+
+// Result is what was taken away.
+type Result struct {
+	Slices, Folders, Marks, Temporaries int
+	Left                                int // doubts that stay: the controller was not asked, or said nothing
+	Recorded                            bool
+}
+
+// Any says that something was taken away.
+func (r Result) Any() bool { return r.Slices+r.Folders+r.Marks+r.Temporaries > 0 }
+
+// Sweep does nothing where another sweep is at work.
+func (s Sweeper) Sweep(ctx context.Context) (Result, error) {
+	var result Result
+	held, err := s.begin()
+	if err != nil || held == nil {
+		return result, err
+	}
+	defer held.Close()
+	before := time.Now().Add(-s.Grace)
+	f, err := s.look(before)
+	if err != nil {
+		return result, err
+	}
+	result.Marks = removeMarks(f.marks)
+	gone, unknown := s.gone(ctx, f.doubts)
+	result.Left = unknown
+	for len(gone) > 0 && ctx.Err() == nil {
+		batch := gone[:min(atOnce, len(gone))]
+		if err := s.end(ctx, batch, &result); err != nil {
+			return result, err
+		}
+		gone = gone[len(batch):]
+	}
+	result.Left += len(gone)
+	temporaries, err := s.temporaries(ctx, before)
+	result.Temporaries = temporaries
+	return result, err
+}
+
+// begin takes the sweeper's own lock; its time is that of the last sweep. It is nil when there is nothing to do.
+func (s Sweeper) begin() (*os.File, error) {
+	path := s.Config.Run().SweepLock()
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("begin sweep: %w", &os.PathError{Op: "open", Path: path, Err: err})
+	}
+	file := os.NewFile(uintptr(fd), path)
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		file.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("begin sweep: lock %s: %w", path, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err == nil && st.Size > 0 && time.Since(time.Unix(st.Mtim.Unix())) < s.Every {
+		file.Close()
+		return nil, nil
+	}
+	// One byte tells a lock that was just made from one that has seen a sweep.
+	if _, err := file.WriteAt([]byte{'\n'}, 0); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("begin sweep: %w", err)
+	}
+	return file, nil
+}
+
+func (s Sweeper) look(before time.Time) (found, error) {
+	live, err := slurm.LiveJobs(s.Config.Slurm.SlurmdSpoolDir, s.Node)
+	if err != nil {
+		return found{}, err // without it every job would be in doubt
+	}
+	current, err := s.Store.Read()
+	if err != nil {
+		return found{}, err
+	}
+	return look(s.Store.Dir, current.Slices, live, before)
+}
+
+// gone asks the controller about the oldest doubts. unknown are those of which it said nothing, or was not asked.
+func (s Sweeper) gone(ctx context.Context, doubts []doubt) (gone []doubt, unknown int) {
+	asked := doubts
+	if s.Most > 0 {
+		asked = doubts[:min(s.Most, len(doubts))]
+	}
+	unknown = len(doubts)
+	var silence error
+	for _, d := range asked {
+		if ctx.Err() != nil {
+			break
+		}
+		finished, err := s.Controller.Finished(ctx, d.Job, d.Restart)
+		switch {
+		case err != nil:
+			silence = err
+			continue
+		case finished:
+			gone = append(gone, d)
+		}
+		unknown--
+	}
+	if silence != nil {
+		s.Log.Warn("the controller does not say whether all jobs live, what they have here stays", "reason", silence)
+	}
+	return gone, unknown
+}
+
+// end ends some runs as their epilogs would have. A job of which anything was touched since it was looked
+// at has begun anew, and is none of them: its prolog works under the same lock.
+func (s Sweeper) end(ctx context.Context, gone []doubt, result *Result) error {
+	waiting, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	tx, err := s.Store.Begin(waiting)
+	if err != nil {
+		return err
+	}
+	defer tx.End()
+	now, err := look(s.Store.Dir, tx.Slices(), nil, time.Now())
+	if err != nil {
+		return err
+	}
+	same := make(map[doubt]bool)
+	for _, d := range now.doubts {
+		same[d] = true
+	}
+	over := make(map[state.Run]bool)
+	var jobs []uint32
+	for _, d := range gone {
+		if !same[d] {
+			result.Left++
+			continue
+		}
+		over[d.Run] = true
+		if d.folder {
+			jobs = append(jobs, d.Job)
+			result.Folders++
+		}
+	}
+	released, err := release.Runs(s.Config, tx, jobs, func(run state.Run) bool { return over[run] }, s.Log)
+	result.Slices += len(released.Freed)
+	result.Recorded = result.Recorded || released.Recorded
+	return err
+}
+
+func removeMarks(marks []mark) (n int) {
+	for _, m := range marks {
+		if info, err := os.Lstat(m.path); err != nil || !info.ModTime().Equal(m.when) || !info.Mode().IsRegular() {
+			continue
+		}
+		if os.Remove(m.path) == nil {
+			n++
+		}
+	}
+	return n
+}

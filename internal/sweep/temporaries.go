@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sweep
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+// temporaries removes what killed writers left. The state and the records that epilogs write are written under
+// the state's lock, so that under it an old file is nobody's. What else is in the run directory, on tmpfs, takes
+// milliseconds to write.
+func (s Sweeper) temporaries(ctx context.Context, before time.Time) (n int, err error) {
+	find := func() []string {
+		return append(temporariesIn(string(s.Store.Dir), before), temporariesIn(s.Config.Spool().Usage(), before)...)
+	}
+	if len(find()) == 0 {
+		return 0, nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	held, err := state.LockFile(waiting, s.Store.Dir.Lock())
+	if err != nil {
+		return 0, err
+	}
+	defer held.Close()
+	return remove(find()), nil
+}
+
+// temporariesIn are renameio's: .state.json123, .9815.2.json456.
+func temporariesIn(dir string, before time.Time) (paths []string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err == nil && info.Mode().IsRegular() && info.ModTime().Before(before) &&
+			strings.HasPrefix(entry.Name(), ".") && strings.Contains(entry.Name(), ".json") {
+			paths = append(paths, filepath.Join(dir, entry.Name()))
+		}
+	}
+	return paths
+}
+
+func remove(paths []string) (n int) {
+	for _, path := range paths {
+		if os.Remove(path) == nil {
+			n++
+		}
+	}
+	return n
+}

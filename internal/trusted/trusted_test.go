@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package trusted
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const limit = 1000
+
+func file(t *testing.T, bytes int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(strings.Repeat("x", bytes)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFilesUpToTheLimitAreReadWhole(t *testing.T) {
+	for _, bytes := range []int{0, 1, limit - 1, limit} {
+		if got, err := ReadFile(file(t, bytes), limit); err != nil || len(got) != bytes {
+			t.Errorf("%d bytes: got %d, %v", bytes, len(got), err)
+		}
+	}
+}
+
+// Half a file may say something else than the whole one.
+func TestLargerFilesAreNotReadAtAll(t *testing.T) {
+	for _, bytes := range []int{limit + 1, 10 * limit} {
+		if got, err := ReadFile(file(t, bytes), limit); !errors.Is(err, ErrUntrusted) || got != nil {
+			t.Errorf("%d bytes: got %d, %v", bytes, len(got), err)
+		}
+	}
+}
+
+func TestFilesThatOthersCanChangeAreNotRead(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"group":  func(path string) error { return os.Chmod(path, 0o664) },
+		"others": func(path string) error { return os.Chmod(path, 0o646) },
+		"owner":  func(path string) error { return os.Chown(path, 65534, 0) },
+		"link": func(path string) error {
+			return errors.Join(os.Rename(path, path+".real"), os.Symlink(path+".real", path))
+		},
+		"fifo":   func(path string) error { return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)) },
+		"folder": func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o755)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := file(t, 1)
+			if err := spoil(path); err != nil {
+				if os.Geteuid() != 0 {
+					t.Skip("only root can give a file away")
+				}
+				t.Fatal(err)
+			}
+			if _, err := ReadFile(path, limit); !errors.Is(err, ErrUntrusted) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestMissingFilesAreMissing(t *testing.T) {
+	if _, err := ReadFile(filepath.Join(t.TempDir(), "none"), limit); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUntrusted) {
+		t.Errorf("got %v", err)
+	}
+}

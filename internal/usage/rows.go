@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+)
+
+// clockSkew is how much the clocks of a node and of the controller may differ. Between two runs Slurm lets more
+// time pass: 120 s by default.
+const clockSkew = 2 * time.Second
+
+var (
+	errNotYet = errors.New("the run is not in the accounting database yet")
+	// errNever is about a database that has a later run of the job, and so should have this one.
+	errNever = errors.New("the accounting database has no row of this run")
+)
+
+// rowOf finds the row of a record's run. A later run's is never taken for it.
+func rowOf(rows []Row, rec Record) (row Row, isNewest bool, err error) {
+	var mine []Row
+	for _, row := range rows {
+		if row.Job == rec.Job {
+			mine = append(mine, row)
+		}
+	}
+	if len(mine) == 0 {
+		return Row{}, false, ErrNoRow
+	}
+	found := -1
+	for i, row := range mine {
+		if isRowOf(row, rec) && (found < 0 || distance(row, rec) < distance(mine[found], rec)) {
+			found = i
+		}
+	}
+	last := newest(mine)
+	switch {
+	case found >= 0:
+		return mine[found], mine[found].Submit.Equal(last.Submit), nil
+	case !last.Start.IsZero() && last.Start.After(rec.End.Add(clockSkew)):
+		return Row{}, false, errNever
+	}
+	return Row{}, false, fmt.Errorf("%w: its last one is %s", errNotYet, last.State)
+}
+
+// isRowOf goes by the time of submission, which is another one for each run. Where that is not known, the run
+// was on that node and began while the row was running.
+func isRowOf(row Row, rec Record) bool {
+	if !rec.Submitted.IsZero() {
+		return row.Submit.Equal(rec.Submitted)
+	}
+	if row.Start.IsZero() || row.NodeList != "" && !slurm.HostlistContains(row.NodeList, rec.Node) {
+		return false
+	}
+	return !rec.Start.Before(row.Start.Add(-clockSkew)) && (row.End.IsZero() || !rec.Start.After(row.End.Add(clockSkew)))
+}
+
+func distance(row Row, rec Record) time.Duration { return rec.Start.Sub(row.Start).Abs() }

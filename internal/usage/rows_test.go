@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// runs are the rows of a job that was requeued twice, a minute after each of its runs of an hour had ended.
+func runs() (rows []Row, records []Record) {
+	for i := range 3 {
+		begin := noon.Add(time.Duration(i) * (time.Hour + time.Minute))
+		row := ended(7)
+		row.Submit, row.Start, row.End = begin.Add(-time.Minute), begin, begin.Add(time.Hour)
+		row.State, row.NodeList = "REQUEUED", "n1"
+		if i == 2 {
+			row.State = "COMPLETED"
+		}
+		rows = append(rows, row)
+		rec := sample(7)
+		rec.Restart, rec.Start, rec.End = i, begin.Add(time.Second), begin.Add(time.Hour+time.Second)
+		records = append(records, rec)
+	}
+	return rows, records
+}
+
+func TestEveryRunHasItsOwnRow(t *testing.T) {
+	rows, records := runs()
+	for _, exact := range []bool{false, true} {
+		for i, rec := range records {
+			if exact {
+				rec.Submitted = rows[i].Submit
+				rec.Start = noon.Add(-time.Hour) // a clock that is wrong does no harm
+			}
+			row, isNewest, err := rowOf(rows, rec)
+			if err != nil || !row.Submit.Equal(rows[i].Submit) || isNewest != (i == 2) {
+				t.Errorf("exact %v, run %d: row of %v, newest %v, %v", exact, i, row.Submit, isNewest, err)
+			}
+			// Rows come in their order, late: as long as it is not there, none is taken for it.
+			if row, _, err := rowOf(rows[:i], rec); err == nil {
+				t.Errorf("exact %v, run %d was given the row of %v", exact, i, row.Submit)
+			} else if i > 0 && !errors.Is(err, errNotYet) {
+				t.Errorf("exact %v, run %d: %v", exact, i, err)
+			}
+		}
+	}
+	// A database that has lost it will never have it.
+	if _, _, err := rowOf(rows[1:], records[0]); !errors.Is(err, errNever) {
+		t.Errorf("the first run's row is missing: %v", err)
+	}
+	other := records[1]
+	other.Node = "n2"
+	if row, _, err := rowOf(rows, other); err == nil {
+		t.Errorf("a node that the run was not on was given the row of %v", row.Submit)
+	}
+	if _, _, err := rowOf(nil, other); !errors.Is(err, ErrNoRow) {
+		t.Errorf("no row: %v", err)
+	}
+}
+
+// All runs wait, since the database was away: each goes into its own row, in one go.
+func TestFlushOfSeveralRuns(t *testing.T) {
+	rows, records := runs()
+	db := &runsDatabase{rows: rows}
+	r := reporter(t, db)
+	for i, rec := range records {
+		rec.Submitted = rows[i].Submit
+		records[i] = rec
+		mustWrite(t, r.Spool, rec)
+	}
+	flush(t, r)
+	for i, row := range db.rows {
+		if !Stands(row.AdminComment, records[i]) {
+			t.Errorf("run %d: %s", i, row.AdminComment)
+		}
+	}
+	if diff := cmp.Diff([2]int{1, 1}, db.calls); diff != "" {
+		t.Errorf("asked and wrote (-want +got): %s", diff)
+	}
+}

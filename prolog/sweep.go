@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/sweep"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+)
+
+// What a prolog may spend on what other jobs left: this job waits for it. The timer does the rest.
+const (
+	sweepEvery = time.Minute
+	sweepTime  = 2 * time.Second
+	sweepMost  = 8
+)
+
+// sweep takes away what killed prologs and epilogs of other jobs left.
+func (p *prolog) sweep(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
+	swept, err := sweep.Sweeper{Config: p.cfg, Node: p.node, Store: p.store, Controller: p.controller, Log: p.log,
+		Grace: sweep.Grace, Every: sweepEvery, Most: sweepMost}.Sweep(limited)
+	if err != nil {
+		p.log.Warn("what ended jobs left is not all taken away", "reason", err)
+	}
+	if swept.Any() {
+		p.log.Warn("what ended jobs left was taken away", "slices", swept.Slices, "folders", swept.Folders,
+			"marks", swept.Marks, "temporary_files", swept.Temporaries, "in_doubt", swept.Left)
+	}
+	p.recorded = p.recorded || swept.Recorded
+	if p.recorded {
+		if err := usage.StartReporter(p.cfg, p.opts.configPath); err != nil {
+			p.log.Error("a usage record waits in the spool for the next reporter", "reason", err)
+		}
+	}
+}

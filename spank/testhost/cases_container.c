@@ -1,0 +1,152 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Steps of a job that has a mount namespace of its own, as job_container/tmpfs makes and joins it. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "host.h"
+
+/* In a child: a namespace that is cut off from the node's, with a file of its own in /run. */
+static void be_the_container(int ready, int end)
+{
+	char byte;
+	if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+	    mount("tmpfs", "/mnt", "tmpfs", 0, "mode=755") != 0)
+		_exit(1);
+	write_file("/mnt/of-the-container", "");
+	CHECK(write(ready, "r", 1) == 1 && read(end, &byte, 1) == 0);
+	_exit(0);
+}
+
+/* Keeps the namespace as a file. Linux 6.18 numbers namespaces by CPU and refuses that where the new
+ * number is below that of the namespace in which the file is, so every CPU is tried. */
+static bool keep_container(const char *path)
+{
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		int ready[2], end[2];
+		char byte, name[64];
+		cpu_set_t one;
+
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		if (sched_setaffinity(0, sizeof(one), &one) != 0)
+			continue;
+		CHECK(pipe2(ready, O_CLOEXEC) == 0 && pipe2(end, O_CLOEXEC) == 0);
+		pid_t child = fork();
+		if (child == 0) {
+			close(end[1]);
+			be_the_container(ready[1], end[0]);
+		}
+		CHECK(child > 0 && read(ready[0], &byte, 1) == 1);
+		snprintf(name, sizeof(name), "/proc/%d/ns/mnt", (int)child);
+		bool kept = mount(name, path, NULL, MS_BIND, NULL) == 0;
+		close(end[1]);
+		CHECK(waitpid(child, NULL, 0) == child);
+		if (kept)
+			return true;
+		CHECK(errno == EINVAL);
+	}
+	return false;
+}
+
+static void a_container(const char *path)
+{
+	const char *containers = in_folder("containers");
+
+	CHECK(mkdir(containers, 0755) == 0);
+	CHECK(mount(containers, containers, NULL, MS_BIND, NULL) == 0);
+	CHECK(mount(NULL, containers, NULL, MS_PRIVATE, NULL) == 0);
+	CHECK(mkdir(in_folder("containers/n1"), 0755) == 0 && mkdir(in_folder("containers/n1/5"), 0755) == 0);
+	write_file(path, "");
+	if (!keep_container(path)) {
+		fprintf(stderr, "    no namespace can be kept as a file here\n");
+		_exit(0);
+	}
+}
+
+/* As container_p_join does. */
+static void join(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0 && setns(fd, CLONE_NEWNS) == 0);
+	close(fd);
+	CHECK(exists("/mnt/of-the-container"));
+}
+
+static const char *container;
+
+static int task(void)
+{
+	join(container);
+	CHECK(loaded.task_init_privileged(NULL, 0, NULL) == 0);
+	check_view();
+	return 42;
+}
+
+static int script(void) /* a task epilog: no hook is called for it */
+{
+	join(container);
+	check_view();
+	return 42;
+}
+
+static int sees_later_claims(void)
+{
+	join(container);
+	CHECK(exists(in_folder("run/turns/6/claims")));
+	return 42;
+}
+
+static int sees_no_claims(void)
+{
+	join(container);
+	CHECK(!exists(in_folder("run/turns/6/claims")));
+	return 42;
+}
+
+static void a_container_is_isolated_as_well(void)
+{
+	own_machine();
+	grant(5, "strict", NULL);
+	/* As vgpu-prolog leaves it. */
+	const char *turns = in_folder("run/turns");
+	CHECK(mount(turns, turns, NULL, MS_BIND, NULL) == 0);
+	CHECK(mount(NULL, turns, NULL, MS_SHARED, NULL) == 0 && mkdir(in_folder("run/turns/6"), 0755) == 0);
+	container = strdup(in_folder("containers/n1/5/.ns"));
+	a_container(container);
+
+	loaded = start_step(5, 0);
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	SAME(host.log, "");
+	check_view();
+	CHECK(run_in_child(task) == 42);
+	CHECK(run_in_child(script) == 42);
+
+	/* Another job comes and goes. */
+	go_outside();
+	CHECK(mount("tmpfs", in_folder("run/turns/6"), "tmpfs", 0, "mode=755") == 0);
+	write_file(in_folder("run/turns/6/claims"), "");
+	go_back();
+	CHECK(run_in_child(sees_later_claims) == 42);
+	go_outside();
+	CHECK(umount2(in_folder("run/turns/6"), 0) == 0);
+	go_back();
+	CHECK(run_in_child(sees_no_claims) == 42);
+	CHECK(loaded.exit(NULL, 0, NULL) == 0);
+	CHECK(!exists(in_folder("run/jobs/5/steps/0")));
+}
+
+const struct test_case container_cases[] = {
+	{"a container is isolated as well", a_container_is_isolated_as_well, true},
+	{0},
+};

@@ -1,0 +1,11 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The slurm-vgpu authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# inside.sh TARGET…: installs what the tree needs and runs these targets of the Makefile, all of them
+# whatever happens, with one line of counts for each.
+set -uo pipefail
+test/setup.sh || exit
+slurmd -V
+make --no-print-directory build build/summary || exit
+exec build/summary -- make --no-print-directory -- "$@"

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/test/cluster"
+)
+
+// work is what a phase did.
+type work struct {
+	submitted, resumed int
+	requeued           map[string]bool // by hand; by raw id
+	killed             map[string]int
+}
+
+// mostWaiting is how many jobs of a user wait or run at once: enough that the nodes are never idle.
+const mostWaiting = 25
+
+// script has each run leave a file of its own, with a line when it begins and one when it ends.
+const script = `#!/bin/bash
+f=%s/$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}
+echo "begin $SLURMD_NODENAME $SLURM_ARRAY_JOB_ID $1" >> $f
+sleep $(( $RANDOM %% 3 )).$(( $RANDOM %% 10 ))
+[ "$1" != step ] || srun nvidia-smi -L > /dev/null
+[ "$1" != fill ] || vgpu-fill > /dev/null
+echo end >> $f
+`
+
+func (s *soak) keepBusy(ctx context.Context, length time.Duration, kill bool) work {
+	w := work{requeued: make(map[string]bool)}
+	for _, u := range s.cluster.Users {
+		path := filepath.Join(u.Home, "soak.sh")
+		if err := os.WriteFile(path, fmt.Appendf(nil, script, s.runs), 0o755); err != nil {
+			panic(err) // a folder of the cluster's own
+		}
+	}
+	end := time.Now().Add(length)
+	lastRequeue := time.Now()
+	killed := make(chan map[string]int, 1)
+	killing, stop := context.WithCancel(ctx)
+	defer stop()
+	if kill {
+		go func() { killed <- s.killMany(killing) }()
+	}
+	for time.Now().Before(end) && ctx.Err() == nil {
+		for _, u := range s.cluster.Users {
+			waiting := strings.Count(s.cluster.Run(ctx, s.cluster.Root(), "squeue -h -r -u "+u.Name+" -o %i").Stdout, "\n")
+			for ; waiting < mostWaiting; waiting++ {
+				w.submitted += s.submit(ctx, u)
+			}
+		}
+		if time.Since(lastRequeue) > 5*time.Second {
+			lastRequeue = time.Now()
+			s.requeueOne(ctx, w.requeued)
+		}
+		if kill {
+			w.resumed += s.heal(ctx)
+		}
+	}
+	if stop(); kill {
+		w.killed = <-killed
+	}
+	return w
+}
+
+// submit hands in one job, or an array, and returns how many that are.
+func (s *soak) submit(ctx context.Context, u cluster.User) int {
+	jobs, options, argument := 1, "", ""
+	switch s.random.IntN(10) {
+	case 0: // no vgpu
+	case 1:
+		jobs = 2 + s.random.IntN(6)
+		options = fmt.Sprintf("-a 1-%d%%%d --gres=vgpu:1 --vgpu-mem=%d", jobs, 1+s.random.IntN(4), 1000*(1+s.random.IntN(60)))
+	case 2:
+		jobs = 2 + s.random.IntN(4)
+		options = fmt.Sprintf("-a 1-%d --gres=vgpu:1 --vgpu-mem=%d%%", jobs, 20+s.random.IntN(40))
+	case 3:
+		options = fmt.Sprintf("--gres=vgpu:2 --vgpu-mem=%d", 500+s.random.IntN(5000))
+	case 4:
+		options, argument = "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=20", "step"
+	case 5:
+		options, argument = "--gres=vgpu:1 --vgpu-mem=2000", "fill"
+	default:
+		options = fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=%d --vgpu-place=%s", 1000+s.random.IntN(80000), [...]string{"pack", "spread"}[s.random.IntN(2)])
+	}
+	// A job whose batch step's slurmstepd was killed but not its extern step's runs for Slurm until its time limit.
+	result := s.cluster.Run(ctx, u, "sbatch -o /dev/null -t 1 "+options+" soak.sh "+argument)
+	if result.Code != 0 {
+		fmt.Fprintln(os.Stderr, "soak:", result)
+		return 0
+	}
+	return jobs
+}
+
+// requeueOne sends a running job back, as its user may.
+func (s *soak) requeueOne(ctx context.Context, requeued map[string]bool) {
+	running := strings.Split(strings.TrimSpace(s.cluster.Run(ctx, s.cluster.Root(), "squeue -h -r -t R -o '%i %A'").Stdout), "\n")
+	name, id, found := strings.Cut(running[s.random.IntN(len(running))], " ")
+	if found && s.cluster.Run(ctx, s.cluster.Root(), "scontrol requeue Incomplete "+name).Code == 0 {
+		requeued[id] = true
+	}
+}
+
+// heal does what an administrator does after a prolog or an epilog was killed: Slurm drains the node and holds
+// the job.
+func (s *soak) heal(ctx context.Context) (n int) {
+	root := s.cluster.Root()
+	for _, node := range strings.Fields(s.cluster.Run(ctx, root, "sinfo -h -N -t drain,drained,draining,down -o %N").Stdout) {
+		if s.cluster.Run(ctx, root, "scontrol update nodename="+node+" state=resume").Code == 0 {
+			n++
+		}
+	}
+	for line := range strings.Lines(s.cluster.Run(ctx, root, "squeue -h -r -t PD -o '%i %r'").Stdout) {
+		job, reason, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.Contains(reason, "eld") && s.cluster.Run(ctx, root, "scontrol release "+job).Code == 0 { // JobHeldAdmin, "launch failed requeued held"
+			n++
+		}
+	}
+	return n + s.endOrphans()
+}
+
+const (
+	restTime = 5 * time.Minute  // bounds how long the cluster may take to come to rest
+	askEvery = 15 * time.Second // more than slurmctld gives a job to begin
+)
+
+// rest waits until no job is left and no record waits, and returns how long that took.
+func (s *soak) rest(ctx context.Context, killed bool) (time.Duration, error) {
+	begin := time.Now()
+	asked := begin
+	var last string
+	for time.Since(begin) < restTime && ctx.Err() == nil {
+		if killed && time.Since(asked) > askEvery {
+			// A node tells of its jobs when it registers: so slurmctld hears of those whose slurmstepds were all killed.
+			s.cluster.Run(ctx, s.cluster.Root(), "scontrol reconfigure")
+			asked = time.Now()
+		}
+		s.heal(ctx)
+		if last = s.cluster.Run(ctx, s.cluster.Root(), "squeue -h -o '%i %T %r'").Stdout; last == "" {
+			waiting, _ := filepath.Glob(s.cluster.Home.Path("vgpu-spool", "*", "usage", "*.json"))
+			if len(waiting) == 0 {
+				took := time.Since(begin)
+				return took, s.sweep(ctx)
+			}
+			last = fmt.Sprint(len(waiting), " records wait")
+			for _, node := range s.cluster.Nodes { // the timer's part: a killed reporter is not started again by itself
+				s.cluster.Run(ctx, s.cluster.Root(), s.tool(node, "report --flush"))
+			}
+		}
+		time.Sleep(time.Second)
+	}
+	return 0, fmt.Errorf("not at rest after %v: %.500s", restTime, last)
+}
+
+// sweep is the timer's: what is left is a minute old by then.
+func (s *soak) sweep(ctx context.Context) error {
+	time.Sleep(61 * time.Second)
+	for range 2 { // what a sweep finds may be reported after it
+		for _, node := range s.cluster.Nodes {
+			for _, command := range []string{"sweep", "report --flush"} {
+				if result := s.cluster.Run(ctx, s.cluster.Root(), s.tool(node, command)); result.Code != 0 {
+					return fmt.Errorf("%s", result)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (s *soak) tool(node, command string) string {
+	return "vgpuctl --config " + s.cluster.ConfigPath() + " --node " + node + " " + command
+}

@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command vgpu-soak keeps a private cluster of two nodes busy with the jobs of two users, first undisturbed and
+// then while prologs, epilogs, slurmstepds, tasks and reporters are killed at random, and says after each phase
+// whether every run was accounted once, in its own row, and nothing is left. It is started from where `make build`
+// put it and needs root. The exit code is 1 if anything was not as it must be.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/test/cluster"
+)
+
+// soak is one run of this program.
+type soak struct {
+	cluster *cluster.Cluster
+	random  *rand.Rand
+	runs    string // the folder in which each run of each job leaves its file
+	began   time.Time
+	bad     int
+}
+
+func main() {
+	seconds := flag.Int("seconds", 180, "how long each phase submits jobs")
+	chaos := flag.Bool("chaos", true, "a second phase, with kill -9")
+	seed := flag.Uint64("seed", 0, "of the choices; 0: another one each time")
+	flag.Parse()
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	executable, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1)
+	}
+	build := filepath.Dir(executable)
+	os.Exit(cluster.Enclose(func(ctx context.Context, home cluster.Home) int {
+		s := &soak{random: rand.New(rand.NewPCG(*seed, 0)), runs: home.Path("runs")}
+		fmt.Fprintln(os.Stderr, "soak: seed", *seed)
+		if err := s.run(ctx, home, build, time.Duration(*seconds)*time.Second, *chaos); err != nil {
+			fmt.Fprintln(os.Stderr, "soak:", err)
+			return 1
+		}
+		return min(s.bad, 1)
+	}))
+}
+
+func (s *soak) run(ctx context.Context, home cluster.Home, build string, length time.Duration, chaos bool) error {
+	c, err := cluster.Start(ctx, home, cluster.Options{Build: build, Source: filepath.Dir(build), GPU: "sim", NodeCount: 2, SlicesPerGPU: 20,
+		Progress: func(text string) { fmt.Fprintln(os.Stderr, "soak:", text) }})
+	if err != nil {
+		return err
+	}
+	defer c.Stop(context.WithoutCancel(ctx))
+	s.cluster = c
+	if err := os.Mkdir(s.runs, 0o777); err != nil {
+		return err
+	}
+	if err := os.Chmod(s.runs, 0o1777); err != nil {
+		return err
+	}
+	if err := s.phase(ctx, "undisturbed", length, false); err != nil || !chaos {
+		return err
+	}
+	return s.phase(ctx, "with kill -9", length, true)
+}
+
+// phase keeps the cluster busy, lets it come to rest, and judges what is there then.
+func (s *soak) phase(ctx context.Context, name string, length time.Duration, kill bool) error {
+	fmt.Fprintln(os.Stderr, "soak:", name)
+	before := s.mounts()
+	s.began = time.Now()
+	work := s.keepBusy(ctx, length, kill)
+	drained, err := s.rest(ctx, kill)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	v := verdict{chaos: kill}
+	v.count("jobs submitted", work.submitted)
+	v.count("requeued by hand", len(work.requeued))
+	for _, victim := range victims {
+		if kill {
+			v.count("killed: "+victim.what, work.killed[victim.what])
+		}
+	}
+	v.count("nodes resumed, jobs released, orphans of extern steps ended", work.resumed)
+	v.say("seconds until the last job had ended and was accounted", fmt.Sprintf("%.0f", drained.Seconds()))
+	if err := s.judgeRuns(ctx, &v, work.requeued); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	s.judgeRemains(ctx, &v, before)
+	v.print(name, time.Since(s.began))
+	s.bad += v.bad
+	return nil
+}
+
+// verdict is the table of a phase.
+type verdict struct {
+	chaos bool
+	rows  [][3]string
+	bad   int
+}
+
+func (v *verdict) say(what, value string)   { v.rows = append(v.rows, [3]string{what, value}) }
+func (v *verdict) count(what string, n int) { v.say(what, fmt.Sprint(n)) }
+func (v *verdict) none(what string, n int)  { v.must(what, fmt.Sprint(n), n == 0) }
+func (v *verdict) noneOf(what string, s []string) {
+	text := fmt.Sprint(len(s))
+	if len(s) > 0 {
+		text += fmt.Sprintf(": %.400s", fmt.Sprint(s[:min(len(s), 8)]))
+	}
+	v.must(what, text, len(s) == 0)
+}
+
+func (v *verdict) must(what, value string, met bool) {
+	word := "met"
+	if !met {
+		word = "MISSED"
+		v.bad++
+	}
+	v.rows = append(v.rows, [3]string{what, value, word})
+}
+
+func (v *verdict) print(name string, took time.Duration) {
+	fmt.Printf("\n%s, %.0f s in all\n\n", name, took.Seconds())
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	for _, row := range v.rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", row[2], row[0], row[1])
+	}
+	w.Flush()
+}

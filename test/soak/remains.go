@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// mounts are the mount points below the cluster's folder, but for each node's turns, which its first job makes and
+// which stays.
+func (s *soak) mounts() (points []string) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for line := range strings.Lines(string(text)) {
+		point := strings.Fields(line)[4]
+		if inside, found := strings.CutPrefix(point, string(s.cluster.Home)+"/"); found && filepath.Base(inside) != "turns" {
+			points = append(points, inside)
+		}
+	}
+	return points
+}
+
+var inUse = regexp.MustCompile(`GresUsed=(\S*)`)
+
+// judgeRemains looks at both nodes when no job is left.
+func (s *soak) judgeRemains(ctx context.Context, v *verdict, mountsBefore []string) {
+	glob := func(elem ...string) (found []string) {
+		for _, node := range s.cluster.Nodes {
+			elem[1] = node
+			names, _ := filepath.Glob(s.cluster.Home.Path(elem...))
+			for _, name := range names {
+				found = append(found, strings.TrimPrefix(name, string(s.cluster.Home)+"/"))
+			}
+		}
+		return found
+	}
+	v.noneOf("job folders and marks left", glob("run", "", "jobs", "*"))
+	v.noneOf("claims left", glob("run", "", "turns", "[0-9]*"))
+	v.noneOf("records left", glob("vgpu-spool", "", "usage", "*.json"))
+	v.noneOf("temporary files left", append(append(glob("run", "", ".*.json*"), glob("vgpu-spool", "", "usage", ".*.json*")...),
+		glob("vgpu-spool", "", "history", ".*.json*")...))
+	held := 0
+	for _, node := range s.cluster.Nodes {
+		var state struct {
+			Slices []any `json:"slices"`
+		}
+		text, err := os.ReadFile(s.cluster.Home.Path("run", node, "state.json"))
+		if err == nil {
+			err = json.Unmarshal(text, &state)
+		}
+		if err != nil {
+			v.must("state of "+node, err.Error(), false)
+		}
+		held += len(state.Slices)
+	}
+	v.none("slices left", held)
+	used := inUse.FindAllStringSubmatch(s.cluster.Run(ctx, s.cluster.Root(), "scontrol -d show node").Stdout, -1)
+	free := len(used) == len(s.cluster.Nodes)
+	for _, of := range used {
+		free = free && !regexp.MustCompile(`:[1-9]`).MatchString(of[1])
+	}
+	v.must("what Slurm counts as used", fmt.Sprint(used), free)
+	v.noneOf("mounts left", slices.DeleteFunc(s.mounts(), func(point string) bool { return slices.Contains(mountsBefore, point) }))
+	for _, node := range s.cluster.Nodes {
+		result := s.cluster.Run(ctx, s.cluster.Root(), s.tool(node, "doctor"))
+		lines := strings.Split(strings.TrimSpace(result.Stdout), "\n")
+		v.must("doctor of "+node, lines[len(lines)-1], result.Code == 0)
+		if result.Code != 0 {
+			fmt.Fprintln(os.Stderr, "soak:", result)
+		}
+	}
+}
