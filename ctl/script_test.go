@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
@@ -76,6 +77,8 @@ func TestScripts(t *testing.T) {
 				return libraryErr == nil && simErr == nil, nil
 			case "root":
 				return os.Geteuid() == 0, nil
+			case "whole_node": // is seen from here, as in the first pid namespace
+				return audit.Here("").WholeNode, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
