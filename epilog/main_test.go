@@ -56,6 +56,12 @@ func TestScripts(t *testing.T) {
 			text := fmt.Sprintf("run_dir: %[1]s/run\nspool_dir: %[1]s/spool\nlog: {file: %[1]s/log}\n", env.WorkDir)
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), []byte(text), 0o644)
 		},
+		Condition: func(name string) (bool, error) { // [mounts] where tests may mount
+			if name != "mounts" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			return privatemounts.Entered(), nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"granted": cmdGranted, "refused": cmdRefused, "crash": cmdCrash, "held": cmdHeld, "count": cmdCount,
 		},

@@ -84,12 +84,8 @@ func releaseJob(ctx context.Context, cfg config.Config, job uint32, log hclog.Lo
 // holdsAnything spares jobs without vgpu the lock: their mark goes away, and that is all.
 func holdsAnything(store state.Store, job uint32) (bool, error) {
 	_ = os.Remove(store.Dir.Pending(job)) // of a prolog that was killed
-	_, err := os.Lstat(store.Dir.Job(job))
-	switch {
-	case err == nil:
-		return true, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return false, err
+	if _, err := os.Lstat(store.Dir.Job(job)); !errors.Is(err, fs.ErrNotExist) {
+		return err == nil, err
 	}
 	if err := os.Remove(store.Dir.None(job)); err == nil {
 		return false, nil

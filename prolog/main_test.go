@@ -59,7 +59,8 @@ cd %s || exit 1
 case "$1" in
 requeue)
 	if [ -e requeue-fails ]; then echo "$(cat requeue-fails)" >&2; exit 1; fi
-	echo "$2 $3" >> requeued;;
+	echo "$2 $3" >> requeued
+	if [ -e on-requeue ]; then . ./on-requeue; fi;;
 *)
 	if [ -e away ]; then echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1; fi
 	if [ ! -e controller/"$5" ]; then echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; fi

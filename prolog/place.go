@@ -92,13 +92,9 @@ func (p *prolog) gone(ctx context.Context, held []state.Slice) map[state.Run]boo
 	if err != nil {
 		p.log.Warn("live steps are not known, the controller is asked instead", "reason", err)
 	}
-	doubtful := state.Doubtful(held, live, time.Now())
-	if len(doubtful) == 0 {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, doubtTime)
 	defer cancel()
-	gone, err := state.Gone(ctx, doubtful, p.controller)
+	gone, err := state.Gone(ctx, state.Doubtful(held, live, time.Now()), p.controller)
 	if err != nil {
 		p.log.Warn("the controller does not say whether all other jobs live, they keep their slices", "reason", err)
 	}
@@ -173,7 +169,8 @@ func (p *prolog) releaseOthers(ctx context.Context) error {
 		return err
 	}
 	defer tx.End()
-	_, err = release.Runs(p.cfg, tx, []uint32{p.job.id}, func(run state.Run) bool { return run.Job == p.job.id }, p.log)
+	result, err := release.Runs(p.cfg, tx, []uint32{p.job.id}, func(run state.Run) bool { return run.Job == p.job.id }, p.log)
+	p.recorded = p.recorded || result.Recorded
 	return err
 }
 
