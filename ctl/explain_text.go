@@ -12,6 +12,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // printExplanation tells the job's way in the order in which it went.
@@ -20,25 +21,7 @@ func printExplanation(out io.Writer, e explanation, now time.Time) {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "%s  %s\n", p.bold(fmt.Sprintf("%-11s", name)), fmt.Sprintf(format, args...))
 	}
-	head := fmt.Sprintf("job %d", e.Job)
-	if e.Restart > 0 {
-		head += fmt.Sprintf(", run %d", e.Restart+1)
-	}
-	if e.User != "" {
-		head += " of " + e.User
-	}
-	if e.Node != "" {
-		head += " on " + e.Node
-	}
-	switch {
-	case e.Source == sourceAccounting:
-		head += ", as the accounting database tells (" + strings.ToLower(e.State) + ")"
-	case e.Source == sourceEnded:
-		head += fmt.Sprintf(", ended %s after %s", e.Until.Local().Format(time.DateTime), age(e.Until.Sub(e.Since)))
-	case e.Refusal == "":
-		head += ", since " + age(now.Sub(e.Since))
-	}
-	fmt.Fprintln(out, head)
+	fmt.Fprintln(out, headText(e, now))
 	if e.Request != nil {
 		row("request", "%s", requestText(*e.Request))
 	}
@@ -58,18 +41,7 @@ func printExplanation(out io.Writer, e explanation, now time.Time) {
 		row("usage", "%s", usageText(p, s))
 	}
 	for _, step := range e.Steps {
-		var peaks []string
-		for _, d := range step.Devices {
-			text := fmt.Sprintf("%d MiB at most", d.PeakMiB)
-			if d.Refusals > 0 {
-				text += ", " + plural(int(d.Refusals), "allocation") + " refused"
-			}
-			if spent := timeText(d.Time); spent != "" {
-				text += ", " + spent
-			}
-			peaks = append(peaks, text)
-		}
-		row("step "+step.Step, "%s", strings.Join(peaks, "; "))
+		row("step "+step.Step, "%s", stepText(step))
 	}
 	if e.Report != "" {
 		row("report", "%s", e.Report)
@@ -77,6 +49,45 @@ func printExplanation(out io.Writer, e explanation, now time.Time) {
 	for _, run := range e.Earlier {
 		row("run "+strconv.Itoa(run.Restart+1), "%s", runText(run))
 	}
+}
+
+// headText says whose job it is, where it runs or ran, and for how long.
+func headText(e explanation, now time.Time) string {
+	head := fmt.Sprintf("job %d", e.Job)
+	if e.Restart > 0 {
+		head += fmt.Sprintf(", run %d", e.Restart+1)
+	}
+	if e.User != "" {
+		head += " of " + e.User
+	}
+	if e.Node != "" {
+		head += " on " + e.Node
+	}
+	switch {
+	case e.Source == sourceAccounting:
+		head += ", as the accounting database tells (" + strings.ToLower(e.State) + ")"
+	case e.Source == sourceEnded:
+		head += fmt.Sprintf(", ended %s after %s", e.Until.Local().Format(time.DateTime), age(e.Until.Sub(e.Since)))
+	case e.Refusal == "":
+		head += ", since " + age(now.Sub(e.Since))
+	}
+	return head
+}
+
+// stepText is what a step held at most on each device, and the GPU time that it had there.
+func stepText(step usage.Step) string {
+	var peaks []string
+	for _, d := range step.Devices {
+		text := fmt.Sprintf("%d MiB at most", d.PeakMiB)
+		if d.Refusals > 0 {
+			text += ", " + plural(int(d.Refusals), "allocation") + " refused"
+		}
+		if spent := timeText(d.Time); spent != "" {
+			text += ", " + spent
+		}
+		peaks = append(peaks, text)
+	}
+	return strings.Join(peaks, "; ")
 }
 
 // runText is a run before the one that is told about, in a line.

@@ -236,12 +236,66 @@ static void wait_for(struct vgpu_seat *seat, uint32_t **bell, uint32_t *rung)
 	}
 }
 
+/* Does what was decided. Returns how long until the next look. */
+static uint64_t follow(struct vgpu_process *p, uint32_t device, const struct vgpu_turn_self *self, enum vgpu_turn turn,
+		       uint64_t now_ns)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_seat *seat = &engine->seat;
+
+	switch (turn) {
+	case VGPU_TURN_FREE:
+		if (self->holds_since_ns == 0)
+			begin(p, device, self, now_ns);
+		else if (now_ns - seat->taken_ns > EARNED_NS)
+			SET(engine->burst_ns, VGPU_SHARE_BURST_NS);
+		set_may(engine, UINT64_MAX);
+		return LOOK_NS;
+	case VGPU_TURN_TAKE:
+		begin(p, device, self, now_ns);
+		set_may(engine, now_ns + self->quantum_ns);
+		return LOOK_NS;
+	case VGPU_TURN_KEEP:
+		/* A turn begins when somebody else wants one. */
+		set_may(engine, self->holds_since_ns + self->quantum_ns);
+		return self->remaining_ns > LOOK_NS ? LOOK_NS : NEAR_NS * 2;
+	case VGPU_TURN_DRAIN:
+		set_may(engine, 0);
+		return until_end(engine, now_ns);
+	case VGPU_TURN_LEAVE:
+		set_may(engine, 0);
+		judge_turns(p, device);
+		leave(seat, now_ns + self->remaining_ns);
+		return NEAR_NS;
+	case VGPU_TURN_WAIT:
+		set_may(engine, 0);
+		seat->waited = self->wants;
+		return LOOK_NS;
+	}
+	return LOOK_NS;
+}
+
+/* There was nothing to do for a while: no turn is held or wanted. */
+static void rest(struct vgpu_process *p, uint32_t device, const struct vgpu_turn_self *self, uint32_t others, uint64_t now_ns)
+{
+	struct vgpu_seat *seat = &p->engine[device].seat;
+
+	if (self->holds_since_ns != 0) {
+		seat->rests++;
+		judge_turns(p, device);
+		leave(seat, now_ns);
+	}
+	SET(seat->mine->wants_since_ns, 0);
+	set_may(&p->engine[device], others == 0 ? UINT64_MAX : 0);
+}
+
 uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint32_t **bell, uint32_t *rung)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_seat *seat = &engine->seat;
 	struct vgpu_turn_other other[VGPU_NEIGHBOURS];
 	struct vgpu_turn_self self;
+	enum vgpu_turn turn;
 	uint32_t others;
 
 	SET(seat->shared, is_shared(seat, device));
@@ -264,13 +318,7 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 	if (self.holds_since_ns == 0 && !self.in_flight && GET(seat->mine->drained_ns) > GET(engine->progress_ns))
 		SET(seat->mine->drained_ns, GET(engine->progress_ns));
 	if (!self.in_flight && !vgpu_engine_waits(engine) && self.idle_ns >= VGPU_TURN_IDLE_NS) {
-		if (self.holds_since_ns != 0) {
-			seat->rests++;
-			judge_turns(p, device);
-			leave(seat, now_ns);
-		}
-		SET(seat->mine->wants_since_ns, 0);
-		set_may(engine, others == 0 ? UINT64_MAX : 0);
+		rest(p, device, &self, others, now_ns);
 		return 0;
 	}
 	SET(seat->mine->until_ns, now_ns + BELIEVED_NS);
@@ -279,35 +327,8 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 		SET(seat->mine->wants_since_ns, now_ns);
 		self.wants_since_ns = now_ns;
 	}
-	switch (vgpu_turn_decide(&self, other, others, now_ns)) {
-	case VGPU_TURN_FREE:
-		if (self.holds_since_ns == 0)
-			begin(p, device, &self, now_ns);
-		else if (now_ns - seat->taken_ns > EARNED_NS)
-			SET(engine->burst_ns, VGPU_SHARE_BURST_NS);
-		set_may(engine, UINT64_MAX);
-		return LOOK_NS;
-	case VGPU_TURN_TAKE:
-		begin(p, device, &self, now_ns);
-		set_may(engine, now_ns + self.quantum_ns);
-		return LOOK_NS;
-	case VGPU_TURN_KEEP:
-		/* A turn begins when somebody else wants one. */
-		set_may(engine, self.holds_since_ns + self.quantum_ns);
-		return self.remaining_ns > LOOK_NS ? LOOK_NS : NEAR_NS * 2;
-	case VGPU_TURN_DRAIN:
-		set_may(engine, 0);
-		return until_end(engine, now_ns);
-	case VGPU_TURN_LEAVE:
-		set_may(engine, 0);
-		judge_turns(p, device);
-		leave(seat, now_ns + self.remaining_ns);
-		return NEAR_NS;
-	case VGPU_TURN_WAIT:
-		set_may(engine, 0);
-		seat->waited = self.wants;
+	turn = vgpu_turn_decide(&self, other, others, now_ns);
+	if (turn == VGPU_TURN_WAIT)
 		wait_for(seat, bell, rung);
-		return LOOK_NS;
-	}
-	return LOOK_NS;
+	return follow(p, device, &self, turn, now_ns);
 }
