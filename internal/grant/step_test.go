@@ -19,6 +19,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // jobFolder is what vgpu-prolog leaves for a job.
@@ -125,12 +126,16 @@ func TestAStepHasTheLedgerThatItsJobHasNow(t *testing.T) {
 	if err := ledger.Create(dir.Ledger(12), 12, 2, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
 		t.Fatal(err)
 	}
+	link := filepath.Join(dir.Step(12, "0"), ledger.LedgerFile)
+	if err := errors.Join(os.Remove(link), os.Symlink(dir.Ledger(12)+".before", link)); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // a second time there is nothing to do
 		if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		of, _ := os.Stat(dir.Ledger(12))
-		if link, err := os.Stat(filepath.Join(dir.Step(12, "0"), ledger.LedgerFile)); err != nil || !os.SameFile(of, link) {
+		if is, err := os.Stat(link); err != nil || !os.SameFile(of, is) {
 			t.Errorf("the step's ledger is not the job's: %v", err)
 		}
 	}
@@ -237,6 +242,19 @@ func TestUsageThatCannotBeBelievedIsAnError(t *testing.T) {
 		if got, err := CollectUsage(dir, g); err == nil || len(got.Devices) != 2 || len(got.Steps) != 0 {
 			t.Errorf("%s: got %v, %v", name, got, err)
 		}
+	}
+	dir := jobFolder(t, g)
+	if err := os.WriteFile(dir.Usage(12), []byte(`{"version":1,"job":12,"devices":[{},{}]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := CollectUsage(dir, g); err != nil {
+		t.Errorf("as it should be: %v", err)
+	}
+	if err := os.Chmod(dir.Usage(12), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := CollectUsage(dir, g); !errors.Is(err, trusted.ErrUntrusted) {
+		t.Errorf("writable by others: got %v, %v", got, err)
 	}
 }
 

@@ -16,7 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
+	"github.com/slurm-vgpu/slurm-vgpu/test/privatemounts"
 )
+
+func TestMain(m *testing.M) {
+	privatemounts.Enter()
+	os.Exit(m.Run())
+}
 
 // mapped is a page as a process of a job has it.
 func mapped(t *testing.T, path string) []byte {
@@ -201,6 +207,25 @@ func TestBoardTakesWhatItHasRoomFor(t *testing.T) {
 		}
 		if got, err := ReadBoard(path); err != nil || len(got) != MaxBoardSlices {
 			t.Errorf("%d slices, %v", len(got), err)
+		}
+	}
+}
+
+// Half a board, or a page with holes, would stop or kill who has it mapped.
+func TestAPageForWhichThereIsNoRoomIsNotMade(t *testing.T) {
+	dir := privatemounts.Full(t, nil)
+	path := filepath.Join(dir, "page")
+	for name, make := range map[string]func() error{
+		"board":  func() error { return WriteBoard(path, []BoardSlice{{Job: 12}}) },
+		"limits": func() error { return WriteLimits(path, Limits{Job: 12}) },
+		"ledger": func() error { return Create(path, 12, 1, 0, 0) },
+		"claims": func() error { return CreateClaims(path, 12, 1, 0, 0) },
+	} {
+		if err := make(); !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+			t.Errorf("%s: there is %v, %v", name, left, err)
 		}
 	}
 }

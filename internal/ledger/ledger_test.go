@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,6 +40,20 @@ func TestLimitsRoundTrip(t *testing.T) {
 	}
 	if st, _ := os.Stat(path); st.Mode().Perm() != 0o644 {
 		t.Errorf("mode %v", st.Mode())
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, offset := range map[string]int{"magic": 0, "version": 8, "device count": 28} {
+		other := slices.Clone(whole)
+		other[offset] ^= 0x80
+		if err := os.WriteFile(path, other, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadLimits(path); !errors.Is(err, ErrLayout) {
+			t.Errorf("another %s: %+v, %v", name, got, err)
+		}
 	}
 	if err := os.Truncate(path, 100); err != nil {
 		t.Fatal(err)

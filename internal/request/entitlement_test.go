@@ -83,6 +83,7 @@ func TestLimits(t *testing.T) {
 		{what: "floor", e: Entitlement{2, 6001, 61}, mem: 3000, sm: 30},
 		{what: "memory alone is one slice", e: Entitlement{0, 3000, 0}, mem: 3000},
 		{what: "smaller request", r: Request{Mem: Mem{MiB: 1000}, SMPercent: 10}, e: Entitlement{1, 3000, 30}, mem: 1000, sm: 10},
+		{what: "the least of both", r: Request{Mem: Mem{MiB: 1}, SMPercent: 1}, e: Entitlement{1, 3000, 30}, mem: 1, sm: 1},
 		{what: "forged request", r: Request{Mem: Mem{MiB: 1 << 30}, SMPercent: 100}, e: Entitlement{1, 3000, 30}, mem: 3000, sm: 30},
 		{what: "forged cores without gpucores", r: Request{SMPercent: 100}, e: Entitlement{1, 3000, 0}, mem: 3000},
 		{what: "percent of the landed GPU", r: Request{Mem: Mem{Percent: 25}}, e: Entitlement{1, 35942, 0}, mem: 10240, gpuIfNotStd: 40960},

@@ -116,6 +116,9 @@ func (c *site) program(key, ours string) {
 	c.ok(key, "%s=%s", key, value)
 }
 
+// maxScript is how much of a program is searched for the name of ours.
+const maxScript = 64 << 10
+
 // calls says whether a program is ours, a link to it, or a script that names it.
 func calls(path, ours string) bool {
 	if real, err := filepath.EvalSymlinks(path); err == nil && filepath.Base(real) == ours {
@@ -126,7 +129,7 @@ func calls(path, ours string) bool {
 		return false
 	}
 	defer file.Close()
-	head := make([]byte, 64<<10)
+	head := make([]byte, maxScript)
 	n, _ := file.Read(head)
 	return n > 2 && string(head[:2]) == "#!" && strings.Contains(string(head[:n]), ours)
 }

@@ -223,6 +223,11 @@ func TestEntitlementThatComesToNothingIsRefused(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", name, e, err)
 		}
 	}
+	for _, gres := range []string{"vgpu(CNT:1),gpumem(CNT:many)", "vgpu(CNT:x)"} {
+		if e, err := (Job{detailed: true, total: "vgpu:1", nodes: node(gres)}).Entitlement("n1"); err == nil || errors.Is(err, ErrContradiction) {
+			t.Errorf("GRES %s that cannot be read: got %+v, %v", gres, e, err)
+		}
+	}
 	if e, err := (Job{detailed: true, Exclusive: true, nodes: node("vgpu(CNT:1)")}).Entitlement("n1"); !errors.Is(err, ErrNoDetail) {
 		t.Errorf("whole nodes without what was asked: got %+v, %v", e, err)
 	}

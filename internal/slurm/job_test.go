@@ -89,6 +89,20 @@ func TestJobsThatHoldNothingAreFinished(t *testing.T) {
 	}
 }
 
+func TestAFieldEndsWhereItsValueDoes(t *testing.T) {
+	const text = "JobId=7 A=x B=\nC=y\tD= E=z"
+	for key, want := range map[string]string{"A": "x", "B": "", "C": "y", "D": "", "E": "z"} {
+		if got, err := only(text, key); err != nil || got != want {
+			t.Errorf("%s=%q, %v, want %q", key, got, err, want)
+		}
+	}
+	for _, text := range []string{"JobId=7 A=x\rA=x", "JobId=7", "A=x"} {
+		if got, err := only(text, "A"); !errors.Is(err, ErrAmbiguous) {
+			t.Errorf("%q: %q, %v", text, got, err)
+		}
+	}
+}
+
 func TestFinished(t *testing.T) {
 	for _, tc := range []struct {
 		state    string

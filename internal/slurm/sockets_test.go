@@ -5,12 +5,14 @@ package slurm
 
 import (
 	"bufio"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,6 +55,34 @@ func TestLiveJobs(t *testing.T) {
 		}
 		if len(live) != 2 || !live[12] || !live[13] {
 			t.Errorf("%s: got %v", folder, live)
+		}
+	}
+}
+
+func TestBoundFileIsFoundAmongOtherAttributes(t *testing.T) {
+	attribute := func(length, kind uint16, value ...byte) []byte {
+		head := binary.NativeEndian.AppendUint16(binary.NativeEndian.AppendUint16(nil, length), kind)
+		return append(append(head, value...), make([]byte, -len(value)&3)...)
+	}
+	vfs := attribute(12, unixDiagVFS, binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(nil, 7), 9)...)
+	head := make([]byte, unixDiagMessage)
+	for name, tc := range map[string]struct {
+		message []byte
+		found   bool
+	}{
+		"alone":              {slices.Concat(head, vfs), true},
+		"after an empty one": {slices.Concat(head, attribute(4, 5), vfs), true},
+		"after one of a bit": {slices.Concat(head, attribute(5, 5, 1), vfs), true},
+		"none":               {head, false},
+		"another kind":       {slices.Concat(head, attribute(12, 5, make([]byte, 8)...)), false},
+		"cut":                {slices.Concat(head, vfs[:8]), false},
+		"cut in its head":    {slices.Concat(head, vfs[:3]), false},
+		"too short":          {slices.Concat(head, attribute(8, unixDiagVFS, make([]byte, 4)...)), false},
+		"no length":          {slices.Concat(head, attribute(3, 5), vfs), false},
+	} {
+		file, ok := boundFile(tc.message)
+		if ok != tc.found || ok && file != (boundTo{7, 9}) {
+			t.Errorf("%s: %+v, %v", name, file, ok)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/test/privatemounts"
 )
 
 const (
@@ -43,6 +44,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	privatemounts.Enter()
 	os.Exit(m.Run())
 }
 

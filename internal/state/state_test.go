@@ -20,6 +20,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/test/privatemounts"
 )
 
 const testBoot = "boot-1"
@@ -239,6 +240,45 @@ func TestSlicesThatAreNoneAreDamage(t *testing.T) {
 		if got, err := decode(data); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: got %v, %v", name, got, err)
 		}
+	}
+}
+
+// Whoever thinks that he has written grants slices that nobody else knows of.
+func TestAStateThatCannotBeWrittenIsAnError(t *testing.T) {
+	tryTo := func(store Store, spoil func()) {
+		t.Helper()
+		tx, err := store.Begin(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.End()
+		spoil()
+		for job := range uint32(1000) { // more than a page of memory, of which the file system may have one
+			tx.Put(job+2, []Slice{sliceOf(job + 2)})
+		}
+		if err := tx.Commit(); err == nil {
+			t.Error("written")
+		}
+	}
+	store := newStore(t)
+	tryTo(store, func() { // a folder in its place: it cannot be replaced
+		if err := os.MkdirAll(filepath.Join(store.Dir.State(), "x"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	})
+	full := Store{BootID: testBoot, Log: hclog.NewNullLogger()}
+	privatemounts.Full(t, func(folder string) {
+		full.Dir = rundir.Dir(folder)
+		put(t, full, 1)
+	})
+	tryTo(full, func() {})
+	filling := filepath.Join(string(full.Dir), "filling")
+	if st, err := os.Stat(filling); err != nil || os.Truncate(filling, st.Size()-100<<10) != nil { // room for the first half
+		t.Fatal(err)
+	}
+	tryTo(full, func() {})
+	if got, err := full.Read(); err != nil || !cmp.Equal(jobs(got.Slices), []uint32{1}) {
+		t.Errorf("the state that was: %v, %v", got, err)
 	}
 }
 

@@ -161,10 +161,8 @@ func (s Sweeper) end(ctx context.Context, gone []doubt, result *Result) error {
 		return err
 	}
 	defer tx.End()
-	now, err := look(s.Store.Dir, tx.Slices(), nil, time.Now())
-	if err != nil {
-		return err
-	}
+	// Where it cannot be looked again, nothing is known to be the same, and all stays.
+	now, lookErr := look(s.Store.Dir, tx.Slices(), nil, time.Now())
 	same := make(map[doubt]bool)
 	for _, d := range now.doubts {
 		same[d] = true
@@ -185,7 +183,7 @@ func (s Sweeper) end(ctx context.Context, gone []doubt, result *Result) error {
 	released, err := release.Runs(s.Config, tx, jobs, func(run state.Run) bool { return over[run] }, s.Log)
 	result.Slices += len(released.Freed)
 	result.Recorded = result.Recorded || released.Recorded
-	return err
+	return errors.Join(lookErr, err)
 }
 
 func removeMarks(marks []mark) (n int) {

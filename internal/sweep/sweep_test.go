@@ -245,6 +245,44 @@ func TestAJobThatBeginsMeanwhileKeepsWhatItHas(t *testing.T) {
 	}
 }
 
+func TestWhateverWasTakenAwayIsSaid(t *testing.T) {
+	for _, result := range []Result{{Slices: 1}, {Folders: 1}, {Marks: 1}, {Temporaries: 1}, {Slices: 1, Folders: 1}, {Folders: 1, Marks: 1}, {Marks: 1, Temporaries: 1}} {
+		if !result.Any() || !(Waiting{Slices: result.Slices, Folders: result.Folders, Marks: result.Marks, Temporaries: result.Temporaries}).Any() {
+			t.Errorf("%+v is nothing", result)
+		}
+	}
+	if (Result{Left: 1}).Any() || (Waiting{Unknown: 1}).Any() {
+		t.Error("a doubt is something")
+	}
+}
+
+// Where it is not known what lives here, everything may.
+func TestWithoutTheStateOrTheStepsNothingIsTakenAway(t *testing.T) {
+	for name, spoil := range map[string]func(node) error{
+		"state":       func(n node) error { return os.WriteFile(n.Store.Dir.State(), []byte("garbage"), 0o644) },
+		"slurmd":      func(n node) error { return os.Remove(n.Config.Slurm.SlurmdSpoolDir) },
+		"jobs folder": func(n node) error { return os.WriteFile(n.Store.Dir.Jobs(), nil, 0o644) },
+	} {
+		n := newNode(t)
+		if name == "jobs folder" {
+			n.check(os.Remove(n.Store.Dir.Jobs()))
+		} else {
+			n.folder(1, 0, "no room")
+			n.file(n.Store.Dir.None(6))
+		}
+		n.check(spoil(n))
+		if result, err := n.Sweep(context.Background()); err == nil || result != (Result{}) {
+			t.Errorf("%s: swept %+v, %v", name, result, err)
+		}
+		if waiting, err := n.Count(context.Background()); err == nil || waiting.Any() {
+			t.Errorf("%s: counted %+v, %v", name, waiting, err)
+		}
+		if name != "jobs folder" {
+			n.left("1", "6.none")
+		}
+	}
+}
+
 func TestAMarkThatIsRenewedStays(t *testing.T) {
 	n := newNode(t)
 	n.file(n.Store.Dir.None(7))

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -84,6 +85,14 @@ func TestStandsIsExact(t *testing.T) {
 func TestMergeLeavesANewerVersionAlone(t *testing.T) {
 	if text, err := Merge(`{"vgpu":{"v":2,"nodes":[]}}`, sample(7)); !errors.Is(err, ErrCommentVersion) {
 		t.Errorf("got %q, %v", text, err)
+	}
+}
+
+func TestWhatIsNoJSONIsNotWritten(t *testing.T) {
+	rec := sample(7)
+	rec.Devices[0].GPUSeconds = math.NaN()
+	if text, err := Merge("", rec); err == nil {
+		t.Errorf("merged into %q", text)
 	}
 }
 

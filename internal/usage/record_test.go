@@ -58,9 +58,9 @@ func TestWriteAndList(t *testing.T) {
 	if records, bad, err := List(spool); err != nil || records != nil || bad != nil {
 		t.Errorf("a spool that does not exist: %v, %v, %v", records, bad, err)
 	}
-	early := sample(9)
-	early.End = noon
-	mustWrite(t, spool, sample(7), early)
+	early, earlier, same := sample(9), sample(10), sample(11)
+	early.End, earlier.End = noon, noon.Add(-time.Second)
+	mustWrite(t, spool, sample(7), early, earlier, same)
 	again := sample(7)
 	again.Devices[0].PeakMiB = 3000
 	mustWrite(t, spool, again)
@@ -76,7 +76,7 @@ func TestWriteAndList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]Record{early, again}, got); diff != "" || len(bad) != 0 {
+	if diff := cmp.Diff([]Record{earlier, early, again, same}, got); diff != "" || len(bad) != 0 {
 		t.Errorf("bad %v, diff %s", bad, diff)
 	}
 }

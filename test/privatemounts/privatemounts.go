@@ -9,8 +9,10 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
+	"testing"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,4 +52,26 @@ func Clear(dir string) {
 			_ = unix.Unmount(fields[4], unix.MNT_DETACH)
 		}
 	}
+}
+
+// Full is a folder that is a file system of its own without any room left, until the test ends. Files that prepare makes there are
+// left. The test is skipped where it may not mount.
+func Full(t testing.TB, prepare func(folder string)) string {
+	t.Helper()
+	if !Entered() {
+		t.Skip("what is full must be a file system of its own")
+	}
+	folder := t.TempDir()
+	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "size=1m,mode=755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(folder, unix.MNT_DETACH) })
+	if prepare != nil {
+		prepare(folder)
+	}
+	err := os.WriteFile(filepath.Join(folder, "filling"), make([]byte, 1<<20+1), 0o600)
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("it is not full: %v", err)
+	}
+	return folder
 }
