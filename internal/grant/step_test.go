@@ -258,6 +258,30 @@ func TestUsageThatCannotBeBelievedIsAnError(t *testing.T) {
 	}
 }
 
+func TestAStepWhoseUseCannotBeKeptIsNotFinished(t *testing.T) {
+	for name, spoil := range map[string]func(dir rundir.Dir) error{
+		"no lock":         func(dir rundir.Dir) error { return os.Mkdir(dir.Usage(12)+".lock", 0o755) },
+		"another's lock":  func(dir rundir.Dir) error { return os.Symlink("/dev/null", dir.Usage(12)+".lock") },
+		"damaged":         func(dir rundir.Dir) error { return os.WriteFile(dir.Usage(12), []byte("{"), 0o644) },
+		"a damaged grant": func(dir rundir.Dir) error { return os.WriteFile(dir.Grant(12), []byte("{"), 0o644) },
+	} {
+		g := twoSlices()
+		dir := jobFolder(t, g)
+		if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := spoil(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := FinishStep(dir, 12, 0, "0"); err == nil {
+			t.Errorf("%s: finished", name)
+		}
+		if _, err := os.Stat(dir.Step(12, "0")); err != nil {
+			t.Errorf("%s: the step's folder: %v", name, err)
+		}
+	}
+}
+
 func TestFinishStepOfAJobThatIsNotThereIsNoError(t *testing.T) {
 	if err := FinishStep(rundir.Dir(t.TempDir()), 99, 0, "0"); err != nil {
 		t.Error(err)

@@ -53,6 +53,10 @@ func TestParseGRESRefuses(t *testing.T) {
 		{"gpumem:9223372036854775807K", "read GRES gpumem:9223372036854775807K: count 9223372036854775807K is larger than any node has"},
 		{"gpumem:" + strings.Repeat("9", 300), "read GRES gpumem:" + strings.Repeat("9", 33) + `…: count "` + strings.Repeat("9", 40) + `…" is no number`},
 		{"gpumem:16G,gpumem:16G", "read GRES gpumem:16G: total is larger than any node has"},
+		{"vgpu:512K,vgpu:512K", ""},
+		{"vgpu:512K,vgpu:512K,vgpu:1", "read GRES vgpu:1: total is larger than any node has"},
+		{"gpucores:512K,gpucores:512K", ""},
+		{"gpucores:512K,gpucores:512K,gpucores:1", "read GRES gpucores:1: total is larger than any node has"},
 		{strings.Repeat("a", maxGRESBytes+1), "read GRES of 65537 bytes: at most 65536 are expected"},
 	} {
 		_, err := ParseGRES(c.text)

@@ -172,7 +172,7 @@ func (c *site) wholeGPUs() {
 		c.bad("whole GPUs", "slurm.conf: take gpu, shard and mps out of this node's Gres=; a whole GPU is --gres=vgpu:1 --vgpu-mem=100% --vgpu-cores=100",
 			"%s: node %s offers %s as well; Slurm does not know that these are the same GPUs as vgpu's and gives each out twice", at.Place(), c.Node, strings.Join(own, " and "))
 	}
-	cgroup, exists, err := readOptional(c.CgroupConf)
+	cgroup, _, err := readOptional(c.CgroupConf)
 	if err != nil {
 		c.bad("ConstrainDevices", "make it readable", "%v", err)
 		return
@@ -182,7 +182,7 @@ func (c *site) wholeGPUs() {
 	if err != nil {
 		return // said above
 	}
-	if exists && strings.EqualFold(constrain, "yes") && hasWord(strings.Join(c.slurm.Words("TaskPlugin"), ","), "task/cgroup", "cgroup") {
+	if strings.EqualFold(constrain, "yes") && hasWord(strings.Join(c.slurm.Words("TaskPlugin"), ","), "task/cgroup", "cgroup") {
 		for _, name := range []string{"gpu", "shard", "mps"} {
 			for _, line := range gres.GRES(name, c.Node) {
 				_, file := line.Get("file")

@@ -4,6 +4,7 @@
 package sitecheck
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,11 @@ import (
 // plugin compiles a shared library that has of a SPANK plugin what is looked at.
 func plugin(t *testing.T, path string) {
 	t.Helper()
+	compile(t, path, "const char plugin_type[] = \"spank\";\nconst unsigned int plugin_version = 0x160508;\n")
+}
+
+func compile(t *testing.T, path, text string) {
+	t.Helper()
 	cc := os.Getenv("CC")
 	if cc == "" {
 		cc = "cc"
@@ -21,7 +27,7 @@ func plugin(t *testing.T, path string) {
 		t.Skipf("a plugin has to be compiled: %v", err)
 	}
 	source := filepath.Join(t.TempDir(), "plugin.c")
-	write(t, source, "const char plugin_type[] = \"spank\";\nconst unsigned int plugin_version = 0x160508;\n")
+	write(t, source, text)
 	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", path, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -32,9 +38,17 @@ func plugin(t *testing.T, path string) {
 
 func TestPluginVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.so")
-	plugin(t, path)
-	if version, err := PluginVersion(path); err != nil || versionText(version) != "22.05.8" {
-		t.Errorf("got %s, %v", versionText(version), err)
+	const in = "__attribute__((used, aligned(4), section(\".%s\"))) const unsigned int %s = 0x%x;\n"
+	for name, source := range map[string]string{
+		"alone":                  "const unsigned int plugin_version = 0x160508;\n",
+		"begins its section":     fmt.Sprintf(in, "one", "a", 1) + fmt.Sprintf(in, "two", "plugin_version", 0x160508) + fmt.Sprintf(in, "two", "b", 2),
+		"ends its section":       fmt.Sprintf(in, "one", "a", 1) + fmt.Sprintf(in, "one", "plugin_version", 0x160508) + fmt.Sprintf(in, "two", "b", 2),
+		"is among other numbers": fmt.Sprintf(in, "one", "a", 1) + fmt.Sprintf(in, "one", "plugin_version", 0x160508) + fmt.Sprintf(in, "one", "b", 2),
+	} {
+		compile(t, path, source)
+		if version, err := PluginVersion(path); err != nil || versionText(version) != "22.05.8" {
+			t.Errorf("it %s: got %s, %v", name, versionText(version), err)
+		}
 	}
 	for _, other := range []string{"/bin/true", "/etc/passwd", "/does/not/exist"} {
 		if version, err := PluginVersion(other); err == nil {

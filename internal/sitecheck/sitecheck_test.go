@@ -5,6 +5,8 @@ package sitecheck
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -181,6 +183,29 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+func TestDevicesThatNobodyWithholdsMayHaveFiles(t *testing.T) {
+	for name, change := range map[string]func(dir string){
+		"not constrained":     func(dir string) { edit(t, filepath.Join(dir, "cgroup.conf"), "yes", "no") },
+		"without task/cgroup": func(dir string) { edit(t, filepath.Join(dir, "slurm.conf"), ",task/cgroup", "") },
+		"no cgroup.conf": func(dir string) {
+			if err := os.Remove(filepath.Join(dir, "cgroup.conf")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"found by nobody": func(dir string) { edit(t, filepath.Join(dir, "gres.conf"), "File=/dev/nvidia0", "AutoDetect=off") },
+	} {
+		site, dir := goodSite(t)
+		edit(t, filepath.Join(dir, "gres.conf"), "Name=gpucores", "NodeName=n1 Name=gpu File=/dev/nvidia0\nName=gpucores")
+		if got := findings(t, site, dir); len(got) != 1 {
+			t.Errorf("%s, before: %v", name, got)
+		}
+		change(dir)
+		if diff := cmp.Diff([]string{}, findings(t, site, dir)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 func TestNotExecutableProlog(t *testing.T) {
 	site, dir := goodSite(t)
 	if err := os.Chmod(filepath.Join(dir, "vgpu-prolog"), 0o644); err != nil {
@@ -189,6 +214,25 @@ func TestNotExecutableProlog(t *testing.T) {
 	want := []string{"Prolog: DIR/slurm.conf:6: Prolog=DIR/vgpu-prolog is not executable; slurmd would drain the node -> chmod 755 DIR/vgpu-prolog"}
 	if diff := cmp.Diff(want, findings(t, site, dir)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestPluginThatOthersMayChange(t *testing.T) {
+	for says, spoil := range map[string]func(plugin string) error{
+		fmt.Sprintf("belongs to uid %d with mode 0775", os.Getuid()): func(plugin string) error { return os.Chmod(plugin, 0o775) },
+		fmt.Sprintf("belongs to uid %d with mode 0757", os.Getuid()): func(plugin string) error { return os.Chmod(plugin, 0o757) },
+		"belongs to uid 65534 with mode 0755":                        func(plugin string) error { return os.Chown(plugin, 65534, 0) },
+	} {
+		site, dir := goodSite(t)
+		if err := spoil(filepath.Join(dir, "spank_vgpu.so")); errors.Is(err, fs.ErrPermission) {
+			continue // only root can give a file away
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"plugstack: DIR/spank_vgpu.so " + says + "; Slurm loads only what root alone may write -> chown root:root DIR/spank_vgpu.so && chmod 755 DIR/spank_vgpu.so"}
+		if diff := cmp.Diff(want, findings(t, site, dir)); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 
