@@ -3,69 +3,10 @@
  *
  * The way of a launch and what the library's thread does, on a virtual host: what the GPU really did is known to the
  * nanosecond, and what the driver was asked is counted. */
-#include "harness.h"
+#include "hosted.h"
 
-#include "admission.h"
 #include "ask.h"
-#include "batch.h"
-#include "capture.h"
 #include "groups.h"
-#include "keeper.h"
-#include "pace.h"
-#include "queue.h"
-#include "sample.h"
-#include "streams.h"
-#include "symbols.h"
-#include "time_account.h"
-#include "turns.h"
-#include "virtual_host.h"
-
-#define KERNEL 5u
-#define ENGINE (&virtual_process.engine[0])
-#define CONTEXT ((CUcontext)(uintptr_t)0x100)
-
-static struct vgpu_stream *stream_of(uint32_t stream)
-{
-	return vgpu_streams_find(ENGINE, CONTEXT, virtual_host_stream(stream));
-}
-
-static uint64_t expected_of(uint64_t kernel)
-{
-	return vgpu_cost_of(ENGINE->cost, vgpu_cost_key((uint32_t)kernel, kernel >> 32))->average_ns;
-}
-
-/* Launches into all of so many streams again and again, with that much to do in between. */
-static void run(uint64_t for_ms, uint64_t kernel_ns, uint32_t streams, uint64_t pause_ns)
-{
-	uint64_t until_ns = virtual_host_now() + for_ms * MS;
-
-	while (virtual_host_now() < until_ns) {
-		for (uint32_t s = 1; s <= streams; s++)
-			virtual_host_launch(s, KERNEL, kernel_ns);
-		if (pause_ns != 0)
-			virtual_host_works(pause_ns);
-	}
-}
-
-/* What a kernel takes is known afterwards, and nothing is in flight. */
-static void know(uint64_t kernel, uint64_t ns)
-{
-	for (int i = 0; i < 24; i++) {
-		virtual_host_launch(1, kernel, ns);
-		virtual_host_waits(1);
-		virtual_host_works(MS);
-	}
-	CHECK_WITHIN(expected_of(kernel), ns, ns + ns / 20 + 100);
-	virtual_host_works(20 * MS);
-	CHECK_IS(ENGINE->in_flight, 0);
-}
-
-/* There are no passes now, so that each launch is seen. */
-static void somebody_has_waited(void)
-{
-	ENGINE->waited = 1;
-	ENGINE->ample = 0;
-}
 
 /* ---- shares ---- */
 
@@ -154,193 +95,69 @@ static void who_waits_on_the_host_is_not_woken_for_nothing(void)
 	CHECK_WITHIN(virtual_asked.program_sleeps, 1, 40);
 }
 
-/* ---- what is expected ---- */
+/* ---- how it asks ---- */
 
-static void what_a_launch_takes_less_behind_another_one_is_learnt_of_those_that_run_alone(void)
+/* So many groups of a launch each, 100 µs apart and as long, the last of which was launched so long ago. */
+static struct vgpu_stream *with_groups(uint32_t count, uint64_t ago_ns)
 {
-	virtual_host_begin(30, 30);
-	CHECK(vgpu_cost_saved_ns(ENGINE->saved) > 200);
-	run(1000, 10 * US, 1, 0);
-	/* On this GPU they take as long. */
-	CHECK(ENGINE->saved != 0);
-	CHECK_WITHIN(vgpu_cost_saved_ns(ENGINE->saved), 0, 100);
-}
-
-static void only_what_lies_behind_others_takes_less_than_alone(void)
-{
-	const uint64_t brief = SHAPED(KERNEL, 1);
-	const struct vgpu_group *group;
 	struct vgpu_stream *stream;
-	uint64_t took;
+	uint64_t now;
 
-	virtual_host_begin(90, 90);
-	know(KERNEL, 20 * US);
-	know(brief, 300);
+	virtual_host_begin(50, 50);
 	stream = stream_of(1);
-	took = expected_of(KERNEL);
-	/* Something else comes first, so that no pass and no group from before is there. */
-	virtual_host_copy(1, 2 * MS);
-	somebody_has_waited();
-	virtual_host_launch(1, KERNEL, 20 * US);
-	virtual_host_launch(1, KERNEL, 20 * US);
-	group = vgpu_groups_at(stream, stream->head - stream->tail - 1);
-	CHECK_IS(group->launches, 2);
-	CHECK_IS(group->expected_ns, 2 * took - vgpu_cost_saved_ns(ENGINE->saved));
-	virtual_host_waits(1);
-	virtual_host_works(20 * MS);
-	/* Too brief for that. */
-	virtual_host_copy(1, 2 * MS);
-	somebody_has_waited();
-	virtual_host_launch(1, KERNEL, 20 * US);
-	virtual_host_launch(1, brief, 300);
-	group = vgpu_groups_at(stream, stream->head - stream->tail - 1);
-	CHECK_IS(group->expected_ns, took + expected_of(brief));
+	now = virtual_host_now();
+	for (uint32_t g = 0; g < count; g++)
+		stream->group[g] = (struct vgpu_group){
+			.launches = 1, .marked = true, .marker = (CUevent)(uintptr_t)(g + 1), .expected_ns = 100 * US,
+			.unseen_ns = 100 * US, .first_ns = now - ago_ns - (count - 1 - g) * 100 * US,
+			.last_ns = now - ago_ns - (count - 1 - g) * 100 * US};
+	stream->head = count;
+	return stream;
 }
 
-static void what_was_learnt_while_a_launch_waited_is_known_of_it(void)
+/* About how many groups at once, at most; 0: nothing is asked. */
+static uint32_t asked_at_once(struct vgpu_stream *stream, uint32_t number)
 {
-	virtual_host_begin(50, 50);
-	virtual_host_launch(1, KERNEL, 30 * MS);
-	CHECK_IS(ENGINE->unknown, 1);
-	virtual_host_launch(1, KERNEL, 30 * MS);
-	CHECK_IS(ENGINE->unknown, 0);
-	CHECK_WITHIN(vgpu_groups_oldest(stream_of(1))->expected_ns, 29 * MS, 31 * MS);
+	const struct vgpu_before before = {0};
+	struct vgpu_question q;
+
+	if (!vgpu_ask_about(ENGINE, stream, number, &before, &q))
+		return 0;
+	CHECK_IS(q.number, number);
+	CHECK_IS(q.part[q.parts - 1].count, 1);
+	for (uint32_t i = 0; i < q.parts; i++) {
+		CHECK_IS(q.part[i].launches, q.part[i].count);
+		CHECK_IS((uintptr_t)q.part[i].marker, number + q.part[i].count);
+	}
+	return q.part[0].count;
 }
 
-static void a_shape_that_is_new_is_expected_to_take_what_others_of_the_kernel_did(void)
+static void groups_that_should_be_done_are_asked_about_together(void)
 {
-	virtual_host_begin(50, 50);
-	know(KERNEL, 100 * US);
-	virtual_host_launch(1, SHAPED(KERNEL, 9), 100 * US);
-	CHECK_IS(ENGINE->unknown, 0);
-	CHECK_WITHIN(ENGINE->expected_ns, 99 * US, 105 * US);
-	virtual_host_launch(1, KERNEL + 1, 100 * US);
-	CHECK_IS(ENGINE->unknown, 1);
-}
+	struct vgpu_stream *stream = with_groups(6, MS);
 
-static void what_is_under_way_is_not_done(void)
-{
-	virtual_host_begin(50, 50);
-	know(KERNEL, 100 * US);
-	virtual_host_launch(1, KERNEL, 5 * MS);
-	virtual_host_works(50 * US);
-	CHECK(!vgpu_groups_drained(ENGINE, stream_of(1), virtual_host_stream(1)));
-	virtual_host_waits(1);
-	CHECK(vgpu_groups_drained(ENGINE, stream_of(1), virtual_host_stream(1)));
-}
-
-/* ---- who need not wait ---- */
-
-/* Beside a stream that is at work for so long, without credit. */
-static bool rides_along(uint64_t beside_ns)
-{
-	uint64_t held;
-
-	virtual_host_begin(50, 50);
-	know(KERNEL, 400 * US);
-	know(KERNEL + 1, beside_ns);
-	virtual_host_launch(2, KERNEL, 400 * US);
-	virtual_host_waits(2);
-	virtual_host_works(30 * MS);
-	virtual_ledger.share_free_at_ns[0] = virtual_host_now() - 100;
-	virtual_host_launch(1, KERNEL + 1, beside_ns);
-	held = ENGINE->batch_next;
-	virtual_host_launch(2, KERNEL, 400 * US);
-	return ENGINE->batch_next == held;
-}
-
-static void a_launch_beside_what_keeps_the_gpu_busy_for_about_as_long_rides_along(void)
-{
-	CHECK(rides_along(390 * US));
-	CHECK(rides_along(330 * US));
-	CHECK(!rides_along(250 * US));
-}
-
-static void what_stalls_is_let_pass_when_it_is_overdue_and_charged(void)
-{
-	int64_t had;
-
-	virtual_host_begin(50, 50);
-	had = vgpu_time_credit(&virtual_process, 0, virtual_host_now());
-	CHECK(!vgpu_admission_overdue(&virtual_process, 0, 0, 100 * MS, MS));
-	ENGINE->stalled_ns = virtual_host_now();
-	CHECK(!vgpu_admission_overdue(&virtual_process, 0, 0, 100 * MS, MS));
-	CHECK(!vgpu_admission_overdue(&virtual_process, 0, virtual_host_now() - 99 * MS, 100 * MS, MS));
-	CHECK(had == vgpu_time_credit(&virtual_process, 0, virtual_host_now()));
-	CHECK(vgpu_admission_overdue(&virtual_process, 0, virtual_host_now() - 100 * MS, 100 * MS, MS));
-	CHECK_WITHIN(had - vgpu_time_credit(&virtual_process, 0, virtual_host_now()), MS - 200, MS);
-	ENGINE->stalled_ns = 0;
-	CHECK(!vgpu_admission_overdue(&virtual_process, 0, virtual_host_now() - 100 * MS, 100 * MS, MS));
-	ENGINE->unknown = 1;
-	CHECK(vgpu_admission_overdue(&virtual_process, 0, virtual_host_now() - 100 * MS, 100 * MS, MS));
-}
-
-/* ---- a context that is gone ---- */
-
-static void what_was_timed_in_a_context_that_is_gone_is_forgotten(void)
-{
-	virtual_host_begin(90, 90);
-	know(KERNEL, 20 * US);
-	virtual_host_copy(1, 5 * MS);
-	for (int i = 0; i < 8 && ENGINE->samples_taken == 0; i++)
-		virtual_host_launch(1, KERNEL + 1, 20 * US);
-	CHECK(ENGINE->samples_taken != 0);
-	vgpu_samples_context_gone(ENGINE, CONTEXT);
-	CHECK_IS(ENGINE->samples_taken, 0);
-	for (int i = 0; i < VGPU_SAMPLES; i++)
-		CHECK_IS(ENGINE->sample[i].state, 0);
-}
-
-static void the_events_of_a_stream_that_is_gone_go_with_it(void)
-{
-	virtual_host_begin(30, 30);
-	run(300, 100 * US, 1, 0);
-	virtual_host_waits(1);
-	virtual_host_works(100 * MS);
-	vgpu_samples_context_gone(ENGINE, NULL);
-	vgpu_streams_gone(&virtual_process, virtual_host_stream(1));
-	/* Three of each sample stay. */
-	CHECK_WITHIN(virtual_asked.events_made - virtual_asked.events_gone, 0, 3 * VGPU_SAMPLES);
-	CHECK(virtual_asked.events_gone > 100);
-}
-
-/* ---- one at a time, others wait ---- */
-
-static void another_thread_has_started_it(void)
-{
-	virtual_process.keeper = VGPU_KEEPER_STARTED;
-}
-
-static void another_thread_has_failed_to(void)
-{
-	virtual_process.keeper = VGPU_KEEPER_NONE;
-}
-
-static void who_finds_the_keeper_being_started_waits_for_it(void)
-{
-	virtual_host_begin(50, 50);
-	virtual_process.keeper = VGPU_KEEPER_STARTING;
-	virtual_host_at(HOST_BEGIN + MS, another_thread_has_started_it);
-	CHECK(vgpu_keeper_starts(&virtual_process));
-	CHECK_WITHIN(virtual_host_now(), HOST_BEGIN + MS, HOST_BEGIN + 2 * MS);
-	virtual_process.keeper = VGPU_KEEPER_STARTING;
-	virtual_host_at(HOST_BEGIN + 3 * MS, another_thread_has_failed_to);
-	CHECK(!vgpu_keeper_starts(&virtual_process));
-	CHECK_WITHIN(virtual_host_now(), HOST_BEGIN + 3 * MS, HOST_BEGIN + 4 * MS);
-}
-
-static void a_capture_ends_once(void)
-{
-	virtual_host_begin(50, 50);
-	vgpu_capture_begins(&virtual_process);
-	vgpu_capture_begins(&virtual_process);
-	vgpu_capture_ended(&virtual_process);
-	CHECK_IS(virtual_process.captures, 1);
-	CHECK(vgpu_capture_possible(&virtual_process));
-	vgpu_capture_ended(&virtual_process);
-	vgpu_capture_ended(&virtual_process);
-	CHECK_IS(virtual_process.captures, 0);
-	CHECK(!vgpu_capture_possible(&virtual_process));
+	/* More may come into the last one. */
+	CHECK_IS(asked_at_once(stream, 0), 5);
+	CHECK_IS(asked_at_once(stream, 3), 2);
+	CHECK_IS(asked_at_once(stream, 5), 1);
+	CHECK_IS(asked_at_once(stream, 6), 0);
+	stream->group[5].closed = true;
+	CHECK_IS(asked_at_once(stream, 0), 6);
+	CHECK_IS(asked_at_once(stream, 5), 1);
+	/* A thread is launching there. */
+	stream->group[3].inside = 1;
+	CHECK_IS(asked_at_once(stream, 0), 3);
+	CHECK_IS(asked_at_once(stream, 3), 0);
+	stream->group[3].inside = 0;
+	stream->group[2].expected_ns = VGPU_UNKNOWN_NS;
+	CHECK_IS(asked_at_once(stream, 0), 2);
+	CHECK_IS(asked_at_once(stream, 2), 1);
+	/* Of these only the first can be done. */
+	stream = with_groups(6, 0);
+	stream->group[5].closed = true;
+	for (uint32_t g = 1; g < 6; g++)
+		stream->group[g].first_ns = virtual_host_now() - 50 * US;
+	CHECK_IS(asked_at_once(stream, 0), 1);
 }
 
 int main(void)
@@ -353,16 +170,6 @@ int main(void)
 	CASE(a_launch_with_a_pass_asks_the_driver_nothing);
 	CASE(with_nothing_in_flight_the_keeper_sleeps_until_it_is_rung);
 	CASE(who_waits_on_the_host_is_not_woken_for_nothing);
-	CASE(what_a_launch_takes_less_behind_another_one_is_learnt_of_those_that_run_alone);
-	CASE(only_what_lies_behind_others_takes_less_than_alone);
-	CASE(what_was_learnt_while_a_launch_waited_is_known_of_it);
-	CASE(a_shape_that_is_new_is_expected_to_take_what_others_of_the_kernel_did);
-	CASE(what_is_under_way_is_not_done);
-	CASE(a_launch_beside_what_keeps_the_gpu_busy_for_about_as_long_rides_along);
-	CASE(what_stalls_is_let_pass_when_it_is_overdue_and_charged);
-	CASE(what_was_timed_in_a_context_that_is_gone_is_forgotten);
-	CASE(the_events_of_a_stream_that_is_gone_go_with_it);
-	CASE(who_finds_the_keeper_being_started_waits_for_it);
-	CASE(a_capture_ends_once);
+	CASE(groups_that_should_be_done_are_asked_about_together);
 	return summary();
 }

@@ -163,11 +163,14 @@ void virtual_host_launch(uint32_t stream, uint64_t kernel, uint64_t ns)
 	CUstream handle = virtual_host_stream(stream);
 	struct vgpu_launch launch;
 
-	if (!vgpu_gate_enter(&virtual_process, &launch, handle, what, kernel >> 32, VGPU_PLACES_OTHER))
+	bool shut = vgpu_gate_look(&virtual_process);
+
+	if (shut && !vgpu_gate_enter(&virtual_process, &launch, handle, what, kernel >> 32, VGPU_PLACES_OTHER))
 		abort();
 	virtual_host_works(2 * US);
 	virtual_driver_put(handle, true, ns);
-	vgpu_gate_leave(&virtual_process, &launch, CUDA_SUCCESS);
+	if (shut)
+		vgpu_gate_leave(&virtual_process, &launch, CUDA_SUCCESS);
 }
 
 void virtual_host_copy(uint32_t stream, uint64_t ns)
