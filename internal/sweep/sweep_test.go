@@ -283,6 +283,23 @@ func TestWithoutTheStateOrTheStepsNothingIsTakenAway(t *testing.T) {
 	}
 }
 
+func TestWithoutTheLockNothingIsEnded(t *testing.T) {
+	for name, leave := range map[string]func(node){
+		"1":            func(n node) { n.folder(1, 0, "no room") },
+		".1.json.json": func(n node) { n.file(filepath.Join(string(n.Store.Dir), ".1.json.json")) },
+	} {
+		n := newNode(t)
+		leave(n)
+		n.check(os.Mkdir(n.Store.Dir.Lock(), 0o755))
+		if result, err := n.Sweep(context.Background()); !errors.Is(err, state.ErrRunDir) || result.Any() {
+			t.Errorf("%s: swept %+v, %v", name, result, err)
+		}
+		if left := append(n.names(n.Store.Dir.Jobs()), n.names(string(n.Store.Dir))...); !slices.Contains(left, name) {
+			t.Errorf("%s is gone: %v", name, left)
+		}
+	}
+}
+
 func TestAMarkThatIsRenewedStays(t *testing.T) {
 	n := newNode(t)
 	n.file(n.Store.Dir.None(7))
