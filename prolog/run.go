@@ -88,6 +88,9 @@ func run(opts options) int {
 	return exitOK
 }
 
+// requeuedBefore is the refusal of a run that somebody else put back into the queue.
+const requeuedBefore = "the job was requeued before it began"
+
 // run returns an error only when the node is broken.
 func (p *prolog) run(ctx context.Context) error {
 	if err := p.store.Prepare(); err != nil {
@@ -115,7 +118,7 @@ func (p *prolog) run(ctx context.Context) error {
 		entitlement, err = told.Entitlement(p.node)
 	}
 	if err != nil {
-		return p.unknownEntitlement(ctx, err)
+		return p.unknownEntitlement(ctx, told, err)
 	}
 	if p.job.restart < 0 {
 		p.job.restart = told.Restarts
@@ -136,7 +139,7 @@ func (p *prolog) run(ctx context.Context) error {
 		return p.refuse(ctx, g, fmt.Sprintf("the controller says that job %d is of uid %d, not %d", p.job.id, told.UID, p.job.uid), nil)
 	case told.Restarts > p.job.restart:
 		g.Requeued = true // it was, by somebody else; this run is being ended
-		return p.refuse(ctx, g, "the job was requeued before it began", nil)
+		return p.refuse(ctx, g, requeuedBefore, nil)
 	}
 	return p.place(ctx, g, told)
 }
@@ -149,8 +152,9 @@ func (p *prolog) over(told slurm.Job) bool {
 	return this && told.State != "PENDING" && (told.State == "COMPLETING" || told.Finished(told.Restarts))
 }
 
-// unknownEntitlement decides about a job of which the controller does not say what it holds.
-func (p *prolog) unknownEntitlement(ctx context.Context, reason error) error {
+// unknownEntitlement decides about a job of which the controller does not say what it holds; told is empty where it
+// says nothing at all.
+func (p *prolog) unknownEntitlement(ctx context.Context, told slurm.Job, reason error) error {
 	if p.job.restart < 0 {
 		p.job.restart = 0
 	}
@@ -164,7 +168,15 @@ func (p *prolog) unknownEntitlement(ctx context.Context, reason error) error {
 		p.log.Error("it is not known what the job was allocated; on_limit_failure is open, so that it runs without limits", "reason", reason)
 		return p.withoutVGPU(ctx)
 	}
-	return p.refuse(ctx, p.newGrant(request.Entitlement{}), fmt.Sprintf("it is not known what the job was allocated on %s: %v", p.node, reason), nil)
+	g := p.newGrant(request.Entitlement{})
+	why := fmt.Sprintf("it is not known what the job was allocated on %s: %v", p.node, reason)
+	if told.State != "" && !told.Runs() { // what it was allocated is taken back already
+		why = fmt.Sprintf("this run of the job is ending or being requeued: the job is %s", told.State)
+		if g.Requeued = told.Restarts > g.Restart; g.Requeued {
+			why = requeuedBefore
+		}
+	}
+	return p.refuse(ctx, g, why, nil)
 }
 
 // withoutVGPU leaves the mark that the plugin need not wait for a grant. A folder of an earlier

@@ -46,6 +46,10 @@ func (j Job) Finished(restart int) bool {
 	return false // COMPLETING as well: the processes of the run before a restart can still be there
 }
 
+// Runs says that the job has its nodes and is not being ended or requeued; CONFIGURING is what Slurm calls it until
+// they are up and its prologs are done.
+func (j Job) Runs() bool { return j.State == "RUNNING" || j.State == "CONFIGURING" }
+
 // Entitlement is what Slurm allocated to the job on a node. A job with whole nodes gets all
 // countable GRES of them without asking; it is entitled to what it asked for. Zero means that the
 // job has nothing to do with vgpu, never that something was lost on the way.

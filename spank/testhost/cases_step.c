@@ -31,7 +31,7 @@ static int start_task_and_compare(void)
 	return rc == -1 ? 7 : 0;
 }
 
-static void check_refused(const char *reason)
+void check_refused(const char *reason)
 {
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0); /* -1 would drain the node */
 	SAME(host.log, "");
@@ -151,7 +151,7 @@ static void a_broken_grant_is_refused(void)
 	CHECK(run_in_child(start_task) == 1);
 }
 
-static uint64_t step_mem_bytes(const char *step)
+uint64_t step_mem_bytes(const char *step)
 {
 	/* interposer/layout.h: the first device, behind the header and its UUID */
 	uint64_t bytes;
@@ -207,56 +207,6 @@ static void the_step_of_an_srun_that_allocated_has_the_whole_job(void)
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
 	CHECK(step_mem_bytes("0") == 3000ull << 20);
 	CHECK(job_env("SLURM_VGPU_WHOLE_JOB") == NULL);
-}
-
-static void a_step_has_the_gres_that_the_controller_tells(void)
-{
-	grant(5, "preload", NULL);
-	controller_tells("gres:vgpu:1,gres:gpumem:1000", "n1", "cpu:1");
-	loaded = start_step(5, 3);
-	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
-	CHECK(step_mem_bytes("3") == 1000ull << 20);
-	SAME(job_env("CUDA_VISIBLE_DEVICES"), "GPU-11111111-aaaa");
-	SAME(host.log, "");
-}
-
-static void each_component_of_a_step_has_its_own_gres(void)
-{
-	grant(5, "preload", NULL);
-	setenv("SLURMD_NODENAME", "n2", 1);
-	controller_tells("gres:gpumem:1000", "n1", NULL);
-	controller_tells("gres:gpumem:2000", "n2", NULL);
-	loaded = start_step(5, 3);
-	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
-	CHECK(step_mem_bytes("3") == 2000ull << 20);
-}
-
-static void a_step_without_gres_sees_no_gpu(void)
-{
-	grant(5, "preload", NULL);
-	controller_tells(NULL, "n1", NULL);
-	loaded = start_step(5, 3);
-	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
-	SAME(job_env("CUDA_VISIBLE_DEVICES"), "");
-	CHECK(step_mem_bytes("3") == 0);
-}
-
-static void slices_are_counted_per_node_only(void)
-{
-	grant(5, "preload", NULL);
-	controller_tells("gres/vgpu:1", "n1", "gres/gpumem:1000");
-	loaded = start_step(5, 3);
-	check_refused("vgpu: vgpu, gpumem and gpucores are counted per node only: use --gres=vgpu:N on srun");
-}
-
-static void a_controller_that_does_not_answer_costs_no_step(void)
-{
-	grant(5, "preload", NULL);
-	loaded = start_step(5, 3);
-	host.controller_is_down = true;
-	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
-	LOGGED("error: vgpu: the controller does not tell the GRES of step 5.3, which gets its job's slice: ");
-	CHECK(step_mem_bytes("3") == 3000ull << 20);
 }
 
 static void a_batch_step_has_all_of_its_job(void)
@@ -405,11 +355,6 @@ const struct test_case step_cases[] = {
 	{"forged options are refused", forged_options_are_refused, false},
 	{"the step of an srun that allocated has the whole job",
 	 the_step_of_an_srun_that_allocated_has_the_whole_job, false},
-	{"a step has the GRES that the controller tells", a_step_has_the_gres_that_the_controller_tells, false},
-	{"each component of a step has its own GRES", each_component_of_a_step_has_its_own_gres, false},
-	{"a step without GRES sees no GPU", a_step_without_gres_sees_no_gpu, false},
-	{"slices are counted per node only", slices_are_counted_per_node_only, false},
-	{"a controller that does not answer costs no step", a_controller_that_does_not_answer_costs_no_step, false},
 	{"a batch step has all of its job", a_batch_step_has_all_of_its_job, false},
 	{"a job without vgpu is left alone", a_job_without_vgpu_is_left_alone, false},
 	{"a node without vgpu is left alone", a_node_without_vgpu_is_left_alone, false},

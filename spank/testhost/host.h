@@ -62,7 +62,8 @@ struct test_case {
 	void (*run)(void);
 	bool needs_root;
 };
-extern const struct test_case user_cases[], step_cases[], isolation_cases[], container_cases[]; /* name NULL ends */
+extern const struct test_case user_cases[], step_cases[], stepgres_cases[], isolation_cases[],
+	container_cases[]; /* name NULL ends */
 
 /* Files of a case: its own folder, empty, removed afterwards. */
 extern char folder[256];
@@ -78,6 +79,11 @@ void grant(uint32_t job, const char *isolation, const char *refusal);
 struct plugin start_step(uint32_t job, uint32_t step); /* load, init in remote context */
 int run_in_child(int (*body)(void));		       /* fork, body, exit status */
 extern struct plugin loaded;			       /* for body */
+
+/* How the loaded step fares (cases_step.c): refused with this one line, or with so much memory on its
+ * first GPU. */
+void check_refused(const char *line);
+uint64_t step_mem_bytes(const char *step);
 
 /* Strict isolation (cases_isolation.c): a machine of the case's own, and what a task of job 5 sees on
  * it. The process can look at it from where slurmd is, and go back. */
