@@ -232,6 +232,11 @@ local function refuse_imitations(job_desc)
 	end
 end
 
+-- Whether memory in the GRES was typed instead of a share that the environment holds as a default.
+local function overrides_share(got, request, defaults)
+	return got.typed.gpumem ~= nil and not request.mem and defaults.mem ~= nil and defaults.mem.percent ~= nil
+end
+
 local function submit(job_desc)
 	refuse_other_counts(job_desc)
 	local asked, env = parse.mentions(job_desc.gres, "--gres"), job_desc.spank_job_env
@@ -245,6 +250,7 @@ local function submit(job_desc)
 	end
 	refuse_imitations(job_desc)
 	local got = parse.gres(job_desc.gres, "--gres")
+	got.mem_first = overrides_share(got, request, defaults)
 	local hopeless = settle(got, request, defaults, name)
 	job_desc.gres = parse.render(got)
 	if #hopeless == 0 then return end
@@ -256,13 +262,10 @@ local function submit(job_desc)
 end
 
 -- The node gives a slice no more than the options that the job was submitted with, which nobody can
--- change any more. Slurm must not count more than that.
-local function hold_to_options(got, spank_job_env)
-	local known, request, defaults, name = pcall(parse.options, spank_job_env)
-	if not known then return end -- the node reads no more of it
-	local each, tab = math.floor(got.gpumem / got.vgpu), cluster()
-	local mem = request.mem or defaults.mem or {}
-	local most_mib = request.mem and mem.mib -- a default of MiB became GRES and nothing else
+-- change any more. Slurm must not count more than that. Defaults hold nobody.
+local function hold_to_options(got, request, name)
+	local each, mem, tab = math.floor(got.gpumem / got.vgpu), request.mem or {}, cluster()
+	local most_mib = mem.mib
 	if mem.percent and tab then
 		most_mib = math.max(1, math.floor(mem.percent * most(tab.nodes, "mem_mib").mem_mib / 100))
 	end
@@ -302,7 +305,11 @@ local function modify(job_desc, job_rec)
 	if got.gpucores == 0 and (before.gpucores or 0) > 0 then
 		refuse("%s: Slurm goes on counting the gpucores of a job that has them: give another share, or submit the job anew", got.typed.gpucores or got.typed.vgpu)
 	end
-	hold_to_options(got, job_rec.spank_job_env)
+	local readable, request, submitted, name = pcall(parse.options, job_rec.spank_job_env)
+	if readable then -- else the node reads no more of it
+		hold_to_options(got, request, name)
+		got.mem_first = overrides_share(got, request, submitted) or got.typed.gpumem == nil and before.mem_first
+	end
 	job_desc.gres = parse.render(got)
 end
 
@@ -329,10 +336,11 @@ local function refuse_whole_gpus(options)
 	end
 end
 
--- For slurm_cli_pre_submit: the spelling of --gres, before anything leaves the user's machine.
+-- For slurm_cli_pre_submit: the spelling of --gres, before anything leaves the user's machine. A step may say that it
+-- wants no slice; of a job that says so job_submit knows.
 function vgpu.cli_filter(options)
 	return guard(slurm.log_error, function()
-		if parse.mentions(options["gres"], "--gres") then
+		if not parse.asks_for_none(options["gres"], "--gres") then
 			parse.gres(options["gres"], "--gres")
 		else
 			refuse_whole_gpus(options)

@@ -69,6 +69,15 @@ function parse.mentions(text, option)
 	end
 end
 
+-- Whether a text asks for none of ours: each that it names, if any, is counted 0, which Slurm leaves out.
+function parse.asks_for_none(text, option)
+	if not parse.mentions(text, option) then return true end
+	for _, item in ipairs(split(text)) do
+		if ours[item.name] and not (item.value or ""):find("^0+$") then return false end
+	end
+	return true
+end
+
 local units = { k = 1024, m = 1, mib = 1, mb = 1, g = 1024, gib = 1024, gb = 1024, t = 1048576, tib = 1048576, tb = 1048576 }
 
 local function number(digits)
@@ -93,6 +102,7 @@ local function parse_count(typed, value)
 	if value == nil then return 1 end
 	local n = number(value)
 	if n and n > 0 and n <= max_slices then return n end
+	if n == 0 then refuse("%s: that is no slice: ask for one or more, as in vgpu:1, or leave it out", typed) end
 	local gpu_type, count = value:match("^(%w[%w_.-]*)[:=](%d+)$")
 	gpu_type = gpu_type or value:match("^%a[%w_.-]*$")
 	if gpu_type then
@@ -109,7 +119,8 @@ end
 
 local parsers = { vgpu = parse_count, gpumem = parse_mem, gpucores = parse_cores }
 
--- What the GRES ask for: {vgpu=, gpumem=, gpucores=, typed={}, items={}}; typed is for messages.
+-- What the GRES ask for: {vgpu=, gpumem=, gpucores=, typed={}, items={}, mem_first=}; typed is for messages. mem_first:
+-- gpumem stands before vgpu, which is how the node learns that it was typed (parse.render).
 function parse.gres(text, option)
 	text = tostring(text or "")
 	bound(text, option)
@@ -120,14 +131,18 @@ function parse.gres(text, option)
 			if got[item.name] then refuse("%s: %s is given twice", typed, item.name) end
 			got[item.name] = parsers[item.name](typed, item.value)
 			got.typed[item.name] = typed
+			if item.name == "vgpu" then got.mem_first = got.gpumem ~= nil end
 		end
 	end
 	return got
 end
 
--- The text to give to Slurm: other GRES stay as and where they are.
+-- The text to give to Slurm: other GRES stay as and where they are. The node sees VGPU_MEM=10% as well, which is of its own
+-- GPUs, but not what was typed; the order, which means nothing to Slurm, tells it to leave that default out.
 function parse.render(got)
-	local own = string.format("vgpu:%d,gpumem:%d", got.vgpu, got.gpumem)
+	local one, two = "vgpu", "gpumem"
+	if got.mem_first then one, two = two, one end
+	local own = string.format("%s:%d,%s:%d", one, got[one], two, got[two])
 	if (got.gpucores or 0) > 0 then own = string.format("%s,gpucores:%d", own, got.gpucores) end
 	local parts = {}
 	for _, item in ipairs(got.items) do

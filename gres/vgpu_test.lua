@@ -117,6 +117,16 @@ accept("other GRES stay", "license:1,vgpu:1,gpu:h200:2,gpumem:3000,disk", nil, n
 accept("defaults", "vgpu:2", nil, "mem=3000;cores=30", "vgpu:2,gpumem:6000,gpucores:60")
 accept("options before defaults", "vgpu:1", "mem=5000;cores=0", "mem=3000;cores=30", "vgpu:1,gpumem:5000")
 accept("GRES before defaults", "vgpu:1,gpumem:5000,gpucores:50", nil, "mem=3000;cores=30", "vgpu:1,gpumem:5000,gpucores:50")
+accept("GRES before a default share", "vgpu:2,gpumem:50000", nil, "mem=10%;cores=30", "gpumem:50000,vgpu:2,gpucores:60")
+accept("GRES before a default share, the other way round", "gpumem:50000,vgpu:1", nil, "mem=10%", "gpumem:50000,vgpu:1")
+accept("GRES of memory alone before a default share", "gpumem:50000", nil, "mem=10%", "gpumem:50000,vgpu:1")
+do
+	local desc = job("vgpu:1,gpucores:30", nil, "mem=10%")
+	check("a default share where no memory is typed", vgpu.job_submit(desc, {}, 1000), slurm.SUCCESS)
+	check("its GRES are in the usual order", desc.gres, "vgpu:1,gpumem:14377,gpucores:30")
+end
+accept("GRES before a default in MiB", "gpumem:50000,vgpu:1", nil, "mem=3000", "vgpu:1,gpumem:50000")
+accept("GRES that are the option's share", "gpumem:35942,vgpu:1", "mem=25%", "mem=10%", "vgpu:1,gpumem:35942")
 accept("malformed defaults", "vgpu:1", nil, "mem=8G", "vgpu:1,gpumem:14377")
 accept("options without a size", "vgpu:1", "place=spread;policy=elastic;uuid=GPU-1b2c3d4e,!GPU-00000000", nil, "vgpu:1,gpumem:14377")
 accept("type in any case", "vgpu:1", "gpu=H200", nil, "vgpu:1,gpumem:14377")
@@ -157,7 +167,10 @@ refuse("control characters", "gpumem:1\27[31m%s", nil, nil, "vgpu: --gres=gpumem
 refuse("typed vgpu", "gres:vgpu:h200:2", nil, nil, "vgpu: --gres=vgpu:h200:2: vgpu has no types: use --gres=vgpu:2 --vgpu-gpu=h200")
 refuse("typed vgpu without a count", "vgpu:h200", nil, nil, "vgpu: --gres=vgpu:h200: vgpu has no types: use --gres=vgpu:1 --vgpu-gpu=h200")
 refuse("type that starts with a digit", "vgpu:4090=2", nil, nil, "vgpu: --gres=vgpu:4090=2: vgpu has no types: use --gres=vgpu:2 --vgpu-gpu=4090")
-for _, value in ipairs({ "0", "-1", "2K", "1.5", "4097", "" }) do
+for _, gres in ipairs({ "vgpu:0", "vgpu=00", "vgpu:0,gpumem:0", "vgpu:0,gpumem:3000" }) do
+	refuse("no slice of a job, " .. gres, gres, nil, nil, "vgpu: --gres=" .. gres:match("[^,]+") .. ": that is no slice: ask for one or more, as in vgpu:1, or leave it out")
+end
+for _, value in ipairs({ "-1", "2K", "1.5", "4097", "" }) do
 	refuse("vgpu:" .. value, "vgpu:" .. value, nil, nil, "vgpu: --gres=vgpu:" .. value .. ": want a number of slices from 1, as in vgpu:2")
 end
 refuse("vgpu twice", "vgpu:1,vgpu:2", nil, nil, "vgpu: --gres=vgpu:2: vgpu is given twice")
@@ -283,7 +296,10 @@ for _, prefix in ipairs({ "", "SPANK_" }) do -- slurmctld puts it before what di
 	modify("the share of the options", "vgpu:1,gpumem:35942,gpucores:50", "vgpu:1,gpumem:35942", "vgpu:1,gpumem:35942,gpucores:50", nil, quarter)
 	modify("more than the share", "vgpu:1,gpumem:35943", "vgpu:1,gpumem:35942", "vgpu:1,gpumem:35943", "vgpu: Gres=gpumem:35943: the job was submitted with --vgpu-mem=25%, which holds each slice to 35942 MiB: the most is gpumem:35942", quarter)
 	local default = function(text) return { [0] = prefix .. "VGPU_DEFAULTS=" .. text } end
-	modify("more than a default share", "vgpu:1,gpumem:20000", "vgpu:1,gpumem:14377", "vgpu:1,gpumem:20000", "vgpu: Gres=gpumem:20000: the job was submitted with VGPU_MEM=10%, which holds each slice to 14377 MiB: the most is gpumem:14377", default("mem=10%"))
+	modify("what is typed before a default share", "vgpu:1,gpumem:20000", "vgpu:1,gpumem:14377", "gpumem:20000,vgpu:1", nil, default("mem=10%"))
+	modify("a default share stays one", "vgpu:2", "vgpu:1,gpumem:14377", "vgpu:2,gpumem:28754", nil, default("mem=10%"))
+	modify("what was typed before a default share stays so", "vgpu:2", "gres:gpumem:20000,gres:vgpu:1", "gpumem:40000,vgpu:2", nil, default("mem=10%"))
+	modify("as much as the options, whatever the order", "gpumem:4096,vgpu:2", "vgpu:1,gpumem:2048,gpucores:20", "vgpu:2,gpumem:4096,gpucores:40", nil, small)
 	modify("more than a default", "vgpu:1,gpumem:20000,gpucores:50", "vgpu:1,gpumem:2000", "vgpu:1,gpumem:20000,gpucores:50", nil, default("mem=2000;cores=10"))
 	modify("unreadable options", "vgpu:1,gpumem:9000", "vgpu:1,gpumem:2048", "vgpu:1,gpumem:9000", nil, submitted("mem=2048;cores=x", "mem=2G"))
 end
@@ -318,6 +334,13 @@ check("fault is logged", logged and logged:find("boom", 1, true) ~= nil, true)
 
 logged = nil
 check("cli_filter accepts", vgpu.cli_filter({ gres = "vgpu:1,gpumem:3000" }), slurm.SUCCESS)
+for _, none in ipairs({ "vgpu:0", "gres:vgpu:00", "gres/vgpu=0,gpumem:0", "gpucores:0", "gpu:1,vgpu:0" }) do
+	check("cli_filter lets a step have " .. none, vgpu.cli_filter({ gres = none }), slurm.SUCCESS)
+end
+for _, some in ipairs({ "vgpu:0,gpumem:1000", "vgpu:0,gpucores:5", "gpumem:3000,vgpu:0" }) do
+	check("cli_filter refuses " .. some, vgpu.cli_filter({ gres = some }), 4711)
+	check("cli_filter says of " .. some, logged, "vgpu: --gres=vgpu:0: that is no slice: ask for one or more, as in vgpu:1, or leave it out")
+end
 check("cli_filter accepts nothing", vgpu.cli_filter({}), slurm.SUCCESS)
 check("cli_filter refuses", vgpu.cli_filter({ gres = "gres:gpumem:8G" }), 4711)
 check("cli_filter says", logged, "vgpu: --gres=gpumem:8G: gpumem counts MiB and takes no unit: write gpumem:8192")

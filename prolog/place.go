@@ -26,7 +26,7 @@ const doubtTime = 10 * time.Second
 
 // place grants the job its slices, or refuses it.
 func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error {
-	asked, err := p.asked()
+	asked, err := p.asked(told)
 	if err != nil {
 		return p.refuse(ctx, g, err.Error(), nil)
 	}
@@ -54,7 +54,7 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 
 // asked is the request with its defaults. The user may have written both by hand: a request that
 // is none is refused, defaults that are none are left out.
-func (p *prolog) asked() (request.Request, error) {
+func (p *prolog) asked(told slurm.Job) (request.Request, error) {
 	asked, err := request.Decode(p.job.request)
 	if err != nil {
 		return request.Request{}, err
@@ -63,6 +63,9 @@ func (p *prolog) asked() (request.Request, error) {
 	if err != nil {
 		p.log.Warn("the job's defaults are left out", "reason", err)
 		defaults = request.Request{}
+	}
+	if told.MemTyped {
+		defaults.Mem = request.Mem{}
 	}
 	return request.Merge(asked, defaults), nil
 }

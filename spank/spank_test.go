@@ -102,3 +102,27 @@ func TestPlanThatDoesNotFit(t *testing.T) {
 		t.Errorf("a small plan: got verdict %d, %d variables, %d masks and error %v", data.verdict, data.env_count, data.mask_count, err)
 	}
 }
+
+// Slurm's callback has checked the options; what it did not see must not become a job without them.
+func TestOptionsThatCannotBeTakenAreAnErrorOfTheJob(t *testing.T) {
+	option := func(name, text string) (r requestData) {
+		for i := 0; optionName(i) != ""; i++ {
+			if optionName(i) == name {
+				if err := put(r.option[i][:], text); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return r
+	}
+	bad := option("vgpu-mem", "3T")
+	vgpuEncodeRequest(&bad)
+	if got := get(bad.error[:]); !strings.HasPrefix(got, "--vgpu-mem=3T: want ") {
+		t.Errorf("--vgpu-mem=3T: got %q as the error and %q as the request", got, get(bad.request[:]))
+	}
+	good := option("vgpu-mem", "3G")
+	vgpuEncodeRequest(&good)
+	if got := get(good.request[:]); got != "mem=3072" || get(good.typed[:]) != "mem=3G" || get(good.error[:]) != "" {
+		t.Errorf("--vgpu-mem=3G: got %q, typed %q and the error %q", got, get(good.typed[:]), get(good.error[:]))
+	}
+}

@@ -14,8 +14,9 @@ import (
 
 // Names for C's types, because a test file cannot import "C".
 type (
-	char     = C.char
-	planData = C.struct_vgpu_plan
+	char        = C.char
+	planData    = C.struct_vgpu_plan
+	requestData = C.struct_vgpu_request
 )
 
 const wireBytes = C.VGPU_WIRE_BYTES

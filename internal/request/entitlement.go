@@ -108,6 +108,24 @@ func ParseGRES(text string) (Entitlement, error) {
 	return e, nil
 }
 
+// MemFirst says that memory stands before slices in a job's GRES. That is how job_submit marks that it was typed, so that
+// VGPU_MEM=10%, which would otherwise still be seen here, is not to be looked at (gres/vgpu_parse.lua). Who writes
+// GRES in this order himself loses nothing but his own default.
+func MemFirst(gres string) bool {
+	before := false
+	for gres != "" && len(gres) <= maxGRESBytes {
+		item := gres[:itemEnd(gres)]
+		gres = strings.TrimPrefix(gres[len(item):], ",")
+		switch name, _, _ := splitGRES(item); name {
+		case GRESMem:
+			before = true
+		case GRESSlices:
+			return before
+		}
+	}
+	return false
+}
+
 // itemEnd finds the comma after the first item: "gpu:2(IDX:0,3),vgpu:1" has commas in parentheses.
 func itemEnd(text string) int {
 	depth := 0

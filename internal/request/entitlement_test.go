@@ -73,6 +73,27 @@ func errText(err error) string {
 	return err.Error()
 }
 
+// The mark that gres/vgpu_parse.lua makes, as every release of Slurm prints it.
+func TestMemoryThatWasTypedStandsFirst(t *testing.T) {
+	for text, want := range map[string]bool{
+		"gres:gpumem:50000,gres:vgpu:1":          true,
+		"gres/gpumem=50000,gres/vgpu=1":          true,
+		"gpu:2(IDX:0,3),gpumem:1,license:1,vgpu": true,
+		"gpumem:1,vgpu:1,gpucores:30":            true,
+		"gres:vgpu:1,gres:gpumem:50000":          false,
+		"gres:vgpu:1,gres:gpumem:1,gres:vgpu:1":  false,
+		"gpumem:50000":                           false,
+		"gpumem_x:1,vgpu:1":                      false,
+		"vgpu:1":                                 false,
+		"":                                       false,
+		"gpumem:1," + strings.Repeat("x", 70000) + ",vgpu:1": false,
+	} {
+		if got := MemFirst(text); got != want {
+			t.Errorf("MemFirst(%.60q) is %v", text, got)
+		}
+	}
+}
+
 func TestLimits(t *testing.T) {
 	const gpu = 143771
 	for _, c := range []struct {

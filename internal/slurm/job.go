@@ -23,6 +23,7 @@ type Job struct {
 	Restarts    int
 	Submitted   time.Time // what tells this run's row in the accounting database from others; zero: not known
 	Exclusive   bool      // the job got whole nodes, with all countable GRES of them
+	MemTyped    bool      // its memory was typed as GRES, and goes before a share of the environment's
 
 	asked    *request.Entitlement // per node; nil: the controller was not asked
 	detailed bool

@@ -70,6 +70,29 @@ func TestEntitlementOfRealAnswers(t *testing.T) {
 	}
 }
 
+func TestMemoryTypedAsGRESIsSeenByTheOrder(t *testing.T) {
+	text := fixture(t, "two-nodes.txt")
+	const asked = "TresPerNode=gres:vgpu:2,gres:gpumem:81920"
+	if !strings.Contains(text, asked) {
+		t.Fatal("the fixture has changed")
+	}
+	for to, want := range map[string]bool{
+		asked: false,
+		"TresPerNode=gres:gpumem:81920,gres:vgpu:2":                                        true,
+		"TresPerNode=gres/gpumem:81920,gres/vgpu:2":                                        true,
+		"Container=x TresPerNode=gres:gpumem:1,gres:vgpu:1 " + asked:                       false,
+		"Container=x TresPerNode=" + strings.TrimPrefix(asked, "TresPerNode=") + " Power=": false,
+	} {
+		job, err := ask(strings.Replace(text, asked, to, 1), "", 21)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if job.MemTyped != want {
+			t.Errorf("%s: MemTyped is %v", to, job.MemTyped)
+		}
+	}
+}
+
 func TestJobsThatHoldNothingAreFinished(t *testing.T) {
 	for file, id := range map[string]uint32{"pending.txt": 15, "completed.txt": 12} {
 		job, err := parseJob(fixture(t, file), id)

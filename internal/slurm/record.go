@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
 // What scontrol prints of a job, in the order of every release from 22.05 to 26.05:
@@ -83,8 +85,16 @@ func parseJob(text string, id uint32) (Job, error) {
 	job.Submitted = submitted(head)
 	if job.detailed {
 		job.Exclusive, err = hasWholeNodes(tail)
+		job.MemTyped = memTyped(tail)
 	}
 	return job, err
+}
+
+// memTyped looks among texts of the job's owner, who can imitate this: it decides about a default of his own, within
+// what Slurm counted.
+func memTyped(tail string) bool {
+	gres, err := only(tail, "TresPerNode")
+	return err == nil && request.MemFirst(gres)
 }
 
 // submitted is zero where it cannot be known: a user's text may imitate it.

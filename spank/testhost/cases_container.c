@@ -114,7 +114,7 @@ static int sees_no_claims(void)
 	return 42;
 }
 
-static void a_container_is_isolated_as_well(void)
+static void a_job_in_a_container(void)
 {
 	own_machine();
 	grant(5, "strict", NULL);
@@ -124,13 +124,22 @@ static void a_container_is_isolated_as_well(void)
 	CHECK(mount(NULL, turns, NULL, MS_SHARED, NULL) == 0 && mkdir(in_folder("run/turns/6"), 0755) == 0);
 	container = strdup(in_folder("containers/n1/5/.ns"));
 	a_container(container);
-
 	loaded = start_step(5, 0);
+}
+
+static void check_isolated(void)
+{
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
 	SAME(host.log, "");
 	check_view();
 	CHECK(run_in_child(task) == 42);
 	CHECK(run_in_child(script) == 42);
+}
+
+static void a_container_is_isolated_as_well(void)
+{
+	a_job_in_a_container();
+	check_isolated();
 
 	/* Another job comes and goes. */
 	go_outside();
@@ -146,7 +155,37 @@ static void a_container_is_isolated_as_well(void)
 	CHECK(!exists(in_folder("run/jobs/5/steps/0")));
 }
 
+/* The lowest number of a descriptor is as good as any. */
+static void a_container_is_isolated_without_standard_input(void)
+{
+	a_job_in_a_container();
+	CHECK(give("vgpu-mem", "3000", 0) == 0); /* Go has opened what it keeps open when this returns */
+	CHECK(close(STDIN_FILENO) == 0);
+	check_isolated();
+}
+
+static int fails(void)
+{
+	join(container);
+	CHECK(loaded.task_init_privileged(NULL, 0, NULL) == -1);
+	LOGGED("vgpu: isolate the step: ");
+	LOGGED("dev/nvidia1 is not a character device");
+	return 7;
+}
+
+static void a_container_that_cannot_be_isolated_fails_the_step_with_the_reason(void)
+{
+	a_job_in_a_container();
+	CHECK(unlink(in_folder("dev/nvidia1")) == 0);
+	write_file(in_folder("dev/nvidia1"), "");
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0); /* -1 would drain the node */
+	CHECK(run_in_child(fails) == 7);
+}
+
 const struct test_case container_cases[] = {
 	{"a container is isolated as well", a_container_is_isolated_as_well, true},
+	{"a container is isolated without standard input", a_container_is_isolated_without_standard_input, true},
+	{"a container that cannot be isolated fails the step with the reason",
+	 a_container_that_cannot_be_isolated_fails_the_step_with_the_reason, true},
 	{0},
 };

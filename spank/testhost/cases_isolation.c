@@ -279,6 +279,9 @@ static void only_roots_files_are_mounted(void)
 	check_fails("ld.so.preload: No such file or directory");
 	CHECK(symlink("/etc/passwd", preload) == 0);
 	check_fails("ld.so.preload is a symbolic link");
+	/* The linker of every program would wait for whoever writes into this one. */
+	CHECK(unlink(preload) == 0 && mkfifo(preload, 0644) == 0);
+	check_fails("ld.so.preload is not a regular file");
 }
 
 static void mount_points_are_no_links(void)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../plan.h"
 #include "host.h"
 
 static struct plugin start(spank_context_t context)
@@ -113,6 +114,35 @@ static void a_job_from_inside_a_job_inherits_nothing(void)
 	SAME(control_env("VGPU_REQUEST"), NULL);
 }
 
+/* A list of so many bytes that ends with the interposer. */
+static char *preloads(size_t bytes)
+{
+	static const char ours[] = ":/usr/lib/slurm-vgpu/libslurm-vgpu.so";
+	char *list = calloc(1, bytes + 1);
+
+	memset(list, 'x', bytes);
+	memcpy(list + bytes - (sizeof(ours) - 1), ours, sizeof(ours) - 1);
+	return list;
+}
+
+static void what_is_preloaded_is_inherited_whole_or_without_the_interposer(void)
+{
+	char *longest = preloads(VGPU_VALUE_BYTES - 1), *longer = preloads(VGPU_VALUE_BYTES);
+
+	live_in_a_job();
+	setenv("LD_PRELOAD", longer, 1);
+	struct plugin p = start(S_CTX_ALLOCATOR);
+	SAME(getenv("LD_PRELOAD"), longer);
+	live_in_a_job();
+	setenv("LD_PRELOAD", longest, 1);
+	CHECK(p.init(NULL, 0, NULL) == 0);
+	CHECK(strspn(getenv("LD_PRELOAD"), "x") == strlen(getenv("LD_PRELOAD")));
+	live_in_a_job();
+	setenv("LD_PRELOAD", "/usr/lib/slurm-vgpu/libslurm-vgpu.so", 1);
+	CHECK(p.init(NULL, 0, NULL) == 0);
+	SAME(getenv("LD_PRELOAD"), NULL);
+}
+
 static void an_srun_that_allocates_inherits_nothing(void)
 {
 	live_in_a_job();
@@ -216,6 +246,8 @@ const struct test_case user_cases[] = {
 	{"variables are defaults", variables_are_defaults, false},
 	{"a bad variable is named and left out", a_bad_variable_is_named_and_left_out, false},
 	{"a job from inside a job inherits nothing", a_job_from_inside_a_job_inherits_nothing, false},
+	{"what is preloaded is inherited whole, or without the interposer",
+	 what_is_preloaded_is_inherited_whole_or_without_the_interposer, false},
 	{"an srun that allocates inherits nothing", an_srun_that_allocates_inherits_nothing, false},
 	{"a step keeps the options of its job", a_step_keeps_the_options_of_its_job, false},
 	{"each component has its own options", each_component_has_its_own_options, false},

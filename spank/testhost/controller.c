@@ -47,6 +47,7 @@ int slurm_get_job_steps(time_t since, uint32_t job, uint32_t step, job_step_info
 	*answer = calloc(1, sizeof(**answer));
 	(*answer)->job_step_count = step == NO_VAL ? count : 1; /* so does 22.05 */
 	(*answer)->job_steps = records;
+	host.controller_is_down = host.controller_goes_down;
 	return SLURM_SUCCESS;
 }
 

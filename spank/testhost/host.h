@@ -19,6 +19,7 @@ struct host {
 	int options;		 /* registered */
 	int control_calls;	 /* to spank_job_control_* */
 	bool controller_is_down; /* or knows no such step */
+	bool controller_goes_down; /* after its next answer */
 	bool item_fails;	 /* spank_get_item of this one */
 	spank_item_t failing_item;
 	const char *failing_env; /* spank_setenv of this one fails */

@@ -147,6 +147,9 @@ func TestEveryWayToAsk(t *testing.T) {
 		{"no size", "srun --gres=vgpu:1 " + seen, share},
 		{"environment", "VGPU_MEM=1234 srun --gres=vgpu:1 " + seen, "1234"},
 		{"option over environment", "VGPU_MEM=1234 srun --gres=vgpu:1 --vgpu-mem=2345 " + seen, "2345"},
+		{"share in the environment", "VGPU_MEM=10% srun --gres=vgpu:1 " + seen, strconv.Itoa(gpuMiB / 10)},
+		{"gres over environment", "VGPU_MEM=10% srun --gres=vgpu:1,gpumem:50000 " + seen, "50000"},
+		{"gres over environment in a job's step", "VGPU_MEM=10% salloc --quiet --gres=vgpu:1,gpumem:50000 srun --gres=vgpu:1,gpumem:20000 " + seen, "20000"},
 		{"salloc", "salloc --quiet --gres=vgpu:1 --vgpu-mem=3000 srun " + seen, "3000"},
 		{"sbatch export none", "sbatch --quiet --wait --export=NONE --gres=vgpu:1 --vgpu-mem=3000 -o export-%j.out --wrap '" +
 			c.Home.Path("bin", "nvidia-smi") + strings.TrimPrefix(seen, "nvidia-smi") + "' && cat export-*.out && rm export-*.out", "3000"},

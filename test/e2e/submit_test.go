@@ -104,6 +104,7 @@ func TestWhatNoNodeCanHoldIsRefusedWithTheLargest(t *testing.T) {
 		{"--gres=vgpu:1,gpumem:8G", []string{"gpumem:8192"}},
 		{"--gres=vgpu:1,gpumem:8Q", []string{"gpumem"}},
 		{"--gres=vgpu:1,gpumem:3000,gpucores:101", []string{"100"}},
+		{"--gres=vgpu:0", []string{"--gres=vgpu:0: that is no slice"}},
 		{"--vgpu-mem=3000", []string{"--vgpu-mem=3000", "--gres=vgpu:1"}},
 		{"--vgpu-cores=30", []string{"--vgpu-cores=30", "--gres=vgpu:1"}},
 		{"--gres=vgpu:1 --vgpu-gpu=a100", []string{"a100", "h200"}},
