@@ -25,14 +25,15 @@ struct path {
 	char text[VGPU_PATH_BYTES + VGPU_UUID_BYTES + 1];
 };
 
-static bool in_turns_dir(const char *name, struct path *path)
+/* Empty where there is no such folder: nothing lies there. */
+static struct path in_turns_dir(const char *name)
 {
 	const char *dir = vgpu_pages.limits->turns_dir;
+	struct path path = {""};
 
-	if (dir[0] != '/' || strnlen(dir, VGPU_PATH_BYTES) == VGPU_PATH_BYTES)
-		return false;
-	snprintf(path->text, sizeof(path->text), "%s/%s", dir, name);
-	return true;
+	if (dir[0] == '/' && strnlen(dir, VGPU_PATH_BYTES) < VGPU_PATH_BYTES)
+		snprintf(path.text, sizeof(path.text), "%s/%s", dir, name);
+	return path;
 }
 
 static bool is_owners_alone(const struct stat *st)
@@ -42,8 +43,7 @@ static bool is_owners_alone(const struct stat *st)
 
 static int open_in_turns_dir(const char *name, int flags, struct stat *st)
 {
-	struct path path;
-	int fd = in_turns_dir(name, &path) ? open(path.text, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+	int fd = open(in_turns_dir(name).text, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
 	if (fd >= 0 && (vgpu_fstat(fd, st) != 0 || !is_owners_alone(st))) {
 		close(fd);
@@ -125,13 +125,12 @@ static struct vgpu_claim *open_own(struct vgpu_seat *seat, uint32_t device)
  * at, it is not the user who has taken it away, as the folder is root's. */
 bool vgpu_claims_are_seen(struct vgpu_seat *seat, uint64_t now_ns)
 {
-	struct path path;
 	struct stat st;
 
 	if (now_ns - seat->mine_seen_ns < SEEN_NS)
 		return seat->mine_seen;
 	seat->mine_seen_ns = now_ns;
-	seat->mine_seen = !in_turns_dir(own_name().text, &path) || vgpu_lstat(path.text, &st) != 0 ||
+	seat->mine_seen = vgpu_lstat(in_turns_dir(own_name().text).text, &st) != 0 ||
 			  (is_owners_alone(&st) && are_own(&st) && st.st_ino == seat->mine_inode);
 	return seat->mine_seen;
 }
@@ -309,7 +308,5 @@ void vgpu_claims_read(struct vgpu_neighbour *neighbour, uint32_t uid, uint64_t n
 
 uint32_t *vgpu_claims_bell(struct vgpu_neighbour *neighbour)
 {
-	if (neighbour->mapped == NULL || neighbour->device >= VGPU_MAX_DEVICES)
-		return NULL;
 	return (uint32_t *)&neighbour->mapped->claim[neighbour->device].bell;
 }

@@ -30,7 +30,7 @@ void vgpu_claims_follow(struct vgpu_seat *seat, uint32_t device);
 /* Reads what a neighbour, a job of this user, says now. Empty when it says nothing that can be read. */
 void vgpu_claims_read(struct vgpu_neighbour *neighbour, uint32_t uid, uint64_t now_ns);
 
-/* What somebody waits for who waits for its turn to end; NULL when there is no way to. */
+/* What somebody waits for who waits for the turn of one to end that has just said that it is its. */
 uint32_t *vgpu_claims_bell(struct vgpu_neighbour *neighbour);
 
 #endif

@@ -37,14 +37,15 @@ static void insert(struct vgpu_table *table, const struct vgpu_entry *entry)
 	__atomic_store_n(&table->used, table->used + 1, __ATOMIC_RELAXED);
 }
 
-static bool grow(struct vgpu_table *table)
+/* If there is memory for it. */
+static void grow(struct vgpu_table *table)
 {
 	struct vgpu_table bigger = {.capacity = table->capacity ? table->capacity * 2 : FIRST_CAPACITY};
 	size_t size = bigger.capacity * sizeof(*bigger.entry);
 
 	bigger.entry = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (bigger.entry == MAP_FAILED)
-		return false;
+		return;
 	madvise(bigger.entry, size, MADV_DONTFORK);
 	for (uint64_t i = 0; i < table->capacity; i++) {
 		if (table->entry[i].key != 0)
@@ -55,7 +56,6 @@ static bool grow(struct vgpu_table *table)
 	/* used stays what it is, for who looks at it without a lock. */
 	table->entry = bigger.entry;
 	table->capacity = bigger.capacity;
-	return true;
 }
 
 bool vgpu_table_put(struct vgpu_table *table, const struct vgpu_entry *entry)
@@ -68,10 +68,11 @@ bool vgpu_table_put(struct vgpu_table *table, const struct vgpu_entry *entry)
 	}
 	if (entry->key == 0)
 		return false;
+	if ((table->used + 1) * 4 > table->capacity * 3)
+		grow(table);
 	/* One place always stays empty, so that a search ends. */
-	if ((table->used + 1) * 4 > table->capacity * 3 && !grow(table))
-		if (table->used + 1 >= table->capacity)
-			return false;
+	if (table->used + 1 >= table->capacity)
+		return false;
 	insert(table, entry);
 	return true;
 }
