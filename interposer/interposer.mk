@@ -34,7 +34,7 @@ INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE 
 INTERPOSER_FUZZERS := fuzz_folder fuzz_ledger fuzz_lookup
 INTERPOSER_TEST_PROGRAMS := routes memory pools graphs inflight handles processes ledger robbed stepped images hostile views devices nvml arrays growth kernels \
 	contexts sharing frees small starts threads racing announced killed asked engines multicast interop exports foreign_pools shares fills copies waits marks bench bench_launch \
-	controller controlled controlled_turns counted metered timed hosted hosted_launches hosted_others held returns questions passes turns neighbours own_claims siblings streams pace \
+	controller controlled controlled_turns counted metered timed hosted hosted_launches hosted_others grown parts held returns questions passes turns neighbours own_claims siblings streams pace \
 	$(INTERPOSER_FUZZERS)
 INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c $(INTERPOSER_TEST)/things.c
 INTERPOSER_TEST_HEADERS := $(wildcard $(INTERPOSER_TEST)/*.h) $(INTERPOSER_HEADERS)
@@ -77,6 +77,12 @@ INTERPOSER_VIRTUAL_HOST := $(addprefix $(INTERPOSER_TEST)/,virtual_driver.c virt
 INTERPOSER_TEST_HOSTED := $(addprefix $(INTERPOSER_TEST_BUILD)/,hosted hosted_launches hosted_others)
 $(INTERPOSER_TEST_HOSTED): private EXTRA := $(INTERPOSER_HOSTED) $(INTERPOSER_VIRTUAL_HOST) -Wl,--wrap=clock_gettime,--wrap=syscall
 $(INTERPOSER_TEST_HOSTED): $(INTERPOSER_HOSTED) $(INTERPOSER_VIRTUAL_HOST)
+# What these ask of other parts is the test's own.
+$(INTERPOSER_TEST_BUILD)/grown: private EXTRA := interposer/growth.c
+$(INTERPOSER_TEST_BUILD)/grown: interposer/growth.c
+INTERPOSER_SMALL := $(addprefix interposer/,copies.c table.c)
+$(INTERPOSER_TEST_BUILD)/parts: private EXTRA := $(INTERPOSER_SMALL) -Wl,--wrap=mmap
+$(INTERPOSER_TEST_BUILD)/parts: $(INTERPOSER_SMALL)
 # The arithmetic alone, without a ledger.
 $(INTERPOSER_TEST_BUILD)/marks: private EXTRA := interposer/marks.c
 
