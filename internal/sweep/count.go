@@ -26,9 +26,7 @@ func (s Sweeper) Count(ctx context.Context) (Waiting, error) {
 	if err != nil {
 		return Waiting{}, err
 	}
-	w := Waiting{Marks: len(f.marks)}
-	w.Temporaries = len(temporariesIn(string(s.Store.Dir), before)) + len(temporariesIn(s.Config.Spool().Usage(), before)) +
-		len(temporariesIn(s.Config.Spool().History(), before))
+	w := Waiting{Marks: len(f.marks), Temporaries: len(s.oldTemporaries(before))}
 	gone, unknown := s.gone(ctx, f.doubts)
 	w.Unknown = unknown
 	for _, d := range gone {

@@ -146,7 +146,8 @@ func TestWhatBelongsToNothingGoes(t *testing.T) {
 	n.file(n.Store.Dir.Pending(7))
 	n.file(filepath.Join(string(n.Store.Dir), ".prolog.json123"))
 	n.file(filepath.Join(n.Config.Spool().Usage(), ".4.0.json99"))
-	want := Waiting{Slices: 2, Folders: 4, Marks: 2, Temporaries: 2, Jobs: []uint32{4, 5}, Oldest: longAgo}
+	n.file(filepath.Join(n.Config.Spool().History(), ".3.0.json98"))
+	want := Waiting{Slices: 2, Folders: 4, Marks: 2, Temporaries: 3, Jobs: []uint32{4, 5}, Oldest: longAgo}
 	waiting, err := n.Count(context.Background())
 	n.check(err)
 	slices.Sort(waiting.Jobs)
@@ -157,12 +158,15 @@ func TestWhatBelongsToNothingGoes(t *testing.T) {
 	if diff := cmp.Diff(want, waiting); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(Result{Slices: 2, Folders: 4, Marks: 2, Temporaries: 2, Recorded: true}, n.sweep()); diff != "" {
+	if diff := cmp.Diff(Result{Slices: 2, Folders: 4, Marks: 2, Temporaries: 3, Recorded: true}, n.sweep()); diff != "" {
 		t.Errorf("swept (-want +got):\n%s", diff)
 	}
 	n.left()
 	if diff := cmp.Diff([]string{"1.0.json", "2.0.json", "4.0.json"}, n.names(n.Config.Spool().Usage())); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
+	}
+	if left, err := n.Count(context.Background()); err != nil || left.Any() {
+		t.Errorf("after the sweep there wait %+v, error %v", left, err)
 	}
 	current, err := n.Store.Read()
 	n.check(err)

@@ -14,13 +14,10 @@ import (
 )
 
 // temporaries removes what killed writers left. The state and the records that epilogs write are written under
-// the state's lock, so that under it an old file is nobody's. What else is in the run directory, on tmpfs, takes
-// milliseconds to write.
+// the state's lock, so that under it an old file is nobody's. What else is in the run directory, on tmpfs, and in the
+// history takes milliseconds to write.
 func (s Sweeper) temporaries(ctx context.Context, before time.Time) (n int, err error) {
-	find := func() []string {
-		return append(temporariesIn(string(s.Store.Dir), before), temporariesIn(s.Config.Spool().Usage(), before)...)
-	}
-	if len(find()) == 0 {
+	if len(s.oldTemporaries(before)) == 0 {
 		return 0, nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, lockWait)
@@ -30,7 +27,15 @@ func (s Sweeper) temporaries(ctx context.Context, before time.Time) (n int, err 
 		return 0, err
 	}
 	defer held.Close()
-	return remove(find()), nil
+	return remove(s.oldTemporaries(before)), nil
+}
+
+// oldTemporaries is what Count counts and Sweep takes away.
+func (s Sweeper) oldTemporaries(before time.Time) (paths []string) {
+	for _, dir := range []string{string(s.Store.Dir), s.Config.Spool().Usage(), s.Config.Spool().History()} {
+		paths = append(paths, temporariesIn(dir, before)...)
+	}
+	return paths
 }
 
 // temporariesIn are renameio's: .state.json123, .9815.2.json456.
