@@ -5,7 +5,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,10 +111,11 @@ static void put_turns_dir(int tree, const struct vgpu_plan *plan)
 		mount(NULL, plan->turns_dir, NULL, MS_REC | MS_SLAVE, NULL);
 }
 
-/* In a child: goes into the container, isolates itself there, says so, and waits to be looked at. */
+/* In a child that no signal interrupts: goes into the container, isolates itself there, says so, and waits to be
+ * looked at. */
 static void be_the_twin(const char *path, const struct vgpu_plan *plan, int out, int in)
 {
-	char why[VGPU_REASON_BYTES] = MADE, end;
+	char why[VGPU_REASON_BYTES] = MADE;
 	int container = open(path, O_RDONLY | O_CLOEXEC), tree = take_turns_dir(plan);
 
 	if (container < 0 || setns(container, CLONE_NEWNS) != 0)
@@ -120,8 +123,7 @@ static void be_the_twin(const char *path, const struct vgpu_plan *plan, int out,
 	else if (vgpu_isolate(plan, why) == 0) /* which leaves why as it is */
 		put_turns_dir(tree, plan);
 	if (write(out, why, strlen(why)) > 0)
-		while (read(in, &end, 1) < 0 && errno == EINTR)
-			;
+		poll(&(struct pollfd){.fd = in}, 1, -1); /* until the other end is closed */
 	_exit(0);
 }
 
@@ -146,6 +148,7 @@ static int open_twin(pid_t child, int from, char *why)
 int vgpu_container_twin(const char *path, const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES])
 {
 	int up[2], down[2], twin = -1;
+	sigset_t all, before;
 
 	if (pipe2(up, O_CLOEXEC) != 0)
 		return fail(why, "make a pipe");
@@ -153,12 +156,16 @@ int vgpu_container_twin(const char *path, const struct vgpu_plan *plan, char why
 		fail(why, "make a pipe");
 		goto out_up;
 	}
+	/* Handlers are the host's, and mean its process. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pid_t child = fork();
 	if (child == 0) {
 		close(up[0]);
 		close(down[1]);
 		be_the_twin(path, plan, up[1], down[0]);
 	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	close(up[1]);
 	up[1] = -1;
 	if (child > 0)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,7 +130,13 @@ static void a_job_in_a_container(void)
 
 static void check_isolated(void)
 {
+	sigset_t before, after;
+
+	CHECK(sigprocmask(SIG_SETMASK, NULL, &before) == 0);
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	CHECK(sigprocmask(SIG_SETMASK, NULL, &after) == 0);
+	for (int s = 1; s < NSIG; s++)
+		CHECK(sigismember(&after, s) == sigismember(&before, s));
 	SAME(host.log, "");
 	check_view();
 	CHECK(run_in_child(task) == 42);
