@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,9 +76,10 @@ func (c *site) database() {
 	if !strings.EqualFold(kind, "accounting_storage/slurmdbd") {
 		return
 	}
+	self, _ := os.Hostname() // without a name it is no host but localhost
 	// Only the machine of slurmdbd has the file, and only root may read it.
 	if conf, err := slurmconf.Read(filepath.Join(filepath.Dir(c.SlurmConf), "slurmdbd.conf")); err == nil {
-		if host, _, ok := conf.Value("StorageHost"); ok && !isLocal(host) {
+		if host, _, ok := conf.Value("StorageHost"); ok && !isLocal(host, self) {
 			c.ok(check, "not checked: it is on %s", host)
 			return
 		}
@@ -93,8 +95,8 @@ func (c *site) database() {
 	}
 }
 
-func isLocal(host string) bool {
-	name, err := os.Hostname()
-	short, _, _ := strings.Cut(name, ".")
-	return host == "localhost" || host == "127.0.0.1" || host == "::1" || err == nil && (host == name || host == short)
+// isLocal says whether a host is this one, which calls itself self.
+func isLocal(host, self string) bool {
+	short, _, _ := strings.Cut(self, ".")
+	return slices.Contains([]string{"localhost", "127.0.0.1", "::1", self, short}, host)
 }

@@ -30,6 +30,15 @@ func TestSnapshotIsolation(t *testing.T) {
 	}
 }
 
+func TestThisHostHasManyNames(t *testing.T) {
+	for host, local := range map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true, "n1": true, "n1.example.org": true,
+		"n10": false, "n1.example.com": false, "example.org": false, "db": false} {
+		if got := isLocal(host, "n1.example.org"); got != local {
+			t.Errorf("%s is this host: %v", host, got)
+		}
+	}
+}
+
 func TestDatabaseOfTheSite(t *testing.T) {
 	site, dir := goodSite(t)
 	server := filepath.Join(dir, "mariadbd")

@@ -206,6 +206,30 @@ func TestDevicesThatNobodyWithholdsMayHaveFiles(t *testing.T) {
 	}
 }
 
+func TestTimesAreFineOnlyTogether(t *testing.T) {
+	for text, fine := range map[string]bool{
+		"ClusterName=c": true,
+		"PrologEpilogTimeout=61\nPrologTimeout=61\nEpilogTimeout=31": true,
+		"PrologEpilogTimeout=60":                                     false,
+		"PrologTimeout=60":                                           false,
+		"EpilogTimeout=30":                                           false,
+		"PrologEpilogTimeout=0":                                      true, // none
+		"PrologEpilogTimeout=1":                                      false,
+		"PrologEpilogTimeout=65534":                                  true, // likewise
+	} {
+		site, dir := goodSite(t)
+		edit(t, site.SlurmConf, "ClusterName=c", text)
+		all, err := site.Check()
+		said := false
+		for _, f := range all {
+			said = said || f.OK && f.Check == "PrologEpilogTimeout"
+		}
+		if err != nil || said != fine || len(findings(t, site, dir)) == 0 != fine {
+			t.Errorf("%s: said to be fine: %v, %v, %v", text, said, findings(t, site, dir), err)
+		}
+	}
+}
+
 func TestNotExecutableProlog(t *testing.T) {
 	site, dir := goodSite(t)
 	if err := os.Chmod(filepath.Join(dir, "vgpu-prolog"), 0o644); err != nil {

@@ -6,7 +6,9 @@ package slurmdb
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -54,6 +56,39 @@ func TestLibrary(t *testing.T) {
 	for _, other := range []string{"/bin/true", "/etc/passwd", "/does/not/exist"} {
 		if library, err := Library(t.Context(), other); !errors.Is(err, ErrNoLibrary) {
 			t.Errorf("Library(%s) = %q, %v", other, library, err)
+		}
+	}
+}
+
+// The library that a command would load, as far as it says itself where that is.
+func TestLibraryOfACommand(t *testing.T) {
+	dir := t.TempDir()
+	compile := func(arguments ...string) {
+		cmd := exec.Command("cc", append([]string{"-x", "c", "-"}, arguments...)...)
+		cmd.Dir, cmd.Stdin = dir, strings.NewReader("int slurm(void);\n#ifdef MAIN\nint main(void) { return slurm(); }\n#else\nint slurm(void) { return 0; }\n#endif\n")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "lib"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	compile("-shared", "-fPIC", "-o", "lib/libslurmfake.so")
+	t.Chdir(dir)
+	for name, tc := range map[string]struct {
+		flags []string
+		want  string
+	}{
+		"runpath":     {[]string{"-Wl,--enable-new-dtags,-rpath," + dir + "/lib"}, dir + "/lib/libslurmfake.so"},
+		"rpath":       {[]string{"-Wl,--disable-new-dtags,-rpath,/none:" + dir + "/lib"}, dir + "/lib/libslurmfake.so"},
+		"beside it":   {[]string{"-Wl,-rpath,$ORIGIN/lib"}, dir + "/lib/libslurmfake.so"},
+		"not there":   {[]string{"-Wl,-rpath,/none"}, "libslurmfake.so"},
+		"not said":    {nil, "libslurmfake.so"},
+		"in a folder": {[]string{"-Wl,-rpath,lib"}, "libslurmfake.so"}, // of whoever starts it
+	} {
+		compile(append([]string{"-DMAIN", "-o", "command", "-Wl,--no-as-needed", "-Llib", "-lslurmfake"}, tc.flags...)...)
+		if got, err := libraryOf(filepath.Join(dir, "command")); err != nil || got != tc.want {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, tc.want)
 		}
 	}
 }

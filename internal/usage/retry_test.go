@@ -4,6 +4,7 @@
 package usage
 
 import (
+	"context"
 	"os"
 	"testing"
 	"time"
@@ -50,5 +51,16 @@ func TestADatabaseThatIsAwayIsAskedOnce(t *testing.T) {
 	}
 	if err := r.round(t.Context(), records, later); err != nil || db.calls != 1 {
 		t.Errorf("asked again before it is time: %d calls, %v", db.calls, err)
+	}
+}
+
+func TestASleepEndsWithItsTimeOrItsContext(t *testing.T) {
+	if !sleepFor(t.Context(), time.Nanosecond) || !sleepFor(t.Context(), -time.Hour) {
+		t.Error("it was not slept to the end")
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if sleepFor(over, time.Hour) {
+		t.Error("it was slept to the end")
 	}
 }
