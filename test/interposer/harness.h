@@ -43,6 +43,7 @@ CUresult cuSimBusy(CUdevice device, unsigned long long *ns);
 CUresult cuSimFailNext(unsigned int count);
 /* Calls that once, in the next call of this name, while that is in the driver. */
 CUresult cuSimWithin(const char *name, void (*what)(void));
+CUresult cuSimDlsym(void *handle, const char *name, void **symbol); /* the driver's own */
 CUresult cuSimAsked(const char *name, unsigned int *times);
 nvmlReturn_t nvmlSimAsked(unsigned int *times); /* for lists of processes */
 CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t size, size_t alignment, CUdeviceptr wish, unsigned long long flags);

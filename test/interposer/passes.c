@@ -81,6 +81,19 @@ static void what_is_only_counted_is_counted(void)
 	CHECK(step.ledger->waited_ns[0] == waited_ns);
 }
 
+/* With one context nobody has to be asked whose the stream is. */
+static void what_is_only_counted_asks_the_driver_nothing(void)
+{
+	unsigned before, after;
+
+	begin_job(3, 90);
+	get_ample();
+	CHECK_IS(cuSimAsked("cuCtxGetCurrent", &before), CUDA_SUCCESS);
+	launch_now_and_then(LAUNCHES, stream);
+	CHECK_IS(cuSimAsked("cuCtxGetCurrent", &after), CUDA_SUCCESS);
+	CHECK_WITHIN(after - before, 0, LAUNCHES / 2);
+}
+
 /* Who might want a turn, and does not. */
 static void beside_a_neighbour_that_does_nothing(void)
 {
@@ -309,6 +322,7 @@ int main(void)
 {
 	gpus(0);
 	CASE_OF_TIME(what_is_only_counted_is_counted);
+	CASE_OF_TIME(what_is_only_counted_asks_the_driver_nothing);
 	CASE_OF_TIME(beside_a_neighbour_that_does_nothing);
 	CASE_OF_TIME(threads_that_share_a_stream);
 	CASE_OF_TIME(streams_that_end_end_their_pass);

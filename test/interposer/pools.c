@@ -3,6 +3,9 @@
  *
  * Stream-ordered pools are charged by what they hold: in chunks of 32 MiB, live or not. */
 #include "harness.h"
+#include "process.h"
+
+#include <dlfcn.h>
 
 #define KEEP_EVERYTHING UINT64_MAX
 #define RELEASE_THRESHOLD 4
@@ -261,6 +264,54 @@ static void a_failed_allocation_leaves_what_the_pool_holds(void)
 	CHECK_IS(step.ledger->refusals[0], 1); /* SIZE_MAX */
 }
 
+/* The driver may give back what a pool holds unused without a call that says so. */
+static void trim_unseen(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW), *trim = NULL;
+
+	CHECK_IS(cuSimDlsym(driver, "cuMemPoolTrimTo", &trim), CUDA_SUCCESS);
+	if (trim != NULL)
+		CHECK_IS(((__typeof__(cuMemPoolTrimTo) *)trim)(pool, 0), CUDA_SUCCESS);
+}
+
+static void what_a_pool_has_given_back_is_told_as_free(void)
+{
+	size_t free_bytes, total_bytes;
+	CUdeviceptr a;
+
+	begin(128);
+	keep_everything(pool);
+	CHECK_IS(cuMemAllocAsync(&a, 90 * MIB, stream), CUDA_SUCCESS);
+	CHECK_IS(cuMemFreeAsync(a, stream), CUDA_SUCCESS);
+	CHECK_IS(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_IS(cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
+	CHECK_IS(free_bytes, 32 * MIB);
+	trim_unseen();
+	CHECK_IS(cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
+	CHECK_IS(free_bytes, 128 * MIB);
+	CHECK_IS(used(), 0);
+}
+
+/* Of the device's own, and those of a program. */
+static void as_many_pools_as_there_are_places_are_charged(void)
+{
+	CUdeviceptr a;
+
+	begin(64);
+	CHECK_IS(cuMemAllocAsync(&a, MIB, stream), CUDA_SUCCESS);
+	CHECK_IS(cuMemFreeAsync(a, stream), CUDA_SUCCESS);
+	CHECK_IS(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	for (int i = 1; i < VGPU_MAX_POOLS; i++) {
+		CUmemoryPool own = own_pool(CU_MEM_LOCATION_TYPE_DEVICE, 0, 0);
+
+		CHECK_IS(cuMemAllocFromPoolAsync(&a, MIB, own, stream), CUDA_SUCCESS);
+		CHECK_IS(used(), 32 * MIB);
+		CHECK_IS(cuMemFreeAsync(a, stream), CUDA_SUCCESS);
+		CHECK_IS(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		CHECK_IS(used(), 0);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "other") == 0)
@@ -274,6 +325,8 @@ int main(int argc, char **argv)
 	CASE(own_pools_are_charged_beyond_their_end);
 	CASE(the_pool_that_is_set_is_the_one_charged);
 	CASE(a_pool_of_host_memory_is_free);
+	CASE(what_a_pool_has_given_back_is_told_as_free);
+	CASE(as_many_pools_as_there_are_places_are_charged);
 	CASE(a_failed_allocation_leaves_what_the_pool_holds);
 	return summary();
 }

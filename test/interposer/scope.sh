@@ -47,6 +47,7 @@ verdict arguments_of_any_length 0 "$(long)"
 started=$tests/started
 verdict twice_in_the_environment "$refused" "$("$started" twice "$library" "$libc:$library" "$sim/vgpu-fill" --upto 64 2>&1 | tail -n 1)"
 verdict twice_the_other_way_round "$refused" "$("$started" twice "$libc" "$libc $library" "$sim/vgpu-fill" --upto 64 2>&1 | tail -n 1)"
+verdict thousands_of_times_in_the_environment "$refused" "$("$started" many "$libc:$library" "$sim/vgpu-fill" --upto 64 2>&1 | tail -n 1)"
 # By a path that leads there only from here, or only now.
 links=$(mktemp -d)
 ln -s "$library" "$links/link.so"

@@ -249,6 +249,7 @@ CUresult sim_cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
 CUresult sim_cuCtxGetCurrent(CUcontext *context)
 {
 	NEED(drv_ready());
+	drv_asked(SIM_ASKED_CURRENT);
 	if (context == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
 	*context = depth > 0 ? stack[depth - 1] : NULL;

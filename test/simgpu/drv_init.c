@@ -268,6 +268,7 @@ CUresult sim_cuSimAsked(const char *name, unsigned int *times)
 		[SIM_ASKED_INFO] = "cuMemGetInfo",
 		[SIM_ASKED_BETWEEN] = "cuEventElapsedTime",
 		[SIM_ASKED_EVENT] = "cuEventQuery",
+		[SIM_ASKED_CURRENT] = "cuCtxGetCurrent",
 	};
 
 	for (int i = 0; i < SIM_ASKED; i++)
