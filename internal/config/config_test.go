@@ -68,6 +68,8 @@ func TestWrongKeysAreNamedAndKeepTheirDefaults(t *testing.T) {
 	for _, tc := range []struct{ text, key, says string }{
 		{"run_dri: /x", "run_dri", "did you mean run_dir?"},
 		{"slurm: {scontroll: /x}", "slurm.scontroll", "did you mean slurm.scontrol?"},
+		{"nothing_like_it: 1", "nothing_like_it", "accepted: run_dir, spool_dir, library, isolation"},
+		{"log: {nothing: 1}", "log.nothing", "accepted: log.level, log.format, log.file"},
 		{"log: verbose", "log", "log is a section: log.level, log.format, log.file"},
 		{"isolation: Strict!", "isolation", "accepted: strict, preload"},
 		{"isolation: yes", "isolation", "accepted: strict, preload"},

@@ -63,8 +63,8 @@ const (
 // Prepare makes the step's folder and the plan for its tasks. An error is the reason for which
 // no task may start, in words for the user.
 func Prepare(s Step) (Plan, error) {
-	held, ours, err := await(s)
-	if err != nil || !ours {
+	held, err := await(s)
+	if err != nil || held == nil {
 		return Plan{}, err
 	}
 	switch {
@@ -83,11 +83,11 @@ func Prepare(s Step) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	prepared, err := grant.Prepare(s.RunDir, held, s.Step, rundir.StepName(s.Step), asked, given)
+	prepared, err := grant.Prepare(s.RunDir, *held, s.Step, rundir.StepName(s.Step), asked, given)
 	if err != nil {
 		return Plan{}, err
 	}
-	return plan(s, held, prepared)
+	return plan(s, *held, prepared)
 }
 
 // parse returns nil where nothing is known.
@@ -111,42 +111,45 @@ func Finish(s Step) error {
 }
 
 // await reads the grant, or learns that the job has none. While neither is known it waits for a
-// prolog that is at work, and runs one that has not begun. ours is false for a job without vgpu,
-// and on a node where no prolog ever ran.
-func await(s Step) (held grant.Grant, ours bool, err error) {
+// prolog that is at work, and runs one that has not begun. It is nil for a job without vgpu, and on a
+// node where no prolog ever ran.
+func await(s Step) (*grant.Grant, error) {
 	start := time.Now()
 	ran := false
 	for {
-		held, err = grant.Read(s.RunDir.Grant(s.Job))
+		held, err := grant.Read(s.RunDir.Grant(s.Job))
+		if err == nil {
+			return &held, nil
+		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return held, err == nil, err
+			return nil, err
 		}
 		if isThere(s.RunDir.None(s.Job)) {
-			return grant.Grant{}, false, nil
+			return nil, nil
 		}
 		waited := time.Since(start)
 		switch {
 		case isThere(s.RunDir.Pending(s.Job)):
 			if waited >= atWorkFactor*s.Wait {
-				return grant.Grant{}, false, fmt.Errorf("vgpu-prolog is still at work for job %d", s.Job)
+				return nil, fmt.Errorf("vgpu-prolog is still at work for job %d", s.Job)
 			}
 		case ran:
-			return grant.Grant{}, false, fmt.Errorf("vgpu-prolog says nothing about job %d", s.Job)
+			return nil, fmt.Errorf("vgpu-prolog says nothing about job %d", s.Job)
 		default:
 			var said string
 			if said, ran, err = runProlog(s); err != nil {
-				return grant.Grant{}, false, err
+				return nil, err
 			}
 			if none, refusal := grant.Said(said); none {
-				return grant.Grant{}, false, nil
+				return nil, nil
 			} else if refusal != "" {
-				return grant.Grant{}, false, errors.New(refusal)
+				return nil, errors.New(refusal)
 			}
 			if ran {
 				continue
 			}
 			if waited >= s.Wait {
-				return grant.Grant{}, false, noProlog(s)
+				return nil, noProlog(s)
 			}
 		}
 		time.Sleep(pollEvery)

@@ -6,6 +6,7 @@ package ledger
 import (
 	"encoding/binary"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -226,6 +227,34 @@ func TestAPageForWhichThereIsNoRoomIsNotMade(t *testing.T) {
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 			t.Errorf("%s: there is %v, %v", name, left, err)
+		}
+	}
+}
+
+func TestClaimsThatAreNoneAreNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "claims")
+	uid := uint32(os.Getuid())
+	for name, tc := range map[string]struct {
+		spoil func() error
+		want  error
+	}{
+		"whole":       {func() error { return CreateClaims(path, 12, 1, uid, uid) }, nil},
+		"the user's":  {func() error { uid = 65534; return os.Chown(path, 65534, 65534) }, nil},
+		"of another":  {func() error { uid++; return os.Chown(path, int(uid+1), 0) }, ErrLayout},
+		"cut":         {func() error { return os.Truncate(path, 10) }, ErrLayout},
+		"shut":        {func() error { return os.Chmod(path, 0o600) }, ErrLayout},
+		"not there":   {func() error { return os.Remove(path) }, fs.ErrNotExist},
+		"a folder":    {func() error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o644)) }, ErrLayout},
+		"a link away": {func() error { return errors.Join(os.Rename(path, path+"-"), os.Symlink(path+"-", path)) }, ErrLayout},
+	} {
+		uid = uint32(os.Getuid())
+		if err := errors.Join(os.RemoveAll(path), CreateClaims(path, 12, 1, uid, uid), tc.spoil()); errors.Is(err, fs.ErrPermission) {
+			continue // only root can give a file away
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckClaims(path, uid); !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
+			t.Errorf("%s: %v, want %v", name, err, tc.want)
 		}
 	}
 }

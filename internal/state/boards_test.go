@@ -83,7 +83,11 @@ func TestNextCommitRepairsBoards(t *testing.T) {
 		t.Fatal(err)
 	}
 	rewrite(t, store.Dir.Turn(".GPU-b123"), []byte("half a board"))
-	if current, err := store.Read(); err != nil || !cmp.Equal(store.Misposted(current), []device.UUID{"GPU-a", "GPU-b"}) {
+	misposted := []device.UUID{"GPU-a", "GPU-b", "GPU-c", "GPU-d", "GPU-e", "GPU-f"} // in order
+	for _, gpu := range misposted[2:] {
+		rewrite(t, store.Dir.Board(gpu), []byte("no board"))
+	}
+	if current, err := store.Read(); err != nil || !cmp.Equal(store.Misposted(current), misposted) {
 		t.Errorf("misposted: %v, %v", store.Misposted(current), err)
 	}
 	commit(t, store, func(*Tx) {})

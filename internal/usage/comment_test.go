@@ -82,6 +82,23 @@ func TestStandsIsExact(t *testing.T) {
 	}
 }
 
+func TestARefusalStandsForItsNodeAlone(t *testing.T) {
+	rec := sample(7)
+	rec.Devices, rec.Refusal = nil, "no room"
+	for text, stands := range map[string]bool{
+		`{"vgpu":{"v":1,"nodes":{},"refusals":{"n2":"no room"}}}`:                  false,
+		`{"vgpu":{"v":1,"nodes":{},"refusals":{"n1":"x"}}}`:                        false,
+		`{"vgpu":{"v":1,"nodes":{},"refusals":{"n2":"x","n1":"no room"}}}`:         true,
+		`{"vgpu":{"v":1,"nodes":{"n1":[]}}}`:                                       false,
+		"{`vgpu`:{`v`:1,`nodes`:{},`refusals`:{`n1`:`no room`}}}":                  true,
+		`{"vgpu":{"v":1,"nodes":{"n2":[]},"refusals":{"N1":"No room"}},"text":""}`: true,
+	} {
+		if Stands(text, rec) != stands {
+			t.Errorf("%s: it stands: %v", text, !stands)
+		}
+	}
+}
+
 func TestMergeLeavesANewerVersionAlone(t *testing.T) {
 	if text, err := Merge(`{"vgpu":{"v":2,"nodes":[]}}`, sample(7)); !errors.Is(err, ErrCommentVersion) {
 		t.Errorf("got %q, %v", text, err)
