@@ -161,6 +161,16 @@ func TestWhatAStepInheritsFromItsJobIsNoError(t *testing.T) {
 	}
 }
 
+func TestAStepOfAJobWithTheLeastShareHasNoMore(t *testing.T) {
+	g := twoSlices()
+	g.Slices[0].SMPercent, g.Slices[1].SMPercent, g.Request = 1, 1, ""
+	for asked, fine := range map[string]bool{"cores=1": true, "cores=2": false, "cores=0": false, "": true} {
+		if slices, _, err := g.Narrow(ask(t, asked)); (err == nil) != fine || fine && slices[0].StepSM != 1 {
+			t.Errorf("%q: %+v, %v", asked, slices, err)
+		}
+	}
+}
+
 func TestRefusedJobHasNothingToNarrow(t *testing.T) {
 	g := twoSlices()
 	g.Slices, g.Refusal = nil, "no GPU has 3000 MiB free"

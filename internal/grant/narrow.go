@@ -128,7 +128,7 @@ func (g Grant) narrowSlice(i int, s Slice, req request.Request) (StepSlice, erro
 	switch {
 	case req.Uncapped && s.SMPercent > 0 && s.SMPercent < 100:
 		return step, fmt.Errorf("--vgpu-cores=0 (no cap) is more than the job's share of %d percent", s.SMPercent)
-	case req.SMPercent > 0 && s.SMPercent > 0 && req.SMPercent > s.SMPercent:
+	case s.SMPercent > 0 && req.SMPercent > s.SMPercent:
 		return step, fmt.Errorf("--vgpu-cores=%d is more than the job's share of %d percent", req.SMPercent, s.SMPercent)
 	}
 	return step, nil

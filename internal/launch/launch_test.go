@@ -301,7 +301,7 @@ func TestPrepareRefusesWhatNoPrologKnows(t *testing.T) {
 	for name, spoil := range map[string]func(program string) error{
 		"anybody may write the prolog": func(program string) error { return os.Chmod(program, 0o777) },
 		"its group may":                func(program string) error { return os.Chmod(program, 0o775) },
-		"the prolog is another user's": func(program string) error { return os.Chown(program, 65534, 0) },
+		"the prolog is another user's": func(program string) error { return os.Chown(program, 1, 0) },
 		"the prolog is a link": func(program string) error {
 			return errors.Join(os.Rename(program, program+".real"), os.Symlink(program+".real", program))
 		},

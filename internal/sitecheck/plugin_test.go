@@ -50,6 +50,21 @@ func compile(t *testing.T, path, text string) {
 	}
 }
 
+func TestRunningVersion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "scontrol")
+	for body, want := range map[string]string{
+		`[ "$*" = --version ] && echo "slurm-wlm 22.05.8 of $SLURM_CONF"`: "22.05.8",
+		`[ "$SLURM_CONF" = /x/slurm.conf ] && echo slurm 26.05.0rc1`:      "26.05.0",
+		"echo slurm-wlm 22.05.8; exit 1":                                  "",
+		"echo scontrol: fatal":                                            "",
+	} {
+		write(t, path, "#!/bin/sh\n"+body+"\n")
+		if got := RunningVersion(t.Context(), path, "/x/slurm.conf"); got != want {
+			t.Errorf("%s: %q, want %q", body, got, want)
+		}
+	}
+}
+
 func TestPluginVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.so")
 	const in = "__attribute__((used, aligned(4), section(\".%s\"))) const unsigned int %s = 0x%x;\n"

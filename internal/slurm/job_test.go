@@ -157,6 +157,9 @@ func TestImitationsAreNotBelieved(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", file, job, err)
 		}
 	}
+	if _, err := parseJob(strings.TrimSpace(fixture(t, "two-nodes.txt"))+" JOB_GRES=vgpu:9\n", 21); err == nil || !strings.Contains(err.Error(), "JOB_GRES= 2 times") {
+		t.Errorf("a second detail: %v", err)
+	}
 	// Whatever a user writes into the job's name, comment or paths, the answer is the true one or none.
 	true22 := fixture(t, "no-gres.txt")
 	forged := []string{

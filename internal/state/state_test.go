@@ -161,7 +161,7 @@ func TestDamagedFilesAreMovedAsideAndRunningJobsKeepTheirSlices(t *testing.T) {
 				t.Skip("only root can give a file away")
 			}
 			good(t, store)
-			if err := os.Chown(path, 65534, 65534); err != nil {
+			if err := os.Chown(path, 1, 1); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -279,8 +279,8 @@ func TestRunDirThatOthersCanChangeIsRefused(t *testing.T) {
 		"writable":  func(dir string) error { return os.Chmod(dir, 0o777) },
 		"group":     func(dir string) error { return os.Chmod(dir, 0o775) },
 		"others":    func(dir string) error { return os.Chmod(dir, 0o757) },
-		"owner":     func(dir string) error { return os.Chown(dir, 65534, 0) },
-		"jobs":      func(dir string) error { return os.Chown(filepath.Join(dir, "jobs"), 65534, 0) },
+		"owner":     func(dir string) error { return os.Chown(dir, 1, 0) },
+		"jobs":      func(dir string) error { return os.Chown(filepath.Join(dir, "jobs"), 1, 0) },
 		"file":      func(dir string) error { os.RemoveAll(dir); return os.WriteFile(dir, nil, 0o644) },
 		"link":      func(dir string) error { os.RemoveAll(dir); return os.Symlink("/run", dir) },
 		"lock link": func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "state.lock")) },

@@ -45,7 +45,7 @@ func TestFilesThatOthersCanChangeAreNotRead(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
 		"group":  func(path string) error { return os.Chmod(path, 0o664) },
 		"others": func(path string) error { return os.Chmod(path, 0o646) },
-		"owner":  func(path string) error { return os.Chown(path, 65534, 0) },
+		"owner":  func(path string) error { return os.Chown(path, 1, 0) },
 		"link": func(path string) error {
 			return errors.Join(os.Rename(path, path+".real"), os.Symlink(path+".real", path))
 		},

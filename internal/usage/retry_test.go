@@ -5,7 +5,9 @@ package usage
 
 import (
 	"context"
+	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -52,6 +54,49 @@ func TestADatabaseThatIsAwayIsAskedOnce(t *testing.T) {
 	if err := r.round(t.Context(), records, later); err != nil || db.calls != 1 {
 		t.Errorf("asked again before it is time: %d calls, %v", db.calls, err)
 	}
+}
+
+// A job of several nodes is looked at again soon, whatever waits longer.
+func TestWhatOthersMayWriteToIsLookedAtAgainSoon(t *testing.T) {
+	r := reporter(t, &database{})
+	r.Retry, r.Settle = time.Hour, time.Minute
+	later := map[string]*waiting{}
+	for range 50 {
+		before := time.Now()
+		if err := r.conclude(sample(7), result{err: errSettling}, later); err != nil {
+			t.Fatal(err)
+		}
+		if wait := later["7.0.json"]; wait.pause != time.Hour || wait.next.Before(before.Add(time.Minute)) || wait.next.After(time.Now().Add(3*time.Minute)) {
+			t.Fatalf("it waits for %v", wait.next.Sub(before))
+		}
+	}
+}
+
+// What the spool is made of must not keep a reporter busy for ever.
+func TestASpoolThatCannotBeUsedIsAnError(t *testing.T) {
+	for name, spoil := range map[string]func(r *Reporter) error{
+		"no folder":        func(r *Reporter) error { return os.WriteFile(string(r.Spool)+"/usage", nil, 0o600) },
+		"no lock":          func(r *Reporter) error { return os.MkdirAll(filepath.Join(r.Spool.Usage(), lockName), 0o700) },
+		"no place for bad": func(r *Reporter) error { return errors.Join(bad(r), os.WriteFile(r.Spool.History(), nil, 0o600)) },
+		"bad ones cannot go": func(r *Reporter) error {
+			return errors.Join(bad(r), os.MkdirAll(r.Spool.History()+"/1.0.json.bad", 0o700))
+		},
+	} {
+		r := reporter(t, &database{})
+		if err := spoil(r); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if err := r.Flush(ctx); err == nil || ctx.Err() != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+}
+
+// bad leaves a file in the spool that is no record.
+func bad(r *Reporter) error {
+	return errors.Join(os.MkdirAll(r.Spool.Usage(), 0o700), os.WriteFile(filepath.Join(r.Spool.Usage(), "1.0.json"), []byte("{"), 0o600))
 }
 
 func TestASleepEndsWithItsTimeOrItsContext(t *testing.T) {
