@@ -245,7 +245,7 @@ func TestPluginThatOthersMayChange(t *testing.T) {
 	for says, spoil := range map[string]func(plugin string) error{
 		fmt.Sprintf("belongs to uid %d with mode 0775", os.Getuid()): func(plugin string) error { return os.Chmod(plugin, 0o775) },
 		fmt.Sprintf("belongs to uid %d with mode 0757", os.Getuid()): func(plugin string) error { return os.Chmod(plugin, 0o757) },
-		"belongs to uid 1 with mode 0755":                        func(plugin string) error { return os.Chown(plugin, 1, 0) },
+		"belongs to uid 1 with mode 0755":                            func(plugin string) error { return os.Chown(plugin, 1, 0) },
 	} {
 		site, dir := goodSite(t)
 		if err := spoil(filepath.Join(dir, "spank_vgpu.so")); errors.Is(err, fs.ErrPermission) {
