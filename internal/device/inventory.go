@@ -65,7 +65,7 @@ func WriteInventory(path string, inv Inventory) error {
 	}
 	// The temporary file must not go through TMPDIR: root writes it.
 	err = renameio.WriteFile(path, append(data, '\n'), 0o644,
-		renameio.WithTempDir(filepath.Dir(path)), renameio.IgnoreUmask())
+		renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
 	if err != nil {
 		return fmt.Errorf("write inventory: %w", err)
 	}

@@ -32,7 +32,7 @@ func keepAsked(folder string, own request.Request) error {
 		}
 		return nil
 	}
-	return renameio.WriteFile(path, []byte(text), 0o644, renameio.WithTempDir(folder), renameio.IgnoreUmask())
+	return renameio.WriteFile(path, []byte(text), 0o644, renameio.WithTempDir(folder), renameio.WithStaticPermissions(0o644))
 }
 
 // ChangeSteps puts the grant's limits into force for every step that runs, and names these. A step

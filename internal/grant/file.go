@@ -75,7 +75,7 @@ func Write(path string, g Grant) error {
 	}
 	crashpoint.At("grant/before-write")
 	// The temporary file must not go through TMPDIR: root writes it.
-	err = renameio.WriteFile(path, append(data, '\n'), 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.IgnoreUmask())
+	err = renameio.WriteFile(path, append(data, '\n'), 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
 	if err != nil {
 		return fmt.Errorf("write grant: %w", err)
 	}

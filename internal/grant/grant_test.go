@@ -63,6 +63,12 @@ func TestGrantRoundTrip(t *testing.T) {
 	if _, err := Read(path); !errors.Is(err, trusted.ErrUntrusted) {
 		t.Errorf("writable by others: %v", err)
 	}
+	if err := Write(path, want); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path); err != nil {
+		t.Errorf("written again: %v", err)
+	}
 }
 
 func TestGrantsThatMakeNoSenseAreNeitherWrittenNorRead(t *testing.T) {

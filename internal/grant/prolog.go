@@ -66,7 +66,7 @@ func WriteProlog(path string, command PrologCommand) error {
 	if old, err := trusted.ReadFile(path, maxPrologBytes); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
-	return renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.IgnoreUmask())
+	return renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
 }
 
 // ReadProlog returns the command line. Root is about to run it, so the program, too, must be one

@@ -126,7 +126,7 @@ func makeStepFolder(dir rundir.Dir, g Grant, folder string) error {
 		return err
 	}
 	return renameio.WriteFile(filepath.Join(folder, PreloadFile), preloadLines(g.Library), 0o644,
-		renameio.WithTempDir(folder), renameio.IgnoreUmask())
+		renameio.WithTempDir(folder), renameio.WithStaticPermissions(0o644))
 }
 
 // mkdirAllOpen makes folders below base that every user may enter, whatever the umask of slurmstepd is.

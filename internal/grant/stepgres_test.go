@@ -41,6 +41,7 @@ func TestPrepareWithGRES(t *testing.T) {
 		{given: request.Entitlement{Slices: 1, MemMiB: 1000}, want: []step{{1000, 30}, none}},
 		{given: request.Entitlement{MemMiB: 1000}, want: []step{{1000, 30}, none}},
 		{given: request.Entitlement{SMPercent: 5}, want: []step{{3000, 5}, none}},
+		{given: request.Entitlement{Slices: 1, MemMiB: 1, SMPercent: 1}, want: []step{{1, 1}, none}},
 		{given: request.Entitlement{}, want: []step{none, none}},
 		{given: request.Entitlement{Slices: 3, MemMiB: 6000}, want: []step{{2000, 30}, {2000, 30}}},
 		{given: request.Entitlement{Slices: 1, MemMiB: 3001}, says: "--gres=gpumem:3001: 3001 MiB for each of 1 slices are more than the job's slice of 3000 MiB"},

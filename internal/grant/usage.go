@@ -104,7 +104,7 @@ func foldStep(dir rundir.Dir, g Grant, step uint32, stepName string) error {
 		return err
 	}
 	path := dir.Usage(g.Job)
-	return renameio.WriteFile(path, append(data, '\n'), 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.IgnoreUmask())
+	return renameio.WriteFile(path, append(data, '\n'), 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
 }
 
 // CollectUsage returns what is known of a job's use: usage.json raised by what the ledger says

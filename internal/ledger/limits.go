@@ -53,7 +53,7 @@ func WriteLimits(path string, limits Limits) error {
 	if err != nil {
 		return fmt.Errorf("write limits %s: %w", path, err)
 	}
-	err = renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.IgnoreUmask())
+	err = renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
 	if err != nil {
 		return fmt.Errorf("write limits: %w", err)
 	}
