@@ -154,7 +154,9 @@ int vgpu_container_twin(const char *path, const struct vgpu_plan *plan, char why
 		return fail(why, "make a pipe");
 	if (pipe2(down, O_CLOEXEC) != 0) {
 		fail(why, "make a pipe");
-		goto out_up;
+		close(up[0]);
+		close(up[1]);
+		return -1;
 	}
 	/* Handlers are the host's, and mean its process. */
 	sigfillset(&all);
@@ -167,7 +169,6 @@ int vgpu_container_twin(const char *path, const struct vgpu_plan *plan, char why
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	close(up[1]);
-	up[1] = -1;
 	if (child > 0)
 		twin = open_twin(child, up[0], why);
 	else
@@ -176,10 +177,7 @@ int vgpu_container_twin(const char *path, const struct vgpu_plan *plan, char why
 	close(down[1]); /* the child ends */
 	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
 		;
-out_up:
 	close(up[0]);
-	if (up[1] >= 0)
-		close(up[1]);
 	return twin;
 }
 

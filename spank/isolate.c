@@ -185,7 +185,6 @@ bool vgpu_is_isolated(void)
 
 int vgpu_isolate(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES])
 {
-	errno = 0;
 	if (make_mount_points(why) != 0)
 		return -1;
 	if (unshare(CLONE_NEWNS) != 0)

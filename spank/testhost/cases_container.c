@@ -130,6 +130,7 @@ static void a_job_in_a_container(void)
 
 static void check_isolated(void)
 {
+	int pipes = descriptors("pipe:"), namespaces = descriptors("mnt:[");
 	sigset_t before, after;
 
 	CHECK(sigprocmask(SIG_SETMASK, NULL, &before) == 0);
@@ -137,6 +138,10 @@ static void check_isolated(void)
 	CHECK(sigprocmask(SIG_SETMASK, NULL, &after) == 0);
 	for (int s = 1; s < NSIG; s++)
 		CHECK(sigismember(&after, s) == sigismember(&before, s));
+	/* The twin is held on to, and nothing else that was opened for it. */
+	CHECK(descriptors("pipe:") == pipes && descriptors("mnt:[") == namespaces + 1);
+	CHECK(descriptors("mountinfo") + descriptors("/nvidia") + descriptors("/self") + descriptors("ld.so.preload") +
+		      descriptors("/container") == 0);
 	SAME(host.log, "");
 	check_view();
 	CHECK(run_in_child(task) == 42);

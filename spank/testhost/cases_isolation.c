@@ -178,6 +178,7 @@ static void a_step_sees_its_own_machine(void)
 	CHECK(run_in_child(shares_the_steps_namespace) == 42);
 	CHECK(run_in_child(shares_the_steps_namespace) == 42); /* its second task */
 	CHECK(job_env("LD_PRELOAD") == NULL);
+	CHECK(descriptors("mountinfo") + descriptors("/nvidia") + descriptors("/self") + descriptors("ld.so.preload") == 0);
 	CHECK(loaded.exit(NULL, 0, NULL) == 0);
 	CHECK(!exists(in_folder("run/jobs/5/steps/0")));
 	CHECK(exists(in_folder("run/jobs/5/usage.json")));

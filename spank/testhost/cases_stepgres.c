@@ -14,6 +14,7 @@ static void a_step_has_the_gres_that_the_controller_tells(void)
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
 	CHECK(step_mem_bytes("3") == 1000ull << 20);
 	SAME(job_env("CUDA_VISIBLE_DEVICES"), "GPU-11111111-aaaa");
+	CHECK(host.answers == 0);
 	SAME(host.log, "");
 }
 
@@ -26,6 +27,7 @@ static void each_component_of_a_step_has_its_own_gres(void)
 	loaded = start_step(5, 3);
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
 	CHECK(step_mem_bytes("3") == 2000ull << 20);
+	CHECK(host.answers == 0);
 }
 
 static void a_step_without_gres_sees_no_gpu(void)

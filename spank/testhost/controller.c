@@ -45,13 +45,18 @@ int slurm_get_job_steps(time_t since, uint32_t job, uint32_t step, job_step_info
 	}
 	CHECK(step == host.step || (step == NO_VAL && count > 1));
 	*answer = calloc(1, sizeof(**answer));
+	host.answers++;
 	(*answer)->job_step_count = step == NO_VAL ? count : 1; /* so does 22.05 */
 	(*answer)->job_steps = records;
 	host.controller_is_down = host.controller_goes_down;
 	return SLURM_SUCCESS;
 }
 
-void slurm_free_job_step_info_response_msg(job_step_info_response_msg_t *answer) { free(answer); }
+void slurm_free_job_step_info_response_msg(job_step_info_response_msg_t *answer)
+{
+	host.answers--;
+	free(answer);
+}
 
 char *slurm_strerror(int error) { return strerror(error); }
 

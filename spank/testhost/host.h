@@ -20,6 +20,7 @@ struct host {
 	int control_calls;	 /* to spank_job_control_* */
 	bool controller_is_down; /* or knows no such step */
 	bool controller_goes_down; /* after its next answer */
+	int answers;		 /* of the controller, that are held */
 	bool item_fails;	 /* spank_get_item of this one */
 	spank_item_t failing_item;
 	const char *failing_env; /* spank_setenv of this one fails */
@@ -74,6 +75,7 @@ const char *in_folder(const char *format, ...) __attribute__((format(printf, 1, 
 void write_file(const char *path, const char *text);
 bool exists(const char *path);
 char *read_text(const char *path); /* "" if it cannot be read; never freed */
+int descriptors(const char *part); /* of this process, that lead to such a path */
 
 /* The run folder of a case as vgpu-prolog leaves it. */
 void grant(uint32_t job, const char *isolation, const char *refusal);

@@ -62,6 +62,20 @@ char *read_text(const char *path)
 	return text;
 }
 
+int descriptors(const char *part)
+{
+	char path[64], to[4096];
+	int count = 0;
+
+	for (int fd = 0; fd < 1024; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		ssize_t n = readlink(path, to, sizeof(to) - 1);
+		to[n > 0 ? n : 0] = '\0';
+		count += n > 0 && strstr(to, part) != NULL;
+	}
+	return count;
+}
+
 void grant(uint32_t job, const char *isolation, const char *refusal)
 {
 	char text[4096], slices[1024] = "", refused[600] = "";
