@@ -8,10 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
-
-	"github.com/google/renameio/v2"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
@@ -63,10 +60,7 @@ func WriteInventory(path string, inv Inventory) error {
 	if err != nil {
 		return fmt.Errorf("write inventory %s: %w", path, err)
 	}
-	// The temporary file must not go through TMPDIR: root writes it.
-	err = renameio.WriteFile(path, append(data, '\n'), 0o644,
-		renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
-	if err != nil {
+	if err := trusted.WriteFile(path, append(data, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write inventory: %w", err)
 	}
 	return nil

@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -32,7 +30,7 @@ func keepAsked(folder string, own request.Request) error {
 		}
 		return nil
 	}
-	return renameio.WriteFile(path, []byte(text), 0o644, renameio.WithTempDir(folder), renameio.WithStaticPermissions(0o644))
+	return trusted.WriteFile(path, []byte(text), 0o644)
 }
 
 // ChangeSteps puts the grant's limits into force for every step that runs, and names these. A step

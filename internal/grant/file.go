@@ -7,10 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
-
-	"github.com/google/renameio/v2"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
@@ -74,9 +71,7 @@ func Write(path string, g Grant) error {
 		return fmt.Errorf("write grant %s: %w", path, err)
 	}
 	crashpoint.At("grant/before-write")
-	// The temporary file must not go through TMPDIR: root writes it.
-	err = renameio.WriteFile(path, append(data, '\n'), 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
-	if err != nil {
+	if err := trusted.WriteFile(path, append(data, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write grant: %w", err)
 	}
 	crashpoint.At("grant/written")

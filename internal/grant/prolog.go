@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
@@ -66,7 +65,7 @@ func WriteProlog(path string, command PrologCommand) error {
 	if old, err := trusted.ReadFile(path, maxPrologBytes); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
-	return renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
+	return trusted.WriteFile(path, data, 0o644)
 }
 
 // ReadProlog returns the command line. Root is about to run it, so the program, too, must be one

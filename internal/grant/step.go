@@ -13,12 +13,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // PreloadFile is the name of a step's own ld.so.preload in its folder.
@@ -125,8 +124,7 @@ func makeStepFolder(dir rundir.Dir, g Grant, folder string) error {
 	if err := linkLedger(dir.Ledger(g.Job), filepath.Join(folder, ledger.LedgerFile)); err != nil {
 		return err
 	}
-	return renameio.WriteFile(filepath.Join(folder, PreloadFile), preloadLines(g.Library), 0o644,
-		renameio.WithTempDir(folder), renameio.WithStaticPermissions(0o644))
+	return trusted.WriteFile(filepath.Join(folder, PreloadFile), preloadLines(g.Library), 0o644)
 }
 
 // mkdirAllOpen makes folders below base that every user may enter, whatever the umask of slurmstepd is.

@@ -9,11 +9,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
@@ -103,8 +101,7 @@ func foldStep(dir rundir.Dir, g Grant, step uint32, stepName string) error {
 	if err != nil {
 		return err
 	}
-	path := dir.Usage(g.Job)
-	return renameio.WriteFile(path, append(data, '\n'), 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
+	return trusted.WriteFile(dir.Usage(g.Job), append(data, '\n'), 0o644)
 }
 
 // CollectUsage returns what is known of a job's use: usage.json raised by what the ledger says

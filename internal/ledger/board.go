@@ -9,12 +9,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
@@ -103,17 +101,7 @@ func makeBoard(path string, onGPU []BoardSlice) error {
 	if err != nil {
 		return err
 	}
-	// Not WriteFile, which would take over the mode of what it replaces.
-	pending, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
-		renameio.WithPermissions(0o644), renameio.IgnoreUmask())
-	if err != nil {
-		return err
-	}
-	defer pending.Cleanup()
-	if _, err := pending.Write(data); err != nil {
-		return err
-	}
-	return pending.CloseAtomicallyReplace()
+	return trusted.WriteFile(path, data, 0o644)
 }
 
 // changeBoard writes under the sequence counter. A writer that is killed leaves it odd: readers then

@@ -8,11 +8,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync/atomic"
 	"unsafe"
-
-	"github.com/google/renameio/v2"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
@@ -53,8 +50,7 @@ func WriteLimits(path string, limits Limits) error {
 	if err != nil {
 		return fmt.Errorf("write limits %s: %w", path, err)
 	}
-	err = renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
-	if err != nil {
+	if err := trusted.WriteFile(path, data, 0o644); err != nil {
 		return fmt.Errorf("write limits: %w", err)
 	}
 	return nil

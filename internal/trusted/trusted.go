@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trusted reads files that root may act upon: regular, reached through no link at the end
+// Package trusted reads and writes files that root may act upon: regular, reached through no link at the end
 // of the path, owned by root (or by who runs this), writable by nobody else, and of bounded size.
 package trusted
 
@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -50,4 +52,19 @@ func ReadFile(path string, maxBytes int64) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: %w: it is larger than %d bytes", path, ErrUntrusted, maxBytes)
 	}
 	return content.Bytes(), nil
+}
+
+// WriteFile replaces a file in one step by one of this mode, whatever stood there and whatever the umask is.
+func WriteFile(path string, data []byte, mode os.FileMode) error {
+	// Not renameio.WriteFile, which takes over the mode of what it replaces; and not through TMPDIR, which
+	// may be a folder of everybody's.
+	pending, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(mode))
+	if err != nil {
+		return err
+	}
+	defer pending.Cleanup()
+	if _, err := pending.Write(data); err != nil {
+		return err
+	}
+	return pending.CloseAtomicallyReplace()
 }

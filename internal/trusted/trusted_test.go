@@ -67,6 +67,43 @@ func TestFilesThatOthersCanChangeAreNotRead(t *testing.T) {
 	}
 }
 
+func TestAFileThatIsReplacedIsTrustedAgain(t *testing.T) {
+	path := file(t, 1)
+	before := syscall.Umask(0o077)
+	defer syscall.Umask(before)
+	for _, spoil := range []func() error{
+		func() error { return os.Remove(path) },
+		func() error { return os.Chmod(path, 0o666) },
+		func() error { return errors.Join(os.Rename(path, path+".real"), os.Symlink(path+".real", path)) },
+		func() error { return os.Chmod(path, 0o200) },
+	} {
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		if err := WriteFile(path, []byte("new"), 0o644); err != nil {
+			t.Error(err)
+		}
+		if info, err := os.Lstat(path); err != nil || info.Mode() != 0o644 {
+			t.Errorf("%v, %v", info, err)
+		}
+		if text, err := ReadFile(path, limit); err != nil || string(text) != "new" {
+			t.Errorf("got %q, %v", text, err)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(path, nil, 0o644); err == nil {
+		t.Error("a folder was replaced")
+	}
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 func TestMissingFilesAreMissing(t *testing.T) {
 	if _, err := ReadFile(filepath.Join(t.TempDir(), "none"), limit); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUntrusted) {
 		t.Errorf("got %v", err)

@@ -21,8 +21,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
@@ -157,9 +155,7 @@ func writeRecord(path string, rec Record) error {
 	if err != nil {
 		return fmt.Errorf("write usage record %s: %w", path, err)
 	}
-	err = renameio.WriteFile(path, append(data, '\n'), 0o600,
-		renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600))
-	if err != nil {
+	if err := trusted.WriteFile(path, append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write usage record: %w", err)
 	}
 	return nil
