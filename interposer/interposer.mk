@@ -80,7 +80,7 @@ $(INTERPOSER_TEST_HOSTED): $(INTERPOSER_HOSTED) $(INTERPOSER_VIRTUAL_HOST)
 # What these ask of other parts is the test's own.
 $(INTERPOSER_TEST_BUILD)/grown: private EXTRA := interposer/growth.c
 $(INTERPOSER_TEST_BUILD)/grown: interposer/growth.c
-INTERPOSER_SMALL := $(addprefix interposer/,copies.c table.c)
+INTERPOSER_SMALL := $(addprefix interposer/,copies.c report.c table.c)
 $(INTERPOSER_TEST_BUILD)/parts: private EXTRA := $(INTERPOSER_SMALL) -Wl,--wrap=mmap
 $(INTERPOSER_TEST_BUILD)/parts: $(INTERPOSER_SMALL)
 # The arithmetic alone, without a ledger.

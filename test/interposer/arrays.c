@@ -86,6 +86,25 @@ static void a_mipmapped_array_costs_all_its_levels(void)
 	CHECK_IS(used(), 0);
 }
 
+/* The driver tells what an array takes by another one, which is made for that. */
+static void arrays_that_were_made_to_ask_about_others_are_gone(void)
+{
+	unsigned made, gone;
+	CUmipmappedArray a;
+	CUarray b;
+
+	begin(100);
+	CHECK_IS(cuMipmappedArrayCreate(&a, &deep, 4), CUDA_SUCCESS);
+	CHECK_IS(cuArray3DCreate_v2(&b, &deep), CUDA_SUCCESS);
+	CHECK_IS(cuSimAsked("cuArray3DCreate", &made), CUDA_SUCCESS);
+	CHECK_IS(cuSimAsked("cuArrayDestroy", &gone), CUDA_SUCCESS);
+	CHECK_IS(made - gone, 2);
+	CHECK_IS(cuMipmappedArrayDestroy(a), CUDA_SUCCESS);
+	CHECK_IS(cuArrayDestroy(b), CUDA_SUCCESS);
+	CHECK_IS(cuSimAsked("cuArrayDestroy", &gone), CUDA_SUCCESS);
+	CHECK_IS(made, gone);
+}
+
 static void arrays_that_fail_leave_nothing_charged(void)
 {
 	CUDA_ARRAY3D_DESCRIPTOR strange = deep;
@@ -239,6 +258,7 @@ int main(void)
 	CASE(an_array_costs_what_the_driver_takes);
 	CASE(arrays_with_32_bits_are_charged);
 	CASE(a_mipmapped_array_costs_all_its_levels);
+	CASE(arrays_that_were_made_to_ask_about_others_are_gone);
 	CASE(arrays_that_fail_leave_nothing_charged);
 	CASE(a_sparse_array_costs_what_is_mapped);
 	CASE(a_deferred_array_costs_what_is_mapped);

@@ -7,12 +7,16 @@
 #include "array.h"
 #include "copies.h"
 #include "device.h"
+#include "report.h"
 #include "symbols.h"
 #include "table.h"
+#include "thread.h"
 
 #include <sys/mman.h>
 
+struct vgpu_pages vgpu_pages;
 void *vgpu_real[VGPU_SYMBOLS];
+static struct vgpu_limits limits;
 static struct vgpu_process process;
 static bool no_memory;
 
@@ -108,9 +112,62 @@ static CUresult attribute(void *data, int which, CUdeviceptr pointer)
 	return CUDA_SUCCESS;
 }
 
+static nvmlReturn_t init(void)
+{
+	return NVML_SUCCESS;
+}
+
+static nvmlReturn_t handle_by_uuid(const char *uuid, nvmlDevice_t *device)
+{
+	*device = strcmp(uuid, UUID0) == 0 ? (nvmlDevice_t)(uintptr_t)7 : NULL;
+	return *device != NULL ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+
+static nvmlProcessInfo_v2_t running[4];
+static unsigned int running_count;
+static nvmlReturn_t list_result;
+
+static nvmlReturn_t list_running(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)
+{
+	CHECK_IS((uintptr_t)device, 7);
+	CHECK(*count >= running_count);
+	if (list_result == NVML_SUCCESS)
+		memcpy(infos, running, running_count * sizeof(*infos));
+	*count = running_count;
+	return list_result;
+}
+
 void *vgpu_real_look_up(enum vgpu_symbol symbol)
 {
-	return symbol == VGPU_SYMBOL_cuPointerGetAttribute ? (void *)attribute : NULL;
+	switch (symbol) {
+	case VGPU_SYMBOL_cuPointerGetAttribute:
+		return (void *)attribute;
+	case VGPU_SYMBOL_nvmlInit_v2:
+		return (void *)init;
+	case VGPU_SYMBOL_nvmlDeviceGetHandleByUUID:
+		return (void *)handle_by_uuid;
+	case VGPU_SYMBOL_nvmlDeviceGetComputeRunningProcesses_v3:
+		return (void *)list_running;
+	default:
+		return NULL;
+	}
+}
+
+bool vgpu_real_load_nvml(void)
+{
+	return true;
+}
+
+bool vgpu_thread_start(void *(*run)(void *), void *argument)
+{
+	(void)run, (void)argument;
+	return false;
+}
+
+struct vgpu_process *vgpu_this_process;
+struct vgpu_process *vgpu_attach_slowly(void)
+{
+	return &process;
 }
 
 bool vgpu_device_ask_several(struct vgpu_process *p)
@@ -167,12 +224,56 @@ static void a_short_list_and_one_of_the_host_take_none_of_the_gpu(void)
 	CHECK_IS(copied.count, 0);
 }
 
+/* ---- what NVML reports ---- */
+
+static void what_nvml_reports_of_this_process_is_added_up(void)
+{
+	uint64_t bytes = 5;
+
+	strcpy(limits.device[0].uuid, UUID0);
+	process.pid = 42;
+	running_count = 4;
+	running[0] = (nvmlProcessInfo_v2_t){.pid = 42, .usedGpuMemory = 3 * MIB};
+	running[1] = (nvmlProcessInfo_v2_t){.pid = 43, .usedGpuMemory = 100 * MIB};
+	running[2] = (nvmlProcessInfo_v2_t){.pid = 42, .usedGpuMemory = NVML_VALUE_NOT_AVAILABLE};
+	running[3] = (nvmlProcessInfo_v2_t){.pid = 42, .usedGpuMemory = 4 * MIB};
+	CHECK(vgpu_report_bytes(&process, 0, &bytes));
+	CHECK_IS(bytes, 7 * MIB);
+	list_result = NVML_ERROR_UNKNOWN;
+	CHECK(!vgpu_report_bytes(&process, 0, &bytes));
+	CHECK_IS(bytes, 0);
+	list_result = NVML_SUCCESS;
+	running_count = 2;
+	running[0].pid = 41;
+	CHECK(!vgpu_report_bytes(&process, 0, &bytes));
+	CHECK(!vgpu_report_bytes(&process, 1, &bytes));
+}
+
+static void without_memory_for_the_list_nothing_is_reported(void)
+{
+	uint64_t bytes = 5;
+
+	strcpy(limits.device[0].uuid, UUID0);
+	process.pid = 42;
+	running_count = 1;
+	running[0] = (nvmlProcessInfo_v2_t){.pid = 42, .usedGpuMemory = 3 * MIB};
+	no_memory = true;
+	CHECK(!vgpu_report_bytes(&process, 0, &bytes));
+	CHECK_IS(bytes, 0);
+	no_memory = false;
+	CHECK(vgpu_report_bytes(&process, 0, &bytes));
+	CHECK_IS(bytes, 3 * MIB);
+}
+
 int main(void)
 {
+	vgpu_pages.limits = &limits;
 	gpus(0);
 	CASE(a_table_grows_with_what_it_holds);
 	CASE(a_table_that_cannot_grow_takes_what_it_has_room_for);
 	CASE(a_list_of_copies_takes_as_long_as_they_do_on_average);
 	CASE(a_short_list_and_one_of_the_host_take_none_of_the_gpu);
+	CASE(what_nvml_reports_of_this_process_is_added_up);
+	CASE(without_memory_for_the_list_nothing_is_reported);
 	return summary();
 }

@@ -106,7 +106,11 @@ struct sim_driver {
 extern struct sim_driver drv;
 
 /* What the driver is asked on the way of other calls, so that a test can count it. */
-enum sim_asked { SIM_ASKED_CAPTURING, SIM_ASKED_POOL, SIM_ASKED_CHOICE, SIM_ASKED_INFO, SIM_ASKED_BETWEEN, SIM_ASKED_EVENT, SIM_ASKED_CURRENT, SIM_ASKED };
+enum sim_asked {
+	SIM_ASKED_CAPTURING, SIM_ASKED_POOL, SIM_ASKED_CHOICE, SIM_ASKED_INFO, SIM_ASKED_BETWEEN, SIM_ASKED_EVENT, SIM_ASKED_CURRENT,
+	SIM_ARRAYS_MADE, SIM_ARRAYS_GONE, /* mipmapped ones too */
+	SIM_ASKED
+};
 extern unsigned drv_times[SIM_ASKED];
 
 static inline void drv_asked(enum sim_asked what)

@@ -96,6 +96,7 @@ static CUresult create(struct array **out, const CUDA_ARRAY3D_DESCRIPTOR *shape,
 		array->next = arrays;
 		arrays = array;
 		*out = array;
+		drv_asked(SIM_ARRAYS_MADE);
 	} else
 		free(array);
 	return drv_unlock(result);
@@ -194,6 +195,7 @@ static void drop_part(struct part **at)
 /* Forgets the array and the parts of it; its block goes by itself when the context ends. */
 static void forget(struct array *array)
 {
+	drv_asked(SIM_ARRAYS_GONE);
 	while (array->parts != NULL)
 		drop_part(&array->parts);
 	for (struct array **at = &arrays; *at != NULL; at = &(*at)->next)
