@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// scontrol stands in for the controller: controller/ID is what it says about a job.
+// scontrol stands in for the controller: controller/ID is what it says about a job, controller/ID.next what it says later.
 const scontrol = `#!/bin/sh
 cd %s || exit 1
 case "$1" in
@@ -64,7 +64,8 @@ requeue)
 *)
 	if [ -e away ]; then echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1; fi
 	if [ ! -e controller/"$5" ]; then echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; fi
-	cat controller/"$5";;
+	cat controller/"$5"
+	if [ -e controller/"$5".next ]; then mv controller/"$5".next controller/"$5"; fi;;
 esac
 `
 
@@ -311,6 +312,15 @@ func cmdFill(ts *testscript.TestScript, _ bool, args []string) {
 	for size := 1 << 16; size > 0; {
 		if _, err := file.Write(make([]byte, size)); err != nil {
 			size /= 2
+		}
+	}
+}
+
+func TestAReasonIsOneShortLine(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	for said, want := range map[string]string{"": "", "\n": "", " a\nb": "a", long: long, long + "y": long + "…", long + "\ny": long} {
+		if got := firstLine([]byte(said)); got != want {
+			t.Errorf("%q becomes %q", said, got)
 		}
 	}
 }

@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
@@ -113,6 +115,44 @@ func TestLimitsThatDoNotFitAreErrors(t *testing.T) {
 	}
 	if got, err := decodeLimits(data); err != nil || len(got.JobStep) != jobStepLen-1 {
 		t.Errorf("long step name: %q, %v", got.JobStep, err)
+	}
+}
+
+func TestAPageHasRoomForAllDevices(t *testing.T) {
+	path := filepath.Join(t.TempDir(), LimitsFile)
+	limits := Limits{Job: 12, TurnsDir: strings.Repeat("x", pathBytes-1)}
+	for i := range MaxDevices {
+		limits.Devices = append(limits.Devices, LimitsDevice{UUID: device.UUID(strings.Repeat("u", uuidBytes-1)), StepMemBytes: uint64(i)})
+	}
+	if err := WriteLimits(path, limits); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ReadLimits(path); err != nil || !cmp.Equal(got, limits) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// What a job's user still has open or linked, and what he has put in its place.
+func TestAPageOfAJobThatIsOverIsEmptyAndNotTheUsers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger")
+	if err := Create(path, 12, 1, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(path, path+".link"); err != nil {
+		t.Fatal(err)
+	}
+	Empty(path + ".link")
+	Empty(path + ".none")
+	if info, err := os.Stat(path); err != nil || info.Size() != Bytes() || info.Mode() != 0o600 {
+		t.Errorf("through a link: %v, %v", info, err)
+	}
+	if err := os.Chown(path, 1, 1); err != nil && os.Geteuid() == 0 {
+		t.Fatal(err)
+	}
+	Empty(path)
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Size != 0 || st.Mode&0o777 != 0 || int(st.Uid) != os.Geteuid() {
+		t.Errorf("%+v, %v", st, err)
 	}
 }
 

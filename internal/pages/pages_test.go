@@ -135,3 +135,45 @@ func TestRemoveFollowsNoLinks(t *testing.T) {
 		t.Errorf("got %q, %v", text, err)
 	}
 }
+
+func TestWhatCannotBeMadeOrTakenAwayIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{filepath.Join(dir, "none", "7"), filepath.Join(dir, "file", "7")} {
+		if mounted, err := Make(folder); err == nil || mounted {
+			t.Errorf("%s: made, mounted %v, %v", folder, mounted, err)
+		}
+	}
+	folder, mounted := aJob(t)
+	if !mounted {
+		t.Skip("mounts are forbidden here")
+	}
+	if err := unix.Unmount(folder, 0); err != nil {
+		t.Fatal(err)
+	}
+	below := filepath.Join(folder, "x")
+	if err := errors.Join(os.Mkdir(below, 0o755), unix.Mount("tmpfs", below, "tmpfs", 0, "")); err != nil {
+		t.Fatal(err)
+	}
+	if err := Remove(folder); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("removed: %v", err)
+	}
+	if mounted, err := Make(folder); !errors.Is(err, unix.EBUSY) || mounted {
+		t.Errorf("made, mounted %v, %v", mounted, err)
+	}
+	if err := unix.Unmount(below, 0); err != nil {
+		t.Fatal(err)
+	}
+	if mounted, err := Make(folder); err != nil || !mounted {
+		t.Errorf("not made, mounted %v, %v", mounted, err)
+	}
+}
+
+func TestRoomIsWholePages(t *testing.T) {
+	page, files := int64(os.Getpagesize()), ledger.Bytes()+ledger.ClaimsBytes()
+	if got := bytesOfPages(); got%page != 0 || got < files || got >= files+2*page {
+		t.Errorf("%d bytes for %d in two files", got, files)
+	}
+}

@@ -366,4 +366,9 @@ func TestOneSweepAtATimeAndNotTooOften(t *testing.T) {
 	if result := n.sweep(); result.Folders != 1 {
 		t.Errorf("a minute later: %+v", result)
 	}
+	n.check(os.Remove(n.Store.Dir.SweepLock()))
+	n.check(os.Mkdir(n.Store.Dir.SweepLock(), 0o755))
+	if result, err := n.Sweep(context.Background()); err == nil {
+		t.Errorf("without a lock: %+v", result)
+	}
 }
