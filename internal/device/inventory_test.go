@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,5 +62,37 @@ func TestInventoryOfAnotherKindIsRefused(t *testing.T) {
 				t.Errorf("group-writable: got %v", err)
 			}
 		})
+	}
+}
+
+func TestAnInventoryWithoutGPUsIsOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "inventory.json")
+	if err := WriteInventory(path, Inventory{BootID: "b"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ReadInventory(path); err != nil || got.Version != InventoryVersion || got.GPUs == nil || len(got.GPUs) != 0 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if err := WriteInventory(filepath.Join(path, "none"), Inventory{}); err == nil {
+		t.Error("written where nothing can be")
+	}
+}
+
+func TestByUUID(t *testing.T) {
+	inv := Inventory{GPUs: []GPU{{UUID: "GPU-a", Index: 1}, {UUID: "GPU-b", Index: 2}}}
+	for uuid, index := range map[UUID]NVMLIndex{"GPU-a": 1, "GPU-b": 2} {
+		if gpu, ok := inv.ByUUID(uuid); !ok || gpu.Index != index {
+			t.Errorf("%s is %+v, %v", uuid, gpu, ok)
+		}
+	}
+	if gpu, ok := inv.ByUUID("GPU-c"); ok || gpu != (GPU{}) {
+		t.Errorf("one that is not there is %+v", gpu)
+	}
+}
+
+func TestBootID(t *testing.T) {
+	id, err := BootID()
+	if err != nil || len(id) != 36 || strings.Trim(id, "0123456789abcdef-") != "" {
+		t.Errorf("%q, %v", id, err)
 	}
 }

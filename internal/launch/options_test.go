@@ -6,6 +6,8 @@ package launch
 import (
 	"strings"
 	"testing"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
 func TestEncodeOptions(t *testing.T) {
@@ -18,6 +20,24 @@ func TestEncodeOptions(t *testing.T) {
 	}
 	if _, err := EncodeOptions([]Option{{"vgpu-mem", "2G"}, {"vgpu-cores", "101"}}); err == nil {
 		t.Error("cores 101: want an error")
+	}
+}
+
+func TestOptionsAreSpelledAsTheyWereTyped(t *testing.T) {
+	most := strings.Repeat("x", request.MaxWireBytes-len("gpu=")-1)
+	for want, options := range map[string][]Option{
+		"":                      nil,
+		"mem=2G;cores=030":      {{"vgpu-mem", "2G"}, {"vgpu-cores", "030"}},
+		"cores=5":               {{"vgpu-mem", "2G;cores=100"}, {"vgpu-cores", "5"}}, // could be misread
+		"gpu=" + most:           {{"vgpu-gpu", most}, {"vgpu-cores", "5"}},           // more would not fit
+		"cores=5;place=x;mem=1": {{"vgpu-cores", "5"}, {"vgpu-place", "x"}, {"vgpu-mem", "1"}},
+	} {
+		if got := SpellOptions(options); got != want {
+			t.Errorf("got %.80q, want %.80q", got, want)
+		}
+	}
+	if got := SpellOptions([]Option{{"vgpu-gpu", most + "x"}}); got != "" {
+		t.Errorf("more than fits: %d bytes", len(got))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,5 +108,41 @@ func TestAFileThatIsReplacedIsTrustedAgain(t *testing.T) {
 func TestMissingFilesAreMissing(t *testing.T) {
 	if _, err := ReadFile(filepath.Join(t.TempDir(), "none"), limit); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUntrusted) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhatCannotBeReadIsAnError(t *testing.T) {
+	// Root's own file of which nothing can be read at the beginning.
+	if got, err := ReadFile("/proc/self/mem", limit); !errors.Is(err, syscall.EIO) || errors.Is(err, ErrUntrusted) {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestFilesAreClosed(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which closes what nobody holds any more
+	path := file(t, 1)
+	shut := file(t, 1)
+	if err := os.Chmod(shut, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	open := func() int {
+		names, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	before := open()
+	for range 10 {
+		_, err := ReadFile(path, limit)
+		if _, shutErr := ReadFile(shut, limit); err != nil || !errors.Is(shutErr, ErrUntrusted) {
+			t.Fatal(err, shutErr)
+		}
+		if err := WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := open(); after > before {
+		t.Errorf("%d files are open, %d were", after, before)
 	}
 }
