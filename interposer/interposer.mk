@@ -34,7 +34,7 @@ INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE 
 INTERPOSER_FUZZERS := fuzz_folder fuzz_ledger fuzz_lookup
 INTERPOSER_TEST_PROGRAMS := routes memory pools graphs inflight handles processes ledger robbed stepped images hostile views devices nvml arrays growth kernels \
 	contexts sharing frees small starts threads racing announced killed asked engines multicast interop exports foreign_pools shares fills copies waits marks bench bench_launch \
-	controller controlled controlled_turns counted metered timed hosted hosted_launches hosted_others grown parts held returns questions passes turns neighbours own_claims siblings streams pace \
+	controller controlled controlled_turns counted decided metered timed hosted hosted_launches hosted_others grown parts held returns questions passes turns neighbours own_claims siblings streams pace \
 	$(INTERPOSER_FUZZERS)
 INTERPOSER_TEST_SUPPORT := $(INTERPOSER_TEST)/harness.c $(INTERPOSER_TEST)/fuzz.c $(INTERPOSER_TEST)/things.c
 INTERPOSER_TEST_HEADERS := $(wildcard $(INTERPOSER_TEST)/*.h) $(INTERPOSER_HEADERS)
@@ -63,9 +63,9 @@ $(INTERPOSER_TEST_BUILD)/robbed: $(INTERPOSER_ACCOUNT)
 # They try the arithmetic of the compute share, which the library keeps to itself.
 INTERPOSER_PURE := $(addprefix interposer/,share.c meter.c timeline.c pieces.c cost.c turn.c)
 INTERPOSER_VIRTUAL := $(addprefix $(INTERPOSER_TEST)/,virtual_gpu.c virtual_job.c)
-$(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled_turns metered): private EXTRA := $(INTERPOSER_PURE)
+$(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled_turns decided metered): private EXTRA := $(INTERPOSER_PURE)
 $(addprefix $(INTERPOSER_TEST_BUILD)/,controlled counted): private EXTRA := $(INTERPOSER_PURE) $(INTERPOSER_VIRTUAL)
-$(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled controlled_turns counted metered): $(INTERPOSER_PURE)
+$(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled controlled_turns counted decided metered): $(INTERPOSER_PURE)
 $(addprefix $(INTERPOSER_TEST_BUILD)/,controlled counted): $(INTERPOSER_VIRTUAL) $(INTERPOSER_VIRTUAL:.c=.h)
 INTERPOSER_TIME := $(addprefix interposer/,time_account.c share.c meter.c timeline.c pieces.c cost.c marks.c)
 $(INTERPOSER_TEST_BUILD)/timed: private EXTRA := $(INTERPOSER_TIME)
@@ -133,7 +133,7 @@ comma_ := ,
 INTERPOSER_SANITIZED := memory pools inflight graphs handles processes ledger hostile views devices nvml arrays growth kernels contexts sharing \
 	frees small starts racing announced asked engines multicast interop exports foreign_pools shares fills copies waits marks held returns questions passes streams pace
 # Holders of the simulated driver's lock that end with it are what TSan takes for a mistake.
-INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads controller controlled controlled_turns counted metered $(INTERPOSER_FUZZERS)
+INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads controller controlled controlled_turns counted decided metered $(INTERPOSER_FUZZERS)
 INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
 
 define interposer_sanitized

@@ -330,73 +330,6 @@ static void who_begin_at_once_do_not_block_each_other(void)
 	fuzz_rounds(30, at_once_round);
 }
 
-static void a_turn_has_its_part_of_a_frame(void)
-{
-	for (uint32_t weight = 1; weight <= 100; weight++) {
-		for (uint32_t all = weight; all <= 300; all++) {
-			uint64_t quantum = vgpu_turn_quantum(weight, all, VGPU_TURN_FRAME_NS);
-
-			CHECK(quantum >= VGPU_TURN_LEAST_NS && quantum <= VGPU_TURN_FRAME_NS);
-			CHECK(vgpu_turn_quantum(weight, all, VGPU_TURN_BRISK_FRAME_NS) <= quantum);
-		}
-	}
-	CHECK_IS(vgpu_turn_quantum(1, 0, VGPU_TURN_FRAME_NS), VGPU_TURN_FRAME_NS);
-}
-
-/* What a slice does at once fits into its turn, if that does not make others wait for too long. */
-static void a_brisk_frame_has_a_place_for_a_burst(void)
-{
-	for (uint32_t weight = 1; weight <= 100; weight++) {
-		for (uint64_t burst = 0; burst <= 20 * MS; burst += 100 * US) {
-			uint64_t frame = vgpu_turn_brisk_frame(weight, 100, burst);
-
-			CHECK(frame >= VGPU_TURN_BRISK_FRAME_NS && frame <= VGPU_TURN_BRISK_MOST_NS);
-			CHECK(frame == VGPU_TURN_BRISK_MOST_NS || vgpu_turn_quantum(weight, 100, frame) >= burst);
-		}
-	}
-	CHECK_IS(vgpu_turn_brisk_frame(50, 100, 5 * MS), 11250 * US);
-	/* Whatever somebody says. */
-	CHECK_IS(vgpu_turn_brisk_frame(0, 100, 5 * MS), VGPU_TURN_BRISK_MOST_NS);
-	CHECK_IS(vgpu_turn_brisk_frame(50, 100, UINT64_MAX), VGPU_TURN_BRISK_MOST_NS);
-}
-
-/* It wants more, and so does another one. */
-static enum vgpu_turn decided(bool in_flight, uint64_t remaining_ns, uint64_t held_ns, bool full)
-{
-	const struct vgpu_turn_other other = {.wants_since_ns = BEGIN - MS, .id = 2};
-	const struct vgpu_turn_self self = {.holds_since_ns = BEGIN - held_ns, .quantum_ns = 10 * MS, .remaining_ns = remaining_ns,
-					    .id = 1, .in_flight = in_flight, .wants = true, .full = full};
-
-	return vgpu_turn_decide(&self, &other, 1, BEGIN);
-}
-
-static void a_turn_is_handed_on_when_its_work_is_done_and_not_before(void)
-{
-	CHECK_IS(decided(true, 2 * MS, 5 * MS, false), VGPU_TURN_KEEP);
-	CHECK_IS(decided(true, 2 * MS, 10 * MS, false), VGPU_TURN_DRAIN);
-	CHECK_IS(decided(true, 1, 10 * MS, false), VGPU_TURN_DRAIN);
-	CHECK_IS(decided(false, 0, 10 * MS, false), VGPU_TURN_LEAVE);
-}
-
-static void a_turn_ends_when_its_share_is_used_up(void)
-{
-	const struct vgpu_turn_other wants = {.wants_since_ns = BEGIN - MS, .id = 2}, spare = {.wants_since_ns = BEGIN - MS, .id = 2, .spare = true},
-				     nothing = {.id = 2};
-	const struct vgpu_turn_self dry = {.holds_since_ns = BEGIN - MS, .quantum_ns = 10 * MS, .id = 1, .dry = true};
-
-	CHECK_IS(vgpu_turn_decide(&dry, &wants, 1, BEGIN), VGPU_TURN_LEAVE);
-	CHECK_IS(vgpu_turn_decide(&dry, &nothing, 1, BEGIN), VGPU_TURN_FREE);
-	/* What is left over is for who has no share any more either. */
-	CHECK_IS(vgpu_turn_decide(&dry, &spare, 1, BEGIN), VGPU_TURN_LEAVE);
-}
-
-static void a_turn_ends_when_nothing_more_fits(void)
-{
-	CHECK_IS(decided(true, 2 * MS, 5 * MS, true), VGPU_TURN_DRAIN);
-	CHECK_IS(decided(false, 0, 5 * MS, true), VGPU_TURN_LEAVE);
-	CHECK_IS(decided(false, 0, 5 * MS, false), VGPU_TURN_KEEP);
-}
-
 int main(void)
 {
 	CASE(turns_go_round_by_weight);
@@ -405,10 +338,5 @@ int main(void)
 	CASE(slices_of_a_user_share_their_patience);
 	CASE(who_has_no_cap_has_a_part_of_what_is_left);
 	CASE(who_begin_at_once_do_not_block_each_other);
-	CASE(a_turn_is_handed_on_when_its_work_is_done_and_not_before);
-	CASE(a_turn_ends_when_nothing_more_fits);
-	CASE(a_turn_ends_when_its_share_is_used_up);
-	CASE(a_turn_has_its_part_of_a_frame);
-	CASE(a_brisk_frame_has_a_place_for_a_burst);
 	return summary();
 }

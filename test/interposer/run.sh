@@ -32,7 +32,7 @@ run_programs() {
 
 run_programs unloaded posing routes memory pools graphs inflight handles processes ledger robbed stepped images hostile views devices nvml arrays growth kernels contexts \
 	sharing frees small starts threads racing announced killed fuzz_folder fuzz_ledger fuzz_lookup asked engines multicast interop exports foreign_pools marks \
-	controller controlled controlled_turns counted metered hosted hosted_launches hosted_others grown parts $shares
+	controller controlled controlled_turns counted decided metered hosted hosted_launches hosted_others grown parts $shares
 if [ -n "$library" ]; then
 	# The same where every call of the driver that may wait for a stream does (test/simgpu/drv_waits.c).
 	export VGPU_TEST_WAITS=1
