@@ -44,6 +44,8 @@ func TestResize(t *testing.T) {
 		{name: "no longer alone", was: size{10000, 100}, will: size{3000, 30}, alone: true},
 		{name: "draining", was: size{3000, 30}, will: size{6000, 60}, drain: true},
 		{name: "too much was granted before", was: size{9000, 90}, will: size{8000, 80}},
+		{name: "no more time than was granted too much", was: size{3000, 70}, will: size{2000, 70}},
+		{name: "no more memory than was granted too much", was: size{7000, 10}, will: size{7000, 20}},
 		{name: "unknown GPU", device: "GPU-c", was: size{3000, 30}, will: size{2000, 30}, want: "the inventory has no GPU GPU-c"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -27,6 +27,8 @@ func TestParseGRES(t *testing.T) {
 		{"vgpu:h200:2(CNT:2)", Entitlement{Slices: 2}},
 		{"vgpu:h200(CNT:2)", Entitlement{Slices: 2}},
 		{"gpu:h200:2(IDX:0-1,3),vgpu:1(CNT:1)", Entitlement{Slices: 1}},
+		{"gpu:2(IDX:0,vgpu:9),vgpu:1", Entitlement{Slices: 1}},
+		{"gpu:2(IDX:0)),vgpu:1", Entitlement{Slices: 1}},
 		{"gpu:2,shard:3,vgpux:9,xvgpu:9", Entitlement{}},
 		{"vgpu:1,vgpu:2", Entitlement{Slices: 3}},
 		{"vgpu:0", Entitlement{}},
@@ -62,6 +64,23 @@ func TestParseGRESRefuses(t *testing.T) {
 		_, err := ParseGRES(c.text)
 		if got := errText(err); got != c.want {
 			t.Errorf("%s: error is %s,\nwant %s", shorten(c.text), got, c.want)
+		}
+	}
+}
+
+func TestShorten(t *testing.T) {
+	longest := strings.Repeat("x", 40)
+	for text, want := range map[string]string{"": "", "a b": `"a b"`, longest: longest, longest + "y": longest + "…", "\x7f": `"\x7f"`} {
+		if got := shorten(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestOfGPU(t *testing.T) {
+	for mem, want := range map[Mem]int64{{MiB: 3000}: 3000, {}: 0, {Percent: 25}: 250, {Percent: 0.01}: 1, {Percent: 100}: 1000, {Percent: 99.99}: 999} {
+		if got := mem.OfGPU(1000); got != want {
+			t.Errorf("%+v of 1000 MiB are %d, want %d", mem, got, want)
 		}
 	}
 }
