@@ -134,12 +134,9 @@ func uncomment(text string) string {
 }
 
 func include(text string) (name string, ok bool) {
-	word, rest, found := strings.Cut(strings.ReplaceAll(text, "\t", " "), " ")
-	if !found || !strings.EqualFold(word, "include") || strings.Contains(word, "=") {
-		return "", false
-	}
+	word, rest, _ := strings.Cut(strings.ReplaceAll(text, "\t", " "), " ")
 	rest = strings.TrimSpace(rest)
-	return rest, rest != "" && !strings.HasPrefix(rest, "=")
+	return rest, strings.EqualFold(word, "include") && rest != "" && !strings.HasPrefix(rest, "=")
 }
 
 // pairs splits a line at blanks, except those in double quotes. A word without "=" has no value.

@@ -121,7 +121,7 @@ Name=gpu File=/dev/nvidia0
 
 func TestInclude(t *testing.T) {
 	file, err := Read(files(t, map[string]string{
-		"slurm.conf":    "A=1\nInclude sub/b.conf\n  include\tc.conf # why\nA=4\nIncludes=x\n",
+		"slurm.conf":    "A=1\nInclude sub/b.conf\n  include\tc.conf # why\nA=4\nIncludes=x\nInclude = y\ninclude\n",
 		"sub/b.conf":    "A=2\nInclude sub/deep.conf\n", // relative to the first file, as Slurm has it
 		"sub/deep.conf": "B=2",
 		"c.conf":        "A=3",
@@ -133,7 +133,8 @@ func TestInclude(t *testing.T) {
 	for _, line := range file.Lines {
 		got = append(got, filepath.Base(line.File)+" "+line.Pairs[0].Key+"="+line.Pairs[0].Value)
 	}
-	want := []string{"slurm.conf a=1", "b.conf a=2", "deep.conf b=2", "c.conf a=3", "slurm.conf a=4", "slurm.conf includes=x"}
+	want := []string{"slurm.conf a=1", "b.conf a=2", "deep.conf b=2", "c.conf a=3", "slurm.conf a=4", "slurm.conf includes=x",
+		"slurm.conf include=", "slurm.conf include="} // which name no file
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
