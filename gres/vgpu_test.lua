@@ -112,6 +112,7 @@ accept("percent and the same in GRES", "vgpu:2,gpumem:71884", "mem=25%", nil, "v
 accept("decimal percent", "vgpu:1", "mem=0.0001%", nil, "vgpu:1,gpumem:1")
 accept("no cap in words", "vgpu:1", "mem=3000;cores=0", nil, "vgpu:1,gpumem:3000")
 accept("gpucores:0", "vgpu:1,gpucores:0", "mem=3000", nil, "vgpu:1,gpumem:3000")
+accept("the least share of each", "vgpu:2,gpumem:2000,gpucores:2", nil, nil, "vgpu:2,gpumem:2000,gpucores:2")
 accept("a GPU to itself", "vgpu:1", "mem=100%;cores=100", nil, "vgpu:1,gpumem:143771,gpucores:100")
 accept("other GRES stay", "license:1,vgpu:1,gpu:h200:2,gpumem:3000,disk", nil, nil, "license:1,vgpu:1,gpumem:3000,gpu:h200:2,disk")
 accept("defaults", "vgpu:2", nil, "mem=3000;cores=30", "vgpu:2,gpumem:6000,gpucores:60")
@@ -163,6 +164,9 @@ for _, value in ipairs({ "8X", "0", "-5", "abc", "25%", "1.5", "99999P", "h200:3
 end
 refuse("gpumem without a count", "gpumem", nil, nil, "vgpu: --gres=gpumem: want the MiB of all slices together as a number, as in gpumem:3000")
 refuse("long", "gpumem:" .. ("9"):rep(300), nil, nil, "vgpu: --gres=gpumem:" .. ("9"):rep(53) .. "...: want the MiB of all slices together as a number, as in gpumem:3000")
+for length, shown in pairs({ [60] = ("9"):rep(53), [61] = ("9"):rep(53) .. "..." }) do
+	refuse("as long as is shown", "gpumem:" .. ("9"):rep(length - 7), nil, nil, "vgpu: --gres=gpumem:" .. shown .. ": want the MiB of all slices together as a number, as in gpumem:3000")
+end
 refuse("control characters", "gpumem:1\27[31m%s", nil, nil, "vgpu: --gres=gpumem:1?[31m%s: want the MiB of all slices together as a number, as in gpumem:3000")
 refuse("typed vgpu", "gres:vgpu:h200:2", nil, nil, "vgpu: --gres=vgpu:h200:2: vgpu has no types: use --gres=vgpu:2 --vgpu-gpu=h200")
 refuse("typed vgpu without a count", "vgpu:h200", nil, nil, "vgpu: --gres=vgpu:h200: vgpu has no types: use --gres=vgpu:1 --vgpu-gpu=h200")

@@ -209,14 +209,22 @@ static void the_step_of_an_srun_that_allocated_has_the_whole_job(void)
 	CHECK(job_env("SLURM_VGPU_WHOLE_JOB") == NULL);
 }
 
-static void a_batch_step_has_all_of_its_job(void)
+static void check_has_all_of_its_job(uint32_t step, const char *name)
 {
 	grant(5, "preload", NULL);
 	host.controller_is_down = true; /* it is not asked */
-	loaded = start_step(5, SLURM_BATCH_SCRIPT);
+	loaded = start_step(5, step);
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
-	CHECK(step_mem_bytes("batch") == 3000ull << 20);
+	CHECK(step_mem_bytes(name) == 3000ull << 20);
 	SAME(host.log, "");
+}
+
+static void a_batch_step_has_all_of_its_job(void) { check_has_all_of_its_job(SLURM_BATCH_SCRIPT, "batch"); }
+
+/* Of salloc, with LaunchParameters=use_interactive_step. */
+static void an_interactive_step_has_all_of_its_job(void)
+{
+	check_has_all_of_its_job(SLURM_INTERACTIVE_STEP, "interactive");
 }
 
 static void a_job_without_vgpu_is_left_alone(void)
@@ -356,6 +364,7 @@ const struct test_case step_cases[] = {
 	{"the step of an srun that allocated has the whole job",
 	 the_step_of_an_srun_that_allocated_has_the_whole_job, false},
 	{"a batch step has all of its job", a_batch_step_has_all_of_its_job, false},
+	{"an interactive step has all of its job", an_interactive_step_has_all_of_its_job, false},
 	{"a job without vgpu is left alone", a_job_without_vgpu_is_left_alone, false},
 	{"a node without vgpu is left alone", a_node_without_vgpu_is_left_alone, false},
 	{"the extern step gets nothing", the_extern_step_gets_nothing, false},
