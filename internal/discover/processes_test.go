@@ -6,6 +6,7 @@ package discover
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -45,6 +46,9 @@ func TestProcesses(t *testing.T) {
 			t.Errorf("%s: %v, %s", uuid, got[uuid].Err, diff)
 		}
 	}
+	if err := got["GPU-bbbb"].Err; err == nil || !strings.Contains(err.Error(), "NOT_SUPPORTED") {
+		t.Errorf("it is not said why: %v", err)
+	}
 	if stopped := len(node.ShutdownCalls()); stopped != 1 {
 		t.Errorf("NVML was stopped %d times", stopped)
 	}
@@ -57,5 +61,14 @@ func TestProcesses(t *testing.T) {
 	node.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
 	if got, err := Processes(node, nil); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("without NVML: %v, %v", got, err)
+	}
+}
+
+func TestWhatNVMLSaysIsUnderstood(t *testing.T) {
+	for ret, want := range map[nvml.Return]string{nvml.ERROR_DRIVER_NOT_LOADED: "kernel module is not loaded", nvml.ERROR_GPU_IS_LOST: "fallen off the bus",
+		nvml.ERROR_LIB_RM_VERSION_MISMATCH: "different versions", nvml.ERROR_NO_PERMISSION: "PERMISSION"} {
+		if err := asError(ret); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d: %v, want %q in it", ret, err, want)
+		}
 	}
 }

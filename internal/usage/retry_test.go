@@ -56,6 +56,21 @@ func TestADatabaseThatIsAwayIsAskedOnce(t *testing.T) {
 	}
 }
 
+// Whose comment others keep changing waits like any other, after a few tries.
+func TestAMergeIsTriedAFewTimes(t *testing.T) {
+	for others, tries := range map[int]int{0: 1, 1: 2, changes - 1: changes, changes: changes, changes + 5: changes} {
+		db := &database{rows: map[uint32]Row{7: ended(7)}, faults: []error{nil}}
+		for range others {
+			db.faults = append(db.faults, &ChangedError{})
+		}
+		results := reporter(t, db).report(t.Context(), []Record{sample(7)})
+		var changed *ChangedError
+		if stays := others >= changes; db.calls != 1+tries || errors.As(results[0].err, &changed) != stays || (results[0].outcome == OutcomeWritten) == stays {
+			t.Errorf("others were quicker %d times: %d tries, %+v", others, db.calls-1, results[0])
+		}
+	}
+}
+
 // A job of several nodes is looked at again soon, whatever waits longer.
 func TestWhatOthersMayWriteToIsLookedAtAgainSoon(t *testing.T) {
 	r := reporter(t, &database{})
