@@ -4,12 +4,14 @@
 package grant
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -82,6 +84,31 @@ func TestPrepareWithGRES(t *testing.T) {
 		}
 		if diff := cmp.Diff(before, readLimits(t, dir, "0")); diff != "" {
 			t.Errorf("%q with %+v, after a change (-before +after):\n%s", tc.ask, tc.given, diff)
+		}
+	}
+}
+
+// A filter is bounded: the slices that are admitted or those that are not, whichever are fewer.
+func TestAFilterIsAsShortAsItCanBe(t *testing.T) {
+	g := counted()
+	g.Slices = nil
+	for i := range ledger.MaxDevices {
+		g.Slices = append(g.Slices, Slice{Device: device.UUID(fmt.Sprintf("GPU-%059d", i)), MemMiB: 1})
+	}
+	for n := range len(g.Slices) + 1 {
+		f := g.filterFor(g.Slices[:n])
+		if names := len(f.Only) + len(f.Not); n > 0 && names != min(n, len(g.Slices)-n) || n == 0 && names != len(g.Slices) {
+			t.Errorf("%d of %d slices take %d names", n, len(g.Slices), names)
+		}
+		for i, s := range g.Slices {
+			if f.AdmitsUUID(string(s.Device)) != (i < n) {
+				t.Errorf("%d slices: slice %d is admitted: %v", n, i, i >= n)
+			}
+		}
+		if text := (request.Request{UUID: f}).Encode(); n > 0 {
+			if back, err := request.Decode(text); err != nil || back.UUID.String() != f.String() {
+				t.Errorf("%d slices: %v", n, err)
+			}
 		}
 	}
 }

@@ -230,6 +230,32 @@ func TestTimesAreFineOnlyTogether(t *testing.T) {
 	}
 }
 
+func TestOnlyTheControllerNeedsTheScript(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, _, _ := strings.Cut(host, ".")
+	missing := []string{"job_submit: open DIR/job_submit.lua: no such file or directory -> copy job_submit.lua from /usr/share/slurm-vgpu to DIR/job_submit.lua"}
+	for controllers, want := range map[string][]string{
+		"SlurmctldHost=elsewhere": {},
+		"SlurmctldHost=" + host:   missing,
+		"SlurmctldHost=elsewhere\nSlurmctldHost=" + short + "(10.0.0.1)": missing,
+		"ControlMachine=" + short:     missing,
+		"SlurmctldHost=" + host + "x": {},
+		"DbdHost=" + host:             {},
+	} {
+		site, dir := goodSite(t)
+		edit(t, site.SlurmConf, "SlurmctldHost=elsewhere", controllers)
+		if err := os.Remove(filepath.Join(dir, "job_submit.lua")); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, findings(t, site, dir)); diff != "" {
+			t.Errorf("%s: %s", controllers, diff)
+		}
+	}
+}
+
 func TestNotExecutableProlog(t *testing.T) {
 	site, dir := goodSite(t)
 	if err := os.Chmod(filepath.Join(dir, "vgpu-prolog"), 0o644); err != nil {

@@ -64,6 +64,16 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// UUIDs are compared with those of the node, which are not in lower case.
+func TestACommentOfSacctmgrNamesTheGPU(t *testing.T) {
+	for written, want := range map[string]device.UUID{"GPU-aa": "GPU-aa", "MIG-aa-1": "MIG-aa-1", "gpux": "gpux", "other-aa": "other-aa"} {
+		comment, err := ParseComment(asSacctmgr(strings.ReplaceAll(sampleComment, "GPU-aa", written)))
+		if err != nil || len(comment.Nodes["n1"]) != 1 || comment.Nodes["n1"][0].GPU != want {
+			t.Errorf("%s: %+v, %v", written, comment, err)
+		}
+	}
+}
+
 func TestStandsIsExact(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":    "",

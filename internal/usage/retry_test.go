@@ -93,6 +93,10 @@ func TestASpoolThatCannotBeUsedIsAnError(t *testing.T) {
 		"no folder":        func(r *Reporter) error { return os.WriteFile(string(r.Spool)+"/usage", nil, 0o600) },
 		"no lock":          func(r *Reporter) error { return os.MkdirAll(filepath.Join(r.Spool.Usage(), lockName), 0o700) },
 		"no place for bad": func(r *Reporter) error { return errors.Join(bad(r), os.WriteFile(r.Spool.History(), nil, 0o600)) },
+		"no place for good": func(r *Reporter) error {
+			r.Accounting = &database{rows: map[uint32]Row{7: ended(7)}}
+			return errors.Join(Write(r.Spool, sample(7)), os.MkdirAll(r.Spool.History()+"/7.0.json/x", 0o700))
+		},
 		"bad ones cannot go": func(r *Reporter) error {
 			return errors.Join(bad(r), os.MkdirAll(r.Spool.History()+"/1.0.json.bad", 0o700))
 		},
