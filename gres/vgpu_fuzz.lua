@@ -81,6 +81,11 @@ for _, run in ipairs(runs) do
 	long("vgpu:1,", run, max_bytes, "x")
 end
 
+-- What repeats where a pattern admits one: the counted search must come to the same as the real one.
+for _, text in ipairs({ "mem=1..5%", "mem=1.5%", "mem=15%", "mem=.5%", "gpu=!!a,b", "uuid=!!GPU-1", "vgpu::1", "vgpu:a::1", "gres::vgpu:1" }) do
+	everywhere(text, text)
+end
+
 -- And such pieces in any order.
 math.randomseed(seed)
 local pieces = {}
