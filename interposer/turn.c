@@ -23,7 +23,10 @@ static enum vgpu_turn end_of(const struct vgpu_turn_self *self)
 static bool is_over(const struct vgpu_turn_self *self, const struct vgpu_turn_other *other, uint32_t others, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < others; i++) {
-		if (other[i].wants_since_ns == 0 || (other[i].spare && !self->spare && !self->dry))
+		bool comes = other[i].wants_since_ns != 0 || other[i].holds_since_ns != 0;
+
+		/* Who says that it has begun as well, and does not give way, comes next: waiting for it is bounded. */
+		if (!comes || (other[i].spare && !self->spare && !self->dry))
 			continue;
 		/* Who holds what is left over gives way at once. */
 		if ((self->spare && !other[i].spare) || self->full || self->dry || now_ns >= self->holds_since_ns + self->quantum_ns)

@@ -112,6 +112,20 @@ static void of_two_who_have_begun_the_later_one_gives_way(void)
 	CHECK_IS(holding(self, (struct vgpu_turn_other){.holds_since_ns = BEGIN - 3 * MS, .id = 1, .spare = true}), VGPU_TURN_KEEP);
 }
 
+/* Otherwise it would be neither's. */
+static void a_turn_ends_also_for_who_does_not_give_way(void)
+{
+	const struct vgpu_turn_other other = HOLDS(BEGIN - MS, 3);
+	struct vgpu_turn_self self = {.holds_since_ns = BEGIN - 2 * MS, .quantum_ns = 2 * MS, .id = 2, .wants = true};
+
+	CHECK_IS(vgpu_turn_decide(&self, &other, 1, BEGIN), VGPU_TURN_LEAVE);
+	CHECK_IS(vgpu_turn_decide(&self, &other, 1, BEGIN - 1), VGPU_TURN_KEEP);
+	self.full = true;
+	CHECK_IS(vgpu_turn_decide(&self, &other, 1, BEGIN - 1), VGPU_TURN_LEAVE);
+	self = (struct vgpu_turn_self){.holds_since_ns = BEGIN - 2 * MS, .quantum_ns = 10 * MS, .id = 2, .dry = true};
+	CHECK_IS(vgpu_turn_decide(&self, &other, 1, BEGIN), VGPU_TURN_LEAVE);
+}
+
 static void what_is_left_over_is_given_up_for_whom_it_is(void)
 {
 	const struct vgpu_turn_self self = {.wants = true}, spare = {.wants = true, .spare = true};
@@ -178,6 +192,7 @@ int main(void)
 	CASE(who_has_wanted_it_for_longest_takes_the_turn);
 	CASE(who_wants_nothing_takes_no_turn);
 	CASE(of_two_who_have_begun_the_later_one_gives_way);
+	CASE(a_turn_ends_also_for_who_does_not_give_way);
 	CASE(what_is_left_over_is_given_up_for_whom_it_is);
 	CASE(a_turn_with_nothing_to_do_is_left);
 	CASE(a_turn_is_handed_on_when_its_work_is_done_and_not_before);
