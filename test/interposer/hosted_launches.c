@@ -163,6 +163,49 @@ static void the_events_of_a_stream_that_is_gone_go_with_it(void)
 	CHECK(virtual_asked.events_gone > 100);
 }
 
+static void what_is_in_flight_in_a_context_that_is_gone_is_no_more(void)
+{
+	struct vgpu_stream *stream;
+
+	virtual_host_begin(50, 50);
+	know(KERNEL, 100 * US);
+	virtual_host_launch(1, KERNEL, 100 * US);
+	virtual_host_launch(2, KERNEL, 100 * US);
+	stream = stream_of(1);
+	CHECK(ENGINE->in_flight != 0 && ENGINE->expected_ns != 0);
+	virtual_process.keeper_context = CONTEXT;
+	vgpu_streams_context_gone(&virtual_process, (CUcontext)(uintptr_t)0x200);
+	CHECK_IS(stream->state, VGPU_STREAM_LIVE);
+	vgpu_streams_context_gone(&virtual_process, CONTEXT);
+	CHECK_IS(stream->state, VGPU_STREAM_UNUSED);
+	CHECK_IS(ENGINE->in_flight, 0);
+	CHECK_IS(ENGINE->expected_ns, 0);
+	CHECK_IS(ENGINE->loose, 0);
+	CHECK(virtual_process.keeper_context == NULL);
+	/* Its events end with it. */
+	CHECK_IS(virtual_asked.events_gone, 0);
+}
+
+/* ---- timing ---- */
+
+/* A stream that waits for a call to be timed does not for longer than a millisecond, and what that then took is not believed. */
+static void a_call_that_takes_long_is_not_timed(void)
+{
+	uint64_t before_ns;
+
+	virtual_host_begin(90, 90);
+	know(KERNEL, 20 * US);
+	virtual_host_call_ns = 5 * MS;
+	for (int i = 0; i < 200; i++) {
+		before_ns = virtual_host_busy_ns(0, HOST_MS);
+		virtual_host_launch(1, KERNEL, 20 * US);
+		virtual_host_waits(1);
+		CHECK_IS(virtual_host_busy_ns(0, HOST_MS), before_ns + 20 * US);
+	}
+	CHECK_WITHIN(expected_of(KERNEL), 20 * US, 21 * US);
+	CHECK_WITHIN(virtual_ledger.busy_ns[0], 4 * MS, 7 * MS);
+}
+
 /* ---- one at a time, others wait ---- */
 
 static void another_thread_has_started_it(void)
@@ -214,6 +257,8 @@ int main(void)
 	CASE(what_stalls_is_let_pass_when_it_is_overdue_and_charged);
 	CASE(what_was_timed_in_a_context_that_is_gone_is_forgotten);
 	CASE(the_events_of_a_stream_that_is_gone_go_with_it);
+	CASE(what_is_in_flight_in_a_context_that_is_gone_is_no_more);
+	CASE(a_call_that_takes_long_is_not_timed);
 	CASE(who_finds_the_keeper_being_started_waits_for_it);
 	CASE(a_capture_ends_once);
 	return summary();

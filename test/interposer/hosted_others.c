@@ -37,6 +37,18 @@ static void others_of_the_job_are_busy_as_long_as_they_say(void)
 	CHECK(!vgpu_turns_siblings_busy(&virtual_process, 0, now));
 }
 
+static void a_process_says_as_long_as_it_is_busy(void)
+{
+	virtual_host_begin(50, 50);
+	know(KERNEL, 100 * US);
+	virtual_host_launch(1, KERNEL, 5 * MS);
+	virtual_host_works(2 * MS);
+	CHECK_WITHIN(virtual_ledger.slot[0].inflight_until_ns[0], virtual_host_now() + MS, virtual_host_now() + 3 * MS);
+	virtual_host_waits(1);
+	virtual_host_works(10 * MS);
+	CHECK_IS(virtual_ledger.slot[0].inflight_until_ns[0], 0);
+}
+
 /* The ledger is the job's own to write. */
 static void there_are_no_more_processes_than_places(void)
 {
@@ -198,6 +210,8 @@ static void takes_turns(struct virtual_slice *slice, uint64_t now_ns)
 		claim->holds_since_ns = now_ns;
 		claim->wants_since_ns = 0;
 		its_turns++;
+	} else if (claim->holds_since_ns == 0 && claim->wants_since_ns == 0) {
+		claim->wants_since_ns = now_ns;
 	}
 }
 
@@ -243,10 +257,52 @@ static void a_slice_is_brisk_as_long_as_it_waits_for_its_results(void)
 	CHECK_IS(virtual_claim.brisk_us, 0);
 }
 
+static void holds_for_ever(struct virtual_slice *slice, uint64_t now_ns)
+{
+	slice->claim.holds_since_ns = now_ns - MS;
+}
+
+static uint64_t busy_for_a_second(void)
+{
+	uint64_t before_ns = virtual_host_busy_ns(0, HOST_MS), until_ns = virtual_host_now() + 1000 * MS;
+
+	while (virtual_host_now() < until_ns)
+		virtual_host_launch(1, KERNEL, 100 * US);
+	return virtual_host_busy_ns(0, HOST_MS) - before_ns;
+}
+
+/* With a neighbour of 30 it is waited for 35 points of the time. */
+static void who_holds_its_turn_for_ever_costs_its_share(void)
+{
+	virtual_host_begin(60, 60);
+	virtual_slices_begin(1, (const uint32_t[]){30});
+	know(KERNEL, 100 * US);
+	virtual_slice[0].says = holds_for_ever;
+	busy_for_a_second();
+	CHECK_WITHIN(busy_for_a_second(), 480 * MS, 610 * MS);
+}
+
+static void what_nobody_wants_is_for_elastic_slices(void)
+{
+	for (int elastic = 0; elastic < 2; elastic++) {
+		virtual_host_begin(50, 50);
+		virtual_limits.flags = elastic ? VGPU_ELASTIC : 0;
+		virtual_slices_begin(1, (const uint32_t[]){50});
+		know(KERNEL, 100 * US);
+		busy_for_a_second();
+		CHECK_WITHIN(busy_for_a_second(), elastic ? 950 * MS : 480 * MS, elastic ? 1001 * MS : 520 * MS);
+		/* Until somebody wants it. */
+		virtual_slice[0].says = takes_turns;
+		busy_for_a_second();
+		CHECK_WITHIN(busy_for_a_second(), 440 * MS, 800 * MS);
+	}
+}
+
 int main(void)
 {
 	gpus(0);
 	CASE(others_of_the_job_are_busy_as_long_as_they_say);
+	CASE(a_process_says_as_long_as_it_is_busy);
 	CASE(there_are_no_more_processes_than_places);
 	CASE(a_process_keeps_its_place_until_its_round_is_over);
 	CASE(a_gpu_waits_for_one_that_owes_time_while_they_work_together);
@@ -255,5 +311,7 @@ int main(void)
 	CASE(a_slice_that_is_at_work_says_so);
 	CASE(nothing_is_at_work_in_a_turn_of_others);
 	CASE(a_slice_is_brisk_as_long_as_it_waits_for_its_results);
+	CASE(who_holds_its_turn_for_ever_costs_its_share);
+	CASE(what_nobody_wants_is_for_elastic_slices);
 	return summary();
 }

@@ -17,7 +17,7 @@ struct vgpu_process virtual_process;
 struct vgpu_ledger virtual_ledger;
 struct vgpu_limits virtual_limits;
 struct vgpu_pages vgpu_pages;
-uint64_t virtual_now;
+uint64_t virtual_now, virtual_host_call_ns;
 
 /* ---- the two threads ---- */
 
@@ -128,6 +128,7 @@ void virtual_host_begin(uint32_t step_percent, uint32_t job_percent)
 	virtual_ledger.slots_high = 1;
 	virtual_ledger.slot[0].state = 1;
 	virtual_now = HOST_BEGIN;
+	virtual_host_call_ns = 2 * US;
 	virtual_driver_begin();
 	keeper_started = in_keeper = false;
 	other = NULL;
@@ -167,7 +168,7 @@ void virtual_host_launch(uint32_t stream, uint64_t kernel, uint64_t ns)
 
 	if (shut && !vgpu_gate_enter(&virtual_process, &launch, handle, what, kernel >> 32, VGPU_PLACES_OTHER))
 		abort();
-	virtual_host_works(2 * US);
+	virtual_host_works(virtual_host_call_ns);
 	virtual_driver_put(handle, true, ns);
 	if (shut)
 		vgpu_gate_leave(&virtual_process, &launch, CUDA_SUCCESS);

@@ -40,6 +40,7 @@ void virtual_host_works(uint64_t ns);
 /* Somebody else does something then. One at a time; NULL: nobody. */
 void virtual_host_at(uint64_t ns, void (*what)(void));
 /* It launches a kernel, of a shape, into a stream, 1 and up, that will take so long. */
+extern uint64_t virtual_host_call_ns; /* how long the call takes */
 #define SHAPED(kernel, shape) ((kernel) | (uint64_t)(shape) << 32)
 void virtual_host_launch(uint32_t stream, uint64_t kernel, uint64_t ns);
 /* It puts a copy of the host's there, which takes so long and is no work of the GPU. */
