@@ -230,6 +230,28 @@ func TestTimesAreFineOnlyTogether(t *testing.T) {
 	}
 }
 
+func TestAFileThatCannotBeReadIsNotSaidToBeFine(t *testing.T) {
+	for file, check := range map[string]string{"gres.conf": "gres.conf", "cgroup.conf": "ConstrainDevices", "plugstack.conf": "plugstack"} {
+		site, dir := goodSite(t)
+		path := filepath.Join(dir, file)
+		if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		if got := findings(t, site, dir); len(got) != 1 || !strings.HasPrefix(got[0], check+": ") || !strings.HasSuffix(got[0], "is a directory -> make it readable") {
+			t.Errorf("%s: %q", file, got)
+		}
+		all, err := site.Check()
+		for _, f := range all {
+			if f.OK && (f.Check == check || f.Check == "ConstrainDevices" && file == "gres.conf") {
+				t.Errorf("%s: %s is said to be fine: %s", file, f.Check, f.Says)
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestOnlyTheControllerNeedsTheScript(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
