@@ -4,6 +4,7 @@
 package grant
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -82,6 +83,28 @@ func TestChangeStepsLeavesOutStepsThatEnd(t *testing.T) {
 	}
 	if steps, err := resized(t, dir, g, 1400, 0).ChangeSteps(dir); err == nil || !cmp.Equal(steps, []string{"0", "2"}) {
 		t.Errorf("a damaged page: changed %v, %v", steps, err)
+	}
+}
+
+func TestWhatAStepAskedForIsKeptAsLongAsItAsks(t *testing.T) {
+	g := twoSlices()
+	dir := jobFolder(t, g)
+	asked := filepath.Join(dir.Step(12, "0"), askedFile)
+	for _, text := range []string{"mem=1000", "", "", "cores=10"} {
+		if _, err := Prepare(dir, g, 0, "0", ask(t, text), nil); err != nil {
+			t.Fatal(err)
+		}
+		if kept, _ := os.ReadFile(asked); string(kept) != text {
+			t.Errorf("%q is kept as %q", text, kept)
+		}
+	}
+	if err := errors.Join(os.Remove(asked), os.MkdirAll(filepath.Join(asked, "x"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"mem=1000", ""} {
+		if _, err := Prepare(dir, g, 0, "0", ask(t, text), nil); err == nil {
+			t.Errorf("%q is not kept, and that is no error", text)
+		}
 	}
 }
 

@@ -28,6 +28,8 @@ func TestParseGRES(t *testing.T) {
 		{"vgpu:h200(CNT:2)", Entitlement{Slices: 2}},
 		{"gpu:h200:2(IDX:0-1,3),vgpu:1(CNT:1)", Entitlement{Slices: 1}},
 		{"gpu:2(IDX:0,vgpu:9),vgpu:1", Entitlement{Slices: 1}},
+		{",vgpu:1,,", Entitlement{Slices: 1}},
+		{":=,gres:", Entitlement{}},
 		{"gpu:2(IDX:0)),vgpu:1", Entitlement{Slices: 1}},
 		{"gpu:2,shard:3,vgpux:9,xvgpu:9", Entitlement{}},
 		{"vgpu:1,vgpu:2", Entitlement{Slices: 3}},

@@ -114,6 +114,8 @@ func TestFindings(t *testing.T) {
 			[]string{"GresTypes: DIR/slurm.conf: GresTypes lacks gpumem, gpucores -> slurm.conf: GresTypes=gpu,vgpu,gpumem,gpucores"}},
 		"suffix": {"slurm.conf", "gpumem:287542", "gpumem:280G",
 			[]string{"node: DIR/slurm.conf:4: Gres=gpumem:280G: the unit of gpumem is MiB already, and Slurm multiplies by 1024 for each step of a suffix; write the number of MiB -> " + wantLine}},
+		"one without a count": {"slurm.conf", "vgpu:20", "vgpu",
+			[]string{"node: DIR/slurm.conf:4: Gres=vgpu:1: this node has 20 (2 GPUs, slices_per_gpu 10, mem_overcommit 1) -> " + wantLine}},
 		"GiB": {"slurm.conf", "gpumem:287542", "gpumem:280",
 			[]string{"node: DIR/slurm.conf:4: Gres=gpumem:280: that looks like GiB; the unit of gpumem is MiB, and this node has 287542 -> " + wantLine}},
 		"one GPU's memory": {"slurm.conf", "gpumem:287542", "gpumem:143771",

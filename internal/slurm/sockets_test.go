@@ -59,6 +59,26 @@ func TestLiveJobs(t *testing.T) {
 	}
 }
 
+// slurmd's user may be another than root; a socket of anybody else is not slurmstepd's.
+func TestLiveJobsAreThoseOfSlurmdsUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file away")
+	}
+	spool := t.TempDir()
+	if err := os.Chown(spool, 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	for job, uid := range map[string]int{"20": 1, "21": 2, "22": 0} {
+		defer listenIn(t, spool, "n1_"+job+".0").Close()
+		if err := os.Chown(filepath.Join(spool, "n1_"+job+".0"), uid, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if live, err := LiveJobs(spool, "n1"); err != nil || len(live) != 2 || !live[20] || !live[22] {
+		t.Errorf("got %v, %v", live, err)
+	}
+}
+
 func TestBoundFileIsFoundAmongOtherAttributes(t *testing.T) {
 	attribute := func(length, kind uint16, value ...byte) []byte {
 		head := binary.NativeEndian.AppendUint16(binary.NativeEndian.AppendUint16(nil, length), kind)
