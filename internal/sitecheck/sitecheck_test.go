@@ -88,7 +88,14 @@ func findings(t *testing.T, site Site, dir string) []string {
 		t.Fatal(err)
 	}
 	list := []string{}
+	fine := map[string]bool{}
 	for _, f := range all {
+		fine[f.Check] = fine[f.Check] || f.OK
+	}
+	for _, f := range all {
+		if fine[f.Check] && !f.OK && f.Check != "plugstack" { // which may be found and yet be optional
+			t.Errorf("%s is said to be fine, and: %s", f.Check, f.Says)
+		}
 		if !f.OK {
 			list = append(list, strings.ReplaceAll(f.Check+": "+f.Says+" -> "+f.Remedy, dir, "DIR"))
 		}
@@ -100,6 +107,36 @@ func TestGoodSite(t *testing.T) {
 	site, dir := goodSite(t)
 	if diff := cmp.Diff([]string{}, findings(t, site, dir)); diff != "" {
 		t.Error(diff)
+	}
+	all, err := site.Check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var checks []string
+	for _, f := range all {
+		checks = append(checks, f.Check)
+	}
+	want := []string{"GresTypes", "node", "gres.conf", "whole GPUs", "ConstrainDevices", "accounting", "database", "PrologFlags", "Prolog", "Epilog",
+		"PrologEpilogTimeout", "job_submit", "plugstack"}
+	if diff := cmp.Diff(want, checks); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestInstalledIsBesideTheProgramOrInTheUsualPlace(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "vgpu-of-a-test"
+	if got := Installed(name); got != "/usr/lib/slurm-vgpu/"+name {
+		t.Errorf("got %s", got)
+	}
+	beside := filepath.Join(filepath.Dir(self), name)
+	write(t, beside, "")
+	defer os.Remove(beside)
+	if got := Installed(name); got != beside {
+		t.Errorf("got %s, want %s", got, beside)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -109,6 +110,18 @@ func TestJobsThatHoldNothingAreFinished(t *testing.T) {
 	}
 	if _, err := job.Entitlement("n08"); !errors.Is(err, ErrNoDetail) {
 		t.Errorf("a pending job's entitlement: %v", err)
+	}
+}
+
+// A run whose time is not known for sure is not told from others by it.
+func TestWhenAJobWasSubmitted(t *testing.T) {
+	for text, want := range map[string]time.Time{
+		" SubmitTime=1795230580 ": time.Unix(1795230580, 0).UTC(), " SubmitTime=1 ": time.Unix(1, 0).UTC(), " SubmitTime=0 ": {}, " SubmitTime=-5 ": {},
+		" SubmitTime=2026-11-21T03:09:40 ": {}, " SubmitTime=Unknown ": {}, "": {}, " SubmitTime=1795230580 Comment=x SubmitTime=1795230580": {},
+	} {
+		if got := submitted(text); !got.Equal(want) {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
 	}
 }
 

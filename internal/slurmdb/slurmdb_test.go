@@ -65,7 +65,7 @@ func TestLibraryOfACommand(t *testing.T) {
 	dir := t.TempDir()
 	compile := func(arguments ...string) {
 		cmd := exec.Command("cc", append([]string{"-x", "c", "-"}, arguments...)...)
-		cmd.Dir, cmd.Stdin = dir, strings.NewReader("int slurm(void);\n#ifdef MAIN\nint main(void) { return slurm(); }\n#else\nint slurm(void) { return 0; }\n#endif\n")
+		cmd.Dir, cmd.Stdin = dir, strings.NewReader("int slurm(void);\n#ifdef MAIN\nint puts(const char *);\nint main(void) { puts(\"slurm 99.01.1\"); return slurm(); }\n#else\nint slurm(void) { return 0; }\n#endif\n")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -89,6 +89,12 @@ func TestLibraryOfACommand(t *testing.T) {
 		compile(append([]string{"-DMAIN", "-o", "command", "-Wl,--no-as-needed", "-Llib", "-lslurmfake"}, tc.flags...)...)
 		if got, err := libraryOf(filepath.Join(dir, "command")); err != nil || got != tc.want {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, tc.want)
+		}
+		if filepath.IsAbs(tc.want) {
+			got, err := Library(t.Context(), filepath.Join(dir, "command"))
+			if !errors.Is(err, ErrNoLibrary) || !strings.Contains(err.Error(), "is of slurm 99.01.1, this program was built for") {
+				t.Errorf("%s, of another release: %q, %v", name, got, err)
+			}
 		}
 	}
 }
