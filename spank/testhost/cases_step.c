@@ -304,12 +304,15 @@ static void the_node_name_is_slurmds(void)
 
 static void a_bad_plugstack_line_fails_the_tasks(void)
 {
-	char *arguments[] = {"rundir=/run/x"};
+	char argument[512], *arguments[] = {"rundir=/run/x"}, *mended[] = {argument};
 
+	snprintf(argument, sizeof(argument), "run_dir=%s", in_folder("run"));
 	loaded = load();
 	host.context = S_CTX_REMOTE;
 	CHECK(loaded.init(NULL, 1, arguments) == 0); /* -1 would lose a batch job on 22.05 */
 	check_refused("vgpu: plugstack.conf: unknown argument rundir=/run/x: want run_dir=PATH");
+	CHECK(loaded.init(NULL, 1, mended) == 0);
+	check_left_alone();
 }
 
 /* A slurmd that goes into the background forks after it loaded the plugin. */
