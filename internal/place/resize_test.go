@@ -46,6 +46,7 @@ func TestResize(t *testing.T) {
 		{name: "too much was granted before", was: size{9000, 90}, will: size{8000, 80}},
 		{name: "no more time than was granted too much", was: size{3000, 70}, will: size{2000, 70}},
 		{name: "no more memory than was granted too much", was: size{7000, 10}, will: size{7000, 20}},
+		{name: "no more memory than was granted beyond the GPU", was: size{12000, 10}, will: size{12000, 20}},
 		{name: "unknown GPU", device: "GPU-c", was: size{3000, 30}, will: size{2000, 30}, want: "the inventory has no GPU GPU-c"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
