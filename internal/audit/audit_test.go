@@ -149,6 +149,23 @@ func TestFolderOfARun(t *testing.T) {
 }
 
 // Where Slurm has a folder of its own, a user books nothing on another of his jobs.
+func TestCgroupsThatSayDifferentThingsSayNothing(t *testing.T) {
+	_, p := node(t)
+	const line = "%d:x:/slurm/uid_1000/job_%d/step_0\n"
+	for text, want := range map[string]struct {
+		job uint32
+		ok  bool
+	}{
+		fmt.Sprintf(line, 1, 7): {7, true}, fmt.Sprintf(line+line, 1, 7, 2, 7): {7, true}, fmt.Sprintf(line+line, 1, 7, 2, 8): {0, false},
+		"": {0, false}, "0::/\n": {0, false}, "0::/\n" + fmt.Sprintf(line, 1, 7): {7, true},
+	} {
+		p.write(10, "cgroup", text)
+		if job, ok := (known{}).ofCgroup(filepath.Join(p.dir, "10")); job != want.job || ok != want.ok {
+			t.Errorf("%q: %d, %v", text, job, ok)
+		}
+	}
+}
+
 func TestAUserBooksNothingOnAnotherOfHisJobs(t *testing.T) {
 	a, p := node(t)
 	slurms := map[int]string{

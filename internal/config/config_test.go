@@ -119,6 +119,20 @@ func TestWrongKeysAreNamedAndKeepTheirDefaults(t *testing.T) {
 	}
 }
 
+func TestATypoIsTakenForTheNearestKey(t *testing.T) {
+	for name, want := range map[string]string{
+		"run_dir": "run_dir", "run_dri": "run_dir", "run_dirabc": "run_dir", "run_dirabcd": "", "rundir": "run_dir", "slurm.sacctmg": "slurm.sacctmgr",
+		"slurm.sacctx": "slurm.sacct", "place": "place", "": "", "on_no_fi": "on_no_fit",
+	} {
+		if want != "" {
+			want = " (did you mean " + want + "?)"
+		}
+		if got := suggestion(name); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestOneWrongKeyCostsNoOtherItsValue(t *testing.T) {
 	cfg, problems := LoadLenient(write(t, "isolation: nope\nslices_per_gpu: 3\nlog: {format: xml, level: info}\n"))
 	if len(problems) != 2 {
