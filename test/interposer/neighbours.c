@@ -75,15 +75,6 @@ static void holds(struct vgpu_claim *claim, uint64_t now)
 	sched_yield();
 }
 
-/* At the same time, again and again a little later. */
-static void begins(struct vgpu_claim *claim, uint64_t now)
-{
-	SAY(wants_since_ns, 0);
-	SAY(holds_since_ns, now - MS);
-	SAY(until_ns, now + 2 * MS);
-	sched_yield();
-}
-
 static void wants(struct vgpu_claim *claim, uint64_t now)
 {
 	SAY(wants_since_ns, 1);
@@ -109,11 +100,6 @@ static void garbage(struct vgpu_claim *claim, uint64_t now)
 static void who_claims_to_hold_costs_its_share(void)
 {
 	liar(holds);
-}
-
-static void who_claims_to_have_begun_costs_its_share(void)
-{
-	liar(begins);
 }
 
 static void who_claims_to_want_costs_its_share(void)
@@ -220,7 +206,6 @@ int main(void)
 	CASE_OF_TIME(a_killed_holder_is_not_waited_for);
 	CASE_OF_TIME(a_stopped_holder_is_not_waited_for);
 	CASE_OF_TIME(who_claims_to_hold_costs_its_share);
-	CASE_OF_TIME(who_claims_to_have_begun_costs_its_share);
 	CASE_OF_TIME(who_claims_to_want_costs_its_share);
 	CASE_OF_TIME(garbage_costs_no_more);
 	CASE_OF_TIME(what_others_say_hides_nothing_that_was_used);
