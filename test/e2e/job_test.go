@@ -47,6 +47,11 @@ func settle(t *testing.T) {
 		return nil
 	})
 	nodeIsUp(t)
+	if t.Failed() { // what it left is no other test's failure
+		if _, err := impatient(t).Sweep(context.Background()); err != nil {
+			t.Errorf("sweep: %v", err)
+		}
+	}
 	until(t, "no slices", 30*time.Second, func() error {
 		if held := stateSlices(t); len(held) > 0 {
 			return fmt.Errorf("slices are left: %+v", held)
