@@ -51,7 +51,11 @@ func laterClaimsAreSeen(t *testing.T) {
 	later, release := holding(t, two, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30")
 	slicesOf(t, later)
 	awaitState(t, later, "RUNNING")
-	if err := os.WriteFile(ask, []byte(later+"\n"), 0o644); err != nil {
+	// Whole at once: the job looks every 0.1 s whether it is there.
+	if err := os.WriteFile(ask+".new", []byte(later+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(ask+".new", ask); err != nil {
 		t.Fatal(err)
 	}
 	wantLine(2, "seen")
