@@ -114,6 +114,8 @@ type reader struct {
 	tally
 	suite  string
 	named  int                 // skips since the last line of counts
+	told   int                 // failures named since then
+	said   []string            // what came since a test ended: a failure is told with it
 	why    string              // a reason that is told before its test's name
 	output map[string][]string // of tests that run
 }
@@ -121,6 +123,33 @@ type reader struct {
 var counts = regexp.MustCompile(`^\s*(?:\S+: )?(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\.?$`)
 
 var skip = regexp.MustCompile(`^\s*(?:SKIP|skip)\b[: ]*(.*)$`)
+
+var ended = regexp.MustCompile(`^\s*(PASS|ok|FAIL|SKIP|skip)\b[: ]*(.*)$`)
+
+// ended names a test that failed, with what was said before: a log may be kept from its end only.
+func (r *reader) ended(line string) {
+	m := ended.FindStringSubmatch(line)
+	if m == nil {
+		r.said = append(r.said, line)
+		return
+	}
+	if m[1] == "FAIL" {
+		r.told++
+		r.failures = append(r.failures, r.suite+": "+m[2]+last(r.said))
+	}
+	r.said = nil
+}
+
+// last is the end of what was said, a line each, indented.
+func last(lines []string) string {
+	var b strings.Builder
+	for _, line := range lines[max(0, len(lines)-linesOfAFailure):] {
+		b.WriteString("\n    " + strings.TrimSpace(line))
+	}
+	return b.String()
+}
+
+const linesOfAFailure = 8
 
 func (r *reader) line(line string) {
 	var e event
@@ -137,10 +166,12 @@ func (r *reader) line(line string) {
 			n, _ := strconv.Atoi(append(m[1:3:3], said)[i])
 			*into += n
 		}
-		if m[2] != "0" {
+		if m[2] != "0" && r.told == 0 {
 			r.failures = append(r.failures, r.suite+": "+line)
 		}
+		r.told = 0
 	}
+	r.ended(line)
 	if m := skip.FindStringSubmatch(line); m != nil {
 		r.named++
 		r.skips = append(r.skips, r.suite+": "+m[1]+r.why)
@@ -176,7 +207,7 @@ func (r *reader) event(e event) {
 		r.skips = append(r.skips, name+": "+reason(output))
 	case "fail":
 		r.failed++
-		r.failures = append(r.failures, name)
+		r.failures = append(r.failures, name+last(output))
 		fmt.Print(strings.Join(output, ""))
 	}
 }

@@ -25,6 +25,8 @@ func TestSuitesAreCounted(t *testing.T) {
 		{"fails silently", "exit 3", tally{failed: 1, failures: []string{"s: exit status 3"}}},
 		{"counts a failure", "echo '1 passed, 2 failed'; exit 1",
 			tally{passed: 1, failed: 2, failures: []string{"s: 1 passed, 2 failed"}}},
+		{"names its failures", "echo 'ok a'; echo 'b.c:3: got 1'; echo 'FAIL b'; echo '  ended by signal 9'; echo '1 passed, 1 failed'; exit 1",
+			tally{passed: 1, failed: 1, failures: []string{"s: b\n    b.c:3: got 1"}}},
 		{"go", "cat <<'END'\n" + event("output", "A", `    a_test.go:1: no root\n`) + "\n" + event("skip", "A", "") + "\n" +
 			event("pass", "B", "") + "\n" + event("fail", "C", "") + "\n" + event("fail", "", "") + "\nEND\nexit 1",
 			tally{passed: 1, failed: 1, skipped: 1, failures: []string{"p.C"}, skips: []string{"p.A: a_test.go:1: no root"}}},
