@@ -16,6 +16,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
@@ -38,7 +39,7 @@ type explanation struct {
 	Slices      []explainedSlice     `json:"slices"`
 	Steps       []usage.Step         `json:"steps,omitempty"`
 	Report      string               `json:"report,omitempty"` // what became of the usage record
-	Comment     *usage.Comment       `json:"accounting,omitempty"`
+	Comment     *report.Comment      `json:"accounting,omitempty"`
 	State       string               `json:"state,omitempty"`   // Slurm's, where only the database knows the job
 	Earlier     []explanation        `json:"earlier,omitempty"` // runs of this job on this node before it was requeued
 }
@@ -110,7 +111,7 @@ var (
 )
 
 func explain(ctx context.Context, cfg config.Config, id string) (explanation, error) {
-	database := usage.Slurm{Commands: cfg.Slurm}
+	database := report.Slurm{Commands: cfg.Slurm}
 	job, err := database.Number(ctx, id)
 	if err != nil {
 		return explanation{}, fmt.Errorf("explain job %s: %w", id, err)
@@ -124,12 +125,12 @@ func explain(ctx context.Context, cfg config.Config, id string) (explanation, er
 	}
 	row, dbErr := database.Row(ctx, job)
 	if dbErr == nil {
-		var comment usage.Comment
-		if comment, dbErr = usage.ParseComment(row.AdminComment); dbErr == nil {
+		var comment report.Comment
+		if comment, dbErr = report.ParseComment(row.AdminComment); dbErr == nil {
 			return fromComment(row, comment), nil
 		}
 	}
-	if errors.Is(dbErr, usage.ErrNoRow) || errors.Is(dbErr, usage.ErrNoComment) {
+	if errors.Is(dbErr, report.ErrNoRow) || errors.Is(dbErr, report.ErrNoComment) {
 		dbErr = errUnknown
 	}
 	return explanation{}, fmt.Errorf("explain job %s: %w", id, dbErr)
@@ -167,7 +168,7 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 		Request: &g.Request, Entitlement: &g.Entitlement, Refusal: g.Refusal, Isolation: g.Isolation, FailOpen: g.FailOpen,
 		Slices: []explainedSlice{},
 	}
-	used, err := grant.CollectUsage(dir, g)
+	used, err := usage.Collect(dir, g)
 	for i, s := range g.Slices {
 		slice := explainedSlice{Node: g.Node, Device: string(s.Device), MemMiB: s.MemMiB, SMPercent: s.SMPercent}
 		if err == nil && i < len(used.Devices) {
@@ -212,7 +213,7 @@ func earlier(runs []usage.Record, restart int) (before []explanation) {
 }
 
 // fromComment is about a job of any node; the database does not keep what was asked for here.
-func fromComment(row usage.Row, comment usage.Comment) explanation {
+func fromComment(row report.Row, comment report.Comment) explanation {
 	e := explanation{Job: row.Job, Source: sourceAccounting, Since: row.Start, State: row.State, Comment: &comment, Slices: []explainedSlice{}}
 	for _, node := range comment.NodeNames() {
 		for _, s := range comment.Nodes[node] {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmdb"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
@@ -75,17 +76,17 @@ func flushSpool(ctx context.Context, cfg config.Config, o *options) error {
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	reporter := usage.Reporter{
+	reporter := report.Reporter{
 		Spool: cfg.Spool(),
-		Accounting: usage.Slurm{
+		Accounting: report.Slurm{
 			Commands: cfg.Slurm,
 			Writer:   []string{self, "report", "--write", "--config", o.configPath, "--node", o.node},
 		},
 		RetryFor: cfg.Report.RetryFor,
 		Log:      log,
-		Retry:    usage.DefaultRetry,
-		Settle:   usage.DefaultSettle,
-		Spread:   usage.DefaultSpread,
+		Retry:    report.DefaultRetry,
+		Settle:   report.DefaultSettle,
+		Spread:   report.DefaultSpread,
 	}
 	return reporter.Flush(ctx)
 }
@@ -94,7 +95,7 @@ func flushSpool(ctx context.Context, cfg config.Config, o *options) error {
 func writeComments(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer) error {
 	library, err := slurmdb.Library(ctx, cfg.Slurm.Sacctmgr)
 	if errors.Is(err, slurmdb.ErrNoLibrary) {
-		return exitError{usage.ExitNoWriter, err}
+		return exitError{report.ExitNoWriter, err}
 	}
 	if err != nil {
 		return err
@@ -106,14 +107,14 @@ func writeComments(ctx context.Context, cfg config.Config, in io.Reader, out io.
 	defer db.Close()
 	orders, replies := json.NewDecoder(in), json.NewEncoder(out)
 	for {
-		var order usage.Order
+		var order report.Order
 		if err := orders.Decode(&order); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("read an order: %w", err)
 		}
 		row := slurmdb.Row{JobID: order.JobID, Cluster: order.Cluster, State: order.State, Submit: order.Submit, End: order.End}
-		var reply usage.Reply
+		var reply report.Reply
 		var changed *slurmdb.ChangedError
 		if err := db.SetAdminComment(row, order.Was, order.Text); errors.As(err, &changed) {
 			reply.Changed = &changed.Is

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 }
 
 // The scripts run the command as a user would, on a node of two H200s that the setup describes.
-// sacct and sacctmgr are scripts of the test; what the real ones do is in internal/usage.
+// sacct and sacctmgr are scripts of the test; what the real ones do is in internal/report.
 func TestScripts(t *testing.T) {
 	library, err := filepath.Abs("../build/libslurm-vgpu.so")
 	if err != nil {

@@ -24,9 +24,9 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // setLockWait is how long a change queues behind prologs and epilogs.
@@ -125,7 +125,7 @@ Exit codes: 0 changed, 1 not possible, 2 wrong usage, 78 config.yaml is wrong.`,
 
 func setJob(ctx context.Context, cfg config.Config, id string, ask change) (changed, error) {
 	var err error
-	if ask.job, err = (usage.Slurm{Commands: cfg.Slurm}).Number(ctx, id); err != nil {
+	if ask.job, err = (report.Slurm{Commands: cfg.Slurm}).Number(ctx, id); err != nil {
 		return changed{}, err
 	}
 	log, closer, err := logging.New("vgpuctl-set", cfg.Log)

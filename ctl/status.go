@@ -143,7 +143,7 @@ func readStatus(cfg config.Config, node string, now time.Time) (nodeStatus, erro
 	for _, gpu := range inv.GPUs {
 		status.GPUs = append(status.GPUs, statusOf(cfg, gpu, current.Slices))
 	}
-	used := make(map[uint32]*grant.Usage)
+	used := make(map[uint32]*usage.Totals)
 	for _, s := range current.Slices {
 		status.Slices = append(status.Slices, sliceOf(cfg.Run(), s, used, now))
 	}
@@ -181,7 +181,7 @@ func statusOf(cfg config.Config, gpu device.GPU, granted []state.Slice) gpuStatu
 }
 
 // sliceOf adds what the job's ledger says. used keeps what was read of a job with several slices.
-func sliceOf(dir rundir.Dir, s state.Slice, used map[uint32]*grant.Usage, now time.Time) sliceStatus {
+func sliceOf(dir rundir.Dir, s state.Slice, used map[uint32]*usage.Totals, now time.Time) sliceStatus {
 	status := sliceStatus{
 		Job: s.Job, Restart: s.Restart, UID: s.UID, User: userName(s.UID), Device: s.Device, Index: s.Index,
 		MemMiB: s.MemMiB, SMPercent: s.SMPercent, Since: s.Since, AgeSeconds: int64(now.Sub(s.Since) / time.Second),
@@ -193,7 +193,7 @@ func sliceOf(dir rundir.Dir, s state.Slice, used map[uint32]*grant.Usage, now ti
 	}
 	if _, done := used[s.Job]; !done {
 		used[s.Job] = nil
-		if collected, err := grant.CollectUsage(dir, g); err == nil {
+		if collected, err := usage.Collect(dir, g); err == nil {
 			used[s.Job] = &collected
 		}
 	}

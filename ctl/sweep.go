@@ -15,10 +15,10 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sweep"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 func sweepCommand(o *options) *cobra.Command {
@@ -56,7 +56,7 @@ Prologs do the same once a minute, for a few jobs at a time. A timer runs this f
 				fmt.Fprintf(out, "%s may live and stay\n", plural(swept.Left, "job"))
 			}
 			if swept.Recorded {
-				err = errors.Join(err, usage.StartReporter(cfg, o.configPath))
+				err = errors.Join(err, report.Start(cfg, o.configPath))
 			}
 			return err
 		},

@@ -18,8 +18,8 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/release"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // lockWait is how long an epilog queues behind others: each of them holds the lock for milliseconds.
@@ -47,7 +47,7 @@ func run(configPath string) int {
 		log.Error("the job's slices wait for the next prolog to free them", "reason", err)
 	}
 	if recorded {
-		if err := usage.StartReporter(cfg, configPath); err != nil {
+		if err := report.Start(cfg, configPath); err != nil {
 			log.Error("the usage record waits in the spool for the next reporter", "reason", err)
 		}
 	}

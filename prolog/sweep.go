@@ -7,8 +7,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sweep"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // What a prolog may spend on what other jobs left: this job waits for it. The timer does the rest.
@@ -33,7 +33,7 @@ func (p *prolog) sweep(ctx context.Context) {
 	}
 	p.recorded = p.recorded || swept.Recorded
 	if p.recorded {
-		if err := usage.StartReporter(p.cfg, p.opts.configPath); err != nil {
+		if err := report.Start(p.cfg, p.opts.configPath); err != nil {
 			p.log.Error("a usage record waits in the spool for the next reporter", "reason", err)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
@@ -105,22 +104,5 @@ func TestWhatAStepAskedForIsKeptAsLongAsItAsks(t *testing.T) {
 		if _, err := Prepare(dir, g, 0, "0", ask(t, text), nil); err == nil {
 			t.Errorf("%q is not kept, and that is no error", text)
 		}
-	}
-}
-
-func TestAPeakFromBeforeAChangeStaysKnown(t *testing.T) {
-	g := twoSlices()
-	dir := jobFolder(t, g)
-	if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err != nil {
-		t.Fatal(err)
-	}
-	spend(t, dir.Ledger(12), 0, 0, 2900<<20, 0)
-	g = resized(t, dir, g, 1000, 30)
-	if err := FinishStep(dir, 12, 0, "0"); err != nil {
-		t.Fatal(err)
-	}
-	got, err := CollectUsage(dir, g)
-	if err != nil || got.Devices[0].PeakBytes != 2900<<20 || got.Steps[0].Devices[0].PeakBytes != 2900<<20 {
-		t.Errorf("got %+v, %v", got, err)
 	}
 }

@@ -78,8 +78,8 @@ func Write(path string, g Grant) error {
 	return nil
 }
 
-// bounds are what the job can have used until now.
-func (g Grant) bounds() ledger.Bounds {
+// Bounds are what the job can have used until now.
+func (g Grant) Bounds() ledger.Bounds {
 	bounds := ledger.Bounds{Bytes: make([]uint64, len(g.Slices)), Wall: time.Since(g.Since)}
 	for i, s := range g.Slices {
 		bounds.Bytes[i] = mibBytes(max(s.MemMiB, s.MostMiB))

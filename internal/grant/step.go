@@ -46,12 +46,12 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 	if err != nil {
 		return Step{}, err
 	}
-	if !validName(stepName) {
+	if !ValidStepName(stepName) {
 		return Step{}, fmt.Errorf("prepare step %q: not the name of a step", stepName)
 	}
 	own := g.own(req)
 	if g.narrowedByGRES(given) {
-		unlock, err := lockSteps(dir, g.Job)
+		unlock, err := LockSteps(dir, g.Job)
 		if err != nil {
 			return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 		}
@@ -173,6 +173,7 @@ func preloadLines(library string) []byte {
 	return lines
 }
 
-func validName(stepName string) bool {
+// ValidStepName says whether a text can be a step's: "0", "batch".
+func ValidStepName(stepName string) bool {
 	return stepName != "" && strings.Trim(stepName, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }

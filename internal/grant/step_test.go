@@ -4,13 +4,10 @@
 package grant
 
 import (
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,7 +16,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // jobFolder is what vgpu-prolog leaves for a job.
@@ -152,194 +148,5 @@ func TestPrepareWithoutAJobFolderOrAStepNameIsAnError(t *testing.T) {
 		if _, err := Prepare(dir, g, 0, name, request.Request{}, nil); err == nil {
 			t.Errorf("prepared step %q", name)
 		}
-		if err := FinishStep(dir, 12, 0, name); err == nil {
-			t.Errorf("finished step %q", name)
-		}
-	}
-}
-
-// spend writes what a step used into the ledger, as the interposer of a job's process does: ten
-// nanoseconds for each byte, and twice as long waited.
-// Offsets are those of interposer/layout.h.
-func spend(t *testing.T, path string, slot int, step uint32, peak, refusals uint64) {
-	t.Helper()
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	put := func(offset int64, value any) {
-		data, err := binary.Append(nil, binary.LittleEndian, value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := file.WriteAt(data, offset); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put(64+128, peak)       // ledger.peak_bytes[0]
-	put(64+2*128, refusals) // ledger.refusals[0]
-	put(64+5*128, 10*peak)  // ledger.busy_ns[0]
-	put(64+6*128, 20*peak)  // ledger.waited_ns[0]
-	at := int64(960 + slot*776)
-	put(at, uint32(1))
-	put(at+4, step)
-	put(at+8+128, peak)
-	put(at+8+2*128, refusals)
-	put(at+8+4*128, 10*peak)
-	put(at+8+5*128, 20*peak)
-}
-
-func TestFinishStepKeepsWhatTheStepUsed(t *testing.T) {
-	g := twoSlices()
-	dir := jobFolder(t, g)
-	for i, peak := range []uint64{900 << 20, 400 << 20} {
-		step := uint32(i)
-		name := rundir.StepName(step)
-		if _, err := Prepare(dir, g, step, name, request.Request{}, nil); err != nil {
-			t.Fatal(err)
-		}
-		spend(t, dir.Ledger(12), i, step, peak, uint64(i))
-		for range 2 {
-			if err := FinishStep(dir, 12, step, name); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := os.Stat(dir.Step(12, name)); err == nil {
-			t.Errorf("the folder of step %s stays", name)
-		}
-	}
-	// The job wipes its ledger: what was folded in stays known.
-	if err := os.Truncate(dir.Ledger(12), 0); err != nil {
-		t.Fatal(err)
-	}
-	got, err := CollectUsage(dir, g)
-	if err == nil {
-		t.Error("a wiped ledger is not noticed")
-	}
-	first := ledger.DeviceUsage{PeakBytes: 900 << 20, BusyNs: 9000 << 20, WaitedNs: 18000 << 20}
-	second := ledger.DeviceUsage{PeakBytes: 400 << 20, Refusals: 1, BusyNs: 4000 << 20, WaitedNs: 8000 << 20}
-	total := first
-	total.Refusals = 1
-	want := Usage{Version: 1, Job: 12, Devices: []ledger.DeviceUsage{total, {}},
-		Steps: []StepUsage{{Step: "0", Devices: []ledger.DeviceUsage{first, {}}}, {Step: "1", Devices: []ledger.DeviceUsage{second, {}}}}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// What is damaged counts as nothing, and is said: not as a job that has used nothing.
-func TestUsageThatCannotBeBelievedIsAnError(t *testing.T) {
-	g := twoSlices()
-	for name, text := range map[string]string{"damaged": `{"version":1,"dev`, "of a later release": `{"version":2}`, "of none": `{}`} {
-		dir := jobFolder(t, g)
-		if got, err := CollectUsage(dir, g); err != nil || len(got.Devices) != 2 {
-			t.Fatalf("without a file: %v, %v", got, err)
-		}
-		if err := os.WriteFile(dir.Usage(12), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := CollectUsage(dir, g); err == nil || len(got.Devices) != 2 || len(got.Steps) != 0 {
-			t.Errorf("%s: got %v, %v", name, got, err)
-		}
-	}
-	dir := jobFolder(t, g)
-	if err := os.WriteFile(dir.Usage(12), []byte(`{"version":1,"job":12,"devices":[{},{}]}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := CollectUsage(dir, g); err != nil {
-		t.Errorf("as it should be: %v", err)
-	}
-	if err := os.Chmod(dir.Usage(12), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := CollectUsage(dir, g); !errors.Is(err, trusted.ErrUntrusted) {
-		t.Errorf("writable by others: got %v, %v", got, err)
-	}
-}
-
-func TestAStepWhoseUseCannotBeKeptIsNotFinished(t *testing.T) {
-	for name, spoil := range map[string]func(dir rundir.Dir) error{
-		"no lock":         func(dir rundir.Dir) error { return os.Mkdir(dir.Usage(12)+".lock", 0o755) },
-		"another's lock":  func(dir rundir.Dir) error { return os.Symlink("/dev/null", dir.Usage(12)+".lock") },
-		"damaged":         func(dir rundir.Dir) error { return os.WriteFile(dir.Usage(12), []byte("{"), 0o644) },
-		"a damaged grant": func(dir rundir.Dir) error { return os.WriteFile(dir.Grant(12), []byte("{"), 0o644) },
-	} {
-		g := twoSlices()
-		dir := jobFolder(t, g)
-		if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := spoil(dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := FinishStep(dir, 12, 0, "0"); err == nil {
-			t.Errorf("%s: finished", name)
-		}
-		if _, err := os.Stat(dir.Step(12, "0")); err != nil {
-			t.Errorf("%s: the step's folder: %v", name, err)
-		}
-	}
-}
-
-func TestFinishStepOfAJobThatIsNotThereIsNoError(t *testing.T) {
-	if err := FinishStep(rundir.Dir(t.TempDir()), 99, 0, "0"); err != nil {
-		t.Error(err)
-	}
-	g := twoSlices()
-	g.Slices, g.Refusal = nil, "no room"
-	dir := rundir.Dir(t.TempDir())
-	if err := os.MkdirAll(dir.Job(12), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := Write(dir.Grant(12), g); err != nil {
-		t.Fatal(err)
-	}
-	if err := FinishStep(dir, 12, 0, "0"); err != nil {
-		t.Error(err)
-	}
-	if left, _ := filepath.Glob(dir.Job(12) + "/*"); len(left) != 1 || !strings.HasSuffix(left[0], "grant.json") {
-		t.Errorf("a refused job has %v", left)
-	}
-}
-
-func TestUsageOfAnEarlierRunIsNotThisOnes(t *testing.T) {
-	g := twoSlices()
-	dir := jobFolder(t, g)
-	if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err != nil {
-		t.Fatal(err)
-	}
-	spend(t, dir.Ledger(12), 0, 0, 77, 0)
-	if err := FinishStep(dir, 12, 0, "0"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(dir.Ledger(12), 0); err != nil {
-		t.Fatal(err)
-	}
-	g.Restart = 1
-	if got, _ := CollectUsage(dir, g); got.Devices[0].PeakBytes != 0 || len(got.Steps) != 0 {
-		t.Errorf("got %+v", got)
-	}
-}
-
-func TestStepsThatEndTogetherAreAllKept(t *testing.T) {
-	g := twoSlices()
-	dir := jobFolder(t, g)
-	const steps = 32
-	var done sync.WaitGroup
-	for step := range uint32(steps) {
-		name := rundir.StepName(step)
-		if _, err := Prepare(dir, g, step, name, request.Request{}, nil); err != nil {
-			t.Fatal(err)
-		}
-		done.Go(func() {
-			if err := FinishStep(dir, 12, step, name); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	done.Wait()
-	if got, err := CollectUsage(dir, g); err != nil || len(got.Steps) != steps {
-		t.Errorf("%d steps, want %d: %v", len(got.Steps), steps, err)
 	}
 }

@@ -5,6 +5,7 @@ package grant
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -128,7 +129,7 @@ func TestStepsSpreadOverTheirJobsSlices(t *testing.T) {
 	if a, b := at(0), at(1); a != "GPU-aaaaaaaa-1" || b != "GPU-bbbbbbbb-2" {
 		t.Errorf("got %s and %s", a, b)
 	}
-	if err := FinishStep(dir, g.Job, 0, "0"); err != nil {
+	if err := os.RemoveAll(dir.Step(g.Job, "0")); err != nil { // as the step's end does
 		t.Fatal(err)
 	}
 	if got := at(2); got != "GPU-aaaaaaaa-1" {

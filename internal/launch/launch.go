@@ -18,6 +18,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // Step is a step about to start on this node.
@@ -107,7 +108,7 @@ func (g StepGRES) parse() (*request.Entitlement, error) {
 
 // Finish keeps what the step used, and removes its folder.
 func Finish(s Step) error {
-	return grant.FinishStep(s.RunDir, s.Job, s.Step, rundir.StepName(s.Step))
+	return usage.FinishStep(s.RunDir, s.Job, s.Step, rundir.StepName(s.Step))
 }
 
 // await reads the grant, or learns that the job has none. While neither is known it waits for a

@@ -102,7 +102,7 @@ func record(cfg config.Config, g grant.Grant, log hclog.Logger) usage.Record {
 	if g.Refusal != "" {
 		return rec
 	}
-	used, err := grant.CollectUsage(cfg.Run(), g)
+	used, err := usage.Collect(cfg.Run(), g)
 	if err != nil {
 		log.Warn("part of what the job used cannot be believed", "job", g.Job, "reason", err)
 	}

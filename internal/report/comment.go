@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package report
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // A job's AdminComment, one part per node:
@@ -111,7 +112,7 @@ func upperPrefix(uuid device.UUID) device.UUID {
 
 // Merge puts a record's part into an AdminComment and returns the new text. The parts of other nodes
 // and what others have written stay.
-func Merge(existing string, rec Record) (string, error) {
+func Merge(existing string, rec usage.Record) (string, error) {
 	object, comment, err := parseComment(existing)
 	if errors.Is(err, ErrCommentVersion) {
 		return "", err
@@ -174,7 +175,7 @@ func marshal(object any) (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
-func slicesOf(rec Record) []CommentSlice {
+func slicesOf(rec usage.Record) []CommentSlice {
 	slices := make([]CommentSlice, 0, len(rec.Devices))
 	for _, d := range rec.Devices {
 		slices = append(slices, CommentSlice{GPU: d.Device, MemMiB: d.MemMiB, Cores: d.SMPercent, PeakMiB: d.PeakMiB, Refused: d.Refusals,
@@ -184,7 +185,7 @@ func slicesOf(rec Record) []CommentSlice {
 }
 
 // Stands says whether a record's part is in an AdminComment as Merge would write it.
-func Stands(text string, rec Record) bool {
+func Stands(text string, rec usage.Record) bool {
 	comment, err := ParseComment(text)
 	if err != nil {
 		return false

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package report
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // clockSkew is how much the clocks of a node and of the controller may differ. Between two runs Slurm lets more
@@ -22,7 +23,7 @@ var (
 )
 
 // rowOf finds the row of a record's run. A later run's is never taken for it.
-func rowOf(rows []Row, rec Record) (row Row, isNewest bool, err error) {
+func rowOf(rows []Row, rec usage.Record) (row Row, isNewest bool, err error) {
 	var mine []Row
 	for _, row := range rows {
 		if row.Job == rec.Job {
@@ -50,7 +51,7 @@ func rowOf(rows []Row, rec Record) (row Row, isNewest bool, err error) {
 
 // isRowOf goes by the time of submission, which is another one for each run. Where that is not known, the run
 // was on that node and began while the row was running.
-func isRowOf(row Row, rec Record) bool {
+func isRowOf(row Row, rec usage.Record) bool {
 	if !rec.Submitted.IsZero() {
 		return row.Submit.Equal(rec.Submitted)
 	}
@@ -60,4 +61,4 @@ func isRowOf(row Row, rec Record) bool {
 	return !rec.Start.Before(row.Start.Add(-clockSkew)) && (row.End.IsZero() || !rec.Start.After(row.End.Add(clockSkew)))
 }
 
-func distance(row Row, rec Record) time.Duration { return rec.Start.Sub(row.Start).Abs() }
+func distance(row Row, rec usage.Record) time.Duration { return rec.Start.Sub(row.Start).Abs() }

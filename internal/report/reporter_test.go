@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package report
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // database is an accounting database in memory with the faults of a real one.
@@ -117,11 +118,11 @@ func flush(t *testing.T, r *Reporter) {
 
 func outcome(t *testing.T, r *Reporter, job uint32) string {
 	t.Helper()
-	rec, err := readRecord(filepath.Join(r.Spool.History(), fileName(job, 0)))
+	runs, err := usage.Find(r.Spool, job)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rec.Outcome
+	return runs[len(runs)-1].Outcome
 }
 
 func TestFlush(t *testing.T) {
@@ -188,26 +189,6 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// What the history could not take is not lost.
-func TestARecordLeavesTheSpoolOnlyForTheHistory(t *testing.T) {
-	r := reporter(t, &database{})
-	mustWrite(t, r.Spool, sample(7))
-	rec, err := readRecord(filepath.Join(r.Spool.Usage(), fileName(7, 0)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A folder in its place, which no file replaces.
-	if err := os.MkdirAll(filepath.Join(r.Spool.History(), fileName(7, 0), "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := archive(r.Spool, rec); err == nil {
-		t.Error("archived")
-	}
-	if left := names(t, r.Spool.Usage()); !slices.Contains(left, fileName(7, 0)) {
-		t.Errorf("the spool holds %v", left)
-	}
-}
-
 // lateContext writes a record once the reporter has given the spool's lock back, when another one that found it
 // taken has gone.
 type lateContext struct {
@@ -218,7 +199,7 @@ type lateContext struct {
 }
 
 func (c lateContext) Err() error {
-	if unlock, err := c.r.lock(); err == nil && unlock != nil {
+	if unlock, err := usage.Lock(c.r.Spool); err == nil && unlock != nil {
 		unlock()
 		c.once.Do(func() { mustWrite(c.t, c.r.Spool, sample(9)) })
 	}
@@ -303,7 +284,7 @@ func TestFlushTogether(t *testing.T) {
 	for worker := range uint32(4) {
 		all.Go(func() {
 			for i := range uint32(10) {
-				if err := Write(r.Spool, sample(1+worker*10+i)); err != nil {
+				if err := usage.Write(r.Spool, sample(1+worker*10+i)); err != nil {
 					t.Error(err)
 				}
 				if err := r.Flush(t.Context()); err != nil {
@@ -327,7 +308,7 @@ func TestFlushLeavesAnotherReporterAlone(t *testing.T) {
 	db := &database{rows: map[uint32]Row{7: ended(7)}}
 	r := reporter(t, db)
 	mustWrite(t, r.Spool, sample(7))
-	unlock, err := r.lock()
+	unlock, err := usage.Lock(r.Spool)
 	if err != nil || unlock == nil {
 		t.Fatalf("lock: %v", err)
 	}
@@ -346,10 +327,10 @@ func TestStartReporterDisabledKeepsTheRecords(t *testing.T) {
 	cfg := config.Default()
 	cfg.Report.Enabled, cfg.SpoolDir = false, t.TempDir()
 	mustWrite(t, cfg.Spool(), sample(7))
-	if err := StartReporter(cfg, "/none"); err != nil {
+	if err := Start(cfg, "/none"); err != nil {
 		t.Fatal(err)
 	}
-	runs, err := Find(cfg.Spool(), 7)
+	runs, err := usage.Find(cfg.Spool(), 7)
 	if err != nil || len(runs) != 1 || runs[0].Outcome != OutcomeDisabled {
 		t.Errorf("%+v, %v", runs, err)
 	}
@@ -358,7 +339,7 @@ func TestStartReporterDisabledKeepsTheRecords(t *testing.T) {
 func TestStartReporterSaysWhatIsMissing(t *testing.T) {
 	cfg := config.Default()
 	cfg.SpoolDir = t.TempDir()
-	if err := StartReporter(cfg, "/none"); err == nil || !strings.Contains(err.Error(), reporterName) {
+	if err := Start(cfg, "/none"); err == nil || !strings.Contains(err.Error(), reporterName) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package grant
+package usage
 
 import (
 	"bytes"
 	"os"
 	"testing"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
@@ -22,7 +23,7 @@ func FuzzFinishStep(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at int, garbage []byte) {
 		g := twoSlices()
 		dir := jobFolder(t, g)
-		if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err != nil {
+		if _, err := grant.Prepare(dir, g, 0, "0", request.Request{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		page, err := os.OpenFile(dir.Ledger(g.Job), os.O_RDWR, 0)
@@ -36,16 +37,16 @@ func FuzzFinishStep(f *testing.F) {
 		if err := FinishStep(dir, g.Job, 0, "0"); err != nil {
 			t.Fatal(err)
 		}
-		usage, _ := CollectUsage(dir, g)
-		if len(usage.Devices) != len(g.Slices) || len(usage.Steps) != 1 {
-			t.Fatalf("%d devices, %d steps", len(usage.Devices), len(usage.Steps))
+		totals, _ := Collect(dir, g)
+		if len(totals.Devices) != len(g.Slices) || len(totals.Steps) != 1 {
+			t.Fatalf("%d devices, %d steps", len(totals.Devices), len(totals.Steps))
 		}
-		most := g.bounds()
+		most := g.Bounds()
 		for i, limit := range most.Bytes {
-			if d := usage.Devices[i]; d.PeakBytes > limit || d.UsedBytes > limit || d.BusyNs > uint64(most.Wall) {
+			if d := totals.Devices[i]; d.PeakBytes > limit || d.UsedBytes > limit || d.BusyNs > uint64(most.Wall) {
 				t.Errorf("device %d: %+v of %d in %s", i, d, limit, most.Wall)
 			}
-			if d := usage.Steps[0].Devices; len(d) > i && (d[i].PeakBytes > limit || d[i].BusyNs > uint64(most.Wall)) {
+			if d := totals.Steps[0].Devices; len(d) > i && (d[i].PeakBytes > limit || d[i].BusyNs > uint64(most.Wall)) {
 				t.Errorf("step, device %d: %+v of %d in %s", i, d[i], limit, most.Wall)
 			}
 		}

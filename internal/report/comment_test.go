@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package report
 
 import (
 	"encoding/json"
@@ -14,6 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 const sampleComment = `{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5,"waited_s":3.1}]}}}`
@@ -30,7 +32,7 @@ func TestMerge(t *testing.T) {
 	other.Node = "n2"
 	for name, tc := range map[string]struct {
 		existing string
-		rec      Record
+		rec      usage.Record
 		want     string
 	}{
 		"empty":   {"", sample(7), sampleComment},

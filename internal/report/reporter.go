@@ -1,29 +1,21 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+// Package report tells Slurm's accounting database what jobs used: it carries the usage records of
+// the spool into AdminComments.
+package report
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
-)
-
-const (
-	lockName = ".lock"
-	// MaxHistory is how many reported records are kept.
-	MaxHistory = 1000
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // Outcomes of a report, as they stand in the history.
@@ -72,7 +64,7 @@ type waiting struct {
 // becomes of a record stands in the history.
 func (r *Reporter) Flush(ctx context.Context) error {
 	for {
-		unlock, err := r.lock()
+		unlock, err := usage.Lock(r.Spool)
 		if err != nil || unlock == nil {
 			return err
 		}
@@ -82,44 +74,21 @@ func (r *Reporter) Flush(ctx context.Context) error {
 			return err
 		}
 		// A record that came after the last look and whose reporter found the lock taken is ours.
-		records, bad, err := List(r.Spool)
+		records, bad, err := usage.List(r.Spool)
 		if err != nil || len(records)+len(bad) == 0 {
 			return err
 		}
 	}
 }
 
-// lock takes the spool's lock; unlock is nil if another reporter has it.
-func (r *Reporter) lock() (unlock func(), err error) {
-	if err := os.MkdirAll(r.Spool.Usage(), 0o700); err != nil {
-		return nil, fmt.Errorf("lock usage spool: %w", err)
-	}
-	path := filepath.Join(r.Spool.Usage(), lockName)
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock usage spool: %w", &os.PathError{Op: "open", Path: path, Err: err})
-	}
-	file := os.NewFile(uintptr(fd), path)
-	err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		file.Close()
-		return nil, nil
-	}
-	if err != nil {
-		file.Close()
-		return nil, fmt.Errorf("lock usage spool %s: %w", path, err)
-	}
-	return func() { file.Close() }, nil // never deleted: who waits on a deleted file holds nothing
-}
-
 func (r *Reporter) work(ctx context.Context) error {
-	removeStaleTemporaries(r.Spool.History())
+	usage.RemoveTemporaries(r.Spool)
 	if r.Spread > 0 && !sleepFor(ctx, rand.N(r.Spread)) {
 		return nil
 	}
 	later := make(map[string]*waiting)
 	for {
-		records, bad, err := List(r.Spool)
+		records, bad, err := usage.List(r.Spool)
 		if err != nil {
 			return err
 		}
@@ -142,10 +111,10 @@ func (r *Reporter) work(ctx context.Context) error {
 
 // round tries every record whose turn it is. A database that does not answer ends the round: the
 // others would only wait for the same silence.
-func (r *Reporter) round(ctx context.Context, records []Record, later map[string]*waiting) error {
-	var due []Record
+func (r *Reporter) round(ctx context.Context, records []usage.Record, later map[string]*waiting) error {
+	var due []usage.Record
 	for _, rec := range records {
-		if wait := later[fileName(rec.Job, rec.Restart)]; wait == nil || !time.Now().Before(wait.next) {
+		if wait := later[rec.FileName()]; wait == nil || !time.Now().Before(wait.next) {
 			due = append(due, rec)
 		}
 	}
@@ -159,11 +128,11 @@ func (r *Reporter) round(ctx context.Context, records []Record, later map[string
 				return err
 			}
 		}
-		if err := trim(r.Spool); err != nil {
+		if err := usage.Trim(r.Spool); err != nil {
 			return err
 		}
 		if i := slices.IndexFunc(results, func(res result) bool { return errors.Is(res.err, ErrDatabase) }); i >= 0 {
-			next := later[fileName(batch[i].Job, batch[i].Restart)]
+			next := later[batch[i].FileName()]
 			for _, rec := range records {
 				postpone(later, rec, next, r.Retry)
 			}
@@ -173,8 +142,8 @@ func (r *Reporter) round(ctx context.Context, records []Record, later map[string
 	return nil
 }
 
-func postpone(later map[string]*waiting, rec Record, until *waiting, pause time.Duration) {
-	name := fileName(rec.Job, rec.Restart)
+func postpone(later map[string]*waiting, rec usage.Record, until *waiting, pause time.Duration) {
+	name := rec.FileName()
 	if later[name] == nil {
 		later[name] = &waiting{pause: pause}
 	}
@@ -184,8 +153,8 @@ func postpone(later map[string]*waiting, rec Record, until *waiting, pause time.
 }
 
 // conclude finishes a record, gives it up, or lets it wait.
-func (r *Reporter) conclude(rec Record, res result, later map[string]*waiting) error {
-	name := fileName(rec.Job, rec.Restart)
+func (r *Reporter) conclude(rec usage.Record, res result, later map[string]*waiting) error {
+	name := rec.FileName()
 	if res.outcome != "" {
 		delete(later, name)
 		return r.finish(rec, res.outcome)
@@ -236,88 +205,20 @@ func sleepFor(ctx context.Context, d time.Duration) bool {
 }
 
 // finish moves a record into the history.
-func (r *Reporter) finish(rec Record, outcome string) error {
+func (r *Reporter) finish(rec usage.Record, outcome string) error {
 	rec.Outcome = outcome
-	if err := archive(r.Spool, rec); err != nil {
+	if err := usage.Keep(r.Spool, rec); err != nil {
 		return err
 	}
 	r.Log.Info("usage record reported", "job", rec.Job, "restart", rec.Restart, "outcome", outcome)
 	return nil
 }
 
-// setAside moves what is no record out of the way, for an admin to look at.
 func (r *Reporter) setAside(name string) error {
-	if err := os.MkdirAll(r.Spool.History(), 0o700); err != nil {
-		return fmt.Errorf("set usage record aside: %w", err)
-	}
-	to := filepath.Join(r.Spool.History(), name+".bad")
-	if err := os.Rename(filepath.Join(r.Spool.Usage(), name), to); err != nil {
-		return fmt.Errorf("set usage record aside: %w", err)
-	}
-	r.Log.Error("file in the usage spool is no record", "moved_to", to)
-	return trim(r.Spool)
-}
-
-// archive writes a record into the history before it leaves the spool: killed in between, it is
-// reported once more, and finds its part standing.
-func archive(spool rundir.Spool, rec Record) error {
-	if err := os.MkdirAll(spool.History(), 0o700); err != nil {
-		return fmt.Errorf("keep usage record: %w", err)
-	}
-	name := fileName(rec.Job, rec.Restart)
-	if err := writeRecord(filepath.Join(spool.History(), name), rec); err != nil {
+	to, err := usage.SetAside(r.Spool, name)
+	if err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(spool.Usage(), name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("keep usage record: %w", err)
-	}
-	return nil
-}
-
-// trim keeps the newest MaxHistory files of the history.
-func trim(spool rundir.Spool) error {
-	entries, err := os.ReadDir(spool.History())
-	if err != nil {
-		return fmt.Errorf("trim usage history: %w", err)
-	}
-	if len(entries) <= MaxHistory {
-		return nil
-	}
-	type aged struct {
-		name string
-		when time.Time
-	}
-	files := make([]aged, 0, len(entries))
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil {
-			files = append(files, aged{entry.Name(), info.ModTime()})
-		}
-	}
-	slices.SortFunc(files, func(a, b aged) int { return a.when.Compare(b.when) })
-	for _, file := range files[:max(len(files)-MaxHistory, 0)] {
-		if err := os.RemoveAll(filepath.Join(spool.History(), file.name)); err != nil {
-			return fmt.Errorf("trim usage history: %w", err)
-		}
-	}
-	return nil
-}
-
-// removeStaleTemporaries clears what killed reporters left: the one that has the lock is the only one.
-// Other writers there need milliseconds.
-func removeStaleTemporaries(dir string) {
-	names, _ := filepath.Glob(filepath.Join(dir, ".*.json*"))
-	for _, path := range names {
-		if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > time.Minute {
-			os.Remove(path)
-		}
-	}
-}
-
-func sortByEnd(records []Record) {
-	slices.SortFunc(records, func(a, b Record) int {
-		if c := a.End.Compare(b.End); c != 0 {
-			return c
-		}
-		return int(a.Job) - int(b.Job)
-	})
+	r.Log.Error("file in the usage spool is no record", "moved_to", to)
+	return usage.Trim(r.Spool)
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package report
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // A database that is away for long is asked more and more seldom, up to a bound, and by no two nodes in step.
@@ -37,7 +39,7 @@ func TestADatabaseThatIsAwayIsAskedOnce(t *testing.T) {
 	if err := os.MkdirAll(r.Spool.History(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	var records []Record
+	var records []usage.Record
 	for job := range uint32(atOnce + 50) {
 		records = append(records, sample(job+1))
 	}
@@ -63,7 +65,7 @@ func TestAMergeIsTriedAFewTimes(t *testing.T) {
 		for range others {
 			db.faults = append(db.faults, &ChangedError{})
 		}
-		results := reporter(t, db).report(t.Context(), []Record{sample(7)})
+		results := reporter(t, db).report(t.Context(), []usage.Record{sample(7)})
 		var changed *ChangedError
 		if stays := others >= changes; db.calls != 1+tries || errors.As(results[0].err, &changed) != stays || (results[0].outcome == OutcomeWritten) == stays {
 			t.Errorf("others were quicker %d times: %d tries, %+v", others, db.calls-1, results[0])
@@ -91,11 +93,11 @@ func TestWhatOthersMayWriteToIsLookedAtAgainSoon(t *testing.T) {
 func TestASpoolThatCannotBeUsedIsAnError(t *testing.T) {
 	for name, spoil := range map[string]func(r *Reporter) error{
 		"no folder":        func(r *Reporter) error { return os.WriteFile(string(r.Spool)+"/usage", nil, 0o600) },
-		"no lock":          func(r *Reporter) error { return os.MkdirAll(filepath.Join(r.Spool.Usage(), lockName), 0o700) },
+		"no lock":          func(r *Reporter) error { return os.MkdirAll(filepath.Join(r.Spool.Usage(), ".lock"), 0o700) },
 		"no place for bad": func(r *Reporter) error { return errors.Join(bad(r), os.WriteFile(r.Spool.History(), nil, 0o600)) },
 		"no place for good": func(r *Reporter) error {
 			r.Accounting = &database{rows: map[uint32]Row{7: ended(7)}}
-			return errors.Join(Write(r.Spool, sample(7)), os.MkdirAll(r.Spool.History()+"/7.0.json/x", 0o700))
+			return errors.Join(usage.Write(r.Spool, sample(7)), os.MkdirAll(r.Spool.History()+"/7.0.json/x", 0o700))
 		},
 		"bad ones cannot go": func(r *Reporter) error {
 			return errors.Join(bad(r), os.MkdirAll(r.Spool.History()+"/1.0.json.bad", 0o700))

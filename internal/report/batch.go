@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package report
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // changes is how often a comment is merged anew because another node's reporter was quicker, before it waits.
@@ -30,7 +32,7 @@ type result struct {
 }
 
 // report writes the parts of some records, each into the row of its own run.
-func (r *Reporter) report(ctx context.Context, records []Record) []result {
+func (r *Reporter) report(ctx context.Context, records []usage.Record) []result {
 	results := make([]result, len(records))
 	var jobs []uint32
 	for _, rec := range records {
@@ -74,7 +76,7 @@ func (r *Reporter) report(ctx context.Context, records []Record) []result {
 }
 
 // decide finds a record's row and what is to be written there. A result that is not empty means: nothing.
-func decide(rows []Row, rec Record) (Update, result) {
+func decide(rows []Row, rec usage.Record) (Update, result) {
 	row, isNewest, err := rowOf(rows, rec)
 	switch {
 	case rec.Requeued && rec.Submitted.IsZero():
@@ -89,7 +91,7 @@ func decide(rows []Row, rec Record) (Update, result) {
 	return merge(Update{Row: row, Newest: isNewest}, rec)
 }
 
-func merge(update Update, rec Record) (Update, result) {
+func merge(update Update, rec usage.Record) (Update, result) {
 	if Stands(update.Row.AdminComment, rec) {
 		return update, result{outcome: OutcomeWritten}
 	}

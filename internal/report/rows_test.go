@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package report
 
 import (
 	"errors"
@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // runs are the rows of a job that was requeued twice, a minute after each of its runs of an hour had ended.
-func runs() (rows []Row, records []Record) {
+func runs() (rows []Row, records []usage.Record) {
 	for i := range 3 {
 		begin := noon.Add(time.Duration(i) * (time.Hour + time.Minute))
 		row := ended(7)

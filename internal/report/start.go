@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package report
 
 import (
 	"errors"
@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // reporterName is the program that reports. It stands beside the epilog, or in PREFIX/bin when that
@@ -36,10 +37,10 @@ func findReporter() (string, error) {
 	return "", &os.PathError{Op: "find", Path: beside, Err: os.ErrNotExist}
 }
 
-// StartReporter starts a reporter that outlives its caller and holds nothing of it: neither its
+// Start starts a reporter that outlives its caller and holds nothing of it: neither its
 // process group, which slurmd kills, nor its output, which slurmd waits for. The configuration is
 // the caller's, for this node. With reports disabled the spool is moved into the history instead.
-func StartReporter(cfg config.Config, configPath string) error {
+func Start(cfg config.Config, configPath string) error {
 	if !cfg.Report.Enabled {
 		return archiveAll(cfg)
 	}
@@ -73,18 +74,18 @@ func StartReporter(cfg config.Config, configPath string) error {
 }
 
 func archiveAll(cfg config.Config) error {
-	records, _, err := List(cfg.Spool())
+	records, _, err := usage.List(cfg.Spool())
 	if err != nil {
 		return err
 	}
 	for _, rec := range records {
 		rec.Outcome = OutcomeDisabled
-		if err := archive(cfg.Spool(), rec); err != nil {
+		if err := usage.Keep(cfg.Spool(), rec); err != nil {
 			return err
 		}
 	}
 	if len(records) == 0 {
 		return nil
 	}
-	return trim(cfg.Spool())
+	return usage.Trim(cfg.Spool())
 }
