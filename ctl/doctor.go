@@ -13,6 +13,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
 )
 
@@ -82,7 +83,7 @@ func (d *doctor) examine(ctx context.Context, o *options, site sitecheck.Site) e
 		return exitError{exitConfig, err}
 	}
 	d.config, d.runDir, d.node = cfg, asWritten.RunDir, o.node
-	if d.bootID, err = device.BootID(); err != nil {
+	if d.bootID, err = inventory.BootID(); err != nil {
 		return err
 	}
 	if _, err := os.Stat(o.configPath); err != nil {

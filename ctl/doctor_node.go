@@ -24,6 +24,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmdb"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
@@ -35,7 +36,7 @@ const inventoryRemedy = "vgpu-gres inventory --write"
 // gpus compares the inventory that the prolog reads with what NVML says now.
 func (d *doctor) gpus() {
 	path := d.config.Run().Inventory()
-	inv, err := device.ReadInventory(path)
+	inv, err := inventory.Read(path)
 	switch {
 	case err != nil:
 		d.fail("inventory", inventoryRemedy, "%v", err)

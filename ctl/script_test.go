@@ -24,6 +24,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -131,7 +132,7 @@ func firstGPU(ts *testscript.TestScript) device.GPU {
 
 // inventory [boot]: an inventory of this boot, or of another one.
 func writeInventory(ts *testscript.TestScript, args []string) error {
-	boot, err := device.BootID()
+	boot, err := inventory.BootID()
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func writeInventory(ts *testscript.TestScript, args []string) error {
 	if err := os.MkdirAll(ts.MkAbs("run"), 0o755); err != nil {
 		return err
 	}
-	return device.WriteInventory(ts.MkAbs("run/inventory.json"), device.Inventory{BootID: boot, GPUs: []device.GPU{firstGPU(ts), gpuB}})
+	return inventory.Write(ts.MkAbs("run/inventory.json"), device.Inventory{BootID: boot, GPUs: []device.GPU{firstGPU(ts), gpuB}})
 }
 
 func sampleGrant(job string, memMiB, percent string) (grant.Grant, error) {
@@ -151,7 +152,7 @@ func sampleGrant(job string, memMiB, percent string) (grant.Grant, error) {
 	return grant.Grant{
 		Job: uint32(id), UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Node: "n1", Since: time.Now().Add(-90 * time.Minute),
 		Request: "mem=" + memMiB + ";cores=" + percent, Entitlement: request.Entitlement{Slices: 1, MemMiB: mib, SMPercent: sm},
-		Slices: []grant.Slice{{Device: gpuA.UUID, MemMiB: mib, SMPercent: sm}}, Isolation: grant.IsolationStrict, NodeGPUsMiB: []int64{gpuA.MemMiB},
+		Slices: []device.Slice{{Device: gpuA.UUID, MemMiB: mib, SMPercent: sm}}, Isolation: grant.IsolationStrict, NodeGPUsMiB: []int64{gpuA.MemMiB},
 	}, errors.Join(err1, err2, err3)
 }
 
@@ -164,7 +165,7 @@ func writeGrant(ts *testscript.TestScript, args []string) error {
 	}
 	g.Slices[0].Device = firstGPU(ts).UUID
 	dir := rundir.Dir(ts.MkAbs("run"))
-	boot, err := device.BootID()
+	boot, err := inventory.BootID()
 	if err != nil {
 		return err
 	}

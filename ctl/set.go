@@ -22,6 +22,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
@@ -133,11 +134,11 @@ func setJob(ctx context.Context, cfg config.Config, id string, ask change) (chan
 	if err != nil {
 		log.Error("the log goes to stderr", "reason", err)
 	}
-	boot, err := device.BootID()
+	boot, err := inventory.BootID()
 	if err != nil {
 		return changed{}, err
 	}
-	inv, err := device.ReadInventory(cfg.Run().Inventory())
+	inv, err := inventory.Read(cfg.Run().Inventory())
 	if err != nil {
 		return changed{}, err
 	}
@@ -195,8 +196,8 @@ func (ask change) carryOut(cfg config.Config, tx *state.Tx, inv device.Inventory
 }
 
 // plan is what each slice of the job that is asked for becomes, if all of them can.
-func (ask change) plan(cfg config.Config, held []state.Slice, run state.Run, inv device.Inventory) (changed, map[device.UUID]grant.Slice, error) {
-	done, will := changed{Job: ask.job, Slices: []changedSlice{}}, make(map[device.UUID]grant.Slice)
+func (ask change) plan(cfg config.Config, held []state.Slice, run state.Run, inv device.Inventory) (changed, map[device.UUID]device.Slice, error) {
+	done, will := changed{Job: ask.job, Slices: []changedSlice{}}, make(map[device.UUID]device.Slice)
 	rules := place.Rules{SlicesPerGPU: cfg.SlicesPerGPU, MemOvercommit: cfg.MemOvercommit}
 	holds := false
 	for i, s := range held {
@@ -210,7 +211,7 @@ func (ask change) plan(cfg config.Config, held []state.Slice, run state.Run, inv
 			}
 			continue
 		}
-		var others []grant.Slice
+		var others []device.Slice
 		for j, other := range held {
 			if j != i {
 				others = append(others, other.Slice)
@@ -233,7 +234,7 @@ func (ask change) plan(cfg config.Config, held []state.Slice, run state.Run, inv
 	return done, will, nil
 }
 
-func (ask change) sizeOf(s grant.Slice, inv device.Inventory) grant.Slice {
+func (ask change) sizeOf(s device.Slice, inv device.Inventory) device.Slice {
 	size := s
 	if gpu, ok := inv.ByUUID(s.Device); ok && !ask.size.Mem.IsZero() {
 		size.MemMiB = ask.size.Mem.OfGPU(gpu.MemMiB)
@@ -248,7 +249,7 @@ func (ask change) sizeOf(s grant.Slice, inv device.Inventory) grant.Slice {
 }
 
 // isOn says whether a slice is on one of the GPUs that were named.
-func (ask change) isOn(s grant.Slice) (bool, error) {
+func (ask change) isOn(s device.Slice) (bool, error) {
 	on := len(ask.devices) == 0
 	for _, name := range ask.devices {
 		if index, err := strconv.Atoi(name); err == nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
@@ -123,7 +124,7 @@ const maxOver = time.Hour
 
 func readStatus(cfg config.Config, node string, now time.Time) (nodeStatus, error) {
 	status := nodeStatus{Node: node, GPUs: []gpuStatus{}, Slices: []sliceStatus{}}
-	boot, err := device.BootID()
+	boot, err := inventory.BootID()
 	if err != nil {
 		return status, err
 	}
@@ -131,7 +132,7 @@ func readStatus(cfg config.Config, node string, now time.Time) (nodeStatus, erro
 	if err != nil {
 		return status, err
 	}
-	inv, err := device.ReadInventory(cfg.Run().Inventory())
+	inv, err := inventory.Read(cfg.Run().Inventory())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		status.Problem = "there is no inventory yet: the first vgpu-prolog, or `vgpu-gres inventory --write`, makes it"

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
@@ -64,7 +64,7 @@ Prologs do the same once a minute, for a few jobs at a time. A timer runs this f
 }
 
 func sweeperOf(cfg config.Config, node string, log hclog.Logger) (sweep.Sweeper, error) {
-	bootID, err := device.BootID()
+	bootID, err := inventory.BootID()
 	if err != nil {
 		return sweep.Sweeper{}, err
 	}

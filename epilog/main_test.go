@@ -21,6 +21,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/pages"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -69,7 +70,7 @@ func TestScripts(t *testing.T) {
 }
 
 func store(ts *testscript.TestScript) state.Store {
-	bootID, err := device.BootID()
+	bootID, err := inventory.BootID()
 	ts.Check(err)
 	return state.Store{Dir: rundir.Dir(ts.MkAbs("run")), BootID: bootID, Log: hclog.NewNullLogger()}
 }
@@ -88,7 +89,7 @@ func cmdGranted(ts *testscript.TestScript, _ bool, args []string) {
 	tx, err := s.Begin(context.Background())
 	ts.Check(err)
 	defer tx.End()
-	slice := grant.Slice{Device: "GPU-a", MemMiB: 3000, SMPercent: 30}
+	slice := device.Slice{Device: "GPU-a", MemMiB: 3000, SMPercent: 30}
 	since := time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Second)
 	tx.Put(job, []state.Slice{{Job: job, UID: 1000, Since: since, Slice: slice}})
 	ts.Check(tx.Commit())
@@ -105,7 +106,7 @@ func cmdGranted(ts *testscript.TestScript, _ bool, args []string) {
 		_, err = file.WriteAt(binary.LittleEndian.AppendUint64(nil, value), offset)
 		ts.Check(err)
 	}
-	ts.Check(grant.Write(s.Dir.Grant(job), grant.Grant{Job: job, BootID: s.BootID, UID: 1000, Node: "n1", Since: since, Slices: []grant.Slice{slice}}))
+	ts.Check(grant.Write(s.Dir.Grant(job), grant.Grant{Job: job, BootID: s.BootID, UID: 1000, Node: "n1", Since: since, Slices: []device.Slice{slice}}))
 }
 
 // cmdRefused leaves what the prolog leaves for a job that got nothing: refused JOB [requeued].

@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/release"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
@@ -56,7 +56,7 @@ func run(configPath string) int {
 
 // releaseJob ends the job's run on this node. recorded says that a record waits in the spool.
 func releaseJob(ctx context.Context, cfg config.Config, job uint32, log hclog.Logger) (recorded bool, err error) {
-	bootID, err := device.BootID()
+	bootID, err := inventory.BootID()
 	if err != nil {
 		return false, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 )
 
 func inventoryCommand(o *options) *cobra.Command {
@@ -48,7 +49,7 @@ not supported yet.`,
 				if err := os.MkdirAll(cfg.RunDir, 0o755); err != nil {
 					return fmt.Errorf("write inventory: %w", err)
 				}
-				if err := device.WriteInventory(cfg.Run().Inventory(), inv); err != nil {
+				if err := inventory.Write(cfg.Run().Inventory(), inv); err != nil {
 					return err
 				}
 			}
@@ -79,8 +80,8 @@ func detect(cfg config.Config) (device.Inventory, error) {
 
 // known is the inventory that was written in this boot, or what NVML says now.
 func known(cfg config.Config) (device.Inventory, error) {
-	inv, err := device.ReadInventory(cfg.Run().Inventory())
-	boot, bootErr := device.BootID()
+	inv, err := inventory.Read(cfg.Run().Inventory())
+	boot, bootErr := inventory.BootID()
 	if err == nil && bootErr == nil && inv.BootID == boot {
 		return inv, nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 )
 
 func TestMain(m *testing.M) {
@@ -48,13 +49,13 @@ func TestScripts(t *testing.T) {
 
 // writeInventory is `inventory [boot]`: an inventory.json of this boot, or of another one, with three GPUs.
 func writeInventory(ts *testscript.TestScript, _ bool, args []string) {
-	boot, err := device.BootID()
+	boot, err := inventory.BootID()
 	ts.Check(err)
 	if len(args) > 0 {
 		boot = args[0]
 	}
 	ts.Check(os.MkdirAll(ts.MkAbs("run"), 0o755))
-	ts.Check(device.WriteInventory(ts.MkAbs("run/inventory.json"), device.Inventory{
+	ts.Check(inventory.Write(ts.MkAbs("run/inventory.json"), device.Inventory{
 		BootID: boot, DriverVersion: "580.1", CUDAVersion: 13000,
 		GPUs: []device.GPU{
 			{UUID: "GPU-a", PCIBusID: "00000000:01:00.0", Name: "NVIDIA H200", Type: "h200", MemMiB: 143771},

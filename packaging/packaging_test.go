@@ -16,6 +16,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
 )
 
@@ -102,7 +103,7 @@ func TestSiteExamplePassesTheCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inventory := device.Inventory{Version: device.InventoryVersion}
+	inventory := device.Inventory{Version: inventory.Version}
 	for i := range 8 {
 		inventory.GPUs = append(inventory.GPUs, device.GPU{Index: device.NVMLIndex(i), Type: "h200", MemMiB: 143771})
 	}

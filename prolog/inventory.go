@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
 
@@ -29,9 +30,9 @@ const (
 // inventory reads the node's GPUs. The first prolog after a reboot has them discovered; NVML itself
 // never runs in here, because it is slow and can hang.
 func (p *prolog) inventory(ctx context.Context) (device.Inventory, error) {
-	inventory, err := p.readInventory()
+	inv, err := p.readInventory()
 	if err == nil {
-		return inventory, nil
+		return inv, nil
 	}
 	p.log.Info("the node's GPUs are discovered", "reason", err)
 	ctx, cancel := context.WithTimeout(ctx, discoverWait)
@@ -41,8 +42,8 @@ func (p *prolog) inventory(ctx context.Context) (device.Inventory, error) {
 		return device.Inventory{}, err
 	}
 	defer held.Close()
-	if inventory, err := p.readInventory(); err == nil { // somebody else was quicker
-		return inventory, nil
+	if inv, err := p.readInventory(); err == nil { // somebody else was quicker
+		return inv, nil
 	}
 	if err := p.discover(ctx); err != nil {
 		return device.Inventory{}, err
@@ -51,16 +52,16 @@ func (p *prolog) inventory(ctx context.Context) (device.Inventory, error) {
 }
 
 func (p *prolog) readInventory() (device.Inventory, error) {
-	inventory, err := device.ReadInventory(p.cfg.Run().Inventory())
+	inv, err := inventory.Read(p.cfg.Run().Inventory())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return device.Inventory{}, fmt.Errorf("there is no %s", p.cfg.Run().Inventory())
 	case err != nil:
 		return device.Inventory{}, err
-	case inventory.BootID != p.store.BootID:
+	case inv.BootID != p.store.BootID:
 		return device.Inventory{}, fmt.Errorf("%s is of another boot", p.cfg.Run().Inventory())
 	}
-	return inventory, nil
+	return inv, nil
 }
 
 // discover runs `vgpu-gres inventory --write`.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
@@ -134,7 +135,7 @@ func runDir(ts *testscript.TestScript) rundir.Dir {
 
 // cmdInventory writes an inventory of this boot: inventory MIB...
 func cmdInventory(ts *testscript.TestScript, _ bool, args []string) {
-	bootID, err := device.BootID()
+	bootID, err := inventory.BootID()
 	ts.Check(err)
 	inv := device.Inventory{BootID: bootID}
 	for i, arg := range args {
@@ -144,7 +145,7 @@ func cmdInventory(ts *testscript.TestScript, _ bool, args []string) {
 			Minor: device.Minor(i + 1), Type: "h200", MemMiB: mib})
 	}
 	ts.Check(os.MkdirAll(string(runDir(ts)), 0o755))
-	ts.Check(device.WriteInventory(runDir(ts).Inventory(), inv))
+	ts.Check(inventory.Write(runDir(ts).Inventory(), inv))
 }
 
 // cmdJob tells the controller about a job on n1: job ID GRES [KEY=VALUE...]. The rest is as the
@@ -179,7 +180,7 @@ func cmdJob(ts *testscript.TestScript, _ bool, args []string) {
 
 // cmdSlices compares the state: slices [JOB.RESTART@GPU=MIB...].
 func cmdSlices(ts *testscript.TestScript, _ bool, want []string) {
-	bootID, err := device.BootID()
+	bootID, err := inventory.BootID()
 	ts.Check(err)
 	current, err := state.Store{Dir: runDir(ts), BootID: bootID, Log: hclog.NewNullLogger()}.Read()
 	ts.Check(err)
@@ -262,7 +263,7 @@ func cmdCount(ts *testscript.TestScript, _ bool, args []string) {
 
 // cmdAge makes a job's slices older than the time in which nobody doubts them: age JOB.
 func cmdAge(ts *testscript.TestScript, _ bool, args []string) {
-	bootID, err := device.BootID()
+	bootID, err := inventory.BootID()
 	ts.Check(err)
 	tx, err := state.Store{Dir: runDir(ts), BootID: bootID, Log: hclog.NewNullLogger()}.Begin(context.Background())
 	ts.Check(err)

@@ -127,7 +127,7 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 		p.log.Warn("slices of jobs that are gone were freed", "slices", len(result.Freed), "jobs", jobsOf(result.Freed))
 	}
 	var own []state.Slice
-	var taken []grant.Slice
+	var taken []device.Slice
 	for _, s := range tx.Slices() {
 		if s.Run() == mine {
 			own = append(own, s)

@@ -17,8 +17,8 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
@@ -66,7 +66,7 @@ func run(opts options) int {
 		log.Error("not started by slurmd as its Prolog", "reason", err)
 		return exitUsage
 	}
-	bootID, err := device.BootID()
+	bootID, err := inventory.BootID()
 	if err != nil {
 		log.Error("no slice can be granted on this node", "reason", err)
 		return exitBroken
@@ -160,7 +160,7 @@ func (p *prolog) unknownEntitlement(ctx context.Context, told slurm.Job, reason 
 	}
 	// Whoever imitates the controller's answer must not gain by it.
 	asks := p.job.request != "" || errors.Is(reason, slurm.ErrAmbiguous) || errors.Is(reason, slurm.ErrContradiction)
-	if inventory, err := p.readInventory(); !asks && err == nil && len(inventory.GPUs) == 0 {
+	if inv, err := p.readInventory(); !asks && err == nil && len(inv.GPUs) == 0 {
 		p.log.Warn("it is not known what the job was allocated, but this node has no GPU", "reason", reason)
 		return p.withoutVGPU(ctx)
 	}

@@ -28,7 +28,7 @@ const (
 )
 
 func slice(job, uid uint32, uuid device.UUID) state.Slice {
-	return state.Slice{Job: job, UID: uid, Slice: grant.Slice{Device: uuid}}
+	return state.Slice{Job: job, UID: uid, Slice: device.Slice{Device: uuid}}
 }
 
 // proc is a /proc of the test's own.

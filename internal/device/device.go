@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package device says what a GPU is here and keeps the node's inventory file.
-// It never starts NVML: package discover does, and writes what it saw.
+// Package device says what a GPU, a slice of one and a node's inventory are here. It is words alone:
+// package inventory keeps the file, package discover asks NVML.
 package device
 
 // UUID is NVML's "GPU-…" or "MIG-…" string, the only identity that is stored or logged.
@@ -43,4 +43,15 @@ func (inv Inventory) ByUUID(uuid UUID) (GPU, bool) {
 		}
 	}
 	return GPU{}, false
+}
+
+// Slice is a share of one device granted to one job.
+type Slice struct {
+	Device    UUID      `json:"device"`
+	Index     NVMLIndex `json:"nvml_index"`
+	Minor     Minor     `json:"minor"`
+	MemMiB    int64     `json:"mem_mib"`
+	SMPercent int       `json:"sm_percent"` // 0: no cap; 100: the GPU to itself
+	// MostMiB is what the slice once had when that is more than MemMiB: a peak may come from then.
+	MostMiB int64 `json:"most_mib,omitempty"`
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 )
 
 // ErrUnavailable is wrapped when NVML cannot be loaded or started: no driver, no GPU, or a library
@@ -58,11 +59,11 @@ func Inventory(lib nvml.Interface) (device.Inventory, error) {
 	}
 	defer lib.Shutdown() // nothing can be done about its failure: the list is complete by then
 
-	boot, err := device.BootID()
+	boot, err := inventory.BootID()
 	if err != nil {
 		return device.Inventory{}, err
 	}
-	inv := device.Inventory{Version: device.InventoryVersion, BootID: boot, GPUs: []device.GPU{}}
+	inv := device.Inventory{Version: inventory.Version, BootID: boot, GPUs: []device.GPU{}}
 	driver, ret := lib.SystemGetDriverVersion()
 	if ret != nvml.SUCCESS {
 		return device.Inventory{}, fmt.Errorf("ask NVML for the driver version: %w: %w", ErrUnavailable, asError(ret))

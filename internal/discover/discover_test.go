@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 )
 
 // twoH200 is a node of two H200s with names that do not change from run to run.
@@ -42,7 +43,7 @@ func at(node *server.Server, index int) *server.Device { return node.Devices[ind
 
 func wantTwoH200(t *testing.T) device.Inventory {
 	t.Helper()
-	boot, err := device.BootID()
+	boot, err := inventory.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
@@ -18,7 +19,7 @@ import (
 // resized is what a change of the job leaves in grant.json.
 func resized(t *testing.T, dir rundir.Dir, g Grant, memMiB int64, percent int) Grant {
 	t.Helper()
-	g.Slices = append([]Slice(nil), g.Slices...)
+	g.Slices = append([]device.Slice(nil), g.Slices...)
 	for i := range g.Slices {
 		g.Slices[i].MostMiB = g.Slices[i].MemMiB
 		g.Slices[i].MemMiB, g.Slices[i].SMPercent = memMiB, percent

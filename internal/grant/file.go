@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
@@ -61,7 +62,7 @@ func (g Grant) check() error {
 func Write(path string, g Grant) error {
 	g.Version = Version
 	if g.Slices == nil {
-		g.Slices = []Slice{}
+		g.Slices = []device.Slice{}
 	}
 	if err := g.check(); err != nil {
 		return fmt.Errorf("write grant %s: %w", path, err)

@@ -13,17 +13,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
-// Slice is a share of one device granted to one job.
-type Slice struct {
-	Device    device.UUID      `json:"device"`
-	Index     device.NVMLIndex `json:"nvml_index"`
-	Minor     device.Minor     `json:"minor"`
-	MemMiB    int64            `json:"mem_mib"`
-	SMPercent int              `json:"sm_percent"` // 0: no cap; 100: the GPU to itself
-	// MostMiB is what the slice once had when that is more than MemMiB: a peak may come from then.
-	MostMiB int64 `json:"most_mib,omitempty"`
-}
-
 // Isolation levels.
 const (
 	IsolationStrict  = "strict"  // private mount namespace, ld.so.preload bound, other GPUs masked
@@ -48,7 +37,7 @@ type Grant struct {
 	Submitted   time.Time           `json:"submitted,omitzero"` // Slurm's word on this run, for its row in the accounting
 	Request     string              `json:"request"`            // canonical form, request.Decode reads it
 	Entitlement request.Entitlement `json:"entitlement"`
-	Slices      []Slice             `json:"slices"`
+	Slices      []device.Slice      `json:"slices"`
 	Refusal     string              `json:"refusal,omitempty"`  // set: nothing was granted, and this is why
 	Requeued    bool                `json:"requeued,omitempty"` // the refused job went back into the queue
 

@@ -24,7 +24,7 @@ import (
 func twoSlices() Grant {
 	return Grant{Version: Version, Job: 12, UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Node: "n1", BootID: "b",
 		Since: time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Second), Request: "mem=3000;cores=30",
-		Slices: []Slice{
+		Slices: []device.Slice{
 			{Device: "GPU-aaaaaaaa-1", Index: 0, Minor: 4, MemMiB: 3000, SMPercent: 30},
 			{Device: "GPU-bbbbbbbb-2", Index: 2, Minor: 6, MemMiB: 3000, SMPercent: 30},
 		},
@@ -78,7 +78,7 @@ func TestGrantsThatMakeNoSenseAreNeitherWrittenNorRead(t *testing.T) {
 		"both":        func(g *Grant) { g.Refusal = "no" },
 		"no memory":   func(g *Grant) { g.Slices[1].MemMiB = 0 },
 		"much time":   func(g *Grant) { g.Slices[1].SMPercent = 101 },
-		"many slices": func(g *Grant) { g.Slices = make([]Slice, 17) },
+		"many slices": func(g *Grant) { g.Slices = make([]device.Slice, 17) },
 		"no device":   func(g *Grant) { g.Slices[0].Device = "" },
 	} {
 		g := twoSlices()

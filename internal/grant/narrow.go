@@ -17,7 +17,7 @@ var ErrRefused = errors.New("the job holds no slice")
 
 // StepSlice is one slice of the job as a step may use it.
 type StepSlice struct {
-	Slice
+	device.Slice
 	Mine       bool  // false: the step does not use this one
 	StepMemMiB int64 // the step's limit; at most the slice's MemMiB
 	StepSM     int   // the step's SM percent; 0: no cap
@@ -91,7 +91,7 @@ func (g Grant) clamp(req request.Request) []StepSlice {
 
 // clampSlice is a slice as a step may use it that asks for req: what it asks for, and no more than
 // the job has.
-func (g Grant) clampSlice(i int, s Slice, req request.Request) StepSlice {
+func (g Grant) clampSlice(i int, s device.Slice, req request.Request) StepSlice {
 	step := StepSlice{Slice: s, StepMemMiB: s.MemMiB, StepSM: s.SMPercent, GPUMiB: g.gpuMiB(i)}
 	step.Mine = req.UUID.AdmitsUUID(string(s.Device)) && (g.gpuType(i) == "" || req.GPU.Admits(g.gpuType(i)))
 	if !step.Mine {
@@ -107,7 +107,7 @@ func (g Grant) clampSlice(i int, s Slice, req request.Request) StepSlice {
 }
 
 // narrowSlice is clampSlice, but more than the job has is an error.
-func (g Grant) narrowSlice(i int, s Slice, req request.Request) (StepSlice, error) {
+func (g Grant) narrowSlice(i int, s device.Slice, req request.Request) (StepSlice, error) {
 	step := g.clampSlice(i, s, req)
 	if !step.Mine {
 		return step, nil

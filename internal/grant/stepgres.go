@@ -28,7 +28,7 @@ func (g Grant) narrowedByGRES(given *request.Entitlement) bool {
 func (g Grant) withinGRES(own request.Request, given request.Entitlement, users map[device.UUID]int) (request.Request, error) {
 	mem, sm := given.PerSlice()
 	jobMem, jobSM := g.Entitlement.PerSlice()
-	var mine []Slice
+	var mine []device.Slice
 	for i, s := range g.Slices {
 		step := g.clampSlice(i, s, own)
 		if !step.Mine {
@@ -55,7 +55,7 @@ func (g Grant) withinGRES(own request.Request, given request.Entitlement, users 
 		own.SMPercent = sm
 	}
 	if n := given.SliceCount(); n < len(mine) {
-		slices.SortStableFunc(mine, func(a, b Slice) int { return users[a.Device] - users[b.Device] })
+		slices.SortStableFunc(mine, func(a, b device.Slice) int { return users[a.Device] - users[b.Device] })
 		own.UUID = g.filterFor(mine[:n])
 	}
 	return own, nil
@@ -63,7 +63,7 @@ func (g Grant) withinGRES(own request.Request, given request.Entitlement, users 
 
 // filterFor admits these slices of the job and no other; in the shorter of two ways, since a filter is
 // bounded.
-func (g Grant) filterFor(admitted []Slice) request.Filter {
+func (g Grant) filterFor(admitted []device.Slice) request.Filter {
 	var f request.Filter
 	if len(admitted) > 0 && 2*len(admitted) <= len(g.Slices) {
 		for _, s := range admitted {

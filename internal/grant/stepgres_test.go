@@ -94,7 +94,7 @@ func TestAFilterIsAsShortAsItCanBe(t *testing.T) {
 	g := counted()
 	g.Slices = nil
 	for i := range ledger.MaxDevices {
-		g.Slices = append(g.Slices, Slice{Device: device.UUID(fmt.Sprintf("GPU-%059d", i)), MemMiB: 1})
+		g.Slices = append(g.Slices, device.Slice{Device: device.UUID(fmt.Sprintf("GPU-%059d", i)), MemMiB: 1})
 	}
 	for n := range len(g.Slices) + 1 {
 		f := g.filterFor(g.Slices[:n])

@@ -32,7 +32,7 @@ func preparedJob(t *testing.T, change func(*grant.Grant)) Step {
 	uid := uint32(os.Getuid())
 	g := grant.Grant{
 		Job: job, UID: uid, Isolation: grant.IsolationStrict, Library: library, DeviceDir: "/dev",
-		Slices: []grant.Slice{
+		Slices: []device.Slice{
 			{Device: "GPU-a", Index: 0, Minor: 0, MemMiB: 3000, SMPercent: 30},
 			{Device: "GPU-b", Index: 1, Minor: 4, MemMiB: 3000, SMPercent: 30},
 		},

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
@@ -69,7 +68,7 @@ type load struct {
 
 // Place chooses a GPU for each slice, or says why it cannot. taken is every slice that is held on
 // the node; those on GPUs that the inventory lacks are no hindrance. The answer is in NVML order.
-func Place(inv device.Inventory, taken []grant.Slice, want Want, rules Rules) ([]grant.Slice, *Refusal) {
+func Place(inv device.Inventory, taken []device.Slice, want Want, rules Rules) ([]device.Slice, *Refusal) {
 	loads := weigh(inv, taken, want, rules)
 	fits := make([]load, 0, len(loads))
 	for _, l := range loads {
@@ -87,9 +86,9 @@ func Place(inv device.Inventory, taken []grant.Slice, want Want, rules Rules) ([
 	slices.SortFunc(fits, order)
 	fits = fits[:want.Slices]
 	slices.SortFunc(fits, byIndex)
-	granted := make([]grant.Slice, 0, len(fits))
+	granted := make([]device.Slice, 0, len(fits))
 	for _, l := range fits {
-		granted = append(granted, grant.Slice{
+		granted = append(granted, device.Slice{
 			Device: l.gpu.UUID, Index: l.gpu.Index, Minor: l.gpu.Minor,
 			MemMiB: l.askMiB, SMPercent: want.SMPercent,
 		})
@@ -101,7 +100,7 @@ func (w Want) valid() bool {
 	return w.Slices > 0 && (w.Mem.MiB > 0 || w.Mem.Percent > 0) && w.SMPercent >= 0 && w.SMPercent <= 100
 }
 
-func weigh(inv device.Inventory, taken []grant.Slice, want Want, rules Rules) []load {
+func weigh(inv device.Inventory, taken []device.Slice, want Want, rules Rules) []load {
 	overcommit := rules.MemOvercommit
 	if overcommit <= 0 {
 		overcommit = 1

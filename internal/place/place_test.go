@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
@@ -35,8 +34,8 @@ func uuid(i int) device.UUID {
 	return device.UUID(fmt.Sprintf("GPU-%08d-0000-0000-0000-000000000000", i))
 }
 
-func held(gpu int, memMiB int64, sm int) grant.Slice {
-	return grant.Slice{Device: uuid(gpu), MemMiB: memMiB, SMPercent: sm}
+func held(gpu int, memMiB int64, sm int) device.Slice {
+	return device.Slice{Device: uuid(gpu), MemMiB: memMiB, SMPercent: sm}
 }
 
 func mib(n int64) request.Mem { return request.Mem{MiB: n} }
@@ -48,41 +47,41 @@ func TestPlaceChooses(t *testing.T) {
 	for _, c := range []struct {
 		what  string
 		inv   device.Inventory
-		taken []grant.Slice
+		taken []device.Slice
 		want  Want
 		rules Rules
 		gpus  []int
 		mem   []int64
 	}{
 		{what: "empty node", inv: two, want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{0}, mem: []int64{3000}},
-		{what: "pack takes the fullest", inv: two, taken: []grant.Slice{held(1, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{1}, mem: []int64{3000}},
-		{what: "pack takes the fullest that fits", inv: two, taken: []grant.Slice{held(1, 141000, 0)}, want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{0}, mem: []int64{3000}},
-		{what: "pack prefers the GPU with less time left", inv: two, taken: []grant.Slice{held(0, 3000, 10), held(1, 3000, 20)}, want: Want{Slices: 1, Mem: mib(1), SMPercent: 5}, gpus: []int{1}, mem: []int64{1}},
+		{what: "pack takes the fullest", inv: two, taken: []device.Slice{held(1, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{1}, mem: []int64{3000}},
+		{what: "pack takes the fullest that fits", inv: two, taken: []device.Slice{held(1, 141000, 0)}, want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{0}, mem: []int64{3000}},
+		{what: "pack prefers the GPU with less time left", inv: two, taken: []device.Slice{held(0, 3000, 10), held(1, 3000, 20)}, want: Want{Slices: 1, Mem: mib(1), SMPercent: 5}, gpus: []int{1}, mem: []int64{1}},
 		{what: "pack takes the smallest empty GPU", inv: node(h200, 40960), want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{1}, mem: []int64{3000}},
-		{what: "spread takes the emptiest", inv: two, taken: []grant.Slice{held(0, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000), Place: request.PlaceSpread}, gpus: []int{1}, mem: []int64{3000}},
-		{what: "spread by rule", inv: two, taken: []grant.Slice{held(0, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000)}, rules: Rules{DefaultPlace: request.PlaceSpread}, gpus: []int{1}, mem: []int64{3000}},
-		{what: "the want wins over the rule", inv: two, taken: []grant.Slice{held(0, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000), Place: request.PlacePack}, rules: Rules{DefaultPlace: request.PlaceSpread}, gpus: []int{0}, mem: []int64{3000}},
-		{what: "two slices, two GPUs, NVML order", inv: two, taken: []grant.Slice{held(1, 5000, 0)}, want: Want{Slices: 2, Mem: mib(3000)}, gpus: []int{0, 1}, mem: []int64{3000, 3000}},
+		{what: "spread takes the emptiest", inv: two, taken: []device.Slice{held(0, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000), Place: request.PlaceSpread}, gpus: []int{1}, mem: []int64{3000}},
+		{what: "spread by rule", inv: two, taken: []device.Slice{held(0, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000)}, rules: Rules{DefaultPlace: request.PlaceSpread}, gpus: []int{1}, mem: []int64{3000}},
+		{what: "the want wins over the rule", inv: two, taken: []device.Slice{held(0, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000), Place: request.PlacePack}, rules: Rules{DefaultPlace: request.PlaceSpread}, gpus: []int{0}, mem: []int64{3000}},
+		{what: "two slices, two GPUs, NVML order", inv: two, taken: []device.Slice{held(1, 5000, 0)}, want: Want{Slices: 2, Mem: mib(3000)}, gpus: []int{0, 1}, mem: []int64{3000, 3000}},
 		{what: "percent of each GPU", inv: node(h200, 40960), want: Want{Slices: 2, Mem: request.Mem{Percent: 25}, CeilingMiB: 35942}, gpus: []int{0, 1}, mem: []int64{35942, 10240}},
 		{what: "percent under a ceiling", inv: two, want: Want{Slices: 1, Mem: request.Mem{Percent: 100}, CeilingMiB: 3000}, gpus: []int{0}, mem: []int64{3000}},
-		{what: "exactly full", inv: two, taken: []grant.Slice{held(0, 140771, 70)}, want: Want{Slices: 1, Mem: mib(3000), SMPercent: 30}, gpus: []int{0}, mem: []int64{3000}},
-		{what: "100 % takes an empty GPU", inv: two, taken: []grant.Slice{held(0, 1, 0)}, want: Want{Slices: 1, Mem: mib(3000), SMPercent: 100}, gpus: []int{1}, mem: []int64{3000}},
-		{what: "nothing joins 100 %", inv: two, taken: []grant.Slice{held(0, 3000, 100)}, want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{1}, mem: []int64{3000}},
+		{what: "exactly full", inv: two, taken: []device.Slice{held(0, 140771, 70)}, want: Want{Slices: 1, Mem: mib(3000), SMPercent: 30}, gpus: []int{0}, mem: []int64{3000}},
+		{what: "100 % takes an empty GPU", inv: two, taken: []device.Slice{held(0, 1, 0)}, want: Want{Slices: 1, Mem: mib(3000), SMPercent: 100}, gpus: []int{1}, mem: []int64{3000}},
+		{what: "nothing joins 100 %", inv: two, taken: []device.Slice{held(0, 3000, 100)}, want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{1}, mem: []int64{3000}},
 		{what: "lost and draining GPUs", inv: lose(node(h200, h200, h200), 0, "GPU is lost"), want: Want{Slices: 1, Mem: mib(1)}, rules: Rules{Drain: []device.UUID{uuid(1)}}, gpus: []int{2}, mem: []int64{1}},
 		{what: "type filter", inv: node(h200, 40960), want: Want{Slices: 1, Mem: mib(1), GPU: request.Filter{Only: []string{"H200"}}}, gpus: []int{0}, mem: []int64{1}},
 		{what: "UUID filter", inv: two, want: Want{Slices: 1, Mem: mib(1), UUID: request.Filter{Not: []string{"GPU-00000000"}}}, gpus: []int{1}, mem: []int64{1}},
-		{what: "memory overcommit", inv: node(10000), taken: []grant.Slice{held(0, 9000, 0)}, want: Want{Slices: 1, Mem: mib(6000)}, rules: Rules{MemOvercommit: 1.5}, gpus: []int{0}, mem: []int64{6000}},
-		{what: "slices on GPUs that are gone", inv: node(10000), taken: []grant.Slice{held(7, 9000, 100)}, want: Want{Slices: 1, Mem: mib(10000)}, gpus: []int{0}, mem: []int64{10000}},
+		{what: "memory overcommit", inv: node(10000), taken: []device.Slice{held(0, 9000, 0)}, want: Want{Slices: 1, Mem: mib(6000)}, rules: Rules{MemOvercommit: 1.5}, gpus: []int{0}, mem: []int64{6000}},
+		{what: "slices on GPUs that are gone", inv: node(10000), taken: []device.Slice{held(7, 9000, 100)}, want: Want{Slices: 1, Mem: mib(10000)}, gpus: []int{0}, mem: []int64{10000}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			got, refusal := Place(c.inv, c.taken, c.want, c.rules)
 			if refusal != nil {
 				t.Fatal(refusal.Reason)
 			}
-			var want []grant.Slice
+			var want []device.Slice
 			for i, gpu := range c.gpus {
 				g := c.inv.GPUs[gpu]
-				want = append(want, grant.Slice{Device: g.UUID, Index: g.Index, Minor: g.Minor, MemMiB: c.mem[i], SMPercent: c.want.SMPercent})
+				want = append(want, device.Slice{Device: g.UUID, Index: g.Index, Minor: g.Minor, MemMiB: c.mem[i], SMPercent: c.want.SMPercent})
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
@@ -98,35 +97,35 @@ func lose(inv device.Inventory, gpu int, why string) device.Inventory {
 
 func TestPlaceRefuses(t *testing.T) {
 	two := node(h200, h200)
-	crowd := []grant.Slice{held(0, 1, 0), held(0, 1, 0), held(1, 1, 0), held(1, 1, 0)}
+	crowd := []device.Slice{held(0, 1, 0), held(0, 1, 0), held(1, 1, 0), held(1, 1, 0)}
 	for _, c := range []struct {
 		what  string
 		inv   device.Inventory
-		taken []grant.Slice
+		taken []device.Slice
 		want  Want
 		rules Rules
 		kind  Kind
 		text  string
 	}{
-		{"memory is fragmented", two, []grant.Slice{held(0, 100000, 0), held(1, 110000, 0)}, Want{Slices: 1, Mem: mib(50000)}, std,
+		{"memory is fragmented", two, []device.Slice{held(0, 100000, 0), held(1, 110000, 0)}, Want{Slices: 1, Mem: mib(50000)}, std,
 			Fragmented, "no GPU has 50000 MiB free: the most is 43771 MiB on GPU 0"},
 		{"more than any GPU", two, nil, Want{Slices: 1, Mem: mib(200000)}, std,
 			Never, "no GPU has 200000 MiB: the most is 143771 MiB on GPU 0"},
 		{"overcommit makes no GPU larger", two, nil, Want{Slices: 1, Mem: mib(143772)}, Rules{MemOvercommit: 2},
 			Never, "no GPU has 143772 MiB: the most is 143771 MiB on GPU 0"},
-		{"percent", two, []grant.Slice{held(0, 143000, 0), held(1, 143001, 0)}, Want{Slices: 1, Mem: request.Mem{Percent: 25}}, std,
+		{"percent", two, []device.Slice{held(0, 143000, 0), held(1, 143001, 0)}, Want{Slices: 1, Mem: request.Mem{Percent: 25}}, std,
 			Fragmented, "no GPU has 35942 MiB free: the most is 771 MiB on GPU 0"},
-		{"time", two, []grant.Slice{held(0, 1, 80), held(1, 1, 75)}, Want{Slices: 1, Mem: mib(1), SMPercent: 30}, std,
+		{"time", two, []device.Slice{held(0, 1, 80), held(1, 1, 75)}, Want{Slices: 1, Mem: mib(1), SMPercent: 30}, std,
 			Fragmented, "no GPU has 30 % of its time free: the most is 25 % on GPU 1"},
-		{"100 % and no empty GPU", two, []grant.Slice{held(0, 1, 0), held(1, 1, 0), held(1, 1, 0)}, Want{Slices: 1, Mem: mib(1), SMPercent: 100}, std,
+		{"100 % and no empty GPU", two, []device.Slice{held(0, 1, 0), held(1, 1, 0), held(1, 1, 0)}, Want{Slices: 1, Mem: mib(1), SMPercent: 100}, std,
 			Fragmented, "no GPU fits 1 MiB and 100 % of its time: GPU 0 holds 1 slice, and 100 % needs an empty one, GPU 1 holds 2 slices, and 100 % needs an empty one"},
-		{"all held alone", two, []grant.Slice{held(0, 1, 100), held(1, 1, 100)}, Want{Slices: 1, Mem: mib(1)}, std,
+		{"all held alone", two, []device.Slice{held(0, 1, 100), held(1, 1, 100)}, Want{Slices: 1, Mem: mib(1)}, std,
 			Fragmented, "no GPU fits 1 MiB: GPU 0 is held alone by a slice of 100 %, GPU 1 is held alone by a slice of 100 %"},
 		{"slice count", two, crowd, Want{Slices: 1, Mem: mib(1)}, Rules{SlicesPerGPU: 2},
 			Fragmented, "every GPU holds as many slices as this node allows: 2"},
-		{"different reasons", lose(node(h200, h200, 40960, h200), 0, "GPU is lost"), []grant.Slice{held(3, 140000, 0)}, Want{Slices: 1, Mem: mib(50000)}, Rules{Drain: []device.UUID{uuid(1)}},
+		{"different reasons", lose(node(h200, h200, 40960, h200), 0, "GPU is lost"), []device.Slice{held(3, 140000, 0)}, Want{Slices: 1, Mem: mib(50000)}, Rules{Drain: []device.UUID{uuid(1)}},
 			Fragmented, "no GPU fits 50000 MiB: GPU 0 is out of service (GPU is lost), GPU 1 is draining, GPU 2 has 40960 MiB in all, GPU 3 has 3771 MiB free"},
-		{"two GPUs, one fits", two, []grant.Slice{held(1, 100000, 0)}, Want{Slices: 2, Mem: mib(50000), SMPercent: 30}, std,
+		{"two GPUs, one fits", two, []device.Slice{held(1, 100000, 0)}, Want{Slices: 2, Mem: mib(50000), SMPercent: 30}, std,
 			Fragmented, "2 different GPUs that fit 50000 MiB and 30 % of its time each are needed, and 1 of 2 would: GPU 1 has 43771 MiB free"},
 		{"more slices than GPUs", two, nil, Want{Slices: 3, Mem: mib(1)}, std,
 			Never, "3 slices need 3 different GPUs: this node has 2"},
@@ -136,7 +135,7 @@ func TestPlaceRefuses(t *testing.T) {
 			Never, "no GPU is admitted by --vgpu-gpu=a100: this node has h200, other"},
 		{"UUID", two, nil, Want{Slices: 1, Mem: mib(1), UUID: request.Filter{Only: []string{"GPU-ffffffff"}}}, std,
 			Never, "no GPU of this node is admitted by --vgpu-uuid=GPU-ffffffff"},
-		{"one type fits and is taken", node(h200, 40960), []grant.Slice{held(0, 140000, 0)}, Want{Slices: 1, Mem: request.Mem{Percent: 50}, GPU: request.Filter{Not: []string{"other"}}}, std,
+		{"one type fits and is taken", node(h200, 40960), []device.Slice{held(0, 140000, 0)}, Want{Slices: 1, Mem: request.Mem{Percent: 50}, GPU: request.Filter{Not: []string{"other"}}}, std,
 			Fragmented, "no GPU fits 50 % of its memory: GPU 0 has 3771 of 71885 MiB free, GPU 1 is of type other, not admitted by --vgpu-gpu=!other"},
 		{"no GPU at all", node(), nil, Want{Slices: 1, Mem: mib(1)}, std, Unavailable, "this node has no GPU"},
 		{"no slice", two, nil, Want{Mem: mib(1)}, std, Never, "no slice was asked for"},
@@ -180,7 +179,7 @@ func BenchmarkPlace(b *testing.B) {
 	for _, count := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("slices=%d", count), func(b *testing.B) {
 			inv := node(h200, h200, h200, h200, h200, h200, h200, h200)
-			var taken []grant.Slice
+			var taken []device.Slice
 			for i := range count {
 				taken = append(taken, held(i%len(inv.GPUs), 100, 0))
 			}

@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
@@ -52,7 +51,7 @@ func drawWant(t *rapid.T) Want {
 }
 
 // allowed says by the contract alone, one slice on one GPU, whether it may stand there.
-func allowed(gpu device.GPU, taken []grant.Slice, want Want, rules Rules) bool {
+func allowed(gpu device.GPU, taken []device.Slice, want Want, rules Rules) bool {
 	memMiB, sm, count := int64(0), 0, 0
 	for _, s := range taken {
 		if s.Device == gpu.UUID {
@@ -78,7 +77,7 @@ func allowed(gpu device.GPU, taken []grant.Slice, want Want, rules Rules) bool {
 func TestPlaceKeepsTheRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inv, rules := drawNode(t)
-		var jobs [][]grant.Slice
+		var jobs [][]device.Slice
 		for range rapid.IntRange(1, 25).Draw(t, "events") {
 			if len(jobs) > 0 && rapid.IntRange(0, 3).Draw(t, "event") == 0 {
 				gone := rapid.IntRange(0, len(jobs)-1).Draw(t, "job")
@@ -114,7 +113,7 @@ func TestPlaceKeepsTheRules(t *testing.T) {
 	})
 }
 
-func checkGrant(t *rapid.T, inv device.Inventory, taken []grant.Slice, want Want, rules Rules, granted []grant.Slice) {
+func checkGrant(t *rapid.T, inv device.Inventory, taken []device.Slice, want Want, rules Rules, granted []device.Slice) {
 	if len(granted) != want.Slices {
 		t.Fatalf("%d slices granted of %d", len(granted), want.Slices)
 	}
@@ -134,7 +133,7 @@ func checkGrant(t *rapid.T, inv device.Inventory, taken []grant.Slice, want Want
 	}
 }
 
-func checkRefusal(t *rapid.T, inv device.Inventory, taken []grant.Slice, want Want, rules Rules, refusal *Refusal) {
+func checkRefusal(t *rapid.T, inv device.Inventory, taken []device.Slice, want Want, rules Rules, refusal *Refusal) {
 	if refusal.Reason == "" {
 		t.Fatal("refused without a reason")
 	}
@@ -148,10 +147,10 @@ func checkRefusal(t *rapid.T, inv device.Inventory, taken []grant.Slice, want Wa
 }
 
 // firstFit is what is compared with: the first GPU in NVML order on which the slice may stand.
-func firstFit(inv device.Inventory, taken []grant.Slice, want Want, rules Rules) ([]grant.Slice, *Refusal) {
+func firstFit(inv device.Inventory, taken []device.Slice, want Want, rules Rules) ([]device.Slice, *Refusal) {
 	for _, gpu := range inv.GPUs {
 		if allowed(gpu, taken, want, rules) {
-			return []grant.Slice{{Device: gpu.UUID, MemMiB: want.memOn(gpu.MemMiB)}}, nil
+			return []device.Slice{{Device: gpu.UUID, MemMiB: want.memOn(gpu.MemMiB)}}, nil
 		}
 	}
 	return nil, &Refusal{}
@@ -167,7 +166,7 @@ func TestPackFragmentsNoMoreThanFirstFit(t *testing.T) {
 	rules := Rules{SlicesPerGPU: 1000, MemOvercommit: 1}
 	total := map[string]int{}
 	for seed := range uint64(300) {
-		for name, place := range map[string]func(device.Inventory, []grant.Slice, Want, Rules) ([]grant.Slice, *Refusal){"pack": Place, "first fit": firstFit} {
+		for name, place := range map[string]func(device.Inventory, []device.Slice, Want, Rules) ([]device.Slice, *Refusal){"pack": Place, "first fit": firstFit} {
 			total[name] += fragmentationRefusals(seed, inv, rules, place)
 		}
 	}
@@ -177,9 +176,9 @@ func TestPackFragmentsNoMoreThanFirstFit(t *testing.T) {
 	}
 }
 
-func fragmentationRefusals(seed uint64, inv device.Inventory, rules Rules, place func(device.Inventory, []grant.Slice, Want, Rules) ([]grant.Slice, *Refusal)) (refused int) {
+func fragmentationRefusals(seed uint64, inv device.Inventory, rules Rules, place func(device.Inventory, []device.Slice, Want, Rules) ([]device.Slice, *Refusal)) (refused int) {
 	random := rand.New(rand.NewPCG(seed, 2))
-	var running []grant.Slice
+	var running []device.Slice
 	for range 400 {
 		ends, which, size := random.IntN(10) < 4, random.Float64(), random.Int64N(h200/2)+1
 		if ends && len(running) > 0 {
@@ -209,7 +208,7 @@ func TestReasonsAreShort(t *testing.T) {
 	for i := range sizes {
 		sizes[i] = int64(1000 + i)
 	}
-	_, refusal := Place(node(sizes...), []grant.Slice{held(0, 1000, 0)}, Want{Slices: 1, Mem: mib(1100)}, Rules{Drain: []device.UUID{uuid(1)}})
+	_, refusal := Place(node(sizes...), []device.Slice{held(0, 1000, 0)}, Want{Slices: 1, Mem: mib(1100)}, Rules{Drain: []device.UUID{uuid(1)}})
 	want := "no GPU fits 1100 MiB: GPU 0 has 1000 MiB in all, GPU 1 is draining"
 	for i := 2; i < 8; i++ {
 		want += fmt.Sprintf(", GPU %d has %d MiB in all", i, 1000+i)

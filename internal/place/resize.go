@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
@@ -15,7 +14,7 @@ import (
 // slice of the node. What does not grow always fits, and a GPU that gets no new slices keeps those
 // that it has. overcommit lets memory be granted that others were granted already, but no more than
 // the GPU has; a share of its time cannot be promised twice.
-func Resize(inv device.Inventory, others []grant.Slice, was, will grant.Slice, rules Rules, overcommit bool) *Refusal {
+func Resize(inv device.Inventory, others []device.Slice, was, will device.Slice, rules Rules, overcommit bool) *Refusal {
 	want := Want{Slices: 1, Mem: request.Mem{MiB: will.MemMiB}, SMPercent: will.SMPercent}
 	for _, l := range weigh(inv, others, want, rules) {
 		if l.gpu.UUID != was.Device {
@@ -30,7 +29,7 @@ func Resize(inv device.Inventory, others []grant.Slice, was, will grant.Slice, r
 }
 
 // tooSmallFor is the obstacle in words, to be read after the GPU's name.
-func (l load) tooSmallFor(was, will grant.Slice, overcommit bool) string {
+func (l load) tooSmallFor(was, will device.Slice, overcommit bool) string {
 	grows := will.SMPercent > 0 && (was.SMPercent == 0 || will.SMPercent > was.SMPercent)
 	switch {
 	case will.MemMiB > was.MemMiB && will.MemMiB > l.gpu.MemMiB:

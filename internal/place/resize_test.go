@@ -7,12 +7,11 @@ import (
 	"testing"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 )
 
 func TestResize(t *testing.T) {
 	inv := device.Inventory{GPUs: []device.GPU{{UUID: "GPU-a", Index: 3, MemMiB: 10000}, {UUID: "GPU-b", Index: 4, MemMiB: 10000}}}
-	others := []grant.Slice{{Device: "GPU-a", MemMiB: 4000, SMPercent: 40}, {Device: "GPU-b", MemMiB: 9000, SMPercent: 90}}
+	others := []device.Slice{{Device: "GPU-a", MemMiB: 4000, SMPercent: 40}, {Device: "GPU-b", MemMiB: 9000, SMPercent: 90}}
 	type size struct {
 		mem int64
 		sm  int
@@ -65,8 +64,8 @@ func TestResize(t *testing.T) {
 			if tc.alone {
 				held = nil
 			}
-			got := Resize(inv, held, grant.Slice{Device: gpu, MemMiB: tc.was.mem, SMPercent: tc.was.sm},
-				grant.Slice{Device: gpu, MemMiB: tc.will.mem, SMPercent: tc.will.sm}, rules, tc.overcommit)
+			got := Resize(inv, held, device.Slice{Device: gpu, MemMiB: tc.was.mem, SMPercent: tc.was.sm},
+				device.Slice{Device: gpu, MemMiB: tc.will.mem, SMPercent: tc.will.sm}, rules, tc.overcommit)
 			switch {
 			case got == nil && tc.want != "", got != nil && got.Reason != tc.want:
 				t.Errorf("got %v, want %q", got, tc.want)

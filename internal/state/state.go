@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -32,7 +33,7 @@ type Slice struct {
 	UID     uint32    `json:"uid"`
 	Since   time.Time `json:"since"`
 	Elastic bool      `json:"elastic,omitempty"` // --vgpu-policy=elastic
-	grant.Slice
+	device.Slice
 }
 
 // State is what the state file says.

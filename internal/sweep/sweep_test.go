@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
@@ -90,7 +91,7 @@ func (n node) folder(job uint32, restart int, refusal string) {
 	n.t.Helper()
 	g := grant.Grant{Job: job, Restart: restart, BootID: "b", Node: "n1", Since: longAgo, Refusal: refusal}
 	if refusal == "" {
-		g.Slices = []grant.Slice{{Device: "GPU-a", MemMiB: 10}}
+		g.Slices = []device.Slice{{Device: "GPU-a", MemMiB: 10}}
 	}
 	n.check(os.MkdirAll(filepath.Join(n.Store.Dir.Job(job), "steps"), 0o755))
 	n.check(grant.Write(n.Store.Dir.Grant(job), g))
@@ -103,7 +104,7 @@ func (n node) holds(job uint32, restart int, since time.Time) {
 	tx, err := n.Store.Begin(context.Background())
 	n.check(err)
 	defer tx.End()
-	tx.Put(job, []state.Slice{{Job: job, Restart: restart, Since: since, Slice: grant.Slice{Device: "GPU-a", MemMiB: 10}}})
+	tx.Put(job, []state.Slice{{Job: job, Restart: restart, Since: since, Slice: device.Slice{Device: "GPU-a", MemMiB: 10}}})
 	n.check(tx.Commit())
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
@@ -26,7 +27,7 @@ import (
 func twoSlices() grant.Grant {
 	return grant.Grant{Version: grant.Version, Job: 12, UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Node: "n1", BootID: "b",
 		Since: time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Second), Request: "mem=3000;cores=30",
-		Slices: []grant.Slice{
+		Slices: []device.Slice{
 			{Device: "GPU-aaaaaaaa-1", Index: 0, Minor: 4, MemMiB: 3000, SMPercent: 30},
 			{Device: "GPU-bbbbbbbb-2", Index: 2, Minor: 6, MemMiB: 3000, SMPercent: 30},
 		},

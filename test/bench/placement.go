@@ -12,7 +12,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -84,22 +83,22 @@ func us(d time.Duration) string { return fmt.Sprintf("%.2f µs", float64(d)/1e3)
 
 func ratio(a, b time.Duration) string { return fmt.Sprintf("%.2f ×", float64(a)/float64(b)) }
 
-func fullNode(slices int) (device.Inventory, []grant.Slice) {
+func fullNode(slices int) (device.Inventory, []device.Slice) {
 	const gpus = 8
 	var inv device.Inventory
 	for i := range gpus {
 		inv.GPUs = append(inv.GPUs, device.GPU{UUID: device.UUID(fmt.Sprintf("GPU-%08d-0000-0000-0000-000000000000", i)),
 			Index: device.NVMLIndex(i), Minor: device.Minor(i), Type: "h200", MemMiB: 143771})
 	}
-	var taken []grant.Slice
+	var taken []device.Slice
 	for i := range slices {
 		gpu := inv.GPUs[i%gpus]
-		taken = append(taken, grant.Slice{Device: gpu.UUID, Index: gpu.Index, Minor: gpu.Minor, MemMiB: 100})
+		taken = append(taken, device.Slice{Device: gpu.UUID, Index: gpu.Index, Minor: gpu.Minor, MemMiB: 100})
 	}
 	return inv, taken
 }
 
-func fill(ctx context.Context, store state.Store, taken []grant.Slice) error {
+func fill(ctx context.Context, store state.Store, taken []device.Slice) error {
 	tx, err := store.Begin(ctx)
 	if err != nil {
 		return err

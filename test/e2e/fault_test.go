@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	nodestate "github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sweep"
@@ -139,7 +139,7 @@ func impatient(t *testing.T) sweep.Sweeper {
 		t.Fatal(err)
 	}
 	cfg = cfg.ForNode("n1")
-	bootID, err := device.BootID()
+	bootID, err := inventory.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}

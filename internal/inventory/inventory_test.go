@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package device
+package inventory
 
 import (
 	"errors"
@@ -13,20 +13,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 func TestInventoryRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "inventory.json")
-	if _, err := ReadInventory(path); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Read(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing file: %v", err)
 	}
-	want := Inventory{Version: InventoryVersion, BootID: "b", DriverVersion: "580.1", CUDAVersion: 13000,
-		GPUs: []GPU{{UUID: "GPU-a", Index: 1, Minor: 3, Name: "NVIDIA H200", Type: "h200", MemMiB: 143771}, {UUID: "GPU-b", Lost: "gone"}}}
-	if err := WriteInventory(path, want); err != nil {
+	want := device.Inventory{Version: Version, BootID: "b", DriverVersion: "580.1", CUDAVersion: 13000,
+		GPUs: []device.GPU{{UUID: "GPU-a", Index: 1, Minor: 3, Name: "NVIDIA H200", Type: "h200", MemMiB: 143771}, {UUID: "GPU-b", Lost: "gone"}}}
+	if err := Write(path, want); err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadInventory(path)
+	got, err := Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +53,13 @@ func TestInventoryOfAnotherKindIsRefused(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := ReadInventory(path); !errors.Is(err, ErrInventory) {
+			if _, err := Read(path); !errors.Is(err, ErrLayout) {
 				t.Errorf("got %v", err)
 			}
 			if err := os.Chmod(path, 0o664); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := ReadInventory(path); !errors.Is(err, trusted.ErrUntrusted) {
+			if _, err := Read(path); !errors.Is(err, trusted.ErrUntrusted) {
 				t.Errorf("group-writable: got %v", err)
 			}
 		})
@@ -67,26 +68,14 @@ func TestInventoryOfAnotherKindIsRefused(t *testing.T) {
 
 func TestAnInventoryWithoutGPUsIsOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "inventory.json")
-	if err := WriteInventory(path, Inventory{BootID: "b"}); err != nil {
+	if err := Write(path, device.Inventory{BootID: "b"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := ReadInventory(path); err != nil || got.Version != InventoryVersion || got.GPUs == nil || len(got.GPUs) != 0 {
+	if got, err := Read(path); err != nil || got.Version != Version || got.GPUs == nil || len(got.GPUs) != 0 {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if err := WriteInventory(filepath.Join(path, "none"), Inventory{}); err == nil {
+	if err := Write(filepath.Join(path, "none"), device.Inventory{}); err == nil {
 		t.Error("written where nothing can be")
-	}
-}
-
-func TestByUUID(t *testing.T) {
-	inv := Inventory{GPUs: []GPU{{UUID: "GPU-a", Index: 1}, {UUID: "GPU-b", Index: 2}}}
-	for uuid, index := range map[UUID]NVMLIndex{"GPU-a": 1, "GPU-b": 2} {
-		if gpu, ok := inv.ByUUID(uuid); !ok || gpu.Index != index {
-			t.Errorf("%s is %+v, %v", uuid, gpu, ok)
-		}
-	}
-	if gpu, ok := inv.ByUUID("GPU-c"); ok || gpu != (GPU{}) {
-		t.Errorf("one that is not there is %+v", gpu)
 	}
 }
 
