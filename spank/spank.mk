@@ -11,7 +11,8 @@ SPANK_GOFLAGS ?=
 
 spank_sources := $(wildcard spank/*.c spank/*.h spank/*.go) spank/exports.map \
 	$(wildcard internal/launch/*.go internal/grant/*.go internal/request/*.go \
-	internal/ledger/*.go internal/rundir/*.go internal/trusted/*.go internal/device/*.go)
+	internal/usage/*.go internal/ledger/*.go internal/rundir/*.go internal/trusted/*.go internal/device/*.go \
+	internal/crashpoint/*.go)
 
 # Go writes a header of its exports beside the library, so it must land in a folder of its own
 # kind: in spank/ it would stand among ours.
