@@ -22,26 +22,26 @@ $(BUILD)/spank_vgpu.so: $(spank_sources) go.mod
 		-ldflags "-s -w -extldflags '-Wl,--version-script=$(CURDIR)/spank/exports.map'" \
 		-o $@ ./spank
 
-spank_testhost_flags := -std=gnu11 -g -O1 -Wall -Wextra -Werror
+test_spank_flags := -std=gnu11 -g -O1 -Wall -Wextra -Werror -Ispank
 
 # -rdynamic: the plugin finds the host's spank_* where it would find Slurm's.
-$(BUILD)/spank/testhost: $(wildcard spank/testhost/*.c spank/testhost/*.h) spank/plan.h
+$(BUILD)/test-spank/testhost: $(wildcard test/spank/*.c test/spank/*.h) spank/plan.h
 	@mkdir -p $(@D)
-	$(CC) $(spank_testhost_flags) -rdynamic -o $@ spank/testhost/*.c -ldl
+	$(CC) $(test_spank_flags) -rdynamic -o $@ test/spank/*.c -ldl
 
 # Stands for libslurm-vgpu.so: what is preloaded says so.
-$(BUILD)/spank/libslurm-vgpu.so: spank/testhost/preloaded/preloaded.c
+$(BUILD)/test-spank/libslurm-vgpu.so: test/spank/preloaded/preloaded.c
 	@mkdir -p $(@D)
-	$(CC) $(spank_testhost_flags) -shared -fPIC -o $@ $<
+	$(CC) $(test_spank_flags) -shared -fPIC -o $@ $<
 
 .PHONY: test-spank
-test-spank: $(BUILD)/spank_vgpu.so $(BUILD)/spank/testhost $(BUILD)/spank/libslurm-vgpu.so
+test-spank: $(BUILD)/spank_vgpu.so $(BUILD)/test-spank/testhost $(BUILD)/test-spank/libslurm-vgpu.so
 	$(GO) vet $(SPANK_GOFLAGS) ./spank ./internal/launch
 	$(GO) test $(SPANK_GOFLAGS) ./spank ./internal/launch
 	! nm -D --defined-only $(BUILD)/spank_vgpu.so | awk '{print $$3}' | \
 		grep -vxE 'plugin_(name|type|version)|spank_plugin_version|slurm_spank_[a-z_]+'
-	$(BUILD)/spank/testhost $(abspath $(BUILD))/spank_vgpu.so $(abspath $(BUILD))/spank/libslurm-vgpu.so
+	$(BUILD)/test-spank/testhost $(abspath $(BUILD))/spank_vgpu.so $(abspath $(BUILD))/test-spank/libslurm-vgpu.so
 
 .PHONY: bench-spank
-bench-spank: $(BUILD)/spank_vgpu.so $(BUILD)/spank/testhost
-	$(BUILD)/spank/testhost $(abspath $(BUILD))/spank_vgpu.so /usr/lib/slurm-vgpu/libslurm-vgpu.so bench
+bench-spank: $(BUILD)/spank_vgpu.so $(BUILD)/test-spank/testhost
+	$(BUILD)/test-spank/testhost $(abspath $(BUILD))/spank_vgpu.so /usr/lib/slurm-vgpu/libslurm-vgpu.so bench

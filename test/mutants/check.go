@@ -51,8 +51,8 @@ func newSuite(t *tree, number int, areas []string, seen *baseline) (*suite, erro
 	}
 	s := &suite{tree: t, checks: map[string]*check{}, cached: map[string][]*check{}, build: map[string][]string{
 		"interposer": {"make", faultyCC, "build-test-interposer"},
-		"all":        {"make", "build", "build/spank/testhost", "build/spank/libslurm-vgpu.so"}, // scripts need the simulated driver
-		"spank":      {"make", "build/spank_vgpu.so", "build/spank/testhost", "build/spank/libslurm-vgpu.so"},
+		"all":        {"make", "build", "build/test-spank/testhost", "build/test-spank/libslurm-vgpu.so"}, // scripts need the simulated driver
+		"spank":      {"make", "build/spank_vgpu.so", "build/test-spank/testhost", "build/test-spank/libslurm-vgpu.so"},
 	}}
 	var all []*check
 	if slices.Contains(areas, "interposer") {
@@ -68,7 +68,7 @@ func newSuite(t *tree, number int, areas []string, seen *baseline) (*suite, erro
 			return nil, err
 		}
 		all = append(all, &check{name: "testhost", again: true,
-			command: []string{"build/spank/testhost", build + "/spank_vgpu.so", build + "/spank/libslurm-vgpu.so"}})
+			command: []string{"build/test-spank/testhost", build + "/spank_vgpu.so", build + "/test-spank/libslurm-vgpu.so"}})
 		packages, err := packages()
 		if err != nil {
 			return nil, err

@@ -1,11 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * testhost PLUGIN LIBRARY: plays every case in a process of its own, because what a plugin keeps
- * lasts as long as the process. testhost PLUGIN LIBRARY bench: measures instead. */
+ * What a case finds: its own folder, the run folder of a job in it, a step that has begun. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -158,56 +156,4 @@ void make_folder(void)
 void remove_folder(void)
 {
 	nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-}
-
-static bool passes(const struct test_case *c)
-{
-	int status = 1;
-
-	make_folder();
-	pid_t child = fork();
-	if (child == 0) {
-		alarm(60);
-		host.uid = geteuid() == 0 ? 65534 : geteuid();
-		c->run();
-		_exit(0);
-	}
-	bool ended = child > 0 && waitpid(child, &status, 0) == child;
-	remove_folder();
-	if (ended && WIFSIGNALED(status))
-		fprintf(stderr, "    ended by signal %d\n", WTERMSIG(status));
-	return ended && status == 0;
-}
-
-int main(int argc, char *argv[])
-{
-	const struct test_case *const suites[] = {user_cases, step_cases, stepgres_cases, isolation_cases,
-						   container_cases};
-	int passed = 0, failed = 0, skipped = 0;
-
-	if (argc != 3 && (argc != 4 || strcmp(argv[3], "bench") != 0)) {
-		fprintf(stderr, "usage: testhost PLUGIN LIBRARY [bench]\n");
-		return 2;
-	}
-	plugin_path = argv[1];
-	library_path = argv[2];
-	if (argc == 4)
-		return bench();
-	umask(077); /* a job's umask must not close the step's folders to it */
-	for (size_t s = 0; s < sizeof(suites) / sizeof(suites[0]); s++)
-		for (const struct test_case *c = suites[s]; c->name; c++) {
-			if (c->needs_root && geteuid() != 0) {
-				printf("skip  %s: needs root\n", c->name);
-				skipped++;
-			} else if (passes(c)) {
-				printf("ok    %s\n", c->name);
-				passed++;
-			} else {
-				printf("FAIL  %s\n", c->name);
-				failed++;
-			}
-			fflush(stdout);
-		}
-	printf("spank/testhost: %d passed, %d failed, %d skipped\n", passed, failed, skipped);
-	return failed != 0;
 }

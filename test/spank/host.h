@@ -95,6 +95,6 @@ void check_view(void);
 void go_outside(void);
 void go_back(void);
 
-int bench(void); /* prints a table */
+int bench(void); /* (bench.c) prints a table */
 
 #endif

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../plan.h"
 #include "host.h"
+#include "plan.h"
 
 static struct plugin start(spank_context_t context)
 {

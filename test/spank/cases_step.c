@@ -12,8 +12,8 @@
 
 #include <slurm/slurm.h>
 
-#include "../plan.h"
 #include "host.h"
+#include "plan.h"
 
 static int start_task(void)
 {
