@@ -59,14 +59,7 @@ type changedSlice struct {
 	WasSMPercent int              `json:"was_sm_percent"`
 }
 
-func setCommand(o *options) *cobra.Command {
-	var cores, mem string
-	var ask change
-	var asJSON bool
-	command := &cobra.Command{
-		Use:   "set JOB [--mem SIZE] [--cores PERCENT] [--device GPU] [--force] [--json]",
-		Short: "Change the memory and the share of a running job (root only)",
-		Long: `Change the memory and the share of GPU time that a running job has on this node. It is in force at
+const setText = `Change the memory and the share of GPU time that a running job has on this node. It is in force at
 once, for processes that run as well: memory that is in use beyond a smaller limit stays in use, but
 nothing more is given out.
 
@@ -78,7 +71,16 @@ What Slurm has allocated (GRES) and accounts for does not change: Slurm still co
 it asked for, and may send another job where there is no room any more. The usage record and
 AdminComment name the new limits.
 
-Exit codes: 0 changed, 1 not possible, 2 wrong usage, 78 config.yaml is wrong.`,
+Exit codes: 0 changed, 1 not possible, 2 wrong usage, 78 config.yaml is wrong.`
+
+func setCommand(o *options) *cobra.Command {
+	var cores, mem string
+	var ask change
+	var asJSON bool
+	command := &cobra.Command{
+		Use:     "set JOB [--mem SIZE] [--cores PERCENT] [--device GPU] [--force] [--json]",
+		Short:   "Change the memory and the share of a running job (root only)",
+		Long:    setText,
 		Example: "  vgpuctl set 123 --cores 50\n  vgpuctl set 123 --mem 8G --cores 0\n  vgpuctl set 123 --mem 25% --device 0,GPU-1b2c3d4e",
 		Args: func(command *cobra.Command, args []string) error {
 			if len(args) != 1 || !jobIDs.MatchString(args[0]) {
@@ -87,16 +89,8 @@ Exit codes: 0 changed, 1 not possible, 2 wrong usage, 78 config.yaml is wrong.`,
 			return nil
 		},
 		RunE: func(command *cobra.Command, args []string) error {
-			for _, option := range []struct{ typed, name, value string }{{"--mem", "vgpu-mem", mem}, {"--cores", "vgpu-cores", cores}} {
-				if !command.Flags().Changed(strings.TrimPrefix(option.typed, "--")) {
-					continue
-				}
-				if err := request.ParseAs(option.typed, option.name, option.value, &ask.size); err != nil {
-					return exitError{exitUsage, err}
-				}
-			}
-			if ask.size.IsZero() {
-				return exitError{exitUsage, errors.New("nothing to change: give --mem, --cores or both")}
+			if err := ask.parse(command, mem, cores); err != nil {
+				return exitError{exitUsage, err}
 			}
 			cfg, err := o.load()
 			if err != nil {
@@ -122,6 +116,22 @@ Exit codes: 0 changed, 1 not possible, 2 wrong usage, 78 config.yaml is wrong.`,
 	command.Flags().BoolVar(&ask.overcommit, "force", false, "grant memory that is granted to others as well")
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return command
+}
+
+// parse takes the options that were typed.
+func (ask *change) parse(command *cobra.Command, mem, cores string) error {
+	for _, option := range []struct{ typed, name, value string }{{"--mem", "vgpu-mem", mem}, {"--cores", "vgpu-cores", cores}} {
+		if !command.Flags().Changed(strings.TrimPrefix(option.typed, "--")) {
+			continue
+		}
+		if err := request.ParseAs(option.typed, option.name, option.value, &ask.size); err != nil {
+			return err
+		}
+	}
+	if ask.size.IsZero() {
+		return errors.New("nothing to change: give --mem, --cores or both")
+	}
+	return nil
 }
 
 func setJob(ctx context.Context, cfg config.Config, id string, ask change) (changed, error) {

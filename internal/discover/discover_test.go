@@ -56,73 +56,75 @@ func wantTwoH200(t *testing.T) device.Inventory {
 	}
 }
 
+var inventories = map[string]struct {
+	change func(*server.Server)
+	want   func(*device.Inventory)
+}{
+	"two GPUs": {func(*server.Server) {}, func(*device.Inventory) {}},
+	"no CUDA": {
+		func(n *server.Server) {
+			n.SystemGetCudaDriverVersionFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_NOT_FOUND }
+		},
+		func(inv *device.Inventory) { inv.CUDAVersion = 0 },
+	},
+	"MIG": {
+		func(n *server.Server) { at(n, 1).MigMode = nvml.DEVICE_MIG_ENABLE },
+		func(inv *device.Inventory) { inv.GPUs[1].Lost = LostMIG },
+	},
+	"MIG not supported": {
+		func(n *server.Server) {
+			at(n, 1).GetMigModeFunc = func() (int, int, nvml.Return) { return 1, 1, nvml.ERROR_NOT_SUPPORTED }
+		},
+		func(*device.Inventory) {},
+	},
+	"off the bus": {
+		func(n *server.Server) {
+			handle := n.DeviceGetHandleByIndexFunc
+			n.DeviceGetHandleByIndexFunc = func(index int) (nvml.Device, nvml.Return) {
+				if index == 0 {
+					return nil, nvml.ERROR_GPU_IS_LOST
+				}
+				return handle(index)
+			}
+		},
+		func(inv *device.Inventory) {
+			inv.GPUs[0] = device.GPU{UUID: "unknown-0", Minor: -1,
+				Lost: "handle: the GPU has fallen off the bus or is otherwise inaccessible"}
+		},
+	},
+	"memory unreadable": {
+		func(n *server.Server) {
+			at(n, 0).GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
+				return nvml.Memory{Total: 5 << 30}, nvml.ERROR_GPU_IS_LOST
+			}
+		},
+		func(inv *device.Inventory) {
+			inv.GPUs[0].MemMiB = 0
+			inv.GPUs[0].Lost = "memory: the GPU has fallen off the bus or is otherwise inaccessible"
+		},
+	},
+	"no memory": {
+		func(n *server.Server) { at(n, 0).MemoryInfo = nvml.Memory{} },
+		func(inv *device.Inventory) {
+			inv.GPUs[0].MemMiB = 0
+			inv.GPUs[0].Lost = "it has no memory of its own"
+		},
+	},
+	"one UUID twice": {
+		func(n *server.Server) { at(n, 1).UUID = "GPU-aaaa" },
+		func(inv *device.Inventory) {
+			inv.GPUs[1].UUID = "unknown-1"
+			inv.GPUs[1].Lost = "NVML names it GPU-aaaa, as another GPU of this node"
+		},
+	},
+	"no GPU": {
+		func(n *server.Server) { n.Devices = nil },
+		func(inv *device.Inventory) { inv.GPUs = []device.GPU{} },
+	},
+}
+
 func TestInventory(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*server.Server)
-		want   func(*device.Inventory)
-	}{
-		"two GPUs": {func(*server.Server) {}, func(*device.Inventory) {}},
-		"no CUDA": {
-			func(n *server.Server) {
-				n.SystemGetCudaDriverVersionFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_NOT_FOUND }
-			},
-			func(inv *device.Inventory) { inv.CUDAVersion = 0 },
-		},
-		"MIG": {
-			func(n *server.Server) { at(n, 1).MigMode = nvml.DEVICE_MIG_ENABLE },
-			func(inv *device.Inventory) { inv.GPUs[1].Lost = LostMIG },
-		},
-		"MIG not supported": {
-			func(n *server.Server) {
-				at(n, 1).GetMigModeFunc = func() (int, int, nvml.Return) { return 1, 1, nvml.ERROR_NOT_SUPPORTED }
-			},
-			func(*device.Inventory) {},
-		},
-		"off the bus": {
-			func(n *server.Server) {
-				handle := n.DeviceGetHandleByIndexFunc
-				n.DeviceGetHandleByIndexFunc = func(index int) (nvml.Device, nvml.Return) {
-					if index == 0 {
-						return nil, nvml.ERROR_GPU_IS_LOST
-					}
-					return handle(index)
-				}
-			},
-			func(inv *device.Inventory) {
-				inv.GPUs[0] = device.GPU{UUID: "unknown-0", Minor: -1,
-					Lost: "handle: the GPU has fallen off the bus or is otherwise inaccessible"}
-			},
-		},
-		"memory unreadable": {
-			func(n *server.Server) {
-				at(n, 0).GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
-					return nvml.Memory{Total: 5 << 30}, nvml.ERROR_GPU_IS_LOST
-				}
-			},
-			func(inv *device.Inventory) {
-				inv.GPUs[0].MemMiB = 0
-				inv.GPUs[0].Lost = "memory: the GPU has fallen off the bus or is otherwise inaccessible"
-			},
-		},
-		"no memory": {
-			func(n *server.Server) { at(n, 0).MemoryInfo = nvml.Memory{} },
-			func(inv *device.Inventory) {
-				inv.GPUs[0].MemMiB = 0
-				inv.GPUs[0].Lost = "it has no memory of its own"
-			},
-		},
-		"one UUID twice": {
-			func(n *server.Server) { at(n, 1).UUID = "GPU-aaaa" },
-			func(inv *device.Inventory) {
-				inv.GPUs[1].UUID = "unknown-1"
-				inv.GPUs[1].Lost = "NVML names it GPU-aaaa, as another GPU of this node"
-			},
-		},
-		"no GPU": {
-			func(n *server.Server) { n.Devices = nil },
-			func(inv *device.Inventory) { inv.GPUs = []device.GPU{} },
-		},
-	} {
+	for name, tc := range inventories {
 		t.Run(name, func(t *testing.T) {
 			node := twoH200()
 			tc.change(node)

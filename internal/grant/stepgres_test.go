@@ -25,37 +25,42 @@ func counted() Grant {
 	return g
 }
 
+// stepSize is what a step has of a slice.
+type stepSize struct {
+	mem int64
+	sm  int
+}
+
+var unused stepSize
+
+var stepsGRES = []struct {
+	ask   string
+	given request.Entitlement
+	want  []stepSize // of each slice; unused: it is not the step's
+	says  string
+}{
+	{given: request.Entitlement{Slices: 2, MemMiB: 6000, SMPercent: 60}, want: []stepSize{{3000, 30}, {3000, 30}}},
+	{given: request.Entitlement{Slices: 2}, want: []stepSize{{3000, 30}, {3000, 30}}},
+	{given: request.Entitlement{Slices: 2, MemMiB: 2001, SMPercent: 21}, want: []stepSize{{1000, 10}, {1000, 10}}},
+	{given: request.Entitlement{Slices: 1}, want: []stepSize{{3000, 30}, unused}},
+	{given: request.Entitlement{Slices: 1, MemMiB: 1000}, want: []stepSize{{1000, 30}, unused}},
+	{given: request.Entitlement{MemMiB: 1000}, want: []stepSize{{1000, 30}, unused}},
+	{given: request.Entitlement{SMPercent: 5}, want: []stepSize{{3000, 5}, unused}},
+	{given: request.Entitlement{Slices: 1, MemMiB: 1, SMPercent: 1}, want: []stepSize{{1, 1}, unused}},
+	{given: request.Entitlement{}, want: []stepSize{unused, unused}},
+	{given: request.Entitlement{Slices: 3, MemMiB: 6000}, want: []stepSize{{2000, 30}, {2000, 30}}},
+	{given: request.Entitlement{Slices: 1, MemMiB: 3001}, says: "--gres=gpumem:3001: 3001 MiB for each of 1 slices are more than the job's slice of 3000 MiB"},
+	{given: request.Entitlement{Slices: 1, SMPercent: 31}, says: "--gres=gpucores:31: 31 percent for each of 1 slices are more than the job's share of 30 percent"},
+	{ask: "mem=500;cores=7", given: request.Entitlement{Slices: 1, MemMiB: 1000, SMPercent: 10}, want: []stepSize{{500, 7}, unused}},
+	{ask: "mem=3000;cores=30", given: request.Entitlement{Slices: 1, MemMiB: 1000, SMPercent: 10}, want: []stepSize{{1000, 10}, unused}}, // the job's own
+	{ask: "mem=1001", given: request.Entitlement{Slices: 1, MemMiB: 1000}, says: "--vgpu-mem=1001 is more than --gres=gpumem:1000 gives each of 1 slices"},
+	{ask: "cores=11", given: request.Entitlement{Slices: 1, SMPercent: 10}, says: "--vgpu-cores=11 is more than --gres=gpucores:10 gives each of 1 slices"},
+	{ask: "uuid=GPU-bbbbbbbb", given: request.Entitlement{Slices: 1}, want: []stepSize{unused, {3000, 30}}},
+	{ask: "uuid=GPU-cccccccc", given: request.Entitlement{Slices: 1}, says: "the job holds no such GPU here"},
+}
+
 func TestPrepareWithGRES(t *testing.T) {
-	type step struct {
-		mem int64
-		sm  int
-	}
-	none := step{}
-	for _, tc := range []struct {
-		ask   string
-		given request.Entitlement
-		want  []step // of each slice; none: it is not the step's
-		says  string
-	}{
-		{given: request.Entitlement{Slices: 2, MemMiB: 6000, SMPercent: 60}, want: []step{{3000, 30}, {3000, 30}}},
-		{given: request.Entitlement{Slices: 2}, want: []step{{3000, 30}, {3000, 30}}},
-		{given: request.Entitlement{Slices: 2, MemMiB: 2001, SMPercent: 21}, want: []step{{1000, 10}, {1000, 10}}},
-		{given: request.Entitlement{Slices: 1}, want: []step{{3000, 30}, none}},
-		{given: request.Entitlement{Slices: 1, MemMiB: 1000}, want: []step{{1000, 30}, none}},
-		{given: request.Entitlement{MemMiB: 1000}, want: []step{{1000, 30}, none}},
-		{given: request.Entitlement{SMPercent: 5}, want: []step{{3000, 5}, none}},
-		{given: request.Entitlement{Slices: 1, MemMiB: 1, SMPercent: 1}, want: []step{{1, 1}, none}},
-		{given: request.Entitlement{}, want: []step{none, none}},
-		{given: request.Entitlement{Slices: 3, MemMiB: 6000}, want: []step{{2000, 30}, {2000, 30}}},
-		{given: request.Entitlement{Slices: 1, MemMiB: 3001}, says: "--gres=gpumem:3001: 3001 MiB for each of 1 slices are more than the job's slice of 3000 MiB"},
-		{given: request.Entitlement{Slices: 1, SMPercent: 31}, says: "--gres=gpucores:31: 31 percent for each of 1 slices are more than the job's share of 30 percent"},
-		{ask: "mem=500;cores=7", given: request.Entitlement{Slices: 1, MemMiB: 1000, SMPercent: 10}, want: []step{{500, 7}, none}},
-		{ask: "mem=3000;cores=30", given: request.Entitlement{Slices: 1, MemMiB: 1000, SMPercent: 10}, want: []step{{1000, 10}, none}}, // the job's own
-		{ask: "mem=1001", given: request.Entitlement{Slices: 1, MemMiB: 1000}, says: "--vgpu-mem=1001 is more than --gres=gpumem:1000 gives each of 1 slices"},
-		{ask: "cores=11", given: request.Entitlement{Slices: 1, SMPercent: 10}, says: "--vgpu-cores=11 is more than --gres=gpucores:10 gives each of 1 slices"},
-		{ask: "uuid=GPU-bbbbbbbb", given: request.Entitlement{Slices: 1}, want: []step{none, {3000, 30}}},
-		{ask: "uuid=GPU-cccccccc", given: request.Entitlement{Slices: 1}, says: "the job holds no such GPU here"},
-	} {
+	for _, tc := range stepsGRES {
 		g := counted()
 		dir := jobFolder(t, g)
 		got, err := Prepare(dir, g, 0, "0", ask(t, tc.ask), &tc.given)
@@ -69,13 +74,13 @@ func TestPrepareWithGRES(t *testing.T) {
 			t.Errorf("%q with %+v: %v", tc.ask, tc.given, err)
 			continue
 		}
-		var seen []step
+		var seen []stepSize
 		for _, s := range got.Slices {
-			if seen = append(seen, none); s.Mine {
-				seen[len(seen)-1] = step{s.StepMemMiB, s.StepSM}
+			if seen = append(seen, unused); s.Mine {
+				seen[len(seen)-1] = stepSize{s.StepMemMiB, s.StepSM}
 			}
 		}
-		if diff := cmp.Diff(tc.want, seen, cmp.AllowUnexported(step{})); diff != "" {
+		if diff := cmp.Diff(tc.want, seen, cmp.AllowUnexported(stepSize{})); diff != "" {
 			t.Errorf("%q with %+v (-want +got):\n%s", tc.ask, tc.given, diff)
 		}
 		// A change of the job that changes nothing leaves the step what it has.

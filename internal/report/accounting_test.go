@@ -61,6 +61,39 @@ func script(t *testing.T, dir, name, body string) string {
 	return path
 }
 
+// What the commands are asked, with their environment.
+const writerOrder = `{"job_id":"7_1","cluster":"c","state":"COMPLETED","submit":"2026-11-21T03:09:40Z","end":"2026-11-21T03:09:41Z","was":"old",` +
+	`"text":"{\"text\":\"it's ` + "`so`" + `\"}"}` + "\n"
+
+var commandsOfSlurm = `sacct
+<-D>
+<-n>
+<-P>
+<-X>
+<--delimiter=` + delimiter + `>
+<-j>
+<7,9>
+<-o>
+<` + fields + `>
+SLURM_CONF=/etc/elsewhere/slurm.conf
+SLURM_TIME_FORMAT=%s
+writer
+<--write>
+SLURM_CONF=/etc/elsewhere/slurm.conf
+SLURM_TIME_FORMAT=%s
+` + strings.Repeat(writerOrder, 4) + `sacctmgr
+<-i>
+<modify>
+<job>
+<where>
+<jobid=7_1>
+<cluster=c>
+<set>
+<AdminComment={"text":"it\u0027s \u0060so\u0060"}>
+SLURM_CONF=/etc/elsewhere/slurm.conf
+SLURM_TIME_FORMAT=%s
+`
+
 func TestSlurmCommands(t *testing.T) {
 	t.Setenv("SLURM_CONF", "/etc/elsewhere/slurm.conf")
 	t.Setenv("LD_PRELOAD_OF_A_JOB", "1")
@@ -98,37 +131,7 @@ func TestSlurmCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order := `{"job_id":"7_1","cluster":"c","state":"COMPLETED","submit":"2026-11-21T03:09:40Z","end":"2026-11-21T03:09:41Z","was":"old",` +
-		`"text":"{\"text\":\"it's ` + "`so`" + `\"}"}` + "\n"
-	want := `sacct
-<-D>
-<-n>
-<-P>
-<-X>
-<--delimiter=` + delimiter + `>
-<-j>
-<7,9>
-<-o>
-<` + fields + `>
-SLURM_CONF=/etc/elsewhere/slurm.conf
-SLURM_TIME_FORMAT=%s
-writer
-<--write>
-SLURM_CONF=/etc/elsewhere/slurm.conf
-SLURM_TIME_FORMAT=%s
-` + strings.Repeat(order, 4) + `sacctmgr
-<-i>
-<modify>
-<job>
-<where>
-<jobid=7_1>
-<cluster=c>
-<set>
-<AdminComment={"text":"it\u0027s \u0060so\u0060"}>
-SLURM_CONF=/etc/elsewhere/slurm.conf
-SLURM_TIME_FORMAT=%s
-`
-	if diff := cmp.Diff(want, string(got)); diff != "" {
+	if diff := cmp.Diff(commandsOfSlurm, string(got)); diff != "" {
 		t.Error(diff)
 	}
 }

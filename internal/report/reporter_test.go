@@ -125,6 +125,22 @@ func outcome(t *testing.T, r *Reporter, job uint32) string {
 	return runs[len(runs)-1].Outcome
 }
 
+// endsAtTheThirdCall has job 7 end after it was asked for twice.
+func endsAtTheThirdCall(t *testing.T) func(*database) func(int, uint32) {
+	return func(d *database) func(int, uint32) {
+		return func(calls int, job uint32) {
+			d.Lock()
+			defer d.Unlock()
+			if d.rows[7].AdminComment != "" && calls <= 3 {
+				t.Error("written before the job has ended")
+			}
+			if calls == 3 {
+				d.rows[7] = ended(7)
+			}
+		}
+	}
+}
+
 func TestFlush(t *testing.T) {
 	running := ended(7)
 	running.State, running.End, running.Ended = "RUNNING", time.Time{}, false
@@ -152,19 +168,8 @@ func TestFlush(t *testing.T) {
 		"sacctmgr cannot":   {row: ended(7), faults: []error{nil, ErrOlderRun}, outcome: "not written: " + ErrOlderRun.Error()},
 		"overwritten twice": {row: many, loses: 2, outcome: OutcomeWritten, stands: true},
 		"no row yet":        {row: ended(7), faults: []error{ErrNoRow, ErrNoRow}, outcome: OutcomeWritten, stands: true},
-		"still running": {row: running, outcome: OutcomeWritten, stands: true, onRow: func(d *database) func(int, uint32) {
-			return func(calls int, job uint32) {
-				d.Lock()
-				defer d.Unlock()
-				if d.rows[7].AdminComment != "" && calls <= 3 {
-					t.Error("written before the job has ended")
-				}
-				if calls == 3 {
-					d.rows[7] = ended(7)
-				}
-			}
-		}},
-		"a later run": {row: later, outcome: "not written: " + errNever.Error()},
+		"still running":     {row: running, outcome: OutcomeWritten, stands: true, onRow: endsAtTheThirdCall(t)},
+		"a later run":       {row: later, outcome: "not written: " + errNever.Error()},
 		"newer part": {row: newer,
 			outcome: "not written: admin comment was written by a newer version: 9"},
 	} {

@@ -58,51 +58,55 @@ func TestParseOptionAccepts(t *testing.T) {
 	}
 }
 
+const (
+	wantMem   = ": want MiB as 3000 or 3000M, GiB as 8G, or a share of the GPU as 25%"
+	wantCores = ": want a percentage of GPU time from 1 to 100, or 0 for no cap"
+)
+
+var long = strings.Repeat("9", 300)
+
+var refusedOptions = []struct{ name, value, want string }{
+	{"vgpu-mem", "abc", "--vgpu-mem=abc" + wantMem},
+	{"vgpu-mem", "", "--vgpu-mem=" + wantMem},
+	{"vgpu-mem", "0", "--vgpu-mem=0" + wantMem},
+	{"vgpu-mem", "-5", "--vgpu-mem=-5" + wantMem},
+	{"vgpu-mem", "+5", "--vgpu-mem=+5" + wantMem},
+	{"vgpu-mem", "3T", "--vgpu-mem=3T" + wantMem},
+	{"vgpu-mem", "8GB", "--vgpu-mem=8GB" + wantMem},
+	{"vgpu-mem", "1.5G", "--vgpu-mem=1.5G" + wantMem},
+	{"vgpu-mem", "1e3", "--vgpu-mem=1e3" + wantMem},
+	{"vgpu-mem", "0x10", "--vgpu-mem=0x10" + wantMem},
+	{"vgpu-mem", "M", "--vgpu-mem=M" + wantMem},
+	{"vgpu-mem", "%", "--vgpu-mem=%" + wantMem},
+	{"vgpu-mem", ".5%", "--vgpu-mem=.5%" + wantMem},
+	{"vgpu-mem", "5.%", "--vgpu-mem=5.%" + wantMem},
+	{"vgpu-mem", "0%", "--vgpu-mem=0%" + wantMem},
+	{"vgpu-mem", "0.0%", "--vgpu-mem=0.0%" + wantMem},
+	{"vgpu-mem", "100.1%", "--vgpu-mem=100.1%" + wantMem},
+	{"vgpu-mem", "1e1%", "--vgpu-mem=1e1%" + wantMem},
+	{"vgpu-mem", "nan%", "--vgpu-mem=nan%" + wantMem},
+	{"vgpu-mem", "17179869185", "--vgpu-mem=17179869185" + wantMem},
+	{"vgpu-mem", "99999999999999999999G", "--vgpu-mem=99999999999999999999G" + wantMem},
+	{"vgpu-mem", "9007199254740993G", "--vgpu-mem=9007199254740993G" + wantMem},
+	{"vgpu-mem", long, "--vgpu-mem=" + long[:40] + "…" + wantMem},
+	{"vgpu-mem", "3 G", `--vgpu-mem="3 G"` + wantMem},
+	{"vgpu-mem", "3\n\x1b[31m", `--vgpu-mem="3\n\x1b[31m"` + wantMem},
+	{"vgpu-mem", "三", `--vgpu-mem="\u4e09"` + wantMem},
+	{"vgpu-cores", "101", "--vgpu-cores=101" + wantCores},
+	{"vgpu-cores", "-1", "--vgpu-cores=-1" + wantCores},
+	{"vgpu-cores", "30%", "--vgpu-cores=30%" + wantCores},
+	{"vgpu-cores", "", "--vgpu-cores=" + wantCores},
+	{"vgpu-cores", long, "--vgpu-cores=" + long[:40] + "…" + wantCores},
+	{"vgpu-place", "Pack", "--vgpu-place=Pack: want pack or spread"},
+	{"vgpu-policy", "", "--vgpu-policy=: want cap or elastic"},
+	{"vgpu-gpu", "h200,", "--vgpu-gpu=h200,: want GPU types as h200 or h200,l40s, or !a100 to exclude"},
+	{"vgpu-gpu", "a;b", "--vgpu-gpu=a;b: want GPU types as h200 or h200,l40s, or !a100 to exclude"},
+	{"vgpu-uuid", "GPU-123", "--vgpu-uuid=GPU-123: want device UUIDs as GPU-1b2c3d4e (8 characters after GPU- at least), or !GPU-1b2c3d4e to exclude"},
+	{"vgpu-uuid", "0", "--vgpu-uuid=0: want device UUIDs as GPU-1b2c3d4e (8 characters after GPU- at least), or !GPU-1b2c3d4e to exclude"},
+}
+
 func TestParseOptionRefuses(t *testing.T) {
-	const (
-		wantMem   = ": want MiB as 3000 or 3000M, GiB as 8G, or a share of the GPU as 25%"
-		wantCores = ": want a percentage of GPU time from 1 to 100, or 0 for no cap"
-	)
-	long := strings.Repeat("9", 300)
-	for _, c := range []struct{ name, value, want string }{
-		{"vgpu-mem", "abc", "--vgpu-mem=abc" + wantMem},
-		{"vgpu-mem", "", "--vgpu-mem=" + wantMem},
-		{"vgpu-mem", "0", "--vgpu-mem=0" + wantMem},
-		{"vgpu-mem", "-5", "--vgpu-mem=-5" + wantMem},
-		{"vgpu-mem", "+5", "--vgpu-mem=+5" + wantMem},
-		{"vgpu-mem", "3T", "--vgpu-mem=3T" + wantMem},
-		{"vgpu-mem", "8GB", "--vgpu-mem=8GB" + wantMem},
-		{"vgpu-mem", "1.5G", "--vgpu-mem=1.5G" + wantMem},
-		{"vgpu-mem", "1e3", "--vgpu-mem=1e3" + wantMem},
-		{"vgpu-mem", "0x10", "--vgpu-mem=0x10" + wantMem},
-		{"vgpu-mem", "M", "--vgpu-mem=M" + wantMem},
-		{"vgpu-mem", "%", "--vgpu-mem=%" + wantMem},
-		{"vgpu-mem", ".5%", "--vgpu-mem=.5%" + wantMem},
-		{"vgpu-mem", "5.%", "--vgpu-mem=5.%" + wantMem},
-		{"vgpu-mem", "0%", "--vgpu-mem=0%" + wantMem},
-		{"vgpu-mem", "0.0%", "--vgpu-mem=0.0%" + wantMem},
-		{"vgpu-mem", "100.1%", "--vgpu-mem=100.1%" + wantMem},
-		{"vgpu-mem", "1e1%", "--vgpu-mem=1e1%" + wantMem},
-		{"vgpu-mem", "nan%", "--vgpu-mem=nan%" + wantMem},
-		{"vgpu-mem", "17179869185", "--vgpu-mem=17179869185" + wantMem},
-		{"vgpu-mem", "99999999999999999999G", "--vgpu-mem=99999999999999999999G" + wantMem},
-		{"vgpu-mem", "9007199254740993G", "--vgpu-mem=9007199254740993G" + wantMem},
-		{"vgpu-mem", long, "--vgpu-mem=" + long[:40] + "…" + wantMem},
-		{"vgpu-mem", "3 G", `--vgpu-mem="3 G"` + wantMem},
-		{"vgpu-mem", "3\n\x1b[31m", `--vgpu-mem="3\n\x1b[31m"` + wantMem},
-		{"vgpu-mem", "三", `--vgpu-mem="\u4e09"` + wantMem},
-		{"vgpu-cores", "101", "--vgpu-cores=101" + wantCores},
-		{"vgpu-cores", "-1", "--vgpu-cores=-1" + wantCores},
-		{"vgpu-cores", "30%", "--vgpu-cores=30%" + wantCores},
-		{"vgpu-cores", "", "--vgpu-cores=" + wantCores},
-		{"vgpu-cores", long, "--vgpu-cores=" + long[:40] + "…" + wantCores},
-		{"vgpu-place", "Pack", "--vgpu-place=Pack: want pack or spread"},
-		{"vgpu-policy", "", "--vgpu-policy=: want cap or elastic"},
-		{"vgpu-gpu", "h200,", "--vgpu-gpu=h200,: want GPU types as h200 or h200,l40s, or !a100 to exclude"},
-		{"vgpu-gpu", "a;b", "--vgpu-gpu=a;b: want GPU types as h200 or h200,l40s, or !a100 to exclude"},
-		{"vgpu-uuid", "GPU-123", "--vgpu-uuid=GPU-123: want device UUIDs as GPU-1b2c3d4e (8 characters after GPU- at least), or !GPU-1b2c3d4e to exclude"},
-		{"vgpu-uuid", "0", "--vgpu-uuid=0: want device UUIDs as GPU-1b2c3d4e (8 characters after GPU- at least), or !GPU-1b2c3d4e to exclude"},
-	} {
+	for _, c := range refusedOptions {
 		t.Run(c.name+"="+c.value, func(t *testing.T) {
 			before := Request{Mem: Mem{MiB: 7}, SMPercent: 7, GPU: Filter{Only: []string{"x"}}}
 			got := before

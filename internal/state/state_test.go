@@ -166,34 +166,36 @@ func TestDamagedFilesAreMovedAsideAndRunningJobsKeepTheirSlices(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			store := newStore(t)
-			damage(t, store, store.Dir.State())
-			writeGrant(t, store, 7, nil)
-			writeGrant(t, store, 8, nil)
-			writeGrant(t, store, 9, func(g *grant.Grant) { g.Slices, g.Refusal = nil, "no room" })
-			writeGrant(t, store, 10, func(g *grant.Grant) { g.BootID = "boot-0" })
-			writeGrant(t, store, 12, func(g *grant.Grant) { g.Job = 99 }) // another job's
-			writeGrant(t, store, 11, nil)
-			if err := os.Chmod(store.Dir.Grant(11), 0o666); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := store.Read(); !errors.Is(err, ErrCorrupt) {
-				t.Errorf("a reader believes it: %v", err)
-			}
-			put(t, store, 20)
-			got, err := store.Read()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff([]uint32{7, 8, 20}, jobs(got.Slices)); diff != "" {
-				t.Error(diff)
-			}
-			aside, _ := filepath.Glob(store.Dir.State() + ".corrupt-*")
-			if len(aside) != 1 {
-				t.Errorf("moved aside: %v", aside)
-			}
-		})
+		t.Run(name, func(t *testing.T) { checkMovedAside(t, damage) })
+	}
+}
+
+func checkMovedAside(t *testing.T, damage func(t *testing.T, store Store, path string)) {
+	store := newStore(t)
+	damage(t, store, store.Dir.State())
+	writeGrant(t, store, 7, nil)
+	writeGrant(t, store, 8, nil)
+	writeGrant(t, store, 9, func(g *grant.Grant) { g.Slices, g.Refusal = nil, "no room" })
+	writeGrant(t, store, 10, func(g *grant.Grant) { g.BootID = "boot-0" })
+	writeGrant(t, store, 12, func(g *grant.Grant) { g.Job = 99 }) // another job's
+	writeGrant(t, store, 11, nil)
+	if err := os.Chmod(store.Dir.Grant(11), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Read(); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a reader believes it: %v", err)
+	}
+	put(t, store, 20)
+	got, err := store.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]uint32{7, 8, 20}, jobs(got.Slices)); diff != "" {
+		t.Error(diff)
+	}
+	aside, _ := filepath.Glob(store.Dir.State() + ".corrupt-*")
+	if len(aside) != 1 {
+		t.Errorf("moved aside: %v", aside)
 	}
 }
 

@@ -16,6 +16,22 @@ const nodeMemMiB = 1 << 20
 func (c *Cluster) slurmConf() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	c.daemonLines(line)
+	line(jobLines)
+	c.vgpuLines(line)
+	for _, node := range c.Nodes {
+		line("NodeName=%s NodeAddr=127.0.0.1 NodeHostname=%s Port=%d CPUs=%d RealMemory=%d Gres=%s",
+			node, c.host, c.port(node), c.CPUs, nodeMemMiB, c.gres.counts)
+	}
+	line("PartitionName=vgpu Nodes=%s Default=YES MaxTime=60 DefaultTime=5 OverSubscribe=NO", strings.Join(c.Nodes[:c.DefaultNodes], ","))
+	if c.DefaultNodes < len(c.Nodes) {
+		line("PartitionName=all Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", strings.Join(c.Nodes, ","))
+	}
+	return b.String()
+}
+
+// daemonLines are about who the daemons are and where their files stand.
+func (c *Cluster) daemonLines(line func(format string, args ...any)) {
 	h := c.Home
 	line("ClusterName=%s", c.Name)
 	line("SlurmctldHost=%s(127.0.0.1)", c.host)
@@ -36,32 +52,38 @@ func (c *Cluster) slurmConf() string {
 	line("SlurmctldDebug=verbose")
 	line("SlurmdDebug=verbose")
 	line("SlurmdParameters=config_overrides")
-	line("ProctrackType=proctrack/linuxproc")
-	line("TaskPlugin=task/none")
-	line("JobAcctGatherType=jobacct_gather/linux")
-	line("JobAcctGatherFrequency=0")
-	line("SelectType=select/cons_tres")
-	line("SelectTypeParameters=CR_Core")
-	line("SchedulerType=sched/backfill")
-	line("SchedulerParameters=bf_interval=2,sched_interval=2,sched_min_interval=0,batch_sched_delay=0,default_queue_depth=1000,max_rpc_cnt=0")
-	line("DefMemPerCPU=64")
-	line("MailProg=/bin/true")
-	line("MpiDefault=none")
-	line("SwitchType=switch/none")
-	line("ReturnToService=2")
-	line("KillWait=2")
-	line("InactiveLimit=0")
-	line("WaitTime=0")
-	line("SlurmdTimeout=600")
-	line("SlurmctldTimeout=600")
-	line("MessageTimeout=30")
-	line("UnkillableStepTimeout=30")
-	line("MaxArraySize=1001")
-	line("PrologFlags=Alloc,Contain")
 	line("AccountingStorageType=accounting_storage/slurmdbd")
 	line("AccountingStorageHost=127.0.0.1")
 	line("AccountingStoragePort=%d", c.port("slurmdbd"))
 	line("AccountingStoragePass=%s", h.Path("munge", "socket"))
+}
+
+// jobLines are about jobs: started at once, and with no more than a small machine has.
+const jobLines = `ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=0
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=2,sched_interval=2,sched_min_interval=0,batch_sched_delay=0,default_queue_depth=1000,max_rpc_cnt=0
+DefMemPerCPU=64
+MailProg=/bin/true
+MpiDefault=none
+SwitchType=switch/none
+ReturnToService=2
+KillWait=2
+InactiveLimit=0
+WaitTime=0
+SlurmdTimeout=600
+SlurmctldTimeout=600
+MessageTimeout=30
+UnkillableStepTimeout=30
+MaxArraySize=1001
+PrologFlags=Alloc,Contain`
+
+// vgpuLines are what slurm-vgpu asks for.
+func (c *Cluster) vgpuLines(line func(format string, args ...any)) {
 	if c.Plain {
 		line("AccountingStorageTRES=gres/vgpu")
 	} else {
@@ -69,7 +91,7 @@ func (c *Cluster) slurmConf() string {
 		line("AccountingStorageTRES=gres/vgpu,gres/gpumem,gres/gpucores,gres/gpuutil")
 		line("JobSubmitPlugins=lua")
 		line("CliFilterPlugins=cli_filter/lua")
-		line("PlugStackConfig=%s", h.Path("etc", "plugstack.conf"))
+		line("PlugStackConfig=%s", c.Home.Path("etc", "plugstack.conf"))
 	}
 	if c.Prolog != "" {
 		line("Prolog=%s", c.Prolog)
@@ -80,15 +102,6 @@ func (c *Cluster) slurmConf() string {
 	} else {
 		line("GresTypes=vgpu,gpumem,gpucores")
 	}
-	for _, node := range c.Nodes {
-		line("NodeName=%s NodeAddr=127.0.0.1 NodeHostname=%s Port=%d CPUs=%d RealMemory=%d Gres=%s",
-			node, c.host, c.port(node), c.CPUs, nodeMemMiB, c.gres.counts)
-	}
-	line("PartitionName=vgpu Nodes=%s Default=YES MaxTime=60 DefaultTime=5 OverSubscribe=NO", strings.Join(c.Nodes[:c.DefaultNodes], ","))
-	if c.DefaultNodes < len(c.Nodes) {
-		line("PartitionName=all Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", strings.Join(c.Nodes, ","))
-	}
-	return b.String()
 }
 
 func (c *Cluster) slurmdbdConf() string {

@@ -91,25 +91,8 @@ func TestARefusedTaskGoesBackAlone(t *testing.T) {
 				awaitTask(t, job, number, "RUNNING")
 			}
 			ok(t, root, fmt.Sprintf("scontrol release %s_%d", job, last))
-			until(t, "the last task to be requeued", 60*time.Second, func() error {
-				id, state, restarts := task(t, job, last)
-				if restarts == "0" {
-					return fmt.Errorf("it is %s", state)
-				}
-				if id != job {
-					t.Fatalf("the last task has id %s, not the array's %s: nothing is tried here", id, job)
-				}
-				return nil
-			})
-			for number := range last {
-				want := "RUNNING"
-				if number == 0 {
-					want = "COMPLETED"
-				}
-				if _, state, restarts := task(t, job, number); state != want || restarts != "0" {
-					t.Errorf("task %d is %s with %s restarts when the last one was requeued", number, state, restarts)
-				}
-			}
+			awaitRequeue(t, job, last)
+			checkUntouched(t, job, last)
 			if tc.held != "" {
 				if _, state, restarts := task(t, job, 6); state != "PENDING" || restarts != "0" {
 					t.Errorf("the held task is %s with %s restarts", state, restarts)
@@ -127,6 +110,34 @@ func TestARefusedTaskGoesBackAlone(t *testing.T) {
 				release()
 			}
 		})
+	}
+}
+
+func awaitRequeue(t *testing.T, job string, last int) {
+	t.Helper()
+	until(t, "the last task to be requeued", 60*time.Second, func() error {
+		id, state, restarts := task(t, job, last)
+		if restarts == "0" {
+			return fmt.Errorf("it is %s", state)
+		}
+		if id != job {
+			t.Fatalf("the last task has id %s, not the array's %s: nothing is tried here", id, job)
+		}
+		return nil
+	})
+}
+
+// checkUntouched: the tasks before the last one were neither ended nor started again.
+func checkUntouched(t *testing.T, job string, last int) {
+	t.Helper()
+	for number := range last {
+		want := "RUNNING"
+		if number == 0 {
+			want = "COMPLETED"
+		}
+		if _, state, restarts := task(t, job, number); state != want || restarts != "0" {
+			t.Errorf("task %d is %s with %s restarts when the last one was requeued", number, state, restarts)
+		}
 	}
 }
 

@@ -81,32 +81,14 @@ func TestEachRunIsAccountedInItsOwnRow(t *testing.T) {
 		if i == len(want)-1 {
 			break
 		}
-		ok(t, root, "scontrol requeue "+job)
-		until(t, "the job to be pending", 60*time.Second, func() error {
-			// It is told where to go while it cannot start yet.
-			if result := run(t, root, "scontrol update jobid="+job+" ExcNodeList="+node); result.Code != 0 {
-				return fmt.Errorf("%s", result)
-			}
-			return nil
-		})
+		requeueElsewhere(t, job, node)
 	}
 	if err := os.WriteFile(gate, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	finish(t, one, job)
 	start()
-	var runs []accountedRun
-	until(t, "the report of each run", 120*time.Second, func() (err error) {
-		if runs, err = accountedRuns(t, job); err != nil || len(runs) != len(want) {
-			return fmt.Errorf("%d rows: %+v, %v", len(runs), runs, err)
-		}
-		for i, row := range runs {
-			if len(row.VGPU.Nodes) == 0 {
-				return fmt.Errorf("run %d has no report: %+v", i, runs)
-			}
-		}
-		return nil
-	})
+	runs := awaitReports(t, job, len(want))
 	for i, row := range runs {
 		state := "REQUEUED"
 		if i == len(want)-1 {
@@ -116,6 +98,35 @@ func TestEachRunIsAccountedInItsOwnRow(t *testing.T) {
 			t.Errorf("run %d on %s is accounted as %+v", i, want[i], row)
 		}
 	}
+}
+
+func requeueElsewhere(t *testing.T, job, node string) {
+	t.Helper()
+	ok(t, root, "scontrol requeue "+job)
+	until(t, "the job to be pending", 60*time.Second, func() error {
+		// It is told where to go while it cannot start yet.
+		if result := run(t, root, "scontrol update jobid="+job+" ExcNodeList="+node); result.Code != 0 {
+			return fmt.Errorf("%s", result)
+		}
+		return nil
+	})
+}
+
+// awaitReports waits until each of so many runs has its report, and returns them.
+func awaitReports(t *testing.T, job string, count int) (runs []accountedRun) {
+	t.Helper()
+	until(t, "the report of each run", 120*time.Second, func() (err error) {
+		if runs, err = accountedRuns(t, job); err != nil || len(runs) != count {
+			return fmt.Errorf("%d rows: %+v, %v", len(runs), runs, err)
+		}
+		for i, row := range runs {
+			if len(row.VGPU.Nodes) == 0 {
+				return fmt.Errorf("run %d has no report: %+v", i, runs)
+			}
+		}
+		return nil
+	})
+	return runs
 }
 
 // TestARefusedRunIsAccountedToo: a user who asks sacct for all runs (-D) sees why his job went back into the queue.

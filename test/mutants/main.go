@@ -189,68 +189,77 @@ func serve(root string, number int, names []string, seen *baseline, work <-chan 
 	return nil
 }
 
+// found counts the mutants of an area that do build, as far as is known.
+type found struct {
+	sync.Mutex
+	good     int
+	underway sync.WaitGroup
+}
+
+func (f *found) add(n int) int {
+	f.Lock()
+	defer f.Unlock()
+	f.good += n
+	return f.good
+}
+
+// enough waits for those that are tried when they would suffice.
+func (f *found) enough(wanted int) bool {
+	if f.add(0) < wanted {
+		return false
+	}
+	f.underway.Wait()
+	return f.add(0) >= wanted
+}
+
 // hand gives the area's mutants out. Those that do not build are known only afterwards, so it looks how many are missing then.
 func (a area) hand(work chan<- func(*suite) error, stop <-chan struct{}, b *book, reasons map[string]string) {
-	var lock sync.Mutex
-	var underway sync.WaitGroup
-	good := 0
+	var f found
 	for _, m := range a.order {
-		for {
-			lock.Lock()
-			full := good >= a.wanted
-			lock.Unlock()
-			if !full {
-				break
-			}
-			underway.Wait()
-			lock.Lock()
-			full = good >= a.wanted
-			lock.Unlock()
-			if full {
-				return
-			}
+		if f.enough(a.wanted) {
+			return
 		}
 		if _, ok := reasons[m.key()]; ok {
-			lock.Lock()
-			good++
-			lock.Unlock()
+			f.add(1)
 			continue
 		}
 		if v, ok := b.get(m); ok {
 			if v.Verdict != unbuilt {
-				lock.Lock()
-				good++
-				lock.Unlock()
+				f.add(1)
 			}
 			continue
 		}
-		lock.Lock()
-		good++ // until it turns out not to build
-		number := good
-		lock.Unlock()
-		underway.Add(1)
-		one := func(s *suite) error {
-			defer underway.Done()
-			began := time.Now()
-			v, err := s.judge(a.name, m)
+		number := f.add(1) // until it turns out not to build
+		f.underway.Add(1)
+		select {
+		case work <- func(s *suite) error {
+			defer f.underway.Done()
+			v, err := a.try(s, m, number)
 			if err != nil {
 				return err
 			}
-			v.Seconds = time.Since(began).Seconds()
 			if v.Verdict == unbuilt {
-				lock.Lock()
-				good--
-				lock.Unlock()
-			} else {
-				fmt.Printf("%s %d/%d %s: %s %s (%.0f s)\n", a.name, number, a.wanted, m, v.Verdict, v.By, v.Seconds)
+				f.add(-1)
 			}
 			return b.put(v)
-		}
-		select {
-		case work <- one:
+		}:
 		case <-stop:
 			return
 		}
 	}
-	underway.Wait()
+	f.underway.Wait()
+}
+
+// try has a mutant judged, and prints the verdict.
+func (a area) try(s *suite, m mutant, number int) (verdict, error) {
+	began := time.Now()
+	v, err := s.judge(a.name, m)
+	if err != nil {
+		return v, err
+	}
+	v.Seconds = time.Since(began).Seconds()
+	if v.Verdict != unbuilt {
+		fmt.Printf("%s %d/%d %s: %s %s (%.0f s)\n", a.name, number, a.wanted, m, v.Verdict, v.By, v.Seconds)
+	}
+	return v, nil
 }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,38 @@ static bool set_device(struct sim_device_conf *device, const char *key, const ch
 	return true;
 }
 
+/* The numbers that any value up to a bound may be given. */
+static const struct {
+	const char *key;
+	size_t offset; /* of an unsigned in the configuration */
+	uint64_t most;
+} amounts[] = {
+#define AMOUNT(field, most) {#field, offsetof(struct sim_conf, field), most}
+	AMOUNT(alloc_us, 10000000),
+	AMOUNT(context_us, 100000000),
+	AMOUNT(memory_gb_s, 100000),
+	AMOUNT(host_gb_s, 100000),
+	AMOUNT(host_us, 10000000),
+	AMOUNT(switch_us, 10000000),
+	AMOUNT(prepare_ns, 1000000),
+	AMOUNT(marked_ns, 1000000),
+	AMOUNT(first_us, 10000000),
+	AMOUNT(pool_more_mib, 100000),
+#undef AMOUNT
+};
+
+static bool set_amount(struct sim_conf *conf, const char *key, const char *value)
+{
+	uint64_t n;
+
+	for (size_t i = 0; i < sizeof(amounts) / sizeof(amounts[0]); i++)
+		if (strcmp(key, amounts[i].key) == 0 && parse_number(value, 0, amounts[i].most, &n)) {
+			*(unsigned *)((char *)conf + amounts[i].offset) = (unsigned)n;
+			return true;
+		}
+	return false;
+}
+
 static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 {
 	uint64_t n;
@@ -153,26 +186,6 @@ static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 		conf->no_wait_value = n != 0;
 	else if (strcmp(key, "waits") == 0 && parse_number(value, 0, SIM_WAITS_ALONE, &n))
 		conf->waits = (int)n;
-	else if (strcmp(key, "alloc_us") == 0 && parse_number(value, 0, 10000000, &n))
-		conf->alloc_us = (unsigned)n;
-	else if (strcmp(key, "context_us") == 0 && parse_number(value, 0, 100000000, &n))
-		conf->context_us = (unsigned)n;
-	else if (strcmp(key, "memory_gb_s") == 0 && parse_number(value, 0, 100000, &n))
-		conf->memory_gb_s = (unsigned)n;
-	else if (strcmp(key, "host_gb_s") == 0 && parse_number(value, 0, 100000, &n))
-		conf->host_gb_s = (unsigned)n;
-	else if (strcmp(key, "host_us") == 0 && parse_number(value, 0, 10000000, &n))
-		conf->host_us = (unsigned)n;
-	else if (strcmp(key, "switch_us") == 0 && parse_number(value, 0, 10000000, &n))
-		conf->switch_us = (unsigned)n;
-	else if (strcmp(key, "prepare_ns") == 0 && parse_number(value, 0, 1000000, &n))
-		conf->prepare_ns = (unsigned)n;
-	else if (strcmp(key, "marked_ns") == 0 && parse_number(value, 0, 1000000, &n))
-		conf->marked_ns = (unsigned)n;
-	else if (strcmp(key, "first_us") == 0 && parse_number(value, 0, 10000000, &n))
-		conf->first_us = (unsigned)n;
-	else if (strcmp(key, "pool_more_mib") == 0 && parse_number(value, 0, 100000, &n))
-		conf->pool_more_mib = (unsigned)n;
 	else if (strcmp(key, "pool_silent") == 0 && parse_number(value, 0, 1, &n))
 		conf->pool_silent = n != 0;
 	else if (strcmp(key, "straddle") == 0 && parse_number(value, 0, 1, &n))
@@ -195,7 +208,7 @@ static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 			if (!set_device(&conf->device[i], key, value))
 				return false;
 	} else
-		return false;
+		return set_amount(conf, key, value);
 	return true;
 }
 
