@@ -89,6 +89,9 @@ func TestARefusedTaskGoesBackAlone(t *testing.T) {
 			ok(t, root, "scontrol release "+job+"_[1-4]")
 			for number := 1; number < last; number++ {
 				awaitTask(t, job, number, "RUNNING")
+				// It is that while its prolog runs; the last one must come after the four.
+				id, _, _ := task(t, job, number)
+				slicesOf(t, id)
 			}
 			ok(t, root, fmt.Sprintf("scontrol release %s_%d", job, last))
 			awaitRequeue(t, job, last)
