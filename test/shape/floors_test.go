@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shape
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/slurm-vgpu/slurm-vgpu/"
+
+// floors are the packages of internal/. Each imports only from floors above it in this list.
+var floors = [][]string{
+	{"crashpoint", "device", "request", "slurmdb", "trusted"},
+	{"inventory", "ledger", "place", "rundir", "slurm"},
+	{"config", "discover", "grant", "pages", "slurmconf"},
+	{"logging", "sitecheck", "state", "usage"},
+	{"audit", "launch", "release", "report"},
+	{"sweep"},
+}
+
+// pure packages give the same answer to the same question: whoever reads files, asks the system or starts
+// programs is not among what they import, themselves or by way of another package of ours.
+var pure = []string{"device", "place", "request"}
+
+var impure = []string{"os", "os/exec", "io/fs", "net", "path/filepath", "syscall", "time", "math/rand", "math/rand/v2", "golang.org/x/sys"}
+
+// The plugin is loaded into Slurm's own processes, so that it is small: no configuration, no logging, no network.
+var tooMuchForThePlugin = []string{"internal/config", "internal/logging", "github.com/spf13", "github.com/hashicorp", "net", "net/http", "regexp", "os/signal"}
+
+// goPackage is the part of `go list -json` that matters here.
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+// packages are those of this module, by their path in it.
+func packages(t *testing.T) map[string]goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
+	cmd.Dir = root
+	listed, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("list the packages: %v", err)
+	}
+	found := map[string]goPackage{}
+	for dec := json.NewDecoder(strings.NewReader(string(listed))); dec.More(); {
+		var p goPackage
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		for i := range p.Imports {
+			p.Imports[i] = strings.TrimPrefix(p.Imports[i], module)
+		}
+		found[strings.TrimPrefix(p.ImportPath, module)] = p
+	}
+	return found
+}
+
+// wrongArrows names the imports that lead up, or to where nothing leads.
+func wrongArrows(all map[string]goPackage, floors [][]string) (found []string) {
+	floorOf := map[string]int{}
+	for i, floor := range floors {
+		for _, name := range floor {
+			floorOf["internal/"+name] = i
+		}
+	}
+	for name, p := range all {
+		from, inside := floorOf[name]
+		if strings.HasPrefix(name, "internal/") && !inside {
+			found = append(found, name+" stands on no floor")
+		}
+		for _, imported := range p.Imports {
+			_, ours := all[imported]
+			to, below := floorOf[imported]
+			switch {
+			case !ours:
+			case inside && (!below || to >= from):
+				found = append(found, fmt.Sprintf("%s imports %s, which is no floor below it", name, imported))
+			case !inside && !below && !strings.HasPrefix(name, "test/"):
+				found = append(found, fmt.Sprintf("%s imports %s: programs share what is in internal/", name, imported))
+			}
+		}
+	}
+	for name := range floorOf {
+		if _, ok := all[name]; !ok {
+			found = append(found, name+" is on a floor, but there is no such package")
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// reaches names what of banned a package imports, itself or by way of packages of ours.
+func reaches(all map[string]goPackage, name string, banned []string) (found []string) {
+	for _, imported := range all[name].Imports {
+		for _, b := range banned {
+			if imported == b || strings.HasPrefix(imported, b+"/") && strings.Contains(b, ".") {
+				found = append(found, name+" imports "+imported)
+			}
+		}
+		if _, ours := all[imported]; ours {
+			found = append(found, reaches(all, imported, banned)...)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+func TestArrowsLeadDown(t *testing.T) {
+	for _, found := range wrongArrows(packages(t), floors) {
+		t.Error(found)
+	}
+}
+
+func TestPurePackagesAskNobody(t *testing.T) {
+	all := packages(t)
+	for _, name := range pure {
+		for _, found := range reaches(all, "internal/"+name, impure) {
+			t.Errorf("%s is to be pure: %s", name, found)
+		}
+	}
+}
+
+func TestThePluginIsSmall(t *testing.T) {
+	for _, found := range reaches(packages(t), "spank", tooMuchForThePlugin) {
+		t.Error(found)
+	}
+}
+
+func TestWrongArrowsAreFound(t *testing.T) {
+	all := map[string]goPackage{
+		"internal/low":    {Imports: []string{"internal/high", "strings"}},
+		"internal/high":   {Imports: []string{"internal/low", "internal/beside", "os"}},
+		"internal/beside": {},
+		"internal/lost":   {},
+		"ctl":             {Imports: []string{"internal/high", "prolog"}},
+		"prolog":          {Imports: []string{"internal/low"}},
+		"test/x":          {Imports: []string{"test/y", "golang.org/x/sys/unix"}},
+		"test/y":          {},
+	}
+	want := []string{
+		"ctl imports prolog: programs share what is in internal/",
+		"internal/gone is on a floor, but there is no such package",
+		"internal/high imports internal/beside, which is no floor below it",
+		"internal/lost stands on no floor",
+		"internal/low imports internal/high, which is no floor below it",
+	}
+	if got := wrongArrows(all, [][]string{{"low"}, {"high", "beside", "gone"}}); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	delete(all, "internal/low")
+	if got := reaches(all, "ctl", []string{"os", "internal/beside"}); !slices.Equal(got, []string{"internal/high imports internal/beside", "internal/high imports os"}) {
+		t.Errorf("got %q", got)
+	}
+	if got := reaches(all, "test/x", []string{"golang.org/x/sys", "os"}); len(got) != 1 {
+		t.Errorf("got %q", got)
+	}
+}
