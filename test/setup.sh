@@ -39,6 +39,8 @@ need python3 python3
 need gcc gcc
 need_file libc6-dev '/usr/include/stdio.h'
 need make make
+# Part of make lint.
+need codespell codespell
 need ps procps
 need useradd passwd
 ((${#missing[@]})) || exit 0
