@@ -11,15 +11,15 @@ INTERPOSER_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=
 	-ftls-model=initial-exec -D_GNU_SOURCE -D_FORTIFY_SOURCE=0 -fno-stack-protector -Iinterposer
 INTERPOSER_LDFLAGS := -shared -nostartfiles -Wl,-soname,libslurm-vgpu.so -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,relro \
 	-Wl,--no-undefined-version -Wl,--as-needed
-INTERPOSER_SOURCES := $(sort $(wildcard interposer/*.c interposer/*.S))
-INTERPOSER_HEADERS := $(wildcard interposer/*.h interposer/api/*.def)
+INTERPOSER_SOURCES := $(sort $(wildcard interposer/*/*.c interposer/*/*.S))
+INTERPOSER_HEADERS := $(wildcard interposer/*/*.h interposer/*/*.def)
 INTERPOSER_OBJECTS := $(patsubst interposer/%,$(BUILD)/interposer/%.o,$(INTERPOSER_SOURCES))
 
 $(BUILD)/interposer/%.o: interposer/% $(INTERPOSER_HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_CFLAGS) -c $< -o $@
 
-$(BUILD)/interposer/exports.map: interposer/exports.map.in $(INTERPOSER_HEADERS)
+$(BUILD)/interposer/exports.map: interposer/route/exports.map.in $(INTERPOSER_HEADERS)
 	@mkdir -p $(@D)
 	$(CC) -E -P -Iinterposer -x c $< -o $@
 
@@ -52,39 +52,39 @@ $(INTERPOSER_TEST_PROGRAMS:%=$(INTERPOSER_TEST_BUILD)/%): $(INTERPOSER_TEST_BUIL
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) $< $(INTERPOSER_TEST_SUPPORT) $(EXTRA) -o $@ $(INTERPOSER_SIM_LINK)
 # It needs the C library's own dlsym to compare with.
-$(INTERPOSER_TEST_BUILD)/fuzz_lookup: private EXTRA := interposer/libc.c interposer/image.c
-$(INTERPOSER_TEST_BUILD)/images: private EXTRA := interposer/image.c
-$(INTERPOSER_TEST_BUILD)/images: interposer/image.c
+$(INTERPOSER_TEST_BUILD)/fuzz_lookup: private EXTRA := interposer/base/libc.c interposer/base/image.c
+$(INTERPOSER_TEST_BUILD)/images: private EXTRA := interposer/base/image.c
+$(INTERPOSER_TEST_BUILD)/images: interposer/base/image.c
 # Two processes on one account: it is linked without the parts that ask a driver, and what happens in between comes at
 # the calls for the ledger's lock.
-INTERPOSER_ACCOUNT := $(addprefix interposer/,account.c account_read.c account_slots.c account_sweep.c ledger_lock.c identity.c)
+INTERPOSER_ACCOUNT := $(wildcard interposer/account/*.c) interposer/base/identity.c
 $(INTERPOSER_TEST_BUILD)/robbed: private EXTRA := $(INTERPOSER_ACCOUNT) -Wl,--wrap=vgpu_ledger_lock,--wrap=vgpu_ledger_unlock
 $(INTERPOSER_TEST_BUILD)/robbed: $(INTERPOSER_ACCOUNT)
 # They try the arithmetic of the compute share, which the library keeps to itself.
-INTERPOSER_PURE := $(addprefix interposer/,share.c meter.c timeline.c pieces.c cost.c turn.c)
+INTERPOSER_PURE := $(wildcard interposer/time/*.c)
 INTERPOSER_VIRTUAL := $(addprefix $(INTERPOSER_TEST)/,virtual_gpu.c virtual_job.c)
 $(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled_turns decided metered): private EXTRA := $(INTERPOSER_PURE)
 $(addprefix $(INTERPOSER_TEST_BUILD)/,controlled counted): private EXTRA := $(INTERPOSER_PURE) $(INTERPOSER_VIRTUAL)
 $(addprefix $(INTERPOSER_TEST_BUILD)/,controller controlled controlled_turns counted decided metered): $(INTERPOSER_PURE)
 $(addprefix $(INTERPOSER_TEST_BUILD)/,controlled counted): $(INTERPOSER_VIRTUAL) $(INTERPOSER_VIRTUAL:.c=.h)
-INTERPOSER_TIME := $(addprefix interposer/,time_account.c share.c meter.c timeline.c pieces.c cost.c marks.c)
+INTERPOSER_TIME := interposer/admission/credit.c $(INTERPOSER_PURE)
 $(INTERPOSER_TEST_BUILD)/timed: private EXTRA := $(INTERPOSER_TIME)
 $(INTERPOSER_TEST_BUILD)/timed: $(INTERPOSER_TIME)
 # All that a launch passes, without the wrappers, and the clock and the waits are the test's own.
-INTERPOSER_HOSTED := $(addprefix interposer/,$(addsuffix .c,admission ask batch capture cost gate groups keeper marks meter pace pass pieces plugs \
-	queue sample share streams time_account timeline turn turns watch))
+INTERPOSER_HOSTED := $(INTERPOSER_PURE) $(wildcard interposer/admission/*.c interposer/streams/*.c) interposer/driver/capture.c \
+	$(addprefix interposer/gate/,batch.c gate.c keeper.c)
 INTERPOSER_VIRTUAL_HOST := $(addprefix $(INTERPOSER_TEST)/,virtual_driver.c virtual_host.c virtual_slices.c)
 INTERPOSER_TEST_HOSTED := $(addprefix $(INTERPOSER_TEST_BUILD)/,hosted hosted_launches hosted_others)
 $(INTERPOSER_TEST_HOSTED): private EXTRA := $(INTERPOSER_HOSTED) $(INTERPOSER_VIRTUAL_HOST) -Wl,--wrap=clock_gettime,--wrap=syscall
 $(INTERPOSER_TEST_HOSTED): $(INTERPOSER_HOSTED) $(INTERPOSER_VIRTUAL_HOST)
 # What these ask of other parts is the test's own.
-$(INTERPOSER_TEST_BUILD)/grown: private EXTRA := interposer/growth.c
-$(INTERPOSER_TEST_BUILD)/grown: interposer/growth.c
-INTERPOSER_SMALL := $(addprefix interposer/,copies.c report.c table.c)
+$(INTERPOSER_TEST_BUILD)/grown: private EXTRA := interposer/context/growth.c
+$(INTERPOSER_TEST_BUILD)/grown: interposer/context/growth.c
+INTERPOSER_SMALL := $(addprefix interposer/,gate/copies.c driver/report.c base/table.c)
 $(INTERPOSER_TEST_BUILD)/parts: private EXTRA := $(INTERPOSER_SMALL) -Wl,--wrap=mmap
 $(INTERPOSER_TEST_BUILD)/parts: $(INTERPOSER_SMALL)
 # The arithmetic alone, without a ledger.
-$(INTERPOSER_TEST_BUILD)/marks: private EXTRA := interposer/marks.c
+$(INTERPOSER_TEST_BUILD)/marks: private EXTRA := interposer/time/marks.c
 
 # Linked with neither library, so that they come when the program says.
 INTERPOSER_TEST_UNLINKED := $(addprefix $(INTERPOSER_TEST_BUILD)/,unloaded posing started)
@@ -134,7 +134,7 @@ INTERPOSER_SANITIZED := memory pools inflight graphs handles processes ledger ho
 	frees small starts racing announced asked engines multicast interop exports foreign_pools shares fills copies waits marks held returns questions passes streams pace
 # Holders of the simulated driver's lock that end with it are what TSan takes for a mistake.
 INTERPOSER_SANITIZED_BY_ASAN_ALONE := killed threads controller controlled controlled_turns counted decided metered $(INTERPOSER_FUZZERS)
-INTERPOSER_C_SOURCES := $(filter-out interposer/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
+INTERPOSER_C_SOURCES := $(filter-out interposer/route/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
 
 define interposer_sanitized
 $(INTERPOSER_TEST_BUILD)/$(1)/library/%.o: interposer/%.c $(INTERPOSER_HEADERS)
@@ -144,7 +144,7 @@ $(INTERPOSER_TEST_BUILD)/$(1)/support/%.o: $(INTERPOSER_TEST)/%.c $(INTERPOSER_T
 	@mkdir -p $$(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -DVGPU_TEST_LOCKS -c $$< -o $$@
 INTERPOSER_OBJECTS_$(1) := $(INTERPOSER_C_SOURCES:interposer/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/library/%.o) \
-	$(INTERPOSER_TEST_SUPPORT:$(INTERPOSER_TEST)/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/support/%.o) interposer/free_launch.S
+	$(INTERPOSER_TEST_SUPPORT:$(INTERPOSER_TEST)/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/support/%.o) interposer/cuda/free_launch.S
 $(INTERPOSER_TEST_BUILD)/$(1)/%: $(INTERPOSER_TEST)/%.c $$(INTERPOSER_OBJECTS_$(1)) $(INTERPOSER_TEST_HEADERS) $(INTERPOSER_SIM)
 	@mkdir -p $$(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -DVGPU_TEST_LOCKS $$< \

@@ -16,7 +16,7 @@
 
 #include "container.h"
 
-/* interposer/layout.h has the same folder (VGPU_SELF_DIR). */
+/* interposer/api/layout.h has the same folder (VGPU_SELF_DIR). */
 static const char self_parent[] = "/run/slurm-vgpu";
 static const char self_dir[] = "/run/slurm-vgpu/self";
 static const char preload_file[] = "/etc/ld.so.preload";

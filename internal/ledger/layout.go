@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ledger is the Go side of interposer/layout.h: it writes the limits page that the
+// Package ledger is the Go side of interposer/api/layout.h: it writes the limits page that the
 // interposer obeys and the boards by which it takes turns, creates the ledger and the claims that it
 // writes, and reads a ledger back without believing it. The structs mirror those of C field by field; a test compares sizes and offsets.
 package ledger
 
-// Constants of interposer/layout.h.
+// Constants of interposer/api/layout.h.
 const (
 	layoutVersion = 4
 	limitsMagic   = 0x314d494c55504756 // "VGPULIM1"

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// mirrored pairs every struct of interposer/layout.h with its Go mirror.
+// mirrored pairs every struct of interposer/api/layout.h with its Go mirror.
 var mirrored = map[string]reflect.Type{
 	"vgpu_limits_device": reflect.TypeFor[limitsDevice](),
 	"vgpu_limits":        reflect.TypeFor[limitsPage](),
@@ -42,7 +42,7 @@ var constants = map[string]uint64{
 // TestLayoutMatchesC asks the C compiler for the size and the place of every field, in C's order
 // and by C's names: a field that is renamed, moved or missing on either side is found.
 func TestLayoutMatchesC(t *testing.T) {
-	header, err := filepath.Abs("../../interposer/layout.h")
+	header, err := filepath.Abs("../../interposer/api/layout.h")
 	if err != nil {
 		t.Fatal(err)
 	}

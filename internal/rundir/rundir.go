@@ -16,7 +16,7 @@ const (
 	Default      = "/run/slurm-vgpu"
 	DefaultSpool = "/var/spool/slurm-vgpu"
 	// Self is where a task under strict isolation finds its step's folder, in its own mount namespace.
-	// interposer/layout.h has the same path.
+	// interposer/api/layout.h has the same path.
 	Self = "/run/slurm-vgpu/self"
 )
 
@@ -60,7 +60,7 @@ func (d Dir) Board(gpu device.UUID) string { return d.Turn(string(gpu)) }
 // Pages is the folder of what a job's user owns, a small file system of its own (package pages).
 func (d Dir) Pages(job uint32) string { return d.Turn(strconv.FormatUint(uint64(job), 10)) }
 
-// Claims are a job's; the job's user owns and writes them. interposer/claims.c has the same path.
+// Claims are a job's; the job's user owns and writes them. interposer/process/claims.c has the same path.
 func (d Dir) Claims(job uint32) string { return filepath.Join(d.Pages(job), "claims") }
 
 // Ledger is the job's usage page; the job's user owns and writes it.

@@ -47,7 +47,7 @@ func jobFolder(t *testing.T, g grant.Grant) rundir.Dir {
 
 // spend writes what a step used into the ledger, as the interposer of a job's process does: ten
 // nanoseconds for each byte, and twice as long waited.
-// Offsets are those of interposer/layout.h.
+// Offsets are those of interposer/api/layout.h.
 func spend(t *testing.T, path string, slot int, step uint32, peak, refusals uint64) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_RDWR, 0)

@@ -21,7 +21,7 @@ report needs_glibc_2.17_at_most "$(printf '%s\n' "$newest" 2.17 | sort -V | tail
 report needs_only_the_c_library "$(readelf -dW "$1" | grep NEEDED | grep -v 'libc\.so\.6')"
 report never_ends_a_process "$(echo "$undefined" | grep -wE 'exit|_Exit|abort|__assert.*|raise|quick_exit|__stack_chk_fail|__fortify_fail|__chk_fail')"
 here=$(dirname "$(readlink -f "$0")")
-report ends_none_but_one_that_would_have_no_limits "$(grep -lE '\<_exit *\(|SYS_exit' "$here"/../*.[chS] | grep -v '/scope\.c$')"
+report ends_none_but_one_that_would_have_no_limits "$(grep -lE '\<_exit *\(|SYS_exit' "$here"/../*/*.[chS] | grep -v '/scope\.c$')"
 report takes_no_signals "$(echo "$undefined" | grep -wE 'signal|sigaction|sigprocmask|pthread_sigmask|alarm|setitimer')"
 report looks_up_nothing_by_dlsym "$(echo "$undefined" | grep -wE 'dlv?sym|dlopen|dladdr|dlclose')"
 report registers_nothing_for_the_end "$(echo "$undefined" | grep -wE 'atexit|on_exit|__cxa_atexit|__cxa_finalize')"

@@ -37,7 +37,7 @@ func layout(t *testing.T, header string, options ...string) map[string]string {
 }
 
 func TestTypesAreTheHeaders(t *testing.T) {
-	ours := layout(t, filepath.Join(root, "interposer/cuda_types.h"))
+	ours := layout(t, filepath.Join(root, "interposer/api/cuda_types.h"), "-I", filepath.Join(root, "interposer"))
 	headers := existing("cuda.h", installed...)
 	if *cudaHeader != "" {
 		headers = []string{*cudaHeader}

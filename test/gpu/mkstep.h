@@ -5,7 +5,7 @@
 #ifndef VGPU_TEST_MKSTEP_H
 #define VGPU_TEST_MKSTEP_H
 
-#include "layout.h"
+#include "api/layout.h"
 
 #include <sys/types.h>
 

@@ -3,7 +3,7 @@
  *
  * A library that makes a context while it is loaded, see starts.c, or does what the program wants of it, which says
  * so by the address of a function in the environment; see returns.c. */
-#include "cuda_types.h"
+#include "api/cuda_types.h"
 
 #include <stdint.h>
 #include <stdlib.h>

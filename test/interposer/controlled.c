@@ -3,7 +3,7 @@
  *
  * Credit, meter and averages together on a GPU in virtual time: any program of one process. */
 #include "harness.h"
-#include "share.h"
+#include "time/share.h"
 #include "virtual_job.h"
 
 static const uint32_t percents[] = {1, 10, 25, 30, 50, 75, 90, 99};

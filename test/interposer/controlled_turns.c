@@ -5,7 +5,7 @@
  * others said last, and some do not follow the rules. */
 #include "fuzz.h"
 #include "harness.h"
-#include "turn.h"
+#include "time/turn.h"
 
 #define US 1000ull
 #define MS 1000000ull

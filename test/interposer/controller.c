@@ -5,8 +5,8 @@
  * must hold whatever is launched and whenever it is looked at. controlled_turns.c does the same for turns. */
 #include "fuzz.h"
 #include "harness.h"
-#include "cost.h"
-#include "share.h"
+#include "time/cost.h"
+#include "time/share.h"
 
 #define US 1000ull
 #define MS 1000000ull

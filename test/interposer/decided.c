@@ -3,7 +3,7 @@
  *
  * Single decisions about turns: controlled_turns.c tries what comes of them. */
 #include "harness.h"
-#include "turn.h"
+#include "time/turn.h"
 
 #define US 1000ull
 #define MS 1000000ull

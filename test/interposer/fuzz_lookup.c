@@ -4,10 +4,10 @@
  * Any name, by any lookup: exactly the table's functions become ours, and everything else is what the
  * C library or the driver says. Preloaded, lookups go through dlsym; where the library is part of the
  * program, to what stands behind that. */
+#include "base/libc.h"
 #include "fuzz.h"
 #include "harness.h"
-#include "libc.h"
-#include "route.h"
+#include "route/route.h"
 
 #include <dlfcn.h>
 

@@ -5,19 +5,19 @@
  * asked, and the parts that growth.c asks are the test's own: what happens meanwhile is decided here. */
 #include "harness.h"
 
-#include "account.h"
-#include "blocks.h"
-#include "capture.h"
-#include "context.h"
-#include "device.h"
-#include "exports.h"
-#include "gate.h"
-#include "growth.h"
-#include "info.h"
-#include "message.h"
-#include "report.h"
-#include "symbols.h"
-#include "vmm.h"
+#include "account/account.h"
+#include "api/symbols.h"
+#include "context/context.h"
+#include "context/growth.h"
+#include "driver/capture.h"
+#include "driver/device.h"
+#include "driver/info.h"
+#include "driver/report.h"
+#include "gate/gate.h"
+#include "memory/blocks.h"
+#include "memory/exports.h"
+#include "memory/vmm.h"
+#include "process/message.h"
 
 struct vgpu_pages vgpu_pages;
 void *vgpu_real[VGPU_SYMBOLS];

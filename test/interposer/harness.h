@@ -5,8 +5,8 @@
 #ifndef VGPU_TEST_HARNESS_H
 #define VGPU_TEST_HARNESS_H
 
-#include "cuda_types.h"
-#include "layout.h"
+#include "api/cuda_types.h"
+#include "api/layout.h"
 
 #include <stdbool.h>
 #include <stdio.h>

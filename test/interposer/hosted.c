@@ -5,8 +5,8 @@
  * nanosecond, and what the driver was asked is counted. */
 #include "hosted.h"
 
-#include "ask.h"
-#include "groups.h"
+#include "streams/ask.h"
+#include "streams/groups.h"
 
 /* ---- shares ---- */
 

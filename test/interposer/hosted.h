@@ -7,8 +7,8 @@
 
 #include "harness.h"
 
-#include "cost.h"
-#include "streams.h"
+#include "streams/streams.h"
+#include "time/cost.h"
 #include "virtual_host.h"
 
 #define KERNEL 5u

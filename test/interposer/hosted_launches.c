@@ -5,13 +5,13 @@
  * their stream or context is gone. */
 #include "hosted.h"
 
-#include "admission.h"
-#include "batch.h"
-#include "capture.h"
-#include "groups.h"
-#include "keeper.h"
-#include "sample.h"
-#include "time_account.h"
+#include "admission/admission.h"
+#include "admission/credit.h"
+#include "driver/capture.h"
+#include "gate/batch.h"
+#include "gate/keeper.h"
+#include "streams/groups.h"
+#include "streams/sample.h"
 
 /* ---- what is expected ---- */
 

@@ -4,10 +4,10 @@
  * The virtual host with others on its GPU: slices of other jobs, processes of this one, and another GPU. */
 #include "hosted.h"
 
-#include "pace.h"
-#include "queue.h"
-#include "time_account.h"
-#include "turns.h"
+#include "admission/credit.h"
+#include "admission/pace.h"
+#include "admission/queue.h"
+#include "admission/turns.h"
 
 /* ---- processes of the job ---- */
 

@@ -4,7 +4,7 @@
  * Names in an image are found as the dynamic linker finds them, by whichever table of them it has. */
 #include "harness.h"
 
-#include "image.h"
+#include "base/image.h"
 
 #include <dlfcn.h>
 

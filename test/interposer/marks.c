@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * What marks tell of the last seconds, with times of the test's own. */
-#include "marks.h"
 #include "harness.h"
+#include "time/marks.h"
 
 #define MS 1000000ull
 #define S (1000 * MS)

@@ -5,8 +5,8 @@
  * controlled.c and counted.c try them together. */
 #include "fuzz.h"
 #include "harness.h"
-#include "meter.h"
-#include "pieces.h"
+#include "time/meter.h"
+#include "time/pieces.h"
 
 #define US 1000ull
 #define MS 1000000ull

@@ -4,13 +4,13 @@
  * Small parts of the library, each by itself. */
 #include "harness.h"
 
-#include "array.h"
-#include "copies.h"
-#include "device.h"
-#include "report.h"
-#include "symbols.h"
-#include "table.h"
-#include "thread.h"
+#include "api/symbols.h"
+#include "base/table.h"
+#include "base/thread.h"
+#include "driver/device.h"
+#include "driver/report.h"
+#include "gate/copies.h"
+#include "memory/array.h"
 
 #include <sys/mman.h>
 

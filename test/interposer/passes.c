@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Programs that do not use their share up: launches that are only counted (interposer/pass.h). */
-#include "share.h"
+ * Programs that do not use their share up: launches that are only counted (interposer/streams/pass.h). */
 #include "slices.h"
+#include "time/share.h"
 
 #include <pthread.h>
 

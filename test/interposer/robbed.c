@@ -5,13 +5,13 @@
  * lines of the other is decided here, at the calls for the lock, and not by chance. */
 #include "harness.h"
 
-#include "account.h"
-#include "account_inside.h"
-#include "context_cost.h"
-#include "exports.h"
-#include "identity.h"
-#include "ledger_lock.h"
-#include "pools.h"
+#include "account/account.h"
+#include "account/inside.h"
+#include "account/lock.h"
+#include "base/identity.h"
+#include "context/cost.h"
+#include "memory/exports.h"
+#include "pools/pools.h"
 
 #include <pthread.h>
 #include <sys/wait.h>

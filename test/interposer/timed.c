@@ -5,12 +5,12 @@
  * is made of. metered.c tries these with anything, controlled.c all together. */
 #include "harness.h"
 
-#include "cost.h"
-#include "meter.h"
-#include "pieces.h"
-#include "process.h"
-#include "share.h"
-#include "time_account.h"
+#include "admission/credit.h"
+#include "process/process.h"
+#include "time/cost.h"
+#include "time/meter.h"
+#include "time/pieces.h"
+#include "time/share.h"
 
 #define US 1000ull
 #define MS 1000000ull

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "virtual_driver.h"
 
-#include "symbols.h"
+#include "api/symbols.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "virtual_gpu.h"
 
-#include "meter.h"
+#include "time/meter.h"
 
 #include <string.h>
 

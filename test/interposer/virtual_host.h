@@ -8,8 +8,8 @@
 #ifndef VGPU_TEST_VIRTUAL_HOST_H
 #define VGPU_TEST_VIRTUAL_HOST_H
 
-#include "gate.h"
-#include "process.h"
+#include "gate/gate.h"
+#include "process/process.h"
 
 #include <stdbool.h>
 #include <stdint.h>

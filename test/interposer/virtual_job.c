@@ -3,7 +3,7 @@
 #include "virtual_job.h"
 
 #include "harness.h"
-#include "share.h"
+#include "time/share.h"
 
 #define TAKE_NS MS		 /* as admission.c */
 #define UNKNOWN_RESERVE_NS (50 * US)

@@ -7,9 +7,9 @@
 #define VGPU_TEST_VIRTUAL_JOB_H
 
 #include "fuzz.h"
-#include "cost.h"
-#include "meter.h"
-#include "pieces.h"
+#include "time/cost.h"
+#include "time/meter.h"
+#include "time/pieces.h"
 #include "virtual_gpu.h"
 
 #define GROUPS 64

@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * What the library asks of parts that the virtual host has not: other slices of its GPU, and devices. */
-#include "claims.h"
-#include "device.h"
-#include "message.h"
+#include "driver/device.h"
+#include "gate/watchdog.h"
+#include "process/claims.h"
+#include "process/message.h"
 #include "virtual_host.h"
-#include "watchdog.h"
 
 #include <string.h>
 

@@ -22,7 +22,7 @@ var areas = []struct {
 	made  int
 	files []string
 }{
-	{"interposer", 110, []string{"interposer/*.c"}},
+	{"interposer", 110, []string{"interposer/*/*.c"}},
 	{"spank", 35, []string{"spank/*.c", "spank/*.go"}},
 	{"internal", 110, []string{"internal/*/*.go"}},
 	{"prolog", 20, []string{"prolog/*.go"}},

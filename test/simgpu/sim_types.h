@@ -5,7 +5,7 @@
 #ifndef SIMGPU_SIM_TYPES_H
 #define SIMGPU_SIM_TYPES_H
 
-#include "cuda_types.h"
+#include "api/cuda_types.h"
 
 /* Results beyond those that the interposer names. */
 enum {

@@ -14,7 +14,7 @@ SIMGPU_CUDA := $(notdir $(basename $(wildcard $(SIMGPU)/drv_*.c))) exports_cuda 
 SIMGPU_NVML := $(notdir $(basename $(wildcard $(SIMGPU)/nvml_*.c))) exports_nvml $(SIMGPU_SHARED)
 
 # Everything depends on every header and table: it is small, and a stale row is worse.
-SIMGPU_HEADERS := $(wildcard $(SIMGPU)/*.h $(SIMGPU)/*.def interposer/api/*.def) $(wildcard interposer/cuda_*types.h) interposer/nvml_types.h
+SIMGPU_HEADERS := $(wildcard $(SIMGPU)/*.h $(SIMGPU)/*.def interposer/api/*.def interposer/api/*_types.h)
 
 $(SIMGPU_OBJ)/%.o: $(SIMGPU)/%.c $(SIMGPU_HEADERS)
 	@mkdir -p $(@D)

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "smi.h"
 
-#include "nvml_types.h"
+#include "api/nvml_types.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

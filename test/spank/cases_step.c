@@ -153,7 +153,7 @@ static void a_broken_grant_is_refused(void)
 
 uint64_t step_mem_bytes(const char *step)
 {
-	/* interposer/layout.h: the first device, behind the header and its UUID */
+	/* interposer/api/layout.h: the first device, behind the header and its UUID */
 	uint64_t bytes;
 	memcpy(&bytes, read_text(in_folder("run/jobs/5/steps/%s/limits", step)) + 80 + 64, 8);
 	return bytes;

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Says how large the driver's types are, where their fields lie and what its constants are: compiled once
- * behind interposer/cuda_types.h and once behind a cuda.h, which must say the same. */
+ * behind interposer/api/cuda_types.h and once behind a cuda.h, which must say the same. */
 #include <stdio.h>
 #include <stddef.h>
 

@@ -5,7 +5,7 @@
 #ifndef VGPU_TEST_DRIVER_H
 #define VGPU_TEST_DRIVER_H
 
-#include "cuda_types.h"
+#include "api/cuda_types.h"
 
 #define MOST_STREAMS 16
 #define STREAM_NON_BLOCKING 1u

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "page.h"
 
-#include "layout.h"
+#include "api/layout.h"
 
 #include <fcntl.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
 #ifndef VGPU_TEST_WAITS_API_H
 #define VGPU_TEST_WAITS_API_H
 
-#include "cuda_types.h"
+#include "api/cuda_types.h"
 
 #define STREAM_NON_BLOCKING 1u
 

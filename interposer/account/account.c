@@ -1,0 +1,396 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "account/account.h"
+
+#include "account/inside.h"
+#include "account/lock.h"
+#include "base/atomics.h"
+#include "base/futex.h"
+#include "context/cost.h"
+#include "memory/exports.h"
+#include "pools/pools.h"
+
+/* A lock lost this often in one go means that somebody plays with the ledger. */
+#define LOST_LOCKS 3
+
+/* Calls of others are not in the driver for longer, unless they are stopped there. */
+#define LANDED_WITHIN_NS 5000000u
+#define PAUSE_NS 20000
+
+static uint64_t step_limit(uint32_t device)
+{
+	return GET(vgpu_pages.limits->device[device].step_mem_bytes);
+}
+
+static uint64_t job_limit(uint32_t device)
+{
+	return GET(vgpu_pages.limits->device[device].job_mem_bytes);
+}
+
+struct total {
+	uint64_t of_job, of_step;
+};
+
+/* What all processes have announced. Whoever lowers it has charged before what was taken of it, so the sums
+ * are to be read after this. */
+static inline struct total announced(uint32_t device, uint32_t step)
+{
+	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t high = GET(ledger->slots_high);
+	struct total total = {0, 0};
+
+	for (uint32_t i = 0; i < high && i < VGPU_MAX_PROCS; i++) {
+		uint64_t bytes = __atomic_load_n(&ledger->slot[i].may_take_bytes[device], __ATOMIC_SEQ_CST);
+
+		if (bytes == 0)
+			continue;
+		total.of_job = vgpu_account_add(total.of_job, bytes);
+		if (GET(ledger->slot[i].step) == step)
+			total.of_step = vgpu_account_add(total.of_step, bytes);
+	}
+	return total;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Whatever is written into the ledger, its lock included, one process alone never passes a limit. */
+static inline bool fits(const struct vgpu_process *p, uint32_t device, uint64_t bytes, struct total besides)
+{
+	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint32_t step = GET(p->step);
+	uint64_t own = vgpu_account_add(GET(p->held_bytes[device]), GET(p->may_take_bytes[device]));
+	uint64_t of_job = vgpu_account_add(GET(ledger->used_bytes[device]), besides.of_job);
+	uint64_t of_step = vgpu_account_add(GET(ledger->step[step].used_bytes[device]), besides.of_step);
+
+	of_job = vgpu_account_add(larger(of_job, own), bytes);
+	of_step = vgpu_account_add(larger(of_step, own), bytes);
+	return of_job <= job_limit(device) && of_step <= step_limit(device);
+}
+
+static inline bool fits_besides_all(const struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	return fits(p, device, bytes, announced(device, GET(p->step)));
+}
+
+/* ---- under both locks ---- */
+
+static void raise_to(uint64_t *peak, uint64_t value)
+{
+	if (GET(*peak) < value)
+		SET(*peak, value);
+}
+
+void vgpu_account_peaks(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	struct vgpu_ledger_step *step = &ledger->step[p->step];
+
+	if ((GET(ledger->measuring) >> device & 1) != 0)
+		return;
+	raise_to(&ledger->peak_bytes[device], GET(ledger->used_bytes[device]));
+	raise_to(&step->peak_bytes[device], GET(step->used_bytes[device]));
+}
+
+/* Writes down what the process now holds. The slot first: it is the truth, and what is killed behind
+ * this line is summed up from it. */
+static void book(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	struct vgpu_ledger_step *step = &ledger->step[p->step];
+
+	SET(ledger->slot[p->slot].used_bytes[device], GET(p->held_bytes[device]));
+	SET(ledger->used_bytes[device], vgpu_account_add(GET(ledger->used_bytes[device]), bytes));
+	SET(step->used_bytes[device], vgpu_account_add(GET(step->used_bytes[device]), bytes));
+	vgpu_account_peaks(p, device);
+}
+
+bool vgpu_account_take(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	if (!fits_besides_all(p, device, bytes))
+		return false;
+	SET(p->held_bytes[device], GET(p->held_bytes[device]) + bytes);
+	book(p, device, bytes);
+	return true;
+}
+
+/* Takes up to so many bytes off what the process holds; how many there were. */
+static uint64_t let_go(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	uint64_t held = GET(p->held_bytes[device]);
+
+	if (bytes > held)
+		bytes = held;
+	SET(p->held_bytes[device], held - bytes);
+	return bytes;
+}
+
+static void unbook(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	struct vgpu_ledger_step *step = &ledger->step[p->step];
+
+	bytes = let_go(p, device, bytes);
+	SET(ledger->slot[p->slot].used_bytes[device], GET(p->held_bytes[device]));
+	if (GET(ledger->used_bytes[device]) < bytes || GET(step->used_bytes[device]) < bytes) {
+		vgpu_account_recount();
+		return;
+	}
+	SET(ledger->used_bytes[device], GET(ledger->used_bytes[device]) - bytes);
+	SET(step->used_bytes[device], GET(step->used_bytes[device]) - bytes);
+}
+
+/* ---- under the process's own lock, taking the ledger's ---- */
+
+static void lock(struct vgpu_process *p)
+{
+	if (vgpu_ledger_lock(p))
+		vgpu_account_recount();
+}
+
+static VGPU_SELDOM bool lock_lost(struct vgpu_process *p)
+{
+	for (int i = 0; i < LOST_LOCKS; i++) {
+		vgpu_ledger_lock(p);
+		vgpu_account_recount();
+		if (vgpu_ledger_unlock(p))
+			break;
+	}
+	return false;
+}
+
+static bool unlock(struct vgpu_process *p)
+{
+	return vgpu_ledger_unlock(p) || lock_lost(p);
+}
+
+/* Whether a charge that was booked when the lock was lost can stand; what cannot is given back. */
+static VGPU_SELDOM bool stands(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	bool ok;
+
+	lock(p);
+	ok = fits_besides_all(p, device, 0);
+	if (!ok)
+		unbook(p, device, bytes);
+	unlock(p);
+	return ok;
+}
+
+static VGPU_SELDOM void refuse(struct vgpu_process *p, uint32_t device)
+{
+	uint64_t *of_step = &vgpu_pages.ledger->step[p->step].refusals[device];
+	uint64_t *of_job = &vgpu_pages.ledger->refusals[device];
+
+	SET(*of_job, vgpu_account_add(GET(*of_job), 1));
+	SET(*of_step, vgpu_account_add(GET(*of_step), 1));
+}
+
+static bool attempt(struct vgpu_process *p, uint32_t device, uint64_t bytes, bool last)
+{
+	bool ok;
+	bool kept;
+
+	lock(p);
+	ok = vgpu_account_heal(p, device);
+	if (ok && last)
+		vgpu_account_recount();
+	ok = ok && vgpu_account_take(p, device, bytes);
+	if (!ok && last)
+		refuse(p, device);
+	kept = unlock(p);
+	return ok && (kept || stands(p, device, bytes));
+}
+
+bool vgpu_account_try_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	return attempt(p, device, bytes, false);
+}
+
+void vgpu_account_give_back_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	if (bytes == 0)
+		return;
+	lock(p);
+	if (vgpu_account_heal(p, device))
+		unbook(p, device, bytes);
+	else
+		let_go(p, device, bytes);
+	unlock(p);
+}
+
+/* Written in one order with the ledger's lock. */
+static void announce(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	SET(p->may_take_bytes[device], bytes);
+	__atomic_exchange_n(&vgpu_pages.ledger->slot[p->slot].may_take_bytes[device], bytes, __ATOMIC_SEQ_CST);
+}
+
+/* charged_bytes: what of them is charged already. */
+static VGPU_SELDOM bool announce_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t charged_bytes)
+{
+	bool ok;
+
+	lock(p);
+	ok = vgpu_account_heal(p, device);
+	if (ok)
+		unbook(p, device, charged_bytes);
+	else
+		let_go(p, device, charged_bytes);
+	ok = ok && fits_besides_all(p, device, bytes);
+	if (ok)
+		announce(p, device, GET(p->may_take_bytes[device]) + bytes);
+	if (unlock(p) || !ok)
+		return ok;
+	vgpu_account_landed_inside(p, device, bytes);
+	return false;
+}
+
+/* Of the ledger's health what the others count by; the sums are compared with the own part anyway. */
+static inline bool can_announce(const struct vgpu_process *p, uint32_t device)
+{
+	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	const struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
+
+	return vgpu_account_is_ours(p, slot) && GET(slot->step) == p->step &&
+	       GET(slot->used_bytes[device]) == GET(p->held_bytes[device]) && GET(ledger->slots_high) > p->slot;
+}
+
+bool vgpu_account_announce_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	uint32_t *locked = &vgpu_pages.ledger->lock;
+
+	/* What does not fit at all would only be in the way of others. */
+	if (!can_announce(p, device) || bytes > vgpu_account_left(step_limit(device), GET(p->may_take_bytes[device])))
+		return announce_locked(p, device, bytes, 0);
+	announce(p, device, GET(p->may_take_bytes[device]) + bytes);
+	if (__builtin_expect(__atomic_load_n(locked, __ATOMIC_SEQ_CST) == 0 && fits_besides_all(p, device, 0), 1))
+		return true;
+	vgpu_account_landed_inside(p, device, bytes);
+	return announce_locked(p, device, bytes, 0);
+}
+
+bool vgpu_account_announce_charged_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	return announce_locked(p, device, bytes, bytes);
+}
+
+VGPU_SELDOM void vgpu_account_keep_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	bool healed;
+
+	lock(p);
+	healed = vgpu_account_heal(p, device);
+	SET(p->held_bytes[device], GET(p->held_bytes[device]) + bytes);
+	if (healed)
+		book(p, device, bytes);
+	vgpu_account_landed_inside(p, device, bytes);
+	unlock(p);
+}
+
+/* ---- taking both ---- */
+
+void vgpu_account_lock(struct vgpu_process *p)
+{
+	vgpu_brief_lock(&p->account_lock);
+	lock(p);
+}
+
+bool vgpu_account_unlock(struct vgpu_process *p)
+{
+	bool kept = unlock(p);
+
+	vgpu_brief_unlock(&p->account_lock);
+	return kept;
+}
+
+bool vgpu_account_open(struct vgpu_process *p)
+{
+	bool ok;
+
+	vgpu_account_lock(p);
+	ok = vgpu_account_claim_slot(p);
+	vgpu_account_unlock(p);
+	if (!ok) {
+		vgpu_account_sweep(p, true);
+		vgpu_account_lock(p);
+		ok = vgpu_account_claim_slot(p);
+		vgpu_account_unlock(p);
+	}
+	return ok;
+}
+
+bool vgpu_account_stands(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	bool ok;
+
+	vgpu_brief_lock(&p->account_lock);
+	ok = stands(p, device, bytes);
+	vgpu_brief_unlock(&p->account_lock);
+	return ok;
+}
+
+static bool attempt_briefly(struct vgpu_process *p, uint32_t device, uint64_t bytes, bool last)
+{
+	bool ok;
+
+	vgpu_brief_lock(&p->account_lock);
+	ok = attempt(p, device, bytes, last);
+	vgpu_brief_unlock(&p->account_lock);
+	return ok;
+}
+
+bool vgpu_account_try(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	return attempt_briefly(p, device, bytes, false);
+}
+
+/* What calls in the driver may take is there for others again in a moment, most of the time. */
+static bool try_until_others_have_landed(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	const struct timespec pause = {0, PAUSE_NS};
+	uint64_t since = vgpu_now_ns();
+
+	while (fits(p, device, bytes, (struct total){0, 0}) && vgpu_now_ns() - since < LANDED_WITHIN_NS) {
+		if (vgpu_account_try(p, device, bytes))
+			return true;
+		nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
+bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	if (vgpu_account_try(p, device, bytes))
+		return true;
+	vgpu_account_sweep(p, true);
+	vgpu_exports_look(p, 0);
+	vgpu_pools_reclaim(p, (int)device);
+	/* What others have charged for a context of unknown cost comes back in part in a moment. */
+	if (vgpu_context_cost_others(p, device) && bytes <= step_limit(device) && vgpu_context_cost_wait(p, device, bytes))
+		return true;
+	return try_until_others_have_landed(p, device, bytes) || attempt_briefly(p, device, bytes, true);
+}
+
+void vgpu_account_force(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	bool healed;
+
+	vgpu_account_lock(p);
+	healed = vgpu_account_heal(p, device);
+	SET(p->held_bytes[device], GET(p->held_bytes[device]) + bytes);
+	if (healed)
+		book(p, device, bytes);
+	vgpu_account_unlock(p);
+}
+
+void vgpu_account_give_back(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	if (bytes == 0)
+		return;
+	vgpu_brief_lock(&p->account_lock);
+	vgpu_account_give_back_inside(p, device, bytes);
+	vgpu_brief_unlock(&p->account_lock);
+}

@@ -1,0 +1,58 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The job's account: what all its processes hold on each device, in the ledger. */
+#ifndef VGPU_ACCOUNT_ACCOUNT_H
+#define VGPU_ACCOUNT_ACCOUNT_H
+
+#include "process/process.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Takes a slot for the process, whose identity is filled in. False when all slots live. */
+bool vgpu_account_open(struct vgpu_process *p);
+
+/* Charges the bytes if neither the step's nor the job's limit is passed by it. The driver is called
+ * between this and the end of what it allocates, so no race can go over a limit. */
+bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+
+/* The same without looking for what is unused, and without counting a refusal. */
+bool vgpu_account_try(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+
+/* Charges what the driver holds already, whatever the limits say. */
+void vgpu_account_force(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+
+/* Gives back; never more than the process holds. */
+void vgpu_account_give_back(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+
+/* Clears the slots of processes that have ended. Only now and then when not asked to be thorough. */
+void vgpu_account_sweep(struct vgpu_process *p, bool thorough);
+
+/* The step's limit and what is left of it and of the job's. */
+struct vgpu_view {
+	uint64_t total_bytes;
+	uint64_t free_bytes;
+};
+struct vgpu_view vgpu_account_view(struct vgpu_process *p, uint32_t device);
+/* The same without looking for processes that have ended. */
+struct vgpu_view vgpu_account_view_of_sums(struct vgpu_process *p, uint32_t device);
+
+/* A sum of the ledger. Whatever was written there, it is no less than what this process holds. */
+static inline uint64_t vgpu_account_sum(const struct vgpu_process *p, uint32_t device, const uint64_t *sums)
+{
+	uint64_t held = __atomic_load_n(&p->held_bytes[device], __ATOMIC_RELAXED);
+	uint64_t sum = __atomic_load_n(&sums[device], __ATOMIC_RELAXED);
+
+	return sum > held ? sum : held;
+}
+
+static inline uint64_t vgpu_account_left(uint64_t limit, uint64_t used)
+{
+	return used < limit ? limit - used : 0;
+}
+
+/* What the ledger says that the process with this pid uses; false when no process of the job has it. */
+bool vgpu_account_of_pid(struct vgpu_process *p, int32_t pid, uint32_t device, uint64_t *bytes);
+
+#endif

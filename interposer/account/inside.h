@@ -1,0 +1,97 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the account do with the ledger's slots and sums. */
+#ifndef VGPU_ACCOUNT_INSIDE_H
+#define VGPU_ACCOUNT_INSIDE_H
+
+#include "base/atomics.h"
+#include "process/process.h"
+
+/* With account_lock held, for who notes something else under it: as in account.h. */
+bool vgpu_account_try_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+void vgpu_account_give_back_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+
+/* The same for a call that takes an unknown part of the bytes, most often nothing: they are announced in the
+ * slot's may_take_bytes instead of charged, so that the ledger's lock is needed only where it comes out
+ * that something was taken. Who announces looks at the sums and the lock afterwards; who charges takes the
+ * lock and then looks at what is announced. So one of two sees the other, and counts it. Who announces and
+ * finds the lock taken cannot tell what is being charged just now, and does the same with the lock. */
+bool vgpu_account_announce_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+/* Gives back what was charged and announces it. False when somebody else has announced meanwhile what would
+ * then not fit. */
+bool vgpu_account_announce_charged_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+/* Charges what was announced and has been taken; it cannot be refused. */
+void vgpu_account_keep_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+
+/* Takes account_lock and the ledger's lock. Below stands all needs both, and what it finds is right only
+ * until the ledger's is given back. */
+void vgpu_account_lock(struct vgpu_process *p);
+/* After a lost lock others have counted while this process wrote. True when the lock was kept. */
+bool vgpu_account_unlock(struct vgpu_process *p);
+/* Whether a charge that was booked when the lock was lost can stand; what cannot is given back. */
+bool vgpu_account_stands(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+
+/* Takes a slot, which the process may have already. False when there is none. */
+bool vgpu_account_claim_slot(struct vgpu_process *p);
+void vgpu_account_clear_slot(struct vgpu_ledger_slot *slot);
+/* Writes into the ledger again what this process holds. False when it has no place there any more. */
+bool vgpu_account_cure(struct vgpu_process *p, uint32_t device);
+/* Charges what fits, by the ledger and by what this process itself knows to hold. After heal. */
+bool vgpu_account_take(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+/* Raises the peaks to what is used now, unless a part of that is charged for a context whose cost is
+ * not known yet. */
+void vgpu_account_peaks(struct vgpu_process *p, uint32_t device);
+/* Makes all sums again from the slots. */
+void vgpu_account_recount(void);
+
+static inline uint64_t vgpu_account_add(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static inline bool vgpu_account_is_ours(const struct vgpu_process *p, const struct vgpu_ledger_slot *slot)
+{
+	return GET(slot->state) == 1 && GET(slot->pid) == p->pid && GET(slot->start_ticks) == p->start_ticks &&
+	       GET(slot->pidns) == p->pidns;
+}
+
+/* With account_lock held: nothing more will be taken of so much that was announced. */
+static inline void vgpu_account_landed_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[p->slot];
+	uint64_t left = GET(p->may_take_bytes[device]) - bytes;
+
+	__atomic_store_n(&p->may_take_bytes[device], left, __ATOMIC_RELEASE);
+	if (vgpu_account_is_ours(p, slot))
+		__atomic_store_n(&slot->may_take_bytes[device], left, __ATOMIC_RELEASE);
+}
+
+static inline bool vgpu_account_has_place(const struct vgpu_process *p)
+{
+	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	const struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
+
+	return vgpu_account_is_ours(p, slot) && GET(slot->step) == p->step && GET(ledger->step[p->step].in_use) == 1 &&
+	       GET(ledger->step[p->step].step_id) == vgpu_pages.limits->step_id;
+}
+
+/* The ledger belongs to the job's user, so what this process wrote there may have changed. */
+static inline bool vgpu_account_is_well(const struct vgpu_process *p, uint32_t device)
+{
+	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	const struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
+	uint64_t held = GET(p->held_bytes[device]);
+
+	return vgpu_account_has_place(p) && GET(slot->used_bytes[device]) == held &&
+	       GET(slot->may_take_bytes[device]) == GET(p->may_take_bytes[device]) && GET(ledger->slots_high) > p->slot &&
+	       GET(ledger->used_bytes[device]) >= held && GET(ledger->step[p->step].used_bytes[device]) >= held;
+}
+
+/* False when the process has no place there any more. */
+static inline bool vgpu_account_heal(struct vgpu_process *p, uint32_t device)
+{
+	return vgpu_account_is_well(p, device) || vgpu_account_cure(p, device);
+}
+
+#endif

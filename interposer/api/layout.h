@@ -1,0 +1,217 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The pages that the root side (Go, internal/ledger) and the interposer (C) share.
+ *
+ *   limits   one per step; root writes it, the job may only read it. Mapped, so that a changed
+ *            limit is seen by running processes at once.
+ *   ledger   one per job; the job's user owns and writes it. Root believes nothing in it beyond
+ *            a bounded copy: garbage there can harm only the job that wrote it.
+ *   board    one per GPU; root writes the slices that lie on it, everybody may read it.
+ *   claims   one per job; the job's user writes when it wants its GPUs and when it keeps them busy.
+ *            The other jobs of these GPUs have it read by the kernel (its owner may cut it), and
+ *            believe it only as far as the board gives its slice a share.
+ *
+ * Sizes and offsets are part of the contract: internal/ledger mirrors them and a test compares.
+ * All integers are little-endian; every 64-bit field is read and written atomically. */
+#ifndef VGPU_API_LAYOUT_H
+#define VGPU_API_LAYOUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where a task under strict isolation finds its step's folder (internal/rundir has the same). */
+#define VGPU_SELF_DIR "/run/slurm-vgpu/self"
+/* In preload isolation the plugin names the folder in the environment. */
+#define VGPU_STEP_DIR_ENV "VGPU_STEP_DIR"
+#define VGPU_LIMITS_FILE "limits"
+#define VGPU_LEDGER_FILE "ledger"
+/* A job's claims, in vgpu_limits.turns_dir (internal/rundir has the same). */
+#define VGPU_CLAIMS_FILE "%u/claims"
+
+#define VGPU_LAYOUT_VERSION 4u
+#define VGPU_LIMITS_MAGIC 0x314d494c55504756ull /* "VGPULIM1" */
+#define VGPU_LEDGER_MAGIC 0x314447524c555056ull /* "VPULRGD1" */
+#define VGPU_BOARD_MAGIC 0x3144524255504756ull	/* "VGPUBRD1" */
+#define VGPU_CLAIMS_MAGIC 0x314d4c4355504756ull /* "VGPUCLM1" */
+
+#define VGPU_MAX_DEVICES 16
+#define VGPU_MAX_STEPS 256
+#define VGPU_MAX_PROCS 1024
+#define VGPU_UUID_BYTES 64
+#define VGPU_BOARD_SLICES 128
+#define VGPU_PATH_BYTES 128
+#define VGPU_MARKS 32
+#define VGPU_PIECES 512
+
+/* vgpu_limits.flags */
+#define VGPU_FAIL_OPEN 1u /* a ledger that cannot be used lets the program run unlimited */
+#define VGPU_ELASTIC 2u	  /* --vgpu-policy=elastic */
+
+struct vgpu_limits_device {
+	char uuid[VGPU_UUID_BYTES];   /* "GPU-…", NUL-padded */
+	uint64_t step_mem_bytes;      /* the step's limit */
+	uint64_t job_mem_bytes;	      /* the job's limit; all its steps together */
+	uint64_t device_mem_bytes;    /* the whole GPU, as NVML says */
+	uint32_t sm_percent;	      /* the step's share of the GPU's time; 0: no cap */
+	uint32_t nvml_index;
+	uint32_t minor;
+	uint32_t job_sm_percent; /* the job's; all its steps together */
+	uint32_t reserved[6];
+};
+
+struct vgpu_limits {
+	uint64_t magic;
+	uint32_t layout_version;
+	uint32_t size_bytes; /* of the whole page */
+	uint32_t job_id;
+	uint32_t step_id; /* as in slurm.h, batch and extern included */
+	uint32_t uid;	  /* of the job; a page of another user is not believed */
+	uint32_t device_count;
+	uint32_t flags;
+	uint32_t generation; /* grows with every change of a running job */
+	char job_step[40];   /* "123.0", "123.batch": for messages */
+	struct vgpu_limits_device device[VGPU_MAX_DEVICES];
+	char turns_dir[VGPU_PATH_BYTES]; /* the folder of boards and claims; "": there is none */
+};
+
+/* One process of the job, in one slot for its whole life. used_bytes[] is the truth; every sum
+ * elsewhere can be made again from it. */
+struct vgpu_ledger_slot {
+	uint32_t state; /* 0 free, 1 live */
+	int32_t pid;	/* in the process's own pid namespace */
+	uint64_t start_ticks; /* field 22 of /proc/PID/stat: tells a reused pid */
+	uint64_t pidns;	      /* inode of its pid namespace: a pid means nothing elsewhere */
+	uint32_t step;	      /* index in vgpu_ledger.step */
+	uint32_t measuring; /* a bit per device: makes a context there before it is known what one costs */
+	uint64_t used_bytes[VGPU_MAX_DEVICES];
+	uint64_t image; /* field 28 of /proc/PID/stat: another program runs in the pid after an exec */
+	/* It has waited for credit since then and should have taken it by then (admission/queue.h); 0: it does not wait. */
+	uint64_t waits_since_ns;
+	uint64_t waits_until_ns;
+	uint32_t waits_device;
+	uint32_t reserved1;
+	uint64_t inflight_until_ns[VGPU_MAX_DEVICES]; /* its work keeps the device busy until then; 0: it has none there */
+	/* What its calls that are in the driver now may take at most and used_bytes does not have yet (account/inside.h). */
+	uint64_t may_take_bytes[VGPU_MAX_DEVICES];
+};
+
+struct vgpu_ledger_step {
+	uint32_t in_use;
+	uint32_t step_id;
+	uint64_t used_bytes[VGPU_MAX_DEVICES];
+	uint64_t peak_bytes[VGPU_MAX_DEVICES];
+	uint64_t refusals[VGPU_MAX_DEVICES];
+	/* As in the head, of this step alone. */
+	uint64_t share_free_at_ns[VGPU_MAX_DEVICES];
+	uint64_t busy_ns[VGPU_MAX_DEVICES];
+	uint64_t waited_ns[VGPU_MAX_DEVICES];
+};
+
+/* How much GPU time the job had used at some time (time/marks.h). */
+struct vgpu_mark {
+	uint64_t from_ns;	/* work was counted that began then; 0: no mark */
+	uint64_t idle_since_ns; /* none was between then and from_ns */
+	uint64_t busy_ns;	/* counted before */
+};
+
+struct vgpu_marks {
+	struct vgpu_mark mark[VGPU_MARKS];
+};
+
+/* How much of each of the last short pieces of time was used (time/pieces.h). */
+struct vgpu_pieces {
+	uint64_t word[VGPU_PIECES];
+};
+
+struct vgpu_ledger {
+	uint64_t magic;
+	uint32_t layout_version;
+	uint32_t size_bytes;
+	uint32_t job_id;
+	uint32_t device_count;
+	/* Held for some tens of nanoseconds, never across a driver call. The holder's thread id, 0 when
+	 * free, with FUTEX_WAITERS when somebody sleeps on it; a holder that is dead, or the same for
+	 * too long, loses it and the sums are made again from the slots. */
+	uint32_t lock;
+	uint32_t lock_waiters; /* not used: the count of somebody killed while waiting would stay */
+	uint64_t lock_pidns;
+	uint32_t slots_high; /* slots at and above this index were never used */
+	uint32_t measuring;  /* all of the slots' */
+	uint64_t lock_turns; /* how often the lock was taken */
+	uint64_t late_ns; /* when a kernel was last seen to wait for another GPU (admission/pace.h); 0: never */
+	uint64_t used_bytes[VGPU_MAX_DEVICES];
+	uint64_t peak_bytes[VGPU_MAX_DEVICES];
+	uint64_t refusals[VGPU_MAX_DEVICES];
+	/* The share of the GPU's time (time/share.h). Times are CLOCK_MONOTONIC. */
+	uint64_t share_free_at_ns[VGPU_MAX_DEVICES]; /* from when on the share covers what was used */
+	uint64_t busy_until_ns[VGPU_MAX_DEVICES];    /* until when it was last seen to be busy */
+	uint64_t busy_ns[VGPU_MAX_DEVICES];	     /* GPU time used */
+	uint64_t waited_ns[VGPU_MAX_DEVICES];	     /* how long launches were held back; threads add up */
+	struct vgpu_ledger_step step[VGPU_MAX_STEPS];
+	struct vgpu_ledger_slot slot[VGPU_MAX_PROCS];
+	/* 1 + the most that the first context of a process of this job cost; 0: not known. */
+	uint64_t context_bytes[VGPU_MAX_DEVICES];
+	struct vgpu_marks marks[VGPU_MAX_DEVICES];
+	struct vgpu_pieces pieces[VGPU_MAX_DEVICES];
+};
+
+/* One slice of a GPU, as root has placed it. */
+struct vgpu_board_slice {
+	uint32_t job_id;
+	uint32_t device; /* which of the job's slices: index in its claims */
+	uint32_t sm_percent; /* 0: no cap */
+	uint32_t flags;	     /* VGPU_ELASTIC */
+	uint32_t uid;
+	uint32_t reserved[3];
+};
+
+struct vgpu_board {
+	uint64_t magic;
+	uint32_t layout_version;
+	uint32_t size_bytes;
+	uint32_t sequence; /* odd while root is writing; grows with every change */
+	uint32_t count;
+	uint64_t reserved;
+	struct vgpu_board_slice slice[VGPU_BOARD_SLICES];
+};
+
+/* What a job says about one of its slices to the others on that GPU. */
+struct vgpu_claim {
+	uint64_t wants_since_ns; /* 0: it has nothing to launch */
+	uint64_t holds_since_ns; /* 0: it is not its turn */
+	uint64_t until_ns;	 /* nothing of this is believed after that */
+	uint64_t drained_ns;	 /* when its last turn's work was done */
+	uint32_t bell;		 /* futex: changes when a turn ends */
+	uint32_t spare;		 /* 1: its share is used up; wants only time that is left over */
+	uint32_t brisk_us;	 /* it waits for its results again and again, after so much work, and so for its turns; 0: it does not */
+	uint32_t reserved0;
+	uint64_t reserved[2];
+};
+
+struct vgpu_claims {
+	uint64_t magic;
+	uint32_t layout_version;
+	uint32_t size_bytes;
+	uint32_t job_id;
+	uint32_t device_count;
+	uint64_t reserved;
+	struct vgpu_claim claim[VGPU_MAX_DEVICES];
+};
+
+_Static_assert(sizeof(struct vgpu_limits_device) == 128, "limits device layout");
+_Static_assert(offsetof(struct vgpu_limits, device) == 80, "limits header layout");
+_Static_assert(sizeof(struct vgpu_limits) == 80 + 16 * 128 + 128, "limits layout");
+_Static_assert(sizeof(struct vgpu_ledger_slot) == 448, "ledger slot layout");
+_Static_assert(sizeof(struct vgpu_ledger_step) == 776, "ledger step layout");
+_Static_assert(offsetof(struct vgpu_ledger, used_bytes) == 64, "ledger header layout");
+_Static_assert(offsetof(struct vgpu_ledger, step) == 960, "ledger steps");
+_Static_assert(offsetof(struct vgpu_ledger, slot) == 960 + 256 * 776, "ledger slots");
+_Static_assert(offsetof(struct vgpu_ledger, context_bytes) == 960 + 256 * 776 + 1024 * 448, "ledger contexts");
+_Static_assert(offsetof(struct vgpu_ledger, marks) == 960 + 256 * 776 + 1024 * 448 + 128, "ledger marks");
+_Static_assert(offsetof(struct vgpu_ledger, pieces) == 960 + 256 * 776 + 1024 * 448 + 128 + 16 * 32 * 24, "ledger pieces");
+_Static_assert(sizeof(struct vgpu_ledger) == 960 + 256 * 776 + 1024 * 448 + 128 + 16 * 32 * 24 + 16 * 512 * 8, "ledger layout");
+_Static_assert(sizeof(struct vgpu_board) == 32 + 128 * 32, "board layout");
+_Static_assert(sizeof(struct vgpu_claims) == 32 + 16 * 64, "claims layout");
+
+#endif

@@ -1,0 +1,331 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "context/context.h"
+
+#include "api/symbols.h"
+#include "base/futex.h"
+#include "context/cost.h"
+#include "context/growth.h"
+#include "driver/device.h"
+#include "driver/info.h"
+#include "driver/report.h"
+#include "gate/batch.h"
+#include "memory/array.h"
+#include "memory/blocks.h"
+#include "pools/pools.h"
+#include "process/message.h"
+#include "streams/plugs.h"
+#include "streams/sample.h"
+#include "streams/streams.h"
+
+/* The context's place, NULL when it has none; a free one for no context. With the mutex held. */
+static struct vgpu_context *place_of(struct vgpu_process *p, CUcontext context)
+{
+	for (int i = 0; i < VGPU_MAX_CONTEXTS; i++) {
+		if (p->context[i].handle == context)
+			return &p->context[i];
+	}
+	return NULL;
+}
+
+/* Notes the context unless it is known. False then, and when there is no room. */
+static bool note(struct vgpu_process *p, CUcontext context, CUdevice ordinal, uint32_t device,
+		 bool primary)
+{
+	struct vgpu_context *place = NULL;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	if (place_of(p, context) == NULL)
+		place = place_of(p, NULL);
+	if (place != NULL)
+		*place = (struct vgpu_context){
+			.handle = context, .ordinal = ordinal, .device = device, .primary = primary};
+	vgpu_mutex_unlock(&p->context_mutex);
+	return place != NULL;
+}
+
+/* The primary one is seen again each time that it is retained. */
+static void count_made(struct vgpu_process *p, CUcontext context)
+{
+	CUdevice ordinal;
+
+	if (!vgpu_context_ordinal(p, context, &ordinal))
+		__atomic_add_fetch(&p->contexts_made, 1, __ATOMIC_RELAXED);
+}
+
+/* Takes the note of the context away. */
+static bool take(struct vgpu_process *p, CUcontext context, struct vgpu_context *out)
+{
+	struct vgpu_context *place;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	place = context != NULL ? place_of(p, context) : NULL;
+	if (place != NULL) {
+		*out = *place;
+		*place = (struct vgpu_context){0};
+	}
+	vgpu_mutex_unlock(&p->context_mutex);
+	return place != NULL;
+}
+
+static void put_back(struct vgpu_process *p, const struct vgpu_context *noted)
+{
+	struct vgpu_context *place;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	place = place_of(p, NULL);
+	if (place != NULL)
+		*place = *noted;
+	vgpu_mutex_unlock(&p->context_mutex);
+}
+
+bool vgpu_context_exists(struct vgpu_process *p, uint32_t device)
+{
+	bool found = false;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	for (int i = 0; i < VGPU_MAX_CONTEXTS && !found; i++)
+		found = p->context[i].handle != NULL && p->context[i].device == device;
+	vgpu_mutex_unlock(&p->context_mutex);
+	return found;
+}
+
+bool vgpu_context_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *ordinal)
+{
+	const struct vgpu_context *place;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	place = context != NULL ? place_of(p, context) : NULL;
+	if (place != NULL)
+		*ordinal = place->ordinal;
+	vgpu_mutex_unlock(&p->context_mutex);
+	return place != NULL;
+}
+
+static bool is_active(CUdevice ordinal)
+{
+	vgpu_fn_cuDevicePrimaryCtxGetState *get_state = VGPU_REAL(cuDevicePrimaryCtxGetState);
+	unsigned int flags;
+	int active = 0;
+
+	return get_state != NULL && get_state(ordinal, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+bool vgpu_context_begin(struct vgpu_process *p, CUdevice ordinal, bool primary, struct vgpu_coming *coming)
+{
+	*coming = (struct vgpu_coming){.device = VGPU_NO_DEVICE};
+	if (p == NULL || (primary && is_active(ordinal)))
+		return true;
+	coming->device = vgpu_device_of_ordinal(p, ordinal);
+	if (coming->device < 0)
+		return true; /* nothing can be allocated there */
+	if (!vgpu_context_cost_charge(p, (uint32_t)coming->device, &coming->bytes))
+		return false;
+	vgpu_growth_coming(p, (uint32_t)coming->device, coming->bytes);
+	vgpu_report_prepare(p, (uint32_t)coming->device);
+	return true;
+}
+
+void vgpu_context_failed(struct vgpu_process *p, const struct vgpu_coming *coming)
+{
+	if (p == NULL || coming->device < 0)
+		return;
+	vgpu_growth_not_coming(p, (uint32_t)coming->device, coming->bytes);
+	vgpu_context_cost_settled(p, (uint32_t)coming->device, VGPU_COST_UNKNOWN);
+	vgpu_report_ready(p);
+}
+
+/* What was charged becomes what it costs, which the ledger remembers if it was the first one. */
+static bool settle(struct vgpu_process *p, struct vgpu_coming *coming, bool first)
+{
+	bool fits = vgpu_growth_came(p, (uint32_t)coming->device, coming->bytes, &coming->cost_bytes);
+
+	vgpu_context_cost_settled(p, (uint32_t)coming->device, first ? coming->cost_bytes : VGPU_COST_UNKNOWN);
+	return fits;
+}
+
+bool vgpu_context_made(struct vgpu_process *p, CUcontext context, CUdevice ordinal, bool primary,
+		       struct vgpu_coming *coming)
+{
+	int device = vgpu_device_of_ordinal(p, ordinal);
+	struct vgpu_context gone;
+	bool first, noted, fits = true;
+
+	count_made(p, context);
+	if (device < 0)
+		return true;
+	first = !vgpu_context_exists(p, (uint32_t)device);
+	noted = note(p, context, ordinal, (uint32_t)device, primary);
+	if (coming != NULL && coming->device >= 0)
+		fits = settle(p, coming, first);
+	else if (noted)
+		fits = vgpu_growth_settle(p, (uint32_t)device);
+	if (!fits && noted)
+		take(p, context, &gone);
+	return fits;
+}
+
+void vgpu_context_undone(struct vgpu_process *p, CUdevice ordinal, const struct vgpu_coming *coming)
+{
+	int device = vgpu_device_of_ordinal(p, ordinal);
+
+	if (device >= 0 && vgpu_context_exists(p, (uint32_t)device))
+		vgpu_growth_settle(p, (uint32_t)device);
+	else if (device >= 0)
+		vgpu_growth_end(p, (uint32_t)device);
+	if (coming->device >= 0)
+		vgpu_message_limit(p, (uint32_t)coming->device,
+				   coming->cost_bytes != VGPU_COST_UNKNOWN ? coming->cost_bytes : coming->bytes);
+}
+
+bool vgpu_context_of_green(struct vgpu_process *p, CUcontext context, CUgreenCtx green)
+{
+	CUdevice ordinal;
+
+	return !vgpu_context_ordinal(p, (CUcontext)green, &ordinal) ||
+	       vgpu_context_made(p, context, ordinal, true, NULL);
+}
+
+/* What a context that is being destroyed is called meanwhile: no address is odd. */
+static CUcontext leaving(CUcontext context)
+{
+	return (CUcontext)((uintptr_t)context | 1);
+}
+
+bool vgpu_context_leaves(struct vgpu_process *p, CUcontext context, struct vgpu_context *noted)
+{
+	if (context == NULL)
+		return false;
+	vgpu_blocks_change_context(p, context, leaving(context));
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
+		vgpu_batch_release_all(p, d);
+	vgpu_streams_context_gone(p, context);
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
+		vgpu_samples_context_gone(&p->engine[d], context);
+		vgpu_plugs_context_gone(&p->engine[d], context);
+	}
+	return take(p, context, noted);
+}
+
+void vgpu_context_stays(struct vgpu_process *p, CUcontext context, const struct vgpu_context *noted)
+{
+	if (context == NULL)
+		return;
+	if (noted != NULL)
+		put_back(p, noted);
+	vgpu_blocks_change_context(p, leaving(context), context);
+}
+
+void vgpu_context_left(struct vgpu_process *p, CUcontext context, const struct vgpu_context *noted)
+{
+	vgpu_blocks_drop_context(p, leaving(context));
+	vgpu_array_drop_context(p, context);
+	vgpu_info_forget(p);
+	vgpu_pools_chosen_anew(p);
+	vgpu_pools_settle_all(p);
+	if (noted == NULL)
+		return;
+	if (vgpu_context_exists(p, noted->device)) {
+		vgpu_growth_unpromise(p, noted->device, noted->promised_bytes);
+		vgpu_growth_settle(p, noted->device);
+	} else {
+		vgpu_growth_end(p, noted->device);
+	}
+}
+
+void vgpu_context_gone(struct vgpu_process *p, CUcontext context)
+{
+	struct vgpu_context noted;
+	bool known = vgpu_context_leaves(p, context, &noted);
+
+	if (context != NULL)
+		vgpu_context_left(p, context, known ? &noted : NULL);
+}
+
+void vgpu_context_detached(struct vgpu_process *p, CUcontext context)
+{
+	vgpu_fn_cuCtxGetApiVersion *ask = VGPU_REAL(cuCtxGetApiVersion);
+	unsigned int version;
+
+	if (context != NULL && ask != NULL && ask(context, &version) != CUDA_SUCCESS)
+		vgpu_context_gone(p, context);
+}
+
+/* Changes what the context was promised, as far as it is known; the device then, or -1. */
+static int promise_changed(struct vgpu_process *p, CUcontext context, uint64_t more, uint64_t less)
+{
+	struct vgpu_context *place;
+	int device = -1;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	place = context != NULL ? place_of(p, context) : NULL;
+	if (place != NULL) {
+		device = (int)place->device;
+		place->promised_bytes += more;
+		place->promised_bytes -= place->promised_bytes < less ? place->promised_bytes : less;
+	}
+	vgpu_mutex_unlock(&p->context_mutex);
+	return device;
+}
+
+bool vgpu_context_promise(struct vgpu_process *p, CUcontext context, uint64_t bytes)
+{
+	int device = promise_changed(p, context, bytes, 0);
+
+	if (device < 0 || vgpu_growth_promise(p, (uint32_t)device, bytes))
+		return true;
+	promise_changed(p, context, 0, bytes);
+	return false;
+}
+
+void vgpu_context_unpromise(struct vgpu_process *p, CUcontext context, uint64_t bytes)
+{
+	int device = promise_changed(p, context, 0, bytes);
+
+	if (device < 0)
+		return;
+	vgpu_growth_unpromise(p, (uint32_t)device, bytes);
+	vgpu_growth_settle(p, (uint32_t)device);
+}
+
+void vgpu_context_green_gone(struct vgpu_process *p, CUcontext green, CUdevice ordinal)
+{
+	vgpu_fn_cuDevicePrimaryCtxRetain *retain = VGPU_REAL(cuDevicePrimaryCtxRetain);
+	vgpu_fn_cuDevicePrimaryCtxRelease_v2 *release = VGPU_REAL(cuDevicePrimaryCtxRelease_v2);
+	struct vgpu_context gone;
+	CUcontext primary;
+
+	if (!is_active(ordinal) || retain == NULL || release == NULL || retain(&primary, ordinal) != CUDA_SUCCESS) {
+		vgpu_context_primary_released(p, ordinal);
+		return;
+	}
+	if (take(p, green, &gone)) {
+		vgpu_blocks_change_context(p, green, primary);
+		note(p, primary, ordinal, gone.device, true);
+		vgpu_growth_settle(p, gone.device);
+	}
+	release(ordinal);
+	vgpu_context_primary_released(p, ordinal);
+}
+
+void vgpu_context_primary_released(struct vgpu_process *p, CUdevice ordinal)
+{
+	vgpu_fn_cuDevicePrimaryCtxGetState *get_state = VGPU_REAL(cuDevicePrimaryCtxGetState);
+	CUcontext context;
+	unsigned int flags;
+	int active = 1;
+
+	if (get_state == NULL || get_state(ordinal, &flags, &active) != CUDA_SUCCESS || active)
+		return;
+	/* The primary context, and what was made of it by green contexts. */
+	do {
+		context = NULL;
+		vgpu_mutex_lock(&p->context_mutex);
+		for (int i = 0; i < VGPU_MAX_CONTEXTS && context == NULL; i++) {
+			if (p->context[i].primary && p->context[i].ordinal == ordinal)
+				context = p->context[i].handle;
+		}
+		vgpu_mutex_unlock(&p->context_mutex);
+		vgpu_context_gone(p, context);
+	} while (context != NULL);
+}

@@ -1,0 +1,35 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What a context will cost is known only when it is there, so it is charged before by what a
+ * context of this job cost on this device before: the ledger remembers. The very first one is charged
+ * VGPU_CONTEXT_DEFAULT_BYTES, or what is left if that is less. In the latter case there is one at a
+ * time: who comes while another one is being measured waits, so that processes that start together
+ * do not pass the limit together. Afterwards the charge is put right (growth.h).
+ *
+ * The ledger is the job's own. A figure there that is too large makes the job wait for room that it
+ * has, and above VGPU_CONTEXT_MOST_BYTES is not believed; one that is too small lets its contexts be
+ * charged a moment late. */
+#ifndef VGPU_CONTEXT_COST_H
+#define VGPU_CONTEXT_COST_H
+
+#include "process/process.h"
+
+/* 518 MiB on an H200, driver 580; less on older products. */
+#define VGPU_CONTEXT_DEFAULT_BYTES (1024ull << 20)
+#define VGPU_CONTEXT_MOST_BYTES (4096ull << 20)
+
+/* Charges a context that is about to be made. False when it does not fit: a line has been said then. */
+bool vgpu_context_cost_charge(struct vgpu_process *p, uint32_t device, uint64_t *charged_bytes);
+
+/* It is there, at this cost, and charged that; or the driver did not make it, or nobody can tell
+ * (VGPU_COST_UNKNOWN). */
+#define VGPU_COST_UNKNOWN UINT64_MAX
+void vgpu_context_cost_settled(struct vgpu_process *p, uint32_t device, uint64_t cost_bytes);
+
+/* Whether other processes of the job make contexts of unknown cost; and, as long as they do but not
+ * for long, tries to charge the bytes. */
+bool vgpu_context_cost_others(struct vgpu_process *p, uint32_t device);
+bool vgpu_context_cost_wait(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+
+#endif

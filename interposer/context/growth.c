@@ -1,0 +1,373 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "context/growth.h"
+
+#include "account/account.h"
+#include "api/symbols.h"
+#include "base/atomics.h"
+#include "base/futex.h"
+#include "context/context.h"
+#include "driver/capture.h"
+#include "driver/device.h"
+#include "driver/info.h"
+#include "driver/report.h"
+#include "gate/gate.h"
+#include "memory/blocks.h"
+#include "memory/exports.h"
+#include "memory/vmm.h"
+#include "process/message.h"
+
+#define ASK_EVERY_NS 100000000u
+#define ASK_AT_LEAST_EVERY_NS 1000000000u
+/* So long the device's free memory is believed when it says that nothing has grown: somebody else may have freed as much. */
+#define ASK_ANYWAY_NS 10000000000u
+/* Small allocations share granules, so that free memory moves a little without any growth. */
+#define MOVED_BYTES (1ull << 20)
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* What this process has allocated itself, and what its calls that are in the driver may add to it. */
+static uint64_t allocated(struct vgpu_process *p, uint32_t device, uint64_t *may_take_bytes)
+{
+	uint64_t bytes;
+
+	/* It is charged before it is taken off this. */
+	*may_take_bytes = __atomic_load_n(&p->may_take_bytes[device], __ATOMIC_ACQUIRE);
+	vgpu_mutex_lock(&p->growth_mutex);
+	bytes = minus(GET(p->held_bytes[device]), p->overhead[device].bytes);
+	vgpu_mutex_unlock(&p->growth_mutex);
+	return bytes;
+}
+
+/* The device's free memory as the driver tells it, for the current context's device. */
+static bool free_now(uint64_t *bytes)
+{
+	vgpu_fn_cuMemGetInfo_v2 *get_info = VGPU_REAL(cuMemGetInfo_v2);
+	size_t free_bytes;
+	size_t total_bytes;
+
+	if (get_info == NULL || get_info(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+		return false;
+	*bytes = free_bytes;
+	return true;
+}
+
+/* more_bytes: what did not fit, when it returns false. */
+static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_current, bool force, uint64_t *more_bytes)
+{
+	struct vgpu_overhead *overhead = &p->overhead[device];
+	uint64_t may_take, may_take_after;
+	uint64_t before = allocated(p, device, &may_take), managed = vgpu_blocks_managed_bytes(p, device);
+	uint64_t reported, free_bytes, after, managed_after, unsure, least, most, more;
+	bool fits;
+
+	SET(overhead->read_ns, vgpu_now_ns());
+	SET(overhead->measured_bytes, UINT64_MAX);
+	if (is_current && free_now(&free_bytes)) {
+		SET(overhead->free_bytes, free_bytes);
+		SET(overhead->allocated_bytes, before);
+		SET(overhead->managed_bytes, managed);
+	}
+	if (!vgpu_report_bytes(p, device, &reported))
+		return true;
+	after = allocated(p, device, &may_take_after);
+	managed_after = vgpu_blocks_managed_bytes(p, device);
+	unsure = vgpu_vmm_unseen_bytes(p, device);
+	/* Managed memory is never reported (H200, driver 580), some other memory not always, and other
+	 * threads allocate meanwhile. Within these bounds what was charged before is as likely as
+	 * anything else, and stays. */
+	least = minus(reported, minus(larger(before + may_take, after + may_take_after), smaller(managed, managed_after)));
+	most = minus(reported, minus(smaller(before, after), larger(managed, managed_after) + unsure));
+	SET(overhead->measured_bytes, least);
+	vgpu_mutex_lock(&p->growth_mutex);
+	/* All that was charged is there, so what was promised has come. */
+	if (least >= overhead->bytes)
+		overhead->promised_bytes = 0;
+	most += overhead->promised_bytes + overhead->coming_bytes;
+	more = minus(least, overhead->bytes);
+	vgpu_mutex_unlock(&p->growth_mutex);
+	/* Not with the mutex held: for want of room pools are trimmed, by the driver. Another thread may
+	 * charge the same growth meanwhile; what is too much then goes back. */
+	if (force && more != 0)
+		vgpu_account_force(p, device, more);
+	fits = more == 0 || force || vgpu_account_charge(p, device, more);
+	/* What is charged only now may have been taken before the driver last said what is free. */
+	if (more != 0)
+		vgpu_info_forget(p);
+	vgpu_mutex_lock(&p->growth_mutex);
+	if (fits)
+		overhead->bytes += more;
+	if (overhead->bytes > most) {
+		vgpu_account_give_back(p, device, overhead->bytes - most);
+		overhead->bytes = most;
+	}
+	vgpu_mutex_unlock(&p->growth_mutex);
+	if (fits)
+		return true;
+	*more_bytes = more;
+	SET(p->growth_pending, 1);
+	SET(p->growth_due_ns, 0);
+	SET(overhead->read_ns, 0); /* what is undone now must not hide what comes next */
+	return false;
+}
+
+static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
+{
+	uint64_t more;
+	bool fits = settle_quietly(p, device, is_current, false, &more);
+
+	if (!fits)
+		vgpu_message_limit(p, device, more);
+	return fits;
+}
+
+bool vgpu_growth_settle(struct vgpu_process *p, uint32_t device)
+{
+	return settle(p, device, vgpu_device_of_current(p) == (int)device);
+}
+
+static bool moved(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_overhead *overhead = &p->overhead[device];
+	uint64_t is, may_take;
+	uint64_t then = GET(overhead->free_bytes) + GET(overhead->allocated_bytes);
+
+	/* Free memory does not follow what is managed: the driver takes it when it is touched, and of the
+	 * device in pieces of 128 MiB. */
+	if (vgpu_blocks_managed_bytes(p, device) != GET(overhead->managed_bytes) || !free_now(&is))
+		return true;
+	is += allocated(p, device, &may_take);
+	return minus(is, then) >= MOVED_BYTES || minus(then, is) >= MOVED_BYTES;
+}
+
+/* When to ask next: nobody has to be asked often about a program whose kernels are all there. */
+static void ask_later(struct vgpu_process *p, uint64_t now_ns, bool changed)
+{
+	uint64_t every_ns = changed ? ASK_EVERY_NS : larger(smaller(2 * GET(p->growth_every_ns), ASK_AT_LEAST_EVERY_NS), ASK_EVERY_NS);
+
+	SET(p->growth_every_ns, every_ns);
+	SET(p->growth_due_ns, now_ns + every_ns);
+}
+
+/* What the driver uses for itself, as far as it is charged. */
+static uint64_t charged(struct vgpu_process *p)
+{
+	uint64_t bytes = 0;
+
+	vgpu_mutex_lock(&p->growth_mutex);
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
+		bytes += p->overhead[d].bytes;
+	vgpu_mutex_unlock(&p->growth_mutex);
+	return bytes;
+}
+
+/* Whether the driver uses as much as when it was asked last, as far as can be seen without asking it. Memory of others
+ * that is open here passes to this process without any being freed. */
+static bool seems_the_same(struct vgpu_process *p, uint32_t device, bool is_current)
+{
+	const struct vgpu_overhead *overhead = &p->overhead[device];
+
+	return is_current && GET(p->growth_watched) == 0 && GET(overhead->measured_bytes) != UINT64_MAX &&
+	       vgpu_now_ns() - GET(overhead->read_ns) < ASK_ANYWAY_NS && !moved(p, device);
+}
+
+static bool look(struct vgpu_process *p, uint32_t device, bool is_current, bool lightly)
+{
+	bool due = vgpu_now_ns() - GET(p->overhead[device].read_ns) >= ASK_EVERY_NS;
+
+	if (lightly ? !due || seems_the_same(p, device, is_current) : !due && (!is_current || !moved(p, device)))
+		return true;
+	return settle(p, device, is_current);
+}
+
+static bool look_at_all(struct vgpu_process *p, bool lightly)
+{
+	int current = vgpu_device_of_current(p);
+	bool ok = true;
+
+	if (current != VGPU_NO_DEVICE)
+		return current < 0 || look(p, (uint32_t)current, true, lightly);
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
+		if (vgpu_context_exists(p, d))
+			ok = look(p, d, false, lightly) && ok;
+	}
+	return ok;
+}
+
+bool vgpu_growth_look(struct vgpu_process *p, bool lightly)
+{
+	uint64_t now_ns, before;
+	bool ok;
+
+	if (!lightly)
+		return look_at_all(p, false);
+	now_ns = vgpu_coarse_ns();
+	if (now_ns < GET(p->growth_due_ns))
+		return true;
+	before = charged(p);
+	ok = look_at_all(p, true);
+	/* After a load it stays due: the rest may come with the next launch. */
+	if (ok && GET(p->growth_due_ns) != 0)
+		ask_later(p, now_ns, charged(p) != before);
+	return ok;
+}
+
+bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly)
+{
+	bool fits = vgpu_growth_look(p, lightly);
+
+	if (!lightly) {
+		SET(p->growth_every_ns, 0);
+		SET(p->growth_due_ns, 0);
+		vgpu_gate_forget(p);
+	}
+	/* Its line of the cache is everybody's. */
+	if (GET(p->growth_pending) == 0)
+		SET(p->growth_pending, 1);
+	return fits;
+}
+
+void vgpu_growth_opened(struct vgpu_process *p)
+{
+	__atomic_add_fetch(&p->growth_watched, 1, __ATOMIC_RELAXED);
+}
+
+void vgpu_growth_closed(struct vgpu_process *p)
+{
+	uint32_t open = GET(p->growth_watched);
+
+	/* A close that was not seen to be opened changes nothing. */
+	while (open != 0 && !__atomic_compare_exchange_n(&p->growth_watched, &open, open - 1, true, __ATOMIC_RELAXED,
+							 __ATOMIC_RELAXED))
+		;
+	vgpu_growth_look(p, false);
+}
+
+bool vgpu_growth_settle_current(struct vgpu_process *p)
+{
+	int current = vgpu_device_of_current(p);
+
+	return current < 0 || settle(p, (uint32_t)current, true);
+}
+
+/* The driver is not asked for its free memory while some other stream may be captured. */
+void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns)
+{
+	int current = vgpu_capture_possible(p) ? VGPU_NO_DEVICE : vgpu_device_of_current(p);
+	uint64_t more, before = charged(p);
+
+	ask_later(p, now_ns, false); /* for the other threads, which come by meanwhile */
+	vgpu_exports_look(p, 0);
+	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
+		bool is_current = current == (int)d;
+
+		if (!vgpu_context_exists(p, d) || seems_the_same(p, d, is_current))
+			continue;
+		settle_quietly(p, d, is_current, true, &more);
+		if (!is_current)
+			SET(p->overhead[d].read_ns, 0); /* so the next load or unload has nothing to compare with */
+	}
+	if (charged(p) != before)
+		ask_later(p, now_ns, true);
+}
+
+bool vgpu_growth_promise(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	if (!vgpu_account_charge(p, device, bytes)) {
+		vgpu_message_limit(p, device, bytes);
+		return false;
+	}
+	vgpu_mutex_lock(&p->growth_mutex);
+	p->overhead[device].bytes += bytes;
+	p->overhead[device].promised_bytes += bytes;
+	vgpu_mutex_unlock(&p->growth_mutex);
+	return true;
+}
+
+void vgpu_growth_unpromise(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	struct vgpu_overhead *overhead = &p->overhead[device];
+
+	vgpu_mutex_lock(&p->growth_mutex);
+	if (bytes > overhead->promised_bytes)
+		bytes = overhead->promised_bytes;
+	if (bytes > overhead->bytes)
+		bytes = overhead->bytes;
+	vgpu_account_give_back(p, device, bytes);
+	overhead->promised_bytes -= bytes;
+	overhead->bytes -= bytes;
+	vgpu_mutex_unlock(&p->growth_mutex);
+}
+
+void vgpu_growth_end(struct vgpu_process *p, uint32_t device)
+{
+	vgpu_mutex_lock(&p->growth_mutex);
+	p->overhead[device].promised_bytes = 0;
+	vgpu_account_give_back(p, device, p->overhead[device].bytes - p->overhead[device].coming_bytes);
+	p->overhead[device].bytes = p->overhead[device].coming_bytes;
+	vgpu_mutex_unlock(&p->growth_mutex);
+}
+
+void vgpu_growth_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	struct vgpu_overhead *overhead = &p->overhead[device];
+
+	vgpu_mutex_lock(&p->growth_mutex);
+	overhead->bytes += bytes;
+	overhead->coming_bytes += bytes;
+	overhead->contexts_coming++;
+	vgpu_mutex_unlock(&p->growth_mutex);
+}
+
+/* Returns what the driver uses for itself besides; UINT64_MAX when another context is being made. */
+static uint64_t came(struct vgpu_process *p, uint32_t device, uint64_t bytes, bool give_back)
+{
+	struct vgpu_overhead *overhead = &p->overhead[device];
+	uint64_t others;
+
+	vgpu_mutex_lock(&p->growth_mutex);
+	others = overhead->contexts_coming-- == 1 ? minus(overhead->bytes, bytes) : UINT64_MAX;
+	overhead->coming_bytes -= bytes;
+	if (give_back) {
+		bytes = smaller(bytes, overhead->bytes);
+		overhead->bytes -= bytes;
+		vgpu_account_give_back(p, device, bytes);
+	}
+	vgpu_mutex_unlock(&p->growth_mutex);
+	return others;
+}
+
+void vgpu_growth_not_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	came(p, device, bytes, true);
+}
+
+bool vgpu_growth_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t *cost_bytes)
+{
+	uint64_t reported, measured, more;
+	bool told = vgpu_report_bytes(p, device, &reported), later = !told && vgpu_report_is_coming(p);
+	uint64_t others = came(p, device, bytes, !told && !later);
+	bool fits = !told || settle_quietly(p, device, vgpu_device_of_current(p) == (int)device, false, &more);
+
+	/* It stays charged with what contexts may take until that can be asked. */
+	if (later) {
+		SET(p->growth_due_ns, 0);
+		SET(p->growth_pending, 1);
+	}
+	measured = told ? GET(p->overhead[device].measured_bytes) : UINT64_MAX;
+	*cost_bytes = measured == UINT64_MAX || others == UINT64_MAX ? UINT64_MAX : minus(measured, others);
+	return fits;
+}

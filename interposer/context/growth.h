@@ -1,0 +1,84 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What the driver uses for itself on behalf of this process: contexts, modules, the stacks and
+ * heaps of kernels. Only the driver knows: it is what NVML reports for the process beyond what was
+ * allocated. Where NVML cannot tell, nothing is charged.
+ *
+ * Asking takes 80 to 250 µs (H200, driver 580, one to four processes on the device), a program may load
+ * thousands of modules at its start, and cuDNN asks for its kernels' functions before every launch. So after a
+ * load the device's free memory is looked at, which takes 3 µs, and NVML is asked when it moved by more than
+ * what this process allocated, when some of that was managed or is no more, or 100 ms after it was asked last.
+ * Where nothing is loaded and nothing grows this is done ever more rarely, down to once a second, and NVML is asked
+ * only when free memory has moved, or after 10 s: somebody else may have freed what was taken here. Launches
+ * never look. */
+#ifndef VGPU_CONTEXT_GROWTH_H
+#define VGPU_CONTEXT_GROWTH_H
+
+#include "base/futex.h"
+#include "process/process.h"
+
+/* Asks the driver and settles the account. False when the growth does not fit: it is then not
+ * charged, and the caller undoes what caused it. */
+bool vgpu_growth_settle(struct vgpu_process *p, uint32_t device);
+
+/* The same for the device of the current context. */
+bool vgpu_growth_settle_current(struct vgpu_process *p);
+
+/* The same, or without a current context for all devices that have contexts, but only if it seems
+ * worth asking; lightly: only when it is due, as below. */
+bool vgpu_growth_look(struct vgpu_process *p, bool lightly);
+
+/* The same after something was loaded, the rest of which the driver may load at a launch. */
+bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly);
+
+/* Memory that another process pays for was opened, or closed: it is reported as this process's as soon
+ * as the other one has let go of it. */
+void vgpu_growth_opened(struct vgpu_process *p);
+void vgpu_growth_closed(struct vgpu_process *p);
+
+void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns);
+
+/* The first launch after a load tells of itself at no cost, as it decides about the gate anew: it may
+ * be the first of a kernel that allocates or prints. */
+static inline void vgpu_growth_launched(struct vgpu_process *p)
+{
+	__atomic_store_n(&p->growth_due_ns, 0, __ATOMIC_RELAXED);
+}
+
+/* Before an allocation, at a synchronisation and at a question for free memory: what a launch has
+ * made the driver take is charged, and what the owners of open memory have let go of, whatever the
+ * limits say, because it is there and nothing can be undone; the limit then meets what comes next.
+ * Other launches tell nothing, so once something was loaded or opened the driver is asked at the first of these
+ * calls after a load and after the first launch that follows it, after 100 ms, and then half as often each time
+ * that it has nothing new, but once a second. */
+static inline void vgpu_growth_catch_up(struct vgpu_process *p)
+{
+	uint64_t now_ns;
+
+	if (p == NULL || (__atomic_load_n(&p->growth_pending, __ATOMIC_RELAXED) == 0 &&
+			  __atomic_load_n(&p->growth_watched, __ATOMIC_RELAXED) == 0))
+		return;
+	now_ns = vgpu_coarse_ns();
+	if (now_ns >= __atomic_load_n(&p->growth_due_ns, __ATOMIC_RELAXED))
+		vgpu_growth_ask(p, now_ns);
+}
+
+/* The heap and the printf buffer of kernels are made at the first launch that needs them, and
+ * launches never look: they are charged when their size is set. unpromise gives a part back; if it
+ * was made all the same, the next settling charges it again. */
+bool vgpu_growth_promise(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+void vgpu_growth_unpromise(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+
+/* A context is about to be made, and so many bytes were charged for it (cost.h): they are
+ * not given back before it came or failed. */
+void vgpu_growth_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+void vgpu_growth_not_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+/* It came: settles. cost_bytes: what it costs; UINT64_MAX when the driver does not say, or when another
+ * context is being made as well. False as for vgpu_growth_settle, but nothing is said. */
+bool vgpu_growth_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t *cost_bytes);
+
+/* The process has no context on the device any more. */
+void vgpu_growth_end(struct vgpu_process *p, uint32_t device);
+
+#endif

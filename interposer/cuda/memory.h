@@ -1,0 +1,158 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Kinds ALLOC, ALLOC_PITCH, ALLOC_ASYNC and FREE: memory by pointer. */
+#ifndef VGPU_CUDA_MEMORY_H
+#define VGPU_CUDA_MEMORY_H
+
+#include "account/account.h"
+#include "context/growth.h"
+#include "cuda/wrap.h"
+#include "memory/blocks.h"
+#include "memory/charge.h"
+#include "pools/async.h"
+
+static CUcontext current_context(void)
+{
+	vgpu_fn_cuCtxGetCurrent *get = VGPU_REAL(cuCtxGetCurrent);
+	CUcontext context = NULL;
+
+	return get != NULL && get(&context) == CUDA_SUCCESS ? context : NULL;
+}
+
+static CUresult discard(CUdeviceptr pointer)
+{
+	vgpu_fn_cuMemFree_v2 *real_free = VGPU_REAL(cuMemFree_v2);
+
+	if (real_free != NULL)
+		real_free(pointer);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult keep(struct vgpu_charge *charge, CUdeviceptr pointer, uint32_t kind)
+{
+	if (charge->process != NULL && charge->device >= 0)
+		vgpu_blocks_put(charge->process, pointer, (uint32_t)charge->device, charge->bytes, current_context(), kind);
+	return CUDA_SUCCESS;
+}
+
+/* The same of memory by address, of which small blocks share granules. */
+static CUresult keep_block(struct vgpu_charge *charge, CUdeviceptr pointer, uint64_t bytes, bool managed)
+{
+	if (bytes > VGPU_SHARED_UP_TO)
+		return keep(charge, pointer, managed ? VGPU_BLOCK_MANAGED : VGPU_BLOCK_PLAIN);
+	if (charge->process != NULL && charge->device >= 0) {
+		vgpu_charge_small(charge, pointer, bytes, managed);
+		vgpu_blocks_put(charge->process, pointer, (uint32_t)charge->device, bytes, current_context(), VGPU_BLOCK_SMALL);
+	}
+	return CUDA_SUCCESS;
+}
+
+/* Takes a charge for memory of the current context's device; what was loaded before comes first. */
+static CUresult charge_after_growth(struct vgpu_charge *charge, uint64_t bytes)
+{
+	vgpu_growth_catch_up(attached());
+	return vgpu_charge_current(charge, bytes);
+}
+
+#define WRAP_ALLOC(symbol, params, args, out, bytes)                          \
+	WRAP(symbol, params)                                                  \
+	{                                                                     \
+		REAL_OR_RETURN(symbol);                                       \
+		struct vgpu_charge charge;                                    \
+		CUresult result = charge_after_growth(&charge, vgpu_charge_granules(bytes)); \
+                                                                              \
+		if (result == CUDA_SUCCESS) {                                 \
+			result = real args;                                   \
+			if (result == CUDA_SUCCESS)                           \
+				return keep_block(&charge, *(out), bytes, false); \
+			vgpu_charge_cancel(&charge);                          \
+		}                                                             \
+		return result;                                                \
+	}
+
+#define WRAP_ALLOC_MANAGED(symbol, params, args, out, bytes)                          \
+	WRAP(symbol, params)                                                          \
+	{                                                                             \
+		REAL_OR_RETURN(symbol);                                               \
+		struct vgpu_charge charge;                                            \
+		CUresult result = charge_after_growth(&charge, vgpu_charge_managed(bytes)); \
+                                                                                      \
+		if (result != CUDA_SUCCESS)                                           \
+			return result;                                                \
+		result = real args;                                                   \
+		if (result == CUDA_SUCCESS)                                           \
+			return keep_block(&charge, *(out), bytes, true);              \
+		vgpu_charge_cancel(&charge);                                          \
+		return result;                                                        \
+	}
+
+/* The per-thread default stream of the functions that mean it by NULL. */
+#define PER_THREAD(stream) ((stream) != NULL ? (stream) : CU_STREAM_PER_THREAD)
+
+#define WRAP_ALLOC_ASYNC(symbol, params, args, out, bytes, pool, stream)                              \
+	WRAP(symbol, params)                                                                          \
+	{                                                                                             \
+		REAL_OR_RETURN(symbol);                                                               \
+		struct vgpu_async async;                                                              \
+		CUresult result = vgpu_async_begin(&async, bytes, pool, stream);                      \
+                                                                                                      \
+		if (result != CUDA_SUCCESS)                                                           \
+			return result;                                                                \
+		result = real args;                                                                   \
+		return vgpu_async_end(&async, result, result == CUDA_SUCCESS ? *(out) : 0, stream);   \
+	}
+
+/* The driver's usual pitch. When it chooses another one the charge is put right afterwards. */
+#define PITCH_BYTES 512u
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+	uint64_t product;
+
+	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static uint64_t pitched(uint64_t width, uint64_t height)
+{
+	return times(width > UINT64_MAX - PITCH_BYTES ? width : (width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES, height);
+}
+
+#define WRAP_ALLOC_PITCH(symbol, params, args, out, pitch, width, height)                          \
+	WRAP(symbol, params)                                                                       \
+	{                                                                                          \
+		REAL_OR_RETURN(symbol);                                                            \
+		struct vgpu_charge charge;                                                         \
+		CUresult result = charge_after_growth(&charge, vgpu_charge_granules(pitched(width, height))); \
+                                                                                                   \
+		if (result != CUDA_SUCCESS)                                                        \
+			return result;                                                             \
+		result = real args;                                                                \
+		if (result == CUDA_SUCCESS) {                                                      \
+			if (vgpu_charge_adjust(&charge, vgpu_charge_granules(times(*(pitch), height))) == CUDA_SUCCESS)  \
+				return keep_block(&charge, *(out), times(*(pitch), height), false); \
+			result = discard(*(out));                                                  \
+		}                                                                                  \
+		vgpu_charge_cancel(&charge);                                                       \
+		return result;                                                                     \
+	}
+
+#define WRAP_FREE(symbol, params, args, pointer)                                      \
+	WRAP(symbol, params)                                                          \
+	{                                                                             \
+		REAL_OR_RETURN(symbol);                                               \
+		struct vgpu_process *p = attached();                                  \
+		struct vgpu_entry block;                                              \
+		bool ours = p != NULL && vgpu_blocks_take(p, pointer, &block);        \
+		CUresult result = real args;                                          \
+                                                                                      \
+		if (ours && result == CUDA_SUCCESS && block.count == VGPU_BLOCK_OF_POOL) \
+			vgpu_pools_block_freed(p, &block);                            \
+		else if (ours && result == CUDA_SUCCESS)                              \
+			vgpu_blocks_ended(p, &block);                                 \
+		else if (ours)                                                        \
+			vgpu_blocks_put_back(p, &block);                              \
+		return result;                                                        \
+	}
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Kinds INIT and LOOKUP: the ways in. */
+#ifndef VGPU_CUDA_START_H
+#define VGPU_CUDA_START_H
+
+#include "cuda/wrap.h"
+#include "driver/visible.h"
+#include "process/message.h"
+
+#define WRAP_INIT(symbol, params, args)                     \
+	WRAP(symbol, params)                                \
+	{                                                   \
+		struct vgpu_process *p = vgpu_attach();     \
+                                                            \
+		REAL_OR_RETURN(symbol);                     \
+		if (vgpu_stage(p) == VGPU_ATTACHED)         \
+			vgpu_visible_translate();           \
+		if (vgpu_stage(p) != VGPU_REFUSED)          \
+			return real args;                   \
+		vgpu_message_refused(p);                    \
+		return CUDA_ERROR_NOT_PERMITTED;            \
+	}
+
+#define WRAP_LOOKUP(symbol, params, args, name, function, version, flags, status)                 \
+	WRAP(symbol, params)                                                                      \
+	{                                                                                         \
+		REAL_OR_RETURN(symbol);                                                           \
+		CUresult result = real args;                                                      \
+                                                                                                  \
+		if (result == CUDA_SUCCESS && (name) != NULL && (function) != NULL && *(function) != NULL) \
+			*(function) = vgpu_symbol_of_proc(name, *(function), version, flags);     \
+		return result;                                                                    \
+	}
+
+#endif

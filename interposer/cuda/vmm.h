@@ -1,0 +1,116 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Kinds VMM_*: memory by handle. */
+#ifndef VGPU_CUDA_VMM_H
+#define VGPU_CUDA_VMM_H
+
+#include "context/growth.h"
+#include "cuda/wrap.h"
+#include "memory/bind.h"
+#include "memory/charge.h"
+#include "memory/exports.h"
+#include "memory/vmm.h"
+
+/* Memory of the host is not the device's. */
+static CUresult charge_location(struct vgpu_charge *charge, const CUmemAllocationProp *prop, uint64_t bytes)
+{
+	vgpu_growth_catch_up(attached());
+	if (prop != NULL && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		return vgpu_charge_device(charge, prop->location.id, bytes);
+	*charge = (struct vgpu_charge){.device = VGPU_NO_DEVICE};
+	return CUDA_SUCCESS;
+}
+
+#define WRAP_VMM_CREATE(symbol, params, args, handle, size, prop)                                         \
+	WRAP(symbol, params)                                                                              \
+	{                                                                                                 \
+		REAL_OR_RETURN(symbol);                                                                   \
+		struct vgpu_charge charge;                                                                \
+		CUresult result = charge_location(&charge, prop, size);                                   \
+                                                                                                          \
+		if (result != CUDA_SUCCESS)                                                               \
+			return result;                                                                    \
+		result = real args;                                                                       \
+		if (result != CUDA_SUCCESS)                                                               \
+			vgpu_charge_cancel(&charge);                                                      \
+		else if (charge.process != NULL && charge.device >= 0)                                    \
+			vgpu_vmm_created(charge.process, *(handle), (uint32_t)charge.device, charge.bytes); \
+		return result;                                                                            \
+	}
+
+#define WRAP_VMM_RELEASE(symbol, params, args, handle)                               \
+	WRAP(symbol, params)                                                         \
+	{                                                                            \
+		REAL_OR_RETURN(symbol);                                              \
+		struct vgpu_process *p = attached();                                 \
+		uint64_t memory = p != NULL ? vgpu_vmm_release(p, handle) : 0;       \
+		CUresult result = real args;                                         \
+                                                                                     \
+		if (memory != 0 && result == CUDA_SUCCESS)                           \
+			vgpu_vmm_drop(p, memory);                                    \
+		else if (memory != 0)                                                \
+			vgpu_vmm_unrelease(p, handle, memory);                       \
+		return result;                                                       \
+	}
+
+#define WRAP_VMM_HOLD(symbol, params, args, hold, held)              \
+	WRAP(symbol, params)                                         \
+	{                                                            \
+		REAL_OR_RETURN(symbol);                              \
+		struct vgpu_process *p = attached();                 \
+		uint64_t memory = p != NULL ? (hold) : 0;            \
+		CUresult result = real args;                         \
+                                                                     \
+		if (memory != 0 && result == CUDA_SUCCESS)           \
+			held;                                        \
+		else if (memory != 0)                                \
+			vgpu_vmm_drop(p, memory);                    \
+		return result;                                       \
+	}
+
+/* Only a descriptor keeps the memory that it was given out for. */
+#define WRAP_VMM_EXPORT(symbol, params, args, shared, is_descriptor, begin)            \
+	WRAP(symbol, params)                                                           \
+	{                                                                              \
+		REAL_OR_RETURN(symbol);                                                \
+		struct vgpu_process *p = attached();                                   \
+		uint64_t given = p != NULL && (is_descriptor) ? (begin) : 0;           \
+		CUresult result = real args;                                           \
+                                                                                       \
+		if (given != 0)                                                        \
+			vgpu_exports_end(p, given, result == CUDA_SUCCESS ? *(const int *)(shared) : -1); \
+		return result;                                                         \
+	}
+
+#define UNMAPPED_AT_ONCE 64u
+
+static CUresult after_unmap(struct vgpu_process *p, CUresult result, CUdeviceptr pointer, uint64_t size,
+			    struct vgpu_entry *list, uint32_t count)
+{
+	while (count > 0) {
+		for (uint32_t i = 0; i < count; i++) {
+			if (result == CUDA_SUCCESS)
+				vgpu_vmm_drop(p, list[i].owner);
+			else
+				vgpu_vmm_mapped(p, list[i].key, list[i].bytes, list[i].owner);
+		}
+		if (result != CUDA_SUCCESS || count < UNMAPPED_AT_ONCE)
+			break;
+		count = vgpu_vmm_unmap(p, pointer, size, list, UNMAPPED_AT_ONCE);
+	}
+	return result;
+}
+
+#define WRAP_VMM_UNMAP(symbol, params, args, pointer, size)                                                \
+	WRAP(symbol, params)                                                                               \
+	{                                                                                                  \
+		REAL_OR_RETURN(symbol);                                                                    \
+		struct vgpu_process *p = attached();                                                       \
+		struct vgpu_entry list[UNMAPPED_AT_ONCE];                                                  \
+		uint32_t count = p != NULL ? vgpu_vmm_unmap(p, pointer, size, list, UNMAPPED_AT_ONCE) : 0; \
+                                                                                                           \
+		return after_unmap(p, real args, pointer, size, list, count);                              \
+	}
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gate/batch.h"
+
+#include "admission/admission.h"
+#include "admission/credit.h"
+#include "admission/queue.h"
+#include "base/atomics.h"
+#include "base/futex.h"
+#include "streams/groups.h"
+#include "streams/plugs.h"
+
+/* Let go at once: how finely the share is kept, and less where others wait for the end of a turn. */
+#define BATCH_NS 2000000u
+#define BATCH_SHARED_NS 1000000u
+/* Streams may run side by side, so each of them has its place in a batch. If they do not after all, what
+ * it takes longer is owed. */
+#define BATCH_ALL_NS 16000000u
+#define BATCH_LAUNCHES 128u
+/* Held back in all: what a program runs ahead, and less than the some 1000 launches (H200) after which
+ * the driver makes the caller wait. */
+#define HELD_NS 25000000u
+#define HELD_LAUNCHES 384u
+/* Places for groups that are left to what is not held back. */
+#define GROUPS_SPARE 8u
+#define NEAR_NS 20000u
+/* A turn may begin at any time. */
+#define LOOK_NS 200000u
+
+static struct vgpu_batch *batch_of(struct vgpu_engine *engine, uint64_t number)
+{
+	return &engine->batch[number % VGPU_BATCHES];
+}
+
+static bool has_place(struct vgpu_stream *stream)
+{
+	bool has;
+
+	vgpu_mutex_lock(&stream->mutex);
+	has = stream->head - stream->tail < VGPU_GROUPS - GROUPS_SPARE;
+	vgpu_mutex_unlock(&stream->mutex);
+	return has;
+}
+
+static uint64_t ns_in_batch(const struct vgpu_stream *stream, uint64_t number)
+{
+	return stream->batch == number ? stream->batch_ns : 0;
+}
+
+/* With the mutex held: whether the launch goes with the last batch. */
+static bool fits(struct vgpu_engine *engine, const struct vgpu_stream *stream, uint64_t expected_ns)
+{
+	const struct vgpu_batch *last = batch_of(engine, engine->batch_next - 1);
+	uint64_t most_ns = GET(engine->seat.shared) ? BATCH_SHARED_NS : BATCH_NS;
+
+	return ns_in_batch(stream, engine->batch_next) + expected_ns <= (last->ns > most_ns ? last->ns : most_ns) &&
+	       last->all_ns + expected_ns <= BATCH_ALL_NS && last->launches < BATCH_LAUNCHES;
+}
+
+/* With the mutex held: the number of the batch to add to, 0 when there is no place. */
+static uint64_t open_batch(struct vgpu_engine *engine, const struct vgpu_stream *stream, uint64_t expected_ns)
+{
+	if (engine->batch_first == engine->batch_next)
+		engine->held_ns = engine->held_launches = 0;
+	else if (engine->held_ns + expected_ns > HELD_NS || engine->held_launches >= HELD_LAUNCHES)
+		return 0;
+	else if (fits(engine, stream, expected_ns))
+		return engine->batch_next;
+	if (engine->batch_next - engine->batch_first >= VGPU_BATCHES)
+		return 0;
+	*batch_of(engine, engine->batch_next) = (struct vgpu_batch){.begun_ns = vgpu_now_ns()};
+	__atomic_store_n(&engine->batch_next, engine->batch_next + 1, __ATOMIC_SEQ_CST);
+	return engine->batch_next;
+}
+
+/* With the mutex held. Returns by how much the batch becomes longer. */
+static uint64_t add(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t number, uint64_t expected_ns,
+		    uint32_t places)
+{
+	struct vgpu_batch *batch = batch_of(engine, number - 1);
+	uint64_t ns = ns_in_batch(stream, number) + expected_ns, more = ns > batch->ns ? ns - batch->ns : 0;
+
+	stream->batch = number;
+	stream->batch_ns = ns;
+	batch->ns += more;
+	batch->all_ns += expected_ns;
+	batch->launches += places;
+	engine->held_ns += more;
+	engine->held_launches += places;
+	return more;
+}
+
+/* Whatever has been launched gets its marker before any stream is made to wait for the next batch: streams
+ * that wait for each other, as the default one and others do, would keep it waiting for that as well. */
+static void mark_all(struct vgpu_engine *engine, CUcontext context)
+{
+	for (uint32_t s = 0; s < __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE); s++) {
+		if (vgpu_groups_any(&engine->stream[s]) && GET(engine->stream[s].context) == context)
+			vgpu_groups_end_here(engine, &engine->stream[s]);
+	}
+}
+
+uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, uint64_t expected_ns,
+			 uint32_t places, uint64_t *reserved_ns, bool *first)
+{
+	uint64_t number, next;
+
+	*first = false;
+	if (GET(engine->plugs_refused) != 0 || !vgpu_plugs_ready(engine) || !has_place(stream))
+		return 0;
+	vgpu_mutex_lock(&engine->batch_mutex);
+	*first = engine->batch_first == engine->batch_next;
+	next = engine->batch_next;
+	number = open_batch(engine, stream, expected_ns);
+	if (number != 0)
+		*reserved_ns = add(engine, stream, number, expected_ns, places);
+	vgpu_mutex_unlock(&engine->batch_mutex);
+	if (number > next)
+		mark_all(engine, context);
+	return number;
+}
+
+/* Two threads may both make the stream wait; that does no harm. If it cannot be made to, the launch
+ * begins too early, once: it is counted all the same. */
+void vgpu_batch_plug(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
+		     CUstream handle, uint64_t batch)
+{
+	if (GET(stream->plugged) < batch && vgpu_plugs_wait(p, engine, VGPU_PLUG_BATCHES, (uint32_t)batch, context, handle, UINT64_MAX))
+		SET(stream->plugged, batch);
+}
+
+/* What was let go is in flight from now on. */
+static void begin_flight(struct vgpu_engine *engine, uint64_t now_ns)
+{
+	for (uint32_t s = 0; s < __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE); s++) {
+		struct vgpu_stream *stream = &engine->stream[s];
+
+		if (GET(stream->state) != VGPU_STREAM_LIVE)
+			continue;
+		vgpu_mutex_lock(&stream->mutex);
+		for (uint32_t g = stream->tail; g != stream->head; g++) {
+			struct vgpu_group *group = &stream->group[g % VGPU_GROUPS];
+
+			if (group->held && !vgpu_batch_is_held(engine, group->batch))
+				vgpu_groups_let_go(engine, stream, group, now_ns);
+		}
+		vgpu_mutex_unlock(&stream->mutex);
+	}
+}
+
+/* Lets the oldest batch go, of which taken_ns have been taken off the share. */
+static void open_oldest(struct vgpu_process *p, uint32_t device, uint64_t taken_ns)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_batch batch;
+	uint64_t number, now = vgpu_now_ns();
+
+	vgpu_mutex_lock(&engine->batch_mutex);
+	number = engine->batch_first + 1;
+	batch = *batch_of(engine, number - 1);
+	engine->held_ns -= batch.ns;
+	engine->held_launches -= batch.launches;
+	__atomic_store_n(&engine->batch_first, number, __ATOMIC_RELEASE);
+	vgpu_mutex_unlock(&engine->batch_mutex);
+	/* Some more may have joined meanwhile. */
+	if (batch.ns != taken_ns)
+		vgpu_time_settle(p, device, now, (int64_t)batch.ns - (int64_t)taken_ns);
+	begin_flight(engine, now);
+	vgpu_plugs_open(engine, VGPU_PLUG_BATCHES, (uint32_t)number);
+	vgpu_time_waited(p, device, now - (batch.begun_ns > engine->opened_ns ? batch.begun_ns : engine->opened_ns));
+	engine->opened_ns = now;
+}
+
+static uint64_t oldest_ns(struct vgpu_engine *engine)
+{
+	uint64_t ns;
+
+	vgpu_mutex_lock(&engine->batch_mutex);
+	ns = batch_of(engine, engine->batch_first)->ns;
+	vgpu_mutex_unlock(&engine->batch_mutex);
+	return ns;
+}
+
+static bool others_release(struct vgpu_engine *engine)
+{
+	return __atomic_exchange_n(&engine->releasing, 1, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* Until when it is not worth it to try again. */
+static uint64_t try_at(struct vgpu_process *p, uint32_t device, enum vgpu_admission admission, uint64_t wait_ns)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	uint64_t now = vgpu_now_ns();
+
+	/* What stalls ends some time, or is let pass. */
+	if (admission != VGPU_NO_CREDIT || engine->batch_stalled_ns != 0)
+		return now + (wait_ns < LOOK_NS ? wait_ns : LOOK_NS);
+	if (engine->batch_waits_ns == 0)
+		engine->batch_waits_ns = now;
+	return vgpu_queue_wait(p, device, engine->batch_waits_ns, now + wait_ns, now);
+}
+
+/* True when the oldest batch has been let go. */
+static bool release_oldest(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	enum vgpu_admission admission = VGPU_NOT_ITS_TURN;
+	uint64_t ns = oldest_ns(engine), wait;
+
+	if (!vgpu_admission_stalled(engine, &engine->batch_stalled_ns, VGPU_STALL_AT_MOST_NS, &wait))
+		admission = vgpu_admission_take(p, device, ns, &wait);
+	if (admission == VGPU_NO_CREDIT && vgpu_admission_overdue(p, device, engine->batch_stalled_ns, VGPU_STALL_AT_MOST_NS, ns))
+		admission = VGPU_ADMITTED;
+	if (admission != VGPU_ADMITTED) {
+		SET(engine->batch_try_ns, try_at(p, device, admission, wait));
+		return false;
+	}
+	vgpu_queue_leave(p, device, engine->batch_waits_ns, ns);
+	engine->batch_stalled_ns = engine->batch_waits_ns = 0;
+	open_oldest(p, device, ns);
+	return true;
+}
+
+uint64_t vgpu_batch_release(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+	uint64_t now, at;
+	bool any = false;
+
+	if (!vgpu_batch_pending(engine))
+		return 0;
+	now = vgpu_now_ns();
+	if ((now < GET(engine->batch_try_ns) && GET(engine->stalled_ns) == 0) || others_release(engine)) {
+		at = GET(engine->batch_try_ns);
+		return at > now ? at - now : NEAR_NS;
+	}
+	/* Bounded: others may hold back as fast as this lets go. */
+	for (uint32_t i = 0; i < VGPU_BATCHES && vgpu_batch_pending(engine) && release_oldest(p, device); i++)
+		any = true;
+	__atomic_store_n(&engine->releasing, 0, __ATOMIC_RELEASE);
+	if (any)
+		vgpu_engine_ring(engine);
+	if (!vgpu_batch_pending(engine))
+		return 0;
+	now = vgpu_now_ns();
+	at = GET(engine->batch_try_ns);
+	return at > now ? at - now : NEAR_NS;
+}
+
+void vgpu_batch_release_all(struct vgpu_process *p, uint32_t device)
+{
+	struct vgpu_engine *engine = &p->engine[device];
+
+	for (uint32_t i = 0; i < VGPU_BATCHES && vgpu_batch_pending(engine); i++) {
+		if (others_release(engine))
+			return;
+		if (vgpu_batch_pending(engine))
+			open_oldest(p, device, 0);
+		__atomic_store_n(&engine->releasing, 0, __ATOMIC_RELEASE);
+	}
+	vgpu_engine_ring(engine);
+}

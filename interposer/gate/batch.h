@@ -1,0 +1,45 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Launches that may not begin yet and are held back on the GPU instead of on the host. They go into
+ * their streams at once, behind a wait for a word (streams/plugs.h), so that the program runs ahead of the
+ * GPU as far as it would alone. They are let go in batches, in the order in which they came, each when
+ * the slice has its turn and its share covers it. Then the GPU begins at once, with no host in between.
+ *
+ * A launch of which nobody knows how long it takes, or for which there is no place any more, waits on
+ * the host. */
+#ifndef VGPU_GATE_BATCH_H
+#define VGPU_GATE_BATCH_H
+
+#include "process/process.h"
+
+#include <stdbool.h>
+
+/* Whether anything is held back. */
+static inline bool vgpu_batch_pending(const struct vgpu_engine *engine)
+{
+	return __atomic_load_n(&engine->batch_next, __ATOMIC_RELAXED) != __atomic_load_n(&engine->batch_first, __ATOMIC_RELAXED);
+}
+
+static inline bool vgpu_batch_is_held(const struct vgpu_engine *engine, uint64_t batch)
+{
+	return batch > __atomic_load_n(&engine->batch_first, __ATOMIC_ACQUIRE);
+}
+
+/* The batch that the launch will be let go with; 0: it must wait on the host. *reserved_ns is what will
+ * be taken from the share for it: nothing when other streams have longer work in the same batch. *first:
+ * nothing was held back before it, so that the keeper does not know yet. places: how many the driver's
+ * queue may need for it. */
+uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, uint64_t expected_ns,
+			 uint32_t places, uint64_t *reserved_ns, bool *first);
+/* Makes the stream wait for it, right before the launch. */
+void vgpu_batch_plug(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
+		     CUstream handle, uint64_t batch);
+
+/* Lets go what may begin now. Returns how long until it is worth to try again; 0: nothing is held back. */
+uint64_t vgpu_batch_release(struct vgpu_process *p, uint32_t device);
+
+/* Lets all of it go: a context ends. */
+void vgpu_batch_release_all(struct vgpu_process *p, uint32_t device);
+
+#endif

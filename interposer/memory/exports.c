@@ -1,0 +1,297 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "memory/exports.h"
+
+#include "account/account.h"
+#include "api/symbols.h"
+#include "base/atomics.h"
+#include "base/futex.h"
+#include "base/number.h"
+#include "base/sys.h"
+#include "memory/blocks.h"
+#include "memory/vmm.h"
+
+#include <stddef.h>
+
+/* Tables, both under vmm_mutex:
+ *   vmm_exports      a number → owner: key of the memory that it holds, device: the descriptor, bytes: what
+ *                    that is (file_of), count: how many others there were of it that are none of these;
+ *                    while the driver is asked, bytes: what vgpu_exports_begin returned
+ *   exported_blocks  address of a block → owner: key of its memory, of no bytes while the block is charged */
+
+#define NOT_YET UINT32_MAX	/* the driver has not given it out */
+#define NO_NUMBER (UINT32_MAX - 1) /* its number is another one's by now */
+
+#define AT_ONCE 32u
+
+/* What a descriptor refers to, 0 when it is closed. All of NVIDIA's device file have the same. */
+static uint64_t file_of(int fd)
+{
+	struct stat st;
+
+	return vgpu_fstat(fd, &st) == 0 ? (uint64_t)st.st_ino * 31 + (uint64_t)st.st_dev : 0;
+}
+
+/* A duplicate, or one that was sent to this process itself. */
+static bool same_file(const struct vgpu_process *p, uint32_t a, int b)
+{
+	return syscall(SYS_kcmp, p->pid, p->pid, 0 /* KCMP_FILE */, a, b) == 0;
+}
+
+static bool is_known(const struct vgpu_process *p, uint32_t fd, uint64_t file)
+{
+	for (uint64_t i = 0; i < p->vmm_exports.capacity; i++) {
+		const struct vgpu_entry *given = &p->vmm_exports.entry[i];
+
+		if (given->key != 0 && given->device == fd && given->bytes == file)
+			return true;
+	}
+	return false;
+}
+
+struct directory_entry { /* as from getdents64 */
+	uint64_t inode;
+	int64_t next;
+	unsigned short size;
+	unsigned char type;
+	char name[];
+};
+
+/* Descriptors of the file that are none of those given out. */
+static uint32_t count_others(const struct vgpu_process *p, uint64_t file)
+{
+	int folder = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint32_t count = 0;
+	_Alignas(8) char list[4096];
+	long got;
+
+	if (folder < 0)
+		return 0;
+	while ((got = syscall(SYS_getdents64, folder, list, sizeof(list))) > 0) {
+		for (long at = 0; at < got;) {
+			const struct directory_entry *entry = (const void *)(list + at);
+			const char *name = entry->name;
+			uint64_t fd;
+
+			at += entry->size;
+			if (vgpu_number_read(&name, &fd) && file_of((int)fd) == file && !is_known(p, (uint32_t)fd, file))
+				count++;
+		}
+	}
+	syscall(SYS_close, folder);
+	return count;
+}
+
+static bool is_open(const struct vgpu_process *p, const struct vgpu_entry *given)
+{
+	return given->device == NOT_YET || (given->device != NO_NUMBER && file_of((int)given->device) == given->bytes) ||
+	       count_others(p, given->bytes) > given->count;
+}
+
+static void hold(struct vgpu_process *p, uint64_t memory, uint64_t group)
+{
+	struct vgpu_entry given = {.key = ++p->vmm_last, .owner = vgpu_vmm_hold_key(p, memory), .bytes = group,
+				   .device = NOT_YET};
+
+	/* Without memory for it the charge stays until the process ends. */
+	if (given.owner != 0)
+		vgpu_table_put(&p->vmm_exports, &given);
+}
+
+uint64_t vgpu_exports_begin(struct vgpu_process *p, CUmemGenericAllocationHandle handle)
+{
+	uint64_t group;
+
+	vgpu_mutex_lock(&p->vmm_mutex);
+	group = ++p->vmm_last;
+	hold(p, vgpu_vmm_memory_of(p, handle), group);
+	vgpu_mutex_unlock(&p->vmm_mutex);
+	return group;
+}
+
+/* The memory of a block that was allocated by pointer. */
+static uint64_t memory_of_block(struct vgpu_process *p, CUdeviceptr base, uint32_t device)
+{
+	struct vgpu_entry *known = vgpu_table_find(&p->exported_blocks, base);
+	struct vgpu_entry block = {.key = base, .count = 1};
+
+	if (known != NULL)
+		return known->owner;
+	block.owner = vgpu_vmm_new_key(p, device);
+	return block.owner != 0 && vgpu_table_put(&p->exported_blocks, &block) ? block.owner : 0;
+}
+
+uint64_t vgpu_exports_begin_range(struct vgpu_process *p, CUdeviceptr address, uint64_t size)
+{
+	vgpu_fn_cuMemGetAddressRange_v2 *get_range = VGPU_REAL(cuMemGetAddressRange_v2);
+	CUdeviceptr base = 0;
+	uint32_t device = 0;
+	bool is_block = get_range != NULL && get_range(&base, NULL, address) == CUDA_SUCCESS &&
+			vgpu_blocks_device(p, base, &device);
+	uint64_t group;
+
+	vgpu_mutex_lock(&p->vmm_mutex);
+	group = ++p->vmm_last;
+	if (is_block)
+		hold(p, memory_of_block(p, base, device), group);
+	for (uint64_t i = 0; i < p->vmm_mappings.capacity; i++) {
+		const struct vgpu_entry *mapping = &p->vmm_mappings.entry[i];
+
+		if (mapping->key != 0 && mapping->key - address < size)
+			hold(p, mapping->owner, group);
+		else if (mapping->key != 0 && address - mapping->key < mapping->bytes)
+			hold(p, mapping->owner, group);
+	}
+	vgpu_mutex_unlock(&p->vmm_mutex);
+	return group;
+}
+
+/* What is of the group, or is closed, out of the table: up to AT_ONCE of it. With the mutex held. */
+static uint32_t take_group(struct vgpu_process *p, uint64_t group, struct vgpu_entry *list)
+{
+	uint32_t count = 0;
+
+	for (uint64_t i = 0; i < p->vmm_exports.capacity && count < AT_ONCE;) {
+		const struct vgpu_entry *given = &p->vmm_exports.entry[i];
+
+		if (given->key != 0 && given->device == NOT_YET && given->bytes == group)
+			count += vgpu_table_take(&p->vmm_exports, given->key, &list[count]);
+		else
+			i++;
+	}
+	return count;
+}
+
+static uint32_t take_closed(struct vgpu_process *p, uint64_t memory, struct vgpu_entry *list)
+{
+	uint32_t count = 0;
+
+	for (uint64_t i = 0; i < p->vmm_exports.capacity && count < AT_ONCE;) {
+		const struct vgpu_entry *given = &p->vmm_exports.entry[i];
+
+		if (given->key != 0 && (memory == 0 || given->owner == memory) && !is_open(p, given))
+			count += vgpu_table_take(&p->vmm_exports, given->key, &list[count]);
+		else
+			i++;
+	}
+	return count;
+}
+
+static void drop(struct vgpu_process *p, const struct vgpu_entry *list, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		vgpu_vmm_drop_one(p, list[i].owner);
+}
+
+static void cancel(struct vgpu_process *p, uint64_t group)
+{
+	struct vgpu_entry list[AT_ONCE];
+	uint32_t count;
+
+	do {
+		vgpu_mutex_lock(&p->vmm_mutex);
+		count = take_group(p, group, list);
+		vgpu_mutex_unlock(&p->vmm_mutex);
+		drop(p, list, count);
+	} while (count == AT_ONCE);
+}
+
+void vgpu_exports_end(struct vgpu_process *p, uint64_t group, int fd)
+{
+	uint64_t file = fd >= 0 ? file_of(fd) : 0;
+	uint32_t others;
+
+	if (file == 0) {
+		cancel(p, group);
+		return;
+	}
+	vgpu_mutex_lock(&p->vmm_mutex);
+	for (uint64_t i = 0; i < p->vmm_exports.capacity; i++) {
+		if (p->vmm_exports.entry[i].key != 0 && p->vmm_exports.entry[i].device == (uint32_t)fd)
+			p->vmm_exports.entry[i].device = NO_NUMBER;
+	}
+	others = count_others(p, file) - 1; /* itself */
+	for (uint64_t i = 0; i < p->vmm_exports.capacity; i++) {
+		struct vgpu_entry *given = &p->vmm_exports.entry[i];
+
+		if (given->key != 0 && given->device == NOT_YET && given->bytes == group) {
+			given->device = (uint32_t)fd;
+			given->bytes = file;
+			given->count = others;
+		}
+	}
+	vgpu_mutex_unlock(&p->vmm_mutex);
+}
+
+void vgpu_exports_look(struct vgpu_process *p, uint64_t memory)
+{
+	struct vgpu_entry list[AT_ONCE];
+	uint32_t count = AT_ONCE;
+
+	while (count == AT_ONCE && GET(p->vmm_exports.used) != 0) {
+		vgpu_mutex_lock(&p->vmm_mutex);
+		count = take_closed(p, memory, list);
+		vgpu_mutex_unlock(&p->vmm_mutex);
+		drop(p, list, count);
+	}
+}
+
+uint64_t vgpu_exports_memory(struct vgpu_process *p, int fd)
+{
+	uint64_t file = file_of(fd);
+
+	for (uint64_t i = 0; file != 0 && i < p->vmm_exports.capacity; i++) {
+		const struct vgpu_entry *given = &p->vmm_exports.entry[i];
+
+		if (given->key == 0 || given->device == NOT_YET || given->bytes != file)
+			continue;
+		/* A file that no other descriptor had is told by itself. */
+		if (given->count == 0 || given->device == (uint32_t)fd ||
+		    (given->device != NO_NUMBER && same_file(p, given->device, fd)))
+			return given->owner;
+	}
+	return 0;
+}
+
+uint32_t vgpu_exports_count(const struct vgpu_process *p, uint64_t memory)
+{
+	uint32_t count = 0;
+
+	for (uint64_t i = 0; i < p->vmm_exports.capacity; i++)
+		count += p->vmm_exports.entry[i].key != 0 && p->vmm_exports.entry[i].owner == memory;
+	return count;
+}
+
+bool vgpu_exports_has_block(struct vgpu_process *p, CUdeviceptr pointer)
+{
+	bool found;
+
+	if (GET(p->exported_blocks.used) == 0)
+		return false;
+	vgpu_mutex_lock(&p->vmm_mutex);
+	found = vgpu_table_find(&p->exported_blocks, pointer) != NULL;
+	vgpu_mutex_unlock(&p->vmm_mutex);
+	return found;
+}
+
+bool vgpu_exports_keep_block(struct vgpu_process *p, CUdeviceptr pointer, uint64_t bytes, uint64_t at_least)
+{
+	struct vgpu_entry block;
+	bool found;
+	uint32_t device = 0;
+
+	if (GET(p->exported_blocks.used) == 0)
+		return false;
+	vgpu_mutex_lock(&p->vmm_mutex);
+	found = vgpu_table_take(&p->exported_blocks, pointer, &block);
+	if (found)
+		device = vgpu_vmm_charged(p, block.owner, bytes > at_least ? bytes : at_least);
+	vgpu_mutex_unlock(&p->vmm_mutex);
+	if (!found)
+		return false;
+	/* Other blocks live in the granule, and may leave it before the descriptor is closed. */
+	if (at_least > bytes)
+		vgpu_account_force(p, device, at_least - bytes);
+	vgpu_vmm_drop(p, block.owner);
+	return true;
+}

@@ -1,0 +1,219 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * One body per kind of row in api/nvml.def. */
+#include "account/account.h"
+#include "driver/device.h"
+#include "nvml/devices.h"
+#include "nvml/smi_table.h"
+#include "nvml/usage.h"
+#include "api/symbols.h"
+
+#include <string.h>
+
+#define WRAP(symbol, params)                                                                                \
+	vgpu_fn_##symbol vgpu_wrap_##symbol;                                                                \
+	extern vgpu_fn_##symbol symbol __attribute__((alias("vgpu_wrap_" #symbol), visibility("default"))); \
+	nvmlReturn_t vgpu_wrap_##symbol params
+
+/* real is the driver's function, p this process when its account is to be shown. */
+#define BEGIN(symbol, args)                                   \
+	vgpu_fn_##symbol *const real = VGPU_REAL(symbol);     \
+	struct vgpu_process *p = vgpu_attach();               \
+	if (real == NULL)                                     \
+		return NVML_ERROR_FUNCTION_NOT_FOUND;         \
+	if (vgpu_stage(p) == VGPU_REFUSED)                    \
+		return NVML_ERROR_NO_PERMISSION;              \
+	if (vgpu_stage(p) == VGPU_UNLIMITED)                  \
+	return real args
+
+/* A device that the step has no slice of has no memory for it. */
+static struct vgpu_view view_of(struct vgpu_process *p, int device)
+{
+	return device < 0 ? (struct vgpu_view){0} : vgpu_account_view(p, (uint32_t)device);
+}
+
+static unsigned long long least(unsigned long long a, unsigned long long b)
+{
+	return a < b ? a : b;
+}
+
+#define SHOW(memory, view)                                                          \
+	do {                                                                        \
+		(memory)->total = least((memory)->total, (view).total_bytes);       \
+		(memory)->used = (memory)->total - least((memory)->total, (view).free_bytes); \
+		(memory)->free = least((memory)->free, (view).free_bytes);          \
+	} while (0)
+
+#define WRAP_MEMORY(symbol, params, args, device, memory)                                 \
+	WRAP(symbol, params)                                                              \
+	{                                                                                 \
+		BEGIN(symbol, args);                                                      \
+		nvmlReturn_t result = real args;                                          \
+                                                                                          \
+		if (result == NVML_SUCCESS && (memory) != NULL) {                         \
+			struct vgpu_view view = view_of(p, vgpu_device_of_nvml(device));  \
+			SHOW(memory, view);                                               \
+		}                                                                         \
+		return result;                                                            \
+	}
+
+#define WRAP_MEMORY_V2(symbol, params, args, device, memory)                              \
+	WRAP(symbol, params)                                                              \
+	{                                                                                 \
+		BEGIN(symbol, args);                                                      \
+		nvmlReturn_t result = real args;                                          \
+                                                                                          \
+		if (result == NVML_SUCCESS && (memory) != NULL) {                         \
+			struct vgpu_view view = view_of(p, vgpu_device_of_nvml(device));  \
+			SHOW(memory, view);                                               \
+			(memory)->reserved = 0;                                           \
+		}                                                                         \
+		return result;                                                            \
+	}
+
+/* It is mostly the CPU's window to the memory, so it is no larger than that, and what the step uses is
+ * the most that its processes can have in it. */
+#define WRAP_BAR1(symbol, params, args, device, memory)                                             \
+	WRAP(symbol, params)                                                                        \
+	{                                                                                           \
+		BEGIN(symbol, args);                                                                \
+		nvmlReturn_t result = real args;                                                    \
+                                                                                                    \
+		if (result == NVML_SUCCESS && (memory) != NULL) {                                   \
+			struct vgpu_view view = view_of(p, vgpu_device_of_nvml(device));            \
+			unsigned long long used = view.total_bytes - view.free_bytes;               \
+                                                                                                    \
+			(memory)->bar1Total = least((memory)->bar1Total, view.total_bytes);         \
+			(memory)->bar1Used = least(least((memory)->bar1Used, used), (memory)->bar1Total); \
+			(memory)->bar1Free = (memory)->bar1Total - (memory)->bar1Used;              \
+		}                                                                                   \
+		return result;                                                                      \
+	}
+
+/* Only MIG devices have attributes. */
+#define WRAP_ATTRIBUTES(symbol, params, args, device, attributes)                                   \
+	WRAP(symbol, params)                                                                        \
+	{                                                                                           \
+		BEGIN(symbol, args);                                                                \
+		nvmlReturn_t result = real args;                                                    \
+                                                                                                    \
+		if (result == NVML_SUCCESS && (attributes) != NULL) {                               \
+			struct vgpu_view view = view_of(p, vgpu_device_of_nvml(device));            \
+			(attributes)->memorySizeMB = least((attributes)->memorySizeMB, view.total_bytes >> 20); \
+		}                                                                                   \
+		return result;                                                                      \
+	}
+
+#include "nvml/lists.h"
+#include "nvml/engines.h"
+
+#define WRAP_STATS(symbol, params, args, stats, pid)                     \
+	WRAP(symbol, params)                                             \
+	{                                                                \
+		BEGIN(symbol, args);                                     \
+		if ((stats) != NULL && !vgpu_usage_own(p, pid))          \
+			return NVML_ERROR_NOT_FOUND;                     \
+		return real args;                                        \
+	}
+
+#define WRAP_NAME(symbol, params, args, pid)                             \
+	WRAP(symbol, params)                                             \
+	{                                                                \
+		BEGIN(symbol, args);                                     \
+		return vgpu_usage_own(p, pid) ? real args : NVML_ERROR_NOT_FOUND; \
+	}
+
+#define WRAP_COUNT(symbol, params, args, count)                          \
+	WRAP(symbol, params)                                             \
+	{                                                                \
+		BEGIN(symbol, args);                                     \
+		nvmlReturn_t result = real args;                         \
+                                                                         \
+		return result == NVML_SUCCESS ? vgpu_nvml_count(count) : result; \
+	}
+
+#define WRAP_BY_INDEX(symbol, params, args, index, device)               \
+	WRAP(symbol, params)                                             \
+	{                                                                \
+		BEGIN(symbol, args);                                     \
+		return (device) == NULL ? real args : vgpu_nvml_by_index(index, device); \
+	}
+
+/* What the driver says of a GPU that is not there. */
+#define WRAP_BY_KEY(symbol, params, args, device)                                            \
+	WRAP(symbol, params)                                                                 \
+	{                                                                                    \
+		BEGIN(symbol, args);                                                         \
+		nvmlDevice_t before = (device) != NULL ? *(device) : NULL;                   \
+		nvmlReturn_t result = real args;                                             \
+                                                                                             \
+		if (result != NVML_SUCCESS || vgpu_nvml_granted(*(device)))                  \
+			return result;                                                       \
+		*(device) = before;                                                          \
+		return NVML_ERROR_NOT_FOUND;                                                 \
+	}
+
+#define WRAP_INDEX(symbol, params, args, device, index)                                      \
+	WRAP(symbol, params)                                                                 \
+	{                                                                                    \
+		BEGIN(symbol, args);                                                         \
+		nvmlReturn_t result = real args;                                             \
+                                                                                             \
+		return result == NVML_SUCCESS ? vgpu_nvml_index_of(device, index) : result;  \
+	}
+
+#define WRAP_HANDLES(symbol, params, args, asked, count, list)                               \
+	WRAP(symbol, params)                                                                 \
+	{                                                                                    \
+		BEGIN(symbol, args);                                                         \
+		unsigned int listed = 0;                                                     \
+		unsigned int own = 0;                                                        \
+		nvmlDevice_t *all = NULL;                                                    \
+		nvmlReturn_t result;                                                         \
+                                                                                             \
+		if ((count) == NULL || ((list) == NULL && *(count) > 0))                     \
+			return real args;                                                    \
+		result = real asked;                                                         \
+		if (result != NVML_SUCCESS)                                                  \
+			return result;                                                       \
+		all = vgpu_listed_take(sizeof(*all));                                        \
+		if (all == NULL)                                                             \
+			return NVML_ERROR_UNKNOWN;                                           \
+		listed = listed < VGPU_LISTED ? listed : VGPU_LISTED;                        \
+		if (listed > 0)                                                              \
+			result = real asked;                                                 \
+		for (unsigned int i = 0; result == NVML_SUCCESS && i < listed; i++) {        \
+			if (vgpu_nvml_granted(all[i]))                                       \
+				all[own++] = all[i];                                         \
+		}                                                                            \
+		if (result == NVML_SUCCESS) {                                                \
+			own = *(count) > 0 && *(count) < own ? *(count) : own;               \
+			if (*(count) > 0)                                                    \
+				memcpy(list, all, own * sizeof(*all));                       \
+			*(count) = own;                                                      \
+		}                                                                            \
+		vgpu_listed_drop(all, sizeof(*all));                                         \
+		return result;                                                               \
+	}
+
+/* nvidia-smi takes any answer but success for a wrong installation, so it gets one also where NVML
+ * then refuses everything. */
+#define WRAP_TABLE(symbol, params, args, table, uuid)                                        \
+	WRAP(symbol, params)                                                                 \
+	{                                                                                    \
+		vgpu_fn_##symbol *const real = VGPU_REAL(symbol);                            \
+		nvmlReturn_t result;                                                         \
+                                                                                             \
+		if (real == NULL)                                                            \
+			return NVML_ERROR_FUNCTION_NOT_FOUND;                                \
+		result = real args;                                                          \
+		if (result == NVML_SUCCESS && (table) != NULL)                               \
+			*(table) = vgpu_nvml_table(*(table), uuid);                          \
+		return result;                                                               \
+	}
+
+#define WRAP_USE(symbol, params, args)
+
+#define VGPU_NVML(kind, symbol, params, args, ...) WRAP_##kind(symbol, params, args __VA_OPT__(,) __VA_ARGS__)
+#include "api/nvml.def"

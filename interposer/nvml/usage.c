@@ -1,0 +1,193 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "nvml/usage.h"
+
+#include "account/account.h"
+#include "api/symbols.h"
+#include "base/futex.h"
+#include "driver/device.h"
+#include "gate/gate.h"
+#include "time/marks.h"
+
+#include <sys/mman.h>
+#include <time.h>
+
+#define WINDOW_US 2000000ull
+
+void *vgpu_listed_take(size_t entry_bytes)
+{
+	void *list = mmap(NULL, VGPU_LISTED * entry_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return list == MAP_FAILED ? NULL : list;
+}
+
+void vgpu_listed_drop(void *list, size_t entry_bytes)
+{
+	munmap(list, VGPU_LISTED * entry_bytes);
+}
+
+bool vgpu_usage_own(struct vgpu_process *p, unsigned int pid)
+{
+	uint64_t bytes;
+
+	return vgpu_account_of_pid(p, (int32_t)pid, 0, &bytes);
+}
+
+#define KEEP(p, list, count)                                                        \
+	do {                                                                        \
+		unsigned int own = 0;                                               \
+                                                                                    \
+		for (unsigned int i = 0; i < (count) && i < VGPU_LISTED; i++) {     \
+			if (vgpu_usage_own(p, (list)[i].pid))                       \
+				(list)[own++] = (list)[i];                          \
+		}                                                                   \
+		return own;                                                         \
+	} while (0)
+
+unsigned int vgpu_usage_keep_samples(struct vgpu_process *p, nvmlProcessUtilizationSample_t *list, unsigned int count)
+{
+	KEEP(p, list, count);
+}
+
+unsigned int vgpu_usage_keep_infos(struct vgpu_process *p, nvmlProcessUtilizationInfo_v1_t *list, unsigned int count)
+{
+	KEEP(p, list, count);
+}
+
+/* Drivers have been seen to answer with numbers that are no percentages. */
+static void add(unsigned int *sum, unsigned int percent)
+{
+	if (percent <= 100)
+		*sum = *sum + percent < 100 ? *sum + percent : 100;
+}
+
+/* What both functions tell. */
+#define SUM(usage, one)                                  \
+	do {                                             \
+		add(&(usage)->sm, (one).smUtil);         \
+		add(&(usage)->memory, (one).memUtil);    \
+		add(&(usage)->encoder, (one).encUtil);   \
+		add(&(usage)->decoder, (one).decUtil);   \
+	} while (0)
+
+/* Both: the driver's result, and the sums when it is a success. */
+static nvmlReturn_t ask_infos(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last,
+			      struct vgpu_usage *usage)
+{
+	vgpu_fn_nvmlDeviceGetProcessesUtilizationInfo *ask = VGPU_REAL(nvmlDeviceGetProcessesUtilizationInfo);
+	nvmlProcessesUtilizationInfo_v1_t all = {.version = NVML_STRUCT_V1(nvmlProcessesUtilizationInfo_v1_t),
+						 .processSamplesCount = VGPU_LISTED,
+						 .lastSeenTimeStamp = last};
+	nvmlReturn_t result;
+	unsigned int own = 0;
+
+	if (ask == NULL)
+		return NVML_ERROR_FUNCTION_NOT_FOUND;
+	all.procUtilArray = vgpu_listed_take(sizeof(*all.procUtilArray));
+	if (all.procUtilArray == NULL)
+		return NVML_ERROR_UNKNOWN;
+	result = ask(device, &all);
+	if (result == NVML_SUCCESS)
+		own = vgpu_usage_keep_infos(p, all.procUtilArray, all.processSamplesCount);
+	for (unsigned int i = 0; i < own; i++) {
+		SUM(usage, all.procUtilArray[i]);
+		add(&usage->jpeg, all.procUtilArray[i].jpgUtil);
+		add(&usage->optical_flow, all.procUtilArray[i].ofaUtil);
+	}
+	vgpu_listed_drop(all.procUtilArray, sizeof(*all.procUtilArray));
+	return result;
+}
+
+static nvmlReturn_t ask_samples(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last,
+				struct vgpu_usage *usage)
+{
+	vgpu_fn_nvmlDeviceGetProcessUtilization *ask = VGPU_REAL(nvmlDeviceGetProcessUtilization);
+	unsigned int count = VGPU_LISTED;
+	unsigned int own = 0;
+	nvmlProcessUtilizationSample_t *list;
+	nvmlReturn_t result;
+
+	if (ask == NULL)
+		return NVML_ERROR_FUNCTION_NOT_FOUND;
+	list = vgpu_listed_take(sizeof(*list));
+	if (list == NULL)
+		return NVML_ERROR_UNKNOWN;
+	result = ask(device, list, &count, last);
+	if (result == NVML_SUCCESS)
+		own = vgpu_usage_keep_samples(p, list, count);
+	for (unsigned int i = 0; i < own; i++)
+		SUM(usage, list[i]);
+	usage->jpeg = usage->optical_flow = UINT32_MAX;
+	vgpu_listed_drop(list, sizeof(*list));
+	return result;
+}
+
+static unsigned long long real_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (unsigned long long)now.tv_sec * 1000000u + (unsigned long long)now.tv_nsec / 1000u;
+}
+
+/* Where launches pass the gate, what they took is known better than the driver tells. */
+static bool metered(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last, unsigned int *percent)
+{
+	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
+	uint64_t now_ns = vgpu_now_ns(), real_ns = real_us() * 1000u;
+	uint64_t window_ns = last < real_ns / 1000u ? real_ns - last * 1000u : 0;
+	const uint64_t remembered_ns = (VGPU_MARKS - 1) * VGPU_MARK_NS;
+	int index = vgpu_device_of_nvml(device);
+
+	if (index < 0 || now_ns < remembered_ns || !vgpu_gate_is_shut(p))
+		return false;
+	/* As long as the marks reach back at least. */
+	window_ns = window_ns < VGPU_MARK_NS ? VGPU_MARK_NS : window_ns > remembered_ns ? remembered_ns : window_ns;
+	*percent = (vgpu_marks_used(&ledger->marks[index], now_ns - window_ns, now_ns,
+				    __atomic_load_n(&ledger->busy_until_ns[index], __ATOMIC_RELAXED),
+				    __atomic_load_n(&ledger->busy_ns[index], __ATOMIC_RELAXED)) + 5) / 10;
+	return true;
+}
+
+bool vgpu_usage_since(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last, struct vgpu_usage *usage)
+{
+	nvmlReturn_t result;
+	bool told;
+
+	*usage = (struct vgpu_usage){0};
+	vgpu_account_sweep(p, false);
+	/* On newer GPUs the older function knows every process and no utilisation. */
+	result = ask_infos(p, device, last, usage);
+	if (result != NVML_SUCCESS && result != NVML_ERROR_NOT_FOUND)
+		result = ask_samples(p, device, last, usage);
+	/* Not found: nobody has used it. */
+	told = result == NVML_SUCCESS || result == NVML_ERROR_NOT_FOUND;
+	if (!told)
+		*usage = (struct vgpu_usage){UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
+	return metered(p, device, last, &usage->sm) || told;
+}
+
+bool vgpu_usage_now(struct vgpu_process *p, nvmlDevice_t device, struct vgpu_usage *usage)
+{
+	return vgpu_usage_since(p, device, real_us() - WINDOW_US, usage);
+}
+
+unsigned int vgpu_usage_of_type(const struct vgpu_usage *usage, nvmlSamplingType_t type)
+{
+	switch (type) {
+	case NVML_GPU_UTILIZATION_SAMPLES:
+		return usage->sm;
+	case NVML_MEMORY_UTILIZATION_SAMPLES:
+		return usage->memory;
+	case NVML_ENC_UTILIZATION_SAMPLES:
+		return usage->encoder;
+	case NVML_DEC_UTILIZATION_SAMPLES:
+		return usage->decoder;
+	case NVML_JPG_UTILIZATION_SAMPLES:
+		return usage->jpeg;
+	case NVML_OFA_UTILIZATION_SAMPLES:
+		return usage->optical_flow;
+	default:
+		return UINT32_MAX;
+	}
+}

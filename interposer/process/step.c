@@ -1,0 +1,204 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "process/step.h"
+
+#include "base/number.h"
+#include "base/sys.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Group and others. */
+#define FOREIGN_WRITE 022
+
+/* In a user namespace of his own a user is root, and his files are root's. */
+static bool root_is_root(void)
+{
+	int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+	char text[128] = "";
+	const char *at = text;
+	uint64_t number[3];
+	ssize_t n;
+
+	if (fd < 0)
+		return errno == ENOENT; /* a kernel without user namespaces */
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	for (int i = 0; i < 3 && n > 0; i++) {
+		at += strspn(at, " ");
+		if (!vgpu_number_read(&at, &number[i]))
+			return false;
+	}
+	return n > 0 && number[0] == 0 && number[1] == 0 && number[2] == UINT32_MAX;
+}
+
+bool vgpu_step_trusts(uid_t uid)
+{
+#ifdef VGPU_TEST_OWNER
+	if (uid == (uid_t)syscall(SYS_geteuid)) /* the watchdog comes here: see checks/watchdog.sh */
+		return true;
+#endif
+	return uid == 0 && root_is_root();
+}
+
+/* VGPU_STEP_DIR may come from anywhere: it must at least have the shape of a step's folder.
+ * *job is the job's id in it. */
+static bool is_step_path(const char *path, uint64_t *job)
+{
+	const char *name = strrchr(path, '/');
+	const char *steps;
+	const char *end;
+
+	if (path[0] != '/' || name == NULL || name[1] == '\0')
+		return false;
+	steps = name;
+	while (steps > path && steps[-1] != '/')
+		steps--;
+	if (strncmp(steps, "steps/", 6) != 0 || steps - 1 <= path)
+		return false;
+	name = steps - 1; /* the slash before steps */
+	while (name > path && name[-1] != '/')
+		name--;
+	end = name;
+	return vgpu_number_read(&end, job) && end == steps - 1 && name - path >= 6 && strncmp(name - 6, "/jobs/", 6) == 0;
+}
+
+/* -1 with *why NULL when there is no such folder. */
+static int open_folder(const char *path, const char **why)
+{
+	struct stat st;
+	int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	*why = NULL;
+	if (fd < 0) {
+		if (errno != ENOENT)
+			*why = "the step's folder cannot be opened";
+		return -1;
+	}
+	if (vgpu_fstat(fd, &st) != 0 || !vgpu_step_trusts(st.st_uid) || (st.st_mode & FOREIGN_WRITE)) {
+		*why = "the step's folder is not root's alone";
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static const struct vgpu_limits *map_limits(int folder_fd, const char **why)
+{
+	const struct vgpu_limits *limits;
+	struct stat st;
+	int fd = openat(folder_fd, VGPU_LIMITS_FILE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+	*why = NULL;
+	if (fd < 0) {
+		if (errno != ENOENT)
+			*why = "the limits page cannot be opened";
+		return NULL;
+	}
+	if (vgpu_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || !vgpu_step_trusts(st.st_uid) ||
+	    (st.st_mode & FOREIGN_WRITE)) {
+		*why = "the limits page is not root's alone";
+		close(fd);
+		return NULL;
+	}
+	if (st.st_size < (off_t)sizeof(*limits)) {
+		*why = "the limits page is too short";
+		close(fd);
+		return NULL;
+	}
+	limits = mmap(NULL, sizeof(*limits), PROT_READ, MAP_SHARED, fd, 0);
+	close(fd);
+	if (limits == MAP_FAILED) {
+		*why = "the limits page cannot be mapped";
+		return NULL;
+	}
+	if (limits->magic != VGPU_LIMITS_MAGIC || limits->layout_version != VGPU_LAYOUT_VERSION ||
+	    limits->size_bytes != sizeof(*limits) || limits->device_count > VGPU_MAX_DEVICES)
+		*why = "the limits page is of another version";
+	else if (limits->uid != getuid() && getuid() != 0)
+		*why = "the limits page is another user's";
+	if (*why == NULL)
+		return limits;
+	munmap((void *)limits, sizeof(*limits));
+	return NULL;
+}
+
+const struct vgpu_limits *vgpu_step_limits(int *folder_fd, const char **why)
+{
+	const struct vgpu_limits *limits = NULL;
+	const char *path;
+	uint64_t job;
+
+	*folder_fd = open_folder(VGPU_SELF_DIR, why);
+	if (*folder_fd >= 0) {
+		limits = map_limits(*folder_fd, why);
+		if (limits != NULL)
+			return limits;
+		close(*folder_fd);
+	}
+	if (*why != NULL)
+		return NULL;
+	path = getenv(VGPU_STEP_DIR_ENV);
+	if (path == NULL) {
+		*why = "this is not a step with a GPU slice";
+		return NULL;
+	}
+	if (!is_step_path(path, &job)) {
+		*why = VGPU_STEP_DIR_ENV " is not a step's folder";
+		return NULL;
+	}
+	*folder_fd = open_folder(path, why);
+	if (*folder_fd >= 0) {
+		limits = map_limits(*folder_fd, why);
+		if (limits != NULL && limits->job_id != job) {
+			*why = "the limits page is another job's";
+			munmap((void *)limits, sizeof(*limits));
+			limits = NULL;
+		}
+		if (limits != NULL)
+			return limits;
+		close(*folder_fd);
+	}
+	if (*why == NULL)
+		*why = "the step's folder has no limits page";
+	return NULL;
+}
+
+struct vgpu_ledger *vgpu_step_ledger(int folder_fd, const struct vgpu_limits *limits, const char **why)
+{
+	struct vgpu_ledger *ledger;
+	struct stat st;
+	/* A link to where the job's user may own files. The folder is root's, so the link is. */
+	int fd = openat(folder_fd, VGPU_LEDGER_FILE, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd < 0) {
+		*why = "the ledger cannot be opened";
+		return NULL;
+	}
+	if (vgpu_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
+	    (st.st_uid != limits->uid && !vgpu_step_trusts(st.st_uid)) || (st.st_mode & FOREIGN_WRITE)) {
+		*why = "the ledger is not the job's alone";
+		close(fd);
+		return NULL;
+	}
+	if (st.st_size < (off_t)sizeof(*ledger)) {
+		*why = "the ledger is too short";
+		close(fd);
+		return NULL;
+	}
+	ledger = mmap(NULL, sizeof(*ledger), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (ledger == MAP_FAILED) {
+		*why = "the ledger cannot be mapped";
+		return NULL;
+	}
+	if (ledger->magic == VGPU_LEDGER_MAGIC && ledger->layout_version == VGPU_LAYOUT_VERSION &&
+	    ledger->size_bytes == sizeof(*ledger) && ledger->job_id == limits->job_id)
+		return ledger;
+	*why = "the ledger is another job's, or damaged";
+	munmap(ledger, sizeof(*ledger));
+	return NULL;
+}
