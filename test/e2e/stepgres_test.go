@@ -13,7 +13,7 @@ import (
 )
 
 // retried is what srun says while the step before is still ending.
-var retried = regexp.MustCompile(`(?m)^srun: (Job \d+ step creation temporarily disabled|Step created for job).*\n`)
+var retried = regexp.MustCompile(`(?m)^srun: (Job \d+ step creation temporarily disabled|Step created for (job|StepId)).*\n`)
 
 // A step has the GRES that Slurm gave it, not all of its job's.
 func TestStepsHaveTheirGRES(t *testing.T) {
