@@ -48,7 +48,8 @@ static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint
 	return true;
 }
 
-enum vgpu_admission vgpu_admission_take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait_ns)
+/* The turn, then the credit. */
+static enum vgpu_admission turn_and_credit(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	uint64_t ahead;
@@ -69,31 +70,71 @@ enum vgpu_admission vgpu_admission_take(struct vgpu_process *p, uint32_t device,
 	return take(p, device, need_ns, wait_ns) ? VGPU_ADMITTED : VGPU_NO_CREDIT;
 }
 
-bool vgpu_admission_stalled(struct vgpu_engine *engine, uint64_t *since_ns, uint64_t at_most_ns, uint64_t *wait_ns)
+static bool stalls(const struct vgpu_engine *engine)
+{
+	return GET(engine->stalled_ns) != 0 || GET(engine->unknown) != 0;
+}
+
+/* Whether what stalls holds the work back. */
+static bool stalled(const struct vgpu_engine *engine, uint64_t at_most_ns, struct vgpu_waiting *waiting, uint64_t *wait_ns)
 {
 	uint64_t now;
 
-	if (GET(engine->stalled_ns) == 0 && GET(engine->unknown) == 0) {
-		*since_ns = 0;
+	if (!stalls(engine)) {
+		waiting->stalled_ns = 0;
 		return false;
 	}
 	now = vgpu_now_ns();
-	if (*since_ns == 0)
-		*since_ns = now;
-	*wait_ns = at_most_ns - (now - *since_ns);
-	return now - *since_ns < at_most_ns;
+	if (waiting->stalled_ns == 0)
+		waiting->stalled_ns = now;
+	*wait_ns = at_most_ns - (now - waiting->stalled_ns);
+	return now - waiting->stalled_ns < at_most_ns;
 }
 
-bool vgpu_admission_overdue(struct vgpu_process *p, uint32_t device, uint64_t since_ns, uint64_t at_most_ns, uint64_t need_ns)
+/* Whether the work goes without credit, since what stalls might never end otherwise. */
+static bool overdue(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t at_most_ns, uint64_t since_ns)
 {
-	struct vgpu_engine *engine = &p->engine[device];
 	uint64_t now;
 
-	if (since_ns == 0 || (GET(engine->stalled_ns) == 0 && GET(engine->unknown) == 0))
+	if (since_ns == 0 || !stalls(&p->engine[device]))
 		return false;
 	now = vgpu_now_ns();
 	if (now - since_ns < at_most_ns)
 		return false;
 	vgpu_time_settle(p, device, now, (int64_t)need_ns);
 	return true;
+}
+
+static void leave(struct vgpu_process *p, uint32_t device, struct vgpu_waiting *waiting, uint64_t taken_ns)
+{
+	vgpu_queue_leave(p, device, waiting->credit_ns, taken_ns);
+	*waiting = (struct vgpu_waiting){0};
+}
+
+enum vgpu_admission vgpu_admission_try(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t stalled_at_most_ns,
+				       struct vgpu_waiting *waiting, uint64_t *wait_ns)
+{
+	enum vgpu_admission admission;
+
+	if (stalled(&p->engine[device], stalled_at_most_ns, waiting, wait_ns))
+		return VGPU_STALLED;
+	admission = turn_and_credit(p, device, need_ns, wait_ns);
+	if (admission == VGPU_NO_CREDIT && overdue(p, device, need_ns, stalled_at_most_ns, waiting->stalled_ns))
+		admission = VGPU_ADMITTED;
+	if (admission == VGPU_ADMITTED)
+		leave(p, device, waiting, need_ns);
+	return admission;
+}
+
+uint64_t vgpu_admission_queue(struct vgpu_process *p, uint32_t device, struct vgpu_waiting *waiting, uint64_t wait_ns,
+			      uint64_t now_ns)
+{
+	if (waiting->credit_ns == 0)
+		waiting->credit_ns = now_ns;
+	return vgpu_queue_wait(p, device, waiting->credit_ns, now_ns + wait_ns, now_ns);
+}
+
+void vgpu_admission_leave(struct vgpu_process *p, uint32_t device, struct vgpu_waiting *waiting)
+{
+	leave(p, device, waiting, 0);
 }

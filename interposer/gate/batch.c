@@ -4,7 +4,6 @@
 
 #include "admission/admission.h"
 #include "admission/credit.h"
-#include "admission/queue.h"
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "streams/groups.h"
@@ -193,30 +192,23 @@ static uint64_t try_at(struct vgpu_process *p, uint32_t device, enum vgpu_admiss
 	uint64_t now = vgpu_now_ns();
 
 	/* What stalls ends some time, or is let pass. */
-	if (admission != VGPU_NO_CREDIT || engine->batch_stalled_ns != 0)
+	if (admission != VGPU_NO_CREDIT || engine->batch_waiting.stalled_ns != 0)
 		return now + (wait_ns < LOOK_NS ? wait_ns : LOOK_NS);
-	if (engine->batch_waits_ns == 0)
-		engine->batch_waits_ns = now;
-	return vgpu_queue_wait(p, device, engine->batch_waits_ns, now + wait_ns, now);
+	return vgpu_admission_queue(p, device, &engine->batch_waiting, wait_ns, now);
 }
 
 /* True when the oldest batch has been let go. */
 static bool release_oldest(struct vgpu_process *p, uint32_t device)
 {
 	struct vgpu_engine *engine = &p->engine[device];
-	enum vgpu_admission admission = VGPU_NOT_ITS_TURN;
 	uint64_t ns = oldest_ns(engine), wait;
+	enum vgpu_admission admission =
+		vgpu_admission_try(p, device, ns, VGPU_STALL_AT_MOST_NS, &engine->batch_waiting, &wait);
 
-	if (!vgpu_admission_stalled(engine, &engine->batch_stalled_ns, VGPU_STALL_AT_MOST_NS, &wait))
-		admission = vgpu_admission_take(p, device, ns, &wait);
-	if (admission == VGPU_NO_CREDIT && vgpu_admission_overdue(p, device, engine->batch_stalled_ns, VGPU_STALL_AT_MOST_NS, ns))
-		admission = VGPU_ADMITTED;
 	if (admission != VGPU_ADMITTED) {
 		SET(engine->batch_try_ns, try_at(p, device, admission, wait));
 		return false;
 	}
-	vgpu_queue_leave(p, device, engine->batch_waits_ns, ns);
-	engine->batch_stalled_ns = engine->batch_waits_ns = 0;
 	open_oldest(p, device, ns);
 	return true;
 }

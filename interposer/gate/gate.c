@@ -4,7 +4,6 @@
 
 #include "admission/admission.h"
 #include "admission/credit.h"
-#include "admission/queue.h"
 #include "admission/turns.h"
 #include "api/symbols.h"
 #include "base/atomics.h"
@@ -160,8 +159,9 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 	struct vgpu_engine *engine = &p->engine[device];
 	bool known = launch->expected_ns != VGPU_UNKNOWN_NS, first;
 	uint64_t at_most = !known && GET(cost->since_sample) > 1 ? VGPU_SAME_AT_MOST_NS : VGPU_STALL_AT_MOST_NS;
-	uint64_t stalled_since = 0, waits_since = 0, wait, now;
+	struct vgpu_waiting waiting = {0};
 	enum vgpu_admission admission;
+	uint64_t wait, now;
 
 	launch->reserved_ns = known ? launch->expected_ns : UNKNOWN_RESERVE_NS;
 	for (;;) {
@@ -170,17 +170,13 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 		/* What came before goes first. */
 		admission = VGPU_NOT_ITS_TURN;
 		wait = vgpu_batch_release(p, device);
-		if (wait == 0 && !vgpu_admission_stalled(engine, &stalled_since, at_most, &wait)) {
-			admission = vgpu_admission_take(p, device, launch->reserved_ns, &wait);
-			if (admission == VGPU_ADMITTED ||
-			    (admission == VGPU_NO_CREDIT &&
-			     vgpu_admission_overdue(p, device, stalled_since, at_most, launch->reserved_ns))) {
-				vgpu_queue_leave(p, device, waits_since, launch->reserved_ns);
+		if (wait == 0) {
+			admission = vgpu_admission_try(p, device, launch->reserved_ns, at_most, &waiting, &wait);
+			if (admission == VGPU_ADMITTED)
 				return;
-			}
 			SET(engine->waited, 1);
-			if (known && rides_along(p, device, launch->stream, launch->expected_ns)) {
-				vgpu_queue_leave(p, device, waits_since, 0);
+			if (known && admission != VGPU_STALLED && rides_along(p, device, launch->stream, launch->expected_ns)) {
+				vgpu_admission_leave(p, device, &waiting);
 				launch->reserved_ns = 0;
 				return;
 			}
@@ -191,15 +187,14 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 			launch->batch = vgpu_batch_join(engine, launch->stream, context, launch->expected_ns, launch->places,
 							&launch->reserved_ns, &first);
 		if (launch->batch != 0) {
-			vgpu_queue_leave(p, device, waits_since, 0);
+			vgpu_admission_leave(p, device, &waiting);
 			if (first)
 				vgpu_keeper_ring(p);
 			return;
 		}
 		if (admission == VGPU_NO_CREDIT) {
 			now = vgpu_now_ns();
-			waits_since = waits_since == 0 ? now : waits_since;
-			wait = vgpu_queue_wait(p, device, waits_since, now + wait, now) - now;
+			wait = vgpu_admission_queue(p, device, &waiting, wait, now) - now;
 		}
 		wait_ns(p, device, bell, wait);
 	}

@@ -83,6 +83,12 @@ struct vgpu_batch {
 	uint32_t launches;
 };
 
+/* What waits for admission (admission/admission.h): since when that is so for either reason; 0: it is not. */
+struct vgpu_waiting {
+	uint64_t stalled_ns; /* something in flight stalls */
+	uint64_t credit_ns; /* there is no credit */
+};
+
 /* One launch that is timed on the GPU. */
 struct vgpu_sample {
 	uint32_t state;
@@ -139,7 +145,7 @@ struct vgpu_engine {
 	uint64_t batch_first, batch_next;
 	uint64_t held_ns, held_launches; /* in all of them */
 	uint64_t opened_ns; /* when one was let go last */
-	uint64_t batch_stalled_ns, batch_waits_ns; /* since when they are held back by that, or by having no credit */
+	struct vgpu_waiting batch_waiting; /* the oldest of them */
 	uint64_t batch_try_ns; /* not worth it before */
 	struct vgpu_batch batch[VGPU_BATCHES];
 	struct vgpu_stream stream[VGPU_STREAMS];

@@ -115,23 +115,75 @@ static void a_launch_beside_what_keeps_the_gpu_busy_for_about_as_long_rides_alon
 	CHECK(!rides_along(250 * US));
 }
 
+static struct vgpu_waiting waiting;
+
+static enum vgpu_admission tries(uint64_t *wait_ns)
+{
+	return vgpu_admission_try(&virtual_process, 0, MS, 100 * MS, &waiting, wait_ns);
+}
+
+/* Nobody else is on the GPU, and there is no credit. */
+static int64_t owes(void)
+{
+	ENGINE->seat.may_until_ns = UINT64_MAX;
+	ENGINE->credit_ns = 0;
+	virtual_ledger.share_free_at_ns[0] = virtual_host_now() + 40 * MS;
+	return vgpu_time_credit(&virtual_process, 0, virtual_host_now());
+}
+
 static void what_stalls_is_let_pass_when_it_is_overdue_and_charged(void)
 {
 	int64_t had;
+	uint64_t wait;
 
 	virtual_host_begin(50, 50);
-	had = vgpu_time_credit(&virtual_process, 0, virtual_host_now());
-	CHECK(!vgpu_admission_overdue(&virtual_process, 0, 0, 100 * MS, MS));
+	had = owes();
+	waiting.stalled_ns = virtual_host_now() - 100 * MS;
+	CHECK_IS(tries(&wait), VGPU_NO_CREDIT);
+	CHECK_IS(waiting.stalled_ns, 0);
 	ENGINE->stalled_ns = virtual_host_now();
-	CHECK(!vgpu_admission_overdue(&virtual_process, 0, 0, 100 * MS, MS));
-	CHECK(!vgpu_admission_overdue(&virtual_process, 0, virtual_host_now() - 99 * MS, 100 * MS, MS));
-	CHECK(had == vgpu_time_credit(&virtual_process, 0, virtual_host_now()));
-	CHECK(vgpu_admission_overdue(&virtual_process, 0, virtual_host_now() - 100 * MS, 100 * MS, MS));
+	CHECK_IS(tries(&wait), VGPU_STALLED);
+	CHECK_WITHIN(virtual_host_now() - waiting.stalled_ns, 0, 200);
+	waiting.stalled_ns = virtual_host_now() - 99 * MS;
+	CHECK_IS(tries(&wait), VGPU_STALLED);
+	CHECK_WITHIN(wait, MS - 200, MS);
+	CHECK_WITHIN(vgpu_time_credit(&virtual_process, 0, virtual_host_now()) - had, 0, 200);
+	waiting.stalled_ns = virtual_host_now() - 100 * MS;
+	CHECK_IS(tries(&wait), VGPU_ADMITTED);
 	CHECK_WITHIN(had - vgpu_time_credit(&virtual_process, 0, virtual_host_now()), MS - 200, MS);
+	CHECK_IS(waiting.stalled_ns, 0);
 	ENGINE->stalled_ns = 0;
-	CHECK(!vgpu_admission_overdue(&virtual_process, 0, virtual_host_now() - 100 * MS, 100 * MS, MS));
 	ENGINE->unknown = 1;
-	CHECK(vgpu_admission_overdue(&virtual_process, 0, virtual_host_now() - 100 * MS, 100 * MS, MS));
+	waiting.stalled_ns = virtual_host_now() - 100 * MS;
+	CHECK_IS(tries(&wait), VGPU_ADMITTED);
+}
+
+static void who_waits_for_credit_is_in_the_queue_until_it_is_admitted_or_goes(void)
+{
+	const struct vgpu_ledger_slot *own = &virtual_ledger.slot[0];
+	uint64_t now, wait;
+
+	virtual_host_begin(50, 50);
+	owes();
+	CHECK_IS(tries(&wait), VGPU_NO_CREDIT);
+	CHECK_IS(own->waits_until_ns, 0);
+	now = virtual_host_now();
+	CHECK_IS(vgpu_admission_queue(&virtual_process, 0, &waiting, wait, now), now + wait);
+	CHECK_IS(vgpu_admission_queue(&virtual_process, 0, &waiting, MS, now + MS), now + 2 * MS);
+	/* Since it first had none. */
+	CHECK_IS(own->waits_since_ns, now);
+	CHECK_IS(waiting.credit_ns, now);
+	CHECK(own->waits_until_ns > now);
+	vgpu_admission_leave(&virtual_process, 0, &waiting);
+	CHECK_IS(own->waits_until_ns, 0);
+	CHECK_IS(waiting.credit_ns, 0);
+	vgpu_admission_queue(&virtual_process, 0, &waiting, MS, now);
+	ENGINE->round_left_ns = 5 * MS;
+	virtual_ledger.share_free_at_ns[0] = virtual_host_now() - 10 * MS;
+	CHECK_IS(tries(&wait), VGPU_ADMITTED);
+	CHECK_IS(own->waits_until_ns, 0);
+	CHECK_IS(waiting.credit_ns, 0);
+	CHECK_IS(ENGINE->round_left_ns, 4 * MS);
 }
 
 /* ---- a context that is gone ---- */
@@ -255,6 +307,7 @@ int main(void)
 	CASE(what_is_under_way_is_not_done);
 	CASE(a_launch_beside_what_keeps_the_gpu_busy_for_about_as_long_rides_along);
 	CASE(what_stalls_is_let_pass_when_it_is_overdue_and_charged);
+	CASE(who_waits_for_credit_is_in_the_queue_until_it_is_admitted_or_goes);
 	CASE(what_was_timed_in_a_context_that_is_gone_is_forgotten);
 	CASE(the_events_of_a_stream_that_is_gone_go_with_it);
 	CASE(what_is_in_flight_in_a_context_that_is_gone_is_no_more);
