@@ -43,6 +43,7 @@ def options():
     p.add_argument("--seconds", type=float, default=24, metavar="S", help="for each program on each number of cores, by all sets (24)")
     p.add_argument("--on-cores", type=lambda t: [int(n) for n in t.split(",")], default=[0, 1, 2], metavar="N,N",
                    help="on which the programs are bound, 0: on none (0,1,2)")
+    p.add_argument("--lone", action="store_true", help="programs: one process alone, with a share and without, in turns")
     p.add_argument("--other", metavar="LIBRARY", help="another build, measured beside the first with the programs")
     p.add_argument("--out", metavar="FOLDER", help="keep all single values there")
     return p.parse_args()

@@ -3,7 +3,7 @@
 """What the library costs programs that launch many short kernels and stay below their share: see bench.sh. Of each set two
 processes are native and one has the library, now without a share and now with one that it does not use up. All are warm, one
 works while the others wait, in windows of some hundredths of a second. What a share costs is told by the one process alone:
-no two are quite alike, not even native ones."""
+no two are quite alike, not even native ones. With --lone there is no other: its caches are its own then, as a job's are."""
 
 import dataclasses
 import json
@@ -20,6 +20,7 @@ NATIVE, TWIN, FREE, CAPPED = "native", "another native", "no share", "under a sh
 FREE_OTHER, CAPPED_OTHER = "no share, other build", "under a share, other build"
 BEFORE_S, WINDOW_S = 0.025, 0.03  # somebody else had the core and the GPU, and another one's keeper looks on for 20 ms
 WARM_S = 0.2  # a share is ample after a tenth of a second
+LONE_BEFORE_S, LONE_WINDOW_S = 0.06, 0.06  # nobody else changes meanwhile
 TARGETS = {FREE: 99.5, CAPPED: 99.0, FREE_OTHER: 99.5, CAPPED_OTHER: 99.0}
 WITHOUT = {CAPPED: FREE, CAPPED_OTHER: FREE_OTHER}  # the same process
 ERROR_AT_MOST = 0.5
@@ -88,6 +89,8 @@ def resident(b, module, programs, core):
     """A set: by what it is measured as, who does that, and whether under a share."""
     command = [sys.executable, os.path.join(HERE, "program_work.py"), module, ",".join(p.name for p in programs), str(core)]
     ours = Process(b, command, b.o.library)
+    if b.o.lone:
+        return {FREE: (ours, False), CAPPED: (ours, True)}
     arms = {NATIVE: (Process(b, command, None), False), TWIN: (Process(b, command, None), False), FREE: (ours, False), CAPPED: (ours, True)}
     if b.o.other is not None:
         other = Process(b, command, b.o.other)
@@ -114,14 +117,17 @@ class Cell:
         return process.take(self.program.share if capped else 0, f"{self.program.name} {self.cores} {before} {steps}")
 
     def measure(self, arms, seconds):
-        step_s = self.take(arms, NATIVE, 3, 5)[0] / 5
-        before, steps, warm = (max(1, round(s / step_s)) for s in (BEFORE_S, WINDOW_S, WARM_S))
+        lone = NATIVE not in arms
+        step_s = self.take(arms, FREE if lone else NATIVE, 3, 5)[0] / 5
+        before, steps, warm = (max(1, round(s / step_s)) for s in
+                               (LONE_BEFORE_S if lone else BEFORE_S, LONE_WINDOW_S if lone else WINDOW_S, WARM_S))
+        orders = [(FREE, CAPPED), (CAPPED, FREE)] if lone else rounds((NATIVE, TWIN), [who for who in arms if who in TARGETS])
         for who in arms:  # on new cores, and after another program
             self.take(arms, who, warm, 1)
         seen, until = {who: [] for who in arms}, time.monotonic() + seconds
         busy_from = arms[CAPPED][0].busy_s()
         while time.monotonic() < until:
-            for order in rounds((NATIVE, TWIN), [who for who in arms if who in TARGETS]):
+            for order in orders:
                 one = {who: [] for who in arms}
                 for who in order:
                     took, keeper, _ = self.take(arms, who, before, steps)
@@ -140,6 +146,9 @@ class Cell:
         if not self.sets:
             yield self.program.what, self.cores or "all", *["-"] * (len(HEADER) - 3), f"BROKEN: {self.broken}" if self.broken else "no time left"
             return
+        if NATIVE not in self.sets[0]:
+            yield self.lone_row()
+            return
         native_ms = 1000 * statistics.median(s for seen in self.sets for s in seen[NATIVE])
         twin, twin_error = self.compared(TWIN, [NATIVE])
         for who in (who for who in TARGETS if who in self.sets[0]):
@@ -151,6 +160,13 @@ class Cell:
                    f"{100 * statistics.fmean(self.busy):.1f}" if who == CAPPED else "-",
                    f"{100 * statistics.fmean(self.keeper[who]):.2f}" if capped else "-", sum(len(seen[who]) for seen in self.sets),
                    f">= {TARGETS[who]}", ("met" if ratio >= TARGETS[who] else "MISSED") + ("" if error <= ERROR_AT_MOST else ", error too large"))
+
+    def lone_row(self):
+        ratio, error = self.compared(CAPPED, [FREE])
+        return (self.program.what, self.cores or "all", "-", f"{CAPPED} of {self.program.share}", "-", "-", "-", "-", f"{ratio:.2f}", f"{error:.2f}",
+                f"{100 * statistics.fmean(self.busy):.1f}", f"{100 * statistics.fmean(self.keeper[CAPPED]):.2f}",
+                sum(len(seen[CAPPED]) for seen in self.sets), f">= {TARGETS[CAPPED]}",
+                ("met" if ratio >= TARGETS[CAPPED] else "MISSED") + ("" if error <= ERROR_AT_MOST else ", error too large"))
 
     def kept(self):
         return {"program": self.program.name, "cores": self.cores, "share": self.program.share, "sets": self.sets, "busy": self.busy,
