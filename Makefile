@@ -135,7 +135,7 @@ fuzz: fuzz-interposer ## every fuzzer for FUZZ_SECONDS, with new seeds; what fai
 		done || exit 1; done
 	@cd gres && lua5.1 vgpu_fuzz.lua $$(date +%s) 200
 
-bench: build $(BUILD)/vgpu-bench $(BUILD)/test-interposer/bench $(BUILD)/test-interposer/bench_launch $(BUILD)/test-spank/testhost ## measure what docs/benchmarks.md says
+bench: build $(BUILD)/vgpu-bench $(BUILD)/test-interposer/bench/memory $(BUILD)/test-interposer/bench/launch $(BUILD)/test-spank/testhost ## measure what docs/benchmarks.md says
 	@$(SUDO) $(BUILD)/vgpu-bench
 
 mutants: ## put small faults into copies of the sources, one at a time: do the fast tests notice? MUTANTS='-areas spank'

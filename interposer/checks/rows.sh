@@ -9,7 +9,7 @@ here=$(dirname "$(readlink -f "$0")")
 missing=
 for symbol in $(sed -n 's/^VGPU_\(CUDA\|NVML\)(\([A-Z0-9_]*\), *\([A-Za-z0-9_]*\),.*/\2 \3/p' "$here/../api/cuda.def" "$here/../api/nvml.def" |
 	awk '$1 != "USE" { print $2 }'); do
-	grep -qE "\b$symbol(\(|,)" "$here"/../../test/interposer/*.c || missing="$missing $symbol"
+	grep -qE "\b$symbol(\(|,)" "$here"/../../test/interposer/*/*.c || missing="$missing $symbol"
 done
 if [ -z "$missing" ]; then
 	echo "PASS every_row_has_a_test"

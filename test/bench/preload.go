@@ -119,7 +119,7 @@ func (b *bench) stepd(ctx context.Context) error {
 // calls runs the interposer's own measurement, which compares each call with the simulated driver's.
 func (b *bench) calls(ctx context.Context) error {
 	env := []string{"VGPU_TEST_SIM=" + filepath.Join(b.build, "sim"), "LD_PRELOAD=" + filepath.Join(b.build, "libslurm-vgpu.so")}
-	for _, measured := range []struct{ program, with string }{{"bench", ", 5000 live blocks"}, {"bench_launch", ""}} {
+	for _, measured := range []struct{ program, with string }{{"bench/memory", ", 5000 live blocks"}, {"bench/launch", ""}} {
 		rows, err := table(ctx, env, filepath.Join(b.build, "test-interposer", measured.program))
 		if err != nil {
 			return err

@@ -122,20 +122,22 @@ func packages() ([]*check, error) {
 
 // The test programs of the interposer.
 func programs(build string) ([]*check, error) {
-	entries, err := os.ReadDir(build + "/test-interposer")
+	sources, err := filepath.Glob("test/interposer/*/*.c")
 	if err != nil {
 		return nil, err
 	}
 	env := []string{"VGPU_TEST_SIM=" + build + "/sim", "LD_PRELOAD=" + build + "/libslurm-vgpu.so"}
 	var all []*check
-	for _, e := range entries {
-		if info, err := e.Info(); err != nil || e.IsDir() || info.Mode()&0o111 == 0 || strings.HasPrefix(e.Name(), "bench") || strings.Contains(e.Name(), ".") {
+	for _, source := range sources {
+		name := strings.TrimSuffix(strings.TrimPrefix(source, "test/interposer/"), ".c")
+		switch path.Dir(name) {
+		case "bench", "helpers", "support":
 			continue
 		}
 		// Only the program itself is to be preloaded, not unshare.
-		all = append(all, &check{name: e.Name(), again: true, command: []string{"env", env[0], env[1], "build/test-interposer/" + e.Name()}})
+		all = append(all, &check{name: name, again: true, command: []string{"env", env[0], env[1], "build/test-interposer/" + name}})
 	}
-	for _, script := range []string{"bystanders.sh", "scope.sh"} {
+	for _, script := range []string{"route/bystanders.sh", "route/scope.sh"} {
 		all = append(all, &check{name: script, env: env[:1], command: []string{"test/interposer/" + script, build + "/libslurm-vgpu.so"}})
 	}
 	return all, nil

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The rules of turn.h among several slices in virtual time: each looks when it happens to, at what the
+ * The rules of interposer/time/turn.h among several slices in virtual time: each looks when it happens to, at what the
  * others said last, and some do not follow the rules. */
 #include "fuzz.h"
 #include "harness.h"
@@ -11,7 +11,7 @@
 #define MS 1000000ull
 #define SECOND 1000000000ull
 #define BEGIN (100000 * SECOND)
-#define BELIEVED_NS (3 * MS) /* as turns.c */
+#define BELIEVED_NS (3 * MS) /* as interposer/admission/turns.c */
 #define LOOK_NS (250 * US)
 #define SLICES 12
 

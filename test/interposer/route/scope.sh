@@ -39,12 +39,12 @@ many=$(head -c 100000 /dev/zero | tr '\0' x)
 long() {
 	set -- look
 	while [ $# -lt 15 ]; do set -- "$@" "$many"; done
-	LD_PRELOAD="$libc:$library" "$linker" "$tests/posing" "$@" 2>&1
+	LD_PRELOAD="$libc:$library" "$linker" "$tests/route/loaded" "$@" 2>&1
 	echo $?
 }
 verdict arguments_of_any_length 0 "$(long)"
 # Of several LD_PRELOAD the dynamic linker takes the last.
-started=$tests/started
+started=$tests/helpers/started
 verdict twice_in_the_environment "$refused" "$("$started" twice "$library" "$libc:$library" "$sim/vgpu-fill" --upto 64 2>&1 | tail -n 1)"
 verdict twice_the_other_way_round "$refused" "$("$started" twice "$libc" "$libc $library" "$sim/vgpu-fill" --upto 64 2>&1 | tail -n 1)"
 verdict thousands_of_times_in_the_environment "$refused" "$("$started" many "$libc:$library" "$sim/vgpu-fill" --upto 64 2>&1 | tail -n 1)"

@@ -22,7 +22,7 @@ typedef int sim_dlsym_fn(void *handle, const char *name, void **symbol);
 
 static char folder[200];
 static char own[4096]; /* this program */
-static char here[4096]; /* its folder */
+static char helpers[4096]; /* the folder of the libraries that it loads */
 static int passed, failed, failures;
 
 #define CHECK(condition)                                                                \
@@ -107,14 +107,14 @@ static void a_library_of_the_drivers_name_is_not_the_driver(void)
 					    "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		check_poses_in_vain(copied(in(here, "poser.so"), names[i], NOBODY));
+		check_poses_in_vain(copied(in(helpers, "poser.so"), names[i], NOBODY));
 	/* Not even root's own. */
-	check_poses_in_vain(copied(in(here, "poser.so"), "libnvidia-root.so", 0));
+	check_poses_in_vain(copied(in(helpers, "poser.so"), "libnvidia-root.so", 0));
 }
 
 static void a_link_of_the_drivers_name_is_not_the_driver(void)
 {
-	CHECK(symlink(in(here, "poser.so"), in(folder, "libnvidia-link.so")) == 0);
+	CHECK(symlink(in(helpers, "poser.so"), in(folder, "libnvidia-link.so")) == 0);
 	check_poses_in_vain(in(folder, "libnvidia-link.so"));
 }
 
@@ -123,10 +123,10 @@ static void a_file_without_a_name_is_not_the_driver(void)
 	char path[64];
 	int fd = memfd_create("libcuda.so.1", 0);
 
-	copy(in(here, "poser.so"), fd);
+	copy(in(helpers, "poser.so"), fd);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	check_poses_in_vain(path);
-	check_poses_in_vain(copied(in(here, "poser.so"), "libcuda.so.gone", NOBODY));
+	check_poses_in_vain(copied(in(helpers, "poser.so"), "libcuda.so.gone", NOBODY));
 }
 
 static void a_deleted_library_is_not_the_driver(void)
@@ -178,7 +178,7 @@ static void roots_driver_is_the_driver_by_any_name(void)
 /* A library without anything in it that has the driver's name. */
 static void a_driver_behind_an_empty_one_is_wrapped(void)
 {
-	void *empty = dlopen(in(here, "empty.so"), RTLD_NOW | RTLD_GLOBAL);
+	void *empty = dlopen(in(helpers, "empty.so"), RTLD_NOW | RTLD_GLOBAL);
 	void *driver = dlopen(copied(sim("libcuda.so.1"), "other.so", NOBODY), RTLD_NOW);
 
 	CHECK(empty != NULL && dlopen("libcuda.so.1", RTLD_NOW) == empty);
@@ -188,7 +188,7 @@ static void a_driver_behind_an_empty_one_is_wrapped(void)
 
 static void a_driver_behind_an_empty_one_is_wrapped_by_rtld_next(void)
 {
-	CHECK(dlopen(in(here, "empty.so"), RTLD_NOW | RTLD_GLOBAL) != NULL);
+	CHECK(dlopen(in(helpers, "empty.so"), RTLD_NOW | RTLD_GLOBAL) != NULL);
 	CHECK(dlopen(copied(sim("libcuda.so.1"), "other.so", NOBODY), RTLD_NOW | RTLD_GLOBAL) != NULL);
 	CHECK(is_wrapper(dlsym(RTLD_NEXT, "cuMemAlloc_v2")));
 	CHECK(is_wrapper(dlsym(RTLD_DEFAULT, "cuMemFree_v2")));
@@ -199,7 +199,7 @@ static void a_lookup_that_was_looked_up_is_ours(void)
 {
 	void *libc = dlopen("libc.so.6", RTLD_NOW), *driver = dlopen(sim("libcuda.so.1"), RTLD_NOW);
 	void *elsewhere = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW);
-	void *handles[] = {libc, elsewhere, RTLD_NEXT, RTLD_DEFAULT, dlopen(in(here, "poser.so"), RTLD_NOW)};
+	void *handles[] = {libc, elsewhere, RTLD_NEXT, RTLD_DEFAULT, dlopen(in(helpers, "poser.so"), RTLD_NOW)};
 
 	for (size_t i = 0; i < sizeof(handles) / sizeof(handles[0]); i++) {
 		pose_fn *lookup = (pose_fn *)dlsym(handles[i], "dlsym");
@@ -211,7 +211,7 @@ static void a_lookup_that_was_looked_up_is_ours(void)
 	}
 	CHECK(dlvsym(libc, "dlsym", "GLIBC_9.9") == NULL);
 	/* A library that has one of its own keeps it. */
-	CHECK(!is_wrapper(dlsym(dlopen(in(here, "poser.so"), RTLD_NOW), "pose")));
+	CHECK(!is_wrapper(dlsym(dlopen(in(helpers, "poser.so"), RTLD_NOW), "pose")));
 }
 
 /* A namespace has no preloads: its own lookups are not seen, but those into it are. */
@@ -236,7 +236,7 @@ static void a_driver_in_another_namespace_is_wrapped(void)
 
 static void other_libraries_have_their_namespaces(void)
 {
-	void *library = dlmopen(LM_ID_NEWLM, in(here, "poser.so"), RTLD_NOW);
+	void *library = dlmopen(LM_ID_NEWLM, in(helpers, "poser.so"), RTLD_NOW);
 	void *math = dlmopen(LM_ID_NEWLM, "libm.so.6", RTLD_NOW);
 	pose_fn *pose = (pose_fn *)dlsym(library, "pose");
 	double (*root)(double) = (double (*)(double))dlsym(math, "sqrt");
@@ -308,8 +308,7 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		return look();
 	CHECK(n > 0);
-	memcpy(here, own, sizeof(here));
-	*strrchr(here, '/') = '\0';
+	snprintf(helpers, sizeof(helpers), "%s/../test-interposer/helpers", getenv("VGPU_TEST_SIM"));
 	CASE(a_program_is_not_the_driver);
 	CASE(a_library_of_the_drivers_name_is_not_the_driver);
 	CASE(a_link_of_the_drivers_name_is_not_the_driver);

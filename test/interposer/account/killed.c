@@ -158,7 +158,7 @@ static void start(uint32_t number, uint32_t seed)
 	shared->parked[number] = 0;
 	/* CUDA cannot be used in a fork of a process that uses it. */
 	if ((victim_pid[number] = fork()) == 0) {
-		execl("/proc/self/exe", "killed", "victim", text[0], text[1], NULL);
+		execl("/proc/self/exe", "self", "victim", text[0], text[1], NULL);
 		_exit(1);
 	}
 }

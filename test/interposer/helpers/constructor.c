@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * A library that makes a context while it is loaded, see starts.c, or does what the program wants of it, which says
- * so by the address of a function in the environment; see returns.c. */
+ * A library that makes a context while it is loaded, see context/cost.c, or does what the program wants of it, which says
+ * so by the address of a function in the environment; see gate/blocking_calls.c. */
 #include "api/cuda_types.h"
 
 #include <stdint.h>

@@ -267,7 +267,7 @@ static unsigned counted_of_long_and_short_ones(void)
 }
 
 /* Nobody can tell them apart beforehand, and what most of them take says nothing of the others: only looks do, which see the
- * long ones. Without closer looks a fifth was counted. How much is right by them is tried in metered.c and controller.c. */
+ * long ones. Without closer looks a fifth was counted. How much is right by them is tried in time/meter.c and time/share.c. */
 static void a_kernel_that_takes_a_hundred_times_as_long_now_and_then(void)
 {
 	unsigned percent = 0;

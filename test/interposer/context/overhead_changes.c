@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * What the driver uses for itself is what it reports less what the program has allocated. Here that changes while it is
- * asked, and the parts that growth.c asks are the test's own: what happens meanwhile is decided here. */
+ * asked, and the parts that interposer/context/growth.c asks are the test's own: what happens meanwhile is decided here. */
 #include "harness.h"
 
 #include "account/account.h"

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Processes on one account: forked, sharing memory, replaced by exec. Racing ones are in racing.c,
- * killed ones in killed.c. */
+ * Processes on one account: forked, sharing memory, replaced by exec. Racing ones are in account/racing.c,
+ * killed ones in account/killed.c. */
 #include "harness.h"
 
 #include <sched.h>
@@ -133,7 +133,7 @@ static void exec_into_a_cuda_program_takes_the_slot_over(void)
 
 		cuda_begin(0);
 		if (cuMemAlloc_v2(&held, 100 * MIB) == CUDA_SUCCESS)
-			execl("/proc/self/exe", "processes", "again", NULL);
+			execl("/proc/self/exe", "self", "again", NULL);
 		_exit(1);
 	}
 	waitpid(pid, &status, 0);

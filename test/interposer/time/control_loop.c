@@ -38,7 +38,7 @@ static struct virtual_plan any_plan(struct fuzz *f, uint64_t shortest, uint64_t 
 	} while (0)
 
 /* There is always work: the share is kept in any second, and used to half a point, and a little of it, in a minute. By estimates alone: what is held back
- * the GPU times in truth (held.c). */
+ * the GPU times in truth (gate/batch.c). */
 static void always_work_round(struct fuzz *f)
 {
 	struct virtual_plan plan = any_plan(f, 10 * US, 40 * MS);

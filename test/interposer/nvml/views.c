@@ -67,7 +67,7 @@ static pid_t holder(int *keep_open)
 		dup2(to[0], 0);
 		dup2(from[1], 1);
 		close(to[1]);
-		execl("/proc/self/exe", "views", "hold", NULL);
+		execl("/proc/self/exe", "self", "hold", NULL);
 		_exit(1);
 	}
 	close(to[0]);

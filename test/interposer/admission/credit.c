@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The account of GPU time where step and job have different shares, and single answers of the parts that it
- * is made of. metered.c tries these with anything, controlled.c all together. */
+ * is made of. time/meter.c tries these with anything, time/control_loop.c all together. */
 #include "harness.h"
 
 #include "admission/credit.h"

@@ -181,7 +181,7 @@ static void *found_by(const char *name, void *driver)
 	void *library;
 
 	snprintf(path, sizeof(path), "%s/%s", getenv("VGPU_TEST_ROOT"), name);
-	snprintf(command, sizeof(command), "cp '%s/../test-interposer/asking.so' '%s'", getenv("VGPU_TEST_SIM"), path);
+	snprintf(command, sizeof(command), "cp '%s/../test-interposer/helpers/asking.so' '%s'", getenv("VGPU_TEST_SIM"), path);
 	CHECK_IS(system(command), 0);
 	library = dlopen(path, RTLD_NOW);
 	CHECK(library != NULL);

@@ -344,7 +344,7 @@ static void who_works_while_a_library_is_loaded_goes_on(void)
 	char path[600], address[32];
 
 	alarm(HANGS_S);
-	snprintf(path, sizeof(path), "%s/../test-interposer/constructor.so", getenv("VGPU_TEST_SIM"));
+	snprintf(path, sizeof(path), "%s/../test-interposer/helpers/constructor.so", getenv("VGPU_TEST_SIM"));
 	snprintf(address, sizeof(address), "%llx", (unsigned long long)(uintptr_t)work_at_load);
 	setenv("VGPU_TEST_AT_LOAD", address, 1);
 	CHECK(dlopen(path, RTLD_NOW) != NULL);

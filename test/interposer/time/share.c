@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The arithmetic of the compute share with a clock and a GPU of its own, apart from any driver: what
- * must hold whatever is launched and whenever it is looked at. controlled_turns.c does the same for turns. */
+ * must hold whatever is launched and whenever it is looked at. turn_slices.c does the same for turns. */
 #include "fuzz.h"
 #include "harness.h"
 #include "time/cost.h"

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The parts that GPU time is counted with, each by itself: what must hold whatever is seen and whenever.
- * controlled.c and counted.c try them together. */
+ * control_loop.c and concurrent.c try them together. */
 #include "fuzz.h"
 #include "harness.h"
 #include "time/meter.h"

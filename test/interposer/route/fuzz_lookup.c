@@ -105,7 +105,7 @@ static void names_by_handle(struct fuzz *f)
 		uint32_t h = fuzz_below(f, 5);
 		void *plain = vgpu_libc()->dlsym(handles[h], name);
 		void *found = look_up(handles[h], name);
-		/* The lookups themselves have no row, but the C library's are not given out (posing.c). */
+		/* The lookups themselves have no row, but the C library's are not given out (loaded.c). */
 		bool lookup = strcmp(name, "dlsym") == 0 || strcmp(name, "dlvsym") == 0;
 		bool row = is_wrapped(name, false) || is_wrapped(name, true);
 		/* Not "": glibc 2.36 itself does not survive that where a library has no versions. */

@@ -245,7 +245,7 @@ static void a_library_that_makes_a_context_while_it_is_loaded(void)
 	void *library;
 
 	begin_without_cuda(3000, 100);
-	snprintf(path, sizeof(path), "%s/../test-interposer/constructor.so", getenv("VGPU_TEST_SIM"));
+	snprintf(path, sizeof(path), "%s/../test-interposer/helpers/constructor.so", getenv("VGPU_TEST_SIM"));
 	since = now_ns();
 	library = dlopen(path, RTLD_NOW);
 	CHECK(now_ns() - since < 5000000000u);

@@ -21,7 +21,7 @@ static void names_are_found(const char *library, bool has_gnu_hash)
 	char path[4096];
 	void *handle;
 
-	snprintf(path, sizeof(path), "%s/../test-interposer/%s", getenv("VGPU_TEST_SIM"), library);
+	snprintf(path, sizeof(path), "%s/../test-interposer/helpers/%s", getenv("VGPU_TEST_SIM"), library);
 	handle = dlopen(path, RTLD_NOW);
 	CHECK(handle != NULL && image_of(handle, &image));
 	if (failures != 0)

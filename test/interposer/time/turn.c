@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Single decisions about turns: controlled_turns.c tries what comes of them. */
+ * Single decisions about turns: turn_slices.c tries what comes of them. */
 #include "harness.h"
 #include "time/turn.h"
 

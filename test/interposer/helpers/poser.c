@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * A library of anybody's that looks names up. posing.c loads it by the names of others. */
+ * A library of anybody's that looks names up. route/loaded.c loads it by the names of others. */
 #include <dlfcn.h>
 
 void *pose(void *handle, const char *name)
