@@ -50,7 +50,7 @@ TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
 
 .PHONY: all build deps test test-unit test-race test-e2e test-releases lint fmt check demo cluster cluster-down \
-	fuzz bench soak mutants coverage install uninstall clean help FORCE
+	fuzz bench soak mutants coverage install uninstall packages test-packages clean help FORCE
 
 all: build
 
@@ -182,6 +182,13 @@ install: build ## install below DESTDIR, prefix, libdir, sysconfdir and SLURM_PL
 uninstall: ## remove what install put there; configuration stays
 	@for entry in $(foreach e,$(INSTALLED),'$(e)'); do rm -f "$(DESTDIR)$${entry##*|}"; done
 	@find $(DESTDIR)$(libdir)/slurm-vgpu $(DESTDIR)$(share) $(DESTDIR)$(docdir) -depth -type d -empty -delete 2>/dev/null || true
+
+packages: build ## deb and rpm in build/packages; RELEASE, RPM_PLUGINDIR and FORMATS change them
+	@GO="$(GO)" SLURM_PLUGINDIR="$(SLURM_PLUGINDIR)" packaging/packages/build.sh $(BUILD) $(BUILD)/packages
+
+# PACKAGEFLAGS=--install is for a machine that is thrown away: it installs and removes them.
+test-packages: packages $(BUILD)/vgpu-demo ## what is in the packages, and whether a second build gives the same bytes
+	@packaging/packages/test.sh $(BUILD) $(BUILD)/packages $(PACKAGEFLAGS)
 
 clean: ## remove build/
 	rm -rf $(BUILD)

@@ -9,7 +9,7 @@ comma_ := ,
 
 # Nothing that ends the process, which is someone else's: some compilers bring both checks along by themselves.
 INTERPOSER_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden \
-	-ftls-model=initial-exec -D_GNU_SOURCE -D_FORTIFY_SOURCE=0 -fno-stack-protector -Iinterposer
+	-ftls-model=initial-exec -ffile-prefix-map=$(CURDIR)=. -D_GNU_SOURCE -D_FORTIFY_SOURCE=0 -fno-stack-protector -Iinterposer
 INTERPOSER_LDFLAGS := -shared -nostartfiles -Wl,-soname,libslurm-vgpu.so -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,relro \
 	-Wl,--no-undefined-version -Wl,--as-needed
 INTERPOSER_SOURCES := $(sort $(wildcard interposer/*/*.c interposer/*/*.S))

@@ -1,0 +1,26 @@
+#!/bin/sh
+# SPDX-FileCopyrightText: The slurm-vgpu authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# After the package slurm-vgpu: makes its folders, which are made at boot otherwise, and says what comes next. Starts
+# and enables nothing.
+set -e
+case "${1:-}" in
+configure | 1 | 2) ;;
+*) exit 0 ;;
+esac
+if command -v systemd-tmpfiles >/dev/null 2>&1; then
+	systemd-tmpfiles --create slurm-vgpu.conf || true
+fi
+# An upgrade has been told before: dpkg names the old version, rpm counts.
+if [ "$1" = 2 ] || [ -n "${2:-}" ]; then
+	exit 0
+fi
+cat <<'END'
+slurm-vgpu is installed, and nothing of it is active yet. On a compute node, next:
+  vgpu-gres inventory --write     write down this node's GPUs
+  vgpu-gres gres.conf             print its lines for gres.conf; vgpu-gres slurm.conf those for slurm.conf
+  vgpu-gres check                 say what else is missing (Prolog, Epilog, plugstack.conf)
+  systemctl enable slurm-vgpu-inventory.service slurm-vgpu-report.timer slurm-vgpu-sweep.timer
+slurm-vgpu(7) tells the whole.
+END

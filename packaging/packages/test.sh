@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The slurm-vgpu authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# test.sh BUILD PACKAGES [--install]: what is in the packages, whether a second build in another folder gives the same bytes,
+# lintian, and an rpm database of its own. With --install, for a machine that is thrown away: installs the debs here, runs the
+# demo's main job with the installed files, and removes them again.
+set -euo pipefail
+shopt -s inherit_errexit
+build=$(cd "${1:?usage: test.sh BUILD PACKAGES [--install]}" && pwd)
+packages=$(cd "${2:?usage: test.sh BUILD PACKAGES [--install]}" && pwd)
+install=${3:-}
+top=$(cd "$(dirname "$0")/../.." && pwd)
+cd "$top"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+pass() { echo "PASS $*"; }
+fail() {
+	echo "FAIL $*"
+	failures=$((failures + 1))
+}
+# check NAME COMMAND…
+check() {
+	local name=$1 said
+	shift
+	if said=$("$@" 2>&1); then pass "$name"; else fail "$name: $said"; fi
+}
+one() {
+	local found
+	found=$(compgen -G "$packages/$1") && [[ $(wc -l <<<"$found") == 1 ]] || { echo "test.sh: not one $1 in $packages" >&2; exit 1; }
+	echo "$found"
+}
+main=$(one 'slurm-vgpu_*.deb') plugin=$(one 'slurm-vgpu-plugin-*.deb')
+main_rpm=$(one 'slurm-vgpu-[0-9]*.rpm') plugin_rpm=$(one 'slurm-vgpu-plugin-*.rpm')
+plugindir=$(dirname "$(dpkg -c "$plugin" | grep -o '/[^ ]*/spank_vgpu.so$')")
+
+# Everything that `make install` puts into place is in one of the two, and nothing else stands beside it.
+files_are_those_of_make_install() {
+	make --no-print-directory -s install BUILD="$build" DESTDIR="$work/installed" SLURM_PLUGINDIR="$plugindir" >/dev/null
+	(cd "$work/installed" && find . -type f) | sed -E -e 's|^\.||' -e '/\/man\/man/s|$|.gz|' \
+		-e 's|^/usr/share/slurm-vgpu/systemd|/usr/lib/systemd/system|' -e 's|^/usr/share/slurm-vgpu/logrotate.d|/etc/logrotate.d|' \
+		-e 's|^/usr/share/slurm-vgpu/config.yaml.example|/etc/slurm-vgpu/config.yaml|' -e '/\/doc\/slurm-vgpu\/(LICENSE|CHANGELOG.md)$/d' |
+		sort >"$work/want"
+	{ dpkg -c "$main"; dpkg -c "$plugin"; } | awk '!/^d/ {print substr($6, 2)}' | grep -vE '/doc/[^/]*/(copyright|changelog\.gz|changelog\.Debian\.gz)$' |
+		sort >"$work/got"
+	diff -u "$work/want" "$work/got"
+}
+
+# What runs as root must not be writable by others, whatever the builder's umask was.
+nothing_is_writable_by_others() {
+	! { dpkg -c "$main"; dpkg -c "$plugin"; } | awk '$1 !~ /^l/ && (substr($1, 6, 1) == "w" || substr($1, 9, 1) == "w" || $2 != "root/root")' | grep .
+}
+
+the_plugin_goes_with_its_slurm() {
+	local depends package next
+	depends=$(dpkg-deb -f "$plugin" Depends)
+	package=$(grep -oE 'slurm-[a-z-]+ \(<<' <<<"$depends" | cut -d' ' -f1)
+	next=$(grep -oE '<< [0-9.]+' <<<"$depends" | cut -d' ' -f2)
+	[[ -n $package && -n $next ]] || { echo "$depends"; return 1; }
+	[[ $(dpkg-deb -f "$plugin" Provides) == slurm-spank-vgpu && $(dpkg-deb -f "$plugin" Conflicts) == slurm-spank-vgpu ]]
+}
+
+a_second_build_gives_the_same_bytes() {
+	git clone -q . "$work/again" || return
+	[[ -z $(git status --porcelain) ]] || { echo "what is not committed cannot be built again"; return 1; }
+	(cd "$work/again" && make --no-print-directory build >"$work/log" 2>&1 && make --no-print-directory packages >>"$work/log" 2>&1) || { tail -5 "$work/log"; return 1; }
+	local file
+	for file in "$packages"/*; do
+		cmp "$file" "$work/again/$(realpath --relative-to="$top" "$file")" || return
+	done
+}
+
+lintian_finds_no_error() {
+	! lintian --allow-root --fail-on none --tag-display-limit 0 "$main" "$plugin" 2>/dev/null | grep '^E:'
+}
+
+rpm_installs_and_verifies() {
+	local root=$work/rpm
+	mkdir -p "$root"
+	rpm --root "$root" --initdb
+	# There is no Slurm and no shell in there: what the packages ask for is read below.
+	rpm --root "$root" -i --nodeps --noscripts "$main_rpm" "$plugin_rpm"
+	rpm --root "$root" -V slurm-vgpu "$(rpm -qp --qf '%{NAME}' "$plugin_rpm")"
+	rpm --root "$root" -qc slurm-vgpu | grep -x /etc/slurm-vgpu/config.yaml
+	[[ -x $root/usr/sbin/vgpu-gres && -e $root/usr/lib64/slurm/spank_vgpu.so ]]
+	rpm -qp --provides "$plugin_rpm" | grep -x slurm-spank-vgpu
+	rpm -qp --requires "$plugin_rpm" | grep -E '^slurm < [0-9]'
+}
+
+check files_are_those_of_make_install files_are_those_of_make_install
+check nothing_is_writable_by_others nothing_is_writable_by_others
+check the_plugin_goes_with_its_slurm the_plugin_goes_with_its_slurm
+check a_second_build_gives_the_same_bytes a_second_build_gives_the_same_bytes
+if command -v lintian >/dev/null; then check lintian_finds_no_error lintian_finds_no_error; else echo "SKIP lintian_finds_no_error: no lintian"; fi
+if command -v rpm >/dev/null; then check rpm_installs_and_verifies rpm_installs_and_verifies; else echo "SKIP rpm_installs_and_verifies: no rpm"; fi
+
+# From here on this machine changes.
+debs_install() {
+	apt-get install -y --no-install-recommends "$main" "$plugin" >"$work/apt" 2>&1 || { tail -5 "$work/apt"; return 1; }
+	grep -q 'nothing of it is active yet' "$work/apt" || { echo "the next step is not said"; return 1; }
+	dpkg -V slurm-vgpu "$(dpkg-deb -f "$plugin" Package)"
+}
+nothing_is_enabled() {
+	! find /etc/systemd/system -name 'slurm-vgpu*' 2>/dev/null | grep . && ! grep -rqs '^[^#]*spank_vgpu' /etc/slurm
+}
+# The demo takes its programs from a build folder: here from one that has the installed ones.
+the_main_job_runs_from_installed_files() {
+	local tree=$work/tree program
+	mkdir -p "$tree/build" "$tree/gres"
+	cp -r "$build/sim" "$build/vgpu-demo" "$tree/build/"
+	for program in /usr/lib/slurm-vgpu/{vgpu-prolog,vgpu-epilog,libslurm-vgpu.so} /usr/sbin/vgpu-gres /usr/bin/vgpuctl "$plugindir/spank_vgpu.so"; do
+		ln -s "$program" "$tree/build/" || return
+	done
+	cp /usr/share/slurm-vgpu/*.lua "$tree/gres/" || return
+	"$tree/build/vgpu-demo" >"$work/demo" 2>&1 || { tail -20 "$work/demo"; return 1; }
+}
+a_changed_configuration_is_kept() {
+	echo 'place: spread' >>/etc/slurm-vgpu/config.yaml
+	dpkg --force-confdef -i "$main" >"$work/apt" 2>&1 && grep -qx 'place: spread' /etc/slurm-vgpu/config.yaml || return
+	dpkg -r "$(dpkg-deb -f "$plugin" Package)" slurm-vgpu >"$work/apt" 2>&1 && grep -qx 'place: spread' /etc/slurm-vgpu/config.yaml || return
+	[[ ! -e /usr/bin/vgpuctl ]]
+}
+a_purge_leaves_nothing() {
+	dpkg -P slurm-vgpu "$(dpkg-deb -f "$plugin" Package)" >"$work/apt" 2>&1
+	! find /etc/slurm-vgpu /usr/lib/slurm-vgpu /usr/share/slurm-vgpu "$plugindir/spank_vgpu.so" 2>/dev/null | grep .
+}
+if [[ $install == --install ]]; then
+	check debs_install debs_install
+	check nothing_is_enabled nothing_is_enabled
+	check the_main_job_runs_from_installed_files the_main_job_runs_from_installed_files
+	check a_changed_configuration_is_kept a_changed_configuration_is_kept
+	check a_purge_leaves_nothing a_purge_leaves_nothing
+fi
+((failures == 0))
