@@ -6,6 +6,9 @@
 # whatever happens, with one line of counts for each.
 set -uo pipefail
 test/setup.sh || exit
+case " $* " in
+*" test-packages "*) apt-get install -y --no-install-recommends git lintian rpm >/dev/null || exit ;;
+esac
 slurmd -V
 make --no-print-directory build build/summary || exit
 exec build/summary -- make --no-print-directory -- "$@"
