@@ -20,13 +20,16 @@ sysconfdir ?= /etc
 SLURM_PLUGINDIR ?= $(firstword $(wildcard /usr/lib/$(shell $(CC) -print-multiarch 2>/dev/null)/slurm-wlm) /usr/lib64/slurm)
 
 BUILD := build
+# What programs and libraries say of themselves.
+VERSION := $(shell cat VERSION)
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH)
 
 # go-nvml compiles nvml.h, which warns of its own deprecated types.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 export GO CC
 # A clone that root builds and another user owns has no version-control stamp to give.
-GOBUILD = $(GO) build -trimpath -buildvcs=false
+GO_LDFLAGS = -X github.com/slurm-vgpu/slurm-vgpu/internal/version.Number=$(VERSION)
+GOBUILD = $(GO) build -trimpath -buildvcs=false -ldflags "$(GO_LDFLAGS)"
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 
 # A folder with a main package is a command.

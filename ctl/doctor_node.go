@@ -29,6 +29,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmdb"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
 const inventoryRemedy = "vgpu-gres inventory --write"
@@ -194,7 +195,15 @@ func (d *doctor) library(ctx context.Context) {
 		d.fail(check, "install one that was built for this machine", "/bin/true with %s: %v %s", path, err, strings.TrimSpace(errs.String()))
 		return
 	}
-	d.ok(check, "%s can be loaded", path)
+	number, err := version.Of(path)
+	switch {
+	case err != nil:
+		d.fail(check, "install it again", "%v", err)
+	case version.Differs(number):
+		d.fail(check, version.Remedy, "%s is of version %s, vgpuctl of %s", path, number, version.Number)
+	default:
+		d.ok(check, "%s can be loaded, version %s", path, number)
+	}
 }
 
 // isolation tries what the plugin does for a task.

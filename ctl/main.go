@@ -16,6 +16,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
 // Exit codes.
@@ -76,6 +77,7 @@ Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 78 config.
 		Example: `  vgpuctl status                 # this node's GPUs and slices
   vgpuctl explain 123            # what job 123 asked for, got and used
   vgpuctl doctor                 # is this node set up right?`,
+		Version:       version.Number,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noCommand,
@@ -83,6 +85,8 @@ Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 78 config.
 	}
 	root.PersistentFlags().StringVar(&o.configPath, "config", config.DefaultPath, "configuration `file`")
 	root.PersistentFlags().StringVar(&o.node, "node", "", "`name` of this node in Slurm (default: the host's)")
+	root.Flags().Bool("version", false, "print the version and exit")
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{exitUsage, err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(statusCommand(&o), explainCommand(&o), doctorCommand(&o), reportCommand(&o), setCommand(&o), sweepCommand(&o),

@@ -30,6 +30,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
 func TestMain(m *testing.M) {
@@ -40,6 +41,9 @@ func TestMain(m *testing.M) {
 					syscall.Kill(os.Getpid(), syscall.SIGKILL)
 				}
 			})
+		}
+		if number := os.Getenv("NUMBER"); number != "" {
+			version.Number = number
 		}
 		main()
 	}})

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
 const (
@@ -27,6 +28,7 @@ func main() { os.Exit(command(os.Args[1:])) }
 func command(args []string) int {
 	flags := pflag.NewFlagSet("vgpu-epilog", pflag.ContinueOnError)
 	configPath := flags.String("config", config.DefaultPath, "configuration file")
+	showVersion := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); err != nil {
 		if err == pflag.ErrHelp {
 			return exitOK
@@ -37,6 +39,10 @@ func command(args []string) int {
 	if flags.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "vgpu-epilog: unexpected argument %q\n", flags.Arg(0))
 		return exitUsage
+	}
+	if *showVersion {
+		fmt.Println("vgpu-epilog", version.Number)
+		return exitOK
 	}
 	return run(*configPath)
 }

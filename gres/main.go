@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
 // Exit codes.
@@ -72,11 +73,14 @@ Exit codes: 0 fine, 1 findings or a failure, 2 wrong usage, 78 config.yaml is wr
   vgpu-gres gres.conf             # lines for gres.conf
   vgpu-gres slurm.conf            # lines for slurm.conf
   vgpu-gres check                 # is everything there?`,
+		Version:       version.Number,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.PersistentFlags().StringVar(&o.configPath, "config", config.DefaultPath, "configuration `file`")
 	root.PersistentFlags().StringVar(&o.node, "node", config.NodeName(), "`name` of this node in Slurm")
+	root.Flags().Bool("version", false, "print the version and exit")
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w%w", err, errUsage) })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(inventoryCommand(&o), checkCommand(&o))

@@ -5,11 +5,14 @@
 
 CC ?= cc
 BUILD ?= build
+VERSION ?= $(shell cat VERSION)
 comma_ := ,
 
+INTERPOSER_VERSION = -DVGPU_VERSION='"$(VERSION)"'
 # Nothing that ends the process, which is someone else's: some compilers bring both checks along by themselves.
 INTERPOSER_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden \
-	-ftls-model=initial-exec -ffile-prefix-map=$(CURDIR)=. -D_GNU_SOURCE -D_FORTIFY_SOURCE=0 -fno-stack-protector -Iinterposer
+	-ftls-model=initial-exec -ffile-prefix-map=$(CURDIR)=. -D_GNU_SOURCE -D_FORTIFY_SOURCE=0 -fno-stack-protector -Iinterposer \
+	$(INTERPOSER_VERSION)
 INTERPOSER_LDFLAGS := -shared -nostartfiles -Wl,-soname,libslurm-vgpu.so -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,relro \
 	-Wl,--no-undefined-version -Wl,--as-needed
 INTERPOSER_SOURCES := $(sort $(wildcard interposer/*/*.c interposer/*/*.S))
@@ -19,6 +22,8 @@ INTERPOSER_OBJECTS := $(patsubst interposer/%,$(BUILD)/interposer/%.o,$(INTERPOS
 $(BUILD)/interposer/%.o: interposer/% $(INTERPOSER_HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_CFLAGS) -c $< -o $@
+
+$(BUILD)/interposer/base/version.c.o: VERSION
 
 $(BUILD)/interposer/exports.map: interposer/route/exports.map.in $(INTERPOSER_HEADERS)
 	@mkdir -p $(@D)
@@ -32,7 +37,8 @@ $(BUILD)/libslurm-vgpu.so: $(INTERPOSER_OBJECTS) $(BUILD)/interposer/exports.map
 # says otherwise. Built by another user than root, they need a library that believes that user's pages.
 INTERPOSER_TEST := test/interposer
 INTERPOSER_TEST_BUILD := $(BUILD)/test-interposer
-INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinterposer -I$(INTERPOSER_TEST)/support -pthread
+INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinterposer -I$(INTERPOSER_TEST)/support -pthread \
+	$(INTERPOSER_VERSION)
 INTERPOSER_TESTS := $(patsubst $(INTERPOSER_TEST)/%.c,%,$(sort $(wildcard $(INTERPOSER_TEST)/*/*.c)))
 INTERPOSER_TESTS := $(filter-out support/% helpers/% bench/%,$(INTERPOSER_TESTS))
 INTERPOSER_FUZZERS := $(foreach t,$(INTERPOSER_TESTS),$(if $(filter fuzz_%,$(notdir $t)),$t))

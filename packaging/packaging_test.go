@@ -127,3 +127,19 @@ func TestSiteExamplePassesTheCheck(t *testing.T) {
 		}
 	}
 }
+
+func TestVersionIsInTheChangelog(t *testing.T) {
+	number, err := os.ReadFile("../VERSION")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changelog, err := os.ReadFile("../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	heading := regexp.MustCompile(`(?m)^## ([^ \n]+) \((unreleased|20\d\d-\d\d-\d\d)\)$`)
+	found := heading.FindStringSubmatch(string(changelog))
+	if want := strings.TrimSpace(string(number)); found == nil || found[1] != want {
+		t.Errorf("the first heading of CHANGELOG.md is not that of %s: %q", want, found)
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
 const (
@@ -41,6 +42,7 @@ func command(args []string) int {
 	flags.StringVar(&opts.selfDir, "self-dir", rundir.Self, "folder on which a task's own step folder is bound")
 	flags.StringVar(&opts.preloadFile, "preload-file", "/etc/ld.so.preload", "file over which a task's own is bound")
 	flags.StringVar(&opts.gresTool, "gres-tool", "", "vgpu-gres, when it is not beside this program")
+	showVersion := flags.Bool("version", false, "print the version and exit")
 	for _, name := range []string{"self-dir", "preload-file", "gres-tool"} {
 		if err := flags.MarkHidden(name); err != nil {
 			panic(err) // a flag named here is not one of those above
@@ -56,6 +58,10 @@ func command(args []string) int {
 	if flags.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "vgpu-prolog: unexpected argument %q\n", flags.Arg(0))
 		return exitUsage
+	}
+	if *showVersion {
+		fmt.Println("vgpu-prolog", version.Number)
+		return exitOK
 	}
 	return run(opts)
 }

@@ -17,10 +17,12 @@ spank_sources := $(wildcard spank/*.c spank/*.h spank/*.go) spank/exports.map \
 # Without a build id the same sources give the same bytes in whichever folder: it is made of the flags, and they name one.
 # Go writes a header of its exports beside the library, so it must land in a folder of its own
 # kind: in spank/ it would stand among ours.
-$(BUILD)/spank_vgpu.so: $(spank_sources) go.mod
+# The linker is given what says the version.
+$(BUILD)/spank_vgpu.so: $(spank_sources) go.mod $(BUILD)/interposer/base/version.c.o
 	@mkdir -p $(@D)
 	$(GO) build $(SPANK_GOFLAGS) -trimpath -buildmode=c-shared \
-		-ldflags "-s -w -buildid= -extldflags '-Wl,--version-script=$(CURDIR)/spank/exports.map'" \
+		-ldflags "-s -w -buildid= $(GO_LDFLAGS) -extldflags '-Wl,--version-script=$(CURDIR)/spank/exports.map \
+			$(abspath $(BUILD))/interposer/base/version.c.o'" \
 		-o $@ ./spank
 
 test_spank_flags := -std=gnu11 -g -O1 -Wall -Wextra -Werror -Ispank

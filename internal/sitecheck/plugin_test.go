@@ -10,6 +10,10 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
 // plugin compiles a shared library that has of a SPANK plugin what is looked at.
@@ -82,6 +86,25 @@ func TestPluginVersion(t *testing.T) {
 	for _, other := range []string{"/bin/true", "/etc/passwd", "/does/not/exist"} {
 		if version, err := PluginVersion(other); err == nil {
 			t.Errorf("%s: %s", other, versionText(version))
+		}
+	}
+}
+
+func TestPluginOfAnotherRelease(t *testing.T) {
+	site, dir := goodSite(t)
+	path := filepath.Join(dir, "spank_vgpu.so")
+	compile(t, path, `const char plugin_type[] = "spank"; const unsigned int plugin_version = 0x160508;
+const char version[] __attribute__((section(".slurm_vgpu.version"))) = "slurm-vgpu 1.2.3";`)
+	had := version.Number
+	t.Cleanup(func() { version.Number = had })
+	for number, want := range map[string][]string{
+		"1.2.3":         {},
+		version.Unknown: {},
+		"1.2.4":         {"plugstack: DIR/spank_vgpu.so is of version 1.2.3, this program of 1.2.4 -> " + version.Remedy},
+	} {
+		version.Number = number
+		if diff := cmp.Diff(want, findings(t, site, dir)); diff != "" {
+			t.Errorf("%q: %s", number, diff)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
 // pluginName is the file that Slurm loads.
@@ -119,19 +120,24 @@ func (c *site) plugstack() {
 		c.bad(check, "chown root:root "+path+" && chmod 755 "+path, "%s belongs to uid %d with mode %#o; Slurm loads only what root alone may write", path, st.Uid, info.Mode().Perm())
 		return
 	}
-	version, err := PluginVersion(path)
+	built, err := PluginVersion(path)
 	if err != nil {
 		c.bad(check, "install a "+pluginName+" built for this Slurm", "%v", err)
 		return
 	}
+	own, err := version.Of(path)
 	running := parseVersion(c.Version)
 	switch {
-	case c.Version == "" || running == 0:
-		c.ok(check, "%s loads %s, built for Slurm %s (the running version is not known)", line.place, path, versionText(version))
-	case version>>8 != running>>8:
-		c.bad(check, "rebuild or install "+pluginName+" for Slurm "+c.Version, "%s was built for Slurm %s and is not loaded by %s: major and minor must be the same", path, versionText(version), c.Version)
+	case err != nil:
+		c.bad(check, "install it again", "%v", err)
+	case running != 0 && built>>8 != running>>8:
+		c.bad(check, "rebuild or install "+pluginName+" for Slurm "+c.Version, "%s was built for Slurm %s and is not loaded by %s: major and minor must be the same", path, versionText(built), c.Version)
+	case version.Differs(own):
+		c.bad(check, version.Remedy, "%s is of version %s, this program of %s", path, own, version.Number)
+	case running == 0:
+		c.ok(check, "%s loads %s, version %s, built for Slurm %s (the running version is not known)", line.place, path, own, versionText(built))
 	default:
-		c.ok(check, "%s loads %s, built for Slurm %s", line.place, path, versionText(version))
+		c.ok(check, "%s loads %s, version %s, built for Slurm %s", line.place, path, own, versionText(built))
 	}
 }
 
