@@ -83,7 +83,8 @@ $(call interposer_linked,driver/report,interposer/driver/report.c,-Wl$(comma_)--
 $(call interposer_linked,gate/copies_lists,interposer/gate/copies.c)
 # Two processes on one account: it is linked without the parts that ask a driver, and what happens in between comes at
 # the calls for the ledger's lock.
-$(call interposer_linked,account/lock_lost,$(wildcard interposer/account/*.c) interposer/base/identity.c,\
+$(call interposer_linked,account/lock_lost,\
+	$(filter-out %/attach.c %/context_cost.c,$(wildcard interposer/account/*.c)) interposer/base/identity.c,\
 	-Wl$(comma_)--wrap=vgpu_ledger_lock$(comma_)--wrap=vgpu_ledger_unlock)
 # They try the arithmetic of the compute share, which the library keeps to itself.
 INTERPOSER_PURE := $(wildcard interposer/time/*.c)

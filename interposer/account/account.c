@@ -6,16 +6,9 @@
 #include "account/lock.h"
 #include "base/atomics.h"
 #include "base/futex.h"
-#include "context/cost.h"
-#include "memory/exports.h"
-#include "pools/pools.h"
 
 /* A lock lost this often in one go means that somebody plays with the ledger. */
 #define LOST_LOCKS 3
-
-/* Calls of others are not in the driver for longer, unless they are stopped there. */
-#define LANDED_WITHIN_NS 5000000u
-#define PAUSE_NS 20000
 
 static uint64_t step_limit(uint32_t device)
 {
@@ -306,22 +299,6 @@ bool vgpu_account_unlock(struct vgpu_process *p)
 	return kept;
 }
 
-bool vgpu_account_open(struct vgpu_process *p)
-{
-	bool ok;
-
-	vgpu_account_lock(p);
-	ok = vgpu_account_claim_slot(p);
-	vgpu_account_unlock(p);
-	if (!ok) {
-		vgpu_account_sweep(p, true);
-		vgpu_account_lock(p);
-		ok = vgpu_account_claim_slot(p);
-		vgpu_account_unlock(p);
-	}
-	return ok;
-}
-
 bool vgpu_account_stands(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	bool ok;
@@ -347,31 +324,19 @@ bool vgpu_account_try(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 	return attempt_briefly(p, device, bytes, false);
 }
 
-/* What calls in the driver may take is there for others again in a moment, most of the time. */
-static bool try_until_others_have_landed(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+bool vgpu_account_try_last(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	const struct timespec pause = {0, PAUSE_NS};
-	uint64_t since = vgpu_now_ns();
-
-	while (fits(p, device, bytes, (struct total){0, 0}) && vgpu_now_ns() - since < LANDED_WITHIN_NS) {
-		if (vgpu_account_try(p, device, bytes))
-			return true;
-		nanosleep(&pause, NULL);
-	}
-	return false;
+	return attempt_briefly(p, device, bytes, true);
 }
 
-bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+bool vgpu_account_would_fit(const struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	if (vgpu_account_try(p, device, bytes))
-		return true;
-	vgpu_account_sweep(p, true);
-	vgpu_exports_look(p, 0);
-	vgpu_pools_reclaim(p, (int)device);
-	/* What others have charged for a context of unknown cost comes back in part in a moment. */
-	if (vgpu_context_cost_others(p, device) && bytes <= step_limit(device) && vgpu_context_cost_wait(p, device, bytes))
-		return true;
-	return try_until_others_have_landed(p, device, bytes) || attempt_briefly(p, device, bytes, true);
+	return fits(p, device, bytes, (struct total){0, 0});
+}
+
+bool vgpu_account_ever_fits(uint32_t device, uint64_t bytes)
+{
+	return bytes <= step_limit(device);
 }
 
 void vgpu_account_force(struct vgpu_process *p, uint32_t device, uint64_t bytes)

@@ -24,6 +24,12 @@ bool vgpu_account_announce_charged_inside(struct vgpu_process *p, uint32_t devic
 /* Charges what was announced and has been taken; it cannot be refused. */
 void vgpu_account_keep_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
+/* As vgpu_account_try, for the last time: counts everything anew before, and a refusal. Whether the bytes would fit
+ * if nobody had announced any; and whether they do in an empty step. */
+bool vgpu_account_try_last(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+bool vgpu_account_would_fit(const struct vgpu_process *p, uint32_t device, uint64_t bytes);
+bool vgpu_account_ever_fits(uint32_t device, uint64_t bytes);
+
 /* Takes account_lock and the ledger's lock. Below stands all needs both, and what it finds is right only
  * until the ledger's is given back. */
 void vgpu_account_lock(struct vgpu_process *p);

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The slots of processes that have ended. */
+ * Clears the slots of processes that have ended, and takes one for this process. */
 #include "account/account.h"
 
 #include "account/inside.h"
@@ -56,4 +56,20 @@ void vgpu_account_sweep(struct vgpu_process *p, bool thorough)
 	}
 	vgpu_account_recount();
 	vgpu_account_unlock(p);
+}
+
+bool vgpu_account_open(struct vgpu_process *p)
+{
+	bool ok;
+
+	vgpu_account_lock(p);
+	ok = vgpu_account_claim_slot(p);
+	vgpu_account_unlock(p);
+	if (!ok) {
+		vgpu_account_sweep(p, true);
+		vgpu_account_lock(p);
+		ok = vgpu_account_claim_slot(p);
+		vgpu_account_unlock(p);
+	}
+	return ok;
 }

@@ -4,7 +4,7 @@
 
 #include "api/symbols.h"
 #include "base/futex.h"
-#include "context/cost.h"
+#include "account/context_cost.h"
 #include "context/growth.h"
 #include "driver/device.h"
 #include "driver/info.h"

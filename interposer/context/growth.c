@@ -3,6 +3,7 @@
 #include "context/growth.h"
 
 #include "account/account.h"
+#include "account/reclaim.h"
 #include "api/symbols.h"
 #include "base/atomics.h"
 #include "base/futex.h"

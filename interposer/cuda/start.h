@@ -5,6 +5,7 @@
 #ifndef VGPU_CUDA_START_H
 #define VGPU_CUDA_START_H
 
+#include "account/attach.h"
 #include "cuda/wrap.h"
 #include "driver/visible.h"
 #include "process/message.h"

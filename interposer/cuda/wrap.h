@@ -5,6 +5,7 @@
 #ifndef VGPU_CUDA_WRAP_H
 #define VGPU_CUDA_WRAP_H
 
+#include "account/attach.h"
 #include "api/symbols.h"
 #include "process/process.h"
 

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "driver/report.h"
 
+#include "account/attach.h"
 #include "api/symbols.h"
 #include "base/futex.h"
 #include "base/thread.h"

@@ -3,6 +3,8 @@
 #include "memory/charge.h"
 
 #include "account/account.h"
+#include "account/attach.h"
+#include "account/reclaim.h"
 #include "driver/device.h"
 #include "process/message.h"
 

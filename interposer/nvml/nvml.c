@@ -3,6 +3,7 @@
  *
  * One body per kind of row in api/nvml.def. */
 #include "account/account.h"
+#include "account/attach.h"
 #include "driver/device.h"
 #include "nvml/devices.h"
 #include "nvml/smi_table.h"

@@ -3,6 +3,7 @@
 #include "nvml/smi_table.h"
 
 #include "account/account.h"
+#include "account/attach.h"
 #include "api/symbols.h"
 #include "driver/device.h"
 

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pools/async.h"
 
+#include "account/attach.h"
 #include "api/symbols.h"
 #include "context/growth.h"
 #include "driver/capture.h"

@@ -6,6 +6,7 @@
 
 #include "account/account.h"
 #include "account/inside.h"
+#include "account/reclaim.h"
 #include "api/symbols.h"
 #include "base/futex.h"
 

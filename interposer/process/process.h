@@ -199,21 +199,12 @@ struct vgpu_pages {
 };
 extern struct vgpu_pages vgpu_pages;
 
-/* This process, attached if it can be: look at its stage, which is one of the last three.
- * NULL when not even the memory for it can be had, which means refused. */
-struct vgpu_process *vgpu_attach_slowly(void);
 extern struct vgpu_process *vgpu_this_process __attribute__((visibility("hidden")));
 
-static inline struct vgpu_process *vgpu_attach(void)
-{
-	struct vgpu_process *p = __atomic_load_n(&vgpu_this_process, __ATOMIC_ACQUIRE);
+/* The memory of this process, which is made if need be; NULL when it cannot be had. */
+struct vgpu_process *vgpu_process_memory(void);
 
-	return __builtin_expect(p != NULL && __atomic_load_n(&p->stage, __ATOMIC_ACQUIRE) == VGPU_ATTACHED, 1)
-		       ? p
-		       : vgpu_attach_slowly();
-}
-
-/* The stage of what vgpu_attach returned. */
+/* The stage of what vgpu_attach (account/attach.h) returned. */
 static inline uint32_t vgpu_stage(const struct vgpu_process *p)
 {
 	return p == NULL ? (uint32_t)VGPU_REFUSED : __atomic_load_n(&p->stage, __ATOMIC_ACQUIRE);

@@ -8,10 +8,8 @@
 #include "account/account.h"
 #include "account/inside.h"
 #include "account/lock.h"
+#include "account/reclaim.h"
 #include "base/identity.h"
-#include "context/cost.h"
-#include "memory/exports.h"
-#include "pools/pools.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
@@ -29,28 +27,8 @@ static struct vgpu_process one, other;
 static void (*before_lock)(void);
 static void (*before_unlock)(void);
 
-/* What the account asks of other parts when it would refuse: nothing comes back. */
-void vgpu_exports_look(struct vgpu_process *p, uint64_t memory)
-{
-	(void)p, (void)memory;
-}
-
-void vgpu_pools_reclaim(struct vgpu_process *p, int device)
-{
-	(void)p, (void)device;
-}
-
-bool vgpu_context_cost_others(struct vgpu_process *p, uint32_t device)
-{
-	(void)p, (void)device;
-	return false;
-}
-
-bool vgpu_context_cost_wait(struct vgpu_process *p, uint32_t device, uint64_t bytes)
-{
-	(void)p, (void)device, (void)bytes;
-	return false;
-}
+/* Whom the account asks before it would refuse: nobody. */
+vgpu_reclaimer *const vgpu_reclaimers[] = {NULL};
 
 /* The linker leads the account's calls here (--wrap). */
 bool __real_vgpu_ledger_lock(struct vgpu_process *p);

@@ -6,6 +6,7 @@
 #include "harness.h"
 
 #include "account/account.h"
+#include "account/reclaim.h"
 #include "api/symbols.h"
 #include "context/context.h"
 #include "context/growth.h"

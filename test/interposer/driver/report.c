@@ -4,6 +4,7 @@
  * What NVML reports of this process, with lists of the test's own. */
 #include "harness.h"
 
+#include "account/attach.h"
 #include "api/symbols.h"
 #include "base/thread.h"
 #include "driver/report.h"

@@ -1,27 +1,19 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
-#include "context/cost.h"
+#include "account/context_cost.h"
 
 #include "account/account.h"
 #include "account/inside.h"
+#include "account/reclaim.h"
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "process/message.h"
 
 /* A context takes some tenths of a second, also when eight are made at once. */
 #define MEASURED_WITHIN_NS 10000000000u
-#define SETTLED_WITHIN_NS 2000000000u
-/* Who has waited for that in vain does not wait again so soon: what the ledger says may be garbage, or
- * left by a process that was killed where this one cannot see it. */
-#define NOT_AGAIN_WITHIN_NS 60000000000u
 #define PAUSE_NS 1000000
 
 enum claim { CLAIM_KNOWN, CLAIM_CHARGED, CLAIM_WAIT, CLAIM_REFUSED };
-
-static void pause_a_moment(void)
-{
-	nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
-}
 
 static bool known_cost(uint32_t device, uint64_t *bytes)
 {
@@ -29,28 +21,6 @@ static bool known_cost(uint32_t device, uint64_t *bytes)
 
 	*bytes = noted - 1;
 	return noted != 0 && *bytes <= VGPU_CONTEXT_MOST_BYTES;
-}
-
-static bool anybody_measures(uint32_t device, uint32_t but_slot)
-{
-	uint32_t high = GET(vgpu_pages.ledger->slots_high);
-	bool found = false;
-
-	for (uint32_t i = 0; i < high && i < VGPU_MAX_PROCS && !found; i++) {
-		const struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[i];
-
-		found = i != but_slot && GET(slot->state) == 1 && (GET(slot->measuring) >> device & 1) != 0;
-	}
-	return found;
-}
-
-bool vgpu_context_cost_others(struct vgpu_process *p, uint32_t device)
-{
-	uint64_t in_vain_ns = GET(p->in_vain_ns);
-
-	return (GET(vgpu_pages.ledger->measuring) >> device & 1) != 0 &&
-	       (in_vain_ns == 0 || vgpu_now_ns() - in_vain_ns >= NOT_AGAIN_WITHIN_NS) &&
-	       anybody_measures(device, GET(p->slot));
 }
 
 static uint64_t all_that_is_left(struct vgpu_process *p, uint32_t device)
@@ -96,7 +66,7 @@ static enum claim claim(struct vgpu_process *p, uint32_t device, uint64_t *bytes
 	}
 	if (known_cost(device, bytes))
 		result = CLAIM_KNOWN;
-	else if ((*bytes = all_that_is_left(p, device)) < VGPU_CONTEXT_DEFAULT_BYTES && anybody_measures(device, VGPU_MAX_PROCS))
+	else if ((*bytes = all_that_is_left(p, device)) < VGPU_CONTEXT_DEFAULT_BYTES && vgpu_reclaim_is_measured(device, VGPU_MAX_PROCS))
 		result = CLAIM_WAIT;
 	else if (*bytes > 0)
 		result = take(p, device, *bytes);
@@ -117,7 +87,7 @@ bool vgpu_context_cost_charge(struct vgpu_process *p, uint32_t device, uint64_t 
 		result = claim(p, device, charged_bytes);
 		if (result != CLAIM_WAIT || vgpu_now_ns() - since > MEASURED_WITHIN_NS)
 			break;
-		pause_a_moment();
+		nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
 		vgpu_account_sweep(p, false);
 	}
 	if (result == CLAIM_CHARGED)
@@ -143,21 +113,4 @@ void vgpu_context_cost_settled(struct vgpu_process *p, uint32_t device, uint64_t
 		vgpu_account_peaks(p, device);
 	}
 	vgpu_account_unlock(p);
-}
-
-bool vgpu_context_cost_wait(struct vgpu_process *p, uint32_t device, uint64_t bytes)
-{
-	uint64_t since = vgpu_now_ns();
-	bool charged = false;
-
-	while (!charged && vgpu_context_cost_others(p, device)) {
-		if (vgpu_now_ns() - since >= SETTLED_WITHIN_NS) {
-			SET(p->in_vain_ns, vgpu_now_ns());
-			break;
-		}
-		pause_a_moment();
-		vgpu_account_sweep(p, false);
-		charged = vgpu_account_try(p, device, bytes);
-	}
-	return charged;
 }

@@ -5,13 +5,13 @@
  * context of this job cost on this device before: the ledger remembers. The very first one is charged
  * VGPU_CONTEXT_DEFAULT_BYTES, or what is left if that is less. In the latter case there is one at a
  * time: who comes while another one is being measured waits, so that processes that start together
- * do not pass the limit together. Afterwards the charge is put right (growth.h).
+ * do not pass the limit together. Afterwards the charge is put right (context/growth.h).
  *
  * The ledger is the job's own. A figure there that is too large makes the job wait for room that it
  * has, and above VGPU_CONTEXT_MOST_BYTES is not believed; one that is too small lets its contexts be
  * charged a moment late. */
-#ifndef VGPU_CONTEXT_COST_H
-#define VGPU_CONTEXT_COST_H
+#ifndef VGPU_ACCOUNT_CONTEXT_COST_H
+#define VGPU_ACCOUNT_CONTEXT_COST_H
 
 #include "process/process.h"
 
@@ -26,10 +26,5 @@ bool vgpu_context_cost_charge(struct vgpu_process *p, uint32_t device, uint64_t 
  * (VGPU_COST_UNKNOWN). */
 #define VGPU_COST_UNKNOWN UINT64_MAX
 void vgpu_context_cost_settled(struct vgpu_process *p, uint32_t device, uint64_t cost_bytes);
-
-/* Whether other processes of the job make contexts of unknown cost; and, as long as they do but not
- * for long, tries to charge the bytes. */
-bool vgpu_context_cost_others(struct vgpu_process *p, uint32_t device);
-bool vgpu_context_cost_wait(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
 #endif

@@ -1,0 +1,87 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "account/reclaim.h"
+
+#include "account/account.h"
+#include "account/inside.h"
+#include "base/atomics.h"
+#include "base/futex.h"
+
+#include <time.h>
+
+/* A context is measured within some tenths of a second. */
+#define SETTLED_WITHIN_NS 2000000000u
+/* Who has waited for that in vain does not wait again so soon: what the ledger says may be garbage, or
+ * left by a process that was killed where this one cannot see it. */
+#define NOT_AGAIN_WITHIN_NS 60000000000u
+#define MEASURE_PAUSE_NS 1000000
+/* Calls of others are not in the driver for longer, unless they are stopped there. */
+#define LANDED_WITHIN_NS 5000000u
+#define PAUSE_NS 20000
+
+bool vgpu_reclaim_is_measured(uint32_t device, uint32_t but_slot)
+{
+	uint32_t high = GET(vgpu_pages.ledger->slots_high);
+	bool found = false;
+
+	for (uint32_t i = 0; i < high && i < VGPU_MAX_PROCS && !found; i++) {
+		const struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[i];
+
+		found = i != but_slot && GET(slot->state) == 1 && (GET(slot->measuring) >> device & 1) != 0;
+	}
+	return found;
+}
+
+static bool others_measure(struct vgpu_process *p, uint32_t device)
+{
+	uint64_t in_vain_ns = GET(p->in_vain_ns);
+
+	return (GET(vgpu_pages.ledger->measuring) >> device & 1) != 0 &&
+	       (in_vain_ns == 0 || vgpu_now_ns() - in_vain_ns >= NOT_AGAIN_WITHIN_NS) &&
+	       vgpu_reclaim_is_measured(device, GET(p->slot));
+}
+
+/* As long as they do, but not for long, tries to charge the bytes. */
+static bool wait_until_measured(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	uint64_t since = vgpu_now_ns();
+	bool charged = false;
+
+	while (!charged && others_measure(p, device)) {
+		if (vgpu_now_ns() - since >= SETTLED_WITHIN_NS) {
+			SET(p->in_vain_ns, vgpu_now_ns());
+			break;
+		}
+		nanosleep(&(struct timespec){0, MEASURE_PAUSE_NS}, NULL);
+		vgpu_account_sweep(p, false);
+		charged = vgpu_account_try(p, device, bytes);
+	}
+	return charged;
+}
+
+/* What calls in the driver may take is there for others again in a moment, most of the time. */
+static bool try_until_others_have_landed(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	const struct timespec pause = {0, PAUSE_NS};
+	uint64_t since = vgpu_now_ns();
+
+	while (vgpu_account_would_fit(p, device, bytes) && vgpu_now_ns() - since < LANDED_WITHIN_NS) {
+		if (vgpu_account_try(p, device, bytes))
+			return true;
+		nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
+bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+{
+	if (vgpu_account_try(p, device, bytes))
+		return true;
+	vgpu_account_sweep(p, true);
+	for (vgpu_reclaimer *const *reclaimer = vgpu_reclaimers; *reclaimer != NULL; reclaimer++)
+		(*reclaimer)(p, device);
+	/* What others have charged for a context of unknown cost comes back in part in a moment. */
+	if (others_measure(p, device) && vgpu_account_ever_fits(device, bytes) && wait_until_measured(p, device, bytes))
+		return true;
+	return try_until_others_have_landed(p, device, bytes) || vgpu_account_try_last(p, device, bytes);
+}
