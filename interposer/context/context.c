@@ -3,9 +3,9 @@
 #include "context/context.h"
 
 #include "api/symbols.h"
-#include "base/futex.h"
 #include "account/context_cost.h"
 #include "context/growth.h"
+#include "driver/contexts.h"
 #include "driver/device.h"
 #include "driver/info.h"
 #include "driver/report.h"
@@ -17,90 +17,6 @@
 #include "streams/plugs.h"
 #include "streams/sample.h"
 #include "streams/streams.h"
-
-/* The context's place, NULL when it has none; a free one for no context. With the mutex held. */
-static struct vgpu_context *place_of(struct vgpu_process *p, CUcontext context)
-{
-	for (int i = 0; i < VGPU_MAX_CONTEXTS; i++) {
-		if (p->context[i].handle == context)
-			return &p->context[i];
-	}
-	return NULL;
-}
-
-/* Notes the context unless it is known. False then, and when there is no room. */
-static bool note(struct vgpu_process *p, CUcontext context, CUdevice ordinal, uint32_t device,
-		 bool primary)
-{
-	struct vgpu_context *place = NULL;
-
-	vgpu_mutex_lock(&p->context_mutex);
-	if (place_of(p, context) == NULL)
-		place = place_of(p, NULL);
-	if (place != NULL)
-		*place = (struct vgpu_context){
-			.handle = context, .ordinal = ordinal, .device = device, .primary = primary};
-	vgpu_mutex_unlock(&p->context_mutex);
-	return place != NULL;
-}
-
-/* The primary one is seen again each time that it is retained. */
-static void count_made(struct vgpu_process *p, CUcontext context)
-{
-	CUdevice ordinal;
-
-	if (!vgpu_context_ordinal(p, context, &ordinal))
-		__atomic_add_fetch(&p->contexts_made, 1, __ATOMIC_RELAXED);
-}
-
-/* Takes the note of the context away. */
-static bool take(struct vgpu_process *p, CUcontext context, struct vgpu_context *out)
-{
-	struct vgpu_context *place;
-
-	vgpu_mutex_lock(&p->context_mutex);
-	place = context != NULL ? place_of(p, context) : NULL;
-	if (place != NULL) {
-		*out = *place;
-		*place = (struct vgpu_context){0};
-	}
-	vgpu_mutex_unlock(&p->context_mutex);
-	return place != NULL;
-}
-
-static void put_back(struct vgpu_process *p, const struct vgpu_context *noted)
-{
-	struct vgpu_context *place;
-
-	vgpu_mutex_lock(&p->context_mutex);
-	place = place_of(p, NULL);
-	if (place != NULL)
-		*place = *noted;
-	vgpu_mutex_unlock(&p->context_mutex);
-}
-
-bool vgpu_context_exists(struct vgpu_process *p, uint32_t device)
-{
-	bool found = false;
-
-	vgpu_mutex_lock(&p->context_mutex);
-	for (int i = 0; i < VGPU_MAX_CONTEXTS && !found; i++)
-		found = p->context[i].handle != NULL && p->context[i].device == device;
-	vgpu_mutex_unlock(&p->context_mutex);
-	return found;
-}
-
-bool vgpu_context_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *ordinal)
-{
-	const struct vgpu_context *place;
-
-	vgpu_mutex_lock(&p->context_mutex);
-	place = context != NULL ? place_of(p, context) : NULL;
-	if (place != NULL)
-		*ordinal = place->ordinal;
-	vgpu_mutex_unlock(&p->context_mutex);
-	return place != NULL;
-}
 
 static bool is_active(CUdevice ordinal)
 {
@@ -151,17 +67,17 @@ bool vgpu_context_made(struct vgpu_process *p, CUcontext context, CUdevice ordin
 	struct vgpu_context gone;
 	bool first, noted, fits = true;
 
-	count_made(p, context);
+	vgpu_contexts_count_made(p, context);
 	if (device < 0)
 		return true;
-	first = !vgpu_context_exists(p, (uint32_t)device);
-	noted = note(p, context, ordinal, (uint32_t)device, primary);
+	first = !vgpu_contexts_exist(p, (uint32_t)device);
+	noted = vgpu_contexts_note(p, context, ordinal, (uint32_t)device, primary);
 	if (coming != NULL && coming->device >= 0)
 		fits = settle(p, coming, first);
 	else if (noted)
 		fits = vgpu_growth_settle(p, (uint32_t)device);
 	if (!fits && noted)
-		take(p, context, &gone);
+		vgpu_contexts_take(p, context, &gone);
 	return fits;
 }
 
@@ -169,7 +85,7 @@ void vgpu_context_undone(struct vgpu_process *p, CUdevice ordinal, const struct 
 {
 	int device = vgpu_device_of_ordinal(p, ordinal);
 
-	if (device >= 0 && vgpu_context_exists(p, (uint32_t)device))
+	if (device >= 0 && vgpu_contexts_exist(p, (uint32_t)device))
 		vgpu_growth_settle(p, (uint32_t)device);
 	else if (device >= 0)
 		vgpu_growth_end(p, (uint32_t)device);
@@ -182,7 +98,7 @@ bool vgpu_context_of_green(struct vgpu_process *p, CUcontext context, CUgreenCtx
 {
 	CUdevice ordinal;
 
-	return !vgpu_context_ordinal(p, (CUcontext)green, &ordinal) ||
+	return !vgpu_contexts_ordinal(p, (CUcontext)green, &ordinal) ||
 	       vgpu_context_made(p, context, ordinal, true, NULL);
 }
 
@@ -204,7 +120,7 @@ bool vgpu_context_leaves(struct vgpu_process *p, CUcontext context, struct vgpu_
 		vgpu_samples_context_gone(&p->engine[d], context);
 		vgpu_plugs_context_gone(&p->engine[d], context);
 	}
-	return take(p, context, noted);
+	return vgpu_contexts_take(p, context, noted);
 }
 
 void vgpu_context_stays(struct vgpu_process *p, CUcontext context, const struct vgpu_context *noted)
@@ -212,7 +128,7 @@ void vgpu_context_stays(struct vgpu_process *p, CUcontext context, const struct 
 	if (context == NULL)
 		return;
 	if (noted != NULL)
-		put_back(p, noted);
+		vgpu_contexts_put_back(p, noted);
 	vgpu_blocks_change_context(p, leaving(context), context);
 }
 
@@ -225,7 +141,7 @@ void vgpu_context_left(struct vgpu_process *p, CUcontext context, const struct v
 	vgpu_pools_settle_all(p);
 	if (noted == NULL)
 		return;
-	if (vgpu_context_exists(p, noted->device)) {
+	if (vgpu_contexts_exist(p, noted->device)) {
 		vgpu_growth_unpromise(p, noted->device, noted->promised_bytes);
 		vgpu_growth_settle(p, noted->device);
 	} else {
@@ -251,36 +167,19 @@ void vgpu_context_detached(struct vgpu_process *p, CUcontext context)
 		vgpu_context_gone(p, context);
 }
 
-/* Changes what the context was promised, as far as it is known; the device then, or -1. */
-static int promise_changed(struct vgpu_process *p, CUcontext context, uint64_t more, uint64_t less)
-{
-	struct vgpu_context *place;
-	int device = -1;
-
-	vgpu_mutex_lock(&p->context_mutex);
-	place = context != NULL ? place_of(p, context) : NULL;
-	if (place != NULL) {
-		device = (int)place->device;
-		place->promised_bytes += more;
-		place->promised_bytes -= place->promised_bytes < less ? place->promised_bytes : less;
-	}
-	vgpu_mutex_unlock(&p->context_mutex);
-	return device;
-}
-
 bool vgpu_context_promise(struct vgpu_process *p, CUcontext context, uint64_t bytes)
 {
-	int device = promise_changed(p, context, bytes, 0);
+	int device = vgpu_contexts_promise_changed(p, context, bytes, 0);
 
 	if (device < 0 || vgpu_growth_promise(p, (uint32_t)device, bytes))
 		return true;
-	promise_changed(p, context, 0, bytes);
+	vgpu_contexts_promise_changed(p, context, 0, bytes);
 	return false;
 }
 
 void vgpu_context_unpromise(struct vgpu_process *p, CUcontext context, uint64_t bytes)
 {
-	int device = promise_changed(p, context, 0, bytes);
+	int device = vgpu_contexts_promise_changed(p, context, 0, bytes);
 
 	if (device < 0)
 		return;
@@ -299,9 +198,9 @@ void vgpu_context_green_gone(struct vgpu_process *p, CUcontext green, CUdevice o
 		vgpu_context_primary_released(p, ordinal);
 		return;
 	}
-	if (take(p, green, &gone)) {
+	if (vgpu_contexts_take(p, green, &gone)) {
 		vgpu_blocks_change_context(p, green, primary);
-		note(p, primary, ordinal, gone.device, true);
+		vgpu_contexts_note(p, primary, ordinal, gone.device, true);
 		vgpu_growth_settle(p, gone.device);
 	}
 	release(ordinal);
@@ -319,13 +218,7 @@ void vgpu_context_primary_released(struct vgpu_process *p, CUdevice ordinal)
 		return;
 	/* The primary context, and what was made of it by green contexts. */
 	do {
-		context = NULL;
-		vgpu_mutex_lock(&p->context_mutex);
-		for (int i = 0; i < VGPU_MAX_CONTEXTS && context == NULL; i++) {
-			if (p->context[i].primary && p->context[i].ordinal == ordinal)
-				context = p->context[i].handle;
-		}
-		vgpu_mutex_unlock(&p->context_mutex);
+		context = vgpu_contexts_primary(p, ordinal);
 		vgpu_context_gone(p, context);
 	} while (context != NULL);
 }

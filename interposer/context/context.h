@@ -1,15 +1,11 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The contexts of this process. What they cost is in growth.h. */
+ * How the contexts of this process begin and end. Which there are is in driver/contexts.h, what they cost in growth.h. */
 #ifndef VGPU_CONTEXT_CONTEXT_H
 #define VGPU_CONTEXT_CONTEXT_H
 
 #include "process/process.h"
-
-/* Whether the process has a context on the device, and a context's CUDA ordinal if it is known. */
-bool vgpu_context_exists(struct vgpu_process *p, uint32_t device);
-bool vgpu_context_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *ordinal);
 
 /* A context that is about to be made, and what was charged for it. */
 struct vgpu_coming {

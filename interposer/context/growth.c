@@ -7,8 +7,8 @@
 #include "api/symbols.h"
 #include "base/atomics.h"
 #include "base/futex.h"
-#include "context/context.h"
 #include "driver/capture.h"
+#include "driver/contexts.h"
 #include "driver/device.h"
 #include "driver/info.h"
 #include "driver/report.h"
@@ -202,7 +202,7 @@ static bool look_at_all(struct vgpu_process *p, bool lightly)
 	if (current != VGPU_NO_DEVICE)
 		return current < 0 || look(p, (uint32_t)current, true, lightly);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
-		if (vgpu_context_exists(p, d))
+		if (vgpu_contexts_exist(p, d))
 			ok = look(p, d, false, lightly) && ok;
 	}
 	return ok;
@@ -275,7 +275,7 @@ void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns)
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
 		bool is_current = current == (int)d;
 
-		if (!vgpu_context_exists(p, d) || seems_the_same(p, d, is_current))
+		if (!vgpu_contexts_exist(p, d) || seems_the_same(p, d, is_current))
 			continue;
 		settle_quietly(p, d, is_current, true, &more);
 		if (!is_current)

@@ -7,6 +7,7 @@
 
 #include "context/context.h"
 #include "cuda/wrap.h"
+#include "driver/contexts.h"
 
 /* Charged before it is made, put right afterwards, and undone if that does not fit. */
 #define WRAP_CTX_MAKE(symbol, params, args, context, ordinal, primary, ...)                                \
@@ -51,7 +52,7 @@
 		REAL_OR_RETURN(symbol);                                                           \
 		struct vgpu_process *p = attached();                                              \
 		CUdevice ordinal;                                                                 \
-		bool known = p != NULL && vgpu_context_ordinal(p, (CUcontext)(green), &ordinal);  \
+		bool known = p != NULL && vgpu_contexts_ordinal(p, (CUcontext)(green), &ordinal);  \
 		CUresult result = real args;                                                      \
                                                                                                   \
 		if (known && result == CUDA_SUCCESS)                                              \

@@ -3,7 +3,7 @@
 #include "driver/device.h"
 
 #include "api/symbols.h"
-#include "context/context.h"
+#include "driver/contexts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -79,7 +79,7 @@ bool vgpu_device_of_stream(struct vgpu_process *p, CUstream stream, CUdevice *or
 
 		if (get_context != NULL && get_context(stream, &of_stream) == CUDA_SUCCESS &&
 		    (get_current == NULL || get_current(&of_thread) != CUDA_SUCCESS || of_stream != of_thread))
-			return vgpu_context_ordinal(p, of_stream, ordinal) || current;
+			return vgpu_contexts_ordinal(p, of_stream, ordinal) || current;
 	}
 	return current;
 }

@@ -8,9 +8,9 @@
 #include "account/account.h"
 #include "account/reclaim.h"
 #include "api/symbols.h"
-#include "context/context.h"
 #include "context/growth.h"
 #include "driver/capture.h"
+#include "driver/contexts.h"
 #include "driver/device.h"
 #include "driver/info.h"
 #include "driver/report.h"
@@ -75,7 +75,7 @@ uint64_t vgpu_vmm_unseen_bytes(struct vgpu_process *p, uint32_t device)
 	return unseen_bytes;
 }
 
-bool vgpu_context_exists(struct vgpu_process *p, uint32_t device)
+bool vgpu_contexts_exist(struct vgpu_process *p, uint32_t device)
 {
 	(void)p;
 	return device == 0;

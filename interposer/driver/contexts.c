@@ -1,0 +1,114 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "driver/contexts.h"
+
+#include "base/futex.h"
+
+/* The context's place, NULL when it has none; a free one for no context. With the mutex held. */
+static struct vgpu_context *place_of(struct vgpu_process *p, CUcontext context)
+{
+	for (int i = 0; i < VGPU_MAX_CONTEXTS; i++) {
+		if (p->context[i].handle == context)
+			return &p->context[i];
+	}
+	return NULL;
+}
+
+bool vgpu_contexts_note(struct vgpu_process *p, CUcontext context, CUdevice ordinal, uint32_t device, bool primary)
+{
+	struct vgpu_context *place = NULL;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	if (place_of(p, context) == NULL)
+		place = place_of(p, NULL);
+	if (place != NULL)
+		*place = (struct vgpu_context){
+			.handle = context, .ordinal = ordinal, .device = device, .primary = primary};
+	vgpu_mutex_unlock(&p->context_mutex);
+	return place != NULL;
+}
+
+void vgpu_contexts_count_made(struct vgpu_process *p, CUcontext context)
+{
+	CUdevice ordinal;
+
+	if (!vgpu_contexts_ordinal(p, context, &ordinal))
+		__atomic_add_fetch(&p->contexts_made, 1, __ATOMIC_RELAXED);
+}
+
+bool vgpu_contexts_take(struct vgpu_process *p, CUcontext context, struct vgpu_context *out)
+{
+	struct vgpu_context *place;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	place = context != NULL ? place_of(p, context) : NULL;
+	if (place != NULL) {
+		*out = *place;
+		*place = (struct vgpu_context){0};
+	}
+	vgpu_mutex_unlock(&p->context_mutex);
+	return place != NULL;
+}
+
+void vgpu_contexts_put_back(struct vgpu_process *p, const struct vgpu_context *noted)
+{
+	struct vgpu_context *place;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	place = place_of(p, NULL);
+	if (place != NULL)
+		*place = *noted;
+	vgpu_mutex_unlock(&p->context_mutex);
+}
+
+bool vgpu_contexts_exist(struct vgpu_process *p, uint32_t device)
+{
+	bool found = false;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	for (int i = 0; i < VGPU_MAX_CONTEXTS && !found; i++)
+		found = p->context[i].handle != NULL && p->context[i].device == device;
+	vgpu_mutex_unlock(&p->context_mutex);
+	return found;
+}
+
+bool vgpu_contexts_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *ordinal)
+{
+	const struct vgpu_context *place;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	place = context != NULL ? place_of(p, context) : NULL;
+	if (place != NULL)
+		*ordinal = place->ordinal;
+	vgpu_mutex_unlock(&p->context_mutex);
+	return place != NULL;
+}
+
+int vgpu_contexts_promise_changed(struct vgpu_process *p, CUcontext context, uint64_t more, uint64_t less)
+{
+	struct vgpu_context *place;
+	int device = -1;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	place = context != NULL ? place_of(p, context) : NULL;
+	if (place != NULL) {
+		device = (int)place->device;
+		place->promised_bytes += more;
+		place->promised_bytes -= place->promised_bytes < less ? place->promised_bytes : less;
+	}
+	vgpu_mutex_unlock(&p->context_mutex);
+	return device;
+}
+
+CUcontext vgpu_contexts_primary(struct vgpu_process *p, CUdevice ordinal)
+{
+	CUcontext context = NULL;
+
+	vgpu_mutex_lock(&p->context_mutex);
+	for (int i = 0; i < VGPU_MAX_CONTEXTS && context == NULL; i++) {
+		if (p->context[i].primary && p->context[i].ordinal == ordinal)
+			context = p->context[i].handle;
+	}
+	vgpu_mutex_unlock(&p->context_mutex);
+	return context;
+}
