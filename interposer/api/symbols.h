@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The tables of api/, expanded: what the drivers' functions are called, how they are called, where
- * the real ones and our wrappers are. */
+ * The tables of api/, expanded: what the drivers' functions are called, how they are called, and where
+ * the real ones are. */
 #ifndef VGPU_API_SYMBOLS_H
 #define VGPU_API_SYMBOLS_H
 
@@ -28,22 +28,6 @@ enum vgpu_symbol {
 #define VGPU_NVML(kind, symbol, params, ...) typedef nvmlReturn_t vgpu_fn_##symbol params;
 #include "api/nvml.def"
 
-enum vgpu_variant { VGPU_LEGACY, VGPU_PTSZ, VGPU_PTDS };
-
-struct vgpu_row {
-	const char *symbol;
-	const char *base;
-	uint16_t symbol_length;
-	uint16_t base_length;
-	uint16_t since;
-	uint8_t variant;
-	void *wrapper; /* NULL in rows of kind USE */
-};
-extern const struct vgpu_row vgpu_row[VGPU_SYMBOLS];
-
-/* The row of a wrapped function, VGPU_SYMBOLS when the name is not one. */
-enum vgpu_symbol vgpu_symbol_find(const char *name);
-
 /* The driver's function, NULL when its library is not loaded or does not have it. */
 void *vgpu_real_look_up(enum vgpu_symbol symbol);
 extern void *vgpu_real[VGPU_SYMBOLS] __attribute__((visibility("hidden")));
@@ -65,8 +49,5 @@ bool vgpu_real_adopt(enum vgpu_symbol symbol, void *found);
 
 /* Loads NVML, which a CUDA program seldom has. */
 bool vgpu_real_load_nvml(void);
-
-/* What cuGetProcAddress is to answer, after the driver has answered found for the name. */
-void *vgpu_symbol_of_proc(const char *name, void *found, int version, cuuint64_t flags);
 
 #endif

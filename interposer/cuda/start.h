@@ -9,6 +9,7 @@
 #include "cuda/wrap.h"
 #include "driver/visible.h"
 #include "process/message.h"
+#include "route/lookup.h"
 
 #define WRAP_INIT(symbol, params, args)                     \
 	WRAP(symbol, params)                                \

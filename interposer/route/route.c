@@ -6,6 +6,7 @@
 #include "base/image.h"
 #include "base/libc.h"
 #include "route/loaded.h"
+#include "route/lookup.h"
 
 #include <stdbool.h>
 #include <string.h>

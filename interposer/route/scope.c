@@ -11,6 +11,7 @@
 #include "base/libc.h"
 #include "base/sys.h"
 #include "route/loaded.h"
+#include "route/lookup.h"
 #include "route/route.h"
 
 #include <errno.h>
