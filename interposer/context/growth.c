@@ -14,7 +14,7 @@
 #include "driver/report.h"
 #include "gate/gate.h"
 #include "memory/blocks.h"
-#include "memory/exports.h"
+#include "memory/holders.h"
 #include "memory/vmm.h"
 #include "process/message.h"
 
@@ -181,7 +181,7 @@ static bool seems_the_same(struct vgpu_process *p, uint32_t device, bool is_curr
 {
 	const struct vgpu_overhead *overhead = &p->overhead[device];
 
-	return is_current && GET(p->growth_watched) == 0 && GET(overhead->measured_bytes) != UINT64_MAX &&
+	return is_current && GET(p->opened) == GET(p->closed) && GET(overhead->measured_bytes) != UINT64_MAX &&
 	       vgpu_now_ns() - GET(overhead->read_ns) < ASK_ANYWAY_NS && !moved(p, device);
 }
 
@@ -211,17 +211,18 @@ static bool look_at_all(struct vgpu_process *p, bool lightly)
 bool vgpu_growth_look(struct vgpu_process *p, bool lightly)
 {
 	uint64_t now_ns, before;
-	bool ok;
+	bool ok, launched;
 
 	if (!lightly)
 		return look_at_all(p, false);
 	now_ns = vgpu_coarse_ns();
-	if (now_ns < GET(p->growth_due_ns))
+	launched = vgpu_growth_has_launched(p);
+	if (now_ns < GET(p->growth_due_ns) && !launched)
 		return true;
 	before = charged(p);
 	ok = look_at_all(p, true);
 	/* After a load it stays due: the rest may come with the next launch. */
-	if (ok && GET(p->growth_due_ns) != 0)
+	if (ok && GET(p->growth_due_ns) != 0 && !launched)
 		ask_later(p, now_ns, charged(p) != before);
 	return ok;
 }
@@ -241,19 +242,9 @@ bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly)
 	return fits;
 }
 
-void vgpu_growth_opened(struct vgpu_process *p)
+void vgpu_growth_see_closed(struct vgpu_process *p)
 {
-	__atomic_add_fetch(&p->growth_watched, 1, __ATOMIC_RELAXED);
-}
-
-void vgpu_growth_closed(struct vgpu_process *p)
-{
-	uint32_t open = GET(p->growth_watched);
-
-	/* A close that was not seen to be opened changes nothing. */
-	while (open != 0 && !__atomic_compare_exchange_n(&p->growth_watched, &open, open - 1, true, __ATOMIC_RELAXED,
-							 __ATOMIC_RELAXED))
-		;
+	SET(p->growth_closed, GET(p->closed));
 	vgpu_growth_look(p, false);
 }
 
@@ -270,8 +261,10 @@ void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns)
 	int current = vgpu_capture_possible(p) ? VGPU_NO_DEVICE : vgpu_device_of_current(p);
 	uint64_t more, before = charged(p);
 
+	SET(p->growth_decided, GET(p->gate_decided));
+	SET(p->growth_closed, GET(p->closed));
 	ask_later(p, now_ns, false); /* for the other threads, which come by meanwhile */
-	vgpu_exports_look(p, 0);
+	vgpu_holders_drop_closed(p, 0);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
 		bool is_current = current == (int)d;
 

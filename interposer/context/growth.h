@@ -32,18 +32,26 @@ bool vgpu_growth_look(struct vgpu_process *p, bool lightly);
 /* The same after something was loaded, the rest of which the driver may load at a launch. */
 bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly);
 
-/* Memory that another process pays for was opened, or closed: it is reported as this process's as soon
- * as the other one has let go of it. */
-void vgpu_growth_opened(struct vgpu_process *p);
-void vgpu_growth_closed(struct vgpu_process *p);
-
 void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns);
+
+/* Memory that another process pays for is reported as this process's as soon as the other one has let go of it. After
+ * a call that may have closed some (memory/holders.h). */
+void vgpu_growth_see_closed(struct vgpu_process *p);
+static inline bool vgpu_growth_has_closed(const struct vgpu_process *p)
+{
+	return __atomic_load_n(&p->closed, __ATOMIC_RELAXED) != __atomic_load_n(&p->growth_closed, __ATOMIC_RELAXED);
+}
+static inline void vgpu_growth_look_at_closed(struct vgpu_process *p)
+{
+	if (p != NULL && vgpu_growth_has_closed(p))
+		vgpu_growth_see_closed(p);
+}
 
 /* The first launch after a load tells of itself at no cost, as it decides about the gate anew: it may
  * be the first of a kernel that allocates or prints. */
-static inline void vgpu_growth_launched(struct vgpu_process *p)
+static inline bool vgpu_growth_has_launched(const struct vgpu_process *p)
 {
-	__atomic_store_n(&p->growth_due_ns, 0, __ATOMIC_RELAXED);
+	return __atomic_load_n(&p->gate_decided, __ATOMIC_RELAXED) != __atomic_load_n(&p->growth_decided, __ATOMIC_RELAXED);
 }
 
 /* Before an allocation, at a synchronisation and at a question for free memory: what a launch has
@@ -56,11 +64,12 @@ static inline void vgpu_growth_catch_up(struct vgpu_process *p)
 {
 	uint64_t now_ns;
 
+	/* Nothing was loaded, and what was opened was closed before the driver was asked last. */
 	if (p == NULL || (__atomic_load_n(&p->growth_pending, __ATOMIC_RELAXED) == 0 &&
-			  __atomic_load_n(&p->growth_watched, __ATOMIC_RELAXED) == 0))
+			  __atomic_load_n(&p->opened, __ATOMIC_RELAXED) == __atomic_load_n(&p->growth_closed, __ATOMIC_RELAXED)))
 		return;
 	now_ns = vgpu_coarse_ns();
-	if (now_ns >= __atomic_load_n(&p->growth_due_ns, __ATOMIC_RELAXED))
+	if (now_ns >= __atomic_load_n(&p->growth_due_ns, __ATOMIC_RELAXED) || vgpu_growth_has_launched(p) || vgpu_growth_has_closed(p))
 		vgpu_growth_ask(p, now_ns);
 }
 

@@ -55,6 +55,12 @@ static CUresult charge_after_growth(struct vgpu_charge *charge, uint64_t bytes)
 	return vgpu_charge_current(charge, bytes);
 }
 
+static CUresult async_after_growth(struct vgpu_async *async, uint64_t bytes, CUmemoryPool pool, CUstream stream)
+{
+	vgpu_growth_catch_up(attached());
+	return vgpu_async_begin(async, bytes, pool, stream);
+}
+
 #define WRAP_ALLOC(symbol, params, args, out, bytes)                          \
 	WRAP(symbol, params)                                                  \
 	{                                                                     \
@@ -95,7 +101,7 @@ static CUresult charge_after_growth(struct vgpu_charge *charge, uint64_t bytes)
 	{                                                                                             \
 		REAL_OR_RETURN(symbol);                                                               \
 		struct vgpu_async async;                                                              \
-		CUresult result = vgpu_async_begin(&async, bytes, pool, stream);                      \
+		CUresult result = async_after_growth(&async, bytes, pool, stream);                    \
                                                                                                       \
 		if (result != CUDA_SUCCESS)                                                           \
 			return result;                                                                \

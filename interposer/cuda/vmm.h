@@ -7,9 +7,10 @@
 
 #include "context/growth.h"
 #include "cuda/wrap.h"
-#include "memory/bind.h"
+#include "memory/blocks.h"
 #include "memory/charge.h"
 #include "memory/exports.h"
+#include "memory/holders.h"
 #include "memory/vmm.h"
 
 /* Memory of the host is not the device's. */
@@ -39,6 +40,12 @@ static CUresult charge_location(struct vgpu_charge *charge, const CUmemAllocatio
 		return result;                                                                            \
 	}
 
+static void drop(struct vgpu_process *p, uint64_t memory)
+{
+	vgpu_holders_drop(p, memory);
+	vgpu_growth_look_at_closed(p);
+}
+
 #define WRAP_VMM_RELEASE(symbol, params, args, handle)                               \
 	WRAP(symbol, params)                                                         \
 	{                                                                            \
@@ -48,7 +55,7 @@ static CUresult charge_location(struct vgpu_charge *charge, const CUmemAllocatio
 		CUresult result = real args;                                         \
                                                                                      \
 		if (memory != 0 && result == CUDA_SUCCESS)                           \
-			vgpu_vmm_drop(p, memory);                                    \
+			drop(p, memory);                                             \
 		else if (memory != 0)                                                \
 			vgpu_vmm_unrelease(p, handle, memory);                       \
 		return result;                                                       \
@@ -65,9 +72,21 @@ static CUresult charge_location(struct vgpu_charge *charge, const CUmemAllocatio
 		if (memory != 0 && result == CUDA_SUCCESS)           \
 			held;                                        \
 		else if (memory != 0)                                \
-			vgpu_vmm_drop(p, memory);                    \
+			drop(p, memory);                             \
 		return result;                                       \
 	}
+
+/* What lies in the range, a block that was allocated by pointer too. */
+static uint64_t begin_range(struct vgpu_process *p, CUdeviceptr address, size_t size)
+{
+	vgpu_fn_cuMemGetAddressRange_v2 *get_range = VGPU_REAL(cuMemGetAddressRange_v2);
+	CUdeviceptr base = 0;
+	uint32_t device = 0;
+	bool is_block = get_range != NULL && get_range(&base, NULL, address) == CUDA_SUCCESS &&
+			vgpu_blocks_device(p, base, &device);
+
+	return vgpu_exports_begin_range(p, address, size, is_block ? base : 0, device);
+}
 
 /* Only a descriptor keeps the memory that it was given out for. */
 #define WRAP_VMM_EXPORT(symbol, params, args, shared, is_descriptor, begin)            \
@@ -79,7 +98,7 @@ static CUresult charge_location(struct vgpu_charge *charge, const CUmemAllocatio
 		CUresult result = real args;                                           \
                                                                                        \
 		if (given != 0)                                                        \
-			vgpu_exports_end(p, given, result == CUDA_SUCCESS ? *(const int *)(shared) : -1); \
+			vgpu_holders_given_out(p, given, result == CUDA_SUCCESS ? *(const int *)(shared) : -1); \
 		return result;                                                         \
 	}
 
@@ -91,7 +110,7 @@ static CUresult after_unmap(struct vgpu_process *p, CUresult result, CUdeviceptr
 	while (count > 0) {
 		for (uint32_t i = 0; i < count; i++) {
 			if (result == CUDA_SUCCESS)
-				vgpu_vmm_drop(p, list[i].owner);
+				drop(p, list[i].owner);
 			else
 				vgpu_vmm_mapped(p, list[i].key, list[i].bytes, list[i].owner);
 		}

@@ -15,17 +15,6 @@
 
 #include <stdbool.h>
 
-/* Whether anything is held back. */
-static inline bool vgpu_batch_pending(const struct vgpu_engine *engine)
-{
-	return __atomic_load_n(&engine->batch_next, __ATOMIC_RELAXED) != __atomic_load_n(&engine->batch_first, __ATOMIC_RELAXED);
-}
-
-static inline bool vgpu_batch_is_held(const struct vgpu_engine *engine, uint64_t batch)
-{
-	return batch > __atomic_load_n(&engine->batch_first, __ATOMIC_ACQUIRE);
-}
-
 /* The batch that the launch will be let go with; 0: it must wait on the host. *reserved_ns is what will
  * be taken from the share for it: nothing when other streams have longer work in the same batch. *first:
  * nothing was held back before it, so that the keeper does not know yet. places: how many the driver's

@@ -3,13 +3,13 @@
 #include "gate/keeper.h"
 
 #include "admission/credit.h"
-#include "admission/turns.h"
 #include "api/symbols.h"
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "base/thread.h"
-#include "gate/batch.h"
+#include "gate/release.h"
 #include "gate/watchdog.h"
+#include "streams/bell.h"
 #include "streams/sample.h"
 #include "streams/watch.h"
 
@@ -27,8 +27,6 @@
 #define LINGER_NS 20000000u
 /* The share is ample when no launch had to wait for so long. */
 #define AMPLE_NS 100000000u
-/* A stamp in the ledger is believed for so long. */
-#define STAMP_NS 3000000u
 /* The least that Linux takes for how long a thread runs at once. */
 #define SLICE_NS 100000u
 /* So much of a first launch may not have been seen. */
@@ -101,30 +99,6 @@ static uint64_t until_next(struct vgpu_engine *engine, uint64_t now_ns)
 	return expected < TICK_NS ? TICK_NS : expected;
 }
 
-static uint64_t sooner(uint64_t a_ns, uint64_t b_ns)
-{
-	return a_ns == 0 || (b_ns != 0 && b_ns < a_ns) ? b_ns : a_ns;
-}
-
-uint64_t vgpu_keeper_let_go(struct vgpu_process *p, uint32_t device, bool changed, struct vgpu_elsewhere *elsewhere,
-			    uint64_t *batch_ns)
-{
-	struct vgpu_engine *engine = &p->engine[device];
-	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[GET(p->slot)];
-	uint64_t now, next;
-
-	vgpu_mutex_lock(&p->keeper_mutex);
-	now = vgpu_now_ns();
-	next = vgpu_samples_let_go(engine, now);
-	SET(slot->inflight_until_ns[device], GET(engine->in_flight) != 0 ? now + STAMP_NS : 0);
-	next = sooner(next, vgpu_turns_look(p, device, now, &elsewhere->bell, &elsewhere->rung));
-	if (changed)
-		vgpu_engine_ring(engine);
-	*batch_ns = vgpu_batch_release(p, device);
-	vgpu_mutex_unlock(&p->keeper_mutex);
-	return sooner(next, *batch_ns);
-}
-
 /* Looks at one device. Returns how long until the next look, 0 when there is nothing to look at. */
 static uint64_t look(struct vgpu_process *p, uint32_t device, struct vgpu_elsewhere *elsewhere)
 {
@@ -140,8 +114,8 @@ static uint64_t look(struct vgpu_process *p, uint32_t device, struct vgpu_elsewh
 	vgpu_watch_look(p, device, done);
 	samples = vgpu_samples_look(engine);
 	SET(p->keeper_asks_ns, 0);
-	next = vgpu_keeper_let_go(p, device, GET(engine->in_flight) != before || (stalled && GET(engine->stalled_ns) == 0),
-				  elsewhere, &held);
+	next = vgpu_release_device(p, device, GET(engine->in_flight) != before || (stalled && GET(engine->stalled_ns) == 0),
+				   elsewhere, &held);
 	now = vgpu_now_ns();
 	if (GET(engine->in_flight) == 0 && !vgpu_engine_waits(engine)) {
 		give_back(p, device, now);
@@ -179,12 +153,6 @@ static void sleep_until_rung(struct vgpu_process *p, int64_t ns, const struct vg
 		__atomic_store_n(&p->keeper_sleeps, 0, __ATOMIC_SEQ_CST);
 		vgpu_futex_wake(&p->keeper_sleeps, 1, FUTEX_PRIVATE_FLAG);
 	}
-}
-
-void vgpu_keeper_ring(struct vgpu_process *p)
-{
-	ADD(p->keeper_bell, 1);
-	vgpu_futex_wake(&p->keeper_bell, 1, FUTEX_PRIVATE_FLAG);
 }
 
 /* As sched_setattr(2) has it in its first version. */

@@ -5,7 +5,7 @@
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "base/thread.h"
-#include "gate/keeper.h"
+#include "gate/release.h"
 
 #include <sys/prctl.h>
 
@@ -36,7 +36,7 @@ static void *watch(void *process)
 			struct vgpu_elsewhere nobody_sleeps;
 			uint64_t batch_ns;
 
-			vgpu_keeper_let_go(p, d, true, &nobody_sleeps, &batch_ns);
+			vgpu_release_device(p, d, true, &nobody_sleeps, &batch_ns);
 		}
 	}
 	return NULL;

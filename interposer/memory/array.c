@@ -5,6 +5,7 @@
 #include "api/symbols.h"
 #include "base/futex.h"
 #include "memory/charge.h"
+#include "memory/holders.h"
 #include "memory/vmm.h"
 
 #define PAGE_BYTES 65536u
@@ -183,7 +184,7 @@ void vgpu_array_mapped(struct vgpu_process *p, const CUarrayMapInfo *list, uint3
 			vgpu_table_put(&p->array_maps, &part);
 		vgpu_mutex_unlock(&p->vmm_mutex);
 		if (old.owner != 0)
-			vgpu_vmm_drop(p, old.owner);
+			vgpu_holders_drop(p, old.owner);
 	}
 }
 
@@ -227,7 +228,7 @@ void vgpu_array_left(struct vgpu_process *p, const void *array)
 	struct vgpu_entry part;
 
 	while (take_part(p, false, vgpu_array_key(array), &part))
-		vgpu_vmm_drop(p, part.owner);
+		vgpu_holders_drop(p, part.owner);
 }
 
 void vgpu_array_drop_context(struct vgpu_process *p, CUcontext context)
@@ -235,5 +236,5 @@ void vgpu_array_drop_context(struct vgpu_process *p, CUcontext context)
 	struct vgpu_entry part;
 
 	while (take_part(p, true, context_tag(context), &part))
-		vgpu_vmm_drop(p, part.owner);
+		vgpu_holders_drop(p, part.owner);
 }

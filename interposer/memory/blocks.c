@@ -7,6 +7,7 @@
 #include "memory/charge.h"
 #include "memory/exports.h"
 #include "memory/granules.h"
+#include "memory/holders.h"
 
 /* Allocations are 512 bytes apart at least, most of them 2 MiB. */
 static uint32_t cell_of(uint64_t pointer)
@@ -57,7 +58,7 @@ void vgpu_blocks_ended(struct vgpu_process *p, const struct vgpu_entry *block)
 	uint64_t bytes = charge_of(p, block);
 	uint64_t at_least = is_small(block) ? vgpu_charge_granules(block->bytes) : 0;
 
-	if (!vgpu_exports_keep_block(p, block->key, bytes, at_least))
+	if (!vgpu_holders_keep_block(p, block->key, bytes, at_least))
 		vgpu_account_give_back(p, block->device, bytes);
 }
 

@@ -2,13 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "memory/exports.h"
 
-#include "account/account.h"
-#include "api/symbols.h"
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "base/number.h"
 #include "base/sys.h"
-#include "memory/blocks.h"
 #include "memory/vmm.h"
 
 #include <stddef.h>
@@ -21,8 +18,6 @@
 
 #define NOT_YET UINT32_MAX	/* the driver has not given it out */
 #define NO_NUMBER (UINT32_MAX - 1) /* its number is another one's by now */
-
-#define AT_ONCE 32u
 
 /* What a descriptor refers to, 0 when it is closed. All of NVIDIA's device file have the same. */
 static uint64_t file_of(int fd)
@@ -121,19 +116,14 @@ static uint64_t memory_of_block(struct vgpu_process *p, CUdeviceptr base, uint32
 	return block.owner != 0 && vgpu_table_put(&p->exported_blocks, &block) ? block.owner : 0;
 }
 
-uint64_t vgpu_exports_begin_range(struct vgpu_process *p, CUdeviceptr address, uint64_t size)
+uint64_t vgpu_exports_begin_range(struct vgpu_process *p, CUdeviceptr address, uint64_t size, CUdeviceptr block, uint32_t device)
 {
-	vgpu_fn_cuMemGetAddressRange_v2 *get_range = VGPU_REAL(cuMemGetAddressRange_v2);
-	CUdeviceptr base = 0;
-	uint32_t device = 0;
-	bool is_block = get_range != NULL && get_range(&base, NULL, address) == CUDA_SUCCESS &&
-			vgpu_blocks_device(p, base, &device);
 	uint64_t group;
 
 	vgpu_mutex_lock(&p->vmm_mutex);
 	group = ++p->vmm_last;
-	if (is_block)
-		hold(p, memory_of_block(p, base, device), group);
+	if (block != 0)
+		hold(p, memory_of_block(p, block, device), group);
 	for (uint64_t i = 0; i < p->vmm_mappings.capacity; i++) {
 		const struct vgpu_entry *mapping = &p->vmm_mappings.entry[i];
 
@@ -146,12 +136,11 @@ uint64_t vgpu_exports_begin_range(struct vgpu_process *p, CUdeviceptr address, u
 	return group;
 }
 
-/* What is of the group, or is closed, out of the table: up to AT_ONCE of it. With the mutex held. */
-static uint32_t take_group(struct vgpu_process *p, uint64_t group, struct vgpu_entry *list)
+uint32_t vgpu_exports_take_group(struct vgpu_process *p, uint64_t group, struct vgpu_entry *list)
 {
 	uint32_t count = 0;
 
-	for (uint64_t i = 0; i < p->vmm_exports.capacity && count < AT_ONCE;) {
+	for (uint64_t i = 0; i < p->vmm_exports.capacity && count < VGPU_EXPORTS_AT_ONCE;) {
 		const struct vgpu_entry *given = &p->vmm_exports.entry[i];
 
 		if (given->key != 0 && given->device == NOT_YET && given->bytes == group)
@@ -162,11 +151,11 @@ static uint32_t take_group(struct vgpu_process *p, uint64_t group, struct vgpu_e
 	return count;
 }
 
-static uint32_t take_closed(struct vgpu_process *p, uint64_t memory, struct vgpu_entry *list)
+uint32_t vgpu_exports_take_closed(struct vgpu_process *p, uint64_t memory, struct vgpu_entry *list)
 {
 	uint32_t count = 0;
 
-	for (uint64_t i = 0; i < p->vmm_exports.capacity && count < AT_ONCE;) {
+	for (uint64_t i = 0; i < p->vmm_exports.capacity && count < VGPU_EXPORTS_AT_ONCE;) {
 		const struct vgpu_entry *given = &p->vmm_exports.entry[i];
 
 		if (given->key != 0 && (memory == 0 || given->owner == memory) && !is_open(p, given))
@@ -177,34 +166,13 @@ static uint32_t take_closed(struct vgpu_process *p, uint64_t memory, struct vgpu
 	return count;
 }
 
-static void drop(struct vgpu_process *p, const struct vgpu_entry *list, uint32_t count)
-{
-	for (uint32_t i = 0; i < count; i++)
-		vgpu_vmm_drop_one(p, list[i].owner);
-}
-
-static void cancel(struct vgpu_process *p, uint64_t group)
-{
-	struct vgpu_entry list[AT_ONCE];
-	uint32_t count;
-
-	do {
-		vgpu_mutex_lock(&p->vmm_mutex);
-		count = take_group(p, group, list);
-		vgpu_mutex_unlock(&p->vmm_mutex);
-		drop(p, list, count);
-	} while (count == AT_ONCE);
-}
-
-void vgpu_exports_end(struct vgpu_process *p, uint64_t group, int fd)
+bool vgpu_exports_given(struct vgpu_process *p, uint64_t group, int fd)
 {
 	uint64_t file = fd >= 0 ? file_of(fd) : 0;
 	uint32_t others;
 
-	if (file == 0) {
-		cancel(p, group);
-		return;
-	}
+	if (file == 0)
+		return false;
 	vgpu_mutex_lock(&p->vmm_mutex);
 	for (uint64_t i = 0; i < p->vmm_exports.capacity; i++) {
 		if (p->vmm_exports.entry[i].key != 0 && p->vmm_exports.entry[i].device == (uint32_t)fd)
@@ -221,19 +189,7 @@ void vgpu_exports_end(struct vgpu_process *p, uint64_t group, int fd)
 		}
 	}
 	vgpu_mutex_unlock(&p->vmm_mutex);
-}
-
-void vgpu_exports_look(struct vgpu_process *p, uint64_t memory)
-{
-	struct vgpu_entry list[AT_ONCE];
-	uint32_t count = AT_ONCE;
-
-	while (count == AT_ONCE && GET(p->vmm_exports.used) != 0) {
-		vgpu_mutex_lock(&p->vmm_mutex);
-		count = take_closed(p, memory, list);
-		vgpu_mutex_unlock(&p->vmm_mutex);
-		drop(p, list, count);
-	}
+	return true;
 }
 
 uint64_t vgpu_exports_memory(struct vgpu_process *p, int fd)
@@ -272,26 +228,4 @@ bool vgpu_exports_has_block(struct vgpu_process *p, CUdeviceptr pointer)
 	found = vgpu_table_find(&p->exported_blocks, pointer) != NULL;
 	vgpu_mutex_unlock(&p->vmm_mutex);
 	return found;
-}
-
-bool vgpu_exports_keep_block(struct vgpu_process *p, CUdeviceptr pointer, uint64_t bytes, uint64_t at_least)
-{
-	struct vgpu_entry block;
-	bool found;
-	uint32_t device = 0;
-
-	if (GET(p->exported_blocks.used) == 0)
-		return false;
-	vgpu_mutex_lock(&p->vmm_mutex);
-	found = vgpu_table_take(&p->exported_blocks, pointer, &block);
-	if (found)
-		device = vgpu_vmm_charged(p, block.owner, bytes > at_least ? bytes : at_least);
-	vgpu_mutex_unlock(&p->vmm_mutex);
-	if (!found)
-		return false;
-	/* Other blocks live in the granule, and may leave it before the descriptor is closed. */
-	if (at_least > bytes)
-		vgpu_account_force(p, device, at_least - bytes);
-	vgpu_vmm_drop(p, block.owner);
-	return true;
 }

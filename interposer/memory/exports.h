@@ -12,22 +12,22 @@
 
 #include "process/process.h"
 
-/* Before the driver gives a descriptor out: holds the memory of a handle, or all that lies in a range. */
+/* Before the driver gives a descriptor out: holds the memory of a handle, or all that lies in a range, and the block
+ * that begins there, if it is one that is charged itself (0: none). Returns the group that they are then. */
 uint64_t vgpu_exports_begin(struct vgpu_process *p, CUmemGenericAllocationHandle handle);
-uint64_t vgpu_exports_begin_range(struct vgpu_process *p, CUdeviceptr address, uint64_t size);
-/* And after it; fd is -1 when it did not. */
-void vgpu_exports_end(struct vgpu_process *p, uint64_t given, int fd);
+uint64_t vgpu_exports_begin_range(struct vgpu_process *p, CUdeviceptr address, uint64_t size, CUdeviceptr block, uint32_t device);
+/* It is the descriptor of the group. False when there is none after all. */
+bool vgpu_exports_given(struct vgpu_process *p, uint64_t group, int fd);
 
-/* Lets go of what closed descriptors have kept: of this memory, or for 0 of all. */
-void vgpu_exports_look(struct vgpu_process *p, uint64_t memory);
+bool vgpu_exports_has_block(struct vgpu_process *p, CUdeviceptr pointer);
 
-/* With vmm_mutex held: the memory that a descriptor was given out for, or 0; how many hold a memory. */
+/* With vmm_mutex held. What is of a group that was not given out, or was given out for the memory (0: for any) and is
+ * closed, out of the table: so many at most. Each has its memory's key in owner. */
+#define VGPU_EXPORTS_AT_ONCE 32u
+uint32_t vgpu_exports_take_group(struct vgpu_process *p, uint64_t group, struct vgpu_entry *list);
+uint32_t vgpu_exports_take_closed(struct vgpu_process *p, uint64_t memory, struct vgpu_entry *list);
+/* The memory that a descriptor was given out for, or 0; how many hold a memory. */
 uint64_t vgpu_exports_memory(struct vgpu_process *p, int fd);
 uint32_t vgpu_exports_count(const struct vgpu_process *p, uint64_t memory);
-
-/* A block was freed for which bytes were charged. True when descriptors may keep it: it is charged on, with so
- * many bytes at least. */
-bool vgpu_exports_keep_block(struct vgpu_process *p, CUdeviceptr pointer, uint64_t bytes, uint64_t at_least);
-bool vgpu_exports_has_block(struct vgpu_process *p, CUdeviceptr pointer);
 
 #endif

@@ -2,22 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "memory/vmm.h"
 
-#include "account/account.h"
 #include "base/futex.h"
-#include "context/growth.h"
-#include "memory/bind.h"
-#include "memory/exports.h"
 
 /* Tables, all under vmm_mutex:
- *   vmm_memory    key → device, bytes, count of holders (handle references and mappings), owner:
- *                 UNSEEN when a handle of it was released, so that NVML may not show it any more;
- *                 OPENED when another process pays for it; KEPT when nothing but descriptors hold it
+ *   vmm_memory    key → device, bytes, count of holders (handle references and mappings), owner: flags
  *   vmm_handles   handle → owner: key of its memory, count of references
  *   vmm_mappings  address → owner: key of its memory, bytes: size of the mapping */
-
-#define UNSEEN 1u
-#define OPENED 2u
-#define KEPT 4u
 
 uint64_t vgpu_vmm_unseen_bytes(struct vgpu_process *p, uint32_t device)
 {
@@ -27,15 +17,14 @@ uint64_t vgpu_vmm_unseen_bytes(struct vgpu_process *p, uint32_t device)
 	for (uint64_t i = 0; i < p->vmm_memory.capacity; i++) {
 		const struct vgpu_entry *memory = &p->vmm_memory.entry[i];
 
-		if (memory->key != 0 && (memory->owner & UNSEEN) != 0 && memory->device == device)
+		if (memory->key != 0 && (memory->owner & VGPU_VMM_UNSEEN) != 0 && memory->device == device)
 			sum += memory->bytes;
 	}
 	vgpu_mutex_unlock(&p->vmm_mutex);
 	return sum;
 }
 
-/* With the mutex held. */
-static void create(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes, uint32_t flags)
+void vgpu_vmm_create(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes, uint32_t flags)
 {
 	struct vgpu_entry memory = {.key = ++p->vmm_last, .bytes = bytes, .owner = flags, .device = device, .count = 1};
 	struct vgpu_entry reference = {.key = handle, .owner = memory.key, .count = 1};
@@ -48,7 +37,7 @@ static void create(struct vgpu_process *p, CUmemGenericAllocationHandle handle, 
 void vgpu_vmm_created(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes)
 {
 	vgpu_mutex_lock(&p->vmm_mutex);
-	create(p, handle, device, bytes, 0);
+	vgpu_vmm_create(p, handle, device, bytes, 0);
 	vgpu_mutex_unlock(&p->vmm_mutex);
 }
 
@@ -66,7 +55,7 @@ uint64_t vgpu_vmm_release(struct vgpu_process *p, CUmemGenericAllocationHandle h
 			struct vgpu_entry *held = vgpu_table_find(&p->vmm_memory, memory);
 
 			if (held != NULL)
-				held->owner |= UNSEEN;
+				held->owner |= VGPU_VMM_UNSEEN;
 			vgpu_table_take(&p->vmm_handles, handle, &gone);
 		}
 	}
@@ -74,8 +63,7 @@ uint64_t vgpu_vmm_release(struct vgpu_process *p, CUmemGenericAllocationHandle h
 	return memory;
 }
 
-/* Counts one more reference of the handle. */
-static void refer(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint64_t memory)
+void vgpu_vmm_refer(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint64_t memory)
 {
 	struct vgpu_entry *reference = vgpu_table_find(&p->vmm_handles, handle);
 	struct vgpu_entry first = {.key = handle, .owner = memory, .count = 1};
@@ -89,7 +77,7 @@ static void refer(struct vgpu_process *p, CUmemGenericAllocationHandle handle, u
 void vgpu_vmm_unrelease(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint64_t memory)
 {
 	vgpu_mutex_lock(&p->vmm_mutex);
-	refer(p, handle, memory);
+	vgpu_vmm_refer(p, handle, memory);
 	vgpu_mutex_unlock(&p->vmm_mutex);
 }
 
@@ -118,7 +106,7 @@ uint32_t vgpu_vmm_charged(struct vgpu_process *p, uint64_t key, uint64_t bytes)
 	if (memory == NULL)
 		return 0;
 	memory->bytes = bytes;
-	memory->owner |= UNSEEN;
+	memory->owner |= VGPU_VMM_UNSEEN;
 	return memory->device;
 }
 
@@ -203,69 +191,6 @@ void vgpu_vmm_retained(struct vgpu_process *p, CUmemGenericAllocationHandle hand
 	key = vgpu_vmm_memory_of(p, handle);
 	key = vgpu_vmm_hold_key(p, key != 0 ? key : memory_at(p, address));
 	if (key != 0)
-		refer(p, handle, key);
+		vgpu_vmm_refer(p, handle, key);
 	vgpu_mutex_unlock(&p->vmm_mutex);
-}
-
-void vgpu_vmm_imported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, const void *shared, int type)
-{
-	int fd = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? (int)(intptr_t)shared : -1;
-	uint64_t key;
-
-	vgpu_mutex_lock(&p->vmm_mutex);
-	key = vgpu_vmm_memory_of(p, handle);
-	if (key == 0 && fd >= 0)
-		key = vgpu_exports_memory(p, fd);
-	key = vgpu_vmm_hold_key(p, key);
-	if (key != 0)
-		refer(p, handle, key);
-	else
-		create(p, handle, 0, 0, OPENED);
-	vgpu_mutex_unlock(&p->vmm_mutex);
-	if (key == 0)
-		vgpu_growth_opened(p);
-}
-
-void vgpu_vmm_drop(struct vgpu_process *p, uint64_t key)
-{
-	struct vgpu_entry *memory;
-	bool look, kept = false;
-
-	vgpu_mutex_lock(&p->vmm_mutex);
-	look = p->vmm_exports.used != 0 && vgpu_exports_count(p, key) != 0;
-	vgpu_mutex_unlock(&p->vmm_mutex);
-	vgpu_vmm_drop_one(p, key);
-	if (!look)
-		return;
-	vgpu_exports_look(p, key);
-	vgpu_mutex_lock(&p->vmm_mutex);
-	memory = vgpu_table_find(&p->vmm_memory, key);
-	if (memory != NULL && (memory->owner & KEPT) == 0 && memory->count == vgpu_exports_count(p, key)) {
-		memory->owner |= KEPT;
-		kept = true;
-	}
-	vgpu_mutex_unlock(&p->vmm_mutex);
-	if (kept)
-		vgpu_growth_opened(p);
-}
-
-void vgpu_vmm_drop_one(struct vgpu_process *p, uint64_t key)
-{
-	struct vgpu_entry *memory;
-	struct vgpu_entry gone = {0};
-	bool bound;
-
-	vgpu_mutex_lock(&p->vmm_mutex);
-	memory = vgpu_table_find(&p->vmm_memory, key);
-	if (memory != NULL && --memory->count == 0)
-		vgpu_table_take(&p->vmm_memory, key, &gone);
-	bound = p->vmm_bindings.used != 0;
-	vgpu_mutex_unlock(&p->vmm_mutex);
-	vgpu_account_give_back(p, gone.device, gone.bytes);
-	if (bound && gone.key != 0)
-		vgpu_bind_all_ended(p, gone.key);
-	if ((gone.owner & OPENED) != 0)
-		vgpu_growth_closed(p);
-	if ((gone.owner & KEPT) != 0)
-		vgpu_growth_closed(p);
 }

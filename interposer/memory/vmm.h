@@ -9,10 +9,15 @@
 
 #include "process/process.h"
 
+/* What a memory is besides its bytes. */
+#define VGPU_VMM_UNSEEN 1u /* a handle of it was released, so that NVML may not show it any more */
+#define VGPU_VMM_OPENED 2u /* another process pays for it */
+#define VGPU_VMM_KEPT 4u   /* nothing but descriptors hold it */
+
 /* cuMemCreate has made the handle; or cuMulticastCreate one of no bytes, on no particular device. */
 void vgpu_vmm_created(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes);
 
-/* One reference of the handle goes; the memory stays counted until vgpu_vmm_drop. Returns the
+/* One reference of the handle goes; the memory stays counted until vgpu_holders_drop. Returns the
  * memory's key, 0 when the handle is not one of ours. */
 uint64_t vgpu_vmm_release(struct vgpu_process *p, CUmemGenericAllocationHandle handle);
 void vgpu_vmm_unrelease(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint64_t memory);
@@ -31,23 +36,15 @@ uint32_t vgpu_vmm_unmap(struct vgpu_process *p, CUdeviceptr pointer, uint64_t si
 /* cuMemRetainAllocationHandle has returned the handle for an address. */
 void vgpu_vmm_retained(struct vgpu_process *p, CUmemGenericAllocationHandle handle, CUdeviceptr address);
 
-/* A handle was made from what was given out: with type POSIX_FILE_DESCRIPTOR from the number that the pointer
- * shared itself is. What came from this very process is one more reference of the same memory; what came from
- * another one is charged to that, and is memory of no bytes here. */
-void vgpu_vmm_imported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, const void *shared, int type);
-
 /* Memory that lives on by mappings or imports after its handle was released. An H200's driver 580
  * shows it as nobody's then. */
 uint64_t vgpu_vmm_unseen_bytes(struct vgpu_process *p, uint32_t device);
 
-/* One holder of the memory is gone; the last one gives its bytes back. drop_one does not look whether
- * descriptors that were given out for it are still open. */
-void vgpu_vmm_drop(struct vgpu_process *p, uint64_t memory);
-void vgpu_vmm_drop_one(struct vgpu_process *p, uint64_t memory);
-
-/* With vmm_mutex held: the memory of a handle, 0 when it is not one of ours; one more holder of a memory,
+/* With vmm_mutex held: the same with flags; one more reference of a handle; the memory of a handle, 0 when it is not one of ours; one more holder of a memory,
  * returns its key, or 0 when it is gone; memory of no bytes with one holder; what is charged for it from
  * now on, returns its device. */
+void vgpu_vmm_create(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes, uint32_t flags);
+void vgpu_vmm_refer(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint64_t memory);
 uint64_t vgpu_vmm_memory_of(struct vgpu_process *p, CUmemGenericAllocationHandle handle);
 uint64_t vgpu_vmm_hold_key(struct vgpu_process *p, uint64_t memory);
 uint64_t vgpu_vmm_new_key(struct vgpu_process *p, uint32_t device);

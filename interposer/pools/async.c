@@ -4,7 +4,6 @@
 
 #include "account/attach.h"
 #include "api/symbols.h"
-#include "context/growth.h"
 #include "driver/capture.h"
 #include "driver/device.h"
 #include "memory/blocks.h"
@@ -41,7 +40,6 @@ CUresult vgpu_async_begin(struct vgpu_async *async, uint64_t bytes, CUmemoryPool
 		async->charge.process = NULL;
 		return CUDA_SUCCESS;
 	}
-	vgpu_growth_catch_up(p);
 	pool = handle != NULL ? vgpu_pools_find(p, handle) : pool_of_stream(p, stream);
 	if (pool == NULL)
 		return vgpu_charge_current(&async->charge, bytes);

@@ -3,13 +3,13 @@
  *
  * Who is asked for room before a charge is refused (account/reclaim.h), in this order. */
 #include "account/reclaim.h"
-#include "memory/exports.h"
+#include "memory/holders.h"
 #include "pools/pools.h"
 
 static void closed_descriptors(struct vgpu_process *p, uint32_t device)
 {
 	(void)device;
-	vgpu_exports_look(p, 0);
+	vgpu_holders_drop_closed(p, 0);
 }
 
 static void unused_pools(struct vgpu_process *p, uint32_t device)

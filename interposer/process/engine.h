@@ -155,6 +155,17 @@ struct vgpu_engine {
 	struct vgpu_cost cost[VGPU_COSTS];
 };
 
+/* Whether anything is held back on the GPU (gate/batch.h); and whether that batch is. */
+static inline bool vgpu_batch_pending(const struct vgpu_engine *engine)
+{
+	return __atomic_load_n(&engine->batch_next, __ATOMIC_RELAXED) != __atomic_load_n(&engine->batch_first, __ATOMIC_RELAXED);
+}
+
+static inline bool vgpu_batch_is_held(const struct vgpu_engine *engine, uint64_t batch)
+{
+	return batch > __atomic_load_n(&engine->batch_first, __ATOMIC_ACQUIRE);
+}
+
 /* Those who wait to launch have another look. */
 static inline void vgpu_engine_ring(struct vgpu_engine *engine)
 {
@@ -166,8 +177,7 @@ static inline void vgpu_engine_ring(struct vgpu_engine *engine)
 /* Whether there is more to launch: threads wait for it, or it is held back on the GPU. */
 static inline bool vgpu_engine_waits(const struct vgpu_engine *engine)
 {
-	return __atomic_load_n(&engine->waiters, __ATOMIC_RELAXED) != 0 ||
-	       __atomic_load_n(&engine->batch_next, __ATOMIC_RELAXED) != __atomic_load_n(&engine->batch_first, __ATOMIC_RELAXED);
+	return __atomic_load_n(&engine->waiters, __ATOMIC_RELAXED) != 0 || vgpu_batch_pending(engine);
 }
 
 /* Whether somebody has to look at it: something is in flight or waits, or is timed. Who makes it so does it before

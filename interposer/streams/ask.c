@@ -6,7 +6,6 @@
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "driver/capture.h"
-#include "gate/batch.h"
 #include "streams/groups.h"
 #include "streams/pass.h"
 

@@ -5,7 +5,6 @@
 #include "api/symbols.h"
 #include "base/atomics.h"
 #include "base/futex.h"
-#include "gate/batch.h"
 #include "streams/pass.h"
 
 /* A group is closed once this much is expected of it: how finely completion is seen. */

@@ -5,7 +5,7 @@
 #include "api/symbols.h"
 #include "base/atomics.h"
 #include "base/futex.h"
-#include "gate/keeper.h"
+#include "streams/bell.h"
 
 #include <sys/mman.h>
 

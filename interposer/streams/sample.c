@@ -6,7 +6,6 @@
 #include "api/symbols.h"
 #include "base/atomics.h"
 #include "base/futex.h"
-#include "gate/batch.h"
 #include "streams/groups.h"
 #include "streams/plugs.h"
 #include "time/cost.h"

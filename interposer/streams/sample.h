@@ -8,7 +8,6 @@
 #ifndef VGPU_STREAMS_SAMPLE_H
 #define VGPU_STREAMS_SAMPLE_H
 
-#include "gate/batch.h"
 #include "process/process.h"
 
 /* Whether it does not matter much just now what launches take: what is held back the GPU times as a whole. */

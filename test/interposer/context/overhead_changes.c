@@ -16,7 +16,7 @@
 #include "driver/report.h"
 #include "gate/gate.h"
 #include "memory/blocks.h"
-#include "memory/exports.h"
+#include "memory/holders.h"
 #include "memory/vmm.h"
 #include "process/message.h"
 
@@ -87,7 +87,7 @@ int vgpu_device_of_current(struct vgpu_process *p)
 	return VGPU_NO_DEVICE;
 }
 
-void vgpu_exports_look(struct vgpu_process *p, uint64_t memory)
+void vgpu_holders_drop_closed(struct vgpu_process *p, uint64_t memory)
 {
 	(void)p, (void)memory;
 }

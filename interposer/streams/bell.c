@@ -1,0 +1,12 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "streams/bell.h"
+
+#include "base/atomics.h"
+#include "base/futex.h"
+
+void vgpu_keeper_ring(struct vgpu_process *p)
+{
+	ADD(p->keeper_bell, 1);
+	vgpu_futex_wake(&p->keeper_bell, 1, FUTEX_PRIVATE_FLAG);
+}
