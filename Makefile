@@ -105,12 +105,13 @@ test-e2e: build ## every fault and the main job on a private cluster (root)
 test-releases: ## the tests on Debian 12, 13 and sid, each with its own Slurm (root; downloads): ARGS="--keep SUITE…"
 	@$(SUDO) test/releases/run.sh $(ARGS)
 
-lint: ## gofmt, go vet, staticcheck, codespell; sizes of files and functions, and who imports whom
+lint: $(BUILD)/libslurm-vgpu.so ## gofmt, go vet, staticcheck, codespell; sizes of files and functions, and who imports whom
 	@out=$$(find . -name '*.go' -not -path './$(BUILD)/*' -exec gofmt -l {} +); \
 	if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
 	$(GO) vet -tags e2e ./...
 	$(STATICCHECK) -tags e2e ./...
 	$(GO) test -count=1 ./test/shape
+	interposer/checks/rooms.sh $(BUILD)/libslurm-vgpu.so
 	codespell
 
 fmt: ## gofmt

@@ -128,7 +128,7 @@ build-test-interposer: $(INTERPOSER_TEST_LIBRARY) $(BUILD)/sim/nvidia-smi $(BUIL
 		$(addprefix $(INTERPOSER_TEST_BUILD)/,$(INTERPOSER_TEST_PROGRAMS) $(INTERPOSER_TEST_UNLINKED)) \
 		$(INTERPOSER_HELPERS) $(INTERPOSER_NAMED) $(INTERPOSER_TEST_BUILD)/helpers/empty.so
 
-test-interposer: build-test-interposer
+test-interposer: build-test-interposer $(INTERPOSER_OBJECTS)
 	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) $(INTERPOSER_TEST)/run.sh $(INTERPOSER_TEST_BUILD) \
 		$(abspath $(INTERPOSER_TEST_LIBRARY)) $(INTERPOSER_TESTS)
 
