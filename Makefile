@@ -52,7 +52,7 @@ LIBS := $(if $(filter interposer/%,$(PARTS)),$(BUILD)/libslurm-vgpu.so) \
 TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
 
-.PHONY: all build deps test test-unit test-race test-e2e test-releases lint fmt check demo cluster cluster-down \
+.PHONY: all build deps test test-unit test-race test-e2e test-releases lint golangci fmt check demo cluster cluster-down \
 	fuzz bench soak mutants coverage install uninstall packages test-packages clean help FORCE
 
 all: build
@@ -113,6 +113,11 @@ lint: $(BUILD)/libslurm-vgpu.so ## gofmt, go vet, staticcheck, codespell; sizes 
 	$(GO) test -count=1 ./test/shape
 	interposer/checks/rooms.sh $(BUILD)/libslurm-vgpu.so
 	codespell
+
+# Not part of lint: to build it takes some minutes, once.
+GOLANGCI = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+golangci: ## more linters, by .golangci.yml; builds golangci-lint (downloads; minutes, once)
+	$(GOLANGCI) run ./...
 
 fmt: ## gofmt
 	gofmt -l -w $$(find . -name '*.go' -not -path './$(BUILD)/*')

@@ -98,7 +98,7 @@ func (d *doctor) examine(ctx context.Context, o *options, site sitecheck.Site) e
 	d.strangers()
 	d.remains(ctx)
 	d.library(ctx)
-	d.isolation()
+	d.isolation(ctx)
 	d.slurm(ctx, site)
 	d.reports(ctx)
 	return nil

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -157,10 +158,8 @@ func isThere(path string) bool {
 }
 
 func grants(g grant.Grant, s state.Slice) bool {
-	for _, slice := range g.Slices {
-		if slice == s.Slice {
-			return g.Restart == s.Restart
-		}
+	if slices.Contains(g.Slices, s.Slice) {
+		return g.Restart == s.Restart
 	}
 	return false
 }
@@ -207,7 +206,7 @@ func (d *doctor) library(ctx context.Context) {
 }
 
 // isolation tries what the plugin does for a task.
-func (d *doctor) isolation() {
+func (d *doctor) isolation(ctx context.Context) {
 	if d.config.Isolation != config.IsolationStrict {
 		d.ok("isolation", "preload: a job can take its limits off; strict isolation prevents that")
 		return
@@ -231,7 +230,7 @@ func (d *doctor) isolation() {
 		d.ok("namespaces", "not checked: needs root")
 		return
 	}
-	cmd := exec.Command("/bin/true")
+	cmd := exec.CommandContext(ctx, "/bin/true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if err := cmd.Run(); err != nil {
 		d.fail("namespaces", "allow root mount namespaces (a container needs CAP_SYS_ADMIN), or set isolation: preload", "a private mount namespace: %v", err)

@@ -136,7 +136,7 @@ func thisNode(cfg config.Config) (string, error) {
 	}
 	folders, err := filepath.Glob(before + "*" + after)
 	if err != nil || len(folders) == 0 {
-		return name, nil
+		return name, nil //nolint:nilerr // the name is no pattern that could be followed
 	}
 	var names []string
 	for _, folder := range folders {

@@ -264,7 +264,7 @@ func crash(ts *testscript.TestScript, _ bool, args []string) {
 	cmd := &exec.Cmd{Path: self, Args: append([]string{"vgpuctl"}, args[1:]...), Dir: ts.MkAbs("."), Stderr: os.Stderr,
 		Env: append(os.Environ(), "CRASH="+args[0])}
 	err = cmd.Run()
-	exit, ok := err.(*exec.ExitError)
+	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		ts.Fatalf("vgpuctl did not die at %s: %v", args[0], err)
 	}
@@ -306,8 +306,7 @@ func writeRecord(ts *testscript.TestScript, args []string) error {
 func expectCode(ts *testscript.TestScript, _ bool, args []string) {
 	err := ts.Exec(args[1], args[2:]...)
 	got := "0"
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		got = strconv.Itoa(exit.ExitCode())
 	} else {
 		ts.Check(err)

@@ -9,6 +9,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -30,7 +31,7 @@ func command(args []string) int {
 	configPath := flags.String("config", config.DefaultPath, "configuration file")
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); err != nil {
-		if err == pflag.ErrHelp {
+		if errors.Is(err, pflag.ErrHelp) {
 			return exitOK
 		}
 		fmt.Fprintln(os.Stderr, "vgpu-epilog:", err)

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -133,7 +134,7 @@ func cmdCrash(ts *testscript.TestScript, _ bool, args []string) {
 	cmd := &exec.Cmd{Path: self, Args: []string{"epilog"}, Stderr: os.Stderr,
 		Env: []string{"WORK=" + ts.Getenv("WORK"), "SLURM_JOB_ID=" + ts.Getenv("SLURM_JOB_ID"), "SLURMD_NODENAME=n1", "CRASH=" + args[0]}}
 	err = cmd.Run()
-	exit, ok := err.(*exec.ExitError)
+	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		ts.Fatalf("the epilog did not die at %s: %v", args[0], err)
 	}

@@ -32,7 +32,7 @@ func (n node) counts() sitecheck.Counts {
 var errNoGPU = errors.New("this node has no GPU that can be used; `vgpu-gres inventory` says why")
 
 func lineCommands(o *options) []*cobra.Command {
-	make := func(name, short, long string, gpus bool, print func(io.Writer, node)) *cobra.Command {
+	command := func(name, short, long string, gpus bool, write func(io.Writer, node)) *cobra.Command {
 		return &cobra.Command{
 			Use: name, Short: short, Long: short + ".\n\n" + long, Args: noArguments,
 			Example: "  vgpu-gres " + name,
@@ -50,19 +50,19 @@ func lineCommands(o *options) []*cobra.Command {
 						return errNoGPU
 					}
 				}
-				print(command.OutOrStdout(), n)
+				write(command.OutOrStdout(), n)
 				return nil
 			},
 		}
 	}
-	cluster := make("cluster.lua", "Print the table of nodes that job_submit.lua reads",
+	cluster := command("cluster.lua", "Print the table of nodes that job_submit.lua reads",
 		"One entry of the table per kind of node: join the names of equal nodes in one entry,\nn[1-4], and put the file on the controller as /etc/slurm-vgpu/cluster.lua.", true, printCluster)
 	cluster.Aliases = []string{"cluster"}
 	return []*cobra.Command{
-		make("gres.conf", "Print this node's lines for gres.conf", "The same file may hold the lines of all nodes.", true, printGresConf),
-		make("slurm.conf", "Print the lines for slurm.conf", "Join lists with what is there already; NodeName= gets Gres= beside its other keys.", true, printSlurmConf),
-		make("plugstack.conf", "Print the line for plugstack.conf", "It is needed on nodes and wherever sbatch, srun and salloc run.", false, printPlugstack),
-		make("accounting", "Print the line that makes Slurm account vgpu", "It belongs into slurm.conf; sacct then shows what was asked for and granted.", false, printAccounting),
+		command("gres.conf", "Print this node's lines for gres.conf", "The same file may hold the lines of all nodes.", true, printGresConf),
+		command("slurm.conf", "Print the lines for slurm.conf", "Join lists with what is there already; NodeName= gets Gres= beside its other keys.", true, printSlurmConf),
+		command("plugstack.conf", "Print the line for plugstack.conf", "It is needed on nodes and wherever sbatch, srun and salloc run.", false, printPlugstack),
+		command("accounting", "Print the line that makes Slurm account vgpu", "It belongs into slurm.conf; sacct then shows what was asked for and granted.", false, printAccounting),
 		cluster,
 	}
 }

@@ -70,8 +70,7 @@ func expectCode(ts *testscript.TestScript, _ bool, args []string) {
 	want := args[0]
 	err := ts.Exec(args[1], args[2:]...)
 	got := "0"
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		got = strconv.Itoa(exit.ExitCode())
 	} else {
 		ts.Check(err)

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -49,7 +50,7 @@ func command(args []string) int {
 		}
 	}
 	if err := flags.Parse(args); err != nil {
-		if err == pflag.ErrHelp {
+		if errors.Is(err, pflag.ErrHelp) {
 			return exitOK
 		}
 		fmt.Fprintln(os.Stderr, "vgpu-prolog:", err)

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -154,11 +155,11 @@ func cmdJob(ts *testscript.TestScript, _ bool, args []string) {
 	text, err := os.ReadFile("../internal/slurm/testdata/no-gres.txt")
 	ts.Check(err)
 	answer := string(text)
-	replace := func(old, new string) {
-		if !strings.Contains(answer, old) {
-			ts.Fatalf("the controller's answer has no %q", old)
+	replace := func(from, to string) {
+		if !strings.Contains(answer, from) {
+			ts.Fatalf("the controller's answer has no %q", from)
 		}
-		answer = strings.Replace(answer, old, new, 1)
+		answer = strings.Replace(answer, from, to, 1)
 	}
 	replace("JobId=22 ", "JobId="+args[0]+" ")
 	replace("Nodes=n08 ", "Nodes=n[1-2] ")
@@ -215,7 +216,7 @@ func cmdPrologs(ts *testscript.TestScript, _ bool, args []string) {
 // cmdCrash runs a prolog that must die at a crash point: crash NAME.
 func cmdCrash(ts *testscript.TestScript, _ bool, args []string) {
 	err := runProlog(ts, "CRASH="+args[0])
-	exit, ok := err.(*exec.ExitError)
+	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		ts.Fatalf("the prolog did not die at %s: %v", args[0], err)
 	}

@@ -52,13 +52,13 @@ func (p proc) process(pid int, uid uint32) {
 	p.write(pid, "status", fmt.Sprintf("Name:\tx\nUid:\t%d\t0\t0\t0\n", uid))
 }
 
-func (p proc) page(pid int, job, uid uint32) {
+func (p proc) page(pid int, job uint32) {
 	p.t.Helper()
 	dir := filepath.Join(p.dir, strconv.Itoa(pid), "root", rundir.Self)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		p.t.Fatal(err)
 	}
-	if err := ledger.WriteLimits(filepath.Join(dir, ledger.LimitsFile), ledger.Limits{Job: job, UID: uid}); err != nil {
+	if err := ledger.WriteLimits(filepath.Join(dir, ledger.LimitsFile), ledger.Limits{Job: job, UID: 1000}); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -91,7 +91,7 @@ func TestEveryEvidenceOfAJobCounts(t *testing.T) {
 	}
 	p.write(10, "cgroup", "5:devices:/slurm/uid_1000/job_7/step_0/task_0\n")
 	p.write(11, "cgroup", "0::/system.slice/slurmstepd.scope/job_7/step_batch/user/task_0\n")
-	p.page(12, 7, 1000)
+	p.page(12, 7)
 	p.write(13, "environ", "A=1\x00VGPU_STEP_DIR=/run/v/jobs/7/steps/0\x00")
 	p.write(14, "environ", "VGPU_STEP_DIR=/elsewhere/jobs/7/steps/0\x00")
 	same(t, Result{
@@ -107,10 +107,10 @@ func TestNobodyPassesForAnotherUsersJob(t *testing.T) {
 	p.process(10, 1001)
 	p.write(10, "environ", "VGPU_STEP_DIR=/run/v/jobs/7/steps/0\x00")
 	p.process(11, 1001)
-	p.page(11, 7, 1000)
+	p.page(11, 7)
 	p.process(12, 1001) // Slurm's cgroup is right whatever the others say
 	p.write(12, "cgroup", "0::/x/slurmstepd.scope/job_8/step_0/user/job_7/step_0\n")
-	p.page(12, 7, 1000)
+	p.page(12, 7)
 	same(t, Result{
 		Slices: map[Slice]Total{{7, gpu}: {}, {8, gpu}: {Bytes: 4 * mib, Processes: 1}},
 		Others: map[device.UUID]Total{gpu: {Bytes: 3 * mib, Processes: 2}},
@@ -136,12 +136,12 @@ func TestFolderOfARun(t *testing.T) {
 	p.write(10, "cgroup", "0::/system.slice/n1_slurmstepd.scope/"+sluid+"/step_0/user/task_0\n")
 	// What the user made below does not count, and neither do page and environment.
 	p.write(11, "cgroup", "0::/system.slice/slurmstepd.scope/"+sluid+"/step_0/user/task_0/slurmstepd.scope/job_8/step_0\n")
-	p.page(11, 8, 1000)
+	p.page(11, 8)
 	// The folder of a run that holds no slice.
 	p.write(12, "cgroup", "0::/system.slice/slurmstepd.scope/"+another+"/step_0/user/task_0/slurmstepd.scope/job_8/step_0\n")
 	p.write(12, "environ", "VGPU_STEP_DIR="+a.Run.Jobs()+"/8/steps/0\x00")
 	p.write(13, "cgroup", "0::/system.slice/slurmstepd.scope/"+another+"/step_0/user/task_0\n")
-	p.page(13, 8, 1000)
+	p.page(13, 8)
 	same(t, Result{
 		Slices: map[Slice]Total{{7, gpu}: {Bytes: 3 * mib, Processes: 2}, {8, gpu}: {}},
 		Others: map[device.UUID]Total{gpu: {Bytes: 12 * mib, Processes: 2}},
@@ -178,7 +178,7 @@ func TestAUserBooksNothingOnAnotherOfHisJobs(t *testing.T) {
 		p.process(pid, 1000)
 		p.write(pid, "cgroup", text)
 		if pid < 13 {
-			p.page(pid, 8, 1000)
+			p.page(pid, 8)
 			p.write(pid, "environ", "VGPU_STEP_DIR=/run/v/jobs/8/steps/0\x00")
 		}
 	}

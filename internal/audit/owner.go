@@ -115,7 +115,7 @@ func pageJob(dir string) (uint32, bool) {
 
 // environmentJob is for preload isolation.
 func (a Auditor) environmentJob(dir string) (uint32, bool) {
-	for _, variable := range bytes.Split(readText(filepath.Join(dir, "environ")), []byte{0}) {
+	for variable := range bytes.SplitSeq(readText(filepath.Join(dir, "environ")), []byte{0}) {
 		if rest, found := strings.CutPrefix(string(variable), "VGPU_STEP_DIR="+a.Run.Jobs()+"/"); found {
 			job, _, _ := strings.Cut(rest, "/")
 			return number(job)

@@ -130,7 +130,7 @@ func (c Config) ForNode(node string) Config {
 // NodeName is this node's name in Slurm: SLURMD_NODENAME as slurmd sets it for its prolog, epilog
 // and steps, else the short host name.
 func NodeName() string {
-	if node := os.Getenv("SLURMD_NODENAME"); node != "" {
+	if node := os.Getenv("SLURMD_NODENAME"); node != "" { //nolint:forbidigo // slurmd sets it
 		return node
 	}
 	return shortHostname()

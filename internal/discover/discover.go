@@ -158,7 +158,7 @@ func busID(pci nvml.PciInfo) string {
 
 // asError gives NVML's words, with the usual cause where they are too terse to act upon.
 func asError(ret nvml.Return) error {
-	switch ret {
+	switch ret { //nolint:exhaustive // NVML has words for the others
 	case nvml.ERROR_DRIVER_NOT_LOADED:
 		return errors.New("the NVIDIA kernel module is not loaded")
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:

@@ -33,7 +33,7 @@ var (
 // Slurm accepts in a GRES type.
 func TypeOf(name string) string {
 	var model []string // the words that are left
-	for _, word := range strings.Fields(strings.ToLower(name)) {
+	for word := range strings.FieldsSeq(strings.ToLower(name)) {
 		// "A100-SXM4-80GB" is a model and what it is built as.
 		word, _, _ = strings.Cut(word, "-")
 		word = notInType.ReplaceAllString(word, "")

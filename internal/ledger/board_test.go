@@ -216,13 +216,13 @@ func TestBoardTakesWhatItHasRoomFor(t *testing.T) {
 func TestAPageForWhichThereIsNoRoomIsNotMade(t *testing.T) {
 	dir := privatemounts.Full(t, nil)
 	path := filepath.Join(dir, "page")
-	for name, make := range map[string]func() error{
+	for name, write := range map[string]func() error{
 		"board":  func() error { return WriteBoard(path, []BoardSlice{{Job: 12}}) },
 		"limits": func() error { return WriteLimits(path, Limits{Job: 12}) },
 		"ledger": func() error { return Create(path, 12, 1, 0, 0) },
 		"claims": func() error { return CreateClaims(path, 12, 1, 0, 0) },
 	} {
-		if err := make(); !errors.Is(err, unix.ENOSPC) {
+		if err := write(); !errors.Is(err, unix.ENOSPC) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {

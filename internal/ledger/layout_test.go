@@ -104,8 +104,7 @@ type place struct {
 
 // flatten lists the fields of a struct, those of an embedded one in its stead.
 func flatten(s reflect.Type, base uintptr) (places []place) {
-	for i := range s.NumField() {
-		f := s.Field(i)
+	for f := range s.Fields() {
 		if f.Anonymous {
 			places = append(places, flatten(f.Type, base+f.Offset)...)
 			continue

@@ -125,11 +125,11 @@ func TestAPageHasRoomForAllDevices(t *testing.T) {
 	if got, err := ReadLimits(path); err != nil || !cmp.Equal(got, limits) {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	for name, make := range map[string]func(path string, job uint32, devices int, uid, gid uint32) error{"ledger": Create, "claims": CreateClaims} {
-		if err := make(path+name, 12, MaxDevices, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
+	for name, create := range map[string]func(path string, job uint32, devices int, uid, gid uint32) error{"ledger": Create, "claims": CreateClaims} {
+		if err := create(path+name, 12, MaxDevices, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := make(path+name+"2", 12, MaxDevices+1, uint32(os.Getuid()), uint32(os.Getgid())); err == nil {
+		if err := create(path+name+"2", 12, MaxDevices+1, uint32(os.Getuid()), uint32(os.Getgid())); err == nil {
 			t.Errorf("%s of more devices", name)
 		}
 	}

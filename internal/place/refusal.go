@@ -132,6 +132,7 @@ func everywhere(loads []load, want Want, rules Rules) string {
 		return fmt.Sprintf("no GPU is admitted by --vgpu-gpu=%s: this node has %s", want.GPU, names(loads))
 	case notUUID:
 		return fmt.Sprintf("no GPU of this node is admitted by --vgpu-uuid=%s", want.UUID)
+	case none, lost, draining, alone, notEmpty:
 	}
 	return ""
 }
@@ -162,6 +163,7 @@ func (l load) why(want Want, rules Rules) string {
 		return fmt.Sprintf("has %d MiB free", max(l.freeMiB, 0))
 	case noTime:
 		return fmt.Sprintf("has %d %% of its time free", max(100-l.sm, 0))
+	case none:
 	}
 	return "fits"
 }

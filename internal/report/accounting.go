@@ -215,7 +215,7 @@ func run(ctx context.Context, input, path string, args ...string) (string, error
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "SLURM_TIME_FORMAT=%s"}
-	if conf := os.Getenv("SLURM_CONF"); conf != "" {
+	if conf := os.Getenv("SLURM_CONF"); conf != "" { //nolint:forbidigo // which Slurm is asked
 		cmd.Env = append(cmd.Env, "SLURM_CONF="+conf)
 	}
 	cmd.Dir = "/"

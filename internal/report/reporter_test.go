@@ -128,7 +128,7 @@ func outcome(t *testing.T, r *Reporter, job uint32) string {
 // endsAtTheThirdCall has job 7 end after it was asked for twice.
 func endsAtTheThirdCall(t *testing.T) func(*database) func(int, uint32) {
 	return func(d *database) func(int, uint32) {
-		return func(calls int, job uint32) {
+		return func(calls int, _ uint32) {
 			d.Lock()
 			defer d.Unlock()
 			if d.rows[7].AdminComment != "" && calls <= 3 {
@@ -251,7 +251,7 @@ func TestFlushIsNotHeldUpByOneRecord(t *testing.T) {
 	delete(db.rows, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	db.onRow = func(calls int, job uint32) {
+	db.onRow = func(calls int, _ uint32) {
 		if calls > 0 && len(names(t, r.Spool.Usage())) == 1 {
 			cancel()
 		}

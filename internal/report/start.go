@@ -55,11 +55,11 @@ func Start(cfg config.Config, configPath string) error {
 	if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("start reporter: close inherited files: %w", err)
 	}
-	cmd := exec.Command(reporter, "report", "--flush", "--config", configPath) // stdio: /dev/null
+	cmd := exec.Command(reporter, "report", "--flush", "--config", configPath) //nolint:noctx // it outlives its parent; stdio: /dev/null
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	for _, name := range []string{"SLURM_CONF", "SLURMD_NODENAME"} { // %n in the configuration needs the latter
-		if value := os.Getenv(name); value != "" {
+		if value := os.Getenv(name); value != "" { //nolint:forbidigo // which Slurm is asked
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
 	}

@@ -3,7 +3,10 @@
 
 package request
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Bounds of a filter: as many full UUIDs as a large node has GPUs, and two filters fit in the canonical form.
 const (
@@ -38,20 +41,13 @@ func (f Filter) AdmitsUUID(uuid string) bool {
 }
 
 func (f Filter) admits(matches func(name string) bool) bool {
-	for _, name := range f.Not {
-		if matches(name) {
-			return false
-		}
+	if slices.ContainsFunc(f.Not, matches) {
+		return false
 	}
 	if len(f.Only) == 0 {
 		return true
 	}
-	for _, name := range f.Only {
-		if matches(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Only, matches)
 }
 
 func parseFilter(text string, valid func(name string) bool) (Filter, bool) {

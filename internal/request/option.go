@@ -149,7 +149,7 @@ func parseMem(text string) (Mem, bool) {
 		percent, ok := parsePercent(text)
 		return Mem{Percent: percent}, ok
 	}
-	times := int64(0)
+	var times int64
 	switch unit {
 	case "", "m", "mib":
 		times = 1

@@ -50,7 +50,7 @@ func (c *site) nodeLine() {
 		return
 	}
 	counts := make(map[string]string)
-	for _, item := range strings.Split(values["gres"], ",") {
+	for item := range strings.SplitSeq(values["gres"], ",") {
 		fields := strings.Split(strings.TrimSpace(item), ":")
 		// name[:type][:no_consume]:count
 		if slices.Contains(gresNames, strings.ToLower(fields[0])) {
@@ -116,7 +116,7 @@ func (c *site) count(check, where, name, text, remedy string) {
 }
 
 func (c *site) gresConf() {
-	file, _, err := readOptional(c.GresConf)
+	file, err := readOptional(c.GresConf)
 	if err != nil {
 		c.bad("gres.conf", "make it readable", "%v", err)
 		return
@@ -160,7 +160,7 @@ func (c *site) gresConf() {
 func (c *site) wholeGPUs() {
 	values, at, _ := c.slurm.Node(c.Node)
 	var own []string
-	for _, item := range strings.Split(values["gres"], ",") {
+	for item := range strings.SplitSeq(values["gres"], ",") {
 		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(item)), ":")
 		if name == "gpu" || name == "shard" || name == "mps" {
 			own = append(own, "gres/"+name)
@@ -172,13 +172,13 @@ func (c *site) wholeGPUs() {
 		c.bad("whole GPUs", "slurm.conf: take gpu, shard and mps out of this node's Gres=; a whole GPU is --gres=vgpu:1 --vgpu-mem=100% --vgpu-cores=100",
 			"%s: node %s offers %s as well; Slurm does not know that these are the same GPUs as vgpu's and gives each out twice", at.Place(), c.Node, strings.Join(own, " and "))
 	}
-	cgroup, _, err := readOptional(c.CgroupConf)
+	cgroup, err := readOptional(c.CgroupConf)
 	if err != nil {
 		c.bad("ConstrainDevices", "make it readable", "%v", err)
 		return
 	}
 	constrain, where, _ := cgroup.Value("ConstrainDevices")
-	gres, _, err := readOptional(c.GresConf)
+	gres, err := readOptional(c.GresConf)
 	if err != nil {
 		return // said above
 	}
@@ -200,7 +200,7 @@ func (c *site) wholeGPUs() {
 
 // hasWord looks for a word in a comma list, whatever its case.
 func hasWord(list string, words ...string) bool {
-	for _, have := range strings.Split(list, ",") {
+	for have := range strings.SplitSeq(list, ",") {
 		for _, word := range words {
 			if strings.EqualFold(strings.TrimSpace(have), word) {
 				return true

@@ -76,7 +76,7 @@ var ErrNoSlurmConf = errors.New("slurm.conf cannot be read")
 
 // DefaultSlurmConf is what Slurm's own commands would read.
 func DefaultSlurmConf() string {
-	if path := os.Getenv("SLURM_CONF"); path != "" {
+	if path := os.Getenv("SLURM_CONF"); path != "" { //nolint:forbidigo // which Slurm is asked
 		return path
 	}
 	for _, path := range []string{"/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf",
@@ -149,12 +149,12 @@ func (s Site) Check() ([]Finding, error) {
 }
 
 // readOptional reads a file that need not exist.
-func readOptional(path string) (slurmconf.File, bool, error) {
+func readOptional(path string) (slurmconf.File, error) {
 	file, err := slurmconf.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) { // not one that it includes
-			return slurmconf.File{Path: path}, false, nil
+			return slurmconf.File{Path: path}, nil
 		}
 	}
-	return file, err == nil, err
+	return file, err
 }

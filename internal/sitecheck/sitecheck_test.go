@@ -68,16 +68,16 @@ func write(t *testing.T, path, text string) {
 }
 
 // edit replaces text in a file of the site; the old text must be there.
-func edit(t *testing.T, path, old, new string) {
+func edit(t *testing.T, path, from, to string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(data), old) {
-		t.Fatalf("%s has no %q", path, old)
+	if !strings.Contains(string(data), from) {
+		t.Fatalf("%s has no %q", path, from)
 	}
-	write(t, path, strings.Replace(string(data), old, new, 1))
+	write(t, path, strings.Replace(string(data), from, to, 1))
 }
 
 // findings is what is wrong, as "check: says -> remedy", without the folder's name.

@@ -121,7 +121,7 @@ const maxScript = 64 << 10
 
 // calls says whether a program is ours, a link to it, or a script that names it.
 func calls(path, ours string) bool {
-	if real, err := filepath.EvalSymlinks(path); err == nil && filepath.Base(real) == ours {
+	if target, err := filepath.EvalSymlinks(path); err == nil && filepath.Base(target) == ours {
 		return true
 	}
 	file, err := os.Open(path)

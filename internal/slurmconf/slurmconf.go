@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -196,7 +197,7 @@ func (f File) Value(key string) (value string, at Line, ok bool) {
 func (f File) Words(key string) []string {
 	value, _, _ := f.Value(key)
 	var words []string
-	for _, word := range strings.Split(value, ",") {
+	for word := range strings.SplitSeq(value, ",") {
 		if word = strings.ToLower(strings.TrimSpace(word)); word != "" {
 			words = append(words, word)
 		}
@@ -222,9 +223,7 @@ func (f File) Node(name string) (values map[string]string, at Line, ok bool) {
 			continue
 		}
 		values = make(map[string]string)
-		for key, value := range defaults {
-			values[key] = value
-		}
+		maps.Copy(values, defaults)
 		for _, pair := range line.Pairs[1:] {
 			values[pair.Key] = pair.Value
 		}

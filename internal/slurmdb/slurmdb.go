@@ -158,7 +158,7 @@ func Library(ctx context.Context, command string) (string, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command, "--version")
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
-	if conf := os.Getenv("SLURM_CONF"); conf != "" { // even --version reads it
+	if conf := os.Getenv("SLURM_CONF"); conf != "" { //nolint:forbidigo // even --version reads it
 		cmd.Env = append(cmd.Env, "SLURM_CONF="+conf)
 	}
 	out, err := cmd.Output()
@@ -199,7 +199,7 @@ func libraryOf(command string) (string, error) {
 		}
 		for _, tag := range []elf.DynTag{elf.DT_RUNPATH, elf.DT_RPATH} {
 			values, _ := file.DynString(tag)
-			for _, dir := range strings.Split(strings.Join(values, ":"), ":") {
+			for dir := range strings.SplitSeq(strings.Join(values, ":"), ":") {
 				dir = strings.ReplaceAll(dir, "$ORIGIN", filepath.Dir(command))
 				path := filepath.Join(dir, name)
 				if _, err := os.Stat(path); err == nil && filepath.IsAbs(path) {

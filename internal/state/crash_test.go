@@ -5,6 +5,7 @@ package state
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -51,7 +52,7 @@ func TestMain(m *testing.M) {
 // child grants a slice to each job in turn.
 func child(dir rundir.Dir, ids string) error {
 	store := Store{Dir: dir, BootID: testBoot, Log: hclog.NewNullLogger()}
-	for _, text := range strings.Fields(ids) {
+	for text := range strings.FieldsSeq(ids) {
 		id, err := strconv.ParseUint(text, 10, 32)
 		if err != nil {
 			return err
@@ -95,7 +96,7 @@ func TestWriterKilledAnywhereLeavesTheStateBeforeOrAfter(t *testing.T) {
 			store := newStore(t)
 			put(t, store, 1)
 			err := startChild(t, store.Dir, "2", tc.crash).Wait()
-			exit, ok := err.(*exec.ExitError)
+			exit, ok := errors.AsType[*exec.ExitError](err)
 			if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 				t.Fatalf("the writer did not die at %s: %v", tc.crash, err)
 			}

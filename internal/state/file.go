@@ -154,7 +154,7 @@ func moveAside(path string, now time.Time) (string, error) {
 	}
 	old, err := filepath.Glob(path + ".corrupt-*")
 	if err != nil {
-		return aside, nil
+		return aside, nil //nolint:nilerr // older ones stay
 	}
 	sort.Strings(old) // the time in the name sorts
 	for _, name := range old[:max(0, len(old)-corruptKept)] {

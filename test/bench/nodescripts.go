@@ -142,16 +142,16 @@ func (b *bench) prologAndEpilog(ctx context.Context) error {
 // would measure the controller.
 func (b *bench) concurrent(ctx context.Context) error {
 	const jobs = 200
-	canned, real := b.cluster.Home.Path("bench", "scontrol"), b.cluster.Home.Path("bench", "answer")
+	canned, printed := b.cluster.Home.Path("bench", "scontrol"), b.cluster.Home.Path("bench", "answer")
 	job, err := b.job(ctx, gresOfJob)
 	if err != nil {
 		return err
 	}
-	said := b.cluster.Run(ctx, b.cluster.Root(), fmt.Sprintf("scontrol -d -o show job %d > %s", job, real))
+	said := b.cluster.Run(ctx, b.cluster.Root(), fmt.Sprintf("scontrol -d -o show job %d > %s", job, printed))
 	if said.Code != 0 {
 		return errors.New(said.String())
 	}
-	answer := fmt.Sprintf("#!/bin/sh\nread -r first rest < %s\necho \"JobId=$5 $rest\"\n", real)
+	answer := fmt.Sprintf("#!/bin/sh\nread -r first rest < %s\necho \"JobId=$5 $rest\"\n", printed)
 	if err := os.WriteFile(canned, []byte(answer), 0o755); err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (b *bench) preload(context.Context) error {
 
 // plugin measures what loading the plugin adds to sbatch, which loads every SPANK plugin before it
 // prints its help, and to slurmstepd, whose hooks a host program plays.
-func (b *bench) plugin(ctx context.Context) error {
+func (b *bench) plugin(_ context.Context) error {
 	home := b.cluster.Home
 	text, err := os.ReadFile(home.Path("etc", "slurm.conf"))
 	if err != nil {

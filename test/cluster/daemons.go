@@ -124,13 +124,14 @@ func (c *Cluster) await(ctx context.Context, what string, deadline time.Duration
 		}
 		waited := time.Since(begin)
 		if waited > deadline {
-			text := fmt.Sprintf("%s: not within %v: %v", what, deadline, err)
+			var text strings.Builder
+			fmt.Fprintf(&text, "%s: not within %v: %v", what, deadline, err)
 			for _, name := range on {
 				if d := c.daemons[name]; d != nil {
-					text += "\n" + c.tail(d)
+					text.WriteString("\n" + c.tail(d))
 				}
 			}
-			return errors.New(text)
+			return errors.New(text.String())
 		}
 		if waited > told {
 			c.progress("still waiting for %s (%d s)", what, int(waited.Seconds()))

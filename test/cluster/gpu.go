@@ -58,7 +58,7 @@ func (c *Cluster) findGPUs(ctx context.Context) error {
 		return fmt.Errorf("ask nvidia-smi for the GPUs: %w", err)
 	}
 	g := gres{deviceDir: "/dev"}
-	for _, field := range strings.Fields(string(out)) {
+	for field := range strings.FieldsSeq(string(out)) {
 		mib, err := strconv.Atoi(field)
 		if err != nil {
 			return fmt.Errorf("nvidia-smi gives the memory of a GPU as %q", field)

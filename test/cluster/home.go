@@ -94,7 +94,7 @@ const (
 func (h Home) undoInPlace() error {
 	var errs []error
 	names, _ := os.ReadFile(h.Path(usersFile))
-	for _, name := range strings.Fields(string(names)) {
+	for name := range strings.FieldsSeq(string(names)) {
 		if out, err := exec.Command("userdel", name).CombinedOutput(); err != nil {
 			errs = append(errs, fmt.Errorf("userdel %s: %w: %s", name, err, out))
 		}
@@ -139,7 +139,7 @@ func Stop(home Home) error {
 		}
 	}
 	if isDir(string(home)) {
-		return clear(home)
+		return clearHome(home)
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func ClearStale() error {
 		if time.Since(info.ModTime()) < 10*time.Second && len(recorded(home.Path(pidsFile))) == 0 {
 			continue
 		}
-		errs = append(errs, clear(home))
+		errs = append(errs, clearHome(home))
 	}
 	roots, _ := filepath.Glob(filepath.Join(homeParent, homePattern+"*.root"))
 	for _, root := range roots {
@@ -167,8 +167,8 @@ func ClearStale() error {
 	return errors.Join(errs...)
 }
 
-// clear ends the processes that a cluster without keepers left, and removes its folder.
-func clear(home Home) error {
+// clearHome ends the processes that a cluster without keepers left, and removes its folder.
+func clearHome(home Home) error {
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		left := marked(string(home))
 		for _, ids := range recorded(home.Path(pidsFile)) {

@@ -35,7 +35,7 @@ func (c *Cluster) installParts(ctx context.Context) error {
 		}
 	}
 	for _, program := range []string{"vgpu-prolog", "vgpu-epilog", "vgpu-gres", "vgpuctl"} {
-		if err := copyFile(filepath.Join(c.Build, program), h.Path("bin", program), 0o755); err != nil {
+		if err := copyProgram(filepath.Join(c.Build, program), h.Path("bin", program)); err != nil {
 			return err
 		}
 	}
@@ -43,13 +43,13 @@ func (c *Cluster) installParts(ctx context.Context) error {
 	// on a real one apart from them.
 	if !c.gres.simulated {
 		for _, program := range jobPrograms {
-			if err := copyFile(filepath.Join(c.Build, "sim", program), h.Path("bin", program), 0o755); err != nil {
+			if err := copyProgram(filepath.Join(c.Build, "sim", program), h.Path("bin", program)); err != nil {
 				return err
 			}
 		}
 	}
 	for _, library := range []string{"libslurm-vgpu.so", "spank_vgpu.so"} {
-		if err := copyFile(filepath.Join(c.Build, library), h.Path("lib", library), 0o755); err != nil {
+		if err := copyProgram(filepath.Join(c.Build, library), h.Path("lib", library)); err != nil {
 			return err
 		}
 	}
@@ -121,13 +121,13 @@ func (c *Cluster) askNodes(ctx context.Context) error {
 
 var nodeGres = regexp.MustCompile(`(?m)^NodeName=\S+ Gres=(\S+)`)
 
-func copyFile(from, to string, mode os.FileMode) error {
+func copyProgram(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return fmt.Errorf("%w (did `make build` succeed?)", err)
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (c *Cluster) installSimulation() error {
 		if !file.Type().IsRegular() {
 			continue
 		}
-		if err := copyFile(filepath.Join(c.Build, "sim", file.Name()), filepath.Join(sim, file.Name()), 0o755); err != nil {
+		if err := copyProgram(filepath.Join(c.Build, "sim", file.Name()), filepath.Join(sim, file.Name())); err != nil {
 			return err
 		}
 	}

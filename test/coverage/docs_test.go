@@ -80,7 +80,7 @@ func TestDocumentsNameFilesThatExist(t *testing.T) {
 	paths := 0
 	for document, text := range documents(t) {
 		for _, span := range quoted.FindAllStringSubmatch(strings.Join(prose(text), "\n"), -1) {
-			for _, word := range strings.Fields(span[1]) {
+			for word := range strings.FieldsSeq(span[1]) {
 				path := strings.TrimRight(word, ".,:;")
 				if !ofProject.MatchString(path) || standsFor.MatchString(path) {
 					continue

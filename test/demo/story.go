@@ -66,12 +66,13 @@ func (s *story) check(ok bool, format string, args ...any) bool {
 }
 
 // until polls until done, and says every few seconds that it still waits.
-func (s *story) until(what string, deadline time.Duration, done func() bool) bool {
+func (s *story) until(what string, deadline time.Duration, done func() bool) {
 	begin, told := time.Now(), 2*time.Second
 	for !done() {
 		waited := time.Since(begin)
 		if waited > deadline || s.ctx.Err() != nil {
-			return s.check(false, "%s: not within %v", what, deadline)
+			s.check(false, "%s: not within %v", what, deadline)
+			return
 		}
 		if waited > told {
 			s.say("… waiting for %s (%d s)", what, int(waited.Seconds()))
@@ -82,7 +83,6 @@ func (s *story) until(what string, deadline time.Duration, done func() bool) boo
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	return true
 }
 
 var submitted = regexp.MustCompile(`Submitted batch job (\d+)`)
@@ -121,14 +121,13 @@ func (s *story) awaitEnd(job string) {
 }
 
 // write puts a file into a user's home.
-func (s *story) write(u cluster.User, name, text string) string {
+func (s *story) write(u cluster.User, name, text string) {
 	path := filepath.Join(u.Home, name)
 	err := os.WriteFile(path, []byte(text), 0o755)
 	if err == nil {
 		err = os.Chown(path, int(u.UID), int(u.GID))
 	}
 	s.check(err == nil, "write %s: %v", path, err)
-	return path
 }
 
 // logs prints what the node's side said, for whoever has to find out.

@@ -39,7 +39,7 @@ func runsOf(u cluster.User, job string, task int) int {
 // task is what Slurm says about one: raw id, state, restarts.
 func task(t *testing.T, job string, number int) (id, state, restarts string) {
 	t.Helper()
-	for _, field := range strings.Fields(ok(t, root, fmt.Sprintf("scontrol -o show job %s_%d", job, number)).Stdout) {
+	for field := range strings.FieldsSeq(ok(t, root, fmt.Sprintf("scontrol -o show job %s_%d", job, number)).Stdout) {
 		key, value, _ := strings.Cut(field, "=")
 		switch key {
 		case "JobId":
@@ -167,7 +167,7 @@ func TestAHeterogeneousJobGoesBackAsAWhole(t *testing.T) {
 	// Slurm's backfill starts heterogeneous jobs, and sleeps while nothing happens in the cluster.
 	stir := func() { run(t, root, "sbatch -p all -o /dev/null --wrap true") }
 	component := func(n int, key string) string {
-		for _, field := range strings.Fields(run(t, root, fmt.Sprintf("scontrol -o show job %s+%d", job, n)).Stdout) {
+		for field := range strings.FieldsSeq(run(t, root, fmt.Sprintf("scontrol -o show job %s+%d", job, n)).Stdout) {
 			if value, found := strings.CutPrefix(field, key+"="); found {
 				return value
 			}

@@ -26,7 +26,7 @@ func fragment(t *testing.T) (releaseOne, releaseOther func()) {
 
 func restarts(t *testing.T, job string) string {
 	t.Helper()
-	for _, field := range strings.Fields(run(t, root, "scontrol -o show job "+job).Stdout) {
+	for field := range strings.FieldsSeq(run(t, root, "scontrol -o show job "+job).Stdout) {
 		if n, found := strings.CutPrefix(field, "Restarts="); found {
 			return n
 		}

@@ -149,7 +149,7 @@ func TestShareOfTheGPU(t *testing.T) {
 	until(t, "the utilisation that the node's nvidia-smi tells", 60*time.Second, func() error {
 		var percent float64
 		out := ok(t, root, "nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits").Stdout
-		for _, field := range strings.Fields(out) {
+		for field := range strings.FieldsSeq(out) {
 			var one float64
 			fmt.Sscan(field, &one)
 			percent += one

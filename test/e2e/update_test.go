@@ -53,7 +53,7 @@ func TestGRESOfAPendingJobAreChanged(t *testing.T) {
 			t.Errorf("%s, then gres=%s: the job sees %q, want %q", tc.options, tc.gres, got, want)
 		}
 		total := 0
-		for _, field := range strings.Fields(want) {
+		for field := range strings.FieldsSeq(want) {
 			var mib int
 			fmt.Sscan(field, &mib)
 			total += mib

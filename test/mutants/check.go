@@ -110,7 +110,7 @@ func packages() ([]*check, error) {
 		return nil, err
 	}
 	var all []*check
-	for _, folder := range strings.Fields(string(list)) {
+	for folder := range strings.FieldsSeq(string(list)) {
 		name, err := filepath.Rel(here, folder)
 		if err != nil {
 			return nil, err
@@ -220,7 +220,7 @@ func (s *suite) namedFor(file string) ([]string, error) {
 		return nil, err
 	}
 	var first, rest []string
-	for _, line := range strings.Split(string(table), "\n") {
+	for line := range strings.SplitSeq(string(table), "\n") {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || fields[0] == "#" {
 			continue
@@ -265,7 +265,7 @@ func goConcerned(file string) ([]string, error) {
 		names = append(names, "testhost")
 	}
 	const module = "github.com/slurm-vgpu/slurm-vgpu/"
-	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(string(out)), "\n") {
 		fields := strings.Fields(line)
 		name := strings.TrimPrefix(fields[0], module)
 		if name != own && slices.Contains(fields[1:], module+own) {

@@ -152,14 +152,12 @@ func tryAll(o options, samples []area, b *book, reasons map[string]string) error
 		names = append(names, a.name)
 	}
 	for i := range o.trees {
-		wait.Add(1)
-		go func() {
-			defer wait.Done()
+		wait.Go(func() {
 			if err := serve(filepath.Join(o.folder, fmt.Sprintf("tree%d", i+1)), i+1, names, seen, work); err != nil {
 				errs <- err
 				once.Do(func() { close(stop) })
 			}
-		}()
+		})
 	}
 	for _, a := range samples {
 		a.hand(work, stop, b, reasons)

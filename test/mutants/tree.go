@@ -37,7 +37,7 @@ func newTree(root string) (*tree, error) {
 	}
 	t := &tree{root: root, log: log}
 	keep := map[string]bool{}
-	for _, name := range strings.Split(strings.TrimRight(string(listed), "\x00"), "\x00") {
+	for name := range strings.SplitSeq(strings.TrimRight(string(listed), "\x00"), "\x00") {
 		keep[name] = true
 		if err := t.copy(name); err != nil && !os.IsNotExist(err) {
 			return nil, err

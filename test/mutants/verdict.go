@@ -149,7 +149,7 @@ func readEquivalents(path string) (map[string]string, error) {
 	reasons := map[string]string{}
 	for i, paragraph := range strings.Split(string(text), "\n\n") {
 		var lines []string
-		for _, line := range strings.Split(paragraph, "\n") {
+		for line := range strings.SplitSeq(paragraph, "\n") {
 			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "# ") {
 				lines = append(lines, line)
 			}

@@ -6,7 +6,9 @@ package shape
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -130,6 +132,36 @@ func TestPurePackagesAskNobody(t *testing.T) {
 func TestThePluginIsSmall(t *testing.T) {
 	for _, found := range reaches(packages(t), "spank", tooMuchForThePlugin) {
 		t.Error(found)
+	}
+}
+
+// golangci-lint shows a wrong arrow in the editor, where .golangci.yml has the floors as well.
+func TestLinterKnowsTheFloors(t *testing.T) {
+	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	var below []string
+	for i, floor := range floors {
+		fmt.Fprintf(&want, "        floor%d:\n          list-mode: lax\n          files:\n            - \"!$test\"\n", i)
+		for _, name := range floor {
+			fmt.Fprintf(&want, "            - \"**/internal/%s/*.go\"\n", name)
+		}
+		fmt.Fprintf(&want, "          deny:\n            - pkg: %s\n              desc: no floor below this one\n", strings.TrimSuffix(module, "/"))
+		if i > 0 {
+			want.WriteString("          allow:\n")
+		}
+		for _, name := range below {
+			fmt.Fprintf(&want, "            - %sinternal/%s$\n", module, name)
+		}
+		below = append(below, floor...)
+	}
+	const begin, end = "        # The floors of internal.\n", "        # No more floors.\n"
+	_, rest, _ := strings.Cut(string(config), begin)
+	got, _, found := strings.Cut(rest, end)
+	if !found || got != want.String() {
+		t.Errorf(".golangci.yml has other floors than floors_test.go; between its two comments belongs\n%s", want.String())
 	}
 }
 

@@ -38,7 +38,7 @@ func sources(t *testing.T, extensions ...string) (names []string) {
 	if err != nil {
 		t.Skipf("the sources are not in a git tree: %v", err)
 	}
-	for _, name := range strings.Split(strings.Trim(string(listed), "\x00"), "\x00") {
+	for name := range strings.SplitSeq(strings.Trim(string(listed), "\x00"), "\x00") {
 		if slices.Contains(extensions, filepath.Ext(name)) {
 			names = append(names, name)
 		}

@@ -113,7 +113,7 @@ func (s *soak) requeueOne(ctx context.Context, requeued map[string]bool) {
 // the job.
 func (s *soak) heal(ctx context.Context) (n int) {
 	root := s.cluster.Root()
-	for _, node := range strings.Fields(s.cluster.Run(ctx, root, "sinfo -h -N -t drain,drained,draining,down -o %N").Stdout) {
+	for node := range strings.FieldsSeq(s.cluster.Run(ctx, root, "sinfo -h -N -t drain,drained,draining,down -o %N").Stdout) {
 		if s.cluster.Run(ctx, root, "scontrol update nodename="+node+" state=resume").Code == 0 {
 			n++
 		}
