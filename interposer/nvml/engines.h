@@ -13,111 +13,124 @@ static void tell_domain(unsigned int *percentage, unsigned int known)
 }
 
 /* The traffic on the bus is not known by process: the device then has no such domain. */
-#define WRAP_DOMAINS(symbol, params, args, device, info)                                                   \
-	WRAP(symbol, params)                                                                               \
-	{                                                                                                  \
-		BEGIN(symbol, args);                                                                       \
-		nvmlReturn_t result = real args;                                                           \
-		struct vgpu_usage usage;                                                                   \
-                                                                                                           \
-		if (result != NVML_SUCCESS || (info) == NULL || !vgpu_usage_now(p, device, &usage))        \
-			return result;                                                                     \
-		tell_domain(&(info)->utilization[NVML_DOMAIN_GPU].percentage, usage.sm);                   \
-		tell_domain(&(info)->utilization[NVML_DOMAIN_MEMORY].percentage, usage.memory);            \
-		tell_domain(&(info)->utilization[NVML_DOMAIN_VIDEO].percentage,                            \
-			    usage.encoder > usage.decoder ? usage.encoder : usage.decoder);                \
-		for (int domain = NVML_DOMAIN_BUS; domain < NVML_DOMAINS; domain++)                        \
-			memset(&(info)->utilization[domain], 0, sizeof((info)->utilization[domain]));      \
-		return result;                                                                             \
-	}
+static void tell_domains(struct vgpu_process *p, nvmlDevice_t device, nvmlGpuDynamicPstatesInfo_t *info)
+{
+	struct vgpu_usage usage;
 
-#define KEEP_SESSIONS(p, device, list, count) (vgpu_account_sweep(p, false), KEEP_BY_PID(p, list, count, .pid))
+	if (!vgpu_usage_now(p, device, &usage))
+		return;
+	tell_domain(&info->utilization[NVML_DOMAIN_GPU].percentage, usage.sm);
+	tell_domain(&info->utilization[NVML_DOMAIN_MEMORY].percentage, usage.memory);
+	tell_domain(&info->utilization[NVML_DOMAIN_VIDEO].percentage, usage.encoder > usage.decoder ? usage.encoder : usage.decoder);
+	for (int domain = NVML_DOMAIN_BUS; domain < NVML_DOMAINS; domain++)
+		memset(&info->utilization[domain], 0, sizeof(info->utilization[domain]));
+}
+
+#define WRAP_DOMAINS(symbol, params, args, device, info) \
+	WRAP_TELL(symbol, params, args, info, tell_domains(p, device, info))
+
+static unsigned int keep_sessions(struct vgpu_process *p, void *list, unsigned int count, size_t entry_bytes, size_t pid_at)
+{
+	vgpu_account_sweep(p, false);
+	return keep_by_pid(p, list, count, entry_bytes, pid_at);
+}
+
+#define KEEP_SESSIONS(p, device, list, count) \
+	keep_sessions(p, list, count, sizeof(*(list)), offsetof(__typeof__(*(list)), pid))
 
 /* Without room the driver says how many sessions there are, and that is no error. */
-#define HAND_OUT_SESSIONS(result, list, count, all, own)                                 \
-	do {                                                                             \
-		if ((count) == 0)                                                        \
-			(count) = (own);                                                 \
-		else                                                                     \
-			HAND_OUT(result, list, count, all, own);                         \
-	} while (0)
+static nvmlReturn_t hand_out_sessions(nvmlReturn_t result, void *list, unsigned int *count, void *all, unsigned int own, size_t entry_bytes)
+{
+	if (result != NVML_SUCCESS || *count != 0)
+		return hand_out_all(result, list, count, all, own, entry_bytes);
+	*count = own;
+	vgpu_listed_drop(all, entry_bytes);
+	return NVML_SUCCESS;
+}
 
 #define WRAP_SESSIONS(symbol, params, args, device, count, list, type) \
-	WRAP_LIST(symbol, params, args, device, count, list, type, KEEP_SESSIONS, HAND_OUT_SESSIONS)
+	WRAP_LIST(symbol, params, args, count, list, type, KEEP_SESSIONS, hand_out_sessions)
 
 /* What the statistics of a device are of its sessions: how many, and their means. */
 struct vgpu_sessions {
 	unsigned int count, fps, latency_us;
 };
 
-#define SESSIONS(name, symbol, type, fps_field)                                                              \
-	static nvmlReturn_t name(struct vgpu_process *p, nvmlDevice_t device, struct vgpu_sessions *mean)    \
-	{                                                                                                    \
-		vgpu_fn_##symbol *ask = VGPU_REAL(symbol);                                                   \
-		type *list = ask == NULL ? NULL : vgpu_listed_take(sizeof(*list));                           \
-		unsigned int listed = VGPU_LISTED;                                                           \
-		unsigned long long fps = 0, latency_us = 0;                                                  \
-                                                                                                             \
-		*mean = (struct vgpu_sessions){0};                                                           \
-		if (list == NULL)                                                                            \
-			return NVML_ERROR_NOT_SUPPORTED;                                                     \
-		if (ask(device, &listed, list) != NVML_SUCCESS) {                                            \
-			vgpu_listed_drop(list, sizeof(*list));                                               \
-			return NVML_ERROR_NOT_SUPPORTED;                                                     \
-		}                                                                                            \
-		mean->count = KEEP_SESSIONS(p, device, list, listed);                                        \
-		for (unsigned int i = 0; i < mean->count; i++) {                                             \
-			fps += list[i].fps_field;                                                            \
-			latency_us += list[i].averageLatency;                                                \
-		}                                                                                            \
-		if (mean->count > 0) {                                                                       \
-			mean->fps = (unsigned int)(fps / mean->count);                                       \
-			mean->latency_us = (unsigned int)(latency_us / mean->count);                         \
-		}                                                                                            \
-		vgpu_listed_drop(list, sizeof(*list));                                                       \
-		return NVML_SUCCESS;                                                                         \
+static nvmlReturn_t mean_of(struct vgpu_sessions *mean, bool told, void *list, size_t entry_bytes, size_t fps_at, size_t latency_at)
+{
+	unsigned long long fps = 0, latency_us = 0;
+
+	for (unsigned int i = 0; i < mean->count; i++) {
+		fps += word_of((char *)list + i * entry_bytes, fps_at);
+		latency_us += word_of((char *)list + i * entry_bytes, latency_at);
+	}
+	mean->fps = mean->count > 0 ? (unsigned int)(fps / mean->count) : 0;
+	mean->latency_us = mean->count > 0 ? (unsigned int)(latency_us / mean->count) : 0;
+	if (list != NULL)
+		vgpu_listed_drop(list, entry_bytes);
+	return told ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+}
+
+/* Of the job's own of those that the driver lists. */
+#define SESSIONS(name, symbol, type, fps_field)                                                 \
+	static nvmlReturn_t name(struct vgpu_process *p, nvmlDevice_t device, struct vgpu_sessions *mean) \
+	{                                                                                       \
+		vgpu_fn_##symbol *ask = VGPU_REAL(symbol);                                      \
+		type *list = ask == NULL ? NULL : vgpu_listed_take(sizeof(*list));              \
+		unsigned int listed = VGPU_LISTED;                                              \
+		bool told = list != NULL && ask(device, &listed, list) == NVML_SUCCESS;         \
+                                                                                                \
+		mean->count = told ? KEEP_SESSIONS(p, device, list, listed) : 0;                \
+		return mean_of(mean, told, list, sizeof(type), offsetof(type, fps_field), offsetof(type, averageLatency)); \
 	}
 
 SESSIONS(own_encoder_sessions, nvmlDeviceGetEncoderSessions, nvmlEncoderSessionInfo_t, averageFps)
 SESSIONS(own_capture_sessions, nvmlDeviceGetFBCSessions, nvmlFBCSessionInfo_t, averageFPS)
 
 /* A driver that does not list the sessions says nothing of whose they are: the statistics are not supported then. */
-#define WRAP_ENCODER(symbol, params, args, device, count, fps, latency_us)               \
-	WRAP(symbol, params)                                                             \
-	{                                                                                \
-		BEGIN(symbol, args);                                                     \
-		struct vgpu_sessions mean = {0};                                         \
-		nvmlReturn_t result;                                                     \
-                                                                                         \
-		if ((count) == NULL || (fps) == NULL || (latency_us) == NULL)            \
-			return real args;                                                \
-		result = real(device, &mean.count, &mean.fps, &mean.latency_us);         \
-		if (result == NVML_SUCCESS && mean.count > 0)                            \
-			result = own_encoder_sessions(p, device, &mean);                 \
-		if (result == NVML_SUCCESS) {                                            \
-			*(count) = mean.count;                                           \
-			*(fps) = mean.fps;                                               \
-			*(latency_us) = mean.latency_us;                                 \
-		}                                                                        \
-		return result;                                                           \
+static nvmlReturn_t own_encoder(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetEncoderStats *real, nvmlDevice_t device,
+				unsigned int *count, unsigned int *fps, unsigned int *latency_us)
+{
+	struct vgpu_sessions mean = {0};
+	nvmlReturn_t result = real(device, &mean.count, &mean.fps, &mean.latency_us);
+
+	if (result == NVML_SUCCESS && mean.count > 0)
+		result = own_encoder_sessions(p, device, &mean);
+	if (result != NVML_SUCCESS)
+		return result;
+	*count = mean.count;
+	*fps = mean.fps;
+	*latency_us = mean.latency_us;
+	return NVML_SUCCESS;
+}
+
+#define WRAP_ENCODER(symbol, params, args, device, count, fps, latency_us)                      \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol, args);                                                            \
+		if ((count) == NULL || (fps) == NULL || (latency_us) == NULL)                   \
+			return real args;                                                       \
+		return own_encoder(p, real, device, count, fps, latency_us);                    \
 	}
 
-#define WRAP_CAPTURE(symbol, params, args, device, stats)                                        \
-	WRAP(symbol, params)                                                                     \
-	{                                                                                        \
-		BEGIN(symbol, args);                                                             \
-		nvmlFBCStats_t all = {0};                                                        \
-		struct vgpu_sessions mean = {0};                                                 \
-		nvmlReturn_t result;                                                             \
-                                                                                                 \
-		if ((stats) == NULL)                                                             \
-			return real args;                                                        \
-		result = real(device, &all);                                                     \
-		if (result == NVML_SUCCESS && all.sessionsCount > 0)                             \
-			result = own_capture_sessions(p, device, &mean);                         \
-		if (result == NVML_SUCCESS)                                                      \
-			*(stats) = (nvmlFBCStats_t){mean.count, mean.fps, mean.latency_us};      \
-		return result;                                                                   \
+static nvmlReturn_t own_capture(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetFBCStats *real, nvmlDevice_t device, nvmlFBCStats_t *stats)
+{
+	struct vgpu_sessions mean = {0};
+	nvmlFBCStats_t all = {0};
+	nvmlReturn_t result = real(device, &all);
+
+	if (result == NVML_SUCCESS && all.sessionsCount > 0)
+		result = own_capture_sessions(p, device, &mean);
+	if (result == NVML_SUCCESS)
+		*stats = (nvmlFBCStats_t){mean.count, mean.fps, mean.latency_us};
+	return result;
+}
+
+#define WRAP_CAPTURE(symbol, params, args, device, stats)                                       \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol, args);                                                            \
+		return (stats) == NULL ? real args : own_capture(p, real, device, stats);       \
 	}
 
 /* GPM counts what the multiprocessors, the memory and the links of the whole GPU do, a hundred times finer than utilisation: of

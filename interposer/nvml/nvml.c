@@ -10,6 +10,7 @@
 #include "nvml/usage.h"
 #include "api/symbols.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #define WRAP(symbol, params)                                                                                \
@@ -28,10 +29,24 @@
 	if (vgpu_stage(p) == VGPU_UNLIMITED)                  \
 	return real args
 
+/* What the driver has said is put right by tell, where it has said something. */
+#define WRAP_TELL(symbol, params, args, out, tell)                                              \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol, args);                                                            \
+		nvmlReturn_t result = real args;                                                \
+                                                                                                \
+		if (result == NVML_SUCCESS && (out) != NULL)                                    \
+			tell;                                                                   \
+		return result;                                                                  \
+	}
+
 /* A device that the step has no slice of has no memory for it. */
-static struct vgpu_view view_of(struct vgpu_process *p, int device)
+static struct vgpu_view view_of(struct vgpu_process *p, nvmlDevice_t device)
 {
-	return device < 0 ? (struct vgpu_view){0} : vgpu_account_view(p, (uint32_t)device);
+	int index = vgpu_device_of_nvml(device);
+
+	return index < 0 ? (struct vgpu_view){0} : vgpu_account_view(p, (uint32_t)index);
 }
 
 static unsigned long long least(unsigned long long a, unsigned long long b)
@@ -39,72 +54,41 @@ static unsigned long long least(unsigned long long a, unsigned long long b)
 	return a < b ? a : b;
 }
 
-#define SHOW(memory, view)                                                          \
-	do {                                                                        \
-		(memory)->total = least((memory)->total, (view).total_bytes);       \
-		(memory)->used = (memory)->total - least((memory)->total, (view).free_bytes); \
-		(memory)->free = least((memory)->free, (view).free_bytes);          \
-	} while (0)
+static void show(struct vgpu_view view, unsigned long long *total, unsigned long long *used, unsigned long long *unused)
+{
+	*total = least(*total, view.total_bytes);
+	*used = *total - least(*total, view.free_bytes);
+	*unused = least(*unused, view.free_bytes);
+}
 
-#define WRAP_MEMORY(symbol, params, args, device, memory)                                 \
-	WRAP(symbol, params)                                                              \
-	{                                                                                 \
-		BEGIN(symbol, args);                                                      \
-		nvmlReturn_t result = real args;                                          \
-                                                                                          \
-		if (result == NVML_SUCCESS && (memory) != NULL) {                         \
-			struct vgpu_view view = view_of(p, vgpu_device_of_nvml(device));  \
-			SHOW(memory, view);                                               \
-		}                                                                         \
-		return result;                                                            \
-	}
-
-#define WRAP_MEMORY_V2(symbol, params, args, device, memory)                              \
-	WRAP(symbol, params)                                                              \
-	{                                                                                 \
-		BEGIN(symbol, args);                                                      \
-		nvmlReturn_t result = real args;                                          \
-                                                                                          \
-		if (result == NVML_SUCCESS && (memory) != NULL) {                         \
-			struct vgpu_view view = view_of(p, vgpu_device_of_nvml(device));  \
-			SHOW(memory, view);                                               \
-			(memory)->reserved = 0;                                           \
-		}                                                                         \
-		return result;                                                            \
-	}
+#define SHOW(view, memory) show(view, &(memory)->total, &(memory)->used, &(memory)->free)
+#define WRAP_MEMORY(symbol, params, args, device, memory) \
+	WRAP_TELL(symbol, params, args, memory, SHOW(view_of(p, device), memory))
+#define WRAP_MEMORY_V2(symbol, params, args, device, memory) \
+	WRAP_TELL(symbol, params, args, memory, (SHOW(view_of(p, device), memory), (memory)->reserved = 0))
 
 /* It is mostly the CPU's window to the memory, so it is no larger than that, and what the step uses is
  * the most that its processes can have in it. */
-#define WRAP_BAR1(symbol, params, args, device, memory)                                             \
-	WRAP(symbol, params)                                                                        \
-	{                                                                                           \
-		BEGIN(symbol, args);                                                                \
-		nvmlReturn_t result = real args;                                                    \
-                                                                                                    \
-		if (result == NVML_SUCCESS && (memory) != NULL) {                                   \
-			struct vgpu_view view = view_of(p, vgpu_device_of_nvml(device));            \
-			unsigned long long used = view.total_bytes - view.free_bytes;               \
-                                                                                                    \
-			(memory)->bar1Total = least((memory)->bar1Total, view.total_bytes);         \
-			(memory)->bar1Used = least(least((memory)->bar1Used, used), (memory)->bar1Total); \
-			(memory)->bar1Free = (memory)->bar1Total - (memory)->bar1Used;              \
-		}                                                                                   \
-		return result;                                                                      \
-	}
+static void show_bar1(struct vgpu_view view, nvmlBAR1Memory_t *memory)
+{
+	unsigned long long used = view.total_bytes - view.free_bytes;
+
+	memory->bar1Total = least(memory->bar1Total, view.total_bytes);
+	memory->bar1Used = least(least(memory->bar1Used, used), memory->bar1Total);
+	memory->bar1Free = memory->bar1Total - memory->bar1Used;
+}
+
+#define WRAP_BAR1(symbol, params, args, device, memory) \
+	WRAP_TELL(symbol, params, args, memory, show_bar1(view_of(p, device), memory))
 
 /* Only MIG devices have attributes. */
-#define WRAP_ATTRIBUTES(symbol, params, args, device, attributes)                                   \
-	WRAP(symbol, params)                                                                        \
-	{                                                                                           \
-		BEGIN(symbol, args);                                                                \
-		nvmlReturn_t result = real args;                                                    \
-                                                                                                    \
-		if (result == NVML_SUCCESS && (attributes) != NULL) {                               \
-			struct vgpu_view view = view_of(p, vgpu_device_of_nvml(device));            \
-			(attributes)->memorySizeMB = least((attributes)->memorySizeMB, view.total_bytes >> 20); \
-		}                                                                                   \
-		return result;                                                                      \
-	}
+static void show_attributes(struct vgpu_view view, nvmlDeviceAttributes_t *attributes)
+{
+	attributes->memorySizeMB = least(attributes->memorySizeMB, view.total_bytes >> 20);
+}
+
+#define WRAP_ATTRIBUTES(symbol, params, args, device, attributes) \
+	WRAP_TELL(symbol, params, args, attributes, show_attributes(view_of(p, device), attributes))
 
 #include "nvml/lists.h"
 #include "nvml/engines.h"
@@ -142,17 +126,20 @@ static unsigned long long least(unsigned long long a, unsigned long long b)
 	}
 
 /* What the driver says of a GPU that is not there. */
-#define WRAP_BY_KEY(symbol, params, args, device)                                            \
-	WRAP(symbol, params)                                                                 \
-	{                                                                                    \
-		BEGIN(symbol, args);                                                         \
-		nvmlDevice_t before = (device) != NULL ? *(device) : NULL;                   \
-		nvmlReturn_t result = real args;                                             \
-                                                                                             \
-		if (result != NVML_SUCCESS || vgpu_nvml_granted(*(device)))                  \
-			return result;                                                       \
-		*(device) = before;                                                          \
-		return NVML_ERROR_NOT_FOUND;                                                 \
+static nvmlReturn_t not_there(nvmlDevice_t *device, nvmlDevice_t before)
+{
+	*device = before;
+	return NVML_ERROR_NOT_FOUND;
+}
+
+#define WRAP_BY_KEY(symbol, params, args, device)                                               \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol, args);                                                            \
+		nvmlDevice_t before = (device) != NULL ? *(device) : NULL;                      \
+		nvmlReturn_t result = real args;                                                \
+                                                                                                \
+		return result != NVML_SUCCESS || vgpu_nvml_granted(*(device)) ? result : not_there(device, before); \
 	}
 
 #define WRAP_INDEX(symbol, params, args, device, index)                                      \
@@ -164,54 +151,65 @@ static unsigned long long least(unsigned long long a, unsigned long long b)
 		return result == NVML_SUCCESS ? vgpu_nvml_index_of(device, index) : result;  \
 	}
 
-#define WRAP_HANDLES(symbol, params, args, asked, count, list)                               \
-	WRAP(symbol, params)                                                                 \
-	{                                                                                    \
-		BEGIN(symbol, args);                                                         \
-		unsigned int listed = 0;                                                     \
-		unsigned int own = 0;                                                        \
-		nvmlDevice_t *all = NULL;                                                    \
-		nvmlReturn_t result;                                                         \
-                                                                                             \
-		if ((count) == NULL || ((list) == NULL && *(count) > 0))                     \
-			return real args;                                                    \
-		result = real asked;                                                         \
-		if (result != NVML_SUCCESS)                                                  \
-			return result;                                                       \
-		all = vgpu_listed_take(sizeof(*all));                                        \
-		if (all == NULL)                                                             \
-			return NVML_ERROR_UNKNOWN;                                           \
-		listed = listed < VGPU_LISTED ? listed : VGPU_LISTED;                        \
-		if (listed > 0)                                                              \
-			result = real asked;                                                 \
-		for (unsigned int i = 0; result == NVML_SUCCESS && i < listed; i++) {        \
-			if (vgpu_nvml_granted(all[i]))                                       \
-				all[own++] = all[i];                                         \
-		}                                                                            \
-		if (result == NVML_SUCCESS) {                                                \
-			own = *(count) > 0 && *(count) < own ? *(count) : own;               \
-			if (*(count) > 0)                                                    \
-				memcpy(list, all, own * sizeof(*all));                       \
-			*(count) = own;                                                      \
-		}                                                                            \
-		vgpu_listed_drop(all, sizeof(*all));                                         \
-		return result;                                                               \
+/* The driver has said how many it lists: room for as many. */
+static nvmlDevice_t *room_for(nvmlReturn_t *result, unsigned int *listed)
+{
+	nvmlDevice_t *all = *result == NVML_SUCCESS ? vgpu_listed_take(sizeof(*all)) : NULL;
+
+	if (*result == NVML_SUCCESS && all == NULL)
+		*result = NVML_ERROR_UNKNOWN;
+	*listed = *listed < VGPU_LISTED ? *listed : VGPU_LISTED;
+	return all;
+}
+
+static nvmlReturn_t hand_out_granted(nvmlReturn_t result, nvmlDevice_t *all, unsigned int listed, unsigned int *count, nvmlDevice_t *list)
+{
+	unsigned int own = 0;
+
+	for (unsigned int i = 0; result == NVML_SUCCESS && i < listed; i++) {
+		if (vgpu_nvml_granted(all[i]))
+			all[own++] = all[i];
 	}
+	if (result == NVML_SUCCESS) {
+		own = *count > 0 && *count < own ? *count : own;
+		if (*count > 0)
+			memcpy(list, all, own * sizeof(*all));
+		*count = own;
+	}
+	if (all != NULL)
+		vgpu_listed_drop(all, sizeof(*all));
+	return result;
+}
+
+#define WRAP_HANDLES(symbol, params, args, asked, count, list)                                  \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol, args);                                                            \
+		return (count) == NULL || ((list) == NULL && *(count) > 0) ? real args : GRANTED(asked, count, list); \
+	}
+#define GRANTED(asked, count, list)                                                             \
+	({                                                                                      \
+		unsigned int listed = 0;                                                        \
+		nvmlDevice_t *all = NULL;                                                       \
+		nvmlReturn_t result = real asked;                                               \
+                                                                                                \
+		all = room_for(&result, &listed);                                               \
+		if (result == NVML_SUCCESS && listed > 0)                                       \
+			result = real asked;                                                    \
+		hand_out_granted(result, all, listed, count, list);                             \
+	})
 
 /* nvidia-smi takes any answer but success for a wrong installation, so it gets one also where NVML
  * then refuses everything. */
-#define WRAP_TABLE(symbol, params, args, table, uuid)                                        \
-	WRAP(symbol, params)                                                                 \
-	{                                                                                    \
-		vgpu_fn_##symbol *const real = VGPU_REAL(symbol);                            \
-		nvmlReturn_t result;                                                         \
-                                                                                             \
-		if (real == NULL)                                                            \
-			return NVML_ERROR_FUNCTION_NOT_FOUND;                                \
-		result = real args;                                                          \
-		if (result == NVML_SUCCESS && (table) != NULL)                               \
-			*(table) = vgpu_nvml_table(*(table), uuid);                          \
-		return result;                                                               \
+#define WRAP_TABLE(symbol, params, args, table, uuid)                                           \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		vgpu_fn_##symbol *const real = VGPU_REAL(symbol);                               \
+		nvmlReturn_t result = real != NULL ? real args : NVML_ERROR_FUNCTION_NOT_FOUND; \
+                                                                                                \
+		if (result == NVML_SUCCESS && (table) != NULL)                                  \
+			*(table) = vgpu_nvml_table(*(table), uuid);                             \
+		return result;                                                                  \
 	}
 
 #define WRAP_USE(symbol, params, args)

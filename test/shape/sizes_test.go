@@ -21,6 +21,7 @@ const root = "../.."
 const (
 	mostLines      = 400 // of a file
 	mostOfFunction = 60  // with its first and its last line
+	mostOfMacro    = 10  // below its name: no debugger stops in one
 )
 
 // longer are the files and functions that are one concern each, however long.
@@ -97,8 +98,25 @@ func tooLong(name, text string) (found []string) {
 			began = first
 		}
 	}
+	if strings.HasPrefix(name, "interposer/") && !strings.HasPrefix(name, "interposer/cuda/") {
+		found = append(found, longMacros(name, lines)...)
+	}
 	if len(lines) > mostLines && longer[name] == "" {
 		found = append(found, fmt.Sprintf("%s: %d lines, at most %d", name, len(lines), mostLines))
+	}
+	return found
+}
+
+// longMacros names the macros that should call a function.
+func longMacros(name string, lines []string) (found []string) {
+	for i := 0; i < len(lines); i++ {
+		first := i
+		for strings.HasPrefix(lines[first], "#define ") && strings.HasSuffix(lines[i], "\\") && i+1 < len(lines) {
+			i++
+		}
+		if length := i - first; length > mostOfMacro {
+			found = append(found, fmt.Sprintf("%s:%d: a macro of %d lines, at most %d", name, first+1, length, mostOfMacro))
+		}
 	}
 	return found
 }
@@ -128,19 +146,21 @@ func TestWhatIsTooLongIsFound(t *testing.T) {
 		text string
 		want int
 	}{
-		"fits.go":      {"package p\n\nfunc f() {\n" + body(58) + "}\n", 0},
-		"long.go":      {"package p\n\nfunc f() {\n" + body(59) + "}\n", 1},
-		"twice.go":     {"func f() {\n" + body(59) + "}\n\nfunc (t T) g(\n\ta int,\n) {\n" + body(59) + "}\n", 2},
-		"line.go":      {"func f() { x() }\n" + body(80) + "}\n", 0},
-		"fits.c":       {"static int f(int a,\n\tint b)\n{\n" + body(56) + "}\n", 0},
-		"long.c":       {"int a;\n/* what it does */\nstatic int f(int a,\n\tint b)\n{\n" + body(57) + "}\n", 1},
-		"same_line.h":  {"static inline int f(void) {\n" + body(59) + "}\n", 1},
-		"struct.h":     {"struct s {\n" + body(100) + "};\n", 0},
-		"long.lua":     {"local function f(a)\n" + body(59) + "end\n", 1},
-		"named.lua":    {"vgpu.f = function(a, b)\n" + body(59) + "end\n", 1},
-		"fits.lua":     {"function vgpu.f(a)\n" + body(58) + "end\n", 0},
-		"file.go":      {"package p\n" + strings.Repeat("\n", 400), 1},
-		"file_fits.go": {"package p\n" + strings.Repeat("\n", 399), 0},
+		"fits.go":                 {"package p\n\nfunc f() {\n" + body(58) + "}\n", 0},
+		"long.go":                 {"package p\n\nfunc f() {\n" + body(59) + "}\n", 1},
+		"twice.go":                {"func f() {\n" + body(59) + "}\n\nfunc (t T) g(\n\ta int,\n) {\n" + body(59) + "}\n", 2},
+		"line.go":                 {"func f() { x() }\n" + body(80) + "}\n", 0},
+		"fits.c":                  {"static int f(int a,\n\tint b)\n{\n" + body(56) + "}\n", 0},
+		"long.c":                  {"int a;\n/* what it does */\nstatic int f(int a,\n\tint b)\n{\n" + body(57) + "}\n", 1},
+		"same_line.h":             {"static inline int f(void) {\n" + body(59) + "}\n", 1},
+		"interposer/long_macro.h": {"#define M \\\n" + strings.Repeat("\tx; \\\n", 10) + "\ty;\nint a;\n", 1},
+		"interposer/fits_macro.h": {"#define M \\\n" + strings.Repeat("\tx; \\\n", 9) + "\ty;\n#define N 1\n", 0},
+		"struct.h":                {"struct s {\n" + body(100) + "};\n", 0},
+		"long.lua":                {"local function f(a)\n" + body(59) + "end\n", 1},
+		"named.lua":               {"vgpu.f = function(a, b)\n" + body(59) + "end\n", 1},
+		"fits.lua":                {"function vgpu.f(a)\n" + body(58) + "end\n", 0},
+		"file.go":                 {"package p\n" + strings.Repeat("\n", 400), 1},
+		"file_fits.go":            {"package p\n" + strings.Repeat("\n", 399), 0},
 
 		"test/interposer/account/reserve.c": {strings.Repeat("\n", 401), 0},
 		"interposer/account/reserve.c":      {strings.Repeat("\n", 401), 1},
