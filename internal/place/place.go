@@ -22,6 +22,7 @@ type Want struct {
 	SMPercent  int         // 0: no cap; 100: the GPU to itself
 	Place      request.Place
 	GPU, UUID  request.Filter
+	Ends       int64 // when the job ends at the latest, in seconds since 1970; 0: not known
 }
 
 // WantOf is what a request comes to under its entitlement.
@@ -52,6 +53,12 @@ type Rules struct {
 	MemOvercommit float64 // memory granted on a GPU may come to this many times what it has; 0 is 1.0
 	Drain         []device.UUID
 	DefaultPlace  request.Place // of a want that names none; pack if this names none either
+	Kept          []Kept        // for jobs that have waited longer
+}
+
+// RulesOf are a node's rules as its configuration has them.
+func RulesOf(slicesPerGPU int, memOvercommit float64, drain []device.UUID, defaultPlace request.Place) Rules {
+	return Rules{SlicesPerGPU: slicesPerGPU, MemOvercommit: memOvercommit, Drain: drain, DefaultPlace: defaultPlace}
 }
 
 // load is one GPU and what stands on it.
@@ -59,11 +66,12 @@ type load struct {
 	gpu      device.GPU
 	draining bool
 	slices   int
-	memMiB   int64 // granted
-	sm       int   // percent granted to capped slices
-	alone    bool  // held by a slice of 100 %
-	freeMiB  int64 // what may still be granted
-	askMiB   int64 // size of the wanted slice here
+	memMiB   int64  // granted
+	sm       int    // percent granted to capped slices
+	alone    bool   // held by a slice of 100 %
+	freeMiB  int64  // what may still be granted
+	askMiB   int64  // size of the wanted slice here
+	keptFor  uint32 // the job that has waited longer; 0: none
 }
 
 // Place chooses a GPU for each slice, or says why it cannot. taken is every slice that is held on
@@ -114,6 +122,7 @@ func weigh(inv device.Inventory, taken []device.Slice, want Want, rules Rules) [
 			draining: slices.Contains(rules.Drain, gpu.UUID),
 			freeMiB:  int64(math.Floor(float64(gpu.MemMiB) * overcommit)),
 			askMiB:   want.memOn(gpu.MemMiB),
+			keptFor:  rules.keptFor(gpu.UUID, want),
 		}
 	}
 	for _, slice := range taken {
@@ -146,6 +155,7 @@ const (
 	full              // as many slices as the node allows on a GPU
 	noMem
 	noTime
+	kept // for a job that has waited longer
 )
 
 func (l load) obstacle(want Want, rules Rules) obstacle {
@@ -170,6 +180,8 @@ func (l load) obstacle(want Want, rules Rules) obstacle {
 		return noMem
 	case want.SMPercent > 0 && want.SMPercent+l.sm > 100:
 		return noTime
+	case l.keptFor != 0:
+		return kept
 	}
 	return none
 }

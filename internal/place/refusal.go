@@ -44,6 +44,7 @@ func refuse(inv device.Inventory, loads []load, fits int, want Want, rules Rules
 
 // kindOf tries the same want on an empty node, then on one whose GPUs are all in service.
 func kindOf(inv device.Inventory, want Want, rules Rules) Kind {
+	rules.Kept = nil
 	if countFits(inv, want, rules) >= want.Slices {
 		return Fragmented
 	}
@@ -132,7 +133,7 @@ func everywhere(loads []load, want Want, rules Rules) string {
 		return fmt.Sprintf("no GPU is admitted by --vgpu-gpu=%s: this node has %s", want.GPU, names(loads))
 	case notUUID:
 		return fmt.Sprintf("no GPU of this node is admitted by --vgpu-uuid=%s", want.UUID)
-	case none, lost, draining, alone, notEmpty:
+	case none, lost, draining, alone, notEmpty, kept:
 	}
 	return ""
 }
@@ -163,6 +164,8 @@ func (l load) why(want Want, rules Rules) string {
 		return fmt.Sprintf("has %d MiB free", max(l.freeMiB, 0))
 	case noTime:
 		return fmt.Sprintf("has %d %% of its time free", max(100-l.sm, 0))
+	case kept:
+		return fmt.Sprintf("is kept for job %d, which has waited longer", l.keptFor)
 	case none:
 	}
 	return "fits"
