@@ -16,7 +16,7 @@ const (
 	// remainsTime bounds the questions to the controller.
 	remainsTime = 15 * time.Second
 	// remainsAge is how long what ended jobs left may lie there: prologs take some of it away at once, the
-	// timer all of it within the hour.
+	// timer all of it within minutes.
 	remainsAge = 3 * time.Hour
 )
 

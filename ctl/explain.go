@@ -19,6 +19,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
@@ -27,7 +28,7 @@ type explanation struct {
 	Job         uint32               `json:"job"`
 	Restart     int                  `json:"restart"`
 	Node        string               `json:"node,omitempty"`
-	Source      string               `json:"source"` // granted, ended, accounting
+	Source      string               `json:"source"` // granted, ended, accounting, waiting
 	User        string               `json:"user,omitempty"`
 	Since       time.Time            `json:"since,omitzero"`
 	Until       time.Time            `json:"until,omitzero"`
@@ -40,6 +41,7 @@ type explanation struct {
 	Steps       []usage.Step         `json:"steps,omitempty"`
 	Report      string               `json:"report,omitempty"` // what became of the usage record
 	Comment     *report.Comment      `json:"accounting,omitempty"`
+	Waits       string               `json:"waits,omitempty"`   // for what room, node by node
 	State       string               `json:"state,omitempty"`   // Slurm's, where only the database knows the job
 	Earlier     []explanation        `json:"earlier,omitempty"` // runs of this job on this node before it was requeued
 }
@@ -61,6 +63,7 @@ const (
 	sourceGranted    = "granted"
 	sourceEnded      = "ended"
 	sourceAccounting = "accounting"
+	sourceWaiting    = "waiting"
 )
 
 var jobIDs = regexp.MustCompile(`^[0-9]{1,10}([_+][0-9]{1,10})?$`)
@@ -71,7 +74,8 @@ func explainCommand(o *options) *cobra.Command {
 		Use:   "explain JOB",
 		Short: "Tell what a job asked for, was entitled to, got, may use and has used",
 		Long: `Tell what a job asked for (request), what Slurm allocated to it (entitlement), on which GPU it got
-that (grant), what it may use (limit) and what it has used (usage); or why it got nothing.
+that (grant), what it may use (limit) and what it has used (usage); or why it got nothing, and what
+room it waits for.
 
 A job that runs on this node is read from its grant; one that has ended here from the usage records in
 spool_dir, as far as they are readable; any other one from the accounting database.
@@ -116,12 +120,17 @@ func explain(ctx context.Context, cfg config.Config, id string) (explanation, er
 	if err != nil {
 		return explanation{}, fmt.Errorf("explain job %s: %w", id, err)
 	}
+	waits, waitsErr := slurm.Client{Scontrol: cfg.Slurm.Scontrol}.Waits(ctx, id)
 	e, err := explainHere(cfg, job)
+	e.Waits = waits
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 		if err != nil {
 			return explanation{}, fmt.Errorf("explain job %s: %w", id, err)
 		}
 		return e, nil
+	}
+	if waitsErr == nil && waits != "" {
+		return explanation{Job: job, Source: sourceWaiting, Waits: waits, Slices: []explainedSlice{}}, nil
 	}
 	row, dbErr := database.Row(ctx, job)
 	if dbErr == nil {

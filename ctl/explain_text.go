@@ -28,6 +28,9 @@ func printExplanation(out io.Writer, e explanation, now time.Time) {
 	if e.Entitlement != nil {
 		row("entitlement", "vgpu:%d,gpumem:%d,gpucores:%d  (what Slurm allocated here: the job's total)", e.Entitlement.Slices, e.Entitlement.MemMiB, e.Entitlement.SMPercent)
 	}
+	if e.Waits != "" {
+		row("waits", "%s", p.bad(e.Waits))
+	}
 	if e.Refusal != "" {
 		row("refused", "%s", p.bad(e.Refusal))
 	}

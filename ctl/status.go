@@ -23,6 +23,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
 
 // nodeStatus is what `vgpuctl status --json` prints.
@@ -30,6 +31,8 @@ type nodeStatus struct {
 	Node   string        `json:"node"`
 	GPUs   []gpuStatus   `json:"gpus"`
 	Slices []sliceStatus `json:"slices"`
+	// Waiting are the jobs that found no room here, the longest waiting first.
+	Waiting []waitingStatus `json:"waiting"`
 	// Problem is why something is missing here.
 	Problem string `json:"problem,omitempty"`
 	// DriverProblem is why nothing is known of what the driver says.
@@ -67,6 +70,27 @@ type sliceStatus struct {
 	driverStatus
 }
 
+// waitingStatus is a job that waits for room on this node.
+type waitingStatus struct {
+	Job        uint32    `json:"job"`
+	UID        uint32    `json:"uid"`
+	User       string    `json:"user"`
+	Since      time.Time `json:"since"`
+	AgeSeconds int64     `json:"age_seconds"`
+	Reason     string    `json:"reason"`
+	Told       time.Time `json:"told,omitzero"` // when it was told that there is room
+}
+
+func waitingOf(cfg config.Config, now time.Time) (all []waitingStatus, err error) {
+	jobs, err := waiting.Read(cfg.Spool())
+	all = make([]waitingStatus, 0, len(jobs))
+	for _, j := range jobs {
+		all = append(all, waitingStatus{Job: j.Job, UID: j.UID, User: userName(j.UID), Since: j.Since, AgeSeconds: int64(now.Sub(j.Since).Seconds()),
+			Reason: j.Reason, Told: j.Told})
+	}
+	return all, err
+}
+
 func statusCommand(o *options) *cobra.Command {
 	var asJSON bool
 	var over time.Duration
@@ -74,7 +98,7 @@ func statusCommand(o *options) *cobra.Command {
 		Use:   "status [--over DURATION] [--json]",
 		Short: "Show this node's GPUs and slices",
 		Long: `Show this node's GPUs, what is granted of each, and the slices: whose they are, how large, and what
-is used of them now and at most. What belongs to other users is shown as "-" unless root asks.
+is used of them now and at most. Jobs that found no room here follow, the longest waiting first. What belongs to other users is shown as "-" unless root asks.
 
 USED is what the job's ledger says, which the limit is held against. DRIVER is what the driver says that the
 job's processes hold, and DIFF is DRIVER less USED: less than 0 where memory is charged that the driver has not
@@ -123,7 +147,7 @@ granted; with --over, of the time between two looks. REFUSED counts allocations 
 const maxOver = time.Hour
 
 func readStatus(cfg config.Config, node string, now time.Time) (nodeStatus, error) {
-	status := nodeStatus{Node: node, GPUs: []gpuStatus{}, Slices: []sliceStatus{}}
+	status := nodeStatus{Node: node, GPUs: []gpuStatus{}, Slices: []sliceStatus{}, Waiting: []waitingStatus{}}
 	boot, err := inventory.BootID()
 	if err != nil {
 		return status, err
@@ -147,6 +171,9 @@ func readStatus(cfg config.Config, node string, now time.Time) (nodeStatus, erro
 	used := make(map[uint32]*usage.Totals)
 	for _, s := range current.Slices {
 		status.Slices = append(status.Slices, sliceOf(cfg.Run(), s, used, now))
+	}
+	if status.Waiting, err = waitingOf(cfg, now); err != nil {
+		status.Problem = err.Error()
 	}
 	addDriver(cfg, &status, inv.GPUs, current.Slices)
 	slices.SortStableFunc(status.Slices, func(a, b sliceStatus) int {
@@ -247,6 +274,15 @@ func printStatus(out io.Writer, status nodeStatus) {
 			fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Job, s.User, s.Index, s.MemMiB, cores(s.SMPercent),
 				known(s.UsedMiB), known(s.DriverMiB), difference(s.DifferenceMiB), known(s.PeakMiB), spent, share,
 				age(time.Duration(s.AgeSeconds)*time.Second), refused)
+		}
+		table.Flush()
+	}
+	if len(status.Waiting) > 0 {
+		fmt.Fprintln(out)
+		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "JOB\tUSER\tWAITS\tFOR ROOM")
+		for _, w := range status.Waiting {
+			fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", w.Job, w.User, age(time.Duration(w.AgeSeconds)*time.Second), w.Reason)
 		}
 		table.Flush()
 	}

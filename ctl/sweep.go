@@ -19,6 +19,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sweep"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/wake"
 )
 
 func sweepCommand(o *options) *cobra.Command {
@@ -27,7 +28,8 @@ func sweepCommand(o *options) *cobra.Command {
 		Short: "Take away what jobs left whose prolog or epilog was killed",
 		Long: `Take away what jobs left on this node whose prolog or epilog was killed: slices, folders, marks and
 temporary files that are older than a minute and belong to no job that lives. Without a step on this
-node a job's life is in doubt, and slurmctld is asked; what it does not answer for stays.
+node a job's life is in doubt, and slurmctld is asked; what it does not answer for stays. Then the jobs
+are told that wait for room on a GPU here and have it now.
 
 Prologs do the same once a minute, for a few jobs at a time. A timer runs this for the rest.`,
 		Example: "  vgpuctl doctor    # says what waits\n  vgpuctl sweep",
@@ -55,6 +57,7 @@ Prologs do the same once a minute, for a few jobs at a time. A timer runs this f
 			if swept.Left > 0 {
 				fmt.Fprintf(out, "%s may live and stay\n", plural(swept.Left, "job"))
 			}
+			err = errors.Join(err, wakerOf(cfg, o.node, sweeper.Store, log).Wake(command.Context()))
 			if swept.Recorded {
 				err = errors.Join(err, report.Start(cfg, o.configPath))
 			}
@@ -70,6 +73,11 @@ func sweeperOf(cfg config.Config, node string, log hclog.Logger) (sweep.Sweeper,
 	}
 	return sweep.Sweeper{Config: cfg, Node: node, Store: state.Store{Dir: cfg.Run(), BootID: bootID, Log: log}, Log: log, Grace: sweep.Grace,
 		Controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: time.Minute}}, nil
+}
+
+func wakerOf(cfg config.Config, node string, store state.Store, log hclog.Logger) wake.Waker {
+	return wake.Waker{Config: cfg, Node: node, Store: store, Log: log,
+		Controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: time.Minute}}
 }
 
 // remains is what ended jobs left, in words.

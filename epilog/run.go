@@ -19,7 +19,9 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/release"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/wake"
 )
 
 // lockWait is how long an epilog queues behind others: each of them holds the lock for milliseconds.
@@ -45,6 +47,9 @@ func run(configPath string) int {
 	recorded, err := releaseJob(context.Background(), cfg, uint32(job), log)
 	if err != nil {
 		log.Error("the job's slices wait for the next prolog to free them", "reason", err)
+	}
+	if err := wakeWaiting(context.Background(), cfg, log); err != nil {
+		log.Error("jobs that wait for room may not know of it until the next epilog", "reason", err)
 	}
 	if recorded {
 		if err := report.Start(cfg, configPath); err != nil {
@@ -79,6 +84,21 @@ func releaseJob(ctx context.Context, cfg config.Config, job uint32, log hclog.Lo
 		log.Info("slices released", "slices", len(result.Freed), "recorded", result.Recorded)
 	}
 	return result.Recorded, err
+}
+
+// wakeTime bounds what an epilog spends on other jobs: the node is busy for Slurm until it ends.
+const wakeTime = 20 * time.Second
+
+// wakeWaiting tells the jobs that wait for room on this node, if there are any.
+func wakeWaiting(ctx context.Context, cfg config.Config, log hclog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, wakeTime)
+	defer cancel()
+	bootID, err := inventory.BootID()
+	if err != nil {
+		return err
+	}
+	return wake.Waker{Config: cfg, Node: config.NodeName(), Store: state.Store{Dir: cfg.Run(), BootID: bootID, Log: log}, Log: log,
+		Controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: wakeTime / 2}}.Wake(ctx)
 }
 
 // holdsAnything spares jobs without vgpu the lock: their mark goes away, and that is all.

@@ -55,7 +55,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// scontrol stands in for the controller: controller/ID is what it says about a job, controller/ID.next what it says later.
+// scontrol stands in for the controller: controller/ID is what it says about a job, controller/ID.next what it says later. Host lists
+// have no brackets here.
 const scontrol = `#!/bin/sh
 cd %s || exit 1
 case "$1" in
@@ -63,12 +64,30 @@ requeue)
 	if [ -e requeue-fails ]; then echo "$(cat requeue-fails)" >&2; exit 1; fi
 	echo "$2 $3" >> requeued
 	if [ -e on-requeue ]; then . ./on-requeue; fi;;
+update)
+	shift; echo "$*" >> updates;;
+show)
+	echo "$3" | tr , '\n';;
 *)
 	if [ -e away ]; then echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1; fi
 	if [ ! -e controller/"$5" ]; then echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; fi
 	cat controller/"$5"
 	if [ -e controller/"$5".next ]; then mv controller/"$5".next controller/"$5"; fi;;
 esac
+`
+
+// squeue says what jobs asked for, or where they stand: ID|STATE|REASON|NODES.
+const squeue = `#!/bin/sh
+cd %s || exit 1
+case "$*" in
+*%%T*) if [ -e standings ]; then cat standings; fi;;
+*) exec cat asked;;
+esac
+`
+
+// sinfo says which nodes there are: NAME|STATE|FEATURES|GRES.
+const sinfo = `#!/bin/sh
+exec cat %s/nodes
 `
 
 const configuration = `run_dir: %[1]s/run/%%n
@@ -86,7 +105,7 @@ func setup(env *testscript.Env, epilog string) error {
 		}
 	}
 	for name, text := range map[string]string{
-		"scontrol": fmt.Sprintf(scontrol, work), "squeue": fmt.Sprintf("#!/bin/sh\nexec cat %s/asked\n", work), "config.yaml": fmt.Sprintf(configuration, work),
+		"scontrol": fmt.Sprintf(scontrol, work), "squeue": fmt.Sprintf(squeue, work), "sinfo": fmt.Sprintf(sinfo, work), "config.yaml": fmt.Sprintf(configuration, work),
 		"bin/epilog": fmt.Sprintf("#!/bin/sh\nexec %s --config %s/config.yaml \"$@\"\n", epilog, work),
 	} {
 		mode := os.FileMode(0o755)
@@ -166,7 +185,7 @@ func cmdJob(ts *testscript.TestScript, _ bool, args []string) {
 	replace("GRES= MinCPUs", "GRES="+args[1]+" MinCPUs")
 	replace("UserId=root(0)", fmt.Sprintf("UserId=ann(%d)", os.Getuid()))
 	replace("SubmitTime=", "SubmitTime=1795230580 Was=") // seconds are what it is asked for
-	defaults := map[string]string{"BatchFlag": "1", "Requeue": "1", "Restarts": "0", "JobState": "RUNNING", "OverSubscribe": "OK", "JOB_GRES": "(null)",
+	defaults := map[string]string{"BatchFlag": "1", "ExcNodeList": "(null)", "Requeue": "1", "Restarts": "0", "JobState": "RUNNING", "OverSubscribe": "OK", "JOB_GRES": "(null)",
 		"DelayBoot": "00:00:00", "WorkDir": "/home/ann"}
 	for _, arg := range args[2:] {
 		key, value, _ := strings.Cut(arg, "=")

@@ -45,11 +45,14 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 	if err != nil {
 		return p.refuse(ctx, g, "the node's GPUs are not known: "+err.Error(), &told)
 	}
+	if !told.Ends.IsZero() {
+		want.Ends = told.Ends.Unix()
+	}
 	refusal, err := p.tryPlace(ctx, g, want, inventory)
 	if err != nil || refusal == nil {
 		return err
 	}
-	return p.refuse(ctx, g, refusal.Reason, &told)
+	return p.noRoom(ctx, g, want, refusal, told)
 }
 
 // asked is the request with its defaults. The user may have written both by hand: a request that
@@ -83,7 +86,8 @@ func (p *prolog) tryPlace(ctx context.Context, g grant.Grant, want place.Want, i
 		if err != nil || refusal == nil || again {
 			return refusal, err
 		}
-		if gone = p.gone(ctx, held); len(gone) == 0 {
+		fewer := p.forgetGoneWaiters(ctx)
+		if gone = p.gone(ctx, held); len(gone) == 0 && !fewer {
 			return refusal, nil
 		}
 	}
@@ -113,7 +117,7 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 	}
 	defer tx.End()
 	if before, ok := p.previous(); ok && before.Refusal != "" {
-		return &place.Refusal{Reason: before.Refusal}, nil, tx.Commit() // an earlier prolog of this run decided
+		return &place.Refusal{Kind: place.Fragmented, Reason: before.Refusal}, nil, tx.Commit() // an earlier prolog of this run decided
 	}
 	mine := state.Run{Job: p.job.id, Restart: p.job.restart}
 	// A run of the same job with another restart count is over, or this one would not have begun.
@@ -127,22 +131,19 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 		p.log.Warn("slices of jobs that are gone were freed", "slices", len(result.Freed), "jobs", jobsOf(result.Freed))
 	}
 	var own []state.Slice
-	var taken []device.Slice
 	for _, s := range tx.Slices() {
 		if s.Run() == mine {
 			own = append(own, s)
 		}
-		taken = append(taken, s.Slice)
 	}
 	if len(own) == 0 { // else an earlier prolog of this run got that far
-		placed, refusal := place.Place(inventory, taken, want, place.Rules{SlicesPerGPU: p.cfg.SlicesPerGPU,
-			MemOvercommit: p.cfg.MemOvercommit, Drain: p.cfg.Drain, DefaultPlace: p.cfg.Place})
+		placed, refusal := p.inTurn(tx, want, inventory)
 		if refusal != nil {
 			return refusal, tx.Slices(), tx.Commit()
 		}
 		for _, s := range placed {
 			own = append(own, state.Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since,
-				Elastic: g.Policy == request.PolicyElastic, Slice: s})
+				Elastic: g.Policy == request.PolicyElastic, Ends: timeOf(want.Ends), Slice: s})
 		}
 		tx.Put(g.Job, own)
 	}
@@ -214,18 +215,23 @@ func (p *prolog) refuse(ctx context.Context, g grant.Grant, reason string, told 
 		return err
 	}
 	p.log.Warn("job refused", "restart", g.Restart, "uid", g.UID, "reason", g.Refusal)
-	requeue := told != nil && told.Batch && told.Requeue && p.cfg.OnNoFit == config.NoFitRequeue && g.Restart < p.cfg.MaxRequeues
+	requeue := told != nil && p.mayRequeue(*told) && (p.wait != nil || g.Restart < p.cfg.MaxRequeues)
 	if !requeue || g.Requeued {
 		return nil
 	}
 	if err := p.requeue(ctx, g, *told); err != nil {
 		p.log.Error("the job fails instead of going back into the queue", "reason", err)
-		return nil
+		return p.unlistWaiter(ctx)
 	}
 	crashpoint.At("prolog/requeued")
-	p.log.Info("job requeued", "restart", g.Restart, "max_requeues", p.cfg.MaxRequeues)
+	p.log.Info("job requeued", "restart", g.Restart)
+	p.letWait(ctx, *told)
 	g.Requeued = true
 	return p.rewriteRefusal(ctx, g)
+}
+
+func (p *prolog) mayRequeue(told slurm.Job) bool {
+	return told.Batch && told.Requeue && p.cfg.OnNoFit == config.NoFitRequeue
 }
 
 // requeue sends this run back into the queue. Since the controller was asked, another node's prolog may

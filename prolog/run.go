@@ -37,7 +37,9 @@ type prolog struct {
 	job        hostJob
 	controller slurm.Client
 	store      state.Store
-	recorded   bool // the use of another run waits in the spool
+	recorded   bool      // the use of another run waits in the spool
+	wait       *wait     // nil: the job does not wait
+	expected   time.Time // when there is room for it at the latest; zero: not known
 }
 
 // hostJob is what slurmd's environment says about the job. Only the two requests come from the user.

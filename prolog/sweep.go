@@ -31,6 +31,11 @@ func (p *prolog) sweep(ctx context.Context) {
 		p.log.Warn("what ended jobs left was taken away", "slices", swept.Slices, "folders", swept.Folders,
 			"marks", swept.Marks, "temporary_files", swept.Temporaries, "in_doubt", swept.Left)
 	}
+	if swept.Looked { // an epilog that was killed told nobody
+		if err := p.waker().Wake(limited); err != nil {
+			p.log.Warn("jobs that wait for room may not know of it yet", "reason", err)
+		}
+	}
 	p.recorded = p.recorded || swept.Recorded
 	if p.recorded {
 		if err := report.Start(p.cfg, p.opts.configPath); err != nil {

@@ -119,10 +119,10 @@ func await(s Step) (*grant.Grant, error) {
 	ran := false
 	for {
 		held, err := grant.Read(s.RunDir.Grant(s.Job))
-		if err == nil {
+		if err == nil && !(beingRequeued(s, held) && time.Since(start) < atWorkFactor*s.Wait) {
 			return &held, nil
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		if isThere(s.RunDir.None(s.Job)) {
@@ -155,6 +155,12 @@ func await(s Step) (*grant.Grant, error) {
 		}
 		time.Sleep(pollEvery)
 	}
+}
+
+// beingRequeued says that the prolog has refused the job and may be about to put it back into the queue. Slurm 22.05 now
+// and then starts the batch step of a requeued job beside its prolog: if that step failed first, so would the job.
+func beingRequeued(s Step, held grant.Grant) bool {
+	return held.Refusal != "" && !held.Requeued && isThere(s.RunDir.Pending(s.Job))
 }
 
 // noProlog is about a node where no prolog has run since it was booted.

@@ -346,3 +346,49 @@ func TestFinishTwice(t *testing.T) {
 		}
 	}
 }
+
+// TestARefusalIsFinalWhenItsPrologIsDone: before that the job may be about to go back into the queue, and would fail instead.
+func TestARefusalIsFinalWhenItsPrologIsDone(t *testing.T) {
+	step := preparedJob(t, func(g *grant.Grant) { g.Slices, g.Refusal = nil, "first" })
+	step.Wait = time.Hour
+	if err := os.WriteFile(step.RunDir.Pending(job), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	said := make(chan error)
+	go func() {
+		_, err := Prepare(step)
+		said <- err
+	}()
+	g, err := grant.Read(step.RunDir.Grant(job))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Refusal = "second"
+	if err := grant.Write(step.RunDir.Grant(job), g); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(step.RunDir.Pending(job)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-said; err == nil || err.Error() != "second" {
+		t.Errorf("it did not wait for the prolog's end: %v", err)
+	}
+	// Not for one that never ends, nor where the job is on its way.
+	if err := os.WriteFile(step.RunDir.Pending(job), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	g.Requeued = true
+	if err := grant.Write(step.RunDir.Grant(job), g); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Prepare(step); err == nil || err.Error() != "second" {
+		t.Errorf("requeued: %v", err)
+	}
+	g.Requeued, step.Wait = false, time.Millisecond
+	if err := grant.Write(step.RunDir.Grant(job), g); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Prepare(step); err == nil || err.Error() != "second" {
+		t.Errorf("at work for ever: %v", err)
+	}
+}

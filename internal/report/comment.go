@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
@@ -119,7 +120,7 @@ func Merge(existing string, rec usage.Record) (string, error) {
 	}
 	if object == nil {
 		object = make(map[string]json.RawMessage)
-		if existing != "" {
+		if existing != "" && !strings.HasPrefix(existing, slurm.WaitsPrefix) { // what it waited for is over
 			text, err := marshal(existing)
 			if err != nil {
 				return "", fmt.Errorf("merge admin comment: %w", err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
@@ -174,4 +175,15 @@ func TestMergeProperties(t *testing.T) {
 			t.Fatalf("merged again: %s, %v, want %s", twice, err, once)
 		}
 	})
+}
+
+func TestWhatAJobWaitedForIsNotKept(t *testing.T) {
+	rec := usage.Record{Job: 1, Node: "n1", Refusal: "x"}
+	want, err := Merge("", rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Merge(slurm.WaitsPrefix+"n1: no GPU fits", rec); err != nil || got != want {
+		t.Errorf("got %s, %v; want %s", got, err, want)
+	}
 }

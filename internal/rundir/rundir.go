@@ -90,3 +90,6 @@ type Spool string
 
 func (s Spool) Usage() string   { return filepath.Join(string(s), "usage") }
 func (s Spool) History() string { return filepath.Join(string(s), "history") }
+
+// Waiting is the list of jobs that wait for room on this node.
+func (s Spool) Waiting() string { return filepath.Join(string(s), "waiting.json") }

@@ -99,6 +99,9 @@ func retry(ctx context.Context, timeout time.Duration, ask func(context.Context)
 	}
 }
 
+// errRefused marks what the controller answered and another try does not change.
+var errRefused = errors.New("the controller refuses it")
+
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 5 * time.Second
@@ -107,6 +110,6 @@ const (
 )
 
 func final(err error) bool {
-	return errors.Is(err, ErrUnknownJob) || errors.Is(err, ErrAmbiguous) || errors.Is(err, ErrContradiction) || errors.Is(err, ErrTooMuch) ||
+	return errors.Is(err, errRefused) || errors.Is(err, ErrUnknownJob) || errors.Is(err, ErrAmbiguous) || errors.Is(err, ErrContradiction) || errors.Is(err, ErrTooMuch) ||
 		errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission)
 }

@@ -21,9 +21,19 @@ type Job struct {
 	Batch       bool
 	Requeue     bool // the job may be requeued
 	Restarts    int
-	Submitted   time.Time // what tells this run's row in the accounting database from others; zero: not known
-	Exclusive   bool      // the job got whole nodes, with all countable GRES of them
-	MemTyped    bool      // its memory was typed as GRES, and goes before a share of the environment's
+	Submitted   time.Time     // what tells this run's row in the accounting database from others; zero: not known
+	Exclusive   bool          // the job got whole nodes, with all countable GRES of them
+	Ends        time.Time     // when its time limit is over; zero: it has none, or that is not known
+	Limit       time.Duration // how long it may run; 0: as long as it likes, or that is not known
+	Partition   string
+	Excluded    string // host list: where it must not run
+	MemTyped    bool   // its memory was typed as GRES, and goes before a share of the environment's
+
+	required  string // host list: where it must run
+	numNodes  int
+	features  []string // all of which its nodes must have
+	unclear   bool     // where it may run cannot be read, or is more than this
+	commented bool     // its AdminComment is somebody else's
 
 	asked    *request.Entitlement // per node; nil: the controller was not asked
 	detailed bool

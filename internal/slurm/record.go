@@ -87,6 +87,7 @@ func parseJob(text string, id uint32) (Job, error) {
 		job.Exclusive, err = hasWholeNodes(tail)
 		job.MemTyped = memTyped(tail)
 	}
+	job.readPlace(head, tail)
 	return job, err
 }
 

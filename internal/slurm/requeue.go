@@ -28,7 +28,7 @@ func (j Job) Whole() uint32 {
 //
 // A job that has ended meanwhile stays as it is ("Incomplete"): a cancelled one must not come back.
 func (c Client) Requeue(ctx context.Context, job Job) error {
-	name, err := job.requeueName()
+	name, err := job.Name()
 	if err != nil {
 		return fmt.Errorf("requeue job %d: %w", job.ID, err)
 	}
@@ -49,10 +49,10 @@ func (c Client) Requeue(ctx context.Context, job Job) error {
 // taskNumber is one task of an array, neither a range nor a list of them.
 var taskNumber = regexp.MustCompile(`^[0-9]{1,10}$`)
 
-// requeueName names this job to `scontrol requeue` and no other. A number alone will not do for a task:
+// Name names this job to scontrol and no other, a component's heterogeneous job as a whole. A number alone will not do for a task:
 // the one that is split off last keeps the array's id, and that means every task, those that run and
 // those that are done.
-func (j Job) requeueName() (string, error) {
+func (j Job) Name() (string, error) {
 	switch {
 	case j.ID == 0:
 		return "", errors.New("it is not known which job that is")

@@ -42,7 +42,7 @@ func TestRequeueNamesOneJob(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", tc.file, err)
 		}
-		if got, err := job.requeueName(); err != nil || got != tc.want {
+		if got, err := job.Name(); err != nil || got != tc.want {
 			t.Errorf("%s: %q, %v, want %q", tc.file, got, err, tc.want)
 		}
 	}
@@ -59,7 +59,7 @@ func TestRequeueNamesOneJob(t *testing.T) {
 		{Job{ID: 19, ArrayJobID: 19}, ""},
 		{Job{}, ""},
 	} {
-		got, err := tc.job.requeueName()
+		got, err := tc.job.Name()
 		if got != tc.want || (err == nil) != (tc.want != "") {
 			t.Errorf("%+v: %q, %v, want %q", tc.job, got, err, tc.want)
 		}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
@@ -33,6 +34,7 @@ type Slice struct {
 	UID     uint32    `json:"uid"`
 	Since   time.Time `json:"since"`
 	Elastic bool      `json:"elastic,omitempty"` // --vgpu-policy=elastic
+	Ends    time.Time `json:"ends,omitzero"`     // when the job's time limit was over as the slice was granted; zero: not known
 	device.Slice
 }
 
@@ -91,6 +93,19 @@ func (s Store) Begin(ctx context.Context) (*Tx, error) {
 
 // End gives the lock back. What was not committed is forgotten.
 func (tx *Tx) End() { tx.held.Close() }
+
+// Held is what stands on the GPUs, as those see it who queue for them.
+func (tx *Tx) Held() []place.Held {
+	held := make([]place.Held, 0, len(tx.slices))
+	for _, s := range tx.slices {
+		h := place.Held{Slice: s.Slice}
+		if !s.Ends.IsZero() {
+			h.Ends = s.Ends.Unix()
+		}
+		held = append(held, h)
+	}
+	return held
+}
 
 // Slices are those of the whole node. The caller must not change them.
 func (tx *Tx) Slices() []Slice { return tx.slices }

@@ -49,6 +49,7 @@ type Result struct {
 	Slices, Folders, Marks, Temporaries int
 	Left                                int // doubts that stay: the controller was not asked, or said nothing
 	Recorded                            bool
+	Looked                              bool // it was time for a sweep, and no other was at work
 }
 
 // Any says that something was taken away.
@@ -62,6 +63,7 @@ func (s Sweeper) Sweep(ctx context.Context) (Result, error) {
 		return result, err
 	}
 	defer held.Close()
+	result.Looked = true
 	before := time.Now().Add(-s.Grace)
 	f, err := s.look(before)
 	if err != nil {

@@ -159,7 +159,7 @@ func TestWhatBelongsToNothingGoes(t *testing.T) {
 	if diff := cmp.Diff(want, waiting); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(Result{Slices: 2, Folders: 4, Marks: 2, Temporaries: 3, Recorded: true}, n.sweep()); diff != "" {
+	if diff := cmp.Diff(Result{Slices: 2, Folders: 4, Marks: 2, Temporaries: 3, Recorded: true, Looked: true}, n.sweep()); diff != "" {
 		t.Errorf("swept (-want +got):\n%s", diff)
 	}
 	n.left()
@@ -174,7 +174,7 @@ func TestWhatBelongsToNothingGoes(t *testing.T) {
 	if len(current.Slices) != 0 {
 		t.Errorf("held: %+v", current.Slices)
 	}
-	if diff := cmp.Diff(Result{}, n.sweep()); diff != "" {
+	if diff := cmp.Diff(Result{Looked: true}, n.sweep()); diff != "" {
 		t.Errorf("swept again (-want +got):\n%s", diff)
 	}
 }
@@ -202,7 +202,7 @@ func TestWhatMayBelongToAJobThatLivesStays(t *testing.T) {
 	n.file(n.Store.Dir.None(16))
 	n.check(os.Chtimes(n.Store.Dir.None(16), time.Now(), time.Now()))
 	n.file(filepath.Join(n.Store.Dir.Jobs(), "notes.txt")) // nobody's
-	if diff := cmp.Diff(Result{Left: 1}, n.sweep()); diff != "" {
+	if diff := cmp.Diff(Result{Left: 1, Looked: true}, n.sweep()); diff != "" {
 		t.Errorf("swept (-want +got):\n%s", diff)
 	}
 	n.left("1", "13", "14", "16.none", "2", "3", "4.none", "notes.txt")
@@ -237,7 +237,7 @@ func TestAJobThatBeginsMeanwhileKeepsWhatItHas(t *testing.T) {
 			n.folder(7, 0, "")
 			n.holds(7, 0, longAgo)
 			n.told.before = func(uint32) { begin(n) }
-			if diff := cmp.Diff(Result{Left: 1}, n.sweep()); diff != "" {
+			if diff := cmp.Diff(Result{Left: 1, Looked: true}, n.sweep()); diff != "" {
 				t.Errorf("swept (-want +got):\n%s", diff)
 			}
 			n.left("7")
@@ -276,7 +276,7 @@ func TestWithoutTheStateOrTheStepsNothingIsTakenAway(t *testing.T) {
 			n.file(n.Store.Dir.None(6))
 		}
 		n.check(spoil(n))
-		if result, err := n.Sweep(context.Background()); err == nil || result != (Result{}) {
+		if result, err := n.Sweep(context.Background()); err == nil || result != (Result{Looked: result.Looked}) {
 			t.Errorf("%s: swept %+v, %v", name, result, err)
 		}
 		if waiting, err := n.Count(context.Background()); err == nil || waiting.Any() {
@@ -330,7 +330,7 @@ func TestASweepIsBounded(t *testing.T) {
 		}
 	}
 	n.Most = 8
-	if diff := cmp.Diff(Result{Folders: 8, Left: 292, Recorded: true}, n.sweep()); diff != "" {
+	if diff := cmp.Diff(Result{Folders: 8, Left: 292, Recorded: true, Looked: true}, n.sweep()); diff != "" {
 		t.Errorf("swept (-want +got):\n%s", diff)
 	}
 	n.left(names...)

@@ -47,6 +47,11 @@ func settle(t *testing.T) {
 		return nil
 	})
 	nodeIsUp(t)
+	for _, node := range c.Nodes { // of a waiting job that was cancelled the node hears with the next event
+		if _, err := os.Stat(c.Home.Path("vgpu-spool", node, "waiting.json")); err == nil {
+			ok(t, root, "vgpuctl --config "+c.ConfigPath()+" --node "+node+" sweep")
+		}
+	}
 	if t.Failed() { // what it left is no other test's failure
 		if _, err := impatient(t).Sweep(context.Background()); err != nil {
 			t.Errorf("sweep: %v", err)

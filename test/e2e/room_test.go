@@ -34,68 +34,40 @@ func restarts(t *testing.T, job string) string {
 	return ""
 }
 
-func TestFragmentationRequeues(t *testing.T) {
-	begin(t)
-	releaseOne, releaseOther := fragment(t)
-	job := submit(t, two, "--gres=vgpu:1 --vgpu-mem=60000", seen)
-	until(t, "a requeue", 60*time.Second, func() error {
-		if n := restarts(t, job); n == "0" || n == "" {
-			return fmt.Errorf("restarts: %s, state %s", n, state(t, job))
-		}
-		return nil
-	})
-	nodeIsUp(t)
-	result := run(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 explain "+job)
-	if !strings.Contains(result.Stdout, "43771") {
-		t.Errorf("the reason is not told: %s", result)
-	}
-	releaseOne()
-	if out := finish(t, two, job); out != "60000\n" {
-		t.Errorf("when there was room it saw: %s", out)
-	}
-	if u := awaitUsage(t, job, 60*time.Second); len(u.VGPU.Nodes["n1"]) != 1 || u.VGPU.Nodes["n1"][0].MemMiB != 60000 {
-		t.Errorf("AdminComment after the requeue: %+v", u)
-	}
-	releaseOther()
-}
-
 // TestARequeuedJobNeverRunsUnlimited: Slurm 22.05 now and then starts a requeued job's batch step
 // without having run the prolog for it.
 func TestARequeuedJobNeverRunsUnlimited(t *testing.T) {
 	begin(t)
-	before := c.MaxRequeues
-	c.MaxRequeues = 3
-	defer func() {
-		c.MaxRequeues = before
-		if err := c.WriteConfig(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err := c.WriteConfig(); err != nil {
-		t.Fatal(err)
-	}
 	full, release := holding(t, one, "--gres=vgpu:2 --vgpu-mem=1000 --vgpu-cores=100")
 	slicesOf(t, full)
 	var jobs []string
 	for range 4 {
 		jobs = append(jobs, submit(t, two, "--gres=gpumem:10", "echo it runs; env | grep -c ^LD_PRELOAD=; "+seen))
 	}
+	for again := 1; again <= 3; again++ {
+		for _, job := range jobs {
+			until(t, "job "+job+" to come back", 60*time.Second, func() error {
+				if n, now := restarts(t, job), state(t, job); n != fmt.Sprint(again) || now != "PENDING" {
+					return fmt.Errorf("it is %s, restarts %s", now, n)
+				}
+				return nil
+			})
+			if again < 3 { // it comes without having been told of room
+				ok(t, root, "scontrol update JobId="+job+" StartTime=now+2")
+			}
+		}
+	}
 	for _, job := range jobs {
-		until(t, "job "+job+" to be given up", 120*time.Second, func() error {
-			now := state(t, job)
-			if strings.Contains(output(t, two, job), "it runs") {
-				t.Fatalf("job %s runs although it holds nothing (%s): %s", job, now, output(t, two, job))
-			}
-			if now != "FAILED" {
-				return fmt.Errorf("it is %s", now)
-			}
-			return nil
-		})
-		if out := output(t, two, job); !strings.Contains(out, "vgpu: ") {
-			t.Errorf("job %s does not say why it failed: %s", job, out)
+		if out := output(t, two, job); strings.Contains(out, "it runs") {
+			t.Errorf("job %s ran although it holds nothing: %s", job, out)
 		}
 	}
 	release()
+	for _, job := range jobs {
+		if out := finish(t, two, job); !strings.HasSuffix(out, "it runs\n0\n10\n") && !strings.HasSuffix(out, "it runs\n1\n10\n") {
+			t.Errorf("when there was room job %s saw: %s", job, out)
+		}
+	}
 	finish(t, one, full)
 }
 

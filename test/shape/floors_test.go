@@ -20,9 +20,9 @@ const module = "github.com/slurm-vgpu/slurm-vgpu/"
 var floors = [][]string{
 	{"crashpoint", "device", "request", "slurmdb", "trusted", "version"},
 	{"inventory", "ledger", "place", "rundir", "slurm"},
-	{"config", "discover", "grant", "pages", "slurmconf"},
+	{"config", "discover", "grant", "pages", "slurmconf", "waiting"},
 	{"logging", "sitecheck", "state", "usage"},
-	{"audit", "launch", "release", "report"},
+	{"audit", "launch", "release", "report", "wake"},
 	{"sweep"},
 }
 

@@ -1,0 +1,246 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// WaitsPrefix begins the AdminComment of a job that waits for room on a GPU. Whoever reads or replaces one knows by it
+// that it is not a report, and not the site's.
+const WaitsPrefix = "vgpu: waits: "
+
+// maxReason keeps a comment short enough for a line of scontrol.
+const maxReason = 1000
+
+// Wait is what becomes of a pending job that found no room on a node.
+type Wait struct {
+	For       time.Duration // it is not started before
+	Reason    string        // "": none
+	Elsewhere bool          // Excluded is to be set
+	Excluded  string        // host list
+}
+
+// Wait changes a pending job. Its own comment stays.
+//
+// A start that lies ahead when the nodes have let go of the job is kept; one that does not is put off by
+// cred_expire, two minutes where nothing is configured (slurmctld/job_mgr.c, batch_requeue_fini; tried with 22.05.8).
+func (c Client) Wait(ctx context.Context, job Job, w Wait) error {
+	name, err := job.Name()
+	if err != nil {
+		return fmt.Errorf("let job %d wait: %w", job.ID, err)
+	}
+	changes := []string{"update", "JobId=" + name, "StartTime=now"}
+	if w.For > 0 {
+		changes[2] = fmt.Sprintf("StartTime=now+%d", int64(w.For/time.Second))
+	}
+	if !job.commented {
+		comment := ""
+		if w.Reason != "" {
+			comment = WaitsPrefix + w.Reason[:min(len(w.Reason), maxReason)]
+		}
+		changes = append(changes, "AdminComment="+comment)
+	}
+	if w.Elsewhere {
+		changes = append(changes, "ExcNodeList="+w.Excluded)
+	}
+	err = retry(ctx, c.Timeout, func(ctx context.Context) error {
+		_, err := run(ctx, c.Scontrol, changes...)
+		if err != nil && ctx.Err() == nil && !unreachable(err) {
+			err = errors.Join(errRefused, err)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("let job %d wait: %w", job.ID, err)
+	}
+	return nil
+}
+
+// Waits is what the controller shows a job's owner while it waits for room on a GPU; "" if it does not.
+func (c Client) Waits(ctx context.Context, id string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	text, err := run(ctx, c.Scontrol, "show", "job", id)
+	if err != nil {
+		return "", err
+	}
+	reason := ""
+	for line := range strings.Lines(text) {
+		if found, waits := strings.CutPrefix(strings.TrimSpace(line), "AdminComment="+WaitsPrefix); waits {
+			reason = found
+		}
+	}
+	pending := strings.Contains(text, "JobState=PENDING") || strings.Contains(text, "JobState=COMPLETING")
+	if !pending {
+		return "", nil
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, reason), nil
+}
+
+// Standing is where a job stands, in words of squeue.
+type Standing struct {
+	State, Reason, Nodes string
+}
+
+// Waits says that the job is in the queue. One that was put back a moment ago is still COMPLETING.
+func (s Standing) Waits() bool { return s.State == "PENDING" }
+
+// Held says that somebody holds it there.
+func (s Standing) Held() bool {
+	return s.Waits() && (strings.HasPrefix(s.Reason, "JobHeld") || strings.Contains(s.Reason, "held"))
+}
+
+// Standings asks about many jobs at once; those that slurmctld does not know are missing.
+func (c Client) Standings(ctx context.Context, ids []uint32) (map[uint32]Standing, error) {
+	list := make([]string, 0, len(ids)+1)
+	for _, id := range ids {
+		list = append(list, strconv.FormatUint(uint64(id), 10))
+	}
+	if len(list) == 1 { // squeue fails if it is asked for a single job that there is none of
+		list = append(list, list[0])
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	text, err := run(ctx, c.Squeue, "--noheader", "--all", "--states=all", "--jobs="+strings.Join(list, ","), "--format=%A|%T|%r|%N")
+	if err != nil && !errors.Is(err, ErrUnknownJob) {
+		return nil, fmt.Errorf("ask who waits: %w", err)
+	}
+	found := make(map[uint32]Standing)
+	for line := range strings.Lines(text) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		id, err := strconv.ParseUint(cells[0], 10, 32)
+		if len(cells) != 4 || err != nil {
+			return nil, fmt.Errorf("ask who waits: squeue printed %q", line)
+		}
+		if slices.Contains(ids, uint32(id)) {
+			found[uint32(id)] = Standing{State: cells[1], Reason: cells[2], Nodes: cells[3]}
+		}
+	}
+	return found, nil
+}
+
+// nodeStates are those in which a node takes jobs, now or later, without what sinfo marks them with.
+var nodeStates = []string{"idle", "mix", "mixed", "alloc", "allocated", "comp", "completing", "plnd", "planned"}
+
+// Elsewhere says whether the job may run without a node: whether enough others of its partition take jobs, have slices,
+// and are what it asks for, as far as can be seen.
+func (c Client) Elsewhere(ctx context.Context, job Job, node string) (bool, error) {
+	if job.required != "" || job.unclear || job.HetJobID != 0 {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	text, err := run(ctx, filepath.Join(filepath.Dir(c.Squeue), "sinfo"), "--noheader", "--Node", "--partition="+job.Partition, "--format=%N|%t|%f|%G")
+	if err != nil {
+		return false, fmt.Errorf("ask for other nodes: %w", err)
+	}
+	others := make(map[string]bool)
+	for line := range strings.Lines(text) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) != 4 {
+			return false, fmt.Errorf("ask for other nodes: sinfo printed %q", line)
+		}
+		name, state, gres := cells[0], strings.TrimRight(cells[1], "*~#!%$@^-+"), cells[3]
+		if name != node && slices.Contains(nodeStates, state) && strings.Contains(","+gres, ",vgpu:") &&
+			!HostlistContains(job.Excluded, name) && hasAll(strings.Split(cells[2], ","), job.features) {
+			others[name] = true
+		}
+	}
+	return len(others) >= max(job.numNodes, 1), nil
+}
+
+func hasAll(has, wanted []string) bool {
+	for _, w := range wanted {
+		if !slices.Contains(has, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// Readmit says where the job must not run any more, if one node is taken from that. Where the answer about the job is
+// not clear, it is what stood there before.
+func (c Client) Readmit(ctx context.Context, job Job, node, before string) (string, error) {
+	if job.unclear {
+		return before, nil
+	}
+	text, err := run(ctx, c.Scontrol, "show", "hostnames", job.Excluded)
+	if err != nil {
+		return "", err
+	}
+	left := slices.DeleteFunc(strings.Fields(text), func(name string) bool { return name == node })
+	return strings.Join(left, ","), nil
+}
+
+// With is a host list with one node more.
+func With(list, node string) string {
+	if list == "" {
+		return node
+	}
+	return list + "," + node
+}
+
+// features are names that must all be there; anything else that Slurm understands is odd.
+var plainFeatures = regexp.MustCompile(`^(?:\(null\)|[\w.:+-]+(?:[&,][\w.:+-]+)*)$`)
+
+// readPlace reads where a job may run and how long. Where a text of its owner imitates that, nothing is changed.
+func (j *Job) readPlace(head, tail string) {
+	value := func(key string) string {
+		value, err := only(head, key)
+		j.unclear = j.unclear || err != nil
+		if value == "(null)" {
+			return ""
+		}
+		return value
+	}
+	j.Partition, j.Excluded, j.required = value("Partition"), value("ExcNodeList"), value("ReqNodeList")
+	nodes, _, _ := strings.Cut(value("NumNodes"), "-")
+	j.numNodes, _ = strconv.Atoi(nodes)
+	if seconds, err := strconv.ParseInt(value("EndTime"), 10, 64); err == nil && seconds > 0 {
+		j.Ends = time.Unix(seconds, 0).UTC()
+	}
+	j.Limit = limit(value("TimeLimit"))
+	if found := sharing.FindString(tail); found != "" {
+		features, _ := first(found, "Features")
+		j.unclear = j.unclear || !plainFeatures.MatchString(features) || count(found, "Reservation") > 0
+		if features != "(null)" {
+			j.features = strings.FieldsFunc(features, func(r rune) bool { return r == '&' || r == ',' })
+		}
+	}
+	for _, text := range []string{head, tail} {
+		if _, after, there := strings.Cut(text, " AdminComment="); there {
+			j.commented = !strings.HasPrefix(after, WaitsPrefix) && !strings.HasPrefix(after, " ")
+		}
+	}
+}
+
+// limitForm is [days-]hours:minutes:seconds.
+var limitForm = regexp.MustCompile(`^(?:([0-9]{1,6})-)?([0-9]{1,3}):([0-9]{2}):([0-9]{2})$`)
+
+func limit(text string) (total time.Duration) {
+	found := limitForm.FindStringSubmatch(text)
+	if found == nil {
+		return 0
+	}
+	for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
+		n, _ := strconv.Atoi(found[i+1]) // "": no days
+		total += time.Duration(n) * unit
+	}
+	return total
+}

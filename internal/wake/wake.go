@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wake tells jobs that wait for this node when there is room for them, those that have waited longest first.
+package wake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
+)
+
+const (
+	// lockWait is how long this queues behind prologs and epilogs.
+	lockWait = 30 * time.Second
+	// settling is for a job whose nodes have not let go of it yet: Slurm takes a start that has passed by then for
+	// none, and puts its own delay there.
+	settling = 3 * time.Second
+	// slurmd takes a run that begins within the second of a requeue for the one that was requeued ("already killed, do not
+	// launch batch job"), and the job fails. It may have been requeued some time after it was found to have no room.
+	sameSecond = 2 * time.Second
+	lately     = 10 * time.Second
+)
+
+// Controller is what is asked of Slurm's.
+type Controller interface {
+	Standings(ctx context.Context, ids []uint32) (map[uint32]slurm.Standing, error)
+	Job(ctx context.Context, id uint32) (slurm.Job, error)
+	Readmit(ctx context.Context, job slurm.Job, node, before string) (string, error)
+	Wait(ctx context.Context, job slurm.Job, w slurm.Wait) error
+}
+
+// Waker is for one node.
+type Waker struct {
+	Config     config.Config
+	Node       string
+	Store      state.Store
+	Controller Controller
+	Log        hclog.Logger
+}
+
+// Wake tells the jobs that have room now. Call it without the lock, when something has become free.
+func (w Waker) Wake(ctx context.Context) error {
+	jobs, err := waiting.Read(w.Config.Spool())
+	if err != nil || len(jobs) == 0 {
+		return err
+	}
+	standings, err := w.Controller.Standings(ctx, jobs.Numbers())
+	if err != nil {
+		return err
+	}
+	tell, err := w.choose(ctx, standings)
+	for _, job := range tell {
+		if tellErr := w.tell(ctx, job, standings[job.Job]); tellErr != nil {
+			err = errors.Join(err, tellErr, w.untold(ctx, job))
+			continue
+		}
+		w.Log.Info("a waiting job was told that there is room", "job", job.Job, "waited", time.Since(job.Since).Round(time.Second))
+	}
+	return err
+}
+
+// Forget drops jobs that do not wait any more, but not the one that is asked for. It says whether there were any.
+func (w Waker) Forget(ctx context.Context, but uint32) (bool, error) {
+	jobs, err := waiting.Read(w.Config.Spool())
+	if others := jobs.Without(but); err != nil || len(others) == 0 {
+		return false, err
+	}
+	standings, err := w.Controller.Standings(ctx, jobs.Numbers())
+	if err != nil {
+		return false, err
+	}
+	fewer := false
+	err = w.change(ctx, func(_ *state.Tx, jobs waiting.Jobs) waiting.Jobs {
+		left := w.refresh(jobs, standings, but)
+		fewer = len(left.Before(but, time.Now())) < len(jobs.Before(but, time.Now()))
+		return left
+	})
+	return fewer, err
+}
+
+// change rewrites the list under the lock.
+func (w Waker) change(ctx context.Context, how func(*state.Tx, waiting.Jobs) waiting.Jobs) error {
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	tx, err := w.Store.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.End()
+	jobs, err := waiting.Read(w.Config.Spool())
+	if err != nil {
+		return err
+	}
+	changed := how(tx, slices.Clone(jobs))
+	if reflect.DeepEqual(jobs, changed) {
+		return nil
+	}
+	return waiting.Write(w.Config.Spool(), changed)
+}
+
+// refresh drops the jobs that do not wait any more, and marks those that somebody holds. A job that the controller was
+// not asked about came meanwhile, and stays; so does one that is on its way to this node.
+func (w Waker) refresh(jobs waiting.Jobs, standings map[uint32]slurm.Standing, but uint32) waiting.Jobs {
+	var left waiting.Jobs
+	for _, job := range jobs {
+		standing, known := standings[job.Job]
+		switch {
+		case job.Job == but || standing.Waits() || standing.State == "COMPLETING":
+		case known && (standing.State == "RUNNING" || standing.State == "CONFIGURING") && slurm.HostlistContains(standing.Nodes, w.Node):
+		case known || time.Since(job.Since) > lockWait:
+			continue
+		}
+		job.Idle = standing.Held()
+		left = append(left, job)
+	}
+	return left
+}
+
+// choose finds out under the lock who has room now, and has not been told.
+func (w Waker) choose(ctx context.Context, standings map[uint32]slurm.Standing) (tell waiting.Jobs, err error) {
+	inv, err := inventory.Read(w.Config.Run().Inventory())
+	if err != nil {
+		return nil, fmt.Errorf("wake who waits: %w", err)
+	}
+	now := time.Now()
+	err = w.change(ctx, func(tx *state.Tx, jobs waiting.Jobs) waiting.Jobs {
+		jobs = w.refresh(jobs, standings, 0)
+		held := tx.Held()
+		rules := place.RulesOf(w.Config.SlicesPerGPU, w.Config.MemOvercommit, w.Config.Drain, w.Config.Place)
+		for i, job := range jobs {
+			turn := place.Queue(inv, held, []place.Waiter{job.Waiter(now)}, rules)[0]
+			if turn.Slices != nil && job.Told.IsZero() && (standings[job.Job].Waits() || standings[job.Job].State == "COMPLETING") {
+				jobs[i].Told = now
+				tell = append(tell, jobs[i])
+			}
+			if turn.Slices == nil && !job.Told.IsZero() && now.Sub(job.Told) >= waiting.ComesWithin {
+				jobs[i].Told = time.Time{} // it did not come, and the room is gone: it waits again
+			}
+			if jobs[i].Claims(now) {
+				for _, s := range turn.Slices {
+					held = append(held, place.Held{Slice: s})
+				}
+				rules.Kept = append(rules.Kept, turn.Kept...)
+			}
+		}
+		return jobs
+	})
+	return tell, err
+}
+
+// tell lets a job start at once, here as well.
+func (w Waker) tell(ctx context.Context, job waiting.Job, standing slurm.Standing) error {
+	told, err := w.Controller.Job(ctx, job.Job)
+	if err != nil {
+		return err
+	}
+	wait := slurm.Wait{}
+	switch {
+	case standing.State == "COMPLETING":
+		wait.For = settling
+	case time.Since(job.Last) < lately:
+		wait.For = sameSecond
+	}
+	if slurm.HostlistContains(told.Excluded, w.Node) {
+		wait.Elsewhere = true
+		if wait.Excluded, err = w.Controller.Readmit(ctx, told, w.Node, job.Excluded); err != nil {
+			return err
+		}
+	}
+	return w.Controller.Wait(ctx, told, wait)
+}
+
+// untold takes back that a job was told, so that the next one to come by tries again.
+func (w Waker) untold(ctx context.Context, job waiting.Job) error {
+	return w.change(ctx, func(_ *state.Tx, jobs waiting.Jobs) waiting.Jobs {
+		for i := range jobs {
+			if jobs[i].Job == job.Job && jobs[i].Told.Equal(job.Told) {
+				jobs[i].Told = time.Time{}
+			}
+		}
+		return jobs
+	})
+}

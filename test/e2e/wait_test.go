@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shown is a field of what scontrol says about a job, up to the end of its line.
+func shown(t *testing.T, job, key string) string {
+	t.Helper()
+	for line := range strings.Lines(run(t, root, "scontrol show job "+job).Stdout) {
+		if _, after, found := strings.Cut(" "+strings.TrimSpace(line), " "+key+"="); found {
+			return after
+		}
+	}
+	return ""
+}
+
+// excluded is where a job must not run.
+func excluded(t *testing.T, job string) string {
+	t.Helper()
+	return strings.Fields(shown(t, job, "ExcNodeList") + " ")[0]
+}
+
+// awaitWaiting waits until a job was put back because it found no room, and returns the reason that Slurm shows.
+func awaitWaiting(t *testing.T, job, times string) (comment string) {
+	t.Helper()
+	until(t, "job "+job+" to wait for room", 60*time.Second, func() error {
+		comment = shown(t, job, "AdminComment")
+		if n, now := restarts(t, job), state(t, job); n != times || now != "PENDING" || !strings.HasPrefix(comment, "vgpu: waits: ") {
+			return fmt.Errorf("it is %s, restarts %s, %s", now, n, comment)
+		}
+		return nil
+	})
+	return comment
+}
+
+func tool(node, command string) string {
+	return "vgpuctl --config " + c.ConfigPath() + " --node " + node + " " + command
+}
+
+func TestAJobWithoutRoomWaits(t *testing.T) {
+	begin(t)
+	releaseOne, releaseOther := fragment(t)
+	job := submit(t, two, "--gres=vgpu:1 --vgpu-mem=60000", seen)
+	if comment := awaitWaiting(t, job, "1"); !strings.Contains(comment, "n1: no GPU has 60000 MiB free: the most is 43771 MiB on GPU 0") {
+		t.Errorf("the reason is not told: %s", comment)
+	}
+	if result := run(t, root, tool("n1", "explain "+job)); !strings.Contains(result.Stdout, "43771") {
+		t.Errorf("the reason is not explained: %s", result)
+	}
+	if result := run(t, two, tool("n1", "status")); !strings.Contains(result.Stdout, "43771") {
+		t.Errorf("the node does not show who waits: %s", result)
+	}
+	// What changes nothing for it does not bring it back.
+	batch(t, one, "--gres=vgpu:1 --vgpu-mem=1000", "true")
+	if n, now := restarts(t, job), state(t, job); n != "1" || now != "PENDING" {
+		t.Errorf("it came back without need: it is %s, restarts %s", now, n)
+	}
+	releaseOne()
+	if out := finish(t, two, job); out != "60000\n" {
+		t.Errorf("when there was room it saw: %s", out)
+	}
+	if n := restarts(t, job); n != "1" {
+		t.Errorf("it came %s times", n)
+	}
+	until(t, "the second run in AdminComment", 60*time.Second, func() error {
+		comment := account(t, job, "AdminComment")
+		if !strings.Contains(comment, `"mem_mib":60000`) || strings.Contains(comment, "waits") {
+			return fmt.Errorf("%s", comment)
+		}
+		return nil
+	})
+	releaseOther()
+}
+
+func TestAnotherNodeIsUsed(t *testing.T) {
+	begin(t)
+	releaseOne, releaseOther := fragment(t)
+	job := submit(t, two, "-p all --gres=vgpu:1 --vgpu-mem=60000", "echo $SLURMD_NODENAME; "+seen)
+	if out := finish(t, two, job); out != "n2\n60000\n" {
+		t.Errorf("it wrote: %s", out)
+	}
+	if list := excluded(t, job); list != "n1" {
+		t.Errorf("it excludes %s", list)
+	}
+	// Where that one is excluded by the user, there is none, and what he excluded stays so.
+	job = submit(t, two, "-p all -x n2 --gres=vgpu:1 --vgpu-mem=60000", "echo $SLURMD_NODENAME")
+	awaitWaiting(t, job, "1")
+	if list := excluded(t, job); list != "n2" {
+		t.Errorf("it excludes %s", list)
+	}
+	releaseOne()
+	if out := finish(t, two, job); out != "n1\n" || excluded(t, job) != "n2" {
+		t.Errorf("it wrote %s and excludes %s", out, excluded(t, job))
+	}
+	releaseOther()
+}
+
+// TestANodeIsTriedAgain: both nodes turned the job away; the first one to have room gets it.
+func TestANodeIsTriedAgain(t *testing.T) {
+	begin(t)
+	releaseOne, releaseOther := fragment(t)
+	var release [2]func()
+	for i := range release {
+		var job string
+		job, release[i] = holding(t, one, "-p all -w n2 --gres=vgpu:1 --vgpu-mem=100000 --vgpu-place=spread")
+		awaitState(t, job, "RUNNING")
+	}
+	job := submit(t, two, "-p all --gres=vgpu:1 --vgpu-mem=60000", "echo $SLURMD_NODENAME")
+	awaitWaiting(t, job, "2")
+	releaseOne()
+	if out := finish(t, two, job); out != "n1\n" {
+		t.Errorf("it wrote: %s", out)
+	}
+	for _, open := range append(release[:], releaseOther) {
+		open()
+	}
+}
+
+func TestWhoHasWaitedLongestGoesFirst(t *testing.T) {
+	begin(t)
+	releaseOne, releaseOther := fragment(t)
+	large := submit(t, two, "--gres=vgpu:1 --vgpu-mem=80000", seen)
+	awaitWaiting(t, large, "1")
+	// One GPU is kept for it; what ends before it could begin may use that, what runs longer may not.
+	beside, release := holding(t, one, "-t 9 --gres=vgpu:1 --vgpu-mem=43000")
+	slicesOf(t, beside)
+	small := submit(t, two, "-t 9 --gres=vgpu:1 --vgpu-mem=40000", seen)
+	if comment := awaitWaiting(t, small, "1"); !strings.Contains(comment, "is kept for job "+large+", which has waited longer") {
+		t.Errorf("it waits for something else: %s", comment)
+	}
+	short := batch(t, one, "-t 1 --gres=vgpu:1 --vgpu-mem=40000", seen)
+	if short != "40000\n" {
+		t.Errorf("a short job saw %s", short)
+	}
+	releaseOne()
+	releaseOther()
+	if out := finish(t, two, large); out != "80000\n" {
+		t.Errorf("the large one saw %s", out)
+	}
+	if out := finish(t, two, small); out != "40000\n" {
+		t.Errorf("the small one saw %s", out)
+	}
+	if n := restarts(t, large); n != "1" {
+		t.Errorf("the large one came %s times", n)
+	}
+	release()
+}
+
+// TestRoomThatNobodyToldOf: the epilog that made it could not reach the controller, or died. The sweep tells.
+func TestRoomThatNobodyToldOf(t *testing.T) {
+	begin(t)
+	releaseOne, releaseOther := fragment(t)
+	job := submit(t, two, "--gres=vgpu:1 --vgpu-mem=60000", seen)
+	awaitWaiting(t, job, "1")
+	silence(t, func() {
+		releaseOne()
+		until(t, "one slice", 30*time.Second, func() error {
+			if held := stateSlices(t); len(held) != 1 {
+				return fmt.Errorf("there are %d", len(held))
+			}
+			return nil
+		})
+		until(t, "no job in its epilog", 30*time.Second, func() error {
+			if now := run(t, root, "squeue -h -t CG -o %A").Stdout; now != "" {
+				return fmt.Errorf("%s is", now)
+			}
+			return nil
+		})
+	})
+	if now := state(t, job); now != "PENDING" {
+		t.Fatalf("nothing is tried here: it is %s", now)
+	}
+	ok(t, root, tool("n1", "sweep"))
+	if out := finish(t, two, job); out != "60000\n" {
+		t.Errorf("it saw: %s", out)
+	}
+	releaseOther()
+}
+
+// silence has the node's programs find no squeue while something happens.
+func silence(t *testing.T, meanwhile func()) {
+	t.Helper()
+	path := c.ConfigPath()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mute := strings.Replace(string(text), "  squeue: ", "  squeue: /nowhere", 1)
+	if mute == string(text) {
+		t.Fatalf("no squeue in %s", text)
+	}
+	if err := os.WriteFile(path, []byte(mute), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.WriteConfig(); err != nil {
+			t.Error(err)
+		}
+	}()
+	meanwhile()
+}
+
+// TestJobsThatFitTogetherByCountOnly are all done in the end: of five with 40 % of a GPU's time four fit on two GPUs, of
+// three with 60 % of the memory two.
+func TestJobsThatFitTogetherByCountOnly(t *testing.T) {
+	begin(t)
+	cores := submit(t, one, "-a 1-5 --gres=vgpu:1 --vgpu-mem=1000 --vgpu-cores=40", "sleep 2")
+	awaitTasks(t, cores, 5)
+	mem := submit(t, two, "-a 1-3 --gres=vgpu:1 --vgpu-mem=60%", "sleep 2")
+	awaitTasks(t, mem, 3)
+}
+
+func awaitTasks(t *testing.T, job string, count int) {
+	t.Helper()
+	for number := 1; number <= count; number++ {
+		awaitTask(t, job, number, "COMPLETED")
+		if _, _, n := task(t, job, number); n != "0" && n != "1" {
+			t.Errorf("task %d came back %s times", number, n)
+		}
+	}
+}
+
+func TestAnInteractiveJobIsToldWhatFits(t *testing.T) {
+	begin(t)
+	releaseOne, releaseOther := fragment(t)
+	for _, line := range []string{"srun -p all -w n1 --gres=vgpu:1 --vgpu-mem=60000 true", "salloc -p all -w n1 --gres=vgpu:1 --vgpu-mem=60000 srun true"} {
+		result := run(t, two, line)
+		if result.Code == 0 || !strings.Contains(result.Stderr, "the most is 43771 MiB on GPU 0; a batch job would wait, --exclude=n1 tries other nodes") {
+			t.Errorf("%s", result)
+		}
+	}
+	if out := ok(t, two, "srun -p all --exclude=n1 --gres=vgpu:1 --vgpu-mem=60000 "+seen).Stdout; out != "60000\n" {
+		t.Errorf("on another node it saw %s", out)
+	}
+	releaseOne()
+	releaseOther()
+}
