@@ -52,7 +52,7 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 	if err != nil || refusal == nil {
 		return err
 	}
-	return p.noRoom(ctx, g, want, refusal, told)
+	return p.noRoom(ctx, g, want, inventory, refusal, told)
 }
 
 // asked is the request with its defaults. The user may have written both by hand: a request that

@@ -32,11 +32,12 @@ type wait struct {
 	node      string // the job waits for this one
 	elsewhere bool   // … and may run on another meanwhile
 	never     bool   // … or must
+	victims   []slurm.Preemption
 }
 
 // inTurn places the job behind those that have waited longer. Who was here before it comes first.
 func (p *prolog) inTurn(tx *state.Tx, want place.Want, inventory device.Inventory) ([]device.Slice, *place.Refusal) {
-	now, rules := time.Now(), place.RulesOf(p.cfg.SlicesPerGPU, p.cfg.MemOvercommit, p.cfg.Drain, p.cfg.Place)
+	now, rules := time.Now(), p.rules()
 	jobs := p.waiters()
 	held := tx.Held()
 	before := jobs.Before(p.job.id, now)
@@ -78,7 +79,7 @@ func (p *prolog) waker() wake.Waker {
 }
 
 // noRoom decides about a job that fits no GPU now. A batch job waits for one; another one is told what would fit.
-func (p *prolog) noRoom(ctx context.Context, g grant.Grant, want place.Want, refusal *place.Refusal, told slurm.Job) error {
+func (p *prolog) noRoom(ctx context.Context, g grant.Grant, want place.Want, inventory device.Inventory, refusal *place.Refusal, told slurm.Job) error {
 	if !p.mayRequeue(told) {
 		reason := refusal.Reason
 		if !told.Batch && refusal.Kind != place.Never {
@@ -101,6 +102,9 @@ func (p *prolog) noRoom(ctx context.Context, g grant.Grant, want place.Want, ref
 	}
 	p.wait = &wait{node: p.node, elsewhere: elsewhere, never: never, job: waiting.Job{Job: g.Job, Name: name, Restart: g.Restart, UID: g.UID,
 		Want: want, Limit: told.Limit, Since: g.Since, Last: g.Since, Reason: refusal.Reason, Excluded: told.Excluded}}
+	if refusal.Kind == place.Fragmented && !elsewhere {
+		p.wait.victims = p.victims(ctx, want, inventory)
+	}
 	return p.refuse(ctx, g, refusal.Reason, &told)
 }
 
@@ -148,6 +152,7 @@ func (p *prolog) letWait(ctx context.Context, told slurm.Job) {
 	if err := p.controller.Wait(ctx, told, w); err != nil {
 		p.log.Error("the job comes back after Slurm's own delay", "reason", err)
 	}
+	p.preempt(ctx)
 }
 
 // timeOf is a time in seconds; 0 is none.

@@ -14,6 +14,7 @@ import (
 // Held is a slice that stands on a GPU.
 type Held struct {
 	device.Slice
+	Job  uint32
 	Ends int64 // when its job ends at the latest, in seconds since 1970; 0: not known
 }
 

@@ -82,7 +82,7 @@ func TestQueueGivesNothingTwice(t *testing.T) {
 			want := drawWant(t)
 			placed, _ := Place(inv, SlicesOf(all), want, rules)
 			for _, s := range placed {
-				all = append(all, Held{s, rapid.Int64Range(0, 20).Draw(t, "ends")})
+				all = append(all, Held{Slice: s, Ends: rapid.Int64Range(0, 20).Draw(t, "ends")})
 			}
 		}
 		var waiters []Waiter

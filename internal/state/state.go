@@ -98,7 +98,7 @@ func (tx *Tx) End() { tx.held.Close() }
 func (tx *Tx) Held() []place.Held {
 	held := make([]place.Held, 0, len(tx.slices))
 	for _, s := range tx.slices {
-		h := place.Held{Slice: s.Slice}
+		h := place.Held{Slice: s.Slice, Job: s.Job}
 		if !s.Ends.IsZero() {
 			h.Ends = s.Ends.Unix()
 		}

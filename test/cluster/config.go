@@ -24,6 +24,8 @@ func (c *Cluster) slurmConf() string {
 			node, c.host, c.port(node), c.CPUs, nodeMemMiB, c.gres.counts)
 	}
 	line("PartitionName=vgpu Nodes=%s Default=YES MaxTime=60 DefaultTime=5 OverSubscribe=NO", strings.Join(c.Nodes[:c.DefaultNodes], ","))
+	// Its jobs preempt those of the others.
+	line("PartitionName=high Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO PriorityTier=10", strings.Join(c.Nodes[:c.DefaultNodes], ","))
 	if c.DefaultNodes < len(c.Nodes) {
 		line("PartitionName=all Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", strings.Join(c.Nodes, ","))
 	}
@@ -67,6 +69,8 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=2,sched_interval=2,sched_min_interval=0,batch_sched_delay=0,default_queue_depth=1000,max_rpc_cnt=0
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 DefMemPerCPU=64
 MailProg=/bin/true
 MpiDefault=none

@@ -245,3 +245,30 @@ func TestAnInteractiveJobIsToldWhatFits(t *testing.T) {
 	releaseOne()
 	releaseOther()
 }
+
+// TestAJobThatFitsByCountPreempts: for Slurm there is nothing in its way. One of the two that are leaves, as slurm.conf says.
+func TestAJobThatFitsByCountPreempts(t *testing.T) {
+	begin(t)
+	var low [2]string
+	var release [2]func()
+	for i := range low {
+		low[i], release[i] = holding(t, one, "--requeue --gres=vgpu:1 --vgpu-mem=50% --vgpu-place=spread")
+		slicesOf(t, low[i])
+	}
+	peer := submit(t, two, "--gres=vgpu:1 --vgpu-mem=75%", "true")
+	awaitWaiting(t, peer, "1")
+	if a, b := restarts(t, low[0]), restarts(t, low[1]); a != "0" || b != "0" {
+		t.Errorf("a job of the same rank preempted: restarts %s and %s", a, b)
+	}
+	ok(t, root, "scancel "+peer)
+	if out := batch(t, two, "-p high --gres=vgpu:1 --vgpu-mem=75%", seen); out != "107828\n" {
+		t.Errorf("it saw %s", out)
+	}
+	if a, b := restarts(t, low[0]), restarts(t, low[1]); a+b != "10" && a+b != "01" {
+		t.Errorf("one of two was to leave: restarts %s and %s", a, b)
+	}
+	for i := range low {
+		release[i]()
+		finish(t, one, low[i])
+	}
+}
