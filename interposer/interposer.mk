@@ -78,7 +78,7 @@ $(call interposer_linked,route/fuzz_lookup,$(addprefix interposer/base/,libc.c i
 $(call interposer_linked,base/image,interposer/base/image.c)
 # What these ask of other parts is the test's own.
 $(call interposer_linked,base/table,interposer/base/table.c,-Wl$(comma_)--wrap=mmap)
-$(call interposer_linked,context/overhead_changes,interposer/context/growth.c)
+$(call interposer_linked,context/overhead_changes,interposer/context/overhead.c)
 $(call interposer_linked,driver/report,interposer/driver/report.c,-Wl$(comma_)--wrap=mmap)
 $(call interposer_linked,gate/copies_lists,interposer/gate/copies.c)
 # Two processes on one account: it is linked without the parts that ask a driver, and what happens in between comes at

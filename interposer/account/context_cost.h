@@ -5,7 +5,7 @@
  * context of this job cost on this device before: the ledger remembers. The very first one is charged
  * VGPU_CONTEXT_DEFAULT_BYTES, or what is left if that is less. In the latter case there is one at a
  * time: who comes while another one is being measured waits, so that processes that start together
- * do not pass the limit together. Afterwards the charge is put right (context/growth.h).
+ * do not pass the limit together. Afterwards the charge is put right (context/overhead.h).
  *
  * The ledger is the job's own. A figure there that is too large makes the job wait for room that it
  * has, and above VGPU_CONTEXT_MOST_BYTES is not believed; one that is too small lets its contexts be

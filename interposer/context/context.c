@@ -4,7 +4,7 @@
 
 #include "api/symbols.h"
 #include "account/context_cost.h"
-#include "context/growth.h"
+#include "context/overhead.h"
 #include "driver/contexts.h"
 #include "driver/device.h"
 #include "driver/info.h"
@@ -37,7 +37,7 @@ bool vgpu_context_begin(struct vgpu_process *p, CUdevice ordinal, bool primary, 
 		return true; /* nothing can be allocated there */
 	if (!vgpu_context_cost_charge(p, (uint32_t)coming->device, &coming->bytes))
 		return false;
-	vgpu_growth_coming(p, (uint32_t)coming->device, coming->bytes);
+	vgpu_overhead_coming(p, (uint32_t)coming->device, coming->bytes);
 	vgpu_report_prepare(p, (uint32_t)coming->device);
 	return true;
 }
@@ -46,7 +46,7 @@ void vgpu_context_failed(struct vgpu_process *p, const struct vgpu_coming *comin
 {
 	if (p == NULL || coming->device < 0)
 		return;
-	vgpu_growth_not_coming(p, (uint32_t)coming->device, coming->bytes);
+	vgpu_overhead_not_coming(p, (uint32_t)coming->device, coming->bytes);
 	vgpu_context_cost_settled(p, (uint32_t)coming->device, VGPU_COST_UNKNOWN);
 	vgpu_report_ready(p);
 }
@@ -54,7 +54,7 @@ void vgpu_context_failed(struct vgpu_process *p, const struct vgpu_coming *comin
 /* What was charged becomes what it costs, which the ledger remembers if it was the first one. */
 static bool settle(struct vgpu_process *p, struct vgpu_coming *coming, bool first)
 {
-	bool fits = vgpu_growth_came(p, (uint32_t)coming->device, coming->bytes, &coming->cost_bytes);
+	bool fits = vgpu_overhead_came(p, (uint32_t)coming->device, coming->bytes, &coming->cost_bytes);
 
 	vgpu_context_cost_settled(p, (uint32_t)coming->device, first ? coming->cost_bytes : VGPU_COST_UNKNOWN);
 	return fits;
@@ -75,7 +75,7 @@ bool vgpu_context_made(struct vgpu_process *p, CUcontext context, CUdevice ordin
 	if (coming != NULL && coming->device >= 0)
 		fits = settle(p, coming, first);
 	else if (noted)
-		fits = vgpu_growth_settle(p, (uint32_t)device);
+		fits = vgpu_overhead_settle(p, (uint32_t)device);
 	if (!fits && noted)
 		vgpu_contexts_take(p, context, &gone);
 	return fits;
@@ -86,9 +86,9 @@ void vgpu_context_undone(struct vgpu_process *p, CUdevice ordinal, const struct 
 	int device = vgpu_device_of_ordinal(p, ordinal);
 
 	if (device >= 0 && vgpu_contexts_exist(p, (uint32_t)device))
-		vgpu_growth_settle(p, (uint32_t)device);
+		vgpu_overhead_settle(p, (uint32_t)device);
 	else if (device >= 0)
-		vgpu_growth_end(p, (uint32_t)device);
+		vgpu_overhead_end(p, (uint32_t)device);
 	if (coming->device >= 0)
 		vgpu_message_limit(p, (uint32_t)coming->device,
 				   coming->cost_bytes != VGPU_COST_UNKNOWN ? coming->cost_bytes : coming->bytes);
@@ -142,10 +142,10 @@ void vgpu_context_left(struct vgpu_process *p, CUcontext context, const struct v
 	if (noted == NULL)
 		return;
 	if (vgpu_contexts_exist(p, noted->device)) {
-		vgpu_growth_unpromise(p, noted->device, noted->promised_bytes);
-		vgpu_growth_settle(p, noted->device);
+		vgpu_overhead_unpromise(p, noted->device, noted->promised_bytes);
+		vgpu_overhead_settle(p, noted->device);
 	} else {
-		vgpu_growth_end(p, noted->device);
+		vgpu_overhead_end(p, noted->device);
 	}
 }
 
@@ -171,7 +171,7 @@ bool vgpu_context_promise(struct vgpu_process *p, CUcontext context, uint64_t by
 {
 	int device = vgpu_contexts_promise_changed(p, context, bytes, 0);
 
-	if (device < 0 || vgpu_growth_promise(p, (uint32_t)device, bytes))
+	if (device < 0 || vgpu_overhead_promise(p, (uint32_t)device, bytes))
 		return true;
 	vgpu_contexts_promise_changed(p, context, 0, bytes);
 	return false;
@@ -183,8 +183,8 @@ void vgpu_context_unpromise(struct vgpu_process *p, CUcontext context, uint64_t 
 
 	if (device < 0)
 		return;
-	vgpu_growth_unpromise(p, (uint32_t)device, bytes);
-	vgpu_growth_settle(p, (uint32_t)device);
+	vgpu_overhead_unpromise(p, (uint32_t)device, bytes);
+	vgpu_overhead_settle(p, (uint32_t)device);
 }
 
 void vgpu_context_green_gone(struct vgpu_process *p, CUcontext green, CUdevice ordinal)
@@ -201,7 +201,7 @@ void vgpu_context_green_gone(struct vgpu_process *p, CUcontext green, CUdevice o
 	if (vgpu_contexts_take(p, green, &gone)) {
 		vgpu_blocks_change_context(p, green, primary);
 		vgpu_contexts_note(p, primary, ordinal, gone.device, true);
-		vgpu_growth_settle(p, gone.device);
+		vgpu_overhead_settle(p, gone.device);
 	}
 	release(ordinal);
 	vgpu_context_primary_released(p, ordinal);

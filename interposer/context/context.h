@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * How the contexts of this process begin and end. Which there are is in driver/contexts.h, what they cost in growth.h. */
+ * How the contexts of this process begin and end. Which there are is in driver/contexts.h, what they cost in overhead.h. */
 #ifndef VGPU_CONTEXT_CONTEXT_H
 #define VGPU_CONTEXT_CONTEXT_H
 
@@ -41,7 +41,7 @@ void vgpu_context_gone(struct vgpu_process *p, CUcontext context);
 /* The context was detached from, which ends it when it has been attached to no more often than that. */
 void vgpu_context_detached(struct vgpu_process *p, CUcontext context);
 
-/* A heap of so many bytes will be made in the context (see growth.h); and not any more. */
+/* A heap of so many bytes will be made in the context (see overhead.h); and not any more. */
 bool vgpu_context_promise(struct vgpu_process *p, CUcontext context, uint64_t bytes);
 void vgpu_context_unpromise(struct vgpu_process *p, CUcontext context, uint64_t bytes);
 

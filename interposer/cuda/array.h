@@ -14,7 +14,7 @@
 		REAL_OR_RETURN(symbol);                                                              \
 		CUDA_ARRAY3D_DESCRIPTOR widest = VGPU_SHAPE(shape);                                  \
 		struct vgpu_charge charge;                                                           \
-		CUresult result = charge_after_growth(&charge, vgpu_array_bytes(&widest, levels));   \
+		CUresult result = charge_after_overhead(&charge, vgpu_array_bytes(&widest, levels));   \
                                                                                                      \
 		if (result != CUDA_SUCCESS)                                                          \
 			return result;                                                               \

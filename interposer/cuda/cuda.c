@@ -6,7 +6,7 @@
 #include "cuda/capture.h"
 #include "cuda/context.h"
 #include "cuda/copy.h"
-#include "cuda/growth.h"
+#include "cuda/overhead.h"
 #include "cuda/info.h"
 #include "cuda/launch.h"
 #include "cuda/memory.h"

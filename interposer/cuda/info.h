@@ -6,7 +6,7 @@
 #define VGPU_CUDA_INFO_H
 
 #include "account/account.h"
-#include "context/growth.h"
+#include "context/overhead.h"
 #include "cuda/memory.h"
 #include "cuda/wrap.h"
 #include "driver/device.h"
@@ -59,7 +59,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 		if (p == NULL)                                                                          \
 			return real args;                                                               \
 		vgpu_pools_settle_all(p);                                                               \
-		vgpu_growth_catch_up(p);                                                                \
+		vgpu_overhead_catch_up(p);                                                                \
 		if (both && vgpu_info_recall(p, context, &recalled) && view_of(p, recalled.device, &view) && \
 		    (!recalled.more_since || view.free_bytes <= recalled.free_bytes)) {                 \
 			TELL(view, recalled.free_bytes, recalled.total_bytes, free_out, total_out);     \

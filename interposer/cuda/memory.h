@@ -6,7 +6,7 @@
 #define VGPU_CUDA_MEMORY_H
 
 #include "account/account.h"
-#include "context/growth.h"
+#include "context/overhead.h"
 #include "cuda/wrap.h"
 #include "memory/blocks.h"
 #include "memory/charge.h"
@@ -49,15 +49,15 @@ static CUresult keep_block(struct vgpu_charge *charge, CUdeviceptr pointer, uint
 }
 
 /* Takes a charge for memory of the current context's device; what was loaded before comes first. */
-static CUresult charge_after_growth(struct vgpu_charge *charge, uint64_t bytes)
+static CUresult charge_after_overhead(struct vgpu_charge *charge, uint64_t bytes)
 {
-	vgpu_growth_catch_up(attached());
+	vgpu_overhead_catch_up(attached());
 	return vgpu_charge_current(charge, bytes);
 }
 
-static CUresult async_after_growth(struct vgpu_async *async, uint64_t bytes, CUmemoryPool pool, CUstream stream)
+static CUresult async_after_overhead(struct vgpu_async *async, uint64_t bytes, CUmemoryPool pool, CUstream stream)
 {
-	vgpu_growth_catch_up(attached());
+	vgpu_overhead_catch_up(attached());
 	return vgpu_async_begin(async, bytes, pool, stream);
 }
 
@@ -66,7 +66,7 @@ static CUresult async_after_growth(struct vgpu_async *async, uint64_t bytes, CUm
 	{                                                                     \
 		REAL_OR_RETURN(symbol);                                       \
 		struct vgpu_charge charge;                                    \
-		CUresult result = charge_after_growth(&charge, vgpu_charge_granules(bytes)); \
+		CUresult result = charge_after_overhead(&charge, vgpu_charge_granules(bytes)); \
                                                                               \
 		if (result == CUDA_SUCCESS) {                                 \
 			result = real args;                                   \
@@ -82,7 +82,7 @@ static CUresult async_after_growth(struct vgpu_async *async, uint64_t bytes, CUm
 	{                                                                             \
 		REAL_OR_RETURN(symbol);                                               \
 		struct vgpu_charge charge;                                            \
-		CUresult result = charge_after_growth(&charge, vgpu_charge_managed(bytes)); \
+		CUresult result = charge_after_overhead(&charge, vgpu_charge_managed(bytes)); \
                                                                                       \
 		if (result != CUDA_SUCCESS)                                           \
 			return result;                                                \
@@ -101,7 +101,7 @@ static CUresult async_after_growth(struct vgpu_async *async, uint64_t bytes, CUm
 	{                                                                                             \
 		REAL_OR_RETURN(symbol);                                                               \
 		struct vgpu_async async;                                                              \
-		CUresult result = async_after_growth(&async, bytes, pool, stream);                    \
+		CUresult result = async_after_overhead(&async, bytes, pool, stream);                    \
                                                                                                       \
 		if (result != CUDA_SUCCESS)                                                           \
 			return result;                                                                \
@@ -129,7 +129,7 @@ static uint64_t pitched(uint64_t width, uint64_t height)
 	{                                                                                          \
 		REAL_OR_RETURN(symbol);                                                            \
 		struct vgpu_charge charge;                                                         \
-		CUresult result = charge_after_growth(&charge, vgpu_charge_granules(pitched(width, height))); \
+		CUresult result = charge_after_overhead(&charge, vgpu_charge_granules(pitched(width, height))); \
                                                                                                    \
 		if (result != CUDA_SUCCESS)                                                        \
 			return result;                                                             \

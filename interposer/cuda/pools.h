@@ -5,7 +5,7 @@
 #ifndef VGPU_CUDA_POOLS_H
 #define VGPU_CUDA_POOLS_H
 
-#include "context/growth.h"
+#include "context/overhead.h"
 #include "cuda/memory.h"
 #include "cuda/wrap.h"
 #include "gate/gate.h"
@@ -19,7 +19,7 @@ static void synchronised(struct vgpu_process *p)
 	__atomic_store_n(&p->synchronised, 1, __ATOMIC_RELAXED);
 	vgpu_pass_drop_if_shared();
 	vgpu_pools_synchronised(p);
-	vgpu_growth_catch_up(p);
+	vgpu_overhead_catch_up(p);
 }
 
 #define WRAP_POOL_DESTROY(symbol, params, args, handle)                                           \

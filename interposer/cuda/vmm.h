@@ -5,7 +5,7 @@
 #ifndef VGPU_CUDA_VMM_H
 #define VGPU_CUDA_VMM_H
 
-#include "context/growth.h"
+#include "context/overhead.h"
 #include "cuda/wrap.h"
 #include "memory/blocks.h"
 #include "memory/charge.h"
@@ -16,7 +16,7 @@
 /* Memory of the host is not the device's. */
 static CUresult charge_location(struct vgpu_charge *charge, const CUmemAllocationProp *prop, uint64_t bytes)
 {
-	vgpu_growth_catch_up(attached());
+	vgpu_overhead_catch_up(attached());
 	if (prop != NULL && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		return vgpu_charge_device(charge, prop->location.id, bytes);
 	*charge = (struct vgpu_charge){.device = VGPU_NO_DEVICE};
@@ -43,7 +43,7 @@ static CUresult charge_location(struct vgpu_charge *charge, const CUmemAllocatio
 static void drop(struct vgpu_process *p, uint64_t memory)
 {
 	vgpu_holders_drop(p, memory);
-	vgpu_growth_look_at_closed(p);
+	vgpu_overhead_look_at_closed(p);
 }
 
 #define WRAP_VMM_RELEASE(symbol, params, args, handle)                               \

@@ -53,7 +53,7 @@ static bool decide(struct vgpu_process *p)
 	__atomic_store_n(&p->gate_boards, boards, __ATOMIC_RELEASE);
 	SET(p->gate_generation, generation + 1);
 	vgpu_mutex_unlock(&p->gate_mutex);
-	/* The first launch after a load tells of itself by this, at no cost (context/growth.h). */
+	/* The first launch after a load tells of itself by this, at no cost (context/overhead.h). */
 	ADD(p->gate_decided, 1);
 	return gated != 0;
 }

@@ -58,7 +58,7 @@ static inline bool vgpu_gate_is_shut(struct vgpu_process *p)
 	return !vgpu_gate_is_free() && vgpu_gate_look(p);
 }
 
-/* This thread's next launch decides anew, which context/growth.h sees. */
+/* This thread's next launch decides anew, which context/overhead.h sees. */
 void vgpu_gate_forget(struct vgpu_process *p);
 
 /* Places in the driver's queue: a graph has some nodes. */

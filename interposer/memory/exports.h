@@ -3,7 +3,7 @@
  *
  * Memory that was given out as a file descriptor, a handle's or that of a range of addresses (dma-buf), lives
  * as long as the descriptor does, and so does its charge. Nobody tells when a descriptor is closed: it is
- * looked for when something else lets go of the memory, before a refusal, and with the growth of
+ * looked for when something else lets go of the memory, before a refusal, and with the overhead of
  * the driver. It is open while this process has the same file at the same number, or one more descriptor of
  * that file than it had when it was given out: a duplicate, as far as one can see. What other processes were
  * sent is not followed. */

@@ -99,18 +99,18 @@ struct vgpu_process {
 	uint32_t stage;
 	uint32_t graphs_with_memory; /* executable graphs in the table */
 	uint32_t captures;	     /* that have begun and not ended; see driver/capture.h */
-	uint32_t growth_pending; /* something was loaded, so that a launch may make the driver take memory */
+	uint32_t overhead_pending; /* something was loaded, so that a launch may make the driver take memory */
 	uint32_t opened;	 /* ever: memory of other processes that is open here, this one's once they have ended;
 				  * and of this one that nothing but descriptors keeps */
 	uint32_t closed;	 /* of that, ever */
-	uint32_t growth_closed;	 /* as it was when what that changes was looked at last */
+	uint32_t overhead_closed;	 /* as it was when what that changes was looked at last */
 	uint32_t pools_high;
 	uint32_t gated;		  /* launches may have to wait; see gate/gate.h */
 	uint32_t contexts_made;	  /* ever, wherever they lie */
-	uint64_t growth_due_ns;	  /* when to ask for either next */
-	uint64_t growth_every_ns; /* how often it is asked now */
+	uint64_t overhead_due_ns;	  /* when to ask for either next */
+	uint64_t overhead_every_ns; /* how often it is asked now */
 	uint32_t gate_decided;	  /* how often that was decided */
-	uint32_t growth_decided;  /* the same when the driver was asked last */
+	uint32_t overhead_decided;  /* the same when the driver was asked last */
 	uint64_t gate_generation; /* 1 + that of the limits page when this was decided */
 	uint32_t gate_boards;	  /* and how the boards of its devices stood then */
 	uint32_t gate_sequence[VGPU_MAX_DEVICES];
@@ -165,8 +165,8 @@ struct vgpu_process {
 	uint32_t nvml_ready; /* driver/report.c */
 	struct vgpu_context context[VGPU_MAX_CONTEXTS];
 
-	/* context/growth.c */
-	uint32_t growth_mutex;
+	/* context/overhead.c */
+	uint32_t overhead_mutex;
 	struct vgpu_overhead overhead[VGPU_MAX_DEVICES];
 
 	struct vgpu_info info;

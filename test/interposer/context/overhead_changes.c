@@ -2,13 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * What the driver uses for itself is what it reports less what the program has allocated. Here that changes while it is
- * asked, and the parts that interposer/context/growth.c asks are the test's own: what happens meanwhile is decided here. */
+ * asked, and the parts that interposer/context/overhead.c asks are the test's own: what happens meanwhile is decided here. */
 #include "harness.h"
 
 #include "account/account.h"
 #include "account/reclaim.h"
 #include "api/symbols.h"
-#include "context/growth.h"
+#include "context/overhead.h"
 #include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/device.h"
@@ -122,7 +122,7 @@ static void begin(uint64_t allocated_mib, uint64_t driver_mib)
 	limit_bytes = 1000 * MIB;
 	reported_bytes = (allocated_mib + driver_mib) * MIB;
 	process.held_bytes[0] = allocated_mib * MIB;
-	CHECK(vgpu_growth_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(&process, 0));
 	CHECK_IS(process.overhead[0].bytes, driver_mib * MIB);
 	CHECK_IS(process.held_bytes[0], reported_bytes);
 }
@@ -136,18 +136,18 @@ static void what_the_driver_takes_and_gives_back_is_charged_as_it_is(void)
 {
 	begin(100, 50);
 	reported_bytes += 30 * MIB;
-	CHECK(vgpu_growth_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(&process, 0));
 	driver_has(80);
 	CHECK_IS(process.held_bytes[0], 180 * MIB);
 	reported_bytes -= 60 * MIB;
-	CHECK(vgpu_growth_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(&process, 0));
 	driver_has(20);
 	CHECK_IS(process.held_bytes[0], 120 * MIB);
 	reported_bytes += 900 * MIB;
-	CHECK(!vgpu_growth_settle(&process, 0));
+	CHECK(!vgpu_overhead_settle(&process, 0));
 	driver_has(20);
 	CHECK_IS(process.held_bytes[0], 120 * MIB);
-	CHECK_IS(process.growth_pending, 1);
+	CHECK_IS(process.overhead_pending, 1);
 }
 
 static void allocates_32(void)
@@ -185,7 +185,7 @@ static void what_is_allocated_meanwhile_is_not_the_drivers(void)
 			meanwhile = changes[i];
 			if (seen)
 				reported_bytes += (changes[i] == frees_32 ? -32ull : 32ull) * MIB;
-			CHECK(vgpu_growth_settle(&process, 0));
+			CHECK(vgpu_overhead_settle(&process, 0));
 			driver_has(50);
 		}
 	}
@@ -197,38 +197,38 @@ static void what_is_not_reported_is_not_the_drivers_to_give_back(void)
 	begin(100, 50);
 	managed_bytes = 40 * MIB;
 	process.held_bytes[0] += 40 * MIB;
-	CHECK(vgpu_growth_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(&process, 0));
 	driver_has(50);
 	/* and some other may be or not. */
 	begin(100, 50);
 	unseen_bytes = 40 * MIB;
 	reported_bytes -= 40 * MIB;
-	CHECK(vgpu_growth_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(&process, 0));
 	driver_has(50);
 	reported_bytes -= 10 * MIB;
-	CHECK(vgpu_growth_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(&process, 0));
 	driver_has(40);
 }
 
 static void what_was_promised_stays_until_it_has_come(void)
 {
 	begin(100, 50);
-	CHECK(vgpu_growth_promise(&process, 0, 20 * MIB));
+	CHECK(vgpu_overhead_promise(&process, 0, 20 * MIB));
 	driver_has(70);
-	CHECK(vgpu_growth_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(&process, 0));
 	driver_has(70);
 	reported_bytes += 20 * MIB;
-	CHECK(vgpu_growth_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(&process, 0));
 	driver_has(70);
 	CHECK_IS(process.overhead[0].promised_bytes, 0);
 	reported_bytes -= 20 * MIB;
-	CHECK(vgpu_growth_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(&process, 0));
 	driver_has(50);
-	CHECK(vgpu_growth_promise(&process, 0, 20 * MIB));
-	vgpu_growth_unpromise(&process, 0, 30 * MIB);
+	CHECK(vgpu_overhead_promise(&process, 0, 20 * MIB));
+	vgpu_overhead_unpromise(&process, 0, 30 * MIB);
 	driver_has(50);
 	CHECK_IS(process.held_bytes[0], 150 * MIB);
-	CHECK(!vgpu_growth_promise(&process, 0, 900 * MIB));
+	CHECK(!vgpu_overhead_promise(&process, 0, 900 * MIB));
 	driver_has(50);
 	CHECK_IS(process.held_bytes[0], 150 * MIB);
 }
@@ -239,28 +239,28 @@ static void a_context_that_comes_is_charged_with_what_it_costs(void)
 
 	begin(100, 50);
 	CHECK(vgpu_account_charge(&process, 0, 200 * MIB));
-	vgpu_growth_coming(&process, 0, 200 * MIB);
-	CHECK(vgpu_growth_settle(&process, 0));
+	vgpu_overhead_coming(&process, 0, 200 * MIB);
+	CHECK(vgpu_overhead_settle(&process, 0));
 	driver_has(250);
 	reported_bytes += 120 * MIB;
-	CHECK(vgpu_growth_came(&process, 0, 200 * MIB, &cost));
+	CHECK(vgpu_overhead_came(&process, 0, 200 * MIB, &cost));
 	driver_has(170);
 	CHECK_IS(cost, 120 * MIB);
 	CHECK_IS(process.held_bytes[0], 270 * MIB);
 	/* One that does not leaves nothing. */
 	CHECK(vgpu_account_charge(&process, 0, 200 * MIB));
-	vgpu_growth_coming(&process, 0, 200 * MIB);
-	vgpu_growth_not_coming(&process, 0, 200 * MIB);
+	vgpu_overhead_coming(&process, 0, 200 * MIB);
+	vgpu_overhead_not_coming(&process, 0, 200 * MIB);
 	driver_has(170);
 	CHECK_IS(process.held_bytes[0], 270 * MIB);
 	/* Of two that come at once nobody knows which cost what. */
 	CHECK(vgpu_account_charge(&process, 0, 400 * MIB));
-	vgpu_growth_coming(&process, 0, 200 * MIB);
-	vgpu_growth_coming(&process, 0, 200 * MIB);
+	vgpu_overhead_coming(&process, 0, 200 * MIB);
+	vgpu_overhead_coming(&process, 0, 200 * MIB);
 	reported_bytes += 240 * MIB;
-	CHECK(vgpu_growth_came(&process, 0, 200 * MIB, &cost));
+	CHECK(vgpu_overhead_came(&process, 0, 200 * MIB, &cost));
 	CHECK_IS(cost, UINT64_MAX);
-	vgpu_growth_end(&process, 0);
+	vgpu_overhead_end(&process, 0);
 	driver_has(200);
 	CHECK_IS(process.held_bytes[0], 300 * MIB);
 }

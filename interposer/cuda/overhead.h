@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Kinds IMPORT and SET_LIMIT: memory of other interfaces, and the stacks and heaps of kernels. */
-#ifndef VGPU_CUDA_GROWTH_H
-#define VGPU_CUDA_GROWTH_H
+#ifndef VGPU_CUDA_OVERHEAD_H
+#define VGPU_CUDA_OVERHEAD_H
 
 #include "context/context.h"
-#include "context/growth.h"
+#include "context/overhead.h"
 #include "cuda/memory.h"
 
 /* Memory that another interface of this process has made, Vulkan for one, is found in what the driver
@@ -18,11 +18,11 @@
 		struct vgpu_process *p = attached();                \
 		CUresult result;                                    \
                                                                     \
-		if (p != NULL && !vgpu_growth_look(p, false))       \
+		if (p != NULL && !vgpu_overhead_look(p, false))       \
 			return CUDA_ERROR_OUT_OF_MEMORY;            \
 		result = real args;                                 \
 		if (result == CUDA_SUCCESS && p != NULL)            \
-			vgpu_growth_loaded(p, false);               \
+			vgpu_overhead_loaded(p, false);               \
 		return result;                                      \
 	}
 
@@ -63,7 +63,7 @@ static uint64_t made_later(int limit, size_t value)
 			vgpu_context_unpromise(p, context, more);                                 \
 		else if (result == CUDA_SUCCESS && less > 0)                                      \
 			vgpu_context_unpromise(p, context, less);                                 \
-		else if (result == CUDA_SUCCESS && more == 0 && !vgpu_growth_settle_current(p)) { \
+		else if (result == CUDA_SUCCESS && more == 0 && !vgpu_overhead_settle_current(p)) { \
 			real(limit, before);                                                      \
 			result = CUDA_ERROR_OUT_OF_MEMORY;                                        \
 		}                                                                                 \

@@ -12,46 +12,46 @@
  * Where nothing is loaded and nothing grows this is done ever more rarely, down to once a second, and NVML is asked
  * only when free memory has moved, or after 10 s: somebody else may have freed what was taken here. Launches
  * never look. */
-#ifndef VGPU_CONTEXT_GROWTH_H
-#define VGPU_CONTEXT_GROWTH_H
+#ifndef VGPU_CONTEXT_OVERHEAD_H
+#define VGPU_CONTEXT_OVERHEAD_H
 
 #include "base/futex.h"
 #include "process/process.h"
 
-/* Asks the driver and settles the account. False when the growth does not fit: it is then not
+/* Asks the driver and settles the account. False when what it has grown by does not fit: it is then not
  * charged, and the caller undoes what caused it. */
-bool vgpu_growth_settle(struct vgpu_process *p, uint32_t device);
+bool vgpu_overhead_settle(struct vgpu_process *p, uint32_t device);
 
 /* The same for the device of the current context. */
-bool vgpu_growth_settle_current(struct vgpu_process *p);
+bool vgpu_overhead_settle_current(struct vgpu_process *p);
 
 /* The same, or without a current context for all devices that have contexts, but only if it seems
  * worth asking; lightly: only when it is due, as below. */
-bool vgpu_growth_look(struct vgpu_process *p, bool lightly);
+bool vgpu_overhead_look(struct vgpu_process *p, bool lightly);
 
 /* The same after something was loaded, the rest of which the driver may load at a launch. */
-bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly);
+bool vgpu_overhead_loaded(struct vgpu_process *p, bool lightly);
 
-void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns);
+void vgpu_overhead_ask(struct vgpu_process *p, uint64_t now_ns);
 
 /* Memory that another process pays for is reported as this process's as soon as the other one has let go of it. After
  * a call that may have closed some (memory/holders.h). */
-void vgpu_growth_see_closed(struct vgpu_process *p);
-static inline bool vgpu_growth_has_closed(const struct vgpu_process *p)
+void vgpu_overhead_see_closed(struct vgpu_process *p);
+static inline bool vgpu_overhead_has_closed(const struct vgpu_process *p)
 {
-	return __atomic_load_n(&p->closed, __ATOMIC_RELAXED) != __atomic_load_n(&p->growth_closed, __ATOMIC_RELAXED);
+	return __atomic_load_n(&p->closed, __ATOMIC_RELAXED) != __atomic_load_n(&p->overhead_closed, __ATOMIC_RELAXED);
 }
-static inline void vgpu_growth_look_at_closed(struct vgpu_process *p)
+static inline void vgpu_overhead_look_at_closed(struct vgpu_process *p)
 {
-	if (p != NULL && vgpu_growth_has_closed(p))
-		vgpu_growth_see_closed(p);
+	if (p != NULL && vgpu_overhead_has_closed(p))
+		vgpu_overhead_see_closed(p);
 }
 
 /* The first launch after a load tells of itself at no cost, as it decides about the gate anew: it may
  * be the first of a kernel that allocates or prints. */
-static inline bool vgpu_growth_has_launched(const struct vgpu_process *p)
+static inline bool vgpu_overhead_has_launched(const struct vgpu_process *p)
 {
-	return __atomic_load_n(&p->gate_decided, __ATOMIC_RELAXED) != __atomic_load_n(&p->growth_decided, __ATOMIC_RELAXED);
+	return __atomic_load_n(&p->gate_decided, __ATOMIC_RELAXED) != __atomic_load_n(&p->overhead_decided, __ATOMIC_RELAXED);
 }
 
 /* Before an allocation, at a synchronisation and at a question for free memory: what a launch has
@@ -60,34 +60,34 @@ static inline bool vgpu_growth_has_launched(const struct vgpu_process *p)
  * Other launches tell nothing, so once something was loaded or opened the driver is asked at the first of these
  * calls after a load and after the first launch that follows it, after 100 ms, and then half as often each time
  * that it has nothing new, but once a second. */
-static inline void vgpu_growth_catch_up(struct vgpu_process *p)
+static inline void vgpu_overhead_catch_up(struct vgpu_process *p)
 {
 	uint64_t now_ns;
 
 	/* Nothing was loaded, and what was opened was closed before the driver was asked last. */
-	if (p == NULL || (__atomic_load_n(&p->growth_pending, __ATOMIC_RELAXED) == 0 &&
-			  __atomic_load_n(&p->opened, __ATOMIC_RELAXED) == __atomic_load_n(&p->growth_closed, __ATOMIC_RELAXED)))
+	if (p == NULL || (__atomic_load_n(&p->overhead_pending, __ATOMIC_RELAXED) == 0 &&
+			  __atomic_load_n(&p->opened, __ATOMIC_RELAXED) == __atomic_load_n(&p->overhead_closed, __ATOMIC_RELAXED)))
 		return;
 	now_ns = vgpu_coarse_ns();
-	if (now_ns >= __atomic_load_n(&p->growth_due_ns, __ATOMIC_RELAXED) || vgpu_growth_has_launched(p) || vgpu_growth_has_closed(p))
-		vgpu_growth_ask(p, now_ns);
+	if (now_ns >= __atomic_load_n(&p->overhead_due_ns, __ATOMIC_RELAXED) || vgpu_overhead_has_launched(p) || vgpu_overhead_has_closed(p))
+		vgpu_overhead_ask(p, now_ns);
 }
 
 /* The heap and the printf buffer of kernels are made at the first launch that needs them, and
  * launches never look: they are charged when their size is set. unpromise gives a part back; if it
  * was made all the same, the next settling charges it again. */
-bool vgpu_growth_promise(struct vgpu_process *p, uint32_t device, uint64_t bytes);
-void vgpu_growth_unpromise(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+bool vgpu_overhead_promise(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+void vgpu_overhead_unpromise(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
 /* A context is about to be made, and so many bytes were charged for it (cost.h): they are
  * not given back before it came or failed. */
-void vgpu_growth_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes);
-void vgpu_growth_not_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+void vgpu_overhead_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+void vgpu_overhead_not_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 /* It came: settles. cost_bytes: what it costs; UINT64_MAX when the driver does not say, or when another
- * context is being made as well. False as for vgpu_growth_settle, but nothing is said. */
-bool vgpu_growth_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t *cost_bytes);
+ * context is being made as well. False as for vgpu_overhead_settle, but nothing is said. */
+bool vgpu_overhead_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t *cost_bytes);
 
 /* The process has no context on the device any more. */
-void vgpu_growth_end(struct vgpu_process *p, uint32_t device);
+void vgpu_overhead_end(struct vgpu_process *p, uint32_t device);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
-#include "context/growth.h"
+#include "context/overhead.h"
 
 #include "account/account.h"
 #include "account/reclaim.h"
@@ -22,7 +22,7 @@
 #define ASK_AT_LEAST_EVERY_NS 1000000000u
 /* So long the device's free memory is believed when it says that nothing has grown: somebody else may have freed as much. */
 #define ASK_ANYWAY_NS 10000000000u
-/* Small allocations share granules, so that free memory moves a little without any growth. */
+/* Small allocations share granules, so that free memory moves a little without any overhead. */
 #define MOVED_BYTES (1ull << 20)
 
 static uint64_t minus(uint64_t a, uint64_t b)
@@ -47,9 +47,9 @@ static uint64_t allocated(struct vgpu_process *p, uint32_t device, uint64_t *may
 
 	/* It is charged before it is taken off this. */
 	*may_take_bytes = __atomic_load_n(&p->may_take_bytes[device], __ATOMIC_ACQUIRE);
-	vgpu_mutex_lock(&p->growth_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex);
 	bytes = minus(GET(p->held_bytes[device]), p->overhead[device].bytes);
-	vgpu_mutex_unlock(&p->growth_mutex);
+	vgpu_mutex_unlock(&p->overhead_mutex);
 	return bytes;
 }
 
@@ -93,34 +93,34 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 	least = minus(reported, minus(larger(before + may_take, after + may_take_after), smaller(managed, managed_after)));
 	most = minus(reported, minus(smaller(before, after), larger(managed, managed_after) + unsure));
 	SET(overhead->measured_bytes, least);
-	vgpu_mutex_lock(&p->growth_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex);
 	/* All that was charged is there, so what was promised has come. */
 	if (least >= overhead->bytes)
 		overhead->promised_bytes = 0;
 	most += overhead->promised_bytes + overhead->coming_bytes;
 	more = minus(least, overhead->bytes);
-	vgpu_mutex_unlock(&p->growth_mutex);
+	vgpu_mutex_unlock(&p->overhead_mutex);
 	/* Not with the mutex held: for want of room pools are trimmed, by the driver. Another thread may
-	 * charge the same growth meanwhile; what is too much then goes back. */
+	 * charge the same bytes meanwhile; what is too much then goes back. */
 	if (force && more != 0)
 		vgpu_account_force(p, device, more);
 	fits = more == 0 || force || vgpu_account_charge(p, device, more);
 	/* What is charged only now may have been taken before the driver last said what is free. */
 	if (more != 0)
 		vgpu_info_forget(p);
-	vgpu_mutex_lock(&p->growth_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex);
 	if (fits)
 		overhead->bytes += more;
 	if (overhead->bytes > most) {
 		vgpu_account_give_back(p, device, overhead->bytes - most);
 		overhead->bytes = most;
 	}
-	vgpu_mutex_unlock(&p->growth_mutex);
+	vgpu_mutex_unlock(&p->overhead_mutex);
 	if (fits)
 		return true;
 	*more_bytes = more;
-	SET(p->growth_pending, 1);
-	SET(p->growth_due_ns, 0);
+	SET(p->overhead_pending, 1);
+	SET(p->overhead_due_ns, 0);
 	SET(overhead->read_ns, 0); /* what is undone now must not hide what comes next */
 	return false;
 }
@@ -135,7 +135,7 @@ static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
 	return fits;
 }
 
-bool vgpu_growth_settle(struct vgpu_process *p, uint32_t device)
+bool vgpu_overhead_settle(struct vgpu_process *p, uint32_t device)
 {
 	return settle(p, device, vgpu_device_of_current(p) == (int)device);
 }
@@ -157,10 +157,10 @@ static bool moved(struct vgpu_process *p, uint32_t device)
 /* When to ask next: nobody has to be asked often about a program whose kernels are all there. */
 static void ask_later(struct vgpu_process *p, uint64_t now_ns, bool changed)
 {
-	uint64_t every_ns = changed ? ASK_EVERY_NS : larger(smaller(2 * GET(p->growth_every_ns), ASK_AT_LEAST_EVERY_NS), ASK_EVERY_NS);
+	uint64_t every_ns = changed ? ASK_EVERY_NS : larger(smaller(2 * GET(p->overhead_every_ns), ASK_AT_LEAST_EVERY_NS), ASK_EVERY_NS);
 
-	SET(p->growth_every_ns, every_ns);
-	SET(p->growth_due_ns, now_ns + every_ns);
+	SET(p->overhead_every_ns, every_ns);
+	SET(p->overhead_due_ns, now_ns + every_ns);
 }
 
 /* What the driver uses for itself, as far as it is charged. */
@@ -168,10 +168,10 @@ static uint64_t charged(struct vgpu_process *p)
 {
 	uint64_t bytes = 0;
 
-	vgpu_mutex_lock(&p->growth_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
 		bytes += p->overhead[d].bytes;
-	vgpu_mutex_unlock(&p->growth_mutex);
+	vgpu_mutex_unlock(&p->overhead_mutex);
 	return bytes;
 }
 
@@ -208,7 +208,7 @@ static bool look_at_all(struct vgpu_process *p, bool lightly)
 	return ok;
 }
 
-bool vgpu_growth_look(struct vgpu_process *p, bool lightly)
+bool vgpu_overhead_look(struct vgpu_process *p, bool lightly)
 {
 	uint64_t now_ns, before;
 	bool ok, launched;
@@ -216,39 +216,39 @@ bool vgpu_growth_look(struct vgpu_process *p, bool lightly)
 	if (!lightly)
 		return look_at_all(p, false);
 	now_ns = vgpu_coarse_ns();
-	launched = vgpu_growth_has_launched(p);
-	if (now_ns < GET(p->growth_due_ns) && !launched)
+	launched = vgpu_overhead_has_launched(p);
+	if (now_ns < GET(p->overhead_due_ns) && !launched)
 		return true;
 	before = charged(p);
 	ok = look_at_all(p, true);
 	/* After a load it stays due: the rest may come with the next launch. */
-	if (ok && GET(p->growth_due_ns) != 0 && !launched)
+	if (ok && GET(p->overhead_due_ns) != 0 && !launched)
 		ask_later(p, now_ns, charged(p) != before);
 	return ok;
 }
 
-bool vgpu_growth_loaded(struct vgpu_process *p, bool lightly)
+bool vgpu_overhead_loaded(struct vgpu_process *p, bool lightly)
 {
-	bool fits = vgpu_growth_look(p, lightly);
+	bool fits = vgpu_overhead_look(p, lightly);
 
 	if (!lightly) {
-		SET(p->growth_every_ns, 0);
-		SET(p->growth_due_ns, 0);
+		SET(p->overhead_every_ns, 0);
+		SET(p->overhead_due_ns, 0);
 		vgpu_gate_forget(p);
 	}
 	/* Its line of the cache is everybody's. */
-	if (GET(p->growth_pending) == 0)
-		SET(p->growth_pending, 1);
+	if (GET(p->overhead_pending) == 0)
+		SET(p->overhead_pending, 1);
 	return fits;
 }
 
-void vgpu_growth_see_closed(struct vgpu_process *p)
+void vgpu_overhead_see_closed(struct vgpu_process *p)
 {
-	SET(p->growth_closed, GET(p->closed));
-	vgpu_growth_look(p, false);
+	SET(p->overhead_closed, GET(p->closed));
+	vgpu_overhead_look(p, false);
 }
 
-bool vgpu_growth_settle_current(struct vgpu_process *p)
+bool vgpu_overhead_settle_current(struct vgpu_process *p)
 {
 	int current = vgpu_device_of_current(p);
 
@@ -256,13 +256,13 @@ bool vgpu_growth_settle_current(struct vgpu_process *p)
 }
 
 /* The driver is not asked for its free memory while some other stream may be captured. */
-void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns)
+void vgpu_overhead_ask(struct vgpu_process *p, uint64_t now_ns)
 {
 	int current = vgpu_capture_possible(p) ? VGPU_NO_DEVICE : vgpu_device_of_current(p);
 	uint64_t more, before = charged(p);
 
-	SET(p->growth_decided, GET(p->gate_decided));
-	SET(p->growth_closed, GET(p->closed));
+	SET(p->overhead_decided, GET(p->gate_decided));
+	SET(p->overhead_closed, GET(p->closed));
 	ask_later(p, now_ns, false); /* for the other threads, which come by meanwhile */
 	vgpu_holders_drop_closed(p, 0);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
@@ -278,24 +278,24 @@ void vgpu_growth_ask(struct vgpu_process *p, uint64_t now_ns)
 		ask_later(p, now_ns, true);
 }
 
-bool vgpu_growth_promise(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+bool vgpu_overhead_promise(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	if (!vgpu_account_charge(p, device, bytes)) {
 		vgpu_message_limit(p, device, bytes);
 		return false;
 	}
-	vgpu_mutex_lock(&p->growth_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex);
 	p->overhead[device].bytes += bytes;
 	p->overhead[device].promised_bytes += bytes;
-	vgpu_mutex_unlock(&p->growth_mutex);
+	vgpu_mutex_unlock(&p->overhead_mutex);
 	return true;
 }
 
-void vgpu_growth_unpromise(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+void vgpu_overhead_unpromise(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	struct vgpu_overhead *overhead = &p->overhead[device];
 
-	vgpu_mutex_lock(&p->growth_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex);
 	if (bytes > overhead->promised_bytes)
 		bytes = overhead->promised_bytes;
 	if (bytes > overhead->bytes)
@@ -303,27 +303,27 @@ void vgpu_growth_unpromise(struct vgpu_process *p, uint32_t device, uint64_t byt
 	vgpu_account_give_back(p, device, bytes);
 	overhead->promised_bytes -= bytes;
 	overhead->bytes -= bytes;
-	vgpu_mutex_unlock(&p->growth_mutex);
+	vgpu_mutex_unlock(&p->overhead_mutex);
 }
 
-void vgpu_growth_end(struct vgpu_process *p, uint32_t device)
+void vgpu_overhead_end(struct vgpu_process *p, uint32_t device)
 {
-	vgpu_mutex_lock(&p->growth_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex);
 	p->overhead[device].promised_bytes = 0;
 	vgpu_account_give_back(p, device, p->overhead[device].bytes - p->overhead[device].coming_bytes);
 	p->overhead[device].bytes = p->overhead[device].coming_bytes;
-	vgpu_mutex_unlock(&p->growth_mutex);
+	vgpu_mutex_unlock(&p->overhead_mutex);
 }
 
-void vgpu_growth_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+void vgpu_overhead_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	struct vgpu_overhead *overhead = &p->overhead[device];
 
-	vgpu_mutex_lock(&p->growth_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex);
 	overhead->bytes += bytes;
 	overhead->coming_bytes += bytes;
 	overhead->contexts_coming++;
-	vgpu_mutex_unlock(&p->growth_mutex);
+	vgpu_mutex_unlock(&p->overhead_mutex);
 }
 
 /* Returns what the driver uses for itself besides; UINT64_MAX when another context is being made. */
@@ -332,7 +332,7 @@ static uint64_t came(struct vgpu_process *p, uint32_t device, uint64_t bytes, bo
 	struct vgpu_overhead *overhead = &p->overhead[device];
 	uint64_t others;
 
-	vgpu_mutex_lock(&p->growth_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex);
 	others = overhead->contexts_coming-- == 1 ? minus(overhead->bytes, bytes) : UINT64_MAX;
 	overhead->coming_bytes -= bytes;
 	if (give_back) {
@@ -340,16 +340,16 @@ static uint64_t came(struct vgpu_process *p, uint32_t device, uint64_t bytes, bo
 		overhead->bytes -= bytes;
 		vgpu_account_give_back(p, device, bytes);
 	}
-	vgpu_mutex_unlock(&p->growth_mutex);
+	vgpu_mutex_unlock(&p->overhead_mutex);
 	return others;
 }
 
-void vgpu_growth_not_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+void vgpu_overhead_not_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	came(p, device, bytes, true);
 }
 
-bool vgpu_growth_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t *cost_bytes)
+bool vgpu_overhead_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t *cost_bytes)
 {
 	uint64_t reported, measured, more;
 	bool told = vgpu_report_bytes(p, device, &reported), later = !told && vgpu_report_is_coming(p);
@@ -358,8 +358,8 @@ bool vgpu_growth_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, u
 
 	/* It stays charged with what contexts may take until that can be asked. */
 	if (later) {
-		SET(p->growth_due_ns, 0);
-		SET(p->growth_pending, 1);
+		SET(p->overhead_due_ns, 0);
+		SET(p->overhead_pending, 1);
 	}
 	measured = told ? GET(p->overhead[device].measured_bytes) : UINT64_MAX;
 	*cost_bytes = measured == UINT64_MAX || others == UINT64_MAX ? UINT64_MAX : minus(measured, others);
