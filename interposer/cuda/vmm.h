@@ -9,7 +9,7 @@
 #include "cuda/wrap.h"
 #include "memory/blocks.h"
 #include "memory/charge.h"
-#include "memory/exports.h"
+#include "memory/descriptors.h"
 #include "memory/holders.h"
 #include "memory/vmm.h"
 
@@ -85,7 +85,7 @@ static uint64_t begin_range(struct vgpu_process *p, CUdeviceptr address, size_t 
 	bool is_block = get_range != NULL && get_range(&base, NULL, address) == CUDA_SUCCESS &&
 			vgpu_blocks_device(p, base, &device);
 
-	return vgpu_exports_begin_range(p, address, size, is_block ? base : 0, device);
+	return vgpu_descriptors_begin_range(p, address, size, is_block ? base : 0, device);
 }
 
 /* Only a descriptor keeps the memory that it was given out for. */

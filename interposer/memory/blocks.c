@@ -5,7 +5,7 @@
 #include "account/account.h"
 #include "base/futex.h"
 #include "memory/charge.h"
-#include "memory/exports.h"
+#include "memory/descriptors.h"
 #include "memory/granules.h"
 #include "memory/holders.h"
 
@@ -147,7 +147,7 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 			    vgpu_table_take(blocks, block.key, &block)) {
 				note_cell(p, block.key, false);
 				count_out(p, &block);
-				if (vgpu_exports_has_block(p, block.key)) {
+				if (vgpu_descriptors_has_block(p, block.key)) {
 					vgpu_mutex_unlock(&p->blocks[s].mutex);
 					vgpu_blocks_ended(p, &block);
 					vgpu_mutex_lock(&p->blocks[s].mutex);

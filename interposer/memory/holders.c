@@ -9,7 +9,7 @@
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "driver/device.h"
-#include "memory/exports.h"
+#include "memory/descriptors.h"
 #include "memory/vmm.h"
 
 #define ANY_DEVICE (-3)
@@ -89,12 +89,12 @@ static void drop_all(struct vgpu_process *p, const struct vgpu_entry *list, uint
 
 void vgpu_holders_drop_closed(struct vgpu_process *p, uint64_t memory)
 {
-	struct vgpu_entry list[VGPU_EXPORTS_AT_ONCE];
-	uint32_t count = VGPU_EXPORTS_AT_ONCE;
+	struct vgpu_entry list[VGPU_DESCRIPTORS_AT_ONCE];
+	uint32_t count = VGPU_DESCRIPTORS_AT_ONCE;
 
-	while (count == VGPU_EXPORTS_AT_ONCE && GET(p->vmm_exports.used) != 0) {
+	while (count == VGPU_DESCRIPTORS_AT_ONCE && GET(p->vmm_descriptors.used) != 0) {
 		vgpu_mutex_lock(&p->vmm_mutex);
-		count = vgpu_exports_take_closed(p, memory, list);
+		count = vgpu_descriptors_take_closed(p, memory, list);
 		vgpu_mutex_unlock(&p->vmm_mutex);
 		drop_all(p, list, count);
 	}
@@ -106,7 +106,7 @@ void vgpu_holders_drop(struct vgpu_process *p, uint64_t key)
 	bool look, kept = false;
 
 	vgpu_mutex_lock(&p->vmm_mutex);
-	look = p->vmm_exports.used != 0 && vgpu_exports_count(p, key) != 0;
+	look = p->vmm_descriptors.used != 0 && vgpu_descriptors_count(p, key) != 0;
 	vgpu_mutex_unlock(&p->vmm_mutex);
 	drop_one(p, key);
 	if (!look)
@@ -114,7 +114,7 @@ void vgpu_holders_drop(struct vgpu_process *p, uint64_t key)
 	vgpu_holders_drop_closed(p, key);
 	vgpu_mutex_lock(&p->vmm_mutex);
 	memory = vgpu_table_find(&p->vmm_memory, key);
-	if (memory != NULL && (memory->owner & VGPU_VMM_KEPT) == 0 && memory->count == vgpu_exports_count(p, key)) {
+	if (memory != NULL && (memory->owner & VGPU_VMM_KEPT) == 0 && memory->count == vgpu_descriptors_count(p, key)) {
 		memory->owner |= VGPU_VMM_KEPT;
 		kept = true;
 	}
@@ -172,7 +172,7 @@ void vgpu_holders_imported(struct vgpu_process *p, CUmemGenericAllocationHandle 
 	vgpu_mutex_lock(&p->vmm_mutex);
 	key = vgpu_vmm_memory_of(p, handle);
 	if (key == 0 && fd >= 0)
-		key = vgpu_exports_memory(p, fd);
+		key = vgpu_descriptors_memory(p, fd);
 	key = vgpu_vmm_hold_key(p, key);
 	if (key != 0)
 		vgpu_vmm_refer(p, handle, key);
@@ -186,20 +186,20 @@ void vgpu_holders_imported(struct vgpu_process *p, CUmemGenericAllocationHandle 
 /* The driver has not given it out. */
 static void cancel(struct vgpu_process *p, uint64_t group)
 {
-	struct vgpu_entry list[VGPU_EXPORTS_AT_ONCE];
+	struct vgpu_entry list[VGPU_DESCRIPTORS_AT_ONCE];
 	uint32_t count;
 
 	do {
 		vgpu_mutex_lock(&p->vmm_mutex);
-		count = vgpu_exports_take_group(p, group, list);
+		count = vgpu_descriptors_take_group(p, group, list);
 		vgpu_mutex_unlock(&p->vmm_mutex);
 		drop_all(p, list, count);
-	} while (count == VGPU_EXPORTS_AT_ONCE);
+	} while (count == VGPU_DESCRIPTORS_AT_ONCE);
 }
 
 void vgpu_holders_given_out(struct vgpu_process *p, uint64_t group, int fd)
 {
-	if (!vgpu_exports_given(p, group, fd))
+	if (!vgpu_descriptors_given(p, group, fd))
 		cancel(p, group);
 }
 

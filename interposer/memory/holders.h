@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Who holds memory, and what goes with the last holder: handles and mappings (vmm.h), descriptors that it was given
- * out as (exports.h), and what it is bound to.
+ * out as (descriptors.h), and what it is bound to.
  *
  * Memory that is bound to a multicast object or to a logical endpoint may be kept by the driver as long
  * as it is bound, also when its handle and its mappings have gone, and so it stays charged. The
@@ -17,7 +17,7 @@ void vgpu_holders_drop(struct vgpu_process *p, uint64_t memory);
 /* The same of descriptors that are closed: those of this memory, or for 0 of all. */
 void vgpu_holders_drop_closed(struct vgpu_process *p, uint64_t memory);
 
-/* The driver has given a descriptor out for what vgpu_exports_begin returned; fd is -1 when it did not. */
+/* The driver has given a descriptor out for what vgpu_descriptors_begin returned; fd is -1 when it did not. */
 void vgpu_holders_given_out(struct vgpu_process *p, uint64_t group, int fd);
 /* A block was freed for which bytes were charged. True when descriptors may keep it: it is charged on, with so
  * many bytes at least. */

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
-#include "memory/exports.h"
+#include "memory/descriptors.h"
 
 #include "base/atomics.h"
 #include "base/futex.h"
@@ -11,9 +11,9 @@
 #include <stddef.h>
 
 /* Tables, both under vmm_mutex:
- *   vmm_exports      a number → owner: key of the memory that it holds, device: the descriptor, bytes: what
+ *   vmm_descriptors      a number → owner: key of the memory that it holds, device: the descriptor, bytes: what
  *                    that is (file_of), count: how many others there were of it that are none of these;
- *                    while the driver is asked, bytes: what vgpu_exports_begin returned
+ *                    while the driver is asked, bytes: what vgpu_descriptors_begin returned
  *   exported_blocks  address of a block → owner: key of its memory, of no bytes while the block is charged */
 
 #define NOT_YET UINT32_MAX	/* the driver has not given it out */
@@ -35,8 +35,8 @@ static bool same_file(const struct vgpu_process *p, uint32_t a, int b)
 
 static bool is_known(const struct vgpu_process *p, uint32_t fd, uint64_t file)
 {
-	for (uint64_t i = 0; i < p->vmm_exports.capacity; i++) {
-		const struct vgpu_entry *given = &p->vmm_exports.entry[i];
+	for (uint64_t i = 0; i < p->vmm_descriptors.capacity; i++) {
+		const struct vgpu_entry *given = &p->vmm_descriptors.entry[i];
 
 		if (given->key != 0 && given->device == fd && given->bytes == file)
 			return true;
@@ -90,10 +90,10 @@ static void hold(struct vgpu_process *p, uint64_t memory, uint64_t group)
 
 	/* Without memory for it the charge stays until the process ends. */
 	if (given.owner != 0)
-		vgpu_table_put(&p->vmm_exports, &given);
+		vgpu_table_put(&p->vmm_descriptors, &given);
 }
 
-uint64_t vgpu_exports_begin(struct vgpu_process *p, CUmemGenericAllocationHandle handle)
+uint64_t vgpu_descriptors_begin(struct vgpu_process *p, CUmemGenericAllocationHandle handle)
 {
 	uint64_t group;
 
@@ -116,7 +116,7 @@ static uint64_t memory_of_block(struct vgpu_process *p, CUdeviceptr base, uint32
 	return block.owner != 0 && vgpu_table_put(&p->exported_blocks, &block) ? block.owner : 0;
 }
 
-uint64_t vgpu_exports_begin_range(struct vgpu_process *p, CUdeviceptr address, uint64_t size, CUdeviceptr block, uint32_t device)
+uint64_t vgpu_descriptors_begin_range(struct vgpu_process *p, CUdeviceptr address, uint64_t size, CUdeviceptr block, uint32_t device)
 {
 	uint64_t group;
 
@@ -136,37 +136,37 @@ uint64_t vgpu_exports_begin_range(struct vgpu_process *p, CUdeviceptr address, u
 	return group;
 }
 
-uint32_t vgpu_exports_take_group(struct vgpu_process *p, uint64_t group, struct vgpu_entry *list)
+uint32_t vgpu_descriptors_take_group(struct vgpu_process *p, uint64_t group, struct vgpu_entry *list)
 {
 	uint32_t count = 0;
 
-	for (uint64_t i = 0; i < p->vmm_exports.capacity && count < VGPU_EXPORTS_AT_ONCE;) {
-		const struct vgpu_entry *given = &p->vmm_exports.entry[i];
+	for (uint64_t i = 0; i < p->vmm_descriptors.capacity && count < VGPU_DESCRIPTORS_AT_ONCE;) {
+		const struct vgpu_entry *given = &p->vmm_descriptors.entry[i];
 
 		if (given->key != 0 && given->device == NOT_YET && given->bytes == group)
-			count += vgpu_table_take(&p->vmm_exports, given->key, &list[count]);
+			count += vgpu_table_take(&p->vmm_descriptors, given->key, &list[count]);
 		else
 			i++;
 	}
 	return count;
 }
 
-uint32_t vgpu_exports_take_closed(struct vgpu_process *p, uint64_t memory, struct vgpu_entry *list)
+uint32_t vgpu_descriptors_take_closed(struct vgpu_process *p, uint64_t memory, struct vgpu_entry *list)
 {
 	uint32_t count = 0;
 
-	for (uint64_t i = 0; i < p->vmm_exports.capacity && count < VGPU_EXPORTS_AT_ONCE;) {
-		const struct vgpu_entry *given = &p->vmm_exports.entry[i];
+	for (uint64_t i = 0; i < p->vmm_descriptors.capacity && count < VGPU_DESCRIPTORS_AT_ONCE;) {
+		const struct vgpu_entry *given = &p->vmm_descriptors.entry[i];
 
 		if (given->key != 0 && (memory == 0 || given->owner == memory) && !is_open(p, given))
-			count += vgpu_table_take(&p->vmm_exports, given->key, &list[count]);
+			count += vgpu_table_take(&p->vmm_descriptors, given->key, &list[count]);
 		else
 			i++;
 	}
 	return count;
 }
 
-bool vgpu_exports_given(struct vgpu_process *p, uint64_t group, int fd)
+bool vgpu_descriptors_given(struct vgpu_process *p, uint64_t group, int fd)
 {
 	uint64_t file = fd >= 0 ? file_of(fd) : 0;
 	uint32_t others;
@@ -174,13 +174,13 @@ bool vgpu_exports_given(struct vgpu_process *p, uint64_t group, int fd)
 	if (file == 0)
 		return false;
 	vgpu_mutex_lock(&p->vmm_mutex);
-	for (uint64_t i = 0; i < p->vmm_exports.capacity; i++) {
-		if (p->vmm_exports.entry[i].key != 0 && p->vmm_exports.entry[i].device == (uint32_t)fd)
-			p->vmm_exports.entry[i].device = NO_NUMBER;
+	for (uint64_t i = 0; i < p->vmm_descriptors.capacity; i++) {
+		if (p->vmm_descriptors.entry[i].key != 0 && p->vmm_descriptors.entry[i].device == (uint32_t)fd)
+			p->vmm_descriptors.entry[i].device = NO_NUMBER;
 	}
 	others = count_others(p, file) - 1; /* itself */
-	for (uint64_t i = 0; i < p->vmm_exports.capacity; i++) {
-		struct vgpu_entry *given = &p->vmm_exports.entry[i];
+	for (uint64_t i = 0; i < p->vmm_descriptors.capacity; i++) {
+		struct vgpu_entry *given = &p->vmm_descriptors.entry[i];
 
 		if (given->key != 0 && given->device == NOT_YET && given->bytes == group) {
 			given->device = (uint32_t)fd;
@@ -192,12 +192,12 @@ bool vgpu_exports_given(struct vgpu_process *p, uint64_t group, int fd)
 	return true;
 }
 
-uint64_t vgpu_exports_memory(struct vgpu_process *p, int fd)
+uint64_t vgpu_descriptors_memory(struct vgpu_process *p, int fd)
 {
 	uint64_t file = file_of(fd);
 
-	for (uint64_t i = 0; file != 0 && i < p->vmm_exports.capacity; i++) {
-		const struct vgpu_entry *given = &p->vmm_exports.entry[i];
+	for (uint64_t i = 0; file != 0 && i < p->vmm_descriptors.capacity; i++) {
+		const struct vgpu_entry *given = &p->vmm_descriptors.entry[i];
 
 		if (given->key == 0 || given->device == NOT_YET || given->bytes != file)
 			continue;
@@ -209,16 +209,16 @@ uint64_t vgpu_exports_memory(struct vgpu_process *p, int fd)
 	return 0;
 }
 
-uint32_t vgpu_exports_count(const struct vgpu_process *p, uint64_t memory)
+uint32_t vgpu_descriptors_count(const struct vgpu_process *p, uint64_t memory)
 {
 	uint32_t count = 0;
 
-	for (uint64_t i = 0; i < p->vmm_exports.capacity; i++)
-		count += p->vmm_exports.entry[i].key != 0 && p->vmm_exports.entry[i].owner == memory;
+	for (uint64_t i = 0; i < p->vmm_descriptors.capacity; i++)
+		count += p->vmm_descriptors.entry[i].key != 0 && p->vmm_descriptors.entry[i].owner == memory;
 	return count;
 }
 
-bool vgpu_exports_has_block(struct vgpu_process *p, CUdeviceptr pointer)
+bool vgpu_descriptors_has_block(struct vgpu_process *p, CUdeviceptr pointer)
 {
 	bool found;
 
