@@ -14,7 +14,7 @@
 #include "memory/blocks.h"
 #include "pools/pools.h"
 #include "process/message.h"
-#include "streams/plugs.h"
+#include "streams/semaphore.h"
 #include "streams/sample.h"
 #include "streams/streams.h"
 
@@ -118,7 +118,7 @@ bool vgpu_context_leaves(struct vgpu_process *p, CUcontext context, struct vgpu_
 	vgpu_streams_context_gone(p, context);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
 		vgpu_samples_context_gone(&p->engine[d], context);
-		vgpu_plugs_context_gone(&p->engine[d], context);
+		vgpu_semaphore_context_gone(&p->engine[d], context);
 	}
 	return vgpu_contexts_take(p, context, noted);
 }

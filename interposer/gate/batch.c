@@ -7,7 +7,7 @@
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "streams/groups.h"
-#include "streams/plugs.h"
+#include "streams/semaphore.h"
 
 /* Let go at once: how finely the share is kept, and less where others wait for the end of a turn. */
 #define BATCH_NS 2000000u
@@ -105,7 +105,7 @@ uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream,
 	uint64_t number, next;
 
 	*first = false;
-	if (GET(engine->plugs_refused) != 0 || !vgpu_plugs_ready(engine) || !has_place(stream))
+	if (GET(engine->semaphores_refused) != 0 || !vgpu_semaphore_ready(engine) || !has_place(stream))
 		return 0;
 	vgpu_mutex_lock(&engine->batch_mutex);
 	*first = engine->batch_first == engine->batch_next;
@@ -121,11 +121,11 @@ uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream,
 
 /* Two threads may both make the stream wait; that does no harm. If it cannot be made to, the launch
  * begins too early, once: it is counted all the same. */
-void vgpu_batch_plug(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
+void vgpu_batch_wait(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
 		     CUstream handle, uint64_t batch)
 {
-	if (GET(stream->plugged) < batch && vgpu_plugs_wait(p, engine, VGPU_PLUG_BATCHES, (uint32_t)batch, context, handle, UINT64_MAX))
-		SET(stream->plugged, batch);
+	if (GET(stream->waits_for_batch) < batch && vgpu_semaphore_wait(p, engine, VGPU_SEMAPHORE_BATCHES, (uint32_t)batch, context, handle, UINT64_MAX))
+		SET(stream->waits_for_batch, batch);
 }
 
 /* What was let go is in flight from now on. */
@@ -165,7 +165,7 @@ static void open_oldest(struct vgpu_process *p, uint32_t device, uint64_t taken_
 	if (batch.ns != taken_ns)
 		vgpu_time_settle(p, device, now, (int64_t)batch.ns - (int64_t)taken_ns);
 	begin_flight(engine, now);
-	vgpu_plugs_open(engine, VGPU_PLUG_BATCHES, (uint32_t)number);
+	vgpu_semaphore_signal(engine, VGPU_SEMAPHORE_BATCHES, (uint32_t)number);
 	vgpu_time_waited(p, device, now - (batch.begun_ns > engine->opened_ns ? batch.begun_ns : engine->opened_ns));
 	engine->opened_ns = now;
 }

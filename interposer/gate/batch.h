@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Launches that may not begin yet and are held back on the GPU instead of on the host. They go into
- * their streams at once, behind a wait for a word (streams/plugs.h), so that the program runs ahead of the
+ * their streams at once, behind a wait for a word (streams/semaphore.h), so that the program runs ahead of the
  * GPU as far as it would alone. They are let go in batches, in the order in which they came, each when
  * the slice has its turn and its share covers it. Then the GPU begins at once, with no host in between.
  *
@@ -22,7 +22,7 @@
 uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, uint64_t expected_ns,
 			 uint32_t places, uint64_t *reserved_ns, bool *first);
 /* Makes the stream wait for it, right before the launch. */
-void vgpu_batch_plug(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
+void vgpu_batch_wait(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
 		     CUstream handle, uint64_t batch);
 
 /* Lets go what may begin now. Returns how long until it is worth to try again; 0: nothing is held back. */

@@ -233,7 +233,7 @@ static void join_group(struct vgpu_process *p, struct vgpu_launch *launch, bool 
 	if (begun.before != NULL)
 		vgpu_groups_mark(launch->stream, launch->handle, begun.before);
 	if (launch->batch != 0)
-		vgpu_batch_plug(p, launch->engine, launch->stream, launch->context, launch->handle, launch->batch);
+		vgpu_batch_wait(p, launch->engine, launch->stream, launch->context, launch->handle, launch->batch);
 	if (begun.front)
 		vgpu_groups_front(launch->stream, launch->handle, launch->group);
 	if (begun.time)

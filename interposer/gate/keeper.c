@@ -74,7 +74,7 @@ static uint64_t seldom_ns(const struct vgpu_engine *engine)
 {
 	bool alone = GET(engine->seat.count) == 0 && GET(vgpu_pages.ledger->slots_high) <= 1;
 
-	return alone && !vgpu_samples_plugged(engine) ? TICK_RARE_NS : TICK_SELDOM_NS;
+	return alone && !vgpu_samples_wait(engine) ? TICK_RARE_NS : TICK_SELDOM_NS;
 }
 
 /* How soon something is to be seen that nobody rings for. */

@@ -5,7 +5,7 @@
  * the GPU has done, settles the share and keeps the slice's turn. It sleeps when there is nothing.
  *
  * What it lets go, a call of the driver may be waiting for in the program's thread, or in this one. So it is awake
- * before anything is held back in a stream (streams/plugs.h), and before the driver is called with it; nothing that it lets go
+ * before anything is held back in a stream (streams/semaphore.h), and before the driver is called with it; nothing that it lets go
  * needs the driver; and when a call of its own does not return, another thread that never calls the driver
  * does that in its stead (watchdog.h). */
 #ifndef VGPU_GATE_KEEPER_H

@@ -65,7 +65,7 @@ struct vgpu_stream {
 	uint32_t users; /* threads that use its events with the mutex released */
 	uint64_t drained_ns; /* when all of it should be done */
 	uint64_t held_ns; /* until when it last had other things to do than what is counted */
-	uint64_t plugged; /* the last batch that it waits for, or did */
+	uint64_t waits_for_batch; /* the last batch that it waits for, or did */
 	uint64_t batch, batch_ns; /* the last one that it has launches in, and what is expected of them */
 	bool beside; /* something that is not counted has been put into it since the last launch */
 	uint64_t passed;	/* what was launched with the pass for the last group; see streams/pass.h */
@@ -94,15 +94,15 @@ struct vgpu_sample {
 	uint32_t state;
 	bool beside;	     /* other work was on the GPU when it was launched */
 	uint32_t spoilt;     /* the GPU went on before the launch was there */
-	uint32_t plug_value; /* what the GPU waits for before it; 0: it does not wait */
-	uint64_t plugged_ns;
+	uint32_t semaphore_value; /* what the GPU waits for before it; 0: it does not wait */
+	uint64_t waits_since_ns;
 	uint64_t batch; /* as long as that is held back it need not be asked about; or 0 */
 	uint64_t key, kernel_key;
 	CUcontext context;
 	CUevent before, begin, end;
 };
 
-/* A launch whose call was not back when its plug was pulled; see streams/sample.c. */
+/* A launch whose call was not back when its semaphore was signalled; see streams/sample.c. */
 #define VGPU_LATE_CALLS 64
 struct vgpu_late_call {
 	uint64_t key;
@@ -136,9 +136,9 @@ struct vgpu_engine {
 	struct vgpu_meter_device meter; /* only the keeper has to do with it */
 	struct vgpu_seat seat;
 	uint32_t streams_mutex;
-	uint32_t *plugs; /* see streams/plugs.h */
-	uint32_t plugs_refused; /* the driver cannot */
-	CUcontext plugs_context;
+	uint32_t *semaphores; /* see streams/semaphore.h */
+	uint32_t semaphores_refused; /* the driver cannot */
+	CUcontext semaphores_context;
 	uint32_t batch_mutex;
 	uint32_t releasing; /* a thread lets batches go */
 	/* Batches [first, next) are held back, modulo VGPU_BATCHES; their numbers are one more. */

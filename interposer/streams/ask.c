@@ -116,7 +116,7 @@ bool vgpu_ask_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint
 	q.front = group->fronted && !group->reached ? group->front : NULL;
 	/* A stream into which no more launches fit cannot be asked (H200: the call waits, and behind a wait for a word
 	 * it waits for ever); so not while the program is launching one after the other. */
-	q.to_the_end = group->unmarked != 0 && in_flight == number + 1 && !vgpu_batch_is_held(engine, GET(stream->plugged));
+	q.to_the_end = group->unmarked != 0 && in_flight == number + 1 && !vgpu_batch_is_held(engine, GET(stream->waits_for_batch));
 	if (q.to_the_end && now < group->last_ns + QUIET_NS)
 		return false;
 	/* Another group has been begun: its thread is about to put a marker behind this one. */

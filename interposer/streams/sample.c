@@ -7,19 +7,19 @@
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "streams/groups.h"
-#include "streams/plugs.h"
+#include "streams/semaphore.h"
 #include "time/cost.h"
 
 #include <sched.h>
 
 /* Longer kernels are not worth making the GPU wait. */
-#define PLUG_BELOW_NS 200000u
-#define PLUG_AT_MOST_NS 1000000u
+#define HELD_BELOW_NS 200000u
+#define HELD_AT_MOST_NS 1000000u
 /* What the GPU's counters (NVML's GPM) say beyond what two events see of a kernel that runs alone (H200). */
 #define BEYOND_EVENTS_NS 75u
 #define DESTROY_WAIT_NS 100000000u
 /* Where a call was not back so often in a row it waits for its stream, as that of a graph with memory may: then it is
- * timed without a plug, and with one again every so often, as its thread may just have had no core. */
+ * timed without being held, and held again every so often, as its thread may just have had no core. */
 #define LATE_CALLS 2u
 #define LATE_TRIES 16u
 
@@ -95,26 +95,26 @@ static void note_back(struct vgpu_engine *engine, uint64_t key)
 		SET(late->key, 0);
 }
 
-static void plug(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_sample *sample, CUcontext context, CUstream stream)
+static void hold(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_sample *sample, CUcontext context, CUstream stream)
 {
 	uint64_t now = vgpu_now_ns();
 	uint32_t value;
 
-	if (!vgpu_plugs_ready(engine) || is_mostly_late(engine, sample->key))
+	if (!vgpu_semaphore_ready(engine) || is_mostly_late(engine, sample->key))
 		return;
-	value = vgpu_plugs_value(engine, word_of(engine, sample)) + 1;
-	SET(sample->plugged_ns, now);
-	__atomic_store_n(&sample->plug_value, value, __ATOMIC_RELEASE);
-	if (!vgpu_plugs_wait(p, engine, word_of(engine, sample), value, context, stream, now + 2 * PLUG_AT_MOST_NS))
-		SET(sample->plug_value, 0);
+	value = vgpu_semaphore_value(engine, word_of(engine, sample)) + 1;
+	SET(sample->waits_since_ns, now);
+	__atomic_store_n(&sample->semaphore_value, value, __ATOMIC_RELEASE);
+	if (!vgpu_semaphore_wait(p, engine, word_of(engine, sample), value, context, stream, now + 2 * HELD_AT_MOST_NS))
+		SET(sample->semaphore_value, 0);
 }
 
-static bool unplug(struct vgpu_engine *engine, struct vgpu_sample *sample)
+static bool signal_it(struct vgpu_engine *engine, struct vgpu_sample *sample)
 {
-	uint32_t value = __atomic_exchange_n(&sample->plug_value, 0, __ATOMIC_ACQ_REL);
+	uint32_t value = __atomic_exchange_n(&sample->semaphore_value, 0, __ATOMIC_ACQ_REL);
 
 	if (value != 0)
-		vgpu_plugs_open(engine, word_of(engine, sample), value);
+		vgpu_semaphore_signal(engine, word_of(engine, sample), value);
 	return value != 0;
 }
 
@@ -147,8 +147,8 @@ struct vgpu_sample *vgpu_sample_begin(struct vgpu_process *p, struct vgpu_engine
 	sample->beside = beside;
 	SET(sample->spoilt, 0);
 	sample->kernel_key = vgpu_cost_key((uint64_t)(uintptr_t)what, VGPU_ANY_SHAPE);
-	if (expected_ns < PLUG_BELOW_NS || expected_ns == VGPU_UNKNOWN_NS)
-		plug(p, engine, sample, context, stream);
+	if (expected_ns < HELD_BELOW_NS || expected_ns == VGPU_UNKNOWN_NS)
+		hold(p, engine, sample, context, stream);
 	record(sample->before, stream);
 	record(sample->begin, stream);
 	return sample;
@@ -159,7 +159,7 @@ void vgpu_sample_end(struct vgpu_engine *engine, struct vgpu_sample *sample, CUs
 	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
 
 	record(sample->end, stream);
-	if (unplug(engine, sample))
+	if (signal_it(engine, sample))
 		note_back(engine, sample->key);
 	sample->batch = batch;
 	if (!launched)
@@ -203,16 +203,16 @@ uint64_t vgpu_samples_let_go(struct vgpu_engine *engine, uint64_t now_ns)
 		struct vgpu_sample *sample = &engine->sample[i];
 		uint64_t until, key;
 
-		if ((taken & 1u << i) == 0 || __atomic_load_n(&sample->plug_value, __ATOMIC_ACQUIRE) == 0)
+		if ((taken & 1u << i) == 0 || __atomic_load_n(&sample->semaphore_value, __ATOMIC_ACQUIRE) == 0)
 			continue;
-		until = GET(sample->plugged_ns) + PLUG_AT_MOST_NS;
+		until = GET(sample->waits_since_ns) + HELD_AT_MOST_NS;
 		key = GET(sample->key);
 		if (now_ns <= until) {
 			next = next == 0 || until - now_ns < next ? until - now_ns + 1 : next;
 			continue;
 		}
 		SET(sample->spoilt, 1);
-		if (unplug(engine, sample))
+		if (signal_it(engine, sample))
 			note_late(engine, key);
 	}
 	return next;
@@ -253,7 +253,7 @@ void vgpu_samples_context_gone(struct vgpu_engine *engine, CUcontext context)
 
 		if (sample->context != context)
 			continue;
-		unplug(engine, sample);
+		signal_it(engine, sample);
 		/* Who has it BUSY is in a call that does not wait. */
 		while (!__atomic_compare_exchange_n(&sample->state, &running, BUSY, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED) &&
 		       running == BUSY && vgpu_now_ns() - since < DESTROY_WAIT_NS) {

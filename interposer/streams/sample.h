@@ -28,12 +28,12 @@ void vgpu_sample_end(struct vgpu_engine *engine, struct vgpu_sample *sample, CUs
 uint64_t vgpu_samples_let_go(struct vgpu_engine *engine, uint64_t now_ns);
 
 /* Whether a stream is made to wait for one, and so for its thread, which may have lost its core. */
-static inline bool vgpu_samples_plugged(const struct vgpu_engine *engine)
+static inline bool vgpu_samples_wait(const struct vgpu_engine *engine)
 {
 	uint32_t taken = __atomic_load_n(&engine->samples_taken, __ATOMIC_RELAXED);
 
 	for (uint32_t i = 0; taken != 0 && i < VGPU_SAMPLES; i++) {
-		if ((taken & 1u << i) != 0 && __atomic_load_n(&engine->sample[i].plug_value, __ATOMIC_RELAXED) != 0)
+		if ((taken & 1u << i) != 0 && __atomic_load_n(&engine->sample[i].semaphore_value, __ATOMIC_RELAXED) != 0)
 			return true;
 	}
 	return false;

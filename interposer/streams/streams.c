@@ -133,7 +133,7 @@ static void occupy(struct vgpu_engine *engine, struct vgpu_stream *place, CUcont
 	vgpu_mutex_lock(&place->mutex);
 	place->meter = (struct vgpu_meter){0};
 	place->held_ns = place->drained_ns = place->batch = place->batch_ns = 0;
-	SET(place->plugged, 0);
+	SET(place->waits_for_batch, 0);
 	place->beside = true; /* nobody has seen yet what it waits for */
 	vgpu_mutex_unlock(&place->mutex);
 	__atomic_store_n(&place->state, VGPU_STREAM_LIVE, __ATOMIC_RELEASE);

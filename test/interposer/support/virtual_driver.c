@@ -15,7 +15,7 @@
 #define PUT_NS US
 /* From a launch until the GPU begins, as VGPU_LAUNCH_NS. */
 #define LAUNCH_NS (2 * US)
-/* From when a word is written until a stream that waits for it goes on (plugs.h). */
+/* From when a word is written until a stream that waits for it goes on (semaphore.h). */
 #define WAKE_NS (6 * US)
 
 enum kind { KERNEL, COPY, EVENT, WAIT };
