@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The entries of launches and fills: to the driver's function by a jump while the thread is free of the gate for some
- * more of them (gate/gate.h), else to what looks at the thread's pass (streams/pass.h) if it has one, else to the rest. A C function
+ * more of them (gate/gate.h), else to what looks at the thread's lease (streams/lease.h) if it has one, else to the rest. A C function
  * would save and restore what it does not touch, and take three lines of the cache instead of one. */
 
 #if defined(__x86_64__)
@@ -18,7 +18,7 @@ vgpu_wrap_\symbol:
 \symbol:
 	.cfi_startproc
 	endbr64
-	movq	vgpu_pass@gottpoff(%rip), %rax
+	movq	vgpu_lease@gottpoff(%rip), %rax
 	movq	vgpu_real+address(%rip), %r11
 	cmpl	$0, %fs:(%rax)
 	jle	1f
@@ -27,7 +27,7 @@ vgpu_wrap_\symbol:
 	subl	$1, %fs:(%rax)
 	jmp	*%r11
 1:	cmpl	$0, %fs:4(%rax)
-	jne	vgpu_pass_\symbol
+	jne	vgpu_lease_\symbol
 	jmp	vgpu_launch_\symbol
 	.cfi_endproc
 	.size	vgpu_wrap_\symbol, . - vgpu_wrap_\symbol
@@ -49,8 +49,8 @@ vgpu_wrap_\symbol:
 	hint	#34
 	adrp	x16, vgpu_real+address
 	ldr	x16, [x16, #:lo12:vgpu_real+address]
-	adrp	x9, :gottprel:vgpu_pass
-	ldr	x9, [x9, #:gottprel_lo12:vgpu_pass]
+	adrp	x9, :gottprel:vgpu_lease
+	ldr	x9, [x9, #:gottprel_lo12:vgpu_lease]
 	mrs	x10, tpidr_el0
 	add	x9, x9, x10
 	ldr	w11, [x9]
@@ -62,7 +62,7 @@ vgpu_wrap_\symbol:
 	br	x16
 1:	ldr	w11, [x9, #4]
 	cbz	w11, 2f
-	b	vgpu_pass_\symbol
+	b	vgpu_lease_\symbol
 2:	b	vgpu_launch_\symbol
 	.cfi_endproc
 	.size	vgpu_wrap_\symbol, . - vgpu_wrap_\symbol

@@ -8,7 +8,7 @@
 #include "cuda/memory.h"
 #include "gate/copies.h"
 #include "gate/gate.h"
-#include "streams/pass.h"
+#include "streams/lease.h"
 #include "streams/streams.h"
 
 /* Products that do not wait for each other; of 32 bits each, since what was passed as that many may lie on the
@@ -25,18 +25,18 @@ static uint64_t shape_of(uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uin
 /* Their entries are in free_launch.S: these are what comes behind them. */
 #define WRAP_LAUNCH_IF(symbol, params, args, condition, what, shape, stream)                                \
 	GATED(symbol, params, args, condition, vgpu_gate_enter(p, &launch, stream, what, shape, VGPU_PLACES_OTHER)) \
-	vgpu_fn_##symbol vgpu_pass_##symbol;                                                                \
-	CUresult vgpu_pass_##symbol params                                                                  \
+	vgpu_fn_##symbol vgpu_lease_##symbol;                                                                \
+	CUresult vgpu_lease_##symbol params                                                                  \
 	{                                                                                                   \
 		vgpu_fn_##symbol *const real = __atomic_load_n(&vgpu_real[VGPU_SYMBOL_##symbol], __ATOMIC_ACQUIRE); \
 		uint64_t expected_ns;                                                                       \
 		CUresult result;                                                                            \
                                                                                                             \
-		if (real == NULL || !vgpu_pass_is_at_hand(stream) || !(condition) ||                        \
-		    !vgpu_pass_covers(vgpu_this_process, what, shape, &expected_ns))                        \
+		if (real == NULL || !vgpu_lease_is_at_hand(stream) || !(condition) ||                        \
+		    !vgpu_lease_covers(vgpu_this_process, what, shape, &expected_ns))                        \
 			return vgpu_launch_##symbol args;                                                   \
 		result = real args;                                                                         \
-		if (result == CUDA_SUCCESS && !vgpu_pass_count_one(expected_ns))                            \
+		if (result == CUDA_SUCCESS && !vgpu_lease_count_one(expected_ns))                            \
 			vgpu_gate_late(vgpu_this_process, expected_ns);                                     \
 		return result;                                                                              \
 	}
@@ -87,7 +87,7 @@ static const CUlaunchConfig no_config;
                                                                                                           \
 		if (p == NULL || (list) == NULL || (count) > LAUNCHES_TOGETHER || !vgpu_gate_is_shut(p))  \
 			return real args;                                                                 \
-		vgpu_pass_drop();                                                                         \
+		vgpu_lease_drop();                                                                         \
 		for (n = 0; n < (count) && goes; n++)                                                     \
 			goes = vgpu_gate_enter(p, &launch[n], (list)[n].hStream, (list)[n].function,      \
 					       shape_of((list)[n].gridDimX, (list)[n].gridDimY, (list)[n].gridDimZ, \

@@ -10,14 +10,14 @@
 #include "cuda/wrap.h"
 #include "gate/gate.h"
 #include "pools/graphs.h"
-#include "streams/pass.h"
+#include "streams/lease.h"
 
 /* The program has waited for results. What a stream has got to may have given memory back, and made
  * the driver take some. */
 static void synchronised(struct vgpu_process *p)
 {
 	__atomic_store_n(&p->synchronised, 1, __ATOMIC_RELAXED);
-	vgpu_pass_drop_if_shared();
+	vgpu_lease_drop_if_shared();
 	vgpu_pools_synchronised(p);
 	vgpu_overhead_catch_up(p);
 }

@@ -16,7 +16,7 @@
 #include "process/message.h"
 #include "streams/bell.h"
 #include "streams/groups.h"
-#include "streams/pass.h"
+#include "streams/lease.h"
 #include "streams/sample.h"
 #include "streams/streams.h"
 #include "time/cost.h"
@@ -90,7 +90,7 @@ void vgpu_gate_forget(struct vgpu_process *p)
 {
 	__atomic_store_n(&p->gate_generation, 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&vgpu_free_since_ticks, 0, __ATOMIC_SEQ_CST);
-	vgpu_pass.free = 0;
+	vgpu_lease.free = 0;
 }
 
 /* bell: as it was before what is waited for was looked at. */
@@ -244,10 +244,10 @@ static void join_group(struct vgpu_process *p, struct vgpu_launch *launch, bool 
 void vgpu_gate_late(struct vgpu_process *p, uint64_t expected_ns)
 {
 	struct vgpu_launch launch = {
-		.engine = vgpu_pass.engine,
-		.stream = vgpu_streams_find(vgpu_pass.engine, vgpu_pass.context, vgpu_pass.handle),
-		.context = vgpu_pass.context,
-		.handle = vgpu_pass.handle,
+		.engine = vgpu_lease.engine,
+		.stream = vgpu_streams_find(vgpu_lease.engine, vgpu_lease.context, vgpu_lease.handle),
+		.context = vgpu_lease.context,
+		.handle = vgpu_lease.handle,
 		.expected_ns = expected_ns,
 		.unseen_ns = expected_ns,
 	};
@@ -292,9 +292,9 @@ bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	bool due, at_work;
 	int device;
 
-	launch->passes = vgpu_pass_is_at_hand(handle) && vgpu_pass_covers(p, what, shape, &launch->expected_ns);
-	launch->engine = launch->passes ? vgpu_pass.engine : NULL;
-	if (launch->passes || get_current == NULL || get_current(&context) != CUDA_SUCCESS || context == NULL)
+	launch->leased = vgpu_lease_is_at_hand(handle) && vgpu_lease_covers(p, what, shape, &launch->expected_ns);
+	launch->engine = launch->leased ? vgpu_lease.engine : NULL;
+	if (launch->leased || get_current == NULL || get_current(&context) != CUDA_SUCCESS || context == NULL)
 		return true;
 	/* Where there is one device only, the driver need not be asked which it is. What is captured is
 	 * launched with its graph. */
@@ -338,8 +338,8 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresul
 {
 	if (launch->engine == NULL)
 		return;
-	if (launch->passes) {
-		if (result == CUDA_SUCCESS && !vgpu_pass_count_one(launch->expected_ns))
+	if (launch->leased) {
+		if (result == CUDA_SUCCESS && !vgpu_lease_count_one(launch->expected_ns))
 			vgpu_gate_late(p, launch->expected_ns);
 		return;
 	}
@@ -351,7 +351,7 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresul
 	/* Threads of ours cannot mark another thread's own stream. */
 	if (launch->group != NULL && launch->handle != CU_STREAM_PER_THREAD && GET(launch->engine->ample) != 0 && result == CUDA_SUCCESS &&
 	    !vgpu_capture_possible(p))
-		vgpu_groups_give_pass(launch->engine, launch->stream, launch->context, launch->handle, launch->group);
+		vgpu_groups_give_lease(launch->engine, launch->stream, launch->context, launch->handle, launch->group);
 }
 
 void vgpu_gate_beside(struct vgpu_process *p, CUstream handle)

@@ -8,7 +8,7 @@
 
 #include "base/ticks.h"
 #include "process/process.h"
-#include "streams/pass.h"
+#include "streams/lease.h"
 
 #include <stdbool.h>
 
@@ -25,7 +25,7 @@ struct vgpu_launch {
 	uint64_t batch; /* what it is held back with, or 0 */
 	uint32_t places; /* that it may take in the driver's queue */
 	bool mark;
-	bool passes; /* with the thread's pass; then only engine and expected_ns are set */
+	bool leased; /* with the thread's lease; then only engine and expected_ns are set */
 };
 
 /* What was found free of the gate stays so for some 2 ms: whether it still is cannot be known without looking at pages
@@ -40,14 +40,14 @@ static inline bool vgpu_gate_is_free(void)
 {
 	uint64_t since;
 
-	if (vgpu_pass.free > 0) {
-		vgpu_pass.free--;
+	if (vgpu_lease.free > 0) {
+		vgpu_lease.free--;
 		return true;
 	}
 	since = __atomic_load_n(&vgpu_free_since_ticks, __ATOMIC_RELAXED);
 	if (since == 0 || vgpu_ticks() - since >= vgpu_ticks_per_second() / 512)
 		return false;
-	vgpu_pass.free = VGPU_FREE_LAUNCHES;
+	vgpu_lease.free = VGPU_FREE_LAUNCHES;
 	return true;
 }
 
@@ -71,7 +71,7 @@ bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 #define VGPU_GATE_REFUSES CUDA_ERROR_NOT_PERMITTED
 void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result);
 
-/* After a launch that the thread's pass covered (streams/pass.h), when that was closed meanwhile. */
+/* After a launch that the thread's lease covered (streams/lease.h), when that was closed meanwhile. */
 void vgpu_gate_late(struct vgpu_process *p, uint64_t expected_ns);
 
 /* Work that is not counted was put into the stream. */

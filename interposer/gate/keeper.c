@@ -56,7 +56,7 @@ static void give_back(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 		vgpu_time_settle(p, device, now_ns, -credit);
 }
 
-/* Whether launches may be let pass with less ado (streams/pass.h). */
+/* Whether launches may be let pass with less ado (streams/lease.h). */
 static void judge_ample(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];

@@ -68,10 +68,10 @@ struct vgpu_stream {
 	uint64_t waits_for_batch; /* the last batch that it waits for, or did */
 	uint64_t batch, batch_ns; /* the last one that it has launches in, and what is expected of them */
 	bool beside; /* something that is not counted has been put into it since the last launch */
-	uint64_t passed;	/* what was launched with the pass for the last group; see streams/pass.h */
-	uint64_t pass_ns;	/* what was taken for it */
-	uint32_t passes_given;
-	uint32_t passed_seen;	/* launches with it at the last look */
+	uint64_t leased;	/* what was launched with the lease for the last group; see streams/lease.h */
+	uint64_t lease_ns;	/* what was taken for it */
+	uint32_t leases_given;
+	uint32_t leased_seen;	/* launches with it at the last look */
 	struct vgpu_meter meter;
 };
 

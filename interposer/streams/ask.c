@@ -7,7 +7,7 @@
 #include "base/futex.h"
 #include "driver/capture.h"
 #include "streams/groups.h"
-#include "streams/pass.h"
+#include "streams/lease.h"
 
 /* The program launches nothing just now. */
 #define QUIET_NS 150000u
@@ -21,18 +21,18 @@ static uint64_t later(uint64_t a, uint64_t b)
 
 /* ---- what to ask, with the stream's mutex held ---- */
 
-/* Whether a thread may just now be launching with the stream's pass. Otherwise the pass ends. */
+/* Whether a thread may just now be launching with the stream's lease. Otherwise the lease ends. */
 static bool is_passing(struct vgpu_engine *engine, struct vgpu_stream *stream, struct vgpu_group *group)
 {
 	uint32_t launches;
 	uint64_t now;
 
-	if (!vgpu_pass_is_open(stream, &launches))
+	if (!vgpu_lease_is_open(stream, &launches))
 		return false;
 	now = vgpu_now_ns();
-	if (launches != stream->passed_seen)
+	if (launches != stream->leased_seen)
 		group->last_ns = now;
-	stream->passed_seen = launches;
+	stream->leased_seen = launches;
 	if (now < group->last_ns + QUIET_NS)
 		return true;
 	vgpu_groups_collect(engine, stream, group->last_ns);

@@ -5,15 +5,15 @@
 #include "api/symbols.h"
 #include "base/atomics.h"
 #include "base/futex.h"
-#include "streams/pass.h"
+#include "streams/lease.h"
 
 /* A group is closed once this much is expected of it: how finely completion is seen. */
 #define GROUP_NS 200000u
 #define GROUP_LAUNCHES 256u
-/* A pass is for so much more, since nobody waits to see it done; less is not worth one. */
-#define PASS_NS 1000000u
-#define PASS_LAUNCHES 1024u
-#define PASS_LEAST_NS 10000u
+/* A lease is for so much more, since nobody waits to see it done; less is not worth one. */
+#define LEASE_NS 1000000u
+#define LEASE_LAUNCHES 1024u
+#define LEASE_LEAST_NS 10000u
 static void enter(struct vgpu_engine *engine, const struct vgpu_group *group, uint64_t now_ns)
 {
 	if (__atomic_fetch_add(&engine->in_flight, 1, __ATOMIC_SEQ_CST) == 0)
@@ -94,10 +94,10 @@ static void add(struct vgpu_engine *engine, struct vgpu_group *group, const stru
 void vgpu_groups_collect(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t last_ns)
 {
 	struct vgpu_group *last = &stream->group[(stream->head - 1) % VGPU_GROUPS];
-	struct vgpu_passed passed = vgpu_pass_close(stream);
-	uint64_t unused_ns = stream->pass_ns > passed.expected_ns ? stream->pass_ns - passed.expected_ns : 0;
+	struct vgpu_leased leased = vgpu_lease_close(stream);
+	uint64_t unused_ns = stream->lease_ns > leased.expected_ns ? stream->lease_ns - leased.expected_ns : 0;
 
-	stream->pass_ns = 0;
+	stream->lease_ns = 0;
 	if (stream->head == stream->tail)
 		return;
 	if (unused_ns != 0 && unused_ns <= last->reserved_ns - last->paid_ns) {
@@ -105,37 +105,37 @@ void vgpu_groups_collect(struct vgpu_engine *engine, struct vgpu_stream *stream,
 		ADD(engine->expected_ns, -unused_ns);
 		ADD(engine->credit_ns, (int64_t)unused_ns);
 	}
-	if (passed.launches == 0)
+	if (leased.launches == 0)
 		return;
-	last->launches += passed.launches;
-	last->unmarked += passed.launches;
-	last->expected_ns = sum(last->expected_ns, passed.expected_ns);
-	last->unseen_ns = sum(last->unseen_ns, passed.expected_ns);
+	last->launches += leased.launches;
+	last->unmarked += leased.launches;
+	last->expected_ns = sum(last->expected_ns, leased.expected_ns);
+	last->unseen_ns = sum(last->unseen_ns, leased.expected_ns);
 	last->only_key = 0;
 	last->last_ns = later(last->last_ns, last_ns != 0 ? last_ns : vgpu_now_ns());
 	last->closed = last->closed || is_full(last);
 }
 
-void vgpu_groups_give_pass(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
+void vgpu_groups_give_lease(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
 			   struct vgpu_group *group)
 {
 	int64_t credit_ns = GET(engine->credit_ns), ns;
 
-	if (credit_ns < (int64_t)PASS_LEAST_NS)
+	if (credit_ns < (int64_t)LEASE_LEAST_NS)
 		return;
 	vgpu_mutex_lock(&stream->mutex);
 	/* Another thread may have had one meanwhile: what it launched is in the group first. */
 	vgpu_groups_collect(engine, stream, 0);
-	ns = credit_ns < (int64_t)PASS_NS ? credit_ns : (int64_t)PASS_NS;
+	ns = credit_ns < (int64_t)LEASE_NS ? credit_ns : (int64_t)LEASE_NS;
 	if (GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail && !stream->beside &&
 	    group == &stream->group[(stream->head - 1) % VGPU_GROUPS] && !group->closed && group->batch == 0 &&
-	    group->inside == 0 && group->reached_ns == 0 && ns >= (int64_t)PASS_LEAST_NS) {
+	    group->inside == 0 && group->reached_ns == 0 && ns >= (int64_t)LEASE_LEAST_NS) {
 		/* Somebody else may have taken it just now; then it is owed. */
 		ADD(engine->credit_ns, -ns);
 		group->reserved_ns += (uint64_t)ns;
-		stream->pass_ns = (uint64_t)ns;
+		stream->lease_ns = (uint64_t)ns;
 		ADD(engine->expected_ns, (uint64_t)ns);
-		vgpu_pass_open(engine, stream, context, handle, PASS_LAUNCHES, (uint64_t)ns);
+		vgpu_lease_open(engine, stream, context, handle, LEASE_LAUNCHES, (uint64_t)ns);
 	}
 	vgpu_mutex_unlock(&stream->mutex);
 }

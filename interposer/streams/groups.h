@@ -39,10 +39,10 @@ void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_
 /* After it. expected_ns: of this launch alone. begun_ns: since when the driver had it; 0 if that does not matter. */
 void vgpu_groups_end(struct vgpu_engine *engine, struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched,
 		     bool mark, uint64_t expected_ns, uint64_t begun_ns);
-/* Then gives the thread a pass for some more (pass.h), if what was taken from the share covers it. */
-void vgpu_groups_give_pass(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
+/* Then gives the thread a lease for some more (lease.h), if what was taken from the share covers it. */
+void vgpu_groups_give_lease(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
 			   struct vgpu_group *group);
-/* With the mutex held: ends the stream's pass; what was launched with it belongs to the last group, and what it was paid for
+/* With the mutex held: ends the stream's lease; what was launched with it belongs to the last group, and what it was paid for
  * beyond that can be had by others again. last_ns: when the last of it was, at the latest; 0: now. */
 void vgpu_groups_collect(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t last_ns);
 

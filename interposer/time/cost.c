@@ -123,7 +123,7 @@ bool vgpu_cost_due(struct vgpu_cost *cost, bool roughly)
 	return due;
 }
 
-uint64_t vgpu_cost_passes(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t most_ns)
+uint64_t vgpu_cost_leased(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t most_ns)
 {
 	struct vgpu_cost *cost = find(table, key);
 	int32_t since;

@@ -43,7 +43,7 @@ bool vgpu_cost_due(struct vgpu_cost *cost, bool roughly);
 
 /* The same for a launch that is not to be timed, where there is enough of the share: how long it takes. 0, and nothing is noted,
  * when that is not known or more than most_ns, or it is due. */
-uint64_t vgpu_cost_passes(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t most_ns);
+uint64_t vgpu_cost_leased(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t most_ns);
 
 /* What a launch took on the GPU. Forgotten when the key has lost its place meanwhile. */
 void vgpu_cost_learn(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t took_ns);

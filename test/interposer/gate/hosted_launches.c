@@ -37,7 +37,7 @@ static void only_what_lies_behind_others_takes_less_than_alone(void)
 	know(brief, 300);
 	stream = stream_of(1);
 	took = expected_of(KERNEL);
-	/* Something else comes first, so that no pass and no group from before is there. */
+	/* Something else comes first, so that no lease and no group from before is there. */
 	virtual_host_copy(1, 2 * MS);
 	somebody_has_waited();
 	virtual_host_launch(1, KERNEL, 20 * US);

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Programs that do not use their share up: launches that are only counted (interposer/streams/pass.h). */
+ * Programs that do not use their share up: launches that are only counted (interposer/streams/lease.h). */
 #include "slices.h"
 #include "time/share.h"
 
@@ -124,7 +124,7 @@ static void launch_from_four_threads(CUcontext context)
 		pthread_join(thread[i], NULL);
 }
 
-/* Each takes the pass away from the other again and again. */
+/* Each takes the lease away from the other again and again. */
 static void threads_that_share_a_stream(void)
 {
 	CUcontext context;
@@ -159,7 +159,7 @@ static void launch_and_copy(CUdeviceptr a)
 	}
 }
 
-/* What lies behind the last launch with a pass is not work. */
+/* What lies behind the last launch with a lease is not work. */
 static void other_things_in_the_stream(void)
 {
 	CUdeviceptr a;
@@ -189,7 +189,7 @@ static void launch_with_waits_between(uint32_t rows, CUevent event)
 	}
 }
 
-/* A pass that ends early has not used up what was taken for it. As long as that stayed taken until it was looked at, a program
+/* A lease that ends early has not used up what was taken for it. As long as that stayed taken until it was looked at, a program
  * that ends one after the other had nothing left for the first longer kernel, with a share of twice of what it used. */
 static void passes_that_end_early_give_back(void)
 {

@@ -51,7 +51,7 @@ static inline void know(uint64_t kernel, uint64_t ns)
 	CHECK_IS(ENGINE->in_flight, 0);
 }
 
-/* There are no passes now, so that each launch is seen. */
+/* There are no leases now, so that each launch is seen. */
 static inline void somebody_has_waited(void)
 {
 	ENGINE->waited = 1;

@@ -187,7 +187,7 @@ void virtual_host_waits(uint32_t stream)
 {
 	while (!virtual_driver_is_drained(virtual_host_stream(stream)))
 		go_on(virtual_now + 5 * US);
-	vgpu_pass_drop_if_shared();
+	vgpu_lease_drop_if_shared();
 	virtual_process.synchronised = 1;
 }
 
