@@ -3,7 +3,7 @@
 #include "admission/admission.h"
 
 #include "admission/credit.h"
-#include "admission/pace.h"
+#include "admission/cosched.h"
 #include "admission/queue.h"
 #include "admission/turns.h"
 #include "base/atomics.h"
@@ -24,8 +24,8 @@ static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint
 
 	if (!vgpu_time_is_capped(device) || vgpu_turns_spare(p, device))
 		return true;
-	if (vgpu_pace_holds(p, device)) {
-		*wait_ns = VGPU_PACE_LOOK_NS;
+	if (vgpu_cosched_holds(p, device)) {
+		*wait_ns = VGPU_COSCHED_LOOK_NS;
 		return false;
 	}
 	if (ADD(engine->credit_ns, -(int64_t)need_ns) >= (int64_t)need_ns)

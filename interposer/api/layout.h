@@ -139,7 +139,7 @@ struct vgpu_ledger {
 	uint32_t slots_high; /* slots at and above this index were never used */
 	uint32_t measuring;  /* all of the slots' */
 	uint64_t lock_turns; /* how often the lock was taken */
-	uint64_t late_ns; /* when a kernel was last seen to wait for another GPU (admission/pace.h); 0: never */
+	uint64_t late_ns; /* when a kernel was last seen to wait for another GPU (admission/cosched.h); 0: never */
 	uint64_t used_bytes[VGPU_MAX_DEVICES];
 	uint64_t peak_bytes[VGPU_MAX_DEVICES];
 	uint64_t refusals[VGPU_MAX_DEVICES];

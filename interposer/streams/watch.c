@@ -3,7 +3,7 @@
 #include "streams/watch.h"
 
 #include "admission/credit.h"
-#include "admission/pace.h"
+#include "admission/cosched.h"
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "streams/ask.h"
@@ -55,8 +55,8 @@ static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 	if (used != paid)
 		vgpu_time_settle(p, device, asked_ns, (int64_t)(used - paid));
 	begun = begun > before->done_ns ? begun : before->done_ns;
-	if (group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns + VGPU_PACE_LATE_NS + begun < asked_ns)
-		vgpu_pace_seen(asked_ns);
+	if (group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns + VGPU_COSCHED_LATE_NS + begun < asked_ns)
+		vgpu_cosched_seen(asked_ns);
 	if (group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns + STALL_NS + begun < asked_ns)
 		engine->stalls_ns = asked_ns;
 	/* Between its launches the GPU may have had nothing to do. */

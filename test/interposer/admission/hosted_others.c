@@ -5,7 +5,7 @@
 #include "hosted.h"
 
 #include "admission/credit.h"
-#include "admission/pace.h"
+#include "admission/cosched.h"
 #include "admission/queue.h"
 #include "admission/turns.h"
 
@@ -108,24 +108,24 @@ static void a_gpu_waits_for_one_that_owes_time_while_they_work_together(void)
 	virtual_limits.device_count = 2;
 	virtual_limits.device[1] = virtual_limits.device[0];
 	virtual_ledger.share_free_at_ns[1] = now + 10 * MS;
-	CHECK(!vgpu_pace_holds(&virtual_process, 0));
-	vgpu_pace_seen(now);
+	CHECK(!vgpu_cosched_holds(&virtual_process, 0));
+	vgpu_cosched_seen(now);
 	CHECK_IS(virtual_ledger.late_ns, now);
-	CHECK(vgpu_pace_holds(&virtual_process, 0));
-	CHECK(!vgpu_pace_holds(&virtual_process, 1));
+	CHECK(vgpu_cosched_holds(&virtual_process, 0));
+	CHECK(!vgpu_cosched_holds(&virtual_process, 1));
 	/* What is at work there may be waiting for this one. */
 	virtual_process.engine[1].in_flight = 1;
-	CHECK(!vgpu_pace_holds(&virtual_process, 0));
+	CHECK(!vgpu_cosched_holds(&virtual_process, 0));
 	virtual_process.engine[1].in_flight = 0;
 	virtual_ledger.late_ns = now - 2000 * MS;
-	CHECK(!vgpu_pace_holds(&virtual_process, 0));
+	CHECK(!vgpu_cosched_holds(&virtual_process, 0));
 	virtual_ledger.late_ns = now - 1999 * MS;
-	CHECK(vgpu_pace_holds(&virtual_process, 0));
+	CHECK(vgpu_cosched_holds(&virtual_process, 0));
 	virtual_ledger.late_ns = now + 10 * MS;
-	CHECK(!vgpu_pace_holds(&virtual_process, 0));
+	CHECK(!vgpu_cosched_holds(&virtual_process, 0));
 	virtual_ledger.late_ns = now;
 	virtual_ledger.share_free_at_ns[1] = now + MS / 2;
-	CHECK(!vgpu_pace_holds(&virtual_process, 0));
+	CHECK(!vgpu_cosched_holds(&virtual_process, 0));
 }
 
 /* ---- slices of other jobs ---- */

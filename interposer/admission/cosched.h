@@ -4,23 +4,23 @@
  * GPUs of one job that work together: a kernel that waits for its peer on another GPU keeps its own busy
  * meanwhile. If each GPU had its pauses by itself, they would wait for each other's pauses, and spend the
  * share on that. So once such a wait was seen they pause together for a while. */
-#ifndef VGPU_ADMISSION_PACE_H
-#define VGPU_ADMISSION_PACE_H
+#ifndef VGPU_ADMISSION_COSCHED_H
+#define VGPU_ADMISSION_COSCHED_H
 
 #include "process/process.h"
 
 #include <stdbool.h>
 
 /* So much longer than expected a kernel takes that waits for another GPU. */
-#define VGPU_PACE_LATE_NS 4000000u
+#define VGPU_COSCHED_LATE_NS 4000000u
 /* How often to look again whether the others have paid. */
-#define VGPU_PACE_LOOK_NS 300000u
+#define VGPU_COSCHED_LOOK_NS 300000u
 
 /* A kernel was seen to take that much longer. */
-void vgpu_pace_seen(uint64_t now_ns);
+void vgpu_cosched_seen(uint64_t now_ns);
 
 /* Whether nothing is to begin on this device, because another one of the job owes time, pauses for it, and
  * would keep this one waiting. */
-bool vgpu_pace_holds(struct vgpu_process *p, uint32_t device);
+bool vgpu_cosched_holds(struct vgpu_process *p, uint32_t device);
 
 #endif

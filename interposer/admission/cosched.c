@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
-#include "admission/pace.h"
+#include "admission/cosched.h"
 
 #include "admission/credit.h"
 #include "admission/turns.h"
@@ -12,7 +12,7 @@
 /* What one GPU may owe while another one begins. */
 #define BEHIND_NS 500000
 
-void vgpu_pace_seen(uint64_t now_ns)
+void vgpu_cosched_seen(uint64_t now_ns)
 {
 	if (GET(vgpu_pages.limits->device_count) > 1)
 		SET(vgpu_pages.ledger->late_ns, now_ns);
@@ -25,7 +25,7 @@ static bool pauses(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 	       GET(p->engine[device].in_flight) == 0 && !vgpu_turns_siblings_busy(p, device, now_ns);
 }
 
-bool vgpu_pace_holds(struct vgpu_process *p, uint32_t device)
+bool vgpu_cosched_holds(struct vgpu_process *p, uint32_t device)
 {
 	uint32_t count = GET(vgpu_pages.limits->device_count);
 	uint64_t late_ns, now;
