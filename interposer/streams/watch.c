@@ -6,7 +6,7 @@
 #include "admission/cosched.h"
 #include "base/atomics.h"
 #include "base/futex.h"
-#include "streams/ask.h"
+#include "streams/query.h"
 #include "streams/groups.h"
 
 /* Work that takes so much longer than expected stops what comes behind it. */
@@ -89,7 +89,7 @@ static void learn(struct vgpu_engine *engine, const struct vgpu_stream *stream, 
 
 /* With the stream's mutex held: all that was asked about is done. What the GPU took for several of them together is
  * shared among them by what was expected of each. */
-static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, const struct vgpu_question *q,
+static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, const struct vgpu_query *q,
 		      const struct vgpu_answer *answer, uint64_t now, struct vgpu_before *before)
 {
 	const struct vgpu_group *first = vgpu_groups_at(stream, q->number);
@@ -113,11 +113,11 @@ static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, co
 		before->held_ns = group->held_ns > before->held_ns ? group->held_ns : before->held_ns;
 	}
 	before->done_ns = now;
-	before->end_ns = vgpu_ask_begin_ns(stream, q->number, before) + took_ns;
+	before->end_ns = vgpu_query_begin_ns(stream, q->number, before) + took_ns;
 }
 
 /* With the stream's mutex held: the group is at work, and nothing lies in front of it any more. */
-static void note_at_work(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, const struct vgpu_question *q, uint64_t asked_ns,
+static void note_at_work(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, const struct vgpu_query *q, uint64_t asked_ns,
 			 const struct vgpu_before *before)
 {
 	struct vgpu_group *group = vgpu_groups_at(stream, q->number);
@@ -138,29 +138,29 @@ static void note_at_work(struct vgpu_process *p, uint32_t device, struct vgpu_st
 static uint32_t ask_groups(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, uint32_t number, struct vgpu_before *before)
 {
 	struct vgpu_engine *engine = &p->engine[device];
-	struct vgpu_question q;
+	struct vgpu_query q;
 	struct vgpu_answer answer;
 	uint32_t done = 0;
 	uint64_t asked_ns, now;
 	bool is_one;
 
 	vgpu_mutex_lock(&stream->mutex);
-	is_one = vgpu_ask_about(engine, stream, number, before, &q);
+	is_one = vgpu_query_about(engine, stream, number, before, &q);
 	stream->users += is_one;
 	vgpu_mutex_unlock(&stream->mutex);
 	if (!is_one)
 		return 0;
 	/* This thread may be made to wait for a core anywhere here: what is seen is between the two times. */
 	asked_ns = vgpu_now_ns();
-	answer = vgpu_ask(p, &q);
+	answer = vgpu_query_driver(p, &q);
 	now = vgpu_now_ns();
 	vgpu_mutex_lock(&stream->mutex);
 	stream->users--;
-	if (vgpu_ask_still(stream, &q, &answer)) {
-		if (answer.state == VGPU_ASK_DONE) {
+	if (vgpu_query_still_holds(stream, &q, &answer)) {
+		if (answer.state == VGPU_QUERY_DONE) {
 			note_done(engine, stream, &q, &answer, now, before);
 			done = answer.asked->count;
-		} else if (answer.state == VGPU_ASK_HELD) {
+		} else if (answer.state == VGPU_QUERY_HELD) {
 			vgpu_groups_at(stream, number)->held_ns = asked_ns;
 		} else {
 			note_at_work(p, device, stream, &q, asked_ns, before);

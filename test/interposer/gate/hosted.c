@@ -5,7 +5,7 @@
  * nanosecond, and what the driver was asked is counted. */
 #include "hosted.h"
 
-#include "streams/ask.h"
+#include "streams/query.h"
 #include "streams/groups.h"
 
 /* ---- shares ---- */
@@ -119,9 +119,9 @@ static struct vgpu_stream *with_groups(uint32_t count, uint64_t ago_ns)
 static uint32_t asked_at_once(struct vgpu_stream *stream, uint32_t number)
 {
 	const struct vgpu_before before = {0};
-	struct vgpu_question q;
+	struct vgpu_query q;
 
-	if (!vgpu_ask_about(ENGINE, stream, number, &before, &q))
+	if (!vgpu_query_about(ENGINE, stream, number, &before, &q))
 		return 0;
 	CHECK_IS(q.number, number);
 	CHECK_IS(q.part[q.parts - 1].count, 1);

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
-#include "streams/ask.h"
+#include "streams/query.h"
 
 #include "api/symbols.h"
 #include "base/atomics.h"
@@ -52,7 +52,7 @@ static bool is_placed(const struct vgpu_group *group)
 	       group->expected_ns != VGPU_UNKNOWN_NS;
 }
 
-uint64_t vgpu_ask_begin_ns(const struct vgpu_stream *stream, uint32_t number, const struct vgpu_before *before)
+uint64_t vgpu_query_begin_ns(const struct vgpu_stream *stream, uint32_t number, const struct vgpu_before *before)
 {
 	return later(later(before->end_ns, stream->meter.done_ns), vgpu_groups_at(stream, number)->first_ns);
 }
@@ -88,23 +88,23 @@ static uint32_t run_of(const struct vgpu_stream *stream, uint32_t number, uint64
 	return count;
 }
 
-static struct vgpu_asked asked_of(const struct vgpu_stream *stream, uint32_t number, uint32_t count)
+static struct vgpu_queried queried_of(const struct vgpu_stream *stream, uint32_t number, uint32_t count)
 {
 	const struct vgpu_group *first = vgpu_groups_at(stream, number), *last = vgpu_groups_at(stream, number + count - 1);
 	bool timed = count == 1 ? is_timed(first) : is_placed(first);
-	struct vgpu_asked asked = {.count = count, .marker = vgpu_groups_marker(last), .end = timed ? last->end : NULL};
+	struct vgpu_queried asked = {.count = count, .marker = vgpu_groups_marker(last), .end = timed ? last->end : NULL};
 
 	for (uint32_t n = 0; n < count; n++)
 		asked.launches += vgpu_groups_at(stream, number + n)->launches;
 	return asked;
 }
 
-bool vgpu_ask_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint32_t number, const struct vgpu_before *before,
-		    struct vgpu_question *out)
+bool vgpu_query_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint32_t number, const struct vgpu_before *before,
+		    struct vgpu_query *out)
 {
 	struct vgpu_group *group = vgpu_groups_at(stream, number);
 	uint32_t in_flight = stream->head - stream->tail;
-	struct vgpu_question q = {.number = number};
+	struct vgpu_query q = {.number = number};
 	uint32_t count = 1;
 	uint64_t now = vgpu_now_ns();
 
@@ -124,7 +124,7 @@ bool vgpu_ask_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint
 		return false;
 	/* Other slices' work may lie between and in front of what this one has let go. */
 	if (is_placed(group) && !GET(engine->seat.shared)) {
-		uint64_t begin_ns = vgpu_ask_begin_ns(stream, number, before);
+		uint64_t begin_ns = vgpu_query_begin_ns(stream, number, before);
 
 		/* What comes behind what has only now been seen to be done is asked about once it can be done as well: that it
 		 * is at work needs to be known only where other work in flight is not timed. */
@@ -132,29 +132,29 @@ bool vgpu_ask_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint
 			return false;
 		count = run_of(stream, number, begin_ns, now, true);
 	} else if (!is_placed(group) && is_closed_up(stream, number)) {
-		count = run_of(stream, number, vgpu_ask_begin_ns(stream, number, before), now, false);
+		count = run_of(stream, number, vgpu_query_begin_ns(stream, number, before), now, false);
 	}
 	q.begin = group->begin;
 	for (; count != 0; count /= 2)
-		q.part[q.parts++] = asked_of(stream, number, count);
+		q.part[q.parts++] = queried_of(stream, number, count);
 	*out = q;
 	return true;
 }
 
-bool vgpu_ask_still(const struct vgpu_stream *stream, const struct vgpu_question *q, const struct vgpu_answer *answer)
+bool vgpu_query_still_holds(const struct vgpu_stream *stream, const struct vgpu_query *q, const struct vgpu_answer *answer)
 {
 	for (uint32_t n = 0; n < answer->asked->count; n++) {
 		if (vgpu_groups_at(stream, q->number + n)->inside != 0)
 			return false;
 	}
 	return GET(stream->state) == VGPU_STREAM_LIVE &&
-	       asked_of(stream, q->number, answer->asked->count).launches == answer->asked->launches;
+	       queried_of(stream, q->number, answer->asked->count).launches == answer->asked->launches;
 }
 
 /* ---- asking ---- */
 
 /* Asks whether the marker has been reached or, where launches lie behind it, the stream's end. */
-static CUresult ask_whether(struct vgpu_process *p, const struct vgpu_question *q, CUevent marker, bool to_the_end)
+static CUresult ask_whether(struct vgpu_process *p, const struct vgpu_query *q, CUevent marker, bool to_the_end)
 {
 	vgpu_fn_cuEventQuery *query = VGPU_REAL(cuEventQuery);
 	vgpu_fn_cuStreamQuery *query_stream = VGPU_REAL(cuStreamQuery);
@@ -188,23 +188,23 @@ static CUresult ask_how_long(CUevent begin, CUevent end, uint64_t *took_ns)
 	return query != NULL ? query(end) : CUDA_SUCCESS;
 }
 
-struct vgpu_answer vgpu_ask(struct vgpu_process *p, const struct vgpu_question *q)
+struct vgpu_answer vgpu_query_driver(struct vgpu_process *p, const struct vgpu_query *q)
 {
-	struct vgpu_answer answer = {.state = VGPU_ASK_HELD, .asked = &q->part[q->parts - 1]};
+	struct vgpu_answer answer = {.state = VGPU_QUERY_HELD, .asked = &q->part[q->parts - 1]};
 
 	if (q->front != NULL && ask_whether(p, q, q->front, false) == CUDA_ERROR_NOT_READY)
 		return answer;
 	for (uint32_t i = 0; i < q->parts; i++) {
-		const struct vgpu_asked *asked = &q->part[i];
+		const struct vgpu_queried *asked = &q->part[i];
 		CUresult result = asked->end != NULL ? ask_how_long(q->begin, asked->end, &answer.took_ns)
 						   : ask_whether(p, q, asked->marker, q->to_the_end);
 
 		if (result != CUDA_ERROR_NOT_READY) {
-			answer.state = VGPU_ASK_DONE;
+			answer.state = VGPU_QUERY_DONE;
 			answer.asked = asked;
 			return answer;
 		}
 	}
-	answer.state = VGPU_ASK_AT_WORK;
+	answer.state = VGPU_QUERY_AT_WORK;
 	return answer;
 }

@@ -1,10 +1,10 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What the driver is asked about the work in flight in one stream. A question takes the keeper 2 to 3 µs, as the
+ * What the driver is asked about the work in flight in one stream. A query takes the keeper 2 to 3 µs, as the
  * GPU has just written what it looks at (H200), so there are as few as can be. */
-#ifndef VGPU_STREAMS_ASK_H
-#define VGPU_STREAMS_ASK_H
+#ifndef VGPU_STREAMS_QUERY_H
+#define VGPU_STREAMS_QUERY_H
 
 #include "process/process.h"
 
@@ -16,7 +16,7 @@ struct vgpu_before {
 };
 
 /* Some groups, the first of them and what lies behind it. */
-struct vgpu_asked {
+struct vgpu_queried {
 	uint32_t count;
 	uint32_t launches; /* in all of them */
 	CUevent marker;	   /* behind the last */
@@ -24,13 +24,13 @@ struct vgpu_asked {
 };
 
 /* A number of groups, half of them and so on down to one: VGPU_GROUPS of them at most. */
-#define VGPU_ASKED 8
+#define VGPU_QUERIED 8
 
 /* What to ask: whether the most of them are done, and if not, half of them, and so on. */
-struct vgpu_question {
+struct vgpu_query {
 	uint32_t number; /* of the first, from the oldest */
 	uint32_t parts;
-	struct vgpu_asked part[VGPU_ASKED]; /* each more than the next; the last is one group */
+	struct vgpu_queried part[VGPU_QUERIED]; /* each more than the next; the last is one group */
 	CUevent front;	 /* what has to be reached before the first; or NULL */
 	CUevent begin;	 /* in front of the first, where the GPU times it */
 	bool to_the_end; /* of the whole stream instead of the only group's marker */
@@ -38,29 +38,29 @@ struct vgpu_question {
 	CUstream handle;
 };
 
-enum vgpu_ask_state {
-	VGPU_ASK_HELD,	  /* the stream has something else to do in front of the first */
-	VGPU_ASK_AT_WORK, /* the first is not done */
-	VGPU_ASK_DONE,	  /* all of asked are */
+enum vgpu_query_state {
+	VGPU_QUERY_HELD,	  /* the stream has something else to do in front of the first */
+	VGPU_QUERY_AT_WORK, /* the first is not done */
+	VGPU_QUERY_DONE,	  /* all of asked are */
 };
 
 struct vgpu_answer {
-	enum vgpu_ask_state state;
-	const struct vgpu_asked *asked; /* about which that is */
+	enum vgpu_query_state state;
+	const struct vgpu_queried *asked; /* about which that is */
 	uint64_t took_ns;		/* what the GPU took for all of them; 0: that cannot be told */
 };
 
 /* With the stream's mutex held: what to ask about the groups from this number on. False when nothing can or needs to be
  * asked just now. */
-bool vgpu_ask_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint32_t number, const struct vgpu_before *before,
-		    struct vgpu_question *out);
+bool vgpu_query_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint32_t number, const struct vgpu_before *before,
+		    struct vgpu_query *out);
 /* Without it, and with the stream in use. */
-struct vgpu_answer vgpu_ask(struct vgpu_process *p, const struct vgpu_question *q);
+struct vgpu_answer vgpu_query_driver(struct vgpu_process *p, const struct vgpu_query *q);
 /* With it again: whether the answer holds. Otherwise another launch has come, or the stream is gone: the next look will
  * tell. */
-bool vgpu_ask_still(const struct vgpu_stream *stream, const struct vgpu_question *q, const struct vgpu_answer *answer);
+bool vgpu_query_still_holds(const struct vgpu_stream *stream, const struct vgpu_query *q, const struct vgpu_answer *answer);
 
 /* With the stream's mutex held: before that the group of this number cannot have begun. */
-uint64_t vgpu_ask_begin_ns(const struct vgpu_stream *stream, uint32_t number, const struct vgpu_before *before);
+uint64_t vgpu_query_begin_ns(const struct vgpu_stream *stream, uint32_t number, const struct vgpu_before *before);
 
 #endif
