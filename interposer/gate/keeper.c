@@ -11,7 +11,7 @@
 #include "gate/watchdog.h"
 #include "streams/bell.h"
 #include "streams/sample.h"
-#include "streams/watch.h"
+#include "streams/completion.h"
 
 #include <sched.h>
 #include <sys/prctl.h>
@@ -111,7 +111,7 @@ static uint64_t look(struct vgpu_process *p, uint32_t device, struct vgpu_elsewh
 	judge_ample(p, device, now);
 	vgpu_samples_let_go(engine, now);
 	SET(p->keeper_asks_ns, now);
-	vgpu_watch_look(p, device, done);
+	vgpu_completion_poll(p, device, done);
 	samples = vgpu_samples_look(engine);
 	SET(p->keeper_asks_ns, 0);
 	next = vgpu_release_device(p, device, GET(engine->in_flight) != before || (stalled && GET(engine->stalled_ns) == 0),

@@ -1,15 +1,15 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The keeper's look at what is in flight. */
-#ifndef VGPU_STREAMS_WATCH_H
-#define VGPU_STREAMS_WATCH_H
+ * The poller's look at what is in flight. */
+#ifndef VGPU_STREAMS_COMPLETION_H
+#define VGPU_STREAMS_COMPLETION_H
 
 #include "process/process.h"
 
 /* Looks at what is in flight on the device and calls done for each group that is done. */
 typedef void vgpu_group_done(struct vgpu_process *p, uint32_t device, const struct vgpu_group *group,
 			     const struct vgpu_busy *busy, uint64_t now_ns);
-void vgpu_watch_look(struct vgpu_process *p, uint32_t device, vgpu_group_done *done);
+void vgpu_completion_poll(struct vgpu_process *p, uint32_t device, vgpu_group_done *done);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
-#include "streams/watch.h"
+#include "streams/completion.h"
 
 #include "admission/credit.h"
 #include "admission/cosched.h"
@@ -252,7 +252,7 @@ static void finish_all(struct vgpu_process *p, uint32_t device, uint32_t high, v
 }
 
 /* First what is at work counts, so that what other streams did at the same time does not count again. */
-void vgpu_watch_look(struct vgpu_process *p, uint32_t device, vgpu_group_done *done)
+void vgpu_completion_poll(struct vgpu_process *p, uint32_t device, vgpu_group_done *done)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	uint32_t high = __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE);
