@@ -95,7 +95,7 @@ $(call interposer_linked,$(INTERPOSER_TEST_VIRTUAL),$(INTERPOSER_PURE) $(INTERPO
 $(call interposer_linked,admission/credit,interposer/admission/credit.c $(INTERPOSER_PURE))
 # All that a launch passes, without the wrappers, and the clock and the waits are the test's own.
 INTERPOSER_HOSTED := $(INTERPOSER_PURE) $(wildcard interposer/admission/*.c interposer/streams/*.c) interposer/driver/capture.c \
-	$(addprefix interposer/gate/,batch.c gate.c keeper.c release.c)
+	$(addprefix interposer/gate/,batch.c gate.c poller.c release.c)
 INTERPOSER_VIRTUAL_HOST := $(addprefix $(INTERPOSER_TEST)/support/,virtual_driver.c virtual_host.c virtual_slices.c)
 INTERPOSER_TEST_HOSTED := $(foreach t,$(INTERPOSER_TESTS),$(if $(filter hosted%,$(notdir $t)),$t))
 $(call interposer_linked,$(INTERPOSER_TEST_HOSTED),$(INTERPOSER_HOSTED) $(INTERPOSER_VIRTUAL_HOST),\

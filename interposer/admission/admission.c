@@ -11,7 +11,7 @@
 
 /* Taken from the share at once: launches come cheaper, and what a killed process takes along is little. */
 #define TAKE_NS 1000000u
-/* What is waited for where there is nobody else to take it: each time costs the keeper a look. */
+/* What is waited for where there is nobody else to take it: each time costs the poller a look. */
 #define WORTH_NS 2000000u
 /* Whoever is first takes the credit soon. */
 #define GIVES_WAY_NS 100000u

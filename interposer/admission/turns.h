@@ -47,7 +47,7 @@ static inline uint64_t vgpu_turns_ahead(const struct vgpu_engine *engine, uint64
 /* Whether the GPU's time that nobody else wants is this slice's to use beyond its share. */
 bool vgpu_turns_spare(struct vgpu_process *p, uint32_t device);
 
-/* Takes, keeps or ends the turn; the keeper calls it. Returns how long until the next look, 0: no
+/* Takes, keeps or ends the turn; the poller calls it. Returns how long until the next look, 0: no
  * need. *bell is what to wait for meanwhile, if it is not NULL, and *rung how it stands. */
 uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint32_t **bell, uint32_t *rung);
 

@@ -17,7 +17,7 @@
 
 /* The batch that the launch will be let go with; 0: it must wait on the host. *reserved_ns is what will
  * be taken from the share for it: nothing when other streams have longer work in the same batch. *first:
- * nothing was held back before it, so that the keeper does not know yet. places: how many the driver's
+ * nothing was held back before it, so that the poller does not know yet. places: how many the driver's
  * queue may need for it. */
 uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, uint64_t expected_ns,
 			 uint32_t places, uint64_t *reserved_ns, bool *first);

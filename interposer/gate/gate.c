@@ -11,7 +11,7 @@
 #include "driver/capture.h"
 #include "driver/device.h"
 #include "gate/batch.h"
-#include "gate/keeper.h"
+#include "gate/poller.h"
 #include "process/claims.h"
 #include "process/message.h"
 #include "streams/bell.h"
@@ -102,7 +102,7 @@ static void wait_ns(struct vgpu_process *p, uint32_t device, uint32_t bell, uint
 
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 	__atomic_fetch_add(&engine->waiters, 1, __ATOMIC_SEQ_CST);
-	vgpu_keeper_wake(p);
+	vgpu_poller_wake(p);
 	vgpu_futex_wait(&engine->bell, bell, FUTEX_PRIVATE_FLAG, (int64_t)(ns < VGPU_WAIT_AT_MOST_NS ? ns : VGPU_WAIT_AT_MOST_NS));
 	__atomic_fetch_sub(&engine->waiters, 1, __ATOMIC_RELAXED);
 	if (slack > 0)
@@ -143,14 +143,14 @@ static bool rides_along(struct vgpu_process *p, uint32_t device, struct vgpu_str
 	       vgpu_time_credit(p, device, now) >= -(int64_t)expected_ns && vgpu_groups_idle(stream);
 }
 
-/* The keeper looks more often from now on. */
+/* The poller looks more often from now on. */
 static void no_longer_ample(struct vgpu_process *p, struct vgpu_engine *engine)
 {
 	SET(engine->waited, 1);
 	if (GET(engine->ample) == 0)
 		return;
 	SET(engine->ample, 0);
-	vgpu_keeper_ring(p);
+	vgpu_poller_ring(p);
 }
 
 /* Lets the launch through, waiting for that if need be: here, or in its stream (batch.h). */
@@ -190,7 +190,7 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 		if (launch->batch != 0) {
 			vgpu_admission_leave(p, device, &waiting);
 			if (first)
-				vgpu_keeper_ring(p);
+				vgpu_poller_ring(p);
 			return;
 		}
 		if (admission == VGPU_NO_CREDIT) {
@@ -255,7 +255,7 @@ void vgpu_gate_late(struct vgpu_process *p, uint64_t expected_ns)
 	join_group(p, &launch, true);
 	if (launch.group != NULL)
 		vgpu_groups_end(launch.engine, launch.stream, launch.handle, launch.group, true, launch.mark, expected_ns, 0);
-	vgpu_keeper_wake(p);
+	vgpu_poller_wake(p);
 }
 
 /* Whether the program has waited for results since the last launch. Of interest where turns may be taken. */
@@ -303,7 +303,7 @@ bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	device = vgpu_device_of_ordinal(p, ordinal);
 	if (device < 0)
 		return true;
-	if (!vgpu_keeper_starts(p))
+	if (!vgpu_poller_starts(p))
 		return goes_unkept(p);
 	launch->engine = &p->engine[device];
 	launch->context = context;
@@ -328,8 +328,8 @@ bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	join_group(p, launch, !capturing);
 	launch->sample = due ? vgpu_sample_begin(p, launch->engine, context, handle, launch->key, what, launch->expected_ns, at_work)
 			     : NULL;
-	/* Not afterwards: the driver may wait in the call for just what the keeper lets go. */
-	vgpu_keeper_wake(p);
+	/* Not afterwards: the driver may wait in the call for just what the poller lets go. */
+	vgpu_poller_wake(p);
 	launch->begun_ns = launch->expected_ns == VGPU_UNKNOWN_NS ? vgpu_now_ns() : 0;
 	return true;
 }

@@ -23,7 +23,7 @@ uint64_t vgpu_release_device(struct vgpu_process *p, uint32_t device, bool chang
 	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[GET(p->slot)];
 	uint64_t now, next;
 
-	vgpu_mutex_lock(&p->keeper_mutex);
+	vgpu_mutex_lock(&p->poller_mutex);
 	now = vgpu_now_ns();
 	next = vgpu_samples_let_go(engine, now);
 	SET(slot->inflight_until_ns[device], GET(engine->in_flight) != 0 ? now + STAMP_NS : 0);
@@ -31,6 +31,6 @@ uint64_t vgpu_release_device(struct vgpu_process *p, uint32_t device, bool chang
 	if (changed)
 		vgpu_engine_ring(engine);
 	*batch_ns = vgpu_batch_release(p, device);
-	vgpu_mutex_unlock(&p->keeper_mutex);
+	vgpu_mutex_unlock(&p->poller_mutex);
 	return sooner(next, *batch_ns);
 }

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What both threads of ours let go (keeper.h, watchdog.h): launches, turns and samples whose time has come. */
+ * What both threads of ours let go (poller.h, watchdog.h): launches, turns and samples whose time has come. */
 #ifndef VGPU_GATE_RELEASE_H
 #define VGPU_GATE_RELEASE_H
 

@@ -9,7 +9,7 @@
 
 #include <sys/prctl.h>
 
-/* How often it looks after the keeper, and what is let go while that is away. */
+/* How often it looks after the poller, and what is let go while that is away. */
 #define LOOK_NS 10000000
 #define AWAY_LOOK_NS 1000000
 /* Whoever has no core for a while is not away. */
@@ -17,7 +17,7 @@
 
 static bool is_away(struct vgpu_process *p)
 {
-	uint64_t since = GET(p->keeper_asks_ns), now = vgpu_now_ns();
+	uint64_t since = GET(p->poller_queries_ns), now = vgpu_now_ns();
 
 	return since != 0 && now > since && now - since > AWAY_NS;
 }
@@ -29,7 +29,7 @@ static void *watch(void *process)
 
 	prctl(PR_SET_NAME, "vgpu-watchdog", 0, 0, 0);
 	for (;;) {
-		vgpu_futex_wait(&p->keeper_sleeps, 1, FUTEX_PRIVATE_FLAG, -1);
+		vgpu_futex_wait(&p->poller_sleeps, 1, FUTEX_PRIVATE_FLAG, -1);
 		vgpu_futex_wait(&p->watchdog_bell, 0, FUTEX_PRIVATE_FLAG, away ? AWAY_LOOK_NS : LOOK_NS);
 		away = is_away(p);
 		for (uint32_t d = 0; away && d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {

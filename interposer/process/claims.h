@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* Finds the board of the device and this job's claims, once, before the keeper starts. False when there
+/* Finds the board of the device and this job's claims, once, before the poller starts. False when there
  * are none: then there are no turns. */
 bool vgpu_claims_open(struct vgpu_seat *seat, uint32_t device);
 

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * What this process has in flight on one device, and what it may still launch there. Threads that
- * launch pass through gate/gate.h; one thread of ours (gate/keeper.h) looks at what is done and settles. */
+ * launch pass through gate/gate.h; one thread of ours (gate/poller.h) looks at what is done and settles. */
 #ifndef VGPU_PROCESS_ENGINE_H
 #define VGPU_PROCESS_ENGINE_H
 
@@ -53,7 +53,7 @@ struct vgpu_group {
 
 enum vgpu_stream_state { VGPU_STREAM_UNUSED = 0, VGPU_STREAM_LIVE, VGPU_STREAM_DEAD };
 
-/* What the launch path and the keeper look at in passing comes first: there may be many of them. */
+/* What the launch path and the poller look at in passing comes first: there may be many of them. */
 struct vgpu_stream {
 	uint32_t mutex;
 	uint32_t state;
@@ -124,8 +124,8 @@ struct vgpu_engine {
 	int64_t round_left_ns; /* of this process's round among those of its job (admission/queue.h); 0: nobody else waits */
 	uint64_t round_since_ns, round_seen_ns; /* what its place in the order is by, and when it last waited */
 	uint64_t expected_ns; /* of all that is in flight */
-	uint64_t waited_ns;   /* when a look last found that one had waited, for the keeper alone */
-	uint64_t stalls_ns;   /* as stalled_ns, during a look, for the keeper alone */
+	uint64_t waited_ns;   /* when a look last found that one had waited, for the poller alone */
+	uint64_t stalls_ns;   /* as stalled_ns, during a look, for the poller alone */
 	uint64_t longer_ns;   /* when something was last seen to take much longer than expected, likewise */
 	uint64_t stalled_ns;  /* something in flight takes much longer than expected, since then; 0: nothing */
 	uint64_t overhead_ns; /* of timing */
@@ -133,7 +133,7 @@ struct vgpu_engine {
 	uint64_t burst_ns;    /* credit that is kept; more after waiting for somebody else's turn */
 	uint64_t progress_ns; /* when a group was last begun on an idle device, or done */
 	uint64_t others_until_ns; /* no work of this slice could begin before: another one's was in the way */
-	struct vgpu_meter_device meter; /* only the keeper has to do with it */
+	struct vgpu_meter_device meter; /* only the poller has to do with it */
 	struct vgpu_seat seat;
 	uint32_t streams_mutex;
 	uint32_t *semaphores; /* see streams/semaphore.h */
@@ -181,7 +181,7 @@ static inline bool vgpu_engine_waits(const struct vgpu_engine *engine)
 }
 
 /* Whether somebody has to look at it: something is in flight or waits, or is timed. Who makes it so does it before
- * looking whether the keeper sleeps (gate/keeper.h). */
+ * looking whether the poller sleeps (gate/poller.h). */
 static inline bool vgpu_engine_is_watched(const struct vgpu_engine *engine)
 {
 	return __atomic_load_n(&engine->in_flight, __ATOMIC_SEQ_CST) != 0 || __atomic_load_n(&engine->samples_taken, __ATOMIC_SEQ_CST) != 0 ||

@@ -58,8 +58,8 @@ struct vgpu_overhead {
 	nvmlDevice_t nvml_device; /* NULL: not looked up yet */
 };
 
-/* The thread that looks after what is in flight (gate/keeper.h). */
-enum vgpu_keeper { VGPU_KEEPER_NONE = 0, VGPU_KEEPER_STARTED, VGPU_KEEPER_STARTING };
+/* The thread that looks after what is in flight (gate/poller.h). */
+enum vgpu_poller { VGPU_POLLER_NONE = 0, VGPU_POLLER_STARTED, VGPU_POLLER_STARTING };
 
 enum vgpu_pool_state {
 	VGPU_POOL_UNUSED = 0,
@@ -183,16 +183,16 @@ struct vgpu_process {
 
 	/* The share of the GPU's time (gate/gate.h). */
 	uint32_t gate_mutex;
-	uint32_t keeper; /* enum vgpu_keeper */
+	uint32_t poller; /* enum vgpu_poller */
 	uint32_t watchdog_started;
-	uint32_t keeper_sleeps;
-	uint32_t keeper_bell;
-	uint64_t keeper_until_ns; /* how long it sleeps at most, where that is long and it sleeps at all */
-	uint32_t keeper_mutex;	 /* for what the watchdog does in its stead */
-	uint64_t keeper_asks_ns; /* since when it is in calls of the driver; 0: it is not */
+	uint32_t poller_sleeps;
+	uint32_t poller_bell;
+	uint64_t poller_until_ns; /* how long it sleeps at most, where that is long and it sleeps at all */
+	uint32_t poller_mutex;	 /* for what the watchdog does in its stead */
+	uint64_t poller_queries_ns; /* since when it is in calls of the driver; 0: it is not */
 	uint32_t watchdog_bell;	 /* nobody rings it */
 	uint32_t synchronised; /* the program has waited for results since the last launch */
-	CUcontext keeper_context; /* current in the keeper's thread */
+	CUcontext poller_context; /* current in the poller's thread */
 	struct vgpu_engine engine[VGPU_MAX_DEVICES];
 };
 

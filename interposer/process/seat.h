@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The other slices of one GPU, and this one's turn (admission/turns.h). Only the keeper changes it. */
+ * The other slices of one GPU, and this one's turn (admission/turns.h). Only the poller changes it. */
 #ifndef VGPU_PROCESS_SEAT_H
 #define VGPU_PROCESS_SEAT_H
 

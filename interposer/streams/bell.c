@@ -5,8 +5,8 @@
 #include "base/atomics.h"
 #include "base/futex.h"
 
-void vgpu_keeper_ring(struct vgpu_process *p)
+void vgpu_poller_ring(struct vgpu_process *p)
 {
-	ADD(p->keeper_bell, 1);
-	vgpu_futex_wake(&p->keeper_bell, 1, FUTEX_PRIVATE_FLAG);
+	ADD(p->poller_bell, 1);
+	vgpu_futex_wake(&p->poller_bell, 1, FUTEX_PRIVATE_FLAG);
 }

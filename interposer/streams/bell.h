@@ -1,25 +1,25 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Rings for the thread that looks at what is in flight (gate/keeper.h), which sleeps while there is nothing to see. */
+ * Rings for the thread that looks at what is in flight (gate/poller.h), which sleeps while there is nothing to see. */
 #ifndef VGPU_STREAMS_BELL_H
 #define VGPU_STREAMS_BELL_H
 
 #include "process/process.h"
 
-void vgpu_keeper_ring(struct vgpu_process *p);
+void vgpu_poller_ring(struct vgpu_process *p);
 /* There is something to do. */
-static inline void vgpu_keeper_wake(struct vgpu_process *p)
+static inline void vgpu_poller_wake(struct vgpu_process *p)
 {
-	if (__atomic_load_n(&p->keeper_sleeps, __ATOMIC_SEQ_CST) != 0)
-		vgpu_keeper_ring(p);
+	if (__atomic_load_n(&p->poller_sleeps, __ATOMIC_SEQ_CST) != 0)
+		vgpu_poller_ring(p);
 }
 
 /* It looks by then, or soon after. Called with what there is to see then in place. */
-static inline void vgpu_keeper_by(struct vgpu_process *p, uint64_t by_ns)
+static inline void vgpu_poller_by(struct vgpu_process *p, uint64_t by_ns)
 {
-	if (__atomic_load_n(&p->keeper_sleeps, __ATOMIC_SEQ_CST) != 0 || __atomic_load_n(&p->keeper_until_ns, __ATOMIC_SEQ_CST) > by_ns)
-		vgpu_keeper_ring(p);
+	if (__atomic_load_n(&p->poller_sleeps, __ATOMIC_SEQ_CST) != 0 || __atomic_load_n(&p->poller_until_ns, __ATOMIC_SEQ_CST) > by_ns)
+		vgpu_poller_ring(p);
 }
 
 #endif

@@ -46,7 +46,7 @@ void vgpu_groups_give_lease(struct vgpu_engine *engine, struct vgpu_stream *stre
  * beyond that can be had by others again. last_ns: when the last of it was, at the latest; 0: now. */
 void vgpu_groups_collect(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t last_ns);
 
-/* Whether nothing is in flight in the stream, as far as the keeper knows. */
+/* Whether nothing is in flight in the stream, as far as the poller knows. */
 bool vgpu_groups_idle(struct vgpu_stream *stream);
 /* Whether all that was launched into the stream is done: the driver is asked. For who launches into it. */
 bool vgpu_groups_drained(struct vgpu_engine *engine, struct vgpu_stream *stream, CUstream handle);

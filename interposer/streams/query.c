@@ -164,10 +164,10 @@ static CUresult ask_whether(struct vgpu_process *p, const struct vgpu_query *q, 
 	 * short kernels, passes for what they are expected to take. */
 	if (!to_the_end || query_stream == NULL || set_current == NULL || vgpu_capture_possible(p))
 		return marker != NULL && query != NULL ? query(marker) : CUDA_SUCCESS;
-	if (GET(p->keeper_context) != q->context) {
+	if (GET(p->poller_context) != q->context) {
 		if (set_current(q->context) != CUDA_SUCCESS)
 			return CUDA_SUCCESS;
-		SET(p->keeper_context, q->context);
+		SET(p->poller_context, q->context);
 	}
 	return query_stream(q->handle);
 }

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What the driver is asked about the work in flight in one stream. A query takes the keeper 2 to 3 µs, as the
+ * What the driver is asked about the work in flight in one stream. A query takes the poller 2 to 3 µs, as the
  * GPU has just written what it looks at (H200), so there are as few as can be. */
 #ifndef VGPU_STREAMS_QUERY_H
 #define VGPU_STREAMS_QUERY_H

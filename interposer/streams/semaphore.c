@@ -61,7 +61,7 @@ bool vgpu_semaphore_wait(struct vgpu_process *p, struct vgpu_engine *engine, uin
 
 	if (page == NULL || wait == NULL || pointer_of == NULL)
 		return false;
-	vgpu_keeper_by(p, by_ns);
+	vgpu_poller_by(p, by_ns);
 	if (is_registered(engine, page, context) && pointer_of(&address, page + word * WORDS_APART, 0) == CUDA_SUCCESS &&
 	    wait(stream, address, value, CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS)
 		return true;

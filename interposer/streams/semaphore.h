@@ -20,7 +20,7 @@
 bool vgpu_semaphore_ready(struct vgpu_engine *engine);
 
 /* Makes the stream wait until the word is at least value; false when the driver cannot. What says that the word is to
- * be signalled, and when, stands in the engine already: the keeper is awake before the stream waits, or at by_ns at the
+ * be signalled, and when, stands in the engine already: the poller is awake before the stream waits, or at by_ns at the
  * latest, since the next call of the driver may wait for the stream. */
 bool vgpu_semaphore_wait(struct vgpu_process *p, struct vgpu_engine *engine, uint32_t word, uint32_t value, CUcontext context,
 		     CUstream stream, uint64_t by_ns);

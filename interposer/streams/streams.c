@@ -218,7 +218,7 @@ void vgpu_streams_gone(struct vgpu_process *p, CUstream handle)
 
 void vgpu_streams_context_gone(struct vgpu_process *p, CUcontext context)
 {
-	SET(p->keeper_context, NULL);
+	SET(p->poller_context, NULL);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
 		for (uint32_t s = 0; s < GET(p->engine[d].streams_high); s++) {
 			struct vgpu_stream *stream = &p->engine[d].stream[s];

@@ -18,7 +18,7 @@
 
 #include <stdint.h>
 
-/* So many times as long as expected, and so much more, is much longer: then it is looked at closely, so often (gate/keeper.c). */
+/* So many times as long as expected, and so much more, is much longer: then it is looked at closely, so often (gate/poller.c). */
 #define VGPU_LONGER 4u
 #define VGPU_LONGER_NS 20000u
 #define VGPU_LOOKS_NS 400000u

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Which of the last milliseconds of a device a process has counted, so that what its streams do at
- * once counts once. Only the keeper has to do with it. */
+ * once counts once. Only the poller has to do with it. */
 #ifndef VGPU_TIME_TIMELINE_H
 #define VGPU_TIME_TIMELINE_H
 

@@ -29,7 +29,7 @@ def cpu_of_keeper():
     for tid in os.listdir("/proc/self/task"):
         try:
             with open(f"/proc/self/task/{tid}/comm") as comm:
-                if comm.read().strip() == "vgpu-keeper":
+                if comm.read().strip() in ("vgpu-poller", "vgpu-keeper"):
                     with open(f"/proc/self/task/{tid}/schedstat") as stat:
                         return int(stat.read().split()[0]) / 1e9
         except OSError:

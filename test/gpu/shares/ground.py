@@ -17,7 +17,7 @@ from loads import LOADS
 from witness import Witness
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-KEEPER = "vgpu-keeper"  # the interposer's thread
+KEEPER = ("vgpu-poller", "vgpu-keeper")  # the interposer's thread, and as it was called
 HEAD_BYTES, ENTRIES = 64, 1 << 17  # page.h
 MEM_MIB = 32768  # of every step: nothing here is to meet it
 START_S = 120  # at most, until a process is ready
@@ -179,7 +179,7 @@ class Worker:
         for task in os.listdir(f"/proc/{self.process.pid}/task"):
             base = f"/proc/{self.process.pid}/task/{task}"
             try:
-                if open(base + "/comm").read().strip() != KEEPER:
+                if open(base + "/comm").read().strip() not in KEEPER:
                     continue
                 if os.path.exists(base + "/schedstat"):
                     return int(open(base + "/schedstat").read().split()[0])

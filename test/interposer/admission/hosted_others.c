@@ -169,9 +169,9 @@ static void who_waits_for_a_turn_does_not_look_all_the_time(void)
 
 	beside_a_slice_that_holds_its_turn();
 	virtual_host_launch(1, KERNEL, 100 * US);
-	slept = virtual_asked.keeper_sleeps;
+	slept = virtual_asked.poller_sleeps;
 	virtual_host_works(10 * MS);
-	CHECK_WITHIN(virtual_asked.keeper_sleeps - slept, 30, 70);
+	CHECK_WITHIN(virtual_asked.poller_sleeps - slept, 30, 70);
 }
 
 static void a_slice_that_is_at_work_says_so(void)

@@ -129,7 +129,7 @@ static void a_slice_without_a_cap_waits_for_nobody(void)
 
 	CHECK(worker_waits_for(worker[0], 100, 5000 * MS) && worker_waits_for(worker[1], 100, 5000 * MS));
 	for (int i = 0; i < 2; i++)
-		CHECK_IS(worker_thread(worker[i], "vgpu-keeper"), 0);
+		CHECK_IS(worker_thread(worker[i], "vgpu-poller"), 0);
 	CHECK_IS(a.ledger->waited_ns[0] + b.ledger->waited_ns[0], 0);
 	worker_end(worker[0]);
 	worker_end(worker[1]);
@@ -156,13 +156,13 @@ static void a_capped_one_has_a_prompt_keeper(void)
 	struct step a = slice_make(10, 50, 0);
 	struct worker *worker = worker_start(&a, 1000, 1);
 	uint64_t others = runs_at_once_ns(getpid());
-	pid_t keeper;
+	pid_t poller;
 
 	CHECK(worker_waits_for(worker, 20, 5000 * MS));
-	keeper = worker_thread(worker, "vgpu-keeper");
-	CHECK(keeper != 0);
+	poller = worker_thread(worker, "vgpu-poller");
+	CHECK(poller != 0);
 	CHECK_IS(runs_at_once_ns(worker->pid), others);
-	CHECK(others == 0 || runs_at_once_ns(keeper) < others);
+	CHECK(others == 0 || runs_at_once_ns(poller) < others);
 	worker_end(worker);
 }
 

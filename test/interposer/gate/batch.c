@@ -206,7 +206,7 @@ static void a_program_ends_with_launches_held_back(void)
 	CHECK_IS(status, 0);
 }
 
-/* Kernels that were let go together are timed by the GPU, whenever the keeper looks. */
+/* Kernels that were let go together are timed by the GPU, whenever the poller looks. */
 static void what_was_held_back_counts_for_what_it_took(void)
 {
 	enum { ROUNDS = 40, KERNELS = 6, US = 150 };

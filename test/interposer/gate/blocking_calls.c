@@ -188,7 +188,7 @@ static void calls_that_wait_return(void)
 	make_calls();
 }
 
-/* The keeper's own questions do not return either then. */
+/* The poller's own questions do not return either then. */
 static void calls_that_keep_others_out_return(void)
 {
 	begin(2, "waits=2");
@@ -230,7 +230,7 @@ static void let_go_although_a_call_never_returns(uint32_t job, const char *waits
 	}
 	CHECK(cuMemHostAlloc((void **)&word, 4096, 0) == CUDA_SUCCESS && cuStreamCreate(&never, 1) == CUDA_SUCCESS);
 	*word = 0;
-	/* The keeper has something to ask about meanwhile. */
+	/* The poller has something to ask about meanwhile. */
 	__atomic_store_n(&step.ledger->share_free_at_ns[0], 1, __ATOMIC_RELAXED);
 	busy(function, LONG_US, NULL);
 	CHECK_IS(cuStreamWaitValue32_v2(never, (CUdeviceptr)(uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
@@ -338,7 +338,7 @@ static void work_at_load(void)
 	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
-/* The keeper may not look up a name until the library is loaded, which waits for what is held back. */
+/* The poller may not look up a name until the library is loaded, which waits for what is held back. */
 static void who_works_while_a_library_is_loaded_goes_on(void)
 {
 	char path[600], address[32];

@@ -76,13 +76,13 @@ static void with_nothing_in_flight_the_keeper_sleeps_until_it_is_rung(void)
 	virtual_host_begin(30, 30);
 	run(50, 50 * US, 1, MS);
 	virtual_host_works(100 * MS);
-	CHECK_IS(virtual_process.keeper_sleeps, 1);
-	slept = virtual_asked.keeper_sleeps;
+	CHECK_IS(virtual_process.poller_sleeps, 1);
+	slept = virtual_asked.poller_sleeps;
 	virtual_host_works(1000 * MS);
-	CHECK_IS(virtual_asked.keeper_sleeps, slept);
+	CHECK_IS(virtual_asked.poller_sleeps, slept);
 	virtual_host_launch(1, KERNEL, 50 * US);
 	virtual_host_works(5 * MS);
-	CHECK(virtual_asked.keeper_sleeps > slept);
+	CHECK(virtual_asked.poller_sleeps > slept);
 }
 
 /* Of which nobody knows how long it takes: so what comes behind it waits on the host, and wakes when it is done. */

@@ -9,7 +9,7 @@
 #include "admission/credit.h"
 #include "driver/capture.h"
 #include "gate/batch.h"
-#include "gate/keeper.h"
+#include "gate/poller.h"
 #include "streams/groups.h"
 #include "streams/sample.h"
 
@@ -225,7 +225,7 @@ static void what_is_in_flight_in_a_context_that_is_gone_is_no_more(void)
 	virtual_host_launch(2, KERNEL, 100 * US);
 	stream = stream_of(1);
 	CHECK(ENGINE->in_flight != 0 && ENGINE->expected_ns != 0);
-	virtual_process.keeper_context = CONTEXT;
+	virtual_process.poller_context = CONTEXT;
 	vgpu_streams_context_gone(&virtual_process, (CUcontext)(uintptr_t)0x200);
 	CHECK_IS(stream->state, VGPU_STREAM_LIVE);
 	vgpu_streams_context_gone(&virtual_process, CONTEXT);
@@ -233,7 +233,7 @@ static void what_is_in_flight_in_a_context_that_is_gone_is_no_more(void)
 	CHECK_IS(ENGINE->in_flight, 0);
 	CHECK_IS(ENGINE->expected_ns, 0);
 	CHECK_IS(ENGINE->loose, 0);
-	CHECK(virtual_process.keeper_context == NULL);
+	CHECK(virtual_process.poller_context == NULL);
 	/* Its events end with it. */
 	CHECK_IS(virtual_asked.events_gone, 0);
 }
@@ -262,24 +262,24 @@ static void a_call_that_takes_long_is_not_timed(void)
 
 static void another_thread_has_started_it(void)
 {
-	virtual_process.keeper = VGPU_KEEPER_STARTED;
+	virtual_process.poller = VGPU_POLLER_STARTED;
 }
 
 static void another_thread_has_failed_to(void)
 {
-	virtual_process.keeper = VGPU_KEEPER_NONE;
+	virtual_process.poller = VGPU_POLLER_NONE;
 }
 
 static void who_finds_the_keeper_being_started_waits_for_it(void)
 {
 	virtual_host_begin(50, 50);
-	virtual_process.keeper = VGPU_KEEPER_STARTING;
+	virtual_process.poller = VGPU_POLLER_STARTING;
 	virtual_host_at(HOST_BEGIN + MS, another_thread_has_started_it);
-	CHECK(vgpu_keeper_starts(&virtual_process));
+	CHECK(vgpu_poller_starts(&virtual_process));
 	CHECK_WITHIN(virtual_host_now(), HOST_BEGIN + MS, HOST_BEGIN + 2 * MS);
-	virtual_process.keeper = VGPU_KEEPER_STARTING;
+	virtual_process.poller = VGPU_POLLER_STARTING;
 	virtual_host_at(HOST_BEGIN + 3 * MS, another_thread_has_failed_to);
-	CHECK(!vgpu_keeper_starts(&virtual_process));
+	CHECK(!vgpu_poller_starts(&virtual_process));
 	CHECK_WITHIN(virtual_host_now(), HOST_BEGIN + 3 * MS, HOST_BEGIN + 4 * MS);
 }
 

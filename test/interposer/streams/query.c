@@ -21,7 +21,7 @@ static unsigned int times_asked(void)
 	return elapsed + reached;
 }
 
-/* So many questions of a hundred kernels at most, fewer where the keeper is late. */
+/* So many questions of a hundred kernels at most, fewer where the poller is late. */
 static void check_asked(unsigned int before, unsigned kernels, unsigned percent)
 {
 	unsigned int asked = times_asked() - before;

@@ -110,7 +110,7 @@ static void managed_memory_on_its_way(void)
 #define EVEN_US 1000u
 #define EVEN_ROUNDS 300
 
-/* Both are over before the keeper looks again, which it seldom does where there is enough of the share. */
+/* Both are over before the poller looks again, which it seldom does where there is enough of the share. */
 static void short_kernels_behind_short_copies(void)
 {
 	CUevent done[DEEP];

@@ -85,7 +85,7 @@ uint64_t step_used_bytes(const struct step *step);
 
 /* The GPU's time that the ledger says was used of UUID0. */
 uint64_t step_busy_ns(const struct step *step);
-/* Waits until all that was launched is done: what came to it since, once the keeper has seen so much or a while is over. */
+/* Waits until all that was launched is done: what came to it since, once the poller has seen so much or a while is over. */
 uint64_t step_busy_ns_when_seen(const struct step *step, uint64_t before_ns, uint64_t at_least_ns, uint64_t at_most_wait_ns);
 
 /* What the simulated driver itself has handed out on a device, asked outside of the interposer. */

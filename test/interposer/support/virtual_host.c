@@ -21,18 +21,18 @@ uint64_t virtual_now, virtual_host_call_ns;
 
 /* ---- the two threads ---- */
 
-static ucontext_t program, keeper;
-static bool in_keeper, keeper_started;
-static void *(*keeper_run)(void *);
+static ucontext_t program, poller;
+static bool in_poller, poller_started;
+static void *(*poller_run)(void *);
 static struct {
 	const uint32_t *word;
 	uint32_t value;
 	uint64_t until_ns;
 } sleeps;
 
-static void keeper_begins(void)
+static void poller_begins(void)
 {
-	keeper_run(&virtual_process);
+	poller_run(&virtual_process);
 }
 
 bool vgpu_thread_start(void *(*run)(void *), void *argument)
@@ -40,14 +40,14 @@ bool vgpu_thread_start(void *(*run)(void *), void *argument)
 	static char stack[STACK];
 
 	(void)argument;
-	keeper_run = run;
-	keeper_started = getcontext(&keeper) == 0;
-	keeper.uc_stack.ss_sp = stack;
-	keeper.uc_stack.ss_size = sizeof(stack);
-	makecontext(&keeper, keeper_begins, 0);
+	poller_run = run;
+	poller_started = getcontext(&poller) == 0;
+	poller.uc_stack.ss_sp = stack;
+	poller.uc_stack.ss_size = sizeof(stack);
+	makecontext(&poller, poller_begins, 0);
 	sleeps.word = NULL;
 	sleeps.until_ns = virtual_now;
-	return keeper_started;
+	return poller_started;
 }
 
 static uint64_t other_ns;
@@ -62,13 +62,13 @@ static void go_on(uint64_t until_ns)
 		what();
 		return;
 	}
-	if (keeper_started && (virtual_now >= sleeps.until_ns || (sleeps.word != NULL && *sleeps.word != sleeps.value))) {
-		in_keeper = true;
-		swapcontext(&program, &keeper);
-		in_keeper = false;
+	if (poller_started && (virtual_now >= sleeps.until_ns || (sleeps.word != NULL && *sleeps.word != sleeps.value))) {
+		in_poller = true;
+		swapcontext(&program, &poller);
+		in_poller = false;
 		return;
 	}
-	until_ns = keeper_started && sleeps.until_ns < until_ns ? sleeps.until_ns : until_ns;
+	until_ns = poller_started && sleeps.until_ns < until_ns ? sleeps.until_ns : until_ns;
 	virtual_driver_advance(other != NULL && other_ns < until_ns ? other_ns : until_ns);
 }
 
@@ -77,13 +77,13 @@ static long futex_wait(const uint32_t *word, uint32_t value, const struct timesp
 	uint64_t ns = timeout == NULL ? 0 : (uint64_t)timeout->tv_sec * SECOND + (uint64_t)timeout->tv_nsec;
 	uint64_t until_ns = timeout == NULL ? UINT64_MAX : virtual_now + ns;
 
-	virtual_asked.keeper_sleeps += in_keeper;
-	virtual_asked.program_sleeps += !in_keeper;
-	if (in_keeper && *word == value) {
+	virtual_asked.poller_sleeps += in_poller;
+	virtual_asked.program_sleeps += !in_poller;
+	if (in_poller && *word == value) {
 		sleeps.word = word;
 		sleeps.value = value;
 		sleeps.until_ns = until_ns;
-		swapcontext(&keeper, &program);
+		swapcontext(&poller, &program);
 		return 0;
 	}
 	while (*word == value && virtual_now < until_ns)
@@ -130,7 +130,7 @@ void virtual_host_begin(uint32_t step_percent, uint32_t job_percent)
 	virtual_now = HOST_BEGIN;
 	virtual_host_call_ns = 2 * US;
 	virtual_driver_begin();
-	keeper_started = in_keeper = false;
+	poller_started = in_poller = false;
 	other = NULL;
 }
 

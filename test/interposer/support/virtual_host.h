@@ -23,7 +23,7 @@
 /* What the driver was asked and told. */
 struct virtual_asked {
 	uint32_t event_queries, stream_queries, elapsed, records, events_made, events_gone, contexts;
-	uint32_t keeper_sleeps, program_sleeps; /* and how often either waited */
+	uint32_t poller_sleeps, program_sleeps; /* and how often either waited */
 };
 
 extern struct virtual_asked virtual_asked;

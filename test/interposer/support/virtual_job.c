@@ -9,7 +9,7 @@
 #define UNKNOWN_RESERVE_NS (50 * US)
 #define GROUP_NS (200 * US)	 /* as groups.c */
 #define STALL_NS (10 * MS)	 /* as watch.c */
-#define LOOK_NS (400 * US)	 /* as keeper.c */
+#define LOOK_NS (400 * US)	 /* as poller.c */
 #define LOOK_AT_MOST_NS MS
 #define CALL_NS (3 * US)	 /* of the program, for a launch */
 #define POLL_NS (10 * US)
@@ -152,7 +152,7 @@ static void program(uint32_t process, uint32_t thread)
 		length = does->rarely_ns;
 	wait = launch(process, stream, thread * KINDS + kind, length, timed);
 	job.held_ns += wait;
-	/* The keeper wakes whoever waits. */
+	/* The poller wakes whoever waits. */
 	t->next_ns = job.gpu.now + (wait == 0 ? CALL_NS : wait < 50 * MS ? wait : 50 * MS);
 	if (wait != 0)
 		return;
@@ -164,7 +164,7 @@ static void program(uint32_t process, uint32_t thread)
 		t->next_ns += fuzz_next(job.f) % does->pause_ns;
 }
 
-/* ---- the keeper ---- */
+/* ---- the poller ---- */
 
 static struct vgpu_measured measured(const struct virtual_group *g)
 {

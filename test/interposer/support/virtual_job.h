@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A job on a GPU in virtual time: its programs launch, and credit, meter and averages work together as
- * gate.c, groups.c, watch.c and keeper.c use them. */
+ * gate.c, groups.c, watch.c and poller.c use them. */
 #ifndef VGPU_TEST_VIRTUAL_JOB_H
 #define VGPU_TEST_VIRTUAL_JOB_H
 

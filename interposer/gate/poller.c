@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
-#include "gate/keeper.h"
+#include "gate/poller.h"
 
 #include "admission/credit.h"
 #include "api/symbols.h"
@@ -110,10 +110,10 @@ static uint64_t look(struct vgpu_process *p, uint32_t device, struct vgpu_elsewh
 
 	judge_ample(p, device, now);
 	vgpu_samples_let_go(engine, now);
-	SET(p->keeper_asks_ns, now);
+	SET(p->poller_queries_ns, now);
 	vgpu_completion_poll(p, device, done);
 	samples = vgpu_samples_look(engine);
-	SET(p->keeper_asks_ns, 0);
+	SET(p->poller_queries_ns, 0);
 	next = vgpu_release_device(p, device, GET(engine->in_flight) != before || (stalled && GET(engine->stalled_ns) == 0),
 				   elsewhere, &held);
 	now = vgpu_now_ns();
@@ -130,7 +130,7 @@ static uint64_t look(struct vgpu_process *p, uint32_t device, struct vgpu_elsewh
 
 static void sleep_until_rung(struct vgpu_process *p, int64_t ns, const struct vgpu_elsewhere *elsewhere)
 {
-	uint32_t bell = GET(p->keeper_bell);
+	uint32_t bell = GET(p->poller_bell);
 	bool for_long = ns < 0;
 
 	/* Somebody else's turn: the page is shared between processes and never looked into here. */
@@ -139,19 +139,19 @@ static void sleep_until_rung(struct vgpu_process *p, int64_t ns, const struct vg
 		return;
 	}
 	if (for_long)
-		__atomic_store_n(&p->keeper_sleeps, 1, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&p->poller_sleeps, 1, __ATOMIC_SEQ_CST);
 	else if (ns > TICK_AT_MOST_NS)
-		__atomic_store_n(&p->keeper_until_ns, vgpu_now_ns() + (uint64_t)ns, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&p->poller_until_ns, vgpu_now_ns() + (uint64_t)ns, __ATOMIC_SEQ_CST);
 	/* Whoever launched before that store did not ring. */
 	for (uint32_t d = 0; ns < 0 && d < VGPU_MAX_DEVICES; d++)
 		ns = vgpu_engine_is_watched(&p->engine[d]) ? (int64_t)TICK_NS : ns;
 	for (uint32_t d = 0; ns > TICK_SELDOM_NS && d < VGPU_MAX_DEVICES; d++)
 		ns = __atomic_load_n(&p->engine[d].samples_taken, __ATOMIC_SEQ_CST) != 0 ? TICK_SELDOM_NS : ns;
-	vgpu_futex_wait(&p->keeper_bell, bell, FUTEX_PRIVATE_FLAG, ns);
-	SET(p->keeper_until_ns, 0);
+	vgpu_futex_wait(&p->poller_bell, bell, FUTEX_PRIVATE_FLAG, ns);
+	SET(p->poller_until_ns, 0);
 	if (for_long) {
-		__atomic_store_n(&p->keeper_sleeps, 0, __ATOMIC_SEQ_CST);
-		vgpu_futex_wake(&p->keeper_sleeps, 1, FUTEX_PRIVATE_FLAG);
+		__atomic_store_n(&p->poller_sleeps, 0, __ATOMIC_SEQ_CST);
+		vgpu_futex_wake(&p->poller_sleeps, 1, FUTEX_PRIVATE_FLAG);
 	}
 }
 
@@ -185,14 +185,14 @@ static void *keep(void *process)
 	int relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
 	uint64_t busy_ns = vgpu_now_ns();
 
-	prctl(PR_SET_NAME, "vgpu-keeper", 0, 0, 0);
+	prctl(PR_SET_NAME, "vgpu-poller", 0, 0, 0);
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 	be_prompt();
 	/* Otherwise a look would break a capture that some other thread has begun. */
 	exchange = VGPU_REAL(cuThreadExchangeStreamCaptureMode);
 	if (exchange != NULL)
 		exchange(&relaxed);
-	SET(p->keeper_asks_ns, 0);
+	SET(p->poller_queries_ns, 0);
 	for (;;) {
 		struct vgpu_elsewhere elsewhere = {0};
 		uint64_t next = 0, now;
@@ -212,36 +212,36 @@ static void *keep(void *process)
 	return NULL;
 }
 
-/* The one that looks after the other comes first: without the keeper it has nothing to do. */
+/* The one that looks after the other comes first: without the poller it has nothing to do. */
 static bool start_both(struct vgpu_process *p)
 {
 	if (p->watchdog_started == 0)
 		p->watchdog_started = vgpu_watchdog_starts(p);
-	/* What the keeper does first is a question, too. */
-	SET(p->keeper_asks_ns, vgpu_now_ns());
+	/* What the poller does first is a question, too. */
+	SET(p->poller_queries_ns, vgpu_now_ns());
 	if (p->watchdog_started != 0 && vgpu_thread_start(keep, p))
 		return true;
-	SET(p->keeper_asks_ns, 0);
+	SET(p->poller_queries_ns, 0);
 	return false;
 }
 
-bool vgpu_keeper_starts(struct vgpu_process *p)
+bool vgpu_poller_starts(struct vgpu_process *p)
 {
-	uint32_t state = __atomic_load_n(&p->keeper, __ATOMIC_ACQUIRE);
+	uint32_t state = __atomic_load_n(&p->poller, __ATOMIC_ACQUIRE);
 
-	if (state == VGPU_KEEPER_STARTED)
+	if (state == VGPU_POLLER_STARTED)
 		return true;
-	if (state == VGPU_KEEPER_NONE && __atomic_compare_exchange_n(&p->keeper, &state, VGPU_KEEPER_STARTING, 0, __ATOMIC_ACQ_REL,
+	if (state == VGPU_POLLER_NONE && __atomic_compare_exchange_n(&p->poller, &state, VGPU_POLLER_STARTING, 0, __ATOMIC_ACQ_REL,
 								      __ATOMIC_ACQUIRE)) {
-		state = start_both(p) ? VGPU_KEEPER_STARTED : VGPU_KEEPER_NONE;
-		__atomic_store_n(&p->keeper, state, __ATOMIC_RELEASE);
-		vgpu_futex_wake(&p->keeper, INT32_MAX, FUTEX_PRIVATE_FLAG);
-		return state == VGPU_KEEPER_STARTED;
+		state = start_both(p) ? VGPU_POLLER_STARTED : VGPU_POLLER_NONE;
+		__atomic_store_n(&p->poller, state, __ATOMIC_RELEASE);
+		vgpu_futex_wake(&p->poller, INT32_MAX, FUTEX_PRIVATE_FLAG);
+		return state == VGPU_POLLER_STARTED;
 	}
 	/* Another thread starts it. */
-	while (state == VGPU_KEEPER_STARTING) {
-		vgpu_futex_wait(&p->keeper, VGPU_KEEPER_STARTING, FUTEX_PRIVATE_FLAG, -1);
-		state = __atomic_load_n(&p->keeper, __ATOMIC_ACQUIRE);
+	while (state == VGPU_POLLER_STARTING) {
+		vgpu_futex_wait(&p->poller, VGPU_POLLER_STARTING, FUTEX_PRIVATE_FLAG, -1);
+		state = __atomic_load_n(&p->poller, __ATOMIC_ACQUIRE);
 	}
-	return state == VGPU_KEEPER_STARTED;
+	return state == VGPU_POLLER_STARTED;
 }

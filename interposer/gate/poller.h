@@ -8,8 +8,8 @@
  * before anything is held back in a stream (streams/semaphore.h), and before the driver is called with it; nothing that it lets go
  * needs the driver; and when a call of its own does not return, another thread that never calls the driver
  * does that in its stead (watchdog.h). */
-#ifndef VGPU_GATE_KEEPER_H
-#define VGPU_GATE_KEEPER_H
+#ifndef VGPU_GATE_POLLER_H
+#define VGPU_GATE_POLLER_H
 
 #include "process/process.h"
 
@@ -17,6 +17,6 @@
 
 /* Starts both threads. False when the system refuses one, to be tried again with the next launch: nothing may be held
  * back then, because nothing would let it go again. */
-bool vgpu_keeper_starts(struct vgpu_process *p);
+bool vgpu_poller_starts(struct vgpu_process *p);
 
 #endif
