@@ -25,7 +25,7 @@ const (
 	MaxBoardSlices = 128
 	pathBytes      = 128
 	maxMarks       = 32
-	maxPieces      = 512
+	maxBuckets     = 512
 )
 
 // Flags of a limits page.
@@ -103,12 +103,12 @@ type ledgerMark struct { // struct vgpu_mark
 	BusyNs      uint64
 }
 
-type ledgerMarks struct { // struct vgpu_marks
+type ledgerHistory struct { // struct vgpu_history
 	Mark [maxMarks]ledgerMark
 }
 
-type ledgerPieces struct { // struct vgpu_pieces
-	Word [maxPieces]uint64
+type ledgerBuckets struct { // struct vgpu_buckets
+	Word [maxBuckets]uint64
 }
 
 // ledgerHead is all of struct vgpu_ledger before the process slots, which root has no use for.
@@ -139,8 +139,8 @@ type ledgerPage struct { // struct vgpu_ledger
 	ledgerHead
 	Slot         [maxProcs]ledgerSlot
 	ContextBytes [MaxDevices]uint64
-	Marks        [MaxDevices]ledgerMarks
-	Pieces       [MaxDevices]ledgerPieces
+	History      [MaxDevices]ledgerHistory
+	Buckets      [MaxDevices]ledgerBuckets
 }
 
 type boardSlice struct { // struct vgpu_board_slice

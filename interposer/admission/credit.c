@@ -4,8 +4,8 @@
 
 #include "base/atomics.h"
 #include "base/futex.h"
-#include "time/marks.h"
-#include "time/pieces.h"
+#include "time/history.h"
+#include "time/buckets.h"
 #include "time/share.h"
 
 /* The shares to keep, the step's first. Where the step's is the job's, the job's is enough. */
@@ -116,11 +116,11 @@ static uint64_t used_between(struct vgpu_ledger *ledger, uint32_t device, uint64
 			     uint64_t before_ns)
 {
 	uint64_t now = vgpu_now_ns(), until = GET(ledger->busy_until_ns[device]);
-	uint64_t used = vgpu_pieces_count(&ledger->pieces[device], from_ns, to_ns, ns, now);
+	uint64_t used = vgpu_buckets_count(&ledger->buckets[device], from_ns, to_ns, ns, now);
 
 	if (used == 0)
 		return 0;
-	vgpu_marks_note(&ledger->marks[device], from_ns, until < from_ns ? until : from_ns, before_ns);
+	vgpu_history_note(&ledger->history[device], from_ns, until < from_ns ? until : from_ns, before_ns);
 	/* Of several processes the latest; not what is said of a time to come. */
 	if (until < to_ns || until > now)
 		SET(ledger->busy_until_ns[device], to_ns);
@@ -133,7 +133,7 @@ uint64_t vgpu_time_used(struct vgpu_process *p, uint32_t device, const struct vg
 	uint64_t before = GET(ledger->busy_ns[device]), used = 0;
 
 	for (uint32_t i = 0; i < busy->fresh.count; i++)
-		used += used_between(ledger, device, busy->fresh.span[i].from_ns, busy->fresh.span[i].to_ns, UINT64_MAX,
+		used += used_between(ledger, device, busy->fresh.interval[i].from_ns, busy->fresh.interval[i].to_ns, UINT64_MAX,
 				     before + used);
 	/* Processes are not at work at the same time: when another one was there, this one was before or after. */
 	if (used < busy->fresh.ns && busy->until_ns != 0)

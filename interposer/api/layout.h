@@ -42,7 +42,7 @@
 #define VGPU_BOARD_SLICES 128
 #define VGPU_PATH_BYTES 128
 #define VGPU_MARKS 32
-#define VGPU_PIECES 512
+#define VGPU_BUCKETS 512
 
 /* vgpu_limits.flags */
 #define VGPU_FAIL_OPEN 1u /* a ledger that cannot be used lets the program run unlimited */
@@ -108,20 +108,20 @@ struct vgpu_ledger_step {
 	uint64_t waited_ns[VGPU_MAX_DEVICES];
 };
 
-/* How much GPU time the job had used at some time (time/marks.h). */
+/* How much GPU time the job had used at some time (time/history.h). */
 struct vgpu_mark {
 	uint64_t from_ns;	/* work was counted that began then; 0: no mark */
 	uint64_t idle_since_ns; /* none was between then and from_ns */
 	uint64_t busy_ns;	/* counted before */
 };
 
-struct vgpu_marks {
+struct vgpu_history {
 	struct vgpu_mark mark[VGPU_MARKS];
 };
 
-/* How much of each of the last short pieces of time was used (time/pieces.h). */
-struct vgpu_pieces {
-	uint64_t word[VGPU_PIECES];
+/* How much of each of the last time buckets was used (time/buckets.h). */
+struct vgpu_buckets {
+	uint64_t word[VGPU_BUCKETS];
 };
 
 struct vgpu_ledger {
@@ -152,8 +152,8 @@ struct vgpu_ledger {
 	struct vgpu_ledger_slot slot[VGPU_MAX_PROCS];
 	/* 1 + the most that the first context of a process of this job cost; 0: not known. */
 	uint64_t context_bytes[VGPU_MAX_DEVICES];
-	struct vgpu_marks marks[VGPU_MAX_DEVICES];
-	struct vgpu_pieces pieces[VGPU_MAX_DEVICES];
+	struct vgpu_history history[VGPU_MAX_DEVICES];
+	struct vgpu_buckets buckets[VGPU_MAX_DEVICES];
 };
 
 /* One slice of a GPU, as root has placed it. */
@@ -208,8 +208,8 @@ _Static_assert(offsetof(struct vgpu_ledger, used_bytes) == 64, "ledger header la
 _Static_assert(offsetof(struct vgpu_ledger, step) == 960, "ledger steps");
 _Static_assert(offsetof(struct vgpu_ledger, slot) == 960 + 256 * 776, "ledger slots");
 _Static_assert(offsetof(struct vgpu_ledger, context_bytes) == 960 + 256 * 776 + 1024 * 448, "ledger contexts");
-_Static_assert(offsetof(struct vgpu_ledger, marks) == 960 + 256 * 776 + 1024 * 448 + 128, "ledger marks");
-_Static_assert(offsetof(struct vgpu_ledger, pieces) == 960 + 256 * 776 + 1024 * 448 + 128 + 16 * 32 * 24, "ledger pieces");
+_Static_assert(offsetof(struct vgpu_ledger, history) == 960 + 256 * 776 + 1024 * 448 + 128, "ledger history");
+_Static_assert(offsetof(struct vgpu_ledger, buckets) == 960 + 256 * 776 + 1024 * 448 + 128 + 16 * 32 * 24, "ledger buckets");
 _Static_assert(sizeof(struct vgpu_ledger) == 960 + 256 * 776 + 1024 * 448 + 128 + 16 * 32 * 24 + 16 * 512 * 8, "ledger layout");
 _Static_assert(sizeof(struct vgpu_board) == 32 + 128 * 32, "board layout");
 _Static_assert(sizeof(struct vgpu_claims) == 32 + 16 * 64, "claims layout");

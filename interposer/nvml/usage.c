@@ -7,7 +7,7 @@
 #include "base/futex.h"
 #include "driver/device.h"
 #include "gate/gate.h"
-#include "time/marks.h"
+#include "time/history.h"
 
 #include <sys/mman.h>
 #include <time.h>
@@ -143,7 +143,7 @@ static bool metered(struct vgpu_process *p, nvmlDevice_t device, unsigned long l
 		return false;
 	/* As long as the marks reach back at least. */
 	window_ns = window_ns < VGPU_MARK_NS ? VGPU_MARK_NS : window_ns > remembered_ns ? remembered_ns : window_ns;
-	*percent = (vgpu_marks_used(&ledger->marks[index], now_ns - window_ns, now_ns,
+	*percent = (vgpu_history_used(&ledger->history[index], now_ns - window_ns, now_ns,
 				    __atomic_load_n(&ledger->busy_until_ns[index], __ATOMIC_RELAXED),
 				    __atomic_load_n(&ledger->busy_ns[index], __ATOMIC_RELAXED)) + 5) / 10;
 	return true;

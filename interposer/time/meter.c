@@ -26,7 +26,7 @@ struct vgpu_busy vgpu_meter_pending(struct vgpu_meter_device *device, const stru
 
 	/* What lies before them in the stream may be what runs: it is work as well. */
 	busy.busy_ns = between(busy.start_ns, busy.end_ns);
-	vgpu_timeline_count(&device->timeline, busy.start_ns, busy.end_ns, UINT64_MAX, &busy.fresh);
+	vgpu_intervals_count(&device->intervals, busy.start_ns, busy.end_ns, UINT64_MAX, &busy.fresh);
 	return busy;
 }
 
@@ -34,13 +34,13 @@ void vgpu_meter_left(struct vgpu_meter_device *device, const struct vgpu_busy *p
 {
 	/* The latest: who came before it was at work before it. */
 	for (uint32_t i = pending->fresh.count; i > 0 && left_ns != 0; i--) {
-		const struct vgpu_span *span = &pending->fresh.span[i - 1];
-		uint64_t ns = earlier(span->to_ns - span->from_ns, left_ns);
+		const struct vgpu_interval *interval = &pending->fresh.interval[i - 1];
+		uint64_t ns = earlier(interval->to_ns - interval->from_ns, left_ns);
 		struct vgpu_fresh same;
 
-		if (device->unclaimed.count == VGPU_SPANS)
-			vgpu_timeline_forget(&device->unclaimed, device->unclaimed.span[0].to_ns);
-		vgpu_timeline_count(&device->unclaimed, span->to_ns - ns, span->to_ns, UINT64_MAX, &same);
+		if (device->unclaimed.count == VGPU_INTERVALS)
+			vgpu_intervals_forget(&device->unclaimed, device->unclaimed.interval[0].to_ns);
+		vgpu_intervals_count(&device->unclaimed, interval->to_ns - ns, interval->to_ns, UINT64_MAX, &same);
 		left_ns -= ns;
 	}
 }
@@ -71,36 +71,36 @@ struct vgpu_busy vgpu_meter_finish(struct vgpu_meter_device *device, struct vgpu
 	uint64_t alone_ns = later(busy.start_ns, later(work->begun_ns, work->last_ns + VGPU_LAUNCH_NS));
 	uint64_t surely = between(alone_ns, work->pending_ns), most = between(busy.start_ns, work->reached_ns);
 	uint64_t expected_ns = work->expected_ns, rest, others;
-	uint64_t room = vgpu_timeline_room(&device->timeline, busy.start_ns, work->reached_ns), margin = expected_ns / 4;
+	uint64_t room = vgpu_intervals_room(&device->intervals, busy.start_ns, work->reached_ns), margin = expected_ns / 4;
 	bool dense = alone_ns - busy.start_ns <= margin, at_once = device->together >= VGPU_TOGETHER;
 
 	if (work->took_ns != 0) {
 		busy.busy_ns = earlier(work->took_ns, most);
 		busy.end_ns = busy.start_ns + busy.busy_ns;
-		vgpu_timeline_take(&device->unclaimed, busy.start_ns, busy.end_ns, UINT64_MAX);
-		vgpu_timeline_count(&device->timeline, busy.start_ns, busy.end_ns, UINT64_MAX, &busy.fresh);
+		vgpu_intervals_take(&device->unclaimed, busy.start_ns, busy.end_ns, UINT64_MAX);
+		vgpu_intervals_count(&device->intervals, busy.start_ns, busy.end_ns, UINT64_MAX, &busy.fresh);
 		meter->done_ns = later(meter->done_ns, busy.end_ns);
 		return busy;
 	}
 	/* Of the time that was counted as surely busy it had what is left by those that were seen to be done before. */
-	rest = expected_ns - vgpu_timeline_take(&device->unclaimed, alone_ns, work->pending_ns, earlier(surely, expected_ns));
-	others = most - vgpu_timeline_room(&device->unclaimed, busy.start_ns, work->reached_ns);
+	rest = expected_ns - vgpu_intervals_take(&device->unclaimed, alone_ns, work->pending_ns, earlier(surely, expected_ns));
+	others = most - vgpu_intervals_room(&device->unclaimed, busy.start_ns, work->reached_ns);
 	busy.busy_ns = earlier(expected_ns, most);
 	busy.end_ns = busy.start_ns + busy.busy_ns;
 	if (dense && expected_ns < most)
 		learn(device, busy.end_ns > work->pending_ns && rest > room + others + margin,
 		      busy.end_ns + margin < work->pending_ns);
 	if (expected_ns == VGPU_UNKNOWN_NS || (at_once && dense && expected_ns > surely && busy.end_ns >= work->pending_ns)) {
-		vgpu_timeline_count(&device->timeline, busy.start_ns, busy.end_ns, UINT64_MAX, &busy.fresh);
+		vgpu_intervals_count(&device->intervals, busy.start_ns, busy.end_ns, UINT64_MAX, &busy.fresh);
 	} else if (expected_ns <= surely && (rest == 0 || at_once)) {
 		/* It took longer than expected. */
 		busy.end_ns = work->pending_ns + after_last_look(work, surely);
 		busy.busy_ns = surely + (busy.end_ns - work->pending_ns);
-		vgpu_timeline_count(&device->timeline, work->pending_ns, busy.end_ns, UINT64_MAX, &busy.fresh);
+		vgpu_intervals_count(&device->intervals, work->pending_ns, busy.end_ns, UINT64_MAX, &busy.fresh);
 	} else {
-		vgpu_timeline_count(&device->timeline, busy.start_ns, work->reached_ns, rest, &busy.fresh);
+		vgpu_intervals_count(&device->intervals, busy.start_ns, work->reached_ns, rest, &busy.fresh);
 		busy.until_ns = work->reached_ns;
-		vgpu_timeline_take(&device->unclaimed, busy.start_ns, work->reached_ns, rest - earlier(busy.fresh.ns, rest));
+		vgpu_intervals_take(&device->unclaimed, busy.start_ns, work->reached_ns, rest - earlier(busy.fresh.ns, rest));
 		/* With pauses between the kernels the work ended later than without: the last began after it was launched. */
 		busy.end_ns = later(busy.end_ns, later(work->pending_ns, work->last_ns + VGPU_LAUNCH_NS));
 	}

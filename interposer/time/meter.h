@@ -14,7 +14,7 @@
 #ifndef VGPU_TIME_METER_H
 #define VGPU_TIME_METER_H
 
-#include "time/timeline.h"
+#include "time/intervals.h"
 
 #include <stdint.h>
 
@@ -33,8 +33,8 @@ struct vgpu_meter {
 
 /* Of all streams of a device. */
 struct vgpu_meter_device {
-	struct vgpu_timeline timeline;
-	struct vgpu_timeline unclaimed; /* surely busy, and it is not known yet with what */
+	struct vgpu_intervals intervals;
+	struct vgpu_intervals unclaimed; /* surely busy, and it is not known yet with what */
 	uint32_t together; /* how clearly kernels of several streams run at once; from VGPU_TOGETHER on they do */
 };
 #define VGPU_TOGETHER 4u
@@ -71,7 +71,7 @@ struct vgpu_busy vgpu_meter_finish(struct vgpu_meter_device *device, struct vgpu
 /* After a look: what is still at work, and not known to be done, was launched then or later. */
 static inline void vgpu_meter_rest(struct vgpu_meter_device *device, uint64_t since_ns)
 {
-	vgpu_timeline_forget(&device->unclaimed, since_ns);
+	vgpu_intervals_forget(&device->unclaimed, since_ns);
 }
 
 #endif

@@ -9,14 +9,14 @@
 #include "process/process.h"
 #include "time/cost.h"
 #include "time/meter.h"
-#include "time/pieces.h"
+#include "time/buckets.h"
 #include "time/share.h"
 
 #define US 1000ull
 #define MS 1000000ull
 #define STEP_PERCENT 20u
 #define JOB_PERCENT 50u
-#define WORK_NS (64 * VGPU_PIECE_NS)
+#define WORK_NS (64 * VGPU_BUCKET_NS)
 
 struct vgpu_pages vgpu_pages;
 static struct vgpu_ledger ledger;
@@ -138,7 +138,7 @@ static struct vgpu_busy busy_between(uint64_t from, uint64_t to, uint64_t ns)
 {
 	struct vgpu_busy busy = {.start_ns = from, .end_ns = to, .busy_ns = ns};
 
-	busy.fresh.span[0] = (struct vgpu_span){from, to};
+	busy.fresh.interval[0] = (struct vgpu_interval){from, to};
 	busy.fresh.count = 1;
 	busy.fresh.ns = ns;
 	return busy;
@@ -151,7 +151,7 @@ static void what_another_process_has_counted_was_at_another_time(void)
 	uint64_t at;
 
 	begin(STEP_PERCENT, JOB_PERCENT);
-	at = (now - 100 * MS) / VGPU_PIECE_NS * VGPU_PIECE_NS;
+	at = (now - 100 * MS) / VGPU_BUCKET_NS * VGPU_BUCKET_NS;
 	busy = busy_between(at, at + WORK_NS, WORK_NS);
 	CHECK_IS(vgpu_time_used(&process, 0, &busy), WORK_NS);
 	CHECK_IS(ledger.busy_ns[0], WORK_NS);
@@ -248,7 +248,7 @@ static void how_streams_run_is_learnt(void)
 		struct vgpu_fresh fresh;
 
 		memset(&meter, 0, sizeof(meter));
-		vgpu_timeline_count(&device.timeline, AT, AT + 10 * MS, UINT64_MAX, &fresh);
+		vgpu_intervals_count(&device.intervals, AT, AT + 10 * MS, UINT64_MAX, &fresh);
 		finish(AT, 8 * MS, 0, AT + MS, AT + 10 * MS);
 		CHECK_IS(device.together, i < 2 * VGPU_TOGETHER ? i : 2 * VGPU_TOGETHER);
 	}

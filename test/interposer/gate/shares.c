@@ -11,14 +11,14 @@ static uint32_t spoiling;
 
 static void *spoil(void *ledger)
 {
-	struct vgpu_pieces *pieces = &((struct vgpu_ledger *)ledger)->pieces[0];
+	struct vgpu_buckets *buckets = &((struct vgpu_ledger *)ledger)->buckets[0];
 	uint64_t word = 1;
 
 	while (__atomic_load_n(&spoiling, __ATOMIC_RELAXED)) {
 		word = word * 6364136223846793005u + 1442695040888963407u;
-		__atomic_store_n(&pieces->word[word >> 32 & (VGPU_PIECES - 1)], word >> (word & 31), __ATOMIC_RELAXED);
+		__atomic_store_n(&buckets->word[word >> 32 & (VGPU_BUCKETS - 1)], word >> (word & 31), __ATOMIC_RELAXED);
 		/* What is full already, and what lies ahead of all times. */
-		__atomic_store_n(&pieces->word[word >> 40 & (VGPU_PIECES - 1)],
+		__atomic_store_n(&buckets->word[word >> 40 & (VGPU_BUCKETS - 1)],
 				 word & 1 ? UINT64_MAX : (now_ns() >> 16) << 17 | 65536, __ATOMIC_RELAXED);
 	}
 	return NULL;

@@ -174,13 +174,13 @@ static struct vgpu_measured measured(const struct virtual_group *g)
 
 static uint64_t count(const struct vgpu_busy *busy)
 {
-	const struct vgpu_span *span = busy->fresh.span;
+	const struct vgpu_interval *span = busy->fresh.interval;
 	uint64_t used = 0;
 
 	for (uint32_t i = 0; i < busy->fresh.count; i++)
-		used += vgpu_pieces_count(&job.pieces, span[i].from_ns, span[i].to_ns, UINT64_MAX, job.gpu.now);
+		used += vgpu_buckets_count(&job.pieces, span[i].from_ns, span[i].to_ns, UINT64_MAX, job.gpu.now);
 	if (used < busy->fresh.ns && busy->until_ns != 0)
-		used += vgpu_pieces_count(&job.pieces, busy->start_ns, busy->until_ns, busy->fresh.ns - used, job.gpu.now);
+		used += vgpu_buckets_count(&job.pieces, busy->start_ns, busy->until_ns, busy->fresh.ns - used, job.gpu.now);
 	job.counted_ns += used;
 	return used;
 }

@@ -9,7 +9,7 @@
 #include "fuzz.h"
 #include "time/cost.h"
 #include "time/meter.h"
-#include "time/pieces.h"
+#include "time/buckets.h"
 #include "virtual_gpu.h"
 
 #define GROUPS 64
@@ -67,7 +67,7 @@ struct virtual_job {
 	const struct virtual_plan *plan;
 	struct virtual_gpu gpu;
 	uint64_t share_word, counted_ns, longest_ns, latest_ns, held_ns, launched_ns[PROCESSES];
-	struct vgpu_pieces pieces;
+	struct vgpu_buckets pieces;
 	struct virtual_process process[PROCESSES];
 };
 

@@ -3,18 +3,18 @@
  *
  * What marks tell of the last seconds, with times of the test's own. */
 #include "harness.h"
-#include "time/marks.h"
+#include "time/history.h"
 
 #define MS 1000000ull
 #define S (1000 * MS)
 
-static struct vgpu_marks marks;
+static struct vgpu_history marks;
 static uint64_t busy_ns, until_ns;
 
 /* As vgpu_time_used counts it. */
 static void used(uint64_t start_ns, uint64_t for_ns)
 {
-	vgpu_marks_note(&marks, start_ns, until_ns, busy_ns);
+	vgpu_history_note(&marks, start_ns, until_ns, busy_ns);
 	busy_ns += for_ns;
 	until_ns = start_ns + for_ns;
 }
@@ -28,7 +28,7 @@ static void keep_used(uint64_t from_ns, uint64_t to_ns, uint64_t piece_ms, uint6
 
 static uint32_t told(uint64_t from_ns, uint64_t now_ns)
 {
-	return vgpu_marks_used(&marks, from_ns, now_ns, until_ns, busy_ns);
+	return vgpu_history_used(&marks, from_ns, now_ns, until_ns, busy_ns);
 }
 
 #define CHECK_ABOUT(got, want)                                                                         \

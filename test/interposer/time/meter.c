@@ -6,7 +6,7 @@
 #include "fuzz.h"
 #include "harness.h"
 #include "time/meter.h"
-#include "time/pieces.h"
+#include "time/buckets.h"
 
 #define US 1000ull
 #define MS 1000000ull
@@ -16,29 +16,29 @@
 
 static void garbage_pieces_round(struct fuzz *f)
 {
-	static struct vgpu_pieces pieces;
+	static struct vgpu_buckets buckets;
 
-	fuzz_bytes(f, &pieces, sizeof(pieces));
+	fuzz_bytes(f, &buckets, sizeof(buckets));
 	for (int i = 0; i < STEPS; i++) {
 		uint64_t now = fuzz_between(f, SECOND, 2 * BEGIN), from = now - fuzz_length(f, US, SECOND / 2);
 		uint64_t to = from + fuzz_length(f, US, SECOND / 2);
-		uint64_t number = from / VGPU_PIECE_NS, got;
+		uint64_t number = from / VGPU_BUCKET_NS, got;
 
 		to = to < now ? to : now;
-		for (uint64_t n = number; n <= to / VGPU_PIECE_NS; n++) {
+		for (uint64_t n = number; n <= to / VGPU_BUCKET_NS; n++) {
 			if (fuzz_below(f, 4) == 0)
-				pieces.word[n % VGPU_PIECES] = fuzz_below(f, 2) ? fuzz_number(f) : n << 17 | fuzz_below(f, 1u << 17);
+				buckets.word[n % VGPU_BUCKETS] = fuzz_below(f, 2) ? fuzz_number(f) : n << 17 | fuzz_below(f, 1u << 17);
 		}
-		got = vgpu_pieces_count(&pieces, from, to, UINT64_MAX, now);
+		got = vgpu_buckets_count(&buckets, from, to, UINT64_MAX, now);
 		CHECK(got <= to - from);
-		CHECK_IS(vgpu_pieces_count(&pieces, to + 1, from, UINT64_MAX, now), 0);
+		CHECK_IS(vgpu_buckets_count(&buckets, to + 1, from, UINT64_MAX, now), 0);
 		got = fuzz_number(f);
-		CHECK(vgpu_pieces_count(&pieces, fuzz_number(f), fuzz_number(f), got, fuzz_number(f)) <= got);
+		CHECK(vgpu_buckets_count(&buckets, fuzz_number(f), fuzz_number(f), got, fuzz_number(f)) <= got);
 		/* It goes by itself. */
-		memset(pieces.word, 0xff, sizeof(pieces.word));
-		CHECK_IS(vgpu_pieces_count(&pieces, from, to, UINT64_MAX, now), to - from);
-		if (to - from < VGPU_PIECES / 2 * VGPU_PIECE_NS)
-			CHECK(vgpu_pieces_count(&pieces, from, to, UINT64_MAX, now) <= 2 * VGPU_PIECE_NS);
+		memset(buckets.word, 0xff, sizeof(buckets.word));
+		CHECK_IS(vgpu_buckets_count(&buckets, from, to, UINT64_MAX, now), to - from);
+		if (to - from < VGPU_BUCKETS / 2 * VGPU_BUCKET_NS)
+			CHECK(vgpu_buckets_count(&buckets, from, to, UINT64_MAX, now) <= 2 * VGPU_BUCKET_NS);
 	}
 }
 
@@ -51,11 +51,11 @@ static void garbage_in_pieces_is_bounded(void)
  * than each of them counted. */
 static void processes_round(struct fuzz *f)
 {
-	static struct vgpu_pieces pieces;
+	static struct vgpu_buckets buckets;
 	uint64_t until[4] = {BEGIN, BEGIN, BEGIN, BEGIN}, now = BEGIN, sum = 0, counted[4] = {0};
 	bool all_day = fuzz_below(f, 2);
 
-	memset(&pieces, 0, sizeof(pieces));
+	memset(&buckets, 0, sizeof(buckets));
 	for (int i = 0; i < STEPS; i++) {
 		uint32_t who = fuzz_below(f, 4);
 		uint64_t from, to, used;
@@ -63,14 +63,14 @@ static void processes_round(struct fuzz *f)
 		now += fuzz_length(f, US, 2 * MS);
 		from = all_day ? until[who] : fuzz_between(f, until[who], now);
 		to = all_day ? now : fuzz_between(f, from, now);
-		used = vgpu_pieces_count(&pieces, from, to, UINT64_MAX, now);
+		used = vgpu_buckets_count(&buckets, from, to, UINT64_MAX, now);
 		CHECK(used <= to - from);
 		sum += used;
 		counted[who] += to - from;
 		until[who] = to;
 	}
-	/* What is longer ago than pieces tell may count again, the longest steps of one process all of it. */
-	CHECK(sum <= now - BEGIN + VGPU_PIECE_NS);
+	/* What is longer ago than buckets tell may count again, the longest steps of one process all of it. */
+	CHECK(sum <= now - BEGIN + VGPU_BUCKET_NS);
 	for (int i = 0; i < 4; i++)
 		CHECK(sum + 100 * US >= counted[i]);
 	if (all_day)
@@ -87,7 +87,7 @@ static void processes_add_up_to_the_time_there_was(void)
 static void spans_round(struct fuzz *f)
 {
 	static bool listed[LISTED];
-	struct vgpu_timeline timeline = {0};
+	struct vgpu_intervals intervals = {0};
 	uint64_t at = 0;
 
 	memset(listed, 0, sizeof(listed));
@@ -99,28 +99,28 @@ static void spans_round(struct fuzz *f)
 
 		for (uint64_t us = from; us < to; us++)
 			want += !listed[us];
-		CHECK_IS(vgpu_timeline_room(&timeline, from, to), want);
+		CHECK_IS(vgpu_intervals_room(&intervals, from, to), want);
 		want = 0;
 		for (uint64_t us = from; us < to && want < ns; us++) {
 			want += listed[us] == take;
 			listed[us] = !take;
 		}
 		if (take) {
-			CHECK_IS(vgpu_timeline_take(&timeline, from, to, ns), want);
+			CHECK_IS(vgpu_intervals_take(&intervals, from, to, ns), want);
 		} else {
-			vgpu_timeline_count(&timeline, from, to, ns, &fresh);
+			vgpu_intervals_count(&intervals, from, to, ns, &fresh);
 			CHECK_IS(fresh.ns, want);
 			for (uint32_t i = 0; i < fresh.count; i++)
-				want -= fresh.span[i].to_ns - fresh.span[i].from_ns;
+				want -= fresh.interval[i].to_ns - fresh.interval[i].from_ns;
 			CHECK_IS(want, 0);
 		}
-		for (uint32_t i = 0; i < timeline.count; i++) {
-			CHECK(timeline.span[i].from_ns < timeline.span[i].to_ns);
-			CHECK(i == 0 || timeline.span[i - 1].to_ns < timeline.span[i].from_ns);
+		for (uint32_t i = 0; i < intervals.count; i++) {
+			CHECK(intervals.interval[i].from_ns < intervals.interval[i].to_ns);
+			CHECK(i == 0 || intervals.interval[i - 1].to_ns < intervals.interval[i].from_ns);
 		}
 		at += fuzz_between(f, 0, 150);
 		if (fuzz_below(f, 20) == 0) {
-			vgpu_timeline_forget(&timeline, at);
+			vgpu_intervals_forget(&intervals, at);
 			/* Nothing is asked of what was forgotten. */
 			at += 301;
 		}
@@ -135,18 +135,18 @@ static void spans_are_what_was_counted(void)
 /* More spans than have places: what is forgotten is what was idle long ago. */
 static void old_spans_run_together(void)
 {
-	struct vgpu_timeline timeline = {0};
+	struct vgpu_intervals intervals = {0};
 	struct vgpu_fresh fresh;
 
-	for (uint64_t i = 1; i <= 10 * VGPU_SPANS; i++) {
-		vgpu_timeline_count(&timeline, BEGIN + i * MS, BEGIN + i * MS + 10 * US, UINT64_MAX, &fresh);
+	for (uint64_t i = 1; i <= 10 * VGPU_INTERVALS; i++) {
+		vgpu_intervals_count(&intervals, BEGIN + i * MS, BEGIN + i * MS + 10 * US, UINT64_MAX, &fresh);
 		CHECK_IS(fresh.ns, 10 * US);
-		CHECK(timeline.count <= VGPU_SPANS);
+		CHECK(intervals.count <= VGPU_INTERVALS);
 	}
-	CHECK_IS(vgpu_timeline_room(&timeline, BEGIN + 10 * VGPU_SPANS * MS - 5 * MS, BEGIN + 10 * VGPU_SPANS * MS), 5 * MS - 50 * US);
-	CHECK_IS(vgpu_timeline_room(&timeline, BEGIN + MS, BEGIN + 50 * MS), 0);
-	vgpu_timeline_count(&timeline, 0, UINT64_MAX, UINT64_MAX, &fresh);
-	CHECK_IS(timeline.count, 1);
+	CHECK_IS(vgpu_intervals_room(&intervals, BEGIN + 10 * VGPU_INTERVALS * MS - 5 * MS, BEGIN + 10 * VGPU_INTERVALS * MS), 5 * MS - 50 * US);
+	CHECK_IS(vgpu_intervals_room(&intervals, BEGIN + MS, BEGIN + 50 * MS), 0);
+	vgpu_intervals_count(&intervals, 0, UINT64_MAX, UINT64_MAX, &fresh);
+	CHECK_IS(intervals.count, 1);
 }
 
 /* One group, and all that can have happened: what is counted lies within what is possible. */
@@ -166,7 +166,7 @@ static void bounds_round(struct fuzz *f)
 		struct vgpu_busy busy;
 
 		/* What the stream had to do before was counted before. */
-		vgpu_timeline_count(&device.timeline, BEGIN - SECOND, start, UINT64_MAX, &busy.fresh);
+		vgpu_intervals_count(&device.intervals, BEGIN - SECOND, start, UINT64_MAX, &busy.fresh);
 		/* Seen again and again. */
 		for (uint64_t seen = pending != 0 ? last : UINT64_MAX; seen < pending; counted += busy.fresh.ns) {
 			seen = seen + 20 * MS < pending ? seen + fuzz_length(f, US, 20 * MS) : pending;
@@ -238,11 +238,11 @@ static void nonsense_round(struct fuzz *f)
 		if (fuzz_below(f, 2)) {
 			busy = vgpu_meter_pending(&device, &work);
 			vgpu_meter_left(&device, &busy, fuzz_number(f));
-			CHECK(busy.fresh.ns <= busy.busy_ns && busy.fresh.count <= VGPU_SPANS + 1);
+			CHECK(busy.fresh.ns <= busy.busy_ns && busy.fresh.count <= VGPU_INTERVALS + 1);
 		}
 		busy = vgpu_meter_finish(&device, &meter, &work);
 		CHECK(busy.fresh.ns <= (work.reached_ns > busy.start_ns ? work.reached_ns - busy.start_ns : 0));
-		CHECK(busy.fresh.count <= VGPU_SPANS + 1);
+		CHECK(busy.fresh.count <= VGPU_INTERVALS + 1);
 		if (fuzz_below(f, 2))
 			vgpu_meter_rest(&device, fuzz_number(f));
 	}

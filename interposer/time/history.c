@@ -1,15 +1,15 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
-#include "time/marks.h"
+#include "time/history.h"
 
 #include "base/atomics.h"
 
 #include <stdbool.h>
 
 /* Two processes may meet here: what they write of the same moment is nearly the same. */
-void vgpu_marks_note(struct vgpu_marks *marks, uint64_t from_ns, uint64_t idle_since_ns, uint64_t busy_ns)
+void vgpu_history_note(struct vgpu_history *history, uint64_t from_ns, uint64_t idle_since_ns, uint64_t busy_ns)
 {
-	struct vgpu_mark *mark = &marks->mark[from_ns / VGPU_MARK_NS % VGPU_MARKS];
+	struct vgpu_mark *mark = &history->mark[from_ns / VGPU_MARK_NS % VGPU_MARKS];
 
 	if (GET(mark->from_ns) / VGPU_MARK_NS == from_ns / VGPU_MARK_NS)
 		return;
@@ -40,7 +40,7 @@ static uint64_t sum_at(const struct vgpu_mark *before, const struct vgpu_mark *a
 	return before->busy_ns + (uint64_t)((unsigned __int128)more * (at_ns - before->from_ns) / span);
 }
 
-uint32_t vgpu_marks_used(const struct vgpu_marks *marks, uint64_t from_ns, uint64_t now_ns, uint64_t until_ns, uint64_t busy_ns)
+uint32_t vgpu_history_used(const struct vgpu_history *history, uint64_t from_ns, uint64_t now_ns, uint64_t until_ns, uint64_t busy_ns)
 {
 	struct vgpu_mark before = {0}, after = {.from_ns = now_ns, .idle_since_ns = until_ns < now_ns ? until_ns : now_ns,
 						.busy_ns = busy_ns};
@@ -49,7 +49,7 @@ uint32_t vgpu_marks_used(const struct vgpu_marks *marks, uint64_t from_ns, uint6
 	for (uint32_t i = 0; i < VGPU_MARKS; i++) {
 		struct vgpu_mark mark;
 
-		if (!read_mark(&marks->mark[i], &mark) || mark.from_ns > now_ns)
+		if (!read_mark(&history->mark[i], &mark) || mark.from_ns > now_ns)
 			continue;
 		if (mark.from_ns <= from_ns && mark.from_ns > before.from_ns)
 			before = mark;
