@@ -7,7 +7,7 @@
 #include "context/overhead.h"
 #include "driver/contexts.h"
 #include "driver/device.h"
-#include "driver/info.h"
+#include "driver/free_memory.h"
 #include "driver/report.h"
 #include "gate/batch.h"
 #include "memory/array.h"
@@ -136,7 +136,7 @@ void vgpu_context_left(struct vgpu_process *p, CUcontext context, const struct v
 {
 	vgpu_blocks_drop_context(p, leaving(context));
 	vgpu_array_drop_context(p, context);
-	vgpu_info_forget(p);
+	vgpu_free_memory_forget(p);
 	vgpu_pools_chosen_anew(p);
 	vgpu_pools_settle_all(p);
 	if (noted == NULL)

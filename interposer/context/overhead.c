@@ -10,7 +10,7 @@
 #include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/device.h"
-#include "driver/info.h"
+#include "driver/free_memory.h"
 #include "driver/report.h"
 #include "gate/gate.h"
 #include "memory/blocks.h"
@@ -107,7 +107,7 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 	fits = more == 0 || force || vgpu_account_charge(p, device, more);
 	/* What is charged only now may have been taken before the driver last said what is free. */
 	if (more != 0)
-		vgpu_info_forget(p);
+		vgpu_free_memory_forget(p);
 	vgpu_mutex_lock(&p->overhead_mutex);
 	if (fits)
 		overhead->bytes += more;

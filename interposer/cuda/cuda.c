@@ -7,7 +7,7 @@
 #include "cuda/context.h"
 #include "cuda/copy.h"
 #include "cuda/overhead.h"
-#include "cuda/info.h"
+#include "cuda/memory_info.h"
 #include "cuda/launch.h"
 #include "cuda/memory.h"
 #include "cuda/pools.h"

@@ -84,9 +84,9 @@ struct vgpu_pool {
 	uint64_t begun_growth;	/* the same of all calls ever begun */
 } __attribute__((aligned(64)));
 
-/* What the driver last said of a device's memory; see driver/info.h. */
-struct vgpu_info {
-	uint32_t turn;
+/* What the driver last said of a device's memory; see driver/free_memory.h. */
+struct vgpu_free_memory {
+	uint32_t sequence;
 	int32_t device; /* index in vgpu_limits.device */
 	CUcontext context; /* NULL: nothing is known */
 	uint64_t asked_ns;
@@ -169,7 +169,7 @@ struct vgpu_process {
 	uint32_t overhead_mutex;
 	struct vgpu_overhead overhead[VGPU_MAX_DEVICES];
 
-	struct vgpu_info info;
+	struct vgpu_free_memory free_memory;
 
 	/* CUDA ordinal → 1 + index in pool of the one that its streams allocate from, 0 not asked yet; in the
 	 * bits above 8: how often that may have changed. */

@@ -12,7 +12,7 @@
 #include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/device.h"
-#include "driver/info.h"
+#include "driver/free_memory.h"
 #include "driver/report.h"
 #include "gate/gate.h"
 #include "memory/blocks.h"
@@ -97,7 +97,7 @@ void vgpu_gate_forget(struct vgpu_process *p)
 	(void)p;
 }
 
-void vgpu_info_forget(struct vgpu_process *p)
+void vgpu_free_memory_forget(struct vgpu_process *p)
 {
 	(void)p;
 }

@@ -2,15 +2,15 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Kinds MEM_INFO and TOTAL_MEM: what the program is told. */
-#ifndef VGPU_CUDA_INFO_H
-#define VGPU_CUDA_INFO_H
+#ifndef VGPU_CUDA_MEMORY_INFO_H
+#define VGPU_CUDA_MEMORY_INFO_H
 
 #include "account/account.h"
 #include "context/overhead.h"
 #include "cuda/memory.h"
 #include "cuda/wrap.h"
 #include "driver/device.h"
-#include "driver/info.h"
+#include "driver/free_memory.h"
 #include "pools/pools.h"
 
 /* The functions without _v2 answer with 32 bits. */
@@ -51,7 +51,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 		CUcontext context = p != NULL ? current_context() : NULL;                               \
 		bool both = (free_out) != NULL && (total_out) != NULL;                                  \
 		struct vgpu_recalled recalled;                                                          \
-		struct vgpu_question question;                                                          \
+		struct vgpu_free_memory_query query;                                                          \
 		struct vgpu_view view;                                                                  \
 		CUresult result;                                                                        \
 		int device;                                                                             \
@@ -60,19 +60,19 @@ static uint64_t least(uint64_t a, uint64_t b)
 			return real args;                                                               \
 		vgpu_pools_settle_all(p);                                                               \
 		vgpu_overhead_catch_up(p);                                                                \
-		if (both && vgpu_info_recall(p, context, &recalled) && view_of(p, recalled.device, &view) && \
+		if (both && vgpu_free_memory_recall(p, context, &recalled) && view_of(p, recalled.device, &view) && \
 		    (!recalled.more_since || view.free_bytes <= recalled.free_bytes)) {                 \
 			TELL(view, recalled.free_bytes, recalled.total_bytes, free_out, total_out);     \
 			return CUDA_SUCCESS;                                                            \
 		}                                                                                       \
 		device = vgpu_device_of_current(p);                                                     \
-		question = vgpu_info_ask(p, device);                                                    \
+		query = vgpu_free_memory_query(p, device);                                                    \
 		result = real args;                                                                     \
 		if (result != CUDA_SUCCESS)                                                             \
 			return result;                                                                  \
 		/* Not from a function that answers with 32 bits. */                                    \
 		if (both && sizeof(*(free_out)) == sizeof(uint64_t))                                    \
-			vgpu_info_remember(p, &question, context, *(free_out), *(total_out));           \
+			vgpu_free_memory_remember(p, &query, context, *(free_out), *(total_out));           \
 		if (view_of(p, device, &view))                                                          \
 			TELL(view, *(free_out), *(total_out), free_out, total_out);                     \
 		return result;                                                                          \

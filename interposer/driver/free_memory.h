@@ -7,8 +7,8 @@
  * 3 µs (H200, driver 580). It is asked for once in a millisecond, which is also how late an error shows
  * that the driver would answer with; what this process has allocated since is counted in. What is left
  * of the slice is never remembered. */
-#ifndef VGPU_DRIVER_INFO_H
-#define VGPU_DRIVER_INFO_H
+#ifndef VGPU_DRIVER_FREE_MEMORY_H
+#define VGPU_DRIVER_FREE_MEMORY_H
 
 #include "process/process.h"
 
@@ -18,17 +18,17 @@ struct vgpu_recalled {
 	bool more_since; /* this process has freed something: there is more than free_bytes now */
 };
 /* False when the driver has to be asked. */
-bool vgpu_info_recall(struct vgpu_process *p, CUcontext context, struct vgpu_recalled *recalled);
+bool vgpu_free_memory_recall(struct vgpu_process *p, CUcontext context, struct vgpu_recalled *recalled);
 /* Before the driver is asked, and with what it has answered. */
-struct vgpu_question {
-	uint32_t turn;
+struct vgpu_free_memory_query {
+	uint32_t sequence;
 	int device;
 	uint64_t held_bytes;
 };
-struct vgpu_question vgpu_info_ask(struct vgpu_process *p, int device);
-void vgpu_info_remember(struct vgpu_process *p, const struct vgpu_question *question, CUcontext context,
+struct vgpu_free_memory_query vgpu_free_memory_query(struct vgpu_process *p, int device);
+void vgpu_free_memory_remember(struct vgpu_process *p, const struct vgpu_free_memory_query *query, CUcontext context,
 			uint64_t free_bytes, uint64_t total_bytes);
 /* A context is gone. */
-void vgpu_info_forget(struct vgpu_process *p);
+void vgpu_free_memory_forget(struct vgpu_process *p);
 
 #endif
