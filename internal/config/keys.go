@@ -25,7 +25,7 @@ type key struct {
 const (
 	acceptedDir     = "an absolute path"
 	acceptedProgram = "an absolute path of a program"
-	// maxRunDir leaves room for a node's name and /turns in the limits page (VGPU_PATH_BYTES).
+	// maxRunDir leaves room for a node's name and /turns in the limits page (VGPU_TURNS_DIR_BYTES).
 	maxRunDir = 100
 )
 

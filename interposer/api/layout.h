@@ -40,7 +40,7 @@
 #define VGPU_MAX_PROCS 1024
 #define VGPU_UUID_BYTES 64
 #define VGPU_BOARD_SLICES 128
-#define VGPU_PATH_BYTES 128
+#define VGPU_TURNS_DIR_BYTES 128
 #define VGPU_MARKS 32
 #define VGPU_BUCKETS 512
 
@@ -72,7 +72,7 @@ struct vgpu_limits {
 	uint32_t generation; /* grows with every change of a running job */
 	char job_step[40];   /* "123.0", "123.batch": for messages */
 	struct vgpu_limits_device device[VGPU_MAX_DEVICES];
-	char turns_dir[VGPU_PATH_BYTES]; /* the folder of boards and claims; "": there is none */
+	char turns_dir[VGPU_TURNS_DIR_BYTES]; /* the folder of boards and claims; "": there is none */
 };
 
 /* One process of the job, in one slot for its whole life. used_bytes[] is the truth; every sum

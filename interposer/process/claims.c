@@ -22,7 +22,7 @@
 #define BOARD_TRIES 1000
 
 struct path {
-	char text[VGPU_PATH_BYTES + VGPU_UUID_BYTES + 1];
+	char text[VGPU_TURNS_DIR_BYTES + VGPU_UUID_BYTES + 1];
 };
 
 /* Empty where there is no such folder: nothing lies there. */
@@ -31,7 +31,7 @@ static struct path in_turns_dir(const char *name)
 	const char *dir = vgpu_pages.limits->turns_dir;
 	struct path path = {""};
 
-	if (dir[0] == '/' && strnlen(dir, VGPU_PATH_BYTES) < VGPU_PATH_BYTES)
+	if (dir[0] == '/' && strnlen(dir, VGPU_TURNS_DIR_BYTES) < VGPU_TURNS_DIR_BYTES)
 		snprintf(path.text, sizeof(path.text), "%s/%s", dir, name);
 	return path;
 }
