@@ -45,7 +45,7 @@ static void measure(uint32_t slot, uint32_t device, bool begins)
 }
 
 /* Said before it is charged, so that nobody takes the charge for what is used. */
-static enum claim take(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+static enum claim charge_unknown(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	measure(p->slot, device, true);
 	if (vgpu_account_take(p, device, bytes))
@@ -69,7 +69,7 @@ static enum claim claim(struct vgpu_process *p, uint32_t device, uint64_t *bytes
 	else if ((*bytes = all_that_is_left(p, device)) < VGPU_CONTEXT_DEFAULT_BYTES && vgpu_reclaim_is_measured(device, VGPU_MAX_PROCS))
 		result = CLAIM_WAIT;
 	else if (*bytes > 0)
-		result = take(p, device, *bytes);
+		result = charge_unknown(p, device, *bytes);
 	kept = vgpu_account_unlock(p);
 	if (result == CLAIM_CHARGED && !kept && !vgpu_account_stands(p, device, *bytes)) {
 		vgpu_context_cost_settled(p, device, VGPU_COST_UNKNOWN);

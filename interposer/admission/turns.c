@@ -145,7 +145,7 @@ static void judge_turns(struct vgpu_process *p, uint32_t device)
 	seat->rests = 0;
 }
 
-static void leave(struct vgpu_seat *seat, uint64_t drained_ns)
+static void leave_turn(struct vgpu_seat *seat, uint64_t drained_ns)
 {
 	SET(seat->mine->drained_ns, drained_ns);
 	SET(seat->mine->wants_since_ns, 0);
@@ -225,7 +225,7 @@ static void begin(struct vgpu_process *p, uint32_t device, const struct vgpu_tur
 }
 
 /* Whom to wait for. */
-static void wait_for(struct vgpu_seat *seat, uint32_t **bell, uint32_t *rung)
+static void wait_at(struct vgpu_seat *seat, uint32_t **bell, uint32_t *rung)
 {
 	for (uint32_t i = 0; i < seat->count; i++) {
 		if (seat->neighbour[i].claim.holds_since_ns == 0)
@@ -265,7 +265,7 @@ static uint64_t follow(struct vgpu_process *p, uint32_t device, const struct vgp
 	case VGPU_TURN_LEAVE:
 		set_may(engine, 0);
 		judge_turns(p, device);
-		leave(seat, now_ns + self->remaining_ns);
+		leave_turn(seat, now_ns + self->remaining_ns);
 		return NEAR_NS;
 	case VGPU_TURN_WAIT:
 		set_may(engine, 0);
@@ -283,7 +283,7 @@ static void rest(struct vgpu_process *p, uint32_t device, const struct vgpu_turn
 	if (self->holds_since_ns != 0) {
 		seat->rests++;
 		judge_turns(p, device);
-		leave(seat, now_ns);
+		leave_turn(seat, now_ns);
 	}
 	SET(seat->mine->wants_since_ns, 0);
 	set_may(&p->engine[device], others == 0 ? UINT64_MAX : 0);
@@ -329,6 +329,6 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 	}
 	turn = vgpu_turn_decide(&self, other, others, now_ns);
 	if (turn == VGPU_TURN_WAIT)
-		wait_for(seat, bell, rung);
+		wait_at(seat, bell, rung);
 	return follow(p, device, &self, turn, now_ns);
 }

@@ -29,7 +29,7 @@ static uint32_t elf_hash(const char *name)
 }
 
 /* Whether the symbol is what is looked for; if so, *found is it, and this is true when there can be no better one. */
-static bool take(const struct vgpu_image *image, uint32_t i, const char *name, void **found)
+static bool take_symbol(const struct vgpu_image *image, uint32_t i, const char *name, void **found)
 {
 	const ElfW(Sym) *symbol = &image->symbols[i];
 
@@ -58,7 +58,7 @@ static void *find_by_gnu_hash(const struct vgpu_image *image, const char *name)
 	for (;; i++) {
 		uint32_t other = chain[i - first];
 
-		if (((other | 1) == (h | 1) && take(image, i, name, &found)) || (other & 1))
+		if (((other | 1) == (h | 1) && take_symbol(image, i, name, &found)) || (other & 1))
 			return found;
 	}
 }
@@ -73,7 +73,7 @@ static void *find_by_hash(const struct vgpu_image *image, const char *name)
 	if (buckets == 0)
 		return NULL;
 	for (uint32_t i = bucket[elf_hash(name) % buckets]; i != STN_UNDEF; i = chain[i]) {
-		if (take(image, i, name, &found))
+		if (take_symbol(image, i, name, &found))
 			break;
 	}
 	return found;

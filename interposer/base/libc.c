@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-static int look(struct dl_phdr_info *info, size_t size, void *out)
+static int look_at_image(struct dl_phdr_info *info, size_t size, void *out)
 {
 	struct vgpu_libc *libc = out;
 	const char *slash = info->dlpi_name == NULL ? NULL : strrchr(info->dlpi_name, '/');
@@ -37,7 +37,7 @@ const struct vgpu_libc *vgpu_libc(void)
 
 	if (__atomic_load_n(&ready, __ATOMIC_ACQUIRE))
 		return &found;
-	if (dl_iterate_phdr(look, &libc) == 0)
+	if (dl_iterate_phdr(look_at_image, &libc) == 0)
 		return NULL;
 	/* Threads that come here together write the same values. */
 	__atomic_store_n(&found.dlsym, libc.dlsym, __ATOMIC_RELAXED);

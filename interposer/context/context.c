@@ -52,7 +52,7 @@ void vgpu_context_failed(struct vgpu_process *p, const struct vgpu_coming *comin
 }
 
 /* What was charged becomes what it costs, which the ledger remembers if it was the first one. */
-static bool settle(struct vgpu_process *p, struct vgpu_coming *coming, bool first)
+static bool settle_coming(struct vgpu_process *p, struct vgpu_coming *coming, bool first)
 {
 	bool fits = vgpu_overhead_came(p, (uint32_t)coming->device, coming->bytes, &coming->cost_bytes);
 
@@ -73,7 +73,7 @@ bool vgpu_context_made(struct vgpu_process *p, CUcontext context, CUdevice ordin
 	first = !vgpu_contexts_exist(p, (uint32_t)device);
 	noted = vgpu_contexts_note(p, context, ordinal, (uint32_t)device, primary);
 	if (coming != NULL && coming->device >= 0)
-		fits = settle(p, coming, first);
+		fits = settle_coming(p, coming, first);
 	else if (noted)
 		fits = vgpu_overhead_settle(p, (uint32_t)device);
 	if (!fits && noted)

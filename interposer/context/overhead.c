@@ -125,7 +125,7 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 	return false;
 }
 
-static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
+static bool settle_device(struct vgpu_process *p, uint32_t device, bool is_current)
 {
 	uint64_t more;
 	bool fits = settle_quietly(p, device, is_current, false, &more);
@@ -137,7 +137,7 @@ static bool settle(struct vgpu_process *p, uint32_t device, bool is_current)
 
 bool vgpu_overhead_settle(struct vgpu_process *p, uint32_t device)
 {
-	return settle(p, device, vgpu_device_of_current(p) == (int)device);
+	return settle_device(p, device, vgpu_device_of_current(p) == (int)device);
 }
 
 static bool moved(struct vgpu_process *p, uint32_t device)
@@ -185,13 +185,13 @@ static bool seems_the_same(struct vgpu_process *p, uint32_t device, bool is_curr
 	       vgpu_now_ns() - GET(overhead->read_ns) < ASK_ANYWAY_NS && !moved(p, device);
 }
 
-static bool look(struct vgpu_process *p, uint32_t device, bool is_current, bool lightly)
+static bool look_at_device(struct vgpu_process *p, uint32_t device, bool is_current, bool lightly)
 {
 	bool due = vgpu_now_ns() - GET(p->overhead[device].read_ns) >= ASK_EVERY_NS;
 
 	if (lightly ? !due || seems_the_same(p, device, is_current) : !due && (!is_current || !moved(p, device)))
 		return true;
-	return settle(p, device, is_current);
+	return settle_device(p, device, is_current);
 }
 
 static bool look_at_all(struct vgpu_process *p, bool lightly)
@@ -200,10 +200,10 @@ static bool look_at_all(struct vgpu_process *p, bool lightly)
 	bool ok = true;
 
 	if (current != VGPU_NO_DEVICE)
-		return current < 0 || look(p, (uint32_t)current, true, lightly);
+		return current < 0 || look_at_device(p, (uint32_t)current, true, lightly);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
 		if (vgpu_contexts_exist(p, d))
-			ok = look(p, d, false, lightly) && ok;
+			ok = look_at_device(p, d, false, lightly) && ok;
 	}
 	return ok;
 }
@@ -252,7 +252,7 @@ bool vgpu_overhead_settle_current(struct vgpu_process *p)
 {
 	int current = vgpu_device_of_current(p);
 
-	return current < 0 || settle(p, (uint32_t)current, true);
+	return current < 0 || settle_device(p, (uint32_t)current, true);
 }
 
 /* The driver is not asked for its free memory while some other stream may be captured. */

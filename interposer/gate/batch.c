@@ -73,7 +73,7 @@ static uint64_t open_batch(struct vgpu_engine *engine, const struct vgpu_stream 
 }
 
 /* With the mutex held. Returns by how much the batch becomes longer. */
-static uint64_t add(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t number, uint64_t expected_ns,
+static uint64_t add_to_batch(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t number, uint64_t expected_ns,
 		    uint32_t places)
 {
 	struct vgpu_batch *batch = batch_of(engine, number - 1);
@@ -112,7 +112,7 @@ uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream,
 	next = engine->batch_next;
 	number = open_batch(engine, stream, expected_ns);
 	if (number != 0)
-		*reserved_ns = add(engine, stream, number, expected_ns, places);
+		*reserved_ns = add_to_batch(engine, stream, number, expected_ns, places);
 	vgpu_mutex_unlock(&engine->batch_mutex);
 	if (number > next)
 		mark_all(engine, context);

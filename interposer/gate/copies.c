@@ -68,7 +68,7 @@ static uint64_t shape_of_rows(struct vgpu_end to, struct vgpu_end from, uint64_t
 	return arrays << 16 | (rows > 1 ? vgpu_size_class(row_bytes) : 0);
 }
 
-static void add(struct vgpu_process *p, struct vgpu_copied *copied, struct vgpu_end to, struct vgpu_end from, uint64_t bytes)
+static void add_copy(struct vgpu_process *p, struct vgpu_copied *copied, struct vgpu_end to, struct vgpu_end from, uint64_t bytes)
 {
 	if (!within_device(p, to, from)) {
 		copied->beside_bytes = plus(copied->beside_bytes, bytes);
@@ -85,7 +85,7 @@ struct vgpu_copied vgpu_copied_rows(struct vgpu_process *p, struct vgpu_end to, 
 	struct vgpu_copied copied = {.shape = shape_of_rows(to, from, row_bytes, times(rows, layers))};
 
 	if (bytes >= LONG_BYTES)
-		add(p, &copied, to, from, bytes);
+		add_copy(p, &copied, to, from, bytes);
 	return copied;
 }
 
@@ -108,11 +108,11 @@ struct vgpu_copied vgpu_copied_list(struct vgpu_process *p, const CUdeviceptr *t
 	for (size_t i = 0; i < count; i++)
 		all = plus(all, bytes[i]);
 	for (size_t i = 0; all >= LONG_BYTES && i < count; i++)
-		add(p, &copied, VGPU_END_UNIFIED(to[i]), VGPU_END_UNIFIED(from[i]), bytes[i]);
+		add_copy(p, &copied, VGPU_END_UNIFIED(to[i]), VGPU_END_UNIFIED(from[i]), bytes[i]);
 	return as_list(copied);
 }
 
-static struct vgpu_end end_of(const CUmemcpy3DOperand *operand)
+static struct vgpu_end end_of_operand(const CUmemcpy3DOperand *operand)
 {
 	return operand->type == CU_MEMCPY_OPERAND_TYPE_ARRAY ? VGPU_END_ARRAY
 	       : operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER ? VGPU_END_UNIFIED(operand->op.ptr.ptr)
@@ -141,10 +141,10 @@ struct vgpu_copied vgpu_copied_boxes(struct vgpu_process *p, const CUDA_MEMCPY3D
 	for (size_t i = 0; list != NULL && i < count; i++)
 		all = plus(all, bytes_of(&list[i]));
 	for (size_t i = 0; all >= LONG_BYTES && i < count; i++) {
-		struct vgpu_end to = end_of(&list[i].dst), from = end_of(&list[i].src);
+		struct vgpu_end to = end_of_operand(&list[i].dst), from = end_of_operand(&list[i].src);
 		uint64_t bytes = bytes_of(&list[i]), rows = times(list[i].extent.height, list[i].extent.depth);
 
-		add(p, &copied, to, from, bytes);
+		add_copy(p, &copied, to, from, bytes);
 		copied.shape = shape_of_rows(to, from, rows != 0 ? bytes / rows : 0, rows);
 	}
 	return as_list(copied);

@@ -100,7 +100,7 @@ static uint64_t until_next(struct vgpu_engine *engine, uint64_t now_ns)
 }
 
 /* Looks at one device. Returns how long until the next look, 0 when there is nothing to look at. */
-static uint64_t look(struct vgpu_process *p, uint32_t device, struct vgpu_elsewhere *elsewhere)
+static uint64_t poll_device(struct vgpu_process *p, uint32_t device, struct vgpu_elsewhere *elsewhere)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	uint64_t now = vgpu_now_ns(), tick, next, held;
@@ -178,7 +178,7 @@ static void be_prompt(void)
 	syscall(SYS_sched_setattr, 0, &schedule, 0);
 }
 
-static void *keep(void *process)
+static void *run(void *process)
 {
 	struct vgpu_process *p = process;
 	vgpu_fn_cuThreadExchangeStreamCaptureMode *exchange;
@@ -198,7 +198,7 @@ static void *keep(void *process)
 		uint64_t next = 0, now;
 
 		for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {
-			uint64_t one = look(p, d, &elsewhere);
+			uint64_t one = poll_device(p, d, &elsewhere);
 
 			next = one != 0 && (next == 0 || one < next) ? one : next;
 		}
@@ -219,7 +219,7 @@ static bool start_both(struct vgpu_process *p)
 		p->watchdog_started = vgpu_watchdog_starts(p);
 	/* What the poller does first is a question, too. */
 	SET(p->poller_queries_ns, vgpu_now_ns());
-	if (p->watchdog_started != 0 && vgpu_thread_start(keep, p))
+	if (p->watchdog_started != 0 && vgpu_thread_start(run, p))
 		return true;
 	SET(p->poller_queries_ns, 0);
 	return false;

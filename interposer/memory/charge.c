@@ -41,7 +41,7 @@ uint64_t vgpu_charge_share(uint64_t bytes)
 	return (VGPU_GRANULE_BYTES + fit - 1) / fit;
 }
 
-static CUresult take(struct vgpu_charge *charge, int device, uint64_t bytes)
+static CUresult take_bytes(struct vgpu_charge *charge, int device, uint64_t bytes)
 {
 	struct vgpu_process *p = charge->process;
 
@@ -77,7 +77,7 @@ CUresult vgpu_charge_current(struct vgpu_charge *charge, uint64_t bytes)
 
 	if (result != CUDA_SUCCESS || charge->process == NULL)
 		return result;
-	return take(charge, vgpu_device_of_current(charge->process), bytes);
+	return take_bytes(charge, vgpu_device_of_current(charge->process), bytes);
 }
 
 CUresult vgpu_charge_device(struct vgpu_charge *charge, CUdevice ordinal, uint64_t bytes)
@@ -86,7 +86,7 @@ CUresult vgpu_charge_device(struct vgpu_charge *charge, CUdevice ordinal, uint64
 
 	if (result != CUDA_SUCCESS || charge->process == NULL)
 		return result;
-	return take(charge, vgpu_device_of_ordinal(charge->process, ordinal), bytes);
+	return take_bytes(charge, vgpu_device_of_ordinal(charge->process, ordinal), bytes);
 }
 
 CUresult vgpu_charge_adjust(struct vgpu_charge *charge, uint64_t bytes)

@@ -83,7 +83,7 @@ static bool is_open(const struct vgpu_process *p, const struct vgpu_entry *given
 	       count_others(p, given->bytes) > given->count;
 }
 
-static void hold(struct vgpu_process *p, uint64_t memory, uint64_t group)
+static void hold_memory(struct vgpu_process *p, uint64_t memory, uint64_t group)
 {
 	struct vgpu_entry given = {.key = ++p->vmm_last, .owner = vgpu_vmm_hold_key(p, memory), .bytes = group,
 				   .device = NOT_YET};
@@ -99,7 +99,7 @@ uint64_t vgpu_descriptors_begin(struct vgpu_process *p, CUmemGenericAllocationHa
 
 	vgpu_mutex_lock(&p->vmm_mutex);
 	group = ++p->vmm_last;
-	hold(p, vgpu_vmm_memory_of(p, handle), group);
+	hold_memory(p, vgpu_vmm_memory_of(p, handle), group);
 	vgpu_mutex_unlock(&p->vmm_mutex);
 	return group;
 }
@@ -123,14 +123,14 @@ uint64_t vgpu_descriptors_begin_range(struct vgpu_process *p, CUdeviceptr addres
 	vgpu_mutex_lock(&p->vmm_mutex);
 	group = ++p->vmm_last;
 	if (block != 0)
-		hold(p, memory_of_block(p, block, device), group);
+		hold_memory(p, memory_of_block(p, block, device), group);
 	for (uint64_t i = 0; i < p->vmm_mappings.capacity; i++) {
 		const struct vgpu_entry *mapping = &p->vmm_mappings.entry[i];
 
 		if (mapping->key != 0 && mapping->key - address < size)
-			hold(p, mapping->owner, group);
+			hold_memory(p, mapping->owner, group);
 		else if (mapping->key != 0 && address - mapping->key < mapping->bytes)
-			hold(p, mapping->owner, group);
+			hold_memory(p, mapping->owner, group);
 	}
 	vgpu_mutex_unlock(&p->vmm_mutex);
 	return group;

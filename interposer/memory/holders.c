@@ -34,7 +34,7 @@ static uint32_t tag_of(uint64_t object)
 	return (uint32_t)(object * 0x9e3779b97f4a7c15ull >> 32);
 }
 
-static bool take(struct vgpu_process *p, uint32_t tag, int device, uint64_t offset, uint64_t size, struct vgpu_entry *out)
+static bool take_binding(struct vgpu_process *p, uint32_t tag, int device, uint64_t offset, uint64_t size, struct vgpu_entry *out)
 {
 	bool found = false;
 
@@ -55,7 +55,7 @@ static void unbind(struct vgpu_process *p, uint64_t object, int device, uint64_t
 {
 	struct vgpu_entry binding;
 
-	while (object != 0 && take(p, tag_of(object), device, offset, size, &binding))
+	while (object != 0 && take_binding(p, tag_of(object), device, offset, size, &binding))
 		vgpu_holders_drop(p, binding.owner);
 }
 

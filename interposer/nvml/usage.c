@@ -55,7 +55,7 @@ unsigned int vgpu_usage_keep_infos(struct vgpu_process *p, nvmlProcessUtilizatio
 }
 
 /* Drivers have been seen to answer with numbers that are no percentages. */
-static void add(unsigned int *sum, unsigned int percent)
+static void add_percent(unsigned int *sum, unsigned int percent)
 {
 	if (percent <= 100)
 		*sum = *sum + percent < 100 ? *sum + percent : 100;
@@ -64,10 +64,10 @@ static void add(unsigned int *sum, unsigned int percent)
 /* What both functions tell. */
 #define SUM(usage, one)                                  \
 	do {                                             \
-		add(&(usage)->sm, (one).smUtil);         \
-		add(&(usage)->memory, (one).memUtil);    \
-		add(&(usage)->encoder, (one).encUtil);   \
-		add(&(usage)->decoder, (one).decUtil);   \
+		add_percent(&(usage)->sm, (one).smUtil);         \
+		add_percent(&(usage)->memory, (one).memUtil);    \
+		add_percent(&(usage)->encoder, (one).encUtil);   \
+		add_percent(&(usage)->decoder, (one).decUtil);   \
 	} while (0)
 
 /* Both: the driver's result, and the sums when it is a success. */
@@ -91,8 +91,8 @@ static nvmlReturn_t ask_infos(struct vgpu_process *p, nvmlDevice_t device, unsig
 		own = vgpu_usage_keep_infos(p, all.procUtilArray, all.processSamplesCount);
 	for (unsigned int i = 0; i < own; i++) {
 		SUM(usage, all.procUtilArray[i]);
-		add(&usage->jpeg, all.procUtilArray[i].jpgUtil);
-		add(&usage->optical_flow, all.procUtilArray[i].ofaUtil);
+		add_percent(&usage->jpeg, all.procUtilArray[i].jpgUtil);
+		add_percent(&usage->optical_flow, all.procUtilArray[i].ofaUtil);
 	}
 	vgpu_listed_drop(all.procUtilArray, sizeof(*all.procUtilArray));
 	return result;

@@ -29,7 +29,7 @@ struct sum {
 	CUdevice ordinal;
 };
 
-static void add(struct sum *sum, uint64_t bytes)
+static void add_bytes(struct sum *sum, uint64_t bytes)
 {
 	sum->bytes = bytes > UINT64_MAX / 2 - sum->bytes ? UINT64_MAX / 2 : sum->bytes + bytes;
 }
@@ -51,7 +51,7 @@ static void add_node(struct sum *sum, CUgraphNode node, int depth)
 		if (params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 			return;
 		sum->ordinal = params.poolProps.location.id;
-		add(sum, cost_of(params.bytesize));
+		add_bytes(sum, cost_of(params.bytesize));
 	} else if (type == CU_GRAPH_NODE_TYPE_GRAPH && get_graph != NULL && depth < NESTED &&
 		   get_graph(node, &child) == CUDA_SUCCESS) {
 		add_graph(sum, child, depth + 1);
@@ -77,7 +77,7 @@ static void add_graph(struct sum *sum, CUgraph graph, int depth)
 	munmap(nodes, room * sizeof(*nodes));
 }
 
-static bool take(struct vgpu_process *p, CUgraphExec exec, struct vgpu_entry *out)
+static bool take_graph(struct vgpu_process *p, CUgraphExec exec, struct vgpu_entry *out)
 {
 	bool found;
 
@@ -97,7 +97,7 @@ void vgpu_graphs_built(struct vgpu_process *p, CUgraphExec exec, CUgraph graph)
 	if (sum.bytes == 0) {
 		/* The driver may give a handle again that was not seen to end. */
 		if (__atomic_load_n(&p->graphs_with_memory, __ATOMIC_RELAXED) != 0)
-			take(p, exec, &entry);
+			take_graph(p, exec, &entry);
 		return;
 	}
 	entry.bytes = sum.bytes > UINT64_MAX / 2 - VGPU_POOL_CHUNK_BYTES
@@ -115,7 +115,7 @@ void vgpu_graphs_gone(struct vgpu_process *p, CUgraphExec exec)
 	struct vgpu_entry entry;
 	struct vgpu_pool *pool;
 
-	if (__atomic_load_n(&p->graphs_with_memory, __ATOMIC_RELAXED) == 0 || !take(p, exec, &entry))
+	if (__atomic_load_n(&p->graphs_with_memory, __ATOMIC_RELAXED) == 0 || !take_graph(p, exec, &entry))
 		return;
 	pool = vgpu_pools_of_graphs(p, (CUdevice)entry.device);
 	if (pool != NULL)

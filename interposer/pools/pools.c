@@ -74,7 +74,7 @@ static bool is_announced(const struct vgpu_pool *pool)
 
 /* Memory that a stream frees comes back once the stream gets there, and only then can be taken from
  * the pool. A stream that waits for this very thread is not waited for long. */
-static void wait_for(CUstream stream)
+static void wait_for_stream(CUstream stream)
 {
 	vgpu_fn_cuStreamQuery *query = VGPU_REAL(cuStreamQuery);
 	const struct timespec pause = {0, PAUSE_NS};
@@ -91,7 +91,7 @@ static VGPU_SELDOM bool begin_when_there_is_room(struct vgpu_process *p, struct 
 	bool begun = false;
 
 	if (growth <= vgpu_account_view(p, device).total_bytes)
-		wait_for(stream);
+		wait_for_stream(stream);
 	for (int i = 0; i < ANNOUNCE_TRIES && !begun; i++) {
 		if (!vgpu_account_charge(p, device, growth))
 			return false;

@@ -16,7 +16,7 @@
 /* Longer than the driver takes to give a pool's memory back to the device. */
 #define DESTROY_WAIT_NS 1000000000u
 
-static struct vgpu_pool *look(struct vgpu_process *p, CUmemoryPool handle)
+static struct vgpu_pool *find_handle(struct vgpu_process *p, CUmemoryPool handle)
 {
 	uint32_t high = __atomic_load_n(&p->pools_high, __ATOMIC_ACQUIRE);
 
@@ -27,7 +27,7 @@ static struct vgpu_pool *look(struct vgpu_process *p, CUmemoryPool handle)
 	return NULL;
 }
 
-static struct vgpu_pool *look_graphs(struct vgpu_process *p, CUdevice ordinal)
+static struct vgpu_pool *find_graphs(struct vgpu_process *p, CUdevice ordinal)
 {
 	uint32_t high = __atomic_load_n(&p->pools_high, __ATOMIC_ACQUIRE);
 
@@ -45,7 +45,7 @@ static struct vgpu_pool *note(struct vgpu_process *p, CUmemoryPool handle, CUdev
 	struct vgpu_pool *pool;
 
 	vgpu_mutex_lock(&p->pools_mutex);
-	pool = handle != NULL ? look(p, handle) : look_graphs(p, ordinal);
+	pool = handle != NULL ? find_handle(p, handle) : find_graphs(p, ordinal);
 	for (uint32_t i = 0; i < VGPU_MAX_POOLS && pool == NULL; i++) {
 		if (__atomic_load_n(&p->pool[i].state, __ATOMIC_RELAXED) != VGPU_POOL_UNUSED)
 			continue;
@@ -67,7 +67,7 @@ static struct vgpu_pool *note(struct vgpu_process *p, CUmemoryPool handle, CUdev
 struct vgpu_pool *vgpu_pools_find(struct vgpu_process *p, CUmemoryPool handle)
 {
 	vgpu_fn_cuDeviceGetDefaultMemPool *get_default;
-	struct vgpu_pool *pool = look(p, handle);
+	struct vgpu_pool *pool = find_handle(p, handle);
 	CUmemoryPool of_device;
 
 	if (pool != NULL || handle == NULL)
@@ -121,7 +121,7 @@ void vgpu_pools_set(struct vgpu_process *p, CUmemoryPool handle, int attribute, 
 
 struct vgpu_pool *vgpu_pools_of_graphs(struct vgpu_process *p, CUdevice ordinal)
 {
-	struct vgpu_pool *pool = look_graphs(p, ordinal);
+	struct vgpu_pool *pool = find_graphs(p, ordinal);
 
 	return pool != NULL ? pool : note(p, NULL, ordinal, vgpu_device_of_ordinal(p, ordinal), false);
 }
@@ -171,7 +171,7 @@ static void unuse(struct vgpu_pool *pool)
 struct vgpu_pool *vgpu_pools_destroy(struct vgpu_process *p, CUmemoryPool handle)
 {
 	vgpu_fn_cuMemPoolTrimTo *trim = VGPU_REAL(cuMemPoolTrimTo);
-	struct vgpu_pool *pool = look(p, handle);
+	struct vgpu_pool *pool = find_handle(p, handle);
 	uint64_t since;
 
 	if (pool == NULL || !pool->own)

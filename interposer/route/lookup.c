@@ -29,7 +29,7 @@ const struct vgpu_row vgpu_row[VGPU_SYMBOLS] = {
 #include "api/nvml.def"
 };
 
-static bool is(const char *name, size_t length, const char *other, size_t other_length)
+static bool same_name(const char *name, size_t length, const char *other, size_t other_length)
 {
 	return length == other_length && memcmp(name, other, length) == 0;
 }
@@ -46,7 +46,7 @@ enum vgpu_symbol vgpu_symbol_find(const char *name)
 	length = strlen(name);
 	for (unsigned int i = 0; i < VGPU_SYMBOLS; i++) {
 		if (vgpu_row[i].wrapper != NULL &&
-		    is(name, length, vgpu_row[i].symbol, vgpu_row[i].symbol_length))
+		    same_name(name, length, vgpu_row[i].symbol, vgpu_row[i].symbol_length))
 			return (enum vgpu_symbol)i;
 	}
 	vgpu_capture_unwrapped(name);
@@ -74,7 +74,7 @@ static enum vgpu_symbol newest(const char *name, size_t length, int version, boo
 	for (unsigned int i = 0; i < VGPU_CUDA_SYMBOLS; i++) {
 		const struct vgpu_row *row = &vgpu_row[i];
 
-		if (row->wrapper == NULL || !is(name, length, row->base, row->base_length) || row->since > version ||
+		if (row->wrapper == NULL || !same_name(name, length, row->base, row->base_length) || row->since > version ||
 		    (row->variant != VGPU_LEGACY && !per_thread))
 			continue;
 		if (best == VGPU_SYMBOLS || row->since > vgpu_row[best].since ||
@@ -93,8 +93,8 @@ void *vgpu_symbol_of_proc(const char *name, void *found, int version, cuuint64_t
 		const struct vgpu_row *row = &vgpu_row[i];
 
 		/* The name as exported says all by itself; where it is a base too, the version decides. */
-		if (row->wrapper != NULL && is(name, length, row->symbol, row->symbol_length) &&
-		    !is(name, length, row->base, row->base_length))
+		if (row->wrapper != NULL && same_name(name, length, row->symbol, row->symbol_length) &&
+		    !same_name(name, length, row->base, row->base_length))
 			return row->wrapper;
 	}
 	/* What the driver has given may be a function that has a row by another name, cuGraphInstantiate of

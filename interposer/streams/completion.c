@@ -76,7 +76,7 @@ static bool is_alone(const struct vgpu_engine *engine, const struct vgpu_stream 
 }
 
 /* With the stream's mutex held: so many launches ran in a row, with nothing of others between them. */
-static void learn(struct vgpu_engine *engine, const struct vgpu_stream *stream, uint32_t launches, uint64_t expected_ns,
+static void learn_cost(struct vgpu_engine *engine, const struct vgpu_stream *stream, uint32_t launches, uint64_t expected_ns,
 		  uint64_t unseen_ns, uint64_t took_ns, uint64_t now)
 {
 	/* Longer than all that was in flight, so it was not in other streams' way either. What is not held back may take as
@@ -101,7 +101,7 @@ static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, co
 		unseen_ns += vgpu_groups_at(stream, q->number + n)->unseen_ns;
 	}
 	if (took_ns != 0 && !first->fronted && first->expected_ns != VGPU_UNKNOWN_NS && !GET(engine->seat.shared))
-		learn(engine, stream, answer->asked->launches, expected_ns, unseen_ns, took_ns, now);
+		learn_cost(engine, stream, answer->asked->launches, expected_ns, unseen_ns, took_ns, now);
 	for (uint32_t n = 0; n < count; n++) {
 		struct vgpu_group *group = vgpu_groups_at(stream, q->number + n);
 

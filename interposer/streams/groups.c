@@ -75,7 +75,7 @@ static uint64_t sum(uint64_t a_ns, uint64_t b_ns)
 	return a_ns == VGPU_UNKNOWN_NS || b_ns == VGPU_UNKNOWN_NS ? VGPU_UNKNOWN_NS : a_ns + b_ns;
 }
 
-static void add(struct vgpu_engine *engine, struct vgpu_group *group, const struct vgpu_group_more *more)
+static void add_to_group(struct vgpu_engine *engine, struct vgpu_group *group, const struct vgpu_group_more *more)
 {
 	if (more->expected_ns == VGPU_UNKNOWN_NS && group->expected_ns != VGPU_UNKNOWN_NS)
 		__atomic_fetch_add(&engine->unknown, 1, __ATOMIC_RELAXED);
@@ -182,7 +182,7 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 			if (!group->held)
 				enter(engine, group, vgpu_now_ns());
 		}
-		add(engine, group, more);
+		add_to_group(engine, group, more);
 		begun->front = begun->front && group->launches == 1;
 		begun->time = more->batch != 0 && group->launches == 1;
 		group->unmarked++;

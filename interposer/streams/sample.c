@@ -95,7 +95,7 @@ static void note_back(struct vgpu_engine *engine, uint64_t key)
 		SET(late->key, 0);
 }
 
-static void hold(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_sample *sample, CUcontext context, CUstream stream)
+static void hold_sample(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_sample *sample, CUcontext context, CUstream stream)
 {
 	uint64_t now = vgpu_now_ns();
 	uint32_t value;
@@ -148,7 +148,7 @@ struct vgpu_sample *vgpu_sample_begin(struct vgpu_process *p, struct vgpu_engine
 	SET(sample->spoilt, 0);
 	sample->kernel_key = vgpu_cost_key((uint64_t)(uintptr_t)what, VGPU_ANY_SHAPE);
 	if (expected_ns < HELD_BELOW_NS || expected_ns == VGPU_UNKNOWN_NS)
-		hold(p, engine, sample, context, stream);
+		hold_sample(p, engine, sample, context, stream);
 	record(sample->before, stream);
 	record(sample->begin, stream);
 	return sample;

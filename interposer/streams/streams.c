@@ -20,7 +20,7 @@ static uint64_t thread_of(CUstream handle)
 	return handle == CU_STREAM_PER_THREAD ? (uint64_t)pthread_self() : 0;
 }
 
-static bool is(const struct vgpu_stream *stream, CUcontext context, CUstream handle, uint64_t thread)
+static bool is_place_of(const struct vgpu_stream *stream, CUcontext context, CUstream handle, uint64_t thread)
 {
 	return __atomic_load_n(&stream->state, __ATOMIC_ACQUIRE) == VGPU_STREAM_LIVE && GET(stream->handle) == handle &&
 	       GET(stream->context) == context && GET(stream->thread) == thread;
@@ -76,7 +76,7 @@ static struct vgpu_stream *look_up(struct vgpu_engine *engine, CUcontext context
 	uint32_t high = __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE);
 
 	for (uint32_t s = 0; s < high; s++) {
-		if (is(&engine->stream[s], context, handle, thread))
+		if (is_place_of(&engine->stream[s], context, handle, thread))
 			return &engine->stream[s];
 	}
 	return NULL;
@@ -147,7 +147,7 @@ struct vgpu_stream *vgpu_streams_find(struct vgpu_engine *engine, CUcontext cont
 	uint16_t *seen = seen_at(engine, handle, thread);
 	struct vgpu_stream *found = &engine->stream[GET(*seen)];
 
-	if (is(found, context, handle, thread))
+	if (is_place_of(found, context, handle, thread))
 		return found;
 	found = look_up(engine, context, handle, thread);
 	if (found != NULL) {
@@ -173,7 +173,7 @@ void vgpu_streams_beside(struct vgpu_process *p, CUcontext context, CUstream han
 		for (uint32_t s = 0; s < __atomic_load_n(&p->engine[d].streams_high, __ATOMIC_ACQUIRE); s++) {
 			struct vgpu_stream *stream = &p->engine[d].stream[s];
 
-			if (is(stream, context, handle, thread))
+			if (is_place_of(stream, context, handle, thread))
 				vgpu_groups_beside(&p->engine[d], stream, handle);
 		}
 	}

@@ -14,7 +14,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* Counts so much of the bucket of this number. Returns how much of it there was room for. */
-static uint64_t take(uint64_t *word, uint64_t number, uint64_t ns, uint64_t now_ns)
+static uint64_t count_in_bucket(uint64_t *word, uint64_t number, uint64_t ns, uint64_t now_ns)
 {
 	uint64_t old = __atomic_load_n(word, __ATOMIC_RELAXED), used, taken = 0;
 
@@ -46,7 +46,7 @@ uint64_t vgpu_buckets_count(struct vgpu_buckets *buckets, uint64_t from_ns, uint
 		uint64_t number = at / VGPU_BUCKET_NS;
 
 		end = least(to_ns, (number + 1) * VGPU_BUCKET_NS);
-		counted += take(&buckets->word[number % VGPU_BUCKETS], number, least(end - at, ns - counted), now_ns);
+		counted += count_in_bucket(&buckets->word[number % VGPU_BUCKETS], number, least(end - at, ns - counted), now_ns);
 	}
 	return counted;
 }
