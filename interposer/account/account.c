@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "account/account.h"
 
-#include "account/inside.h"
+#include "account/locked.h"
 #include "account/lock.h"
 #include "base/atomics.h"
 #include "base/futex.h"
@@ -24,9 +24,9 @@ struct total {
 	uint64_t of_job, of_step;
 };
 
-/* What all processes have announced. Whoever lowers it has charged before what was taken of it, so the sums
+/* What all processes have reserved. Whoever lowers it has charged before what was taken of it, so the sums
  * are to be read after this. */
-static inline struct total announced(uint32_t device, uint32_t step)
+static inline struct total reserved(uint32_t device, uint32_t step)
 {
 	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	uint32_t high = GET(ledger->slots_high);
@@ -65,7 +65,7 @@ static inline bool fits(const struct vgpu_process *p, uint32_t device, uint64_t 
 
 static inline bool fits_besides_all(const struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	return fits(p, device, bytes, announced(device, GET(p->step)));
+	return fits(p, device, bytes, reserved(device, GET(p->step)));
 }
 
 /* ---- under both locks ---- */
@@ -197,12 +197,12 @@ static bool attempt(struct vgpu_process *p, uint32_t device, uint64_t bytes, boo
 	return ok && (kept || stands(p, device, bytes));
 }
 
-bool vgpu_account_try_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+bool vgpu_account_try_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	return attempt(p, device, bytes, false);
 }
 
-void vgpu_account_give_back_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+void vgpu_account_give_back_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	if (bytes == 0)
 		return;
@@ -215,14 +215,14 @@ void vgpu_account_give_back_inside(struct vgpu_process *p, uint32_t device, uint
 }
 
 /* Written in one order with the ledger's lock. */
-static void announce(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+static void reserve(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	SET(p->may_take_bytes[device], bytes);
 	__atomic_exchange_n(&vgpu_pages.ledger->slot[p->slot].may_take_bytes[device], bytes, __ATOMIC_SEQ_CST);
 }
 
 /* charged_bytes: what of them is charged already. */
-static VGPU_SELDOM bool announce_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t charged_bytes)
+static VGPU_SELDOM bool reserve_slowly(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t charged_bytes)
 {
 	bool ok;
 
@@ -234,15 +234,15 @@ static VGPU_SELDOM bool announce_locked(struct vgpu_process *p, uint32_t device,
 		let_go(p, device, charged_bytes);
 	ok = ok && fits_besides_all(p, device, bytes);
 	if (ok)
-		announce(p, device, GET(p->may_take_bytes[device]) + bytes);
+		reserve(p, device, GET(p->may_take_bytes[device]) + bytes);
 	if (unlock(p) || !ok)
 		return ok;
-	vgpu_account_landed_inside(p, device, bytes);
+	vgpu_account_release_locked(p, device, bytes);
 	return false;
 }
 
 /* Of the ledger's health what the others count by; the sums are compared with the own part anyway. */
-static inline bool can_announce(const struct vgpu_process *p, uint32_t device)
+static inline bool can_reserve(const struct vgpu_process *p, uint32_t device)
 {
 	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	const struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
@@ -251,26 +251,26 @@ static inline bool can_announce(const struct vgpu_process *p, uint32_t device)
 	       GET(slot->used_bytes[device]) == GET(p->held_bytes[device]) && GET(ledger->slots_high) > p->slot;
 }
 
-bool vgpu_account_announce_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+bool vgpu_account_reserve_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	uint32_t *locked = &vgpu_pages.ledger->lock;
 
 	/* What does not fit at all would only be in the way of others. */
-	if (!can_announce(p, device) || bytes > vgpu_account_left(step_limit(device), GET(p->may_take_bytes[device])))
-		return announce_locked(p, device, bytes, 0);
-	announce(p, device, GET(p->may_take_bytes[device]) + bytes);
+	if (!can_reserve(p, device) || bytes > vgpu_account_left(step_limit(device), GET(p->may_take_bytes[device])))
+		return reserve_slowly(p, device, bytes, 0);
+	reserve(p, device, GET(p->may_take_bytes[device]) + bytes);
 	if (__builtin_expect(__atomic_load_n(locked, __ATOMIC_SEQ_CST) == 0 && fits_besides_all(p, device, 0), 1))
 		return true;
-	vgpu_account_landed_inside(p, device, bytes);
-	return announce_locked(p, device, bytes, 0);
+	vgpu_account_release_locked(p, device, bytes);
+	return reserve_slowly(p, device, bytes, 0);
 }
 
-bool vgpu_account_announce_charged_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+bool vgpu_account_reserve_charged_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	return announce_locked(p, device, bytes, bytes);
+	return reserve_slowly(p, device, bytes, bytes);
 }
 
-VGPU_SELDOM void vgpu_account_keep_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+VGPU_SELDOM void vgpu_account_commit_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	bool healed;
 
@@ -279,7 +279,7 @@ VGPU_SELDOM void vgpu_account_keep_inside(struct vgpu_process *p, uint32_t devic
 	SET(p->held_bytes[device], GET(p->held_bytes[device]) + bytes);
 	if (healed)
 		book(p, device, bytes);
-	vgpu_account_landed_inside(p, device, bytes);
+	vgpu_account_release_locked(p, device, bytes);
 	unlock(p);
 }
 
@@ -356,6 +356,6 @@ void vgpu_account_give_back(struct vgpu_process *p, uint32_t device, uint64_t by
 	if (bytes == 0)
 		return;
 	vgpu_brief_lock(&p->account_lock);
-	vgpu_account_give_back_inside(p, device, bytes);
+	vgpu_account_give_back_locked(p, device, bytes);
 	vgpu_brief_unlock(&p->account_lock);
 }

@@ -3,7 +3,7 @@
 #include "account/context_cost.h"
 
 #include "account/account.h"
-#include "account/inside.h"
+#include "account/locked.h"
 #include "account/reclaim.h"
 #include "base/atomics.h"
 #include "base/futex.h"

@@ -37,7 +37,7 @@ static uint32_t thread_id(const struct vgpu_process *p)
 
 static bool try_lock(struct vgpu_ledger *ledger, uint32_t from, uint32_t to)
 {
-	/* In one order with what is announced without it (inside.h). */
+	/* In one order with what is reserved without it (locked.h). */
 	return __atomic_compare_exchange_n(&ledger->lock, &from, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 

@@ -3,7 +3,7 @@
 #include "account/reclaim.h"
 
 #include "account/account.h"
-#include "account/inside.h"
+#include "account/locked.h"
 #include "base/atomics.h"
 #include "base/futex.h"
 
@@ -16,7 +16,7 @@
 #define NOT_AGAIN_WITHIN_NS 60000000000u
 #define MEASURE_PAUSE_NS 1000000
 /* Calls of others are not in the driver for longer, unless they are stopped there. */
-#define LANDED_WITHIN_NS 5000000u
+#define DONE_WITHIN_NS 5000000u
 #define PAUSE_NS 20000
 
 bool vgpu_reclaim_is_measured(uint32_t device, uint32_t but_slot)
@@ -60,12 +60,12 @@ static bool wait_until_measured(struct vgpu_process *p, uint32_t device, uint64_
 }
 
 /* What calls in the driver may take is there for others again in a moment, most of the time. */
-static bool try_until_others_have_landed(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+static bool try_until_others_are_done(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	const struct timespec pause = {0, PAUSE_NS};
 	uint64_t since = vgpu_now_ns();
 
-	while (vgpu_account_would_fit(p, device, bytes) && vgpu_now_ns() - since < LANDED_WITHIN_NS) {
+	while (vgpu_account_would_fit(p, device, bytes) && vgpu_now_ns() - since < DONE_WITHIN_NS) {
 		if (vgpu_account_try(p, device, bytes))
 			return true;
 		nanosleep(&pause, NULL);
@@ -83,5 +83,5 @@ bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes
 	/* What others have charged for a context of unknown cost comes back in part in a moment. */
 	if (others_measure(p, device) && vgpu_account_ever_fits(device, bytes) && wait_until_measured(p, device, bytes))
 		return true;
-	return try_until_others_have_landed(p, device, bytes) || vgpu_account_try_last(p, device, bytes);
+	return try_until_others_are_done(p, device, bytes) || vgpu_account_try_last(p, device, bytes);
 }

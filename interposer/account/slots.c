@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The process's slot and the sums over all slots. All of it under both locks. */
-#include "account/inside.h"
+#include "account/locked.h"
 
 #include "base/atomics.h"
 #include "base/futex.h"

@@ -4,7 +4,7 @@
  * Clears the slots of processes that have ended, and takes one for this process. */
 #include "account/account.h"
 
-#include "account/inside.h"
+#include "account/locked.h"
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "base/identity.h"

@@ -92,7 +92,7 @@ struct vgpu_ledger_slot {
 	uint32_t waits_device;
 	uint32_t reserved1;
 	uint64_t inflight_until_ns[VGPU_MAX_DEVICES]; /* its work keeps the device busy until then; 0: it has none there */
-	/* What its calls that are in the driver now may take at most and used_bytes does not have yet (account/inside.h). */
+	/* What its calls that are in the driver now may take at most and used_bytes does not have yet (account/locked.h). */
 	uint64_t may_take_bytes[VGPU_MAX_DEVICES];
 };
 

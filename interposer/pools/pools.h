@@ -2,22 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Stream-ordered pools, and the memory that the driver keeps for graphs, are charged by what they
- * hold. For a call that may make a pool grow the most that it can take, whole chunks, is announced
- * beforehand (account/inside.h), or charged where a graph may take it. Afterwards the driver is asked what
+ * hold (account/reserve.h). For a call that may make a pool grow the most that it can take, whole chunks, is reserved
+ * beforehand, or charged where a graph may take it. Afterwards the driver is asked what
  * the pool holds now, and the account is put right. Freeing changes nothing until the driver takes memory
- * from the pool, which is seen at the next allocation or synchronisation.
- *
- * Why a pool never holds more than is charged and announced for it, whatever threads do at once:
- *  - What a call has taken is in the answer that it gets at its end, and is charged before its announcement
- *    goes. That answer may have more, which others have taken that are still in the driver: charging it
- *    uses up what is announced for all of them together, so nothing is counted twice.
- *  - With the end of a call no more stays announced than calls in the driver may take. If less is, because
- *    of that, the rest of theirs is charged already.
- *  - The charge is only lowered to what the driver answers and all that calls may take which were in it
- *    since it was asked: one of them may have found its growth covered by the charge that is lowered now. */
+ * from the pool, which is seen at the next allocation or synchronisation. */
 #ifndef VGPU_POOLS_POOLS_H
 #define VGPU_POOLS_POOLS_H
 
+#include "account/reserve.h"
 #include "process/process.h"
 
 /* What a pool reserves at once (measured on an H200, driver 580). */
@@ -30,9 +22,7 @@ _Static_assert(VGPU_MAX_POOLS < VGPU_CHOSEN_MASK, "a pool's index fits below the
 /* One call that may make a pool grow, between its begin and its end. */
 struct vgpu_growth {
 	struct vgpu_pool *pool;
-	uint64_t growth;
-	uint64_t others; /* growth of calls that were in the driver when this one began */
-	uint64_t begun;
+	struct vgpu_flight flight;
 	uint64_t trimmed; /* of a graph: graphs_trimmed at the beginning */
 };
 
@@ -66,7 +56,7 @@ void vgpu_pools_destroyed(struct vgpu_process *p, struct vgpu_pool *pool, CUmemo
 void vgpu_pools_block(struct vgpu_process *p, struct vgpu_pool *pool, CUdeviceptr pointer);
 void vgpu_pools_block_freed(struct vgpu_process *p, const struct vgpu_entry *block);
 
-/* Announces or charges the growth. False when the limit leaves too little, also after what the stream frees has
+/* Reserves or charges the growth. False when the limit leaves too little, also after what the stream frees has
  * been waited for, a while, and what the process does not use has been given back. */
 bool vgpu_pools_begin(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth,
 		      CUstream stream);

@@ -55,6 +55,9 @@ static struct vgpu_pool *note(struct vgpu_process *p, CUmemoryPool handle, CUdev
 		__atomic_store_n(&pool->device, device, __ATOMIC_RELAXED);
 		__atomic_store_n(&pool->own, own, __ATOMIC_RELAXED);
 		__atomic_store_n(&pool->threshold_bytes, 0, __ATOMIC_RELAXED);
+		/* A launch that takes again what the driver has kept for its graph reserves nothing, and another call that
+		 * did could take the charge of that for its own: so what graphs may take is charged. */
+		vgpu_account_tally_begins(p, &pool->tally, handle == NULL);
 		__atomic_store_n(&pool->state, handle != NULL ? VGPU_POOL_LIVE : VGPU_POOL_GRAPHS, __ATOMIC_RELEASE);
 		__atomic_store_n(&pool->handle, handle, __ATOMIC_RELEASE);
 		if (p->pools_high <= i)
@@ -194,13 +197,12 @@ static void bury(struct vgpu_process *p, struct vgpu_pool *pool)
 	uint64_t much = 0;
 	int device = __atomic_load_n(&pool->device, __ATOMIC_RELAXED);
 
-	vgpu_brief_lock(&p->account_lock);
+	vgpu_mutex_lock(&p->pools_mutex);
 	if (__atomic_load_n(&pool->state, __ATOMIC_RELAXED) == VGPU_POOL_DEAD && pool->live == 0) {
-		much = pool->charged_bytes;
-		__atomic_store_n(&pool->charged_bytes, 0, __ATOMIC_RELAXED);
+		much = vgpu_account_tally_ends(p, &pool->tally);
 		__atomic_store_n(&pool->state, VGPU_POOL_UNUSED, __ATOMIC_RELEASE);
 	}
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_mutex_unlock(&p->pools_mutex);
 	if (device >= 0)
 		vgpu_account_give_back(p, (uint32_t)device, much);
 }
@@ -211,9 +213,9 @@ void vgpu_pools_destroyed(struct vgpu_process *p, struct vgpu_pool *pool, CUmemo
 		__atomic_store_n(&pool->handle, handle, __ATOMIC_RELEASE);
 		return;
 	}
-	vgpu_brief_lock(&p->account_lock);
+	vgpu_mutex_lock(&p->pools_mutex);
 	__atomic_store_n(&pool->state, VGPU_POOL_DEAD, __ATOMIC_RELEASE);
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_mutex_unlock(&p->pools_mutex);
 	bury(p, pool);
 }
 
@@ -221,9 +223,9 @@ void vgpu_pools_block(struct vgpu_process *p, struct vgpu_pool *pool, CUdevicept
 {
 	struct vgpu_entry block = {.key = pointer, .owner = (uint64_t)(pool - p->pool) + 1, .count = VGPU_BLOCK_OF_POOL};
 
-	vgpu_brief_lock(&p->account_lock);
+	vgpu_mutex_lock(&p->pools_mutex);
 	pool->live++;
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_mutex_unlock(&p->pools_mutex);
 	vgpu_blocks_put_back(p, &block);
 }
 
@@ -234,10 +236,10 @@ void vgpu_pools_block_freed(struct vgpu_process *p, const struct vgpu_entry *blo
 	if (block->owner - 1 >= VGPU_MAX_POOLS)
 		return;
 	pool = &p->pool[block->owner - 1];
-	vgpu_brief_lock(&p->account_lock);
+	vgpu_mutex_lock(&p->pools_mutex);
 	if (pool->live > 0)
 		pool->live--;
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_mutex_unlock(&p->pools_mutex);
 	if (__atomic_load_n(&pool->state, __ATOMIC_ACQUIRE) == VGPU_POOL_DEAD)
 		bury(p, pool);
 }
@@ -259,7 +261,7 @@ enum errand {
 static bool is_wanted(const struct vgpu_pool *pool, uint32_t state, enum errand errand, int device)
 {
 	int of_pool = __atomic_load_n(&pool->device, __ATOMIC_RELAXED);
-	uint64_t charged = __atomic_load_n(&pool->charged_bytes, __ATOMIC_RELAXED);
+	uint64_t charged = __atomic_load_n(&pool->tally.charged_bytes, __ATOMIC_RELAXED);
 
 	if (state == VGPU_POOL_UNUSED || state == VGPU_POOL_DEAD || of_pool < 0)
 		return false;

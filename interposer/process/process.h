@@ -68,7 +68,17 @@ enum vgpu_pool_state {
 	VGPU_POOL_DEAD,	  /* destroyed by the program; some of its blocks may live */
 };
 
-/* What is known of one stream-ordered pool. The sums are kept under account_lock; see pools/pools.h. */
+/* What something is charged that the driver is asked about, under account_lock; see account/reserve.h. */
+struct vgpu_tally {
+	uint64_t charged_bytes;
+	uint64_t flying_bytes;	 /* that calls which are in the driver now may take */
+	uint64_t reserved_bytes; /* of these: in may_take_bytes, not charged */
+	uint64_t begun_bytes;	 /* that all calls ever begun might take */
+	bool charges;		 /* what calls may take is charged at once instead of reserved */
+	bool ended;
+};
+
+/* What is known of one stream-ordered pool; see pools/pools.h. */
 struct vgpu_pool {
 	CUmemoryPool handle;
 	uint32_t state;
@@ -77,11 +87,8 @@ struct vgpu_pool {
 	int32_t device; /* as from vgpu_device_of_ordinal; VGPU_NO_DEVICE: memory that is not counted */
 	bool own;	/* made by the program, so that it may be destroyed */
 	uint64_t threshold_bytes; /* what synchronisations leave in it */
-	uint64_t charged_bytes;
 	uint64_t live; /* blocks of an own pool */
-	uint64_t flying_growth; /* by how much calls that are in the driver now may make it grow */
-	uint64_t announced_bytes; /* of these: in may_take_bytes, not charged */
-	uint64_t begun_growth;	/* the same of all calls ever begun */
+	struct vgpu_tally tally;
 } __attribute__((aligned(64)));
 
 /* What the driver last said of a device's memory; see driver/free_memory.h. */
@@ -126,7 +133,7 @@ struct vgpu_process {
 	uint32_t slot;
 	uint32_t step;
 	/* held_bytes and may_take_bytes are the same as in the slot, out of reach of whoever writes into the
-	 * ledger, its lock included. They change under account_lock, and so do the sums of the pools; within
+	 * ledger, its lock included. They change under account_lock, and so do tallies; within
 	 * that no other one is taken but the ledger's. */
 	uint32_t account_lock;
 	uint64_t held_bytes[VGPU_MAX_DEVICES];
@@ -174,7 +181,7 @@ struct vgpu_process {
 	/* CUDA ordinal → 1 + index in pool of the one that its streams allocate from, 0 not asked yet; in the
 	 * bits above 8: how often that may have changed. */
 	uint64_t chosen_pool[VGPU_CACHED_DEVICES];
-	uint32_t pools_mutex; /* for taking a place in the table, not for what stands there */
+	uint32_t pools_mutex; /* for taking a place in the table and leaving it: state and live */
 	struct vgpu_pool pool[VGPU_MAX_POOLS];
 
 	uint32_t graphs_mutex;

@@ -6,7 +6,7 @@
 #include "harness.h"
 
 #include "account/account.h"
-#include "account/inside.h"
+#include "account/locked.h"
 #include "account/lock.h"
 #include "account/reclaim.h"
 #include "base/identity.h"
@@ -136,7 +136,7 @@ static void an_announcement_under_a_lost_lock_does_not_count(void)
 	two_processes_of_a_job();
 	CHECK(vgpu_account_try(&one, 0, 10 * MIB));
 	before_unlock = is_robbed;
-	CHECK(!vgpu_account_announce_charged_inside(&one, 0, 10 * MIB));
+	CHECK(!vgpu_account_reserve_charged_locked(&one, 0, 10 * MIB));
 	CHECK_IS(one.may_take_bytes[0], 0);
 	CHECK_IS(ledger.slot[one.slot].may_take_bytes[0], 0);
 	sums_are(100 * MIB);

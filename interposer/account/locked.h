@@ -1,31 +1,31 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the account do with the ledger's slots and sums. */
-#ifndef VGPU_ACCOUNT_INSIDE_H
-#define VGPU_ACCOUNT_INSIDE_H
+ * What the files of the account, and nobody else, do under its locks. */
+#ifndef VGPU_ACCOUNT_LOCKED_H
+#define VGPU_ACCOUNT_LOCKED_H
 
 #include "base/atomics.h"
 #include "process/process.h"
 
-/* With account_lock held, for who notes something else under it: as in account.h. */
-bool vgpu_account_try_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes);
-void vgpu_account_give_back_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+/* With account_lock held: as in account.h. */
+bool vgpu_account_try_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+void vgpu_account_give_back_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
-/* The same for a call that takes an unknown part of the bytes, most often nothing: they are announced in the
+/* The same for a call that takes an unknown part of the bytes, most often nothing: they are reserved in the
  * slot's may_take_bytes instead of charged, so that the ledger's lock is needed only where it comes out
- * that something was taken. Who announces looks at the sums and the lock afterwards; who charges takes the
- * lock and then looks at what is announced. So one of two sees the other, and counts it. Who announces and
+ * that something was taken. Who reserves looks at the sums and the lock afterwards; who charges takes the
+ * lock and then looks at what is reserved. So one of two sees the other, and counts it. Who reserves and
  * finds the lock taken cannot tell what is being charged just now, and does the same with the lock. */
-bool vgpu_account_announce_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes);
-/* Gives back what was charged and announces it. False when somebody else has announced meanwhile what would
+bool vgpu_account_reserve_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+/* Gives back what was charged and reserves it. False when somebody else has reserved meanwhile what would
  * then not fit. */
-bool vgpu_account_announce_charged_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes);
-/* Charges what was announced and has been taken; it cannot be refused. */
-void vgpu_account_keep_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+bool vgpu_account_reserve_charged_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes);
+/* Charges what was reserved and has been taken; it cannot be refused. */
+void vgpu_account_commit_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
 /* As vgpu_account_try, for the last time: counts everything anew before, and a refusal. Whether the bytes would fit
- * if nobody had announced any; and whether they do in an empty step. */
+ * if nobody had reserved any; and whether they do in an empty step. */
 bool vgpu_account_try_last(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 bool vgpu_account_would_fit(const struct vgpu_process *p, uint32_t device, uint64_t bytes);
 bool vgpu_account_ever_fits(uint32_t device, uint64_t bytes);
@@ -62,8 +62,8 @@ static inline bool vgpu_account_is_ours(const struct vgpu_process *p, const stru
 	       GET(slot->pidns) == p->pidns;
 }
 
-/* With account_lock held: nothing more will be taken of so much that was announced. */
-static inline void vgpu_account_landed_inside(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+/* With account_lock held: nothing more will be taken of so much that was reserved. */
+static inline void vgpu_account_release_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[p->slot];
 	uint64_t left = GET(p->may_take_bytes[device]) - bytes;
