@@ -23,45 +23,48 @@ static uint64_t shape_of(uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uin
 	WRAP_LAUNCH_IF(symbol, params, args, true, what, shape, stream)
 
 /* Their entries are in free_launch.S: these are what comes behind them. */
-#define WRAP_LAUNCH_IF(symbol, params, args, condition, what, shape, stream)                                \
+#define WRAP_LAUNCH_IF(symbol, params, args, condition, what, shape, stream)                    \
 	GATED(symbol, params, args, condition, vgpu_gate_enter(p, &launch, stream, what, shape, VGPU_PLACES_OTHER)) \
-	vgpu_fn_##symbol vgpu_lease_##symbol;                                                                \
-	CUresult vgpu_lease_##symbol params                                                                  \
-	{                                                                                                   \
+	vgpu_fn_##symbol vgpu_lease_##symbol;                                                   \
+	CUresult vgpu_lease_##symbol params                                                     \
+	{                                                                                       \
 		vgpu_fn_##symbol *const real = __atomic_load_n(&vgpu_real[VGPU_SYMBOL_##symbol], __ATOMIC_ACQUIRE); \
-		uint64_t expected_ns;                                                                       \
-		CUresult result;                                                                            \
-                                                                                                            \
-		if (real == NULL || !vgpu_lease_is_at_hand(stream) || !(condition) ||                        \
-		    !vgpu_lease_covers(vgpu_this_process, what, shape, &expected_ns))                        \
-			return vgpu_launch_##symbol args;                                                   \
-		result = real args;                                                                         \
-		if (result == CUDA_SUCCESS && !vgpu_lease_count_one(expected_ns))                            \
-			vgpu_gate_late(vgpu_this_process, expected_ns);                                     \
-		return result;                                                                              \
+		uint64_t expected_ns;                                                           \
+		if (real == NULL || !LEASED(condition, what, shape, stream))                    \
+			return vgpu_launch_##symbol args;                                       \
+		return leased(real args, expected_ns);                                          \
 	}
+#define LEASED(condition, what, shape, stream) \
+	(vgpu_lease_is_at_hand(stream) && (condition) && vgpu_lease_covers(vgpu_this_process, what, shape, &expected_ns))
+
+static inline CUresult leased(CUresult result, uint64_t expected_ns)
+{
+	if (result == CUDA_SUCCESS && !vgpu_lease_count_one(expected_ns))
+		vgpu_gate_late(vgpu_this_process, expected_ns);
+	return result;
+}
 
 #define WRAP_GATED(symbol, params, args, condition, enter)                \
 	GATED(symbol, params, args, condition, enter)                     \
 	WRAP_QUICKLY(symbol, params, args, !vgpu_gate_is_shut(p), vgpu_launch_##symbol)
 
+static inline CUresult left_gate(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result)
+{
+	vgpu_gate_leave(p, launch, result);
+	return result;
+}
+
 /* enter: what lets the launch through the gate, if it has to pass it; false refuses it. */
-#define GATED(symbol, params, args, condition, enter)                \
-	vgpu_fn_##symbol vgpu_launch_##symbol;                            \
-	__attribute__((noinline)) CUresult vgpu_launch_##symbol params    \
-	{                                                                 \
-		REAL_OR_RETURN(symbol);                                   \
-		struct vgpu_process *p = attached();                      \
-		struct vgpu_launch launch;                                \
-		CUresult result;                                          \
-                                                                          \
-		if (p == NULL || !vgpu_gate_is_shut(p) || !(condition))   \
-			return real args;                                 \
-		if (!(enter))                                             \
-			return VGPU_GATE_REFUSES;                         \
-		result = real args;                                       \
-		vgpu_gate_leave(p, &launch, result);                      \
-		return result;                                            \
+#define GATED(symbol, params, args, condition, enter)                                           \
+	vgpu_fn_##symbol vgpu_launch_##symbol;                                                  \
+	__attribute__((noinline)) CUresult vgpu_launch_##symbol params                          \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+		struct vgpu_launch launch;                                                      \
+                                                                                                \
+		if (p == NULL || !vgpu_gate_is_shut(p) || !(condition))                         \
+			return real args;                                                       \
+		return (enter) ? left_gate(p, &launch, real args) : VGPU_GATE_REFUSES;          \
 	}
 
 /* Nobody looks into a NULL configuration but the driver. */
@@ -75,30 +78,41 @@ static const CUlaunchConfig no_config;
 
 /* One kernel on several devices, which wait for each other: let through together. */
 #define LAUNCHES_TOGETHER 16u
-#define WRAP_LAUNCH_SEVERAL(symbol, params, args, list, count)                                            \
-	WRAP(symbol, params)                                                                              \
-	{                                                                                                 \
-		REAL_OR_RETURN(symbol);                                                                   \
-		struct vgpu_process *p = attached();                                                      \
-		struct vgpu_launch launch[LAUNCHES_TOGETHER];                                             \
-		CUresult result;                                                                          \
-		bool goes = true;                                                                         \
-		unsigned int n;                                                                           \
-                                                                                                          \
-		if (p == NULL || (list) == NULL || (count) > LAUNCHES_TOGETHER || !vgpu_gate_is_shut(p))  \
-			return real args;                                                                 \
-		vgpu_lease_drop();                                                                         \
-		for (n = 0; n < (count) && goes; n++)                                                     \
-			goes = vgpu_gate_enter(p, &launch[n], (list)[n].hStream, (list)[n].function,      \
-					       shape_of((list)[n].gridDimX, (list)[n].gridDimY, (list)[n].gridDimZ, \
-							(list)[n].blockDimX, (list)[n].blockDimY, (list)[n].blockDimZ, \
-							(list)[n].sharedMemBytes), VGPU_PLACES_OTHER);    \
-		result = VGPU_GATE_REFUSES;                                                               \
-		if (goes)                                                                                 \
-			result = real args;                                                               \
-		while (n-- > 0)                                                                           \
-			vgpu_gate_leave(p, &launch[n], result);                                           \
-		return result;                                                                            \
+struct launches {
+	struct vgpu_launch each[LAUNCHES_TOGETHER];
+	unsigned int entered;
+};
+
+/* Whether all of them may go. */
+static bool enter_together(struct vgpu_process *p, struct launches *launches, const CUDA_LAUNCH_PARAMS *list, unsigned int count)
+{
+	bool goes = true;
+
+	vgpu_lease_drop();
+	launches->entered = 0;
+	for (const CUDA_LAUNCH_PARAMS *one = list; one < list + count && goes; one++)
+		goes = vgpu_gate_enter(p, &launches->each[launches->entered++], one->hStream, one->function,
+				       shape_of(one->gridDimX, one->gridDimY, one->gridDimZ, one->blockDimX, one->blockDimY,
+						one->blockDimZ, one->sharedMemBytes), VGPU_PLACES_OTHER);
+	return goes;
+}
+
+static CUresult leave_together(struct vgpu_process *p, struct launches *launches, CUresult result)
+{
+	while (launches->entered > 0)
+		vgpu_gate_leave(p, &launches->each[--launches->entered], result);
+	return result;
+}
+
+#define WRAP_LAUNCH_SEVERAL(symbol, params, args, list, count)                                  \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+		struct launches launches;                                                       \
+                                                                                                \
+		if (p == NULL || (list) == NULL || (count) > LAUNCHES_TOGETHER || !vgpu_gate_is_shut(p)) \
+			return real args;                                                       \
+		return leave_together(p, &launches, enter_together(p, &launches, list, count) ? real args : VGPU_GATE_REFUSES); \
 	}
 
 /* Filling memory, and copying it within a device (copy.h), keeps the GPU busy like a kernel. */

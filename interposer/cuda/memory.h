@@ -61,52 +61,52 @@ static CUresult async_after_overhead(struct vgpu_async *async, uint64_t bytes, C
 	return vgpu_async_begin(async, bytes, pool, stream);
 }
 
-#define WRAP_ALLOC(symbol, params, args, out, bytes)                          \
-	WRAP(symbol, params)                                                  \
-	{                                                                     \
-		REAL_OR_RETURN(symbol);                                       \
-		struct vgpu_charge charge;                                    \
-		CUresult result = charge_after_overhead(&charge, vgpu_charge_granules(bytes)); \
-                                                                              \
-		if (result == CUDA_SUCCESS) {                                 \
-			result = real args;                                   \
-			if (result == CUDA_SUCCESS)                           \
-				return keep_block(&charge, *(out), bytes, false); \
-			vgpu_charge_cancel(&charge);                          \
-		}                                                             \
-		return result;                                                \
+/* For a function that makes something: charged beforehand, or refused. */
+#define CHARGE_OR_RETURN(taken)                                                                 \
+	struct vgpu_charge charge;                                                              \
+	CUresult refused = taken;                                                               \
+	if (refused != CUDA_SUCCESS)                                                            \
+		return refused
+
+static CUresult not_made(struct vgpu_charge *charge, CUresult result)
+{
+	vgpu_charge_cancel(charge);
+	return result;
+}
+
+#define WRAP_ALLOC(symbol, params, args, out, bytes)                                            \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		REAL_OR_RETURN(symbol);                                                         \
+		CHARGE_OR_RETURN(charge_after_overhead(&charge, vgpu_charge_granules(bytes)));  \
+		CUresult result = real args;                                                    \
+                                                                                                \
+		return result == CUDA_SUCCESS ? keep_block(&charge, *(out), bytes, false) : not_made(&charge, result); \
 	}
 
-#define WRAP_ALLOC_MANAGED(symbol, params, args, out, bytes)                          \
-	WRAP(symbol, params)                                                          \
-	{                                                                             \
-		REAL_OR_RETURN(symbol);                                               \
-		struct vgpu_charge charge;                                            \
-		CUresult result = charge_after_overhead(&charge, vgpu_charge_managed(bytes)); \
-                                                                                      \
-		if (result != CUDA_SUCCESS)                                           \
-			return result;                                                \
-		result = real args;                                                   \
-		if (result == CUDA_SUCCESS)                                           \
-			return keep_block(&charge, *(out), bytes, true);              \
-		vgpu_charge_cancel(&charge);                                          \
-		return result;                                                        \
+#define WRAP_ALLOC_MANAGED(symbol, params, args, out, bytes)                                    \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		REAL_OR_RETURN(symbol);                                                         \
+		CHARGE_OR_RETURN(charge_after_overhead(&charge, vgpu_charge_managed(bytes)));   \
+		CUresult result = real args;                                                    \
+                                                                                                \
+		return result == CUDA_SUCCESS ? keep_block(&charge, *(out), bytes, true) : not_made(&charge, result); \
 	}
 
 /* The per-thread default stream of the functions that mean it by NULL. */
 #define PER_THREAD(stream) ((stream) != NULL ? (stream) : CU_STREAM_PER_THREAD)
 
-#define WRAP_ALLOC_ASYNC(symbol, params, args, out, bytes, pool, stream)                              \
-	WRAP(symbol, params)                                                                          \
-	{                                                                                             \
-		REAL_OR_RETURN(symbol);                                                               \
-		struct vgpu_async async;                                                              \
-		CUresult result = async_after_overhead(&async, bytes, pool, stream);                    \
-                                                                                                      \
-		if (result != CUDA_SUCCESS)                                                           \
-			return result;                                                                \
-		result = real args;                                                                   \
-		return vgpu_async_end(&async, result, result == CUDA_SUCCESS ? *(out) : 0, stream);   \
+#define WRAP_ALLOC_ASYNC(symbol, params, args, out, bytes, pool, stream)                        \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		REAL_OR_RETURN(symbol);                                                         \
+		struct vgpu_async async;                                                        \
+		CUresult refused = async_after_overhead(&async, bytes, pool, stream);           \
+		CUresult result = refused == CUDA_SUCCESS ? real args : refused;                \
+		if (refused != CUDA_SUCCESS)                                                    \
+			return refused;                                                         \
+		return vgpu_async_end(&async, result, result == CUDA_SUCCESS ? *(out) : 0, stream); \
 	}
 
 /* The driver's usual pitch. When it chooses another one the charge is put right afterwards. */
@@ -124,41 +124,44 @@ static uint64_t pitched(uint64_t width, uint64_t height)
 	return times(width > UINT64_MAX - PITCH_BYTES ? width : (width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES, height);
 }
 
-#define WRAP_ALLOC_PITCH(symbol, params, args, out, pitch, width, height)                          \
-	WRAP(symbol, params)                                                                       \
-	{                                                                                          \
-		REAL_OR_RETURN(symbol);                                                            \
-		struct vgpu_charge charge;                                                         \
-		CUresult result = charge_after_overhead(&charge, vgpu_charge_granules(pitched(width, height))); \
-                                                                                                   \
-		if (result != CUDA_SUCCESS)                                                        \
-			return result;                                                             \
-		result = real args;                                                                \
-		if (result == CUDA_SUCCESS) {                                                      \
-			if (vgpu_charge_adjust(&charge, vgpu_charge_granules(times(*(pitch), height))) == CUDA_SUCCESS)  \
-				return keep_block(&charge, *(out), times(*(pitch), height), false); \
-			result = discard(*(out));                                                  \
-		}                                                                                  \
-		vgpu_charge_cancel(&charge);                                                       \
-		return result;                                                                     \
+/* With the pitch that the driver chose. */
+static CUresult keep_pitched(struct vgpu_charge *charge, CUdeviceptr pointer, uint64_t bytes)
+{
+	if (vgpu_charge_adjust(charge, vgpu_charge_granules(bytes)) == CUDA_SUCCESS)
+		return keep_block(charge, pointer, bytes, false);
+	return not_made(charge, discard(pointer));
+}
+
+#define WRAP_ALLOC_PITCH(symbol, params, args, out, pitch, width, height)                       \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		REAL_OR_RETURN(symbol);                                                         \
+		CHARGE_OR_RETURN(charge_after_overhead(&charge, vgpu_charge_granules(pitched(width, height)))); \
+		CUresult result = real args;                                                    \
+                                                                                                \
+		return result == CUDA_SUCCESS ? keep_pitched(&charge, *(out), times(*(pitch), height)) : not_made(&charge, result); \
 	}
 
-#define WRAP_FREE(symbol, params, args, pointer)                                      \
-	WRAP(symbol, params)                                                          \
-	{                                                                             \
-		REAL_OR_RETURN(symbol);                                               \
-		struct vgpu_process *p = attached();                                  \
-		struct vgpu_entry block;                                              \
-		bool ours = p != NULL && vgpu_blocks_take(p, pointer, &block);        \
-		CUresult result = real args;                                          \
-                                                                                      \
-		if (ours && result == CUDA_SUCCESS && block.count == VGPU_BLOCK_OF_POOL) \
-			vgpu_pools_block_freed(p, &block);                            \
-		else if (ours && result == CUDA_SUCCESS)                              \
-			vgpu_blocks_ended(p, &block);                                 \
-		else if (ours)                                                        \
-			vgpu_blocks_put_back(p, &block);                              \
-		return result;                                                        \
+static CUresult freed(struct vgpu_process *p, const struct vgpu_entry *block, CUresult result)
+{
+	if (result != CUDA_SUCCESS)
+		vgpu_blocks_put_back(p, block);
+	else if (block->count == VGPU_BLOCK_OF_POOL)
+		vgpu_pools_block_freed(p, block);
+	else
+		vgpu_blocks_ended(p, block);
+	return result;
+}
+
+#define WRAP_FREE(symbol, params, args, pointer)                                                \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+		struct vgpu_entry block;                                                        \
+		bool ours = p != NULL && vgpu_blocks_take(p, pointer, &block);                  \
+		CUresult result = real args;                                                    \
+                                                                                                \
+		return ours ? freed(p, &block, result) : result;                                \
 	}
 
 #endif

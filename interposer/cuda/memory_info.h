@@ -43,53 +43,71 @@ static uint64_t least(uint64_t a, uint64_t b)
 			STORE(total_out, least((view).total_bytes, driver_total));               \
 	} while (0)
 
-#define WRAP_MEM_INFO(symbol, params, args, free_out, total_out)                                        \
-	WRAP(symbol, params)                                                                            \
-	{                                                                                               \
-		REAL_OR_RETURN(symbol);                                                                 \
-		struct vgpu_process *p = attached();                                                    \
-		CUcontext context = p != NULL ? current_context() : NULL;                               \
-		bool both = (free_out) != NULL && (total_out) != NULL;                                  \
-		struct vgpu_recalled recalled;                                                          \
-		struct vgpu_free_memory_query query;                                                          \
-		struct vgpu_view view;                                                                  \
-		CUresult result;                                                                        \
-		int device;                                                                             \
-                                                                                                        \
-		if (p == NULL)                                                                          \
-			return real args;                                                               \
-		vgpu_pools_settle_all(p);                                                               \
-		vgpu_overhead_catch_up(p);                                                                \
-		if (both && vgpu_free_memory_recall(p, context, &recalled) && view_of(p, recalled.device, &view) && \
-		    (!recalled.more_since || view.free_bytes <= recalled.free_bytes)) {                 \
-			TELL(view, recalled.free_bytes, recalled.total_bytes, free_out, total_out);     \
-			return CUDA_SUCCESS;                                                            \
-		}                                                                                       \
-		device = vgpu_device_of_current(p);                                                     \
-		query = vgpu_free_memory_query(p, device);                                                    \
-		result = real args;                                                                     \
-		if (result != CUDA_SUCCESS)                                                             \
-			return result;                                                                  \
-		/* Not from a function that answers with 32 bits. */                                    \
-		if (both && sizeof(*(free_out)) == sizeof(uint64_t))                                    \
-			vgpu_free_memory_remember(p, &query, context, *(free_out), *(total_out));           \
-		if (view_of(p, device, &view))                                                          \
-			TELL(view, *(free_out), *(total_out), free_out, total_out);                     \
-		return result;                                                                          \
-	}
+/* How a question is answered: with what the driver said last, or by asking it. */
+struct memory_info {
+	CUcontext context;
+	bool recalled;
+	struct vgpu_recalled said;
+	struct vgpu_free_memory_query query;
+	struct vgpu_view view;
+};
 
-#define WRAP_TOTAL_MEM(symbol, params, args, bytes, ordinal)                                     \
-	WRAP(symbol, params)                                                                     \
-	{                                                                                        \
-		REAL_OR_RETURN(symbol);                                                          \
-		struct vgpu_process *p = attached();                                             \
-		struct vgpu_view view;                                                           \
-		CUresult result = real args;                                                     \
-                                                                                                 \
-		if (result == CUDA_SUCCESS && (bytes) != NULL && p != NULL &&                    \
-		    view_of(p, vgpu_device_of_ordinal(p, ordinal), &view))                       \
-			STORE(bytes, least(view.total_bytes, *(bytes)));                         \
-		return result;                                                                   \
+/* False: the driver is to be asked. whole: the program wants both figures. */
+static bool recalls(struct vgpu_process *p, bool whole, struct memory_info *info)
+{
+	if (p == NULL)
+		return false;
+	info->context = current_context();
+	vgpu_pools_settle_all(p);
+	vgpu_overhead_catch_up(p);
+	info->recalled = whole && vgpu_free_memory_recall(p, info->context, &info->said) && view_of(p, info->said.device, &info->view) &&
+			 (!info->said.more_since || info->view.free_bytes <= info->said.free_bytes);
+	if (!info->recalled) {
+		info->said.device = vgpu_device_of_current(p);
+		info->query = vgpu_free_memory_query(p, info->said.device);
+	}
+	return info->recalled;
+}
+
+/* After the driver's answer, which is remembered: whether the program is told something else. */
+static bool answered(struct vgpu_process *p, bool whole, struct memory_info *info, uint64_t free_bytes, uint64_t total_bytes)
+{
+	if (info->recalled)
+		return true;
+	info->said.free_bytes = free_bytes;
+	info->said.total_bytes = total_bytes;
+	if (whole)
+		vgpu_free_memory_remember(p, &info->query, info->context, free_bytes, total_bytes);
+	return view_of(p, info->said.device, &info->view);
+}
+
+/* What a function that answers with 32 bits says is not remembered. */
+#define REMEMBERED(out) (sizeof(*(out)) == sizeof(uint64_t))
+#define VALUE(out) ((out) != NULL ? *(out) : 0)
+#define WRAP_MEM_INFO(symbol, params, args, free_out, total_out)                                \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+		struct memory_info info;                                                        \
+		bool whole = (free_out) != NULL && (total_out) != NULL;                         \
+		CUresult result = recalls(p, whole, &info) ? CUDA_SUCCESS : real args;          \
+		if (p != NULL && result == CUDA_SUCCESS && ANSWERED(free_out, total_out))       \
+			TELL(info.view, info.said.free_bytes, info.said.total_bytes, free_out, total_out); \
+		return result;                                                                  \
+	}
+#define ANSWERED(free_out, total_out) \
+	answered(p, whole && REMEMBERED(free_out), &info, info.recalled ? 0 : VALUE(free_out), info.recalled ? 0 : VALUE(total_out))
+
+#define WRAP_TOTAL_MEM(symbol, params, args, bytes, ordinal)                                    \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+		struct vgpu_view view;                                                          \
+		CUresult result = real args;                                                    \
+		bool told = result == CUDA_SUCCESS && (bytes) != NULL && p != NULL;             \
+		if (told && view_of(p, vgpu_device_of_ordinal(p, ordinal), &view))              \
+			STORE(bytes, least(view.total_bytes, *(bytes)));                        \
+		return result;                                                                  \
 	}
 
 #endif

@@ -11,19 +11,21 @@
 
 /* Memory that another interface of this process has made, Vulkan for one, is found in what the driver
  * reports. What does not fit is refused before the call, which takes the caller's descriptor. */
-#define WRAP_IMPORT(symbol, params, args)                           \
-	WRAP(symbol, params)                                        \
-	{                                                           \
-		REAL_OR_RETURN(symbol);                             \
-		struct vgpu_process *p = attached();                \
-		CUresult result;                                    \
-                                                                    \
-		if (p != NULL && !vgpu_overhead_look(p, false))       \
-			return CUDA_ERROR_OUT_OF_MEMORY;            \
-		result = real args;                                 \
-		if (result == CUDA_SUCCESS && p != NULL)            \
-			vgpu_overhead_loaded(p, false);               \
-		return result;                                      \
+static CUresult imported(struct vgpu_process *p, CUresult result)
+{
+	if (result == CUDA_SUCCESS && p != NULL)
+		vgpu_overhead_loaded(p, false);
+	return result;
+}
+
+#define WRAP_IMPORT(symbol, params, args)                                                       \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+                                                                                                \
+		if (p != NULL && !vgpu_overhead_look(p, false))                                 \
+			return CUDA_ERROR_OUT_OF_MEMORY;                                        \
+		return imported(p, real args);                                                  \
 	}
 
 /* The heap that every context may make, and what the driver takes besides for one that was asked
@@ -39,35 +41,51 @@ static uint64_t made_later(int limit, size_t value)
 	return limit == CU_LIMIT_PRINTF_FIFO_SIZE || limit == CU_LIMIT_MALLOC_HEAP_SIZE ? value : 0;
 }
 
-#define WRAP_SET_LIMIT(symbol, params, args, limit, value)                                        \
-	WRAP(symbol, params)                                                                      \
-	{                                                                                         \
-		REAL_OR_RETURN(symbol);                                                           \
-		struct vgpu_process *p = attached();                                              \
-		CUcontext context = current_context();                                            \
-		vgpu_fn_cuCtxGetLimit *get_limit = VGPU_REAL(cuCtxGetLimit);                      \
-		size_t before;                                                                    \
-		uint64_t more, less;                                                              \
-		CUresult result;                                                                  \
-                                                                                                  \
-		if (p == NULL || get_limit == NULL || get_limit(&before, limit) != CUDA_SUCCESS)  \
-			return real args;                                                         \
-		more = made_later(limit, value);                                                  \
-		less = made_later(limit, before);                                                 \
-		more -= more < less ? more : less;                                                \
-		less = (value) < before ? less - made_later(limit, value) : 0;                    \
-		if (more > 0 && !vgpu_context_promise(p, context, more))                          \
-			return CUDA_ERROR_OUT_OF_MEMORY;                                          \
-		result = real args;                                                               \
-		if (result != CUDA_SUCCESS && more > 0)                                           \
-			vgpu_context_unpromise(p, context, more);                                 \
-		else if (result == CUDA_SUCCESS && less > 0)                                      \
-			vgpu_context_unpromise(p, context, less);                                 \
-		else if (result == CUDA_SUCCESS && more == 0 && !vgpu_overhead_settle_current(p)) { \
-			real(limit, before);                                                      \
-			result = CUDA_ERROR_OUT_OF_MEMORY;                                        \
-		}                                                                                 \
-		return result;                                                                    \
+/* A limit's value before, and by how much more or less memory will be made after a change. */
+struct limit_change {
+	CUcontext context;
+	size_t before;
+	uint64_t more, less;
+};
+
+static bool limit_known(int limit, size_t value, struct limit_change *change)
+{
+	vgpu_fn_cuCtxGetLimit *get_limit = VGPU_REAL(cuCtxGetLimit);
+	uint64_t now, then;
+
+	change->context = current_context();
+	if (get_limit == NULL || get_limit(&change->before, limit) != CUDA_SUCCESS)
+		return false;
+	now = made_later(limit, change->before);
+	then = made_later(limit, value);
+	change->more = then > now ? then - now : 0;
+	change->less = value < change->before ? now - then : 0;
+	return true;
+}
+
+static CUresult limit_set(struct vgpu_process *p, const struct limit_change *change, int limit, CUresult result)
+{
+	if (result != CUDA_SUCCESS && change->more > 0)
+		vgpu_context_unpromise(p, change->context, change->more);
+	else if (result == CUDA_SUCCESS && change->less > 0)
+		vgpu_context_unpromise(p, change->context, change->less);
+	else if (result == CUDA_SUCCESS && change->more == 0 && !vgpu_overhead_settle_current(p)) {
+		VGPU_REAL(cuCtxSetLimit)(limit, change->before);
+		result = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return result;
+}
+
+#define WRAP_SET_LIMIT(symbol, params, args, limit, value)                                      \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+		struct limit_change change;                                                     \
+		if (p == NULL || !limit_known(limit, value, &change))                           \
+			return real args;                                                       \
+		if (change.more > 0 && !vgpu_context_promise(p, change.context, change.more))   \
+			return CUDA_ERROR_OUT_OF_MEMORY;                                        \
+		return limit_set(p, &change, limit, real args);                                 \
 	}
 
 #endif

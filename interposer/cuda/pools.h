@@ -22,85 +22,107 @@ static void synchronised(struct vgpu_process *p)
 	vgpu_overhead_catch_up(p);
 }
 
-#define WRAP_POOL_DESTROY(symbol, params, args, handle)                                           \
-	WRAP(symbol, params)                                                                      \
-	{                                                                                         \
-		REAL_OR_RETURN(symbol);                                                           \
-		struct vgpu_process *p = attached();                                              \
-		struct vgpu_pool *noted = p != NULL ? vgpu_pools_destroy(p, handle) : NULL;        \
-		CUresult result = real args;                                                      \
-                                                                                                  \
-		if (noted != NULL)                                                                 \
-			vgpu_pools_destroyed(p, noted, handle, result == CUDA_SUCCESS);            \
-		return result;                                                                    \
+#define WRAP_POOL_DESTROY(symbol, params, args, handle)                                         \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+		struct vgpu_pool *noted = p != NULL ? vgpu_pools_destroy(p, handle) : NULL;     \
+		CUresult result = real args;                                                    \
+                                                                                                \
+		if (noted != NULL)                                                              \
+			vgpu_pools_destroyed(p, noted, handle, result == CUDA_SUCCESS);         \
+		return result;                                                                  \
 	}
 
-/* The upload, which takes the memory, is done apart, when it is known how much that can be. */
-#define WRAP_GRAPH_UPLOAD(symbol, params, args, exec, graph, how, stream)                   \
-	WRAP(symbol, params)                                                                \
-	{                                                                                   \
-		REAL_OR_RETURN(symbol);                                                     \
-		struct vgpu_process *p = attached();                                        \
-		cuuint64_t flags = (how) != NULL ? (how)->flags : 0;                        \
-		bool upload = p != NULL && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0; \
-		CUresult result;                                                            \
-                                                                                            \
-		if (upload)                                                                 \
-			(how)->flags &= ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;    \
-		result = real args;                                                         \
-		if (upload)                                                                 \
-			(how)->flags = flags;                                               \
-		if (result != CUDA_SUCCESS || p == NULL)                                    \
-			return result;                                                      \
-		vgpu_graphs_built(p, *(exec), graph);                                       \
-		return upload ? vgpu_graphs_upload(p, *(exec), stream) : result;            \
+/* The upload, which takes the memory, is done apart, when it is known how much that can be. What the flags were; 0: there
+ * is none to be done. */
+static cuuint64_t put_off_upload(struct vgpu_process *p, CUDA_GRAPH_INSTANTIATE_PARAMS *how)
+{
+	cuuint64_t flags = p != NULL && how != NULL ? how->flags : 0;
+
+	if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) == 0)
+		return 0;
+	how->flags &= ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+	return flags;
+}
+
+static void put_back_upload(CUDA_GRAPH_INSTANTIATE_PARAMS *how, cuuint64_t flags)
+{
+	if (flags != 0)
+		how->flags = flags;
+}
+
+#define WRAP_GRAPH_UPLOAD(symbol, params, args, exec, graph, how, stream)                       \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+		cuuint64_t flags = put_off_upload(p, how);                                      \
+		CUresult result = real args;                                                    \
+		put_back_upload(how, flags);                                                    \
+		if (result == CUDA_SUCCESS && p != NULL)                                        \
+			vgpu_graphs_built(p, *(exec), graph);                                   \
+		return result == CUDA_SUCCESS && flags != 0 ? vgpu_graphs_upload(p, *(exec), stream) : result; \
 	}
 
 /* Most graphs have no memory nodes, and most programs no graph that has. */
 #define GRAPHS_TAKE_NOTHING(p) (__atomic_load_n(&(p)->graphs_with_memory, __ATOMIC_RELAXED) == 0)
 
-#define WRAP_GRAPH_TAKE(symbol, params, args, exec, stream)                                       \
-	WRAP(symbol, params)                                                                      \
-	{                                                                                         \
-		REAL_OR_RETURN(symbol);                                                           \
-		struct vgpu_process *p = attached();                                              \
-		struct vgpu_growth g;                                                             \
-		CUresult result;                                                                  \
-                                                                                                  \
-		if (p == NULL || GRAPHS_TAKE_NOTHING(p))                                          \
-			return real args;                                                         \
-		result = vgpu_graphs_begin(p, &g, exec, stream);                                  \
-		if (result != CUDA_SUCCESS)                                                       \
-			return result;                                                            \
-		result = real args;                                                               \
-		if (g.pool != NULL)                                                               \
-			vgpu_graphs_end(p, &g, exec, result);                                     \
-		return result;                                                                    \
+static CUresult graph_took(struct vgpu_process *p, struct vgpu_growth *g, CUgraphExec exec, CUresult result)
+{
+	if (g->pool != NULL)
+		vgpu_graphs_end(p, g, exec, result);
+	return result;
+}
+
+#define WRAP_GRAPH_TAKE(symbol, params, args, exec, stream)                                     \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+		struct vgpu_growth g;                                                           \
+		CUresult refused = CUDA_SUCCESS;                                                \
+		if (p == NULL || GRAPHS_TAKE_NOTHING(p))                                        \
+			return real args;                                                       \
+		refused = vgpu_graphs_begin(p, &g, exec, stream);                               \
+		return refused == CUDA_SUCCESS ? graph_took(p, &g, exec, real args) : refused;  \
 	}
 
-#define WRAP_GRAPH_LAUNCH(symbol, params, args, exec, stream)                                     \
-	static __attribute__((noinline)) CUresult launch_##symbol params                          \
-	{                                                                                         \
-		REAL_OR_RETURN(symbol);                                                           \
-		struct vgpu_process *p = attached();                                              \
-		bool memory = p != NULL && !GRAPHS_TAKE_NOTHING(p);                               \
-		bool shut = p != NULL && vgpu_gate_is_shut(p);                                    \
-		struct vgpu_launch launch;                                                        \
-		struct vgpu_growth g = {0};                                                       \
-		CUresult result = memory ? vgpu_graphs_begin(p, &g, exec, stream) : CUDA_SUCCESS; \
-                                                                                                  \
-		if (result != CUDA_SUCCESS)                                                       \
-			return result;                                                            \
-		if (shut && !vgpu_gate_enter(p, &launch, stream, exec, 0, VGPU_PLACES_GRAPH))     \
-			result = VGPU_GATE_REFUSES;                                               \
-		else                                                                              \
-			result = real args;                                                       \
-		if (shut)                                                                         \
-			vgpu_gate_leave(p, &launch, result);                                      \
-		if (g.pool != NULL)                                                               \
-			vgpu_graphs_end(p, &g, exec, result);                                     \
-		return result;                                                                    \
-	}                                                                                         \
+struct graph_launch {
+	bool shut;
+	struct vgpu_launch launch;
+	struct vgpu_growth growth;
+};
+
+static CUresult graph_begins(struct vgpu_process *p, struct graph_launch *g, CUgraphExec exec, CUstream stream)
+{
+	bool memory = p != NULL && !GRAPHS_TAKE_NOTHING(p);
+
+	g->shut = p != NULL && vgpu_gate_is_shut(p);
+	g->growth = (struct vgpu_growth){0};
+	return memory ? vgpu_graphs_begin(p, &g->growth, exec, stream) : CUDA_SUCCESS;
+}
+
+static bool graph_enters(struct vgpu_process *p, struct graph_launch *g, CUgraphExec exec, CUstream stream)
+{
+	return !g->shut || vgpu_gate_enter(p, &g->launch, stream, exec, 0, VGPU_PLACES_GRAPH);
+}
+
+static CUresult graph_left(struct vgpu_process *p, struct graph_launch *g, CUgraphExec exec, CUresult result)
+{
+	if (g->shut)
+		vgpu_gate_leave(p, &g->launch, result);
+	return graph_took(p, &g->growth, exec, result);
+}
+
+#define WRAP_GRAPH_LAUNCH(symbol, params, args, exec, stream)                                   \
+	static __attribute__((noinline)) CUresult launch_##symbol params                        \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+		struct graph_launch g;                                                          \
+		CUresult refused = graph_begins(p, &g, exec, stream);                           \
+                                                                                                \
+		return refused != CUDA_SUCCESS ? refused :                                      \
+		       graph_left(p, &g, exec, graph_enters(p, &g, exec, stream) ? real args : VGPU_GATE_REFUSES); \
+	}                                                                                       \
 	WRAP_QUICKLY(symbol, params, args, GRAPHS_TAKE_NOTHING(p) && !vgpu_gate_is_shut(p), launch_##symbol)
 
 #define WRAP_GRAPH_DESTROY(symbol, params, args, exec)              \

@@ -11,18 +11,23 @@
 #include "process/message.h"
 #include "route/lookup.h"
 
-#define WRAP_INIT(symbol, params, args)                     \
-	WRAP(symbol, params)                                \
-	{                                                   \
-		struct vgpu_process *p = vgpu_attach();     \
-                                                            \
-		REAL_OR_RETURN(symbol);                     \
-		if (vgpu_stage(p) == VGPU_ATTACHED)         \
-			vgpu_visible_translate();           \
-		if (vgpu_stage(p) != VGPU_REFUSED)          \
-			return real args;                   \
-		vgpu_message_refused(p);                    \
-		return CUDA_ERROR_NOT_PERMITTED;            \
+/* Whether the driver is to be called. */
+static bool may_start(struct vgpu_process *p)
+{
+	if (vgpu_stage(p) == VGPU_ATTACHED)
+		vgpu_visible_translate();
+	if (vgpu_stage(p) == VGPU_REFUSED)
+		vgpu_message_refused(p);
+	return vgpu_stage(p) != VGPU_REFUSED;
+}
+
+#define WRAP_INIT(symbol, params, args)                                                         \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		struct vgpu_process *p = vgpu_attach();                                         \
+                                                                                                \
+		REAL_OR_RETURN(symbol);                                                         \
+		return may_start(p) ? real args : CUDA_ERROR_NOT_PERMITTED;                     \
 	}
 
 #define WRAP_LOOKUP(symbol, params, args, name, function, version, flags, status)                 \

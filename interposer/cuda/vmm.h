@@ -6,6 +6,7 @@
 #define VGPU_CUDA_VMM_H
 
 #include "context/overhead.h"
+#include "cuda/memory.h"
 #include "cuda/wrap.h"
 #include "memory/blocks.h"
 #include "memory/charge.h"
@@ -23,21 +24,21 @@ static CUresult charge_location(struct vgpu_charge *charge, const CUmemAllocatio
 	return CUDA_SUCCESS;
 }
 
-#define WRAP_VMM_CREATE(symbol, params, args, handle, size, prop)                                         \
-	WRAP(symbol, params)                                                                              \
-	{                                                                                                 \
-		REAL_OR_RETURN(symbol);                                                                   \
-		struct vgpu_charge charge;                                                                \
-		CUresult result = charge_location(&charge, prop, size);                                   \
-                                                                                                          \
-		if (result != CUDA_SUCCESS)                                                               \
-			return result;                                                                    \
-		result = real args;                                                                       \
-		if (result != CUDA_SUCCESS)                                                               \
-			vgpu_charge_cancel(&charge);                                                      \
-		else if (charge.process != NULL && charge.device >= 0)                                    \
-			vgpu_vmm_created(charge.process, *(handle), (uint32_t)charge.device, charge.bytes); \
-		return result;                                                                            \
+static CUresult handle_made(const struct vgpu_charge *charge, CUmemGenericAllocationHandle handle)
+{
+	if (charge->process != NULL && charge->device >= 0)
+		vgpu_vmm_created(charge->process, handle, (uint32_t)charge->device, charge->bytes);
+	return CUDA_SUCCESS;
+}
+
+#define WRAP_VMM_CREATE(symbol, params, args, handle, size, prop)                               \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		REAL_OR_RETURN(symbol);                                                         \
+		CHARGE_OR_RETURN(charge_location(&charge, prop, size));                         \
+		CUresult result = real args;                                                    \
+                                                                                                \
+		return result == CUDA_SUCCESS ? handle_made(&charge, *(handle)) : not_made(&charge, result); \
 	}
 
 static void drop(struct vgpu_process *p, uint64_t memory)
@@ -46,34 +47,42 @@ static void drop(struct vgpu_process *p, uint64_t memory)
 	vgpu_overhead_look_at_closed(p);
 }
 
-#define WRAP_VMM_RELEASE(symbol, params, args, handle)                               \
-	WRAP(symbol, params)                                                         \
-	{                                                                            \
-		REAL_OR_RETURN(symbol);                                              \
-		struct vgpu_process *p = attached();                                 \
-		uint64_t memory = p != NULL ? vgpu_vmm_release(p, handle) : 0;       \
-		CUresult result = real args;                                         \
-                                                                                     \
-		if (memory != 0 && result == CUDA_SUCCESS)                           \
-			drop(p, memory);                                             \
-		else if (memory != 0)                                                \
-			vgpu_vmm_unrelease(p, handle, memory);                       \
-		return result;                                                       \
+static CUresult released(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint64_t memory, CUresult result)
+{
+	if (memory != 0 && result == CUDA_SUCCESS)
+		drop(p, memory);
+	else if (memory != 0)
+		vgpu_vmm_unrelease(p, handle, memory);
+	return result;
+}
+
+#define WRAP_VMM_RELEASE(symbol, params, args, handle)                                          \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+		uint64_t memory = p != NULL ? vgpu_vmm_release(p, handle) : 0;                  \
+                                                                                                \
+		return released(p, handle, memory, real args);                                  \
 	}
 
-#define WRAP_VMM_HOLD(symbol, params, args, hold, held)              \
-	WRAP(symbol, params)                                         \
-	{                                                            \
-		REAL_OR_RETURN(symbol);                              \
-		struct vgpu_process *p = attached();                 \
-		uint64_t memory = p != NULL ? (hold) : 0;            \
-		CUresult result = real args;                         \
-                                                                     \
-		if (memory != 0 && result == CUDA_SUCCESS)           \
-			held;                                        \
-		else if (memory != 0)                                \
-			drop(p, memory);                             \
-		return result;                                       \
+/* Whether what was held for the call stays so. */
+static bool stays_held(struct vgpu_process *p, uint64_t memory, CUresult result)
+{
+	if (memory != 0 && result != CUDA_SUCCESS)
+		drop(p, memory);
+	return memory != 0 && result == CUDA_SUCCESS;
+}
+
+#define WRAP_VMM_HOLD(symbol, params, args, hold, held)                                         \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+		uint64_t memory = p != NULL ? (hold) : 0;                                       \
+		CUresult result = real args;                                                    \
+                                                                                                \
+		if (stays_held(p, memory, result))                                              \
+			held;                                                                   \
+		return result;                                                                  \
 	}
 
 /* What lies in the range, a block that was allocated by pointer too. */
@@ -89,17 +98,16 @@ static uint64_t begin_range(struct vgpu_process *p, CUdeviceptr address, size_t 
 }
 
 /* Only a descriptor keeps the memory that it was given out for. */
-#define WRAP_VMM_EXPORT(symbol, params, args, shared, is_descriptor, begin)            \
-	WRAP(symbol, params)                                                           \
-	{                                                                              \
-		REAL_OR_RETURN(symbol);                                                \
-		struct vgpu_process *p = attached();                                   \
-		uint64_t given = p != NULL && (is_descriptor) ? (begin) : 0;           \
-		CUresult result = real args;                                           \
-                                                                                       \
-		if (given != 0)                                                        \
+#define WRAP_VMM_EXPORT(symbol, params, args, shared, is_descriptor, begin)                     \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+		uint64_t given = p != NULL && (is_descriptor) ? (begin) : 0;                    \
+		CUresult result = real args;                                                    \
+                                                                                                \
+		if (given != 0)                                                                 \
 			vgpu_holders_given_out(p, given, result == CUDA_SUCCESS ? *(const int *)(shared) : -1); \
-		return result;                                                         \
+		return result;                                                                  \
 	}
 
 #define UNMAPPED_AT_ONCE 64u

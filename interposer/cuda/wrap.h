@@ -28,6 +28,11 @@ static struct vgpu_process *attached(void)
 	return vgpu_stage(p) == VGPU_ATTACHED ? p : NULL;
 }
 
+/* The same, and p is this process when it is counted. */
+#define BEGIN(symbol)           \
+	REAL_OR_RETURN(symbol); \
+	struct vgpu_process *p = attached()
+
 /* The driver's function after a few looks, when the process is known and nothing has to be done for it.
  * slow is the same function for all other cases. */
 #define WRAP_QUICKLY(symbol, params, args, nothing_to_do, slow)                                           \
@@ -61,17 +66,16 @@ static struct vgpu_process *attached(void)
 			undo args;                                  \
 	} while (0)
 
-#define WRAP_IF_FITS(symbol, params, args, fits, ...)               \
-	WRAP(symbol, params)                                        \
-	{                                                           \
-		REAL_OR_RETURN(symbol);                             \
-		struct vgpu_process *p = attached();                \
-		CUresult result = real args;                        \
-                                                                    \
-		if (result != CUDA_SUCCESS || p == NULL || (fits))  \
-			return result;                              \
-		__VA_OPT__(UNDO(__VA_ARGS__);)                      \
-		return CUDA_ERROR_OUT_OF_MEMORY;                    \
+#define WRAP_IF_FITS(symbol, params, args, fits, ...)                                           \
+	WRAP(symbol, params)                                                                    \
+	{                                                                                       \
+		BEGIN(symbol);                                                                  \
+		CUresult result = real args;                                                    \
+                                                                                                \
+		if (result != CUDA_SUCCESS || p == NULL || (fits))                              \
+			return result;                                                          \
+		__VA_OPT__(UNDO(__VA_ARGS__);)                                                  \
+		return CUDA_ERROR_OUT_OF_MEMORY;                                                \
 	}
 
 #endif
