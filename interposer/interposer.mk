@@ -9,10 +9,12 @@ VERSION ?= $(shell cat VERSION)
 comma_ := ,
 
 INTERPOSER_VERSION = -DVGPU_VERSION='"$(VERSION)"'
+# For tests: -DVGPU_TEST_RANKS has each lock's rank looked at (base/ranks.h).
+INTERPOSER_DEBUG ?=
 # Nothing that ends the process, which is someone else's: some compilers bring both checks along by themselves.
 INTERPOSER_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden \
 	-ftls-model=initial-exec -ffile-prefix-map=$(CURDIR)=. -D_GNU_SOURCE -D_FORTIFY_SOURCE=0 -fno-stack-protector -Iinterposer \
-	$(INTERPOSER_VERSION)
+	$(INTERPOSER_VERSION) $(INTERPOSER_DEBUG)
 INTERPOSER_LDFLAGS := -shared -nostartfiles -Wl,-soname,libslurm-vgpu.so -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,relro \
 	-Wl,--no-undefined-version -Wl,--as-needed
 INTERPOSER_SOURCES := $(sort $(wildcard interposer/*/*.c interposer/*/*.S))
@@ -155,15 +157,15 @@ INTERPOSER_C_SOURCES := $(filter-out interposer/route/scope.c,$(filter %.c,$(INT
 define interposer_sanitized
 $(INTERPOSER_TEST_BUILD)/$(1)/library/%.o: interposer/%.c $(INTERPOSER_HEADERS)
 	@mkdir -p $$(@D)
-	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -DVGPU_TEST_LOCKS -c $$< -o $$@
+	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -DVGPU_TEST_LOCKS -DVGPU_TEST_RANKS -c $$< -o $$@
 $(INTERPOSER_TEST_BUILD)/$(1)/support/%.o: $(INTERPOSER_TEST)/support/%.c $(INTERPOSER_TEST_HEADERS)
 	@mkdir -p $$(@D)
-	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -DVGPU_TEST_LOCKS -c $$< -o $$@
+	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -DVGPU_TEST_LOCKS -DVGPU_TEST_RANKS -c $$< -o $$@
 INTERPOSER_OBJECTS_$(1) := $(INTERPOSER_C_SOURCES:interposer/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/library/%.o) \
 	$(INTERPOSER_TEST_SUPPORT:$(INTERPOSER_TEST)/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/%.o) interposer/cuda/free_launch.S
 $(INTERPOSER_TEST_BUILD)/$(1)/%: $(INTERPOSER_TEST)/%.c $$(INTERPOSER_OBJECTS_$(1)) $(INTERPOSER_TEST_HEADERS) $(INTERPOSER_SIM)
 	@mkdir -p $$(@D)
-	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -DVGPU_TEST_LOCKS $$< \
+	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -DVGPU_TEST_LOCKS -DVGPU_TEST_RANKS $$< \
 		$$(INTERPOSER_OBJECTS_$(1)) $$(EXTRA) -o $$@ $(INTERPOSER_SIM_LINK)
 $(INTERPOSER_TEST_VIRTUAL:%=$(INTERPOSER_TEST_BUILD)/$(1)/%): private EXTRA := $(INTERPOSER_VIRTUAL)
 $(INTERPOSER_TEST_VIRTUAL:%=$(INTERPOSER_TEST_BUILD)/$(1)/%): $(INTERPOSER_VIRTUAL)

@@ -287,7 +287,7 @@ VGPU_SELDOM void vgpu_account_commit_locked(struct vgpu_process *p, uint32_t dev
 
 void vgpu_account_lock(struct vgpu_process *p)
 {
-	vgpu_brief_lock(&p->account_lock);
+	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
 	lock(p);
 }
 
@@ -303,7 +303,7 @@ bool vgpu_account_stands(struct vgpu_process *p, uint32_t device, uint64_t bytes
 {
 	bool ok;
 
-	vgpu_brief_lock(&p->account_lock);
+	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
 	ok = stands(p, device, bytes);
 	vgpu_brief_unlock(&p->account_lock);
 	return ok;
@@ -313,7 +313,7 @@ static bool attempt_briefly(struct vgpu_process *p, uint32_t device, uint64_t by
 {
 	bool ok;
 
-	vgpu_brief_lock(&p->account_lock);
+	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
 	ok = attempt(p, device, bytes, last);
 	vgpu_brief_unlock(&p->account_lock);
 	return ok;
@@ -355,7 +355,7 @@ void vgpu_account_give_back(struct vgpu_process *p, uint32_t device, uint64_t by
 {
 	if (bytes == 0)
 		return;
-	vgpu_brief_lock(&p->account_lock);
+	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
 	vgpu_account_give_back_locked(p, device, bytes);
 	vgpu_brief_unlock(&p->account_lock);
 }

@@ -100,8 +100,10 @@ bool vgpu_ledger_lock(struct vgpu_process *p)
 {
 	struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	uint32_t me = thread_id(p);
-	bool taken_over = !try_lock(ledger, 0, me) && spin_or_wait(p, ledger, me);
+	bool taken_over;
 
+	vgpu_lock_comes(&ledger->lock, VGPU_RANK_LEDGER);
+	taken_over = !try_lock(ledger, 0, me) && spin_or_wait(p, ledger, me);
 	__atomic_store_n(&ledger->lock_turns, __atomic_load_n(&ledger->lock_turns, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&ledger->lock_pidns, p->pidns, __ATOMIC_RELAXED);
 	return taken_over;
@@ -128,6 +130,7 @@ bool vgpu_ledger_unlock(struct vgpu_process *p)
 	uint32_t me = thread_id(p);
 	uint32_t word = me;
 
+	vgpu_lock_goes(&ledger->lock);
 	if (__atomic_compare_exchange_n(&ledger->lock, &word, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
 		return true;
 	return unlock_slowly(ledger, me);

@@ -5,6 +5,8 @@
 #ifndef VGPU_BASE_FUTEX_H
 #define VGPU_BASE_FUTEX_H
 
+#include "base/ranks.h"
+
 #include <linux/futex.h>
 #include <stdint.h>
 #include <sys/syscall.h>
@@ -56,10 +58,11 @@ static inline uint64_t vgpu_coarse_ns(void)
 }
 
 /* 0 free, 1 held, 2 held and waited for. */
-static inline void vgpu_mutex_lock(uint32_t *mutex)
+static inline void vgpu_mutex_lock(uint32_t *mutex, enum vgpu_rank rank)
 {
 	uint32_t free = 0;
 
+	vgpu_lock_comes(mutex, rank);
 	if (__atomic_compare_exchange_n(mutex, &free, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return;
 	while (__atomic_exchange_n(mutex, 2, __ATOMIC_ACQUIRE) != 0)
@@ -69,6 +72,7 @@ static inline void vgpu_mutex_lock(uint32_t *mutex)
 static inline void vgpu_mutex_unlock(uint32_t *mutex)
 {
 	vgpu_must_be_held(mutex);
+	vgpu_lock_goes(mutex);
 	if (__atomic_exchange_n(mutex, 0, __ATOMIC_RELEASE) == 2)
 		vgpu_futex_wake(mutex, 1, FUTEX_PRIVATE_FLAG);
 }
@@ -93,10 +97,11 @@ static VGPU_SELDOM void vgpu_brief_wait(uint32_t *word)
 
 /* 0 free, 1 held. For what is held for some tens of nanoseconds, several times in an allocation: nobody
  * is woken, so that giving it back is a plain store. */
-static inline void vgpu_brief_lock(uint32_t *word)
+static inline void vgpu_brief_lock(uint32_t *word, enum vgpu_rank rank)
 {
 	uint32_t free = 0;
 
+	vgpu_lock_comes(word, rank);
 	if (!__atomic_compare_exchange_n(word, &free, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		vgpu_brief_wait(word);
 }
@@ -104,6 +109,7 @@ static inline void vgpu_brief_lock(uint32_t *word)
 static inline void vgpu_brief_unlock(uint32_t *word)
 {
 	vgpu_must_be_held(word);
+	vgpu_lock_goes(word);
 	__atomic_store_n(word, 0, __ATOMIC_RELEASE);
 }
 

@@ -47,7 +47,7 @@ static uint64_t allocated(struct vgpu_process *p, uint32_t device, uint64_t *may
 
 	/* It is charged before it is taken off this. */
 	*may_take_bytes = __atomic_load_n(&p->may_take_bytes[device], __ATOMIC_ACQUIRE);
-	vgpu_mutex_lock(&p->overhead_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
 	bytes = minus(GET(p->held_bytes[device]), p->overhead[device].bytes);
 	vgpu_mutex_unlock(&p->overhead_mutex);
 	return bytes;
@@ -93,7 +93,7 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 	least = minus(reported, minus(larger(before + may_take, after + may_take_after), smaller(managed, managed_after)));
 	most = minus(reported, minus(smaller(before, after), larger(managed, managed_after) + unsure));
 	SET(overhead->measured_bytes, least);
-	vgpu_mutex_lock(&p->overhead_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
 	/* All that was charged is there, so what was promised has come. */
 	if (least >= overhead->bytes)
 		overhead->promised_bytes = 0;
@@ -108,7 +108,7 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 	/* What is charged only now may have been taken before the driver last said what is free. */
 	if (more != 0)
 		vgpu_free_memory_forget(p);
-	vgpu_mutex_lock(&p->overhead_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
 	if (fits)
 		overhead->bytes += more;
 	if (overhead->bytes > most) {
@@ -168,7 +168,7 @@ static uint64_t charged(struct vgpu_process *p)
 {
 	uint64_t bytes = 0;
 
-	vgpu_mutex_lock(&p->overhead_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
 		bytes += p->overhead[d].bytes;
 	vgpu_mutex_unlock(&p->overhead_mutex);
@@ -284,7 +284,7 @@ bool vgpu_overhead_promise(struct vgpu_process *p, uint32_t device, uint64_t byt
 		vgpu_message_limit(p, device, bytes);
 		return false;
 	}
-	vgpu_mutex_lock(&p->overhead_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
 	p->overhead[device].bytes += bytes;
 	p->overhead[device].promised_bytes += bytes;
 	vgpu_mutex_unlock(&p->overhead_mutex);
@@ -295,7 +295,7 @@ void vgpu_overhead_unpromise(struct vgpu_process *p, uint32_t device, uint64_t b
 {
 	struct vgpu_overhead *overhead = &p->overhead[device];
 
-	vgpu_mutex_lock(&p->overhead_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
 	if (bytes > overhead->promised_bytes)
 		bytes = overhead->promised_bytes;
 	if (bytes > overhead->bytes)
@@ -308,7 +308,7 @@ void vgpu_overhead_unpromise(struct vgpu_process *p, uint32_t device, uint64_t b
 
 void vgpu_overhead_end(struct vgpu_process *p, uint32_t device)
 {
-	vgpu_mutex_lock(&p->overhead_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
 	p->overhead[device].promised_bytes = 0;
 	vgpu_account_give_back(p, device, p->overhead[device].bytes - p->overhead[device].coming_bytes);
 	p->overhead[device].bytes = p->overhead[device].coming_bytes;
@@ -319,7 +319,7 @@ void vgpu_overhead_coming(struct vgpu_process *p, uint32_t device, uint64_t byte
 {
 	struct vgpu_overhead *overhead = &p->overhead[device];
 
-	vgpu_mutex_lock(&p->overhead_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
 	overhead->bytes += bytes;
 	overhead->coming_bytes += bytes;
 	overhead->contexts_coming++;
@@ -332,7 +332,7 @@ static uint64_t came(struct vgpu_process *p, uint32_t device, uint64_t bytes, bo
 	struct vgpu_overhead *overhead = &p->overhead[device];
 	uint64_t others;
 
-	vgpu_mutex_lock(&p->overhead_mutex);
+	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
 	others = overhead->contexts_coming-- == 1 ? minus(overhead->bytes, bytes) : UINT64_MAX;
 	overhead->coming_bytes -= bytes;
 	if (give_back) {

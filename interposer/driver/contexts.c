@@ -18,7 +18,7 @@ bool vgpu_contexts_note(struct vgpu_process *p, CUcontext context, CUdevice ordi
 {
 	struct vgpu_context *place = NULL;
 
-	vgpu_mutex_lock(&p->context_mutex);
+	vgpu_mutex_lock(&p->context_mutex, VGPU_RANK_CONTEXTS);
 	if (place_of(p, context) == NULL)
 		place = place_of(p, NULL);
 	if (place != NULL)
@@ -40,7 +40,7 @@ bool vgpu_contexts_take(struct vgpu_process *p, CUcontext context, struct vgpu_c
 {
 	struct vgpu_context *place;
 
-	vgpu_mutex_lock(&p->context_mutex);
+	vgpu_mutex_lock(&p->context_mutex, VGPU_RANK_CONTEXTS);
 	place = context != NULL ? place_of(p, context) : NULL;
 	if (place != NULL) {
 		*out = *place;
@@ -54,7 +54,7 @@ void vgpu_contexts_put_back(struct vgpu_process *p, const struct vgpu_context *n
 {
 	struct vgpu_context *place;
 
-	vgpu_mutex_lock(&p->context_mutex);
+	vgpu_mutex_lock(&p->context_mutex, VGPU_RANK_CONTEXTS);
 	place = place_of(p, NULL);
 	if (place != NULL)
 		*place = *noted;
@@ -65,7 +65,7 @@ bool vgpu_contexts_exist(struct vgpu_process *p, uint32_t device)
 {
 	bool found = false;
 
-	vgpu_mutex_lock(&p->context_mutex);
+	vgpu_mutex_lock(&p->context_mutex, VGPU_RANK_CONTEXTS);
 	for (int i = 0; i < VGPU_MAX_CONTEXTS && !found; i++)
 		found = p->context[i].handle != NULL && p->context[i].device == device;
 	vgpu_mutex_unlock(&p->context_mutex);
@@ -76,7 +76,7 @@ bool vgpu_contexts_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *
 {
 	const struct vgpu_context *place;
 
-	vgpu_mutex_lock(&p->context_mutex);
+	vgpu_mutex_lock(&p->context_mutex, VGPU_RANK_CONTEXTS);
 	place = context != NULL ? place_of(p, context) : NULL;
 	if (place != NULL)
 		*ordinal = place->ordinal;
@@ -89,7 +89,7 @@ int vgpu_contexts_promise_changed(struct vgpu_process *p, CUcontext context, uin
 	struct vgpu_context *place;
 	int device = -1;
 
-	vgpu_mutex_lock(&p->context_mutex);
+	vgpu_mutex_lock(&p->context_mutex, VGPU_RANK_CONTEXTS);
 	place = context != NULL ? place_of(p, context) : NULL;
 	if (place != NULL) {
 		device = (int)place->device;
@@ -104,7 +104,7 @@ CUcontext vgpu_contexts_primary(struct vgpu_process *p, CUdevice ordinal)
 {
 	CUcontext context = NULL;
 
-	vgpu_mutex_lock(&p->context_mutex);
+	vgpu_mutex_lock(&p->context_mutex, VGPU_RANK_CONTEXTS);
 	for (int i = 0; i < VGPU_MAX_CONTEXTS && context == NULL; i++) {
 		if (p->context[i].primary && p->context[i].ordinal == ordinal)
 			context = p->context[i].handle;

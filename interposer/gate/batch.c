@@ -35,7 +35,7 @@ static bool has_place(struct vgpu_stream *stream)
 {
 	bool has;
 
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	has = stream->head - stream->tail < VGPU_GROUPS - GROUPS_SPARE;
 	vgpu_mutex_unlock(&stream->mutex);
 	return has;
@@ -107,7 +107,7 @@ uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream,
 	*first = false;
 	if (GET(engine->semaphores_refused) != 0 || !vgpu_semaphore_ready(engine) || !has_place(stream))
 		return 0;
-	vgpu_mutex_lock(&engine->batch_mutex);
+	vgpu_mutex_lock(&engine->batch_mutex, VGPU_RANK_BATCHES);
 	*first = engine->batch_first == engine->batch_next;
 	next = engine->batch_next;
 	number = open_batch(engine, stream, expected_ns);
@@ -136,7 +136,7 @@ static void begin_flight(struct vgpu_engine *engine, uint64_t now_ns)
 
 		if (GET(stream->state) != VGPU_STREAM_LIVE)
 			continue;
-		vgpu_mutex_lock(&stream->mutex);
+		vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 		for (uint32_t g = stream->tail; g != stream->head; g++) {
 			struct vgpu_group *group = &stream->group[g % VGPU_GROUPS];
 
@@ -154,7 +154,7 @@ static void open_oldest(struct vgpu_process *p, uint32_t device, uint64_t taken_
 	struct vgpu_batch batch;
 	uint64_t number, now = vgpu_now_ns();
 
-	vgpu_mutex_lock(&engine->batch_mutex);
+	vgpu_mutex_lock(&engine->batch_mutex, VGPU_RANK_BATCHES);
 	number = engine->batch_first + 1;
 	batch = *batch_of(engine, number - 1);
 	engine->held_ns -= batch.ns;
@@ -174,7 +174,7 @@ static uint64_t oldest_ns(struct vgpu_engine *engine)
 {
 	uint64_t ns;
 
-	vgpu_mutex_lock(&engine->batch_mutex);
+	vgpu_mutex_lock(&engine->batch_mutex, VGPU_RANK_BATCHES);
 	ns = batch_of(engine, engine->batch_first)->ns;
 	vgpu_mutex_unlock(&engine->batch_mutex);
 	return ns;

@@ -38,7 +38,7 @@ static bool decide(struct vgpu_process *p)
 	uint64_t generation = GET(vgpu_pages.limits->generation);
 	uint32_t boards = 0, gated = 0;
 
-	vgpu_mutex_lock(&p->gate_mutex);
+	vgpu_mutex_lock(&p->gate_mutex, VGPU_RANK_GATE);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {
 		const struct vgpu_board *board = vgpu_claims_open(&p->engine[d].seat, d) ? p->engine[d].seat.board : NULL;
 

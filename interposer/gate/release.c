@@ -23,7 +23,7 @@ uint64_t vgpu_release_device(struct vgpu_process *p, uint32_t device, bool chang
 	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[GET(p->slot)];
 	uint64_t now, next;
 
-	vgpu_mutex_lock(&p->poller_mutex);
+	vgpu_mutex_lock(&p->poller_mutex, VGPU_RANK_POLLER);
 	now = vgpu_now_ns();
 	next = vgpu_samples_let_go(engine, now);
 	SET(slot->inflight_until_ns[device], GET(engine->in_flight) != 0 ? now + STAMP_NS : 0);

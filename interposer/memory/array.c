@@ -177,7 +177,7 @@ void vgpu_array_mapped(struct vgpu_process *p, const CUarrayMapInfo *list, uint3
 
 		if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP && list[i].memHandleType == 0)
 			part.owner = vgpu_vmm_hold(p, list[i].memHandle.memHandle);
-		vgpu_mutex_lock(&p->vmm_mutex);
+		vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 		vgpu_table_take(&p->array_maps, part.key, &old);
 		/* Without memory for it the charge stays until the process ends. */
 		if (part.owner != 0)
@@ -190,7 +190,7 @@ void vgpu_array_mapped(struct vgpu_process *p, const CUarrayMapInfo *list, uint3
 
 static void rename_array(struct vgpu_process *p, uint64_t from, uint64_t to)
 {
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	for (uint64_t i = 0; i < p->array_maps.capacity; i++) {
 		if (p->array_maps.entry[i].key != 0 && p->array_maps.entry[i].bytes == from)
 			p->array_maps.entry[i].bytes = to;
@@ -202,7 +202,7 @@ static bool take_part(struct vgpu_process *p, bool by_context, uint64_t wanted, 
 {
 	bool found = false;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	for (uint64_t i = 0; i < p->array_maps.capacity && !found; i++) {
 		const struct vgpu_entry *entry = &p->array_maps.entry[i];
 

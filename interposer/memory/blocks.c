@@ -68,7 +68,7 @@ void vgpu_blocks_put_back(struct vgpu_process *p, const struct vgpu_entry *block
 	struct vgpu_entry *same;
 	struct vgpu_entry old = {0};
 
-	vgpu_mutex_lock(&shard->mutex);
+	vgpu_mutex_lock(&shard->mutex, VGPU_RANK_BLOCKS);
 	same = vgpu_table_find(&shard->entries, block->key);
 	if (same != NULL)
 		old = *same;
@@ -106,7 +106,7 @@ bool vgpu_blocks_take(struct vgpu_process *p, CUdeviceptr pointer, struct vgpu_e
 	 * from whoever noted it, and so sees that there is one. */
 	if (__atomic_load_n(&p->blocks_there[cell_of(pointer)], __ATOMIC_RELAXED) == 0)
 		return false;
-	vgpu_mutex_lock(&shard->mutex);
+	vgpu_mutex_lock(&shard->mutex, VGPU_RANK_BLOCKS);
 	found = vgpu_table_take(&shard->entries, pointer, out);
 	if (found) {
 		note_cell(p, pointer, false);
@@ -122,7 +122,7 @@ bool vgpu_blocks_device(struct vgpu_process *p, CUdeviceptr pointer, uint32_t *d
 	const struct vgpu_entry *block;
 	bool found;
 
-	vgpu_mutex_lock(&shard->mutex);
+	vgpu_mutex_lock(&shard->mutex, VGPU_RANK_BLOCKS);
 	block = vgpu_table_find(&shard->entries, pointer);
 	found = block != NULL && block->count != VGPU_BLOCK_OF_POOL;
 	if (found)
@@ -138,7 +138,7 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 	for (uint32_t s = 0; s < VGPU_SHARDS; s++) {
 		struct vgpu_table *blocks = &p->blocks[s].entries;
 
-		vgpu_mutex_lock(&p->blocks[s].mutex);
+		vgpu_mutex_lock(&p->blocks[s].mutex, VGPU_RANK_BLOCKS);
 		for (uint64_t i = 0; i < blocks->capacity;) {
 			struct vgpu_entry block = blocks->entry[i];
 
@@ -150,7 +150,7 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 				if (vgpu_descriptors_has_block(p, block.key)) {
 					vgpu_mutex_unlock(&p->blocks[s].mutex);
 					vgpu_blocks_ended(p, &block);
-					vgpu_mutex_lock(&p->blocks[s].mutex);
+					vgpu_mutex_lock(&p->blocks[s].mutex, VGPU_RANK_BLOCKS);
 					i = 0;
 					continue;
 				}
@@ -170,7 +170,7 @@ void vgpu_blocks_change_context(struct vgpu_process *p, CUcontext from, CUcontex
 	for (uint32_t s = 0; s < VGPU_SHARDS; s++) {
 		struct vgpu_table *blocks = &p->blocks[s].entries;
 
-		vgpu_mutex_lock(&p->blocks[s].mutex);
+		vgpu_mutex_lock(&p->blocks[s].mutex, VGPU_RANK_BLOCKS);
 		for (uint64_t i = 0; i < blocks->capacity; i++) {
 			if (blocks->entry[i].key != 0 && blocks->entry[i].owner == (uint64_t)(uintptr_t)from)
 				blocks->entry[i].owner = (uint64_t)(uintptr_t)to;

@@ -97,7 +97,7 @@ uint64_t vgpu_descriptors_begin(struct vgpu_process *p, CUmemGenericAllocationHa
 {
 	uint64_t group;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	group = ++p->vmm_last;
 	hold_memory(p, vgpu_vmm_memory_of(p, handle), group);
 	vgpu_mutex_unlock(&p->vmm_mutex);
@@ -120,7 +120,7 @@ uint64_t vgpu_descriptors_begin_range(struct vgpu_process *p, CUdeviceptr addres
 {
 	uint64_t group;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	group = ++p->vmm_last;
 	if (block != 0)
 		hold_memory(p, memory_of_block(p, block, device), group);
@@ -173,7 +173,7 @@ bool vgpu_descriptors_given(struct vgpu_process *p, uint64_t group, int fd)
 
 	if (file == 0)
 		return false;
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	for (uint64_t i = 0; i < p->vmm_descriptors.capacity; i++) {
 		if (p->vmm_descriptors.entry[i].key != 0 && p->vmm_descriptors.entry[i].device == (uint32_t)fd)
 			p->vmm_descriptors.entry[i].device = NO_NUMBER;
@@ -224,7 +224,7 @@ bool vgpu_descriptors_has_block(struct vgpu_process *p, CUdeviceptr pointer)
 
 	if (GET(p->exported_blocks.used) == 0)
 		return false;
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	found = vgpu_table_find(&p->exported_blocks, pointer) != NULL;
 	vgpu_mutex_unlock(&p->vmm_mutex);
 	return found;

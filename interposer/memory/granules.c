@@ -22,7 +22,7 @@ static bool hold_one(struct vgpu_process *p, const struct vgpu_entry *first)
 	struct vgpu_shard *shard = shard_of(p, first->key);
 	struct vgpu_entry *held;
 
-	vgpu_mutex_lock(&shard->mutex);
+	vgpu_mutex_lock(&shard->mutex, VGPU_RANK_GRANULES);
 	held = vgpu_table_find(&shard->entries, first->key);
 	if (held != NULL)
 		held->count++;
@@ -53,7 +53,7 @@ static uint64_t leave_one(struct vgpu_process *p, uint64_t number)
 	struct vgpu_entry gone = {0};
 	struct vgpu_entry *held;
 
-	vgpu_mutex_lock(&shard->mutex);
+	vgpu_mutex_lock(&shard->mutex, VGPU_RANK_GRANULES);
 	held = vgpu_table_find(&shard->entries, number);
 	if (held != NULL && --held->count == 0)
 		vgpu_table_take(&shard->entries, number, &gone);

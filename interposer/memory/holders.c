@@ -38,7 +38,7 @@ static bool take_binding(struct vgpu_process *p, uint32_t tag, int device, uint6
 {
 	bool found = false;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	for (uint64_t i = 0; i < p->vmm_bindings.capacity && !found; i++) {
 		const struct vgpu_entry *binding = &p->vmm_bindings.entry[i];
 
@@ -66,7 +66,7 @@ static void drop_one(struct vgpu_process *p, uint64_t key)
 	struct vgpu_entry gone = {0};
 	bool bound;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	memory = vgpu_table_find(&p->vmm_memory, key);
 	if (memory != NULL && --memory->count == 0)
 		vgpu_table_take(&p->vmm_memory, key, &gone);
@@ -93,7 +93,7 @@ void vgpu_holders_drop_closed(struct vgpu_process *p, uint64_t memory)
 	uint32_t count = VGPU_DESCRIPTORS_AT_ONCE;
 
 	while (count == VGPU_DESCRIPTORS_AT_ONCE && GET(p->vmm_descriptors.used) != 0) {
-		vgpu_mutex_lock(&p->vmm_mutex);
+		vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 		count = vgpu_descriptors_take_closed(p, memory, list);
 		vgpu_mutex_unlock(&p->vmm_mutex);
 		drop_all(p, list, count);
@@ -105,14 +105,14 @@ void vgpu_holders_drop(struct vgpu_process *p, uint64_t key)
 	struct vgpu_entry *memory;
 	bool look, kept = false;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	look = p->vmm_descriptors.used != 0 && vgpu_descriptors_count(p, key) != 0;
 	vgpu_mutex_unlock(&p->vmm_mutex);
 	drop_one(p, key);
 	if (!look)
 		return;
 	vgpu_holders_drop_closed(p, key);
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	memory = vgpu_table_find(&p->vmm_memory, key);
 	if (memory != NULL && (memory->owner & VGPU_VMM_KEPT) == 0 && memory->count == vgpu_descriptors_count(p, key)) {
 		memory->owner |= VGPU_VMM_KEPT;
@@ -128,7 +128,7 @@ uint64_t vgpu_bind_multicast(struct vgpu_process *p, CUmemGenericAllocationHandl
 	struct vgpu_entry *reference;
 	uint64_t object = 0;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	reference = vgpu_table_find(&p->vmm_handles, handle);
 	if (reference != NULL)
 		object = reference->owner;
@@ -142,7 +142,7 @@ void vgpu_bind_noted(struct vgpu_process *p, uint64_t object, uint64_t offset, u
 	struct vgpu_entry *held;
 	bool noted = false;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	held = vgpu_table_find(&p->vmm_memory, memory);
 	if (held != NULL && object != 0) {
 		binding.key = ++p->vmm_last;
@@ -169,7 +169,7 @@ void vgpu_holders_imported(struct vgpu_process *p, CUmemGenericAllocationHandle 
 	int fd = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? (int)(intptr_t)shared : -1;
 	uint64_t key;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	key = vgpu_vmm_memory_of(p, handle);
 	if (key == 0 && fd >= 0)
 		key = vgpu_descriptors_memory(p, fd);
@@ -190,7 +190,7 @@ static void cancel(struct vgpu_process *p, uint64_t group)
 	uint32_t count;
 
 	do {
-		vgpu_mutex_lock(&p->vmm_mutex);
+		vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 		count = vgpu_descriptors_take_group(p, group, list);
 		vgpu_mutex_unlock(&p->vmm_mutex);
 		drop_all(p, list, count);
@@ -211,7 +211,7 @@ bool vgpu_holders_keep_block(struct vgpu_process *p, CUdeviceptr pointer, uint64
 
 	if (GET(p->exported_blocks.used) == 0)
 		return false;
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	found = vgpu_table_take(&p->exported_blocks, pointer, &block);
 	if (found)
 		device = vgpu_vmm_charged(p, block.owner, bytes > at_least ? bytes : at_least);

@@ -13,7 +13,7 @@ uint64_t vgpu_vmm_unseen_bytes(struct vgpu_process *p, uint32_t device)
 {
 	uint64_t sum = 0;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	for (uint64_t i = 0; i < p->vmm_memory.capacity; i++) {
 		const struct vgpu_entry *memory = &p->vmm_memory.entry[i];
 
@@ -36,7 +36,7 @@ void vgpu_vmm_create(struct vgpu_process *p, CUmemGenericAllocationHandle handle
 
 void vgpu_vmm_created(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes)
 {
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	vgpu_vmm_create(p, handle, device, bytes, 0);
 	vgpu_mutex_unlock(&p->vmm_mutex);
 }
@@ -47,7 +47,7 @@ uint64_t vgpu_vmm_release(struct vgpu_process *p, CUmemGenericAllocationHandle h
 	struct vgpu_entry gone;
 	uint64_t memory = 0;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	reference = vgpu_table_find(&p->vmm_handles, handle);
 	if (reference != NULL) {
 		memory = reference->owner;
@@ -76,7 +76,7 @@ void vgpu_vmm_refer(struct vgpu_process *p, CUmemGenericAllocationHandle handle,
 
 void vgpu_vmm_unrelease(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint64_t memory)
 {
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	vgpu_vmm_refer(p, handle, memory);
 	vgpu_mutex_unlock(&p->vmm_mutex);
 }
@@ -135,7 +135,7 @@ uint64_t vgpu_vmm_hold(struct vgpu_process *p, CUmemGenericAllocationHandle hand
 {
 	uint64_t key;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	key = vgpu_vmm_hold_key(p, vgpu_vmm_memory_of(p, handle));
 	vgpu_mutex_unlock(&p->vmm_mutex);
 	return key;
@@ -145,7 +145,7 @@ uint64_t vgpu_vmm_hold_at(struct vgpu_process *p, CUdeviceptr address)
 {
 	uint64_t key;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	key = vgpu_vmm_hold_key(p, memory_at(p, address));
 	vgpu_mutex_unlock(&p->vmm_mutex);
 	return key;
@@ -155,7 +155,7 @@ void vgpu_vmm_mapped(struct vgpu_process *p, CUdeviceptr pointer, uint64_t size,
 {
 	struct vgpu_entry mapping = {.key = pointer, .bytes = size, .owner = memory, .count = 1};
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	vgpu_table_put(&p->vmm_mappings, &mapping);
 	vgpu_mutex_unlock(&p->vmm_mutex);
 }
@@ -166,7 +166,7 @@ uint32_t vgpu_vmm_unmap(struct vgpu_process *p, CUdeviceptr pointer, uint64_t si
 	CUdeviceptr at = pointer;
 	uint32_t count = 0;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	/* Mappings that follow each other, as a rule just one. */
 	while (count < room && at - pointer < size && vgpu_table_take(&p->vmm_mappings, at, &list[count]))
 		at += list[count++].bytes;
@@ -187,7 +187,7 @@ void vgpu_vmm_retained(struct vgpu_process *p, CUmemGenericAllocationHandle hand
 {
 	uint64_t key;
 
-	vgpu_mutex_lock(&p->vmm_mutex);
+	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
 	key = vgpu_vmm_memory_of(p, handle);
 	key = vgpu_vmm_hold_key(p, key != 0 ? key : memory_at(p, address));
 	if (key != 0)

@@ -81,7 +81,7 @@ static bool take_graph(struct vgpu_process *p, CUgraphExec exec, struct vgpu_ent
 {
 	bool found;
 
-	vgpu_mutex_lock(&p->graphs_mutex);
+	vgpu_mutex_lock(&p->graphs_mutex, VGPU_RANK_GRAPHS);
 	found = vgpu_table_take(&p->graphs, (uint64_t)(uintptr_t)exec, out);
 	__atomic_store_n(&p->graphs_with_memory, (uint32_t)p->graphs.used, __ATOMIC_RELAXED);
 	vgpu_mutex_unlock(&p->graphs_mutex);
@@ -104,7 +104,7 @@ void vgpu_graphs_built(struct vgpu_process *p, CUgraphExec exec, CUgraph graph)
 			      ? sum.bytes
 			      : (sum.bytes + VGPU_POOL_CHUNK_BYTES - 1) / VGPU_POOL_CHUNK_BYTES * VGPU_POOL_CHUNK_BYTES;
 	entry.device = (uint32_t)sum.ordinal;
-	vgpu_mutex_lock(&p->graphs_mutex);
+	vgpu_mutex_lock(&p->graphs_mutex, VGPU_RANK_GRAPHS);
 	vgpu_table_put(&p->graphs, &entry);
 	__atomic_store_n(&p->graphs_with_memory, (uint32_t)p->graphs.used, __ATOMIC_RELAXED);
 	vgpu_mutex_unlock(&p->graphs_mutex);
@@ -130,7 +130,7 @@ CUresult vgpu_graphs_begin(struct vgpu_process *p, struct vgpu_growth *g, CUgrap
 	uint64_t trimmed;
 
 	g->pool = NULL;
-	vgpu_mutex_lock(&p->graphs_mutex);
+	vgpu_mutex_lock(&p->graphs_mutex, VGPU_RANK_GRAPHS);
 	found = vgpu_table_find(&p->graphs, (uint64_t)(uintptr_t)exec);
 	if (found != NULL)
 		entry = *found;
@@ -170,7 +170,7 @@ void vgpu_graphs_end(struct vgpu_process *p, struct vgpu_growth *g, CUgraphExec 
 		vgpu_pools_force(p, g->pool);
 	if (result != CUDA_SUCCESS)
 		return;
-	vgpu_mutex_lock(&p->graphs_mutex);
+	vgpu_mutex_lock(&p->graphs_mutex, VGPU_RANK_GRAPHS);
 	found = vgpu_table_find(&p->graphs, (uint64_t)(uintptr_t)exec);
 	if (found != NULL)
 		found->owner = g->trimmed + 1;

@@ -44,7 +44,7 @@ static struct vgpu_pool *note(struct vgpu_process *p, CUmemoryPool handle, CUdev
 {
 	struct vgpu_pool *pool;
 
-	vgpu_mutex_lock(&p->pools_mutex);
+	vgpu_mutex_lock(&p->pools_mutex, VGPU_RANK_POOLS);
 	pool = handle != NULL ? find_handle(p, handle) : find_graphs(p, ordinal);
 	for (uint32_t i = 0; i < VGPU_MAX_POOLS && pool == NULL; i++) {
 		if (__atomic_load_n(&p->pool[i].state, __ATOMIC_RELAXED) != VGPU_POOL_UNUSED)
@@ -197,7 +197,7 @@ static void bury(struct vgpu_process *p, struct vgpu_pool *pool)
 	uint64_t much = 0;
 	int device = __atomic_load_n(&pool->device, __ATOMIC_RELAXED);
 
-	vgpu_mutex_lock(&p->pools_mutex);
+	vgpu_mutex_lock(&p->pools_mutex, VGPU_RANK_POOLS);
 	if (__atomic_load_n(&pool->state, __ATOMIC_RELAXED) == VGPU_POOL_DEAD && pool->live == 0) {
 		much = vgpu_account_tally_ends(p, &pool->tally);
 		__atomic_store_n(&pool->state, VGPU_POOL_UNUSED, __ATOMIC_RELEASE);
@@ -213,7 +213,7 @@ void vgpu_pools_destroyed(struct vgpu_process *p, struct vgpu_pool *pool, CUmemo
 		__atomic_store_n(&pool->handle, handle, __ATOMIC_RELEASE);
 		return;
 	}
-	vgpu_mutex_lock(&p->pools_mutex);
+	vgpu_mutex_lock(&p->pools_mutex, VGPU_RANK_POOLS);
 	__atomic_store_n(&pool->state, VGPU_POOL_DEAD, __ATOMIC_RELEASE);
 	vgpu_mutex_unlock(&p->pools_mutex);
 	bury(p, pool);
@@ -223,7 +223,7 @@ void vgpu_pools_block(struct vgpu_process *p, struct vgpu_pool *pool, CUdevicept
 {
 	struct vgpu_entry block = {.key = pointer, .owner = (uint64_t)(pool - p->pool) + 1, .count = VGPU_BLOCK_OF_POOL};
 
-	vgpu_mutex_lock(&p->pools_mutex);
+	vgpu_mutex_lock(&p->pools_mutex, VGPU_RANK_POOLS);
 	pool->live++;
 	vgpu_mutex_unlock(&p->pools_mutex);
 	vgpu_blocks_put_back(p, &block);
@@ -236,7 +236,7 @@ void vgpu_pools_block_freed(struct vgpu_process *p, const struct vgpu_entry *blo
 	if (block->owner - 1 >= VGPU_MAX_POOLS)
 		return;
 	pool = &p->pool[block->owner - 1];
-	vgpu_mutex_lock(&p->pools_mutex);
+	vgpu_mutex_lock(&p->pools_mutex, VGPU_RANK_POOLS);
 	if (pool->live > 0)
 		pool->live--;
 	vgpu_mutex_unlock(&p->pools_mutex);

@@ -149,7 +149,7 @@ struct vgpu_process {
 	/* CUDA ordinal → 1 + index in vgpu_limits.device, 255 not granted, 0 not asked yet. */
 	uint8_t device_of[VGPU_CACHED_DEVICES];
 
-	/* memory/blocks.c and memory/granules.c. A mutex of granules may be taken within one of blocks, not otherwise. */
+	/* memory/blocks.c and memory/granules.c. */
 	struct vgpu_shard blocks[VGPU_SHARDS];
 	uint16_t blocks_there[VGPU_BLOCK_CELLS]; /* how many, by a hash of their address */
 	struct vgpu_shard granules[VGPU_SHARDS];

@@ -144,7 +144,7 @@ static uint32_t ask_groups(struct vgpu_process *p, uint32_t device, struct vgpu_
 	uint64_t asked_ns, now;
 	bool is_one;
 
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	is_one = vgpu_query_about(engine, stream, number, before, &q);
 	stream->users += is_one;
 	vgpu_mutex_unlock(&stream->mutex);
@@ -154,7 +154,7 @@ static uint32_t ask_groups(struct vgpu_process *p, uint32_t device, struct vgpu_
 	asked_ns = vgpu_now_ns();
 	answer = vgpu_query_driver(p, &q);
 	now = vgpu_now_ns();
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	stream->users--;
 	if (vgpu_query_still_holds(stream, &q, &answer)) {
 		if (answer.state == VGPU_QUERY_DONE) {
@@ -189,7 +189,7 @@ static uint64_t oldest_ns(struct vgpu_stream *stream, bool done)
 
 	if (!vgpu_groups_any(stream))
 		return first_ns;
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	if (GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail &&
 	    (vgpu_groups_oldest(stream)->reached_ns != 0) == done)
 		first_ns = vgpu_groups_oldest(stream)->first_ns;
@@ -206,7 +206,7 @@ static bool finish(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 	struct vgpu_group *group;
 	bool done;
 
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	group = vgpu_groups_oldest(stream);
 	done = GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail && group->reached_ns != 0;
 	/* Where there is no place for another group, launches come to one that was done. */

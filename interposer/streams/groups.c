@@ -123,7 +123,7 @@ void vgpu_groups_give_lease(struct vgpu_engine *engine, struct vgpu_stream *stre
 
 	if (credit_ns < (int64_t)LEASE_LEAST_NS)
 		return;
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	/* Another thread may have had one meanwhile: what it launched is in the group first. */
 	vgpu_groups_collect(engine, stream, 0);
 	ns = credit_ns < (int64_t)LEASE_NS ? credit_ns : (int64_t)LEASE_NS;
@@ -158,7 +158,7 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 
 	for (;;) {
 		*begun = (struct vgpu_group_begun){0};
-		vgpu_mutex_lock(&stream->mutex);
+		vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 		vgpu_groups_collect(engine, stream, 0);
 		begun->front = stream->beside;
 		group = begun->front && stream->head - stream->tail < VGPU_GROUPS - 1 ? NULL : open_group(stream, more->expected_ns, more->batch);
@@ -216,13 +216,13 @@ void vgpu_groups_mark(struct vgpu_stream *stream, CUstream handle, struct vgpu_g
 	bool timed, marked;
 
 	/* Another thread may just now be about to time the first of them. */
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	end = group->end;
 	timed = group->begun;
 	vgpu_mutex_unlock(&stream->mutex);
 	timed = timed && record_kept(&end, 0, handle);
 	marked = timed || record_kept(&group->marker, CU_EVENT_DISABLE_TIMING, handle);
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	group->end = end;
 	if (marked) {
 		group->timed = timed;
@@ -237,7 +237,7 @@ void vgpu_groups_time(struct vgpu_stream *stream, CUstream handle, struct vgpu_g
 	CUevent begin = group->begin;
 	bool begun = record_kept(&begin, 0, handle);
 
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	group->begin = begin;
 	group->begun = begun;
 	vgpu_mutex_unlock(&stream->mutex);
@@ -249,7 +249,7 @@ void vgpu_groups_end_here(struct vgpu_engine *engine, struct vgpu_stream *stream
 	CUstream handle;
 	bool live;
 
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	last = unmarked(engine, stream);
 	handle = GET(stream->handle);
 	live = GET(stream->state) == VGPU_STREAM_LIVE && last != NULL && handle != CU_STREAM_PER_THREAD;
@@ -258,7 +258,7 @@ void vgpu_groups_end_here(struct vgpu_engine *engine, struct vgpu_stream *stream
 	if (!live)
 		return;
 	vgpu_groups_mark(stream, handle, last);
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	stream->users--;
 	vgpu_mutex_unlock(&stream->mutex);
 }
@@ -267,7 +267,7 @@ void vgpu_groups_beside(struct vgpu_engine *engine, struct vgpu_stream *stream, 
 {
 	struct vgpu_group *last;
 
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	stream->beside = true;
 	last = unmarked(engine, stream);
 	stream->users += last != NULL;
@@ -275,7 +275,7 @@ void vgpu_groups_beside(struct vgpu_engine *engine, struct vgpu_stream *stream, 
 	if (last == NULL)
 		return;
 	vgpu_groups_mark(stream, handle, last);
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	stream->users--;
 	vgpu_mutex_unlock(&stream->mutex);
 }
@@ -285,7 +285,7 @@ void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_
 	CUevent front = group->front;
 	bool fronted = record_kept(&front, CU_EVENT_DISABLE_TIMING, handle);
 
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	group->front = front;
 	group->fronted = fronted;
 	vgpu_mutex_unlock(&stream->mutex);
@@ -303,7 +303,7 @@ void vgpu_groups_end(struct vgpu_engine *engine, struct vgpu_stream *stream, CUs
 	}
 	mark = mark && launched && record != NULL && record(group->marker, handle) == CUDA_SUCCESS;
 	now = vgpu_now_ns();
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	group->inside--;
 	if (mark) {
 		group->marked = true;
@@ -331,7 +331,7 @@ bool vgpu_groups_idle(struct vgpu_stream *stream)
 {
 	bool idle;
 
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	idle = stream->head == stream->tail;
 	vgpu_mutex_unlock(&stream->mutex);
 	return idle;
@@ -345,7 +345,7 @@ bool vgpu_groups_drained(struct vgpu_engine *engine, struct vgpu_stream *stream,
 	CUevent marker = NULL;
 	bool idle, unmarked;
 
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	vgpu_groups_collect(engine, stream, 0);
 	last = &stream->group[(stream->head - 1) % VGPU_GROUPS];
 	idle = stream->head == stream->tail;

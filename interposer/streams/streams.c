@@ -53,7 +53,7 @@ static bool leave_idle(struct vgpu_engine *engine, struct vgpu_stream *stream, C
 	CUevent left[EVENTS];
 	bool idle;
 
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	idle = GET(stream->state) == VGPU_STREAM_LIVE && stream->head == stream->tail && stream->users == 0;
 	if (idle && GET(stream->context) != context)
 		clear(engine, stream, left);
@@ -130,7 +130,7 @@ static void occupy(struct vgpu_engine *engine, struct vgpu_stream *place, CUcont
 	SET(place->context, context);
 	SET(place->handle, handle);
 	SET(place->thread, thread);
-	vgpu_mutex_lock(&place->mutex);
+	vgpu_mutex_lock(&place->mutex, VGPU_RANK_STREAM);
 	place->meter = (struct vgpu_meter){0};
 	place->held_ns = place->drained_ns = place->batch = place->batch_ns = 0;
 	SET(place->waits_for_batch, 0);
@@ -154,7 +154,7 @@ struct vgpu_stream *vgpu_streams_find(struct vgpu_engine *engine, CUcontext cont
 		SET(*seen, (uint16_t)(found - engine->stream));
 		return found;
 	}
-	vgpu_mutex_lock(&engine->streams_mutex);
+	vgpu_mutex_lock(&engine->streams_mutex, VGPU_RANK_STREAMS);
 	found = look_up(engine, context, handle, thread);
 	if (found == NULL) {
 		found = place_for(engine, context);
@@ -185,13 +185,13 @@ static void gone(struct vgpu_engine *engine, struct vgpu_stream *stream, bool de
 	CUevent left[EVENTS] = {0};
 	uint64_t since = vgpu_now_ns();
 
-	vgpu_mutex_lock(&stream->mutex);
+	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	SET(stream->state, VGPU_STREAM_DEAD);
 	/* Who uses its events is in a call that does not wait. */
 	while (stream->users != 0 && vgpu_now_ns() - since < DESTROY_WAIT_NS) {
 		vgpu_mutex_unlock(&stream->mutex);
 		sched_yield();
-		vgpu_mutex_lock(&stream->mutex);
+		vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	}
 	if (stream->users == 0)
 		clear(engine, stream, left);
