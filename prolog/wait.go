@@ -18,10 +18,10 @@ import (
 )
 
 // Where a job waits for a node that does not tell it of room, because its epilog or the node died, it comes back by
-// itself when the jobs in its way must have ended, but at the latest after a day.
+// itself when the jobs in its way must have ended, but at the latest after some hours.
 const (
 	shortestWait = time.Minute
-	longestWait  = 24 * time.Hour
+	longestWait  = 4 * time.Hour
 	// soon is more than the nodes need to let go of a requeued job: Slurm takes a start that has passed by then for none.
 	soon = 5 * time.Second
 )
@@ -151,6 +151,9 @@ func (p *prolog) letWait(ctx context.Context, told slurm.Job) {
 	}
 	if err := p.controller.Wait(ctx, told, w); err != nil {
 		p.log.Error("the job comes back after Slurm's own delay", "reason", err)
+	}
+	if err := p.waker().TellAgain(ctx, told.ID); err != nil {
+		p.log.Error("the job may not know of room before the next epilog", "reason", err)
 	}
 	p.preempt(ctx)
 }

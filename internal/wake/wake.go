@@ -72,6 +72,18 @@ func (w Waker) Wake(ctx context.Context) error {
 	return err
 }
 
+// TellAgain is for a prolog that has put off a job's start: if the job was told of room before that, it has not heard. Slurm
+// 22.05 does not wait for a prolog that a step has started, so that the job's epilog may come first.
+func (w Waker) TellAgain(ctx context.Context, id uint32) error {
+	jobs, err := waiting.Read(w.Config.Spool())
+	if job, ok := jobs.Find(id); err != nil || !ok || job.Told.IsZero() {
+		return err
+	} else if err := w.untold(ctx, job); err != nil {
+		return err
+	}
+	return w.Wake(ctx)
+}
+
 // Forget drops jobs that do not wait any more, but not the one that is asked for. It says whether there were any.
 func (w Waker) Forget(ctx context.Context, but uint32) (bool, error) {
 	jobs, err := waiting.Read(w.Config.Spool())

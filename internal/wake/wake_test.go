@@ -221,6 +221,29 @@ func TestWhoDidNotComeKeepsNothing(t *testing.T) {
 	}
 }
 
+// A prolog that puts off the start of a job that was told meanwhile must take that back.
+func TestTellAgain(t *testing.T) {
+	c := &controller{standings: map[uint32]slurm.Standing{1: pending, 2: pending}}
+	w := node(t, c, 40, 80)
+	w.list(t, time.Time{}, 50, 50)
+	for range 2 {
+		if err := w.TellAgain(t.Context(), 1); err != nil || len(c.told) > 0 {
+			t.Fatalf("it was not told before: %q, %v", c.told, err)
+		}
+	}
+	if err := w.Wake(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range []uint32{1, 2, 3} {
+		if err := w.TellAgain(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{`1 for 0s on ""`, `1 for 0s on ""`}; !slices.Equal(c.told, want) {
+		t.Errorf("told %q, want %q", c.told, want)
+	}
+}
+
 func TestForget(t *testing.T) {
 	c := &controller{standings: map[uint32]slurm.Standing{1: {State: "COMPLETED"}, 2: {State: "COMPLETED"}, 3: pending}}
 	w := node(t, c, 40, 80)

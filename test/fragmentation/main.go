@@ -39,6 +39,7 @@ func main() {
 	count := flag.Int("jobs", 200, "how many jobs")
 	seed := flag.Uint64("seed", 1, "of the mix; 0: another one each time")
 	every := flag.Duration("every", 100*time.Millisecond, "mean time between two submissions")
+	rest := flag.Duration("rest", 15*time.Minute, "how long all jobs may take together")
 	flag.Parse()
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -49,7 +50,7 @@ func main() {
 		os.Exit(1)
 	}
 	os.Exit(cluster.Enclose(func(ctx context.Context, home cluster.Home) int {
-		r := &run{build: filepath.Dir(executable), random: rand.New(rand.NewPCG(*seed, 0)), every: *every, marks: home.Path("marks")}
+		r := &run{build: filepath.Dir(executable), random: rand.New(rand.NewPCG(*seed, 0)), every: *every, atMost: *rest, marks: home.Path("marks")}
 		fmt.Fprintln(os.Stderr, "fragmentation: seed", *seed)
 		good, err := r.do(ctx, home, *count)
 		if err != nil {
@@ -64,7 +65,7 @@ func main() {
 
 // mix draws a job. Three of four fit beside others; the rest needs most of a GPU, a GPU, or both.
 func mix(random *rand.Rand) *job {
-	j := &job{slices: 1, seconds: float64(5+random.IntN(26)) / 10}
+	j := &job{slices: 1, seconds: float64(15+random.IntN(46)) / 10}
 	switch random.IntN(8) {
 	case 0, 1, 2:
 		j.mib = 1000 * (2 + random.IntN(28))

@@ -23,6 +23,7 @@ type run struct {
 	build   string
 	random  *rand.Rand
 	every   time.Duration
+	atMost  time.Duration
 	marks   string // the folder in which each job leaves when it began and ended
 }
 
@@ -33,10 +34,8 @@ sleep $1
 date +%%s.%%N > %[1]s/.$SLURM_JOB_ID.ended; mv %[1]s/.$SLURM_JOB_ID.ended %[1]s/$SLURM_JOB_ID.ended
 `
 
-const (
-	restTime = 15 * time.Minute // bounds how long the jobs may take
-	lone     = 5                // jobs that are run alone, to know what Slurm itself takes
-)
+// lone jobs are run alone, to know what Slurm itself takes.
+const lone = 5
 
 func (r *run) do(ctx context.Context, home cluster.Home, count int) (good bool, err error) {
 	c, err := cluster.Start(ctx, home, cluster.Options{Build: r.build, Source: filepath.Dir(r.build), GPU: "sim", SlicesPerGPU: 40,
@@ -117,12 +116,13 @@ func (r *run) overhead(ctx context.Context) (starting, leaving time.Duration, er
 func (r *run) rest(ctx context.Context, jobs []*job) error {
 	begin := time.Now()
 	for {
-		left := r.cluster.Run(ctx, r.cluster.Root(), "squeue -h -o '%i %T %r'").Stdout
-		if left == "" {
+		result := r.cluster.Run(ctx, r.cluster.Root(), "squeue -h -o '%i %T %r'")
+		left := result.Stdout
+		if left == "" && result.Code == 0 {
 			break
 		}
-		if time.Since(begin) > restTime || ctx.Err() != nil {
-			return fmt.Errorf("not at rest after %v: %.500s", restTime, left)
+		if time.Since(begin) > r.atMost || ctx.Err() != nil {
+			return fmt.Errorf("not at rest after %v: %.500s\n%s", time.Since(begin).Round(time.Second), left, r.logs())
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -150,6 +150,19 @@ func (r *run) rest(ctx context.Context, jobs []*job) error {
 		}
 	}
 	return nil
+}
+
+// logs are the end of what the node's side says, which goes away with the folder.
+func (r *run) logs() string {
+	var all strings.Builder
+	for _, path := range []string{"vgpu-spool/n1/waiting.json", "log/vgpu.log", "log/slurmd-n1.log"} {
+		text, err := os.ReadFile(r.cluster.Home.Path(path))
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		fmt.Fprintf(&all, "%s:\n%s\n", path, text[max(0, len(text)-20000):])
+	}
+	return all.String()
 }
 
 func (r *run) mark(name string) (time.Time, error) {
