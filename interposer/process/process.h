@@ -102,27 +102,27 @@ struct vgpu_free_memory {
 };
 
 struct vgpu_process {
-	/* What nearly every call looks at and few change lies together. */
+	/* What nearly every call looks at and few change lies together, in one line of the cache. */
 	uint32_t stage;
 	uint32_t graphs_with_memory; /* executable graphs in the table */
 	uint32_t captures;	     /* that have begun and not ended; see driver/capture.h */
-	uint32_t overhead_pending; /* something was loaded, so that a launch may make the driver take memory */
-	uint32_t opened;	 /* ever: memory of other processes that is open here, this one's once they have ended;
-				  * and of this one that nothing but descriptors keeps */
-	uint32_t closed;	 /* of that, ever */
-	uint32_t overhead_closed;	 /* as it was when what that changes was looked at last */
+	uint32_t overhead_pending;   /* something was loaded, so that a launch may make the driver take memory */
+	uint32_t opened;	     /* ever: memory of other processes that is open here, this one's once they have ended;
+				      * and of this one that nothing but descriptors keeps */
 	uint32_t pools_high;
 	uint32_t gated;		  /* launches may have to wait; see gate/gate.h */
 	uint32_t contexts_made;	  /* ever, wherever they lie */
-	uint64_t overhead_due_ns;	  /* when to ask for either next */
-	uint64_t overhead_every_ns; /* how often it is asked now */
-	uint32_t gate_decided;	  /* how often that was decided */
-	uint32_t overhead_decided;  /* the same when the driver was asked last */
-	uint64_t gate_generation; /* 1 + that of the limits page when this was decided */
+	uint32_t overhead_closed; /* of what was opened: closed, and looked at since */
+	uint32_t gate_decided;	  /* how often gated was decided */
+	uint64_t overhead_due_ns; /* when to ask for the driver's overhead next */
+	uint64_t gate_generation; /* 1 + that of the limits page when gated was decided */
 	uint32_t gate_boards;	  /* and how the boards of its devices stood then */
 	uint32_t gate_sequence[VGPU_MAX_DEVICES];
 	const struct vgpu_board *gate_board[VGPU_MAX_DEVICES];
-	uint8_t several_devices;  /* 0 not asked yet, 1 no, 2 yes */
+	uint8_t several_devices;    /* 0 not asked yet, 1 no, 2 yes */
+	uint32_t closed;	    /* of what was opened, ever */
+	uint32_t overhead_decided;  /* gate_decided when the driver was asked last */
+	uint64_t overhead_every_ns; /* how often it is asked now */
 	const char *refused_why;
 
 	/* Who this is, as in the ledger's slot. */
@@ -202,6 +202,8 @@ struct vgpu_process {
 	CUcontext poller_context; /* current in the poller's thread */
 	struct vgpu_engine engine[VGPU_MAX_DEVICES];
 };
+
+_Static_assert(offsetof(struct vgpu_process, gate_sequence) < 64, "one line of the cache");
 
 /* The step's pages. Set once; they stay mapped in forked children. */
 struct vgpu_pages {
