@@ -20,6 +20,16 @@
 
 #include <stdbool.h>
 
+/* What something is charged that the driver is asked about, under account_lock. */
+struct vgpu_tally {
+	uint64_t charged_bytes;
+	uint64_t flying_bytes;	 /* that calls which are in the driver now may take */
+	uint64_t reserved_bytes; /* of these: in may_take_bytes, not charged */
+	uint64_t begun_bytes;	 /* that all calls ever begun might take */
+	bool charges;		 /* what calls may take is charged at once instead of reserved */
+	bool ended;
+};
+
 /* A call that is in the driver, or a moment at which the driver is asked. */
 struct vgpu_flight {
 	uint64_t bytes;	       /* that the call may take */

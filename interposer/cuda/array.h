@@ -5,6 +5,7 @@
 #ifndef VGPU_CUDA_ARRAY_H
 #define VGPU_CUDA_ARRAY_H
 
+#include "base/table.h"
 #include "cuda/memory.h"
 #include "memory/array.h"
 

@@ -6,6 +6,7 @@
 #define VGPU_CUDA_MEMORY_H
 
 #include "account/account.h"
+#include "base/table.h"
 #include "context/overhead.h"
 #include "cuda/wrap.h"
 #include "memory/blocks.h"

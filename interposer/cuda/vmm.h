@@ -5,6 +5,7 @@
 #ifndef VGPU_CUDA_VMM_H
 #define VGPU_CUDA_VMM_H
 
+#include "base/table.h"
 #include "context/overhead.h"
 #include "cuda/memory.h"
 #include "cuda/wrap.h"

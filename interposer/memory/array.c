@@ -4,8 +4,10 @@
 
 #include "api/symbols.h"
 #include "base/futex.h"
+#include "base/table.h"
 #include "memory/charge.h"
 #include "memory/holders.h"
+#include "memory/own.h"
 #include "memory/vmm.h"
 
 #define PAGE_BYTES 65536u
@@ -131,7 +133,7 @@ uint64_t vgpu_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t levels)
 
 /* ---- mappings ----
  *
- * p->array_maps: one entry per part of an array that memory was mapped to.
+ * vgpu_memory(p)->array_maps: one entry per part of an array that memory was mapped to.
  *   key    of the array and the part; a part that overlaps others is one of its own, so that memory
  *          may be counted for longer than it is held, but never for less
  *   owner  the memory, in vmm.h
@@ -177,12 +179,12 @@ void vgpu_array_mapped(struct vgpu_process *p, const CUarrayMapInfo *list, uint3
 
 		if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP && list[i].memHandleType == 0)
 			part.owner = vgpu_vmm_hold(p, list[i].memHandle.memHandle);
-		vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
-		vgpu_table_take(&p->array_maps, part.key, &old);
+		vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
+		vgpu_table_take(&vgpu_memory(p)->array_maps, part.key, &old);
 		/* Without memory for it the charge stays until the process ends. */
 		if (part.owner != 0)
-			vgpu_table_put(&p->array_maps, &part);
-		vgpu_mutex_unlock(&p->vmm_mutex);
+			vgpu_table_put(&vgpu_memory(p)->array_maps, &part);
+		vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 		if (old.owner != 0)
 			vgpu_holders_drop(p, old.owner);
 	}
@@ -190,26 +192,26 @@ void vgpu_array_mapped(struct vgpu_process *p, const CUarrayMapInfo *list, uint3
 
 static void rename_array(struct vgpu_process *p, uint64_t from, uint64_t to)
 {
-	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
-	for (uint64_t i = 0; i < p->array_maps.capacity; i++) {
-		if (p->array_maps.entry[i].key != 0 && p->array_maps.entry[i].bytes == from)
-			p->array_maps.entry[i].bytes = to;
+	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
+	for (uint64_t i = 0; i < vgpu_memory(p)->array_maps.capacity; i++) {
+		if (vgpu_memory(p)->array_maps.entry[i].key != 0 && vgpu_memory(p)->array_maps.entry[i].bytes == from)
+			vgpu_memory(p)->array_maps.entry[i].bytes = to;
 	}
-	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 }
 
 static bool take_part(struct vgpu_process *p, bool by_context, uint64_t wanted, struct vgpu_entry *part)
 {
 	bool found = false;
 
-	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
-	for (uint64_t i = 0; i < p->array_maps.capacity && !found; i++) {
-		const struct vgpu_entry *entry = &p->array_maps.entry[i];
+	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
+	for (uint64_t i = 0; i < vgpu_memory(p)->array_maps.capacity && !found; i++) {
+		const struct vgpu_entry *entry = &vgpu_memory(p)->array_maps.entry[i];
 
 		if (entry->key != 0 && (by_context ? entry->count : entry->bytes) == wanted)
-			found = vgpu_table_take(&p->array_maps, entry->key, part);
+			found = vgpu_table_take(&vgpu_memory(p)->array_maps, entry->key, part);
 	}
-	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 	return found;
 }
 

@@ -4,10 +4,12 @@
 
 #include "account/account.h"
 #include "base/futex.h"
+#include "base/table.h"
 #include "memory/charge.h"
 #include "memory/descriptors.h"
 #include "memory/granules.h"
 #include "memory/holders.h"
+#include "memory/own.h"
 
 /* Allocations are 512 bytes apart at least, most of them 2 MiB. */
 static uint32_t cell_of(uint64_t pointer)
@@ -17,13 +19,13 @@ static uint32_t cell_of(uint64_t pointer)
 
 static struct vgpu_shard *shard_of(struct vgpu_process *p, uint64_t pointer)
 {
-	return &p->blocks[cell_of(pointer) % VGPU_SHARDS];
+	return &vgpu_memory(p)->blocks[cell_of(pointer) % VGPU_SHARDS];
 }
 
 /* With the shard's mutex held: counts how many blocks are in the cell. One that was full once stays so. */
 static void note_cell(struct vgpu_process *p, uint64_t pointer, bool comes)
 {
-	uint16_t *there = &p->blocks_there[cell_of(pointer)];
+	uint16_t *there = &vgpu_memory(p)->blocks_there[cell_of(pointer)];
 	uint16_t count = __atomic_load_n(there, __ATOMIC_RELAXED);
 
 	if (count != UINT16_MAX)
@@ -44,13 +46,13 @@ static uint64_t charge_of(struct vgpu_process *p, const struct vgpu_entry *block
 static void count_in(struct vgpu_process *p, const struct vgpu_entry *block)
 {
 	if (block->count == VGPU_BLOCK_MANAGED)
-		__atomic_add_fetch(&p->managed_bytes[block->device], block->bytes, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&vgpu_memory(p)->managed_bytes[block->device], block->bytes, __ATOMIC_RELAXED);
 }
 
 static void count_out(struct vgpu_process *p, const struct vgpu_entry *block)
 {
 	if (block->count == VGPU_BLOCK_MANAGED)
-		__atomic_sub_fetch(&p->managed_bytes[block->device], block->bytes, __ATOMIC_RELAXED);
+		__atomic_sub_fetch(&vgpu_memory(p)->managed_bytes[block->device], block->bytes, __ATOMIC_RELAXED);
 }
 
 void vgpu_blocks_ended(struct vgpu_process *p, const struct vgpu_entry *block)
@@ -85,7 +87,7 @@ void vgpu_blocks_put_back(struct vgpu_process *p, const struct vgpu_entry *block
 
 uint64_t vgpu_blocks_managed_bytes(const struct vgpu_process *p, uint32_t device)
 {
-	return __atomic_load_n(&p->managed_bytes[device], __ATOMIC_RELAXED);
+	return __atomic_load_n(&vgpu_memory(p)->managed_bytes[device], __ATOMIC_RELAXED);
 }
 
 void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes, CUcontext context,
@@ -104,7 +106,7 @@ bool vgpu_blocks_take(struct vgpu_process *p, CUdeviceptr pointer, struct vgpu_e
 
 	/* Most of what is freed in stream order is not noted. Who frees a block has learned its address
 	 * from whoever noted it, and so sees that there is one. */
-	if (__atomic_load_n(&p->blocks_there[cell_of(pointer)], __ATOMIC_RELAXED) == 0)
+	if (__atomic_load_n(&vgpu_memory(p)->blocks_there[cell_of(pointer)], __ATOMIC_RELAXED) == 0)
 		return false;
 	vgpu_mutex_lock(&shard->mutex, VGPU_RANK_BLOCKS);
 	found = vgpu_table_take(&shard->entries, pointer, out);
@@ -136,9 +138,9 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 	uint64_t bytes[VGPU_MAX_DEVICES] = {0};
 
 	for (uint32_t s = 0; s < VGPU_SHARDS; s++) {
-		struct vgpu_table *blocks = &p->blocks[s].entries;
+		struct vgpu_table *blocks = &vgpu_memory(p)->blocks[s].entries;
 
-		vgpu_mutex_lock(&p->blocks[s].mutex, VGPU_RANK_BLOCKS);
+		vgpu_mutex_lock(&vgpu_memory(p)->blocks[s].mutex, VGPU_RANK_BLOCKS);
 		for (uint64_t i = 0; i < blocks->capacity;) {
 			struct vgpu_entry block = blocks->entry[i];
 
@@ -148,9 +150,9 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 				note_cell(p, block.key, false);
 				count_out(p, &block);
 				if (vgpu_descriptors_has_block(p, block.key)) {
-					vgpu_mutex_unlock(&p->blocks[s].mutex);
+					vgpu_mutex_unlock(&vgpu_memory(p)->blocks[s].mutex);
 					vgpu_blocks_ended(p, &block);
-					vgpu_mutex_lock(&p->blocks[s].mutex, VGPU_RANK_BLOCKS);
+					vgpu_mutex_lock(&vgpu_memory(p)->blocks[s].mutex, VGPU_RANK_BLOCKS);
 					i = 0;
 					continue;
 				}
@@ -159,7 +161,7 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 				i++;
 			}
 		}
-		vgpu_mutex_unlock(&p->blocks[s].mutex);
+		vgpu_mutex_unlock(&vgpu_memory(p)->blocks[s].mutex);
 	}
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
 		vgpu_account_give_back(p, d, bytes[d]);
@@ -168,13 +170,13 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 void vgpu_blocks_change_context(struct vgpu_process *p, CUcontext from, CUcontext to)
 {
 	for (uint32_t s = 0; s < VGPU_SHARDS; s++) {
-		struct vgpu_table *blocks = &p->blocks[s].entries;
+		struct vgpu_table *blocks = &vgpu_memory(p)->blocks[s].entries;
 
-		vgpu_mutex_lock(&p->blocks[s].mutex, VGPU_RANK_BLOCKS);
+		vgpu_mutex_lock(&vgpu_memory(p)->blocks[s].mutex, VGPU_RANK_BLOCKS);
 		for (uint64_t i = 0; i < blocks->capacity; i++) {
 			if (blocks->entry[i].key != 0 && blocks->entry[i].owner == (uint64_t)(uintptr_t)from)
 				blocks->entry[i].owner = (uint64_t)(uintptr_t)to;
 		}
-		vgpu_mutex_unlock(&p->blocks[s].mutex);
+		vgpu_mutex_unlock(&vgpu_memory(p)->blocks[s].mutex);
 	}
 }

@@ -5,6 +5,7 @@
 #ifndef VGPU_MEMORY_BLOCKS_H
 #define VGPU_MEMORY_BLOCKS_H
 
+#include "base/table.h"
 #include "process/process.h"
 
 /* vgpu_entry.count says what a block is. */

@@ -6,6 +6,8 @@
 #include "base/futex.h"
 #include "base/number.h"
 #include "base/sys.h"
+#include "base/table.h"
+#include "memory/own.h"
 #include "memory/vmm.h"
 
 #include <stddef.h>
@@ -35,8 +37,8 @@ static bool same_file(const struct vgpu_process *p, uint32_t a, int b)
 
 static bool is_known(const struct vgpu_process *p, uint32_t fd, uint64_t file)
 {
-	for (uint64_t i = 0; i < p->vmm_descriptors.capacity; i++) {
-		const struct vgpu_entry *given = &p->vmm_descriptors.entry[i];
+	for (uint64_t i = 0; i < vgpu_memory(p)->vmm_descriptors.capacity; i++) {
+		const struct vgpu_entry *given = &vgpu_memory(p)->vmm_descriptors.entry[i];
 
 		if (given->key != 0 && given->device == fd && given->bytes == file)
 			return true;
@@ -85,54 +87,54 @@ static bool is_open(const struct vgpu_process *p, const struct vgpu_entry *given
 
 static void hold_memory(struct vgpu_process *p, uint64_t memory, uint64_t group)
 {
-	struct vgpu_entry given = {.key = ++p->vmm_last, .owner = vgpu_vmm_hold_key(p, memory), .bytes = group,
+	struct vgpu_entry given = {.key = ++vgpu_memory(p)->vmm_last, .owner = vgpu_vmm_hold_key(p, memory), .bytes = group,
 				   .device = NOT_YET};
 
 	/* Without memory for it the charge stays until the process ends. */
 	if (given.owner != 0)
-		vgpu_table_put(&p->vmm_descriptors, &given);
+		vgpu_table_put(&vgpu_memory(p)->vmm_descriptors, &given);
 }
 
 uint64_t vgpu_descriptors_begin(struct vgpu_process *p, CUmemGenericAllocationHandle handle)
 {
 	uint64_t group;
 
-	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
-	group = ++p->vmm_last;
+	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
+	group = ++vgpu_memory(p)->vmm_last;
 	hold_memory(p, vgpu_vmm_memory_of(p, handle), group);
-	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 	return group;
 }
 
 /* The memory of a block that was allocated by pointer. */
 static uint64_t memory_of_block(struct vgpu_process *p, CUdeviceptr base, uint32_t device)
 {
-	struct vgpu_entry *known = vgpu_table_find(&p->exported_blocks, base);
+	struct vgpu_entry *known = vgpu_table_find(&vgpu_memory(p)->exported_blocks, base);
 	struct vgpu_entry block = {.key = base, .count = 1};
 
 	if (known != NULL)
 		return known->owner;
 	block.owner = vgpu_vmm_new_key(p, device);
-	return block.owner != 0 && vgpu_table_put(&p->exported_blocks, &block) ? block.owner : 0;
+	return block.owner != 0 && vgpu_table_put(&vgpu_memory(p)->exported_blocks, &block) ? block.owner : 0;
 }
 
 uint64_t vgpu_descriptors_begin_range(struct vgpu_process *p, CUdeviceptr address, uint64_t size, CUdeviceptr block, uint32_t device)
 {
 	uint64_t group;
 
-	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
-	group = ++p->vmm_last;
+	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
+	group = ++vgpu_memory(p)->vmm_last;
 	if (block != 0)
 		hold_memory(p, memory_of_block(p, block, device), group);
-	for (uint64_t i = 0; i < p->vmm_mappings.capacity; i++) {
-		const struct vgpu_entry *mapping = &p->vmm_mappings.entry[i];
+	for (uint64_t i = 0; i < vgpu_memory(p)->vmm_mappings.capacity; i++) {
+		const struct vgpu_entry *mapping = &vgpu_memory(p)->vmm_mappings.entry[i];
 
 		if (mapping->key != 0 && mapping->key - address < size)
 			hold_memory(p, mapping->owner, group);
 		else if (mapping->key != 0 && address - mapping->key < mapping->bytes)
 			hold_memory(p, mapping->owner, group);
 	}
-	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 	return group;
 }
 
@@ -140,11 +142,11 @@ uint32_t vgpu_descriptors_take_group(struct vgpu_process *p, uint64_t group, str
 {
 	uint32_t count = 0;
 
-	for (uint64_t i = 0; i < p->vmm_descriptors.capacity && count < VGPU_DESCRIPTORS_AT_ONCE;) {
-		const struct vgpu_entry *given = &p->vmm_descriptors.entry[i];
+	for (uint64_t i = 0; i < vgpu_memory(p)->vmm_descriptors.capacity && count < VGPU_DESCRIPTORS_AT_ONCE;) {
+		const struct vgpu_entry *given = &vgpu_memory(p)->vmm_descriptors.entry[i];
 
 		if (given->key != 0 && given->device == NOT_YET && given->bytes == group)
-			count += vgpu_table_take(&p->vmm_descriptors, given->key, &list[count]);
+			count += vgpu_table_take(&vgpu_memory(p)->vmm_descriptors, given->key, &list[count]);
 		else
 			i++;
 	}
@@ -155,11 +157,11 @@ uint32_t vgpu_descriptors_take_closed(struct vgpu_process *p, uint64_t memory, s
 {
 	uint32_t count = 0;
 
-	for (uint64_t i = 0; i < p->vmm_descriptors.capacity && count < VGPU_DESCRIPTORS_AT_ONCE;) {
-		const struct vgpu_entry *given = &p->vmm_descriptors.entry[i];
+	for (uint64_t i = 0; i < vgpu_memory(p)->vmm_descriptors.capacity && count < VGPU_DESCRIPTORS_AT_ONCE;) {
+		const struct vgpu_entry *given = &vgpu_memory(p)->vmm_descriptors.entry[i];
 
 		if (given->key != 0 && (memory == 0 || given->owner == memory) && !is_open(p, given))
-			count += vgpu_table_take(&p->vmm_descriptors, given->key, &list[count]);
+			count += vgpu_table_take(&vgpu_memory(p)->vmm_descriptors, given->key, &list[count]);
 		else
 			i++;
 	}
@@ -173,14 +175,14 @@ bool vgpu_descriptors_given(struct vgpu_process *p, uint64_t group, int fd)
 
 	if (file == 0)
 		return false;
-	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
-	for (uint64_t i = 0; i < p->vmm_descriptors.capacity; i++) {
-		if (p->vmm_descriptors.entry[i].key != 0 && p->vmm_descriptors.entry[i].device == (uint32_t)fd)
-			p->vmm_descriptors.entry[i].device = NO_NUMBER;
+	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
+	for (uint64_t i = 0; i < vgpu_memory(p)->vmm_descriptors.capacity; i++) {
+		if (vgpu_memory(p)->vmm_descriptors.entry[i].key != 0 && vgpu_memory(p)->vmm_descriptors.entry[i].device == (uint32_t)fd)
+			vgpu_memory(p)->vmm_descriptors.entry[i].device = NO_NUMBER;
 	}
 	others = count_others(p, file) - 1; /* itself */
-	for (uint64_t i = 0; i < p->vmm_descriptors.capacity; i++) {
-		struct vgpu_entry *given = &p->vmm_descriptors.entry[i];
+	for (uint64_t i = 0; i < vgpu_memory(p)->vmm_descriptors.capacity; i++) {
+		struct vgpu_entry *given = &vgpu_memory(p)->vmm_descriptors.entry[i];
 
 		if (given->key != 0 && given->device == NOT_YET && given->bytes == group) {
 			given->device = (uint32_t)fd;
@@ -188,7 +190,7 @@ bool vgpu_descriptors_given(struct vgpu_process *p, uint64_t group, int fd)
 			given->count = others;
 		}
 	}
-	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 	return true;
 }
 
@@ -196,8 +198,8 @@ uint64_t vgpu_descriptors_memory(struct vgpu_process *p, int fd)
 {
 	uint64_t file = file_of(fd);
 
-	for (uint64_t i = 0; file != 0 && i < p->vmm_descriptors.capacity; i++) {
-		const struct vgpu_entry *given = &p->vmm_descriptors.entry[i];
+	for (uint64_t i = 0; file != 0 && i < vgpu_memory(p)->vmm_descriptors.capacity; i++) {
+		const struct vgpu_entry *given = &vgpu_memory(p)->vmm_descriptors.entry[i];
 
 		if (given->key == 0 || given->device == NOT_YET || given->bytes != file)
 			continue;
@@ -213,8 +215,8 @@ uint32_t vgpu_descriptors_count(const struct vgpu_process *p, uint64_t memory)
 {
 	uint32_t count = 0;
 
-	for (uint64_t i = 0; i < p->vmm_descriptors.capacity; i++)
-		count += p->vmm_descriptors.entry[i].key != 0 && p->vmm_descriptors.entry[i].owner == memory;
+	for (uint64_t i = 0; i < vgpu_memory(p)->vmm_descriptors.capacity; i++)
+		count += vgpu_memory(p)->vmm_descriptors.entry[i].key != 0 && vgpu_memory(p)->vmm_descriptors.entry[i].owner == memory;
 	return count;
 }
 
@@ -222,10 +224,10 @@ bool vgpu_descriptors_has_block(struct vgpu_process *p, CUdeviceptr pointer)
 {
 	bool found;
 
-	if (GET(p->exported_blocks.used) == 0)
+	if (GET(vgpu_memory(p)->exported_blocks.used) == 0)
 		return false;
-	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
-	found = vgpu_table_find(&p->exported_blocks, pointer) != NULL;
-	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
+	found = vgpu_table_find(&vgpu_memory(p)->exported_blocks, pointer) != NULL;
+	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 	return found;
 }

@@ -10,6 +10,7 @@
 #ifndef VGPU_MEMORY_DESCRIPTORS_H
 #define VGPU_MEMORY_DESCRIPTORS_H
 
+#include "base/table.h"
 #include "process/process.h"
 
 /* Before the driver gives a descriptor out: holds the memory of a handle, or all that lies in a range, and the block

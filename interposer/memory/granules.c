@@ -3,6 +3,8 @@
 #include "memory/granules.h"
 
 #include "base/futex.h"
+#include "base/table.h"
+#include "memory/own.h"
 
 #define MANAGED 1u
 
@@ -13,7 +15,7 @@ static uint64_t number_of(CUdeviceptr pointer)
 
 static struct vgpu_shard *shard_of(struct vgpu_process *p, uint64_t number)
 {
-	return &p->granules[number % VGPU_SHARDS];
+	return &vgpu_memory(p)->granules[number % VGPU_SHARDS];
 }
 
 /* True when the granule was not held. */
@@ -30,7 +32,7 @@ static bool hold_one(struct vgpu_process *p, const struct vgpu_entry *first)
 		/* Without memory for it the charge stays until the process ends. */
 		vgpu_table_put(&shard->entries, first);
 	if (held == NULL && first->owner == MANAGED)
-		__atomic_add_fetch(&p->managed_bytes[first->device], first->bytes, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&vgpu_memory(p)->managed_bytes[first->device], first->bytes, __ATOMIC_RELAXED);
 	vgpu_mutex_unlock(&shard->mutex);
 	return held == NULL;
 }
@@ -58,7 +60,7 @@ static uint64_t leave_one(struct vgpu_process *p, uint64_t number)
 	if (held != NULL && --held->count == 0)
 		vgpu_table_take(&shard->entries, number, &gone);
 	if (gone.owner == MANAGED)
-		__atomic_sub_fetch(&p->managed_bytes[gone.device], gone.bytes, __ATOMIC_RELAXED);
+		__atomic_sub_fetch(&vgpu_memory(p)->managed_bytes[gone.device], gone.bytes, __ATOMIC_RELAXED);
 	vgpu_mutex_unlock(&shard->mutex);
 	return gone.bytes;
 }

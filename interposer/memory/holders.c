@@ -1,15 +1,17 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * p->vmm_bindings, under vmm_mutex: a number of its own → owner: key of the memory, bytes: the offset
+ * vgpu_memory(p)->vmm_bindings, under vmm_mutex: a number of its own → owner: key of the memory, bytes: the offset
  * that it is bound at, device: the memory's, count: of the object. */
 #include "memory/holders.h"
 
 #include "account/account.h"
 #include "base/atomics.h"
 #include "base/futex.h"
+#include "base/table.h"
 #include "driver/device.h"
 #include "memory/descriptors.h"
+#include "memory/own.h"
 #include "memory/vmm.h"
 
 #define ANY_DEVICE (-3)
@@ -38,15 +40,15 @@ static bool take_binding(struct vgpu_process *p, uint32_t tag, int device, uint6
 {
 	bool found = false;
 
-	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
-	for (uint64_t i = 0; i < p->vmm_bindings.capacity && !found; i++) {
-		const struct vgpu_entry *binding = &p->vmm_bindings.entry[i];
+	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
+	for (uint64_t i = 0; i < vgpu_memory(p)->vmm_bindings.capacity && !found; i++) {
+		const struct vgpu_entry *binding = &vgpu_memory(p)->vmm_bindings.entry[i];
 
 		if (binding->key != 0 && binding->count == tag && (device == ANY_DEVICE || (int)binding->device == device) &&
 		    binding->bytes >= offset && binding->bytes - offset < size)
-			found = vgpu_table_take(&p->vmm_bindings, binding->key, out);
+			found = vgpu_table_take(&vgpu_memory(p)->vmm_bindings, binding->key, out);
 	}
-	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 	return found;
 }
 
@@ -66,12 +68,12 @@ static void drop_one(struct vgpu_process *p, uint64_t key)
 	struct vgpu_entry gone = {0};
 	bool bound;
 
-	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
-	memory = vgpu_table_find(&p->vmm_memory, key);
+	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
+	memory = vgpu_table_find(&vgpu_memory(p)->vmm_memory, key);
 	if (memory != NULL && --memory->count == 0)
-		vgpu_table_take(&p->vmm_memory, key, &gone);
-	bound = p->vmm_bindings.used != 0;
-	vgpu_mutex_unlock(&p->vmm_mutex);
+		vgpu_table_take(&vgpu_memory(p)->vmm_memory, key, &gone);
+	bound = vgpu_memory(p)->vmm_bindings.used != 0;
+	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 	vgpu_account_give_back(p, gone.device, gone.bytes);
 	if (bound && gone.key != 0)
 		unbind(p, gone.key, ANY_DEVICE, 0, UINT64_MAX);
@@ -92,10 +94,10 @@ void vgpu_holders_drop_closed(struct vgpu_process *p, uint64_t memory)
 	struct vgpu_entry list[VGPU_DESCRIPTORS_AT_ONCE];
 	uint32_t count = VGPU_DESCRIPTORS_AT_ONCE;
 
-	while (count == VGPU_DESCRIPTORS_AT_ONCE && GET(p->vmm_descriptors.used) != 0) {
-		vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
+	while (count == VGPU_DESCRIPTORS_AT_ONCE && GET(vgpu_memory(p)->vmm_descriptors.used) != 0) {
+		vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
 		count = vgpu_descriptors_take_closed(p, memory, list);
-		vgpu_mutex_unlock(&p->vmm_mutex);
+		vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 		drop_all(p, list, count);
 	}
 }
@@ -105,20 +107,20 @@ void vgpu_holders_drop(struct vgpu_process *p, uint64_t key)
 	struct vgpu_entry *memory;
 	bool look, kept = false;
 
-	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
-	look = p->vmm_descriptors.used != 0 && vgpu_descriptors_count(p, key) != 0;
-	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
+	look = vgpu_memory(p)->vmm_descriptors.used != 0 && vgpu_descriptors_count(p, key) != 0;
+	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 	drop_one(p, key);
 	if (!look)
 		return;
 	vgpu_holders_drop_closed(p, key);
-	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
-	memory = vgpu_table_find(&p->vmm_memory, key);
+	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
+	memory = vgpu_table_find(&vgpu_memory(p)->vmm_memory, key);
 	if (memory != NULL && (memory->owner & VGPU_VMM_KEPT) == 0 && memory->count == vgpu_descriptors_count(p, key)) {
 		memory->owner |= VGPU_VMM_KEPT;
 		kept = true;
 	}
-	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 	if (kept)
 		vgpu_holders_opened(p);
 }
@@ -128,11 +130,11 @@ uint64_t vgpu_bind_multicast(struct vgpu_process *p, CUmemGenericAllocationHandl
 	struct vgpu_entry *reference;
 	uint64_t object = 0;
 
-	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
-	reference = vgpu_table_find(&p->vmm_handles, handle);
+	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
+	reference = vgpu_table_find(&vgpu_memory(p)->vmm_handles, handle);
 	if (reference != NULL)
 		object = reference->owner;
-	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 	return object;
 }
 
@@ -142,14 +144,14 @@ void vgpu_bind_noted(struct vgpu_process *p, uint64_t object, uint64_t offset, u
 	struct vgpu_entry *held;
 	bool noted = false;
 
-	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
-	held = vgpu_table_find(&p->vmm_memory, memory);
+	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
+	held = vgpu_table_find(&vgpu_memory(p)->vmm_memory, memory);
 	if (held != NULL && object != 0) {
-		binding.key = ++p->vmm_last;
+		binding.key = ++vgpu_memory(p)->vmm_last;
 		binding.device = held->device;
-		noted = vgpu_table_put(&p->vmm_bindings, &binding);
+		noted = vgpu_table_put(&vgpu_memory(p)->vmm_bindings, &binding);
 	}
-	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 	if (!noted)
 		vgpu_holders_drop(p, memory);
 }
@@ -169,7 +171,7 @@ void vgpu_holders_imported(struct vgpu_process *p, CUmemGenericAllocationHandle 
 	int fd = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? (int)(intptr_t)shared : -1;
 	uint64_t key;
 
-	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
+	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
 	key = vgpu_vmm_memory_of(p, handle);
 	if (key == 0 && fd >= 0)
 		key = vgpu_descriptors_memory(p, fd);
@@ -178,7 +180,7 @@ void vgpu_holders_imported(struct vgpu_process *p, CUmemGenericAllocationHandle 
 		vgpu_vmm_refer(p, handle, key);
 	else
 		vgpu_vmm_create(p, handle, 0, 0, VGPU_VMM_OPENED);
-	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 	if (key == 0)
 		vgpu_holders_opened(p);
 }
@@ -190,9 +192,9 @@ static void cancel(struct vgpu_process *p, uint64_t group)
 	uint32_t count;
 
 	do {
-		vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
+		vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
 		count = vgpu_descriptors_take_group(p, group, list);
-		vgpu_mutex_unlock(&p->vmm_mutex);
+		vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 		drop_all(p, list, count);
 	} while (count == VGPU_DESCRIPTORS_AT_ONCE);
 }
@@ -209,13 +211,13 @@ bool vgpu_holders_keep_block(struct vgpu_process *p, CUdeviceptr pointer, uint64
 	bool found;
 	uint32_t device = 0;
 
-	if (GET(p->exported_blocks.used) == 0)
+	if (GET(vgpu_memory(p)->exported_blocks.used) == 0)
 		return false;
-	vgpu_mutex_lock(&p->vmm_mutex, VGPU_RANK_HANDLES);
-	found = vgpu_table_take(&p->exported_blocks, pointer, &block);
+	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
+	found = vgpu_table_take(&vgpu_memory(p)->exported_blocks, pointer, &block);
 	if (found)
 		device = vgpu_vmm_charged(p, block.owner, bytes > at_least ? bytes : at_least);
-	vgpu_mutex_unlock(&p->vmm_mutex);
+	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 	if (!found)
 		return false;
 	/* Other blocks live in the granule, and may leave it before the descriptor is closed. */

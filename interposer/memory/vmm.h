@@ -7,6 +7,7 @@
 #ifndef VGPU_MEMORY_VMM_H
 #define VGPU_MEMORY_VMM_H
 
+#include "base/table.h"
 #include "process/process.h"
 
 /* What a memory is besides its bytes. */

@@ -1,12 +1,13 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * p->graphs: executable graph → bytes: what its memory nodes can take at most, device: CUDA ordinal
+ * vgpu_pools(p)->graphs: executable graph → bytes: what its memory nodes can take at most, device: CUDA ordinal
  * of them, owner: 1 + graphs_trimmed when it was last launched. Only graphs with memory nodes. */
 #include "pools/graphs.h"
 
 #include "api/symbols.h"
 #include "base/futex.h"
+#include "base/table.h"
 #include "driver/capture.h"
 #include "driver/device.h"
 #include "process/message.h"
@@ -81,10 +82,10 @@ static bool take_graph(struct vgpu_process *p, CUgraphExec exec, struct vgpu_ent
 {
 	bool found;
 
-	vgpu_mutex_lock(&p->graphs_mutex, VGPU_RANK_GRAPHS);
-	found = vgpu_table_take(&p->graphs, (uint64_t)(uintptr_t)exec, out);
-	__atomic_store_n(&p->graphs_with_memory, (uint32_t)p->graphs.used, __ATOMIC_RELAXED);
-	vgpu_mutex_unlock(&p->graphs_mutex);
+	vgpu_mutex_lock(&vgpu_pools(p)->graphs_mutex, VGPU_RANK_GRAPHS);
+	found = vgpu_table_take(&vgpu_pools(p)->graphs, (uint64_t)(uintptr_t)exec, out);
+	__atomic_store_n(&p->graphs_with_memory, (uint32_t)vgpu_pools(p)->graphs.used, __ATOMIC_RELAXED);
+	vgpu_mutex_unlock(&vgpu_pools(p)->graphs_mutex);
 	return found;
 }
 
@@ -104,10 +105,10 @@ void vgpu_graphs_built(struct vgpu_process *p, CUgraphExec exec, CUgraph graph)
 			      ? sum.bytes
 			      : (sum.bytes + VGPU_POOL_CHUNK_BYTES - 1) / VGPU_POOL_CHUNK_BYTES * VGPU_POOL_CHUNK_BYTES;
 	entry.device = (uint32_t)sum.ordinal;
-	vgpu_mutex_lock(&p->graphs_mutex, VGPU_RANK_GRAPHS);
-	vgpu_table_put(&p->graphs, &entry);
-	__atomic_store_n(&p->graphs_with_memory, (uint32_t)p->graphs.used, __ATOMIC_RELAXED);
-	vgpu_mutex_unlock(&p->graphs_mutex);
+	vgpu_mutex_lock(&vgpu_pools(p)->graphs_mutex, VGPU_RANK_GRAPHS);
+	vgpu_table_put(&vgpu_pools(p)->graphs, &entry);
+	__atomic_store_n(&p->graphs_with_memory, (uint32_t)vgpu_pools(p)->graphs.used, __ATOMIC_RELAXED);
+	vgpu_mutex_unlock(&vgpu_pools(p)->graphs_mutex);
 }
 
 void vgpu_graphs_gone(struct vgpu_process *p, CUgraphExec exec)
@@ -130,11 +131,11 @@ CUresult vgpu_graphs_begin(struct vgpu_process *p, struct vgpu_growth *g, CUgrap
 	uint64_t trimmed;
 
 	g->pool = NULL;
-	vgpu_mutex_lock(&p->graphs_mutex, VGPU_RANK_GRAPHS);
-	found = vgpu_table_find(&p->graphs, (uint64_t)(uintptr_t)exec);
+	vgpu_mutex_lock(&vgpu_pools(p)->graphs_mutex, VGPU_RANK_GRAPHS);
+	found = vgpu_table_find(&vgpu_pools(p)->graphs, (uint64_t)(uintptr_t)exec);
 	if (found != NULL)
 		entry = *found;
-	vgpu_mutex_unlock(&p->graphs_mutex);
+	vgpu_mutex_unlock(&vgpu_pools(p)->graphs_mutex);
 	if (entry.key == 0 || (vgpu_capture_possible(p) && vgpu_capture_of_stream(stream)))
 		return CUDA_SUCCESS;
 	pool = vgpu_pools_of_graphs(p, (CUdevice)entry.device);
@@ -144,11 +145,11 @@ CUresult vgpu_graphs_begin(struct vgpu_process *p, struct vgpu_growth *g, CUgrap
 		vgpu_message_not_granted(p);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	trimmed = __atomic_load_n(&p->graphs_trimmed, __ATOMIC_SEQ_CST);
+	trimmed = __atomic_load_n(&vgpu_pools(p)->graphs_trimmed, __ATOMIC_SEQ_CST);
 	if (entry.owner == trimmed + 1) {
 		vgpu_pools_begin_again(p, g, pool, entry.bytes);
 		g->trimmed = trimmed;
-		if (__atomic_load_n(&p->graphs_trimmed, __ATOMIC_SEQ_CST) == trimmed)
+		if (__atomic_load_n(&vgpu_pools(p)->graphs_trimmed, __ATOMIC_SEQ_CST) == trimmed)
 			return CUDA_SUCCESS;
 		vgpu_pools_cancel_again(p, g);
 	}
@@ -170,11 +171,11 @@ void vgpu_graphs_end(struct vgpu_process *p, struct vgpu_growth *g, CUgraphExec 
 		vgpu_pools_force(p, g->pool);
 	if (result != CUDA_SUCCESS)
 		return;
-	vgpu_mutex_lock(&p->graphs_mutex, VGPU_RANK_GRAPHS);
-	found = vgpu_table_find(&p->graphs, (uint64_t)(uintptr_t)exec);
+	vgpu_mutex_lock(&vgpu_pools(p)->graphs_mutex, VGPU_RANK_GRAPHS);
+	found = vgpu_table_find(&vgpu_pools(p)->graphs, (uint64_t)(uintptr_t)exec);
 	if (found != NULL)
 		found->owner = g->trimmed + 1;
-	vgpu_mutex_unlock(&p->graphs_mutex);
+	vgpu_mutex_unlock(&vgpu_pools(p)->graphs_mutex);
 }
 
 CUresult vgpu_graphs_upload(struct vgpu_process *p, CUgraphExec exec, CUstream stream)
@@ -201,7 +202,7 @@ void vgpu_graphs_trimmed(struct vgpu_process *p, CUdevice ordinal)
 {
 	struct vgpu_pool *pool = vgpu_pools_of_graphs(p, ordinal);
 
-	__atomic_add_fetch(&p->graphs_trimmed, 1, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&vgpu_pools(p)->graphs_trimmed, 1, __ATOMIC_SEQ_CST);
 	if (pool != NULL)
 		vgpu_pools_settle(p, pool);
 }

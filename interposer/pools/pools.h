@@ -10,6 +10,8 @@
 #define VGPU_POOLS_POOLS_H
 
 #include "account/reserve.h"
+#include "base/table.h"
+#include "pools/own.h"
 #include "process/process.h"
 
 /* What a pool reserves at once (measured on an H200, driver 580). */
@@ -34,9 +36,9 @@ struct vgpu_pool *vgpu_pools_choose(struct vgpu_process *p, CUdevice ordinal);
 static inline struct vgpu_pool *vgpu_pools_chosen(struct vgpu_process *p, CUdevice ordinal)
 {
 	bool cached = ordinal >= 0 && ordinal < VGPU_CACHED_DEVICES;
-	uint64_t known = cached ? __atomic_load_n(&p->chosen_pool[ordinal], __ATOMIC_ACQUIRE) & VGPU_CHOSEN_MASK : 0;
+	uint64_t known = cached ? __atomic_load_n(&vgpu_pools(p)->chosen_pool[ordinal], __ATOMIC_ACQUIRE) & VGPU_CHOSEN_MASK : 0;
 
-	return known != 0 ? &p->pool[known - 1] : vgpu_pools_choose(p, ordinal);
+	return known != 0 ? &vgpu_pools(p)->pool[known - 1] : vgpu_pools_choose(p, ordinal);
 }
 void vgpu_pools_chosen_anew(struct vgpu_process *p);
 /* The program has set an attribute of a pool. */

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Which pools there are, and their ends. */
+#include "base/table.h"
+#include "pools/own.h"
 #include "pools/pools.h"
 
 #include "account/account.h"
@@ -21,8 +23,8 @@ static struct vgpu_pool *find_handle(struct vgpu_process *p, CUmemoryPool handle
 	uint32_t high = __atomic_load_n(&p->pools_high, __ATOMIC_ACQUIRE);
 
 	for (uint32_t i = 0; i < high && handle != NULL; i++) {
-		if (__atomic_load_n(&p->pool[i].handle, __ATOMIC_ACQUIRE) == handle)
-			return &p->pool[i];
+		if (__atomic_load_n(&vgpu_pools(p)->pool[i].handle, __ATOMIC_ACQUIRE) == handle)
+			return &vgpu_pools(p)->pool[i];
 	}
 	return NULL;
 }
@@ -32,9 +34,9 @@ static struct vgpu_pool *find_graphs(struct vgpu_process *p, CUdevice ordinal)
 	uint32_t high = __atomic_load_n(&p->pools_high, __ATOMIC_ACQUIRE);
 
 	for (uint32_t i = 0; i < high; i++) {
-		if (__atomic_load_n(&p->pool[i].state, __ATOMIC_ACQUIRE) == VGPU_POOL_GRAPHS &&
-		    __atomic_load_n(&p->pool[i].ordinal, __ATOMIC_RELAXED) == ordinal)
-			return &p->pool[i];
+		if (__atomic_load_n(&vgpu_pools(p)->pool[i].state, __ATOMIC_ACQUIRE) == VGPU_POOL_GRAPHS &&
+		    __atomic_load_n(&vgpu_pools(p)->pool[i].ordinal, __ATOMIC_RELAXED) == ordinal)
+			return &vgpu_pools(p)->pool[i];
 	}
 	return NULL;
 }
@@ -44,12 +46,12 @@ static struct vgpu_pool *note(struct vgpu_process *p, CUmemoryPool handle, CUdev
 {
 	struct vgpu_pool *pool;
 
-	vgpu_mutex_lock(&p->pools_mutex, VGPU_RANK_POOLS);
+	vgpu_mutex_lock(&vgpu_pools(p)->pools_mutex, VGPU_RANK_POOLS);
 	pool = handle != NULL ? find_handle(p, handle) : find_graphs(p, ordinal);
 	for (uint32_t i = 0; i < VGPU_MAX_POOLS && pool == NULL; i++) {
-		if (__atomic_load_n(&p->pool[i].state, __ATOMIC_RELAXED) != VGPU_POOL_UNUSED)
+		if (__atomic_load_n(&vgpu_pools(p)->pool[i].state, __ATOMIC_RELAXED) != VGPU_POOL_UNUSED)
 			continue;
-		pool = &p->pool[i];
+		pool = &vgpu_pools(p)->pool[i];
 		/* Whoever looks at all places may still see what was here before. */
 		__atomic_store_n(&pool->ordinal, ordinal, __ATOMIC_RELAXED);
 		__atomic_store_n(&pool->device, device, __ATOMIC_RELAXED);
@@ -63,7 +65,7 @@ static struct vgpu_pool *note(struct vgpu_process *p, CUmemoryPool handle, CUdev
 		if (p->pools_high <= i)
 			__atomic_store_n(&p->pools_high, i + 1, __ATOMIC_RELEASE);
 	}
-	vgpu_mutex_unlock(&p->pools_mutex);
+	vgpu_mutex_unlock(&vgpu_pools(p)->pools_mutex);
 	return pool;
 }
 
@@ -87,18 +89,18 @@ struct vgpu_pool *vgpu_pools_choose(struct vgpu_process *p, CUdevice ordinal)
 {
 	vgpu_fn_cuDeviceGetMemPool *get_pool = VGPU_REAL(cuDeviceGetMemPool);
 	bool cached = ordinal >= 0 && ordinal < VGPU_CACHED_DEVICES;
-	uint64_t known = cached ? __atomic_load_n(&p->chosen_pool[ordinal], __ATOMIC_ACQUIRE) : 0;
+	uint64_t known = cached ? __atomic_load_n(&vgpu_pools(p)->chosen_pool[ordinal], __ATOMIC_ACQUIRE) : 0;
 	struct vgpu_pool *pool;
 	CUmemoryPool handle;
 
 	if ((known & VGPU_CHOSEN_MASK) != 0)
-		return &p->pool[(known & VGPU_CHOSEN_MASK) - 1];
+		return &vgpu_pools(p)->pool[(known & VGPU_CHOSEN_MASK) - 1];
 	if (get_pool == NULL || get_pool(&handle, ordinal) != CUDA_SUCCESS)
 		return NULL;
 	pool = vgpu_pools_find(p, handle);
 	/* Not if it was chosen anew since the driver was asked. */
 	if (cached && pool != NULL)
-		__atomic_compare_exchange_n(&p->chosen_pool[ordinal], &known, known + (uint64_t)(pool - p->pool) + 1, 0,
+		__atomic_compare_exchange_n(&vgpu_pools(p)->chosen_pool[ordinal], &known, known + (uint64_t)(pool - vgpu_pools(p)->pool) + 1, 0,
 					    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 	return pool;
 }
@@ -106,9 +108,9 @@ struct vgpu_pool *vgpu_pools_choose(struct vgpu_process *p, CUdevice ordinal)
 void vgpu_pools_chosen_anew(struct vgpu_process *p)
 {
 	for (int i = 0; i < VGPU_CACHED_DEVICES; i++) {
-		uint64_t known = __atomic_load_n(&p->chosen_pool[i], __ATOMIC_RELAXED);
+		uint64_t known = __atomic_load_n(&vgpu_pools(p)->chosen_pool[i], __ATOMIC_RELAXED);
 
-		while (!__atomic_compare_exchange_n(&p->chosen_pool[i], &known, (known | VGPU_CHOSEN_MASK) + 1, 0,
+		while (!__atomic_compare_exchange_n(&vgpu_pools(p)->chosen_pool[i], &known, (known | VGPU_CHOSEN_MASK) + 1, 0,
 						    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 			;
 	}
@@ -197,12 +199,12 @@ static void bury(struct vgpu_process *p, struct vgpu_pool *pool)
 	uint64_t much = 0;
 	int device = __atomic_load_n(&pool->device, __ATOMIC_RELAXED);
 
-	vgpu_mutex_lock(&p->pools_mutex, VGPU_RANK_POOLS);
+	vgpu_mutex_lock(&vgpu_pools(p)->pools_mutex, VGPU_RANK_POOLS);
 	if (__atomic_load_n(&pool->state, __ATOMIC_RELAXED) == VGPU_POOL_DEAD && pool->live == 0) {
 		much = vgpu_account_tally_ends(p, &pool->tally);
 		__atomic_store_n(&pool->state, VGPU_POOL_UNUSED, __ATOMIC_RELEASE);
 	}
-	vgpu_mutex_unlock(&p->pools_mutex);
+	vgpu_mutex_unlock(&vgpu_pools(p)->pools_mutex);
 	if (device >= 0)
 		vgpu_account_give_back(p, (uint32_t)device, much);
 }
@@ -213,19 +215,19 @@ void vgpu_pools_destroyed(struct vgpu_process *p, struct vgpu_pool *pool, CUmemo
 		__atomic_store_n(&pool->handle, handle, __ATOMIC_RELEASE);
 		return;
 	}
-	vgpu_mutex_lock(&p->pools_mutex, VGPU_RANK_POOLS);
+	vgpu_mutex_lock(&vgpu_pools(p)->pools_mutex, VGPU_RANK_POOLS);
 	__atomic_store_n(&pool->state, VGPU_POOL_DEAD, __ATOMIC_RELEASE);
-	vgpu_mutex_unlock(&p->pools_mutex);
+	vgpu_mutex_unlock(&vgpu_pools(p)->pools_mutex);
 	bury(p, pool);
 }
 
 void vgpu_pools_block(struct vgpu_process *p, struct vgpu_pool *pool, CUdeviceptr pointer)
 {
-	struct vgpu_entry block = {.key = pointer, .owner = (uint64_t)(pool - p->pool) + 1, .count = VGPU_BLOCK_OF_POOL};
+	struct vgpu_entry block = {.key = pointer, .owner = (uint64_t)(pool - vgpu_pools(p)->pool) + 1, .count = VGPU_BLOCK_OF_POOL};
 
-	vgpu_mutex_lock(&p->pools_mutex, VGPU_RANK_POOLS);
+	vgpu_mutex_lock(&vgpu_pools(p)->pools_mutex, VGPU_RANK_POOLS);
 	pool->live++;
-	vgpu_mutex_unlock(&p->pools_mutex);
+	vgpu_mutex_unlock(&vgpu_pools(p)->pools_mutex);
 	vgpu_blocks_put_back(p, &block);
 }
 
@@ -235,11 +237,11 @@ void vgpu_pools_block_freed(struct vgpu_process *p, const struct vgpu_entry *blo
 
 	if (block->owner - 1 >= VGPU_MAX_POOLS)
 		return;
-	pool = &p->pool[block->owner - 1];
-	vgpu_mutex_lock(&p->pools_mutex, VGPU_RANK_POOLS);
+	pool = &vgpu_pools(p)->pool[block->owner - 1];
+	vgpu_mutex_lock(&vgpu_pools(p)->pools_mutex, VGPU_RANK_POOLS);
 	if (pool->live > 0)
 		pool->live--;
-	vgpu_mutex_unlock(&p->pools_mutex);
+	vgpu_mutex_unlock(&vgpu_pools(p)->pools_mutex);
 	if (__atomic_load_n(&pool->state, __ATOMIC_ACQUIRE) == VGPU_POOL_DEAD)
 		bury(p, pool);
 }
@@ -278,7 +280,7 @@ static void trim(struct vgpu_process *p, struct vgpu_pool *pool, uint32_t state,
 	vgpu_fn_cuMemPoolTrimTo *trim_pool = VGPU_REAL(cuMemPoolTrimTo);
 
 	if (state == VGPU_POOL_GRAPHS) {
-		__atomic_add_fetch(&p->graphs_trimmed, 1, __ATOMIC_SEQ_CST);
+		__atomic_add_fetch(&vgpu_pools(p)->graphs_trimmed, 1, __ATOMIC_SEQ_CST);
 		if (trim_graphs != NULL)
 			trim_graphs(pool->ordinal);
 	} else if (handle != NULL && trim_pool != NULL) {
@@ -294,7 +296,7 @@ static void go_through(struct vgpu_process *p, enum errand errand, int device)
 	int mode = -1;
 
 	for (uint32_t i = 0; i < high; i++) {
-		struct vgpu_pool *pool = &p->pool[i];
+		struct vgpu_pool *pool = &vgpu_pools(p)->pool[i];
 		uint32_t state = __atomic_load_n(&pool->state, __ATOMIC_ACQUIRE);
 		bool own = __atomic_load_n(&pool->own, __ATOMIC_RELAXED); /* others are never destroyed */
 		CUmemoryPool handle;

@@ -18,7 +18,7 @@ struct vgpu_process *vgpu_this_process;
 
 static void forget(void)
 {
-	memset(vgpu_this_process, 0, sizeof(*vgpu_this_process));
+	memset(vgpu_this_process, 0, VGPU_OWN_BYTES);
 }
 
 struct vgpu_process *vgpu_process_memory(void)
@@ -29,12 +29,12 @@ struct vgpu_process *vgpu_process_memory(void)
 
 	if (p != NULL)
 		return p;
-	p = mmap(NULL, sizeof(*p), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	p = mmap(NULL, VGPU_OWN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		return NULL;
-	wiped = madvise(p, sizeof(*p), MADV_WIPEONFORK) == 0;
+	wiped = madvise(p, VGPU_OWN_BYTES, MADV_WIPEONFORK) == 0;
 	if (!__atomic_compare_exchange_n(&vgpu_this_process, &none, p, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-		munmap(p, sizeof(*p));
+		munmap(p, VGPU_OWN_BYTES);
 		return none;
 	}
 	/* Kernels before 4.14 cannot; fork handlers do not see a bare clone, but nothing else is left. */

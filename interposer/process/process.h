@@ -10,18 +10,13 @@
 
 #include "api/cuda_types.h"
 #include "api/layout.h"
-#include "base/table.h"
 #include "process/engine.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#define VGPU_SHARDS 16
-#define VGPU_BLOCK_CELL_BITS 14
-#define VGPU_BLOCK_CELLS (1u << VGPU_BLOCK_CELL_BITS)
 #define VGPU_CACHED_DEVICES 64
 #define VGPU_MAX_CONTEXTS 64
-#define VGPU_MAX_POOLS 128
 
 enum vgpu_stage {
 	VGPU_NEW = 0,
@@ -30,11 +25,6 @@ enum vgpu_stage {
 	VGPU_REFUSED,	/* no limits that can be believed: CUDA is not permitted */
 	VGPU_UNLIMITED, /* no ledger that can be used, and the limits page lets the program run */
 };
-
-struct vgpu_shard {
-	uint32_t mutex;
-	struct vgpu_table entries;
-} __attribute__((aligned(64)));
 
 struct vgpu_context {
 	CUcontext handle; /* NULL: this entry is free */
@@ -60,36 +50,6 @@ struct vgpu_overhead {
 
 /* The thread that looks after what is in flight (gate/poller.h). */
 enum vgpu_poller { VGPU_POLLER_NONE = 0, VGPU_POLLER_STARTED, VGPU_POLLER_STARTING };
-
-enum vgpu_pool_state {
-	VGPU_POOL_UNUSED = 0,
-	VGPU_POOL_LIVE,
-	VGPU_POOL_GRAPHS, /* what the driver keeps for the graphs of one device */
-	VGPU_POOL_DEAD,	  /* destroyed by the program; some of its blocks may live */
-};
-
-/* What something is charged that the driver is asked about, under account_lock; see account/reserve.h. */
-struct vgpu_tally {
-	uint64_t charged_bytes;
-	uint64_t flying_bytes;	 /* that calls which are in the driver now may take */
-	uint64_t reserved_bytes; /* of these: in may_take_bytes, not charged */
-	uint64_t begun_bytes;	 /* that all calls ever begun might take */
-	bool charges;		 /* what calls may take is charged at once instead of reserved */
-	bool ended;
-};
-
-/* What is known of one stream-ordered pool; see pools/pools.h. */
-struct vgpu_pool {
-	CUmemoryPool handle;
-	uint32_t state;
-	uint32_t users; /* threads that ask the driver about it and were not given it by the program */
-	CUdevice ordinal;
-	int32_t device; /* as from vgpu_device_of_ordinal; VGPU_NO_DEVICE: memory that is not counted */
-	bool own;	/* made by the program, so that it may be destroyed */
-	uint64_t threshold_bytes; /* what synchronisations leave in it */
-	uint64_t live; /* blocks of an own pool */
-	struct vgpu_tally tally;
-} __attribute__((aligned(64)));
 
 /* What the driver last said of a device's memory; see driver/free_memory.h. */
 struct vgpu_free_memory {
@@ -149,25 +109,6 @@ struct vgpu_process {
 	/* CUDA ordinal → 1 + index in vgpu_limits.device, 255 not granted, 0 not asked yet. */
 	uint8_t device_of[VGPU_CACHED_DEVICES];
 
-	/* memory/blocks.c and memory/granules.c. */
-	struct vgpu_shard blocks[VGPU_SHARDS];
-	uint16_t blocks_there[VGPU_BLOCK_CELLS]; /* how many, by a hash of their address */
-	struct vgpu_shard granules[VGPU_SHARDS];
-	uint64_t managed_bytes[VGPU_MAX_DEVICES]; /* what of them is charged for managed memory */
-
-	uint32_t vmm_mutex;
-	uint64_t vmm_last; /* the last key in vmm_memory */
-	struct vgpu_table vmm_memory;
-	struct vgpu_table vmm_handles;
-	struct vgpu_table vmm_mappings;
-
-	/* Memory given out as file descriptors and the blocks of it (memory/descriptors.c), what is bound to multicast
-	 * objects, and what cuMemMapArrayAsync has mapped: all under vmm_mutex. */
-	struct vgpu_table vmm_descriptors;
-	struct vgpu_table exported_blocks;
-	struct vgpu_table vmm_bindings;
-	struct vgpu_table array_maps;
-
 	uint32_t context_mutex;
 	uint32_t nvml_ready; /* driver/report.c */
 	struct vgpu_context context[VGPU_MAX_CONTEXTS];
@@ -177,16 +118,6 @@ struct vgpu_process {
 	struct vgpu_overhead overhead[VGPU_MAX_DEVICES];
 
 	struct vgpu_free_memory free_memory;
-
-	/* CUDA ordinal → 1 + index in pool of the one that its streams allocate from, 0 not asked yet; in the
-	 * bits above 8: how often that may have changed. */
-	uint64_t chosen_pool[VGPU_CACHED_DEVICES];
-	uint32_t pools_mutex; /* for taking a place in the table and leaving it: state and live */
-	struct vgpu_pool pool[VGPU_MAX_POOLS];
-
-	uint32_t graphs_mutex;
-	uint64_t graphs_trimmed;     /* how often graph memory may have gone back to the device */
-	struct vgpu_table graphs;
 
 	/* The share of the GPU's time (gate/gate.h). */
 	uint32_t gate_mutex;
@@ -204,6 +135,19 @@ struct vgpu_process {
 };
 
 _Static_assert(offsetof(struct vgpu_process, gate_sequence) < 64, "one line of the cache");
+
+/* What rooms further up keep lies behind it, each in a place of its own whose offset is a constant. */
+enum {
+	VGPU_PAGE_BYTES = 4096,
+	VGPU_MEMORY_AT = (sizeof(struct vgpu_process) + VGPU_PAGE_BYTES - 1) / VGPU_PAGE_BYTES * VGPU_PAGE_BYTES,
+	VGPU_POOLS_AT = VGPU_MEMORY_AT + 9 * VGPU_PAGE_BYTES, /* memory/own.h */
+	VGPU_OWN_BYTES = VGPU_POOLS_AT + 5 * VGPU_PAGE_BYTES, /* pools/own.h */
+};
+
+static inline void *vgpu_own(const struct vgpu_process *p, size_t at)
+{
+	return (char *)p + at;
+}
 
 /* The step's pages. Set once; they stay mapped in forked children. */
 struct vgpu_pages {

@@ -3,6 +3,7 @@
  *
  * Stream-ordered pools are charged by what they hold: in chunks of 32 MiB, live or not. */
 #include "harness.h"
+#include "pools/own.h"
 #include "process/process.h"
 
 #include <dlfcn.h>
