@@ -117,3 +117,18 @@ func TestQueueGivesNothingTwice(t *testing.T) {
 		}
 	})
 }
+
+func BenchmarkQueue(b *testing.B) {
+	inv := node(h200, h200, h200, h200, h200, h200, h200, h200)
+	var all []Held
+	for i := range 80 {
+		all = append(all, heldUntil(i%8, 14000, int64(i)))
+	}
+	var waiters []Waiter
+	for i := range 100 {
+		waiters = append(waiters, Waiter{uint32(i + 1), wants(50000, 0)})
+	}
+	for b.Loop() {
+		Queue(inv, all, waiters, Rules{SlicesPerGPU: 10, MemOvercommit: 1})
+	}
+}

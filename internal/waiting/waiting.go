@@ -27,6 +27,9 @@ const (
 	// ComesWithin is how long room is held free for a job that was told of it. One that has not come by then waits for
 	// something else as well, and whatever comes first may have the room.
 	ComesWithin = 2 * time.Minute
+	// Looked is how many jobs are looked at when the room is given out, which takes time under the lock. Those behind them
+	// move up.
+	Looked = 100
 )
 
 // Job is a job that waits for room on this node.
@@ -141,7 +144,7 @@ func (jobs Jobs) Without(gone ...uint32) Jobs {
 // Before are those that go before a job: all that have waited longer, which is all if it has not waited yet.
 func (jobs Jobs) Before(job uint32, now time.Time) (waiters []place.Waiter) {
 	for _, j := range jobs {
-		if j.Job == job {
+		if j.Job == job || len(waiters) == Looked {
 			break
 		}
 		if j.Claims(now) {

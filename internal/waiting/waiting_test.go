@@ -107,6 +107,13 @@ func TestWhoGoesFirst(t *testing.T) {
 			t.Errorf("before job %d go %v, want %v", of, got, want)
 		}
 	}
+	var many Jobs
+	for id := range uint32(3 * Looked) {
+		many = append(many, job(id+1, 1))
+	}
+	if got := many.Before(0, now); len(got) != Looked {
+		t.Errorf("%d jobs are looked at", len(got))
+	}
 	unlimited := job(1, 1)
 	unlimited.Limit, unlimited.Want.Ends = 0, 5
 	if w := unlimited.Waiter(now); w.Want.Ends != 0 {

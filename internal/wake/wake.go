@@ -152,7 +152,7 @@ func (w Waker) choose(ctx context.Context, standings map[uint32]slurm.Standing) 
 		jobs = w.refresh(jobs, standings, 0)
 		held := tx.Held()
 		rules := place.RulesOf(w.Config.SlicesPerGPU, w.Config.MemOvercommit, w.Config.Drain, w.Config.Place)
-		for i, job := range jobs {
+		for i, job := range jobs[:min(len(jobs), waiting.Looked)] {
 			turn := place.Queue(inv, held, []place.Waiter{job.Waiter(now)}, rules)[0]
 			if turn.Slices != nil && job.Told.IsZero() && (standings[job.Job].Waits() || standings[job.Job].State == "COMPLETING") {
 				jobs[i].Told = now
