@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -183,6 +184,28 @@ func TestRoomThatNobodyToldOf(t *testing.T) {
 	ok(t, root, tool("n1", "sweep"))
 	if out := finish(t, two, job); out != "60000\n" {
 		t.Errorf("it saw: %s", out)
+	}
+	releaseOther()
+}
+
+// TestAWaitingJobOutlivesSlurmctld: when it may start, and why it waits, is part of the job.
+func TestAWaitingJobOutlivesSlurmctld(t *testing.T) {
+	begin(t)
+	releaseOne, releaseOther := fragment(t)
+	job := submit(t, two, "--gres=vgpu:1 --vgpu-mem=60000", seen)
+	before := awaitWaiting(t, job, "1")
+	if err := c.StopDaemon("slurmctld", syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartDaemon("slurmctld"); err != nil {
+		t.Fatal(err)
+	}
+	if after := awaitWaiting(t, job, "1"); after != before {
+		t.Errorf("it waited for %s, and now for %s", before, after)
+	}
+	releaseOne()
+	if out := finish(t, two, job); out != "60000\n" || restarts(t, job) != "1" {
+		t.Errorf("it came %s times and saw: %s", restarts(t, job), out)
 	}
 	releaseOther()
 }

@@ -141,6 +141,9 @@ func (s *soak) rest(ctx context.Context, killed bool) (time.Duration, error) {
 		if killed && time.Since(asked) > askEvery {
 			// A node tells of its jobs when it registers: so slurmctld hears of those whose slurmstepds were all killed.
 			s.cluster.Run(ctx, s.cluster.Root(), "scontrol reconfigure")
+			for _, node := range s.cluster.Nodes { // the timer's part: a killed epilog tells no waiting job of the room it left
+				s.cluster.Run(ctx, s.cluster.Root(), s.tool(node, "sweep"))
+			}
 			asked = time.Now()
 		}
 		s.heal(ctx)
