@@ -111,8 +111,8 @@ static void put_turns_dir(int tree, const struct vgpu_plan *plan)
 		mount(NULL, plan->turns_dir, NULL, MS_REC | MS_SLAVE, NULL);
 }
 
-/* In a child that no signal interrupts: goes into the container, isolates itself there, says so, and waits to be
- * looked at. */
+/* In a child that no signal interrupts: goes into the container, isolates itself there, says so, and waits to
+ * be looked at. */
 static void be_the_twin(const char *path, const struct vgpu_plan *plan, int out, int in)
 {
 	char why[VGPU_REASON_BYTES] = MADE;

@@ -152,8 +152,8 @@ static int step_post_opt(spank_t sp)
 	vgpu_options_take(step.option);
 	step.whole_job = vgpu_components_whole_job(sp);
 	/* The batch step is of the first component, and so is the variable. */
-	if (step.step != SLURM_BATCH_SCRIPT ||
-	    spank_getenv(sp, "SLURM_SPANK_VGPU_REQUEST", step.request, sizeof(step.request)) != ESPANK_SUCCESS)
+	if (step.step != SLURM_BATCH_SCRIPT || spank_getenv(sp, "SLURM_SPANK_VGPU_REQUEST", step.request,
+							    sizeof(step.request)) != ESPANK_SUCCESS)
 		*step.request = '\0';
 	if (step.step < SLURM_INTERACTIVE_STEP) /* batch scripts and shells have all that their job has */
 		vgpu_stepgres_ask(&step, getenv("SLURMD_NODENAME"));

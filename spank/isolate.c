@@ -215,7 +215,8 @@ int vgpu_isolate_step(const struct vgpu_plan *plan, uint32_t job, char why[VGPU_
 	switch (vgpu_container_find(job, container)) {
 	case VGPU_CONTAINER_NONE:
 		break;
-	case VGPU_CONTAINER_OTHER: /* Slurm could not find it from elsewhere: each task is isolated by itself */
+	case VGPU_CONTAINER_OTHER: /* Slurm could not find it from elsewhere: each task is isolated by itself
+				    */
 		return 0;
 	case VGPU_CONTAINER_FILE:
 		twin = vgpu_container_twin(container, plan, why);

@@ -14,8 +14,8 @@
 static int on_option(int index, const char *text, int remote);
 
 /* One row per option, in the order of request.Options (a Go test compares them). Every option takes
- * an argument: those without one had faults in Slurm until 25.11. Name and metavar together stay within 20 characters, so
- * that srun --help keeps them on one line. */
+ * an argument: those without one had faults in Slurm until 25.11. Name and metavar together stay within 20
+ * characters, so that srun --help keeps them on one line. */
 static const struct row {
 	const char *name, *metavar, *usage, *variable;
 } rows[VGPU_OPTION_COUNT] = {

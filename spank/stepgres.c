@@ -36,8 +36,8 @@ static bool is_on(const job_step_info_t *step, const char *node)
 
 /* The record of the step on this node: a step that has components within one job has one for each,
  * and only for these it matters which. */
-static const job_step_info_t *on_node(const job_step_info_response_msg_t *answer, const struct vgpu_step *step,
-				      const char *node)
+static const job_step_info_t *on_node(const job_step_info_response_msg_t *answer,
+				      const struct vgpu_step *step, const char *node)
 {
 	const job_step_info_t *found = NULL;
 
@@ -79,14 +79,17 @@ void vgpu_stepgres_ask(struct vgpu_step *step, const char *node)
 	const job_step_info_t *one = find(step, node, &answer);
 	if (one) {
 		int here = snprintf(step->gres, sizeof(step->gres), "%s", or_empty(one->tres_per_node));
-		int elsewhere =
-			snprintf(step->gres_elsewhere, sizeof(step->gres_elsewhere), "%s,%s,%s", or_empty(one->tres_per_step),
-				 or_empty(one->tres_per_socket), or_empty(one->tres_per_task));
-		step->gres_known = here < (int)sizeof(step->gres) && elsewhere < (int)sizeof(step->gres_elsewhere);
+		int elsewhere = snprintf(step->gres_elsewhere, sizeof(step->gres_elsewhere), "%s,%s,%s",
+					 or_empty(one->tres_per_step), or_empty(one->tres_per_socket),
+					 or_empty(one->tres_per_task));
+		step->gres_known =
+			here < (int)sizeof(step->gres) && elsewhere < (int)sizeof(step->gres_elsewhere);
 	}
 	if (!step->gres_known)
-		slurm_error("vgpu: the controller does not tell the GRES of step %u.%u, which gets its job's slice: %s",
-			    step->job, step->step, answer ? "its answer is of no use" : slurm_strerror(errno));
+		slurm_error("vgpu: the controller does not tell the GRES of step %u.%u, which gets its job's "
+			    "slice: %s",
+			    step->job, step->step,
+			    answer ? "its answer is of no use" : slurm_strerror(errno));
 	if (answer)
 		slurm_free_job_step_info_response_msg(answer);
 }

@@ -218,11 +218,13 @@ void vgpu_account_give_back_locked(struct vgpu_process *p, uint32_t device, uint
 static void reserve(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	SET(p->may_take_bytes[device], bytes);
-	__atomic_exchange_n(&vgpu_pages.ledger->slot[p->slot].may_take_bytes[device], bytes, __ATOMIC_SEQ_CST);
+	__atomic_exchange_n(&vgpu_pages.ledger->slot[p->slot].may_take_bytes[device], bytes,
+			    __ATOMIC_SEQ_CST);
 }
 
 /* charged_bytes: what of them is charged already. */
-static VGPU_SELDOM bool reserve_slowly(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t charged_bytes)
+static VGPU_SELDOM bool reserve_slowly(struct vgpu_process *p, uint32_t device, uint64_t bytes,
+				       uint64_t charged_bytes)
 {
 	bool ok;
 
@@ -248,7 +250,8 @@ static inline bool can_reserve(const struct vgpu_process *p, uint32_t device)
 	const struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
 
 	return vgpu_account_is_ours(p, slot) && GET(slot->step) == p->step &&
-	       GET(slot->used_bytes[device]) == GET(p->held_bytes[device]) && GET(ledger->slots_high) > p->slot;
+	       GET(slot->used_bytes[device]) == GET(p->held_bytes[device]) &&
+	       GET(ledger->slots_high) > p->slot;
 }
 
 bool vgpu_account_reserve_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes)
@@ -256,10 +259,12 @@ bool vgpu_account_reserve_locked(struct vgpu_process *p, uint32_t device, uint64
 	uint32_t *locked = &vgpu_pages.ledger->lock;
 
 	/* What does not fit at all would only be in the way of others. */
-	if (!can_reserve(p, device) || bytes > vgpu_account_left(step_limit(device), GET(p->may_take_bytes[device])))
+	if (!can_reserve(p, device) ||
+	    bytes > vgpu_account_left(step_limit(device), GET(p->may_take_bytes[device])))
 		return reserve_slowly(p, device, bytes, 0);
 	reserve(p, device, GET(p->may_take_bytes[device]) + bytes);
-	if (__builtin_expect(__atomic_load_n(locked, __ATOMIC_SEQ_CST) == 0 && fits_besides_all(p, device, 0), 1))
+	if (__builtin_expect(__atomic_load_n(locked, __ATOMIC_SEQ_CST) == 0 && fits_besides_all(p, device, 0),
+			     1))
 		return true;
 	vgpu_account_release_locked(p, device, bytes);
 	return reserve_slowly(p, device, bytes, 0);

@@ -13,8 +13,8 @@
 /* Takes a slot for the process, whose identity is filled in. False when all slots live. */
 bool vgpu_account_open(struct vgpu_process *p);
 
-/* Charges the bytes if neither the step's nor the job's limit is passed by it. Most callers want what looks for room
- * before it refuses (account/reclaim.h). */
+/* Charges the bytes if neither the step's nor the job's limit is passed by it. Most callers want what looks
+ * for room before it refuses (account/reclaim.h). */
 bool vgpu_account_try(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
 /* Charges what the driver holds already, whatever the limits say. */

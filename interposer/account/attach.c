@@ -55,8 +55,8 @@ struct vgpu_process *vgpu_attach_slowly(void)
 		return NULL;
 	stage = __atomic_load_n(&p->stage, __ATOMIC_ACQUIRE);
 	while (stage <= VGPU_BUSY) {
-		if (stage == VGPU_NEW && __atomic_compare_exchange_n(&p->stage, &stage, VGPU_BUSY, 0, __ATOMIC_ACQUIRE,
-								     __ATOMIC_ACQUIRE)) {
+		if (stage == VGPU_NEW && __atomic_compare_exchange_n(&p->stage, &stage, VGPU_BUSY, 0,
+								     __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
 			stage = find_stage(p);
 			__atomic_store_n(&p->stage, stage, __ATOMIC_RELEASE);
 			vgpu_futex_wake(&p->stage, INT32_MAX, FUTEX_PRIVATE_FLAG);

@@ -66,7 +66,8 @@ static enum claim claim(struct vgpu_process *p, uint32_t device, uint64_t *bytes
 	}
 	if (known_cost(device, bytes))
 		result = CLAIM_KNOWN;
-	else if ((*bytes = all_that_is_left(p, device)) < VGPU_CONTEXT_DEFAULT_BYTES && vgpu_reclaim_is_measured(device, VGPU_MAX_PROCS))
+	else if ((*bytes = all_that_is_left(p, device)) < VGPU_CONTEXT_DEFAULT_BYTES &&
+		 vgpu_reclaim_is_measured(device, VGPU_MAX_PROCS))
 		result = CLAIM_WAIT;
 	else if (*bytes > 0)
 		result = charge_unknown(p, device, *bytes);

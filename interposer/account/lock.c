@@ -43,7 +43,8 @@ static bool try_lock(struct vgpu_ledger *ledger, uint32_t from, uint32_t to)
 
 static bool holder_is_dead(const struct vgpu_process *p, uint32_t holder)
 {
-	return p->pidns != 0 && __atomic_load_n(&vgpu_pages.ledger->lock_pidns, __ATOMIC_RELAXED) == p->pidns &&
+	return p->pidns != 0 &&
+	       __atomic_load_n(&vgpu_pages.ledger->lock_pidns, __ATOMIC_RELAXED) == p->pidns &&
 	       (holder > INT32_MAX || (kill((int32_t)holder, 0) != 0 && errno == ESRCH));
 }
 
@@ -104,7 +105,8 @@ bool vgpu_ledger_lock(struct vgpu_process *p)
 
 	vgpu_lock_comes(&ledger->lock, VGPU_RANK_LEDGER);
 	taken_over = !try_lock(ledger, 0, me) && spin_or_wait(p, ledger, me);
-	__atomic_store_n(&ledger->lock_turns, __atomic_load_n(&ledger->lock_turns, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&ledger->lock_turns, __atomic_load_n(&ledger->lock_turns, __ATOMIC_RELAXED) + 1,
+			 __ATOMIC_RELAXED);
 	__atomic_store_n(&ledger->lock_pidns, p->pidns, __ATOMIC_RELAXED);
 	return taken_over;
 }
@@ -118,7 +120,8 @@ static VGPU_SELDOM bool unlock_slowly(struct vgpu_ledger *ledger, uint32_t me)
 	do {
 		if ((word & ~FUTEX_WAITERS) != me || tries++ == UNLOCK_TRIES)
 			return false;
-	} while (!__atomic_compare_exchange_n(&ledger->lock, &word, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+	} while (
+		!__atomic_compare_exchange_n(&ledger->lock, &word, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
 	if (word & FUTEX_WAITERS)
 		vgpu_futex_wake(&ledger->lock, 1, 0);
 	return true;

@@ -24,8 +24,8 @@ bool vgpu_account_reserve_charged_locked(struct vgpu_process *p, uint32_t device
 /* Charges what was reserved and has been taken; it cannot be refused. */
 void vgpu_account_commit_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
-/* As vgpu_account_try, for the last time: counts everything anew before, and a refusal. Whether the bytes would fit
- * if nobody had reserved any; and whether they do in an empty step. */
+/* As vgpu_account_try, for the last time: counts everything anew before, and a refusal. Whether the bytes
+ * would fit if nobody had reserved any; and whether they do in an empty step. */
 bool vgpu_account_try_last(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 bool vgpu_account_would_fit(const struct vgpu_process *p, uint32_t device, uint64_t bytes);
 bool vgpu_account_ever_fits(uint32_t device, uint64_t bytes);
@@ -58,8 +58,8 @@ static inline uint64_t vgpu_account_add(uint64_t a, uint64_t b)
 
 static inline bool vgpu_account_is_ours(const struct vgpu_process *p, const struct vgpu_ledger_slot *slot)
 {
-	return GET(slot->state) == 1 && GET(slot->pid) == p->pid && GET(slot->start_ticks) == p->start_ticks &&
-	       GET(slot->pidns) == p->pidns;
+	return GET(slot->state) == 1 && GET(slot->pid) == p->pid &&
+	       GET(slot->start_ticks) == p->start_ticks && GET(slot->pidns) == p->pidns;
 }
 
 /* With account_lock held: nothing more will be taken of so much that was reserved. */
@@ -78,7 +78,8 @@ static inline bool vgpu_account_has_place(const struct vgpu_process *p)
 	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	const struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
 
-	return vgpu_account_is_ours(p, slot) && GET(slot->step) == p->step && GET(ledger->step[p->step].in_use) == 1 &&
+	return vgpu_account_is_ours(p, slot) && GET(slot->step) == p->step &&
+	       GET(ledger->step[p->step].in_use) == 1 &&
 	       GET(ledger->step[p->step].step_id) == vgpu_pages.limits->step_id;
 }
 
@@ -90,8 +91,9 @@ static inline bool vgpu_account_is_well(const struct vgpu_process *p, uint32_t d
 	uint64_t held = GET(p->held_bytes[device]);
 
 	return vgpu_account_has_place(p) && GET(slot->used_bytes[device]) == held &&
-	       GET(slot->may_take_bytes[device]) == GET(p->may_take_bytes[device]) && GET(ledger->slots_high) > p->slot &&
-	       GET(ledger->used_bytes[device]) >= held && GET(ledger->step[p->step].used_bytes[device]) >= held;
+	       GET(slot->may_take_bytes[device]) == GET(p->may_take_bytes[device]) &&
+	       GET(ledger->slots_high) > p->slot && GET(ledger->used_bytes[device]) >= held &&
+	       GET(ledger->step[p->step].used_bytes[device]) >= held;
 }
 
 /* False when the process has no place there any more. */

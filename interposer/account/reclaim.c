@@ -81,7 +81,8 @@ bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes
 	for (vgpu_reclaimer *const *reclaimer = vgpu_reclaimers; *reclaimer != NULL; reclaimer++)
 		(*reclaimer)(p, device);
 	/* What others have charged for a context of unknown cost comes back in part in a moment. */
-	if (others_measure(p, device) && vgpu_account_ever_fits(device, bytes) && wait_until_measured(p, device, bytes))
+	if (others_measure(p, device) && vgpu_account_ever_fits(device, bytes) &&
+	    wait_until_measured(p, device, bytes))
 		return true;
 	return try_until_others_are_done(p, device, bytes) || vgpu_account_try_last(p, device, bytes);
 }

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What a charge does before it is refused: it clears the slots of dead processes, lets the rooms above give back what
- * they hold unused, and waits for what others are about to give back. */
+ * What a charge does before it is refused: it clears the slots of dead processes, lets the rooms above give
+ * back what they hold unused, and waits for what others are about to give back. */
 #ifndef VGPU_ACCOUNT_RECLAIM_H
 #define VGPU_ACCOUNT_RECLAIM_H
 
@@ -15,12 +15,13 @@
  * between this and the end of what it allocates, so no race can go over a limit. */
 bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
-/* Gives back what of the device's memory this process holds unused. The account knows nobody above it: which there
- * are is filled in where the program is linked (pools/reclaimers.c); NULL ends the list. */
+/* Gives back what of the device's memory this process holds unused. The account knows nobody above it: which
+ * there are is filled in where the program is linked (pools/reclaimers.c); NULL ends the list. */
 typedef void vgpu_reclaimer(struct vgpu_process *p, uint32_t device);
 extern vgpu_reclaimer *const vgpu_reclaimers[];
 
-/* Whether a process of the job, but for that of one slot, makes a context of unknown cost on the device just now. */
+/* Whether a process of the job, but for that of one slot, makes a context of unknown cost on the device just
+ * now. */
 bool vgpu_reclaim_is_measured(uint32_t device, uint32_t but_slot);
 
 #endif

@@ -36,9 +36,10 @@ static bool reserve(struct vgpu_process *p, uint32_t device, struct vgpu_tally *
 	return true;
 }
 
-/* Charges what has been taken of what was reserved. This may be what the calls of other threads have made it grow by,
- * so it is all of it and not only this call's. */
-static VGPU_SELDOM void commit(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally, uint64_t bytes)
+/* Charges what has been taken of what was reserved. This may be what the calls of other threads have made it
+ * grow by, so it is all of it and not only this call's. */
+static VGPU_SELDOM void commit(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
+			       uint64_t bytes)
 {
 	if (bytes > tally->reserved_bytes)
 		bytes = tally->reserved_bytes;
@@ -67,7 +68,8 @@ static void lower(struct vgpu_process *p, uint32_t device, struct vgpu_tally *ta
 
 /* ---- taking it ---- */
 
-bool vgpu_account_reserve(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally, struct vgpu_flight *flight, uint64_t bytes)
+bool vgpu_account_reserve(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
+			  struct vgpu_flight *flight, uint64_t bytes)
 {
 	bool reserved;
 
@@ -79,8 +81,8 @@ bool vgpu_account_reserve(struct vgpu_process *p, uint32_t device, struct vgpu_t
 	return reserved;
 }
 
-bool vgpu_account_reserve_charged(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally, struct vgpu_flight *flight,
-				  uint64_t bytes)
+bool vgpu_account_reserve_charged(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
+				  struct vgpu_flight *flight, uint64_t bytes)
 {
 	bool reserved;
 
@@ -96,14 +98,16 @@ bool vgpu_account_reserve_charged(struct vgpu_process *p, uint32_t device, struc
 	return reserved;
 }
 
-void vgpu_account_reserve_again(struct vgpu_process *p, struct vgpu_tally *tally, struct vgpu_flight *flight, uint64_t bytes)
+void vgpu_account_reserve_again(struct vgpu_process *p, struct vgpu_tally *tally, struct vgpu_flight *flight,
+				uint64_t bytes)
 {
 	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
 	begin(tally, flight, bytes);
 	vgpu_brief_unlock(&p->account_lock);
 }
 
-void vgpu_account_release_again(struct vgpu_process *p, struct vgpu_tally *tally, const struct vgpu_flight *flight)
+void vgpu_account_release_again(struct vgpu_process *p, struct vgpu_tally *tally,
+				const struct vgpu_flight *flight)
 {
 	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
 	tally->flying_bytes -= flight->bytes;
@@ -127,12 +131,14 @@ struct vgpu_committed vgpu_account_commit(struct vgpu_process *p, uint32_t devic
 	done.unsure = held_bytes < tally->charged_bytes &&
 		      (flight->others_bytes != 0 || tally->begun_bytes != flight->begun_bytes);
 	if (held_bytes < tally->charged_bytes)
-		lower(p, device, tally, held_bytes + flight->others_bytes + (tally->begun_bytes - flight->begun_bytes));
+		lower(p, device, tally,
+		      held_bytes + flight->others_bytes + (tally->begun_bytes - flight->begun_bytes));
 	vgpu_brief_unlock(&p->account_lock);
 	return done;
 }
 
-void vgpu_account_before_asking(struct vgpu_process *p, const struct vgpu_tally *tally, struct vgpu_flight *now)
+void vgpu_account_before_asking(struct vgpu_process *p, const struct vgpu_tally *tally,
+				struct vgpu_flight *now)
 {
 	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
 	now->others_bytes = tally->flying_bytes;
@@ -140,11 +146,12 @@ void vgpu_account_before_asking(struct vgpu_process *p, const struct vgpu_tally 
 	vgpu_brief_unlock(&p->account_lock);
 }
 
-void vgpu_account_lower(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally, const struct vgpu_flight *before,
-			uint64_t held_bytes)
+void vgpu_account_lower(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
+			const struct vgpu_flight *before, uint64_t held_bytes)
 {
 	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
-	lower(p, device, tally, held_bytes + before->others_bytes + (tally->begun_bytes - before->begun_bytes));
+	lower(p, device, tally,
+	      held_bytes + before->others_bytes + (tally->begun_bytes - before->begun_bytes));
 	vgpu_brief_unlock(&p->account_lock);
 }
 

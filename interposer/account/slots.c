@@ -71,7 +71,8 @@ void vgpu_account_clear_slot(struct vgpu_ledger_slot *slot)
 static bool step_has_processes(uint32_t step)
 {
 	for (uint32_t i = 0; i < VGPU_MAX_PROCS; i++) {
-		if (GET(vgpu_pages.ledger->slot[i].state) == 1 && GET(vgpu_pages.ledger->slot[i].step) == step)
+		if (GET(vgpu_pages.ledger->slot[i].state) == 1 &&
+		    GET(vgpu_pages.ledger->slot[i].step) == step)
 			return true;
 	}
 	return false;

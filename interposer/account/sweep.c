@@ -17,8 +17,9 @@ static bool is_gone(const struct vgpu_process *p, uint32_t i)
 
 	if (GET(slot->state) != 1 || i == GET(p->slot) || GET(slot->pidns) != p->pidns || p->pidns == 0)
 		return false;
-	return GET(slot->pid) == p->pid ? !vgpu_account_is_ours(p, slot)
-					: !vgpu_identity_alive(GET(slot->pid), GET(slot->start_ticks), GET(slot->image));
+	return GET(slot->pid) == p->pid
+		       ? !vgpu_account_is_ours(p, slot)
+		       : !vgpu_identity_alive(GET(slot->pid), GET(slot->start_ticks), GET(slot->image));
 }
 
 void vgpu_account_sweep(struct vgpu_process *p, bool thorough)
@@ -34,8 +35,9 @@ void vgpu_account_sweep(struct vgpu_process *p, bool thorough)
 	uint32_t high = thorough ? VGPU_MAX_PROCS : GET(ledger->slots_high);
 	bool any = false;
 
-	if (!thorough && (now - swept < SWEEP_EVERY_NS ||
-			  !__atomic_compare_exchange_n(&p->swept_ns, &swept, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
+	if (!thorough &&
+	    (now - swept < SWEEP_EVERY_NS ||
+	     !__atomic_compare_exchange_n(&p->swept_ns, &swept, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
 		return;
 	if (high > VGPU_MAX_PROCS)
 		high = VGPU_MAX_PROCS;
@@ -50,7 +52,8 @@ void vgpu_account_sweep(struct vgpu_process *p, bool thorough)
 		return;
 	vgpu_account_lock(p);
 	for (uint32_t i = 0; i < high; i++) {
-		if (was[i].gone && GET(ledger->slot[i].state) == 1 && GET(ledger->slot[i].pid) == was[i].pid &&
+		if (was[i].gone && GET(ledger->slot[i].state) == 1 &&
+		    GET(ledger->slot[i].pid) == was[i].pid &&
 		    GET(ledger->slot[i].start_ticks) == was[i].start_ticks)
 			vgpu_account_clear_slot(&ledger->slot[i]);
 	}

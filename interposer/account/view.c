@@ -21,8 +21,10 @@ struct vgpu_view vgpu_account_view_of_sums(struct vgpu_process *p, uint32_t devi
 	uint64_t job_left;
 
 	view.total_bytes = GET(limits->step_mem_bytes);
-	view.free_bytes = vgpu_account_left(view.total_bytes, vgpu_account_sum(p, device, ledger->step[step].used_bytes));
-	job_left = vgpu_account_left(GET(limits->job_mem_bytes), vgpu_account_sum(p, device, ledger->used_bytes));
+	view.free_bytes = vgpu_account_left(view.total_bytes,
+					    vgpu_account_sum(p, device, ledger->step[step].used_bytes));
+	job_left = vgpu_account_left(GET(limits->job_mem_bytes),
+				     vgpu_account_sum(p, device, ledger->used_bytes));
 	if (view.free_bytes > job_left)
 		view.free_bytes = job_left;
 	return view;

@@ -39,7 +39,8 @@ static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint
 	got = vgpu_time_take(p, device, now, need_ns, TAKE_NS, &from);
 	if (got == 0) {
 		*wait_ns = from > now ? from - now : 1;
-		if (need_ns < WORTH_NS && !GET(engine->seat.shared) && GET(vgpu_pages.ledger->slots_high) <= 1)
+		if (need_ns < WORTH_NS && !GET(engine->seat.shared) &&
+		    GET(vgpu_pages.ledger->slots_high) <= 1)
 			*wait_ns += vgpu_time_to_earn(p, device, WORTH_NS - need_ns);
 		return false;
 	}
@@ -49,7 +50,8 @@ static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint
 }
 
 /* The turn, then the credit. */
-static enum vgpu_admission turn_and_credit(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait_ns)
+static enum vgpu_admission turn_and_credit(struct vgpu_process *p, uint32_t device, uint64_t need_ns,
+					   uint64_t *wait_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	uint64_t ahead;
@@ -76,7 +78,8 @@ static bool stalls(const struct vgpu_engine *engine)
 }
 
 /* Whether what stalls holds the work back. */
-static bool stalled(const struct vgpu_engine *engine, uint64_t at_most_ns, struct vgpu_waiting *waiting, uint64_t *wait_ns)
+static bool stalled(const struct vgpu_engine *engine, uint64_t at_most_ns, struct vgpu_waiting *waiting,
+		    uint64_t *wait_ns)
 {
 	uint64_t now;
 
@@ -92,7 +95,8 @@ static bool stalled(const struct vgpu_engine *engine, uint64_t at_most_ns, struc
 }
 
 /* Whether the work goes without credit, since what stalls might never end otherwise. */
-static bool overdue(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t at_most_ns, uint64_t since_ns)
+static bool overdue(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t at_most_ns,
+		    uint64_t since_ns)
 {
 	uint64_t now;
 
@@ -111,23 +115,25 @@ static void leave(struct vgpu_process *p, uint32_t device, struct vgpu_waiting *
 	*waiting = (struct vgpu_waiting){0};
 }
 
-enum vgpu_admission vgpu_admission_try(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t stalled_at_most_ns,
-				       struct vgpu_waiting *waiting, uint64_t *wait_ns)
+enum vgpu_admission vgpu_admission_try(struct vgpu_process *p, uint32_t device, uint64_t need_ns,
+				       uint64_t stalled_at_most_ns, struct vgpu_waiting *waiting,
+				       uint64_t *wait_ns)
 {
 	enum vgpu_admission admission;
 
 	if (stalled(&p->engine[device], stalled_at_most_ns, waiting, wait_ns))
 		return VGPU_STALLED;
 	admission = turn_and_credit(p, device, need_ns, wait_ns);
-	if (admission == VGPU_NO_CREDIT && overdue(p, device, need_ns, stalled_at_most_ns, waiting->stalled_ns))
+	if (admission == VGPU_NO_CREDIT &&
+	    overdue(p, device, need_ns, stalled_at_most_ns, waiting->stalled_ns))
 		admission = VGPU_ADMITTED;
 	if (admission == VGPU_ADMITTED)
 		leave(p, device, waiting, need_ns);
 	return admission;
 }
 
-uint64_t vgpu_admission_queue(struct vgpu_process *p, uint32_t device, struct vgpu_waiting *waiting, uint64_t wait_ns,
-			      uint64_t now_ns)
+uint64_t vgpu_admission_queue(struct vgpu_process *p, uint32_t device, struct vgpu_waiting *waiting,
+			      uint64_t wait_ns, uint64_t now_ns)
 {
 	if (waiting->credit_ns == 0)
 		waiting->credit_ns = now_ns;

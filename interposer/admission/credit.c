@@ -18,10 +18,11 @@ static uint32_t shares(struct vgpu_process *p, uint32_t device, struct vgpu_shar
 	if (burst_ns < VGPU_SHARE_BURST_NS)
 		burst_ns = VGPU_SHARE_BURST_NS;
 	if (vgpu_share_is_capped(of_step) && of_step != of_job)
-		share[count++] = (struct vgpu_share){&vgpu_pages.ledger->step[GET(p->step)].share_free_at_ns[device],
-						     of_step, burst_ns};
+		share[count++] = (struct vgpu_share){
+			&vgpu_pages.ledger->step[GET(p->step)].share_free_at_ns[device], of_step, burst_ns};
 	if (vgpu_share_is_capped(of_job))
-		share[count++] = (struct vgpu_share){&vgpu_pages.ledger->share_free_at_ns[device], of_job, burst_ns};
+		share[count++] =
+			(struct vgpu_share){&vgpu_pages.ledger->share_free_at_ns[device], of_job, burst_ns};
 	return count;
 }
 
@@ -29,11 +30,12 @@ bool vgpu_time_is_capped(uint32_t device)
 {
 	const struct vgpu_limits_device *limit = &vgpu_pages.limits->device[device];
 
-	return vgpu_share_is_capped(GET(limit->sm_percent)) || vgpu_share_is_capped(GET(limit->job_sm_percent));
+	return vgpu_share_is_capped(GET(limit->sm_percent)) ||
+	       vgpu_share_is_capped(GET(limit->job_sm_percent));
 }
 
-uint64_t vgpu_time_take(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint64_t need_ns, uint64_t want_ns,
-			uint64_t *from_ns)
+uint64_t vgpu_time_take(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint64_t need_ns,
+			uint64_t want_ns, uint64_t *from_ns)
 {
 	struct vgpu_share share[2];
 	uint32_t count = shares(p, device, share);
@@ -65,7 +67,8 @@ void vgpu_time_settle_step(struct vgpu_process *p, uint32_t device, uint64_t now
 {
 	struct vgpu_share share[2];
 
-	if (shares(p, device, share) != 0 && share[0].free_at_ns != &vgpu_pages.ledger->share_free_at_ns[device])
+	if (shares(p, device, share) != 0 &&
+	    share[0].free_at_ns != &vgpu_pages.ledger->share_free_at_ns[device])
 		vgpu_share_settle(&share[0], now_ns, (int64_t)more_ns);
 }
 
@@ -112,8 +115,8 @@ uint64_t vgpu_time_credit_age(struct vgpu_process *p, uint32_t device, uint64_t 
 }
 
 /* before_ns: of all that was counted until then. */
-static uint64_t used_between(struct vgpu_ledger *ledger, uint32_t device, uint64_t from_ns, uint64_t to_ns, uint64_t ns,
-			     uint64_t before_ns)
+static uint64_t used_between(struct vgpu_ledger *ledger, uint32_t device, uint64_t from_ns, uint64_t to_ns,
+			     uint64_t ns, uint64_t before_ns)
 {
 	uint64_t now = vgpu_now_ns(), until = GET(ledger->busy_until_ns[device]);
 	uint64_t used = vgpu_buckets_count(&ledger->buckets[device], from_ns, to_ns, ns, now);
@@ -133,11 +136,13 @@ uint64_t vgpu_time_used(struct vgpu_process *p, uint32_t device, const struct vg
 	uint64_t before = GET(ledger->busy_ns[device]), used = 0;
 
 	for (uint32_t i = 0; i < busy->fresh.count; i++)
-		used += used_between(ledger, device, busy->fresh.interval[i].from_ns, busy->fresh.interval[i].to_ns, UINT64_MAX,
-				     before + used);
-	/* Processes are not at work at the same time: when another one was there, this one was before or after. */
+		used += used_between(ledger, device, busy->fresh.interval[i].from_ns,
+				     busy->fresh.interval[i].to_ns, UINT64_MAX, before + used);
+	/* Processes are not at work at the same time: when another one was there, this one was before or
+	 * after. */
 	if (used < busy->fresh.ns && busy->until_ns != 0)
-		used += used_between(ledger, device, busy->start_ns, busy->until_ns, busy->fresh.ns - used, before + used);
+		used += used_between(ledger, device, busy->start_ns, busy->until_ns, busy->fresh.ns - used,
+				     before + used);
 	ADD(ledger->busy_ns[device], used);
 	ADD(ledger->step[GET(p->step)].busy_ns[device], used);
 	return used;

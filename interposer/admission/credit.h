@@ -14,8 +14,8 @@
 bool vgpu_time_is_capped(uint32_t device);
 
 /* As vgpu_share_take, _settle and _credit, for step and job together. */
-uint64_t vgpu_time_take(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint64_t need_ns, uint64_t want_ns,
-			uint64_t *from_ns);
+uint64_t vgpu_time_take(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint64_t need_ns,
+			uint64_t want_ns, uint64_t *from_ns);
 void vgpu_time_settle(struct vgpu_process *p, uint32_t device, uint64_t now_ns, int64_t more_ns);
 /* The step alone has used more, if it has a share of its own. */
 void vgpu_time_settle_step(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint64_t more_ns);

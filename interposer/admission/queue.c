@@ -21,7 +21,8 @@
 #define AWAY_NS 100000000u
 
 /* Others that wait for this device's credit; and whether one of them was there before. */
-static uint32_t others(struct vgpu_process *p, uint32_t device, uint64_t since_ns, uint64_t now_ns, bool *before)
+static uint32_t others(struct vgpu_process *p, uint32_t device, uint64_t since_ns, uint64_t now_ns,
+		       bool *before)
 {
 	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	uint32_t high = GET(ledger->slots_high), count = 0;
@@ -31,7 +32,8 @@ static uint32_t others(struct vgpu_process *p, uint32_t device, uint64_t since_n
 		const struct vgpu_ledger_slot *other = &ledger->slot[i];
 		uint64_t until = GET(other->waits_until_ns);
 
-		if (i == GET(p->slot) || GET(other->state) != 1 || GET(other->waits_device) != device || until <= now_ns)
+		if (i == GET(p->slot) || GET(other->state) != 1 || GET(other->waits_device) != device ||
+		    until <= now_ns)
 			continue;
 		count++;
 		/* Who looks much later is held back by something else, such as the share of its step. */
@@ -45,13 +47,16 @@ static int64_t round_ns(uint32_t device, uint32_t count)
 {
 	const struct vgpu_limits_device *limit = &vgpu_pages.limits->device[device];
 	uint32_t of_step = GET(limit->sm_percent), of_job = GET(limit->job_sm_percent);
-	uint32_t percent = vgpu_share_is_capped(of_step) ? of_step : vgpu_share_is_capped(of_job) ? of_job : 100;
+	uint32_t percent = vgpu_share_is_capped(of_step)  ? of_step
+			   : vgpu_share_is_capped(of_job) ? of_job
+							  : 100;
 	uint64_t ns = ROUNDS_NS / 100 * percent / (count + 1);
 
 	return ns < ROUND_LEAST_NS ? ROUND_LEAST_NS : ns > ROUND_NS ? ROUND_NS : (int64_t)ns;
 }
 
-uint64_t vgpu_queue_wait(struct vgpu_process *p, uint32_t device, uint64_t since_ns, uint64_t from_ns, uint64_t now_ns)
+uint64_t vgpu_queue_wait(struct vgpu_process *p, uint32_t device, uint64_t since_ns, uint64_t from_ns,
+			 uint64_t now_ns)
 {
 	struct vgpu_ledger_slot *own = &vgpu_pages.ledger->slot[GET(p->slot)];
 	struct vgpu_engine *engine = &p->engine[device];

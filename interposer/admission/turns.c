@@ -62,8 +62,8 @@ static bool is_believed(const struct vgpu_seat *seat, uint32_t i, uint64_t now_n
 {
 	const struct vgpu_claim *claim = &seat->neighbour[i].claim;
 
-	return claim->until_ns > now_ns && claim->until_ns < now_ns + AHEAD_NS && !seat->party[i].patience.lost &&
-	       !seat->patience.lost;
+	return claim->until_ns > now_ns && claim->until_ns < now_ns + AHEAD_NS &&
+	       !seat->party[i].patience.lost && !seat->patience.lost;
 }
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -71,8 +71,8 @@ static uint64_t later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* What the weights are parts of. Where shares leave something over, turns are no longer for that: a slice that is
- * at work for half the time all the same would be so for more of some seconds. */
+/* What the weights are parts of. Where shares leave something over, turns are no longer for that: a slice
+ * that is at work for half the time all the same would be so for more of some seconds. */
 static uint32_t whole(const struct vgpu_seat *seat)
 {
 	return seat->all_weights < 100 ? 100 : seat->all_weights;
@@ -85,7 +85,8 @@ static uint64_t brisk_frame(const struct vgpu_seat *seat, uint32_t weight, uint3
 }
 
 /* Reads what all others say, as far as it is believed. */
-static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[VGPU_NEIGHBOURS], uint64_t now_ns)
+static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[VGPU_NEIGHBOURS],
+		       uint64_t now_ns)
 {
 	struct vgpu_seat *seat = &engine->seat;
 	uint64_t passed = now_ns - seat->looked_ns, drained = 0;
@@ -93,25 +94,28 @@ static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[
 	uint64_t frame_ns = brisk_frame(seat, seat->weight, GET(seat->mine->brisk_us));
 
 	if (seat->looked_ns != 0)
-		vgpu_turn_be_patient(&seat->patience, seat->party, seat->count, seat->weight, seat->all_weights, passed,
-				     seat->waited);
+		vgpu_turn_be_patient(&seat->patience, seat->party, seat->count, seat->weight,
+				     seat->all_weights, passed, seat->waited);
 	for (uint32_t i = 0; i < seat->count; i++) {
 		struct vgpu_neighbour *neighbour = &seat->neighbour[i];
 
 		vgpu_claims_read(neighbour, seat->party[i].uid, now_ns);
-		if (neighbour->claim.drained_ns > drained && neighbour->claim.drained_ns < now_ns + BELIEVED_NS)
+		if (neighbour->claim.drained_ns > drained &&
+		    neighbour->claim.drained_ns < now_ns + BELIEVED_NS)
 			drained = neighbour->claim.drained_ns;
 		if (!is_believed(seat, i, now_ns)) {
 			seat->party[i].held = false;
 			neighbour->claim.holds_since_ns = neighbour->claim.wants_since_ns = 0;
 			continue;
 		}
-		frame_ns = later(frame_ns, brisk_frame(seat, seat->party[i].weight, neighbour->claim.brisk_us));
+		frame_ns =
+			later(frame_ns, brisk_frame(seat, seat->party[i].weight, neighbour->claim.brisk_us));
 		seat->party[i].held = neighbour->claim.holds_since_ns != 0;
 		seat->held_ns = seat->party[i].held ? now_ns : seat->held_ns;
-		other[others++] = (struct vgpu_turn_other){
-			.wants_since_ns = neighbour->claim.wants_since_ns, .holds_since_ns = neighbour->claim.holds_since_ns,
-			.spare = neighbour->claim.spare != 0, .id = neighbour->job_id};
+		other[others++] = (struct vgpu_turn_other){.wants_since_ns = neighbour->claim.wants_since_ns,
+							   .holds_since_ns = neighbour->claim.holds_since_ns,
+							   .spare = neighbour->claim.spare != 0,
+							   .id = neighbour->job_id};
 	}
 	seat->looked_ns = now_ns;
 	seat->frame_ns = frame_ns != 0 ? frame_ns : VGPU_TURN_FRAME_NS;
@@ -177,7 +181,9 @@ static uint64_t remaining(struct vgpu_engine *engine, uint64_t now_ns)
 static uint64_t until_end(const struct vgpu_engine *engine, uint64_t now_ns)
 {
 	uint64_t end_ns = GET(engine->progress_ns) + GET(engine->expected_ns);
-	uint64_t ns = end_ns > now_ns + NEAR_NS ? end_ns - now_ns - NEAR_NS : now_ns > end_ns ? (now_ns - end_ns) / 8 : 0;
+	uint64_t ns = end_ns > now_ns + NEAR_NS ? end_ns - now_ns - NEAR_NS
+		      : now_ns > end_ns		? (now_ns - end_ns) / 8
+						: 0;
 
 	return ns < END_NS ? END_NS : ns > LOOK_NS ? LOOK_NS : ns;
 }
@@ -190,7 +196,9 @@ static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uin
 	bool busy = GET(engine->in_flight) != 0, siblings = vgpu_turns_siblings_busy(p, device, now_ns);
 	int64_t have = vgpu_time_credit(p, device, now_ns);
 	/* To begin a turn there must be enough to fill it; more comes while it lasts. */
-	int64_t enough = GET(seat->mine->holds_since_ns) != 0 ? 0 : (int64_t)(quantum * (100 - seat->weight) / 100 * 9 / 10);
+	int64_t enough = GET(seat->mine->holds_since_ns) != 0
+				 ? 0
+				 : (int64_t)(quantum * (100 - seat->weight) / 100 * 9 / 10);
 	bool waiting = vgpu_engine_waits(engine);
 
 	/* More than is kept there never will be. */
@@ -199,22 +207,31 @@ static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uin
 	if (busy || waiting || siblings || seat->idle_since_ns == 0)
 		seat->idle_since_ns = now_ns;
 	SET(seat->spare, is_elastic() && have < enough);
-	return (struct vgpu_turn_self){
-		.wants_since_ns = GET(seat->mine->wants_since_ns), .holds_since_ns = GET(seat->mine->holds_since_ns),
-		.held_ns = seat->held_ns, .quantum_ns = quantum, .idle_ns = now_ns - seat->idle_since_ns,
-		.remaining_ns = remaining(engine, now_ns), .id = vgpu_pages.limits->job_id, .spare = GET(seat->spare),
-		.in_flight = busy || siblings, .wants = waiting && (have >= enough || GET(seat->spare)),
-		.full = GET(seat->full) != 0, .dry = waiting && !busy && !siblings && have < 0 && !GET(seat->spare)};
+	return (struct vgpu_turn_self){.wants_since_ns = GET(seat->mine->wants_since_ns),
+				       .holds_since_ns = GET(seat->mine->holds_since_ns),
+				       .held_ns = seat->held_ns,
+				       .quantum_ns = quantum,
+				       .idle_ns = now_ns - seat->idle_since_ns,
+				       .remaining_ns = remaining(engine, now_ns),
+				       .id = vgpu_pages.limits->job_id,
+				       .spare = GET(seat->spare),
+				       .in_flight = busy || siblings,
+				       .wants = waiting && (have >= enough || GET(seat->spare)),
+				       .full = GET(seat->full) != 0,
+				       .dry = waiting && !busy && !siblings && have < 0 && !GET(seat->spare)};
 }
 
-/* What was earned while others had their turns is there to be used, and so is what the next turn needs beyond what
- * comes while it lasts. */
+/* What was earned while others had their turns is there to be used, and so is what the next turn needs beyond
+ * what comes while it lasts. */
 static void begin(struct vgpu_process *p, uint32_t device, const struct vgpu_turn_self *self, uint64_t now_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_seat *seat = &engine->seat;
-	uint64_t waited = self->wants_since_ns != 0 && self->wants_since_ns < now_ns ? now_ns - self->wants_since_ns : 0;
-	uint64_t burst = later(waited * seat->weight, self->quantum_ns * (100 - seat->weight)) / 100 + VGPU_SHARE_BURST_NS;
+	uint64_t waited = self->wants_since_ns != 0 && self->wants_since_ns < now_ns
+				  ? now_ns - self->wants_since_ns
+				  : 0;
+	uint64_t burst = later(waited * seat->weight, self->quantum_ns * (100 - seat->weight)) / 100 +
+			 VGPU_SHARE_BURST_NS;
 
 	SET(engine->burst_ns, burst < VGPU_SHARE_WAITED_NS ? burst : VGPU_SHARE_WAITED_NS);
 	seat->taken_ns = now_ns;
@@ -237,8 +254,8 @@ static void wait_at(struct vgpu_seat *seat, uint32_t **bell, uint32_t *rung)
 }
 
 /* Does what was decided. Returns how long until the next look. */
-static uint64_t follow(struct vgpu_process *p, uint32_t device, const struct vgpu_turn_self *self, enum vgpu_turn turn,
-		       uint64_t now_ns)
+static uint64_t follow(struct vgpu_process *p, uint32_t device, const struct vgpu_turn_self *self,
+		       enum vgpu_turn turn, uint64_t now_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_seat *seat = &engine->seat;
@@ -276,7 +293,8 @@ static uint64_t follow(struct vgpu_process *p, uint32_t device, const struct vgp
 }
 
 /* There was nothing to do for a while: no turn is held or wanted. */
-static void rest(struct vgpu_process *p, uint32_t device, const struct vgpu_turn_self *self, uint32_t others, uint64_t now_ns)
+static void rest(struct vgpu_process *p, uint32_t device, const struct vgpu_turn_self *self, uint32_t others,
+		 uint64_t now_ns)
 {
 	struct vgpu_seat *seat = &p->engine[device].seat;
 
@@ -289,7 +307,8 @@ static void rest(struct vgpu_process *p, uint32_t device, const struct vgpu_turn
 	set_may(&p->engine[device], others == 0 ? UINT64_MAX : 0);
 }
 
-uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint32_t **bell, uint32_t *rung)
+uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint32_t **bell,
+			 uint32_t *rung)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_seat *seat = &engine->seat;
@@ -308,14 +327,16 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 		set_may(engine, 0);
 		return LOOK_NS;
 	}
-	/* What was used before this process came, or while nobody else was there, says nothing of its turns. */
+	/* What was used before this process came, or while nobody else was there, says nothing of its
+	 * turns. */
 	if (seat->looked_ns == 0)
 		seat->used_ns = GET(vgpu_pages.ledger->busy_ns[device]);
 	others = listen(engine, other, now_ns);
 	self = myself(p, device, now_ns);
 	seat->waited = false;
 	/* How long it really took to drain, as soon as that is known: the next one is not charged for it. */
-	if (self.holds_since_ns == 0 && !self.in_flight && GET(seat->mine->drained_ns) > GET(engine->progress_ns))
+	if (self.holds_since_ns == 0 && !self.in_flight &&
+	    GET(seat->mine->drained_ns) > GET(engine->progress_ns))
 		SET(seat->mine->drained_ns, GET(engine->progress_ns));
 	if (!self.in_flight && !vgpu_engine_waits(engine) && self.idle_ns >= VGPU_TURN_IDLE_NS) {
 		rest(p, device, &self, others, now_ns);

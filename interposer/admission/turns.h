@@ -14,8 +14,8 @@
 
 #include <stdbool.h>
 
-/* Whether so much more may be launched now. What would mostly lie behind the end of the turn waits for the next
- * one, but what is longer than a turn begins in its first half. */
+/* Whether so much more may be launched now. What would mostly lie behind the end of the turn waits for the
+ * next one, but what is longer than a turn begins in its first half. */
 static inline bool vgpu_turns_may_launch(struct vgpu_engine *engine, uint64_t now_ns, uint64_t need_ns)
 {
 	uint64_t until = __atomic_load_n(&engine->seat.may_until_ns, __ATOMIC_RELAXED);
@@ -49,7 +49,8 @@ bool vgpu_turns_spare(struct vgpu_process *p, uint32_t device);
 
 /* Takes, keeps or ends the turn; the poller calls it. Returns how long until the next look, 0: no
  * need. *bell is what to wait for meanwhile, if it is not NULL, and *rung how it stands. */
-uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint32_t **bell, uint32_t *rung);
+uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint32_t **bell,
+			 uint32_t *rung);
 
 /* Whether other processes of the job have work on the device. */
 bool vgpu_turns_siblings_busy(struct vgpu_process *p, uint32_t device, uint64_t now_ns);

@@ -140,7 +140,8 @@ typedef struct CUDA_MEMCPY3D_BATCH_OP_st {
 typedef void (*CUhostFn)(void *data);
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *data);
 typedef struct CUextSemaphore_st *CUexternalSemaphore;
-typedef struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS; /* only ever passed on */
+typedef struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st
+	CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS; /* only ever passed on */
 
 #define CU_STREAM_WAIT_VALUE_GEQ 0u
 #define CU_STREAM_WAIT_VALUE_EQ 1u

@@ -79,7 +79,8 @@ typedef struct CUarrayMapInfo_st {
 	int subresourceType; /* 0 level, 1 tail */
 	union {
 		struct {
-			unsigned int level, layer, offsetX, offsetY, offsetZ, extentWidth, extentHeight, extentDepth;
+			unsigned int level, layer, offsetX, offsetY, offsetZ, extentWidth, extentHeight,
+				extentDepth;
 		} sparseLevel;
 		struct {
 			unsigned int layer;

@@ -86,13 +86,16 @@ struct vgpu_ledger_slot {
 	uint32_t measuring; /* a bit per device: makes a context there before it is known what one costs */
 	uint64_t used_bytes[VGPU_MAX_DEVICES];
 	uint64_t image; /* field 28 of /proc/PID/stat: another program runs in the pid after an exec */
-	/* It has waited for credit since then and should have taken it by then (admission/queue.h); 0: it does not wait. */
+	/* It has waited for credit since then and should have taken it by then (admission/queue.h); 0: it
+	 * does not wait. */
 	uint64_t waits_since_ns;
 	uint64_t waits_until_ns;
 	uint32_t waits_device;
 	uint32_t reserved1;
-	uint64_t inflight_until_ns[VGPU_MAX_DEVICES]; /* its work keeps the device busy until then; 0: it has none there */
-	/* What its calls that are in the driver now may take at most and used_bytes does not have yet (account/locked.h). */
+	uint64_t inflight_until_ns[VGPU_MAX_DEVICES]; /* its work keeps the device busy until then; 0: it has
+							 none there */
+	/* What its calls that are in the driver now may take at most and used_bytes does not have yet
+	 * (account/locked.h). */
 	uint64_t may_take_bytes[VGPU_MAX_DEVICES];
 };
 
@@ -139,7 +142,8 @@ struct vgpu_ledger {
 	uint32_t slots_high; /* slots at and above this index were never used */
 	uint32_t measuring;  /* all of the slots' */
 	uint64_t lock_turns; /* how often the lock was taken */
-	uint64_t late_ns; /* when a kernel was last seen to wait for another GPU (admission/cosched.h); 0: never */
+	uint64_t late_ns;    /* when a kernel was last seen to wait for another GPU (admission/cosched.h); 0:
+				never */
 	uint64_t used_bytes[VGPU_MAX_DEVICES];
 	uint64_t peak_bytes[VGPU_MAX_DEVICES];
 	uint64_t refusals[VGPU_MAX_DEVICES];
@@ -184,7 +188,8 @@ struct vgpu_claim {
 	uint64_t drained_ns;	 /* when its last turn's work was done */
 	uint32_t bell;		 /* futex: changes when a turn ends */
 	uint32_t spare;		 /* 1: its share is used up; wants only time that is left over */
-	uint32_t brisk_us;	 /* it waits for its results again and again, after so much work, and so for its turns; 0: it does not */
+	uint32_t brisk_us; /* it waits for its results again and again, after so much work, and so for its
+			      turns; 0: it does not */
 	uint32_t reserved0;
 	uint64_t reserved[2];
 };
@@ -207,10 +212,13 @@ _Static_assert(sizeof(struct vgpu_ledger_step) == 776, "ledger step layout");
 _Static_assert(offsetof(struct vgpu_ledger, used_bytes) == 64, "ledger header layout");
 _Static_assert(offsetof(struct vgpu_ledger, step) == 960, "ledger steps");
 _Static_assert(offsetof(struct vgpu_ledger, slot) == 960 + 256 * 776, "ledger slots");
-_Static_assert(offsetof(struct vgpu_ledger, context_bytes) == 960 + 256 * 776 + 1024 * 448, "ledger contexts");
+_Static_assert(offsetof(struct vgpu_ledger, context_bytes) == 960 + 256 * 776 + 1024 * 448,
+	       "ledger contexts");
 _Static_assert(offsetof(struct vgpu_ledger, history) == 960 + 256 * 776 + 1024 * 448 + 128, "ledger history");
-_Static_assert(offsetof(struct vgpu_ledger, buckets) == 960 + 256 * 776 + 1024 * 448 + 128 + 16 * 32 * 24, "ledger buckets");
-_Static_assert(sizeof(struct vgpu_ledger) == 960 + 256 * 776 + 1024 * 448 + 128 + 16 * 32 * 24 + 16 * 512 * 8, "ledger layout");
+_Static_assert(offsetof(struct vgpu_ledger, buckets) == 960 + 256 * 776 + 1024 * 448 + 128 + 16 * 32 * 24,
+	       "ledger buckets");
+_Static_assert(sizeof(struct vgpu_ledger) == 960 + 256 * 776 + 1024 * 448 + 128 + 16 * 32 * 24 + 16 * 512 * 8,
+	       "ledger layout");
 _Static_assert(sizeof(struct vgpu_board) == 32 + 128 * 32, "board layout");
 _Static_assert(sizeof(struct vgpu_claims) == 32 + 16 * 64, "claims layout");
 

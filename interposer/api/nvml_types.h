@@ -113,7 +113,8 @@ typedef struct nvmlEncoderSessionInfo_st {
 typedef struct nvmlFBCSessionInfo_st {
 	unsigned int sessionId, pid, vgpuInstance, displayOrdinal;
 	int sessionType;
-	unsigned int sessionFlags, hMaxResolution, vMaxResolution, hResolution, vResolution, averageFPS, averageLatency;
+	unsigned int sessionFlags, hMaxResolution, vMaxResolution, hResolution, vResolution, averageFPS,
+		averageLatency;
 } nvmlFBCSessionInfo_t;
 
 typedef struct nvmlFBCStats_st {

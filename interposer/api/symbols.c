@@ -90,6 +90,8 @@ bool vgpu_real_load_nvml(void)
 	slash = strrchr(cuda.dli_fname, '/');
 	if (slash == NULL)
 		return false;
-	length = snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - cuda.dli_fname), cuda.dli_fname, soname[NVML]);
-	return length > 0 && (size_t)length < sizeof(path) && libc->dlopen(path, RTLD_LAZY | RTLD_LOCAL) != NULL;
+	length = snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - cuda.dli_fname), cuda.dli_fname,
+			  soname[NVML]);
+	return length > 0 && (size_t)length < sizeof(path) &&
+	       libc->dlopen(path, RTLD_LAZY | RTLD_LOCAL) != NULL;
 }

@@ -43,8 +43,8 @@ static inline void *vgpu_real_address(enum vgpu_symbol symbol)
 /* Whether the image is a driver's library, by what it defines. */
 bool vgpu_real_is_of_driver(const struct vgpu_image *image);
 
-/* Takes what a search has found for the driver's function if it is one: the library may have come by another name,
- * while one without anything in it has its name. False when it is no driver's. */
+/* Takes what a search has found for the driver's function if it is one: the library may have come by another
+ * name, while one without anything in it has its name. False when it is no driver's. */
 bool vgpu_real_adopt(enum vgpu_symbol symbol, void *found);
 
 /* Loads NVML, which a CUDA program seldom has. */

@@ -28,7 +28,8 @@ static uint32_t elf_hash(const char *name)
 	return h;
 }
 
-/* Whether the symbol is what is looked for; if so, *found is it, and this is true when there can be no better one. */
+/* Whether the symbol is what is looked for; if so, *found is it, and this is true when there can be no better
+ * one. */
 static bool take_symbol(const struct vgpu_image *image, uint32_t i, const char *name, void **found)
 {
 	const ElfW(Sym) *symbol = &image->symbols[i];
@@ -107,14 +108,16 @@ static bool read_dynamic(ElfW(Addr) base, const ElfW(Dyn) *dynamic, struct vgpu_
 		else if (dynamic->d_tag == DT_VERSYM)
 			image->versions = address;
 	}
-	return image->symbols != NULL && image->strings != NULL && (image->gnu_hash != NULL || image->hash != NULL);
+	return image->symbols != NULL && image->strings != NULL &&
+	       (image->gnu_hash != NULL || image->hash != NULL);
 }
 
 bool vgpu_image_of_phdr(const struct dl_phdr_info *info, struct vgpu_image *image)
 {
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-			return read_dynamic(info->dlpi_addr, (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr),
+			return read_dynamic(info->dlpi_addr,
+					    (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr),
 					    image);
 	}
 	return false;

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The images that the dynamic linker has loaded into this process: what they define, read from their own tables,
- * without asking the dynamic linker, which would answer with our names. */
+ * The images that the dynamic linker has loaded into this process: what they define, read from their own
+ * tables, without asking the dynamic linker, which would answer with our names. */
 #ifndef VGPU_BASE_IMAGE_H
 #define VGPU_BASE_IMAGE_H
 

@@ -1,9 +1,10 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The order in which one thread takes the locks: each only while those that it has are of lower rank. With VGPU_TEST_RANKS,
- * where tests run (make INTERPOSER_DEBUG=-DVGPU_TEST_RANKS, and with the sanitizers), who does otherwise ends the program,
- * and so does who gives back what nobody has. Otherwise there is nothing of this in the library. */
+ * The order in which one thread takes the locks: each only while those that it has are of lower rank. With
+ * VGPU_TEST_RANKS, where tests run (make INTERPOSER_DEBUG=-DVGPU_TEST_RANKS, and with the sanitizers), who
+ * does otherwise ends the program, and so does who gives back what nobody has. Otherwise there is nothing of
+ * this in the library. */
 #ifndef VGPU_BASE_RANKS_H
 #define VGPU_BASE_RANKS_H
 
@@ -46,7 +47,8 @@ __attribute__((weak)) __thread struct vgpu_locks_held {
 static inline void vgpu_lock_wrong(const char *what, unsigned int rank, unsigned int held)
 {
 	char line[128];
-	int length = snprintf(line, sizeof(line), "vgpu: %s of rank %u with one of rank %u held\n", what, rank, held);
+	int length = snprintf(line, sizeof(line), "vgpu: %s of rank %u with one of rank %u held\n", what,
+			      rank, held);
 
 	if (syscall(SYS_write, STDERR_FILENO, line, (size_t)length) < 0)
 		__builtin_trap();
@@ -76,7 +78,8 @@ static inline void vgpu_lock_goes(const uint32_t *lock)
 	while (i < held->count && held->lock[i].lock != lock)
 		i++;
 	if (i == held->count)
-		vgpu_lock_wrong("a lock is given back that was not taken,", 0, held->count == 0 ? 0 : held->lock[held->count - 1].rank);
+		vgpu_lock_wrong("a lock is given back that was not taken,", 0,
+				held->count == 0 ? 0 : held->lock[held->count - 1].rank);
 	held->lock[i] = held->lock[--held->count];
 }
 

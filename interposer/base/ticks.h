@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * A clock that is read without touching memory, roughly the same on all cores: the time stamp counter, or what
- * else the processor has. For what need not be known to less than a factor of two. */
+ * A clock that is read without touching memory, roughly the same on all cores: the time stamp counter, or
+ * what else the processor has. For what need not be known to less than a factor of two. */
 #ifndef VGPU_BASE_TICKS_H
 #define VGPU_BASE_TICKS_H
 

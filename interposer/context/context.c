@@ -56,7 +56,8 @@ static bool settle_coming(struct vgpu_process *p, struct vgpu_coming *coming, bo
 {
 	bool fits = vgpu_overhead_came(p, (uint32_t)coming->device, coming->bytes, &coming->cost_bytes);
 
-	vgpu_context_cost_settled(p, (uint32_t)coming->device, first ? coming->cost_bytes : VGPU_COST_UNKNOWN);
+	vgpu_context_cost_settled(p, (uint32_t)coming->device,
+				  first ? coming->cost_bytes : VGPU_COST_UNKNOWN);
 	return fits;
 }
 
@@ -91,7 +92,8 @@ void vgpu_context_undone(struct vgpu_process *p, CUdevice ordinal, const struct 
 		vgpu_overhead_end(p, (uint32_t)device);
 	if (coming->device >= 0)
 		vgpu_message_limit(p, (uint32_t)coming->device,
-				   coming->cost_bytes != VGPU_COST_UNKNOWN ? coming->cost_bytes : coming->bytes);
+				   coming->cost_bytes != VGPU_COST_UNKNOWN ? coming->cost_bytes
+									   : coming->bytes);
 }
 
 bool vgpu_context_of_green(struct vgpu_process *p, CUcontext context, CUgreenCtx green)
@@ -194,7 +196,8 @@ void vgpu_context_green_gone(struct vgpu_process *p, CUcontext green, CUdevice o
 	struct vgpu_context gone;
 	CUcontext primary;
 
-	if (!is_active(ordinal) || retain == NULL || release == NULL || retain(&primary, ordinal) != CUDA_SUCCESS) {
+	if (!is_active(ordinal) || retain == NULL || release == NULL ||
+	    retain(&primary, ordinal) != CUDA_SUCCESS) {
 		vgpu_context_primary_released(p, ordinal);
 		return;
 	}

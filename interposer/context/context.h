@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * How the contexts of this process begin and end. Which there are is in driver/contexts.h, what they cost in overhead.h. */
+ * How the contexts of this process begin and end. Which there are is in driver/contexts.h, what they cost in
+ * overhead.h. */
 #ifndef VGPU_CONTEXT_CONTEXT_H
 #define VGPU_CONTEXT_CONTEXT_H
 

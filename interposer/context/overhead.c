@@ -20,7 +20,8 @@
 
 #define ASK_EVERY_NS 100000000u
 #define ASK_AT_LEAST_EVERY_NS 1000000000u
-/* So long the device's free memory is believed when it says that nothing has grown: somebody else may have freed as much. */
+/* So long the device's free memory is believed when it says that nothing has grown: somebody else may have
+ * freed as much. */
 #define ASK_ANYWAY_NS 10000000000u
 /* Small allocations share granules, so that free memory moves a little without any overhead. */
 #define MOVED_BYTES (1ull << 20)
@@ -67,7 +68,8 @@ static bool free_now(uint64_t *bytes)
 }
 
 /* more_bytes: what did not fit, when it returns false. */
-static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_current, bool force, uint64_t *more_bytes)
+static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_current, bool force,
+			   uint64_t *more_bytes)
 {
 	struct vgpu_overhead *overhead = &p->overhead[device];
 	uint64_t may_take, may_take_after;
@@ -90,7 +92,8 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 	/* Managed memory is never reported (H200, driver 580), some other memory not always, and other
 	 * threads allocate meanwhile. Within these bounds what was charged before is as likely as
 	 * anything else, and stays. */
-	least = minus(reported, minus(larger(before + may_take, after + may_take_after), smaller(managed, managed_after)));
+	least = minus(reported, minus(larger(before + may_take, after + may_take_after),
+				      smaller(managed, managed_after)));
 	most = minus(reported, minus(smaller(before, after), larger(managed, managed_after) + unsure));
 	SET(overhead->measured_bytes, least);
 	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
@@ -157,7 +160,9 @@ static bool moved(struct vgpu_process *p, uint32_t device)
 /* When to ask next: nobody has to be asked often about a program whose kernels are all there. */
 static void ask_later(struct vgpu_process *p, uint64_t now_ns, bool changed)
 {
-	uint64_t every_ns = changed ? ASK_EVERY_NS : larger(smaller(2 * GET(p->overhead_every_ns), ASK_AT_LEAST_EVERY_NS), ASK_EVERY_NS);
+	uint64_t every_ns =
+		changed ? ASK_EVERY_NS
+			: larger(smaller(2 * GET(p->overhead_every_ns), ASK_AT_LEAST_EVERY_NS), ASK_EVERY_NS);
 
 	SET(p->overhead_every_ns, every_ns);
 	SET(p->overhead_due_ns, now_ns + every_ns);
@@ -175,13 +180,14 @@ static uint64_t charged(struct vgpu_process *p)
 	return bytes;
 }
 
-/* Whether the driver uses as much as when it was asked last, as far as can be seen without asking it. Memory of others
- * that is open here passes to this process without any being freed. */
+/* Whether the driver uses as much as when it was asked last, as far as can be seen without asking it. Memory
+ * of others that is open here passes to this process without any being freed. */
 static bool seems_the_same(struct vgpu_process *p, uint32_t device, bool is_current)
 {
 	const struct vgpu_overhead *overhead = &p->overhead[device];
 
-	return is_current && GET(p->opened) == GET(p->closed) && GET(overhead->measured_bytes) != UINT64_MAX &&
+	return is_current && GET(p->opened) == GET(p->closed) &&
+	       GET(overhead->measured_bytes) != UINT64_MAX &&
 	       vgpu_now_ns() - GET(overhead->read_ns) < ASK_ANYWAY_NS && !moved(p, device);
 }
 
@@ -189,7 +195,8 @@ static bool look_at_device(struct vgpu_process *p, uint32_t device, bool is_curr
 {
 	bool due = vgpu_now_ns() - GET(p->overhead[device].read_ns) >= ASK_EVERY_NS;
 
-	if (lightly ? !due || seems_the_same(p, device, is_current) : !due && (!is_current || !moved(p, device)))
+	if (lightly ? !due || seems_the_same(p, device, is_current)
+		    : !due && (!is_current || !moved(p, device)))
 		return true;
 	return settle_device(p, device, is_current);
 }
@@ -272,7 +279,8 @@ void vgpu_overhead_ask(struct vgpu_process *p, uint64_t now_ns)
 			continue;
 		settle_quietly(p, d, is_current, true, &more);
 		if (!is_current)
-			SET(p->overhead[d].read_ns, 0); /* so the next load or unload has nothing to compare with */
+			SET(p->overhead[d].read_ns,
+			    0); /* so the next load or unload has nothing to compare with */
 	}
 	if (charged(p) != before)
 		ask_later(p, now_ns, true);
@@ -354,7 +362,8 @@ bool vgpu_overhead_came(struct vgpu_process *p, uint32_t device, uint64_t bytes,
 	uint64_t reported, measured, more;
 	bool told = vgpu_report_bytes(p, device, &reported), later = !told && vgpu_report_is_coming(p);
 	uint64_t others = came(p, device, bytes, !told && !later);
-	bool fits = !told || settle_quietly(p, device, vgpu_device_of_current(p) == (int)device, false, &more);
+	bool fits =
+		!told || settle_quietly(p, device, vgpu_device_of_current(p) == (int)device, false, &more);
 
 	/* It stays charged with what contexts may take until that can be asked. */
 	if (later) {

@@ -6,12 +6,12 @@
  * allocated. Where NVML cannot tell, nothing is charged.
  *
  * Asking takes 80 to 250 µs (H200, driver 580, one to four processes on the device), a program may load
- * thousands of modules at its start, and cuDNN asks for its kernels' functions before every launch. So after a
- * load the device's free memory is looked at, which takes 3 µs, and NVML is asked when it moved by more than
- * what this process allocated, when some of that was managed or is no more, or 100 ms after it was asked last.
- * Where nothing is loaded and nothing grows this is done ever more rarely, down to once a second, and NVML is asked
- * only when free memory has moved, or after 10 s: somebody else may have freed what was taken here. Launches
- * never look. */
+ * thousands of modules at its start, and cuDNN asks for its kernels' functions before every launch. So after
+ * a load the device's free memory is looked at, which takes 3 µs, and NVML is asked when it moved by more
+ * than what this process allocated, when some of that was managed or is no more, or 100 ms after it was asked
+ * last. Where nothing is loaded and nothing grows this is done ever more rarely, down to once a second, and
+ * NVML is asked only when free memory has moved, or after 10 s: somebody else may have freed what was taken
+ * here. Launches never look. */
 #ifndef VGPU_CONTEXT_OVERHEAD_H
 #define VGPU_CONTEXT_OVERHEAD_H
 
@@ -34,12 +34,13 @@ bool vgpu_overhead_loaded(struct vgpu_process *p, bool lightly);
 
 void vgpu_overhead_ask(struct vgpu_process *p, uint64_t now_ns);
 
-/* Memory that another process pays for is reported as this process's as soon as the other one has let go of it. After
- * a call that may have closed some (memory/holders.h). */
+/* Memory that another process pays for is reported as this process's as soon as the other one has let go of
+ * it. After a call that may have closed some (memory/holders.h). */
 void vgpu_overhead_see_closed(struct vgpu_process *p);
 static inline bool vgpu_overhead_has_closed(const struct vgpu_process *p)
 {
-	return __atomic_load_n(&p->closed, __ATOMIC_RELAXED) != __atomic_load_n(&p->overhead_closed, __ATOMIC_RELAXED);
+	return __atomic_load_n(&p->closed, __ATOMIC_RELAXED) !=
+	       __atomic_load_n(&p->overhead_closed, __ATOMIC_RELAXED);
 }
 static inline void vgpu_overhead_look_at_closed(struct vgpu_process *p)
 {
@@ -51,25 +52,28 @@ static inline void vgpu_overhead_look_at_closed(struct vgpu_process *p)
  * be the first of a kernel that allocates or prints. */
 static inline bool vgpu_overhead_has_launched(const struct vgpu_process *p)
 {
-	return __atomic_load_n(&p->gate_decided, __ATOMIC_RELAXED) != __atomic_load_n(&p->overhead_decided, __ATOMIC_RELAXED);
+	return __atomic_load_n(&p->gate_decided, __ATOMIC_RELAXED) !=
+	       __atomic_load_n(&p->overhead_decided, __ATOMIC_RELAXED);
 }
 
 /* Before an allocation, at a synchronisation and at a question for free memory: what a launch has
  * made the driver take is charged, and what the owners of open memory have let go of, whatever the
  * limits say, because it is there and nothing can be undone; the limit then meets what comes next.
- * Other launches tell nothing, so once something was loaded or opened the driver is asked at the first of these
- * calls after a load and after the first launch that follows it, after 100 ms, and then half as often each time
- * that it has nothing new, but once a second. */
+ * Other launches tell nothing, so once something was loaded or opened the driver is asked at the first of
+ * these calls after a load and after the first launch that follows it, after 100 ms, and then half as often
+ * each time that it has nothing new, but once a second. */
 static inline void vgpu_overhead_catch_up(struct vgpu_process *p)
 {
 	uint64_t now_ns;
 
 	/* Nothing was loaded, and what was opened was closed before the driver was asked last. */
 	if (p == NULL || (__atomic_load_n(&p->overhead_pending, __ATOMIC_RELAXED) == 0 &&
-			  __atomic_load_n(&p->opened, __ATOMIC_RELAXED) == __atomic_load_n(&p->overhead_closed, __ATOMIC_RELAXED)))
+			  __atomic_load_n(&p->opened, __ATOMIC_RELAXED) ==
+				  __atomic_load_n(&p->overhead_closed, __ATOMIC_RELAXED)))
 		return;
 	now_ns = vgpu_coarse_ns();
-	if (now_ns >= __atomic_load_n(&p->overhead_due_ns, __ATOMIC_RELAXED) || vgpu_overhead_has_launched(p) || vgpu_overhead_has_closed(p))
+	if (now_ns >= __atomic_load_n(&p->overhead_due_ns, __ATOMIC_RELAXED) ||
+	    vgpu_overhead_has_launched(p) || vgpu_overhead_has_closed(p))
 		vgpu_overhead_ask(p, now_ns);
 }
 

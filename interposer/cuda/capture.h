@@ -29,8 +29,8 @@ static CUresult capture_begun(struct vgpu_process *p, CUresult result)
  * often it costs a question, counted too seldom it would break the program. */
 static CUresult capture_ended(struct vgpu_process *p, CUresult result, CUstream stream)
 {
-	if (p != NULL && (result == CUDA_SUCCESS ||
-			  (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && !vgpu_capture_of_stream(stream))))
+	if (p != NULL && (result == CUDA_SUCCESS || (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED &&
+						     !vgpu_capture_of_stream(stream))))
 		vgpu_capture_ended(p);
 	return result;
 }

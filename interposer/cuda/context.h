@@ -40,7 +40,8 @@ static CUresult context_undone(struct vgpu_process *p, CUdevice ordinal, const s
 		return context_undone(p, ordinal, &coming);                                     \
 	}
 
-static CUresult context_left(struct vgpu_process *p, CUcontext context, const struct vgpu_context *noted, CUresult result)
+static CUresult context_left(struct vgpu_process *p, CUcontext context, const struct vgpu_context *noted,
+			     CUresult result)
 {
 	if (p != NULL && result == CUDA_SUCCESS)
 		vgpu_context_left(p, context, noted);

@@ -7,11 +7,13 @@
 
 #include "cuda/launch.h"
 
-static bool copy_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, struct vgpu_copied copied)
+static bool copy_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream,
+		       struct vgpu_copied copied)
 {
 	launch->engine = NULL;
 	if (copied.bytes >= LONG_BYTES)
-		return vgpu_gate_enter(p, launch, stream, operation_of(OPERATION_COPY, copied.bytes), copied.shape, VGPU_PLACES_OTHER);
+		return vgpu_gate_enter(p, launch, stream, operation_of(OPERATION_COPY, copied.bytes),
+				       copied.shape, VGPU_PLACES_OTHER);
 	if (copied.beside_bytes >= LONG_BYTES)
 		vgpu_gate_beside(p, stream);
 	return true;

@@ -11,12 +11,14 @@
 #include "streams/lease.h"
 #include "streams/streams.h"
 
-/* Products that do not wait for each other; of 32 bits each, since what was passed as that many may lie on the
- * stack so, and is not to be read as more. */
-static uint64_t shape_of(uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared_bytes)
+/* Products that do not wait for each other; of 32 bits each, since what was passed as that many may lie on
+ * the stack so, and is not to be read as more. */
+static uint64_t shape_of(uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz,
+			 uint32_t shared_bytes)
 {
 	return (gx * 0x9e3779b97f4a7c15ull ^ gy * 0xc2b2ae3d27d4eb4full ^ gz * 0x165667b19e3779f9ull) +
-	       (bx * 0x85ebca77c2b2ae63ull ^ by * 0x27d4eb2f165667c5ull ^ bz * 0xd6e8feb86659fd93ull) + shared_bytes * 0xa0761d6478bd642full;
+	       (bx * 0x85ebca77c2b2ae63ull ^ by * 0x27d4eb2f165667c5ull ^ bz * 0xd6e8feb86659fd93ull) +
+	       shared_bytes * 0xa0761d6478bd642full;
 }
 
 #define WRAP_LAUNCH(symbol, params, args, what, shape, stream)            \
@@ -84,7 +86,8 @@ struct launches {
 };
 
 /* Whether all of them may go. */
-static bool enter_together(struct vgpu_process *p, struct launches *launches, const CUDA_LAUNCH_PARAMS *list, unsigned int count)
+static bool enter_together(struct vgpu_process *p, struct launches *launches, const CUDA_LAUNCH_PARAMS *list,
+			   unsigned int count)
 {
 	bool goes = true;
 
@@ -92,8 +95,9 @@ static bool enter_together(struct vgpu_process *p, struct launches *launches, co
 	launches->entered = 0;
 	for (const CUDA_LAUNCH_PARAMS *one = list; one < list + count && goes; one++)
 		goes = vgpu_gate_enter(p, &launches->each[launches->entered++], one->hStream, one->function,
-				       shape_of(one->gridDimX, one->gridDimY, one->gridDimZ, one->blockDimX, one->blockDimY,
-						one->blockDimZ, one->sharedMemBytes), VGPU_PLACES_OTHER);
+				       shape_of(one->gridDimX, one->gridDimY, one->gridDimZ, one->blockDimX,
+						one->blockDimY, one->blockDimZ, one->sharedMemBytes),
+				       VGPU_PLACES_OTHER);
 	return goes;
 }
 

@@ -60,7 +60,8 @@ static bool recalls(struct vgpu_process *p, bool whole, struct memory_info *info
 	info->context = current_context();
 	vgpu_pools_settle_all(p);
 	vgpu_overhead_catch_up(p);
-	info->recalled = whole && vgpu_free_memory_recall(p, info->context, &info->said) && view_of(p, info->said.device, &info->view) &&
+	info->recalled = whole && vgpu_free_memory_recall(p, info->context, &info->said) &&
+			 view_of(p, info->said.device, &info->view) &&
 			 (!info->said.more_since || info->view.free_bytes <= info->said.free_bytes);
 	if (!info->recalled) {
 		info->said.device = vgpu_device_of_current(p);
@@ -70,7 +71,8 @@ static bool recalls(struct vgpu_process *p, bool whole, struct memory_info *info
 }
 
 /* After the driver's answer, which is remembered: whether the program is told something else. */
-static bool answered(struct vgpu_process *p, bool whole, struct memory_info *info, uint64_t free_bytes, uint64_t total_bytes)
+static bool answered(struct vgpu_process *p, bool whole, struct memory_info *info, uint64_t free_bytes,
+		     uint64_t total_bytes)
 {
 	if (info->recalled)
 		return true;

@@ -63,7 +63,8 @@ static bool limit_known(int limit, size_t value, struct limit_change *change)
 	return true;
 }
 
-static CUresult limit_set(struct vgpu_process *p, const struct limit_change *change, int limit, CUresult result)
+static CUresult limit_set(struct vgpu_process *p, const struct limit_change *change, int limit,
+			  CUresult result)
 {
 	if (result != CUDA_SUCCESS && change->more > 0)
 		vgpu_context_unpromise(p, change->context, change->more);

@@ -34,8 +34,8 @@ static void synchronised(struct vgpu_process *p)
 		return result;                                                                  \
 	}
 
-/* The upload, which takes the memory, is done apart, when it is known how much that can be. What the flags were; 0: there
- * is none to be done. */
+/* The upload, which takes the memory, is done apart, when it is known how much that can be. What the flags
+ * were; 0: there is none to be done. */
 static cuuint64_t put_off_upload(struct vgpu_process *p, CUDA_GRAPH_INSTANTIATE_PARAMS *how)
 {
 	cuuint64_t flags = p != NULL && how != NULL ? how->flags : 0;
@@ -92,7 +92,8 @@ struct graph_launch {
 	struct vgpu_growth growth;
 };
 
-static CUresult graph_begins(struct vgpu_process *p, struct graph_launch *g, CUgraphExec exec, CUstream stream)
+static CUresult graph_begins(struct vgpu_process *p, struct graph_launch *g, CUgraphExec exec,
+			     CUstream stream)
 {
 	bool memory = p != NULL && !GRAPHS_TAKE_NOTHING(p);
 

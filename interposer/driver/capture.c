@@ -26,8 +26,8 @@ void vgpu_capture_ended(struct vgpu_process *p)
 {
 	uint32_t captures = __atomic_load_n(&p->captures, __ATOMIC_RELAXED);
 
-	while (captures != 0 && !__atomic_compare_exchange_n(&p->captures, &captures, captures - 1, 0, __ATOMIC_SEQ_CST,
-							     __ATOMIC_RELAXED))
+	while (captures != 0 && !__atomic_compare_exchange_n(&p->captures, &captures, captures - 1, 0,
+							     __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 		;
 }
 

@@ -14,7 +14,8 @@ static struct vgpu_context *place_of(struct vgpu_process *p, CUcontext context)
 	return NULL;
 }
 
-bool vgpu_contexts_note(struct vgpu_process *p, CUcontext context, CUdevice ordinal, uint32_t device, bool primary)
+bool vgpu_contexts_note(struct vgpu_process *p, CUcontext context, CUdevice ordinal, uint32_t device,
+			bool primary)
 {
 	struct vgpu_context *place = NULL;
 

@@ -12,13 +12,15 @@
 /* Whether the process has a context on the device, and a context's CUDA ordinal if it is known. */
 bool vgpu_contexts_exist(struct vgpu_process *p, uint32_t device);
 bool vgpu_contexts_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *ordinal);
-/* The primary context of the device, or one that was made of it by a green context; NULL when there is none. */
+/* The primary context of the device, or one that was made of it by a green context; NULL when there is
+ * none. */
 CUcontext vgpu_contexts_primary(struct vgpu_process *p, CUdevice ordinal);
 
 /* A context was made, unless it is known: the primary one is seen again each time that it is retained. */
 void vgpu_contexts_count_made(struct vgpu_process *p, CUcontext context);
 /* Notes the context unless it is known. False then, and when there is no room. */
-bool vgpu_contexts_note(struct vgpu_process *p, CUcontext context, CUdevice ordinal, uint32_t device, bool primary);
+bool vgpu_contexts_note(struct vgpu_process *p, CUcontext context, CUdevice ordinal, uint32_t device,
+			bool primary);
 /* Takes the note of the context away; puts it back. */
 bool vgpu_contexts_take(struct vgpu_process *p, CUcontext context, struct vgpu_context *out);
 void vgpu_contexts_put_back(struct vgpu_process *p, const struct vgpu_context *noted);

@@ -51,8 +51,8 @@ int vgpu_device_of_ordinal(struct vgpu_process *p, CUdevice ordinal)
 	write_uuid(text, &uuid);
 	device = index_of_uuid(text);
 	if (cached)
-		__atomic_store_n(&p->device_of[ordinal], device < 0 ? CACHED_NOT_GRANTED : (uint8_t)(device + 1),
-				 __ATOMIC_RELAXED);
+		__atomic_store_n(&p->device_of[ordinal],
+				 device < 0 ? CACHED_NOT_GRANTED : (uint8_t)(device + 1), __ATOMIC_RELAXED);
 	return device;
 }
 
@@ -78,7 +78,8 @@ bool vgpu_device_of_stream(struct vgpu_process *p, CUstream stream, CUdevice *or
 		vgpu_fn_cuCtxGetCurrent *get_current = VGPU_REAL(cuCtxGetCurrent);
 
 		if (get_context != NULL && get_context(stream, &of_stream) == CUDA_SUCCESS &&
-		    (get_current == NULL || get_current(&of_thread) != CUDA_SUCCESS || of_stream != of_thread))
+		    (get_current == NULL || get_current(&of_thread) != CUDA_SUCCESS ||
+		     of_stream != of_thread))
 			return vgpu_contexts_ordinal(p, of_stream, ordinal) || current;
 	}
 	return current;

@@ -10,7 +10,8 @@
 /* sequence is odd while somebody writes: then there is nothing to read, and nobody else writes. */
 static bool next_sequence(struct vgpu_free_memory *memory, uint32_t from)
 {
-	return __atomic_compare_exchange_n(&memory->sequence, &from, from + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	return __atomic_compare_exchange_n(&memory->sequence, &from, from + 1, 0, __ATOMIC_ACQ_REL,
+					   __ATOMIC_RELAXED);
 }
 
 bool vgpu_free_memory_recall(struct vgpu_process *p, CUcontext context, struct vgpu_recalled *recalled)
@@ -19,14 +20,16 @@ bool vgpu_free_memory_recall(struct vgpu_process *p, CUcontext context, struct v
 	uint32_t sequence = __atomic_load_n(&memory->sequence, __ATOMIC_ACQUIRE);
 	uint64_t then, now;
 
-	if (context == NULL || sequence % 2 != 0 || __atomic_load_n(&memory->context, __ATOMIC_ACQUIRE) != context)
+	if (context == NULL || sequence % 2 != 0 ||
+	    __atomic_load_n(&memory->context, __ATOMIC_ACQUIRE) != context)
 		return false;
 	/* Acquired one by one, so that sequence is looked at after them. */
 	recalled->device = __atomic_load_n(&memory->device, __ATOMIC_ACQUIRE);
 	recalled->free_bytes = __atomic_load_n(&memory->free_bytes, __ATOMIC_ACQUIRE);
 	recalled->total_bytes = __atomic_load_n(&memory->total_bytes, __ATOMIC_ACQUIRE);
 	then = __atomic_load_n(&memory->held_bytes, __ATOMIC_ACQUIRE);
-	if (vgpu_now_ns() - __atomic_load_n(&memory->asked_ns, __ATOMIC_ACQUIRE) >= GOOD_FOR_NS || GET(memory->sequence) != sequence)
+	if (vgpu_now_ns() - __atomic_load_n(&memory->asked_ns, __ATOMIC_ACQUIRE) >= GOOD_FOR_NS ||
+	    GET(memory->sequence) != sequence)
 		return false;
 	now = GET(p->held_bytes[recalled->device]);
 	/* What is freed is given back a moment after the driver has it: it is not added, which could be
@@ -46,16 +49,18 @@ struct vgpu_free_memory_query vgpu_free_memory_query(struct vgpu_process *p, int
 	};
 }
 
-void vgpu_free_memory_remember(struct vgpu_process *p, const struct vgpu_free_memory_query *query, CUcontext context,
-			uint64_t free_bytes, uint64_t total_bytes)
+void vgpu_free_memory_remember(struct vgpu_process *p, const struct vgpu_free_memory_query *query,
+			       CUcontext context, uint64_t free_bytes, uint64_t total_bytes)
 {
 	struct vgpu_free_memory *memory = &p->free_memory;
 	uint32_t sequence = query->sequence;
 	int device = query->device;
 
 	/* What other threads allocate meanwhile may be in the figure or not. */
-	if (context == NULL || device < 0 || __atomic_load_n(&p->may_take_bytes[device], __ATOMIC_ACQUIRE) != 0 ||
-	    GET(p->held_bytes[device]) != query->held_bytes || sequence % 2 != 0 || !next_sequence(memory, sequence))
+	if (context == NULL || device < 0 ||
+	    __atomic_load_n(&p->may_take_bytes[device], __ATOMIC_ACQUIRE) != 0 ||
+	    GET(p->held_bytes[device]) != query->held_bytes || sequence % 2 != 0 ||
+	    !next_sequence(memory, sequence))
 		return;
 	__atomic_store_n(&memory->context, context, __ATOMIC_RELEASE);
 	__atomic_store_n(&memory->device, device, __ATOMIC_RELEASE);

@@ -49,7 +49,8 @@ static bool begin_to_start(struct vgpu_process *p)
 {
 	uint32_t untried = NVML_UNTRIED;
 
-	return __atomic_compare_exchange_n(&p->nvml_ready, &untried, NVML_STARTS, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+	return __atomic_compare_exchange_n(&p->nvml_ready, &untried, NVML_STARTS, 0, __ATOMIC_ACQ_REL,
+					   __ATOMIC_ACQUIRE);
 }
 
 /* overhead: that of the device. */
@@ -72,14 +73,15 @@ static void wait_while(struct vgpu_process *p, uint32_t state, uint64_t at_most_
 {
 	uint64_t since = vgpu_now_ns(), waited;
 
-	while (__atomic_load_n(&p->nvml_ready, __ATOMIC_ACQUIRE) == state && (waited = vgpu_now_ns() - since) < at_most_ns)
+	while (__atomic_load_n(&p->nvml_ready, __ATOMIC_ACQUIRE) == state &&
+	       (waited = vgpu_now_ns() - since) < at_most_ns)
 		vgpu_futex_wait(&p->nvml_ready, state, FUTEX_PRIVATE_FLAG, (int64_t)(at_most_ns - waited));
 }
 
 bool vgpu_report_ready(struct vgpu_process *p)
 {
-	/* A context that is made while a library is loaded, by its constructor: then this thread keeps all others from
-	 * loading anything, and would wait for itself. */
+	/* A context that is made while a library is loaded, by its constructor: then this thread keeps all
+	 * others from loading anything, and would wait for itself. */
 	wait_while(p, NVML_STARTS, LOADED_WITHIN_NS);
 	wait_while(p, NVML_INITS, STARTED_WITHIN_NS);
 	return __atomic_load_n(&p->nvml_ready, __ATOMIC_ACQUIRE) == NVML_READY;
@@ -111,12 +113,14 @@ bool vgpu_report_bytes(struct vgpu_process *p, uint32_t device, uint64_t *bytes)
 		get_list = VGPU_REAL(nvmlDeviceGetComputeRunningProcesses_v2);
 	if (get_list == NULL || handle == NULL)
 		return false;
-	list = mmap(NULL, LISTED_PROCESSES * sizeof(*list), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	list = mmap(NULL, LISTED_PROCESSES * sizeof(*list), PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (list == MAP_FAILED)
 		return false;
 	if (get_list(handle, &count, list) == NVML_SUCCESS) {
 		for (unsigned int i = 0; i < count && i < LISTED_PROCESSES; i++) {
-			if (list[i].pid != (unsigned int)p->pid || list[i].usedGpuMemory == NVML_VALUE_NOT_AVAILABLE)
+			if (list[i].pid != (unsigned int)p->pid ||
+			    list[i].usedGpuMemory == NVML_VALUE_NOT_AVAILABLE)
 				continue;
 			*bytes += list[i].usedGpuMemory;
 			found = true;

@@ -66,8 +66,8 @@ static char *append(char *to, const char *uuid, bool comma)
 	return to + length;
 }
 
-/* The list ends at the first entry that names no GPU, as the driver's does. A GPU that is named twice stays so: the
- * driver then shows none. */
+/* The list ends at the first entry that names no GPU, as the driver's does. A GPU that is named twice stays
+ * so: the driver then shows none. */
 static void translate(const char *value, char entry[static ENTRY_BYTES])
 {
 	const char *uuid[VGPU_MAX_DEVICES];
@@ -81,7 +81,9 @@ static void translate(const char *value, char entry[static ENTRY_BYTES])
 	for (int i = 0; value != NULL && *value != '\0' && i < VGPU_MAX_DEVICES; i++) {
 		size_t length = strcspn(value, ",");
 		bool is_uuid = strncmp(value, "GPU-", 4) == 0;
-		int n = is_uuid != uuids ? -1 : uuids ? by_uuid(value, length, uuid, count) : by_number(value, count);
+		int n = is_uuid != uuids ? -1
+			: uuids		 ? by_uuid(value, length, uuid, count)
+					 : by_number(value, count);
 
 		if (n < 0)
 			break;
@@ -101,8 +103,8 @@ static void publish(const char *entry)
 
 	while (table != NULL && table[variables] != NULL && strncmp(table[variables], NAME, NAME_LENGTH) != 0)
 		variables++;
-	memory = mmap(NULL, ENTRY_BYTES + (variables + 2) * sizeof(char *), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		      -1, 0);
+	memory = mmap(NULL, ENTRY_BYTES + (variables + 2) * sizeof(char *), PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
 		return;
 	if (table != NULL && table[variables] != NULL) {

@@ -52,7 +52,8 @@ static bool fits(struct vgpu_engine *engine, const struct vgpu_stream *stream, u
 	const struct vgpu_batch *last = batch_of(engine, engine->batch_next - 1);
 	uint64_t most_ns = GET(engine->seat.shared) ? BATCH_SHARED_NS : BATCH_NS;
 
-	return ns_in_batch(stream, engine->batch_next) + expected_ns <= (last->ns > most_ns ? last->ns : most_ns) &&
+	return ns_in_batch(stream, engine->batch_next) + expected_ns <=
+		       (last->ns > most_ns ? last->ns : most_ns) &&
 	       last->all_ns + expected_ns <= BATCH_ALL_NS && last->launches < BATCH_LAUNCHES;
 }
 
@@ -73,8 +74,8 @@ static uint64_t open_batch(struct vgpu_engine *engine, const struct vgpu_stream 
 }
 
 /* With the mutex held. Returns by how much the batch becomes longer. */
-static uint64_t add_to_batch(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t number, uint64_t expected_ns,
-		    uint32_t places)
+static uint64_t add_to_batch(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t number,
+			     uint64_t expected_ns, uint32_t places)
 {
 	struct vgpu_batch *batch = batch_of(engine, number - 1);
 	uint64_t ns = ns_in_batch(stream, number) + expected_ns, more = ns > batch->ns ? ns - batch->ns : 0;
@@ -99,8 +100,8 @@ static void mark_all(struct vgpu_engine *engine, CUcontext context)
 	}
 }
 
-uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, uint64_t expected_ns,
-			 uint32_t places, uint64_t *reserved_ns, bool *first)
+uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
+			 uint64_t expected_ns, uint32_t places, uint64_t *reserved_ns, bool *first)
 {
 	uint64_t number, next;
 
@@ -121,10 +122,12 @@ uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream,
 
 /* Two threads may both make the stream wait; that does no harm. If it cannot be made to, the launch
  * begins too early, once: it is counted all the same. */
-void vgpu_batch_wait(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
-		     CUstream handle, uint64_t batch)
+void vgpu_batch_wait(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_stream *stream,
+		     CUcontext context, CUstream handle, uint64_t batch)
 {
-	if (GET(stream->waits_for_batch) < batch && vgpu_semaphore_wait(p, engine, VGPU_SEMAPHORE_BATCHES, (uint32_t)batch, context, handle, UINT64_MAX))
+	if (GET(stream->waits_for_batch) < batch &&
+	    vgpu_semaphore_wait(p, engine, VGPU_SEMAPHORE_BATCHES, (uint32_t)batch, context, handle,
+				UINT64_MAX))
 		SET(stream->waits_for_batch, batch);
 }
 
@@ -166,7 +169,8 @@ static void open_oldest(struct vgpu_process *p, uint32_t device, uint64_t taken_
 		vgpu_time_settle(p, device, now, (int64_t)batch.ns - (int64_t)taken_ns);
 	begin_flight(engine, now);
 	vgpu_semaphore_signal(engine, VGPU_SEMAPHORE_BATCHES, (uint32_t)number);
-	vgpu_time_waited(p, device, now - (batch.begun_ns > engine->opened_ns ? batch.begun_ns : engine->opened_ns));
+	vgpu_time_waited(p, device,
+			 now - (batch.begun_ns > engine->opened_ns ? batch.begun_ns : engine->opened_ns));
 	engine->opened_ns = now;
 }
 
@@ -186,7 +190,8 @@ static bool others_release(struct vgpu_engine *engine)
 }
 
 /* Until when it is not worth it to try again. */
-static uint64_t try_at(struct vgpu_process *p, uint32_t device, enum vgpu_admission admission, uint64_t wait_ns)
+static uint64_t try_at(struct vgpu_process *p, uint32_t device, enum vgpu_admission admission,
+		       uint64_t wait_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	uint64_t now = vgpu_now_ns();

@@ -28,7 +28,8 @@ static int current_ordinal(struct vgpu_process *p)
 	vgpu_fn_cuCtxGetDevice *get_device = VGPU_REAL(cuCtxGetDevice);
 	CUdevice ordinal;
 
-	return vgpu_device_several(p) && get_device != NULL && get_device(&ordinal) == CUDA_SUCCESS ? ordinal : 0;
+	return vgpu_device_several(p) && get_device != NULL && get_device(&ordinal) == CUDA_SUCCESS ? ordinal
+												    : 0;
 }
 
 /* The CUDA ordinal of the device, or ON_HOST. Nobody tells where an array lies: it can be copied on its
@@ -48,7 +49,8 @@ static int device_of(struct vgpu_process *p, struct vgpu_end end)
 		return end.type == CU_MEMORYTYPE_DEVICE ? current_ordinal(p) : ON_HOST;
 	if (type != CU_MEMORYTYPE_DEVICE)
 		return ON_HOST;
-	if (!vgpu_device_several(p) || ask(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, end.at) != CUDA_SUCCESS)
+	if (!vgpu_device_several(p) ||
+	    ask(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, end.at) != CUDA_SUCCESS)
 		return current_ordinal(p);
 	return ordinal;
 }
@@ -68,7 +70,8 @@ static uint64_t shape_of_rows(struct vgpu_end to, struct vgpu_end from, uint64_t
 	return arrays << 16 | (rows > 1 ? vgpu_size_class(row_bytes) : 0);
 }
 
-static void add_copy(struct vgpu_process *p, struct vgpu_copied *copied, struct vgpu_end to, struct vgpu_end from, uint64_t bytes)
+static void add_copy(struct vgpu_process *p, struct vgpu_copied *copied, struct vgpu_end to,
+		     struct vgpu_end from, uint64_t bytes)
 {
 	if (!within_device(p, to, from)) {
 		copied->beside_bytes = plus(copied->beside_bytes, bytes);
@@ -78,8 +81,8 @@ static void add_copy(struct vgpu_process *p, struct vgpu_copied *copied, struct 
 	}
 }
 
-struct vgpu_copied vgpu_copied_rows(struct vgpu_process *p, struct vgpu_end to, struct vgpu_end from, uint64_t row_bytes,
-				    uint64_t rows, uint64_t layers)
+struct vgpu_copied vgpu_copied_rows(struct vgpu_process *p, struct vgpu_end to, struct vgpu_end from,
+				    uint64_t row_bytes, uint64_t rows, uint64_t layers)
 {
 	uint64_t bytes = times(times(row_bytes, rows), layers);
 	struct vgpu_copied copied = {.shape = shape_of_rows(to, from, row_bytes, times(rows, layers))};
@@ -97,8 +100,8 @@ static struct vgpu_copied as_list(struct vgpu_copied copied)
 	return copied;
 }
 
-struct vgpu_copied vgpu_copied_list(struct vgpu_process *p, const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes,
-				    size_t count)
+struct vgpu_copied vgpu_copied_list(struct vgpu_process *p, const CUdeviceptr *to, const CUdeviceptr *from,
+				    const size_t *bytes, size_t count)
 {
 	struct vgpu_copied copied = {0};
 	uint64_t all = 0;
@@ -142,7 +145,8 @@ struct vgpu_copied vgpu_copied_boxes(struct vgpu_process *p, const CUDA_MEMCPY3D
 		all = plus(all, bytes_of(&list[i]));
 	for (size_t i = 0; all >= LONG_BYTES && i < count; i++) {
 		struct vgpu_end to = end_of_operand(&list[i].dst), from = end_of_operand(&list[i].src);
-		uint64_t bytes = bytes_of(&list[i]), rows = times(list[i].extent.height, list[i].extent.depth);
+		uint64_t bytes = bytes_of(&list[i]),
+			 rows = times(list[i].extent.height, list[i].extent.depth);
 
 		add_copy(p, &copied, to, from, bytes);
 		copied.shape = shape_of_rows(to, from, rows != 0 ? bytes / rows : 0, rows);

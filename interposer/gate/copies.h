@@ -35,12 +35,13 @@ struct vgpu_end {
 #define VGPU_END_DEVICE(pointer) ((struct vgpu_end){CU_MEMORYTYPE_DEVICE, pointer})
 #define VGPU_END_UNIFIED(pointer) ((struct vgpu_end){CU_MEMORYTYPE_UNIFIED, pointer})
 
-struct vgpu_copied vgpu_copied_rows(struct vgpu_process *p, struct vgpu_end to, struct vgpu_end from, uint64_t row_bytes,
-				    uint64_t rows, uint64_t layers);
+struct vgpu_copied vgpu_copied_rows(struct vgpu_process *p, struct vgpu_end to, struct vgpu_end from,
+				    uint64_t row_bytes, uint64_t rows, uint64_t layers);
 
 /* The lists of cuMemcpyBatchAsync and cuMemcpy3DBatchAsync. Missing ones are the driver's to refuse. */
-struct vgpu_copied vgpu_copied_list(struct vgpu_process *p, const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes,
-				    size_t count);
-struct vgpu_copied vgpu_copied_boxes(struct vgpu_process *p, const CUDA_MEMCPY3D_BATCH_OP *list, size_t count);
+struct vgpu_copied vgpu_copied_list(struct vgpu_process *p, const CUdeviceptr *to, const CUdeviceptr *from,
+				    const size_t *bytes, size_t count);
+struct vgpu_copied vgpu_copied_boxes(struct vgpu_process *p, const CUDA_MEMCPY3D_BATCH_OP *list,
+				     size_t count);
 
 #endif

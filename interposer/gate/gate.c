@@ -40,7 +40,8 @@ static bool decide(struct vgpu_process *p)
 
 	vgpu_mutex_lock(&p->gate_mutex, VGPU_RANK_GATE);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {
-		const struct vgpu_board *board = vgpu_claims_open(&p->engine[d].seat, d) ? p->engine[d].seat.board : NULL;
+		const struct vgpu_board *board =
+			vgpu_claims_open(&p->engine[d].seat, d) ? p->engine[d].seat.board : NULL;
 
 		gated |= vgpu_time_is_capped(d);
 		if (board == NULL)
@@ -103,7 +104,8 @@ static void wait_ns(struct vgpu_process *p, uint32_t device, uint32_t bell, uint
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 	__atomic_fetch_add(&engine->waiters, 1, __ATOMIC_SEQ_CST);
 	vgpu_poller_wake(p);
-	vgpu_futex_wait(&engine->bell, bell, FUTEX_PRIVATE_FLAG, (int64_t)(ns < VGPU_WAIT_AT_MOST_NS ? ns : VGPU_WAIT_AT_MOST_NS));
+	vgpu_futex_wait(&engine->bell, bell, FUTEX_PRIVATE_FLAG,
+			(int64_t)(ns < VGPU_WAIT_AT_MOST_NS ? ns : VGPU_WAIT_AT_MOST_NS));
 	__atomic_fetch_sub(&engine->waiters, 1, __ATOMIC_RELAXED);
 	if (slack > 0)
 		prctl(PR_SET_TIMERSLACK, (unsigned long)slack, 0, 0, 0);
@@ -112,9 +114,10 @@ static void wait_ns(struct vgpu_process *p, uint32_t device, uint32_t bell, uint
 		vgpu_time_waited(p, device, vgpu_now_ns() - since);
 }
 
-/* The stream's place. Where all of them have work in flight the launch waits until one has none; not for ever,
- * since that work may be waiting for this one. NULL: then it is charged with what is expected of it. */
-static struct vgpu_stream *place_of(struct vgpu_process *p, uint32_t device, CUcontext context, CUstream handle)
+/* The stream's place. Where all of them have work in flight the launch waits until one has none; not for
+ * ever, since that work may be waiting for this one. NULL: then it is charged with what is expected of it. */
+static struct vgpu_stream *place_of(struct vgpu_process *p, uint32_t device, CUcontext context,
+				    CUstream handle)
 {
 	struct vgpu_stream *place;
 	uint64_t since = 0, now;
@@ -135,7 +138,8 @@ static struct vgpu_stream *place_of(struct vgpu_process *p, uint32_t device, CUc
 
 /* The GPU is busy with other streams for as long as this launch takes, or nearly: it makes no difference.
  * What it adds after all is owed; that ends when more is owed than it takes. */
-static bool rides_along(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, uint64_t expected_ns)
+static bool rides_along(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream,
+			uint64_t expected_ns)
 {
 	uint64_t now = vgpu_now_ns();
 
@@ -154,12 +158,13 @@ static void no_longer_ample(struct vgpu_process *p, struct vgpu_engine *engine)
 }
 
 /* Lets the launch through, waiting for that if need be: here, or in its stream (batch.h). */
-static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *launch, const struct vgpu_cost *cost,
-		  CUcontext context, bool capturing)
+static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *launch,
+		  const struct vgpu_cost *cost, CUcontext context, bool capturing)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	bool known = launch->expected_ns != VGPU_UNKNOWN_NS, first;
-	uint64_t at_most = !known && GET(cost->since_sample) > 1 ? VGPU_SAME_AT_MOST_NS : VGPU_STALL_AT_MOST_NS;
+	uint64_t at_most =
+		!known && GET(cost->since_sample) > 1 ? VGPU_SAME_AT_MOST_NS : VGPU_STALL_AT_MOST_NS;
 	struct vgpu_waiting waiting = {0};
 	enum vgpu_admission admission;
 	uint64_t wait, now;
@@ -172,11 +177,13 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 		admission = VGPU_NOT_ITS_TURN;
 		wait = vgpu_batch_release(p, device);
 		if (wait == 0) {
-			admission = vgpu_admission_try(p, device, launch->reserved_ns, at_most, &waiting, &wait);
+			admission =
+				vgpu_admission_try(p, device, launch->reserved_ns, at_most, &waiting, &wait);
 			if (admission == VGPU_ADMITTED)
 				return;
 			SET(engine->waited, 1);
-			if (known && admission != VGPU_STALLED && rides_along(p, device, launch->stream, launch->expected_ns)) {
+			if (known && admission != VGPU_STALLED &&
+			    rides_along(p, device, launch->stream, launch->expected_ns)) {
 				vgpu_admission_leave(p, device, &waiting);
 				launch->reserved_ns = 0;
 				return;
@@ -185,8 +192,8 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 		no_longer_ample(p, engine);
 		/* A thread's own stream can be marked by nobody else, and waits for the default one. */
 		if (known && !capturing && launch->stream != NULL && launch->handle != CU_STREAM_PER_THREAD)
-			launch->batch = vgpu_batch_join(engine, launch->stream, context, launch->expected_ns, launch->places,
-							&launch->reserved_ns, &first);
+			launch->batch = vgpu_batch_join(engine, launch->stream, context, launch->expected_ns,
+							launch->places, &launch->reserved_ns, &first);
 		if (launch->batch != 0) {
 			vgpu_admission_leave(p, device, &waiting);
 			if (first)
@@ -207,7 +214,8 @@ static void expect(struct vgpu_launch *launch, const struct vgpu_cost *cost, con
 	uint64_t average = GET(cost->average_ns);
 
 	if (average == 0) {
-		cost = vgpu_cost_of(launch->engine->cost, vgpu_cost_key((uint64_t)(uintptr_t)what, VGPU_ANY_SHAPE));
+		cost = vgpu_cost_of(launch->engine->cost,
+				    vgpu_cost_key((uint64_t)(uintptr_t)what, VGPU_ANY_SHAPE));
 		average = GET(cost->average_ns);
 	}
 	launch->expected_ns = average != 0 ? average : VGPU_UNKNOWN_NS;
@@ -228,12 +236,15 @@ static void join_group(struct vgpu_process *p, struct vgpu_launch *launch, bool 
 		.askable = askable && launch->handle != CU_STREAM_PER_THREAD,
 	};
 
-	launch->group = launch->stream == NULL ? NULL : vgpu_groups_begin(launch->engine, launch->stream, &more, &begun);
+	launch->group = launch->stream == NULL
+				? NULL
+				: vgpu_groups_begin(launch->engine, launch->stream, &more, &begun);
 	launch->mark = begun.mark;
 	if (begun.before != NULL)
 		vgpu_groups_mark(launch->stream, launch->handle, begun.before);
 	if (launch->batch != 0)
-		vgpu_batch_wait(p, launch->engine, launch->stream, launch->context, launch->handle, launch->batch);
+		vgpu_batch_wait(p, launch->engine, launch->stream, launch->context, launch->handle,
+				launch->batch);
 	if (begun.front)
 		vgpu_groups_front(launch->stream, launch->handle, launch->group);
 	if (begun.time)
@@ -254,7 +265,8 @@ void vgpu_gate_late(struct vgpu_process *p, uint64_t expected_ns)
 
 	join_group(p, &launch, true);
 	if (launch.group != NULL)
-		vgpu_groups_end(launch.engine, launch.stream, launch.handle, launch.group, true, launch.mark, expected_ns, 0);
+		vgpu_groups_end(launch.engine, launch.stream, launch.handle, launch.group, true, launch.mark,
+				expected_ns, 0);
 	vgpu_poller_wake(p);
 }
 
@@ -264,11 +276,12 @@ static bool has_waited(struct vgpu_process *p, const struct vgpu_engine *engine)
 	return GET(p->synchronised) != 0 && GET(engine->seat.count) != 0;
 }
 
-/* Whether the stream is at work, which makes a difference for short ones that are timed in it. One that is held back cannot
- * be asked. */
+/* Whether the stream is at work, which makes a difference for short ones that are timed in it. One that is
+ * held back cannot be asked. */
 static bool is_at_work(const struct vgpu_launch *launch, bool capturing)
 {
-	return !capturing && launch->stream != NULL && launch->expected_ns < BUSY_BELOW_NS && !vgpu_batch_pending(launch->engine) &&
+	return !capturing && launch->stream != NULL && launch->expected_ns < BUSY_BELOW_NS &&
+	       !vgpu_batch_pending(launch->engine) &&
 	       !vgpu_groups_drained(launch->engine, launch->stream, launch->handle);
 }
 
@@ -281,8 +294,8 @@ static bool goes_unkept(struct vgpu_process *p)
 	return false;
 }
 
-bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream handle, const void *what, uint64_t shape,
-		     uint32_t places)
+bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream handle, const void *what,
+		     uint64_t shape, uint32_t places)
 {
 	vgpu_fn_cuCtxGetCurrent *get_current = VGPU_REAL(cuCtxGetCurrent);
 	bool capturing = vgpu_capture_possible(p);
@@ -292,13 +305,15 @@ bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	bool due, at_work;
 	int device;
 
-	launch->leased = vgpu_lease_is_at_hand(handle) && vgpu_lease_covers(p, what, shape, &launch->expected_ns);
+	launch->leased =
+		vgpu_lease_is_at_hand(handle) && vgpu_lease_covers(p, what, shape, &launch->expected_ns);
 	launch->engine = launch->leased ? vgpu_lease.engine : NULL;
 	if (launch->leased || get_current == NULL || get_current(&context) != CUDA_SUCCESS || context == NULL)
 		return true;
 	/* Where there is one device only, the driver need not be asked which it is. What is captured is
 	 * launched with its graph. */
-	if ((vgpu_device_several(p) && !vgpu_device_of_stream(p, handle, &ordinal)) || (capturing && vgpu_capture_of_stream(handle)))
+	if ((vgpu_device_several(p) && !vgpu_device_of_stream(p, handle, &ordinal)) ||
+	    (capturing && vgpu_capture_of_stream(handle)))
 		return true;
 	device = vgpu_device_of_ordinal(p, ordinal);
 	if (device < 0)
@@ -326,7 +341,8 @@ bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	if (launch->expected_ns == VGPU_UNKNOWN_NS)
 		expect(launch, cost, what); /* it may have been learnt meanwhile */
 	join_group(p, launch, !capturing);
-	launch->sample = due ? vgpu_sample_begin(p, launch->engine, context, handle, launch->key, what, launch->expected_ns, at_work)
+	launch->sample = due ? vgpu_sample_begin(p, launch->engine, context, handle, launch->key, what,
+						 launch->expected_ns, at_work)
 			     : NULL;
 	/* Not afterwards: the driver may wait in the call for just what the poller lets go. */
 	vgpu_poller_wake(p);
@@ -344,14 +360,16 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresul
 		return;
 	}
 	if (launch->sample != NULL)
-		vgpu_sample_end(launch->engine, launch->sample, launch->handle, launch->batch, result == CUDA_SUCCESS);
+		vgpu_sample_end(launch->engine, launch->sample, launch->handle, launch->batch,
+				result == CUDA_SUCCESS);
 	if (launch->group != NULL)
-		vgpu_groups_end(launch->engine, launch->stream, launch->handle, launch->group, result == CUDA_SUCCESS, launch->mark,
-				launch->expected_ns, launch->begun_ns);
+		vgpu_groups_end(launch->engine, launch->stream, launch->handle, launch->group,
+				result == CUDA_SUCCESS, launch->mark, launch->expected_ns, launch->begun_ns);
 	/* Threads of ours cannot mark another thread's own stream. */
-	if (launch->group != NULL && launch->handle != CU_STREAM_PER_THREAD && GET(launch->engine->ample) != 0 && result == CUDA_SUCCESS &&
-	    !vgpu_capture_possible(p))
-		vgpu_groups_give_lease(launch->engine, launch->stream, launch->context, launch->handle, launch->group);
+	if (launch->group != NULL && launch->handle != CU_STREAM_PER_THREAD &&
+	    GET(launch->engine->ample) != 0 && result == CUDA_SUCCESS && !vgpu_capture_possible(p))
+		vgpu_groups_give_lease(launch->engine, launch->stream, launch->context, launch->handle,
+				       launch->group);
 }
 
 void vgpu_gate_beside(struct vgpu_process *p, CUstream handle)

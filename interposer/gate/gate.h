@@ -28,11 +28,12 @@ struct vgpu_launch {
 	bool leased; /* with the thread's lease; then only engine and expected_ns are set */
 };
 
-/* What was found free of the gate stays so for some 2 ms: whether it still is cannot be known without looking at pages
- * that root writes, which are seldom in the nearest caches. To look at the clock costs some 20 ns (H200's hosts), so
- * that each thread does so only with every eighth launch, or with each if they are that far apart. Where the clock is
- * behind that of the thread that looked, the difference is huge, and the gate is looked at. A forked child passes for
- * as long, to a driver that it cannot use. cuda/free_launch.S has the first lines of this. */
+/* What was found free of the gate stays so for some 2 ms: whether it still is cannot be known without looking
+ * at pages that root writes, which are seldom in the nearest caches. To look at the clock costs some 20 ns
+ * (H200's hosts), so that each thread does so only with every eighth launch, or with each if they are that
+ * far apart. Where the clock is behind that of the thread that looked, the difference is huge, and the gate
+ * is looked at. A forked child passes for as long, to a driver that it cannot use. cuda/free_launch.S has the
+ * first lines of this. */
 #define VGPU_FREE_LAUNCHES 7
 extern uint64_t vgpu_free_since_ticks __attribute__((visibility("hidden"))); /* 0: it is not */
 
@@ -64,10 +65,11 @@ void vgpu_gate_forget(struct vgpu_process *p);
 /* Places in the driver's queue: a graph has some nodes. */
 #define VGPU_PLACES_GRAPH 16u
 #define VGPU_PLACES_OTHER 1u
-/* Before and after the driver is called. what and shape: the kernel or graph, and how large it is. False when there is
- * nobody to keep the share, since this process may start no thread: the driver is not to be called then. */
-bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, const void *what, uint64_t shape,
-		     uint32_t places);
+/* Before and after the driver is called. what and shape: the kernel or graph, and how large it is. False when
+ * there is nobody to keep the share, since this process may start no thread: the driver is not to be called
+ * then. */
+bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstream stream, const void *what,
+		     uint64_t shape, uint32_t places);
 #define VGPU_GATE_REFUSES CUDA_ERROR_NOT_PERMITTED
 void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result);
 

@@ -32,18 +32,23 @@
 /* So much of a first launch may not have been seen. */
 #define UNSURE_NS 200000u
 
-static void done(struct vgpu_process *p, uint32_t device, const struct vgpu_group *group, const struct vgpu_busy *busy,
-		 uint64_t now_ns)
+static void done(struct vgpu_process *p, uint32_t device, const struct vgpu_group *group,
+		 const struct vgpu_busy *busy, uint64_t now_ns)
 {
 	uint64_t used = vgpu_time_used(p, device, busy);
 
 	vgpu_time_settle(p, device, now_ns, (int64_t)used - (int64_t)(group->reserved_ns - group->paid_ns));
-	/* When two processes are at work at once, who is seen first is charged for both. The job loses nothing by it. */
+	/* When two processes are at work at once, who is seen first is charged for both. The job loses
+	 * nothing by it. */
 	if (used < busy->fresh.ns && used < group->expected_ns && group->expected_ns != VGPU_UNKNOWN_NS)
-		vgpu_time_settle_step(p, device, now_ns, (busy->fresh.ns < group->expected_ns ? busy->fresh.ns : group->expected_ns) - used);
-	/* The first launch of a kernel is not timed on the GPU; this will do until the next one is, unless its thread was away
-	 * in between: what the kernel did meanwhile was not seen, and a whole queue could pass for as little. */
-	if (group->only_key != 0 && group->expected_ns == VGPU_UNKNOWN_NS && group->launches == 1 && group->unsure_ns <= UNSURE_NS)
+		vgpu_time_settle_step(
+			p, device, now_ns,
+			(busy->fresh.ns < group->expected_ns ? busy->fresh.ns : group->expected_ns) - used);
+	/* The first launch of a kernel is not timed on the GPU; this will do until the next one is, unless
+	 * its thread was away in between: what the kernel did meanwhile was not seen, and a whole queue could
+	 * pass for as little. */
+	if (group->only_key != 0 && group->expected_ns == VGPU_UNKNOWN_NS && group->launches == 1 &&
+	    group->unsure_ns <= UNSURE_NS)
 		vgpu_cost_guess(p->engine[device].cost, group->only_key, busy->busy_ns + group->unsure_ns);
 }
 
@@ -65,7 +70,8 @@ static void judge_ample(struct vgpu_process *p, uint32_t device, uint64_t now_ns
 	if (waited || vgpu_engine_waits(engine) || engine->waited_ns == 0)
 		engine->waited_ns = now_ns;
 	/* What kernels took before says little of those that take longer: they are looked at closely then. */
-	SET(engine->ample, now_ns - engine->waited_ns > AMPLE_NS && now_ns - engine->longer_ns > AMPLE_NS && vgpu_time_is_capped(device) &&
+	SET(engine->ample, now_ns - engine->waited_ns > AMPLE_NS && now_ns - engine->longer_ns > AMPLE_NS &&
+				   vgpu_time_is_capped(device) &&
 				   GET(engine->seat.may_until_ns) == UINT64_MAX);
 }
 
@@ -83,15 +89,16 @@ static uint64_t until_next(struct vgpu_engine *engine, uint64_t now_ns)
 	uint64_t expected = GET(engine->expected_ns);
 	bool timed = vgpu_batch_pending(engine) || (GET(engine->in_flight) != 0 && GET(engine->loose) == 0);
 
-	/* Where the share is ample nobody waits; but not in step with a program that does the same every so often: it would
-	 * always be seen doing the same. Nor does anybody else look at what this process says then, if there is nobody. */
+	/* Where the share is ample nobody waits; but not in step with a program that does the same every so
+	 * often: it would always be seen doing the same. Nor does anybody else look at what this process says
+	 * then, if there is nobody. */
 	if (GET(engine->ample) != 0)
 		return seldom_ns(engine) - now_ns % (seldom_ns(engine) / 4);
 	/* Nobody can tell beforehand what they take. */
 	if (GET(engine->loose) != 0 && now_ns - engine->longer_ns < AMPLE_NS)
 		return TICK_NS;
-	/* What was held back is timed on the GPU, and nothing else is launched as long as more of it is; who waits
-	 * on the host looks for itself when there should be credit. */
+	/* What was held back is timed on the GPU, and nothing else is launched as long as more of it is; who
+	 * waits on the host looks for itself when there should be credit. */
 	if (timed && GET(engine->unknown) == 0)
 		return TICK_SELDOM_NS;
 	if (GET(engine->in_flight) == 0 || expected > TICK_AT_MOST_NS)
@@ -114,8 +121,9 @@ static uint64_t poll_device(struct vgpu_process *p, uint32_t device, struct vgpu
 	vgpu_completion_poll(p, device, done);
 	samples = vgpu_samples_look(engine);
 	SET(p->poller_queries_ns, 0);
-	next = vgpu_release_device(p, device, GET(engine->in_flight) != before || (stalled && GET(engine->stalled_ns) == 0),
-				   elsewhere, &held);
+	next = vgpu_release_device(
+		p, device, GET(engine->in_flight) != before || (stalled && GET(engine->stalled_ns) == 0),
+		elsewhere, &held);
 	now = vgpu_now_ns();
 	if (GET(engine->in_flight) == 0 && !vgpu_engine_waits(engine)) {
 		give_back(p, device, now);
@@ -146,7 +154,8 @@ static void sleep_until_rung(struct vgpu_process *p, int64_t ns, const struct vg
 	for (uint32_t d = 0; ns < 0 && d < VGPU_MAX_DEVICES; d++)
 		ns = vgpu_engine_is_watched(&p->engine[d]) ? (int64_t)TICK_NS : ns;
 	for (uint32_t d = 0; ns > TICK_SELDOM_NS && d < VGPU_MAX_DEVICES; d++)
-		ns = __atomic_load_n(&p->engine[d].samples_taken, __ATOMIC_SEQ_CST) != 0 ? TICK_SELDOM_NS : ns;
+		ns = __atomic_load_n(&p->engine[d].samples_taken, __ATOMIC_SEQ_CST) != 0 ? TICK_SELDOM_NS
+											 : ns;
 	vgpu_futex_wait(&p->poller_bell, bell, FUTEX_PRIVATE_FLAG, ns);
 	SET(p->poller_until_ns, 0);
 	if (for_long) {
@@ -164,13 +173,15 @@ struct schedule {
 	uint64_t runtime_ns, deadline_ns, period_ns;
 };
 
-/* It runs for microseconds and ought not to wait for threads that run for milliseconds: from Linux 6.12 on a thread that
- * asks for less at once comes before them, without having more in all. Before, this says nothing. */
+/* It runs for microseconds and ought not to wait for threads that run for milliseconds: from Linux 6.12 on a
+ * thread that asks for less at once comes before them, without having more in all. Before, this says
+ * nothing. */
 static void be_prompt(void)
 {
 	struct schedule schedule = {0};
 
-	if (syscall(SYS_sched_getattr, 0, &schedule, sizeof(schedule), 0) != 0 || schedule.policy != SCHED_OTHER)
+	if (syscall(SYS_sched_getattr, 0, &schedule, sizeof(schedule), 0) != 0 ||
+	    schedule.policy != SCHED_OTHER)
 		return;
 	schedule.size = sizeof(schedule);
 	schedule.flags = 0;
@@ -231,8 +242,8 @@ bool vgpu_poller_starts(struct vgpu_process *p)
 
 	if (state == VGPU_POLLER_STARTED)
 		return true;
-	if (state == VGPU_POLLER_NONE && __atomic_compare_exchange_n(&p->poller, &state, VGPU_POLLER_STARTING, 0, __ATOMIC_ACQ_REL,
-								      __ATOMIC_ACQUIRE)) {
+	if (state == VGPU_POLLER_NONE && __atomic_compare_exchange_n(&p->poller, &state, VGPU_POLLER_STARTING,
+								     0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
 		state = start_both(p) ? VGPU_POLLER_STARTED : VGPU_POLLER_NONE;
 		__atomic_store_n(&p->poller, state, __ATOMIC_RELEASE);
 		vgpu_futex_wake(&p->poller, INT32_MAX, FUTEX_PRIVATE_FLAG);

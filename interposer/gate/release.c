@@ -16,8 +16,8 @@ static uint64_t sooner(uint64_t a_ns, uint64_t b_ns)
 	return a_ns == 0 || (b_ns != 0 && b_ns < a_ns) ? b_ns : a_ns;
 }
 
-uint64_t vgpu_release_device(struct vgpu_process *p, uint32_t device, bool changed, struct vgpu_elsewhere *elsewhere,
-			     uint64_t *batch_ns)
+uint64_t vgpu_release_device(struct vgpu_process *p, uint32_t device, bool changed,
+			     struct vgpu_elsewhere *elsewhere, uint64_t *batch_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[GET(p->slot)];

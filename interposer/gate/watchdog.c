@@ -32,7 +32,8 @@ static void *watch(void *process)
 		vgpu_futex_wait(&p->poller_sleeps, 1, FUTEX_PRIVATE_FLAG, -1);
 		vgpu_futex_wait(&p->watchdog_bell, 0, FUTEX_PRIVATE_FLAG, away ? AWAY_LOOK_NS : LOOK_NS);
 		away = is_away(p);
-		for (uint32_t d = 0; away && d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {
+		for (uint32_t d = 0; away && d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count);
+		     d++) {
 			struct vgpu_elsewhere nobody_sleeps;
 			uint64_t batch_ns;
 

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Kinds DOMAINS, SESSIONS, ENCODER, CAPTURE, GPM and GPM_ABLE: the engines of a device beside what lists.h
- * tells of them. What the driver knows by process is the job's own; what it only knows of the whole GPU would tell of
- * the neighbours, so it is left out. */
+ * tells of them. What the driver knows by process is the job's own; what it only knows of the whole GPU would
+ * tell of the neighbours, so it is left out. */
 #ifndef VGPU_NVML_ENGINES_H
 #define VGPU_NVML_ENGINES_H
 
@@ -21,7 +21,8 @@ static void tell_domains(struct vgpu_process *p, nvmlDevice_t device, nvmlGpuDyn
 		return;
 	tell_domain(&info->utilization[NVML_DOMAIN_GPU].percentage, usage.sm);
 	tell_domain(&info->utilization[NVML_DOMAIN_MEMORY].percentage, usage.memory);
-	tell_domain(&info->utilization[NVML_DOMAIN_VIDEO].percentage, usage.encoder > usage.decoder ? usage.encoder : usage.decoder);
+	tell_domain(&info->utilization[NVML_DOMAIN_VIDEO].percentage,
+		    usage.encoder > usage.decoder ? usage.encoder : usage.decoder);
 	for (int domain = NVML_DOMAIN_BUS; domain < NVML_DOMAINS; domain++)
 		memset(&info->utilization[domain], 0, sizeof(info->utilization[domain]));
 }
@@ -29,7 +30,8 @@ static void tell_domains(struct vgpu_process *p, nvmlDevice_t device, nvmlGpuDyn
 #define WRAP_DOMAINS(symbol, params, args, device, info) \
 	WRAP_TELL(symbol, params, args, info, tell_domains(p, device, info))
 
-static unsigned int keep_sessions(struct vgpu_process *p, void *list, unsigned int count, size_t entry_bytes, size_t pid_at)
+static unsigned int keep_sessions(struct vgpu_process *p, void *list, unsigned int count, size_t entry_bytes,
+				  size_t pid_at)
 {
 	vgpu_account_sweep(p, false);
 	return keep_by_pid(p, list, count, entry_bytes, pid_at);
@@ -39,7 +41,8 @@ static unsigned int keep_sessions(struct vgpu_process *p, void *list, unsigned i
 	keep_sessions(p, list, count, sizeof(*(list)), offsetof(__typeof__(*(list)), pid))
 
 /* Without room the driver says how many sessions there are, and that is no error. */
-static nvmlReturn_t hand_out_sessions(nvmlReturn_t result, void *list, unsigned int *count, void *all, unsigned int own, size_t entry_bytes)
+static nvmlReturn_t hand_out_sessions(nvmlReturn_t result, void *list, unsigned int *count, void *all,
+				      unsigned int own, size_t entry_bytes)
 {
 	if (result != NVML_SUCCESS || *count != 0)
 		return hand_out_all(result, list, count, all, own, entry_bytes);
@@ -56,7 +59,8 @@ struct vgpu_sessions {
 	unsigned int count, fps, latency_us;
 };
 
-static nvmlReturn_t mean_of(struct vgpu_sessions *mean, bool told, void *list, size_t entry_bytes, size_t fps_at, size_t latency_at)
+static nvmlReturn_t mean_of(struct vgpu_sessions *mean, bool told, void *list, size_t entry_bytes,
+			    size_t fps_at, size_t latency_at)
 {
 	unsigned long long fps = 0, latency_us = 0;
 
@@ -87,9 +91,11 @@ static nvmlReturn_t mean_of(struct vgpu_sessions *mean, bool told, void *list, s
 SESSIONS(own_encoder_sessions, nvmlDeviceGetEncoderSessions, nvmlEncoderSessionInfo_t, averageFps)
 SESSIONS(own_capture_sessions, nvmlDeviceGetFBCSessions, nvmlFBCSessionInfo_t, averageFPS)
 
-/* A driver that does not list the sessions says nothing of whose they are: the statistics are not supported then. */
-static nvmlReturn_t own_encoder(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetEncoderStats *real, nvmlDevice_t device,
-				unsigned int *count, unsigned int *fps, unsigned int *latency_us)
+/* A driver that does not list the sessions says nothing of whose they are: the statistics are not supported
+ * then. */
+static nvmlReturn_t own_encoder(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetEncoderStats *real,
+				nvmlDevice_t device, unsigned int *count, unsigned int *fps,
+				unsigned int *latency_us)
 {
 	struct vgpu_sessions mean = {0};
 	nvmlReturn_t result = real(device, &mean.count, &mean.fps, &mean.latency_us);
@@ -113,7 +119,8 @@ static nvmlReturn_t own_encoder(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetEnc
 		return own_encoder(p, real, device, count, fps, latency_us);                    \
 	}
 
-static nvmlReturn_t own_capture(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetFBCStats *real, nvmlDevice_t device, nvmlFBCStats_t *stats)
+static nvmlReturn_t own_capture(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetFBCStats *real,
+				nvmlDevice_t device, nvmlFBCStats_t *stats)
 {
 	struct vgpu_sessions mean = {0};
 	nvmlFBCStats_t all = {0};
@@ -133,14 +140,15 @@ static nvmlReturn_t own_capture(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetFBC
 		return (stats) == NULL ? real args : own_capture(p, real, device, stats);       \
 	}
 
-/* GPM counts what the multiprocessors, the memory and the links of the whole GPU do, a hundred times finer than utilisation: of
- * a shared GPU it would show a program its neighbours' work as its own. A job that holds all of the GPU's time has it
- * to itself. */
+/* GPM counts what the multiprocessors, the memory and the links of the whole GPU do, a hundred times finer
+ * than utilisation: of a shared GPU it would show a program its neighbours' work as its own. A job that holds
+ * all of the GPU's time has it to itself. */
 static bool whole_gpu(nvmlDevice_t device)
 {
 	int index = vgpu_device_of_nvml(device);
 
-	return index >= 0 && __atomic_load_n(&vgpu_pages.limits->device[index].sm_percent, __ATOMIC_RELAXED) == 100;
+	return index >= 0 &&
+	       __atomic_load_n(&vgpu_pages.limits->device[index].sm_percent, __ATOMIC_RELAXED) == 100;
 }
 
 #define WRAP_GPM(symbol, params, args, device)                                           \

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Kinds PROCESSES, DETAILS, RATES, ENGINE, SAMPLES, USAGE, USAGE_V and PIDS: who uses a device, and how much of
- * it. The driver fills a list of our own, so that nothing of others is ever in the caller's memory. */
+ * Kinds PROCESSES, DETAILS, RATES, ENGINE, SAMPLES, USAGE, USAGE_V and PIDS: who uses a device, and how much
+ * of it. The driver fills a list of our own, so that nothing of others is ever in the caller's memory. */
 #ifndef VGPU_NVML_LISTS_H
 #define VGPU_NVML_LISTS_H
 
@@ -22,7 +22,8 @@ static unsigned int word_of(const char *entry, size_t at)
 }
 
 /* Leaves the job's own processes of the list, with what the ledger says; how many these are. */
-static unsigned int keep_processes(struct vgpu_process *p, nvmlDevice_t device, void *list, unsigned int count, struct vgpu_entries of)
+static unsigned int keep_processes(struct vgpu_process *p, nvmlDevice_t device, void *list,
+				   unsigned int count, struct vgpu_entries of)
 {
 	int index = vgpu_device_of_nvml(device);
 	char *entry = list, *own = list;
@@ -42,7 +43,8 @@ static unsigned int keep_processes(struct vgpu_process *p, nvmlDevice_t device, 
 #define KEEP_PROCESSES(p, device, list, count) keep_processes(p, device, list, count, (struct vgpu_entries)ENTRIES(list))
 
 /* Leaves the entries of a list that are the job's. */
-static unsigned int keep_by_pid(struct vgpu_process *p, void *list, unsigned int count, size_t entry_bytes, size_t pid_at)
+static unsigned int keep_by_pid(struct vgpu_process *p, void *list, unsigned int count, size_t entry_bytes,
+				size_t pid_at)
 {
 	char *entry = list, *own = list;
 
@@ -58,7 +60,8 @@ static unsigned int keep_by_pid(struct vgpu_process *p, void *list, unsigned int
 #define KEEP_PIDS(p, device, list, count) keep_by_pid(p, list, count, sizeof(*(list)), 0)
 
 /* Puts own entries of all into the caller's list with room for *count of them, as the driver does it. */
-static nvmlReturn_t hand_out(nvmlReturn_t result, void *list, unsigned int *count, const void *all, unsigned int own, size_t entry_bytes)
+static nvmlReturn_t hand_out(nvmlReturn_t result, void *list, unsigned int *count, const void *all,
+			     unsigned int own, size_t entry_bytes)
 {
 	if (result != NVML_SUCCESS)
 		return result;
@@ -73,7 +76,8 @@ static nvmlReturn_t hand_out(nvmlReturn_t result, void *list, unsigned int *coun
 }
 
 /* The same, and the list of our own goes. */
-static nvmlReturn_t hand_out_all(nvmlReturn_t result, void *list, unsigned int *count, void *all, unsigned int own, size_t entry_bytes)
+static nvmlReturn_t hand_out_all(nvmlReturn_t result, void *list, unsigned int *count, void *all,
+				 unsigned int own, size_t entry_bytes)
 {
 	result = hand_out(result, list, count, all, own, entry_bytes);
 	if (all != NULL)
@@ -100,8 +104,8 @@ static nvmlReturn_t hand_out_all(nvmlReturn_t result, void *list, unsigned int *
 	WRAP_LIST(symbol, params, args, count, list, unsigned int, KEEP_PIDS, hand_out_all)
 
 /* A version that is not known may hold what nobody has hidden: to us the driver is too old for it. */
-static nvmlReturn_t details_of(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetRunningProcessDetailList *real, nvmlDevice_t device,
-			       nvmlProcessDetailList_v1_t *details)
+static nvmlReturn_t details_of(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetRunningProcessDetailList *real,
+			       nvmlDevice_t device, nvmlProcessDetailList_v1_t *details)
 {
 	nvmlProcessDetailList_v1_t all;
 	nvmlReturn_t result;
@@ -117,7 +121,8 @@ static nvmlReturn_t details_of(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetRunn
 	result = real(device, &all);
 	if (result == NVML_SUCCESS)
 		own = KEEP_PROCESSES(p, device, all.procArray, all.numProcArrayEntries);
-	return hand_out_all(result, details->procArray, &details->numProcArrayEntries, all.procArray, own, sizeof(*all.procArray));
+	return hand_out_all(result, details->procArray, &details->numProcArrayEntries, all.procArray, own,
+			    sizeof(*all.procArray));
 }
 
 #define WRAP_DETAILS(symbol, params, args, device, details)                                     \
@@ -138,7 +143,8 @@ static void tell_rates(struct vgpu_process *p, nvmlDevice_t device, nvmlUtilizat
 	struct vgpu_usage usage;
 
 	if (vgpu_usage_now(p, device, &usage))
-		*rates = (nvmlUtilization_t){known_or(usage.sm, rates->gpu), known_or(usage.memory, rates->memory)};
+		*rates = (nvmlUtilization_t){known_or(usage.sm, rates->gpu),
+					     known_or(usage.memory, rates->memory)};
 }
 
 #define WRAP_RATES(symbol, params, args, device, rates) \
@@ -158,8 +164,8 @@ static void tell_rates(struct vgpu_process *p, nvmlDevice_t device, nvmlUtilizat
 	}
 
 /* Only the mean over the whole time is known by process. */
-static void tell_samples(struct vgpu_process *p, nvmlDevice_t device, nvmlSamplingType_t type, unsigned long long last,
-			 unsigned int count, nvmlSample_t *list)
+static void tell_samples(struct vgpu_process *p, nvmlDevice_t device, nvmlSamplingType_t type,
+			 unsigned long long last, unsigned int count, nvmlSample_t *list)
 {
 	struct vgpu_usage usage;
 	unsigned int percent;
@@ -183,8 +189,9 @@ static void tell_samples(struct vgpu_process *p, nvmlDevice_t device, nvmlSampli
 	}
 
 /* Without a list the driver says how many samples it remembers at most, which is no secret. */
-static nvmlReturn_t own_samples(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetProcessUtilization *real, nvmlDevice_t device,
-				nvmlProcessUtilizationSample_t *list, unsigned int *count, unsigned long long last)
+static nvmlReturn_t own_samples(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetProcessUtilization *real,
+				nvmlDevice_t device, nvmlProcessUtilizationSample_t *list,
+				unsigned int *count, unsigned long long last)
 {
 	nvmlProcessUtilizationSample_t *all = vgpu_listed_take(sizeof(*all));
 	unsigned int listed = VGPU_LISTED, own = 0;
@@ -207,8 +214,8 @@ static nvmlReturn_t own_samples(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetPro
 		return (count) == NULL || (list) == NULL ? real args : own_samples(p, real, device, list, count, last); \
 	}
 
-static nvmlReturn_t own_usage(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetProcessesUtilizationInfo *real, nvmlDevice_t device,
-			      nvmlProcessesUtilizationInfo_v1_t *usage)
+static nvmlReturn_t own_usage(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetProcessesUtilizationInfo *real,
+			      nvmlDevice_t device, nvmlProcessesUtilizationInfo_v1_t *usage)
 {
 	nvmlProcessesUtilizationInfo_v1_t all = *usage;
 	unsigned int own = 0;

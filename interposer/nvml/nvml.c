@@ -54,7 +54,8 @@ static unsigned long long least(unsigned long long a, unsigned long long b)
 	return a < b ? a : b;
 }
 
-static void show(struct vgpu_view view, unsigned long long *total, unsigned long long *used, unsigned long long *unused)
+static void show(struct vgpu_view view, unsigned long long *total, unsigned long long *used,
+		 unsigned long long *unused)
 {
 	*total = least(*total, view.total_bytes);
 	*used = *total - least(*total, view.free_bytes);
@@ -162,7 +163,8 @@ static nvmlDevice_t *room_for(nvmlReturn_t *result, unsigned int *listed)
 	return all;
 }
 
-static nvmlReturn_t hand_out_granted(nvmlReturn_t result, nvmlDevice_t *all, unsigned int listed, unsigned int *count, nvmlDevice_t *list)
+static nvmlReturn_t hand_out_granted(nvmlReturn_t result, nvmlDevice_t *all, unsigned int listed,
+				     unsigned int *count, nvmlDevice_t *list)
 {
 	unsigned int own = 0;
 

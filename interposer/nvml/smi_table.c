@@ -10,12 +10,14 @@
 #include <string.h>
 
 #define LISTS 3
-static const unsigned int list_entry[LISTS] = {NVML_SMI_COMPUTE_LIST, NVML_SMI_GRAPHICS_LIST, NVML_SMI_MPS_LIST};
+static const unsigned int list_entry[LISTS] = {NVML_SMI_COMPUTE_LIST, NVML_SMI_GRAPHICS_LIST,
+					       NVML_SMI_MPS_LIST};
 
 static void *copy[NVML_SMI_TABLE_ENTRIES];
 static void *driver_list[LISTS];
 
-static nvmlReturn_t own_list(unsigned int which, nvmlDevice_t device, unsigned int *count, struct vgpu_smi_process *list)
+static nvmlReturn_t own_list(unsigned int which, nvmlDevice_t device, unsigned int *count,
+			     struct vgpu_smi_process *list)
 {
 	vgpu_smi_list *real = (vgpu_smi_list *)__atomic_load_n(&driver_list[which], __ATOMIC_ACQUIRE);
 	struct vgpu_process *p = vgpu_attach();
@@ -60,8 +62,9 @@ static bool is_known(void *const *table, const void *uuid)
 	vgpu_fn_nvmlSystemGetDriverVersion *get_version = VGPU_REAL(nvmlSystemGetDriverVersion);
 	char version[80];
 
-	return memcmp(uuid, known, sizeof(known)) == 0 && (uintptr_t)table[0] == sizeof(copy) && get_version != NULL &&
-	       get_version(version, sizeof(version)) == NVML_SUCCESS && strncmp(version, "580.", 4) == 0;
+	return memcmp(uuid, known, sizeof(known)) == 0 && (uintptr_t)table[0] == sizeof(copy) &&
+	       get_version != NULL && get_version(version, sizeof(version)) == NVML_SUCCESS &&
+	       strncmp(version, "580.", 4) == 0;
 }
 
 const void *vgpu_nvml_table(const void *given, const void *uuid)

@@ -16,7 +16,8 @@
 
 void *vgpu_listed_take(size_t entry_bytes)
 {
-	void *list = mmap(NULL, VGPU_LISTED * entry_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *list = mmap(NULL, VGPU_LISTED * entry_bytes, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return list == MAP_FAILED ? NULL : list;
 }
@@ -44,12 +45,14 @@ bool vgpu_usage_own(struct vgpu_process *p, unsigned int pid)
 		return own;                                                         \
 	} while (0)
 
-unsigned int vgpu_usage_keep_samples(struct vgpu_process *p, nvmlProcessUtilizationSample_t *list, unsigned int count)
+unsigned int vgpu_usage_keep_samples(struct vgpu_process *p, nvmlProcessUtilizationSample_t *list,
+				     unsigned int count)
 {
 	KEEP(p, list, count);
 }
 
-unsigned int vgpu_usage_keep_infos(struct vgpu_process *p, nvmlProcessUtilizationInfo_v1_t *list, unsigned int count)
+unsigned int vgpu_usage_keep_infos(struct vgpu_process *p, nvmlProcessUtilizationInfo_v1_t *list,
+				   unsigned int count)
 {
 	KEEP(p, list, count);
 }
@@ -131,7 +134,8 @@ static unsigned long long real_us(void)
 }
 
 /* Where launches pass the gate, what they took is known better than the driver tells. */
-static bool metered(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last, unsigned int *percent)
+static bool metered(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last,
+		    unsigned int *percent)
 {
 	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	uint64_t now_ns = vgpu_now_ns(), real_ns = real_us() * 1000u;
@@ -142,14 +146,17 @@ static bool metered(struct vgpu_process *p, nvmlDevice_t device, unsigned long l
 	if (index < 0 || now_ns < remembered_ns || !vgpu_gate_is_shut(p))
 		return false;
 	/* As long as the marks reach back at least. */
-	window_ns = window_ns < VGPU_MARK_NS ? VGPU_MARK_NS : window_ns > remembered_ns ? remembered_ns : window_ns;
+	window_ns = window_ns < VGPU_MARK_NS	? VGPU_MARK_NS
+		    : window_ns > remembered_ns ? remembered_ns
+						: window_ns;
 	*percent = (vgpu_history_used(&ledger->history[index], now_ns - window_ns, now_ns,
 				    __atomic_load_n(&ledger->busy_until_ns[index], __ATOMIC_RELAXED),
 				    __atomic_load_n(&ledger->busy_ns[index], __ATOMIC_RELAXED)) + 5) / 10;
 	return true;
 }
 
-bool vgpu_usage_since(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last, struct vgpu_usage *usage)
+bool vgpu_usage_since(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last,
+		      struct vgpu_usage *usage)
 {
 	nvmlReturn_t result;
 	bool told;
@@ -163,7 +170,8 @@ bool vgpu_usage_since(struct vgpu_process *p, nvmlDevice_t device, unsigned long
 	/* Not found: nobody has used it. */
 	told = result == NVML_SUCCESS || result == NVML_ERROR_NOT_FOUND;
 	if (!told)
-		*usage = (struct vgpu_usage){UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
+		*usage = (struct vgpu_usage){UINT32_MAX, UINT32_MAX, UINT32_MAX,
+					     UINT32_MAX, UINT32_MAX, UINT32_MAX};
 	return metered(p, device, last, &usage->sm) || told;
 }
 

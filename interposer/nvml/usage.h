@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Utilisation of the slice: what the job's own processes made of it, as the driver tells it by process; that of
- * the multiprocessors as it was measured where launches have a share to keep (time/history.h). Every row that
- * tells a program of utilisation takes it from vgpu_usage_since, so another source of it goes there. */
+ * Utilisation of the slice: what the job's own processes made of it, as the driver tells it by process; that
+ * of the multiprocessors as it was measured where launches have a share to keep (time/history.h). Every row
+ * that tells a program of utilisation takes it from vgpu_usage_since, so another source of it goes there. */
 #ifndef VGPU_NVML_USAGE_H
 #define VGPU_NVML_USAGE_H
 
@@ -19,7 +19,8 @@ struct vgpu_usage {
 
 /* Over the time since last, in microseconds since 1970; over as long as is remembered when it is 0. False
  * when utilisation by process is not known, of no engine. */
-bool vgpu_usage_since(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last, struct vgpu_usage *usage);
+bool vgpu_usage_since(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last,
+		      struct vgpu_usage *usage);
 /* Over the last two seconds: a driver takes up to one sample a second. */
 bool vgpu_usage_now(struct vgpu_process *p, nvmlDevice_t device, struct vgpu_usage *usage);
 
@@ -30,8 +31,10 @@ unsigned int vgpu_usage_of_type(const struct vgpu_usage *usage, nvmlSamplingType
 bool vgpu_usage_own(struct vgpu_process *p, unsigned int pid);
 
 /* Leaves the job's own samples; how many these are. */
-unsigned int vgpu_usage_keep_samples(struct vgpu_process *p, nvmlProcessUtilizationSample_t *list, unsigned int count);
-unsigned int vgpu_usage_keep_infos(struct vgpu_process *p, nvmlProcessUtilizationInfo_v1_t *list, unsigned int count);
+unsigned int vgpu_usage_keep_samples(struct vgpu_process *p, nvmlProcessUtilizationSample_t *list,
+				     unsigned int count);
+unsigned int vgpu_usage_keep_infos(struct vgpu_process *p, nvmlProcessUtilizationInfo_v1_t *list,
+				   unsigned int count);
 
 /* Room for VGPU_LISTED entries, NULL when there is none. */
 void *vgpu_listed_take(size_t entry_bytes);

@@ -54,8 +54,8 @@ static void wait_for_stream(CUstream stream)
 		nanosleep(&pause, NULL);
 }
 
-static VGPU_SELDOM bool begin_when_there_is_room(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool,
-					    uint64_t growth, CUstream stream)
+static VGPU_SELDOM bool begin_when_there_is_room(struct vgpu_process *p, struct vgpu_growth *g,
+						 struct vgpu_pool *pool, uint64_t growth, CUstream stream)
 {
 	uint32_t device = (uint32_t)pool->device;
 	bool begun = false;
@@ -81,7 +81,8 @@ bool vgpu_pools_begin(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu
 	       begin_when_there_is_room(p, g, pool, growth, stream);
 }
 
-void vgpu_pools_begin_again(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth)
+void vgpu_pools_begin_again(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool,
+			    uint64_t growth)
 {
 	g->pool = pool;
 	vgpu_account_reserve_again(p, &pool->tally, &g->flight, growth);
@@ -98,7 +99,8 @@ void vgpu_pools_settle(struct vgpu_process *p, struct vgpu_pool *pool)
 	uint64_t holds;
 
 	/* Nothing to give back, whatever other threads are doing: what they may take is not less. */
-	if (pool->device < 0 || !ask(pool, handle_of(pool), &holds) || holds >= GET(pool->tally.charged_bytes))
+	if (pool->device < 0 || !ask(pool, handle_of(pool), &holds) ||
+	    holds >= GET(pool->tally.charged_bytes))
 		return;
 	vgpu_account_before_asking(p, &pool->tally, &before);
 	if (ask(pool, handle_of(pool), &holds))
@@ -137,9 +139,11 @@ bool vgpu_pools_end(struct vgpu_process *p, struct vgpu_growth *g)
 	struct vgpu_pool *pool = g->pool;
 	uint64_t holds = 0;
 	bool told = ask(pool, handle_of(pool), &holds);
-	struct vgpu_committed done = vgpu_account_commit(p, (uint32_t)pool->device, &pool->tally, &g->flight, told, holds);
+	struct vgpu_committed done =
+		vgpu_account_commit(p, (uint32_t)pool->device, &pool->tally, &g->flight, told, holds);
 
-	/* It may have become less since the driver was asked, and who has seen that found nothing to lower. */
+	/* It may have become less since the driver was asked, and who has seen that found nothing to
+	 * lower. */
 	if (done.unsure || done.grown)
 		vgpu_pools_settle(p, pool);
 	return !done.more || cover(p, pool);

@@ -75,8 +75,9 @@ static const struct vgpu_board *open_board(uint32_t device)
 	if (vgpu_step_trusts(st.st_uid) && st.st_size >= (off_t)sizeof(*board))
 		board = map(fd, sizeof(*board), PROT_READ);
 	close(fd);
-	if (board != NULL && (board->magic != VGPU_BOARD_MAGIC || board->layout_version != VGPU_LAYOUT_VERSION ||
-			      board->size_bytes != sizeof(*board))) {
+	if (board != NULL &&
+	    (board->magic != VGPU_BOARD_MAGIC || board->layout_version != VGPU_LAYOUT_VERSION ||
+	     board->size_bytes != sizeof(*board))) {
 		munmap((void *)board, sizeof(*board));
 		board = NULL;
 	}
@@ -86,8 +87,8 @@ static const struct vgpu_board *open_board(uint32_t device)
 /* The other jobs of the GPU must be able to read them, and nobody else to write. */
 static bool are_own(const struct stat *st)
 {
-	return (st->st_uid == vgpu_pages.limits->uid || vgpu_step_trusts(st->st_uid)) && (st->st_mode & S_IROTH) &&
-	       st->st_size >= (off_t)sizeof(struct vgpu_claims);
+	return (st->st_uid == vgpu_pages.limits->uid || vgpu_step_trusts(st->st_uid)) &&
+	       (st->st_mode & S_IROTH) && st->st_size >= (off_t)sizeof(struct vgpu_claims);
 }
 
 /* The name of this job's claims. */
@@ -114,15 +115,16 @@ static struct vgpu_claim *open_own(struct vgpu_seat *seat, uint32_t device)
 	if (are_own(&st))
 		claims = map(fd, sizeof(*claims), PROT_READ | PROT_WRITE);
 	close(fd);
-	if (claims == NULL || claims->magic != VGPU_CLAIMS_MAGIC || claims->layout_version != VGPU_LAYOUT_VERSION ||
-	    claims->size_bytes != sizeof(*claims) || claims->job_id != vgpu_pages.limits->job_id)
+	if (claims == NULL || claims->magic != VGPU_CLAIMS_MAGIC ||
+	    claims->layout_version != VGPU_LAYOUT_VERSION || claims->size_bytes != sizeof(*claims) ||
+	    claims->job_id != vgpu_pages.limits->job_id)
 		return NULL;
 	seat->mine_inode = st.st_ino;
 	return &claims->claim[device];
 }
 
-/* By a look at the file, which takes no descriptor: the program may have used up its own. Where there is none to look
- * at, it is not the user who has taken it away, as the folder is root's. */
+/* By a look at the file, which takes no descriptor: the program may have used up its own. Where there is none
+ * to look at, it is not the user who has taken it away, as the folder is root's. */
 bool vgpu_claims_are_seen(struct vgpu_seat *seat, uint64_t now_ns)
 {
 	struct stat st;
@@ -159,7 +161,8 @@ static void read_slices(struct vgpu_board_slice *slice, const struct vgpu_board 
 }
 
 /* The slices as they stood at one moment; false while root is writing. */
-static bool read_board(const struct vgpu_board *board, struct vgpu_board_slice slice[static VGPU_BOARD_SLICES], uint32_t *count,
+static bool read_board(const struct vgpu_board *board,
+		       struct vgpu_board_slice slice[static VGPU_BOARD_SLICES], uint32_t *count,
 		       uint32_t *sequence)
 {
 	*sequence = __atomic_load_n(&board->sequence, __ATOMIC_ACQUIRE);
@@ -232,7 +235,8 @@ static void meet(struct vgpu_neighbour *neighbour, uint32_t uid, uint64_t now_ns
 }
 
 /* Patience is with users: a new job of one who is known begins with what is left of it. */
-static struct vgpu_turn_patience patience_with(const struct vgpu_turn_party *known, uint32_t count, uint32_t uid)
+static struct vgpu_turn_patience patience_with(const struct vgpu_turn_party *known, uint32_t count,
+					       uint32_t uid)
 {
 	for (uint32_t k = 0; k < count; k++) {
 		if (known[k].uid == uid)
@@ -241,7 +245,8 @@ static struct vgpu_turn_patience patience_with(const struct vgpu_turn_party *kno
 	return VGPU_FRESH_PATIENCE;
 }
 
-static void sit_down(struct vgpu_seat *seat, uint32_t device, const struct vgpu_board_slice *slice, uint32_t count)
+static void sit_down(struct vgpu_seat *seat, uint32_t device, const struct vgpu_board_slice *slice,
+		     uint32_t count)
 {
 	struct vgpu_turn_party known[VGPU_NEIGHBOURS];
 	uint32_t known_count = seat->count, capped = 0, uncapped = 0, rest;
@@ -267,9 +272,12 @@ static void sit_down(struct vgpu_seat *seat, uint32_t device, const struct vgpu_
 		}
 		if (seat->count == VGPU_NEIGHBOURS)
 			continue;
-		seat->neighbour[seat->count] = (struct vgpu_neighbour){.job_id = slice[i].job_id, .device = slice[i].device};
-		seat->party[seat->count] = (struct vgpu_turn_party){.uid = slice[i].uid, .weight = weight,
-								    .patience = patience_with(known, known_count, slice[i].uid)};
+		seat->neighbour[seat->count] =
+			(struct vgpu_neighbour){.job_id = slice[i].job_id, .device = slice[i].device};
+		seat->party[seat->count] =
+			(struct vgpu_turn_party){.uid = slice[i].uid,
+						 .weight = weight,
+						 .patience = patience_with(known, known_count, slice[i].uid)};
 		__atomic_fetch_add(&seat->count, 1, __ATOMIC_RELAXED);
 	}
 	/* Where nobody has a share to keep, nobody needs turns: the driver shares time out. */
@@ -300,7 +308,8 @@ void vgpu_claims_read(struct vgpu_neighbour *neighbour, uint32_t uid, uint64_t n
 		meet(neighbour, uid, now_ns);
 	if (neighbour->mapped != NULL && neighbour->device < VGPU_MAX_DEVICES) {
 		from.iov_base = (void *)&neighbour->mapped->claim[neighbour->device];
-		if (syscall(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) == (long)sizeof(neighbour->claim))
+		if (syscall(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) ==
+		    (long)sizeof(neighbour->claim))
 			return;
 	}
 	neighbour->claim = (struct vgpu_claim){0};

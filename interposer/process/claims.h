@@ -13,15 +13,15 @@
  * are none: then there are no turns. */
 bool vgpu_claims_open(struct vgpu_seat *seat, uint32_t device);
 
-/* Whether this job has claims that can be used for every slice that a board names: root has made them before its first
- * process began, so without them the slice would take no turns because somebody wants it so. */
+/* Whether this job has claims that can be used for every slice that a board names: root has made them before
+ * its first process began, so without them the slice would take no turns because somebody wants it so. */
 bool vgpu_claims_ready(struct vgpu_process *p);
 
 /* Whether several slices are on the board, one of which has a share to keep. */
 bool vgpu_claims_several(const struct vgpu_board *board);
 
-/* Whether the others can still read what this job claims, looked at now and then: its user may change the file's mode
- * or put another one in its place, and would then be overlooked. */
+/* Whether the others can still read what this job claims, looked at now and then: its user may change the
+ * file's mode or put another one in its place, and would then be overlooked. */
 bool vgpu_claims_are_seen(struct vgpu_seat *seat, uint64_t now_ns);
 
 /* Follows changes of the board. */

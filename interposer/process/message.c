@@ -40,9 +40,10 @@ void vgpu_message_limit(struct vgpu_process *p, uint32_t device, uint64_t asked_
 		limit = __atomic_load_n(&limits->device[device].job_mem_bytes, __ATOMIC_RELAXED);
 		used = __atomic_load_n(&ledger->used_bytes[device], __ATOMIC_RELAXED);
 	}
-	SAY("vgpu: GPU memory limit reached: %llu MiB asked for, %llu of %llu MiB in use by this %s (job %.39s)\n",
-	    (unsigned long long)asked_mib, (unsigned long long)(used / MIB), (unsigned long long)(limit / MIB), by,
-	    limits->job_step);
+	SAY("vgpu: GPU memory limit reached: %llu MiB asked for, %llu of %llu MiB in use by this %s (job "
+	    "%.39s)\n",
+	    (unsigned long long)asked_mib, (unsigned long long)(used / MIB),
+	    (unsigned long long)(limit / MIB), by, limits->job_step);
 }
 
 void vgpu_message_not_granted(struct vgpu_process *p)
@@ -54,8 +55,10 @@ void vgpu_message_not_granted(struct vgpu_process *p)
 void vgpu_message_no_thread(struct vgpu_process *p)
 {
 	if (first(&p->said_no_thread))
-		SAY("vgpu: nothing can be launched: this process may start no thread, which its share of GPU time needs (see "
-		    "ulimit -u; job %.39s)\n", vgpu_pages.limits->job_step);
+		SAY("vgpu: nothing can be launched: this process may start no thread, which its share of GPU "
+		    "time needs (see "
+		    "ulimit -u; job %.39s)\n",
+		    vgpu_pages.limits->job_step);
 }
 
 void vgpu_message_refused(struct vgpu_process *p)

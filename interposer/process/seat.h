@@ -30,7 +30,8 @@ struct vgpu_seat {
 	uint64_t frame_ns; /* in which all slices have a turn */
 	uint64_t taken_ns; /* when the last turn was taken */
 	uint64_t held_ns; /* when another one was last seen to hold its turn */
-	uint64_t may_until_ns; /* launches that would end later wait; UINT64_MAX: no turns are taken, 0: it is another's */
+	uint64_t may_until_ns; /* launches that would end later wait; UINT64_MAX: no turns are taken, 0: it is
+				  another's */
 	uint64_t quantum_ns; /* how long this turn is */
 	uint32_t full; /* something waits that does not fit into what is left of it */
 	uint32_t all_weights;

@@ -63,7 +63,8 @@ static bool is_step_path(const char *path, uint64_t *job)
 	while (name > path && name[-1] != '/')
 		name--;
 	end = name;
-	return vgpu_number_read(&end, job) && end == steps - 1 && name - path >= 6 && strncmp(name - 6, "/jobs/", 6) == 0;
+	return vgpu_number_read(&end, job) && end == steps - 1 && name - path >= 6 &&
+	       strncmp(name - 6, "/jobs/", 6) == 0;
 }
 
 /* -1 with *why NULL when there is no such folder. */

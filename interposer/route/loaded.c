@@ -87,7 +87,8 @@ static bool mapped_at(const void *address, struct mapped *mapped)
 	return found;
 }
 
-/* By mapping what lies at that path now: the device that the kernel shows there is not always stat's (btrfs, overlayfs). */
+/* By mapping what lies at that path now: the device that the kernel shows there is not always stat's (btrfs,
+ * overlayfs). */
 static bool is_file_at(int fd, const struct mapped *mapped)
 {
 	void *page = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 0);

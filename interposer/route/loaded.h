@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Whose file an image was loaded from, as the kernel has mapped it. What the dynamic linker calls an image is what its
- * owner likes: for a program it is argv[0], for a library the path, with all links, by which it was asked for. */
+ * Whose file an image was loaded from, as the kernel has mapped it. What the dynamic linker calls an image is
+ * what its owner likes: for a program it is argv[0], for a library the path, with all links, by which it was
+ * asked for. */
 #ifndef VGPU_ROUTE_LOADED_H
 #define VGPU_ROUTE_LOADED_H
 

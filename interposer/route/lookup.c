@@ -74,8 +74,8 @@ static enum vgpu_symbol newest(const char *name, size_t length, int version, boo
 	for (unsigned int i = 0; i < VGPU_CUDA_SYMBOLS; i++) {
 		const struct vgpu_row *row = &vgpu_row[i];
 
-		if (row->wrapper == NULL || !same_name(name, length, row->base, row->base_length) || row->since > version ||
-		    (row->variant != VGPU_LEGACY && !per_thread))
+		if (row->wrapper == NULL || !same_name(name, length, row->base, row->base_length) ||
+		    row->since > version || (row->variant != VGPU_LEGACY && !per_thread))
 			continue;
 		if (best == VGPU_SYMBOLS || row->since > vgpu_row[best].since ||
 		    (row->since == vgpu_row[best].since && row->variant != VGPU_LEGACY))
@@ -103,8 +103,8 @@ void *vgpu_symbol_of_proc(const char *name, void *found, int version, cuuint64_t
 		if (vgpu_row[i].wrapper != NULL && vgpu_real_address((enum vgpu_symbol)i) == found)
 			return vgpu_row[i].wrapper;
 	}
-	/* Or another entry point of a function that has: the newest row of that name which the driver has too.
-	 * A newer version of the name may have other parameters: our wrapper would break the program. */
+	/* Or another entry point of a function that has: the newest row of that name which the driver has
+	 * too. A newer version of the name may have other parameters: our wrapper would break the program. */
 	for (;;) {
 		enum vgpu_symbol best = newest(name, length, version, per_thread);
 

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * From a name to our wrapper. The wrappers are in rooms above this one: the table of rows names them where the
- * library is linked. */
+ * From a name to our wrapper. The wrappers are in rooms above this one: the table of rows names them where
+ * the library is linked. */
 #ifndef VGPU_ROUTE_LOOKUP_H
 #define VGPU_ROUTE_LOOKUP_H
 

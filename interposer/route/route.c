@@ -33,7 +33,8 @@ static void know(const struct vgpu_libc *libc, const struct link_map *map, const
 	if (libc->dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD) != map)
 		return;
 	for (int i = 0; i < KNOWN_DRIVERS; i++, none = NULL) {
-		if (__atomic_compare_exchange_n(&known_driver[i], &none, base, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		if (__atomic_compare_exchange_n(&known_driver[i], &none, base, 0, __ATOMIC_RELEASE,
+						__ATOMIC_RELAXED))
 			return;
 	}
 }
@@ -45,10 +46,10 @@ static bool is_program(const struct vgpu_libc *libc, const void *base)
 	return libc->dladdr((void *)getauxval(AT_ENTRY), &program) != 0 && program.dli_fbase == base;
 }
 
-/* libcuda and NVML mean their own functions when they look them up by name; a libcuda that only loads another one, as
- * WSL's, would run in circles. Who they are is told by what is in them and by whose file that is: any name can be had
- * by anybody. The driver's other libraries look up none of these names (580: of all of them, NVML alone asks for
- * anything of CUDA, cuGetExportTable), and if they did, they would be counted. */
+/* libcuda and NVML mean their own functions when they look them up by name; a libcuda that only loads another
+ * one, as WSL's, would run in circles. Who they are is told by what is in them and by whose file that is: any
+ * name can be had by anybody. The driver's other libraries look up none of these names (580: of all of them,
+ * NVML alone asks for anything of CUDA, cuGetExportTable), and if they did, they would be counted. */
 static bool is_driver(const struct vgpu_libc *libc, const void *address)
 {
 	struct link_map *map = NULL;
@@ -59,22 +60,23 @@ static bool is_driver(const struct vgpu_libc *libc, const void *address)
 		return false;
 	if (is_known(info.dli_fbase))
 		return true;
-	if (!vgpu_image_of_map(map, &image) || !vgpu_real_is_of_driver(&image) || is_program(libc, info.dli_fbase) ||
-	    !vgpu_loaded_from_roots_file(address))
+	if (!vgpu_image_of_map(map, &image) || !vgpu_real_is_of_driver(&image) ||
+	    is_program(libc, info.dli_fbase) || !vgpu_loaded_from_roots_file(address))
 		return false;
 	know(libc, map, info.dli_fbase);
 	return true;
 }
 
-/* Whether the program gets the wrapper for what was found. Another library that has one of the names, and is no
- * driver, is not ours to judge. */
+/* Whether the program gets the wrapper for what was found. Another library that has one of the names, and is
+ * no driver, is not ours to judge. */
 static bool is_wrapped(const struct vgpu_libc *libc, enum vgpu_symbol symbol, void *found)
 {
 	Dl_info info;
 
 	if (vgpu_real_address(symbol) != NULL)
 		return true;
-	return libc->dladdr(found, &info) != 0 && !is_program(libc, info.dli_fbase) && vgpu_real_adopt(symbol, found);
+	return libc->dladdr(found, &info) != 0 && !is_program(libc, info.dli_fbase) &&
+	       vgpu_real_adopt(symbol, found);
 }
 
 /* What a search that would find our own export first is to answer. */
@@ -90,7 +92,8 @@ static void *answer_behind_us(const struct vgpu_libc *libc, enum vgpu_symbol sym
 	return next != NULL && is_wrapped(libc, symbol, next) ? vgpu_row[symbol].wrapper : next;
 }
 
-static void *answer(const struct vgpu_libc *libc, void *handle, enum vgpu_symbol symbol, const char *name, void *found)
+static void *answer(const struct vgpu_libc *libc, void *handle, enum vgpu_symbol symbol, const char *name,
+		    void *found)
 {
 	if (handle == RTLD_NEXT)
 		return answer_behind_us(libc, symbol, name);
@@ -106,12 +109,15 @@ static void *answer(const struct vgpu_libc *libc, void *handle, enum vgpu_symbol
 #pragma weak vgpu_dlsym
 #pragma weak vgpu_dlvsym
 
-/* The lookups themselves: by the C library's own, asked for by name, every other name would be found past these. */
+/* The lookups themselves: by the C library's own, asked for by name, every other name would be found past
+ * these. */
 static void *own_lookup(const char *name)
 {
 	if (name == NULL || name[0] != 'd' || name[1] != 'l')
 		return NULL;
-	return strcmp(name, "dlsym") == 0 ? (void *)vgpu_dlsym : strcmp(name, "dlvsym") == 0 ? (void *)vgpu_dlvsym : NULL;
+	return strcmp(name, "dlsym") == 0    ? (void *)vgpu_dlsym
+	       : strcmp(name, "dlvsym") == 0 ? (void *)vgpu_dlvsym
+					     : NULL;
 }
 
 /* The C library's, or that of another namespace's C library. Somebody else's is his. */
@@ -122,8 +128,9 @@ static bool is_c_librarys(const struct vgpu_libc *libc, void *found)
 
 	if (found == (void *)libc->dlsym || found == (void *)libc->dlvsym)
 		return true;
-	return found != NULL && libc->dladdr1(found, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 && map != NULL &&
-	       !is_program(libc, info.dli_fbase) && libc->dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD) != map;
+	return found != NULL && libc->dladdr1(found, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 &&
+	       map != NULL && !is_program(libc, info.dli_fbase) &&
+	       libc->dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD) != map;
 }
 
 struct vgpu_route vgpu_route_dlsym(void *handle, const char *name, const void *caller)
@@ -140,7 +147,8 @@ struct vgpu_route vgpu_route_dlsym(void *handle, const char *name, const void *c
 	if (symbol == VGPU_SYMBOLS || is_driver(libc, caller))
 		return (struct vgpu_route){NULL, (void *)libc->dlsym};
 	return (struct vgpu_route){
-		answer(libc, handle, symbol, name, handle == RTLD_NEXT ? NULL : libc->dlsym(handle, name)), NULL};
+		answer(libc, handle, symbol, name, handle == RTLD_NEXT ? NULL : libc->dlsym(handle, name)),
+		NULL};
 }
 
 struct vgpu_route vgpu_route_dlvsym(void *handle, const char *name, const void *caller, const char *version)
@@ -162,5 +170,6 @@ struct vgpu_route vgpu_route_dlvsym(void *handle, const char *name, const void *
 		found = libc->dlvsym(RTLD_NEXT, name, version);
 		return (struct vgpu_route){found != NULL ? answer_behind_us(libc, symbol, name) : NULL, NULL};
 	}
-	return (struct vgpu_route){answer(libc, handle, symbol, name, libc->dlvsym(handle, name, version)), NULL};
+	return (struct vgpu_route){answer(libc, handle, symbol, name, libc->dlvsym(handle, name, version)),
+				   NULL};
 }

@@ -33,7 +33,8 @@ static bool is_programs_own(const struct vgpu_libc *libc, const void *address)
 {
 	Dl_info found, program;
 
-	return libc->dladdr(address, &found) != 0 && libc->dladdr((void *)getauxval(AT_ENTRY), &program) != 0 &&
+	return libc->dladdr(address, &found) != 0 &&
+	       libc->dladdr((void *)getauxval(AT_ENTRY), &program) != 0 &&
 	       found.dli_fbase == program.dli_fbase;
 }
 
@@ -75,7 +76,8 @@ static bool begins_with(const char *list, const char *own)
 {
 	size_t length = strlen(own);
 
-	return strncmp(list, own, length) == 0 && (list[length] == '\0' || strchr(": ", list[length]) != NULL);
+	return strncmp(list, own, length) == 0 &&
+	       (list[length] == '\0' || strchr(": ", list[length]) != NULL);
 }
 
 /* Writes the entry with own in front of the others, and returns what is behind it. */
@@ -87,8 +89,9 @@ static char *with_own(char *to, const char *own, const char *others)
 	return to + 1;
 }
 
-/* The environment with this library first in every LD_PRELOAD: of several, the dynamic linker takes the last, and the
- * program the first. NULL when it is there already: starting the program again would change nothing. */
+/* The environment with this library first in every LD_PRELOAD: of several, the dynamic linker takes the last,
+ * and the program the first. NULL when it is there already: starting the program again would change
+ * nothing. */
 static char **environment(char **envp, const char *own)
 {
 	size_t count = 0, entries = 0, bytes = sizeof(PRELOAD) + strlen(own);
@@ -170,8 +173,8 @@ static void start_again(char **argv, char **envp)
 
 	if (n > 0) {
 		path[n] = '\0';
-		if (vgpu_stat(path, &there) == 0 && vgpu_stat("/proc/self/exe", &here) == 0 && here.st_dev == there.st_dev &&
-		    here.st_ino == there.st_ino)
+		if (vgpu_stat(path, &there) == 0 && vgpu_stat("/proc/self/exe", &here) == 0 &&
+		    here.st_dev == there.st_dev && here.st_ino == there.st_ino)
 			execve(path, argv, envp);
 	}
 	execve("/proc/self/exe", argv, envp);
@@ -184,7 +187,8 @@ static void end(const char *why)
 			      "vgpu: not started: something comes before the library that keeps the limits, and it cannot be put "
 			      "in front: %s\n", why);
 
-	if (write(STDERR_FILENO, line, (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1) >= 0)
+	if (write(STDERR_FILENO, line, (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1) >=
+	    0)
 		errno = 0;
 	_exit(127);
 }
@@ -197,7 +201,8 @@ __attribute__((constructor)) static void stay_first(int argc, char **argv, char 
 	(void)argc;
 	if (libc == NULL || comes_first(libc) || getauxval(AT_SECURE))
 		return;
-	/* As the kernel calls it: for the dynamic linker it may be a link of the user's, or a path from some folder. */
+	/* As the kernel calls it: for the dynamic linker it may be a link of the user's, or a path from some
+	 * folder. */
 	if (!vgpu_loaded_path((void *)stay_first, own))
 		end("where it lies cannot be seen");
 	envp = environment(envp, own);

@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Rings for the thread that looks at what is in flight (gate/poller.h), which sleeps while there is nothing to see. */
+ * Rings for the thread that looks at what is in flight (gate/poller.h), which sleeps while there is nothing
+ * to see. */
 #ifndef VGPU_STREAMS_BELL_H
 #define VGPU_STREAMS_BELL_H
 
@@ -18,7 +19,8 @@ static inline void vgpu_poller_wake(struct vgpu_process *p)
 /* It looks by then, or soon after. Called with what there is to see then in place. */
 static inline void vgpu_poller_by(struct vgpu_process *p, uint64_t by_ns)
 {
-	if (__atomic_load_n(&p->poller_sleeps, __ATOMIC_SEQ_CST) != 0 || __atomic_load_n(&p->poller_until_ns, __ATOMIC_SEQ_CST) > by_ns)
+	if (__atomic_load_n(&p->poller_sleeps, __ATOMIC_SEQ_CST) != 0 ||
+	    __atomic_load_n(&p->poller_until_ns, __ATOMIC_SEQ_CST) > by_ns)
 		vgpu_poller_ring(p);
 }
 

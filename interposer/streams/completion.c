@@ -18,7 +18,8 @@ static bool is_first_of_turn(const struct vgpu_engine *engine, const struct vgpu
 	return GET(engine->seat.shared) && stream->meter.done_ns < engine->seat.taken_ns;
 }
 
-static struct vgpu_measured measured(struct vgpu_engine *engine, const struct vgpu_group *group, uint64_t held_ns)
+static struct vgpu_measured measured(struct vgpu_engine *engine, const struct vgpu_group *group,
+				     uint64_t held_ns)
 {
 	uint64_t others_ns = GET(engine->others_until_ns);
 
@@ -26,22 +27,27 @@ static struct vgpu_measured measured(struct vgpu_engine *engine, const struct vg
 	bool where = !group->fronted;
 
 	held_ns = group->held_ns > held_ns ? group->held_ns : held_ns;
-	return (struct vgpu_measured){.first_ns = group->first_ns, .last_ns = group->last_ns,
-				      .expected_ns = where || group->took_ns == 0 ? group->unseen_ns : group->took_ns,
-				      .pending_ns = group->pending_ns, .took_ns = where ? group->took_ns : 0,
+	return (struct vgpu_measured){.first_ns = group->first_ns,
+				      .last_ns = group->last_ns,
+				      .expected_ns = where || group->took_ns == 0 ? group->unseen_ns
+										  : group->took_ns,
+				      .pending_ns = group->pending_ns,
+				      .took_ns = where ? group->took_ns : 0,
 				      .reached_ns = group->reached_ns,
-				      .held_until_ns = held_ns > others_ns ? held_ns : others_ns, .begun_ns = group->begun_ns};
+				      .held_until_ns = held_ns > others_ns ? held_ns : others_ns,
+				      .begun_ns = group->begun_ns};
 }
 
 /* With the stream's mutex held: the group is at work. What it surely takes is charged at once, first to what
  * was taken for it when it was launched. */
-static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, struct vgpu_group *group,
-		   const struct vgpu_before *before, uint64_t asked_ns)
+static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream,
+		   struct vgpu_group *group, const struct vgpu_before *before, uint64_t asked_ns)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_measured work;
 	struct vgpu_busy busy;
-	uint64_t begun = group->first_ns > stream->meter.done_ns ? group->first_ns : stream->meter.done_ns, used, paid;
+	uint64_t begun = group->first_ns > stream->meter.done_ns ? group->first_ns : stream->meter.done_ns,
+		 used, paid;
 
 	/* What is launched from now on belongs to another one: of all in this one the beginning is known. */
 	group->closed = true;
@@ -55,13 +61,15 @@ static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 	if (used != paid)
 		vgpu_time_settle(p, device, asked_ns, (int64_t)(used - paid));
 	begun = begun > before->done_ns ? begun : before->done_ns;
-	if (group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns + VGPU_COSCHED_LATE_NS + begun < asked_ns)
+	if (group->expected_ns != VGPU_UNKNOWN_NS &&
+	    group->expected_ns + VGPU_COSCHED_LATE_NS + begun < asked_ns)
 		vgpu_cosched_seen(asked_ns);
 	if (group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns + STALL_NS + begun < asked_ns)
 		engine->stalls_ns = asked_ns;
 	/* Between its launches the GPU may have had nothing to do. */
 	begun = begun > group->last_ns ? begun : group->last_ns;
-	if (!group->fronted && group->unseen_ns < STALL_NS && begun + group->unseen_ns * VGPU_LONGER + VGPU_LONGER_NS < asked_ns)
+	if (!group->fronted && group->unseen_ns < STALL_NS &&
+	    begun + group->unseen_ns * VGPU_LONGER + VGPU_LONGER_NS < asked_ns)
 		engine->longer_ns = asked_ns;
 }
 
@@ -76,19 +84,20 @@ static bool is_alone(const struct vgpu_engine *engine, const struct vgpu_stream 
 }
 
 /* With the stream's mutex held: so many launches ran in a row, with nothing of others between them. */
-static void learn_cost(struct vgpu_engine *engine, const struct vgpu_stream *stream, uint32_t launches, uint64_t expected_ns,
-		  uint64_t unseen_ns, uint64_t took_ns, uint64_t now)
+static void learn_cost(struct vgpu_engine *engine, const struct vgpu_stream *stream, uint32_t launches,
+		       uint64_t expected_ns, uint64_t unseen_ns, uint64_t took_ns, uint64_t now)
 {
-	/* Longer than all that was in flight, so it was not in other streams' way either. What is not held back may take as
-	 * long, and the GPU does not tell. */
-	if (unseen_ns < STALL_NS && took_ns > GET(engine->expected_ns) && took_ns > unseen_ns * VGPU_LONGER + VGPU_LONGER_NS)
+	/* Longer than all that was in flight, so it was not in other streams' way either. What is not held
+	 * back may take as long, and the GPU does not tell. */
+	if (unseen_ns < STALL_NS && took_ns > GET(engine->expected_ns) &&
+	    took_ns > unseen_ns * VGPU_LONGER + VGPU_LONGER_NS)
 		engine->longer_ns = now;
 	if (vgpu_cost_tells_saved(launches, expected_ns) && is_alone(engine, stream))
 		SET(engine->saved, vgpu_cost_saved(engine->saved, launches, expected_ns, took_ns));
 }
 
-/* With the stream's mutex held: all that was asked about is done. What the GPU took for several of them together is
- * shared among them by what was expected of each. */
+/* With the stream's mutex held: all that was asked about is done. What the GPU took for several of them
+ * together is shared among them by what was expected of each. */
 static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, const struct vgpu_query *q,
 		      const struct vgpu_answer *answer, uint64_t now, struct vgpu_before *before)
 {
@@ -100,7 +109,8 @@ static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, co
 		expected_ns += vgpu_groups_at(stream, q->number + n)->expected_ns;
 		unseen_ns += vgpu_groups_at(stream, q->number + n)->unseen_ns;
 	}
-	if (took_ns != 0 && !first->fronted && first->expected_ns != VGPU_UNKNOWN_NS && !GET(engine->seat.shared))
+	if (took_ns != 0 && !first->fronted && first->expected_ns != VGPU_UNKNOWN_NS &&
+	    !GET(engine->seat.shared))
 		learn_cost(engine, stream, answer->asked->launches, expected_ns, unseen_ns, took_ns, now);
 	for (uint32_t n = 0; n < count; n++) {
 		struct vgpu_group *group = vgpu_groups_at(stream, q->number + n);
@@ -108,7 +118,9 @@ static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, co
 		group->reached = group->closed = true;
 		group->reached_ns = now;
 		group->reached_launches = group->launches;
-		group->took_ns = n + 1 == count ? left_ns : (uint64_t)((double)took_ns * (double)group->expected_ns / (double)expected_ns);
+		group->took_ns = n + 1 == count ? left_ns
+						: (uint64_t)((double)took_ns * (double)group->expected_ns /
+							     (double)expected_ns);
 		left_ns -= group->took_ns;
 		before->held_ns = group->held_ns > before->held_ns ? group->held_ns : before->held_ns;
 	}
@@ -117,14 +129,14 @@ static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, co
 }
 
 /* With the stream's mutex held: the group is at work, and nothing lies in front of it any more. */
-static void note_at_work(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, const struct vgpu_query *q, uint64_t asked_ns,
-			 const struct vgpu_before *before)
+static void note_at_work(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream,
+			 const struct vgpu_query *q, uint64_t asked_ns, const struct vgpu_before *before)
 {
 	struct vgpu_group *group = vgpu_groups_at(stream, q->number);
 
-	/* In the middle between two looks, on average; what was done by then as well decides for itself. Where it was
-	 * not looked at before, only what comes is sure. With other streams it counts from the work before it: too
-	 * much, but what they did is told apart from it by that. */
+	/* In the middle between two looks, on average; what was done by then as well decides for itself.
+	 * Where it was not looked at before, only what comes is sure. With other streams it counts from the
+	 * work before it: too much, but what they did is told apart from it by that. */
 	if (q->front != NULL && group->held_ns != 0)
 		group->held_ns += (asked_ns - group->held_ns) / 2;
 	else if (q->front != NULL && is_alone(&p->engine[device], stream))
@@ -133,9 +145,10 @@ static void note_at_work(struct vgpu_process *p, uint32_t device, struct vgpu_st
 	charge(p, device, stream, group, before, asked_ns);
 }
 
-/* Asks about the stream's groups from this number on, counted from the oldest. Returns how many of them are done; 0: not
- * the first, or that is not known. */
-static uint32_t ask_groups(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, uint32_t number, struct vgpu_before *before)
+/* Asks about the stream's groups from this number on, counted from the oldest. Returns how many of them are
+ * done; 0: not the first, or that is not known. */
+static uint32_t ask_groups(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream,
+			   uint32_t number, struct vgpu_before *before)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_query q;
@@ -182,7 +195,8 @@ static void ask_stream(struct vgpu_process *p, uint32_t device, struct vgpu_stre
 		done = ask_groups(p, device, stream, number, &before);
 }
 
-/* When the stream's oldest group was launched, done or not done as is asked for; UINT64_MAX: there is none. */
+/* When the stream's oldest group was launched, done or not done as is asked for; UINT64_MAX: there is
+ * none. */
 static uint64_t oldest_ns(struct vgpu_stream *stream, bool done)
 {
 	uint64_t first_ns = UINT64_MAX;
@@ -198,8 +212,8 @@ static uint64_t oldest_ns(struct vgpu_stream *stream, bool done)
 }
 
 /* Takes the stream's oldest group away if it is done. */
-static bool finish(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream, struct vgpu_group *out,
-		   struct vgpu_busy *busy)
+static bool finish(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream,
+		   struct vgpu_group *out, struct vgpu_busy *busy)
 {
 	struct vgpu_engine *engine = &p->engine[device];
 	struct vgpu_measured work;
@@ -208,7 +222,8 @@ static bool finish(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 
 	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	group = vgpu_groups_oldest(stream);
-	done = GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail && group->reached_ns != 0;
+	done = GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail &&
+	       group->reached_ns != 0;
 	/* Where there is no place for another group, launches come to one that was done. */
 	if (done && (group->launches != group->reached_launches || group->inside != 0)) {
 		group->reached_ns = 0;

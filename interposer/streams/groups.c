@@ -27,7 +27,8 @@ static uint64_t later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-void vgpu_groups_let_go(struct vgpu_engine *engine, struct vgpu_stream *stream, struct vgpu_group *group, uint64_t now_ns)
+void vgpu_groups_let_go(struct vgpu_engine *engine, struct vgpu_stream *stream, struct vgpu_group *group,
+			uint64_t now_ns)
 {
 	group->held = false;
 	group->dense = group->inside == 0;
@@ -60,8 +61,10 @@ static struct vgpu_group *open_group(struct vgpu_stream *stream, uint64_t expect
 	/* Out of places: they all go into the last one. */
 	if (stream->head - stream->tail >= VGPU_GROUPS - 1)
 		return last;
-	return last->closed || last->batch != batch || last->expected_ns == VGPU_UNKNOWN_NS || expected_ns == VGPU_UNKNOWN_NS
-		       ? NULL : last;
+	return last->closed || last->batch != batch || last->expected_ns == VGPU_UNKNOWN_NS ||
+			       expected_ns == VGPU_UNKNOWN_NS
+		       ? NULL
+		       : last;
 }
 
 /* What is let go together is timed on the GPU, so that it need not be seen so finely. */
@@ -75,7 +78,8 @@ static uint64_t sum(uint64_t a_ns, uint64_t b_ns)
 	return a_ns == VGPU_UNKNOWN_NS || b_ns == VGPU_UNKNOWN_NS ? VGPU_UNKNOWN_NS : a_ns + b_ns;
 }
 
-static void add_to_group(struct vgpu_engine *engine, struct vgpu_group *group, const struct vgpu_group_more *more)
+static void add_to_group(struct vgpu_engine *engine, struct vgpu_group *group,
+			 const struct vgpu_group_more *more)
 {
 	if (more->expected_ns == VGPU_UNKNOWN_NS && group->expected_ns != VGPU_UNKNOWN_NS)
 		__atomic_fetch_add(&engine->unknown, 1, __ATOMIC_RELAXED);
@@ -95,7 +99,8 @@ void vgpu_groups_collect(struct vgpu_engine *engine, struct vgpu_stream *stream,
 {
 	struct vgpu_group *last = &stream->group[(stream->head - 1) % VGPU_GROUPS];
 	struct vgpu_leased leased = vgpu_lease_close(stream);
-	uint64_t unused_ns = stream->lease_ns > leased.expected_ns ? stream->lease_ns - leased.expected_ns : 0;
+	uint64_t unused_ns =
+		stream->lease_ns > leased.expected_ns ? stream->lease_ns - leased.expected_ns : 0;
 
 	stream->lease_ns = 0;
 	if (stream->head == stream->tail)
@@ -116,8 +121,8 @@ void vgpu_groups_collect(struct vgpu_engine *engine, struct vgpu_stream *stream,
 	last->closed = last->closed || is_full(last);
 }
 
-void vgpu_groups_give_lease(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
-			   struct vgpu_group *group)
+void vgpu_groups_give_lease(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
+			    CUstream handle, struct vgpu_group *group)
 {
 	int64_t credit_ns = GET(engine->credit_ns), ns;
 
@@ -128,8 +133,9 @@ void vgpu_groups_give_lease(struct vgpu_engine *engine, struct vgpu_stream *stre
 	vgpu_groups_collect(engine, stream, 0);
 	ns = credit_ns < (int64_t)LEASE_NS ? credit_ns : (int64_t)LEASE_NS;
 	if (GET(stream->state) == VGPU_STREAM_LIVE && stream->head != stream->tail && !stream->beside &&
-	    group == &stream->group[(stream->head - 1) % VGPU_GROUPS] && !group->closed && group->batch == 0 &&
-	    group->inside == 0 && group->reached_ns == 0 && ns >= (int64_t)LEASE_LEAST_NS) {
+	    group == &stream->group[(stream->head - 1) % VGPU_GROUPS] && !group->closed &&
+	    group->batch == 0 && group->inside == 0 && group->reached_ns == 0 &&
+	    ns >= (int64_t)LEASE_LEAST_NS) {
 		/* Somebody else may have taken it just now; then it is owed. */
 		ADD(engine->credit_ns, -ns);
 		group->reserved_ns += (uint64_t)ns;
@@ -149,8 +155,8 @@ static struct vgpu_group *unmarked(struct vgpu_engine *engine, struct vgpu_strea
 	return stream->head != stream->tail && last->unmarked != 0 ? last : NULL;
 }
 
-struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_stream *stream, const struct vgpu_group_more *more,
-				     struct vgpu_group_begun *begun)
+struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_stream *stream,
+				     const struct vgpu_group_more *more, struct vgpu_group_begun *begun)
 {
 	vgpu_fn_cuEventCreate *create = VGPU_REAL(cuEventCreate);
 	struct vgpu_group *group;
@@ -161,20 +167,26 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 		vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 		vgpu_groups_collect(engine, stream, 0);
 		begun->front = stream->beside;
-		group = begun->front && stream->head - stream->tail < VGPU_GROUPS - 1 ? NULL : open_group(stream, more->expected_ns, more->batch);
+		group = begun->front && stream->head - stream->tail < VGPU_GROUPS - 1
+				? NULL
+				: open_group(stream, more->expected_ns, more->batch);
 		if (group == NULL) {
 			group = &stream->group[stream->head % VGPU_GROUPS];
 			begun->before = unmarked(engine, stream);
 			if (group->marker == NULL && spare == NULL) {
 				vgpu_mutex_unlock(&stream->mutex);
-				if (create == NULL || create(&spare, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+				if (create == NULL ||
+				    create(&spare, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
 					*begun = (struct vgpu_group_begun){0};
 					return NULL;
 				}
 				continue;
 			}
-			*group = (struct vgpu_group){.marker = group->marker != NULL ? group->marker : spare, .front = group->front,
-						     .begin = group->begin, .end = group->end, .batch = more->batch};
+			*group = (struct vgpu_group){.marker = group->marker != NULL ? group->marker : spare,
+						     .front = group->front,
+						     .begin = group->begin,
+						     .end = group->end,
+						     .batch = more->batch};
 			stream->beside = false;
 			spare = group->marker == spare ? NULL : spare;
 			SET(stream->head, stream->head + 1);
@@ -291,8 +303,9 @@ void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_
 	vgpu_mutex_unlock(&stream->mutex);
 }
 
-void vgpu_groups_end(struct vgpu_engine *engine, struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched,
-		     bool mark, uint64_t expected_ns, uint64_t begun_ns)
+void vgpu_groups_end(struct vgpu_engine *engine, struct vgpu_stream *stream, CUstream handle,
+		     struct vgpu_group *group, bool launched, bool mark, uint64_t expected_ns,
+		     uint64_t begun_ns)
 {
 	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
 	uint64_t now, saved = vgpu_cost_saved_ns(GET(engine->saved));

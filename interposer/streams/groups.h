@@ -25,8 +25,8 @@ struct vgpu_group_more {
 };
 
 /* Before a launch: the group that it will belong to. NULL when no marker can be had. */
-struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_stream *stream, const struct vgpu_group_more *more,
-				     struct vgpu_group_begun *begun);
+struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_stream *stream,
+				     const struct vgpu_group_more *more, struct vgpu_group_begun *begun);
 void vgpu_groups_mark(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group);
 /* Right before the first of those that are held back together. */
 void vgpu_groups_time(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group);
@@ -36,14 +36,17 @@ void vgpu_groups_end_here(struct vgpu_engine *engine, struct vgpu_stream *stream
 void vgpu_groups_beside(struct vgpu_engine *engine, struct vgpu_stream *stream, CUstream handle);
 /* Right before it, where something that is not counted lies in front of it in the stream. */
 void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group);
-/* After it. expected_ns: of this launch alone. begun_ns: since when the driver had it; 0 if that does not matter. */
-void vgpu_groups_end(struct vgpu_engine *engine, struct vgpu_stream *stream, CUstream handle, struct vgpu_group *group, bool launched,
-		     bool mark, uint64_t expected_ns, uint64_t begun_ns);
+/* After it. expected_ns: of this launch alone. begun_ns: since when the driver had it; 0 if that does not
+ * matter. */
+void vgpu_groups_end(struct vgpu_engine *engine, struct vgpu_stream *stream, CUstream handle,
+		     struct vgpu_group *group, bool launched, bool mark, uint64_t expected_ns,
+		     uint64_t begun_ns);
 /* Then gives the thread a lease for some more (lease.h), if what was taken from the share covers it. */
-void vgpu_groups_give_lease(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
-			   struct vgpu_group *group);
-/* With the mutex held: ends the stream's lease; what was launched with it belongs to the last group, and what it was paid for
- * beyond that can be had by others again. last_ns: when the last of it was, at the latest; 0: now. */
+void vgpu_groups_give_lease(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
+			    CUstream handle, struct vgpu_group *group);
+/* With the mutex held: ends the stream's lease; what was launched with it belongs to the last group, and what
+ * it was paid for beyond that can be had by others again. last_ns: when the last of it was, at the latest; 0:
+ * now. */
 void vgpu_groups_collect(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t last_ns);
 
 /* Whether nothing is in flight in the stream, as far as the poller knows. */
@@ -72,7 +75,8 @@ static inline CUevent vgpu_groups_marker(const struct vgpu_group *group)
 /* Whether something may be in flight in the stream, at a glance: another thread may just be launching. */
 static inline bool vgpu_groups_any(const struct vgpu_stream *stream)
 {
-	return __atomic_load_n(&stream->head, __ATOMIC_RELAXED) != __atomic_load_n(&stream->tail, __ATOMIC_RELAXED);
+	return __atomic_load_n(&stream->head, __ATOMIC_RELAXED) !=
+	       __atomic_load_n(&stream->tail, __ATOMIC_RELAXED);
 }
 
 /* With the stream's mutex held: the oldest is not in flight any more. A stream begins anew with the first of
@@ -87,7 +91,8 @@ static inline void vgpu_groups_drop(struct vgpu_stream *stream)
 }
 
 /* With the stream's mutex held: a group that was held back may begin. */
-void vgpu_groups_let_go(struct vgpu_engine *engine, struct vgpu_stream *stream, struct vgpu_group *group, uint64_t now_ns);
+void vgpu_groups_let_go(struct vgpu_engine *engine, struct vgpu_stream *stream, struct vgpu_group *group,
+			uint64_t now_ns);
 
 /* Takes back what is said of a group as long as it is in flight. */
 void vgpu_groups_leave(struct vgpu_engine *engine, const struct vgpu_group *group);

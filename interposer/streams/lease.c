@@ -7,7 +7,8 @@
 #include "driver/capture.h"
 #include "time/cost.h"
 
-/* The word: whether the lease is open, its number among the stream's, launches, and what is expected of them. */
+/* The word: whether the lease is open, its number among the stream's, launches, and what is expected of
+ * them. */
 #define NS_BITS 36
 #define LAUNCHES_BITS 12
 #define OPEN (1ull << 63)
@@ -20,8 +21,8 @@
 /* A forked child finds its memory wiped, and so its parent's lease closed. */
 __thread struct vgpu_lease vgpu_lease;
 
-void vgpu_lease_open(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context, CUstream handle,
-		    uint32_t launches, uint64_t ns)
+void vgpu_lease_open(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
+		     CUstream handle, uint32_t launches, uint64_t ns)
 {
 	stream->leased_seen = 0;
 	vgpu_lease = (struct vgpu_lease){
@@ -38,12 +39,14 @@ void vgpu_lease_open(struct vgpu_engine *engine, struct vgpu_stream *stream, CUc
 
 struct vgpu_leased vgpu_lease_close(struct vgpu_stream *stream)
 {
-	uint64_t word = GET(stream->leased) == 0 ? 0 : __atomic_exchange_n(&stream->leased, 0, __ATOMIC_ACQ_REL);
+	uint64_t word =
+		GET(stream->leased) == 0 ? 0 : __atomic_exchange_n(&stream->leased, 0, __ATOMIC_ACQ_REL);
 
 	/* What a late launch has left in a closed one is counted already. */
 	if ((word & OPEN) == 0)
 		return (struct vgpu_leased){0};
-	return (struct vgpu_leased){.launches = (uint32_t)(word >> NS_BITS) & LAUNCHES_MASK, .expected_ns = word & NS_MASK};
+	return (struct vgpu_leased){.launches = (uint32_t)(word >> NS_BITS) & LAUNCHES_MASK,
+				    .expected_ns = word & NS_MASK};
 }
 
 bool vgpu_lease_is_open(const struct vgpu_stream *stream, uint32_t *launches)
@@ -54,7 +57,8 @@ bool vgpu_lease_is_open(const struct vgpu_stream *stream, uint32_t *launches)
 	return (word & OPEN) != 0;
 }
 
-/* NULL means the stream of whichever context is current, which the driver need not be asked where there is only one. */
+/* NULL means the stream of whichever context is current, which the driver need not be asked where there is
+ * only one. */
 static bool is_of_context(struct vgpu_process *p)
 {
 	vgpu_fn_cuCtxGetCurrent *get_current;
@@ -68,10 +72,12 @@ static bool is_of_context(struct vgpu_process *p)
 
 bool vgpu_lease_covers(struct vgpu_process *p, const void *what, uint64_t shape, uint64_t *expected_ns)
 {
-	if (vgpu_capture_possible(p) || !is_of_context(p) || (GET(vgpu_lease.stream->leased) & WHOSE) != vgpu_lease.whose ||
+	if (vgpu_capture_possible(p) || !is_of_context(p) ||
+	    (GET(vgpu_lease.stream->leased) & WHOSE) != vgpu_lease.whose ||
 	    GET(vgpu_lease.engine->ample) == 0)
 		return false;
-	*expected_ns = vgpu_cost_leased(vgpu_lease.engine->cost, vgpu_cost_key((uint64_t)(uintptr_t)what, shape), vgpu_lease.left_ns);
+	*expected_ns = vgpu_cost_leased(vgpu_lease.engine->cost,
+					vgpu_cost_key((uint64_t)(uintptr_t)what, shape), vgpu_lease.left_ns);
 	return *expected_ns != 0;
 }
 
@@ -88,7 +94,8 @@ void vgpu_lease_drop_if_shared(void)
 
 bool vgpu_lease_count_one(uint64_t expected_ns)
 {
-	uint64_t one = 1ull << NS_BITS | expected_ns, word = __atomic_fetch_add(&vgpu_lease.stream->leased, one, __ATOMIC_ACQ_REL);
+	uint64_t one = 1ull << NS_BITS | expected_ns,
+		 word = __atomic_fetch_add(&vgpu_lease.stream->leased, one, __ATOMIC_ACQ_REL);
 
 	vgpu_lease.left--;
 	vgpu_lease.left_ns -= expected_ns;
@@ -96,7 +103,8 @@ bool vgpu_lease_count_one(uint64_t expected_ns)
 		return true;
 	/* Somebody else's by now, unless that one has been closed as well, and it was counted there. */
 	for (uint64_t whose = word & WHOSE, now = word + one; (whose & OPEN) != 0; ) {
-		if (__atomic_compare_exchange_n(&vgpu_lease.stream->leased, &now, now - one, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		if (__atomic_compare_exchange_n(&vgpu_lease.stream->leased, &now, now - one, 0,
+						__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 			return false;
 		if ((now & WHOSE) != whose)
 			return true;

@@ -48,28 +48,31 @@ static bool is_timed(const struct vgpu_group *group)
 /* The same, also where and when that was: nothing else lies in front of it. */
 static bool is_placed(const struct vgpu_group *group)
 {
-	return is_timed(group) && !group->fronted && !group->held && group->inside == 0 && group->expected_ns != 0 &&
-	       group->expected_ns != VGPU_UNKNOWN_NS;
+	return is_timed(group) && !group->fronted && !group->held && group->inside == 0 &&
+	       group->expected_ns != 0 && group->expected_ns != VGPU_UNKNOWN_NS;
 }
 
-uint64_t vgpu_query_begin_ns(const struct vgpu_stream *stream, uint32_t number, const struct vgpu_before *before)
+uint64_t vgpu_query_begin_ns(const struct vgpu_stream *stream, uint32_t number,
+			     const struct vgpu_before *before)
 {
 	return later(later(before->end_ns, stream->meter.done_ns), vgpu_groups_at(stream, number)->first_ns);
 }
 
-/* Whether nothing more will come into the group, and it can be asked about together with those in front of it. */
+/* Whether nothing more will come into the group, and it can be asked about together with those in front of
+ * it. */
 static bool is_closed_up(const struct vgpu_stream *stream, uint32_t number)
 {
 	const struct vgpu_group *group = vgpu_groups_at(stream, number);
 	bool ended = group->closed || group->batch != 0 || number + 1 < stream->head - stream->tail;
 
-	return ended && vgpu_groups_marker(group) != NULL && group->unmarked == 0 && group->inside == 0 && !group->held &&
-	       group->expected_ns != VGPU_UNKNOWN_NS;
+	return ended && vgpu_groups_marker(group) != NULL && group->unmarked == 0 && group->inside == 0 &&
+	       !group->held && group->expected_ns != VGPU_UNKNOWN_NS;
 }
 
-/* How many groups, this one and some behind it, should be done by now. Where the GPU times them: that ran without a pause
- * between them, as each was let go before the first can have been done. */
-static uint32_t run_of(const struct vgpu_stream *stream, uint32_t number, uint64_t begin_ns, uint64_t now, bool timed)
+/* How many groups, this one and some behind it, should be done by now. Where the GPU times them: that ran
+ * without a pause between them, as each was let go before the first can have been done. */
+static uint32_t run_of(const struct vgpu_stream *stream, uint32_t number, uint64_t begin_ns, uint64_t now,
+		       bool timed)
 {
 	const struct vgpu_group *first = vgpu_groups_at(stream, number);
 	uint32_t count = 1;
@@ -90,17 +93,19 @@ static uint32_t run_of(const struct vgpu_stream *stream, uint32_t number, uint64
 
 static struct vgpu_queried queried_of(const struct vgpu_stream *stream, uint32_t number, uint32_t count)
 {
-	const struct vgpu_group *first = vgpu_groups_at(stream, number), *last = vgpu_groups_at(stream, number + count - 1);
+	const struct vgpu_group *first = vgpu_groups_at(stream, number),
+				*last = vgpu_groups_at(stream, number + count - 1);
 	bool timed = count == 1 ? is_timed(first) : is_placed(first);
-	struct vgpu_queried asked = {.count = count, .marker = vgpu_groups_marker(last), .end = timed ? last->end : NULL};
+	struct vgpu_queried asked = {
+		.count = count, .marker = vgpu_groups_marker(last), .end = timed ? last->end : NULL};
 
 	for (uint32_t n = 0; n < count; n++)
 		asked.launches += vgpu_groups_at(stream, number + n)->launches;
 	return asked;
 }
 
-bool vgpu_query_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint32_t number, const struct vgpu_before *before,
-		    struct vgpu_query *out)
+bool vgpu_query_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint32_t number,
+		      const struct vgpu_before *before, struct vgpu_query *out)
 {
 	struct vgpu_group *group = vgpu_groups_at(stream, number);
 	uint32_t in_flight = stream->head - stream->tail;
@@ -108,15 +113,16 @@ bool vgpu_query_about(struct vgpu_engine *engine, struct vgpu_stream *stream, ui
 	uint32_t count = 1;
 	uint64_t now = vgpu_now_ns();
 
-	if (GET(stream->state) != VGPU_STREAM_LIVE || in_flight <= number || group->inside != 0 || group->held ||
-	    (in_flight == number + 1 && is_passing(engine, stream, group)))
+	if (GET(stream->state) != VGPU_STREAM_LIVE || in_flight <= number || group->inside != 0 ||
+	    group->held || (in_flight == number + 1 && is_passing(engine, stream, group)))
 		return false;
 	q.context = stream->context;
 	q.handle = stream->handle;
 	q.front = group->fronted && !group->reached ? group->front : NULL;
-	/* A stream into which no more launches fit cannot be asked (H200: the call waits, and behind a wait for a word
-	 * it waits for ever); so not while the program is launching one after the other. */
-	q.to_the_end = group->unmarked != 0 && in_flight == number + 1 && !vgpu_batch_is_held(engine, GET(stream->waits_for_batch));
+	/* A stream into which no more launches fit cannot be asked (H200: the call waits, and behind a wait
+	 * for a word it waits for ever); so not while the program is launching one after the other. */
+	q.to_the_end = group->unmarked != 0 && in_flight == number + 1 &&
+		       !vgpu_batch_is_held(engine, GET(stream->waits_for_batch));
 	if (q.to_the_end && now < group->last_ns + QUIET_NS)
 		return false;
 	/* Another group has been begun: its thread is about to put a marker behind this one. */
@@ -126,8 +132,9 @@ bool vgpu_query_about(struct vgpu_engine *engine, struct vgpu_stream *stream, ui
 	if (is_placed(group) && !GET(engine->seat.shared)) {
 		uint64_t begin_ns = vgpu_query_begin_ns(stream, number, before);
 
-		/* What comes behind what has only now been seen to be done is asked about once it can be done as well: that it
-		 * is at work needs to be known only where other work in flight is not timed. */
+		/* What comes behind what has only now been seen to be done is asked about once it can be done
+		 * as well: that it is at work needs to be known only where other work in flight is not
+		 * timed. */
 		if (number != 0 && begin_ns + group->expected_ns > now && GET(engine->loose) == 0)
 			return false;
 		count = run_of(stream, number, begin_ns, now, true);
@@ -141,7 +148,8 @@ bool vgpu_query_about(struct vgpu_engine *engine, struct vgpu_stream *stream, ui
 	return true;
 }
 
-bool vgpu_query_still_holds(const struct vgpu_stream *stream, const struct vgpu_query *q, const struct vgpu_answer *answer)
+bool vgpu_query_still_holds(const struct vgpu_stream *stream, const struct vgpu_query *q,
+			    const struct vgpu_answer *answer)
 {
 	for (uint32_t n = 0; n < answer->asked->count; n++) {
 		if (vgpu_groups_at(stream, q->number + n)->inside != 0)
@@ -154,7 +162,8 @@ bool vgpu_query_still_holds(const struct vgpu_stream *stream, const struct vgpu_
 /* ---- asking ---- */
 
 /* Asks whether the marker has been reached or, where launches lie behind it, the stream's end. */
-static CUresult ask_whether(struct vgpu_process *p, const struct vgpu_query *q, CUevent marker, bool to_the_end)
+static CUresult ask_whether(struct vgpu_process *p, const struct vgpu_query *q, CUevent marker,
+			    bool to_the_end)
 {
 	vgpu_fn_cuEventQuery *query = VGPU_REAL(cuEventQuery);
 	vgpu_fn_cuStreamQuery *query_stream = VGPU_REAL(cuStreamQuery);
@@ -172,7 +181,8 @@ static CUresult ask_whether(struct vgpu_process *p, const struct vgpu_query *q, 
 	return query_stream(q->handle);
 }
 
-/* Asks with one question whether the second has been reached, and how long the GPU took from one to the other. */
+/* Asks with one question whether the second has been reached, and how long the GPU took from one to the
+ * other. */
 static CUresult ask_how_long(CUevent begin, CUevent end, uint64_t *took_ns)
 {
 	vgpu_fn_cuEventElapsedTime *elapsed = VGPU_REAL(cuEventElapsedTime);

@@ -50,17 +50,19 @@ struct vgpu_answer {
 	uint64_t took_ns;		/* what the GPU took for all of them; 0: that cannot be told */
 };
 
-/* With the stream's mutex held: what to ask about the groups from this number on. False when nothing can or needs to be
- * asked just now. */
-bool vgpu_query_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint32_t number, const struct vgpu_before *before,
-		    struct vgpu_query *out);
+/* With the stream's mutex held: what to ask about the groups from this number on. False when nothing can or
+ * needs to be asked just now. */
+bool vgpu_query_about(struct vgpu_engine *engine, struct vgpu_stream *stream, uint32_t number,
+		      const struct vgpu_before *before, struct vgpu_query *out);
 /* Without it, and with the stream in use. */
 struct vgpu_answer vgpu_query_driver(struct vgpu_process *p, const struct vgpu_query *q);
-/* With it again: whether the answer holds. Otherwise another launch has come, or the stream is gone: the next look will
- * tell. */
-bool vgpu_query_still_holds(const struct vgpu_stream *stream, const struct vgpu_query *q, const struct vgpu_answer *answer);
+/* With it again: whether the answer holds. Otherwise another launch has come, or the stream is gone: the next
+ * look will tell. */
+bool vgpu_query_still_holds(const struct vgpu_stream *stream, const struct vgpu_query *q,
+			    const struct vgpu_answer *answer);
 
 /* With the stream's mutex held: before that the group of this number cannot have begun. */
-uint64_t vgpu_query_begin_ns(const struct vgpu_stream *stream, uint32_t number, const struct vgpu_before *before);
+uint64_t vgpu_query_begin_ns(const struct vgpu_stream *stream, uint32_t number,
+			     const struct vgpu_before *before);
 
 #endif

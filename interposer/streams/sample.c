@@ -18,8 +18,9 @@
 /* What the GPU's counters (NVML's GPM) say beyond what two events see of a kernel that runs alone (H200). */
 #define BEYOND_EVENTS_NS 75u
 #define DESTROY_WAIT_NS 100000000u
-/* Where a call was not back so often in a row it waits for its stream, as that of a graph with memory may: then it is
- * timed without being held, and held again every so often, as its thread may just have had no core. */
+/* Where a call was not back so often in a row it waits for its stream, as that of a graph with memory may:
+ * then it is timed without being held, and held again every so often, as its thread may just have had no
+ * core. */
 #define LATE_CALLS 2u
 #define LATE_TRIES 16u
 
@@ -38,14 +39,16 @@ static void set_free(struct vgpu_engine *engine, struct vgpu_sample *sample)
 }
 
 /* Whether the GPU has other work of this job, which may come before a launch into this stream. */
-static bool others_at_work(struct vgpu_process *p, struct vgpu_engine *engine, CUcontext context, CUstream stream)
+static bool others_at_work(struct vgpu_process *p, struct vgpu_engine *engine, CUcontext context,
+			   CUstream stream)
 {
 	uint32_t high = __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE);
 
 	for (uint32_t s = 0; s < high; s++) {
 		struct vgpu_stream *other = &engine->stream[s];
 
-		if (GET(other->state) == VGPU_STREAM_LIVE && (GET(other->handle) != stream || GET(other->context) != context) &&
+		if (GET(other->state) == VGPU_STREAM_LIVE &&
+		    (GET(other->handle) != stream || GET(other->context) != context) &&
 		    !vgpu_groups_idle(other))
 			return true;
 	}
@@ -60,8 +63,8 @@ static bool has_events(struct vgpu_sample *sample, CUcontext context)
 		return true;
 	/* Those of a context that is gone went with it; those of another one stay until then. */
 	sample->context = NULL;
-	if (create == NULL || create(&sample->before, 0) != CUDA_SUCCESS || create(&sample->begin, 0) != CUDA_SUCCESS ||
-	    create(&sample->end, 0) != CUDA_SUCCESS)
+	if (create == NULL || create(&sample->before, 0) != CUDA_SUCCESS ||
+	    create(&sample->begin, 0) != CUDA_SUCCESS || create(&sample->end, 0) != CUDA_SUCCESS)
 		return false;
 	sample->context = context;
 	return true;
@@ -84,7 +87,8 @@ static bool is_mostly_late(struct vgpu_engine *engine, uint64_t key)
 {
 	struct vgpu_late_call *late = late_call(engine, key);
 
-	return GET(late->key) == key && GET(late->times) >= LATE_CALLS && ADD(late->times, 1u) % LATE_TRIES != 0;
+	return GET(late->key) == key && GET(late->times) >= LATE_CALLS &&
+	       ADD(late->times, 1u) % LATE_TRIES != 0;
 }
 
 static void note_back(struct vgpu_engine *engine, uint64_t key)
@@ -95,7 +99,8 @@ static void note_back(struct vgpu_engine *engine, uint64_t key)
 		SET(late->key, 0);
 }
 
-static void hold_sample(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_sample *sample, CUcontext context, CUstream stream)
+static void hold_sample(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_sample *sample,
+			CUcontext context, CUstream stream)
 {
 	uint64_t now = vgpu_now_ns();
 	uint32_t value;
@@ -105,7 +110,8 @@ static void hold_sample(struct vgpu_process *p, struct vgpu_engine *engine, stru
 	value = vgpu_semaphore_value(engine, word_of(engine, sample)) + 1;
 	SET(sample->waits_since_ns, now);
 	__atomic_store_n(&sample->semaphore_value, value, __ATOMIC_RELEASE);
-	if (!vgpu_semaphore_wait(p, engine, word_of(engine, sample), value, context, stream, now + 2 * HELD_AT_MOST_NS))
+	if (!vgpu_semaphore_wait(p, engine, word_of(engine, sample), value, context, stream,
+				 now + 2 * HELD_AT_MOST_NS))
 		SET(sample->semaphore_value, 0);
 }
 
@@ -118,8 +124,9 @@ static bool signal_it(struct vgpu_engine *engine, struct vgpu_sample *sample)
 	return value != 0;
 }
 
-struct vgpu_sample *vgpu_sample_begin(struct vgpu_process *p, struct vgpu_engine *engine, CUcontext context, CUstream stream,
-				      uint64_t key, const void *what, uint64_t expected_ns, bool at_work)
+struct vgpu_sample *vgpu_sample_begin(struct vgpu_process *p, struct vgpu_engine *engine, CUcontext context,
+				      CUstream stream, uint64_t key, const void *what, uint64_t expected_ns,
+				      bool at_work)
 {
 	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
 	bool beside = others_at_work(p, engine, context, stream);
@@ -127,13 +134,15 @@ struct vgpu_sample *vgpu_sample_begin(struct vgpu_process *p, struct vgpu_engine
 
 	if (!beside && !at_work)
 		vgpu_cost_alone(vgpu_cost_of(engine->cost, key), vgpu_sample_roughly(engine));
-	else if (expected_ns != VGPU_UNKNOWN_NS && vgpu_cost_put_off(vgpu_cost_of(engine->cost, key), vgpu_sample_roughly(engine)))
+	else if (expected_ns != VGPU_UNKNOWN_NS &&
+		 vgpu_cost_put_off(vgpu_cost_of(engine->cost, key), vgpu_sample_roughly(engine)))
 		return NULL;
 	for (uint32_t i = 0; i < VGPU_SAMPLES && sample == NULL; i++) {
 		uint32_t state = FREE;
 
 		if ((engine->sample[i].context == context || engine->sample[i].context == NULL) &&
-		    __atomic_compare_exchange_n(&engine->sample[i].state, &state, BUSY, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		    __atomic_compare_exchange_n(&engine->sample[i].state, &state, BUSY, 0, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED))
 			sample = &engine->sample[i];
 	}
 	if (sample == NULL)
@@ -154,7 +163,8 @@ struct vgpu_sample *vgpu_sample_begin(struct vgpu_process *p, struct vgpu_engine
 	return sample;
 }
 
-void vgpu_sample_end(struct vgpu_engine *engine, struct vgpu_sample *sample, CUstream stream, uint64_t batch, bool launched)
+void vgpu_sample_end(struct vgpu_engine *engine, struct vgpu_sample *sample, CUstream stream, uint64_t batch,
+		     bool launched)
 {
 	vgpu_fn_cuEventRecord *record = VGPU_REAL(cuEventRecord);
 
@@ -172,7 +182,8 @@ static bool finish(struct vgpu_engine *engine, struct vgpu_sample *sample)
 {
 	vgpu_fn_cuEventElapsedTime *elapsed = VGPU_REAL(cuEventElapsedTime);
 	float nothing_ms, ms;
-	void (*learn)(struct vgpu_cost *, uint64_t, uint64_t) = sample->beside ? vgpu_cost_learn_beside : vgpu_cost_learn;
+	void (*learn)(struct vgpu_cost *, uint64_t, uint64_t) =
+		sample->beside ? vgpu_cost_learn_beside : vgpu_cost_learn;
 	CUresult result;
 	double took_ns;
 
@@ -203,7 +214,8 @@ uint64_t vgpu_samples_let_go(struct vgpu_engine *engine, uint64_t now_ns)
 		struct vgpu_sample *sample = &engine->sample[i];
 		uint64_t until, key;
 
-		if ((taken & 1u << i) == 0 || __atomic_load_n(&sample->semaphore_value, __ATOMIC_ACQUIRE) == 0)
+		if ((taken & 1u << i) == 0 ||
+		    __atomic_load_n(&sample->semaphore_value, __ATOMIC_ACQUIRE) == 0)
 			continue;
 		until = GET(sample->waits_since_ns) + HELD_AT_MOST_NS;
 		key = GET(sample->key);
@@ -229,7 +241,8 @@ bool vgpu_samples_look(struct vgpu_engine *engine)
 
 		if ((taken & 1u << i) == 0)
 			continue;
-		if (!__atomic_compare_exchange_n(&sample->state, &running, BUSY, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+		if (!__atomic_compare_exchange_n(&sample->state, &running, BUSY, 0, __ATOMIC_ACQUIRE,
+						 __ATOMIC_RELAXED)) {
 			any = any || running != FREE;
 			continue;
 		}
@@ -255,7 +268,8 @@ void vgpu_samples_context_gone(struct vgpu_engine *engine, CUcontext context)
 			continue;
 		signal_it(engine, sample);
 		/* Who has it BUSY is in a call that does not wait. */
-		while (!__atomic_compare_exchange_n(&sample->state, &running, BUSY, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED) &&
+		while (!__atomic_compare_exchange_n(&sample->state, &running, BUSY, 0, __ATOMIC_ACQUIRE,
+						    __ATOMIC_RELAXED) &&
 		       running == BUSY && vgpu_now_ns() - since < DESTROY_WAIT_NS) {
 			running = RUNNING;
 			sched_yield();

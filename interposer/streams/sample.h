@@ -16,15 +16,17 @@ static inline bool vgpu_sample_roughly(const struct vgpu_engine *engine)
 	return __atomic_load_n(&engine->ample, __ATOMIC_RELAXED) != 0 || vgpu_batch_pending(engine);
 }
 
-/* Before a launch that is to be timed; NULL when it cannot be just now, or a better moment may come. at_work: the stream is, and
- * two events are then further apart (H200: by 0.5 to 1 µs). */
-struct vgpu_sample *vgpu_sample_begin(struct vgpu_process *p, struct vgpu_engine *engine, CUcontext context, CUstream stream,
-				      uint64_t key, const void *what, uint64_t expected_ns, bool at_work);
+/* Before a launch that is to be timed; NULL when it cannot be just now, or a better moment may come. at_work:
+ * the stream is, and two events are then further apart (H200: by 0.5 to 1 µs). */
+struct vgpu_sample *vgpu_sample_begin(struct vgpu_process *p, struct vgpu_engine *engine, CUcontext context,
+				      CUstream stream, uint64_t key, const void *what, uint64_t expected_ns,
+				      bool at_work);
 /* batch: what the launch is held back with, or 0. */
-void vgpu_sample_end(struct vgpu_engine *engine, struct vgpu_sample *sample, CUstream stream, uint64_t batch, bool launched);
+void vgpu_sample_end(struct vgpu_engine *engine, struct vgpu_sample *sample, CUstream stream, uint64_t batch,
+		     bool launched);
 
-/* Lets go who was made to wait for too long, without a call of the driver: whoever should have done it may be waiting
- * there for just that. Returns how long until the next one, 0: none is made to wait. */
+/* Lets go who was made to wait for too long, without a call of the driver: whoever should have done it may be
+ * waiting there for just that. Returns how long until the next one, 0: none is made to wait. */
 uint64_t vgpu_samples_let_go(struct vgpu_engine *engine, uint64_t now_ns);
 
 /* Whether a stream is made to wait for one, and so for its thread, which may have lost its core. */
@@ -33,7 +35,8 @@ static inline bool vgpu_samples_wait(const struct vgpu_engine *engine)
 	uint32_t taken = __atomic_load_n(&engine->samples_taken, __ATOMIC_RELAXED);
 
 	for (uint32_t i = 0; taken != 0 && i < VGPU_SAMPLES; i++) {
-		if ((taken & 1u << i) != 0 && __atomic_load_n(&engine->sample[i].semaphore_value, __ATOMIC_RELAXED) != 0)
+		if ((taken & 1u << i) != 0 &&
+		    __atomic_load_n(&engine->sample[i].semaphore_value, __ATOMIC_RELAXED) != 0)
 			return true;
 	}
 	return false;

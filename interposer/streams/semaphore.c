@@ -14,8 +14,8 @@
 #define WORDS_APART 16u
 _Static_assert(VGPU_SEMAPHORES * WORDS_APART * sizeof(uint32_t) <= PAGE_BYTES, "all words lie in one page");
 
-/* It is never unmapped: a stream of a context that is going may still look at it. A forked child has none of it: a
- * page of both would be copied for whoever writes it first, and the GPU goes on reading the old one. */
+/* It is never unmapped: a stream of a context that is going may still look at it. A forked child has none of
+ * it: a page of both would be copied for whoever writes it first, and the GPU goes on reading the old one. */
 static uint32_t *page_of(struct vgpu_engine *engine)
 {
 	uint32_t *page = __atomic_load_n(&engine->semaphores, __ATOMIC_ACQUIRE), *none = NULL;
@@ -26,7 +26,8 @@ static uint32_t *page_of(struct vgpu_engine *engine)
 	if (page == MAP_FAILED)
 		return NULL;
 	madvise(page, PAGE_BYTES, MADV_DONTFORK);
-	if (__atomic_compare_exchange_n(&engine->semaphores, &none, page, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	if (__atomic_compare_exchange_n(&engine->semaphores, &none, page, 0, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
 		return page;
 	munmap(page, PAGE_BYTES);
 	return none;
@@ -45,14 +46,16 @@ static bool is_registered(struct vgpu_engine *engine, uint32_t *page, CUcontext 
 
 	if (__atomic_load_n(&engine->semaphores_context, __ATOMIC_ACQUIRE) != NULL)
 		return true;
-	if (tell == NULL || tell(page, PAGE_BYTES, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != CUDA_SUCCESS)
+	if (tell == NULL || tell(page, PAGE_BYTES,
+				 CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != CUDA_SUCCESS)
 		return false;
-	__atomic_compare_exchange_n(&engine->semaphores_context, &none, context, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	__atomic_compare_exchange_n(&engine->semaphores_context, &none, context, 0, __ATOMIC_ACQ_REL,
+				    __ATOMIC_RELAXED);
 	return true;
 }
 
-bool vgpu_semaphore_wait(struct vgpu_process *p, struct vgpu_engine *engine, uint32_t word, uint32_t value, CUcontext context,
-		     CUstream stream, uint64_t by_ns)
+bool vgpu_semaphore_wait(struct vgpu_process *p, struct vgpu_engine *engine, uint32_t word, uint32_t value,
+			 CUcontext context, CUstream stream, uint64_t by_ns)
 {
 	vgpu_fn_cuStreamWaitValue32_v2 *wait = VGPU_REAL(cuStreamWaitValue32_v2);
 	vgpu_fn_cuMemHostGetDevicePointer_v2 *pointer_of = VGPU_REAL(cuMemHostGetDevicePointer_v2);
@@ -62,7 +65,8 @@ bool vgpu_semaphore_wait(struct vgpu_process *p, struct vgpu_engine *engine, uin
 	if (page == NULL || wait == NULL || pointer_of == NULL)
 		return false;
 	vgpu_poller_by(p, by_ns);
-	if (is_registered(engine, page, context) && pointer_of(&address, page + word * WORDS_APART, 0) == CUDA_SUCCESS &&
+	if (is_registered(engine, page, context) &&
+	    pointer_of(&address, page + word * WORDS_APART, 0) == CUDA_SUCCESS &&
 	    wait(stream, address, value, CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS)
 		return true;
 	SET(engine->semaphores_refused, 1);
@@ -86,5 +90,6 @@ uint32_t vgpu_semaphore_value(const struct vgpu_engine *engine, uint32_t word)
 
 void vgpu_semaphore_context_gone(struct vgpu_engine *engine, CUcontext context)
 {
-	__atomic_compare_exchange_n(&engine->semaphores_context, &context, NULL, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	__atomic_compare_exchange_n(&engine->semaphores_context, &context, NULL, 0, __ATOMIC_ACQ_REL,
+				    __ATOMIC_RELAXED);
 }

@@ -22,8 +22,9 @@ static uint64_t thread_of(CUstream handle)
 
 static bool is_place_of(const struct vgpu_stream *stream, CUcontext context, CUstream handle, uint64_t thread)
 {
-	return __atomic_load_n(&stream->state, __ATOMIC_ACQUIRE) == VGPU_STREAM_LIVE && GET(stream->handle) == handle &&
-	       GET(stream->context) == context && GET(stream->thread) == thread;
+	return __atomic_load_n(&stream->state, __ATOMIC_ACQUIRE) == VGPU_STREAM_LIVE &&
+	       GET(stream->handle) == handle && GET(stream->context) == context &&
+	       GET(stream->thread) == thread;
 }
 
 /* With the stream's mutex held and nobody using its events: an unused place again. What was in
@@ -46,8 +47,8 @@ static void clear(struct vgpu_engine *engine, struct vgpu_stream *stream, CUeven
 	__atomic_store_n(&stream->state, VGPU_STREAM_UNUSED, __ATOMIC_RELEASE);
 }
 
-/* Gives up the place of a stream that has nothing in flight. Its markers are of use to the next one of the same
- * context; those of another one end with that. */
+/* Gives up the place of a stream that has nothing in flight. Its markers are of use to the next one of the
+ * same context; those of another one end with that. */
 static bool leave_idle(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context)
 {
 	CUevent left[EVENTS];
@@ -68,10 +69,12 @@ static bool leave_idle(struct vgpu_engine *engine, struct vgpu_stream *stream, C
 /* Where a stream was found last, or another one with the same place here. */
 static uint16_t *seen_at(struct vgpu_engine *engine, CUstream handle, uint64_t thread)
 {
-	return &engine->streams_seen[(((uint64_t)(uintptr_t)handle ^ thread) * 0x9e3779b97f4a7c15ull >> 32) % VGPU_STREAMS];
+	return &engine->streams_seen[(((uint64_t)(uintptr_t)handle ^ thread) * 0x9e3779b97f4a7c15ull >> 32) %
+				     VGPU_STREAMS];
 }
 
-static struct vgpu_stream *look_up(struct vgpu_engine *engine, CUcontext context, CUstream handle, uint64_t thread)
+static struct vgpu_stream *look_up(struct vgpu_engine *engine, CUcontext context, CUstream handle,
+				   uint64_t thread)
 {
 	uint32_t high = __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE);
 
@@ -123,7 +126,8 @@ static struct vgpu_stream *place_for(struct vgpu_engine *engine, CUcontext conte
 	return place != NULL ? place : idle_place(engine, context, false);
 }
 
-static void occupy(struct vgpu_engine *engine, struct vgpu_stream *place, CUcontext context, CUstream handle, uint64_t thread)
+static void occupy(struct vgpu_engine *engine, struct vgpu_stream *place, CUcontext context, CUstream handle,
+		   uint64_t thread)
 {
 	uint32_t s = (uint32_t)(place - engine->stream);
 

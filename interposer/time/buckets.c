@@ -26,14 +26,16 @@ static uint64_t count_in_bucket(uint64_t *word, uint64_t number, uint64_t ns, ui
 			return ns;
 		used = is == number ? least(old & USED_MASK, VGPU_BUCKET_NS) : 0;
 		taken = least(ns, VGPU_BUCKET_NS - used);
-		if (taken == 0 || __atomic_compare_exchange_n(word, &old, number << USED_BITS | (used + taken), 0,
-							      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		if (taken == 0 ||
+		    __atomic_compare_exchange_n(word, &old, number << USED_BITS | (used + taken), 0,
+						__ATOMIC_RELAXED, __ATOMIC_RELAXED))
 			break;
 	}
 	return taken;
 }
 
-uint64_t vgpu_buckets_count(struct vgpu_buckets *buckets, uint64_t from_ns, uint64_t to_ns, uint64_t ns, uint64_t now_ns)
+uint64_t vgpu_buckets_count(struct vgpu_buckets *buckets, uint64_t from_ns, uint64_t to_ns, uint64_t ns,
+			    uint64_t now_ns)
 {
 	const uint64_t remembered_ns = (VGPU_BUCKETS - 1) * VGPU_BUCKET_NS;
 	uint64_t at = from_ns, end, counted;
@@ -46,7 +48,8 @@ uint64_t vgpu_buckets_count(struct vgpu_buckets *buckets, uint64_t from_ns, uint
 		uint64_t number = at / VGPU_BUCKET_NS;
 
 		end = least(to_ns, (number + 1) * VGPU_BUCKET_NS);
-		counted += count_in_bucket(&buckets->word[number % VGPU_BUCKETS], number, least(end - at, ns - counted), now_ns);
+		counted += count_in_bucket(&buckets->word[number % VGPU_BUCKETS], number,
+					   least(end - at, ns - counted), now_ns);
 	}
 	return counted;
 }

@@ -13,8 +13,9 @@
 
 #define VGPU_BUCKET_NS 65536ull
 
-/* Counts so much of the time between two times, the earliest first. Returns how much there was that nobody has
- * counted. Longer ago than there are buckets nobody knows what was counted. */
-uint64_t vgpu_buckets_count(struct vgpu_buckets *buckets, uint64_t from_ns, uint64_t to_ns, uint64_t ns, uint64_t now_ns);
+/* Counts so much of the time between two times, the earliest first. Returns how much there was that nobody
+ * has counted. Longer ago than there are buckets nobody knows what was counted. */
+uint64_t vgpu_buckets_count(struct vgpu_buckets *buckets, uint64_t from_ns, uint64_t to_ns, uint64_t ns,
+			    uint64_t now_ns);
 
 #endif

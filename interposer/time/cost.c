@@ -94,7 +94,8 @@ static bool is_due(const struct vgpu_cost *cost, int32_t since, bool roughly)
 
 	if (since <= 0 || (average == 0 && samples == 0 && since == 1))
 		return false;
-	return samples < OFTEN || since >= (int32_t)(SELDOM * times) || (uint64_t)since * average >= WORTH_NS * times;
+	return samples < OFTEN || since >= (int32_t)(SELDOM * times) ||
+	       (uint64_t)since * average >= WORTH_NS * times;
 }
 
 uint64_t vgpu_cost_unseen_ns(const struct vgpu_cost *cost)
@@ -201,7 +202,8 @@ void vgpu_cost_learn_beside(struct vgpu_cost table[VGPU_COSTS], uint64_t key, ui
 
 	if (cost == NULL)
 		return;
-	if (GET(cost->samples) != 0 && took_ns > GET(cost->average_ns) && (GET(cost->in_vain) == 0 || GET(cost->in_vain) % BESIDE != 0))
+	if (GET(cost->samples) != 0 && took_ns > GET(cost->average_ns) &&
+	    (GET(cost->in_vain) == 0 || GET(cost->in_vain) % BESIDE != 0))
 		return;
 	vgpu_cost_learn(table, key, took_ns);
 }
@@ -211,7 +213,9 @@ void vgpu_cost_guess(struct vgpu_cost table[VGPU_COSTS], uint64_t key, uint64_t 
 	struct vgpu_cost *cost = find(table, key);
 
 	if (cost != NULL && GET(cost->samples) == 0)
-		SET(cost->average_ns, took_ns == 0 ? 1 : took_ns > LONGEST_NS ? LONGEST_NS : (uint32_t)took_ns);
+		SET(cost->average_ns, took_ns == 0	     ? 1
+				      : took_ns > LONGEST_NS ? LONGEST_NS
+							     : (uint32_t)took_ns);
 }
 
 uint32_t vgpu_cost_saved_ns(uint32_t saved)

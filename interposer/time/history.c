@@ -7,7 +7,8 @@
 #include <stdbool.h>
 
 /* Two processes may meet here: what they write of the same moment is nearly the same. */
-void vgpu_history_note(struct vgpu_history *history, uint64_t from_ns, uint64_t idle_since_ns, uint64_t busy_ns)
+void vgpu_history_note(struct vgpu_history *history, uint64_t from_ns, uint64_t idle_since_ns,
+		       uint64_t busy_ns)
 {
 	struct vgpu_mark *mark = &history->mark[from_ns / VGPU_MARK_NS % VGPU_MARKS];
 
@@ -40,9 +41,11 @@ static uint64_t sum_at(const struct vgpu_mark *before, const struct vgpu_mark *a
 	return before->busy_ns + (uint64_t)((unsigned __int128)more * (at_ns - before->from_ns) / span);
 }
 
-uint32_t vgpu_history_used(const struct vgpu_history *history, uint64_t from_ns, uint64_t now_ns, uint64_t until_ns, uint64_t busy_ns)
+uint32_t vgpu_history_used(const struct vgpu_history *history, uint64_t from_ns, uint64_t now_ns,
+			   uint64_t until_ns, uint64_t busy_ns)
 {
-	struct vgpu_mark before = {0}, after = {.from_ns = now_ns, .idle_since_ns = until_ns < now_ns ? until_ns : now_ns,
+	struct vgpu_mark before = {0}, after = {.from_ns = now_ns,
+						.idle_since_ns = until_ns < now_ns ? until_ns : now_ns,
 						.busy_ns = busy_ns};
 	uint64_t then_ns, used_ns;
 

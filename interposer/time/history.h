@@ -13,10 +13,12 @@
 #define VGPU_MARK_NS 100000000ull
 
 /* Before work from from_ns on is counted, where so much was counted until idle_since_ns. */
-void vgpu_history_note(struct vgpu_history *history, uint64_t from_ns, uint64_t idle_since_ns, uint64_t busy_ns);
+void vgpu_history_note(struct vgpu_history *history, uint64_t from_ns, uint64_t idle_since_ns,
+		       uint64_t busy_ns);
 
 /* The part of the time since from_ns that was used, in thousandths; of as much of it as is remembered. The
  * sum is busy_ns now, and the last work that is counted ended at until_ns. */
-uint32_t vgpu_history_used(const struct vgpu_history *history, uint64_t from_ns, uint64_t now_ns, uint64_t until_ns, uint64_t busy_ns);
+uint32_t vgpu_history_used(const struct vgpu_history *history, uint64_t from_ns, uint64_t now_ns,
+			   uint64_t until_ns, uint64_t busy_ns);
 
 #endif

@@ -14,7 +14,8 @@ static void insert(struct vgpu_intervals *intervals, uint32_t at, uint64_t from_
 		for (uint32_t i = intervals->count++; i > at; i--)
 			interval[i] = interval[i - 1];
 	} else if (at < 2) {
-		interval[0] = at == 0 ? (struct vgpu_interval){from_ns, interval[0].to_ns} : (struct vgpu_interval){interval[0].from_ns, to_ns};
+		interval[0] = at == 0 ? (struct vgpu_interval){from_ns, interval[0].to_ns}
+				      : (struct vgpu_interval){interval[0].from_ns, to_ns};
 		return;
 	} else {
 		interval[1].from_ns = interval[0].from_ns;
@@ -62,7 +63,8 @@ static void close_gap(struct vgpu_intervals *intervals, uint32_t at, uint64_t fr
 	}
 }
 
-void vgpu_intervals_count(struct vgpu_intervals *intervals, uint64_t from_ns, uint64_t to_ns, uint64_t ns, struct vgpu_fresh *fresh)
+void vgpu_intervals_count(struct vgpu_intervals *intervals, uint64_t from_ns, uint64_t to_ns, uint64_t ns,
+			  struct vgpu_fresh *fresh)
 {
 	uint64_t at = from_ns;
 
@@ -93,7 +95,8 @@ uint64_t vgpu_intervals_take(struct vgpu_intervals *intervals, uint64_t from_ns,
 
 	for (uint32_t at = find(intervals, from_ns); at < intervals->count && taken < ns; ) {
 		struct vgpu_interval *interval = &intervals->interval[at], all = *interval;
-		uint64_t from = all.from_ns > from_ns ? all.from_ns : from_ns, to = all.to_ns < to_ns ? all.to_ns : to_ns;
+		uint64_t from = all.from_ns > from_ns ? all.from_ns : from_ns,
+			 to = all.to_ns < to_ns ? all.to_ns : to_ns;
 
 		if (from >= to)
 			break;
@@ -125,8 +128,10 @@ uint64_t vgpu_intervals_room(const struct vgpu_intervals *intervals, uint64_t fr
 {
 	uint64_t room = to_ns > from_ns ? to_ns - from_ns : 0;
 
-	for (uint32_t i = find(intervals, from_ns); i < intervals->count && intervals->interval[i].from_ns < to_ns; i++) {
-		uint64_t from = intervals->interval[i].from_ns > from_ns ? intervals->interval[i].from_ns : from_ns;
+	for (uint32_t i = find(intervals, from_ns);
+	     i < intervals->count && intervals->interval[i].from_ns < to_ns; i++) {
+		uint64_t from =
+			intervals->interval[i].from_ns > from_ns ? intervals->interval[i].from_ns : from_ns;
 
 		room -= (intervals->interval[i].to_ns < to_ns ? intervals->interval[i].to_ns : to_ns) - from;
 	}

@@ -27,7 +27,8 @@ struct vgpu_fresh {
 };
 
 /* Counts so much of the time between two times, of what is not counted yet the earliest. */
-void vgpu_intervals_count(struct vgpu_intervals *intervals, uint64_t from_ns, uint64_t to_ns, uint64_t ns, struct vgpu_fresh *fresh);
+void vgpu_intervals_count(struct vgpu_intervals *intervals, uint64_t from_ns, uint64_t to_ns, uint64_t ns,
+			  struct vgpu_fresh *fresh);
 
 /* The reverse, of what is counted. Returns how much there was. */
 uint64_t vgpu_intervals_take(struct vgpu_intervals *intervals, uint64_t from_ns, uint64_t to_ns, uint64_t ns);

@@ -32,7 +32,8 @@ static uint64_t after(uint64_t is_ns, uint64_t busy_ns, uint32_t percent, uint64
 	return to > now_ns + OWED_NS ? now_ns + OWED_NS : to;
 }
 
-uint64_t vgpu_share_take(const struct vgpu_share *share, uint64_t now_ns, uint64_t need_ns, uint64_t want_ns, uint64_t *from_ns)
+uint64_t vgpu_share_take(const struct vgpu_share *share, uint64_t now_ns, uint64_t need_ns, uint64_t want_ns,
+			 uint64_t *from_ns)
 {
 	uint64_t old = __atomic_load_n(share->free_at_ns, __ATOMIC_RELAXED);
 	uint64_t is, taken;
@@ -46,8 +47,9 @@ uint64_t vgpu_share_take(const struct vgpu_share *share, uint64_t now_ns, uint64
 		taken = (now_ns - is) * share->percent / 100;
 		taken = taken > want_ns ? want_ns : taken;
 		taken = taken < need_ns ? need_ns : taken;
-	} while (!__atomic_compare_exchange_n(share->free_at_ns, &old, after(is, taken, share->percent, now_ns), 0,
-					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	} while (!__atomic_compare_exchange_n(share->free_at_ns, &old,
+					      after(is, taken, share->percent, now_ns), 0, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
 	return taken;
 }
 
@@ -65,7 +67,8 @@ void vgpu_share_settle(const struct vgpu_share *share, uint64_t now_ns, int64_t 
 
 			to = is > back ? is - back : 0;
 		}
-	} while (!__atomic_compare_exchange_n(share->free_at_ns, &old, to, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	} while (!__atomic_compare_exchange_n(share->free_at_ns, &old, to, 0, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
 }
 
 uint64_t vgpu_share_age(const struct vgpu_share *share, uint64_t now_ns)
@@ -79,5 +82,6 @@ int64_t vgpu_share_credit(const struct vgpu_share *share, uint64_t now_ns)
 {
 	uint64_t is = standing(share, __atomic_load_n(share->free_at_ns, __ATOMIC_RELAXED), now_ns);
 
-	return is <= now_ns ? (int64_t)((now_ns - is) * share->percent / 100) : -(int64_t)((is - now_ns) / 100 * share->percent);
+	return is <= now_ns ? (int64_t)((now_ns - is) * share->percent / 100)
+			    : -(int64_t)((is - now_ns) / 100 * share->percent);
 }

@@ -32,7 +32,8 @@ struct vgpu_share {
 
 /* Takes busy time before it is used: what there is, need at least and want at most if want is more.
  * 0 when there is no credit; *from_ns then says from when on there will be. */
-uint64_t vgpu_share_take(const struct vgpu_share *share, uint64_t now_ns, uint64_t need_ns, uint64_t want_ns, uint64_t *from_ns);
+uint64_t vgpu_share_take(const struct vgpu_share *share, uint64_t now_ns, uint64_t need_ns, uint64_t want_ns,
+			 uint64_t *from_ns);
 
 /* Takes more, or gives some back: what was used beyond what was taken before. */
 void vgpu_share_settle(const struct vgpu_share *share, uint64_t now_ns, int64_t more_ns);

@@ -61,8 +61,8 @@ enum vgpu_turn {
 	VGPU_TURN_WAIT,	 /* it is somebody else's */
 };
 
-enum vgpu_turn vgpu_turn_decide(const struct vgpu_turn_self *self, const struct vgpu_turn_other *other, uint32_t others,
-				uint64_t now_ns);
+enum vgpu_turn vgpu_turn_decide(const struct vgpu_turn_self *self, const struct vgpu_turn_other *other,
+				uint32_t others, uint64_t now_ns);
 
 /* How long a turn is for whom has this weight of all. */
 uint64_t vgpu_turn_quantum(uint32_t weight, uint32_t all_weights, uint64_t frame_ns);
@@ -70,12 +70,12 @@ uint64_t vgpu_turn_quantum(uint32_t weight, uint32_t all_weights, uint64_t frame
 /* The frame in which a slice with this weight can do so much at once in its turn. */
 uint64_t vgpu_turn_brisk_frame(uint32_t weight, uint32_t all_weights, uint64_t burst_ns);
 
-/* What a slice without a cap counts for, beside so many of its kind and slices whose caps add up to capped: its part of
- * what these leave over. Turns are for those that have a share to keep. */
+/* What a slice without a cap counts for, beside so many of its kind and slices whose caps add up to capped:
+ * its part of what these leave over. Turns are for those that have a share to keep. */
 uint32_t vgpu_turn_weight_without_cap(uint32_t capped, uint32_t uncapped);
 
-/* For how long somebody is still waited for. It is lost when nothing is left of it, and comes back with enough for a
- * while: each change costs a hand-over. */
+/* For how long somebody is still waited for. It is lost when nothing is left of it, and comes back with
+ * enough for a while: each change costs a hand-over. */
 struct vgpu_turn_patience {
 	int64_t left_ns;
 	bool lost;
@@ -92,10 +92,11 @@ struct vgpu_turn_party {
 	struct vgpu_turn_patience patience;
 };
 
-/* A slice earns patience as the shares of others are, and a few points more, and spends it waiting, whatever they say.
- * There is one budget for all of them, and within it one for each user, which his slices share. With whom it is lost is
- * not believed; when it is lost with all, nobody is. */
-void vgpu_turn_be_patient(struct vgpu_turn_patience *with_all, struct vgpu_turn_party *party, uint32_t parties, uint32_t weight,
-			  uint32_t all_weights, uint64_t passed_ns, bool waited);
+/* A slice earns patience as the shares of others are, and a few points more, and spends it waiting, whatever
+ * they say. There is one budget for all of them, and within it one for each user, which his slices share.
+ * With whom it is lost is not believed; when it is lost with all, nobody is. */
+void vgpu_turn_be_patient(struct vgpu_turn_patience *with_all, struct vgpu_turn_party *party,
+			  uint32_t parties, uint32_t weight, uint32_t all_weights, uint64_t passed_ns,
+			  bool waited);
 
 #endif

@@ -26,14 +26,17 @@ struct wish {
 
 static int usage(FILE *to, int status)
 {
-	fputs("usage: mkstep --dir DIR --gpu UUID[,UUID...] --mem MIB [--device-mem MIB] [--index N] [--job N]\n"
+	fputs("usage: mkstep --dir DIR --gpu UUID[,UUID...] --mem MIB [--device-mem MIB] [--index N] [--job "
+	      "N]\n"
 	      "              [--step N] [--uid N] [--cores PERCENT[,PERCENT...]] [--elastic] [--turns]\n"
 	      "       mkstep --set FOLDER --cores PERCENT[,PERCENT...]\n"
 	      "       mkstep --show FOLDER\n"
-	      "Makes DIR/jobs/JOB/steps/STEP with its limits page and ledger and prints that folder; with --turns the\n"
+	      "Makes DIR/jobs/JOB/steps/STEP with its limits page and ledger and prints that folder; with "
+	      "--turns the\n"
 	      "job's claims in DIR/turns as well, and its slices on the GPUs' boards there.\n"
 	      "--set changes the share of a step and its job, one percentage for all GPUs or one for each.\n"
-	      "--show prints, tab-separated, of the first GPU: limit, use now, highest use, refusals, live processes;\n"
+	      "--show prints, tab-separated, of the first GPU: limit, use now, highest use, refusals, live "
+	      "processes;\n"
 	      "and nanoseconds: the GPU's time used, the time launches waited, the monotonic clock.\n",
 	      to);
 	return status;
@@ -57,7 +60,8 @@ void *map_page(const char *path, size_t size, int flags, mode_t mode)
 	if (!write || fchmod(fd, mode) == 0) {
 		if ((flags & O_CREAT) == 0 || ftruncate(fd, (off_t)size) == 0)
 			if (fstat(fd, &st) == 0 && st.st_size >= (off_t)size)
-				page = mmap(NULL, size, PROT_READ | (write ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+				page = mmap(NULL, size, PROT_READ | (write ? PROT_WRITE : 0), MAP_SHARED, fd,
+					    0);
 	}
 	close(fd);
 	return page == MAP_FAILED ? NULL : page;
@@ -65,7 +69,8 @@ void *map_page(const char *path, size_t size, int flags, mode_t mode)
 
 static int make_folders(const struct wish *w, char folder[static 512])
 {
-	const char *format[] = { "%s", "%s/jobs", "%s/jobs/%llu", "%s/jobs/%llu/steps", "%s/jobs/%llu/steps/%llu" };
+	const char *format[] = {"%s", "%s/jobs", "%s/jobs/%llu", "%s/jobs/%llu/steps",
+				"%s/jobs/%llu/steps/%llu"};
 
 	for (size_t i = 0; i < sizeof(format) / sizeof(format[0]); i++) {
 #pragma GCC diagnostic push
@@ -122,7 +127,8 @@ static uint32_t set_devices(struct vgpu_limits *limits, const struct wish *w)
 			.nvml_index = (uint32_t)w->index + count,
 			.minor = (uint32_t)w->index + count,
 		};
-		snprintf(limits->device[count].uuid, sizeof(limits->device[count].uuid), "%.*s", length, uuid);
+		snprintf(limits->device[count].uuid, sizeof(limits->device[count].uuid), "%.*s", length,
+			 uuid);
 		uuid += length;
 		uuid += *uuid == ',';
 		count++;
@@ -208,7 +214,8 @@ static int show(const char *folder)
 	for (unsigned i = 0; i < VGPU_MAX_PROCS; i++)
 		live += ledger->slot[i].state == 1;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	printf("%llu\t%llu\t%llu\t%llu\t%u\t%llu\t%llu\t%lld\n", (unsigned long long)limits->device[0].step_mem_bytes,
+	printf("%llu\t%llu\t%llu\t%llu\t%u\t%llu\t%llu\t%lld\n",
+	       (unsigned long long)limits->device[0].step_mem_bytes,
 	       (unsigned long long)ledger->used_bytes[0], (unsigned long long)ledger->peak_bytes[0],
 	       (unsigned long long)ledger->refusals[0], live, (unsigned long long)ledger->busy_ns[0],
 	       (unsigned long long)ledger->waited_ns[0], now.tv_sec * 1000000000ll + now.tv_nsec);

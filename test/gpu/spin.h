@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A kernel that keeps a GPU busy. Its first parameter is how many microseconds it is to take on the simulated
- * driver, its second how many loops it runs on a real one. Each step needs the one before it, so the number of
- * loops is the length, by the GPU's clock: unlike a kernel that waits for a time, it takes as long however often
- * it is interrupted. */
+ * driver, its second how many loops it runs on a real one. Each step needs the one before it, so the number
+ * of loops is the length, by the GPU's clock: unlike a kernel that waits for a time, it takes as long however
+ * often it is interrupted. */
 #ifndef VGPU_TEST_SPIN_H
 #define VGPU_TEST_SPIN_H
 

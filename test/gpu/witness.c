@@ -54,7 +54,8 @@ static bool nvml_start(const char *uuid)
 	*(void **)&nvml.by_index = dlsym(library, "nvmlDeviceGetHandleByIndex_v2");
 	*(void **)&nvml.memory = dlsym(library, "nvmlDeviceGetMemoryInfo");
 	*(void **)&nvml.processes = dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v3");
-	if (!nvml.init || !nvml.by_uuid || !nvml.by_index || !nvml.memory || !nvml.processes || nvml.init() != 0)
+	if (!nvml.init || !nvml.by_uuid || !nvml.by_index || !nvml.memory || !nvml.processes ||
+	    nvml.init() != 0)
 		return false;
 	return (uuid != NULL ? nvml.by_uuid(uuid, &device) : nvml.by_index(0, &device)) == 0;
 }
@@ -160,8 +161,10 @@ int main(int argc, char **argv)
 		case 'e': every_ms = atoi(optarg); break;
 		case 'r': report = optarg; break;
 		default:
-			fputs("usage: witness [--preload LIBRARY --step FOLDER] [--uid N] [--gpu UUID] [--every MS]\n"
-			      "               [--report FILE] -- PROGRAM ARGUMENT...\n", stderr);
+			fputs("usage: witness [--preload LIBRARY --step FOLDER] [--uid N] [--gpu UUID] "
+			      "[--every MS]\n"
+			      "               [--report FILE] -- PROGRAM ARGUMENT...\n",
+			      stderr);
 			return 2;
 		}
 	}

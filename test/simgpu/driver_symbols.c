@@ -29,7 +29,8 @@ int driver_symbols(const struct driver_symbol *need, size_t count)
 		void *symbol = dlsym(handle, need[i].name);
 
 		if (symbol == NULL) {
-			fprintf(stderr, "%s: the driver has no %s\n", program_invocation_short_name, need[i].name);
+			fprintf(stderr, "%s: the driver has no %s\n", program_invocation_short_name,
+				need[i].name);
 			return 0;
 		}
 		memcpy(need[i].slot, &symbol, sizeof(symbol));

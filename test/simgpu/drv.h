@@ -71,7 +71,16 @@ struct CUmemPoolHandle_st {
 	uint64_t attribute[4];
 };
 
-enum sim_kind { SIM_DEVICE, SIM_ASYNC, SIM_GRAPH, SIM_MANAGED, SIM_HOST, SIM_MAPPED, SIM_ARRAY, SIM_IMPORTED };
+enum sim_kind {
+	SIM_DEVICE,
+	SIM_ASYNC,
+	SIM_GRAPH,
+	SIM_MANAGED,
+	SIM_HOST,
+	SIM_MAPPED,
+	SIM_ARRAY,
+	SIM_IMPORTED
+};
 
 /* One range of addresses that means something to the driver. */
 struct sim_block {
@@ -107,8 +116,15 @@ extern struct sim_driver drv;
 
 /* What the driver is asked on the way of other calls, so that a test can count it. */
 enum sim_asked {
-	SIM_ASKED_CAPTURING, SIM_ASKED_POOL, SIM_ASKED_CHOICE, SIM_ASKED_INFO, SIM_ASKED_BETWEEN, SIM_ASKED_EVENT, SIM_ASKED_CURRENT,
-	SIM_ARRAYS_MADE, SIM_ARRAYS_GONE, /* mipmapped ones too */
+	SIM_ASKED_CAPTURING,
+	SIM_ASKED_POOL,
+	SIM_ASKED_CHOICE,
+	SIM_ASKED_INFO,
+	SIM_ASKED_BETWEEN,
+	SIM_ASKED_EVENT,
+	SIM_ASKED_CURRENT,
+	SIM_ARRAYS_MADE,
+	SIM_ARRAYS_GONE, /* mipmapped ones too */
 	SIM_ASKED
 };
 extern unsigned drv_times[SIM_ASKED];
@@ -164,7 +180,8 @@ void drv_block_drop(struct sim_block *block);	       /* forgets it; frees nothin
 enum sim_place { SIM_PLACE_WIDE, SIM_PLACE_LOW, SIM_PLACE_MANAGED };
 CUdeviceptr drv_small_take(CUcontext ctx, uint64_t bytes, enum sim_place place);
 void drv_small_give(CUcontext ctx, CUdeviceptr base, uint64_t bytes);
-/* A managed block is moved to a device; where the others of its granule are already, that is where it goes. */
+/* A managed block is moved to a device; where the others of its granule are already, that is where it
+ * goes. */
 bool drv_small_move_in(CUcontext ctx, CUdeviceptr base, int *device);
 void drv_small_move_out(CUcontext ctx, CUdeviceptr base);
 
@@ -214,7 +231,8 @@ void drv_deferred_forget(CUevent event, CUstream stream);
 void drv_deferred_drop(CUstream stream);
 
 /* The same without the lock. The word is memory of the host. */
-CUresult drv_deferred_wait(CUstream stream, CUdeviceptr address, unsigned width, uint64_t value, unsigned flags);
+CUresult drv_deferred_wait(CUstream stream, CUdeviceptr address, unsigned width, uint64_t value,
+			   unsigned flags);
 bool drv_word_is(CUdeviceptr address, unsigned width, uint64_t value, unsigned flags);
 
 /* drv_mem.c: with the lock held; memory of the host's that the driver was told of */
@@ -252,7 +270,8 @@ int drv_vmm_device(const struct sim_vmm *vmm);
 CUresult drv_vmm_again(CUmemGenericAllocationHandle known, CUmemGenericAllocationHandle *handle);
 CUresult drv_vmm_describe(CUmemGenericAllocationHandle handle, CUmemAllocationProp *prop, uint64_t *bytes);
 /* A handle of memory that another process pays for. */
-CUresult drv_vmm_import(const CUmemAllocationProp *prop, uint64_t bytes, CUmemGenericAllocationHandle *handle);
+CUresult drv_vmm_import(const CUmemAllocationProp *prop, uint64_t bytes,
+			CUmemGenericAllocationHandle *handle);
 
 /* drv_multicast.c: with the lock held; unbinds all from an object that ends */
 void drv_multicast_ended(uint64_t object);
@@ -260,7 +279,8 @@ void drv_multicast_ended(uint64_t object);
 /* drv_stream.c */
 CUresult drv_stream(CUstream handle, CUstream *stream); /* takes the default ones too */
 CUresult drv_enqueue(CUstream handle, uint64_t ns);
-CUresult drv_hold(CUstream handle, uint64_t ns); /* the stream waits, and the device has nothing to do for it */
+CUresult drv_hold(CUstream handle,
+		  uint64_t ns); /* the stream waits, and the device has nothing to do for it */
 CUresult drv_wait(CUstream handle);
 void drv_sleep_until(uint64_t ns);
 

@@ -62,12 +62,14 @@ static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels)
 	}
 	if (shape->NumChannels != 1 && shape->NumChannels != 2 && shape->NumChannels != 4)
 		return 0;
-	if (shape->Width == 0 || shape->Width > 1u << 20 || shape->Height > 1u << 20 || shape->Depth > 1u << 20)
+	if (shape->Width == 0 || shape->Width > 1u << 20 || shape->Height > 1u << 20 ||
+	    shape->Depth > 1u << 20)
 		return 0;
 	for (unsigned i = 0; i < levels && i < 32; i++) {
 		uint64_t depth = is_layered(shape) ? shape->Depth : shape->Depth >> i;
 
-		bytes += sim_round_up(at_least_1(shape->Width >> i) * element * shape->NumChannels, ROW_ALIGN) *
+		bytes += sim_round_up(at_least_1(shape->Width >> i) * element * shape->NumChannels,
+				      ROW_ALIGN) *
 			 at_least_1(shape->Height >> i) * at_least_1(depth);
 	}
 	return bytes;
@@ -144,7 +146,8 @@ CUresult sim_cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *shape
 	return sim_cuArrayCreate_v2(array, &wide);
 }
 
-CUresult sim_cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
+CUresult sim_cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape,
+				    unsigned int levels)
 {
 	return create((struct array **)array, shape, levels, true);
 }
@@ -241,7 +244,8 @@ CUresult sim_cuMipmappedArrayDestroy(CUmipmappedArray array)
 }
 
 /* For arrays that are mapped later only, as in the real driver. */
-static CUresult needs_of(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, const void *handle, bool mipmap, CUdevice device)
+static CUresult needs_of(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, const void *handle, bool mipmap,
+			 CUdevice device)
 {
 	struct array *array;
 
@@ -254,13 +258,14 @@ static CUresult needs_of(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, const void *hand
 	return drv_unlock(CUDA_SUCCESS);
 }
 
-CUresult sim_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUarray array, CUdevice device)
+CUresult sim_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUarray array,
+					  CUdevice device)
 {
 	return needs_of(needs, array, false, device);
 }
 
-CUresult sim_cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUmipmappedArray array,
-						   CUdevice device)
+CUresult sim_cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs,
+						   CUmipmappedArray array, CUdevice device)
 {
 	return needs_of(needs, array, true, device);
 }
@@ -270,12 +275,13 @@ static struct part **part_of(struct array *array, const CUarrayMapInfo *map)
 {
 	struct part **at = &array->parts;
 
-	while (*at != NULL && ((*at)->at.subresourceType != map->subresourceType ||
-			       (*at)->at.subresource.sparseLevel.level != map->subresource.sparseLevel.level ||
-			       (*at)->at.subresource.sparseLevel.layer != map->subresource.sparseLevel.layer ||
-			       (*at)->at.subresource.sparseLevel.offsetX != map->subresource.sparseLevel.offsetX ||
-			       (*at)->at.subresource.sparseLevel.offsetY != map->subresource.sparseLevel.offsetY ||
-			       (*at)->at.subresource.sparseLevel.offsetZ != map->subresource.sparseLevel.offsetZ))
+	while (*at != NULL &&
+	       ((*at)->at.subresourceType != map->subresourceType ||
+		(*at)->at.subresource.sparseLevel.level != map->subresource.sparseLevel.level ||
+		(*at)->at.subresource.sparseLevel.layer != map->subresource.sparseLevel.layer ||
+		(*at)->at.subresource.sparseLevel.offsetX != map->subresource.sparseLevel.offsetX ||
+		(*at)->at.subresource.sparseLevel.offsetY != map->subresource.sparseLevel.offsetY ||
+		(*at)->at.subresource.sparseLevel.offsetZ != map->subresource.sparseLevel.offsetZ))
 		at = &(*at)->next;
 	return at;
 }

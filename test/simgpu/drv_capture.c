@@ -91,8 +91,8 @@ CUresult sim_cuStreamBeginCapture_ptsz(CUstream stream)
 	return sim_cuStreamBeginCapture(drv_ptsz(stream));
 }
 
-CUresult sim_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *after, const void *edges,
-					 size_t count, int mode)
+CUresult sim_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *after,
+					 const void *edges, size_t count, int mode)
 {
 	(void)after, (void)edges, (void)count;
 	return graph == NULL ? CUDA_ERROR_INVALID_VALUE : begin(stream, mode, graph);
@@ -104,13 +104,15 @@ CUresult sim_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, co
 	return sim_cuStreamBeginCaptureToGraph(drv_ptsz(stream), graph, after, edges, count, mode);
 }
 
-CUresult sim_cuStreamBeginRecaptureToGraph(CUstream stream, int mode, CUgraph graph, void *differs, void *data)
+CUresult sim_cuStreamBeginRecaptureToGraph(CUstream stream, int mode, CUgraph graph, void *differs,
+					   void *data)
 {
 	(void)differs, (void)data;
 	return graph == NULL ? CUDA_ERROR_INVALID_VALUE : begin(stream, mode, graph);
 }
 
-CUresult sim_cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, int mode, CUgraph graph, void *differs, void *data)
+CUresult sim_cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, int mode, CUgraph graph, void *differs,
+						void *data)
 {
 	return sim_cuStreamBeginRecaptureToGraph(drv_ptsz(stream), mode, graph, differs, data);
 }

@@ -22,8 +22,8 @@ struct drv_box {
 	uint64_t row_bytes, rows, layers;
 };
 
-CUresult drv_copy_box(const struct drv_end *to, const struct drv_end *from, const struct drv_box *box, CUstream stream,
-		      bool wait);
+CUresult drv_copy_box(const struct drv_end *to, const struct drv_end *from, const struct drv_box *box,
+		      CUstream stream, bool wait);
 /* The stream waits for so much to come from the host, or from another device. */
 CUresult drv_take_host_time(CUstream stream, uint64_t bytes);
 
@@ -31,7 +31,7 @@ CUresult drv_take_host_time(CUstream stream, uint64_t bytes);
 struct sim_block *drv_spans(CUdeviceptr pointer, uint64_t bytes);
 
 CUresult drv_fill(CUdeviceptr to, const void *value, size_t width, size_t count, CUstream stream);
-CUresult drv_fill_rows(CUdeviceptr to, size_t pitch, const void *value, size_t width, size_t count, size_t rows,
-		       CUstream stream);
+CUresult drv_fill_rows(CUdeviceptr to, size_t pitch, const void *value, size_t width, size_t count,
+		       size_t rows, CUstream stream);
 
 #endif

@@ -99,8 +99,8 @@ CUresult sim_cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *copy, CUstream s
 	COPY_3D(copy, drv_ptsz(stream), false);
 }
 
-static CUresult between(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
-			CUstream stream, bool wait)
+static CUresult between(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+			size_t bytes, CUstream stream, bool wait)
 {
 	NEED(drv_ready());
 	drv_lock();
@@ -110,7 +110,8 @@ static CUresult between(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, 
 	return drv_copy(to, from, bytes, true, true, stream, wait);
 }
 
-CUresult sim_cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)
+CUresult sim_cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+			  size_t bytes)
 {
 	return between(to, to_context, from, from_context, bytes, NULL, true);
 }
@@ -127,8 +128,8 @@ CUresult sim_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr
 	return between(to, to_context, from, from_context, bytes, stream, false);
 }
 
-CUresult sim_cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-				    size_t bytes, CUstream stream)
+CUresult sim_cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+				    CUcontext from_context, size_t bytes, CUstream stream)
 {
 	return between(to, to_context, from, from_context, bytes, drv_ptsz(stream), false);
 }
@@ -206,12 +207,13 @@ ARRAY_TO_HOST(cuMemcpyAtoHAsync_v2_ptsz, size_t, drv_ptsz(stream))
 
 /* ---- lists ---- */
 
-static CUresult list(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, CUmemcpyAttributes *attributes,
-		     size_t *from_entry, size_t kinds, CUstream stream)
+static CUresult list(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,
+		     CUmemcpyAttributes *attributes, size_t *from_entry, size_t kinds, CUstream stream)
 {
 	NEED(drv_ready());
-	if (to == NULL || from == NULL || bytes == NULL || count == 0 || attributes == NULL || from_entry == NULL ||
-	    kinds == 0 || kinds > count || from_entry[0] != 0 || stream == NULL || stream == CU_STREAM_LEGACY)
+	if (to == NULL || from == NULL || bytes == NULL || count == 0 || attributes == NULL ||
+	    from_entry == NULL || kinds == 0 || kinds > count || from_entry[0] != 0 || stream == NULL ||
+	    stream == CU_STREAM_LEGACY)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < count; i++)
 		NEED(drv_copy(to[i], from[i], bytes[i], false, false, stream, false));
@@ -219,35 +221,37 @@ static CUresult list(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t c
 }
 
 CUresult sim_cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,
-				   CUmemcpyAttributes *attributes, size_t *from_entry, size_t kinds, CUstream stream)
+				   CUmemcpyAttributes *attributes, size_t *from_entry, size_t kinds,
+				   CUstream stream)
 {
 	return list(to, from, bytes, count, attributes, from_entry, kinds, stream);
 }
 
 CUresult sim_cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,
-					CUmemcpyAttributes *attributes, size_t *from_entry, size_t kinds, CUstream stream)
+					CUmemcpyAttributes *attributes, size_t *from_entry, size_t kinds,
+					CUstream stream)
 {
 	return list(to, from, bytes, count, attributes, from_entry, kinds, drv_ptsz(stream));
 }
 
 CUresult sim_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,
-				CUmemcpyAttributes *attributes, size_t *from_entry, size_t kinds, size_t *failed,
-				CUstream stream)
+				CUmemcpyAttributes *attributes, size_t *from_entry, size_t kinds,
+				size_t *failed, CUstream stream)
 {
 	(void)failed;
 	return list(to, from, bytes, count, attributes, from_entry, kinds, stream);
 }
 
 CUresult sim_cuMemcpyBatchAsync_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,
-				     CUmemcpyAttributes *attributes, size_t *from_entry, size_t kinds, size_t *failed,
-				     CUstream stream)
+				     CUmemcpyAttributes *attributes, size_t *from_entry, size_t kinds,
+				     size_t *failed, CUstream stream)
 {
 	(void)failed;
 	return list(to, from, bytes, count, attributes, from_entry, kinds, drv_ptsz(stream));
 }
 
-CUresult sim_cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUmemcpyAttributes *attributes,
-					 CUstream stream)
+CUresult sim_cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+					 CUmemcpyAttributes *attributes, CUstream stream)
 {
 	NEED(drv_ready());
 	if (attributes == NULL || to == 0 || from == 0 || bytes == 0)
@@ -269,11 +273,15 @@ static uint64_t element_bytes(const CUmemcpy3DOperand *operand)
 	if (operand->type != CU_MEMCPY_OPERAND_TYPE_ARRAY ||
 	    sim_cuArray3DGetDescriptor_v2(&shape, operand->op.array.array) != CUDA_SUCCESS)
 		return 1;
-	return shape.NumChannels * (shape.Format == CU_AD_FORMAT_FLOAT ? 4u
-				    : shape.Format == CU_AD_FORMAT_UNSIGNED_INT8 || shape.Format == CU_AD_FORMAT_SIGNED_INT8 ? 1u : 2u);
+	return shape.NumChannels *
+	       (shape.Format == CU_AD_FORMAT_FLOAT ? 4u
+		: shape.Format == CU_AD_FORMAT_UNSIGNED_INT8 || shape.Format == CU_AD_FORMAT_SIGNED_INT8
+			? 1u
+			: 2u);
 }
 
-static struct drv_end operand_end(const CUmemcpy3DOperand *operand, const CUDA_MEMCPY3D_BATCH_OP *op, uint64_t element)
+static struct drv_end operand_end(const CUmemcpy3DOperand *operand, const CUDA_MEMCPY3D_BATCH_OP *op,
+				  uint64_t element)
 {
 	size_t row = operand->op.ptr.rowLength != 0 ? operand->op.ptr.rowLength : op->extent.width;
 	size_t rows = operand->op.ptr.layerHeight != 0 ? operand->op.ptr.layerHeight : op->extent.height;
@@ -293,33 +301,37 @@ static CUresult boxes(CUDA_MEMCPY3D_BATCH_OP *list, size_t count, unsigned long 
 		uint64_t element = element_bytes(&op->src) * element_bytes(&op->dst);
 		struct drv_end to, from;
 
-		if (op->src.type - 1 > 1 || op->dst.type - 1 > 1 || op->extent.width == 0 || op->extent.height == 0 ||
-		    op->extent.depth == 0 || op->srcAccessOrder < 1 || op->srcAccessOrder > 3)
+		if (op->src.type - 1 > 1 || op->dst.type - 1 > 1 || op->extent.width == 0 ||
+		    op->extent.height == 0 || op->extent.depth == 0 || op->srcAccessOrder < 1 ||
+		    op->srcAccessOrder > 3)
 			return CUDA_ERROR_INVALID_VALUE;
 		if (op->src.type == op->dst.type && op->src.type == CU_MEMCPY_OPERAND_TYPE_ARRAY)
 			element = element_bytes(&op->src);
 		to = operand_end(&op->dst, op, element);
 		from = operand_end(&op->src, op, element);
-		NEED(drv_copy_box(&to, &from,
-				  &(struct drv_box){op->extent.width * element, op->extent.height, op->extent.depth},
-				  stream, false));
+		NEED(drv_copy_box(
+			&to, &from,
+			&(struct drv_box){op->extent.width * element, op->extent.height, op->extent.depth},
+			stream, false));
 	}
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP *list, unsigned long long flags, CUstream stream)
+CUresult sim_cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP *list, unsigned long long flags,
+				     CUstream stream)
 {
-	return stream == NULL || stream == CU_STREAM_LEGACY ? CUDA_ERROR_INVALID_VALUE : boxes(list, count, flags, stream);
+	return stream == NULL || stream == CU_STREAM_LEGACY ? CUDA_ERROR_INVALID_VALUE
+							    : boxes(list, count, flags, stream);
 }
 
-CUresult sim_cuMemcpy3DBatchAsync_v2_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP *list, unsigned long long flags,
-					  CUstream stream)
+CUresult sim_cuMemcpy3DBatchAsync_v2_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP *list,
+					  unsigned long long flags, CUstream stream)
 {
 	return sim_cuMemcpy3DBatchAsync_v2(count, list, flags, drv_ptsz(stream));
 }
 
-CUresult sim_cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP *list, size_t *failed, unsigned long long flags,
-				  CUstream stream)
+CUresult sim_cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP *list, size_t *failed,
+				  unsigned long long flags, CUstream stream)
 {
 	(void)failed;
 	return sim_cuMemcpy3DBatchAsync_v2(count, list, flags, stream);
@@ -331,12 +343,14 @@ CUresult sim_cuMemcpy3DBatchAsync_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP *lis
 	return sim_cuMemcpy3DBatchAsync(count, list, failed, flags, drv_ptsz(stream));
 }
 
-CUresult sim_cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *copy, unsigned long long flags, CUstream stream)
+CUresult sim_cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *copy, unsigned long long flags,
+					   CUstream stream)
 {
 	return boxes(copy, 1, flags, stream);
 }
 
-CUresult sim_cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP *copy, unsigned long long flags, CUstream stream)
+CUresult sim_cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP *copy, unsigned long long flags,
+						CUstream stream)
 {
 	return boxes(copy, 1, flags, drv_ptsz(stream));
 }

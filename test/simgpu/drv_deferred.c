@@ -158,7 +158,7 @@ static CUresult behind(CUstream stream, CUstream other)
 {
 	if (other->deferred == NULL)
 		return CUDA_SUCCESS;
-	return append(stream, (struct sim_deferred){ .kind = AFTER, .stream = other, .number = other->queued });
+	return append(stream, (struct sim_deferred){.kind = AFTER, .stream = other, .number = other->queued});
 }
 
 /* The legacy default stream and the blocking ones wait for each other. */
@@ -192,7 +192,8 @@ bool drv_deferred_work(CUstream stream, uint64_t ns, CUresult *result)
 
 bool drv_deferred_hold(CUstream stream, uint64_t ns)
 {
-	return drv_deferred(stream) && append(stream, (struct sim_deferred){ .kind = HOLD, .ns = ns }) == CUDA_SUCCESS;
+	return drv_deferred(stream) &&
+	       append(stream, (struct sim_deferred){.kind = HOLD, .ns = ns}) == CUDA_SUCCESS;
 }
 
 bool drv_deferred_record(CUstream stream, CUevent event, CUresult *result)
@@ -209,7 +210,9 @@ bool drv_deferred_event(CUstream stream, CUevent event, CUresult *result)
 	*result = CUDA_SUCCESS;
 	if (drv_event_ns(event) != SIM_NEVER_NS && !drv_deferred(stream))
 		return false;
-	*result = append(stream, (struct sim_deferred){ .kind = REACHED, .event = event, .number = drv_event_deferred(event) });
+	*result = append(
+		stream,
+		(struct sim_deferred){.kind = REACHED, .event = event, .number = drv_event_deferred(event)});
 	return true;
 }
 
@@ -251,13 +254,15 @@ bool drv_word_is(CUdeviceptr address, unsigned width, uint64_t value, unsigned f
 	int64_t beyond;
 
 	if (width == 4)
-		beyond = (int32_t)(__atomic_load_n((uint32_t *)(uintptr_t)address, __ATOMIC_ACQUIRE) - (uint32_t)value);
+		beyond = (int32_t)(__atomic_load_n((uint32_t *)(uintptr_t)address, __ATOMIC_ACQUIRE) -
+				   (uint32_t)value);
 	else
 		beyond = (int64_t)(__atomic_load_n((uint64_t *)(uintptr_t)address, __ATOMIC_ACQUIRE) - value);
 	return flags == CU_STREAM_WAIT_VALUE_EQ ? beyond == 0 : beyond >= 0;
 }
 
-CUresult drv_deferred_wait(CUstream handle, CUdeviceptr address, unsigned width, uint64_t value, unsigned flags)
+CUresult drv_deferred_wait(CUstream handle, CUdeviceptr address, unsigned width, uint64_t value,
+			   unsigned flags)
 {
 	CUresult result;
 	CUstream stream;
@@ -268,8 +273,11 @@ CUresult drv_deferred_wait(CUstream handle, CUdeviceptr address, unsigned width,
 	drv_lock();
 	result = behind_others(stream);
 	if (result == CUDA_SUCCESS)
-		result = append(stream, (struct sim_deferred){ .kind = WORD, .word = address, .value = value, .width = width,
-							       .flags = flags });
+		result = append(stream, (struct sim_deferred){.kind = WORD,
+							      .word = address,
+							      .value = value,
+							      .width = width,
+							      .flags = flags});
 	settle_all();
 	return drv_unlock(result);
 }

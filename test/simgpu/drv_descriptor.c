@@ -85,7 +85,8 @@ void drv_descriptor_look(void)
 }
 
 /* Memory in own granules, or whole mappings from the address on. */
-CUresult sim_cuMemGetHandleForAddressRange(void *shared, CUdeviceptr address, size_t size, int type, unsigned long long flags)
+CUresult sim_cuMemGetHandleForAddressRange(void *shared, CUdeviceptr address, size_t size, int type,
+					   unsigned long long flags)
 {
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
 	struct sim_block *block;

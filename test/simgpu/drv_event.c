@@ -73,7 +73,8 @@ CUresult sim_cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flag
 		return CUDA_ERROR_INVALID_VALUE;
 	drv_lock();
 	result = known(event);
-	if (result == CUDA_SUCCESS && !drv_deferred_event(stream, event, &result) && drv_event_ns(event) > stream->ready_ns)
+	if (result == CUDA_SUCCESS && !drv_deferred_event(stream, event, &result) &&
+	    drv_event_ns(event) > stream->ready_ns)
 		stream->ready_ns = event->when_ns;
 	return drv_unlock(result);
 }
@@ -202,7 +203,8 @@ CUresult sim_cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
 	if (result == CUDA_SUCCESS && (!start->recorded || !end->recorded ||
 				       ((start->flags | end->flags) & SIM_EVENT_DISABLE_TIMING)))
 		result = CUDA_ERROR_INVALID_HANDLE;
-	if (result == CUDA_SUCCESS && (drv_event_ns(start) > sim_now_ns() || drv_event_ns(end) > sim_now_ns()))
+	if (result == CUDA_SUCCESS &&
+	    (drv_event_ns(start) > sim_now_ns() || drv_event_ns(end) > sim_now_ns()))
 		result = (CUresult)SIM_CUDA_ERROR_NOT_READY;
 	if (result == CUDA_SUCCESS)
 		*ms = (float)((double)((int64_t)(end->when_ns - start->when_ns)) / 1e6);

@@ -156,7 +156,8 @@ static CUresult add_plain(CUgraphNode *node, CUgraph graph, int type, CUgraph ch
 	if (node == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
 	drv_lock();
-	if (drv_graph_known(graph) && (child == NULL || drv_graph_known(child)) && (*node = add(graph, type)) != NULL) {
+	if (drv_graph_known(graph) && (child == NULL || drv_graph_known(child)) &&
+	    (*node = add(graph, type)) != NULL) {
 		(*node)->child = child;
 		result = CUDA_SUCCESS;
 	}
@@ -165,11 +166,12 @@ static CUresult add_plain(CUgraphNode *node, CUgraph graph, int type, CUgraph ch
 
 CUresult sim_cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count)
 {
-	return after == NULL && count != 0 ? CUDA_ERROR_INVALID_VALUE : add_plain(node, graph, SIM_NODE_EMPTY, NULL);
+	return after == NULL && count != 0 ? CUDA_ERROR_INVALID_VALUE
+					   : add_plain(node, graph, SIM_NODE_EMPTY, NULL);
 }
 
-CUresult sim_cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
-				      CUgraph child)
+CUresult sim_cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
+				      size_t count, CUgraph child)
 {
 	if ((after == NULL && count != 0) || child == NULL)
 		return CUDA_ERROR_INVALID_VALUE;

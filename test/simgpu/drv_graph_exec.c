@@ -105,18 +105,21 @@ CUresult sim_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsig
 	return build(exec, graph, flags);
 }
 
-CUresult sim_cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t log_bytes)
+CUresult sim_cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log,
+				size_t log_bytes)
 {
 	(void)node, (void)log, (void)log_bytes;
 	return build(exec, graph, 0);
 }
 
-CUresult sim_cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t log_bytes)
+CUresult sim_cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log,
+				   size_t log_bytes)
 {
 	return sim_cuGraphInstantiate(exec, graph, node, log, log_bytes);
 }
 
-CUresult sim_cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+CUresult sim_cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
+					  CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
 	if (params == NULL)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -124,7 +127,8 @@ CUresult sim_cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA
 	return params->flags & UPLOAD ? sim_cuGraphUpload(*exec, params->hUploadStream) : CUDA_SUCCESS;
 }
 
-CUresult sim_cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+CUresult sim_cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
+					       CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
 	return sim_cuGraphInstantiateWithParams(exec, graph, params);
 }
@@ -152,7 +156,8 @@ static CUresult map(CUgraphExec exec)
 		if (block != NULL)
 			drv_block_release(block);
 	}
-	return drv_pool_reserve(pool, pool->used_bytes + exec->peak_bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	return drv_pool_reserve(pool, pool->used_bytes + exec->peak_bytes) ? CUDA_SUCCESS
+									   : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult sim_cuGraphUpload(CUgraphExec exec, CUstream handle)

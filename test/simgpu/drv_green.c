@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Contexts for drawing. Green contexts: each holds the primary context, in which its memory lies. They have no share of
- * the device of their own here. And libraries, which are modules that need no current context to be
- * loaded: of the current context's device here, else of the first. */
+ * Contexts for drawing. Green contexts: each holds the primary context, in which its memory lies. They have
+ * no share of the device of their own here. And libraries, which are modules that need no current context to
+ * be loaded: of the current context's device here, else of the first. */
 #include "drv.h"
 
 #include <stdlib.h>
@@ -25,7 +25,8 @@ CUresult sim_cuDevResourceGenerateDesc(CUdevResourceDesc *resources, void *list,
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned int flags)
+CUresult sim_cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device,
+			      unsigned int flags)
 {
 	CUgreenCtx made;
 	CUresult result;
@@ -219,7 +220,8 @@ CUresult sim_cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule 
 	return sim_cuModuleGetFunction(&function, module, name);
 }
 
-CUresult sim_cuModuleGetGlobal(CUdeviceptr_v1 *pointer, unsigned int *bytes, CUmodule module, const char *name)
+CUresult sim_cuModuleGetGlobal(CUdeviceptr_v1 *pointer, unsigned int *bytes, CUmodule module,
+			       const char *name)
 {
 	if (pointer != NULL)
 		*pointer = 0;

@@ -46,7 +46,8 @@ CUresult sim_cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTERNA
 
 	NEED(drv_current(&ctx));
 	if (memory == NULL || handle == NULL || handle->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD ||
-	    pread(handle->handle.fd, &shared, sizeof(shared), 0) != (ssize_t)sizeof(shared) || !drv_share_lives(&shared))
+	    pread(handle->handle.fd, &shared, sizeof(shared), 0) != (ssize_t)sizeof(shared) ||
+	    !drv_share_lives(&shared))
 		return CUDA_ERROR_INVALID_VALUE;
 	import = calloc(1, sizeof(*import));
 	if (import == NULL)
@@ -144,12 +145,14 @@ CUresult sim_cuGraphicsEGLRegisterImage(CUgraphicsResource *resource, void *imag
 	return sim_cuGraphicsGLRegisterBuffer(resource, (unsigned int)(uintptr_t)image, flags);
 }
 
-CUresult sim_cuGraphicsVDPAURegisterVideoSurface(CUgraphicsResource *resource, uint32_t surface, unsigned int flags)
+CUresult sim_cuGraphicsVDPAURegisterVideoSurface(CUgraphicsResource *resource, uint32_t surface,
+						 unsigned int flags)
 {
 	return sim_cuGraphicsGLRegisterBuffer(resource, surface, flags);
 }
 
-CUresult sim_cuGraphicsVDPAURegisterOutputSurface(CUgraphicsResource *resource, uint32_t surface, unsigned int flags)
+CUresult sim_cuGraphicsVDPAURegisterOutputSurface(CUgraphicsResource *resource, uint32_t surface,
+						  unsigned int flags)
 {
 	return sim_cuGraphicsGLRegisterBuffer(resource, surface, flags);
 }

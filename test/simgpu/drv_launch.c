@@ -25,7 +25,8 @@ struct CUfunc_st {
 struct CUmod_st {
 	CUmodule next;
 	CUcontext ctx;
-	uint64_t bytes, lazy_bytes, launch_bytes; /* what it takes of the device, and will once it is used or run */
+	uint64_t bytes, lazy_bytes,
+		launch_bytes; /* what it takes of the device, and will once it is used or run */
 	char *text; /* PTX, or a list of names; NULL for an image that is not text: any name is in it */
 	CUfunction functions;
 };
@@ -284,7 +285,8 @@ static CUresult launch(CUfunction function, const unsigned *grid, const unsigned
 	if (first) /* it is loaded */
 		drv_waits_here();
 	drv_lock();
-	NEED(drv_unlock(drv_limits_apply(ctx) && first_run(function->module) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY));
+	NEED(drv_unlock(drv_limits_apply(ctx) && first_run(function->module) ? CUDA_SUCCESS
+									     : CUDA_ERROR_OUT_OF_MEMORY));
 	result = drv_enqueue(stream, ns);
 	if (first && sim_conf.first_us != 0)
 		drv_sleep_until(sim_now_ns() + sim_conf.first_us * 1000ull);

@@ -37,7 +37,8 @@ void drv_shrink(CUcontext ctx, uint64_t bytes)
 /* A stack is there for every thread that the device can run at once. */
 static uint64_t bytes_of(CUcontext ctx, int limit, size_t value)
 {
-	uint64_t each = limit == CU_LIMIT_STACK_SIZE ? (uint64_t)sim_conf.device[ctx->device].sm_count * 2048 : 1;
+	uint64_t each =
+		limit == CU_LIMIT_STACK_SIZE ? (uint64_t)sim_conf.device[ctx->device].sm_count * 2048 : 1;
 	uint64_t bytes;
 
 	if (value <= first_limit[limit])

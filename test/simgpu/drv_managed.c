@@ -28,7 +28,9 @@ static CUresult allocate(CUcontext ctx, size_t bytes, CUdeviceptr *out)
 {
 	bool small = bytes <= SMALL_BYTES;
 	bool half = bytes % SIM_GRANULE_BYTES > SIM_GRANULE_BYTES / 2; /* all of the last granule then */
-	uint64_t span = sim_round_up(bytes, small ? SMALL_ALIGN : half ? SIM_GRANULE_BYTES : SIM_MANAGED_BYTES);
+	uint64_t span = sim_round_up(bytes, small  ? SMALL_ALIGN
+					    : half ? SIM_GRANULE_BYTES
+						   : SIM_MANAGED_BYTES);
 	struct sim_block *block;
 	CUdeviceptr base;
 	void *at;

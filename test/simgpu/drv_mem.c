@@ -80,7 +80,8 @@ CUresult drv_block_allocate(CUcontext ctx, enum sim_kind kind, CUdeviceptr *out,
 {
 	bool straddles = sim_conf.straddle && bytes < SMALL_BYTES && bytes > SMALL_ALIGN;
 	bool small = bytes < SMALL_BYTES && !straddles;
-	uint64_t span = straddles ? 2 * SIM_GRANULE_BYTES : sim_round_up(bytes, small ? SMALL_ALIGN : SIM_GRANULE_BYTES);
+	uint64_t span = straddles ? 2 * SIM_GRANULE_BYTES
+				  : sim_round_up(bytes, small ? SMALL_ALIGN : SIM_GRANULE_BYTES);
 	uint64_t before = straddles ? SIM_GRANULE_BYTES - SMALL_ALIGN : 0;
 	struct sim_block *block;
 	CUdeviceptr base;
@@ -88,14 +89,20 @@ CUresult drv_block_allocate(CUcontext ctx, enum sim_kind kind, CUdeviceptr *out,
 	drv_share_look();
 	if (bytes > UINT64_MAX / 2 || drv_fail_injected())
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	base = small ? drv_small_take(ctx, span, low ? SIM_PLACE_LOW : SIM_PLACE_WIDE) : take_place(ctx, span, low);
+	base = small ? drv_small_take(ctx, span, low ? SIM_PLACE_LOW : SIM_PLACE_WIDE)
+		     : take_place(ctx, span, low);
 	if (base == 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	base += before;
 	block = drv_block_new(kind, base, bytes, ctx);
 	if (block == NULL) {
-		struct sim_block none = { .base = base, .before = before, .span = span, .low = low, .ctx = ctx, .device = ctx->device,
-					  .physical_bytes = small ? 0 : span };
+		struct sim_block none = {.base = base,
+					 .before = before,
+					 .span = span,
+					 .low = low,
+					 .ctx = ctx,
+					 .device = ctx->device,
+					 .physical_bytes = small ? 0 : span};
 
 		give_place(&none);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -238,7 +245,8 @@ CUresult sim_cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_bytes)
 /* Memory that the host can touch: real mappings, which cost nothing until they are. */
 void *drv_map(uint64_t span, uint64_t align)
 {
-	char *raw = mmap(NULL, span + align, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *raw = mmap(NULL, span + align, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	char *at;
 
 	if (raw == MAP_FAILED)
@@ -336,7 +344,8 @@ static struct {
 bool drv_is_registered(CUdeviceptr address, uint64_t bytes)
 {
 	for (size_t i = 0; i < sizeof(registered) / sizeof(registered[0]); i++)
-		if (address >= registered[i].base && address + bytes <= registered[i].base + registered[i].bytes)
+		if (address >= registered[i].base &&
+		    address + bytes <= registered[i].base + registered[i].bytes)
 			return true;
 	return false;
 }

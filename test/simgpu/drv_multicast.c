@@ -105,8 +105,9 @@ static CUresult bind_address(uint64_t object, uint64_t at, CUdeviceptr address, 
 	return drv_unlock(bind(object, drv_vmm_mapped_at(address), at, bytes));
 }
 
-CUresult sim_cuMulticastBindMem(CUmemGenericAllocationHandle object, size_t at, CUmemGenericAllocationHandle handle,
-				size_t offset, size_t size, unsigned long long flags)
+CUresult sim_cuMulticastBindMem(CUmemGenericAllocationHandle object, size_t at,
+				CUmemGenericAllocationHandle handle, size_t offset, size_t size,
+				unsigned long long flags)
 {
 	return offset != 0 || flags != 0 ? CUDA_ERROR_INVALID_VALUE : bind_handle(object, at, handle, size);
 }
@@ -119,8 +120,8 @@ CUresult sim_cuMulticastBindMem_v2(CUmemGenericAllocationHandle object, CUdevice
 	return sim_cuMulticastBindMem(object, at, handle, offset, size, flags);
 }
 
-CUresult sim_cuMulticastBindAddr(CUmemGenericAllocationHandle object, size_t at, CUdeviceptr address, size_t size,
-				 unsigned long long flags)
+CUresult sim_cuMulticastBindAddr(CUmemGenericAllocationHandle object, size_t at, CUdeviceptr address,
+				 size_t size, unsigned long long flags)
 {
 	return flags != 0 ? CUDA_ERROR_INVALID_VALUE : bind_address(object, at, address, size);
 }
@@ -142,14 +143,16 @@ CUresult sim_cuLogicalEndpointBindMem(CUlogicalEndpointId id, CUdevice device, c
 				      unsigned long long flags)
 {
 	NEED(drv_device(device));
-	return offset != 0 || flags != 0 ? CUDA_ERROR_INVALID_VALUE : bind_handle(ENDPOINT | id, at, handle, size);
+	return offset != 0 || flags != 0 ? CUDA_ERROR_INVALID_VALUE
+					 : bind_handle(ENDPOINT | id, at, handle, size);
 }
 
 CUresult sim_cuLogicalEndpointBindAddr(CUlogicalEndpointId id, CUdevice device, cuuint64_t at, void *address,
 				       cuuint64_t size, unsigned long long flags)
 {
 	NEED(drv_device(device));
-	return flags != 0 ? CUDA_ERROR_INVALID_VALUE : bind_address(ENDPOINT | id, at, (uintptr_t)address, size);
+	return flags != 0 ? CUDA_ERROR_INVALID_VALUE
+			  : bind_address(ENDPOINT | id, at, (uintptr_t)address, size);
 }
 
 CUresult sim_cuLogicalEndpointUnbind(CUlogicalEndpointId id, CUdevice device, cuuint64_t at, cuuint64_t size)

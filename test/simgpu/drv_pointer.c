@@ -144,13 +144,13 @@ CUresult sim_cuMemPrefetchAsync_v2_ptsz(CUdeviceptr pointer, size_t bytes, CUmem
 }
 
 /* Each entry of locations applies from the range on whose number stands beside it. */
-static CUresult prefetch_list(CUdeviceptr *list, size_t *bytes, size_t count, CUmemLocation *locations, size_t *from_entry,
-			      size_t kinds, unsigned long long flags, CUstream stream)
+static CUresult prefetch_list(CUdeviceptr *list, size_t *bytes, size_t count, CUmemLocation *locations,
+			      size_t *from_entry, size_t kinds, unsigned long long flags, CUstream stream)
 {
 	size_t kind = 0;
 
-	if (list == NULL || bytes == NULL || count == 0 || locations == NULL || from_entry == NULL || kinds == 0 ||
-	    kinds > count || flags != 0 || from_entry[0] != 0)
+	if (list == NULL || bytes == NULL || count == 0 || locations == NULL || from_entry == NULL ||
+	    kinds == 0 || kinds > count || flags != 0 || from_entry[0] != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < count; i++) {
 		while (kind + 1 < kinds && from_entry[kind + 1] <= i)

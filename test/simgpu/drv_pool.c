@@ -67,7 +67,8 @@ static bool grow(CUmemoryPool pool, uint64_t need)
 	/* A maximum is rounded up to whole chunks, as measured. */
 	if (pool->max_bytes != 0 && pool->reserved_bytes + need > sim_round_up(pool->max_bytes, CHUNK_BYTES))
 		return false;
-	if (!pool->of_host && sim_mem_take(pool->device, more) != 0) { /* the last bit of the device is smaller */
+	if (!pool->of_host &&
+	    sim_mem_take(pool->device, more) != 0) { /* the last bit of the device is smaller */
 		more = sim_round_up(need, SIM_GRANULE_BYTES);
 		if (sim_mem_take(pool->device, more) != 0)
 			return false;
@@ -210,16 +211,19 @@ CUresult sim_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 
 	NEED(drv_ready());
 	if (pool == NULL || props == NULL ||
-	    (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED && props->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED))
+	    (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED &&
+	     props->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED))
 		return CUDA_ERROR_INVALID_VALUE;
 	managed = props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
 	if (props->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		NEED(drv_device(props->location.id));
-	else if (!managed && props->location.type != CU_MEM_LOCATION_TYPE_HOST && props->location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA)
+	else if (!managed && props->location.type != CU_MEM_LOCATION_TYPE_HOST &&
+		 props->location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	drv_lock();
-	result = drv_pool_new(pool, props->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? props->location.id : 0,
-			  props->maxSize, false);
+	result = drv_pool_new(pool,
+			      props->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? props->location.id : 0,
+			      props->maxSize, false);
 	if (result == CUDA_SUCCESS)
 		(*pool)->of_host = managed || props->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
 	return drv_unlock(result);

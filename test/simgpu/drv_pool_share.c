@@ -63,12 +63,14 @@ CUresult sim_cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int ty
 CUresult sim_cuMemSetMemPool(CUmemLocation *location, int type, CUmemoryPool pool)
 {
 	NEED(drv_ready());
-	if (location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED)
+	if (location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return CUDA_ERROR_INVALID_VALUE;
 	return sim_cuDeviceSetMemPool(location->id, pool);
 }
 
-CUresult sim_cuMemPoolExportToShareableHandle(void *shared, CUmemoryPool pool, int type, unsigned long long flags)
+CUresult sim_cuMemPoolExportToShareableHandle(void *shared, CUmemoryPool pool, int type,
+					      unsigned long long flags)
 {
 	struct shared content;
 	CUresult result;
@@ -86,7 +88,8 @@ CUresult sim_cuMemPoolExportToShareableHandle(void *shared, CUmemoryPool pool, i
 }
 
 /* The imported pool holds nothing itself. */
-CUresult sim_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *shared, int type, unsigned long long flags)
+CUresult sim_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *shared, int type,
+						unsigned long long flags)
 {
 	struct shared content;
 	CUresult result = CUDA_ERROR_INVALID_VALUE;

@@ -88,7 +88,8 @@ void drv_share_look(void)
 	drv_descriptor_look();
 	for (struct opened *one = opened; one != NULL; one = one->next)
 		if (!one->is_ours && !drv_share_lives(&one->owner))
-			one->is_ours = sim_mem_take(one->owner.device, sim_round_up(one->owner.bytes, SIM_GRANULE_BYTES)) == 0;
+			one->is_ours = sim_mem_take(one->owner.device,
+						    sim_round_up(one->owner.bytes, SIM_GRANULE_BYTES)) == 0;
 }
 
 void drv_share_closed(uint64_t at)
@@ -185,7 +186,9 @@ CUresult sim_cuMemExportToShareableHandle(void *shared, CUmemGenericAllocationHa
 		return result;
 	if ((file.prop.requestedHandleTypes & type) == 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	file.shared = drv_share(file.prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? drv.device[file.prop.location.id] : 0,
+	file.shared = drv_share(file.prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE
+					? drv.device[file.prop.location.id]
+					: 0,
 				handle, bytes);
 	fd = drv_share_file(&file, sizeof(file));
 	if (fd < 0)
@@ -203,14 +206,16 @@ CUresult sim_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle
 
 	NEED(drv_ready());
 	if (handle == NULL || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-	    pread((int)(intptr_t)shared, &file, sizeof(file), 0) != (ssize_t)sizeof(file) || !drv_share_lives(&file.shared))
+	    pread((int)(intptr_t)shared, &file, sizeof(file), 0) != (ssize_t)sizeof(file) ||
+	    !drv_share_lives(&file.shared))
 		return CUDA_ERROR_INVALID_VALUE;
 	drv_lock();
 	if (drv_share_is_ours(&file.shared))
 		result = drv_vmm_again(file.shared.at, handle);
 	else
 		result = drv_vmm_import(&file.prop, file.shared.bytes, handle);
-	if (result == CUDA_SUCCESS && !drv_share_is_ours(&file.shared) && file.prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+	if (result == CUDA_SUCCESS && !drv_share_is_ours(&file.shared) &&
+	    file.prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		drv_share_opened(*handle, &file.shared);
 	return drv_unlock(result);
 }
@@ -233,5 +238,6 @@ CUresult sim_cuMemAdvise(CUdeviceptr pointer, size_t bytes, int advice, CUdevice
 
 CUresult sim_cuMemAdvise_v2(CUdeviceptr pointer, size_t bytes, int advice, CUmemLocation location)
 {
-	return sim_cuMemAdvise(pointer, bytes, advice, location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : -1);
+	return sim_cuMemAdvise(pointer, bytes, advice,
+			       location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : -1);
 }

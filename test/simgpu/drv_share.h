@@ -23,8 +23,8 @@ bool drv_share_lives(const struct shared *shared);
 /* A descriptor of a file with that content, or -1. */
 int drv_share_file(const void *content, size_t bytes);
 
-/* drv_descriptor.c, with the lock held: the memory is kept while the file is open, by one mapping more, or when
- * the block is freed, which it is then asked for. Looks for closed ones. */
+/* drv_descriptor.c, with the lock held: the memory is kept while the file is open, by one mapping more, or
+ * when the block is freed, which it is then asked for. Looks for closed ones. */
 void drv_descriptor_given(int fd, struct sim_vmm *vmm, CUdeviceptr base);
 bool drv_descriptor_keeps(CUdeviceptr base, int device, uint64_t bytes);
 void drv_descriptor_look(void);

@@ -40,7 +40,8 @@ CUresult drv_take_host_time(CUstream stream, uint64_t bytes)
 	return sim_conf.host_gb_s != 0 ? drv_hold(stream, bytes / sim_conf.host_gb_s) : CUDA_SUCCESS;
 }
 
-CUresult drv_fill_rows(CUdeviceptr to, size_t pitch, const void *value, size_t width, size_t count, size_t rows, CUstream handle)
+CUresult drv_fill_rows(CUdeviceptr to, size_t pitch, const void *value, size_t width, size_t count,
+		       size_t rows, CUstream handle)
 {
 	struct sim_block *block;
 	CUstream stream;
@@ -77,7 +78,8 @@ struct place {
 /* With the lock held. */
 static struct place place_of(const struct drv_end *end, const struct drv_box *box)
 {
-	uint64_t span = ((box->layers - 1) * end->layer_rows + box->rows - 1) * end->pitch + box->row_bytes, bytes;
+	uint64_t span = ((box->layers - 1) * end->layer_rows + box->rows - 1) * end->pitch + box->row_bytes,
+		 bytes;
 	struct place place = {.device = -1, .whole = true};
 	struct sim_block *block;
 
@@ -100,7 +102,8 @@ static void *row_of(const struct drv_end *end, size_t layer, size_t row)
 	return (void *)(uintptr_t)(end->at + (layer * end->layer_rows + row) * end->pitch);
 }
 
-static void move_rows(const struct drv_end *to, const struct drv_end *from, const struct drv_box *box, bool from_real)
+static void move_rows(const struct drv_end *to, const struct drv_end *from, const struct drv_box *box,
+		      bool from_real)
 {
 	for (size_t layer = 0; layer < box->layers; layer++)
 		for (size_t row = 0; row < box->rows; row++) {
@@ -111,8 +114,8 @@ static void move_rows(const struct drv_end *to, const struct drv_end *from, cons
 		}
 }
 
-CUresult drv_copy_box(const struct drv_end *to, const struct drv_end *from, const struct drv_box *box, CUstream handle,
-		      bool wait)
+CUresult drv_copy_box(const struct drv_end *to, const struct drv_end *from, const struct drv_box *box,
+		      CUstream handle, bool wait)
 {
 	uint64_t bytes = box->row_bytes * box->rows * box->layers;
 	struct place target, source;
@@ -137,11 +140,12 @@ CUresult drv_copy_box(const struct drv_end *to, const struct drv_end *from, cons
 	return wait && !within ? drv_wait(handle) : CUDA_SUCCESS;
 }
 
-CUresult drv_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, bool to_device, bool from_device, CUstream stream,
-		  bool wait)
+CUresult drv_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, bool to_device, bool from_device,
+		  CUstream stream, bool wait)
 {
 	struct drv_end target = {.type = to_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED, .at = to};
-	struct drv_end source = {.type = from_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED, .at = from};
+	struct drv_end source = {.type = from_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED,
+				 .at = from};
 
 	return drv_copy_box(&target, &source, &(struct drv_box){bytes, 1, 1}, stream, wait);
 }

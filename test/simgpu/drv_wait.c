@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * What keeps a stream waiting for the host: functions that run there, words that change, semaphores of
- * other interfaces. A stream is a time here, so what is there already takes as long as the configuration says. */
+ * other interfaces. A stream is a time here, so what is there already takes as long as the configuration
+ * says. */
 #include "drv_copy.h"
 
 static CUresult hold(CUstream stream)
@@ -60,13 +61,15 @@ CUresult sim_cuStreamAddCallback(CUstream stream, CUstreamCallback callback, voi
 	return flags != 0 ? CUDA_ERROR_INVALID_VALUE : run_on_host(stream, NULL, callback, data);
 }
 
-CUresult sim_cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallback callback, void *data, unsigned int flags)
+CUresult sim_cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallback callback, void *data,
+				      unsigned int flags)
 {
 	return sim_cuStreamAddCallback(drv_ptsz(stream), callback, data, flags);
 }
 
 /* Waiting for what is there already takes a moment, too. */
-static CUresult wait_value(CUstream stream, CUdeviceptr address, uint64_t value, unsigned int width, unsigned int flags)
+static CUresult wait_value(CUstream stream, CUdeviceptr address, uint64_t value, unsigned int width,
+			   unsigned int flags)
 {
 	struct sim_block *block;
 	bool readable, there;
@@ -78,7 +81,8 @@ static CUresult wait_value(CUstream stream, CUdeviceptr address, uint64_t value,
 		return CUDA_ERROR_INVALID_VALUE;
 	drv_lock();
 	block = drv_spans(address, width);
-	readable = block != NULL ? block->kind == SIM_HOST || block->kind == SIM_MANAGED : drv_is_registered(address, width);
+	readable = block != NULL ? block->kind == SIM_HOST || block->kind == SIM_MANAGED
+				 : drv_is_registered(address, width);
 	there = readable && drv_word_is(address, width, value, flags);
 	drv_unlock(CUDA_SUCCESS);
 	if (!readable)
@@ -101,7 +105,8 @@ WAIT_VALUE(cuStreamWaitValue32_v2, uint32_t)
 WAIT_VALUE(cuStreamWaitValue64, cuuint64_t)
 WAIT_VALUE(cuStreamWaitValue64_v2, cuuint64_t)
 
-CUresult sim_cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *list, unsigned int flags)
+CUresult sim_cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *list,
+				unsigned int flags)
 {
 	NEED(drv_ready());
 	if (list == NULL || count == 0 || count > 256 || flags != 0)
@@ -137,16 +142,17 @@ CUresult sim_cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, CUs
 }
 
 /* Semaphores exist without having been imported, and are there when they are waited for. */
-CUresult sim_cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *list, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *how,
-					   unsigned int count, CUstream stream)
+CUresult sim_cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *list,
+					   const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *how, unsigned int count,
+					   CUstream stream)
 {
 	NEED(drv_ready());
 	return list == NULL || how == NULL || count == 0 ? CUDA_ERROR_INVALID_VALUE : hold(stream);
 }
 
 CUresult sim_cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *list,
-						const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *how, unsigned int count,
-						CUstream stream)
+						const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *how,
+						unsigned int count, CUstream stream)
 {
 	return sim_cuWaitExternalSemaphoresAsync(list, how, count, drv_ptsz(stream));
 }

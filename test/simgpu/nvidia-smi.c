@@ -218,7 +218,8 @@ static int monitor(void)
 			return rc;
 		if (skipped(i))
 			continue;
-		if (nvml.samples(gpu.device, sample, &samples, (unsigned long long)(now.tv_sec - 1) * 1000000) != 0)
+		if (nvml.samples(gpu.device, sample, &samples,
+				 (unsigned long long)(now.tv_sec - 1) * 1000000) != 0)
 			samples = 0;
 		for (unsigned p = 0; p < gpu.process_count; p++) {
 			char name[256], sm[16] = "-";

@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Engines beside the multiprocessors. With the key "sessions" of simgpu.conf every process that uses a device encodes
- * a video and captures a screen there; with "mig_attributes" the device has the attributes of a MIG device of its size. */
+ * Engines beside the multiprocessors. With the key "sessions" of simgpu.conf every process that uses a device
+ * encodes a video and captures a screen there; with "mig_attributes" the device has the attributes of a MIG
+ * device of its size. */
 #define _GNU_SOURCE
 #include "nvml.h"
 
@@ -21,7 +22,8 @@ static nvmlReturn_t attributes(nvmlDevice_t device, nvmlDeviceAttributes_t *out)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	if (!sim_conf.mig_attributes)
 		return NVML_ERROR_NOT_SUPPORTED;
-	*out = (nvmlDeviceAttributes_t){ .counts = { (unsigned)conf->sm_count }, .memorySizeMB = conf->mem_bytes / SIM_MIB };
+	*out = (nvmlDeviceAttributes_t){.counts = {(unsigned)conf->sm_count},
+					.memorySizeMB = conf->mem_bytes / SIM_MIB};
 	return NVML_SUCCESS;
 }
 
@@ -69,7 +71,8 @@ static unsigned users_of(nvmlDevice_t device, unsigned pid[static SIM_MAX_PROCS]
 	return sim_conf.sessions != SIM_SESSIONS_NONE ? ml_users(device, pid, SIM_MAX_PROCS) : 0;
 }
 
-static nvmlReturn_t sessions(nvmlDevice_t device, unsigned *count, void *list, void (*write)(void *, unsigned, unsigned))
+static nvmlReturn_t sessions(nvmlDevice_t device, unsigned *count, void *list,
+			     void (*write)(void *, unsigned, unsigned))
 {
 	static __thread unsigned pid[SIM_MAX_PROCS];
 	const struct sim_device_conf *conf;
@@ -91,17 +94,20 @@ static nvmlReturn_t sessions(nvmlDevice_t device, unsigned *count, void *list, v
 	return NVML_SUCCESS;
 }
 
-nvmlReturn_t sim_nvmlDeviceGetEncoderSessions(nvmlDevice_t device, unsigned int *count, nvmlEncoderSessionInfo_t *list)
+nvmlReturn_t sim_nvmlDeviceGetEncoderSessions(nvmlDevice_t device, unsigned int *count,
+					      nvmlEncoderSessionInfo_t *list)
 {
 	return sessions(device, count, list, write_encoder);
 }
 
-nvmlReturn_t sim_nvmlDeviceGetFBCSessions(nvmlDevice_t device, unsigned int *count, nvmlFBCSessionInfo_t *list)
+nvmlReturn_t sim_nvmlDeviceGetFBCSessions(nvmlDevice_t device, unsigned int *count,
+					  nvmlFBCSessionInfo_t *list)
 {
 	return sessions(device, count, list, write_capture);
 }
 
-nvmlReturn_t sim_nvmlDeviceGetEncoderStats(nvmlDevice_t device, unsigned int *count, unsigned int *fps, unsigned int *latency_us)
+nvmlReturn_t sim_nvmlDeviceGetEncoderStats(nvmlDevice_t device, unsigned int *count, unsigned int *fps,
+					   unsigned int *latency_us)
 {
 	static __thread unsigned pid[SIM_MAX_PROCS];
 	const struct sim_device_conf *conf;
@@ -119,7 +125,8 @@ nvmlReturn_t sim_nvmlDeviceGetFBCStats(nvmlDevice_t device, nvmlFBCStats_t *stat
 {
 	if (stats == NULL)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	return sim_nvmlDeviceGetEncoderStats(device, &stats->sessionsCount, &stats->averageFPS, &stats->averageLatency);
+	return sim_nvmlDeviceGetEncoderStats(device, &stats->sessionsCount, &stats->averageFPS,
+					     &stats->averageLatency);
 }
 
 /* ---- GPM: samples only, no metrics ---- */

@@ -32,7 +32,8 @@ static void enumerate(void)
 
 		if (sim_conf.device[i].hidden)
 			continue;
-		while (at > 0 && sim_conf.device[handle[at - 1].device].pci_bus > sim_conf.device[i].pci_bus) {
+		while (at > 0 &&
+		       sim_conf.device[handle[at - 1].device].pci_bus > sim_conf.device[i].pci_bus) {
 			handle[at] = handle[at - 1];
 			at--;
 		}
@@ -248,7 +249,8 @@ nvmlReturn_t sim_nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *d
 	if (serial == NULL || device == NULL)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	for (unsigned i = 0; i < count; i++)
-		if (sim_nvmlDeviceGetSerial(&handle[i], text, sizeof(text)) == NVML_SUCCESS && strcmp(text, serial) == 0)
+		if (sim_nvmlDeviceGetSerial(&handle[i], text, sizeof(text)) == NVML_SUCCESS &&
+		    strcmp(text, serial) == 0)
 			return sim_nvmlDeviceGetHandleByIndex_v2(i, device);
 	return NVML_ERROR_NOT_FOUND;
 }
@@ -278,7 +280,8 @@ nvmlReturn_t sim_nvmlSystemGetTopologyGpuSet(unsigned int cpu, unsigned int *roo
 	return set(NULL, room, list);
 }
 
-nvmlReturn_t sim_nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, int level, unsigned int *room, nvmlDevice_t *list)
+nvmlReturn_t sim_nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, int level, unsigned int *room,
+						  nvmlDevice_t *list)
 {
 	const struct sim_device_conf *conf;
 

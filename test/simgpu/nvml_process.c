@@ -139,7 +139,8 @@ PROCESSES(MPSCompute, , nvmlProcessInfo_v1_t, none(device, count))
 PROCESSES(MPSCompute, _v2, nvmlProcessInfo_v2_t, none(device, count))
 PROCESSES(MPSCompute, _v3, nvmlProcessInfo_v2_t, none(device, count))
 
-nvmlReturn_t sim_nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_v1_t *details)
+nvmlReturn_t sim_nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
+						       nvmlProcessDetailList_v1_t *details)
 {
 	const struct sim_device_conf *conf;
 
@@ -150,8 +151,9 @@ nvmlReturn_t sim_nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvml
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
 	if (details->mode > 2)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	return details->mode == 0 ? compute(device, &details->numProcArrayEntries, details->procArray, write_detail)
-				  : none(device, &details->numProcArrayEntries);
+	return details->mode == 0
+		       ? compute(device, &details->numProcArrayEntries, details->procArray, write_detail)
+		       : none(device, &details->numProcArrayEntries);
 }
 
 /* ---- what nvidia-smi uses ---- */

@@ -28,7 +28,8 @@ static struct window window_since(unsigned long long last)
 	window.to_real_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - mono;
 	window.end = mono / SIM_BUCKET_NS;
 	window.first = window.end > SAMPLES ? window.end - SAMPLES : 0;
-	while (window.first < window.end && ((window.first + 1) * SIM_BUCKET_NS + window.to_real_ns) / 1000 <= last)
+	while (window.first < window.end &&
+	       ((window.first + 1) * SIM_BUCKET_NS + window.to_real_ns) / 1000 <= last)
 		window.first++;
 	return window;
 }
@@ -122,7 +123,8 @@ nvmlReturn_t sim_nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProces
 	return NVML_SUCCESS;
 }
 
-nvmlReturn_t sim_nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_v1_t *info)
+nvmlReturn_t sim_nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
+						       nvmlProcessesUtilizationInfo_v1_t *info)
 {
 	static __thread nvmlProcessUtilizationInfo_v1_t all[SIM_MAX_PROCS];
 	const struct sim_device_conf *conf;
@@ -167,7 +169,8 @@ nvmlReturn_t sim_nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned int *
 	return NVML_SUCCESS;
 }
 
-nvmlReturn_t sim_nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned int pid, nvmlAccountingStats_t *stats)
+nvmlReturn_t sim_nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned int pid,
+					      nvmlAccountingStats_t *stats)
 {
 	static __thread nvmlProcessInfo_v2_t list[SIM_MAX_PROCS];
 	unsigned count = SIM_MAX_PROCS;
@@ -177,7 +180,8 @@ nvmlReturn_t sim_nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned int 
 		return NVML_ERROR_INVALID_ARGUMENT;
 	for (unsigned i = 0; i < count; i++)
 		if (list[i].pid == pid) {
-			*stats = (nvmlAccountingStats_t){ .isRunning = 1, .maxMemoryUsage = list[i].usedGpuMemory };
+			*stats = (nvmlAccountingStats_t){.isRunning = 1,
+							 .maxMemoryUsage = list[i].usedGpuMemory};
 			return NVML_SUCCESS;
 		}
 	return NVML_ERROR_NOT_FOUND;
@@ -190,6 +194,7 @@ nvmlReturn_t sim_nvmlDeviceGetAccountingStats_v2(nvmlDevice_t device, nvmlAccoun
 	if (stats == NULL)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	NEED(sim_nvmlDeviceGetAccountingStats(device, stats->pid, &one));
-	*stats = (nvmlAccountingStats_v2_t){ .pid = stats->pid, .isRunning = 1, .maxMemoryUsage = one.maxMemoryUsage };
+	*stats = (nvmlAccountingStats_v2_t){
+		.pid = stats->pid, .isRunning = 1, .maxMemoryUsage = one.maxMemoryUsage};
 	return NVML_SUCCESS;
 }

@@ -13,8 +13,10 @@ int option_number(const char *program, const char *option, const char *text, uns
 
 	errno = 0;
 	*value = strtoull(text, &end, 10);
-	if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *value >= least && *value <= most)
+	if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *value >= least &&
+	    *value <= most)
 		return 1;
-	fprintf(stderr, "%s: --%s=%s: not a whole number from %llu to %llu\n", program, option, text, least, most);
+	fprintf(stderr, "%s: --%s=%s: not a whole number from %llu to %llu\n", program, option, text, least,
+		most);
 	return 0;
 }

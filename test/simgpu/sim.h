@@ -56,7 +56,7 @@ struct sim_conf {
 	int waits; /* calls wait for what lies before them (drv_waits.c), and: keep others out meanwhile */
 	unsigned memory_gb_s; /* 0: filling and copying take no time */
 	unsigned host_gb_s;   /* the same of copies from and to the host, and between devices */
-	unsigned host_us;     /* for how long what waits for something of the host's keeps its stream waiting */
+	unsigned host_us; /* for how long what waits for something of the host's keeps its stream waiting */
 	unsigned switch_us;   /* what the GPU takes to go from one process to another */
 	unsigned prepare_ns;  /* what a kernel takes less right behind another one */
 	unsigned marked_ns;   /* what it takes longer behind an event, in a stream that is at work */

@@ -28,7 +28,8 @@ static struct {
 	int (*set_current)(void *);
 	int (*load)(void **, const void *);
 	int (*get_function)(void **, void *, const char *);
-	int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+	int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
+		      void **, void **);
 	int (*event_create)(void **, unsigned);
 	int (*event_record)(void *, void *);
 	int (*event_synchronize)(void *);
@@ -174,7 +175,8 @@ static double percent(const struct options *opt, uint64_t kernels, uint64_t ns)
 /* Counts what is done, not what is launched. */
 static int keep_busy(const struct options *opt, void *kernel)
 {
-	uint64_t launched = 0, done = 0, told = 0, since = now_ns(), now = since, told_ns = since, looked_ns = since;
+	uint64_t launched = 0, done = 0, told = 0, since = now_ns(), now = since, told_ns = since,
+		 looked_ns = since;
 	unsigned us = (unsigned)opt->us;
 	void *params[] = { &us }, *event[MAX_AHEAD];
 	int rc, last = 0;
@@ -219,7 +221,8 @@ static int begin(const struct options *opt)
 		return failed("cuDeviceGet", rc);
 	if ((rc = cu.primary_retain(&context, device)) != 0 || (rc = cu.set_current(context)) != 0)
 		return failed("creating a context", rc);
-	if ((rc = cu.load(&module, kernel_text)) != 0 || (rc = cu.get_function(&kernel, module, "simgpu_busy_us")) != 0)
+	if ((rc = cu.load(&module, kernel_text)) != 0 ||
+	    (rc = cu.get_function(&kernel, module, "simgpu_busy_us")) != 0)
 		return failed("loading the kernel", rc);
 	await(opt->begin);
 	return keep_busy(opt, kernel);

@@ -140,8 +140,9 @@ static void check_isolated(void)
 		CHECK(sigismember(&after, s) == sigismember(&before, s));
 	/* The twin is held on to, and nothing else that was opened for it. */
 	CHECK(descriptors("pipe:") == pipes && descriptors("mnt:[") == namespaces + 1);
-	CHECK(descriptors("mountinfo") + descriptors("/nvidia") + descriptors("/self") + descriptors("ld.so.preload") +
-		      descriptors("/container") == 0);
+	CHECK(descriptors("mountinfo") + descriptors("/nvidia") + descriptors("/self") +
+		      descriptors("ld.so.preload") + descriptors("/container") ==
+	      0);
 	SAME(host.log, "");
 	check_view();
 	CHECK(run_in_child(task) == 42);

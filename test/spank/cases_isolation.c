@@ -178,7 +178,9 @@ static void a_step_sees_its_own_machine(void)
 	CHECK(run_in_child(shares_the_steps_namespace) == 42);
 	CHECK(run_in_child(shares_the_steps_namespace) == 42); /* its second task */
 	CHECK(job_env("LD_PRELOAD") == NULL);
-	CHECK(descriptors("mountinfo") + descriptors("/nvidia") + descriptors("/self") + descriptors("ld.so.preload") == 0);
+	CHECK(descriptors("mountinfo") + descriptors("/nvidia") + descriptors("/self") +
+		      descriptors("ld.so.preload") ==
+	      0);
 	CHECK(loaded.exit(NULL, 0, NULL) == 0);
 	CHECK(!exists(in_folder("run/jobs/5/steps/0")));
 	CHECK(exists(in_folder("run/jobs/5/usage.json")));
@@ -271,7 +273,8 @@ static void a_step_that_cannot_be_isolated_fails(void)
 static void only_roots_files_are_mounted(void)
 {
 	own_machine_and_step_in_a_container();
-	const char *step = in_folder("run/jobs/5/steps/0"), *preload = in_folder("run/jobs/5/steps/0/ld.so.preload");
+	const char *step = in_folder("run/jobs/5/steps/0"),
+		   *preload = in_folder("run/jobs/5/steps/0/ld.so.preload");
 	CHECK(chmod(step, 0777) == 0);
 	check_fails("steps/0 can be written by others than root");
 	CHECK(chmod(step, 0755) == 0 && chown(step, host.uid, host.uid) == 0);

@@ -75,7 +75,8 @@ static void a_controller_that_does_not_answer_costs_no_step(void)
 	loaded = start_step(5, 3);
 	host.controller_is_down = true;
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
-	LOGGED("error: vgpu: the controller does not tell the GRES of step 5.3, which gets its job's slice: ");
+	LOGGED("error: vgpu: the controller does not tell the GRES of step 5.3, which gets its job's "
+	       "slice: ");
 	CHECK(step_mem_bytes("3") == 3000ull << 20);
 }
 

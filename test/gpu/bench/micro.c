@@ -23,7 +23,8 @@ static CUfunction null_kernel;
 static CUgraphExec graph;
 static CUdeviceptr live[LIVE_BLOCKS];
 
-static const char null_text[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing()\n{\nret;\n}\n";
+static const char null_text[] =
+	".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing()\n{\nret;\n}\n";
 
 static int launch(void)
 {
@@ -33,7 +34,13 @@ static int launch(void)
 static int launch_ex(void)
 {
 	const CUlaunchConfig config = {
-		.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .hStream = stream,
+		.gridDimX = 1,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 1,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.hStream = stream,
 	};
 
 	return (int)cu.cuLaunchKernelEx(&config, null_kernel, NULL, NULL);
@@ -88,7 +95,13 @@ static const struct operation {
 
 static int make_graph(void)
 {
-	CUDA_KERNEL_NODE_PARAMS node = { .func = null_kernel, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1 };
+	CUDA_KERNEL_NODE_PARAMS node = {.func = null_kernel,
+					.gridDimX = 1,
+					.gridDimY = 1,
+					.gridDimZ = 1,
+					.blockDimX = 1,
+					.blockDimY = 1,
+					.blockDimZ = 1};
 	CUgraphNode last[GRAPH_NODES];
 	CUgraph plan;
 	int error;
@@ -97,7 +110,8 @@ static int make_graph(void)
 		return 0;
 	error = (int)cu.cuGraphCreate(&plan, 0);
 	for (int i = 0; i < GRAPH_NODES && error == 0; i++)
-		error = (int)cu.cuGraphAddKernelNode_v2(&last[i], plan, i == 0 ? NULL : &last[i - 1], i != 0, &node);
+		error = (int)cu.cuGraphAddKernelNode_v2(&last[i], plan, i == 0 ? NULL : &last[i - 1], i != 0,
+							&node);
 	return error != 0 ? error : (int)cu.cuGraphInstantiateWithFlags(&graph, plan, 0);
 }
 
@@ -154,7 +168,9 @@ static int round_of(const struct operation *o, double *ns)
 		for (unsigned int i = 0; i < o->calls && error == 0; i++)
 			error = o->call();
 		clock_gettime(CLOCK_MONOTONIC, &to);
-		batch[b == 0 ? 0 : b - 1] = ((double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec)) / o->calls;
+		batch[b == 0 ? 0 : b - 1] =
+			((double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec)) /
+			o->calls;
 		if (error == 0)
 			error = (int)cu.cuStreamSynchronize(stream);
 	}
@@ -186,7 +202,8 @@ int main(int argc, char **argv)
 
 		line[strcspn(line, "\n")] = '\0';
 		for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
-			if (strcmp(line, operations[i].name) == 0 && (operations[i].call != launch_graph || graph != NULL))
+			if (strcmp(line, operations[i].name) == 0 &&
+			    (operations[i].call != launch_graph || graph != NULL))
 				error = round_of(&operations[i], &ns);
 		if (error == 0)
 			printf("%.2f\n", ns);

@@ -56,7 +56,8 @@ static void fill(const char *name, allocate *take, cudaError_t (*give)(void *))
 			mib /= 2;
 			continue;
 		}
-		if (cudaMemset(block[n], 1, mib * MIB) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess)
+		if (cudaMemset(block[n], 1, mib * MIB) != cudaSuccess ||
+		    cudaDeviceSynchronize() != cudaSuccess)
 			wrong = cudaGetLastError();
 		got += mib;
 		n++;

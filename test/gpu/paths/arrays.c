@@ -20,7 +20,10 @@ static int start(void)
 static int take_2d(uint64_t bytes)
 {
 	const CUDA_ARRAY_DESCRIPTOR wish = {
-		.Width = WIDTH, .Height = bytes / (WIDTH * ELEMENT), .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4,
+		.Width = WIDTH,
+		.Height = bytes / (WIDTH * ELEMENT),
+		.Format = CU_AD_FORMAT_FLOAT,
+		.NumChannels = 4,
 	};
 
 	return (int)cu.cuArrayCreate_v2(&array, &wish);
@@ -34,8 +37,12 @@ static void give_array(void)
 static CUDA_ARRAY3D_DESCRIPTOR layers(uint64_t bytes, unsigned int flags)
 {
 	return (CUDA_ARRAY3D_DESCRIPTOR){
-		.Width = SIDE, .Height = SIDE, .Depth = bytes / (SIDE * SIDE * ELEMENT), .Format = CU_AD_FORMAT_FLOAT,
-		.NumChannels = 4, .Flags = flags,
+		.Width = SIDE,
+		.Height = SIDE,
+		.Depth = bytes / (SIDE * SIDE * ELEMENT),
+		.Format = CU_AD_FORMAT_FLOAT,
+		.NumChannels = 4,
+		.Flags = flags,
 	};
 }
 

@@ -49,7 +49,8 @@ static int take_module(uint64_t bytes)
 	for (int i = 0; bytes > 0 && i < MOST_VARIABLES; i++) {
 		uint64_t part = bytes < VARIABLE ? bytes : VARIABLE;
 
-		used += snprintf(text + used, sizeof(text) - (size_t)used, ".visible .global .align 16 .b8 big%d[%llu];\n", i,
+		used += snprintf(text + used, sizeof(text) - (size_t)used,
+				 ".visible .global .align 16 .b8 big%d[%llu];\n", i,
 				 (unsigned long long)part);
 		bytes -= part;
 	}
@@ -104,7 +105,8 @@ static int run_one(const char *text)
 
 	if ((error = (int)cu.cuModuleLoadData(&loaded, text)) != 0)
 		return error;
-	if ((error = (int)cu.cuModuleGetFunction(&function, loaded, "use")) == 0 && (error = (int)cu.cuMemAlloc_v2(&where, 4096)) == 0)
+	if ((error = (int)cu.cuModuleGetFunction(&function, loaded, "use")) == 0 &&
+	    (error = (int)cu.cuMemAlloc_v2(&where, 4096)) == 0)
 		error = (int)cu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
 	return error != 0 ? error : (int)cu.cuCtxSynchronize();
 }

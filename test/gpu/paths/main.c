@@ -45,7 +45,8 @@ static void uuid_text(char text[64])
 		return;
 	used = sprintf(text, "GPU-");
 	for (int i = 0; i < 16; i++)
-		used += sprintf(text + used, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
+		used += sprintf(text + used, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+				b[i]);
 }
 
 static int run(const struct path *path, uint64_t cap_mib)

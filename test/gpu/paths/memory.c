@@ -73,7 +73,9 @@ static int take_mixed(uint64_t bytes)
 /* Managed memory is on the device once that has touched it. */
 static int take_managed_block(uint64_t bytes)
 {
-	int error = blocks == MOST_BLOCKS ? PATH_BROKEN : (int)cu.cuMemAllocManaged(&block[blocks], bytes, CU_MEM_ATTACH_GLOBAL);
+	int error = blocks == MOST_BLOCKS
+			    ? PATH_BROKEN
+			    : (int)cu.cuMemAllocManaged(&block[blocks], bytes, CU_MEM_ATTACH_GLOBAL);
 
 	if (error == 0 && (error = (int)cu.cuMemsetD8_v2(block[blocks], 0x5a, bytes)) != 0)
 		cu.cuMemFree_v2(block[blocks]);

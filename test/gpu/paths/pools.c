@@ -101,7 +101,8 @@ static unsigned int many_count;
 
 static int take_another(uint64_t bytes)
 {
-	CUresult result = many_count == 4096 ? CUDA_ERROR_UNKNOWN : cu.cuMemAllocAsync(&many[many_count], bytes, NULL);
+	CUresult result =
+		many_count == 4096 ? CUDA_ERROR_UNKNOWN : cu.cuMemAllocAsync(&many[many_count], bytes, NULL);
 
 	if (result != CUDA_SUCCESS)
 		return (int)result;

@@ -58,7 +58,8 @@ static void *drive(void *argument)
 			block[i] = 0;
 			continue;
 		}
-		error = (int)cu.cuMemAlloc_v2(&block[i], (uint64_t)rand_r(&lane->seed) % (MOST_MIB * MIB) + 1);
+		error = (int)cu.cuMemAlloc_v2(&block[i],
+					      (uint64_t)rand_r(&lane->seed) % (MOST_MIB * MIB) + 1);
 		if (error == CUDA_ERROR_OUT_OF_MEMORY) {
 			lane->refused++;
 			block[i] = 0;
@@ -132,12 +133,14 @@ static int start(void)
 	for (int i = 0; i < RACERS; i++) {
 		int status;
 
-		if (waitpid(racer[i], &status, 0) == racer[i] && i >= RACERS / 2 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
+		if (waitpid(racer[i], &status, 0) == racer[i] && i >= RACERS / 2 &&
+		    (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
 			failed++;
 	}
 	said = witness_ask(getpid());
 	if (said.session_peak != WITNESS_UNKNOWN)
-		snprintf(note, sizeof(note), "all together at most %.1f MiB; %d racers failed", (double)said.session_peak / MIB, failed);
+		snprintf(note, sizeof(note), "all together at most %.1f MiB; %d racers failed",
+			 (double)said.session_peak / MIB, failed);
 	else
 		snprintf(note, sizeof(note), "%d racers failed", failed);
 	return 0;
@@ -198,7 +201,8 @@ static int start_together(int count)
 	said = witness_ask(getpid());
 	snprintf(note, sizeof(note), "%d started, %d failed", started, failed);
 	if (said.session_peak != WITNESS_UNKNOWN)
-		snprintf(note + strlen(note), sizeof(note) - strlen(note), "; all together at most %.1f MiB", (double)said.session_peak / MIB);
+		snprintf(note + strlen(note), sizeof(note) - strlen(note), "; all together at most %.1f MiB",
+			 (double)said.session_peak / MIB);
 	return (int)cuda_begin(&the_device);
 }
 

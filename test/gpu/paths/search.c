@@ -85,7 +85,8 @@ static struct views look(const struct path_driver *driver, unsigned int flags)
 	if (nvml_processes(nvml_device, &count, list) == 0) {
 		v.own = 0;
 		for (unsigned int i = 0; i < count; i++)
-			if (((flags & PATH_SHARED) || list[i].pid == (unsigned int)getpid()) && list[i].bytes != UNKNOWN)
+			if (((flags & PATH_SHARED) || list[i].pid == (unsigned int)getpid()) &&
+			    list[i].bytes != UNKNOWN)
 				v.own += list[i].bytes;
 	}
 	return v;
@@ -93,7 +94,8 @@ static struct views look(const struct path_driver *driver, unsigned int flags)
 
 static void print_views(const struct views *v)
 {
-	const uint64_t field[] = { v->cuda_free, v->cuda_total, v->nvml_used, v->nvml_total, v->own, v->real, v->device };
+	const uint64_t field[] = {v->cuda_free, v->cuda_total, v->nvml_used, v->nvml_total,
+				  v->own,	v->real,       v->device};
 
 	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
 		if (field[i] == UNKNOWN)
@@ -109,7 +111,9 @@ void path_header(void)
 
 	printf("path\tgranule\tcap\tlargest that works\tsmallest that fails\terror");
 	for (int i = 0; i < 3; i++)
-		printf("\t%s: cuda free\tcuda total\tnvml used\tnvml total\town by nvml\treally own\tof the device", moment[i]);
+		printf("\t%s: cuda free\tcuda total\tnvml used\tnvml total\town by nvml\treally own\tof the "
+		       "device",
+		       moment[i]);
 	printf("\ttries\tflags\tnote\n");
 }
 
@@ -178,7 +182,9 @@ static void fill(const struct path *path, struct range *r, uint64_t cap_units)
 
 static uint64_t cap_of(const struct path *path, const struct views *before, uint64_t cap_mib)
 {
-	uint64_t cap = cap_mib != 0 ? cap_mib * MIB : before->cuda_total != UNKNOWN ? before->cuda_total : before->nvml_total;
+	uint64_t cap = cap_mib != 0		       ? cap_mib * MIB
+		       : before->cuda_total != UNKNOWN ? before->cuda_total
+						       : before->nvml_total;
 	uint64_t device_free;
 
 	if (path->most != 0 && cap > path->most)
@@ -204,7 +210,8 @@ int path_search(const struct path *path, const struct path_driver *driver, uint6
 	nvml_start(driver->uuid);
 	error = path->start != NULL ? path->start() : 0;
 	if (error != 0) {
-		path_absent(path->name, error, error == PATH_ABSENT ? "not in this driver" : "could not be prepared");
+		path_absent(path->name, error,
+			    error == PATH_ABSENT ? "not in this driver" : "could not be prepared");
 		return error == PATH_ABSENT ? 0 : 1;
 	}
 	before = look(driver, path->flags);
@@ -232,7 +239,8 @@ int path_search(const struct path *path, const struct path_driver *driver, uint6
 	after = look(driver, path->flags);
 
 	printf("%s\t%llu\t%llu\t%llu", path->name, (unsigned long long)path->granule,
-	       (unsigned long long)(cap_units * path->granule), (unsigned long long)(r.works_units * path->granule));
+	       (unsigned long long)(cap_units * path->granule),
+	       (unsigned long long)(r.works_units * path->granule));
 	if (r.fails_units == 0)
 		printf("\t-\t0");
 	else

@@ -50,7 +50,8 @@ static bool receive_message(int fd, struct message *m, int *passed)
 {
 	char control[CMSG_SPACE(sizeof(int))];
 	struct iovec part = { m, sizeof(*m) };
-	struct msghdr header = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr header = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
 	struct cmsghdr *c;
 
 	*passed = -1;
@@ -197,8 +198,9 @@ static int say_file(void)
 	struct stat st;
 
 	if (fstat(kept_fd, &st) == 0)
-		snprintf(note, sizeof(note), "a descriptor is a %s, device %u, inode %llu", S_ISCHR(st.st_mode) ? "character device" : "file",
-			 (unsigned int)st.st_dev, (unsigned long long)st.st_ino);
+		snprintf(note, sizeof(note), "a descriptor is a %s, device %u, inode %llu",
+			 S_ISCHR(st.st_mode) ? "character device" : "file", (unsigned int)st.st_dev,
+			 (unsigned long long)st.st_ino);
 	return 0;
 }
 
@@ -213,7 +215,8 @@ static int take_kept_handle(uint64_t bytes)
 
 	if (error != 0)
 		return error;
-	error = (int)cu.cuMemExportToShareableHandle(&kept_fd, owned, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	error = (int)cu.cuMemExportToShareableHandle(&kept_fd, owned,
+						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	cu.cuMemRelease(owned);
 	return error;
 }
@@ -230,7 +233,8 @@ static int take_kept_range(uint64_t bytes)
 
 	if (error != 0)
 		return error;
-	error = (int)cu.cuMemGetHandleForAddressRange(&kept_fd, held, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+	error = (int)cu.cuMemGetHandleForAddressRange(&kept_fd, held, bytes,
+						      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 	cu.cuMemFree_v2(held);
 	return error;
 }
@@ -255,7 +259,8 @@ static int open_fd(int fd, uint64_t bytes)
 		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = the_device },
 		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
 	};
-	int error = (int)cu.cuMemImportFromShareableHandle(&owned, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	int error = (int)cu.cuMemImportFromShareableHandle(&owned, (void *)(uintptr_t)fd,
+							   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 
 	if (error != 0)
 		return error;
@@ -300,7 +305,8 @@ int shared_importer(int fd)
 			continue;
 		}
 		if (m.order == OPEN_IPC)
-			error = (int)cu.cuIpcOpenMemHandle_v2(&held, m.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+			error = (int)cu.cuIpcOpenMemHandle_v2(&held, m.handle,
+							      CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 		else if (m.order == OPEN_FD)
 			error = open_fd(passed, m.bytes);
 		else

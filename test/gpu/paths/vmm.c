@@ -86,8 +86,10 @@ static int take_host(uint64_t bytes)
 	};
 	int error = (int)cu.cuMemCreate(&handle, bytes, &prop, 0);
 
-	return error == CUDA_ERROR_INVALID_VALUE || error == CUDA_ERROR_INVALID_DEVICE || error == CUDA_ERROR_NOT_SUPPORTED ?
-		       PATH_ABSENT : error;
+	return error == CUDA_ERROR_INVALID_VALUE || error == CUDA_ERROR_INVALID_DEVICE ||
+			       error == CUDA_ERROR_NOT_SUPPORTED
+		       ? PATH_ABSENT
+		       : error;
 }
 
 struct path vmm_paths[] = {

@@ -41,7 +41,8 @@ struct driver {
 #undef MEMBER
 	/* Of CUDA 13; NULL before. */
 	CUresult (*cuMemcpyBatchAsync_v2)(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,
-					  CUmemcpyAttributes *attributes, size_t *from_entry, size_t kinds, CUstream stream);
+					  CUmemcpyAttributes *attributes, size_t *from_entry, size_t kinds,
+					  CUstream stream);
 };
 
 extern struct driver cu;

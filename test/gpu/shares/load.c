@@ -139,7 +139,8 @@ static int work(void)
 		if (step_ns != 0) {
 			uint64_t now = now_ns();
 
-			/* After a stop the clock starts again; a piece that comes late counts from when it was due. */
+			/* After a stop the clock starts again; a piece that comes late counts from when it
+			 * was due. */
 			next_ns = now > next_ns + 1000000000u ? now : next_ns + step_ns;
 			sleep_until(next_ns);
 		}
@@ -178,7 +179,8 @@ int main(int argc, char **argv)
 	}
 	puts("ready");
 	fflush(stdout);
-	if (pthread_create(&listener, NULL, listen_to_input, NULL) != 0 || pthread_create(&collector, NULL, collect, NULL) != 0)
+	if (pthread_create(&listener, NULL, listen_to_input, NULL) != 0 ||
+	    pthread_create(&collector, NULL, collect, NULL) != 0)
 		return 1;
 	if (o.beside_us != 0 && pthread_create(&other, NULL, beside, NULL) != 0)
 		return 1;

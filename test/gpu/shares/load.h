@@ -25,7 +25,8 @@ struct load_options {
 	unsigned int call_us;	/* that the host works for the stream, before the kernels */
 	bool chain;		/* each piece waits for the one before it, which is in another stream */
 	unsigned int rate;	/* pieces per second by the clock; 0: as fast as it goes */
-	unsigned int beside_us; /* length of kernels that another thread launches into a stream of its own; 0: none */
+	unsigned int beside_us; /* length of kernels that another thread launches into a stream of its own; 0:
+				   none */
 	unsigned int duty_us;	/* one piece in so many microseconds: a known share of the GPU */
 	double loops_per_us;
 	const char *page, *pretend;

@@ -11,10 +11,13 @@ struct load_options o = { .us = 1000, .kernels = 1, .deep = 8, .streams = 1, .bl
 
 static int usage(void)
 {
-	fputs("usage: load --page FILE --loops N [--us N] [--kernels N] [--gap US] [--deep N] [--streams N] [--blocks N]\n"
-	      "            [--copy MIB] [--fill MIB] [--move MIB [--rows BYTES | --list N]] [--call US] [--chain]\n"
+	fputs("usage: load --page FILE --loops N [--us N] [--kernels N] [--gap US] [--deep N] [--streams N] "
+	      "[--blocks N]\n"
+	      "            [--copy MIB] [--fill MIB] [--move MIB [--rows BYTES | --list N]] [--call US] "
+	      "[--chain]\n"
 	      "            [--rate PER-SECOND | --duty US] [--beside US] [--pretend LIMITS]\n"
-	      "       load --calibrate\n", stderr);
+	      "       load --calibrate\n",
+	      stderr);
 	return 2;
 }
 
@@ -62,7 +65,8 @@ int options(int argc, char **argv, bool *calibrating)
 		default: return usage();
 		}
 	}
-	if (o.deep == 0 || o.deep > MOST_DEEP || o.list > MOST_LISTED || o.streams == 0 || o.streams > MOST_STREAMS)
+	if (o.deep == 0 || o.deep > MOST_DEEP || o.list > MOST_LISTED || o.streams == 0 ||
+	    o.streams > MOST_STREAMS)
 		return usage();
 	return *calibrating || (o.page != NULL && o.loops_per_us > 0) ? 0 : usage();
 }

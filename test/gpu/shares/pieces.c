@@ -70,7 +70,8 @@ static int move(CUstream on)
 	if (o.list != 0)
 		return move_list(on);
 	return o.row_bytes != 0 ? move_rows(on)
-				: (int)cu.cuMemcpyDtoDAsync_v2(device_block, other_block, (size_t)o.move_mib << 20, on);
+				: (int)cu.cuMemcpyDtoDAsync_v2(device_block, other_block,
+							       (size_t)o.move_mib << 20, on);
 }
 
 int piece_submit(uint64_t number, CUevent event, CUevent last)
@@ -104,7 +105,8 @@ double pieces_calibrate(void)
 		uint64_t from = now_ns();
 		double loops;
 
-		if (launch(stream[0], CALIBRATE_US, CALIBRATE_LOOPS) != 0 || cu.cuStreamSynchronize(stream[0]) != 0)
+		if (launch(stream[0], CALIBRATE_US, CALIBRATE_LOOPS) != 0 ||
+		    cu.cuStreamSynchronize(stream[0]) != 0)
 			return 0;
 		loops = CALIBRATE_LOOPS / ((double)(now_ns() - from) / 1000.0);
 		best = loops > best ? loops : best;

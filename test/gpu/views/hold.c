@@ -54,8 +54,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "hold: no CUDA driver: %s\n", dlerror());
 		return 1;
 	}
-	if ((result = cu.init(0)) != 0 || (result = cu.device(&device, 0)) != 0 || (result = cu.retain(&context, device)) != 0 ||
-	    (result = cu.current(context)) != 0 || (result = cu.alloc(&pointer, bytes)) != 0) {
+	if ((result = cu.init(0)) != 0 || (result = cu.device(&device, 0)) != 0 ||
+	    (result = cu.retain(&context, device)) != 0 || (result = cu.current(context)) != 0 ||
+	    (result = cu.alloc(&pointer, bytes)) != 0) {
 		fprintf(stderr, "hold: CUDA error %d\n", result);
 		return 1;
 	}

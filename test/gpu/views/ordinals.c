@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Prints the UUIDs of the GPUs that CUDA counts, and of those that NVML counts: "cuda UUID…" and "nvml UUID…".
- * Then takes a little memory of the first one, so that it is charged. */
+ * Prints the UUIDs of the GPUs that CUDA counts, and of those that NVML counts: "cuda UUID…" and "nvml
+ * UUID…". Then takes a little memory of the first one, so that it is charged. */
 #include <dlfcn.h>
 #include <stdio.h>
 
@@ -73,8 +73,10 @@ int main(void)
 		unsigned long long pointer;
 		void *context;
 
-		printf("alloc %d\n", cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuCtxSetCurrent(context) == 0
-					     ? cuMemAlloc_v2(&pointer, 64 << 20) : -1);
+		printf("alloc %d\n",
+		       cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuCtxSetCurrent(context) == 0
+			       ? cuMemAlloc_v2(&pointer, 64 << 20)
+			       : -1);
 	}
 	return 0;
 }

@@ -44,8 +44,8 @@ struct calls {
 	const struct call *call;
 	unsigned count;
 };
-extern const struct calls calls_of_memory, calls_of_pools, calls_of_copies, calls_of_graphs, calls_of_modules, calls_of_contexts,
-	calls_of_streams;
+extern const struct calls calls_of_memory, calls_of_pools, calls_of_copies, calls_of_graphs, calls_of_modules,
+	calls_of_contexts, calls_of_streams;
 
 /* The context, device 0's primary one, and the kernel (../spin.h). */
 extern CUcontext context;

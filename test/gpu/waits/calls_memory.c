@@ -79,7 +79,10 @@ static CUresult end_array(struct things *t)
 /* As the library asks how large an array will be: nothing lies behind it. */
 static CUresult make_deferred_array(struct things *t)
 {
-	const CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1,
+	const CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = 1024,
+					       .Height = 1024,
+					       .Format = CU_AD_FORMAT_FLOAT,
+					       .NumChannels = 1,
 					       .Flags = CUDA_ARRAY3D_DEFERRED_MAPPING};
 
 	return cu.cuArray3DCreate_v2(&t->array, &shape);
@@ -87,7 +90,8 @@ static CUresult make_deferred_array(struct things *t)
 
 static CUresult make_mapping(struct things *t)
 {
-	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 
 	TRY(cu.cuMemCreate(&t->handle, BLOCK_BYTES, &prop, 0));
 	TRY(cu.cuMemAddressReserve(&t->block, BLOCK_BYTES, 0, 0, 0));

@@ -41,7 +41,8 @@ static CUresult allocate_and_give(struct things *t)
 
 static CUresult make_pool(struct things *t)
 {
-	const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 
 	return cu.cuMemPoolCreate(&t->pool, &props);
 }
@@ -56,7 +57,8 @@ static CUresult allocate_from_own(struct things *t)
 	return cu.cuMemAllocFromPoolAsync(&t->block, BLOCK_BYTES, t->pool, t->stream);
 }
 
-/* The frees are done before the pool ends: where they are not, this driver (580.159) crashes now and then, also natively. */
+/* The frees are done before the pool ends: where they are not, this driver (580.159) crashes now and then,
+ * also natively. */
 static CUresult give_and_wait(struct things *t)
 {
 	TRY(give(t));

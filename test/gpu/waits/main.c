@@ -23,8 +23,9 @@
 /* Whoever watches over a program that does nothing has gone to sleep by then. */
 #define PAUSE_MS 35u
 
-static const struct calls *const groups[] = {&calls_of_memory, &calls_of_pools, &calls_of_copies, &calls_of_graphs,
-					     &calls_of_modules, &calls_of_contexts, &calls_of_streams};
+static const struct calls *const groups[] = {&calls_of_memory, &calls_of_pools,	  &calls_of_copies,
+					     &calls_of_graphs, &calls_of_modules, &calls_of_contexts,
+					     &calls_of_streams};
 #define GROUPS (sizeof(groups) / sizeof(groups[0]))
 
 enum order { BEHIND, IN_FRONT, AFTER_A_PAUSE, ORDERS };

@@ -81,7 +81,8 @@ static CUresult event_record(struct things *t)
 	return cu.cuEventRecord(other, free_stream);
 }
 
-static CUresult (*const question[])(struct things *t) = {event_query, elapsed_time, stream_query, event_record};
+static CUresult (*const question[])(struct things *t) = {event_query, elapsed_time, stream_query,
+							 event_record};
 #define QUESTIONS (sizeof(question) / sizeof(question[0]))
 
 static CUresult hold(void)
@@ -99,7 +100,8 @@ static CUresult begin_probe(void)
 
 	word = page;
 	*word = 0;
-	TRY(cu.cuMemHostRegister_v2(page, PAGE_BYTES, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
+	TRY(cu.cuMemHostRegister_v2(page, PAGE_BYTES,
+				    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
 	TRY(cu.cuMemHostGetDevicePointer_v2(&word_address, page, 0));
 	TRY(cu.cuStreamCreate(&held, STREAM_NON_BLOCKING));
 	TRY(cu.cuStreamCreate(&free_stream, STREAM_NON_BLOCKING));
@@ -122,7 +124,8 @@ static CUresult probe(const struct calls *calls, const struct call *call, bool s
 	TRY(hold());
 	start(&one, call->call, &t);
 	waits = !returns(&one, PATIENCE_MS);
-	printf("%s\t%s\t%s\t%s", calls->name, call->name, same ? "same" : "other", waits ? "waits" : "returns");
+	printf("%s\t%s\t%s\t%s", calls->name, call->name, same ? "same" : "other",
+	       waits ? "waits" : "returns");
 	for (unsigned i = 0; i < QUESTIONS; i++) {
 		start(&questions[i], question[i], NULL);
 		printf("\t%s", returns(&questions[i], QUESTION_MS) ? "returns" : "waits");
@@ -141,7 +144,8 @@ int probe_all(const struct calls *const *calls, unsigned count)
 {
 	CUresult result = begin_probe();
 
-	printf("program\tcall\tstream\tcall\tcuEventQuery\tcuEventElapsedTime\tcuStreamQuery\tcuEventRecord\tresult\n");
+	printf("program\tcall\tstream\tcall\tcuEventQuery\tcuEventElapsedTime\tcuStreamQuery\tcuEventRecord\t"
+	       "result\n");
 	for (unsigned c = 0; c < count && result == CUDA_SUCCESS; c++) {
 		for (unsigned i = 0; i < calls[c]->count * 2 && result == CUDA_SUCCESS; i++) {
 			const struct call *call = &calls[c]->call[i / 2];

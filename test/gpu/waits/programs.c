@@ -88,8 +88,8 @@ static CUresult graph_memory(void)
 	return cu.cuDeviceGraphMemTrim(0);
 }
 
-/* Many that take turns with the same memory in one stream, and then want it at once in as many streams: what was
- * theirs together has to be mapped again while some are at work. */
+/* Many that take turns with the same memory in one stream, and then want it at once in as many streams: what
+ * was theirs together has to be mapped again while some are at work. */
 #define MANY 6
 static CUresult graph_streams(void)
 {
@@ -126,8 +126,8 @@ static CUresult leaving_graph(CUgraphExec *exec, CUdeviceptr *block)
 	return cu.cuStreamDestroy_v2(stream);
 }
 
-/* First all in one stream, so that they share memory, then each in its own, so that they do not, and after a pause
- * each time; what is left over is freed in a stream or at once. */
+/* First all in one stream, so that they share memory, then each in its own, so that they do not, and after a
+ * pause each time; what is left over is freed in a stream or at once. */
 static CUresult graph_footprint(void)
 {
 	CUgraphExec exec[3], leaving[3];
@@ -150,7 +150,8 @@ static CUresult graph_footprint(void)
 		for (int i = 0; i < 3; i++)
 			TRY(cu.cuGraphLaunch(leaving[i], stream[i]));
 		for (int i = 0; i < 3; i++)
-			TRY(round % 2 == 0 ? cu.cuMemFreeAsync(block[i], stream[i]) : cu.cuMemFree_v2(block[i]));
+			TRY(round % 2 == 0 ? cu.cuMemFreeAsync(block[i], stream[i])
+					   : cu.cuMemFree_v2(block[i]));
 		rest(40);
 		for (int i = 2; i >= 0; i--)
 			TRY(cu.cuGraphLaunch(exec[i], stream[(i + 1) % 3]));
@@ -204,7 +205,8 @@ static CUresult reset(void)
 	return cu.cuCtxSynchronize();
 }
 
-/* What is held back when a child is made is let go for the parent: the word is in memory that both have then. */
+/* What is held back when a child is made is let go for the parent: the word is in memory that both have
+ * then. */
 static CUresult forks(void)
 {
 	for (int round = 0; round < 10; round++) {

@@ -51,7 +51,8 @@ static void check_own(void)
 
 	if (cuSimHeld(0, &own, NULL) != CUDA_SUCCESS || own > LIMIT_MIB * MIB)
 		count(&shared->over);
-	if (cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS || total_bytes != LIMIT_MIB * MIB || free_bytes > total_bytes)
+	if (cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS || total_bytes != LIMIT_MIB * MIB ||
+	    free_bytes > total_bytes)
 		count(&shared->odd);
 }
 
@@ -115,7 +116,8 @@ static void write_words(struct fuzz *f)
 	uint32_t *word = (uint32_t *)step.ledger;
 
 	for (int i = 0; i < 2000; i++)
-		__atomic_store_n(&word[fuzz_below(f, sizeof(*step.ledger) / 4)], (uint32_t)fuzz_number(f), __ATOMIC_RELAXED);
+		__atomic_store_n(&word[fuzz_below(f, sizeof(*step.ledger) / 4)], (uint32_t)fuzz_number(f),
+				 __ATOMIC_RELAXED);
 }
 
 static void write_head(struct fuzz *f)
@@ -123,14 +125,17 @@ static void write_head(struct fuzz *f)
 	uint32_t *word = (uint32_t *)step.ledger;
 
 	for (int i = 0; i < 20; i++)
-		__atomic_store_n(&word[fuzz_below(f, offsetof(struct vgpu_ledger, step) / 4)], (uint32_t)fuzz_number(f), __ATOMIC_RELAXED);
+		__atomic_store_n(&word[fuzz_below(f, offsetof(struct vgpu_ledger, step) / 4)],
+				 (uint32_t)fuzz_number(f), __ATOMIC_RELAXED);
 	__atomic_store_n(&step.ledger->context_bytes[0], fuzz_number(f), __ATOMIC_RELAXED);
 }
 
 static void write_slots(struct fuzz *f)
 {
 	for (int i = 0; i < 50; i++) {
-		struct vgpu_ledger_slot *slot = &step.ledger->slot[fuzz_below(f, 2) ? fuzz_below(f, 4) : fuzz_below(f, VGPU_MAX_PROCS)];
+		struct vgpu_ledger_slot *slot =
+			&step.ledger
+				 ->slot[fuzz_below(f, 2) ? fuzz_below(f, 4) : fuzz_below(f, VGPU_MAX_PROCS)];
 
 		__atomic_store_n(&slot->state, fuzz_below(f, 3), __ATOMIC_RELAXED);
 		__atomic_store_n(&slot->step, fuzz_below(f, 300), __ATOMIC_RELAXED);
@@ -180,8 +185,10 @@ static bool all_ended(pid_t pid[WORKERS])
 
 static void any_ledger(struct fuzz *f)
 {
-	static void (*const writers[])(struct fuzz *) = {write_words, write_head, write_slots, write_all, write_lock};
-	void (*one)(struct fuzz *) = writers[fuzz_below(f, 5)], (*other)(struct fuzz *) = writers[fuzz_below(f, 5)];
+	static void (*const writers[])(struct fuzz *) = {write_words, write_head, write_slots, write_all,
+							 write_lock};
+	void (*one)(struct fuzz *) = writers[fuzz_below(f, 5)],
+				(*other)(struct fuzz *) = writers[fuzz_below(f, 5)];
 	pid_t pid[WORKERS];
 	uint64_t began;
 
@@ -195,7 +202,8 @@ static void any_ledger(struct fuzz *f)
 	}
 	/* Most rounds begin once all are at work, so that they have something to lose. */
 	began = now_ms();
-	while (fuzz_below(f, 1000) != 0 && __atomic_load_n(&shared->calls, __ATOMIC_RELAXED) < 10 && now_ms() - began < 2000)
+	while (fuzz_below(f, 1000) != 0 && __atomic_load_n(&shared->calls, __ATOMIC_RELAXED) < 10 &&
+	       now_ms() - began < 2000)
 		;
 	for (began = now_ms(); !all_ended(pid) && now_ms() - began < 200;)
 		(fuzz_below(f, 2) ? one : other)(f);
@@ -253,7 +261,8 @@ static void sums_of_zero_do_not_lift_the_limit(void)
 	CUdeviceptr a, b;
 
 	step = step_make(3, 0, LIMIT_MIB, LIMIT_MIB);
-	step.ledger->slot[9] = (struct vgpu_ledger_slot){.state = 1, .pid = 1, .pidns = 42, .used_bytes = {30 * MIB}};
+	step.ledger->slot[9] =
+		(struct vgpu_ledger_slot){.state = 1, .pid = 1, .pidns = 42, .used_bytes = {30 * MIB}};
 	cuda_begin(0);
 	CHECK_IS(cuMemAlloc_v2(&a, 40 * MIB), CUDA_SUCCESS);
 	for (int i = 0; i < 3; i++) {

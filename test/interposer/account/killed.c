@@ -36,7 +36,8 @@ static struct {
 } *shared;
 static struct step step;
 
-static const enum thing_kind memory[] = {THING_LINEAR, THING_PITCHED, THING_MANAGED, THING_ASYNC, THING_POOLED, THING_VMM, THING_ARRAY};
+static const enum thing_kind memory[] = {THING_LINEAR, THING_PITCHED, THING_MANAGED, THING_ASYNC,
+					 THING_POOLED, THING_VMM,     THING_ARRAY};
 /* Without managed memory, beside which nobody knows exactly what contexts and modules take. */
 static const enum thing_kind everything[] = {THING_LINEAR, THING_ASYNC, THING_POOLED, THING_VMM, THING_ARRAY,
 					     THING_GRAPH, THING_POOL, THING_CONTEXT, THING_MODULE};
@@ -57,8 +58,8 @@ static void never_above(void)
 {
 	size_t all;
 
-	if (READ(step.ledger->used_bytes[0]) > shared->limit_bytes || cuSimHeld(0, NULL, &all) != CUDA_SUCCESS ||
-	    all > shared->limit_bytes)
+	if (READ(step.ledger->used_bytes[0]) > shared->limit_bytes ||
+	    cuSimHeld(0, NULL, &all) != CUDA_SUCCESS || all > shared->limit_bytes)
 		COUNT(shared->over);
 }
 
@@ -77,7 +78,8 @@ static void park(const struct victim *v)
 
 	if (!READ(shared->pause))
 		return;
-	/* The last one has the driver asked about what nobody has asked it yet: small modules, trimmed pools. */
+	/* The last one has the driver asked about what nobody has asked it yet: small modules, trimmed
+	 * pools. */
 	if (COUNT(parked) == THREADS) {
 		if (shared->everything && cuCtxSynchronize() == CUDA_SUCCESS &&
 		    cuCtxGetLimit(&stack, CU_LIMIT_STACK_SIZE) == CUDA_SUCCESS)
@@ -93,7 +95,8 @@ static void park(const struct victim *v)
 
 static enum thing_kind any_kind(uint32_t *seed)
 {
-	return shared->everything ? ONE_OF(everything, thing_random(seed)) : ONE_OF(memory, thing_random(seed));
+	return shared->everything ? ONE_OF(everything, thing_random(seed))
+				  : ONE_OF(memory, thing_random(seed));
 }
 
 static void *take_and_drop(void *argument)
@@ -186,7 +189,8 @@ static void say_who_holds_what(uint32_t round)
 	fprintf(stderr, "in round %u\n", round);
 	for (int i = 0; i < PROCESSES; i++)
 		if (victim_pid[i] != 0)
-			fprintf(stderr, "process %d holds %llu\n", (int)victim_pid[i], (unsigned long long)shared->own_bytes[i]);
+			fprintf(stderr, "process %d holds %llu\n", (int)victim_pid[i],
+				(unsigned long long)shared->own_bytes[i]);
 	for (int i = 0; i < VGPU_MAX_PROCS; i++)
 		if (step.ledger->slot[i].state == 1)
 			fprintf(stderr, "slot %d: process %d is charged %llu\n", i, step.ledger->slot[i].pid,
@@ -217,8 +221,9 @@ static void check_account(uint32_t round)
 	CHECK(used <= shared->limit_bytes);
 	if (failures == 0)
 		return;
-	fprintf(stderr, "%llu looks, the longest took %llu ms; lock %#x, %u slots\n", (unsigned long long)looks,
-		(unsigned long long)longest, READ(step.ledger->lock), READ(step.ledger->slots_high));
+	fprintf(stderr, "%llu looks, the longest took %llu ms; lock %#x, %u slots\n",
+		(unsigned long long)looks, (unsigned long long)longest, READ(step.ledger->lock),
+		READ(step.ledger->slots_high));
 	say_who_holds_what(round);
 }
 
@@ -297,7 +302,8 @@ static void the_killed_leave_nothing_behind_whatever_they_did(void)
 
 int main(int argc, char **argv)
 {
-	if (argc == 1 && (dup2(memfd_create("shared", 0), SHARED_FD) != SHARED_FD || ftruncate(SHARED_FD, sizeof(*shared)) != 0))
+	if (argc == 1 && (dup2(memfd_create("shared", 0), SHARED_FD) != SHARED_FD ||
+			  ftruncate(SHARED_FD, sizeof(*shared)) != 0))
 		return 1;
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, SHARED_FD, 0);
 	if (argc > 3 && strcmp(argv[1], "victim") == 0)

@@ -27,7 +27,8 @@ static void a_stopped_holder_loses_the_lock(void)
 	__atomic_store_n(&step.ledger->lock, (uint32_t)getppid(), __ATOMIC_RELEASE);
 	began = now_ns();
 	CHECK_IS(cuMemAlloc_v2(&a, 10 * MIB), CUDA_SUCCESS);
-	/* As one that is stuck, after a second; one that is passed on again and again is waited for for three. */
+	/* As one that is stuck, after a second; one that is passed on again and again is waited for for
+	 * three. */
 	CHECK_WITHIN(now_ns() - began, 1000000000, 2500000000);
 	CHECK_IS(step.ledger->used_bytes[0], 20 * MIB);
 	CHECK_IS(step.ledger->lock, 0);

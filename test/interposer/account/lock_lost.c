@@ -93,7 +93,8 @@ static void sums_are(uint64_t bytes)
 	CHECK_IS(one.held_bytes[0], ledger.slot[one.slot].used_bytes[0]);
 }
 
-/* Somebody thinks that the lock is stuck, takes it, charges what has room by the sums from before, and is through. */
+/* Somebody thinks that the lock is stuck, takes it, charges what has room by the sums from before, and is
+ * through. */
 static void is_robbed(void)
 {
 	ledger.slot[other.slot].used_bytes[0] = 100 * MIB;
@@ -192,7 +193,8 @@ static uint64_t waited_for_ns(uint32_t holder, uint64_t pidns)
 	return now_ns() - began;
 }
 
-/* Bounds from above are wide: half of a second is long for a machine, and half of what a living holder has. */
+/* Bounds from above are wide: half of a second is long for a machine, and half of what a living holder
+ * has. */
 static void a_holder_is_waited_for_as_long_as_it_may_run(void)
 {
 	two_processes_of_a_job();

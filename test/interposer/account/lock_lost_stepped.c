@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Two processes of a job charge what only one of them can have, and a third one robs the first of the
- * ledger's lock: at every single instruction at which it can be stopped while it has it. Whatever each of them
- * had read by then, the driver never gives out more than the limit. */
+ * ledger's lock: at every single instruction at which it can be stopped while it has it. Whatever each of
+ * them had read by then, the driver never gives out more than the limit. */
 #include "harness.h"
 
 #include <errno.h>
@@ -97,7 +97,8 @@ static bool let_it_wait(struct worker *first, pid_t pid)
 	return ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) == 0 && stopped(pid);
 }
 
-/* Lets it go on to where it has the lock, and so many instructions further. False when it has given it back by then. */
+/* Lets it go on to where it has the lock, and so many instructions further. False when it has given it back
+ * by then. */
 static bool step_into_the_lock(pid_t pid, unsigned instructions)
 {
 	WRITE(step.ledger->lock, 0);
@@ -132,7 +133,8 @@ static bool round_of(pid_t pid, unsigned instructions)
 	CHECK(highest <= LIMIT_MIB * MIB);
 	CHECK(first->result != CUDA_SUCCESS || second->result != CUDA_SUCCESS);
 	if (failures != 0)
-		fprintf(stderr, "robbed %u instructions after it had the lock: %d and %d\n", instructions, first->result, second->result);
+		fprintf(stderr, "robbed %u instructions after it had the lock: %d and %d\n", instructions,
+			first->result, second->result);
 	order(first, GIVE);
 	order(second, GIVE);
 	return await(first) && await(second) && inside && failures == 0;

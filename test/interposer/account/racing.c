@@ -34,7 +34,8 @@ static void never_above(void)
 {
 	size_t all;
 
-	if (cuSimHeld(0, NULL, &all) != CUDA_SUCCESS || all > LIMIT_MIB * MIB || READ(step.ledger->used_bytes[0]) > LIMIT_MIB * MIB)
+	if (cuSimHeld(0, NULL, &all) != CUDA_SUCCESS || all > LIMIT_MIB * MIB ||
+	    READ(step.ledger->used_bytes[0]) > LIMIT_MIB * MIB)
 		COUNT(shared->over);
 }
 
@@ -55,7 +56,9 @@ static void all_arrive(int stage)
 
 static void count_result(CUresult result)
 {
-	COUNT(*(result == CUDA_SUCCESS ? &shared->taken : result == CUDA_ERROR_OUT_OF_MEMORY ? &shared->refused : &shared->errors));
+	COUNT(*(result == CUDA_SUCCESS		     ? &shared->taken
+		: result == CUDA_ERROR_OUT_OF_MEMORY ? &shared->refused
+						     : &shared->errors));
 }
 
 /* Mostly a few granules; sometimes more than a chunk of a pool, which is 16 of them. */
@@ -104,7 +107,8 @@ static void fill(struct hands *hands, uint32_t seed)
 	struct thing thing[GRANULES] = {0};
 	uint32_t held = 0;
 
-	while (held < GRANULES && thing_take(hands, &thing[held], kinds[thing_random(&seed) % 4], 1) == CUDA_SUCCESS) {
+	while (held < GRANULES &&
+	       thing_take(hands, &thing[held], kinds[thing_random(&seed) % 4], 1) == CUDA_SUCCESS) {
 		held++;
 		never_above();
 	}

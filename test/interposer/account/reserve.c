@@ -45,15 +45,19 @@ static void take(struct block *block, CUstream stream, uint32_t *seed)
 	CUresult result;
 
 	block->plain = thing_random(seed) % 3 == 0;
-	result = block->plain ? cuMemAlloc_v2(&block->pointer, bytes) : cuMemAllocAsync(&block->pointer, bytes, stream);
+	result = block->plain ? cuMemAlloc_v2(&block->pointer, bytes)
+			      : cuMemAllocAsync(&block->pointer, bytes, stream);
 	if (result != CUDA_SUCCESS)
 		block->pointer = 0;
-	COUNT(*(result == CUDA_SUCCESS ? &shared->taken : result == CUDA_ERROR_OUT_OF_MEMORY ? &shared->refused : &shared->errors));
+	COUNT(*(result == CUDA_SUCCESS		     ? &shared->taken
+		: result == CUDA_ERROR_OUT_OF_MEMORY ? &shared->refused
+						     : &shared->errors));
 }
 
 static void give(struct block *block, CUstream stream)
 {
-	if ((block->plain ? cuMemFree_v2(block->pointer) : cuMemFreeAsync(block->pointer, stream)) != CUDA_SUCCESS)
+	if ((block->plain ? cuMemFree_v2(block->pointer) : cuMemFreeAsync(block->pointer, stream)) !=
+	    CUDA_SUCCESS)
 		COUNT(shared->errors);
 	block->pointer = 0;
 }
@@ -156,7 +160,8 @@ static void want_the_only_chunk(uint32_t seed)
 	cuda_begin(0);
 	for (int i = 0; i < 10 * CALLS; i++) {
 		block.plain = thing_random(&seed) % 2 == 0;
-		if ((block.plain ? cuMemAlloc_v2(&block.pointer, CHUNK) : cuMemAllocAsync(&block.pointer, MIB, NULL)) != CUDA_SUCCESS)
+		if ((block.plain ? cuMemAlloc_v2(&block.pointer, CHUNK)
+				 : cuMemAllocAsync(&block.pointer, MIB, NULL)) != CUDA_SUCCESS)
 			continue;
 		COUNT(shared->taken);
 		give(&block, NULL);

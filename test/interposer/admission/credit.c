@@ -126,7 +126,8 @@ static void a_share_of_either_is_a_cap(void)
 	const struct {
 		uint32_t step, job;
 		bool capped;
-	} cases[] = {{0, 0, false}, {100, 100, false}, {20, 0, true}, {0, 50, true}, {1, 100, true}, {100, 99, true}};
+	} cases[] = {{0, 0, false}, {100, 100, false}, {20, 0, true},
+		     {0, 50, true}, {1, 100, true},    {100, 99, true}};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		begin(cases[i].step, cases[i].job);
@@ -144,7 +145,8 @@ static struct vgpu_busy busy_between(uint64_t from, uint64_t to, uint64_t ns)
 	return busy;
 }
 
-/* Of the time in which this process was seen at work another one has counted all: then this one was at work beside it. */
+/* Of the time in which this process was seen at work another one has counted all: then this one was at work
+ * beside it. */
 static void what_another_process_has_counted_was_at_another_time(void)
 {
 	struct vgpu_busy busy;
@@ -184,10 +186,15 @@ static struct vgpu_meter meter;
 
 #define AT (1000 * MS)
 
-static struct vgpu_busy finish(uint64_t last, uint64_t expected, uint64_t took, uint64_t pending, uint64_t reached)
+static struct vgpu_busy finish(uint64_t last, uint64_t expected, uint64_t took, uint64_t pending,
+			       uint64_t reached)
 {
-	struct vgpu_measured work = {.first_ns = AT, .last_ns = last, .expected_ns = expected, .took_ns = took,
-				     .pending_ns = pending, .reached_ns = reached};
+	struct vgpu_measured work = {.first_ns = AT,
+				     .last_ns = last,
+				     .expected_ns = expected,
+				     .took_ns = took,
+				     .pending_ns = pending,
+				     .reached_ns = reached};
 
 	return vgpu_meter_finish(&device, &meter, &work);
 }
@@ -268,8 +275,13 @@ static void a_place_has_nothing_of_who_had_it_before(void)
 		CHECK(memcmp(cost, &fresh, sizeof(fresh)) == 0);
 		if (failures != 0)
 			return;
-		*cost = (struct vgpu_cost){.key = key, .average_ns = 5000, .samples = (uint16_t)(1 + i % 50), .outliers = 1,
-					   .since_sample = 9, .put_off = 4, .brief_ns = 3000};
+		*cost = (struct vgpu_cost){.key = key,
+					   .average_ns = 5000,
+					   .samples = (uint16_t)(1 + i % 50),
+					   .outliers = 1,
+					   .since_sample = 9,
+					   .put_off = 4,
+					   .brief_ns = 3000};
 		CHECK(vgpu_cost_of(table, key) == cost);
 		CHECK_IS(cost->average_ns, 5000);
 	}

@@ -43,7 +43,8 @@ static void a_process_says_as_long_as_it_is_busy(void)
 	know(KERNEL, 100 * US);
 	virtual_host_launch(1, KERNEL, 5 * MS);
 	virtual_host_works(2 * MS);
-	CHECK_WITHIN(virtual_ledger.slot[0].inflight_until_ns[0], virtual_host_now() + MS, virtual_host_now() + 3 * MS);
+	CHECK_WITHIN(virtual_ledger.slot[0].inflight_until_ns[0], virtual_host_now() + MS,
+		     virtual_host_now() + 3 * MS);
 	virtual_host_waits(1);
 	virtual_host_works(10 * MS);
 	CHECK_IS(virtual_ledger.slot[0].inflight_until_ns[0], 0);
@@ -205,7 +206,8 @@ static void takes_turns(struct virtual_slice *slice, uint64_t now_ns)
 		claim->wants_since_ns = claim->drained_ns = now_ns;
 		claim->bell++;
 	} else if (claim->holds_since_ns == 0 && virtual_claim.holds_since_ns == 0 &&
-		   (virtual_claim.wants_since_ns == 0 || claim->wants_since_ns < virtual_claim.wants_since_ns)) {
+		   (virtual_claim.wants_since_ns == 0 ||
+		    claim->wants_since_ns < virtual_claim.wants_since_ns)) {
 		turn_busy_ns = virtual_host_busy_ns(0, HOST_MS);
 		claim->holds_since_ns = now_ns;
 		claim->wants_since_ns = 0;
@@ -290,7 +292,8 @@ static void what_nobody_wants_is_for_elastic_slices(void)
 		virtual_slices_begin(1, (const uint32_t[]){50});
 		know(KERNEL, 100 * US);
 		busy_for_a_second();
-		CHECK_WITHIN(busy_for_a_second(), elastic ? 950 * MS : 480 * MS, elastic ? 1001 * MS : 520 * MS);
+		CHECK_WITHIN(busy_for_a_second(), elastic ? 950 * MS : 480 * MS,
+			     elastic ? 1001 * MS : 520 * MS);
 		/* Until somebody wants it. */
 		virtual_slice[0].says = takes_turns;
 		busy_for_a_second();

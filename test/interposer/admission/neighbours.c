@@ -92,7 +92,8 @@ static void garbage(struct vgpu_claim *claim, uint64_t now)
 		x ^= x << 13;
 		x ^= x >> 7;
 		x ^= x << 17;
-		__atomic_store_n(&((uint64_t *)claim)[i], x % 3 == 0 ? x : now + x % (8 * MS) - 4 * MS, __ATOMIC_RELAXED);
+		__atomic_store_n(&((uint64_t *)claim)[i], x % 3 == 0 ? x : now + x % (8 * MS) - 4 * MS,
+				 __ATOMIC_RELAXED);
 	}
 	sched_yield();
 }
@@ -126,7 +127,8 @@ static void what_others_say_hides_nothing_that_was_used(void)
 }
 
 #define LIARS 9
-/* Slices without a cap that never use the GPU. Each says in its turn that it holds, or that it is about to. */
+/* Slices without a cap that never use the GPU. Each says in its turn that it holds, or that it is about
+ * to. */
 static void liars(bool hold)
 {
 	struct step a = slice_make(21, 40, 0), liar;
@@ -156,8 +158,8 @@ static void liars(bool hold)
 	}
 	if (pid == 0)
 		_exit(0);
-	/* 54 points are theirs and 5 are waited for besides, so that 41 are left; whenever patience comes back or ends, a
-	 * hand-over is lost. */
+	/* 54 points are theirs and 5 are waited for besides, so that 41 are left; whenever patience comes
+	 * back or ends, a hand-over is lost. */
 	for (int try = 0; try < 20 && got < 320; try++) {
 		shares_of(&left, 1, 1000 * MS, &got);
 		CHECK(got <= 420);

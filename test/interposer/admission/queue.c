@@ -115,7 +115,8 @@ static unsigned changes(struct worker *const worker[2], uint64_t for_ns, unsigne
 		to[i] = launches_of(worker[i]);
 	*launches = to[0] - at[0] + to[1] - at[1];
 	while (at[0] != to[0] && at[1] != to[1]) {
-		unsigned next = worker[0]->launched_ns[at[0] % SLICES_LAUNCHES] > worker[1]->launched_ns[at[1] % SLICES_LAUNCHES];
+		unsigned next = worker[0]->launched_ns[at[0] % SLICES_LAUNCHES] >
+				worker[1]->launched_ns[at[1] % SLICES_LAUNCHES];
 
 		count += last != 2 && next != last;
 		last = next;

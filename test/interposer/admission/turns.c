@@ -135,7 +135,8 @@ static void a_slice_without_a_cap_waits_for_nobody(void)
 	worker_end(worker[1]);
 }
 
-/* How long the thread wants to run at once, as sched_getattr(2) has it; 0: Linux does not tell (before 6.12). */
+/* How long the thread wants to run at once, as sched_getattr(2) has it; 0: Linux does not tell (before
+ * 6.12). */
 static uint64_t runs_at_once_ns(pid_t thread)
 {
 	struct {

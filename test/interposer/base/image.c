@@ -32,7 +32,8 @@ static void names_are_found(const char *library, bool has_gnu_hash)
 		char name[40];
 
 		snprintf(name, sizeof(name), "named_%d", n);
-		CHECK(vgpu_image_find(&image, name) != NULL && vgpu_image_find(&image, name) == dlsym(handle, name));
+		CHECK(vgpu_image_find(&image, name) != NULL &&
+		      vgpu_image_find(&image, name) == dlsym(handle, name));
 		snprintf(name, sizeof(name), "named_%d", n * 100);
 		CHECK(vgpu_image_find(&image, name) == NULL);
 	}
@@ -59,8 +60,10 @@ static void the_default_version_is_found(void)
 
 	CHECK(image_of(libc, &image));
 #ifdef __x86_64__
-	CHECK(dlvsym(libc, "pthread_cond_wait", "GLIBC_2.2.5") != dlvsym(libc, "pthread_cond_wait", "GLIBC_2.3.2"));
-	CHECK(vgpu_image_find(&image, "pthread_cond_wait") == dlvsym(libc, "pthread_cond_wait", "GLIBC_2.3.2"));
+	CHECK(dlvsym(libc, "pthread_cond_wait", "GLIBC_2.2.5") !=
+	      dlvsym(libc, "pthread_cond_wait", "GLIBC_2.3.2"));
+	CHECK(vgpu_image_find(&image, "pthread_cond_wait") ==
+	      dlvsym(libc, "pthread_cond_wait", "GLIBC_2.3.2"));
 #endif
 	CHECK(vgpu_image_find(&image, "getpid") == dlsym(libc, "getpid"));
 }

@@ -79,10 +79,12 @@ static void locks_out_of_order_end_the_test_and_say_both_ranks(void)
 	char said[256], ranks[256];
 
 	CHECK(!ends_well(in_reverse, said, sizeof(said)));
-	snprintf(ranks, sizeof(ranks), "vgpu: a lock is taken of rank %d with one of rank %d held\n", VGPU_RANK_BLOCKS, VGPU_RANK_GRANULES);
+	snprintf(ranks, sizeof(ranks), "vgpu: a lock is taken of rank %d with one of rank %d held\n",
+		 VGPU_RANK_BLOCKS, VGPU_RANK_GRANULES);
 	CHECK(strcmp(said, ranks) == 0);
 	CHECK(!ends_well(two_of_one_rank, said, sizeof(said)));
-	snprintf(ranks, sizeof(ranks), "vgpu: a lock is taken of rank %d with one of rank %d held\n", VGPU_RANK_GRANULES, VGPU_RANK_GRANULES);
+	snprintf(ranks, sizeof(ranks), "vgpu: a lock is taken of rank %d with one of rank %d held\n",
+		 VGPU_RANK_GRANULES, VGPU_RANK_GRANULES);
 	CHECK(strcmp(said, ranks) == 0);
 }
 

@@ -43,7 +43,8 @@ static void a_table_grows_with_what_it_holds(void)
 	CHECK(!vgpu_table_put(&table, &(struct vgpu_entry){0}));
 	for (uint64_t i = 1; i < 5000; i++) {
 		CHECK(vgpu_table_put(&table, &(struct vgpu_entry){.key = entry_of(i).key}));
-		CHECK(vgpu_table_put(&table, &(struct vgpu_entry){.key = entry_of(i).key, .owner = i, .bytes = 7 * i}));
+		CHECK(vgpu_table_put(
+			&table, &(struct vgpu_entry){.key = entry_of(i).key, .owner = i, .bytes = 7 * i}));
 		CHECK(table.used * 4 <= table.capacity * 3);
 		/* Not before it has to. */
 		CHECK(table.capacity == 128 || table.used * 8 > table.capacity * 3);

@@ -19,7 +19,8 @@ typedef CUresult bench_lookup(void *library, const char *name, void **function);
 struct bench_row {
 	const char *name;
 	void (*call)(void);
-	void (*between)(void); /* what is done between two calls, and not measured; then reading the clock is part of each */
+	void (*between)(void); /* what is done between two calls, and not measured; then reading the clock is
+				  part of each */
 };
 
 static inline CUresult bench_ours(void *library, const char *name, void **function)
@@ -72,7 +73,8 @@ static inline void bench_head(const char *what)
 }
 
 /* use: has the rows call the functions that are looked up so. */
-static inline void bench_print(const struct bench_row *row, void (*use)(bench_lookup *lookup, void *library), void *library)
+static inline void bench_print(const struct bench_row *row, void (*use)(bench_lookup *lookup, void *library),
+			       void *library)
 {
 	double plain[BENCH_ROUNDS], ours[BENCH_ROUNDS];
 
@@ -84,8 +86,9 @@ static inline void bench_print(const struct bench_row *row, void (*use)(bench_lo
 	}
 	qsort(plain, BENCH_ROUNDS, sizeof(double), bench_ascending);
 	qsort(ours, BENCH_ROUNDS, sizeof(double), bench_ascending);
-	printf("%-36s %12.1f %12.1f %12.1f %8.2f\n", row->name, plain[BENCH_ROUNDS / 2], ours[BENCH_ROUNDS / 2],
-	       ours[BENCH_ROUNDS / 2] - plain[BENCH_ROUNDS / 2], ours[BENCH_ROUNDS / 2] / plain[BENCH_ROUNDS / 2]);
+	printf("%-36s %12.1f %12.1f %12.1f %8.2f\n", row->name, plain[BENCH_ROUNDS / 2],
+	       ours[BENCH_ROUNDS / 2], ours[BENCH_ROUNDS / 2] - plain[BENCH_ROUNDS / 2],
+	       ours[BENCH_ROUNDS / 2] / plain[BENCH_ROUNDS / 2]);
 }
 
 #endif

@@ -12,8 +12,8 @@
 #define WARM_UP 100000u
 #define BETWEEN_BYTES (192u << 10) /* more than the nearest cache holds */
 
-static CUresult (*launch_kernel)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **,
-				 void **);
+static CUresult (*launch_kernel)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+				 unsigned, CUstream, void **, void **);
 static CUresult (*launch_ex)(const CUlaunchConfig *, CUfunction, void **, void **);
 static CUfunction function[KERNELS];
 static CUstream stream;
@@ -48,7 +48,8 @@ static void ex(void)
 
 static void use(bench_lookup *lookup, void *library)
 {
-	if (lookup(library, "cuLaunchKernel", (void **)&launch_kernel) || lookup(library, "cuLaunchKernelEx", (void **)&launch_ex))
+	if (lookup(library, "cuLaunchKernel", (void **)&launch_kernel) ||
+	    lookup(library, "cuLaunchKernelEx", (void **)&launch_ex))
 		exit(1);
 }
 
@@ -70,7 +71,8 @@ static bool measure(uint32_t job, unsigned percent, const struct bench_row *rows
 		if (bench_direct(library) == NULL || cuStreamCreate(&stream, 0) != CUDA_SUCCESS)
 			exit(1);
 		for (unsigned i = 0; i < KERNELS; i++) {
-			if (cuModuleLoadData(&module, ".visible .entry simgpu_busy_us(.param .u32 us)") != CUDA_SUCCESS ||
+			if (cuModuleLoadData(&module, ".visible .entry simgpu_busy_us(.param .u32 us)") !=
+				    CUDA_SUCCESS ||
 			    cuModuleGetFunction(&function[i], module, "simgpu_busy_us") != CUDA_SUCCESS)
 				exit(1);
 		}
@@ -88,7 +90,8 @@ static bool measure(uint32_t job, unsigned percent, const struct bench_row *rows
 
 int main(void)
 {
-	const struct bench_row none[] = {{"cuLaunchKernel", kernel, other_things}, {"cuLaunchKernelEx", ex, other_things}};
+	const struct bench_row none[] = {{"cuLaunchKernel", kernel, other_things},
+					 {"cuLaunchKernelEx", ex, other_things}};
 	const struct bench_row some[] = {{"cuLaunchKernel, share not used up", kernel, other_things},
 					 {"cuLaunchKernelEx, share not used up", ex, other_things}};
 	bool measured;
@@ -96,7 +99,8 @@ int main(void)
 	gpus(0);
 	setenv("CUDA_VISIBLE_DEVICES", UUID0, 1);
 	bench_head("launches");
-	measured = measure(1, 0, none, sizeof(none) / sizeof(none[0])) && measure(2, 99, some, sizeof(some) / sizeof(some[0]));
+	measured = measure(1, 0, none, sizeof(none) / sizeof(none[0])) &&
+		   measure(2, 99, some, sizeof(some) / sizeof(some[0]));
 	remove_gpus();
 	return measured ? 0 : 1;
 }

@@ -45,8 +45,10 @@ static void launch(void)
 
 static void use(bench_lookup *lookup, void *library)
 {
-	if (lookup(library, "cuMemGetInfo_v2", (void **)&get_info) || lookup(library, "cuMemAlloc_v2", (void **)&alloc) ||
-	    lookup(library, "cuMemFree_v2", (void **)&release) || lookup(library, "cuMemAllocAsync", (void **)&alloc_async) ||
+	if (lookup(library, "cuMemGetInfo_v2", (void **)&get_info) ||
+	    lookup(library, "cuMemAlloc_v2", (void **)&alloc) ||
+	    lookup(library, "cuMemFree_v2", (void **)&release) ||
+	    lookup(library, "cuMemAllocAsync", (void **)&alloc_async) ||
 	    lookup(library, "cuMemFreeAsync", (void **)&release_async) ||
 	    lookup(library, "cuGraphLaunch", (void **)&launch_graph))
 		exit(1);
@@ -55,7 +57,8 @@ static void use(bench_lookup *lookup, void *library)
 int main(void)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
-	const struct bench_row rows[] = {{"cuMemGetInfo", info, NULL}, {"cuMemAlloc + cuMemFree", allocate, NULL},
+	const struct bench_row rows[] = {{"cuMemGetInfo", info, NULL},
+					 {"cuMemAlloc + cuMemFree", allocate, NULL},
 					 {"cuMemAllocAsync + cuMemFreeAsync", allocate_async, NULL},
 					 {"cuGraphLaunch, no memory nodes", launch, NULL}};
 	CUgraph graph;
@@ -66,7 +69,8 @@ int main(void)
 	cuda_begin(0);
 	if (bench_direct(library) == NULL || cuStreamCreate(&stream, 0) != CUDA_SUCCESS)
 		return 1;
-	if (cuGraphCreate(&graph, 0) != CUDA_SUCCESS || cuGraphInstantiateWithFlags(&empty, graph, 0) != CUDA_SUCCESS)
+	if (cuGraphCreate(&graph, 0) != CUDA_SUCCESS ||
+	    cuGraphInstantiateWithFlags(&empty, graph, 0) != CUDA_SUCCESS)
 		return 1;
 	use(bench_ours, library);
 	for (int i = 0; i < LIVE_BLOCKS; i++) {

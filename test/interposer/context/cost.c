@@ -149,7 +149,8 @@ static void one_that_is_killed_meanwhile_stops_nobody(void)
 	gpus_also("context_us=100000000");
 	racers_wait(2);
 	racer_go(0);
-	for (int ms = 0; ms < 5000 && __atomic_load_n(&step.ledger->slot[0].measuring, __ATOMIC_ACQUIRE) == 0; ms++)
+	for (int ms = 0; ms < 5000 && __atomic_load_n(&step.ledger->slot[0].measuring, __ATOMIC_ACQUIRE) == 0;
+	     ms++)
 		usleep(1000);
 	CHECK_IS(step.ledger->slot[0].measuring, 1);
 	gpus(100);
@@ -167,7 +168,8 @@ static void *settle_other(void *argument)
 	struct vgpu_ledger_slot *other = argument;
 	uint64_t turns = __atomic_load_n(&step.ledger->lock_turns, __ATOMIC_RELAXED);
 
-	for (int ms = 0; ms < 5000 && __atomic_load_n(&step.ledger->lock_turns, __ATOMIC_RELAXED) < turns + 10; ms++)
+	for (int ms = 0;
+	     ms < 5000 && __atomic_load_n(&step.ledger->lock_turns, __ATOMIC_RELAXED) < turns + 10; ms++)
 		usleep(1000);
 	__atomic_store_n(&other->used_bytes[0], 10 * MIB, __ATOMIC_RELAXED);
 	__atomic_store_n(&other->measuring, 0, __ATOMIC_RELAXED);
@@ -184,7 +186,8 @@ static void an_allocation_waits_for_what_others_will_give_back(void)
 	other = &step.ledger->slot[5];
 	other->pid = 1;
 	other->step = step.ledger->slot[0].step;
-	other->used_bytes[0] = step.ledger->used_bytes[0] = step.ledger->step[other->step].used_bytes[0] = 200 * MIB;
+	other->used_bytes[0] = step.ledger->used_bytes[0] = step.ledger->step[other->step].used_bytes[0] =
+		200 * MIB;
 	other->measuring = step.ledger->measuring = 1;
 	step.ledger->slots_high = 6;
 	__atomic_store_n(&other->state, 1, __ATOMIC_RELEASE);
@@ -229,14 +232,15 @@ static void a_reset_primary_context_is_charged_again(void)
 		CHECK_IS(used(), 100 * MIB);
 		CHECK_IS(i == 0 ? cuDevicePrimaryCtxRelease_v2(0) : CUDA_SUCCESS, CUDA_SUCCESS);
 		CHECK_IS(used(), 100 * MIB);
-		CHECK_IS(i == 0 ? cuDevicePrimaryCtxRelease_v2(0) : cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+		CHECK_IS(i == 0 ? cuDevicePrimaryCtxRelease_v2(0) : cuDevicePrimaryCtxReset_v2(0),
+			 CUDA_SUCCESS);
 		CHECK_IS(used(), 0);
 	}
 	CHECK_IS(step.ledger->peak_bytes[0], 100 * MIB);
 }
 
-/* Whoever loads a library keeps other threads from loading one, such as the one that starts NVML: it is not waited for. What the
- * context takes is known once NVML can be asked. */
+/* Whoever loads a library keeps other threads from loading one, such as the one that starts NVML: it is not
+ * waited for. What the context takes is known once NVML can be asked. */
 static void a_library_that_makes_a_context_while_it_is_loaded(void)
 {
 	char path[4096];
@@ -252,7 +256,8 @@ static void a_library_that_makes_a_context_while_it_is_loaded(void)
 	CHECK(library != NULL);
 	made = dlsym(library, "made_by_constructor");
 	CHECK(made != NULL && *made != NULL && cuCtxSetCurrent(*made) == CUDA_SUCCESS);
-	for (since = now_ns(); now_ns() - since < 5000000000u && used() != 100 * MIB && failures == 0; usleep(10000))
+	for (since = now_ns(); now_ns() - since < 5000000000u && used() != 100 * MIB && failures == 0;
+	     usleep(10000))
 		CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
 	CHECK_IS(used(), 100 * MIB);
 }

@@ -42,7 +42,8 @@ static void every_way_to_load_a_module_is_charged(void)
 	CHECK_LOAD(cuModuleLoadDataEx(&m, MODULE, 0, NULL, NULL), cuModuleUnload(m));
 	CHECK_LOAD(cuModuleLoadFatBinary(&m, MODULE), cuModuleUnload(m));
 	CHECK_LOAD(cuLibraryLoadData(&l, MODULE, NULL, NULL, 0, NULL, NULL, 0), cuLibraryUnload(l));
-	CHECK_LOAD(cuLibraryLoadFromFile(&l, file_with(MODULE), NULL, NULL, 0, NULL, NULL, 0), cuLibraryUnload(l));
+	CHECK_LOAD(cuLibraryLoadFromFile(&l, file_with(MODULE), NULL, NULL, 0, NULL, NULL, 0),
+		   cuLibraryUnload(l));
 }
 
 static void a_module_that_does_not_fit_is_refused_and_unloaded(void)
@@ -145,15 +146,18 @@ static void whatever_loads_the_rest_is_charged(void)
 		CHECK_IS(unload, CUDA_SUCCESS);      \
 		CHECK_IS(used(), 100 * MIB);         \
 	} while (0)
-	CHECK_LAZY(cuModuleLoadData(&m, LAZY), cuModuleGetGlobal(&low, &low_bytes, m, "kernel"), cuModuleUnload(m));
-	CHECK_LAZY(cuModuleLoadData(&m, LAZY), cuModuleGetGlobal_v2(&variable, &bytes, m, "kernel"), cuModuleUnload(m));
-	CHECK_LAZY(cuLibraryLoadData(&l, LAZY, NULL, NULL, 0, NULL, NULL, 0), cuLibraryGetUnifiedFunction(&unified, l, "kernel"),
-		   cuLibraryUnload(l));
+	CHECK_LAZY(cuModuleLoadData(&m, LAZY), cuModuleGetGlobal(&low, &low_bytes, m, "kernel"),
+		   cuModuleUnload(m));
+	CHECK_LAZY(cuModuleLoadData(&m, LAZY), cuModuleGetGlobal_v2(&variable, &bytes, m, "kernel"),
+		   cuModuleUnload(m));
+	CHECK_LAZY(cuLibraryLoadData(&l, LAZY, NULL, NULL, 0, NULL, NULL, 0),
+		   cuLibraryGetUnifiedFunction(&unified, l, "kernel"), cuLibraryUnload(l));
 	/* Listing functions loads none, loading one does. */
-	CHECK_LAZY((cuModuleLoadData(&m, LAZY), cuModuleEnumerateFunctions(&f, 1, m)), cuFuncLoad(f), cuModuleUnload(m));
+	CHECK_LAZY((cuModuleLoadData(&m, LAZY), cuModuleEnumerateFunctions(&f, 1, m)), cuFuncLoad(f),
+		   cuModuleUnload(m));
 	/* What was loaded before is found by the list. */
-	CHECK_LAZY((cuLibraryLoadData(&l, LAZY, NULL, NULL, 0, NULL, NULL, 0), cuLibraryGetKernel(&k, l, "kernel"),
-		    cuLibraryGetModule(&m, l)),
+	CHECK_LAZY((cuLibraryLoadData(&l, LAZY, NULL, NULL, 0, NULL, NULL, 0),
+		    cuLibraryGetKernel(&k, l, "kernel"), cuLibraryGetModule(&m, l)),
 		   cuModuleEnumerateFunctions(&f, 1, m), cuLibraryUnload(l));
 	/* What does not fit. */
 	CHECK_IS(cuMemAlloc_v2(&variable, 550 * MIB), CUDA_SUCCESS);

@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What the driver uses for itself is what it reports less what the program has allocated. Here that changes while it is
- * asked, and the parts that interposer/context/overhead.c asks are the test's own: what happens meanwhile is decided here. */
+ * What the driver uses for itself is what it reports less what the program has allocated. Here that changes
+ * while it is asked, and the parts that interposer/context/overhead.c asks are the test's own: what happens
+ * meanwhile is decided here. */
 #include "harness.h"
 
 #include "account/account.h"

@@ -57,8 +57,8 @@ static unsigned int times_asked(void)
 	return times;
 }
 
-/* Asking takes long, and such a program does nothing else for days: steps, and at the end of each a wait. It looks
- * its functions up each time, as cuDNN does. */
+/* Asking takes long, and such a program does nothing else for days: steps, and at the end of each a wait. It
+ * looks its functions up each time, as cuDNN does. */
 static void nvml_is_not_asked_about_a_program_that_loads_nothing_more(void)
 {
 	CUfunction late, function;
@@ -89,10 +89,12 @@ static void nvml_is_not_asked_about_a_program_that_loads_nothing_more(void)
 	CHECK_IS(used(), 164 * MIB);
 }
 
-/* Nothing but the launch says that the driver takes more, and only the first one after a load is looked at. */
+/* Nothing but the launch says that the driver takes more, and only the first one after a load is looked
+ * at. */
 static void what_a_launch_takes_is_charged_by_whatever_comes_next(void)
 {
-	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CUDA_ARRAY_DESCRIPTOR flat = {1024, 1024, CU_AD_FORMAT_FLOAT, 1};
 	CUmemGenericAllocationHandle handle;
 	size_t free_bytes, total_bytes, pitch;

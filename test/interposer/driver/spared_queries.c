@@ -165,7 +165,8 @@ static void a_capture_by_a_function_without_a_row_is_expected(void)
 
 	begin(100);
 	none_is_left();
-	CHECK_IS(cuGetProcAddress_v2("cuStreamBeginUnheard", (void **)&begin_unheard, 13000, 0, &status), CUDA_SUCCESS);
+	CHECK_IS(cuGetProcAddress_v2("cuStreamBeginUnheard", (void **)&begin_unheard, 13000, 0, &status),
+		 CUDA_SUCCESS);
 	captures(begin_unheard(stream), stream);
 	CHECK_IS(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
 }
@@ -174,7 +175,9 @@ static void a_capture_by_a_function_without_a_row_is_expected(void)
 
 static void the_chosen_pool_is_asked_for_once(void)
 {
-	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, .maxSize = 64 * MIB};
+	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
+				.maxSize = 64 * MIB};
 	CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
 	unsigned int before;
 	CUmemoryPool own;

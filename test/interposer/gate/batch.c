@@ -36,7 +36,8 @@ static uint64_t waited(const struct step *step)
 
 /* Launches into the streams by turns, until one is held back; true when all the calls returned before the
  * slice had anything again. */
-static bool runs_ahead(const struct step *step, CUfunction function, unsigned us, CUstream *stream, unsigned streams)
+static bool runs_ahead(const struct step *step, CUfunction function, unsigned us, CUstream *stream,
+		       unsigned streams)
 {
 	uint64_t until = owe(step);
 
@@ -132,14 +133,16 @@ static void what_is_held_back_ends_with_its_stream(void)
 	CHECK(cuCtxGetCurrent(&context) == CUDA_SUCCESS);
 	CHECK_IS(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
 	/* And a new one begins as the first did. */
-	CHECK(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS && cuCtxSetCurrent(context) == CUDA_SUCCESS);
+	CHECK(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS &&
+	      cuCtxSetCurrent(context) == CUDA_SUCCESS);
 	function = known_kernel(100);
 	owe(&step);
 	busy(function, 100, NULL);
 	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
-/* The default stream and the others of the old kind wait for each other, and so for what is held back there. */
+/* The default stream and the others of the old kind wait for each other, and so for what is held back
+ * there. */
 static void streams_that_wait_for_each_other_go_on(void)
 {
 	struct step step = step_with_share(9, 30);
@@ -216,7 +219,8 @@ static void what_was_held_back_counts_for_what_it_took(void)
 
 	cuda_begin(0);
 	function = known_kernel(US);
-	for (uint64_t since = now_ns(); now_ns() - since < 5000000000u && step.ledger->busy_ns[0] < 12 * US * 900;)
+	for (uint64_t since = now_ns();
+	     now_ns() - since < 5000000000u && step.ledger->busy_ns[0] < 12 * US * 900;)
 		sched_yield();
 	before = step.ledger->busy_ns[0];
 	for (int i = 0; i < ROUNDS; i++) {
@@ -229,8 +233,8 @@ static void what_was_held_back_counts_for_what_it_took(void)
 }
 
 #ifndef __SANITIZE_THREAD__
-/* Kernels that take less in a row than alone, as they are timed: by what the GPU says of those that are held back the others
- * are counted. */
+/* Kernels that take less in a row than alone, as they are timed: by what the GPU says of those that are held
+ * back the others are counted. */
 static void short_kernels_in_a_row_count_for_what_they_take(void)
 {
 	enum { PIECES = 600, KERNELS = 100, US = 10, AHEAD = 2 };
@@ -245,7 +249,8 @@ static void short_kernels_in_a_row_count_for_what_they_take(void)
 	cuda_begin(0);
 	function = known_kernel(US);
 	for (int i = 0; i < AHEAD; i++)
-		CHECK(cuEventCreate(&done[i], 2) == CUDA_SUCCESS && cuEventRecord(done[i], NULL) == CUDA_SUCCESS);
+		CHECK(cuEventCreate(&done[i], 2) == CUDA_SUCCESS &&
+		      cuEventRecord(done[i], NULL) == CUDA_SUCCESS);
 	for (int i = 0; i < PIECES; i++) {
 		CHECK_IS(cuEventSynchronize(done[i % AHEAD]), CUDA_SUCCESS);
 		if (i == PIECES / 4) {
@@ -258,7 +263,8 @@ static void short_kernels_in_a_row_count_for_what_they_take(void)
 	}
 	CHECK_IS(cuSimBusy(0, &after), CUDA_SUCCESS);
 	took = after - before;
-	CHECK_WITHIN(step_busy_ns_when_seen(&step, counted, took * 97 / 100, 1000 * MS), took * 97 / 100, took * 103 / 100);
+	CHECK_WITHIN(step_busy_ns_when_seen(&step, counted, took * 97 / 100, 1000 * MS), took * 97 / 100,
+		     took * 103 / 100);
 }
 #endif
 

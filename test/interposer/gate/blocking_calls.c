@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What is held back is let go, whichever call of the driver waits for it: in the program's threads or in the one that
- * looks after them, also when a call never returns, and in a process that is stopped, forks or has one core. */
+ * What is held back is let go, whichever call of the driver waits for it: in the program's threads or in the
+ * one that looks after them, also when a call never returns, and in a process that is stopped, forks or has
+ * one core. */
 #include "slices.h"
 
 #include <dlfcn.h>
@@ -36,7 +37,8 @@ static void begin(uint32_t job, const char *waits)
 	cuda_begin(0);
 	CHECK_IS(cuCtxGetCurrent(&context), CUDA_SUCCESS);
 	CHECK_IS(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
-	CHECK(cuMemAlloc_v2(&a, BLOCK_BYTES) == CUDA_SUCCESS && cuMemAlloc_v2(&b, BLOCK_BYTES) == CUDA_SUCCESS);
+	CHECK(cuMemAlloc_v2(&a, BLOCK_BYTES) == CUDA_SUCCESS &&
+	      cuMemAlloc_v2(&b, BLOCK_BYTES) == CUDA_SUCCESS);
 	function = busy_kernel();
 	for (int i = 0; i < 12; i++) {
 		busy(function, KERNEL_US, stream);
@@ -72,8 +74,10 @@ static void make_graph(void)
 	CUgraph graph;
 
 	CHECK_IS(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-	CHECK(cuMemAllocAsync(&block, BLOCK_BYTES, stream) == CUDA_SUCCESS && cuMemFreeAsync(block, stream) == CUDA_SUCCESS);
-	CHECK(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS && cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
+	CHECK(cuMemAllocAsync(&block, BLOCK_BYTES, stream) == CUDA_SUCCESS &&
+	      cuMemFreeAsync(block, stream) == CUDA_SUCCESS);
+	CHECK(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS &&
+	      cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
 }
 
 static CUresult launch_graph(void)
@@ -114,7 +118,8 @@ static CUresult allocate_host(void)
 	return result == CUDA_SUCCESS ? cuMemFreeHost(block) : result;
 }
 
-/* The same handle again and again, so that the kernel is known and is launched for the first time all the same. */
+/* The same handle again and again, so that the kernel is known and is launched for the first time all the
+ * same. */
 static CUresult load(void)
 {
 	unsigned us = KERNEL_US;
@@ -162,7 +167,8 @@ static const struct {
 	{"cuCtxDestroy", end_context},
 };
 
-/* Each behind what is held back, and each when the library's threads sleep and the call's own launch is timed. */
+/* Each behind what is held back, and each when the library's threads sleep and the call's own launch is
+ * timed. */
 static void make_calls(void)
 {
 	make_graph();
@@ -176,7 +182,9 @@ static void make_calls(void)
 				pause_for(PAUSE_NS);
 			CHECK_IS(calls[c].call(), CUDA_SUCCESS);
 			if (now_ns() - since > 5000 * MS)
-				fprintf(stderr, "%s took %llu ms\n", calls[c].name, (unsigned long long)((now_ns() - since) / MS)), failures++;
+				fprintf(stderr, "%s took %llu ms\n", calls[c].name,
+					(unsigned long long)((now_ns() - since) / MS)),
+					failures++;
 		}
 	}
 	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
@@ -228,12 +236,14 @@ static void let_go_although_a_call_never_returns(uint32_t job, const char *waits
 		busy(function, LONG_US, stream);
 		CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
 	}
-	CHECK(cuMemHostAlloc((void **)&word, 4096, 0) == CUDA_SUCCESS && cuStreamCreate(&never, 1) == CUDA_SUCCESS);
+	CHECK(cuMemHostAlloc((void **)&word, 4096, 0) == CUDA_SUCCESS &&
+	      cuStreamCreate(&never, 1) == CUDA_SUCCESS);
 	*word = 0;
 	/* The poller has something to ask about meanwhile. */
 	__atomic_store_n(&step.ledger->share_free_at_ns[0], 1, __ATOMIC_RELAXED);
 	busy(function, LONG_US, NULL);
-	CHECK_IS(cuStreamWaitValue32_v2(never, (CUdeviceptr)(uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
+	CHECK_IS(cuStreamWaitValue32_v2(never, (CUdeviceptr)(uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_GEQ),
+		 CUDA_SUCCESS);
 	hold_back(stream);
 	before = let_go();
 	CHECK_IS(pthread_create(&thread, NULL, wait_for_ever, NULL), 0);

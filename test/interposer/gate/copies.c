@@ -29,17 +29,34 @@ static CUDA_MEMCPY2D rectangle(size_t rows)
 
 static CUDA_MEMCPY3D box(size_t layers)
 {
-	return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = b, .srcPitch = ROW, .srcHeight = 32,
-			       .dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstDevice = a, .dstPitch = ROW, .dstHeight = 32,
-			       .WidthInBytes = ROW / 2, .Height = 32, .Depth = layers};
+	return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .srcDevice = b,
+			       .srcPitch = ROW,
+			       .srcHeight = 32,
+			       .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+			       .dstDevice = a,
+			       .dstPitch = ROW,
+			       .dstHeight = 32,
+			       .WidthInBytes = ROW / 2,
+			       .Height = 32,
+			       .Depth = layers};
 }
 
 static CUDA_MEMCPY3D_PEER box_between(CUcontext context, size_t layers)
 {
-	return (CUDA_MEMCPY3D_PEER){.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = b, .srcContext = context,
-				    .srcPitch = ROW, .srcHeight = 32, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-				    .dstDevice = a, .dstContext = context, .dstPitch = ROW, .dstHeight = 32,
-				    .WidthInBytes = ROW / 2, .Height = 32, .Depth = layers};
+	return (CUDA_MEMCPY3D_PEER){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+				    .srcDevice = b,
+				    .srcContext = context,
+				    .srcPitch = ROW,
+				    .srcHeight = 32,
+				    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+				    .dstDevice = a,
+				    .dstContext = context,
+				    .dstPitch = ROW,
+				    .dstHeight = 32,
+				    .WidthInBytes = ROW / 2,
+				    .Height = 32,
+				    .Depth = layers};
 }
 
 static CUDA_MEMCPY3D_BATCH_OP entry(CUdeviceptr to, CUdeviceptr from, size_t rows)
@@ -107,9 +124,17 @@ static void boxes_are_held_back(void)
 	CHECK(cuCtxGetCurrent(&context) == CUDA_SUCCESS);
 	wide = box(32);
 	between = box_between(context, 32);
-	low = (CUDA_MEMCPY3D_v1){.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = low_b, .srcPitch = ROW, .srcHeight = 32,
-				 .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = low_a, .dstPitch = ROW, .dstHeight = 32,
-				 .WidthInBytes = ROW / 2, .Height = 32, .Depth = 32};
+	low = (CUDA_MEMCPY3D_v1){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+				 .srcDevice = low_b,
+				 .srcPitch = ROW,
+				 .srcHeight = 32,
+				 .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+				 .dstDevice = low_a,
+				 .dstPitch = ROW,
+				 .dstHeight = 32,
+				 .WidthInBytes = ROW / 2,
+				 .Height = 32,
+				 .Depth = 32};
 	CHECK_GATED(cuMemcpy3D(&low));
 	CHECK_GATED(cuMemcpy3D_v2(&wide));
 	CHECK_GATED(cuMemcpy3D_v2_ptds(&wide));
@@ -229,7 +254,8 @@ static void copies_between_devices_pass(void)
 	gated_step(6, 50, 2);
 	gated_cuda();
 	CHECK(cuCtxGetCurrent(&context[0]) == CUDA_SUCCESS);
-	CHECK(cuDevicePrimaryCtxRetain(&context[1], 1) == CUDA_SUCCESS && cuCtxSetCurrent(context[1]) == CUDA_SUCCESS);
+	CHECK(cuDevicePrimaryCtxRetain(&context[1], 1) == CUDA_SUCCESS &&
+	      cuCtxSetCurrent(context[1]) == CUDA_SUCCESS);
 	CHECK_IS(cuMemAlloc_v2(&there, 16 * MIB), CUDA_SUCCESS);
 	CHECK(cuCtxSetCurrent(context[0]) == CUDA_SUCCESS);
 	CHECK_FREE(cuMemcpyPeerAsync(a, context[0], there, context[1], MIB, stream));
@@ -258,10 +284,15 @@ static void nonsense_is_left_to_the_driver(void)
 	CHECK_IS(cuMemcpy3DPeer(NULL), CUDA_ERROR_INVALID_VALUE);
 	CHECK_IS(cuMemcpyDtoD_v2(16, 32, MIB), CUDA_ERROR_INVALID_VALUE);
 	CHECK_IS(cuMemcpyAtoA_v2(NULL, 0, (CUarray)(uintptr_t)77, 0, MIB), CUDA_ERROR_INVALID_VALUE);
-	CHECK_IS(cuMemcpyBatchAsync_v2(NULL, list_from, list_bytes, 3, &attributes, &first_entry, 1, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_IS(cuMemcpyBatchAsync_v2(list_to, NULL, list_bytes, 3, &attributes, &first_entry, 1, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_IS(cuMemcpyBatchAsync_v2(list_to, list_from, NULL, 3, &attributes, &first_entry, 1, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_IS(cuMemcpyBatchAsync_v2(list_to, list_from, list_bytes, 0, &attributes, &first_entry, 1, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_IS(cuMemcpyBatchAsync_v2(NULL, list_from, list_bytes, 3, &attributes, &first_entry, 1, stream),
+		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_IS(cuMemcpyBatchAsync_v2(list_to, NULL, list_bytes, 3, &attributes, &first_entry, 1, stream),
+		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_IS(cuMemcpyBatchAsync_v2(list_to, list_from, NULL, 3, &attributes, &first_entry, 1, stream),
+		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_IS(cuMemcpyBatchAsync_v2(list_to, list_from, list_bytes, 0, &attributes, &first_entry, 1,
+				       stream),
+		 CUDA_ERROR_INVALID_VALUE);
 	CHECK_IS(cuMemcpy3DBatchAsync_v2(3, NULL, 0, stream), CUDA_ERROR_INVALID_VALUE);
 	CHECK_IS(cuMemcpy3DWithAttributesAsync(NULL, 0, stream), CUDA_ERROR_INVALID_VALUE);
 	make_list(op, 3);
@@ -306,7 +337,9 @@ static unsigned keep_copying(bool as_list)
 	for (size_t i = 0; i < 4; i++)
 		op[i] = entry(a + i * MIB, b + i * MIB, 1024);
 	for (; now_ns() - since < 600000000; copied++)
-		CHECK_IS(as_list ? cuMemcpy3DBatchAsync_v2(4, op, 0, stream) : cuMemcpy2DAsync_v2(&wide, stream), CUDA_SUCCESS);
+		CHECK_IS(as_list ? cuMemcpy3DBatchAsync_v2(4, op, 0, stream)
+				 : cuMemcpy2DAsync_v2(&wide, stream),
+			 CUDA_SUCCESS);
 	CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
 	return (unsigned)(copied * MIB * 1000 / (now_ns() - since));
 }

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The way of a launch and what the library's thread does, on a virtual host: what the GPU really did is known to the
- * nanosecond, and what the driver was asked is counted. */
+ * The way of a launch and what the library's thread does, on a virtual host: what the GPU really did is known
+ * to the nanosecond, and what the driver was asked is counted. */
 #include "hosted.h"
 
 #include "streams/query.h"
@@ -15,7 +15,8 @@ static void a_share_that_is_used_up_is_kept_whatever_kernels_take(void)
 	const struct {
 		uint32_t percent, streams;
 		uint64_t kernel_ns;
-	} cases[] = {{30, 1, 100 * US}, {30, 1, 10 * US}, {60, 2, 500 * US}, {60, 1, 20 * MS}, {30, 3, 20 * US}, {90, 2, 50 * US}, {5, 1, 200 * US}};
+	} cases[] = {{30, 1, 100 * US}, {30, 1, 10 * US}, {60, 2, 500 * US}, {60, 1, 20 * MS},
+		     {30, 3, 20 * US},	{90, 2, 50 * US}, {5, 1, 200 * US}};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		uint32_t percent = cases[i].percent;
@@ -23,9 +24,12 @@ static void a_share_that_is_used_up_is_kept_whatever_kernels_take(void)
 		virtual_host_begin(percent, percent);
 		run(2000, cases[i].kernel_ns, cases[i].streams, 0);
 		/* A pause lies before the beginning: that is credit for 10 ms. */
-		CHECK_WITHIN(virtual_host_busy_ns(0, 500), percent * 49 * MS / 10, percent * 5 * MS + 15 * MS);
-		CHECK_WITHIN(virtual_host_busy_ns(500, 2000), percent * 15 * MS - 6 * MS, percent * 15 * MS + 6 * MS);
-		CHECK_WITHIN(virtual_ledger.busy_ns[0], virtual_host_busy_ns(0, HOST_MS) - 25 * MS, virtual_host_busy_ns(0, HOST_MS) + 3 * MS);
+		CHECK_WITHIN(virtual_host_busy_ns(0, 500), percent * 49 * MS / 10,
+			     percent * 5 * MS + 15 * MS);
+		CHECK_WITHIN(virtual_host_busy_ns(500, 2000), percent * 15 * MS - 6 * MS,
+			     percent * 15 * MS + 6 * MS);
+		CHECK_WITHIN(virtual_ledger.busy_ns[0], virtual_host_busy_ns(0, HOST_MS) - 25 * MS,
+			     virtual_host_busy_ns(0, HOST_MS) + 3 * MS);
 	}
 }
 
@@ -85,7 +89,8 @@ static void with_nothing_in_flight_the_keeper_sleeps_until_it_is_rung(void)
 	CHECK(virtual_asked.poller_sleeps > slept);
 }
 
-/* Of which nobody knows how long it takes: so what comes behind it waits on the host, and wakes when it is done. */
+/* Of which nobody knows how long it takes: so what comes behind it waits on the host, and wakes when it is
+ * done. */
 static void who_waits_on_the_host_is_not_woken_for_nothing(void)
 {
 	virtual_host_begin(50, 50);
@@ -107,10 +112,13 @@ static struct vgpu_stream *with_groups(uint32_t count, uint64_t ago_ns)
 	stream = stream_of(1);
 	now = virtual_host_now();
 	for (uint32_t g = 0; g < count; g++)
-		stream->group[g] = (struct vgpu_group){
-			.launches = 1, .marked = true, .marker = (CUevent)(uintptr_t)(g + 1), .expected_ns = 100 * US,
-			.unseen_ns = 100 * US, .first_ns = now - ago_ns - (count - 1 - g) * 100 * US,
-			.last_ns = now - ago_ns - (count - 1 - g) * 100 * US};
+		stream->group[g] = (struct vgpu_group){.launches = 1,
+						       .marked = true,
+						       .marker = (CUevent)(uintptr_t)(g + 1),
+						       .expected_ns = 100 * US,
+						       .unseen_ns = 100 * US,
+						       .first_ns = now - ago_ns - (count - 1 - g) * 100 * US,
+						       .last_ns = now - ago_ns - (count - 1 - g) * 100 * US};
 	stream->head = count;
 	return stream;
 }

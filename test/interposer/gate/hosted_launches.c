@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Single launches on the virtual host: what is expected of them, who waits and who need not, and what is left when
- * their stream or context is gone. */
+ * Single launches on the virtual host: what is expected of them, who waits and who need not, and what is left
+ * when their stream or context is gone. */
 #include "hosted.h"
 
 #include "admission/admission.h"
@@ -240,7 +240,8 @@ static void what_is_in_flight_in_a_context_that_is_gone_is_no_more(void)
 
 /* ---- timing ---- */
 
-/* A stream that waits for a call to be timed does not for longer than a millisecond, and what that then took is not believed. */
+/* A stream that waits for a call to be timed does not for longer than a millisecond, and what that then took
+ * is not believed. */
 static void a_call_that_takes_long_is_not_timed(void)
 {
 	uint64_t before_ns;

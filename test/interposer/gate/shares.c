@@ -16,7 +16,8 @@ static void *spoil(void *ledger)
 
 	while (__atomic_load_n(&spoiling, __ATOMIC_RELAXED)) {
 		word = word * 6364136223846793005u + 1442695040888963407u;
-		__atomic_store_n(&buckets->word[word >> 32 & (VGPU_BUCKETS - 1)], word >> (word & 31), __ATOMIC_RELAXED);
+		__atomic_store_n(&buckets->word[word >> 32 & (VGPU_BUCKETS - 1)], word >> (word & 31),
+				 __ATOMIC_RELAXED);
 		/* What is full already, and what lies ahead of all times. */
 		__atomic_store_n(&buckets->word[word >> 40 & (VGPU_BUCKETS - 1)],
 				 word & 1 ? UINT64_MAX : (now_ns() >> 16) << 17 | 65536, __ATOMIC_RELAXED);
@@ -137,8 +138,8 @@ static void *launch_on(void *context)
 	return NULL;
 }
 
-/* A thread is away while its first kernel runs, so that nobody can see how long that took: no others are let through for the
- * little that was seen of it, for which the job would wait a second. */
+/* A thread is away while its first kernel runs, so that nobody can see how long that took: no others are let
+ * through for the little that was seen of it, for which the job would wait a second. */
 static void a_launch_that_returns_late_opens_no_way(void)
 {
 	struct step step = step_with_share(10, 10);
@@ -182,7 +183,8 @@ static void run_into_debt(const struct step *step)
 	__atomic_store_n(&step->ledger->share_free_at_ns[0], now_ns() + 50000000, __ATOMIC_RELAXED);
 }
 
-/* Any launch has to wait while that is so, on the host or in its stream, once what the process has taken from the share is used up. */
+/* Any launch has to wait while that is so, on the host or in its stream, once what the process has taken from
+ * the share is used up. */
 #define CHECK_GATED(call)                                                                             \
 	do {                                                                                          \
 		uint64_t before_, is_, since_ = now_ns();                                             \
@@ -215,7 +217,8 @@ static void every_launch_is_held_back(void)
 	CHECK(cuModuleLoadData(&module, ".visible .entry plain()") == CUDA_SUCCESS);
 	CHECK(cuModuleGetFunction(&plain, module, "plain") == CUDA_SUCCESS);
 	CHECK(cuStreamCreate(&stream, 0) == CUDA_SUCCESS);
-	CHECK(cuGraphCreate(&graph, 0) == CUDA_SUCCESS && cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
+	CHECK(cuGraphCreate(&graph, 0) == CUDA_SUCCESS &&
+	      cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS);
 	CHECK_GATED(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 	CHECK_GATED(cuLaunchKernel_ptsz(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
 	CHECK_GATED(cuLaunchKernelEx(&config, function, params, NULL));
@@ -285,7 +288,8 @@ static void what_lies_between_kernels_does_not_count(void)
 		CHECK_IS(cuStreamWaitEvent_ptsz(stream, event, 0), CUDA_SUCCESS);
 		busy(function, US, stream);
 	}
-	CHECK_WITHIN(step_busy_ns_when_seen(&step, before, ROUNDS * US * 980ull, 5000000000u), ROUNDS * US * 980ull, ROUNDS * US * 1050ull);
+	CHECK_WITHIN(step_busy_ns_when_seen(&step, before, ROUNDS * US * 980ull, 5000000000u),
+		     ROUNDS * US * 980ull, ROUNDS * US * 1050ull);
 	free(host);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * A library that makes a context while it is loaded, see context/cost.c, or does what the program wants of it, which says
- * so by the address of a function in the environment; see gate/blocking_calls.c. */
+ * A library that makes a context while it is loaded, see context/cost.c, or does what the program wants of
+ * it, which says so by the address of a function in the environment; see gate/blocking_calls.c. */
 #include "api/cuda_types.h"
 
 #include <stdint.h>
@@ -19,6 +19,7 @@ static void __attribute__((constructor)) make(void)
 
 	if (wanted != NULL)
 		((void (*)(void))(uintptr_t)strtoull(wanted, NULL, 16))();
-	else if (cuInit(0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&made_by_constructor, 0) != CUDA_SUCCESS)
+	else if (cuInit(0) != CUDA_SUCCESS ||
+		 cuDevicePrimaryCtxRetain(&made_by_constructor, 0) != CUDA_SUCCESS)
 		made_by_constructor = 0;
 }

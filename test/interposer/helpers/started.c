@@ -4,7 +4,8 @@
  * Starts a program as a shell would not, for scope.sh:
  *   started full PRELOAD PROGRAM [ARGUMENT…]           with an environment into which not one more word fits
  *   started twice PRELOAD PRELOAD PROGRAM [ARGUMENT…]  with LD_PRELOAD twice
- *   started many PRELOAD PROGRAM [ARGUMENT…]           with LD_PRELOAD thousands of times, of which the last counts */
+ *   started many PRELOAD PROGRAM [ARGUMENT…]           with LD_PRELOAD thousands of times, of which the last
+ * counts */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>

@@ -18,7 +18,8 @@ static void begin(uint64_t step_mib)
 	cuda_begin(0);
 }
 
-static const CUDA_ARRAY_DESCRIPTOR flat = {.Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
+static const CUDA_ARRAY_DESCRIPTOR flat = {
+	.Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
 static const CUDA_ARRAY3D_DESCRIPTOR deep = {
 	.Width = 256, .Height = 256, .Depth = 64, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
 
@@ -134,7 +135,8 @@ static void arrays_that_fail_leave_nothing_charged(void)
 
 static CUmemGenericAllocationHandle tile(uint64_t bytes)
 {
-	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CUmemGenericAllocationHandle handle = 0;
 
 	CHECK_IS(cuMemCreate(&handle, bytes, &prop, 0), CUDA_SUCCESS);
@@ -144,7 +146,8 @@ static CUmemGenericAllocationHandle tile(uint64_t bytes)
 static CUarrayMapInfo part(CUarray array, unsigned int z, CUmemGenericAllocationHandle handle)
 {
 	CUarrayMapInfo map = {.resource.array = array,
-			      .memOperationType = handle != 0 ? CU_MEM_OPERATION_TYPE_MAP : CU_MEM_OPERATION_TYPE_UNMAP,
+			      .memOperationType =
+				      handle != 0 ? CU_MEM_OPERATION_TYPE_MAP : CU_MEM_OPERATION_TYPE_UNMAP,
 			      .deviceBitMask = 1};
 
 	map.subresource.sparseLevel.offsetZ = z;

@@ -83,7 +83,8 @@ static void a_free_that_the_driver_refuses_changes_nothing(void)
 
 static void a_reset_leaves_what_other_contexts_hold(void)
 {
-	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CUmemGenericAllocationHandle handle;
 	CUcontext own;
 	CUdeviceptr a, b, c;
@@ -115,7 +116,9 @@ static void advice_and_prefetching_change_no_account(void)
 	CHECK_IS(used(0), 64 * MIB);
 	for (int advice = 1; advice <= 6; advice++) {
 		CHECK_IS(cuMemAdvise(managed, 64 * MIB, advice, 0), CUDA_SUCCESS);
-		CHECK_IS(cuMemAdvise_v2(managed, MIB, advice, (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0}), CUDA_SUCCESS);
+		CHECK_IS(
+			cuMemAdvise_v2(managed, MIB, advice, (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0}),
+			CUDA_SUCCESS);
 	}
 	CHECK_IS(used(0), 64 * MIB);
 	CHECK_IS(cuMemPrefetchAsync(managed, 64 * MIB, 0, NULL), CUDA_SUCCESS);

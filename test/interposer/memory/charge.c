@@ -348,7 +348,8 @@ static int other_step(void)
 	gpus(0);
 	stderr_catch();
 	CHECK_IS(cuMemAlloc_v2(&a, 32 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK(strstr(stderr_caught(), "32 MiB asked for, 70 of 100 MiB in use by this job (job 10.1)") != NULL);
+	CHECK(strstr(stderr_caught(), "32 MiB asked for, 70 of 100 MiB in use by this job (job 10.1)") !=
+	      NULL);
 	CHECK_IS(cuMemAlloc_v2(&a, 30 * MIB), CUDA_SUCCESS);
 	CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
 	return failures;
@@ -367,7 +368,8 @@ static void the_first_refusal_says_one_line(void)
 	for (int i = 0; i < 3; i++)
 		CHECK_IS(cuMemAlloc_v2(&a, 1024 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
 	said = stderr_caught();
-	CHECK(strcmp(said, "vgpu: GPU memory limit reached: 1024 MiB asked for, 2432 of 3000 MiB in use by this step "
+	CHECK(strcmp(said, "vgpu: GPU memory limit reached: 1024 MiB asked for, 2432 of 3000 MiB in use by "
+			   "this step "
 			   "(job 123.0)\n") == 0);
 }
 

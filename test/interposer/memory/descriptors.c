@@ -10,7 +10,8 @@
 static struct step step;
 
 static const CUmemAllocationProp shareable = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					      .requestedHandleTypes =
+						      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 					      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 
 static void begin(void)
@@ -45,7 +46,8 @@ static int of_range(CUdeviceptr address, size_t size)
 {
 	int fd = -1;
 
-	CHECK_IS(cuMemGetHandleForAddressRange(&fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0), CUDA_SUCCESS);
+	CHECK_IS(cuMemGetHandleForAddressRange(&fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+		 CUDA_SUCCESS);
 	return fd;
 }
 
@@ -53,7 +55,8 @@ static int of_handle(CUmemGenericAllocationHandle handle)
 {
 	int fd = -1;
 
-	CHECK_IS(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
+	CHECK_IS(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		 CUDA_SUCCESS);
 	return fd;
 }
 
@@ -159,12 +162,14 @@ static void unmapped_memory_is_charged_while_a_descriptor_is_open(void)
 	check_used(0);
 }
 
-/* Of three mappings side by side only those that the range touches: within one, from the middle of one, up to the next. */
+/* Of three mappings side by side only those that the range touches: within one, from the middle of one, up to
+ * the next. */
 static void a_range_keeps_what_it_touches_and_nothing_else(void)
 {
 	static const struct {
 		uint64_t from, size, kept;
-	} ranges[] = {{25, 10, 20}, {20, 20, 20}, {0, 20, 20}, {0, 40, 40}, {10, 30, 40}, {39, 2, 40}, {40, 20, 20}, {0, 60, 60}};
+	} ranges[] = {{25, 10, 20}, {20, 20, 20}, {0, 20, 20},	{0, 40, 40},
+		      {10, 30, 40}, {39, 2, 40},  {40, 20, 20}, {0, 60, 60}};
 
 	begin();
 	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
@@ -214,10 +219,13 @@ static void descriptors_that_are_not_given_out_change_nothing(void)
 
 	begin();
 	CHECK_IS(cuMemAlloc_v2(&a, 60 * MIB), CUDA_SUCCESS);
-	CHECK(cuMemGetHandleForAddressRange(&fd, a, 80 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS);
+	CHECK(cuMemGetHandleForAddressRange(&fd, a, 80 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) !=
+	      CUDA_SUCCESS);
 	CHECK(cuMemGetHandleForAddressRange(&fd, a, 60 * MIB, 2, 0) != CUDA_SUCCESS);
-	CHECK(cuMemGetHandleForAddressRange(NULL, a, 60 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS);
-	CHECK(cuMemGetHandleForAddressRange(&fd, 12345, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS);
+	CHECK(cuMemGetHandleForAddressRange(NULL, a, 60 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) !=
+	      CUDA_SUCCESS);
+	CHECK(cuMemGetHandleForAddressRange(&fd, 12345, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) !=
+	      CUDA_SUCCESS);
 	CHECK_IS(fd, 5);
 	CHECK_IS(cuMemFree_v2(a), CUDA_SUCCESS);
 	check_used(0);

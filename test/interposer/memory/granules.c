@@ -195,7 +195,8 @@ static uint32_t fill_managed(uint64_t bytes)
 {
 	uint32_t count = 0;
 
-	while (count < MOST_BLOCKS && cuMemAllocManaged(&block[count], bytes, CU_MEM_ATTACH_GLOBAL) == CUDA_SUCCESS) {
+	while (count < MOST_BLOCKS &&
+	       cuMemAllocManaged(&block[count], bytes, CU_MEM_ATTACH_GLOBAL) == CUDA_SUCCESS) {
 		CHECK_IS(cuMemsetD8_v2(block[count], 0, bytes), CUDA_SUCCESS);
 		count++;
 	}
@@ -204,7 +205,8 @@ static uint32_t fill_managed(uint64_t bytes)
 
 static void managed_blocks_end_at_the_limit(void)
 {
-	/* How many fit into 64 MiB: of small ones those that lie in 32 granules, with one granule to spare before the last. */
+	/* How many fit into 64 MiB: of small ones those that lie in 32 granules, with one granule to spare
+	 * before the last. */
 	static const struct {
 		uint64_t bytes;
 		uint32_t least, most;
@@ -272,7 +274,8 @@ static void *race(void *argument)
 		if (pointer[i] != 0) {
 			CHECK_IS(cuMemFree_v2(pointer[i]), CUDA_SUCCESS);
 			pointer[i] = 0;
-		} else if (cuMemAlloc_v2(&pointer[i], 1 + (seed >> 14) % ((seed & 64) != 0 ? MIB : 20000)) != CUDA_SUCCESS) {
+		} else if (cuMemAlloc_v2(&pointer[i], 1 + (seed >> 14) % ((seed & 64) != 0 ? MIB : 20000)) !=
+			   CUDA_SUCCESS) {
 			pointer[i] = 0;
 		}
 	}

@@ -7,7 +7,8 @@
 #include <fcntl.h>
 
 CUresult cuSimOutside(CUdevice device, size_t bytes, int *fd);
-CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *pointer, CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer);
+CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *pointer, CUexternalMemory memory,
+					 const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer);
 
 static struct step step;
 
@@ -29,7 +30,8 @@ static void begin(void)
 
 static CUDA_EXTERNAL_MEMORY_HANDLE_DESC made_outside(size_t mib)
 {
-	CUDA_EXTERNAL_MEMORY_HANDLE_DESC handle = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = mib * MIB};
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC handle = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+						   .size = mib * MIB};
 
 	CHECK_IS(cuSimOutside(0, mib * MIB, &handle.handle.fd), CUDA_SUCCESS);
 	return handle;
@@ -84,7 +86,8 @@ static void an_import_that_does_not_fit_leaves_the_descriptor(void)
 /* The other process imports what is behind descriptor 77. */
 static int import(void)
 {
-	CUDA_EXTERNAL_MEMORY_HANDLE_DESC outside = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .handle.fd = 77};
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC outside = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+						    .handle.fd = 77};
 	size_t free_bytes, total_bytes;
 	CUexternalMemory memory;
 

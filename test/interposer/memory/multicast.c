@@ -9,7 +9,8 @@ CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle object, CUdevice devi
 static struct step step;
 
 static const CUmemAllocationProp on_device = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					      .requestedHandleTypes =
+						      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 					      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 
 /* The account, which is what the driver holds. */
@@ -29,7 +30,8 @@ static void begin(void)
 
 static CUmemGenericAllocationHandle object_of(size_t mib)
 {
-	CUmulticastObjectProp prop = {.numDevices = 1, .size = mib * MIB, .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+	CUmulticastObjectProp prop = {
+		.numDevices = 1, .size = mib * MIB, .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
 	CUmemGenericAllocationHandle object = 0;
 
 	CHECK_IS(cuMulticastCreate(&object, &prop), CUDA_SUCCESS);
@@ -143,7 +145,9 @@ static int bind_own(void)
 	size_t free_bytes, total_bytes;
 
 	cuda_begin(0);
-	CHECK_IS(cuMemImportFromShareableHandle(&object, (void *)77, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), CUDA_SUCCESS);
+	CHECK_IS(
+		cuMemImportFromShareableHandle(&object, (void *)77, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+		CUDA_SUCCESS);
 	memory = memory_of(40);
 	CHECK_IS(cuMulticastBindMem(object, 0, memory, 0, 40 * MIB, 0), CUDA_SUCCESS);
 	CHECK_IS(cuMemRelease(memory), CUDA_SUCCESS);
@@ -164,7 +168,8 @@ static void an_imported_object_holds_what_its_importer_binds(void)
 	object = object_of(60);
 	memory = memory_of(60);
 	CHECK_IS(cuMulticastBindMem(object, 0, memory, 0, 60 * MIB, 0), CUDA_SUCCESS);
-	CHECK_IS(cuMemExportToShareableHandle(&fd, object, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
+	CHECK_IS(cuMemExportToShareableHandle(&fd, object, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		 CUDA_SUCCESS);
 	CHECK_IS(dup2(fd, 77), 77);
 	CHECK_IS(run_self("bind"), 0);
 	CHECK_IS(used(), 60 * MIB);
@@ -179,7 +184,8 @@ static void endpoints_hold_what_is_bound_to_them(void)
 	a = memory_of(10), b = memory_of(20), c = memory_of(30);
 	at_b = mapped(b, 20);
 	CHECK_IS(cuLogicalEndpointBindMem(7, 0, 0, a, 0, 10 * MIB, 0), CUDA_SUCCESS);
-	CHECK_IS(cuLogicalEndpointBindAddr(7, 0, 10 * MIB, (void *)(uintptr_t)at_b, 20 * MIB, 0), CUDA_SUCCESS);
+	CHECK_IS(cuLogicalEndpointBindAddr(7, 0, 10 * MIB, (void *)(uintptr_t)at_b, 20 * MIB, 0),
+		 CUDA_SUCCESS);
 	CHECK_IS(cuLogicalEndpointBindMem(8, 0, 0, c, 0, 30 * MIB, 0), CUDA_SUCCESS);
 	CHECK_IS(cuMemUnmap(at_b, 20 * MIB), CUDA_SUCCESS);
 	CHECK_IS(cuMemRelease(a), CUDA_SUCCESS);

@@ -13,7 +13,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer);
 static struct step step;
 
 static const CUmemAllocationProp shareable = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					      .requestedHandleTypes =
+						      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 					      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 
 static uint64_t used(void)
@@ -115,7 +116,9 @@ static int import(void)
 	CUdeviceptr address;
 
 	cuda_begin(0);
-	CHECK_IS(cuMemImportFromShareableHandle(&handle, (void *)77, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), CUDA_SUCCESS);
+	CHECK_IS(
+		cuMemImportFromShareableHandle(&handle, (void *)77, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+		CUDA_SUCCESS);
 	CHECK_IS(cuMemAddressReserve(&address, 60 * MIB, 0, 0, 0), CUDA_SUCCESS);
 	CHECK_IS(cuMemMap(address, 60 * MIB, 0, handle, 0), CUDA_SUCCESS);
 	CHECK_IS(cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
@@ -134,7 +137,8 @@ static void an_import_costs_nothing_and_frees_nothing(void)
 
 	begin(100);
 	CHECK_IS(cuMemCreate(&a, 60 * MIB, &shareable, 0), CUDA_SUCCESS);
-	CHECK_IS(cuMemExportToShareableHandle(&fd, a, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
+	CHECK_IS(cuMemExportToShareableHandle(&fd, a, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		 CUDA_SUCCESS);
 	CHECK_IS(dup2(fd, 77), 77);
 	CHECK_IS(run_self("import"), 0);
 	CHECK_IS(used(), 60 * MIB);
@@ -151,10 +155,12 @@ static void a_duplicate_of_a_descriptor_is_the_same_memory(void)
 
 	begin(100);
 	CHECK_IS(cuMemCreate(&a, 60 * MIB, &shareable, 0), CUDA_SUCCESS);
-	CHECK_IS(cuMemExportToShareableHandle(&fd, a, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
+	CHECK_IS(cuMemExportToShareableHandle(&fd, a, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		 CUDA_SUCCESS);
 	copy = dup(fd);
 	CHECK_IS(close(fd), 0);
-	CHECK_IS(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)copy, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+	CHECK_IS(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)copy,
+						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
 		 CUDA_SUCCESS);
 	CHECK_IS(close(copy), 0);
 	CHECK_IS(cuMemRelease(a), CUDA_SUCCESS);
@@ -171,8 +177,10 @@ static void what_a_process_imports_from_itself_stays_charged(void)
 
 	begin(100);
 	CHECK_IS(cuMemCreate(&a, 60 * MIB, &shareable, 0), CUDA_SUCCESS);
-	CHECK_IS(cuMemExportToShareableHandle(&fd, a, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
-	CHECK_IS(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+	CHECK_IS(cuMemExportToShareableHandle(&fd, a, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		 CUDA_SUCCESS);
+	CHECK_IS(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd,
+						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
 		 CUDA_SUCCESS);
 	CHECK_IS(used(), 60 * MIB);
 	CHECK_IS(close(fd), 0);
@@ -207,7 +215,9 @@ static void own_until(int ready, int end)
 	CHECK_IS(cuMemAlloc_v2(&a, 60 * MIB), CUDA_SUCCESS);
 	CHECK_IS(cuIpcGetMemHandle(&own.handle, a), CUDA_SUCCESS);
 	CHECK_IS(cuMemCreate(&memory, 30 * MIB, &shareable, 0), CUDA_SUCCESS);
-	CHECK_IS(cuMemExportToShareableHandle(&own.descriptor, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
+	CHECK_IS(cuMemExportToShareableHandle(&own.descriptor, memory,
+					      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		 CUDA_SUCCESS);
 	CHECK(write(ready, &own, sizeof(own)) == sizeof(own));
 	CHECK_IS(read(end, &nothing, 1), 0);
 	_exit(failures);
@@ -297,7 +307,8 @@ static CUresult open_descriptor(const struct owner *own)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)own->pid, own->descriptor);
-	return cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)open(path, O_RDONLY), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	return cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)open(path, O_RDONLY),
+					      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 }
 
 static CUresult close_descriptor(void)
@@ -326,11 +337,14 @@ static void exports_and_imports_that_fail_change_nothing(void)
 	int fd = -1;
 
 	begin(100);
-	CHECK(cuMemExportToShareableHandle(&fd, 12345, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS);
+	CHECK(cuMemExportToShareableHandle(&fd, 12345, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) !=
+	      CUDA_SUCCESS);
 	CHECK_IS(cuMemCreate(&a, 60 * MIB, &shareable, 0), CUDA_SUCCESS);
-	CHECK(cuMemExportToShareableHandle(NULL, a, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS);
+	CHECK(cuMemExportToShareableHandle(NULL, a, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) !=
+	      CUDA_SUCCESS);
 	CHECK(cuMemExportToShareableHandle(&fd, a, 8, 0) != CUDA_SUCCESS);
-	CHECK(cuMemImportFromShareableHandle(&a, (void *)-1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != CUDA_SUCCESS);
+	CHECK(cuMemImportFromShareableHandle(&a, (void *)-1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) !=
+	      CUDA_SUCCESS);
 	CHECK(cuMemImportFromShareableHandle(NULL, NULL, 1) != CUDA_SUCCESS);
 	CHECK_IS(used(), 60 * MIB);
 }

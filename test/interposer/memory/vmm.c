@@ -61,7 +61,8 @@ static void vmm_unmaps_several_mappings_at_once(void)
 	CHECK_IS(cuMemAddressReserve(&address, 200 * MIB, 0, 0, 0), CUDA_SUCCESS);
 	for (int i = 0; i < 100; i++) {
 		CHECK_IS(cuMemCreate(&handle[i], 2 * MIB, &prop, 0), CUDA_SUCCESS);
-		CHECK_IS(cuMemMap(address + (CUdeviceptr)i * 2 * MIB, 2 * MIB, 0, handle[i], 0), CUDA_SUCCESS);
+		CHECK_IS(cuMemMap(address + (CUdeviceptr)i * 2 * MIB, 2 * MIB, 0, handle[i], 0),
+			 CUDA_SUCCESS);
 		CHECK_IS(cuMemRelease(handle[i]), CUDA_SUCCESS);
 	}
 	CHECK_IS(used(), 200 * MIB);

@@ -111,7 +111,8 @@ static void indices_are_those_of_the_limits_page_and_of_cuda(void)
 
 CUresult cuDeviceGetCount(int *count);
 
-/* The last digits of the UUIDs that CUDA shows, in order, where the variable says this (NULL: it is not set). */
+/* The last digits of the UUIDs that CUDA shows, in order, where the variable says this (NULL: it is not
+ * set). */
 static const char *shown(const char *value)
 {
 	static char text[VGPU_MAX_DEVICES + 1];
@@ -147,7 +148,8 @@ static void one_wish(void)
 	grant(granted_count, UUID1, UUID0);
 	got = shown(wish);
 	if (strcmp(got, want) != 0)
-		fprintf(stderr, "%s of %u GPUs: %s, not %s\n", wish == NULL ? "nothing" : wish, granted_count, got, want);
+		fprintf(stderr, "%s of %u GPUs: %s, not %s\n", wish == NULL ? "nothing" : wish, granted_count,
+			got, want);
 	CHECK(strcmp(got, want) == 0);
 }
 

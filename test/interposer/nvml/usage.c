@@ -42,7 +42,8 @@ static void details_accounting_and_names_are_of_own_processes(void)
 	CHECK_IS(detail[0].pid, ours);
 	CHECK_IS(detail[0].usedGpuMemory, 20 * MIB);
 	details.version = 7;
-	CHECK_IS(nvmlDeviceGetRunningProcessDetailList(gpu0(), &details), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	CHECK_IS(nvmlDeviceGetRunningProcessDetailList(gpu0(), &details),
+		 NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 	CHECK_IS(nvmlDeviceGetRunningProcessDetailList(gpu0(), NULL), NVML_ERROR_INVALID_ARGUMENT);
 
 	CHECK_IS(nvmlDeviceGetAccountingPids(gpu0(), &count, NULL), NVML_ERROR_INSUFFICIENT_SIZE);
@@ -117,13 +118,16 @@ static void utilisation_is_that_of_own_processes(void)
 	CHECK_IS(nvmlDeviceGetProcessesUtilizationInfo(device, NULL), NVML_ERROR_INVALID_ARGUMENT);
 
 	count = 80;
-	CHECK_IS(nvmlDeviceGetSamples(device, NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count, NULL), NVML_SUCCESS);
+	CHECK_IS(nvmlDeviceGetSamples(device, NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count, NULL),
+		 NVML_SUCCESS);
 	count = 80;
-	CHECK_IS(nvmlDeviceGetSamples(device, NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count, series), NVML_SUCCESS);
+	CHECK_IS(nvmlDeviceGetSamples(device, NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count, series),
+		 NVML_SUCCESS);
 	CHECK(count > 0);
 	for (unsigned int i = 0; i < count; i++)
 		CHECK(series[i].sampleValue.uiVal <= 40);
-	CHECK_IS(nvmlDeviceGetSamples(device, NVML_GPU_UTILIZATION_SAMPLES, 0, NULL, &count, series), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_IS(nvmlDeviceGetSamples(device, NVML_GPU_UTILIZATION_SAMPLES, 0, NULL, &count, series),
+		 NVML_ERROR_INVALID_ARGUMENT);
 	/* The neighbour alone: the slice is idle, and nobody in it has used the GPU. */
 	kill(ours, SIGKILL);
 	waitpid(ours, NULL, 0);
@@ -150,7 +154,8 @@ static void without_numbers_by_process_the_drivers_stand(void)
 	CHECK_IS(nvmlDeviceGetUtilizationRates(gpu0(), &rates), NVML_SUCCESS);
 	CHECK(rates.gpu >= 1);
 	CHECK_IS(nvmlDeviceGetProcessUtilization(gpu0(), sample, &count, 0), NVML_ERROR_NOT_SUPPORTED);
-	CHECK_IS(nvmlDeviceGetSamples(gpu0(), NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count, series), NVML_SUCCESS);
+	CHECK_IS(nvmlDeviceGetSamples(gpu0(), NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count, series),
+		 NVML_SUCCESS);
 	for (unsigned int i = 0; i < count; i++)
 		most = series[i].sampleValue.uiVal > most ? series[i].sampleValue.uiVal : most;
 	CHECK(most >= 1);
@@ -184,7 +189,8 @@ static bool names(const char *text, pid_t pid)
 
 static void nvidia_smi_lists_no_other_tenant(void)
 {
-	static const char *const forms[] = {"", "pmon -c 1", "--query-compute-apps=pid,used_memory --format=csv,noheader"};
+	static const char *const forms[] = {"", "pmon -c 1",
+					    "--query-compute-apps=pid,used_memory --format=csv,noheader"};
 	char line[80];
 
 	/* Where the library is part of this program, as under a sanitizer, nvidia-smi runs without it. */
@@ -195,7 +201,8 @@ static void nvidia_smi_lists_no_other_tenant(void)
 		const char *text = smi(forms[i]);
 
 		if (!names(text, ours) || names(text, theirs)) {
-			fprintf(stderr, "nvidia-smi %s with %d and not %d:\n%s", forms[i], ours, theirs, text);
+			fprintf(stderr, "nvidia-smi %s with %d and not %d:\n%s", forms[i], ours, theirs,
+				text);
 			CHECK(false);
 		}
 	}

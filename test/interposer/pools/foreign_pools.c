@@ -5,8 +5,10 @@
 #include "harness.h"
 
 CUresult cuMemSetMemPool(CUmemLocation *location, int type, CUmemoryPool pool);
-CUresult cuMemPoolExportToShareableHandle(void *shared, CUmemoryPool pool, int type, unsigned long long flags);
-CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *shared, int type, unsigned long long flags);
+CUresult cuMemPoolExportToShareableHandle(void *shared, CUmemoryPool pool, int type,
+					  unsigned long long flags);
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *shared, int type,
+					    unsigned long long flags);
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr pointer);
 CUresult cuMemPoolImportPointer(CUdeviceptr *pointer, CUmemoryPool pool, CUmemPoolPtrExportData *data);
 
@@ -50,7 +52,8 @@ static void the_pool_that_is_set_for_a_place_is_the_one_charged(void)
 	CHECK_IS((uintptr_t)now, (uintptr_t)own);
 	CHECK_IS(cuMemAllocAsync(&a, 60 * MIB, stream), CUDA_SUCCESS);
 	CHECK_IS(used(), 64 * MIB);
-	CHECK_IS(cuMemAllocAsync(&a, 60 * MIB, stream), CUDA_ERROR_OUT_OF_MEMORY); /* the pool's own maximum */
+	CHECK_IS(cuMemAllocAsync(&a, 60 * MIB, stream),
+		 CUDA_ERROR_OUT_OF_MEMORY); /* the pool's own maximum */
 	CHECK_IS(step.ledger->refusals[0], 0);
 	CHECK_IS(cuMemFreeAsync(a, stream), CUDA_SUCCESS);
 	/* What it keeps is charged, until the pool is trimmed. */
@@ -146,7 +149,9 @@ static int import(void)
 	file = fopen(data_path(), "r");
 	CHECK(file != NULL && fread(&data, sizeof(data), 1, file) == 1);
 	fclose(file);
-	CHECK_IS(cuMemPoolImportFromShareableHandle(&pool, (void *)77, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
+	CHECK_IS(cuMemPoolImportFromShareableHandle(&pool, (void *)77,
+						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		 CUDA_SUCCESS);
 	CHECK(cuMemAllocFromPoolAsync(&own, MIB, pool, NULL) != CUDA_SUCCESS);
 	CHECK(cuDeviceSetMemPool(0, pool) != CUDA_SUCCESS);
 	for (int i = 0; i < 4; i++) {
@@ -180,7 +185,8 @@ static void an_imported_pool_is_charged_to_its_owner_only(void)
 	begin(128);
 	own = own_pool(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, 0);
 	CHECK_IS(cuMemAllocFromPoolAsync(&a, 60 * MIB, own, stream), CUDA_SUCCESS);
-	CHECK_IS(cuMemPoolExportToShareableHandle(&fd, own, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
+	CHECK_IS(cuMemPoolExportToShareableHandle(&fd, own, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		 CUDA_SUCCESS);
 	CHECK_IS(dup2(fd, 77), 77);
 	CHECK_IS(cuMemPoolExportPointer(&data, a), CUDA_SUCCESS);
 	file = fopen(data_path(), "w");

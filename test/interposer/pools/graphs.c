@@ -33,7 +33,8 @@ static void begin(uint64_t limit_mib)
 static CUdeviceptr add(CUgraph graph, size_t bytes, bool with_free)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS params = {
-		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
 		.bytesize = bytes,
 	};
 	CUgraphNode node, end;

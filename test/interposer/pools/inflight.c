@@ -33,8 +33,9 @@ static void begin(uint64_t limit_mib, const char *also)
 
 static CUgraphExec graph_of(size_t bytes, bool keeps)
 {
-	CUDA_MEM_ALLOC_NODE_PARAMS params = {
-		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}}, .bytesize = bytes};
+	CUDA_MEM_ALLOC_NODE_PARAMS params = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+							   .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+					     .bytesize = bytes};
 	CUgraphNode taken, freed;
 	CUgraphExec exec = NULL;
 	CUgraph graph;
@@ -75,7 +76,8 @@ static void a_trim_leaves_room_for_what_is_being_launched(void)
 	CHECK_IS(driver_held_bytes(0), 64 * MIB);
 }
 
-/* Another graph, which keeps what it takes, is launched and through before the first one takes its own again. */
+/* Another graph, which keeps what it takes, is launched and through before the first one takes its own
+ * again. */
 static void trim_and_launch_another(void)
 {
 	CUdeviceptr a;

@@ -96,7 +96,9 @@ static void change(struct fuzz *f, const char *path, size_t size)
 	case 1: only_garbage(f, path); break;
 	case 2:
 		if (lstat(path, &st) == 0 && S_ISREG(st.st_mode))
-			CHECK_IS(truncate(path, fuzz_below(f, 2) ? (off_t)size - 1 : fuzz_below(f, 3 * (uint32_t)size)), 0);
+			CHECK_IS(truncate(path, fuzz_below(f, 2) ? (off_t)size - 1
+								 : fuzz_below(f, 3 * (uint32_t)size)),
+				 0);
 		break;
 	case 3:
 		if (lstat(path, &st) == 0 && !S_ISLNK(st.st_mode))
@@ -139,13 +141,14 @@ static bool is_sound(struct vgpu_limits *limits, bool *ledger_is_sound)
 	if (lstat(step.folder, &st) != 0 || !S_ISDIR(st.st_mode) || !is_roots_alone(&st) ||
 	    !read_page("limits", limits, sizeof(*limits), &st) || !is_roots_alone(&st) ||
 	    limits->magic != VGPU_LIMITS_MAGIC || limits->layout_version != VGPU_LAYOUT_VERSION ||
-	    limits->size_bytes != sizeof(*limits) || limits->device_count > VGPU_MAX_DEVICES || limits->job_id != JOB ||
-	    (limits->uid != getuid() && getuid() != 0))
+	    limits->size_bytes != sizeof(*limits) || limits->device_count > VGPU_MAX_DEVICES ||
+	    limits->job_id != JOB || (limits->uid != getuid() && getuid() != 0))
 		return false;
 	*ledger_is_sound = read_page("ledger", &ledger, sizeof(ledger), &st) && (st.st_mode & 022) == 0 &&
-			   (is_roots_alone(&st) || st.st_uid == limits->uid) && ledger.magic == VGPU_LEDGER_MAGIC &&
-			   ledger.layout_version == VGPU_LAYOUT_VERSION && ledger.size_bytes == sizeof(ledger) &&
-			   ledger.job_id == JOB;
+			   (is_roots_alone(&st) || st.st_uid == limits->uid) &&
+			   ledger.magic == VGPU_LEDGER_MAGIC &&
+			   ledger.layout_version == VGPU_LAYOUT_VERSION &&
+			   ledger.size_bytes == sizeof(ledger) && ledger.job_id == JOB;
 	return true;
 }
 
@@ -195,12 +198,15 @@ static void remove_step(void)
 	remove(step.folder);
 }
 
-/* What CUDA says: a page that is believed may still name a GPU that is not there, and then the job has none. */
+/* What CUDA says: a page that is believed may still name a GPU that is not there, and then the job has
+ * none. */
 static CUresult right_answer(const struct vgpu_limits *limits, bool is_ledger_sound)
 {
 	if (!is_ledger_sound)
 		return limits->flags & VGPU_FAIL_OPEN ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;
-	return limits->device_count > 0 && strncmp(limits->device[0].uuid, UUID0, VGPU_UUID_BYTES) == 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+	return limits->device_count > 0 && strncmp(limits->device[0].uuid, UUID0, VGPU_UUID_BYTES) == 0
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_NO_DEVICE;
 }
 
 static void any_folder(struct fuzz *f)
@@ -234,8 +240,10 @@ static void any_folder(struct fuzz *f)
 		CHECK_IS(result, sound ? right_answer(&limits, is_ledger_sound) : CUDA_ERROR_NOT_PERMITTED);
 	if (result == CUDA_SUCCESS && is_ledger_sound)
 		check_limit(&limits);
-	__atomic_add_fetch(result != CUDA_SUCCESS ? &seen->refused : is_ledger_sound ? &seen->believed : &seen->unlimited, 1,
-			   __ATOMIC_RELAXED);
+	__atomic_add_fetch(result != CUDA_SUCCESS ? &seen->refused
+			   : is_ledger_sound	  ? &seen->believed
+						  : &seen->unlimited,
+			   1, __ATOMIC_RELAXED);
 	chmod(step.folder, 0755);
 	remove_step();
 }
@@ -261,7 +269,8 @@ static void *keep_changing(void *argument)
 
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
 		for (int i = 0; i < 100; i++)
-			__atomic_store_n(&word[fuzz_below(f, sizeof(*step.limits) / 4)], (uint32_t)fuzz_number(f), __ATOMIC_RELAXED);
+			__atomic_store_n(&word[fuzz_below(f, sizeof(*step.limits) / 4)],
+					 (uint32_t)fuzz_number(f), __ATOMIC_RELAXED);
 	}
 	return NULL;
 }

@@ -138,8 +138,19 @@ static void another_users_page_is_refused(void)
 
 static void other_paths_are_refused(void)
 {
-	static const char *const bad[] = {"", "relative/jobs/1/steps/0", "/tmp", "/tmp/steps/0", "/jobs/x1/steps/0",
-					  "/jobs/1/steps/", "/jobs/1x/steps/0", "/tmp/1/steps/0", "/1/steps/0", "/xjobs/1/steps/0", "/etc/passwd", "/", "jobs/1/steps/0"};
+	static const char *const bad[] = {"",
+					  "relative/jobs/1/steps/0",
+					  "/tmp",
+					  "/tmp/steps/0",
+					  "/jobs/x1/steps/0",
+					  "/jobs/1/steps/",
+					  "/jobs/1x/steps/0",
+					  "/tmp/1/steps/0",
+					  "/1/steps/0",
+					  "/xjobs/1/steps/0",
+					  "/etc/passwd",
+					  "/",
+					  "jobs/1/steps/0"};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		pid_t pid = fork();
@@ -202,8 +213,9 @@ static void a_bad_ledger_lets_run_when_root_says_so(void)
 
 static void the_users_environment_changes_nothing(void)
 {
-	static const char *const names[] = {"VGPU_MEM", "VGPU_CORES", "VGPU_FAIL_OPEN", "VGPU_LIMITS", "VGPU_DISABLE",
-					    "VGPU_SELF_DIR", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DISABLE_CONTROL"};
+	static const char *const names[] = {
+		"VGPU_MEM",	"VGPU_CORES",	 "VGPU_FAIL_OPEN",	     "VGPU_LIMITS",
+		"VGPU_DISABLE", "VGPU_SELF_DIR", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DISABLE_CONTROL"};
 	size_t free_bytes, total_bytes;
 	CUdeviceptr a;
 
@@ -324,7 +336,8 @@ static void the_steps_own_folder_comes_first(void)
 	mkdir(VGPU_SELF_DIR, 0755);
 	if (fork() == 0) { /* without a page there, the environment counts */
 		cuda_begin(0);
-		_exit(cuDeviceTotalMem_v2(&total_bytes, 0) == CUDA_SUCCESS && total_bytes == 4000 * MIB ? 0 : 1);
+		_exit(cuDeviceTotalMem_v2(&total_bytes, 0) == CUDA_SUCCESS && total_bytes == 4000 * MIB ? 0
+													: 1);
 	}
 	{
 		int status = -1;

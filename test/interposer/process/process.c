@@ -62,7 +62,8 @@ static void a_child_in_the_same_memory_shares_the_account(void)
 	pid_t pid;
 
 #if defined(__SANITIZE_THREAD__) && __GNUC__ >= 13
-	printf("SKIP a_child_in_the_same_memory_shares_the_account: this thread sanitizer takes it for a process of its own\n");
+	printf("SKIP a_child_in_the_same_memory_shares_the_account: this thread sanitizer takes it for a "
+	       "process of its own\n");
 	return;
 #endif
 	gpus(0);

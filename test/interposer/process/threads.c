@@ -23,7 +23,8 @@ static void begin(void)
 
 static void *without_context(void *unused)
 {
-	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CUmemGenericAllocationHandle handle;
 	size_t free_bytes = 7, total_bytes = 7;
 	CUdeviceptr a;
@@ -211,7 +212,8 @@ static void no_share_is_left_unkept_for_want_of_a_thread(void)
 static CUgraphExec graph_of(size_t bytes)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS params = {
-		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
 		.bytesize = bytes,
 	};
 	CUgraphExec exec = NULL;

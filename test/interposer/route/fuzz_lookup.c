@@ -49,7 +49,8 @@ static bool is_wrapped(const char *name, bool is_nvml)
 /* On the heap, and not a byte longer than it must be: a reader of more is caught. */
 static char *any_name(struct fuzz *f)
 {
-	static const char *const ends[] = {"_v2", "_v3", "_v4", "_ptsz", "_ptds", "_v2_ptds", "x", "_", "Async"};
+	static const char *const ends[] = {"_v2",      "_v3", "_v4", "_ptsz", "_ptds",
+					   "_v2_ptds", "x",   "_",   "Async"};
 	const char *base = names[fuzz_below(f, sizeof(names) / sizeof(names[0]))];
 	const char *end = fuzz_below(f, 3) == 0 ? ends[fuzz_below(f, sizeof(ends) / sizeof(ends[0]))] : "";
 	size_t length = strlen(base), more = strlen(end);
@@ -109,10 +110,12 @@ static void names_by_handle(struct fuzz *f)
 		bool lookup = strcmp(name, "dlsym") == 0 || strcmp(name, "dlvsym") == 0;
 		bool row = is_wrapped(name, false) || is_wrapped(name, true);
 		/* Not "": glibc 2.36 itself does not survive that where a library has no versions. */
-		static const char *const versions[] = {"GLIBC_2.2.5", "GLIBC_2.34", "GLIBC_2.17", "libcuda.so.1", "GLIBC_", "x"};
+		static const char *const versions[] = {"GLIBC_2.2.5",  "GLIBC_2.34", "GLIBC_2.17",
+						       "libcuda.so.1", "GLIBC_",     "x"};
 		const char *version = versions[fuzz_below(f, 6)];
 
-		/* What RTLD_DEFAULT and RTLD_NEXT mean in a program that is itself the library is another story. */
+		/* What RTLD_DEFAULT and RTLD_NEXT mean in a program that is itself the library is another
+		 * story. */
 		if (h <= 2 || vgpu_route_dlsym == NULL) {
 			if (lookup)
 				CHECK((found == NULL) == (plain == NULL));
@@ -127,7 +130,8 @@ static void names_by_handle(struct fuzz *f)
 		if (!row && !lookup && h != 4)
 			CHECK(found == vgpu_libc()->dlvsym(handles[h], name, version));
 		if (row && h <= 2)
-			CHECK(vgpu_libc()->dlvsym(handles[h], name, version) == NULL ? found == NULL : is_ours(found));
+			CHECK(vgpu_libc()->dlvsym(handles[h], name, version) == NULL ? found == NULL
+										     : is_ours(found));
 		if (failures != 0)
 			fprintf(stderr, "%.100s of handle %u, version %s\n", name, h, version);
 		free(name);
@@ -142,7 +146,8 @@ static void check_given(void *found, void *plain)
 {
 	Dl_info info;
 
-	if (plain != NULL && dladdr(plain, &info) != 0 && info.dli_sname != NULL && is_wrapped(info.dli_sname, false))
+	if (plain != NULL && dladdr(plain, &info) != 0 && info.dli_sname != NULL &&
+	    is_wrapped(info.dli_sname, false))
 		CHECK(found == look_up(cuda, info.dli_sname) && is_ours(found));
 	else
 		CHECK(found == plain);
@@ -162,8 +167,10 @@ static void names_by_the_driver(struct fuzz *f)
 		bool with_status = fuzz_below(f, 4) != 0, with_function = fuzz_below(f, 20) != 0;
 		void *found = &status, *plain = &status;
 
-		CHECK_IS(cuGetProcAddress_v2(asked, with_function ? &found : NULL, version, flags, with_status ? &status : NULL),
-			 real_v2(asked, with_function ? &plain : NULL, version, flags, with_status ? &plain_status : NULL));
+		CHECK_IS(cuGetProcAddress_v2(asked, with_function ? &found : NULL, version, flags,
+					     with_status ? &status : NULL),
+			 real_v2(asked, with_function ? &plain : NULL, version, flags,
+				 with_status ? &plain_status : NULL));
 		CHECK_IS(status, plain_status);
 		check_given(found, plain);
 		found = plain = &status;
@@ -171,7 +178,8 @@ static void names_by_the_driver(struct fuzz *f)
 			 real_v1(asked, with_function ? &plain : NULL, version, flags));
 		check_given(found, plain);
 		if (failures != 0)
-			fprintf(stderr, "%.100s, version %d, flags %llu\n", asked != NULL ? asked : "NULL", version, (unsigned long long)flags);
+			fprintf(stderr, "%.100s, version %d, flags %llu\n", asked != NULL ? asked : "NULL",
+				version, (unsigned long long)flags);
 		free(name);
 	}
 }

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Nobody becomes the driver by a name, and no driver goes unseen because it came by another one. Linked with neither
- * library; each case in a process of its own. */
+ * Nobody becomes the driver by a name, and no driver goes unseen because it came by another one. Linked with
+ * neither library; each case in a process of its own. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -65,7 +65,8 @@ static void copy(const char *from, int to)
 	int fd = open(from, O_RDONLY | O_CLOEXEC);
 	struct stat st;
 
-	CHECK(fd >= 0 && to >= 0 && fstat(fd, &st) == 0 && sendfile(to, fd, NULL, (size_t)st.st_size) == st.st_size);
+	CHECK(fd >= 0 && to >= 0 && fstat(fd, &st) == 0 &&
+	      sendfile(to, fd, NULL, (size_t)st.st_size) == st.st_size);
 	close(fd);
 }
 
@@ -103,7 +104,8 @@ static void check_poses_in_vain(const char *path)
 
 static void a_library_of_the_drivers_name_is_not_the_driver(void)
 {
-	static const char *const names[] = {"libnvidia-x.so", "libcuda.so.1", "libcuda.so.580.1", "libcudadebugger.so.1",
+	static const char *const names[] = {"libnvidia-x.so",	 "libcuda.so.1",
+					    "libcuda.so.580.1",	 "libcudadebugger.so.1",
 					    "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -138,7 +140,8 @@ static void a_deleted_library_is_not_the_driver(void)
 	void *found = NULL;
 
 	CHECK(unlink(path) == 0);
-	CHECK(library != NULL && driver != NULL && ask(driver, "cuMemAlloc_v2", &found) == 0 && is_wrapper(found));
+	CHECK(library != NULL && driver != NULL && ask(driver, "cuMemAlloc_v2", &found) == 0 &&
+	      is_wrapper(found));
 	/* Nor where root's driver lies there now. */
 	CHECK(symlink(sim("libcuda.so.1"), path) == 0);
 	CHECK(ask(driver, "cuMemAlloc_v2", &found) == 0 && is_wrapper(found));
@@ -199,7 +202,8 @@ static void a_lookup_that_was_looked_up_is_ours(void)
 {
 	void *libc = dlopen("libc.so.6", RTLD_NOW), *driver = dlopen(sim("libcuda.so.1"), RTLD_NOW);
 	void *elsewhere = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW);
-	void *handles[] = {libc, elsewhere, RTLD_NEXT, RTLD_DEFAULT, dlopen(in(helpers, "poser.so"), RTLD_NOW)};
+	void *handles[] = {libc, elsewhere, RTLD_NEXT, RTLD_DEFAULT,
+			   dlopen(in(helpers, "poser.so"), RTLD_NOW)};
 
 	for (size_t i = 0; i < sizeof(handles) / sizeof(handles[0]); i++) {
 		pose_fn *lookup = (pose_fn *)dlsym(handles[i], "dlsym");
@@ -262,12 +266,16 @@ static int look(void)
 {
 	void *driver = dlopen(sim("libcuda.so.1"), RTLD_NOW);
 
-	return driver != NULL && is_wrapper(dlsym(driver, "cuMemAlloc_v2")) && is_wrapper(dlsym(driver, "cuInit")) ? 0 : 1;
+	return driver != NULL && is_wrapper(dlsym(driver, "cuMemAlloc_v2")) &&
+			       is_wrapper(dlsym(driver, "cuInit"))
+		       ? 0
+		       : 1;
 }
 
 static void a_program_is_not_the_driver(void)
 {
-	static const char *const names[] = {"libnvidia-x", "libcuda.so.1", "/usr/lib/libcuda.so.1", "libcudadebugger.so"};
+	static const char *const names[] = {"libnvidia-x", "libcuda.so.1", "/usr/lib/libcuda.so.1",
+					    "libcudadebugger.so"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		CHECK(run(own, names[i]) == 0);
@@ -285,7 +293,8 @@ static void run_case(const char *name, void (*function)(void))
 	if (pid == 0) {
 		char command[300];
 
-		snprintf(folder, sizeof(folder), "%s/posing-XXXXXX", getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
+		snprintf(folder, sizeof(folder), "%s/posing-XXXXXX",
+			 getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
 		CHECK(mkdtemp(folder) != NULL && chmod(folder, 0755) == 0);
 		function();
 		snprintf(command, sizeof(command), "env -u LD_PRELOAD rm -rf '%s'", folder);

@@ -42,7 +42,8 @@ static void dlsym_of_every_row_is_the_wrapper(void)
 		const char *where = used_only[i] ? rows[i].library : "libslurm-vgpu.so";
 
 		CHECK(library != NULL);
-		if (!is_in(dlsym(library, rows[i].symbol), where) || !is_in(dlsym(RTLD_DEFAULT, rows[i].symbol), where) ||
+		if (!is_in(dlsym(library, rows[i].symbol), where) ||
+		    !is_in(dlsym(RTLD_DEFAULT, rows[i].symbol), where) ||
 		    !is_in(dlsym(RTLD_NEXT, rows[i].symbol), where)) {
 			fprintf(stderr, "%s is not in %s\n", rows[i].symbol, where);
 			failures++;
@@ -63,7 +64,8 @@ static void dlvsym_keeps_its_no(void)
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 	void *libc = dlopen("libc.so.6", RTLD_NOW);
 
-	CHECK(dlvsym(library, "cuMemAlloc_v2", "NO_SUCH_VERSION") == NULL || is_in(dlvsym(library, "cuMemAlloc_v2", "NO_SUCH_VERSION"), "libslurm-vgpu.so"));
+	CHECK(dlvsym(library, "cuMemAlloc_v2", "NO_SUCH_VERSION") == NULL ||
+	      is_in(dlvsym(library, "cuMemAlloc_v2", "NO_SUCH_VERSION"), "libslurm-vgpu.so"));
 	CHECK(dlvsym(RTLD_NEXT, "cuMemAlloc_v2", "NO_SUCH_VERSION") == NULL);
 	CHECK(dlvsym(RTLD_DEFAULT, "cuMemAlloc_v2", "NO_SUCH_VERSION") == NULL);
 #ifdef __x86_64__
@@ -113,7 +115,8 @@ static void rtld_next_means_behind_the_caller(void)
 }
 
 typedef CUresult get_v1(const char *name, void **function, int version, cuuint64_t flags);
-typedef CUresult get_v2(const char *name, void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status);
+typedef CUresult get_v2(const char *name, void **function, int version, cuuint64_t flags,
+			CUdriverProcAddressQueryResult *status);
 
 static void *ask(const char *name, int version, cuuint64_t flags)
 {
@@ -181,7 +184,8 @@ static void *found_by(const char *name, void *driver)
 	void *library;
 
 	snprintf(path, sizeof(path), "%s/%s", getenv("VGPU_TEST_ROOT"), name);
-	snprintf(command, sizeof(command), "cp '%s/../test-interposer/helpers/asking.so' '%s'", getenv("VGPU_TEST_SIM"), path);
+	snprintf(command, sizeof(command), "cp '%s/../test-interposer/helpers/asking.so' '%s'",
+		 getenv("VGPU_TEST_SIM"), path);
 	CHECK_IS(system(command), 0);
 	library = dlopen(path, RTLD_NOW);
 	CHECK(library != NULL);
@@ -192,8 +196,13 @@ static void *found_by(const char *name, void *driver)
 /* Any name can be had by anybody, and the driver's other libraries look up none of these functions. */
 static void a_name_makes_nobody_the_driver(void)
 {
-	static const char *const names[] = {"libcuda.so.1", "libcuda.so.580.1", "libnvidia-ml.so.1", "libcudadebugger.so.1",
-					    "libnvidia-ptxjitcompiler.so.1", "libcudart.so.12", "any.so"};
+	static const char *const names[] = {"libcuda.so.1",
+					    "libcuda.so.580.1",
+					    "libnvidia-ml.so.1",
+					    "libcudadebugger.so.1",
+					    "libnvidia-ptxjitcompiler.so.1",
+					    "libcudart.so.12",
+					    "any.so"};
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -233,7 +242,8 @@ static void what_older_runtimes_ask_for_is_the_wrapper(void)
 		const struct asked *a = &asked_by_11_8[i];
 		void *function = NULL;
 
-		if (ask_v1(a->name, &function, a->version, a->flags) != CUDA_SUCCESS || !is_in(function, "libslurm-vgpu.so")) {
+		if (ask_v1(a->name, &function, a->version, a->flags) != CUDA_SUCCESS ||
+		    !is_in(function, "libslurm-vgpu.so")) {
 			fprintf(stderr, "11.8: %s of %d, flags %u\n", a->name, a->version, a->flags);
 			failures++;
 		}
@@ -243,7 +253,8 @@ static void what_older_runtimes_ask_for_is_the_wrapper(void)
 		void *function = NULL;
 		int status = -1;
 
-		if (ask_v2(a->name, &function, a->version, a->flags, &status) != CUDA_SUCCESS || !is_in(function, "libslurm-vgpu.so")) {
+		if (ask_v2(a->name, &function, a->version, a->flags, &status) != CUDA_SUCCESS ||
+		    !is_in(function, "libslurm-vgpu.so")) {
 			fprintf(stderr, "12.4: %s of %d, flags %u\n", a->name, a->version, a->flags);
 			failures++;
 		}

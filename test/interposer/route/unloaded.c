@@ -20,7 +20,8 @@ static int is_wrapper(void *address)
 {
 	Dl_info info;
 
-	return address != NULL && dladdr(address, &info) != 0 && strstr(info.dli_fname, "libslurm-vgpu.so") != NULL;
+	return address != NULL && dladdr(address, &info) != 0 &&
+	       strstr(info.dli_fname, "libslurm-vgpu.so") != NULL;
 }
 
 /* Weak, as programs have it that can do without CUDA. */
@@ -33,13 +34,17 @@ int main(void)
 	void *self = dlopen(NULL, RTLD_NOW);
 
 	dlerror();
-	check(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") == NULL && dlerror() != NULL, "no cuda by RTLD_DEFAULT without the driver");
-	check(dlsym(RTLD_NEXT, "cuMemAlloc_v2") == NULL && dlerror() != NULL, "no cuda by RTLD_NEXT without the driver");
-	check(dlsym(self, "nvmlDeviceGetMemoryInfo") == NULL && dlerror() != NULL, "no nvml in the program without the driver");
+	check(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") == NULL && dlerror() != NULL,
+	      "no cuda by RTLD_DEFAULT without the driver");
+	check(dlsym(RTLD_NEXT, "cuMemAlloc_v2") == NULL && dlerror() != NULL,
+	      "no cuda by RTLD_NEXT without the driver");
+	check(dlsym(self, "nvmlDeviceGetMemoryInfo") == NULL && dlerror() != NULL,
+	      "no nvml in the program without the driver");
 	check(cuInit == NULL || cuInit(0) == 500, "a weak reference called without the driver is not found");
 	snprintf(path, sizeof(path), "%s/libcuda.so.1", getenv("VGPU_TEST_SIM"));
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	check(library != NULL && is_wrapper(dlsym(library, "cuMemAlloc_v2")), "the driver loaded later is wrapped");
+	check(library != NULL && is_wrapper(dlsym(library, "cuMemAlloc_v2")),
+	      "the driver loaded later is wrapped");
 	if (library != NULL)
 		dlclose(library);
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -189,8 +189,9 @@ static void launch_with_waits_between(uint32_t rows, CUevent event)
 	}
 }
 
-/* A lease that ends early has not used up what was taken for it. As long as that stayed taken until it was looked at, a program
- * that ends one after the other had nothing left for the first longer kernel, with a share of twice of what it used. */
+/* A lease that ends early has not used up what was taken for it. As long as that stayed taken until it was
+ * looked at, a program that ends one after the other had nothing left for the first longer kernel, with a
+ * share of twice of what it used. */
 static void passes_that_end_early_give_back(void)
 {
 	uint64_t waited_ns;
@@ -219,7 +220,9 @@ static void a_share_that_is_used_up_after_all(void)
 	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
 	most = (now_ns() - since_ns + VGPU_SHARE_BURST_NS * 4) / 1000 * 26 / 100;
 	if (launched * KERNEL_US > most)
-		fprintf(stderr, "%llu us, not %llu\n", (unsigned long long)launched * KERNEL_US, (unsigned long long)most), failures++;
+		fprintf(stderr, "%llu us, not %llu\n", (unsigned long long)launched * KERNEL_US,
+			(unsigned long long)most),
+			failures++;
 }
 
 #define LONG_US 1000u
@@ -266,8 +269,9 @@ static unsigned counted_of_long_and_short_ones(void)
 	return (unsigned)((used_us() - before) * 100 / launched);
 }
 
-/* Nobody can tell them apart beforehand, and what most of them take says nothing of the others: only looks do, which see the
- * long ones. Without closer looks a fifth was counted. How much is right by them is tried in time/meter.c and time/share.c. */
+/* Nobody can tell them apart beforehand, and what most of them take says nothing of the others: only looks
+ * do, which see the long ones. Without closer looks a fifth was counted. How much is right by them is tried
+ * in time/meter.c and time/share.c. */
 static void a_kernel_that_takes_a_hundred_times_as_long_now_and_then(void)
 {
 	unsigned percent = 0;
@@ -301,7 +305,8 @@ static void launch_in_rows(void)
 	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
-/* Behind other kernels these seem to take half as long again when they are timed, and so are timed when nothing lies before them. */
+/* Behind other kernels these seem to take half as long again when they are timed, and so are timed when
+ * nothing lies before them. */
 static void kernels_in_rows_are_timed_alone(void)
 {
 	unsigned long long before = 0, after = 0;
@@ -315,7 +320,8 @@ static void kernels_in_rows_are_timed_alone(void)
 	launch_in_rows();
 	CHECK_IS(cuSimBusy(0, &after), CUDA_SUCCESS);
 	took = after - before;
-	CHECK_WITHIN(step_busy_ns_when_seen(&step, counted, took * 9 / 10, SOON_NS), took * 9 / 10, took * 11 / 10);
+	CHECK_WITHIN(step_busy_ns_when_seen(&step, counted, took * 9 / 10, SOON_NS), took * 9 / 10,
+		     took * 11 / 10);
 }
 
 int main(void)

@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * How often the driver is asked about what is in flight, and that the answers are counted for all they tell of. */
+ * How often the driver is asked about what is in flight, and that the answers are counted for all they tell
+ * of. */
 #include "slices.h"
 
 static struct step begin(uint32_t job)
@@ -30,8 +31,8 @@ static void check_asked(unsigned int before, unsigned kernels, unsigned percent)
 		fprintf(stderr, "asked %u times about %u kernels\n", asked, kernels), failures++;
 }
 
-/* One question tells of the two of these kernels that are let go at once; and what is timed now and then is held back with
- * the others, so that there is nothing to ask until it is let go. */
+/* One question tells of the two of these kernels that are let go at once; and what is timed now and then is
+ * held back with the others, so that there is nothing to ask until it is let go. */
 static void what_is_let_go_together_is_asked_about_together(void)
 {
 	struct step step = begin(1);
@@ -51,7 +52,8 @@ static void what_is_let_go_together_is_asked_about_together(void)
 	CHECK_WITHIN(us, 900 * 1003 - 20000, 900 * 1003 + 30000);
 }
 
-/* Each of these kernels has markers of its own; what lies in front of one that was reached is not looked at one by one. */
+/* Each of these kernels has markers of its own; what lies in front of one that was reached is not looked at
+ * one by one. */
 static void a_marker_that_was_reached_tells_of_those_in_front(void)
 {
 	struct step step = begin(2);
@@ -62,7 +64,8 @@ static void a_marker_that_was_reached_tells_of_those_in_front(void)
 	uint64_t before_ns, us;
 
 	for (int s = 0; s < 2; s++)
-		CHECK(cuStreamCreate(&stream[s], 1) == CUDA_SUCCESS && cuEventCreate(&done[s], 2) == CUDA_SUCCESS);
+		CHECK(cuStreamCreate(&stream[s], 1) == CUDA_SUCCESS &&
+		      cuEventCreate(&done[s], 2) == CUDA_SUCCESS);
 	for (int i = 0; i < 20; i++) {
 		busy(function, 50, stream[0]);
 		CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
@@ -90,8 +93,9 @@ static void launch_every_ms(CUfunction function, int kernels)
 	}
 }
 
-/* Where nobody else has to do with the GPU there is no need to: some 160 looks a second instead of 560. The least of some
- * times: it is looked at more often for a while whenever this machine's other work is in the way. */
+/* Where nobody else has to do with the GPU there is no need to: some 160 looks a second instead of 560. The
+ * least of some times: it is looked at more often for a while whenever this machine's other work is in the
+ * way. */
 static void a_share_that_is_not_used_up_is_looked_at_seldom(void)
 {
 	struct step step = begin(3);

@@ -70,7 +70,8 @@ static void crowd_in(void)
 {
 	opened++;
 	for (unsigned i = 0; i < VGPU_STREAMS; i++) {
-		CHECK_IS(cuStreamWaitValue32_v2(crowd[i], (CUdeviceptr)(uintptr_t)word, opened, 0), CUDA_SUCCESS);
+		CHECK_IS(cuStreamWaitValue32_v2(crowd[i], (CUdeviceptr)(uintptr_t)word, opened, 0),
+			 CUDA_SUCCESS);
 		busy(function, SHORT_US, crowd[i]);
 	}
 }
@@ -168,13 +169,15 @@ static void threads_come_and_go(void)
 	for (int i = 0; i < THREADS; i++) {
 		pthread_t thread;
 
-		CHECK(pthread_create(&thread, NULL, launch_into_own_stream, &context) == 0 && pthread_join(thread, NULL) == 0);
+		CHECK(pthread_create(&thread, NULL, launch_into_own_stream, &context) == 0 &&
+		      pthread_join(thread, NULL) == 0);
 	}
 	got = used_when_seen(before, THREADS * 950000ull);
 	CHECK_WITHIN(got, THREADS * 950000ull, THREADS * 1100000ull);
 }
 
-/* Nothing is left uncounted, and nothing counts twice unless somebody else keeps this machine's cores busy: then again. */
+/* Nothing is left uncounted, and nothing counts twice unless somebody else keeps this machine's cores busy:
+ * then again. */
 static void what_many_streams_use_is_counted(void)
 {
 	struct step crowded = slice_make(5, 40, 0);

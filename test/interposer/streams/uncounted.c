@@ -56,7 +56,8 @@ static void begin_waiting(uint32_t job)
 	used_us_when_seen(0, 6 * (LONG_US + SHORT_US) * 95 / 100);
 }
 
-/* Long kernels, each behind one wait of twice its length. On a busy machine it may be seen late where they begin: then again. */
+/* Long kernels, each behind one wait of twice its length. On a busy machine it may be seen late where they
+ * begin: then again. */
 #define CHECK_COUNTS_ITSELF(wait, of)                                                                          \
 	do {                                                                                                   \
 		uint64_t before_, got_ = 0, want_ = ROUNDS * LONG_US;                                          \
@@ -100,10 +101,16 @@ static void managed_memory_on_its_way(void)
 	CHECK_COUNTS_ITSELF(cuMemPrefetchAsync_ptsz(managed, bytes, 0, NULL), CU_STREAM_PER_THREAD);
 	CHECK_COUNTS_ITSELF(cuMemPrefetchAsync_v2(managed, bytes, on_device, 0, stream), stream);
 	CHECK_COUNTS_ITSELF(cuMemPrefetchAsync_v2_ptsz(managed, bytes, on_device, 0, stream), stream);
-	CHECK_COUNTS_ITSELF(cuMemPrefetchBatchAsync(&managed, &bytes, 1, &on_device, &first, 1, 0, stream), stream);
-	CHECK_COUNTS_ITSELF(cuMemPrefetchBatchAsync_ptsz(&managed, &bytes, 1, &on_device, &first, 1, 0, stream), stream);
-	CHECK_COUNTS_ITSELF(cuMemDiscardAndPrefetchBatchAsync(&managed, &bytes, 1, &on_device, &first, 1, 0, stream), stream);
-	CHECK_COUNTS_ITSELF(cuMemDiscardAndPrefetchBatchAsync_ptsz(&managed, &bytes, 1, &on_device, &first, 1, 0, stream), stream);
+	CHECK_COUNTS_ITSELF(cuMemPrefetchBatchAsync(&managed, &bytes, 1, &on_device, &first, 1, 0, stream),
+			    stream);
+	CHECK_COUNTS_ITSELF(
+		cuMemPrefetchBatchAsync_ptsz(&managed, &bytes, 1, &on_device, &first, 1, 0, stream), stream);
+	CHECK_COUNTS_ITSELF(
+		cuMemDiscardAndPrefetchBatchAsync(&managed, &bytes, 1, &on_device, &first, 1, 0, stream),
+		stream);
+	CHECK_COUNTS_ITSELF(
+		cuMemDiscardAndPrefetchBatchAsync_ptsz(&managed, &bytes, 1, &on_device, &first, 1, 0, stream),
+		stream);
 }
 
 #define DEEP 4
@@ -131,7 +138,9 @@ static void short_kernels_behind_short_copies(void)
 		got = used_us_when_seen(before, want * 98 / 100);
 	}
 	if (got < want * 95 / 100 || got > want * 104 / 100)
-		fprintf(stderr, "kernels behind copies as long count %llu us, not %llu\n", (unsigned long long)got, (unsigned long long)want), failures++;
+		fprintf(stderr, "kernels behind copies as long count %llu us, not %llu\n",
+			(unsigned long long)got, (unsigned long long)want),
+			failures++;
 }
 
 static unsigned calls;
@@ -177,11 +186,13 @@ static void words_and_semaphores(void)
 	CHECK_COUNTS_ITSELF(cuStreamWaitValue32(stream, address, 7, CU_STREAM_WAIT_VALUE_GEQ), stream);
 	CHECK_COUNTS_ITSELF(cuStreamWaitValue32_ptsz(stream, address, 7, CU_STREAM_WAIT_VALUE_GEQ), stream);
 	CHECK_COUNTS_ITSELF(cuStreamWaitValue32_v2(stream, address, 7, CU_STREAM_WAIT_VALUE_EQ), stream);
-	CHECK_COUNTS_ITSELF(cuStreamWaitValue32_v2_ptsz(stream, address, 7, CU_STREAM_WAIT_VALUE_GEQ), stream);
+	CHECK_COUNTS_ITSELF(cuStreamWaitValue32_v2_ptsz(stream, address, 7, CU_STREAM_WAIT_VALUE_GEQ),
+			    stream);
 	CHECK_COUNTS_ITSELF(cuStreamWaitValue64(stream, address, 7, CU_STREAM_WAIT_VALUE_GEQ), stream);
 	CHECK_COUNTS_ITSELF(cuStreamWaitValue64_ptsz(stream, address, 7, CU_STREAM_WAIT_VALUE_GEQ), stream);
 	CHECK_COUNTS_ITSELF(cuStreamWaitValue64_v2(stream, address, 7, CU_STREAM_WAIT_VALUE_GEQ), stream);
-	CHECK_COUNTS_ITSELF(cuStreamWaitValue64_v2_ptsz(NULL, address, 7, CU_STREAM_WAIT_VALUE_EQ), CU_STREAM_PER_THREAD);
+	CHECK_COUNTS_ITSELF(cuStreamWaitValue64_v2_ptsz(NULL, address, 7, CU_STREAM_WAIT_VALUE_EQ),
+			    CU_STREAM_PER_THREAD);
 	CHECK_COUNTS_ITSELF(cuStreamBatchMemOp(stream, 1, op, 0), stream);
 	CHECK_COUNTS_ITSELF(cuStreamBatchMemOp_ptsz(stream, 1, op, 0), stream);
 	CHECK_COUNTS_ITSELF(cuStreamBatchMemOp_v2(stream, 1, op, 0), stream);
@@ -209,7 +220,8 @@ static void events_of_another_stream(void)
 static CUresult new_stream_waits(CUstream *new)
 {
 	record_late();
-	return cuStreamCreate(new, 1) == CUDA_SUCCESS ? cuStreamWaitEvent(*new, event, 0) : CUDA_ERROR_UNKNOWN;
+	return cuStreamCreate(new, 1) == CUDA_SUCCESS ? cuStreamWaitEvent(*new, event, 0)
+						      : CUDA_ERROR_UNKNOWN;
 }
 
 static void streams_that_begin_with_a_wait(void)
@@ -220,7 +232,8 @@ static void streams_that_begin_with_a_wait(void)
 	CHECK_COUNTS_ITSELF(new_stream_waits(&new), new);
 }
 
-/* Two streams by turns, each kernel behind the other's last one. What they count, in percent of what they took. */
+/* Two streams by turns, each kernel behind the other's last one. What they count, in percent of what they
+ * took. */
 static uint64_t by_turns(unsigned us, unsigned rounds)
 {
 	uint64_t before = used_us(), want = 2ull * rounds * us;
@@ -228,7 +241,8 @@ static uint64_t by_turns(unsigned us, unsigned rounds)
 	for (unsigned i = 0; i < rounds; i++) {
 		CHECK(cuStreamWaitEvent(stream, event, 0) == CUDA_SUCCESS);
 		busy(kernel, us, stream);
-		CHECK(cuEventRecord(event, stream) == CUDA_SUCCESS && cuStreamWaitEvent(other, event, 0) == CUDA_SUCCESS);
+		CHECK(cuEventRecord(event, stream) == CUDA_SUCCESS &&
+		      cuStreamWaitEvent(other, event, 0) == CUDA_SUCCESS);
 		busy(kernel, us, other);
 		CHECK(cuEventRecord(event, other) == CUDA_SUCCESS);
 	}

@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What older CUDA runtimes ask cuGetProcAddress for, of the functions that the interposer has. Seen by a breakpoint
- * there, in a program that calls cudaMemGetInfo; the lists are the same in the static and the shared runtime. */
+ * What older CUDA runtimes ask cuGetProcAddress for, of the functions that the interposer has. Seen by a
+ * breakpoint there, in a program that calls cudaMemGetInfo; the lists are the same in the static and the
+ * shared runtime. */
 #ifndef VGPU_TEST_ASKED_H
 #define VGPU_TEST_ASKED_H
 

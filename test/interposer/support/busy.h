@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * A step with a share of the GPU's time, and kernels that use it up: of the simulated driver, as long as they are told. */
+ * A step with a share of the GPU's time, and kernels that use it up: of the simulated driver, as long as they
+ * are told. */
 #ifndef VGPU_TEST_BUSY_H
 #define VGPU_TEST_BUSY_H
 

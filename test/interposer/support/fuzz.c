@@ -92,13 +92,15 @@ void fuzz_rounds(unsigned rounds, void (*round)(struct fuzz *f))
 	time_t until = time(NULL) + (time_t)seconds;
 	uint64_t done;
 
-	for (done = 0; done < most && (seconds == 0 || time(NULL) < until) && failures < MOST_FAILURES; done++) {
+	for (done = 0; done < most && (seconds == 0 || time(NULL) < until) && failures < MOST_FAILURES;
+	     done++) {
 		int status = in_a_process(first + done, round);
 
 		if (status == 0)
 			continue;
-		fprintf(stderr, "VGPU_FUZZ_SEED=%llu VGPU_FUZZ_ROUNDS=1: %s %d\n", (unsigned long long)(first + done),
-			WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+		fprintf(stderr, "VGPU_FUZZ_SEED=%llu VGPU_FUZZ_ROUNDS=1: %s %d\n",
+			(unsigned long long)(first + done), WIFSIGNALED(status) ? "signal" : "status",
+			WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 		failures++;
 	}
 	if (seconds != 0)

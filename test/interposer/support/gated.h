@@ -12,7 +12,8 @@ static CUdeviceptr a, b;	/* 16 MiB each */
 static CUdeviceptr_v1 low_a, low_b; /* the same, for the functions with 32-bit pointers */
 static CUstream stream;
 
-/* GPU memory that is filled and copied at 4 GB/s: a MiB takes 262 µs. devices: that the step has slices of. */
+/* GPU memory that is filled and copied at 4 GB/s: a MiB takes 262 µs. devices: that the step has slices
+ * of. */
 static inline void gated_step(uint32_t job, unsigned percent, uint32_t devices)
 {
 	gpus(0);

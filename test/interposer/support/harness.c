@@ -55,7 +55,9 @@ void gpus(unsigned context_mib)
 	snprintf(path, sizeof(path), "%s/gpus/simgpu.conf", root);
 	conf = fopen(path, "w");
 	need(conf != NULL, path);
-	fprintf(conf, "devices=2\nmem_mib=4096\ncontext_mib=%u\ndevice0.uuid=" UUID0 "\ndevice1.uuid=" UUID1 "\n", context_mib);
+	fprintf(conf,
+		"devices=2\nmem_mib=4096\ncontext_mib=%u\ndevice0.uuid=" UUID0 "\ndevice1.uuid=" UUID1 "\n",
+		context_mib);
 	/* run.sh runs some programs again where calls wait for their streams. */
 	if (getenv("VGPU_TEST_WAITS") != NULL)
 		fprintf(conf, "waits=%s\n", getenv("VGPU_TEST_WAITS"));
@@ -186,10 +188,12 @@ uint64_t step_busy_ns(const struct step *step)
 	return __atomic_load_n(&step->ledger->busy_ns[0], __ATOMIC_RELAXED);
 }
 
-uint64_t step_busy_ns_when_seen(const struct step *step, uint64_t before_ns, uint64_t at_least_ns, uint64_t at_most_wait_ns)
+uint64_t step_busy_ns_when_seen(const struct step *step, uint64_t before_ns, uint64_t at_least_ns,
+				uint64_t at_most_wait_ns)
 {
 	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
-	for (uint64_t since = now_ns(); now_ns() - since < at_most_wait_ns && step_busy_ns(step) - before_ns < at_least_ns;)
+	for (uint64_t since = now_ns();
+	     now_ns() - since < at_most_wait_ns && step_busy_ns(step) - before_ns < at_least_ns;)
 		sched_yield();
 	return step_busy_ns(step) - before_ns;
 }
@@ -216,7 +220,8 @@ void cuda_begin(CUdevice ordinal)
 	CUdevice device;
 
 	if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, ordinal) != CUDA_SUCCESS ||
-	    cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS || cuCtxSetCurrent(context) != CUDA_SUCCESS) {
+	    cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
+	    cuCtxSetCurrent(context) != CUDA_SUCCESS) {
 		fprintf(stderr, "harness: CUDA does not start\n");
 		_exit(98);
 	}

@@ -34,9 +34,12 @@ CUresult cuEventRecord(CUevent event, CUstream stream);
 CUresult cuGraphCreate(CUgraph *graph, unsigned int flags);
 CUresult cuGraphDestroy(CUgraph graph);
 CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count);
-CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUgraph child);
-CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params);
-CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUdeviceptr pointer);
+CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+				  CUgraph child);
+CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+				CUDA_MEM_ALLOC_NODE_PARAMS *params);
+CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+			       CUdeviceptr pointer);
 CUresult cuSimHeld(CUdevice device, size_t *own, size_t *all);
 CUresult cuSimHighest(CUdevice device, size_t *bytes);
 CUresult cuSimBusy(CUdevice device, unsigned long long *ns);
@@ -46,7 +49,8 @@ CUresult cuSimWithin(const char *name, void (*what)(void));
 CUresult cuSimDlsym(void *handle, const char *name, void **symbol); /* the driver's own */
 CUresult cuSimAsked(const char *name, unsigned int *times);
 nvmlReturn_t nvmlSimAsked(unsigned int *times); /* for lists of processes */
-CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t size, size_t alignment, CUdeviceptr wish, unsigned long long flags);
+CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t size, size_t alignment, CUdeviceptr wish,
+			     unsigned long long flags);
 CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size);
 CUresult cuDriverGetVersion(int *version);
 
@@ -85,8 +89,10 @@ uint64_t step_used_bytes(const struct step *step);
 
 /* The GPU's time that the ledger says was used of UUID0. */
 uint64_t step_busy_ns(const struct step *step);
-/* Waits until all that was launched is done: what came to it since, once the poller has seen so much or a while is over. */
-uint64_t step_busy_ns_when_seen(const struct step *step, uint64_t before_ns, uint64_t at_least_ns, uint64_t at_most_wait_ns);
+/* Waits until all that was launched is done: what came to it since, once the poller has seen so much or a
+ * while is over. */
+uint64_t step_busy_ns_when_seen(const struct step *step, uint64_t before_ns, uint64_t at_least_ns,
+				uint64_t at_most_wait_ns);
 
 /* What the simulated driver itself has handed out on a device, asked outside of the interposer. */
 uint64_t driver_used_bytes(int device);

@@ -17,8 +17,8 @@ static pid_t ours, theirs; /* processes of the job's own and of another job, at 
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image);
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
-CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-			unsigned shared, CUstream stream, void **params, void **extra);
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+			unsigned bz, unsigned shared, CUstream stream, void **params, void **extra);
 
 /* Holds 20 MiB and keeps the GPU busy for argument per cent of the time, for a minute. */
 static int work(const char *percent)
@@ -35,7 +35,8 @@ static int work(const char *percent)
 	    cuModuleGetFunction(&function, module, "simgpu_busy_us") != CUDA_SUCCESS || write(1, "x", 1) != 1)
 		return 1;
 	for (int tenths = 0; tenths < 600; tenths++) {
-		if (us > 0 && cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL) != CUDA_SUCCESS)
+		if (us > 0 &&
+		    cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL) != CUDA_SUCCESS)
 			return 1;
 		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 	}

@@ -74,8 +74,10 @@ static inline void slice_post(const struct step *step)
 	__atomic_add_fetch(&board->sequence, 1, __ATOMIC_ACQ_REL);
 	for (i = 0; i < board->count && board->slice[i].job_id != step->limits->job_id; i++)
 		;
-	board->slice[i] = (struct vgpu_board_slice){.job_id = step->limits->job_id, .flags = step->limits->flags & VGPU_ELASTIC,
-						    .sm_percent = step->limits->device[0].job_sm_percent, .uid = getuid()};
+	board->slice[i] = (struct vgpu_board_slice){.job_id = step->limits->job_id,
+						    .flags = step->limits->flags & VGPU_ELASTIC,
+						    .sm_percent = step->limits->device[0].job_sm_percent,
+						    .uid = getuid()};
 	__atomic_store_n(&board->count, i < board->count ? board->count : i + 1, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&board->sequence, 1, __ATOMIC_ACQ_REL);
 	munmap(board, sizeof(*board));
@@ -90,11 +92,15 @@ static inline struct step slice_make(uint32_t job, unsigned percent, uint32_t fl
 
 	step.limits->flags |= flags;
 	step.limits->device[0].sm_percent = step.limits->device[0].job_sm_percent = percent;
-	snprintf(step.limits->turns_dir, sizeof(step.limits->turns_dir), "%s/turns-%d", getenv("VGPU_TEST_ROOT"), (int)getpid());
+	snprintf(step.limits->turns_dir, sizeof(step.limits->turns_dir), "%s/turns-%d",
+		 getenv("VGPU_TEST_ROOT"), (int)getpid());
 	mkdir(step.limits->turns_dir, 0755);
 	claims = slice_claims(&step);
-	*claims = (struct vgpu_claims){.magic = VGPU_CLAIMS_MAGIC, .layout_version = VGPU_LAYOUT_VERSION,
-				       .size_bytes = sizeof(*claims), .job_id = step.limits->job_id, .device_count = 1};
+	*claims = (struct vgpu_claims){.magic = VGPU_CLAIMS_MAGIC,
+				       .layout_version = VGPU_LAYOUT_VERSION,
+				       .size_bytes = sizeof(*claims),
+				       .job_id = step.limits->job_id,
+				       .device_count = 1};
 	munmap(claims, sizeof(*claims));
 	slice_post(&step);
 	return step;
@@ -113,7 +119,8 @@ static inline void slice_change(const struct step *step, unsigned percent)
  * never far ahead. */
 static inline struct worker *worker_start(const struct step *step, unsigned us, unsigned streams)
 {
-	struct worker *worker = mmap(NULL, sizeof(*worker), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct worker *worker =
+		mmap(NULL, sizeof(*worker), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CUstream stream[256] = {NULL};
 	CUevent done[SLICES_AHEAD];
 	CUfunction function;
@@ -146,7 +153,8 @@ static inline struct worker *worker_start(const struct step *step, unsigned us, 
 		if (i + 1 < SLICES_AHEAD)
 			continue;
 		CHECK_IS(cuEventSynchronize(done[(i + 1) % SLICES_AHEAD]), CUDA_SUCCESS);
-		__atomic_store_n(&worker->launched_ns[(i + 1 - SLICES_AHEAD) % SLICES_LAUNCHES], now_ns(), __ATOMIC_RELAXED);
+		__atomic_store_n(&worker->launched_ns[(i + 1 - SLICES_AHEAD) % SLICES_LAUNCHES], now_ns(),
+				 __ATOMIC_RELAXED);
 		__atomic_store_n(&worker->launches, i + 2 - SLICES_AHEAD, __ATOMIC_RELEASE);
 	}
 	exit(failures == 0 ? 0 : 1);
@@ -161,7 +169,8 @@ static inline bool worker_has_ended(const struct worker *worker)
 {
 	siginfo_t info = {0};
 
-	return waitid(P_PID, (id_t)worker->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == worker->pid;
+	return waitid(P_PID, (id_t)worker->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       info.si_pid == worker->pid;
 }
 
 /* False as soon as it has ended, too: there is nothing more to come. */
@@ -205,13 +214,15 @@ static inline void shares_of(struct worker *const *worker, unsigned count, uint6
 		to = launches_of(worker[i]);
 		took = worker[i]->launched_ns[(to - 1) % SLICES_LAUNCHES] -
 		       worker[i]->launched_ns[(from[i] - 1) % SLICES_LAUNCHES];
-		got[i] = to == from[i] ? 0 : (unsigned)((uint64_t)(to - from[i]) * worker[i]->us * 1000000 / took);
+		got[i] = to == from[i]
+				 ? 0
+				 : (unsigned)((uint64_t)(to - from[i]) * worker[i]->us * 1000000 / took);
 	}
 }
 
 /* Never above it. Below it when somebody else has kept this machine's cores busy: then again. */
-static inline void check_shares(struct worker *const *worker, const unsigned *want, unsigned count, uint64_t for_ns,
-				const char *what)
+static inline void check_shares(struct worker *const *worker, const unsigned *want, unsigned count,
+				uint64_t for_ns, const char *what)
 {
 	unsigned got[8] = {0};
 	bool enough = false;
@@ -221,7 +232,8 @@ static inline void check_shares(struct worker *const *worker, const unsigned *wa
 		enough = true;
 		for (unsigned i = 0; i < count; i++) {
 			if (got[i] > want[i] + 20)
-				fprintf(stderr, "%s: %u of 1000 instead of %u\n", what, got[i], want[i]), failures++;
+				fprintf(stderr, "%s: %u of 1000 instead of %u\n", what, got[i], want[i]),
+					failures++;
 			enough = enough && got[i] + 20 >= want[i];
 		}
 	}
@@ -247,7 +259,8 @@ static inline pid_t worker_thread(const struct worker *worker, const char *name)
 		comm = fopen(path, "r");
 		if (comm == NULL)
 			continue;
-		if (fgets(is, sizeof(is), comm) != NULL && strncmp(is, name, strlen(name)) == 0 && is[strlen(name)] == '\n')
+		if (fgets(is, sizeof(is), comm) != NULL && strncmp(is, name, strlen(name)) == 0 &&
+		    is[strlen(name)] == '\n')
 			thread = (pid_t)atoi(entry->d_name);
 		fclose(comm);
 	}

@@ -52,7 +52,8 @@ static CUresult take_vmm(struct thing *thing)
 static CUresult take_graph(struct hands *hands, struct thing *thing)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS params = {
-		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = here}, .bytesize = thing->bytes};
+		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = here},
+		.bytesize = thing->bytes};
 	CUgraphNode node, end;
 	CUresult result;
 	CUgraph graph;
@@ -108,14 +109,18 @@ CUresult thing_take(struct hands *hands, struct thing *thing, enum thing_kind ki
 	*thing = (struct thing){.bytes = granules * GRANULE};
 	switch (kind) {
 	case THING_LINEAR: result = cuMemAlloc_v2(&thing->pointer, thing->bytes); break;
-	case THING_PITCHED: result = cuMemAllocPitch_v2(&thing->pointer, &pitch, 4000, 512ull * granules, 4); break;
+	case THING_PITCHED:
+		result = cuMemAllocPitch_v2(&thing->pointer, &pitch, 4000, 512ull * granules, 4);
+		break;
 	case THING_MANAGED:
 		result = cuMemAllocManaged(&thing->pointer, thing->bytes, CU_MEM_ATTACH_GLOBAL);
 		if (result == CUDA_SUCCESS) /* until then it is on the host */
 			result = cuMemPrefetchAsync(thing->pointer, thing->bytes, 0, hands->stream);
 		break;
 	case THING_ASYNC: result = cuMemAllocAsync(&thing->pointer, thing->bytes, hands->stream); break;
-	case THING_POOLED: result = cuMemAllocFromPoolAsync(&thing->pointer, thing->bytes, hands->pool, hands->stream); break;
+	case THING_POOLED:
+		result = cuMemAllocFromPoolAsync(&thing->pointer, thing->bytes, hands->pool, hands->stream);
+		break;
 	case THING_VMM: result = take_vmm(thing); break;
 	case THING_ARRAY: result = cuArrayCreate_v2(&thing->array, &shape); break;
 	case THING_GRAPH: result = take_graph(hands, thing); break;

@@ -87,7 +87,8 @@ static void pass_marks(struct queue *q)
 
 		if (item->kind == KERNEL || (item->kind == WAIT && item->ns == 0))
 			return;
-		q->free_ns = later(q->free_ns, item->kind == WAIT ? item->ns : item->put_ns) + (item->kind == COPY ? item->ns : 0);
+		q->free_ns = later(q->free_ns, item->kind == WAIT ? item->ns : item->put_ns) +
+			     (item->kind == COPY ? item->ns : 0);
 		if (item->kind == EVENT)
 			event_done_ns[item->event] = q->free_ns;
 	}
@@ -233,7 +234,8 @@ static CUresult stream_wait(CUstream stream, CUdeviceptr address, uint32_t value
 {
 	(void)flags;
 	virtual_driver_advance(virtual_now + PUT_NS);
-	put(stream, (struct item){.kind = WAIT, .word = (const uint32_t *)(uintptr_t)address, .value = value});
+	put(stream,
+	    (struct item){.kind = WAIT, .word = (const uint32_t *)(uintptr_t)address, .value = value});
 	return CUDA_SUCCESS;
 }
 

@@ -24,21 +24,24 @@ bool virtual_gpu_beside(const struct virtual_gpu *gpu, uint32_t process, uint32_
 {
 	for (uint32_t p = 0; p < PROCESSES; p++) {
 		for (uint32_t s = 0; s < STREAMS; s++) {
-			if ((p != process || s != stream) && gpu->stream[p][s].launched != gpu->stream[p][s].done)
+			if ((p != process || s != stream) &&
+			    gpu->stream[p][s].launched != gpu->stream[p][s].done)
 				return true;
 		}
 	}
 	return false;
 }
 
-bool virtual_gpu_launch(struct virtual_gpu *gpu, uint32_t process, uint32_t stream, uint64_t length_ns, uint64_t key)
+bool virtual_gpu_launch(struct virtual_gpu *gpu, uint32_t process, uint32_t stream, uint64_t length_ns,
+			uint64_t key)
 {
 	struct virtual_stream *s = &gpu->stream[process][stream];
 
 	if (s->launched - s->done == QUEUE)
 		return false;
-	s->queue[s->launched++ % QUEUE] = (struct virtual_kernel){gpu->now + VGPU_LAUNCH_NS, length_ns, gpu->order++, key,
-								  key != 0 && virtual_gpu_beside(gpu, process, stream)};
+	s->queue[s->launched++ % QUEUE] =
+		(struct virtual_kernel){gpu->now + VGPU_LAUNCH_NS, length_ns, gpu->order++, key,
+					key != 0 && virtual_gpu_beside(gpu, process, stream)};
 	return true;
 }
 
@@ -49,7 +52,8 @@ static void finish(struct virtual_gpu *gpu, uint32_t process, struct virtual_str
 
 	if (kernel->key != 0 && gpu->timed_count[process] < TIMED)
 		gpu->timed[process][gpu->timed_count[process]++] = (struct virtual_timed){
-			kernel->key, gpu->now - (kernel->ready_ns > s->done_ns ? kernel->ready_ns : s->done_ns),
+			kernel->key,
+			gpu->now - (kernel->ready_ns > s->done_ns ? kernel->ready_ns : s->done_ns),
 			kernel->beside};
 	s->done_ns = gpu->now;
 	s->done++;
@@ -121,7 +125,8 @@ static uint32_t running(struct virtual_gpu *gpu, struct virtual_stream *run[STRE
 			run[0] = stream;
 	}
 	for (uint32_t i = 0; i < count; i++)
-		*until_ns = gpu->now + first(run[i])->left_ns < *until_ns ? gpu->now + first(run[i])->left_ns : *until_ns;
+		*until_ns = gpu->now + first(run[i])->left_ns < *until_ns ? gpu->now + first(run[i])->left_ns
+									  : *until_ns;
 	return count;
 }
 

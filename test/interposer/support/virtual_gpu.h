@@ -52,7 +52,8 @@ struct virtual_gpu {
 
 void virtual_gpu_begin(struct virtual_gpu *gpu, bool together);
 /* Launches at gpu->now; false when the queue is full. With a key it is timed. */
-bool virtual_gpu_launch(struct virtual_gpu *gpu, uint32_t process, uint32_t stream, uint64_t length_ns, uint64_t key);
+bool virtual_gpu_launch(struct virtual_gpu *gpu, uint32_t process, uint32_t stream, uint64_t length_ns,
+			uint64_t key);
 /* Whether any other stream than this one has work. */
 bool virtual_gpu_beside(const struct virtual_gpu *gpu, uint32_t process, uint32_t stream);
 void virtual_gpu_advance(struct virtual_gpu *gpu, uint64_t to_ns);

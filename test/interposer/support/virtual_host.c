@@ -62,7 +62,8 @@ static void go_on(uint64_t until_ns)
 		what();
 		return;
 	}
-	if (poller_started && (virtual_now >= sleeps.until_ns || (sleeps.word != NULL && *sleeps.word != sleeps.value))) {
+	if (poller_started &&
+	    (virtual_now >= sleeps.until_ns || (sleeps.word != NULL && *sleeps.word != sleeps.value))) {
 		in_poller = true;
 		swapcontext(&program, &poller);
 		in_poller = false;
@@ -109,7 +110,9 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 
 	if (number != SYS_futex || virtual_now == 0)
 		return __real_syscall(number, a, b, c, d, e, f);
-	return what == FUTEX_WAIT ? futex_wait((const uint32_t *)(uintptr_t)a, (uint32_t)c, (const struct timespec *)d) : 0;
+	return what == FUTEX_WAIT
+		       ? futex_wait((const uint32_t *)(uintptr_t)a, (uint32_t)c, (const struct timespec *)d)
+		       : 0;
 }
 
 /* ---- the program ---- */
@@ -166,7 +169,8 @@ void virtual_host_launch(uint32_t stream, uint64_t kernel, uint64_t ns)
 
 	bool shut = vgpu_gate_look(&virtual_process);
 
-	if (shut && !vgpu_gate_enter(&virtual_process, &launch, handle, what, kernel >> 32, VGPU_PLACES_OTHER))
+	if (shut &&
+	    !vgpu_gate_enter(&virtual_process, &launch, handle, what, kernel >> 32, VGPU_PLACES_OTHER))
 		abort();
 	virtual_host_works(virtual_host_call_ns);
 	virtual_driver_put(handle, true, ns);

@@ -1,10 +1,10 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * A process that launches, the library's thread beside it, and the driver with a GPU below them, all in one thread
- * and in virtual time: whoever waits gives way to the other, and the same happens every time. What the library asks
- * of the driver is counted. The program is linked with the parts of the library that keep the share, without the
- * wrappers (interposer.mk). */
+ * A process that launches, the library's thread beside it, and the driver with a GPU below them, all in one
+ * thread and in virtual time: whoever waits gives way to the other, and the same happens every time. What the
+ * library asks of the driver is counted. The program is linked with the parts of the library that keep the
+ * share, without the wrappers (interposer.mk). */
 #ifndef VGPU_TEST_VIRTUAL_HOST_H
 #define VGPU_TEST_VIRTUAL_HOST_H
 

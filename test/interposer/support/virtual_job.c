@@ -46,7 +46,8 @@ static bool rides_along(struct virtual_process *p, uint32_t stream, uint64_t exp
 	struct vgpu_share of_job = share();
 
 	return expected_ns != VGPU_UNKNOWN_NS && p->in_flight != 0 && p->expected_ns > gone &&
-	       p->expected_ns - gone >= expected_ns / 4 * 3 && p->stream[stream].head == p->stream[stream].tail &&
+	       p->expected_ns - gone >= expected_ns / 4 * 3 &&
+	       p->stream[stream].head == p->stream[stream].tail &&
 	       vgpu_share_credit(&of_job, job.gpu.now) >= -(int64_t)expected_ns;
 }
 
@@ -67,13 +68,13 @@ static bool admitted(struct virtual_process *p, uint64_t need_ns, uint64_t *wait
 	return true;
 }
 
-static void note_launch(struct virtual_process *p, uint32_t stream, uint64_t key, uint64_t expected, uint64_t unseen,
-			uint64_t reserved_ns, uint64_t last_kernel)
+static void note_launch(struct virtual_process *p, uint32_t stream, uint64_t key, uint64_t expected,
+			uint64_t unseen, uint64_t reserved_ns, uint64_t last_kernel)
 {
 	struct virtual_group *g = group_of(p, stream, p->stream[stream].head - 1);
 
-	if (p->stream[stream].head == p->stream[stream].tail || g->closed || g->expected_ns == VGPU_UNKNOWN_NS ||
-	    expected == VGPU_UNKNOWN_NS) {
+	if (p->stream[stream].head == p->stream[stream].tail || g->closed ||
+	    g->expected_ns == VGPU_UNKNOWN_NS || expected == VGPU_UNKNOWN_NS) {
 		g = group_of(p, stream, p->stream[stream].head++);
 		*g = (struct virtual_group){.first_ns = job.gpu.now};
 		if (p->in_flight++ == 0)
@@ -168,8 +169,11 @@ static void program(uint32_t process, uint32_t thread)
 
 static struct vgpu_measured measured(const struct virtual_group *g)
 {
-	return (struct vgpu_measured){.first_ns = g->first_ns, .last_ns = g->last_ns, .expected_ns = g->unseen_ns,
-				      .pending_ns = g->pending_ns, .reached_ns = g->reached_ns};
+	return (struct vgpu_measured){.first_ns = g->first_ns,
+				      .last_ns = g->last_ns,
+				      .expected_ns = g->unseen_ns,
+				      .pending_ns = g->pending_ns,
+				      .reached_ns = g->reached_ns};
 }
 
 static uint64_t count(const struct vgpu_busy *busy)
@@ -178,9 +182,11 @@ static uint64_t count(const struct vgpu_busy *busy)
 	uint64_t used = 0;
 
 	for (uint32_t i = 0; i < busy->fresh.count; i++)
-		used += vgpu_buckets_count(&job.pieces, span[i].from_ns, span[i].to_ns, UINT64_MAX, job.gpu.now);
+		used += vgpu_buckets_count(&job.pieces, span[i].from_ns, span[i].to_ns, UINT64_MAX,
+					   job.gpu.now);
 	if (used < busy->fresh.ns && busy->until_ns != 0)
-		used += vgpu_buckets_count(&job.pieces, busy->start_ns, busy->until_ns, busy->fresh.ns - used, job.gpu.now);
+		used += vgpu_buckets_count(&job.pieces, busy->start_ns, busy->until_ns, busy->fresh.ns - used,
+					   job.gpu.now);
 	job.counted_ns += used;
 	return used;
 }
@@ -210,7 +216,8 @@ static uint64_t ask(uint32_t process, uint32_t stream)
 		owed = g->reserved_ns - g->paid_ns;
 		g->paid_ns += used < owed ? used : owed;
 		settle(used < owed ? 0 : (int64_t)(used - owed));
-		p->stalled = p->stalled || (g->expected_ns != VGPU_UNKNOWN_NS && begun + g->expected_ns + STALL_NS < job.gpu.now);
+		p->stalled = p->stalled || (g->expected_ns != VGPU_UNKNOWN_NS &&
+					    begun + g->expected_ns + STALL_NS < job.gpu.now);
 		return g->first_ns;
 	}
 	return UINT64_MAX;
@@ -240,7 +247,8 @@ static uint32_t oldest_done(struct virtual_process *p)
 		struct virtual_group *g = group_of(p, s, p->stream[s].tail);
 
 		if (p->stream[s].tail != p->stream[s].head && g->reached_ns != 0 &&
-		    (oldest == STREAMS || g->first_ns < group_of(p, oldest, p->stream[oldest].tail)->first_ns))
+		    (oldest == STREAMS ||
+		     g->first_ns < group_of(p, oldest, p->stream[oldest].tail)->first_ns))
 			oldest = s;
 	}
 	return oldest;
@@ -262,7 +270,10 @@ static void learn(uint32_t process)
 static void look(uint32_t process)
 {
 	struct virtual_process *p = &job.process[process];
-	uint64_t late = job.plan->late != 0 && fuzz_below(job.f, job.plan->late) == 0 ? fuzz_between(job.f, MS, 30 * MS) : 0, after;
+	uint64_t late = job.plan->late != 0 && fuzz_below(job.f, job.plan->late) == 0
+				? fuzz_between(job.f, MS, 30 * MS)
+				: 0,
+		 after;
 	uint64_t since = UINT64_MAX, first;
 	uint32_t s;
 
@@ -277,7 +288,9 @@ static void look(uint32_t process)
 		settle(-p->credit_ns);
 		p->credit_ns = 0;
 	}
-	after = p->expected_ns < LOOK_NS ? LOOK_NS : p->expected_ns > LOOK_AT_MOST_NS ? LOOK_AT_MOST_NS : p->expected_ns;
+	after = p->expected_ns < LOOK_NS	   ? LOOK_NS
+		: p->expected_ns > LOOK_AT_MOST_NS ? LOOK_AT_MOST_NS
+						   : p->expected_ns;
 	after += late + fuzz_between(job.f, 0, 100 * US);
 	job.latest_ns = later(job.latest_ns, after);
 	p->look_ns = job.gpu.now + after;
@@ -320,7 +333,8 @@ struct virtual_job *virtual_job_run(struct fuzz *f, const struct virtual_plan *p
 	for (uint32_t p = 0; p < plan->processes; p++) {
 		job.process[p].look_ns = BEGIN + fuzz_between(f, 0, LOOK_NS);
 		for (uint32_t t = 0; t < plan->threads; t++)
-			job.process[p].thread[t].next_ns = plan->thread[p][t].streams != 0 ? BEGIN + fuzz_between(f, 0, MS) : UINT64_MAX;
+			job.process[p].thread[t].next_ns =
+				plan->thread[p][t].streams != 0 ? BEGIN + fuzz_between(f, 0, MS) : UINT64_MAX;
 	}
 	while ((next = next_event(&process, &thread)) < BEGIN + plan->for_ns) {
 		virtual_gpu_advance(&job.gpu, next);
@@ -339,15 +353,19 @@ void virtual_job_say(const struct virtual_job *j)
 
 	if (failures == 0)
 		return;
-	fprintf(stderr, "percent %u processes %u threads %u together %d late %u busy %llu counted %llu latest %llu longest %llu us\n",
+	fprintf(stderr,
+		"percent %u processes %u threads %u together %d late %u busy %llu counted %llu latest %llu "
+		"longest %llu us\n",
 		p->percent, p->processes, p->threads, p->together, p->late,
-		(unsigned long long)(virtual_gpu_busy_ns(&j->gpu, 0, p->for_ns / MS) / US), (unsigned long long)(j->counted_ns / US),
-		(unsigned long long)(j->latest_ns / US), (unsigned long long)(j->longest_ns / US));
+		(unsigned long long)(virtual_gpu_busy_ns(&j->gpu, 0, p->for_ns / MS) / US),
+		(unsigned long long)(j->counted_ns / US), (unsigned long long)(j->latest_ns / US),
+		(unsigned long long)(j->longest_ns / US));
 	for (uint32_t t = 0; t < p->threads; t++) {
 		const struct virtual_thread *does = &p->thread[0][t];
 
-		fprintf(stderr, "streams %u to %u varies %d waits %d pause %llu us, kernels of", does->stream, does->stream + does->streams - 1,
-			does->varies, does->waits, (unsigned long long)(does->pause_ns / US));
+		fprintf(stderr, "streams %u to %u varies %d waits %d pause %llu us, kernels of", does->stream,
+			does->stream + does->streams - 1, does->varies, does->waits,
+			(unsigned long long)(does->pause_ns / US));
 		for (uint32_t k = 0; k < does->kinds; k++)
 			fprintf(stderr, " %llu", (unsigned long long)(does->length_ns[k] / US));
 		fprintf(stderr, " us\n");

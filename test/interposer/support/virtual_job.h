@@ -24,13 +24,15 @@ struct virtual_thread {
 	bool varies;	    /* from half to one and a half of it, as the data are */
 	uint64_t rarely_ns; /* one in 50 takes this, but not one that is timed */
 	bool waits;	    /* for what it has launched, before it launches again */
-	uint64_t pause_ns;  /* after a launch, or after what it has waited for; at most, on average half of it */
+	uint64_t pause_ns;  /* after a launch, or after what it has waited for; at most, on average half of it
+			     */
 	bool below;	    /* it pauses so long that it uses half of the share */
 };
 
 struct virtual_plan {
 	uint32_t percent;
-	uint32_t processes, threads; /* of each process; all processes do the same where there is none of its own */
+	uint32_t processes,
+		threads; /* of each process; all processes do the same where there is none of its own */
 	struct virtual_thread thread[PROCESSES][THREADS];
 	bool together;	 /* kernels of several streams run at once */
 	uint32_t late;	 /* one look in so many is late, by up to 30 ms */
@@ -38,7 +40,8 @@ struct virtual_plan {
 };
 
 struct virtual_group {
-	uint64_t first_ns, last_ns, pending_ns, reached_ns, expected_ns, unseen_ns, reserved_ns, paid_ns, last_kernel, key;
+	uint64_t first_ns, last_ns, pending_ns, reached_ns, expected_ns, unseen_ns, reserved_ns, paid_ns,
+		last_kernel, key;
 	uint32_t launches;
 	bool closed;
 };

@@ -58,7 +58,8 @@ void vgpu_claims_follow(struct vgpu_seat *seat, uint32_t device)
 	for (uint32_t i = 0; i < slices; i++) {
 		seat->all_weights += virtual_slice[i].percent;
 		seat->neighbour[i] = (struct vgpu_neighbour){.job_id = 100 + i};
-		seat->party[i] = (struct vgpu_turn_party){.uid = i, .weight = virtual_slice[i].percent, .patience = VGPU_FRESH_PATIENCE};
+		seat->party[i] = (struct vgpu_turn_party){
+			.uid = i, .weight = virtual_slice[i].percent, .patience = VGPU_FRESH_PATIENCE};
 	}
 	seat->count = slices;
 	seat->turns = true;

@@ -10,8 +10,8 @@ static const uint32_t percents[] = {10, 30, 50, 75, 90};
 #define ALL 5
 #define UP_TO_75 4
 
-/* Runs the plan under the first so many shares. Its GPU time is above the share by two points at most, and below by
- * so many thousandths. */
+/* Runs the plan under the first so many shares. Its GPU time is above the share by two points at most, and
+ * below by so many thousandths. */
 static void check_shares(struct virtual_plan plan, uint32_t shares, uint32_t below)
 {
 	for (uint32_t i = 0; i < shares; i++) {
@@ -25,7 +25,8 @@ static void check_shares(struct virtual_plan plan, uint32_t shares, uint32_t bel
 		/* The first second is for getting to know the kernels. */
 		busy = virtual_gpu_busy_ns(&job->gpu, 1000, FOR_NS / MS) / ((FOR_NS - SECOND) / 1000);
 		if (busy > want + 20 || busy + below < want) {
-			fprintf(stderr, "%llu of 1000, not %llu\n", (unsigned long long)busy, (unsigned long long)want);
+			fprintf(stderr, "%llu of 1000, not %llu\n", (unsigned long long)busy,
+				(unsigned long long)want);
 			failures++;
 			virtual_job_say(job);
 		}
@@ -103,7 +104,8 @@ static void kernels_that_take_longer_than_ever_before(void)
 
 static void long_kernels_in_front_of_very_short_ones(void)
 {
-	struct virtual_plan plan = {.processes = 1, .threads = 2, .thread[0] = {always(0, 40 * MS), always(1, 10 * US)}};
+	struct virtual_plan plan = {
+		.processes = 1, .threads = 2, .thread[0] = {always(0, 40 * MS), always(1, 10 * US)}};
 
 	check_shares(plan, ALL, 20);
 }
@@ -168,7 +170,8 @@ static void two_streams_half_busy_at_once(void)
 
 static void a_process_of_long_kernels_beside_one_of_very_short_ones(void)
 {
-	struct virtual_plan plan = {.processes = 2, .threads = 1, .thread = {{always(0, 40 * MS)}, {always(0, 10 * US)}}};
+	struct virtual_plan plan = {
+		.processes = 2, .threads = 1, .thread = {{always(0, 40 * MS)}, {always(0, 10 * US)}}};
 
 	check_shares(plan, ALL, 20);
 	plan.thread[0][0].waits = plan.thread[1][0].waits = true;

@@ -37,8 +37,8 @@ static struct virtual_plan any_plan(struct fuzz *f, uint64_t shortest, uint64_t 
 		}                                                                                                     \
 	} while (0)
 
-/* There is always work: the share is kept in any second, and used to half a point, and a little of it, in a minute. By estimates alone: what is held back
- * the GPU times in truth (gate/batch.c). */
+/* There is always work: the share is kept in any second, and used to half a point, and a little of it, in a
+ * minute. By estimates alone: what is held back the GPU times in truth (gate/batch.c). */
 static void always_work_round(struct fuzz *f)
 {
 	struct virtual_plan plan = any_plan(f, 10 * US, 40 * MS);
@@ -46,11 +46,14 @@ static void always_work_round(struct fuzz *f)
 	struct virtual_job *job = virtual_job_run(f, &plan);
 	uint64_t all = virtual_gpu_busy_ns(&job->gpu, 0, 60000), want = 60 * SECOND * plan.percent / 100, off;
 
-	/* Of kernels that vary a few are timed: their average may be off by a fourth in a second, and by much less in a minute. One
-	 * may ride along with another that is as long. Late looks count what was over before. */
-	off = 60 * SECOND / 200 + want / 200 * ((varies ? 8 : 1) + (plan.late != 0 ? 2 : 0)) + job->longest_ns;
-	CHECK_AT_MOST(virtual_gpu_busiest_second_ns(&job->gpu, 60000), SECOND * plan.percent / 100 + (varies ? want / 60 / 4 : 0) +
-		      VGPU_SHARE_BURST_NS + 2 * job->longest_ns + job->latest_ns + off / 60);
+	/* Of kernels that vary a few are timed: their average may be off by a fourth in a second, and by much
+	 * less in a minute. One may ride along with another that is as long. Late looks count what was over
+	 * before. */
+	off = 60 * SECOND / 200 + want / 200 * ((varies ? 8 : 1) + (plan.late != 0 ? 2 : 0)) +
+	      job->longest_ns;
+	CHECK_AT_MOST(virtual_gpu_busiest_second_ns(&job->gpu, 60000),
+		      SECOND * plan.percent / 100 + (varies ? want / 60 / 4 : 0) + VGPU_SHARE_BURST_NS +
+			      2 * job->longest_ns + job->latest_ns + off / 60);
 	CHECK_AT_MOST(all, want + off);
 	CHECK_AT_MOST(want, all + off);
 	virtual_job_say(job);
@@ -61,7 +64,8 @@ static void shares_are_kept_and_used(void)
 	fuzz_rounds(24, always_work_round);
 }
 
-/* Kernels of up to a second, some of them at once: what they take beyond the share is owed. One may ride along with another. */
+/* Kernels of up to a second, some of them at once: what they take beyond the share is owed. One may ride
+ * along with another. */
 static void long_kernels_round(struct fuzz *f)
 {
 	struct virtual_plan plan = any_plan(f, MS, SECOND);
@@ -69,7 +73,8 @@ static void long_kernels_round(struct fuzz *f)
 
 	plan.percent = plan.percent < 10 ? 10 : plan.percent;
 	job = virtual_job_run(f, &plan);
-	CHECK_AT_MOST(virtual_gpu_busy_ns(&job->gpu, 0, 60000), 60 * SECOND * plan.percent / 100 + 300 * MS + 2 * job->longest_ns);
+	CHECK_AT_MOST(virtual_gpu_busy_ns(&job->gpu, 0, 60000),
+		      60 * SECOND * plan.percent / 100 + 300 * MS + 2 * job->longest_ns);
 	virtual_job_say(job);
 }
 
@@ -90,8 +95,10 @@ static void below_round(struct fuzz *f)
 	thread->below = thread->waits = true;
 	thread->streams = 1;
 	job = virtual_job_run(f, &plan);
-	/* Until the kernels are known each of them is waited for, and one that ended before a late look is owed until then. */
-	CHECK_AT_MOST(job->held_ns, thread->kinds * (3 * 5 * MS + job->latest_ns) + 2 * job->latest_ns * 100 / plan.percent);
+	/* Until the kernels are known each of them is waited for, and one that ended before a late look is
+	 * owed until then. */
+	CHECK_AT_MOST(job->held_ns, thread->kinds * (3 * 5 * MS + job->latest_ns) +
+					    2 * job->latest_ns * 100 / plan.percent);
 	virtual_job_say(job);
 }
 

@@ -20,20 +20,23 @@ static void garbage_pieces_round(struct fuzz *f)
 
 	fuzz_bytes(f, &buckets, sizeof(buckets));
 	for (int i = 0; i < STEPS; i++) {
-		uint64_t now = fuzz_between(f, SECOND, 2 * BEGIN), from = now - fuzz_length(f, US, SECOND / 2);
+		uint64_t now = fuzz_between(f, SECOND, 2 * BEGIN),
+			 from = now - fuzz_length(f, US, SECOND / 2);
 		uint64_t to = from + fuzz_length(f, US, SECOND / 2);
 		uint64_t number = from / VGPU_BUCKET_NS, got;
 
 		to = to < now ? to : now;
 		for (uint64_t n = number; n <= to / VGPU_BUCKET_NS; n++) {
 			if (fuzz_below(f, 4) == 0)
-				buckets.word[n % VGPU_BUCKETS] = fuzz_below(f, 2) ? fuzz_number(f) : n << 17 | fuzz_below(f, 1u << 17);
+				buckets.word[n % VGPU_BUCKETS] =
+					fuzz_below(f, 2) ? fuzz_number(f) : n << 17 | fuzz_below(f, 1u << 17);
 		}
 		got = vgpu_buckets_count(&buckets, from, to, UINT64_MAX, now);
 		CHECK(got <= to - from);
 		CHECK_IS(vgpu_buckets_count(&buckets, to + 1, from, UINT64_MAX, now), 0);
 		got = fuzz_number(f);
-		CHECK(vgpu_buckets_count(&buckets, fuzz_number(f), fuzz_number(f), got, fuzz_number(f)) <= got);
+		CHECK(vgpu_buckets_count(&buckets, fuzz_number(f), fuzz_number(f), got, fuzz_number(f)) <=
+		      got);
 		/* It goes by itself. */
 		memset(buckets.word, 0xff, sizeof(buckets.word));
 		CHECK_IS(vgpu_buckets_count(&buckets, from, to, UINT64_MAX, now), to - from);
@@ -47,8 +50,8 @@ static void garbage_in_pieces_is_bounded(void)
 	fuzz_rounds(10, garbage_pieces_round);
 }
 
-/* Several processes count the same time, some of them late: they add up to as much as there was, and to no less
- * than each of them counted. */
+/* Several processes count the same time, some of them late: they add up to as much as there was, and to no
+ * less than each of them counted. */
 static void processes_round(struct fuzz *f)
 {
 	static struct vgpu_buckets buckets;
@@ -69,7 +72,8 @@ static void processes_round(struct fuzz *f)
 		counted[who] += to - from;
 		until[who] = to;
 	}
-	/* What is longer ago than buckets tell may count again, the longest steps of one process all of it. */
+	/* What is longer ago than buckets tell may count again, the longest steps of one process all of
+	 * it. */
 	CHECK(sum <= now - BEGIN + VGPU_BUCKET_NS);
 	for (int i = 0; i < 4; i++)
 		CHECK(sum + 100 * US >= counted[i]);
@@ -92,7 +96,8 @@ static void spans_round(struct fuzz *f)
 
 	memset(listed, 0, sizeof(listed));
 	while (at < LISTED - 1000) {
-		uint64_t from = at > 300 ? at - fuzz_between(f, 0, 300) : at, to = at + fuzz_between(f, 0, 600);
+		uint64_t from = at > 300 ? at - fuzz_between(f, 0, 300) : at,
+			 to = at + fuzz_between(f, 0, 600);
 		uint64_t want = 0, ns = fuzz_below(f, 2) ? UINT64_MAX : fuzz_between(f, 0, 300);
 		bool take = fuzz_below(f, 6) == 0;
 		struct vgpu_fresh fresh;
@@ -139,11 +144,14 @@ static void old_spans_run_together(void)
 	struct vgpu_fresh fresh;
 
 	for (uint64_t i = 1; i <= 10 * VGPU_INTERVALS; i++) {
-		vgpu_intervals_count(&intervals, BEGIN + i * MS, BEGIN + i * MS + 10 * US, UINT64_MAX, &fresh);
+		vgpu_intervals_count(&intervals, BEGIN + i * MS, BEGIN + i * MS + 10 * US, UINT64_MAX,
+				     &fresh);
 		CHECK_IS(fresh.ns, 10 * US);
 		CHECK(intervals.count <= VGPU_INTERVALS);
 	}
-	CHECK_IS(vgpu_intervals_room(&intervals, BEGIN + 10 * VGPU_INTERVALS * MS - 5 * MS, BEGIN + 10 * VGPU_INTERVALS * MS), 5 * MS - 50 * US);
+	CHECK_IS(vgpu_intervals_room(&intervals, BEGIN + 10 * VGPU_INTERVALS * MS - 5 * MS,
+				     BEGIN + 10 * VGPU_INTERVALS * MS),
+		 5 * MS - 50 * US);
 	CHECK_IS(vgpu_intervals_room(&intervals, BEGIN + MS, BEGIN + 50 * MS), 0);
 	vgpu_intervals_count(&intervals, 0, UINT64_MAX, UINT64_MAX, &fresh);
 	CHECK_IS(intervals.count, 1);
@@ -154,21 +162,31 @@ static void bounds_round(struct fuzz *f)
 {
 	for (int i = 0; i < STEPS; i++) {
 		struct vgpu_meter_device device = {.together = fuzz_below(f, 2) ? 0 : 2 * VGPU_TOGETHER};
-		struct vgpu_meter meter = {fuzz_below(f, 2) ? BEGIN - fuzz_between(f, 0, 10 * MS) : BEGIN + fuzz_between(f, 0, 10 * MS)};
-		uint64_t first = BEGIN, last = first + fuzz_length(f, US, 100 * MS), length = fuzz_length(f, 10 * US, SECOND);
-		uint64_t start = (first + VGPU_LAUNCH_NS > meter.done_ns ? first + VGPU_LAUNCH_NS : meter.done_ns);
-		uint64_t last_start = last + VGPU_LAUNCH_NS > start ? last + VGPU_LAUNCH_NS : start, end = last_start + length;
-		uint64_t pending = fuzz_below(f, 4) == 0 ? 0 : end - fuzz_between(f, 1, length), before = meter.done_ns, counted = 0;
-		struct vgpu_measured work = {
-			.first_ns = first, .last_ns = last, .pending_ns = pending, .reached_ns = end + fuzz_length(f, US, 50 * MS),
-			.expected_ns = fuzz_below(f, 8) == 0 ? VGPU_UNKNOWN_NS : fuzz_length(f, US, 4 * SECOND)};
+		struct vgpu_meter meter = {fuzz_below(f, 2) ? BEGIN - fuzz_between(f, 0, 10 * MS)
+							    : BEGIN + fuzz_between(f, 0, 10 * MS)};
+		uint64_t first = BEGIN, last = first + fuzz_length(f, US, 100 * MS),
+			 length = fuzz_length(f, 10 * US, SECOND);
+		uint64_t start =
+			(first + VGPU_LAUNCH_NS > meter.done_ns ? first + VGPU_LAUNCH_NS : meter.done_ns);
+		uint64_t last_start = last + VGPU_LAUNCH_NS > start ? last + VGPU_LAUNCH_NS : start,
+			 end = last_start + length;
+		uint64_t pending = fuzz_below(f, 4) == 0 ? 0 : end - fuzz_between(f, 1, length),
+			 before = meter.done_ns, counted = 0;
+		struct vgpu_measured work = {.first_ns = first,
+					     .last_ns = last,
+					     .pending_ns = pending,
+					     .reached_ns = end + fuzz_length(f, US, 50 * MS),
+					     .expected_ns = fuzz_below(f, 8) == 0
+								    ? VGPU_UNKNOWN_NS
+								    : fuzz_length(f, US, 4 * SECOND)};
 		uint64_t surely = pending > last_start ? pending - last_start : 0;
 		struct vgpu_busy busy;
 
 		/* What the stream had to do before was counted before. */
 		vgpu_intervals_count(&device.intervals, BEGIN - SECOND, start, UINT64_MAX, &busy.fresh);
 		/* Seen again and again. */
-		for (uint64_t seen = pending != 0 ? last : UINT64_MAX; seen < pending; counted += busy.fresh.ns) {
+		for (uint64_t seen = pending != 0 ? last : UINT64_MAX; seen < pending;
+		     counted += busy.fresh.ns) {
 			seen = seen + 20 * MS < pending ? seen + fuzz_length(f, US, 20 * MS) : pending;
 			work.pending_ns = seen;
 			busy = vgpu_meter_pending(&device, &work);
@@ -178,7 +196,8 @@ static void bounds_round(struct fuzz *f)
 		busy = vgpu_meter_finish(&device, &meter, &work);
 		counted += busy.fresh.ns;
 		CHECK(counted >= surely && counted <= work.reached_ns - start);
-		CHECK(busy.start_ns == start && busy.end_ns <= work.reached_ns && busy.busy_ns <= work.reached_ns - start);
+		CHECK(busy.start_ns == start && busy.end_ns <= work.reached_ns &&
+		      busy.busy_ns <= work.reached_ns - start);
 		CHECK(meter.done_ns >= before && meter.done_ns <= work.reached_ns);
 		/* What is expected decides where it can be true. */
 		if (work.expected_ns >= surely && work.expected_ns <= work.reached_ns - start)
@@ -194,15 +213,19 @@ static void what_is_counted_lies_within_what_is_possible(void)
 }
 
 /* What one launch is counted for that was seen to be at work until pending and done at reached. */
-static uint64_t counted_between_looks(uint64_t expected_us, uint64_t pending_us, uint64_t reached_us, uint64_t held_us)
+static uint64_t counted_between_looks(uint64_t expected_us, uint64_t pending_us, uint64_t reached_us,
+				      uint64_t held_us)
 {
 	const uint64_t start_us = 1000000;
 	struct vgpu_meter_device device = {0};
 	struct vgpu_meter meter = {0};
-	struct vgpu_measured work = {
-		.first_ns = start_us * 1000, .last_ns = start_us * 1000, .expected_ns = expected_us * 1000,
-		.pending_ns = (start_us + pending_us) * 1000 + VGPU_LAUNCH_NS, .reached_ns = (start_us + reached_us) * 1000 + VGPU_LAUNCH_NS,
-		.held_until_ns = held_us != 0 ? (start_us + held_us) * 1000 + VGPU_LAUNCH_NS : 0};
+	struct vgpu_measured work = {.first_ns = start_us * 1000,
+				     .last_ns = start_us * 1000,
+				     .expected_ns = expected_us * 1000,
+				     .pending_ns = (start_us + pending_us) * 1000 + VGPU_LAUNCH_NS,
+				     .reached_ns = (start_us + reached_us) * 1000 + VGPU_LAUNCH_NS,
+				     .held_until_ns =
+					     held_us != 0 ? (start_us + held_us) * 1000 + VGPU_LAUNCH_NS : 0};
 	struct vgpu_busy pending = vgpu_meter_pending(&device, &work), busy;
 
 	vgpu_meter_left(&device, &pending, pending.fresh.ns);
@@ -229,10 +252,13 @@ static void nonsense_round(struct fuzz *f)
 
 	for (int i = 0; i < STEPS; i++) {
 		struct vgpu_meter meter = {fuzz_number(f) >> 2};
-		struct vgpu_measured work = {
-			.first_ns = fuzz_number(f) >> 2, .last_ns = fuzz_number(f) >> 2, .pending_ns = fuzz_number(f) >> 2,
-			.reached_ns = fuzz_number(f) >> 2, .expected_ns = fuzz_number(f), .held_until_ns = fuzz_number(f) >> 2,
-			.begun_ns = fuzz_below(f, 2) ? fuzz_number(f) >> 2 : 0};
+		struct vgpu_measured work = {.first_ns = fuzz_number(f) >> 2,
+					     .last_ns = fuzz_number(f) >> 2,
+					     .pending_ns = fuzz_number(f) >> 2,
+					     .reached_ns = fuzz_number(f) >> 2,
+					     .expected_ns = fuzz_number(f),
+					     .held_until_ns = fuzz_number(f) >> 2,
+					     .begun_ns = fuzz_below(f, 2) ? fuzz_number(f) >> 2 : 0};
 		struct vgpu_busy busy;
 
 		if (fuzz_below(f, 2)) {
@@ -241,7 +267,8 @@ static void nonsense_round(struct fuzz *f)
 			CHECK(busy.fresh.ns <= busy.busy_ns && busy.fresh.count <= VGPU_INTERVALS + 1);
 		}
 		busy = vgpu_meter_finish(&device, &meter, &work);
-		CHECK(busy.fresh.ns <= (work.reached_ns > busy.start_ns ? work.reached_ns - busy.start_ns : 0));
+		CHECK(busy.fresh.ns <=
+		      (work.reached_ns > busy.start_ns ? work.reached_ns - busy.start_ns : 0));
 		CHECK(busy.fresh.count <= VGPU_INTERVALS + 1);
 		if (fuzz_below(f, 2))
 			vgpu_meter_rest(&device, fuzz_number(f));

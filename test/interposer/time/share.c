@@ -39,8 +39,10 @@ static void check_windows(const struct passed *passed, int count, uint64_t windo
 #define STEPS 2000
 static void no_second_gets_more_round(struct fuzz *f)
 {
-	uint64_t word = fuzz_between(f, 0, BEGIN), now = BEGIN, longest = fuzz_length(f, US, SECOND), from = 0;
-	struct vgpu_share share = {&word, 1 + fuzz_below(f, 99), fuzz_below(f, 2) ? VGPU_SHARE_BURST_NS : VGPU_SHARE_WAITED_NS};
+	uint64_t word = fuzz_between(f, 0, BEGIN), now = BEGIN, longest = fuzz_length(f, US, SECOND),
+		 from = 0;
+	struct vgpu_share share = {&word, 1 + fuzz_below(f, 99),
+				   fuzz_below(f, 2) ? VGPU_SHARE_BURST_NS : VGPU_SHARE_WAITED_NS};
 	static struct passed passed[STEPS];
 
 	for (int i = 0; i < STEPS; i++) {
@@ -68,7 +70,8 @@ static void no_second_gets_more_round(struct fuzz *f)
 		now += fuzz_below(f, 3) == 0 ? 0 : fuzz_length(f, US, 100 * MS);
 	}
 	check_windows(passed, STEPS, SECOND,
-		      SECOND * share.percent / 100 + share.burst_ns + (longest > TAKE_NS ? longest : TAKE_NS) + STEPS);
+		      SECOND * share.percent / 100 + share.burst_ns +
+			      (longest > TAKE_NS ? longest : TAKE_NS) + STEPS);
 }
 
 static void no_second_gets_more_than_its_share(void)
@@ -122,7 +125,8 @@ static void debts_are_carried(void)
 			word = BEGIN;
 			vgpu_share_settle(&share, BEGIN, (int64_t)debt);
 			CHECK_IS(vgpu_share_take(&share, BEGIN, US, US, &from), 0);
-			CHECK(from - BEGIN >= (debt * 100 / percent < HOUR / 2 ? debt * 100 / percent : HOUR / 2));
+			CHECK(from - BEGIN >=
+			      (debt * 100 / percent < HOUR / 2 ? debt * 100 / percent : HOUR / 2));
 			CHECK(from - BEGIN <= HOUR);
 			vgpu_share_settle(&share, BEGIN + MS, (int64_t)debt);
 			/* Also to whoever looked at the clock before that. */
@@ -134,14 +138,16 @@ static void debts_are_carried(void)
 static void garbage_round(struct fuzz *f)
 {
 	for (int i = 0; i < STEPS; i++) {
-		uint64_t word = fuzz_number(f), now = fuzz_between(f, 0, 2 * BEGIN), from = 0, need = fuzz_between(f, 1, 4 * SECOND);
+		uint64_t word = fuzz_number(f), now = fuzz_between(f, 0, 2 * BEGIN), from = 0,
+			 need = fuzz_between(f, 1, 4 * SECOND);
 		struct vgpu_share share = {&word, 1 + fuzz_below(f, 99), VGPU_SHARE_BURST_NS};
 		uint64_t got = vgpu_share_take(&share, now, need, TAKE_NS, &from);
 		int64_t credit;
 
 		CHECK(got != 0 || (from > now && from <= now + HOUR));
 		CHECK(got <= (need > TAKE_NS ? need : TAKE_NS));
-		vgpu_share_settle(&share, now, (int64_t)fuzz_between(f, 0, 200 * SECOND) - (int64_t)(100 * SECOND));
+		vgpu_share_settle(&share, now,
+				  (int64_t)fuzz_between(f, 0, 200 * SECOND) - (int64_t)(100 * SECOND));
 		credit = vgpu_share_credit(&share, now);
 		CHECK(credit <= (int64_t)share.burst_ns && credit >= -(int64_t)(HOUR / 100 * share.percent));
 	}
@@ -164,20 +170,25 @@ static void averages_round(struct fuzz *f)
 
 		CHECK(i != 0 || !due);
 		timed += due;
-		/* From half to one and a half of it; now and then something came between. What is so three times in a row it takes. */
+		/* From half to one and a half of it; now and then something came between. What is so three
+		 * times in a row it takes. */
 		if (due) {
 			between = fuzz_below(f, 50) == 0 ? between + 1 : 0;
 			believed = between == 3 ? 32 : believed - (believed > 0);
-			vgpu_cost_learn(table, key, between != 0 ? mean * 100 : fuzz_between(f, mean / 2, mean * 3 / 2));
+			vgpu_cost_learn(table, key,
+					between != 0 ? mean * 100 : fuzz_between(f, mean / 2, mean * 3 / 2));
 		}
 		if (i > 1000 && believed == 0) {
 			average = vgpu_cost_of(table, key)->average_ns;
 			CHECK(average >= mean / 2 && average <= mean * 3 / 2);
 		}
-		vgpu_cost_of(table, vgpu_cost_key(fuzz_next(f), 2)); /* those seen once drive out each other, not the known */
+		vgpu_cost_of(table,
+			     vgpu_cost_key(fuzz_next(f),
+					   2)); /* those seen once drive out each other, not the known */
 	}
 	CHECK(timed >= launches / 300);
-	CHECK(mean > MS || (uint64_t)timed <= 100 + 2 * (uint64_t)launches * mean / (2 * MS) / 4 + (uint64_t)launches / 200);
+	CHECK(mean > MS || (uint64_t)timed <= 100 + 2 * (uint64_t)launches * mean / (2 * MS) / 4 +
+						      (uint64_t)launches / 200);
 }
 
 static void averages_are_right_and_seldom_renewed(void)
@@ -227,8 +238,10 @@ static void what_was_in_the_way_is_not_learnt(void)
 	fuzz_rounds(10, beside_round);
 }
 
-/* How many of the launches are due, and of these: that are timed. One in so many that are due finds its stream idle; 0: none. */
-static uint32_t due_of(struct vgpu_cost *table, struct vgpu_cost *cost, uint32_t launches, uint32_t one_in, uint32_t *timed)
+/* How many of the launches are due, and of these: that are timed. One in so many that are due finds its
+ * stream idle; 0: none. */
+static uint32_t due_of(struct vgpu_cost *table, struct vgpu_cost *cost, uint32_t launches, uint32_t one_in,
+		       uint32_t *timed)
 {
 	uint32_t due = 0;
 
@@ -247,8 +260,8 @@ static uint32_t due_of(struct vgpu_cost *table, struct vgpu_cost *cost, uint32_t
 	return due;
 }
 
-/* A launch that is due costs the program more than others. One in a thousand is, where its stream is idle: where it seldom or never
- * is, as with kernels that come right behind others, there are hardly more. */
+/* A launch that is due costs the program more than others. One in a thousand is, where its stream is idle:
+ * where it seldom or never is, as with kernels that come right behind others, there are hardly more. */
 static void what_seldom_has_a_good_moment_is_seldom_due(void)
 {
 	static struct vgpu_cost table[VGPU_COSTS];
@@ -270,11 +283,13 @@ static void what_seldom_has_a_good_moment_is_seldom_due(void)
 	}
 }
 
-/* Kernels of one key of which some take many times as long as most: those that are not seen to be at work are the short ones. */
+/* Kernels of one key of which some take many times as long as most: those that are not seen to be at work are
+ * the short ones. */
 static void brief_round(struct fuzz *f)
 {
 	static struct vgpu_cost table[VGPU_COSTS];
-	uint64_t brief = fuzz_between(f, 5 * US, VGPU_BRIEF_NS / 2), longer = fuzz_between(f, 20, 200) * brief;
+	uint64_t brief = fuzz_between(f, 5 * US, VGPU_BRIEF_NS / 2),
+		 longer = fuzz_between(f, 20, 200) * brief;
 	uint64_t key = vgpu_cost_key(fuzz_next(f), 1);
 	uint32_t one_in = 8 + fuzz_below(f, 10);
 	const struct vgpu_cost *cost = vgpu_cost_of(table, key);
@@ -300,17 +315,20 @@ static void what_is_not_seen_is_brief(void)
 	fuzz_rounds(20, brief_round);
 }
 
-/* Kernels that take less behind another one than alone, timed in groups with other things in between now and then. */
+/* Kernels that take less behind another one than alone, timed in groups with other things in between now and
+ * then. */
 static void saved_round(struct fuzz *f)
 {
-	uint64_t alone = fuzz_length(f, 2 * US, 40 * US), less = fuzz_below(f, (uint32_t)(alone / 2 < 1400 ? alone / 2 : 1400));
+	uint64_t alone = fuzz_length(f, 2 * US, 40 * US),
+		 less = fuzz_below(f, (uint32_t)(alone / 2 < 1400 ? alone / 2 : 1400));
 	uint32_t saved = 0, launches = 16 + fuzz_below(f, 100), ns;
 
 	for (int i = 0; i < 200; i++) {
 		uint64_t between = i > 20 && i < 150 && fuzz_below(f, 30) == 0 ? fuzz_below(f, 10 * MS) : 0;
 
 		ns = vgpu_cost_saved_ns(saved);
-		saved = vgpu_cost_saved(saved, launches, launches * (alone - ns), launches * (alone - less) + between);
+		saved = vgpu_cost_saved(saved, launches, launches * (alone - ns),
+					launches * (alone - less) + between);
 		/* Neither says anything. */
 		CHECK_IS(vgpu_cost_saved(saved, 15, 15 * alone, alone), saved);
 		CHECK_IS(vgpu_cost_saved(saved, launches, launches * 60ull * US, launches * alone), saved);

@@ -32,7 +32,8 @@ static void a_brisk_frame_has_a_place_for_a_burst(void)
 			uint64_t frame = vgpu_turn_brisk_frame(weight, 100, burst);
 
 			CHECK(frame >= VGPU_TURN_BRISK_FRAME_NS && frame <= VGPU_TURN_BRISK_MOST_NS);
-			CHECK(frame == VGPU_TURN_BRISK_MOST_NS || vgpu_turn_quantum(weight, 100, frame) >= burst);
+			CHECK(frame == VGPU_TURN_BRISK_MOST_NS ||
+			      vgpu_turn_quantum(weight, 100, frame) >= burst);
 		}
 	}
 	CHECK_IS(vgpu_turn_brisk_frame(50, 100, 5 * MS), 11250 * US);
@@ -50,8 +51,11 @@ static void a_brisk_frame_has_a_place_for_a_burst(void)
 /* It wants since now, has number 2, and another one was last seen to hold a turn so long ago. */
 static enum vgpu_turn beside(struct vgpu_turn_other other, uint64_t waited_ns, uint64_t held_ago_ns)
 {
-	const struct vgpu_turn_self self = {.wants_since_ns = BEGIN - waited_ns, .held_ns = BEGIN - held_ago_ns, .quantum_ns = 10 * MS,
-					    .id = 2, .wants = true};
+	const struct vgpu_turn_self self = {.wants_since_ns = BEGIN - waited_ns,
+					    .held_ns = BEGIN - held_ago_ns,
+					    .quantum_ns = 10 * MS,
+					    .id = 2,
+					    .wants = true};
 
 	return vgpu_turn_decide(&self, &other, 1, BEGIN);
 }
@@ -69,9 +73,11 @@ static void who_has_wanted_it_for_longest_takes_the_turn(void)
 	CHECK_IS(beside((struct vgpu_turn_other)WANTS(BEGIN - MS, 3), MS / 2, 10 * MS), VGPU_TURN_WAIT);
 	CHECK_IS(beside((struct vgpu_turn_other)WANTS(BEGIN - MS / 2, 1), MS / 2, 10 * MS), VGPU_TURN_WAIT);
 	CHECK_IS(beside((struct vgpu_turn_other)WANTS(BEGIN - 20 * MS, 3), 10 * MS, 0), VGPU_TURN_WAIT);
-	CHECK_IS(beside((struct vgpu_turn_other)WANTS(BEGIN - 20 * MS, 3), 10 * MS, grace - 1), VGPU_TURN_WAIT);
+	CHECK_IS(beside((struct vgpu_turn_other)WANTS(BEGIN - 20 * MS, 3), 10 * MS, grace - 1),
+		 VGPU_TURN_WAIT);
 	CHECK_IS(beside((struct vgpu_turn_other)WANTS(BEGIN - 20 * MS, 3), 10 * MS, grace), VGPU_TURN_TAKE);
-	CHECK_IS(beside((struct vgpu_turn_other)WANTS(BEGIN - 20 * MS, 3), grace - 1, 10 * MS), VGPU_TURN_WAIT);
+	CHECK_IS(beside((struct vgpu_turn_other)WANTS(BEGIN - 20 * MS, 3), grace - 1, 10 * MS),
+		 VGPU_TURN_WAIT);
 	CHECK_IS(beside((struct vgpu_turn_other)WANTS(BEGIN - 20 * MS, 3), grace, 10 * MS), VGPU_TURN_TAKE);
 	/* Whoever has it. */
 	CHECK_IS(beside((struct vgpu_turn_other)HOLDS(BEGIN - 20 * MS, 3), 10 * MS, 0), VGPU_TURN_WAIT);
@@ -109,20 +115,24 @@ static void of_two_who_have_begun_the_later_one_gives_way(void)
 	CHECK_IS(holding(self, (struct vgpu_turn_other)HOLDS(BEGIN - 2 * MS, 1)), VGPU_TURN_LEAVE);
 	CHECK_IS(holding(self, (struct vgpu_turn_other)HOLDS(BEGIN - 2 * MS, 3)), VGPU_TURN_KEEP);
 	CHECK_IS(holding(spare, (struct vgpu_turn_other)HOLDS(BEGIN - MS, 3)), VGPU_TURN_LEAVE);
-	CHECK_IS(holding(self, (struct vgpu_turn_other){.holds_since_ns = BEGIN - 3 * MS, .id = 1, .spare = true}), VGPU_TURN_KEEP);
+	CHECK_IS(holding(self,
+			 (struct vgpu_turn_other){.holds_since_ns = BEGIN - 3 * MS, .id = 1, .spare = true}),
+		 VGPU_TURN_KEEP);
 }
 
 /* Otherwise it would be neither's. */
 static void a_turn_ends_also_for_who_does_not_give_way(void)
 {
 	const struct vgpu_turn_other other = HOLDS(BEGIN - MS, 3);
-	struct vgpu_turn_self self = {.holds_since_ns = BEGIN - 2 * MS, .quantum_ns = 2 * MS, .id = 2, .wants = true};
+	struct vgpu_turn_self self = {
+		.holds_since_ns = BEGIN - 2 * MS, .quantum_ns = 2 * MS, .id = 2, .wants = true};
 
 	CHECK_IS(vgpu_turn_decide(&self, &other, 1, BEGIN), VGPU_TURN_LEAVE);
 	CHECK_IS(vgpu_turn_decide(&self, &other, 1, BEGIN - 1), VGPU_TURN_KEEP);
 	self.full = true;
 	CHECK_IS(vgpu_turn_decide(&self, &other, 1, BEGIN - 1), VGPU_TURN_LEAVE);
-	self = (struct vgpu_turn_self){.holds_since_ns = BEGIN - 2 * MS, .quantum_ns = 10 * MS, .id = 2, .dry = true};
+	self = (struct vgpu_turn_self){
+		.holds_since_ns = BEGIN - 2 * MS, .quantum_ns = 10 * MS, .id = 2, .dry = true};
 	CHECK_IS(vgpu_turn_decide(&self, &other, 1, BEGIN), VGPU_TURN_LEAVE);
 }
 
@@ -134,7 +144,9 @@ static void what_is_left_over_is_given_up_for_whom_it_is(void)
 	CHECK_IS(holding(spare, (struct vgpu_turn_other)SPARE(BEGIN - MS, 3)), VGPU_TURN_KEEP);
 	CHECK_IS(holding(self, (struct vgpu_turn_other)WANTS(BEGIN - MS, 3)), VGPU_TURN_KEEP);
 	/* Nobody who has a share left ends his turn for who has none. */
-	CHECK_IS(holding((struct vgpu_turn_self){.wants = true, .full = true}, (struct vgpu_turn_other)SPARE(BEGIN - MS, 3)), VGPU_TURN_KEEP);
+	CHECK_IS(holding((struct vgpu_turn_self){.wants = true, .full = true},
+			 (struct vgpu_turn_other)SPARE(BEGIN - MS, 3)),
+		 VGPU_TURN_KEEP);
 }
 
 static void a_turn_with_nothing_to_do_is_left(void)
@@ -145,15 +157,22 @@ static void a_turn_with_nothing_to_do_is_left(void)
 	CHECK_IS(holding((struct vgpu_turn_self){.idle_ns = idle}, other), VGPU_TURN_LEAVE);
 	CHECK_IS(holding((struct vgpu_turn_self){.idle_ns = idle - 1}, other), VGPU_TURN_KEEP);
 	CHECK_IS(holding((struct vgpu_turn_self){.idle_ns = idle, .wants = true}, other), VGPU_TURN_KEEP);
-	CHECK_IS(holding((struct vgpu_turn_self){.idle_ns = idle, .in_flight = true, .remaining_ns = 1}, other), VGPU_TURN_KEEP);
+	CHECK_IS(holding((struct vgpu_turn_self){.idle_ns = idle, .in_flight = true, .remaining_ns = 1},
+			 other),
+		 VGPU_TURN_KEEP);
 }
 
 /* It wants more, and so does another one. */
 static enum vgpu_turn decided(bool in_flight, uint64_t remaining_ns, uint64_t held_ns, bool full)
 {
 	const struct vgpu_turn_other other = {.wants_since_ns = BEGIN - MS, .id = 2};
-	const struct vgpu_turn_self self = {.holds_since_ns = BEGIN - held_ns, .quantum_ns = 10 * MS, .remaining_ns = remaining_ns,
-					    .id = 1, .in_flight = in_flight, .wants = true, .full = full};
+	const struct vgpu_turn_self self = {.holds_since_ns = BEGIN - held_ns,
+					    .quantum_ns = 10 * MS,
+					    .remaining_ns = remaining_ns,
+					    .id = 1,
+					    .in_flight = in_flight,
+					    .wants = true,
+					    .full = full};
 
 	return vgpu_turn_decide(&self, &other, 1, BEGIN);
 }
@@ -168,9 +187,11 @@ static void a_turn_is_handed_on_when_its_work_is_done_and_not_before(void)
 
 static void a_turn_ends_when_its_share_is_used_up(void)
 {
-	const struct vgpu_turn_other wants = {.wants_since_ns = BEGIN - MS, .id = 2}, spare = {.wants_since_ns = BEGIN - MS, .id = 2, .spare = true},
+	const struct vgpu_turn_other wants = {.wants_since_ns = BEGIN - MS, .id = 2},
+				     spare = {.wants_since_ns = BEGIN - MS, .id = 2, .spare = true},
 				     nothing = {.id = 2};
-	const struct vgpu_turn_self dry = {.holds_since_ns = BEGIN - MS, .quantum_ns = 10 * MS, .id = 1, .dry = true};
+	const struct vgpu_turn_self dry = {
+		.holds_since_ns = BEGIN - MS, .quantum_ns = 10 * MS, .id = 1, .dry = true};
 
 	CHECK_IS(vgpu_turn_decide(&dry, &wants, 1, BEGIN), VGPU_TURN_LEAVE);
 	CHECK_IS(vgpu_turn_decide(&dry, &nothing, 1, BEGIN), VGPU_TURN_FREE);

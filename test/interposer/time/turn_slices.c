@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The rules of interposer/time/turn.h among several slices in virtual time: each looks when it happens to, at what the
- * others said last, and some do not follow the rules. */
+ * The rules of interposer/time/turn.h among several slices in virtual time: each looks when it happens to, at
+ * what the others said last, and some do not follow the rules. */
 #include "fuzz.h"
 #include "harness.h"
 #include "time/turn.h"
@@ -42,8 +42,8 @@ static bool may_launch(const struct world *w, const struct slice *s)
 /* Work without end: as much as fits into the turn, kernel by kernel. */
 static void launch(struct world *w, struct slice *s)
 {
-	while (may_launch(w, s) &&
-	       (s->done_ns > w->now ? s->done_ns : w->now) < (s->may_ns < w->now + 5 * MS ? s->may_ns : w->now + 5 * MS)) {
+	while (may_launch(w, s) && (s->done_ns > w->now ? s->done_ns : w->now) <
+					   (s->may_ns < w->now + 5 * MS ? s->may_ns : w->now + 5 * MS)) {
 		uint64_t start = w->gpu_free_ns > w->now ? w->gpu_free_ns : w->now;
 
 		s->done_ns = w->gpu_free_ns = start + s->kernel_ns;
@@ -58,16 +58,19 @@ static uint32_t listen(struct world *w, struct slice *s, struct vgpu_turn_other 
 {
 	uint32_t others = 0, self = (uint32_t)(s - w->slice);
 
-	vgpu_turn_be_patient(&s->patience, s->party, w->count - 1, s->weight, w->all_weights, w->now - s->looked_ns, s->waited);
+	vgpu_turn_be_patient(&s->patience, s->party, w->count - 1, s->weight, w->all_weights,
+			     w->now - s->looked_ns, s->waited);
 	CHECK(s->patience.left_ns <= VGPU_PATIENCE_NS && s->patience.left_ns >= -(int64_t)VGPU_TURN_FRAME_NS);
 	for (uint32_t i = 0; i + 1 < w->count; i++) {
 		struct slice *o = &w->slice[i < self ? i : i + 1];
 		bool believed = o->until_ns > w->now && !s->party[i].patience.lost && !s->patience.lost;
 
-		CHECK(s->party[i].patience.left_ns <= VGPU_PATIENCE_NS && s->party[i].patience.left_ns >= -(int64_t)VGPU_TURN_FRAME_NS);
+		CHECK(s->party[i].patience.left_ns <= VGPU_PATIENCE_NS &&
+		      s->party[i].patience.left_ns >= -(int64_t)VGPU_TURN_FRAME_NS);
 		s->party[i].held = believed && o->holds_ns != 0;
 		if (believed)
-			other[others++] = (struct vgpu_turn_other){.wants_since_ns = o->wants_ns, .holds_since_ns = o->holds_ns,
+			other[others++] = (struct vgpu_turn_other){.wants_since_ns = o->wants_ns,
+								   .holds_since_ns = o->holds_ns,
 								   .id = (uint32_t)(o - w->slice)};
 	}
 	for (uint32_t i = 0; i < others; i++)
@@ -80,10 +83,15 @@ static void look(struct world *w, struct slice *s)
 {
 	struct vgpu_turn_other other[SLICES];
 	uint32_t others = listen(w, s, other);
-	struct vgpu_turn_self self = {.wants_since_ns = s->wants_ns, .holds_since_ns = s->holds_ns, .held_ns = s->held_ns,
-				      .id = (uint32_t)(s - w->slice), .in_flight = s->done_ns > w->now,
-				      .quantum_ns = vgpu_turn_quantum(s->weight, w->all_weights, VGPU_TURN_FRAME_NS),
-				      .remaining_ns = s->done_ns > w->now ? s->done_ns - w->now : 0, .wants = true};
+	struct vgpu_turn_self self = {
+		.wants_since_ns = s->wants_ns,
+		.holds_since_ns = s->holds_ns,
+		.held_ns = s->held_ns,
+		.id = (uint32_t)(s - w->slice),
+		.in_flight = s->done_ns > w->now,
+		.quantum_ns = vgpu_turn_quantum(s->weight, w->all_weights, VGPU_TURN_FRAME_NS),
+		.remaining_ns = s->done_ns > w->now ? s->done_ns - w->now : 0,
+		.wants = true};
 
 	s->until_ns = w->now + BELIEVED_NS;
 	if (s->wants_ns == 0 && s->holds_ns == 0)
@@ -167,7 +175,8 @@ static void introduce(struct world *w)
 		for (uint32_t k = 0; k + 1 < w->count; k++) {
 			uint32_t other = k < i ? k : k + 1;
 
-			w->slice[i].party[k] = (struct vgpu_turn_party){.uid = other, .weight = w->slice[other].weight,
+			w->slice[i].party[k] = (struct vgpu_turn_party){.uid = other,
+									.weight = w->slice[other].weight,
 									.patience = VGPU_FRESH_PATIENCE};
 		}
 	}
@@ -182,11 +191,14 @@ static struct world *begin(struct fuzz *f, uint32_t count)
 		struct slice *s = &world.slice[i];
 
 		*s = (struct slice){.kernel_ns = fuzz_between(f, 10 * US, 500 * US),
-				    .looked_ns = BEGIN, .had_ns = BEGIN, .look_ns = BEGIN + fuzz_between(f, 0, LOOK_NS)};
+				    .looked_ns = BEGIN,
+				    .had_ns = BEGIN,
+				    .look_ns = BEGIN + fuzz_between(f, 0, LOOK_NS)};
 	}
 	/* Together they have the whole GPU. */
 	for (uint32_t i = 0; i < count; i++) {
-		world.slice[i].weight = i + 1 < count ? (uint32_t)fuzz_between(f, 60 / count, 90 / count) : 100 - world.all_weights;
+		world.slice[i].weight = i + 1 < count ? (uint32_t)fuzz_between(f, 60 / count, 90 / count)
+						      : 100 - world.all_weights;
 		world.all_weights += world.slice[i].weight;
 	}
 	introduce(&world);
@@ -204,7 +216,8 @@ static void all_follow_round(struct fuzz *f)
 		all += w->slice[i].used_ns;
 	CHECK(all >= 5 * SECOND / 100 * 85 && all <= 5 * SECOND + 10 * MS);
 	for (uint32_t i = 0; i < w->count; i++) {
-		uint64_t part = w->slice[i].used_ns * 100 / all, due = w->slice[i].weight * 100ull / w->all_weights;
+		uint64_t part = w->slice[i].used_ns * 100 / all,
+			 due = w->slice[i].weight * 100ull / w->all_weights;
 
 		CHECK(part + 5 >= due && part <= due + 5);
 		/* A frame, or that of many who have the least each; and grace for each. */
@@ -238,7 +251,8 @@ static void one_does_not_round(struct fuzz *f)
 		fprintf(stderr, "manner %d weight %u: %llu ms of 3000\n", bad->manner, good->weight,
 			(unsigned long long)((good->used_ns - before) / MS));
 	CHECK(good->used_ns - before >= 3 * SECOND / 100 * least);
-	CHECK(good->dry_ns <= VGPU_PATIENCE_NS * 100ull / (good->weight > 5 ? good->weight - 5 : 1) + 20 * MS);
+	CHECK(good->dry_ns <=
+	      VGPU_PATIENCE_NS * 100ull / (good->weight > 5 ? good->weight - 5 : 1) + 20 * MS);
 	if (bad->manner == STOPPED)
 		CHECK(good->dry_ns <= VGPU_TURN_FRAME_NS + BELIEVED_NS + 2 * MS);
 }
@@ -248,8 +262,8 @@ static void who_breaks_the_rules_costs_its_share(void)
 	fuzz_rounds(60, one_does_not_round);
 }
 
-/* All others lie, and together: they cost what they would have had together, a twentieth, and a moment, as one does. Their
- * weights are those of slices without a cap, or their own and too much in all. */
+/* All others lie, and together: they cost what they would have had together, a twentieth, and a moment, as
+ * one does. Their weights are those of slices without a cap, or their own and too much in all. */
 static void all_but_one_lie_round(struct fuzz *f)
 {
 	struct world *w = begin(f, 3 + fuzz_below(f, SLICES - 2));
@@ -268,9 +282,12 @@ static void all_but_one_lie_round(struct fuzz *f)
 		w->slice[0].party[i].uid = 77;
 	run(w, 6 * SECOND);
 	had = (uint32_t)(w->slice[0].used_ns * 100 / (6 * SECOND));
-	if (had + 8 < 100 - 100 * (w->all_weights - w->slice[0].weight) / (w->all_weights < 100 ? 100 : w->all_weights))
-		fprintf(stderr, "%u liars in manner %d, %u of %u: %u%%\n", liars, manner, w->slice[0].weight, w->all_weights, had);
-	CHECK(had + 8 >= 100 - 100 * (w->all_weights - w->slice[0].weight) / (w->all_weights < 100 ? 100 : w->all_weights));
+	if (had + 8 <
+	    100 - 100 * (w->all_weights - w->slice[0].weight) / (w->all_weights < 100 ? 100 : w->all_weights))
+		fprintf(stderr, "%u liars in manner %d, %u of %u: %u%%\n", liars, manner, w->slice[0].weight,
+			w->all_weights, had);
+	CHECK(had + 8 >= 100 - 100 * (w->all_weights - w->slice[0].weight) /
+					 (w->all_weights < 100 ? 100 : w->all_weights));
 }
 
 static void any_number_of_liars_cost_no_more_than_their_shares(void)
@@ -280,7 +297,8 @@ static void any_number_of_liars_cost_no_more_than_their_shares(void)
 
 static void slices_of_a_user_share_their_patience(void)
 {
-	struct vgpu_turn_party party[3] = {{.uid = 1, .weight = 10, .patience.lost = true}, {.uid = 2, .weight = 10, .patience.lost = true},
+	struct vgpu_turn_party party[3] = {{.uid = 1, .weight = 10, .patience.lost = true},
+					   {.uid = 2, .weight = 10, .patience.lost = true},
 					   {.uid = 1, .weight = 20, .patience = VGPU_FRESH_PATIENCE}};
 	struct vgpu_turn_patience with_all = {.lost = true};
 

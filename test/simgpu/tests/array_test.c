@@ -114,7 +114,8 @@ TEST(a_handle_that_a_process_imports_from_itself_is_the_same_memory)
 
 	OK(cuMemCreate(&handle, 10 * SIM_MIB, &prop, 0));
 	OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-	OK(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	OK(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd,
+					  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	close(fd);
 	TRUE(again != handle);
 	EQ(used_mib(), before + 10);

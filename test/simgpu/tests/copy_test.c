@@ -9,9 +9,18 @@
 /* Pinned memory is real: a corner of 2 × 3 × 2 of one box goes to another place in a second one. */
 TEST(a_box_is_copied_row_by_row)
 {
-	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_HOST, .srcPitch = 8, .srcHeight = 4,
-			       .dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstPitch = 16, .dstHeight = 5,
-			       .dstXInBytes = 3, .dstY = 1, .dstZ = 1, .WidthInBytes = 2, .Height = 3, .Depth = 2 };
+	CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+			      .srcPitch = 8,
+			      .srcHeight = 4,
+			      .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+			      .dstPitch = 16,
+			      .dstHeight = 5,
+			      .dstXInBytes = 3,
+			      .dstY = 1,
+			      .dstZ = 1,
+			      .WidthInBytes = 2,
+			      .Height = 3,
+			      .Depth = 2};
 	unsigned char *from, *to;
 
 	start_cuda();

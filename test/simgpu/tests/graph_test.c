@@ -58,7 +58,7 @@ TEST(small_nodes_share_a_chunk_and_large_ones_have_their_own)
 	static const struct {
 		int count;
 		uint64_t bytes, want_mib;
-	} rows[] = { { 3, 1000, 32 }, { 20, 3 * SIM_MIB, 96 }, { 1, 33 * SIM_MIB, 64 }, { 4, 100 * SIM_MIB, 512 } };
+	} rows[] = {{3, 1000, 32}, {20, 3 * SIM_MIB, 96}, {1, 33 * SIM_MIB, 64}, {4, 100 * SIM_MIB, 512}};
 
 	configure(NODE);
 	start_cuda();

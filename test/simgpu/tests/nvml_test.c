@@ -121,7 +121,8 @@ TEST(utilisation_is_told_by_process_and_over_time)
 	for (unsigned i = 0; i < count; i++)
 		most = series[i].sampleValue.uiVal > most ? series[i].sampleValue.uiVal : most;
 	TRUE(most > 50 && most <= 100);
-	EQ(nvmlDeviceGetSamples(device, NVML_GPU_UTILIZATION_SAMPLES, ~0ull / 2, &type, &count, series), NVML_ERROR_NOT_FOUND);
+	EQ(nvmlDeviceGetSamples(device, NVML_GPU_UTILIZATION_SAMPLES, ~0ull / 2, &type, &count, series),
+	   NVML_ERROR_NOT_FOUND);
 	for (int i = 0; i < 2; i++) {
 		peer_say(&peer[i], 0);
 		OK(peer_wait(&peer[i]));
@@ -133,7 +134,8 @@ TEST(nvidia_smis_private_table_has_the_processes)
 	static const unsigned char uuid[16] = NVML_SMI_TABLE_UUID, other[16] = { 1 };
 	static struct vgpu_smi_process list[4];
 	nvmlProcessDetail_v1_t detail[4];
-	nvmlProcessDetailList_v1_t details = { .version = NVML_STRUCT_V1(details), .numProcArrayEntries = 4, .procArray = detail };
+	nvmlProcessDetailList_v1_t details = {
+		.version = NVML_STRUCT_V1(details), .numProcArrayEntries = 4, .procArray = detail};
 	const void *table;
 	unsigned count = 4, pids[4];
 	nvmlAccountingStats_t stats;

@@ -101,7 +101,8 @@ TEST(launches_need_a_context_a_function_and_a_grid)
 	EQ(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_ERROR_INVALID_HANDLE);
 	EQ(cuLaunchKernel(function, 0, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_ERROR_INVALID_VALUE);
 	EQ(cuLaunchKernel(function, 1, 1, 1, 1025, 1, 1, 0, NULL, params, NULL), CUDA_ERROR_INVALID_VALUE);
-	EQ(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, (CUstream)77, params, NULL), CUDA_ERROR_INVALID_HANDLE);
+	EQ(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, (CUstream)77, params, NULL),
+	   CUDA_ERROR_INVALID_HANDLE);
 	OK(cuCtxSetCurrent(NULL));
 	EQ(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_ERROR_INVALID_CONTEXT);
 }
@@ -195,7 +196,7 @@ TEST(a_stream_waits_until_the_word_is_there)
 	*word = UINT32_MAX; /* counters may wrap */
 	OK(cuStreamWaitValue32(first, address, 1, CU_STREAM_WAIT_VALUE_GEQ));
 	OK(cuEventRecord(begin, first));
-	OK(cuLaunchKernel(busy_kernel(), 1, 1, 1, 1, 1, 1, 0, first, (void *[]){ &(unsigned){ 3000 } }, NULL));
+	OK(cuLaunchKernel(busy_kernel(), 1, 1, 1, 1, 1, 1, 0, first, (void *[]){&(unsigned){3000}}, NULL));
 	OK(cuEventRecord(end, first));
 	OK(cuStreamWaitEvent(second, end, 0));
 	EQ(cuStreamQuery(first), SIM_CUDA_ERROR_NOT_READY);
@@ -226,5 +227,6 @@ TEST(a_driver_may_be_without_such_waits)
 	configure("no_wait_value=1\n");
 	start_cuda();
 	OK(cuMemAllocHost_v2((void **)&word, 4096));
-	EQ(cuStreamWaitValue32(NULL, (CUdeviceptr)(uintptr_t)word, 0, CU_STREAM_WAIT_VALUE_GEQ), CUDA_ERROR_NOT_SUPPORTED);
+	EQ(cuStreamWaitValue32(NULL, (CUdeviceptr)(uintptr_t)word, 0, CU_STREAM_WAIT_VALUE_GEQ),
+	   CUDA_ERROR_NOT_SUPPORTED);
 }
