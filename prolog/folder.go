@@ -114,7 +114,7 @@ func (p *prolog) recordRefusal(ctx context.Context, g grant.Grant) error {
 	if err := p.makeFolder(g); err != nil {
 		return err
 	}
-	p.listWaiter(g)
+	p.listWaiter()
 	return tx.Commit()
 }
 

@@ -109,7 +109,7 @@ func (p *prolog) noRoom(ctx context.Context, g grant.Grant, want place.Want, inv
 }
 
 // listWaiter puts the job among those that wait for this node. The caller holds the lock.
-func (p *prolog) listWaiter(g grant.Grant) {
+func (p *prolog) listWaiter() {
 	if p.wait == nil || p.wait.never {
 		return
 	}

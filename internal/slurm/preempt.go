@@ -135,11 +135,11 @@ func (c Client) byPartition(ctx context.Context, me, other ranked, _ string) (st
 		if err != nil {
 			return "", fmt.Errorf("ask for partition %s: %w", name, err)
 		}
-		tier, _ := first(text, "PriorityTier")
+		tier := first(text, "PriorityTier")
 		if tiers[i], err = strconv.Atoi(tier); err != nil {
 			return "", fmt.Errorf("ask for partition %s: its tier is %q", name, tier)
 		}
-		mode, _ = first(text, "PreemptMode")
+		mode = first(text, "PreemptMode")
 	}
 	if tiers[0] <= tiers[1] {
 		return "", nil

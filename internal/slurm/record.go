@@ -184,11 +184,10 @@ func only(text, key string) (string, error) {
 	if n := count(text, key); n != 1 {
 		return "", fmt.Errorf("%w: %s= %d times", ErrAmbiguous, key, n)
 	}
-	value, _ := first(text, key)
-	return value, nil
+	return first(text, key), nil
 }
 
-func first(text, key string) (string, bool) {
+func first(text, key string) string {
 	at := -1
 	for _, blank := range blanks {
 		if i := strings.Index(text, blank+key+"="); i >= 0 && (at < 0 || i < at) {
@@ -196,13 +195,13 @@ func first(text, key string) (string, bool) {
 		}
 	}
 	if at < 0 {
-		return "", false
+		return ""
 	}
 	value := text[at+len(key)+2:]
 	if end := strings.IndexAny(value, strings.Join(blanks, "")); end >= 0 {
 		value = value[:end]
 	}
-	return value, true
+	return value
 }
 
 func count(text, key string) (n int) {

@@ -217,7 +217,7 @@ func (j *Job) readPlace(head, tail string) {
 	}
 	j.Limit = limit(value("TimeLimit"))
 	if found := sharing.FindString(tail); found != "" {
-		features, _ := first(found, "Features")
+		features := first(found, "Features")
 		j.unclear = j.unclear || !plainFeatures.MatchString(features) || count(found, "Reservation") > 0
 		if features != "(null)" {
 			j.features = strings.FieldsFunc(features, func(r rune) bool { return r == '&' || r == ',' })

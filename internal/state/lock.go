@@ -48,7 +48,7 @@ func LockFile(ctx context.Context, path string) (*os.File, error) {
 		}
 		return held, nil
 	case <-ctx.Done():
-		go func() { _ = <-got; held.Close() }()
+		go func() { <-got; held.Close() }() //nolint:errcheck // whether it got the lock or not
 		return nil, fmt.Errorf("lock %s: %w: %w", path, ErrLockTimeout, ctx.Err())
 	}
 }

@@ -30,8 +30,8 @@ struct vgpu_memory {
 	struct vgpu_table vmm_handles;
 	struct vgpu_table vmm_mappings;
 
-	/* Memory given out as file descriptors and the blocks of it (memory/descriptors.c), what is bound to multicast
-	 * objects, and what cuMemMapArrayAsync has mapped: all under vmm_mutex. */
+	/* Memory given out as file descriptors and the blocks of it (memory/descriptors.c), what is bound to
+	 * multicast objects, and what cuMemMapArrayAsync has mapped: all under vmm_mutex. */
 	struct vgpu_table vmm_descriptors;
 	struct vgpu_table exported_blocks;
 	struct vgpu_table vmm_bindings;

@@ -128,7 +128,7 @@ func (r *run) rest(ctx context.Context, jobs []*job) error {
 	}
 	for _, j := range jobs {
 		text := r.cluster.Run(ctx, r.cluster.Root(), "scontrol -o show job "+j.id).Stdout
-		for _, field := range strings.Fields(text) {
+		for field := range strings.FieldsSeq(text) {
 			key, value, _ := strings.Cut(field, "=")
 			switch key {
 			case "JobState":
