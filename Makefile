@@ -43,7 +43,7 @@ COMMANDS := $(foreach d,prolog epilog gres ctl,$(if $(wildcard $(d)/main.go),$(c
 
 # The parts in C say themselves how they are built and tested.
 -include test/gpu/gpu.mk
-PARTS := $(wildcard interposer/interposer.mk test/simgpu/simgpu.mk spank/spank.mk)
+PARTS := $(wildcard interposer/interposer.mk guard/guard.mk test/simgpu/simgpu.mk spank/spank.mk)
 include $(PARTS)
 SIM := libcuda.so.1 libnvidia-ml.so.1 nvidia-smi vgpu-fill vgpu-busy
 LIBS := $(if $(filter interposer/%,$(PARTS)),$(BUILD)/libslurm-vgpu.so) \

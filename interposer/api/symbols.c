@@ -19,6 +19,8 @@ static const char *const name_of[VGPU_SYMBOLS] = {
 
 enum { CUDA, NVML, LIBRARIES };
 static const char *const soname[LIBRARIES] = {"libcuda.so.1", "libnvidia-ml.so.1"};
+/* Behind a guard, which has its SONAME then (guard/). */
+static const char *const guarded[LIBRARIES] = {"libcuda-slurm-vgpu.so", "libnvidia-ml-slurm-vgpu.so"};
 /* What no driver is without. */
 static const char *const mark[LIBRARIES] = {"cuInit", "nvmlInit_v2"};
 /* The one that came by another name. */
@@ -29,6 +31,32 @@ static int library_of(enum vgpu_symbol symbol)
 	return symbol < VGPU_CUDA_SYMBOLS ? CUDA : NVML;
 }
 
+/* The driver's library if it is loaded. The handle is kept: the addresses must outlive a dlclose by the program. */
+static void *loaded(const struct vgpu_libc *libc, int library)
+{
+	void *handle = libc->dlopen(guarded[library], RTLD_LAZY | RTLD_NOLOAD);
+
+	return handle != NULL ? handle : libc->dlopen(soname[library], RTLD_LAZY | RTLD_NOLOAD);
+}
+
+bool vgpu_real_is_guarded(void)
+{
+	const struct vgpu_libc *libc = vgpu_libc();
+	bool is = false;
+
+	for (int library = 0; libc != NULL && library < LIBRARIES && !is; library++)
+		is = libc->dlopen(guarded[library], RTLD_LAZY | RTLD_NOLOAD) != NULL;
+	return is;
+}
+
+void *vgpu_real_guarded(unsigned int library, const char *name)
+{
+	const struct vgpu_libc *libc = vgpu_libc();
+	void *handle = libc == NULL || library >= LIBRARIES ? NULL : libc->dlopen(guarded[library], RTLD_LAZY | RTLD_NOLOAD);
+
+	return handle == NULL ? NULL : libc->dlsym(handle, name);
+}
+
 void *vgpu_real_look_up(enum vgpu_symbol symbol)
 {
 	const struct vgpu_libc *libc = vgpu_libc();
@@ -37,8 +65,7 @@ void *vgpu_real_look_up(enum vgpu_symbol symbol)
 
 	if (libc == NULL)
 		return NULL;
-	/* The handle is kept: the addresses must outlive a dlclose by the program. */
-	library = libc->dlopen(soname[library_of(symbol)], RTLD_LAZY | RTLD_NOLOAD);
+	library = loaded(libc, library_of(symbol));
 	if (library != NULL)
 		address = libc->dlsym(library, name_of[symbol]);
 	library = __atomic_load_n(&adopted[library_of(symbol)], __ATOMIC_ACQUIRE);

@@ -6,7 +6,8 @@
  * library, and with it any library that has one of our names. Whoever comes second here starts the
  * program again, before its first line, with this library in front, and where that cannot be done the
  * program does not run: it would have no limits. That is all that runs at load; it asks four questions
- * of the dynamic linker. */
+ * of the dynamic linker. Who comes by a guard (guard/) and not by a preload, in a container or with another
+ * dynamic linker, comes later, and is left alone: then the guard keeps the limits. */
 #include "api/symbols.h"
 #include "base/libc.h"
 #include "base/sys.h"
@@ -17,6 +18,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -26,6 +28,12 @@
 /* More than any kernel takes: since 4.13 that is 6 MiB, before it was a quarter of the stack's limit. */
 #define MAX_CMDLINE_BYTES (1u << 28)
 #define PRELOAD "LD_PRELOAD="
+#define PRELOAD_FILE "/etc/ld.so.preload"
+#define PRELOAD_FILE_BYTES 65536u
+#define OWN_NAME "/libslurm-vgpu.so"
+/* Between the arguments and what the dynamic linker calls at the start lie some 150 bytes, behind a program's dlopen at least
+ * 1800 (glibc 2.36). */
+#define START_BYTES 1024u
 
 /* A name of the program's own stays in front of everything. For one that is not a PIE it can also be
  * its jump to ours. */
@@ -193,13 +201,36 @@ static void end(const char *why)
 	_exit(127);
 }
 
+/* Whether the program has not begun: it cannot be begun again in its middle. */
+static bool is_start(char **argv, const void *frame)
+{
+	return (uintptr_t)frame < (uintptr_t)argv && (uintptr_t)argv - (uintptr_t)frame < START_BYTES;
+}
+
+/* Whether it came by a guard and nothing says that it was to come before. */
+static bool is_behind_a_guard(char **envp)
+{
+	int fd = open(PRELOAD_FILE, O_RDONLY | O_CLOEXEC);
+	char *text = fd < 0 ? NULL : pages(PRELOAD_FILE_BYTES);
+	bool named = text != NULL && read(fd, text, PRELOAD_FILE_BYTES - 1) > 0 && strstr(text, OWN_NAME) != NULL;
+
+	if (text != NULL)
+		munmap(text, PRELOAD_FILE_BYTES);
+	if (fd >= 0)
+		close(fd);
+	for (; !named && *envp != NULL; envp++)
+		named = is_preload(*envp);
+	return !named && vgpu_real_is_guarded();
+}
+
 __attribute__((constructor)) static void stay_first(int argc, char **argv, char **envp)
 {
 	const struct vgpu_libc *libc = vgpu_libc();
 	char own[PATH_MAX];
 
 	(void)argc;
-	if (libc == NULL || comes_first(libc) || getauxval(AT_SECURE))
+	if (libc == NULL || comes_first(libc) || getauxval(AT_SECURE) || !is_start(argv, __builtin_frame_address(0)) ||
+	    is_behind_a_guard(envp))
 		return;
 	/* As the kernel calls it: for the dynamic linker it may be a link of the user's, or a path from some
 	 * folder. */

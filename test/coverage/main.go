@@ -7,10 +7,10 @@
 //	coverage [-cuda-h FILE] [-nvml-h FILE] [-take]
 //
 // It is run at the root of the repository. The document comes from the committed tables alone: the
-// names in names/, the classes in classes-*.txt, the rows in interposer/api. Headers that are found
+// names in guard/names/, the classes in classes-*.txt, the rows in interposer/api. Headers that are found
 // are held against them. An entry point that matches no pattern, or that needs a row or a reason
 // and has neither, fails the run; that is how a new CUDA version gets looked at. -take adds the
-// names that the headers declare to names/.
+// names that the headers declare to guard/names/.
 package main
 
 import (

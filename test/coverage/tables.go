@@ -17,7 +17,7 @@ import (
 // Where the tables stand, below the root of the repository.
 const (
 	apiDir      = "interposer/api"
-	namesDir    = "test/coverage/names"
+	namesDir    = "guard/names"
 	classesGlob = "test/coverage/classes-*.txt"
 	testsDir    = "test/interposer"
 	document    = "docs/cuda-coverage.md"

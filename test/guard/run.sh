@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The slurm-vgpu authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Ways to a driver that stands behind its guards, in a mount namespace as a step has it:
+#   run.sh BUILD
+# Needs root, or a kernel that lets everybody have user namespaces.
+set -euo pipefail
+build=$(cd "${1:?usage: run.sh BUILD}" && pwd)
+if [[ ${2:-} != inside ]]; then
+	((EUID == 0)) || exec unshare --user --map-root-user --mount "$0" "$build" inside
+	exec unshare --mount --propagation private "$0" "$build" inside
+fi
+
+test=$build/test-guard
+self=/run/slurm-vgpu/self
+limit_mib=3000
+mount -t tmpfs -o mode=0755 run /run
+mkdir -p $self /run/driver /run/state /run/step
+cp "$build/sim/libcuda.so.1" "$build/sim/libnvidia-ml.so.1" "$build/sim/nvidia-smi" /run/driver/
+export SIMGPU_DIR=/run/state LD_LIBRARY_PATH=/run/driver
+"$build/sim/simgpu-init" /run/state devices=1 device0.mem_mib=20000 >/dev/null
+uuid=$("$build/sim/nvidia-smi" --query-gpu=uuid --format=csv,noheader)
+folder=$("$test/mkstep" --dir /run/step --gpu "$uuid" --mem $limit_mib --device-mem 20000 --job 7 --cores 0)
+
+# guard_with FILE…: the step's folder with these, and the guards over the driver.
+mount --bind "$folder" $self
+behind() {
+	touch "$self/$2"
+	mount --bind "$1" "$self/$2"
+}
+behind "$test/libslurm-vgpu.so" libslurm-vgpu.so
+behind /run/driver/libcuda.so.1 libcuda-slurm-vgpu.so
+behind /run/driver/libnvidia-ml.so.1 libnvidia-ml-slurm-vgpu.so
+mount --bind "$build/libcuda-guard.so" /run/driver/libcuda.so.1
+mount --bind "$build/libnvidia-ml-guard.so" /run/driver/libnvidia-ml.so.1
+
+passed=0 failed=0
+# verdict NAME WANTED GOT
+verdict() {
+	if [[ $3 == "$2" ]]; then
+		passed=$((passed + 1))
+		echo "PASS $1"
+	else
+		failed=$((failed + 1))
+		echo "FAIL $1: got '$3', want '$2'"
+	fi
+}
+ways() { "$test/ways" "$@" 2>/dev/null || echo "ended with $?"; }
+# What a program that is linked with the driver gets, without any guard, is the limit for all others.
+limited=$(LD_PRELOAD=$self/libslurm-vgpu.so "$test/linked" linked 2>/dev/null)
+[[ $limited =~ ^2[0-9]00\ MiB$ ]] || { echo "FAIL a_preloaded_program_is_limited: '$limited'"; exit 1; }
+
+verdict a_linked_program_is_limited "$limited" "$("$test/linked" linked 2>/dev/null)"
+verdict what_is_loaded_later_is_limited "$limited" "$(ways dlopen)"
+verdict what_binds_deeply_is_limited "$limited" "$(ways deepbind)"
+verdict the_driver_by_its_path_is_limited "$limited" "$(ways path /run/driver/libcuda.so.1)"
+verdict a_preload_beside_the_guard_changes_nothing "$limited" "$(LD_PRELOAD=$self/libslurm-vgpu.so ways dlopen)"
+verdict the_driver_in_front_is_limited "$limited" "$(LD_PRELOAD=/run/driver/libcuda.so.1 "$test/linked" linked 2>/dev/null)"
+verdict the_c_library_in_front_is_limited "$limited" "$(LD_PRELOAD=libc.so.6 "$test/linked" linked 2>/dev/null)"
+verdict a_second_handle_is_the_same "the same" "$(ways same)"
+verdict a_program_is_not_begun_again "once" "$(LD_PRELOAD='' sh -c 'echo once; exec "$0" dlopen >/dev/null 2>&1' "$test/ways")"
+verdict what_only_the_driver_has_is_found found "$(ways ask cuSimOutside)"
+verdict what_this_driver_has_not_is_an_error 500 "$(ways call cuArrayGetPlane)"
+verdict what_nobody_has_is_not_found "no such name" "$(ways ask cuNobodyHasThis)"
+verdict a_smi_sees_the_slice "$limit_mib MiB" "$(/run/driver/nvidia-smi --query-gpu=memory.total --format=csv,noheader)"
+# A linker that asks only for libraries of which it finds a name keeps the guard.
+verdict the_guard_has_the_drivers_names yes "$(readelf -d "$test/linked" | grep -q 'NEEDED.*libcuda.so.1' && echo yes)"
+own=$(ways new-namespace)
+verdict a_new_namespace_has_no_memory_of_its_own yes "$([[ $own == "$limited" || $own == error* ]] && echo yes || echo "$own")"
+
+umount $self/libslurm-vgpu.so
+rm $self/libslurm-vgpu.so
+verdict without_the_folder_nothing_is_loaded "not loaded: libslurm-vgpu.so: cannot open shared object file: No such file or directory" "$(ways dlopen)"
+echo "$passed passed, $failed failed"
+((failed == 0))
