@@ -46,7 +46,7 @@ COMMANDS := $(foreach d,prolog epilog gres ctl,$(if $(wildcard $(d)/main.go),$(c
 PARTS := $(wildcard interposer/interposer.mk guard/guard.mk test/simgpu/simgpu.mk spank/spank.mk)
 include $(PARTS)
 SIM := libcuda.so.1 libnvidia-ml.so.1 nvidia-smi vgpu-fill vgpu-busy
-LIBS := $(if $(filter interposer/%,$(PARTS)),$(BUILD)/libslurm-vgpu.so) \
+LIBS := $(if $(filter interposer/%,$(PARTS)),$(BUILD)/libslurm-vgpu.so $(GUARDS)) \
 	$(if $(filter test/%,$(PARTS)),$(SIM:%=$(BUILD)/sim/%)) \
 	$(if $(filter spank/%,$(PARTS)),$(BUILD)/spank_vgpu.so)
 TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
@@ -169,7 +169,7 @@ INSTALL ?= install
 share := $(datadir)/slurm-vgpu
 put = $(foreach file,$(3),$(1)|$(file)|$(2)/$(notdir $(file)))
 INSTALLED = \
-	$(call put,0755,$(libdir)/slurm-vgpu,$(BUILD)/vgpu-prolog $(BUILD)/vgpu-epilog $(BUILD)/libslurm-vgpu.so) \
+	$(call put,0755,$(libdir)/slurm-vgpu,$(BUILD)/vgpu-prolog $(BUILD)/vgpu-epilog $(BUILD)/libslurm-vgpu.so $(GUARDS)) \
 	$(call put,0755,$(SLURM_PLUGINDIR),$(BUILD)/spank_vgpu.so) \
 	$(call put,0755,$(bindir),$(BUILD)/vgpuctl) \
 	$(call put,0755,$(sbindir),$(BUILD)/vgpu-gres) \

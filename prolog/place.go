@@ -48,6 +48,9 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 	if !told.Ends.IsZero() {
 		want.Ends = told.Ends.Unix()
 	}
+	if g.Isolation == grant.IsolationStrict {
+		g.Guards = grant.Guards(g.Library, inventory.Libraries)
+	}
 	refusal, err := p.tryPlace(ctx, g, want, inventory)
 	if err != nil || refusal == nil {
 		return err

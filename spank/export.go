@@ -8,6 +8,7 @@ package main
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"time"
 	"unsafe"
@@ -141,8 +142,9 @@ func putPlan(p *planData, plan launch.Plan) error {
 		p.verdict = C.VGPU_LEAVE
 		return nil
 	}
-	if len(plan.Env) > len(p.env) || len(plan.Mask) > len(p.mask) {
-		return fmt.Errorf("prepare the step: %d variables and %d masked devices are more than fit", len(plan.Env), len(plan.Mask))
+	if len(plan.Env) > len(p.env) || len(plan.Mask) > len(p.mask) || len(plan.Guards) > len(p.guard) {
+		return fmt.Errorf("prepare the step: %d variables, %d masked devices and %d guards are more than fit",
+			len(plan.Env), len(plan.Mask), len(plan.Guards))
 	}
 	for i, env := range plan.Env {
 		if err := put(p.env[i].name[:], env.Name); err != nil {
@@ -157,6 +159,16 @@ func putPlan(p *planData, plan launch.Plan) error {
 			return err
 		}
 	}
+	for i, guard := range plan.Guards {
+		if err := errors.Join(put(p.guard[i].driver[:], guard.Driver), put(p.guard[i].guard[:], guard.Guard),
+			put(p.guard[i].behind[:], guard.Behind)); err != nil {
+			return err
+		}
+	}
+	if err := put(p.library[:], plan.Library); err != nil {
+		return err
+	}
+	p.guard_count = C.uint32_t(len(plan.Guards))
 	if err := put(p.step_dir[:], plan.StepDir); err != nil {
 		return err
 	}

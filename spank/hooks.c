@@ -208,6 +208,8 @@ static int step_end(void)
 {
 	char why[VGPU_REASON_BYTES] = "";
 
+	if (plan.verdict == VGPU_RUN && plan.strict)
+		vgpu_isolate_end(&plan);
 	if (plan.verdict != VGPU_RUN || !vgpu_may_enter_go())
 		return 0;
 	vgpuFinishStep(&step, why);

@@ -19,6 +19,7 @@
 /* interposer/api/layout.h has the same folder (VGPU_SELF_DIR). */
 static const char self_parent[] = "/run/slurm-vgpu";
 static const char self_dir[] = "/run/slurm-vgpu/self";
+static const char self_library[] = "/run/slurm-vgpu/self/libslurm-vgpu.so";
 static const char preload_file[] = "/etc/ld.so.preload";
 
 /* The namespaces that vgpu_isolate and vgpu_isolate_step made; 0: none yet. */
@@ -183,6 +184,44 @@ bool vgpu_is_isolated(void)
 	return here != 0 && (here == own_namespace || here == twin_namespace);
 }
 
+/* The driver, by another name, and the interposer come into the step's folder, and our guards to where the driver was. What
+ * is mounted here can be mapped, unlike the folder around it. */
+static int mount_guards(const struct vgpu_plan *plan, char *why)
+{
+	const unsigned long flags = MS_RDONLY | MS_NODEV | MS_NOSUID;
+	char behind[sizeof(self_dir) + sizeof(plan->guard[0].behind) + 1];
+
+	if (plan->guard_count == 0)
+		return 0;
+	if (bind_over(plan->library, ROOT_FILE, self_library, MOUNT_POINT_FILE, flags, why) != 0)
+		return -1;
+	for (uint32_t i = 0; i < plan->guard_count && i < VGPU_GUARD_COUNT; i++) {
+		const struct vgpu_guard *guard = &plan->guard[i];
+
+		snprintf(behind, sizeof(behind), "%s/%s", self_dir, guard->behind);
+		if (guard->behind[0] && bind_over(guard->driver, ROOT_FILE, behind, MOUNT_POINT_FILE, flags, why) != 0)
+			return -1;
+		if (bind_over(guard->guard, ROOT_FILE, guard->driver, ROOT_FILE, flags, why) != 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* What is mounted on in one's own namespace cannot be removed there. */
+void vgpu_isolate_end(const struct vgpu_plan *plan)
+{
+	char behind[sizeof(self_dir) + sizeof(plan->guard[0].behind) + 1];
+
+	if (!vgpu_is_isolated() || plan->guard_count == 0)
+		return;
+	umount2(self_library, MNT_DETACH | UMOUNT_NOFOLLOW);
+	for (uint32_t i = 0; i < plan->guard_count && i < VGPU_GUARD_COUNT; i++) {
+		snprintf(behind, sizeof(behind), "%s/%s", self_dir, plan->guard[i].behind);
+		if (plan->guard[i].behind[0])
+			umount2(behind, MNT_DETACH | UMOUNT_NOFOLLOW);
+	}
+}
+
 int vgpu_isolate(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES])
 {
 	if (make_mount_points(why) != 0)
@@ -198,6 +237,8 @@ int vgpu_isolate(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES])
 		return -1;
 	if (bind_over(plan->preload_file, ROOT_FILE, preload_file, MOUNT_POINT_FILE,
 		      MS_RDONLY | MS_NODEV | MS_NOSUID, why) != 0)
+		return -1;
+	if (mount_guards(plan, why) != 0)
 		return -1;
 	for (uint32_t i = 0; i < plan->mask_count && i < VGPU_MASK_COUNT; i++)
 		if (mask(plan->mask[i], why) != 0)

@@ -12,6 +12,7 @@
 /* vgpu_isolate moves the calling thread, which is root, into a mount namespace of its own where
  *   - the step's folder stands at /run/slurm-vgpu/self,
  *   - the step's ld.so.preload stands over /etc/ld.so.preload, read-only,
+ *   - guards stand over the driver's libraries, and these and the interposer in the step's folder (guard/),
  *   - the nodes of other GPUs look as always but cannot be opened (EACCES).
  * Outside nothing changes, except that the two mount points are created if they are missing.
  * Returns 0, or -1 with one line in why that names the object; the process must not go on then. */
@@ -21,6 +22,9 @@ int vgpu_isolate(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES]);
  * moves tasks and scripts of a job that has a container (container.h) into an isolated one. With a
  * container of a kind that it does not know it does nothing: the tasks isolate themselves. */
 int vgpu_isolate_step(const struct vgpu_plan *plan, uint32_t job, char why[VGPU_REASON_BYTES]);
+
+/* vgpu_isolate_end lets go of what was mounted in the step's folder, so that it can be removed from here. */
+void vgpu_isolate_end(const struct vgpu_plan *plan);
 
 /* Whether this process is in a namespace that these two made, or the process that forked it did. */
 bool vgpu_is_isolated(void);

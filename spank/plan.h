@@ -17,6 +17,7 @@
 #define VGPU_VALUE_BYTES 8192	/* an environment variable's value */
 #define VGPU_ENV_COUNT 4
 #define VGPU_MASK_COUNT 64
+#define VGPU_GUARD_COUNT 8
 #define VGPU_GRES_BYTES 4096 /* a step's GRES as Slurm prints them */
 
 /* A new job's options (allocator and local contexts). */
@@ -61,6 +62,13 @@ struct vgpu_env {
 	char value[VGPU_VALUE_BYTES];
 };
 
+/* A library of ours over a library of the driver. */
+struct vgpu_guard {
+	char driver[VGPU_PATH_BYTES];
+	char guard[VGPU_PATH_BYTES];
+	char behind[64]; /* the driver's name in the step's folder; "" where another file has it */
+};
+
 /* What the tasks of one step get. Made by Go before the first fork, carried out by C after it. */
 struct vgpu_plan {
 	uint32_t verdict; /* enum vgpu_verdict */
@@ -71,6 +79,9 @@ struct vgpu_plan {
 	char step_dir[VGPU_PATH_BYTES];
 	char preload_file[VGPU_PATH_BYTES]; /* the step's ld.so.preload */
 	char turns_dir[VGPU_PATH_BYTES];    /* below which other jobs' claims come and go as mounts */
+	char library[VGPU_PATH_BYTES];	    /* the interposer */
+	uint32_t guard_count;
+	struct vgpu_guard guard[VGPU_GUARD_COUNT];
 	uint32_t mask_count;
 	char mask[VGPU_MASK_COUNT][VGPU_PATH_BYTES]; /* device nodes of other GPUs */
 };

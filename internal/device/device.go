@@ -33,6 +33,20 @@ type Inventory struct {
 	DriverVersion string `json:"driver_version"`
 	CUDAVersion   int    `json:"cuda_version"` // 13000 is 13.0
 	GPUs          []GPU  `json:"gpus"`
+	// What programs load as the driver, over which a step has its guards.
+	Libraries []DriverLibrary `json:"libraries,omitempty"`
+}
+
+// The driver's libraries that programs load, by SONAME.
+const (
+	LibraryCUDA = "libcuda.so.1"
+	LibraryNVML = "libnvidia-ml.so.1"
+)
+
+// DriverLibrary is a file that is loaded by this name; no link.
+type DriverLibrary struct {
+	SONAME string `json:"soname"`
+	File   string `json:"file"`
 }
 
 // ByUUID finds a GPU.

@@ -42,8 +42,9 @@ type Grant struct {
 	Requeued    bool                `json:"requeued,omitempty"` // the refused job went back into the queue
 
 	Isolation   string         `json:"isolation"`
-	Library     string         `json:"library"`    // absolute path of libslurm-vgpu.so
-	DeviceDir   string         `json:"device_dir"` // where nvidiaN stand; /dev except in tests
+	Library     string         `json:"library"`          // absolute path of libslurm-vgpu.so
+	Guards      []Guard        `json:"guards,omitempty"` // strict isolation only
+	DeviceDir   string         `json:"device_dir"`       // where nvidiaN stand; /dev except in tests
 	MaskMinors  []device.Minor `json:"mask_minors"`
 	Policy      request.Policy `json:"policy"`
 	FailOpen    bool           `json:"fail_open"`     // a failed limit lookup lets the program run unlimited

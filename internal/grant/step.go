@@ -124,7 +124,26 @@ func makeStepFolder(dir rundir.Dir, g Grant, folder string) error {
 	if err := linkLedger(dir.Ledger(g.Job), filepath.Join(folder, ledger.LedgerFile)); err != nil {
 		return err
 	}
+	// Where the plugin mounts what the guards need.
+	for _, name := range mountPoints(g) {
+		if err := trusted.WriteFile(filepath.Join(folder, name), nil, 0o644); err != nil {
+			return err
+		}
+	}
 	return trusted.WriteFile(filepath.Join(folder, PreloadFile), preloadLines(g.Library), 0o644)
+}
+
+func mountPoints(g Grant) []string {
+	if len(g.Guards) == 0 {
+		return nil
+	}
+	names := []string{LibraryFile}
+	for _, guard := range g.Guards {
+		if guard.Behind != "" {
+			names = append(names, guard.Behind)
+		}
+	}
+	return names
 }
 
 // mkdirAllOpen makes folders below base that every user may enter, whatever the umask of slurmstepd is.

@@ -50,8 +50,10 @@ type Plan struct {
 	Strict      bool // the rest is for a mount namespace of the step's own
 	StepDir     string
 	PreloadFile string
-	TurnsDir    string   // below which other jobs' claims come and go as mounts
-	Mask        []string // device nodes that no task may open
+	Library     string        // the interposer, for the guards
+	Guards      []grant.Guard // over the driver's libraries
+	TurnsDir    string        // below which other jobs' claims come and go as mounts
+	Mask        []string      // device nodes that no task may open
 }
 
 const (
@@ -193,6 +195,7 @@ func plan(s Step, held grant.Grant, prepared grant.Step) (Plan, error) {
 		p.Env = append(p.Env, grant.EnvVar{Name: "LD_PRELOAD", Value: prependPreload(s.LDPreload, held.Library)})
 		return p, nil
 	}
+	p.Library, p.Guards = held.Library, held.Guards
 	for _, minor := range prepared.MaskMinors {
 		p.Mask = append(p.Mask, filepath.Join(held.DeviceDir, "nvidia"+strconv.Itoa(int(minor))))
 	}

@@ -57,7 +57,9 @@ func preparedJob(t *testing.T, change func(*grant.Grant)) Step {
 }
 
 func TestPrepareStrict(t *testing.T) {
-	step := preparedJob(t, nil)
+	guards := []grant.Guard{{Driver: "/usr/lib/libcuda.so.580", Guard: "/usr/lib/slurm-vgpu/libcuda-guard.so", Behind: "libcuda-slurm-vgpu.so"},
+		{Driver: "/opt/libcuda.so.580", Guard: "/usr/lib/slurm-vgpu/libcuda-guard.so"}}
+	step := preparedJob(t, func(g *grant.Grant) { g.Guards = guards })
 	step.LDPreload = "/opt/own.so"
 	got, err := Prepare(step)
 	if err != nil {
@@ -70,11 +72,19 @@ func TestPrepareStrict(t *testing.T) {
 		Strict:      true,
 		StepDir:     dir,
 		PreloadFile: filepath.Join(dir, "ld.so.preload"),
+		Library:     "/usr/lib/slurm-vgpu/libslurm-vgpu.so",
+		Guards:      guards,
 		TurnsDir:    step.RunDir.Turns(),
 		Mask:        []string{"/dev/nvidia2", "/dev/nvidia3"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+	// What the plugin mounts on.
+	for _, name := range []string{"libslurm-vgpu.so", "libcuda-slurm-vgpu.so"} {
+		if info, err := os.Lstat(filepath.Join(dir, name)); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
 	}
 }
 

@@ -48,7 +48,7 @@ func (c *Cluster) installParts(ctx context.Context) error {
 			}
 		}
 	}
-	for _, library := range []string{"libslurm-vgpu.so", "spank_vgpu.so"} {
+	for _, library := range []string{"libslurm-vgpu.so", "libcuda-guard.so", "libnvidia-ml-guard.so", "spank_vgpu.so"} {
 		if err := copyProgram(filepath.Join(c.Build, library), h.Path("lib", library)); err != nil {
 			return err
 		}
@@ -173,6 +173,10 @@ func (c *Cluster) installSimulation() error {
 	}
 	if c.Home.InPlace() {
 		return nil
+	}
+	// Behind a guard the driver does not find its folder beside itself.
+	if err := os.WriteFile("/etc/simgpu", []byte(c.gres.deviceDir+"\n"), 0o644); err != nil {
+		return err
 	}
 	// A driver is where the dynamic linker finds it; the cache is in the cluster's own /etc.
 	conf := "/etc/ld.so.conf.d/000-simgpu.conf"

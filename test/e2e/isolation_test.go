@@ -36,6 +36,7 @@ func TestAJobCannotLeaveItsLimit(t *testing.T) {
 		{"umount", "umount /etc/ld.so.preload; umount -l /run/slurm-vgpu/self; vgpu-fill"},
 		{"own ld.so.preload", "echo > /etc/ld.so.preload; rm -f /etc/ld.so.preload; vgpu-fill"},
 		{"own limits", "chmod u+w /run/slurm-vgpu/self/limits; echo > /run/slurm-vgpu/self/limits; vgpu-fill"},
+		{"a linker that reads no preloads", "sed s,/etc/ld.so.preload,/etc/ld.so.preloaX, /lib64/ld-linux-x86-64.so.2 >ld; chmod +x ld; ./ld " + fill},
 		{"vmm", "vgpu-fill --api vmm"},
 		{"async", "vgpu-fill --api async"},
 	} {
@@ -43,6 +44,22 @@ func TestAJobCannotLeaveItsLimit(t *testing.T) {
 			out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000", "exec 2>&1\n"+tc.script)
 			wantLimit(t, out, 3000)
 		})
+	}
+}
+
+// In a user namespace of his own a user covers ld.so.preload. The driver is behind its guard there as well, and
+// the guard's library does not take his root for root.
+func TestAUserNamespaceHasNoDriverOfItsOwn(t *testing.T) {
+	needStrict(t)
+	begin(t)
+	out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000", `exec 2>&1
+		unshare --user --map-root-user --mount sh -c '
+			mount --bind /dev/null /etc/ld.so.preload && test ! -s /etc/ld.so.preload && echo covered
+			umount /run/slurm-vgpu/self/libcuda-slurm-vgpu.so || echo "the driver stays"
+			vgpu-fill --upto 5000'
+		true`)
+	if !strings.Contains(out, "covered") || !strings.Contains(out, "the driver stays") || !strings.Contains(out, "NOT_PERMITTED") {
+		t.Errorf("want no CUDA:\n%s", out)
 	}
 }
 
