@@ -59,6 +59,10 @@ void own_machine(void)
 	CHECK(mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL) == 0);
 	outside = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
 	CHECK(outside >= 0);
+	CHECK(mkdir(in_folder("driver"), 0755) == 0 && chmod(in_folder("driver"), 0755) == 0);
+	write_file(in_folder("driver/libcuda.so.580"), "the driver");
+	write_file(in_folder("driver/guard.so"), "the guard");
+	CHECK(chmod(in_folder("driver/libcuda.so.580"), 0644) == 0 && chmod(in_folder("driver/guard.so"), 0644) == 0);
 	for (int minor = 0; minor < 4; minor++) {
 		const char *node = in_folder("dev/nvidia%d", minor);
 		CHECK(mknod(node, S_IFCHR | 0666, makedev(1, 3)) == 0 && chmod(node, 0666) == 0);
@@ -106,6 +110,9 @@ void check_view(void)
 	CHECK(exists("/run/slurm-vgpu/self/limits") && exists("/run/slurm-vgpu/self/ledger"));
 	CHECK(!strstr(read_text("/proc/self/mountinfo"), " shared:"));
 	CHECK(strstr(read_text("/proc/self/mountinfo"), " master:"));
+	SAME(read_text(in_folder("driver/libcuda.so.580")), "the guard");
+	SAME(read_text("/run/slurm-vgpu/self/libcuda-slurm-vgpu.so"), "the driver");
+	CHECK(stat("/run/slurm-vgpu/self/libslurm-vgpu.so", &st) == 0 && st.st_size > 0);
 	/* minors 0 and 2 are the job's, 1 and 3 are not */
 	CHECK(open_error(in_folder("dev/nvidia0"), O_RDWR) == 0);
 	CHECK(open_error(in_folder("dev/nvidia2"), O_RDWR) == 0);

@@ -76,7 +76,7 @@ int descriptors(const char *part)
 
 void grant(uint32_t job, const char *isolation, const char *refusal)
 {
-	char text[4096], slices[1024] = "", refused[600] = "";
+	char text[8192], slices[1024] = "", refused[600] = "", guards[2048] = "";
 
 	mkdir(in_folder("run"), 0755);
 	mkdir(in_folder("run/jobs"), 0755);
@@ -90,13 +90,17 @@ void grant(uint32_t job, const char *isolation, const char *refusal)
 			 " \"mem_mib\": 3000, \"sm_percent\": 30},"
 			 "{\"device\": \"GPU-22222222-bbbb\", \"nvml_index\": 2, \"minor\": 2,"
 			 " \"mem_mib\": 3000, \"sm_percent\": 30}");
+	if (exists(in_folder("driver")))
+		snprintf(guards, sizeof(guards),
+			 "\"guards\": [{\"driver\": \"%s\", \"guard\": \"%s\", \"behind\": \"libcuda-slurm-vgpu.so\"}],",
+			 in_folder("driver/libcuda.so.580"), in_folder("driver/guard.so"));
 	snprintf(text, sizeof(text),
 		 "{\"version\": 1, \"job\": %u, \"uid\": %u, \"gid\": %u, \"request\": \"mem=3000\","
-		 " %s \"slices\": [%s], \"isolation\": \"%s\", \"library\": \"%s\","
+		 " %s %s \"slices\": [%s], \"isolation\": \"%s\", \"library\": \"%s\","
 		 " \"device_dir\": \"%s\", \"mask_minors\": [1, 3], \"policy\": \"cap\","
 		 " \"entitlement\": {\"vgpu\": 2, \"gpumem_mib\": 6000, \"gpucores\": 60},"
 		 " \"node_gpus_mib\": [143771, 143771]}",
-		 job, host.uid, host.uid, refused, slices, isolation, library_path,
+		 job, host.uid, host.uid, refused, guards, slices, isolation, library_path,
 		 in_folder("dev"));
 	mkdir(in_folder("run/turns"), 0755);
 	CHECK(mkdir(in_folder("run/turns/%u", job), 0755) == 0);
