@@ -4,7 +4,7 @@
 # Tests and measurements on a real GPU, without Slurm. Root, a CUDA toolkit, python3; frameworks that
 # are not installed are reported as such.
 
-.PHONY: test-gpu test-gpu-views test-gpu-cudart test-gpu-waits bench-gpu bench-gpu-costs bench-gpu-shares
+.PHONY: test-gpu test-gpu-views test-gpu-cudart test-gpu-waits test-gpu-guard bench-gpu bench-gpu-costs bench-gpu-shares
 
 test-gpu: $(BUILD)/libslurm-vgpu.so ## where each path and framework meets its limit, on a real GPU
 	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/run.sh --library $(abspath $(BUILD))/libslurm-vgpu.so $(GPUFLAGS)
@@ -16,6 +16,9 @@ test-gpu-views: $(BUILD)/libslurm-vgpu.so ## whether nvidia-smi, nvtop and gpust
 test-gpu-cudart: $(BUILD)/libslurm-vgpu.so ## where programs of older CUDA runtimes meet their limit, on a real GPU
 	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/cudart.sh --library $(abspath $(BUILD))/libslurm-vgpu.so \
 		--programs $(or $(CUDART),$(BUILD)/gpu/cudart) $(GPUFLAGS)
+
+test-gpu-guard: $(BUILD)/libslurm-vgpu.so $(BUILD)/libcuda-guard.so $(BUILD)/libnvidia-ml-guard.so ## what works behind the guards, and that it is limited, on a real GPU
+	@test/gpu/guard.sh --build $(BUILD)
 
 # WAITFLAGS="--shares 10 --where alone --programs graphs,memory"
 test-gpu-waits: $(BUILD)/libslurm-vgpu.so ## whether programs end whose streams are held back, on a real GPU
