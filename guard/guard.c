@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What each of the driver's names stands for: the interposer's function where it has one, else the driver's. Both
- * libraries came with this one. LIBRARY is 0 for CUDA and 1 for NVML, ABSENT what a function returns that this driver does not have. */
+ * What each of the driver's names stands for: the interposer's function where it has one, else the driver's.
+ * Both libraries came with this one. LIBRARY is 0 for CUDA and 1 for NVML, ABSENT what a function returns
+ * that this driver does not have. */
 #include <stddef.h>
 
 #define COUNT (sizeof(text) / sizeof(text[0]))

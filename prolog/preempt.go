@@ -25,7 +25,7 @@ func (p *prolog) victims(ctx context.Context, want place.Want, inventory device.
 		held = append(held, place.Held{Slice: s.Slice, Job: s.Job})
 		others = append(others, s.Job)
 	}
-	may, err := p.controller.Preemptable(ctx, p.job.id, others)
+	may, err := p.controller.Preemptible(ctx, p.job.id, others)
 	if err != nil {
 		p.log.Warn("nobody is preempted", "reason", err)
 		return nil

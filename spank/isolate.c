@@ -95,8 +95,8 @@ static void fd_path(char path[32], int fd)
 
 /* Mounts source over target with the flags. Linux takes a bind mount's flags only in a second
  * step; until then the task does not run, so nobody can use the gap. */
-static int bind_over(const char *source, enum kind source_kind, const char *target,
-		     enum kind target_kind, unsigned long flags, char *why)
+static int bind_over(const char *source, enum kind source_kind, const char *target, enum kind target_kind,
+		     unsigned long flags, char *why)
 {
 	char from[32], to[32];
 	int source_fd = -1, target_fd = -1, top_fd = -1, rc = -1;
@@ -151,8 +151,7 @@ static int make_mount_points(char *why)
 	if (rc == 0)
 		rc = make_folder(self_dir, why);
 	if (rc == 0 && access(preload_file, F_OK) != 0) {
-		int fd = open(preload_file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-			      0644);
+		int fd = open(preload_file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 		if (fd >= 0)
 			close(fd);
 		else if (errno != EEXIST) /* another task was faster */
@@ -167,8 +166,7 @@ static int mask(const char *node, char *why)
 	/* A GPU that fell off the bus has no node: nothing to hide. */
 	if (access(node, F_OK) != 0 && errno == ENOENT)
 		return 0;
-	return bind_over(node, DEVICE, node, DEVICE,
-			 MS_NODEV | MS_NOSUID | MS_NOEXEC | MS_RDONLY, why);
+	return bind_over(node, DEVICE, node, DEVICE, MS_NODEV | MS_NOSUID | MS_NOEXEC | MS_RDONLY, why);
 }
 
 /* 0 if it cannot be told, which is no namespace's. */
@@ -184,8 +182,8 @@ bool vgpu_is_isolated(void)
 	return here != 0 && (here == own_namespace || here == twin_namespace);
 }
 
-/* The driver, by another name, and the interposer come into the step's folder, and our guards to where the driver was. What
- * is mounted here can be mapped, unlike the folder around it. */
+/* The driver, by another name, and the interposer come into the step's folder, and our guards to where the
+ * driver was. What is mounted here can be mapped, unlike the folder around it. */
 static int mount_guards(const struct vgpu_plan *plan, char *why)
 {
 	const unsigned long flags = MS_RDONLY | MS_NODEV | MS_NOSUID;
@@ -199,7 +197,8 @@ static int mount_guards(const struct vgpu_plan *plan, char *why)
 		const struct vgpu_guard *guard = &plan->guard[i];
 
 		snprintf(behind, sizeof(behind), "%s/%s", self_dir, guard->behind);
-		if (guard->behind[0] && bind_over(guard->driver, ROOT_FILE, behind, MOUNT_POINT_FILE, flags, why) != 0)
+		if (guard->behind[0] &&
+		    bind_over(guard->driver, ROOT_FILE, behind, MOUNT_POINT_FILE, flags, why) != 0)
 			return -1;
 		if (bind_over(guard->guard, ROOT_FILE, guard->driver, ROOT_FILE, flags, why) != 0)
 			return -1;
@@ -232,8 +231,7 @@ int vgpu_isolate(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES])
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
 		return fail(why, "make the step's mounts its own");
 	/* Writable, because the ledger is the user's; the folder and the limits are root's. */
-	if (bind_over(plan->step_dir, FOLDER, self_dir, FOLDER, MS_NODEV | MS_NOSUID | MS_NOEXEC,
-		      why) != 0)
+	if (bind_over(plan->step_dir, FOLDER, self_dir, FOLDER, MS_NODEV | MS_NOSUID | MS_NOEXEC, why) != 0)
 		return -1;
 	if (bind_over(plan->preload_file, ROOT_FILE, preload_file, MOUNT_POINT_FILE,
 		      MS_RDONLY | MS_NODEV | MS_NOSUID, why) != 0)

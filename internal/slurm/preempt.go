@@ -42,9 +42,9 @@ type ranked struct {
 	since                time.Time
 }
 
-// Preemptable says which of some jobs the rules of slurm.conf let this one preempt, and how. What only suspends them frees no
+// Preemptible says which of some jobs the rules of slurm.conf let this one preempt, and how. What only suspends them frees no
 // memory, and is left out; so are components of heterogeneous jobs.
-func (c Client) Preemptable(ctx context.Context, job uint32, others []uint32) (map[uint32]Preemption, error) {
+func (c Client) Preemptible(ctx context.Context, job uint32, others []uint32) (map[uint32]Preemption, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
 	rules, err := c.preemptRules(ctx)

@@ -40,7 +40,7 @@ requeue*) echo "$*" >> %s; case "$*" in *9) echo "Requested operation is present
 	return Client{Scontrol: filepath.Join(dir, "scontrol"), Squeue: filepath.Join(dir, "squeue"), Timeout: time.Second}, did
 }
 
-func TestPreemptable(t *testing.T) {
+func TestPreemptible(t *testing.T) {
 	requeue := func(name string) Preemption { return Preemption{Name: name, Requeue: true} }
 	others := []uint32{2, 3, 4, 5, 6, 7, 8}
 	for _, tc := range []struct {
@@ -58,13 +58,13 @@ func TestPreemptable(t *testing.T) {
 		{"none", "OFF", "00:00:00", 1, nil},
 	} {
 		client, _ := ranks(t, tc.kind, tc.mode, tc.exempt)
-		got, err := client.Preemptable(t.Context(), tc.job, others)
+		got, err := client.Preemptible(t.Context(), tc.job, others)
 		if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
 			t.Errorf("%+v: %v %s", tc, err, diff)
 		}
 	}
 	client, _ := ranks(t, "qos", "REQUEUE", "NONE")
-	if got, err := client.Preemptable(t.Context(), 99, others); err == nil {
+	if got, err := client.Preemptible(t.Context(), 99, others); err == nil {
 		t.Errorf("of a job that does not run: %v", got)
 	}
 }

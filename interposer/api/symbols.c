@@ -31,7 +31,8 @@ static int library_of(enum vgpu_symbol symbol)
 	return symbol < VGPU_CUDA_SYMBOLS ? CUDA : NVML;
 }
 
-/* The driver's library if it is loaded. The handle is kept: the addresses must outlive a dlclose by the program. */
+/* The driver's library if it is loaded. The handle is kept: the addresses must outlive a dlclose by the
+ * program. */
 static void *loaded(const struct vgpu_libc *libc, int library)
 {
 	void *handle = libc->dlopen(guarded[library], RTLD_LAZY | RTLD_NOLOAD);
@@ -52,7 +53,9 @@ bool vgpu_real_is_guarded(void)
 void *vgpu_real_guarded(unsigned int library, const char *name)
 {
 	const struct vgpu_libc *libc = vgpu_libc();
-	void *handle = libc == NULL || library >= LIBRARIES ? NULL : libc->dlopen(guarded[library], RTLD_LAZY | RTLD_NOLOAD);
+	void *handle = libc == NULL || library >= LIBRARIES
+			       ? NULL
+			       : libc->dlopen(guarded[library], RTLD_LAZY | RTLD_NOLOAD);
 
 	return handle == NULL ? NULL : libc->dlsym(handle, name);
 }

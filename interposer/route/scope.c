@@ -31,8 +31,8 @@
 #define PRELOAD_FILE "/etc/ld.so.preload"
 #define PRELOAD_FILE_BYTES 65536u
 #define OWN_NAME "/libslurm-vgpu.so"
-/* Between the arguments and what the dynamic linker calls at the start lie some 150 bytes, behind a program's dlopen at least
- * 1800 (glibc 2.36). */
+/* Between the arguments and what the dynamic linker calls at the start lie some 150 bytes, behind a program's
+ * dlopen at least 1800 (glibc 2.36). */
 #define START_BYTES 1024u
 
 /* A name of the program's own stays in front of everything. For one that is not a PIE it can also be
@@ -192,8 +192,10 @@ static void end(const char *why)
 {
 	char line[256];
 	int length = snprintf(line, sizeof(line),
-			      "vgpu: not started: something comes before the library that keeps the limits, and it cannot be put "
-			      "in front: %s\n", why);
+			      "vgpu: not started: something comes before the library that keeps the limits, "
+			      "and it cannot be put "
+			      "in front: %s\n",
+			      why);
 
 	if (write(STDERR_FILENO, line, (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1) >=
 	    0)
@@ -212,7 +214,8 @@ static bool is_behind_a_guard(char **envp)
 {
 	int fd = open(PRELOAD_FILE, O_RDONLY | O_CLOEXEC);
 	char *text = fd < 0 ? NULL : pages(PRELOAD_FILE_BYTES);
-	bool named = text != NULL && read(fd, text, PRELOAD_FILE_BYTES - 1) > 0 && strstr(text, OWN_NAME) != NULL;
+	bool named =
+		text != NULL && read(fd, text, PRELOAD_FILE_BYTES - 1) > 0 && strstr(text, OWN_NAME) != NULL;
 
 	if (text != NULL)
 		munmap(text, PRELOAD_FILE_BYTES);
@@ -229,8 +232,8 @@ __attribute__((constructor)) static void stay_first(int argc, char **argv, char 
 	char own[PATH_MAX];
 
 	(void)argc;
-	if (libc == NULL || comes_first(libc) || getauxval(AT_SECURE) || !is_start(argv, __builtin_frame_address(0)) ||
-	    is_behind_a_guard(envp))
+	if (libc == NULL || comes_first(libc) || getauxval(AT_SECURE) ||
+	    !is_start(argv, __builtin_frame_address(0)) || is_behind_a_guard(envp))
 		return;
 	/* As the kernel calls it: for the dynamic linker it may be a link of the user's, or a path from some
 	 * folder. */

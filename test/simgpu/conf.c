@@ -32,7 +32,8 @@ static int named_dir(char *dir, size_t size)
 	return (int)strlen(dir);
 }
 
-/* $SIMGPU_DIR, else the folder that /etc/simgpu names, else simgpu.d beside this library: so it is found under env -i. */
+/* $SIMGPU_DIR, else the folder that /etc/simgpu names, else simgpu.d beside this library: so it is found
+ * under env -i. */
 static int find_dir(char *dir, size_t size)
 {
 	const char *env = secure_getenv("SIMGPU_DIR");
@@ -159,16 +160,13 @@ static const struct {
 	size_t offset; /* of an unsigned in the configuration */
 	uint64_t most;
 } amounts[] = {
-#define AMOUNT(field, most) {#field, offsetof(struct sim_conf, field), most}
-	AMOUNT(alloc_us, 10000000),
-	AMOUNT(context_us, 100000000),
-	AMOUNT(memory_gb_s, 100000),
-	AMOUNT(host_gb_s, 100000),
-	AMOUNT(host_us, 10000000),
-	AMOUNT(switch_us, 10000000),
-	AMOUNT(prepare_ns, 1000000),
-	AMOUNT(marked_ns, 1000000),
-	AMOUNT(first_us, 10000000),
+#define AMOUNT(field, most)                                    \
+	{                                                      \
+#field, offsetof(struct sim_conf, field), most \
+	}
+	AMOUNT(alloc_us, 10000000),    AMOUNT(context_us, 100000000), AMOUNT(memory_gb_s, 100000),
+	AMOUNT(host_gb_s, 100000),     AMOUNT(host_us, 10000000),     AMOUNT(switch_us, 10000000),
+	AMOUNT(prepare_ns, 1000000),   AMOUNT(marked_ns, 1000000),    AMOUNT(first_us, 10000000),
 	AMOUNT(pool_more_mib, 100000),
 #undef AMOUNT
 };
@@ -218,9 +216,8 @@ static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 	else if (strcmp(key, "seed") == 0 && parse_number(value, 0, UINT64_MAX, &n))
 		for (int i = 0; i < SIM_MAX_DEVICES; i++)
 			make_uuid(&conf->device[i], conf->seed = n, i);
-	else if (strcmp(key, "name") == 0 || strcmp(key, "mem_mib") == 0 ||
-		 strcmp(key, "context_mib") == 0 || strcmp(key, "reserved_mib") == 0 ||
-		 strcmp(key, "sm_count") == 0 || strcmp(key, "cc") == 0) {
+	else if (strcmp(key, "name") == 0 || strcmp(key, "mem_mib") == 0 || strcmp(key, "context_mib") == 0 ||
+		 strcmp(key, "reserved_mib") == 0 || strcmp(key, "sm_count") == 0 || strcmp(key, "cc") == 0) {
 		for (int i = 0; i < SIM_MAX_DEVICES; i++) /* for all that no later line changes */
 			if (!set_device(&conf->device[i], key, value))
 				return false;
@@ -238,12 +235,12 @@ static void defaults(struct sim_conf *conf)
 	for (int i = 0; i < SIM_MAX_DEVICES; i++) {
 		struct sim_device_conf *device = &conf->device[i];
 
-		*device = (struct sim_device_conf){ .mem_bytes = 143771 * SIM_MIB,
-						    .context_bytes = 518 * SIM_MIB,
-						    .minor = i,
-						    .pci_bus = 0x10 + 0x0f * (unsigned)i,
-						    .sm_count = 132,
-						    .cc_major = 9 };
+		*device = (struct sim_device_conf){.mem_bytes = 143771 * SIM_MIB,
+						   .context_bytes = 518 * SIM_MIB,
+						   .minor = i,
+						   .pci_bus = 0x10 + 0x0f * (unsigned)i,
+						   .sm_count = 132,
+						   .cc_major = 9};
 		snprintf(device->name, sizeof(device->name), "NVIDIA H200");
 		make_uuid(device, 0, i);
 	}

@@ -35,7 +35,10 @@ void go_outside(void)
 	CHECK(inside >= 0 && setns(outside, CLONE_NEWNS) == 0);
 }
 
-void go_back(void) { CHECK(setns(inside, CLONE_NEWNS) == 0); }
+void go_back(void)
+{
+	CHECK(setns(inside, CLONE_NEWNS) == 0);
+}
 
 void own_machine(void)
 {
@@ -62,7 +65,8 @@ void own_machine(void)
 	CHECK(mkdir(in_folder("driver"), 0755) == 0 && chmod(in_folder("driver"), 0755) == 0);
 	write_file(in_folder("driver/libcuda.so.580"), "the driver");
 	write_file(in_folder("driver/guard.so"), "the guard");
-	CHECK(chmod(in_folder("driver/libcuda.so.580"), 0644) == 0 && chmod(in_folder("driver/guard.so"), 0644) == 0);
+	CHECK(chmod(in_folder("driver/libcuda.so.580"), 0644) == 0 &&
+	      chmod(in_folder("driver/guard.so"), 0644) == 0);
 	for (int minor = 0; minor < 4; minor++) {
 		const char *node = in_folder("dev/nvidia%d", minor);
 		CHECK(mknod(node, S_IFCHR | 0666, makedev(1, 3)) == 0 && chmod(node, 0666) == 0);
@@ -118,8 +122,7 @@ void check_view(void)
 	CHECK(open_error(in_folder("dev/nvidia2"), O_RDWR) == 0);
 	CHECK(open_error(in_folder("dev/nvidia1"), O_RDWR) == EACCES);
 	CHECK(open_error(in_folder("dev/nvidia3"), O_RDONLY) == EACCES);
-	CHECK(stat(in_folder("dev/nvidia3"), &st) == 0 && S_ISCHR(st.st_mode) &&
-	      st.st_rdev == makedev(1, 3));
+	CHECK(stat(in_folder("dev/nvidia3"), &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3));
 }
 
 static int look_around(void)
@@ -230,7 +233,10 @@ static int fails(void)
 	return rc == -1 ? 7 : 1;
 }
 
-static int succeeds(void) { return loaded.task_init_privileged(NULL, 0, NULL) == 0 ? 7 : 1; }
+static int succeeds(void)
+{
+	return loaded.task_init_privileged(NULL, 0, NULL) == 0 ? 7 : 1;
+}
 
 static void check_fails(const char *reason)
 {
