@@ -154,7 +154,9 @@ func (w Waker) choose(ctx context.Context, standings map[uint32]slurm.Standing) 
 		rules := place.RulesOf(w.Config.SlicesPerGPU, w.Config.MemOvercommit, w.Config.Drain, w.Config.Place)
 		for i, job := range jobs[:min(len(jobs), waiting.Looked)] {
 			turn := place.Queue(inv, held, []place.Waiter{job.Waiter(now)}, rules)[0]
-			if turn.Slices != nil && job.Told.IsZero() && (standings[job.Job].Waits() || standings[job.Job].State == "COMPLETING") {
+			// Whoever was to tell it may have been killed before: its start still lies ahead.
+			unheard := now.Sub(job.Told) > lately && standings[job.Job].Reason == "BeginTime"
+			if turn.Slices != nil && (job.Told.IsZero() || unheard) && (standings[job.Job].Waits() || standings[job.Job].State == "COMPLETING") {
 				jobs[i].Told = now
 				tell = append(tell, jobs[i])
 			}

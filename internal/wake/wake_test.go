@@ -183,7 +183,7 @@ func TestWhoCouldNotBeToldIsToldLater(t *testing.T) {
 
 // A job that was told and did not come is told again once the room was gone and is back.
 func TestWhoDidNotComeKeepsNothing(t *testing.T) {
-	c := &controller{standings: map[uint32]slurm.Standing{1: pending, 2: pending}}
+	c := &controller{standings: map[uint32]slurm.Standing{1: {State: "PENDING", Reason: "Resources"}, 2: pending}}
 	w := node(t, c, 40, 80)
 	w.list(t, time.Time{}, 50, 50)
 	jobs, _ := waiting.Read(w.Config.Spool())
@@ -218,6 +218,24 @@ func TestWhoDidNotComeKeepsNothing(t *testing.T) {
 	}
 	if want := []string{`2 for 0s on ""`, `1 for 0s on ""`}; !slices.Equal(c.told, want) {
 		t.Errorf("when room was back: told %q, want %q", c.told, want)
+	}
+}
+
+// An epilog that was killed may have written down that a job was told, and not have told it.
+func TestWhoHasNotHeardIsToldAgain(t *testing.T) {
+	c := &controller{standings: map[uint32]slurm.Standing{1: pending}}
+	w := node(t, c, 40, 80)
+	w.list(t, time.Time{}, 50)
+	jobs, err := waiting.Read(w.Config.Spool())
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs[0].Told = time.Now().Add(-lately - time.Second).UTC()
+	if err := errors.Join(waiting.Write(w.Config.Spool(), jobs), w.Wake(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{`1 for 0s on ""`}; !slices.Equal(c.told, want) {
+		t.Errorf("told %q, want %q", c.told, want)
 	}
 }
 
