@@ -82,8 +82,8 @@ func TestANodeWithoutACacheHasNoDriver(t *testing.T) {
 
 // Whatever lies there: no panic, and no path that is none.
 func FuzzParse(f *testing.F) {
-	if real, err := os.ReadFile(Cache); err == nil {
-		f.Add(real[:min(len(real), 4096)])
+	if cache, err := os.ReadFile(Cache); err == nil {
+		f.Add(cache[:min(len(cache), 4096)])
 	}
 	f.Add([]byte(oldMagic + "\x00\x00\x00\x00\x00"))
 	f.Add([]byte(magic))

@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * ways.c: how much memory a program gets that comes to the driver in some way: MiB, or why it cannot be
- * loaded. ways linked|dlopen|deepbind|path FILE|new-namespace ways ask NAME|call NAME|same whether a name is
- * found, what it returns, of two handles */
+ * ways.c: how much memory a program gets that comes to the driver in some way: MiB, or why it cannot load it.
+ *   ways linked|dlopen|deepbind|path FILE|new-namespace
+ *   ways ask NAME|call NAME|same    whether a name is found, what it returns, of two handles */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,10 +50,10 @@ static int say_of(void *library)
 		printf("not loaded: %s\n", dlerror());
 		return 0;
 	}
-	d.init = (CUresult(*)(unsigned int))dlsym(library, "cuInit");
-	d.retain = (CUresult(*)(CUcontext *, CUdevice))dlsym(library, "cuDevicePrimaryCtxRetain");
-	d.current = (CUresult(*)(CUcontext))dlsym(library, "cuCtxSetCurrent");
-	d.allocate = (CUresult(*)(CUdeviceptr *, size_t))dlsym(library, "cuMemAlloc_v2");
+	d.init = (CUresult (*)(unsigned int))dlsym(library, "cuInit");
+	d.retain = (CUresult (*)(CUcontext *, CUdevice))dlsym(library, "cuDevicePrimaryCtxRetain");
+	d.current = (CUresult (*)(CUcontext))dlsym(library, "cuCtxSetCurrent");
+	d.allocate = (CUresult (*)(CUdeviceptr *, size_t))dlsym(library, "cuMemAlloc_v2");
 	if (d.init == NULL || d.retain == NULL || d.current == NULL || d.allocate == NULL) {
 		printf("a function is missing\n");
 		return 1;
