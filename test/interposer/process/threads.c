@@ -159,7 +159,9 @@ static void signals_stay_the_programs_own(void)
 		if (sigaction(s, NULL, &after) == 0)
 			CHECK(after.sa_handler == before[s].sa_handler);
 	sigprocmask(SIG_SETMASK, NULL, &mask_after);
-	CHECK(memcmp(&mask_before, &mask_after, sizeof(mask_before)) == 0);
+	/* The kernel writes a part of a sigset_t alone. */
+	for (int s = 1; s < 64; s++)
+		CHECK_IS(sigismember(&mask_after, s), sigismember(&mask_before, s));
 }
 
 #define ANYBODY 65534
