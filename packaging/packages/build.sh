@@ -103,6 +103,7 @@ for format in $FORMATS; do
 	export ARCH FLAVOUR SLURM_PACKAGE
 	stage "$format" "$plugindir"
 	split "$format" "$plugindir"
+	[[ $format != deb ]] || install -D -m 0644 packaging/packages/lintian-overrides "$work/deb/usr/share/lintian/overrides/slurm-vgpu"
 	document "$work/$format" slurm-vgpu
 	document "$work/$format-plugin" "slurm-vgpu-plugin-$FLAVOUR$SLURM"
 	TREE=$work/$format package "$format" slurm-vgpu.yaml
