@@ -2,7 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * That the order of locks is looked at: in a child each, which ends where it is not kept. */
+#ifndef VGPU_TEST_RANKS
 #define VGPU_TEST_RANKS
+#endif
 #include "harness.h"
 
 #include "base/futex.h"
