@@ -59,7 +59,8 @@ func (s *soak) accounted(ctx context.Context, jobs []string) (map[string][]row, 
 				Refusals map[string]string `json:"refusals"`
 			} `json:"vgpu"`
 		}
-		if cells[4] != "" {
+		// A run whose prolog was killed behind telling that the job waits has that text alone.
+		if cells[4] != "" && !strings.HasPrefix(cells[4], "vgpu: waits: ") {
 			if err := json.Unmarshal([]byte(cells[4]), &comment); err != nil {
 				return nil, fmt.Errorf("AdminComment of job %s: %w: %s", r.job, err, cells[4])
 			}
