@@ -144,10 +144,6 @@ func text(data []byte, at uint32) (string, bool) {
 	if int64(at) >= int64(len(data)) {
 		return "", false
 	}
-	rest := data[at:]
-	end := bytes.IndexByte(rest, 0)
-	if end < 0 {
-		return "", false
-	}
-	return string(rest[:end]), true
+	found, _, ended := bytes.Cut(data[at:], []byte{0})
+	return string(found), ended
 }

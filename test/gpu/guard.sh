@@ -28,7 +28,7 @@ limit_mib=3000
 python=${PYTHON:-python3}
 work=$(mktemp -d)
 chmod 0755 "$work"
-trap 'rm -rf "$work"' EXIT
+trap 'umount -Rl /run 2>/dev/null || true; rm -rf "$work"' EXIT
 cc -std=gnu11 -O2 -D_GNU_SOURCE -I"$here" -I"$here/../../interposer" "$here/mkstep.c" "$here/boards.c" -o "$work/mkstep"
 cc -std=gnu11 -O2 -D_GNU_SOURCE -I"$here/../../interposer" "$here/../guard/ways.c" -o "$work/ways" -ldl
 cc -std=gnu11 -O2 -D_GNU_SOURCE -DLINKED -I"$here/../../interposer" "$here/../guard/ways.c" -o "$work/linked" \

@@ -55,6 +55,8 @@ verdict a_linked_program_is_limited "$limited" "$("$test/linked" linked 2>/dev/n
 verdict what_is_loaded_later_is_limited "$limited" "$(ways dlopen)"
 verdict what_binds_deeply_is_limited "$limited" "$(ways deepbind)"
 verdict the_driver_by_its_path_is_limited "$limited" "$(ways path /run/driver/libcuda.so.1)"
+verdict the_driver_behind_is_limited_beside_a_preload "$limited" \
+	"$(LD_PRELOAD=$self/libslurm-vgpu.so ways path $self/libcuda-slurm-vgpu.so)"
 verdict a_preload_beside_the_guard_changes_nothing "$limited" "$(LD_PRELOAD=$self/libslurm-vgpu.so ways dlopen)"
 verdict the_driver_in_front_is_limited "$limited" "$(LD_PRELOAD=/run/driver/libcuda.so.1 "$test/linked" linked 2>/dev/null)"
 verdict the_c_library_in_front_is_limited "$limited" "$(LD_PRELOAD=libc.so.6 "$test/linked" linked 2>/dev/null)"
