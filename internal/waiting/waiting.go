@@ -27,6 +27,9 @@ const (
 	// ComesWithin is how long room is held free for a job that was told of it. One that has not come by then waits for
 	// something else as well, and whatever comes first may have the room.
 	ComesWithin = 2 * time.Minute
+	// MissesAtMost bounds how often room is kept for one that is told and does not come. Its owner may put its start off
+	// each time, and would keep the room from others so.
+	MissesAtMost = 3
 	// Looked is how many jobs are looked at when the room is given out, which takes time under the lock. Those behind them
 	// move up.
 	Looked = 100
@@ -43,8 +46,9 @@ type Job struct {
 	Since   time.Time     `json:"since"` // when it found no room for the first time
 	Last    time.Time     `json:"last"`  // … and for the last time
 	Reason  string        `json:"reason"`
-	Told    time.Time     `json:"told,omitzero"`  // when it was told that there is room
-	Idle    bool          `json:"idle,omitempty"` // somebody holds it
+	Told    time.Time     `json:"told,omitzero"`    // when it was told that there is room
+	Missed  int           `json:"missed,omitempty"` // how often it was told and did not come
+	Idle    bool          `json:"idle,omitempty"`   // somebody holds it
 	// Excluded is the host list where it must not run, as it was when it found no room.
 	Excluded string `json:"excluded,omitempty"`
 }
@@ -60,9 +64,9 @@ func (j Job) Waiter(now time.Time) place.Waiter {
 }
 
 // Claims says that the job is before those that have waited less. One that its user or an administrator holds (Idle) is
-// not, nor one that was told of room and did not come.
+// not, nor one that was told of room and did not come, or did so again and again: that one has to come by itself.
 func (j Job) Claims(now time.Time) bool {
-	return !j.Idle && (j.Told.IsZero() || now.Sub(j.Told) < ComesWithin)
+	return !j.Idle && j.Missed < MissesAtMost && (j.Told.IsZero() || now.Sub(j.Told) < ComesWithin)
 }
 
 // Jobs are those that wait, the longest waiting first.

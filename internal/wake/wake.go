@@ -155,13 +155,17 @@ func (w Waker) choose(ctx context.Context, standings map[uint32]slurm.Standing) 
 		for i, job := range jobs[:min(len(jobs), waiting.Looked)] {
 			turn := place.Queue(inv, held, []place.Waiter{job.Waiter(now)}, rules)[0]
 			// Whoever was to tell it may have been killed before: its start still lies ahead.
-			unheard := now.Sub(job.Told) > lately && standings[job.Job].Reason == "BeginTime"
+			unheard := !job.Told.IsZero() && now.Sub(job.Told) > lately && standings[job.Job].Reason == "BeginTime"
 			if turn.Slices != nil && (job.Told.IsZero() || unheard) && (standings[job.Job].Waits() || standings[job.Job].State == "COMPLETING") {
+				if unheard {
+					jobs[i].Missed++
+				}
 				jobs[i].Told = now
 				tell = append(tell, jobs[i])
 			}
 			if turn.Slices == nil && !job.Told.IsZero() && now.Sub(job.Told) >= waiting.ComesWithin {
 				jobs[i].Told = time.Time{} // it did not come, and the room is gone: it waits again
+				jobs[i].Missed++
 			}
 			if jobs[i].Claims(now) {
 				for _, s := range turn.Slices {

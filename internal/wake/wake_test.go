@@ -239,6 +239,29 @@ func TestWhoHasNotHeardIsToldAgain(t *testing.T) {
 	}
 }
 
+// Whose owner puts its start off each time that it is told keeps the room from nobody in the end.
+func TestWhoNeverComesKeepsNothing(t *testing.T) {
+	c := &controller{standings: map[uint32]slurm.Standing{1: pending, 2: pending}}
+	w := node(t, c, 40, 80)
+	w.list(t, time.Time{}, 50, 50)
+	for range waiting.MissesAtMost {
+		if slices.Contains(c.told, `2 for 0s on ""`) {
+			t.Fatalf("told too soon: %q", c.told)
+		}
+		jobs, err := waiting.Read(w.Config.Spool())
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs[0].Told = time.Now().Add(-lately - time.Second).UTC()
+		if err := errors.Join(waiting.Write(w.Config.Spool(), jobs), w.Wake(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Contains(c.told, `2 for 0s on ""`) {
+		t.Errorf("the room is kept for one that was told %d times and never came: %q", waiting.MissesAtMost, c.told)
+	}
+}
+
 // A prolog that puts off the start of a job that was told meanwhile must take that back.
 func TestTellAgain(t *testing.T) {
 	c := &controller{standings: map[uint32]slurm.Standing{1: pending, 2: pending}}
