@@ -78,6 +78,7 @@ interposer_linked = $(eval $(call interposer_linked_with,$(1),$(2),$(3)))
 # It needs the C library's own dlsym to compare with.
 $(call interposer_linked,route/fuzz_lookup,$(addprefix interposer/base/,libc.c image.c))
 $(call interposer_linked,base/image,interposer/base/image.c)
+$(call interposer_linked,process/trust,interposer/process/trust.c)
 # What these ask of other parts is the test's own.
 $(call interposer_linked,base/table,interposer/base/table.c,-Wl$(comma_)--wrap=mmap)
 $(call interposer_linked,context/overhead_changes,interposer/context/overhead.c)
@@ -143,7 +144,7 @@ bench-interposer: $(INTERPOSER_TEST_LIBRARY) $(INTERPOSER_TEST_BUILD)/bench/memo
 # A sanitizer wants to be loaded first, so here the library is part of the program: its functions
 # come first all the same. Its dlsym stays out, which the sanitizers themselves would run into.
 INTERPOSER_UNSANITIZED := $(INTERPOSER_TEST_UNLINKED) $(INTERPOSER_TEST_HOSTED) \
-	base/image base/table driver/report gate/copies_lists context/overhead_changes account/lock_lost admission/credit
+	base/image base/table process/trust driver/report gate/copies_lists context/overhead_changes account/lock_lost admission/credit
 # The library must come by LD_PRELOAD, or two processes would have to be as fast as without.
 INTERPOSER_UNSANITIZED += route/route account/lock_lost_stepped \
 	$(addprefix admission/,turns neighbours own_claims queue)

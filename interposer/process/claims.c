@@ -4,7 +4,7 @@
 
 #include "base/atomics.h"
 #include "base/sys.h"
-#include "process/step.h"
+#include "process/trust.h"
 #include "time/share.h"
 
 #include <sched.h>
@@ -72,7 +72,7 @@ static const struct vgpu_board *open_board(uint32_t device)
 	fd = open_in_turns_dir(uuid, O_RDONLY, &st);
 	if (fd < 0)
 		return NULL;
-	if (vgpu_step_trusts(st.st_uid) && st.st_size >= (off_t)sizeof(*board))
+	if (vgpu_trust_roots(fd, &st) && st.st_size >= (off_t)sizeof(*board))
 		board = map(fd, sizeof(*board), PROT_READ);
 	close(fd);
 	if (board != NULL &&
@@ -84,11 +84,10 @@ static const struct vgpu_board *open_board(uint32_t device)
 	return board;
 }
 
-/* The other jobs of the GPU must be able to read them, and nobody else to write. */
-static bool are_own(const struct stat *st)
+/* The other jobs of the GPU must be able to read them. */
+static bool can_be_read(const struct stat *st)
 {
-	return (st->st_uid == vgpu_pages.limits->uid || vgpu_step_trusts(st->st_uid)) &&
-	       (st->st_mode & S_IROTH) && st->st_size >= (off_t)sizeof(struct vgpu_claims);
+	return (st->st_mode & S_IROTH) && st->st_size >= (off_t)sizeof(struct vgpu_claims);
 }
 
 /* The name of this job's claims. */
@@ -112,7 +111,7 @@ static struct vgpu_claim *open_own(struct vgpu_seat *seat, uint32_t device)
 
 	if (fd < 0)
 		return NULL;
-	if (are_own(&st))
+	if (can_be_read(&st) && vgpu_trust_users(&st, vgpu_pages.limits->uid, true))
 		claims = map(fd, sizeof(*claims), PROT_READ | PROT_WRITE);
 	close(fd);
 	if (claims == NULL || claims->magic != VGPU_CLAIMS_MAGIC ||
@@ -133,7 +132,7 @@ bool vgpu_claims_are_seen(struct vgpu_seat *seat, uint64_t now_ns)
 		return seat->mine_seen;
 	seat->mine_seen_ns = now_ns;
 	seat->mine_seen = vgpu_lstat(in_turns_dir(own_name().text).text, &st) != 0 ||
-			  (is_owners_alone(&st) && are_own(&st) && st.st_ino == seat->mine_inode);
+			  (is_owners_alone(&st) && can_be_read(&st) && st.st_ino == seat->mine_inode);
 	return seat->mine_seen;
 }
 
@@ -229,7 +228,7 @@ static void meet(struct vgpu_neighbour *neighbour, uint32_t uid, uint64_t now_ns
 	fd = open_in_turns_dir(name, O_RDONLY, &st);
 	if (fd < 0)
 		return;
-	if (st.st_uid == uid || vgpu_step_trusts(st.st_uid))
+	if (vgpu_trust_users(&st, uid, uid == vgpu_pages.limits->uid))
 		neighbour->mapped = map(fd, sizeof(*neighbour->mapped), PROT_READ);
 	close(fd);
 }

@@ -4,45 +4,13 @@
 
 #include "base/number.h"
 #include "base/sys.h"
+#include "process/trust.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-/* Group and others. */
-#define FOREIGN_WRITE 022
-
-/* In a user namespace of his own a user is root, and his files are root's. */
-static bool root_is_root(void)
-{
-	int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
-	char text[128] = "";
-	const char *at = text;
-	uint64_t number[3];
-	ssize_t n;
-
-	if (fd < 0)
-		return errno == ENOENT; /* a kernel without user namespaces */
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	for (int i = 0; i < 3 && n > 0; i++) {
-		at += strspn(at, " ");
-		if (!vgpu_number_read(&at, &number[i]))
-			return false;
-	}
-	return n > 0 && number[0] == 0 && number[1] == 0 && number[2] == UINT32_MAX;
-}
-
-bool vgpu_step_trusts(uid_t uid)
-{
-#ifdef VGPU_TEST_OWNER
-	if (uid == (uid_t)syscall(SYS_geteuid)) /* the watchdog comes here: see checks/watchdog.sh */
-		return true;
-#endif
-	return uid == 0 && root_is_root();
-}
 
 /* VGPU_STEP_DIR may come from anywhere: it must at least have the shape of a step's folder.
  * *job is the job's id in it. */
@@ -79,7 +47,7 @@ static int open_folder(const char *path, const char **why)
 			*why = "the step's folder cannot be opened";
 		return -1;
 	}
-	if (vgpu_fstat(fd, &st) != 0 || !vgpu_step_trusts(st.st_uid) || (st.st_mode & FOREIGN_WRITE)) {
+	if (vgpu_fstat(fd, &st) != 0 || !vgpu_trust_roots(fd, &st)) {
 		*why = "the step's folder is not root's alone";
 		close(fd);
 		return -1;
@@ -99,8 +67,7 @@ static const struct vgpu_limits *map_limits(int folder_fd, const char **why)
 			*why = "the limits page cannot be opened";
 		return NULL;
 	}
-	if (vgpu_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || !vgpu_step_trusts(st.st_uid) ||
-	    (st.st_mode & FOREIGN_WRITE)) {
+	if (vgpu_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || !vgpu_trust_roots(fd, &st)) {
 		*why = "the limits page is not root's alone";
 		close(fd);
 		return NULL;
@@ -119,7 +86,8 @@ static const struct vgpu_limits *map_limits(int folder_fd, const char **why)
 	if (limits->magic != VGPU_LIMITS_MAGIC || limits->layout_version != VGPU_LAYOUT_VERSION ||
 	    limits->size_bytes != sizeof(*limits) || limits->device_count > VGPU_MAX_DEVICES)
 		*why = "the limits page is of another version";
-	else if (limits->uid != getuid() && getuid() != 0)
+	/* In a user namespace ids say little, and who may write the ledger is asked of the kernel. */
+	else if (limits->uid != getuid() && getuid() != 0 && vgpu_trust_same_ids())
 		*why = "the limits page is another user's";
 	if (*why == NULL)
 		return limits;
@@ -176,11 +144,10 @@ struct vgpu_ledger *vgpu_step_ledger(int folder_fd, const struct vgpu_limits *li
 	int fd = openat(folder_fd, VGPU_LEDGER_FILE, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 
 	if (fd < 0) {
-		*why = "the ledger cannot be opened";
+		*why = errno == EACCES ? "the ledger is another user's" : "the ledger cannot be opened";
 		return NULL;
 	}
-	if (vgpu_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
-	    (st.st_uid != limits->uid && !vgpu_step_trusts(st.st_uid)) || (st.st_mode & FOREIGN_WRITE)) {
+	if (vgpu_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || !vgpu_trust_users(&st, limits->uid, true)) {
 		*why = "the ledger is not the job's alone";
 		close(fd);
 		return NULL;

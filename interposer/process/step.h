@@ -7,12 +7,6 @@
 
 #include "process/process.h"
 
-#include <stdbool.h>
-#include <sys/types.h>
-
-/* Whose files are believed to be root's. */
-bool vgpu_step_trusts(uid_t uid);
-
 /* Maps the step's limits page. On failure *why says what is wrong, for a message. */
 const struct vgpu_limits *vgpu_step_limits(int *folder_fd, const char **why);
 

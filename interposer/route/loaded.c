@@ -3,14 +3,12 @@
 #include "route/loaded.h"
 
 #include "base/sys.h"
-#include "process/step.h"
+#include "process/trust.h"
 
 #include <limits.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
-
-#define FOREIGN_WRITE 022
 
 /* A line of /proc/PID/maps: from-to, rights, offset, device, inode, path. */
 struct line {
@@ -114,8 +112,8 @@ bool vgpu_loaded_from_roots_file(const void *address)
 	fd = open(mapped.path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	roots = vgpu_fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && vgpu_step_trusts(st.st_uid) &&
-		!(st.st_mode & FOREIGN_WRITE) && is_file_at(fd, &mapped);
+	roots = vgpu_fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && vgpu_trust_roots(fd, &st) &&
+		is_file_at(fd, &mapped);
 	close(fd);
 	return roots;
 }

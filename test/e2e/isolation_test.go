@@ -48,18 +48,29 @@ func TestAJobCannotLeaveItsLimit(t *testing.T) {
 }
 
 // In a user namespace of his own a user covers ld.so.preload. The driver is behind its guard there as well, and
-// the guard's library does not take his root for root.
-func TestAUserNamespaceHasNoDriverOfItsOwn(t *testing.T) {
+// root's files are still root's, whatever their owners look like.
+func TestAUserNamespaceChangesNoLimit(t *testing.T) {
 	needStrict(t)
 	begin(t)
-	out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000", `exec 2>&1
-		unshare --user --map-root-user --mount sh -c '
-			mount --bind /dev/null /etc/ld.so.preload && test ! -s /etc/ld.so.preload && echo covered
-			umount /run/slurm-vgpu/self/libcuda-slurm-vgpu.so || echo "the driver stays"
-			vgpu-fill --upto 5000'
-		true`)
-	if !strings.Contains(out, "covered") || !strings.Contains(out, "the driver stays") || !strings.Contains(out, "NOT_PERMITTED") {
-		t.Errorf("want no CUDA:\n%s", out)
+	covered := `mount --bind /dev/null /etc/ld.so.preload; test ! -s /etc/ld.so.preload || echo NOT COVERED
+		umount /run/slurm-vgpu/self/libcuda-slurm-vgpu.so && echo THE DRIVER IS BARE; vgpu-fill`
+	for _, tc := range []struct{ name, script string }{
+		{"the user is root", "unshare --user --map-root-user --mount sh -c '" + covered + "'"},
+		{"the user is himself", "unshare --user --map-current-user --mount vgpu-fill"},
+		{"the user is nobody", "unshare --user vgpu-fill"},
+		{"one within another", "unshare --user --map-root-user unshare --user --map-root-user --mount sh -c '" + covered + "'"},
+		{"processes of its own", "unshare --user --map-root-user --mount --pid --fork --mount-proc vgpu-fill"},
+		{"a proc of his own", "unshare --user --map-root-user --mount sh -c 'mount -t tmpfs none /proc; vgpu-fill; echo $?'"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000", "exec 2>&1\n"+tc.script+"\ntrue")
+			if strings.Contains(out, "NOT COVERED") || strings.Contains(out, "BARE") {
+				t.Errorf("it is another case:\n%s", out)
+			}
+			if !strings.Contains(out, "NOT_PERMITTED") || tc.name != "a proc of his own" {
+				wantLimit(t, out, 3000)
+			}
+		})
 	}
 }
 
