@@ -196,6 +196,7 @@ install: build ## install below DESTDIR, prefix, libdir, sysconfdir and SLURM_PL
 
 uninstall: ## remove what install put there; configuration stays
 	@for entry in $(foreach e,$(INSTALLED),'$(e)'); do rm -f "$(DESTDIR)$${entry##*|}"; done
+	@rmdir $(DESTDIR)/dev/slurm-vgpu 2>/dev/null || true
 	@find $(DESTDIR)$(libdir)/slurm-vgpu $(DESTDIR)$(share) $(DESTDIR)$(docdir) -depth -type d -empty -delete 2>/dev/null || true
 
 packages: build ## deb and rpm in build/packages; RELEASE, RPM_PLUGINDIR and FORMATS change them

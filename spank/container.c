@@ -104,7 +104,7 @@ static int take_turns_dir(const struct vgpu_plan *plan)
 
 /* Slurm has cut the job's namespace off from them. Without them, on an old kernel, the job takes no
  * turns with jobs that come later; its limits hold. */
-static void put_turns_dir(int tree, const struct vgpu_plan *plan)
+void vgpu_container_put_turns(int tree, const struct vgpu_plan *plan)
 {
 	if (tree >= 0 &&
 	    syscall(SYS_move_mount, tree, "", AT_FDCWD, plan->turns_dir, MOVE_MOUNT_F_EMPTY_PATH) == 0)
@@ -120,8 +120,8 @@ static void be_the_twin(const char *path, const struct vgpu_plan *plan, int out,
 
 	if (container < 0 || setns(container, CLONE_NEWNS) != 0)
 		fail(why, "enter the job's container");
-	else if (vgpu_isolate(plan, why) == 0) /* which leaves why as it is */
-		put_turns_dir(tree, plan);
+	else
+		vgpu_isolate(plan, tree, why); /* which leaves why as it is, unless it fails */
 	if (write(out, why, strlen(why)) > 0)
 		poll(&(struct pollfd){.fd = in}, 1, -1); /* until the other end is closed */
 	_exit(0);

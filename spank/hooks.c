@@ -193,7 +193,7 @@ static int task_start(spank_t sp)
 		return 0;
 	case VGPU_RUN:
 		/* Not yet only if Slurm moves tasks in a way that container.c does not know. */
-		if (!plan.strict || vgpu_is_isolated() || vgpu_isolate(&plan, why) == 0)
+		if (!plan.strict || vgpu_is_isolated() || vgpu_isolate(&plan, -1, why) == 0)
 			return 0;
 		slurm_spank_log("vgpu: isolate the task: %s", why);
 		return -1;

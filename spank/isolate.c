@@ -20,6 +20,9 @@
 static const char self_parent[] = "/run/slurm-vgpu";
 static const char self_dir[] = "/run/slurm-vgpu/self";
 static const char self_library[] = "/run/slurm-vgpu/self/libslurm-vgpu.so";
+static const char self_turns[] = "/run/slurm-vgpu/self/turns";
+/* VGPU_DEV_DIR there. */
+static const char dev_dir[] = "/dev/slurm-vgpu";
 static const char preload_file[] = "/etc/ld.so.preload";
 
 /* The namespaces that vgpu_isolate and vgpu_isolate_step made; 0: none yet. */
@@ -93,8 +96,8 @@ static void fd_path(char path[32], int fd)
 	snprintf(path, 32, "/proc/self/fd/%d", fd);
 }
 
-/* Mounts source over target with the flags. Linux takes a bind mount's flags only in a second
- * step; until then the task does not run, so nobody can use the gap. */
+/* Mounts source over target with the flags, with MS_REC and all that is mounted in it. Linux takes a bind
+ * mount's flags only in a second step; until then the task does not run, so nobody can use the gap. */
 static int bind_over(const char *source, enum kind source_kind, const char *target, enum kind target_kind,
 		     unsigned long flags, char *why)
 {
@@ -109,7 +112,7 @@ static int bind_over(const char *source, enum kind source_kind, const char *targ
 		goto out;
 	fd_path(from, source_fd);
 	fd_path(to, target_fd);
-	if (mount(from, to, NULL, MS_BIND, NULL) != 0) {
+	if (mount(from, to, NULL, MS_BIND | (flags & MS_REC), NULL) != 0) {
 		fail(why, "mount %s on %s", source, target);
 		goto out;
 	}
@@ -120,7 +123,7 @@ static int bind_over(const char *source, enum kind source_kind, const char *targ
 		goto out;
 	}
 	fd_path(to, top_fd);
-	if (mount(NULL, to, NULL, MS_BIND | MS_REMOUNT | flags, NULL) != 0) {
+	if (mount(NULL, to, NULL, MS_BIND | MS_REMOUNT | (flags & ~(unsigned long)MS_REC), NULL) != 0) {
 		fail(why, "set mount flags of %s", target);
 		goto out;
 	}
@@ -182,17 +185,26 @@ bool vgpu_is_isolated(void)
 	return here != 0 && (here == own_namespace || here == twin_namespace);
 }
 
-/* The driver, by another name, and the interposer come into the step's folder, and our guards to where the
- * driver was. What is mounted here can be mapped, unlike the folder around it. */
+/* The folder holds all that a process of the step needs, since in a container there may be nothing else.
+ * What is mounted here can be mapped, unlike the folder around it. */
+static int fill_folder(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES])
+{
+	const unsigned long flags = MS_NODEV | MS_NOSUID;
+
+	/* Writable, because the ledger is the user's; the folder and the limits are root's. */
+	if (bind_over(plan->step_dir, FOLDER, self_dir, FOLDER, flags | MS_NOEXEC, why) != 0)
+		return -1;
+	if (bind_over(plan->turns_dir, FOLDER, self_turns, FOLDER, flags | MS_NOEXEC | MS_REC, why) != 0)
+		return -1;
+	return bind_over(plan->library, ROOT_FILE, self_library, MOUNT_POINT_FILE, flags | MS_RDONLY, why);
+}
+
+/* The driver, by another name, comes into the step's folder, and our guards to where the driver was. */
 static int mount_guards(const struct vgpu_plan *plan, char *why)
 {
 	const unsigned long flags = MS_RDONLY | MS_NODEV | MS_NOSUID;
 	char behind[sizeof(self_dir) + sizeof(plan->guard[0].behind) + 1];
 
-	if (plan->guard_count == 0)
-		return 0;
-	if (bind_over(plan->library, ROOT_FILE, self_library, MOUNT_POINT_FILE, flags, why) != 0)
-		return -1;
 	for (uint32_t i = 0; i < plan->guard_count && i < VGPU_GUARD_COUNT; i++) {
 		const struct vgpu_guard *guard = &plan->guard[i];
 
@@ -206,22 +218,33 @@ static int mount_guards(const struct vgpu_plan *plan, char *why)
 	return 0;
 }
 
+/* The folder with all that is in it also stands in /dev, which containers are given. Where it cannot, they
+ * have no CUDA without being told to take the folder along. */
+static void carry_folder(void)
+{
+	mode_t before = umask(022);
+	char why[VGPU_REASON_BYTES], to[32];
+
+	mkdir(dev_dir, 0755);
+	umask(before);
+	int fd = hold(dev_dir, FOLDER, why);
+	if (fd < 0)
+		return;
+	fd_path(to, fd);
+	mount(self_dir, to, NULL, MS_BIND | MS_REC, NULL);
+	close(fd);
+}
+
 /* What is mounted on in one's own namespace cannot be removed there. */
 void vgpu_isolate_end(const struct vgpu_plan *plan)
 {
-	char behind[sizeof(self_dir) + sizeof(plan->guard[0].behind) + 1];
-
-	if (!vgpu_is_isolated() || plan->guard_count == 0)
+	if (!vgpu_is_isolated() || !plan->strict)
 		return;
-	umount2(self_library, MNT_DETACH | UMOUNT_NOFOLLOW);
-	for (uint32_t i = 0; i < plan->guard_count && i < VGPU_GUARD_COUNT; i++) {
-		snprintf(behind, sizeof(behind), "%s/%s", self_dir, plan->guard[i].behind);
-		if (plan->guard[i].behind[0])
-			umount2(behind, MNT_DETACH | UMOUNT_NOFOLLOW);
-	}
+	umount2(dev_dir, MNT_DETACH | UMOUNT_NOFOLLOW);
+	umount2(self_dir, MNT_DETACH | UMOUNT_NOFOLLOW);
 }
 
-int vgpu_isolate(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES])
+int vgpu_isolate(const struct vgpu_plan *plan, int turns, char why[VGPU_REASON_BYTES])
 {
 	if (make_mount_points(why) != 0)
 		return -1;
@@ -230,14 +253,15 @@ int vgpu_isolate(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES])
 	/* Slave: what the node mounts later still arrives, what is mounted here does not leave. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
 		return fail(why, "make the step's mounts its own");
-	/* Writable, because the ledger is the user's; the folder and the limits are root's. */
-	if (bind_over(plan->step_dir, FOLDER, self_dir, FOLDER, MS_NODEV | MS_NOSUID | MS_NOEXEC, why) != 0)
+	vgpu_container_put_turns(turns, plan);
+	if (fill_folder(plan, why) != 0)
 		return -1;
 	if (bind_over(plan->preload_file, ROOT_FILE, preload_file, MOUNT_POINT_FILE,
 		      MS_RDONLY | MS_NODEV | MS_NOSUID, why) != 0)
 		return -1;
 	if (mount_guards(plan, why) != 0)
 		return -1;
+	carry_folder();
 	for (uint32_t i = 0; i < plan->mask_count && i < VGPU_MASK_COUNT; i++)
 		if (mask(plan->mask[i], why) != 0)
 			return -1;
@@ -265,7 +289,7 @@ int vgpu_isolate_step(const struct vgpu_plan *plan, uint32_t job, char why[VGPU_
 			return fail(why, "stat the twin of the job's container");
 		twin_namespace = st.st_ino;
 	}
-	if (vgpu_isolate(plan, why) != 0)
+	if (vgpu_isolate(plan, -1, why) != 0)
 		return -1;
 	return twin < 0 ? 0 : vgpu_container_replace(container, twin, plan->step_dir, why);
 }

@@ -10,13 +10,15 @@
 #include "plan.h"
 
 /* vgpu_isolate moves the calling thread, which is root, into a mount namespace of its own where
- *   - the step's folder stands at /run/slurm-vgpu/self,
+ *   - the step's folder stands at /run/slurm-vgpu/self, with the interposer and the turns in it,
  *   - the step's ld.so.preload stands over /etc/ld.so.preload, read-only,
- *   - guards stand over the driver's libraries, and these and the interposer in the step's folder (guard/),
+ *   - guards stand over the driver's libraries, and these in the step's folder (guard/),
+ *   - all of the folder stands at /dev/slurm-vgpu as well, for containers,
  *   - the nodes of other GPUs look as always but cannot be opened (EACCES).
- * Outside nothing changes, except that the two mount points are created if they are missing.
+ * Outside nothing changes, except that the mount points are created if they are missing. turns is -1, or the
+ * node's own tree of turns (container.h) where the namespace is cut off from it.
  * Returns 0, or -1 with one line in why that names the object; the process must not go on then. */
-int vgpu_isolate(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES]);
+int vgpu_isolate(const struct vgpu_plan *plan, int turns, char why[VGPU_REASON_BYTES]);
 
 /* vgpu_isolate_step does the same for slurmstepd, before its first task, and sees to it that Slurm
  * moves tasks and scripts of a job that has a container (container.h) into an isolated one. With a

@@ -121,22 +121,33 @@ func makeStepFolder(dir rundir.Dir, g Grant, folder string) error {
 	if err := mkdirAllOpen(folder, dir.Job(g.Job)); err != nil {
 		return err
 	}
-	if err := linkLedger(dir.Ledger(g.Job), filepath.Join(folder, ledger.LedgerFile)); err != nil {
+	if _, err := os.Lstat(dir.Ledger(g.Job)); err != nil {
 		return err
 	}
-	// Where the plugin mounts what the guards need.
+	if g.Isolation != IsolationStrict {
+		return linkLedger(dir.Ledger(g.Job), filepath.Join(folder, ledger.LedgerFile))
+	}
+	// In the step's mount namespace all of the folder's content is in the folder itself.
+	inFolder, err := filepath.Rel(string(dir), dir.Ledger(g.Job))
+	if err != nil {
+		return err
+	}
+	if err := linkLedger(inFolder, filepath.Join(folder, ledger.LedgerFile)); err != nil {
+		return err
+	}
+	if err := mkdirAllOpen(filepath.Join(folder, rundir.TurnsFolder), folder); err != nil {
+		return err
+	}
 	for _, name := range mountPoints(g) {
 		if err := trusted.WriteFile(filepath.Join(folder, name), nil, 0o644); err != nil {
 			return err
 		}
 	}
-	return trusted.WriteFile(filepath.Join(folder, PreloadFile), preloadLines(g.Library), 0o644)
+	return trusted.WriteFile(filepath.Join(folder, PreloadFile), preloadLines(), 0o644)
 }
 
+// mountPoints are files on which the plugin mounts others.
 func mountPoints(g Grant) []string {
-	if len(g.Guards) == 0 {
-		return nil
-	}
 	names := []string{LibraryFile}
 	for _, guard := range g.Guards {
 		if guard.Behind != "" {
@@ -164,12 +175,8 @@ func mkdirAllOpen(path, base string) error {
 	return os.Chmod(path, 0o755)
 }
 
-// linkLedger gives the step a name of its own for the job's ledger: under strict isolation the
-// tasks find the step's folder elsewhere.
+// linkLedger gives the step a name of its own for the job's ledger.
 func linkLedger(ledgerPath, link string) error {
-	if _, err := os.Lstat(ledgerPath); err != nil {
-		return err
-	}
 	err := os.Symlink(ledgerPath, link)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
@@ -183,9 +190,9 @@ func linkLedger(ledgerPath, link string) error {
 	return os.Symlink(ledgerPath, link)
 }
 
-// preloadLines puts the interposer before what the system preloads already.
-func preloadLines(library string) []byte {
-	lines := []byte(library + "\n")
+// preloadLines puts the interposer, where containers find it as well, before what the system preloads already.
+func preloadLines() []byte {
+	lines := []byte(filepath.Join(rundir.Self, LibraryFile) + "\n")
 	if system, err := os.ReadFile(systemPreload); err == nil {
 		lines = append(lines, system...)
 	}

@@ -49,6 +49,35 @@ func systemPreloads(t *testing.T, text string) {
 	t.Cleanup(func() { systemPreload = before })
 }
 
+// checkLedger follows a step's link as it is followed in the step, where the node's turns are in its folder.
+func checkLedger(t *testing.T, dir rundir.Dir, step string) {
+	t.Helper()
+	link, err := os.Readlink(filepath.Join(dir.Step(12, step), ledger.LedgerFile))
+	if err != nil || filepath.IsAbs(link) {
+		t.Fatalf("the link to the ledger: %s, %v", link, err)
+	}
+	of, _ := os.Stat(dir.Ledger(12))
+	if is, err := os.Stat(filepath.Join(string(dir), link)); err != nil || !os.SameFile(of, is) {
+		t.Errorf("the step's ledger is not the job's: %v", err)
+	}
+	if st, err := os.Stat(filepath.Join(dir.Step(12, step), rundir.TurnsFolder)); err != nil || st.Mode() != fs.ModeDir|0o755 {
+		t.Errorf("what the turns are mounted on: %v, %v", st, err)
+	}
+}
+
+// Where nothing is mounted for the step it has the ledger by the path that it has on the node.
+func TestWithoutIsolationALedgerIsWhereItIsOnTheNode(t *testing.T) {
+	g := twoSlices()
+	g.Isolation = IsolationPreload
+	dir := jobFolder(t, g)
+	if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if link, err := os.Readlink(filepath.Join(dir.Step(12, "0"), ledger.LedgerFile)); link != dir.Ledger(12) {
+		t.Errorf("the link to the ledger: %s, %v", link, err)
+	}
+}
+
 func TestPrepare(t *testing.T) {
 	systemPreloads(t, "/lib/site.so\n")
 	g := twoSlices()
@@ -77,14 +106,10 @@ func TestPrepare(t *testing.T) {
 		if diff := cmp.Diff(want, limits); diff != "" {
 			t.Error(diff)
 		}
-		if text, _ := os.ReadFile(got.PreloadFile); string(text) != "/usr/lib/l.so\n/lib/site.so\n" {
+		if text, _ := os.ReadFile(got.PreloadFile); string(text) != "/run/slurm-vgpu/self/libslurm-vgpu.so\n/lib/site.so\n" {
 			t.Errorf("ld.so.preload is %q", text)
 		}
-		of, _ := os.Stat(dir.Ledger(12))
-		link, err := os.Stat(filepath.Join(folder, ledger.LedgerFile))
-		if err != nil || !os.SameFile(of, link) {
-			t.Errorf("the step's ledger is not the job's: %v", err)
-		}
+		checkLedger(t, dir, "3")
 	}
 	for path, mode := range map[string]os.FileMode{dir.Step(12, "3"): 0o755, filepath.Dir(dir.Step(12, "3")): 0o755,
 		filepath.Join(dir.Step(12, "3"), "limits"): 0o644, filepath.Join(dir.Step(12, "3"), PreloadFile): 0o644} {
@@ -123,17 +148,14 @@ func TestAStepHasTheLedgerThatItsJobHasNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := filepath.Join(dir.Step(12, "0"), ledger.LedgerFile)
-	if err := errors.Join(os.Remove(link), os.Symlink(dir.Ledger(12)+".before", link)); err != nil {
+	if err := errors.Join(os.Remove(link), os.Symlink("turns/12/ledger.before", link)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // a second time there is nothing to do
 		if _, err := Prepare(dir, g, 0, "0", request.Request{}, nil); err != nil {
 			t.Fatal(err)
 		}
-		of, _ := os.Stat(dir.Ledger(12))
-		if is, err := os.Stat(link); err != nil || !os.SameFile(of, is) {
-			t.Errorf("the step's ledger is not the job's: %v", err)
-		}
+		checkLedger(t, dir, "0")
 	}
 }
 

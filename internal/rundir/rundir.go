@@ -18,6 +18,8 @@ const (
 	// Self is where a task under strict isolation finds its step's folder, in its own mount namespace.
 	// interposer/api/layout.h has the same path.
 	Self = "/run/slurm-vgpu/self"
+	// TurnsFolder is the name of the folder of boards and claims, in a run directory and in an isolated step's folder.
+	TurnsFolder = "turns"
 )
 
 // Dir is a run directory.
@@ -49,7 +51,7 @@ func (d Dir) Pending(job uint32) string { return d.Job(job) + ".pending" }
 func (d Dir) Grant(job uint32) string   { return filepath.Join(d.Job(job), "grant.json") }
 
 // Turns is the folder of boards and claims: who lies on which GPU, and who wants his turn there.
-func (d Dir) Turns() string { return filepath.Join(string(d), "turns") }
+func (d Dir) Turns() string { return filepath.Join(string(d), TurnsFolder) }
 
 // Turn is a file of that folder.
 func (d Dir) Turn(name string) string { return filepath.Join(d.Turns(), name) }

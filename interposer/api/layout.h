@@ -22,11 +22,15 @@
 
 /* Where a task under strict isolation finds its step's folder (internal/rundir has the same). */
 #define VGPU_SELF_DIR "/run/slurm-vgpu/self"
+/* And where else: containers are often given all of /dev, and seldom anything of /run. */
+#define VGPU_DEV_DIR "/dev/slurm-vgpu"
+/* In both, the folder of boards and claims. */
+#define VGPU_TURNS "turns"
 /* In preload isolation the plugin names the folder in the environment. */
 #define VGPU_STEP_DIR_ENV "VGPU_STEP_DIR"
 #define VGPU_LIMITS_FILE "limits"
 #define VGPU_LEDGER_FILE "ledger"
-/* A job's claims, in vgpu_limits.turns_dir (internal/rundir has the same). */
+/* A job's claims, in the folder of boards and claims (internal/rundir has the same). */
 #define VGPU_CLAIMS_FILE "%u/claims"
 
 #define VGPU_LAYOUT_VERSION 4u
@@ -72,7 +76,8 @@ struct vgpu_limits {
 	uint32_t generation; /* grows with every change of a running job */
 	char job_step[40];   /* "123.0", "123.batch": for messages */
 	struct vgpu_limits_device device[VGPU_MAX_DEVICES];
-	char turns_dir[VGPU_TURNS_DIR_BYTES]; /* the folder of boards and claims; "": there is none */
+	/* The folder of boards and claims, where the step's has none; "": there is none. */
+	char turns_dir[VGPU_TURNS_DIR_BYTES];
 };
 
 /* One process of the job, in one slot for its whole life. used_bytes[] is the truth; every sum

@@ -28,7 +28,7 @@ struct path {
 /* Empty where there is no such folder: nothing lies there. */
 static struct path in_turns_dir(const char *name)
 {
-	const char *dir = vgpu_pages.limits->turns_dir;
+	const char *dir = vgpu_pages.turns_dir;
 	struct path path = {""};
 
 	if (dir[0] == '/' && strnlen(dir, VGPU_TURNS_DIR_BYTES) < VGPU_TURNS_DIR_BYTES)

@@ -95,22 +95,49 @@ static const struct vgpu_limits *map_limits(int folder_fd, const char **why)
 	return NULL;
 }
 
-const struct vgpu_limits *vgpu_step_limits(int *folder_fd, const char **why)
+/* Where an isolated step has its folder, and in it what it needs of others. */
+static const struct place {
+	const char *folder, *turns_dir;
+} place[] = {{VGPU_SELF_DIR, VGPU_SELF_DIR "/" VGPU_TURNS}, {VGPU_DEV_DIR, VGPU_DEV_DIR "/" VGPU_TURNS}};
+
+/* A folder that an older plugin made has no boards. */
+static const char *turns_dir_of(const struct place *at, const struct vgpu_limits *limits)
 {
+	struct stat st;
+
+	return vgpu_stat(at->turns_dir, &st) == 0 && S_ISDIR(st.st_mode) ? at->turns_dir : limits->turns_dir;
+}
+
+/* NULL with *why NULL when this is no isolated step. */
+static const struct vgpu_limits *find_place(int *folder_fd, const char **why)
+{
+	for (size_t i = 0; i < sizeof(place) / sizeof(place[0]); i++) {
+		const struct vgpu_limits *limits;
+
+		*folder_fd = open_folder(place[i].folder, why);
+		if (*folder_fd < 0 && *why != NULL)
+			return NULL;
+		if (*folder_fd < 0)
+			continue;
+		limits = map_limits(*folder_fd, why);
+		if (limits != NULL) {
+			vgpu_pages.turns_dir = turns_dir_of(&place[i], limits);
+			return limits;
+		}
+		close(*folder_fd);
+		if (*why != NULL)
+			return NULL;
+	}
+	return NULL;
+}
+
+/* Preload isolation: by the folder's own path. */
+static const struct vgpu_limits *find_named(int *folder_fd, const char **why)
+{
+	const char *path = getenv(VGPU_STEP_DIR_ENV);
 	const struct vgpu_limits *limits = NULL;
-	const char *path;
 	uint64_t job;
 
-	*folder_fd = open_folder(VGPU_SELF_DIR, why);
-	if (*folder_fd >= 0) {
-		limits = map_limits(*folder_fd, why);
-		if (limits != NULL)
-			return limits;
-		close(*folder_fd);
-	}
-	if (*why != NULL)
-		return NULL;
-	path = getenv(VGPU_STEP_DIR_ENV);
 	if (path == NULL) {
 		*why = "this is not a step with a GPU slice";
 		return NULL;
@@ -127,13 +154,22 @@ const struct vgpu_limits *vgpu_step_limits(int *folder_fd, const char **why)
 			munmap((void *)limits, sizeof(*limits));
 			limits = NULL;
 		}
-		if (limits != NULL)
+		if (limits != NULL) {
+			vgpu_pages.turns_dir = limits->turns_dir;
 			return limits;
+		}
 		close(*folder_fd);
 	}
 	if (*why == NULL)
 		*why = "the step's folder has no limits page";
 	return NULL;
+}
+
+const struct vgpu_limits *vgpu_step_limits(int *folder_fd, const char **why)
+{
+	const struct vgpu_limits *limits = find_place(folder_fd, why);
+
+	return limits != NULL || *why != NULL ? limits : find_named(folder_fd, why);
 }
 
 struct vgpu_ledger *vgpu_step_ledger(int folder_fd, const struct vgpu_limits *limits, const char **why)

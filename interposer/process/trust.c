@@ -59,8 +59,8 @@ static bool root_looks_like(uid_t uid)
 	return known;
 }
 
-/* Asked of the kernel, which lets nobody but its owner, or who has power over him, read a file without a trace:
- * whatever it looks like here, and whatever its mode. */
+/* Asked of the kernel, which lets nobody but a file's owner, or who has power over him, read it without a
+ * trace: whatever it looks like here, and whatever its mode. */
 static bool is_mine(int fd)
 {
 	char path[32];

@@ -8,7 +8,7 @@
 // Three processes, each a copy of the calling program, share the work:
 //
 //	outer   what the user started. Makes the folder, removes it at the end.
-//	keeper  in a mount namespace with its own copies of /etc and /run, so that users, ld.so.preload
+//	keeper  in a mount namespace with its own copies of /etc, /run and /dev, so that users, ld.so.preload
 //	        and run directories never appear on the host. Adopts whatever is orphaned below it.
 //	main    the caller's function. Starts the daemons.
 //

@@ -103,7 +103,7 @@ func (h Home) undoInPlace() error {
 		if info, err := os.Lstat("/etc/ld.so.preload"); err == nil && info.Size() == 0 {
 			errs = append(errs, os.Remove("/etc/ld.so.preload"))
 		}
-		_ = os.Remove("/run/slurm-vgpu/self") // these two go only when empty
+		_ = os.Remove("/run/slurm-vgpu/self") // these go only when empty
 		_ = os.Remove("/run/slurm-vgpu")
 	}
 	return errors.Join(errs...)

@@ -23,7 +23,7 @@ var hiddenRun = map[string]bool{
 // privateMount is where, in the folder, the copies are mounted; it also tells the namespace apart.
 const privateMount = "mnt"
 
-// enterPrivate gives this process, alone in its mount namespace, an /etc and a /run of its own.
+// enterPrivate gives this process, alone in its mount namespace, an /etc, a /run and a /dev of its own.
 func enterPrivate(home string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		if err := enterRootMount(home); err != nil {
@@ -58,7 +58,7 @@ func enterPrivate(home string) error {
 			return fmt.Errorf("bind %s on %s: %w", from, to, err)
 		}
 	}
-	return nil
+	return enterDev(filepath.Join(base, "dev"))
 }
 
 // nameHost makes this host's name an address of the loopback interface, whatever it is outside:

@@ -105,6 +105,7 @@ static int sees_later_claims(void)
 {
 	join(container);
 	CHECK(exists(in_folder("run/turns/6/claims")));
+	CHECK(exists("/run/slurm-vgpu/self/turns/6/claims") && exists("/dev/slurm-vgpu/turns/6/claims"));
 	return 42;
 }
 

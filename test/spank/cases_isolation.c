@@ -58,6 +58,14 @@ void own_machine(void)
 	library_path = library;
 	CHECK(mount(in_folder("etc"), "/etc", NULL, MS_BIND, NULL) == 0);
 	CHECK(mount("tmpfs", "/run", "tmpfs", 0, "mode=755") == 0);
+	CHECK(mkdir(in_folder("devices"), 0755) == 0);
+	CHECK(mount("tmpfs", in_folder("devices"), "tmpfs", 0, "mode=755") == 0);
+	snprintf(command, sizeof(command), "cp -a /dev/null /dev/zero /dev/urandom /dev/fd %s/devices",
+		 folder);
+	run_command(command);
+	CHECK(mkdir(in_folder("devices/shm"), 0755) == 0);
+	CHECK(mount("/dev/shm", in_folder("devices/shm"), NULL, MS_BIND | MS_REC, NULL) == 0);
+	CHECK(mount(in_folder("devices"), "/dev", NULL, MS_BIND | MS_REC, NULL) == 0);
 	/* As systemd has it; what a task mounts must not come back through this. */
 	CHECK(mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL) == 0);
 	outside = open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -104,19 +112,35 @@ static mode_t mode_of(const char *path)
 	return stat(path, &st) == 0 ? st.st_mode & 07777 : 0;
 }
 
-void check_view(void)
+#define PRELOAD "/run/slurm-vgpu/self/libslurm-vgpu.so\n"
+
+/* All that a process needs is in it, wherever it is found. */
+static void check_folder(const char *name)
 {
-	char line[600];
+	static const char *const has[] = {"limits", "ledger", "turns/5/ledger"};
+	char path[600];
 	struct stat st;
 
-	snprintf(line, sizeof(line), "%s\n", library_path);
-	SAME(read_text("/etc/ld.so.preload"), line);
-	CHECK(exists("/run/slurm-vgpu/self/limits") && exists("/run/slurm-vgpu/self/ledger"));
+	for (size_t i = 0; i < sizeof(has) / sizeof(has[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", name, has[i]);
+		CHECK(exists(path));
+	}
+	snprintf(path, sizeof(path), "%s/libcuda-slurm-vgpu.so", name);
+	SAME(read_text(path), "the driver");
+	snprintf(path, sizeof(path), "%s/libslurm-vgpu.so", name);
+	CHECK(stat(path, &st) == 0 && st.st_size > 0);
+}
+
+void check_view(void)
+{
+	struct stat st;
+
+	SAME(read_text("/etc/ld.so.preload"), PRELOAD);
+	check_folder("/run/slurm-vgpu/self");
+	check_folder("/dev/slurm-vgpu");
 	CHECK(!strstr(read_text("/proc/self/mountinfo"), " shared:"));
 	CHECK(strstr(read_text("/proc/self/mountinfo"), " master:"));
 	SAME(read_text(in_folder("driver/libcuda.so.580")), "the guard");
-	SAME(read_text("/run/slurm-vgpu/self/libcuda-slurm-vgpu.so"), "the driver");
-	CHECK(stat("/run/slurm-vgpu/self/libslurm-vgpu.so", &st) == 0 && st.st_size > 0);
 	/* minors 0 and 2 are the job's, 1 and 3 are not */
 	CHECK(open_error(in_folder("dev/nvidia0"), O_RDWR) == 0);
 	CHECK(open_error(in_folder("dev/nvidia2"), O_RDWR) == 0);
@@ -137,6 +161,8 @@ static int look_around(void)
 	CHECK(unlink("/run/slurm-vgpu/self/ledger") == -1 && errno == EACCES);
 	CHECK(open_error("/run/slurm-vgpu/self/ledger", O_RDWR) == 0);
 	CHECK(open_error("/etc/ld.so.preload", O_RDWR) != 0);
+	CHECK(open_error("/dev/slurm-vgpu/limits", O_RDWR) == EACCES);
+	CHECK(open_error("/dev/slurm-vgpu/turns/5/ledger", O_RDWR) == 0);
 	CHECK(umount2("/etc/ld.so.preload", MNT_DETACH) == -1 && errno == EPERM);
 	/* In a user namespace of one's own one may mount, but not uncover what was there before. */
 	CHECK(system("unshare -Urm umount -l /etc/ld.so.preload 2>/dev/null") != 0);
@@ -162,7 +188,8 @@ static void check_outside(const char *mounts)
 	SAME(read_text("/etc/ld.so.preload"), "");
 	CHECK(mode_of("/etc/ld.so.preload") == 0644);
 	CHECK(mode_of("/run/slurm-vgpu/self") == 0755);
-	CHECK(!exists("/run/slurm-vgpu/self/limits"));
+	CHECK(mode_of("/dev/slurm-vgpu") == 0755);
+	CHECK(!exists("/run/slurm-vgpu/self/limits") && !exists("/dev/slurm-vgpu/limits"));
 	CHECK(open_error(in_folder("dev/nvidia1"), O_RDWR) == 0);
 }
 
@@ -212,14 +239,12 @@ static void a_task_in_a_container_sees_its_own_machine(void)
 
 static void the_systems_own_preloads_stay(void)
 {
-	char lines[700];
 	own_machine();
 	write_file("/etc/ld.so.preload", "/opt/site.so\n");
 	grant(5, "strict", NULL);
 	loaded = start_step(5, 0);
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
-	snprintf(lines, sizeof(lines), "%s\n/opt/site.so\n", library_path);
-	SAME(read_text(in_folder("run/jobs/5/steps/0/ld.so.preload")), lines);
+	SAME(read_text(in_folder("run/jobs/5/steps/0/ld.so.preload")), PRELOAD "/opt/site.so\n");
 }
 
 /* The task must fail, say why, and its mounts must not reach the node. */
@@ -311,6 +336,20 @@ static void mount_points_are_no_links(void)
 	check_fails("/run/slurm-vgpu/self is a symbolic link");
 }
 
+/* It is for containers; without one everything else is as always. */
+static void a_step_does_without_a_place_in_dev(void)
+{
+	own_machine();
+	CHECK(symlink("/tmp", "/dev/slurm-vgpu") == 0);
+	grant(5, "strict", NULL);
+	loaded = start_step(5, 0);
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	SAME(host.log, "");
+	SAME(read_text("/etc/ld.so.preload"), PRELOAD);
+	check_folder("/run/slurm-vgpu/self");
+	CHECK(!exists("/tmp/limits"));
+}
+
 const struct test_case isolation_cases[] = {
 	{"a step sees its own machine", a_step_sees_its_own_machine, true},
 	{"a task in a container sees its own machine", a_task_in_a_container_sees_its_own_machine, true},
@@ -318,6 +357,7 @@ const struct test_case isolation_cases[] = {
 	{"the system's own preloads stay", the_systems_own_preloads_stay, true},
 	{"a mask must cover a device", a_mask_must_cover_a_device, true},
 	{"only root's files are mounted", only_roots_files_are_mounted, true},
+	{"a step does without a place in /dev", a_step_does_without_a_place_in_dev, true},
 	{"mount points are no links", mount_points_are_no_links, true},
 	{0},
 };
