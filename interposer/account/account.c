@@ -54,7 +54,8 @@ static inline bool fits(const struct vgpu_process *p, uint32_t device, uint64_t 
 {
 	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	uint32_t step = GET(p->step);
-	uint64_t own = vgpu_account_add(GET(p->held_bytes[device]), GET(p->may_take_bytes[device]));
+	uint64_t own = vgpu_account_add(GET(vgpu_account(p)->held_bytes[device]),
+					GET(vgpu_account(p)->may_take_bytes[device]));
 	uint64_t of_job = vgpu_account_add(GET(ledger->used_bytes[device]), besides.of_job);
 	uint64_t of_step = vgpu_account_add(GET(ledger->step[step].used_bytes[device]), besides.of_step);
 
@@ -94,7 +95,7 @@ static void book(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 	struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	struct vgpu_ledger_step *step = &ledger->step[p->step];
 
-	SET(ledger->slot[p->slot].used_bytes[device], GET(p->held_bytes[device]));
+	SET(ledger->slot[p->slot].used_bytes[device], GET(vgpu_account(p)->held_bytes[device]));
 	SET(ledger->used_bytes[device], vgpu_account_add(GET(ledger->used_bytes[device]), bytes));
 	SET(step->used_bytes[device], vgpu_account_add(GET(step->used_bytes[device]), bytes));
 	vgpu_account_peaks(p, device);
@@ -104,7 +105,7 @@ bool vgpu_account_take(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	if (!fits_besides_all(p, device, bytes))
 		return false;
-	SET(p->held_bytes[device], GET(p->held_bytes[device]) + bytes);
+	SET(vgpu_account(p)->held_bytes[device], GET(vgpu_account(p)->held_bytes[device]) + bytes);
 	book(p, device, bytes);
 	return true;
 }
@@ -112,11 +113,11 @@ bool vgpu_account_take(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 /* Takes up to so many bytes off what the process holds; how many there were. */
 static uint64_t let_go(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	uint64_t held = GET(p->held_bytes[device]);
+	uint64_t held = GET(vgpu_account(p)->held_bytes[device]);
 
 	if (bytes > held)
 		bytes = held;
-	SET(p->held_bytes[device], held - bytes);
+	SET(vgpu_account(p)->held_bytes[device], held - bytes);
 	return bytes;
 }
 
@@ -126,7 +127,7 @@ static void unbook(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 	struct vgpu_ledger_step *step = &ledger->step[p->step];
 
 	bytes = let_go(p, device, bytes);
-	SET(ledger->slot[p->slot].used_bytes[device], GET(p->held_bytes[device]));
+	SET(ledger->slot[p->slot].used_bytes[device], GET(vgpu_account(p)->held_bytes[device]));
 	if (GET(ledger->used_bytes[device]) < bytes || GET(step->used_bytes[device]) < bytes) {
 		vgpu_account_recount();
 		return;
@@ -217,7 +218,7 @@ void vgpu_account_give_back_locked(struct vgpu_process *p, uint32_t device, uint
 /* Written in one order with the ledger's lock. */
 static void reserve(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	SET(p->may_take_bytes[device], bytes);
+	SET(vgpu_account(p)->may_take_bytes[device], bytes);
 	__atomic_exchange_n(&vgpu_pages.ledger->slot[p->slot].may_take_bytes[device], bytes,
 			    __ATOMIC_SEQ_CST);
 }
@@ -236,7 +237,7 @@ static VGPU_SELDOM bool reserve_slowly(struct vgpu_process *p, uint32_t device, 
 		let_go(p, device, charged_bytes);
 	ok = ok && fits_besides_all(p, device, bytes);
 	if (ok)
-		reserve(p, device, GET(p->may_take_bytes[device]) + bytes);
+		reserve(p, device, GET(vgpu_account(p)->may_take_bytes[device]) + bytes);
 	if (unlock(p) || !ok)
 		return ok;
 	vgpu_account_release_locked(p, device, bytes);
@@ -250,7 +251,7 @@ static inline bool can_reserve(const struct vgpu_process *p, uint32_t device)
 	const struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
 
 	return vgpu_account_is_ours(p, slot) && GET(slot->step) == p->step &&
-	       GET(slot->used_bytes[device]) == GET(p->held_bytes[device]) &&
+	       GET(slot->used_bytes[device]) == GET(vgpu_account(p)->held_bytes[device]) &&
 	       GET(ledger->slots_high) > p->slot;
 }
 
@@ -260,9 +261,9 @@ bool vgpu_account_reserve_locked(struct vgpu_process *p, uint32_t device, uint64
 
 	/* What does not fit at all would only be in the way of others. */
 	if (!can_reserve(p, device) ||
-	    bytes > vgpu_account_left(step_limit(device), GET(p->may_take_bytes[device])))
+	    bytes > vgpu_account_left(step_limit(device), GET(vgpu_account(p)->may_take_bytes[device])))
 		return reserve_slowly(p, device, bytes, 0);
-	reserve(p, device, GET(p->may_take_bytes[device]) + bytes);
+	reserve(p, device, GET(vgpu_account(p)->may_take_bytes[device]) + bytes);
 	if (__builtin_expect(__atomic_load_n(locked, __ATOMIC_SEQ_CST) == 0 && fits_besides_all(p, device, 0),
 			     1))
 		return true;
@@ -281,7 +282,7 @@ VGPU_SELDOM void vgpu_account_commit_locked(struct vgpu_process *p, uint32_t dev
 
 	lock(p);
 	healed = vgpu_account_heal(p, device);
-	SET(p->held_bytes[device], GET(p->held_bytes[device]) + bytes);
+	SET(vgpu_account(p)->held_bytes[device], GET(vgpu_account(p)->held_bytes[device]) + bytes);
 	if (healed)
 		book(p, device, bytes);
 	vgpu_account_release_locked(p, device, bytes);
@@ -292,7 +293,7 @@ VGPU_SELDOM void vgpu_account_commit_locked(struct vgpu_process *p, uint32_t dev
 
 void vgpu_account_lock(struct vgpu_process *p)
 {
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	lock(p);
 }
 
@@ -300,7 +301,7 @@ bool vgpu_account_unlock(struct vgpu_process *p)
 {
 	bool kept = unlock(p);
 
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 	return kept;
 }
 
@@ -308,9 +309,9 @@ bool vgpu_account_stands(struct vgpu_process *p, uint32_t device, uint64_t bytes
 {
 	bool ok;
 
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	ok = stands(p, device, bytes);
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 	return ok;
 }
 
@@ -318,9 +319,9 @@ static bool attempt_briefly(struct vgpu_process *p, uint32_t device, uint64_t by
 {
 	bool ok;
 
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	ok = attempt(p, device, bytes, last);
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 	return ok;
 }
 
@@ -350,7 +351,7 @@ void vgpu_account_force(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 
 	vgpu_account_lock(p);
 	healed = vgpu_account_heal(p, device);
-	SET(p->held_bytes[device], GET(p->held_bytes[device]) + bytes);
+	SET(vgpu_account(p)->held_bytes[device], GET(vgpu_account(p)->held_bytes[device]) + bytes);
 	if (healed)
 		book(p, device, bytes);
 	vgpu_account_unlock(p);
@@ -360,7 +361,7 @@ void vgpu_account_give_back(struct vgpu_process *p, uint32_t device, uint64_t by
 {
 	if (bytes == 0)
 		return;
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	vgpu_account_give_back_locked(p, device, bytes);
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 }

@@ -5,7 +5,7 @@
 #ifndef VGPU_ACCOUNT_ACCOUNT_H
 #define VGPU_ACCOUNT_ACCOUNT_H
 
-#include "process/process.h"
+#include "account/own.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,10 +35,22 @@ struct vgpu_view vgpu_account_view(struct vgpu_process *p, uint32_t device);
 /* The same without looking for processes that have ended. */
 struct vgpu_view vgpu_account_view_of_sums(struct vgpu_process *p, uint32_t device);
 
+/* What this process holds of the device's memory. */
+static inline uint64_t vgpu_account_held(const struct vgpu_process *p, uint32_t device)
+{
+	return __atomic_load_n(&vgpu_account(p)->held_bytes[device], __ATOMIC_RELAXED);
+}
+
+/* And what its calls that are in the driver may add to it: that is charged before it is taken off this. */
+static inline uint64_t vgpu_account_may_take(const struct vgpu_process *p, uint32_t device)
+{
+	return __atomic_load_n(&vgpu_account(p)->may_take_bytes[device], __ATOMIC_ACQUIRE);
+}
+
 /* A sum of the ledger. Whatever was written there, it is no less than what this process holds. */
 static inline uint64_t vgpu_account_sum(const struct vgpu_process *p, uint32_t device, const uint64_t *sums)
 {
-	uint64_t held = __atomic_load_n(&p->held_bytes[device], __ATOMIC_RELAXED);
+	uint64_t held = vgpu_account_held(p, device);
 	uint64_t sum = __atomic_load_n(&sums[device], __ATOMIC_RELAXED);
 
 	return sum > held ? sum : held;

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "account/lock.h"
 
+#include "account/own.h"
 #include "base/futex.h"
 
 #include <errno.h>
@@ -53,7 +54,7 @@ static bool wait_for_lock(struct vgpu_process *p, struct vgpu_ledger *ledger, ui
 {
 	uint64_t began = vgpu_now_ns();
 	uint64_t since = began;
-	uint64_t robbed = __atomic_load_n(&p->robbed_ns, __ATOMIC_RELAXED);
+	uint64_t robbed = __atomic_load_n(&vgpu_account(p)->robbed_ns, __ATOMIC_RELAXED);
 	uint64_t patience = robbed != 0 && began - robbed < ROBBED_FOR_NS ? ROBBED_PATIENCE_NS : PATIENCE_NS;
 	uint32_t seen = 0;
 	uint64_t seen_turns = 0;
@@ -83,7 +84,7 @@ static bool wait_for_lock(struct vgpu_process *p, struct vgpu_ledger *ledger, ui
 			continue;
 		vgpu_futex_wait(&ledger->lock, word | FUTEX_WAITERS, 0, WAIT_NS);
 	}
-	__atomic_store_n(&p->robbed_ns, vgpu_now_ns(), __ATOMIC_RELAXED);
+	__atomic_store_n(&vgpu_account(p)->robbed_ns, vgpu_now_ns(), __ATOMIC_RELAXED);
 	__atomic_store_n(&ledger->lock, me | FUTEX_WAITERS, __ATOMIC_SEQ_CST);
 	return true;
 }

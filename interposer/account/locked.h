@@ -6,7 +6,7 @@
 #define VGPU_ACCOUNT_LOCKED_H
 
 #include "base/atomics.h"
-#include "process/process.h"
+#include "account/own.h"
 
 /* With account_lock held: as in account.h. */
 bool vgpu_account_try_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes);
@@ -66,9 +66,9 @@ static inline bool vgpu_account_is_ours(const struct vgpu_process *p, const stru
 static inline void vgpu_account_release_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[p->slot];
-	uint64_t left = GET(p->may_take_bytes[device]) - bytes;
+	uint64_t left = GET(vgpu_account(p)->may_take_bytes[device]) - bytes;
 
-	__atomic_store_n(&p->may_take_bytes[device], left, __ATOMIC_RELEASE);
+	__atomic_store_n(&vgpu_account(p)->may_take_bytes[device], left, __ATOMIC_RELEASE);
 	if (vgpu_account_is_ours(p, slot))
 		__atomic_store_n(&slot->may_take_bytes[device], left, __ATOMIC_RELEASE);
 }
@@ -88,10 +88,10 @@ static inline bool vgpu_account_is_well(const struct vgpu_process *p, uint32_t d
 {
 	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
 	const struct vgpu_ledger_slot *slot = &ledger->slot[p->slot];
-	uint64_t held = GET(p->held_bytes[device]);
+	uint64_t held = GET(vgpu_account(p)->held_bytes[device]);
 
 	return vgpu_account_has_place(p) && GET(slot->used_bytes[device]) == held &&
-	       GET(slot->may_take_bytes[device]) == GET(p->may_take_bytes[device]) &&
+	       GET(slot->may_take_bytes[device]) == GET(vgpu_account(p)->may_take_bytes[device]) &&
 	       GET(ledger->slots_high) > p->slot && GET(ledger->used_bytes[device]) >= held &&
 	       GET(ledger->step[p->step].used_bytes[device]) >= held;
 }

@@ -34,7 +34,7 @@ bool vgpu_reclaim_is_measured(uint32_t device, uint32_t but_slot)
 
 static bool others_measure(struct vgpu_process *p, uint32_t device)
 {
-	uint64_t in_vain_ns = GET(p->in_vain_ns);
+	uint64_t in_vain_ns = GET(vgpu_account(p)->in_vain_ns);
 
 	return (GET(vgpu_pages.ledger->measuring) >> device & 1) != 0 &&
 	       (in_vain_ns == 0 || vgpu_now_ns() - in_vain_ns >= NOT_AGAIN_WITHIN_NS) &&
@@ -49,7 +49,7 @@ static bool wait_until_measured(struct vgpu_process *p, uint32_t device, uint64_
 
 	while (!charged && others_measure(p, device)) {
 		if (vgpu_now_ns() - since >= SETTLED_WITHIN_NS) {
-			SET(p->in_vain_ns, vgpu_now_ns());
+			SET(vgpu_account(p)->in_vain_ns, vgpu_now_ns());
 			break;
 		}
 		nanosleep(&(struct timespec){0, MEASURE_PAUSE_NS}, NULL);

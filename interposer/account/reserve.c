@@ -73,11 +73,11 @@ bool vgpu_account_reserve(struct vgpu_process *p, uint32_t device, struct vgpu_t
 {
 	bool reserved;
 
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	reserved = reserve(p, device, tally, bytes);
 	if (reserved)
 		begin(tally, flight, bytes);
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 	return reserved;
 }
 
@@ -86,7 +86,7 @@ bool vgpu_account_reserve_charged(struct vgpu_process *p, uint32_t device, struc
 {
 	bool reserved;
 
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	reserved = tally->charges || vgpu_account_reserve_charged_locked(p, device, bytes);
 	if (reserved && !tally->charges)
 		tally->reserved_bytes += bytes;
@@ -94,24 +94,24 @@ bool vgpu_account_reserve_charged(struct vgpu_process *p, uint32_t device, struc
 		raise(tally, bytes);
 	if (reserved)
 		begin(tally, flight, bytes);
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 	return reserved;
 }
 
 void vgpu_account_reserve_again(struct vgpu_process *p, struct vgpu_tally *tally, struct vgpu_flight *flight,
 				uint64_t bytes)
 {
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	begin(tally, flight, bytes);
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 }
 
 void vgpu_account_release_again(struct vgpu_process *p, struct vgpu_tally *tally,
 				const struct vgpu_flight *flight)
 {
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	tally->flying_bytes -= flight->bytes;
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 }
 
 struct vgpu_committed vgpu_account_commit(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
@@ -119,7 +119,7 @@ struct vgpu_committed vgpu_account_commit(struct vgpu_process *p, uint32_t devic
 {
 	struct vgpu_committed done;
 
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	if (!told)
 		held_bytes = tally->charged_bytes + (tally->ended ? 0 : flight->bytes);
 	done.grown = held_bytes > tally->charged_bytes && tally->reserved_bytes != 0;
@@ -133,61 +133,61 @@ struct vgpu_committed vgpu_account_commit(struct vgpu_process *p, uint32_t devic
 	if (held_bytes < tally->charged_bytes)
 		lower(p, device, tally,
 		      held_bytes + flight->others_bytes + (tally->begun_bytes - flight->begun_bytes));
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 	return done;
 }
 
 void vgpu_account_before_asking(struct vgpu_process *p, const struct vgpu_tally *tally,
 				struct vgpu_flight *now)
 {
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	now->others_bytes = tally->flying_bytes;
 	now->begun_bytes = tally->begun_bytes;
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 }
 
 void vgpu_account_lower(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
 			const struct vgpu_flight *before, uint64_t held_bytes)
 {
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	lower(p, device, tally,
 	      held_bytes + before->others_bytes + (tally->begun_bytes - before->begun_bytes));
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 }
 
 uint64_t vgpu_account_tallied(struct vgpu_process *p, const struct vgpu_tally *tally)
 {
 	uint64_t bytes;
 
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	bytes = tally->charged_bytes + tally->reserved_bytes;
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 	return bytes;
 }
 
 void vgpu_account_tally(struct vgpu_process *p, struct vgpu_tally *tally, uint64_t bytes)
 {
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	raise(tally, bytes);
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 }
 
 void vgpu_account_tally_begins(struct vgpu_process *p, struct vgpu_tally *tally, bool charges)
 {
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	tally->charges = charges;
 	tally->ended = false;
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 }
 
 uint64_t vgpu_account_tally_ends(struct vgpu_process *p, struct vgpu_tally *tally)
 {
 	uint64_t bytes;
 
-	vgpu_brief_lock(&p->account_lock, VGPU_RANK_ACCOUNT);
+	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
 	bytes = tally->charged_bytes;
 	SET(tally->charged_bytes, 0);
 	tally->ended = true;
-	vgpu_brief_unlock(&p->account_lock);
+	vgpu_brief_unlock(&vgpu_account(p)->lock);
 	return bytes;
 }

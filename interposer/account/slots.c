@@ -138,8 +138,8 @@ VGPU_SELDOM bool vgpu_account_claim_slot(struct vgpu_process *p)
 	SET(ledger->slot[mine].measuring, 0);
 	SET(ledger->slot[mine].step, step);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
-		SET(ledger->slot[mine].used_bytes[d], GET(p->held_bytes[d]));
-		SET(ledger->slot[mine].may_take_bytes[d], GET(p->may_take_bytes[d]));
+		SET(ledger->slot[mine].used_bytes[d], GET(vgpu_account(p)->held_bytes[d]));
+		SET(ledger->slot[mine].may_take_bytes[d], GET(vgpu_account(p)->may_take_bytes[d]));
 	}
 	__atomic_store_n(&ledger->slot[mine].state, 1, __ATOMIC_RELEASE);
 	if (GET(ledger->slots_high) < mine + 1 || GET(ledger->slots_high) > VGPU_MAX_PROCS)
@@ -154,8 +154,8 @@ VGPU_SELDOM bool vgpu_account_cure(struct vgpu_process *p, uint32_t device)
 
 	if (!vgpu_account_has_place(p))
 		return vgpu_account_claim_slot(p);
-	SET(slot->used_bytes[device], GET(p->held_bytes[device]));
-	SET(slot->may_take_bytes[device], GET(p->may_take_bytes[device]));
+	SET(slot->used_bytes[device], GET(vgpu_account(p)->held_bytes[device]));
+	SET(slot->may_take_bytes[device], GET(vgpu_account(p)->may_take_bytes[device]));
 	vgpu_account_recount();
 	return true;
 }

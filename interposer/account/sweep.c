@@ -31,13 +31,13 @@ void vgpu_account_sweep(struct vgpu_process *p, bool thorough)
 		bool gone;
 	} was[VGPU_MAX_PROCS];
 	uint64_t now = vgpu_now_ns();
-	uint64_t swept = GET(p->swept_ns);
+	uint64_t swept = GET(vgpu_account(p)->swept_ns);
 	uint32_t high = thorough ? VGPU_MAX_PROCS : GET(ledger->slots_high);
 	bool any = false;
 
-	if (!thorough &&
-	    (now - swept < SWEEP_EVERY_NS ||
-	     !__atomic_compare_exchange_n(&p->swept_ns, &swept, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
+	if (!thorough && (now - swept < SWEEP_EVERY_NS ||
+			  !__atomic_compare_exchange_n(&vgpu_account(p)->swept_ns, &swept, now, 0,
+						       __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
 		return;
 	if (high > VGPU_MAX_PROCS)
 		high = VGPU_MAX_PROCS;

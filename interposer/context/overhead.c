@@ -46,10 +46,9 @@ static uint64_t allocated(struct vgpu_process *p, uint32_t device, uint64_t *may
 {
 	uint64_t bytes;
 
-	/* It is charged before it is taken off this. */
-	*may_take_bytes = __atomic_load_n(&p->may_take_bytes[device], __ATOMIC_ACQUIRE);
+	*may_take_bytes = vgpu_account_may_take(p, device);
 	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
-	bytes = minus(GET(p->held_bytes[device]), p->overhead[device].bytes);
+	bytes = minus(vgpu_account_held(p, device), p->overhead[device].bytes);
 	vgpu_mutex_unlock(&p->overhead_mutex);
 	return bytes;
 }

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "driver/free_memory.h"
 
+#include "account/account.h"
 #include "base/atomics.h"
 #include "base/futex.h"
 
@@ -31,7 +32,7 @@ bool vgpu_free_memory_recall(struct vgpu_process *p, CUcontext context, struct v
 	if (vgpu_now_ns() - __atomic_load_n(&memory->asked_ns, __ATOMIC_ACQUIRE) >= GOOD_FOR_NS ||
 	    GET(memory->sequence) != sequence)
 		return false;
-	now = GET(p->held_bytes[recalled->device]);
+	now = vgpu_account_held(p, (uint32_t)recalled->device);
 	/* What is freed is given back a moment after the driver has it: it is not added, which could be
 	 * twice. */
 	recalled->more_since = now < then;
@@ -45,7 +46,7 @@ struct vgpu_free_memory_query vgpu_free_memory_query(struct vgpu_process *p, int
 	return (struct vgpu_free_memory_query){
 		.sequence = __atomic_load_n(&p->free_memory.sequence, __ATOMIC_ACQUIRE),
 		.device = device,
-		.held_bytes = device >= 0 ? GET(p->held_bytes[device]) : 0,
+		.held_bytes = device >= 0 ? vgpu_account_held(p, (uint32_t)device) : 0,
 	};
 }
 
@@ -58,8 +59,8 @@ void vgpu_free_memory_remember(struct vgpu_process *p, const struct vgpu_free_me
 
 	/* What other threads allocate meanwhile may be in the figure or not. */
 	if (context == NULL || device < 0 ||
-	    __atomic_load_n(&p->may_take_bytes[device], __ATOMIC_ACQUIRE) != 0 ||
-	    GET(p->held_bytes[device]) != query->held_bytes || sequence % 2 != 0 ||
+	    vgpu_account_may_take(p, (uint32_t)device) != 0 ||
+	    vgpu_account_held(p, (uint32_t)device) != query->held_bytes || sequence % 2 != 0 ||
 	    !next_sequence(memory, sequence))
 		return;
 	__atomic_store_n(&memory->context, context, __ATOMIC_RELEASE);

@@ -92,16 +92,6 @@ struct vgpu_process {
 	uint64_t image;
 	uint32_t slot;
 	uint32_t step;
-	/* held_bytes and may_take_bytes are the same as in the slot, out of reach of whoever writes into the
-	 * ledger, its lock included. They change under account_lock, and so do tallies; within
-	 * that no other one is taken but the ledger's. */
-	uint32_t account_lock;
-	uint64_t held_bytes[VGPU_MAX_DEVICES];
-	uint64_t may_take_bytes[VGPU_MAX_DEVICES];
-
-	uint64_t swept_ns;
-	uint64_t in_vain_ns; /* when others' contexts were last waited for without any good */
-	uint64_t robbed_ns; /* when the ledger's lock had to be taken although it seemed to be passed on */
 	uint32_t said_limit;
 	uint32_t said_refused;
 	uint32_t said_no_thread;
@@ -136,12 +126,15 @@ struct vgpu_process {
 
 _Static_assert(offsetof(struct vgpu_process, gate_sequence) < 64, "one line of the cache");
 
-/* What rooms further up keep lies behind it, each in a place of its own whose offset is a constant. */
+/* What rooms further up keep lies behind it (own.h of each), in places whose offsets are constants. Those of
+ * which little is looked at follow each other by lines of the cache, large ones begin a page. */
+#define VGPU_AFTER(bytes) (((bytes) + 63) / 64 * 64)
+#define VGPU_PAGE_AFTER(bytes) (((bytes) + 4095) / 4096 * 4096)
 enum {
-	VGPU_PAGE_BYTES = 4096,
-	VGPU_MEMORY_AT = (sizeof(struct vgpu_process) + VGPU_PAGE_BYTES - 1) / VGPU_PAGE_BYTES * VGPU_PAGE_BYTES,
-	VGPU_POOLS_AT = VGPU_MEMORY_AT + 9 * VGPU_PAGE_BYTES, /* memory/own.h */
-	VGPU_OWN_BYTES = VGPU_POOLS_AT + 5 * VGPU_PAGE_BYTES, /* pools/own.h */
+	VGPU_ACCOUNT_AT = VGPU_AFTER(sizeof(struct vgpu_process)),
+	VGPU_MEMORY_AT = VGPU_PAGE_AFTER(VGPU_ACCOUNT_AT + 320),
+	VGPU_POOLS_AT = VGPU_MEMORY_AT + 9 * 4096,
+	VGPU_OWN_BYTES = VGPU_POOLS_AT + 5 * 4096,
 };
 
 static inline void *vgpu_own(const struct vgpu_process *p, size_t at)

@@ -5,6 +5,7 @@
  * while it is asked, and the parts that interposer/context/overhead.c asks are the test's own: what happens
  * meanwhile is decided here. */
 #include "harness.h"
+#include "whole.h"
 
 #include "account/account.h"
 #include "account/reclaim.h"
@@ -24,28 +25,29 @@
 struct vgpu_pages vgpu_pages;
 void *vgpu_real[VGPU_SYMBOLS];
 uint32_t vgpu_captures_unseen;
-static struct vgpu_process process;
+static union whole_process whole;
+static struct vgpu_process *const process = &whole.process;
 static uint64_t reported_bytes, managed_bytes, unseen_bytes, limit_bytes;
 static void (*meanwhile)(void); /* while NVML is asked */
 static unsigned asked;
 
 bool vgpu_account_charge(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	if (p->held_bytes[device] + bytes > limit_bytes)
+	if (vgpu_account(p)->held_bytes[device] + bytes > limit_bytes)
 		return false;
-	p->held_bytes[device] += bytes;
+	vgpu_account(p)->held_bytes[device] += bytes;
 	return true;
 }
 
 void vgpu_account_force(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	p->held_bytes[device] += bytes;
+	vgpu_account(p)->held_bytes[device] += bytes;
 }
 
 void vgpu_account_give_back(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	CHECK(bytes <= p->held_bytes[device]);
-	p->held_bytes[device] -= bytes;
+	CHECK(bytes <= vgpu_account(p)->held_bytes[device]);
+	vgpu_account(p)->held_bytes[device] -= bytes;
 }
 
 bool vgpu_report_bytes(struct vgpu_process *p, uint32_t device, uint64_t *bytes)
@@ -117,60 +119,60 @@ void *vgpu_real_look_up(enum vgpu_symbol symbol)
 /* The process has so much allocated itself, and the driver has so much for itself, which is known. */
 static void begin(uint64_t allocated_mib, uint64_t driver_mib)
 {
-	memset(&process, 0, sizeof(process));
+	memset(&whole, 0, sizeof(whole));
 	meanwhile = NULL;
 	managed_bytes = unseen_bytes = 0;
 	limit_bytes = 1000 * MIB;
 	reported_bytes = (allocated_mib + driver_mib) * MIB;
-	process.held_bytes[0] = allocated_mib * MIB;
-	CHECK(vgpu_overhead_settle(&process, 0));
-	CHECK_IS(process.overhead[0].bytes, driver_mib * MIB);
-	CHECK_IS(process.held_bytes[0], reported_bytes);
+	vgpu_account(process)->held_bytes[0] = allocated_mib * MIB;
+	CHECK(vgpu_overhead_settle(process, 0));
+	CHECK_IS(process->overhead[0].bytes, driver_mib * MIB);
+	CHECK_IS(vgpu_account(process)->held_bytes[0], reported_bytes);
 }
 
 static void driver_has(uint64_t mib)
 {
-	CHECK_IS(process.overhead[0].bytes, mib * MIB);
+	CHECK_IS(process->overhead[0].bytes, mib * MIB);
 }
 
 static void what_the_driver_takes_and_gives_back_is_charged_as_it_is(void)
 {
 	begin(100, 50);
 	reported_bytes += 30 * MIB;
-	CHECK(vgpu_overhead_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(process, 0));
 	driver_has(80);
-	CHECK_IS(process.held_bytes[0], 180 * MIB);
+	CHECK_IS(vgpu_account(process)->held_bytes[0], 180 * MIB);
 	reported_bytes -= 60 * MIB;
-	CHECK(vgpu_overhead_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(process, 0));
 	driver_has(20);
-	CHECK_IS(process.held_bytes[0], 120 * MIB);
+	CHECK_IS(vgpu_account(process)->held_bytes[0], 120 * MIB);
 	reported_bytes += 900 * MIB;
-	CHECK(!vgpu_overhead_settle(&process, 0));
+	CHECK(!vgpu_overhead_settle(process, 0));
 	driver_has(20);
-	CHECK_IS(process.held_bytes[0], 120 * MIB);
-	CHECK_IS(process.overhead_pending, 1);
+	CHECK_IS(vgpu_account(process)->held_bytes[0], 120 * MIB);
+	CHECK_IS(process->overhead_pending, 1);
 }
 
 static void allocates_32(void)
 {
-	process.held_bytes[0] += 32 * MIB;
+	vgpu_account(process)->held_bytes[0] += 32 * MIB;
 }
 
 static void frees_32(void)
 {
-	process.held_bytes[0] -= 32 * MIB;
+	vgpu_account(process)->held_bytes[0] -= 32 * MIB;
 }
 
 /* A call that is in the driver, which is charged when it is back. */
 static void announces_32(void)
 {
-	process.may_take_bytes[0] += 32 * MIB;
+	vgpu_account(process)->may_take_bytes[0] += 32 * MIB;
 }
 
 static void what_is_announced_is_charged(void)
 {
-	process.may_take_bytes[0] -= 32 * MIB;
-	process.held_bytes[0] += 32 * MIB;
+	vgpu_account(process)->may_take_bytes[0] -= 32 * MIB;
+	vgpu_account(process)->held_bytes[0] += 32 * MIB;
 }
 
 /* Whether NVML has seen it or not: what was charged before is as likely as anything else. */
@@ -182,11 +184,11 @@ static void what_is_allocated_meanwhile_is_not_the_drivers(void)
 		for (int seen = 0; seen < 2; seen++) {
 			begin(100, 50);
 			if (changes[i] == what_is_announced_is_charged)
-				process.may_take_bytes[0] = 32 * MIB;
+				vgpu_account(process)->may_take_bytes[0] = 32 * MIB;
 			meanwhile = changes[i];
 			if (seen)
 				reported_bytes += (changes[i] == frees_32 ? -32ull : 32ull) * MIB;
-			CHECK(vgpu_overhead_settle(&process, 0));
+			CHECK(vgpu_overhead_settle(process, 0));
 			driver_has(50);
 		}
 	}
@@ -197,41 +199,41 @@ static void what_is_not_reported_is_not_the_drivers_to_give_back(void)
 	/* Managed memory never is, ... */
 	begin(100, 50);
 	managed_bytes = 40 * MIB;
-	process.held_bytes[0] += 40 * MIB;
-	CHECK(vgpu_overhead_settle(&process, 0));
+	vgpu_account(process)->held_bytes[0] += 40 * MIB;
+	CHECK(vgpu_overhead_settle(process, 0));
 	driver_has(50);
 	/* and some other may be or not. */
 	begin(100, 50);
 	unseen_bytes = 40 * MIB;
 	reported_bytes -= 40 * MIB;
-	CHECK(vgpu_overhead_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(process, 0));
 	driver_has(50);
 	reported_bytes -= 10 * MIB;
-	CHECK(vgpu_overhead_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(process, 0));
 	driver_has(40);
 }
 
 static void what_was_promised_stays_until_it_has_come(void)
 {
 	begin(100, 50);
-	CHECK(vgpu_overhead_promise(&process, 0, 20 * MIB));
+	CHECK(vgpu_overhead_promise(process, 0, 20 * MIB));
 	driver_has(70);
-	CHECK(vgpu_overhead_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(process, 0));
 	driver_has(70);
 	reported_bytes += 20 * MIB;
-	CHECK(vgpu_overhead_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(process, 0));
 	driver_has(70);
-	CHECK_IS(process.overhead[0].promised_bytes, 0);
+	CHECK_IS(process->overhead[0].promised_bytes, 0);
 	reported_bytes -= 20 * MIB;
-	CHECK(vgpu_overhead_settle(&process, 0));
+	CHECK(vgpu_overhead_settle(process, 0));
 	driver_has(50);
-	CHECK(vgpu_overhead_promise(&process, 0, 20 * MIB));
-	vgpu_overhead_unpromise(&process, 0, 30 * MIB);
+	CHECK(vgpu_overhead_promise(process, 0, 20 * MIB));
+	vgpu_overhead_unpromise(process, 0, 30 * MIB);
 	driver_has(50);
-	CHECK_IS(process.held_bytes[0], 150 * MIB);
-	CHECK(!vgpu_overhead_promise(&process, 0, 900 * MIB));
+	CHECK_IS(vgpu_account(process)->held_bytes[0], 150 * MIB);
+	CHECK(!vgpu_overhead_promise(process, 0, 900 * MIB));
 	driver_has(50);
-	CHECK_IS(process.held_bytes[0], 150 * MIB);
+	CHECK_IS(vgpu_account(process)->held_bytes[0], 150 * MIB);
 }
 
 static void a_context_that_comes_is_charged_with_what_it_costs(void)
@@ -239,31 +241,31 @@ static void a_context_that_comes_is_charged_with_what_it_costs(void)
 	uint64_t cost;
 
 	begin(100, 50);
-	CHECK(vgpu_account_charge(&process, 0, 200 * MIB));
-	vgpu_overhead_coming(&process, 0, 200 * MIB);
-	CHECK(vgpu_overhead_settle(&process, 0));
+	CHECK(vgpu_account_charge(process, 0, 200 * MIB));
+	vgpu_overhead_coming(process, 0, 200 * MIB);
+	CHECK(vgpu_overhead_settle(process, 0));
 	driver_has(250);
 	reported_bytes += 120 * MIB;
-	CHECK(vgpu_overhead_came(&process, 0, 200 * MIB, &cost));
+	CHECK(vgpu_overhead_came(process, 0, 200 * MIB, &cost));
 	driver_has(170);
 	CHECK_IS(cost, 120 * MIB);
-	CHECK_IS(process.held_bytes[0], 270 * MIB);
+	CHECK_IS(vgpu_account(process)->held_bytes[0], 270 * MIB);
 	/* One that does not leaves nothing. */
-	CHECK(vgpu_account_charge(&process, 0, 200 * MIB));
-	vgpu_overhead_coming(&process, 0, 200 * MIB);
-	vgpu_overhead_not_coming(&process, 0, 200 * MIB);
+	CHECK(vgpu_account_charge(process, 0, 200 * MIB));
+	vgpu_overhead_coming(process, 0, 200 * MIB);
+	vgpu_overhead_not_coming(process, 0, 200 * MIB);
 	driver_has(170);
-	CHECK_IS(process.held_bytes[0], 270 * MIB);
+	CHECK_IS(vgpu_account(process)->held_bytes[0], 270 * MIB);
 	/* Of two that come at once nobody knows which cost what. */
-	CHECK(vgpu_account_charge(&process, 0, 400 * MIB));
-	vgpu_overhead_coming(&process, 0, 200 * MIB);
-	vgpu_overhead_coming(&process, 0, 200 * MIB);
+	CHECK(vgpu_account_charge(process, 0, 400 * MIB));
+	vgpu_overhead_coming(process, 0, 200 * MIB);
+	vgpu_overhead_coming(process, 0, 200 * MIB);
 	reported_bytes += 240 * MIB;
-	CHECK(vgpu_overhead_came(&process, 0, 200 * MIB, &cost));
+	CHECK(vgpu_overhead_came(process, 0, 200 * MIB, &cost));
 	CHECK_IS(cost, UINT64_MAX);
-	vgpu_overhead_end(&process, 0);
+	vgpu_overhead_end(process, 0);
 	driver_has(200);
-	CHECK_IS(process.held_bytes[0], 300 * MIB);
+	CHECK_IS(vgpu_account(process)->held_bytes[0], 300 * MIB);
 }
 
 int main(void)
