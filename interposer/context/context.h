@@ -6,6 +6,7 @@
 #ifndef VGPU_CONTEXT_CONTEXT_H
 #define VGPU_CONTEXT_CONTEXT_H
 
+#include "driver/contexts.h"
 #include "process/process.h"
 
 /* A context that is about to be made, and what was charged for it. */

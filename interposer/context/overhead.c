@@ -15,6 +15,7 @@
 #include "gate/gate.h"
 #include "memory/blocks.h"
 #include "memory/holders.h"
+#include "memory/own.h"
 #include "memory/vmm.h"
 #include "process/message.h"
 
@@ -47,9 +48,9 @@ static uint64_t allocated(struct vgpu_process *p, uint32_t device, uint64_t *may
 	uint64_t bytes;
 
 	*may_take_bytes = vgpu_account_may_take(p, device);
-	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
-	bytes = minus(vgpu_account_held(p, device), p->overhead[device].bytes);
-	vgpu_mutex_unlock(&p->overhead_mutex);
+	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
+	bytes = minus(vgpu_account_held(p, device), vgpu_overheads(p)->of[device].bytes);
+	vgpu_mutex_unlock(&vgpu_overheads(p)->mutex);
 	return bytes;
 }
 
@@ -70,7 +71,7 @@ static bool free_now(uint64_t *bytes)
 static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_current, bool force,
 			   uint64_t *more_bytes)
 {
-	struct vgpu_overhead *overhead = &p->overhead[device];
+	struct vgpu_overhead *overhead = &vgpu_overheads(p)->of[device];
 	uint64_t may_take, may_take_after;
 	uint64_t before = allocated(p, device, &may_take), managed = vgpu_blocks_managed_bytes(p, device);
 	uint64_t reported, free_bytes, after, managed_after, unsure, least, most, more;
@@ -95,13 +96,13 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 				      smaller(managed, managed_after)));
 	most = minus(reported, minus(smaller(before, after), larger(managed, managed_after) + unsure));
 	SET(overhead->measured_bytes, least);
-	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
+	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
 	/* All that was charged is there, so what was promised has come. */
 	if (least >= overhead->bytes)
 		overhead->promised_bytes = 0;
 	most += overhead->promised_bytes + overhead->coming_bytes;
 	more = minus(least, overhead->bytes);
-	vgpu_mutex_unlock(&p->overhead_mutex);
+	vgpu_mutex_unlock(&vgpu_overheads(p)->mutex);
 	/* Not with the mutex held: for want of room pools are trimmed, by the driver. Another thread may
 	 * charge the same bytes meanwhile; what is too much then goes back. */
 	if (force && more != 0)
@@ -110,14 +111,14 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 	/* What is charged only now may have been taken before the driver last said what is free. */
 	if (more != 0)
 		vgpu_free_memory_forget(p);
-	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
+	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
 	if (fits)
 		overhead->bytes += more;
 	if (overhead->bytes > most) {
 		vgpu_account_give_back(p, device, overhead->bytes - most);
 		overhead->bytes = most;
 	}
-	vgpu_mutex_unlock(&p->overhead_mutex);
+	vgpu_mutex_unlock(&vgpu_overheads(p)->mutex);
 	if (fits)
 		return true;
 	*more_bytes = more;
@@ -144,7 +145,7 @@ bool vgpu_overhead_settle(struct vgpu_process *p, uint32_t device)
 
 static bool moved(struct vgpu_process *p, uint32_t device)
 {
-	struct vgpu_overhead *overhead = &p->overhead[device];
+	struct vgpu_overhead *overhead = &vgpu_overheads(p)->of[device];
 	uint64_t is, may_take;
 	uint64_t then = GET(overhead->free_bytes) + GET(overhead->allocated_bytes);
 
@@ -161,9 +162,10 @@ static void ask_later(struct vgpu_process *p, uint64_t now_ns, bool changed)
 {
 	uint64_t every_ns =
 		changed ? ASK_EVERY_NS
-			: larger(smaller(2 * GET(p->overhead_every_ns), ASK_AT_LEAST_EVERY_NS), ASK_EVERY_NS);
+			: larger(smaller(2 * GET(vgpu_overheads(p)->every_ns), ASK_AT_LEAST_EVERY_NS),
+				 ASK_EVERY_NS);
 
-	SET(p->overhead_every_ns, every_ns);
+	SET(vgpu_overheads(p)->every_ns, every_ns);
 	SET(p->overhead_due_ns, now_ns + every_ns);
 }
 
@@ -172,10 +174,10 @@ static uint64_t charged(struct vgpu_process *p)
 {
 	uint64_t bytes = 0;
 
-	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
+	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
-		bytes += p->overhead[d].bytes;
-	vgpu_mutex_unlock(&p->overhead_mutex);
+		bytes += vgpu_overheads(p)->of[d].bytes;
+	vgpu_mutex_unlock(&vgpu_overheads(p)->mutex);
 	return bytes;
 }
 
@@ -183,16 +185,16 @@ static uint64_t charged(struct vgpu_process *p)
  * of others that is open here passes to this process without any being freed. */
 static bool seems_the_same(struct vgpu_process *p, uint32_t device, bool is_current)
 {
-	const struct vgpu_overhead *overhead = &p->overhead[device];
+	const struct vgpu_overhead *overhead = &vgpu_overheads(p)->of[device];
 
-	return is_current && GET(p->opened) == GET(p->closed) &&
+	return is_current && GET(p->opened) == GET(vgpu_memory(p)->closed) &&
 	       GET(overhead->measured_bytes) != UINT64_MAX &&
 	       vgpu_now_ns() - GET(overhead->read_ns) < ASK_ANYWAY_NS && !moved(p, device);
 }
 
 static bool look_at_device(struct vgpu_process *p, uint32_t device, bool is_current, bool lightly)
 {
-	bool due = vgpu_now_ns() - GET(p->overhead[device].read_ns) >= ASK_EVERY_NS;
+	bool due = vgpu_now_ns() - GET(vgpu_overheads(p)->of[device].read_ns) >= ASK_EVERY_NS;
 
 	if (lightly ? !due || seems_the_same(p, device, is_current)
 		    : !due && (!is_current || !moved(p, device)))
@@ -238,7 +240,7 @@ bool vgpu_overhead_loaded(struct vgpu_process *p, bool lightly)
 	bool fits = vgpu_overhead_look(p, lightly);
 
 	if (!lightly) {
-		SET(p->overhead_every_ns, 0);
+		SET(vgpu_overheads(p)->every_ns, 0);
 		SET(p->overhead_due_ns, 0);
 		vgpu_gate_forget(p);
 	}
@@ -250,7 +252,7 @@ bool vgpu_overhead_loaded(struct vgpu_process *p, bool lightly)
 
 void vgpu_overhead_see_closed(struct vgpu_process *p)
 {
-	SET(p->overhead_closed, GET(p->closed));
+	SET(p->overhead_closed, GET(vgpu_memory(p)->closed));
 	vgpu_overhead_look(p, false);
 }
 
@@ -267,8 +269,8 @@ void vgpu_overhead_ask(struct vgpu_process *p, uint64_t now_ns)
 	int current = vgpu_capture_possible(p) ? VGPU_NO_DEVICE : vgpu_device_of_current(p);
 	uint64_t more, before = charged(p);
 
-	SET(p->overhead_decided, GET(p->gate_decided));
-	SET(p->overhead_closed, GET(p->closed));
+	SET(vgpu_overheads(p)->decided, GET(p->gate_decided));
+	SET(p->overhead_closed, GET(vgpu_memory(p)->closed));
 	ask_later(p, now_ns, false); /* for the other threads, which come by meanwhile */
 	vgpu_holders_drop_closed(p, 0);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
@@ -278,7 +280,7 @@ void vgpu_overhead_ask(struct vgpu_process *p, uint64_t now_ns)
 			continue;
 		settle_quietly(p, d, is_current, true, &more);
 		if (!is_current)
-			SET(p->overhead[d].read_ns,
+			SET(vgpu_overheads(p)->of[d].read_ns,
 			    0); /* so the next load or unload has nothing to compare with */
 	}
 	if (charged(p) != before)
@@ -291,18 +293,18 @@ bool vgpu_overhead_promise(struct vgpu_process *p, uint32_t device, uint64_t byt
 		vgpu_message_limit(p, device, bytes);
 		return false;
 	}
-	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
-	p->overhead[device].bytes += bytes;
-	p->overhead[device].promised_bytes += bytes;
-	vgpu_mutex_unlock(&p->overhead_mutex);
+	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
+	vgpu_overheads(p)->of[device].bytes += bytes;
+	vgpu_overheads(p)->of[device].promised_bytes += bytes;
+	vgpu_mutex_unlock(&vgpu_overheads(p)->mutex);
 	return true;
 }
 
 void vgpu_overhead_unpromise(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	struct vgpu_overhead *overhead = &p->overhead[device];
+	struct vgpu_overhead *overhead = &vgpu_overheads(p)->of[device];
 
-	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
+	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
 	if (bytes > overhead->promised_bytes)
 		bytes = overhead->promised_bytes;
 	if (bytes > overhead->bytes)
@@ -310,36 +312,37 @@ void vgpu_overhead_unpromise(struct vgpu_process *p, uint32_t device, uint64_t b
 	vgpu_account_give_back(p, device, bytes);
 	overhead->promised_bytes -= bytes;
 	overhead->bytes -= bytes;
-	vgpu_mutex_unlock(&p->overhead_mutex);
+	vgpu_mutex_unlock(&vgpu_overheads(p)->mutex);
 }
 
 void vgpu_overhead_end(struct vgpu_process *p, uint32_t device)
 {
-	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
-	p->overhead[device].promised_bytes = 0;
-	vgpu_account_give_back(p, device, p->overhead[device].bytes - p->overhead[device].coming_bytes);
-	p->overhead[device].bytes = p->overhead[device].coming_bytes;
-	vgpu_mutex_unlock(&p->overhead_mutex);
+	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
+	vgpu_overheads(p)->of[device].promised_bytes = 0;
+	vgpu_account_give_back(
+		p, device, vgpu_overheads(p)->of[device].bytes - vgpu_overheads(p)->of[device].coming_bytes);
+	vgpu_overheads(p)->of[device].bytes = vgpu_overheads(p)->of[device].coming_bytes;
+	vgpu_mutex_unlock(&vgpu_overheads(p)->mutex);
 }
 
 void vgpu_overhead_coming(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	struct vgpu_overhead *overhead = &p->overhead[device];
+	struct vgpu_overhead *overhead = &vgpu_overheads(p)->of[device];
 
-	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
+	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
 	overhead->bytes += bytes;
 	overhead->coming_bytes += bytes;
 	overhead->contexts_coming++;
-	vgpu_mutex_unlock(&p->overhead_mutex);
+	vgpu_mutex_unlock(&vgpu_overheads(p)->mutex);
 }
 
 /* Returns what the driver uses for itself besides; UINT64_MAX when another context is being made. */
 static uint64_t came(struct vgpu_process *p, uint32_t device, uint64_t bytes, bool give_back)
 {
-	struct vgpu_overhead *overhead = &p->overhead[device];
+	struct vgpu_overhead *overhead = &vgpu_overheads(p)->of[device];
 	uint64_t others;
 
-	vgpu_mutex_lock(&p->overhead_mutex, VGPU_RANK_OVERHEAD);
+	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
 	others = overhead->contexts_coming-- == 1 ? minus(overhead->bytes, bytes) : UINT64_MAX;
 	overhead->coming_bytes -= bytes;
 	if (give_back) {
@@ -347,7 +350,7 @@ static uint64_t came(struct vgpu_process *p, uint32_t device, uint64_t bytes, bo
 		overhead->bytes -= bytes;
 		vgpu_account_give_back(p, device, bytes);
 	}
-	vgpu_mutex_unlock(&p->overhead_mutex);
+	vgpu_mutex_unlock(&vgpu_overheads(p)->mutex);
 	return others;
 }
 
@@ -369,7 +372,7 @@ bool vgpu_overhead_came(struct vgpu_process *p, uint32_t device, uint64_t bytes,
 		SET(p->overhead_due_ns, 0);
 		SET(p->overhead_pending, 1);
 	}
-	measured = told ? GET(p->overhead[device].measured_bytes) : UINT64_MAX;
+	measured = told ? GET(vgpu_overheads(p)->of[device].measured_bytes) : UINT64_MAX;
 	*cost_bytes = measured == UINT64_MAX || others == UINT64_MAX ? UINT64_MAX : minus(measured, others);
 	return fits;
 }

@@ -16,7 +16,8 @@
 #define VGPU_CONTEXT_OVERHEAD_H
 
 #include "base/futex.h"
-#include "process/process.h"
+#include "context/own.h"
+#include "memory/own.h"
 
 /* Asks the driver and settles the account. False when what it has grown by does not fit: it is then not
  * charged, and the caller undoes what caused it. */
@@ -39,7 +40,7 @@ void vgpu_overhead_ask(struct vgpu_process *p, uint64_t now_ns);
 void vgpu_overhead_see_closed(struct vgpu_process *p);
 static inline bool vgpu_overhead_has_closed(const struct vgpu_process *p)
 {
-	return __atomic_load_n(&p->closed, __ATOMIC_RELAXED) !=
+	return __atomic_load_n(&vgpu_memory(p)->closed, __ATOMIC_RELAXED) !=
 	       __atomic_load_n(&p->overhead_closed, __ATOMIC_RELAXED);
 }
 static inline void vgpu_overhead_look_at_closed(struct vgpu_process *p)
@@ -53,7 +54,7 @@ static inline void vgpu_overhead_look_at_closed(struct vgpu_process *p)
 static inline bool vgpu_overhead_has_launched(const struct vgpu_process *p)
 {
 	return __atomic_load_n(&p->gate_decided, __ATOMIC_RELAXED) !=
-	       __atomic_load_n(&p->overhead_decided, __ATOMIC_RELAXED);
+	       __atomic_load_n(&vgpu_overheads(p)->decided, __ATOMIC_RELAXED);
 }
 
 /* Before an allocation, at a synchronisation and at a question for free memory: what a launch has

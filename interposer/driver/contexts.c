@@ -3,13 +3,14 @@
 #include "driver/contexts.h"
 
 #include "base/futex.h"
+#include "driver/own.h"
 
 /* The context's place, NULL when it has none; a free one for no context. With the mutex held. */
 static struct vgpu_context *place_of(struct vgpu_process *p, CUcontext context)
 {
 	for (int i = 0; i < VGPU_MAX_CONTEXTS; i++) {
-		if (p->context[i].handle == context)
-			return &p->context[i];
+		if (vgpu_driver(p)->context[i].handle == context)
+			return &vgpu_driver(p)->context[i];
 	}
 	return NULL;
 }
@@ -19,13 +20,13 @@ bool vgpu_contexts_note(struct vgpu_process *p, CUcontext context, CUdevice ordi
 {
 	struct vgpu_context *place = NULL;
 
-	vgpu_mutex_lock(&p->context_mutex, VGPU_RANK_CONTEXTS);
+	vgpu_mutex_lock(&vgpu_driver(p)->context_mutex, VGPU_RANK_CONTEXTS);
 	if (place_of(p, context) == NULL)
 		place = place_of(p, NULL);
 	if (place != NULL)
 		*place = (struct vgpu_context){
 			.handle = context, .ordinal = ordinal, .device = device, .primary = primary};
-	vgpu_mutex_unlock(&p->context_mutex);
+	vgpu_mutex_unlock(&vgpu_driver(p)->context_mutex);
 	return place != NULL;
 }
 
@@ -41,13 +42,13 @@ bool vgpu_contexts_take(struct vgpu_process *p, CUcontext context, struct vgpu_c
 {
 	struct vgpu_context *place;
 
-	vgpu_mutex_lock(&p->context_mutex, VGPU_RANK_CONTEXTS);
+	vgpu_mutex_lock(&vgpu_driver(p)->context_mutex, VGPU_RANK_CONTEXTS);
 	place = context != NULL ? place_of(p, context) : NULL;
 	if (place != NULL) {
 		*out = *place;
 		*place = (struct vgpu_context){0};
 	}
-	vgpu_mutex_unlock(&p->context_mutex);
+	vgpu_mutex_unlock(&vgpu_driver(p)->context_mutex);
 	return place != NULL;
 }
 
@@ -55,21 +56,22 @@ void vgpu_contexts_put_back(struct vgpu_process *p, const struct vgpu_context *n
 {
 	struct vgpu_context *place;
 
-	vgpu_mutex_lock(&p->context_mutex, VGPU_RANK_CONTEXTS);
+	vgpu_mutex_lock(&vgpu_driver(p)->context_mutex, VGPU_RANK_CONTEXTS);
 	place = place_of(p, NULL);
 	if (place != NULL)
 		*place = *noted;
-	vgpu_mutex_unlock(&p->context_mutex);
+	vgpu_mutex_unlock(&vgpu_driver(p)->context_mutex);
 }
 
 bool vgpu_contexts_exist(struct vgpu_process *p, uint32_t device)
 {
 	bool found = false;
 
-	vgpu_mutex_lock(&p->context_mutex, VGPU_RANK_CONTEXTS);
+	vgpu_mutex_lock(&vgpu_driver(p)->context_mutex, VGPU_RANK_CONTEXTS);
 	for (int i = 0; i < VGPU_MAX_CONTEXTS && !found; i++)
-		found = p->context[i].handle != NULL && p->context[i].device == device;
-	vgpu_mutex_unlock(&p->context_mutex);
+		found = vgpu_driver(p)->context[i].handle != NULL &&
+			vgpu_driver(p)->context[i].device == device;
+	vgpu_mutex_unlock(&vgpu_driver(p)->context_mutex);
 	return found;
 }
 
@@ -77,11 +79,11 @@ bool vgpu_contexts_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *
 {
 	const struct vgpu_context *place;
 
-	vgpu_mutex_lock(&p->context_mutex, VGPU_RANK_CONTEXTS);
+	vgpu_mutex_lock(&vgpu_driver(p)->context_mutex, VGPU_RANK_CONTEXTS);
 	place = context != NULL ? place_of(p, context) : NULL;
 	if (place != NULL)
 		*ordinal = place->ordinal;
-	vgpu_mutex_unlock(&p->context_mutex);
+	vgpu_mutex_unlock(&vgpu_driver(p)->context_mutex);
 	return place != NULL;
 }
 
@@ -90,14 +92,14 @@ int vgpu_contexts_promise_changed(struct vgpu_process *p, CUcontext context, uin
 	struct vgpu_context *place;
 	int device = -1;
 
-	vgpu_mutex_lock(&p->context_mutex, VGPU_RANK_CONTEXTS);
+	vgpu_mutex_lock(&vgpu_driver(p)->context_mutex, VGPU_RANK_CONTEXTS);
 	place = context != NULL ? place_of(p, context) : NULL;
 	if (place != NULL) {
 		device = (int)place->device;
 		place->promised_bytes += more;
 		place->promised_bytes -= place->promised_bytes < less ? place->promised_bytes : less;
 	}
-	vgpu_mutex_unlock(&p->context_mutex);
+	vgpu_mutex_unlock(&vgpu_driver(p)->context_mutex);
 	return device;
 }
 
@@ -105,11 +107,11 @@ CUcontext vgpu_contexts_primary(struct vgpu_process *p, CUdevice ordinal)
 {
 	CUcontext context = NULL;
 
-	vgpu_mutex_lock(&p->context_mutex, VGPU_RANK_CONTEXTS);
+	vgpu_mutex_lock(&vgpu_driver(p)->context_mutex, VGPU_RANK_CONTEXTS);
 	for (int i = 0; i < VGPU_MAX_CONTEXTS && context == NULL; i++) {
-		if (p->context[i].primary && p->context[i].ordinal == ordinal)
-			context = p->context[i].handle;
+		if (vgpu_driver(p)->context[i].primary && vgpu_driver(p)->context[i].ordinal == ordinal)
+			context = vgpu_driver(p)->context[i].handle;
 	}
-	vgpu_mutex_unlock(&p->context_mutex);
+	vgpu_mutex_unlock(&vgpu_driver(p)->context_mutex);
 	return context;
 }

@@ -9,6 +9,14 @@
 
 #include <stdbool.h>
 
+struct vgpu_context {
+	CUcontext handle; /* NULL: this entry is free */
+	CUdevice ordinal;
+	uint32_t device; /* index in vgpu_limits.device */
+	bool primary;
+	uint64_t promised_bytes; /* see context/overhead.h */
+};
+
 /* Whether the process has a context on the device, and a context's CUDA ordinal if it is known. */
 bool vgpu_contexts_exist(struct vgpu_process *p, uint32_t device);
 bool vgpu_contexts_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *ordinal);

@@ -37,7 +37,7 @@ int vgpu_device_of_ordinal(struct vgpu_process *p, CUdevice ordinal)
 {
 	vgpu_fn_cuDeviceGetUuid *get_uuid = VGPU_REAL(cuDeviceGetUuid);
 	bool cached = ordinal >= 0 && ordinal < VGPU_CACHED_DEVICES;
-	uint8_t known = cached ? __atomic_load_n(&p->device_of[ordinal], __ATOMIC_RELAXED) : 0;
+	uint8_t known = cached ? __atomic_load_n(&vgpu_driver(p)->device_of[ordinal], __ATOMIC_RELAXED) : 0;
 	char text[VGPU_UUID_BYTES];
 	CUuuid uuid;
 	int device;
@@ -51,7 +51,7 @@ int vgpu_device_of_ordinal(struct vgpu_process *p, CUdevice ordinal)
 	write_uuid(text, &uuid);
 	device = index_of_uuid(text);
 	if (cached)
-		__atomic_store_n(&p->device_of[ordinal],
+		__atomic_store_n(&vgpu_driver(p)->device_of[ordinal],
 				 device < 0 ? CACHED_NOT_GRANTED : (uint8_t)(device + 1), __ATOMIC_RELAXED);
 	return device;
 }
@@ -101,6 +101,6 @@ bool vgpu_device_ask_several(struct vgpu_process *p)
 	CUuuid uuid;
 	bool several = get_uuid != NULL && get_uuid(&uuid, 1) == CUDA_SUCCESS;
 
-	__atomic_store_n(&p->several_devices, several ? 2 : 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&vgpu_driver(p)->several_devices, several ? 2 : 1, __ATOMIC_RELAXED);
 	return several;
 }

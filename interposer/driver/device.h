@@ -6,7 +6,7 @@
 #ifndef VGPU_DRIVER_DEVICE_H
 #define VGPU_DRIVER_DEVICE_H
 
-#include "process/process.h"
+#include "driver/own.h"
 
 #define VGPU_NOT_GRANTED (-1) /* the step has no slice of this device */
 #define VGPU_NO_DEVICE (-2)   /* the driver does not know it */
@@ -27,7 +27,7 @@ bool vgpu_device_ask_several(struct vgpu_process *p);
 
 static inline bool vgpu_device_several(struct vgpu_process *p)
 {
-	uint8_t known = __atomic_load_n(&p->several_devices, __ATOMIC_RELAXED);
+	uint8_t known = __atomic_load_n(&vgpu_driver(p)->several_devices, __ATOMIC_RELAXED);
 
 	return known == 0 ? vgpu_device_ask_several(p) : known == 2;
 }

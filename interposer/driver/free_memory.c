@@ -5,6 +5,7 @@
 #include "account/account.h"
 #include "base/atomics.h"
 #include "base/futex.h"
+#include "driver/own.h"
 
 #define GOOD_FOR_NS 1000000u
 
@@ -17,7 +18,7 @@ static bool next_sequence(struct vgpu_free_memory *memory, uint32_t from)
 
 bool vgpu_free_memory_recall(struct vgpu_process *p, CUcontext context, struct vgpu_recalled *recalled)
 {
-	struct vgpu_free_memory *memory = &p->free_memory;
+	struct vgpu_free_memory *memory = &vgpu_driver(p)->free_memory;
 	uint32_t sequence = __atomic_load_n(&memory->sequence, __ATOMIC_ACQUIRE);
 	uint64_t then, now;
 
@@ -44,7 +45,7 @@ bool vgpu_free_memory_recall(struct vgpu_process *p, CUcontext context, struct v
 struct vgpu_free_memory_query vgpu_free_memory_query(struct vgpu_process *p, int device)
 {
 	return (struct vgpu_free_memory_query){
-		.sequence = __atomic_load_n(&p->free_memory.sequence, __ATOMIC_ACQUIRE),
+		.sequence = __atomic_load_n(&vgpu_driver(p)->free_memory.sequence, __ATOMIC_ACQUIRE),
 		.device = device,
 		.held_bytes = device >= 0 ? vgpu_account_held(p, (uint32_t)device) : 0,
 	};
@@ -53,13 +54,12 @@ struct vgpu_free_memory_query vgpu_free_memory_query(struct vgpu_process *p, int
 void vgpu_free_memory_remember(struct vgpu_process *p, const struct vgpu_free_memory_query *query,
 			       CUcontext context, uint64_t free_bytes, uint64_t total_bytes)
 {
-	struct vgpu_free_memory *memory = &p->free_memory;
+	struct vgpu_free_memory *memory = &vgpu_driver(p)->free_memory;
 	uint32_t sequence = query->sequence;
 	int device = query->device;
 
 	/* What other threads allocate meanwhile may be in the figure or not. */
-	if (context == NULL || device < 0 ||
-	    vgpu_account_may_take(p, (uint32_t)device) != 0 ||
+	if (context == NULL || device < 0 || vgpu_account_may_take(p, (uint32_t)device) != 0 ||
 	    vgpu_account_held(p, (uint32_t)device) != query->held_bytes || sequence % 2 != 0 ||
 	    !next_sequence(memory, sequence))
 		return;
@@ -78,6 +78,6 @@ void vgpu_free_memory_remember(struct vgpu_process *p, const struct vgpu_free_me
 
 void vgpu_free_memory_forget(struct vgpu_process *p)
 {
-	__atomic_store_n(&p->free_memory.context, NULL, __ATOMIC_RELEASE);
-	__atomic_add_fetch(&p->free_memory.sequence, 2, __ATOMIC_ACQ_REL);
+	__atomic_store_n(&vgpu_driver(p)->free_memory.context, NULL, __ATOMIC_RELEASE);
+	__atomic_add_fetch(&vgpu_driver(p)->free_memory.sequence, 2, __ATOMIC_ACQ_REL);
 }

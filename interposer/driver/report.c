@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "driver/report.h"
 
-#include "account/attach.h"
 #include "api/symbols.h"
 #include "base/futex.h"
 #include "base/thread.h"
+#include "driver/own.h"
 
 #include <sys/mman.h>
 
@@ -21,12 +21,12 @@
 static nvmlDevice_t handle_of(struct vgpu_process *p, uint32_t device)
 {
 	vgpu_fn_nvmlDeviceGetHandleByUUID *get_handle = VGPU_REAL(nvmlDeviceGetHandleByUUID);
-	nvmlDevice_t handle = __atomic_load_n(&p->overhead[device].nvml_device, __ATOMIC_RELAXED);
+	nvmlDevice_t handle = __atomic_load_n(&vgpu_driver(p)->nvml_device[device], __ATOMIC_RELAXED);
 
 	if (handle != NULL || get_handle == NULL ||
 	    get_handle(vgpu_pages.limits->device[device].uuid, &handle) != NVML_SUCCESS)
 		return handle;
-	__atomic_store_n(&p->overhead[device].nvml_device, handle, __ATOMIC_RELAXED);
+	__atomic_store_n(&vgpu_driver(p)->nvml_device[device], handle, __ATOMIC_RELAXED);
 	return handle;
 }
 
@@ -36,35 +36,35 @@ static void start(struct vgpu_process *p, uint32_t device)
 	vgpu_fn_nvmlInit_v2 *init = vgpu_real_load_nvml() ? VGPU_REAL(nvmlInit_v2) : NULL;
 	bool ready;
 
-	__atomic_store_n(&p->nvml_ready, NVML_INITS, __ATOMIC_RELEASE);
-	vgpu_futex_wake(&p->nvml_ready, INT32_MAX, FUTEX_PRIVATE_FLAG);
+	__atomic_store_n(&vgpu_driver(p)->nvml_ready, NVML_INITS, __ATOMIC_RELEASE);
+	vgpu_futex_wake(&vgpu_driver(p)->nvml_ready, INT32_MAX, FUTEX_PRIVATE_FLAG);
 	ready = init != NULL && init() == NVML_SUCCESS;
 	if (ready)
 		handle_of(p, device);
-	__atomic_store_n(&p->nvml_ready, ready ? NVML_READY : NVML_ABSENT, __ATOMIC_RELEASE);
-	vgpu_futex_wake(&p->nvml_ready, INT32_MAX, FUTEX_PRIVATE_FLAG);
+	__atomic_store_n(&vgpu_driver(p)->nvml_ready, ready ? NVML_READY : NVML_ABSENT, __ATOMIC_RELEASE);
+	vgpu_futex_wake(&vgpu_driver(p)->nvml_ready, INT32_MAX, FUTEX_PRIVATE_FLAG);
 }
 
 static bool begin_to_start(struct vgpu_process *p)
 {
 	uint32_t untried = NVML_UNTRIED;
 
-	return __atomic_compare_exchange_n(&p->nvml_ready, &untried, NVML_STARTS, 0, __ATOMIC_ACQ_REL,
-					   __ATOMIC_ACQUIRE);
+	return __atomic_compare_exchange_n(&vgpu_driver(p)->nvml_ready, &untried, NVML_STARTS, 0,
+					   __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-/* overhead: that of the device. */
-static void *start_beside(void *overhead)
+/* handle: where the device's is kept. */
+static void *start_beside(void *handle)
 {
-	struct vgpu_process *p = vgpu_attach();
+	struct vgpu_process *p = __atomic_load_n(&vgpu_this_process, __ATOMIC_ACQUIRE);
 
-	start(p, (uint32_t)((struct vgpu_overhead *)overhead - p->overhead));
+	start(p, (uint32_t)((nvmlDevice_t *)handle - vgpu_driver(p)->nvml_device));
 	return NULL;
 }
 
 void vgpu_report_prepare(struct vgpu_process *p, uint32_t device)
 {
-	if (begin_to_start(p) && !vgpu_thread_start(start_beside, &p->overhead[device]))
+	if (begin_to_start(p) && !vgpu_thread_start(start_beside, &vgpu_driver(p)->nvml_device[device]))
 		start(p, device);
 }
 
@@ -73,9 +73,10 @@ static void wait_while(struct vgpu_process *p, uint32_t state, uint64_t at_most_
 {
 	uint64_t since = vgpu_now_ns(), waited;
 
-	while (__atomic_load_n(&p->nvml_ready, __ATOMIC_ACQUIRE) == state &&
+	while (__atomic_load_n(&vgpu_driver(p)->nvml_ready, __ATOMIC_ACQUIRE) == state &&
 	       (waited = vgpu_now_ns() - since) < at_most_ns)
-		vgpu_futex_wait(&p->nvml_ready, state, FUTEX_PRIVATE_FLAG, (int64_t)(at_most_ns - waited));
+		vgpu_futex_wait(&vgpu_driver(p)->nvml_ready, state, FUTEX_PRIVATE_FLAG,
+				(int64_t)(at_most_ns - waited));
 }
 
 bool vgpu_report_ready(struct vgpu_process *p)
@@ -84,12 +85,12 @@ bool vgpu_report_ready(struct vgpu_process *p)
 	 * others from loading anything, and would wait for itself. */
 	wait_while(p, NVML_STARTS, LOADED_WITHIN_NS);
 	wait_while(p, NVML_INITS, STARTED_WITHIN_NS);
-	return __atomic_load_n(&p->nvml_ready, __ATOMIC_ACQUIRE) == NVML_READY;
+	return __atomic_load_n(&vgpu_driver(p)->nvml_ready, __ATOMIC_ACQUIRE) == NVML_READY;
 }
 
 bool vgpu_report_is_coming(struct vgpu_process *p)
 {
-	uint32_t ready = __atomic_load_n(&p->nvml_ready, __ATOMIC_ACQUIRE);
+	uint32_t ready = __atomic_load_n(&vgpu_driver(p)->nvml_ready, __ATOMIC_ACQUIRE);
 
 	return ready == NVML_STARTS || ready == NVML_INITS;
 }

@@ -23,11 +23,11 @@ void vgpu_holders_opened(struct vgpu_process *p)
 
 void vgpu_holders_closed(struct vgpu_process *p)
 {
-	uint32_t closed = GET(p->closed);
+	uint32_t closed = GET(vgpu_memory(p)->closed);
 
 	/* A close that was not seen to be opened changes nothing. */
 	while (closed != GET(p->opened) &&
-	       !__atomic_compare_exchange_n(&p->closed, &closed, closed + 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	       !__atomic_compare_exchange_n(&vgpu_memory(p)->closed, &closed, closed + 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
 }
 

@@ -22,6 +22,7 @@ struct vgpu_memory {
 	struct vgpu_shard blocks[VGPU_SHARDS];
 	uint16_t blocks_there[VGPU_BLOCK_CELLS]; /* how many, by a hash of their address */
 	struct vgpu_shard granules[VGPU_SHARDS];
+	uint32_t closed; /* of what was opened, ever (memory/holders.h) */
 	uint64_t managed_bytes[VGPU_MAX_DEVICES]; /* what of them is charged for managed memory */
 
 	uint32_t vmm_mutex;

@@ -7,6 +7,7 @@
 
 #include "account/reserve.h"
 #include "base/table.h"
+#include "driver/own.h"
 #include "process/process.h"
 
 #define VGPU_MAX_POOLS 128

@@ -15,9 +15,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define VGPU_CACHED_DEVICES 64
-#define VGPU_MAX_CONTEXTS 64
-
 enum vgpu_stage {
 	VGPU_NEW = 0,
 	VGPU_BUSY,	/* some thread is attaching */
@@ -26,40 +23,8 @@ enum vgpu_stage {
 	VGPU_UNLIMITED, /* no ledger that can be used, and the limits page lets the program run */
 };
 
-struct vgpu_context {
-	CUcontext handle; /* NULL: this entry is free */
-	CUdevice ordinal;
-	uint32_t device; /* index in vgpu_limits.device */
-	bool primary;
-	uint64_t promised_bytes; /* see struct vgpu_overhead */
-};
-
-/* What the driver uses on a device for itself: contexts, modules, stacks and heaps of kernels. */
-struct vgpu_overhead {
-	uint64_t bytes;		   /* charged */
-	uint64_t promised_bytes;   /* of these: heaps that the driver may not have made yet */
-	uint64_t coming_bytes;	   /* and contexts that are being made */
-	uint32_t contexts_coming;
-	uint64_t measured_bytes;   /* what the driver had taken when it was asked last; UINT64_MAX: it did not say */
-	uint64_t read_ns;	   /* when the driver was asked last */
-	uint64_t free_bytes;	   /* the device's free memory then */
-	uint64_t allocated_bytes;  /* and what this process had allocated */
-	uint64_t managed_bytes;	   /* of that: managed memory */
-	nvmlDevice_t nvml_device; /* NULL: not looked up yet */
-};
-
 /* The thread that looks after what is in flight (gate/poller.h). */
 enum vgpu_poller { VGPU_POLLER_NONE = 0, VGPU_POLLER_STARTED, VGPU_POLLER_STARTING };
-
-/* What the driver last said of a device's memory; see driver/free_memory.h. */
-struct vgpu_free_memory {
-	uint32_t sequence;
-	int32_t device; /* index in vgpu_limits.device */
-	CUcontext context; /* NULL: nothing is known */
-	uint64_t asked_ns;
-	uint64_t free_bytes, total_bytes;
-	uint64_t held_bytes; /* what this process was charged then */
-};
 
 struct vgpu_process {
 	/* What nearly every call looks at and few change lies together, in one line of the cache. */
@@ -79,10 +44,6 @@ struct vgpu_process {
 	uint32_t gate_boards;	  /* and how the boards of its devices stood then */
 	uint32_t gate_sequence[VGPU_MAX_DEVICES];
 	const struct vgpu_board *gate_board[VGPU_MAX_DEVICES];
-	uint8_t several_devices;    /* 0 not asked yet, 1 no, 2 yes */
-	uint32_t closed;	    /* of what was opened, ever */
-	uint32_t overhead_decided;  /* gate_decided when the driver was asked last */
-	uint64_t overhead_every_ns; /* how often it is asked now */
 	const char *refused_why;
 
 	/* Who this is, as in the ledger's slot. */
@@ -95,19 +56,6 @@ struct vgpu_process {
 	uint32_t said_limit;
 	uint32_t said_refused;
 	uint32_t said_no_thread;
-
-	/* CUDA ordinal → 1 + index in vgpu_limits.device, 255 not granted, 0 not asked yet. */
-	uint8_t device_of[VGPU_CACHED_DEVICES];
-
-	uint32_t context_mutex;
-	uint32_t nvml_ready; /* driver/report.c */
-	struct vgpu_context context[VGPU_MAX_CONTEXTS];
-
-	/* context/overhead.c */
-	uint32_t overhead_mutex;
-	struct vgpu_overhead overhead[VGPU_MAX_DEVICES];
-
-	struct vgpu_free_memory free_memory;
 
 	/* The share of the GPU's time (gate/gate.h). */
 	uint32_t gate_mutex;
@@ -132,7 +80,9 @@ _Static_assert(offsetof(struct vgpu_process, gate_sequence) < 64, "one line of t
 #define VGPU_PAGE_AFTER(bytes) (((bytes) + 4095) / 4096 * 4096)
 enum {
 	VGPU_ACCOUNT_AT = VGPU_AFTER(sizeof(struct vgpu_process)),
-	VGPU_MEMORY_AT = VGPU_PAGE_AFTER(VGPU_ACCOUNT_AT + 320),
+	VGPU_DRIVER_AT = VGPU_ACCOUNT_AT + 5 * 64,
+	VGPU_CONTEXT_AT = VGPU_DRIVER_AT + 37 * 64,
+	VGPU_MEMORY_AT = VGPU_PAGE_AFTER(VGPU_CONTEXT_AT + 21 * 64),
 	VGPU_POOLS_AT = VGPU_MEMORY_AT + 9 * 4096,
 	VGPU_OWN_BYTES = VGPU_POOLS_AT + 5 * 4096,
 };

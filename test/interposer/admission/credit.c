@@ -4,6 +4,7 @@
  * The account of GPU time where step and job have different shares, and single answers of the parts that it
  * is made of. time/meter.c tries these with anything, time/control_loop.c all together. */
 #include "harness.h"
+#include "whole.h"
 
 #include "admission/credit.h"
 #include "process/process.h"
@@ -21,18 +22,19 @@
 struct vgpu_pages vgpu_pages;
 static struct vgpu_ledger ledger;
 static struct vgpu_limits limits;
-static struct vgpu_process process;
+static union whole_process whole;
+static struct vgpu_process *const process = &whole.process;
 static uint64_t now;
 
 static void begin(uint32_t step_percent, uint32_t job_percent)
 {
 	memset(&ledger, 0, sizeof(ledger));
-	memset(&process, 0, sizeof(process));
+	memset(&whole, 0, sizeof(whole));
 	limits = (struct vgpu_limits){.device_count = 1};
 	limits.device[0].sm_percent = step_percent;
 	limits.device[0].job_sm_percent = job_percent;
 	vgpu_pages = (struct vgpu_pages){&limits, &ledger};
-	process.step = 3;
+	process->step = 3;
 	now = now_ns();
 }
 
@@ -65,20 +67,20 @@ static void what_is_taken_is_taken_of_step_and_job_alike(void)
 
 	begin(STEP_PERCENT, JOB_PERCENT);
 	step_and_job_have(8 * (int64_t)MS, 2 * (int64_t)MS);
-	CHECK_IS(vgpu_time_take(&process, 0, now, MS, 5 * MS, &from), 2 * MS);
+	CHECK_IS(vgpu_time_take(process, 0, now, MS, 5 * MS, &from), 2 * MS);
 	are_left(6 * (int64_t)MS, 0);
 
 	step_and_job_have(2 * (int64_t)MS, 8 * (int64_t)MS);
-	CHECK_IS(vgpu_time_take(&process, 0, now, MS, 5 * MS, &from), 2 * MS);
+	CHECK_IS(vgpu_time_take(process, 0, now, MS, 5 * MS, &from), 2 * MS);
 	are_left(0, 6 * (int64_t)MS);
 
 	/* What the job has nothing for, the step keeps. */
 	step_and_job_have(8 * (int64_t)MS, -2 * (int64_t)MS);
-	CHECK_IS(vgpu_time_take(&process, 0, now, MS, 5 * MS, &from), 0);
+	CHECK_IS(vgpu_time_take(process, 0, now, MS, 5 * MS, &from), 0);
 	CHECK_IS(from, now + 4 * MS);
 	are_left(8 * (int64_t)MS, -2 * (int64_t)MS);
 	step_and_job_have(-2 * (int64_t)MS, 8 * (int64_t)MS);
-	CHECK_IS(vgpu_time_take(&process, 0, now, MS, 5 * MS, &from), 0);
+	CHECK_IS(vgpu_time_take(process, 0, now, MS, 5 * MS, &from), 0);
 	CHECK_IS(from, now + 10 * MS);
 	are_left(-2 * (int64_t)MS, 8 * (int64_t)MS);
 }
@@ -87,18 +89,18 @@ static void what_was_used_beyond_it_is_too(void)
 {
 	begin(STEP_PERCENT, JOB_PERCENT);
 	step_and_job_have(8 * (int64_t)MS, 6 * (int64_t)MS);
-	vgpu_time_settle(&process, 0, now, 2 * (int64_t)MS);
+	vgpu_time_settle(process, 0, now, 2 * (int64_t)MS);
 	are_left(6 * (int64_t)MS, 4 * (int64_t)MS);
-	vgpu_time_settle(&process, 0, now, -(int64_t)MS);
+	vgpu_time_settle(process, 0, now, -(int64_t)MS);
 	are_left(7 * (int64_t)MS, 5 * (int64_t)MS);
-	vgpu_time_settle_step(&process, 0, now, 3 * MS);
+	vgpu_time_settle_step(process, 0, now, 3 * MS);
 	are_left(4 * (int64_t)MS, 5 * (int64_t)MS);
 	/* A step with the job's share has none of its own. */
 	begin(JOB_PERCENT, JOB_PERCENT);
 	step_and_job_have(8 * (int64_t)MS, 6 * (int64_t)MS);
-	vgpu_time_settle_step(&process, 0, now, 3 * MS);
+	vgpu_time_settle_step(process, 0, now, 3 * MS);
 	are_left(8 * (int64_t)MS, 6 * (int64_t)MS);
-	vgpu_time_settle(&process, 0, now, 3 * (int64_t)MS);
+	vgpu_time_settle(process, 0, now, 3 * (int64_t)MS);
 	are_left(8 * (int64_t)MS, 3 * (int64_t)MS);
 }
 
@@ -106,19 +108,19 @@ static void credit_is_that_of_whichever_has_less(void)
 {
 	begin(STEP_PERCENT, JOB_PERCENT);
 	step_and_job_have(8 * (int64_t)MS, 2 * (int64_t)MS);
-	CHECK_IS(vgpu_time_credit(&process, 0, now), 2 * MS);
-	CHECK_IS(vgpu_time_credit_age(&process, 0, now), 4 * MS);
+	CHECK_IS(vgpu_time_credit(process, 0, now), 2 * MS);
+	CHECK_IS(vgpu_time_credit_age(process, 0, now), 4 * MS);
 	step_and_job_have(2 * (int64_t)MS, 8 * (int64_t)MS);
-	CHECK_IS(vgpu_time_credit(&process, 0, now), 2 * MS);
-	CHECK_IS(vgpu_time_credit_age(&process, 0, now), 10 * MS);
+	CHECK_IS(vgpu_time_credit(process, 0, now), 2 * MS);
+	CHECK_IS(vgpu_time_credit_age(process, 0, now), 10 * MS);
 	step_and_job_have(-(int64_t)MS, 8 * (int64_t)MS);
-	CHECK(vgpu_time_credit(&process, 0, now) == -(int64_t)MS);
-	CHECK_IS(vgpu_time_credit_age(&process, 0, now), 0);
+	CHECK(vgpu_time_credit(process, 0, now) == -(int64_t)MS);
+	CHECK_IS(vgpu_time_credit_age(process, 0, now), 0);
 	/* And earning takes as long as it takes the slower of both. */
-	CHECK_IS(vgpu_time_to_earn(&process, 0, MS), 5 * MS);
+	CHECK_IS(vgpu_time_to_earn(process, 0, MS), 5 * MS);
 	begin(0, 0);
-	CHECK(vgpu_time_credit(&process, 0, now) == INT64_MAX);
-	CHECK_IS(vgpu_time_to_earn(&process, 0, MS), 0);
+	CHECK(vgpu_time_credit(process, 0, now) == INT64_MAX);
+	CHECK_IS(vgpu_time_to_earn(process, 0, MS), 0);
 }
 
 static void a_share_of_either_is_a_cap(void)
@@ -155,26 +157,26 @@ static void what_another_process_has_counted_was_at_another_time(void)
 	begin(STEP_PERCENT, JOB_PERCENT);
 	at = (now - 100 * MS) / VGPU_BUCKET_NS * VGPU_BUCKET_NS;
 	busy = busy_between(at, at + WORK_NS, WORK_NS);
-	CHECK_IS(vgpu_time_used(&process, 0, &busy), WORK_NS);
+	CHECK_IS(vgpu_time_used(process, 0, &busy), WORK_NS);
 	CHECK_IS(ledger.busy_ns[0], WORK_NS);
 	CHECK_IS(ledger.busy_until_ns[0], at + WORK_NS);
 	/* The same once more is not known to have been at another time. */
-	CHECK_IS(vgpu_time_used(&process, 0, &busy), 0);
+	CHECK_IS(vgpu_time_used(process, 0, &busy), 0);
 	busy.start_ns = at - WORK_NS;
 	busy.until_ns = at + WORK_NS;
-	CHECK_IS(vgpu_time_used(&process, 0, &busy), WORK_NS);
+	CHECK_IS(vgpu_time_used(process, 0, &busy), WORK_NS);
 	CHECK_IS(ledger.busy_ns[0], 2 * WORK_NS);
 	CHECK_IS(ledger.step[3].busy_ns[0], 2 * WORK_NS);
 	/* No more than there was. */
-	CHECK_IS(vgpu_time_used(&process, 0, &busy), 0);
+	CHECK_IS(vgpu_time_used(process, 0, &busy), 0);
 	CHECK_IS(ledger.busy_ns[0], 2 * WORK_NS);
 }
 
 static void waiting_is_counted_for_step_and_job(void)
 {
 	begin(STEP_PERCENT, JOB_PERCENT);
-	vgpu_time_waited(&process, 0, 3 * MS);
-	vgpu_time_waited(&process, 0, MS);
+	vgpu_time_waited(process, 0, 3 * MS);
+	vgpu_time_waited(process, 0, MS);
 	CHECK_IS(ledger.waited_ns[0], 4 * MS);
 	CHECK_IS(ledger.step[3].waited_ns[0], 4 * MS);
 }

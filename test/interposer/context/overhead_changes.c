@@ -126,13 +126,13 @@ static void begin(uint64_t allocated_mib, uint64_t driver_mib)
 	reported_bytes = (allocated_mib + driver_mib) * MIB;
 	vgpu_account(process)->held_bytes[0] = allocated_mib * MIB;
 	CHECK(vgpu_overhead_settle(process, 0));
-	CHECK_IS(process->overhead[0].bytes, driver_mib * MIB);
+	CHECK_IS(vgpu_overheads(process)->of[0].bytes, driver_mib * MIB);
 	CHECK_IS(vgpu_account(process)->held_bytes[0], reported_bytes);
 }
 
 static void driver_has(uint64_t mib)
 {
-	CHECK_IS(process->overhead[0].bytes, mib * MIB);
+	CHECK_IS(vgpu_overheads(process)->of[0].bytes, mib * MIB);
 }
 
 static void what_the_driver_takes_and_gives_back_is_charged_as_it_is(void)
@@ -223,7 +223,7 @@ static void what_was_promised_stays_until_it_has_come(void)
 	reported_bytes += 20 * MIB;
 	CHECK(vgpu_overhead_settle(process, 0));
 	driver_has(70);
-	CHECK_IS(process->overhead[0].promised_bytes, 0);
+	CHECK_IS(vgpu_overheads(process)->of[0].promised_bytes, 0);
 	reported_bytes -= 20 * MIB;
 	CHECK(vgpu_overhead_settle(process, 0));
 	driver_has(50);

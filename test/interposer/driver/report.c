@@ -3,8 +3,8 @@
  *
  * What NVML reports of this process, with lists of the test's own. */
 #include "harness.h"
+#include "whole.h"
 
-#include "account/attach.h"
 #include "api/symbols.h"
 #include "base/thread.h"
 #include "driver/report.h"
@@ -13,9 +13,11 @@
 #include <sys/mman.h>
 
 struct vgpu_pages vgpu_pages;
+struct vgpu_process *vgpu_this_process;
 void *vgpu_real[VGPU_SYMBOLS];
 static struct vgpu_limits limits;
-static struct vgpu_process process;
+static union whole_process whole;
+static struct vgpu_process *const process = &whole.process;
 static bool no_memory;
 
 /* The linker leads the table's calls here (--wrap). */
@@ -75,33 +77,27 @@ bool vgpu_thread_start(void *(*run)(void *), void *argument)
 	return false;
 }
 
-struct vgpu_process *vgpu_this_process;
-struct vgpu_process *vgpu_attach_slowly(void)
-{
-	return &process;
-}
-
 static void what_nvml_reports_of_this_process_is_added_up(void)
 {
 	uint64_t bytes = 5;
 
 	strcpy(limits.device[0].uuid, UUID0);
-	process.pid = 42;
+	process->pid = 42;
 	running_count = 4;
 	running[0] = (nvmlProcessInfo_v2_t){.pid = 42, .usedGpuMemory = 3 * MIB};
 	running[1] = (nvmlProcessInfo_v2_t){.pid = 43, .usedGpuMemory = 100 * MIB};
 	running[2] = (nvmlProcessInfo_v2_t){.pid = 42, .usedGpuMemory = NVML_VALUE_NOT_AVAILABLE};
 	running[3] = (nvmlProcessInfo_v2_t){.pid = 42, .usedGpuMemory = 4 * MIB};
-	CHECK(vgpu_report_bytes(&process, 0, &bytes));
+	CHECK(vgpu_report_bytes(process, 0, &bytes));
 	CHECK_IS(bytes, 7 * MIB);
 	list_result = NVML_ERROR_UNKNOWN;
-	CHECK(!vgpu_report_bytes(&process, 0, &bytes));
+	CHECK(!vgpu_report_bytes(process, 0, &bytes));
 	CHECK_IS(bytes, 0);
 	list_result = NVML_SUCCESS;
 	running_count = 2;
 	running[0].pid = 41;
-	CHECK(!vgpu_report_bytes(&process, 0, &bytes));
-	CHECK(!vgpu_report_bytes(&process, 1, &bytes));
+	CHECK(!vgpu_report_bytes(process, 0, &bytes));
+	CHECK(!vgpu_report_bytes(process, 1, &bytes));
 }
 
 static void without_memory_for_the_list_nothing_is_reported(void)
@@ -109,14 +105,14 @@ static void without_memory_for_the_list_nothing_is_reported(void)
 	uint64_t bytes = 5;
 
 	strcpy(limits.device[0].uuid, UUID0);
-	process.pid = 42;
+	process->pid = 42;
 	running_count = 1;
 	running[0] = (nvmlProcessInfo_v2_t){.pid = 42, .usedGpuMemory = 3 * MIB};
 	no_memory = true;
-	CHECK(!vgpu_report_bytes(&process, 0, &bytes));
+	CHECK(!vgpu_report_bytes(process, 0, &bytes));
 	CHECK_IS(bytes, 0);
 	no_memory = false;
-	CHECK(vgpu_report_bytes(&process, 0, &bytes));
+	CHECK(vgpu_report_bytes(process, 0, &bytes));
 	CHECK_IS(bytes, 3 * MIB);
 }
 

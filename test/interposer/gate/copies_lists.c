@@ -3,6 +3,7 @@
  *
  * What lists of copies are expected to take. copies.c tries them on the simulated driver. */
 #include "harness.h"
+#include "whole.h"
 
 #include "api/symbols.h"
 #include "driver/device.h"
@@ -10,7 +11,8 @@
 #include "memory/array.h"
 
 void *vgpu_real[VGPU_SYMBOLS];
-static struct vgpu_process process;
+static union whole_process whole;
+static struct vgpu_process *const process = &whole.process;
 
 /* Addresses below this are the host's, and all others the device's. */
 #define DEVICE_FROM 0x1000000u
@@ -48,7 +50,7 @@ static struct vgpu_copied list(size_t count, size_t each, CUdeviceptr from)
 		source[i] = from;
 		bytes[i] = each;
 	}
-	return vgpu_copied_list(&process, to, source, bytes, count);
+	return vgpu_copied_list(process, to, source, bytes, count);
 }
 
 static void a_list_of_copies_takes_as_long_as_they_do_on_average(void)
@@ -77,7 +79,7 @@ static void a_short_list_and_one_of_the_host_take_none_of_the_gpu(void)
 	CHECK_IS(copied.count, 0);
 	CHECK_IS(copied.bytes, 0);
 	CHECK_IS(copied.beside_bytes, 24 * MIB);
-	copied = vgpu_copied_list(&process, NULL, NULL, NULL, 3);
+	copied = vgpu_copied_list(process, NULL, NULL, NULL, 3);
 	CHECK_IS(copied.count, 0);
 }
 

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "virtual_driver.h"
 
+#include "driver/own.h"
+
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,7 @@
 /* What it takes to look at the clock. */
 #define CLOCK_NS 20
 
-struct vgpu_process virtual_process;
+union whole_process virtual_whole;
 struct vgpu_ledger virtual_ledger;
 struct vgpu_limits virtual_limits;
 struct vgpu_pages vgpu_pages;
@@ -119,7 +121,7 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 
 void virtual_host_begin(uint32_t step_percent, uint32_t job_percent)
 {
-	memset(&virtual_process, 0, sizeof(virtual_process));
+	memset(&virtual_whole, 0, sizeof(virtual_whole));
 	memset(&virtual_ledger, 0, sizeof(virtual_ledger));
 	memset(&virtual_asked, 0, sizeof(virtual_asked));
 	virtual_limits = (struct vgpu_limits){.device_count = 1, .job_id = 1};
@@ -127,7 +129,7 @@ void virtual_host_begin(uint32_t step_percent, uint32_t job_percent)
 	virtual_limits.device[0].job_sm_percent = job_percent;
 	vgpu_pages = (struct vgpu_pages){&virtual_limits, &virtual_ledger};
 	virtual_process.contexts_made = 1;
-	virtual_process.several_devices = 1;
+	vgpu_driver(&virtual_process)->several_devices = 1;
 	virtual_ledger.slots_high = 1;
 	virtual_ledger.slot[0].state = 1;
 	virtual_now = HOST_BEGIN;

@@ -9,7 +9,7 @@
 #define VGPU_TEST_VIRTUAL_HOST_H
 
 #include "gate/gate.h"
-#include "process/process.h"
+#include "whole.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,7 +27,8 @@ struct virtual_asked {
 };
 
 extern struct virtual_asked virtual_asked;
-extern struct vgpu_process virtual_process;
+extern union whole_process virtual_whole;
+#define virtual_process (virtual_whole.process)
 extern struct vgpu_ledger virtual_ledger;
 extern struct vgpu_limits virtual_limits;
 

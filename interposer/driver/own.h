@@ -1,0 +1,46 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What this room keeps for the process (process/process.h). */
+#ifndef VGPU_DRIVER_OWN_H
+#define VGPU_DRIVER_OWN_H
+
+#include "api/nvml_types.h"
+#include "driver/contexts.h"
+#include "process/process.h"
+
+#define VGPU_CACHED_DEVICES 64 /* ordinals that are kept in mind */
+#define VGPU_MAX_CONTEXTS 64
+
+/* What the driver last said of a device's memory; see driver/free_memory.h. */
+struct vgpu_free_memory {
+	uint32_t sequence;
+	int32_t device; /* index in vgpu_limits.device */
+	CUcontext context; /* NULL: nothing is known */
+	uint64_t asked_ns;
+	uint64_t free_bytes, total_bytes;
+	uint64_t held_bytes; /* what this process was charged then */
+};
+
+struct vgpu_driver {
+	/* CUDA ordinal → 1 + index in vgpu_limits.device, 255 not granted, 0 not asked yet. */
+	uint8_t device_of[VGPU_CACHED_DEVICES];
+
+	uint8_t several_devices; /* 0 not asked yet, 1 no, 2 yes */
+
+	struct vgpu_free_memory free_memory;
+
+	uint32_t context_mutex;
+	struct vgpu_context context[VGPU_MAX_CONTEXTS];
+
+	uint32_t nvml_ready; /* driver/report.c */
+	nvmlDevice_t nvml_device[VGPU_MAX_DEVICES]; /* NULL: not looked up yet */
+};
+_Static_assert(sizeof(struct vgpu_driver) <= VGPU_CONTEXT_AT - VGPU_DRIVER_AT, "it has room");
+
+static inline struct vgpu_driver *vgpu_driver(const struct vgpu_process *p)
+{
+	return vgpu_own(p, VGPU_DRIVER_AT);
+}
+
+#endif
