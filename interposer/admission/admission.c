@@ -4,6 +4,7 @@
 
 #include "admission/credit.h"
 #include "admission/cosched.h"
+#include "admission/load.h"
 #include "admission/queue.h"
 #include "admission/turns.h"
 #include "base/atomics.h"
@@ -19,7 +20,7 @@
 /* Takes credit; false when there is none, and *wait_ns is how long there will be none. */
 static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint64_t *wait_ns)
 {
-	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_load *load = vgpu_load(p, device);
 	uint64_t now, from = 0, got;
 
 	if (!vgpu_time_is_capped(device) || vgpu_turns_spare(p, device))
@@ -28,9 +29,9 @@ static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint
 		*wait_ns = VGPU_COSCHED_LOOK_NS;
 		return false;
 	}
-	if (ADD(engine->credit_ns, -(int64_t)need_ns) >= (int64_t)need_ns)
+	if (ADD(load->credit_ns, -(int64_t)need_ns) >= (int64_t)need_ns)
 		return true;
-	ADD(engine->credit_ns, (int64_t)need_ns);
+	ADD(load->credit_ns, (int64_t)need_ns);
 	now = vgpu_now_ns();
 	if (vgpu_queue_gives_way(p, device, now)) {
 		*wait_ns = GIVES_WAY_NS;
@@ -39,13 +40,12 @@ static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint
 	got = vgpu_time_take(p, device, now, need_ns, TAKE_NS, &from);
 	if (got == 0) {
 		*wait_ns = from > now ? from - now : 1;
-		if (need_ns < WORTH_NS && !GET(engine->seat.shared) &&
-		    GET(vgpu_pages.ledger->slots_high) <= 1)
+		if (need_ns < WORTH_NS && !GET(load->turns.shared) && GET(vgpu_pages.ledger->slots_high) <= 1)
 			*wait_ns += vgpu_time_to_earn(p, device, WORTH_NS - need_ns);
 		return false;
 	}
 	/* Somebody else may take it away; then the next round takes more. */
-	ADD(engine->credit_ns, (int64_t)got - (int64_t)need_ns);
+	ADD(load->credit_ns, (int64_t)got - (int64_t)need_ns);
 	return true;
 }
 
@@ -53,17 +53,17 @@ static bool take(struct vgpu_process *p, uint32_t device, uint64_t need_ns, uint
 static enum vgpu_admission turn_and_credit(struct vgpu_process *p, uint32_t device, uint64_t need_ns,
 					   uint64_t *wait_ns)
 {
-	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_load *load = vgpu_load(p, device);
 	uint64_t ahead;
 
 	*wait_ns = VGPU_WAIT_AT_MOST_NS;
 	/* Alone on the GPU there is no need to look at the clock. */
-	if (GET(engine->seat.shared) || GET(engine->seat.may_until_ns) != UINT64_MAX) {
+	if (GET(load->turns.shared) || GET(load->turns.may_until_ns) != UINT64_MAX) {
 		uint64_t now = vgpu_now_ns();
 
-		if (!vgpu_turns_may_launch(engine, now, need_ns))
+		if (!vgpu_turns_may_launch(load, now, need_ns))
 			return VGPU_NOT_ITS_TURN;
-		ahead = vgpu_turns_ahead(engine, now);
+		ahead = vgpu_turns_ahead(load, now);
 		if (ahead != 0) {
 			*wait_ns = ahead;
 			return VGPU_NOT_ITS_TURN;
@@ -72,18 +72,18 @@ static enum vgpu_admission turn_and_credit(struct vgpu_process *p, uint32_t devi
 	return take(p, device, need_ns, wait_ns) ? VGPU_ADMITTED : VGPU_NO_CREDIT;
 }
 
-static bool stalls(const struct vgpu_engine *engine)
+static bool stalls(const struct vgpu_load *load)
 {
-	return GET(engine->stalled_ns) != 0 || GET(engine->unknown) != 0;
+	return GET(load->stalled_ns) != 0 || GET(load->unknown) != 0;
 }
 
 /* Whether what stalls holds the work back. */
-static bool stalled(const struct vgpu_engine *engine, uint64_t at_most_ns, struct vgpu_waiting *waiting,
+static bool stalled(const struct vgpu_load *load, uint64_t at_most_ns, struct vgpu_waiting *waiting,
 		    uint64_t *wait_ns)
 {
 	uint64_t now;
 
-	if (!stalls(engine)) {
+	if (!stalls(load)) {
 		waiting->stalled_ns = 0;
 		return false;
 	}
@@ -100,7 +100,7 @@ static bool overdue(struct vgpu_process *p, uint32_t device, uint64_t need_ns, u
 {
 	uint64_t now;
 
-	if (since_ns == 0 || !stalls(&p->engine[device]))
+	if (since_ns == 0 || !stalls(vgpu_load(p, device)))
 		return false;
 	now = vgpu_now_ns();
 	if (now - since_ns < at_most_ns)
@@ -121,7 +121,7 @@ enum vgpu_admission vgpu_admission_try(struct vgpu_process *p, uint32_t device, 
 {
 	enum vgpu_admission admission;
 
-	if (stalled(&p->engine[device], stalled_at_most_ns, waiting, wait_ns))
+	if (stalled(vgpu_load(p, device), stalled_at_most_ns, waiting, wait_ns))
 		return VGPU_STALLED;
 	admission = turn_and_credit(p, device, need_ns, wait_ns);
 	if (admission == VGPU_NO_CREDIT &&

@@ -9,6 +9,12 @@
 
 #include <stdbool.h>
 
+/* What waits for admission: since when that is so for either reason; 0: it is not. */
+struct vgpu_waiting {
+	uint64_t stalled_ns; /* something in flight stalls */
+	uint64_t credit_ns; /* there is no credit */
+};
+
 enum vgpu_admission {
 	VGPU_ADMITTED,
 	VGPU_STALLED, /* something in flight takes longer than expected, or nobody knows how long it takes */

@@ -3,6 +3,7 @@
 #include "admission/cosched.h"
 
 #include "admission/credit.h"
+#include "admission/load.h"
 #include "admission/turns.h"
 #include "base/atomics.h"
 #include "base/futex.h"
@@ -22,7 +23,7 @@ void vgpu_cosched_seen(uint64_t now_ns)
 static bool pauses(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 {
 	return vgpu_time_is_capped(device) && vgpu_time_credit(p, device, now_ns) < -BEHIND_NS &&
-	       GET(p->engine[device].in_flight) == 0 && !vgpu_turns_siblings_busy(p, device, now_ns);
+	       GET(vgpu_load(p, device)->in_flight) == 0 && !vgpu_turns_siblings_busy(p, device, now_ns);
 }
 
 bool vgpu_cosched_holds(struct vgpu_process *p, uint32_t device)

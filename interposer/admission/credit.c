@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "admission/credit.h"
 
+#include "admission/load.h"
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "time/history.h"
@@ -13,7 +14,7 @@ static uint32_t shares(struct vgpu_process *p, uint32_t device, struct vgpu_shar
 {
 	const struct vgpu_limits_device *limit = &vgpu_pages.limits->device[device];
 	uint32_t of_step = GET(limit->sm_percent), of_job = GET(limit->job_sm_percent), count = 0;
-	uint64_t burst_ns = GET(p->engine[device].burst_ns);
+	uint64_t burst_ns = GET(vgpu_load(p, device)->burst_ns);
 
 	if (burst_ns < VGPU_SHARE_BURST_NS)
 		burst_ns = VGPU_SHARE_BURST_NS;

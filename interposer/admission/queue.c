@@ -3,6 +3,7 @@
 #include "admission/queue.h"
 
 #include "admission/credit.h"
+#include "admission/load.h"
 #include "base/atomics.h"
 #include "time/share.h"
 
@@ -59,16 +60,16 @@ uint64_t vgpu_queue_wait(struct vgpu_process *p, uint32_t device, uint64_t since
 			 uint64_t now_ns)
 {
 	struct vgpu_ledger_slot *own = &vgpu_pages.ledger->slot[GET(p->slot)];
-	struct vgpu_engine *engine = &p->engine[device];
-	bool anew = GET(engine->round_left_ns) <= 0 || now_ns - GET(engine->round_seen_ns) > AWAY_NS, before;
-	uint64_t since = anew ? since_ns : GET(engine->round_since_ns);
+	struct vgpu_load *load = vgpu_load(p, device);
+	bool anew = GET(load->round_left_ns) <= 0 || now_ns - GET(load->round_seen_ns) > AWAY_NS, before;
+	uint64_t since = anew ? since_ns : GET(load->round_since_ns);
 	uint32_t count = others(p, device, since, now_ns, &before);
 
 	if (anew) {
-		SET(engine->round_since_ns, since);
-		SET(engine->round_left_ns, count != 0 ? round_ns(device, count) : 0);
+		SET(load->round_since_ns, since);
+		SET(load->round_left_ns, count != 0 ? round_ns(device, count) : 0);
 	}
-	SET(engine->round_seen_ns, now_ns);
+	SET(load->round_seen_ns, now_ns);
 	SET(own->waits_device, device);
 	SET(own->waits_since_ns, since);
 	SET(own->waits_until_ns, from_ns + BACK_NS);
@@ -78,7 +79,7 @@ uint64_t vgpu_queue_wait(struct vgpu_process *p, uint32_t device, uint64_t since
 bool vgpu_queue_gives_way(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 {
 	const struct vgpu_ledger_slot *own = &vgpu_pages.ledger->slot[GET(p->slot)];
-	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_load *load = vgpu_load(p, device);
 	uint64_t since = now_ns, age;
 	bool before;
 
@@ -89,16 +90,16 @@ bool vgpu_queue_gives_way(struct vgpu_process *p, uint32_t device, uint64_t now_
 		return false;
 	if (GET(own->waits_until_ns) != 0)
 		since = GET(own->waits_since_ns);
-	else if (GET(engine->round_left_ns) > 0)
-		since = GET(engine->round_since_ns);
+	else if (GET(load->round_left_ns) > 0)
+		since = GET(load->round_since_ns);
 	others(p, device, since, now_ns, &before);
 	return before;
 }
 
 void vgpu_queue_leave(struct vgpu_process *p, uint32_t device, uint64_t since_ns, uint64_t taken_ns)
 {
-	if (taken_ns != 0 && GET(p->engine[device].round_left_ns) > 0)
-		ADD(p->engine[device].round_left_ns, -(int64_t)taken_ns);
+	if (taken_ns != 0 && GET(vgpu_load(p, device)->round_left_ns) > 0)
+		ADD(vgpu_load(p, device)->round_left_ns, -(int64_t)taken_ns);
 	if (since_ns != 0)
 		SET(vgpu_pages.ledger->slot[GET(p->slot)].waits_until_ns, 0);
 }

@@ -40,9 +40,9 @@ static bool is_elastic(void)
 
 bool vgpu_turns_spare(struct vgpu_process *p, uint32_t device)
 {
-	struct vgpu_seat *seat = &p->engine[device].seat;
+	const struct vgpu_turns *turns = &vgpu_load(p, device)->turns;
 
-	return is_elastic() && (GET(seat->may_until_ns) == UINT64_MAX || GET(seat->spare));
+	return is_elastic() && (GET(turns->may_until_ns) == UINT64_MAX || GET(turns->spare));
 }
 
 bool vgpu_turns_siblings_busy(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
@@ -85,17 +85,18 @@ static uint64_t brisk_frame(const struct vgpu_seat *seat, uint32_t weight, uint3
 }
 
 /* Reads what all others say, as far as it is believed. */
-static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[VGPU_NEIGHBOURS],
+static uint32_t listen(struct vgpu_process *p, uint32_t device, struct vgpu_turn_other other[VGPU_NEIGHBOURS],
 		       uint64_t now_ns)
 {
-	struct vgpu_seat *seat = &engine->seat;
-	uint64_t passed = now_ns - seat->looked_ns, drained = 0;
+	struct vgpu_seat *seat = vgpu_seat(p, device);
+	struct vgpu_turns *turns = &vgpu_load(p, device)->turns;
+	uint64_t passed = now_ns - turns->looked_ns, drained = 0;
 	uint32_t others = 0;
 	uint64_t frame_ns = brisk_frame(seat, seat->weight, GET(seat->mine->brisk_us));
 
-	if (seat->looked_ns != 0)
+	if (turns->looked_ns != 0)
 		vgpu_turn_be_patient(&seat->patience, seat->party, seat->count, seat->weight,
-				     seat->all_weights, passed, seat->waited);
+				     seat->all_weights, passed, turns->waited);
 	for (uint32_t i = 0; i < seat->count; i++) {
 		struct vgpu_neighbour *neighbour = &seat->neighbour[i];
 
@@ -111,16 +112,17 @@ static uint32_t listen(struct vgpu_engine *engine, struct vgpu_turn_other other[
 		frame_ns =
 			later(frame_ns, brisk_frame(seat, seat->party[i].weight, neighbour->claim.brisk_us));
 		seat->party[i].held = neighbour->claim.holds_since_ns != 0;
-		seat->held_ns = seat->party[i].held ? now_ns : seat->held_ns;
+		turns->held_ns = seat->party[i].held ? now_ns : turns->held_ns;
 		other[others++] = (struct vgpu_turn_other){.wants_since_ns = neighbour->claim.wants_since_ns,
 							   .holds_since_ns = neighbour->claim.holds_since_ns,
 							   .spare = neighbour->claim.spare != 0,
 							   .id = neighbour->job_id};
 	}
-	seat->looked_ns = now_ns;
-	seat->frame_ns = frame_ns != 0 ? frame_ns : VGPU_TURN_FRAME_NS;
+	turns->looked_ns = now_ns;
+	turns->frame_ns = frame_ns != 0 ? frame_ns : VGPU_TURN_FRAME_NS;
 	/* Whatever they say: what this slice does in its turn is counted. */
-	SET(engine->others_until_ns, drained < seat->taken_ns + LATE_NS ? drained : seat->taken_ns + LATE_NS);
+	SET(vgpu_load(p, device)->others_until_ns,
+	    drained < turns->taken_ns + LATE_NS ? drained : turns->taken_ns + LATE_NS);
 	return others;
 }
 
@@ -133,20 +135,21 @@ static uint32_t brisk_us(uint64_t used_ns, uint32_t times, uint64_t most_ns)
 /* Whether this slice waits for its results, or for something to do, again and again, over some turns. */
 static void judge_turns(struct vgpu_process *p, uint32_t device)
 {
-	struct vgpu_seat *seat = &p->engine[device].seat;
-	uint32_t drains = GET(p->engine[device].drains) - seat->drains;
-	uint64_t used_ns = GET(vgpu_pages.ledger->busy_ns[device]) - seat->used_ns;
+	struct vgpu_seat *seat = vgpu_seat(p, device);
+	struct vgpu_turns *turns = &vgpu_load(p, device)->turns;
+	uint32_t drains = GET(vgpu_load(p, device)->drains) - turns->drains;
+	uint64_t used_ns = GET(vgpu_pages.ledger->busy_ns[device]) - turns->used_ns;
 	uint32_t before_us = GET(seat->mine->brisk_us), us;
 
 	if (used_ns < JUDGED_NS)
 		return;
 	us = brisk_us(used_ns, drains, VGPU_TURN_BRISK_NS);
-	us = us != 0 ? us : brisk_us(used_ns, seat->rests, VGPU_TURN_RESTS_NS);
+	us = us != 0 ? us : brisk_us(used_ns, turns->rests, VGPU_TURN_RESTS_NS);
 	/* One time more or less may fall into what is judged: that makes no difference of turns. */
 	SET(seat->mine->brisk_us, us != 0 && before_us != 0 ? (3 * before_us + us) / 4 : us);
-	seat->drains += drains;
-	seat->used_ns += used_ns;
-	seat->rests = 0;
+	turns->drains += drains;
+	turns->used_ns += used_ns;
+	turns->rests = 0;
 }
 
 static void leave_turn(struct vgpu_seat *seat, uint64_t drained_ns)
@@ -158,29 +161,29 @@ static void leave_turn(struct vgpu_seat *seat, uint64_t drained_ns)
 	vgpu_futex_wake(&seat->mine->bell, INT32_MAX, 0);
 }
 
-static void set_may(struct vgpu_engine *engine, uint64_t until_ns)
+static void set_may(struct vgpu_load *load, uint64_t until_ns)
 {
-	if (GET(engine->seat.may_until_ns) == until_ns)
+	if (GET(load->turns.may_until_ns) == until_ns)
 		return;
-	SET(engine->seat.may_until_ns, until_ns);
+	SET(load->turns.may_until_ns, until_ns);
 	if (until_ns != UINT64_MAX)
-		SET(engine->ample, 0);
-	SET(engine->batch_try_ns, 0);
-	vgpu_engine_ring(engine);
+		SET(load->ample, 0);
+	SET(load->batch_try_ns, 0);
+	vgpu_load_ring(load);
 }
 
 /* What takes longer than expected may do so for a while yet. */
-static uint64_t remaining(struct vgpu_engine *engine, uint64_t now_ns)
+static uint64_t remaining(struct vgpu_load *load, uint64_t now_ns)
 {
-	uint64_t ns = vgpu_engine_remaining(engine, now_ns);
+	uint64_t ns = vgpu_load_remaining(load, now_ns);
 
-	return ns == 0 && GET(engine->in_flight) != 0 ? NEAR_NS * 2 : ns;
+	return ns == 0 && GET(load->in_flight) != 0 ? NEAR_NS * 2 : ns;
 }
 
 /* How soon to look for the end of what is in flight: closely when it is near, and less so the later it is. */
-static uint64_t until_end(const struct vgpu_engine *engine, uint64_t now_ns)
+static uint64_t until_end(const struct vgpu_load *load, uint64_t now_ns)
 {
-	uint64_t end_ns = GET(engine->progress_ns) + GET(engine->expected_ns);
+	uint64_t end_ns = GET(load->progress_ns) + GET(load->expected_ns);
 	uint64_t ns = end_ns > now_ns + NEAR_NS ? end_ns - now_ns - NEAR_NS
 		      : now_ns > end_ns		? (now_ns - end_ns) / 8
 						: 0;
@@ -190,53 +193,56 @@ static uint64_t until_end(const struct vgpu_engine *engine, uint64_t now_ns)
 
 static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 {
-	struct vgpu_engine *engine = &p->engine[device];
-	struct vgpu_seat *seat = &engine->seat;
-	uint64_t quantum = vgpu_turn_quantum(seat->weight, whole(seat), seat->frame_ns);
-	bool busy = GET(engine->in_flight) != 0, siblings = vgpu_turns_siblings_busy(p, device, now_ns);
+	struct vgpu_load *load = vgpu_load(p, device);
+	struct vgpu_seat *seat = vgpu_seat(p, device);
+	struct vgpu_turns *turns = &load->turns;
+	uint64_t quantum = vgpu_turn_quantum(seat->weight, whole(seat), turns->frame_ns);
+	bool busy = GET(load->in_flight) != 0, siblings = vgpu_turns_siblings_busy(p, device, now_ns);
 	int64_t have = vgpu_time_credit(p, device, now_ns);
 	/* To begin a turn there must be enough to fill it; more comes while it lasts. */
 	int64_t enough = GET(seat->mine->holds_since_ns) != 0
 				 ? 0
 				 : (int64_t)(quantum * (100 - seat->weight) / 100 * 9 / 10);
-	bool waiting = vgpu_engine_waits(engine);
+	bool waiting = vgpu_load_waits(load);
 
 	/* More than is kept there never will be. */
-	if (enough > (int64_t)later(GET(engine->burst_ns), VGPU_SHARE_BURST_NS) * 9 / 10)
-		enough = (int64_t)later(GET(engine->burst_ns), VGPU_SHARE_BURST_NS) * 9 / 10;
-	if (busy || waiting || siblings || seat->idle_since_ns == 0)
-		seat->idle_since_ns = now_ns;
-	SET(seat->spare, is_elastic() && have < enough);
+	if (enough > (int64_t)later(GET(load->burst_ns), VGPU_SHARE_BURST_NS) * 9 / 10)
+		enough = (int64_t)later(GET(load->burst_ns), VGPU_SHARE_BURST_NS) * 9 / 10;
+	if (busy || waiting || siblings || turns->idle_since_ns == 0)
+		turns->idle_since_ns = now_ns;
+	SET(turns->spare, is_elastic() && have < enough);
 	return (struct vgpu_turn_self){.wants_since_ns = GET(seat->mine->wants_since_ns),
 				       .holds_since_ns = GET(seat->mine->holds_since_ns),
-				       .held_ns = seat->held_ns,
+				       .held_ns = turns->held_ns,
 				       .quantum_ns = quantum,
-				       .idle_ns = now_ns - seat->idle_since_ns,
-				       .remaining_ns = remaining(engine, now_ns),
+				       .idle_ns = now_ns - turns->idle_since_ns,
+				       .remaining_ns = remaining(load, now_ns),
 				       .id = vgpu_pages.limits->job_id,
-				       .spare = GET(seat->spare),
+				       .spare = GET(turns->spare),
 				       .in_flight = busy || siblings,
-				       .wants = waiting && (have >= enough || GET(seat->spare)),
-				       .full = GET(seat->full) != 0,
-				       .dry = waiting && !busy && !siblings && have < 0 && !GET(seat->spare)};
+				       .wants = waiting && (have >= enough || GET(turns->spare)),
+				       .full = GET(turns->full) != 0,
+				       .dry = waiting && !busy && !siblings && have < 0 &&
+					      !GET(turns->spare)};
 }
 
 /* What was earned while others had their turns is there to be used, and so is what the next turn needs beyond
  * what comes while it lasts. */
 static void begin(struct vgpu_process *p, uint32_t device, const struct vgpu_turn_self *self, uint64_t now_ns)
 {
-	struct vgpu_engine *engine = &p->engine[device];
-	struct vgpu_seat *seat = &engine->seat;
+	struct vgpu_load *load = vgpu_load(p, device);
+	struct vgpu_seat *seat = vgpu_seat(p, device);
+	struct vgpu_turns *turns = &load->turns;
 	uint64_t waited = self->wants_since_ns != 0 && self->wants_since_ns < now_ns
 				  ? now_ns - self->wants_since_ns
 				  : 0;
 	uint64_t burst = later(waited * seat->weight, self->quantum_ns * (100 - seat->weight)) / 100 +
 			 VGPU_SHARE_BURST_NS;
 
-	SET(engine->burst_ns, burst < VGPU_SHARE_WAITED_NS ? burst : VGPU_SHARE_WAITED_NS);
-	seat->taken_ns = now_ns;
-	SET(seat->full, 0);
-	SET(seat->quantum_ns, self->quantum_ns);
+	SET(load->burst_ns, burst < VGPU_SHARE_WAITED_NS ? burst : VGPU_SHARE_WAITED_NS);
+	turns->taken_ns = now_ns;
+	SET(turns->full, 0);
+	SET(turns->quantum_ns, self->quantum_ns);
 	SET(seat->mine->holds_since_ns, now_ns);
 	SET(seat->mine->wants_since_ns, 0);
 }
@@ -257,36 +263,37 @@ static void wait_at(struct vgpu_seat *seat, uint32_t **bell, uint32_t *rung)
 static uint64_t follow(struct vgpu_process *p, uint32_t device, const struct vgpu_turn_self *self,
 		       enum vgpu_turn turn, uint64_t now_ns)
 {
-	struct vgpu_engine *engine = &p->engine[device];
-	struct vgpu_seat *seat = &engine->seat;
+	struct vgpu_load *load = vgpu_load(p, device);
+	struct vgpu_seat *seat = vgpu_seat(p, device);
+	struct vgpu_turns *turns = &load->turns;
 
 	switch (turn) {
 	case VGPU_TURN_FREE:
 		if (self->holds_since_ns == 0)
 			begin(p, device, self, now_ns);
-		else if (now_ns - seat->taken_ns > EARNED_NS)
-			SET(engine->burst_ns, VGPU_SHARE_BURST_NS);
-		set_may(engine, UINT64_MAX);
+		else if (now_ns - turns->taken_ns > EARNED_NS)
+			SET(load->burst_ns, VGPU_SHARE_BURST_NS);
+		set_may(load, UINT64_MAX);
 		return LOOK_NS;
 	case VGPU_TURN_TAKE:
 		begin(p, device, self, now_ns);
-		set_may(engine, now_ns + self->quantum_ns);
+		set_may(load, now_ns + self->quantum_ns);
 		return LOOK_NS;
 	case VGPU_TURN_KEEP:
 		/* A turn begins when somebody else wants one. */
-		set_may(engine, self->holds_since_ns + self->quantum_ns);
+		set_may(load, self->holds_since_ns + self->quantum_ns);
 		return self->remaining_ns > LOOK_NS ? LOOK_NS : NEAR_NS * 2;
 	case VGPU_TURN_DRAIN:
-		set_may(engine, 0);
-		return until_end(engine, now_ns);
+		set_may(load, 0);
+		return until_end(load, now_ns);
 	case VGPU_TURN_LEAVE:
-		set_may(engine, 0);
+		set_may(load, 0);
 		judge_turns(p, device);
 		leave_turn(seat, now_ns + self->remaining_ns);
 		return NEAR_NS;
 	case VGPU_TURN_WAIT:
-		set_may(engine, 0);
-		seat->waited = self->wants;
+		set_may(load, 0);
+		turns->waited = self->wants;
 		return LOOK_NS;
 	}
 	return LOOK_NS;
@@ -296,49 +303,52 @@ static uint64_t follow(struct vgpu_process *p, uint32_t device, const struct vgp
 static void rest(struct vgpu_process *p, uint32_t device, const struct vgpu_turn_self *self, uint32_t others,
 		 uint64_t now_ns)
 {
-	struct vgpu_seat *seat = &p->engine[device].seat;
+	struct vgpu_seat *seat = vgpu_seat(p, device);
+	struct vgpu_turns *turns = &vgpu_load(p, device)->turns;
 
 	if (self->holds_since_ns != 0) {
-		seat->rests++;
+		turns->rests++;
 		judge_turns(p, device);
 		leave_turn(seat, now_ns);
 	}
 	SET(seat->mine->wants_since_ns, 0);
-	set_may(&p->engine[device], others == 0 ? UINT64_MAX : 0);
+	set_may(vgpu_load(p, device), others == 0 ? UINT64_MAX : 0);
 }
 
 uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_ns, uint32_t **bell,
 			 uint32_t *rung)
 {
-	struct vgpu_engine *engine = &p->engine[device];
-	struct vgpu_seat *seat = &engine->seat;
+	struct vgpu_load *load = vgpu_load(p, device);
+	struct vgpu_seat *seat = vgpu_seat(p, device);
+	struct vgpu_turns *turns = &load->turns;
 	struct vgpu_turn_other other[VGPU_NEIGHBOURS];
 	struct vgpu_turn_self self;
 	enum vgpu_turn turn;
 	uint32_t others;
 
-	SET(seat->shared, is_shared(seat, device));
-	if (!seat->shared) {
-		set_may(engine, UINT64_MAX);
-		seat->looked_ns = 0;
+	SET(turns->shared, is_shared(seat, device));
+	SET(turns->neighbours, seat->count);
+	if (!turns->shared) {
+		set_may(load, UINT64_MAX);
+		turns->looked_ns = 0;
 		return 0;
 	}
 	if (!vgpu_claims_are_seen(seat, now_ns)) {
-		set_may(engine, 0);
+		set_may(load, 0);
 		return LOOK_NS;
 	}
 	/* What was used before this process came, or while nobody else was there, says nothing of its
 	 * turns. */
-	if (seat->looked_ns == 0)
-		seat->used_ns = GET(vgpu_pages.ledger->busy_ns[device]);
-	others = listen(engine, other, now_ns);
+	if (turns->looked_ns == 0)
+		turns->used_ns = GET(vgpu_pages.ledger->busy_ns[device]);
+	others = listen(p, device, other, now_ns);
 	self = myself(p, device, now_ns);
-	seat->waited = false;
+	turns->waited = false;
 	/* How long it really took to drain, as soon as that is known: the next one is not charged for it. */
 	if (self.holds_since_ns == 0 && !self.in_flight &&
-	    GET(seat->mine->drained_ns) > GET(engine->progress_ns))
-		SET(seat->mine->drained_ns, GET(engine->progress_ns));
-	if (!self.in_flight && !vgpu_engine_waits(engine) && self.idle_ns >= VGPU_TURN_IDLE_NS) {
+	    GET(seat->mine->drained_ns) > GET(load->progress_ns))
+		SET(seat->mine->drained_ns, GET(load->progress_ns));
+	if (!self.in_flight && !vgpu_load_waits(load) && self.idle_ns >= VGPU_TURN_IDLE_NS) {
 		rest(p, device, &self, others, now_ns);
 		return 0;
 	}

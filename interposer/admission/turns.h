@@ -10,22 +10,23 @@
 #ifndef VGPU_ADMISSION_TURNS_H
 #define VGPU_ADMISSION_TURNS_H
 
+#include "admission/load.h"
 #include "process/process.h"
 
 #include <stdbool.h>
 
 /* Whether so much more may be launched now. What would mostly lie behind the end of the turn waits for the
  * next one, but what is longer than a turn begins in its first half. */
-static inline bool vgpu_turns_may_launch(struct vgpu_engine *engine, uint64_t now_ns, uint64_t need_ns)
+static inline bool vgpu_turns_may_launch(struct vgpu_load *load, uint64_t now_ns, uint64_t need_ns)
 {
-	uint64_t until = __atomic_load_n(&engine->seat.may_until_ns, __ATOMIC_RELAXED);
-	uint64_t quantum = __atomic_load_n(&engine->seat.quantum_ns, __ATOMIC_RELAXED);
-	uint64_t ahead = __atomic_load_n(&engine->expected_ns, __ATOMIC_RELAXED);
+	uint64_t until = __atomic_load_n(&load->turns.may_until_ns, __ATOMIC_RELAXED);
+	uint64_t quantum = __atomic_load_n(&load->turns.quantum_ns, __ATOMIC_RELAXED);
+	uint64_t ahead = __atomic_load_n(&load->expected_ns, __ATOMIC_RELAXED);
 
 	if (until == UINT64_MAX || now_ns + ahead + (need_ns < quantum ? need_ns : quantum) / 2 < until)
 		return true;
 	if (until != 0)
-		__atomic_store_n(&engine->seat.full, 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&load->turns.full, 1, __ATOMIC_RELAXED);
 	return false;
 }
 
@@ -33,14 +34,14 @@ static inline bool vgpu_turns_may_launch(struct vgpu_engine *engine, uint64_t no
  * for all that is in flight: so that is no more than this. */
 #define VGPU_TURNS_AHEAD_NS 3000000u
 /* For how long the next launch waits for that. */
-static inline uint64_t vgpu_turns_ahead(const struct vgpu_engine *engine, uint64_t now_ns)
+static inline uint64_t vgpu_turns_ahead(const struct vgpu_load *load, uint64_t now_ns)
 {
 	uint64_t remaining;
 
-	if (!__atomic_load_n(&engine->seat.shared, __ATOMIC_RELAXED) ||
-	    __atomic_load_n(&engine->seat.may_until_ns, __ATOMIC_RELAXED) != UINT64_MAX)
+	if (!__atomic_load_n(&load->turns.shared, __ATOMIC_RELAXED) ||
+	    __atomic_load_n(&load->turns.may_until_ns, __ATOMIC_RELAXED) != UINT64_MAX)
 		return 0;
-	remaining = vgpu_engine_remaining(engine, now_ns);
+	remaining = vgpu_load_remaining(load, now_ns);
 	return remaining > VGPU_TURNS_AHEAD_NS ? remaining - VGPU_TURNS_AHEAD_NS : 0;
 }
 

@@ -119,8 +119,8 @@ bool vgpu_context_leaves(struct vgpu_process *p, CUcontext context, struct vgpu_
 		vgpu_batch_release_all(p, d);
 	vgpu_streams_context_gone(p, context);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
-		vgpu_samples_context_gone(&p->engine[d], context);
-		vgpu_semaphore_context_gone(&p->engine[d], context);
+		vgpu_samples_context_gone(vgpu_engine(p, d), context);
+		vgpu_semaphore_context_gone(vgpu_engine(p, d), context);
 	}
 	return vgpu_contexts_take(p, context, noted);
 }

@@ -13,8 +13,8 @@ struct vgpu_overhead {
 	uint64_t promised_bytes; /* of these: heaps that the driver may not have made yet */
 	uint64_t coming_bytes; /* and contexts that are being made */
 	uint32_t contexts_coming;
-	uint64_t measured_bytes; /* what the driver had taken when it was asked last; UINT64_MAX: it did not say */
 	uint64_t read_ns; /* when the driver was asked last */
+	uint64_t measured_bytes; /* what it had taken then; UINT64_MAX: it did not say */
 	uint64_t free_bytes; /* the device's free memory then */
 	uint64_t allocated_bytes; /* and what this process had allocated */
 	uint64_t managed_bytes; /* of that: managed memory */
@@ -26,7 +26,7 @@ struct vgpu_overheads {
 	uint64_t every_ns; /* how often it is asked now */
 	struct vgpu_overhead of[VGPU_MAX_DEVICES];
 };
-_Static_assert(sizeof(struct vgpu_overheads) <= VGPU_MEMORY_AT - VGPU_CONTEXT_AT, "it has room");
+_Static_assert(sizeof(struct vgpu_overheads) <= VGPU_STREAMS_AT - VGPU_CONTEXT_AT, "it has room");
 
 static inline struct vgpu_overheads *vgpu_overheads(const struct vgpu_process *p)
 {

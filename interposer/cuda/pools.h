@@ -16,7 +16,7 @@
  * the driver take some. */
 static void synchronised(struct vgpu_process *p)
 {
-	__atomic_store_n(&p->synchronised, 1, __ATOMIC_RELAXED);
+	vgpu_gate_synchronised(p);
 	vgpu_lease_drop_if_shared();
 	vgpu_pools_synchronised(p);
 	vgpu_overhead_catch_up(p);

@@ -6,6 +6,7 @@
 #include "admission/credit.h"
 #include "base/atomics.h"
 #include "base/futex.h"
+#include "gate/own.h"
 #include "streams/groups.h"
 #include "streams/semaphore.h"
 
@@ -26,9 +27,14 @@
 /* A turn may begin at any time. */
 #define LOOK_NS 200000u
 
-static struct vgpu_batch *batch_of(struct vgpu_engine *engine, uint64_t number)
+static struct vgpu_batches *batches_of(const struct vgpu_process *p, uint32_t device)
 {
-	return &engine->batch[number % VGPU_BATCHES];
+	return &vgpu_gate(p)->batches[device];
+}
+
+static struct vgpu_batch *batch_of(struct vgpu_batches *batches, uint64_t number)
+{
+	return &batches->batch[number % VGPU_BATCHES];
 }
 
 static bool has_place(struct vgpu_stream *stream)
@@ -47,37 +53,39 @@ static uint64_t ns_in_batch(const struct vgpu_stream *stream, uint64_t number)
 }
 
 /* With the mutex held: whether the launch goes with the last batch. */
-static bool fits(struct vgpu_engine *engine, const struct vgpu_stream *stream, uint64_t expected_ns)
+static bool fits(const struct vgpu_load *load, struct vgpu_batches *batches, const struct vgpu_stream *stream,
+		 uint64_t expected_ns)
 {
-	const struct vgpu_batch *last = batch_of(engine, engine->batch_next - 1);
-	uint64_t most_ns = GET(engine->seat.shared) ? BATCH_SHARED_NS : BATCH_NS;
+	const struct vgpu_batch *last = batch_of(batches, load->batch_next - 1);
+	uint64_t most_ns = GET(load->turns.shared) ? BATCH_SHARED_NS : BATCH_NS;
 
-	return ns_in_batch(stream, engine->batch_next) + expected_ns <=
+	return ns_in_batch(stream, load->batch_next) + expected_ns <=
 		       (last->ns > most_ns ? last->ns : most_ns) &&
 	       last->all_ns + expected_ns <= BATCH_ALL_NS && last->launches < BATCH_LAUNCHES;
 }
 
 /* With the mutex held: the number of the batch to add to, 0 when there is no place. */
-static uint64_t open_batch(struct vgpu_engine *engine, const struct vgpu_stream *stream, uint64_t expected_ns)
+static uint64_t open_batch(struct vgpu_load *load, struct vgpu_batches *batches,
+			   const struct vgpu_stream *stream, uint64_t expected_ns)
 {
-	if (engine->batch_first == engine->batch_next)
-		engine->held_ns = engine->held_launches = 0;
-	else if (engine->held_ns + expected_ns > HELD_NS || engine->held_launches >= HELD_LAUNCHES)
+	if (load->batch_first == load->batch_next)
+		batches->held_ns = batches->held_launches = 0;
+	else if (batches->held_ns + expected_ns > HELD_NS || batches->held_launches >= HELD_LAUNCHES)
 		return 0;
-	else if (fits(engine, stream, expected_ns))
-		return engine->batch_next;
-	if (engine->batch_next - engine->batch_first >= VGPU_BATCHES)
+	else if (fits(load, batches, stream, expected_ns))
+		return load->batch_next;
+	if (load->batch_next - load->batch_first >= VGPU_BATCHES)
 		return 0;
-	*batch_of(engine, engine->batch_next) = (struct vgpu_batch){.begun_ns = vgpu_now_ns()};
-	__atomic_store_n(&engine->batch_next, engine->batch_next + 1, __ATOMIC_SEQ_CST);
-	return engine->batch_next;
+	*batch_of(batches, load->batch_next) = (struct vgpu_batch){.begun_ns = vgpu_now_ns()};
+	__atomic_store_n(&load->batch_next, load->batch_next + 1, __ATOMIC_SEQ_CST);
+	return load->batch_next;
 }
 
 /* With the mutex held. Returns by how much the batch becomes longer. */
-static uint64_t add_to_batch(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t number,
+static uint64_t add_to_batch(struct vgpu_batches *batches, struct vgpu_stream *stream, uint64_t number,
 			     uint64_t expected_ns, uint32_t places)
 {
-	struct vgpu_batch *batch = batch_of(engine, number - 1);
+	struct vgpu_batch *batch = batch_of(batches, number - 1);
 	uint64_t ns = ns_in_batch(stream, number) + expected_ns, more = ns > batch->ns ? ns - batch->ns : 0;
 
 	stream->batch = number;
@@ -85,8 +93,8 @@ static uint64_t add_to_batch(struct vgpu_engine *engine, struct vgpu_stream *str
 	batch->ns += more;
 	batch->all_ns += expected_ns;
 	batch->launches += places;
-	engine->held_ns += more;
-	engine->held_launches += places;
+	batches->held_ns += more;
+	batches->held_launches += places;
 	return more;
 }
 
@@ -100,21 +108,24 @@ static void mark_all(struct vgpu_engine *engine, CUcontext context)
 	}
 }
 
-uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
-			 uint64_t expected_ns, uint32_t places, uint64_t *reserved_ns, bool *first)
+uint64_t vgpu_batch_join(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream,
+			 CUcontext context, uint64_t expected_ns, uint32_t places, uint64_t *reserved_ns,
+			 bool *first)
 {
+	struct vgpu_engine *engine = vgpu_engine(p, device);
+	struct vgpu_batches *batches = batches_of(p, device);
 	uint64_t number, next;
 
 	*first = false;
 	if (GET(engine->semaphores_refused) != 0 || !vgpu_semaphore_ready(engine) || !has_place(stream))
 		return 0;
-	vgpu_mutex_lock(&engine->batch_mutex, VGPU_RANK_BATCHES);
-	*first = engine->batch_first == engine->batch_next;
-	next = engine->batch_next;
-	number = open_batch(engine, stream, expected_ns);
+	vgpu_mutex_lock(&batches->mutex, VGPU_RANK_BATCHES);
+	*first = engine->load.batch_first == engine->load.batch_next;
+	next = engine->load.batch_next;
+	number = open_batch(&engine->load, batches, stream, expected_ns);
 	if (number != 0)
-		*reserved_ns = add_to_batch(engine, stream, number, expected_ns, places);
-	vgpu_mutex_unlock(&engine->batch_mutex);
+		*reserved_ns = add_to_batch(batches, stream, number, expected_ns, places);
+	vgpu_mutex_unlock(&batches->mutex);
 	if (number > next)
 		mark_all(engine, context);
 	return number;
@@ -143,7 +154,7 @@ static void begin_flight(struct vgpu_engine *engine, uint64_t now_ns)
 		for (uint32_t g = stream->tail; g != stream->head; g++) {
 			struct vgpu_group *group = &stream->group[g % VGPU_GROUPS];
 
-			if (group->held && !vgpu_batch_is_held(engine, group->batch))
+			if (group->held && !vgpu_batch_is_held(&engine->load, group->batch))
 				vgpu_groups_let_go(engine, stream, group, now_ns);
 		}
 		vgpu_mutex_unlock(&stream->mutex);
@@ -153,65 +164,67 @@ static void begin_flight(struct vgpu_engine *engine, uint64_t now_ns)
 /* Lets the oldest batch go, of which taken_ns have been taken off the share. */
 static void open_oldest(struct vgpu_process *p, uint32_t device, uint64_t taken_ns)
 {
-	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_engine *engine = vgpu_engine(p, device);
+	struct vgpu_batches *batches = batches_of(p, device);
 	struct vgpu_batch batch;
 	uint64_t number, now = vgpu_now_ns();
 
-	vgpu_mutex_lock(&engine->batch_mutex, VGPU_RANK_BATCHES);
-	number = engine->batch_first + 1;
-	batch = *batch_of(engine, number - 1);
-	engine->held_ns -= batch.ns;
-	engine->held_launches -= batch.launches;
-	__atomic_store_n(&engine->batch_first, number, __ATOMIC_RELEASE);
-	vgpu_mutex_unlock(&engine->batch_mutex);
+	vgpu_mutex_lock(&batches->mutex, VGPU_RANK_BATCHES);
+	number = engine->load.batch_first + 1;
+	batch = *batch_of(batches, number - 1);
+	batches->held_ns -= batch.ns;
+	batches->held_launches -= batch.launches;
+	__atomic_store_n(&engine->load.batch_first, number, __ATOMIC_RELEASE);
+	vgpu_mutex_unlock(&batches->mutex);
 	/* Some more may have joined meanwhile. */
 	if (batch.ns != taken_ns)
 		vgpu_time_settle(p, device, now, (int64_t)batch.ns - (int64_t)taken_ns);
 	begin_flight(engine, now);
 	vgpu_semaphore_signal(engine, VGPU_SEMAPHORE_BATCHES, (uint32_t)number);
 	vgpu_time_waited(p, device,
-			 now - (batch.begun_ns > engine->opened_ns ? batch.begun_ns : engine->opened_ns));
-	engine->opened_ns = now;
+			 now - (batch.begun_ns > batches->opened_ns ? batch.begun_ns : batches->opened_ns));
+	batches->opened_ns = now;
 }
 
-static uint64_t oldest_ns(struct vgpu_engine *engine)
+static uint64_t oldest_ns(const struct vgpu_load *load, struct vgpu_batches *batches)
 {
 	uint64_t ns;
 
-	vgpu_mutex_lock(&engine->batch_mutex, VGPU_RANK_BATCHES);
-	ns = batch_of(engine, engine->batch_first)->ns;
-	vgpu_mutex_unlock(&engine->batch_mutex);
+	vgpu_mutex_lock(&batches->mutex, VGPU_RANK_BATCHES);
+	ns = batch_of(batches, load->batch_first)->ns;
+	vgpu_mutex_unlock(&batches->mutex);
 	return ns;
 }
 
-static bool others_release(struct vgpu_engine *engine)
+static bool others_release(struct vgpu_batches *batches)
 {
-	return __atomic_exchange_n(&engine->releasing, 1, __ATOMIC_ACQUIRE) != 0;
+	return __atomic_exchange_n(&batches->releasing, 1, __ATOMIC_ACQUIRE) != 0;
 }
 
 /* Until when it is not worth it to try again. */
 static uint64_t try_at(struct vgpu_process *p, uint32_t device, enum vgpu_admission admission,
 		       uint64_t wait_ns)
 {
-	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_batches *batches = batches_of(p, device);
 	uint64_t now = vgpu_now_ns();
 
 	/* What stalls ends some time, or is let pass. */
-	if (admission != VGPU_NO_CREDIT || engine->batch_waiting.stalled_ns != 0)
+	if (admission != VGPU_NO_CREDIT || batches->waiting.stalled_ns != 0)
 		return now + (wait_ns < LOOK_NS ? wait_ns : LOOK_NS);
-	return vgpu_admission_queue(p, device, &engine->batch_waiting, wait_ns, now);
+	return vgpu_admission_queue(p, device, &batches->waiting, wait_ns, now);
 }
 
 /* True when the oldest batch has been let go. */
 static bool release_oldest(struct vgpu_process *p, uint32_t device)
 {
-	struct vgpu_engine *engine = &p->engine[device];
-	uint64_t ns = oldest_ns(engine), wait;
+	struct vgpu_load *load = vgpu_load(p, device);
+	struct vgpu_batches *batches = batches_of(p, device);
+	uint64_t ns = oldest_ns(load, batches), wait;
 	enum vgpu_admission admission =
-		vgpu_admission_try(p, device, ns, VGPU_STALL_AT_MOST_NS, &engine->batch_waiting, &wait);
+		vgpu_admission_try(p, device, ns, VGPU_STALL_AT_MOST_NS, &batches->waiting, &wait);
 
 	if (admission != VGPU_ADMITTED) {
-		SET(engine->batch_try_ns, try_at(p, device, admission, wait));
+		SET(load->batch_try_ns, try_at(p, device, admission, wait));
 		return false;
 	}
 	open_oldest(p, device, ns);
@@ -220,40 +233,42 @@ static bool release_oldest(struct vgpu_process *p, uint32_t device)
 
 uint64_t vgpu_batch_release(struct vgpu_process *p, uint32_t device)
 {
-	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_load *load = vgpu_load(p, device);
+	struct vgpu_batches *batches = batches_of(p, device);
 	uint64_t now, at;
 	bool any = false;
 
-	if (!vgpu_batch_pending(engine))
+	if (!vgpu_batch_pending(load))
 		return 0;
 	now = vgpu_now_ns();
-	if ((now < GET(engine->batch_try_ns) && GET(engine->stalled_ns) == 0) || others_release(engine)) {
-		at = GET(engine->batch_try_ns);
+	if ((now < GET(load->batch_try_ns) && GET(load->stalled_ns) == 0) || others_release(batches)) {
+		at = GET(load->batch_try_ns);
 		return at > now ? at - now : NEAR_NS;
 	}
 	/* Bounded: others may hold back as fast as this lets go. */
-	for (uint32_t i = 0; i < VGPU_BATCHES && vgpu_batch_pending(engine) && release_oldest(p, device); i++)
+	for (uint32_t i = 0; i < VGPU_BATCHES && vgpu_batch_pending(load) && release_oldest(p, device); i++)
 		any = true;
-	__atomic_store_n(&engine->releasing, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&batches->releasing, 0, __ATOMIC_RELEASE);
 	if (any)
-		vgpu_engine_ring(engine);
-	if (!vgpu_batch_pending(engine))
+		vgpu_load_ring(load);
+	if (!vgpu_batch_pending(load))
 		return 0;
 	now = vgpu_now_ns();
-	at = GET(engine->batch_try_ns);
+	at = GET(load->batch_try_ns);
 	return at > now ? at - now : NEAR_NS;
 }
 
 void vgpu_batch_release_all(struct vgpu_process *p, uint32_t device)
 {
-	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_load *load = vgpu_load(p, device);
+	struct vgpu_batches *batches = batches_of(p, device);
 
-	for (uint32_t i = 0; i < VGPU_BATCHES && vgpu_batch_pending(engine); i++) {
-		if (others_release(engine))
+	for (uint32_t i = 0; i < VGPU_BATCHES && vgpu_batch_pending(load); i++) {
+		if (others_release(batches))
 			return;
-		if (vgpu_batch_pending(engine))
+		if (vgpu_batch_pending(load))
 			open_oldest(p, device, 0);
-		__atomic_store_n(&engine->releasing, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&batches->releasing, 0, __ATOMIC_RELEASE);
 	}
-	vgpu_engine_ring(engine);
+	vgpu_load_ring(load);
 }

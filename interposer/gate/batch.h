@@ -11,7 +11,7 @@
 #ifndef VGPU_GATE_BATCH_H
 #define VGPU_GATE_BATCH_H
 
-#include "process/process.h"
+#include "streams/engine.h"
 
 #include <stdbool.h>
 
@@ -19,8 +19,9 @@
  * be taken from the share for it: nothing when other streams have longer work in the same batch. *first:
  * nothing was held back before it, so that the poller does not know yet. places: how many the driver's
  * queue may need for it. */
-uint64_t vgpu_batch_join(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
-			 uint64_t expected_ns, uint32_t places, uint64_t *reserved_ns, bool *first);
+uint64_t vgpu_batch_join(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream,
+			 CUcontext context, uint64_t expected_ns, uint32_t places, uint64_t *reserved_ns,
+			 bool *first);
 /* Makes the stream wait for it, right before the launch. */
 void vgpu_batch_wait(struct vgpu_process *p, struct vgpu_engine *engine, struct vgpu_stream *stream,
 		     CUcontext context, CUstream handle, uint64_t batch);

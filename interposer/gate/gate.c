@@ -38,22 +38,22 @@ static bool decide(struct vgpu_process *p)
 	uint64_t generation = GET(vgpu_pages.limits->generation);
 	uint32_t boards = 0, gated = 0;
 
-	vgpu_mutex_lock(&p->gate_mutex, VGPU_RANK_GATE);
+	vgpu_mutex_lock(&vgpu_gate(p)->mutex, VGPU_RANK_GATE);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {
 		const struct vgpu_board *board =
-			vgpu_claims_open(&p->engine[d].seat, d) ? p->engine[d].seat.board : NULL;
+			vgpu_claims_open(vgpu_seat(p, d), d) ? vgpu_seat(p, d)->board : NULL;
 
 		gated |= vgpu_time_is_capped(d);
 		if (board == NULL)
 			continue;
-		SET(p->gate_sequence[boards], GET(board->sequence));
-		SET(p->gate_board[boards++], board);
+		SET(vgpu_gate(p)->sequence[boards], GET(board->sequence));
+		SET(vgpu_gate(p)->board[boards++], board);
 		gated |= vgpu_claims_several(board);
 	}
 	SET(p->gated, gated);
-	__atomic_store_n(&p->gate_boards, boards, __ATOMIC_RELEASE);
+	__atomic_store_n(&vgpu_gate(p)->boards, boards, __ATOMIC_RELEASE);
 	SET(p->gate_generation, generation + 1);
-	vgpu_mutex_unlock(&p->gate_mutex);
+	vgpu_mutex_unlock(&vgpu_gate(p)->mutex);
 	/* The first launch after a load tells of itself by this, at no cost (context/overhead.h). */
 	ADD(p->gate_decided, 1);
 	return gated != 0;
@@ -62,10 +62,10 @@ static bool decide(struct vgpu_process *p)
 /* Whether all is as when that was decided: the limits page, and who else is on the boards of its GPUs. */
 static bool is_decided(const struct vgpu_process *p)
 {
-	uint32_t boards = __atomic_load_n(&p->gate_boards, __ATOMIC_ACQUIRE);
+	uint32_t boards = __atomic_load_n(&vgpu_gate(p)->boards, __ATOMIC_ACQUIRE);
 
 	for (uint32_t b = 0; b < boards; b++) {
-		if (GET(p->gate_board[b]->sequence) != GET(p->gate_sequence[b]))
+		if (GET(vgpu_gate(p)->board[b]->sequence) != GET(vgpu_gate(p)->sequence[b]))
 			return false;
 	}
 	return GET(p->gate_generation) == GET(vgpu_pages.limits->generation) + 1ull;
@@ -97,20 +97,20 @@ void vgpu_gate_forget(struct vgpu_process *p)
 /* bell: as it was before what is waited for was looked at. */
 static void wait_ns(struct vgpu_process *p, uint32_t device, uint32_t bell, uint64_t ns)
 {
-	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_engine *engine = vgpu_engine(p, device);
 	uint64_t since = vgpu_now_ns();
 	long slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0); /* how late the kernel may be, mostly 50 µs */
 
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
-	__atomic_fetch_add(&engine->waiters, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&engine->load.waiters, 1, __ATOMIC_SEQ_CST);
 	vgpu_poller_wake(p);
-	vgpu_futex_wait(&engine->bell, bell, FUTEX_PRIVATE_FLAG,
+	vgpu_futex_wait(&engine->load.bell, bell, FUTEX_PRIVATE_FLAG,
 			(int64_t)(ns < VGPU_WAIT_AT_MOST_NS ? ns : VGPU_WAIT_AT_MOST_NS));
-	__atomic_fetch_sub(&engine->waiters, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&engine->load.waiters, 1, __ATOMIC_RELAXED);
 	if (slack > 0)
 		prctl(PR_SET_TIMERSLACK, (unsigned long)slack, 0, 0, 0);
 	/* The same time is counted where work is held back on the GPU. */
-	if (!vgpu_batch_pending(engine))
+	if (!vgpu_batch_pending(&engine->load))
 		vgpu_time_waited(p, device, vgpu_now_ns() - since);
 }
 
@@ -123,9 +123,9 @@ static struct vgpu_stream *place_of(struct vgpu_process *p, uint32_t device, CUc
 	uint64_t since = 0, now;
 
 	for (;;) {
-		uint32_t bell = __atomic_load_n(&p->engine[device].bell, __ATOMIC_ACQUIRE);
+		uint32_t bell = __atomic_load_n(&vgpu_engine(p, device)->load.bell, __ATOMIC_ACQUIRE);
 
-		place = vgpu_streams_find(&p->engine[device], context, handle);
+		place = vgpu_streams_find(vgpu_engine(p, device), context, handle);
 		if (place != NULL)
 			return place;
 		now = vgpu_now_ns();
@@ -143,17 +143,17 @@ static bool rides_along(struct vgpu_process *p, uint32_t device, struct vgpu_str
 {
 	uint64_t now = vgpu_now_ns();
 
-	return stream != NULL && vgpu_engine_remaining(&p->engine[device], now) >= expected_ns / 4 * 3 &&
+	return stream != NULL && vgpu_load_remaining(vgpu_load(p, device), now) >= expected_ns / 4 * 3 &&
 	       vgpu_time_credit(p, device, now) >= -(int64_t)expected_ns && vgpu_groups_idle(stream);
 }
 
 /* The poller looks more often from now on. */
 static void no_longer_ample(struct vgpu_process *p, struct vgpu_engine *engine)
 {
-	SET(engine->waited, 1);
-	if (GET(engine->ample) == 0)
+	SET(engine->load.waited, 1);
+	if (GET(engine->load.ample) == 0)
 		return;
-	SET(engine->ample, 0);
+	SET(engine->load.ample, 0);
 	vgpu_poller_ring(p);
 }
 
@@ -161,7 +161,7 @@ static void no_longer_ample(struct vgpu_process *p, struct vgpu_engine *engine)
 static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *launch,
 		  const struct vgpu_cost *cost, CUcontext context, bool capturing)
 {
-	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_engine *engine = vgpu_engine(p, device);
 	bool known = launch->expected_ns != VGPU_UNKNOWN_NS, first;
 	uint64_t at_most =
 		!known && GET(cost->since_sample) > 1 ? VGPU_SAME_AT_MOST_NS : VGPU_STALL_AT_MOST_NS;
@@ -171,7 +171,7 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 
 	launch->reserved_ns = known ? launch->expected_ns : UNKNOWN_RESERVE_NS;
 	for (;;) {
-		uint32_t bell = __atomic_load_n(&engine->bell, __ATOMIC_ACQUIRE);
+		uint32_t bell = __atomic_load_n(&engine->load.bell, __ATOMIC_ACQUIRE);
 
 		/* What came before goes first. */
 		admission = VGPU_NOT_ITS_TURN;
@@ -181,7 +181,7 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 				vgpu_admission_try(p, device, launch->reserved_ns, at_most, &waiting, &wait);
 			if (admission == VGPU_ADMITTED)
 				return;
-			SET(engine->waited, 1);
+			SET(engine->load.waited, 1);
 			if (known && admission != VGPU_STALLED &&
 			    rides_along(p, device, launch->stream, launch->expected_ns)) {
 				vgpu_admission_leave(p, device, &waiting);
@@ -192,8 +192,9 @@ static void admit(struct vgpu_process *p, uint32_t device, struct vgpu_launch *l
 		no_longer_ample(p, engine);
 		/* A thread's own stream can be marked by nobody else, and waits for the default one. */
 		if (known && !capturing && launch->stream != NULL && launch->handle != CU_STREAM_PER_THREAD)
-			launch->batch = vgpu_batch_join(engine, launch->stream, context, launch->expected_ns,
-							launch->places, &launch->reserved_ns, &first);
+			launch->batch =
+				vgpu_batch_join(p, device, launch->stream, context, launch->expected_ns,
+						launch->places, &launch->reserved_ns, &first);
 		if (launch->batch != 0) {
 			vgpu_admission_leave(p, device, &waiting);
 			if (first)
@@ -273,7 +274,7 @@ void vgpu_gate_late(struct vgpu_process *p, uint64_t expected_ns)
 /* Whether the program has waited for results since the last launch. Of interest where turns may be taken. */
 static bool has_waited(struct vgpu_process *p, const struct vgpu_engine *engine)
 {
-	return GET(p->synchronised) != 0 && GET(engine->seat.count) != 0;
+	return GET(vgpu_gate(p)->synchronised) != 0 && GET(engine->load.turns.neighbours) != 0;
 }
 
 /* Whether the stream is at work, which makes a difference for short ones that are timed in it. One that is
@@ -281,7 +282,7 @@ static bool has_waited(struct vgpu_process *p, const struct vgpu_engine *engine)
 static bool is_at_work(const struct vgpu_launch *launch, bool capturing)
 {
 	return !capturing && launch->stream != NULL && launch->expected_ns < BUSY_BELOW_NS &&
-	       !vgpu_batch_pending(launch->engine) &&
+	       !vgpu_batch_pending(&launch->engine->load) &&
 	       !vgpu_groups_drained(launch->engine, launch->stream, launch->handle);
 }
 
@@ -320,7 +321,7 @@ bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 		return true;
 	if (!vgpu_poller_starts(p))
 		return goes_unkept(p);
-	launch->engine = &p->engine[device];
+	launch->engine = vgpu_engine(p, device);
 	launch->context = context;
 	launch->handle = handle;
 	launch->key = vgpu_cost_key((uint64_t)(uintptr_t)what, shape);
@@ -329,15 +330,15 @@ bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 	expect(launch, cost, what);
 	launch->batch = 0;
 	launch->places = places;
-	launch->stream = place_of(p, (uint32_t)(launch->engine - p->engine), context, handle);
+	launch->stream = place_of(p, (uint32_t)device, context, handle);
 	/* Was there nothing else to do? */
 	if (has_waited(p, launch->engine) && launch->stream != NULL) {
-		SET(p->synchronised, 0);
+		SET(vgpu_gate(p)->synchronised, 0);
 		if (!capturing && vgpu_groups_drained(launch->engine, launch->stream, handle))
-			__atomic_fetch_add(&launch->engine->drains, 1, __ATOMIC_RELAXED);
+			__atomic_fetch_add(&launch->engine->load.drains, 1, __ATOMIC_RELAXED);
 	}
 	at_work = due && is_at_work(launch, capturing);
-	admit(p, (uint32_t)(launch->engine - p->engine), launch, cost, context, capturing);
+	admit(p, (uint32_t)device, launch, cost, context, capturing);
 	if (launch->expected_ns == VGPU_UNKNOWN_NS)
 		expect(launch, cost, what); /* it may have been learnt meanwhile */
 	join_group(p, launch, !capturing);
@@ -367,7 +368,7 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresul
 				result == CUDA_SUCCESS, launch->mark, launch->expected_ns, launch->begun_ns);
 	/* Threads of ours cannot mark another thread's own stream. */
 	if (launch->group != NULL && launch->handle != CU_STREAM_PER_THREAD &&
-	    GET(launch->engine->ample) != 0 && result == CUDA_SUCCESS && !vgpu_capture_possible(p))
+	    GET(launch->engine->load.ample) != 0 && result == CUDA_SUCCESS && !vgpu_capture_possible(p))
 		vgpu_groups_give_lease(launch->engine, launch->stream, launch->context, launch->handle,
 				       launch->group);
 }

@@ -7,7 +7,7 @@
 #define VGPU_GATE_GATE_H
 
 #include "base/ticks.h"
-#include "process/process.h"
+#include "gate/own.h"
 #include "streams/lease.h"
 
 #include <stdbool.h>
@@ -72,6 +72,12 @@ bool vgpu_gate_enter(struct vgpu_process *p, struct vgpu_launch *launch, CUstrea
 		     uint64_t shape, uint32_t places);
 #define VGPU_GATE_REFUSES CUDA_ERROR_NOT_PERMITTED
 void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_launch *launch, CUresult result);
+
+/* The program has waited for results. */
+static inline void vgpu_gate_synchronised(struct vgpu_process *p)
+{
+	__atomic_store_n(&vgpu_gate(p)->synchronised, 1, __ATOMIC_RELAXED);
+}
 
 /* After a launch that the thread's lease covered (streams/lease.h), when that was closed meanwhile. */
 void vgpu_gate_late(struct vgpu_process *p, uint64_t expected_ns);

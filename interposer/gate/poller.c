@@ -7,6 +7,7 @@
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "base/thread.h"
+#include "gate/own.h"
 #include "gate/release.h"
 #include "gate/watchdog.h"
 #include "streams/bell.h"
@@ -49,13 +50,14 @@ static void done(struct vgpu_process *p, uint32_t device, const struct vgpu_grou
 	 * pass for as little. */
 	if (group->only_key != 0 && group->expected_ns == VGPU_UNKNOWN_NS && group->launches == 1 &&
 	    group->unsure_ns <= UNSURE_NS)
-		vgpu_cost_guess(p->engine[device].cost, group->only_key, busy->busy_ns + group->unsure_ns);
+		vgpu_cost_guess(vgpu_engine(p, device)->cost, group->only_key,
+				busy->busy_ns + group->unsure_ns);
 }
 
 /* Credit that was taken and is not used goes back. */
 static void give_back(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 {
-	int64_t credit = __atomic_exchange_n(&p->engine[device].credit_ns, 0, __ATOMIC_RELAXED);
+	int64_t credit = __atomic_exchange_n(&vgpu_engine(p, device)->load.credit_ns, 0, __ATOMIC_RELAXED);
 
 	if (credit != 0)
 		vgpu_time_settle(p, device, now_ns, -credit);
@@ -64,21 +66,21 @@ static void give_back(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 /* Whether launches may be let pass with less ado (streams/lease.h). */
 static void judge_ample(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
 {
-	struct vgpu_engine *engine = &p->engine[device];
-	bool waited = __atomic_exchange_n(&engine->waited, 0, __ATOMIC_RELAXED) != 0;
+	struct vgpu_engine *engine = vgpu_engine(p, device);
+	bool waited = __atomic_exchange_n(&engine->load.waited, 0, __ATOMIC_RELAXED) != 0;
 
-	if (waited || vgpu_engine_waits(engine) || engine->waited_ns == 0)
+	if (waited || vgpu_load_waits(&engine->load) || engine->waited_ns == 0)
 		engine->waited_ns = now_ns;
 	/* What kernels took before says little of those that take longer: they are looked at closely then. */
-	SET(engine->ample, now_ns - engine->waited_ns > AMPLE_NS && now_ns - engine->longer_ns > AMPLE_NS &&
-				   vgpu_time_is_capped(device) &&
-				   GET(engine->seat.may_until_ns) == UINT64_MAX);
+	SET(engine->load.ample,
+	    now_ns - engine->waited_ns > AMPLE_NS && now_ns - engine->longer_ns > AMPLE_NS &&
+		    vgpu_time_is_capped(device) && GET(engine->load.turns.may_until_ns) == UINT64_MAX);
 }
 
 /* Each look takes a program on one core 20 µs (H200), most of it for going to another thread and back. */
 static uint64_t seldom_ns(const struct vgpu_engine *engine)
 {
-	bool alone = GET(engine->seat.count) == 0 && GET(vgpu_pages.ledger->slots_high) <= 1;
+	bool alone = GET(engine->load.turns.neighbours) == 0 && GET(vgpu_pages.ledger->slots_high) <= 1;
 
 	return alone && !vgpu_samples_wait(engine) ? TICK_RARE_NS : TICK_SELDOM_NS;
 }
@@ -86,22 +88,23 @@ static uint64_t seldom_ns(const struct vgpu_engine *engine)
 /* How soon something is to be seen that nobody rings for. */
 static uint64_t until_next(struct vgpu_engine *engine, uint64_t now_ns)
 {
-	uint64_t expected = GET(engine->expected_ns);
-	bool timed = vgpu_batch_pending(engine) || (GET(engine->in_flight) != 0 && GET(engine->loose) == 0);
+	uint64_t expected = GET(engine->load.expected_ns);
+	bool timed = vgpu_batch_pending(&engine->load) ||
+		     (GET(engine->load.in_flight) != 0 && GET(engine->load.loose) == 0);
 
 	/* Where the share is ample nobody waits; but not in step with a program that does the same every so
 	 * often: it would always be seen doing the same. Nor does anybody else look at what this process says
 	 * then, if there is nobody. */
-	if (GET(engine->ample) != 0)
+	if (GET(engine->load.ample) != 0)
 		return seldom_ns(engine) - now_ns % (seldom_ns(engine) / 4);
 	/* Nobody can tell beforehand what they take. */
-	if (GET(engine->loose) != 0 && now_ns - engine->longer_ns < AMPLE_NS)
+	if (GET(engine->load.loose) != 0 && now_ns - engine->longer_ns < AMPLE_NS)
 		return TICK_NS;
 	/* What was held back is timed on the GPU, and nothing else is launched as long as more of it is; who
 	 * waits on the host looks for itself when there should be credit. */
-	if (timed && GET(engine->unknown) == 0)
+	if (timed && GET(engine->load.unknown) == 0)
 		return TICK_SELDOM_NS;
-	if (GET(engine->in_flight) == 0 || expected > TICK_AT_MOST_NS)
+	if (GET(engine->load.in_flight) == 0 || expected > TICK_AT_MOST_NS)
 		return TICK_AT_MOST_NS;
 	return expected < TICK_NS ? TICK_NS : expected;
 }
@@ -109,23 +112,24 @@ static uint64_t until_next(struct vgpu_engine *engine, uint64_t now_ns)
 /* Looks at one device. Returns how long until the next look, 0 when there is nothing to look at. */
 static uint64_t poll_device(struct vgpu_process *p, uint32_t device, struct vgpu_elsewhere *elsewhere)
 {
-	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_engine *engine = vgpu_engine(p, device);
 	uint64_t now = vgpu_now_ns(), tick, next, held;
-	uint32_t before = GET(engine->in_flight);
-	bool stalled = GET(engine->stalled_ns) != 0;
+	uint32_t before = GET(engine->load.in_flight);
+	bool stalled = GET(engine->load.stalled_ns) != 0;
 	bool samples;
 
 	judge_ample(p, device, now);
 	vgpu_samples_let_go(engine, now);
-	SET(p->poller_queries_ns, now);
+	SET(vgpu_gate(p)->poller_queries_ns, now);
 	vgpu_completion_poll(p, device, done);
 	samples = vgpu_samples_look(engine);
-	SET(p->poller_queries_ns, 0);
-	next = vgpu_release_device(
-		p, device, GET(engine->in_flight) != before || (stalled && GET(engine->stalled_ns) == 0),
-		elsewhere, &held);
+	SET(vgpu_gate(p)->poller_queries_ns, 0);
+	next = vgpu_release_device(p, device,
+				   GET(engine->load.in_flight) != before ||
+					   (stalled && GET(engine->load.stalled_ns) == 0),
+				   elsewhere, &held);
 	now = vgpu_now_ns();
-	if (GET(engine->in_flight) == 0 && !vgpu_engine_waits(engine)) {
+	if (GET(engine->load.in_flight) == 0 && !vgpu_load_waits(&engine->load)) {
 		give_back(p, device, now);
 		return samples ? TICK_NS : next;
 	}
@@ -138,7 +142,7 @@ static uint64_t poll_device(struct vgpu_process *p, uint32_t device, struct vgpu
 
 static void sleep_until_rung(struct vgpu_process *p, int64_t ns, const struct vgpu_elsewhere *elsewhere)
 {
-	uint32_t bell = GET(p->poller_bell);
+	uint32_t bell = GET(vgpu_streams(p)->poller_bell);
 	bool for_long = ns < 0;
 
 	/* Somebody else's turn: the page is shared between processes and never looked into here. */
@@ -147,20 +151,22 @@ static void sleep_until_rung(struct vgpu_process *p, int64_t ns, const struct vg
 		return;
 	}
 	if (for_long)
-		__atomic_store_n(&p->poller_sleeps, 1, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&vgpu_streams(p)->poller_sleeps, 1, __ATOMIC_SEQ_CST);
 	else if (ns > TICK_AT_MOST_NS)
-		__atomic_store_n(&p->poller_until_ns, vgpu_now_ns() + (uint64_t)ns, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&vgpu_streams(p)->poller_until_ns, vgpu_now_ns() + (uint64_t)ns,
+				 __ATOMIC_SEQ_CST);
 	/* Whoever launched before that store did not ring. */
 	for (uint32_t d = 0; ns < 0 && d < VGPU_MAX_DEVICES; d++)
-		ns = vgpu_engine_is_watched(&p->engine[d]) ? (int64_t)TICK_NS : ns;
+		ns = vgpu_engine_is_watched(vgpu_engine(p, d)) ? (int64_t)TICK_NS : ns;
 	for (uint32_t d = 0; ns > TICK_SELDOM_NS && d < VGPU_MAX_DEVICES; d++)
-		ns = __atomic_load_n(&p->engine[d].samples_taken, __ATOMIC_SEQ_CST) != 0 ? TICK_SELDOM_NS
-											 : ns;
-	vgpu_futex_wait(&p->poller_bell, bell, FUTEX_PRIVATE_FLAG, ns);
-	SET(p->poller_until_ns, 0);
+		ns = __atomic_load_n(&vgpu_engine(p, d)->samples_taken, __ATOMIC_SEQ_CST) != 0
+			     ? TICK_SELDOM_NS
+			     : ns;
+	vgpu_futex_wait(&vgpu_streams(p)->poller_bell, bell, FUTEX_PRIVATE_FLAG, ns);
+	SET(vgpu_streams(p)->poller_until_ns, 0);
 	if (for_long) {
-		__atomic_store_n(&p->poller_sleeps, 0, __ATOMIC_SEQ_CST);
-		vgpu_futex_wake(&p->poller_sleeps, 1, FUTEX_PRIVATE_FLAG);
+		__atomic_store_n(&vgpu_streams(p)->poller_sleeps, 0, __ATOMIC_SEQ_CST);
+		vgpu_futex_wake(&vgpu_streams(p)->poller_sleeps, 1, FUTEX_PRIVATE_FLAG);
 	}
 }
 
@@ -203,7 +209,7 @@ static void *run(void *process)
 	exchange = VGPU_REAL(cuThreadExchangeStreamCaptureMode);
 	if (exchange != NULL)
 		exchange(&relaxed);
-	SET(p->poller_queries_ns, 0);
+	SET(vgpu_gate(p)->poller_queries_ns, 0);
 	for (;;) {
 		struct vgpu_elsewhere elsewhere = {0};
 		uint64_t next = 0, now;
@@ -226,33 +232,34 @@ static void *run(void *process)
 /* The one that looks after the other comes first: without the poller it has nothing to do. */
 static bool start_both(struct vgpu_process *p)
 {
-	if (p->watchdog_started == 0)
-		p->watchdog_started = vgpu_watchdog_starts(p);
+	if (vgpu_gate(p)->watchdog_started == 0)
+		vgpu_gate(p)->watchdog_started = vgpu_watchdog_starts(p);
 	/* What the poller does first is a question, too. */
-	SET(p->poller_queries_ns, vgpu_now_ns());
-	if (p->watchdog_started != 0 && vgpu_thread_start(run, p))
+	SET(vgpu_gate(p)->poller_queries_ns, vgpu_now_ns());
+	if (vgpu_gate(p)->watchdog_started != 0 && vgpu_thread_start(run, p))
 		return true;
-	SET(p->poller_queries_ns, 0);
+	SET(vgpu_gate(p)->poller_queries_ns, 0);
 	return false;
 }
 
 bool vgpu_poller_starts(struct vgpu_process *p)
 {
-	uint32_t state = __atomic_load_n(&p->poller, __ATOMIC_ACQUIRE);
+	uint32_t state = __atomic_load_n(&vgpu_gate(p)->poller, __ATOMIC_ACQUIRE);
 
 	if (state == VGPU_POLLER_STARTED)
 		return true;
-	if (state == VGPU_POLLER_NONE && __atomic_compare_exchange_n(&p->poller, &state, VGPU_POLLER_STARTING,
-								     0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+	if (state == VGPU_POLLER_NONE &&
+	    __atomic_compare_exchange_n(&vgpu_gate(p)->poller, &state, VGPU_POLLER_STARTING, 0,
+					__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
 		state = start_both(p) ? VGPU_POLLER_STARTED : VGPU_POLLER_NONE;
-		__atomic_store_n(&p->poller, state, __ATOMIC_RELEASE);
-		vgpu_futex_wake(&p->poller, INT32_MAX, FUTEX_PRIVATE_FLAG);
+		__atomic_store_n(&vgpu_gate(p)->poller, state, __ATOMIC_RELEASE);
+		vgpu_futex_wake(&vgpu_gate(p)->poller, INT32_MAX, FUTEX_PRIVATE_FLAG);
 		return state == VGPU_POLLER_STARTED;
 	}
 	/* Another thread starts it. */
 	while (state == VGPU_POLLER_STARTING) {
-		vgpu_futex_wait(&p->poller, VGPU_POLLER_STARTING, FUTEX_PRIVATE_FLAG, -1);
-		state = __atomic_load_n(&p->poller, __ATOMIC_ACQUIRE);
+		vgpu_futex_wait(&vgpu_gate(p)->poller, VGPU_POLLER_STARTING, FUTEX_PRIVATE_FLAG, -1);
+		state = __atomic_load_n(&vgpu_gate(p)->poller, __ATOMIC_ACQUIRE);
 	}
 	return state == VGPU_POLLER_STARTED;
 }

@@ -5,7 +5,9 @@
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "base/thread.h"
+#include "gate/own.h"
 #include "gate/release.h"
+#include "streams/own.h"
 
 #include <sys/prctl.h>
 
@@ -17,7 +19,7 @@
 
 static bool is_away(struct vgpu_process *p)
 {
-	uint64_t since = GET(p->poller_queries_ns), now = vgpu_now_ns();
+	uint64_t since = GET(vgpu_gate(p)->poller_queries_ns), now = vgpu_now_ns();
 
 	return since != 0 && now > since && now - since > AWAY_NS;
 }
@@ -29,8 +31,9 @@ static void *watch(void *process)
 
 	prctl(PR_SET_NAME, "vgpu-watchdog", 0, 0, 0);
 	for (;;) {
-		vgpu_futex_wait(&p->poller_sleeps, 1, FUTEX_PRIVATE_FLAG, -1);
-		vgpu_futex_wait(&p->watchdog_bell, 0, FUTEX_PRIVATE_FLAG, away ? AWAY_LOOK_NS : LOOK_NS);
+		vgpu_futex_wait(&vgpu_streams(p)->poller_sleeps, 1, FUTEX_PRIVATE_FLAG, -1);
+		vgpu_futex_wait(&vgpu_gate(p)->watchdog_bell, 0, FUTEX_PRIVATE_FLAG,
+				away ? AWAY_LOOK_NS : LOOK_NS);
 		away = is_away(p);
 		for (uint32_t d = 0; away && d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count);
 		     d++) {

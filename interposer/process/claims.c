@@ -192,7 +192,7 @@ bool vgpu_claims_ready(struct vgpu_process *p)
 	uint32_t count = GET(vgpu_pages.limits->device_count);
 
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < count; d++) {
-		struct vgpu_seat *seat = &p->engine[d].seat;
+		struct vgpu_seat *seat = vgpu_seat(p, d);
 
 		if (!vgpu_claims_open(seat, d) && seat->board != NULL && is_on_board(seat->board, d))
 			return false;

@@ -5,7 +5,7 @@
 #ifndef VGPU_PROCESS_CLAIMS_H
 #define VGPU_PROCESS_CLAIMS_H
 
-#include "process/process.h"
+#include "process/seat.h"
 
 #include <stdbool.h>
 

@@ -33,7 +33,8 @@ struct vgpu_process *vgpu_process_memory(void)
 	if (p == MAP_FAILED)
 		return NULL;
 	wiped = madvise(p, VGPU_OWN_BYTES, MADV_WIPEONFORK) == 0;
-	if (!__atomic_compare_exchange_n(&vgpu_this_process, &none, p, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+	if (!__atomic_compare_exchange_n(&vgpu_this_process, &none, p, 0, __ATOMIC_ACQ_REL,
+					 __ATOMIC_ACQUIRE)) {
 		munmap(p, VGPU_OWN_BYTES);
 		return none;
 	}

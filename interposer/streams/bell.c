@@ -7,6 +7,6 @@
 
 void vgpu_poller_ring(struct vgpu_process *p)
 {
-	ADD(p->poller_bell, 1);
-	vgpu_futex_wake(&p->poller_bell, 1, FUTEX_PRIVATE_FLAG);
+	ADD(vgpu_streams(p)->poller_bell, 1);
+	vgpu_futex_wake(&vgpu_streams(p)->poller_bell, 1, FUTEX_PRIVATE_FLAG);
 }

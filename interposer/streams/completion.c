@@ -15,13 +15,13 @@
 /* Whether another slice's work may have been in the way: the last of it ends when a turn has begun. */
 static bool is_first_of_turn(const struct vgpu_engine *engine, const struct vgpu_stream *stream)
 {
-	return GET(engine->seat.shared) && stream->meter.done_ns < engine->seat.taken_ns;
+	return GET(engine->load.turns.shared) && stream->meter.done_ns < engine->load.turns.taken_ns;
 }
 
 static struct vgpu_measured measured(struct vgpu_engine *engine, const struct vgpu_group *group,
 				     uint64_t held_ns)
 {
-	uint64_t others_ns = GET(engine->others_until_ns);
+	uint64_t others_ns = GET(engine->load.others_until_ns);
 
 	/* Where something else came first the GPU tells how long it took, but not when. */
 	bool where = !group->fronted;
@@ -43,7 +43,7 @@ static struct vgpu_measured measured(struct vgpu_engine *engine, const struct vg
 static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream,
 		   struct vgpu_group *group, const struct vgpu_before *before, uint64_t asked_ns)
 {
-	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_engine *engine = vgpu_engine(p, device);
 	struct vgpu_measured work;
 	struct vgpu_busy busy;
 	uint64_t begun = group->first_ns > stream->meter.done_ns ? group->first_ns : stream->meter.done_ns,
@@ -80,7 +80,7 @@ static bool is_alone(const struct vgpu_engine *engine, const struct vgpu_stream 
 
 	for (uint32_t g = stream->tail; g != stream->head; g++)
 		own += !stream->group[g % VGPU_GROUPS].held;
-	return GET(engine->in_flight) == own;
+	return GET(engine->load.in_flight) == own;
 }
 
 /* With the stream's mutex held: so many launches ran in a row, with nothing of others between them. */
@@ -89,7 +89,7 @@ static void learn_cost(struct vgpu_engine *engine, const struct vgpu_stream *str
 {
 	/* Longer than all that was in flight, so it was not in other streams' way either. What is not held
 	 * back may take as long, and the GPU does not tell. */
-	if (unseen_ns < STALL_NS && took_ns > GET(engine->expected_ns) &&
+	if (unseen_ns < STALL_NS && took_ns > GET(engine->load.expected_ns) &&
 	    took_ns > unseen_ns * VGPU_LONGER + VGPU_LONGER_NS)
 		engine->longer_ns = now;
 	if (vgpu_cost_tells_saved(launches, expected_ns) && is_alone(engine, stream))
@@ -110,7 +110,7 @@ static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, co
 		unseen_ns += vgpu_groups_at(stream, q->number + n)->unseen_ns;
 	}
 	if (took_ns != 0 && !first->fronted && first->expected_ns != VGPU_UNKNOWN_NS &&
-	    !GET(engine->seat.shared))
+	    !GET(engine->load.turns.shared))
 		learn_cost(engine, stream, answer->asked->launches, expected_ns, unseen_ns, took_ns, now);
 	for (uint32_t n = 0; n < count; n++) {
 		struct vgpu_group *group = vgpu_groups_at(stream, q->number + n);
@@ -139,7 +139,7 @@ static void note_at_work(struct vgpu_process *p, uint32_t device, struct vgpu_st
 	 * work before it: too much, but what they did is told apart from it by that. */
 	if (q->front != NULL && group->held_ns != 0)
 		group->held_ns += (asked_ns - group->held_ns) / 2;
-	else if (q->front != NULL && is_alone(&p->engine[device], stream))
+	else if (q->front != NULL && is_alone(vgpu_engine(p, device), stream))
 		group->begun_ns = asked_ns;
 	group->reached = true;
 	charge(p, device, stream, group, before, asked_ns);
@@ -150,7 +150,7 @@ static void note_at_work(struct vgpu_process *p, uint32_t device, struct vgpu_st
 static uint32_t ask_groups(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream,
 			   uint32_t number, struct vgpu_before *before)
 {
-	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_engine *engine = vgpu_engine(p, device);
 	struct vgpu_query q;
 	struct vgpu_answer answer;
 	uint32_t done = 0;
@@ -215,7 +215,7 @@ static uint64_t oldest_ns(struct vgpu_stream *stream, bool done)
 static bool finish(struct vgpu_process *p, uint32_t device, struct vgpu_stream *stream,
 		   struct vgpu_group *out, struct vgpu_busy *busy)
 {
-	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_engine *engine = vgpu_engine(p, device);
 	struct vgpu_measured work;
 	struct vgpu_group *group;
 	bool done;
@@ -234,7 +234,7 @@ static bool finish(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 		work = measured(engine, group, stream->held_ns);
 		work.took_ns = is_first_of_turn(engine, stream) ? 0 : work.took_ns;
 		*busy = vgpu_meter_finish(&engine->meter, &stream->meter, &work);
-		SET(engine->progress_ns, busy->end_ns);
+		SET(engine->load.progress_ns, busy->end_ns);
 		*out = *group;
 		vgpu_groups_drop(stream);
 		vgpu_groups_leave(engine, group);
@@ -246,7 +246,7 @@ static bool finish(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 /* Takes away what is done, in the order in which it was launched. */
 static void finish_all(struct vgpu_process *p, uint32_t device, uint32_t high, vgpu_group_done *done)
 {
-	struct vgpu_stream *stream = p->engine[device].stream;
+	struct vgpu_stream *stream = vgpu_engine(p, device)->stream;
 	uint64_t first_ns[VGPU_STREAMS];
 	struct vgpu_group group;
 	struct vgpu_busy busy;
@@ -269,14 +269,14 @@ static void finish_all(struct vgpu_process *p, uint32_t device, uint32_t high, v
 /* First what is at work counts, so that what other streams did at the same time does not count again. */
 void vgpu_completion_poll(struct vgpu_process *p, uint32_t device, vgpu_group_done *done)
 {
-	struct vgpu_engine *engine = &p->engine[device];
+	struct vgpu_engine *engine = vgpu_engine(p, device);
 	uint32_t high = __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE);
 	uint64_t since_ns = UINT64_MAX;
 
 	engine->stalls_ns = 0;
 	for (uint32_t s = 0; s < high; s++)
 		ask_stream(p, device, &engine->stream[s]);
-	SET(engine->stalled_ns, engine->stalls_ns);
+	SET(engine->load.stalled_ns, engine->stalls_ns);
 	finish_all(p, device, high, done);
 	for (uint32_t s = 0; s < high; s++) {
 		uint64_t first_ns = oldest_ns(&engine->stream[s], false);

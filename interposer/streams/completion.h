@@ -5,7 +5,7 @@
 #ifndef VGPU_STREAMS_COMPLETION_H
 #define VGPU_STREAMS_COMPLETION_H
 
-#include "process/process.h"
+#include "streams/engine.h"
 
 /* Looks at what is in flight on the device and calls done for each group that is done. */
 typedef void vgpu_group_done(struct vgpu_process *p, uint32_t device, const struct vgpu_group *group,

@@ -16,10 +16,10 @@
 #define LEASE_LEAST_NS 10000u
 static void enter(struct vgpu_engine *engine, const struct vgpu_group *group, uint64_t now_ns)
 {
-	if (__atomic_fetch_add(&engine->in_flight, 1, __ATOMIC_SEQ_CST) == 0)
-		SET(engine->progress_ns, now_ns);
-	ADD(engine->expected_ns, group->reserved_ns);
-	ADD(engine->loose, group->batch == 0 ? 1u : 0u);
+	if (__atomic_fetch_add(&engine->load.in_flight, 1, __ATOMIC_SEQ_CST) == 0)
+		SET(engine->load.progress_ns, now_ns);
+	ADD(engine->load.expected_ns, group->reserved_ns);
+	ADD(engine->load.loose, group->batch == 0 ? 1u : 0u);
 }
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -43,12 +43,12 @@ void vgpu_groups_let_go(struct vgpu_engine *engine, struct vgpu_stream *stream, 
 void vgpu_groups_leave(struct vgpu_engine *engine, const struct vgpu_group *group)
 {
 	if (group->expected_ns == VGPU_UNKNOWN_NS)
-		ADD(engine->unknown, -1u);
+		ADD(engine->load.unknown, -1u);
 	if (group->held)
 		return;
-	ADD(engine->expected_ns, -group->reserved_ns);
-	ADD(engine->in_flight, -1u);
-	ADD(engine->loose, group->batch == 0 ? -1u : 0u);
+	ADD(engine->load.expected_ns, -group->reserved_ns);
+	ADD(engine->load.in_flight, -1u);
+	ADD(engine->load.loose, group->batch == 0 ? -1u : 0u);
 }
 
 /* With the mutex held: the group to add a launch to, NULL when another one must be begun. */
@@ -82,7 +82,7 @@ static void add_to_group(struct vgpu_engine *engine, struct vgpu_group *group,
 			 const struct vgpu_group_more *more)
 {
 	if (more->expected_ns == VGPU_UNKNOWN_NS && group->expected_ns != VGPU_UNKNOWN_NS)
-		__atomic_fetch_add(&engine->unknown, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&engine->load.unknown, 1, __ATOMIC_RELAXED);
 	group->launches++;
 	group->inside++;
 	group->only_key = group->launches == 1 ? more->key : 0;
@@ -92,7 +92,7 @@ static void add_to_group(struct vgpu_engine *engine, struct vgpu_group *group,
 	group->closed = group->closed || is_full(group);
 	group->dense = group->dense && group->held;
 	if (!group->held)
-		ADD(engine->expected_ns, more->reserved_ns);
+		ADD(engine->load.expected_ns, more->reserved_ns);
 }
 
 void vgpu_groups_collect(struct vgpu_engine *engine, struct vgpu_stream *stream, uint64_t last_ns)
@@ -107,8 +107,8 @@ void vgpu_groups_collect(struct vgpu_engine *engine, struct vgpu_stream *stream,
 		return;
 	if (unused_ns != 0 && unused_ns <= last->reserved_ns - last->paid_ns) {
 		last->reserved_ns -= unused_ns;
-		ADD(engine->expected_ns, -unused_ns);
-		ADD(engine->credit_ns, (int64_t)unused_ns);
+		ADD(engine->load.expected_ns, -unused_ns);
+		ADD(engine->load.credit_ns, (int64_t)unused_ns);
 	}
 	if (leased.launches == 0)
 		return;
@@ -124,7 +124,7 @@ void vgpu_groups_collect(struct vgpu_engine *engine, struct vgpu_stream *stream,
 void vgpu_groups_give_lease(struct vgpu_engine *engine, struct vgpu_stream *stream, CUcontext context,
 			    CUstream handle, struct vgpu_group *group)
 {
-	int64_t credit_ns = GET(engine->credit_ns), ns;
+	int64_t credit_ns = GET(engine->load.credit_ns), ns;
 
 	if (credit_ns < (int64_t)LEASE_LEAST_NS)
 		return;
@@ -137,10 +137,10 @@ void vgpu_groups_give_lease(struct vgpu_engine *engine, struct vgpu_stream *stre
 	    group->batch == 0 && group->inside == 0 && group->reached_ns == 0 &&
 	    ns >= (int64_t)LEASE_LEAST_NS) {
 		/* Somebody else may have taken it just now; then it is owed. */
-		ADD(engine->credit_ns, -ns);
+		ADD(engine->load.credit_ns, -ns);
 		group->reserved_ns += (uint64_t)ns;
 		stream->lease_ns = (uint64_t)ns;
-		ADD(engine->expected_ns, (uint64_t)ns);
+		ADD(engine->load.expected_ns, (uint64_t)ns);
 		vgpu_lease_open(engine, stream, context, handle, LEASE_LAUNCHES, (uint64_t)ns);
 	}
 	vgpu_mutex_unlock(&stream->mutex);
@@ -190,7 +190,7 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 			stream->beside = false;
 			spare = group->marker == spare ? NULL : spare;
 			SET(stream->head, stream->head + 1);
-			group->held = more->batch != 0 && vgpu_batch_is_held(engine, more->batch);
+			group->held = more->batch != 0 && vgpu_batch_is_held(&engine->load, more->batch);
 			if (!group->held)
 				enter(engine, group, vgpu_now_ns());
 		}

@@ -5,7 +5,7 @@
 #ifndef VGPU_STREAMS_GROUPS_H
 #define VGPU_STREAMS_GROUPS_H
 
-#include "process/process.h"
+#include "streams/engine.h"
 
 /* What is to be done for a launch. A marker between two kernels costs the GPU some of what it gains by
  * preparing the second one while the first runs, so there is one for a group, and none as long as the

@@ -74,7 +74,7 @@ bool vgpu_lease_covers(struct vgpu_process *p, const void *what, uint64_t shape,
 {
 	if (vgpu_capture_possible(p) || !is_of_context(p) ||
 	    (GET(vgpu_lease.stream->leased) & WHOSE) != vgpu_lease.whose ||
-	    GET(vgpu_lease.engine->ample) == 0)
+	    GET(vgpu_lease.engine->load.ample) == 0)
 		return false;
 	*expected_ns = vgpu_cost_leased(vgpu_lease.engine->cost,
 					vgpu_cost_key((uint64_t)(uintptr_t)what, shape), vgpu_lease.left_ns);
@@ -88,7 +88,7 @@ void vgpu_lease_drop(void)
 
 void vgpu_lease_drop_if_shared(void)
 {
-	if (vgpu_lease.left != 0 && GET(vgpu_lease.engine->seat.count) != 0)
+	if (vgpu_lease.left != 0 && GET(vgpu_lease.engine->load.turns.neighbours) != 0)
 		vgpu_lease_drop();
 }
 
@@ -102,7 +102,7 @@ bool vgpu_lease_count_one(uint64_t expected_ns)
 	if ((word & WHOSE) == vgpu_lease.whose)
 		return true;
 	/* Somebody else's by now, unless that one has been closed as well, and it was counted there. */
-	for (uint64_t whose = word & WHOSE, now = word + one; (whose & OPEN) != 0; ) {
+	for (uint64_t whose = word & WHOSE, now = word + one; (whose & OPEN) != 0;) {
 		if (__atomic_compare_exchange_n(&vgpu_lease.stream->leased, &now, now - one, 0,
 						__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 			return false;

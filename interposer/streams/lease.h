@@ -10,7 +10,7 @@
 #ifndef VGPU_STREAMS_LEASE_H
 #define VGPU_STREAMS_LEASE_H
 
-#include "process/process.h"
+#include "streams/engine.h"
 
 #include <stdbool.h>
 #include <stddef.h>

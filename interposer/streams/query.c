@@ -8,6 +8,7 @@
 #include "driver/capture.h"
 #include "streams/groups.h"
 #include "streams/lease.h"
+#include "streams/own.h"
 
 /* The program launches nothing just now. */
 #define QUIET_NS 150000u
@@ -122,20 +123,20 @@ bool vgpu_query_about(struct vgpu_engine *engine, struct vgpu_stream *stream, ui
 	/* A stream into which no more launches fit cannot be asked (H200: the call waits, and behind a wait
 	 * for a word it waits for ever); so not while the program is launching one after the other. */
 	q.to_the_end = group->unmarked != 0 && in_flight == number + 1 &&
-		       !vgpu_batch_is_held(engine, GET(stream->waits_for_batch));
+		       !vgpu_batch_is_held(&engine->load, GET(stream->waits_for_batch));
 	if (q.to_the_end && now < group->last_ns + QUIET_NS)
 		return false;
 	/* Another group has been begun: its thread is about to put a marker behind this one. */
 	if (group->unmarked != 0 && !q.to_the_end && now < group->last_ns + MARKED_NS)
 		return false;
 	/* Other slices' work may lie between and in front of what this one has let go. */
-	if (is_placed(group) && !GET(engine->seat.shared)) {
+	if (is_placed(group) && !GET(engine->load.turns.shared)) {
 		uint64_t begin_ns = vgpu_query_begin_ns(stream, number, before);
 
 		/* What comes behind what has only now been seen to be done is asked about once it can be done
 		 * as well: that it is at work needs to be known only where other work in flight is not
 		 * timed. */
-		if (number != 0 && begin_ns + group->expected_ns > now && GET(engine->loose) == 0)
+		if (number != 0 && begin_ns + group->expected_ns > now && GET(engine->load.loose) == 0)
 			return false;
 		count = run_of(stream, number, begin_ns, now, true);
 	} else if (!is_placed(group) && is_closed_up(stream, number)) {
@@ -173,10 +174,10 @@ static CUresult ask_whether(struct vgpu_process *p, const struct vgpu_query *q, 
 	 * short kernels, passes for what they are expected to take. */
 	if (!to_the_end || query_stream == NULL || set_current == NULL || vgpu_capture_possible(p))
 		return marker != NULL && query != NULL ? query(marker) : CUDA_SUCCESS;
-	if (GET(p->poller_context) != q->context) {
+	if (GET(vgpu_streams(p)->poller_context) != q->context) {
 		if (set_current(q->context) != CUDA_SUCCESS)
 			return CUDA_SUCCESS;
-		SET(p->poller_context, q->context);
+		SET(vgpu_streams(p)->poller_context, q->context);
 	}
 	return query_stream(q->handle);
 }
@@ -207,7 +208,7 @@ struct vgpu_answer vgpu_query_driver(struct vgpu_process *p, const struct vgpu_q
 	for (uint32_t i = 0; i < q->parts; i++) {
 		const struct vgpu_queried *asked = &q->part[i];
 		CUresult result = asked->end != NULL ? ask_how_long(q->begin, asked->end, &answer.took_ns)
-						   : ask_whether(p, q, asked->marker, q->to_the_end);
+						     : ask_whether(p, q, asked->marker, q->to_the_end);
 
 		if (result != CUDA_ERROR_NOT_READY) {
 			answer.state = VGPU_QUERY_DONE;

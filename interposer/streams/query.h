@@ -6,7 +6,7 @@
 #ifndef VGPU_STREAMS_QUERY_H
 #define VGPU_STREAMS_QUERY_H
 
-#include "process/process.h"
+#include "streams/engine.h"
 
 /* What a look has found out of the work that lies before a group in its stream. */
 struct vgpu_before {

@@ -52,7 +52,7 @@ static bool others_at_work(struct vgpu_process *p, struct vgpu_engine *engine, C
 		    !vgpu_groups_idle(other))
 			return true;
 	}
-	return vgpu_turns_siblings_busy(p, (uint32_t)(engine - p->engine), vgpu_now_ns());
+	return vgpu_turns_siblings_busy(p, (uint32_t)(engine - vgpu_engine(p, 0)), vgpu_now_ns());
 }
 
 static bool has_events(struct vgpu_sample *sample, CUcontext context)
@@ -246,7 +246,7 @@ bool vgpu_samples_look(struct vgpu_engine *engine)
 			any = any || running != FREE;
 			continue;
 		}
-		if (!vgpu_batch_is_held(engine, sample->batch) && finish(engine, sample)) {
+		if (!vgpu_batch_is_held(&engine->load, sample->batch) && finish(engine, sample)) {
 			set_free(engine, sample);
 		} else {
 			__atomic_store_n(&sample->state, RUNNING, __ATOMIC_RELEASE);

@@ -8,12 +8,13 @@
 #ifndef VGPU_STREAMS_SAMPLE_H
 #define VGPU_STREAMS_SAMPLE_H
 
-#include "process/process.h"
+#include "streams/engine.h"
 
 /* Whether it does not matter much just now what launches take: what is held back the GPU times as a whole. */
 static inline bool vgpu_sample_roughly(const struct vgpu_engine *engine)
 {
-	return __atomic_load_n(&engine->ample, __ATOMIC_RELAXED) != 0 || vgpu_batch_pending(engine);
+	return __atomic_load_n(&engine->load.ample, __ATOMIC_RELAXED) != 0 ||
+	       vgpu_batch_pending(&engine->load);
 }
 
 /* Before a launch that is to be timed; NULL when it cannot be just now, or a better moment may come. at_work:

@@ -12,7 +12,7 @@
 #define PAGE_BYTES 4096u
 /* One cache line each. */
 #define WORDS_APART 16u
-_Static_assert(VGPU_SEMAPHORES * WORDS_APART * sizeof(uint32_t) <= PAGE_BYTES, "all words lie in one page");
+_Static_assert(VGPU_SEMAPHORES *WORDS_APART * sizeof(uint32_t) <= PAGE_BYTES, "all words lie in one page");
 
 /* It is never unmapped: a stream of a context that is going may still look at it. A forked child has none of
  * it: a page of both would be copied for whoever writes it first, and the GPU goes on reading the old one. */

@@ -8,7 +8,7 @@
 #ifndef VGPU_STREAMS_SEMAPHORE_H
 #define VGPU_STREAMS_SEMAPHORE_H
 
-#include "process/process.h"
+#include "streams/engine.h"
 
 #include <stdbool.h>
 

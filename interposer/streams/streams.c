@@ -6,6 +6,7 @@
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "streams/groups.h"
+#include "streams/own.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -174,11 +175,12 @@ void vgpu_streams_beside(struct vgpu_process *p, CUcontext context, CUstream han
 	uint64_t thread = thread_of(handle);
 
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {
-		for (uint32_t s = 0; s < __atomic_load_n(&p->engine[d].streams_high, __ATOMIC_ACQUIRE); s++) {
-			struct vgpu_stream *stream = &p->engine[d].stream[s];
+		for (uint32_t s = 0; s < __atomic_load_n(&vgpu_engine(p, d)->streams_high, __ATOMIC_ACQUIRE);
+		     s++) {
+			struct vgpu_stream *stream = &vgpu_engine(p, d)->stream[s];
 
 			if (is_place_of(stream, context, handle, thread))
-				vgpu_groups_beside(&p->engine[d], stream, handle);
+				vgpu_groups_beside(vgpu_engine(p, d), stream, handle);
 		}
 	}
 }
@@ -211,24 +213,24 @@ void vgpu_streams_gone(struct vgpu_process *p, CUstream handle)
 	if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
 		return;
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
-		for (uint32_t s = 0; s < GET(p->engine[d].streams_high); s++) {
-			struct vgpu_stream *stream = &p->engine[d].stream[s];
+		for (uint32_t s = 0; s < GET(vgpu_engine(p, d)->streams_high); s++) {
+			struct vgpu_stream *stream = &vgpu_engine(p, d)->stream[s];
 
 			if (GET(stream->state) == VGPU_STREAM_LIVE && GET(stream->handle) == handle)
-				gone(&p->engine[d], stream, true);
+				gone(vgpu_engine(p, d), stream, true);
 		}
 	}
 }
 
 void vgpu_streams_context_gone(struct vgpu_process *p, CUcontext context)
 {
-	SET(p->poller_context, NULL);
+	SET(vgpu_streams(p)->poller_context, NULL);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
-		for (uint32_t s = 0; s < GET(p->engine[d].streams_high); s++) {
-			struct vgpu_stream *stream = &p->engine[d].stream[s];
+		for (uint32_t s = 0; s < GET(vgpu_engine(p, d)->streams_high); s++) {
+			struct vgpu_stream *stream = &vgpu_engine(p, d)->stream[s];
 
 			if (GET(stream->state) == VGPU_STREAM_LIVE && GET(stream->context) == context)
-				gone(&p->engine[d], stream, false); /* its events end with it */
+				gone(vgpu_engine(p, d), stream, false); /* its events end with it */
 		}
 	}
 }

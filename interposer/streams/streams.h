@@ -5,7 +5,7 @@
 #ifndef VGPU_STREAMS_STREAMS_H
 #define VGPU_STREAMS_STREAMS_H
 
-#include "process/process.h"
+#include "streams/engine.h"
 
 /* The stream's place, NULL when there is none left. */
 struct vgpu_stream *vgpu_streams_find(struct vgpu_engine *engine, CUcontext context, CUstream handle);

@@ -40,9 +40,6 @@ var wider = map[string]bool{
 	"interposer/pools/graphs.c":       true,
 	"interposer/pools/pools.h":        true,
 	"interposer/pools/table.c":        true,
-	"interposer/process/engine.h":     true,
-	"interposer/process/process.c":    true,
-	"interposer/process/process.h":    true,
 	"test/coverage/testdata/layout.c": true,
 	"test/interposer/pools/pools.c":   true,
 }

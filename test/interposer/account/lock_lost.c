@@ -10,6 +10,7 @@
 #include "account/locked.h"
 #include "account/lock.h"
 #include "account/reclaim.h"
+#include "base/futex.h"
 #include "base/identity.h"
 
 #include <pthread.h>

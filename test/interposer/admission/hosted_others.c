@@ -84,15 +84,15 @@ static void a_process_keeps_its_place_until_its_round_is_over(void)
 	CHECK_IS(vgpu_queue_wait(&virtual_process, 0, since, now + MS, now), now + MS);
 	CHECK_IS(own->waits_since_ns, since);
 	CHECK_IS(own->waits_until_ns, now + 5 * MS);
-	CHECK_IS(ENGINE->round_left_ns, 8 * MS);
+	CHECK_IS(ENGINE->load.round_left_ns, 8 * MS);
 	vgpu_queue_leave(&virtual_process, 0, since, 3 * MS);
 	CHECK_IS(own->waits_until_ns, 0);
-	CHECK_IS(ENGINE->round_left_ns, 5 * MS);
+	CHECK_IS(ENGINE->load.round_left_ns, 5 * MS);
 	/* Back after the other one came, and first all the same. */
 	CHECK_IS(vgpu_queue_wait(&virtual_process, 0, now, now + MS, now), now + MS);
 	CHECK_IS(own->waits_since_ns, since);
 	vgpu_queue_leave(&virtual_process, 0, now, 5 * MS);
-	CHECK_IS(ENGINE->round_left_ns, 0);
+	CHECK_IS(ENGINE->load.round_left_ns, 0);
 	/* It is over: the other one has waited for longer. */
 	CHECK_IS(vgpu_queue_wait(&virtual_process, 0, now, now + MS, now), now + 3 * MS);
 	CHECK_IS(own->waits_since_ns, now);
@@ -115,9 +115,9 @@ static void a_gpu_waits_for_one_that_owes_time_while_they_work_together(void)
 	CHECK(vgpu_cosched_holds(&virtual_process, 0));
 	CHECK(!vgpu_cosched_holds(&virtual_process, 1));
 	/* What is at work there may be waiting for this one. */
-	virtual_process.engine[1].in_flight = 1;
+	vgpu_load(&virtual_process, 1)->in_flight = 1;
 	CHECK(!vgpu_cosched_holds(&virtual_process, 0));
-	virtual_process.engine[1].in_flight = 0;
+	vgpu_load(&virtual_process, 1)->in_flight = 0;
 	virtual_ledger.late_ns = now - 2000 * MS;
 	CHECK(!vgpu_cosched_holds(&virtual_process, 0));
 	virtual_ledger.late_ns = now - 1999 * MS;

@@ -80,7 +80,7 @@ static void with_nothing_in_flight_the_keeper_sleeps_until_it_is_rung(void)
 	virtual_host_begin(30, 30);
 	run(50, 50 * US, 1, MS);
 	virtual_host_works(100 * MS);
-	CHECK_IS(virtual_process.poller_sleeps, 1);
+	CHECK_IS(vgpu_streams(&virtual_process)->poller_sleeps, 1);
 	slept = virtual_asked.poller_sleeps;
 	virtual_host_works(1000 * MS);
 	CHECK_IS(virtual_asked.poller_sleeps, slept);

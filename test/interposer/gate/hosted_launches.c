@@ -60,9 +60,9 @@ static void what_was_learnt_while_a_launch_waited_is_known_of_it(void)
 {
 	virtual_host_begin(50, 50);
 	virtual_host_launch(1, KERNEL, 30 * MS);
-	CHECK_IS(ENGINE->unknown, 1);
+	CHECK_IS(ENGINE->load.unknown, 1);
 	virtual_host_launch(1, KERNEL, 30 * MS);
-	CHECK_IS(ENGINE->unknown, 0);
+	CHECK_IS(ENGINE->load.unknown, 0);
 	CHECK_WITHIN(vgpu_groups_oldest(stream_of(1))->expected_ns, 29 * MS, 31 * MS);
 }
 
@@ -71,10 +71,10 @@ static void a_shape_that_is_new_is_expected_to_take_what_others_of_the_kernel_di
 	virtual_host_begin(50, 50);
 	know(KERNEL, 100 * US);
 	virtual_host_launch(1, SHAPED(KERNEL, 9), 100 * US);
-	CHECK_IS(ENGINE->unknown, 0);
-	CHECK_WITHIN(ENGINE->expected_ns, 99 * US, 105 * US);
+	CHECK_IS(ENGINE->load.unknown, 0);
+	CHECK_WITHIN(ENGINE->load.expected_ns, 99 * US, 105 * US);
 	virtual_host_launch(1, KERNEL + 1, 100 * US);
-	CHECK_IS(ENGINE->unknown, 1);
+	CHECK_IS(ENGINE->load.unknown, 1);
 }
 
 static void what_is_under_way_is_not_done(void)
@@ -103,9 +103,9 @@ static bool rides_along(uint64_t beside_ns)
 	virtual_host_works(30 * MS);
 	virtual_ledger.share_free_at_ns[0] = virtual_host_now() - 100;
 	virtual_host_launch(1, KERNEL + 1, beside_ns);
-	held = ENGINE->batch_next;
+	held = ENGINE->load.batch_next;
 	virtual_host_launch(2, KERNEL, 400 * US);
-	return ENGINE->batch_next == held;
+	return ENGINE->load.batch_next == held;
 }
 
 static void a_launch_beside_what_keeps_the_gpu_busy_for_about_as_long_rides_along(void)
@@ -125,8 +125,8 @@ static enum vgpu_admission tries(uint64_t *wait_ns)
 /* Nobody else is on the GPU, and there is no credit. */
 static int64_t owes(void)
 {
-	ENGINE->seat.may_until_ns = UINT64_MAX;
-	ENGINE->credit_ns = 0;
+	ENGINE->load.turns.may_until_ns = UINT64_MAX;
+	ENGINE->load.credit_ns = 0;
 	virtual_ledger.share_free_at_ns[0] = virtual_host_now() + 40 * MS;
 	return vgpu_time_credit(&virtual_process, 0, virtual_host_now());
 }
@@ -141,7 +141,7 @@ static void what_stalls_is_let_pass_when_it_is_overdue_and_charged(void)
 	waiting.stalled_ns = virtual_host_now() - 100 * MS;
 	CHECK_IS(tries(&wait), VGPU_NO_CREDIT);
 	CHECK_IS(waiting.stalled_ns, 0);
-	ENGINE->stalled_ns = virtual_host_now();
+	ENGINE->load.stalled_ns = virtual_host_now();
 	CHECK_IS(tries(&wait), VGPU_STALLED);
 	CHECK_WITHIN(virtual_host_now() - waiting.stalled_ns, 0, 200);
 	waiting.stalled_ns = virtual_host_now() - 99 * MS;
@@ -152,8 +152,8 @@ static void what_stalls_is_let_pass_when_it_is_overdue_and_charged(void)
 	CHECK_IS(tries(&wait), VGPU_ADMITTED);
 	CHECK_WITHIN(had - vgpu_time_credit(&virtual_process, 0, virtual_host_now()), MS - 200, MS);
 	CHECK_IS(waiting.stalled_ns, 0);
-	ENGINE->stalled_ns = 0;
-	ENGINE->unknown = 1;
+	ENGINE->load.stalled_ns = 0;
+	ENGINE->load.unknown = 1;
 	waiting.stalled_ns = virtual_host_now() - 100 * MS;
 	CHECK_IS(tries(&wait), VGPU_ADMITTED);
 }
@@ -178,12 +178,12 @@ static void who_waits_for_credit_is_in_the_queue_until_it_is_admitted_or_goes(vo
 	CHECK_IS(own->waits_until_ns, 0);
 	CHECK_IS(waiting.credit_ns, 0);
 	vgpu_admission_queue(&virtual_process, 0, &waiting, MS, now);
-	ENGINE->round_left_ns = 5 * MS;
+	ENGINE->load.round_left_ns = 5 * MS;
 	virtual_ledger.share_free_at_ns[0] = virtual_host_now() - 10 * MS;
 	CHECK_IS(tries(&wait), VGPU_ADMITTED);
 	CHECK_IS(own->waits_until_ns, 0);
 	CHECK_IS(waiting.credit_ns, 0);
-	CHECK_IS(ENGINE->round_left_ns, 4 * MS);
+	CHECK_IS(ENGINE->load.round_left_ns, 4 * MS);
 }
 
 /* ---- a context that is gone ---- */
@@ -224,16 +224,16 @@ static void what_is_in_flight_in_a_context_that_is_gone_is_no_more(void)
 	virtual_host_launch(1, KERNEL, 100 * US);
 	virtual_host_launch(2, KERNEL, 100 * US);
 	stream = stream_of(1);
-	CHECK(ENGINE->in_flight != 0 && ENGINE->expected_ns != 0);
-	virtual_process.poller_context = CONTEXT;
+	CHECK(ENGINE->load.in_flight != 0 && ENGINE->load.expected_ns != 0);
+	vgpu_streams(&virtual_process)->poller_context = CONTEXT;
 	vgpu_streams_context_gone(&virtual_process, (CUcontext)(uintptr_t)0x200);
 	CHECK_IS(stream->state, VGPU_STREAM_LIVE);
 	vgpu_streams_context_gone(&virtual_process, CONTEXT);
 	CHECK_IS(stream->state, VGPU_STREAM_UNUSED);
-	CHECK_IS(ENGINE->in_flight, 0);
-	CHECK_IS(ENGINE->expected_ns, 0);
-	CHECK_IS(ENGINE->loose, 0);
-	CHECK(virtual_process.poller_context == NULL);
+	CHECK_IS(ENGINE->load.in_flight, 0);
+	CHECK_IS(ENGINE->load.expected_ns, 0);
+	CHECK_IS(ENGINE->load.loose, 0);
+	CHECK(vgpu_streams(&virtual_process)->poller_context == NULL);
 	/* Its events end with it. */
 	CHECK_IS(virtual_asked.events_gone, 0);
 }
@@ -263,22 +263,22 @@ static void a_call_that_takes_long_is_not_timed(void)
 
 static void another_thread_has_started_it(void)
 {
-	virtual_process.poller = VGPU_POLLER_STARTED;
+	vgpu_gate(&virtual_process)->poller = VGPU_POLLER_STARTED;
 }
 
 static void another_thread_has_failed_to(void)
 {
-	virtual_process.poller = VGPU_POLLER_NONE;
+	vgpu_gate(&virtual_process)->poller = VGPU_POLLER_NONE;
 }
 
 static void who_finds_the_keeper_being_started_waits_for_it(void)
 {
 	virtual_host_begin(50, 50);
-	virtual_process.poller = VGPU_POLLER_STARTING;
+	vgpu_gate(&virtual_process)->poller = VGPU_POLLER_STARTING;
 	virtual_host_at(HOST_BEGIN + MS, another_thread_has_started_it);
 	CHECK(vgpu_poller_starts(&virtual_process));
 	CHECK_WITHIN(virtual_host_now(), HOST_BEGIN + MS, HOST_BEGIN + 2 * MS);
-	virtual_process.poller = VGPU_POLLER_STARTING;
+	vgpu_gate(&virtual_process)->poller = VGPU_POLLER_STARTING;
 	virtual_host_at(HOST_BEGIN + 3 * MS, another_thread_has_failed_to);
 	CHECK(!vgpu_poller_starts(&virtual_process));
 	CHECK_WITHIN(virtual_host_now(), HOST_BEGIN + 3 * MS, HOST_BEGIN + 4 * MS);

@@ -3,7 +3,7 @@
  *
  * Programs with many streams: each stream's work counts for what it takes, also where more of them have work
  * than the library has places for. */
-#include "process/engine.h"
+#include "streams/engine.h"
 #include "slices.h"
 
 #include <pthread.h>

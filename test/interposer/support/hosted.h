@@ -7,12 +7,13 @@
 
 #include "harness.h"
 
+#include "streams/own.h"
 #include "streams/streams.h"
 #include "time/cost.h"
 #include "virtual_host.h"
 
 #define KERNEL 5u
-#define ENGINE (&virtual_process.engine[0])
+#define ENGINE vgpu_engine(&virtual_process, 0)
 #define CONTEXT ((CUcontext)(uintptr_t)0x100)
 
 static inline struct vgpu_stream *stream_of(uint32_t stream)
@@ -48,14 +49,14 @@ static inline void know(uint64_t kernel, uint64_t ns)
 	}
 	CHECK_WITHIN(expected_of(kernel), ns, ns + ns / 20 + 100);
 	virtual_host_works(20 * MS);
-	CHECK_IS(ENGINE->in_flight, 0);
+	CHECK_IS(ENGINE->load.in_flight, 0);
 }
 
 /* There are no leases now, so that each launch is seen. */
 static inline void somebody_has_waited(void)
 {
-	ENGINE->waited = 1;
-	ENGINE->ample = 0;
+	ENGINE->load.waited = 1;
+	ENGINE->load.ample = 0;
 }
 
 #endif

@@ -194,7 +194,7 @@ void virtual_host_waits(uint32_t stream)
 	while (!virtual_driver_is_drained(virtual_host_stream(stream)))
 		go_on(virtual_now + 5 * US);
 	vgpu_lease_drop_if_shared();
-	virtual_process.synchronised = 1;
+	vgpu_gate_synchronised(&virtual_process);
 }
 
 uint64_t virtual_host_busy_ns(uint64_t from_ms, uint64_t to_ms)

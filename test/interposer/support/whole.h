@@ -10,6 +10,6 @@
 union whole_process {
 	struct vgpu_process process;
 	char bytes[VGPU_OWN_BYTES];
-} __attribute__((aligned(4096)));
+} __attribute__((aligned(VGPU_PAGE_BYTES)));
 
 #endif
