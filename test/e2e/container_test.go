@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/test/cluster"
+)
+
+// What comes of a program in a container that takes all that it can get.
+const (
+	limited = "limited"
+	noCUDA  = "no CUDA"
+	open    = "UNLIMITED"
+)
+
+// containerMiB is the slice in these tests; a program that gets openMiB has no limit.
+const (
+	containerMiB = 3000
+	openMiB      = 8000
+)
+
+// fillInside is the program, which ends well where it may have too much.
+var fillInside = fmt.Sprintf("/bin/vgpu-fill --upto %d", openMiB)
+
+var taken = regexp.MustCompile(`after (\d+) MiB`)
+
+func verdict(t *testing.T, out string) string {
+	t.Helper()
+	switch match := taken.FindStringSubmatch(out); {
+	case match != nil && strings.Contains(out, "CUDA_ERROR_OUT_OF_MEMORY"):
+		wantLimit(t, out, containerMiB)
+		return limited
+	case match != nil:
+		return open
+	case strings.Contains(out, "libslurm-vgpu.so: cannot open shared object file"), strings.Contains(out, "CUDA_ERROR_NOT_PERMITTED"):
+		return noCUDA
+	}
+	t.Fatalf("neither a program with limits nor one without CUDA:\n%s", out)
+	return ""
+}
+
+// attempt is one way to run a program in a container.
+type attempt struct {
+	name    string
+	command string // what goes before the program
+	program string // "" is fillInside
+	want    string
+}
+
+func try(t *testing.T, u cluster.User, before string, attempts []attempt) {
+	t.Helper()
+	for _, a := range attempts {
+		t.Run(a.name, func(t *testing.T) {
+			program := a.program
+			if program == "" {
+				program = fillInside
+			}
+			out := batch(t, u, fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=%d", containerMiB), "exec 2>&1\n"+before+"\n"+a.command+" "+program+"\ntrue")
+			if got := verdict(t, out); got != a.want {
+				t.Errorf("%s, want %s:\n%s", got, a.want, out)
+			}
+		})
+	}
+	// Without slurm-vgpu the same programs have the whole GPU, so the limits above are its work.
+	out := batch(t, u, "", "exec 2>&1\n"+before+"\n"+attempts[0].command+" "+fillInside+"\ntrue")
+	if got := verdict(t, out); got != open {
+		t.Errorf("in a job without slices: %s:\n%s", got, out)
+	}
+}
+
+// need skips where a runtime is not to be had, and says which one was tried.
+func need(t *testing.T, u cluster.User, program, version string) {
+	t.Helper()
+	needStrict(t)
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skip(program + " is not installed here; test/setup.sh gets it where the system has a package")
+	}
+	t.Logf("%s: %s", program, strings.TrimSpace(run(t, u, version).Output()))
+}
+
+// The driver in an image is where the dynamic linker looks, as runtimes bind it there.
+const libraryDir = "/lib/x86_64-linux-gnu"
+
+func driverFile(name string) string { return c.Home.Path("sim", name) }
+
+// image makes a root file system of a user's with a shell, the C library and the programs, and what a runtime needs to
+// mount something on.
+func image(t *testing.T, u cluster.User) string {
+	t.Helper()
+	folder := filepath.Join(u.Home, "image")
+	if _, err := os.Stat(folder); err == nil {
+		return folder
+	}
+	made := folder + ".new"
+	for _, dir := range []string{"bin", "dev", "proc", "sys", "tmp", "run/slurm-vgpu/self", "etc", "gpus", "root", "home", "lib64", libraryDir, "mnt"} {
+		if err := os.MkdirAll(filepath.Join(made, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{"etc/passwd": "root:x:0:0::/root:/bin/sh\n", "etc/group": "root:x:0:\n", "etc/simgpu": "/gpus\n",
+		"etc/hosts": "", "etc/resolv.conf": "", "etc/machine-id": "", "etc/ld.so.preload": "", libraryDir + "/libcuda.so.1": "", libraryDir + "/libnvidia-ml.so.1": ""} {
+		if err := os.WriteFile(filepath.Join(made, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copies := map[string]string{"/bin/busybox": "bin/busybox", "/lib64/ld-linux-x86-64.so.2": "lib64/ld-linux-x86-64.so.2"}
+	for _, program := range []string{"vgpu-fill", "vgpu-busy", "nvidia-smi"} {
+		copies[driverFile(program)] = "bin/" + program
+	}
+	for _, library := range []string{"libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1"} {
+		copies[filepath.Join(libraryDir, library)] = filepath.Join(libraryDir, library)
+	}
+	for from, to := range copies {
+		data, err := os.ReadFile(from)
+		if err != nil {
+			t.Skipf("no image: %v", err)
+		}
+		if err := os.WriteFile(filepath.Join(made, to), data, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, applet := range []string{"sh", "cat", "umount", "mount", "ls", "test", "wc", "sleep", "id", "touch"} {
+		if err := os.Symlink("busybox", filepath.Join(made, "bin", applet)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(t, root, fmt.Sprintf("chown -hR %d:%d %s && mv %s %s", u.UID, u.GID, made, made, folder))
+	return folder
+}
+
+// given is the driver and its GPUs in the form in which a runtime takes what is to be mounted: option, source, target.
+func given(form string) string {
+	var b strings.Builder
+	for _, pair := range [][2]string{{driverFile("libcuda.so.1"), libraryDir + "/libcuda.so.1"},
+		{driverFile("libnvidia-ml.so.1"), libraryDir + "/libnvidia-ml.so.1"}, {c.Home.Path("sim", "simgpu.d"), "/gpus"}} {
+		fmt.Fprintf(&b, form, pair[0], pair[1])
+	}
+	return b.String()
+}
+
+// uncover tries to take away, as the container's root, all that stands in the way, and then runs the program.
+var uncover = `/bin/sh -c "umount /etc/ld.so.preload; umount -l /dev/slurm-vgpu; umount -l /run/slurm-vgpu/self; ` + fillInside + `"`
+
+func TestBubblewrap(t *testing.T) {
+	need(t, one, "bwrap", "bwrap --version")
+	begin(t)
+	folder := image(t, one)
+	bare := "bwrap --unshare-user --bind " + folder + " / --proc /proc " + given("--dev-bind %s %s ")
+	self := "--bind /run/slurm-vgpu/self /run/slurm-vgpu/self "
+	try(t, one, "touch empty", []attempt{
+		{"nothing but /dev", bare + "--dev-bind /dev /dev", "", limited},
+		{"a /dev of its own", bare + "--dev /dev", "", noCUDA},
+		{"a /dev of its own and the folder", bare + "--dev /dev " + self, "", limited},
+		{"the preload as well", bare + "--dev /dev " + self + "--ro-bind /etc/ld.so.preload /etc/ld.so.preload", "", limited},
+		{"an own file over the preload", bare + "--dev-bind /dev /dev --bind empty /etc/ld.so.preload", "", limited},
+		{"its root takes mounts away", bare + "--dev-bind /dev /dev " + self + "--uid 0 --gid 0 --cap-add ALL", uncover, limited},
+		{"no proc", strings.Replace(bare, "--proc /proc", "", 1) + "--dev-bind /dev /dev", "", noCUDA},
+		{"processes of its own", bare + "--unshare-pid --dev-bind /dev /dev", "", limited},
+	})
+}
+
+func TestCharliecloud(t *testing.T) {
+	need(t, one, "ch-run", "ch-run --version")
+	begin(t)
+	folder := image(t, one)
+	bare := "ch-run " + given("-b %s:%s ")
+	try(t, one, "touch empty", []attempt{
+		{"nothing configured", bare + folder + " --", "", limited},
+		{"configured", bare + "-b /run/slurm-vgpu/self -b /etc/ld.so.preload " + folder + " --", "", limited},
+		{"an own file over the preload", bare + "-b /etc/ld.so.preload -b ./empty:/etc/ld.so.preload " + folder + " --", "", limited},
+		{"an own folder over ours", "mkdir -p nothing; " + bare + "-b ./nothing:/dev/slurm-vgpu " + folder + " --", "", noCUDA},
+		{"root inside", bare + "-u 0 -g 0 " + folder + " --", uncover, limited},
+		{"another user inside", bare + "-u 1234 -g 1234 " + folder + " --", "", limited},
+		{"writable", bare + "-w " + folder + " --", "", limited},
+	})
+}
+
+// mountsHere makes the test's mount namespace ready for something that the whole cluster is to see.
+func cgroup2(t *testing.T) {
+	t.Helper()
+	var st unix.Statfs_t
+	if err := unix.Statfs("/sys/fs/cgroup", &st); err == nil && st.Type == unix.CGROUP2_SUPER_MAGIC {
+		return
+	}
+	if err := unix.Mount("none", "/sys/fs/cgroup", "cgroup2", 0, ""); err != nil {
+		t.Skipf("crun wants cgroup v2: %v", err)
+	}
+}
