@@ -91,7 +91,8 @@ deps: ## install what building and testing need (apt; nothing is started or enab
 	@test/setup.sh
 
 # Recipes rather than prerequisites: the parts are built after the packages they need came.
-test: deps ## install what is missing and run every test there is
+test: ## install what is missing and run every test there is
+	@test/setup.sh --containers
 	@$(MAKE) --no-print-directory build $(BUILD)/summary
 	@test/rooted.sh $(BUILD)/summary -- $(MAKE) --no-print-directory -- lint test-race $(TESTS) test-e2e
 
@@ -177,6 +178,7 @@ INSTALLED = \
 	$(call put,0644,$(share),$(wildcard packaging/*.example)) \
 	$(call put,0644,$(share)/plugstack.d,$(wildcard packaging/plugstack.d/*)) \
 	$(call put,0644,$(share)/systemd,$(wildcard packaging/systemd/*)) \
+	$(call put,0644,$(share)/containers,$(wildcard packaging/containers/*)) \
 	$(call put,0644,$(share)/logrotate.d,$(wildcard packaging/logrotate.d/*)) \
 	$(call put,0644,$(prefix)/lib/tmpfiles.d,$(wildcard packaging/tmpfiles.d/*.conf)) \
 	$(foreach n,1 5 7 8,$(call put,0644,$(mandir)/man$(n),$(wildcard docs/man/*.$(n)))) \

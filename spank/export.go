@@ -74,10 +74,12 @@ func vgpuPlan(s *C.struct_vgpu_step, p *C.struct_vgpu_plan) {
 		step.Wait = time.Duration(s.wait_ms) * time.Millisecond
 		step.LDPreload = get(s.ld_preload[:])
 		step.LDPreloadCut = s.ld_preload_cut != 0
+		step.Binds = launch.Binds{Apptainer: get(s.apptainer_bind[:]), Singularity: get(s.singularity_bind[:]), Cut: s.binds_cut != 0}
 		plan, err := launch.Prepare(step)
 		if err != nil {
 			return err
 		}
+		p.uid, p.gid = s.uid, s.gid
 		return putPlan(p, plan)
 	})
 	if err != nil {
@@ -101,6 +103,13 @@ func vgpuFinishStep(s *C.struct_vgpu_step, reason *C.char) {
 //export vgpuDropPreload
 func vgpuDropPreload(env *C.struct_vgpu_env) {
 	_ = guard(func() error { return put(env.value[:], launch.DropPreload(get(env.value[:]))) })
+}
+
+// vgpuDropBinds takes what is ours out of the list in env.value.
+//
+//export vgpuDropBinds
+func vgpuDropBinds(env *C.struct_vgpu_env) {
+	_ = guard(func() error { return put(env.value[:], launch.DropBinds(get(env.value[:]))) })
 }
 
 func guard(do func() error) (err error) {

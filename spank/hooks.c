@@ -126,6 +126,15 @@ static bool is_no_concern_of_ours(void)
 	return exists(none) || !exists(step.run_dir);
 }
 
+/* Of the job's environment; "" is absent. False if it is longer than that. */
+static bool job_value(spank_t sp, const char *name, char value[VGPU_VALUE_BYTES])
+{
+	spank_err_t rc = spank_getenv(sp, name, value, VGPU_VALUE_BYTES);
+	if (rc != ESPANK_SUCCESS)
+		*value = '\0';
+	return rc != ESPANK_NOSPACE;
+}
+
 static int step_post_opt(spank_t sp)
 {
 	uid_t uid;
@@ -157,10 +166,9 @@ static int step_post_opt(spank_t sp)
 		*step.request = '\0';
 	if (step.step < SLURM_INTERACTIVE_STEP) /* batch scripts and shells have all that their job has */
 		vgpu_stepgres_ask(&step, getenv("SLURMD_NODENAME"));
-	spank_err_t rc = spank_getenv(sp, "LD_PRELOAD", step.ld_preload, sizeof(step.ld_preload));
-	if (rc != ESPANK_SUCCESS)
-		*step.ld_preload = '\0';
-	step.ld_preload_cut = rc == ESPANK_NOSPACE;
+	step.ld_preload_cut = !job_value(sp, "LD_PRELOAD", step.ld_preload);
+	step.binds_cut = !job_value(sp, "APPTAINER_BIND", step.apptainer_bind) ||
+			 !job_value(sp, "SINGULARITY_BIND", step.singularity_bind);
 
 	if (!vgpu_may_enter_go())
 		return refuse("slurmstepd forked before the step was prepared");

@@ -43,23 +43,31 @@ static void drop_carried(void)
 	}
 }
 
+static void drop_ours(const char *name, void (*drop)(struct vgpu_env *))
+{
+	static struct vgpu_env env; /* static: too large for a stack we do not know */
+	const char *list = getenv(name);
+
+	if (!list || strlen(list) >= sizeof(env.value) || !vgpu_may_enter_go())
+		return;
+	memcpy(env.value, list, strlen(list) + 1);
+	drop(&env);
+	if (*env.value)
+		setenv(name, env.value, 1);
+	else
+		unsetenv(name);
+}
+
 void vgpu_disinherit(void)
 {
-	static struct vgpu_env preload; /* static: too large for a stack we do not know */
-
 	drop_carried();
 	if (!getenv("VGPU_STEP_DIR"))
 		return;
 	unsetenv("VGPU_STEP_DIR");
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	/* A library that is preloaded without a step folder refuses to start CUDA. */
-	const char *list = getenv("LD_PRELOAD");
-	if (!list || strlen(list) >= sizeof(preload.value) || !vgpu_may_enter_go())
-		return;
-	memcpy(preload.value, list, strlen(list) + 1);
-	vgpuDropPreload(&preload);
-	if (*preload.value)
-		setenv("LD_PRELOAD", preload.value, 1);
-	else
-		unsetenv("LD_PRELOAD");
+	drop_ours("LD_PRELOAD", vgpuDropPreload);
+	/* What these name is not on every node. */
+	drop_ours("APPTAINER_BIND", vgpuDropBinds);
+	drop_ours("SINGULARITY_BIND", vgpuDropBinds);
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "container.h"
+#include "podman.h"
 
 /* interposer/api/layout.h has the same folder (VGPU_SELF_DIR). */
 static const char self_parent[] = "/run/slurm-vgpu";
@@ -262,6 +263,8 @@ int vgpu_isolate(const struct vgpu_plan *plan, int turns, char why[VGPU_REASON_B
 	if (mount_guards(plan, why) != 0)
 		return -1;
 	carry_folder();
+	if (vgpu_podman_apart(plan->uid, plan->gid, why) != 0)
+		return -1;
 	for (uint32_t i = 0; i < plan->mask_count && i < VGPU_MASK_COUNT; i++)
 		if (mask(plan->mask[i], why) != 0)
 			return -1;

@@ -14,6 +14,7 @@
  *   - the step's ld.so.preload stands over /etc/ld.so.preload, read-only,
  *   - guards stand over the driver's libraries, and these in the step's folder (guard/),
  *   - all of the folder stands at /dev/slurm-vgpu as well, for containers,
+ *   - Podman starts anew (podman.h),
  *   - the nodes of other GPUs look as always but cannot be opened (EACCES).
  * Outside nothing changes, except that the mount points are created if they are missing. turns is -1, or the
  * node's own tree of turns (container.h) where the namespace is cut off from it.

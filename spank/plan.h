@@ -49,6 +49,9 @@ struct vgpu_step {
 	char gres_elsewhere[VGPU_GRES_BYTES]; /* counted otherwise: per step, socket, task */
 	char ld_preload[VGPU_VALUE_BYTES]; /* the job's own */
 	uint32_t ld_preload_cut;	   /* 1: it was longer than this */
+	char apptainer_bind[VGPU_VALUE_BYTES];
+	char singularity_bind[VGPU_VALUE_BYTES];
+	uint32_t binds_cut;
 };
 
 enum vgpu_verdict {
@@ -75,6 +78,7 @@ struct vgpu_plan {
 	char reason[VGPU_REASON_BYTES];
 	uint32_t env_count;
 	struct vgpu_env env[VGPU_ENV_COUNT];
+	uint32_t uid, gid; /* the job's */
 	uint32_t strict; /* 1: the rest applies, in a mount namespace of the step's own */
 	char step_dir[VGPU_PATH_BYTES];
 	char preload_file[VGPU_PATH_BYTES]; /* the step's ld.so.preload */

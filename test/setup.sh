@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what building, testing and the demo need on Debian or Ubuntu. Services of new packages
+# Installs what building, testing and the demo need on Debian or Ubuntu; with --containers also what runs
+# containers in tests, where the system has packages of it. Services of new packages
 # are neither started nor left enabled. With nothing to do it calls no apt.
 set -euo pipefail
 
@@ -43,6 +44,15 @@ need make make
 need codespell codespell
 need ps procps
 need useradd passwd
+if [[ ${1:-} == --containers ]]; then
+	want() { command -v "$1" >/dev/null || ! apt-cache show "$2" >/dev/null 2>&1 || missing+=("$2"); }
+	want bwrap bubblewrap
+	want ch-run charliecloud-runtime
+	want podman podman
+	want crun crun
+	want newuidmap uidmap
+	want busybox busybox-static
+fi
 ((${#missing[@]})) || exit 0
 mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
 
@@ -72,7 +82,7 @@ undo() {
 	# disabled again, and no others.
 	comm -13 "$wants_before" <(list_wants) | while read -r link; do
 		case $(basename "$link") in
-		slurmctld.service | slurmd.service | slurmdbd.service | munge.service | mariadb.service | mysql.service)
+		slurmctld.service | slurmd.service | slurmdbd.service | munge.service | mariadb.service | mysql.service | podman*)
 			rm -f "$link" ;;
 		esac
 	done

@@ -33,6 +33,7 @@ type Step struct {
 	Request      string // of the job, canonical or forged; for a prolog that slurmd left out
 	LDPreload    string // the job's own value
 	LDPreloadCut bool   // LDPreload is not the whole value
+	Binds        Binds
 	Wait         time.Duration
 }
 
@@ -196,6 +197,7 @@ func plan(s Step, held grant.Grant, prepared grant.Step) (Plan, error) {
 		return p, nil
 	}
 	p.Library, p.Guards = held.Library, held.Guards
+	p.Env = append(p.Env, s.Binds.env()...)
 	for _, minor := range prepared.MaskMinors {
 		p.Mask = append(p.Mask, filepath.Join(held.DeviceDir, "nvidia"+strconv.Itoa(int(minor))))
 	}

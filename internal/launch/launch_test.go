@@ -61,6 +61,7 @@ func TestPrepareStrict(t *testing.T) {
 		{Driver: "/opt/libcuda.so.580", Guard: "/usr/lib/slurm-vgpu/libcuda-guard.so"}}
 	step := preparedJob(t, func(g *grant.Grant) { g.Guards = guards })
 	step.LDPreload = "/opt/own.so"
+	step.Binds.Apptainer = "/data"
 	got, err := Prepare(step)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +69,7 @@ func TestPrepareStrict(t *testing.T) {
 	dir := step.RunDir.Step(job, "0")
 	want := Plan{
 		Ours:        true,
-		Env:         []grant.EnvVar{{Name: "CUDA_VISIBLE_DEVICES", Value: "GPU-a,GPU-b"}, {Name: "VGPU_STEP_DIR", Value: dir}},
+		Env:         append([]grant.EnvVar{{Name: "CUDA_VISIBLE_DEVICES", Value: "GPU-a,GPU-b"}, {Name: "VGPU_STEP_DIR", Value: dir}}, step.Binds.env()...),
 		Strict:      true,
 		StepDir:     dir,
 		PreloadFile: filepath.Join(dir, "ld.so.preload"),

@@ -14,10 +14,10 @@ import (
 )
 
 // hiddenRun is what of /run the cluster must not see: services of the host that would answer for
-// its copies, and run directories of another slurm-vgpu.
+// its copies, run directories of another slurm-vgpu, and what other users' logins have there.
 var hiddenRun = map[string]bool{
 	"slurm-vgpu": true, "munge": true, "mysqld": true, "slurm": true, "slurmctld": true,
-	"slurmd": true, "slurmdbd": true, "nscd": true,
+	"slurmd": true, "slurmdbd": true, "nscd": true, "user": true,
 }
 
 // privateMount is where, in the folder, the copies are mounted; it also tells the namespace apart.

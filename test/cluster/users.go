@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -66,9 +67,35 @@ func (c *Cluster) makeUsers() error {
 		if err := os.Chown(u.Home, int(uid), int(gid)); err != nil {
 			return err
 		}
+		if err := c.makeRuntimeDir(u); err != nil {
+			return err
+		}
 		c.Users = append(c.Users, u)
 	}
 	return nil
+}
+
+// RuntimeDir is a user's XDG_RUNTIME_DIR, as a login of his would have it.
+func (c *Cluster) RuntimeDir(u User) string {
+	return filepath.Join("/run/user", strconv.FormatUint(uint64(u.UID), 10))
+}
+
+// makeRuntimeDir makes it in the cluster's own /run; without it Podman's folders would be made in /tmp.
+func (c *Cluster) makeRuntimeDir(u User) error {
+	if c.Home.InPlace() {
+		return nil
+	}
+	folder := c.RuntimeDir(u)
+	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return err
+	}
+	return os.Chown(folder, int(u.UID), int(u.GID))
 }
 
 // Result is a command that ran.

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/slurm-vgpu/slurm-vgpu/test/cluster"
 )
 
@@ -186,16 +184,4 @@ func TestCharliecloud(t *testing.T) {
 		{"another user inside", bare + "-u 1234 -g 1234 " + folder + " --", "", limited},
 		{"writable", bare + "-w " + folder + " --", "", limited},
 	})
-}
-
-// mountsHere makes the test's mount namespace ready for something that the whole cluster is to see.
-func cgroup2(t *testing.T) {
-	t.Helper()
-	var st unix.Statfs_t
-	if err := unix.Statfs("/sys/fs/cgroup", &st); err == nil && st.Type == unix.CGROUP2_SUPER_MAGIC {
-		return
-	}
-	if err := unix.Mount("none", "/sys/fs/cgroup", "cgroup2", 0, ""); err != nil {
-		t.Skipf("crun wants cgroup v2: %v", err)
-	}
 }

@@ -88,6 +88,8 @@ static void live_in_a_job(void)
 	setenv("VGPU_STEP_DIR", "/run/slurm-vgpu/jobs/7/steps/batch", 1);
 	setenv("CUDA_VISIBLE_DEVICES", "GPU-1", 1);
 	setenv("LD_PRELOAD", "/usr/lib/slurm-vgpu/libslurm-vgpu.so:/opt/other.so", 1);
+	setenv("APPTAINER_BIND", "/run/slurm-vgpu/self,/etc/ld.so.preload,/data", 1);
+	setenv("SINGULARITY_BIND", "/run/slurm-vgpu/self,/etc/ld.so.preload", 1);
 	/* srun has these from the variables above before it loads any plugin. */
 	set_control_env("_SLURM_SPANK_OPTION_vgpu_vgpu_mem", "3000");
 	set_control_env("VGPU_REQUEST", "mem=3000");
@@ -103,6 +105,8 @@ static void check_nothing_inherited(void)
 	SAME(getenv("VGPU_STEP_DIR"), NULL);
 	SAME(getenv("CUDA_VISIBLE_DEVICES"), NULL);
 	SAME(getenv("LD_PRELOAD"), "/opt/other.so");
+	SAME(getenv("APPTAINER_BIND"), "/data");
+	SAME(getenv("SINGULARITY_BIND"), NULL);
 }
 
 static void a_job_from_inside_a_job_inherits_nothing(void)
