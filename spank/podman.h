@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Rootless Podman makes one mount namespace for each user of a node, with its first command, and a
- * process named in $XDG_RUNTIME_DIR/libpod that keeps it for all later ones (podman 4: pkg/rootless). If that was made
- * outside of the step, the step's containers would be outside as well. */
+ * Rootless Podman makes one mount namespace for each user of a node, with its first command, and names in
+ * $XDG_RUNTIME_DIR/libpod a process that keeps it for all later ones (podman 4: pkg/rootless). If that was
+ * made outside of the step, the step's containers would be outside as well. */
 #ifndef VGPU_PODMAN_H
 #define VGPU_PODMAN_H
 
