@@ -154,7 +154,8 @@ static void begin_flight(struct vgpu_engine *engine, uint64_t now_ns)
 		for (uint32_t g = stream->tail; g != stream->head; g++) {
 			struct vgpu_group *group = &stream->group[g % VGPU_GROUPS];
 
-			if (group->held && !vgpu_batch_is_held(&engine->load, group->batch))
+			if (group->flight == VGPU_FLIGHT_HELD &&
+			    !vgpu_batch_is_held(&engine->load, group->batch))
 				vgpu_groups_let_go(engine, stream, group, now_ns);
 		}
 		vgpu_mutex_unlock(&stream->mutex);

@@ -24,7 +24,7 @@ static struct vgpu_measured measured(struct vgpu_engine *engine, const struct vg
 	uint64_t others_ns = GET(engine->load.others_until_ns);
 
 	/* Where something else came first the GPU tells how long it took, but not when. */
-	bool where = !group->fronted;
+	bool where = group->fronted == VGPU_FRONT_NOTHING;
 
 	held_ns = group->held_ns > held_ns ? group->held_ns : held_ns;
 	return (struct vgpu_measured){.first_ns = group->first_ns,
@@ -68,7 +68,7 @@ static void charge(struct vgpu_process *p, uint32_t device, struct vgpu_stream *
 		engine->stalls_ns = asked_ns;
 	/* Between its launches the GPU may have had nothing to do. */
 	begun = begun > group->last_ns ? begun : group->last_ns;
-	if (!group->fronted && group->unseen_ns < STALL_NS &&
+	if (group->fronted == VGPU_FRONT_NOTHING && group->unseen_ns < STALL_NS &&
 	    begun + group->unseen_ns * VGPU_LONGER + VGPU_LONGER_NS < asked_ns)
 		engine->longer_ns = asked_ns;
 }
@@ -79,7 +79,7 @@ static bool is_alone(const struct vgpu_engine *engine, const struct vgpu_stream 
 	uint32_t own = 0;
 
 	for (uint32_t g = stream->tail; g != stream->head; g++)
-		own += !stream->group[g % VGPU_GROUPS].held;
+		own += stream->group[g % VGPU_GROUPS].flight != VGPU_FLIGHT_HELD;
 	return GET(engine->load.in_flight) == own;
 }
 
@@ -109,13 +109,14 @@ static void note_done(struct vgpu_engine *engine, struct vgpu_stream *stream, co
 		expected_ns += vgpu_groups_at(stream, q->number + n)->expected_ns;
 		unseen_ns += vgpu_groups_at(stream, q->number + n)->unseen_ns;
 	}
-	if (took_ns != 0 && !first->fronted && first->expected_ns != VGPU_UNKNOWN_NS &&
+	if (took_ns != 0 && first->fronted == VGPU_FRONT_NOTHING && first->expected_ns != VGPU_UNKNOWN_NS &&
 	    !GET(engine->load.turns.shared))
 		learn_cost(engine, stream, answer->asked->launches, expected_ns, unseen_ns, took_ns, now);
 	for (uint32_t n = 0; n < count; n++) {
 		struct vgpu_group *group = vgpu_groups_at(stream, q->number + n);
 
-		group->reached = group->closed = true;
+		vgpu_groups_front_reached(group);
+		group->closed = true;
 		group->reached_ns = now;
 		group->reached_launches = group->launches;
 		group->took_ns = n + 1 == count ? left_ns
@@ -141,7 +142,7 @@ static void note_at_work(struct vgpu_process *p, uint32_t device, struct vgpu_st
 		group->held_ns += (asked_ns - group->held_ns) / 2;
 	else if (q->front != NULL && is_alone(vgpu_engine(p, device), stream))
 		group->begun_ns = asked_ns;
-	group->reached = true;
+	vgpu_groups_front_reached(group);
 	charge(p, device, stream, group, before, asked_ns);
 }
 

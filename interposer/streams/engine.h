@@ -20,37 +20,47 @@
 #define VGPU_GROUPS 128
 #define VGPU_SAMPLES 8
 
+/* Whether the GPU has a group yet: what is held back is let go, and then one more may still join it. */
+enum vgpu_group_flight {
+	VGPU_FLIGHT_LOOSE = 0, /* some of it may have been launched when some was at work */
+	VGPU_FLIGHT_HELD, /* its batch has not been let go (gate/batch.h) */
+	VGPU_FLIGHT_DENSE, /* let go, all of it launched before any of it could begin */
+};
+
+/* What lies in front of its first launch: the end of other things that the stream had to do. */
+enum vgpu_group_front { VGPU_FRONT_NOTHING = 0, VGPU_FRONT_RECORDED, VGPU_FRONT_REACHED };
+
+/* What lies behind its last one: an event, and then maybe a later one. With end the GPU times the group. */
+enum vgpu_group_behind { VGPU_BEHIND_NOTHING = 0, VGPU_BEHIND_MARKER, VGPU_BEHIND_END };
+
 /* Launches of one stream with one marker behind the last of them. */
 struct vgpu_group {
-	CUevent marker; /* stays with the place */
-	CUevent front;	/* the same: in front of the first launch, where the stream has other things to do
-			   before */
-	CUevent begin, end; /* the same: around what was held back, to be timed; end is the marker then */
-	bool fronted;	/* it has been recorded */
-	bool reached;	/* and was seen to be reached */
-	uint64_t held_ns; /* until when the stream had those to do, as far as is known */
-	uint64_t begun_ns; /* when it was first seen to be at work, where it was not seen to have those to do;
-			      or 0 */
+	/* Events that stay with the place. */
+	CUevent marker; /* behind the last launch */
+	CUevent front; /* in front of the first one, where the stream has other things to do before */
+	CUevent begin, end; /* around what was held back, to be timed; end is the marker then */
+	uint8_t flight; /* enum vgpu_group_flight */
+	uint8_t fronted; /* enum vgpu_group_front */
+	uint8_t behind; /* enum vgpu_group_behind */
+	bool begun; /* begin has been recorded */
+	bool closed; /* no more are added */
 	uint32_t launches;
 	uint32_t inside; /* threads that are launching one of them just now */
-	bool closed;	 /* no more are added */
-	bool timed;	 /* both have been recorded */
-	bool begun;	 /* the first of them has */
-	bool dense;	 /* all of it was launched before any of it could begin */
-	bool held;	 /* its batch has not been let go (gate/batch.h): it is not in flight yet */
-	uint64_t batch;	 /* 0: it was never held back */
-	bool marked;	 /* a marker has been recorded */
 	uint32_t unmarked; /* launches behind the last marker */
+	uint32_t reached_launches; /* how many there were when it was seen to be done */
+	uint64_t batch; /* 0: it was never held back */
+	uint64_t held_ns; /* until when the stream had other things to do, as far as is known */
+	uint64_t begun_ns; /* when it was first seen to be at work, where it was not seen to have those to do;
+			      or 0 */
 	uint64_t first_ns, last_ns, pending_ns;
-	uint64_t reached_ns; /* when it was seen to be done, with so many launches; 0: not yet */
-	uint32_t reached_launches;
+	uint64_t reached_ns; /* when it was seen to be done; 0: not yet */
 	uint64_t took_ns; /* as the GPU has timed it; or 0 */
 	uint64_t expected_ns;
-	uint64_t unseen_ns;   /* the same where they are not seen to be at work (time/cost.h) */
+	uint64_t unseen_ns; /* the same where they are not seen to be at work (time/cost.h) */
 	uint64_t reserved_ns; /* taken from the share for them */
-	uint64_t paid_ns;     /* of that, settled already while they were at work */
-	uint64_t only_key;    /* whose they are, when there is just one launch of unknown length */
-	uint64_t unsure_ns;   /* how long before first_ns that may have begun */
+	uint64_t paid_ns; /* of that, settled already while they were at work */
+	uint64_t only_key; /* whose they are, when there is just one launch of unknown length */
+	uint64_t unsure_ns; /* how long before first_ns that may have begun */
 };
 
 enum vgpu_stream_state { VGPU_STREAM_UNUSED = 0, VGPU_STREAM_LIVE, VGPU_STREAM_DEAD };

@@ -30,8 +30,7 @@ static uint64_t later(uint64_t a, uint64_t b)
 void vgpu_groups_let_go(struct vgpu_engine *engine, struct vgpu_stream *stream, struct vgpu_group *group,
 			uint64_t now_ns)
 {
-	group->held = false;
-	group->dense = group->inside == 0;
+	group->flight = group->inside == 0 ? VGPU_FLIGHT_DENSE : VGPU_FLIGHT_LOOSE;
 	/* Nothing of it can have begun before. */
 	group->first_ns = later(group->first_ns, now_ns);
 	group->last_ns = later(group->last_ns, now_ns);
@@ -44,7 +43,7 @@ void vgpu_groups_leave(struct vgpu_engine *engine, const struct vgpu_group *grou
 {
 	if (group->expected_ns == VGPU_UNKNOWN_NS)
 		ADD(engine->load.unknown, -1u);
-	if (group->held)
+	if (group->flight == VGPU_FLIGHT_HELD)
 		return;
 	ADD(engine->load.expected_ns, -group->reserved_ns);
 	ADD(engine->load.in_flight, -1u);
@@ -90,8 +89,9 @@ static void add_to_group(struct vgpu_engine *engine, struct vgpu_group *group,
 	group->unseen_ns = sum(group->unseen_ns, more->unseen_ns);
 	group->reserved_ns += more->reserved_ns;
 	group->closed = group->closed || is_full(group);
-	group->dense = group->dense && group->held;
-	if (!group->held)
+	if (group->flight == VGPU_FLIGHT_DENSE)
+		group->flight = VGPU_FLIGHT_LOOSE;
+	if (group->flight != VGPU_FLIGHT_HELD)
 		ADD(engine->load.expected_ns, more->reserved_ns);
 }
 
@@ -190,8 +190,9 @@ struct vgpu_group *vgpu_groups_begin(struct vgpu_engine *engine, struct vgpu_str
 			stream->beside = false;
 			spare = group->marker == spare ? NULL : spare;
 			SET(stream->head, stream->head + 1);
-			group->held = more->batch != 0 && vgpu_batch_is_held(&engine->load, more->batch);
-			if (!group->held)
+			if (more->batch != 0 && vgpu_batch_is_held(&engine->load, more->batch))
+				group->flight = VGPU_FLIGHT_HELD;
+			else
 				enter(engine, group, vgpu_now_ns());
 		}
 		add_to_group(engine, group, more);
@@ -237,8 +238,7 @@ void vgpu_groups_mark(struct vgpu_stream *stream, CUstream handle, struct vgpu_g
 	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	group->end = end;
 	if (marked) {
-		group->timed = timed;
-		group->marked = true;
+		group->behind = timed ? VGPU_BEHIND_END : VGPU_BEHIND_MARKER;
 		group->unmarked = group->inside;
 	}
 	vgpu_mutex_unlock(&stream->mutex);
@@ -299,7 +299,7 @@ void vgpu_groups_front(struct vgpu_stream *stream, CUstream handle, struct vgpu_
 
 	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	group->front = front;
-	group->fronted = fronted;
+	group->fronted = fronted ? VGPU_FRONT_RECORDED : VGPU_FRONT_NOTHING;
 	vgpu_mutex_unlock(&stream->mutex);
 }
 
@@ -319,7 +319,7 @@ void vgpu_groups_end(struct vgpu_engine *engine, struct vgpu_stream *stream, CUs
 	vgpu_mutex_lock(&stream->mutex, VGPU_RANK_STREAM);
 	group->inside--;
 	if (mark) {
-		group->marked = true;
+		group->behind = VGPU_BEHIND_MARKER;
 		group->unmarked = group->inside;
 	}
 	if (group->first_ns == 0) {
@@ -329,12 +329,13 @@ void vgpu_groups_end(struct vgpu_engine *engine, struct vgpu_stream *stream, CUs
 	group->last_ns = now;
 	if (expected_ns != VGPU_UNKNOWN_NS) {
 		/* Behind another one a kernel is prepared while that one runs. */
-		if ((group->held || stream->drained_ns > now + VGPU_LAUNCH_NS) && expected_ns > 2 * saved &&
-		    group->expected_ns != VGPU_UNKNOWN_NS && group->expected_ns > expected_ns) {
+		if ((group->flight == VGPU_FLIGHT_HELD || stream->drained_ns > now + VGPU_LAUNCH_NS) &&
+		    expected_ns > 2 * saved && group->expected_ns != VGPU_UNKNOWN_NS &&
+		    group->expected_ns > expected_ns) {
 			group->expected_ns -= saved;
 			group->unseen_ns -= group->unseen_ns > saved ? saved : 0;
 		}
-		if (!group->held)
+		if (group->flight != VGPU_FLIGHT_HELD)
 			stream->drained_ns = later(stream->drained_ns, now + VGPU_LAUNCH_NS) + expected_ns;
 	}
 	vgpu_mutex_unlock(&stream->mutex);
@@ -362,7 +363,7 @@ bool vgpu_groups_drained(struct vgpu_engine *engine, struct vgpu_stream *stream,
 	vgpu_groups_collect(engine, stream, 0);
 	last = &stream->group[(stream->head - 1) % VGPU_GROUPS];
 	idle = stream->head == stream->tail;
-	unmarked = last->unmarked != 0 || !last->marked;
+	unmarked = last->unmarked != 0 || last->behind == VGPU_BEHIND_NOTHING;
 	marker = vgpu_groups_marker(last);
 	vgpu_mutex_unlock(&stream->mutex);
 	if (idle)

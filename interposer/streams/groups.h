@@ -69,7 +69,21 @@ static inline struct vgpu_group *vgpu_groups_oldest(const struct vgpu_stream *st
 /* With the stream's mutex held: what lies behind the launches. NULL: nothing yet. */
 static inline CUevent vgpu_groups_marker(const struct vgpu_group *group)
 {
-	return !group->marked ? NULL : group->timed ? group->end : group->marker;
+	switch (group->behind) {
+	case VGPU_BEHIND_END:
+		return group->end;
+	case VGPU_BEHIND_MARKER:
+		return group->marker;
+	default:
+		return NULL;
+	}
+}
+
+/* With the stream's mutex held: what the stream had to do in front of the group is done. */
+static inline void vgpu_groups_front_reached(struct vgpu_group *group)
+{
+	if (group->fronted == VGPU_FRONT_RECORDED)
+		group->fronted = VGPU_FRONT_REACHED;
 }
 
 /* Whether something may be in flight in the stream, at a glance: another thread may just be launching. */

@@ -43,13 +43,13 @@ static bool is_passing(struct vgpu_engine *engine, struct vgpu_stream *stream, s
 /* Whether the GPU tells how long it took: all of it was there before it could begin. */
 static bool is_timed(const struct vgpu_group *group)
 {
-	return group->timed && group->dense && group->unmarked == 0;
+	return group->behind == VGPU_BEHIND_END && group->flight == VGPU_FLIGHT_DENSE && group->unmarked == 0;
 }
 
 /* The same, also where and when that was: nothing else lies in front of it. */
 static bool is_placed(const struct vgpu_group *group)
 {
-	return is_timed(group) && !group->fronted && !group->held && group->inside == 0 &&
+	return is_timed(group) && group->fronted == VGPU_FRONT_NOTHING && group->inside == 0 &&
 	       group->expected_ns != 0 && group->expected_ns != VGPU_UNKNOWN_NS;
 }
 
@@ -67,7 +67,7 @@ static bool is_closed_up(const struct vgpu_stream *stream, uint32_t number)
 	bool ended = group->closed || group->batch != 0 || number + 1 < stream->head - stream->tail;
 
 	return ended && vgpu_groups_marker(group) != NULL && group->unmarked == 0 && group->inside == 0 &&
-	       !group->held && group->expected_ns != VGPU_UNKNOWN_NS;
+	       group->flight != VGPU_FLIGHT_HELD && group->expected_ns != VGPU_UNKNOWN_NS;
 }
 
 /* How many groups, this one and some behind it, should be done by now. Where the GPU times them: that ran
@@ -115,11 +115,12 @@ bool vgpu_query_about(struct vgpu_engine *engine, struct vgpu_stream *stream, ui
 	uint64_t now = vgpu_now_ns();
 
 	if (GET(stream->state) != VGPU_STREAM_LIVE || in_flight <= number || group->inside != 0 ||
-	    group->held || (in_flight == number + 1 && is_passing(engine, stream, group)))
+	    group->flight == VGPU_FLIGHT_HELD ||
+	    (in_flight == number + 1 && is_passing(engine, stream, group)))
 		return false;
 	q.context = stream->context;
 	q.handle = stream->handle;
-	q.front = group->fronted && !group->reached ? group->front : NULL;
+	q.front = group->fronted == VGPU_FRONT_RECORDED ? group->front : NULL;
 	/* A stream into which no more launches fit cannot be asked (H200: the call waits, and behind a wait
 	 * for a word it waits for ever); so not while the program is launching one after the other. */
 	q.to_the_end = group->unmarked != 0 && in_flight == number + 1 &&

@@ -113,7 +113,7 @@ static struct vgpu_stream *with_groups(uint32_t count, uint64_t ago_ns)
 	now = virtual_host_now();
 	for (uint32_t g = 0; g < count; g++)
 		stream->group[g] = (struct vgpu_group){.launches = 1,
-						       .marked = true,
+						       .behind = VGPU_BEHIND_MARKER,
 						       .marker = (CUevent)(uintptr_t)(g + 1),
 						       .expected_ns = 100 * US,
 						       .unseen_ns = 100 * US,
