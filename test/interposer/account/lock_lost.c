@@ -78,7 +78,7 @@ static void two_processes_of_a_job(void)
 	limits = (struct vgpu_limits){.device_count = 1};
 	limits.device[0].step_mem_bytes = STEP_MIB * MIB;
 	limits.device[0].job_mem_bytes = LIMIT_MIB * MIB;
-	vgpu_pages = (struct vgpu_pages){&limits, &ledger};
+	vgpu_pages = (struct vgpu_pages){.limits = &limits, .ledger = &ledger};
 	become(one, (int32_t)getpid());
 	limits.step_id = 1;
 	become(other, (int32_t)getppid());

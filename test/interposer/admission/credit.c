@@ -33,7 +33,7 @@ static void begin(uint32_t step_percent, uint32_t job_percent)
 	limits = (struct vgpu_limits){.device_count = 1};
 	limits.device[0].sm_percent = step_percent;
 	limits.device[0].job_sm_percent = job_percent;
-	vgpu_pages = (struct vgpu_pages){&limits, &ledger};
+	vgpu_pages = (struct vgpu_pages){.limits = &limits, .ledger = &ledger};
 	process->step = 3;
 	now = now_ns();
 }

@@ -127,7 +127,7 @@ void virtual_host_begin(uint32_t step_percent, uint32_t job_percent)
 	virtual_limits = (struct vgpu_limits){.device_count = 1, .job_id = 1};
 	virtual_limits.device[0].sm_percent = step_percent;
 	virtual_limits.device[0].job_sm_percent = job_percent;
-	vgpu_pages = (struct vgpu_pages){&virtual_limits, &virtual_ledger};
+	vgpu_pages = (struct vgpu_pages){.limits = &virtual_limits, .ledger = &virtual_ledger};
 	virtual_process.contexts_made = 1;
 	vgpu_driver(&virtual_process)->several_devices = 1;
 	virtual_ledger.slots_high = 1;
