@@ -140,8 +140,9 @@ struct selection {
 	slurmdb_job_cond_t cond;
 };
 
-/* A job's rows have no name of their own in this interface. With a list of states, though, slurmdbd takes the two
- * times for those between which a row must have ended (as_mysql_jobacct_process.c, _state_time_string; 22.05). */
+/* A job's rows have no name of their own in this interface. With a list of states, though, slurmdbd takes the
+ * two times for those between which a row must have ended (_state_time_string in
+ * as_mysql_jobacct_process.c; 22.05). */
 static bool select_row(struct library *lib, const struct vgpu_dbd_row *row, struct selection *s)
 {
 	memset(s, 0, sizeof(*s));
@@ -153,8 +154,8 @@ static bool select_row(struct library *lib, const struct vgpu_dbd_row *row, stru
 	s->step.step_id.step_id = NO_VAL;
 	s->step.step_id.step_het_comp = NO_VAL;
 	s->cond.db_flags = SLURMDB_JOB_FLAG_NOTSET; /* 0 would ask for jobs that no scheduler has started */
-	s->cond.flags = JOBCOND_FLAG_NO_DEFAULT_USAGE | JOBCOND_FLAG_NO_TRUNC | JOBCOND_FLAG_NO_STEP | JOBCOND_FLAG_DUP |
-			JOBCOND_FLAG_NO_WHOLE_HETJOB;
+	s->cond.flags = JOBCOND_FLAG_NO_DEFAULT_USAGE | JOBCOND_FLAG_NO_TRUNC | JOBCOND_FLAG_NO_STEP |
+			JOBCOND_FLAG_DUP | JOBCOND_FLAG_NO_WHOLE_HETJOB;
 	s->cond.usage_start = s->cond.usage_end = (time_t)row->end;
 	s->cond.step_list = lib->slurm_list_create(NULL);
 	lib->slurm_list_append(s->cond.step_list, &s->step);
@@ -165,9 +166,10 @@ static bool select_row(struct library *lib, const struct vgpu_dbd_row *row, stru
 	return true;
 }
 
-/* Looks whether the selection is this one row. What is changed is selected by the same words a moment later. */
-static enum vgpu_dbd_result look(struct vgpu_dbd *db, const struct vgpu_dbd_row *row, struct selection *s, const char *was,
-				 const char **is, char *why, size_t why_size)
+/* Looks whether the selection is this one row. What is changed is selected by the same words a moment
+ * later. */
+static enum vgpu_dbd_result look(struct vgpu_dbd *db, const struct vgpu_dbd_row *row, struct selection *s,
+				 const char *was, const char **is, char *why, size_t why_size)
 {
 	struct library *lib = &db->lib;
 	errno = 0;
@@ -194,8 +196,9 @@ static enum vgpu_dbd_result look(struct vgpu_dbd *db, const struct vgpu_dbd_row 
 	return VGPU_DBD_OK;
 }
 
-enum vgpu_dbd_result vgpu_dbd_set_admin_comment(struct vgpu_dbd *db, const struct vgpu_dbd_row *row, const char *was,
-						char *text, const char **is, char *why, size_t why_size)
+enum vgpu_dbd_result vgpu_dbd_set_admin_comment(struct vgpu_dbd *db, const struct vgpu_dbd_row *row,
+						const char *was, char *text, const char **is, char *why,
+						size_t why_size)
 {
 	struct library *lib = &db->lib;
 	struct selection s;

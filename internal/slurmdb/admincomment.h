@@ -15,8 +15,8 @@ enum vgpu_dbd_result {
 	VGPU_DBD_NOT_MODIFIED,
 };
 
-/* One row of the job table: one run of one job. task and component are -1 for a job that is neither a task of an
- * array nor a component of a heterogeneous job. state is what sacct prints. */
+/* One row of the job table: one run of one job. task and component are -1 for a job that is neither a task of
+ * an array nor a component of a heterogeneous job. state is what sacct prints. */
 struct vgpu_dbd_row {
 	uint32_t job;
 	int64_t task, component;
@@ -25,21 +25,22 @@ struct vgpu_dbd_row {
 	int64_t submit, end; /* seconds since 1970 */
 };
 
-/* A connection to slurmdbd. Slurm's library prints to stderr and calls exit() for a bad slurm.conf: use it in a
- * process that may end. Why something did not work is put into why[]. */
+/* A connection to slurmdbd. Slurm's library prints to stderr and calls exit() for a bad slurm.conf: use it in
+ * a process that may end. Why something did not work is put into why[]. */
 struct vgpu_dbd;
 enum vgpu_dbd_result vgpu_dbd_open(const char *library, struct vgpu_dbd **db, char *why, size_t why_size);
 void vgpu_dbd_close(struct vgpu_dbd *db);
 
-/* Sends what TCP holds back, on every connection among the first descriptors. Both ends of this one send a message as its length
- * and then the rest, which TCP keeps until the length is acknowledged, which takes 40 ms: 80 for a question and its
- * answer. The library has no call for that and does not show its socket. */
+/* Sends what TCP holds back, on every connection among the first descriptors. Both ends of this one send a
+ * message as its length and then the rest, which TCP keeps until the length is acknowledged, which takes 40
+ * ms: 80 for a question and its answer. The library has no call for that and does not show its socket. */
 void vgpu_dbd_hurry(int descriptors);
 
-/* Changes the AdminComment of one row, and of no other, from was to text. If it is another one by now, that is
- * returned in *is, which lasts until the connection is closed. */
-enum vgpu_dbd_result vgpu_dbd_set_admin_comment(struct vgpu_dbd *db, const struct vgpu_dbd_row *row, const char *was,
-						char *text, const char **is, char *why, size_t why_size);
+/* Changes the AdminComment of one row, and of no other, from was to text. If it is another one by now, that
+ * is returned in *is, which lasts until the connection is closed. */
+enum vgpu_dbd_result vgpu_dbd_set_admin_comment(struct vgpu_dbd *db, const struct vgpu_dbd_row *row,
+						const char *was, char *text, const char **is, char *why,
+						size_t why_size);
 
 /* The Slurm release of the headers of this build, 0x160508 for 22.05.8. The structures that go to the
  * library have another shape in every major and minor release, and the library does not say which it

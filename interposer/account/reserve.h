@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The account of something that the driver is asked about, a pool for one (pools/pools.h): what it is charged is never less
- * than what it holds. Before a call that may make it grow the most that it can take is reserved; what it has really grown
- * by is committed, and the rest released.
+ * The account of something that the driver is asked about, a pool for one (pools/pools.h): what it is charged
+ * is never less than what it holds. Before a call that may make it grow the most that it can take is
+ * reserved; what it has really grown by is committed, and the rest released.
  *
  * Why it never holds more than is charged and reserved for it, whatever threads do at once:
  *  - What a call has taken is in the answer that it gets at its end, and is charged before its reservation
@@ -38,18 +38,21 @@ struct vgpu_flight {
 };
 
 /* Reserves the bytes for a call. False when they do not fit. */
-bool vgpu_account_reserve(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally, struct vgpu_flight *flight, uint64_t bytes);
-/* They have been charged, which becomes a reservation. False when somebody else has reserved meanwhile what would then
- * not fit: they are given back. */
-bool vgpu_account_reserve_charged(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally, struct vgpu_flight *flight,
-				  uint64_t bytes);
-/* The driver is known to have them already: until the call's end, nobody lowers the charge below what it may take again.
- * And it is not after all. */
-void vgpu_account_reserve_again(struct vgpu_process *p, struct vgpu_tally *tally, struct vgpu_flight *flight, uint64_t bytes);
-void vgpu_account_release_again(struct vgpu_process *p, struct vgpu_tally *tally, const struct vgpu_flight *flight);
+bool vgpu_account_reserve(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
+			  struct vgpu_flight *flight, uint64_t bytes);
+/* They have been charged, which becomes a reservation. False when somebody else has reserved meanwhile what
+ * would then not fit: they are given back. */
+bool vgpu_account_reserve_charged(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
+				  struct vgpu_flight *flight, uint64_t bytes);
+/* The driver is known to have them already: until the call's end, nobody lowers the charge below what it may
+ * take again. And it is not after all. */
+void vgpu_account_reserve_again(struct vgpu_process *p, struct vgpu_tally *tally, struct vgpu_flight *flight,
+				uint64_t bytes);
+void vgpu_account_release_again(struct vgpu_process *p, struct vgpu_tally *tally,
+				const struct vgpu_flight *flight);
 
-/* The call is over: what of its reservation was taken is charged, the rest released. told: the driver has said what is held
- * now; otherwise it is taken to be all that it can. */
+/* The call is over: what of its reservation was taken is charged, the rest released. told: the driver has
+ * said what is held now; otherwise it is taken to be all that it can. */
 struct vgpu_committed {
 	bool grown;  /* something was charged */
 	bool more;   /* it holds more than was foreseen */
@@ -59,9 +62,10 @@ struct vgpu_committed vgpu_account_commit(struct vgpu_process *p, uint32_t devic
 					  const struct vgpu_flight *flight, bool told, uint64_t held_bytes);
 
 /* Lowers the charge to what the driver answers to a question; called before it and after. */
-void vgpu_account_before_asking(struct vgpu_process *p, const struct vgpu_tally *tally, struct vgpu_flight *now);
-void vgpu_account_lower(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally, const struct vgpu_flight *before,
-			uint64_t held_bytes);
+void vgpu_account_before_asking(struct vgpu_process *p, const struct vgpu_tally *tally,
+				struct vgpu_flight *now);
+void vgpu_account_lower(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
+			const struct vgpu_flight *before, uint64_t held_bytes);
 
 /* What is charged and reserved for it. */
 uint64_t vgpu_account_tallied(struct vgpu_process *p, const struct vgpu_tally *tally);

@@ -33,7 +33,8 @@ static bool array_leaves(struct vgpu_process *p, const void *array, struct vgpu_
 	return true;
 }
 
-static CUresult array_left(struct vgpu_process *p, const void *array, const struct vgpu_entry *block, CUresult result)
+static CUresult array_left(struct vgpu_process *p, const void *array, const struct vgpu_entry *block,
+			   CUresult result)
 {
 	if (result == CUDA_SUCCESS) {
 		vgpu_blocks_ended(p, block);

@@ -33,7 +33,8 @@ static CUresult discard(CUdeviceptr pointer)
 static CUresult keep(struct vgpu_charge *charge, CUdeviceptr pointer, uint32_t kind)
 {
 	if (charge->process != NULL && charge->device >= 0)
-		vgpu_blocks_put(charge->process, pointer, (uint32_t)charge->device, charge->bytes, current_context(), kind);
+		vgpu_blocks_put(charge->process, pointer, (uint32_t)charge->device, charge->bytes,
+				current_context(), kind);
 	return CUDA_SUCCESS;
 }
 
@@ -44,7 +45,8 @@ static CUresult keep_block(struct vgpu_charge *charge, CUdeviceptr pointer, uint
 		return keep(charge, pointer, managed ? VGPU_BLOCK_MANAGED : VGPU_BLOCK_PLAIN);
 	if (charge->process != NULL && charge->device >= 0) {
 		vgpu_charge_small(charge, pointer, bytes, managed);
-		vgpu_blocks_put(charge->process, pointer, (uint32_t)charge->device, bytes, current_context(), VGPU_BLOCK_SMALL);
+		vgpu_blocks_put(charge->process, pointer, (uint32_t)charge->device, bytes, current_context(),
+				VGPU_BLOCK_SMALL);
 	}
 	return CUDA_SUCCESS;
 }
@@ -56,7 +58,8 @@ static CUresult charge_after_overhead(struct vgpu_charge *charge, uint64_t bytes
 	return vgpu_charge_current(charge, bytes);
 }
 
-static CUresult async_after_overhead(struct vgpu_async *async, uint64_t bytes, CUmemoryPool pool, CUstream stream)
+static CUresult async_after_overhead(struct vgpu_async *async, uint64_t bytes, CUmemoryPool pool,
+				     CUstream stream)
 {
 	vgpu_overhead_catch_up(attached());
 	return vgpu_async_begin(async, bytes, pool, stream);
@@ -122,7 +125,9 @@ static uint64_t times(uint64_t a, uint64_t b)
 
 static uint64_t pitched(uint64_t width, uint64_t height)
 {
-	return times(width > UINT64_MAX - PITCH_BYTES ? width : (width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES, height);
+	return times(width > UINT64_MAX - PITCH_BYTES ? width
+						      : (width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES,
+		     height);
 }
 
 /* With the pitch that the driver chose. */

@@ -48,7 +48,8 @@ static void drop(struct vgpu_process *p, uint64_t memory)
 	vgpu_overhead_look_at_closed(p);
 }
 
-static CUresult released(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint64_t memory, CUresult result)
+static CUresult released(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint64_t memory,
+			 CUresult result)
 {
 	if (memory != 0 && result == CUDA_SUCCESS)
 		drop(p, memory);

@@ -20,7 +20,8 @@
 static bool ask_driver(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t levels, uint64_t *bytes)
 {
 	vgpu_fn_cuArrayGetMemoryRequirements *needs_of = VGPU_REAL(cuArrayGetMemoryRequirements);
-	vgpu_fn_cuMipmappedArrayGetMemoryRequirements *mip_needs_of = VGPU_REAL(cuMipmappedArrayGetMemoryRequirements);
+	vgpu_fn_cuMipmappedArrayGetMemoryRequirements *mip_needs_of =
+		VGPU_REAL(cuMipmappedArrayGetMemoryRequirements);
 	vgpu_fn_cuArray3DCreate_v2 *create = VGPU_REAL(cuArray3DCreate_v2);
 	vgpu_fn_cuMipmappedArrayCreate *mip_create = VGPU_REAL(cuMipmappedArrayCreate);
 	vgpu_fn_cuArrayDestroy *destroy = VGPU_REAL(cuArrayDestroy);
@@ -34,8 +35,9 @@ static bool ask_driver(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t levels, ui
 	bool ok;
 
 	later.Flags |= CUDA_ARRAY3D_DEFERRED_MAPPING;
-	if (needs_of == NULL || mip_needs_of == NULL || create == NULL || mip_create == NULL || destroy == NULL ||
-	    mip_destroy == NULL || get_device == NULL || get_device(&ordinal) != CUDA_SUCCESS)
+	if (needs_of == NULL || mip_needs_of == NULL || create == NULL || mip_create == NULL ||
+	    destroy == NULL || mip_destroy == NULL || get_device == NULL ||
+	    get_device(&ordinal) != CUDA_SUCCESS)
 		return false;
 	if (levels > 0) {
 		if (mip_create(&mipmap, &later, levels) != CUDA_SUCCESS)
@@ -66,7 +68,8 @@ static uint64_t round_up(uint64_t value, uint64_t to)
 
 uint64_t vgpu_array_element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape)
 {
-	static const uint8_t normalised[] = {1, 2, 4, 2, 4, 8, 1, 2, 4, 2, 4, 8}; /* UNORM and SNORM, with channels */
+	/* UNORM and SNORM, with channels. */
+	static const uint8_t normalised[] = {1, 2, 4, 2, 4, 8, 1, 2, 4, 2, 4, 8};
 
 	switch (shape->Format) {
 	case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -101,7 +104,9 @@ static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t level
 		for (rows = 8; rows < 128 && rows < height; rows *= 2)
 			;
 	}
-	return times(times(round_up(times(width, vgpu_array_element_bytes(shape)), 64), round_up(height, rows)), depth);
+	return times(
+		times(round_up(times(width, vgpu_array_element_bytes(shape)), 64), round_up(height, rows)),
+		depth);
 }
 
 static uint64_t computed_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t levels)
@@ -151,8 +156,10 @@ static uint64_t part_key(const CUarrayMapInfo *map)
 	uint64_t key = mix((uint64_t)map->subresourceType, (uintptr_t)map->resource.array);
 
 	if (map->subresourceType == 0) {
-		key = mix(key, (uint64_t)map->subresource.sparseLevel.level << 32 | map->subresource.sparseLevel.layer);
-		key = mix(key, (uint64_t)map->subresource.sparseLevel.offsetX << 32 | map->subresource.sparseLevel.offsetY);
+		key = mix(key, (uint64_t)map->subresource.sparseLevel.level << 32 |
+				       map->subresource.sparseLevel.layer);
+		key = mix(key, (uint64_t)map->subresource.sparseLevel.offsetX << 32 |
+				       map->subresource.sparseLevel.offsetY);
 		key = mix(key, (uint64_t)map->subresource.sparseLevel.offsetZ << 32 |
 				       map->subresource.sparseLevel.extentWidth);
 		key = mix(key, (uint64_t)map->subresource.sparseLevel.extentHeight << 32 |
@@ -194,7 +201,8 @@ static void rename_array(struct vgpu_process *p, uint64_t from, uint64_t to)
 {
 	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
 	for (uint64_t i = 0; i < vgpu_memory(p)->array_maps.capacity; i++) {
-		if (vgpu_memory(p)->array_maps.entry[i].key != 0 && vgpu_memory(p)->array_maps.entry[i].bytes == from)
+		if (vgpu_memory(p)->array_maps.entry[i].key != 0 &&
+		    vgpu_memory(p)->array_maps.entry[i].bytes == from)
 			vgpu_memory(p)->array_maps.entry[i].bytes = to;
 	}
 	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);

@@ -23,7 +23,8 @@ static inline CUDA_ARRAY3D_DESCRIPTOR vgpu_shape_2d(const CUDA_ARRAY_DESCRIPTOR 
 static inline CUDA_ARRAY3D_DESCRIPTOR vgpu_shape_3d_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
 {
 	return d == NULL ? (CUDA_ARRAY3D_DESCRIPTOR){0}
-			 : (CUDA_ARRAY3D_DESCRIPTOR){d->Width, d->Height, d->Depth, d->Format, d->NumChannels, d->Flags};
+			 : (CUDA_ARRAY3D_DESCRIPTOR){d->Width, d->Height, d->Depth,
+						     d->Format, d->NumChannels, d->Flags};
 }
 
 static inline CUDA_ARRAY3D_DESCRIPTOR vgpu_shape_3d(const CUDA_ARRAY3D_DESCRIPTOR *d)

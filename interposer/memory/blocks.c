@@ -46,13 +46,15 @@ static uint64_t charge_of(struct vgpu_process *p, const struct vgpu_entry *block
 static void count_in(struct vgpu_process *p, const struct vgpu_entry *block)
 {
 	if (block->count == VGPU_BLOCK_MANAGED)
-		__atomic_add_fetch(&vgpu_memory(p)->managed_bytes[block->device], block->bytes, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&vgpu_memory(p)->managed_bytes[block->device], block->bytes,
+				   __ATOMIC_RELAXED);
 }
 
 static void count_out(struct vgpu_process *p, const struct vgpu_entry *block)
 {
 	if (block->count == VGPU_BLOCK_MANAGED)
-		__atomic_sub_fetch(&vgpu_memory(p)->managed_bytes[block->device], block->bytes, __ATOMIC_RELAXED);
+		__atomic_sub_fetch(&vgpu_memory(p)->managed_bytes[block->device], block->bytes,
+				   __ATOMIC_RELAXED);
 }
 
 void vgpu_blocks_ended(struct vgpu_process *p, const struct vgpu_entry *block)
@@ -90,11 +92,14 @@ uint64_t vgpu_blocks_managed_bytes(const struct vgpu_process *p, uint32_t device
 	return __atomic_load_n(&vgpu_memory(p)->managed_bytes[device], __ATOMIC_RELAXED);
 }
 
-void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes, CUcontext context,
-		     uint32_t kind)
+void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes,
+		     CUcontext context, uint32_t kind)
 {
-	struct vgpu_entry block = {
-		.key = pointer, .bytes = bytes, .owner = (uint64_t)(uintptr_t)context, .device = device, .count = kind};
+	struct vgpu_entry block = {.key = pointer,
+				   .bytes = bytes,
+				   .owner = (uint64_t)(uintptr_t)context,
+				   .device = device,
+				   .count = kind};
 
 	vgpu_blocks_put_back(p, &block);
 }

@@ -15,8 +15,8 @@
 #define VGPU_BLOCK_SMALL 4u   /* its granules are charged (granules.h): bytes is its own size */
 
 /* context is NULL for memory that does not end with one. */
-void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes, CUcontext context,
-		     uint32_t kind);
+void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t device, uint64_t bytes,
+		     CUcontext context, uint32_t kind);
 
 /* Whether a block that is charged itself begins there, and on which device. */
 bool vgpu_blocks_device(struct vgpu_process *p, CUdeviceptr pointer, uint32_t *device);

@@ -64,7 +64,8 @@ CUresult vgpu_charge_none(struct vgpu_charge *charge)
 	struct vgpu_process *p = vgpu_attach();
 	uint32_t stage = vgpu_stage(p);
 
-	*charge = (struct vgpu_charge){.process = stage == VGPU_ATTACHED ? p : NULL, .device = VGPU_NO_DEVICE};
+	*charge =
+		(struct vgpu_charge){.process = stage == VGPU_ATTACHED ? p : NULL, .device = VGPU_NO_DEVICE};
 	if (stage != VGPU_REFUSED)
 		return CUDA_SUCCESS;
 	vgpu_message_refused(p);
@@ -109,7 +110,8 @@ CUresult vgpu_charge_adjust(struct vgpu_charge *charge, uint64_t bytes)
 
 void vgpu_charge_small(struct vgpu_charge *charge, CUdeviceptr pointer, uint64_t bytes, bool managed)
 {
-	uint64_t taken = vgpu_granules_hold(charge->process, pointer, bytes, (uint32_t)charge->device, managed);
+	uint64_t taken =
+		vgpu_granules_hold(charge->process, pointer, bytes, (uint32_t)charge->device, managed);
 
 	/* A block that lies in two new granules was not seen yet. */
 	if (taken > charge->bytes)

@@ -13,9 +13,9 @@
 #include <stddef.h>
 
 /* Tables, both under vmm_mutex:
- *   vmm_descriptors      a number → owner: key of the memory that it holds, device: the descriptor, bytes: what
- *                    that is (file_of), count: how many others there were of it that are none of these;
- *                    while the driver is asked, bytes: what vgpu_descriptors_begin returned
+ *   vmm_descriptors  a number → owner: key of the memory that it holds, device: the descriptor, bytes: what
+ *                    that is (file_of), count: how many others there were of it that are none of these; while
+ *                    the driver is asked, bytes: what vgpu_descriptors_begin returned
  *   exported_blocks  address of a block → owner: key of its memory, of no bytes while the block is charged */
 
 #define NOT_YET UINT32_MAX	/* the driver has not given it out */
@@ -71,7 +71,8 @@ static uint32_t count_others(const struct vgpu_process *p, uint64_t file)
 			uint64_t fd;
 
 			at += entry->size;
-			if (vgpu_number_read(&name, &fd) && file_of((int)fd) == file && !is_known(p, (uint32_t)fd, file))
+			if (vgpu_number_read(&name, &fd) && file_of((int)fd) == file &&
+			    !is_known(p, (uint32_t)fd, file))
 				count++;
 		}
 	}
@@ -81,13 +82,16 @@ static uint32_t count_others(const struct vgpu_process *p, uint64_t file)
 
 static bool is_open(const struct vgpu_process *p, const struct vgpu_entry *given)
 {
-	return given->device == NOT_YET || (given->device != NO_NUMBER && file_of((int)given->device) == given->bytes) ||
+	return given->device == NOT_YET ||
+	       (given->device != NO_NUMBER && file_of((int)given->device) == given->bytes) ||
 	       count_others(p, given->bytes) > given->count;
 }
 
 static void hold_memory(struct vgpu_process *p, uint64_t memory, uint64_t group)
 {
-	struct vgpu_entry given = {.key = ++vgpu_memory(p)->vmm_last, .owner = vgpu_vmm_hold_key(p, memory), .bytes = group,
+	struct vgpu_entry given = {.key = ++vgpu_memory(p)->vmm_last,
+				   .owner = vgpu_vmm_hold_key(p, memory),
+				   .bytes = group,
 				   .device = NOT_YET};
 
 	/* Without memory for it the charge stays until the process ends. */
@@ -118,7 +122,8 @@ static uint64_t memory_of_block(struct vgpu_process *p, CUdeviceptr base, uint32
 	return block.owner != 0 && vgpu_table_put(&vgpu_memory(p)->exported_blocks, &block) ? block.owner : 0;
 }
 
-uint64_t vgpu_descriptors_begin_range(struct vgpu_process *p, CUdeviceptr address, uint64_t size, CUdeviceptr block, uint32_t device)
+uint64_t vgpu_descriptors_begin_range(struct vgpu_process *p, CUdeviceptr address, uint64_t size,
+				      CUdeviceptr block, uint32_t device)
 {
 	uint64_t group;
 
@@ -142,7 +147,8 @@ uint32_t vgpu_descriptors_take_group(struct vgpu_process *p, uint64_t group, str
 {
 	uint32_t count = 0;
 
-	for (uint64_t i = 0; i < vgpu_memory(p)->vmm_descriptors.capacity && count < VGPU_DESCRIPTORS_AT_ONCE;) {
+	for (uint64_t i = 0;
+	     i < vgpu_memory(p)->vmm_descriptors.capacity && count < VGPU_DESCRIPTORS_AT_ONCE;) {
 		const struct vgpu_entry *given = &vgpu_memory(p)->vmm_descriptors.entry[i];
 
 		if (given->key != 0 && given->device == NOT_YET && given->bytes == group)
@@ -157,7 +163,8 @@ uint32_t vgpu_descriptors_take_closed(struct vgpu_process *p, uint64_t memory, s
 {
 	uint32_t count = 0;
 
-	for (uint64_t i = 0; i < vgpu_memory(p)->vmm_descriptors.capacity && count < VGPU_DESCRIPTORS_AT_ONCE;) {
+	for (uint64_t i = 0;
+	     i < vgpu_memory(p)->vmm_descriptors.capacity && count < VGPU_DESCRIPTORS_AT_ONCE;) {
 		const struct vgpu_entry *given = &vgpu_memory(p)->vmm_descriptors.entry[i];
 
 		if (given->key != 0 && (memory == 0 || given->owner == memory) && !is_open(p, given))
@@ -177,7 +184,8 @@ bool vgpu_descriptors_given(struct vgpu_process *p, uint64_t group, int fd)
 		return false;
 	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
 	for (uint64_t i = 0; i < vgpu_memory(p)->vmm_descriptors.capacity; i++) {
-		if (vgpu_memory(p)->vmm_descriptors.entry[i].key != 0 && vgpu_memory(p)->vmm_descriptors.entry[i].device == (uint32_t)fd)
+		if (vgpu_memory(p)->vmm_descriptors.entry[i].key != 0 &&
+		    vgpu_memory(p)->vmm_descriptors.entry[i].device == (uint32_t)fd)
 			vgpu_memory(p)->vmm_descriptors.entry[i].device = NO_NUMBER;
 	}
 	others = count_others(p, file) - 1; /* itself */
@@ -216,7 +224,8 @@ uint32_t vgpu_descriptors_count(const struct vgpu_process *p, uint64_t memory)
 	uint32_t count = 0;
 
 	for (uint64_t i = 0; i < vgpu_memory(p)->vmm_descriptors.capacity; i++)
-		count += vgpu_memory(p)->vmm_descriptors.entry[i].key != 0 && vgpu_memory(p)->vmm_descriptors.entry[i].owner == memory;
+		count += vgpu_memory(p)->vmm_descriptors.entry[i].key != 0 &&
+			 vgpu_memory(p)->vmm_descriptors.entry[i].owner == memory;
 	return count;
 }
 

@@ -13,17 +13,19 @@
 #include "base/table.h"
 #include "process/process.h"
 
-/* Before the driver gives a descriptor out: holds the memory of a handle, or all that lies in a range, and the block
- * that begins there, if it is one that is charged itself (0: none). Returns the group that they are then. */
+/* Before the driver gives a descriptor out: holds the memory of a handle, or all that lies in a range, and
+ * the block that begins there, if it is one that is charged itself (0: none). Returns the group that they are
+ * then. */
 uint64_t vgpu_descriptors_begin(struct vgpu_process *p, CUmemGenericAllocationHandle handle);
-uint64_t vgpu_descriptors_begin_range(struct vgpu_process *p, CUdeviceptr address, uint64_t size, CUdeviceptr block, uint32_t device);
+uint64_t vgpu_descriptors_begin_range(struct vgpu_process *p, CUdeviceptr address, uint64_t size,
+				      CUdeviceptr block, uint32_t device);
 /* It is the descriptor of the group. False when there is none after all. */
 bool vgpu_descriptors_given(struct vgpu_process *p, uint64_t group, int fd);
 
 bool vgpu_descriptors_has_block(struct vgpu_process *p, CUdeviceptr pointer);
 
-/* With vmm_mutex held. What is of a group that was not given out, or was given out for the memory (0: for any) and is
- * closed, out of the table: so many at most. Each has its memory's key in owner. */
+/* With vmm_mutex held. What is of a group that was not given out, or was given out for the memory (0: for
+ * any) and is closed, out of the table: so many at most. Each has its memory's key in owner. */
 #define VGPU_DESCRIPTORS_AT_ONCE 32u
 uint32_t vgpu_descriptors_take_group(struct vgpu_process *p, uint64_t group, struct vgpu_entry *list);
 uint32_t vgpu_descriptors_take_closed(struct vgpu_process *p, uint64_t memory, struct vgpu_entry *list);

@@ -32,12 +32,14 @@ static bool hold_one(struct vgpu_process *p, const struct vgpu_entry *first)
 		/* Without memory for it the charge stays until the process ends. */
 		vgpu_table_put(&shard->entries, first);
 	if (held == NULL && first->owner == MANAGED)
-		__atomic_add_fetch(&vgpu_memory(p)->managed_bytes[first->device], first->bytes, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&vgpu_memory(p)->managed_bytes[first->device], first->bytes,
+				   __ATOMIC_RELAXED);
 	vgpu_mutex_unlock(&shard->mutex);
 	return held == NULL;
 }
 
-uint64_t vgpu_granules_hold(struct vgpu_process *p, CUdeviceptr pointer, uint64_t bytes, uint32_t device, bool managed)
+uint64_t vgpu_granules_hold(struct vgpu_process *p, CUdeviceptr pointer, uint64_t bytes, uint32_t device,
+			    bool managed)
 {
 	struct vgpu_entry first = {
 		.bytes = VGPU_GRANULE_BYTES, .device = device, .count = 1, .owner = managed ? MANAGED : 0};

@@ -21,7 +21,8 @@
 #define VGPU_SHARED_UP_TO (1ull << 20)
 
 /* Counts a block in. Returns what of its granules was not held before. */
-uint64_t vgpu_granules_hold(struct vgpu_process *p, CUdeviceptr pointer, uint64_t bytes, uint32_t device, bool managed);
+uint64_t vgpu_granules_hold(struct vgpu_process *p, CUdeviceptr pointer, uint64_t bytes, uint32_t device,
+			    bool managed);
 
 /* Counts it out. Returns what of that is not held any more. */
 uint64_t vgpu_granules_leave(struct vgpu_process *p, CUdeviceptr pointer, uint64_t bytes);

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * vgpu_memory(p)->vmm_bindings, under vmm_mutex: a number of its own → owner: key of the memory, bytes: the offset
- * that it is bound at, device: the memory's, count: of the object. */
+ * vgpu_memory(p)->vmm_bindings, under vmm_mutex: a number of its own → owner: key of the memory, bytes: the
+ * offset that it is bound at, device: the memory's, count: of the object. */
 #include "memory/holders.h"
 
 #include "account/account.h"
@@ -27,7 +27,8 @@ void vgpu_holders_closed(struct vgpu_process *p)
 
 	/* A close that was not seen to be opened changes nothing. */
 	while (closed != GET(p->opened) &&
-	       !__atomic_compare_exchange_n(&vgpu_memory(p)->closed, &closed, closed + 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	       !__atomic_compare_exchange_n(&vgpu_memory(p)->closed, &closed, closed + 1, true,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
 }
 
@@ -36,7 +37,8 @@ static uint32_t tag_of(uint64_t object)
 	return (uint32_t)(object * 0x9e3779b97f4a7c15ull >> 32);
 }
 
-static bool take_binding(struct vgpu_process *p, uint32_t tag, int device, uint64_t offset, uint64_t size, struct vgpu_entry *out)
+static bool take_binding(struct vgpu_process *p, uint32_t tag, int device, uint64_t offset, uint64_t size,
+			 struct vgpu_entry *out)
 {
 	bool found = false;
 
@@ -44,8 +46,9 @@ static bool take_binding(struct vgpu_process *p, uint32_t tag, int device, uint6
 	for (uint64_t i = 0; i < vgpu_memory(p)->vmm_bindings.capacity && !found; i++) {
 		const struct vgpu_entry *binding = &vgpu_memory(p)->vmm_bindings.entry[i];
 
-		if (binding->key != 0 && binding->count == tag && (device == ANY_DEVICE || (int)binding->device == device) &&
-		    binding->bytes >= offset && binding->bytes - offset < size)
+		if (binding->key != 0 && binding->count == tag &&
+		    (device == ANY_DEVICE || (int)binding->device == device) && binding->bytes >= offset &&
+		    binding->bytes - offset < size)
 			found = vgpu_table_take(&vgpu_memory(p)->vmm_bindings, binding->key, out);
 	}
 	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
@@ -116,7 +119,8 @@ void vgpu_holders_drop(struct vgpu_process *p, uint64_t key)
 	vgpu_holders_drop_closed(p, key);
 	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
 	memory = vgpu_table_find(&vgpu_memory(p)->vmm_memory, key);
-	if (memory != NULL && (memory->owner & VGPU_VMM_KEPT) == 0 && memory->count == vgpu_descriptors_count(p, key)) {
+	if (memory != NULL && (memory->owner & VGPU_VMM_KEPT) == 0 &&
+	    memory->count == vgpu_descriptors_count(p, key)) {
 		memory->owner |= VGPU_VMM_KEPT;
 		kept = true;
 	}
@@ -156,7 +160,8 @@ void vgpu_bind_noted(struct vgpu_process *p, uint64_t object, uint64_t offset, u
 		vgpu_holders_drop(p, memory);
 }
 
-void vgpu_bind_ended(struct vgpu_process *p, uint64_t object, CUdevice ordinal, uint64_t offset, uint64_t size)
+void vgpu_bind_ended(struct vgpu_process *p, uint64_t object, CUdevice ordinal, uint64_t offset,
+		     uint64_t size)
 {
 	unbind(p, object, vgpu_device_of_ordinal(p, ordinal), offset, size);
 }
@@ -166,7 +171,8 @@ void vgpu_bind_all_ended(struct vgpu_process *p, uint64_t object)
 	unbind(p, object, ANY_DEVICE, 0, UINT64_MAX);
 }
 
-void vgpu_holders_imported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, const void *shared, int type)
+void vgpu_holders_imported(struct vgpu_process *p, CUmemGenericAllocationHandle handle, const void *shared,
+			   int type)
 {
 	int fd = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? (int)(intptr_t)shared : -1;
 	uint64_t key;

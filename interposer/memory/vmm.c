@@ -26,9 +26,14 @@ uint64_t vgpu_vmm_unseen_bytes(struct vgpu_process *p, uint32_t device)
 	return sum;
 }
 
-void vgpu_vmm_create(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes, uint32_t flags)
+void vgpu_vmm_create(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device,
+		     uint64_t bytes, uint32_t flags)
 {
-	struct vgpu_entry memory = {.key = ++vgpu_memory(p)->vmm_last, .bytes = bytes, .owner = flags, .device = device, .count = 1};
+	struct vgpu_entry memory = {.key = ++vgpu_memory(p)->vmm_last,
+				    .bytes = bytes,
+				    .owner = flags,
+				    .device = device,
+				    .count = 1};
 	struct vgpu_entry reference = {.key = handle, .owner = memory.key, .count = 1};
 
 	/* Without memory for it the charge stays until the process ends. */
@@ -36,7 +41,8 @@ void vgpu_vmm_create(struct vgpu_process *p, CUmemGenericAllocationHandle handle
 		vgpu_table_put(&vgpu_memory(p)->vmm_handles, &reference);
 }
 
-void vgpu_vmm_created(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes)
+void vgpu_vmm_created(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device,
+		      uint64_t bytes)
 {
 	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
 	vgpu_vmm_create(p, handle, device, bytes, 0);
@@ -170,10 +176,12 @@ uint32_t vgpu_vmm_unmap(struct vgpu_process *p, CUdeviceptr pointer, uint64_t si
 
 	vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
 	/* Mappings that follow each other, as a rule just one. */
-	while (count < room && at - pointer < size && vgpu_table_take(&vgpu_memory(p)->vmm_mappings, at, &list[count]))
+	while (count < room && at - pointer < size &&
+	       vgpu_table_take(&vgpu_memory(p)->vmm_mappings, at, &list[count]))
 		at += list[count++].bytes;
 	/* One of them is not ours (memory of the host, say): look at all. */
-	for (uint64_t i = 0; count < room && at - pointer < size && i < vgpu_memory(p)->vmm_mappings.capacity;) {
+	for (uint64_t i = 0;
+	     count < room && at - pointer < size && i < vgpu_memory(p)->vmm_mappings.capacity;) {
 		uint64_t key = vgpu_memory(p)->vmm_mappings.entry[i].key;
 
 		if (key != 0 && key - pointer < size && key >= pointer)

@@ -16,7 +16,8 @@
 #define VGPU_VMM_KEPT 4u   /* nothing but descriptors hold it */
 
 /* cuMemCreate has made the handle; or cuMulticastCreate one of no bytes, on no particular device. */
-void vgpu_vmm_created(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes);
+void vgpu_vmm_created(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device,
+		      uint64_t bytes);
 
 /* One reference of the handle goes; the memory stays counted until vgpu_holders_drop. Returns the
  * memory's key, 0 when the handle is not one of ours. */
@@ -41,10 +42,11 @@ void vgpu_vmm_retained(struct vgpu_process *p, CUmemGenericAllocationHandle hand
  * shows it as nobody's then. */
 uint64_t vgpu_vmm_unseen_bytes(struct vgpu_process *p, uint32_t device);
 
-/* With vmm_mutex held: the same with flags; one more reference of a handle; the memory of a handle, 0 when it is not one of ours; one more holder of a memory,
- * returns its key, or 0 when it is gone; memory of no bytes with one holder; what is charged for it from
- * now on, returns its device. */
-void vgpu_vmm_create(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes, uint32_t flags);
+/* With vmm_mutex held: the same with flags; one more reference of a handle; the memory of a handle, 0 when it
+ * is not one of ours; one more holder of a memory, returns its key, or 0 when it is gone; memory of no bytes
+ * with one holder; what is charged for it from now on, returns its device. */
+void vgpu_vmm_create(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint32_t device,
+		     uint64_t bytes, uint32_t flags);
 void vgpu_vmm_refer(struct vgpu_process *p, CUmemGenericAllocationHandle handle, uint64_t memory);
 uint64_t vgpu_vmm_memory_of(struct vgpu_process *p, CUmemGenericAllocationHandle handle);
 uint64_t vgpu_vmm_hold_key(struct vgpu_process *p, uint64_t memory);

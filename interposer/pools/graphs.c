@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * vgpu_pools(p)->graphs: executable graph → bytes: what its memory nodes can take at most, device: CUDA ordinal
- * of them, owner: 1 + graphs_trimmed when it was last launched. Only graphs with memory nodes. */
+ * vgpu_pools(p)->graphs: executable graph → bytes: what its memory nodes can take at most, device: CUDA
+ * ordinal of them, owner: 1 + graphs_trimmed when it was last launched. Only graphs with memory nodes. */
 #include "pools/graphs.h"
 
 #include "api/symbols.h"
@@ -48,7 +48,8 @@ static void add_node(struct sum *sum, CUgraphNode node, int depth)
 
 	if (get_type == NULL || get_type(node, &type) != CUDA_SUCCESS)
 		return;
-	if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && get_params != NULL && get_params(node, &params) == CUDA_SUCCESS) {
+	if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && get_params != NULL &&
+	    get_params(node, &params) == CUDA_SUCCESS) {
 		if (params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 			return;
 		sum->ordinal = params.poolProps.location.id;
@@ -103,7 +104,8 @@ void vgpu_graphs_built(struct vgpu_process *p, CUgraphExec exec, CUgraph graph)
 	}
 	entry.bytes = sum.bytes > UINT64_MAX / 2 - VGPU_POOL_CHUNK_BYTES
 			      ? sum.bytes
-			      : (sum.bytes + VGPU_POOL_CHUNK_BYTES - 1) / VGPU_POOL_CHUNK_BYTES * VGPU_POOL_CHUNK_BYTES;
+			      : (sum.bytes + VGPU_POOL_CHUNK_BYTES - 1) / VGPU_POOL_CHUNK_BYTES *
+					VGPU_POOL_CHUNK_BYTES;
 	entry.device = (uint32_t)sum.ordinal;
 	vgpu_mutex_lock(&vgpu_pools(p)->graphs_mutex, VGPU_RANK_GRAPHS);
 	vgpu_table_put(&vgpu_pools(p)->graphs, &entry);

@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Stream-ordered pools, and the memory that the driver keeps for graphs, are charged by what they
- * hold (account/reserve.h). For a call that may make a pool grow the most that it can take, whole chunks, is reserved
- * beforehand, or charged where a graph may take it. Afterwards the driver is asked what
- * the pool holds now, and the account is put right. Freeing changes nothing until the driver takes memory
- * from the pool, which is seen at the next allocation or synchronisation. */
+ * hold (account/reserve.h). For a call that may make a pool grow the most that it can take, whole chunks, is
+ * reserved beforehand, or charged where a graph may take it. Afterwards the driver is asked what the pool
+ * holds now, and the account is put right. Freeing changes nothing until the driver takes memory from the
+ * pool, which is seen at the next allocation or synchronisation. */
 #ifndef VGPU_POOLS_POOLS_H
 #define VGPU_POOLS_POOLS_H
 
@@ -36,7 +36,9 @@ struct vgpu_pool *vgpu_pools_choose(struct vgpu_process *p, CUdevice ordinal);
 static inline struct vgpu_pool *vgpu_pools_chosen(struct vgpu_process *p, CUdevice ordinal)
 {
 	bool cached = ordinal >= 0 && ordinal < VGPU_CACHED_DEVICES;
-	uint64_t known = cached ? __atomic_load_n(&vgpu_pools(p)->chosen_pool[ordinal], __ATOMIC_ACQUIRE) & VGPU_CHOSEN_MASK : 0;
+	uint64_t known = cached ? __atomic_load_n(&vgpu_pools(p)->chosen_pool[ordinal], __ATOMIC_ACQUIRE) &
+					  VGPU_CHOSEN_MASK
+				: 0;
 
 	return known != 0 ? &vgpu_pools(p)->pool[known - 1] : vgpu_pools_choose(p, ordinal);
 }
@@ -58,12 +60,13 @@ void vgpu_pools_destroyed(struct vgpu_process *p, struct vgpu_pool *pool, CUmemo
 void vgpu_pools_block(struct vgpu_process *p, struct vgpu_pool *pool, CUdeviceptr pointer);
 void vgpu_pools_block_freed(struct vgpu_process *p, const struct vgpu_entry *block);
 
-/* Reserves or charges the growth. False when the limit leaves too little, also after what the stream frees has
- * been waited for, a while, and what the process does not use has been given back. */
+/* Reserves or charges the growth. False when the limit leaves too little, also after what the stream frees
+ * has been waited for, a while, and what the process does not use has been given back. */
 bool vgpu_pools_begin(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth,
 		      CUstream stream);
 /* The driver is known to have the memory already: charges nothing. */
-void vgpu_pools_begin_again(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool, uint64_t growth);
+void vgpu_pools_begin_again(struct vgpu_process *p, struct vgpu_growth *g, struct vgpu_pool *pool,
+			    uint64_t growth);
 /* It is not after all. */
 void vgpu_pools_cancel_again(struct vgpu_process *p, struct vgpu_growth *g);
 /* False when the pool has grown by more than was foreseen and than the limit leaves: the caller

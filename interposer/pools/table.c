@@ -42,7 +42,8 @@ static struct vgpu_pool *find_graphs(struct vgpu_process *p, CUdevice ordinal)
 }
 
 /* Takes a place in the table, unless it is there. */
-static struct vgpu_pool *note(struct vgpu_process *p, CUmemoryPool handle, CUdevice ordinal, int device, bool own)
+static struct vgpu_pool *note(struct vgpu_process *p, CUmemoryPool handle, CUdevice ordinal, int device,
+			      bool own)
 {
 	struct vgpu_pool *pool;
 
@@ -57,10 +58,12 @@ static struct vgpu_pool *note(struct vgpu_process *p, CUmemoryPool handle, CUdev
 		__atomic_store_n(&pool->device, device, __ATOMIC_RELAXED);
 		__atomic_store_n(&pool->own, own, __ATOMIC_RELAXED);
 		__atomic_store_n(&pool->threshold_bytes, 0, __ATOMIC_RELAXED);
-		/* A launch that takes again what the driver has kept for its graph reserves nothing, and another call that
-		 * did could take the charge of that for its own: so what graphs may take is charged. */
+		/* A launch that takes again what the driver has kept for its graph reserves nothing, and
+		 * another call that did could take the charge of that for its own: so what graphs may take is
+		 * charged. */
 		vgpu_account_tally_begins(p, &pool->tally, handle == NULL);
-		__atomic_store_n(&pool->state, handle != NULL ? VGPU_POOL_LIVE : VGPU_POOL_GRAPHS, __ATOMIC_RELEASE);
+		__atomic_store_n(&pool->state, handle != NULL ? VGPU_POOL_LIVE : VGPU_POOL_GRAPHS,
+				 __ATOMIC_RELEASE);
 		__atomic_store_n(&pool->handle, handle, __ATOMIC_RELEASE);
 		if (p->pools_high <= i)
 			__atomic_store_n(&p->pools_high, i + 1, __ATOMIC_RELEASE);
@@ -78,7 +81,8 @@ struct vgpu_pool *vgpu_pools_find(struct vgpu_process *p, CUmemoryPool handle)
 	if (pool != NULL || handle == NULL)
 		return pool;
 	get_default = VGPU_REAL(cuDeviceGetDefaultMemPool);
-	for (CUdevice ordinal = 0; get_default != NULL && get_default(&of_device, ordinal) == CUDA_SUCCESS; ordinal++) {
+	for (CUdevice ordinal = 0; get_default != NULL && get_default(&of_device, ordinal) == CUDA_SUCCESS;
+	     ordinal++) {
 		if (of_device == handle)
 			return note(p, handle, ordinal, vgpu_device_of_ordinal(p, ordinal), false);
 	}
@@ -100,7 +104,8 @@ struct vgpu_pool *vgpu_pools_choose(struct vgpu_process *p, CUdevice ordinal)
 	pool = vgpu_pools_find(p, handle);
 	/* Not if it was chosen anew since the driver was asked. */
 	if (cached && pool != NULL)
-		__atomic_compare_exchange_n(&vgpu_pools(p)->chosen_pool[ordinal], &known, known + (uint64_t)(pool - vgpu_pools(p)->pool) + 1, 0,
+		__atomic_compare_exchange_n(&vgpu_pools(p)->chosen_pool[ordinal], &known,
+					    known + (uint64_t)(pool - vgpu_pools(p)->pool) + 1, 0,
 					    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 	return pool;
 }
@@ -110,15 +115,17 @@ void vgpu_pools_chosen_anew(struct vgpu_process *p)
 	for (int i = 0; i < VGPU_CACHED_DEVICES; i++) {
 		uint64_t known = __atomic_load_n(&vgpu_pools(p)->chosen_pool[i], __ATOMIC_RELAXED);
 
-		while (!__atomic_compare_exchange_n(&vgpu_pools(p)->chosen_pool[i], &known, (known | VGPU_CHOSEN_MASK) + 1, 0,
-						    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+		while (!__atomic_compare_exchange_n(&vgpu_pools(p)->chosen_pool[i], &known,
+						    (known | VGPU_CHOSEN_MASK) + 1, 0, __ATOMIC_SEQ_CST,
+						    __ATOMIC_RELAXED))
 			;
 	}
 }
 
 void vgpu_pools_set(struct vgpu_process *p, CUmemoryPool handle, int attribute, const void *value)
 {
-	struct vgpu_pool *pool = attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? vgpu_pools_find(p, handle) : NULL;
+	struct vgpu_pool *pool =
+		attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? vgpu_pools_find(p, handle) : NULL;
 
 	if (pool != NULL)
 		__atomic_store_n(&pool->threshold_bytes, *(const cuuint64_t *)value, __ATOMIC_RELAXED);
@@ -131,14 +138,17 @@ struct vgpu_pool *vgpu_pools_of_graphs(struct vgpu_process *p, CUdevice ordinal)
 	return pool != NULL ? pool : note(p, NULL, ordinal, vgpu_device_of_ordinal(p, ordinal), false);
 }
 
-static void note_at(struct vgpu_process *p, CUmemoryPool handle, const CUmemLocation *location, int type, bool own)
+static void note_at(struct vgpu_process *p, CUmemoryPool handle, const CUmemLocation *location, int type,
+		    bool own)
 {
 	if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return;
 	if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
 		note(p, handle, location->id, vgpu_device_of_ordinal(p, location->id), own);
-	else if (location->type >= CU_MEM_LOCATION_TYPE_HOST && location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
-		note(p, handle, location->id, VGPU_NO_DEVICE, own); /* memory of the host is not the device's */
+	else if (location->type >= CU_MEM_LOCATION_TYPE_HOST &&
+		 location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
+		/* Memory of the host is not the device's. */
+		note(p, handle, location->id, VGPU_NO_DEVICE, own);
 }
 
 void vgpu_pools_made(struct vgpu_process *p, CUmemoryPool handle, const CUmemPoolProps *props)
@@ -188,7 +198,8 @@ struct vgpu_pool *vgpu_pools_destroy(struct vgpu_process *p, CUmemoryPool handle
 	__atomic_store_n(&pool->handle, NULL, __ATOMIC_SEQ_CST);
 	vgpu_pools_chosen_anew(p);
 	since = vgpu_now_ns();
-	while (__atomic_load_n(&pool->users, __ATOMIC_SEQ_CST) != 0 && vgpu_now_ns() - since < DESTROY_WAIT_NS)
+	while (__atomic_load_n(&pool->users, __ATOMIC_SEQ_CST) != 0 &&
+	       vgpu_now_ns() - since < DESTROY_WAIT_NS)
 		sched_yield();
 	return pool;
 }
@@ -223,7 +234,9 @@ void vgpu_pools_destroyed(struct vgpu_process *p, struct vgpu_pool *pool, CUmemo
 
 void vgpu_pools_block(struct vgpu_process *p, struct vgpu_pool *pool, CUdeviceptr pointer)
 {
-	struct vgpu_entry block = {.key = pointer, .owner = (uint64_t)(pool - vgpu_pools(p)->pool) + 1, .count = VGPU_BLOCK_OF_POOL};
+	struct vgpu_entry block = {.key = pointer,
+				   .owner = (uint64_t)(pool - vgpu_pools(p)->pool) + 1,
+				   .count = VGPU_BLOCK_OF_POOL};
 
 	vgpu_mutex_lock(&vgpu_pools(p)->pools_mutex, VGPU_RANK_POOLS);
 	pool->live++;

@@ -45,7 +45,8 @@ static void keep_everything(CUmemoryPool which)
 
 static CUmemoryPool own_pool(CUmemLocationType type, int id, size_t most)
 {
-	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {type, id}, .maxSize = most};
+	CUmemPoolProps props = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {type, id}, .maxSize = most};
 	CUmemoryPool made = NULL;
 
 	CHECK_IS(cuMemPoolCreate(&made, &props), CUDA_SUCCESS);
