@@ -5,7 +5,6 @@ package slurm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -99,26 +98,15 @@ func (c Client) preemptRules(ctx context.Context) (rules preemptRules, err error
 
 // ranked asks for all of them at once. Only those that run are there.
 func (c Client) ranked(ctx context.Context, ids []uint32) (map[uint32]ranked, error) {
-	var list []string
-	for _, id := range ids {
-		list = append(list, strconv.FormatUint(uint64(id), 10))
-	}
-	text, err := run(ctx, c.Squeue, "--noheader", "--all", "--states=RUNNING,CONFIGURING", "--jobs="+strings.Join(list, ","), "--format=%A|%i|%P|%q|%S")
-	if err != nil && !errors.Is(err, ErrUnknownJob) {
+	found, err := c.squeue(ctx, ids, "RUNNING,CONFIGURING", "%i|%P|%q|%S")
+	if err != nil {
 		return nil, fmt.Errorf("ask how jobs are ranked: %w", err)
 	}
 	jobs := make(map[uint32]ranked)
-	for line := range strings.Lines(text) {
-		cells := strings.Split(strings.TrimSpace(line), "|")
-		id, err := strconv.ParseUint(cells[0], 10, 32)
-		if len(cells) != 5 || err != nil {
-			return nil, fmt.Errorf("ask how jobs are ranked: squeue printed %q", line)
+	for id, cells := range found {
+		if seconds, err := strconv.ParseInt(cells[3], 10, 64); err == nil {
+			jobs[id] = ranked{name: cells[0], partition: cells[1], qos: cells[2], since: time.Unix(seconds, 0)}
 		}
-		seconds, err := strconv.ParseInt(cells[4], 10, 64)
-		if err != nil || !slices.Contains(ids, uint32(id)) {
-			continue
-		}
-		jobs[uint32(id)] = ranked{name: cells[1], partition: cells[2], qos: cells[3], since: time.Unix(seconds, 0)}
 	}
 	return jobs, nil
 }

@@ -108,6 +108,21 @@ func (s Standing) Held() bool {
 
 // Standings asks about many jobs at once; those that slurmctld does not know are missing.
 func (c Client) Standings(ctx context.Context, ids []uint32) (map[uint32]Standing, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	jobs, err := c.squeue(ctx, ids, "all", "%T|%r|%N")
+	if err != nil {
+		return nil, fmt.Errorf("ask who waits: %w", err)
+	}
+	found := make(map[uint32]Standing)
+	for id, cells := range jobs {
+		found[id] = Standing{State: cells[0], Reason: cells[1], Nodes: cells[2]}
+	}
+	return found, nil
+}
+
+// squeue asks about those of the jobs that are in these states. Cells are what the format, parted by bars, prints of each.
+func (c Client) squeue(ctx context.Context, ids []uint32, states, format string) (map[uint32][]string, error) {
 	list := make([]string, 0, len(ids)+1)
 	for _, id := range ids {
 		list = append(list, strconv.FormatUint(uint64(id), 10))
@@ -115,24 +130,22 @@ func (c Client) Standings(ctx context.Context, ids []uint32) (map[uint32]Standin
 	if len(list) == 1 { // squeue fails if it is asked for a single job that there is none of
 		list = append(list, list[0])
 	}
-	ctx, cancel := context.WithTimeout(ctx, attemptTime)
-	defer cancel()
-	text, err := run(ctx, c.Squeue, "--noheader", "--all", "--states=all", "--jobs="+strings.Join(list, ","), "--format=%A|%T|%r|%N")
+	text, err := run(ctx, c.Squeue, "--noheader", "--all", "--states="+states, "--jobs="+strings.Join(list, ","), "--format=%A|"+format)
 	if err != nil && !errors.Is(err, ErrUnknownJob) {
-		return nil, fmt.Errorf("ask who waits: %w", err)
+		return nil, err
 	}
-	found := make(map[uint32]Standing)
+	jobs := make(map[uint32][]string)
 	for line := range strings.Lines(text) {
 		cells := strings.Split(strings.TrimSpace(line), "|")
 		id, err := strconv.ParseUint(cells[0], 10, 32)
-		if len(cells) != 4 || err != nil {
-			return nil, fmt.Errorf("ask who waits: squeue printed %q", line)
+		if len(cells) != strings.Count(format, "|")+2 || err != nil {
+			return nil, fmt.Errorf("squeue printed %q", line)
 		}
 		if slices.Contains(ids, uint32(id)) {
-			found[uint32(id)] = Standing{State: cells[1], Reason: cells[2], Nodes: cells[3]}
+			jobs[uint32(id)] = cells[1:]
 		}
 	}
-	return found, nil
+	return jobs, nil
 }
 
 // nodeStates are those in which a node takes jobs, now or later, without what sinfo marks them with.
