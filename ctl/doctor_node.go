@@ -58,8 +58,9 @@ func (d *doctor) gpus() {
 		return
 	}
 	healthy := true
+	now = inventory.Leave(now, d.config.SlurmGPUs)
 	for _, gpu := range now.GPUs {
-		if gpu.Lost != "" {
+		if gpu.Lost != "" && gpu.Lost != inventory.SlurmsOwn {
 			healthy = false
 			d.fail("NVML", "nvidia-smi -q -i "+fmt.Sprint(gpu.Index)+" tells more; no job is placed on it", "GPU %d (%s): %s", gpu.Index, gpu.UUID, gpu.Lost)
 		}

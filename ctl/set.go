@@ -172,6 +172,9 @@ func (ask change) carryOut(cfg config.Config, tx *state.Tx, inv device.Inventory
 	if err != nil {
 		return changed{}, err
 	}
+	if g.Whole {
+		return changed{}, errors.New("the job holds whole GPUs, which have no limit")
+	}
 	run := state.Run{Job: g.Job, Restart: g.Restart}
 	done, will, err := ask.plan(cfg, tx.Slices(), run, inv)
 	if err != nil {

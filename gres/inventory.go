@@ -80,6 +80,7 @@ func detect(cfg config.Config) (device.Inventory, error) {
 	if err != nil {
 		return inv, err
 	}
+	inv = inventory.Leave(inv, cfg.SlurmGPUs)
 	// A driver's file that is not root's alone costs the node nothing but its guard.
 	if inv.Libraries, err = driver.Find(driver.Cache); err != nil {
 		fmt.Fprintf(os.Stderr, "vgpu-gres: %v\n", err)
@@ -92,7 +93,7 @@ func known(cfg config.Config) (device.Inventory, error) {
 	inv, err := inventory.Read(cfg.Run().Inventory())
 	boot, bootErr := inventory.BootID()
 	if err == nil && bootErr == nil && inv.BootID == boot {
-		return inv, nil
+		return inventory.Leave(inv, cfg.SlurmGPUs), nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(os.Stderr, "vgpu-gres: %v; asking NVML\n", err)

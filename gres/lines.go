@@ -75,12 +75,22 @@ NodeName=%[1]s Name=vgpu Count=%[3]d Flags=CountOnly
 NodeName=%[1]s Name=gpumem Count=%[4]d Flags=CountOnly
 NodeName=%[1]s Name=gpucores Count=%[5]d Flags=CountOnly
 `, n.name, describe(n.inventory), c.Slices, c.MemMiB, c.Cores)
+	if n.config.WholeGPUs {
+		fmt.Fprintln(out, "# whole_gpus: the prolog chooses these too. All of them stand here, in order, or Slurm's numbers would be others.")
+		for _, line := range sitecheck.WholeGPULines(n.name, n.config.DeviceDir, n.inventory) {
+			fmt.Fprintln(out, line)
+		}
+	}
 }
 
 func printSlurmConf(out io.Writer, n node) {
+	types, gpus := "", ""
+	if n.config.WholeGPUs {
+		types, gpus = "gpu,", sitecheck.WholeGPUCounts(n.inventory)+","
+	}
 	fmt.Fprintf(out, `# The three GRES, and how many this node has of them: slices, MiB and percent of GPU time.
-GresTypes=vgpu,gpumem,gpucores
-NodeName=%s Gres=%s
+GresTypes=%svgpu,gpumem,gpucores
+NodeName=%s Gres=%s%s
 
 # The prolog places a job's slices when it is allocated, before any step starts.
 PrologFlags=Alloc,Contain
@@ -90,15 +100,19 @@ Epilog=%s
 # Turns --vgpu-mem and --vgpu-cores into GRES, and refuses what no node can hold.
 JobSubmitPlugins=lua
 
-`, n.name, n.counts(), sitecheck.Installed("vgpu-prolog"), sitecheck.Installed("vgpu-epilog"))
+`, types, n.name, gpus, n.counts(), sitecheck.Installed("vgpu-prolog"), sitecheck.Installed("vgpu-epilog"))
 	printAccounting(out, n)
 }
 
-func printAccounting(out io.Writer, _ node) {
+func printAccounting(out io.Writer, n node) {
+	tres := sitecheck.AccountingTRES
+	if n.config.WholeGPUs {
+		tres = append([]string{"gres/gpu"}, tres...)
+	}
 	fmt.Fprintf(out, `# What sacct shows. gres/gpuutil belongs to Slurm's own gres/gpumem (23.02 and later) and must be there with it.
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageTRES=%s
-`, strings.Join(sitecheck.AccountingTRES, ","))
+`, strings.Join(tres, ","))
 }
 
 func printPlugstack(out io.Writer, n node) {

@@ -21,11 +21,13 @@ func TestLua(t *testing.T) {
 			if err != nil {
 				t.Skipf("%s is not installed", lua)
 			}
-			out, err := exec.Command(path, "vgpu_test.lua", t.TempDir()).CombinedOutput()
-			if err != nil {
-				t.Errorf("%v:\n%s", err, out)
+			for _, script := range []string{"vgpu_test.lua", "vgpu_whole_test.lua"} {
+				out, err := exec.Command(path, script, t.TempDir()).CombinedOutput()
+				if err != nil {
+					t.Errorf("%s: %v:\n%s", script, err, out)
+				}
+				t.Log(strings.TrimSpace(string(out)))
 			}
-			t.Log(strings.TrimSpace(string(out)))
 		})
 	}
 }

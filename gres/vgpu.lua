@@ -19,12 +19,19 @@
 
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local parse = dofile(here .. "vgpu_parse.lua")
+local whole = dofile(here .. "vgpu_whole.lua")
 local refuse = parse.refuse
 
 local vgpu = {}
 
 -- The table of nodes that vgpu-gres prints. Without it only spelling is checked.
 vgpu.cluster_file = "/etc/slurm-vgpu/cluster.lua"
+
+-- Whether gres/gpu are GPUs that the prolog places beside slices: true, false, or a function of the job that says it. The
+-- nodes' config.yaml says the same (whole_gpus).
+vgpu.whole_gpus = false
+
+local request_keys = { "mem", "cores", "place", "policy", "gpu", "uuid" }
 
 local cache = {} -- text: of the file as last seen; table: the last good one
 
@@ -237,13 +244,34 @@ local function overrides_share(got, request, defaults)
 	return got.typed.gpumem ~= nil and not request.mem and defaults.mem ~= nil and defaults.mem.percent ~= nil
 end
 
+-- Whether the job asks for whole GPUs that are placed beside slices. It cannot have both.
+local function has_whole_gpus(job_desc, option)
+	local on = vgpu.whole_gpus
+	if type(on) == "function" then on = on(job_desc) end
+	if not on then return false end
+	local ours = parse.mentions(job_desc.gres, option)
+	if ours then
+		if whole.asked(job_desc.gres) then refuse("%s=%s: %s is of slices, and gpu is a whole GPU: ask for one of the two", option, parse.shorten(parse.bare(job_desc.gres)), ours) end
+		return false
+	end
+	return whole.count(job_desc, cluster())
+end
+
 local function submit(job_desc)
 	refuse_other_counts(job_desc)
+	if has_whole_gpus(job_desc, "--gres") then
+		local request, _, name = parse.options(job_desc.spank_job_env)
+		for _, key in ipairs(request_keys) do
+			if request[key] ~= nil then refuse("%s: this is of slices, and the job asks for whole GPUs: use --gres=vgpu:N instead of these", name(key)) end
+		end
+		refuse_imitations(job_desc)
+		return
+	end
 	local asked, env = parse.mentions(job_desc.gres, "--gres"), job_desc.spank_job_env
 	if not asked and not env then return end
 	local request, defaults, name = parse.options(env)
 	if not asked then
-		for _, key in ipairs({ "mem", "cores", "place", "policy", "gpu", "uuid" }) do
+		for _, key in ipairs(request_keys) do
 			if request[key] ~= nil then refuse("%s: say how many slices as well, as in --gres=vgpu:1", name(key)) end
 		end
 		return
@@ -286,6 +314,10 @@ end
 -- A changed job keeps its sizes per slice where the new GRES name none.
 local function modify(job_desc, job_rec)
 	refuse_other_counts(job_desc)
+	if has_whole_gpus(job_desc, "Gres") then return refuse_imitations(job_desc) end
+	if vgpu.whole_gpus and type(job_desc.gres) == "string" and whole.asked(job_rec.gres) then
+		refuse("Gres=%s: Slurm goes on counting the GPUs of a job that has them: submit the job anew", parse.shorten(parse.bare(job_desc.gres)))
+	end
 	local asked, has = parse.mentions(job_desc.gres, "Gres"), held(job_rec)
 	if asked or has then refuse_imitations(job_desc) end
 	if not asked then

@@ -25,6 +25,7 @@ end
 slurm = { SUCCESS = 0, ERROR = -1, log_user = said, log_error = said }
 local vgpu = dofile(here .. "vgpu.lua")
 vgpu.cluster_file = here .. "missing.lua"
+vgpu.whole_gpus = true
 
 local spent, worst = 0, 0
 steps.watch(function(name, pattern, text, count)

@@ -44,7 +44,7 @@ func (p *prolog) makeFolder(g grant.Grant) error {
 		}
 	}
 	crashpoint.At("prolog/folder-made")
-	if g.Refusal == "" {
+	if g.Refusal == "" && !g.Whole {
 		mounted, err := pages.Make(dir.Pages(g.Job))
 		if err != nil {
 			return fmt.Errorf("make job folder: %w", err)

@@ -67,7 +67,7 @@ func (p *prolog) readInventory() (device.Inventory, error) {
 			return device.Inventory{}, fmt.Errorf("the driver's library in %s: %w", p.cfg.Run().Inventory(), err)
 		}
 	}
-	return inv, nil
+	return inventory.Leave(inv, p.cfg.SlurmGPUs), nil
 }
 
 // discover runs `vgpu-gres inventory --write`.

@@ -26,15 +26,10 @@ const doubtTime = 10 * time.Second
 
 // place grants the job its slices, or refuses it.
 func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error {
-	asked, err := p.asked(told)
+	g, want, err := p.wanted(g, told)
 	if err != nil {
 		return p.refuse(ctx, g, err.Error(), nil)
 	}
-	g.Request = asked.Encode()
-	if asked.Policy != request.PolicyDefault {
-		g.Policy = asked.Policy
-	}
-	want := place.WantOf(asked, g.Entitlement)
 	if want.Slices > ledger.MaxDevices {
 		return p.refuse(ctx, g, fmt.Sprintf("%d slices on one node: at most %d are possible", want.Slices, ledger.MaxDevices), &told)
 	}
@@ -48,7 +43,9 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 	if !told.Ends.IsZero() {
 		want.Ends = told.Ends.Unix()
 	}
-	if g.Isolation == grant.IsolationStrict {
+	if g.Whole {
+		want.GPU = knownTypes(want.GPU, inventory)
+	} else if g.Isolation == grant.IsolationStrict {
 		g.Guards = grant.Guards(g.Library, inventory.Libraries)
 	}
 	refusal, err := p.tryPlace(ctx, g, want, inventory)
@@ -56,6 +53,22 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 		return err
 	}
 	return p.noRoom(ctx, g, want, inventory, refusal, told)
+}
+
+// wanted is what the job is to hold here, and its grant with what it asked for.
+func (p *prolog) wanted(g grant.Grant, told slurm.Job) (grant.Grant, place.Want, error) {
+	if g.Whole {
+		return g, place.WantOfWhole(p.whole), nil
+	}
+	asked, err := p.asked(told)
+	if err != nil {
+		return g, place.Want{}, err
+	}
+	g.Request = asked.Encode()
+	if asked.Policy != request.PolicyDefault {
+		g.Policy = asked.Policy
+	}
+	return g, place.WantOf(asked, g.Entitlement), nil
 }
 
 // asked is the request with its defaults. The user may have written both by hand: a request that
@@ -155,6 +168,9 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 	}
 	crashpoint.At("prolog/committed")
 	g = complete(g, own, inventory)
+	if g.Whole {
+		g.Numbers = g.Number(p.whole.Numbers)
+	}
 	if err := p.makeFolder(g); err != nil {
 		return nil, nil, err
 	}

@@ -37,9 +37,11 @@ type prolog struct {
 	job        hostJob
 	controller slurm.Client
 	store      state.Store
-	recorded   bool      // the use of another run waits in the spool
-	wait       *wait     // nil: the job does not wait
-	expected   time.Time // when there is room for it at the latest; zero: not known
+	recorded   bool         // the use of another run waits in the spool
+	wait       *wait        // nil: the job does not wait
+	whole      request.GPUs // that Slurm gave to the job here, where whole_gpus says that they are placed here
+	noGPUsHere bool         // it gave the job such on other nodes only
+	expected   time.Time    // when there is room for it at the latest; zero: not known
 }
 
 // hostJob is what slurmd's environment says about the job. Only the two requests come from the user.
@@ -117,7 +119,7 @@ func (p *prolog) run(ctx context.Context) error {
 	}
 	var entitlement request.Entitlement
 	if err == nil {
-		entitlement, err = told.Entitlement(p.node)
+		entitlement, err = p.entitled(told)
 	}
 	if err != nil {
 		return p.unknownEntitlement(ctx, told, err)
@@ -126,12 +128,13 @@ func (p *prolog) run(ctx context.Context) error {
 		p.job.restart = told.Restarts
 	}
 	g := p.newGrant(entitlement)
+	g.Whole = p.whole.Count > 0
 	if told.Restarts == p.job.restart {
 		g.Submitted = told.Submitted
 	}
 	if entitlement.IsZero() {
-		if p.job.request == "" {
-			return p.withoutVGPU(ctx)
+		if p.job.request == "" || p.noGPUsHere {
+			return p.withoutSlices(ctx, g, told)
 		}
 		return p.refuse(ctx, g, "options of vgpu were given, but Slurm allocated no vgpu: the job did not pass the site's job-submit script; "+
 			"ask for --gres=vgpu:1 as well", nil)

@@ -72,6 +72,7 @@ func vgpuPlan(s *C.struct_vgpu_step, p *C.struct_vgpu_plan) {
 		step.Request = get(s.request[:])
 		step.GRES = launch.StepGRES{Known: s.gres_known != 0, PerNode: get(s.gres[:]), Otherwise: get(s.gres_elsewhere[:])}
 		step.Wait = time.Duration(s.wait_ms) * time.Millisecond
+		step.GPUs, step.AllGPUs = get(s.gpus[:]), s.all_gpus != 0
 		step.LDPreload = get(s.ld_preload[:])
 		step.LDPreloadCut = s.ld_preload_cut != 0
 		step.Binds = launch.Binds{Apptainer: get(s.apptainer_bind[:]), Singularity: get(s.singularity_bind[:]), Cut: s.binds_cut != 0}
@@ -151,7 +152,7 @@ func putPlan(p *planData, plan launch.Plan) error {
 		p.verdict = C.VGPU_LEAVE
 		return nil
 	}
-	if len(plan.Env) > len(p.env) || len(plan.Mask) > len(p.mask) || len(plan.Guards) > len(p.guard) {
+	if len(plan.Whole) > len(p.whole) || len(plan.Env) > len(p.env) || len(plan.Mask) > len(p.mask) || len(plan.Guards) > len(p.guard) {
 		return fmt.Errorf("prepare the step: %d variables, %d masked devices and %d guards are more than fit",
 			len(plan.Env), len(plan.Mask), len(plan.Guards))
 	}
@@ -168,6 +169,13 @@ func putPlan(p *planData, plan launch.Plan) error {
 			return err
 		}
 	}
+	for i, gpu := range plan.Whole {
+		p.whole[i].slurm, p.whole[i].own = C.uint32_t(gpu.Slurm), C.uint32_t(gpu.Own)
+		if err := put(p.whole[i].visible[:], gpu.Visible); err != nil {
+			return err
+		}
+	}
+	p.whole_count = C.uint32_t(len(plan.Whole))
 	for i, guard := range plan.Guards {
 		if err := errors.Join(put(p.guard[i].driver[:], guard.Driver), put(p.guard[i].guard[:], guard.Guard),
 			put(p.guard[i].behind[:], guard.Behind)); err != nil {

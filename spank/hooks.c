@@ -23,6 +23,7 @@
 #include "plan.h"
 #include "process.h"
 #include "stepgres.h"
+#include "whole.h"
 
 SPANK_PLUGIN(vgpu, 1)
 
@@ -166,6 +167,7 @@ static int step_post_opt(spank_t sp)
 		*step.request = '\0';
 	if (step.step < SLURM_INTERACTIVE_STEP) /* batch scripts and shells have all that their job has */
 		vgpu_stepgres_ask(&step, getenv("SLURMD_NODENAME"));
+	vgpu_whole_ask(sp, &step);
 	step.ld_preload_cut = !job_value(sp, "LD_PRELOAD", step.ld_preload);
 	step.binds_cut = !job_value(sp, "APPTAINER_BIND", step.apptainer_bind) ||
 			 !job_value(sp, "SINGULARITY_BIND", step.singularity_bind);
@@ -269,6 +271,13 @@ int slurm_spank_task_init_privileged(spank_t sp, int ac, char *av[])
 {
 	(void)ac, (void)av;
 	return task_start(sp);
+}
+
+/* After Slurm has bound the task to GPUs, and before the program starts. */
+int slurm_spank_task_init(spank_t sp, int ac, char *av[])
+{
+	(void)ac, (void)av;
+	return plan.verdict == VGPU_RUN ? vgpu_whole_bind(sp, &plan) : 0;
 }
 
 int slurm_spank_exit(spank_t sp, int ac, char *av[])

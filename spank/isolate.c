@@ -239,10 +239,24 @@ static void carry_folder(void)
 /* What is mounted on in one's own namespace cannot be removed there. */
 void vgpu_isolate_end(const struct vgpu_plan *plan)
 {
-	if (!vgpu_is_isolated() || !plan->strict)
+	if (!vgpu_is_isolated() || !plan->strict || !plan->library[0])
 		return;
 	umount2(dev_dir, MNT_DETACH | UMOUNT_NOFOLLOW);
 	umount2(self_dir, MNT_DETACH | UMOUNT_NOFOLLOW);
+}
+
+/* What loads the library into the step's processes, and what it needs. Whole GPUs have none of it. */
+static int bring_library(const struct vgpu_plan *plan, char *why)
+{
+	if (fill_folder(plan, why) != 0)
+		return -1;
+	if (bind_over(plan->preload_file, ROOT_FILE, preload_file, MOUNT_POINT_FILE,
+		      MS_RDONLY | MS_NODEV | MS_NOSUID, why) != 0)
+		return -1;
+	if (mount_guards(plan, why) != 0)
+		return -1;
+	carry_folder();
+	return 0;
 }
 
 int vgpu_isolate(const struct vgpu_plan *plan, int turns, char why[VGPU_REASON_BYTES])
@@ -255,14 +269,8 @@ int vgpu_isolate(const struct vgpu_plan *plan, int turns, char why[VGPU_REASON_B
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
 		return fail(why, "make the step's mounts its own");
 	vgpu_container_put_turns(turns, plan);
-	if (fill_folder(plan, why) != 0)
+	if (plan->library[0] && bring_library(plan, why) != 0)
 		return -1;
-	if (bind_over(plan->preload_file, ROOT_FILE, preload_file, MOUNT_POINT_FILE,
-		      MS_RDONLY | MS_NODEV | MS_NOSUID, why) != 0)
-		return -1;
-	if (mount_guards(plan, why) != 0)
-		return -1;
-	carry_folder();
 	if (vgpu_podman_apart(plan->uid, plan->gid, why) != 0)
 		return -1;
 	for (uint32_t i = 0; i < plan->mask_count && i < VGPU_MASK_COUNT; i++)

@@ -47,6 +47,8 @@ struct vgpu_step {
 	uint32_t gres_known;	       /* 1: the controller has told the next two */
 	char gres[VGPU_GRES_BYTES];    /* the step's on each node */
 	char gres_elsewhere[VGPU_GRES_BYTES]; /* counted otherwise: per step, socket, task */
+	char gpus[VGPU_GRES_BYTES];  /* whole GPUs that Slurm gave to the step, in its numbers; "" is none */
+	uint32_t all_gpus;	     /* 1: the step has all of its job's */
 	char ld_preload[VGPU_VALUE_BYTES]; /* the job's own */
 	uint32_t ld_preload_cut;	   /* 1: it was longer than this */
 	char apptainer_bind[VGPU_VALUE_BYTES];
@@ -72,6 +74,13 @@ struct vgpu_guard {
 	char behind[64]; /* the driver's name in the step's folder; "" where another file has it */
 };
 
+/* A GPU that the step has to itself. */
+struct vgpu_whole {
+	uint32_t slurm; /* Slurm's number of it */
+	uint32_t own;	/* the N of /dev/nvidiaN */
+	char visible[64];
+};
+
 /* What the tasks of one step get. Made by Go before the first fork, carried out by C after it. */
 struct vgpu_plan {
 	uint32_t verdict; /* enum vgpu_verdict */
@@ -83,9 +92,11 @@ struct vgpu_plan {
 	char step_dir[VGPU_PATH_BYTES];
 	char preload_file[VGPU_PATH_BYTES]; /* the step's ld.so.preload */
 	char turns_dir[VGPU_PATH_BYTES];    /* below which other jobs' claims come and go as mounts */
-	char library[VGPU_PATH_BYTES];	    /* the interposer */
+	char library[VGPU_PATH_BYTES];	    /* the interposer; "": none, only devices are masked */
 	uint32_t guard_count;
 	struct vgpu_guard guard[VGPU_GUARD_COUNT];
+	uint32_t whole_count; /* 0: the step has slices, or no GPU */
+	struct vgpu_whole whole[VGPU_MASK_COUNT];
 	uint32_t mask_count;
 	char mask[VGPU_MASK_COUNT][VGPU_PATH_BYTES]; /* device nodes of other GPUs */
 };

@@ -21,7 +21,7 @@ import (
 // DefaultPath is where the binaries look unless --config names another file.
 const DefaultPath = "/etc/slurm-vgpu/config.yaml"
 
-// Values of isolation, on_limit_failure, on_no_fit and log.format.
+// Values of isolation, on_limit_failure, on_no_fit, without_slice and log.format.
 const (
 	IsolationStrict  = "strict"  // private mount namespace, ld.so.preload bound, other GPUs masked
 	IsolationPreload = "preload" // LD_PRELOAD in the environment only
@@ -29,6 +29,8 @@ const (
 	LimitOpen        = "open"    // … lets it run unlimited
 	NoFitRequeue     = "requeue" // a batch job that fits no GPU goes back into the queue
 	NoFitFail        = "fail"    // … fails with the reason
+	WithoutLeave     = "leave"   // a job without a slice has every GPU
+	WithoutMask      = "mask"    // … none of those that slices are placed on
 	FormatText       = "text"
 	FormatJSON       = "json"
 )
@@ -47,6 +49,9 @@ type Config struct {
 	Place          request.Place  `mapstructure:"place"`            // pack | spread, for jobs that do not say
 	Policy         request.Policy `mapstructure:"policy"`           // cap | elastic, for jobs that do not say
 	Drain          []device.UUID  `mapstructure:"drain"`            // GPUs that get no new slice
+	WholeGPUs      bool           `mapstructure:"whole_gpus"`       // Slurm's gres/gpu are GPUs that the prolog places, whole
+	SlurmGPUs      []int          `mapstructure:"slurm_gpus"`       // the N of /dev/nvidiaN that Slurm hands out by itself
+	WithoutSlice   string         `mapstructure:"without_slice"`    // leave | mask; "": see MasksOthers
 	DeviceDir      string         `mapstructure:"device_dir"`       // where nvidiaN stand
 	NVMLLibrary    string         `mapstructure:"nvml_library"`     // "": libnvidia-ml.so.1
 	Log            Log            `mapstructure:"log"`
@@ -103,6 +108,14 @@ func Default() Config {
 		},
 		Report: Report{Enabled: true, RetryFor: 24 * time.Hour},
 	}
+}
+
+// MasksOthers says whether a job may open none of the GPUs that it was not given.
+func (c Config) MasksOthers() bool {
+	if c.WithoutSlice == "" {
+		return c.WholeGPUs || len(c.SlurmGPUs) > 0
+	}
+	return c.WithoutSlice == WithoutMask
 }
 
 // Run is the run directory.

@@ -42,7 +42,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 		RunDir: "/run/%n", SpoolDir: "/spool", Library: "/lib/l.so", Isolation: "preload",
 		OnLimitFailure: "open", OnNoFit: "fail", MaxRequeues: 7, SlicesPerGPU: 4, MemOvercommit: 2,
 		Place: request.PlaceSpread, Policy: request.PolicyElastic, Drain: []device.UUID{"GPU-AbC", "GPU-d"},
-		DeviceDir: "/d", NVMLLibrary: "/n.so",
+		SlurmGPUs: []int{0, 3}, WithoutSlice: "leave", DeviceDir: "/d", NVMLLibrary: "/n.so",
 		Log: Log{Level: "debug", Format: "json", File: "/var/log/v"},
 		Slurm: Slurm{Scontrol: "/a", Sacctmgr: "/b", Sacct: "/c", Squeue: "/d", SlurmdSpoolDir: "/s/%n",
 			ControllerTimeout: 90 * time.Second},

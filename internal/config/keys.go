@@ -42,6 +42,9 @@ var keys = []key{
 	{"place", "pack, spread", func(c *Config) bool { return oneOf(c.Place, request.PlacePack, request.PlaceSpread) }, func(c *Config) any { return c.Place }},
 	{"policy", "cap, elastic", func(c *Config) bool { return oneOf(c.Policy, request.PolicyCap, request.PolicyElastic) }, func(c *Config) any { return c.Policy }},
 	{"drain", "a list of device UUIDs, as nvidia-smi -L prints them: [GPU-…]", validDrain, func(c *Config) any { return c.Drain }},
+	{"whole_gpus", "true, false; not beside slurm_gpus", validSlurmGPUs, func(c *Config) any { return c.WholeGPUs }},
+	{"slurm_gpus", "a list of the N of /dev/nvidiaN: [0, 1]; not beside whole_gpus", validSlurmGPUs, func(c *Config) any { return c.SlurmGPUs }},
+	{"without_slice", `"" (mask with whole_gpus or slurm_gpus, else leave), leave, mask`, func(c *Config) bool { return oneOf(c.WithoutSlice, "", WithoutLeave, WithoutMask) }, func(c *Config) any { return c.WithoutSlice }},
 	{"device_dir", acceptedDir, func(c *Config) bool { return isDir(c.DeviceDir) }, func(c *Config) any { return c.DeviceDir }},
 	{"nvml_library", `"" (libnvidia-ml.so.1), a file name that the dynamic linker finds, or an absolute path`, validNVML, func(c *Config) any { return c.NVMLLibrary }},
 	{"log.level", `"" (info to a file, warn to stderr), trace, debug, info, warn, error, off`, validLevel, func(c *Config) any { return c.Log.Level }},
@@ -142,6 +145,15 @@ func validNVML(c *Config) bool {
 
 func validLevel(c *Config) bool {
 	return c.Log.Level == "" || hclog.LevelFromString(c.Log.Level) != hclog.NoLevel
+}
+
+func validSlurmGPUs(c *Config) bool {
+	for _, n := range c.SlurmGPUs {
+		if !within(n, 0, 1023) {
+			return false
+		}
+	}
+	return len(c.SlurmGPUs) == 0 || !c.WholeGPUs
 }
 
 func validDrain(c *Config) bool {

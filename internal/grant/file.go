@@ -45,7 +45,7 @@ func (g Grant) check() error {
 		return errors.New("no job")
 	case len(g.Slices) > ledger.MaxDevices:
 		return fmt.Errorf("%d slices, at most %d", len(g.Slices), ledger.MaxDevices)
-	case len(g.Slices) == 0 && g.Refusal == "":
+	case len(g.Slices) == 0 && g.Refusal == "" && !g.Whole:
 		return errors.New("neither slices nor a refusal")
 	case len(g.Slices) > 0 && g.Refusal != "":
 		return errors.New("both slices and a refusal")

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
@@ -66,6 +67,23 @@ func Write(path string, inv device.Inventory) error {
 		return fmt.Errorf("write inventory: %w", err)
 	}
 	return nil
+}
+
+// SlurmsOwn is the reason recorded for a GPU that Slurm hands out by itself.
+const SlurmsOwn = "Slurm hands it out by itself (slurm_gpus)"
+
+// Leave returns the inventory without those GPUs for slices that Slurm hands out by itself.
+func Leave(inv device.Inventory, minors []int) device.Inventory {
+	inv.GPUs = slices.Clone(inv.GPUs)
+	for i, gpu := range inv.GPUs {
+		switch slurms := slices.Contains(minors, int(gpu.Minor)); {
+		case slurms && gpu.Lost == "":
+			inv.GPUs[i].Lost = SlurmsOwn
+		case !slurms && gpu.Lost == SlurmsOwn: // of an earlier configuration
+			inv.GPUs[i].Lost = ""
+		}
+	}
+	return inv
 }
 
 // BootID is the kernel's name for this boot. Slices and inventories of another boot are void.

@@ -11,8 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
@@ -30,6 +28,8 @@ type Step struct {
 	Options      []Option // as typed, or forged; nothing is believed about them
 	WholeJob     bool     // the step has what its job has, whatever the options say
 	GRES         StepGRES
+	GPUs         string // that Slurm gave to the step, in its numbers: "0,1"
+	AllGPUs      bool   // … all of its job's
 	Request      string // of the job, canonical or forged; for a prolog that slurmd left out
 	LDPreload    string // the job's own value
 	LDPreloadCut bool   // LDPreload is not the whole value
@@ -55,6 +55,7 @@ type Plan struct {
 	Guards      []grant.Guard // over the driver's libraries
 	TurnsDir    string        // below which other jobs' claims come and go as mounts
 	Mask        []string      // device nodes that no task may open
+	Whole       []grant.WholeGPU
 }
 
 const (
@@ -76,6 +77,9 @@ func Prepare(s Step) (Plan, error) {
 		return Plan{}, errors.New(held.Refusal)
 	case held.Job != s.Job || held.UID != s.UID:
 		return Plan{}, fmt.Errorf("read grant of job %d: it is of job %d and uid %d", s.Job, held.Job, held.UID)
+	}
+	if held.Whole {
+		return wholePlan(s, *held)
 	}
 	var asked request.Request
 	if !s.WholeJob {
@@ -198,8 +202,6 @@ func plan(s Step, held grant.Grant, prepared grant.Step) (Plan, error) {
 	}
 	p.Library, p.Guards = held.Library, held.Guards
 	p.Env = append(p.Env, s.Binds.env()...)
-	for _, minor := range prepared.MaskMinors {
-		p.Mask = append(p.Mask, filepath.Join(held.DeviceDir, "nvidia"+strconv.Itoa(int(minor))))
-	}
+	p.Mask = nodesOf(held, prepared.MaskMinors)
 	return p, nil
 }

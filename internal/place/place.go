@@ -22,7 +22,8 @@ type Want struct {
 	SMPercent  int         // 0: no cap; 100: the GPU to itself
 	Place      request.Place
 	GPU, UUID  request.Filter
-	Ends       int64 // when the job ends at the latest, in seconds since 1970; 0: not known
+	Prefer     []device.Minor // chosen before others that fit
+	Ends       int64          // when the job ends at the latest, in seconds since 1970; 0: not known
 }
 
 // WantOf is what a request comes to under its entitlement.
@@ -38,6 +39,14 @@ func WantOf(r request.Request, e request.Entitlement) Want {
 	return want
 }
 
+// preferred is 0 for the GPUs that are chosen first.
+func (w Want) preferred(l load) int {
+	if slices.Contains(w.Prefer, l.gpu.Minor) {
+		return 0
+	}
+	return 1
+}
+
 // memOn is the memory of a slice on a GPU of that size.
 func (w Want) memOn(gpuMiB int64) int64 {
 	memMiB := w.Mem.OfGPU(gpuMiB)
@@ -45,6 +54,15 @@ func (w Want) memOn(gpuMiB int64) int64 {
 		memMiB = min(memMiB, w.CeilingMiB)
 	}
 	return memMiB
+}
+
+// WantOfWhole is what whole GPUs come to that Slurm gave out.
+func WantOfWhole(gpus request.GPUs) Want {
+	want := Want{Slices: gpus.Count, Mem: request.Mem{Percent: 100}, SMPercent: 100, GPU: request.Filter{Only: gpus.Types}}
+	for _, n := range gpus.Numbers {
+		want.Prefer = append(want.Prefer, device.Minor(n))
+	}
+	return want
 }
 
 // Rules are the node's: they hold for every job.
@@ -91,7 +109,7 @@ func Place(inv device.Inventory, taken []device.Slice, want Want, rules Rules) (
 	if cmp.Or(want.Place, rules.DefaultPlace) == request.PlaceSpread {
 		order = emptiestFirst
 	}
-	slices.SortFunc(fits, order)
+	slices.SortFunc(fits, func(a, b load) int { return cmp.Or(want.preferred(a)-want.preferred(b), order(a, b)) })
 	fits = fits[:want.Slices]
 	slices.SortFunc(fits, byIndex)
 	granted := make([]device.Slice, 0, len(fits))

@@ -60,6 +60,9 @@ func Runs(cfg config.Config, tx *state.Tx, jobs []uint32, which func(state.Run) 
 			delete(folders, job) // the folder is another run's
 			continue
 		}
+		if g.Whole && g.Refusal == "" { // nothing counted what it used, and Slurm accounts for the GPUs by itself
+			continue
+		}
 		if err := usage.Write(cfg.Spool(), record(cfg, g, log)); err != nil {
 			log.Error("the job's use is not recorded", "job", job, "reason", err)
 			continue

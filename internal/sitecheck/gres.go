@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
 )
 
 // gresNames are the GRES that a node needs, in the order of Counts.
@@ -158,6 +159,10 @@ func (c *site) gresConf() {
 
 // wholeGPUs is about GPUs that Slurm itself hands out on the same node.
 func (c *site) wholeGPUs() {
+	if c.Config.WholeGPUs || len(c.Config.SlurmGPUs) > 0 {
+		c.besideSlices()
+		return
+	}
 	values, at, _ := c.slurm.Node(c.Node)
 	var own []string
 	for item := range strings.SplitSeq(values["gres"], ",") {
@@ -169,7 +174,7 @@ func (c *site) wholeGPUs() {
 	if own == nil {
 		c.ok("whole GPUs", "node %s has no gres/gpu, gres/shard or gres/mps beside vgpu", c.Node)
 	} else {
-		c.bad("whole GPUs", "slurm.conf: take gpu, shard and mps out of this node's Gres=; a whole GPU is --gres=vgpu:1 --vgpu-mem=100% --vgpu-cores=100",
+		c.bad("whole GPUs", "slurm.conf: take gpu, shard and mps out of this node's Gres=, or say in config.yaml whose GPUs they are: whole_gpus or slurm_gpus",
 			"%s: node %s offers %s as well; Slurm does not know that these are the same GPUs as vgpu's and gives each out twice", at.Place(), c.Node, strings.Join(own, " and "))
 	}
 	cgroup, err := readOptional(c.CgroupConf)
@@ -177,12 +182,12 @@ func (c *site) wholeGPUs() {
 		c.bad("ConstrainDevices", "make it readable", "%v", err)
 		return
 	}
-	constrain, where, _ := cgroup.Value("ConstrainDevices")
+	_, where, _ := cgroup.Value("ConstrainDevices")
 	gres, err := readOptional(c.GresConf)
 	if err != nil {
 		return // said above
 	}
-	if strings.EqualFold(constrain, "yes") && hasWord(strings.Join(c.slurm.Words("TaskPlugin"), ","), "task/cgroup", "cgroup") {
+	if c.constrains(cgroup) {
 		for _, name := range []string{"gpu", "shard", "mps"} {
 			for _, line := range gres.GRES(name, c.Node) {
 				_, file := line.Get("file")
@@ -196,6 +201,30 @@ func (c *site) wholeGPUs() {
 		}
 	}
 	c.ok("ConstrainDevices", "no device of this node is withheld from jobs with vgpu")
+}
+
+// constrains says whether Slurm keeps a job from devices that it was not given.
+func (c *site) constrains(cgroup slurmconf.File) bool {
+	constrain, _, _ := cgroup.Value("ConstrainDevices")
+	return strings.EqualFold(constrain, "yes") && hasWord(strings.Join(c.slurm.Words("TaskPlugin"), ","), "task/cgroup", "cgroup")
+}
+
+// besideSlices is about whole GPUs of which config.yaml says whose they are.
+func (c *site) besideSlices() {
+	cgroup, err := readOptional(c.CgroupConf)
+	if err != nil {
+		c.bad("ConstrainDevices", "make it readable", "%v", err)
+		return
+	}
+	gres, err := readOptional(c.GresConf)
+	if err != nil {
+		return // said by gresConf
+	}
+	if c.Config.WholeGPUs {
+		c.placedWhole(gres, c.constrains(cgroup))
+		return
+	}
+	c.splitGPUs(gres)
 }
 
 // hasWord looks for a word in a comma list, whatever its case.

@@ -18,18 +18,19 @@ const askedFields = "JobID:|,tres-per-node:|,tres-per-job:|,tres-per-socket:|,tr
 
 // asked finds out what a job asked for on each node. scontrol prints it among texts of users, and
 // not at all if it was nothing, so that squeue is asked, for nothing else.
-func (c Client) asked(ctx context.Context, id uint32) (*request.Entitlement, error) {
+// gpus says that it asked for whole GPUs, beside which job_submit has Slurm count what they have, in the same way.
+func (c Client) asked(ctx context.Context, id uint32) (per *request.Entitlement, gpus bool, err error) {
 	plain := strconv.FormatUint(uint64(id), 10)
 	text, err := run(ctx, c.Squeue, "--noheader", "--all", "--states=all", "--jobs="+plain, "--Format="+askedFields)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	return parseAsked(text, plain)
 }
 
 // parseAsked picks the job's line. An array's tasks and the components of a heterogeneous job may be
 // printed beside it.
-func parseAsked(text, id string) (*request.Entitlement, error) {
+func parseAsked(text, id string) (per *request.Entitlement, gpus bool, err error) {
 	var found []string
 	for line := range strings.Lines(text) {
 		cells := strings.Split(strings.TrimRight(line, "\n"), "|")
@@ -37,20 +38,27 @@ func parseAsked(text, id string) (*request.Entitlement, error) {
 			cells[i] = strings.TrimSpace(cells[i])
 		}
 		if len(cells) != strings.Count(askedFields, "|")+1 || found != nil && cells[0] == id {
-			return nil, fmt.Errorf("%w: squeue printed %q", ErrAmbiguous, line)
+			return nil, false, fmt.Errorf("%w: squeue printed %q", ErrAmbiguous, line)
 		}
 		if cells[0] == id {
 			found = cells
 		}
 	}
 	if found == nil {
-		return nil, ErrUnknownJob
+		return nil, false, ErrUnknownJob
+	}
+	for _, list := range found[1:] {
+		whole, err := request.ParseGPUs(list)
+		if err != nil {
+			return nil, false, err
+		}
+		gpus = gpus || whole.Count > 0
 	}
 	for _, other := range found[2:] {
-		if asked, err := request.ParseGRES(other); err != nil || !asked.IsZero() {
-			return nil, fmt.Errorf("%w: %s is not counted by node", ErrContradiction, other)
+		if asked, err := request.ParseGRES(other); err != nil || !asked.IsZero() && !gpus {
+			return nil, false, fmt.Errorf("%w: %s is not counted by node", ErrContradiction, other)
 		}
 	}
 	asked, err := request.ParseGRES(found[1])
-	return &asked, err
+	return &asked, gpus, err
 }

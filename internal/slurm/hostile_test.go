@@ -38,7 +38,7 @@ var (
 func ask(text, squeue string, id uint32) (Job, error) {
 	job, err := parseJob(text, id)
 	if err == nil && job.Exclusive {
-		job.asked, err = parseAsked(squeue, strconv.FormatUint(uint64(id), 10))
+		job.asked, job.gpus, err = parseAsked(squeue, strconv.FormatUint(uint64(id), 10))
 	}
 	return job, err
 }
@@ -202,7 +202,7 @@ func TestAskedOfSqueue(t *testing.T) {
 		"": nil, "6|N/A|N/A|N/A|N/A|\n": nil, "7|N/A|N/A|N/A|N/A": nil, "7|N/A|N/A|N/A|N/A|\n7|N/A|N/A|N/A|N/A|\n": nil,
 		"7|N/A|N/A|N/A|gres/vgpu:1|\n": nil, "7|N/A|gres:gpumem:10|N/A|N/A|\n": nil, "7|a|b|N/A|N/A|N/A|\n": nil, "7|gres:vgpu:x1|N/A|N/A|N/A|\n": {Slices: 1},
 	} {
-		got, err := parseAsked(text, "7")
+		got, _, err := parseAsked(text, "7")
 		if want == nil && err == nil || want != nil && (err != nil || *got != *want) {
 			t.Errorf("%q: got %+v, %v; want %+v", text, got, err, want)
 		}

@@ -36,6 +36,7 @@ type Job struct {
 	commented bool     // its AdminComment is somebody else's
 
 	asked    *request.Entitlement // per node; nil: the controller was not asked
+	gpus     bool                 // it asked for whole GPUs
 	detailed bool
 	total    string // GRES on all nodes together
 	nodes    []nodeGRES
@@ -98,4 +99,26 @@ func (j Job) ofWholeNode(allocated request.Entitlement) (request.Entitlement, er
 		return request.Entitlement{}, fmt.Errorf("%w: %+v was asked for and %+v allocated", ErrContradiction, *j.asked, allocated)
 	}
 	return least, nil
+}
+
+// WholeGPUs are the GPUs that Slurm itself gave to the job on a node, as gres/gpu, and whether it gave it any on whatever node. A
+// job that asked for slices has whole nodes with all that is countable there, and no GPUs that it did not ask for.
+func (j Job) WholeGPUs(node string) (here request.GPUs, any bool, err error) {
+	if !j.detailed {
+		return request.GPUs{}, false, ErrNoDetail
+	}
+	if j.asked != nil && !j.asked.IsZero() && !j.gpus {
+		return request.GPUs{}, false, nil
+	}
+	for _, n := range j.nodes {
+		gpus, err := request.ParseGPUs(n.gres)
+		if err != nil {
+			return request.GPUs{}, false, err
+		}
+		any = any || gpus.Count > 0
+		if HostlistContains(n.nodes, node) {
+			here = gpus
+		}
+	}
+	return here, any, nil
 }

@@ -48,7 +48,7 @@ func (c Client) Job(ctx context.Context, id uint32) (Job, error) {
 	err := retry(ctx, c.Timeout, func(ctx context.Context) (err error) {
 		job, err = c.askJob(ctx, id)
 		if err == nil && job.Exclusive {
-			job.asked, err = c.asked(ctx, id)
+			job.asked, job.gpus, err = c.asked(ctx, id)
 		}
 		return err
 	})

@@ -147,6 +147,7 @@ func (w Waker) choose(ctx context.Context, standings map[uint32]slurm.Standing) 
 	if err != nil {
 		return nil, fmt.Errorf("wake who waits: %w", err)
 	}
+	inv = inventory.Leave(inv, w.Config.SlurmGPUs)
 	now := time.Now()
 	err = w.change(ctx, func(tx *state.Tx, jobs waiting.Jobs) waiting.Jobs {
 		jobs = w.refresh(jobs, standings, 0)

@@ -29,11 +29,14 @@ type Options struct {
 	NodeCount int    // 0: 1
 	// DefaultNodes is how many of them the default partition has; partition "all" has all. 0: all.
 	DefaultNodes int
-	CPUs         int      // per node, whatever the machine has; 0: 64
-	GPU          string   // auto, sim or real; "" is auto
-	UserNames    []string // ordinary users that exist; made when fewer than two are given
-	ExtraPath    string   // appended to the users' PATH
-	Plain        bool     // Slurm alone, without slurm-vgpu
+	// Whole adds two nodes with whole GPUs beside slices, each in a partition of its own: in "whole" slurm-vgpu places
+	// them, in "split" the second GPU is Slurm's.
+	Whole     bool
+	CPUs      int      // per node, whatever the machine has; 0: 64
+	GPU       string   // auto, sim or real; "" is auto
+	UserNames []string // ordinary users that exist; made when fewer than two are given
+	ExtraPath string   // appended to the users' PATH
+	Plain     bool     // Slurm alone, without slurm-vgpu
 
 	Isolation    string // "": strict, or preload where mount namespaces are forbidden
 	OnNoFit      string // "": requeue
@@ -110,6 +113,9 @@ func (c *Cluster) fillDefaults() {
 	}
 	for i := range c.NodeCount {
 		c.Nodes = append(c.Nodes, fmt.Sprintf("n%d", i+1))
+	}
+	if c.Whole {
+		c.Nodes = append(c.Nodes, wholeNode, splitNode)
 	}
 }
 

@@ -13,6 +13,28 @@ import (
 // mem is what slurm.conf claims a node has; nothing here asks for host memory.
 const nodeMemMiB = 1 << 20
 
+// The nodes with whole GPUs, and what their config.yaml says about that.
+const (
+	wholeNode = "w1"
+	splitNode = "s1"
+)
+
+var ofNode = map[string]string{wholeNode: "whole_gpus: true\n", splitNode: "slurm_gpus: [1]\n"}
+
+func (c *Cluster) ifWhole(text string) string {
+	if c.Whole {
+		return text
+	}
+	return ""
+}
+
+func (c *Cluster) countsOf(node string) string {
+	if counts, ok := c.gres.counts[node]; ok {
+		return counts
+	}
+	return c.gres.counts[""]
+}
+
 func (c *Cluster) slurmConf() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -21,13 +43,17 @@ func (c *Cluster) slurmConf() string {
 	c.vgpuLines(line)
 	for _, node := range c.Nodes {
 		line("NodeName=%s NodeAddr=127.0.0.1 NodeHostname=%s Port=%d CPUs=%d RealMemory=%d Gres=%s",
-			node, c.host, c.port(node), c.CPUs, nodeMemMiB, c.gres.counts)
+			node, c.host, c.port(node), c.CPUs, nodeMemMiB, c.countsOf(node))
 	}
 	line("PartitionName=vgpu Nodes=%s Default=YES MaxTime=60 DefaultTime=5 OverSubscribe=NO", strings.Join(c.Nodes[:c.DefaultNodes], ","))
 	// Its jobs preempt those of the others.
 	line("PartitionName=high Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO PriorityTier=10", strings.Join(c.Nodes[:c.DefaultNodes], ","))
-	if c.DefaultNodes < len(c.Nodes) {
-		line("PartitionName=all Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", strings.Join(c.Nodes, ","))
+	if c.DefaultNodes < c.NodeCount {
+		line("PartitionName=all Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", strings.Join(c.Nodes[:c.NodeCount], ","))
+	}
+	if c.Whole {
+		line("PartitionName=whole Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", wholeNode)
+		line("PartitionName=split Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", splitNode)
 	}
 	return b.String()
 }
@@ -92,7 +118,7 @@ func (c *Cluster) vgpuLines(line func(format string, args ...any)) {
 		line("AccountingStorageTRES=gres/vgpu")
 	} else {
 		// gpuutil: where gpumem is tracked without it, Slurm's gpu/nvml writes out of bounds.
-		line("AccountingStorageTRES=gres/vgpu,gres/gpumem,gres/gpucores,gres/gpuutil")
+		line("AccountingStorageTRES=%sgres/vgpu,gres/gpumem,gres/gpucores,gres/gpuutil", c.ifWhole("gres/gpu,"))
 		line("JobSubmitPlugins=lua")
 		line("CliFilterPlugins=cli_filter/lua")
 		line("PlugStackConfig=%s", c.Home.Path("etc", "plugstack.conf"))
@@ -104,7 +130,7 @@ func (c *Cluster) vgpuLines(line func(format string, args ...any)) {
 	if c.Plain {
 		line("GresTypes=vgpu")
 	} else {
-		line("GresTypes=vgpu,gpumem,gpucores")
+		line("GresTypes=%svgpu,gpumem,gpucores", c.ifWhole("gpu,"))
 	}
 }
 
@@ -164,15 +190,29 @@ func (c *Cluster) ConfigPath() string {
 	return "/etc/slurm-vgpu/config.yaml"
 }
 
+// ConfigOf is a node's config.yaml, which is all nodes' but where it has one of its own.
+func (c *Cluster) ConfigOf(node string) string {
+	if _, own := ofNode[node]; own {
+		return c.ConfigPath() + "." + node
+	}
+	return c.ConfigPath()
+}
+
 // WriteConfig writes config.yaml anew; programs started from now on read it.
 func (c *Cluster) WriteConfig() error {
 	if err := os.MkdirAll(filepath.Dir(c.ConfigPath()), 0o755); err != nil {
 		return err
+	}
+	for node, more := range ofNode {
+		if err := os.WriteFile(c.ConfigOf(node), []byte(c.configYAML()+more), 0o644); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(c.ConfigPath(), []byte(c.configYAML()), 0o644)
 }
 
 // wrapper is a prolog or epilog for slurm.conf, which takes no arguments there.
 func (c *Cluster) wrapper(program string) string {
-	return fmt.Sprintf("#!/bin/sh\nexec %s --config %s\n", c.Home.Path("bin", program), c.ConfigPath())
+	return fmt.Sprintf("#!/bin/sh\nconfig=%s\n[ -e $config.$SLURMD_NODENAME ] && config=$config.$SLURMD_NODENAME\nexec %s --config $config\n",
+		c.ConfigPath(), c.Home.Path("bin", program))
 }

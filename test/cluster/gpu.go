@@ -21,12 +21,12 @@ type gres struct {
 	deviceDir   string
 	nvmlLibrary string
 
-	counts string // for NodeName= of slurm.conf
-	conf   string // gres.conf
+	counts map[string]string // for NodeName= of slurm.conf
+	conf   string            // gres.conf
 }
 
 // plainGres counts what a Slurm without slurm-vgpu may be asked for.
-var plainGres = gres{counts: "vgpu:20", conf: "AutoDetect=off\nName=vgpu Count=20 Flags=CountOnly\n"}
+var plainGres = gres{counts: map[string]string{"": "vgpu:20"}, conf: "AutoDetect=off\nName=vgpu Count=20 Flags=CountOnly\n"}
 
 // simulatedMiB is a node of two H200s.
 var simulatedMiB = []int{143771, 143771}

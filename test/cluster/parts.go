@@ -78,9 +78,10 @@ func (c *Cluster) installParts(ctx context.Context) error {
 // askNodes lets vgpu-gres find the GPUs and print the lines about them, as on a real node at boot.
 func (c *Cluster) askNodes(ctx context.Context) error {
 	var gresConf, table strings.Builder
+	c.gres.counts = map[string]string{}
 	for _, node := range c.Nodes {
 		ask := func(command string) (string, error) {
-			line := fmt.Sprintf("vgpu-gres --config %s --node %s %s", c.ConfigPath(), node, command)
+			line := fmt.Sprintf("vgpu-gres --config %s --node %s %s", c.ConfigOf(node), node, command)
 			result := c.Run(ctx, c.Root(), line)
 			if result.Code != 0 {
 				return "", errors.New(result.String())
@@ -102,14 +103,18 @@ func (c *Cluster) askNodes(ctx context.Context) error {
 		if match == nil {
 			return fmt.Errorf("no line NodeName=… Gres=… in what vgpu-gres slurm.conf says:\n%s", lines)
 		}
-		c.gres.counts = match[1]
+		c.gres.counts[node] = match[1]
+		if node == splitNode { // an administrator's own line
+			gresConf.WriteString("NodeName=" + node + " Name=gpu File=" + filepath.Join(c.gres.deviceDir, "nvidia1") + " Flags=nvidia_gpu_env\n")
+			c.gres.counts[node] += ",gpu:1"
+		}
 		if table.Len() == 0 {
 			if lines, err = ask("cluster.lua"); err != nil {
 				return err
 			}
 			// One entry for nodes that are all alike.
-			names := fmt.Sprintf("%q", fmt.Sprintf("n[1-%d]", len(c.Nodes)))
-			if len(c.Nodes) > 1 {
+			names := fmt.Sprintf("%q", fmt.Sprintf("n[1-%d]", c.NodeCount))
+			if c.NodeCount > 1 {
 				lines = strings.Replace(lines, fmt.Sprintf("%q", node), names, 1)
 			}
 			table.WriteString(lines)
@@ -193,7 +198,7 @@ func (c *Cluster) installSimulation() error {
 // to this cluster's: the lines that an administrator would change.
 func (c *Cluster) installLua() error {
 	paths := strings.NewReplacer("/usr/share/slurm-vgpu/", c.Home.Path("share")+"/",
-		"/etc/slurm-vgpu/cluster.lua", c.Home.Path("etc", "cluster.lua"))
+		"/etc/slurm-vgpu/cluster.lua", c.Home.Path("etc", "cluster.lua"), "vgpu.whole_gpus = false -- true", map[bool]string{false: "vgpu.whole_gpus = false -- true", true: `vgpu.whole_gpus = function(job) return job.partition ~= "split" end -- true`}[c.Whole])
 	if err := os.MkdirAll(c.Home.Path("share"), 0o755); err != nil {
 		return err
 	}

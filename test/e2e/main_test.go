@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 		c, err = cluster.Start(ctx, home, cluster.Options{
 			Build: filepath.Join(source, "build"), Source: source, GPU: "sim", SlicesPerGPU: slicesPerGPU,
 			NodeCount: 2, DefaultNodes: 1, // n2 is for the tests that want two
+			Whole:    true,
 			Progress: func(text string) { fmt.Fprintln(os.Stderr, "e2e:", text) },
 		})
 		if err != nil {

@@ -30,6 +30,7 @@ func main() {
 	flags := flag.NewFlagSet("vgpu-cluster "+os.Args[1], flag.ExitOnError)
 	var options cluster.Options
 	flags.IntVar(&options.NodeCount, "nodes", 1, "slurmd `count`, all on this machine")
+	flags.BoolVar(&options.Whole, "whole", false, "two more nodes, with whole GPUs beside slices")
 	flags.StringVar(&options.GPU, "gpu", "auto", "sim, real, or auto: real where there is one")
 	flags.BoolVar(&options.Plain, "plain", false, "Slurm alone, without slurm-vgpu")
 	users := flags.String("users", "", "two existing `users`, comma-separated; default: made and removed again")

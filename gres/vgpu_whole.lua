@@ -1,0 +1,76 @@
+-- SPDX-FileCopyrightText: The slurm-vgpu authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- Whole GPUs beside slices: a job that asks for gres/gpu, in whatever form, also counts the memory and the time of
+-- these GPUs, so that Slurm sends no slice where they are and no such job where slices are. vgpu.lua loads this file.
+
+local whole = {}
+
+local not_set = 65534 -- as Slurm says it of ntasks_per_tres
+
+-- One item of a list as Slurm keeps it: "gres:gpu:h200:2", "gres/gpu=1", or as users type it, "gpu:1".
+local function gpus_of(item)
+	local prefix, rest = item:match("^%s*(gres[:/])(.*)$")
+	if not prefix then prefix, rest = "", item:match("^%s*(.*)$") end
+	local name, tail = rest:match("^(%l+)(.*)$")
+	if name ~= "gpu" or tail ~= "" and not tail:find("^[:=]") then return nil end
+	local kind, count = tail:match("^[:=](%a[%w_.-]*)"), tail:match("[:=](%d+)$")
+	if count and #count > 6 then return nil end -- Slurm refuses it
+	return { n = tonumber(count or "1"), kind = kind, prefix = prefix, sep = tail:find("=", 1, true) and "=" or ":" }
+end
+
+-- The GPUs that a list asks for, or nil.
+local function asked(text)
+	if type(text) ~= "string" or #text > 4096 or not text:find("gpu", 1, true) then return nil end
+	local found
+	for item in text:gmatch("[^,]+") do
+		local gpus = gpus_of(item)
+		if gpus then
+			found = found or { n = 0, kinds = {}, prefix = gpus.prefix, sep = gpus.sep }
+			found.n = found.n + gpus.n
+			if gpus.kind then found.kinds[gpus.kind:lower()] = true else found.any = true end
+		end
+	end
+	return found
+end
+whole.asked = asked
+
+-- The memory that a GPU has at least, of the types that are asked for; nil where no table says it.
+local function smallest(tab, gpus)
+	local least, of_kind
+	for _, row in ipairs(tab and tab.nodes or {}) do
+		local right = not gpus.any and gpus.kinds[row.type:lower()]
+		if right and not of_kind then least, of_kind = nil, true end
+		if (right or not of_kind) and (not least or row.mem_mib < least) then least = row.mem_mib end
+	end
+	return least
+end
+
+local function counts(tab, gpus)
+	local mib, list = smallest(tab, gpus), ""
+	if gpus.n == 0 then return nil end
+	if mib then list = string.format(",%sgpumem%s%d", gpus.prefix, gpus.sep, gpus.n * mib) end
+	return string.format("%s,%sgpucores%s%d", list, gpus.prefix, gpus.sep, gpus.n * 100)
+end
+
+-- Adds to each list that asks for GPUs what these have. Says whether there was one.
+function whole.count(job_desc, tab)
+	local any = false
+	local per_gpu = job_desc.ntasks_per_tres
+	for _, key in ipairs({ "gres", "tres_per_job", "tres_per_socket", "tres_per_task" }) do
+		local gpus = asked(job_desc[key])
+		if gpus then
+			any = true
+			-- With tasks by the GPU Slurm takes what is asked beside it for as many tasks as well.
+			local more = (per_gpu == nil or per_gpu == 0 or per_gpu == not_set) and counts(tab, gpus)
+			if more then
+				local text = job_desc[key] .. more
+				if key == "gres" then text = text:gsub("gres[:/]", "") end -- the setter writes it anew
+				job_desc[key] = text
+			end
+		end
+	end
+	return any
+end
+
+return whole

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package launch
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+)
+
+func nodesOf(held grant.Grant, minors []device.Minor) (paths []string) {
+	for _, minor := range minors {
+		paths = append(paths, filepath.Join(held.DeviceDir, "nvidia"+strconv.Itoa(int(minor))))
+	}
+	return paths
+}
+
+// wholePlan is that of a step whose job holds whole GPUs, or none: others are masked, and nothing is limited.
+func wholePlan(s Step, held grant.Grant) (Plan, error) {
+	if len(s.Options) > 0 && !s.WholeJob && len(held.Slices) > 0 {
+		return Plan{}, fmt.Errorf("--%s=%s: the job holds whole GPUs, of which a step has all or none: ask for slices in a job of its own, "+
+			"as in --gres=vgpu:1", s.Options[0].Name, s.Options[0].Text)
+	}
+	var given []int
+	if s.GPUs != "" {
+		var err error
+		if given, err = request.ParseNumbers(s.GPUs); err != nil {
+			return Plan{}, fmt.Errorf("the GPUs that Slurm gave to the step: %w", err)
+		}
+	}
+	prepared, gpus, err := grant.PrepareWhole(s.RunDir, held, rundir.StepName(s.Step), given, s.AllGPUs)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{Ours: true, Env: prepared.Env, StepDir: prepared.Dir, TurnsDir: s.RunDir.Turns()}
+	if !s.AllGPUs { // else no task is bound to some of them
+		p.Whole = gpus
+	}
+	if held.Isolation == grant.IsolationStrict {
+		p.Strict, p.Mask = true, nodesOf(held, prepared.MaskMinors)
+	}
+	return p, nil
+}
