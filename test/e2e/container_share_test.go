@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// readsClaims says whether a process has both jobs' claims before it.
+func readsClaims(own, others string) error {
+	maps, _ := filepath.Glob("/proc/[0-9]*/maps")
+	for _, path := range maps {
+		data, err := os.ReadFile(path)
+		if err != nil { // it has ended
+			continue
+		}
+		if text := string(data); strings.Contains(text, "/turns/"+own+"/claims") && strings.Contains(text, "/turns/"+others+"/claims") {
+			return nil
+		}
+	}
+	return fmt.Errorf("no process has the claims of jobs %s and %s", own, others)
+}
+
+// A program in a container has its share beside a neighbour that comes later, and waits for its turn.
+func TestShareInAContainer(t *testing.T) {
+	need(t, one, "bwrap", "bwrap --version")
+	begin(t)
+	enter := "bwrap --unshare-user --unshare-pid --bind " + image(t, one) + " / --proc /proc --dev-bind /dev /dev " + given("--dev-bind %s %s ") +
+		"--bind " + one.Home + " /mnt --chdir /mnt /bin/"
+	inside, insideLine := busyIn(t, one, "inside")
+	outside, outsideLine := busyIn(t, two, "outside")
+	a := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", enter+insideLine)
+	inside.awaitShare(0, 30)
+	b := submit(t, two, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=70", outsideLine)
+	if x, y := slicesOf(t, a), slicesOf(t, b); x[0].Device != y[0].Device {
+		t.Fatalf("%+v and %+v are not on one GPU", x, y)
+	}
+	outside.awaitShare(1, 70)
+	inside.awaitShare(len(inside.seconds())+1, 30)
+	until(t, "the neighbour in the container", 10*time.Second, func() error { return readsClaims(a, b) })
+	inside.end()
+	outside.end()
+	finish(t, one, a)
+	finish(t, two, b)
+}
+
+// With its mounts cut off from the host's a container knows the neighbours that were there before it.
+func TestTurnsWhereMountsAreCutOff(t *testing.T) {
+	need(t, one, "ch-run", "ch-run --version")
+	begin(t)
+	outside, outsideLine := busyIn(t, two, "outside")
+	inside, insideLine := busyIn(t, one, "inside")
+	b := submit(t, two, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=70", outsideLine)
+	outside.awaitShare(0, 70)
+	a := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", "ch-run "+given("-b %s:%s ")+"-b "+one.Home+":/mnt --cd /mnt "+image(t, one)+" -- /bin/"+insideLine)
+	inside.awaitShare(0, 30)
+	outside.awaitShare(len(outside.seconds())+1, 70)
+	until(t, "the neighbour in the container", 10*time.Second, func() error { return readsClaims(a, b) })
+	inside.end()
+	outside.end()
+	finish(t, one, a)
+	finish(t, two, b)
+}
+
+// What a program is shown of its GPU, what it cannot open, and what is accounted.
+func TestAContainerIsShownItsSlice(t *testing.T) {
+	look := `/bin/sh -c "nvidia-smi -L | wc -l; nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits; for i in 0 1; do if (: </gpus/nvidia\$i) 2>/dev/null; then echo open; else echo closed; fi; done; ` + fillInside + `"`
+	for name, enter := range map[string]func(*testing.T) string{
+		"bwrap": func(t *testing.T) string {
+			need(t, one, "bwrap", "bwrap --version")
+			return "bwrap --unshare-user --unshare-pid --bind " + image(t, one) + " / --proc /proc --dev-bind /dev /dev " + given("--dev-bind %s %s ")
+		},
+		"ch-run": func(t *testing.T) string {
+			need(t, one, "ch-run", "ch-run --version")
+			return "ch-run " + given("-b %s:%s ") + image(t, one) + " -- "
+		},
+		"podman": func(t *testing.T) string {
+			command := podman(t, one)
+			configurePodman(t)
+			return command + "run --rm --cgroups=disabled --network none " + given("-v %s:%s:rbind ") + "--rootfs " + image(t, one) + " "
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			needStrict(t)
+			begin(t)
+			job := submit(t, one, fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=%d", containerMiB), "exec 2>&1\n"+enter(t)+look+"\ntrue")
+			out := finish(t, one, job)
+			want := fmt.Sprintf("1\n%d\n", containerMiB)
+			if !strings.Contains(out, want) || strings.Count(out, "open\n") != 1 || strings.Count(out, "closed\n") != 1 || verdict(t, out) != limited {
+				t.Errorf("want one GPU of %d MiB, the other closed:\n%s", containerMiB, out)
+			}
+			d := awaitUsage(t, job, 60*time.Second).VGPU.Nodes["n1"]
+			if len(d) != 1 || d[0].PeakMiB > containerMiB || d[0].PeakMiB < containerMiB-contextMiB || d[0].Refused == 0 {
+				t.Errorf("AdminComment: %+v", d)
+			}
+		})
+	}
+}
