@@ -214,6 +214,16 @@ static int task_start(spank_t sp)
 	}
 }
 
+/* As the user, after whatever stands before us in plugstack.conf: Pyxis has moved the task into its
+ * container, which may be one that another job has made, or nobody's that has limits. */
+static int task_moved(void)
+{
+	if (!plan.strict || vgpu_is_isolated() || vgpu_is_in_jobs_container(step.job))
+		return 0;
+	slurm_spank_log("vgpu: the container is another job's, or has no /dev of this one's");
+	return -1;
+}
+
 static int step_end(void)
 {
 	char why[VGPU_REASON_BYTES] = "";
@@ -277,7 +287,9 @@ int slurm_spank_task_init_privileged(spank_t sp, int ac, char *av[])
 int slurm_spank_task_init(spank_t sp, int ac, char *av[])
 {
 	(void)ac, (void)av;
-	return plan.verdict == VGPU_RUN ? vgpu_whole_bind(sp, &plan) : 0;
+	if (plan.verdict != VGPU_RUN)
+		return 0;
+	return task_moved() == 0 ? vgpu_whole_bind(sp, &plan) : -1;
 }
 
 int slurm_spank_exit(spank_t sp, int ac, char *av[])

@@ -200,6 +200,30 @@ static int fill_folder(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES]
 	return bind_over(plan->library, ROOT_FILE, self_library, MOUNT_POINT_FILE, flags | MS_RDONLY, why);
 }
 
+/* Whose limits page there is in a folder, 0: there is none (struct vgpu_limits of the interposer). */
+static uint32_t job_of_limits(const char *folder)
+{
+	char path[64];
+	uint32_t head[5] = {0}; /* magic, layout version, size, job */
+
+	snprintf(path, sizeof(path), "%s/limits", folder);
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	ssize_t n = read(fd, head, sizeof(head));
+	close(fd);
+	return n == (ssize_t)sizeof(head) ? head[4] : 0;
+}
+
+bool vgpu_is_in_jobs_container(uint32_t job)
+{
+	uint32_t found = job_of_limits(self_dir);
+
+	if (found == 0)
+		found = job_of_limits(dev_dir);
+	return found == job;
+}
+
 /* The driver, by another name, comes into the step's folder, and our guards to where the driver was. */
 static int mount_guards(const struct vgpu_plan *plan, char *why)
 {

@@ -43,7 +43,8 @@ func verdict(t *testing.T, out string) string {
 		return limited
 	case match != nil:
 		return open
-	case strings.Contains(out, "libslurm-vgpu.so: cannot open shared object file"), strings.Contains(out, "CUDA_ERROR_NOT_PERMITTED"):
+	case strings.Contains(out, "libslurm-vgpu.so: cannot open shared object file"), strings.Contains(out, "CUDA_ERROR_NOT_PERMITTED"),
+		strings.Contains(out, "vgpu: the container is another job's, or has no /dev of this one's"):
 		return noCUDA
 	}
 	t.Fatalf("neither a program with limits nor one without CUDA:\n%s", out)
