@@ -8,9 +8,11 @@
 /* The context's place, NULL when it has none; a free one for no context. With the mutex held. */
 static struct vgpu_context *place_of(struct vgpu_process *p, CUcontext context)
 {
+	struct vgpu_driver *driver = vgpu_driver(p);
+
 	for (int i = 0; i < VGPU_MAX_CONTEXTS; i++) {
-		if (vgpu_driver(p)->context[i].handle == context)
-			return &vgpu_driver(p)->context[i];
+		if (driver->context[i].handle == context)
+			return &driver->context[i];
 	}
 	return NULL;
 }

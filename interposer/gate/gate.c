@@ -35,10 +35,11 @@ uint64_t vgpu_free_since_ticks;
 
 static bool decide(struct vgpu_process *p)
 {
+	struct vgpu_gate *gate = vgpu_gate(p);
 	uint64_t generation = GET(vgpu_pages.limits->generation);
 	uint32_t boards = 0, gated = 0;
 
-	vgpu_mutex_lock(&vgpu_gate(p)->mutex, VGPU_RANK_GATE);
+	vgpu_mutex_lock(&gate->mutex, VGPU_RANK_GATE);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {
 		const struct vgpu_board *board =
 			vgpu_claims_open(vgpu_seat(p, d), d) ? vgpu_seat(p, d)->board : NULL;
@@ -46,14 +47,14 @@ static bool decide(struct vgpu_process *p)
 		gated |= vgpu_time_is_capped(d);
 		if (board == NULL)
 			continue;
-		SET(vgpu_gate(p)->sequence[boards], GET(board->sequence));
-		SET(vgpu_gate(p)->board[boards++], board);
+		SET(gate->sequence[boards], GET(board->sequence));
+		SET(gate->board[boards++], board);
 		gated |= vgpu_claims_several(board);
 	}
 	SET(p->gated, gated);
-	__atomic_store_n(&vgpu_gate(p)->boards, boards, __ATOMIC_RELEASE);
+	__atomic_store_n(&gate->boards, boards, __ATOMIC_RELEASE);
 	SET(p->gate_generation, generation + 1);
-	vgpu_mutex_unlock(&vgpu_gate(p)->mutex);
+	vgpu_mutex_unlock(&gate->mutex);
 	/* The first launch after a load tells of itself by this, at no cost (context/overhead.h). */
 	ADD(p->gate_decided, 1);
 	return gated != 0;
@@ -62,10 +63,11 @@ static bool decide(struct vgpu_process *p)
 /* Whether all is as when that was decided: the limits page, and who else is on the boards of its GPUs. */
 static bool is_decided(const struct vgpu_process *p)
 {
-	uint32_t boards = __atomic_load_n(&vgpu_gate(p)->boards, __ATOMIC_ACQUIRE);
+	const struct vgpu_gate *gate = vgpu_gate(p);
+	uint32_t boards = __atomic_load_n(&gate->boards, __ATOMIC_ACQUIRE);
 
 	for (uint32_t b = 0; b < boards; b++) {
-		if (GET(vgpu_gate(p)->board[b]->sequence) != GET(vgpu_gate(p)->sequence[b]))
+		if (GET(gate->board[b]->sequence) != GET(gate->sequence[b]))
 			return false;
 	}
 	return GET(p->gate_generation) == GET(vgpu_pages.limits->generation) + 1ull;

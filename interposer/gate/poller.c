@@ -142,7 +142,8 @@ static uint64_t poll_device(struct vgpu_process *p, uint32_t device, struct vgpu
 
 static void sleep_until_rung(struct vgpu_process *p, int64_t ns, const struct vgpu_elsewhere *elsewhere)
 {
-	uint32_t bell = GET(vgpu_streams(p)->poller_bell);
+	struct vgpu_streams *streams = vgpu_streams(p);
+	uint32_t bell = GET(streams->poller_bell);
 	bool for_long = ns < 0;
 
 	/* Somebody else's turn: the page is shared between processes and never looked into here. */
@@ -151,10 +152,9 @@ static void sleep_until_rung(struct vgpu_process *p, int64_t ns, const struct vg
 		return;
 	}
 	if (for_long)
-		__atomic_store_n(&vgpu_streams(p)->poller_sleeps, 1, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&streams->poller_sleeps, 1, __ATOMIC_SEQ_CST);
 	else if (ns > TICK_AT_MOST_NS)
-		__atomic_store_n(&vgpu_streams(p)->poller_until_ns, vgpu_now_ns() + (uint64_t)ns,
-				 __ATOMIC_SEQ_CST);
+		__atomic_store_n(&streams->poller_until_ns, vgpu_now_ns() + (uint64_t)ns, __ATOMIC_SEQ_CST);
 	/* Whoever launched before that store did not ring. */
 	for (uint32_t d = 0; ns < 0 && d < VGPU_MAX_DEVICES; d++)
 		ns = vgpu_engine_is_watched(vgpu_engine(p, d)) ? (int64_t)TICK_NS : ns;
@@ -162,11 +162,11 @@ static void sleep_until_rung(struct vgpu_process *p, int64_t ns, const struct vg
 		ns = __atomic_load_n(&vgpu_engine(p, d)->samples_taken, __ATOMIC_SEQ_CST) != 0
 			     ? TICK_SELDOM_NS
 			     : ns;
-	vgpu_futex_wait(&vgpu_streams(p)->poller_bell, bell, FUTEX_PRIVATE_FLAG, ns);
-	SET(vgpu_streams(p)->poller_until_ns, 0);
+	vgpu_futex_wait(&streams->poller_bell, bell, FUTEX_PRIVATE_FLAG, ns);
+	SET(streams->poller_until_ns, 0);
 	if (for_long) {
-		__atomic_store_n(&vgpu_streams(p)->poller_sleeps, 0, __ATOMIC_SEQ_CST);
-		vgpu_futex_wake(&vgpu_streams(p)->poller_sleeps, 1, FUTEX_PRIVATE_FLAG);
+		__atomic_store_n(&streams->poller_sleeps, 0, __ATOMIC_SEQ_CST);
+		vgpu_futex_wake(&streams->poller_sleeps, 1, FUTEX_PRIVATE_FLAG);
 	}
 }
 
@@ -232,34 +232,37 @@ static void *run(void *process)
 /* The one that looks after the other comes first: without the poller it has nothing to do. */
 static bool start_both(struct vgpu_process *p)
 {
-	if (vgpu_gate(p)->watchdog_started == 0)
-		vgpu_gate(p)->watchdog_started = vgpu_watchdog_starts(p);
+	struct vgpu_gate *gate = vgpu_gate(p);
+
+	if (gate->watchdog_started == 0)
+		gate->watchdog_started = vgpu_watchdog_starts(p);
 	/* What the poller does first is a question, too. */
-	SET(vgpu_gate(p)->poller_queries_ns, vgpu_now_ns());
-	if (vgpu_gate(p)->watchdog_started != 0 && vgpu_thread_start(run, p))
+	SET(gate->poller_queries_ns, vgpu_now_ns());
+	if (gate->watchdog_started != 0 && vgpu_thread_start(run, p))
 		return true;
-	SET(vgpu_gate(p)->poller_queries_ns, 0);
+	SET(gate->poller_queries_ns, 0);
 	return false;
 }
 
 bool vgpu_poller_starts(struct vgpu_process *p)
 {
-	uint32_t state = __atomic_load_n(&vgpu_gate(p)->poller, __ATOMIC_ACQUIRE);
+	struct vgpu_gate *gate = vgpu_gate(p);
+	uint32_t state = __atomic_load_n(&gate->poller, __ATOMIC_ACQUIRE);
 
 	if (state == VGPU_POLLER_STARTED)
 		return true;
 	if (state == VGPU_POLLER_NONE &&
-	    __atomic_compare_exchange_n(&vgpu_gate(p)->poller, &state, VGPU_POLLER_STARTING, 0,
-					__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+	    __atomic_compare_exchange_n(&gate->poller, &state, VGPU_POLLER_STARTING, 0, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE)) {
 		state = start_both(p) ? VGPU_POLLER_STARTED : VGPU_POLLER_NONE;
-		__atomic_store_n(&vgpu_gate(p)->poller, state, __ATOMIC_RELEASE);
-		vgpu_futex_wake(&vgpu_gate(p)->poller, INT32_MAX, FUTEX_PRIVATE_FLAG);
+		__atomic_store_n(&gate->poller, state, __ATOMIC_RELEASE);
+		vgpu_futex_wake(&gate->poller, INT32_MAX, FUTEX_PRIVATE_FLAG);
 		return state == VGPU_POLLER_STARTED;
 	}
 	/* Another thread starts it. */
 	while (state == VGPU_POLLER_STARTING) {
-		vgpu_futex_wait(&vgpu_gate(p)->poller, VGPU_POLLER_STARTING, FUTEX_PRIVATE_FLAG, -1);
-		state = __atomic_load_n(&vgpu_gate(p)->poller, __ATOMIC_ACQUIRE);
+		vgpu_futex_wait(&gate->poller, VGPU_POLLER_STARTING, FUTEX_PRIVATE_FLAG, -1);
+		state = __atomic_load_n(&gate->poller, __ATOMIC_ACQUIRE);
 	}
 	return state == VGPU_POLLER_STARTED;
 }

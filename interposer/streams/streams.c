@@ -175,12 +175,13 @@ void vgpu_streams_beside(struct vgpu_process *p, CUcontext context, CUstream han
 	uint64_t thread = thread_of(handle);
 
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES && d < GET(vgpu_pages.limits->device_count); d++) {
-		for (uint32_t s = 0; s < __atomic_load_n(&vgpu_engine(p, d)->streams_high, __ATOMIC_ACQUIRE);
-		     s++) {
-			struct vgpu_stream *stream = &vgpu_engine(p, d)->stream[s];
+		struct vgpu_engine *engine = vgpu_engine(p, d);
+
+		for (uint32_t s = 0; s < __atomic_load_n(&engine->streams_high, __ATOMIC_ACQUIRE); s++) {
+			struct vgpu_stream *stream = &engine->stream[s];
 
 			if (is_place_of(stream, context, handle, thread))
-				vgpu_groups_beside(vgpu_engine(p, d), stream, handle);
+				vgpu_groups_beside(engine, stream, handle);
 		}
 	}
 }
@@ -213,11 +214,13 @@ void vgpu_streams_gone(struct vgpu_process *p, CUstream handle)
 	if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
 		return;
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
-		for (uint32_t s = 0; s < GET(vgpu_engine(p, d)->streams_high); s++) {
-			struct vgpu_stream *stream = &vgpu_engine(p, d)->stream[s];
+		struct vgpu_engine *engine = vgpu_engine(p, d);
+
+		for (uint32_t s = 0; s < GET(engine->streams_high); s++) {
+			struct vgpu_stream *stream = &engine->stream[s];
 
 			if (GET(stream->state) == VGPU_STREAM_LIVE && GET(stream->handle) == handle)
-				gone(vgpu_engine(p, d), stream, true);
+				gone(engine, stream, true);
 		}
 	}
 }
@@ -226,11 +229,13 @@ void vgpu_streams_context_gone(struct vgpu_process *p, CUcontext context)
 {
 	SET(vgpu_streams(p)->poller_context, NULL);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
-		for (uint32_t s = 0; s < GET(vgpu_engine(p, d)->streams_high); s++) {
-			struct vgpu_stream *stream = &vgpu_engine(p, d)->stream[s];
+		struct vgpu_engine *engine = vgpu_engine(p, d);
+
+		for (uint32_t s = 0; s < GET(engine->streams_high); s++) {
+			struct vgpu_stream *stream = &engine->stream[s];
 
 			if (GET(stream->state) == VGPU_STREAM_LIVE && GET(stream->context) == context)
-				gone(vgpu_engine(p, d), stream, false); /* its events end with it */
+				gone(engine, stream, false); /* its events end with it */
 		}
 	}
 }
