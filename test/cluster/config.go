@@ -54,6 +54,7 @@ func (c *Cluster) slurmConf() string {
 	if c.Whole {
 		line("PartitionName=whole Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", wholeNode)
 		line("PartitionName=split Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", splitNode)
+		line("PartitionName=each Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", strings.Join(c.Nodes, ","))
 	}
 	return b.String()
 }
