@@ -14,7 +14,7 @@ import (
 
 func checkCommand(o *options) *cobra.Command {
 	site := sitecheck.Site{}
-	var asJSON, verbose bool
+	var asJSON, verbose, containers bool
 	var mariadbd string
 	command := &cobra.Command{
 		Use:   "check",
@@ -22,14 +22,23 @@ func checkCommand(o *options) *cobra.Command {
 		Long: `Hold this site's Slurm files against what slurm-vgpu needs on this node. Every finding is one line
 with its remedy; nothing is changed. The files are those of this machine unless they are named.
 
-Exit codes: 0 nothing found, 1 findings, 2 wrong usage, 78 config.yaml is wrong.`,
+With --containers, in a step and as an ordinary user, run one container with each runtime that is
+installed, with the node's libraries in it, and say what becomes of CUDA there: limited, closed (there
+is none) or OPEN (it has no limits). Nothing else is checked then.
+
+Exit codes: 0 nothing found, 1 findings (of containers: OPEN, or one that did not run), 2 wrong usage,
+78 config.yaml is wrong.`,
 		Example: `  vgpu-gres check
+  srun --gres=vgpu:1 vgpu-gres check --containers
   vgpu-gres check --slurm-conf ./slurm.conf --node n1`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			asWritten, cfg, err := o.load()
 			if err != nil {
 				return err
+			}
+			if containers {
+				return checkContainers(command, cfg, asJSON)
 			}
 			site.Node, site.Config = o.node, cfg
 			site.Config.RunDir = asWritten.RunDir // as it belongs into plugstack.conf
@@ -55,6 +64,7 @@ Exit codes: 0 nothing found, 1 findings, 2 wrong usage, 78 config.yaml is wrong.
 	flags.StringVar(&site.JobSubmit, "job-submit", "", "job_submit.lua `file` (default beside slurm.conf)")
 	flags.StringVar(&site.CgroupConf, "cgroup-conf", "", "cgroup.conf `file` (default beside slurm.conf)")
 	flags.StringVar(&mariadbd, "mariadbd", sitecheck.MariaDB, "MariaDB server `program` of this machine")
+	flags.BoolVar(&containers, "containers", false, "try the runtimes for containers instead")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "print what is right, too")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return command

@@ -186,3 +186,35 @@ func TestCharliecloud(t *testing.T) {
 		{"writable", bare + "-w " + folder + " --", "", limited},
 	})
 }
+
+// One command says what becomes of each runtime that is installed.
+func TestVgpuGresTriesTheRuntimes(t *testing.T) {
+	need(t, one, "bwrap", "bwrap --version")
+	podmanEnv, _, _ := strings.Cut(podman(t, one), " ")
+	begin(t)
+	check := "exec 2>&1; SIMGPU_DIR=" + c.Home.Path("sim", "simgpu.d") + " STORAGE_DRIVER=vfs " + podmanEnv + " vgpu-gres --config " + c.ConfigPath() + " --node n1 check --containers; echo code $?"
+	ok(t, root, "rm -f /etc/containers/containers.conf.d/50-slurm-vgpu.conf")
+	out := batch(t, one, "--gres=vgpu:1", check)
+	for _, want := range []string{`(?m)^bwrap \(bubblewrap [0-9.]+\): limited$`, `(?m)^ch-run \([0-9.]+\): limited$`, `(?m)^podman \(podman version [0-9.]+\): closed: libslurm-vgpu.so: .* -> put `, `code 0`} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("want %s:\n%s", want, out)
+		}
+	}
+	configurePodman(t)
+	if out := batch(t, one, "--gres=vgpu:1", check); !regexp.MustCompile(`(?m)^podman \(.*\): limited$`).MatchString(out) {
+		t.Errorf("configured:\n%s", out)
+	}
+	// Without a guard it says so, and a runtime in which that is so is a finding.
+	bare := ok(t, one, "vgpu-gres probe-cuda").Stdout
+	if !strings.Contains(bare, "OPEN|libcuda.so.1 is loaded without libslurm-vgpu.so") {
+		t.Errorf("outside of any step: %s", bare)
+	}
+	ok(t, one, "mkdir -p fake")
+	executable(t, filepath.Join(one.Home, "fake", "apptainer"), "#!/bin/sh\ncat <<END\n"+bare+"END\n")
+	if out := batch(t, one, "--gres=vgpu:1", "PATH=$HOME/fake:$PATH\n"+check); !strings.Contains(out, "): OPEN: ") || !strings.Contains(out, "code 1") {
+		t.Errorf("a runtime that is open:\n%s", out)
+	}
+	if out := batch(t, one, "", check); !strings.Contains(out, "in a step") || !strings.Contains(out, "code 1") {
+		t.Errorf("outside of a step:\n%s", out)
+	}
+}
