@@ -120,7 +120,7 @@ func (d *doctor) state() {
 		case err != nil:
 			healthy = false
 			d.fail("state", remedy, "job %d holds a slice of GPU %d and its grant cannot be read: %v", s.Job, s.Index, err)
-		case !isThere(dir.Ledger(s.Job)):
+		case !g.Whole && !isThere(dir.Ledger(s.Job)):
 			healthy = false
 			d.fail("state", "if slurmd's unit has mounts of its own (PrivateTmp=, ProtectSystem= and the like), take them out: USED and the usage record come from there",
 				"the ledger of job %d is not seen from here", s.Job)
@@ -143,7 +143,7 @@ func (d *doctor) state() {
 		if err != nil || held[uint32(job)] {
 			continue
 		}
-		if g, err := grant.Read(dir.Grant(uint32(job))); err == nil && g.Refusal == "" {
+		if g, err := grant.Read(dir.Grant(uint32(job))); err == nil && g.Refusal == "" && !(g.Whole && len(g.Slices) == 0) {
 			healthy = false
 			d.fail("state", remedy, "job %d has a grant and no slice in the state file", job)
 		}

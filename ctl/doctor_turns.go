@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
@@ -25,6 +26,9 @@ func (d *doctor) turns() {
 	for _, s := range current.Slices {
 		if jobs[s.Job] {
 			continue
+		}
+		if g, err := grant.Read(dir.Grant(s.Job)); err == nil && g.Whole {
+			continue // it runs without the library
 		}
 		jobs[s.Job] = true
 		if err := ledger.CheckClaims(dir.Claims(s.Job), s.UID); err != nil {

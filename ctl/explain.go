@@ -37,6 +37,7 @@ type explanation struct {
 	Refusal     string               `json:"refusal,omitempty"`
 	Isolation   string               `json:"isolation,omitempty"`
 	FailOpen    bool                 `json:"fail_open,omitempty"`
+	Whole       bool                 `json:"whole,omitempty"` // the slices are whole GPUs, or there are none and GPUs are masked
 	Slices      []explainedSlice     `json:"slices"`
 	Steps       []usage.Step         `json:"steps,omitempty"`
 	Report      string               `json:"report,omitempty"` // what became of the usage record
@@ -174,7 +175,7 @@ func explainHere(cfg config.Config, job uint32) (explanation, error) {
 func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 	e := explanation{
 		Job: g.Job, Restart: g.Restart, Node: g.Node, Source: sourceGranted, User: userName(g.UID), Since: g.Since,
-		Request: &g.Request, Entitlement: &g.Entitlement, Refusal: g.Refusal, Isolation: g.Isolation, FailOpen: g.FailOpen,
+		Request: &g.Request, Entitlement: &g.Entitlement, Refusal: g.Refusal, Isolation: g.Isolation, FailOpen: g.FailOpen, Whole: g.Whole,
 		Slices: []explainedSlice{},
 	}
 	used, err := usage.Collect(dir, g)

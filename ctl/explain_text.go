@@ -22,6 +22,10 @@ func printExplanation(out io.Writer, e explanation, now time.Time) {
 		fmt.Fprintf(out, "%s  %s\n", p.bold(fmt.Sprintf("%-11s", name)), fmt.Sprintf(format, args...))
 	}
 	fmt.Fprintln(out, headText(e, now))
+	if e.Whole && e.Refusal == "" {
+		printWhole(row, e)
+		return
+	}
 	if e.Request != nil {
 		row("request", "%s", requestText(*e.Request))
 	}
@@ -52,6 +56,19 @@ func printExplanation(out io.Writer, e explanation, now time.Time) {
 	for _, run := range e.Earlier {
 		row("run "+strconv.Itoa(run.Restart+1), "%s", runText(run))
 	}
+}
+
+// printWhole tells of a job that no slice limits.
+func printWhole(row func(name, format string, args ...any), e explanation) {
+	if len(e.Slices) == 0 {
+		row("grant", "none: the GPUs on which slices are placed are masked")
+		return
+	}
+	row("entitlement", "gpu:%d  (what Slurm allocated here)", len(e.Slices))
+	for _, s := range e.Slices {
+		row("grant", "%s, whole", s.Device)
+	}
+	row("limit", "none; other GPUs are masked, and use is not counted")
 }
 
 // headText says whose job it is, where it runs or ran, and for how long.

@@ -195,10 +195,36 @@ func TestSlurmsOwnGPUsBesideSlices(t *testing.T) {
 
 func TestASiteWithWholeGPUsIsChecked(t *testing.T) {
 	begin(t)
-	for _, node := range []string{"w1", "s1"} {
-		result := run(t, root, "vgpu-gres --config "+c.ConfigOf(node)+" --node "+node+" check -v")
-		if !strings.Contains(result.Stdout, "GPUs: ok: gres/gpu of node w1 are placed by slurm-vgpu") && !strings.Contains(result.Stdout, "slurm_gpus: ok: Slurm hands out 1 GPUs of node s1, slices are placed on the other 1") {
-			t.Errorf("%s: %s", node, result)
+	whole, releaseWhole := holding(t, one, "-p whole --gpus=1")
+	none, releaseNone := holding(t, one, "-p whole")
+	uuid := holdsOn(t, "w1", whole)[0]
+	until(t, "the mask of job "+none, 30*time.Second, func() error {
+		_, err := os.Stat(c.Home.Path("run", "w1", "jobs", none, "grant.json"))
+		return err
+	})
+	ours := func(node, command string) string {
+		return run(t, root, strings.Replace(command, " ", " --config "+c.ConfigOf(node)+" --node "+node+" ", 1)).Stdout
+	}
+	for node, says := range map[string]string{
+		"w1": "whole GPUs: ok: gres/gpu of node w1 are placed by slurm-vgpu",
+		"s1": "slurm_gpus: ok: Slurm hands out 1 GPUs of node s1, slices are placed on the other 1",
+	} {
+		if said := ours(node, "vgpu-gres check -v"); !strings.Contains(said, says) {
+			t.Errorf("check of %s: %s", node, said)
+		}
+		if said := ours(node, "vgpuctl doctor"); strings.Contains(said, "fail  ") {
+			t.Errorf("doctor of %s: %s", node, said)
 		}
 	}
+	if said := ours("w1", "vgpuctl explain "+whole); !strings.Contains(said, uuid+", whole\n") {
+		t.Errorf("a job with a whole GPU is explained: %s", said)
+	}
+	if said := ours("w1", "vgpuctl explain "+none); !strings.Contains(said, "are masked\n") {
+		t.Errorf("a job without GPUs is explained: %s", said)
+	}
+	if result := run(t, root, "vgpuctl --config "+c.ConfigOf("w1")+" --node w1 set "+whole+" --mem 5"); result.Code != 1 || !strings.Contains(result.Stderr, "the job holds whole GPUs, which have no limit") {
+		t.Errorf("a whole GPU is changed: %s", result)
+	}
+	releaseWhole()
+	releaseNone()
 }
