@@ -52,22 +52,38 @@ func TestShareInAContainer(t *testing.T) {
 	finish(t, two, b)
 }
 
-// With its mounts cut off from the host's a container knows the neighbours that were there before it.
+// With its mounts cut off from the host's a container knows the neighbours that were there before it. One that comes
+// later has its share all the same, since the container's own is kept by its credit.
 func TestTurnsWhereMountsAreCutOff(t *testing.T) {
 	need(t, one, "ch-run", "ch-run --version")
-	begin(t)
-	outside, outsideLine := busyIn(t, two, "outside")
-	inside, insideLine := busyIn(t, one, "inside")
-	b := submit(t, two, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=70", outsideLine)
-	outside.awaitShare(0, 70)
-	a := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", "ch-run "+given("-b %s:%s ")+"-b "+one.Home+":/mnt --cd /mnt "+image(t, one)+" -- /bin/"+insideLine)
-	inside.awaitShare(0, 30)
-	outside.awaitShare(len(outside.seconds())+1, 70)
-	until(t, "the neighbour in the container", 10*time.Second, func() error { return readsClaims(a, b) })
-	inside.end()
-	outside.end()
-	finish(t, one, a)
-	finish(t, two, b)
+	for _, first := range []string{"the neighbour", "the container"} {
+		t.Run(first+" first", func(t *testing.T) {
+			begin(t)
+			outside, outsideLine := busyIn(t, two, "outside")
+			inside, insideLine := busyIn(t, one, "inside")
+			submitOutside := func() string {
+				defer outside.awaitShare(0, 70)
+				return submit(t, two, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=70", outsideLine)
+			}
+			submitInside := func() string {
+				defer inside.awaitShare(0, 30)
+				return submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", "ch-run "+given("-b %s:%s ")+"-b "+one.Home+":/mnt --cd /mnt "+image(t, one)+" -- /bin/"+insideLine)
+			}
+			var a, b string
+			if first == "the container" {
+				a, b = submitInside(), submitOutside()
+			} else {
+				b, a = submitOutside(), submitInside()
+				until(t, "the neighbour in the container", 10*time.Second, func() error { return readsClaims(a, b) })
+			}
+			outside.awaitShare(len(outside.seconds())+1, 70)
+			inside.awaitShare(len(inside.seconds())+1, 30)
+			inside.end()
+			outside.end()
+			finish(t, one, a)
+			finish(t, two, b)
+		})
+	}
 }
 
 // What a program is shown of its GPU, what it cannot open, and what is accounted.
