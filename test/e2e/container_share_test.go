@@ -31,25 +31,38 @@ func readsClaims(own, others string) error {
 
 // A program in a container has its share beside a neighbour that comes later, and waits for its turn.
 func TestShareInAContainer(t *testing.T) {
-	need(t, one, "bwrap", "bwrap --version")
-	begin(t)
-	enter := "bwrap --unshare-user --unshare-pid --bind " + image(t, one) + " / --proc /proc --dev-bind /dev /dev " + given("--dev-bind %s %s ") +
-		"--bind " + one.Home + " /mnt --chdir /mnt /bin/"
-	inside, insideLine := busyIn(t, one, "inside")
-	outside, outsideLine := busyIn(t, two, "outside")
-	a := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", enter+insideLine)
-	inside.awaitShare(0, 30)
-	b := submit(t, two, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=70", outsideLine)
-	if x, y := slicesOf(t, a), slicesOf(t, b); x[0].Device != y[0].Device {
-		t.Fatalf("%+v and %+v are not on one GPU", x, y)
+	for name, enter := range map[string]func(*testing.T) string{
+		"bwrap": func(t *testing.T) string {
+			need(t, one, "bwrap", "bwrap --version")
+			return "bwrap --unshare-user --unshare-pid --bind " + image(t, one) + " / --proc /proc --dev-bind /dev /dev " + given("--dev-bind %s %s ") +
+				"--bind " + one.Home + " /mnt --chdir /mnt /bin/"
+		},
+		"podman": func(t *testing.T) string {
+			command := podman(t, one)
+			configurePodman(t)
+			return command + "run --rm --cgroups=disabled --network none " + given("-v %s:%s:rbind ") + "-v " + one.Home + ":/mnt --workdir /mnt --rootfs " + image(t, one) + " /bin/"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			needStrict(t)
+			begin(t)
+			inside, insideLine := busyIn(t, one, "inside")
+			outside, outsideLine := busyIn(t, two, "outside")
+			a := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", enter(t)+insideLine)
+			inside.awaitShare(0, 30)
+			b := submit(t, two, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=70", outsideLine)
+			if x, y := slicesOf(t, a), slicesOf(t, b); x[0].Device != y[0].Device {
+				t.Fatalf("%+v and %+v are not on one GPU", x, y)
+			}
+			outside.awaitShare(1, 70)
+			inside.awaitShare(len(inside.seconds())+1, 30)
+			until(t, "the neighbour in the container", 10*time.Second, func() error { return readsClaims(a, b) })
+			inside.end()
+			outside.end()
+			finish(t, one, a)
+			finish(t, two, b)
+		})
 	}
-	outside.awaitShare(1, 70)
-	inside.awaitShare(len(inside.seconds())+1, 30)
-	until(t, "the neighbour in the container", 10*time.Second, func() error { return readsClaims(a, b) })
-	inside.end()
-	outside.end()
-	finish(t, one, a)
-	finish(t, two, b)
 }
 
 // With its mounts cut off from the host's a container knows the neighbours that were there before it. One that comes
