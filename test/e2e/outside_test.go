@@ -158,10 +158,10 @@ func reconfigured(t *testing.T, lines string) {
 	restart(append(before, lines...))
 }
 
-// pinToKeepNamespaces binds n1's slurmd to a CPU on which a new mount namespace can be kept as a
+// pinToKeepNamespaces binds a slurmd to a CPU on which a new mount namespace can be kept as a
 // file. Linux 6.18 numbers namespaces by CPU and refuses where the new one's number is not above that
 // of the namespace in which the file is, whoever asks: unshare(1) as well as job_container/tmpfs.
-func pinToKeepNamespaces(t *testing.T) {
+func pinToKeepNamespaces(t *testing.T, node string) {
 	t.Helper()
 	dir := c.Home.Path("mnt", "namespaces")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -177,7 +177,7 @@ func pinToKeepNamespaces(t *testing.T) {
 	for cpu := range runtime.NumCPU() {
 		try := fmt.Sprintf("taskset -c %d bash -c ': > %[2]s/kept && unshare --mount=%[2]s/kept true && umount %[2]s/kept'", cpu, dir)
 		if run(t, root, try).Code == 0 {
-			ok(t, root, fmt.Sprintf("taskset -a -c -p %d $(cat %s)", cpu, c.Home.Path("slurmd-n1.pid")))
+			ok(t, root, fmt.Sprintf("taskset -a -c -p %d $(cat %s)", cpu, c.Home.Path("slurmd-"+node+".pid")))
 			return
 		}
 	}
@@ -185,16 +185,22 @@ func pinToKeepNamespaces(t *testing.T) {
 }
 
 // With job_container/tmpfs every task is moved into a mount namespace that the job has of its own.
-func TestTasksInAJobContainerAreHeld(t *testing.T) {
-	needStrict(t)
-	begin(t)
+// withJobContainers gives jobs of a node a /tmp of their own until the test ends.
+func withJobContainers(t *testing.T, node string) {
+	t.Helper()
 	conf := c.Home.Path("etc", "job_container.conf")
 	if err := os.WriteFile(conf, []byte("AutoBasePath=true\nBasePath="+c.Home.Path("containers")+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Remove(conf) })
 	reconfigured(t, "JobContainerType=job_container/tmpfs\n")
-	pinToKeepNamespaces(t)
+	pinToKeepNamespaces(t, node)
+}
+
+func TestTasksInAJobContainerAreHeld(t *testing.T) {
+	needStrict(t)
+	begin(t)
+	withJobContainers(t, "n1")
 
 	script, found := filepath.Join(one.Home, "around.sh"), filepath.Join(one.Home, "around.out")
 	executable(t, script, lookAround("around.out"))

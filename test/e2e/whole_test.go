@@ -170,6 +170,24 @@ parallel
 	}
 }
 
+func TestGPUsAreMaskedInAJobContainer(t *testing.T) {
+	needStrict(t)
+	begin(t)
+	withJobContainers(t, "w1")
+	all := openNodes()
+	for options, want := range map[string]string{
+		"":                              "",
+		"--gpus=1":                      "open 0\n",
+		"--gpus=2":                      "open 0\nopen 1\n",
+		"--gres=vgpu:1 --vgpu-mem=3000": "open 0\n",
+	} {
+		script := all + "; ls /tmp"
+		if out := batch(t, one, "-p whole "+options, script+"; srun sh -c '"+script+"'"); out != want+want {
+			t.Errorf("%s: want %q twice, got %q", options, want, out)
+		}
+	}
+}
+
 func TestSlurmsOwnGPUsBesideSlices(t *testing.T) {
 	needStrict(t)
 	begin(t)
