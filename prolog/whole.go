@@ -72,7 +72,7 @@ func (p *prolog) slurmsOwn(told slurm.Job) (minors []int, err error) {
 	all := slices.Sorted(slices.Values(p.cfg.SlurmGPUs))
 	for _, n := range gpus.Numbers {
 		if n >= len(all) {
-			return nil, fmt.Errorf("Slurm gave the job its GPU %d of this node, and slurm_gpus names %d", n, len(all))
+			return nil, fmt.Errorf("the job has GPU %d of Slurm's own, and slurm_gpus names %d", n, len(all))
 		}
 		minors = append(minors, all[n])
 	}
