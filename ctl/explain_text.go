@@ -145,6 +145,7 @@ func requestText(canonical string) string {
 	}
 	add("place", string(r.Place))
 	add("policy", string(r.Policy))
+	add("bind", string(r.Bind))
 	add("gpu", filterText(r.GPU))
 	add("uuid", filterText(r.UUID))
 	if words == nil {

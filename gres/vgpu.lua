@@ -31,7 +31,7 @@ vgpu.cluster_file = "/etc/slurm-vgpu/cluster.lua"
 -- nodes' config.yaml says the same (whole_gpus).
 vgpu.whole_gpus = false
 
-local request_keys = { "mem", "cores", "place", "policy", "gpu", "uuid" }
+local request_keys = { "mem", "cores", "place", "policy", "gpu", "uuid", "bind" }
 
 local cache = {} -- text: of the file as last seen; table: the last good one
 

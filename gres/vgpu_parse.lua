@@ -177,6 +177,7 @@ local readers = {
 	uuid = function(value) return value:match("^[%w,!-]+$") end,
 	place = function(value) return (value == "pack" or value == "spread") and value or nil end,
 	policy = function(value) return (value == "cap" or value == "elastic") and value or nil end,
+	bind = function(value) return (value == "none" or value == "task") and value or nil end,
 }
 
 -- Reads "mem=3000;cores=30"; nil if anything in it is not as the plugin writes it.

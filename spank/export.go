@@ -176,6 +176,9 @@ func putPlan(p *planData, plan launch.Plan) error {
 		}
 	}
 	p.whole_count = C.uint32_t(len(plan.Whole))
+	if plan.BindTasks {
+		p.bind_tasks = 1
+	}
 	for i, guard := range plan.Guards {
 		if err := errors.Join(put(p.guard[i].driver[:], guard.Driver), put(p.guard[i].guard[:], guard.Guard),
 			put(p.guard[i].behind[:], guard.Behind)); err != nil {

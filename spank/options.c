@@ -32,6 +32,8 @@ static const struct row {
 	 "VGPU_POLICY"},
 	{"vgpu-gpu", "TYPE,...", "[vgpu] only on GPUs of these types; !TYPE excludes", "VGPU_GPU"},
 	{"vgpu-uuid", "UUID,...", "[vgpu] only on these GPUs; !UUID excludes", "VGPU_UUID"},
+	{"vgpu-bind", "HOW",
+	 "[vgpu] none: a task sees all of its step's slices; task: one of them, in turn", "VGPU_BIND"},
 };
 
 /* Static, because Slurm calls back for one option at a time and asks for no handle. */

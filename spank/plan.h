@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#define VGPU_OPTION_COUNT 6
+#define VGPU_OPTION_COUNT 7
 #define VGPU_OPTION_BYTES 1024	/* one option's text as typed */
 #define VGPU_WIRE_BYTES 2049	/* a canonical request: request.MaxWireBytes and NUL */
 #define VGPU_REASON_BYTES 1024	/* one line for the user */
@@ -95,8 +95,9 @@ struct vgpu_plan {
 	char library[VGPU_PATH_BYTES];	    /* the interposer; "": none, only devices are masked */
 	uint32_t guard_count;
 	struct vgpu_guard guard[VGPU_GUARD_COUNT];
-	uint32_t whole_count; /* 0: the step has slices, or no GPU */
+	uint32_t whole_count; /* GPUs that the step has to itself, or slices of which each task sees one */
 	struct vgpu_whole whole[VGPU_MASK_COUNT];
+	uint32_t bind_tasks; /* 1: the latter */
 	uint32_t mask_count;
 	char mask[VGPU_MASK_COUNT][VGPU_PATH_BYTES]; /* device nodes of other GPUs */
 };

@@ -50,7 +50,26 @@ static void append(char *list, size_t bytes, const char *item)
 	snprintf(list + used, bytes - used, "%s%s", used ? "," : "", item);
 }
 
-int vgpu_whole_bind(spank_t sp, const struct vgpu_plan *plan)
+static int see(spank_t sp, const char *visible)
+{
+	if (spank_setenv(sp, "CUDA_VISIBLE_DEVICES", visible, 1) == ESPANK_SUCCESS)
+		return 0;
+	slurm_spank_log("vgpu: Slurm did not take the task's environment");
+	return -1;
+}
+
+/* The next slice for the next task of the node. */
+static int see_one(spank_t sp, const struct vgpu_plan *plan)
+{
+	int task;
+
+	if (plan->whole_count == 0 || spank_get_item(sp, S_TASK_ID, &task) != ESPANK_SUCCESS || task < 0)
+		return 0;
+	return see(sp, plan->whole[task % (int)plan->whole_count].visible);
+}
+
+/* Those that Slurm has bound the task to. */
+static int see_bound(spank_t sp, const struct vgpu_plan *plan)
 {
 	/* Of the size of all that a plan can hold. */
 	char bound[VGPU_MASK_COUNT * 12] = "", own[sizeof(bound)] = "", visible[VGPU_MASK_COUNT * 64] = "";
@@ -69,9 +88,11 @@ int vgpu_whole_bind(spank_t sp, const struct vgpu_plan *plan)
 		append(own, sizeof(own), number);
 		append(visible, sizeof(visible), gpu->visible);
 	}
-	if (spank_setenv(sp, step_gpus, own, 1) == ESPANK_SUCCESS &&
-	    spank_setenv(sp, "CUDA_VISIBLE_DEVICES", visible, 1) == ESPANK_SUCCESS)
-		return 0;
-	slurm_spank_log("vgpu: Slurm did not take the task's environment");
-	return -1;
+	spank_setenv(sp, step_gpus, own, 1);
+	return see(sp, visible);
+}
+
+int vgpu_whole_bind(spank_t sp, const struct vgpu_plan *plan)
+{
+	return plan->bind_tasks ? see_one(sp, plan) : see_bound(sp, plan);
 }

@@ -77,6 +77,7 @@ func (g Grant) own(req request.Request) request.Request {
 	if req.Policy == job.Policy {
 		req.Policy = request.PolicyDefault
 	}
+	req.Bind = request.BindDefault // narrows nothing
 	return req
 }
 

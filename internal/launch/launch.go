@@ -56,6 +56,7 @@ type Plan struct {
 	TurnsDir    string        // below which other jobs' claims come and go as mounts
 	Mask        []string      // device nodes that no task may open
 	Whole       []grant.WholeGPU
+	BindTasks   bool // Whole are slices, of which each task sees one
 }
 
 const (
@@ -95,7 +96,11 @@ func Prepare(s Step) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	return plan(s, *held, prepared)
+	p, err := plan(s, *held, prepared)
+	if err == nil && !s.AllGPUs && bound(*held, asked) == request.BindTask {
+		p.BindTasks, p.Whole = true, seenByTasks(prepared.Slices)
+	}
+	return p, err
 }
 
 // parse returns nil where nothing is known.

@@ -47,3 +47,21 @@ func wholePlan(s Step, held grant.Grant) (Plan, error) {
 	}
 	return p, nil
 }
+
+// bound is how a step's tasks see its slices: as it asks, or its job.
+func bound(held grant.Grant, asked request.Request) request.Bind {
+	if asked.Bind != request.BindDefault {
+		return asked.Bind
+	}
+	job, _ := request.Decode(held.Request) // what cannot be read asked for nothing
+	return job.Bind
+}
+
+func seenByTasks(slices []grant.StepSlice) (seen []grant.WholeGPU) {
+	for _, s := range slices {
+		if s.Mine {
+			seen = append(seen, grant.WholeGPU{Own: int(s.Minor), Visible: string(s.Device)})
+		}
+	}
+	return seen
+}

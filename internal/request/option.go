@@ -73,6 +73,16 @@ var Options = []Option{
 		parse: func(value string, into *Request) (ok bool) { into.UUID, ok = parseFilter(value, validUUID); return ok },
 		print: func(r Request) string { return r.UUID.String() },
 	},
+	{
+		Name: "vgpu-bind", Metavar: "none|task", Env: "VGPU_BIND", key: "bind",
+		Usage: "each task of a step sees all of its slices (none), or one of them in turn (task)",
+		Want:  "none or task",
+		parse: func(value string, into *Request) bool {
+			into.Bind = Bind(value)
+			return into.Bind == BindNone || into.Bind == BindTask
+		},
+		print: func(r Request) string { return string(r.Bind) },
+	},
 }
 
 // Prefixes of the two entries of the job control environment that carry a request.

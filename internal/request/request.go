@@ -35,6 +35,16 @@ const (
 	PolicyElastic Policy = "elastic"
 )
 
+// Bind says which of a step's slices each of its tasks sees.
+type Bind string
+
+// The values of --vgpu-bind.
+const (
+	BindDefault Bind = ""
+	BindNone    Bind = "none" // all of them
+	BindTask    Bind = "task" // one, by the task's number on the node
+)
+
 // Filter is a comma list of names; one that starts with "!" excludes.
 // An empty filter admits everything; one with only exclusions admits all the others.
 type Filter struct {
@@ -51,6 +61,7 @@ type Request struct {
 	Policy    Policy
 	GPU       Filter // GRES types
 	UUID      Filter // device UUIDs
+	Bind      Bind
 }
 
 // IsZero says that no option was given.
@@ -75,6 +86,9 @@ func Merge(r, defaults Request) Request {
 	}
 	if r.UUID.IsZero() {
 		r.UUID = defaults.UUID
+	}
+	if r.Bind == BindDefault {
+		r.Bind = defaults.Bind
 	}
 	return r
 }

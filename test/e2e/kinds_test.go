@@ -79,6 +79,32 @@ func TestASuspendedJobGivesItsTimeAndKeepsItsMemory(t *testing.T) {
 	finish(t, two, neighbour)
 }
 
+// TestEachTaskHasASliceOfItsOwn where that is asked for, of the job or of a step.
+func TestEachTaskHasASliceOfItsOwn(t *testing.T) {
+	begin(t)
+	show := "sh -c 'echo $SLURM_LOCALID $CUDA_VISIBLE_DEVICES'"
+	script := "echo batch $CUDA_VISIBLE_DEVICES; srun " + show + "; echo none; srun -n1 --vgpu-bind=none " + show
+	out := batch(t, one, "-n4 --gres=vgpu:2 --vgpu-mem=3000 --vgpu-bind=task", script)
+	out = retried.ReplaceAllString(out, "")
+	both := strings.Fields(out)[1]
+	uuids := strings.Split(both, ",")
+	if len(uuids) != 2 || uuids[0] == uuids[1] {
+		t.Fatalf("a batch script sees:\n%s", out)
+	}
+	bound, all, _ := strings.Cut(out, "none\n")
+	want := lines(fmt.Sprintf("batch %s\n0 %[2]s\n1 %[3]s\n2 %[2]s\n3 %[3]s\n", both, uuids[0], uuids[1]))
+	if got := lines(bound); !slices.Equal(got, want) || all != "0 "+both+"\n" {
+		t.Errorf("want %q and then both, got %q and %s", want, got, all)
+	}
+	out = ok(t, one, "srun -n2 --gres=vgpu:2 --vgpu-mem=3000 --vgpu-bind=task vgpu-fill --upto 100").Stdout
+	if strings.Count(out, "stopped as asked after 100 MiB") != 2 {
+		t.Errorf("two tasks with a slice each: %s", out)
+	}
+	if result := run(t, one, "srun --gres=vgpu:1 --vgpu-bind=gpu true"); result.Code == 0 || !strings.Contains(result.Stderr, "--vgpu-bind=gpu: want none or task") {
+		t.Errorf("%s", result)
+	}
+}
+
 // TestDaemonsThatRestartKeepJobs: whatever ends a daemon, jobs that run keep their slices, and others come and go.
 func TestDaemonsThatRestartKeepJobs(t *testing.T) {
 	for name, restart := range map[string]func(t *testing.T) error{
