@@ -71,6 +71,10 @@ func TestPlaceChooses(t *testing.T) {
 		{what: "type filter", inv: node(h200, 40960), want: Want{Slices: 1, Mem: mib(1), GPU: request.Filter{Only: []string{"H200"}}}, gpus: []int{0}, mem: []int64{1}},
 		{what: "UUID filter", inv: two, want: Want{Slices: 1, Mem: mib(1), UUID: request.Filter{Not: []string{"GPU-00000000"}}}, gpus: []int{1}, mem: []int64{1}},
 		{what: "memory overcommit", inv: node(10000), taken: []device.Slice{held(0, 9000, 0)}, want: Want{Slices: 1, Mem: mib(6000)}, rules: Rules{MemOvercommit: 1.5}, gpus: []int{0}, mem: []int64{6000}},
+		{what: "a whole GPU where Slurm put it", inv: node(h200, h200, h200), want: WantOfWhole(request.GPUs{Count: 1, Numbers: []int{1}}), gpus: []int{1}, mem: []int64{h200}},
+		{what: "a whole GPU where no slice is", inv: node(h200, h200, h200), taken: []device.Slice{held(1, 1, 0)}, want: WantOfWhole(request.GPUs{Count: 1, Numbers: []int{1}}), gpus: []int{0}, mem: []int64{h200}},
+		{what: "whole GPUs of a type, one of them where Slurm put it", inv: node(h200, 40960, h200, h200), taken: []device.Slice{held(0, 1, 0)},
+			want: WantOfWhole(request.GPUs{Count: 2, Types: []string{"h200"}, Numbers: []int{0, 3}}), gpus: []int{2, 3}, mem: []int64{h200, h200}},
 		{what: "slices on GPUs that are gone", inv: node(10000), taken: []device.Slice{held(7, 9000, 100)}, want: Want{Slices: 1, Mem: mib(10000)}, gpus: []int{0}, mem: []int64{10000}},
 	} {
 		t.Run(c.what, func(t *testing.T) {

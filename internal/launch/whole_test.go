@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package launch
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+)
+
+func TestAStepIsBoundAsItAsksOrItsJob(t *testing.T) {
+	for _, tc := range []struct {
+		job  string
+		step request.Bind
+		want request.Bind
+	}{
+		{"", "", ""}, {"bind=task", "", "task"}, {"bind=task", "none", "none"}, {"mem=5", "task", "task"}, {"rubbish", "", ""},
+	} {
+		if got := bound(grant.Grant{Request: tc.job}, request.Request{Bind: tc.step}); got != tc.want {
+			t.Errorf("a step that asks for %q in a job of %q: %q", tc.step, tc.job, got)
+		}
+	}
+	slices := []grant.StepSlice{{Slice: device.Slice{Device: "GPU-a"}, Mine: true}, {Slice: device.Slice{Device: "GPU-b"}},
+		{Slice: device.Slice{Device: "GPU-c", Minor: 4}, Mine: true}}
+	if diff := cmp.Diff([]grant.WholeGPU{{Visible: "GPU-a"}, {Own: 4, Visible: "GPU-c"}}, seenByTasks(slices)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestStepsWithWholeGPUs(t *testing.T) {
+	dir := rundir.Dir(t.TempDir())
+	g := grant.Grant{Job: 7, Isolation: grant.IsolationStrict, Whole: true, DeviceDir: "/dev", MaskMinors: []device.Minor{0}, Numbers: []int{1, 2},
+		Slices: []device.Slice{{Device: "GPU-a", Minor: 1}, {Device: "GPU-b", Minor: 2}}}
+	if err := os.MkdirAll(dir.Job(7), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	step := Step{RunDir: dir, Job: 7, GPUs: "2"}
+	plan, err := wholePlan(step, g)
+	if diff := cmp.Diff([]string{"/dev/nvidia0", "/dev/nvidia1"}, plan.Mask); err != nil || diff != "" || plan.Library != "" || len(plan.Whole) != 1 || !plan.Strict {
+		t.Errorf("%+v, %v, %s", plan, err, diff)
+	}
+	step.AllGPUs = true
+	if plan, err := wholePlan(step, g); err != nil || len(plan.Mask) != 1 || plan.Whole != nil {
+		t.Errorf("a batch script: %+v, %v", plan, err)
+	}
+	for says, change := range map[string]func(*Step){
+		"no list of GPUs":          func(s *Step) { s.GPUs = "x" },
+		"the job holds whole GPUs": func(s *Step) { s.Options = []Option{{"vgpu-mem", "5"}} },
+	} {
+		bad := Step{RunDir: dir, Job: 7}
+		change(&bad)
+		if _, err := wholePlan(bad, g); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want %q: %v", says, err)
+		}
+	}
+	// Options of a job without GPUs mean nothing to it.
+	if _, err := wholePlan(Step{RunDir: dir, Job: 7, Options: []Option{{"vgpu-mem", "5"}}}, grant.Grant{Job: 7, Whole: true}); err != nil {
+		t.Error(err)
+	}
+}
