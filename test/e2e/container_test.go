@@ -109,7 +109,7 @@ func image(t *testing.T, u cluster.User) string {
 			t.Fatal(err)
 		}
 	}
-	for name, text := range map[string]string{"etc/passwd": "root:x:0:0::/root:/bin/sh\n", "etc/group": "root:x:0:\n", "etc/simgpu": "/gpus\n",
+	for name, text := range map[string]string{"etc/passwd": "root:x:0:0::/root:/bin/sh\n", "etc/group": "root:x:0:\n", "etc/simgpu": "/gpus\n", "gpus/state": "", "gpus/simgpu.conf": "",
 		"etc/hosts": "", "etc/resolv.conf": "", "etc/machine-id": "", "etc/ld.so.preload": "", libraryDir + "/libcuda.so.1": "", libraryDir + "/libnvidia-ml.so.1": ""} {
 		if err := os.WriteFile(filepath.Join(made, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
