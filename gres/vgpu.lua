@@ -27,8 +27,8 @@ local vgpu = {}
 -- The table of nodes that vgpu-gres prints. Without it only spelling is checked.
 vgpu.cluster_file = "/etc/slurm-vgpu/cluster.lua"
 
--- Whether gres/gpu are GPUs that the prolog places beside slices: true, false, or a function of the job that says it. The
--- nodes' config.yaml says the same (whole_gpus).
+-- Whether gres/gpu are GPUs that the prolog places beside slices, as the nodes' config.yaml says (whole_gpus): true, false (they are
+-- none of our business), "refuse" (there are none: say what to write instead), or a function of the job that says it.
 vgpu.whole_gpus = false
 
 local request_keys = { "mem", "cores", "place", "policy", "gpu", "uuid", "bind" }
@@ -244,11 +244,20 @@ local function overrides_share(got, request, defaults)
 	return got.typed.gpumem ~= nil and not request.mem and defaults.mem ~= nil and defaults.mem.percent ~= nil
 end
 
+-- What the site says of whole GPUs of a job.
+local function whole_gpus_of(job)
+	if type(vgpu.whole_gpus) == "function" then return vgpu.whole_gpus(job) end
+	return vgpu.whole_gpus
+end
+
 -- Whether the job asks for whole GPUs that are placed beside slices. It cannot have both.
-local function has_whole_gpus(job_desc, option)
-	local on = vgpu.whole_gpus
-	if type(on) == "function" then on = on(job_desc) end
+local function has_whole_gpus(job_desc, option, on)
 	if not on then return false end
+	if on == "refuse" then
+		local typed = whole.option(job_desc)
+		if typed then refuse("%s: here GPUs are given out as slices: use --gres=vgpu:N, with --vgpu-mem=100%% --vgpu-cores=100 for GPUs to oneself", typed) end
+		return false
+	end
 	local ours = parse.mentions(job_desc.gres, option)
 	if ours then
 		if whole.asked(job_desc.gres) then refuse("%s=%s: %s is of slices, and gpu is a whole GPU: ask for one of the two", option, parse.shorten(parse.bare(job_desc.gres)), ours) end
@@ -259,7 +268,7 @@ end
 
 local function submit(job_desc)
 	refuse_other_counts(job_desc)
-	if has_whole_gpus(job_desc, "--gres") then
+	if has_whole_gpus(job_desc, "--gres", whole_gpus_of(job_desc)) then
 		local request, _, name = parse.options(job_desc.spank_job_env)
 		for _, key in ipairs(request_keys) do
 			if request[key] ~= nil then refuse("%s: this is of slices, and the job asks for whole GPUs: use --gres=vgpu:N instead of these", name(key)) end
@@ -314,8 +323,9 @@ end
 -- A changed job keeps its sizes per slice where the new GRES name none.
 local function modify(job_desc, job_rec)
 	refuse_other_counts(job_desc)
-	if has_whole_gpus(job_desc, "Gres") then return refuse_imitations(job_desc) end
-	if vgpu.whole_gpus and type(job_desc.gres) == "string" and whole.asked(job_rec.gres) then
+	local on = whole_gpus_of(job_rec)
+	if has_whole_gpus(job_desc, "Gres", on) then return refuse_imitations(job_desc) end
+	if on and type(job_desc.gres) == "string" and whole.asked(job_rec.gres) then
 		refuse("Gres=%s: Slurm goes on counting the GPUs of a job that has them: submit the job anew", parse.shorten(parse.bare(job_desc.gres)))
 	end
 	local asked, has = parse.mentions(job_desc.gres, "Gres"), held(job_rec)

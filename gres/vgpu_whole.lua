@@ -53,11 +53,24 @@ local function counts(tab, gpus)
 	return string.format("%s,%sgpucores%s%d", list, gpus.prefix, gpus.sep, gpus.n * 100)
 end
 
+local lists = { "gres", "tres_per_job", "tres_per_socket", "tres_per_task" }
+local options = { gres = "--gres=gpu:%d", tres_per_job = "--gpus=%d", tres_per_socket = "--gpus-per-socket=%d", tres_per_task = "--gpus-per-task=%d" }
+
+-- The option by which the job asks for GPUs, or nil.
+function whole.option(job_desc)
+	for _, key in ipairs(lists) do
+		local gpus = asked(job_desc[key])
+		if gpus and gpus.n > 0 then return string.format(options[key], gpus.n) end
+	end
+	local per_gpu = job_desc.ntasks_per_tres
+	if per_gpu and per_gpu > 0 and per_gpu < not_set then return string.format("--ntasks-per-gpu=%d", per_gpu) end
+end
+
 -- Adds to each list that asks for GPUs what these have. Says whether there was one.
 function whole.count(job_desc, tab)
 	local any = false
 	local per_gpu = job_desc.ntasks_per_tres
-	for _, key in ipairs({ "gres", "tres_per_job", "tres_per_socket", "tres_per_task" }) do
+	for _, key in ipairs(lists) do
 		local gpus = asked(job_desc[key])
 		if gpus then
 			any = true

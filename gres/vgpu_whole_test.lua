@@ -99,7 +99,21 @@ vgpu = module_of(nil, true)
 accept("no table", { gres = "gpu:2" }, "gres", "gpu:2,gpucores:200")
 vgpu = module_of(mixed, function(job) return job.partition ~= "split" end)
 accept("one partition", { gres = "gpu:2", partition = "whole" }, "gres", "gpu:2,gpumem:81920,gpucores:200")
+local change = { gres = "gres:gpu:2" }
+check("a job there is changed", vgpu.job_modify(change, { gres = "gres:gpu:1", partition = "split" }, {}, 1000), slurm.SUCCESS)
+check("a job there keeps to what it asks for", change.gres, "gres:gpu:2")
+vgpu.job_modify(change, { gres = one, partition = "whole" }, {}, 1000)
+check("a job of the other is counted", change.gres, "gpu:2,gpumem:81920,gpucores:200")
 accept("another one", { gres = "gpu:2", partition = "split" }, "gres", "gpu:2")
+vgpu = module_of(mixed, "refuse")
+for typed, job in pairs({
+	["--gres=gpu:2"] = { gres = "gres:gpu:h200:2" }, ["--gpus=4"] = { tres_per_job = "gres:gpu:4" }, ["--gpus-per-task=1"] = { tres_per_task = "gres/gpu:1" },
+	["--gpus-per-socket=1"] = { tres_per_socket = "gres:gpu:1" }, ["--ntasks-per-gpu=2"] = { ntasks_per_tres = 2 },
+}) do
+	refuse("refuse " .. typed, job, "vgpu: " .. typed .. ": here GPUs are given out as slices: use --gres=vgpu:N, with --vgpu-mem=100% --vgpu-cores=100 for GPUs to oneself")
+end
+accept("slices, where GPUs are refused", { gres = "vgpu:1,gpumem:3000", ntasks_per_tres = 65534 }, "gres", "vgpu:1,gpumem:3000")
+accept("nothing, where GPUs are refused", { gres = "gpu:0" }, "gres", "gpu:0")
 vgpu = module_of(mixed, false)
 accept("switched off", { gres = "gpu:2" }, "gres", "gpu:2")
 accept("switched off, per job", { tres_per_job = "gres:gpu:2" }, "tres_per_job", "gres:gpu:2")

@@ -198,7 +198,7 @@ func (c *Cluster) installSimulation() error {
 // to this cluster's: the lines that an administrator would change.
 func (c *Cluster) installLua() error {
 	paths := strings.NewReplacer("/usr/share/slurm-vgpu/", c.Home.Path("share")+"/",
-		"/etc/slurm-vgpu/cluster.lua", c.Home.Path("etc", "cluster.lua"), "vgpu.whole_gpus = false -- true", map[bool]string{false: "vgpu.whole_gpus = false -- true", true: `vgpu.whole_gpus = function(job) return job.partition ~= "split" end -- true`}[c.Whole])
+		"/etc/slurm-vgpu/cluster.lua", c.Home.Path("etc", "cluster.lua"), "vgpu.whole_gpus = false -- true", map[bool]string{false: "vgpu.whole_gpus = false -- true", true: `vgpu.whole_gpus = function(job) return job.partition == "vgpu" and "refuse" or job.partition ~= "split" end -- true`}[c.Whole])
 	if err := os.MkdirAll(c.Home.Path("share"), 0o755); err != nil {
 		return err
 	}

@@ -95,6 +95,7 @@ func TestEveryWayToAskForWholeGPUs(t *testing.T) {
 func TestWholeGPUsAndSlicesAreNotOfOneJob(t *testing.T) {
 	begin(t)
 	for line, says := range map[string]string{
+		"sbatch -p vgpu --gpus=1 --wrap true":                    "--gpus=1: here GPUs are given out as slices: use --gres=vgpu:N, with --vgpu-mem=100% --vgpu-cores=100 for GPUs to oneself",
 		"sbatch -p whole --gres=gpu:1,vgpu:1 --wrap true":        "--gres=gpu:1,vgpu:1: vgpu is of slices, and gpu is a whole GPU: ask for one of the two",
 		"sbatch -p whole --gres=gpu:1 --vgpu-mem=2G --wrap true": "--vgpu-mem=2G: this is of slices, and the job asks for whole GPUs: use --gres=vgpu:N instead of these",
 	} {
