@@ -80,6 +80,12 @@ func TestEveryWayToAskForWholeGPUs(t *testing.T) {
 			t.Errorf("%s: want %q, got %q", options, want, got)
 		}
 	}
+	// A node of one's own brings all that Slurm counts there; who asked for slices has these alone.
+	for options, want := range map[string]string{"": "143771\n143771\n", "--gres=vgpu:1 --vgpu-mem=3000": "3000\n", "--gres=gpumem:2000": "2000\n"} {
+		if out := batch(t, one, "-p whole --exclusive "+options, seen); out != want {
+			t.Errorf("--exclusive %s: want %q, got %q", options, want, out)
+		}
+	}
 	job := submit(t, one, "-p whole --gpus=2", "echo cuda=$CUDA_VISIBLE_DEVICES gpus=$SLURM_JOB_GPUS on=$SLURM_GPUS_ON_NODE; "+seen+"; vgpu-fill")
 	if out := finish(t, one, job); !strings.HasPrefix(out, "cuda=0,1 gpus=0,1 on=2\n143771\n143771\n") {
 		t.Errorf("a batch script with both GPUs:\n%s", out)
