@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What works behind the guards over the driver's libraries, and that it is limited: a table of programs, with the preload beside the
-# guards and without it. As root, without Slurm, in a mount namespace of its own:
+# guards, without it, and as in a container. As root, without Slurm, in a mount namespace of its own:
 #
 #   test/gpu/guard.sh --build build
 #
@@ -91,6 +91,24 @@ all
 how="guard alone"
 unset LD_PRELOAD
 all
+# As in a container: another user, in a user namespace where nothing of /run is left.
+how="user namespace"
+dev=/dev/slurm-vgpu
+mkdir -p $dev
+mount --rbind $self $dev
+find "$work" -user 0 \( -name ledger -o -name claims \) -exec chown 12345:12345 {} +
+contained() {
+	setpriv --reuid 12345 --regid 12345 --clear-groups unshare --user --map-root-user --mount \
+		sh -c 'mount -t tmpfs none /run && exec "$@"' sh "$@"
+}
+try "nvidia-smi" "^$limit_mib MiB" contained nvidia-smi --query-gpu=memory.total,memory.used --format=csv,noheader
+for way in dlopen deepbind; do
+	try "$way" '^2[0-9]{3} MiB' contained "$work/ways" $way
+done
+try "PyTorch" 'out of memory at 2[0-9]{3} MiB' contained env HOME="$work" "$python" "$here/guard/programs.py" torch
+umount -R $dev
+try "without /dev/slurm-vgpu" '^not loaded: libslurm-vgpu.so' contained "$work/ways" dlopen
+rmdir $dev 2>/dev/null || true
 how="no folder"
 umount $self/libslurm-vgpu.so
 rm $self/libslurm-vgpu.so
