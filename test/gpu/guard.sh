@@ -97,17 +97,15 @@ dev=/dev/slurm-vgpu
 mkdir -p $dev
 mount --rbind $self $dev
 find "$work" -user 0 \( -name ledger -o -name claims \) -exec chown 12345:12345 {} +
-contained() {
-	setpriv --reuid 12345 --regid 12345 --clear-groups unshare --user --map-root-user --mount \
-		sh -c 'mount -t tmpfs none /run && exec "$@"' sh "$@"
-}
-try "nvidia-smi" "^$limit_mib MiB" contained nvidia-smi --query-gpu=memory.total,memory.used --format=csv,noheader
+contained=(setpriv --reuid 12345 --regid 12345 --clear-groups unshare --user --map-root-user --mount
+	sh -c 'mount -t tmpfs none /run && exec "$@"' sh)
+try "nvidia-smi" "^$limit_mib MiB" "${contained[@]}" nvidia-smi --query-gpu=memory.total,memory.used --format=csv,noheader
 for way in dlopen deepbind; do
-	try "$way" '^2[0-9]{3} MiB' contained "$work/ways" $way
+	try "$way" '^2[0-9]{3} MiB' "${contained[@]}" "$work/ways" $way
 done
-try "PyTorch" 'out of memory at 2[0-9]{3} MiB' contained env HOME="$work" "$python" "$here/guard/programs.py" torch
+try "PyTorch" 'out of memory at 2[0-9]{3} MiB' "${contained[@]}" env HOME="$work" "$python" "$here/guard/programs.py" torch
 umount -R $dev
-try "without /dev/slurm-vgpu" '^not loaded: libslurm-vgpu.so' contained "$work/ways" dlopen
+try "without /dev/slurm-vgpu" '^not loaded: libslurm-vgpu.so' "${contained[@]}" "$work/ways" dlopen
 rmdir $dev 2>/dev/null || true
 how="no folder"
 umount $self/libslurm-vgpu.so
