@@ -19,7 +19,7 @@ struct vgpu_account {
 	uint64_t in_vain_ns; /* when others' contexts were last waited for without any good */
 	uint64_t robbed_ns; /* when the ledger's lock had to be taken although it seemed to be passed on */
 };
-_Static_assert(sizeof(struct vgpu_account) <= VGPU_DRIVER_AT - VGPU_ACCOUNT_AT, "it has room");
+_Static_assert(sizeof(struct vgpu_account) <= VGPU_CONTEXT_AT - VGPU_ACCOUNT_AT, "it has room");
 
 static inline struct vgpu_account *vgpu_account(const struct vgpu_process *p)
 {

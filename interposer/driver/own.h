@@ -36,7 +36,7 @@ struct vgpu_driver {
 	uint32_t nvml_ready; /* driver/report.c */
 	nvmlDevice_t nvml_device[VGPU_MAX_DEVICES]; /* NULL: not looked up yet */
 };
-_Static_assert(sizeof(struct vgpu_driver) <= VGPU_CONTEXT_AT - VGPU_DRIVER_AT, "it has room");
+_Static_assert(sizeof(struct vgpu_driver) <= VGPU_ACCOUNT_AT - VGPU_DRIVER_AT, "it has room");
 
 static inline struct vgpu_driver *vgpu_driver(const struct vgpu_process *p)
 {
