@@ -58,8 +58,8 @@ _Static_assert(offsetof(struct vgpu_process, pid) <= 64, "one line of the cache"
 
 /* What the rooms keep lies behind it (own.h of each, process/seat.h, streams/engine.h), in places whose
  * offsets are constants. Small ones follow each other by lines of the cache, large ones begin a page. The
- * account's does not lie where in a page the ledger has its sums: a load would wait for a store to the same
- * offset of another page, for some 20 ns in a pair of cuMemAlloc and cuMemFree. */
+ * account's does not lie where in a page the ledger has its sums: there a pair of cuMemAlloc and cuMemFree
+ * took some 20 ns more. */
 #define VGPU_LINE_BYTES 64
 #define VGPU_PAGE_BYTES 4096
 #define VGPU_NEXT(bytes, at) ((((at) + (bytes)-1) / (bytes)) * (bytes))
