@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +27,9 @@ import (
 // pluginName is the file that Slurm loads.
 const pluginName = "spank_vgpu.so"
 
+// pyxisName is the file of a plugin that moves tasks into containers.
+const pyxisName = "spank_pyxis.so"
+
 // plugLine is the plugstack line of a plugin.
 type plugLine struct {
 	place    string
@@ -34,8 +38,8 @@ type plugLine struct {
 	args     []string
 }
 
-// findPlugin looks through plugstack.conf and what it includes; Slurm allows patterns there.
-func findPlugin(path string, depth int) (*plugLine, error) {
+// plugLines are those of plugstack.conf and of what it includes, in order; Slurm allows patterns there.
+func plugLines(path string, depth int) (lines []plugLine, err error) {
 	if depth > 10 {
 		return nil, fmt.Errorf("%s: includes nested more than 10 deep", path)
 	}
@@ -50,27 +54,31 @@ func findPlugin(path string, depth int) (*plugLine, error) {
 			continue
 		}
 		place := fmt.Sprintf("%s:%d", path, i+1)
-		if strings.EqualFold(words[0], "include") {
-			pattern := words[1]
-			if !filepath.IsAbs(pattern) {
-				pattern = filepath.Join(filepath.Dir(path), pattern)
-			}
-			names, err := filepath.Glob(pattern)
-			if err != nil {
-				return nil, fmt.Errorf("%s: include %s: %w", place, pattern, err)
-			}
-			for _, name := range names {
-				if found, err := findPlugin(name, depth+1); err != nil || found != nil {
-					return found, err
-				}
-			}
+		if !strings.EqualFold(words[0], "include") {
+			lines = append(lines, plugLine{place: place, required: strings.EqualFold(words[0], "required"), path: words[1], args: words[2:]})
 			continue
 		}
-		if filepath.Base(words[1]) == pluginName {
-			return &plugLine{place: place, required: strings.EqualFold(words[0], "required"), path: words[1], args: words[2:]}, nil
+		pattern := words[1]
+		if !filepath.IsAbs(pattern) {
+			pattern = filepath.Join(filepath.Dir(path), pattern)
+		}
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, fmt.Errorf("%s: include %s: %w", place, pattern, err)
+		}
+		for _, name := range names {
+			included, err := plugLines(name, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			lines = append(lines, included...)
 		}
 	}
-	return nil, nil
+	return lines, nil
+}
+
+func indexOf(lines []plugLine, name string) int {
+	return slices.IndexFunc(lines, func(line plugLine) bool { return filepath.Base(line.path) == name })
 }
 
 // PlugstackLine is the line for a configuration.
@@ -85,17 +93,19 @@ func PlugstackLine(plugin, runDir, defaultRunDir string) string {
 func (c *site) plugstack() {
 	const check = "plugstack"
 	pluginDir, _, _ := c.slurm.Value("PluginDir")
-	file := pluginFile("", pluginDir)
-	want := PlugstackLine(file, c.Config.RunDir, rundir.Default)
-	line, err := findPlugin(c.PlugstackConf, 0)
+	want := PlugstackLine(pluginFile("", pluginDir), c.Config.RunDir, rundir.Default)
+	lines, err := plugLines(c.PlugstackConf, 0)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.bad(check, "make it readable", "%v", err)
 		return
 	}
-	if line == nil {
+	ours := indexOf(lines, pluginName)
+	if ours < 0 {
 		c.bad(check, c.PlugstackConf+": "+want, "%s has no line with %s", c.PlugstackConf, pluginName)
 		return
 	}
+	line := lines[ours]
+	c.pyxis(lines[ours:])
 	if !line.required {
 		c.bad(check, c.PlugstackConf+": "+want, "%s: the plugin is optional: where it cannot be loaded, jobs run without a limit", line.place)
 	}
@@ -138,6 +148,13 @@ func (c *site) plugstack() {
 		c.ok(check, "%s loads %s, version %s, built for Slurm %s (the running version is not known)", line.place, path, own, versionText(built))
 	default:
 		c.ok(check, "%s loads %s, version %s, built for Slurm %s", line.place, path, own, versionText(built))
+	}
+}
+
+// pyxis looks through our line and those behind it.
+func (c *site) pyxis(lines []plugLine) {
+	if i := indexOf(lines, pyxisName); i > 0 {
+		c.bad("plugstack", "put it before "+lines[0].place, "%s: Pyxis comes after %s, which cannot see when it moves a task into a container of another job", lines[i].place, pluginName)
 	}
 }
 
