@@ -79,7 +79,7 @@ type ledgerSlot struct { // struct vgpu_ledger_slot
 	WaitsSinceNs uint64
 	WaitsUntilNs uint64
 	WaitsDevice  uint32
-	Reserved1    uint32
+	HasLock      uint32
 
 	InflightUntilNs [MaxDevices]uint64
 	MayTakeBytes    [MaxDevices]uint64

@@ -136,6 +136,7 @@ VGPU_SELDOM bool vgpu_account_claim_slot(struct vgpu_process *p)
 	SET(ledger->slot[mine].pidns, p->pidns);
 	SET(ledger->slot[mine].image, p->image);
 	SET(ledger->slot[mine].measuring, 0);
+	SET(ledger->slot[mine].has_lock, 0);
 	SET(ledger->slot[mine].step, step);
 	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
 		SET(ledger->slot[mine].used_bytes[d], GET(vgpu_account(p)->held_bytes[d]));

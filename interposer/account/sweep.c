@@ -4,6 +4,7 @@
  * Clears the slots of processes that have ended, and takes one for this process. */
 #include "account/account.h"
 
+#include "account/alive.h"
 #include "account/locked.h"
 #include "base/atomics.h"
 #include "base/futex.h"
@@ -15,8 +16,10 @@ static bool is_gone(const struct vgpu_process *p, uint32_t i)
 {
 	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[i];
 
-	if (GET(slot->state) != 1 || i == GET(p->slot) || GET(slot->pidns) != p->pidns || p->pidns == 0)
+	if (GET(slot->state) != 1 || i == GET(p->slot) || p->pidns == 0)
 		return false;
+	if (GET(slot->pidns) != p->pidns)
+		return vgpu_alive_is_over(i);
 	return GET(slot->pid) == p->pid
 		       ? !vgpu_account_is_ours(p, slot)
 		       : !vgpu_identity_alive(GET(slot->pid), GET(slot->start_ticks), GET(slot->image));
@@ -74,5 +77,7 @@ bool vgpu_account_open(struct vgpu_process *p)
 		ok = vgpu_account_claim_slot(p);
 		vgpu_account_unlock(p);
 	}
+	if (ok)
+		vgpu_alive_begin(p);
 	return ok;
 }

@@ -96,7 +96,7 @@ struct vgpu_ledger_slot {
 	uint64_t waits_since_ns;
 	uint64_t waits_until_ns;
 	uint32_t waits_device;
-	uint32_t reserved1;
+	uint32_t has_lock; /* 1: while the process lives it has a lock (account/alive.h) */
 	uint64_t inflight_until_ns[VGPU_MAX_DEVICES]; /* its work keeps the device busy until then; 0: it has
 							 none there */
 	/* What its calls that are in the driver now may take at most and used_bytes does not have yet

@@ -98,8 +98,11 @@ static const struct vgpu_limits *map_limits(int folder_fd, const char **why)
 
 /* Where an isolated step has its folder, and in it what it needs of others. */
 static const struct place {
-	const char *folder, *turns_dir;
-} place[] = {{VGPU_SELF_DIR, VGPU_SELF_DIR "/" VGPU_TURNS}, {VGPU_DEV_DIR, VGPU_DEV_DIR "/" VGPU_TURNS}};
+	const char *folder, *turns_dir, *ledger;
+} place[] = {
+	{VGPU_SELF_DIR, VGPU_SELF_DIR "/" VGPU_TURNS, VGPU_SELF_DIR "/" VGPU_LEDGER_FILE},
+	{VGPU_DEV_DIR, VGPU_DEV_DIR "/" VGPU_TURNS, VGPU_DEV_DIR "/" VGPU_LEDGER_FILE},
+};
 
 /* A folder that an older plugin made has no boards. */
 static const char *turns_dir_of(const struct place *at, const struct vgpu_limits *limits)
@@ -123,6 +126,7 @@ static const struct vgpu_limits *find_place(int *folder_fd, const char **why)
 		limits = map_limits(*folder_fd, why);
 		if (limits != NULL) {
 			vgpu_pages.turns_dir = turns_dir_of(&place[i], limits);
+			vgpu_pages.ledger_path = place[i].ledger;
 			return limits;
 		}
 		close(*folder_fd);

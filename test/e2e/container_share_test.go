@@ -133,3 +133,17 @@ func TestAContainerIsShownItsSlice(t *testing.T) {
 		})
 	}
 }
+
+// What a program in a container held is free when it has ended, however it did, also for the next container.
+func TestAContainerThatEndsHoldsNothing(t *testing.T) {
+	need(t, one, "bwrap", "bwrap --version")
+	begin(t)
+	enter := "bwrap --unshare-user --unshare-pid --die-with-parent --bind " + image(t, one) + " / --proc /proc --dev-bind /dev /dev " + given("--dev-bind %s %s ")
+	out := batch(t, one, fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=%d", containerMiB), "exec 2>&1\n"+
+		enter+`/bin/sh -c "vgpu-fill --upto 2000 >/dev/null"`+"\n"+
+		enter+`/bin/sh -c "vgpu-fill --upto 2000 --hold-until /tmp/never >/tmp/out & until test -s /tmp/out; do sleep 0.1; done; sleep 0.3; kill -9 \$!"`+"\n"+
+		enter+fillInside+"\ntrue")
+	if got := verdict(t, out); got != limited {
+		t.Errorf("%s:\n%s", got, out)
+	}
+}

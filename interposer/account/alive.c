@@ -1,0 +1,62 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "account/alive.h"
+
+#include "base/atomics.h"
+#include "base/sys.h"
+
+#include <sys/mman.h>
+
+/* Behind whatever the file may ever have. */
+#define LOCKS_AT (1ll << 40)
+#define PAGE 4096u
+
+static int open_ledger(void)
+{
+	const char *path = vgpu_pages.ledger_path;
+
+	return path == NULL ? -1 : open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+}
+
+/* fcntl has another name in newer C libraries. */
+static bool ask(int fd, int command, struct flock *lock, uint32_t slot)
+{
+	*lock = (struct flock){
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCKS_AT + slot, .l_len = 1};
+	return syscall(SYS_fcntl, fd, command, lock) == 0;
+}
+
+void vgpu_alive_begin(struct vgpu_process *p)
+{
+	uint32_t slot = GET(p->slot);
+	int fd = open_ledger();
+	struct flock lock;
+	void *page;
+
+	if (fd < 0)
+		return;
+	page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+	/* A forked child is another process, and has a slot of its own. */
+	if (page != MAP_FAILED && syscall(SYS_madvise, page, PAGE, MADV_DONTFORK) == 0 &&
+	    ask(fd, F_OFD_SETLK, &lock, slot))
+		SET(vgpu_pages.ledger->slot[slot].has_lock, 1);
+	else if (page != MAP_FAILED)
+		munmap(page, PAGE);
+	close(fd);
+}
+
+bool vgpu_alive_is_over(uint32_t slot)
+{
+	struct flock lock;
+	bool over;
+	int fd;
+
+	if (GET(vgpu_pages.ledger->slot[slot].has_lock) != 1)
+		return false;
+	fd = open_ledger();
+	if (fd < 0)
+		return false;
+	over = ask(fd, F_OFD_GETLK, &lock, slot) && lock.l_type == F_UNLCK;
+	close(fd);
+	return over;
+}
