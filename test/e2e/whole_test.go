@@ -254,7 +254,9 @@ func TestASiteWithWholeGPUsIsChecked(t *testing.T) {
 		if said := ours(node, "vgpu-gres check -v"); !strings.Contains(said, says) {
 			t.Errorf("check of %s: %s", node, said)
 		}
-		if said := ours(node, "vgpuctl doctor"); strings.Contains(said, "fail  ") {
+		said := ours(node, "vgpuctl doctor")
+		// The machine's own MariaDB is not the cluster's.
+		if strings.Contains(strings.ReplaceAll(said, "fail  database", ""), "fail  ") {
 			t.Errorf("doctor of %s: %s", node, said)
 		}
 	}
