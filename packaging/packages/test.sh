@@ -74,8 +74,9 @@ a_second_build_gives_the_same_bytes() {
 	done
 }
 
+# A lintian that has a tag no longer calls an override of it an error.
 lintian_finds_no_error() {
-	! lintian --allow-root --fail-on none --tag-display-limit 0 "$main" "$plugin" 2>/dev/null | grep '^E:'
+	! lintian --allow-root --fail-on none --suppress-tags alien-tag --tag-display-limit 0 "$main" "$plugin" 2>/dev/null | grep '^E:'
 }
 
 rpm_installs_and_verifies() {
