@@ -17,7 +17,7 @@ matches() {
     local i pattern
     mapfile -t want < "$1"
     # What srun says while the step before is still being ended is Slurm's, on a busy node.
-    mapfile -t got < <(grep -vE '^srun: (Job [0-9]+ step creation temporarily disabled|Step created for job)' "$2")
+    mapfile -t got < <(grep -vE '^srun: (Job [0-9]+ step creation temporarily disabled|Step created for )' "$2")
     for ((i = 0; i < ${#want[@]} || i < ${#got[@]}; i++)); do
         pattern=$(sed 's/[][\\.*^$+?(){}|]/\\&/g; s/<[^>]*>/.*/g' <<< "${want[i]}")
         [[ ${got[i]} =~ ^$pattern$ ]] && continue

@@ -163,7 +163,9 @@ func TestAHeterogeneousJobGoesBackAsAWhole(t *testing.T) {
 	releaseOne, releaseOther := fragment(t)
 	bystander, releaseBystander := holding(t, one, "-p all -w n2 --gres=vgpu:1 --vgpu-mem=1000")
 	awaitState(t, bystander, "RUNNING")
-	job := submit(t, two, "-p all -w n2 --gres=vgpu:1,gpumem:1000 : -p all -w n1 --gres=vgpu:1,gpumem:60000", seen)
+	// Slurm 24.11 starts the script while the other component's prolog is still at work: who is done by then stays done.
+	job := submit(t, two, "-p all -w n2 --gres=vgpu:1,gpumem:1000 : -p all -w n1 --gres=vgpu:1,gpumem:60000",
+		"while [ -z \"$SLURM_RESTART_COUNT\" ]; do sleep 0.1; done; "+seen)
 	// Slurm's backfill starts heterogeneous jobs, and sleeps while nothing happens in the cluster.
 	stir := func() { run(t, root, "sbatch -p all -o /dev/null --wrap true") }
 	component := func(n int, key string) string {
