@@ -344,7 +344,7 @@ func TestStartReporterDisabledKeepsTheRecords(t *testing.T) {
 func TestStartReporterSaysWhatIsMissing(t *testing.T) {
 	cfg := config.Default()
 	cfg.SpoolDir = t.TempDir()
-	if err := Start(cfg, "/none"); err == nil || !strings.Contains(err.Error(), reporterName) {
+	if err := Start(cfg, "/none"); err == nil || !strings.Contains(err.Error(), "vgpuctl") {
 		t.Errorf("got %v", err)
 	}
 }

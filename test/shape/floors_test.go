@@ -18,7 +18,7 @@ const module = "github.com/slurm-vgpu/slurm-vgpu/"
 
 // floors are the packages of internal/. Each imports only from floors above it in this list.
 var floors = [][]string{
-	{"crashpoint", "device", "request", "slurmdb", "trusted", "version"},
+	{"crashpoint", "detached", "device", "request", "slurmdb", "trusted", "version"},
 	{"driver", "inventory", "ledger", "place", "rundir", "slurm"},
 	{"config", "discover", "grant", "pages", "slurmconf", "waiting"},
 	{"logging", "sitecheck", "state", "usage"},

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package detached starts vgpuctl from an epilog or a prolog, which do not wait for it.
+package detached
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// tool stands beside the epilog, or in PREFIX/bin when that is in PREFIX/lib/slurm-vgpu.
+const tool = "vgpuctl"
+
+func find() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Dir(self)
+	beside := filepath.Join(dir, tool)
+	for _, path := range []string{beside, filepath.Join(dir, "..", "..", "bin", tool)} {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", &os.PathError{Op: "find", Path: beside, Err: os.ErrNotExist}
+}
+
+// Start starts a vgpuctl that outlives its caller and holds nothing of it: neither its process group,
+// which slurmd kills, nor its output, which slurmd waits for. The configuration is the caller's, for
+// this node.
+func Start(configPath string, args ...string) error {
+	path, err := find()
+	if err != nil {
+		return err
+	}
+	// What slurmd left open must not stay open for as long as a database is away. Go opens its own
+	// files close-on-exec.
+	// A kernel before 5.11 cannot do it (ENOSYS, EINVAL); slurmd leaves nothing open that matters then.
+	err = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("close inherited files: %w", err)
+	}
+	cmd := exec.Command(path, append(args, "--config", configPath)...) //nolint:noctx // it outlives its parent; stdio: /dev/null
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	for _, name := range []string{"SLURM_CONF", "SLURMD_NODENAME"} { // %n in the configuration needs the latter
+		if value := os.Getenv(name); value != "" { //nolint:forbidigo // which Slurm is asked
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	return cmd.Process.Release()
+}
