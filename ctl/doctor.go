@@ -95,7 +95,7 @@ func (d *doctor) examine(ctx context.Context, o *options, site sitecheck.Site) e
 	d.deviceNodes()
 	d.state()
 	d.turns()
-	d.strangers()
+	d.audit(ctx)
 	d.remains(ctx)
 	d.library(ctx)
 	d.isolation(ctx)

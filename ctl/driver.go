@@ -4,14 +4,10 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
@@ -20,9 +16,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
-
-// nvmlWait bounds what a GPU that does not answer can make a status wait.
-const nvmlWait = 10 * time.Second
 
 // driverStatus is what the driver says of a slice, beside what its ledger says.
 type driverStatus struct {
@@ -41,36 +34,12 @@ type strangerStatus struct {
 
 // askDriver asks who holds memory of these GPUs.
 func askDriver(cfg config.Config, uuids []device.UUID) (map[device.UUID]discover.Holders, error) {
-	// In a job, NVML is the interposer's: it would answer with the ledger's own numbers.
-	if interposed(cfg.Library) {
-		return nil, errors.New("this is a job with a slice, whose NVML shows what the ledger says")
+	driver, err := audit.OpenDriver(cfg)
+	if err != nil {
+		return nil, err
 	}
-	type answer struct {
-		holders map[device.UUID]discover.Holders
-		err     error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		lib, err := discover.Library(cfg.NVMLLibrary)
-		if err != nil {
-			done <- answer{nil, err}
-			return
-		}
-		holders, err := discover.Processes(lib, uuids)
-		done <- answer{holders, err}
-	}()
-	select {
-	case a := <-done:
-		return a.holders, a.err
-	case <-time.After(nvmlWait):
-		return nil, fmt.Errorf("NVML has not answered for %s", nvmlWait)
-	}
-}
-
-// interposed says whether this process runs under the interposer.
-func interposed(library string) bool {
-	maps, err := os.ReadFile("/proc/self/maps")
-	return err == nil && bytes.Contains(maps, []byte("/"+filepath.Base(library)+"\n"))
+	defer driver.Close()
+	return driver.Holders(uuids)
 }
 
 // askable are the GPUs that who asks may be told something of: root of all that work, others of those with slices.

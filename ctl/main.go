@@ -23,6 +23,7 @@ import (
 const (
 	exitFailure = 1
 	exitUsage   = 2
+	exitStray   = 3
 	exitConfig  = 78
 )
 
@@ -73,7 +74,8 @@ func rootCommand() *cobra.Command {
 none. Root can change a running job's limits. It needs no rights for what a user may know; what belongs
 to other users is shown as "-".
 
-Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 78 config.yaml is wrong.`,
+Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 3 stray use of a GPU (audit),
+78 config.yaml is wrong.`,
 		Example: `  vgpuctl status                 # this node's GPUs and slices
   vgpuctl explain 123            # what job 123 asked for, got and used
   vgpuctl doctor                 # is this node set up right?`,
@@ -90,7 +92,7 @@ Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 78 config.
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{exitUsage, err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(statusCommand(&o), explainCommand(&o), doctorCommand(&o), reportCommand(&o), setCommand(&o), sweepCommand(&o),
-		configCommand(&o))
+		auditCommand(&o), configCommand(&o))
 	return root
 }
 

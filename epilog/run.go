@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/detached"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/release"
@@ -44,37 +45,49 @@ func run(configPath string) int {
 		return exitUsage
 	}
 	log = log.With("job", job)
-	recorded, err := releaseJob(context.Background(), cfg, uint32(job), log)
+	released, err := releaseJob(context.Background(), cfg, uint32(job), log)
 	if err != nil {
 		log.Error("the job's slices wait for the next prolog to free them", "reason", err)
 	}
 	if err := wakeWaiting(context.Background(), cfg, log); err != nil {
 		log.Error("jobs that wait for room may not know of it until the next epilog", "reason", err)
 	}
-	if recorded {
+	if released.recorded {
 		if err := report.Start(cfg, configPath); err != nil {
 			log.Error("the usage record waits in the spool for the next reporter", "reason", err)
+		}
+	}
+	if released.known && cfg.Audit != config.AuditOff {
+		// What is still there of the job has no slice by now. NVML can hang, so nobody waits for it.
+		if err := detached.Start(configPath, "audit", "--act"); err != nil {
+			log.Error("what the job left on the GPUs is looked for by the next audit", "reason", err)
 		}
 	}
 	return exitOK
 }
 
-// releaseJob ends the job's run on this node. recorded says that a record waits in the spool.
-func releaseJob(ctx context.Context, cfg config.Config, job uint32, log hclog.Logger) (recorded bool, err error) {
+// released is what there was of a job.
+type released struct {
+	known    bool // it held something here, or was refused it
+	recorded bool // a record waits in the spool
+}
+
+// releaseJob ends the job's run on this node.
+func releaseJob(ctx context.Context, cfg config.Config, job uint32, log hclog.Logger) (was released, err error) {
 	bootID, err := inventory.BootID()
 	if err != nil {
-		return false, err
+		return was, err
 	}
 	store := state.Store{Dir: cfg.Run(), BootID: bootID, Log: log}
-	known, err := holdsAnything(store, job)
-	if err != nil || !known {
-		return false, err
+	was.known, err = holdsAnything(store, job)
+	if err != nil || !was.known {
+		return was, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
 	tx, err := store.Begin(waiting)
 	if err != nil {
-		return false, err
+		return was, err
 	}
 	defer tx.End()
 	// The restart count that slurmd gives an epilog is that of the next run when the job was
@@ -83,7 +96,8 @@ func releaseJob(ctx context.Context, cfg config.Config, job uint32, log hclog.Lo
 	if err == nil && len(result.Freed) > 0 {
 		log.Info("slices released", "slices", len(result.Freed), "recorded", result.Recorded)
 	}
-	return result.Recorded, err
+	was.recorded = result.Recorded
+	return was, err
 }
 
 // wakeTime bounds what an epilog spends on other jobs: the node is busy for Slurm until it ends.

@@ -68,6 +68,8 @@ func keys(t *testing.T) []string {
 	for line := range strings.Lines(config.Default().Effective()) {
 		name, value, isKey := strings.Cut(strings.TrimRight(line, "\n"), ":")
 		switch {
+		case strings.HasPrefix(strings.TrimSpace(line), "- "): // of a list
+			found = append(found, section)
 		case !isKey:
 		case strings.HasPrefix(name, " "):
 			found = append(found, section+"."+strings.TrimSpace(name))

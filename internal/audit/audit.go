@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit says what the processes of each job hold of each GPU by the driver's word, so that
-// it can be held against what the ledgers say.
+// Package audit says what processes hold of each GPU by the driver's word, holds it against what the
+// ledgers say, and finds use that no ledger accounts for.
 package audit
 
 import (
@@ -74,16 +74,7 @@ type Result struct {
 // Totals gives the driver's lists to the slices.
 func (a Auditor) Totals(granted []state.Slice, holders map[device.UUID]discover.Holders) Result {
 	result := Result{Slices: map[Slice]Total{}, Others: map[device.UUID]Total{}, Strangers: map[device.UUID][]Stranger{}}
-	jobs := known{make(map[uint32]uint32), make(map[string]uint32)}
-	for _, s := range granted {
-		if _, seen := jobs.uids[s.Job]; seen {
-			continue
-		}
-		jobs.uids[s.Job] = s.UID
-		if g, err := grant.Read(a.Run.Grant(s.Job)); err == nil && g.SLUID != "" {
-			jobs.sluids[g.SLUID] = s.Job
-		}
-	}
+	jobs := a.known(granted)
 	for uuid, found := range holders {
 		held, others := a.split(found, jobs)
 		for _, s := range granted {
@@ -107,6 +98,21 @@ func (a Auditor) Totals(granted []state.Slice, holders map[device.UUID]discover.
 		}
 	}
 	return result
+}
+
+// known are the jobs that hold slices.
+func (a Auditor) known(granted []state.Slice) known {
+	jobs := known{make(map[uint32]uint32), make(map[string]uint32)}
+	for _, s := range granted {
+		if _, seen := jobs.uids[s.Job]; seen {
+			continue
+		}
+		jobs.uids[s.Job] = s.UID
+		if g, err := grant.Read(a.Run.Grant(s.Job)); err == nil && g.SLUID != "" {
+			jobs.sluids[g.SLUID] = s.Job
+		}
+	}
+	return jobs
 }
 
 // strangers are the processes of a GPU that are of no job with a slice of it.

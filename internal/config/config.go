@@ -21,7 +21,7 @@ import (
 // DefaultPath is where the binaries look unless --config names another file.
 const DefaultPath = "/etc/slurm-vgpu/config.yaml"
 
-// Values of isolation, on_limit_failure, on_no_fit, without_slice and log.format.
+// Values of isolation, on_limit_failure, on_no_fit, without_slice, audit and log.format.
 const (
 	IsolationStrict  = "strict"  // private mount namespace, ld.so.preload bound, other GPUs masked
 	IsolationPreload = "preload" // LD_PRELOAD in the environment only
@@ -31,6 +31,9 @@ const (
 	NoFitFail        = "fail"    // … fails with the reason
 	WithoutLeave     = "leave"   // a job without a slice has every GPU
 	WithoutMask      = "mask"    // … none of those that slices are placed on
+	AuditOff         = "off"     // nobody looks for stray use of GPUs
+	AuditLog         = "log"     // … it is logged
+	AuditCancel      = "cancel"  // … and its job cancelled
 	FormatText       = "text"
 	FormatJSON       = "json"
 )
@@ -54,6 +57,8 @@ type Config struct {
 	WithoutSlice   string         `mapstructure:"without_slice"`    // leave | mask; "": see MasksOthers
 	DeviceDir      string         `mapstructure:"device_dir"`       // where nvidiaN stand
 	NVMLLibrary    string         `mapstructure:"nvml_library"`     // "": libnvidia-ml.so.1
+	Audit          string         `mapstructure:"audit"`            // off | log | cancel
+	AuditIgnore    []string       `mapstructure:"audit_ignore"`     // users whose processes are no strays, by name or number
 	Log            Log            `mapstructure:"log"`
 	Slurm          Slurm          `mapstructure:"slurm"`
 	Report         Report         `mapstructure:"report"`
@@ -72,6 +77,7 @@ type Slurm struct {
 	Sacctmgr          string        `mapstructure:"sacctmgr"`
 	Sacct             string        `mapstructure:"sacct"`
 	Squeue            string        `mapstructure:"squeue"`
+	Scancel           string        `mapstructure:"scancel"`
 	SlurmdSpoolDir    string        `mapstructure:"slurmd_spool_dir"`   // %n node name, %h host name, as in slurm.conf
 	ControllerTimeout time.Duration `mapstructure:"controller_timeout"` // all tries together
 }
@@ -97,12 +103,15 @@ func Default() Config {
 		Place:          request.PlacePack,
 		Policy:         request.PolicyCap,
 		DeviceDir:      "/dev",
+		Audit:          AuditLog,
+		AuditIgnore:    []string{"root"},
 		Log:            Log{Format: FormatText},
 		Slurm: Slurm{
 			Scontrol:          "/usr/bin/scontrol",
 			Sacctmgr:          "/usr/bin/sacctmgr",
 			Sacct:             "/usr/bin/sacct",
 			Squeue:            "/usr/bin/squeue",
+			Scancel:           "/usr/bin/scancel",
 			SlurmdSpoolDir:    "/var/spool/slurmd",
 			ControllerTimeout: time.Minute,
 		},

@@ -43,8 +43,9 @@ func TestEveryKeyIsRead(t *testing.T) {
 		OnLimitFailure: "open", OnNoFit: "fail", MaxRequeues: 7, SlicesPerGPU: 4, MemOvercommit: 2,
 		Place: request.PlaceSpread, Policy: request.PolicyElastic, Drain: []device.UUID{"GPU-AbC", "GPU-d"},
 		SlurmGPUs: []int{0, 3}, WithoutSlice: "leave", DeviceDir: "/d", NVMLLibrary: "/n.so",
+		Audit: "cancel", AuditIgnore: []string{"root", "990"},
 		Log: Log{Level: "debug", Format: "json", File: "/var/log/v"},
-		Slurm: Slurm{Scontrol: "/a", Sacctmgr: "/b", Sacct: "/c", Squeue: "/d", SlurmdSpoolDir: "/s/%n",
+		Slurm: Slurm{Scontrol: "/a", Sacctmgr: "/b", Sacct: "/c", Squeue: "/d", Scancel: "/e", SlurmdSpoolDir: "/s/%n",
 			ControllerTimeout: 90 * time.Second},
 		Report: Report{Enabled: false, RetryFor: 2 * time.Hour},
 	}
@@ -88,6 +89,11 @@ func TestWrongKeysAreNamedAndKeepTheirDefaults(t *testing.T) {
 		{"library: /opt/$LIB/a.so", "library", "without blanks"},
 		{"library: a.so", "library", "without blanks"},
 		{"drain: GPU-1", "drain", "[GPU-…]"},
+		{"audit: on", "audit", "off, log, cancel"},
+		{"audit: false", "audit", "off, log, cancel"},
+		{"audit_ignore: root", "audit_ignore", "[root, gdm]"},
+		{"audit_ignore: ['']", "audit_ignore", "[root, gdm]"},
+		{"audit_ignore: [a b]", "audit_ignore", "[root, gdm]"},
 		{"drain: [0]", "drain", "[GPU-…]"},
 		{"log: {level: loud}", "log.level", "trace, debug"},
 		{"slurm: {controller_timeout: 60}", "slurm.controller_timeout", "with its unit"},
@@ -142,6 +148,15 @@ func TestOneWrongKeyCostsNoOtherItsValue(t *testing.T) {
 	want.SlicesPerGPU, want.Log.Level = 3, "info"
 	if diff := cmp.Diff(want, cfg); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestAListReplacesItsDefault(t *testing.T) {
+	for text, want := range map[string][]string{"audit_ignore: []": {}, "audit_ignore: [gdm]": {"gdm"}, "audit: log": {"root"}} {
+		cfg, err := Load(write(t, text+"\n"))
+		if diff := cmp.Diff(want, cfg.AuditIgnore); err != nil || diff != "" {
+			t.Errorf("%s: %v %s", text, err, diff)
+		}
 	}
 }
 

@@ -47,6 +47,8 @@ var keys = []key{
 	{"without_slice", `"" (mask with whole_gpus or slurm_gpus, else leave), leave, mask`, func(c *Config) bool { return oneOf(c.WithoutSlice, "", WithoutLeave, WithoutMask) }, func(c *Config) any { return c.WithoutSlice }},
 	{"device_dir", acceptedDir, func(c *Config) bool { return isDir(c.DeviceDir) }, func(c *Config) any { return c.DeviceDir }},
 	{"nvml_library", `"" (libnvidia-ml.so.1), a file name that the dynamic linker finds, or an absolute path`, validNVML, func(c *Config) any { return c.NVMLLibrary }},
+	{"audit", "off, log, cancel", func(c *Config) bool { return oneOf(c.Audit, AuditOff, AuditLog, AuditCancel) }, func(c *Config) any { return c.Audit }},
+	{"audit_ignore", "a list of users, by name or number: [root, gdm]", validUsers, func(c *Config) any { return c.AuditIgnore }},
 	{"log.level", `"" (info to a file, warn to stderr), trace, debug, info, warn, error, off`, validLevel, func(c *Config) any { return c.Log.Level }},
 	{"log.format", "text, json", func(c *Config) bool { return oneOf(c.Log.Format, FormatText, FormatJSON) }, func(c *Config) any { return c.Log.Format }},
 	{"log.file", `"" (stderr) or an absolute path`, func(c *Config) bool { return c.Log.File == "" || isDir(c.Log.File) }, func(c *Config) any { return c.Log.File }},
@@ -54,6 +56,7 @@ var keys = []key{
 	{"slurm.sacctmgr", acceptedProgram, func(c *Config) bool { return isDir(c.Slurm.Sacctmgr) }, func(c *Config) any { return c.Slurm.Sacctmgr }},
 	{"slurm.sacct", acceptedProgram, func(c *Config) bool { return isDir(c.Slurm.Sacct) }, func(c *Config) any { return c.Slurm.Sacct }},
 	{"slurm.squeue", acceptedProgram, func(c *Config) bool { return isDir(c.Slurm.Squeue) }, func(c *Config) any { return c.Slurm.Squeue }},
+	{"slurm.scancel", acceptedProgram, func(c *Config) bool { return isDir(c.Slurm.Scancel) }, func(c *Config) any { return c.Slurm.Scancel }},
 	{"slurm.slurmd_spool_dir", acceptedDir + "; %n is the node's name, %h the host's", func(c *Config) bool { return isDir(c.Slurm.SlurmdSpoolDir) }, func(c *Config) any { return c.Slurm.SlurmdSpoolDir }},
 	{"slurm.controller_timeout", "a time with its unit from 1s to 1h: 60s, 2m", func(c *Config) bool { return within(c.Slurm.ControllerTimeout, time.Second, time.Hour) }, func(c *Config) any { return c.Slurm.ControllerTimeout.String() }},
 	{"report.enabled", "true, false", func(*Config) bool { return true }, func(c *Config) any { return c.Report.Enabled }},
@@ -163,4 +166,8 @@ func validDrain(c *Config) bool {
 		}
 	}
 	return true
+}
+
+func validUsers(c *Config) bool {
+	return !slices.ContainsFunc(c.AuditIgnore, func(name string) bool { return name == "" || strings.ContainsAny(name, " \t\n\x00") })
 }

@@ -119,6 +119,7 @@ func apply(cfg Config, path string, v *viper.Viper) (Config, []*Problem) {
 // strictTypes turns off viper's guesses: true is not the number 1, 60 is not a minute, 10.5 slices are none.
 func strictTypes(dc *mapstructure.DecoderConfig) {
 	dc.WeaklyTypedInput = false
+	dc.ZeroFields = true // a list that is given replaces its default, in memory of its own
 	dc.DecodeHook = mapstructure.ComposeDecodeHookFunc(refuseGuesses, mapstructure.StringToTimeDurationHookFunc())
 }
 

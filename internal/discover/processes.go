@@ -25,24 +25,32 @@ type Holders struct {
 	Err       error
 }
 
-// Processes starts NVML, asks who holds memory of each of these GPUs and stops NVML again. The error
-// wraps ErrUnavailable.
-func Processes(lib nvml.Interface, uuids []device.UUID) (map[device.UUID]Holders, error) {
-	if ret := lib.Init(); ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("start NVML: %w: %w", ErrUnavailable, asError(ret))
-	}
-	defer lib.Shutdown() // the lists are complete by then
+// Session is NVML, started.
+type Session struct{ lib nvml.Interface }
 
+// Open starts NVML. The error wraps ErrUnavailable.
+func Open(lib nvml.Interface) (Session, error) {
+	if ret := lib.Init(); ret != nvml.SUCCESS {
+		return Session{}, fmt.Errorf("start NVML: %w: %w", ErrUnavailable, asError(ret))
+	}
+	return Session{lib}, nil
+}
+
+// Close stops NVML. Nothing can be done about its failure: what was asked is known by then.
+func (s Session) Close() { s.lib.Shutdown() }
+
+// Holders asks who holds memory of each of these GPUs.
+func (s Session) Holders(uuids []device.UUID) map[device.UUID]Holders {
 	all := make(map[device.UUID]Holders, len(uuids))
 	for _, uuid := range uuids {
-		handle, ret := lib.DeviceGetHandleByUUID(string(uuid))
+		handle, ret := s.lib.DeviceGetHandleByUUID(string(uuid))
 		if ret != nvml.SUCCESS {
 			all[uuid] = Holders{Err: fmt.Errorf("ask NVML for %s: %w", uuid, asError(ret))}
 			continue
 		}
-		all[uuid] = holders(lib, handle)
+		all[uuid] = holders(s.lib, handle)
 	}
-	return all, nil
+	return all
 }
 
 // holders merges the driver's lists: a process that computes and draws is in two of them, with the

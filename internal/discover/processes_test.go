@@ -37,10 +37,11 @@ func TestProcesses(t *testing.T) {
 		nvml.ProcessInfo{Pid: 2, UsedGpuMemory: 7})
 	second.GetComputeRunningProcessesFunc = says(nvml.ERROR_NOT_SUPPORTED)
 	second.GetGraphicsRunningProcessesFunc = says(nvml.SUCCESS, nvml.ProcessInfo{Pid: 4, UsedGpuMemory: 7})
-	got, err := Processes(node, []device.UUID{"GPU-aaaa", "GPU-bbbb", "GPU-cccc"})
+	session, err := Open(node)
 	if err != nil {
 		t.Fatal(err)
 	}
+	got := session.Holders([]device.UUID{"GPU-aaaa", "GPU-bbbb", "GPU-cccc"})
 	for uuid, want := range map[device.UUID][]Held{"GPU-aaaa": {{1, 30, true}, {2, 7, false}, {3, 5, true}}, "GPU-bbbb": {{4, 7, true}}, "GPU-cccc": nil} {
 		if diff := cmp.Diff(want, got[uuid].Processes); diff != "" || (got[uuid].Err != nil) != (uuid != "GPU-aaaa") {
 			t.Errorf("%s: %v, %s", uuid, got[uuid].Err, diff)
@@ -49,18 +50,18 @@ func TestProcesses(t *testing.T) {
 	if err := got["GPU-bbbb"].Err; err == nil || !strings.Contains(err.Error(), "NOT_SUPPORTED") {
 		t.Errorf("it is not said why: %v", err)
 	}
+	session.Close()
 	if stopped := len(node.ShutdownCalls()); stopped != 1 {
 		t.Errorf("NVML was stopped %d times", stopped)
 	}
 	second.GetComputeRunningProcessesFunc, missing = says(nvml.SUCCESS), "nvmlDeviceGetGraphicsRunningProcesses"
 	second.GetMPSComputeRunningProcessesFunc = says(nvml.ERROR_NOT_SUPPORTED)
-	got, err = Processes(node, []device.UUID{"GPU-bbbb"})
-	if err != nil || got["GPU-bbbb"].Err != nil || len(got["GPU-bbbb"].Processes) != 0 {
-		t.Errorf("nobody holds it: %+v, %v", got, err)
+	if got = session.Holders([]device.UUID{"GPU-bbbb"}); got["GPU-bbbb"].Err != nil || len(got["GPU-bbbb"].Processes) != 0 {
+		t.Errorf("nobody holds it: %+v", got)
 	}
 	node.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
-	if got, err := Processes(node, nil); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("without NVML: %v, %v", got, err)
+	if _, err := Open(node); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("without NVML: %v", err)
 	}
 }
 

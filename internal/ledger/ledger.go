@@ -158,21 +158,7 @@ func Empty(path string) {
 // No more devices than the bounds have are returned, and no figure exceeds them. A ledger that is
 // none gives ErrLayout.
 func Read(path string, job uint32, bounds Bounds) (Usage, error) {
-	// read(2), not mmap: a file that shrinks under a mapping would kill us with SIGBUS.
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return Usage{}, fmt.Errorf("read ledger: %w", &os.PathError{Op: "open", Path: path, Err: err})
-	}
-	file := os.NewFile(uintptr(fd), path)
-	defer file.Close()
-	st, err := file.Stat()
-	if err != nil {
-		return Usage{}, fmt.Errorf("read ledger: %w", err)
-	}
-	if !st.Mode().IsRegular() {
-		return Usage{}, fmt.Errorf("read ledger %s: %w: it is not a regular file", path, ErrLayout)
-	}
-	data, err := io.ReadAll(io.LimitReader(file, int64(binary.Size(ledgerHead{}))))
+	data, err := readBounded(path, binary.Size(ledgerHead{}))
 	if err != nil {
 		return Usage{}, fmt.Errorf("read ledger: %w", err)
 	}
@@ -181,6 +167,25 @@ func Read(path string, job uint32, bounds Bounds) (Usage, error) {
 		return Usage{}, fmt.Errorf("read ledger %s: %w", path, err)
 	}
 	return usage, nil
+}
+
+// readBounded reads the beginning of a page that a user owns.
+func readBounded(path string, most int) ([]byte, error) {
+	// read(2), not mmap: a file that shrinks under a mapping would kill us with SIGBUS.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	st, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: %w: it is not a regular file", path, ErrLayout)
+	}
+	return io.ReadAll(io.LimitReader(file, int64(most)))
 }
 
 func decode(data []byte, job uint32, bounds Bounds) (Usage, error) {

@@ -32,6 +32,10 @@ func (d Dir) Inventory() string { return filepath.Join(string(d), "inventory.jso
 // SweepLock excludes one sweep from another; its time is that of the last one.
 func (d Dir) SweepLock() string { return filepath.Join(string(d), "sweep.lock") }
 
+// AuditLock excludes one audit from another; its time is that of the last one. AuditNext is held by who waits for it.
+func (d Dir) AuditLock() string { return filepath.Join(string(d), "audit.lock") }
+func (d Dir) AuditNext() string { return filepath.Join(string(d), "audit.next.lock") }
+
 // Prolog is the command line of vgpu-prolog, which leaves it there.
 func (d Dir) Prolog() string { return filepath.Join(string(d), "prolog.json") }
 func (d Dir) Jobs() string   { return filepath.Join(string(d), "jobs") }

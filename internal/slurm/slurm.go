@@ -39,6 +39,7 @@ var (
 type Client struct {
 	Scontrol string        // absolute path
 	Squeue   string        // absolute path
+	Scancel  string        // absolute path; for who cancels
 	Timeout  time.Duration // all tries of one question together
 }
 

@@ -175,11 +175,12 @@ slurm:
   sacctmgr: %[10]s
   sacct: %[11]s
   squeue: %[12]s
+  scancel: %[13]s
   slurmd_spool_dir: %[1]s/spool/slurmd-%%n
   controller_timeout: 20s
 report: {enabled: true, retry_for: 1h}
 `, h, isolation, c.OnNoFit, c.MaxRequeues, c.SlicesPerGPU, c.Overcommit, c.gres.deviceDir, c.gres.nvmlLibrary,
-		tool("scontrol"), tool("sacctmgr"), tool("sacct"), tool("squeue"))
+		tool("scontrol"), tool("sacctmgr"), tool("sacct"), tool("squeue"), tool("scancel"))
 	return text + c.ExtraConfig
 }
 

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+)
+
+// mostStrays is for how many doctor has a line each.
+const mostStrays = 8
+
+// audit looks for use of GPUs that no ledger accounts for.
+func (d *doctor) audit(ctx context.Context) {
+	const check = "audit"
+	if d.inventory == nil || os.Geteuid() != 0 {
+		return // without an inventory, that is said; without root, nobody is told of others' processes
+	}
+	pace := audit.Usual
+	pace.Apart = time.Second
+	report, err := findStrays(ctx, d.config, pace)
+	if err != nil {
+		d.ok(check, "who uses the GPUs is not known: %v", err)
+		return
+	}
+	for i, s := range report.Strays {
+		if i == mostStrays {
+			d.fail(check, "vgpuctl audit", "%s more", plural(len(report.Strays)-i, "stray"))
+			break
+		}
+		d.fail(check, s.remedy(), "GPU %d: %s", s.Index, s.line())
+	}
+	if len(report.Strays) == 0 {
+		d.ok(check, "no stray use of a GPU is known; %s", d.lastAudit())
+	}
+}
+
+// line is a stray in one sentence.
+func (s strayUse) line() string {
+	held := "memory"
+	if s.MiB != nil {
+		held = fmt.Sprintf("%d MiB", *s.MiB)
+	}
+	if s.Kind == audit.OverLimit {
+		return fmt.Sprintf("job %d of %s %s: %s", s.Job, s.User, s.Says, held)
+	}
+	return fmt.Sprintf("process %d (%s) of %s, with %s, %s", s.PID, s.Name, s.User, held, s.Says)
+}
+
+func (s strayUse) remedy() string {
+	if s.Job == 0 {
+		return "look at what it is: a user's process outside of a job is ended with kill; a service's user belongs into audit_ignore"
+	}
+	return fmt.Sprintf("look at what it is; scancel %d ends its job, and with audit: cancel that is done at once", s.Job)
+}
+
+// lastAudit says when an epilog or the timer looked last.
+func (d *doctor) lastAudit() string {
+	if d.config.Audit == config.AuditOff {
+		return "audit: off, so nobody looks by himself"
+	}
+	info, err := os.Stat(d.config.Run().AuditLock())
+	if err != nil {
+		return "neither an epilog nor slurm-vgpu-audit.timer has looked yet"
+	}
+	return "the last look by an epilog or slurm-vgpu-audit.timer was " + age(time.Since(info.ModTime())) + " ago"
+}

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
+)
+
+// nvmlWait bounds what a GPU that does not answer can make anybody wait.
+const nvmlWait = 10 * time.Second
+
+// Driver is this node's NVML. No question to it takes longer than nvmlWait.
+type Driver struct{ session discover.Session }
+
+// OpenDriver starts NVML. In a job, NVML is the interposer's: it would answer with the ledger's own numbers.
+func OpenDriver(cfg config.Config) (Driver, error) {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err == nil && bytes.Contains(maps, []byte("/"+filepath.Base(cfg.Library)+"\n")) {
+		return Driver{}, errors.New("this is a job with a slice, whose NVML shows what the ledger says")
+	}
+	return within(nvmlWait, func() (Driver, error) {
+		lib, err := discover.Library(cfg.NVMLLibrary)
+		if err != nil {
+			return Driver{}, err
+		}
+		session, err := discover.Open(lib)
+		return Driver{session}, err
+	})
+}
+
+// Holders asks who holds memory of these GPUs.
+func (d Driver) Holders(uuids []device.UUID) (map[device.UUID]discover.Holders, error) {
+	return within(nvmlWait, func() (map[device.UUID]discover.Holders, error) { return d.session.Holders(uuids), nil })
+}
+
+// Close stops NVML.
+func (d Driver) Close() {
+	_, _ = within(nvmlWait, func() (struct{}, error) { d.session.Close(); return struct{}{}, nil }) // it hangs, or has answered
+}
+
+// within leaves what hangs behind: a call into a driver that does not answer cannot be ended.
+func within[T any](wait time.Duration, ask func() (T, error)) (T, error) {
+	type answer struct {
+		said T
+		err  error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		said, err := ask()
+		done <- answer{said, err}
+	}()
+	select {
+	case a := <-done:
+		return a.said, a.err
+	case <-time.After(wait):
+		var none T
+		return none, fmt.Errorf("NVML has not answered for %s", wait)
+	}
+}

@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+)
+
+// sum is what the processes of a job hold together.
+type sum struct {
+	bytes uint64
+	count uint64
+	uid   uint32
+}
+
+// judge finds the strays among the processes of one GPU.
+func (s *sight) judge(gpu device.GPU, processes map[int]discover.Held) {
+	jobs := s.known()
+	sums := map[uint32]sum{}
+	for _, pid := range slices.Sorted(maps.Keys(processes)) {
+		held := processes[pid]
+		p, ok := s.watcher.look(pid, jobs)
+		if !ok {
+			if !s.watcher.WholeNode {
+				s.bad[fmt.Sprintf("the driver names process %d, which is not in this pid namespace", pid)] = true
+			}
+			continue
+		}
+		if s.watcher.Ignore[p.uid] && !p.foreign {
+			continue
+		}
+		stray := Stray{Device: gpu.UUID, Index: gpu.Index, PID: pid, Name: p.name, UID: p.uid, Job: p.job, start: p.start}
+		if held.Known {
+			stray.hold(held.Bytes)
+		}
+		if s.strays(&stray, p, held) {
+			s.found = append(s.found, stray)
+		}
+		if held.Known && p.job != 0 {
+			of := sums[p.job]
+			sums[p.job] = sum{of.bytes + held.Bytes, of.count + 1, jobs.uids[p.job]}
+		}
+	}
+	for _, job := range slices.Sorted(maps.Keys(sums)) {
+		s.judgeJob(gpu, job, sums[job])
+	}
+}
+
+// strays says what is wrong with one process on one GPU, if something is.
+func (s *sight) strays(stray *Stray, p process, held discover.Held) bool {
+	isHere := func(s state.Slice) bool { return s.Job == p.job && s.Device == stray.Device }
+	switch {
+	case p.job == 0 && !p.placed:
+		stray.Kind = NoJob
+		return true
+	case !slices.ContainsFunc(s.held, isHere):
+		stray.Kind = NoSlice
+		return true
+	}
+	of := s.jobs[p.job]
+	slice, granted := of.slice(stray.Device)
+	if !granted || of.grant.Whole || !of.read { // nothing is counted, or nothing can be said
+		return false
+	}
+	bytes, known := of.of(p, slice)
+	stray.AccountedMiB = usage.MiB(bytes)
+	switch {
+	case !known:
+		stray.Kind = NotInLedger
+		return true
+	case held.Known && held.Bytes > tolerance && held.Bytes-tolerance > bytes:
+		stray.Kind = Unaccounted
+		return true
+	}
+	return false
+}
+
+// judgeJob goes by the grant, which root wrote: whatever the ledger says.
+func (s *sight) judgeJob(gpu device.GPU, job uint32, held sum) {
+	of := s.jobs[job]
+	if of == nil || of.grant.Whole {
+		return
+	}
+	slice, granted := of.slice(gpu.UUID)
+	if !granted {
+		return
+	}
+	limit := of.grant.Bounds().Bytes[slice]
+	if held.bytes <= limit+held.count*tolerance {
+		return
+	}
+	stray := Stray{Kind: OverLimit, Device: gpu.UUID, Index: gpu.Index, UID: held.uid, Job: job, AccountedMiB: usage.MiB(limit)}
+	stray.hold(held.bytes)
+	s.found = append(s.found, stray)
+}
+
+// known is who Slurm's cgroups may name: jobs with a slice, and runs that have a folder here.
+func (s *sight) known() known {
+	all := s.watcher.known(s.held)
+	entries, err := os.ReadDir(s.watcher.Run.Jobs())
+	if err != nil {
+		return all // they are then of runs that nobody knows
+	}
+	for _, entry := range entries {
+		job, isJob := number(entry.Name())
+		if _, held := all.uids[job]; !isJob || held {
+			continue
+		}
+		if g, err := grant.Read(s.watcher.Run.Grant(job)); err == nil && g.SLUID != "" {
+			all.sluids[g.SLUID] = job
+		}
+	}
+	return all
+}
+
+// Users are the ids of these names and numbers. Who is not known on this node has no processes here.
+func Users(names []string, lookup func(string) (string, error)) map[uint32]bool {
+	uids := make(map[uint32]bool)
+	for _, name := range names {
+		text := name
+		if found, err := lookup(name); err == nil {
+			text = found
+		}
+		if uid, err := strconv.ParseUint(text, 10, 32); err == nil {
+			uids[uint32(uid)] = true
+		}
+	}
+	return uids
+}

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// process is what the kernel says of one, and which job it is of.
+type process struct {
+	pid     int
+	start   uint64 // in clock ticks since boot: tells it from a later one of this pid
+	uid     uint32
+	name    string // as it calls itself
+	inner   int32  // its pid in its own pid namespace
+	pidns   uint64 // that namespace's inode; 0: not known
+	foreign bool   // that is not the namespace of who asks
+	job     uint32 // 0: none that is known
+	placed  bool   // Slurm put it into a job's cgroup
+}
+
+// look reads /proc. Who is gone was no stray.
+func (a Auditor) look(pid int, jobs known) (p process, ok bool) {
+	dir := filepath.Join(a.Proc, strconv.Itoa(pid))
+	p.pid = pid
+	if p.start, ok = startOf(dir); !ok {
+		return p, false
+	}
+	if p.uid, ok = uidOf(dir); !ok {
+		return p, false
+	}
+	p.name = nameOf(dir)
+	p.inner = innerPID(dir, pid)
+	p.pidns = namespace(filepath.Join(dir, "ns", "pid"))
+	p.foreign = p.pidns != 0 && p.pidns != namespace(filepath.Join(a.Proc, "self", "ns", "pid"))
+	if p.job, p.placed = jobs.ofCgroup(dir); !p.placed {
+		p.job, _, _ = a.jobOf(pid, jobs)
+	}
+	again, ok := startOf(dir)
+	return p, ok && again == p.start
+}
+
+// startOf reads the 22nd field of proc_pid_stat(5). The second is a name, which may hold anything.
+func startOf(dir string) (uint64, bool) {
+	text := readText(filepath.Join(dir, "stat"))
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < 20 {
+		return 0, false
+	}
+	start, err := strconv.ParseUint(string(fields[19]), 10, 64)
+	return start, err == nil
+}
+
+// nameOf is fit to be printed.
+func nameOf(dir string) string {
+	name := strings.TrimSuffix(string(readText(filepath.Join(dir, "comm"))), "\n")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, name)
+}
+
+// innerPID is the last of NSpid:, and the pid itself where a kernel has no such line.
+func innerPID(dir string, pid int) int32 {
+	for line := range strings.Lines(string(readText(filepath.Join(dir, "status")))) {
+		if rest, found := strings.CutPrefix(line, "NSpid:"); found {
+			fields := strings.Fields(rest)
+			if len(fields) > 0 {
+				if inner, err := strconv.ParseInt(fields[len(fields)-1], 10, 32); err == nil {
+					return int32(inner)
+				}
+			}
+		}
+	}
+	return int32(pid)
+}
+
+// namespace reads the inode in "pid:[4026531836]".
+func namespace(link string) uint64 {
+	text, err := os.Readlink(link)
+	if err != nil {
+		return 0
+	}
+	inode, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimPrefix(text, "pid:["), "]"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return inode
+}

@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Cancel ends a job that runs, with a word to its user: a task of an array alone, a heterogeneous job as a whole. One
+// that has ended, or begins anew, is left alone.
+func (c Client) Cancel(ctx context.Context, id uint32, why string) error {
+	job, err := c.Job(ctx, id)
+	if err != nil {
+		return fmt.Errorf("cancel job %d: %w", id, err)
+	}
+	if !job.Runs() {
+		return nil
+	}
+	name, err := job.Name()
+	if err != nil {
+		return fmt.Errorf("cancel job %d: %w", id, err)
+	}
+	attempt, done := context.WithTimeout(ctx, attemptTime)
+	defer done()
+	// The word is for people: a job that nobody listens to is cancelled all the same.
+	_, notified := run(attempt, c.Scontrol, "notify", name, why)
+	err = retry(ctx, c.Timeout, func(ctx context.Context) error {
+		_, err := run(ctx, c.Scancel, name)
+		if err != nil && !unreachable(err) {
+			err = fmt.Errorf("%w: %w", errRefused, err)
+		}
+		return err
+	})
+	if errors.Is(err, ErrUnknownJob) { // it has ended meanwhile
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cancel job %d: %w", id, errors.Join(err, notified))
+	}
+	return nil
+}

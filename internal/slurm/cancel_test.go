@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// canceller answers with a record, and writes down what else it is asked to do.
+func canceller(t *testing.T, record, cancels string) (client Client, said func() string) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "log")
+	return Client{Timeout: 10 * time.Second,
+			Scontrol: script(t, fmt.Sprintf("case $1 in -d) cat %s;; *) echo \"$@\" >> %s; [ $1 != notify ];; esac", testdata(t, record), log)),
+			Squeue:   script(t, "exit 1"),
+			Scancel:  script(t, "echo cancel \"$@\" >> "+log+"; "+cancels)}, func() string {
+			text, _ := os.ReadFile(log)
+			return string(text)
+		}
+}
+
+// A job is told why, if it can be, and is cancelled in any case.
+func TestCancelNamesOneJob(t *testing.T) {
+	for _, tc := range []struct {
+		record string
+		job    uint32
+		want   string
+	}{
+		{"salloc.txt", 24, "notify 24 it's why\ncancel 24\n"},
+		{"array-task.txt", 19, "notify 19_3 it's why\ncancel 19_3\n"},
+		{"het-component.txt", 29, "notify 29 it's why\ncancel 29\n"},
+		{"completed.txt", 12, ""},
+		{"pending.txt", 15, ""},
+	} {
+		client, said := canceller(t, tc.record, "true")
+		err := client.Cancel(context.Background(), tc.job, "it's why")
+		if err != nil || said() != tc.want {
+			t.Errorf("%s: %v, called %q, want %q", tc.record, err, said(), tc.want)
+		}
+	}
+}
+
+func TestWhatCannotBeCancelledIsSaid(t *testing.T) {
+	client, said := canceller(t, "salloc.txt", "echo scancel: error: Access denied >&2; exit 1")
+	if err := client.Cancel(context.Background(), 24, "why"); err == nil || said() != "notify 24 why\ncancel 24\n" {
+		t.Errorf("refused: %v, called %q", err, said())
+	}
+	client, _ = canceller(t, "salloc.txt", "echo scancel: error: Invalid job id specified >&2; exit 1")
+	if err := client.Cancel(context.Background(), 24, "why"); err != nil {
+		t.Errorf("one that has ended meanwhile: %v", err)
+	}
+	if err := client.Cancel(context.Background(), 25, "why"); err == nil {
+		t.Error("the answer was about another job")
+	}
+}
