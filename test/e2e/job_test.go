@@ -68,9 +68,18 @@ func settle(t *testing.T) {
 	})
 }
 
-// nodeIsUp fails the test when Slurm took the node away: nothing that a job does may do that.
+// nodeIsUp fails the test when Slurm took the node away: nothing that a job does may do that. The tests after it have the
+// node again.
 func nodeIsUp(t *testing.T) {
 	t.Helper()
+	back := true
+	defer func() {
+		for _, node := range c.Nodes {
+			if back {
+				run(t, root, "scontrol update nodename="+node+" state=resume")
+			}
+		}
+	}()
 	until(t, "the node", 30*time.Second, func() error {
 		state := run(t, root, "sinfo -h -N -o '%T %E'").Stdout
 		if strings.Contains(state, "drain") || strings.Contains(state, "down") || strings.Contains(state, "*") {
@@ -78,6 +87,7 @@ func nodeIsUp(t *testing.T) {
 		}
 		return nil
 	})
+	back = false
 }
 
 func until(t *testing.T, what string, deadline time.Duration, ready func() error) {

@@ -131,6 +131,8 @@ func TestDaemonsThatRestartKeepJobs(t *testing.T) {
 					return nil
 				})
 			}
+			// Slurmd writes down which jobs it knows with the tasks of a step that it launches, and with the end of a job.
+			ok(t, one, "srun --overlap --jobid="+job+" true")
 			started := time.Now()
 			ok(t, root, "scontrol update JobId="+job+" Comment=started") // some releases save only what has changed
 			until(t, "slurmctld to have saved the jobs, as it does every few seconds", 60*time.Second, func() error {
