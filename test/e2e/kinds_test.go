@@ -131,17 +131,7 @@ func TestDaemonsThatRestartKeepJobs(t *testing.T) {
 					return nil
 				})
 			}
-			// Slurmd writes down which jobs it knows with the tasks of a step that it launches, and with the end of a job.
-			ok(t, one, "srun --overlap --jobid="+job+" true")
-			started := time.Now()
-			ok(t, root, "scontrol update JobId="+job+" Comment=started") // some releases save only what has changed
-			until(t, "slurmctld to have saved the jobs, as it does every few seconds", 60*time.Second, func() error {
-				info, err := os.Stat(c.Home.Path("state", "job_state"))
-				if err == nil && !info.ModTime().After(started) {
-					err = fmt.Errorf("saved at %s, wanted after %s", info.ModTime(), started)
-				}
-				return err
-			})
+			written(t, job)
 			if err := restart(t); err != nil {
 				t.Fatal(err)
 			}
@@ -166,6 +156,22 @@ func TestDaemonsThatRestartKeepJobs(t *testing.T) {
 			finish(t, one, whole)
 		})
 	}
+}
+
+// written waits until Slurm's daemons have a running job on their disks.
+func written(t *testing.T, job string) {
+	t.Helper()
+	// Slurmd writes down which jobs it knows with the tasks of a step that it launches, and with the end of a job.
+	ok(t, one, "srun --overlap --jobid="+job+" true")
+	started := time.Now()
+	ok(t, root, "scontrol update JobId="+job+" Comment=started") // some releases save only what has changed
+	until(t, "slurmctld to have saved the jobs, as it does every few seconds", 60*time.Second, func() error {
+		info, err := os.Stat(c.Home.Path("state", "job_state"))
+		if err == nil && !info.ModTime().After(started) {
+			err = fmt.Errorf("saved at %s, wanted after %s", info.ModTime(), started)
+		}
+		return err
+	})
 }
 
 func again(daemon string, signal syscall.Signal) error {
