@@ -163,15 +163,15 @@ type boardPage struct { // struct vgpu_board
 }
 
 type claim struct { // struct vgpu_claim
-	WantsSinceNs uint64
-	HoldsSinceNs uint64
-	UntilNs      uint64
-	DrainedNs    uint64
-	Bell         uint32
-	Spare        uint32
-	BriskUs      uint32
-	Reserved0    uint32
-	Reserved     [2]uint64
+	WantsSinceNs  uint64
+	HoldsSinceNs  uint64
+	UntilNs       uint64
+	DrainedNs     uint64
+	Bell          uint32
+	Spare         uint32
+	InteractiveUs uint32
+	Reserved0     uint32
+	Reserved      [2]uint64
 }
 
 type claimsPage struct { // struct vgpu_claims

@@ -17,7 +17,7 @@
 #define NEAR_NS 60000u
 /* The GPU has nothing to do from the end of a turn until it is seen. */
 #define END_NS 25000u
-/* Of a slice's own busy time, before it is said again whether it is brisk. */
+/* Of a slice's own busy time, before it is said again whether it is interactive. */
 #define JUDGED_NS 40000000u
 /* Somebody else's work may end so much later than this slice's turn begins. */
 #define LATE_NS 300000u
@@ -79,9 +79,11 @@ static uint32_t whole(const struct vgpu_seat *seat)
 }
 
 /* The frame that a slice asks for, 0 when any will do. */
-static uint64_t brisk_frame(const struct vgpu_seat *seat, uint32_t weight, uint32_t brisk_us)
+static uint64_t interactive_frame(const struct vgpu_seat *seat, uint32_t weight, uint32_t interactive_us)
 {
-	return brisk_us == 0 ? 0 : vgpu_turn_brisk_frame(weight, whole(seat), brisk_us * 1000ull);
+	return interactive_us == 0
+		       ? 0
+		       : vgpu_turn_interactive_frame(weight, whole(seat), interactive_us * 1000ull);
 }
 
 /* Reads what all others say, as far as it is believed. */
@@ -92,7 +94,7 @@ static uint32_t listen(struct vgpu_process *p, uint32_t device, struct vgpu_turn
 	struct vgpu_turns *turns = &vgpu_load(p, device)->turns;
 	uint64_t passed = now_ns - turns->looked_ns, drained = 0;
 	uint32_t others = 0;
-	uint64_t frame_ns = brisk_frame(seat, seat->weight, GET(seat->mine->brisk_us));
+	uint64_t frame_ns = interactive_frame(seat, seat->weight, GET(seat->mine->interactive_us));
 
 	if (turns->looked_ns != 0)
 		vgpu_turn_be_patient(&seat->patience, seat->party, seat->count, seat->weight,
@@ -109,8 +111,8 @@ static uint32_t listen(struct vgpu_process *p, uint32_t device, struct vgpu_turn
 			neighbour->claim.holds_since_ns = neighbour->claim.wants_since_ns = 0;
 			continue;
 		}
-		frame_ns =
-			later(frame_ns, brisk_frame(seat, seat->party[i].weight, neighbour->claim.brisk_us));
+		frame_ns = later(frame_ns, interactive_frame(seat, seat->party[i].weight,
+							     neighbour->claim.interactive_us));
 		seat->party[i].held = neighbour->claim.holds_since_ns != 0;
 		turns->held_ns = seat->party[i].held ? now_ns : turns->held_ns;
 		other[others++] = (struct vgpu_turn_other){.wants_since_ns = neighbour->claim.wants_since_ns,
@@ -126,8 +128,8 @@ static uint32_t listen(struct vgpu_process *p, uint32_t device, struct vgpu_turn
 	return others;
 }
 
-/* What the slice does at once when it does so much so often, in microseconds; 0: that is not brisk. */
-static uint32_t brisk_us(uint64_t used_ns, uint32_t times, uint64_t most_ns)
+/* What the slice does at once when it does so much so often, in microseconds; 0: that is not interactive. */
+static uint32_t interactive_us(uint64_t used_ns, uint32_t times, uint64_t most_ns)
 {
 	return times != 0 && used_ns / times <= most_ns ? (uint32_t)(used_ns / times / 1000) + 1 : 0;
 }
@@ -139,14 +141,14 @@ static void judge_turns(struct vgpu_process *p, uint32_t device)
 	struct vgpu_turns *turns = &vgpu_load(p, device)->turns;
 	uint32_t drains = GET(vgpu_load(p, device)->drains) - turns->drains;
 	uint64_t used_ns = GET(vgpu_pages.ledger->busy_ns[device]) - turns->used_ns;
-	uint32_t before_us = GET(seat->mine->brisk_us), us;
+	uint32_t before_us = GET(seat->mine->interactive_us), us;
 
 	if (used_ns < JUDGED_NS)
 		return;
-	us = brisk_us(used_ns, drains, VGPU_TURN_BRISK_NS);
-	us = us != 0 ? us : brisk_us(used_ns, turns->rests, VGPU_TURN_RESTS_NS);
+	us = interactive_us(used_ns, drains, VGPU_TURN_INTERACTIVE_NS);
+	us = us != 0 ? us : interactive_us(used_ns, turns->rests, VGPU_TURN_RESTS_NS);
 	/* One time more or less may fall into what is judged: that makes no difference of turns. */
-	SET(seat->mine->brisk_us, us != 0 && before_us != 0 ? (3 * before_us + us) / 4 : us);
+	SET(seat->mine->interactive_us, us != 0 && before_us != 0 ? (3 * before_us + us) / 4 : us);
 	turns->drains += drains;
 	turns->used_ns += used_ns;
 	turns->rests = 0;

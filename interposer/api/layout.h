@@ -193,8 +193,8 @@ struct vgpu_claim {
 	uint64_t drained_ns;	 /* when its last turn's work was done */
 	uint32_t bell;		 /* futex: changes when a turn ends */
 	uint32_t spare;		 /* 1: its share is used up; wants only time that is left over */
-	uint32_t brisk_us; /* it waits for its results again and again, after so much work, and so for its
-			      turns; 0: it does not */
+	uint32_t interactive_us; /* it waits for its results again and again, after so much work, and so
+				    for its turns; 0: it does not */
 	uint32_t reserved0;
 	uint64_t reserved[2];
 };

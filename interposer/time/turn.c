@@ -78,17 +78,17 @@ enum vgpu_turn vgpu_turn_decide(const struct vgpu_turn_self *self, const struct 
 	return VGPU_TURN_TAKE;
 }
 
-uint64_t vgpu_turn_brisk_frame(uint32_t weight, uint32_t all_weights, uint64_t burst_ns)
+uint64_t vgpu_turn_interactive_frame(uint32_t weight, uint32_t all_weights, uint64_t burst_ns)
 {
 	uint64_t frame;
 
-	if (weight == 0 || burst_ns > VGPU_TURN_BRISK_MOST_NS)
-		return VGPU_TURN_BRISK_MOST_NS;
+	if (weight == 0 || burst_ns > VGPU_TURN_INTERACTIVE_MOST_NS)
+		return VGPU_TURN_INTERACTIVE_MOST_NS;
 	/* What did not fit would wait for one more turn. */
 	frame = burst_ns * 9 / 8 * all_weights / weight;
-	if (frame < VGPU_TURN_BRISK_FRAME_NS)
-		return VGPU_TURN_BRISK_FRAME_NS;
-	return frame < VGPU_TURN_BRISK_MOST_NS ? frame : VGPU_TURN_BRISK_MOST_NS;
+	if (frame < VGPU_TURN_INTERACTIVE_FRAME_NS)
+		return VGPU_TURN_INTERACTIVE_FRAME_NS;
+	return frame < VGPU_TURN_INTERACTIVE_MOST_NS ? frame : VGPU_TURN_INTERACTIVE_MOST_NS;
 }
 
 uint64_t vgpu_turn_quantum(uint32_t weight, uint32_t all_weights, uint64_t frame_ns)

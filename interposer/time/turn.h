@@ -17,11 +17,11 @@
  * waits for its results all the time waits for its turn as often: then turns are shorter, and as long as
  * what such a slice does at once, within these. */
 #define VGPU_TURN_FRAME_NS 60000000u
-#define VGPU_TURN_BRISK_FRAME_NS 10000000u
-#define VGPU_TURN_BRISK_MOST_NS 16000000u
+#define VGPU_TURN_INTERACTIVE_FRAME_NS 10000000u
+#define VGPU_TURN_INTERACTIVE_MOST_NS 16000000u
 /* To wait for them once in so much of its own busy time, or to have nothing more to do: requests that come
  * while the slice waits are done at once. */
-#define VGPU_TURN_BRISK_NS 8000000u
+#define VGPU_TURN_INTERACTIVE_NS 8000000u
 #define VGPU_TURN_RESTS_NS 12000000u
 #define VGPU_TURN_LEAST_NS 3000000u
 /* Who is first in the order and does not take its turn for so long is passed over. */
@@ -68,7 +68,7 @@ enum vgpu_turn vgpu_turn_decide(const struct vgpu_turn_self *self, const struct 
 uint64_t vgpu_turn_quantum(uint32_t weight, uint32_t all_weights, uint64_t frame_ns);
 
 /* The frame in which a slice with this weight can do so much at once in its turn. */
-uint64_t vgpu_turn_brisk_frame(uint32_t weight, uint32_t all_weights, uint64_t burst_ns);
+uint64_t vgpu_turn_interactive_frame(uint32_t weight, uint32_t all_weights, uint64_t burst_ns);
 
 /* What a slice without a cap counts for, beside so many of its kind and slices whose caps add up to capped:
  * its part of what these leave over. Turns are for those that have a share to keep. */

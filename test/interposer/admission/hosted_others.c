@@ -241,7 +241,7 @@ static void nothing_is_at_work_in_a_turn_of_others(void)
 	CHECK_WITHIN(virtual_host_busy_ns(0, HOST_MS) - before_ns, 900 * MS, 1020 * MS);
 }
 
-static void a_slice_is_brisk_as_long_as_it_waits_for_its_results(void)
+static void a_slice_is_interactive_as_long_as_it_waits_for_its_results(void)
 {
 	uint64_t until_ns;
 
@@ -252,11 +252,11 @@ static void a_slice_is_brisk_as_long_as_it_waits_for_its_results(void)
 			virtual_host_launch(1, KERNEL + 1, MS);
 		virtual_host_waits(1);
 	}
-	CHECK_WITHIN(virtual_claim.brisk_us, 2000, 4500);
+	CHECK_WITHIN(virtual_claim.interactive_us, 2000, 4500);
 	until_ns = virtual_host_now() + 800 * MS;
 	while (virtual_host_now() < until_ns)
 		virtual_host_launch(1, KERNEL + 1, MS);
-	CHECK_IS(virtual_claim.brisk_us, 0);
+	CHECK_IS(virtual_claim.interactive_us, 0);
 }
 
 static void holds_for_ever(struct virtual_slice *slice, uint64_t now_ns)
@@ -313,7 +313,7 @@ int main(void)
 	CASE(who_waits_for_a_turn_does_not_look_all_the_time);
 	CASE(a_slice_that_is_at_work_says_so);
 	CASE(nothing_is_at_work_in_a_turn_of_others);
-	CASE(a_slice_is_brisk_as_long_as_it_waits_for_its_results);
+	CASE(a_slice_is_interactive_as_long_as_it_waits_for_its_results);
 	CASE(who_holds_its_turn_for_ever_costs_its_share);
 	CASE(what_nobody_wants_is_for_elastic_slices);
 	return summary();

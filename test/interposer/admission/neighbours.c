@@ -78,7 +78,7 @@ static void holds(struct vgpu_claim *claim, uint64_t now)
 static void wants(struct vgpu_claim *claim, uint64_t now)
 {
 	SAY(wants_since_ns, 1);
-	SAY(brisk_us, 1);
+	SAY(interactive_us, 1);
 	SAY(until_ns, now + 2 * MS);
 	SAY(bell, claim->bell + 1);
 	sched_yield();

@@ -253,30 +253,30 @@ static pid_t answers_requests(const struct step *step)
 	}
 }
 
-static bool becomes_brisk(const struct vgpu_claim *claim, uint64_t at_most_ns)
+static bool becomes_interactive(const struct vgpu_claim *claim, uint64_t at_most_ns)
 {
 	for (uint64_t since = now_ns(); now_ns() - since < at_most_ns; sched_yield()) {
-		if (__atomic_load_n(&claim->brisk_us, __ATOMIC_RELAXED) != 0)
+		if (__atomic_load_n(&claim->interactive_us, __ATOMIC_RELAXED) != 0)
 			return true;
 	}
 	return false;
 }
 
 /* Requests find turns that are short, from the first one on if those before found them so. */
-static void who_rests_again_and_again_is_brisk(void)
+static void who_rests_again_and_again_is_interactive(void)
 {
 	struct step a = slice_make(20, 50, 0), b = slice_make(21, 50, 0);
 	struct worker *batch = worker_start(&a, 1000, 1);
 	const struct vgpu_claim *claim = &slice_claims(&b)->claim[0];
 	pid_t pid = answers_requests(&b);
 
-	CHECK(becomes_brisk(claim, 20000 * MS));
-	CHECK_IS(slice_claims(&a)->claim[0].brisk_us, 0);
+	CHECK(becomes_interactive(claim, 20000 * MS));
+	CHECK_IS(slice_claims(&a)->claim[0].interactive_us, 0);
 	CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
 	pid = answers_requests(&b);
 	for (uint64_t used = b.ledger->busy_ns[0], since = now_ns();
 	     b.ledger->busy_ns[0] - used < 100 * MS && now_ns() - since < 20000 * MS; sched_yield()) {
-		if (__atomic_load_n(&claim->brisk_us, __ATOMIC_RELAXED) == 0) {
+		if (__atomic_load_n(&claim->interactive_us, __ATOMIC_RELAXED) == 0) {
 			CHECK(!"another process of the slice is judged by itself");
 			break;
 		}
@@ -302,6 +302,6 @@ int main(void)
 	CASE_OF_TIME(many_streams_have_one_share);
 	CASE_OF_TIME(short_kernels_of_several_streams);
 	CASE(exit_with_work_in_flight);
-	CASE_OF_TIME(who_rests_again_and_again_is_brisk);
+	CASE_OF_TIME(who_rests_again_and_again_is_interactive);
 	return summary();
 }

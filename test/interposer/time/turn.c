@@ -18,28 +18,29 @@ static void a_turn_has_its_part_of_a_frame(void)
 			uint64_t quantum = vgpu_turn_quantum(weight, all, VGPU_TURN_FRAME_NS);
 
 			CHECK(quantum >= VGPU_TURN_LEAST_NS && quantum <= VGPU_TURN_FRAME_NS);
-			CHECK(vgpu_turn_quantum(weight, all, VGPU_TURN_BRISK_FRAME_NS) <= quantum);
+			CHECK(vgpu_turn_quantum(weight, all, VGPU_TURN_INTERACTIVE_FRAME_NS) <= quantum);
 		}
 	}
 	CHECK_IS(vgpu_turn_quantum(1, 0, VGPU_TURN_FRAME_NS), VGPU_TURN_FRAME_NS);
 }
 
 /* What a slice does at once fits into its turn, if that does not make others wait for too long. */
-static void a_brisk_frame_has_a_place_for_a_burst(void)
+static void an_interactive_frame_has_a_place_for_a_burst(void)
 {
 	for (uint32_t weight = 1; weight <= 100; weight++) {
 		for (uint64_t burst = 0; burst <= 20 * MS; burst += 100 * US) {
-			uint64_t frame = vgpu_turn_brisk_frame(weight, 100, burst);
+			uint64_t frame = vgpu_turn_interactive_frame(weight, 100, burst);
 
-			CHECK(frame >= VGPU_TURN_BRISK_FRAME_NS && frame <= VGPU_TURN_BRISK_MOST_NS);
-			CHECK(frame == VGPU_TURN_BRISK_MOST_NS ||
+			CHECK(frame >= VGPU_TURN_INTERACTIVE_FRAME_NS);
+			CHECK(frame <= VGPU_TURN_INTERACTIVE_MOST_NS);
+			CHECK(frame == VGPU_TURN_INTERACTIVE_MOST_NS ||
 			      vgpu_turn_quantum(weight, 100, frame) >= burst);
 		}
 	}
-	CHECK_IS(vgpu_turn_brisk_frame(50, 100, 5 * MS), 11250 * US);
+	CHECK_IS(vgpu_turn_interactive_frame(50, 100, 5 * MS), 11250 * US);
 	/* Whatever somebody says. */
-	CHECK_IS(vgpu_turn_brisk_frame(0, 100, 5 * MS), VGPU_TURN_BRISK_MOST_NS);
-	CHECK_IS(vgpu_turn_brisk_frame(50, 100, UINT64_MAX), VGPU_TURN_BRISK_MOST_NS);
+	CHECK_IS(vgpu_turn_interactive_frame(0, 100, 5 * MS), VGPU_TURN_INTERACTIVE_MOST_NS);
+	CHECK_IS(vgpu_turn_interactive_frame(50, 100, UINT64_MAX), VGPU_TURN_INTERACTIVE_MOST_NS);
 }
 
 /* ---- what one decides who has no turn ---- */
@@ -209,7 +210,7 @@ static void a_turn_ends_when_nothing_more_fits(void)
 int main(void)
 {
 	CASE(a_turn_has_its_part_of_a_frame);
-	CASE(a_brisk_frame_has_a_place_for_a_burst);
+	CASE(an_interactive_frame_has_a_place_for_a_burst);
 	CASE(who_has_wanted_it_for_longest_takes_the_turn);
 	CASE(who_wants_nothing_takes_no_turn);
 	CASE(of_two_who_have_begun_the_later_one_gives_way);
