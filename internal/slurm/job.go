@@ -31,6 +31,7 @@ type Job struct {
 
 	required  string // host list: where it must run
 	numNodes  int
+	numTasks  int      // of a job whose tasks Slurm counts by the GPU; 0: it is none
 	features  []string // all of which its nodes must have
 	unclear   bool     // where it may run cannot be read, or is more than this
 	commented bool     // its AdminComment is somebody else's

@@ -54,6 +54,9 @@ func (c Client) Wait(ctx context.Context, job Job, w Wait) error {
 	if w.Elsewhere {
 		changes = append(changes, "ExcNodeList="+w.Excluded)
 	}
+	if job.numTasks != 0 { // with any change Slurm 24.11 makes it one task else, which it then finds never runnable
+		changes = append(changes, fmt.Sprintf("NumTasks=%d", job.numTasks))
+	}
 	err = retry(ctx, c.Timeout, func(ctx context.Context) error {
 		_, err := run(ctx, c.Scontrol, changes...)
 		if err != nil && ctx.Err() == nil && !unreachable(err) {
@@ -236,12 +239,18 @@ func (j *Job) readPlace(head, tail string) {
 			j.features = strings.FieldsFunc(features, func(r rune) bool { return r == '&' || r == ',' })
 		}
 	}
+	if tasks, err := only(head, "NumTasks"); err == nil && (tasksPerTRES.MatchString(head) || tasksPerTRES.MatchString(tail)) {
+		j.numTasks, _ = strconv.Atoi(tasks)
+	}
 	for _, text := range []string{head, tail} {
 		if _, after, there := strings.Cut(text, " AdminComment="); there {
 			j.commented = !strings.HasPrefix(after, WaitsPrefix) && !strings.HasPrefix(after, " ")
 		}
 	}
 }
+
+// tasksPerTRES is what scontrol shows of a job with --ntasks-per-gpu.
+var tasksPerTRES = regexp.MustCompile(`\sNtasksPerTRES[:=][1-9]`)
 
 // limitForm is [days-]hours:minutes:seconds.
 var limitForm = regexp.MustCompile(`^(?:([0-9]{1,6})-)?([0-9]{1,3}):([0-9]{2}):([0-9]{2})$`)

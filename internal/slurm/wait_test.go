@@ -44,6 +44,7 @@ func TestWaitChangesOneJob(t *testing.T) {
 		{"a component", Job{ID: 6, HetJobID: 5}, Wait{}, "update JobId=5 StartTime=now AdminComment=\n"},
 		{"several tasks", Job{ID: 5, ArrayJobID: 5, ArrayTaskID: "7-9"}, Wait{}, ""},
 		{"a comment of others", Job{ID: 5, commented: true}, Wait{Reason: "n1: full"}, "update JobId=5 StartTime=now\n"},
+		{"tasks by the GPU", Job{ID: 5, numTasks: 2}, Wait{}, "update JobId=5 StartTime=now AdminComment= NumTasks=2\n"},
 		{"a long reason", Job{ID: 5}, Wait{Reason: strings.Repeat("x", 2000)}, "update JobId=5 StartTime=now AdminComment=vgpu: waits: " + strings.Repeat("x", 1000) + "\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -177,6 +178,9 @@ func TestWhereAJobMayRunIsRead(t *testing.T) {
 		"imitated":      {[2]string{"JobName=j.sh", "JobName=j ExcNodeList=n9"}, Job{Partition: "p", numNodes: 1, unclear: true}},
 		"commented":     {[2]string{"WorkDir=", "AdminComment=JS1:x WorkDir="}, Job{Partition: "p", numNodes: 1, commented: true}},
 		"our comment":   {[2]string{"WorkDir=", "AdminComment=vgpu: waits: n1: x WorkDir="}, Job{Partition: "p", numNodes: 1}},
+		"by the GPU":    {[2]string{"WorkDir=", "NtasksPerTRES=1 WorkDir="}, Job{Partition: "p", numNodes: 1, numTasks: 1}},
+		"older":         {[2]string{"WorkDir=", "NtasksPerTRES:0 WorkDir="}, Job{Partition: "p", numNodes: 1}},
+		"tasks twice":   {[2]string{"JobName=j.sh", "JobName=j NtasksPerTRES=1 NumTasks=9"}, Job{Partition: "p", numNodes: 1}},
 		"empty comment": {[2]string{"WorkDir=", "AdminComment= WorkDir="}, Job{Partition: "p", numNodes: 1}},
 	} {
 		text := strings.Replace(plain, tc.change[0], tc.change[1], 1)
@@ -185,7 +189,7 @@ func TestWhereAJobMayRunIsRead(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		got = Job{Partition: got.Partition, numNodes: got.numNodes, Limit: got.Limit, Ends: got.Ends, Excluded: got.Excluded, required: got.required,
-			features: got.features, unclear: got.unclear, commented: got.commented}
+			features: got.features, unclear: got.unclear, commented: got.commented, numTasks: got.numTasks}
 		if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(Job{})); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
