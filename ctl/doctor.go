@@ -92,6 +92,7 @@ func (d *doctor) examine(ctx context.Context, o *options, site sitecheck.Site) e
 		d.ok("config", "%s is valid", o.configPath)
 	}
 	d.gpus()
+	d.driver()
 	d.deviceNodes()
 	d.state()
 	d.turns()

@@ -24,6 +24,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/driver"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
@@ -84,6 +85,27 @@ func sameGPUs(a, b device.Inventory) bool {
 		}
 	}
 	return true
+}
+
+// driver looks for the files that guards stand over.
+func (d *doctor) driver() {
+	if d.config.Isolation != config.IsolationStrict {
+		return
+	}
+	libraries, err := driver.Find(driver.Cache)
+	if err != nil {
+		d.fail("guards", "make it root's, writable by nobody else, and run ldconfig", "%v", err)
+		return
+	}
+	var files []string
+	for _, library := range libraries {
+		files = append(files, library.File)
+	}
+	if len(files) == 0 {
+		d.fail("guards", "ldconfig, so that the driver is in its cache", "the dynamic linker knows no driver for guards to stand over")
+		return
+	}
+	d.ok("guards", "they stand over %s", strings.Join(files, ", "))
 }
 
 // deviceNodes looks for the files that strict isolation masks.

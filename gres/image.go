@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/driver"
 )
 
 // rootImage is a root file system with this program in it, into which the node's libraries are to be mounted.
@@ -46,11 +47,10 @@ func makeImage(cfg config.Config) (image rootImage, err error) {
 			return image, err
 		}
 	}
-	if inv, err := known(cfg); err == nil {
-		for _, library := range inv.Libraries { // a driver that is elsewhere
-			if err := image.takeAlso(filepath.Dir(library.File)); err != nil {
-				return image, err
-			}
+	libraries, _ := driver.Find(driver.Cache)
+	for _, library := range libraries { // a driver that is elsewhere
+		if err := image.takeAlso(filepath.Dir(library.File)); err != nil {
+			return image, err
 		}
 	}
 	for _, file := range []string{"/etc/hosts", "/etc/resolv.conf", "/etc/machine-id", "/etc/localtime"} { // to be mounted on

@@ -17,7 +17,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/driver"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 )
 
@@ -80,12 +79,7 @@ func detect(cfg config.Config) (device.Inventory, error) {
 	if err != nil {
 		return inv, err
 	}
-	inv = inventory.Leave(inv, cfg.SlurmGPUs)
-	// A driver's file that is not root's alone costs the node nothing but its guard.
-	if inv.Libraries, err = driver.Find(driver.Cache); err != nil {
-		fmt.Fprintf(os.Stderr, "vgpu-gres: %v\n", err)
-	}
-	return inv, nil
+	return inventory.Leave(inv, cfg.SlurmGPUs), nil
 }
 
 // known is the inventory that was written in this boot, or what NVML says now.
@@ -123,9 +117,6 @@ func printInventory(out io.Writer, inv device.Inventory) {
 		fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n", gpu.Index, gpu.Minor, gpu.UUID, dash(gpu.PCIBusID), dash(gpu.Type), gpu.MemMiB, dash(gpu.Name), state)
 	}
 	table.Flush()
-	for _, library := range inv.Libraries {
-		fmt.Fprintf(out, "%s is %s\n", library.SONAME, library.File)
-	}
 }
 
 func dash(text string) string {

@@ -37,7 +37,11 @@ endef
 # CUDA_ERROR_NOT_FOUND and NVML_ERROR_FUNCTION_NOT_FOUND.
 $(eval $(call guard,libcuda-guard.so,cuda,libcuda.so.1,libcuda-slurm-vgpu.so,0,500))
 $(eval $(call guard,libnvidia-ml-guard.so,nvml,libnvidia-ml.so.1,libnvidia-ml-slurm-vgpu.so,1,13))
-GUARDS := $(BUILD)/libcuda-guard.so $(BUILD)/libnvidia-ml-guard.so
+# No SONAME: it stands in many places, and ldconfig in a container goes by the file's name there then.
+$(BUILD)/libslurm-vgpu-closed.so: guard/closed.c
+	@mkdir -p $(@D)
+	$(CC) $(GUARD_CFLAGS) -shared -Wl,-z,relro -Wl,-z,now -Wl,-z,nodelete $< -o $@
+GUARDS := $(BUILD)/libcuda-guard.so $(BUILD)/libnvidia-ml-guard.so $(BUILD)/libslurm-vgpu-closed.so
 
 # The tests: a library that believes the pages of whoever builds.
 GUARD_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinterposer -Itest/gpu
@@ -57,5 +61,5 @@ $(BUILD)/test-guard/libslurm-vgpu.so: $(INTERPOSER_TEST_LIBRARY)
 
 .PHONY: test-guard
 test-guard: $(GUARDS) $(BUILD)/test-guard/ways $(BUILD)/test-guard/linked $(BUILD)/test-guard/mkstep $(BUILD)/test-guard/libslurm-vgpu.so \
-		$(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1 $(BUILD)/sim/nvidia-smi
+		$(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1 $(BUILD)/sim/libnvidia-opencl.so.1 $(BUILD)/sim/nvidia-smi
 	@test/guard/run.sh $(BUILD)

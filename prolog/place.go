@@ -12,6 +12,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/driver"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
@@ -46,13 +47,22 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 	if g.Whole {
 		want.GPU = knownTypes(want.GPU, inventory)
 	} else if g.Isolation == grant.IsolationStrict {
-		g.Guards = grant.Guards(g.Library, inventory.Libraries)
+		g.Guards = p.guards()
 	}
 	refusal, err := p.tryPlace(ctx, g, want, inventory)
 	if err != nil || refusal == nil {
 		return err
 	}
 	return p.noRoom(ctx, g, want, inventory, refusal, told)
+}
+
+// guards are those over what programs of this node load as the driver at this moment.
+func (p *prolog) guards() []grant.Guard {
+	libraries, err := driver.Find(driver.Cache)
+	if err != nil { // a file that is not root's alone costs the node nothing but its guard
+		p.log.Warn("the driver's libraries are not all guarded", "reason", err)
+	}
+	return grant.Guards(p.cfg.Library, libraries, p.cfg.OtherAPIs == config.OtherOpen)
 }
 
 // wanted is what the job is to hold here, and its grant with what it asked for.

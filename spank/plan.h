@@ -17,7 +17,7 @@
 #define VGPU_VALUE_BYTES 8192	/* an environment variable's value */
 #define VGPU_ENV_COUNT 4
 #define VGPU_MASK_COUNT 64
-#define VGPU_GUARD_COUNT 8
+#define VGPU_GUARD_COUNT 32
 #define VGPU_GRES_BYTES 4096 /* a step's GRES as Slurm prints them */
 
 /* A new job's options (allocator and local contexts). */
@@ -67,7 +67,7 @@ struct vgpu_env {
 	char value[VGPU_VALUE_BYTES];
 };
 
-/* A library of ours over a library of the driver. */
+/* A library of ours over a library of the driver: a guard, or what closes another way to the GPU. */
 struct vgpu_guard {
 	char driver[VGPU_PATH_BYTES];
 	char guard[VGPU_PATH_BYTES];

@@ -21,12 +21,14 @@ import (
 // DefaultPath is where the binaries look unless --config names another file.
 const DefaultPath = "/etc/slurm-vgpu/config.yaml"
 
-// Values of isolation, on_limit_failure, on_no_fit, without_slice, audit and log.format.
+// Values of isolation, on_limit_failure, other_apis, on_no_fit, without_slice, audit and log.format.
 const (
 	IsolationStrict  = "strict"  // private mount namespace, ld.so.preload bound, other GPUs masked
 	IsolationPreload = "preload" // LD_PRELOAD in the environment only
 	LimitClosed      = "closed"  // a limit that cannot be looked up stops the program
 	LimitOpen        = "open"    // … lets it run unlimited
+	OtherClosed      = "closed"  // in a slice the GPU has CUDA and nothing else
+	OtherOpen        = "open"    // … OpenCL, Vulkan and OpenGL as well, without limits
 	NoFitRequeue     = "requeue" // a batch job that fits no GPU goes back into the queue
 	NoFitFail        = "fail"    // … fails with the reason
 	WithoutLeave     = "leave"   // a job without a slice has every GPU
@@ -45,6 +47,7 @@ type Config struct {
 	Library        string         `mapstructure:"library"`          // libslurm-vgpu.so
 	Isolation      string         `mapstructure:"isolation"`        // strict | preload
 	OnLimitFailure string         `mapstructure:"on_limit_failure"` // closed | open
+	OtherAPIs      string         `mapstructure:"other_apis"`       // closed | open; strict isolation only
 	OnNoFit        string         `mapstructure:"on_no_fit"`        // requeue | fail
 	MaxRequeues    int            `mapstructure:"max_requeues"`     // restarts after which a job that fits nowhere fails
 	SlicesPerGPU   int            `mapstructure:"slices_per_gpu"`   // at most so many slices on one GPU
@@ -96,6 +99,7 @@ func Default() Config {
 		Library:        "/usr/lib/slurm-vgpu/libslurm-vgpu.so",
 		Isolation:      IsolationStrict,
 		OnLimitFailure: LimitClosed,
+		OtherAPIs:      OtherClosed,
 		OnNoFit:        NoFitRequeue,
 		MaxRequeues:    5,
 		SlicesPerGPU:   10,

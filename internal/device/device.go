@@ -33,8 +33,6 @@ type Inventory struct {
 	DriverVersion string `json:"driver_version"`
 	CUDAVersion   int    `json:"cuda_version"` // 13000 is 13.0
 	GPUs          []GPU  `json:"gpus"`
-	// What programs load as the driver, over which a step has its guards.
-	Libraries []DriverLibrary `json:"libraries,omitempty"`
 }
 
 // The driver's libraries that programs load, by SONAME.
@@ -45,8 +43,9 @@ const (
 
 // DriverLibrary is a file that is loaded by this name; no link.
 type DriverLibrary struct {
-	SONAME string `json:"soname"`
-	File   string `json:"file"`
+	SONAME string
+	File   string
+	Other  bool // a way to the GPU on which no slice's memory is counted: another interface than CUDA, or a 32-bit program's
 }
 
 // ByUUID finds a GPU.

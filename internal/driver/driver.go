@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -39,10 +40,17 @@ const (
 // native are the flags of this machine's own libraries (sysdeps/generic/ldconfig.h); 32-bit ones have others.
 var native = map[string]int32{"amd64": 0x0303, "arm64": 0x0a03}
 
+// others are the driver's libraries for OpenCL, and for OpenGL and Vulkan, by what their names begin with: those that a loader
+// opens, and those that these need. Video (libnvcuvid, libnvidia-encode) and OptiX take their memory from CUDA.
+var others = []string{
+	"libnvidia-opencl.so.1", "libGLX_nvidia.so.0", "libEGL_nvidia.so.0", "libnvidia-glcore.so.", "libnvidia-eglcore.so.",
+	"libnvidia-vksc-core.so.",
+}
+
 var errCache = errors.New("not a cache of the dynamic linker")
 
-// Find lists the files behind CUDA's and NVML's names in a cache, in the dynamic linker's order. A node without a driver has none.
-// An error is about what is missing in the list.
+// Find lists the files behind CUDA's and NVML's names in a cache, and those of other ways to the GPU, in the dynamic linker's
+// order. A node without a driver has none. An error is about what is missing in the list.
 func Find(cache string) ([]device.DriverLibrary, error) {
 	data, err := read(cache)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +77,7 @@ func Find(cache string) ([]device.DriverLibrary, error) {
 			wrong = append(wrong, fmt.Errorf("find the driver's libraries: %w", err))
 			continue
 		}
-		if library := (device.DriverLibrary{SONAME: entry.SONAME, File: file}); !slices.Contains(found, library) {
+		if library := (device.DriverLibrary{SONAME: entry.SONAME, File: file, Other: entry.Other}); !slices.Contains(found, library) {
 			found = append(found, library)
 		}
 	}
@@ -120,21 +128,21 @@ func parse(data []byte) ([]device.DriverLibrary, error) {
 	var found []device.DriverLibrary
 	for i := range count {
 		entry := data[headerBytes+i*entryBytes:]
-		if int32(binary.NativeEndian.Uint32(entry)) != native[runtime.GOARCH] {
-			continue
-		}
 		name, ok := text(data, binary.NativeEndian.Uint32(entry[4:]))
 		if !ok {
 			return nil, errCache
 		}
-		if name != device.LibraryCUDA && name != device.LibraryNVML {
+		cuda := name == device.LibraryCUDA || name == device.LibraryNVML
+		other := slices.ContainsFunc(others, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		if !cuda && !other {
 			continue
 		}
+		other = other || int32(binary.NativeEndian.Uint32(entry)) != native[runtime.GOARCH]
 		path, ok := text(data, binary.NativeEndian.Uint32(entry[8:]))
 		if !ok || !filepath.IsAbs(path) {
 			return nil, errCache
 		}
-		found = append(found, device.DriverLibrary{SONAME: name, File: path})
+		found = append(found, device.DriverLibrary{SONAME: name, File: path, Other: other})
 	}
 	return found, nil
 }

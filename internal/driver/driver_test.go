@@ -4,9 +4,12 @@
 package driver
 
 import (
+	"bytes"
+	"encoding/binary"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,6 +64,52 @@ func TestTheDriversFilesAreFoundBehindTheirLinks(t *testing.T) {
 	want := []device.DriverLibrary{{SONAME: device.LibraryNVML, File: filepath.Join(folder, device.LibraryNVML+".9")}, {SONAME: device.LibraryCUDA, File: filepath.Join(folder, device.LibraryCUDA+".9")}}
 	if diff := cmp.Diff(want, ours); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestOtherWaysToTheGPUAreFound(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the libraries are to be root's")
+	}
+	names := []string{"libEGL_nvidia.so.0", "libGLX_nvidia.so.0", "libnvidia-eglcore.so.580.1", "libnvidia-glcore.so.580.1", "libnvidia-opencl.so.1", "libnvidia-vksc-core.so.1"}
+	cache, folder := cacheOf(t, append(names, "libEGL_mesa.so.0", "libnvcuvid.so.1", "libnvidia-ptxjitcompiler.so.1", "libOpenCL.so.1")...)
+	found, err := Find(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, library := range found {
+		if filepath.Dir(library.File) == folder && library.Other {
+			got = append(got, library.SONAME)
+		}
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(names, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A 32-bit program's driver is no way that a guard, which has 64 bits, could stand over.
+func TestThe32BitDriverIsAnotherWay(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the libraries are to be root's")
+	}
+	cache, folder := cacheOf(t, device.LibraryCUDA)
+	data, err := os.ReadFile(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := bytes.Index(data, []byte(magic)) + headerBytes
+	for at := entries; at < entries+entryBytes*int(binary.NativeEndian.Uint32(data[entries-headerBytes+len(magic):])); at += entryBytes {
+		binary.NativeEndian.PutUint32(data[at:], 0x0003) // i386: FLAG_ELF_LIBC6 alone
+	}
+	if err := os.WriteFile(cache, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, err := Find(cache)
+	want := device.DriverLibrary{SONAME: device.LibraryCUDA, File: filepath.Join(folder, device.LibraryCUDA+".9"), Other: true}
+	if err != nil || !slices.Contains(found, want) {
+		t.Errorf("got %v, %v, want %v in it", found, err, want)
 	}
 }
 

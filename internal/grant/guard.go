@@ -9,6 +9,9 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
 
+// closedFile has none of the driver's names; it stands beside the interposer.
+const closedFile = "libslurm-vgpu-closed.so"
+
 // LibraryFile is the interposer's name in a step's folder, which the guards look for.
 const LibraryFile = "libslurm-vgpu.so"
 
@@ -26,11 +29,17 @@ var guardOf = map[string]struct{ file, behind string }{
 }
 
 // Guards are those over the driver's libraries, in the dynamic linker's order: the first file of a name is what stands
-// behind all guards of that name.
-func Guards(library string, libraries []device.DriverLibrary) []Guard {
+// behind all guards of that name. Over other ways to the GPU stands what closes them, unless they are open.
+func Guards(library string, libraries []device.DriverLibrary, othersOpen bool) []Guard {
 	var guards []Guard
 	seen := map[string]bool{}
 	for _, of := range libraries {
+		if of.Other {
+			if !othersOpen {
+				guards = append(guards, Guard{Driver: of.File, Guard: filepath.Join(filepath.Dir(library), closedFile)})
+			}
+			continue
+		}
 		names, known := guardOf[of.SONAME]
 		if !known {
 			continue

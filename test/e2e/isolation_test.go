@@ -74,6 +74,32 @@ func TestAUserNamespaceChangesNoLimit(t *testing.T) {
 	}
 }
 
+// What no slice could count is not there; who looks for it is told why, and CUDA goes on.
+func TestOtherWaysToTheGPUAreClosed(t *testing.T) {
+	needStrict(t)
+	begin(t)
+	const script = "exec 2>&1\nLD_PRELOAD=libnvidia-opencl.so.1 vgpu-fill"
+	told := "OpenCL, Vulkan and OpenGL on the GPU are closed in a slice"
+	out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000", script)
+	if !strings.Contains(out, told) {
+		t.Errorf("want %q:\n%s", told, out)
+	}
+	wantLimit(t, out, 3000)
+	defer func() {
+		c.ExtraConfig = ""
+		if err := c.WriteConfig(); err != nil {
+			t.Error(err)
+		}
+	}()
+	c.ExtraConfig = "other_apis: open\n"
+	if err := c.WriteConfig(); err != nil {
+		t.Fatal(err)
+	}
+	if out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000", script); strings.Contains(out, told) {
+		t.Errorf("open, and yet:\n%s", out)
+	}
+}
+
 func TestManagedMemoryCounts(t *testing.T) {
 	begin(t)
 	out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=6000", `exec 2>&1

@@ -17,8 +17,9 @@ test-gpu-cudart: $(BUILD)/libslurm-vgpu.so ## where programs of older CUDA runti
 	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/cudart.sh --library $(abspath $(BUILD))/libslurm-vgpu.so \
 		--programs $(or $(CUDART),$(BUILD)/gpu/cudart) $(GPUFLAGS)
 
-test-gpu-guard: $(BUILD)/libslurm-vgpu.so $(BUILD)/libcuda-guard.so $(BUILD)/libnvidia-ml-guard.so ## what works behind the guards, and that it is limited, on a real GPU
-	@test/gpu/guard.sh --build $(BUILD)
+# GUARDFLAGS="--only other"; for that, test/gpu/other.sh $(BUILD)/gpu/other builds programs of other interfaces, where their headers are.
+test-gpu-guard: $(BUILD)/libslurm-vgpu.so $(GUARDS) ## what works behind the guards, and that it is limited, on a real GPU
+	@test/gpu/guard.sh --build $(BUILD) $(GUARDFLAGS)
 
 # WAITFLAGS="--shares 10 --where alone --programs graphs,memory"
 test-gpu-waits: $(BUILD)/libslurm-vgpu.so ## whether programs end whose streams are held back, on a real GPU

@@ -3,24 +3,28 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What works behind the guards over the driver's libraries, and that it is limited: a table of programs, with the preload beside the
-# guards, without it, and as in a container. As root, without Slurm, in a mount namespace of its own:
+# guards and without it; what other interfaces than CUDA take, and that they are closed; and what a launch costs. As root, without
+# Slurm, in a mount namespace of its own:
 #
-#   test/gpu/guard.sh --build build
+#   test/gpu/guard.sh --build build [--only programs|tools|other|costs]
 #
-# build has the library and the guards. Programs that are not there are left out: nvcc's, PyTorch's, JAX's, CuPy's.
+# build has the library and the guards, and build/gpu/other what test/gpu/other.sh has built. Programs that are not there are left
+# out: nvcc's, PyTorch's, JAX's, CuPy's, the toolkit's debugger and profiler.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=build
+only=
 while (($#)); do
 	case $1 in
 	--build) build=$2; shift 2 ;;
+	--only) only=$2; shift 2 ;;
 	--inside) inside=1; shift ;;
-	*) echo "usage: guard.sh [--build FOLDER]" >&2; exit 2 ;;
+	*) echo "usage: guard.sh [--build FOLDER] [--only programs|tools|other|costs]" >&2; exit 2 ;;
 	esac
 done
 build=$(cd "$build" && pwd)
 if [[ -z ${inside:-} ]]; then
-	exec unshare --mount --propagation private "$0" --build "$build" --inside
+	exec unshare --mount --propagation private "$0" --build "$build" ${only:+--only "$only"} --inside
 fi
 
 self=/run/slurm-vgpu/self
@@ -28,87 +32,193 @@ limit_mib=3000
 python=${PYTHON:-python3}
 work=$(mktemp -d)
 chmod 0755 "$work"
-trap 'umount -Rl /run 2>/dev/null || true; rm -rf "$work"' EXIT
-cc -std=gnu11 -O2 -D_GNU_SOURCE -I"$here" -I"$here/../../interposer" "$here/mkstep.c" "$here/boards.c" -o "$work/mkstep"
-cc -std=gnu11 -O2 -D_GNU_SOURCE -I"$here/../../interposer" "$here/../guard/ways.c" -o "$work/ways" -ldl
-cc -std=gnu11 -O2 -D_GNU_SOURCE -DLINKED -I"$here/../../interposer" "$here/../guard/ways.c" -o "$work/linked" \
-	-Wl,--as-needed -Wl,--allow-shlib-undefined "$build/libcuda-guard.so" -ldl
+failed=0
+told=
+trap '[[ -z $told ]] || kill $told; umount -Rl /run 2>/dev/null || true; rm -rf "$work"' EXIT
+wanted() { [[ -z $only || $only == "$1" ]]; }
+cflags="-std=gnu11 -O2 -D_GNU_SOURCE -I$here -I$here/../../interposer"
+# shellcheck disable=SC2086
+{
+	cc $cflags "$here/mkstep.c" "$here/boards.c" -o "$work/mkstep"
+	cc $cflags "$here/../guard/ways.c" -o "$work/ways" -ldl
+	cc $cflags -DLINKED "$here/../guard/ways.c" -o "$work/linked" \
+		-Wl,--as-needed -Wl,--allow-shlib-undefined "$build/libcuda-guard.so" -ldl
+	if wanted costs; then
+		cc $cflags -I"$here/paths" -isystem "${CUDA_INCLUDE:-/usr/local/cuda/include}" "$here/bench/micro.c" "$here/paths/api.c" -o "$work/micro" -ldl
+	fi
+}
 if command -v nvcc >/dev/null; then
 	nvcc -o "$work/static-runtime" "$here/guard/runtime.cu" && nvcc -cudart shared -o "$work/shared-runtime" "$here/guard/runtime.cu"
 fi
 uuid=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | head -1)
-folder=$("$work/mkstep" --dir "$work" --gpu "$uuid" --mem $limit_mib --device-mem 200000 --job 7 --cores 50)
+# What the GPU says of itself all the while: begun before anything stands over the driver.
+nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i 0 -lms 100 >>"$work/used" &
+told=$!
 
-driver() { readlink -f "$(ldconfig -p | awk -v name="$1" '$1 == name && /x86-64|AArch64/ {print $NF; exit}')"; }
-cuda=$(driver libcuda.so.1) nvml=$(driver libnvidia-ml.so.1)
+found() { ldconfig -p | awk -v name="$1" 'index($1, name) == 1 && /x86-64|AArch64/ {print $NF}' | xargs -r readlink -f | sort -u; }
+cuda=$(found libcuda.so.1 | head -1) nvml=$(found libnvidia-ml.so.1 | head -1)
 mount -t tmpfs -o mode=0755 run /run
 mkdir -p $self
-mount --bind "$folder" $self
 behind() {
 	touch "$self/$2"
 	mount --bind "$1" "$self/$2"
 }
-behind "$build/libslurm-vgpu.so" libslurm-vgpu.so
-behind "$cuda" libcuda-slurm-vgpu.so
-behind "$nvml" libnvidia-ml-slurm-vgpu.so
-mount --bind "$build/libcuda-guard.so" "$cuda"
-mount --bind "$build/libnvidia-ml-guard.so" "$nvml"
+# step SM-PERCENT: a step's folder with what the guards need; guards up, guards down: over the driver
+step() {
+	local folder
+	umount -Rl $self 2>/dev/null || true
+	folder=$("$work/mkstep" --dir "$work" --gpu "$uuid" --mem $limit_mib --device-mem 200000 --job "$((1000 + $1))" --cores "$1")
+	mount --bind "$folder" $self
+	behind "$build/libslurm-vgpu.so" libslurm-vgpu.so
+	behind "$cuda" libcuda-slurm-vgpu.so
+	behind "$nvml" libnvidia-ml-slurm-vgpu.so
+}
+guards() {
+	case $1 in
+	up) mount --bind "$build/libcuda-guard.so" "$cuda"; mount --bind "$build/libnvidia-ml-guard.so" "$nvml" ;;
+	down) umount "$cuda"; umount "$nvml" ;;
+	esac
+}
 echo "driver $(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1), guards over $cuda and $nvml, limit $limit_mib MiB"
+step 50
 
-failed=0
+bounded() { timeout 120 "$@"; }
 # try WHAT PATTERN COMMAND…: met when the last line has the pattern
 try() {
 	local what=$1 pattern=$2 said verdict=met
 	shift 2
-	said=$(timeout 120 "$@" 2>/dev/null | tail -n 1) || true
+	said=$("$@" 2>"$work/errors" | tail -n 1) || true
 	[[ $said =~ $pattern ]] || { verdict=MISSED failed=1; }
 	printf '%-14s  %-44s  %-6s  %s\n' "$how" "$what" "$verdict" "$said"
+	[[ $verdict == met ]] || tail -n 3 "$work/errors"
 }
 frameworks() {
-	try "PyTorch" 'out of memory at 2[0-9]{3} MiB' "$python" "$here/guard/programs.py" torch
-	try "torch.compile" 'compiled' env TORCHINDUCTOR_CACHE_DIR="$work/$how" TRITON_CACHE_DIR="$work/$how" "$python" "$here/guard/programs.py" compile
-	try "CUPTI, by PyTorch's profiler" 'kernels traced' "$python" "$here/guard/programs.py" profile
-	try "JAX" 'summed' "$python" "$here/guard/programs.py" jax
-	try "CuPy" "of 3145728000 bytes" "$python" "$here/guard/programs.py" cupy
-	try "NCCL" 'reduced' "$python" "$here/guard/programs.py" nccl
+	try "PyTorch" 'out of memory at 2[0-9]{3} MiB' bounded "$python" "$here/guard/programs.py" torch
+	try "torch.compile" 'compiled' bounded env TORCHINDUCTOR_CACHE_DIR="$work/$how" TRITON_CACHE_DIR="$work/$how" "$python" "$here/guard/programs.py" compile
+	try "CUPTI, by PyTorch's profiler" 'kernels traced' bounded "$python" "$here/guard/programs.py" profile
+	try "JAX" 'summed' bounded "$python" "$here/guard/programs.py" jax
+	try "CuPy" "of 3145728000 bytes" bounded "$python" "$here/guard/programs.py" cupy
+	try "NCCL" 'reduced' bounded "$python" "$here/guard/programs.py" nccl
 }
-all() {
-	try "nvidia-smi" "^$limit_mib MiB" nvidia-smi --query-gpu=memory.total,memory.used --format=csv,noheader
-	try "linked with the guard, --as-needed" '^2[0-9]{3} MiB' "$work/linked" linked
+programs() {
+	try "nvidia-smi" "^$limit_mib MiB" bounded nvidia-smi --query-gpu=memory.total,memory.used --format=csv,noheader
+	try "linked with the guard, --as-needed" '^2[0-9]{3} MiB' bounded "$work/linked" linked
 	for way in dlopen deepbind; do
-		try "$way" '^2[0-9]{3} MiB' "$work/ways" $way
+		try "$way" '^2[0-9]{3} MiB' bounded "$work/ways" $way
 	done
-	try "the driver by its path" '^2[0-9]{3} MiB' "$work/ways" path "$cuda"
-	try "dlmopen" '^(2[0-9]{3} MiB|error|not loaded)' "$work/ways" new-namespace
+	try "the driver by its path" '^2[0-9]{3} MiB' bounded "$work/ways" path "$cuda"
+	try "dlmopen" '^(2[0-9]{3} MiB|error|not loaded)' bounded "$work/ways" new-namespace
 	for program in static-runtime shared-runtime; do
-		[[ ! -x $work/$program ]] || try "nvcc, $program" "of $limit_mib MiB" "$work/$program"
+		[[ ! -x $work/$program ]] || try "nvcc, $program" "of $limit_mib MiB" bounded "$work/$program"
 	done
 	frameworks
 }
-how="guard, preload"
-export LD_PRELOAD=$self/libslurm-vgpu.so
-all
-how="guard alone"
-unset LD_PRELOAD
-all
+# The toolkit's own, which look into the driver from outside of the program.
+tools() {
+	local program=$work/static-runtime
+
+	[[ -x $program ]] || return 0
+	! command -v cuda-gdb >/dev/null || try "cuda-gdb" "of $limit_mib MiB" said_by cuda-gdb -batch -ex run "$program"
+	! command -v ncu >/dev/null || try "ncu" "of $limit_mib MiB" said_by ncu "$program"
+	! command -v compute-sanitizer >/dev/null || try "compute-sanitizer" "of $limit_mib MiB" said_by compute-sanitizer "$program"
+}
+# The line of the program among those of a tool.
+said_by() { bounded "$@" >"$work/said" 2>&1 || true; grep MiB "$work/said" || tail -n 5 "$work/said" >&2; }
+
+# taken COMMAND…: what a program says, and how much of the GPU was in use meanwhile, by the GPU's own word
+taken() {
+	local said
+	: >"$work/used"
+	said=$(timeout 60 "$@" 2>/dev/null | tail -n 1) || true
+	echo "$said; of the GPU $(sort -n "$work/used" | tail -n 1) MiB at most"
+}
+others() {
+	local programs=$build/gpu/other program pattern=$1
+	export VK_DRIVER_FILES=/usr/share/vulkan/icd.d/nvidia_icd.json VK_ICD_FILENAMES=/usr/share/vulkan/icd.d/nvidia_icd.json
+	for program in opencl vulkan opengl; do
+		[[ ! -x $programs/$program ]] || try "$program, 8 GiB" "$pattern" taken "$programs/$program" 8192
+	done
+	[[ ! -x $programs/nvdec ]] || try "nvdec, 8 GiB" 'MiB' taken "$programs/nvdec" 8192
+}
+close_others() {
+	local name file
+	for name in libnvidia-opencl.so.1 libGLX_nvidia.so.0 libEGL_nvidia.so.0 libnvidia-glcore.so. libnvidia-eglcore.so.; do
+		for file in $(found "$name"); do
+			mount --bind "$build/libslurm-vgpu-closed.so" "$file"
+		done
+	done
+}
+
+# Null launches without a share, in turns: nanoseconds, the median of as many rounds.
+costs() {
+	local round
+	step 0
+	for round in {1..12}; do
+		one_round native
+		LD_PRELOAD=$self/libslurm-vgpu.so one_round "preload"
+		guards up
+		LD_PRELOAD=$self/libslurm-vgpu.so one_round "preload, guards"
+		one_round "guards"
+		guards down
+	done
+	for how in native preload "preload, guards" guards; do
+		printf '%-16s  launch %s ns\n' "$how" "$(sort -n "$work/cost.$how" | sed -n '6,7p' | awk '{sum += $1} END {printf "%.0f", sum / NR}')"
+	done
+}
+one_round() { echo launch | "$work/micro" 4 | tail -n 1 >>"$work/cost.$1"; }
+
 # As in a container: another user, in a user namespace where nothing of /run is left.
-how="user namespace"
-dev=/dev/slurm-vgpu
-mkdir -p $dev
-mount --rbind $self $dev
-find "$work" -user 0 \( -name ledger -o -name claims \) -exec chown 12345:12345 {} +
-contained=(setpriv --reuid 12345 --regid 12345 --clear-groups unshare --user --map-root-user --mount
-	sh -c 'mount -t tmpfs none /run && exec "$@"' sh)
-try "nvidia-smi" "^$limit_mib MiB" "${contained[@]}" nvidia-smi --query-gpu=memory.total,memory.used --format=csv,noheader
-for way in dlopen deepbind; do
-	try "$way" '^2[0-9]{3} MiB' "${contained[@]}" "$work/ways" $way
-done
-try "PyTorch" 'out of memory at 2[0-9]{3} MiB' "${contained[@]}" env HOME="$work" "$python" "$here/guard/programs.py" torch
-umount -R $dev
-try "without /dev/slurm-vgpu" '^not loaded: libslurm-vgpu.so' "${contained[@]}" "$work/ways" dlopen
-rmdir $dev 2>/dev/null || true
+contained() {
+	local dev=/dev/slurm-vgpu way
+	local -a inside=(setpriv --reuid 12345 --regid 12345 --clear-groups unshare --user --map-root-user --mount
+		sh -c 'mount -t tmpfs none /run && exec "$@"' sh)
+
+	how="user namespace"
+	mkdir -p $dev
+	mount --rbind $self $dev
+	find "$work" -user 0 \( -name ledger -o -name claims \) -exec chown 12345:12345 {} +
+	try "nvidia-smi" "^$limit_mib MiB" bounded "${inside[@]}" nvidia-smi --query-gpu=memory.total,memory.used --format=csv,noheader
+	for way in dlopen deepbind; do
+		try "$way" '^2[0-9]{3} MiB' bounded "${inside[@]}" "$work/ways" $way
+	done
+	try "PyTorch" 'out of memory at 2[0-9]{3} MiB' bounded "${inside[@]}" env HOME="$work" "$python" "$here/guard/programs.py" torch
+	umount -R $dev
+	try "without /dev/slurm-vgpu" '^not loaded: libslurm-vgpu.so' bounded "${inside[@]}" "$work/ways" dlopen
+	rmdir $dev 2>/dev/null || true
+}
+
+if wanted programs || wanted tools; then
+	guards up
+	for how in "guard, preload" "guard alone"; do
+		unset LD_PRELOAD
+		[[ $how == "guard alone" ]] || export LD_PRELOAD=$self/libslurm-vgpu.so
+		! wanted programs || programs
+		! wanted tools || tools
+	done
+	unset LD_PRELOAD
+	! wanted programs || contained
+	guards down
+fi
+! wanted costs || costs
+if wanted other; then
+	step 50
+	how="no guards"
+	others 'MiB|nothing'
+	guards up
+	export LD_PRELOAD=$self/libslurm-vgpu.so
+	how="guards"
+	others 'MiB|nothing'
+	close_others
+	how="closed"
+	others '^nothing'
+	try "nvidia-smi" "^$limit_mib MiB" bounded nvidia-smi --query-gpu=memory.total --format=csv,noheader
+	frameworks
+	unset LD_PRELOAD
+	guards down
+fi
 how="no folder"
+guards up
 umount $self/libslurm-vgpu.so
 rm $self/libslurm-vgpu.so
-try "dlopen" '^not loaded: libslurm-vgpu.so' "$work/ways" dlopen
+try "dlopen" '^not loaded: libslurm-vgpu.so' bounded "$work/ways" dlopen
 exit $failed

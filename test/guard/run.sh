@@ -17,7 +17,7 @@ self=/run/slurm-vgpu/self
 limit_mib=3000
 mount -t tmpfs -o mode=0755 run /run
 mkdir -p $self /run/driver /run/state /run/step
-cp "$build/sim/libcuda.so.1" "$build/sim/libnvidia-ml.so.1" "$build/sim/nvidia-smi" /run/driver/
+cp "$build"/sim/{libcuda.so.1,libnvidia-ml.so.1,libnvidia-opencl.so.1,nvidia-smi} /run/driver/
 export SIMGPU_DIR=/run/state LD_LIBRARY_PATH=/run/driver
 "$build/sim/simgpu-init" /run/state devices=1 device0.mem_mib=20000 >/dev/null
 uuid=$("$build/sim/nvidia-smi" --query-gpu=uuid --format=csv,noheader)
@@ -70,6 +70,15 @@ verdict a_smi_sees_the_slice "$limit_mib MiB" "$(/run/driver/nvidia-smi --query-
 verdict the_guard_has_the_drivers_names yes "$(readelf -d "$test/linked" | grep -q 'NEEDED.*libcuda.so.1' && echo yes)"
 own=$(ways new-namespace)
 verdict a_new_namespace_has_no_memory_of_its_own yes "$([[ $own == "$limited" || $own == error* ]] && echo yes || echo "$own")"
+
+# Another way to the GPU, closed.
+opencl() { "$test/ways" find /run/driver/libnvidia-opencl.so.1 clIcdGetPlatformIDsKHR 2>/run/told; }
+verdict opencl_is_there_while_it_is_open found "$(opencl)"
+mount --bind "$build/libslurm-vgpu-closed.so" /run/driver/libnvidia-opencl.so.1
+verdict nothing_of_opencl_is_found_when_it_is_closed "no such name" "$(opencl)"
+verdict who_looks_for_what_is_closed_is_told 1 "$(grep -c 'closed in a slice' /run/told)"
+verdict what_is_closed_disturbs_nobody "$limited" "$(LD_PRELOAD=/run/driver/libnvidia-opencl.so.1 "$test/linked" linked 2>/dev/null)"
+verdict nor_a_program_that_closed_its_errors "no such name" "$("$test/ways" find /run/driver/libnvidia-opencl.so.1 clIcdGetPlatformIDsKHR 2>&-)"
 
 umount $self/libslurm-vgpu.so
 rm $self/libslurm-vgpu.so

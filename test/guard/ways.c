@@ -3,6 +3,7 @@
  *
  * ways.c: how much memory a program gets that comes to the driver in some way: MiB, or why it cannot load it.
  *   ways linked|dlopen|deepbind|path FILE|new-namespace
+ *   ways find FILE NAME            whether a library has a name
  *   ways ask NAME|call NAME|same    whether a name is found, what it returns, of two handles */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -95,6 +96,15 @@ static int ask(const char *name, int call)
 	return 0;
 }
 
+static int find(const char *file, const char *name)
+{
+	void *library = dlopen(file, RTLD_NOW);
+
+	if (library == NULL)
+		return printf("not loaded: %s\n", dlerror()) < 0;
+	return printf("%s\n", dlsym(library, name) != NULL ? "found" : "no such name") < 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *way = argc > 1 ? argv[1] : "";
@@ -107,6 +117,8 @@ int main(int argc, char **argv)
 		return say_of(dlopen("libcuda.so.1", RTLD_NOW | RTLD_DEEPBIND));
 	if (strcmp(way, "path") == 0 && argc > 2)
 		return say_of(dlopen(argv[2], RTLD_NOW | RTLD_LOCAL));
+	if (strcmp(way, "find") == 0 && argc > 3)
+		return find(argv[2], argv[3]);
 	if (strcmp(way, "new-namespace") == 0)
 		return say_of(dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW));
 	if ((strcmp(way, "ask") == 0 || strcmp(way, "call") == 0) && argc > 2)

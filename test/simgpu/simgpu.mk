@@ -33,6 +33,11 @@ $(BUILD)/sim/libnvidia-ml.so.1: $(SIMGPU_NVML:%=$(SIMGPU_OBJ)/%.o) $(SIMGPU)/lib
 		-Wl,--version-script=$(SIMGPU)/libnvidia-ml.map -o $@.new $(filter %.o,$^) -ldl
 	@mv -f $@.new $@
 
+$(BUILD)/sim/libnvidia-opencl.so.1: $(SIMGPU_OBJ)/opencl.o
+	@mkdir -p $(@D)
+	$(CC) -shared $(SIMGPU_LDFLAGS) -Wl,-soname,libnvidia-opencl.so.1 -o $@.new $<
+	@mv -f $@.new $@
+
 # DT_RPATH, not RUNPATH: the library beside the program wins over LD_LIBRARY_PATH, so a program in
 # a simulated node's folder never meets the machine's real driver by accident.
 $(BUILD)/sim/nvidia-smi: $(SIMGPU_OBJ)/nvidia-smi.o $(SIMGPU_OBJ)/smi_nvml.o
@@ -47,7 +52,7 @@ $(BUILD)/sim/vgpu-fill $(BUILD)/sim/vgpu-busy: $(SIMGPU_OBJ)/driver_symbols.o $(
 	$(CC) -pie -Wl,-rpath,'$$ORIGIN' -Wl,--disable-new-dtags -o $@.new $^ -ldl
 	@mv -f $@.new $@
 
-SIMGPU_BUILT := $(addprefix $(BUILD)/sim/,libcuda.so.1 libnvidia-ml.so.1 nvidia-smi vgpu-fill vgpu-busy)
+SIMGPU_BUILT := $(addprefix $(BUILD)/sim/,libcuda.so.1 libnvidia-ml.so.1 libnvidia-opencl.so.1 nvidia-smi vgpu-fill vgpu-busy)
 
 $(BUILD)/sim/simgpu-init: $(SIMGPU)/simgpu-init
 	@mkdir -p $(@D)
