@@ -55,7 +55,7 @@ func wantStrays(t *testing.T, want ...string) {
 }
 
 // outside starts a program of a user's outside of Slurm, which has GPU memory until the test ends.
-func outside(t *testing.T, u cluster.User, environment string) {
+func outside(t *testing.T, u cluster.User, environment string) (pid int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	cmd := c.Command(ctx, u, "exec env "+environment+" vgpu-fill --quiet --upto 100 --hold-until never")
@@ -66,6 +66,7 @@ func outside(t *testing.T, u cluster.User, environment string) {
 		stop()
 		_ = cmd.Wait() // it was killed
 	})
+	return cmd.Process.Pid
 }
 
 // booked is the environment by which a user has a process of his counted for one of his jobs, where Slurm makes no
