@@ -46,5 +46,5 @@ test-spank: $(BUILD)/spank_vgpu.so $(BUILD)/test-spank/testhost $(BUILD)/test-sp
 	$(BUILD)/test-spank/testhost $(abspath $(BUILD))/spank_vgpu.so $(abspath $(BUILD))/test-spank/libslurm-vgpu.so
 
 .PHONY: bench-spank
-bench-spank: $(BUILD)/spank_vgpu.so $(BUILD)/test-spank/testhost
-	$(BUILD)/test-spank/testhost $(abspath $(BUILD))/spank_vgpu.so /usr/lib/slurm-vgpu/libslurm-vgpu.so bench
+bench-spank: $(BUILD)/spank_vgpu.so $(BUILD)/test-spank/testhost $(BUILD)/test-spank/libslurm-vgpu.so
+	$(BUILD)/test-spank/testhost $(abspath $(BUILD))/spank_vgpu.so $(abspath $(BUILD))/test-spank/libslurm-vgpu.so bench

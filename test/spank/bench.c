@@ -90,6 +90,8 @@ static double run_once(double (*body)(void))
 	pid_t child = fork();
 	if (child == 0) {
 		host.uid = geteuid();
+		if (host.uid == 0) /* who else isolates no step either */
+			own_machine();
 		took = body();
 		_exit(write(ends[1], &took, sizeof(took)) != sizeof(took));
 	}
