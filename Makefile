@@ -14,6 +14,7 @@ sbindir ?= $(prefix)/sbin
 libdir ?= $(prefix)/lib
 datadir ?= $(prefix)/share
 mandir ?= $(datadir)/man
+zshdir ?= $(datadir)/zsh/site-functions
 docdir ?= $(datadir)/doc/slurm-vgpu
 sysconfdir ?= /etc
 # Debian's place when it exists, else that of Slurm's own packages.
@@ -40,6 +41,7 @@ command_ctl := vgpuctl
 COMMANDS := $(foreach d,prolog epilog gres ctl,$(if $(wildcard $(d)/main.go),$(command_$(d))))
 
 .DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
 
 # The parts in C say themselves how they are built and tested.
 -include test/gpu/gpu.mk
@@ -58,7 +60,11 @@ TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 
 all: build
 
-OUTPUTS := $(LIBS) $(COMMANDS:%=$(BUILD)/%)
+# What the shells complete of the two programs that people type.
+TYPED := vgpuctl vgpu-gres
+COMPLETIONS := $(foreach program,$(TYPED),$(foreach name,bash/$(program) zsh/_$(program) fish/$(program).fish,$(BUILD)/completions/$(name)))
+
+OUTPUTS := $(LIBS) $(COMMANDS:%=$(BUILD)/%) $(COMPLETIONS)
 
 build: $(OUTPUTS) ## build everything into build/
 
@@ -68,6 +74,13 @@ $(BUILD)/$(command_$(1)): FORCE
 	$$(GOBUILD) -o $$@ ./$(1)
 endef
 $(foreach d,prolog epilog gres ctl,$(eval $(call go_command,$(d))))
+
+define completions
+$(BUILD)/completions/bash/$(1) $(BUILD)/completions/zsh/_$(1) $(BUILD)/completions/fish/$(1).fish: $(BUILD)/$(1)
+	@mkdir -p $$(@D)
+	@$$< completion $$(notdir $$(@D)) > $$@
+endef
+$(foreach program,$(TYPED),$(eval $(call completions,$(program))))
 
 $(BUILD)/vgpu-cluster: FORCE
 	@mkdir -p $(@D)
@@ -182,6 +195,9 @@ INSTALLED = \
 	$(call put,0644,$(share)/containers,$(wildcard packaging/containers/*)) \
 	$(call put,0644,$(share)/logrotate.d,$(wildcard packaging/logrotate.d/*)) \
 	$(call put,0644,$(prefix)/lib/tmpfiles.d,$(wildcard packaging/tmpfiles.d/*.conf)) \
+	$(call put,0644,$(datadir)/bash-completion/completions,$(filter $(BUILD)/completions/bash/%,$(COMPLETIONS))) \
+	$(call put,0644,$(zshdir),$(filter $(BUILD)/completions/zsh/%,$(COMPLETIONS))) \
+	$(call put,0644,$(datadir)/fish/vendor_completions.d,$(filter $(BUILD)/completions/fish/%,$(COMPLETIONS))) \
 	$(foreach n,1 5 7 8,$(call put,0644,$(mandir)/man$(n),$(wildcard docs/man/*.$(n)))) \
 	$(call put,0644,$(docdir),$(wildcard LICENSE README.md CHANGELOG.md)) \
 	$(foreach file,$(shell find examples -type f 2>/dev/null),0644|$(file)|$(docdir)/$(file))

@@ -91,6 +91,8 @@ Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 3 stray us
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{exitUsage, err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml") // the flag is there
 	root.AddCommand(statusCommand(&o), explainCommand(&o), doctorCommand(&o), reportCommand(&o), setCommand(&o), sweepCommand(&o),
 		auditCommand(&o), configCommand(&o))
 	return root

@@ -83,6 +83,8 @@ Exit codes: 0 fine, 1 findings or a failure, 2 wrong usage, 78 config.yaml is wr
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w%w", err, errUsage) })
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml") // the flag is there
 	root.AddCommand(inventoryCommand(&o), checkCommand(&o), probeCommand())
 	root.AddCommand(lineCommands(&o)...)
 	root.Args = noCommand

@@ -56,6 +56,8 @@ stage() {
 	rm -r "$all/usr/share/slurm-vgpu/logrotate.d" "$all/usr/share/slurm-vgpu/config.yaml.example" "$all/etc"
 	sed -i "s|^#required .*/spank_vgpu.so|#required $2/spank_vgpu.so|" "$all/usr/share/slurm-vgpu/plugstack.d/vgpu.conf"
 	gzip -9n "$all"/usr/share/man/man*/*
+	# Debian keeps site-functions for the site.
+	[[ $1 != deb ]] || mv "$all/usr/share/zsh/site-functions" "$all/usr/share/zsh/vendor-completions"
 }
 
 # split FORMAT PLUGINDIR: what belongs to the plugin's package goes to $work/FORMAT-plugin.
