@@ -100,6 +100,7 @@ func (d *doctor) examine(ctx context.Context, o *options, site sitecheck.Site) e
 	d.remains(ctx)
 	d.library(ctx)
 	d.isolation(ctx)
+	d.userNamespaces()
 	d.slurm(ctx, site)
 	d.reports(ctx)
 	return nil

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -260,6 +261,22 @@ func (d *doctor) isolation(ctx context.Context) {
 		return
 	}
 	d.ok("namespaces", "a task can have its own mount namespace")
+}
+
+// userNamespaces: where the kernel takes no filter, no step with slices would start.
+func (d *doctor) userNamespaces() {
+	if d.config.Isolation != config.IsolationStrict || d.config.UserNamespaces != config.UserDeny {
+		return
+	}
+	const actions = "/proc/sys/kernel/seccomp/actions_avail"
+	switch data, err := os.ReadFile(actions); {
+	case runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64":
+		d.fail("user namespaces", "user_namespaces: allow", "they cannot be denied on %s", runtime.GOARCH)
+	case err != nil || !slices.Contains(strings.Fields(string(data)), "errno"):
+		d.fail("user namespaces", "a kernel with CONFIG_SECCOMP_FILTER, or user_namespaces: allow", "%s names no errno", actions)
+	default:
+		d.ok("user namespaces", "denied to steps with slices")
+	}
 }
 
 // slurm holds Slurm's files against what this node needs.

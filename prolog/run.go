@@ -205,6 +205,7 @@ func (p *prolog) newGrant(entitlement request.Entitlement) grant.Grant {
 		Job: p.job.id, Restart: p.job.restart, SLUID: p.job.sluid, BootID: p.store.BootID, UID: p.job.uid, GID: p.job.gid, Node: p.node,
 		Since: time.Now().UTC(), Entitlement: entitlement, Isolation: p.cfg.Isolation, Library: p.cfg.Library,
 		DeviceDir: p.cfg.DeviceDir, Policy: p.cfg.Policy, FailOpen: p.cfg.OnLimitFailure == config.LimitOpen,
+		DenyUserNamespaces: p.cfg.UserNamespaces == config.UserDeny,
 	}
 }
 

@@ -147,6 +147,13 @@ func goStep(s *C.struct_vgpu_step) launch.Step {
 	}
 }
 
+func flag(set bool) C.uint32_t {
+	if set {
+		return 1
+	}
+	return 0
+}
+
 func putPlan(p *planData, plan launch.Plan) error {
 	if !plan.Ours {
 		p.verdict = C.VGPU_LEAVE
@@ -176,9 +183,6 @@ func putPlan(p *planData, plan launch.Plan) error {
 		}
 	}
 	p.whole_count = C.uint32_t(len(plan.Whole))
-	if plan.BindTasks {
-		p.bind_tasks = 1
-	}
 	for i, guard := range plan.Guards {
 		if err := errors.Join(put(p.guard[i].driver[:], guard.Driver), put(p.guard[i].guard[:], guard.Guard),
 			put(p.guard[i].behind[:], guard.Behind)); err != nil {
@@ -199,9 +203,7 @@ func putPlan(p *planData, plan launch.Plan) error {
 		return err
 	}
 	p.env_count, p.mask_count = C.uint32_t(len(plan.Env)), C.uint32_t(len(plan.Mask))
-	if plan.Strict {
-		p.strict = 1
-	}
+	p.strict, p.bind_tasks, p.deny_userns = flag(plan.Strict), flag(plan.BindTasks), flag(plan.DenyUserNamespaces)
 	p.verdict = C.VGPU_RUN
 	return nil
 }

@@ -23,6 +23,7 @@
 #include "plan.h"
 #include "process.h"
 #include "stepgres.h"
+#include "userns.h"
 #include "whole.h"
 
 SPANK_PLUGIN(vgpu, 1)
@@ -180,9 +181,12 @@ static int step_post_opt(spank_t sp)
 		if (spank_setenv(sp, plan.env[i].name, plan.env[i].value, 1) != ESPANK_SUCCESS)
 			return refuse("Slurm did not take the step's environment");
 	/* slurmstepd opens the files of --input and --output and runs the user's task epilog itself,
-	 * so it must not see more than the tasks. What they share ends with the step's last process. */
+	 * so it must see and be allowed no more than the tasks. What they share ends with the step's
+	 * last process. */
 	if (plan.verdict == VGPU_RUN && plan.strict && vgpu_isolate_step(&plan, step.job, why) != 0)
 		return refuse_while("isolate the step: ", why);
+	if (plan.verdict == VGPU_RUN && plan.deny_userns && vgpu_userns_deny(why) != 0)
+		return refuse_while("deny user namespaces: ", why);
 	return 0;
 }
 

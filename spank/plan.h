@@ -93,6 +93,7 @@ struct vgpu_plan {
 	char preload_file[VGPU_PATH_BYTES]; /* the step's ld.so.preload */
 	char turns_dir[VGPU_PATH_BYTES];    /* below which other jobs' claims come and go as mounts */
 	char library[VGPU_PATH_BYTES];	    /* the interposer; "": none, only devices are masked */
+	uint32_t deny_userns;		    /* 1: the step makes and enters no user namespace */
 	uint32_t guard_count;
 	struct vgpu_guard guard[VGPU_GUARD_COUNT];
 	uint32_t whole_count; /* GPUs that the step has to itself, or slices of which each task sees one */

@@ -21,7 +21,7 @@ import (
 // DefaultPath is where the binaries look unless --config names another file.
 const DefaultPath = "/etc/slurm-vgpu/config.yaml"
 
-// Values of isolation, on_limit_failure, other_apis, on_no_fit, without_slice, audit and log.format.
+// Values of isolation, on_limit_failure, other_apis, user_namespaces, on_no_fit, without_slice, audit and log.format.
 const (
 	IsolationStrict  = "strict"  // private mount namespace, ld.so.preload bound, other GPUs masked
 	IsolationPreload = "preload" // LD_PRELOAD in the environment only
@@ -29,6 +29,8 @@ const (
 	LimitOpen        = "open"    // … lets it run unlimited
 	OtherClosed      = "closed"  // in a slice the GPU has CUDA and nothing else
 	OtherOpen        = "open"    // … OpenCL, Vulkan and OpenGL as well, without limits
+	UserAllow        = "allow"   // processes of a slice may make user namespaces
+	UserDeny         = "deny"    // … may not
 	NoFitRequeue     = "requeue" // a batch job that fits no GPU goes back into the queue
 	NoFitFail        = "fail"    // … fails with the reason
 	WithoutLeave     = "leave"   // a job without a slice has every GPU
@@ -48,6 +50,7 @@ type Config struct {
 	Isolation      string         `mapstructure:"isolation"`        // strict | preload
 	OnLimitFailure string         `mapstructure:"on_limit_failure"` // closed | open
 	OtherAPIs      string         `mapstructure:"other_apis"`       // closed | open; strict isolation only
+	UserNamespaces string         `mapstructure:"user_namespaces"`  // allow | deny; strict isolation only
 	OnNoFit        string         `mapstructure:"on_no_fit"`        // requeue | fail
 	MaxRequeues    int            `mapstructure:"max_requeues"`     // restarts after which a job that fits nowhere fails
 	SlicesPerGPU   int            `mapstructure:"slices_per_gpu"`   // at most so many slices on one GPU
@@ -100,6 +103,7 @@ func Default() Config {
 		Isolation:      IsolationStrict,
 		OnLimitFailure: LimitClosed,
 		OtherAPIs:      OtherClosed,
+		UserNamespaces: UserAllow,
 		OnNoFit:        NoFitRequeue,
 		MaxRequeues:    5,
 		SlicesPerGPU:   10,

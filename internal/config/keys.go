@@ -36,6 +36,7 @@ var keys = []key{
 	{"isolation", "strict, preload", func(c *Config) bool { return oneOf(c.Isolation, IsolationStrict, IsolationPreload) }, func(c *Config) any { return c.Isolation }},
 	{"on_limit_failure", "closed, open", func(c *Config) bool { return oneOf(c.OnLimitFailure, LimitClosed, LimitOpen) }, func(c *Config) any { return c.OnLimitFailure }},
 	{"other_apis", "closed, open", func(c *Config) bool { return oneOf(c.OtherAPIs, OtherClosed, OtherOpen) }, func(c *Config) any { return c.OtherAPIs }},
+	{"user_namespaces", "allow, deny", func(c *Config) bool { return oneOf(c.UserNamespaces, UserAllow, UserDeny) }, func(c *Config) any { return c.UserNamespaces }},
 	{"on_no_fit", "requeue, fail", func(c *Config) bool { return oneOf(c.OnNoFit, NoFitRequeue, NoFitFail) }, func(c *Config) any { return c.OnNoFit }},
 	{"max_requeues", "a whole number from 0 to 1000", func(c *Config) bool { return within(c.MaxRequeues, 0, 1000) }, func(c *Config) any { return c.MaxRequeues }},
 	{"slices_per_gpu", "a whole number from 1 to 1000", func(c *Config) bool { return within(c.SlicesPerGPU, 1, 1000) }, func(c *Config) any { return c.SlicesPerGPU }},

@@ -41,11 +41,12 @@ type Grant struct {
 	Refusal     string              `json:"refusal,omitempty"`  // set: nothing was granted, and this is why
 	Requeued    bool                `json:"requeued,omitempty"` // the refused job went back into the queue
 
-	Isolation  string         `json:"isolation"`
-	Library    string         `json:"library"`          // absolute path of libslurm-vgpu.so
-	Guards     []Guard        `json:"guards,omitempty"` // strict isolation only
-	DeviceDir  string         `json:"device_dir"`       // where nvidiaN stand; /dev except in tests
-	MaskMinors []device.Minor `json:"mask_minors"`
+	Isolation          string         `json:"isolation"`
+	Library            string         `json:"library"`                        // absolute path of libslurm-vgpu.so
+	Guards             []Guard        `json:"guards,omitempty"`               // strict isolation only
+	DenyUserNamespaces bool           `json:"deny_user_namespaces,omitempty"` // strict isolation only
+	DeviceDir          string         `json:"device_dir"`                     // where nvidiaN stand; /dev except in tests
+	MaskMinors         []device.Minor `json:"mask_minors"`
 	// Whole says that the slices are whole GPUs, or none at all: nothing is loaded into the job, only other GPUs are masked.
 	Whole       bool           `json:"whole,omitempty"`
 	Numbers     []int          `json:"numbers,omitempty"` // Slurm's of whole GPUs, in slice order

@@ -57,6 +57,8 @@ type Plan struct {
 	Mask        []string      // device nodes that no task may open
 	Whole       []grant.WholeGPU
 	BindTasks   bool // Whole are slices, of which each task sees one
+
+	DenyUserNamespaces bool
 }
 
 const (
@@ -205,7 +207,7 @@ func plan(s Step, held grant.Grant, prepared grant.Step) (Plan, error) {
 		p.Env = append(p.Env, grant.EnvVar{Name: "LD_PRELOAD", Value: prependPreload(s.LDPreload, held.Library)})
 		return p, nil
 	}
-	p.Library, p.Guards = held.Library, held.Guards
+	p.Library, p.Guards, p.DenyUserNamespaces = held.Library, held.Guards, held.DenyUserNamespaces
 	p.Env = append(p.Env, s.Binds.env()...)
 	p.Mask = nodesOf(held, prepared.MaskMinors)
 	return p, nil

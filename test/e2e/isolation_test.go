@@ -74,6 +74,21 @@ func TestAUserNamespaceChangesNoLimit(t *testing.T) {
 	}
 }
 
+// configured puts more into config.yaml until the test ends.
+func configured(t *testing.T, lines string) {
+	t.Helper()
+	t.Cleanup(func() {
+		c.ExtraConfig = ""
+		if err := c.WriteConfig(); err != nil {
+			t.Error(err)
+		}
+	})
+	c.ExtraConfig = lines
+	if err := c.WriteConfig(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What no slice could count is not there; who looks for it is told why, and CUDA goes on.
 func TestOtherWaysToTheGPUAreClosed(t *testing.T) {
 	needStrict(t)
@@ -85,16 +100,7 @@ func TestOtherWaysToTheGPUAreClosed(t *testing.T) {
 		t.Errorf("want %q:\n%s", told, out)
 	}
 	wantLimit(t, out, 3000)
-	defer func() {
-		c.ExtraConfig = ""
-		if err := c.WriteConfig(); err != nil {
-			t.Error(err)
-		}
-	}()
-	c.ExtraConfig = "other_apis: open\n"
-	if err := c.WriteConfig(); err != nil {
-		t.Fatal(err)
-	}
+	configured(t, "other_apis: open\n")
 	if out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000", script); strings.Contains(out, told) {
 		t.Errorf("open, and yet:\n%s", out)
 	}

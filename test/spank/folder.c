@@ -74,6 +74,8 @@ int descriptors(const char *part)
 	return count;
 }
 
+const char *grant_more = "";
+
 void grant(uint32_t job, const char *isolation, const char *refusal)
 {
 	char text[8192], slices[1024] = "", refused[600] = "", guards[2048] = "";
@@ -96,11 +98,11 @@ void grant(uint32_t job, const char *isolation, const char *refusal)
 			 in_folder("driver/libcuda.so.580"), in_folder("driver/guard.so"));
 	snprintf(text, sizeof(text),
 		 "{\"version\": 1, \"job\": %u, \"uid\": %u, \"gid\": %u, \"request\": \"mem=3000\","
-		 " %s %s \"slices\": [%s], \"isolation\": \"%s\", \"library\": \"%s\","
+		 " %s %s %s \"slices\": [%s], \"isolation\": \"%s\", \"library\": \"%s\","
 		 " \"device_dir\": \"%s\", \"mask_minors\": [1, 3], \"policy\": \"cap\","
 		 " \"entitlement\": {\"vgpu\": 2, \"gpumem_mib\": 6000, \"gpucores\": 60},"
 		 " \"node_gpus_mib\": [143771, 143771]}",
-		 job, host.uid, host.uid, refused, guards, slices, isolation, library_path,
+		 job, host.uid, host.uid, refused, guards, grant_more, slices, isolation, library_path,
 		 in_folder("dev"));
 	mkdir(in_folder("run/turns"), 0755);
 	CHECK(mkdir(in_folder("run/turns/%u", job), 0755) == 0);

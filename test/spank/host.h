@@ -65,7 +65,7 @@ struct test_case {
 	bool needs_root;
 };
 extern const struct test_case user_cases[], step_cases[], stepgres_cases[], isolation_cases[],
-	container_cases[], podman_cases[]; /* name NULL ends */
+	container_cases[], podman_cases[], userns_cases[]; /* name NULL ends */
 
 /* Files of a case: its own folder, empty, removed afterwards. */
 extern char folder[256];
@@ -79,6 +79,7 @@ int descriptors(const char *part); /* of this process, that lead to such a path 
 
 /* The run folder of a case as vgpu-prolog leaves it. */
 void grant(uint32_t job, const char *isolation, const char *refusal);
+extern const char *grant_more; /* what else stands in the next one: "NAME": VALUE, */
 struct plugin start_step(uint32_t job, uint32_t step); /* load, init in remote context */
 int run_in_child(int (*body)(void));		       /* fork, body, exit status */
 extern struct plugin loaded;			       /* for body */
