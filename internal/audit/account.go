@@ -26,19 +26,23 @@ type inside struct {
 	slice int
 }
 
-// take reads the ledger once more. What cannot be read for good, as its user has made it useless, says nothing.
-func (a *account) take(w Watcher, job uint32) {
+// take reads the ledger once more. One that its user has made useless says nothing for anybody; where the node fails to read
+// it, nothing is held against it.
+func (a *account) take(w Watcher, job uint32) error {
 	g, err := grant.Read(w.Run.Grant(job))
 	if err != nil { // not there yet, or not any more
-		return
+		return nil
 	}
 	a.grant = g
 	if g.Whole {
-		return
+		return nil
 	}
 	slots, err := ledger.ReadSlots(w.Run.Ledger(job), job, len(g.Slices))
 	if errors.Is(err, fs.ErrNotExist) {
-		return
+		return nil
+	}
+	if err != nil && !errors.Is(err, ledger.ErrLayout) {
+		return err
 	}
 	a.read = true
 	for _, slot := range slots {
@@ -47,6 +51,7 @@ func (a *account) take(w Watcher, job uint32) {
 			a.most[who] = max(a.most[who], bytes)
 		}
 	}
+	return nil
 }
 
 // slice is the place of a GPU among the job's slices.

@@ -28,7 +28,7 @@ func OpenDriver(cfg config.Config) (Driver, error) {
 	if err == nil && bytes.Contains(maps, []byte("/"+filepath.Base(cfg.Library)+"\n")) {
 		return Driver{}, errors.New("this is a job with a slice, whose NVML shows what the ledger says")
 	}
-	return within(nvmlWait, func() (Driver, error) {
+	return withNVML(func() (Driver, error) {
 		lib, err := discover.Library(cfg.NVMLLibrary)
 		if err != nil {
 			return Driver{}, err
@@ -40,15 +40,25 @@ func OpenDriver(cfg config.Config) (Driver, error) {
 
 // Holders asks who holds memory of these GPUs.
 func (d Driver) Holders(uuids []device.UUID) (map[device.UUID]discover.Holders, error) {
-	return within(nvmlWait, func() (map[device.UUID]discover.Holders, error) { return d.session.Holders(uuids), nil })
+	return withNVML(func() (map[device.UUID]discover.Holders, error) { return d.session.Holders(uuids), nil })
 }
 
 // Close stops NVML.
 func (d Driver) Close() {
-	_, _ = within(nvmlWait, func() (struct{}, error) { d.session.Close(); return struct{}{}, nil }) // it hangs, or has answered
+	_, _ = withNVML(func() (struct{}, error) { d.session.Close(); return struct{}{}, nil }) // it hangs, or has answered
 }
 
-// within leaves what hangs behind: a call into a driver that does not answer cannot be ended.
+func withNVML[T any](ask func() (T, error)) (T, error) {
+	said, err := within(nvmlWait, ask)
+	if errors.Is(err, errNoAnswer) {
+		err = fmt.Errorf("NVML %w", err)
+	}
+	return said, err
+}
+
+var errNoAnswer = errors.New("has not answered")
+
+// within leaves what hangs behind: a call into a driver or a file system that does not answer cannot be ended.
 func within[T any](wait time.Duration, ask func() (T, error)) (T, error) {
 	type answer struct {
 		said T
@@ -64,6 +74,6 @@ func within[T any](wait time.Duration, ask func() (T, error)) (T, error) {
 		return a.said, a.err
 	case <-time.After(wait):
 		var none T
-		return none, fmt.Errorf("NVML has not answered for %s", wait)
+		return none, fmt.Errorf("%w for %s", errNoAnswer, wait)
 	}
 }

@@ -102,7 +102,7 @@ func (a Auditor) Totals(granted []state.Slice, holders map[device.UUID]discover.
 
 // known are the jobs that hold slices.
 func (a Auditor) known(granted []state.Slice) known {
-	jobs := known{make(map[uint32]uint32), make(map[string]uint32)}
+	jobs := known{make(map[uint32]uint32), make(map[string]uint32), make(map[uint32]bool)}
 	for _, s := range granted {
 		if _, seen := jobs.uids[s.Job]; seen {
 			continue

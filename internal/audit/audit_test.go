@@ -173,6 +173,7 @@ func TestAUserBooksNothingOnAnotherOfHisJobs(t *testing.T) {
 		11: "1:name=systemd:/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_8/step_0\n5:freezer:/slurm/uid_1000/job_7/step_0\n",
 		12: "0::/system.slice/slurmstepd.scope/job_9/step_0/user/task_0\n", // holds no slice
 		13: "0::/user.slice/user-1000.slice/user@1000.service/x/uid_1000/job_8/step_0\n",
+		14: "0::/../../user.slice/user-1000.slice/user@1000.service/x/uid_1000/job_8/step_0\n", // as a container sees it
 	}
 	for pid, text := range slurms {
 		p.process(pid, 1000)
@@ -184,8 +185,31 @@ func TestAUserBooksNothingOnAnotherOfHisJobs(t *testing.T) {
 	}
 	same(t, Result{
 		Slices: map[Slice]Total{{7, gpu}: {Bytes: 3 * mib, Processes: 2}, {8, gpu}: {}},
-		Others: map[device.UUID]Total{gpu: {Bytes: 12 * mib, Processes: 2}},
-	}, a.Totals([]state.Slice{slice(7, 1000, gpu), slice(8, 1000, gpu)}, on(held(10, 1*mib), held(11, 2*mib), held(12, 4*mib), held(13, 8*mib))))
+		Others: map[device.UUID]Total{gpu: {Bytes: 28 * mib, Processes: 3}},
+	}, a.Totals([]state.Slice{slice(7, 1000, gpu), slice(8, 1000, gpu)},
+		on(held(10, 1*mib), held(11, 2*mib), held(12, 4*mib), held(13, 8*mib), held(14, 16*mib))))
+}
+
+// What a user may make, his root folder and his environment, may be in a file system of his that does not answer.
+func TestNobodyWaitsLongForAUser(t *testing.T) {
+	a, p := node(t)
+	hang := make(chan struct{})
+	defer close(hang)
+	jobs := a.known([]state.Slice{slice(7, 1000, gpu)})
+	if _, ok := jobs.patiently(1000, func() (uint32, bool) { <-hang; return 7, true }); ok {
+		t.Error("an answer that never came is believed")
+	}
+	if _, ok := jobs.patiently(1000, func() (uint32, bool) { return 7, true }); ok {
+		t.Error("he is asked again, and can have each process cost a second")
+	}
+	if job, ok := jobs.patiently(1001, func() (uint32, bool) { return 7, true }); job != 7 || !ok {
+		t.Error("another user is not asked")
+	}
+	p.process(10, 1000)
+	p.write(10, "cgroup", "5:devices:/slurm/uid_1000/job_7/step_0/task_0\n")
+	if job, _, is := a.jobOf(10, jobs); job != 7 || is != ofJob {
+		t.Error("the kernel is not believed any more")
+	}
 }
 
 func TestAUserIsToldOfHisOwnSlices(t *testing.T) {

@@ -37,6 +37,9 @@ func (s *sight) judge(gpu device.GPU, processes map[int]discover.Held) {
 			}
 			continue
 		}
+		if p.start >= s.began { // who had the memory is gone, and this one has its pid
+			continue
+		}
 		if s.watcher.Ignore[p.uid] && !p.foreign {
 			continue
 		}

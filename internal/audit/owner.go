@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -32,6 +33,7 @@ const (
 type known struct {
 	uids   map[uint32]uint32 // of each job
 	sluids map[string]uint32 // which job a run's SLUID is of; Slurm 25.11 and later
+	silent map[uint32]bool   // users of whose processes one has not answered
 }
 
 // jobOf says which job a process is of. The ledger is not asked: a process that has gone around the
@@ -45,17 +47,45 @@ func (a Auditor) jobOf(pid int, jobs known) (job, uid uint32, is owner) {
 	if !ok {
 		return 0, 0, gone
 	}
-	asks := []func(string) (uint32, bool){pageJob, a.environmentJob}
-	if job, ok := jobs.ofCgroup(dir); ok {
-		asks = []func(string) (uint32, bool){func(string) (uint32, bool) { return job, true }}
+	believed := func(job uint32, ok bool) bool {
+		jobUID, known := jobs.uids[job]
+		return ok && known && jobUID == uid
 	}
-	for _, ask := range asks {
-		job, ok := ask(dir)
-		if jobUID, known := jobs.uids[job]; ok && known && jobUID == uid {
+	if job, ok := jobs.ofCgroup(dir); ok {
+		if believed(job, ok) {
+			return job, uid, ofJob
+		}
+		return 0, uid, ofNobody
+	}
+	for _, ask := range []func(string) (uint32, bool){pageJob, a.environmentJob} {
+		if job, ok := jobs.patiently(uid, func() (uint32, bool) { return ask(dir) }); believed(job, ok) {
 			return job, uid, ofJob
 		}
 	}
 	return 0, uid, ofNobody
+}
+
+// userWait bounds what a user can make anybody wait: what his process has in its root folder, and the memory in which
+// its environment lies, can be in a file system of his that does not answer.
+const userWait = time.Second
+
+// patiently asks what the user of a process may have made, and no more of a user who has let somebody wait.
+func (k known) patiently(uid uint32, ask func() (uint32, bool)) (job uint32, ok bool) {
+	if k.silent[uid] {
+		return 0, false
+	}
+	type answer struct {
+		job uint32
+		ok  bool
+	}
+	said, err := within(userWait, func() (answer, error) {
+		job, ok := ask()
+		return answer{job, ok}, nil
+	})
+	if err != nil {
+		k.silent[uid] = true
+	}
+	return said.job, said.ok
 }
 
 func readText(path string) []byte {
@@ -93,6 +123,9 @@ var cgroupPath = regexp.MustCompile(`/(?:uid_[0-9]+|[^/]*slurmstepd\.scope)/(?:j
 func (k known) ofCgroup(dir string) (job uint32, ok bool) {
 	for line := range strings.Lines(string(readText(filepath.Join(dir, "cgroup")))) {
 		_, path, _ := strings.Cut(line, "/") // "5:devices:/slurm/…"
+		for strings.HasPrefix(path, "../") { // above the cgroup namespace of who asks
+			path = path[len("../"):]
+		}
 		if found := cgroupPath.FindStringSubmatch("/" + path); found != nil && !strings.HasPrefix(path, "user.slice/") {
 			here := k.sluids[found[2]]
 			if found[2] == "" {
@@ -109,7 +142,7 @@ func (k known) ofCgroup(dir string) (job uint32, ok bool) {
 
 // pageJob is for strict isolation: the step's folder is bound in the mount namespace of the task.
 func pageJob(dir string) (uint32, bool) {
-	limits, err := ledger.ReadLimits(filepath.Join(dir, "root", rundir.Self, ledger.LimitsFile))
+	limits, err := ledger.ReadForeignLimits(filepath.Join(dir, "root", rundir.Self, ledger.LimitsFile))
 	return limits.Job, err == nil
 }
 

@@ -5,11 +5,15 @@ package audit
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
+
+	"golang.org/x/sys/unix"
 )
 
 // process is what the kernel says of one, and which job it is of.
@@ -44,6 +48,16 @@ func (a Auditor) look(pid int, jobs known) (p process, ok bool) {
 	}
 	again, ok := startOf(dir)
 	return p, ok && again == p.start
+}
+
+// ticks is now, as the kernel counts when a process started: hundredths of a second since boot, whatever its own clock
+// interrupt is.
+func ticks() uint64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return math.MaxUint64 // nobody started later
+	}
+	return uint64(now.Nano()) / uint64(time.Second/100)
 }
 
 // startOf reads the 22nd field of proc_pid_stat(5). The second is a name, which may hold anything.

@@ -79,10 +79,11 @@ type sight struct {
 	least   map[device.UUID]map[int]discover.Held // in every sample: the least that the driver said
 	bad     map[string]bool
 	found   []Stray
+	began   uint64 // in ticks
 }
 
 func (w Watcher) once(ctx context.Context) (Found, error) {
-	s := sight{watcher: w, jobs: map[uint32]*account{}, least: map[device.UUID]map[int]discover.Held{}, bad: map[string]bool{}}
+	s := sight{watcher: w, jobs: map[uint32]*account{}, least: map[device.UUID]map[int]discover.Held{}, bad: map[string]bool{}, began: ticks()}
 	var uuids []device.UUID
 	for _, gpu := range w.GPUs {
 		if gpu.Lost == "" { // of others there are no slices
@@ -155,7 +156,9 @@ func (s *sight) readLedgers() error {
 		}
 	}
 	for job, account := range s.jobs {
-		account.take(s.watcher, job)
+		if err := account.take(s.watcher, job); err != nil {
+			s.bad[err.Error()] = true
+		}
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (s *scene) slot(job uint32, number int, pid int32, pidns, bytes uint64) {
 func (s *scene) process(pid int, uid, job uint32) {
 	s.t.Helper()
 	s.proc.process(pid, uid)
-	s.proc.write(pid, "stat", fmt.Sprintf("%d (a) b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n", pid, 1000+pid))
+	s.proc.write(pid, "stat", fmt.Sprintf("%d (a) b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n", pid, pid))
 	s.proc.write(pid, "comm", fmt.Sprintf("p%d\x1b\n", pid))
 	if job != 0 {
 		s.proc.write(pid, "cgroup", fmt.Sprintf("0::/system.slice/slurmstepd.scope/job_%d/step_0/user/task_0\n", job))
@@ -226,6 +226,35 @@ func TestAPidThatIsAnothersIsNoStray(t *testing.T) {
 		}}
 	if found, err := w.Find(context.Background()); err != nil || len(found.Strays) != 0 {
 		t.Errorf("%v, %+v", err, found)
+	}
+}
+
+// Who began after the driver was first asked has its pid from one that the driver still named: neither his own job nor
+// his job's other processes answer for that memory.
+func TestAPidOfSomebodyGoneIsHeldAgainstNobody(t *testing.T) {
+	s := newScene(t)
+	s.granted(7, 1000, false, gpu)
+	s.process(10, 1000, 7)
+	s.slot(7, 0, 10, 0, 300*mib)
+	s.looks = []map[device.UUID]discover.Holders{on(held(10, 1<<40))}
+	s.want("unaccounted 10 0/7", "over-limit 0 0/7")
+	s.proc.write(10, "stat", fmt.Sprintf("10 (x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n", ticks()+1000))
+	s.want()
+}
+
+// A node that cannot read a ledger, for want of descriptors or a failing disk, has no job cancelled for that.
+func TestALedgerThatTheNodeCannotReadSaysNothing(t *testing.T) {
+	s := newScene(t)
+	s.granted(7, 1000, false, gpu)
+	s.process(10, 1000, 7)
+	path := s.run.Ledger(7)
+	err := errors.Join(os.Remove(path), os.Symlink(path, path)) // ELOOP, which no user can make of it
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.looks = []map[device.UUID]discover.Holders{on(held(10, 300*mib))}
+	if found := s.find(); len(found.Strays) != 0 || len(found.Problems) != 1 {
+		t.Errorf("%+v", found)
 	}
 }
 

@@ -96,6 +96,16 @@ func ChangeLimits(path string, limits Limits) error {
 // ReadLimits reads a trusted limits page.
 func ReadLimits(path string) (Limits, error) {
 	data, err := trusted.ReadFile(path, int64(binary.Size(limitsPage{})))
+	return readLimits(path, data, err)
+}
+
+// ReadForeignLimits reads the limits page that a process may have put into its own root folder.
+func ReadForeignLimits(path string) (Limits, error) {
+	data, err := trusted.ReadForeign(path, int64(binary.Size(limitsPage{})))
+	return readLimits(path, data, err)
+}
+
+func readLimits(path string, data []byte, err error) (Limits, error) {
 	if err != nil {
 		return Limits{}, fmt.Errorf("read limits: %w", err)
 	}

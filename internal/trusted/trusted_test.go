@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 const limit = 1000
@@ -63,6 +65,9 @@ func TestFilesThatOthersCanChangeAreNotRead(t *testing.T) {
 			}
 			if _, err := ReadFile(path, limit); !errors.Is(err, ErrUntrusted) {
 				t.Errorf("got %v", err)
+			}
+			if _, err := ReadForeign(path, 1); !errors.Is(err, ErrUntrusted) {
+				t.Errorf("in a tree of its user's: got %v", err)
 			}
 		})
 	}
@@ -144,5 +149,42 @@ func TestFilesAreClosed(t *testing.T) {
 	}
 	if after := open(); after > before {
 		t.Errorf("%d files are open, %d were", after, before)
+	}
+}
+
+// In a tree of his own a user puts what he likes at a name: a device that does something when it is opened, or a file
+// of the kernel's, which has no size.
+func TestNothingElseIsOpenedInATreeOfAUsers(t *testing.T) {
+	if got, err := ReadForeign(file(t, 3), 3); err != nil || len(got) != 3 {
+		t.Errorf("got %d bytes, %v", len(got), err)
+	}
+	for _, path := range []string{file(t, 4), file(t, 2), "/proc/self/stat"} {
+		if _, err := ReadForeign(path, 3); !errors.Is(err, ErrUntrusted) {
+			t.Errorf("%s: got %v", path, err)
+		}
+	}
+	// As with a device, that the file is opened can be seen from outside.
+	path := filepath.Join(t.TempDir(), "fifo")
+	notify, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(notify)
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.InotifyAddWatch(notify, path, unix.IN_OPEN); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		read func(string, int64) ([]byte, error)
+		want error
+	}{{ReadForeign, unix.EAGAIN}, {ReadFile, nil}} {
+		if _, err := tc.read(path, 0); !errors.Is(err, ErrUntrusted) {
+			t.Errorf("a fifo: got %v", err)
+		}
+		if _, err := unix.Read(notify, make([]byte, 4096)); err != tc.want { //nolint:errorlint // a plain errno
+			t.Errorf("whether it was opened: %v, want %v", err, tc.want)
+		}
 	}
 }
