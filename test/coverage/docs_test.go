@@ -97,6 +97,36 @@ func TestDocumentsNameFilesThatExist(t *testing.T) {
 	}
 }
 
+// A document that names a test says that something was tried.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	there := map[string]bool{}
+	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			there[found[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for document, text := range documents(t) {
+		for _, found := range regexp.MustCompile("`(Test[A-Z]\\w+)").FindAllStringSubmatch(text, -1) {
+			named++
+			if !there[found[1]] {
+				t.Errorf("%s: there is no %s", document, found[1])
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("only %d names of tests were understood", named)
+	}
+}
+
 // slug is what a browser of the repository makes of a heading for links to it.
 func slug(heading string) string {
 	var made strings.Builder
