@@ -14,13 +14,14 @@ spank_sources := $(wildcard spank/*.c spank/*.h spank/*.go) spank/exports.map \
 	internal/usage/*.go internal/ledger/*.go internal/rundir/*.go internal/trusted/*.go internal/device/*.go \
 	internal/crashpoint/*.go)
 
-# Without a build id the same sources give the same bytes in whichever folder: it is made of the flags, and they name one.
+# Without a build id, which is made of the flags and so names a folder, and without what git says of it, the same sources give the same
+# bytes in whichever folder.
 # Go writes a header of its exports beside the library, so it must land in a folder of its own
 # kind: in spank/ it would stand among ours.
 # The linker is given what says the version.
 $(BUILD)/spank_vgpu.so: $(spank_sources) go.mod $(BUILD)/interposer/base/version.c.o
 	@mkdir -p $(@D)
-	$(GO) build $(SPANK_GOFLAGS) -trimpath -buildmode=c-shared \
+	$(GO) build $(SPANK_GOFLAGS) -trimpath -buildvcs=false -buildmode=c-shared \
 		-ldflags "-s -w -buildid= $(GO_LDFLAGS) -extldflags '-Wl,--version-script=$(CURDIR)/spank/exports.map \
 			$(abspath $(BUILD))/interposer/base/version.c.o'" \
 		-o $@ ./spank
