@@ -56,7 +56,7 @@ TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
 
 .PHONY: all build deps test test-unit test-race test-e2e test-releases lint golangci fmt check demo cluster cluster-down \
-	fuzz bench soak fragmentation mutants coverage install uninstall packages test-packages clean help FORCE
+	fuzz bench soak soak-audit fragmentation mutants coverage install uninstall packages test-packages clean help FORCE
 
 all: build
 
@@ -171,6 +171,9 @@ mutants: ## put small faults into copies of the sources, one at a time: do the f
 SOAK_SECONDS ?= 180
 soak: build $(BUILD)/vgpu-soak ## two nodes kept busy for SOAK_SECONDS, and again with kill -9; is each run accounted, nothing left?
 	@$(SUDO) $(BUILD)/vgpu-soak -seconds $(SOAK_SECONDS) $(SOAK_FLAGS)
+AUDITED_JOBS ?= 2000
+soak-audit: build $(BUILD)/vgpu-soak ## short jobs that use GPUs, audited all the time: is one of them called a stray?
+	@$(SUDO) $(BUILD)/vgpu-soak -audited $(AUDITED_JOBS) $(SOAK_FLAGS)
 
 fragmentation: build $(BUILD)/vgpu-fragmentation ## 200 mixed jobs on two GPUs: none fails, none waits longer than in a plan that knows all
 	@$(SUDO) $(BUILD)/vgpu-fragmentation $(FRAGMENTATION_FLAGS)

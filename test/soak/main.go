@@ -4,7 +4,8 @@
 // Command vgpu-soak keeps a private cluster of two nodes busy with the jobs of two users, first undisturbed and
 // then while prologs, epilogs, slurmstepds, tasks and reporters are killed at random, and says after each phase
 // whether every run was accounted once, in its own row, and nothing is left. It is started from where `make build`
-// put it and needs root. The exit code is 1 if anything was not as it must be.
+// put it and needs root. With -audited one node has short jobs that use its GPUs instead, and `vgpuctl audit` looks
+// all the time. The exit code is 1 if anything was not as it must be.
 package main
 
 import (
@@ -32,6 +33,7 @@ type soak struct {
 func main() {
 	seconds := flag.Int("seconds", 180, "how long each phase submits jobs")
 	chaos := flag.Bool("chaos", true, "a second phase, with kill -9")
+	audited := flag.Int("audited", 0, "instead: so many short jobs on one node, audited all the time; is there an alarm?")
 	seed := flag.Uint64("seed", 0, "of the choices; 0: another one each time")
 	flag.Parse()
 	if *seed == 0 {
@@ -46,7 +48,12 @@ func main() {
 	os.Exit(cluster.Enclose(func(ctx context.Context, home cluster.Home) int {
 		s := &soak{random: rand.New(rand.NewPCG(*seed, 0)), runs: home.Path("runs")}
 		fmt.Fprintln(os.Stderr, "soak: seed", *seed)
-		if err := s.run(ctx, home, build, time.Duration(*seconds)*time.Second, *chaos); err != nil {
+		work := func() error { return s.phases(ctx, time.Duration(*seconds)*time.Second, *chaos) }
+		nodes := 2
+		if *audited > 0 {
+			work, nodes = func() error { return s.audited(ctx, *audited) }, 1
+		}
+		if err := s.run(ctx, home, build, nodes, work); err != nil {
 			fmt.Fprintln(os.Stderr, "soak:", err)
 			return 1
 		}
@@ -54,8 +61,8 @@ func main() {
 	}))
 }
 
-func (s *soak) run(ctx context.Context, home cluster.Home, build string, length time.Duration, chaos bool) error {
-	c, err := cluster.Start(ctx, home, cluster.Options{Build: build, Source: filepath.Dir(build), GPU: "sim", NodeCount: 2, SlicesPerGPU: 20,
+func (s *soak) run(ctx context.Context, home cluster.Home, build string, nodes int, work func() error) error {
+	c, err := cluster.Start(ctx, home, cluster.Options{Build: build, Source: filepath.Dir(build), GPU: "sim", NodeCount: nodes, SlicesPerGPU: 20,
 		Progress: func(text string) { fmt.Fprintln(os.Stderr, "soak:", text) }})
 	if err != nil {
 		return err
@@ -68,6 +75,10 @@ func (s *soak) run(ctx context.Context, home cluster.Home, build string, length 
 	if err := os.Chmod(s.runs, 0o1777); err != nil {
 		return err
 	}
+	return work()
+}
+
+func (s *soak) phases(ctx context.Context, length time.Duration, chaos bool) error {
 	if err := s.phase(ctx, "undisturbed", length, false); err != nil || !chaos {
 		return err
 	}
