@@ -29,6 +29,10 @@ func LockFile(ctx context.Context, path string) (*os.File, error) {
 	if err == nil {
 		return held, nil
 	}
+	if ctx.Err() != nil { // nobody is left behind who would have the lock for a moment
+		held.Close()
+		return nil, fmt.Errorf("lock %s: %w: %w", path, ErrLockTimeout, ctx.Err())
+	}
 	// A blocking flock queues fairly in the kernel, which polling does not: with 200 prologs at once
 	// somebody would starve. The goroutine of one that gave up ends when the lock comes, and lets go.
 	got := make(chan error, 1)
