@@ -48,7 +48,7 @@ COMMANDS := $(foreach d,prolog epilog gres ctl,$(if $(wildcard $(d)/main.go),$(c
 include test/enter/enter.mk
 PARTS := $(wildcard interposer/interposer.mk guard/guard.mk test/simgpu/simgpu.mk spank/spank.mk)
 include $(PARTS)
-SIM := libcuda.so.1 libnvidia-ml.so.1 nvidia-smi vgpu-fill vgpu-busy
+SIM := libcuda.so.1 libnvidia-ml.so.1 libnvidia-opencl.so.1 nvidia-smi vgpu-fill vgpu-busy
 LIBS := $(if $(filter interposer/%,$(PARTS)),$(BUILD)/libslurm-vgpu.so $(GUARDS)) \
 	$(if $(filter test/%,$(PARTS)),$(SIM:%=$(BUILD)/sim/%)) \
 	$(if $(filter spank/%,$(PARTS)),$(BUILD)/spank_vgpu.so)
