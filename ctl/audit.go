@@ -204,30 +204,50 @@ func actOnStrays(ctx context.Context, cfg config.Config, pace audit.Pace) error 
 	for _, problem := range report.Problems {
 		log.Warn("stray use of GPUs may not be seen", "reason", problem)
 	}
-	ended := make(map[uint32]string)
-	for _, s := range report.Strays {
+	logStrays(log, report.Strays)
+	if cfg.Audit == config.AuditCancel {
+		cancelJobs(ctx, cfg, report.Strays, log)
+	}
+	return nil
+}
+
+// mostLogged bounds the lines of one audit: how many processes there are is their users' to say.
+const mostLogged = 100
+
+func logStrays(log hclog.Logger, strays []strayUse) {
+	for i, s := range strays {
+		if i == mostLogged {
+			log.Warn("there is more stray use of GPUs than is logged", "strays", len(strays))
+			return
+		}
 		facts := []any{"kind", s.Kind, "device", s.Device, "nvml_index", s.Index, "user", s.User, "job", s.Job, "pid", s.PID, "command", s.Name,
 			"accounted_mib", s.AccountedMiB}
 		if s.MiB != nil {
 			facts = append(facts, "held_mib", *s.MiB)
 		}
 		log.Warn("stray use of a GPU", facts...)
-		if s.Ends() && ended[s.Job] == "" {
-			ended[s.Job] = fmt.Sprintf("vgpu: this job is cancelled: on GPU %d of %s %s", s.Index, config.NodeName(), s.reason())
-		}
 	}
-	if cfg.Audit != config.AuditCancel {
-		return nil
-	}
+}
+
+// cancelJobs cancels each job once, and goes on where one cannot be.
+func cancelJobs(ctx context.Context, cfg config.Config, strays []strayUse, log hclog.Logger) {
 	controller := slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Scancel: cfg.Slurm.Scancel, Timeout: time.Minute}
-	for job, why := range ended {
-		if err := controller.Cancel(ctx, job, why); err != nil {
-			log.Error("a job with stray use of a GPU is not cancelled", "job", job, "reason", err)
+	asked := make(map[uint32]bool)
+	for _, s := range strays {
+		if !s.Ends() || asked[s.Job] {
 			continue
 		}
-		log.Warn("a job with stray use of a GPU is cancelled", "job", job)
+		asked[s.Job] = true
+		done, err := controller.Cancel(ctx, s.Job, fmt.Sprintf("vgpu: this job is cancelled: on GPU %d of %s %s", s.Index, config.NodeName(), s.reason()))
+		switch {
+		case err != nil:
+			log.Error("a job with stray use of a GPU is not cancelled", "job", s.Job, "reason", err)
+		case done:
+			log.Warn("a job with stray use of a GPU is cancelled", "job", s.Job)
+		default:
+			log.Warn("a job with stray use of a GPU does not run any more", "job", s.Job)
+		}
 	}
-	return nil
 }
 
 // reason is for the job's user.

@@ -10,21 +10,21 @@ import (
 )
 
 // Cancel ends a job that runs, with a word to its user: a task of an array alone, a heterogeneous job as a whole. One
-// that has ended, or begins anew, is left alone.
-func (c Client) Cancel(ctx context.Context, id uint32, why string) error {
+// that has ended, or begins anew, is left alone: done says that it was cancelled.
+func (c Client) Cancel(ctx context.Context, id uint32, why string) (done bool, err error) {
 	job, err := c.Job(ctx, id)
 	if err != nil {
-		return fmt.Errorf("cancel job %d: %w", id, err)
+		return false, fmt.Errorf("cancel job %d: %w", id, err)
 	}
 	if !job.Runs() {
-		return nil
+		return false, nil
 	}
 	name, err := job.Name()
 	if err != nil {
-		return fmt.Errorf("cancel job %d: %w", id, err)
+		return false, fmt.Errorf("cancel job %d: %w", id, err)
 	}
-	attempt, done := context.WithTimeout(ctx, attemptTime)
-	defer done()
+	attempt, end := context.WithTimeout(ctx, attemptTime)
+	defer end()
 	// The word is for people: a job that nobody listens to is cancelled all the same.
 	_, notified := run(attempt, c.Scontrol, "notify", name, why)
 	err = retry(ctx, c.Timeout, func(ctx context.Context) error {
@@ -35,10 +35,10 @@ func (c Client) Cancel(ctx context.Context, id uint32, why string) error {
 		return err
 	})
 	if errors.Is(err, ErrUnknownJob) { // it has ended meanwhile
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("cancel job %d: %w", id, errors.Join(err, notified))
+		return false, fmt.Errorf("cancel job %d: %w", id, errors.Join(err, notified))
 	}
-	return nil
+	return true, nil
 }

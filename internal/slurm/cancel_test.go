@@ -39,23 +39,23 @@ func TestCancelNamesOneJob(t *testing.T) {
 		{"pending.txt", 15, ""},
 	} {
 		client, said := canceller(t, tc.record, "true")
-		err := client.Cancel(context.Background(), tc.job, "it's why")
-		if err != nil || said() != tc.want {
-			t.Errorf("%s: %v, called %q, want %q", tc.record, err, said(), tc.want)
+		done, err := client.Cancel(context.Background(), tc.job, "it's why")
+		if err != nil || said() != tc.want || done != (tc.want != "") {
+			t.Errorf("%s: %v, %v, called %q, want %q", tc.record, done, err, said(), tc.want)
 		}
 	}
 }
 
 func TestWhatCannotBeCancelledIsSaid(t *testing.T) {
 	client, said := canceller(t, "salloc.txt", "echo scancel: error: Access denied >&2; exit 1")
-	if err := client.Cancel(context.Background(), 24, "why"); err == nil || said() != "notify 24 why\ncancel 24\n" {
+	if done, err := client.Cancel(context.Background(), 24, "why"); done || err == nil || said() != "notify 24 why\ncancel 24\n" {
 		t.Errorf("refused: %v, called %q", err, said())
 	}
 	client, _ = canceller(t, "salloc.txt", "echo scancel: error: Invalid job id specified >&2; exit 1")
-	if err := client.Cancel(context.Background(), 24, "why"); err != nil {
-		t.Errorf("one that has ended meanwhile: %v", err)
+	if done, err := client.Cancel(context.Background(), 24, "why"); done || err != nil {
+		t.Errorf("one that has ended meanwhile: %v, %v", done, err)
 	}
-	if err := client.Cancel(context.Background(), 25, "why"); err == nil {
+	if _, err := client.Cancel(context.Background(), 25, "why"); err == nil {
 		t.Error("the answer was about another job")
 	}
 }
