@@ -79,7 +79,7 @@ func auditCommand(o *options) *cobra.Command {
 				return errors.New("audit: only root is told of others' processes")
 			}
 			if act {
-				return actOnStrays(command.Context(), cfg, pace)
+				return actOnStrays(command.Context(), cfg, o.node, pace)
 			}
 			return showStrays(command.Context(), cfg, o.node, pace, command.OutOrStdout(), asJSON)
 		},
@@ -181,7 +181,7 @@ func orDash(text string) string {
 }
 
 // actOnStrays is what the timer and the epilogs run.
-func actOnStrays(ctx context.Context, cfg config.Config, pace audit.Pace) error {
+func actOnStrays(ctx context.Context, cfg config.Config, node string, pace audit.Pace) error {
 	if cfg.Audit == config.AuditOff {
 		return nil
 	}
@@ -206,7 +206,7 @@ func actOnStrays(ctx context.Context, cfg config.Config, pace audit.Pace) error 
 	}
 	logStrays(log, report.Strays)
 	if cfg.Audit == config.AuditCancel {
-		cancelJobs(ctx, cfg, report.Strays, log)
+		cancelJobs(ctx, cfg, node, report.Strays, log)
 	}
 	return nil
 }
@@ -230,7 +230,7 @@ func logStrays(log hclog.Logger, strays []strayUse) {
 }
 
 // cancelJobs cancels each job once, and goes on where one cannot be.
-func cancelJobs(ctx context.Context, cfg config.Config, strays []strayUse, log hclog.Logger) {
+func cancelJobs(ctx context.Context, cfg config.Config, node string, strays []strayUse, log hclog.Logger) {
 	controller := slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Scancel: cfg.Slurm.Scancel, Timeout: time.Minute}
 	asked := make(map[uint32]bool)
 	for _, s := range strays {
@@ -238,7 +238,7 @@ func cancelJobs(ctx context.Context, cfg config.Config, strays []strayUse, log h
 			continue
 		}
 		asked[s.Job] = true
-		done, err := controller.Cancel(ctx, s.Job, fmt.Sprintf("vgpu: this job is cancelled: on GPU %d of %s %s", s.Index, config.NodeName(), s.reason()))
+		done, err := controller.Cancel(ctx, s.Job, node, fmt.Sprintf("vgpu: this job is cancelled: on GPU %d of %s %s", s.Index, node, s.reason()))
 		switch {
 		case err != nil:
 			log.Error("a job with stray use of a GPU is not cancelled", "job", s.Job, "reason", err)

@@ -10,13 +10,14 @@ import (
 )
 
 // Cancel ends a job that runs, with a word to its user: a task of an array alone, a heterogeneous job as a whole. One
-// that has ended, or begins anew, is left alone: done says that it was cancelled.
-func (c Client) Cancel(ctx context.Context, id uint32, why string) (done bool, err error) {
+// that has ended, or begins anew, is left alone, and so is one that is not on this node any more: what its last run left
+// there is not this run's doing. done says that it was cancelled.
+func (c Client) Cancel(ctx context.Context, id uint32, node, why string) (done bool, err error) {
 	job, err := c.Job(ctx, id)
 	if err != nil {
 		return false, fmt.Errorf("cancel job %d: %w", id, err)
 	}
-	if !job.Runs() {
+	if !job.Runs() || !job.On(node) {
 		return false, nil
 	}
 	name, err := job.Name()

@@ -30,16 +30,18 @@ func TestCancelNamesOneJob(t *testing.T) {
 	for _, tc := range []struct {
 		record string
 		job    uint32
+		node   string
 		want   string
 	}{
-		{"salloc.txt", 24, "notify 24 it's why\ncancel 24\n"},
-		{"array-task.txt", 19, "notify 19_3 it's why\ncancel 19_3\n"},
-		{"het-component.txt", 29, "notify 29 it's why\ncancel 29\n"},
-		{"completed.txt", 12, ""},
-		{"pending.txt", 15, ""},
+		{"salloc.txt", 24, "n08", "notify 24 it's why\ncancel 24\n"},
+		{"array-task.txt", 19, "n08", "notify 19_3 it's why\ncancel 19_3\n"},
+		{"het-component.txt", 29, "n08", "notify 29 it's why\ncancel 29\n"},
+		{"completed.txt", 12, "n08", ""},
+		{"pending.txt", 15, "n08", ""},
+		{"salloc.txt", 24, "n09", ""}, // an earlier run was there
 	} {
 		client, said := canceller(t, tc.record, "true")
-		done, err := client.Cancel(context.Background(), tc.job, "it's why")
+		done, err := client.Cancel(context.Background(), tc.job, tc.node, "it's why")
 		if err != nil || said() != tc.want || done != (tc.want != "") {
 			t.Errorf("%s: %v, %v, called %q, want %q", tc.record, done, err, said(), tc.want)
 		}
@@ -48,14 +50,14 @@ func TestCancelNamesOneJob(t *testing.T) {
 
 func TestWhatCannotBeCancelledIsSaid(t *testing.T) {
 	client, said := canceller(t, "salloc.txt", "echo scancel: error: Access denied >&2; exit 1")
-	if done, err := client.Cancel(context.Background(), 24, "why"); done || err == nil || said() != "notify 24 why\ncancel 24\n" {
+	if done, err := client.Cancel(context.Background(), 24, "n08", "why"); done || err == nil || said() != "notify 24 why\ncancel 24\n" {
 		t.Errorf("refused: %v, called %q", err, said())
 	}
 	client, _ = canceller(t, "salloc.txt", "echo scancel: error: Invalid job id specified >&2; exit 1")
-	if done, err := client.Cancel(context.Background(), 24, "why"); done || err != nil {
+	if done, err := client.Cancel(context.Background(), 24, "n08", "why"); done || err != nil {
 		t.Errorf("one that has ended meanwhile: %v, %v", done, err)
 	}
-	if _, err := client.Cancel(context.Background(), 25, "why"); err == nil {
+	if _, err := client.Cancel(context.Background(), 25, "n08", "why"); err == nil {
 		t.Error("the answer was about another job")
 	}
 }

@@ -5,6 +5,7 @@ package slurm
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
@@ -62,6 +63,11 @@ func (j Job) Finished(restart int) bool {
 // Runs says that the job has its nodes and is not being ended or requeued; CONFIGURING is what Slurm calls it until
 // they are up and its prologs are done.
 func (j Job) Runs() bool { return j.State == "RUNNING" || j.State == "CONFIGURING" }
+
+// On says that the job has this node, or that it is not known which ones it has.
+func (j Job) On(node string) bool {
+	return len(j.nodes) == 0 || slices.ContainsFunc(j.nodes, func(n nodeGRES) bool { return HostlistContains(n.nodes, node) })
+}
 
 // Entitlement is what Slurm allocated to the job on a node. A job with whole nodes gets all
 // countable GRES of them without asking; it is entitled to what it asked for. Zero means that the
