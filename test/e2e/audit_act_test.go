@@ -224,7 +224,8 @@ func TestAnEpilogDoesNotWaitForNVML(t *testing.T) {
 	if n := len(audits(t)); n > 2 {
 		t.Errorf("%d audits run after %d jobs, want one that runs, and one at most that waits", n, jobs)
 	}
-	until(t, "the audits to give up", 40*time.Second, func() error {
+	// ctl bounds an audit that acts, with its wait for another, at two minutes.
+	until(t, "the audits to give up", 150*time.Second, func() error {
 		if pids := audits(t); len(pids) > 0 {
 			return fmt.Errorf("%v still wait", pids)
 		}
