@@ -19,6 +19,9 @@ import (
 // nvmlWait bounds what a GPU that does not answer can make anybody wait.
 const nvmlWait = 10 * time.Second
 
+// giveUp is how long this process has then to say so, before the kernel ends it.
+const giveUp = 5 * time.Second
+
 // Driver is this node's NVML. No question to it takes longer than nvmlWait.
 type Driver struct{ session discover.Session }
 
@@ -48,8 +51,13 @@ func (d Driver) Close() {
 	_, _ = withNVML(func() (struct{}, error) { d.session.Close(); return struct{}{}, nil }) // it hangs, or has answered
 }
 
-func withNVML[T any](ask func() (T, error)) (T, error) {
-	said, err := within(nvmlWait, ask)
+func withNVML[T any](ask func() (T, error)) (said T, err error) {
+	disarm, err := deadline(nvmlWait + giveUp)
+	if err != nil {
+		return said, err
+	}
+	defer disarm()
+	said, err = within(nvmlWait, ask)
 	if errors.Is(err, errNoAnswer) {
 		err = fmt.Errorf("NVML %w", err)
 	}
