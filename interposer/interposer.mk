@@ -37,6 +37,8 @@ $(BUILD)/libslurm-vgpu.so: $(INTERPOSER_OBJECTS) $(BUILD)/interposer/exports.map
 # The tests: test/interposer/ROOM/NAME.c is a program, NAME that of the source where it is about one. They are linked with
 # the simulated driver and run under LD_PRELOAD. Whatever lies there is built and run, and sanitized where nothing below
 # says otherwise. Built by another user than root, they need a library that believes that user's pages.
+# Building may use all cores; what is judged runs alone.
+CORES := $(shell nproc)
 INTERPOSER_TEST := test/interposer
 INTERPOSER_TEST_BUILD := $(BUILD)/test-interposer
 INTERPOSER_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinterposer -I$(INTERPOSER_TEST)/support -pthread \
@@ -125,13 +127,14 @@ $(INTERPOSER_NAMED): $(INTERPOSER_TEST)/helpers/named.c
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) -shared -fPIC -Wl,--hash-style=$(HASH) $< -o $@
 
-.PHONY: build-test-interposer test-interposer test-interposer-sanitize fuzz-interposer kill-rounds bench-interposer
+.PHONY: build-test-interposer build-test-interposer-sanitize test-interposer test-interposer-sanitize test-interposer-asan test-interposer-tsan fuzz-interposer kill-rounds bench-interposer
 
 build-test-interposer: $(INTERPOSER_TEST_LIBRARY) $(BUILD)/sim/nvidia-smi $(BUILD)/sim/vgpu-fill \
 		$(addprefix $(INTERPOSER_TEST_BUILD)/,$(INTERPOSER_TEST_PROGRAMS) $(INTERPOSER_TEST_UNLINKED)) \
 		$(INTERPOSER_HELPERS) $(INTERPOSER_NAMED) $(INTERPOSER_TEST_BUILD)/helpers/empty.so
 
-test-interposer: build-test-interposer $(INTERPOSER_OBJECTS)
+test-interposer:
+	@$(MAKE) --no-print-directory -j$(CORES) build-test-interposer $(INTERPOSER_OBJECTS)
 	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) $(INTERPOSER_TEST)/run.sh $(INTERPOSER_TEST_BUILD) \
 		$(abspath $(INTERPOSER_TEST_LIBRARY)) $(INTERPOSER_TESTS)
 
@@ -187,9 +190,18 @@ fuzz-interposer: $(INTERPOSER_FUZZERS:%=$(INTERPOSER_TEST_BUILD)/asan/%)
 		VGPU_TEST_SIM=$(abspath $(BUILD)/sim) VGPU_FUZZ_SECONDS=$(FUZZ_SECONDS) \
 		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 $$fuzzer || exit 1; done
 
-test-interposer-sanitize: $(foreach s,asan tsan,$(INTERPOSER_SANITIZED_$(s):%=$(INTERPOSER_TEST_BUILD)/$(s)/%)) \
+build-test-interposer-sanitize: $(foreach s,asan tsan,$(INTERPOSER_SANITIZED_$(s):%=$(INTERPOSER_TEST_BUILD)/$(s)/%)) \
 		$(BUILD)/sim/nvidia-smi $(INTERPOSER_TEST_BUILD)/helpers/constructor.so
+
+# Neither sanitizer's run judges a clock strictly, so they may run side by side.
+test-interposer-sanitize:
+	@$(MAKE) --no-print-directory -j$(CORES) build-test-interposer-sanitize
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-interposer-asan test-interposer-tsan
+
+test-interposer-asan: build-test-interposer-sanitize
 	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
 		$(INTERPOSER_TEST)/run.sh $(INTERPOSER_TEST_BUILD)/asan '' $(INTERPOSER_SANITIZED_asan)
+
+test-interposer-tsan: build-test-interposer-sanitize
 	VGPU_TEST_SIM=$(abspath $(BUILD)/sim) TSAN_OPTIONS=halt_on_error=1 \
 		$(INTERPOSER_TEST)/run.sh $(INTERPOSER_TEST_BUILD)/tsan '' $(INTERPOSER_SANITIZED_tsan)
