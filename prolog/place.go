@@ -61,6 +61,8 @@ func (p *prolog) guards() []grant.Guard {
 	libraries, err := driver.Find(driver.Cache)
 	if err != nil { // a file that is not root's alone costs the node nothing but its guard
 		p.log.Warn("the driver's libraries are not all guarded", "reason", err)
+	} else if len(libraries) == 0 { // ldconfig has not run since the driver came
+		p.log.Warn("the driver's libraries are not guarded", "reason", "the dynamic linker knows none: run ldconfig")
 	}
 	return grant.Guards(p.cfg.Library, libraries, p.cfg.OtherAPIs == config.OtherOpen)
 }
