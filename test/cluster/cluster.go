@@ -238,17 +238,17 @@ func (c *Cluster) startServers(ctx context.Context) error {
 	if err := c.start(db); err != nil {
 		return err
 	}
-	if err := c.await(ctx, "munged", 20*time.Second, dial("unix", c.Home.Path("munge", "socket")), "munge"); err != nil {
+	if err := c.await(ctx, "munged", 60*time.Second, dial("unix", c.Home.Path("munge", "socket")), "munge"); err != nil {
 		return err
 	}
-	if err := c.await(ctx, "mariadbd", 60*time.Second, greets(c.address("mariadb")), "mariadb"); err != nil {
+	if err := c.await(ctx, "mariadbd", 120*time.Second, greets(c.address("mariadb")), "mariadb"); err != nil {
 		return err
 	}
 	if err := c.start(&daemon{name: "slurmdbd", argv: []string{tool("slurmdbd"), "-D"}}); err != nil {
 		return err
 	}
 	c.progress("slurmdbd makes its tables")
-	return c.await(ctx, "slurmdbd", 60*time.Second, c.registered(ctx), "slurmdbd", "mariadb")
+	return c.await(ctx, "slurmdbd", 120*time.Second, c.registered(ctx), "slurmdbd", "mariadb")
 }
 
 func (c *Cluster) startMunge() error {

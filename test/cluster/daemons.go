@@ -90,7 +90,7 @@ func (c *Cluster) StopDaemon(name string, sig syscall.Signal) error {
 	select {
 	case <-d.done:
 		return nil
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		return errors.Join(fmt.Errorf("stop %s: it does not end on %v", name, sig), d.cmd.Process.Kill())
 	}
 }

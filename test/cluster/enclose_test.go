@@ -111,7 +111,7 @@ func TestNothingIsLeft(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 				left := marked(string(home))
 				if len(left) == 0 && !isDir(string(home)) {
 					break
@@ -127,7 +127,7 @@ func TestNothingIsLeft(t *testing.T) {
 // awaitEnd waits for processes that were killed, which are not children of this one.
 func awaitEnd(t *testing.T, pids ...int) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		var left []int
 		for _, pid := range pids {
 			if _, _, alive := identify(pid); alive {

@@ -169,7 +169,7 @@ func ClearStale() error {
 
 // clearHome ends the processes that a cluster without keepers left, and removes its folder.
 func clearHome(home Home) error {
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		left := marked(string(home))
 		for _, ids := range recorded(home.Path(pidsFile)) {
 			for _, id := range ids {

@@ -46,7 +46,7 @@ func (c *Cluster) startSlurm(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.await(ctx, "slurmctld", 30*time.Second, dial("tcp", c.address("slurmctld")), "slurmctld"); err != nil {
+	if err := c.await(ctx, "slurmctld", 90*time.Second, dial("tcp", c.address("slurmctld")), "slurmctld"); err != nil {
 		return err
 	}
 	return c.AwaitIdle(ctx)
@@ -67,7 +67,7 @@ func (c *Cluster) AwaitIdle(ctx context.Context) error {
 		}
 		return nil
 	}
-	return c.await(ctx, "the nodes", 60*time.Second, idle, append([]string{"slurmctld"}, c.Nodes...)...)
+	return c.await(ctx, "the nodes", 120*time.Second, idle, append([]string{"slurmctld"}, c.Nodes...)...)
 }
 
 // Stop cancels what runs and waits until its epilogs are done. The daemons end with the process.

@@ -90,8 +90,11 @@ func nodeIsUp(t *testing.T) {
 	back = false
 }
 
+// until waits for a state. The deadline only ends a test that would wait for ever: it says what is usual, and a
+// busy machine gets two minutes all the same.
 func until(t *testing.T, what string, deadline time.Duration, ready func() error) {
 	t.Helper()
+	deadline = max(deadline, 2*time.Minute)
 	end := time.Now().Add(deadline)
 	for {
 		err := ready()
@@ -105,10 +108,10 @@ func until(t *testing.T, what string, deadline time.Duration, ready func() error
 	}
 }
 
-// run runs a shell command line as a user, for at most two minutes.
+// run runs a shell command line as a user, for at most four minutes.
 func run(t *testing.T, u cluster.User, line string) cluster.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	result := c.Run(ctx, u, line)
 	if ctx.Err() != nil {
