@@ -114,11 +114,11 @@ test-unit: ## the Go tests, without a cluster
 	@$(GO) test $(GOTESTFLAGS) ./...
 
 test-race: ## the Go tests under the race detector
-	@$(GO) test -race $(GOTESTFLAGS) ./...
+	@$(GO) test -race -timeout 30m $(GOTESTFLAGS) ./...
 
-# The time limit is each package's and only ends a run that hangs: test/e2e took 520 s on two busy cores.
+# The time limit is each package's and only ends a run that hangs: test/e2e took 824 s on two busy cores.
 test-e2e: build $(BUILD)/test-enter/enter.so ## every fault and the main job on a private cluster (root)
-	@$(SUDO) $(GO) test -tags e2e -count=1 -timeout 25m -p 1 $(GOTESTFLAGS) ./test/cluster ./test/e2e
+	@$(SUDO) $(GO) test -tags e2e -count=1 -timeout 60m -p 1 $(GOTESTFLAGS) ./test/cluster ./test/e2e
 
 test-releases: ## the tests on Debian 12, 13 and sid, each with its own Slurm (root; downloads): ARGS="--keep SUITE…"
 	@$(SUDO) test/releases/run.sh $(ARGS)
