@@ -40,6 +40,7 @@ type bench struct {
 
 func main() {
 	rounds := flag.Int("rounds", 31, "runs of each program; medians are reported")
+	only := flag.String("only", "", "measure only what has this in its name")
 	flag.Parse()
 	executable, err := os.Executable()
 	if err != nil {
@@ -48,7 +49,7 @@ func main() {
 	}
 	build := filepath.Dir(executable)
 	os.Exit(cluster.Enclose(func(ctx context.Context, home cluster.Home) int {
-		if err := run(ctx, home, build, *rounds); err != nil {
+		if err := run(ctx, home, build, *rounds, *only); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			return 1
 		}
@@ -56,7 +57,7 @@ func main() {
 	}))
 }
 
-func run(ctx context.Context, home cluster.Home, build string, rounds int) error {
+func run(ctx context.Context, home cluster.Home, build string, rounds int, only string) error {
 	options := cluster.Options{Build: build, Source: filepath.Dir(build), GPU: "sim", CPUs: 512, ExtraPath: os.Getenv("PATH"),
 		Progress: func(text string) { fmt.Fprintln(os.Stderr, "bench:", text) }}
 	c, err := cluster.Start(ctx, home, options)
@@ -72,11 +73,16 @@ func run(ctx context.Context, home cluster.Home, build string, rounds int) error
 		{"prolog and epilog", b.prologAndEpilog},
 		{"concurrent placements", b.concurrent},
 		{"placement cost", b.placement},
+		{"records into the database", b.records},
+		{"submissions in slurmctld", b.submissions},
 		{"plugin in sbatch", b.plugin},
 		{"plugin in slurmstepd", b.stepd},
 		{"a program without CUDA", b.preload},
 		{"intercepted calls", b.calls},
 	} {
+		if !strings.Contains(step.name, only) {
+			continue
+		}
 		fmt.Fprintln(os.Stderr, "bench: measuring", step.name)
 		if err := step.run(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
