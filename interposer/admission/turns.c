@@ -242,7 +242,7 @@ static void begin(struct vgpu_process *p, uint32_t device, const struct vgpu_tur
 			 VGPU_SHARE_BURST_NS;
 
 	SET(load->burst_ns, burst < VGPU_SHARE_WAITED_NS ? burst : VGPU_SHARE_WAITED_NS);
-	turns->taken_ns = now_ns;
+	SET(turns->taken_ns, now_ns);
 	SET(turns->full, 0);
 	SET(turns->quantum_ns, self->quantum_ns);
 	SET(seat->mine->holds_since_ns, now_ns);

@@ -15,7 +15,7 @@
 /* Whether another slice's work may have been in the way: the last of it ends when a turn has begun. */
 static bool is_first_of_turn(const struct vgpu_engine *engine, const struct vgpu_stream *stream)
 {
-	return GET(engine->load.turns.shared) && stream->meter.done_ns < engine->load.turns.taken_ns;
+	return GET(engine->load.turns.shared) && stream->meter.done_ns < GET(engine->load.turns.taken_ns);
 }
 
 static struct vgpu_measured measured(struct vgpu_engine *engine, const struct vgpu_group *group,

@@ -59,14 +59,14 @@ static bool has_events(struct vgpu_sample *sample, CUcontext context)
 {
 	vgpu_fn_cuEventCreate *create = VGPU_REAL(cuEventCreate);
 
-	if (sample->context == context && sample->end != NULL)
+	if (GET(sample->context) == context && sample->end != NULL)
 		return true;
 	/* Those of a context that is gone went with it; those of another one stay until then. */
-	sample->context = NULL;
+	SET(sample->context, NULL);
 	if (create == NULL || create(&sample->before, 0) != CUDA_SUCCESS ||
 	    create(&sample->begin, 0) != CUDA_SUCCESS || create(&sample->end, 0) != CUDA_SUCCESS)
 		return false;
-	sample->context = context;
+	SET(sample->context, context);
 	return true;
 }
 
@@ -138,9 +138,10 @@ struct vgpu_sample *vgpu_sample_begin(struct vgpu_process *p, struct vgpu_engine
 		 vgpu_cost_put_off(vgpu_cost_of(engine->cost, key), vgpu_sample_roughly(engine)))
 		return NULL;
 	for (uint32_t i = 0; i < VGPU_SAMPLES && sample == NULL; i++) {
+		CUcontext of = GET(engine->sample[i].context);
 		uint32_t state = FREE;
 
-		if ((engine->sample[i].context == context || engine->sample[i].context == NULL) &&
+		if ((of == context || of == NULL) &&
 		    __atomic_compare_exchange_n(&engine->sample[i].state, &state, BUSY, 0, __ATOMIC_ACQUIRE,
 						__ATOMIC_RELAXED))
 			sample = &engine->sample[i];
@@ -256,26 +257,37 @@ bool vgpu_samples_look(struct vgpu_engine *engine)
 	return any;
 }
 
+/* Also one that is free: a launch in another context may begin with it meanwhile. Who has it BUSY is in a
+ * call that does not wait. */
+static void take(struct vgpu_sample *sample, uint64_t until_ns)
+{
+	uint32_t state = __atomic_load_n(&sample->state, __ATOMIC_RELAXED);
+
+	while (state == BUSY || !__atomic_compare_exchange_n(&sample->state, &state, BUSY, 0,
+							     __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+		if (vgpu_now_ns() >= until_ns)
+			return;
+		sched_yield();
+		state = __atomic_load_n(&sample->state, __ATOMIC_RELAXED);
+	}
+}
+
 void vgpu_samples_context_gone(struct vgpu_engine *engine, CUcontext context)
 {
-	uint64_t since = vgpu_now_ns();
+	uint64_t until_ns = vgpu_now_ns() + DESTROY_WAIT_NS;
 
 	for (uint32_t i = 0; i < VGPU_SAMPLES; i++) {
 		struct vgpu_sample *sample = &engine->sample[i];
-		uint32_t running = RUNNING;
 
-		if (sample->context != context)
+		if (GET(sample->context) != context)
 			continue;
 		signal_it(engine, sample);
-		/* Who has it BUSY is in a call that does not wait. */
-		while (!__atomic_compare_exchange_n(&sample->state, &running, BUSY, 0, __ATOMIC_ACQUIRE,
-						    __ATOMIC_RELAXED) &&
-		       running == BUSY && vgpu_now_ns() - since < DESTROY_WAIT_NS) {
-			running = RUNNING;
-			sched_yield();
+		take(sample, until_ns);
+		/* Others may have had it since it was looked at. */
+		if (GET(sample->context) == context) {
+			sample->before = sample->begin = sample->end = NULL;
+			SET(sample->context, NULL);
 		}
-		sample->context = NULL;
-		sample->before = sample->begin = sample->end = NULL;
 		set_free(engine, sample);
 	}
 }
