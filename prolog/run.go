@@ -77,8 +77,9 @@ func run(opts options) int {
 	}
 	p := &prolog{
 		opts: opts, cfg: cfg, log: log.With("job", job.id), node: node, job: job,
-		controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: cfg.Slurm.ControllerTimeout},
-		store:      state.Store{Dir: cfg.Run(), BootID: bootID, Log: log},
+		controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: cfg.Slurm.ControllerTimeout,
+			Node: os.Getenv("SLURMD_NODENAME")},
+		store: state.Store{Dir: cfg.Run(), BootID: bootID, Log: log},
 	}
 	err = p.run(context.Background())
 	if isFull(err) {

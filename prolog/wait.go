@@ -21,7 +21,9 @@ import (
 // itself when the jobs in its way must have ended, but at the latest after some hours.
 const (
 	shortestWait = time.Minute
-	longestWait  = 4 * time.Hour
+	longestWait  = waiting.LongestWait
+	// unlistedWait is the least for one that is not listed: it comes without having been told, and there are many like it.
+	unlistedWait = 10 * time.Minute
 	// soon is more than the nodes need to let go of a requeued job: Slurm takes a start that has passed by then for none.
 	soon = 5 * time.Second
 )
@@ -32,6 +34,7 @@ type wait struct {
 	node      string // the job waits for this one
 	elsewhere bool   // … and may run on another meanwhile
 	never     bool   // … or must
+	unlisted  bool   // too many wait, it is not told of room
 	victims   []slurm.Preemption
 }
 
@@ -113,7 +116,13 @@ func (p *prolog) listWaiter() {
 	if p.wait == nil || p.wait.never {
 		return
 	}
-	if err := waiting.Write(p.cfg.Spool(), p.waiters().Put(p.wait.job)); err != nil {
+	jobs := p.waiters().Put(p.wait.job)
+	if _, listed := jobs.Find(p.job.id); !listed {
+		p.wait.unlisted = true
+		p.log.Warn("the job waits without a claim, and is not told of room", "uid", p.wait.job.UID,
+			"reason", "too many jobs wait already", "most_of_user", waiting.MostOfUser, "most", waiting.Most)
+	}
+	if err := waiting.Write(p.cfg.Spool(), jobs); err != nil {
 		p.log.Error("the job waits without a claim, and is not told of room", "reason", err)
 	}
 }
@@ -147,6 +156,9 @@ func (p *prolog) letWait(ctx context.Context, told slurm.Job) {
 		w.For = longestWait
 		if !p.expected.IsZero() {
 			w.For = min(max(time.Until(p.expected), shortestWait), longestWait)
+		}
+		if p.wait.unlisted {
+			w.For = max(w.For, unlistedWait)
 		}
 	}
 	if err := p.controller.Wait(ctx, told, w); err != nil {

@@ -165,3 +165,13 @@ func TestEnvironmentIsOurs(t *testing.T) {
 		t.Errorf("got %s", out)
 	}
 }
+
+// One that may lose nodes runs on without this one, which is told only where this one's name is known for sure.
+func TestAJobThatHasLostThisNodeIsOverHere(t *testing.T) {
+	for node, want := range map[string]bool{"": false, "n08": false, "n09": false, "n8": true, "n10": true} {
+		client := Client{Scontrol: script(t, "cat "+testdata(t, "two-nodes.txt")), Timeout: time.Second, Node: node}
+		if finished, err := client.Finished(t.Context(), 21, 0); err != nil || finished != want {
+			t.Errorf("on %q: %v, %v", node, finished, err)
+		}
+	}
+}

@@ -54,15 +54,15 @@ func (j Job) Finished(restart int) bool {
 	case "PENDING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
 		"OUT_OF_MEMORY", "REVOKED", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD":
 		return true
-	case "RUNNING":
+	case "RUNNING", "STOPPED":
 		return j.Restarts > restart
 	}
 	return false // COMPLETING as well: the processes of the run before a restart can still be there
 }
 
 // Runs says that the job has its nodes and is not being ended or requeued; CONFIGURING is what Slurm calls it until
-// they are up and its prologs are done.
-func (j Job) Runs() bool { return j.State == "RUNNING" || j.State == "CONFIGURING" }
+// they are up and its prologs are done, and STOPPED when its user has sent it SIGSTOP.
+func (j Job) Runs() bool { return slices.Contains(holdsNodes[:3], j.State) }
 
 // On says that the job has this node, or that it is not known which ones it has.
 func (j Job) On(node string) bool {

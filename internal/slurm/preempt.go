@@ -98,7 +98,7 @@ func (c Client) preemptRules(ctx context.Context) (rules preemptRules, err error
 
 // ranked asks for all of them at once. Only those that run are there.
 func (c Client) ranked(ctx context.Context, ids []uint32) (map[uint32]ranked, error) {
-	found, err := c.squeue(ctx, ids, "RUNNING,CONFIGURING", "%i|%P|%q|%S")
+	found, err := c.squeue(ctx, ids, strings.Join(holdsNodes[:3], ","), "%i|%P|%q|%S")
 	if err != nil {
 		return nil, fmt.Errorf("ask how jobs are ranked: %w", err)
 	}

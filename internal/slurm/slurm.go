@@ -41,6 +41,7 @@ type Client struct {
 	Squeue   string        // absolute path
 	Scancel  string        // absolute path; for who cancels
 	Timeout  time.Duration // all tries of one question together
+	Node     string        // this one, where slurmd itself has said its name; "": not known for sure
 }
 
 // Job asks for one job, again and again until the timeout while the controller does not answer.
@@ -59,8 +60,8 @@ func (c Client) Job(ctx context.Context, id uint32) (Job, error) {
 	return job, nil
 }
 
-// Finished says that a run of a job is over. A job that the controller has forgotten is; one whose
-// answer cannot be believed is not. It asks once.
+// Finished says that a run of a job is over, here at least: one with --no-kill that has lost this node goes on without it.
+// A job that the controller has forgotten is; one whose answer cannot be believed is not. It asks once.
 func (c Client) Finished(ctx context.Context, id uint32, restart int) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
@@ -71,7 +72,7 @@ func (c Client) Finished(ctx context.Context, id uint32, restart int) (bool, err
 	case err != nil:
 		return false, fmt.Errorf("ask for job %d: %w", id, err)
 	}
-	return job.Finished(restart), nil
+	return job.Finished(restart) || c.Node != "" && job.Runs() && !job.On(c.Node), nil
 }
 
 func (c Client) askJob(ctx context.Context, id uint32) (Job, error) {

@@ -99,27 +99,32 @@ func (c Client) Waits(ctx context.Context, id string) (string, error) {
 // Standing is where a job stands, in words of squeue.
 type Standing struct {
 	State, Reason, Nodes string
+	Begins               time.Time // or has begun; of one that waits, not before; zero: not known
 }
 
 // Waits says that the job is in the queue. One that was put back a moment ago is still COMPLETING.
 func (s Standing) Waits() bool { return s.State == "PENDING" }
 
-// Held says that somebody holds it there.
+// Held says that somebody holds it there, or that it waits for another job.
 func (s Standing) Held() bool {
-	return s.Waits() && (strings.HasPrefix(s.Reason, "JobHeld") || strings.Contains(s.Reason, "held"))
+	return s.Waits() && (strings.HasPrefix(s.Reason, "JobHeld") || strings.Contains(s.Reason, "held") || strings.HasPrefix(s.Reason, "Dependency"))
 }
 
 // Standings asks about many jobs at once; those that slurmctld does not know are missing.
 func (c Client) Standings(ctx context.Context, ids []uint32) (map[uint32]Standing, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
-	jobs, err := c.squeue(ctx, ids, "all", "%T|%r|%N")
+	jobs, err := c.squeue(ctx, ids, "all", "%T|%r|%N|%S")
 	if err != nil {
 		return nil, fmt.Errorf("ask who waits: %w", err)
 	}
 	found := make(map[uint32]Standing)
 	for id, cells := range jobs {
-		found[id] = Standing{State: cells[0], Reason: cells[1], Nodes: cells[2]}
+		standing := Standing{State: cells[0], Reason: cells[1], Nodes: cells[2]}
+		if seconds, err := strconv.ParseInt(cells[3], 10, 64); err == nil { // SLURM_TIME_FORMAT=%s
+			standing.Begins = time.Unix(seconds, 0)
+		}
+		found[id] = standing
 	}
 	return found, nil
 }

@@ -70,13 +70,13 @@ func TestWaitChangesOneJob(t *testing.T) {
 
 func TestStandings(t *testing.T) {
 	client := Client{Squeue: script(t, `case "$*" in
-*--jobs=5,6,7*) printf '5|PENDING|BeginTime|\n6|RUNNING|None|n[1-2]\n9|PENDING|None|\n';;
+*--jobs=5,6,7*) printf '5|PENDING|BeginTime||1795578327\n6|RUNNING|None|n[1-2]|N/A\n9|PENDING|None||N/A\n';;
 *--jobs=8,8*) ;;
 *--jobs=4,4*) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1;;
 *--jobs=3,3*) echo "3|a|b";;
 *) exit 1;; esac`)}
 	got, err := client.Standings(t.Context(), []uint32{5, 6, 7})
-	want := map[uint32]Standing{5: {State: "PENDING", Reason: "BeginTime"}, 6: {State: "RUNNING", Reason: "None", Nodes: "n[1-2]"}}
+	want := map[uint32]Standing{5: {State: "PENDING", Reason: "BeginTime", Begins: time.Unix(1795578327, 0)}, 6: {State: "RUNNING", Reason: "None", Nodes: "n[1-2]"}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
@@ -91,7 +91,7 @@ func TestStandings(t *testing.T) {
 		}
 	}
 	for standing, held := range map[Standing]bool{{State: "PENDING", Reason: "JobHeldUser"}: true, {State: "PENDING", Reason: "JobHeldAdmin"}: true,
-		{State: "PENDING", Reason: "job requeued in held state"}: true, {State: "PENDING", Reason: "BadConstraints"}: false, {State: "RUNNING", Reason: "JobHeldUser"}: false} {
+		{State: "PENDING", Reason: "job requeued in held state"}: true, {State: "PENDING", Reason: "BadConstraints"}: false, {State: "PENDING", Reason: "DependencyNeverSatisfied"}: true, {State: "RUNNING", Reason: "JobHeldUser"}: false} {
 		if standing.Held() != held {
 			t.Errorf("%+v: held is %v", standing, !held)
 		}

@@ -22,17 +22,25 @@ import (
 )
 
 const (
-	// maxFileBytes bounds the list: some thousand jobs.
-	maxFileBytes = 8 << 20
+	// MostOfUser and Most bound the list, mostBytes one entry of it: who submits thousands of jobs that find no room neither
+	// fills the file nor stands before others with all of them. Those that are not listed come back by themselves.
+	MostOfUser = 64
+	Most       = 512
+	mostBytes  = 8 << 10
+	// maxFileBytes has room for them.
+	maxFileBytes = 2 * Most * mostBytes
 	// ComesWithin is how long room is held free for a job that was told of it. One that has not come by then waits for
 	// something else as well, and whatever comes first may have the room.
 	ComesWithin = 2 * time.Minute
+	// LongestWait is how far a prolog puts off a job's start at most.
+	LongestWait = 4 * time.Hour
 	// MissesAtMost bounds how often room is kept for one that is told and does not come. Its owner may put its start off
 	// each time, and would keep the room from others so.
 	MissesAtMost = 3
-	// Looked is how many jobs are looked at when the room is given out, which takes time under the lock. Those behind them
-	// move up.
-	Looked = 100
+	// Looked is how many jobs with a claim are looked at when the room is given out, and how many without, which takes time
+	// under the lock; and LookedOfUser how many of one user. Those behind them move up.
+	Looked       = 100
+	LookedOfUser = 25
 )
 
 // Job is a job that waits for room on this node.
@@ -48,7 +56,7 @@ type Job struct {
 	Reason  string        `json:"reason"`
 	Told    time.Time     `json:"told,omitzero"`    // when it was told that there is room
 	Missed  int           `json:"missed,omitempty"` // how often it was told and did not come
-	Idle    bool          `json:"idle,omitempty"`   // somebody holds it
+	Idle    bool          `json:"idle,omitempty"`   // it could not come if there was room: somebody holds it, or has put it off
 	// Excluded is the host list where it must not run, as it was when it found no room.
 	Excluded string `json:"excluded,omitempty"`
 }
@@ -63,8 +71,8 @@ func (j Job) Waiter(now time.Time) place.Waiter {
 	return w
 }
 
-// Claims says that the job is before those that have waited less. One that its user or an administrator holds (Idle) is
-// not, nor one that was told of room and did not come, or did so again and again: that one has to come by itself.
+// Claims says that the job is before those that have waited less. One that its user or an administrator holds or puts off (Idle)
+// is not, nor one that was told of room and did not come, or did so again and again: that one has to come by itself.
 func (j Job) Claims(now time.Time) bool {
 	return !j.Idle && j.Missed < MissesAtMost && (j.Told.IsZero() || now.Sub(j.Told) < ComesWithin)
 }
@@ -115,14 +123,45 @@ func (jobs Jobs) sort() {
 	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Job, b.Job)) })
 }
 
-// Put adds a job, or a later run of one, which keeps its place.
+// Put adds a job, or a later run of one, which keeps its place. Where there are too many, those that have waited least are left out:
+// of its user, and in all of the user who has most.
 func (jobs Jobs) Put(job Job) Jobs {
 	if before, ok := jobs.Find(job.Job); ok && before.Since.Before(job.Since) {
 		job.Since = before.Since
 	}
-	jobs = append(jobs.Without(job.Job), job)
+	jobs = jobs.Without(job.Job)
+	if data, err := json.MarshalIndent(job, "", " "); err != nil || len(data) > mostBytes {
+		return jobs
+	}
+	jobs = append(jobs, job)
 	jobs.sort()
+	of := make(map[uint32]int)
+	jobs = slices.DeleteFunc(jobs, func(j Job) bool { of[j.UID]++; return of[j.UID] > MostOfUser })
+	for len(jobs) > Most {
+		greediest := jobs.greediest()
+		for i := len(jobs) - 1; i >= 0; i-- {
+			if jobs[i].UID == greediest {
+				jobs = slices.Delete(jobs, i, i+1)
+				break
+			}
+		}
+	}
 	return jobs
+}
+
+// greediest is the user with most jobs, of several the one whose first has waited longest.
+func (jobs Jobs) greediest() (uid uint32) {
+	of := make(map[uint32]int)
+	for _, j := range jobs {
+		of[j.UID]++
+	}
+	most := 0
+	for _, j := range jobs {
+		if of[j.UID] > most {
+			uid, most = j.UID, of[j.UID]
+		}
+	}
+	return uid
 }
 
 // Find finds a job by its number.
@@ -145,14 +184,55 @@ func (jobs Jobs) Without(gone ...uint32) Jobs {
 	return left
 }
 
+// Look is a job that is looked at when room is given out.
+type Look struct {
+	At     int // in the list
+	Claims bool
+}
+
+// Looks are the jobs that are looked at, in order. Those that claim nothing take no place from those that do, and of one user's
+// jobs none claims any more when too many have not come: he could have room kept by one after the other.
+func (jobs Jobs) Looks(now time.Time) (looks []Look) {
+	careless := jobs.Careless(now)
+	type group struct {
+		claims bool
+		user   uint32
+	}
+	all, of := make(map[bool]int), make(map[group]int)
+	for i, j := range jobs {
+		claims := j.Claims(now) && !careless[j.UID]
+		if all[claims] == Looked || of[group{claims, j.UID}] == LookedOfUser {
+			continue
+		}
+		all[claims]++
+		of[group{claims, j.UID}]++
+		looks = append(looks, Look{i, claims})
+	}
+	return looks
+}
+
+// Careless are the users who were told of room more often than twice as often as one job may be, and did not come.
+func (jobs Jobs) Careless(now time.Time) map[uint32]bool {
+	missed, careless := make(map[uint32]int), make(map[uint32]bool)
+	for _, j := range jobs {
+		missed[j.UID] += j.Missed
+		if !j.Told.IsZero() && now.Sub(j.Told) >= ComesWithin {
+			missed[j.UID]++
+		}
+		careless[j.UID] = missed[j.UID] > 2*MissesAtMost
+	}
+	return careless
+}
+
 // Before are those that go before a job: all that have waited longer, which is all if it has not waited yet.
 func (jobs Jobs) Before(job uint32, now time.Time) (waiters []place.Waiter) {
-	for _, j := range jobs {
-		if j.Job == job || len(waiters) == Looked {
+	own := slices.IndexFunc(jobs, func(j Job) bool { return j.Job == job })
+	for _, look := range jobs.Looks(now) {
+		if own >= 0 && look.At >= own {
 			break
 		}
-		if j.Claims(now) {
-			waiters = append(waiters, j.Waiter(now))
+		if look.Claims {
+			waiters = append(waiters, jobs[look.At].Waiter(now))
 		}
 	}
 	return waiters

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,6 +111,7 @@ func TestWhoGoesFirst(t *testing.T) {
 	var many Jobs
 	for id := range uint32(3 * Looked) {
 		many = append(many, job(id+1, 1))
+		many[id].UID = id % 7
 	}
 	if got := many.Before(0, now); len(got) != Looked {
 		t.Errorf("%d jobs are looked at", len(got))
@@ -118,5 +120,94 @@ func TestWhoGoesFirst(t *testing.T) {
 	unlimited.Limit, unlimited.Want.Ends = 0, 5
 	if w := unlimited.Waiter(now); w.Want.Ends != 0 {
 		t.Errorf("a job without a limit ends at %d", w.Want.Ends)
+	}
+}
+
+// Who has thousands of jobs that find no room stands before others with some of them.
+func TestAFloodOfJobs(t *testing.T) {
+	const hostile, neighbour = 1, 2
+	of := func(uid uint32, j Job) Job {
+		j.UID = uid
+		return j
+	}
+	var jobs Jobs
+	for id := range uint32(500) {
+		jobs = jobs.Put(of(hostile, job(id+1, int(id))))
+	}
+	if len(jobs) != MostOfUser || jobs[0].Job != 1 || jobs[MostOfUser-1].Job != MostOfUser {
+		t.Fatalf("listed are %v", jobs.Numbers())
+	}
+	jobs = jobs.Put(of(neighbour, job(5000, 5000)))
+	if before := jobs.Before(5000, noon); len(before) != LookedOfUser {
+		t.Errorf("%d jobs of one user are before another's", len(before))
+	}
+	for id := range uint32(Most + 200) { // of many users
+		jobs = jobs.Put(of(10+id%40, job(10000+id, 6000+int(id))))
+	}
+	if _, listed := jobs.Find(5000); !listed || len(jobs) != Most {
+		t.Errorf("of %d jobs the neighbour's is one: %v", len(jobs), listed)
+	}
+	count := make(map[uint32]int)
+	for _, j := range jobs {
+		count[j.UID]++
+	}
+	if count[hostile] > Most/40 {
+		t.Errorf("others were left out, and one has %d", count[hostile])
+	}
+	large := job(1<<20, -1)
+	large.Excluded = string(make([]byte, mostBytes))
+	if got := jobs.Put(large); len(got) != Most {
+		t.Errorf("one of %d bytes is listed", mostBytes)
+	}
+	spool := rundir.Spool(t.TempDir())
+	for i := range jobs {
+		jobs[i].Reason = strings.Repeat("x", mostBytes-2000)
+	}
+	if err := Write(spool, jobs); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Read(spool); err != nil || len(got) != Most {
+		t.Errorf("a list as long as may be cannot be read: %d, %v", len(got), err)
+	}
+}
+
+// Jobs that nobody lets start take no place from those that could.
+func TestHeldJobsAreInNobodysWay(t *testing.T) {
+	var jobs Jobs
+	for id := range uint32(4 * Looked) {
+		idle := job(id+1, int(id))
+		idle.Idle, idle.UID = true, id%20
+		jobs = append(jobs, idle)
+	}
+	jobs = append(jobs, job(9000, 9000))
+	looks := jobs.Looks(noon)
+	if last := looks[len(looks)-1]; jobs[last.At].Job != 9000 || !last.Claims || len(looks) != Looked+1 {
+		t.Errorf("of %d jobs the last that is looked at is %d", len(looks), jobs[last.At].Job)
+	}
+	if before := jobs.Before(0, noon); len(before) != 1 {
+		t.Errorf("%d claim room", len(before))
+	}
+}
+
+// Room is kept for one that is told of it, and not for one after the other of a user whose jobs never come.
+func TestCarelessUsersKeepNothing(t *testing.T) {
+	var jobs Jobs
+	for id := range uint32(10) {
+		jobs = append(jobs, job(id+1, int(id)))
+		jobs[id].UID = id % 2
+	}
+	now := noon.Add(time.Hour)
+	for i := range jobs {
+		if jobs[i].UID == 1 {
+			continue
+		}
+		jobs[i].Told = now.Add(-ComesWithin)
+		jobs[i].Missed = 1
+	}
+	if before := jobs.Before(0, now); len(before) != 5 || before[0].Job != 2 {
+		t.Errorf("before others are %v", before)
+	}
+	if careless := jobs.Careless(now); !careless[0] || careless[1] {
+		t.Errorf("careless are %v", careless)
 	}
 }

@@ -32,6 +32,8 @@ const (
 	// launch batch job"), and the job fails. It may have been requeued some time after it was found to have no room.
 	sameSecond = 2 * time.Second
 	lately     = 10 * time.Second
+	// tellsAtMost bounds what one epilog does for others: each of them is some questions to the controller. The next one goes on.
+	tellsAtMost = 20
 )
 
 // Controller is what is asked of Slurm's.
@@ -123,7 +125,13 @@ func (w Waker) change(ctx context.Context, how func(*state.Tx, waiting.Jobs) wai
 	return waiting.Write(w.Config.Spool(), changed)
 }
 
-// refresh drops the jobs that do not wait any more, and marks those that somebody holds. A job that the controller was
+// putOff says that somebody has put off the job's start further than any prolog does. That is respected.
+func putOff(standing slurm.Standing) bool {
+	const skew = 5 * time.Minute // of clocks
+	return standing.Begins.After(time.Now().Add(waiting.LongestWait + skew))
+}
+
+// refresh drops the jobs that do not wait any more, and marks those that could not come. A job that the controller was
 // not asked about came meanwhile, and stays; so does one that is on its way to this node.
 func (w Waker) refresh(jobs waiting.Jobs, standings map[uint32]slurm.Standing, but uint32) waiting.Jobs {
 	var left waiting.Jobs
@@ -135,7 +143,7 @@ func (w Waker) refresh(jobs waiting.Jobs, standings map[uint32]slurm.Standing, b
 		case known || time.Since(job.Since) > lockWait:
 			continue
 		}
-		job.Idle = standing.Held()
+		job.Idle = standing.Held() || putOff(standing)
 		left = append(left, job)
 	}
 	return left
@@ -153,7 +161,15 @@ func (w Waker) choose(ctx context.Context, standings map[uint32]slurm.Standing) 
 		jobs = w.refresh(jobs, standings, 0)
 		held := tx.Held()
 		rules := place.RulesOf(w.Config.SlicesPerGPU, w.Config.MemOvercommit, w.Config.Drain, w.Config.Place)
-		for i, job := range jobs[:min(len(jobs), waiting.Looked)] {
+		careless := jobs.Careless(now)
+		for _, look := range jobs.Looks(now) {
+			i, job := look.At, jobs[look.At]
+			if putOff(standings[job.Job]) {
+				continue
+			}
+			if len(tell) == tellsAtMost {
+				break
+			}
 			turn := place.Queue(inv, held, []place.Waiter{job.Waiter(now)}, rules)[0]
 			// Whoever was to tell it may have been killed before: its start still lies ahead.
 			unheard := !job.Told.IsZero() && now.Sub(job.Told) > lately && standings[job.Job].Reason == "BeginTime"
@@ -168,7 +184,7 @@ func (w Waker) choose(ctx context.Context, standings map[uint32]slurm.Standing) 
 				jobs[i].Told = time.Time{} // it did not come, and the room is gone: it waits again
 				jobs[i].Missed++
 			}
-			if jobs[i].Claims(now) {
+			if jobs[i].Claims(now) && !careless[job.UID] {
 				for _, s := range turn.Slices {
 					held = append(held, place.Held{Slice: s})
 				}

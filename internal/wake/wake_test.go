@@ -80,7 +80,7 @@ func (w Waker) list(t *testing.T, last time.Time, mib ...int64) {
 	t.Helper()
 	var jobs waiting.Jobs
 	for i, m := range mib {
-		jobs = jobs.Put(waiting.Job{Job: uint32(i + 1), Since: time.Now().Add(time.Duration(i-60) * time.Minute).UTC(), Last: last, Excluded: "n9",
+		jobs = jobs.Put(waiting.Job{Job: uint32(i + 1), UID: uint32(i % 2), Since: time.Now().Add(time.Duration(i-60) * time.Minute).UTC(), Last: last, Excluded: "n9",
 			Want: place.Want{Slices: 1, Mem: request.Mem{MiB: m}}})
 	}
 	if err := waiting.Write(w.Config.Spool(), jobs); err != nil {
@@ -99,43 +99,60 @@ func (w Waker) left(t *testing.T) []uint32 {
 
 var pending = slurm.Standing{State: "PENDING", Reason: "BeginTime"}
 
+type wakeCase struct {
+	name      string
+	taken     []int64
+	waiting   []int64
+	standings []slurm.Standing
+	excluded  map[uint32]string
+	last      time.Time
+	told      []string
+	left      []uint32
+}
+
+var whoFits = []wakeCase{
+	{name: "nobody fits", taken: []int64{60, 60}, waiting: []int64{50}, standings: []slurm.Standing{pending}, left: []uint32{1}},
+	{name: "one fits", taken: []int64{60, 40}, waiting: []int64{50}, standings: []slurm.Standing{pending}, told: []string{`1 for 0s on ""`}, left: []uint32{1}},
+	{name: "its node is let in", taken: []int64{60, 40}, waiting: []int64{50}, standings: []slurm.Standing{pending}, excluded: map[uint32]string{1: "n1,n9"},
+		told: []string{`1 for 0s on "n1,n9 without n1, before n9"`}, left: []uint32{1}},
+	{name: "the nodes still let go of it", taken: []int64{60, 40}, waiting: []int64{50}, standings: []slurm.Standing{{State: "COMPLETING"}},
+		told: []string{`1 for 3s on ""`}, left: []uint32{1}},
+	{name: "it was put back a moment ago", taken: []int64{60, 40}, waiting: []int64{50}, standings: []slurm.Standing{pending}, last: time.Now().Add(-time.Second),
+		told: []string{`1 for 2s on ""`}, left: []uint32{1}},
+	{name: "room for one of two", taken: []int64{60, 40}, waiting: []int64{50, 50}, standings: []slurm.Standing{pending, pending},
+		told: []string{`1 for 0s on ""`}, left: []uint32{1, 2}},
+	{name: "room for two", taken: []int64{40, 40}, waiting: []int64{50, 50}, standings: []slurm.Standing{pending, pending},
+		told: []string{`1 for 0s on ""`, `2 for 0s on ""`}, left: []uint32{1, 2}},
+	{name: "a small one does not overtake", taken: []int64{60, 80}, waiting: []int64{50, 30}, standings: []slurm.Standing{pending, pending}, left: []uint32{1, 2}},
+	{name: "but goes where nothing is kept", taken: []int64{60, 60}, waiting: []int64{50, 30}, standings: []slurm.Standing{pending, pending},
+		told: []string{`2 for 0s on ""`}, left: []uint32{1, 2}},
+	{name: "who is gone keeps nothing", taken: []int64{60, 80}, waiting: []int64{50, 30}, standings: []slurm.Standing{{State: "CANCELLED"}, pending},
+		told: []string{`2 for 0s on ""`}, left: []uint32{2}},
+	{name: "who runs elsewhere keeps nothing", taken: []int64{60, 80}, waiting: []int64{50, 30}, standings: []slurm.Standing{{State: "RUNNING", Nodes: "n[2-3]"}, pending},
+		told: []string{`2 for 0s on ""`}, left: []uint32{2}},
+	{name: "who is about to begin here has the room", taken: []int64{40, 80}, waiting: []int64{50, 30}, standings: []slurm.Standing{{State: "CONFIGURING", Nodes: "n[1-3]"}, pending},
+		left: []uint32{1, 2}},
+	{name: "who is held keeps nothing", taken: []int64{60, 80}, waiting: []int64{50, 30}, standings: []slurm.Standing{{State: "PENDING", Reason: "JobHeldUser"}, pending},
+		told: []string{`2 for 0s on ""`}, left: []uint32{1, 2}},
+	{name: "who is held is told all the same", taken: []int64{40, 80}, waiting: []int64{50}, standings: []slurm.Standing{{State: "PENDING", Reason: "JobHeldUser"}},
+		told: []string{`1 for 0s on ""`}, left: []uint32{1}},
+}
+
+// What a job's owner or an administrator did to it.
+var whoKeepsNothing = []wakeCase{
+	{name: "who waits for another job keeps nothing", taken: []int64{60, 80}, waiting: []int64{50, 30}, standings: []slurm.Standing{{State: "PENDING", Reason: "Dependency"}, pending},
+		told: []string{`2 for 0s on ""`}, left: []uint32{1, 2}},
+	{name: "who is put off for long keeps nothing", taken: []int64{60, 80}, waiting: []int64{50, 30},
+		standings: []slurm.Standing{{State: "PENDING", Reason: "BeginTime", Begins: time.Now().Add(5 * time.Hour)}, pending},
+		told:      []string{`2 for 0s on ""`}, left: []uint32{1, 2}},
+	{name: "and is left so", taken: []int64{40, 80}, waiting: []int64{50},
+		standings: []slurm.Standing{{State: "PENDING", Reason: "BeginTime", Begins: time.Now().Add(5 * time.Hour)}}, left: []uint32{1}},
+	{name: "who was put off by a prolog is told", taken: []int64{40, 80}, waiting: []int64{50},
+		standings: []slurm.Standing{{State: "PENDING", Reason: "BeginTime", Begins: time.Now().Add(waiting.LongestWait)}}, told: []string{`1 for 0s on ""`}, left: []uint32{1}},
+}
+
 func TestWhoFitsIsTold(t *testing.T) {
-	for _, tc := range []struct {
-		name      string
-		taken     []int64
-		waiting   []int64
-		standings []slurm.Standing
-		excluded  map[uint32]string
-		last      time.Time
-		told      []string
-		left      []uint32
-	}{
-		{name: "nobody fits", taken: []int64{60, 60}, waiting: []int64{50}, standings: []slurm.Standing{pending}, left: []uint32{1}},
-		{name: "one fits", taken: []int64{60, 40}, waiting: []int64{50}, standings: []slurm.Standing{pending}, told: []string{`1 for 0s on ""`}, left: []uint32{1}},
-		{name: "its node is let in", taken: []int64{60, 40}, waiting: []int64{50}, standings: []slurm.Standing{pending}, excluded: map[uint32]string{1: "n1,n9"},
-			told: []string{`1 for 0s on "n1,n9 without n1, before n9"`}, left: []uint32{1}},
-		{name: "the nodes still let go of it", taken: []int64{60, 40}, waiting: []int64{50}, standings: []slurm.Standing{{State: "COMPLETING"}},
-			told: []string{`1 for 3s on ""`}, left: []uint32{1}},
-		{name: "it was put back a moment ago", taken: []int64{60, 40}, waiting: []int64{50}, standings: []slurm.Standing{pending}, last: time.Now().Add(-time.Second),
-			told: []string{`1 for 2s on ""`}, left: []uint32{1}},
-		{name: "room for one of two", taken: []int64{60, 40}, waiting: []int64{50, 50}, standings: []slurm.Standing{pending, pending},
-			told: []string{`1 for 0s on ""`}, left: []uint32{1, 2}},
-		{name: "room for two", taken: []int64{40, 40}, waiting: []int64{50, 50}, standings: []slurm.Standing{pending, pending},
-			told: []string{`1 for 0s on ""`, `2 for 0s on ""`}, left: []uint32{1, 2}},
-		{name: "a small one does not overtake", taken: []int64{60, 80}, waiting: []int64{50, 30}, standings: []slurm.Standing{pending, pending}, left: []uint32{1, 2}},
-		{name: "but goes where nothing is kept", taken: []int64{60, 60}, waiting: []int64{50, 30}, standings: []slurm.Standing{pending, pending},
-			told: []string{`2 for 0s on ""`}, left: []uint32{1, 2}},
-		{name: "who is gone keeps nothing", taken: []int64{60, 80}, waiting: []int64{50, 30}, standings: []slurm.Standing{{State: "CANCELLED"}, pending},
-			told: []string{`2 for 0s on ""`}, left: []uint32{2}},
-		{name: "who runs elsewhere keeps nothing", taken: []int64{60, 80}, waiting: []int64{50, 30}, standings: []slurm.Standing{{State: "RUNNING", Nodes: "n[2-3]"}, pending},
-			told: []string{`2 for 0s on ""`}, left: []uint32{2}},
-		{name: "who is about to begin here has the room", taken: []int64{40, 80}, waiting: []int64{50, 30}, standings: []slurm.Standing{{State: "CONFIGURING", Nodes: "n[1-3]"}, pending},
-			left: []uint32{1, 2}},
-		{name: "who is held keeps nothing", taken: []int64{60, 80}, waiting: []int64{50, 30}, standings: []slurm.Standing{{State: "PENDING", Reason: "JobHeldUser"}, pending},
-			told: []string{`2 for 0s on ""`}, left: []uint32{1, 2}},
-		{name: "who is held is told all the same", taken: []int64{40, 80}, waiting: []int64{50}, standings: []slurm.Standing{{State: "PENDING", Reason: "JobHeldUser"}},
-			told: []string{`1 for 0s on ""`}, left: []uint32{1}},
-	} {
+	for _, tc := range append(whoFits, whoKeepsNothing...) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := &controller{standings: map[uint32]slurm.Standing{}, excluded: tc.excluded}
 			for i, s := range tc.standings {
@@ -300,5 +317,26 @@ func TestForget(t *testing.T) {
 	}
 	if fewer, err := w.Forget(t.Context(), 2); fewer || err != nil {
 		t.Errorf("again: %v, %v", fewer, err)
+	}
+}
+
+// However many have room at once, one epilog tells some of them, and the next one others.
+func TestNotAllAreToldAtOnce(t *testing.T) {
+	const jobs = tellsAtMost + 5
+	c := &controller{standings: map[uint32]slurm.Standing{}}
+	var mib []int64
+	for id := range uint32(jobs) {
+		c.standings[id+1] = slurm.Standing{State: "PENDING", Reason: "JobHeldUser"}
+		mib = append(mib, 50)
+	}
+	w := node(t, c, 40, 80)
+	w.list(t, time.Time{}, mib...)
+	for _, want := range []int{tellsAtMost, jobs} {
+		if err := w.Wake(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(c.told) != want {
+			t.Errorf("%d are told, want %d", len(c.told), want)
+		}
 	}
 }
