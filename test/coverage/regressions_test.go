@@ -11,10 +11,16 @@ import (
 	"testing"
 )
 
-// Every test that docs/regressions.md names must be in one of the files that its row names, and each
+// Every test that these documents name must be in one of the files that its row names, and each
 // of these files must have one.
-func TestTestsOfRegressionsExist(t *testing.T) {
-	page, err := os.ReadFile("../../docs/regressions.md")
+func TestTestsOfRegressionsExist(t *testing.T) { testsExist(t, "../../docs/regressions.md", 4, 40) }
+
+func TestTestsOfAttemptsExist(t *testing.T) { testsExist(t, "../../docs/attempts.md", 6, 40) }
+
+// testsExist looks at tables of which the last two columns are tests and files.
+func testsExist(t *testing.T, document string, columns, least int) {
+	t.Helper()
+	page, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,12 +28,12 @@ func TestTestsOfRegressionsExist(t *testing.T) {
 	rows := 0
 	for line := range strings.Lines(string(page)) {
 		cells := strings.Split(strings.TrimSpace(line), "|")
-		if len(cells) != 6 || !strings.Contains(cells[3], "`") {
+		if len(cells) != columns+2 || !strings.Contains(cells[columns], "`") {
 			continue
 		}
 		rows++
 		files := map[string]string{}
-		for _, file := range quoted.FindAllStringSubmatch(cells[4], -1) {
+		for _, file := range quoted.FindAllStringSubmatch(cells[columns], -1) {
 			text, err := os.ReadFile(filepath.Join("../..", file[1]))
 			if err != nil {
 				t.Error(err)
@@ -35,7 +41,7 @@ func TestTestsOfRegressionsExist(t *testing.T) {
 			files[file[1]] = string(text)
 		}
 		used := map[string]bool{}
-		for _, name := range quoted.FindAllStringSubmatch(cells[3], -1) {
+		for _, name := range quoted.FindAllStringSubmatch(cells[columns-1], -1) {
 			word := regexp.MustCompile(`\b` + regexp.QuoteMeta(name[1]) + `\b`)
 			found := false
 			for file, text := range files {
@@ -44,14 +50,14 @@ func TestTestsOfRegressionsExist(t *testing.T) {
 				}
 			}
 			if !found {
-				t.Errorf("%q: no test %s in%s", strings.TrimSpace(cells[1]), name[1], cells[4])
+				t.Errorf("%q: no test %s in%s", strings.TrimSpace(cells[1]), name[1], cells[columns])
 			}
 		}
 		if len(used) != len(files) {
-			t.Errorf("%q: a file of%s has none of its tests", strings.TrimSpace(cells[1]), cells[4])
+			t.Errorf("%q: a file of%s has none of its tests", strings.TrimSpace(cells[1]), cells[columns])
 		}
 	}
-	if rows < 40 {
+	if rows < least {
 		t.Errorf("only %d rows were understood", rows)
 	}
 }
