@@ -195,6 +195,7 @@ INSTALLED = \
 	$(call put,0644,$(share),$(wildcard packaging/*.example)) \
 	$(call put,0644,$(share)/plugstack.d,$(wildcard packaging/plugstack.d/*)) \
 	$(call put,0644,$(share)/systemd,$(wildcard packaging/systemd/*)) \
+	$(call put,0644,$(share)/completions,$(wildcard packaging/completions/*)) \
 	$(call put,0644,$(share)/containers,$(wildcard packaging/containers/*)) \
 	$(call put,0644,$(share)/logrotate.d,$(wildcard packaging/logrotate.d/*)) \
 	$(call put,0644,$(prefix)/lib/tmpfiles.d,$(wildcard packaging/tmpfiles.d/*.conf)) \

@@ -96,6 +96,7 @@ func (d *doctor) examine(ctx context.Context, o *options, site sitecheck.Site) e
 	d.deviceNodes()
 	d.state()
 	d.turns()
+	d.slices(ctx)
 	d.audit(ctx)
 	d.remains(ctx)
 	d.library(ctx)

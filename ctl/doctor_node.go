@@ -28,6 +28,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/driver"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmdb"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
@@ -305,8 +306,12 @@ const backlogAge = time.Hour
 
 // reports is about the way into the accounting database.
 func (d *doctor) reports(ctx context.Context) {
-	if !d.config.Report.Enabled {
-		d.ok("reports", "report.enabled is false: usage stays in %s", d.config.Spool().History())
+	if err := report.Enabled(d.config); err != nil {
+		d.ok("reports", "%v: usage stays in %s", err, d.config.Spool().History())
+		return
+	}
+	if d.config.AccountingField == config.FieldExtra && !slurmdb.HasExtra() {
+		d.fail("reports", "accounting_field: admin_comment in config.yaml, or Slurm 23.02", "accounting_field is extra, which this release of Slurm has not")
 		return
 	}
 	library, err := slurmdb.Library(ctx, d.config.Slurm.Sacctmgr)

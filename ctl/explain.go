@@ -20,6 +20,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmdb"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
@@ -116,7 +117,7 @@ var (
 )
 
 func explain(ctx context.Context, cfg config.Config, id string) (explanation, error) {
-	database := report.Slurm{Commands: cfg.Slurm}
+	database := report.Slurm{Commands: cfg.Slurm, Extra: slurmdb.HasExtra()}
 	job, err := database.Number(ctx, id)
 	if err != nil {
 		return explanation{}, fmt.Errorf("explain job %s: %w", id, err)
@@ -136,7 +137,7 @@ func explain(ctx context.Context, cfg config.Config, id string) (explanation, er
 	row, dbErr := database.Row(ctx, job)
 	if dbErr == nil {
 		var comment report.Comment
-		if comment, dbErr = report.ParseComment(row.AdminComment); dbErr == nil {
+		if comment, dbErr = row.Comment(); dbErr == nil {
 			return fromComment(row, comment), nil
 		}
 	}

@@ -54,7 +54,7 @@ or by a timer as well. What was reported is in history/ of spool_dir.`,
 	command.Flags().BoolVar(&flush, "flush", false, "write them, and try again until they are written")
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	// A part of a flush, in a process of its own: Slurm's library ends it when it likes.
-	command.Flags().BoolVar(&write, "write", false, "change AdminComments as standard input says")
+	command.Flags().BoolVar(&write, "write", false, "change texts of jobs as standard input says")
 	if err := command.Flags().MarkHidden("write"); err != nil {
 		panic(err) // the flag is defined one line above
 	}
@@ -62,8 +62,8 @@ or by a timer as well. What was reported is in history/ of spool_dir.`,
 }
 
 func flushSpool(ctx context.Context, cfg config.Config, o *options) error {
-	if !cfg.Report.Enabled {
-		return errors.New("report.enabled is false in the configuration")
+	if err := report.Enabled(cfg); err != nil {
+		return err
 	}
 	log, closer, err := logging.New("vgpuctl-report", cfg.Log)
 	defer closer.Close()
@@ -80,8 +80,11 @@ func flushSpool(ctx context.Context, cfg config.Config, o *options) error {
 		Spool: cfg.Spool(),
 		Accounting: report.Slurm{
 			Commands: cfg.Slurm,
+			Extra:    slurmdb.HasExtra(),
 			Writer:   []string{self, "report", "--write", "--config", o.configPath, "--node", o.node},
 		},
+		Field:    cfg.AccountingField,
+		After:    afterOthers(),
 		RetryFor: cfg.Report.RetryFor,
 		Log:      log,
 		Retry:    report.DefaultRetry,
@@ -116,7 +119,7 @@ func writeComments(ctx context.Context, cfg config.Config, in io.Reader, out io.
 		row := slurmdb.Row{JobID: order.JobID, Cluster: order.Cluster, State: order.State, Submit: order.Submit, End: order.End}
 		var reply report.Reply
 		var changed *slurmdb.ChangedError
-		if err := db.SetAdminComment(row, order.Was, order.Text); errors.As(err, &changed) {
+		if err := db.SetText(row, string(order.Field), order.Was, order.Text); errors.As(err, &changed) {
 			reply.Changed = &changed.Is
 		} else if err != nil {
 			reply.Error = err.Error()

@@ -100,12 +100,14 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// fakeSacct answers for the jobs that the scripts ask for. $7 is the job.
+// fakeSacct answers for the jobs that the scripts ask for. $5 is the delimiter, $7 the job, $9 the columns.
 const fakeSacct = `#!/bin/sh
-d=$(printf '\037')
+d=${5#--delimiter=}
+e=$d
+case $9 in *,Extra,*) e=$d$d ;; esac
 case $7 in
-9|8_3) printf '%s\n' "c${d}8_3${d}9${d}COMPLETED${d}90${d}100${d}200${d}2${d}n[1-2]${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n1\":[{\"gpu\":\"GPU-aaaa\",\"mem_mib\":3000,\"cores\":0,\"peak_mib\":12,\"refused\":0}]},\"refusals\":{\"n2\":\"no GPU has 3000 MiB free\"}}}${d}c" ;;
-10) printf '%s\n' "c${d}10${d}10${d}COMPLETED${d}90${d}100${d}200${d}1${d}n1${d}paid${d}c" ;;
+9|8_3) printf '%s\n' "c${d}8_3${d}9${d}COMPLETED${d}90${d}100${d}200${d}2${d}n[1-2]${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n1\":[{\"gpu\":\"GPU-aaaa\",\"mem_mib\":3000,\"cores\":0,\"peak_mib\":12,\"refused\":0}]},\"refusals\":{\"n2\":\"no GPU has 3000 MiB free\"}}}${e}c" ;;
+10) printf '%s\n' "c${d}10${d}10${d}COMPLETED${d}90${d}100${d}200${d}1${d}n1${d}paid${e}c" ;;
 12) echo "sacct: error: Connection refused" >&2; exit 1 ;;
 esac
 `

@@ -29,7 +29,8 @@ func sweepCommand(o *options) *cobra.Command {
 		Long: `Take away what jobs left on this node whose prolog or epilog was killed: slices, folders, marks and
 temporary files that are older than a minute and belong to no job that lives. Without a step on this
 node a job's life is in doubt, and slurmctld is asked; what it does not answer for stays. Then the jobs
-are told that wait for room on a GPU here and have it now.
+are told that wait for room on a GPU here and have it now. Slices of running jobs that the state file has
+lost are put back into it from the jobs' grants.
 
 Prologs do the same once a minute, for a few jobs at a time. A timer runs this for the rest.`,
 		Example: "  vgpuctl doctor    # says what waits\n  vgpuctl sweep",
@@ -54,6 +55,9 @@ Prologs do the same once a minute, for a few jobs at a time. A timer runs this f
 			swept, err := sweeper.Sweep(command.Context())
 			out := command.OutOrStdout()
 			fmt.Fprintf(out, "taken away: %s\n", remains(swept.Slices, swept.Folders, swept.Marks, swept.Temporaries))
+			if swept.Restored > 0 {
+				fmt.Fprintf(out, "put back into the state file: %s of running jobs\n", plural(swept.Restored, "slice"))
+			}
 			if swept.Left > 0 {
 				fmt.Fprintf(out, "%s may live and stay\n", plural(swept.Left, "job"))
 			}

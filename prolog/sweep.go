@@ -28,7 +28,7 @@ func (p *prolog) sweep(ctx context.Context) {
 		p.log.Warn("what ended jobs left is not all taken away", "reason", err)
 	}
 	if swept.Any() {
-		p.log.Warn("what ended jobs left was taken away", "slices", swept.Slices, "folders", swept.Folders,
+		p.log.Warn("what ended jobs left was taken away", "slices_put_back", swept.Restored, "slices", swept.Slices, "folders", swept.Folders,
 			"marks", swept.Marks, "temporary_files", swept.Temporaries, "in_doubt", swept.Left)
 	}
 	if swept.Looked { // an epilog that was killed told nobody

@@ -21,7 +21,8 @@ import (
 // DefaultPath is where the binaries look unless --config names another file.
 const DefaultPath = "/etc/slurm-vgpu/config.yaml"
 
-// Values of isolation, on_limit_failure, other_apis, user_namespaces, on_no_fit, without_slice, audit and log.format.
+// Values of isolation, on_limit_failure, other_apis, user_namespaces, on_no_fit, without_slice, audit,
+// accounting_field and log.format.
 const (
 	IsolationStrict  = "strict"  // private mount namespace, ld.so.preload bound, other GPUs masked
 	IsolationPreload = "preload" // LD_PRELOAD in the environment only
@@ -40,6 +41,10 @@ const (
 	AuditCancel      = "cancel"  // … and its job cancelled
 	FormatText       = "text"
 	FormatJSON       = "json"
+
+	FieldAdminComment = "admin_comment" // usage goes into a job's AdminComment, or into Extra where that is jobstats'
+	FieldExtra        = "extra"         // … into its Extra
+	FieldNone         = "none"          // … stays on the node
 )
 
 // Config is config.yaml. The zero value is not usable: start from Default.
@@ -65,9 +70,12 @@ type Config struct {
 	NVMLLibrary    string         `mapstructure:"nvml_library"`     // "": libnvidia-ml.so.1
 	Audit          string         `mapstructure:"audit"`            // off | log | cancel
 	AuditIgnore    []string       `mapstructure:"audit_ignore"`     // users whose processes are no strays, by name or number
-	Log            Log            `mapstructure:"log"`
-	Slurm          Slurm          `mapstructure:"slurm"`
-	Report         Report         `mapstructure:"report"`
+
+	AccountingField string `mapstructure:"accounting_field"` // admin_comment | extra | none
+
+	Log    Log    `mapstructure:"log"`
+	Slurm  Slurm  `mapstructure:"slurm"`
+	Report Report `mapstructure:"report"`
 }
 
 // Log says where a binary's log goes.
@@ -113,7 +121,10 @@ func Default() Config {
 		DeviceDir:      "/dev",
 		Audit:          AuditLog,
 		AuditIgnore:    []string{"root"},
-		Log:            Log{Format: FormatText},
+
+		AccountingField: FieldAdminComment,
+
+		Log: Log{Format: FormatText},
 		Slurm: Slurm{
 			Scontrol:          "/usr/bin/scontrol",
 			Sacctmgr:          "/usr/bin/sacctmgr",

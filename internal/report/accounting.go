@@ -6,6 +6,7 @@ package report
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,8 @@ type Row struct {
 	Nodes        int
 	NodeList     string
 	AdminComment string
+	Extra        string
+	HasExtra     bool // this release of Slurm has the field
 }
 
 var (
@@ -45,10 +48,11 @@ var (
 	ErrOlderRun = errors.New("without Slurm's library only a job's last run can be written")
 )
 
-// Update is a change of one row's AdminComment.
+// Update is a change of one text of a row.
 type Update struct {
 	Row    Row // as it was read
 	Newest bool
+	Field  Field
 	Text   string
 }
 
@@ -60,10 +64,10 @@ type Accounting interface {
 	Write(ctx context.Context, updates []Update) []error
 }
 
-// ChangedError says that the comment is another one than that which was read.
+// ChangedError says that the field's text is another one than that which was read.
 type ChangedError struct{ Is string }
 
-func (e *ChangedError) Error() string { return "somebody else has changed the comment meanwhile" }
+func (e *ChangedError) Error() string { return "somebody else has changed it meanwhile" }
 
 // Bounds of one command.
 const (
@@ -76,19 +80,26 @@ var errTooMuch = fmt.Errorf("more than %d bytes of output", maxOutputBytes)
 // Slurm reaches the database by Slurm's own programs.
 type Slurm struct {
 	Commands config.Slurm
-	// Writer is a command that changes AdminComments over one connection (writer.go). It is another process
+	// Writer is a command that changes texts of rows over one connection (writer.go). It is another process
 	// because Slurm's library ends the process when it does not like its configuration. Empty, or one that exits
 	// with ExitNoWriter: sacctmgr writes instead.
 	Writer []string
+	// Extra says that sacct has the column of that name, which is so from 23.02 on.
+	Extra bool
 }
 
-// fields is asked of sacct. The first column again at the end shows where a row ends, whatever
-// delimiters and line breaks somebody has put into the comment.
-const (
-	fields    = "Cluster,JobID,JobIDRaw,State,Submit,Start,End,NNodes,NodeList,AdminComment,Cluster"
-	delimiter = "\x1f"
-	columns   = 11
-)
+// columns are asked of sacct. The first one again at the end shows where a row ends, whatever line breaks somebody
+// has put into a text.
+func (s Slurm) columns() []string {
+	names := []string{"Cluster", "JobID", "JobIDRaw", "State", "Submit", "Start", "End", "NNodes", "NodeList", "AdminComment"}
+	if s.Extra {
+		names = append(names, "Extra")
+	}
+	return append(names, "Cluster")
+}
+
+// delimiter is another one for each question: whoever fills Extra of his job cannot know it, and so imitate no column.
+func delimiter() string { return "\x1f" + rand.Text() + "\x1f" }
 
 // Rows asks sacct once. Slurm answers for a whole array if it is asked for the id of its last task
 // (the tasks' ids are numbers of their own, but that one is the array's), so the rows are picked here.
@@ -144,14 +155,15 @@ func (s Slurm) Number(ctx context.Context, jobID string) (uint32, error) {
 
 // ask asks sacct for all runs (-D) of some jobs, without their steps.
 func (s Slurm) ask(ctx context.Context, ids string) ([]Row, error) {
-	out, err := run(ctx, "", s.Commands.Sacct, "-D", "-n", "-P", "-X", "--delimiter="+delimiter, "-j", ids, "-o", fields)
+	between := delimiter()
+	out, err := run(ctx, "", s.Commands.Sacct, "-D", "-n", "-P", "-X", "--delimiter="+between, "-j", ids, "-o", strings.Join(s.columns(), ","))
 	if errors.Is(err, errTooMuch) {
 		return nil, fmt.Errorf("read jobs %s from the accounting database: %w", ids, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read jobs %s from the accounting database: %w: %w", ids, ErrDatabase, err)
 	}
-	rows, err := parseRows(out)
+	rows, err := parseRows(out, between, s.Extra)
 	if err != nil {
 		return nil, fmt.Errorf("read jobs %s from the accounting database: %w", ids, err)
 	}
@@ -159,11 +171,12 @@ func (s Slurm) ask(ctx context.Context, ids string) ([]Row, error) {
 }
 
 // parseRows reads sacct's answer.
-func parseRows(out string) ([]Row, error) {
+func parseRows(out, delimiter string, extra bool) ([]Row, error) {
 	out = strings.TrimSuffix(out, "\n")
 	if out == "" {
 		return nil, nil
 	}
+	columns := len(Slurm{Extra: extra}.columns())
 	tokens := strings.Split(out, delimiter)
 	if len(tokens) == 1 || (len(tokens)-1)%(columns-1) != 0 {
 		return nil, fmt.Errorf("sacct printed %d columns, want rows of %d", len(tokens), columns)
@@ -171,7 +184,7 @@ func parseRows(out string) ([]Row, error) {
 	var rows []Row
 	first := tokens[0]
 	for i := 1; i < len(tokens); i += columns - 1 {
-		cells := tokens[i : i+columns-1] // JobID … AdminComment, then the end of this row and the start of the next
+		cells := tokens[i : i+columns-1] // JobID … the last text, then the end of this row and the start of the next
 		end, next, _ := strings.Cut(cells[columns-2], "\n")
 		if end != first {
 			return nil, fmt.Errorf("sacct printed a row of cluster %q that ends with %q", first, end)
@@ -182,9 +195,13 @@ func parseRows(out string) ([]Row, error) {
 		}
 		nodes, _ := strconv.Atoi(cells[6]) // none for a job that never started
 		ended := epoch(cells[5])
-		rows = append(rows, Row{Job: uint32(job), Cluster: first, JobID: cells[0], State: cells[2], Submit: epoch(cells[3]),
+		row := Row{Job: uint32(job), Cluster: first, JobID: cells[0], State: cells[2], Submit: epoch(cells[3]),
 			Start: epoch(cells[4]), End: ended, Ended: !ended.IsZero() && hasEnded(cells[2]), Nodes: nodes, NodeList: cells[7],
-			AdminComment: cells[8]})
+			AdminComment: cells[8], HasExtra: extra}
+		if extra {
+			row.Extra = cells[9]
+		}
+		rows = append(rows, row)
 		first = next
 	}
 	return rows, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
-// changes is how often a comment is merged anew because another node's reporter was quicker, before it waits.
+// changes is how often a text is merged anew because another node's reporter was quicker, before it waits.
 const changes = 5
 
 // lateRow is how long after a run's end its row is waited for although a later run's is there: after slurmdbd was
@@ -51,7 +51,7 @@ func (r *Reporter) report(ctx context.Context, records []usage.Record) []result 
 	var of []int // which record an update is of
 	for i, rec := range records {
 		var update Update
-		if update, results[i] = decide(rows, rec); results[i] == (result{}) {
+		if update, results[i] = r.decide(rows, rec); results[i] == (result{}) {
 			updates, of = append(updates, update), append(of, i)
 		}
 	}
@@ -64,8 +64,8 @@ func (r *Reporter) report(ctx context.Context, records []usage.Record) []result 
 			results[i] = written(update, errs[u])
 			var changed *ChangedError
 			if try+1 < changes && errors.As(errs[u], &changed) {
-				update.Row.AdminComment = changed.Is
-				if update, results[i] = merge(update, records[i]); results[i] == (result{}) {
+				update.Row.set(update.Field, changed.Is)
+				if update, results[i] = r.merge(update, records[i]); results[i] == (result{}) {
 					again, ofAgain = append(again, update), append(ofAgain, i)
 				}
 			}
@@ -76,7 +76,7 @@ func (r *Reporter) report(ctx context.Context, records []usage.Record) []result 
 }
 
 // decide finds a record's row and what is to be written there. A result that is not empty means: nothing.
-func decide(rows []Row, rec usage.Record) (Update, result) {
+func (r *Reporter) decide(rows []Row, rec usage.Record) (Update, result) {
 	row, isNewest, err := rowOf(rows, rec)
 	switch {
 	case rec.Requeued && rec.Submitted.IsZero():
@@ -88,15 +88,26 @@ func decide(rows []Row, rec usage.Record) (Update, result) {
 	case !row.Ended:
 		return Update{}, result{err: fmt.Errorf("%w: %s", errNotEnded, row.State)}
 	}
-	return merge(Update{Row: row, Newest: isNewest}, rec)
+	return r.merge(Update{Row: row, Newest: isNewest}, rec)
 }
 
-func merge(update Update, rec usage.Record) (Update, result) {
-	if Stands(update.Row.AdminComment, rec) {
+func (r *Reporter) merge(update Update, rec usage.Record) (Update, result) {
+	var err error
+	if update.Field, err = r.fieldFor(update.Row); err != nil {
+		return update, result{outcome: "not written: " + err.Error()}
+	}
+	stands := update.Row.text(update.Field)
+	if Stands(stands, rec) {
 		return update, result{outcome: OutcomeWritten}
 	}
-	var err error
-	update.Text, err = Merge(update.Row.AdminComment, rec)
+	if update.Field == FieldAdminComment && time.Since(update.Row.End) < r.After {
+		return update, result{err: errEpilogSlurmctld}
+	}
+	if update.Field == FieldExtra {
+		update.Text, err = mergeExtra(stands, update.Row, rec)
+	} else {
+		update.Text, err = Merge(stands, rec)
+	}
 	switch {
 	case errors.Is(err, ErrCommentFull) || errors.Is(err, ErrCommentVersion):
 		return update, result{outcome: "not written: " + err.Error()}

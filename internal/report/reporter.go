@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package report tells Slurm's accounting database what jobs used: it carries the usage records of
-// the spool into AdminComments.
+// the spool into the rows of their jobs.
 package report
 
 import (
@@ -20,8 +20,7 @@ import (
 
 // Outcomes of a report, as they stand in the history.
 const (
-	OutcomeWritten  = "written to the accounting database"
-	OutcomeDisabled = "not written: report.enabled is false"
+	OutcomeWritten = "written to the accounting database"
 	// OutcomeRequeued is about a prolog that came when the job's next run was under way: which row was its own run's
 	// it cannot know.
 	OutcomeRequeued = "not written: the job had been requeued before it began"
@@ -31,6 +30,7 @@ const (
 type Reporter struct {
 	Spool      rundir.Spool
 	Accounting Accounting
+	Field      string        // where usage goes: accounting_field of config.yaml
 	RetryFor   time.Duration // a record older than this is given up
 	Log        hclog.Logger
 	// Retry is the pause after a first unsuccessful try; it doubles up to 64 times of it.
@@ -41,6 +41,8 @@ type Reporter struct {
 	// Spread is the most that is waited before the first look: the nodes of a job end it together, and the database
 	// is one. What comes meanwhile is reported with the rest.
 	Spread time.Duration
+	// After is how long after its end a job's AdminComment is left to others; DefaultAfter says who they are.
+	After time.Duration
 }
 
 // DefaultRetry, DefaultSettle and DefaultSpread suit a database that was away for seconds, and one that was for hours.

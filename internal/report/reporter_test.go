@@ -79,10 +79,10 @@ func (d *database) write(update Update) error {
 	if !have.Submit.Equal(update.Row.Submit) {
 		return errors.New("another run's row was to be written")
 	}
-	if have.AdminComment != update.Row.AdminComment {
-		return &ChangedError{Is: have.AdminComment}
+	if have.text(update.Field) != update.Row.text(update.Field) {
+		return &ChangedError{Is: have.text(update.Field)}
 	}
-	have.AdminComment = update.Text
+	have.set(update.Field, update.Text)
 	if d.loses > 0 {
 		d.loses--
 		have.AdminComment = `{"vgpu":{"v":1,"nodes":{"n2":[]}}}`
@@ -329,15 +329,21 @@ func TestFlushLeavesAnotherReporterAlone(t *testing.T) {
 }
 
 func TestStartReporterDisabledKeepsTheRecords(t *testing.T) {
-	cfg := config.Default()
-	cfg.Report.Enabled, cfg.SpoolDir = false, t.TempDir()
-	mustWrite(t, cfg.Spool(), sample(7))
-	if err := Start(cfg, "/none"); err != nil {
-		t.Fatal(err)
-	}
-	runs, err := usage.Find(cfg.Spool(), 7)
-	if err != nil || len(runs) != 1 || runs[0].Outcome != OutcomeDisabled {
-		t.Errorf("%+v, %v", runs, err)
+	for want, change := range map[string]func(*config.Config){
+		"not written: report.enabled is false":  func(cfg *config.Config) { cfg.Report.Enabled = false },
+		"not written: accounting_field is none": func(cfg *config.Config) { cfg.AccountingField = config.FieldNone },
+	} {
+		cfg := config.Default()
+		cfg.SpoolDir = t.TempDir()
+		change(&cfg)
+		mustWrite(t, cfg.Spool(), sample(7))
+		if err := Start(cfg, "/none"); err != nil {
+			t.Fatal(err)
+		}
+		runs, err := usage.Find(cfg.Spool(), 7)
+		if err != nil || len(runs) != 1 || runs[0].Outcome != want {
+			t.Errorf("%+v, %v, want %s", runs, err, want)
+		}
 	}
 }
 

@@ -16,13 +16,14 @@ import (
 // ExitNoWriter is the exit code of the comment writer that has no library to write with.
 const ExitNoWriter = 69
 
-// Order is one line of the writer's standard input: a row, its comment as it was read, and the new one.
+// Order is one line of the writer's standard input: a row, one of its texts as it was read, and the new one.
 type Order struct {
 	JobID   string    `json:"job_id"`
 	Cluster string    `json:"cluster"`
 	State   string    `json:"state"`
 	Submit  time.Time `json:"submit"`
 	End     time.Time `json:"end"`
+	Field   Field     `json:"field"`
 	Was     string    `json:"was"`
 	Text    string    `json:"text"`
 }
@@ -33,7 +34,7 @@ type Reply struct {
 	Changed *string `json:"changed,omitempty"` // what stands there by now
 }
 
-// Write changes AdminComments, all of them over one connection.
+// Write changes texts of rows, all of them over one connection.
 //
 // Seen with Slurm 22.05.8: sacctmgr accepts the text as one argument, with commas, blanks and "=",
 // but turns " and ' into ` and everything into lower case; the library call behind it keeps the text.
@@ -61,7 +62,7 @@ func (s Slurm) write(ctx context.Context, updates []Update, errs []error) error 
 	enc := json.NewEncoder(&orders)
 	for _, u := range updates {
 		if err := enc.Encode(Order{JobID: u.Row.JobID, Cluster: u.Row.Cluster, State: u.Row.State, Submit: u.Row.Submit, End: u.Row.End,
-			Was: u.Row.AdminComment, Text: u.Text}); err != nil {
+			Field: u.Field, Was: u.Row.text(u.Field), Text: u.Text}); err != nil {
 			return err
 		}
 	}
@@ -78,7 +79,7 @@ func (s Slurm) write(ctx context.Context, updates []Update, errs []error) error 
 		var reply Reply
 		switch decErr := dec.Decode(&reply); {
 		case decErr != nil:
-			errs[i] = fmt.Errorf("write admin comment of job %s: %w", u.Row.JobID, err)
+			errs[i] = fmt.Errorf("write %s of job %s: %w", u.Field, u.Row.JobID, err)
 		case reply.Changed != nil:
 			errs[i] = &ChangedError{Is: *reply.Changed}
 		case reply.Error != "":
@@ -92,14 +93,14 @@ func (s Slurm) write(ctx context.Context, updates []Update, errs []error) error 
 // database, then perhaps when sacctmgr looks: such a row is left alone.
 func (s Slurm) writeBySacctmgr(ctx context.Context, u Update) error {
 	if !u.Newest || requeuedState(u.Row.State) {
-		return fmt.Errorf("write admin comment of job %s: %w", u.Row.JobID, ErrOlderRun)
+		return fmt.Errorf("write %s of job %s: %w", u.Field, u.Row.JobID, ErrOlderRun)
 	}
 	// ' would become the same ` as ", and ` looks like one already.
 	text := strings.NewReplacer("'", `\u0027`, "`", `\u0060`).Replace(u.Text)
 	_, err := run(ctx, "", s.Commands.Sacctmgr, "-i", "modify", "job", "where", "jobid="+u.Row.JobID, "cluster="+u.Row.Cluster,
-		"set", "AdminComment="+text)
+		"set", string(u.Field)+"="+text)
 	if err != nil {
-		return fmt.Errorf("write admin comment of job %s: %w", u.Row.JobID, err)
+		return fmt.Errorf("write %s of job %s: %w", u.Field, u.Row.JobID, err)
 	}
 	return nil
 }

@@ -195,3 +195,21 @@ func TestWhereAJobMayRunIsRead(t *testing.T) {
 		}
 	}
 }
+
+func TestJobsOn(t *testing.T) {
+	client, said := recorder(t, "echo '21|1000'; echo ' 22|2000 '")
+	client.Squeue = client.Scontrol
+	jobs, err := client.JobsOn(t.Context(), "n1")
+	if err != nil || len(jobs) != 2 || jobs[21].Unix() != 1000 || jobs[22].Unix() != 2000 {
+		t.Errorf("%v, %v", jobs, err)
+	}
+	if got := said(); !strings.Contains(got, "--nodelist=n1") || !strings.Contains(got, "--states=running,suspended") {
+		t.Errorf("asked %s", got)
+	}
+	for _, answer := range []string{"21", "x|1", "21|N/A"} {
+		client.Squeue = script(t, "echo '"+answer+"'")
+		if jobs, err := client.JobsOn(t.Context(), "n1"); err == nil {
+			t.Errorf("%q is read as %v", answer, jobs)
+		}
+	}
+}

@@ -70,6 +70,30 @@ uint32_t vgpu_dbd_built_for(void)
 	return SLURM_VERSION_NUMBER;
 }
 
+/* Since 23.02 (slurmdb.h). */
+#define HAS_EXTRA (SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0))
+
+bool vgpu_dbd_has_extra(void)
+{
+	return HAS_EXTRA;
+}
+
+/* The text of a record that a field means, NULL where this release has no such field. */
+static char **text_of(slurmdb_job_rec_t *job, enum vgpu_dbd_field field)
+{
+	switch (field) {
+	case VGPU_DBD_ADMIN_COMMENT:
+		return &job->admin_comment;
+	case VGPU_DBD_EXTRA:
+#if HAS_EXTRA
+		return &job->extra;
+#else
+		break;
+#endif
+	}
+	return NULL;
+}
+
 enum vgpu_dbd_result vgpu_dbd_probe(const char *library, char *why, size_t why_size)
 {
 	struct library lib;
@@ -169,7 +193,8 @@ static bool select_row(struct library *lib, const struct vgpu_dbd_row *row, stru
 /* Looks whether the selection is this one row. What is changed is selected by the same words a moment
  * later. */
 static enum vgpu_dbd_result look(struct vgpu_dbd *db, const struct vgpu_dbd_row *row, struct selection *s,
-				 const char *was, const char **is, char *why, size_t why_size)
+				 enum vgpu_dbd_field field, const char *was, const char **is, char *why,
+				 size_t why_size)
 {
 	struct library *lib = &db->lib;
 	errno = 0;
@@ -187,33 +212,40 @@ static enum vgpu_dbd_result look(struct vgpu_dbd *db, const struct vgpu_dbd_row 
 		snprintf(why, why_size, "the row that ended then is another run's");
 		return VGPU_DBD_NO_ROW;
 	}
-	const char *comment = job->admin_comment ? job->admin_comment : "";
-	if (strcmp(comment, was)) {
+	const char *stands = *text_of(job, field);
+	if (!stands)
+		stands = "";
+	if (strcmp(stands, was)) {
 		snprintf(why, why_size, "somebody else has changed it");
-		*is = comment;
+		*is = stands;
 		return VGPU_DBD_CHANGED;
 	}
 	return VGPU_DBD_OK;
 }
 
-enum vgpu_dbd_result vgpu_dbd_set_admin_comment(struct vgpu_dbd *db, const struct vgpu_dbd_row *row,
-						const char *was, char *text, const char **is, char *why,
-						size_t why_size)
+enum vgpu_dbd_result vgpu_dbd_set_text(struct vgpu_dbd *db, const struct vgpu_dbd_row *row,
+				       enum vgpu_dbd_field field, const char *was, char *text,
+				       const char **is, char *why, size_t why_size)
 {
 	struct library *lib = &db->lib;
 	struct selection s;
+	slurmdb_job_rec_t change;
+	memset(&change, 0, sizeof(change));
+	change.derived_ec = NO_VAL; /* not to be changed */
+	char **changes = text_of(&change, field);
+	if (!changes) {
+		snprintf(why, why_size, "this release of Slurm has no such field");
+		return VGPU_DBD_NO_ROW;
+	}
+	*changes = text;
 	if (!select_row(lib, row, &s)) {
 		snprintf(why, why_size, "a row that is %s cannot be named", row->state);
 		return VGPU_DBD_NO_ROW;
 	}
-	enum vgpu_dbd_result result = look(db, row, &s, was, is, why, why_size);
+	enum vgpu_dbd_result result = look(db, row, &s, field, was, is, why, why_size);
 	if (result != VGPU_DBD_OK)
 		return result;
 
-	slurmdb_job_rec_t change;
-	memset(&change, 0, sizeof(change));
-	change.derived_ec = NO_VAL; /* not to be changed */
-	change.admin_comment = text;
 	errno = 0;
 	__auto_type changed = lib->slurmdb_job_modify(db->connection, &s.cond, &change);
 	if (!changed) {

@@ -3,6 +3,7 @@
 #ifndef VGPU_ADMINCOMMENT_H
 #define VGPU_ADMINCOMMENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,7 +12,7 @@ enum vgpu_dbd_result {
 	VGPU_DBD_NO_LIBRARY, /* it cannot be loaded, or lacks a function */
 	VGPU_DBD_NO_DATABASE,
 	VGPU_DBD_NO_ROW,  /* no row of that run, or not one alone */
-	VGPU_DBD_CHANGED, /* the row's comment is another one by now */
+	VGPU_DBD_CHANGED, /* the row's text is another one by now */
 	VGPU_DBD_NOT_MODIFIED,
 };
 
@@ -36,11 +37,20 @@ void vgpu_dbd_close(struct vgpu_dbd *db);
  * ms: 80 for a question and its answer. The library has no call for that and does not show its socket. */
 void vgpu_dbd_hurry(int descriptors);
 
-/* Changes the AdminComment of one row, and of no other, from was to text. If it is another one by now, that
- * is returned in *is, which lasts until the connection is closed. */
-enum vgpu_dbd_result vgpu_dbd_set_admin_comment(struct vgpu_dbd *db, const struct vgpu_dbd_row *row,
-						const char *was, char *text, const char **is, char *why,
-						size_t why_size);
+/* The texts of a row that can be changed. */
+enum vgpu_dbd_field {
+	VGPU_DBD_ADMIN_COMMENT,
+	VGPU_DBD_EXTRA,
+};
+
+/* Says whether the Slurm release of the headers of this build has the field Extra. */
+bool vgpu_dbd_has_extra(void);
+
+/* Changes a text of one row, and of no other, from was to text. If it is another one by now, that is returned
+ * in *is, which lasts until the connection is closed. */
+enum vgpu_dbd_result vgpu_dbd_set_text(struct vgpu_dbd *db, const struct vgpu_dbd_row *row,
+				       enum vgpu_dbd_field field, const char *was, char *text,
+				       const char **is, char *why, size_t why_size);
 
 /* The Slurm release of the headers of this build, 0x160508 for 22.05.8. The structures that go to the
  * library have another shape in every major and minor release, and the library does not say which it

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slurmdb writes a job's AdminComment through Slurm's own library, which keeps the text as
+// Package slurmdb writes a job's AdminComment or Extra through Slurm's own library, which keeps the text as
 // it is. The library is loaded when it is needed, and believed only if it is of the Slurm release
 // that this was built for.
 package slurmdb
@@ -35,10 +35,10 @@ var (
 	ErrNoRow = errors.New("slurmdbd has no such row")
 )
 
-// ChangedError says that somebody else has changed the comment since it was read.
+// ChangedError says that somebody else has changed the text since it was read.
 type ChangedError struct{ Is string }
 
-func (e *ChangedError) Error() string { return "somebody else has changed the comment meanwhile" }
+func (e *ChangedError) Error() string { return "somebody else has changed it meanwhile" }
 
 // Row names one run of a job, as sacct prints it.
 type Row struct {
@@ -94,9 +94,22 @@ func (c *Connection) hurry() {
 	}
 }
 
-// SetAdminComment changes the AdminComment of one row from was to text: of that row and no other, and only if
-// nobody else has changed it (ChangedError).
-func (c *Connection) SetAdminComment(row Row, was, text string) error {
+// Fields of a row that can be changed, by sacct's names.
+const (
+	FieldAdminComment = "AdminComment"
+	FieldExtra        = "Extra"
+)
+
+// HasExtra says whether the Slurm that this was built for has the field Extra: 22.05 has not.
+func HasExtra() bool { return bool(C.vgpu_dbd_has_extra()) }
+
+// SetText changes a field of one row from was to text: of that row and no other, and only if nobody else has
+// changed it (ChangedError).
+func (c *Connection) SetText(row Row, field, was, text string) error {
+	which, ok := map[string]C.enum_vgpu_dbd_field{FieldAdminComment: C.VGPU_DBD_ADMIN_COMMENT, FieldExtra: C.VGPU_DBD_EXTRA}[field]
+	if !ok {
+		return fmt.Errorf("write %q of job %s: want %s or %s", field, row.JobID, FieldAdminComment, FieldExtra)
+	}
 	job, task, component, err := parseJobID(row.JobID)
 	if err != nil {
 		return err
@@ -109,15 +122,15 @@ func (c *Connection) SetAdminComment(row Row, was, text string) error {
 		cluster: cCluster, state: cState, submit: C.int64_t(row.Submit.Unix()), end: C.int64_t(row.End.Unix())}
 	var why [512]C.char
 	var is *C.char
-	switch C.vgpu_dbd_set_admin_comment(c.db, &cRow, cWas, cText, &is, &why[0], C.size_t(len(why))) {
+	switch C.vgpu_dbd_set_text(c.db, &cRow, which, cWas, cText, &is, &why[0], C.size_t(len(why))) {
 	case C.VGPU_DBD_OK:
 		return nil
 	case C.VGPU_DBD_CHANGED:
 		return &ChangedError{Is: C.GoString(is)}
 	case C.VGPU_DBD_NO_ROW:
-		return fmt.Errorf("write admin comment of job %s: %w: %s", row.JobID, ErrNoRow, C.GoString(&why[0]))
+		return fmt.Errorf("write %s of job %s: %w: %s", field, row.JobID, ErrNoRow, C.GoString(&why[0]))
 	}
-	return fmt.Errorf("write admin comment of job %s: %w: %s", row.JobID, ErrNoDatabase, C.GoString(&why[0]))
+	return fmt.Errorf("write %s of job %s: %w: %s", field, row.JobID, ErrNoDatabase, C.GoString(&why[0]))
 }
 
 // parseJobID takes a job id apart; task and component are -1 where there is none.

@@ -202,13 +202,19 @@ func (tx *Tx) rebuild() error {
 		if g.BootID != tx.store.BootID || g.Job != uint32(job) {
 			continue
 		}
-		for _, slice := range g.Slices {
-			tx.slices = append(tx.slices, Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since,
-				Elastic: g.Policy == request.PolicyElastic, Slice: slice})
-			tx.dirty = true
-		}
+		tx.slices = append(tx.slices, OfGrant(g)...)
+		tx.dirty = tx.dirty || len(g.Slices) > 0
 	}
 	return nil
+}
+
+// OfGrant are the slices that a grant says its job holds.
+func OfGrant(g grant.Grant) (held []Slice) {
+	for _, slice := range g.Slices {
+		held = append(held, Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since,
+			Elastic: g.Policy == request.PolicyElastic, Slice: slice})
+	}
+	return held
 }
 
 // Prepare makes the run directory and sees to it that only root can change what is in it.

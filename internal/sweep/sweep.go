@@ -3,7 +3,7 @@
 
 // Package sweep takes away what jobs left whose prolog or epilog was killed: slices, folders, marks and
 // temporary files that belong to nothing any more. Whose life is in doubt is asked of the controller; what
-// may belong to a job that lives stays.
+// may belong to a job that lives stays, and comes back where the state file has lost it.
 package sweep
 
 import (
@@ -47,13 +47,14 @@ type Sweeper struct {
 // Result is what was taken away.
 type Result struct {
 	Slices, Folders, Marks, Temporaries int
+	Restored                            int // slices of running jobs that the state file had lost
 	Left                                int // doubts that stay: the controller was not asked, or said nothing
 	Recorded                            bool
 	Looked                              bool // it was time for a sweep, and no other was at work
 }
 
-// Any says that something was taken away.
-func (r Result) Any() bool { return r.Slices+r.Folders+r.Marks+r.Temporaries > 0 }
+// Any says that something was taken away or put back.
+func (r Result) Any() bool { return r.Restored+r.Slices+r.Folders+r.Marks+r.Temporaries > 0 }
 
 // Sweep does nothing where another sweep is at work.
 func (s Sweeper) Sweep(ctx context.Context) (Result, error) {
@@ -70,6 +71,9 @@ func (s Sweeper) Sweep(ctx context.Context) (Result, error) {
 		return result, err
 	}
 	result.Marks = removeMarks(f.marks)
+	if result.Restored, err = s.restore(ctx, before); err != nil {
+		return result, err
+	}
 	gone, unknown := s.gone(ctx, f.doubts)
 	result.Left = unknown
 	for len(gone) > 0 && ctx.Err() == nil {

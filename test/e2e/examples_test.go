@@ -13,7 +13,7 @@ import (
 
 const shareExample = "08-share"
 
-var failed = regexp.MustCompile(`(?m)^FAIL +0.*`)
+var failed = regexp.MustCompile(`(?m)^FAIL +\d.*`)
 
 // What stands in examples/ runs as it stands, and prints what it says.
 func TestExamples(t *testing.T) {
@@ -38,8 +38,8 @@ func TestExamples(t *testing.T) {
 	if result.Code != 0 {
 		t.Errorf("%s\n%s", result, run(t, one, "cat examples/*/*.out").Output())
 	}
-	names, err := filepath.Glob(filepath.Join(source, "0*"))
-	if told := regexp.MustCompile(`(?m)^(ok|skip) +0`).FindAllString(result.Stdout, -1); err != nil || len(told) != len(names) {
+	names, err := filepath.Glob(filepath.Join(source, "[0-9]*"))
+	if told := regexp.MustCompile(`(?m)^(ok|skip) +\d`).FindAllString(result.Stdout, -1); err != nil || len(told) != len(names) {
 		t.Errorf("of %d examples it tells: %s", len(names), result)
 	}
 }

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+// missing are the grants of which the state file knows nothing. A prolog writes the state first and the grant last,
+// and who releases a job removes the grant first: somebody has changed the state file, or put an older one in its
+// place, and the next job would be placed on what these jobs use.
+func (s Sweeper) missing(held []state.Slice, before time.Time) ([]grant.Grant, error) {
+	entries, err := os.ReadDir(s.Store.Dir.Jobs())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for slices that the state file lacks: %w", err)
+	}
+	holds := make(map[uint32]bool)
+	for _, slice := range held {
+		holds[slice.Job] = true
+	}
+	var grants []grant.Grant
+	for _, entry := range entries {
+		job, err := strconv.ParseUint(entry.Name(), 10, 32)
+		if err != nil || !entry.IsDir() || holds[uint32(job)] {
+			continue
+		}
+		g, err := grant.Read(s.Store.Dir.Grant(uint32(job)))
+		if err == nil && g.Job == uint32(job) && g.BootID == s.Store.BootID && g.Refusal == "" && len(g.Slices) > 0 && g.Since.Before(before) {
+			grants = append(grants, g)
+		}
+	}
+	return grants, nil
+}
+
+// restore puts back into the state file what jobs hold by their grants, if the controller says that they run. It
+// returns the number of slices.
+func (s Sweeper) restore(ctx context.Context, before time.Time) (int, error) {
+	current, err := s.Store.Read()
+	if errors.Is(err, state.ErrCorrupt) {
+		return 0, nil // made again from all grants by who next takes the lock
+	}
+	if err != nil {
+		return 0, err
+	}
+	lost, err := s.missing(current.Slices, before)
+	if err != nil {
+		return 0, err
+	}
+	runs := make(map[state.Run]bool)
+	for _, g := range lost {
+		run := state.Run{Job: g.Job, Restart: g.Restart}
+		over, err := s.Controller.Finished(ctx, run.Job, run.Restart)
+		if err != nil {
+			s.Log.Warn("the state file lacks a job's slices, and the controller does not say whether it runs", "job", run.Job, "reason", err)
+		}
+		runs[run] = err == nil && !over
+	}
+	if len(lost) == 0 {
+		return 0, nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	tx, err := s.Store.Begin(waiting)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.End()
+	if lost, err = s.missing(tx.Slices(), before); err != nil {
+		return 0, err
+	}
+	slices := 0
+	for _, g := range lost {
+		if !runs[state.Run{Job: g.Job, Restart: g.Restart}] {
+			continue
+		}
+		tx.Put(g.Job, state.OfGrant(g))
+		slices += len(g.Slices)
+		s.Log.Error("a running job's slices were not in the state file and are there again", "job", g.Job, "slices", len(g.Slices))
+	}
+	return slices, tx.Commit()
+}
