@@ -196,6 +196,8 @@ INSTALLED = \
 	$(call put,0644,$(share)/plugstack.d,$(wildcard packaging/plugstack.d/*)) \
 	$(call put,0644,$(share)/systemd,$(wildcard packaging/systemd/*)) \
 	$(call put,0644,$(share)/completions,$(wildcard packaging/completions/*)) \
+	$(call put,0644,$(share)/modprobe.d,$(wildcard packaging/modprobe.d/*)) \
+	$(call put,0644,$(share)/udev,$(wildcard packaging/udev/*)) \
 	$(call put,0644,$(share)/containers,$(wildcard packaging/containers/*)) \
 	$(call put,0644,$(share)/logrotate.d,$(wildcard packaging/logrotate.d/*)) \
 	$(call put,0644,$(prefix)/lib/tmpfiles.d,$(wildcard packaging/tmpfiles.d/*.conf)) \
@@ -220,6 +222,7 @@ install: build ## install below DESTDIR, prefix, libdir, sysconfdir and SLURM_PL
 uninstall: ## remove what install put there; configuration stays
 	@for entry in $(foreach e,$(INSTALLED),'$(e)'); do rm -f "$(DESTDIR)$${entry##*|}"; done
 	@rmdir $(DESTDIR)/dev/slurm-vgpu 2>/dev/null || true
+	@rm -rf $(DESTDIR)/dev/slurm-vgpu-gpus
 	@find $(DESTDIR)$(libdir)/slurm-vgpu $(DESTDIR)$(share) $(DESTDIR)$(docdir) -depth -type d -empty -delete 2>/dev/null || true
 
 packages: build ## deb and rpm in build/packages; RELEASE, RPM_PLUGINDIR and FORMATS change them

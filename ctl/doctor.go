@@ -94,6 +94,7 @@ func (d *doctor) examine(ctx context.Context, o *options, site sitecheck.Site) e
 	d.gpus()
 	d.driver()
 	d.deviceNodes()
+	d.deviceFiles()
 	d.state()
 	d.turns()
 	d.slices(ctx)

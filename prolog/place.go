@@ -37,6 +37,9 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 	if err := p.prepareIsolation(); err != nil {
 		return p.refuse(ctx, g, "the node cannot isolate jobs: "+err.Error(), nil)
 	}
+	if p.files != nil {
+		return p.refuse(ctx, g, "the GPUs' device files cannot be kept closed: "+p.files.Error(), &told)
+	}
 	inventory, err := p.inventory(ctx)
 	if err != nil {
 		return p.refuse(ctx, g, "the node's GPUs are not known: "+err.Error(), &told)

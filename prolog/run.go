@@ -21,6 +21,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
@@ -41,6 +42,7 @@ type prolog struct {
 	wait       *wait        // nil: the job does not wait
 	whole      request.GPUs // that Slurm gave to the job here, where whole_gpus says that they are placed here
 	noGPUsHere bool         // it gave the job such on other nodes only
+	files      error        // why the GPUs' device files are not as they are to be
 	expected   time.Time    // when there is room for it at the latest; zero: not known
 }
 
@@ -108,6 +110,7 @@ func (p *prolog) run(ctx context.Context) error {
 		p.log.Warn("steps cannot run this prolog when slurmd did not", "reason", err)
 	}
 	defer p.ended()
+	p.closeFiles()
 	told, err := p.controller.Job(ctx, p.job.id)
 	crashpoint.At("prolog/asked")
 	if errors.Is(err, slurm.ErrUnknownJob) {
@@ -202,12 +205,16 @@ func (p *prolog) withoutVGPU(ctx context.Context) error {
 
 // newGrant is a grant with everything but slices or a refusal.
 func (p *prolog) newGrant(entitlement request.Entitlement) grant.Grant {
-	return grant.Grant{
+	g := grant.Grant{
 		Job: p.job.id, Restart: p.job.restart, SLUID: p.job.sluid, BootID: p.store.BootID, UID: p.job.uid, GID: p.job.gid, Node: p.node,
 		Since: time.Now().UTC(), Entitlement: entitlement, Isolation: p.cfg.Isolation, Library: p.cfg.Library,
 		DeviceDir: p.cfg.DeviceDir, Policy: p.cfg.Policy, FailOpen: p.cfg.OnLimitFailure == config.LimitOpen,
 		DenyUserNamespaces: p.cfg.UserNamespaces == config.UserDeny,
 	}
+	if p.cfg.ClosesFiles() {
+		g.StepDevices = rundir.StepDevices(p.cfg.DeviceDir)
+	}
+	return g
 }
 
 // sluidForm is how Slurm writes a SLUID.

@@ -159,7 +159,7 @@ func putPlan(p *planData, plan launch.Plan) error {
 		p.verdict = C.VGPU_LEAVE
 		return nil
 	}
-	if len(plan.Whole) > len(p.whole) || len(plan.Env) > len(p.env) || len(plan.Mask) > len(p.mask) || len(plan.Guards) > len(p.guard) {
+	if len(plan.Whole) > len(p.whole) || len(plan.Env) > len(p.env) || len(plan.Mask) > len(p.mask) || len(plan.Own) > len(p.own) || len(plan.Guards) > len(p.guard) {
 		return fmt.Errorf("prepare the step: %d variables, %d masked devices and %d guards are more than fit",
 			len(plan.Env), len(plan.Mask), len(plan.Guards))
 	}
@@ -176,6 +176,12 @@ func putPlan(p *planData, plan launch.Plan) error {
 			return err
 		}
 	}
+	for i, own := range plan.Own {
+		if err := errors.Join(put(p.own[i].file[:], own.File), put(p.own[i].node[:], own.Node)); err != nil {
+			return err
+		}
+	}
+	p.own_count = C.uint32_t(len(plan.Own))
 	for i, gpu := range plan.Whole {
 		p.whole[i].slurm, p.whole[i].own = C.uint32_t(gpu.Slurm), C.uint32_t(gpu.Own)
 		if err := put(p.whole[i].visible[:], gpu.Visible); err != nil {

@@ -173,6 +173,22 @@ static int mask(const char *node, char *why)
 	return bind_over(node, DEVICE, node, DEVICE, MS_NODEV | MS_NOSUID | MS_NOEXEC | MS_RDONLY, why);
 }
 
+/* A file of the same GPU that everybody may open, over one that only root may. */
+static int put_own(const struct vgpu_own *own, char *why)
+{
+	struct stat file, node;
+
+	if (lstat(own->file, &file) != 0)
+		return fail(why, "stat %s", own->file);
+	if (lstat(own->node, &node) != 0)
+		return fail(why, "stat %s", own->node);
+	if (file.st_rdev != node.st_rdev) {
+		errno = 0;
+		return fail(why, "%s is of another device than %s", own->file, own->node);
+	}
+	return bind_over(own->file, DEVICE, own->node, DEVICE, MS_NOSUID | MS_NOEXEC, why);
+}
+
 /* 0 if it cannot be told, which is no namespace's. */
 static ino_t mount_namespace(void)
 {
@@ -299,6 +315,9 @@ int vgpu_isolate(const struct vgpu_plan *plan, int turns, char why[VGPU_REASON_B
 		return -1;
 	for (uint32_t i = 0; i < plan->mask_count && i < VGPU_MASK_COUNT; i++)
 		if (mask(plan->mask[i], why) != 0)
+			return -1;
+	for (uint32_t i = 0; i < plan->own_count && i < VGPU_MASK_COUNT; i++)
+		if (put_own(&plan->own[i], why) != 0)
 			return -1;
 	own_namespace = mount_namespace();
 	return 0;

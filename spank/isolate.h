@@ -15,7 +15,8 @@
  *   - guards stand over the driver's libraries, and these in the step's folder (guard/),
  *   - all of the folder stands at /dev/slurm-vgpu as well, for containers,
  *   - Podman starts anew (podman.h),
- *   - the nodes of other GPUs look as always but cannot be opened (EACCES).
+ *   - the nodes of other GPUs look as always but cannot be opened (EACCES),
+ *   - the nodes of the step's GPUs are its own, where the node's are closed.
  * Outside nothing changes, except that the mount points are created if they are missing. turns is -1, or the
  * node's own tree of turns (container.h) where the namespace is cut off from it.
  * Returns 0, or -1 with one line in why that names the object; the process must not go on then. */

@@ -74,6 +74,12 @@ struct vgpu_guard {
 	char behind[64]; /* the driver's name in the step's folder; "" where another file has it */
 };
 
+/* A device file of the step's own, over the node's. */
+struct vgpu_own {
+	char file[VGPU_PATH_BYTES];
+	char node[VGPU_PATH_BYTES];
+};
+
 /* A GPU that the step has to itself. */
 struct vgpu_whole {
 	uint32_t slurm; /* Slurm's number of it */
@@ -99,6 +105,8 @@ struct vgpu_plan {
 	uint32_t whole_count; /* GPUs that the step has to itself, or slices of which each task sees one */
 	struct vgpu_whole whole[VGPU_MASK_COUNT];
 	uint32_t bind_tasks; /* 1: the latter */
+	uint32_t own_count; /* GPUs that it may open, where the node's files are closed */
+	struct vgpu_own own[VGPU_MASK_COUNT];
 	uint32_t mask_count;
 	char mask[VGPU_MASK_COUNT][VGPU_PATH_BYTES]; /* device nodes of other GPUs */
 };

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/devfiles"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -21,7 +22,7 @@ import (
 // DefaultPath is where the binaries look unless --config names another file.
 const DefaultPath = "/etc/slurm-vgpu/config.yaml"
 
-// Values of isolation, on_limit_failure, other_apis, user_namespaces, on_no_fit, without_slice, audit,
+// Values of isolation, on_limit_failure, other_apis, user_namespaces, on_no_fit, without_slice, device_files, audit,
 // accounting_field and log.format.
 const (
 	IsolationStrict  = "strict"  // private mount namespace, ld.so.preload bound, other GPUs masked
@@ -36,6 +37,8 @@ const (
 	NoFitFail        = "fail"    // … fails with the reason
 	WithoutLeave     = "leave"   // a job without a slice has every GPU
 	WithoutMask      = "mask"    // … none of those that slices are placed on
+	FilesOpen        = "open"    // everybody may open the GPUs' device files, outside of steps
+	FilesClosed      = "closed"  // … nobody but root and device_group
 	AuditOff         = "off"     // nobody looks for stray use of GPUs
 	AuditLog         = "log"     // … it is logged
 	AuditCancel      = "cancel"  // … and its job cancelled
@@ -67,6 +70,8 @@ type Config struct {
 	SlurmGPUs      []int          `mapstructure:"slurm_gpus"`       // the N of /dev/nvidiaN that Slurm hands out by itself
 	WithoutSlice   string         `mapstructure:"without_slice"`    // leave | mask; "": see MasksOthers
 	DeviceDir      string         `mapstructure:"device_dir"`       // where nvidiaN stand
+	DeviceFiles    string         `mapstructure:"device_files"`     // open | closed; strict isolation only
+	DeviceGroup    string         `mapstructure:"device_group"`     // that may open closed files; "": root alone
 	NVMLLibrary    string         `mapstructure:"nvml_library"`     // "": libnvidia-ml.so.1
 	Audit          string         `mapstructure:"audit"`            // off | log | cancel
 	AuditIgnore    []string       `mapstructure:"audit_ignore"`     // users whose processes are no strays, by name or number
@@ -119,6 +124,7 @@ func Default() Config {
 		Place:          request.PlacePack,
 		Policy:         request.PolicyCap,
 		DeviceDir:      "/dev",
+		DeviceFiles:    FilesOpen,
 		Audit:          AuditLog,
 		AuditIgnore:    []string{"root"},
 
@@ -141,9 +147,23 @@ func Default() Config {
 // MasksOthers says whether a job may open none of the GPUs that it was not given.
 func (c Config) MasksOthers() bool {
 	if c.WithoutSlice == "" {
-		return c.WholeGPUs || len(c.SlurmGPUs) > 0
+		return c.WholeGPUs || len(c.SlurmGPUs) > 0 || c.ClosesFiles()
 	}
 	return c.WithoutSlice == WithoutMask
+}
+
+// ClosesFiles says whether the GPUs' device files are closed. Without a mount namespace no step could be given its own.
+func (c Config) ClosesFiles() bool {
+	return c.DeviceFiles == FilesClosed && c.Isolation == IsolationStrict
+}
+
+// DeviceSet is the device files of the node's GPUs.
+func (c Config) DeviceSet() devfiles.Set {
+	set := devfiles.Set{Dir: c.DeviceDir, StepDir: rundir.StepDevices(c.DeviceDir), Leave: c.SlurmGPUs, Group: c.DeviceGroup}
+	if c.DeviceDir == Default().DeviceDir {
+		set.Proc = "/proc"
+	}
+	return set
 }
 
 // Run is the run directory.

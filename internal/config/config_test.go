@@ -42,7 +42,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 		RunDir: "/run/%n", SpoolDir: "/spool", Library: "/lib/l.so", Isolation: "preload",
 		OnLimitFailure: "open", OtherAPIs: "open", UserNamespaces: "deny", OnNoFit: "fail", MaxRequeues: 7, SlicesPerGPU: 4, MemOvercommit: 2,
 		Place: request.PlaceSpread, Policy: request.PolicyElastic, Drain: []device.UUID{"GPU-AbC", "GPU-d"},
-		SlurmGPUs: []int{0, 3}, WithoutSlice: "leave", DeviceDir: "/d", NVMLLibrary: "/n.so",
+		SlurmGPUs: []int{0, 3}, WithoutSlice: "mask", DeviceDir: "/d", DeviceFiles: "closed", DeviceGroup: "vgpu-admin", NVMLLibrary: "/n.so",
 		Audit: "cancel", AuditIgnore: []string{"root", "990"}, AccountingField: "extra",
 		Log: Log{Level: "debug", Format: "json", File: "/var/log/v"},
 		Slurm: Slurm{Scontrol: "/a", Sacctmgr: "/b", Sacct: "/c", Squeue: "/d", Scancel: "/e", SlurmdSpoolDir: "/s/%n",
@@ -90,6 +90,7 @@ func TestWrongKeysAreNamedAndKeepTheirDefaults(t *testing.T) {
 		{"library: /opt/$LIB/a.so", "library", "without blanks"},
 		{"library: a.so", "library", "without blanks"},
 		{"drain: GPU-1", "drain", "[GPU-…]"},
+		{"device_group: 'a:b'", "device_group", "by name or number"},
 		{"audit: on", "audit", "off, log, cancel"},
 		{"audit: false", "audit", "off, log, cancel"},
 		{"audit_ignore: root", "audit_ignore", "[root, gdm]"},
@@ -149,6 +150,25 @@ func TestOneWrongKeyCostsNoOtherItsValue(t *testing.T) {
 	want.SlicesPerGPU, want.Log.Level = 3, "info"
 	if diff := cmp.Diff(want, cfg); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestClosedFilesAreNotLeftToJobsWithoutASlice(t *testing.T) {
+	for text, want := range map[string]struct {
+		closed, masks bool
+		problems      int
+	}{
+		"":                     {},
+		"device_files: closed": {closed: true, masks: true},
+		"device_files: closed\nwithout_slice: mask":  {closed: true, masks: true},
+		"without_slice: leave\ndevice_files: closed": {closed: true, masks: true, problems: 1},
+		"without_slice: hide\ndevice_files: shut":    {problems: 2},
+		"isolation: preload\ndevice_files: closed":   {},
+	} {
+		cfg, problems := LoadLenient(write(t, text+"\n"))
+		if cfg.ClosesFiles() != want.closed || cfg.MasksOthers() != want.masks || len(problems) != want.problems {
+			t.Errorf("%q: closes %t, masks %t, problems %v", text, cfg.ClosesFiles(), cfg.MasksOthers(), problems)
+		}
 	}
 }
 

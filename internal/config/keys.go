@@ -46,8 +46,10 @@ var keys = []key{
 	{"drain", "a list of device UUIDs, as nvidia-smi -L prints them: [GPU-…]", validDrain, func(c *Config) any { return c.Drain }},
 	{"whole_gpus", "true, false; not beside slurm_gpus", validSlurmGPUs, func(c *Config) any { return c.WholeGPUs }},
 	{"slurm_gpus", "a list of the N of /dev/nvidiaN: [0, 1]; not beside whole_gpus", validSlurmGPUs, func(c *Config) any { return c.SlurmGPUs }},
-	{"without_slice", `"" (mask with whole_gpus or slurm_gpus, else leave), leave, mask`, func(c *Config) bool { return oneOf(c.WithoutSlice, "", WithoutLeave, WithoutMask) }, func(c *Config) any { return c.WithoutSlice }},
+	{"without_slice", `"" (mask with whole_gpus, slurm_gpus or device_files: closed, else leave), leave (not with device_files: closed), mask`, validWithoutSlice, func(c *Config) any { return c.WithoutSlice }},
 	{"device_dir", acceptedDir, func(c *Config) bool { return isDir(c.DeviceDir) }, func(c *Config) any { return c.DeviceDir }},
+	{"device_files", "open, closed", func(c *Config) bool { return oneOf(c.DeviceFiles, FilesOpen, FilesClosed) }, func(c *Config) any { return c.DeviceFiles }},
+	{"device_group", `"" (root alone), a group, by name or number`, func(c *Config) bool { return !strings.ContainsAny(c.DeviceGroup, ": \t\n\x00") }, func(c *Config) any { return c.DeviceGroup }},
 	{"nvml_library", `"" (libnvidia-ml.so.1), a file name that the dynamic linker finds, or an absolute path`, validNVML, func(c *Config) any { return c.NVMLLibrary }},
 	{"audit", "off, log, cancel", func(c *Config) bool { return oneOf(c.Audit, AuditOff, AuditLog, AuditCancel) }, func(c *Config) any { return c.Audit }},
 	{"audit_ignore", "a list of users, by name or number: [root, gdm]", validUsers, func(c *Config) any { return c.AuditIgnore }},
@@ -160,6 +162,12 @@ func validSlurmGPUs(c *Config) bool {
 		}
 	}
 	return len(c.SlurmGPUs) == 0 || !c.WholeGPUs
+}
+
+// validWithoutSlice: what is closed on the node cannot be left to jobs that nobody opens it for. Keys are read in the order
+// of the alphabet, so that device_files is known.
+func validWithoutSlice(c *Config) bool {
+	return oneOf(c.WithoutSlice, "", WithoutMask) || c.WithoutSlice == WithoutLeave && c.DeviceFiles != FilesClosed
 }
 
 func validDrain(c *Config) bool {

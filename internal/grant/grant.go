@@ -47,6 +47,7 @@ type Grant struct {
 	DenyUserNamespaces bool           `json:"deny_user_namespaces,omitempty"` // strict isolation only
 	DeviceDir          string         `json:"device_dir"`                     // where nvidiaN stand; /dev except in tests
 	MaskMinors         []device.Minor `json:"mask_minors"`
+	StepDevices        string         `json:"step_devices,omitempty"` // where the files of nvidiaN are that steps are given over those in device_dir; "": none
 	// Whole says that the slices are whole GPUs, or none at all: nothing is loaded into the job, only other GPUs are masked.
 	Whole       bool           `json:"whole,omitempty"`
 	Numbers     []int          `json:"numbers,omitempty"` // Slurm's of whole GPUs, in slice order

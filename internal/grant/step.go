@@ -35,6 +35,7 @@ type Step struct {
 	PreloadFile string         // its ld.so.preload
 	Slices      []StepSlice    // the job's slices in order; only those with Mine are the step's
 	MaskMinors  []device.Minor // device nodes that its tasks must not open
+	OwnMinors   []device.Minor // … that they may
 	Env         []EnvVar       // to be set, whatever the job set
 }
 
@@ -80,13 +81,14 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 		}
 	}
 	var uuids []string
+	var minors []device.Minor
 	for _, s := range narrowed {
 		if s.Mine {
-			uuids = append(uuids, string(s.Device))
+			uuids, minors = append(uuids, string(s.Device)), append(minors, s.Minor)
 		}
 	}
 	return Step{
-		Dir: folder, PreloadFile: filepath.Join(folder, PreloadFile), Slices: narrowed, MaskMinors: g.maskMinors(narrowed),
+		Dir: folder, PreloadFile: filepath.Join(folder, PreloadFile), Slices: narrowed, MaskMinors: g.maskMinors(narrowed), OwnMinors: minors,
 		Env: []EnvVar{{"CUDA_VISIBLE_DEVICES", strings.Join(uuids, ",")}, {"VGPU_STEP_DIR", folder}},
 	}, nil
 }

@@ -68,6 +68,7 @@ func PrepareWhole(dir rundir.Dir, g Grant, stepName string, given []int, all boo
 		if g.Isolation == IsolationStrict { // the others are not there
 			visible = strconv.Itoa(len(gpus))
 		}
+		step.OwnMinors = append(step.OwnMinors, s.Minor)
 		gpus = append(gpus, WholeGPU{Slurm: number, Own: int(s.Minor), Visible: visible})
 	}
 	if err := mkdirAllOpen(step.Dir, dir.Job(g.Job)); err != nil {

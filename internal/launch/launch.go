@@ -55,6 +55,7 @@ type Plan struct {
 	Guards      []grant.Guard // over the driver's libraries
 	TurnsDir    string        // below which other jobs' claims come and go as mounts
 	Mask        []string      // device nodes that no task may open
+	Own         []OwnDevice   // … that they may, where the node's are closed
 	Whole       []grant.WholeGPU
 	BindTasks   bool // Whole are slices, of which each task sees one
 
@@ -209,6 +210,6 @@ func plan(s Step, held grant.Grant, prepared grant.Step) (Plan, error) {
 	}
 	p.Library, p.Guards, p.DenyUserNamespaces = held.Library, held.Guards, held.DenyUserNamespaces
 	p.Env = append(p.Env, s.Binds.env()...)
-	p.Mask = nodesOf(held, prepared.MaskMinors)
+	p.Mask, p.Own = nodesOf(held, prepared.MaskMinors), ownDevices(held, prepared.OwnMinors)
 	return p, nil
 }

@@ -14,12 +14,27 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
+// OwnDevice is a GPU's device file for steps that hold it, and the node's, over which it is mounted.
+type OwnDevice struct{ File, Node string }
+
 func nodesOf(held grant.Grant, minors []device.Minor) (paths []string) {
 	for _, minor := range minors {
-		paths = append(paths, filepath.Join(held.DeviceDir, "nvidia"+strconv.Itoa(int(minor))))
+		paths = append(paths, filepath.Join(held.DeviceDir, fileOf(minor)))
 	}
 	return paths
 }
+
+func ownDevices(held grant.Grant, minors []device.Minor) (own []OwnDevice) {
+	if held.StepDevices == "" {
+		return nil
+	}
+	for _, minor := range minors {
+		own = append(own, OwnDevice{File: filepath.Join(held.StepDevices, fileOf(minor)), Node: filepath.Join(held.DeviceDir, fileOf(minor))})
+	}
+	return own
+}
+
+func fileOf(minor device.Minor) string { return "nvidia" + strconv.Itoa(int(minor)) }
 
 // wholePlan is that of a step whose job holds whole GPUs, or none: others are masked, and nothing is limited.
 func wholePlan(s Step, held grant.Grant) (Plan, error) {
@@ -43,7 +58,7 @@ func wholePlan(s Step, held grant.Grant) (Plan, error) {
 		p.Whole = gpus
 	}
 	if held.Isolation == grant.IsolationStrict {
-		p.Strict, p.Mask = true, nodesOf(held, prepared.MaskMinors)
+		p.Strict, p.Mask, p.Own = true, nodesOf(held, prepared.MaskMinors), ownDevices(held, prepared.OwnMinors)
 	}
 	return p, nil
 }

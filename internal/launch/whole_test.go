@@ -5,6 +5,7 @@ package launch
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,14 @@ func TestStepsWithWholeGPUs(t *testing.T) {
 	if diff := cmp.Diff([]string{"/dev/nvidia0", "/dev/nvidia1"}, plan.Mask); err != nil || diff != "" || plan.Library != "" || len(plan.Whole) != 1 || !plan.Strict {
 		t.Errorf("%+v, %v, %s", plan, err, diff)
 	}
+	if plan.Own != nil {
+		t.Errorf("the node's files are open, and yet %v", plan.Own)
+	}
+	g.StepDevices = "/dev/steps"
+	plan, err = wholePlan(step, g)
+	if diff := cmp.Diff([]OwnDevice{{"/dev/steps/nvidia2", "/dev/nvidia2"}}, plan.Own); err != nil || diff != "" {
+		t.Errorf("%v, %s", err, diff)
+	}
 	step.AllGPUs = true
 	if plan, err := wholePlan(step, g); err != nil || len(plan.Mask) != 1 || plan.Whole != nil {
 		t.Errorf("a batch script: %+v, %v", plan, err)
@@ -64,5 +73,21 @@ func TestStepsWithWholeGPUs(t *testing.T) {
 	// Options of a job without GPUs mean nothing to it.
 	if _, err := wholePlan(Step{RunDir: dir, Job: 7, Options: []Option{{"vgpu-mem", "5"}}}, grant.Grant{Job: 7, Whole: true}); err != nil {
 		t.Error(err)
+	}
+}
+
+// Where the node's files are closed a step has its own of the GPUs that it uses, which may be fewer than its job's.
+func TestPrepareWithClosedDevices(t *testing.T) {
+	step := preparedJob(t, func(g *grant.Grant) { g.StepDevices = "/dev/own" })
+	step.GRES = StepGRES{Known: true, PerNode: "gres/vgpu:1,gres/gpumem:1K"}
+	got, err := Prepare(step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]OwnDevice{{"/dev/own/nvidia0", "/dev/nvidia0"}}, got.Own); diff != "" {
+		t.Error(diff)
+	}
+	if len(got.Mask) == 0 || slices.Contains(got.Mask, "/dev/nvidia0") {
+		t.Errorf("masked are %v", got.Mask)
 	}
 }

@@ -91,6 +91,10 @@ func StepName(step uint32) string {
 	return strconv.FormatUint(uint64(step), 10)
 }
 
+// StepDevices is the folder, beside the GPUs' device files, of those that steps are given instead where the others are
+// closed. It is there and not in the run directory because /run is mounted without devices.
+func StepDevices(deviceDir string) string { return filepath.Join(deviceDir, "slurm-vgpu-gpus") }
+
 // Spool is where usage records wait until they stand in the accounting database.
 type Spool string
 

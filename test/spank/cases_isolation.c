@@ -99,7 +99,7 @@ static void own_machine_and_step_in_a_container(void)
 	go_outside();
 }
 
-static int open_error(const char *path, int flags)
+int open_error(const char *path, int flags)
 {
 	int fd = open(path, flags | O_CLOEXEC, 0600);
 	if (fd < 0)
@@ -108,7 +108,7 @@ static int open_error(const char *path, int flags)
 	return 0;
 }
 
-static mode_t mode_of(const char *path)
+mode_t mode_of(const char *path)
 {
 	struct stat st;
 	return stat(path, &st) == 0 ? st.st_mode & 07777 : 0;
@@ -276,7 +276,7 @@ static void check_fails(const char *reason)
 }
 
 /* The same where the step itself cannot be isolated, which is most often the case. */
-static void check_step_fails(const char *reason)
+void check_step_fails(const char *reason)
 {
 	char *before = read_text("/proc/thread-self/mountinfo");
 	loaded = start_step(5, 0);

@@ -64,7 +64,7 @@ struct test_case {
 	void (*run)(void);
 	bool needs_root;
 };
-extern const struct test_case user_cases[], step_cases[], stepgres_cases[], isolation_cases[],
+extern const struct test_case user_cases[], step_cases[], stepgres_cases[], isolation_cases[], device_cases[],
 	container_cases[], podman_cases[], userns_cases[]; /* name NULL ends */
 
 /* Files of a case: its own folder, empty, removed afterwards. */
@@ -94,6 +94,11 @@ uint64_t step_mem_bytes(const char *step);
 void own_machine(void);
 void check_view(void);
 void go_outside(void);
+/* errno of an attempt, or 0; the permission bits of a file. */
+int open_error(const char *path, int flags);
+mode_t mode_of(const char *path);
+/* Where the step cannot be isolated, its tasks fail with the reason. */
+void check_step_fails(const char *reason);
 void go_back(void);
 
 int bench(void); /* (bench.c) prints a table */

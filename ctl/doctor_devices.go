@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+)
+
+// deviceFiles looks whether they are closed where they are to be.
+func (d *doctor) deviceFiles() {
+	const check = "device files"
+	set := d.config.DeviceSet()
+	files, err := set.Look()
+	switch wrong := wrongDevices(d.config, files); {
+	case d.config.DeviceFiles == config.FilesClosed && !d.config.ClosesFiles():
+		d.fail(check, "isolation: strict, or device_files: open", "with isolation: preload steps can get no files of their own, so that nothing is closed")
+		return
+	case err != nil:
+		d.fail(check, "name the folder in device_dir", "%v", err)
+		return
+	case len(wrong) > 0 && d.config.ClosesFiles():
+		d.fail(check, "vgpuctl devices close, and see that slurm-vgpu-devices.service is enabled", "device_files is closed, and yet open, missing or without a file for steps: %s",
+			strings.Join(wrong, ", "))
+	case len(wrong) > 0:
+		d.fail(check, "vgpuctl devices open, or device_files: closed", "device_files is open, and yet closed to users: %s", strings.Join(wrong, ", "))
+	case d.config.ClosesFiles():
+		d.ok(check, "closed to everybody who holds no GPU, in %s", d.config.DeviceDir)
+	default:
+		d.ok(check, "open to everybody on the node, in jobs or not (device_files: open)")
+	}
+	if !d.config.ClosesFiles() {
+		return
+	}
+	if err := set.KnowsGroup(); err != nil {
+		d.fail(check, "make the group, or name another in device_group; until then only root may open them", "%v", err)
+	}
+	if modifies, known := set.DriverModifies(); modifies && known {
+		d.fail(check, "copy modprobe.d/slurm-vgpu.conf to /etc/modprobe.d and load the driver anew (reboot)",
+			"NVreg_ModifyDeviceFiles is not 0: nvidia-modprobe, which every user may run, opens the device files again")
+	}
+}
