@@ -20,7 +20,7 @@ const module = "github.com/slurm-vgpu/slurm-vgpu/"
 var floors = [][]string{
 	{"crashpoint", "detached", "device", "request", "slurmdb", "trusted", "version"},
 	{"driver", "inventory", "ledger", "place", "rundir", "slurm"},
-	{"config", "discover", "grant", "pages", "slurmconf", "waiting"},
+	{"config", "discover", "grant", "pages", "slurmconf", "timeline", "waiting"},
 	{"logging", "sitecheck", "state", "usage"},
 	{"audit", "launch", "release", "report", "wake"},
 	{"sweep"},
