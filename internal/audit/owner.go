@@ -16,6 +16,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
 
 // maxText bounds what is read of a process, which decides itself how large its environment is.
@@ -63,6 +64,17 @@ func (a Auditor) jobOf(pid int, jobs known) (job, uid uint32, is owner) {
 		}
 	}
 	return 0, uid, ofNobody
+}
+
+// Owners says which of the jobs that hold slices these processes are of. Who is of none is left out.
+func (a Auditor) Owners(granted []state.Slice, pids []int) map[int]uint32 {
+	jobs, owners := a.known(granted), make(map[int]uint32, len(pids))
+	for _, pid := range pids {
+		if job, _, is := a.jobOf(pid, jobs); is == ofJob {
+			owners[pid] = job
+		}
+	}
+	return owners
 }
 
 // userWait bounds what a user can make anybody wait: what his process has in its root folder, and the memory in which

@@ -21,7 +21,7 @@ import (
 // DefaultPath is where the binaries look unless --config names another file.
 const DefaultPath = "/etc/slurm-vgpu/config.yaml"
 
-// Values of isolation, on_limit_failure, other_apis, user_namespaces, on_no_fit, without_slice, audit and log.format.
+// Values of isolation, on_limit_failure, other_apis, user_namespaces, on_no_fit, without_slice, audit, idle_action and log.format.
 const (
 	IsolationStrict  = "strict"  // private mount namespace, ld.so.preload bound, other GPUs masked
 	IsolationPreload = "preload" // LD_PRELOAD in the environment only
@@ -38,6 +38,8 @@ const (
 	AuditOff         = "off"     // nobody looks for stray use of GPUs
 	AuditLog         = "log"     // … it is logged
 	AuditCancel      = "cancel"  // … and its job cancelled
+	IdleReport       = "report"  // an idle slice is logged
+	IdleCancel       = "cancel"  // … and a job that has no other slices cancelled
 	FormatText       = "text"
 	FormatJSON       = "json"
 )
@@ -65,6 +67,8 @@ type Config struct {
 	NVMLLibrary    string         `mapstructure:"nvml_library"`     // "": libnvidia-ml.so.1
 	Audit          string         `mapstructure:"audit"`            // off | log | cancel
 	AuditIgnore    []string       `mapstructure:"audit_ignore"`     // users whose processes are no strays, by name or number
+	IdleAfter      time.Duration  `mapstructure:"idle_after"`       // a slice without GPU time for so long is idle; 0: never
+	IdleAction     string         `mapstructure:"idle_action"`      // report | cancel
 	Log            Log            `mapstructure:"log"`
 	Slurm          Slurm          `mapstructure:"slurm"`
 	Report         Report         `mapstructure:"report"`
@@ -113,6 +117,7 @@ func Default() Config {
 		DeviceDir:      "/dev",
 		Audit:          AuditLog,
 		AuditIgnore:    []string{"root"},
+		IdleAction:     IdleReport,
 		Log:            Log{Format: FormatText},
 		Slurm: Slurm{
 			Scontrol:          "/usr/bin/scontrol",

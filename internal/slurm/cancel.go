@@ -13,11 +13,21 @@ import (
 // that has ended, or begins anew, is left alone, and so is one that is not on this node any more: what its last run left
 // there is not this run's doing. done says that it was cancelled.
 func (c Client) Cancel(ctx context.Context, id uint32, node, why string) (done bool, err error) {
+	return c.cancel(ctx, id, node, why, func(Job) bool { return true })
+}
+
+// CancelOnly is Cancel of a job that has this node and no other. One with more nodes or components is left alone, for what is true here
+// need not be true there.
+func (c Client) CancelOnly(ctx context.Context, id uint32, node, why string) (done bool, err error) {
+	return c.cancel(ctx, id, node, why, func(job Job) bool { return job.numNodes == 1 && job.HetJobID == 0 })
+}
+
+func (c Client) cancel(ctx context.Context, id uint32, node, why string, may func(Job) bool) (done bool, err error) {
 	job, err := c.Job(ctx, id)
 	if err != nil {
 		return false, fmt.Errorf("cancel job %d: %w", id, err)
 	}
-	if !job.Runs() || !job.On(node) {
+	if !job.Runs() || !job.On(node) || !may(job) {
 		return false, nil
 	}
 	name, err := job.Name()

@@ -55,8 +55,10 @@ type Device struct {
 	PeakMiB   int64            `json:"peak_mib"`
 	Refusals  uint64           `json:"refusals"` // allocations that the limit refused
 	Time
-	// GPUTimeSource says where gpu_seconds is from; "": it is not known, and 0.
+	// GPUTimeSource says where gpu_seconds is from; "": of a slice without a share it is not known, and 0.
 	GPUTimeSource Source `json:"gpu_time_source,omitempty"`
+	// IdleSeconds is the longest time without GPU time, where the site calls that idle.
+	IdleSeconds int64 `json:"idle_seconds,omitempty"`
 	// Timeline is its use over time, oldest first; at most timeline.MaxRecorded points.
 	Timeline []timeline.Point `json:"timeline,omitempty"`
 }

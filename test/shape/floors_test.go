@@ -23,7 +23,7 @@ var floors = [][]string{
 	{"config", "discover", "grant", "pages", "slurmconf", "timeline", "waiting"},
 	{"logging", "sitecheck", "state", "usage"},
 	{"audit", "launch", "release", "report", "wake"},
-	{"sweep"},
+	{"sample", "sweep"},
 }
 
 // pure packages give the same answer to the same question: whoever reads files, asks the system or starts
