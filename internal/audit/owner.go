@@ -6,6 +6,8 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -66,15 +68,23 @@ func (a Auditor) jobOf(pid int, jobs known) (job, uid uint32, is owner) {
 	return 0, uid, ofNobody
 }
 
-// Owners says which of the jobs that hold slices these processes are of. Who is of none is left out.
-func (a Auditor) Owners(granted []state.Slice, pids []int) map[int]uint32 {
+// Owners says which of the jobs that hold slices these processes are of, all that the driver names. Who is of none is left out. Where
+// not every process of the node can be seen, nothing follows from what is not there.
+func (a Auditor) Owners(granted []state.Slice, pids []int) (map[int]uint32, error) {
 	jobs, owners := a.known(granted), make(map[int]uint32, len(pids))
 	for _, pid := range pids {
-		if job, _, is := a.jobOf(pid, jobs); is == ofJob {
+		job, _, is := a.jobOf(pid, jobs)
+		switch {
+		case is == ofJob:
 			owners[pid] = job
+		case is == gone && !a.WholeNode:
+			return nil, fmt.Errorf("the driver names process %d, which is not in this pid namespace", pid)
 		}
 	}
-	return owners
+	if len(pids) == 0 && !a.WholeNode {
+		return nil, errors.New("the driver names no process in this pid namespace")
+	}
+	return owners, nil
 }
 
 // userWait bounds what a user can make anybody wait: what his process has in its root folder, and the memory in which

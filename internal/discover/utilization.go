@@ -6,6 +6,7 @@ package discover
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -19,8 +20,11 @@ type Used struct {
 	SMPercent int    // a rest is left out
 }
 
-// ErrNotByProcess is wrapped when a driver does not say whose work it is that keeps a GPU busy.
-var ErrNotByProcess = errors.New("the driver does not tell GPU time by process")
+// soon is by when there is a sample of whoever is at work.
+const soon = 2 * time.Second
+
+// ErrNotByProcess is wrapped when a driver does not tell GPU time by process, or tells of nobody while the GPU is busy: who was may have ended.
+var ErrNotByProcess = errors.New("the driver does not tell whose work keeps the GPU busy")
 
 // Utilization asks for the samples of a GPU since a time, in microseconds since 1970. Processes that have ended are in none.
 func (s Session) Utilization(uuid device.UUID, since uint64) ([]Used, error) {
@@ -34,7 +38,7 @@ func (s Session) Utilization(uuid device.UUID, since uint64) ([]Used, error) {
 	samples, ret := handle.GetProcessUtilization(since)
 	switch {
 	case ret == nvml.ERROR_NOT_FOUND: // nobody was at work
-		return nil, nil
+		samples = nil
 	case ret == nvml.ERROR_NOT_SUPPORTED:
 		return nil, fmt.Errorf("ask NVML for %s: %w", uuid, ErrNotByProcess)
 	case ret != nvml.SUCCESS:
@@ -49,9 +53,9 @@ func (s Session) Utilization(uuid device.UUID, since uint64) ([]Used, error) {
 		any = any || sample.SmUtil > 0
 		used = append(used, Used{PID: int(sample.Pid), AtUnixUs: sample.TimeStamp, SMPercent: int(sample.SmUtil)})
 	}
-	// A driver that knows every process and no utilisation has not seen an idle GPU.
-	if !any {
-		if rates, ret := handle.GetUtilizationRates(); ret == nvml.SUCCESS && rates.Gpu > 0 && len(used) > 0 {
+	// A driver that has nothing to say of who is at work has not seen an idle GPU. For a short while there may be no sample yet.
+	if !any && uint64(time.Now().Add(-soon).UnixMicro()) > since {
+		if rates, ret := handle.GetUtilizationRates(); ret == nvml.SUCCESS && rates.Gpu > 0 {
 			return nil, fmt.Errorf("ask NVML for %s: %w", uuid, ErrNotByProcess)
 		}
 	}

@@ -46,6 +46,11 @@ func TestUtilizationByProcess(t *testing.T) {
 	if got, err := session.Utilization("GPU-aaaa", 100); !errors.Is(err, ErrNotByProcess) {
 		t.Errorf("a busy GPU, and processes that are not: %v, %v", got, err)
 	}
+	samples = nil
+	if got, err := session.Utilization("GPU-aaaa", 100); !errors.Is(err, ErrNotByProcess) {
+		t.Errorf("a busy GPU, and no processes: %v, %v", got, err)
+	}
+	samples = []nvml.ProcessUtilizationSample{sample(2, 300, 0)}
 	gpuPercent = 0
 	if got, err := session.Utilization("GPU-aaaa", 100); err != nil || len(got) != 1 {
 		t.Errorf("an idle GPU: %v, %v", got, err)

@@ -32,7 +32,7 @@ type Sampler struct {
 	// Ask is put to the driver, if there is a slice without a share.
 	Ask func(since map[device.UUID]uint64) (map[device.UUID]audit.Utilization, error)
 	// Owners says which jobs processes are of.
-	Owners func(held []state.Slice, pids []int) map[int]uint32
+	Owners func(held []state.Slice, pids []int) (map[int]uint32, error)
 	Now    time.Time
 	// IdleAfter is when a slice without GPU time is idle; 0: never.
 	IdleAfter time.Duration
@@ -181,7 +181,11 @@ func (s Sampler) askDriver(last seen, jobs map[uint32]*job, runs map[device.UUID
 		if last.GPUs[uuid].LastUs != since { // there may have been samples that are forgotten
 			since = 0
 		}
-		of := s.interval(last, jobs, uuid, weigh(answer.Used, since))
+		of, unseen := s.interval(last, jobs, uuid, weigh(answer.Used, since))
+		if unseen != nil {
+			err = unseen
+			continue
+		}
 		of.free, of.whole = free[uuid], of.whole && last.stayed(uuid, runs[uuid])
 		got[uuid] = of.sampled()
 	}
@@ -189,10 +193,13 @@ func (s Sampler) askDriver(last seen, jobs map[uint32]*job, runs map[device.UUID
 }
 
 // interval puts together what is known of one GPU since the last look.
-func (s Sampler) interval(last seen, jobs map[uint32]*job, uuid device.UUID, used map[int]float64) interval {
+func (s Sampler) interval(last seen, jobs map[uint32]*job, uuid device.UUID, used map[int]float64) (interval, error) {
 	ago, looked := last.since(s.Now)
 	of := interval{used: make(map[uint32]float64), metered: make(map[uint32]float64), whole: looked}
-	owners := s.Owners(s.Held, slices.Sorted(maps.Keys(used)))
+	owners, err := s.Owners(s.Held, slices.Sorted(maps.Keys(used)))
+	if err != nil {
+		return of, err
+	}
 	for _, pid := range slices.Sorted(maps.Keys(used)) {
 		if j := jobs[owners[pid]]; j != nil && j.slice(uuid) >= 0 {
 			of.used[owners[pid]] += used[pid]
@@ -215,7 +222,7 @@ func (s Sampler) interval(last seen, jobs map[uint32]*job, uuid device.UUID, use
 			of.metered[id] *= remembered.Seconds() / ago.Seconds()
 		}
 	}
-	return of
+	return of, nil
 }
 
 // slice is the place of a GPU among the job's slices; -1: it has none there.

@@ -34,6 +34,7 @@ type node struct {
 	now    time.Time
 	says   map[device.UUID][]discover.Used
 	fails  error
+	unseen error
 	owners map[int]uint32
 	asked  int
 }
@@ -89,7 +90,7 @@ func (n *node) look(idleAfter time.Duration) Result {
 	n.t.Helper()
 	n.now = n.now.Add(10 * time.Second)
 	result, err := Sampler{Run: n.run, Held: n.held, Now: n.now, IdleAfter: idleAfter,
-		Owners: func(_ []state.Slice, pids []int) map[int]uint32 { return n.owners },
+		Owners: func(_ []state.Slice, pids []int) (map[int]uint32, error) { return n.owners, n.unseen },
 		Ask: func(since map[device.UUID]uint64) (map[device.UUID]audit.Utilization, error) {
 			n.asked++
 			all := make(map[device.UUID]audit.Utilization)
@@ -188,6 +189,11 @@ func TestWhereTheDriverNeverAnswersNothingIsMadeUp(t *testing.T) {
 	n.look(0)
 	if got := n.sampled(7); got != -1 {
 		t.Errorf("it had %d tenths", got)
+	}
+	n.fails, n.unseen = nil, errors.New("the driver names no process in this pid namespace")
+	n.look(0)
+	if got := n.sampled(7); got != -1 || n.newest(7)[0].LongestIdleS != 0 {
+		t.Errorf("where processes are not seen it had %d tenths", got)
 	}
 	if _, source := usage.Spent(0, ledger.DeviceUsage{}, n.newest(7)[0]); source != "" {
 		t.Errorf("its GPU time is %s", source)
