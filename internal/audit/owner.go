@@ -71,7 +71,14 @@ func (a Auditor) jobOf(pid int, jobs known) (job, uid uint32, is owner) {
 // Owners says which of the jobs that hold slices these processes are of, all that the driver names. Who is of none is left out. Where
 // not every process of the node can be seen, nothing follows from what is not there.
 func (a Auditor) Owners(granted []state.Slice, pids []int) (map[int]uint32, error) {
-	jobs, owners := a.known(granted), make(map[int]uint32, len(pids))
+	owners := make(map[int]uint32, len(pids))
+	if len(pids) == 0 {
+		if !a.WholeNode {
+			return nil, errors.New("the driver names no process in this pid namespace")
+		}
+		return owners, nil
+	}
+	jobs := a.known(granted)
 	for _, pid := range pids {
 		job, _, is := a.jobOf(pid, jobs)
 		switch {
@@ -80,9 +87,6 @@ func (a Auditor) Owners(granted []state.Slice, pids []int) (map[int]uint32, erro
 		case is == gone && !a.WholeNode:
 			return nil, fmt.Errorf("the driver names process %d, which is not in this pid namespace", pid)
 		}
-	}
-	if len(pids) == 0 && !a.WholeNode {
-		return nil, errors.New("the driver names no process in this pid namespace")
 	}
 	return owners, nil
 }

@@ -166,26 +166,30 @@ func (s Sampler) askDriver(last seen, jobs map[uint32]*job, runs map[device.UUID
 	if err != nil {
 		return nil, next, err
 	}
-	got := make(map[device.UUID]map[uint32]had, len(ask))
+	used, pids := make(map[device.UUID]map[int]float64, len(ask)), []int(nil)
 	for uuid, since := range ask {
-		answer := told[uuid]
+		answer, here := told[uuid], next.GPUs[uuid]
 		if answer.Err != nil {
 			err = answer.Err
 			continue
 		}
-		for _, sample := range answer.Used {
-			here := next.GPUs[uuid]
-			here.LastUs = max(here.LastUs, sample.AtUnixUs)
-			next.GPUs[uuid] = here
-		}
-		if last.GPUs[uuid].LastUs != since { // there may have been samples that are forgotten
+		if here.LastUs != since { // there may have been samples that are forgotten
 			since = 0
 		}
-		of, unseen := s.interval(last, jobs, uuid, weigh(answer.Used, since))
-		if unseen != nil {
-			err = unseen
-			continue
+		used[uuid] = weigh(answer.Used, since)
+		pids = slices.AppendSeq(pids, maps.Keys(used[uuid]))
+		for _, sample := range answer.Used {
+			here.LastUs = max(here.LastUs, sample.AtUnixUs)
 		}
+		next.GPUs[uuid] = here
+	}
+	owners, unseen := s.Owners(s.Held, pids)
+	if unseen != nil {
+		return nil, next, unseen
+	}
+	got := make(map[device.UUID]map[uint32]had, len(used))
+	for uuid := range used {
+		of := s.interval(last, jobs, uuid, used[uuid], owners)
 		of.free, of.whole = free[uuid], of.whole && last.stayed(uuid, runs[uuid])
 		got[uuid] = of.sampled()
 	}
@@ -193,13 +197,9 @@ func (s Sampler) askDriver(last seen, jobs map[uint32]*job, runs map[device.UUID
 }
 
 // interval puts together what is known of one GPU since the last look.
-func (s Sampler) interval(last seen, jobs map[uint32]*job, uuid device.UUID, used map[int]float64) (interval, error) {
+func (s Sampler) interval(last seen, jobs map[uint32]*job, uuid device.UUID, used map[int]float64, owners map[int]uint32) interval {
 	ago, looked := last.since(s.Now)
 	of := interval{used: make(map[uint32]float64), metered: make(map[uint32]float64), whole: looked}
-	owners, err := s.Owners(s.Held, slices.Sorted(maps.Keys(used)))
-	if err != nil {
-		return of, err
-	}
 	for _, pid := range slices.Sorted(maps.Keys(used)) {
 		if j := jobs[owners[pid]]; j != nil && j.slice(uuid) >= 0 {
 			of.used[owners[pid]] += used[pid]
@@ -222,7 +222,7 @@ func (s Sampler) interval(last seen, jobs map[uint32]*job, uuid device.UUID, use
 			of.metered[id] *= remembered.Seconds() / ago.Seconds()
 		}
 	}
-	return of, nil
+	return of
 }
 
 // slice is the place of a GPU among the job's slices; -1: it has none there.
