@@ -21,6 +21,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmdb"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
@@ -50,14 +51,25 @@ type explanation struct {
 
 // explainedSlice is a grant, its limit and its usage; what is not known is null.
 type explainedSlice struct {
-	Node      string  `json:"node"`
-	Device    string  `json:"device"`
-	MemMiB    int64   `json:"mem_mib"`
-	SMPercent int     `json:"sm_percent"`
-	UsedMiB   *int64  `json:"used_mib,omitempty"`
-	PeakMiB   *int64  `json:"peak_mib"`
-	Refusals  *uint64 `json:"refusals"`
-	*usage.Time
+	Node          string       `json:"node"`
+	Device        string       `json:"device"`
+	MemMiB        int64        `json:"mem_mib"`
+	SMPercent     int          `json:"sm_percent"`
+	UsedMiB       *int64       `json:"used_mib,omitempty"`
+	PeakMiB       *int64       `json:"peak_mib"`
+	Refusals      *uint64      `json:"refusals"`
+	*usage.Time                // nil: not known
+	GPUTimeSource usage.Source `json:"gpu_time_source,omitempty"`
+	IdleSeconds   int64        `json:"idle_seconds,omitempty"` // the longest time without GPU time, where the site calls that idle
+	// Timeline is what an ended job used over time.
+	Timeline []timeline.Point `json:"timeline,omitempty"`
+}
+
+// spent puts in what is known of GPU time.
+func (s *explainedSlice) spent(t usage.Time, source usage.Source) {
+	if source != "" {
+		s.Time, s.GPUTimeSource = &t, source
+	}
 }
 
 // Sources of an explanation.
@@ -180,12 +192,16 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 		Slices: []explainedSlice{},
 	}
 	used, err := usage.Collect(dir, g)
+	sampled := usage.Newest(dir, g)
+	if sampled == nil {
+		sampled = make([]timeline.Sample, len(g.Slices))
+	}
 	for i, s := range g.Slices {
 		slice := explainedSlice{Node: g.Node, Device: string(s.Device), MemMiB: s.MemMiB, SMPercent: s.SMPercent}
 		if err == nil && i < len(used.Devices) {
 			now, peak, refusals := usage.MiB(used.Devices[i].UsedBytes), usage.MiB(used.Devices[i].PeakBytes), used.Devices[i].Refusals
-			spent := usage.TimeOf(used.Devices[i])
-			slice.UsedMiB, slice.PeakMiB, slice.Refusals, slice.Time = &now, &peak, &refusals, &spent
+			slice.UsedMiB, slice.PeakMiB, slice.Refusals = &now, &peak, &refusals
+			slice.spent(usage.Spent(s.SMPercent, used.Devices[i], sampled[i]))
 		}
 		e.Slices = append(e.Slices, slice)
 	}
@@ -207,8 +223,10 @@ func fromRecord(rec usage.Record) explanation {
 		e.Report = "the job went back into the queue; " + e.Report
 	}
 	for _, d := range rec.Devices {
-		e.Slices = append(e.Slices, explainedSlice{Node: rec.Node, Device: string(d.Device), MemMiB: d.MemMiB, SMPercent: d.SMPercent,
-			PeakMiB: &d.PeakMiB, Refusals: &d.Refusals, Time: &d.Time})
+		slice := explainedSlice{Node: rec.Node, Device: string(d.Device), MemMiB: d.MemMiB, SMPercent: d.SMPercent,
+			PeakMiB: &d.PeakMiB, Refusals: &d.Refusals, IdleSeconds: d.IdleSeconds, Timeline: d.Timeline}
+		slice.spent(d.Time, d.Source())
+		e.Slices = append(e.Slices, slice)
 	}
 	return e
 }
@@ -228,8 +246,14 @@ func fromComment(row report.Row, comment report.Comment) explanation {
 	e := explanation{Job: row.Job, Source: sourceAccounting, Since: row.Start, State: row.State, Comment: &comment, Slices: []explainedSlice{}}
 	for _, node := range comment.NodeNames() {
 		for _, s := range comment.Nodes[node] {
-			e.Slices = append(e.Slices, explainedSlice{Node: node, Device: string(s.GPU), MemMiB: s.MemMiB, SMPercent: s.Cores,
-				PeakMiB: &s.PeakMiB, Refusals: &s.Refused, Time: &usage.Time{GPUSeconds: s.GPUSeconds, WaitedSeconds: s.WaitedSeconds}})
+			slice := explainedSlice{Node: node, Device: string(s.GPU), MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: &s.PeakMiB, Refusals: &s.Refused}
+			switch {
+			case s.GPUSeconds != nil && s.Sampled:
+				slice.spent(usage.Time{GPUSeconds: *s.GPUSeconds, WaitedSeconds: s.WaitedSeconds}, usage.Sampled)
+			case s.GPUSeconds != nil && (*s.GPUSeconds > 0 || s.Cores%100 != 0): // earlier releases said 0 of what they did not know
+				slice.spent(usage.Time{GPUSeconds: *s.GPUSeconds, WaitedSeconds: s.WaitedSeconds}, usage.Metered)
+			}
+			e.Slices = append(e.Slices, slice)
 		}
 		if refusal := comment.Refusals[node]; refusal != "" {
 			if e.Refusal != "" {

@@ -102,7 +102,7 @@ func stepText(step usage.Step) string {
 		if d.Refusals > 0 {
 			text += ", " + plural(int(d.Refusals), "allocation") + " refused"
 		}
-		if spent := timeText(d.Time); spent != "" {
+		if spent := timeText(d.Time, usage.Metered); spent != "" {
 			text += ", " + spent
 		}
 		peaks = append(peaks, text)
@@ -193,9 +193,12 @@ func usageText(p paint, s explainedSlice) string {
 		text = fmt.Sprintf("%d MiB now, %s", *s.UsedMiB, text)
 	}
 	if s.Time != nil {
-		if spent := timeText(*s.Time); spent != "" {
+		if spent := timeText(*s.Time, s.GPUTimeSource); spent != "" {
 			text += ", " + spent
 		}
+	}
+	if s.IdleSeconds > 0 {
+		text += ", " + p.bad("no GPU time for "+age(time.Duration(s.IdleSeconds)*time.Second))
 	}
 	if s.Refusals != nil && *s.Refusals > 0 {
 		text += ", " + p.bad(plural(int(min(*s.Refusals, 1<<30)), "allocation")+" refused by the limit")

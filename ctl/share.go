@@ -10,22 +10,29 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // shareStatus is what a slice uses of its GPU's time; what is not known is null.
 type shareStatus struct {
-	GPUSeconds       *float64 `json:"gpu_seconds"`    // used
-	WaitedSeconds    *float64 `json:"waited_seconds"` // held back by the share; threads add up
-	SharePercent     *float64 `json:"share_percent"`  // of the GPU's time, over the seconds that follow
-	ShareOverSeconds *float64 `json:"share_over_seconds"`
+	GPUSeconds *float64 `json:"gpu_seconds"` // used
+	// GPUTimeSource is "metered", "sampled", which is an estimate, or "": not known.
+	GPUTimeSource    usage.Source `json:"gpu_time_source,omitempty"`
+	WaitedSeconds    *float64     `json:"waited_seconds"` // held back by the share; threads add up
+	SharePercent     *float64     `json:"share_percent"`  // of the GPU's time, over the seconds that follow
+	ShareOverSeconds *float64     `json:"share_over_seconds"`
 }
 
-// shareOf is what one look tells: the share since the slice was granted.
-func shareOf(d ledger.DeviceUsage, held time.Duration) shareStatus {
-	used := usage.TimeOf(d)
-	share := shareStatus{GPUSeconds: &used.GPUSeconds, WaitedSeconds: &used.WaitedSeconds}
-	share.over(used.GPUSeconds, held)
+// shareOf is what one look tells: the share since the slice was granted. The time of a slice without a cap need not have been
+// measured, and is not said to be none.
+func shareOf(smPercent int, d ledger.DeviceUsage, sampled timeline.Sample, held time.Duration) shareStatus {
+	used, source := usage.Spent(smPercent, d, sampled)
+	share := shareStatus{GPUTimeSource: source, WaitedSeconds: &used.WaitedSeconds}
+	if source != "" {
+		share.GPUSeconds = &used.GPUSeconds
+		share.over(used.GPUSeconds, held)
+	}
 	return share
 }
 
@@ -52,13 +59,13 @@ func sharesBetween(first, second nodeStatus, span time.Duration) {
 	}
 }
 
-// cells are a slice's GPU time and share for a table. The time of one without a cap need not have
-// been measured, and is not said to be none.
+// cells are a slice's GPU time and share for a table.
 func (s sliceStatus) cells() (time, share string) {
-	if s.GPUSeconds != nil && *s.GPUSeconds == 0 && s.SMPercent%100 == 0 {
-		return "-", "-"
+	time, share = seconds(s.GPUSeconds), percent(s.SharePercent)
+	if s.GPUTimeSource == usage.Sampled {
+		time, share = "~"+time, "~"+share
 	}
-	return seconds(s.GPUSeconds), percent(s.SharePercent)
+	return time, share
 }
 
 // seconds prints a time for a table.
@@ -77,9 +84,12 @@ func percent(value *float64) string {
 }
 
 // timeText is GPU time in words; "" is none.
-func timeText(t usage.Time) string {
+func timeText(t usage.Time, source usage.Source) string {
 	var words []string
-	if t.GPUSeconds > 0 {
+	switch {
+	case source == usage.Sampled:
+		words = append(words, fmt.Sprintf("some %.1f s of GPU time, by the driver's samples", t.GPUSeconds))
+	case t.GPUSeconds > 0:
 		words = append(words, fmt.Sprintf("%.1f s of GPU time", t.GPUSeconds))
 	}
 	if t.WaitedSeconds > 0 {

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 )
 
 func look(job uint32, percent int, busy, held time.Duration) sliceStatus {
 	return sliceStatus{Job: job, Device: "GPU-a", SMPercent: percent,
-		shareStatus: shareOf(ledger.DeviceUsage{BusyNs: uint64(busy)}, held)}
+		shareStatus: shareOf(percent, ledger.DeviceUsage{BusyNs: uint64(busy)}, timeline.Sample{}, held)}
 }
 
 func TestSharesBetweenTwoLooks(t *testing.T) {

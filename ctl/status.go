@@ -20,8 +20,10 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
@@ -107,7 +109,8 @@ charged. Both are of this moment, and a program at work may allocate between the
 reason follows.
 
 GPU S is the GPU time used, in seconds, and SHARE what that is of the GPU's time since the slice was
-granted; with --over, of the time between two looks. REFUSED counts allocations that a limit has refused.`,
+granted; with --over, of the time between two looks. Behind a ~ it is an estimate from the driver's samples,
+as old as the last run of "vgpuctl sample": nobody meters a slice without a share. REFUSED counts allocations that a limit has refused.`,
 		Example: "  vgpuctl status\n  vgpuctl status --over 1s\n  watch vgpuctl status\n  vgpuctl status --json | jq '.gpus[] | {nvml_index, free_mib}'",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -168,7 +171,7 @@ func readStatus(cfg config.Config, node string, now time.Time) (nodeStatus, erro
 	for _, gpu := range inv.GPUs {
 		status.GPUs = append(status.GPUs, statusOf(cfg, gpu, current.Slices))
 	}
-	used := make(map[uint32]*usage.Totals)
+	used := make(map[uint32]*jobUse)
 	for _, s := range current.Slices {
 		status.Slices = append(status.Slices, sliceOf(cfg.Run(), s, used, now))
 	}
@@ -208,8 +211,14 @@ func statusOf(cfg config.Config, gpu device.GPU, granted []state.Slice) gpuStatu
 	return g
 }
 
+// jobUse is what is known of a job's use.
+type jobUse struct {
+	devices []ledger.DeviceUsage
+	sampled []timeline.Sample // nil: nobody has looked
+}
+
 // sliceOf adds what the job's ledger says. used keeps what was read of a job with several slices.
-func sliceOf(dir rundir.Dir, s state.Slice, used map[uint32]*usage.Totals, now time.Time) sliceStatus {
+func sliceOf(dir rundir.Dir, s state.Slice, used map[uint32]*jobUse, now time.Time) sliceStatus {
 	status := sliceStatus{
 		Job: s.Job, Restart: s.Restart, UID: s.UID, User: userName(s.UID), Device: s.Device, Index: s.Index,
 		MemMiB: s.MemMiB, SMPercent: s.SMPercent, Since: s.Since, AgeSeconds: int64(now.Sub(s.Since) / time.Second),
@@ -222,18 +231,21 @@ func sliceOf(dir rundir.Dir, s state.Slice, used map[uint32]*usage.Totals, now t
 	if _, done := used[s.Job]; !done {
 		used[s.Job] = nil
 		if collected, err := usage.Collect(dir, g); err == nil {
-			used[s.Job] = &collected
+			used[s.Job] = &jobUse{collected.Devices, usage.Newest(dir, g)}
 		}
 	}
 	if used[s.Job] == nil {
 		return status
 	}
 	for i, slice := range g.Slices {
-		if slice.Device == s.Device && i < len(used[s.Job].Devices) {
-			d := used[s.Job].Devices[i]
+		if slice.Device == s.Device && i < len(used[s.Job].devices) {
+			d, sampled := used[s.Job].devices[i], timeline.Sample{}
+			if i < len(used[s.Job].sampled) {
+				sampled = used[s.Job].sampled[i]
+			}
 			now, peak, refusals := usage.MiB(d.UsedBytes), usage.MiB(d.PeakBytes), d.Refusals
 			status.UsedMiB, status.PeakMiB, status.Refusals = &now, &peak, &refusals
-			status.shareStatus = shareOf(d, held)
+			status.shareStatus = shareOf(slice.SMPercent, d, sampled, held)
 		}
 	}
 	return status

@@ -46,6 +46,24 @@ func (d Driver) Holders(uuids []device.UUID) (map[device.UUID]discover.Holders, 
 	return withNVML(func() (map[device.UUID]discover.Holders, error) { return d.session.Holders(uuids), nil })
 }
 
+// Utilization is what the driver says of a GPU's time.
+type Utilization struct {
+	Used []discover.Used
+	Err  error
+}
+
+// Utilization asks who kept these GPUs busy, each since a time in microseconds since 1970.
+func (d Driver) Utilization(since map[device.UUID]uint64) (map[device.UUID]Utilization, error) {
+	return withNVML(func() (map[device.UUID]Utilization, error) {
+		all := make(map[device.UUID]Utilization, len(since))
+		for uuid, us := range since {
+			used, err := d.session.Utilization(uuid, us)
+			all[uuid] = Utilization{used, err}
+		}
+		return all, nil
+	})
+}
+
 // Close stops NVML.
 func (d Driver) Close() {
 	_, _ = withNVML(func() (struct{}, error) { d.session.Close(); return struct{}{}, nil }) // it hangs, or has answered

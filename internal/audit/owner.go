@@ -6,6 +6,8 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
 
 // maxText bounds what is read of a process, which decides itself how large its environment is.
@@ -63,6 +66,29 @@ func (a Auditor) jobOf(pid int, jobs known) (job, uid uint32, is owner) {
 		}
 	}
 	return 0, uid, ofNobody
+}
+
+// Owners says which of the jobs that hold slices these processes are of, all that the driver names. Who is of none is left out. Where
+// not every process of the node can be seen, nothing follows from what is not there.
+func (a Auditor) Owners(granted []state.Slice, pids []int) (map[int]uint32, error) {
+	owners := make(map[int]uint32, len(pids))
+	if len(pids) == 0 {
+		if !a.WholeNode {
+			return nil, errors.New("the driver names no process in this pid namespace")
+		}
+		return owners, nil
+	}
+	jobs := a.known(granted)
+	for _, pid := range pids {
+		job, _, is := a.jobOf(pid, jobs)
+		switch {
+		case is == ofJob:
+			owners[pid] = job
+		case is == gone && !a.WholeNode:
+			return nil, fmt.Errorf("the driver names process %d, which is not in this pid namespace", pid)
+		}
+	}
+	return owners, nil
 }
 
 // userWait bounds what a user can make anybody wait: what his process has in its root folder, and the memory in which

@@ -23,7 +23,7 @@ import (
 const DefaultPath = "/etc/slurm-vgpu/config.yaml"
 
 // Values of isolation, on_limit_failure, other_apis, user_namespaces, on_no_fit, without_slice, device_files, audit,
-// accounting_field and log.format.
+// accounting_field, idle_action and log.format.
 const (
 	IsolationStrict  = "strict"  // private mount namespace, ld.so.preload bound, other GPUs masked
 	IsolationPreload = "preload" // LD_PRELOAD in the environment only
@@ -42,6 +42,8 @@ const (
 	AuditOff         = "off"     // nobody looks for stray use of GPUs
 	AuditLog         = "log"     // … it is logged
 	AuditCancel      = "cancel"  // … and its job cancelled
+	IdleReport       = "report"  // an idle slice is logged
+	IdleCancel       = "cancel"  // … and a job that has no other slices cancelled
 	FormatText       = "text"
 	FormatJSON       = "json"
 
@@ -76,7 +78,9 @@ type Config struct {
 	Audit          string         `mapstructure:"audit"`            // off | log | cancel
 	AuditIgnore    []string       `mapstructure:"audit_ignore"`     // users whose processes are no strays, by name or number
 
-	AccountingField string `mapstructure:"accounting_field"` // admin_comment | extra | none
+	AccountingField string        `mapstructure:"accounting_field"` // admin_comment | extra | none
+	IdleAfter       time.Duration `mapstructure:"idle_after"`       // a slice without GPU time for so long is idle; 0: never
+	IdleAction      string        `mapstructure:"idle_action"`      // report | cancel
 
 	Log    Log    `mapstructure:"log"`
 	Slurm  Slurm  `mapstructure:"slurm"`
@@ -129,6 +133,7 @@ func Default() Config {
 		AuditIgnore:    []string{"root"},
 
 		AccountingField: FieldAdminComment,
+		IdleAction:      IdleReport,
 
 		Log: Log{Format: FormatText},
 		Slurm: Slurm{

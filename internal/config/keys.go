@@ -54,6 +54,8 @@ var keys = []key{
 	{"audit", "off, log, cancel", func(c *Config) bool { return oneOf(c.Audit, AuditOff, AuditLog, AuditCancel) }, func(c *Config) any { return c.Audit }},
 	{"audit_ignore", "a list of users, by name or number: [root, gdm]", validUsers, func(c *Config) any { return c.AuditIgnore }},
 	{"accounting_field", "admin_comment, extra, none", func(c *Config) bool { return oneOf(c.AccountingField, FieldAdminComment, FieldExtra, FieldNone) }, func(c *Config) any { return c.AccountingField }},
+	{"idle_after", "0s (never), or a time with its unit from 1m to 8760h: 30m, 2h", validIdle, func(c *Config) any { return c.IdleAfter.String() }},
+	{"idle_action", "report, cancel", func(c *Config) bool { return oneOf(c.IdleAction, IdleReport, IdleCancel) }, func(c *Config) any { return c.IdleAction }},
 	{"log.level", `"" (info to a file, warn to stderr), trace, debug, info, warn, error, off`, validLevel, func(c *Config) any { return c.Log.Level }},
 	{"log.format", "text, json", func(c *Config) bool { return oneOf(c.Log.Format, FormatText, FormatJSON) }, func(c *Config) any { return c.Log.Format }},
 	{"log.file", `"" (stderr) or an absolute path`, func(c *Config) bool { return c.Log.File == "" || isDir(c.Log.File) }, func(c *Config) any { return c.Log.File }},
@@ -177,6 +179,10 @@ func validDrain(c *Config) bool {
 		}
 	}
 	return true
+}
+
+func validIdle(c *Config) bool {
+	return c.IdleAfter == 0 || within(c.IdleAfter, time.Minute, 8760*time.Hour)
 }
 
 func validUsers(c *Config) bool {

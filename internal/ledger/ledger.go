@@ -188,23 +188,45 @@ func readBounded(path string, most int) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, int64(most)))
 }
 
+// ReadDevices is Read without the steps, which are the most of a ledger and take a hundred times as long.
+func ReadDevices(path string, job uint32, bounds Bounds) ([]DeviceUsage, error) {
+	data, err := readBounded(path, binary.Size(ledgerSums{}))
+	if err != nil {
+		return nil, fmt.Errorf("read ledger: %w", err)
+	}
+	var sums ledgerSums
+	if err := decodeInto(&sums, data); err != nil {
+		return nil, fmt.Errorf("read ledger %s: %w", path, err)
+	}
+	devices, err := sums.devices(job, bounds)
+	if err != nil {
+		return nil, fmt.Errorf("read ledger %s: %w", path, err)
+	}
+	return devices, nil
+}
+
+// decodeInto reads the beginning of a page.
+func decodeInto(page any, data []byte) error {
+	if n := binary.Size(page); len(data) < n {
+		return fmt.Errorf("%w: %d bytes, want at least %d", ErrLayout, len(data), n)
+	}
+	if _, err := binary.Decode(data, binary.LittleEndian, page); err != nil {
+		return fmt.Errorf("%w: %w", ErrLayout, err)
+	}
+	return nil
+}
+
 func decode(data []byte, job uint32, bounds Bounds) (Usage, error) {
 	var head ledgerHead
-	if n := binary.Size(head); len(data) < n {
-		return Usage{}, fmt.Errorf("%w: %d bytes, want at least %d", ErrLayout, len(data), n)
-	}
-	if _, err := binary.Decode(data, binary.LittleEndian, &head); err != nil {
-		return Usage{}, fmt.Errorf("%w: %w", ErrLayout, err)
-	}
-	if head.Magic != ledgerMagic || head.LayoutVersion != layoutVersion || head.JobID != job {
-		return Usage{}, fmt.Errorf("%w: magic %#x, version %d, job %d", ErrLayout, head.Magic, head.LayoutVersion, head.JobID)
+	if err := decodeInto(&head, data); err != nil {
+		return Usage{}, err
 	}
 	bounds.Bytes = bounds.Bytes[:min(len(bounds.Bytes), MaxDevices)]
-	var usage Usage
-	for i := range bounds.Bytes {
-		usage.Devices = append(usage.Devices, bounds.device(i, DeviceUsage{head.UsedBytes[i], head.PeakBytes[i],
-			head.Refusals[i], head.BusyNs[i], head.WaitedNs[i]}))
+	devices, err := head.devices(job, bounds)
+	if err != nil {
+		return Usage{}, err
 	}
+	usage := Usage{Devices: devices}
 	for _, step := range head.Step {
 		if step.InUse == 0 {
 			continue
@@ -217,6 +239,17 @@ func decode(data []byte, job uint32, bounds Bounds) (Usage, error) {
 		usage.Steps = append(usage.Steps, mine)
 	}
 	return usage, nil
+}
+
+// devices are what all steps together have used.
+func (s *ledgerSums) devices(job uint32, bounds Bounds) (devices []DeviceUsage, err error) {
+	if s.Magic != ledgerMagic || s.LayoutVersion != layoutVersion || s.JobID != job {
+		return nil, fmt.Errorf("%w: magic %#x, version %d, job %d", ErrLayout, s.Magic, s.LayoutVersion, s.JobID)
+	}
+	for i := range bounds.Bytes[:min(len(bounds.Bytes), MaxDevices)] {
+		devices = append(devices, bounds.device(i, DeviceUsage{s.UsedBytes[i], s.PeakBytes[i], s.Refusals[i], s.BusyNs[i], s.WaitedNs[i]}))
+	}
+	return devices, nil
 }
 
 // device brings a claim about slice i into bounds.

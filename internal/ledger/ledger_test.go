@@ -175,6 +175,13 @@ func TestWhatALedgerClaimsIsBroughtIntoBounds(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	devices, err := ReadDevices(path, 12, Bounds{Bytes: []uint64{100, 200}, Wall: time.Second})
+	if diff := cmp.Diff(want.Devices, devices); diff != "" || err != nil {
+		t.Errorf("without steps: %v, %s", err, diff)
+	}
+	if _, err := ReadDevices(path, 13, Bounds{}); !errors.Is(err, ErrLayout) {
+		t.Errorf("another job's, without steps: %v", err)
+	}
 	// A clock that was set back makes no time negative, and one that is far off nothing overflow.
 	for _, wall := range []time.Duration{-time.Hour, math.MaxInt64} {
 		got, err := Read(path, 12, Bounds{Bytes: []uint64{100, 200}, Wall: wall})
@@ -215,7 +222,7 @@ func TestHostileLedgersAreErrors(t *testing.T) {
 }
 
 func FuzzDecodeLedger(f *testing.F) {
-	good, err := binary.Append(nil, binary.LittleEndian, ledgerHead{Magic: ledgerMagic, LayoutVersion: layoutVersion, JobID: 12})
+	good, err := binary.Append(nil, binary.LittleEndian, ledgerHead{ledgerSums: ledgerSums{Magic: ledgerMagic, LayoutVersion: layoutVersion, JobID: 12}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/pages"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
@@ -111,8 +112,13 @@ func record(cfg config.Config, g grant.Grant, log hclog.Logger) usage.Record {
 	}
 	for i, s := range g.Slices {
 		rec.Devices = append(rec.Devices, usage.Device{Device: s.Device, Index: s.Index, MemMiB: s.MemMiB, SMPercent: s.SMPercent,
-			PeakMiB: usage.MiB(used.Devices[i].PeakBytes), Refusals: used.Devices[i].Refusals, Time: usage.TimeOf(used.Devices[i])})
+			PeakMiB: usage.MiB(used.Devices[i].PeakBytes), Refusals: used.Devices[i].Refusals})
 	}
+	history, err := timeline.Read(cfg.Run().Timeline(g.Job), usage.TimelineRun(g))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("the job's use over time cannot be believed", "job", g.Job, "reason", err)
+	}
+	rec.Complete(history, used.Devices, cfg.IdleAfter)
 	for _, step := range used.Steps[max(0, len(used.Steps)-maxSteps):] {
 		rec.Steps = append(rec.Steps, usage.Step{Step: step.Step, Devices: usage.PeaksOf(step.Devices)})
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -54,9 +55,10 @@ type CommentSlice struct {
 	MemMiB        int64       `json:"mem_mib"`
 	Cores         int         `json:"cores"` // 0: no cap
 	PeakMiB       int64       `json:"peak_mib"`
-	Refused       uint64      `json:"refused"`  // allocations that the limit refused
-	GPUSeconds    float64     `json:"gpu_s"`    // seconds of GPU time used
-	WaitedSeconds float64     `json:"waited_s"` // seconds for which the share held launches back; threads add up
+	Refused       uint64      `json:"refused"`           // allocations that the limit refused
+	GPUSeconds    *float64    `json:"gpu_s,omitempty"`   // seconds of GPU time used; nil: not known
+	Sampled       bool        `json:"sampled,omitempty"` // gpu_s is estimated from the driver's samples
+	WaitedSeconds float64     `json:"waited_s"`          // seconds for which the share held launches back; threads add up
 }
 
 // ParseComment finds our part in an AdminComment.
@@ -179,8 +181,12 @@ func marshal(object any) (string, error) {
 func slicesOf(rec usage.Record) []CommentSlice {
 	slices := make([]CommentSlice, 0, len(rec.Devices))
 	for _, d := range rec.Devices {
-		slices = append(slices, CommentSlice{GPU: d.Device, MemMiB: d.MemMiB, Cores: d.SMPercent, PeakMiB: d.PeakMiB, Refused: d.Refusals,
-			GPUSeconds: d.GPUSeconds, WaitedSeconds: d.WaitedSeconds})
+		slice := CommentSlice{GPU: d.Device, MemMiB: d.MemMiB, Cores: d.SMPercent, PeakMiB: d.PeakMiB, Refused: d.Refusals,
+			Sampled: d.Source() == usage.Sampled, WaitedSeconds: d.WaitedSeconds}
+		if d.Source() != "" {
+			slice.GPUSeconds = &d.GPUSeconds
+		}
+		slices = append(slices, slice)
 	}
 	return slices
 }
@@ -209,7 +215,7 @@ func Stands(text string, rec usage.Record) bool {
 				return false
 			}
 			got[i].GPU = want[i].GPU
-			if got[i] != want[i] {
+			if !reflect.DeepEqual(got[i], want[i]) {
 				return false
 			}
 		}

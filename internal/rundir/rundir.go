@@ -36,6 +36,10 @@ func (d Dir) SweepLock() string { return filepath.Join(string(d), "sweep.lock") 
 func (d Dir) AuditLock() string { return filepath.Join(string(d), "audit.lock") }
 func (d Dir) AuditNext() string { return filepath.Join(string(d), "audit.next.lock") }
 
+// SampleLock excludes one sampler from another, and Sample is what the last one has to tell the next.
+func (d Dir) SampleLock() string { return filepath.Join(string(d), "sample.lock") }
+func (d Dir) Sample() string     { return filepath.Join(string(d), "sample.json") }
+
 // Prolog is the command line of vgpu-prolog, which leaves it there.
 func (d Dir) Prolog() string { return filepath.Join(string(d), "prolog.json") }
 func (d Dir) Jobs() string   { return filepath.Join(string(d), "jobs") }
@@ -74,6 +78,9 @@ func (d Dir) Ledger(job uint32) string { return filepath.Join(d.Pages(job), "led
 
 // Usage is where the SPANK plugin folds in what finished steps used.
 func (d Dir) Usage(job uint32) string { return filepath.Join(d.Job(job), "usage.json") }
+
+// Timeline is the use of a job's slices over time; the sampler writes it.
+func (d Dir) Timeline(job uint32) string { return filepath.Join(d.Job(job), "timeline.jsonl") }
 
 // Step is a step's folder: limits, ledger (a link to the job's) and ld.so.preload.
 func (d Dir) Step(job uint32, step string) string { return filepath.Join(d.Job(job), "steps", step) }

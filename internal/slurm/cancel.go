@@ -21,6 +21,16 @@ var holdsNodes = []string{"RUNNING", "CONFIGURING", "STOPPED", "SIGNALING", "RES
 //
 // squeue is asked, for what no text of a user stands in: whoever imitates scontrol's output has the job cancelled as well.
 func (c Client) Cancel(ctx context.Context, id uint32, node, why string) (done bool, err error) {
+	return c.cancel(ctx, id, node, why, false)
+}
+
+// CancelOnly is Cancel of a job that has this node and no other. One with more nodes or components is left alone, for what is true here
+// need not be true there.
+func (c Client) CancelOnly(ctx context.Context, id uint32, node, why string) (done bool, err error) {
+	return c.cancel(ctx, id, node, why, true)
+}
+
+func (c Client) cancel(ctx context.Context, id uint32, node, why string, alone bool) (done bool, err error) {
 	var cells []string
 	err = retry(ctx, c.Timeout, func(ctx context.Context) error {
 		jobs, err := c.squeue(ctx, []uint32{id}, "all", "%i|%T|%N")
@@ -30,7 +40,8 @@ func (c Client) Cancel(ctx context.Context, id uint32, node, why string) (done b
 	if err != nil {
 		return false, fmt.Errorf("cancel job %d: %w", id, err)
 	}
-	if cells == nil || !slices.Contains(holdsNodes, cells[1]) || !HostlistContains(cells[2], node) {
+	if cells == nil || !slices.Contains(holdsNodes, cells[1]) || !HostlistContains(cells[2], node) ||
+		alone && (cells[2] != node || strings.Contains(cells[0], "+")) {
 		return false, nil
 	}
 	name, _, _ := strings.Cut(cells[0], "+") // of a component, the whole

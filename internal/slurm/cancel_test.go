@@ -55,6 +55,16 @@ func TestCancelNamesOneJob(t *testing.T) {
 	}
 }
 
+func TestAJobWithOtherNodesIsLeftAlone(t *testing.T) {
+	for record, want := range map[string]string{"salloc.txt": "notify 24 it's why\ncancel 24\n", "two-nodes.txt": "", "het-component.txt": ""} {
+		job := map[string]uint32{"salloc.txt": 24, "two-nodes.txt": 21, "het-component.txt": 29}[record]
+		client, said := canceller(t, record, "true")
+		if done, err := client.CancelOnly(context.Background(), job, "n08", "it's why"); err != nil || said() != want || done != (want != "") {
+			t.Errorf("%s: %v, %v, called %q", record, done, err, said())
+		}
+	}
+}
+
 func TestWhatCannotBeCancelledIsSaid(t *testing.T) {
 	client, said := canceller(t, `24|24|RUNNING|n08\n`, "echo scancel: error: Access denied >&2; exit 1")
 	if done, err := client.Cancel(context.Background(), 24, "n08", "why"); done || err == nil || said() != "notify 24 why\ncancel 24\n" {

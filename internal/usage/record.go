@@ -14,12 +14,13 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 )
 
 // RecordVersion is the layout of a usage record.
 const RecordVersion = 1
 
-// maxRecordBytes bounds a record file: 16 devices of 256 steps are some 300 KiB.
+// maxRecordBytes bounds a record file: 16 devices of 256 steps are some 300 KiB, and their timelines as much.
 const maxRecordBytes = 1 << 20
 
 // ErrRecord is wrapped when a file in the spool is no usage record of this layout.
@@ -54,7 +55,22 @@ type Device struct {
 	PeakMiB   int64            `json:"peak_mib"`
 	Refusals  uint64           `json:"refusals"` // allocations that the limit refused
 	Time
+	// GPUTimeSource says where gpu_seconds is from; "": of a slice without a share it is not known, and 0.
+	GPUTimeSource Source `json:"gpu_time_source,omitempty"`
+	// IdleSeconds is the longest time without GPU time, where the site calls that idle.
+	IdleSeconds int64 `json:"idle_seconds,omitempty"`
+	// Timeline is its use over time, oldest first; at most timeline.MaxRecorded points.
+	Timeline []timeline.Point `json:"timeline,omitempty"`
 }
+
+// Source says how GPU time was found out.
+type Source string
+
+// Sources of GPU time.
+const (
+	Metered Source = "metered" // by the library, in the job's processes
+	Sampled Source = "sampled" // estimated from the driver's samples
+)
 
 // Time is the use of a GPU's time, in seconds.
 type Time struct {

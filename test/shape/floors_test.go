@@ -20,10 +20,10 @@ const module = "github.com/slurm-vgpu/slurm-vgpu/"
 var floors = [][]string{
 	{"crashpoint", "detached", "device", "request", "slurmdb", "trusted", "version"},
 	{"devfiles", "driver", "inventory", "ledger", "place", "rundir", "slurm"},
-	{"config", "discover", "grant", "pages", "slurmconf", "waiting"},
+	{"config", "discover", "grant", "pages", "slurmconf", "timeline", "waiting"},
 	{"logging", "sitecheck", "state", "usage"},
 	{"audit", "launch", "release", "report", "wake"},
-	{"sweep"},
+	{"sample", "sweep"},
 }
 
 // pure packages give the same answer to the same question: whoever reads files, asks the system or starts

@@ -2,15 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Utilisation over time, for the device and by process, and accounting, which is always on. Samples
- * are the whole buckets of the last eight seconds. */
+ * are the whole buckets of the last 14 seconds. */
 #define _GNU_SOURCE
 #include "nvml.h"
 
 #include <string.h>
 #include <time.h>
 
-#define SAMPLES 64u
-#define USED_ROOM 72u /* that much room a caller must have, however few processes there are */
+#define SAMPLES 72u /* that much room a caller must have, however few processes there are */
 
 /* The whole buckets that end after last (microseconds since 1970). */
 struct window {
@@ -96,30 +95,60 @@ static nvmlReturn_t usage(nvmlDevice_t device, unsigned long long last, unsigned
 	return *count != 0 ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
 
+/* On whom of these a bucket is booked: who had more of it is it more often. NULL: none of them had any. */
+static const unsigned *booked_on(nvmlDevice_t device, uint64_t bucket, const unsigned *pid, unsigned users)
+{
+	uint64_t part[SIM_MAX_PROCS], all = 0, at;
+
+	for (unsigned i = 0; i < users; i++) {
+		part[i] = sim_time_bucket(device->device, bucket, (int)pid[i]);
+		all += part[i];
+	}
+	if (all == 0)
+		return NULL;
+	at = bucket * 0x9e3779b97f4a7c15ull % all; /* the same bucket is always the same process's */
+	for (unsigned i = 0;; i++) {
+		if (at < part[i])
+			return &pid[i];
+		at -= part[i];
+	}
+}
+
+/* As an H100 tells it: an entry for each sample, which books all that the device was busy on one process, in
+ * whole percent less a rest. Of who has ended nothing is told, and nothing of a time in which nobody was at
+ * work. */
 nvmlReturn_t sim_nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *list,
 						 unsigned int *count, unsigned long long last)
 {
-	static __thread nvmlProcessUtilizationInfo_v1_t all[SIM_MAX_PROCS];
+	static __thread unsigned pid[SIM_MAX_PROCS];
 	const struct sim_device_conf *conf;
-	unsigned n;
+	struct window window = window_since(last);
+	unsigned users, n = 0;
 
 	NEED(ml_device(device, &conf));
 	if (count == NULL)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	if (sim_conf.no_usage_by_process)
 		return NVML_ERROR_NOT_SUPPORTED;
-	if (list == NULL || *count < USED_ROOM) {
-		*count = USED_ROOM;
+	if (list == NULL || *count < SAMPLES) {
+		*count = SAMPLES;
 		return NVML_ERROR_INSUFFICIENT_SIZE;
 	}
-	NEED(usage(device, last, &n, all));
-	for (unsigned i = 0; i < n && i < *count; i++)
-		list[i] = (nvmlProcessUtilizationSample_t){ .pid = all[i].pid,
-							    .timeStamp = all[i].timeStamp,
-							    .smUtil = all[i].smUtil,
-							    .encUtil = all[i].encUtil,
-							    .decUtil = all[i].decUtil };
-	*count = n < *count ? n : *count;
+	users = ml_users(device, pid, SIM_MAX_PROCS);
+	for (uint64_t b = window.first; b < window.end; b++) {
+		const unsigned *who = booked_on(device, b, pid, users);
+		unsigned percent = (unsigned)(sim_time_bucket(device->device, b, 0) * 100 / SIM_BUCKET_NS);
+
+		if (who != NULL)
+			list[n++] = (nvmlProcessUtilizationSample_t){ .pid = *who,
+								      .timeStamp = stamp(&window, b),
+								      .smUtil = percent,
+								      .encUtil = percent,
+								      .decUtil = percent };
+	}
+	if (n == 0)
+		return NVML_ERROR_NOT_FOUND;
+	*count = n;
 	return NVML_SUCCESS;
 }
 
@@ -137,8 +166,8 @@ nvmlReturn_t sim_nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
 	if (sim_conf.no_usage_by_process)
 		return NVML_ERROR_NOT_SUPPORTED;
-	if (info->procUtilArray == NULL || info->processSamplesCount < USED_ROOM) {
-		info->processSamplesCount = USED_ROOM;
+	if (info->procUtilArray == NULL || info->processSamplesCount < SAMPLES) {
+		info->processSamplesCount = SAMPLES;
 		return NVML_ERROR_INSUFFICIENT_SIZE;
 	}
 	NEED(usage(device, info->lastSeenTimeStamp, &n, all));

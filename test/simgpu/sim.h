@@ -19,7 +19,7 @@
 #define SIM_MANAGED_BYTES (64ull << 10) /* managed memory in these … */
 #define SIM_MANAGED_PIECE_BYTES (128 * SIM_MIB) /* … and all of a device together in these */
 #define SIM_BUCKETS 1024		/* GPU time is booked in buckets of this many … */
-#define SIM_BUCKET_NS 125000000ull	/* … times this long: 128 s, past and future */
+#define SIM_BUCKET_NS 200000000ull	/* … times this long: 205 s, past and future */
 #define SIM_SHARES 8			/* so many processes share a bucket by name */
 
 struct sim_device_conf {

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/sample"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+const sampleText = `Look once at what the slices of this node use, and write it into the timelines of their jobs: memory, GPU
+time and the time for which launches were held back. A timer runs it every ten seconds; a usage record
+has at most 240 points of each slice in the end.
+
+The GPU time of slices without a share, which nobody meters, is estimated from what the driver says of each
+process. The driver remembers 14 seconds: what was longer ago when this ran is not known. Of a job that
+ends, what it did since the last look is not known either.
+
+With idle_after in config.yaml, slices that have had no GPU time for so long are logged, and with
+idle_action: cancel a job all of whose slices are idle, and that has no other node, is cancelled.
+
+Exit codes: 0 done, or another one is at work; 1 something went wrong; 2 wrong usage, 78 config.yaml is
+wrong.`
+
+func sampleCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:     "sample",
+		Short:   "Look at what slices use, for their history (root only)",
+		Long:    sampleText,
+		Example: "  systemctl enable --now slurm-vgpu-sample.timer\n  vgpuctl sample",
+		Args:    noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			cfg, err := o.load()
+			if err != nil {
+				return err
+			}
+			if os.Geteuid() != 0 {
+				return errors.New("sample: only root may write what jobs use")
+			}
+			log, closer, err := logging.New("vgpuctl-sample", cfg.Log)
+			defer closer.Close()
+			if err != nil {
+				log.Error("the log goes to stderr", "reason", err)
+			}
+			return lookOnce(command.Context(), cfg, o.node, log, command.OutOrStdout())
+		},
+	}
+}
+
+func lookOnce(ctx context.Context, cfg config.Config, node string, log hclog.Logger, out io.Writer) error {
+	bootID, err := inventory.BootID()
+	if err != nil {
+		return err
+	}
+	current, err := state.Store{Dir: cfg.Run(), BootID: bootID, Log: log}.Read()
+	if err != nil {
+		return fmt.Errorf("sample: %w", err)
+	}
+	if _, err := os.Lstat(cfg.RunDir); err != nil || len(current.Slices) == 0 {
+		return nil //nolint:nilerr // no job has been here
+	}
+	at, cancel := context.WithCancel(ctx)
+	cancel() // who waits here has nothing to do that the other one does not
+	turn, err := state.LockFile(at, cfg.Run().SampleLock())
+	if errors.Is(err, state.ErrLockTimeout) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sample: %w", err)
+	}
+	result, err := sample.Sampler{Run: cfg.Run(), Held: current.Slices, Owners: audit.Here(cfg.Run()).Owners, Now: time.Now(), IdleAfter: cfg.IdleAfter,
+		Ask: func(since map[device.UUID]uint64) (map[device.UUID]audit.Utilization, error) {
+			driver, err := audit.OpenDriver(cfg)
+			if err != nil {
+				return nil, err
+			}
+			defer driver.Close()
+			return driver.Utilization(since)
+		}}.Look()
+	turn.Close()
+	if err != nil {
+		return fmt.Errorf("sample: %w", err)
+	}
+	if result.Problem != "" {
+		log.Warn("part of what slices use is not known", "reason", result.Problem)
+	}
+	fmt.Fprintln(out, result)
+	return actOnIdle(ctx, cfg, node, result.Idle, log)
+}
+
+// actOnIdle says once of each slice that it is idle, and cancels jobs that have nothing else.
+func actOnIdle(ctx context.Context, cfg config.Config, node string, idle []sample.Idle, log hclog.Logger) (failed error) {
+	asked := make(map[uint32]bool)
+	for _, s := range idle {
+		if s.New {
+			log.Warn("a slice is idle", "job", s.Job, "user", userName(s.UID), "device", s.Device, "nvml_index", s.Index, "idle_seconds", int64(s.For.Seconds()))
+		}
+		if cfg.IdleAction != config.IdleCancel || !s.Alone || asked[s.Job] {
+			continue
+		}
+		asked[s.Job] = true
+		controller := slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Scancel: cfg.Slurm.Scancel, Timeout: idleTime}
+		done, err := controller.CancelOnly(ctx, s.Job, node, fmt.Sprintf("vgpu: this job is cancelled: it has used no GPU time on %s for %s", node, age(s.For)))
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("sample: %w", err))
+			log.Error("an idle job is not cancelled", "job", s.Job, "reason", err)
+		} else if done {
+			log.Warn("an idle job is cancelled", "job", s.Job)
+		}
+	}
+	return failed
+}
+
+// idleTime bounds what a controller that does not answer takes of the time of the next look.
+const idleTime = 5 * time.Second

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package discover
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+)
+
+// Used is one of the driver's samples: how busy a GPU was, booked on one process.
+type Used struct {
+	PID       int
+	AtUnixUs  uint64 // when the sample ends, by this node's clock
+	SMPercent int    // a rest is left out
+}
+
+// soon is by when there is a sample of whoever is at work.
+const soon = 2 * time.Second
+
+// ErrNotByProcess is wrapped when a driver does not tell GPU time by process, or tells of nobody while the GPU is busy: who was may have ended.
+var ErrNotByProcess = errors.New("the driver does not tell whose work keeps the GPU busy")
+
+// Utilization asks for the samples of a GPU since a time, in microseconds since 1970. Processes that have ended are in none.
+func (s Session) Utilization(uuid device.UUID, since uint64) ([]Used, error) {
+	handle, ret := s.lib.DeviceGetHandleByUUID(string(uuid))
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("ask NVML for %s: %w", uuid, asError(ret))
+	}
+	if s.lib.Extensions().LookupSymbol("nvmlDeviceGetProcessUtilization") != nil { // calling a missing function would end the process
+		return nil, fmt.Errorf("ask NVML for %s: %w", uuid, ErrNotByProcess)
+	}
+	samples, ret := handle.GetProcessUtilization(since)
+	switch {
+	case ret == nvml.ERROR_NOT_FOUND: // nobody was at work
+		samples = nil
+	case ret == nvml.ERROR_NOT_SUPPORTED:
+		return nil, fmt.Errorf("ask NVML for %s: %w", uuid, ErrNotByProcess)
+	case ret != nvml.SUCCESS:
+		return nil, fmt.Errorf("ask NVML who kept %s busy: %w", uuid, asError(ret))
+	}
+	used := make([]Used, 0, len(samples))
+	any := false
+	for _, sample := range samples {
+		if sample.SmUtil > 100 || sample.TimeStamp <= since { // drivers have been seen to answer with numbers that are no percentages
+			continue
+		}
+		any = any || sample.SmUtil > 0
+		used = append(used, Used{PID: int(sample.Pid), AtUnixUs: sample.TimeStamp, SMPercent: int(sample.SmUtil)})
+	}
+	// A driver that has nothing to say of who is at work has not seen an idle GPU. For a short while there may be no sample yet.
+	if !any && uint64(time.Now().Add(-soon).UnixMicro()) > since {
+		if rates, ret := handle.GetUtilizationRates(); ret == nvml.SUCCESS && rates.Gpu > 0 {
+			return nil, fmt.Errorf("ask NVML for %s: %w", uuid, ErrNotByProcess)
+		}
+	}
+	return used, nil
+}

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package discover
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestUtilizationByProcess(t *testing.T) {
+	node := twoH200()
+	has := error(nil)
+	node.ExtensionsFunc = func() nvml.ExtendedInterface {
+		return &mock.ExtendedInterface{LookupSymbolFunc: func(string) error { return has }}
+	}
+	session, err := Open(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu := at(node, 0)
+	ret, gpuPercent := nvml.SUCCESS, uint32(90)
+	var samples []nvml.ProcessUtilizationSample
+	gpu.GetProcessUtilizationFunc = func(since uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) {
+		if since != 100 {
+			t.Errorf("asked for what is since %d", since)
+		}
+		return samples, ret
+	}
+	gpu.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) {
+		return nvml.Utilization{Gpu: gpuPercent}, nvml.SUCCESS
+	}
+	sample := func(pid uint32, at uint64, percent uint32) nvml.ProcessUtilizationSample {
+		return nvml.ProcessUtilizationSample{Pid: pid, TimeStamp: at, SmUtil: percent}
+	}
+	samples = []nvml.ProcessUtilizationSample{sample(1, 200, 50), sample(2, 300, 0), sample(1, 300, 4000000000), sample(2, 100, 70)}
+	got, err := session.Utilization("GPU-aaaa", 100)
+	if diff := cmp.Diff([]Used{{1, 200, 50}, {2, 300, 0}}, got); diff != "" || err != nil {
+		t.Errorf("%v, %s", err, diff)
+	}
+	samples = samples[1:2]
+	if got, err := session.Utilization("GPU-aaaa", 100); !errors.Is(err, ErrNotByProcess) {
+		t.Errorf("a busy GPU, and processes that are not: %v, %v", got, err)
+	}
+	samples = nil
+	if got, err := session.Utilization("GPU-aaaa", 100); !errors.Is(err, ErrNotByProcess) {
+		t.Errorf("a busy GPU, and no processes: %v, %v", got, err)
+	}
+	samples = []nvml.ProcessUtilizationSample{sample(2, 300, 0)}
+	gpuPercent = 0
+	if got, err := session.Utilization("GPU-aaaa", 100); err != nil || len(got) != 1 {
+		t.Errorf("an idle GPU: %v, %v", got, err)
+	}
+	ret = nvml.ERROR_NOT_FOUND
+	if got, err := session.Utilization("GPU-aaaa", 100); err != nil || len(got) != 0 {
+		t.Errorf("nobody was at work: %v, %v", got, err)
+	}
+	for _, ret = range []nvml.Return{nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_GPU_IS_LOST} {
+		if _, err := session.Utilization("GPU-aaaa", 100); err == nil || errors.Is(err, ErrNotByProcess) != (ret == nvml.ERROR_NOT_SUPPORTED) {
+			t.Errorf("%d: %v", ret, err)
+		}
+	}
+	if _, err := session.Utilization("GPU-none", 100); err == nil {
+		t.Error("of a GPU that is not there")
+	}
+	has = errors.New("there is none")
+	if _, err := session.Utilization("GPU-aaaa", 100); !errors.Is(err, ErrNotByProcess) {
+		t.Errorf("without the function: %v", err)
+	}
+}

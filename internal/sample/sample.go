@@ -1,0 +1,284 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sample looks at what the slices of this node use, and keeps it in the timelines of their jobs. The GPU time of slices without
+// a share, which nobody meters, it estimates from the driver's samples.
+package sample
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+)
+
+// Sampler looks once.
+type Sampler struct {
+	Run  rundir.Dir
+	Held []state.Slice // all that are granted
+	// Ask is put to the driver, if there is a slice without a share.
+	Ask func(since map[device.UUID]uint64) (map[device.UUID]audit.Utilization, error)
+	// Owners says which jobs processes are of.
+	Owners func(held []state.Slice, pids []int) (map[int]uint32, error)
+	Now    time.Time
+	// IdleAfter is when a slice without GPU time is idle; 0: never.
+	IdleAfter time.Duration
+}
+
+// Result is what a look has seen.
+type Result struct {
+	Jobs, Slices, Sampled int    // looked at, and of how many slices the driver was asked
+	Problem               string // why GPU time may be unknown; "" also where it is the same as last time
+	Idle                  []Idle
+}
+
+// Idle is a slice that has had no GPU time for a while.
+type Idle struct {
+	Job    uint32
+	UID    uint32
+	Device device.UUID
+	Index  device.NVMLIndex
+	For    time.Duration
+	New    bool // it was not idle when it was last looked at
+	Alone  bool // so are all other slices of its job on this node
+}
+
+// job is one at whose slices somebody looks.
+type job struct {
+	grant  grant.Grant
+	file   *timeline.File
+	before []timeline.Sample // zero where nobody has looked before
+	looked bool
+	used   []ledger.DeviceUsage // nil: its ledger cannot be believed
+	since  time.Duration        // the last look
+}
+
+// Look looks once, and writes down what it has seen. It goes on where it can.
+func (s Sampler) Look() (Result, error) {
+	var result Result
+	last := readSeen(s.Run.Sample())
+	jobs, problems := s.jobs()
+	runs := make(map[device.UUID][]state.Run)
+	for _, slice := range s.Held {
+		runs[slice.Device] = append(runs[slice.Device], slice.Run())
+	}
+	got, next, err := s.askDriver(last, jobs, runs)
+	if err != nil {
+		problems = append(problems, err.Error())
+	}
+	for _, id := range slices.Sorted(maps.Keys(jobs)) {
+		look := s.lookAt(jobs[id], got)
+		if err := jobs[id].file.Add(look); errors.Is(err, fs.ErrNotExist) { // its folder is gone, and so is the job
+			continue
+		} else if err != nil {
+			problems = append(problems, err.Error())
+			continue
+		}
+		result.Jobs++
+		result.Slices += len(look.Slices)
+		result.Idle = append(result.Idle, s.idle(jobs[id], look)...)
+	}
+	for _, gpu := range got {
+		result.Sampled += len(gpu)
+	}
+	next.Problem = strings.Join(problems, "; ")
+	if next.Problem != last.Problem {
+		result.Problem = next.Problem
+	}
+	return result, next.write(s.Run.Sample())
+}
+
+// jobs are those whose use is counted.
+func (s Sampler) jobs() (all map[uint32]*job, problems []string) {
+	all = make(map[uint32]*job)
+	for _, slice := range s.Held {
+		if all[slice.Job] != nil {
+			continue
+		}
+		g, err := grant.Read(s.Run.Grant(slice.Job))
+		if err != nil || g.Restart != slice.Restart || g.Whole || g.Refusal != "" { // it comes, or goes
+			continue
+		}
+		j := &job{grant: g, before: make([]timeline.Sample, len(g.Slices)), since: s.Now.Sub(g.Since)}
+		j.file, err = timeline.Open(s.Run.Timeline(g.Job), usage.TimelineRun(g), g.GID)
+		if err != nil {
+			problems = append(problems, err.Error())
+			continue
+		}
+		if look, ok := j.file.Last(); ok {
+			j.before, j.looked, j.since = look.Slices, true, s.Now.Sub(time.Unix(look.AtUnixS, 0))
+		}
+		if used, err := ledger.ReadDevices(s.Run.Ledger(g.Job), g.Job, g.Bounds()); err == nil && len(used) == len(g.Slices) {
+			j.used = used
+		}
+		all[g.Job] = j
+	}
+	return all, problems
+}
+
+// metered is what the ledger says of a slice by now. A ledger is its job's to write: it can say more, never less than before.
+func (j *job) metered(slice int) int64 {
+	if j.used == nil {
+		return j.before[slice].MeteredMs
+	}
+	return max(j.before[slice].MeteredMs, int64(j.used[slice].BusyNs/1e6))
+}
+
+// isFree says that a slice has no share to keep, so that its GPU time need not be metered.
+func isFree(slice device.Slice) bool { return slice.SMPercent%100 == 0 }
+
+// askDriver says how much GPU time free slices have had, by GPU and job, that is not in their ledgers. Nothing is said of a GPU that the
+// driver does not tell of.
+func (s Sampler) askDriver(last seen, jobs map[uint32]*job, runs map[device.UUID][]state.Run) (map[device.UUID]map[uint32]had, seen, error) {
+	next := seen{AtUnixMs: s.Now.UnixMilli(), GPUs: make(map[device.UUID]seenGPU, len(runs))}
+	free := make(map[device.UUID][]uint32)
+	for _, id := range slices.Sorted(maps.Keys(jobs)) {
+		for _, slice := range jobs[id].grant.Slices {
+			if isFree(slice) {
+				free[slice.Device] = append(free[slice.Device], id)
+			}
+		}
+	}
+	ask := make(map[device.UUID]uint64, len(free))
+	for uuid, here := range runs {
+		next.GPUs[uuid] = seenGPU{LastUs: last.GPUs[uuid].LastUs, Runs: here}
+		if len(free[uuid]) > 0 {
+			ask[uuid] = last.from(uuid, s.Now)
+		}
+	}
+	if len(ask) == 0 {
+		return nil, next, nil
+	}
+	told, err := s.Ask(ask)
+	if err != nil {
+		return nil, next, err
+	}
+	used, pids := make(map[device.UUID]map[int]float64, len(ask)), []int(nil)
+	for uuid, since := range ask {
+		answer, here := told[uuid], next.GPUs[uuid]
+		if answer.Err != nil {
+			err = answer.Err
+			continue
+		}
+		if here.LastUs != since { // there may have been samples that are forgotten
+			since = 0
+		}
+		used[uuid] = weigh(answer.Used, since)
+		pids = slices.AppendSeq(pids, maps.Keys(used[uuid]))
+		for _, sample := range answer.Used {
+			here.LastUs = max(here.LastUs, sample.AtUnixUs)
+		}
+		next.GPUs[uuid] = here
+	}
+	owners, unseen := s.Owners(s.Held, pids)
+	if unseen != nil {
+		return nil, next, unseen
+	}
+	got := make(map[device.UUID]map[uint32]had, len(used))
+	for uuid := range used {
+		of := s.interval(last, jobs, uuid, used[uuid], owners)
+		of.free, of.whole = free[uuid], of.whole && last.stayed(uuid, runs[uuid])
+		got[uuid] = of.sampled()
+	}
+	return got, next, err
+}
+
+// interval puts together what is known of one GPU since the last look.
+func (s Sampler) interval(last seen, jobs map[uint32]*job, uuid device.UUID, used map[int]float64, owners map[int]uint32) interval {
+	ago, looked := last.since(s.Now)
+	of := interval{used: make(map[uint32]float64), metered: make(map[uint32]float64), whole: looked}
+	for _, pid := range slices.Sorted(maps.Keys(used)) {
+		if j := jobs[owners[pid]]; j != nil && j.slice(uuid) >= 0 {
+			of.used[owners[pid]] += used[pid]
+		} else {
+			of.others += used[pid]
+		}
+	}
+	for id, j := range jobs {
+		slice := j.slice(uuid)
+		if slice < 0 {
+			continue
+		}
+		// Nobody has looked at it, and it was there: when it had what is metered is not known.
+		if !j.looked && j.since > ago {
+			of.whole = false
+			continue
+		}
+		of.metered[id] = float64(j.metered(slice) - j.before[slice].MeteredMs)
+		if ago > remembered { // the samples are of a part of the time
+			of.metered[id] *= remembered.Seconds() / ago.Seconds()
+		}
+	}
+	return of
+}
+
+// slice is the place of a GPU among the job's slices; -1: it has none there.
+func (j *job) slice(uuid device.UUID) int {
+	return slices.IndexFunc(j.grant.Slices, func(s device.Slice) bool { return s.Device == uuid })
+}
+
+// lookAt is what is known of a job by now.
+func (s Sampler) lookAt(j *job, got map[device.UUID]map[uint32]had) timeline.Look {
+	look := timeline.Look{AtUnixS: s.Now.Unix()}
+	for i, slice := range j.grant.Slices {
+		before := j.before[i]
+		now := timeline.Sample{UsedMiB: before.UsedMiB, MeteredMs: j.metered(i), SampledMs: before.SampledMs, WaitedMs: before.WaitedMs,
+			LongestIdleS: before.LongestIdleS}
+		if j.used != nil {
+			now.UsedMiB, now.WaitedMs = usage.MiB(j.used[i].UsedBytes), max(before.WaitedMs, int64(j.used[i].WaitedNs/1e6))
+		}
+		known := j.used != nil
+		if isFree(slice) {
+			had, told := got[slice.Device][j.grant.Job]
+			if told {
+				sum := int64(math.Round(min(had.ms, max(0, float64(j.since.Milliseconds())))))
+				if before.SampledMs != nil {
+					sum += *before.SampledMs
+				}
+				now.SampledMs = &sum
+			}
+			known = known && told && !had.isBusy && j.looked && j.since <= remembered
+		}
+		if known && now.BusyMs() == before.BusyMs() {
+			now.IdleS = before.IdleS + int64(j.since/time.Second)
+			now.LongestIdleS = max(now.LongestIdleS, now.IdleS)
+		}
+		look.Slices = append(look.Slices, now)
+	}
+	return look
+}
+
+// idle are the slices of a job that are idle by now.
+func (s Sampler) idle(j *job, look timeline.Look) (found []Idle) {
+	if s.IdleAfter == 0 {
+		return nil
+	}
+	for i, slice := range j.grant.Slices {
+		for_, before := time.Duration(look.Slices[i].IdleS)*time.Second, time.Duration(j.before[i].IdleS)*time.Second
+		if for_ >= s.IdleAfter {
+			found = append(found, Idle{Job: j.grant.Job, UID: j.grant.UID, Device: slice.Device, Index: slice.Index, For: for_, New: before < s.IdleAfter})
+		}
+	}
+	for i := range found {
+		found[i].Alone = len(found) == len(j.grant.Slices)
+	}
+	return found
+}
+
+// String is what `vgpuctl sample` prints.
+func (r Result) String() string {
+	return fmt.Sprintf("looked at %d slices of %d jobs, the driver was asked about %d", r.Slices, r.Jobs, r.Sampled)
+}

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
+)
+
+// File is the timeline of a run, to be written by one sampler at a time. The file is root's; the group of the job's user may read it.
+type File struct {
+	path  string
+	run   Run
+	gid   int
+	lines lines
+	count int   // of lines
+	at    int   // where in the text the newest look begins
+	last  *Look // the newest; nil: none
+	prior *Look // the one before it
+}
+
+// Open reads as much of a file as a sampler has to know. One that is not there, or of an earlier run, is empty.
+func Open(path string, run Run, gid uint32) (*File, error) {
+	f := &File{path: path, run: run, gid: int(gid)}
+	found, err := readLines(path, run)
+	if isNone(err) {
+		return f, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open timeline: %w", err)
+	}
+	f.lines, f.count = found, bytes.Count(found.text, []byte("\n"))
+	for end := len(found.text); end > 0 && f.prior == nil; {
+		begin := bytes.LastIndexByte(found.text[:end-1], '\n') + 1
+		look, ok := parseLook(found.text[begin:end], run.Slices)
+		switch {
+		case ok && f.last == nil:
+			f.last, f.at = &look, begin
+		case ok:
+			f.prior = &look
+		}
+		end = begin
+	}
+	return f, nil
+}
+
+// Last is the newest look, if there is one.
+func (f *File) Last() (Look, bool) {
+	if f.last == nil {
+		return Look{}, false
+	}
+	return *f.last, true
+}
+
+// Add writes one more look. The newest is written over for as long as it is nearer to the one before it than looks are to be apart.
+func (f *File) Add(look Look) error {
+	switch {
+	case len(look.Slices) != f.run.Slices:
+		return fmt.Errorf("write timeline %s: a look at %d slices, of %d", f.path, len(look.Slices), f.run.Slices)
+	case f.last == nil:
+		return f.rewrite(everyS, []Look{look})
+	case f.prior != nil && f.last.AtUnixS-f.prior.AtUnixS < f.lines.head.EveryS-slackS:
+		return f.put(f.at, merge(*f.last, look))
+	case f.count >= maxKept:
+		all, err := Read(f.path, f.run)
+		if err != nil {
+			return fmt.Errorf("write timeline: %w", err)
+		}
+		return f.rewrite(f.lines.head.EveryS*2, append(fold(all.looks), look))
+	}
+	return f.put(len(f.lines.text), look)
+}
+
+// put writes a line at a place of the text, behind which nothing stays. It is one write, so that whoever dies, dies before or after it.
+func (f *File) put(at int, look Look) error {
+	line, err := json.Marshal(look)
+	if err != nil {
+		return fmt.Errorf("write timeline %s: %w", f.path, err)
+	}
+	fd, err := unix.Open(f.path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("write timeline: %w", &os.PathError{Op: "open", Path: f.path, Err: err})
+	}
+	file := os.NewFile(uintptr(fd), f.path)
+	defer file.Close()
+	begin := f.lines.begin + int64(at)
+	if _, err := file.WriteAt(append(line, '\n'), begin); err != nil {
+		return fmt.Errorf("write timeline: %w", err)
+	}
+	if err := file.Truncate(begin + int64(len(line)) + 1); err != nil {
+		return fmt.Errorf("write timeline: %w", err)
+	}
+	return nil
+}
+
+// rewrite replaces the file in one step.
+func (f *File) rewrite(every int64, looks []Look) error {
+	var out bytes.Buffer
+	lines := json.NewEncoder(&out)
+	if err := lines.Encode(head{version, f.run.Job, f.run.Restart, f.run.Slices, every}); err != nil {
+		return fmt.Errorf("write timeline %s: %w", f.path, err)
+	}
+	for _, look := range looks {
+		if err := lines.Encode(look); err != nil {
+			return fmt.Errorf("write timeline %s: %w", f.path, err)
+		}
+	}
+	if err := trusted.WriteFile(f.path, out.Bytes(), 0o640); err != nil {
+		return fmt.Errorf("write timeline: %w", err)
+	}
+	if f.gid == os.Getegid() {
+		return nil
+	}
+	if err := os.Lchown(f.path, -1, f.gid); err != nil {
+		return fmt.Errorf("write timeline: %w", err)
+	}
+	return nil
+}
