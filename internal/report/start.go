@@ -16,7 +16,7 @@ func Start(cfg config.Config, configPath string) error {
 	if !cfg.Report.Enabled {
 		return archiveAll(cfg)
 	}
-	if err := detached.Start(configPath, "report", "--flush"); err != nil {
+	if err := detached.Start(configPath, "records", "--flush"); err != nil {
 		return fmt.Errorf("start reporter: %w", err)
 	}
 	return nil

@@ -24,18 +24,18 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
-func reportCommand(o *options) *cobra.Command {
+func recordsCommand(o *options) *cobra.Command {
 	var flush, asJSON bool
 	var write bool
 	command := &cobra.Command{
-		Use:   "report [--flush]",
+		Use:   "records [--flush]",
 		Short: "Show the usage records that wait to be accounted; --flush writes them",
 		Long: `Show the usage records of ended jobs that wait to be written into Slurm's accounting database.
 
-vgpu-epilog starts "vgpuctl report --flush" after every job with vgpu; it goes on until nothing waits, or
+vgpu-epilog starts "vgpuctl records --flush" after every job with vgpu; it goes on until nothing waits, or
 until a record is older than report.retry_for. Only one works at a time, so it may be started by hand
 or by a timer as well. What was reported is in history/ of spool_dir.`,
-		Example: "  vgpuctl report\n  vgpuctl report --flush\n  sacct -j 123 -o JobID,ReqTRES,AllocTRES,AdminComment",
+		Example: "  vgpuctl records\n  vgpuctl records --flush\n  sacct -j 123 -o JobID,ReqTRES,AllocTRES,AdminComment",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			cfg, err := o.load()
@@ -65,7 +65,7 @@ func flushSpool(ctx context.Context, cfg config.Config, o *options) error {
 	if !cfg.Report.Enabled {
 		return errors.New("report.enabled is false in the configuration")
 	}
-	log, closer, err := logging.New("vgpuctl-report", cfg.Log)
+	log, closer, err := logging.New("vgpuctl-records", cfg.Log)
 	defer closer.Close()
 	if err != nil {
 		log.Error("the log goes to stderr", "reason", err)
@@ -80,7 +80,7 @@ func flushSpool(ctx context.Context, cfg config.Config, o *options) error {
 		Spool: cfg.Spool(),
 		Accounting: report.Slurm{
 			Commands: cfg.Slurm,
-			Writer:   []string{self, "report", "--write", "--config", o.configPath, "--node", o.node},
+			Writer:   []string{self, "records", "--write", "--config", o.configPath, "--node", o.node},
 		},
 		RetryFor: cfg.Report.RetryFor,
 		Log:      log,
@@ -127,7 +127,7 @@ func writeComments(ctx context.Context, cfg config.Config, in io.Reader, out io.
 	}
 }
 
-// backlogEntry is a record as `vgpuctl report --json` prints it.
+// backlogEntry is a record as `vgpuctl records --json` prints it.
 type backlogEntry struct {
 	usage.Record
 	AgeSeconds int64 `json:"age_seconds"`
