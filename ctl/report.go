@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/jobreport"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/picture"
+)
+
+func reportCommand(o *options) *cobra.Command {
+	var asJSON, plot bool
+	var svg string
+	command := &cobra.Command{
+		Use:   "report JOB",
+		Short: "Tell what a job made of its slices, and what to ask for the next time",
+		Long: `Tell what a job made of its slices: memory and GPU time against what was granted, peaks and when
+they were, allocations that were refused, time for which it was held back; and in notes what follows
+from that for the next time.
+
+A job that runs is told about on its node, to its user and to root. Of a job that has ended the
+accounting database tells, on any node where sacct does, as far as sacct shows it to who asks: each
+run and each node that has reported. Root on the node sees its usage records as well, whose time
+lines are finer than those in the database.
+
+JOB is a job id: 123, 123_4 for a task of an array, 123+1 for a component of a heterogeneous job.
+Exit codes: 0 told, 1 nothing is known of the job or it is somebody else's, 2 wrong usage, 78 config.yaml
+is wrong.`,
+		Example: "  vgpuctl report 123\n  vgpuctl report 123 --plot\n  vgpuctl report 123 --svg job123.svg\n" +
+			"  srun --jobid=123 --overlap vgpuctl report 123   # of a running job, on its node",
+		Args: oneJob,
+		RunE: func(command *cobra.Command, args []string) error {
+			cfg, err := o.load()
+			if err != nil {
+				return err
+			}
+			report, err := reportOf(command.Context(), cfg, args[0])
+			if err != nil {
+				return fmt.Errorf("report job %s: %w", args[0], err)
+			}
+			now, out := time.Now(), command.OutOrStdout()
+			report.Complete(now, time.Local)
+			if svg != "" {
+				if err := writePicture(out, svg, report, now); err != nil || svg == "-" {
+					return err
+				}
+			}
+			if asJSON {
+				return printJSON(out, report)
+			}
+			report.Text(out, jobreport.Look{Now: now, Loc: time.Local, Colour: bool(painter(out)), Columns: columnsOf(out), Strips: plot})
+			return nil
+		},
+	}
+	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	command.Flags().BoolVar(&plot, "plot", false, "draw memory and share over time, and when it was held back")
+	command.Flags().StringVar(&svg, "svg", "", "draw the same as a picture into `FILE`; - is standard output, and nothing else is printed")
+	_ = command.MarkFlagFilename("svg", "svg") // the flag is there
+	return command
+}
+
+// writePicture replaces a file whole, or not at all; a link of its name is not followed.
+func writePicture(out io.Writer, path string, report jobreport.Report, now time.Time) error {
+	var svg bytes.Buffer
+	if err := picture.SVG(&svg, report, now, time.Local); err != nil {
+		return fmt.Errorf("--svg=%s: %w", path, err)
+	}
+	if path == "-" {
+		_, err := out.Write(svg.Bytes())
+		return err
+	}
+	if err := renameio.WriteFile(path, svg.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("--svg=%s: %w", path, err)
+	}
+	return nil
+}
