@@ -15,6 +15,7 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
@@ -94,26 +95,27 @@ func (d drawn) strips(now time.Time, loc *time.Location) (memory, share *plot.Pl
 	}
 	memory, share = strip(d.run.Start, end, loc), strip(d.run.Start, end, loc)
 	memory.Y.Label.Text = "memory, MiB"
-	memory.Y.Max = 1.08 * float64(d.slice.MemMiB)
-	if err = curve(memory, used, "in use"); err != nil {
+	memory.Y.Max = 1.2 * float64(d.slice.MemMiB)
+	if err = curve(memory, used); err != nil {
 		return nil, nil, err
 	}
-	if err = level(memory, d.run.Start, end, float64(d.slice.MemMiB), fmt.Sprintf("limit, %d MiB", d.slice.MemMiB)); err != nil {
+	if err = level(memory, end, float64(d.slice.MemMiB), fmt.Sprintf("limit, %d MiB", d.slice.MemMiB)); err != nil {
 		return nil, nil, err
 	}
 	share.Y.Label.Text = "GPU time, %"
+	share.Title.Text = "shaded: held back by the share"
 	share.Y.Max = 100
 	if d.slice.Capped() {
-		share.Y.Max = min(100, math.Ceil(1.3*float64(d.slice.SMPercent)))
+		share.Y.Max = min(100, math.Ceil(1.2*float64(d.slice.SMPercent)))
 	}
 	if err = shade(share, d.slice.Cells()); err != nil {
 		return nil, nil, err
 	}
-	if err = curve(share, busy, "used"); err != nil {
+	if err = curve(share, busy); err != nil {
 		return nil, nil, err
 	}
 	if d.slice.Capped() {
-		err = level(share, d.run.Start, end, float64(d.slice.SMPercent), fmt.Sprintf("cap, %d %%", d.slice.SMPercent))
+		err = level(share, end, float64(d.slice.SMPercent), fmt.Sprintf("cap, %d %%", d.slice.SMPercent))
 	}
 	return memory, share, err
 }
@@ -123,50 +125,83 @@ func at(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 // strip is an empty plot over the time of the run.
 func strip(from, to time.Time, loc *time.Location) *plot.Plot {
 	p := plot.New()
-	format := "15:04"
-	switch length := to.Sub(from); {
-	case length > 48*time.Hour:
-		format = "Jan 2 15:04"
-	case length < 15*time.Minute:
-		format = "15:04:05"
-	}
 	p.X.Min, p.X.Max, p.Y.Min = at(from), at(to), 0
-	p.X.Tick.Marker = plot.TimeTicks{Format: format, Time: func(t float64) time.Time { return time.Unix(int64(t), 0).In(loc) }}
+	p.X.Tick.Marker = ticks{loc}
+	p.Title.Padding = vg.Millimeter
+	for _, style := range []*text.Style{&p.Title.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Y.Label.TextStyle} {
+		style.Font.Variant, style.Font.Size = "Sans", vg.Points(9)
+	}
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = grey, grey
 	p.Add(grid)
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.Padding = vg.Millimeter
 	return p
 }
 
+// ticks stand at round times of day.
+type ticks struct{ loc *time.Location }
+
+const mostTicks = 8
+
+var steps = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour,
+	6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour}
+
+// Ticks makes a plot.Ticker of it.
+func (t ticks) Ticks(low, high float64) (marks []plot.Tick) {
+	step, format := steps[len(steps)-1].Seconds(), "2006-01-02"
+	for _, s := range steps {
+		if (high-low)/s.Seconds() <= mostTicks {
+			step = s.Seconds()
+			break
+		}
+	}
+	switch {
+	case step < 60:
+		format = "15:04:05"
+	case high-low < 24*3600:
+		format = "15:04"
+	case step < 24*3600:
+		format = "Jan 2 15:04"
+	}
+	_, offset := time.Unix(int64(low), 0).In(t.loc).Zone()
+	shift := math.Mod(float64(offset), step)
+	for x := math.Ceil((low+shift)/step)*step - shift; x <= high; x += step {
+		marks = append(marks, plot.Tick{Value: x, Label: time.Unix(int64(x), 0).In(t.loc).Format(format)})
+	}
+	return marks
+}
+
 // curve is a line, and what is below it filled.
-func curve(p *plot.Plot, points plotter.XYs, name string) error {
+func curve(p *plot.Plot, points plotter.XYs) error {
 	line, err := plotter.NewLine(points)
 	if err != nil {
 		return err
 	}
 	line.Color, line.Width, line.FillColor = blue, vg.Points(1.2), pale
 	keep(p, line)
-	p.Legend.Add(name, line)
 	return nil
 }
 
-// level is a dashed line over the whole time.
-func level(p *plot.Plot, from, to time.Time, y float64, name string) error {
-	line, err := plotter.NewLine(plotter.XYs{{X: at(from), Y: y}, {X: at(to), Y: y}})
+// level is a dashed line over the whole time, with its name at the end.
+func level(p *plot.Plot, end time.Time, y float64, name string) error {
+	line, err := plotter.NewLine(plotter.XYs{{X: p.X.Min, Y: y}, {X: p.X.Max, Y: y}})
 	if err != nil {
 		return err
 	}
 	line.Color, line.Width, line.Dashes = red, vg.Points(1.2), []vg.Length{vg.Points(5), vg.Points(3)}
-	keep(p, line)
-	p.Legend.Add(name, line)
+	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: at(end), Y: y}}, Labels: []string{name}})
+	if err != nil {
+		return err
+	}
+	style := &label.TextStyle[0]
+	style.Color, style.XAlign, style.YAlign = red, draw.XRight, draw.YBottom
+	style.Font.Variant, style.Font.Size = "Sans", vg.Points(9)
+	label.Offset.X, label.Offset.Y = -vg.Millimeter, vg.Points(2)
+	keep(p, line, label)
 	return nil
 }
 
 // shade stands behind the curve for the times in which launches were held back, the darker the longer.
 func shade(p *plot.Plot, cells []timeline.Cell) error {
-	named := false
 	for _, cell := range cells {
 		if cell.Held <= 0 {
 			continue
@@ -180,17 +215,13 @@ func shade(p *plot.Plot, cells []timeline.Cell) error {
 		fill.A = uint8(20 + 120*cell.Held)
 		area.Color, area.LineStyle.Width = fill, 0
 		keep(p, area)
-		if !named {
-			p.Legend.Add("held back", area)
-			named = true
-		}
 	}
 	return nil
 }
 
 // keep adds what shall not widen the axes.
-func keep(p *plot.Plot, what plot.Plotter) {
+func keep(p *plot.Plot, what ...plot.Plotter) {
 	x, y := p.X, p.Y
-	p.Add(what)
+	p.Add(what...)
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = x.Min, x.Max, y.Min, y.Max
 }

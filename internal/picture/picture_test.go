@@ -71,13 +71,12 @@ func TestThePictureHasTheLimitAndTheCap(t *testing.T) {
 			t.Fatal(err)
 		}
 		texts, dashed := elements(t, out.Bytes())
-		for _, want := range []string{"limit, 8000 MiB", "cap, 30 %", "in use", "held back", "job 123 on n<1>, GPU-aaaa"} {
+		for _, want := range []string{"limit, 8000 MiB", "cap, 30 %", "shaded: held back by the share", "job 123 on n<1>, GPU-aaaa"} {
 			if got := count(texts, want); got != min(n, maxSlices) {
 				t.Errorf("%d slices: %q stands there %d times: %q", n, want, got, texts)
 			}
 		}
-		// The line and its sample in the legend, in both strips.
-		if dashed != 4*min(n, maxSlices) {
+		if dashed != 2*min(n, maxSlices) {
 			t.Errorf("%d slices: %d dashed lines", n, dashed)
 		}
 	}
