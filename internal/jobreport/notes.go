@@ -20,8 +20,8 @@ const (
 	heldHardly      = 2.0              // percent of the time: the cap cost nothing
 	tooShortToJudge = 10 * time.Minute // of a run: how much of the time was used says nothing yet
 	idleNoteworthy  = 10 * time.Minute
-	idlePart        = 0.1 // of the run: a pause that is shorter is no news
-	unusedAfter     = time.Minute
+	idlePart        = 0.1         // of the run: a pause that is shorter is no news
+	noteworthyAfter = time.Minute // of a run: a shorter one says little
 )
 
 // facts are what the rules go by.
@@ -116,7 +116,7 @@ func refusedRun(f facts) string {
 
 func unusedSlices(f facts) string {
 	all := len(f.Slices)
-	if f.wall < unusedAfter || all == 0 || len(f.used) == all {
+	if f.wall < noteworthyAfter || all == 0 || len(f.used) == all {
 		return ""
 	}
 	if len(f.used) > 0 {
@@ -139,7 +139,7 @@ func memoryRefused(f facts) string {
 
 func memorySpare(f facts) string {
 	advice, ok := adviseMiB(f.peakMiB, f.grantMiB)
-	if !ok || f.refusals > 0 || f.wall < unusedAfter {
+	if !ok || f.refusals > 0 || f.wall < noteworthyAfter {
 		return ""
 	}
 	return fmt.Sprintf("%speak %s: ask for --vgpu-mem=%d", f.so(), ofMemory(f.peakMiB, f.grantMiB), advice)
@@ -169,8 +169,13 @@ func memoryClose(f facts) string {
 	return fmt.Sprintf("%speak %s: little is left before allocations are refused", f.so(), ofMemory(f.peakMiB, f.grantMiB))
 }
 
+// muchHeld is about a run that is long enough: times are told to the second.
+func (f facts) muchHeld() bool {
+	return f.held != nil && *f.held.HeldPercent >= heldNoteworthy && f.wall >= noteworthyAfter
+}
+
 func heldByCap(f facts) string {
-	if f.held == nil || *f.held.HeldPercent < heldNoteworthy || !f.held.Capped() || !atCap(*f.held) {
+	if !f.muchHeld() || !f.held.Capped() || !atCap(*f.held) {
 		return ""
 	}
 	text := fmt.Sprintf("held back %.0f %% of the time by its own cap: with more than --vgpu-cores=%d it would be faster", *f.held.HeldPercent, f.held.SMPercent)
@@ -198,7 +203,7 @@ func atCap(s Slice) bool {
 }
 
 func heldByOthers(f facts) string {
-	if f.held == nil || *f.held.HeldPercent < heldNoteworthy || f.held.Capped() && atCap(*f.held) {
+	if !f.muchHeld() || f.held.Capped() && atCap(*f.held) {
 		return ""
 	}
 	return fmt.Sprintf("held back %.0f %% of the time although it had less than its share: it waited for its turn beside other slices, or for another process of the job",

@@ -44,6 +44,7 @@ func TestEachRuleHasItsThreshold(t *testing.T) {
 		"never used":                   {slice(func(s *Slice) { s.PeakMiB, s.GPUSeconds = 0, 0 }), "unused", "no GPU memory and no GPU time used"},
 		"never used, for a moment":     {short(slice(func(s *Slice) { s.PeakMiB, s.GPUSeconds = 0, 0 }), 59*time.Second), "unused", ""},
 		"held 50 % by the cap":         {slice(func(s *Slice) { s.Timeline = steady(120, 17900, 30000) }), "held-by-cap", "held back 50 % of the time by its own cap"},
+		"held, in a short run":         {short(slice(func(s *Slice) { s.GPUSeconds, s.WaitedSeconds = 17, 30 }), 59*time.Second), "held-by-cap", ""},
 		"held 18 % by the cap":         {slice(func(s *Slice) { s.Timeline = steady(120, 17900, 10800) }), "held-by-cap", ""},
 		"held by others":               {slice(func(s *Slice) { s.Timeline = steady(120, 9000, 30000) }), "held-by-others", "held back 50 % of the time although"},
 		"held by the cap, not others":  {slice(func(s *Slice) { s.Timeline = steady(120, 17900, 30000) }), "held-by-others", ""},
