@@ -327,9 +327,9 @@ func (d *doctor) reports(ctx context.Context) {
 	case err != nil:
 		d.fail("reports", "make it readable", "%v", err)
 	case len(bad) > 0:
-		d.fail("reports", "vgpuctl report --flush moves it aside", "%s in the spool is no usage record", bad[0])
+		d.fail("reports", "vgpuctl records --flush moves it aside", "%s in the spool is no usage record", bad[0])
 	case len(records) > 0 && time.Since(records[0].End) > backlogAge:
-		d.fail("reports", "vgpuctl report --flush, and `sacctmgr ping` or slurmdbd's log if that does not help",
+		d.fail("reports", "vgpuctl records --flush, and `sacctmgr ping` or slurmdbd's log if that does not help",
 			"%s, the oldest for %s", plural(len(records), "waiting record"), age(time.Since(records[0].End)))
 	default:
 		d.ok("reports", "%s", plural(len(records), "waiting record"))

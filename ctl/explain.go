@@ -97,12 +97,7 @@ spool_dir, as far as they are readable; any other one from the accounting databa
 JOB is a job id: 123, 123_4 for a task of an array, 123+1 for a component of a heterogeneous job.
 Exit codes: 0 explained, 1 nothing is known of the job, 2 wrong usage, 78 config.yaml is wrong.`,
 		Example: "  vgpuctl explain 123\n  vgpuctl explain 123_4 --json",
-		Args: func(command *cobra.Command, args []string) error {
-			if len(args) != 1 || !jobIDs.MatchString(args[0]) {
-				return exitError{exitUsage, fmt.Errorf("%s takes one job id: 123, 123_4 or 123+1", command.CommandPath())}
-			}
-			return nil
-		},
+		Args:    oneJob,
 		RunE: func(command *cobra.Command, args []string) error {
 			cfg, err := o.load()
 			if err != nil {
@@ -127,6 +122,14 @@ var (
 	errNoVGPU  = errors.New("it asked for no vgpu")
 	errUnknown = errors.New("it has no grant and no usage record on this node, and nothing of vgpu in the accounting database")
 )
+
+// oneJob takes the id of a job, as Slurm prints it.
+func oneJob(command *cobra.Command, args []string) error {
+	if len(args) != 1 || !jobIDs.MatchString(args[0]) {
+		return exitError{exitUsage, fmt.Errorf("%s takes one job id: 123, 123_4 or 123+1", command.CommandPath())}
+	}
+	return nil
+}
 
 func explain(ctx context.Context, cfg config.Config, id string) (explanation, error) {
 	database := report.Slurm{Commands: cfg.Slurm, Extra: slurmdb.HasExtra()}
@@ -247,12 +250,7 @@ func fromComment(row report.Row, comment report.Comment) explanation {
 	for _, node := range comment.NodeNames() {
 		for _, s := range comment.Nodes[node] {
 			slice := explainedSlice{Node: node, Device: string(s.GPU), MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: &s.PeakMiB, Refusals: &s.Refused}
-			switch {
-			case s.GPUSeconds != nil && s.Sampled:
-				slice.spent(usage.Time{GPUSeconds: *s.GPUSeconds, WaitedSeconds: s.WaitedSeconds}, usage.Sampled)
-			case s.GPUSeconds != nil && (*s.GPUSeconds > 0 || s.Cores%100 != 0): // earlier releases said 0 of what they did not know
-				slice.spent(usage.Time{GPUSeconds: *s.GPUSeconds, WaitedSeconds: s.WaitedSeconds}, usage.Metered)
-			}
+			slice.spent(s.Time())
 			e.Slices = append(e.Slices, slice)
 		}
 		if refusal := comment.Refusals[node]; refusal != "" {

@@ -78,6 +78,7 @@ Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 3 stray us
 78 config.yaml is wrong.`,
 		Example: `  vgpuctl status                 # this node's GPUs and slices
   vgpuctl explain 123            # what job 123 asked for, got and used
+  vgpuctl report 123 --plot      # what it made of that, and what to ask for the next time
   vgpuctl doctor                 # is this node set up right?`,
 		Version:       version.Number,
 		SilenceErrors: true,
@@ -93,7 +94,7 @@ Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 3 stray us
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml") // the flag is there
-	root.AddCommand(statusCommand(&o), explainCommand(&o), doctorCommand(&o), reportCommand(&o), setCommand(&o), sweepCommand(&o),
+	root.AddCommand(statusCommand(&o), explainCommand(&o), reportCommand(&o), doctorCommand(&o), recordsCommand(&o), setCommand(&o), sweepCommand(&o),
 		auditCommand(&o), sampleCommand(&o), devicesCommand(&o), configCommand(&o))
 	return root
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/jobreport"
 )
 
 func printJSON(out io.Writer, value any) error {
@@ -36,6 +38,16 @@ func painter(out io.Writer) paint {
 	return err == nil
 }
 
+// columnsOf is how wide a terminal is; 80 if it does not say, or is none.
+func columnsOf(out io.Writer) int {
+	if file, ok := out.(*os.File); ok {
+		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+			return int(size.Col)
+		}
+	}
+	return 80
+}
+
 func (p paint) good(text string) string { return p.with("32", text) }
 func (p paint) bad(text string) string  { return p.with("31", text) }
 func (p paint) bold(text string) string { return p.with("1", text) }
@@ -48,17 +60,7 @@ func (p paint) with(code, text string) string {
 }
 
 // age is a duration as squeue prints it: 1-02:03:04, 2:03:04, 3:04.
-func age(d time.Duration) string {
-	seconds := int64(max(d, 0) / time.Second)
-	days, hours, minutes := seconds/86400, seconds/3600%24, seconds/60%60
-	switch {
-	case days > 0:
-		return fmt.Sprintf("%d-%02d:%02d:%02d", days, hours, minutes, seconds%60)
-	case hours > 0:
-		return fmt.Sprintf("%d:%02d:%02d", hours, minutes, seconds%60)
-	}
-	return fmt.Sprintf("%d:%02d", minutes, seconds%60)
-}
+func age(d time.Duration) string { return jobreport.Length(d) }
 
 // userName is the name of a user, or its number if it has none here.
 func userName(uid uint32) string {

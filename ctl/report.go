@@ -4,165 +4,81 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
+	"bytes"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"text/tabwriter"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmdb"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/jobreport"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/picture"
 )
 
 func reportCommand(o *options) *cobra.Command {
-	var flush, asJSON bool
-	var write bool
+	var asJSON, plot bool
+	var svg string
 	command := &cobra.Command{
-		Use:   "report [--flush]",
-		Short: "Show the usage records that wait to be accounted; --flush writes them",
-		Long: `Show the usage records of ended jobs that wait to be written into Slurm's accounting database.
+		Use:   "report JOB",
+		Short: "Tell what a job made of its slices, and what to ask for the next time",
+		Long: `Tell what a job made of its slices: memory and GPU time against what was granted, peaks and when
+they were, allocations that were refused, time for which it was held back; and in notes what follows
+from that for the next time.
 
-vgpu-epilog starts "vgpuctl report --flush" after every job with vgpu; it goes on until nothing waits, or
-until a record is older than report.retry_for. Only one works at a time, so it may be started by hand
-or by a timer as well. What was reported is in history/ of spool_dir.`,
-		Example: "  vgpuctl report\n  vgpuctl report --flush\n  sacct -j 123 -o JobID,ReqTRES,AllocTRES,AdminComment",
-		Args:    noArguments,
-		RunE: func(command *cobra.Command, _ []string) error {
+A job that runs is told about on its node, to its user and to root. Of a job that has ended the
+accounting database tells, on any node where sacct does, as far as sacct shows it to who asks: each
+run and each node that has reported. Root on the node sees its usage records as well, whose time
+lines are finer than those in the database.
+
+JOB is a job id: 123, 123_4 for a task of an array, 123+1 for a component of a heterogeneous job.
+Exit codes: 0 told, 1 nothing is known of the job or it is somebody else's, 2 wrong usage, 78 config.yaml
+is wrong.`,
+		Example: "  vgpuctl report 123\n  vgpuctl report 123 --plot\n  vgpuctl report 123 --svg job123.svg\n" +
+			"  srun --jobid=123 --overlap vgpuctl report 123   # of a running job, on its node",
+		Args: oneJob,
+		RunE: func(command *cobra.Command, args []string) error {
 			cfg, err := o.load()
 			if err != nil {
 				return err
 			}
-			switch {
-			case write:
-				return writeComments(command.Context(), cfg, command.InOrStdin(), command.OutOrStdout())
-			case flush:
-				return flushSpool(command.Context(), cfg, o)
+			report, err := reportOf(command.Context(), cfg, args[0])
+			if err != nil {
+				return fmt.Errorf("report job %s: %w", args[0], err)
 			}
-			return showBacklog(command.OutOrStdout(), cfg, asJSON)
+			now, out := time.Now(), command.OutOrStdout()
+			report.Complete(now, time.Local)
+			if svg != "" {
+				if err := writePicture(out, svg, report, now); err != nil || svg == "-" {
+					return err
+				}
+			}
+			if asJSON {
+				return printJSON(out, report)
+			}
+			report.Text(out, jobreport.Look{Now: now, Loc: time.Local, Colour: bool(painter(out)), Columns: columnsOf(out), Strips: plot})
+			return nil
 		},
 	}
-	command.Flags().BoolVar(&flush, "flush", false, "write them, and try again until they are written")
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	// A part of a flush, in a process of its own: Slurm's library ends it when it likes.
-	command.Flags().BoolVar(&write, "write", false, "change texts of jobs as standard input says")
-	if err := command.Flags().MarkHidden("write"); err != nil {
-		panic(err) // the flag is defined one line above
-	}
+	command.Flags().BoolVar(&plot, "plot", false, "draw memory and share over time, and when it was held back")
+	command.Flags().StringVar(&svg, "svg", "", "draw the same as a picture into `FILE`; - is standard output, and nothing else is printed")
+	_ = command.MarkFlagFilename("svg", "svg") // the flag is there
 	return command
 }
 
-func flushSpool(ctx context.Context, cfg config.Config, o *options) error {
-	if err := report.Enabled(cfg); err != nil {
+// writePicture replaces a file whole, or not at all; a link of its name is not followed.
+func writePicture(out io.Writer, path string, report jobreport.Report, now time.Time) error {
+	var svg bytes.Buffer
+	if err := picture.SVG(&svg, report, now, time.Local); err != nil {
+		return fmt.Errorf("--svg=%s: %w", path, err)
+	}
+	if path == "-" {
+		_, err := out.Write(svg.Bytes())
 		return err
 	}
-	log, closer, err := logging.New("vgpuctl-report", cfg.Log)
-	defer closer.Close()
-	if err != nil {
-		log.Error("the log goes to stderr", "reason", err)
-	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, unix.SIGTERM)
-	defer stop()
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	reporter := report.Reporter{
-		Spool: cfg.Spool(),
-		Accounting: report.Slurm{
-			Commands: cfg.Slurm,
-			Extra:    slurmdb.HasExtra(),
-			Writer:   []string{self, "report", "--write", "--config", o.configPath, "--node", o.node},
-		},
-		Field:    cfg.AccountingField,
-		After:    afterOthers(),
-		RetryFor: cfg.Report.RetryFor,
-		Log:      log,
-		Retry:    report.DefaultRetry,
-		Settle:   report.DefaultSettle,
-		Spread:   report.DefaultSpread,
-	}
-	return reporter.Flush(ctx)
-}
-
-// writeComments carries out the orders that come on in, and answers each.
-func writeComments(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer) error {
-	library, err := slurmdb.Library(ctx, cfg.Slurm.Sacctmgr)
-	if errors.Is(err, slurmdb.ErrNoLibrary) {
-		return exitError{report.ExitNoWriter, err}
-	}
-	if err != nil {
-		return err
-	}
-	db, err := slurmdb.Open(library)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	orders, replies := json.NewDecoder(in), json.NewEncoder(out)
-	for {
-		var order report.Order
-		if err := orders.Decode(&order); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("read an order: %w", err)
-		}
-		row := slurmdb.Row{JobID: order.JobID, Cluster: order.Cluster, State: order.State, Submit: order.Submit, End: order.End}
-		var reply report.Reply
-		var changed *slurmdb.ChangedError
-		if err := db.SetText(row, string(order.Field), order.Was, order.Text); errors.As(err, &changed) {
-			reply.Changed = &changed.Is
-		} else if err != nil {
-			reply.Error = err.Error()
-		}
-		if err := replies.Encode(reply); err != nil { // written at once: the library may end this process
-			return fmt.Errorf("answer an order: %w", err)
-		}
-	}
-}
-
-// backlogEntry is a record as `vgpuctl report --json` prints it.
-type backlogEntry struct {
-	usage.Record
-	AgeSeconds int64 `json:"age_seconds"`
-}
-
-func showBacklog(out io.Writer, cfg config.Config, asJSON bool) error {
-	records, bad, err := usage.List(cfg.Spool())
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		entries := []backlogEntry{}
-		for _, rec := range records {
-			entries = append(entries, backlogEntry{rec, int64(time.Since(rec.End) / time.Second)})
-		}
-		return printJSON(out, entries)
-	}
-	fmt.Fprintf(out, "%s in %s\n", plural(len(records), "waiting record"), cfg.Spool().Usage())
-	if len(records) > 0 {
-		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "JOB\tRUN\tNODE\tUSER\tSLICES\tGPU S\tWAITING\tREFUSED BECAUSE")
-		for _, rec := range records {
-			var used float64
-			for _, d := range rec.Devices {
-				used += d.GPUSeconds
-			}
-			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s\n", rec.Job, rec.Restart, rec.Node, userName(rec.UID), len(rec.Devices), seconds(&used), age(time.Since(rec.End)), rec.Refusal)
-		}
-		table.Flush()
-	}
-	for _, name := range bad {
-		fmt.Fprintf(out, "%s is no usage record; --flush moves it to %s\n", name, cfg.Spool().History())
+	if err := renameio.WriteFile(path, svg.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("--svg=%s: %w", path, err)
 	}
 	return nil
 }

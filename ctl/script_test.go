@@ -108,6 +108,9 @@ case $9 in *,Extra,*) e=$d$d ;; esac
 case $7 in
 9|8_3) printf '%s\n' "c${d}8_3${d}9${d}COMPLETED${d}90${d}100${d}200${d}2${d}n[1-2]${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n1\":[{\"gpu\":\"GPU-aaaa\",\"mem_mib\":3000,\"cores\":0,\"peak_mib\":12,\"refused\":0}]},\"refusals\":{\"n2\":\"no GPU has 3000 MiB free\"}}}${e}c" ;;
 10) printf '%s\n' "c${d}10${d}10${d}COMPLETED${d}90${d}100${d}200${d}1${d}n1${d}paid${e}c" ;;
+13) printf '%s\n' "c${d}13${d}13${d}REQUEUED${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{},\"refusals\":{\"n1\":\"no GPU has 3000 MiB free\"}}}${e}c" \
+	"c${d}13${d}13${d}COMPLETED${d}300${d}400${d}4000${d}2${d}n[1-2]${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n2\":[{\"gpu\":\"GPU-bbbb\",\"mem_mib\":3000,\"cores\":30,\"peak_mib\":1000,\"refused\":0,\"gpu_s\":540,\"waited_s\":700,\"curve\":\"400,600,1000,300,0zzzzz,0zzz00,0zz000\"}]}}}${e}c" ;;
+14) printf '%s\n' "c${d}14${d}14${d}RUNNING${d}90${d}100${d}Unknown${d}1${d}n5${d}${e}c" ;;
 12) echo "sacct: error: Connection refused" >&2; exit 1 ;;
 esac
 `

@@ -22,6 +22,8 @@ import (
 //	{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-…","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5,"waited_s":3.1}]}}}
 //	{"vgpu":{"v":1,"nodes":{},"refusals":{"n1":"no GPU has 3000 MiB free"}}}
 //
+// A slice has its use over time as "curve", too (curve.go), as long as there is room.
+//
 // Other keys of an object that is there already are kept; a text that is none moves to the key "text".
 //
 // Where only sacctmgr can write, Slurm 22.05 turns every quote into ` and every letter into lower
@@ -59,6 +61,20 @@ type CommentSlice struct {
 	GPUSeconds    *float64    `json:"gpu_s,omitempty"`   // seconds of GPU time used; nil: not known
 	Sampled       bool        `json:"sampled,omitempty"` // gpu_s is estimated from the driver's samples
 	WaitedSeconds float64     `json:"waited_s"`          // seconds for which the share held launches back; threads add up
+	Curve         string      `json:"curve,omitempty"`   // its use over time (curve.go), where there is room for it
+}
+
+// Time is what is known of the slice's GPU time, and how. Earlier releases said 0 of what they did not know.
+func (s CommentSlice) Time() (usage.Time, usage.Source) {
+	switch {
+	case s.GPUSeconds == nil:
+		return usage.Time{WaitedSeconds: s.WaitedSeconds}, ""
+	case s.Sampled:
+		return usage.Time{GPUSeconds: *s.GPUSeconds, WaitedSeconds: s.WaitedSeconds}, usage.Sampled
+	case *s.GPUSeconds > 0 || s.Cores%100 != 0:
+		return usage.Time{GPUSeconds: *s.GPUSeconds, WaitedSeconds: s.WaitedSeconds}, usage.Metered
+	}
+	return usage.Time{WaitedSeconds: s.WaitedSeconds}, ""
 }
 
 // ParseComment finds our part in an AdminComment.
@@ -151,13 +167,17 @@ func Merge(existing string, rec usage.Record) (string, error) {
 		comment.Refusals[rec.Node] = rec.Refusal
 	} else {
 		comment.Nodes[rec.Node] = slicesOf(rec)
+		addCurves(comment.Nodes[rec.Node], rec)
 	}
-	part, err := marshal(comment)
-	if err != nil {
-		return "", fmt.Errorf("merge admin comment: %w", err)
+	merged, err := write(object, comment)
+	if err == nil && len(merged) > maxCurvesBytes { // the time lines of the first nodes to report have room
+		comment.withoutCurves(rec.Node)
+		merged, err = write(object, comment)
 	}
-	object["vgpu"] = json.RawMessage(part)
-	merged, err := marshal(object)
+	if err == nil && len(merged) > MaxCommentBytes {
+		comment.withoutCurves(slices.Collect(maps.Keys(comment.Nodes))...)
+		merged, err = write(object, comment)
+	}
 	if err != nil {
 		return "", fmt.Errorf("merge admin comment: %w", err)
 	}
@@ -165,6 +185,16 @@ func Merge(existing string, rec usage.Record) (string, error) {
 		return "", fmt.Errorf("%w: %d bytes", ErrCommentFull, len(merged))
 	}
 	return merged, nil
+}
+
+// write is the text of the whole object with our part in it.
+func write(object map[string]json.RawMessage, comment Comment) (string, error) {
+	part, err := marshal(comment)
+	if err != nil {
+		return "", err
+	}
+	object["vgpu"] = json.RawMessage(part)
+	return marshal(object)
 }
 
 // marshal keeps <, > and & as they are: sacct prints the text as it stands.
@@ -214,7 +244,7 @@ func Stands(text string, rec usage.Record) bool {
 			if !strings.EqualFold(string(got[i].GPU), string(want[i].GPU)) {
 				return false
 			}
-			got[i].GPU = want[i].GPU
+			got[i].GPU, got[i].Curve = want[i].GPU, want[i].Curve
 			if !reflect.DeepEqual(got[i], want[i]) {
 				return false
 			}

@@ -62,3 +62,6 @@ func isRowOf(row Row, rec usage.Record) bool {
 }
 
 func distance(row Row, rec usage.Record) time.Duration { return rec.Start.Sub(row.Start).Abs() }
+
+// IsOf says that the row is that of a record's run.
+func (r Row) IsOf(rec usage.Record) bool { return r.Job == rec.Job && isRowOf(r, rec) }

@@ -24,7 +24,7 @@ func Start(cfg config.Config, configPath string) error {
 		return nil
 	}
 	// A spool that cannot be looked at is the reporter's to complain of.
-	if err := detached.Start(configPath, "report", "--flush"); err != nil {
+	if err := detached.Start(configPath, "records", "--flush"); err != nil {
 		return fmt.Errorf("start reporter: %w", err)
 	}
 	return nil

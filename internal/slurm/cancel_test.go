@@ -56,11 +56,14 @@ func TestCancelNamesOneJob(t *testing.T) {
 }
 
 func TestAJobWithOtherNodesIsLeftAlone(t *testing.T) {
-	for record, want := range map[string]string{"salloc.txt": "notify 24 it's why\ncancel 24\n", "two-nodes.txt": "", "het-component.txt": ""} {
-		job := map[string]uint32{"salloc.txt": 24, "two-nodes.txt": 21, "het-component.txt": 29}[record]
-		client, said := canceller(t, record, "true")
-		if done, err := client.CancelOnly(context.Background(), job, "n08", "it's why"); err != nil || said() != want || done != (want != "") {
-			t.Errorf("%s: %v, %v, called %q", record, done, err, said())
+	for line, want := range map[string]string{
+		`24|24|RUNNING|n08`:      "notify 24 it's why\ncancel 24\n",
+		`24|24|RUNNING|n[08-09]`: "",
+		`24|24+1|RUNNING|n08`:    "",
+	} {
+		client, said := canceller(t, line+`\n`, "true")
+		if done, err := client.CancelOnly(context.Background(), 24, "n08", "it's why"); err != nil || said() != want || done != (want != "") {
+			t.Errorf("%s: %v, %v, called %q", line, done, err, said())
 		}
 	}
 }

@@ -21,6 +21,6 @@ slurm-vgpu is installed, and nothing of it is active yet. On a compute node, nex
   vgpu-gres inventory --write     write down this node's GPUs
   vgpu-gres gres.conf             print its lines for gres.conf; vgpu-gres slurm.conf those for slurm.conf
   vgpu-gres check                 say what else is missing (Prolog, Epilog, plugstack.conf)
-  systemctl enable slurm-vgpu-inventory.service slurm-vgpu-report.timer slurm-vgpu-sweep.timer slurm-vgpu-audit.timer slurm-vgpu-sample.timer
+  systemctl enable slurm-vgpu-inventory.service slurm-vgpu-records.timer slurm-vgpu-sweep.timer slurm-vgpu-audit.timer slurm-vgpu-sample.timer
 slurm-vgpu(7) tells the whole.
 END

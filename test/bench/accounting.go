@@ -64,7 +64,7 @@ func (b *bench) records(ctx context.Context) error {
 	reporter := report.Reporter{
 		Spool: cfg.Spool(),
 		Accounting: report.Slurm{Commands: cfg.Slurm,
-			Writer: []string{b.tool("vgpuctl"), "report", "--write", "--config", b.cluster.ConfigPath(), "--node", node}},
+			Writer: []string{b.tool("vgpuctl"), "records", "--write", "--config", b.cluster.ConfigPath(), "--node", node}},
 		RetryFor: cfg.Report.RetryFor, Log: hclog.NewNullLogger(), Retry: report.DefaultRetry, Settle: report.DefaultSettle,
 	}
 	if err := os.Setenv("SLURM_CONF", b.cluster.Home.Path("etc", "slurm.conf")); err != nil { // for what the reporter runs

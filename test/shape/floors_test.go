@@ -22,8 +22,8 @@ var floors = [][]string{
 	{"devfiles", "driver", "inventory", "ledger", "place", "rundir", "slurm"},
 	{"config", "discover", "grant", "pages", "slurmconf", "timeline", "waiting"},
 	{"logging", "sitecheck", "state", "usage"},
-	{"audit", "launch", "release", "report", "wake"},
-	{"sample", "sweep"},
+	{"audit", "jobreport", "launch", "release", "report", "wake"},
+	{"picture", "sample", "sweep"},
 }
 
 // pure packages give the same answer to the same question: whoever reads files, asks the system or starts

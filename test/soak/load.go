@@ -155,7 +155,7 @@ func (s *soak) rest(ctx context.Context, killed bool) (time.Duration, error) {
 			}
 			last = fmt.Sprint(len(waiting), " records wait")
 			for _, node := range s.cluster.Nodes { // the timer's part: a killed reporter is not started again by itself
-				s.cluster.Run(ctx, s.cluster.Root(), s.tool(node, "report --flush"))
+				s.cluster.Run(ctx, s.cluster.Root(), s.tool(node, "records --flush"))
 			}
 		}
 		time.Sleep(time.Second)
@@ -168,7 +168,7 @@ func (s *soak) sweep(ctx context.Context) error {
 	time.Sleep(61 * time.Second)
 	for range 2 { // what a sweep finds may be reported after it
 		for _, node := range s.cluster.Nodes {
-			for _, command := range []string{"sweep", "report --flush"} {
+			for _, command := range []string{"sweep", "records --flush"} {
 				if result := s.cluster.Run(ctx, s.cluster.Root(), s.tool(node, command)); result.Code != 0 {
 					return fmt.Errorf("%s", result)
 				}

@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/jobreport"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+)
+
+// stateRunning is Slurm's word.
+const stateRunning = "RUNNING"
+
+// reportOf gathers what who asks may know of a job: the grant and the ledger on its node, the accounting database, and the
+// usage records that root can read.
+func reportOf(ctx context.Context, cfg config.Config, id string) (jobreport.Report, error) {
+	database := report.Slurm{Commands: cfg.Slurm}
+	job, err := database.Number(ctx, id)
+	if err != nil {
+		return jobreport.Report{}, err
+	}
+	found := jobreport.Report{Job: job, JobID: id}
+	here, err := runHere(cfg, job, &found)
+	if err != nil {
+		return found, err
+	}
+	records, err := usage.Find(cfg.Spool(), job)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		return found, err
+	}
+	for _, rec := range records {
+		found.User = userName(rec.UID)
+	}
+	rows, dbErr := database.Rows(ctx, []uint32{job})
+	slices.SortFunc(rows, func(a, b report.Row) int { return a.Submit.Compare(b.Submit) })
+	for i, row := range rows {
+		run := runOfRow(row)
+		if here != nil && i == len(rows)-1 && !row.Ended {
+			run = withNode(run, *here)
+			here = nil
+			if row.Nodes > 1 {
+				run.Missing = fmt.Sprintf("it runs on %s; of its other nodes ask there: srun --jobid=%s --overlap -w NODE vgpuctl report %s", row.NodeList, id, id)
+			}
+		}
+		records = slices.DeleteFunc(records, func(rec usage.Record) bool {
+			mine := row.IsOf(rec)
+			if mine {
+				run = withNode(run, runOfRecord(rec))
+			}
+			return mine
+		})
+		found.Runs = append(found.Runs, missing(run, row, id))
+	}
+	for _, rec := range records {
+		found.Runs = append(found.Runs, runOfRecord(rec))
+	}
+	if here != nil {
+		found.Runs = append(found.Runs, *here)
+	}
+	slices.SortStableFunc(found.Runs, func(a, b jobreport.Run) int { return a.Start.Compare(b.Start) })
+	return found, nothing(found, dbErr)
+}
+
+// nothing is the error of a report that tells nothing.
+func nothing(found jobreport.Report, dbErr error) error {
+	why := "it has no slice on this node, and the accounting database has nothing of it, or does not show it to you"
+	for _, run := range found.Runs {
+		if len(run.Slices) > 0 || len(run.Refusals) > 0 {
+			return nil
+		}
+		if run.Missing != "" {
+			why = run.Missing
+		}
+	}
+	if dbErr != nil && !errors.Is(dbErr, report.ErrNoRow) {
+		return dbErr
+	}
+	return errors.New(why)
+}
+
+// runHere is the run of a job that is on this node now; nil if there is none.
+func runHere(cfg config.Config, job uint32, found *jobreport.Report) (*jobreport.Run, error) {
+	g, err := grant.Read(cfg.Run().Grant(job))
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(cfg.Run().None(job)); err == nil {
+			return nil, errNoVGPU
+		}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	found.User = userName(g.UID)
+	if euid := os.Geteuid(); euid != 0 && uint32(euid) != g.UID {
+		return nil, fmt.Errorf("it is %s's and runs: what it uses is shown to %s and to root; others see what sacct shows when it has ended", found.User, found.User)
+	}
+	return runOfGrant(cfg.Run(), g)
+}
+
+func runOfGrant(dir rundir.Dir, g grant.Grant) (*jobreport.Run, error) {
+	run := &jobreport.Run{State: stateRunning, Submitted: g.Submitted, Start: g.Since, Policy: string(g.Policy), Slices: []jobreport.Slice{}}
+	if g.Refusal != "" {
+		run.Refusals = map[string]string{g.Node: g.Refusal}
+		return run, nil
+	}
+	used, err := usage.Collect(dir, g)
+	if err != nil && !g.Whole {
+		return nil, err
+	}
+	history, err := timeline.Read(dir.Timeline(g.Job), usage.TimelineRun(g))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, timeline.ErrOther) {
+		return nil, err
+	}
+	now := timeline.Look{AtUnixS: time.Now().Unix()}
+	for i, s := range g.Slices {
+		slice := jobreport.Slice{Node: g.Node, Device: s.Device, MemMiB: s.MemMiB, SMPercent: s.SMPercent, Whole: g.Whole}
+		last, _ := history.Last(i)
+		if !g.Whole {
+			d := used.Devices[i]
+			held := usage.MiB(d.UsedBytes)
+			slice.UsedMiB, slice.PeakMiB, slice.Refusals = &held, usage.MiB(d.PeakBytes), d.Refusals
+			slice.Time, slice.TimeSource = usage.Spent(s.SMPercent, d, last)
+			last.UsedMiB = held
+			last.MeteredMs, last.WaitedMs = max(last.MeteredMs, int64(d.BusyNs/1e6)), max(last.WaitedMs, int64(d.WaitedNs/1e6))
+		}
+		now.Slices = append(now.Slices, last)
+		run.Slices = append(run.Slices, slice)
+	}
+	history = history.End(now)
+	for i := range run.Slices {
+		run.Slices[i].Timeline = history.Points(i, timeline.MaxRecorded)
+	}
+	return run, nil
+}
+
+func runOfRecord(rec usage.Record) jobreport.Run {
+	run := jobreport.Run{State: "ENDED", Submitted: rec.Submitted, Start: rec.Start, End: rec.End, Slices: []jobreport.Slice{}}
+	if asked, err := request.Decode(rec.Request); err == nil {
+		run.Policy = string(asked.Policy)
+	}
+	if rec.Refusal != "" {
+		run.Refusals = map[string]string{rec.Node: rec.Refusal}
+	}
+	for _, d := range rec.Devices {
+		run.Slices = append(run.Slices, jobreport.Slice{Node: rec.Node, Device: d.Device, MemMiB: d.MemMiB, SMPercent: d.SMPercent,
+			PeakMiB: d.PeakMiB, Refusals: d.Refusals, Time: d.Time, TimeSource: d.Source(), Timeline: d.Timeline})
+	}
+	return run
+}
+
+// runOfRow is what the database tells of a run, on all nodes that have reported.
+func runOfRow(row report.Row) jobreport.Run {
+	run := jobreport.Run{State: row.State, Submitted: row.Submit, Start: row.Start, Slices: []jobreport.Slice{}}
+	if row.Ended {
+		run.End = row.End
+	}
+	comment, err := report.ParseComment(row.Comment())
+	if err != nil {
+		return run
+	}
+	run.Refusals = comment.Refusals
+	for _, node := range comment.NodeNames() {
+		for _, s := range comment.Nodes[node] {
+			slice := jobreport.Slice{Node: node, Device: s.GPU, MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: s.PeakMiB, Refusals: s.Refused}
+			slice.Time, slice.TimeSource = s.Time()
+			if points, err := s.Points(); err == nil { // somebody else's text is no time line
+				slice.Timeline = points
+			}
+			run.Slices = append(run.Slices, slice)
+		}
+	}
+	return run
+}
+
+// withNode puts what is known on this node in the place of what the database says of it.
+func withNode(run, here jobreport.Run) jobreport.Run {
+	for _, s := range here.Slices {
+		run.Slices = slices.DeleteFunc(run.Slices, func(old jobreport.Slice) bool { return strings.EqualFold(old.Node, s.Node) })
+	}
+	run.Slices = append(run.Slices, here.Slices...)
+	slices.SortStableFunc(run.Slices, func(a, b jobreport.Slice) int { return strings.Compare(a.Node, b.Node) })
+	for node, why := range here.Refusals {
+		if run.Refusals == nil {
+			run.Refusals = map[string]string{}
+		}
+		run.Refusals[node] = why
+	}
+	run.Policy = here.Policy
+	return run
+}
+
+// missing says what is not known of a run, and where it is.
+func missing(run jobreport.Run, row report.Row, id string) jobreport.Run {
+	reported := map[string]bool{}
+	for _, s := range run.Slices {
+		reported[s.Node] = true
+	}
+	for node := range run.Refusals {
+		reported[node] = true
+	}
+	switch {
+	case run.Missing != "":
+	case strings.HasPrefix(row.State, "PENDING"):
+		run.Missing = "it waits in the queue"
+	case !row.Ended && len(reported) == 0:
+		run.Missing = fmt.Sprintf("it runs on %s: ask there (srun --jobid=%s --overlap vgpuctl report %s)", row.NodeList, id, id)
+	case row.Ended && len(reported) == 0 && time.Since(row.End) < time.Hour:
+		run.Missing = "it asked for no vgpu, or its node has not reported yet, which takes some seconds"
+	case row.Ended && len(reported) == 0:
+		run.Missing = "the accounting database has nothing of vgpu: it asked for none, or its node has not reported"
+	case row.Ended && len(reported) < row.Nodes:
+		run.Missing = fmt.Sprintf("%d of %d nodes did not report (yet)", row.Nodes-len(reported), row.Nodes)
+	}
+	return run
+}

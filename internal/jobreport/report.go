@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package jobreport tells a job's user what the job did with its slices, and what to ask for the next time. It reads
+// nothing: who has found out what a job used hands it over as a Report.
+package jobreport
+
+import (
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+)
+
+// Report is one job, as `vgpuctl report --json` prints it.
+type Report struct {
+	Job   uint32 `json:"job"`
+	JobID string `json:"job_id"`         // as it was asked for: 123, 123_4, 123+1
+	User  string `json:"user,omitempty"` // empty: who has the slices is not told
+	Runs  []Run  `json:"runs"`           // the oldest first
+}
+
+// Run is one run of the job, on all nodes that are known here.
+type Run struct {
+	State     string            `json:"state"` // RUNNING, or Slurm's word for how it ended
+	Submitted time.Time         `json:"submitted,omitzero"`
+	Start     time.Time         `json:"start,omitzero"`
+	End       time.Time         `json:"end,omitzero"` // zero: it runs
+	Policy    string            `json:"policy,omitempty"`
+	Slices    []Slice           `json:"slices"`
+	Refusals  map[string]string `json:"refusals,omitempty"` // by node: why it got no slice there
+	Missing   string            `json:"missing,omitempty"`  // what is not known here, and where it is
+	Notes     []Note            `json:"notes"`
+}
+
+// Slice is what was granted on one GPU, and what became of it.
+type Slice struct {
+	Node      string      `json:"node"`
+	Device    device.UUID `json:"device"`
+	MemMiB    int64       `json:"mem_mib"`
+	SMPercent int         `json:"sm_percent"` // 0: no cap
+	Whole     bool        `json:"whole,omitempty"`
+	UsedMiB   *int64      `json:"used_mib,omitempty"` // now
+	PeakMiB   int64       `json:"peak_mib"`
+	PeakAt    time.Time   `json:"peak_at,omitzero"`
+	Refusals  uint64      `json:"refusals"` // allocations that the limit refused
+	usage.Time
+	TimeSource       usage.Source     `json:"gpu_time_source,omitempty"`
+	SharePercent     float64          `json:"share_percent"`      // of the GPU's time, since the run began
+	MostSharePercent *float64         `json:"most_share_percent"` // in one interval of the time line; null: there is none
+	HeldPercent      *float64         `json:"held_percent"`       // of the run's time for which launches were held back; null: not known
+	Timeline         []timeline.Point `json:"timeline,omitempty"`
+
+	cells []timeline.Cell
+}
+
+// Note is something to know or to do.
+type Note struct {
+	Rule string `json:"rule"` // its name, for programs
+	Text string `json:"text"`
+}
+
+// Complete works out what follows from what was filled in: shares, peaks and notes. now is the end of what still runs.
+func (r *Report) Complete(now time.Time, loc *time.Location) {
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		for j := range run.Slices {
+			run.Slices[j].complete(run.Start, run.Wall(now))
+		}
+		run.Notes = notes(*run, now, loc)
+	}
+}
+
+// Wall is for how long the run had its slices.
+func (r Run) Wall(now time.Time) time.Duration {
+	if r.Start.IsZero() {
+		return 0
+	}
+	return max(0, r.end(now).Sub(r.Start))
+}
+
+func (r Run) end(now time.Time) time.Time {
+	if r.Running() {
+		return now
+	}
+	return r.End
+}
+
+// Running says that it has not ended.
+func (r Run) Running() bool { return r.End.IsZero() }
+
+// Capped says that the slice has a share to keep.
+func (s Slice) Capped() bool { return s.SMPercent > 0 && s.SMPercent < 100 }
+
+// timed says that its GPU time is known, so that none is none: the library counts that of a slice with a share to keep.
+func (s Slice) timed() bool { return s.Capped() || s.TimeSource != "" }
+
+func (s *Slice) complete(start time.Time, wall time.Duration) {
+	if wall <= 0 {
+		return
+	}
+	s.SharePercent = 100 * min(1, s.GPUSeconds/wall.Seconds())
+	s.cells = timeline.Intervals(s.Timeline, start)
+	if len(s.cells) == 0 {
+		// Of several threads the waits add up: more than the run's time says only that some waited.
+		if s.WaitedSeconds <= wall.Seconds() {
+			held := 100 * s.WaitedSeconds / wall.Seconds()
+			s.HeldPercent = &held
+		}
+		return
+	}
+	var most, held float64
+	var highest int64
+	for _, cell := range s.cells {
+		most = max(most, 100*cell.Busy)
+		held += 100 * cell.Held * float64(cell.To.Sub(cell.From)) / float64(wall)
+		if cell.UsedMiB > highest {
+			highest, s.PeakAt = cell.UsedMiB, cell.To
+		}
+	}
+	held = min(held, 100)
+	s.MostSharePercent, s.HeldPercent = &most, &held
+}

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package jobreport
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/guptarohit/asciigraph"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
+)
+
+const (
+	stripRows    = 6
+	leastColumns = 40
+	mostColumns  = 160
+	axisColumns  = 7  // of the numbers before the axis
+	labelColumns = 12 // in all that is no curve
+)
+
+// shades are of a part of the time: none, up to a quarter, …
+var shades = []rune(" ░▒▓█")
+
+// Cells are what is known of a slice over time; empty where there is no time line.
+func (s Slice) Cells() []timeline.Cell { return s.cells }
+
+// strips draws a slice's memory with its limit, its share with its cap, and below when it was held back.
+func (r Run) strips(out io.Writer, s Slice, look Look) {
+	if s.Whole {
+		return
+	}
+	end := r.end(look.Now)
+	columns := min(max(look.Columns, leastColumns), mostColumns) - labelColumns
+	cells := timeline.Spread(s.cells, r.Start, end, columns)
+	if len(s.cells) == 0 || cells == nil {
+		fmt.Fprintf(out, "%s %s: no time line is known\n", s.Node, s.Device)
+		return
+	}
+	memory, share := make([]float64, columns), make([]float64, columns)
+	held := make([]rune, columns)
+	for i, cell := range cells {
+		memory[i], share[i], held[i] = math.NaN(), math.NaN(), shades[0]
+		if cell.Known {
+			memory[i], share[i] = float64(cell.UsedMiB), 100*cell.Busy
+			held[i] = shades[int(math.Ceil(cell.Held*float64(len(shades)-1)))]
+		}
+	}
+	fmt.Fprintln(out)
+	title := fmt.Sprintf("%s %s: memory in MiB, limit %d", s.Node, s.Device, s.MemMiB)
+	fmt.Fprintln(out, title)
+	fmt.Fprintln(out, r.strip(memory, float64(s.MemMiB), float64(s.MemMiB), end, look))
+	top, level := 100.0, float64(s.SMPercent)
+	title = "percent of the GPU's time, no cap"
+	if s.Capped() {
+		title = fmt.Sprintf("percent of the GPU's time, cap %d", s.SMPercent)
+		top = min(100, level*stripRows/(stripRows-1)) // the cap lies on one
+	}
+	fmt.Fprintln(out, title)
+	fmt.Fprintln(out, r.strip(share, level, top, end, look))
+	fmt.Fprintf(out, "%*s %s\n", axisColumns, "waited", strings.TrimRight(string(held), " "))
+}
+
+// strip is a curve and a line at the limit.
+func (r Run) strip(curve []float64, limit, top float64, end time.Time, look Look) string {
+	series := [][]float64{curve}
+	colours := []asciigraph.AnsiColor{asciigraph.Blue}
+	if limit > 0 && limit < 100 || top > 100 {
+		line := make([]float64, len(curve))
+		for i := range line {
+			line[i] = limit
+		}
+		// What comes later lies above: a curve at its limit is seen.
+		series, colours = [][]float64{line, curve}, []asciigraph.AnsiColor{asciigraph.Red, asciigraph.Blue}
+	}
+	options := []asciigraph.Option{asciigraph.Height(stripRows), asciigraph.LowerBound(0), asciigraph.UpperBound(top),
+		asciigraph.YAxisValueFormatter(func(y float64) string { return fmt.Sprintf("%*.0f", axisColumns, y) }),
+		asciigraph.XAxisRange(float64(r.Start.Unix()), float64(end.Unix())), asciigraph.XAxisTickCount(4),
+		asciigraph.XAxisValueFormatter(func(at float64) string { return time.Unix(int64(at), 0).In(look.Loc).Format("15:04:05") })}
+	if look.Colour {
+		options = append(options, asciigraph.SeriesColors(colours...))
+	}
+	dotted := asciigraph.CharSet{Horizontal: "┄", VerticalLine: "┆", StartCap: "┄", EndCap: "┄"}
+	if len(series) == 2 {
+		options = append(options, asciigraph.SeriesChars(dotted, asciigraph.DefaultCharSet))
+	}
+	return asciigraph.PlotMany(series, options...)
+}

@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package picture draws a job's report as SVG: for each slice its memory with the limit, and its share of the GPU's time
+// with the cap, shaded while launches were held back.
+package picture
+
+import (
+	"errors"
+	"fmt"
+	"image/color"
+	"io"
+	"math"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/jobreport"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
+)
+
+const (
+	width       = 20 * vg.Centimeter
+	stripHeight = 5 * vg.Centimeter
+	// maxSlices bounds the picture; a job of more slices has the first of them in it.
+	maxSlices = 16
+)
+
+var (
+	blue   = color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 255}
+	pale   = color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 60}
+	red    = color.NRGBA{R: 0xc0, G: 0x2a, B: 0x2a, A: 255}
+	shaded = color.NRGBA{R: 0xe0, G: 0x8a, B: 0x1a}
+	grey   = color.NRGBA{R: 0xdd, G: 0xdd, B: 0xdd, A: 255}
+)
+
+// ErrNoTimeline says that there is nothing to draw.
+var ErrNoTimeline = errors.New("no time line is known of any slice")
+
+// drawn is a slice that has a time line, and the run that it is of.
+type drawn struct {
+	run   jobreport.Run
+	slice jobreport.Slice
+}
+
+// SVG draws a report that is Complete.
+func SVG(out io.Writer, report jobreport.Report, now time.Time, loc *time.Location) error {
+	var all []drawn
+	for _, run := range report.Runs {
+		for _, slice := range run.Slices {
+			if len(slice.Cells()) > 0 && len(all) < maxSlices {
+				all = append(all, drawn{run, slice})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return ErrNoTimeline
+	}
+	var strips [][]*plot.Plot
+	for i, d := range all {
+		memory, share, err := d.strips(now, loc)
+		if err != nil {
+			return fmt.Errorf("draw slice %d: %w", i, err)
+		}
+		memory.Title.Text = fmt.Sprintf("job %s on %s, %s", report.JobID, d.slice.Node, d.slice.Device)
+		strips = append(strips, []*plot.Plot{memory}, []*plot.Plot{share})
+	}
+	canvas := vgsvg.New(width, vg.Length(len(strips))*stripHeight)
+	tiles := draw.Tiles{Rows: len(strips), Cols: 1, PadTop: vg.Millimeter, PadBottom: vg.Millimeter, PadLeft: 2 * vg.Millimeter,
+		PadRight: 4 * vg.Millimeter, PadY: 3 * vg.Millimeter}
+	for i, row := range plot.Align(strips, tiles, draw.New(canvas)) {
+		strips[i][0].Draw(row[0])
+	}
+	if _, err := canvas.WriteTo(out); err != nil {
+		return fmt.Errorf("write picture: %w", err)
+	}
+	return nil
+}
+
+func (d drawn) strips(now time.Time, loc *time.Location) (memory, share *plot.Plot, err error) {
+	end := now
+	if !d.run.Running() {
+		end = d.run.End
+	}
+	var used, busy plotter.XYs
+	for _, cell := range d.slice.Cells() {
+		from, to := at(cell.From), at(cell.To)
+		used = append(used, plotter.XY{X: from, Y: float64(cell.UsedMiB)}, plotter.XY{X: to, Y: float64(cell.UsedMiB)})
+		busy = append(busy, plotter.XY{X: from, Y: 100 * cell.Busy}, plotter.XY{X: to, Y: 100 * cell.Busy})
+	}
+	memory, share = strip(d.run.Start, end, loc), strip(d.run.Start, end, loc)
+	memory.Y.Label.Text = "memory, MiB"
+	memory.Y.Max = 1.2 * float64(d.slice.MemMiB)
+	if err = curve(memory, used); err != nil {
+		return nil, nil, err
+	}
+	if err = level(memory, end, float64(d.slice.MemMiB), fmt.Sprintf("limit, %d MiB", d.slice.MemMiB)); err != nil {
+		return nil, nil, err
+	}
+	share.Y.Label.Text = "GPU time, %"
+	share.Title.Text = "shaded: held back by the share"
+	share.Y.Max = 100
+	if d.slice.Capped() {
+		share.Y.Max = min(100, math.Ceil(1.2*float64(d.slice.SMPercent)))
+	}
+	if err = shade(share, d.slice.Cells()); err != nil {
+		return nil, nil, err
+	}
+	if err = curve(share, busy); err != nil {
+		return nil, nil, err
+	}
+	if d.slice.Capped() {
+		err = level(share, end, float64(d.slice.SMPercent), fmt.Sprintf("cap, %d %%", d.slice.SMPercent))
+	}
+	return memory, share, err
+}
+
+func at(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
+
+// strip is an empty plot over the time of the run.
+func strip(from, to time.Time, loc *time.Location) *plot.Plot {
+	p := plot.New()
+	p.X.Min, p.X.Max, p.Y.Min = at(from), at(to), 0
+	p.X.Tick.Marker = ticks{loc}
+	p.Title.Padding = vg.Millimeter
+	for _, style := range []*text.Style{&p.Title.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Y.Label.TextStyle} {
+		style.Font.Variant, style.Font.Size = "Sans", vg.Points(9)
+	}
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = grey, grey
+	p.Add(grid)
+	return p
+}
+
+// ticks stand at round times of day.
+type ticks struct{ loc *time.Location }
+
+const mostTicks = 8
+
+var steps = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour,
+	6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour}
+
+// Ticks makes a plot.Ticker of it.
+func (t ticks) Ticks(low, high float64) (marks []plot.Tick) {
+	step, format := steps[len(steps)-1].Seconds(), "2006-01-02"
+	for _, s := range steps {
+		if (high-low)/s.Seconds() <= mostTicks {
+			step = s.Seconds()
+			break
+		}
+	}
+	switch {
+	case step < 60:
+		format = "15:04:05"
+	case high-low < 24*3600:
+		format = "15:04"
+	case step < 24*3600:
+		format = "Jan 2 15:04"
+	}
+	_, offset := time.Unix(int64(low), 0).In(t.loc).Zone()
+	shift := math.Mod(float64(offset), step)
+	for x := math.Ceil((low+shift)/step)*step - shift; x <= high; x += step {
+		marks = append(marks, plot.Tick{Value: x, Label: time.Unix(int64(x), 0).In(t.loc).Format(format)})
+	}
+	return marks
+}
+
+// curve is a line, and what is below it filled.
+func curve(p *plot.Plot, points plotter.XYs) error {
+	line, err := plotter.NewLine(points)
+	if err != nil {
+		return err
+	}
+	line.Color, line.Width, line.FillColor = blue, vg.Points(1.2), pale
+	keep(p, line)
+	return nil
+}
+
+// level is a dashed line over the whole time, with its name at the end.
+func level(p *plot.Plot, end time.Time, y float64, name string) error {
+	line, err := plotter.NewLine(plotter.XYs{{X: p.X.Min, Y: y}, {X: p.X.Max, Y: y}})
+	if err != nil {
+		return err
+	}
+	line.Color, line.Width, line.Dashes = red, vg.Points(1.2), []vg.Length{vg.Points(5), vg.Points(3)}
+	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: at(end), Y: y}}, Labels: []string{name}})
+	if err != nil {
+		return err
+	}
+	style := &label.TextStyle[0]
+	style.Color, style.XAlign, style.YAlign = red, draw.XRight, draw.YBottom
+	style.Font.Variant, style.Font.Size = "Sans", vg.Points(9)
+	label.Offset.X, label.Offset.Y = -vg.Millimeter, vg.Points(2)
+	keep(p, line, label)
+	return nil
+}
+
+// shade stands behind the curve for the times in which launches were held back, the darker the longer.
+func shade(p *plot.Plot, cells []timeline.Cell) error {
+	for _, cell := range cells {
+		if cell.Held <= 0 {
+			continue
+		}
+		from, to := at(cell.From), at(cell.To)
+		area, err := plotter.NewPolygon(plotter.XYs{{X: from, Y: 0}, {X: from, Y: p.Y.Max}, {X: to, Y: p.Y.Max}, {X: to, Y: 0}})
+		if err != nil {
+			return err
+		}
+		fill := shaded
+		fill.A = uint8(20 + 120*cell.Held)
+		area.Color, area.LineStyle.Width = fill, 0
+		keep(p, area)
+	}
+	return nil
+}
+
+// keep adds what shall not widen the axes.
+func keep(p *plot.Plot, what ...plot.Plotter) {
+	x, y := p.X, p.Y
+	p.Add(what...)
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = x.Min, x.Max, y.Min, y.Max
+}
