@@ -65,6 +65,8 @@ type Config struct {
 	NVMLLibrary    string         `mapstructure:"nvml_library"`     // "": libnvidia-ml.so.1
 	Audit          string         `mapstructure:"audit"`            // off | log | cancel
 	AuditIgnore    []string       `mapstructure:"audit_ignore"`     // users whose processes are no strays, by name or number
+	MetricsUsers   bool           `mapstructure:"metrics_users"`    // metrics name users and accounts
+	DCGMJobMap     string         `mapstructure:"dcgm_job_map"`     // "": none; where DCGM's exporter learns which jobs a GPU has
 	Log            Log            `mapstructure:"log"`
 	Slurm          Slurm          `mapstructure:"slurm"`
 	Report         Report         `mapstructure:"report"`
@@ -113,6 +115,7 @@ func Default() Config {
 		DeviceDir:      "/dev",
 		Audit:          AuditLog,
 		AuditIgnore:    []string{"root"},
+		MetricsUsers:   true,
 		Log:            Log{Format: FormatText},
 		Slurm: Slurm{
 			Scontrol:          "/usr/bin/scontrol",
@@ -153,6 +156,7 @@ func (c Config) ForNode(node string) Config {
 	replace := strings.NewReplacer("%n", node, "%h", host)
 	c.RunDir = replace.Replace(c.RunDir)
 	c.SpoolDir = replace.Replace(c.SpoolDir)
+	c.DCGMJobMap = replace.Replace(c.DCGMJobMap)
 	c.Slurm.SlurmdSpoolDir = replace.Replace(c.Slurm.SlurmdSpoolDir)
 	return c
 }

@@ -51,6 +51,8 @@ var keys = []key{
 	{"nvml_library", `"" (libnvidia-ml.so.1), a file name that the dynamic linker finds, or an absolute path`, validNVML, func(c *Config) any { return c.NVMLLibrary }},
 	{"audit", "off, log, cancel", func(c *Config) bool { return oneOf(c.Audit, AuditOff, AuditLog, AuditCancel) }, func(c *Config) any { return c.Audit }},
 	{"audit_ignore", "a list of users, by name or number: [root, gdm]", validUsers, func(c *Config) any { return c.AuditIgnore }},
+	{"metrics_users", "true, false", func(*Config) bool { return true }, func(c *Config) any { return c.MetricsUsers }},
+	{"dcgm_job_map", `"" (none) or ` + acceptedDir, func(c *Config) bool { return c.DCGMJobMap == "" || isDir(c.DCGMJobMap) }, func(c *Config) any { return c.DCGMJobMap }},
 	{"log.level", `"" (info to a file, warn to stderr), trace, debug, info, warn, error, off`, validLevel, func(c *Config) any { return c.Log.Level }},
 	{"log.format", "text, json", func(c *Config) bool { return oneOf(c.Log.Format, FormatText, FormatJSON) }, func(c *Config) any { return c.Log.Format }},
 	{"log.file", `"" (stderr) or an absolute path`, func(c *Config) bool { return c.Log.File == "" || isDir(c.Log.File) }, func(c *Config) any { return c.Log.File }},

@@ -111,8 +111,8 @@ type ledgerBuckets struct { // struct vgpu_buckets
 	Word [maxBuckets]uint64
 }
 
-// ledgerHead is all of struct vgpu_ledger before the process slots, which root has no use for.
-type ledgerHead struct {
+// ledgerTotals is struct vgpu_ledger up to the steps.
+type ledgerTotals struct {
 	Magic         uint64
 	LayoutVersion uint32
 	SizeBytes     uint32
@@ -132,7 +132,12 @@ type ledgerHead struct {
 	BusyUntilNs   [MaxDevices]uint64
 	BusyNs        [MaxDevices]uint64
 	WaitedNs      [MaxDevices]uint64
-	Step          [maxSteps]ledgerStep
+}
+
+// ledgerHead is all of struct vgpu_ledger before the process slots, which root has no use for.
+type ledgerHead struct {
+	ledgerTotals
+	Step [maxSteps]ledgerStep
 }
 
 type ledgerPage struct { // struct vgpu_ledger

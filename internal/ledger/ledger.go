@@ -158,7 +158,7 @@ func Empty(path string) {
 // No more devices than the bounds have are returned, and no figure exceeds them. A ledger that is
 // none gives ErrLayout.
 func Read(path string, job uint32, bounds Bounds) (Usage, error) {
-	data, err := readBounded(path, binary.Size(ledgerHead{}))
+	data, err := readBounded(path, headBytes)
 	if err != nil {
 		return Usage{}, fmt.Errorf("read ledger: %w", err)
 	}
@@ -168,6 +168,25 @@ func Read(path string, job uint32, bounds Bounds) (Usage, error) {
 	}
 	return usage, nil
 }
+
+// ReadDevices is Read without the steps, which are nearly all of what Read has to read.
+func ReadDevices(path string, job uint32, bounds Bounds) ([]DeviceUsage, error) {
+	data, err := readBounded(path, totalsBytes)
+	if err != nil {
+		return nil, fmt.Errorf("read ledger: %w", err)
+	}
+	devices, err := decodeTotals(data, job, &bounds)
+	if err != nil {
+		return nil, fmt.Errorf("read ledger %s: %w", path, err)
+	}
+	return devices, nil
+}
+
+var (
+	totalsBytes = binary.Size(ledgerTotals{})
+	headBytes   = binary.Size(ledgerHead{})
+	stepBytes   = binary.Size(ledgerStep{})
+)
 
 // readBounded reads the beginning of a page that a user owns.
 func readBounded(path string, most int) ([]byte, error) {
@@ -185,29 +204,52 @@ func readBounded(path string, most int) ([]byte, error) {
 	if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: %w: it is not a regular file", path, ErrLayout)
 	}
-	return io.ReadAll(io.LimitReader(file, int64(most)))
+	if st.Size() < int64(headBytes) {
+		return nil, fmt.Errorf("%s: %w: %d bytes, want at least %d", path, ErrLayout, st.Size(), headBytes)
+	}
+	data := make([]byte, most)
+	n, err := io.ReadFull(file, data)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil // it has shrunk since
+	}
+	return data[:n], err
 }
 
-func decode(data []byte, job uint32, bounds Bounds) (Usage, error) {
-	var head ledgerHead
-	if n := binary.Size(head); len(data) < n {
-		return Usage{}, fmt.Errorf("%w: %d bytes, want at least %d", ErrLayout, len(data), n)
+// decodeTotals decodes what stands before the steps.
+func decodeTotals(data []byte, job uint32, bounds *Bounds) ([]DeviceUsage, error) {
+	if len(data) < totalsBytes {
+		return nil, fmt.Errorf("%w: %d bytes, want at least %d", ErrLayout, len(data), totalsBytes)
 	}
+	var head ledgerTotals
 	if _, err := binary.Decode(data, binary.LittleEndian, &head); err != nil {
-		return Usage{}, fmt.Errorf("%w: %w", ErrLayout, err)
+		return nil, fmt.Errorf("%w: %w", ErrLayout, err)
 	}
 	if head.Magic != ledgerMagic || head.LayoutVersion != layoutVersion || head.JobID != job {
-		return Usage{}, fmt.Errorf("%w: magic %#x, version %d, job %d", ErrLayout, head.Magic, head.LayoutVersion, head.JobID)
+		return nil, fmt.Errorf("%w: magic %#x, version %d, job %d", ErrLayout, head.Magic, head.LayoutVersion, head.JobID)
 	}
 	bounds.Bytes = bounds.Bytes[:min(len(bounds.Bytes), MaxDevices)]
-	var usage Usage
+	var devices []DeviceUsage
 	for i := range bounds.Bytes {
-		usage.Devices = append(usage.Devices, bounds.device(i, DeviceUsage{head.UsedBytes[i], head.PeakBytes[i],
+		devices = append(devices, bounds.device(i, DeviceUsage{head.UsedBytes[i], head.PeakBytes[i],
 			head.Refusals[i], head.BusyNs[i], head.WaitedNs[i]}))
 	}
-	for _, step := range head.Step {
-		if step.InUse == 0 {
+	return devices, nil
+}
+
+func decode(data []byte, job uint32, bounds Bounds) (usage Usage, err error) {
+	if len(data) < headBytes {
+		return Usage{}, fmt.Errorf("%w: %d bytes, want at least %d", ErrLayout, len(data), headBytes)
+	}
+	if usage.Devices, err = decodeTotals(data, job, &bounds); err != nil {
+		return Usage{}, err
+	}
+	for rest := data[totalsBytes:headBytes]; len(rest) > 0; rest = rest[stepBytes:] {
+		if binary.LittleEndian.Uint32(rest) == 0 { // in use
 			continue
+		}
+		var step ledgerStep
+		if _, err := binary.Decode(rest, binary.LittleEndian, &step); err != nil {
+			return Usage{}, fmt.Errorf("%w: %w", ErrLayout, err)
 		}
 		mine := StepUsage{Step: step.StepID}
 		for i := range bounds.Bytes {

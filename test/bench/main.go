@@ -73,6 +73,7 @@ func run(ctx context.Context, home cluster.Home, build string, rounds int, only 
 		{"prolog and epilog", b.prologAndEpilog},
 		{"concurrent placements", b.concurrent},
 		{"placement cost", b.placement},
+		{"looks at a full node", b.looks},
 		{"records into the database", b.records},
 		{"submissions in slurmctld", b.submissions},
 		{"plugin in sbatch", b.plugin},
