@@ -249,7 +249,7 @@ func seenByTheCluster(t *testing.T) {
 		}
 	}
 	said := ok(t, two, "vgpuctl --config "+c.ConfigPath()+" nodes --json").Stdout
-	if err := json.Unmarshal([]byte(said), &cluster); err != nil || len(cluster.Nodes) != 2 {
+	if err := json.Unmarshal([]byte(said), &cluster); err != nil || len(cluster.Nodes) < 2 {
 		t.Fatalf("%v: %s", err, said)
 	}
 	n1, n2 := cluster.Nodes[0], cluster.Nodes[1]
