@@ -131,6 +131,7 @@ lint: $(BUILD)/libslurm-vgpu.so ## gofmt, go vet, staticcheck, codespell; sizes 
 	$(GO) test -count=1 ./test/shape
 	interposer/checks/rooms.sh $(BUILD)/libslurm-vgpu.so
 	codespell
+	mandoc -Tlint -W error $(filter-out $(foreach page,$(wildcard docs/man/*),$(if $(shell grep -l '^\.so ' $(page)),$(page))),$(wildcard docs/man/*))
 
 # Not part of lint: to build it takes some minutes, once.
 GOLANGCI = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -198,6 +199,8 @@ INSTALLED = \
 	$(call put,0644,$(share)/completions,$(wildcard packaging/completions/*)) \
 	$(call put,0644,$(share)/modprobe.d,$(wildcard packaging/modprobe.d/*)) \
 	$(call put,0644,$(share)/udev,$(wildcard packaging/udev/*)) \
+	$(call put,0644,$(share)/grafana,$(wildcard packaging/grafana/*)) \
+	$(call put,0644,$(share)/prometheus,$(wildcard packaging/prometheus/*)) \
 	$(call put,0644,$(share)/containers,$(wildcard packaging/containers/*)) \
 	$(call put,0644,$(share)/logrotate.d,$(wildcard packaging/logrotate.d/*)) \
 	$(call put,0644,$(prefix)/lib/tmpfiles.d,$(wildcard packaging/tmpfiles.d/*.conf)) \

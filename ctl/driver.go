@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -57,28 +56,30 @@ func askable(gpus []device.GPU, held []state.Slice, uid int) (uuids []device.UUI
 }
 
 // addDriver puts the driver's word beside the ledgers'.
-func addDriver(cfg config.Config, status *nodeStatus, gpus []device.GPU, held []state.Slice) {
-	uuids := askable(gpus, held, os.Geteuid())
-	if len(uuids) == 0 {
+func (l *looker) addDriver(status *nodeStatus, held []state.Slice, said driverAnswer) {
+	if !said.asked {
 		return
 	}
-	holders, err := askDriver(cfg, uuids)
-	if err != nil {
-		status.DriverProblem = err.Error()
+	if said.err != nil {
+		status.DriverProblem = said.err.Error()
+		status.unreadable[fromDriver] = true
 		return
 	}
-	result := audit.Here(cfg.Run()).Totals(held, holders)
+	auditor := audit.Here(l.cfg.Run())
+	auditor.Grant = l.grantOf
+	result := auditor.Totals(held, said.holders)
 	for i := range status.Slices {
 		s := &status.Slices[i]
 		if total, told := result.Slices[audit.Slice{Job: s.Job, Device: s.Device}]; told {
-			s.driverStatus = driverOf(total, s.UsedMiB)
+			s.driverStatus, s.held = driverOf(total, s.UsedMiB), &total
 		}
 	}
 	for i := range status.GPUs {
-		status.GPUs[i].Others = strangersOf(result.Strangers[status.GPUs[i].UUID])
-		if others, told := result.Others[status.GPUs[i].UUID]; told && others.Unknown == "" {
+		g := &status.GPUs[i]
+		g.Others = strangersOf(result.Strangers[g.UUID])
+		if others, told := result.Others[g.UUID]; told && others.Unknown == "" {
 			mib := usage.MiB(others.Bytes)
-			status.GPUs[i].OthersMiB = &mib
+			g.OthersMiB, g.others = &mib, &others
 		}
 	}
 }

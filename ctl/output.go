@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -62,13 +63,20 @@ func (p paint) with(code, text string) string {
 // age is a duration as squeue prints it: 1-02:03:04, 2:03:04, 3:04.
 func age(d time.Duration) string { return jobreport.Length(d) }
 
+// userNames are those that were asked for already: a directory of the site's may have to be asked for each.
+var userNames sync.Map
+
 // userName is the name of a user, or its number if it has none here.
 func userName(uid uint32) string {
-	number := strconv.FormatUint(uint64(uid), 10)
-	if u, err := user.LookupId(number); err == nil {
-		return u.Username
+	if name, asked := userNames.Load(uid); asked {
+		return name.(string)
 	}
-	return number
+	name := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(name); err == nil {
+		name = u.Username
+	}
+	userNames.Store(uid, name)
+	return name
 }
 
 // known prints a number that may not be known to who asks.

@@ -169,7 +169,7 @@ func runOfRow(row report.Row) jobreport.Run {
 	if row.Ended {
 		run.End = row.End
 	}
-	comment, err := report.ParseComment(row.Comment())
+	comment, err := row.Comment()
 	if err != nil {
 		return run
 	}

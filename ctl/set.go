@@ -154,7 +154,7 @@ func setJob(ctx context.Context, cfg config.Config, id string, ask change) (chan
 	}
 	ctx, cancel := context.WithTimeout(ctx, setLockWait)
 	defer cancel()
-	tx, err := state.Store{Dir: cfg.Run(), BootID: boot, Log: log}.Begin(ctx)
+	tx, err := state.Store{Dir: cfg.Run(), BootID: boot, Log: log, JobMap: cfg.DCGMJobMap}.Begin(ctx)
 	if err != nil {
 		return changed{}, err
 	}

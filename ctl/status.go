@@ -6,26 +6,14 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"math"
-	"slices"
-	"text/tabwriter"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
 
 // nodeStatus is what `vgpuctl status --json` prints.
@@ -39,6 +27,8 @@ type nodeStatus struct {
 	Problem string `json:"problem,omitempty"`
 	// DriverProblem is why nothing is known of what the driver says.
 	DriverProblem string `json:"driver_problem,omitempty"`
+
+	unreadable map[string]bool // sources of which nothing is known
 }
 
 type gpuStatus struct {
@@ -52,6 +42,8 @@ type gpuStatus struct {
 	// Others are these processes.
 	Others []strangerStatus `json:"others,omitempty"`
 	State  string           `json:"state"` // ok, draining, exclusive, lost
+
+	others *audit.Total
 }
 
 type sliceStatus struct {
@@ -70,6 +62,12 @@ type sliceStatus struct {
 	AgeSeconds int64            `json:"age_seconds"`
 	shareStatus
 	driverStatus
+
+	grant *grant.Grant // nil: not known
+	use   *ledger.DeviceUsage
+	steps []ledger.StepUsage // those that run, of all slices of the job
+	place int                // of this slice among the job's
+	held  *audit.Total       // by the driver's word
 }
 
 // waitingStatus is a job that waits for room on this node.
@@ -83,23 +81,7 @@ type waitingStatus struct {
 	Told       time.Time `json:"told,omitzero"` // when it was told that there is room
 }
 
-func waitingOf(cfg config.Config, now time.Time) (all []waitingStatus, err error) {
-	jobs, err := waiting.Read(cfg.Spool())
-	all = make([]waitingStatus, 0, len(jobs))
-	for _, j := range jobs {
-		all = append(all, waitingStatus{Job: j.Job, UID: j.UID, User: userName(j.UID), Since: j.Since, AgeSeconds: int64(now.Sub(j.Since).Seconds()),
-			Reason: j.Reason, Told: j.Told})
-	}
-	return all, err
-}
-
-func statusCommand(o *options) *cobra.Command {
-	var asJSON bool
-	var over time.Duration
-	command := &cobra.Command{
-		Use:   "status [--over DURATION] [--json]",
-		Short: "Show this node's GPUs and slices",
-		Long: `Show this node's GPUs, what is granted of each, and the slices: whose they are, how large, and what
+const statusText = `Show this node's GPUs, what is granted of each, and the slices: whose they are, how large, and what
 is used of them now and at most. Jobs that found no room here follow, the longest waiting first. What belongs to other users is shown as "-" unless root asks.
 
 USED is what the job's ledger says, which the limit is held against. DRIVER is what the driver says that the
@@ -110,8 +92,20 @@ reason follows.
 
 GPU S is the GPU time used, in seconds, and SHARE what that is of the GPU's time since the slice was
 granted; with --over, of the time between two looks. Behind a ~ it is an estimate from the driver's samples,
-as old as the last run of "vgpuctl sample": nobody meters a slice without a share. REFUSED counts allocations that a limit has refused.`,
-		Example: "  vgpuctl status\n  vgpuctl status --over 1s\n  watch vgpuctl status\n  vgpuctl status --json | jq '.gpus[] | {nvml_index, free_mib}'",
+as old as the last run of "vgpuctl sample": nobody meters a slice without a share. REFUSED counts allocations that a limit has refused.
+
+With --watch the node is shown until Ctrl-C and looked at every two seconds: a lane for each GPU, in which slices are
+blocks as wide as they are large, # what is used of them and - what is granted only. Only lines that change are
+drawn. Where the output is no terminal, a line is appended for each GPU that has changed.`
+
+func statusCommand(o *options) *cobra.Command {
+	var asJSON, live bool
+	var over time.Duration
+	command := &cobra.Command{
+		Use:     "status [--over DURATION] [--json] | status --watch",
+		Short:   "Show this node's GPUs and slices",
+		Long:    statusText,
+		Example: "  vgpuctl status\n  vgpuctl status --over 1s\n  vgpuctl status --watch\n  vgpuctl status --json | jq '.gpus[] | {nvml_index, free_mib}'",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			cfg, err := o.load()
@@ -120,6 +114,12 @@ as old as the last run of "vgpuctl sample": nobody meters a slice without a shar
 			}
 			if over < 0 || over > maxOver {
 				return exitError{exitUsage, fmt.Errorf("--over %s: from 0s to %s", over, maxOver)}
+			}
+			if live {
+				if asJSON || over > 0 {
+					return exitError{exitUsage, errors.New("--watch goes with neither --json nor --over")}
+				}
+				return watch(command.Context(), cfg, o.node, command.OutOrStdout())
 			}
 			start := time.Now()
 			status, err := readStatus(cfg, o.node, start)
@@ -142,166 +142,10 @@ as old as the last run of "vgpuctl sample": nobody meters a slice without a shar
 		},
 	}
 	command.Flags().DurationVar(&over, "over", 0, "look twice, `duration` apart, and show the share of that time")
+	command.Flags().BoolVar(&live, "watch", false, "show the node until Ctrl-C, and look at it every two seconds")
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return command
 }
 
 // maxOver is longer than anybody waits for a table.
 const maxOver = time.Hour
-
-func readStatus(cfg config.Config, node string, now time.Time) (nodeStatus, error) {
-	status := nodeStatus{Node: node, GPUs: []gpuStatus{}, Slices: []sliceStatus{}, Waiting: []waitingStatus{}}
-	boot, err := inventory.BootID()
-	if err != nil {
-		return status, err
-	}
-	current, err := state.Store{Dir: cfg.Run(), BootID: boot, Log: hclog.NewNullLogger()}.Read()
-	if err != nil {
-		return status, err
-	}
-	inv, err := inventory.Read(cfg.Run().Inventory())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		status.Problem = "there is no inventory yet: the first vgpu-prolog, or `vgpu-gres inventory --write`, makes it"
-	case err != nil:
-		status.Problem = err.Error()
-	case inv.BootID != boot:
-		status.Problem = "the inventory is of an earlier boot: `vgpu-gres inventory --write` makes a new one"
-	}
-	for _, gpu := range inv.GPUs {
-		status.GPUs = append(status.GPUs, statusOf(cfg, gpu, current.Slices))
-	}
-	used := make(map[uint32]*jobUse)
-	for _, s := range current.Slices {
-		status.Slices = append(status.Slices, sliceOf(cfg.Run(), s, used, now))
-	}
-	if status.Waiting, err = waitingOf(cfg, now); err != nil {
-		status.Problem = err.Error()
-	}
-	addDriver(cfg, &status, inv.GPUs, current.Slices)
-	slices.SortStableFunc(status.Slices, func(a, b sliceStatus) int {
-		if a.Index != b.Index {
-			return int(a.Index - b.Index)
-		}
-		return int(int64(a.Job) - int64(b.Job))
-	})
-	return status, nil
-}
-
-func statusOf(cfg config.Config, gpu device.GPU, granted []state.Slice) gpuStatus {
-	g := gpuStatus{GPU: gpu, MaxSlices: cfg.SlicesPerGPU, State: "ok"}
-	exclusive := false
-	for _, s := range granted {
-		if s.Device == gpu.UUID {
-			g.Slices++
-			g.GrantedMiB += s.MemMiB
-			g.GrantedPercent += s.SMPercent
-			exclusive = exclusive || s.SMPercent == 100
-		}
-	}
-	g.FreeMiB = max(int64(math.Floor(float64(gpu.MemMiB)*cfg.MemOvercommit))-g.GrantedMiB, 0)
-	switch {
-	case gpu.Lost != "":
-		g.State, g.FreeMiB = "lost", 0
-	case slices.Contains(cfg.Drain, gpu.UUID):
-		g.State, g.FreeMiB = "draining", 0
-	case exclusive:
-		g.State, g.FreeMiB = "exclusive", 0
-	}
-	return g
-}
-
-// jobUse is what is known of a job's use.
-type jobUse struct {
-	devices []ledger.DeviceUsage
-	sampled []timeline.Sample // nil: nobody has looked
-}
-
-// sliceOf adds what the job's ledger says. used keeps what was read of a job with several slices.
-func sliceOf(dir rundir.Dir, s state.Slice, used map[uint32]*jobUse, now time.Time) sliceStatus {
-	status := sliceStatus{
-		Job: s.Job, Restart: s.Restart, UID: s.UID, User: userName(s.UID), Device: s.Device, Index: s.Index,
-		MemMiB: s.MemMiB, SMPercent: s.SMPercent, Since: s.Since, AgeSeconds: int64(now.Sub(s.Since) / time.Second),
-	}
-	held := now.Sub(s.Since)
-	g, err := grant.Read(dir.Grant(s.Job))
-	if err != nil {
-		return status
-	}
-	if _, done := used[s.Job]; !done {
-		used[s.Job] = nil
-		if collected, err := usage.Collect(dir, g); err == nil {
-			used[s.Job] = &jobUse{collected.Devices, usage.Newest(dir, g)}
-		}
-	}
-	if used[s.Job] == nil {
-		return status
-	}
-	for i, slice := range g.Slices {
-		if slice.Device == s.Device && i < len(used[s.Job].devices) {
-			d, sampled := used[s.Job].devices[i], timeline.Sample{}
-			if i < len(used[s.Job].sampled) {
-				sampled = used[s.Job].sampled[i]
-			}
-			now, peak, refusals := usage.MiB(d.UsedBytes), usage.MiB(d.PeakBytes), d.Refusals
-			status.UsedMiB, status.PeakMiB, status.Refusals = &now, &peak, &refusals
-			status.shareStatus = shareOf(slice.SMPercent, d, sampled, held)
-		}
-	}
-	return status
-}
-
-func printStatus(out io.Writer, status nodeStatus) {
-	p := painter(out)
-	fmt.Fprintf(out, "%s: %s, %s\n", p.bold(status.Node), plural(len(status.GPUs), "GPU"), plural(len(status.Slices), "slice"))
-	if status.Problem != "" {
-		fmt.Fprintln(out, p.bad(status.Problem))
-	}
-	if len(status.GPUs) > 0 {
-		fmt.Fprintln(out)
-		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "GPU\tTYPE\tUUID\tMEM MiB\tGRANTED\tFREE\tCORES\tSLICES\tSTATE")
-		for _, g := range status.GPUs {
-			word := p.good(g.State)
-			if g.State != "ok" && g.State != "exclusive" {
-				word = p.bad(g.State)
-			}
-			if g.Lost != "" {
-				word += ": " + g.Lost
-			}
-			fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%d\t%d\t%d%%\t%d/%d\t%s\n", g.Index, g.Type, g.UUID, g.MemMiB, g.GrantedMiB, g.FreeMiB, g.GrantedPercent, g.Slices, g.MaxSlices, word)
-		}
-		table.Flush()
-	}
-	if len(status.Slices) > 0 {
-		fmt.Fprintln(out)
-		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "JOB\tUSER\tGPU\tMEM MiB\tCORES\tUSED\tDRIVER\tDIFF\tPEAK\tGPU S\tSHARE\tAGE\tREFUSED")
-		for _, s := range status.Slices {
-			refused := known(s.Refusals)
-			if s.Refusals != nil && *s.Refusals > 0 {
-				refused = p.bad(refused)
-			}
-			spent, share := s.cells()
-			fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Job, s.User, s.Index, s.MemMiB, cores(s.SMPercent),
-				known(s.UsedMiB), known(s.DriverMiB), difference(s.DifferenceMiB), known(s.PeakMiB), spent, share,
-				age(time.Duration(s.AgeSeconds)*time.Second), refused)
-		}
-		table.Flush()
-	}
-	if len(status.Waiting) > 0 {
-		fmt.Fprintln(out)
-		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "JOB\tUSER\tWAITS\tFOR ROOM")
-		for _, w := range status.Waiting {
-			fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", w.Job, w.User, age(time.Duration(w.AgeSeconds)*time.Second), w.Reason)
-		}
-		table.Flush()
-	}
-	for i, note := range driverNotes(status) {
-		if i == 0 {
-			fmt.Fprintln(out)
-		}
-		fmt.Fprintln(out, note)
-	}
-}

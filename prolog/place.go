@@ -20,6 +20,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/tally"
 )
 
 // doubtTime bounds how long the controller is asked about other jobs before this one may start.
@@ -189,6 +190,7 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 	if err := p.makeFolder(g); err != nil {
 		return nil, nil, err
 	}
+	p.placed = true
 	p.log.Info("slices granted", "restart", g.Restart, "uid", g.UID, "devices", devicesOf(own),
 		"mem_mib", own[0].MemMiB, "sm_percent", own[0].SMPercent, "request", g.Request)
 	return nil, nil, nil
@@ -247,6 +249,9 @@ func (p *prolog) refuse(ctx context.Context, g grant.Grant, reason string, told 
 		g = before
 	} else if err := p.recordRefusal(ctx, g); err != nil {
 		return err
+	}
+	if p.refusedFor == "" {
+		p.refusedFor = tally.Other
 	}
 	p.log.Warn("job refused", "restart", g.Restart, "uid", g.UID, "reason", g.Refusal)
 	requeue := told != nil && p.mayRequeue(*told) && (p.wait != nil || g.Restart < p.cfg.MaxRequeues)

@@ -44,6 +44,8 @@ type prolog struct {
 	noGPUsHere bool         // it gave the job such on other nodes only
 	files      error        // why the GPUs' device files are not as they are to be
 	expected   time.Time    // when there is room for it at the latest; zero: not known
+	placed     bool         // the job has its slices
+	refusedFor string       // a reason of package tally: it was refused; "": it was not
 }
 
 // hostJob is what slurmd's environment says about the job. Only the two requests come from the user.
@@ -56,6 +58,7 @@ type hostJob struct {
 }
 
 func run(opts options) int {
+	began := time.Now()
 	node := config.NodeName()
 	cfg, problems := config.LoadLenient(opts.configPath)
 	cfg = cfg.ForNode(node)
@@ -81,7 +84,7 @@ func run(opts options) int {
 		opts: opts, cfg: cfg, log: log.With("job", job.id), node: node, job: job,
 		controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: cfg.Slurm.ControllerTimeout,
 			Node: os.Getenv("SLURMD_NODENAME")},
-		store: state.Store{Dir: cfg.Run(), BootID: bootID, Log: log},
+		store: state.Store{Dir: cfg.Run(), BootID: bootID, Log: log, JobMap: cfg.DCGMJobMap},
 	}
 	err = p.run(context.Background())
 	if isFull(err) {
@@ -91,6 +94,7 @@ func run(opts options) int {
 		p.log.Error("this node cannot keep its state", "reason", err)
 		return exitBroken
 	}
+	p.count(time.Since(began))
 	p.sweep(context.Background())
 	return exitOK
 }
@@ -132,7 +136,7 @@ func (p *prolog) run(ctx context.Context) error {
 		p.job.restart = told.Restarts
 	}
 	g := p.newGrant(entitlement)
-	g.Whole = p.whole.Count > 0
+	g.Whole, g.Account = p.whole.Count > 0, told.Account
 	if told.Restarts == p.job.restart {
 		g.Submitted = told.Submitted
 	}

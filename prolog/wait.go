@@ -83,6 +83,7 @@ func (p *prolog) waker() wake.Waker {
 
 // noRoom decides about a job that fits no GPU now. A batch job waits for one; another one is told what would fit.
 func (p *prolog) noRoom(ctx context.Context, g grant.Grant, want place.Want, inventory device.Inventory, refusal *place.Refusal, told slurm.Job) error {
+	p.because(refusal.Kind)
 	if !p.mayRequeue(told) {
 		reason := refusal.Reason
 		if !told.Batch && refusal.Kind != place.Never {

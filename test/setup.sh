@@ -42,6 +42,7 @@ need_file libc6-dev '/usr/include/stdio.h'
 need make make
 # Part of make lint.
 need codespell codespell
+need mandoc mandoc
 need ps procps
 need useradd passwd
 if [[ ${1:-} == --containers ]]; then
@@ -52,6 +53,7 @@ if [[ ${1:-} == --containers ]]; then
 	want crun crun
 	want newuidmap uidmap
 	want busybox busybox-static
+	want promtool prometheus
 fi
 ((${#missing[@]})) || exit 0
 mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
@@ -82,7 +84,7 @@ undo() {
 	# disabled again, and no others.
 	comm -13 "$wants_before" <(list_wants) | while read -r link; do
 		case $(basename "$link") in
-		slurmctld.service | slurmd.service | slurmdbd.service | munge.service | mariadb.service | mysql.service | podman*)
+		slurmctld.service | slurmd.service | slurmdbd.service | munge.service | mariadb.service | mysql.service | podman* | prometheus*)
 			rm -f "$link" ;;
 		esac
 	done

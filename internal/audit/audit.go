@@ -24,6 +24,8 @@ type Auditor struct {
 	// Every process of the node is seen and has its own pid: who asks is in the first pid namespace.
 	WholeNode bool
 	UID       int // who asks; 0 may know of everybody
+	// Grant reads a job's grant; nil: from the run directory.
+	Grant func(job uint32) (g grant.Grant, known bool)
 }
 
 // Here is the auditor for the process that asks.
@@ -74,9 +76,9 @@ type Result struct {
 // Totals gives the driver's lists to the slices.
 func (a Auditor) Totals(granted []state.Slice, holders map[device.UUID]discover.Holders) Result {
 	result := Result{Slices: map[Slice]Total{}, Others: map[device.UUID]Total{}, Strangers: map[device.UUID][]Stranger{}}
-	jobs := a.known(granted)
+	owner := a.owners(a.known(granted))
 	for uuid, found := range holders {
-		held, others := a.split(found, jobs)
+		held, others := a.split(found, owner)
 		for _, s := range granted {
 			if s.Device != uuid || !a.mayKnow(s.UID) {
 				continue
@@ -94,7 +96,7 @@ func (a Auditor) Totals(granted []state.Slice, holders map[device.UUID]discover.
 		}
 		if a.UID == 0 {
 			result.Others[uuid] = others
-			result.Strangers[uuid] = a.strangers(found, jobs, granted, uuid)
+			result.Strangers[uuid] = strangers(found, owner, granted, uuid)
 		}
 	}
 	return result
@@ -108,20 +110,47 @@ func (a Auditor) known(granted []state.Slice) known {
 			continue
 		}
 		jobs.uids[s.Job] = s.UID
-		if g, err := grant.Read(a.Run.Grant(s.Job)); err == nil && g.SLUID != "" {
+		if g, known := a.grant(s.Job); known && g.SLUID != "" {
 			jobs.sluids[g.SLUID] = s.Job
 		}
 	}
 	return jobs
 }
 
+func (a Auditor) grant(job uint32) (g grant.Grant, known bool) {
+	if a.Grant != nil {
+		return a.Grant(job)
+	}
+	g, err := grant.Read(a.Run.Grant(job))
+	return g, err == nil
+}
+
+// belongs is whose a process is.
+type belongs struct {
+	job, uid uint32
+	is       owner
+}
+
+// owners asks about each process once, on however many GPUs it is.
+func (a Auditor) owners(jobs known) func(pid int) belongs {
+	asked := make(map[int]belongs)
+	return func(pid int) belongs {
+		of, done := asked[pid]
+		if !done {
+			of.job, of.uid, of.is = a.jobOf(pid, jobs)
+			asked[pid] = of
+		}
+		return of
+	}
+}
+
 // strangers are the processes of a GPU that are of no job with a slice of it.
-func (a Auditor) strangers(found discover.Holders, jobs known, held []state.Slice, uuid device.UUID) (strangers []Stranger) {
+func strangers(found discover.Holders, owner func(pid int) belongs, held []state.Slice, uuid device.UUID) (strangers []Stranger) {
 	for _, process := range found.Processes {
-		job, uid, is := a.jobOf(process.PID, jobs)
-		isHere := func(s state.Slice) bool { return s.Job == job && s.Device == uuid }
-		if is == ofNobody || (is == ofJob && !slices.ContainsFunc(held, isHere)) {
-			strangers = append(strangers, Stranger{PID: process.PID, UID: uid, Bytes: process.Bytes, Known: process.Known})
+		of := owner(process.PID)
+		isHere := func(s state.Slice) bool { return s.Job == of.job && s.Device == uuid }
+		if of.is == ofNobody || (of.is == ofJob && !slices.ContainsFunc(held, isHere)) {
+			strangers = append(strangers, Stranger{PID: process.PID, UID: of.uid, Bytes: process.Bytes, Known: process.Known})
 		}
 	}
 	return strangers
@@ -130,19 +159,19 @@ func (a Auditor) strangers(found discover.Holders, jobs known, held []state.Slic
 func (a Auditor) mayKnow(uid uint32) bool { return a.UID == 0 || a.UID == int(uid) }
 
 // split sums up one GPU by job. What makes it impossible to say whose a process is, is in others.Unknown.
-func (a Auditor) split(found discover.Holders, jobs known) (totals map[uint32]Total, others Total) {
+func (a Auditor) split(found discover.Holders, owner func(pid int) belongs) (totals map[uint32]Total, others Total) {
 	totals = make(map[uint32]Total)
 	if found.Err != nil {
 		others.Unknown = found.Err.Error()
 	}
 	for _, held := range found.Processes {
-		job, _, is := a.jobOf(held.PID, jobs)
+		of := owner(held.PID)
 		switch {
-		case is == ofJob:
-			total := totals[job]
+		case of.is == ofJob:
+			total := totals[of.job]
 			total.add(held)
-			totals[job] = total
-		case is == ofNobody:
+			totals[of.job] = total
+		case of.is == ofNobody:
 			others.add(held)
 		case !a.WholeNode && others.Unknown == "":
 			others.Unknown = fmt.Sprintf("the driver names process %d, which is not in this pid namespace", held.PID)

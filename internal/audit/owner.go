@@ -8,13 +8,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -114,13 +115,26 @@ func (k known) patiently(uid uint32, ask func() (uint32, bool)) (job uint32, ok 
 	return said.job, said.ok
 }
 
+// readText reads as much as there is. It goes around package os, which would have its poller look at each file of
+// /proc; a node has thousands.
 func readText(path string) []byte {
-	file, err := os.Open(path)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
-	defer file.Close()
-	text, _ := io.ReadAll(io.LimitReader(file, maxText)) // as much as there is will do
+	defer unix.Close(fd)
+	text := make([]byte, 0, 4096)
+	for len(text) < maxText {
+		text = slices.Grow(text, 1024)
+		n, err := unix.Read(fd, text[len(text):min(cap(text), maxText)])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n <= 0 {
+			break
+		}
+		text = text[:len(text)+n]
+	}
 	return text
 }
 

@@ -81,6 +81,8 @@ type Config struct {
 	AccountingField string        `mapstructure:"accounting_field"` // admin_comment | extra | none
 	IdleAfter       time.Duration `mapstructure:"idle_after"`       // a slice without GPU time for so long is idle; 0: never
 	IdleAction      string        `mapstructure:"idle_action"`      // report | cancel
+	MetricsUsers    bool          `mapstructure:"metrics_users"`    // metrics name users and accounts
+	DCGMJobMap      string        `mapstructure:"dcgm_job_map"`     // "": none; where DCGM's exporter learns which jobs a GPU has
 
 	Log    Log    `mapstructure:"log"`
 	Slurm  Slurm  `mapstructure:"slurm"`
@@ -134,6 +136,7 @@ func Default() Config {
 
 		AccountingField: FieldAdminComment,
 		IdleAction:      IdleReport,
+		MetricsUsers:    true,
 
 		Log: Log{Format: FormatText},
 		Slurm: Slurm{
@@ -189,6 +192,7 @@ func (c Config) ForNode(node string) Config {
 	replace := strings.NewReplacer("%n", node, "%h", host)
 	c.RunDir = replace.Replace(c.RunDir)
 	c.SpoolDir = replace.Replace(c.SpoolDir)
+	c.DCGMJobMap = replace.Replace(c.DCGMJobMap)
 	c.Slurm.SlurmdSpoolDir = replace.Replace(c.Slurm.SlurmdSpoolDir)
 	return c
 }

@@ -56,6 +56,8 @@ var keys = []key{
 	{"accounting_field", "admin_comment, extra, none", func(c *Config) bool { return oneOf(c.AccountingField, FieldAdminComment, FieldExtra, FieldNone) }, func(c *Config) any { return c.AccountingField }},
 	{"idle_after", "0s (never), or a time with its unit from 1m to 8760h: 30m, 2h", validIdle, func(c *Config) any { return c.IdleAfter.String() }},
 	{"idle_action", "report, cancel", func(c *Config) bool { return oneOf(c.IdleAction, IdleReport, IdleCancel) }, func(c *Config) any { return c.IdleAction }},
+	{"metrics_users", "true, false", func(*Config) bool { return true }, func(c *Config) any { return c.MetricsUsers }},
+	{"dcgm_job_map", `"" (none) or ` + acceptedDir, func(c *Config) bool { return c.DCGMJobMap == "" || isDir(c.DCGMJobMap) }, func(c *Config) any { return c.DCGMJobMap }},
 	{"log.level", `"" (info to a file, warn to stderr), trace, debug, info, warn, error, off`, validLevel, func(c *Config) any { return c.Log.Level }},
 	{"log.format", "text, json", func(c *Config) bool { return oneOf(c.Log.Format, FormatText, FormatJSON) }, func(c *Config) any { return c.Log.Format }},
 	{"log.file", `"" (stderr) or an absolute path`, func(c *Config) bool { return c.Log.File == "" || isDir(c.Log.File) }, func(c *Config) any { return c.Log.File }},

@@ -32,6 +32,7 @@ type Grant struct {
 	BootID      string              `json:"boot_id"`
 	UID         uint32              `json:"uid"`
 	GID         uint32              `json:"gid"`
+	Account     string              `json:"account,omitempty"` // in Slurm's accounting; "": not known
 	Node        string              `json:"node"`
 	Since       time.Time           `json:"since"`
 	Submitted   time.Time           `json:"submitted,omitzero"` // Slurm's word on this run, for its row in the accounting

@@ -111,8 +111,8 @@ type ledgerBuckets struct { // struct vgpu_buckets
 	Word [maxBuckets]uint64
 }
 
-// ledgerSums is struct vgpu_ledger before its steps.
-type ledgerSums struct {
+// ledgerTotals is struct vgpu_ledger up to the steps.
+type ledgerTotals struct {
 	Magic         uint64
 	LayoutVersion uint32
 	SizeBytes     uint32
@@ -136,7 +136,7 @@ type ledgerSums struct {
 
 // ledgerHead is all of struct vgpu_ledger before the process slots, which root has no use for.
 type ledgerHead struct {
-	ledgerSums
+	ledgerTotals
 	Step [maxSteps]ledgerStep
 }
 

@@ -158,7 +158,7 @@ func Empty(path string) {
 // No more devices than the bounds have are returned, and no figure exceeds them. A ledger that is
 // none gives ErrLayout.
 func Read(path string, job uint32, bounds Bounds) (Usage, error) {
-	data, err := readBounded(path, binary.Size(ledgerHead{}))
+	data, err := readBounded(path, headBytes)
 	if err != nil {
 		return Usage{}, fmt.Errorf("read ledger: %w", err)
 	}
@@ -168,6 +168,25 @@ func Read(path string, job uint32, bounds Bounds) (Usage, error) {
 	}
 	return usage, nil
 }
+
+// ReadDevices is Read without the steps, which are nearly all of what Read has to read.
+func ReadDevices(path string, job uint32, bounds Bounds) ([]DeviceUsage, error) {
+	data, err := readBounded(path, totalsBytes)
+	if err != nil {
+		return nil, fmt.Errorf("read ledger: %w", err)
+	}
+	devices, err := decodeTotals(data, job, &bounds)
+	if err != nil {
+		return nil, fmt.Errorf("read ledger %s: %w", path, err)
+	}
+	return devices, nil
+}
+
+var (
+	totalsBytes = binary.Size(ledgerTotals{})
+	headBytes   = binary.Size(ledgerHead{})
+	stepBytes   = binary.Size(ledgerStep{})
+)
 
 // readBounded reads the beginning of a page that a user owns.
 func readBounded(path string, most int) ([]byte, error) {
@@ -185,51 +204,52 @@ func readBounded(path string, most int) ([]byte, error) {
 	if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: %w: it is not a regular file", path, ErrLayout)
 	}
-	return io.ReadAll(io.LimitReader(file, int64(most)))
+	if st.Size() < int64(headBytes) {
+		return nil, fmt.Errorf("%s: %w: %d bytes, want at least %d", path, ErrLayout, st.Size(), headBytes)
+	}
+	data := make([]byte, most)
+	n, err := io.ReadFull(file, data)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil // it has shrunk since
+	}
+	return data[:n], err
 }
 
-// ReadDevices is Read without the steps, which are the most of a ledger and take a hundred times as long.
-func ReadDevices(path string, job uint32, bounds Bounds) ([]DeviceUsage, error) {
-	data, err := readBounded(path, binary.Size(ledgerSums{}))
-	if err != nil {
-		return nil, fmt.Errorf("read ledger: %w", err)
+// decodeTotals decodes what stands before the steps.
+func decodeTotals(data []byte, job uint32, bounds *Bounds) ([]DeviceUsage, error) {
+	if len(data) < totalsBytes {
+		return nil, fmt.Errorf("%w: %d bytes, want at least %d", ErrLayout, len(data), totalsBytes)
 	}
-	var sums ledgerSums
-	if err := decodeInto(&sums, data); err != nil {
-		return nil, fmt.Errorf("read ledger %s: %w", path, err)
+	var head ledgerTotals
+	if _, err := binary.Decode(data, binary.LittleEndian, &head); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLayout, err)
 	}
-	devices, err := sums.devices(job, bounds)
-	if err != nil {
-		return nil, fmt.Errorf("read ledger %s: %w", path, err)
+	if head.Magic != ledgerMagic || head.LayoutVersion != layoutVersion || head.JobID != job {
+		return nil, fmt.Errorf("%w: magic %#x, version %d, job %d", ErrLayout, head.Magic, head.LayoutVersion, head.JobID)
+	}
+	bounds.Bytes = bounds.Bytes[:min(len(bounds.Bytes), MaxDevices)]
+	var devices []DeviceUsage
+	for i := range bounds.Bytes {
+		devices = append(devices, bounds.device(i, DeviceUsage{head.UsedBytes[i], head.PeakBytes[i],
+			head.Refusals[i], head.BusyNs[i], head.WaitedNs[i]}))
 	}
 	return devices, nil
 }
 
-// decodeInto reads the beginning of a page.
-func decodeInto(page any, data []byte) error {
-	if n := binary.Size(page); len(data) < n {
-		return fmt.Errorf("%w: %d bytes, want at least %d", ErrLayout, len(data), n)
+func decode(data []byte, job uint32, bounds Bounds) (usage Usage, err error) {
+	if len(data) < headBytes {
+		return Usage{}, fmt.Errorf("%w: %d bytes, want at least %d", ErrLayout, len(data), headBytes)
 	}
-	if _, err := binary.Decode(data, binary.LittleEndian, page); err != nil {
-		return fmt.Errorf("%w: %w", ErrLayout, err)
-	}
-	return nil
-}
-
-func decode(data []byte, job uint32, bounds Bounds) (Usage, error) {
-	var head ledgerHead
-	if err := decodeInto(&head, data); err != nil {
+	if usage.Devices, err = decodeTotals(data, job, &bounds); err != nil {
 		return Usage{}, err
 	}
-	bounds.Bytes = bounds.Bytes[:min(len(bounds.Bytes), MaxDevices)]
-	devices, err := head.devices(job, bounds)
-	if err != nil {
-		return Usage{}, err
-	}
-	usage := Usage{Devices: devices}
-	for _, step := range head.Step {
-		if step.InUse == 0 {
+	for rest := data[totalsBytes:headBytes]; len(rest) > 0; rest = rest[stepBytes:] {
+		if binary.LittleEndian.Uint32(rest) == 0 { // in use
 			continue
+		}
+		var step ledgerStep
+		if _, err := binary.Decode(rest, binary.LittleEndian, &step); err != nil {
+			return Usage{}, fmt.Errorf("%w: %w", ErrLayout, err)
 		}
 		mine := StepUsage{Step: step.StepID}
 		for i := range bounds.Bytes {
@@ -239,17 +259,6 @@ func decode(data []byte, job uint32, bounds Bounds) (Usage, error) {
 		usage.Steps = append(usage.Steps, mine)
 	}
 	return usage, nil
-}
-
-// devices are what all steps together have used.
-func (s *ledgerSums) devices(job uint32, bounds Bounds) (devices []DeviceUsage, err error) {
-	if s.Magic != ledgerMagic || s.LayoutVersion != layoutVersion || s.JobID != job {
-		return nil, fmt.Errorf("%w: magic %#x, version %d, job %d", ErrLayout, s.Magic, s.LayoutVersion, s.JobID)
-	}
-	for i := range bounds.Bytes[:min(len(bounds.Bytes), MaxDevices)] {
-		devices = append(devices, bounds.device(i, DeviceUsage{s.UsedBytes[i], s.PeakBytes[i], s.Refusals[i], s.BusyNs[i], s.WaitedNs[i]}))
-	}
-	return devices, nil
 }
 
 // device brings a claim about slice i into bounds.

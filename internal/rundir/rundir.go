@@ -40,6 +40,10 @@ func (d Dir) AuditNext() string { return filepath.Join(string(d), "audit.next.lo
 func (d Dir) SampleLock() string { return filepath.Join(string(d), "sample.lock") }
 func (d Dir) Sample() string     { return filepath.Join(string(d), "sample.json") }
 
+// Counts are what prologs did since boot, for who watches the node; CountsLock is held by who adds to them.
+func (d Dir) Counts() string     { return filepath.Join(string(d), "counts.json") }
+func (d Dir) CountsLock() string { return filepath.Join(string(d), "counts.lock") }
+
 // Prolog is the command line of vgpu-prolog, which leaves it there.
 func (d Dir) Prolog() string { return filepath.Join(string(d), "prolog.json") }
 func (d Dir) Jobs() string   { return filepath.Join(string(d), "jobs") }

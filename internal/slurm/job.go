@@ -27,6 +27,7 @@ type Job struct {
 	Ends        time.Time     // when its time limit is over; zero: it has none, or that is not known
 	Limit       time.Duration // how long it may run; 0: as long as it likes, or that is not known
 	Partition   string
+	Account     string // "": not known
 	Excluded    string // host list: where it must not run
 	MemTyped    bool   // its memory was typed as GRES, and goes before a share of the environment's
 

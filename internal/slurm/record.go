@@ -83,6 +83,7 @@ func parseJob(text string, id uint32) (Job, error) {
 	}
 	job.UID, job.Restarts = uint32(uid), restarts
 	job.Submitted = submitted(head)
+	job.Account = account(head)
 	if job.detailed {
 		job.Exclusive, err = hasWholeNodes(tail)
 		job.MemTyped = memTyped(tail)
@@ -109,6 +110,15 @@ func submitted(head string) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(seconds, 0).UTC()
+}
+
+// account is for who watches alone: "" where a text of the job's owner imitates it.
+func account(head string) string {
+	name, err := only(head, "Account")
+	if err != nil || name == "(null)" {
+		return ""
+	}
+	return name
 }
 
 // readWhole finds out what the job is a part of.

@@ -50,6 +50,7 @@ type Store struct {
 	BootID string // of this boot; slices of another one are void
 	Log    hclog.Logger
 	Now    func() time.Time // nil: time.Now
+	JobMap string           // folder of a file for each GPU with the jobs on it; "": none
 }
 
 // Read returns the state without a lock and without repairing it. A missing file is an empty state.
@@ -149,6 +150,7 @@ func (tx *Tx) Commit() error {
 		tx.dirty = false
 	}
 	tx.postBoards()
+	tx.postJobMap()
 	return nil
 }
 

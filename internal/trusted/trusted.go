@@ -9,9 +9,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -73,22 +73,31 @@ func check(fd int, path string) (size int64, err error) {
 	return st.Size, nil
 }
 
-// content takes over the descriptor.
+// content takes over the descriptor. It reads without package os, whose poller would have to be told of every file.
 func content(fd int, path string, maxBytes int64) ([]byte, error) {
-	file := os.NewFile(uintptr(fd), path)
-	defer file.Close()
+	defer unix.Close(fd)
 	size, err := check(fd, path)
 	if err != nil {
 		return nil, err
 	}
-	content := bytes.NewBuffer(make([]byte, 0, min(size, maxBytes)+bytes.MinRead)) // so it need not grow
-	if _, err := content.ReadFrom(io.LimitReader(file, maxBytes+1)); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+	content := make([]byte, 0, min(size, maxBytes)+bytes.MinRead) // so it need not grow
+	for {
+		content = slices.Grow(content, 1)
+		n, err := unix.Read(fd, content[len(content):cap(content)])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "read", Path: path, Err: err}
+		}
+		content = content[:len(content)+n]
+		if int64(len(content)) > maxBytes {
+			return nil, fmt.Errorf("read %s: %w: it is larger than %d bytes", path, ErrUntrusted, maxBytes)
+		}
+		if n == 0 {
+			return content, nil
+		}
 	}
-	if int64(content.Len()) > maxBytes {
-		return nil, fmt.Errorf("read %s: %w: it is larger than %d bytes", path, ErrUntrusted, maxBytes)
-	}
-	return content.Bytes(), nil
 }
 
 // WriteFile replaces a file in one step by one of this mode, whatever stood there and whatever the umask is.

@@ -114,11 +114,11 @@ func Collect(dir rundir.Dir, g grant.Grant) (Totals, error) {
 	if errors.Is(foldedErr, fs.ErrNotExist) {
 		foldedErr = nil
 	}
-	page, ledgerErr := ledger.Read(dir.Ledger(g.Job), g.Job, g.Bounds())
+	devices, ledgerErr := ledger.ReadDevices(dir.Ledger(g.Job), g.Job, g.Bounds())
 	if ledgerErr == nil {
-		totals.Devices = raise(totals.Devices, page.Devices)
-		for i := range page.Devices {
-			totals.Devices[i].UsedBytes = page.Devices[i].UsedBytes
+		totals.Devices = raise(totals.Devices, devices)
+		for i := range devices {
+			totals.Devices[i].UsedBytes = devices[i].UsedBytes
 		}
 	}
 	return totals, errors.Join(foldedErr, ledgerErr)

@@ -74,6 +74,7 @@ func run(ctx context.Context, home cluster.Home, build string, rounds int, only 
 		{"concurrent placements", b.concurrent},
 		{"placement cost", b.placement},
 		{"sampling", b.sampling},
+		{"looks at a full node", b.looks},
 		{"records into the database", b.records},
 		{"submissions in slurmctld", b.submissions},
 		{"plugin in sbatch", b.plugin},

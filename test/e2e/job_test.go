@@ -194,6 +194,7 @@ func batch(t *testing.T, u cluster.User, options, script string) string {
 type slice struct {
 	Job       uint32 `json:"job"`
 	Device    string `json:"device"`
+	Index     int    `json:"nvml_index"`
 	MemMiB    int    `json:"mem_mib"`
 	SMPercent int    `json:"sm_percent"`
 }

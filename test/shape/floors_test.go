@@ -19,10 +19,10 @@ const module = "github.com/slurm-vgpu/slurm-vgpu/"
 // floors are the packages of internal/. Each imports only from floors above it in this list.
 var floors = [][]string{
 	{"crashpoint", "detached", "device", "request", "slurmdb", "trusted", "version"},
-	{"devfiles", "driver", "inventory", "ledger", "place", "rundir", "slurm"},
+	{"devfiles", "driver", "inventory", "ledger", "metrics", "place", "rundir", "slurm"},
 	{"config", "discover", "grant", "pages", "slurmconf", "timeline", "waiting"},
 	{"logging", "sitecheck", "state", "usage"},
-	{"audit", "jobreport", "launch", "release", "report", "wake"},
+	{"audit", "jobreport", "launch", "release", "report", "tally", "wake"},
 	{"picture", "sample", "sweep"},
 }
 

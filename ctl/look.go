@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
+)
+
+// looker is one look at the node, which reads each file once and takes no lock.
+type looker struct {
+	cfg    config.Config
+	now    time.Time
+	steps  bool // ask for the steps that run as well
+	grants map[uint32]grant.Grant
+	used   map[uint32]usedOf
+}
+
+// usedOf is what a job used; nothing where that cannot be read.
+type usedOf struct {
+	devices []ledger.DeviceUsage
+	steps   []ledger.StepUsage
+	sampled []timeline.Sample // nil: nobody has looked
+}
+
+// What a look reads, in words of `vgpuctl metrics`.
+const (
+	fromState     = "state"
+	fromInventory = "inventory"
+	fromWaiting   = "waiting"
+	fromDriver    = "driver"
+	fromCounts    = "counts"
+)
+
+func readStatus(cfg config.Config, node string, now time.Time) (nodeStatus, error) {
+	return (&looker{cfg: cfg, now: now}).at(node)
+}
+
+// at looks at the node. Where the state cannot be read there is an error as well, and what is known besides.
+func (l *looker) at(node string) (nodeStatus, error) {
+	status := nodeStatus{Node: node, GPUs: []gpuStatus{}, Slices: []sliceStatus{}, Waiting: []waitingStatus{}, unreadable: map[string]bool{}}
+	boot, err := inventory.BootID()
+	if err != nil {
+		return status, err
+	}
+	current, stateErr := state.Store{Dir: l.cfg.Run(), BootID: boot, Log: hclog.NewNullLogger()}.Read()
+	status.unreadable[fromState] = stateErr != nil
+	inv, err := inventory.Read(l.cfg.Run().Inventory())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		status.Problem = "there is no inventory yet: the first vgpu-prolog, or `vgpu-gres inventory --write`, makes it"
+	case err != nil:
+		status.Problem = err.Error()
+	case inv.BootID != boot:
+		status.Problem = "the inventory is of an earlier boot: `vgpu-gres inventory --write` makes a new one"
+	}
+	status.unreadable[fromInventory] = status.Problem != ""
+	for _, gpu := range inv.GPUs {
+		status.GPUs = append(status.GPUs, statusOf(l.cfg, gpu, current.Slices))
+	}
+	driver := l.startDriver(inv.GPUs, current.Slices)
+	l.grants, l.used = make(map[uint32]grant.Grant), make(map[uint32]usedOf)
+	for _, s := range current.Slices {
+		status.Slices = append(status.Slices, l.sliceOf(s))
+	}
+	if status.Waiting, err = waitingOf(l.cfg, l.now); err != nil {
+		status.Problem = err.Error()
+		status.unreadable[fromWaiting] = true
+	}
+	l.addDriver(&status, current.Slices, <-driver)
+	slices.SortStableFunc(status.Slices, func(a, b sliceStatus) int {
+		if a.Index != b.Index {
+			return int(a.Index - b.Index)
+		}
+		return int(int64(a.Job) - int64(b.Job))
+	})
+	return status, stateErr
+}
+
+// driverAnswer is who holds memory of the GPUs; asked says that there was something to ask.
+type driverAnswer struct {
+	asked   bool
+	holders map[device.UUID]discover.Holders
+	err     error
+}
+
+// startDriver asks NVML, which takes its time to start, while the ledgers are read.
+func (l *looker) startDriver(gpus []device.GPU, held []state.Slice) <-chan driverAnswer {
+	answer := make(chan driverAnswer, 1)
+	uuids := askable(gpus, held, os.Geteuid())
+	if len(uuids) == 0 {
+		answer <- driverAnswer{}
+		return answer
+	}
+	go func() {
+		holders, err := askDriver(l.cfg, uuids)
+		answer <- driverAnswer{true, holders, err}
+	}()
+	return answer
+}
+
+func statusOf(cfg config.Config, gpu device.GPU, granted []state.Slice) gpuStatus {
+	g := gpuStatus{GPU: gpu, MaxSlices: cfg.SlicesPerGPU, State: "ok"}
+	exclusive := false
+	for _, s := range granted {
+		if s.Device == gpu.UUID {
+			g.Slices++
+			g.GrantedMiB += s.MemMiB
+			g.GrantedPercent += s.SMPercent
+			exclusive = exclusive || s.SMPercent == 100
+		}
+	}
+	g.FreeMiB = max(int64(math.Floor(float64(gpu.MemMiB)*cfg.MemOvercommit))-g.GrantedMiB, 0)
+	switch {
+	case gpu.Lost != "":
+		g.State, g.FreeMiB = "lost", 0
+	case slices.Contains(cfg.Drain, gpu.UUID):
+		g.State, g.FreeMiB = "draining", 0
+	case exclusive:
+		g.State, g.FreeMiB = "exclusive", 0
+	}
+	return g
+}
+
+// sliceOf adds what the job's ledger says.
+func (l *looker) sliceOf(s state.Slice) sliceStatus {
+	status := sliceStatus{
+		Job: s.Job, Restart: s.Restart, UID: s.UID, User: userName(s.UID), Device: s.Device, Index: s.Index,
+		MemMiB: s.MemMiB, SMPercent: s.SMPercent, Since: s.Since, AgeSeconds: int64(l.now.Sub(s.Since) / time.Second),
+	}
+	g, known := l.grantOf(s.Job)
+	if !known {
+		return status
+	}
+	status.grant = &g
+	used := l.usedBy(g)
+	for i, slice := range g.Slices {
+		if slice.Device == s.Device && i < len(used.devices) {
+			d := used.devices[i]
+			now, peak, refusals := usage.MiB(d.UsedBytes), usage.MiB(d.PeakBytes), d.Refusals
+			status.UsedMiB, status.PeakMiB, status.Refusals = &now, &peak, &refusals
+			var sampled timeline.Sample
+			if i < len(used.sampled) {
+				sampled = used.sampled[i]
+			}
+			status.shareStatus = shareOf(slice.SMPercent, d, sampled, l.now.Sub(s.Since))
+			status.use, status.steps, status.place = &d, used.steps, i
+		}
+	}
+	return status
+}
+
+func (l *looker) grantOf(job uint32) (g grant.Grant, known bool) {
+	if g, known = l.grants[job]; known {
+		return g, true
+	}
+	g, err := grant.Read(l.cfg.Run().Grant(job))
+	if err == nil {
+		l.grants[job] = g
+	}
+	return g, err == nil
+}
+
+// usedBy keeps what was read of a job with several slices.
+func (l *looker) usedBy(g grant.Grant) usedOf {
+	used, done := l.used[g.Job]
+	if done {
+		return used
+	}
+	if totals, err := usage.Collect(l.cfg.Run(), g); err == nil {
+		used.devices, used.sampled = totals.Devices, usage.Newest(l.cfg.Run(), g)
+	}
+	if l.steps {
+		if page, err := ledger.Read(l.cfg.Run().Ledger(g.Job), g.Job, g.Bounds()); err == nil {
+			used.steps = page.Steps
+		}
+	}
+	l.used[g.Job] = used
+	return used
+}
+
+func waitingOf(cfg config.Config, now time.Time) (all []waitingStatus, err error) {
+	jobs, err := waiting.Read(cfg.Spool())
+	all = make([]waitingStatus, 0, len(jobs))
+	for _, j := range jobs {
+		all = append(all, waitingStatus{Job: j.Job, UID: j.UID, User: userName(j.UID), Since: j.Since, AgeSeconds: int64(now.Sub(j.Since).Seconds()),
+			Reason: j.Reason, Told: j.Told})
+	}
+	return all, err
+}

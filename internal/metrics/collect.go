@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+)
+
+// family is one metric: its name, what it is, and its labels.
+type family struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+func own(kind prometheus.ValueType, name, help string, labels ...string) family {
+	return named(kind, "slurm_vgpu_"+name, help, labels...)
+}
+
+func named(kind prometheus.ValueType, name, help string, labels ...string) family {
+	return family{prometheus.NewDesc(name, help, labels, nil), kind}
+}
+
+const (
+	gauge   = prometheus.GaugeValue
+	counter = prometheus.CounterValue
+)
+
+var (
+	ofGPU   = []string{"gpu_uuid", "gpu"}
+	ofSlice = []string{"jobid", "user", "account", "gpu_uuid", "gpu"}
+	ofStep  = append(slices.Clone(ofSlice), "step")
+
+	buildInfo = own(gauge, "build_info", "Which release says this; always 1.", "version")
+	source    = own(gauge, "source_readable", "Whether what the figures are made of could be read: 1 or 0. Series that need it are missing at 0.", "source")
+
+	gpuInfo        = own(gauge, "gpu_info", "A GPU of this node, its type and whether it takes slices; always 1.", append(slices.Clone(ofGPU), "type", "state")...)
+	gpuMemory      = own(gauge, "gpu_memory_bytes", "Memory of the GPU.", ofGPU...)
+	gpuGranted     = own(gauge, "gpu_memory_granted_bytes", "Memory of the GPU that is granted to slices.", ofGPU...)
+	gpuShare       = own(gauge, "gpu_share_granted_ratio", "Share of the GPU's time that is granted to slices; slices without a cap count as none.", ofGPU...)
+	gpuSlices      = own(gauge, "gpu_slices", "Slices on the GPU.", ofGPU...)
+	gpuMaxSlices   = own(gauge, "gpu_slices_limit", "Slices that the GPU may have (slices_per_gpu).", ofGPU...)
+	gpuUnmetered   = own(gauge, "gpu_unmetered_memory_bytes", "Memory of the GPU held by processes without a slice of it, by the driver's word.", ofGPU...)
+	gpuUnmeteredBy = own(gauge, "gpu_unmetered_processes", "Processes that hold memory of the GPU without a slice of it, by the driver's word.", ofGPU...)
+
+	sliceInfo    = own(gauge, "slice_info", "How a slice is limited; always 1.", append(slices.Clone(ofSlice), "policy", "isolation")...)
+	sliceLimit   = own(gauge, "slice_memory_limit_bytes", "Memory that the slice may use.", ofSlice...)
+	sliceUsed    = own(gauge, "slice_memory_used_bytes", "Memory that the slice uses, by its ledger.", ofSlice...)
+	slicePeak    = own(gauge, "slice_memory_peak_bytes", "Most memory that the slice has used, by its ledger.", ofSlice...)
+	sliceDriver  = own(gauge, "slice_memory_driver_bytes", "Memory that the processes of the slice's job hold of the GPU, by the driver's word.", ofSlice...)
+	sliceShare   = own(gauge, "slice_share_ratio", "Share of the GPU's time that the slice may use; 0: no cap.", ofSlice...)
+	sliceSeconds = own(counter, "slice_gpu_seconds_total", "GPU time that the slice has used. Missing where nobody has measured it.", ofSlice...)
+	sliceWaited  = own(counter, "slice_wait_seconds_total", "Time for which launches of the slice were held back by its share; threads add up.", ofSlice...)
+	sliceRefused = own(counter, "slice_refused_allocations_total", "Allocations that the slice's limit has refused.", ofSlice...)
+
+	stepUsed    = own(gauge, "step_memory_used_bytes", "Memory that the step uses of the slice, by its ledger.", ofStep...)
+	stepPeak    = own(gauge, "step_memory_peak_bytes", "Most memory that the step has used of the slice, by its ledger.", ofStep...)
+	stepSeconds = own(counter, "step_gpu_seconds_total", "GPU time that the step has used. Missing where nobody has measured it.", ofStep...)
+	stepRefused = own(counter, "step_refused_allocations_total", "Allocations of the step that a limit has refused.", ofStep...)
+
+	waitingJobs = own(gauge, "jobs_waiting", "Jobs that found no room on this node and wait for it in the queue.")
+	refusals    = own(counter, "placement_refusals_total", "How often a job got no slice here, since boot, by why.", "reason")
+	prologs     = prometheus.NewDesc("slurm_vgpu_prolog_seconds", "How long prologs took that placed or refused a job, since boot.", nil, nil)
+)
+
+// collector hands the figures of one moment to a registry.
+type collector struct {
+	node    Node
+	options Options
+}
+
+// Describe tells nothing: a registry then checks each series as it comes.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect is asked once.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	say := func(f family, value float64, labels ...string) {
+		for i := range labels {
+			labels[i] = strings.ToValidUTF8(labels[i], "?")
+		}
+		out <- prometheus.MustNewConstMetric(f.desc, f.kind, value, labels...)
+	}
+	say(buildInfo, 1, c.node.Version)
+	for name, readable := range c.node.Sources {
+		say(source, truth(readable), name)
+	}
+	for _, g := range c.node.GPUs {
+		c.gpu(say, g)
+	}
+	for _, s := range c.node.Slices {
+		c.slice(say, s)
+	}
+	if c.node.Sources["waiting"] {
+		say(waitingJobs, float64(c.node.Waiting))
+	}
+	if !c.node.Sources["counts"] {
+		return
+	}
+	for reason, n := range c.node.Refusals {
+		say(refusals, float64(n), reason)
+	}
+	out <- prometheus.MustNewConstHistogram(prologs, c.node.Prologs.Count, c.node.Prologs.Seconds, c.node.Prologs.Buckets)
+}
+
+// sayer puts out one series.
+type sayer func(f family, value float64, labels ...string)
+
+func (c collector) gpu(say sayer, g GPU) {
+	labels := []string{string(g.UUID), index(g.GPU)}
+	say(gpuInfo, 1, append(slices.Clone(labels), g.Type, g.State)...)
+	say(gpuMemory, bytesOf(g.MemMiB), labels...)
+	if !c.node.Sources["state"] {
+		return
+	}
+	say(gpuGranted, float64(g.GrantedBytes), labels...)
+	say(gpuShare, g.GrantedRatio, labels...)
+	say(gpuSlices, float64(g.Slices), labels...)
+	say(gpuMaxSlices, float64(g.MaxSlices), labels...)
+	if g.Unmetered != nil {
+		say(gpuUnmetered, float64(g.Unmetered.Bytes), labels...)
+		say(gpuUnmeteredBy, float64(g.Unmetered.Processes), labels...)
+	}
+}
+
+func (c collector) slice(say sayer, s Slice) {
+	if !c.options.Users {
+		s.User, s.Account = "", "" // Prometheus takes a label without a value for none
+	}
+	labels := []string{job(s.Job), s.User, s.Account, string(s.GPU.UUID), index(s.GPU)}
+	say(sliceInfo, 1, append(slices.Clone(labels), s.Policy, s.Isolation)...)
+	say(sliceLimit, float64(s.LimitBytes), labels...)
+	say(sliceShare, s.ShareRatio, labels...)
+	if s.DriverBytes != nil {
+		say(sliceDriver, float64(*s.DriverBytes), labels...)
+	}
+	if s.Use != nil {
+		say(sliceUsed, float64(s.Use.UsedBytes), labels...)
+		say(slicePeak, float64(s.Use.PeakBytes), labels...)
+		say(sliceRefused, float64(s.Use.Refusals), labels...)
+		maybe(say, sliceSeconds, s.Use.GPUSeconds, labels...)
+		maybe(say, sliceWaited, s.Use.WaitedSeconds, labels...)
+	}
+	if c.options.Steps {
+		for _, step := range s.Steps {
+			labels := append(slices.Clone(labels), step.Name)
+			say(stepUsed, float64(step.Use.UsedBytes), labels...)
+			say(stepPeak, float64(step.Use.PeakBytes), labels...)
+			say(stepRefused, float64(step.Use.Refusals), labels...)
+			maybe(say, stepSeconds, step.Use.GPUSeconds, labels...)
+		}
+	}
+	if c.options.Compat.Jobstats {
+		c.jobstats(say, s)
+	}
+	if c.options.Compat.ComputeCanada {
+		c.computeCanada(say, s)
+	}
+}
+
+func maybe(say sayer, f family, value *float64, labels ...string) {
+	if value != nil {
+		say(f, *value, labels...)
+	}
+}
+
+// Text is the node in the text format.
+func Text(node Node, options Options) ([]byte, error) {
+	node.Slices = newest(node.Slices)
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(collector{node, options}); err != nil {
+		return nil, fmt.Errorf("make metrics: %w", err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		return nil, fmt.Errorf("make metrics: %w", err)
+	}
+	var text bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+			return nil, fmt.Errorf("make metrics: %w", err)
+		}
+	}
+	return text.Bytes(), nil
+}
+
+// newest has each job's slice of a GPU once: two series of the same labels would be the end of all of them.
+func newest(all []Slice) []Slice {
+	type name struct {
+		job  uint32
+		uuid device.UUID
+	}
+	last := make(map[name]Slice)
+	for _, s := range all {
+		last[name{s.Job, s.GPU.UUID}] = s
+	}
+	return slices.Collect(maps.Values(last))
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func bytesOf(mib int64) float64 { return float64(mib) * (1 << 20) }
+
+func job(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
+
+func index(g device.GPU) string { return strconv.Itoa(int(g.Index)) }

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"bytes"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+)
+
+var gpu = device.GPU{UUID: "GPU-a", Index: 3, Minor: 1, Name: "NVIDIA H200", Type: "h200", MemMiB: 143771}
+
+func figure[T any](value T) *T { return &value }
+
+func sample() Node {
+	return Node{
+		Version: "1.2.3",
+		Sources: map[string]bool{"state": true, "inventory": true, "driver": true, "waiting": true, "counts": true},
+		GPUs:    []GPU{{GPU: gpu, State: "ok", GrantedBytes: 3000 << 20, Slices: 1, MaxSlices: 10, GrantedRatio: 0.3, Unmetered: &Held{40 << 20, 2}}},
+		Slices: []Slice{{Job: 12, UID: 1000, User: "ann", Account: "physics", GPU: gpu, LimitBytes: 3000 << 20, ShareRatio: 0.3, Policy: "cap",
+			Isolation: "strict", Use: &Use{UsedBytes: 100 << 20, PeakBytes: 200 << 20, Refusals: 3, GPUSeconds: figure(4.5), WaitedSeconds: figure(1.5)},
+			Steps: []Step{{"batch", Use{UsedBytes: 100 << 20}}}, DriverBytes: figure(uint64(101 << 20)), DutyRatio: figure(0.5)}},
+		Waiting: 2, Refusals: map[string]uint64{"fragmentation": 7},
+		Prologs: Histogram{Count: 3, Seconds: 0.2, Buckets: map[float64]uint64{0.1: 2, 1: 3}},
+	}
+}
+
+var all = Options{Users: true, Steps: true, Compat: Compat{Jobstats: true, ComputeCanada: true}}
+
+// text checks what is printed as Prometheus would, with promtool too where there is one.
+func text(t *testing.T, node Node, options Options) string {
+	t.Helper()
+	said, err := Text(node, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	if _, err := parser.TextToMetricFamilies(bytes.NewReader(said)); err != nil {
+		t.Fatalf("%v:\n%s", err, said)
+	}
+	problems, err := promlint.New(bytes.NewReader(said)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		// Names that were given by others.
+		if strings.HasPrefix(p.Metric, "slurm_vgpu_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+	return string(said)
+}
+
+func wantLines(t *testing.T, said string, lines ...string) {
+	t.Helper()
+	have := strings.Split(said, "\n")
+	for _, line := range lines {
+		if !slices.Contains(have, line) {
+			t.Errorf("there is no line %q in:\n%s", line, said)
+		}
+	}
+}
+
+func TestEachFigureHasItsSeries(t *testing.T) {
+	const labels = `{account="physics",gpu="3",gpu_uuid="GPU-a",jobid="12",user="ann"}`
+	wantLines(t, text(t, sample(), all),
+		`slurm_vgpu_gpu_memory_granted_bytes{gpu="3",gpu_uuid="GPU-a"} 3.145728e+09`,
+		`slurm_vgpu_gpu_unmetered_memory_bytes{gpu="3",gpu_uuid="GPU-a"} 4.194304e+07`,
+		`slurm_vgpu_gpu_unmetered_processes{gpu="3",gpu_uuid="GPU-a"} 2`,
+		`slurm_vgpu_slice_memory_limit_bytes`+labels+` 3.145728e+09`,
+		`slurm_vgpu_slice_memory_used_bytes`+labels+` 1.048576e+08`,
+		`slurm_vgpu_slice_memory_peak_bytes`+labels+` 2.097152e+08`,
+		`slurm_vgpu_slice_memory_driver_bytes`+labels+` 1.05906176e+08`,
+		`slurm_vgpu_slice_share_ratio`+labels+` 0.3`,
+		`slurm_vgpu_slice_gpu_seconds_total`+labels+` 4.5`,
+		`slurm_vgpu_slice_wait_seconds_total`+labels+` 1.5`,
+		`slurm_vgpu_slice_refused_allocations_total`+labels+` 3`,
+		`slurm_vgpu_slice_info{account="physics",gpu="3",gpu_uuid="GPU-a",isolation="strict",jobid="12",policy="cap",user="ann"} 1`,
+		`slurm_vgpu_step_memory_used_bytes{account="physics",gpu="3",gpu_uuid="GPU-a",jobid="12",step="batch",user="ann"} 1.048576e+08`,
+		`slurm_vgpu_placement_refusals_total{reason="fragmentation"} 7`,
+		`slurm_vgpu_prolog_seconds_bucket{le="0.1"} 2`,
+		`slurm_vgpu_prolog_seconds_count 3`,
+		`slurm_vgpu_jobs_waiting 2`,
+		`nvidia_gpu_duty_cycle{jobid="12",minor_number="1",name="NVIDIA H200",ordinal="3",userid="1000",uuid="GPU-a"} 50`,
+		`nvidia_gpu_memory_total_bytes{jobid="12",minor_number="1",name="NVIDIA H200",ordinal="3",userid="1000",uuid="GPU-a"} 3.145728e+09`,
+		`slurm_job_utilization_gpu{account="physics",gpu="3",gpu_type="NVIDIA H200",slurmjobid="12",user="ann"} 50`,
+	)
+}
+
+func TestWhatIsNotKnownIsNoSeries(t *testing.T) {
+	node := sample()
+	node.GPUs[0].Unmetered = nil
+	node.Slices[0].Use.GPUSeconds, node.Slices[0].DriverBytes, node.Slices[0].DutyRatio = nil, nil, nil
+	node.Sources["waiting"], node.Sources["counts"] = false, false
+	said := text(t, node, all)
+	for _, name := range []string{"unmetered", "gpu_seconds_total{", "driver_bytes", "duty_cycle", "utilization", "jobs_waiting", "refusals_total", "prolog_seconds"} {
+		if strings.Contains(said, name) {
+			t.Errorf("%s is told of:\n%s", name, said)
+		}
+	}
+	wantLines(t, said, `slurm_vgpu_source_readable{source="counts"} 0`)
+	node.Slices[0].Use = nil
+	if said := text(t, node, all); strings.Contains(said, "slice_memory_used") || strings.Contains(said, "slice_refused") {
+		t.Errorf("use of a slice whose ledger cannot be read:\n%s", said)
+	}
+}
+
+func TestUsersAreNotNamedWhereTheSiteSaysSo(t *testing.T) {
+	said := text(t, sample(), Options{Steps: true, Compat: all.Compat})
+	for _, word := range []string{"ann", "physics", "1000"} {
+		if strings.Contains(said, `"`+word+`"`) {
+			t.Errorf("%s is named:\n%s", word, said)
+		}
+	}
+	wantLines(t, said, `slurm_vgpu_slice_share_ratio{account="",gpu="3",gpu_uuid="GPU-a",jobid="12",user=""} 0.3`)
+}
+
+func TestStrangeNamesAndTwiceTheSameSlice(t *testing.T) {
+	node := sample()
+	node.Slices[0].Account = "a\"}\n\xff evil 1\n"
+	node.Slices = append(node.Slices, node.Slices[0])
+	node.Slices[1].LimitBytes = 7
+	said := text(t, node, Options{Users: true})
+	wantLines(t, said, `slurm_vgpu_slice_memory_limit_bytes{account="a\"}\n? evil 1\n",gpu="3",gpu_uuid="GPU-a",jobid="12",user="ann"} 7`)
+	if _, err := Text(Node{}, Options{}); err != nil {
+		t.Errorf("a node of which nothing is known: %v", err)
+	}
+}
+
+func TestPromtoolTakesIt(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("there is no promtool; make test installs it")
+	}
+	cmd := exec.Command(promtool, "check", "metrics")
+	cmd.Stdin = strings.NewReader(text(t, sample(), Options{Users: true, Steps: true}))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestParseCompat(t *testing.T) {
+	if c, err := ParseCompat([]string{"jobstats", "computecanada"}); err != nil || c != all.Compat {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if _, err := ParseCompat([]string{"dcgm"}); err == nil || !strings.Contains(err.Error(), "--compat=dcgm: takes jobstats") {
+		t.Errorf("of another: %v", err)
+	}
+}

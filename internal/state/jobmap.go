@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
+)
+
+// postJobMap writes for each GPU a file, named by its NVML index, with a line for each job that has a slice of it: what
+// dcgm-exporter reads (--hpc-job-mapping-dir). Nothing is read there. As with the boards, every file is
+// made to say at every commit what the state says; files of GPUs that never had a board are somebody else's.
+func (tx *Tx) postJobMap() {
+	folder := tx.store.JobMap
+	if folder == "" {
+		return
+	}
+	log := tx.store.Log
+	if err := makeDir(folder); err != nil {
+		log.Error("DCGM is not told which jobs the GPUs have", "reason", err)
+		return
+	}
+	inv, err := inventory.Read(tx.store.Dir.Inventory())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Error("DCGM may not be told which jobs the GPUs had", "reason", err)
+	}
+	entries, _ := os.ReadDir(tx.store.Dir.Turns()) // who posts the boards has said that they are not known
+	for index, jobs := range jobsByGPU(tx.slices, inv, entries) {
+		path := filepath.Join(folder, strconv.Itoa(int(index)))
+		if len(jobs) == 0 {
+			err = os.Remove(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+		} else {
+			err = trusted.WriteFile(path, []byte(strings.Join(jobs, "\n")+"\n"), 0o644)
+		}
+		if err != nil {
+			log.Error("DCGM is not told which jobs a GPU has", "nvml_index", index, "reason", err)
+		}
+	}
+}
+
+// jobsByGPU has no jobs for a GPU whose board is there and that holds no slice.
+func jobsByGPU(held []Slice, inv device.Inventory, boards []os.DirEntry) map[device.NVMLIndex][]string {
+	jobs := make(map[device.NVMLIndex][]string)
+	for _, entry := range boards {
+		if gpu, known := inv.ByUUID(device.UUID(entry.Name())); known {
+			jobs[gpu.Index] = nil
+		}
+	}
+	for _, s := range held {
+		if id := strconv.FormatUint(uint64(s.Job), 10); !slices.Contains(jobs[s.Index], id) {
+			jobs[s.Index] = append(jobs[s.Index], id)
+		}
+	}
+	return jobs
+}
