@@ -94,7 +94,7 @@ Exit codes: 0 fine, 1 something is wrong or not found, 2 wrong usage, 3 stray us
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml") // the flag is there
 	root.AddCommand(statusCommand(&o), explainCommand(&o), doctorCommand(&o), reportCommand(&o), setCommand(&o), sweepCommand(&o),
-		auditCommand(&o), configCommand(&o))
+		auditCommand(&o), configCommand(&o), wallCommand(&o))
 	return root
 }
 

@@ -23,6 +23,7 @@ const DefaultPath = "/etc/slurm-vgpu/config.yaml"
 
 // Values of isolation, on_limit_failure, other_apis, user_namespaces, on_no_fit, without_slice, audit and log.format.
 const (
+	IsolationWall    = "wall"    // strict, and the driver holds each job's cgroup to its memory
 	IsolationStrict  = "strict"  // private mount namespace, ld.so.preload bound, other GPUs masked
 	IsolationPreload = "preload" // LD_PRELOAD in the environment only
 	LimitClosed      = "closed"  // a limit that cannot be looked up stops the program
@@ -47,7 +48,7 @@ type Config struct {
 	RunDir         string         `mapstructure:"run_dir"`          // %n is the node's name
 	SpoolDir       string         `mapstructure:"spool_dir"`        // %n is the node's name
 	Library        string         `mapstructure:"library"`          // libslurm-vgpu.so
-	Isolation      string         `mapstructure:"isolation"`        // strict | preload
+	Isolation      string         `mapstructure:"isolation"`        // strict | wall | preload
 	OnLimitFailure string         `mapstructure:"on_limit_failure"` // closed | open
 	OtherAPIs      string         `mapstructure:"other_apis"`       // closed | open; strict isolation only
 	UserNamespaces string         `mapstructure:"user_namespaces"`  // allow | deny; strict isolation only
@@ -125,6 +126,11 @@ func Default() Config {
 		},
 		Report: Report{Enabled: true, RetryFor: 24 * time.Hour},
 	}
+}
+
+// IsStrict says that steps have mount namespaces of their own.
+func (c Config) IsStrict() bool {
+	return c.Isolation == IsolationStrict || c.Isolation == IsolationWall
 }
 
 // MasksOthers says whether a job may open none of the GPUs that it was not given.

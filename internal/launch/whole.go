@@ -42,7 +42,7 @@ func wholePlan(s Step, held grant.Grant) (Plan, error) {
 	if !s.AllGPUs { // else no task is bound to some of them
 		p.Whole = gpus
 	}
-	if held.Isolation == grant.IsolationStrict {
+	if held.IsStrict() {
 		p.Strict, p.Mask = true, nodesOf(held, prepared.MaskMinors)
 	}
 	return p, nil

@@ -22,7 +22,7 @@ var floors = [][]string{
 	{"driver", "inventory", "ledger", "place", "rundir", "slurm"},
 	{"config", "discover", "grant", "pages", "slurmconf", "waiting"},
 	{"logging", "sitecheck", "state", "usage"},
-	{"audit", "launch", "release", "report", "wake"},
+	{"audit", "launch", "release", "report", "wake", "wall"},
 	{"sweep"},
 }
 
