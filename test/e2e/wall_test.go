@@ -210,13 +210,16 @@ func TestTheDriversWallGoesWithItsJob(t *testing.T) {
 		wantNoWall(t, job, folder)
 	})
 	t.Run("killed", func(t *testing.T) {
-		job, release := startedJob(t, "--no-requeue --gres=vgpu:1 --vgpu-mem=2000")
-		defer release() // nobody kills what it left
+		job, _ := startedJob(t, "--no-requeue --gres=vgpu:1 --vgpu-mem=2000")
 		killStepd(t, filepath.Join(folder, "job_"+job, "step_batch", "slurm"))
 		run(t, root, "scancel "+job)
 		wantNoWall(t, job, folder)
 		if _, err := os.Stat(filepath.Join(folder, "job_"+job)); err != nil {
 			t.Errorf("the folder is gone, so that nothing was taken away from it: %v", err)
+		}
+		// Nobody else ends what it left.
+		if err := os.WriteFile(filepath.Join(folder, "job_"+job, "cgroup.kill"), []byte("1"), 0); err != nil {
+			t.Error(err)
 		}
 	})
 }
