@@ -46,6 +46,7 @@ COMMANDS := $(foreach d,prolog epilog gres ctl,$(if $(wildcard $(d)/main.go),$(c
 # The parts in C say themselves how they are built and tested.
 -include test/gpu/gpu.mk
 include test/enter/enter.mk
+include test/cgroup/cgroup.mk
 PARTS := $(wildcard interposer/interposer.mk guard/guard.mk test/simgpu/simgpu.mk spank/spank.mk)
 include $(PARTS)
 SIM := libcuda.so.1 libnvidia-ml.so.1 libnvidia-opencl.so.1 nvidia-smi vgpu-fill vgpu-busy
@@ -117,7 +118,7 @@ test-race: ## the Go tests under the race detector
 	@$(GO) test -race -timeout 30m $(GOTESTFLAGS) ./...
 
 # The time limit is each package's and only ends a run that hangs: test/e2e took 824 s on two busy cores.
-test-e2e: build $(BUILD)/test-enter/enter.so ## every fault and the main job on a private cluster (root)
+test-e2e: build $(BUILD)/test-enter/enter.so $(BUILD)/test-cgroup/cgroup.so ## every fault and the main job on a private cluster (root)
 	@$(SUDO) $(GO) test -tags e2e -count=1 -timeout 60m -p 1 $(GOTESTFLAGS) ./test/cluster ./test/e2e
 
 test-releases: ## the tests on Debian 12, 13 and sid, each with its own Slurm (root; downloads): ARGS="--keep SUITE…"

@@ -109,7 +109,7 @@ func findStrays(ctx context.Context, cfg config.Config, pace audit.Pace) (auditR
 	store := state.Store{Dir: cfg.Run(), BootID: boot, Log: hclog.NewNullLogger()}
 	watcher := audit.Watcher{Auditor: audit.Here(cfg.Run()), Pace: pace, GPUs: inventory.Leave(inv, cfg.SlurmGPUs).GPUs,
 		Ignore: audit.Users(cfg.AuditIgnore, userID), Ask: driver.Holders,
-		Held: func() ([]state.Slice, error) { current, err := store.Read(); return current.Slices, err }}
+		Held: func() ([]state.Slice, error) { current, err := store.Read(); return current.Slices, err }, Told: toldBy(cfg, driver)}
 	found, err := watcher.Find(ctx)
 	report = auditReport{GPUs: len(inv.GPUs), Strays: []strayUse{}, Problems: found.Problems}
 	for _, s := range found.Strays {
@@ -205,6 +205,9 @@ func actOnStrays(ctx context.Context, cfg config.Config, node string, pace audit
 		log.Warn("stray use of GPUs may not be seen", "reason", problem)
 	}
 	logStrays(log, report.Strays)
+	if err := measure(ctx, cfg); err != nil {
+		log.Warn("what the driver says of jobs is not kept for their records", "reason", err)
+	}
 	if cfg.Audit == config.AuditCancel {
 		cancelJobs(ctx, cfg, node, report.Strays, log)
 	}

@@ -103,6 +103,7 @@ func (d *doctor) examine(ctx context.Context, o *options, site sitecheck.Site) e
 	d.library(ctx)
 	d.isolation(ctx)
 	d.userNamespaces()
+	d.wall()
 	d.slurm(ctx, site)
 	d.reports(ctx)
 	return nil

@@ -47,7 +47,7 @@ func (s strayUse) line() string {
 	if s.MiB != nil {
 		held = fmt.Sprintf("%d MiB", *s.MiB)
 	}
-	if s.Kind == audit.OverLimit {
+	if s.PID == 0 {
 		return fmt.Sprintf("job %d of %s %s: %s", s.Job, s.User, s.Says, held)
 	}
 	return fmt.Sprintf("process %d (%s) of %s, with %s, %s", s.PID, s.Name, s.User, held, s.Says)

@@ -91,7 +91,7 @@ func sameGPUs(a, b device.Inventory) bool {
 
 // driver looks for the files that guards stand over.
 func (d *doctor) driver() {
-	if d.config.Isolation != config.IsolationStrict {
+	if !d.config.IsStrict() {
 		return
 	}
 	libraries, err := driver.Find(driver.Cache)
@@ -232,7 +232,7 @@ func (d *doctor) library(ctx context.Context) {
 
 // isolation tries what the plugin does for a task.
 func (d *doctor) isolation(ctx context.Context) {
-	if d.config.Isolation != config.IsolationStrict {
+	if !d.config.IsStrict() {
 		d.ok("isolation", "preload: a job can take its limits off; strict isolation prevents that")
 		return
 	}
@@ -266,7 +266,7 @@ func (d *doctor) isolation(ctx context.Context) {
 
 // userNamespaces: where the kernel takes no filter, no step with slices would start.
 func (d *doctor) userNamespaces() {
-	if d.config.Isolation != config.IsolationStrict || d.config.UserNamespaces != config.UserDeny {
+	if !d.config.IsStrict() || d.config.UserNamespaces != config.UserDeny {
 		return
 	}
 	const actions = "/proc/sys/kernel/seccomp/actions_avail"

@@ -175,6 +175,8 @@ func limitText(e explanation, s explainedSlice) string {
 	switch e.Isolation {
 	case config.IsolationStrict:
 		text += "; strict isolation"
+	case config.IsolationWall:
+		text += "; strict isolation, and the driver's own limit"
 	case config.IsolationPreload:
 		text += "; isolation by LD_PRELOAD only"
 	}

@@ -100,6 +100,9 @@ func setCommand(o *options) *cobra.Command {
 				return fmt.Errorf("set job %s: only root may", args[0])
 			}
 			done, err := setJob(command.Context(), cfg, args[0], ask)
+			if err == nil {
+				err = raiseAgain(command.Context(), o, done.Job)
+			}
 			if err != nil {
 				return fmt.Errorf("set job %s: %w", args[0], err)
 			}

@@ -61,6 +61,7 @@ Prologs do the same once a minute, for a few jobs at a time. A timer runs this f
 			if swept.Left > 0 {
 				fmt.Fprintf(out, "%s may live and stay\n", plural(swept.Left, "job"))
 			}
+			err = errors.Join(err, lowerWalls(command.Context(), o, cfg))
 			err = errors.Join(err, wakerOf(cfg, o.node, sweeper.Store, log).Wake(command.Context()))
 			if swept.Recorded {
 				err = errors.Join(err, report.Start(cfg, o.configPath))

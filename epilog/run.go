@@ -16,6 +16,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/detached"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/release"
@@ -49,6 +50,9 @@ func run(configPath string) int {
 	if err != nil {
 		log.Error("the job's slices wait for the next prolog to free them", "reason", err)
 	}
+	if err := lowerWall(cfg, uint32(job), configPath); err != nil {
+		log.Error("the driver's limits of the job stay on its cgroup until the next sweep", "reason", err)
+	}
 	if err := wakeWaiting(context.Background(), cfg, log); err != nil {
 		log.Error("jobs that wait for room may not know of it until the next epilog", "reason", err)
 	}
@@ -64,6 +68,19 @@ func run(configPath string) int {
 		}
 	}
 	return exitOK
+}
+
+// lowerWall takes away what the driver holds the job to. Most often Slurm has removed the job's cgroup by now, and its limits with it.
+func lowerWall(cfg config.Config, job uint32, configPath string) error {
+	w, err := grant.ReadWall(cfg.Run().Wall(job))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && !w.Stands() {
+		return os.Remove(cfg.Run().Wall(job))
+	}
+	// NVML can hang, so nobody waits for it.
+	return errors.Join(err, detached.Start(configPath, "wall", "lower"))
 }
 
 // released is what there was of a job.

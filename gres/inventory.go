@@ -30,6 +30,9 @@ func inventoryCommand(o *options) *cobra.Command {
 vgpu-prolog does not start NVML: it reads inventory.json in run_dir, which --write makes. Write it at
 every boot before slurmd starts, and again after a GPU was exchanged, lost or reset.
 
+With isolation: wall it also tries, as root, on a cgroup of its own, whether the driver keeps limits of
+memory; where it does not, vgpu-prolog refuses jobs with slices, and the exit code is 1.
+
 A GPU that cannot be used is listed with the reason; no job is placed on it. GPUs in MIG mode are
 not supported yet.`,
 		Example: `  vgpu-gres inventory
@@ -45,6 +48,12 @@ not supported yet.`,
 			if err != nil {
 				return err
 			}
+			var wallErr error
+			if cfg.Isolation == config.IsolationWall {
+				if inv.Wall, wallErr = tryWall(cfg, inv); wallErr != nil {
+					inv.Wall = wallErr.Error()
+				}
+			}
 			if write {
 				if err := os.MkdirAll(cfg.RunDir, 0o755); err != nil {
 					return fmt.Errorf("write inventory: %w", err)
@@ -55,13 +64,13 @@ not supported yet.`,
 			}
 			out := command.OutOrStdout()
 			if asJSON {
-				return printJSON(out, inv)
+				return errors.Join(printJSON(out, inv), wallErr)
 			}
 			printInventory(out, inv)
 			if write {
 				fmt.Fprintf(out, "written to %s\n", cfg.Run().Inventory())
 			}
-			return nil
+			return wallErr
 		},
 	}
 	command.Flags().BoolVar(&write, "write", false, "write inventory.json in run_dir")

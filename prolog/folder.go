@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
@@ -137,7 +136,7 @@ func (p *prolog) rewriteRefusal(ctx context.Context, g grant.Grant) error {
 
 // prepareIsolation makes what the plugin will bind a task's own files over.
 func (p *prolog) prepareIsolation() error {
-	if p.cfg.Isolation != config.IsolationStrict {
+	if !p.cfg.IsStrict() {
 		return nil
 	}
 	if err := os.MkdirAll(p.opts.selfDir, 0o755); err != nil {

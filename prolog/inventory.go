@@ -45,10 +45,11 @@ func (p *prolog) inventory(ctx context.Context) (device.Inventory, error) {
 	if inv, err := p.readInventory(); err == nil { // somebody else was quicker
 		return inv, nil
 	}
-	if err := p.discover(ctx); err != nil {
-		return device.Inventory{}, err
+	failed := p.discover(ctx)
+	if inv, err := p.readInventory(); err == nil || failed == nil { // it is written also where there is no wall
+		return inv, err
 	}
-	return p.readInventory()
+	return device.Inventory{}, failed
 }
 
 func (p *prolog) readInventory() (device.Inventory, error) {

@@ -48,9 +48,15 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 	if !told.Ends.IsZero() {
 		want.Ends = told.Ends.Unix()
 	}
+	if p.cfg.Isolation == config.IsolationWall && !g.Whole {
+		if g.WallCommand, err = p.wallCommand(inventory); err != nil {
+			p.log.Error("isolation is wall, and the driver keeps no limits here: jobs with slices are refused", "reason", err)
+			return p.refuse(ctx, g, "the node cannot isolate jobs: "+err.Error(), &told)
+		}
+	}
 	if g.Whole {
 		want.GPU = knownTypes(want.GPU, inventory)
-	} else if g.Isolation == grant.IsolationStrict {
+	} else if g.IsStrict() {
 		g.Guards = p.guards()
 	}
 	refusal, err := p.tryPlace(ctx, g, want, inventory)

@@ -74,3 +74,14 @@ func (a *account) of(p process, slice int) (bytes uint64, is bool) {
 	}
 	return bytes, is
 }
+
+// all is what the ledger says that the job holds of a slice, and how many processes hold it.
+func (a *account) all(slice int) (bytes, processes uint64) {
+	for who, most := range a.most {
+		if who.slice == slice && most > 0 {
+			bytes += most
+			processes++
+		}
+	}
+	return bytes, processes
+}

@@ -103,3 +103,14 @@ func within[T any](wait time.Duration, ask func() (T, error)) (T, error) {
 		return none, fmt.Errorf("%w for %s", errNoAnswer, wait)
 	}
 }
+
+// SetLimit sets what a cgroup may have of a GPU.
+func (d Driver) SetLimit(gpu device.UUID, folder string, hardBytes uint64) error {
+	_, err := withNVML(func() (struct{}, error) { return struct{}{}, d.session.SetLimit(gpu, folder, hardBytes) })
+	return err
+}
+
+// Limit asks what a cgroup may have of a GPU, and has.
+func (d Driver) Limit(gpu device.UUID, folder string) (discover.Limit, error) {
+	return withNVML(func() (discover.Limit, error) { return d.session.Limit(gpu, folder) })
+}

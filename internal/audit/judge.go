@@ -22,6 +22,7 @@ type sum struct {
 	bytes uint64
 	count uint64
 	uid   uint32
+	told  uint64 // what the driver says of the job itself, whatever processes it lists
 }
 
 // judge finds the strays among the processes of one GPU.
@@ -52,9 +53,10 @@ func (s *sight) judge(gpu device.GPU, processes map[int]discover.Held) {
 		}
 		if held.Known && p.job != 0 {
 			of := sums[p.job]
-			sums[p.job] = sum{of.bytes + held.Bytes, of.count + 1, jobs.uids[p.job]}
+			sums[p.job] = sum{bytes: of.bytes + held.Bytes, count: of.count + 1, uid: jobs.uids[p.job]}
 		}
 	}
+	s.takeTold(gpu.UUID, jobs, sums)
 	for _, job := range slices.Sorted(maps.Keys(sums)) {
 		s.judgeJob(gpu, job, sums[job])
 	}
@@ -89,6 +91,15 @@ func (s *sight) strays(stray *Stray, p process, held discover.Held) bool {
 	return false
 }
 
+// takeTold puts the driver's own figure of a job beside the sum: it knows of memory that no process in its lists has.
+func (s *sight) takeTold(gpu device.UUID, jobs known, sums map[uint32]sum) {
+	for of, bytes := range s.told {
+		if has := sums[of.Job]; of.Device == gpu {
+			sums[of.Job] = sum{has.bytes, max(has.count, 1), jobs.uids[of.Job], bytes}
+		}
+	}
+}
+
 // judgeJob goes by the grant, which root wrote: whatever the ledger says.
 func (s *sight) judgeJob(gpu device.GPU, job uint32, held sum) {
 	of := s.jobs[job]
@@ -99,12 +110,17 @@ func (s *sight) judgeJob(gpu device.GPU, job uint32, held sum) {
 	if !granted {
 		return
 	}
-	limit := of.grant.Bounds().Bytes[slice]
-	if held.bytes <= limit+held.count*tolerance {
-		return
+	limit, kind := of.grant.Bounds().Bytes[slice], OverLimit
+	if max(held.bytes, held.told) <= limit+held.count*tolerance {
+		accounted, processes := of.all(slice)
+		// What processes are listed with has been judged by now.
+		if !of.read || held.told <= max(accounted, held.bytes)+(max(held.count, processes)+1)*tolerance {
+			return
+		}
+		limit, kind = accounted, Unaccounted
 	}
-	stray := Stray{Kind: OverLimit, Device: gpu.UUID, Index: gpu.Index, UID: held.uid, Job: job, AccountedMiB: usage.MiB(limit)}
-	stray.hold(held.bytes)
+	stray := Stray{Kind: kind, Device: gpu.UUID, Index: gpu.Index, UID: held.uid, Job: job, AccountedMiB: usage.MiB(limit)}
+	stray.hold(max(held.bytes, held.told))
 	s.found = append(s.found, stray)
 }
 

@@ -18,7 +18,7 @@ const (
 	NoJob       Kind = "no-job"        // by a process of no job
 	NoSlice     Kind = "no-slice"      // by a process whose job has no slice of that GPU
 	NotInLedger Kind = "not-in-ledger" // by a process of the job that its ledger does not know
-	Unaccounted Kind = "unaccounted"   // by one whose ledger says less
+	Unaccounted Kind = "unaccounted"   // by one, or by a whole job, whose ledger says less
 	OverLimit   Kind = "over-limit"    // by all processes of a job together, more than its slice
 )
 
@@ -31,7 +31,7 @@ type Stray struct {
 	Kind   Kind             `json:"kind"`
 	Device device.UUID      `json:"device"`
 	Index  device.NVMLIndex `json:"nvml_index"`
-	PID    int              `json:"pid,omitempty"` // not of over-limit
+	PID    int              `json:"pid,omitempty"` // 0: of all that a job holds together
 	Name   string           `json:"name,omitempty"`
 	UID    uint32           `json:"uid"`
 	Job    uint32           `json:"job,omitempty"` // 0: of none that is known
@@ -66,6 +66,9 @@ func (s Stray) Says() string {
 	case NotInLedger:
 		return "is not in its job's ledger"
 	case Unaccounted:
+		if s.PID == 0 {
+			return fmt.Sprintf("holds more than the %d MiB that its ledger says, all processes together", s.AccountedMiB)
+		}
 		return fmt.Sprintf("holds more than the %d MiB that its job's ledger says", s.AccountedMiB)
 	case OverLimit:
 		return fmt.Sprintf("holds more than its %d MiB, all processes together", s.AccountedMiB)

@@ -33,6 +33,8 @@ type Watcher struct {
 	Ignore map[uint32]bool // users whose processes are not looked at, in the node's own pid namespace
 	Held   func() ([]state.Slice, error)
 	Ask    func([]device.UUID) (map[device.UUID]discover.Holders, error)
+	// Told is what the driver says of a job's cgroup, where it has a limit of the driver's own. nil: nowhere.
+	Told func(Slice) (bytes uint64, ok bool)
 }
 
 // Found is what a watcher found, and why it may not be all.
@@ -77,6 +79,7 @@ type sight struct {
 	held    []state.Slice
 	jobs    map[uint32]*account
 	least   map[device.UUID]map[int]discover.Held // in every sample: the least that the driver said
+	told    map[Slice]uint64                      // likewise, of jobs
 	bad     map[string]bool
 	found   []Stray
 	began   uint64 // in ticks
@@ -106,6 +109,7 @@ func (w Watcher) once(ctx context.Context) (Found, error) {
 		for uuid, now := range holders {
 			s.sample(uuid, now, n == 0)
 		}
+		s.tell(n == 0)
 	}
 	// After the driver's lists: who started before them has a slice by now, and who has lost it is gone.
 	if err := s.readLedgers(); err != nil {
@@ -141,6 +145,26 @@ func (s *sight) sample(uuid device.UUID, now discover.Holders, first bool) {
 		}
 	}
 	s.least[uuid] = kept
+}
+
+// tell keeps the least that the driver has said of each job every time.
+func (s *sight) tell(first bool) {
+	if s.watcher.Told == nil {
+		return
+	}
+	now := make(map[Slice]uint64)
+	for _, held := range s.held {
+		of := Slice{held.Job, held.Device}
+		bytes, ok := s.watcher.Told(of)
+		before, there := s.told[of]
+		switch {
+		case ok && first:
+			now[of] = bytes
+		case ok && there:
+			now[of] = min(bytes, before)
+		}
+	}
+	s.told = now
 }
 
 // readLedgers takes in what the ledgers say by now.

@@ -33,6 +33,7 @@ type scene struct {
 	held  []state.Slice
 	looks []map[device.UUID]discover.Holders // one after the other; the last one stays
 	asked int
+	told  map[Slice]uint64 // of jobs with a wall
 }
 
 func newScene(t *testing.T) *scene {
@@ -107,7 +108,8 @@ func (s *scene) find(ignore ...uint32) Found {
 			now := s.looks[min(s.asked, len(s.looks)-1)]
 			s.asked++
 			return now, nil
-		}}
+		},
+		Told: func(of Slice) (uint64, bool) { bytes, has := s.told[of]; return bytes, has }}
 	for _, uid := range ignore {
 		w.Ignore[uid] = true
 	}

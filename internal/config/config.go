@@ -25,6 +25,7 @@ const DefaultPath = "/etc/slurm-vgpu/config.yaml"
 // Values of isolation, on_limit_failure, other_apis, user_namespaces, on_no_fit, without_slice, device_files, audit,
 // accounting_field, idle_action and log.format.
 const (
+	IsolationWall    = "wall"    // strict, and the driver holds each job's cgroup to its memory
 	IsolationStrict  = "strict"  // private mount namespace, ld.so.preload bound, other GPUs masked
 	IsolationPreload = "preload" // LD_PRELOAD in the environment only
 	LimitClosed      = "closed"  // a limit that cannot be looked up stops the program
@@ -57,7 +58,7 @@ type Config struct {
 	RunDir         string         `mapstructure:"run_dir"`          // %n is the node's name
 	SpoolDir       string         `mapstructure:"spool_dir"`        // %n is the node's name
 	Library        string         `mapstructure:"library"`          // libslurm-vgpu.so
-	Isolation      string         `mapstructure:"isolation"`        // strict | preload
+	Isolation      string         `mapstructure:"isolation"`        // strict | wall | preload
 	OnLimitFailure string         `mapstructure:"on_limit_failure"` // closed | open
 	OtherAPIs      string         `mapstructure:"other_apis"`       // closed | open; strict isolation only
 	UserNamespaces string         `mapstructure:"user_namespaces"`  // allow | deny; strict isolation only
@@ -152,6 +153,11 @@ func Default() Config {
 	}
 }
 
+// IsStrict says that steps have mount namespaces of their own.
+func (c Config) IsStrict() bool {
+	return c.Isolation == IsolationStrict || c.Isolation == IsolationWall
+}
+
 // MasksOthers says whether a job may open none of the GPUs that it was not given.
 func (c Config) MasksOthers() bool {
 	if c.WithoutSlice == "" {
@@ -162,7 +168,7 @@ func (c Config) MasksOthers() bool {
 
 // ClosesFiles says whether the GPUs' device files are closed. Without a mount namespace no step could be given its own.
 func (c Config) ClosesFiles() bool {
-	return c.DeviceFiles == FilesClosed && c.Isolation == IsolationStrict
+	return c.DeviceFiles == FilesClosed && c.IsStrict()
 }
 
 // DeviceSet is the device files of the node's GPUs.

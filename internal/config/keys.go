@@ -33,7 +33,7 @@ var keys = []key{
 	{"run_dir", acceptedDir + " of at most 100 bytes; %n is the node's name", func(c *Config) bool { return isDir(c.RunDir) && len(c.RunDir) <= maxRunDir }, func(c *Config) any { return c.RunDir }},
 	{"spool_dir", acceptedDir + "; %n is the node's name", func(c *Config) bool { return isDir(c.SpoolDir) }, func(c *Config) any { return c.SpoolDir }},
 	{"library", "an absolute path without blanks, colons and $", func(c *Config) bool { return isPreloadable(c.Library) }, func(c *Config) any { return c.Library }},
-	{"isolation", "strict, preload", func(c *Config) bool { return oneOf(c.Isolation, IsolationStrict, IsolationPreload) }, func(c *Config) any { return c.Isolation }},
+	{"isolation", "strict, wall, preload", func(c *Config) bool { return oneOf(c.Isolation, IsolationStrict, IsolationWall, IsolationPreload) }, func(c *Config) any { return c.Isolation }},
 	{"on_limit_failure", "closed, open", func(c *Config) bool { return oneOf(c.OnLimitFailure, LimitClosed, LimitOpen) }, func(c *Config) any { return c.OnLimitFailure }},
 	{"other_apis", "closed, open", func(c *Config) bool { return oneOf(c.OtherAPIs, OtherClosed, OtherOpen) }, func(c *Config) any { return c.OtherAPIs }},
 	{"user_namespaces", "allow, deny", func(c *Config) bool { return oneOf(c.UserNamespaces, UserAllow, UserDeny) }, func(c *Config) any { return c.UserNamespaces }},

@@ -19,7 +19,8 @@ import (
 // tool stands beside the epilog, or in PREFIX/bin when that is in PREFIX/lib/slurm-vgpu.
 const tool = "vgpuctl"
 
-func find() (string, error) {
+// Find is where vgpuctl is.
+func Find() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -38,7 +39,7 @@ func find() (string, error) {
 // which slurmd kills, nor its output, which slurmd waits for. The configuration is the caller's, for
 // this node.
 func Start(configPath string, args ...string) error {
-	path, err := find()
+	path, err := Find()
 	if err != nil {
 		return err
 	}

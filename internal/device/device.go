@@ -33,7 +33,12 @@ type Inventory struct {
 	DriverVersion string `json:"driver_version"`
 	CUDAVersion   int    `json:"cuda_version"` // 13000 is 13.0
 	GPUs          []GPU  `json:"gpus"`
+	// Wall is WallStands where the driver was found to keep limits of memory by cgroup, or why it does not; "": nobody has tried.
+	Wall string `json:"wall,omitempty"`
 }
+
+// WallStands is said of a driver that keeps limits of memory by cgroup.
+const WallStands = "stands"
 
 // The driver's libraries that programs load, by SONAME.
 const (

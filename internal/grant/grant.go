@@ -15,6 +15,7 @@ import (
 
 // Isolation levels.
 const (
+	IsolationWall    = "wall"    // strict, and the driver holds the job's cgroup to its memory
 	IsolationStrict  = "strict"  // private mount namespace, ld.so.preload bound, other GPUs masked
 	IsolationPreload = "preload" // LD_PRELOAD in the environment only
 )
@@ -44,8 +45,9 @@ type Grant struct {
 
 	Isolation          string         `json:"isolation"`
 	Library            string         `json:"library"`                        // absolute path of libslurm-vgpu.so
-	Guards             []Guard        `json:"guards,omitempty"`               // strict isolation only
-	DenyUserNamespaces bool           `json:"deny_user_namespaces,omitempty"` // strict isolation only
+	Guards             []Guard        `json:"guards,omitempty"`               // strict isolation and wall
+	DenyUserNamespaces bool           `json:"deny_user_namespaces,omitempty"` // strict isolation and wall
+	WallCommand        []string       `json:"wall_command,omitempty"`         // wall only: raises it, given the job and its cgroup
 	DeviceDir          string         `json:"device_dir"`                     // where nvidiaN stand; /dev except in tests
 	MaskMinors         []device.Minor `json:"mask_minors"`
 	StepDevices        string         `json:"step_devices,omitempty"` // where the files of nvidiaN are that steps are given over those in device_dir; "": none
@@ -57,3 +59,6 @@ type Grant struct {
 	NodeGPUsMiB []int64        `json:"node_gpus_mib"` // total memory of each slice's device, in slice order
 	GPUTypes    []string       `json:"gpu_types"`     // GRES type of each slice's device, in slice order
 }
+
+// IsStrict says that the steps have mount namespaces of their own.
+func (g Grant) IsStrict() bool { return g.Isolation == IsolationStrict || g.Isolation == IsolationWall }

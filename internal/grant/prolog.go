@@ -82,13 +82,21 @@ func ReadProlog(path string) (PrologCommand, error) {
 	if len(command.Argv) == 0 || !filepath.IsAbs(command.Argv[0]) {
 		return PrologCommand{}, fmt.Errorf("read %s: it has no program's absolute path", path)
 	}
-	var st unix.Stat_t
-	if err := unix.Lstat(command.Argv[0], &st); err != nil {
-		// Another error than a missing prolog.json.
-		return PrologCommand{}, errors.New((&os.PathError{Op: "stat", Path: command.Argv[0], Err: err}).Error())
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o022 != 0 || st.Uid != 0 && st.Uid != uint32(os.Geteuid()) {
-		return PrologCommand{}, fmt.Errorf("run %s: %w", command.Argv[0], trusted.ErrUntrusted)
+	if err := TrustProgram(command.Argv[0]); err != nil {
+		return PrologCommand{}, err
 	}
 	return command, nil
+}
+
+// TrustProgram refuses a program that another than root can change.
+func TrustProgram(path string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		// Another error than a missing prolog.json.
+		return errors.New((&os.PathError{Op: "stat", Path: path, Err: err}).Error())
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o022 != 0 || st.Uid != 0 && st.Uid != uint32(os.Geteuid()) {
+		return fmt.Errorf("run %s: %w", path, trusted.ErrUntrusted)
+	}
+	return nil
 }

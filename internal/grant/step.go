@@ -126,7 +126,7 @@ func makeStepFolder(dir rundir.Dir, g Grant, folder string) error {
 	if _, err := os.Lstat(dir.Ledger(g.Job)); err != nil {
 		return err
 	}
-	if g.Isolation != IsolationStrict {
+	if !g.IsStrict() {
 		return linkLedger(dir.Ledger(g.Job), filepath.Join(folder, ledger.LedgerFile))
 	}
 	// In the step's mount namespace all of the folder's content is in the folder itself.

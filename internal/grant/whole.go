@@ -65,7 +65,7 @@ func PrepareWhole(dir rundir.Dir, g Grant, stepName string, given []int, all boo
 			continue
 		}
 		visible := string(s.Device)
-		if g.Isolation == IsolationStrict { // the others are not there
+		if g.IsStrict() { // the others are not there
 			visible = strconv.Itoa(len(gpus))
 		}
 		step.OwnMinors = append(step.OwnMinors, s.Minor)

@@ -99,6 +99,11 @@ func Prepare(s Step) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	if held.Isolation == grant.IsolationWall {
+		if err := raiseWall(s, *held); err != nil {
+			return Plan{}, err
+		}
+	}
 	p, err := plan(s, *held, prepared)
 	if err == nil && !s.AllGPUs && bound(*held, asked) == request.BindTask {
 		p.BindTasks, p.Whole = true, seenByTasks(prepared.Slices)
@@ -196,7 +201,7 @@ func plan(s Step, held grant.Grant, prepared grant.Step) (Plan, error) {
 	p := Plan{
 		Ours:        true,
 		Env:         prepared.Env,
-		Strict:      held.Isolation == grant.IsolationStrict,
+		Strict:      held.IsStrict(),
 		StepDir:     prepared.Dir,
 		PreloadFile: prepared.PreloadFile,
 		TurnsDir:    s.RunDir.Turns(),

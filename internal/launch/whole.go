@@ -57,7 +57,7 @@ func wholePlan(s Step, held grant.Grant) (Plan, error) {
 	if !s.AllGPUs { // else no task is bound to some of them
 		p.Whole = gpus
 	}
-	if held.Isolation == grant.IsolationStrict {
+	if held.IsStrict() {
 		p.Strict, p.Mask, p.Own = true, nodesOf(held, prepared.MaskMinors), ownDevices(held, prepared.OwnMinors)
 	}
 	return p, nil

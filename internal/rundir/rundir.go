@@ -80,6 +80,15 @@ func (d Dir) Claims(job uint32) string { return filepath.Join(d.Pages(job), "cla
 // Ledger is the job's usage page; the job's user owns and writes it.
 func (d Dir) Ledger(job uint32) string { return filepath.Join(d.Pages(job), "ledger") }
 
+// Walls is where the driver holds jobs to their memory. A wall's file outlives its job's folder: what it says has to be taken away.
+func (d Dir) Walls() string { return filepath.Join(string(d), "walls") }
+func (d Dir) Wall(job uint32) string {
+	return filepath.Join(d.Walls(), strconv.FormatUint(uint64(job), 10)+".json")
+}
+
+// WallsLock is held by who sets limits or takes them away.
+func (d Dir) WallsLock() string { return filepath.Join(string(d), "walls.lock") }
+
 // Usage is where the SPANK plugin folds in what finished steps used.
 func (d Dir) Usage(job uint32) string { return filepath.Join(d.Job(job), "usage.json") }
 

@@ -140,6 +140,7 @@ func (s Site) Check() ([]Finding, error) {
 	c.database()
 	c.prologFlags()
 	c.containers()
+	c.cgroups()
 	c.program("Prolog", "vgpu-prolog")
 	c.program("Epilog", "vgpu-epilog")
 	c.timeouts()

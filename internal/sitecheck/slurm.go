@@ -64,7 +64,7 @@ func (c *site) containers() {
 	for _, key := range []string{"JobContainerType", "NamespaceType"} { // the latter since 25.11
 		value, at, ok := c.slurm.Value(key)
 		_, kind, _ := strings.Cut(strings.ToLower(value), "/")
-		if !ok || c.Config.Isolation != config.IsolationStrict || kind == "" || kind == "none" {
+		if !ok || !c.Config.IsStrict() || kind == "" || kind == "none" {
 			continue
 		}
 		if kind != "tmpfs" {
@@ -75,6 +75,28 @@ func (c *site) containers() {
 		}
 		c.ok(key, "%s=%s: tasks, task epilogs and files of a step are isolated", key, value)
 	}
+}
+
+// cgroups: the driver holds jobs by the cgroups that Slurm makes for them.
+func (c *site) cgroups() {
+	if c.Config.Isolation != config.IsolationWall {
+		return
+	}
+	kind, at, ok := c.slurm.Value("ProctrackType")
+	if ok && !strings.EqualFold(kind, "proctrack/cgroup") { // the default
+		c.bad("wall", "slurm.conf: ProctrackType=proctrack/cgroup", "%s: with %s Slurm has put no step into its job's cgroup when isolation: wall needs it", at.Place(), kind)
+		return
+	}
+	conf, err := readOptional(c.CgroupConf)
+	if err != nil {
+		c.bad("wall", "make it readable", "%v", err)
+		return
+	}
+	if plugin, at, ok := conf.Value("CgroupPlugin"); ok && !strings.EqualFold(plugin, "cgroup/v2") && !strings.EqualFold(plugin, "autodetect") {
+		c.bad("wall", "cgroup.conf: CgroupPlugin=cgroup/v2", "%s: isolation: wall needs cgroup/v2, not %s", at.Place(), plugin)
+		return
+	}
+	c.ok("wall", "Slurm gives each job a cgroup before its first task")
 }
 
 // program checks that slurmd runs one of ours, itself or from a script.

@@ -32,7 +32,7 @@ func (s Sweeper) temporaries(ctx context.Context, before time.Time) (n int, err 
 
 // oldTemporaries is what Count counts and Sweep takes away.
 func (s Sweeper) oldTemporaries(before time.Time) (paths []string) {
-	for _, dir := range []string{string(s.Store.Dir), s.Config.Spool().Usage(), s.Config.Spool().History()} {
+	for _, dir := range []string{string(s.Store.Dir), s.Store.Dir.Walls(), s.Config.Spool().Usage(), s.Config.Spool().History()} {
 		paths = append(paths, temporariesIn(dir, before)...)
 	}
 	return paths

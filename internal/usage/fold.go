@@ -121,7 +121,20 @@ func Collect(dir rundir.Dir, g grant.Grant) (Totals, error) {
 			totals.Devices[i].UsedBytes = devices[i].UsedBytes
 		}
 	}
+	raiseByDriver(dir, g, totals.Devices)
 	return totals, errors.Join(foldedErr, ledgerErr)
+}
+
+// raiseByDriver takes in what the driver said of the job where it has a wall: a peak that the job's ledger may have kept to itself.
+func raiseByDriver(dir rundir.Dir, g grant.Grant, devices []ledger.DeviceUsage) {
+	w, err := grant.ReadWall(dir.Wall(g.Job))
+	if err != nil || !w.Of(g) {
+		return
+	}
+	bounds := g.Bounds()
+	for i, s := range g.Slices {
+		devices[i].PeakBytes = max(devices[i].PeakBytes, min(w.PeakBytes[s.Device], bounds.Bytes[i]))
+	}
 }
 
 func readTotals(path string) (Totals, error) {

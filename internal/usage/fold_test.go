@@ -261,3 +261,26 @@ func TestAPeakFromBeforeAChangeStaysKnown(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
+
+// Where the driver holds the job, its word counts as well: what the ledger hides is in the record, within the grant and of this run.
+func TestTheDriversPeakCountsWhereItIsHigher(t *testing.T) {
+	g := twoSlices()
+	dir := jobFolder(t, g)
+	limit := uint64(g.Slices[0].MemMiB) << 20
+	if err := os.MkdirAll(dir.Walls(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ ledger, driver, want uint64 }{{100 << 20, 300 << 20, 300 << 20}, {400 << 20, 300 << 20, 400 << 20}, {0, 2 * limit, limit}} {
+		spend(t, dir.Ledger(12), 0, 0, tc.ledger, 0)
+		w := grant.Wall{Job: 12, Restart: g.Restart, BootID: g.BootID, Cgroup: "/gone", PeakBytes: map[device.UUID]uint64{g.Slices[0].Device: tc.driver}}
+		for restart, want := range map[int]uint64{g.Restart: tc.want, g.Restart + 1: tc.ledger} {
+			w.Restart = restart
+			if err := grant.WriteWall(dir.Wall(12), w); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := Collect(dir, g); err != nil || got.Devices[0].PeakBytes != want {
+				t.Errorf("%+v, restart %d: %+v, %v", tc, restart, got.Devices[0], err)
+			}
+		}
+	}
+}

@@ -22,7 +22,7 @@ var floors = [][]string{
 	{"devfiles", "driver", "inventory", "ledger", "metrics", "place", "rundir", "slurm"},
 	{"config", "discover", "grant", "pages", "slurmconf", "timeline", "waiting"},
 	{"logging", "sitecheck", "state", "usage"},
-	{"audit", "jobreport", "launch", "release", "report", "tally", "wake"},
+	{"audit", "jobreport", "launch", "release", "report", "tally", "wake", "wall"},
 	{"picture", "sample", "sweep"},
 }
 

@@ -211,6 +211,8 @@ static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 		conf->no_usage_by_process = n == 0;
 	else if (strcmp(key, "mig_attributes") == 0 && parse_number(value, 0, 1, &n))
 		conf->mig_attributes = n != 0;
+	else if (strcmp(key, "memory_limits") == 0 && parse_number(value, 0, 1, &n))
+		conf->memory_limits = n != 0;
 	else if (strcmp(key, "sessions") == 0 && parse_number(value, 0, SIM_SESSIONS_COUNTED, &n))
 		conf->sessions = (int)n;
 	else if (strcmp(key, "seed") == 0 && parse_number(value, 0, UINT64_MAX, &n))

@@ -28,9 +28,9 @@ static bool take_locked(int device, uint64_t bytes, uint64_t managed)
 	struct sim_gpu *gpu = &sim_state()->gpu[device];
 	struct sim_proc_device *own = &sim_self()->device[device];
 
-	if (!fits(device, bytes, managed)) {
+	if (!fits(device, bytes, managed) || !sim_limit_allows(device, bytes - managed)) {
 		sim_sweep();
-		if (!fits(device, bytes, managed))
+		if (!fits(device, bytes, managed) || !sim_limit_allows(device, bytes - managed))
 			return false;
 	}
 	gpu->used_bytes += bytes;

@@ -20,6 +20,8 @@
 #define SIM_MANAGED_PIECE_BYTES (128 * SIM_MIB) /* … and all of a device together in these */
 #define SIM_BUCKETS 1024		/* GPU time is booked in buckets of this many … */
 #define SIM_BUCKET_NS 200000000ull	/* … times this long: 205 s, past and future */
+#define SIM_MAX_LIMITS 256		/* of memory, for cgroups */
+#define SIM_CGROUP_BYTES 256
 #define SIM_SHARES 8			/* so many processes share a bucket by name */
 
 struct sim_device_conf {
@@ -67,6 +69,7 @@ struct sim_conf {
 	unsigned pitch_bytes; /* what rows are padded to */
 	bool no_usage_by_process;
 	bool mig_attributes;
+	bool memory_limits; /* of cgroups */
 	int sessions; /* one of enum sim_sessions */
 	uint64_t seed;
 	int device_count;
@@ -86,6 +89,7 @@ struct sim_proc {
 	int32_t pid;
 	uint64_t start_ticks; /* field 22 of /proc/PID/stat */
 	uint64_t pidns;
+	char cgroup[SIM_CGROUP_BYTES]; /* "" before its first allocation under memory_limits */
 	struct sim_proc_device device[SIM_MAX_DEVICES];
 };
 
@@ -111,6 +115,14 @@ struct sim_gpu {
 	struct sim_bucket bucket[SIM_BUCKETS];
 };
 
+/* What a cgroup may have of a device. */
+struct sim_limit {
+	uint64_t inode; /* of its folder: another one of the same name is another cgroup */
+	uint64_t soft_bytes, hard_bytes;
+	int32_t device;
+	char path[SIM_CGROUP_BYTES]; /* below the mount of the hierarchy; "": nobody's */
+};
+
 struct sim_state {
 	uint64_t magic;
 	uint64_t size_bytes;
@@ -119,6 +131,7 @@ struct sim_state {
 	uint32_t procs_high;
 	struct sim_gpu gpu[SIM_MAX_DEVICES];
 	struct sim_proc proc[SIM_MAX_PROCS];
+	struct sim_limit limit[SIM_MAX_LIMITS];
 };
 
 /* conf.c */
@@ -153,6 +166,11 @@ void sim_context_give(int device);
 uint64_t sim_mem_used(int device);
 uint64_t sim_mem_held(int device);
 uint64_t sim_mem_highest(int device); /* the most that was held since it was asked last */
+
+/* limits.c: -errno, -EINVAL for what is no folder of cgroup v2, -ESRCH where no limit is set */
+bool sim_limit_allows(int device, uint64_t more); /* with the lock held */
+int sim_limit_set(int device, const char *folder, uint64_t soft, uint64_t hard);
+int sim_limit_get(int device, const char *folder, uint64_t *soft, uint64_t *hard, uint64_t *used);
 
 /* gputime.c: every GPU runs one piece of work at a time, in the order of submission */
 uint64_t sim_now_ns(void);

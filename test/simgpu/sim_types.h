@@ -51,6 +51,16 @@ typedef struct nvmlTemperature_v1_st {
 	int temperature;
 } nvmlTemperature_v1_t;
 
+typedef struct nvmlSetMemoryLimits_v1_st {
+	const char *nameSpace; /* the folder of a cgroup */
+	unsigned long long softLimit, hardLimit;
+} nvmlSetMemoryLimits_v1_t;
+
+typedef struct nvmlGetMemoryLimits_v1_st {
+	const char *nameSpace;
+	unsigned long long softLimit, hardLimit, currentUsed;
+} nvmlGetMemoryLimits_v1_t;
+
 _Static_assert(sizeof(nvmlPciInfo_t) == 68, "nvmlPciInfo_t");
 
 enum {

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/detached"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+)
+
+// wallCommand is what the plugin runs to have the driver hold the job to its memory. NVML does not run in here: whether the
+// driver does that was tried when the inventory was written. A node that was asked for a wall and has none refuses: with less
+// than that, nobody would notice.
+func (p *prolog) wallCommand(inv device.Inventory) ([]string, error) {
+	switch inv.Wall {
+	case device.WallStands:
+	case "":
+		return nil, errors.New("isolation is wall, and nobody has tried whether the driver keeps limits: vgpu-gres inventory --write does")
+	default:
+		return nil, fmt.Errorf("isolation is wall: %s", inv.Wall)
+	}
+	tool, err := detached.Find()
+	if err != nil {
+		return nil, fmt.Errorf("isolation is wall: %w", err)
+	}
+	return []string{tool, "--config", p.opts.configPath, "--node", p.node, "wall", "raise"}, nil
+}
