@@ -40,8 +40,10 @@ type prolog struct {
 	recorded   bool         // the use of another run waits in the spool
 	wait       *wait        // nil: the job does not wait
 	whole      request.GPUs // that Slurm gave to the job here, where whole_gpus says that they are placed here
-	noGPUsHere bool         // it gave the job such on other nodes only
-	expected   time.Time    // when there is room for it at the latest; zero: not known
+	picked     []int        // Slurm's numbers of the GPUs that it picked; nil: it picks none here
+	shards     request.Shards
+	noGPUsHere bool      // it gave the job such on other nodes only
+	expected   time.Time // when there is room for it at the latest; zero: not known
 }
 
 // hostJob is what slurmd's environment says about the job. Only the two requests come from the user.
@@ -128,7 +130,7 @@ func (p *prolog) run(ctx context.Context) error {
 		p.job.restart = told.Restarts
 	}
 	g := p.newGrant(entitlement)
-	g.Whole = p.whole.Count > 0
+	g.Whole, g.Shards = p.whole.Count > 0, p.shards.Count
 	if told.Restarts == p.job.restart {
 		g.Submitted = told.Submitted
 	}

@@ -44,9 +44,10 @@ var keys = []key{
 	{"place", "pack, spread", func(c *Config) bool { return oneOf(c.Place, request.PlacePack, request.PlaceSpread) }, func(c *Config) any { return c.Place }},
 	{"policy", "cap, elastic", func(c *Config) bool { return oneOf(c.Policy, request.PolicyCap, request.PolicyElastic) }, func(c *Config) any { return c.Policy }},
 	{"drain", "a list of device UUIDs, as nvidia-smi -L prints them: [GPU-…]", validDrain, func(c *Config) any { return c.Drain }},
-	{"whole_gpus", "true, false; not beside slurm_gpus", validSlurmGPUs, func(c *Config) any { return c.WholeGPUs }},
-	{"slurm_gpus", "a list of the N of /dev/nvidiaN: [0, 1]; not beside whole_gpus", validSlurmGPUs, func(c *Config) any { return c.SlurmGPUs }},
-	{"without_slice", `"" (mask with whole_gpus or slurm_gpus, else leave), leave, mask`, func(c *Config) bool { return oneOf(c.WithoutSlice, "", WithoutLeave, WithoutMask) }, func(c *Config) any { return c.WithoutSlice }},
+	{"whole_gpus", "true, false; not beside slurm_gpus or shards", validSlurmGPUs, func(c *Config) any { return c.WholeGPUs }},
+	{"slurm_gpus", "a list of the N of /dev/nvidiaN: [0, 1]; not beside whole_gpus or shards", validSlurmGPUs, func(c *Config) any { return c.SlurmGPUs }},
+	{"shards", "true, false; not beside whole_gpus or slurm_gpus", validSlurmGPUs, func(c *Config) any { return c.Shards }},
+	{"without_slice", `"" (mask with whole_gpus, slurm_gpus or shards, else leave), leave, mask`, func(c *Config) bool { return oneOf(c.WithoutSlice, "", WithoutLeave, WithoutMask) }, func(c *Config) any { return c.WithoutSlice }},
 	{"device_dir", acceptedDir, func(c *Config) bool { return isDir(c.DeviceDir) }, func(c *Config) any { return c.DeviceDir }},
 	{"nvml_library", `"" (libnvidia-ml.so.1), a file name that the dynamic linker finds, or an absolute path`, validNVML, func(c *Config) any { return c.NVMLLibrary }},
 	{"audit", "off, log, cancel", func(c *Config) bool { return oneOf(c.Audit, AuditOff, AuditLog, AuditCancel) }, func(c *Config) any { return c.Audit }},
@@ -158,7 +159,8 @@ func validSlurmGPUs(c *Config) bool {
 			return false
 		}
 	}
-	return len(c.SlurmGPUs) == 0 || !c.WholeGPUs
+	// one of the three at most
+	return !(c.WholeGPUs && c.Shards) && (len(c.SlurmGPUs) == 0 || !c.WholeGPUs && !c.Shards)
 }
 
 func validDrain(c *Config) bool {
