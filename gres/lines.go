@@ -75,6 +75,12 @@ NodeName=%[1]s Name=vgpu Count=%[3]d Flags=CountOnly
 NodeName=%[1]s Name=gpumem Count=%[4]d Flags=CountOnly
 NodeName=%[1]s Name=gpucores Count=%[5]d Flags=CountOnly
 `, n.name, describe(n.inventory), c.Slices, c.MemMiB, c.Cores)
+	if n.config.Shards {
+		fmt.Fprintln(out, "# shards: Slurm picks the GPU of each slice, and whole ones. One shard is one MiB. All GPUs stand here, in order.")
+		for _, line := range sitecheck.ShardLines(n.name, n.config.DeviceDir, n.inventory, n.config.MemOvercommit) {
+			fmt.Fprintln(out, line)
+		}
+	}
 	if n.config.WholeGPUs {
 		fmt.Fprintln(out, "# whole_gpus: the prolog chooses these too. All of them stand here, in order, or Slurm's numbers would be others.")
 		for _, line := range sitecheck.WholeGPULines(n.name, n.config.DeviceDir, n.inventory) {
@@ -87,6 +93,9 @@ func printSlurmConf(out io.Writer, n node) {
 	types, gpus := "", ""
 	if n.config.WholeGPUs {
 		types, gpus = "gpu,", sitecheck.WholeGPUCounts(n.inventory)+","
+	}
+	if n.config.Shards {
+		types, gpus = "gpu,shard,", sitecheck.ShardCounts(n.inventory, n.config.MemOvercommit)+","
 	}
 	fmt.Fprintf(out, `# The three GRES, and how many this node has of them: slices, MiB and percent of GPU time.
 GresTypes=%svgpu,gpumem,gpucores
@@ -108,6 +117,9 @@ func printAccounting(out io.Writer, n node) {
 	tres := sitecheck.AccountingTRES
 	if n.config.WholeGPUs {
 		tres = append([]string{"gres/gpu"}, tres...)
+	}
+	if n.config.Shards {
+		tres = append([]string{"gres/gpu", "gres/shard"}, tres...)
 	}
 	fmt.Fprintf(out, `# What sacct shows. gres/gpuutil belongs to Slurm's own gres/gpumem (23.02 and later) and must be there with it.
 AccountingStorageType=accounting_storage/slurmdbd
@@ -134,14 +146,18 @@ func printCluster(out io.Writer, n node) {
 			largest = gpu
 		}
 	}
+	shards := ""
+	if n.config.Shards {
+		shards = fmt.Sprintf(", shards = %d", largest.GrantableMiB(n.config.MemOvercommit))
+	}
 	fmt.Fprintf(out, `-- /etc/slurm-vgpu/cluster.lua on the controller. One entry per kind of node; mem_mib is of one GPU.
 return {
 	slices_per_gpu = %d,
 	nodes = {
-		{ names = %q, gpus = %d, mem_mib = %d, type = %q },
+		{ names = %q, gpus = %d, mem_mib = %d, type = %q%s },
 	},
 }
-`, n.config.SlicesPerGPU, n.name, gpus, largest.MemMiB, largest.Type)
+`, n.config.SlicesPerGPU, n.name, gpus, largest.MemMiB, largest.Type, shards)
 }
 
 // describe is "2 GPUs of type h200".

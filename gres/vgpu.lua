@@ -20,6 +20,8 @@
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local parse = dofile(here .. "vgpu_parse.lua")
 local whole = dofile(here .. "vgpu_whole.lua")
+local shards = dofile(here .. "vgpu_shards.lua")
+local table_of = dofile(here .. "vgpu_table.lua")
 local refuse = parse.refuse
 
 local vgpu = {}
@@ -31,35 +33,13 @@ vgpu.cluster_file = "/etc/slurm-vgpu/cluster.lua"
 -- none of our business), "refuse" (there are none: say what to write instead), or a function of the job that says it.
 vgpu.whole_gpus = false
 
+-- Whether Slurm picks the GPUs, by shards, as the nodes' config.yaml says (shards): true, false, nil (as the table says of its
+-- nodes), or a function of the job that says it.
+vgpu.shards = nil
+
 local request_keys = { "mem", "cores", "place", "policy", "gpu", "uuid", "bind" }
 
 local cache = {} -- text: of the file as last seen; table: the last good one
-
-local function load_table(text)
-	if text:byte(1) == 27 then return nil, "it is bytecode" end
-	local chunk, err
-	if setfenv then -- Lua 5.1
-		chunk, err = loadstring(text, "=cluster.lua")
-		if chunk then setfenv(chunk, {}) end
-	else
-		chunk, err = load(text, "=cluster.lua", "t", {})
-	end
-	if not chunk then return nil, err end
-	local ok, got = pcall(chunk)
-	if not ok then return nil, tostring(got) end
-	if type(got) ~= "table" or type(got.nodes) ~= "table" or #got.nodes == 0 then return nil, "it returns no table with nodes" end
-	local slices = got.slices_per_gpu or 10
-	if type(slices) ~= "number" or slices < 1 then return nil, "slices_per_gpu is no number from 1" end
-	for i, node in ipairs(got.nodes) do
-		for key, kind in pairs({ names = "string", gpus = "number", mem_mib = "number", type = "string" }) do
-			if type(node) ~= "table" or type(node[key]) ~= kind then
-				return nil, string.format("nodes[%d].%s is no %s", i, key, kind)
-			end
-		end
-		if node.gpus < 1 or node.mem_mib < 1 then return nil, string.format("nodes[%d] has no GPU or no memory", i) end
-	end
-	return got
-end
 
 -- The table as it stands now; a broken or missing file leaves the last good one in force.
 local function cluster()
@@ -67,44 +47,11 @@ local function cluster()
 	local text = file and file:read(1048576)
 	if file then file:close() end
 	if text and text ~= cache.text then
-		local got, err = load_table(text)
+		local got, err = table_of.load(text)
 		cache.text, cache.table = text, got or cache.table
 		if not got then slurm.log_error("%s", "vgpu: " .. vgpu.cluster_file .. ": " .. err) end
 	end
 	return cache.table
-end
-
--- What a filter admits: rows, and the same by node names, since a node with GPUs of two kinds has two rows.
-local function groups_of(tab, filter)
-	local groups, by_names, rows = {}, {}, {}
-	for _, row in ipairs(tab.nodes) do
-		local group = by_names[row.names] or { names = row.names, rows = {}, gpus = 0 }
-		if not by_names[row.names] then
-			by_names[row.names], groups[#groups + 1] = group, group
-		end
-		local kind = row.type:lower()
-		if not filter or not filter.no[kind] and (filter.any or filter.only[kind]) then
-			group.rows[#group.rows + 1], group.gpus, rows[#rows + 1] = row, group.gpus + row.gpus, row
-		end
-	end
-	return groups, rows
-end
-
-local function types_of(tab)
-	local types, seen = {}, {}
-	for _, row in ipairs(tab.nodes) do
-		if not seen[row.type] then types[#types + 1], seen[row.type] = row.type, true end
-	end
-	return table.concat(types, ", ")
-end
-
--- The most of a number over rows or groups, and where it was found.
-local function most(list, key)
-	local best
-	for _, entry in ipairs(list) do
-		if not best or entry[key] > best[key] then best = entry end
-	end
-	return best
 end
 
 local function plural(n, thing)
@@ -133,7 +80,7 @@ local function settle_mem(got, request, defaults, name, tab, rows)
 	local each = want and want.mib
 	if want and want.percent then
 		if not tab then refuse("%s: this cluster has no table of its GPUs to take a share of: give MiB, as in --vgpu-mem=3000", name("mem")) end
-		each = math.max(1, math.floor(want.percent * most(rows, "mem_mib").mem_mib / 100))
+		each = math.max(1, math.floor(want.percent * table_of.most(rows, "mem_mib").mem_mib / 100))
 	end
 	if got.gpumem then
 		local given = math.floor(got.gpumem / n)
@@ -156,11 +103,11 @@ end
 
 -- Refuses what no node can ever hold. Returns the names of the nodes that cannot, although others can.
 local function check_sizes(got, each, share, groups, rows, mem_name, admits)
-	local n, largest, widest = got.vgpu, most(rows, "mem_mib"), most(groups, "gpus")
+	local n, largest, widest = got.vgpu, table_of.most(rows, "mem_mib"), table_of.most(groups, "gpus")
 	if n > widest.gpus then
 		refuse("%s: no node has %d GPUs%s: the most is %d (%s)", got.typed.vgpu, n, admits, widest.gpus, widest.names)
 	end
-	local need = share and 0 or each -- a share fits every GPU
+	local need = share and not got.shard and 0 or each -- a share fits every GPU, where Slurm does not count it by GPU
 	if need > largest.mem_mib then
 		local part = ""
 		if got.typed.gpumem and n > 1 then part = string.format(" for each of %d slices", n) end
@@ -172,33 +119,56 @@ local function check_sizes(got, each, share, groups, rows, mem_name, admits)
 		for _, row in ipairs(group.rows) do
 			if row.mem_mib >= need then group.fits = group.fits + row.gpus end
 		end
-		if group.fits < n then hopeless[#hopeless + 1] = group.names end
+		if group.fits < n or got.shard and not shards.fit(group, got.shard) then hopeless[#hopeless + 1] = group.names end
 	end
 	if #hopeless == #groups then
-		local best = most(groups, "fits")
+		if got.shard then refuse("%s: no node has only GPUs that hold shard:%d%s, and Slurm may pick any of a node's", mem_name, got.shard, admits) end
+		local best = table_of.most(groups, "fits")
 		refuse("%s with %d MiB each: no node has %d such GPUs%s: the most is %d (%s)", got.typed.vgpu, need, n, admits, best.fits, best.names)
 	end
 	return hopeless
 end
 
--- Completes what the GRES leave open. Returns the nodes that can never hold it.
-local function settle(got, request, defaults, name)
+-- What a request cannot say where Slurm picks the GPU.
+local function refuse_picking(got, request, name)
+	if got.vgpu > 1 then
+		refuse("%s: here Slurm gives a job parts of one GPU on each node: use vgpu:1, with more nodes for more slices, or --gpus=%d for whole GPUs", got.typed.vgpu, got.vgpu)
+	end
+	for _, key in ipairs({ "place", "uuid" }) do
+		if request[key] ~= nil then refuse("%s: here Slurm picks the GPU: leave it out", name(key)) end
+	end
+end
+
+-- Counts the shards of a slice. Who typed another number beside gpumem would get less of one than of the other.
+local function settle_shards(got, each, rows)
+	local n, typed = shards.of_slice(each, got.gpucores, rows), got.shard
+	if typed and typed ~= n then refuse("%s: a slice of %d MiB and %d %% has shard:%d: leave shard out", got.typed.shard, each, got.gpucores, n) end
+	got.shard = n
+end
+
+-- Completes what the GRES leave open; on: with shards. Returns the nodes that can never hold it.
+local function settle(got, request, defaults, name, on)
 	if not got.vgpu then
 		if not got.gpumem then refuse("%s: say how many slices as well, as in --gres=vgpu:1,gpucores:%d", got.typed.gpucores, got.gpucores) end
 		got.vgpu = 1
 	end
 	got.typed.vgpu = got.typed.vgpu or got.typed.gpumem
+	if on then refuse_picking(got, request, name) end
 	local tab = cluster()
 	local filter = request.gpu or defaults.gpu
 	local groups, rows, admits = {}, {}, ""
 	if tab then
-		groups, rows = groups_of(tab, filter)
+		groups, rows = table_of.groups(shards.rows(tab, on), filter)
 		if filter then admits = " that " .. name("gpu") .. " admits" end
-		if #rows == 0 then refuse("%s: this cluster has no such GPU: its types are %s", name("gpu"), types_of(tab)) end
+		if #rows == 0 then refuse("%s: this cluster has no such GPU: its types are %s", name("gpu"), table_of.types(tab)) end
 	end
 	local mem_name = got.typed.gpumem
 	settle_cores(got, request, defaults, name)
 	local each, share = settle_mem(got, request, defaults, name, tab, rows)
+	if on and not tab and got.gpucores > 0 then
+		refuse("%s: this cluster has no table of its GPUs to take a share of: leave it out", got.typed.gpucores or name("cores"))
+	end
+	if on then settle_shards(got, each, rows) end
 	if not tab then return {} end
 	if not mem_name then mem_name = (request.mem or defaults.mem) and name("mem") or got.typed.vgpu end
 	return check_sizes(got, each, share, groups, rows, mem_name, admits)
@@ -206,10 +176,10 @@ end
 
 -- vgpu counts slices per node. What Slurm spreads over nodes, sockets or tasks by rules of its own
 -- has no meaning that a node could know.
-local function refuse_other_counts(job_desc)
+local function refuse_other_counts(job_desc, on)
 	for _, per in ipairs({ "job", "socket", "task" }) do
-		local found = parse.mentions(job_desc["tres_per_" .. per], "TRES per " .. per)
-		if found then refuse("%s per %s: vgpu is counted per node only: use --gres=vgpu:N", found, per) end
+		local found = parse.mentions(job_desc["tres_per_" .. per], "TRES per " .. per, on)
+		if found then refuse("%s per %s: %s is counted per node only: use --gres=%s:N", found, per, found == "shard" and found or "vgpu", found == "shard" and found or "vgpu") end
 	end
 end
 
@@ -250,6 +220,21 @@ local function whole_gpus_of(job)
 	return vgpu.whole_gpus
 end
 
+-- Whether Slurm picks the GPUs of a job by shards.
+local function shards_of(job)
+	local on = vgpu.shards
+	if type(on) == "function" then on = on(job) end
+	if on == nil then return shards.any(cluster()) end
+	return on and true or false
+end
+
+-- Where it does, whole GPUs are Slurm's own business; but a job has them or a slice.
+local function has_slurms_gpus(job_desc, option)
+	local typed, ours = whole.option(job_desc), parse.mentions(job_desc.gres, option, true)
+	if typed and ours then refuse("%s: %s is of slices, and this asks for whole GPUs: ask for one of the two", typed, ours) end
+	return typed ~= nil
+end
+
 -- Whether the job asks for whole GPUs that are placed beside slices. It cannot have both.
 local function has_whole_gpus(job_desc, option, on)
 	if not on then return false end
@@ -267,8 +252,9 @@ local function has_whole_gpus(job_desc, option, on)
 end
 
 local function submit(job_desc)
-	refuse_other_counts(job_desc)
-	if has_whole_gpus(job_desc, "--gres", whole_gpus_of(job_desc)) then
+	local on = shards.concern(job_desc) and shards_of(job_desc)
+	refuse_other_counts(job_desc, on)
+	if on and has_slurms_gpus(job_desc, "--gres") or not on and has_whole_gpus(job_desc, "--gres", whole_gpus_of(job_desc)) then
 		local request, _, name = parse.options(job_desc.spank_job_env)
 		for _, key in ipairs(request_keys) do
 			if request[key] ~= nil then refuse("%s: this is of slices, and the job asks for whole GPUs: use --gres=vgpu:N instead of these", name(key)) end
@@ -276,7 +262,7 @@ local function submit(job_desc)
 		refuse_imitations(job_desc)
 		return
 	end
-	local asked, env = parse.mentions(job_desc.gres, "--gres"), job_desc.spank_job_env
+	local asked, env = parse.mentions(job_desc.gres, "--gres", on), job_desc.spank_job_env
 	if not asked and not env then return end
 	local request, defaults, name = parse.options(env)
 	if not asked then
@@ -286,9 +272,12 @@ local function submit(job_desc)
 		return
 	end
 	refuse_imitations(job_desc)
-	local got = parse.gres(job_desc.gres, "--gres")
+	if on and job_desc.shared == 0 then -- seen with 24.11.5
+		refuse("--exclusive: Slurm gives such a job every GPU of its nodes, and finds no shards beside them: leave it out, or ask for --gpus=1")
+	end
+	local got = parse.gres(job_desc.gres, "--gres", on)
 	got.mem_first = overrides_share(got, request, defaults)
-	local hopeless = settle(got, request, defaults, name)
+	local hopeless = settle(got, request, defaults, name, on)
 	job_desc.gres = parse.render(got)
 	if #hopeless == 0 then return end
 	local names, before = table.concat(hopeless, ","), job_desc.exc_nodes
@@ -304,7 +293,7 @@ local function hold_to_options(got, request, name)
 	local each, mem, tab = math.floor(got.gpumem / got.vgpu), request.mem or {}, cluster()
 	local most_mib = mem.mib
 	if mem.percent and tab then
-		most_mib = math.max(1, math.floor(mem.percent * most(tab.nodes, "mem_mib").mem_mib / 100))
+		most_mib = math.max(1, math.floor(mem.percent * table_of.most(tab.nodes, "mem_mib").mem_mib / 100))
 	end
 	if most_mib and each > most_mib then
 		refuse("%s: the job was submitted with %s, which holds each slice to %d MiB: the most is gpumem:%d", got.typed.gpumem or got.typed.vgpu, name("mem"), most_mib, got.vgpu * most_mib)
@@ -315,20 +304,21 @@ local function hold_to_options(got, request, name)
 end
 
 -- The first of our GRES that the job asked for; none if that cannot be read.
-local function held(job_rec)
-	local known, found = pcall(parse.mentions, job_rec.gres, "Gres")
+local function held(job_rec, on)
+	local known, found = pcall(parse.mentions, job_rec.gres, "Gres", on)
 	return known and found or nil
 end
 
 -- A changed job keeps its sizes per slice where the new GRES name none.
 local function modify(job_desc, job_rec)
-	refuse_other_counts(job_desc)
-	local on = whole_gpus_of(job_rec)
-	if has_whole_gpus(job_desc, "Gres", on) then return refuse_imitations(job_desc) end
-	if on and type(job_desc.gres) == "string" and whole.asked(job_rec.gres) then
+	local on = shards_of(job_rec)
+	refuse_other_counts(job_desc, on)
+	local wholes = not on and whole_gpus_of(job_rec)
+	if on and has_slurms_gpus(job_desc, "Gres") or has_whole_gpus(job_desc, "Gres", wholes) then return refuse_imitations(job_desc) end
+	if wholes and type(job_desc.gres) == "string" and whole.asked(job_rec.gres) then
 		refuse("Gres=%s: Slurm goes on counting the GPUs of a job that has them: submit the job anew", parse.shorten(parse.bare(job_desc.gres)))
 	end
-	local asked, has = parse.mentions(job_desc.gres, "Gres"), held(job_rec)
+	local asked, has = parse.mentions(job_desc.gres, "Gres", on), held(job_rec, on)
 	if asked or has then refuse_imitations(job_desc) end
 	if not asked then
 		-- Slurm goes on counting what an update does not name or sets to 0 (seen on 22.05), and only hides it.
@@ -337,13 +327,13 @@ local function modify(job_desc, job_rec)
 		end
 		return
 	end
-	local got = parse.gres(job_desc.gres, "Gres")
-	local known, before = pcall(parse.gres, job_rec.gres, "Gres") -- may be older than this script
+	local got = parse.gres(job_desc.gres, "Gres", on)
+	local known, before = pcall(parse.gres, job_rec.gres, "Gres", on) -- may be older than this script
 	if not known then before = {} end
 	local defaults, n = {}, before.vgpu or 1
 	if before.gpumem then defaults.mem = { mib = math.floor(before.gpumem / n) } end
 	if before.gpucores then defaults.cores = math.floor(before.gpucores / n) end
-	settle(got, {}, defaults, function() return got.typed.vgpu end)
+	settle(got, {}, defaults, function() return got.typed.vgpu end, on)
 	if got.gpucores == 0 and (before.gpucores or 0) > 0 then
 		refuse("%s: Slurm goes on counting the gpucores of a job that has them: give another share, or submit the job anew", got.typed.gpucores or got.typed.vgpu)
 	end
@@ -378,12 +368,21 @@ local function refuse_whole_gpus(options)
 	end
 end
 
+-- The spelling of --gres. A step of a job with shards needs some itself, or it may open no GPU; job_submit does not see steps.
+local function filter_gres(options)
+	local of_job = os.getenv("SLURM_SHARDS_ON_NODE")
+	local in_job = options["type"] == "srun" and os.getenv("SLURM_JOB_ID") and (of_job or vgpu.shards == true)
+	local got = parse.gres(options["gres"], "--gres", in_job)
+	local n = in_job and shards.of_step(got, of_job)
+	if n then options["gres"] = string.format("%s,shard:%d", parse.bare(options["gres"]), n) end
+end
+
 -- For slurm_cli_pre_submit: the spelling of --gres, before anything leaves the user's machine. A step may say that it
 -- wants no slice; of a job that says so job_submit knows.
 function vgpu.cli_filter(options)
 	return guard(slurm.log_error, function()
 		if not parse.asks_for_none(options["gres"], "--gres") then
-			parse.gres(options["gres"], "--gres")
+			filter_gres(options)
 		else
 			refuse_whole_gpus(options)
 		end

@@ -28,6 +28,8 @@ end
 parse.refuse = refuse
 
 local ours = { vgpu = true, gpumem = true, gpucores = true }
+-- … and where Slurm picks GPUs by shards. Elsewhere gres/shard is none of our business.
+local with_shards = { vgpu = true, gpumem = true, gpucores = true, shard = true }
 
 local function bound(text, option)
 	if #text > max_bytes then refuse("%s: %d characters: at most %d are read", option, #text, max_bytes) end
@@ -58,14 +60,16 @@ function parse.bare(text)
 end
 
 -- The first of our GRES that a text asks for. Most jobs stop at the three searches. option is the
--- text's name in a message.
-function parse.mentions(text, option)
-	if type(text) ~= "string" or not (text:find("vgpu", 1, true) or text:find("gpumem", 1, true) or text:find("gpucores", 1, true)) then
+-- text's name in a message; shards: whether gres/shard is one of ours.
+function parse.mentions(text, option, shards)
+	if type(text) ~= "string" or not (text:find("vgpu", 1, true) or text:find("gpumem", 1, true) or text:find("gpucores", 1, true)
+		or shards and text:find("shard", 1, true)) then
 		return nil
 	end
 	bound(text, option)
+	local known = shards and with_shards or ours
 	for _, item in ipairs(split(text)) do
-		if ours[item.name] then return item.name end
+		if known[item.name] then return item.name end
 	end
 end
 
@@ -117,22 +121,33 @@ local function parse_cores(typed, value)
 	refuse("%s: want the percent of GPU time of all slices together, as in gpucores:30", typed)
 end
 
-local parsers = { vgpu = parse_count, gpumem = parse_mem, gpucores = parse_cores }
+local function parse_shard(typed, value)
+	local n = number(value)
+	if n and n > 0 then return n end
+	refuse("%s: a shard is one MiB here: want the MiB of the slice as a number, as in shard:3000", typed)
+end
+
+local parsers = { vgpu = parse_count, gpumem = parse_mem, gpucores = parse_cores, shard = parse_shard }
 
 -- What the GRES ask for: {vgpu=, gpumem=, gpucores=, typed={}, items={}, mem_first=}; typed is for messages. mem_first:
--- gpumem stands before vgpu, which is how the node learns that it was typed (parse.render).
-function parse.gres(text, option)
+-- gpumem stands before vgpu, which is how the node learns that it was typed (parse.render). With shards, shard:3000 alone is
+-- gpumem:3000.
+function parse.gres(text, option, shards)
 	text = tostring(text or "")
 	bound(text, option)
 	local got = { typed = {}, items = split(text) }
+	local known = shards and with_shards or ours
 	for _, item in ipairs(got.items) do
-		if ours[item.name] then
+		if known[item.name] then
 			local typed = option .. "=" .. shorten(item.text)
 			if got[item.name] then refuse("%s: %s is given twice", typed, item.name) end
 			got[item.name] = parsers[item.name](typed, item.value)
 			got.typed[item.name] = typed
 			if item.name == "vgpu" then got.mem_first = got.gpumem ~= nil end
 		end
+	end
+	if got.shard and not got.gpumem then
+		got.gpumem, got.typed.gpumem, got.shard = got.shard, got.typed.shard, nil
 	end
 	return got
 end
@@ -144,9 +159,10 @@ function parse.render(got)
 	if got.mem_first then one, two = two, one end
 	local own = string.format("%s:%d,%s:%d", one, got[one], two, got[two])
 	if (got.gpucores or 0) > 0 then own = string.format("%s,gpucores:%d", own, got.gpucores) end
-	local parts = {}
+	if got.shard then own = string.format("%s,shard:%d", own, got.shard) end
+	local known, parts = got.shard and with_shards or ours, {}
 	for _, item in ipairs(got.items) do
-		if not ours[item.name] then
+		if not known[item.name] then
 			parts[#parts + 1] = item.text
 		elseif own then
 			parts[#parts + 1], own = own, nil

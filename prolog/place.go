@@ -45,6 +45,9 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 	if err != nil {
 		return p.refuse(ctx, g, "the node's GPUs are not known: "+err.Error(), &told)
 	}
+	if want.Only, err = p.minorsPicked(inventory); err != nil {
+		return p.refuse(ctx, g, err.Error(), nil)
+	}
 	if !told.Ends.IsZero() {
 		want.Ends = told.Ends.Unix()
 	}

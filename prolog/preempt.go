@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 )
@@ -52,5 +53,9 @@ func (p *prolog) preempt(ctx context.Context) {
 }
 
 func (p *prolog) rules() place.Rules {
-	return place.RulesOf(p.cfg.SlicesPerGPU, p.cfg.MemOvercommit, p.cfg.Drain, p.cfg.Place)
+	perGPU := p.cfg.SlicesPerGPU
+	if p.cfg.Shards { // Slurm counts slices by node
+		perGPU = ledger.MaxBoardSlices
+	}
+	return place.RulesOf(perGPU, p.cfg.MemOvercommit, p.cfg.Drain, p.cfg.Place)
 }

@@ -41,11 +41,13 @@ type prolog struct {
 	recorded   bool         // the use of another run waits in the spool
 	wait       *wait        // nil: the job does not wait
 	whole      request.GPUs // that Slurm gave to the job here, where whole_gpus says that they are placed here
-	noGPUsHere bool         // it gave the job such on other nodes only
-	files      error        // why the GPUs' device files are not as they are to be
-	expected   time.Time    // when there is room for it at the latest; zero: not known
-	placed     bool         // the job has its slices
-	refusedFor string       // a reason of package tally: it was refused; "": it was not
+	picked     []int        // Slurm's numbers of the GPUs that it picked; nil: it picks none here
+	shards     request.Shards
+	noGPUsHere bool      // it gave the job such on other nodes only
+	files      error     // why the GPUs' device files are not as they are to be
+	expected   time.Time // when there is room for it at the latest; zero: not known
+	placed     bool      // the job has its slices
+	refusedFor string    // a reason of package tally: it was refused; "": it was not
 }
 
 // hostJob is what slurmd's environment says about the job. Only the two requests come from the user.
@@ -136,7 +138,7 @@ func (p *prolog) run(ctx context.Context) error {
 		p.job.restart = told.Restarts
 	}
 	g := p.newGrant(entitlement)
-	g.Whole, g.Account = p.whole.Count > 0, told.Account
+	g.Whole, g.Account, g.Shards = p.whole.Count > 0, told.Account, p.shards.Count
 	if told.Restarts == p.job.restart {
 		g.Submitted = told.Submitted
 	}

@@ -40,6 +40,9 @@ type wait struct {
 
 // inTurn places the job behind those that have waited longer. Who was here before it comes first.
 func (p *prolog) inTurn(tx *state.Tx, want place.Want, inventory device.Inventory) ([]device.Slice, *place.Refusal) {
+	if want.Only != nil { // it is Slurm that decides who goes first
+		return place.Place(inventory, place.SlicesOf(tx.Held()), want, p.rules())
+	}
 	now, rules := time.Now(), p.rules()
 	jobs := p.waiters()
 	held := tx.Held()
@@ -90,6 +93,10 @@ func (p *prolog) noRoom(ctx context.Context, g grant.Grant, want place.Want, inv
 			reason += "; a batch job would wait, --exclude=" + p.node + " tries other nodes"
 		}
 		return p.refuse(ctx, g, reason, nil)
+	}
+	if want.Only != nil {
+		// Slurm's counts and the node's do not agree, for a moment as a rule: the job comes back some times.
+		return p.refuse(ctx, g, refusal.Reason, &told)
 	}
 	elsewhere, err := p.controller.Elsewhere(ctx, told, p.node)
 	if err != nil {

@@ -19,6 +19,9 @@ var errBoth = fmt.Errorf("%w: whole GPUs (gres/gpu) and slices (gres/vgpu) in on
 
 // entitled is what the job was allocated here. Where gres/gpu are placed by this program, they are slices of 100 percent.
 func (p *prolog) entitled(told slurm.Job) (request.Entitlement, error) {
+	if p.cfg.Shards {
+		return p.bySlurm(told)
+	}
 	if len(p.cfg.SlurmGPUs) > 0 {
 		return p.besideSlurms(told)
 	}

@@ -78,16 +78,21 @@ static int see_bound(spank_t sp, const struct vgpu_plan *plan)
 	if (plan->whole_count == 0 || spank_getenv(sp, step_gpus, bound, sizeof(bound)) != ESPANK_SUCCESS)
 		return 0;
 	/* A task that is bound to as many as the step has is bound to all, whoever wrote the list. */
-	bool all = how_many(bound) >= (int)plan->whole_count;
+	int asked = how_many(bound), known = 0;
+	bool all = asked >= (int)plan->whole_count;
 	for (uint32_t i = 0; i < plan->whole_count && i < VGPU_MASK_COUNT; i++) {
 		const struct vgpu_whole *gpu = &plan->whole[i];
 
 		if (!all && !is_among(bound, gpu->slurm))
 			continue;
+		known++;
 		snprintf(number, sizeof(number), "%u", gpu->own);
 		append(own, sizeof(own), number);
 		append(visible, sizeof(visible), gpu->visible);
 	}
+	/* With ConstrainDevices Slurm counts a task's own GPUs from 0, as the task sees them. */
+	if (!all && known < asked)
+		return 0;
 	spank_setenv(sp, step_gpus, own, 1);
 	return see(sp, visible);
 }

@@ -71,6 +71,7 @@ type Config struct {
 	Drain          []device.UUID  `mapstructure:"drain"`            // GPUs that get no new slice
 	WholeGPUs      bool           `mapstructure:"whole_gpus"`       // Slurm's gres/gpu are GPUs that the prolog places, whole
 	SlurmGPUs      []int          `mapstructure:"slurm_gpus"`       // the N of /dev/nvidiaN that Slurm hands out by itself
+	Shards         bool           `mapstructure:"shards"`           // Slurm picks the GPUs, by gres/gpu and gres/shard of one MiB each
 	WithoutSlice   string         `mapstructure:"without_slice"`    // leave | mask; "": see MasksOthers
 	DeviceDir      string         `mapstructure:"device_dir"`       // where nvidiaN stand
 	DeviceFiles    string         `mapstructure:"device_files"`     // open | closed; strict isolation only
@@ -161,7 +162,7 @@ func (c Config) IsStrict() bool {
 // MasksOthers says whether a job may open none of the GPUs that it was not given.
 func (c Config) MasksOthers() bool {
 	if c.WithoutSlice == "" {
-		return c.WholeGPUs || len(c.SlurmGPUs) > 0 || c.ClosesFiles()
+		return c.WholeGPUs || c.Shards || len(c.SlurmGPUs) > 0 || c.ClosesFiles()
 	}
 	return c.WithoutSlice == WithoutMask
 }

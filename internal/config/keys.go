@@ -44,9 +44,10 @@ var keys = []key{
 	{"place", "pack, spread", func(c *Config) bool { return oneOf(c.Place, request.PlacePack, request.PlaceSpread) }, func(c *Config) any { return c.Place }},
 	{"policy", "cap, elastic", func(c *Config) bool { return oneOf(c.Policy, request.PolicyCap, request.PolicyElastic) }, func(c *Config) any { return c.Policy }},
 	{"drain", "a list of device UUIDs, as nvidia-smi -L prints them: [GPU-…]", validDrain, func(c *Config) any { return c.Drain }},
-	{"whole_gpus", "true, false; not beside slurm_gpus", validSlurmGPUs, func(c *Config) any { return c.WholeGPUs }},
-	{"slurm_gpus", "a list of the N of /dev/nvidiaN: [0, 1]; not beside whole_gpus", validSlurmGPUs, func(c *Config) any { return c.SlurmGPUs }},
-	{"without_slice", `"" (mask with whole_gpus, slurm_gpus or device_files: closed, else leave), leave (not with device_files: closed), mask`, validWithoutSlice, func(c *Config) any { return c.WithoutSlice }},
+	{"whole_gpus", "true, false; not beside slurm_gpus or shards", validSlurmGPUs, func(c *Config) any { return c.WholeGPUs }},
+	{"slurm_gpus", "a list of the N of /dev/nvidiaN: [0, 1]; not beside whole_gpus or shards", validSlurmGPUs, func(c *Config) any { return c.SlurmGPUs }},
+	{"shards", "true, false; not beside whole_gpus or slurm_gpus", validSlurmGPUs, func(c *Config) any { return c.Shards }},
+	{"without_slice", `"" (mask with whole_gpus, slurm_gpus, shards or device_files: closed, else leave), leave (not with device_files: closed), mask`, validWithoutSlice, func(c *Config) any { return c.WithoutSlice }},
 	{"device_dir", acceptedDir, func(c *Config) bool { return isDir(c.DeviceDir) }, func(c *Config) any { return c.DeviceDir }},
 	{"device_files", "open, closed", func(c *Config) bool { return oneOf(c.DeviceFiles, FilesOpen, FilesClosed) }, func(c *Config) any { return c.DeviceFiles }},
 	{"device_group", `"" (root alone), a group, by name or number`, func(c *Config) bool { return !strings.ContainsAny(c.DeviceGroup, ": \t\n\x00") }, func(c *Config) any { return c.DeviceGroup }},
@@ -165,7 +166,8 @@ func validSlurmGPUs(c *Config) bool {
 			return false
 		}
 	}
-	return len(c.SlurmGPUs) == 0 || !c.WholeGPUs
+	// one of the three at most
+	return !(c.WholeGPUs && c.Shards) && (len(c.SlurmGPUs) == 0 || !c.WholeGPUs && !c.Shards)
 }
 
 // validWithoutSlice: what is closed on the node cannot be left to jobs that nobody opens it for. Keys are read in the order

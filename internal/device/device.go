@@ -5,6 +5,8 @@
 // package inventory keeps the file, package discover asks NVML.
 package device
 
+import "math"
+
 // UUID is NVML's "GPU-…" or "MIG-…" string, the only identity that is stored or logged.
 type UUID string
 
@@ -24,6 +26,11 @@ type GPU struct {
 	Type     string    `json:"type"`           // the GRES type made of it: "h200"
 	MemMiB   int64     `json:"mem_mib"`        // total device memory as NVML says
 	Lost     string    `json:"lost,omitempty"` // why no slice may be placed here, in NVML's words
+}
+
+// GrantableMiB is what slices may hold there together, where memory may be granted that many times over.
+func (g GPU) GrantableMiB(overcommit float64) int64 {
+	return int64(math.Floor(float64(g.MemMiB) * max(overcommit, 1)))
 }
 
 // Inventory is the node's GPUs as NVML saw them at boot.

@@ -39,6 +39,7 @@ type Grant struct {
 	Submitted   time.Time           `json:"submitted,omitzero"` // Slurm's word on this run, for its row in the accounting
 	Request     string              `json:"request"`            // canonical form, request.Decode reads it
 	Entitlement request.Entitlement `json:"entitlement"`
+	Shards      int64               `json:"shards,omitempty"` // by which Slurm picked the slice's GPU; 0: it did not
 	Slices      []device.Slice      `json:"slices"`
 	Refusal     string              `json:"refusal,omitempty"`  // set: nothing was granted, and this is why
 	Requeued    bool                `json:"requeued,omitempty"` // the refused job went back into the queue

@@ -91,7 +91,7 @@ func Prepare(s Step) (Plan, error) {
 			return Plan{}, err
 		}
 	}
-	given, err := s.GRES.parse()
+	given, err := s.GRES.parse(*held)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -109,21 +109,6 @@ func Prepare(s Step) (Plan, error) {
 		p.BindTasks, p.Whole = true, seenByTasks(prepared.Slices)
 	}
 	return p, err
-}
-
-// parse returns nil where nothing is known.
-func (g StepGRES) parse() (*request.Entitlement, error) {
-	if !g.Known {
-		return nil, nil
-	}
-	if other, err := request.ParseGRES(g.Otherwise); err != nil || !other.IsZero() {
-		return nil, errors.New("vgpu, gpumem and gpucores are counted per node only: use --gres=vgpu:N on srun")
-	}
-	given, err := request.ParseGRES(g.PerNode)
-	if err != nil {
-		return nil, fmt.Errorf("GRES of the step: %w", err)
-	}
-	return &given, nil
 }
 
 // Finish keeps what the step used, and removes its folder.
@@ -185,7 +170,7 @@ func beingRequeued(s Step, held grant.Grant) bool {
 
 // noProlog is about a node where no prolog has run since it was booted.
 func noProlog(s Step) error {
-	given, err := s.GRES.parse()
+	given, err := s.GRES.parse(grant.Grant{})
 	if len(s.Options) == 0 && s.Request == "" && err == nil && (given == nil || given.IsZero()) {
 		return nil
 	}

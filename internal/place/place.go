@@ -7,7 +7,6 @@ package place
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
@@ -23,6 +22,7 @@ type Want struct {
 	Place      request.Place
 	GPU, UUID  request.Filter
 	Prefer     []device.Minor // chosen before others that fit
+	Only       []device.Minor // no others: Slurm has picked these; nil: any
 	Ends       int64          // when the job ends at the latest, in seconds since 1970; 0: not known
 }
 
@@ -127,10 +127,6 @@ func (w Want) valid() bool {
 }
 
 func weigh(inv device.Inventory, taken []device.Slice, want Want, rules Rules) []load {
-	overcommit := rules.MemOvercommit
-	if overcommit <= 0 {
-		overcommit = 1
-	}
 	loads := make([]load, len(inv.GPUs))
 	at := make(map[device.UUID]int, len(inv.GPUs))
 	for i, gpu := range inv.GPUs {
@@ -138,7 +134,7 @@ func weigh(inv device.Inventory, taken []device.Slice, want Want, rules Rules) [
 		loads[i] = load{
 			gpu:      gpu,
 			draining: slices.Contains(rules.Drain, gpu.UUID),
-			freeMiB:  int64(math.Floor(float64(gpu.MemMiB) * overcommit)),
+			freeMiB:  gpu.GrantableMiB(rules.MemOvercommit),
 			askMiB:   want.memOn(gpu.MemMiB),
 			keptFor:  rules.keptFor(gpu.UUID, want),
 		}
@@ -162,15 +158,16 @@ func weigh(inv device.Inventory, taken []device.Slice, want Want, rules Rules) [
 type obstacle int
 
 const (
-	none     obstacle = iota
-	lost              // NVML cannot use it
-	draining          // the admin wants it empty
-	notType           // excluded by --vgpu-gpu
-	notUUID           // excluded by --vgpu-uuid
-	tooSmall          // an empty one of this size would not do
-	alone             // held by a slice of 100 %
-	notEmpty          // 100 % is wanted
-	full              // as many slices as the node allows on a GPU
+	none      obstacle = iota
+	lost               // NVML cannot use it
+	draining           // the admin wants it empty
+	notPicked          // Slurm picked another one
+	notType            // excluded by --vgpu-gpu
+	notUUID            // excluded by --vgpu-uuid
+	tooSmall           // an empty one of this size would not do
+	alone              // held by a slice of 100 %
+	notEmpty           // 100 % is wanted
+	full               // as many slices as the node allows on a GPU
 	noMem
 	noTime
 	kept // for a job that has waited longer
@@ -182,6 +179,8 @@ func (l load) obstacle(want Want, rules Rules) obstacle {
 		return lost
 	case l.draining:
 		return draining
+	case want.Only != nil && !slices.Contains(want.Only, l.gpu.Minor):
+		return notPicked
 	case !want.GPU.Admits(l.gpu.Type):
 		return notType
 	case !want.UUID.AdmitsUUID(string(l.gpu.UUID)):

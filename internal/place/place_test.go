@@ -57,6 +57,7 @@ func TestPlaceChooses(t *testing.T) {
 		{what: "pack takes the fullest", inv: two, taken: []device.Slice{held(1, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{1}, mem: []int64{3000}},
 		{what: "pack takes the fullest that fits", inv: two, taken: []device.Slice{held(1, 141000, 0)}, want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{0}, mem: []int64{3000}},
 		{what: "pack prefers the GPU with less time left", inv: two, taken: []device.Slice{held(0, 3000, 10), held(1, 3000, 20)}, want: Want{Slices: 1, Mem: mib(1), SMPercent: 5}, gpus: []int{1}, mem: []int64{1}},
+		{what: "the one that Slurm picked, whatever the rest", inv: two, taken: []device.Slice{held(1, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000), Only: []device.Minor{1}}, gpus: []int{0}, mem: []int64{3000}},
 		{what: "pack takes the smallest empty GPU", inv: node(h200, 40960), want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{1}, mem: []int64{3000}},
 		{what: "spread takes the emptiest", inv: two, taken: []device.Slice{held(0, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000), Place: request.PlaceSpread}, gpus: []int{1}, mem: []int64{3000}},
 		{what: "spread by rule", inv: two, taken: []device.Slice{held(0, 5000, 0)}, want: Want{Slices: 1, Mem: mib(3000)}, rules: Rules{DefaultPlace: request.PlaceSpread}, gpus: []int{1}, mem: []int64{3000}},

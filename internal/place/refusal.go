@@ -133,7 +133,7 @@ func everywhere(loads []load, want Want, rules Rules) string {
 		return fmt.Sprintf("no GPU is admitted by --vgpu-gpu=%s: this node has %s", want.GPU, names(loads))
 	case notUUID:
 		return fmt.Sprintf("no GPU of this node is admitted by --vgpu-uuid=%s", want.UUID)
-	case none, lost, draining, alone, notEmpty, kept:
+	case none, lost, draining, notPicked, alone, notEmpty, kept:
 	}
 	return ""
 }
@@ -145,6 +145,8 @@ func (l load) why(want Want, rules Rules) string {
 		return "is out of service (" + l.gpu.Lost + ")"
 	case draining:
 		return "is draining"
+	case notPicked:
+		return "is not the one that Slurm picked"
 	case notType:
 		return fmt.Sprintf("is of type %s, not admitted by --vgpu-gpu=%s", l.gpu.Type, want.GPU)
 	case notUUID:

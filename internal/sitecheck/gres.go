@@ -159,7 +159,7 @@ func (c *site) gresConf() {
 
 // wholeGPUs is about GPUs that Slurm itself hands out on the same node.
 func (c *site) wholeGPUs() {
-	if c.Config.WholeGPUs || len(c.Config.SlurmGPUs) > 0 {
+	if c.Config.WholeGPUs || c.Config.Shards || len(c.Config.SlurmGPUs) > 0 {
 		c.besideSlices()
 		return
 	}
@@ -174,7 +174,7 @@ func (c *site) wholeGPUs() {
 	if own == nil {
 		c.ok("whole GPUs", "node %s has no gres/gpu, gres/shard or gres/mps beside vgpu", c.Node)
 	} else {
-		c.bad("whole GPUs", "slurm.conf: take gpu, shard and mps out of this node's Gres=, or say in config.yaml whose GPUs they are: whole_gpus or slurm_gpus",
+		c.bad("whole GPUs", "slurm.conf: take gpu, shard and mps out of this node's Gres=, or say in config.yaml whose GPUs they are: shards, whole_gpus or slurm_gpus",
 			"%s: node %s offers %s as well; Slurm does not know that these are the same GPUs as vgpu's and gives each out twice", at.Place(), c.Node, strings.Join(own, " and "))
 	}
 	cgroup, err := readOptional(c.CgroupConf)
@@ -220,8 +220,12 @@ func (c *site) besideSlices() {
 	if err != nil {
 		return // said by gresConf
 	}
-	if c.Config.WholeGPUs {
-		c.placedWhole(gres, c.constrains(cgroup))
+	switch constrains := c.constrains(cgroup); {
+	case c.Config.Shards:
+		c.pickedBySlurm(gres, constrains)
+		return
+	case c.Config.WholeGPUs:
+		c.placedWhole(gres, constrains)
 		return
 	}
 	c.splitGPUs(gres)

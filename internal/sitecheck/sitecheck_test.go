@@ -167,7 +167,7 @@ var faultySites = map[string]struct {
 	"twice": {"gres.conf", "Name=gpucores Count=200 Flags=CountOnly", "Name=gpucores Count=200 Flags=CountOnly\nNodeName=n1 Name=gpucores Count=200 Flags=CountOnly",
 		[]string{"gres.conf: DIR/gres.conf:3 and DIR/gres.conf:4: two lines with Name=gpucores are about node n1; Slurm adds them up -> keep one of them"}},
 	"whole GPUs as well": {"slurm.conf", "Gres=vgpu:20", "Gres=gpu:h200:2,vgpu:20",
-		[]string{"whole GPUs: DIR/slurm.conf:4: node n1 offers gres/gpu as well; Slurm does not know that these are the same GPUs as vgpu's and gives each out twice -> slurm.conf: take gpu, shard and mps out of this node's Gres=, or say in config.yaml whose GPUs they are: whole_gpus or slurm_gpus"}},
+		[]string{"whole GPUs: DIR/slurm.conf:4: node n1 offers gres/gpu as well; Slurm does not know that these are the same GPUs as vgpu's and gives each out twice -> slurm.conf: take gpu, shard and mps out of this node's Gres=, or say in config.yaml whose GPUs they are: shards, whole_gpus or slurm_gpus"}},
 	"devices withheld": {"gres.conf", "Name=gpucores", "NodeName=n1 Name=gpu File=/dev/nvidia[0-1]\nName=gpucores",
 		[]string{"ConstrainDevices: DIR/cgroup.conf:1 and DIR/gres.conf:3: a job with vgpu but without gres/gpu may open none of these devices -> gres.conf: take the devices of gres/gpu away on this node, or cgroup.conf: ConstrainDevices=no"}},
 	"devices of another node": {"gres.conf", "Name=gpucores", "NodeName=n2 Name=gpu File=/dev/nvidia[0-1]\nName=gpucores", []string{}},

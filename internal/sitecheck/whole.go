@@ -161,7 +161,7 @@ func (c *site) splitGPUs(gres slurmconf.File) {
 	}
 	for _, name := range []string{"shard", "mps"} {
 		if more := gres.GRES(name, c.Node); len(more) > 0 {
-			c.bad("slurm_gpus", "gres.conf: take gres/"+name+" of this node away", "%s: gres/%s of GPUs beside slices was not tried", more[0].Place(), name)
+			c.bad("slurm_gpus", "gres.conf: take gres/"+name+" of this node away", "%s: gres/%s of Slurm's own GPUs was not tried; with shards: true Slurm picks the GPUs of slices by gres/shard", more[0].Place(), name)
 		}
 	}
 	if len(c.findings) == before {

@@ -130,3 +130,16 @@ func (j Job) WholeGPUs(node string) (here request.GPUs, any bool, err error) {
 	}
 	return here, any, nil
 }
+
+// Shards are those that Slurm gave to the job on a node, and on whatever GPUs there.
+func (j Job) Shards(node string) (request.Shards, error) {
+	if !j.detailed {
+		return request.Shards{}, ErrNoDetail
+	}
+	for _, n := range j.nodes {
+		if HostlistContains(n.nodes, node) {
+			return request.ParseShards(n.gres)
+		}
+	}
+	return request.Shards{}, nil
+}

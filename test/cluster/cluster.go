@@ -20,6 +20,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
 )
 
 // Options say what cluster to bring up. The zero value is one node with everything in it.
@@ -57,6 +59,9 @@ type Cluster struct {
 	Name  string
 	Nodes []string
 	Users []User
+	// Shards: it has a node on which Slurm picks the GPUs, in partition "shard". Only with Whole, and with a Slurm from
+	// 23.11.5 on.
+	Shards bool
 
 	host      string
 	pluginDir string
@@ -116,7 +121,16 @@ func (c *Cluster) fillDefaults() {
 	}
 	if c.Whole {
 		c.Nodes = append(c.Nodes, wholeNode, splitNode)
+		if c.Shards = sitecheck.CountsShards(slurmVersion()); c.Shards {
+			c.Nodes = append(c.Nodes, shardNode)
+		}
 	}
+}
+
+// slurmVersion is what Slurm's daemons say about themselves, without a slurm.conf: "slurm-wlm 22.05.8".
+func slurmVersion() string {
+	out, _ := exec.Command(tool("slurmctld"), "-V").Output() // none: whoever starts it will say so
+	return sitecheck.ParseVersion(string(out))
 }
 
 func (c *Cluster) progress(format string, args ...any) {

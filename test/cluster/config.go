@@ -17,12 +17,20 @@ const nodeMemMiB = 1 << 20
 const (
 	wholeNode = "w1"
 	splitNode = "s1"
+	shardNode = "h1" // where Slurm has shards that are good enough
 )
 
-var ofNode = map[string]string{wholeNode: "whole_gpus: true\n", splitNode: "slurm_gpus: [1]\n"}
+var ofNode = map[string]string{wholeNode: "whole_gpus: true\n", splitNode: "slurm_gpus: [1]\n", shardNode: "shards: true\n"}
 
 func (c *Cluster) ifWhole(text string) string {
 	if c.Whole {
+		return text
+	}
+	return ""
+}
+
+func (c *Cluster) ifShards(text string) string {
+	if c.Shards {
 		return text
 	}
 	return ""
@@ -54,7 +62,10 @@ func (c *Cluster) slurmConf() string {
 	if c.Whole {
 		line("PartitionName=whole Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", wholeNode)
 		line("PartitionName=split Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", splitNode)
-		line("PartitionName=each Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", strings.Join(c.Nodes, ","))
+		line("PartitionName=each Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", strings.Join(c.Nodes[:c.NodeCount+2], ","))
+	}
+	if c.Shards {
+		line("PartitionName=shard Nodes=%s MaxTime=60 DefaultTime=5 OverSubscribe=NO", shardNode)
 	}
 	return b.String()
 }
@@ -119,7 +130,7 @@ func (c *Cluster) vgpuLines(line func(format string, args ...any)) {
 		line("AccountingStorageTRES=gres/vgpu")
 	} else {
 		// gpuutil: where gpumem is tracked without it, Slurm's gpu/nvml writes out of bounds.
-		line("AccountingStorageTRES=%sgres/vgpu,gres/gpumem,gres/gpucores,gres/gpuutil", c.ifWhole("gres/gpu,"))
+		line("AccountingStorageTRES=%s%sgres/vgpu,gres/gpumem,gres/gpucores,gres/gpuutil", c.ifWhole("gres/gpu,"), c.ifShards("gres/shard,"))
 		line("JobSubmitPlugins=lua")
 		line("CliFilterPlugins=cli_filter/lua")
 		line("PlugStackConfig=%s", c.Home.Path("etc", "plugstack.conf"))
@@ -131,7 +142,7 @@ func (c *Cluster) vgpuLines(line func(format string, args ...any)) {
 	if c.Plain {
 		line("GresTypes=vgpu")
 	} else {
-		line("GresTypes=%svgpu,gpumem,gpucores", c.ifWhole("gpu,"))
+		line("GresTypes=%s%svgpu,gpumem,gpucores", c.ifWhole("gpu,"), c.ifShards("shard,"))
 	}
 }
 

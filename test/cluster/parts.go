@@ -170,6 +170,9 @@ func (c *Cluster) installSimulation() error {
 	if out, err := exec.Command(filepath.Join(sim, "simgpu-init"), args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("simgpu-init: %w: %s", err, out)
 	}
+	if err := c.numberDevices(); err != nil {
+		return err
+	}
 	c.gres.nvmlLibrary = filepath.Join(sim, "libnvidia-ml.so.1")
 	for _, program := range append([]string{"nvidia-smi"}, jobPrograms...) {
 		if err := os.Symlink(filepath.Join(sim, program), c.Home.Path("bin", program)); err != nil {
@@ -194,11 +197,20 @@ func (c *Cluster) installSimulation() error {
 	return nil
 }
 
+// wholeSwitch is the line about whole GPUs in job_submit.lua.
+func (c *Cluster) wholeSwitch() string {
+	if !c.Whole {
+		return "vgpu.whole_gpus = false -- true"
+	}
+	return `local not_counted = { split = true, shard = true }
+vgpu.whole_gpus = function(job) return job.partition == "vgpu" and "refuse" or not not_counted[job.partition] end -- true`
+}
+
 // installLua puts the scripts beside slurm.conf, where Slurm looks, with the paths in them changed
 // to this cluster's: the lines that an administrator would change.
 func (c *Cluster) installLua() error {
 	paths := strings.NewReplacer("/usr/share/slurm-vgpu/", c.Home.Path("share")+"/",
-		"/etc/slurm-vgpu/cluster.lua", c.Home.Path("etc", "cluster.lua"), "vgpu.whole_gpus = false -- true", map[bool]string{false: "vgpu.whole_gpus = false -- true", true: `vgpu.whole_gpus = function(job) return job.partition == "vgpu" and "refuse" or job.partition ~= "split" end -- true`}[c.Whole])
+		"/etc/slurm-vgpu/cluster.lua", c.Home.Path("etc", "cluster.lua"), "vgpu.whole_gpus = false -- true", c.wholeSwitch(), "vgpu.shards = nil --", `vgpu.shards = function(job) return job.partition == "shard" end --`)
 	if err := os.MkdirAll(c.Home.Path("share"), 0o755); err != nil {
 		return err
 	}

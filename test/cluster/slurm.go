@@ -41,8 +41,11 @@ func (c *Cluster) startSlurm(ctx context.Context) error {
 	if err := c.start(&daemon{name: "slurmctld", argv: []string{tool("slurmctld"), "-D"}}); err != nil {
 		return err
 	}
+	if err := c.constrainDevices(); err != nil {
+		return err
+	}
 	for _, node := range c.Nodes {
-		if err := c.start(&daemon{name: node, argv: []string{tool("slurmd"), "-D", "-N", node}}); err != nil {
+		if err := c.start(&daemon{name: node, argv: []string{tool("slurmd"), "-D", "-N", node}, env: c.envOf(node)}); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,70 @@
+-- SPDX-FileCopyrightText: The slurm-vgpu authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- The table of nodes that vgpu-gres prints (cluster.lua), and questions about it. vgpu.lua loads this file.
+
+local table_of = {}
+
+-- Reads the table without running anything but it; nil and why if it is none.
+function table_of.load(text)
+	if text:byte(1) == 27 then return nil, "it is bytecode" end
+	local chunk, err
+	if setfenv then -- Lua 5.1
+		chunk, err = loadstring(text, "=cluster.lua")
+		if chunk then setfenv(chunk, {}) end
+	else
+		chunk, err = load(text, "=cluster.lua", "t", {})
+	end
+	if not chunk then return nil, err end
+	local ok, got = pcall(chunk)
+	if not ok then return nil, tostring(got) end
+	if type(got) ~= "table" or type(got.nodes) ~= "table" or #got.nodes == 0 then return nil, "it returns no table with nodes" end
+	local slices = got.slices_per_gpu or 10
+	if type(slices) ~= "number" or slices < 1 then return nil, "slices_per_gpu is no number from 1" end
+	for i, node in ipairs(got.nodes) do
+		for key, kind in pairs({ names = "string", gpus = "number", mem_mib = "number", type = "string" }) do
+			if type(node) ~= "table" or type(node[key]) ~= kind then
+				return nil, string.format("nodes[%d].%s is no %s", i, key, kind)
+			end
+		end
+		if node.shards ~= nil and (type(node.shards) ~= "number" or node.shards < 1) then return nil, string.format("nodes[%d].shards is no number from 1", i) end
+		if node.gpus < 1 or node.mem_mib < 1 then return nil, string.format("nodes[%d] has no GPU or no memory", i) end
+	end
+	return got
+end
+
+-- What a filter admits of some rows: rows, and the same by node names, since a node with GPUs of two kinds has two.
+function table_of.groups(all, filter)
+	local groups, by_names, rows = {}, {}, {}
+	for _, row in ipairs(all) do
+		local group = by_names[row.names] or { names = row.names, rows = {}, gpus = 0, kinds = 0 }
+		if not by_names[row.names] then
+			by_names[row.names], groups[#groups + 1] = group, group
+		end
+		local kind = row.type:lower()
+		group.kinds = group.kinds + 1
+		if not filter or not filter.no[kind] and (filter.any or filter.only[kind]) then
+			group.rows[#group.rows + 1], group.gpus, rows[#rows + 1] = row, group.gpus + row.gpus, row
+		end
+	end
+	return groups, rows
+end
+
+function table_of.types(tab)
+	local types, seen = {}, {}
+	for _, row in ipairs(tab.nodes) do
+		if not seen[row.type] then types[#types + 1], seen[row.type] = row.type, true end
+	end
+	return table.concat(types, ", ")
+end
+
+-- The most of a number over rows or groups, and where it was found.
+function table_of.most(list, key)
+	local best
+	for _, entry in ipairs(list) do
+		if not best or entry[key] > best[key] then best = entry end
+	end
+	return best
+end
+
+return table_of
