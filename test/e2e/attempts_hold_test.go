@@ -76,7 +76,12 @@ func TestAttemptsToEscapeTheAudit(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			job, _ := holding(t, one, "--gres=vgpu:1 --vgpu-mem=1000")
 			slicesOf(t, job)
-			awaitState(t, job, "RUNNING")
+			until(t, "job "+job+" to have begun", 60*time.Second, func() error { // stopped before that, it is one that Slurm cannot kill
+				if out := output(t, one, job); !strings.Contains(out, "started") {
+					return fmt.Errorf("it has said %q", out)
+				}
+				return nil
+			})
 			outside(t, one, booked(job)+onGPU(otherGPU(t, job)))
 			tc.hide(t, job)
 			logged(t, "is cancelled", "job="+job)

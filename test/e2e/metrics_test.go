@@ -201,7 +201,7 @@ func wantFigures(t *testing.T, said series, job string, labels []string, used fl
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if got := said.value(t, "slurm_vgpu_slice_info", append(labels, "policy=cap", "isolation="+c.Isolation, "account="+account(t, job, "Account"))...); got != 1 {
+	if got := said.value(t, "slurm_vgpu_slice_info", append(labels, "policy=cap", "isolation="+c.Isolation, "account="+strings.TrimSpace(ok(t, root, "squeue -h -o %a -j "+job).Stdout))...); got != 1 {
 		t.Errorf("slice_info is %v", got)
 	}
 	if got := said.value(t, "slurm_vgpu_step_memory_used_bytes", append(labels, "step=batch")...); got != used {

@@ -11,8 +11,10 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LIMIT_MIB 64u
 #define EACH_MIB 40u /* only one of both fits */
@@ -26,6 +28,13 @@ static struct worker {
 	CUresult result;
 	CUdeviceptr pointer;
 } *workers;
+
+/* In front of the C library's: the kernel's page (vdso) reads the clock again and again until no tick came
+ * in between, and stepped through one always does. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	return (int)syscall(SYS_clock_gettime, clock, now);
+}
 
 #define READ(field) __atomic_load_n(&(field), __ATOMIC_SEQ_CST)
 #define WRITE(field, value) __atomic_store_n(&(field), (value), __ATOMIC_SEQ_CST)
