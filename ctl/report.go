@@ -5,15 +5,22 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/jobreport"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/picture"
 )
 
 func reportCommand(o *options) *cobra.Command {
@@ -49,7 +56,7 @@ is wrong.`,
 			now, out := time.Now(), command.OutOrStdout()
 			report.Complete(now, time.Local)
 			if svg != "" {
-				if err := writePicture(out, svg, report, now); err != nil || svg == "-" {
+				if err := writePicture(command.Context(), out, cfg, svg, report); err != nil || svg == "-" {
 					return err
 				}
 			}
@@ -67,18 +74,46 @@ is wrong.`,
 	return command
 }
 
+// drawer draws reports; it stands beside vgpuctl or beside the library.
+const drawer = "vgpu-draw"
+
 // writePicture replaces a file whole, or not at all; a link of its name is not followed.
-func writePicture(out io.Writer, path string, report jobreport.Report, now time.Time) error {
-	var svg bytes.Buffer
-	if err := picture.SVG(&svg, report, now, time.Local); err != nil {
+func writePicture(ctx context.Context, out io.Writer, cfg config.Config, path string, report jobreport.Report) error {
+	svg, err := draw(ctx, cfg, report)
+	if err != nil {
 		return fmt.Errorf("--svg=%s: %w", path, err)
 	}
 	if path == "-" {
-		_, err := out.Write(svg.Bytes())
+		_, err := out.Write(svg)
 		return err
 	}
-	if err := renameio.WriteFile(path, svg.Bytes(), 0o644); err != nil {
+	if err := renameio.WriteFile(path, svg, 0o644); err != nil {
 		return fmt.Errorf("--svg=%s: %w", path, err)
 	}
 	return nil
+}
+
+func draw(ctx context.Context, cfg config.Config, report jobreport.Report) ([]byte, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	program := filepath.Join(filepath.Dir(self), drawer)
+	if _, err := os.Stat(program); err != nil {
+		program = filepath.Join(filepath.Dir(cfg.Library), drawer)
+	}
+	told, err := json.Marshal(report)
+	if err != nil {
+		return nil, err
+	}
+	var svg, complaint bytes.Buffer
+	command := exec.CommandContext(ctx, program)
+	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(told), &svg, &complaint
+	if err := command.Run(); err != nil {
+		if text := strings.TrimSpace(complaint.String()); text != "" {
+			return nil, errors.New(text)
+		}
+		return nil, err
+	}
+	return svg.Bytes(), nil
 }

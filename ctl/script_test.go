@@ -26,6 +26,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/picture"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
@@ -46,6 +47,11 @@ func TestMain(m *testing.M) {
 			version.Number = number
 		}
 		main()
+	}, "vgpu-draw": func() {
+		if err := picture.Draw(os.Stdin, os.Stdout, time.Now(), time.Local); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}})
 }
 

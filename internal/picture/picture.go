@@ -6,6 +6,7 @@
 package picture
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"image/color"
@@ -46,6 +47,19 @@ var ErrNoTimeline = errors.New("no time line is known of any slice")
 type drawn struct {
 	run   jobreport.Run
 	slice jobreport.Slice
+}
+
+// maxReport is more than a report of many runs, nodes and slices takes.
+const maxReport = 64 << 20
+
+// Draw draws a report that comes as JSON, as `vgpuctl report --json` prints it.
+func Draw(in io.Reader, out io.Writer, now time.Time, loc *time.Location) error {
+	var report jobreport.Report
+	if err := json.NewDecoder(io.LimitReader(in, maxReport)).Decode(&report); err != nil {
+		return fmt.Errorf("read report: %w", err)
+	}
+	report.Complete(now, loc)
+	return SVG(out, report, now, loc)
 }
 
 // SVG draws a report that is Complete.

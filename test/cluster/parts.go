@@ -34,7 +34,7 @@ func (c *Cluster) installParts(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, program := range []string{"vgpu-prolog", "vgpu-epilog", "vgpu-gres", "vgpuctl"} {
+	for _, program := range []string{"vgpu-prolog", "vgpu-epilog", "vgpu-gres", "vgpuctl", "vgpu-draw"} {
 		if err := copyProgram(filepath.Join(c.Build, program), h.Path("bin", program)); err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func documents(t *testing.T) map[string]string {
 
 var (
 	quoted    = regexp.MustCompile("`([^`\n]+)`")
-	ofProject = regexp.MustCompile(`^(interposer|internal|test|docs|spank|gres|ctl|prolog|epilog|packaging|examples|tools)/`)
+	ofProject = regexp.MustCompile(`^(interposer|internal|test|docs|spank|gres|ctl|draw|prolog|epilog|packaging|examples|tools)/`)
 	// As in test/interposer/ROOM/NAME.c; and gres/gpu is Slurm's.
 	standsFor = regexp.MustCompile(`…|\b[A-Z]{2,}\b|^gres/[a-z]+$`)
 	anchor    = regexp.MustCompile(`<a id="([^"]+)"></a>`)

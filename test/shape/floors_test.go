@@ -135,6 +135,13 @@ func TestThePluginIsSmall(t *testing.T) {
 	}
 }
 
+// vgpuctl is started by each epilog, and what draws takes as long to start as half of vgpuctl.
+func TestOnlyOneProgramDraws(t *testing.T) {
+	for _, found := range reaches(packages(t), "ctl", []string{"gonum.org/v1/plot"}) {
+		t.Error(found)
+	}
+}
+
 // golangci-lint shows a wrong arrow in the editor, where .golangci.yml has the floors as well.
 func TestLinterKnowsTheFloors(t *testing.T) {
 	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
