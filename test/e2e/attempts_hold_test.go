@@ -17,21 +17,30 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 )
 
-// A user has his processes stop in the middle of launches, with locks and a lease on all that he owns. Root's programs, which hold the
-// node's lock, do not wait for any of it, nor does a neighbour on the same GPU.
+// A user has his processes stop in the middle of launches, or with locks and leases on all that he owns. Root's programs, which hold
+// the node's lock, do not wait for any of it, nor does a neighbour on the same GPU.
 func TestAttemptsToHoldUpTheNode(t *testing.T) {
 	needStrict(t)
 	begin(t)
+	locks := `perl -e 'use Fcntl qw(:DEFAULT :flock); for (qw(ledger claims)) { my $path = "` + runDir("turns") + `/$ENV{SLURM_JOB_ID}/$_";
+			open my $f, "<", $path or die; flock $f, LOCK_EX or die; $ENV{LEASE} && (fcntl $f, 1024, F_RDLCK or die); push @f, $f }
+			open my $g, ">", "locked"; close $g; kill STOP => $$' & until [ -e locked ]; do sleep 0.1; done; `
+	for _, tc := range []struct{ name, script string }{
+		// The kernel gives no lease on a file that somebody writes, and CUDA none of its calls where it cannot write the ledger.
+		{"in launches", `for i in 1 2; do vgpu-busy --each 1000 --until never > busy$i & busy="$busy $!"; done
+			until [ -s busy1 ] && [ -s busy2 ]; do sleep 0.1; done; ` + locks + `kill -STOP $busy; `},
+		{"with leases", "export LEASE=1; " + locks},
+	} {
+		t.Run(tc.name, func(t *testing.T) { heldUp(t, tc.script) })
+	}
+}
+
+func heldUp(t *testing.T, script string) {
+	t.Helper()
 	stopped := filepath.Join(one.Home, "stopped")
 	t.Cleanup(func() { _ = os.Remove(stopped) })
-	job := submit(t, one, onFirstGPU(t)+" --vgpu-cores=30", `
-		mkdir -p held && cd held && rm -f * || exit 1
-		perl -e 'use Fcntl qw(:DEFAULT :flock); for (qw(ledger claims)) { my $path = "`+runDir("turns")+`/$ENV{SLURM_JOB_ID}/$_";
-			open my $f, "<", $path or die; flock $f, LOCK_EX or die; fcntl $f, 1024, F_RDLCK; push @f, $f } # a lease, where it can be had
-			open my $g, ">", "locked"; close $g; kill STOP => $$' &
-		for i in 1 2; do vgpu-busy --each 1000 --until never > busy$i & busy="$busy $!"; done
-		until [ -e locked ] && [ -s busy1 ] && [ -s busy2 ]; do sleep 0.1; done
-		kill -STOP $busy; touch ../stopped; while :; do sleep 1; done`)
+	job := submit(t, one, onFirstGPU(t)+" --vgpu-cores=30",
+		"mkdir -p held && cd held && rm -f * || exit 1\n"+script+"touch ../stopped; while :; do sleep 1; done")
 	until(t, "a job that is stopped", 30*time.Second, func() error {
 		_, err := os.Stat(stopped)
 		return err
