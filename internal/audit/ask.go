@@ -49,6 +49,8 @@ func (d Driver) Holders(uuids []device.UUID) (map[device.UUID]discover.Holders, 
 // Utilization is what the driver says of a GPU's time.
 type Utilization struct {
 	Used []discover.Used
+	Busy *float64  // the part of the time in which the GPU was at work for anybody; nil: the driver does not tell
+	At   time.Time // when it said so
 	Err  error
 }
 
@@ -57,8 +59,13 @@ func (d Driver) Utilization(since map[device.UUID]uint64) (map[device.UUID]Utili
 	return withNVML(func() (map[device.UUID]Utilization, error) {
 		all := make(map[device.UUID]Utilization, len(since))
 		for uuid, us := range since {
-			used, err := d.session.Utilization(uuid, us)
-			all[uuid] = Utilization{used, err}
+			var said Utilization
+			said.Used, said.Err = d.session.Utilization(uuid, us)
+			said.At = time.Now()
+			if busy, told := d.session.Busy(uuid, us); told && len(said.Used) > 0 {
+				said.Busy = &busy
+			}
+			all[uuid] = said
 		}
 		return all, nil
 	})

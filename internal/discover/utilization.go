@@ -4,8 +4,11 @@
 package discover
 
 import (
+	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -13,10 +16,11 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
 
-// Used is one of the driver's samples: how busy a GPU was, booked on one process.
+// Used is what the driver says of a process. Some drivers tell each sample, all of which is booked on one process, and some only the
+// mean of a process's samples since the time that is asked for, as NVML's reference has it.
 type Used struct {
 	PID       int
-	AtUnixUs  uint64 // when the sample ends, by this node's clock
+	AtUnixUs  uint64 // when the sample ends, or the last one of the mean, by this node's clock
 	SMPercent int    // a rest is left out
 }
 
@@ -60,4 +64,33 @@ func (s Session) Utilization(uuid device.UUID, since uint64) ([]Used, error) {
 		}
 	}
 	return used, nil
+}
+
+// Busy is which part of the time since one in microseconds since 1970 a GPU was at work, whoever it worked for; false: the driver does
+// not tell.
+func (s Session) Busy(uuid device.UUID, since uint64) (part float64, told bool) {
+	handle, ret := s.lib.DeviceGetHandleByUUID(string(uuid))
+	if ret != nvml.SUCCESS || s.lib.Extensions().LookupSymbol("nvmlDeviceGetSamples") != nil {
+		return 0, false
+	}
+	kind, samples, ret := handle.GetSamples(nvml.GPU_UTILIZATION_SAMPLES, since)
+	if ret != nvml.SUCCESS || kind != nvml.VALUE_TYPE_UNSIGNED_INT {
+		return 0, false
+	}
+	slices.SortFunc(samples, func(a, b nvml.Sample) int { return cmp.Compare(a.TimeStamp, b.TimeStamp) })
+	busyUs, before := 0.0, since
+	for _, sample := range samples {
+		percent := float64(binary.NativeEndian.Uint32(sample.SampleValue[:4]))
+		if percent > 100 || sample.TimeStamp <= before {
+			continue
+		}
+		if percent > 0 { // a rest is left out, half a percent in the mean
+			busyUs += min(percent+0.5, 100) / 100 * float64(sample.TimeStamp-before)
+		}
+		before = sample.TimeStamp
+	}
+	if before == since {
+		return 0, false
+	}
+	return busyUs / float64(before-since), true
 }

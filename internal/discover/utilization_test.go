@@ -4,7 +4,9 @@
 package discover
 
 import (
+	"encoding/binary"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -70,5 +72,60 @@ func TestUtilizationByProcess(t *testing.T) {
 	has = errors.New("there is none")
 	if _, err := session.Utilization("GPU-aaaa", 100); !errors.Is(err, ErrNotByProcess) {
 		t.Errorf("without the function: %v", err)
+	}
+}
+
+func TestBusyIsWhoeverWasAtWork(t *testing.T) {
+	node := twoH200()
+	has := error(nil)
+	node.ExtensionsFunc = func() nvml.ExtendedInterface {
+		return &mock.ExtendedInterface{LookupSymbolFunc: func(string) error { return has }}
+	}
+	session, err := Open(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample := func(at uint64, percent uint32) nvml.Sample {
+		s := nvml.Sample{TimeStamp: at}
+		binary.NativeEndian.PutUint32(s.SampleValue[:], percent)
+		return s
+	}
+	var samples []nvml.Sample
+	ret := nvml.SUCCESS
+	at(node, 0).GetSamplesFunc = func(kind nvml.SamplingType, since uint64) (nvml.ValueType, []nvml.Sample, nvml.Return) {
+		if kind != nvml.GPU_UTILIZATION_SAMPLES || since != 100 {
+			t.Errorf("asked for %d since %d", kind, since)
+		}
+		return nvml.VALUE_TYPE_UNSIGNED_INT, samples, ret
+	}
+	for name, c := range map[string]struct {
+		samples []nvml.Sample
+		want    float64
+		told    bool
+	}{
+		"nothing yet":       {nil, 0, false},
+		"idle":              {[]nvml.Sample{sample(300, 0)}, 0, true},
+		"full":              {[]nvml.Sample{sample(300, 100), sample(500, 100)}, 1, true},
+		"in any order":      {[]nvml.Sample{sample(500, 0), sample(300, 49)}, 0.2475, true},
+		"no percentages":    {[]nvml.Sample{sample(300, 99), sample(500, 4000000000)}, 0.995, true},
+		"of before":         {[]nvml.Sample{sample(100, 99), sample(200, 0)}, 0, true},
+		"of before alone":   {[]nvml.Sample{sample(100, 99)}, 0, false},
+		"two of one moment": {[]nvml.Sample{sample(300, 100), sample(300, 100)}, 1, true},
+	} {
+		samples = c.samples
+		if got, told := session.Busy("GPU-aaaa", 100); math.Abs(got-c.want) > 1e-9 || told != c.told {
+			t.Errorf("%s: %v, %v, want %v, %v", name, got, told, c.want, c.told)
+		}
+	}
+	samples, ret = []nvml.Sample{sample(300, 100)}, nvml.ERROR_NOT_SUPPORTED
+	if _, told := session.Busy("GPU-aaaa", 100); told {
+		t.Error("a driver that does not support it tells")
+	}
+	if _, told := session.Busy("GPU-none", 100); told {
+		t.Error("a GPU that is not there tells")
+	}
+	has = errors.New("there is none")
+	if _, told := session.Busy("GPU-aaaa", 100); told {
+		t.Error("a driver without the function tells")
 	}
 }

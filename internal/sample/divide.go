@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
 )
 
@@ -19,9 +20,75 @@ const (
 	remembered = 14 * time.Second
 )
 
-// weigh says for how many milliseconds each process had a GPU, by samples since a time in microseconds; 0: not known since when. A
-// sample stands for the time since the one before it. Where none is between them that tells of an idle GPU, it stands for the usual time.
-func weigh(samples []discover.Used, since uint64) map[int]float64 {
+// weigh says for how many milliseconds each process had a GPU, by what the driver said since a time in microseconds, and until when that
+// is. whole: nothing since then can have been forgotten.
+func weigh(told audit.Utilization, since uint64, whole bool) (used map[int]float64, until uint64) {
+	for _, s := range told.Used {
+		until = max(until, s.AtUnixUs)
+	}
+	if now := uint64(told.At.UnixMicro()); until+uint64(usualPeriod.Microseconds())*3/2 < now { // the GPU has been idle
+		until = now
+	}
+	used, ok := byMeans(told, since, until)
+	switch {
+	case ok:
+	case whole:
+		used = bySamples(told.Used, since)
+	default:
+		used = bySamples(told.Used, 0)
+	}
+	// Together they cannot have had more than there was. Less they can, where somebody has ended.
+	if most, sum := busyMs(told, since, until), total(used); most >= 0 && sum > most {
+		for pid := range used {
+			used[pid] *= most / sum
+		}
+	}
+	return used, until
+}
+
+// total adds up, always in the same order.
+func total(used map[int]float64) (sum float64) {
+	for _, pid := range slices.Sorted(maps.Keys(used)) {
+		sum += used[pid]
+	}
+	return sum
+}
+
+// busyMs is for how long the GPU was at work between two times in microseconds; below 0: not known.
+func busyMs(told audit.Utilization, since, until uint64) float64 {
+	if told.Busy == nil || until <= since {
+		return -1
+	}
+	return *told.Busy * float64(until-since) / 1000
+}
+
+// byMeans takes each process's only entry for its mean since the time that was asked for. Where they come to more than the GPU was busy,
+// they are not: the driver tells each sample, and there was one of each process.
+func byMeans(told audit.Utilization, since, until uint64) (used map[int]float64, ok bool) {
+	used = make(map[int]float64)
+	over := float64(until-min(since, until)) / 1000
+	for _, s := range told.Used {
+		if _, twice := used[s.PID]; twice {
+			return nil, false
+		}
+		used[s.PID] = percentMs(s, over)
+	}
+	maps.DeleteFunc(used, func(_ int, ms float64) bool { return ms == 0 })
+	most, slack := busyMs(told, since, until), over/10+2*float64(usualPeriod.Milliseconds())
+	return used, most < 0 || total(used) <= most+slack
+}
+
+// percentMs is what an entry is of a time. The driver leaves a rest out, half a percent in the mean.
+func percentMs(s discover.Used, ms float64) float64 {
+	if s.SMPercent == 0 {
+		return 0
+	}
+	return min(float64(s.SMPercent)+0.5, 100) / 100 * ms
+}
+
+// bySamples: a sample stands for the time since the one before it. Where none is between them that tells of an idle GPU, it stands for
+// the usual time.
+func bySamples(samples []discover.Used, since uint64) map[int]float64 {
 	ends := make([]uint64, 0, len(samples))
 	for _, s := range samples {
 		ends = append(ends, s.AtUnixUs)
@@ -42,8 +109,8 @@ func weigh(samples []discover.Used, since uint64) map[int]float64 {
 	}
 	used := make(map[int]float64)
 	for _, s := range samples {
-		if s.SMPercent > 0 { // the driver leaves a rest out, half a percent in the mean
-			used[s.PID] += min(float64(s.SMPercent)+0.5, 100) / 100 * length[s.AtUnixUs] / 1000
+		if s.SMPercent > 0 {
+			used[s.PID] += percentMs(s, length[s.AtUnixUs]/1000)
 		}
 	}
 	return used

@@ -6,7 +6,9 @@ package sample
 import (
 	"math"
 	"testing"
+	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
 )
 
@@ -40,9 +42,49 @@ func TestSamplesStandForTheTimeSinceTheOneBefore(t *testing.T) {
 		"six a second": {[]discover.Used{{PID: 7, AtUnixUs: 1_000_000, SMPercent: 99}, {PID: 7, AtUnixUs: 1_166_000, SMPercent: 99}}, 0,
 			map[int]float64{7: 332 * 0.995}},
 	} {
-		got := weigh(c.samples, c.since)
+		got := bySamples(c.samples, c.since)
 		if len(got) != len(c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		for pid, ms := range c.want {
+			if math.Abs(got[pid]-ms) > 0.001 {
+				t.Errorf("%s: process %d had %.3f ms, want %.3f", name, pid, got[pid], ms)
+			}
+		}
+	}
+}
+
+// A driver that tells one entry of each process tells its mean; one that tells each sample may have had one sample of each.
+func TestMeansStandForTheWholeTime(t *testing.T) {
+	const since, at = 1_000_000, 11_000_000
+	entry := func(pid, percent int, at uint64) discover.Used {
+		return discover.Used{PID: pid, SMPercent: percent, AtUnixUs: at}
+	}
+	for name, c := range map[string]struct {
+		samples []discover.Used
+		busyMs  int // -1: not told
+		want    map[int]float64
+		until   uint64
+	}{
+		"nobody":               {nil, 0, map[int]float64{}, at},
+		"full":                 {[]discover.Used{entry(7, 100, at-50_000)}, 9950, map[int]float64{7: 9950}, at - 50_000},
+		"no word of the whole": {[]discover.Used{entry(7, 29, at-50_000)}, -1, map[int]float64{7: 0.295 * 9950}, at - 50_000},
+		"idle at the end":      {[]discover.Used{entry(7, 29, at-5_000_000)}, 2950, map[int]float64{7: 2950}, at},
+		"two, and one idle":    {[]discover.Used{entry(7, 79, at), entry(8, 20, at-300_000), entry(9, 0, at-400_000)}, 10_000, map[int]float64{7: 7950, 8: 2050}, at},
+		"more than there was":  {[]discover.Used{entry(7, 50, at), entry(8, 50, at)}, 10_000, map[int]float64{7: 5000, 8: 5000}, at},
+		"somebody has ended":   {[]discover.Used{entry(7, 19, at)}, 9000, map[int]float64{7: 1950}, at},
+		"one sample of each":   {[]discover.Used{entry(7, 100, at-200_000), entry(8, 99, at)}, 399, map[int]float64{7: 200, 8: 199}, at},
+		"one sample":           {[]discover.Used{entry(7, 100, at-3_000_000)}, 200, map[int]float64{7: 200}, at},
+		"every sample":         {[]discover.Used{entry(7, 100, at-200_000), entry(7, 49, at)}, 9000, map[int]float64{7: 299}, at},
+	} {
+		said := audit.Utilization{Used: c.samples, At: time.UnixMicro(at)}
+		if c.busyMs >= 0 {
+			part := float64(c.busyMs) * 1000 / float64(c.until-since)
+			said.Busy = &part
+		}
+		got, until := weigh(said, since, true)
+		if len(got) != len(c.want) || until != c.until {
+			t.Errorf("%s: %v until %d, want %v until %d", name, got, until, c.want, c.until)
 		}
 		for pid, ms := range c.want {
 			if math.Abs(got[pid]-ms) > 0.001 {

@@ -173,14 +173,9 @@ func (s Sampler) askDriver(last seen, jobs map[uint32]*job, runs map[device.UUID
 			err = answer.Err
 			continue
 		}
-		if here.LastUs != since { // there may have been samples that are forgotten
-			since = 0
-		}
-		used[uuid] = weigh(answer.Used, since)
+		whole := here.LastUs == since
+		used[uuid], here.LastUs = weigh(answer, since, whole)
 		pids = slices.AppendSeq(pids, maps.Keys(used[uuid]))
-		for _, sample := range answer.Used {
-			here.LastUs = max(here.LastUs, sample.AtUnixUs)
-		}
 		next.GPUs[uuid] = here
 	}
 	owners, unseen := s.Owners(s.Held, pids)

@@ -95,7 +95,7 @@ func (n *node) look(idleAfter time.Duration) Result {
 			n.asked++
 			all := make(map[device.UUID]audit.Utilization)
 			for uuid, us := range since {
-				var answer audit.Utilization
+				answer := audit.Utilization{At: n.now}
 				for _, s := range n.says[uuid] {
 					if s.AtUnixUs > us {
 						answer.Used = append(answer.Used, s)
