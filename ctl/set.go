@@ -157,7 +157,7 @@ func setJob(ctx context.Context, cfg config.Config, id string, ask change) (chan
 	}
 	ctx, cancel := context.WithTimeout(ctx, setLockWait)
 	defer cancel()
-	tx, err := state.Store{Dir: cfg.Run(), BootID: boot, Log: log, JobMap: cfg.DCGMJobMap}.Begin(ctx)
+	tx, err := state.Of(cfg, boot, log).Begin(ctx)
 	if err != nil {
 		return changed{}, err
 	}
