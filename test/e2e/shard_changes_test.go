@@ -18,7 +18,9 @@ func TestChangesKeepToShards(t *testing.T) {
 	begin(t)
 	job, release := holding(t, one, "-p shard --gres=vgpu:1 --vgpu-mem=60000")
 	holdsOn(t, "h1", job)
-	set := func(size string) string { return strings.Replace(tool("h1", "set "+job+" --mem "+size), c.ConfigPath(), c.ConfigOf("h1"), 1) }
+	set := func(size string) string {
+		return strings.Replace(tool("h1", "set "+job+" --mem "+size), c.ConfigPath(), c.ConfigOf("h1"), 1)
+	}
 	if result := run(t, root, set("60001")); result.Code != 1 || !strings.Contains(result.Stderr, "the most is 60000 MiB or 41 % without --force") {
 		t.Errorf("more than its shards: %s", result)
 	}
