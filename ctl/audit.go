@@ -106,7 +106,7 @@ func findStrays(ctx context.Context, cfg config.Config, pace audit.Pace) (auditR
 		return report, err
 	}
 	defer driver.Close()
-	store := state.Store{Dir: cfg.Run(), BootID: boot, Log: hclog.NewNullLogger()}
+	store := state.Of(cfg, boot, hclog.NewNullLogger())
 	watcher := audit.Watcher{Auditor: audit.Here(cfg.Run()), Pace: pace, GPUs: inventory.Leave(inv, cfg.SlurmGPUs).GPUs,
 		Ignore: audit.Users(cfg.AuditIgnore, userID), Ask: driver.Holders,
 		Held: func() ([]state.Slice, error) { current, err := store.Read(); return current.Slices, err }, Told: toldBy(cfg, driver)}

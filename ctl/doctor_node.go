@@ -129,7 +129,7 @@ func (d *doctor) deviceNodes() {
 func (d *doctor) state() {
 	const remedy = "nothing if it is gone after the next job; else look into the log of vgpu-prolog"
 	dir := d.config.Run()
-	store := state.Store{Dir: dir, BootID: d.bootID, Log: hclog.NewNullLogger()}
+	store := state.Of(d.config, d.bootID, hclog.NewNullLogger())
 	current, err := store.Read()
 	if err != nil {
 		d.fail("state", "the next vgpu-prolog moves it aside and rebuilds it from the jobs that live", "%v", err)

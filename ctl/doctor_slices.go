@@ -32,7 +32,7 @@ func (d *doctor) slices(ctx context.Context) {
 		d.ok(check, "not checked: needs root")
 		return
 	}
-	current, err := state.Store{Dir: d.config.Run(), BootID: d.bootID, Log: hclog.NewNullLogger()}.Read()
+	current, err := state.Of(d.config, d.bootID, hclog.NewNullLogger()).Read()
 	if err != nil {
 		return // what is wrong with the state is said there
 	}

@@ -37,7 +37,7 @@ func slicesOf21(t *testing.T, entitled request.Entitlement, granted, held []devi
 	cfg := config.Default()
 	cfg.RunDir = dir + "/run"
 	cfg.Slurm.Scontrol, cfg.Slurm.Squeue = program("scontrol", "cat "+record), program("squeue", squeue)
-	store := state.Store{Dir: cfg.Run(), BootID: "b", Log: hclog.NewNullLogger()}
+	store := state.Of(cfg, "b", hclog.NewNullLogger())
 	tx, err := store.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

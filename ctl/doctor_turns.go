@@ -17,7 +17,7 @@ import (
 // right, so somebody has changed them.
 func (d *doctor) turns() {
 	dir := d.config.Run()
-	current, err := state.Store{Dir: dir, BootID: d.bootID, Log: hclog.NewNullLogger()}.Read()
+	current, err := state.Of(d.config, d.bootID, hclog.NewNullLogger()).Read()
 	if err != nil {
 		return // what is wrong with the state is said there
 	}

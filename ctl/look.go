@@ -61,7 +61,7 @@ func (l *looker) at(node string) (nodeStatus, error) {
 	if err != nil {
 		return status, err
 	}
-	current, stateErr := state.Store{Dir: l.cfg.Run(), BootID: boot, Log: hclog.NewNullLogger()}.Read()
+	current, stateErr := state.Of(l.cfg, boot, hclog.NewNullLogger()).Read()
 	status.unreadable[fromState] = stateErr != nil
 	inv, err := inventory.Read(l.cfg.Run().Inventory())
 	switch {

@@ -68,7 +68,7 @@ func lookOnce(ctx context.Context, cfg config.Config, node string, log hclog.Log
 	if err != nil {
 		return err
 	}
-	current, err := state.Store{Dir: cfg.Run(), BootID: bootID, Log: log}.Read()
+	current, err := state.Of(cfg, bootID, log).Read()
 	if err != nil {
 		return fmt.Errorf("sample: %w", err)
 	}

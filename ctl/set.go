@@ -65,7 +65,8 @@ nothing more is given out.
 
 A step that asked for less than its job keeps that, as far as the job still has it; the other steps
 have what the job has. A slice grows only into what its GPU has free; with --force its memory may be
-what others were granted too, up to what the GPU has. A share of time is never promised twice.
+what others were granted too, up to what the GPU has. A share of time is never promised twice. Where
+Slurm picks the GPUs by shards, more than those that it has counted for the job needs --force as well.
 
 What Slurm has allocated (GRES) and accounts for does not change: Slurm still counts the job with what
 it asked for, and may send another job where there is no room any more. The usage record and
@@ -157,7 +158,7 @@ func setJob(ctx context.Context, cfg config.Config, id string, ask change) (chan
 	}
 	ctx, cancel := context.WithTimeout(ctx, setLockWait)
 	defer cancel()
-	tx, err := state.Store{Dir: cfg.Run(), BootID: boot, Log: log, JobMap: cfg.DCGMJobMap}.Begin(ctx)
+	tx, err := state.Of(cfg, boot, log).Begin(ctx)
 	if err != nil {
 		return changed{}, err
 	}
@@ -179,7 +180,7 @@ func (ask change) carryOut(cfg config.Config, tx *state.Tx, inv device.Inventory
 		return changed{}, errors.New("the job holds whole GPUs, which have no limit")
 	}
 	run := state.Run{Job: g.Job, Restart: g.Restart}
-	done, will, err := ask.plan(cfg, tx.Slices(), run, inv)
+	done, will, err := ask.plan(cfg, tx.Slices(), run, inv, g.Shards)
 	if err != nil {
 		return changed{}, err
 	}
@@ -212,7 +213,7 @@ func (ask change) carryOut(cfg config.Config, tx *state.Tx, inv device.Inventory
 }
 
 // plan is what each slice of the job that is asked for becomes, if all of them can.
-func (ask change) plan(cfg config.Config, held []state.Slice, run state.Run, inv device.Inventory) (changed, map[device.UUID]device.Slice, error) {
+func (ask change) plan(cfg config.Config, held []state.Slice, run state.Run, inv device.Inventory, shards int64) (changed, map[device.UUID]device.Slice, error) {
 	done, will := changed{Job: ask.job, Slices: []changedSlice{}}, make(map[device.UUID]device.Slice)
 	rules := place.Rules{SlicesPerGPU: cfg.SlicesPerGPU, MemOvercommit: cfg.MemOvercommit}
 	holds := false
@@ -237,6 +238,9 @@ func (ask change) plan(cfg config.Config, held []state.Slice, run state.Run, inv
 		if refusal := place.Resize(inv, others, s.Slice, size, rules, ask.overcommit); refusal != nil {
 			return done, nil, errors.New(refusal.Reason)
 		}
+		if err := beyondShards(cfg, inv, shards, s.Slice, size); err != nil && !ask.overcommit {
+			return done, nil, err
+		}
 		will[s.Device] = size
 		done.Slices = append(done.Slices, changedSlice{Device: s.Device, Index: s.Index, MemMiB: size.MemMiB, SMPercent: size.SMPercent,
 			WasMemMiB: s.MemMiB, WasSMPercent: s.SMPercent})
@@ -248,6 +252,22 @@ func (ask change) plan(cfg config.Config, held []state.Slice, run state.Run, inv
 		return done, nil, fmt.Errorf("it holds no slice on --device %s", strings.Join(ask.devices, ","))
 	}
 	return done, will, nil
+}
+
+// beyondShards says why a slice cannot become larger than what Slurm has counted of its GPU: Slurm goes on sending others there, by
+// shards that are free, and no prolog can place them. shards: the job's; 0: Slurm picks no GPU here.
+func beyondShards(cfg config.Config, inv device.Inventory, shards int64, was, will device.Slice) error {
+	gpu, known := inv.ByUUID(was.Device)
+	if shards == 0 || !known {
+		return nil
+	}
+	all := gpu.GrantableMiB(cfg.MemOvercommit)
+	need := func(s device.Slice) int64 { return max(s.MemMiB, (all*int64(s.SMPercent)+99)/100) }
+	if need(will) <= max(shards, need(was)) {
+		return nil
+	}
+	return fmt.Errorf("GPU %d: Slurm has counted shard:%d of its %d for the job, and sends others to what is left: the most is %d MiB or %d %% without --force",
+		gpu.Index, shards, all, shards, shards*100/all)
 }
 
 func (ask change) sizeOf(s device.Slice, inv device.Inventory) device.Slice {

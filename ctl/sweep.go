@@ -76,7 +76,7 @@ func sweeperOf(cfg config.Config, node string, log hclog.Logger) (sweep.Sweeper,
 	if err != nil {
 		return sweep.Sweeper{}, err
 	}
-	return sweep.Sweeper{Config: cfg, Node: node, Store: state.Store{Dir: cfg.Run(), BootID: bootID, Log: log, JobMap: cfg.DCGMJobMap}, Log: log, Grace: sweep.Grace,
+	return sweep.Sweeper{Config: cfg, Node: node, Store: state.Of(cfg, bootID, log), Log: log, Grace: sweep.Grace,
 		Controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: time.Minute}}, nil
 }
 

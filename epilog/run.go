@@ -95,7 +95,7 @@ func releaseJob(ctx context.Context, cfg config.Config, job uint32, log hclog.Lo
 	if err != nil {
 		return was, err
 	}
-	store := state.Store{Dir: cfg.Run(), BootID: bootID, Log: log, JobMap: cfg.DCGMJobMap}
+	store := state.Of(cfg, bootID, log)
 	was.known, err = holdsAnything(store, job)
 	if err != nil || !was.known {
 		return was, err
@@ -128,7 +128,7 @@ func wakeWaiting(ctx context.Context, cfg config.Config, log hclog.Logger) error
 	if err != nil {
 		return err
 	}
-	return wake.Waker{Config: cfg, Node: config.NodeName(), Store: state.Store{Dir: cfg.Run(), BootID: bootID, Log: log, JobMap: cfg.DCGMJobMap}, Log: log,
+	return wake.Waker{Config: cfg, Node: config.NodeName(), Store: state.Of(cfg, bootID, log), Log: log,
 		Controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: wakeTime / 2}}.Wake(ctx)
 }
 

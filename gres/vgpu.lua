@@ -311,7 +311,9 @@ end
 
 -- A changed job keeps its sizes per slice where the new GRES name none.
 local function modify(job_desc, job_rec)
-	local on = shards_of(job_rec)
+	local was, on = shards_of(job_rec), shards_of(shards.changed(job_desc, job_rec))
+	local moved = was ~= on and held(job_rec, true)
+	if moved then refuse("%s", shards.moved(job_desc, moved, on)) end
 	refuse_other_counts(job_desc, on)
 	local wholes = not on and whole_gpus_of(job_rec)
 	if on and has_slurms_gpus(job_desc, "Gres") or has_whole_gpus(job_desc, "Gres", wholes) then return refuse_imitations(job_desc) end

@@ -47,6 +47,22 @@ function shards.fit(group, n)
 	return #group.rows == group.kinds
 end
 
+-- The job as it will be, as far as what is changed are texts.
+function shards.changed(job_desc, job_rec)
+	return setmetatable({}, { __index = function(_, key)
+		local new = job_desc[key]
+		if type(new) == "string" then return new end
+		return job_rec[key]
+	end })
+end
+
+-- Why a job with slices cannot go where Slurm picks GPUs otherwise: nodes with shards refuse what has none, and nodes without never
+-- have those that Slurm goes on counting (seen on 24.11.5).
+function shards.moved(job_desc, has, on)
+	return string.format("Partition=%s: the job has %s, which is counted %s shards there and %s them here: submit the job anew",
+		tostring(job_desc.partition), has, on and "with" or "without", on and "without" or "with")
+end
+
 -- What a step's --gres must name besides: shards open the device to it. Nil: nothing, or it is not known how many.
 function shards.of_step(got, of_job)
 	if got.typed.shard then return nil end

@@ -111,6 +111,21 @@ vgpu.shards = function(asked) return asked.partition == "shard" end
 accept("by the job", { gres = "vgpu:1,gpumem:150000", partition = "other" }, "vgpu:1,gpumem:150000")
 accept("by the job, with", { gres = "vgpu:1,gpumem:10", partition = "shard" }, "vgpu:1,gpumem:10,shard:10")
 accept("shards of somebody else", { gres = "gres/shard:2", partition = "other" }, "gres/shard:2")
+-- Nor can a job be moved to where it would have to be counted otherwise.
+local function move(what, partition, record, message)
+	said = nil
+	check(what .. " code", vgpu.job_modify({ partition = partition }, record, {}, 1000), message and 2072 or slurm.SUCCESS)
+	check(what .. " says", said, message)
+end
+move("to shards", "shard", { partition = "other", gres = "gres/vgpu:1,gres/gpumem:10" },
+	"vgpu: Partition=shard: the job has vgpu, which is counted with shards there and without them here: submit the job anew")
+move("away from shards", "other", { partition = "shard", gres = "gres/vgpu:1,gres/gpumem:10,gres/shard:10" },
+	"vgpu: Partition=other: the job has vgpu, which is counted without shards there and with them here: submit the job anew")
+move("among those without", "third", { partition = "other", gres = "gres/vgpu:1,gres/gpumem:10" })
+move("nothing of ours", "shard", { partition = "other", gres = "gres/nic:1" })
+local joins = { partition = "shard", gres = "gpumem:10" }
+check("moved and changed code", vgpu.job_modify(joins, { partition = "other" }, {}, 1000), slurm.SUCCESS)
+check("moved and changed", joins.gres, "vgpu:1,gpumem:10,shard:10")
 vgpu = module_of([[return {nodes={ {names="h1", gpus=2, mem_mib=143771, type="h200"} }}]])
 accept("a table without shards", { gres = "vgpu:1,gpumem:10" }, "vgpu:1,gpumem:10")
 vgpu = module_of()

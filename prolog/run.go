@@ -86,7 +86,7 @@ func run(opts options) int {
 		opts: opts, cfg: cfg, log: log.With("job", job.id), node: node, job: job,
 		controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: cfg.Slurm.ControllerTimeout,
 			Node: os.Getenv("SLURMD_NODENAME")},
-		store: state.Store{Dir: cfg.Run(), BootID: bootID, Log: log, JobMap: cfg.DCGMJobMap},
+		store: state.Of(cfg, bootID, log),
 	}
 	err = p.run(context.Background())
 	if isFull(err) {

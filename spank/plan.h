@@ -44,6 +44,7 @@ struct vgpu_step {
 	char option[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES];
 	uint32_t whole_job;	       /* 1: the options are a job's, perhaps of another component */
 	char request[VGPU_WIRE_BYTES]; /* of the job, canonical; only for a prolog that slurmd left out */
+	uint32_t external;	       /* 1: srun --external-launcher: it has all of its job's GRES */
 	uint32_t gres_known;	       /* 1: the controller has told the next two */
 	char gres[VGPU_GRES_BYTES];    /* the step's on each node */
 	char gres_elsewhere[VGPU_GRES_BYTES]; /* counted otherwise: per step, socket, task */

@@ -69,15 +69,25 @@ static const job_step_info_t *find(const struct vgpu_step *step, const char *nod
 	return on_node(*answer, step, node);
 }
 
+/* What srun --external-launcher makes, for the launcher of an MPI: a step of no CPU and of no TRES,
+ * whatever its options are, that has all of its job's (seen on 24.11.5). No other step has no CPU, and
+ * nothing that a user can write is read here. */
+static bool is_external_launcher(const job_step_info_t *step)
+{
+	return step->num_cpus == 0 && (!step->tres_alloc_str || !*step->tres_alloc_str);
+}
+
 static const char *or_empty(const char *text) { return text ? text : ""; }
 
 void vgpu_stepgres_ask(struct vgpu_step *step, const char *node)
 {
 	job_step_info_response_msg_t *answer = NULL;
 
-	step->gres_known = 0;
+	step->gres_known = step->external = 0;
 	const job_step_info_t *one = find(step, node, &answer);
-	if (one) {
+	if (one && is_external_launcher(one)) {
+		step->external = 1;
+	} else if (one) {
 		int here = snprintf(step->gres, sizeof(step->gres), "%s", or_empty(one->tres_per_node));
 		int elsewhere = snprintf(step->gres_elsewhere, sizeof(step->gres_elsewhere), "%s,%s,%s",
 					 or_empty(one->tres_per_step), or_empty(one->tres_per_socket),
@@ -85,7 +95,7 @@ void vgpu_stepgres_ask(struct vgpu_step *step, const char *node)
 		step->gres_known =
 			here < (int)sizeof(step->gres) && elsewhere < (int)sizeof(step->gres_elsewhere);
 	}
-	if (!step->gres_known)
+	if (!step->gres_known && !step->external)
 		slurm_error("vgpu: the controller does not tell the GRES of step %u.%u, which gets its job's "
 			    "slice: %s",
 			    step->job, step->step,

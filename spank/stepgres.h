@@ -8,7 +8,8 @@
 
 #include "plan.h"
 
-/* vgpu_stepgres_ask fills gres_known, gres and gres_elsewhere of a step whose job and number are set.
+/* vgpu_stepgres_ask fills external, or gres_known, gres and gres_elsewhere, of a step whose job and
+ * number are set.
  * Where the controller does not tell, gres_known stays 0 and the reason is logged. */
 void vgpu_stepgres_ask(struct vgpu_step *step, const char *node);
 

@@ -13,8 +13,8 @@ static const char step_gpus[] = "SLURM_STEP_GPUS";
 
 void vgpu_whole_ask(spank_t sp, struct vgpu_step *step)
 {
-	/* A batch script and an interactive step have all of their job's. */
-	step->all_gpus = step->step >= SLURM_INTERACTIVE_STEP;
+	/* A batch script, an interactive step and an external launcher have all of their job's. */
+	step->all_gpus = step->step >= SLURM_INTERACTIVE_STEP || step->external;
 	if (step->all_gpus || spank_getenv(sp, step_gpus, step->gpus, sizeof(step->gpus)) != ESPANK_SUCCESS)
 		*step->gpus = '\0';
 }

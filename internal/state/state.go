@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
@@ -51,6 +52,11 @@ type Store struct {
 	Log    hclog.Logger
 	Now    func() time.Time // nil: time.Now
 	JobMap string           // folder of a file for each GPU with the jobs on it; "": none
+}
+
+// Of is the node's store, as every program has it.
+func Of(cfg config.Config, bootID string, log hclog.Logger) Store {
+	return Store{Dir: cfg.Run(), BootID: bootID, Log: log, JobMap: cfg.DCGMJobMap}
 }
 
 // Read returns the state without a lock and without repairing it. A missing file is an empty state.

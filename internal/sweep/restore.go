@@ -18,7 +18,7 @@ import (
 
 // missing are the grants of which the state file knows nothing. A prolog writes the state first and the grant last,
 // and who releases a job removes the grant first: somebody has changed the state file, or put an older one in its
-// place, and the next job would be placed on what these jobs use.
+// place, and the next job would be placed on what these jobs use. An older file can name an older run of such a job.
 func (s Sweeper) missing(held []state.Slice, before time.Time) ([]grant.Grant, error) {
 	entries, err := os.ReadDir(s.Store.Dir.Jobs())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -27,18 +27,18 @@ func (s Sweeper) missing(held []state.Slice, before time.Time) ([]grant.Grant, e
 	if err != nil {
 		return nil, fmt.Errorf("look for slices that the state file lacks: %w", err)
 	}
-	holds := make(map[uint32]bool)
+	holds := make(map[uint32]int) // the newest run, counted from 1
 	for _, slice := range held {
-		holds[slice.Job] = true
+		holds[slice.Job] = max(holds[slice.Job], slice.Restart+1)
 	}
 	var grants []grant.Grant
 	for _, entry := range entries {
 		job, err := strconv.ParseUint(entry.Name(), 10, 32)
-		if err != nil || !entry.IsDir() || holds[uint32(job)] {
+		if err != nil || !entry.IsDir() {
 			continue
 		}
 		g, err := grant.Read(s.Store.Dir.Grant(uint32(job)))
-		if err == nil && g.Job == uint32(job) && g.BootID == s.Store.BootID && g.Refusal == "" && len(g.Slices) > 0 && g.Since.Before(before) {
+		if err == nil && g.Job == uint32(job) && holds[g.Job] <= g.Restart && g.BootID == s.Store.BootID && g.Refusal == "" && len(g.Slices) > 0 && g.Since.Before(before) {
 			grants = append(grants, g)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
 
 func (n node) heldBy() (jobs []uint32) {
@@ -35,6 +36,8 @@ func TestWhatTheStateFileHasLostComesBack(t *testing.T) {
 	n.holds(1, 0, longAgo)
 	n.folder(1, 0, "")
 	n.told.restarts[1] = 0
+	n.holds(8, 0, longAgo)
+	n.holds(10, 1, longAgo)
 	old, err := os.ReadFile(n.Store.Dir.State())
 	n.check(err)
 	for job := uint32(2); job <= 5; job++ {
@@ -50,15 +53,22 @@ func TestWhatTheStateFileHasLostComesBack(t *testing.T) {
 	n.check(os.MkdirAll(n.Store.Dir.Job(7), 0o755))
 	n.check(grant.Write(n.Store.Dir.Grant(7), grant.Grant{Job: 7, BootID: "b", Node: "n1", Since: time.Now(), Slices: []device.Slice{{Device: "GPU-a", MemMiB: 10}}}))
 	n.told.restarts[7] = 0 // its prolog may be at work
+	n.folder(8, 1, "")     // another run has them by now
+	n.told.restarts[8] = 1
+	n.folder(10, 0, "") // a newer run is in the state, and its prolog was killed before its grant
+	n.told.restarts[10] = 1
 	n.check(os.WriteFile(n.Store.Dir.State(), old, 0o644))
-	if diff := cmp.Diff([]uint32{1}, n.heldBy()); diff != "" {
+	if diff := cmp.Diff([]uint32{1, 8, 10}, n.heldBy()); diff != "" {
 		t.Fatal(diff)
 	}
-	if result := n.sweep(); result.Restored != 2 || result.Folders != 2 {
+	if result := n.sweep(); result.Restored != 3 || result.Folders != 3 {
 		t.Errorf("%+v", result)
 	}
-	if diff := cmp.Diff([]uint32{1, 2, 5}, n.heldBy()); diff != "" {
+	if diff := cmp.Diff([]uint32{1, 2, 5, 8, 10}, n.heldBy()); diff != "" {
 		t.Errorf("held after the sweep (-want +got):\n%s", diff)
+	}
+	if current, err := n.Store.Read(); err != nil || !slices.ContainsFunc(current.Slices, func(s state.Slice) bool { return s.Job == 8 && s.Restart == 1 }) {
+		t.Errorf("the run that is over has not made way: %+v, %v", current.Slices, err)
 	}
 	if result := n.sweep(); result.Restored != 0 {
 		t.Errorf("again: %+v", result)

@@ -59,7 +59,7 @@ func newNode(t *testing.T) node {
 		t.Fatal(err)
 	}
 	told := &controller{restarts: make(map[uint32]int)}
-	n := node{t, Sweeper{Config: cfg, Node: "n1", Store: state.Store{Dir: cfg.Run(), BootID: "b", Log: hclog.NewNullLogger()},
+	n := node{t, Sweeper{Config: cfg, Node: "n1", Store: state.Of(cfg, "b", hclog.NewNullLogger()),
 		Controller: told, Log: hclog.NewNullLogger(), Grace: Grace}, told}
 	n.check(n.Store.Prepare())
 	return n

@@ -58,7 +58,7 @@ func node(t *testing.T, c *controller, taken ...int64) Waker {
 	cfg := config.Default()
 	cfg.RunDir, cfg.SpoolDir = t.TempDir(), t.TempDir()
 	w := Waker{Config: cfg, Node: "n1", Controller: c, Log: hclog.NewNullLogger(),
-		Store: state.Store{Dir: cfg.Run(), BootID: "b", Log: hclog.NewNullLogger()}}
+		Store: state.Of(cfg, "b", hclog.NewNullLogger())}
 	inv := device.Inventory{BootID: "b"}
 	tx, err := w.Store.Begin(t.Context())
 	if err != nil {

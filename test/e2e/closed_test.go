@@ -67,7 +67,8 @@ func TestDeviceFilesCanBeClosed(t *testing.T) {
 	t.Run("in a step", func(t *testing.T) {
 		out := batch(t, one, onFirstGPU(t), "exec 2>&1; nvidia-smi -L | grep -c GPU; "+openNodes()+"; unshare -Urm sh -c 'umount -l "+nodes()+"/nvidia0 "+
 			nodes()+"/nvidia1 2>/dev/null; "+openNodes()+"'; stat -c %a:%t:%T "+nodes()+"/nvidia0; ls "+nodes()+"/slurm-vgpu-gpus >/dev/null; vgpu-fill")
-		if !strings.HasPrefix(out, "1\nopen 0\nopen 0\n666:1:3\n") || !strings.Contains(out, "slurm-vgpu-gpus': Permission denied") {
+		number := ok(t, root, "stat -c %t:%T "+nodes()+"/nvidia0").Stdout
+		if !strings.HasPrefix(out, "1\nopen 0\nopen 0\n666:"+number) || !strings.Contains(out, "slurm-vgpu-gpus': Permission denied") {
 			t.Errorf("want the first GPU alone:\n%s", out)
 		}
 		wantLimit(t, out, 3000)
@@ -77,6 +78,8 @@ func TestDeviceFilesCanBeClosed(t *testing.T) {
 			t.Errorf("want one GPU:\n%s", out)
 		}
 	})
+	t.Run("a slice by shards", closedShards)
+	t.Run("a descriptor that was handed on", handedOn)
 	t.Run("what is reached besides", reachedBesides)
 	t.Run("what was opened is closed by the next prolog", func(t *testing.T) {
 		ok(t, root, "chmod 666 "+nodes()+"/nvidia1")
@@ -86,6 +89,63 @@ func TestDeviceFilesCanBeClosed(t *testing.T) {
 		batch(t, one, "", "true")
 		ok(t, one, "vgpuctl --node n1 devices status")
 	})
+}
+
+func closedShards(t *testing.T) {
+	needShards(t)
+	out := ok(t, one, `srun -p shard --gres=vgpu:1 --vgpu-mem=3000 sh -c '`+openNodes()+`; nvidia-smi -L | grep -c GPU; vgpu-fill 2>&1'`).Stdout
+	if !strings.HasPrefix(out, "open 0\n1\n") && !strings.HasPrefix(out, "open 1\n1\n") {
+		t.Errorf("want one GPU:\n%s", out)
+	}
+	wantLimit(t, out, 3000)
+	if out := ok(t, one, "srun -p shard sh -c '"+openNodes()+"'").Stdout; out != "" {
+		t.Errorf("a job without a slice has %s", out)
+	}
+}
+
+// handedOn is what closed files do not close: a job gives a process of another user, who is in no job, the descriptor of its own GPU's file,
+// which stays good when the job is over. No other GPU comes with it.
+func handedOn(t *testing.T) {
+	dir := openDir(t)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	program := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		executable(t, path, "#!/usr/bin/env python3\nimport os, socket, sys, time\n"+text)
+		return path
+	}
+	taker := program("taker", `
+server = socket.socket(socket.AF_UNIX)
+server.bind("`+dir+`/socket")
+os.chmod("`+dir+`/socket", 0o777)
+server.listen()
+_, (fd,), _, _ = socket.recv_fds(server.accept()[0], 1, 1)
+open("`+dir+`/taken", "w")
+while not os.path.exists("`+dir+`/gate"): time.sleep(0.1)
+for path in "/proc/self/fd/%d" % fd, "`+nodes()+`/nvidia0", "`+nodes()+`/nvidia1":
+    try: os.close(os.open(path, os.O_RDWR)); print("open")
+    except PermissionError: print("closed")
+`)
+	giver := program("giver", `
+client = socket.socket(socket.AF_UNIX)
+client.connect("`+dir+`/socket")
+socket.send_fds(client, [b"x"], [os.open("`+nodes()+`/nvidia0", os.O_RDWR)])
+while not os.path.exists("`+dir+`/taken"): time.sleep(0.1)
+`)
+	said := make(chan string, 1)
+	go func() { said <- run(t, two, taker).String() }()
+	until(t, "somebody who takes descriptors", 30*time.Second, func() error {
+		_, err := os.Stat(filepath.Join(dir, "socket"))
+		return err
+	})
+	batch(t, one, onFirstGPU(t), giver)
+	if err := os.WriteFile(filepath.Join(dir, "gate"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out := <-said; !strings.Contains(out, "open\nclosed\nclosed\n") {
+		t.Errorf("after the job, by the descriptor and by the paths: %s", out)
+	}
 }
 
 // reachedBesides are the ways past the step: the user's other processes, and those that slurmd and slurmstepd start for him.

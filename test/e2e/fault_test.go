@@ -145,7 +145,7 @@ func impatient(t *testing.T) sweep.Sweeper {
 	}
 	t.Setenv("SLURM_CONF", c.Home.Path("etc", "slurm.conf"))
 	log := hclog.NewNullLogger()
-	return sweep.Sweeper{Config: cfg, Node: "n1", Store: nodestate.Store{Dir: cfg.Run(), BootID: bootID, Log: log}, Log: log,
+	return sweep.Sweeper{Config: cfg, Node: "n1", Store: nodestate.Of(cfg, bootID, log), Log: log,
 		Controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: time.Minute}}
 }
 

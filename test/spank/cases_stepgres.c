@@ -61,6 +61,28 @@ static void a_default_of_the_environment_changes_no_gres(void)
 	CHECK(step_mem_bytes("3") == 1000ull << 20);
 }
 
+static void an_external_launcher_has_what_its_job_has(void)
+{
+	grant(5, "preload", NULL);
+	controller_tells_of_a_launcher();
+	loaded = start_step(5, 3);
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	CHECK(step_mem_bytes("3") == 3000ull << 20);
+	SAME(host.log, "");
+}
+
+/* The mark is the controller's, and none of the environment. */
+static void who_calls_itself_a_launcher_is_none(void)
+{
+	grant(5, "preload", NULL);
+	controller_tells(NULL, "n1", NULL);
+	set_job_env("SLURM_EXTERNAL_LAUNCHER", "1");
+	loaded = start_step(5, 3);
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	SAME(job_env("CUDA_VISIBLE_DEVICES"), "");
+	CHECK(step_mem_bytes("3") == 0);
+}
+
 static void slices_are_counted_per_node_only(void)
 {
 	grant(5, "preload", NULL);
@@ -100,6 +122,8 @@ const struct test_case stepgres_cases[] = {
 	{"a step without GRES sees no GPU", a_step_without_gres_sees_no_gpu, false},
 	{"a step of no slices sees no GPU", a_step_of_no_slices_sees_no_gpu, false},
 	{"a default of the environment changes no GRES", a_default_of_the_environment_changes_no_gres, false},
+	{"an external launcher has what its job has", an_external_launcher_has_what_its_job_has, false},
+	{"who calls itself a launcher is none", who_calls_itself_a_launcher_is_none, false},
 	{"slices are counted per node only", slices_are_counted_per_node_only, false},
 	{"a controller that does not answer costs no step", a_controller_that_does_not_answer_costs_no_step, false},
 	{"a controller that goes down between two answers costs no step",

@@ -17,9 +17,14 @@ static uint32_t count;
 
 void controller_tells(const char *per_node, const char *node, const char *per_task)
 {
-	records[count++] = (job_step_info_t){
-		.tres_per_node = (char *)per_node, .nodes = (char *)node, .tres_per_task = (char *)per_task};
+	records[count++] = (job_step_info_t){.tres_per_node = (char *)per_node,
+					     .nodes = (char *)node,
+					     .tres_per_task = (char *)per_task,
+					     .num_cpus = 1,
+					     .tres_alloc_str = "cpu=1,mem=0,node=1"};
 }
+
+void controller_tells_of_a_launcher(void) { records[count++] = (job_step_info_t){.nodes = "n1"}; }
 
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
 int slurm_get_job_steps(slurm_step_id_t *id, job_step_info_response_msg_t **answer, uint16_t flags)

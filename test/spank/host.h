@@ -49,6 +49,8 @@ void set_control_env(const char *name, const char *value);
 /* controller_tells adds a record of the step: its GRES, its node, and what it has per task. Without any
  * the controller says what the step's job holds. */
 void controller_tells(const char *per_node, const char *node, const char *per_task);
+/* … as of srun --external-launcher. */
+void controller_tells_of_a_launcher(void);
 
 /* check ends the case at the first thing that is not so. */
 void check_(bool ok, const char *what, const char *file, int line);
