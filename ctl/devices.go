@@ -34,7 +34,9 @@ a session of ssh, a cron job or a job without a slice has no GPU. Steps that hol
 own in its place, from a folder beside it that only root may enter.
 
 close does that, at boot (slurm-vgpu-devices.service) and by hand; vgpu-prolog closes again what was opened.
-open gives the files to everybody again; set device_files to open first. status changes nothing, and says
+It also binds a page over /proc/driver/nvidia/params that keeps the driver's own tools from opening them,
+where the module's parameter NVreg_ModifyDeviceFiles does not.
+open gives the files to everybody again, and takes that page away; set device_files to open first. status changes nothing, and says
 what is not as configured. All may be given again: what is right already stays as it is.
 
 Close the files on a node without jobs: a step that began before has no files of its own.
@@ -96,7 +98,10 @@ func changeDevices(cfg config.Config, how string) error {
 	case !cfg.ClosesFiles():
 		return errors.New("devices close: isolation is preload, so that steps can get no files of their own")
 	}
-	return set.Close()
+	if err := set.Close(); err != nil {
+		return err
+	}
+	return set.Hold()
 }
 
 func lookAtDevices(cfg config.Config, node string) (devicesReport, error) {
@@ -123,7 +128,7 @@ func wrongDevices(cfg config.Config, files []devfiles.File) (paths []string) {
 func printDevices(out io.Writer, report devicesReport) {
 	fmt.Fprintf(out, "%s: device_files is %s\n", report.Node, report.DeviceFiles)
 	if report.DeviceFiles == config.FilesClosed && report.Modifies != nil && *report.Modifies {
-		fmt.Fprintln(out, "nvidia-modprobe may open them again: NVreg_ModifyDeviceFiles is not 0")
+		fmt.Fprintln(out, "the driver's tools open them again, whoever of root's starts one: NVreg_ModifyDeviceFiles is not 0")
 	}
 	if len(report.Files) == 0 {
 		return

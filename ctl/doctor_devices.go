@@ -38,7 +38,7 @@ func (d *doctor) deviceFiles() {
 		d.fail(check, "make the group, or name another in device_group; until then only root may open them", "%v", err)
 	}
 	if modifies, known := set.DriverModifies(); modifies && known {
-		d.fail(check, "copy modprobe.d/slurm-vgpu.conf to /etc/modprobe.d and load the driver anew (reboot)",
-			"NVreg_ModifyDeviceFiles is not 0: nvidia-modprobe, which every user may run, opens the device files again")
+		d.fail(check, "vgpuctl devices close, and for good modprobe.d/slurm-vgpu.conf in /etc/modprobe.d",
+			"NVreg_ModifyDeviceFiles is not 0: programs of root's that start NVML or CUDA, and nvidia-modprobe, which every user may run, open the device files again")
 	}
 }

@@ -152,7 +152,10 @@ func (s Set) Reopen() error {
 	for _, minor := range minors {
 		errs = append(errs, s.make(minor, openMode), s.set(minor, 0, openMode))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return s.letGo()
 }
 
 func (s Set) path(minor int) string { return filepath.Join(s.Dir, "nvidia"+strconv.Itoa(minor)) }

@@ -26,13 +26,13 @@ const (
 	modesetModule = "nvidia-modeset"
 )
 
-// DriverModifies says whether the driver's tools may make device files anew, which nvidia-modprobe, a set-user-ID program,
-// does for everybody who runs it. known is false where there is no driver that would say.
+// DriverModifies says whether the driver's tools may make device files anew, which every program of root's that starts NVML or CUDA does
+// then, and nvidia-modprobe, a set-user-ID program, for everybody who runs it. known is false where there is no driver that would say.
 func (s Set) DriverModifies() (modifies, known bool) {
 	if s.Proc == "" {
 		return false, false
 	}
-	value, ok := field(filepath.Join(s.Proc, "driver/nvidia/params"), modifyKey)
+	value, ok := field(s.paramsPage(), modifyKey)
 	return value != "0", ok
 }
 

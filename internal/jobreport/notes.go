@@ -191,9 +191,9 @@ func atCap(s Slice) bool {
 	var held, busy float64
 	for _, cell := range s.cells {
 		if cell.Held > 0 {
-			length := cell.To.Sub(cell.From).Seconds()
-			held += length
-			busy += cell.Busy * length
+			seconds := cell.To.Sub(cell.From).Seconds() * cell.Held // a start that waited for a moment counts for a moment
+			held += seconds
+			busy += cell.Busy * seconds
 		}
 	}
 	if held > 0 {

@@ -24,6 +24,14 @@ func steady(minutes int, busyMs, waitedMs int64) []timeline.Point {
 	return line(minutes, func(int) (int64, int64, int64) { return 7000, busyMs, waitedMs })
 }
 
+// slowStart is of a job that for a quarter of its time hardly works and waits for a moment now and then.
+var slowStart = line(120, func(minute int) (int64, int64, int64) {
+	if minute < 30 {
+		return 7000, 100, 100
+	}
+	return 7000, 17900, 30000
+})
+
 // Each rule speaks on its side of the threshold and is silent on the other.
 func TestEachRuleHasItsThreshold(t *testing.T) {
 	short := func(run Run, length time.Duration) Run { run.End = run.Start.Add(length); return run }
@@ -48,6 +56,8 @@ func TestEachRuleHasItsThreshold(t *testing.T) {
 		"held 18 % by the cap":         {slice(func(s *Slice) { s.Timeline = steady(120, 17900, 10800) }), "held-by-cap", ""},
 		"held by others":               {slice(func(s *Slice) { s.Timeline = steady(120, 9000, 30000) }), "held-by-others", "held back 50 % of the time although"},
 		"held by the cap, not others":  {slice(func(s *Slice) { s.Timeline = steady(120, 17900, 30000) }), "held-by-others", ""},
+		"by the cap after a start":     {slice(func(s *Slice) { s.Timeline = slowStart }), "held-by-others", ""},
+		"the same, by the cap":         {slice(func(s *Slice) { s.Timeline = slowStart }), "held-by-cap", "by its own cap"},
 		"no cap, held":                 {slice(func(s *Slice) { s.SMPercent = 0; s.Timeline = steady(120, 17900, 30000) }), "held-by-others", "held back 50 %"},
 		"held, no time line":           {slice(func(s *Slice) { s.GPUSeconds, s.WaitedSeconds = 1100, 3600 }), "held-by-cap", "held back 50 %"},
 		"held by others, no time line": {slice(func(s *Slice) { s.GPUSeconds, s.WaitedSeconds = 500, 3600 }), "held-by-others", "held back 50 %"},
