@@ -11,11 +11,13 @@
 package wall
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -113,7 +115,8 @@ func (k Keeper) limit(g grant.Grant, folder string) (warnings []error, err error
 }
 
 // Lower takes away the limits of jobs that are over: where Slurm has removed the folder they went with it, and where it is
-// still there they are taken away from it. A job is over when its folder in the run directory is gone, under the lock: a new
+// still there they are taken away from it. Processes that outlived their job, as those of a slurmstepd that was killed can, have
+// nothing more instead: they end with the folder's last process, and a later run raises its own. A job is over when its folder in the run directory is gone, under the lock: a new
 // run of it raises its own wall after that.
 func (k Keeper) Lower(ctx context.Context) (lowered int, failed error) {
 	entries, err := os.ReadDir(k.Run.Walls())
@@ -148,9 +151,13 @@ func (k Keeper) lower(job uint32) error {
 		return nil
 	}
 	if err == nil && w.Stands() {
+		left := uint64(discover.Unlimited)
+		if isPopulated(w.Cgroup) {
+			left = 0
+		}
 		for _, gpu := range k.GPUs {
 			if gpu.Lost == "" {
-				err = errors.Join(err, k.Driver.SetLimit(gpu.UUID, w.Cgroup, discover.Unlimited))
+				err = errors.Join(err, k.Driver.SetLimit(gpu.UUID, w.Cgroup, left))
 			}
 		}
 	}
@@ -158,6 +165,12 @@ func (k Keeper) lower(job uint32) error {
 		return err
 	}
 	return os.Remove(k.Run.Wall(job))
+}
+
+// isPopulated says that a process is in a cgroup or below it. It is taken for that where the kernel does not tell.
+func isPopulated(folder string) bool {
+	events, err := os.ReadFile(filepath.Join(folder, "cgroup.events"))
+	return err != nil || !bytes.Contains(events, []byte("populated 0\n"))
 }
 
 // Measure asks the driver what the jobs have by now, and keeps the most of it for their records.

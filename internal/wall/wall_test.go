@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -165,6 +166,25 @@ func TestAWallIsLoweredWhenItsJobIsOver(t *testing.T) {
 	if s.stands().Job != 0 {
 		t.Error("the file is there still")
 	}
+}
+
+// What a job left running has no more than the job had: its memory may be another job's by now.
+func TestWhoOutlivesItsJobHasNothingMore(t *testing.T) {
+	s := newScene(t)
+	s.raise()
+	left := exec.Command("sleep", "1000")
+	if err := left.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end := func() { _, _ = left.Process.Kill(), left.Wait() }
+	t.Cleanup(end)
+	err := errors.Join(os.WriteFile(filepath.Join(s.folder, "cgroup.procs"), fmt.Append(nil, left.Process.Pid), 0), os.RemoveAll(s.Run.Job(7)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.lower(1)
+	s.want(map[device.UUID]uint64{mine: 0, others: 0})
+	end()
 }
 
 // Whoever has the name of a folder by now is another cgroup: its limits are not touched.
