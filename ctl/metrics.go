@@ -119,5 +119,5 @@ func (o *options) metrics(f metricsFlags, compat metrics.Compat) ([]byte, error)
 		return nil, err
 	}
 	node := metricsOf(cfg, status, duty)
-	return metrics.Text(node, metrics.Options{Users: cfg.MetricsUsers, Steps: f.steps, Compat: compat})
+	return metrics.Text(node, metrics.Options{Users: cfg.MetricsUsers, Steps: f.steps, Compat: compat}), nil
 }

@@ -83,7 +83,7 @@ func setCommand(o *options) *cobra.Command {
 		Long:    setText,
 		Example: "  vgpuctl set 123 --cores 50\n  vgpuctl set 123 --mem 8G --cores 0\n  vgpuctl set 123 --mem 25% --device 0,GPU-1b2c3d4e",
 		Args: func(command *cobra.Command, args []string) error {
-			if len(args) != 1 || !jobIDs.MatchString(args[0]) {
+			if len(args) != 1 || !jobIDs().MatchString(args[0]) {
 				return exitError{exitUsage, fmt.Errorf("%s takes one job id: 123, 123_4 or 123+1", command.CommandPath())}
 			}
 			return nil

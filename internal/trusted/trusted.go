@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -21,7 +22,24 @@ import (
 var ErrUntrusted = errors.New("file is not trusted")
 
 // ReadFile returns the content of a trusted file of at most maxBytes. A missing file is fs.ErrNotExist.
-func ReadFile(path string, maxBytes int64) ([]byte, error) {
+func ReadFile(path string, maxBytes int64) ([]byte, error) { return readInto(nil, path, maxBytes) }
+
+// buffers are for Look.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// Look is ReadFile for who keeps nothing of the content beyond the call of look. Who looks at many files has their memory once.
+func Look(path string, maxBytes int64, look func(content []byte) error) error {
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	content, err := readInto(*buffer, path, maxBytes)
+	if err != nil {
+		return err
+	}
+	*buffer = content
+	return look(content)
+}
+
+func readInto(buffer []byte, path string, maxBytes int64) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
 		return nil, fmt.Errorf("read %s: %w: it is a symbolic link", path, ErrUntrusted)
@@ -29,7 +47,7 @@ func ReadFile(path string, maxBytes int64) ([]byte, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	return content(fd, path, maxBytes)
+	return content(fd, buffer, path, maxBytes)
 }
 
 // ReadForeign is ReadFile of a file of exactly this size in a tree that its user may have made, as another process's root
@@ -52,7 +70,7 @@ func ReadForeign(path string, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	return content(fd, path, size)
+	return content(fd, nil, path, size)
 }
 
 // check says how large a trusted file is.
@@ -74,13 +92,13 @@ func check(fd int, path string) (size int64, err error) {
 }
 
 // content takes over the descriptor. It reads without package os, whose poller would have to be told of every file.
-func content(fd int, path string, maxBytes int64) ([]byte, error) {
+func content(fd int, buffer []byte, path string, maxBytes int64) ([]byte, error) {
 	defer unix.Close(fd)
 	size, err := check(fd, path)
 	if err != nil {
 		return nil, err
 	}
-	content := make([]byte, 0, min(size, maxBytes)+bytes.MinRead) // so it need not grow
+	content := slices.Grow(buffer[:0], int(min(size, maxBytes))+bytes.MinRead) // so it need not grow again
 	for {
 		content = slices.Grow(content, 1)
 		n, err := unix.Read(fd, content[len(content):cap(content)])
