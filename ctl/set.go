@@ -23,7 +23,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
@@ -142,11 +141,8 @@ func setJob(ctx context.Context, cfg config.Config, id string, ask change) (chan
 	if ask.job, err = (report.Slurm{Commands: cfg.Slurm}).Number(ctx, id); err != nil {
 		return changed{}, err
 	}
-	log, closer, err := logging.New("vgpuctl-set", cfg.Log)
+	log, closer := logOf(cfg, "set")
 	defer closer.Close()
-	if err != nil {
-		log.Error("the log goes to stderr", "reason", err)
-	}
 	boot, err := inventory.BootID()
 	if err != nil {
 		return changed{}, err

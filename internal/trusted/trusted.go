@@ -12,7 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -116,6 +119,31 @@ func content(fd int, buffer []byte, path string, maxBytes int64) ([]byte, error)
 			return content, nil
 		}
 	}
+}
+
+// Temporaries are what killed writers of a folder's files have left there: regular files of who runs this that are older, and of whose target
+// isTarget says that WriteFile writes it.
+func Temporaries(folder string, before time.Time, isTarget func(name string) bool) (paths []string) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil
+	}
+	for _, entry := range entries {
+		// renameio's: a point, the name, and a random number.
+		hidden, isHidden := strings.CutPrefix(entry.Name(), ".")
+		target := strings.TrimRight(hidden, "0123456789")
+		if !isHidden || target == hidden || !isTarget(target) {
+			continue
+		}
+		info, err := entry.Info()
+		if err != nil || !info.Mode().IsRegular() || !info.ModTime().Before(before) {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
+			paths = append(paths, filepath.Join(folder, entry.Name()))
+		}
+	}
+	return paths
 }
 
 // WriteFile replaces a file in one step by one of this mode, whatever stood there and whatever the umask is.
