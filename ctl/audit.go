@@ -20,7 +20,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
@@ -187,11 +186,8 @@ func actOnStrays(ctx context.Context, cfg config.Config, node string, pace audit
 	}
 	ctx, cancel := context.WithTimeout(ctx, auditTime)
 	defer cancel()
-	log, closer, err := logging.New("vgpuctl-audit", cfg.Log)
+	log, closer := logOf(cfg, "audit")
 	defer closer.Close()
-	if err != nil {
-		log.Error("the log goes to stderr", "reason", err)
-	}
 	turn, err := audit.Queue(ctx, cfg.Run())
 	if err != nil || turn == nil { // somebody waits already, and will look after now
 		return err

@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -80,7 +80,7 @@ const (
 	sourceWaiting    = "waiting"
 )
 
-var jobIDs = regexp.MustCompile(`^[0-9]{1,10}([_+][0-9]{1,10})?$`)
+var jobIDs = pattern.Late(`^[0-9]{1,10}([_+][0-9]{1,10})?$`)
 
 func explainCommand(o *options) *cobra.Command {
 	var asJSON bool
@@ -125,7 +125,7 @@ var (
 
 // oneJob takes the id of a job, as Slurm prints it.
 func oneJob(command *cobra.Command, args []string) error {
-	if len(args) != 1 || !jobIDs.MatchString(args[0]) {
+	if len(args) != 1 || !jobIDs().MatchString(args[0]) {
 		return exitError{exitUsage, fmt.Errorf("%s takes one job id: 123, 123_4 or 123+1", command.CommandPath())}
 	}
 	return nil

@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
@@ -126,6 +128,29 @@ func (o *options) load() (config.Config, error) {
 		}
 	}
 	return cfg.ForNode(o.node), nil
+}
+
+// asRoot is how commands begin that change or watch what is others': the configuration, root alone (why not others), and a log of their own, which
+// is closed with closer whatever the error is.
+func (o *options) asRoot(command, why string) (config.Config, hclog.Logger, io.Closer, error) {
+	cfg, err := o.load()
+	if err != nil {
+		return cfg, nil, io.NopCloser(nil), err
+	}
+	if os.Geteuid() != 0 {
+		return cfg, nil, io.NopCloser(nil), fmt.Errorf("%s: %s", command, why)
+	}
+	log, closer := logOf(cfg, command)
+	return cfg, log, closer, nil
+}
+
+// logOf opens the log of a command.
+func logOf(cfg config.Config, command string) (hclog.Logger, io.Closer) {
+	log, closer, err := logging.New("vgpuctl-"+command, cfg.Log)
+	if err != nil {
+		log.Error("the log goes to stderr", "reason", err)
+	}
+	return log, closer
 }
 
 // thisNode is the node's name where nobody gave one. A user's shell does not know SLURMD_NODENAME, so

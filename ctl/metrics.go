@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,6 +68,9 @@ func metricsCommand(o *options) *cobra.Command {
 				return err
 			}
 			if f.textfile != "" {
+				for _, left := range trusted.Temporaries(filepath.Dir(f.textfile), time.Now().Add(-time.Minute), func(name string) bool { return name == filepath.Base(f.textfile) }) {
+					_ = os.Remove(left) // by a run that was killed
+				}
 				if err := trusted.WriteFile(f.textfile, said, 0o644); err != nil {
 					return fmt.Errorf("write metrics to %s: %w", f.textfile, err)
 				}
@@ -119,5 +123,5 @@ func (o *options) metrics(f metricsFlags, compat metrics.Compat) ([]byte, error)
 		return nil, err
 	}
 	node := metricsOf(cfg, status, duty)
-	return metrics.Text(node, metrics.Options{Users: cfg.MetricsUsers, Steps: f.steps, Compat: compat})
+	return metrics.Text(node, metrics.Options{Users: cfg.MetricsUsers, Steps: f.steps, Compat: compat}), nil
 }

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmdb"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
@@ -65,11 +64,8 @@ func flushSpool(ctx context.Context, cfg config.Config, o *options) error {
 	if err := report.Enabled(cfg); err != nil {
 		return err
 	}
-	log, closer, err := logging.New("vgpuctl-records", cfg.Log)
+	log, closer := logOf(cfg, "records")
 	defer closer.Close()
-	if err != nil {
-		log.Error("the log goes to stderr", "reason", err)
-	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, unix.SIGTERM)
 	defer stop()
 	self, err := os.Executable()

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,7 +110,10 @@ func draw(ctx context.Context, cfg config.Config, report jobreport.Report) ([]by
 	var svg, complaint bytes.Buffer
 	command := exec.CommandContext(ctx, program)
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(told), &svg, &complaint
-	if err := command.Run(); err != nil {
+	if err := command.Run(); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no %s beside %s and none in %s: install it there, or give what --json prints to one elsewhere",
+			drawer, self, filepath.Dir(program))
+	} else if err != nil {
 		if text := strings.TrimSpace(complaint.String()); text != "" {
 			return nil, errors.New(text)
 		}

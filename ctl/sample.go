@@ -18,7 +18,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sample"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
@@ -46,17 +45,10 @@ func sampleCommand(o *options) *cobra.Command {
 		Example: "  systemctl enable --now slurm-vgpu-sample.timer\n  vgpuctl sample",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			cfg, err := o.load()
-			if err != nil {
-				return err
-			}
-			if os.Geteuid() != 0 {
-				return errors.New("sample: only root may write what jobs use")
-			}
-			log, closer, err := logging.New("vgpuctl-sample", cfg.Log)
+			cfg, log, closer, err := o.asRoot("sample", "only root may write what jobs use")
 			defer closer.Close()
 			if err != nil {
-				log.Error("the log goes to stderr", "reason", err)
+				return err
 			}
 			return lookOnce(command.Context(), cfg, o.node, log, command.OutOrStdout())
 		},

@@ -23,7 +23,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
@@ -84,7 +83,7 @@ func setCommand(o *options) *cobra.Command {
 		Long:    setText,
 		Example: "  vgpuctl set 123 --cores 50\n  vgpuctl set 123 --mem 8G --cores 0\n  vgpuctl set 123 --mem 25% --device 0,GPU-1b2c3d4e",
 		Args: func(command *cobra.Command, args []string) error {
-			if len(args) != 1 || !jobIDs.MatchString(args[0]) {
+			if len(args) != 1 || !jobIDs().MatchString(args[0]) {
 				return exitError{exitUsage, fmt.Errorf("%s takes one job id: 123, 123_4 or 123+1", command.CommandPath())}
 			}
 			return nil
@@ -143,11 +142,8 @@ func setJob(ctx context.Context, cfg config.Config, id string, ask change) (chan
 	if ask.job, err = (report.Slurm{Commands: cfg.Slurm}).Number(ctx, id); err != nil {
 		return changed{}, err
 	}
-	log, closer, err := logging.New("vgpuctl-set", cfg.Log)
+	log, closer := logOf(cfg, "set")
 	defer closer.Close()
-	if err != nil {
-		log.Error("the log goes to stderr", "reason", err)
-	}
 	boot, err := inventory.BootID()
 	if err != nil {
 		return changed{}, err

@@ -133,12 +133,10 @@ func statusCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := command.OutOrStdout()
 			if asJSON {
-				return printJSON(out, status)
+				return printJSON(command.OutOrStdout(), status)
 			}
-			printStatus(out, status)
-			return nil
+			return printStatus(command.OutOrStdout(), status)
 		},
 	}
 	command.Flags().DurationVar(&over, "over", 0, "look twice, `duration` apart, and show the share of that time")

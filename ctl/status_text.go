@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"strings"
@@ -11,8 +12,8 @@ import (
 	"time"
 )
 
-func printStatus(out io.Writer, status nodeStatus) {
-	p := painter(out)
+func printStatus(to io.Writer, status nodeStatus) error {
+	p, out := painter(to), bufio.NewWriter(to) // a table writes each of its cells
 	fmt.Fprintf(out, "%s: %s, %s\n", p.bold(status.Node), plural(len(status.GPUs), "GPU"), plural(len(status.Slices), "slice"))
 	if status.Problem != "" {
 		fmt.Fprintln(out, p.bad(status.Problem))
@@ -52,6 +53,7 @@ func printStatus(out io.Writer, status nodeStatus) {
 		}
 		fmt.Fprintln(out, note)
 	}
+	return out.Flush()
 }
 
 func writeSlices(out io.Writer, p paint, status nodeStatus) {

@@ -6,7 +6,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
@@ -36,17 +34,10 @@ Prologs do the same once a minute, for a few jobs at a time. A timer runs this f
 		Example: "  vgpuctl doctor    # says what waits\n  vgpuctl sweep",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			cfg, err := o.load()
-			if err != nil {
-				return err
-			}
-			if os.Geteuid() != 0 {
-				return errors.New("sweep: only root may change what jobs left")
-			}
-			log, closer, err := logging.New("vgpuctl-sweep", cfg.Log)
+			cfg, log, closer, err := o.asRoot("sweep", "only root may change what jobs left")
 			defer closer.Close()
 			if err != nil {
-				log.Error("the log goes to stderr", "reason", err)
+				return err
 			}
 			sweeper, err := sweeperOf(cfg, o.node, log)
 			if err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/wall"
 )
 
@@ -87,7 +86,7 @@ func keeperOf(cfg config.Config, driver audit.Driver) (wall.Keeper, error) {
 func raise(ctx context.Context, k wall.Keeper, cfg config.Config, job uint32, folder string) error {
 	warnings, err := k.Raise(ctx, job, folder)
 	if len(warnings) > 0 {
-		log, closer, _ := logging.New("vgpuctl-wall", cfg.Log)
+		log, closer := logOf(cfg, "wall")
 		defer closer.Close()
 		for _, warning := range warnings {
 			log.Warn("a GPU that the job has no slice of is closed to it by masks alone", "job", job, "reason", warning)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
@@ -224,7 +224,7 @@ func (p *prolog) newGrant(entitlement request.Entitlement) grant.Grant {
 }
 
 // sluidForm is how Slurm writes a SLUID.
-var sluidForm = regexp.MustCompile(`^s[0-9A-Z]{13}$`)
+var sluidForm = pattern.Late(`^s[0-9A-Z]{13}$`)
 
 func jobFromEnvironment() (hostJob, error) {
 	var job hostJob
@@ -245,7 +245,7 @@ func jobFromEnvironment() (hostJob, error) {
 	if n, err := strconv.Atoi(os.Getenv("SLURM_JOB_RESTART_COUNT")); err == nil && n >= 0 {
 		job.restart = n
 	}
-	if sluid := os.Getenv("SLURM_JOB_SLUID"); sluidForm.MatchString(sluid) {
+	if sluid := os.Getenv("SLURM_JOB_SLUID"); sluidForm().MatchString(sluid) {
 		job.sluid = sluid
 	}
 	job.request = os.Getenv("SPANK_" + request.ControlRequest)

@@ -4,20 +4,20 @@
 package audit
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
@@ -115,15 +115,26 @@ func (k known) patiently(uid uint32, ask func() (uint32, bool)) (job uint32, ok 
 	return said.job, said.ok
 }
 
-// readText reads as much as there is. It goes around package os, which would have its poller look at each file of
-// /proc; a node has thousands.
-func readText(path string) []byte {
+// buffers are for texts of /proc: memory that is used again is cheaper than new one.
+var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, 4096)) }}
+
+// overText hands what a file of /proc says to somebody who keeps nothing of it: empty where it cannot be read.
+func overText(path string, look func(text []byte)) {
+	buffer := buffers.Get().(*[]byte)
+	*buffer = readText(path, *buffer)
+	look(*buffer)
+	buffers.Put(buffer)
+}
+
+// readText reads as much as there is, into buffer if that is large enough. It goes around package os, which would have its poller
+// look at each file of /proc; a node has thousands.
+func readText(path string, buffer []byte) []byte {
+	text := buffer[:0]
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil
+		return text
 	}
 	defer unix.Close(fd)
-	text := make([]byte, 0, 4096)
 	for len(text) < maxText {
 		text = slices.Grow(text, 1024)
 		n, err := unix.Read(fd, text[len(text):min(cap(text), maxText)])
@@ -139,34 +150,42 @@ func readText(path string) []byte {
 }
 
 // uidOf is the real user of a process.
-func uidOf(dir string) (uint32, bool) {
-	lines := bufio.NewScanner(bytes.NewReader(readText(filepath.Join(dir, "status"))))
-	for lines.Scan() {
-		if rest, found := strings.CutPrefix(lines.Text(), "Uid:"); found {
-			if fields := strings.Fields(rest); len(fields) > 0 {
-				uid, err := strconv.ParseUint(fields[0], 10, 32)
-				return uint32(uid), err == nil
-			}
+func uidOf(dir string) (uid uint32, ok bool) {
+	overText(filepath.Join(dir, "status"), func(text []byte) {
+		if fields := bytes.Fields(lineOf(text, "Uid:")); len(fields) > 0 {
+			uid, ok = number(string(fields[0]))
+		}
+	})
+	return uid, ok
+}
+
+// lineOf is what stands behind a word at the beginning of a line.
+func lineOf(text []byte, word string) []byte {
+	for line := range bytes.Lines(text) {
+		if rest, found := bytes.CutPrefix(line, []byte(word)); found {
+			return rest
 		}
 	}
-	return 0, false
+	return nil
 }
 
 // Slurm's cgroup of a step: …/uid_1000/job_5/step_0 with cgroup/v1, …/slurmstepd.scope/job_5/step_0 with cgroup/v2,
 // and from 26.05 on the run's SLUID for job_5 there (src/plugins/cgroup/v2/cgroup_v2.c), unless
 // CgroupJobIdPaths=yes. The leftmost is Slurm's; a user may make others below it, and where systemd
 // gave him a folder of his own.
-var cgroupPath = regexp.MustCompile(`/(?:uid_[0-9]+|[^/]*slurmstepd\.scope)/(?:job_([0-9]+)|(s[0-9A-Z]{13}))/step_`)
+var cgroupPath = pattern.Late(`/(?:uid_[0-9]+|[^/]*slurmstepd\.scope)/(?:job_([0-9]+)|(s[0-9A-Z]{13}))/step_`)
 
 // ofCgroup says which job Slurm put a process into: 0 is one that holds no slice. Nothing is said of
 // a process that Slurm put nowhere, or of which its cgroups say different things.
 func (k known) ofCgroup(dir string) (job uint32, ok bool) {
-	for line := range strings.Lines(string(readText(filepath.Join(dir, "cgroup")))) {
+	var text string
+	overText(filepath.Join(dir, "cgroup"), func(said []byte) { text = string(said) })
+	for line := range strings.Lines(text) {
 		_, path, _ := strings.Cut(line, "/") // "5:devices:/slurm/…"
 		for strings.HasPrefix(path, "../") { // above the cgroup namespace of who asks
 			path = path[len("../"):]
 		}
-		if found := cgroupPath.FindStringSubmatch("/" + path); found != nil && !strings.HasPrefix(path, "user.slice/") {
+		if found := cgroupPath().FindStringSubmatch("/" + path); found != nil && !strings.HasPrefix(path, "user.slice/") {
 			here := k.sluids[found[2]]
 			if found[2] == "" {
 				here, _ = number(found[1])
@@ -187,14 +206,18 @@ func pageJob(dir string) (uint32, bool) {
 }
 
 // environmentJob is for preload isolation.
-func (a Auditor) environmentJob(dir string) (uint32, bool) {
-	for variable := range bytes.SplitSeq(readText(filepath.Join(dir, "environ")), []byte{0}) {
-		if rest, found := strings.CutPrefix(string(variable), "VGPU_STEP_DIR="+a.Run.Jobs()+"/"); found {
-			job, _, _ := strings.Cut(rest, "/")
-			return number(job)
+func (a Auditor) environmentJob(dir string) (job uint32, ok bool) {
+	begin := []byte("VGPU_STEP_DIR=" + a.Run.Jobs() + "/")
+	overText(filepath.Join(dir, "environ"), func(text []byte) {
+		for variable := range bytes.SplitSeq(text, []byte{0}) {
+			if rest, found := bytes.CutPrefix(variable, begin); found {
+				name, _, _ := bytes.Cut(rest, []byte("/"))
+				job, ok = number(string(name))
+				return
+			}
 		}
-	}
-	return 0, false
+	})
+	return job, ok
 }
 
 func number(text string) (uint32, bool) {

@@ -61,19 +61,21 @@ func ticks() uint64 {
 }
 
 // startOf reads the 22nd field of proc_pid_stat(5). The second is a name, which may hold anything.
-func startOf(dir string) (uint64, bool) {
-	text := readText(filepath.Join(dir, "stat"))
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 20 {
-		return 0, false
-	}
-	start, err := strconv.ParseUint(string(fields[19]), 10, 64)
-	return start, err == nil
+func startOf(dir string) (start uint64, ok bool) {
+	overText(filepath.Join(dir, "stat"), func(text []byte) {
+		if fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]); len(fields) >= 20 {
+			var err error
+			start, err = strconv.ParseUint(string(fields[19]), 10, 64)
+			ok = err == nil
+		}
+	})
+	return start, ok
 }
 
 // nameOf is fit to be printed.
 func nameOf(dir string) string {
-	name := strings.TrimSuffix(string(readText(filepath.Join(dir, "comm"))), "\n")
+	var name string
+	overText(filepath.Join(dir, "comm"), func(text []byte) { name = strings.TrimSuffix(string(text), "\n") })
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
@@ -84,17 +86,15 @@ func nameOf(dir string) string {
 
 // innerPID is the last of NSpid:, and the pid itself where a kernel has no such line.
 func innerPID(dir string, pid int) int32 {
-	for line := range strings.Lines(string(readText(filepath.Join(dir, "status")))) {
-		if rest, found := strings.CutPrefix(line, "NSpid:"); found {
-			fields := strings.Fields(rest)
-			if len(fields) > 0 {
-				if inner, err := strconv.ParseInt(fields[len(fields)-1], 10, 32); err == nil {
-					return int32(inner)
-				}
+	last := int32(pid)
+	overText(filepath.Join(dir, "status"), func(text []byte) {
+		if fields := bytes.Fields(lineOf(text, "NSpid:")); len(fields) > 0 {
+			if inner, err := strconv.ParseInt(string(fields[len(fields)-1]), 10, 32); err == nil {
+				last = int32(inner)
 			}
 		}
-	}
-	return int32(pid)
+	})
+	return last
 }
 
 // namespace reads the inode in "pid:[4026531836]".

@@ -87,6 +87,9 @@ func LoadLenient(path string) (Config, []*Problem) {
 func apply(cfg Config, path string, v *viper.Viper) (Config, []*Problem) {
 	var problems []*Problem
 	given := v.AllKeys()
+	if all, right := atOnce(cfg, v, given); right {
+		return all, nil
+	}
 	sort.Strings(given)
 	for _, name := range given {
 		key, known := keyByName(name)
@@ -114,6 +117,19 @@ func apply(cfg Config, path string, v *viper.Viper) (Config, []*Problem) {
 		cfg = next
 	}
 	return cfg, problems
+}
+
+// atOnce decodes all keys together, as each program of a job does and nearly always can. right is false where there is something to tell.
+func atOnce(cfg Config, v *viper.Viper, given []string) (_ Config, right bool) {
+	if err := v.UnmarshalExact(&cfg, strictTypes); err != nil {
+		return cfg, false
+	}
+	for _, name := range given {
+		if key, known := keyByName(name); !known || v.Get(name) == nil || !key.valid(&cfg) {
+			return cfg, false
+		}
+	}
+	return cfg, true
 }
 
 // strictTypes turns off viper's guesses: true is not the number 1, 60 is not a minute, 10.5 slices are none.

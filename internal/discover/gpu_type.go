@@ -4,18 +4,19 @@
 package discover
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 )
 
 // Words of a product name that do not tell one model from another.
 var brands = map[string]bool{"nvidia": true, "tesla": true, "quadro": true, "geforce": true, "graphics": true, "device": true}
 
 var (
-	notInType  = regexp.MustCompile(`[^a-z0-9]+`)
-	memorySize = regexp.MustCompile(`^[0-9]+(gb|mb|gib)$`)
-	digit      = regexp.MustCompile(`[0-9]`)
-	onlyDigits = regexp.MustCompile(`^[0-9]+$`)
+	notInType  = pattern.Late(`[^a-z0-9]+`)
+	memorySize = pattern.Late(`^[0-9]+(gb|mb|gib)$`)
+	digit      = pattern.Late(`[0-9]`)
+	onlyDigits = pattern.Late(`^[0-9]+$`)
 )
 
 // TypeOf makes the GRES type of NVML's product name: the model in lower case, without brand, form
@@ -36,12 +37,12 @@ func TypeOf(name string) string {
 	for word := range strings.FieldsSeq(strings.ToLower(name)) {
 		// "A100-SXM4-80GB" is a model and what it is built as.
 		word, _, _ = strings.Cut(word, "-")
-		word = notInType.ReplaceAllString(word, "")
-		if word == "" || brands[word] || memorySize.MatchString(word) {
+		word = notInType().ReplaceAllString(word, "")
+		if word == "" || brands[word] || memorySize().MatchString(word) {
 			continue
 		}
-		if digit.MatchString(word) {
-			if onlyDigits.MatchString(word) && len(model) > 0 {
+		if digit().MatchString(word) {
+			if onlyDigits().MatchString(word) && len(model) > 0 {
 				return model[len(model)-1] + word // 6000 alone names a Quadro as well as an RTX
 			}
 			return word

@@ -23,13 +23,15 @@ var ErrGrant = errors.New("not a grant of this version")
 
 // Read reads a trusted grant.json. A missing file is fs.ErrNotExist.
 func Read(path string) (Grant, error) {
-	data, err := trusted.ReadFile(path, maxGrantBytes)
+	var g Grant
+	err := trusted.Look(path, maxGrantBytes, func(data []byte) error {
+		if err := json.Unmarshal(data, &g); err != nil {
+			return fmt.Errorf("%s: %w: %w", path, ErrGrant, err)
+		}
+		return nil
+	})
 	if err != nil {
 		return Grant{}, fmt.Errorf("read grant: %w", err)
-	}
-	var g Grant
-	if err := json.Unmarshal(data, &g); err != nil {
-		return Grant{}, fmt.Errorf("read grant %s: %w: %w", path, ErrGrant, err)
 	}
 	if err := g.check(); err != nil {
 		return Grant{}, fmt.Errorf("read grant %s: %w: %w", path, ErrGrant, err)

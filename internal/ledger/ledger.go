@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"time"
@@ -195,24 +194,33 @@ func readBounded(path string, most int) ([]byte, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	file := os.NewFile(uintptr(fd), path)
-	defer file.Close()
-	st, err := file.Stat()
-	if err != nil {
-		return nil, err
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
 	}
-	if !st.Mode().IsRegular() {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, fmt.Errorf("%s: %w: it is not a regular file", path, ErrLayout)
 	}
-	if st.Size() < int64(headBytes) {
-		return nil, fmt.Errorf("%s: %w: %d bytes, want at least %d", path, ErrLayout, st.Size(), headBytes)
+	if st.Size < int64(headBytes) {
+		return nil, fmt.Errorf("%s: %w: %d bytes, want at least %d", path, ErrLayout, st.Size, headBytes)
 	}
-	data := make([]byte, most)
-	n, err := io.ReadFull(file, data)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = nil // it has shrunk since
+	// Without package os, whose poller would have to be told of every file.
+	data := make([]byte, 0, most)
+	for len(data) < most {
+		n, err := unix.Read(fd, data[len(data):most])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "read", Path: path, Err: err}
+		}
+		if n == 0 { // it has shrunk since
+			break
+		}
+		data = data[:len(data)+n]
 	}
-	return data[:n], err
+	return data, nil
 }
 
 // decodeTotals decodes what stands before the steps.

@@ -4,36 +4,25 @@
 package metrics
 
 import (
-	"bytes"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/expfmt"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
 
-// family is one metric: its name, what it is, and its labels.
-type family struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-}
-
-func own(kind prometheus.ValueType, name, help string, labels ...string) family {
+func own(kind, name, help string, labels ...string) family {
 	return named(kind, "slurm_vgpu_"+name, help, labels...)
 }
 
-func named(kind prometheus.ValueType, name, help string, labels ...string) family {
-	return family{prometheus.NewDesc(name, help, labels, nil), kind}
+func named(kind, name, help string, labels ...string) family {
+	return family{name: name, kind: kind, help: help, labels: labels}
 }
 
 const (
-	gauge   = prometheus.GaugeValue
-	counter = prometheus.CounterValue
+	gauge     = "gauge"
+	counter   = "counter"
+	histogram = "histogram"
 )
 
 var (
@@ -70,26 +59,17 @@ var (
 
 	waitingJobs = own(gauge, "jobs_waiting", "Jobs that found no room on this node and wait for it in the queue.")
 	refusals    = own(counter, "placement_refusals_total", "How often a job got no slice here, since boot, by why.", "reason")
-	prologs     = prometheus.NewDesc("slurm_vgpu_prolog_seconds", "How long prologs took that placed or refused a job, since boot.", nil, nil)
+	prologs     = own(histogram, "prolog_seconds", "How long prologs took that placed or refused a job, since boot.")
 )
 
-// collector hands the figures of one moment to a registry.
+// collector says the figures of one moment.
 type collector struct {
 	node    Node
 	options Options
 }
 
-// Describe tells nothing: a registry then checks each series as it comes.
-func (collector) Describe(chan<- *prometheus.Desc) {}
-
-// Collect is asked once.
-func (c collector) Collect(out chan<- prometheus.Metric) {
-	say := func(f family, value float64, labels ...string) {
-		for i := range labels {
-			labels[i] = strings.ToValidUTF8(labels[i], "?")
-		}
-		out <- prometheus.MustNewConstMetric(f.desc, f.kind, value, labels...)
-	}
+func (c collector) collect(e exposition) {
+	say := e.add
 	say(buildInfo, 1, c.node.Version)
 	for name, readable := range c.node.Sources {
 		say(source, truth(readable), name)
@@ -109,7 +89,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for reason, n := range c.node.Refusals {
 		say(refusals, float64(n), reason)
 	}
-	out <- prometheus.MustNewConstHistogram(prologs, c.node.Prologs.Count, c.node.Prologs.Seconds, c.node.Prologs.Buckets)
+	e.addHistogram(prologs, c.node.Prologs)
 }
 
 // sayer puts out one series.
@@ -174,26 +154,14 @@ func maybe(say sayer, f family, value *float64, labels ...string) {
 }
 
 // Text is the node in the text format.
-func Text(node Node, options Options) ([]byte, error) {
+func Text(node Node, options Options) []byte {
 	node.Slices = newest(node.Slices)
-	registry := prometheus.NewRegistry()
-	if err := registry.Register(collector{node, options}); err != nil {
-		return nil, fmt.Errorf("make metrics: %w", err)
-	}
-	families, err := registry.Gather()
-	if err != nil {
-		return nil, fmt.Errorf("make metrics: %w", err)
-	}
-	var text bytes.Buffer
-	for _, f := range families {
-		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
-			return nil, fmt.Errorf("make metrics: %w", err)
-		}
-	}
-	return text.Bytes(), nil
+	e := make(exposition)
+	collector{node, options}.collect(e)
+	return e.text()
 }
 
-// newest has each job's slice of a GPU once: two series of the same labels would be the end of all of them.
+// newest has each job's slice of a GPU once: two series of the same labels are refused by who reads them.
 func newest(all []Slice) []Slice {
 	type name struct {
 		job  uint32

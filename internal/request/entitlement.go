@@ -6,6 +6,7 @@ package request
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -87,25 +88,39 @@ const (
 // K, M, G…, powers of 1024. Other GRES are skipped.
 func ParseGRES(text string) (Entitlement, error) {
 	var e Entitlement
-	if len(text) > maxGRESBytes {
-		return e, fmt.Errorf("read GRES of %d bytes: at most %d are expected", len(text), maxGRESBytes)
-	}
-	for text != "" {
-		item := text[:itemEnd(text)]
-		text = strings.TrimPrefix(text[len(item):], ",")
-		name, count, detail := splitGRES(item)
-		if name != GRESSlices && name != GRESMem && name != GRESCores {
-			continue
-		}
-		n, err := parseCount(count, detail)
+	err := eachGRES(text, []string{GRESSlices, GRESMem, GRESCores}, func(g gres) error {
+		n, err := parseCount(g.count, g.detail)
 		if err == nil {
-			err = e.add(name, n)
+			err = e.add(g.name, n)
 		}
-		if err != nil {
-			return Entitlement{}, fmt.Errorf("read GRES %s: %w", shorten(item), err)
-		}
+		return err
+	})
+	if err != nil {
+		return Entitlement{}, err
 	}
 	return e, nil
+}
+
+// gres is one item of a list of them.
+type gres struct{ item, name, count, detail string }
+
+// eachGRES hands over those of these names, in their order.
+func eachGRES(text string, names []string, take func(gres) error) error {
+	if len(text) > maxGRESBytes {
+		return fmt.Errorf("read GRES of %d bytes: at most %d are expected", len(text), maxGRESBytes)
+	}
+	for text != "" {
+		one := gres{item: text[:itemEnd(text)]}
+		text = strings.TrimPrefix(text[len(one.item):], ",")
+		one.name, one.count, one.detail = splitGRES(one.item)
+		if !slices.Contains(names, one.name) {
+			continue
+		}
+		if err := take(one); err != nil {
+			return fmt.Errorf("read GRES %s: %w", shorten(one.item), err)
+		}
+	}
+	return nil
 }
 
 // MemFirst says that memory stands before slices in a job's GRES. That is how job_submit marks that it was typed, so that

@@ -25,19 +25,8 @@ type GPUs struct {
 // ParseGPUs reads whole GPUs as Slurm prints them for one node: "gpu:h200:2(IDX:0-1),vgpu:1(CNT:1)". Other GRES are skipped.
 func ParseGPUs(text string) (GPUs, error) {
 	var all GPUs
-	if len(text) > maxGRESBytes {
-		return all, fmt.Errorf("read GRES of %d bytes: at most %d are expected", len(text), maxGRESBytes)
-	}
-	for text != "" {
-		item := text[:itemEnd(text)]
-		text = strings.TrimPrefix(text[len(item):], ",")
-		name, count, detail := splitGRES(item)
-		if name != GRESGPU {
-			continue
-		}
-		if err := all.add(item, count, detail); err != nil {
-			return GPUs{}, fmt.Errorf("read GRES %s: %w", shorten(item), err)
-		}
+	if err := eachGRES(text, []string{GRESGPU}, func(g gres) error { return all.add(g.item, g.count, g.detail) }); err != nil {
+		return GPUs{}, err
 	}
 	if len(all.Numbers) != all.Count {
 		all.Numbers = nil

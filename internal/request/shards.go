@@ -25,19 +25,8 @@ type Shards struct {
 // those that there are, GPU by GPU; and as they are asked for: "gres/shard:3000". Other GRES are skipped.
 func ParseShards(text string) (Shards, error) {
 	var all Shards
-	if len(text) > maxGRESBytes {
-		return all, fmt.Errorf("read GRES of %d bytes: at most %d are expected", len(text), maxGRESBytes)
-	}
-	for text != "" {
-		item := text[:itemEnd(text)]
-		text = strings.TrimPrefix(text[len(item):], ",")
-		name, count, detail := splitGRES(item)
-		if name != GRESShard {
-			continue
-		}
-		if err := all.add(count, detail); err != nil {
-			return Shards{}, fmt.Errorf("read GRES %s: %w", shorten(item), err)
-		}
+	if err := eachGRES(text, []string{GRESShard}, func(g gres) error { return all.add(g.count, g.detail) }); err != nil {
+		return Shards{}, err
 	}
 	return all, nil
 }

@@ -8,12 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
 )
 
@@ -24,9 +24,9 @@ type Database struct {
 }
 
 var (
-	mariadbVersion = regexp.MustCompile(`Ver ([0-9]+)\.([0-9]+)\.([0-9]+)-MariaDB`)
+	mariadbVersion = pattern.Late(`Ver ([0-9]+)\.([0-9]+)\.([0-9]+)-MariaDB`)
 	// The last one counts; MariaDB takes - for _, and loose- says that a server may lack it.
-	snapshotOption = regexp.MustCompile(`(?i)--(?:loose[-_])?((?:skip[-_]|disable[-_])?innodb[-_]snapshot[-_]isolation)(?:=(\S*))?(?:\s|$)`)
+	snapshotOption = pattern.Late(`(?i)--(?:loose[-_])?((?:skip[-_]|disable[-_])?innodb[-_]snapshot[-_]isolation)(?:=(\S*))?(?:\s|$)`)
 )
 
 // LocalDatabase asks a server's program; nil: there is none on this machine.
@@ -42,7 +42,7 @@ func LocalDatabase(ctx context.Context, program string) *Database {
 		}
 		return string(out)
 	}
-	found := mariadbVersion.FindStringSubmatch(say("--version"))
+	found := mariadbVersion().FindStringSubmatch(say("--version"))
 	if found == nil {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (d Database) snapshotIsolation() bool {
 			break
 		}
 	}
-	for _, option := range snapshotOption.FindAllStringSubmatch(d.Options, -1) {
+	for _, option := range snapshotOption().FindAllStringSubmatch(d.Options, -1) {
 		off := strings.EqualFold(option[2], "OFF") || option[2] == "0" || strings.EqualFold(option[2], "FALSE")
 		off = off || !strings.HasPrefix(strings.ToLower(option[1]), "innodb")
 		on = !off

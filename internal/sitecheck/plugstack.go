@@ -13,13 +13,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
@@ -216,14 +216,14 @@ func PluginVersion(path string) (uint32, error) {
 	return 0, fmt.Errorf("read plugin %s: it has no plugin_version: it is no Slurm plugin", path)
 }
 
-var versionNumbers = regexp.MustCompile(`\b([0-9]{2})\.([0-9]{2})\.([0-9]{1,2})`)
+var versionNumbers = pattern.Late(`\b([0-9]{2})\.([0-9]{2})\.([0-9]{1,2})`)
 
 // ParseVersion finds the version in what `scontrol --version` prints: "slurm-wlm 22.05.8".
-func ParseVersion(text string) string { return versionNumbers.FindString(text) }
+func ParseVersion(text string) string { return versionNumbers().FindString(text) }
 
 // parseVersion packs "22.05.8" as Slurm does; 0 if it is none.
 func parseVersion(text string) uint32 {
-	parts := versionNumbers.FindStringSubmatch(text)
+	parts := versionNumbers().FindStringSubmatch(text)
 	if parts == nil {
 		return 0
 	}

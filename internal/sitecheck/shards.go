@@ -6,12 +6,12 @@ package sitecheck
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
 )
@@ -47,9 +47,9 @@ func deviceFile(dir string, minor int) string {
 }
 
 var (
-	offersShard = regexp.MustCompile(`(?i)(?:^|,)\s*shard(?::|,|$)`)
+	offersShard = pattern.Late(`(?i)(?:^|,)\s*shard(?::|,|$)`)
 	// shardsInScript is the line of a site's job_submit.lua; without one the table of nodes decides.
-	noShardsInScript = regexp.MustCompile(`(?m)^[^-\n]*\bshards\s*=\s*false`)
+	noShardsInScript = pattern.Late(`(?m)^[^-\n]*\bshards\s*=\s*false`)
 )
 
 // pickedBySlurm checks shards: Slurm counts every GPU and every MiB of it, and nothing else picks GPUs.
@@ -60,7 +60,7 @@ func (c *site) pickedBySlurm(gres slurmconf.File, constrains bool) {
 	}
 	c.shardFiles(gres)
 	c.shardSelection()
-	if script, err := readText(c.JobSubmit); err == nil && strings.Contains(script, "vgpu") && noShardsInScript.MatchString(script) {
+	if script, err := readText(c.JobSubmit); err == nil && strings.Contains(script, "vgpu") && noShardsInScript().MatchString(script) {
 		c.bad("shards", "job_submit.lua: vgpu.shards = true", "%s: shards is on in config.yaml and not in the script, so that no job with slices has shards", c.JobSubmit)
 	}
 	if len(c.Config.Drain) > 0 {
@@ -97,7 +97,7 @@ func (c *site) shardFiles(gres slurmconf.File) {
 		c.shardCounts(shards, remedy)
 	}
 	values, at, _ := c.slurm.Node(c.Node)
-	if !offersGPU.MatchString(values["gres"]) || !offersShard.MatchString(values["gres"]) {
+	if !offersGPU().MatchString(values["gres"]) || !offersShard().MatchString(values["gres"]) {
 		c.bad("shards", "slurm.conf: add gpu and shard to this node's Gres=, as vgpu-gres slurm.conf prints it", "%s: shards is on, and node %s does not offer both gpu and shard", at.Place(), c.Node)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
@@ -92,10 +92,10 @@ func allMinors(inv *device.Inventory) (minors []int) {
 	return minors
 }
 
-var offersGPU = regexp.MustCompile(`(?i)(?:^|,)\s*gpu(?:[:,]|$)`)
+var offersGPU = pattern.Late(`(?i)(?:^|,)\s*gpu(?:[:,]|$)`)
 
 // wholeInScript is the line of a site's job_submit.lua.
-var wholeInScript = regexp.MustCompile(`(?m)^[^-\n]*whole_gpus\s*=\s*(?:true|function)`)
+var wholeInScript = pattern.Late(`(?m)^[^-\n]*whole_gpus\s*=\s*(?:true|function)`)
 
 func readText(path string) (string, error) {
 	text, err := os.ReadFile(path)
@@ -116,13 +116,13 @@ func (c *site) placedWhole(gres slurmconf.File, constrains bool) {
 		c.bad("whole GPUs", "gres.conf: "+want, "%s: with whole_gpus every GPU of the node belongs into gres/gpu, by its device file and in order", lines[0].Place())
 	}
 	values, at, _ := c.slurm.Node(c.Node)
-	if !offersGPU.MatchString(values["gres"]) {
+	if !offersGPU().MatchString(values["gres"]) {
 		c.bad("whole GPUs", "slurm.conf: add gpu to this node's Gres=, as vgpu-gres slurm.conf prints it", "%s: whole_gpus is on, and node %s offers no gpu", at.Place(), c.Node)
 	}
 	if constrains {
 		c.bad("whole GPUs", "cgroup.conf: ConstrainDevices=no on this node; slurm-vgpu masks what is not a job's own", "%s: ConstrainDevices=yes lets a job open the GPUs that Slurm numbered, which may be others than those it has", c.CgroupConf)
 	}
-	if script, err := readText(c.JobSubmit); err == nil && strings.Contains(script, "vgpu") && !wholeInScript.MatchString(script) {
+	if script, err := readText(c.JobSubmit); err == nil && strings.Contains(script, "vgpu") && !wholeInScript().MatchString(script) {
 		c.bad("whole GPUs", "job_submit.lua: vgpu.whole_gpus = true", "%s: whole_gpus is on in config.yaml and not in the script, so that Slurm sends whole GPUs where slices are", c.JobSubmit)
 	}
 	if c.Config.Isolation != "strict" {

@@ -45,7 +45,7 @@ func (c Client) cancel(ctx context.Context, id uint32, node, why string, alone b
 		return false, nil
 	}
 	name, _, _ := strings.Cut(cells[0], "+") // of a component, the whole
-	if !singleName.MatchString(name) {
+	if !singleName().MatchString(name) {
 		return false, fmt.Errorf("cancel job %d: squeue calls it %q", id, cells[0])
 	}
 	attempt, end := context.WithTimeout(ctx, attemptTime)

@@ -7,11 +7,12 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 )
 
 // Preemption is what Slurm's own rules let one job do to another.
@@ -28,11 +29,11 @@ type preemptRules struct {
 }
 
 var (
-	preemptKind   = regexp.MustCompile(`(?m)^PreemptType\s*= preempt/(partition_prio|qos)$`)
-	preemptMode   = regexp.MustCompile(`(?m)^PreemptMode\s*= (\S+)$`)
-	preemptExempt = regexp.MustCompile(`(?m)^PreemptExemptTime\s*= (\S+)$`)
-	singleName    = regexp.MustCompile(`^[0-9]{1,10}(?:_[0-9]{1,10})?$`)
-	safeName      = regexp.MustCompile(`^[\w.@+-]+$`)
+	preemptKind   = pattern.Late(`(?m)^PreemptType\s*= preempt/(partition_prio|qos)$`)
+	preemptMode   = pattern.Late(`(?m)^PreemptMode\s*= (\S+)$`)
+	preemptExempt = pattern.Late(`(?m)^PreemptExemptTime\s*= (\S+)$`)
+	singleName    = pattern.Late(`^[0-9]{1,10}(?:_[0-9]{1,10})?$`)
+	safeName      = pattern.Late(`^[\w.@+-]+$`)
 )
 
 // ranked is a running job and what its rank depends on.
@@ -65,7 +66,7 @@ func (c Client) Preemptible(ctx context.Context, job uint32, others []uint32) (m
 	}
 	found := make(map[uint32]Preemption)
 	for id, other := range jobs {
-		if !singleName.MatchString(other.name) || time.Since(other.since) < rules.exempt {
+		if !singleName().MatchString(other.name) || time.Since(other.since) < rules.exempt {
 			continue
 		}
 		mode, err := modeOf(ctx, me, other, rules.mode)
@@ -85,12 +86,12 @@ func (c Client) preemptRules(ctx context.Context) (rules preemptRules, err error
 	if err != nil {
 		return rules, fmt.Errorf("ask how jobs are preempted: %w", err)
 	}
-	kind, mode := preemptKind.FindStringSubmatch(text), preemptMode.FindStringSubmatch(text)
+	kind, mode := preemptKind().FindStringSubmatch(text), preemptMode().FindStringSubmatch(text)
 	if kind == nil || mode == nil {
 		return rules, nil
 	}
 	rules.kind, rules.mode = kind[1], mode[1]
-	if exempt := preemptExempt.FindStringSubmatch(text); exempt != nil {
+	if exempt := preemptExempt().FindStringSubmatch(text); exempt != nil {
 		rules.exempt = limit(exempt[1])
 	}
 	return rules, nil
@@ -116,7 +117,7 @@ func (c Client) byPartition(ctx context.Context, me, other ranked, _ string) (st
 	var tiers [2]int
 	var mode string
 	for i, name := range []string{me.partition, other.partition} {
-		if !safeName.MatchString(name) {
+		if !safeName().MatchString(name) {
 			return "", nil
 		}
 		text, err := run(ctx, c.Scontrol, "-o", "show", "partition", name)
@@ -165,7 +166,7 @@ func (c Client) byQOS(ctx context.Context, me, other ranked, clusterMode string)
 
 // Preempt ends a job as Slurm would: what cannot be requeued is cancelled.
 func (c Client) Preempt(ctx context.Context, p Preemption) error {
-	if !singleName.MatchString(p.Name) {
+	if !singleName().MatchString(p.Name) {
 		return fmt.Errorf("preempt job %q: that names no single job", p.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)

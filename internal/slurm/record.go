@@ -5,11 +5,11 @@ package slurm
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
@@ -27,16 +27,16 @@ import (
 // Features and reservations must exist for the job to be accepted, preferred features likewise,
 // which are not trusted all the same.
 var (
-	detailStart = regexp.MustCompile(`\sJOB_GRES=(\S*)`)
-	detailFrom  = regexp.MustCompile(`\s(?:Core|Thread)Spec=\S*$`) // is always printed
-	detailNodes = regexp.MustCompile(`^\s+Nodes=(\S*) CPU_IDs=\S* Mem=\S* GRES=(\S*)`)
-	detailEnd   = regexp.MustCompile(`^\s+MinCPUsNode=`)
-	sharing     = regexp.MustCompile(`^((?:\s(?:MinCPUsNode|MinMemoryCPU|MinMemoryNode|MinTmpDiskNode|MemUpdate|Features|DelayBoot|` +
+	detailStart = pattern.Late(`\sJOB_GRES=(\S*)`)
+	detailFrom  = pattern.Late(`\s(?:Core|Thread)Spec=\S*$`) // is always printed
+	detailNodes = pattern.Late(`^\s+Nodes=(\S*) CPU_IDs=\S* Mem=\S* GRES=(\S*)`)
+	detailEnd   = pattern.Late(`^\s+MinCPUsNode=`)
+	sharing     = pattern.Late(`^((?:\s(?:MinCPUsNode|MinMemoryCPU|MinMemoryNode|MinTmpDiskNode|MemUpdate|Features|DelayBoot|` +
 		`ClusterFeatures|Prefer|Reservation)=\S*)+)\sOverSubscribe=(\S*)(?:\sExclusive=(\S*))?\sContiguous=`)
-	userFeatures = regexp.MustCompile(`\s(?:ClusterFeatures|Prefer)=`)
-	userID       = regexp.MustCompile(`^[^()]*\(([0-9]+)\)$`)
+	userFeatures = pattern.Late(`\s(?:ClusterFeatures|Prefer)=`)
+	userID       = pattern.Late(`^[^()]*\(([0-9]+)\)$`)
 	// Nothing of a user's stands before JobName=.
-	wholeJob = regexp.MustCompile(`^JobId=[0-9]+ (?:ArrayJobId=([0-9]+) ArrayTaskId=(\S+) |HetJobId=([0-9]+) )?`)
+	wholeJob = pattern.Late(`^JobId=[0-9]+ (?:ArrayJobId=([0-9]+) ArrayTaskId=(\S+) |HetJobId=([0-9]+) )?`)
 )
 
 func countRecords(text string) int {
@@ -66,7 +66,7 @@ func parseJob(text string, id uint32) (Job, error) {
 		}
 		return value
 	}
-	user := userID.FindStringSubmatch(field("UserId"))
+	user := userID().FindStringSubmatch(field("UserId"))
 	job.State = field("JobState")
 	restarts, convErr := strconv.Atoi(field("Restarts"))
 	job.Batch = field("BatchFlag") != "0"
@@ -123,7 +123,7 @@ func account(head string) string {
 
 // readWhole finds out what the job is a part of.
 func (j *Job) readWhole(text string) error {
-	found := wholeJob.FindStringSubmatch(text)
+	found := wholeJob().FindStringSubmatch(text)
 	for i, into := range map[int]*uint32{1: &j.ArrayJobID, 3: &j.HetJobID} {
 		if found == nil || found[i] == "" {
 			continue
@@ -144,7 +144,7 @@ func (j *Job) readWhole(text string) error {
 // JOB_GRES= without a gap and end at MinCPUsNode=. A job that holds nothing has none; then all of
 // the text is head. That a user wrote JOB_GRES= shows by what stands before it.
 func (j *Job) readDetail(text string) (head, tail string, err error) {
-	starts := detailStart.FindAllStringSubmatchIndex(text, -1)
+	starts := detailStart().FindAllStringSubmatchIndex(text, -1)
 	if len(starts) == 0 {
 		return text, "", nil
 	}
@@ -153,18 +153,18 @@ func (j *Job) readDetail(text string) (head, tail string, err error) {
 	}
 	start := starts[0]
 	head, tail = text[:start[0]], text[start[1]:]
-	if !detailFrom.MatchString(head) || count(head, "CoreSpec")+count(head, "ThreadSpec") != 1 {
+	if !detailFrom().MatchString(head) || count(head, "CoreSpec")+count(head, "ThreadSpec") != 1 {
 		return "", "", fmt.Errorf("%w: JOB_GRES= is not where Slurm prints it", ErrAmbiguous)
 	}
 	for {
-		match := detailNodes.FindStringSubmatch(tail)
+		match := detailNodes().FindStringSubmatch(tail)
 		if match == nil {
 			break
 		}
 		j.nodes = append(j.nodes, nodeGRES{match[1], match[2]})
 		tail = tail[len(match[0]):]
 	}
-	if !detailEnd.MatchString(tail) {
+	if !detailEnd().MatchString(tail) {
 		return "", "", fmt.Errorf("%w: JOB_GRES= is not followed by what each node gives", ErrAmbiguous)
 	}
 	j.detailed, j.total = true, text[start[2]:start[3]]
@@ -175,8 +175,8 @@ func (j *Job) readDetail(text string) (head, tail string, err error) {
 // from 26.05 on every job of a partition that is not shared has that, and Exclusive= tells
 // (src/common/slurm_protocol_defs.c, get_job_oversubscribe_value).
 func hasWholeNodes(tail string) (bool, error) {
-	found := sharing.FindStringSubmatch(tail)
-	if found == nil || userFeatures.MatchString(found[1]) && count(tail, "OverSubscribe") != 1 {
+	found := sharing().FindStringSubmatch(tail)
+	if found == nil || userFeatures().MatchString(found[1]) && count(tail, "OverSubscribe") != 1 {
 		return false, fmt.Errorf("%w: OverSubscribe= is not where Slurm prints it", ErrAmbiguous)
 	}
 	shared, exclusive := found[2], found[3]

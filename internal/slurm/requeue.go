@@ -7,8 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 )
 
 // Whole is the job that Slurm starts, ends and requeues as one: a component's heterogeneous job, and
@@ -47,7 +48,7 @@ func (c Client) Requeue(ctx context.Context, job Job) error {
 }
 
 // taskNumber is one task of an array, neither a range nor a list of them.
-var taskNumber = regexp.MustCompile(`^[0-9]{1,10}$`)
+var taskNumber = pattern.Late(`^[0-9]{1,10}$`)
 
 // Name names this job to scontrol and no other, a component's heterogeneous job as a whole. A number alone will not do for a task:
 // the one that is split off last keeps the array's id, and that means every task, those that run and
@@ -58,7 +59,7 @@ func (j Job) Name() (string, error) {
 		return "", errors.New("it is not known which job that is")
 	case j.ArrayJobID == 0:
 		return strconv.FormatUint(uint64(j.Whole()), 10), nil
-	case !taskNumber.MatchString(j.ArrayTaskID):
+	case !taskNumber().MatchString(j.ArrayTaskID):
 		return "", fmt.Errorf("it stands for the tasks %q of array %d", j.ArrayTaskID, j.ArrayJobID)
 	}
 	return fmt.Sprintf("%d_%s", j.ArrayJobID, j.ArrayTaskID), nil

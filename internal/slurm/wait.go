@@ -8,12 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 )
 
 // WaitsPrefix begins the AdminComment of a job that waits for room on a GPU. Whoever reads or replaces one knows by it
@@ -218,7 +219,7 @@ func With(list, node string) string {
 }
 
 // features are names that must all be there; anything else that Slurm understands is odd.
-var plainFeatures = regexp.MustCompile(`^(?:\(null\)|[\w.:+-]+(?:[&,][\w.:+-]+)*)$`)
+var plainFeatures = pattern.Late(`^(?:\(null\)|[\w.:+-]+(?:[&,][\w.:+-]+)*)$`)
 
 // readPlace reads where a job may run and how long. Where a text of its owner imitates that, nothing is changed.
 func (j *Job) readPlace(head, tail string) {
@@ -237,14 +238,14 @@ func (j *Job) readPlace(head, tail string) {
 		j.Ends = time.Unix(seconds, 0).UTC()
 	}
 	j.Limit = limit(value("TimeLimit"))
-	if found := sharing.FindString(tail); found != "" {
+	if found := sharing().FindString(tail); found != "" {
 		features := first(found, "Features")
-		j.unclear = j.unclear || !plainFeatures.MatchString(features) || count(found, "Reservation") > 0
+		j.unclear = j.unclear || !plainFeatures().MatchString(features) || count(found, "Reservation") > 0
 		if features != "(null)" {
 			j.features = strings.FieldsFunc(features, func(r rune) bool { return r == '&' || r == ',' })
 		}
 	}
-	if tasks, err := only(head, "NumTasks"); err == nil && (tasksPerTRES.MatchString(head) || tasksPerTRES.MatchString(tail)) {
+	if tasks, err := only(head, "NumTasks"); err == nil && (tasksPerTRES().MatchString(head) || tasksPerTRES().MatchString(tail)) {
 		j.numTasks, _ = strconv.Atoi(tasks)
 	}
 	for _, text := range []string{head, tail} {
@@ -255,13 +256,13 @@ func (j *Job) readPlace(head, tail string) {
 }
 
 // tasksPerTRES is what scontrol shows of a job with --ntasks-per-gpu.
-var tasksPerTRES = regexp.MustCompile(`\sNtasksPerTRES[:=][1-9]`)
+var tasksPerTRES = pattern.Late(`\sNtasksPerTRES[:=][1-9]`)
 
 // limitForm is [days-]hours:minutes:seconds.
-var limitForm = regexp.MustCompile(`^(?:([0-9]{1,6})-)?([0-9]{1,3}):([0-9]{2}):([0-9]{2})$`)
+var limitForm = pattern.Late(`^(?:([0-9]{1,6})-)?([0-9]{1,3}):([0-9]{2}):([0-9]{2})$`)
 
 func limit(text string) (total time.Duration) {
-	found := limitForm.FindStringSubmatch(text)
+	found := limitForm().FindStringSubmatch(text)
 	if found == nil {
 		return 0
 	}

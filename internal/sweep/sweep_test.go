@@ -250,6 +250,25 @@ func TestAJobThatBeginsMeanwhileKeepsWhatItHas(t *testing.T) {
 	}
 }
 
+// A folder that dcgm-exporter reads may have others' files, too.
+func TestTemporariesOfTheJobMapAreTakenAway(t *testing.T) {
+	n := newNode(t)
+	n.Store.JobMap = t.TempDir()
+	for _, name := range []string{".0123456", "0", ".hidden", ".0.prom7"} {
+		n.file(filepath.Join(n.Store.JobMap, name))
+	}
+	n.check(os.WriteFile(filepath.Join(n.Store.JobMap, ".1789"), nil, 0o644)) // somebody writes it now
+	if waiting, err := n.Count(context.Background()); err != nil || waiting.Temporaries != 1 {
+		t.Errorf("counted %+v, %v", waiting, err)
+	}
+	if result := n.sweep(); result.Temporaries != 1 {
+		t.Errorf("swept %+v", result)
+	}
+	if diff := cmp.Diff([]string{".0.prom7", ".1789", ".hidden", "0"}, n.names(n.Store.JobMap)); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
 func TestWhateverWasTakenAwayIsSaid(t *testing.T) {
 	for _, result := range []Result{{Slices: 1}, {Folders: 1}, {Marks: 1}, {Temporaries: 1}, {Slices: 1, Folders: 1}, {Folders: 1, Marks: 1}, {Marks: 1, Temporaries: 1}} {
 		if !result.Any() || !(Waiting{Slices: result.Slices, Folders: result.Folders, Marks: result.Marks, Temporaries: result.Temporaries}).Any() {
@@ -290,8 +309,8 @@ func TestWithoutTheStateOrTheStepsNothingIsTakenAway(t *testing.T) {
 
 func TestWithoutTheLockNothingIsEnded(t *testing.T) {
 	for name, leave := range map[string]func(node){
-		"1":            func(n node) { n.folder(1, 0, "no room") },
-		".1.json.json": func(n node) { n.file(filepath.Join(string(n.Store.Dir), ".1.json.json")) },
+		"1":        func(n node) { n.folder(1, 0, "no room") },
+		".1.json1": func(n node) { n.file(filepath.Join(string(n.Store.Dir), ".1.json1")) },
 	} {
 		n := newNode(t)
 		leave(n)

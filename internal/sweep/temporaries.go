@@ -6,11 +6,11 @@ package sweep
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // temporaries removes what killed writers left. The state and the records that epilogs write are written under
@@ -33,23 +33,10 @@ func (s Sweeper) temporaries(ctx context.Context, before time.Time) (n int, err 
 // oldTemporaries is what Count counts and Sweep takes away.
 func (s Sweeper) oldTemporaries(before time.Time) (paths []string) {
 	for _, dir := range []string{string(s.Store.Dir), s.Store.Dir.Walls(), s.Config.Spool().Usage(), s.Config.Spool().History()} {
-		paths = append(paths, temporariesIn(dir, before)...)
+		paths = append(paths, trusted.Temporaries(dir, before, func(name string) bool { return strings.HasSuffix(name, ".json") })...)
 	}
-	return paths
-}
-
-// temporariesIn are renameio's: .state.json123, .9815.2.json456.
-func temporariesIn(dir string, before time.Time) (paths []string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil
-	}
-	for _, entry := range entries {
-		info, err := entry.Info()
-		if err == nil && info.Mode().IsRegular() && info.ModTime().Before(before) &&
-			strings.HasPrefix(entry.Name(), ".") && strings.Contains(entry.Name(), ".json") {
-			paths = append(paths, filepath.Join(dir, entry.Name()))
-		}
+	if s.Store.JobMap != "" { // whose files are named by a number, and nothing else there is one
+		paths = append(paths, trusted.Temporaries(s.Store.JobMap, before, func(name string) bool { return name == "" })...)
 	}
 	return paths
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -19,9 +20,10 @@ type File struct {
 	path  string
 	run   Run
 	gid   int
-	lines lines
+	head  head
 	count int   // of lines
-	at    int   // where in the text the newest look begins
+	at    int64 // where in the file the newest look begins
+	end   int64 // and where it ends
 	last  *Look // the newest; nil: none
 	prior *Look // the one before it
 }
@@ -29,26 +31,34 @@ type File struct {
 // Open reads as much of a file as a sampler has to know. One that is not there, or of an earlier run, is empty.
 func Open(path string, run Run, gid uint32) (*File, error) {
 	f := &File{path: path, run: run, gid: int(gid)}
-	found, err := readLines(path, run)
+	err := trusted.Look(path, maxBytes, f.take)
 	if isNone(err) {
 		return f, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open timeline: %w", err)
 	}
-	f.lines, f.count = found, bytes.Count(found.text, []byte("\n"))
+	return f, nil
+}
+
+func (f *File) take(data []byte) error {
+	found, err := linesOf(data, f.path, f.run)
+	if err != nil {
+		return err
+	}
+	f.head, f.end, f.count = found.head, found.begin+int64(len(found.text)), bytes.Count(found.text, []byte("\n"))
 	for end := len(found.text); end > 0 && f.prior == nil; {
 		begin := bytes.LastIndexByte(found.text[:end-1], '\n') + 1
-		look, ok := parseLook(found.text[begin:end], run.Slices)
+		look, ok := parseLook(found.text[begin:end], f.run.Slices)
 		switch {
 		case ok && f.last == nil:
-			f.last, f.at = &look, begin
+			f.last, f.at = &look, found.begin+int64(begin)
 		case ok:
 			f.prior = &look
 		}
 		end = begin
 	}
-	return f, nil
+	return nil
 }
 
 // Last is the newest look, if there is one.
@@ -66,20 +76,20 @@ func (f *File) Add(look Look) error {
 		return fmt.Errorf("write timeline %s: a look at %d slices, of %d", f.path, len(look.Slices), f.run.Slices)
 	case f.last == nil:
 		return f.rewrite(everyS, []Look{look})
-	case f.prior != nil && f.last.AtUnixS-f.prior.AtUnixS < f.lines.head.EveryS-slackS:
+	case f.prior != nil && f.last.AtUnixS-f.prior.AtUnixS < f.head.EveryS-slackS:
 		return f.put(f.at, merge(*f.last, look))
 	case f.count >= maxKept:
 		all, err := Read(f.path, f.run)
 		if err != nil {
 			return fmt.Errorf("write timeline: %w", err)
 		}
-		return f.rewrite(f.lines.head.EveryS*2, append(fold(all.looks), look))
+		return f.rewrite(f.head.EveryS*2, append(fold(all.looks), look))
 	}
-	return f.put(len(f.lines.text), look)
+	return f.put(f.end, look)
 }
 
 // put writes a line at a place of the text, behind which nothing stays. It is one write, so that whoever dies, dies before or after it.
-func (f *File) put(at int, look Look) error {
+func (f *File) put(at int64, look Look) error {
 	line, err := json.Marshal(look)
 	if err != nil {
 		return fmt.Errorf("write timeline %s: %w", f.path, err)
@@ -88,14 +98,15 @@ func (f *File) put(at int, look Look) error {
 	if err != nil {
 		return fmt.Errorf("write timeline: %w", &os.PathError{Op: "open", Path: f.path, Err: err})
 	}
-	file := os.NewFile(uintptr(fd), f.path)
-	defer file.Close()
-	begin := f.lines.begin + int64(at)
-	if _, err := file.WriteAt(append(line, '\n'), begin); err != nil {
-		return fmt.Errorf("write timeline: %w", err)
+	defer unix.Close(fd)
+	line = append(line, '\n')
+	if n, err := unix.Pwrite(fd, line, at); err != nil {
+		return fmt.Errorf("write timeline: %w", &os.PathError{Op: "write", Path: f.path, Err: err})
+	} else if n < len(line) {
+		return fmt.Errorf("write timeline: %w", &os.PathError{Op: "write", Path: f.path, Err: io.ErrShortWrite})
 	}
-	if err := file.Truncate(begin + int64(len(line)) + 1); err != nil {
-		return fmt.Errorf("write timeline: %w", err)
+	if err := unix.Ftruncate(fd, at+int64(len(line))); err != nil {
+		return fmt.Errorf("write timeline: %w", &os.PathError{Op: "truncate", Path: f.path, Err: err})
 	}
 	return nil
 }

@@ -81,17 +81,17 @@ type History struct {
 
 // Read reads what is whole of a file. There is none: fs.ErrNotExist.
 func Read(path string, run Run) (History, error) {
-	lines, err := readLines(path, run)
-	if err != nil {
-		return History{}, err
-	}
 	var h History
-	for line := range bytes.Lines(lines.text) {
-		if look, ok := parseLook(line, run.Slices); ok {
-			h.looks = append(h.looks, look)
+	err := trusted.Look(path, maxBytes, func(data []byte) error {
+		lines, err := linesOf(data, path, run)
+		for line := range bytes.Lines(lines.text) {
+			if look, ok := parseLook(line, run.Slices); ok {
+				h.looks = append(h.looks, look)
+			}
 		}
-	}
-	return h, nil
+		return err
+	})
+	return h, err
 }
 
 // lines are the looks of a file, as text: complete lines without the first.
@@ -101,11 +101,7 @@ type lines struct {
 	begin int64 // where in the file they begin
 }
 
-func readLines(path string, run Run) (lines, error) {
-	data, err := trusted.ReadFile(path, maxBytes)
-	if err != nil {
-		return lines{}, err
-	}
+func linesOf(data []byte, path string, run Run) (lines, error) {
 	first, rest, _ := bytes.Cut(data, []byte("\n"))
 	var h head
 	if err := json.Unmarshal(first, &h); err != nil {

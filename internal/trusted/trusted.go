@@ -12,6 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -21,7 +25,24 @@ import (
 var ErrUntrusted = errors.New("file is not trusted")
 
 // ReadFile returns the content of a trusted file of at most maxBytes. A missing file is fs.ErrNotExist.
-func ReadFile(path string, maxBytes int64) ([]byte, error) {
+func ReadFile(path string, maxBytes int64) ([]byte, error) { return readInto(nil, path, maxBytes) }
+
+// buffers are for Look.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// Look is ReadFile for who keeps nothing of the content beyond the call of look. Who looks at many files has their memory once.
+func Look(path string, maxBytes int64, look func(content []byte) error) error {
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	content, err := readInto(*buffer, path, maxBytes)
+	if err != nil {
+		return err
+	}
+	*buffer = content
+	return look(content)
+}
+
+func readInto(buffer []byte, path string, maxBytes int64) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
 		return nil, fmt.Errorf("read %s: %w: it is a symbolic link", path, ErrUntrusted)
@@ -29,7 +50,7 @@ func ReadFile(path string, maxBytes int64) ([]byte, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	return content(fd, path, maxBytes)
+	return content(fd, buffer, path, maxBytes)
 }
 
 // ReadForeign is ReadFile of a file of exactly this size in a tree that its user may have made, as another process's root
@@ -52,7 +73,7 @@ func ReadForeign(path string, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	return content(fd, path, size)
+	return content(fd, nil, path, size)
 }
 
 // check says how large a trusted file is.
@@ -74,13 +95,13 @@ func check(fd int, path string) (size int64, err error) {
 }
 
 // content takes over the descriptor. It reads without package os, whose poller would have to be told of every file.
-func content(fd int, path string, maxBytes int64) ([]byte, error) {
+func content(fd int, buffer []byte, path string, maxBytes int64) ([]byte, error) {
 	defer unix.Close(fd)
 	size, err := check(fd, path)
 	if err != nil {
 		return nil, err
 	}
-	content := make([]byte, 0, min(size, maxBytes)+bytes.MinRead) // so it need not grow
+	content := slices.Grow(buffer[:0], int(min(size, maxBytes))+bytes.MinRead) // so it need not grow again
 	for {
 		content = slices.Grow(content, 1)
 		n, err := unix.Read(fd, content[len(content):cap(content)])
@@ -98,6 +119,31 @@ func content(fd int, path string, maxBytes int64) ([]byte, error) {
 			return content, nil
 		}
 	}
+}
+
+// Temporaries are what killed writers of a folder's files have left there: regular files of who runs this that are older, and of whose target
+// isTarget says that WriteFile writes it.
+func Temporaries(folder string, before time.Time, isTarget func(name string) bool) (paths []string) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil
+	}
+	for _, entry := range entries {
+		// renameio's: a point, the name, and a random number.
+		hidden, isHidden := strings.CutPrefix(entry.Name(), ".")
+		target := strings.TrimRight(hidden, "0123456789")
+		if !isHidden || target == hidden || !isTarget(target) {
+			continue
+		}
+		info, err := entry.Info()
+		if err != nil || !info.Mode().IsRegular() || !info.ModTime().Before(before) {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
+			paths = append(paths, filepath.Join(folder, entry.Name()))
+		}
+	}
+	return paths
 }
 
 // WriteFile replaces a file in one step by one of this mode, whatever stood there and whatever the umask is.

@@ -8,6 +8,7 @@
 #include "driver/device.h"
 #include "gate/gate.h"
 #include "time/history.h"
+#include "time/samples.h"
 
 #include <sys/mman.h>
 #include <time.h>
@@ -61,7 +62,24 @@ unsigned int vgpu_usage_keep_infos(struct vgpu_process *p, nvmlProcessUtilizatio
 static void add_percent(unsigned int *sum, unsigned int percent)
 {
 	if (percent <= 100)
-		*sum = *sum + percent < 100 ? *sum + percent : 100;
+		*sum += percent; /* of VGPU_LISTED at most */
+}
+
+static unsigned int mean_of(unsigned int sum, unsigned int samples)
+{
+	unsigned int percent = (sum + samples / 2) / samples;
+
+	return percent < 100 ? percent : 100;
+}
+
+/* Makes means of sums. */
+static void divide(struct vgpu_usage *usage, unsigned int samples)
+{
+	unsigned int *const sums[] = {&usage->sm,      &usage->memory, &usage->encoder,
+				      &usage->decoder, &usage->jpeg,   &usage->optical_flow};
+
+	for (unsigned int i = 0; i < sizeof(sums) / sizeof(sums[0]); i++)
+		*sums[i] = mean_of(*sums[i], samples);
 }
 
 /* What both functions tell. */
@@ -73,7 +91,15 @@ static void add_percent(unsigned int *sum, unsigned int percent)
 		add_percent(&(usage)->decoder, (one).decUtil);   \
 	} while (0)
 
-/* Both: the driver's result, and the sums when it is a success. */
+static unsigned long long real_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (unsigned long long)now.tv_sec * 1000000u + (unsigned long long)now.tv_nsec / 1000u;
+}
+
+/* Both: the driver's result, and what the job's processes had together when it is a success. */
 static nvmlReturn_t ask_infos(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last,
 			      struct vgpu_usage *usage)
 {
@@ -97,8 +123,40 @@ static nvmlReturn_t ask_infos(struct vgpu_process *p, nvmlDevice_t device, unsig
 		add_percent(&usage->jpeg, all.procUtilArray[i].jpgUtil);
 		add_percent(&usage->optical_flow, all.procUtilArray[i].ofaUtil);
 	}
+	divide(usage, 1);
 	vgpu_listed_drop(all.procUtilArray, sizeof(*all.procUtilArray));
 	return result;
+}
+
+/* Whether some process has several entries: then each entry is a sample, and otherwise a process's mean. */
+static bool has_single_samples(const nvmlProcessUtilizationSample_t *list, unsigned int count)
+{
+	for (unsigned int i = 1; i < count; i++) {
+		for (unsigned int k = 0; k < i; k++) {
+			if (list[i].pid == list[k].pid)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Over how many samples the percents of a list are to be spread. */
+static unsigned int samples_of(const nvmlProcessUtilizationSample_t *list, unsigned int count,
+			       unsigned long long last)
+{
+	unsigned int samples = 1;
+	uint64_t *ends;
+
+	if (!has_single_samples(list, count))
+		return samples;
+	ends = vgpu_listed_take(sizeof(*ends));
+	if (ends == NULL)
+		return count;
+	for (unsigned int i = 0; i < count; i++)
+		ends[i] = list[i].timeStamp;
+	samples = vgpu_samples_taken(ends, count, last, real_us());
+	vgpu_listed_drop(ends, sizeof(*ends));
+	return samples;
 }
 
 static nvmlReturn_t ask_samples(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last,
@@ -106,7 +164,7 @@ static nvmlReturn_t ask_samples(struct vgpu_process *p, nvmlDevice_t device, uns
 {
 	vgpu_fn_nvmlDeviceGetProcessUtilization *ask = VGPU_REAL(nvmlDeviceGetProcessUtilization);
 	unsigned int count = VGPU_LISTED;
-	unsigned int own = 0;
+	unsigned int own = 0, samples = 1;
 	nvmlProcessUtilizationSample_t *list;
 	nvmlReturn_t result;
 
@@ -116,21 +174,17 @@ static nvmlReturn_t ask_samples(struct vgpu_process *p, nvmlDevice_t device, uns
 	if (list == NULL)
 		return NVML_ERROR_UNKNOWN;
 	result = ask(device, list, &count, last);
-	if (result == NVML_SUCCESS)
+	if (result == NVML_SUCCESS) {
+		count = count < VGPU_LISTED ? count : VGPU_LISTED;
+		samples = samples_of(list, count, last);
 		own = vgpu_usage_keep_samples(p, list, count);
+	}
 	for (unsigned int i = 0; i < own; i++)
 		SUM(usage, list[i]);
+	divide(usage, samples);
 	usage->jpeg = usage->optical_flow = UINT32_MAX;
 	vgpu_listed_drop(list, sizeof(*list));
 	return result;
-}
-
-static unsigned long long real_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (unsigned long long)now.tv_sec * 1000000u + (unsigned long long)now.tv_nsec / 1000u;
 }
 
 /* Where launches pass the gate, what they took is known better than the driver tells. */

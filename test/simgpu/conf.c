@@ -207,8 +207,8 @@ static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 		conf->straddle = n != 0;
 	else if (strcmp(key, "pitch_bytes") == 0 && parse_number(value, 1, 4096, &n))
 		conf->pitch_bytes = (unsigned)n;
-	else if (strcmp(key, "usage_by_process") == 0 && parse_number(value, 0, 1, &n))
-		conf->no_usage_by_process = n == 0;
+	else if (strcmp(key, "usage_by_process") == 0 && parse_number(value, 0, 2, &n))
+		conf->no_usage_by_process = n == 0, conf->only_samples_by_process = n == 2;
 	else if (strcmp(key, "mig_attributes") == 0 && parse_number(value, 0, 1, &n))
 		conf->mig_attributes = n != 0;
 	else if (strcmp(key, "memory_limits") == 0 && parse_number(value, 0, 1, &n))

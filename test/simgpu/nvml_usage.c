@@ -164,7 +164,7 @@ nvmlReturn_t sim_nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
 		return NVML_ERROR_INVALID_ARGUMENT;
 	if (info->version != NVML_STRUCT_V1(*info))
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-	if (sim_conf.no_usage_by_process)
+	if (sim_conf.no_usage_by_process || sim_conf.only_samples_by_process)
 		return NVML_ERROR_NOT_SUPPORTED;
 	if (info->procUtilArray == NULL || info->processSamplesCount < SAMPLES) {
 		info->processSamplesCount = SAMPLES;

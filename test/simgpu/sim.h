@@ -68,6 +68,7 @@ struct sim_conf {
 	bool straddle;	      /* small blocks lie across two granules */
 	unsigned pitch_bytes; /* what rows are padded to */
 	bool no_usage_by_process;
+	bool only_samples_by_process; /* and no mean of each */
 	bool mig_attributes;
 	bool memory_limits; /* of cgroups */
 	int sessions; /* one of enum sim_sessions */

@@ -169,6 +169,28 @@ static void without_numbers_by_process_the_drivers_stand(void)
 	end_jobs();
 }
 
+static void single_samples_are_no_sum(void)
+{
+	nvmlProcessUtilizationSample_t sample[80];
+	nvmlUtilization_t rates = {0};
+	unsigned int count = 0;
+
+	gpus(0);
+	add_to_conf("usage_by_process=2");
+	two_jobs_here("20", "0");
+	/* So many that their sum is far above what the job had. */
+	for (int tries = 0; tries < 400 && count < 8; tries++) {
+		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+		count = 80;
+		if (nvmlDeviceGetProcessUtilization(gpu0(), sample, &count, 0) != NVML_SUCCESS)
+			count = 0;
+	}
+	CHECK(count >= 8);
+	CHECK_IS(nvmlDeviceGetUtilizationRates(gpu0(), &rates), NVML_SUCCESS);
+	CHECK_WITHIN(rates.gpu, 1, 40);
+	end_jobs();
+}
+
 static const char *smi(const char *arguments)
 {
 	static char out[8192];
@@ -318,6 +340,7 @@ int main(int argc, char **argv)
 	CASE(details_accounting_and_names_are_of_own_processes);
 	CASE(utilisation_is_that_of_own_processes);
 	CASE(without_numbers_by_process_the_drivers_stand);
+	CASE(single_samples_are_no_sum);
 	CASE(nvidia_smi_lists_no_other_tenant);
 	CASE(a_private_table_that_is_not_known_is_the_drivers);
 	CASE_OF_TIME(nvidia_smi_shows_the_share_that_is_used);
