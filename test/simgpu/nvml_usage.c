@@ -114,16 +114,56 @@ static const unsigned *booked_on(nvmlDevice_t device, uint64_t bucket, const uns
 	}
 }
 
-/* As an H100 tells it: an entry for each sample, which books all that the device was busy on one process, in
- * whole percent less a rest. Of who has ended nothing is told, and nothing of a time in which nobody was at
- * work. */
+/* As an H100 has told it: an entry for each sample, which books all that the device was busy on one process,
+ * in whole percent less a rest. Nothing is told of who has ended, nor of a time in which nobody was at work. */
+static unsigned each_sample(nvmlDevice_t device, const struct window *window,
+			    nvmlProcessUtilizationSample_t list[SAMPLES])
+{
+	static __thread unsigned pid[SIM_MAX_PROCS];
+	unsigned users = ml_users(device, pid, SIM_MAX_PROCS), n = 0;
+
+	for (uint64_t b = window->first; b < window->end; b++) {
+		const unsigned *who = booked_on(device, b, pid, users);
+		unsigned percent = (unsigned)(sim_time_bucket(device->device, b, 0) * 100 / SIM_BUCKET_NS);
+
+		if (who != NULL)
+			list[n++] = (nvmlProcessUtilizationSample_t){ .pid = *who,
+								      .timeStamp = stamp(window, b),
+								      .smUtil = percent,
+								      .encUtil = percent,
+								      .decUtil = percent };
+	}
+	return n;
+}
+
+/* As an H200 tells it, and NVML's reference: of each process the mean of its samples, with the last one's
+ * time. */
+static unsigned means(const struct window *window, nvmlProcessUtilizationSample_t list[SAMPLES],
+		      unsigned entries)
+{
+	unsigned processes = 0, all = (unsigned)(window->end - window->first);
+
+	for (unsigned i = 0, k; i < entries; i++) {
+		nvmlProcessUtilizationSample_t one = list[i];
+
+		for (k = 0; k < processes && list[k].pid != one.pid; k++)
+			;
+		if (k == processes)
+			list[processes++] = (nvmlProcessUtilizationSample_t){ .pid = one.pid };
+		list[k].smUtil += one.smUtil;
+		list[k].timeStamp = one.timeStamp;
+	}
+	for (unsigned k = 0; k < processes; k++)
+		list[k].smUtil = list[k].encUtil = list[k].decUtil = list[k].smUtil / all;
+	return processes;
+}
+
 nvmlReturn_t sim_nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *list,
 						 unsigned int *count, unsigned long long last)
 {
-	static __thread unsigned pid[SIM_MAX_PROCS];
 	const struct sim_device_conf *conf;
 	struct window window = window_since(last);
-	unsigned users, n = 0;
+	unsigned n;
 
 	NEED(ml_device(device, &conf));
 	if (count == NULL)
@@ -134,21 +174,10 @@ nvmlReturn_t sim_nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProces
 		*count = SAMPLES;
 		return NVML_ERROR_INSUFFICIENT_SIZE;
 	}
-	users = ml_users(device, pid, SIM_MAX_PROCS);
-	for (uint64_t b = window.first; b < window.end; b++) {
-		const unsigned *who = booked_on(device, b, pid, users);
-		unsigned percent = (unsigned)(sim_time_bucket(device->device, b, 0) * 100 / SIM_BUCKET_NS);
-
-		if (who != NULL)
-			list[n++] = (nvmlProcessUtilizationSample_t){ .pid = *who,
-								      .timeStamp = stamp(&window, b),
-								      .smUtil = percent,
-								      .encUtil = percent,
-								      .decUtil = percent };
-	}
+	n = each_sample(device, &window, list);
 	if (n == 0)
 		return NVML_ERROR_NOT_FOUND;
-	*count = n;
+	*count = sim_conf.only_samples_by_process ? n : means(&window, list, n);
 	return NVML_SUCCESS;
 }
 

@@ -113,10 +113,9 @@ TEST(utilisation_is_told_by_process_and_over_time)
 	TRUE(most > 50 && most <= 100);
 	count = 80;
 	OK(nvmlDeviceGetProcessUtilization(device, sample, &count, 0));
-	for (unsigned i = 0; i < count; i++) {
-		EQ(sample[i].pid, peer[0].pid);
-		TRUE(sample[i].smUtil <= 100 && (i == 0 || sample[i].timeStamp > sample[i - 1].timeStamp));
-	}
+	EQ(count, 1); /* a mean */
+	EQ(sample[0].pid, peer[0].pid);
+	TRUE(sample[0].smUtil <= 100 && sample[0].timeStamp > 0);
 	EQ(nvmlDeviceGetProcessesUtilizationInfo(device, &infos), NVML_ERROR_INSUFFICIENT_SIZE);
 	EQ(infos.processSamplesCount, 72);
 	OK(nvmlDeviceGetProcessesUtilizationInfo(device, &infos));
