@@ -22,7 +22,7 @@ import (
 // have changed places, so that who takes one layout for the other goes by wrong numbers.
 var otherLayout = map[string][][2]string{
 	"interposer/api/layout.h": {
-		{"VGPU_LAYOUT_VERSION ", "VGPU_LAYOUT_VERSION 1u + "}, {"VGPU_TURNS_VERSION ", "VGPU_TURNS_VERSION 1u + "},
+		{"#define VGPU_LAYOUT_VERSION ", "#define VGPU_LAYOUT_VERSION 1u + "}, {"#define VGPU_TURNS_VERSION ", "#define VGPU_TURNS_VERSION 1u + "},
 		{"\tuint64_t step_mem_bytes;", "\tuint64_t device_mem_bytes;"}, {"\tuint64_t device_mem_bytes;    /* the whole", "\tuint64_t step_mem_bytes;    /* the whole"},
 		{"\tuint64_t used_bytes[VGPU_MAX_DEVICES];\n\tuint64_t image;", "\tuint64_t may_take_bytes[VGPU_MAX_DEVICES];\n\tuint64_t image;"},
 		{"\tuint64_t may_take_bytes[VGPU_MAX_DEVICES];\n};", "\tuint64_t used_bytes[VGPU_MAX_DEVICES];\n};"},
