@@ -66,12 +66,14 @@ struct board_name {
 
 static struct board_name board_name(uint32_t device)
 {
-	struct board_name name;
+	struct board_name name = {""};
 
 	snprintf(name.text, sizeof(name.text), "%.*s", VGPU_UUID_BYTES - 1,
 		 vgpu_pages.limits->device[device].uuid);
-	if (strchr(name.text, '/') != NULL)
-		name.text[0] = '\0';
+	for (size_t i = 0; i < sizeof(name.text); i++) {
+		if (name.text[i] == '/')
+			name.text[0] = '\0';
+	}
 	return name;
 }
 
