@@ -39,7 +39,8 @@ command_epilog := vgpu-epilog
 command_gres := vgpu-gres
 command_ctl := vgpuctl
 command_draw := vgpu-draw
-COMMANDS := $(foreach d,prolog epilog gres ctl draw,$(if $(wildcard $(d)/main.go),$(command_$(d))))
+command_layout := vgpu-layout
+COMMANDS := $(foreach d,prolog epilog gres ctl draw layout,$(if $(wildcard $(d)/main.go),$(command_$(d))))
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -75,7 +76,7 @@ $(BUILD)/$(command_$(1)): FORCE
 	@mkdir -p $$(@D)
 	$$(GOBUILD) -o $$@ ./$(1)
 endef
-$(foreach d,prolog epilog gres ctl draw,$(eval $(call go_command,$(d))))
+$(foreach d,prolog epilog gres ctl draw layout,$(eval $(call go_command,$(d))))
 
 define completions
 $(BUILD)/completions/bash/$(1) $(BUILD)/completions/zsh/_$(1) $(BUILD)/completions/fish/$(1).fish: $(BUILD)/$(1)
@@ -190,7 +191,7 @@ INSTALL ?= install
 share := $(datadir)/slurm-vgpu
 put = $(foreach file,$(3),$(1)|$(file)|$(2)/$(notdir $(file)))
 INSTALLED = \
-	$(call put,0755,$(libdir)/slurm-vgpu,$(BUILD)/vgpu-prolog $(BUILD)/vgpu-epilog $(BUILD)/vgpu-draw $(BUILD)/libslurm-vgpu.so $(GUARDS)) \
+	$(call put,0755,$(libdir)/slurm-vgpu,$(BUILD)/vgpu-prolog $(BUILD)/vgpu-epilog $(BUILD)/vgpu-draw $(BUILD)/vgpu-layout $(BUILD)/libslurm-vgpu.so $(GUARDS)) \
 	$(call put,0755,$(SLURM_PLUGINDIR),$(BUILD)/spank_vgpu.so) \
 	$(call put,0755,$(bindir),$(BUILD)/vgpuctl) \
 	$(call put,0755,$(sbindir),$(BUILD)/vgpu-gres) \

@@ -27,8 +27,8 @@ func (d *doctor) turns() {
 		if jobs[s.Job] {
 			continue
 		}
-		if g, err := grant.Read(dir.Grant(s.Job)); err == nil && g.Whole {
-			continue // it runs without the library
+		if g, err := grant.Read(dir.Grant(s.Job)); err == nil && (g.Whole || g.TurnsLayout != 0 && g.TurnsLayout != ledger.TurnsVersion) {
+			continue // it runs without the library, or with one of another release
 		}
 		jobs[s.Job] = true
 		if err := ledger.CheckClaims(dir.Claims(s.Job), s.UID); err != nil {

@@ -189,7 +189,7 @@ func (l *looker) usedBy(g grant.Grant) usedOf {
 		used.devices, used.sampled = totals.Devices, usage.Newest(l.cfg.Run(), g)
 	}
 	if l.steps {
-		if page, err := ledger.Read(l.cfg.Run().Ledger(g.Job), g.Job, g.Bounds()); err == nil {
+		if page, err := g.Pages().Read(l.cfg.Run().Ledger(g.Job), g.Job, g.Bounds()); err == nil {
 			used.steps = page.Steps
 		}
 	}

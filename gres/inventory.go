@@ -18,6 +18,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/kept"
 )
 
 func inventoryCommand(o *options) *cobra.Command {
@@ -61,6 +62,7 @@ not supported yet.`,
 				if err := inventory.Write(cfg.Run().Inventory(), inv); err != nil {
 					return err
 				}
+				prepareBuilds(command.ErrOrStderr(), cfg)
 			}
 			out := command.OutOrStdout()
 			if asJSON {
@@ -133,4 +135,11 @@ func dash(text string) string {
 		return "-"
 	}
 	return text
+}
+
+// prepareBuilds is for as early as can be: what is mounted later may not be seen where a job's mount namespace was made before.
+func prepareBuilds(say io.Writer, cfg config.Config) {
+	if err := kept.Prepare(cfg.Run()); err != nil {
+		fmt.Fprintln(say, "vgpu-gres: upgrades will change the library of running jobs:", err)
+	}
 }

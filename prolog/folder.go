@@ -77,7 +77,7 @@ func (p *prolog) leaveCommand() error {
 	if err != nil {
 		return err
 	}
-	command := grant.PrologCommand{Argv: append([]string{program}, os.Args[1:]...), Env: []string{}}
+	command := grant.PrologCommand{Argv: append([]string{program}, arguments()...), Env: []string{}}
 	for _, name := range []string{"SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURMD_NODENAME"} {
 		if value := os.Getenv(name); value != "" {
 			command.Env = append(command.Env, name+"="+value)

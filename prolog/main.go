@@ -32,6 +32,7 @@ type options struct {
 	selfDir     string
 	preloadFile string
 	gresTool    string
+	again       int // how often the prolog was started again
 }
 
 func main() { os.Exit(command(os.Args[1:])) }
@@ -43,8 +44,9 @@ func command(args []string) int {
 	flags.StringVar(&opts.selfDir, "self-dir", rundir.Self, "folder on which a task's own step folder is bound")
 	flags.StringVar(&opts.preloadFile, "preload-file", "/etc/ld.so.preload", "file over which a task's own is bound")
 	flags.StringVar(&opts.gresTool, "gres-tool", "", "vgpu-gres, when it is not beside this program")
+	flags.IntVar(&opts.again, "again", 0, "how often it was started again")
 	showVersion := flags.Bool("version", false, "print the version and exit")
-	for _, name := range []string{"self-dir", "preload-file", "gres-tool"} {
+	for _, name := range []string{"self-dir", "preload-file", "gres-tool", "again"} {
 		if err := flags.MarkHidden(name); err != nil {
 			panic(err) // a flag named here is not one of those above
 		}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -119,6 +120,11 @@ func setup(env *testscript.Env, epilog string) error {
 	env.Defer(func() { privatemounts.Clear(work) })
 	env.Setenv("PATH", filepath.Join(work, "bin")+":"+env.Getenv("PATH"))
 	env.Setenv("SLURMD_NODENAME", "n1")
+	interposer, err := filepath.Abs("../interposer")
+	if err != nil {
+		return err
+	}
+	env.Setenv("INTERPOSER", interposer)
 	env.Setenv("SLURM_JOB_UID", strconv.Itoa(os.Getuid()))
 	env.Setenv("SLURM_JOB_GID", strconv.Itoa(os.Getgid()))
 	env.Setenv("SLURM_JOB_RESTART_COUNT", "0")
@@ -136,7 +142,7 @@ func TestScripts(t *testing.T) {
 		Condition: condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"inventory": cmdInventory, "job": cmdJob, "slices": cmdSlices, "prologs": cmdPrologs, "crash": cmdCrash, "count": cmdCount, "age": cmdAge,
-			"step": cmdStep, "board": cmdBoard, "mounted": cmdMounted, "tmpfs": cmdTmpfs, "fill": cmdFill,
+			"step": cmdStep, "board": cmdBoard, "mounted": cmdMounted, "tmpfs": cmdTmpfs, "build": cmdBuild, "fill": cmdFill,
 		},
 	})
 }
@@ -301,6 +307,16 @@ func cmdStep(ts *testscript.TestScript, _ bool, args []string) {
 	listener, err := net.Listen("unix", ts.MkAbs("slurmd/n1_"+args[0]+".4294967292"))
 	ts.Check(err)
 	ts.Defer(func() { listener.Close() })
+}
+
+// cmdBuild makes what a build has of files that can be asked for its layout: build FOLDER.
+func cmdBuild(ts *testscript.TestScript, _ bool, args []string) {
+	folder := ts.MkAbs(args[0])
+	for _, name := range grant.BuildFiles() {
+		ts.Check(os.WriteFile(filepath.Join(folder, name), fmt.Appendf(nil, "#!/bin/sh\necho '{\"Version\": %d}'\n", ledger.LayoutVersion), 0o755))
+	}
+	ts.Check(ts.Exec("cc", "-shared", "-fPIC", "-I"+ts.Getenv("INTERPOSER"), "-o", filepath.Join(folder, grant.LibraryFile),
+		filepath.Join(ts.Getenv("INTERPOSER"), "api", "layout.c")))
 }
 
 // cmdTmpfs mounts a small file system on the run directory, which must be empty: tmpfs OPTIONS.

@@ -38,6 +38,11 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 	if err := p.prepareIsolation(); err != nil {
 		return p.refuse(ctx, g, "the node cannot isolate jobs: "+err.Error(), nil)
 	}
+	if !g.Whole {
+		if g, err = p.keep(ctx, g); err != nil {
+			return p.refuse(ctx, g, "the node cannot start jobs: "+err.Error(), &told)
+		}
+	}
 	if p.files != nil {
 		return p.refuse(ctx, g, "the GPUs' device files cannot be kept closed: "+p.files.Error(), &told)
 	}
@@ -60,7 +65,7 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 	if g.Whole {
 		want.GPU = knownTypes(want.GPU, inventory)
 	} else if g.IsStrict() {
-		g.Guards = p.guards()
+		g.Guards = p.guards(g.Library)
 	}
 	refusal, err := p.tryPlace(ctx, g, want, inventory)
 	if err != nil || refusal == nil {
@@ -70,14 +75,14 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 }
 
 // guards are those over what programs of this node load as the driver at this moment.
-func (p *prolog) guards() []grant.Guard {
+func (p *prolog) guards(library string) []grant.Guard {
 	libraries, err := driver.Find(driver.Cache)
 	if err != nil { // a file that is not root's alone costs the node nothing but its guard
 		p.log.Warn("the driver's libraries are not all guarded", "reason", err)
 	} else if len(libraries) == 0 { // ldconfig has not run since the driver came
 		p.log.Warn("the driver's libraries are not guarded", "reason", "the dynamic linker knows none: run ldconfig")
 	}
-	return grant.Guards(p.cfg.Library, libraries, p.cfg.OtherAPIs == config.OtherOpen)
+	return grant.Guards(library, libraries, p.cfg.OtherAPIs == config.OtherOpen)
 }
 
 // wanted is what the job is to hold here, and its grant with what it asked for.
@@ -183,7 +188,7 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 			return refusal, tx.Slices(), tx.Commit()
 		}
 		for _, s := range placed {
-			own = append(own, state.Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since,
+			own = append(own, state.Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since, Turns: g.TurnsLayout,
 				Elastic: g.Policy == request.PolicyElastic, Ends: timeOf(want.Ends), Slice: s})
 		}
 		tx.Put(g.Job, own)

@@ -37,7 +37,7 @@ func (a *account) take(w Watcher, job uint32) error {
 	if g.Whole {
 		return nil
 	}
-	slots, err := ledger.ReadSlots(w.Run.Ledger(job), job, len(g.Slices))
+	slots, err := g.Pages().ReadSlots(w.Run.Ledger(job), job, len(g.Slices))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

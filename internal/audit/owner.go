@@ -201,8 +201,8 @@ func (k known) ofCgroup(dir string) (job uint32, ok bool) {
 
 // pageJob is for strict isolation: the step's folder is bound in the mount namespace of the task.
 func pageJob(dir string) (uint32, bool) {
-	limits, err := ledger.ReadForeignLimits(filepath.Join(dir, "root", rundir.Self, ledger.LimitsFile))
-	return limits.Job, err == nil
+	job, err := ledger.ReadForeignJob(filepath.Join(dir, "root", rundir.Self, ledger.LimitsFile))
+	return job, err == nil
 }
 
 // environmentJob is for preload isolation.

@@ -66,5 +66,5 @@ func (g Grant) changeStep(folder string) error {
 	for i, s := range g.Slices {
 		limits.Devices = append(limits.Devices, g.clampSlice(i, s, own).limits())
 	}
-	return ledger.ChangeLimits(filepath.Join(folder, ledger.LimitsFile), limits)
+	return g.Pages().ChangeLimits(filepath.Join(folder, ledger.LimitsFile), limits)
 }

@@ -5,6 +5,7 @@ package grant
 
 import (
 	"path/filepath"
+	"slices"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
@@ -26,6 +27,16 @@ type Guard struct {
 var guardOf = map[string]struct{ file, behind string }{
 	device.LibraryCUDA: {"libcuda-guard.so", "libcuda-slurm-vgpu.so"},
 	device.LibraryNVML: {"libnvidia-ml-guard.so", "libnvidia-ml-slurm-vgpu.so"},
+}
+
+// BuildFiles are the names of what a build loads into jobs, and of what reads their pages. They stand beside each other.
+func BuildFiles() []string {
+	names := []string{LibraryFile, closedFile, LayoutProgram}
+	for _, guard := range guardOf {
+		names = append(names, guard.file)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Guards are those over the driver's libraries, in the dynamic linker's order: the first file of a name is what stands

@@ -57,7 +57,7 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 			return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 		}
 		defer unlock() // when the limits stand there for the next step to see
-		if own, err = g.withinGRES(own, *given, usersOfSlices(dir, g.Job, stepName)); err != nil {
+		if own, err = g.withinGRES(own, *given, g.usersOfSlices(dir, stepName)); err != nil {
 			return Step{}, err
 		}
 		narrowed = g.clamp(own)
@@ -71,7 +71,7 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 	}
 	limits := g.limits(step, stepName, narrowed, policy)
 	limits.TurnsDir = dir.Turns()
-	if err := ledger.WriteLimits(filepath.Join(folder, ledger.LimitsFile), limits); err != nil {
+	if err := g.Pages().WriteLimits(filepath.Join(folder, ledger.LimitsFile), limits); err != nil {
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}
 	// Whoever changed the grant since it was read may have looked for steps before this one was there.

@@ -80,15 +80,15 @@ func (g Grant) filterFor(admitted []device.Slice) request.Filter {
 }
 
 // usersOfSlices counts the other steps that run on each slice of the job.
-func usersOfSlices(dir rundir.Dir, job uint32, stepName string) map[device.UUID]int {
+func (g Grant) usersOfSlices(dir rundir.Dir, stepName string) map[device.UUID]int {
 	users := map[device.UUID]int{}
-	folder := filepath.Dir(dir.Step(job, stepName))
+	folder := filepath.Dir(dir.Step(g.Job, stepName))
 	entries, _ := os.ReadDir(folder) // the job's first step finds none
 	for _, entry := range entries {
 		if entry.Name() == stepName || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		limits, err := ledger.ReadLimits(filepath.Join(folder, entry.Name(), ledger.LimitsFile))
+		limits, err := g.Pages().ReadLimits(filepath.Join(folder, entry.Name(), ledger.LimitsFile))
 		if err != nil {
 			continue // it ends just now
 		}

@@ -26,6 +26,7 @@ type BoardSlice struct {
 	SMPercent uint32 // the job's; 0: no cap
 	Flags     uint32 // Elastic
 	UID       uint32
+	Turns     uint32 // layout of its claims
 }
 
 // ErrBoardFull is wrapped when a board has no room for some of the slices; the others are on it.
@@ -76,11 +77,11 @@ func readBoard(path string) (sequence uint32, onGPU []BoardSlice, err error) {
 	}
 	// Not encoding/binary, which takes each of a thousand fields by itself: every commit comes here.
 	page = *(*boardPage)(unsafe.Pointer(unsafe.SliceData(data)))
-	if page.Magic != boardMagic || page.LayoutVersion != layoutVersion || page.Count > MaxBoardSlices {
+	if page.Magic != boardMagic || page.LayoutVersion != TurnsVersion || page.Count > MaxBoardSlices {
 		return 0, nil, fmt.Errorf("%s: %w: magic %#x, version %d, %d slices", path, ErrLayout, page.Magic, page.LayoutVersion, page.Count)
 	}
 	for _, s := range page.Slice[:page.Count] {
-		onGPU = append(onGPU, BoardSlice{Job: s.JobID, Device: s.Device, SMPercent: s.SMPercent, Flags: s.Flags, UID: s.UID})
+		onGPU = append(onGPU, BoardSlice{Job: s.JobID, Device: s.Device, SMPercent: s.SMPercent, Flags: s.Flags, UID: s.UID, Turns: s.TurnsVersion})
 	}
 	return page.Sequence, onGPU, nil
 }
@@ -89,13 +90,13 @@ func (page *boardPage) put(onGPU []BoardSlice) {
 	page.Count = uint32(len(onGPU))
 	page.Slice = [MaxBoardSlices]boardSlice{}
 	for i, s := range onGPU {
-		page.Slice[i] = boardSlice{JobID: s.Job, Device: s.Device, SMPercent: s.SMPercent, Flags: s.Flags, UID: s.UID}
+		page.Slice[i] = boardSlice{JobID: s.Job, Device: s.Device, SMPercent: s.SMPercent, Flags: s.Flags, UID: s.UID, TurnsVersion: s.Turns}
 	}
 }
 
 // makeBoard puts a whole file in place at once: a process never finds half a board.
 func makeBoard(path string, onGPU []BoardSlice) error {
-	page := boardPage{Magic: boardMagic, LayoutVersion: layoutVersion, SizeBytes: uint32(binary.Size(boardPage{}))}
+	page := boardPage{Magic: boardMagic, LayoutVersion: TurnsVersion, SizeBytes: uint32(binary.Size(boardPage{}))}
 	page.put(onGPU)
 	data, err := binary.Append(nil, binary.LittleEndian, page)
 	if err != nil {

@@ -8,11 +8,15 @@ package ledger
 
 // Constants of interposer/api/layout.h.
 const (
-	layoutVersion = 4
-	limitsMagic   = 0x314d494c55504756 // "VGPULIM1"
-	ledgerMagic   = 0x314447524c555056 // "VPULRGD1"
-	boardMagic    = 0x3144524255504756 // "VGPUBRD1"
-	claimsMagic   = 0x314d4c4355504756 // "VGPUCLM1"
+	// LayoutVersion is that of limits and ledgers, which are one job's. It grows with any change of layout.h.
+	LayoutVersion = 5
+	// TurnsVersion is that of boards and claims, in which jobs see each other.
+	TurnsVersion = 5
+
+	limitsMagic = 0x314d494c55504756 // "VGPULIM1"
+	ledgerMagic = 0x314447524c555056 // "VPULRGD1"
+	boardMagic  = 0x3144524255504756 // "VGPUBRD1"
+	claimsMagic = 0x314d4c4355504756 // "VGPUCLM1"
 
 	// MaxDevices is the most slices that one job may hold on a node.
 	MaxDevices = 16
@@ -154,7 +158,9 @@ type boardSlice struct { // struct vgpu_board_slice
 	SMPercent uint32
 	Flags     uint32
 	UID       uint32
-	Reserved  [3]uint32
+
+	TurnsVersion uint32
+	Reserved     [2]uint32
 }
 
 type boardPage struct { // struct vgpu_board

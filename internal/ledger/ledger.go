@@ -53,7 +53,7 @@ type Bounds struct {
 // by nobody else. The folder must be one that only root may write. One that is already there is
 // kept, because the job may run; so a second call changes nothing.
 func Create(path string, job uint32, devices int, uid, gid uint32) error {
-	head := pageHead{Magic: ledgerMagic, SizeBytes: uint32(binary.Size(ledgerPage{})), JobID: job, DeviceCount: uint32(devices)}
+	head := pageHead{Magic: ledgerMagic, LayoutVersion: LayoutVersion, SizeBytes: uint32(binary.Size(ledgerPage{})), JobID: job, DeviceCount: uint32(devices)}
 	if err := create(path, head, 0o600, uid, gid); err != nil {
 		return fmt.Errorf("create ledger: %w", err)
 	}
@@ -62,7 +62,7 @@ func Create(path string, job uint32, devices int, uid, gid uint32) error {
 
 // CreateClaims makes the claims of a job. They are like its ledger, but every user may read them.
 func CreateClaims(path string, job uint32, devices int, uid, gid uint32) error {
-	head := pageHead{Magic: claimsMagic, SizeBytes: uint32(binary.Size(claimsPage{})), JobID: job, DeviceCount: uint32(devices)}
+	head := pageHead{Magic: claimsMagic, LayoutVersion: TurnsVersion, SizeBytes: uint32(binary.Size(claimsPage{})), JobID: job, DeviceCount: uint32(devices)}
 	if err := create(path, head, 0o644, uid, gid); err != nil {
 		return fmt.Errorf("create claims: %w", err)
 	}
@@ -120,7 +120,6 @@ func create(path string, head pageHead, mode os.FileMode, uid, gid uint32) error
 
 // fill writes the head; the rest is zero.
 func fill(file *os.File, head pageHead, mode os.FileMode, uid, gid uint32) error {
-	head.LayoutVersion = layoutVersion
 	data, err := binary.Append(nil, binary.LittleEndian, head)
 	if err != nil {
 		return err
@@ -232,7 +231,7 @@ func decodeTotals(data []byte, job uint32, bounds *Bounds) ([]DeviceUsage, error
 	if _, err := binary.Decode(data, binary.LittleEndian, &head); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLayout, err)
 	}
-	if head.Magic != ledgerMagic || head.LayoutVersion != layoutVersion || head.JobID != job {
+	if head.Magic != ledgerMagic || head.LayoutVersion != LayoutVersion || head.JobID != job {
 		return nil, fmt.Errorf("%w: magic %#x, version %d, job %d", ErrLayout, head.Magic, head.LayoutVersion, head.JobID)
 	}
 	bounds.Bytes = bounds.Bytes[:min(len(bounds.Bytes), MaxDevices)]
@@ -267,6 +266,24 @@ func decode(data []byte, job uint32, bounds Bounds) (usage Usage, err error) {
 		usage.Steps = append(usage.Steps, mine)
 	}
 	return usage, nil
+}
+
+// Hold brings into bounds what somebody else read: devices that are missing used nothing.
+func (b Bounds) Hold(usage Usage) Usage {
+	b.Bytes = b.Bytes[:min(len(b.Bytes), MaxDevices)]
+	hold := func(claimed []DeviceUsage) []DeviceUsage {
+		held := make([]DeviceUsage, len(b.Bytes))
+		for i := range min(len(held), len(claimed)) {
+			held[i] = b.device(i, claimed[i])
+		}
+		return held
+	}
+	usage.Devices = hold(usage.Devices)
+	usage.Steps = usage.Steps[:min(len(usage.Steps), maxSteps)]
+	for i := range usage.Steps {
+		usage.Steps[i].Devices = hold(usage.Steps[i].Devices)
+	}
+	return usage
 }
 
 // device brings a claim about slice i into bounds.

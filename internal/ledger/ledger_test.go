@@ -222,7 +222,7 @@ func TestHostileLedgersAreErrors(t *testing.T) {
 }
 
 func FuzzDecodeLedger(f *testing.F) {
-	good, err := binary.Append(nil, binary.LittleEndian, ledgerHead{ledgerTotals: ledgerTotals{Magic: ledgerMagic, LayoutVersion: layoutVersion, JobID: 12}})
+	good, err := binary.Append(nil, binary.LittleEndian, ledgerHead{ledgerTotals: ledgerTotals{Magic: ledgerMagic, LayoutVersion: LayoutVersion, JobID: 12}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -96,16 +96,6 @@ func ChangeLimits(path string, limits Limits) error {
 // ReadLimits reads a trusted limits page.
 func ReadLimits(path string) (Limits, error) {
 	data, err := trusted.ReadFile(path, int64(binary.Size(limitsPage{})))
-	return readLimits(path, data, err)
-}
-
-// ReadForeignLimits reads the limits page that a process may have put into its own root folder.
-func ReadForeignLimits(path string) (Limits, error) {
-	data, err := trusted.ReadForeign(path, int64(binary.Size(limitsPage{})))
-	return readLimits(path, data, err)
-}
-
-func readLimits(path string, data []byte, err error) (Limits, error) {
 	if err != nil {
 		return Limits{}, fmt.Errorf("read limits: %w", err)
 	}
@@ -116,12 +106,26 @@ func readLimits(path string, data []byte, err error) (Limits, error) {
 	return limits, nil
 }
 
+// ReadForeignJob says of which job a limits page is that a process may have put into its own root folder. In every layout the page has this
+// size, and the job stands in the same place.
+func ReadForeignJob(path string) (uint32, error) {
+	data, err := trusted.ReadForeign(path, int64(binary.Size(limitsPage{})))
+	if err != nil {
+		return 0, fmt.Errorf("read limits: %w", err)
+	}
+	var page limitsPage
+	if _, err := binary.Decode(data, binary.LittleEndian, &page); err != nil || page.Magic != limitsMagic {
+		return 0, fmt.Errorf("read limits %s: %w: magic %#x", path, ErrLayout, page.Magic)
+	}
+	return page.JobID, nil
+}
+
 func encodeLimits(limits Limits) ([]byte, error) {
 	if len(limits.Devices) > MaxDevices {
 		return nil, fmt.Errorf("%d devices, at most %d have room", len(limits.Devices), MaxDevices)
 	}
 	page := limitsPage{
-		Magic: limitsMagic, LayoutVersion: layoutVersion,
+		Magic: limitsMagic, LayoutVersion: LayoutVersion,
 		JobID: limits.Job, StepID: limits.Step, UID: limits.UID,
 		DeviceCount: uint32(len(limits.Devices)), Flags: limits.Flags, Generation: limits.Generation,
 	}
@@ -153,7 +157,7 @@ func decodeLimits(data []byte) (Limits, error) {
 	if _, err := binary.Decode(data, binary.LittleEndian, &page); err != nil {
 		return Limits{}, fmt.Errorf("%w: %w", ErrLayout, err)
 	}
-	if page.Magic != limitsMagic || page.LayoutVersion != layoutVersion || page.DeviceCount > MaxDevices {
+	if page.Magic != limitsMagic || page.LayoutVersion != LayoutVersion || page.DeviceCount > MaxDevices {
 		return Limits{}, fmt.Errorf("%w: magic %#x, version %d, %d devices", ErrLayout, page.Magic, page.LayoutVersion, page.DeviceCount)
 	}
 	limits := Limits{Job: page.JobID, Step: page.StepID, UID: page.UID, Flags: page.Flags,

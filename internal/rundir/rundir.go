@@ -48,6 +48,9 @@ func (d Dir) CountsLock() string { return filepath.Join(string(d), "counts.lock"
 func (d Dir) Prolog() string { return filepath.Join(string(d), "prolog.json") }
 func (d Dir) Jobs() string   { return filepath.Join(string(d), "jobs") }
 
+// Builds is the folder of what builds of slurm-vgpu load into jobs, a folder for each that a job was started with (package kept).
+func (d Dir) Builds() string { return filepath.Join(string(d), "builds") }
+
 // Job is the folder of a job that has, or was refused, slices here.
 func (d Dir) Job(job uint32) string {
 	return filepath.Join(d.Jobs(), strconv.FormatUint(uint64(job), 10))

@@ -121,7 +121,7 @@ func (s Sampler) jobs() (all map[uint32]*job, problems []string) {
 		if look, ok := j.file.Last(); ok {
 			j.before, j.looked, j.since = look.Slices, true, s.Now.Sub(time.Unix(look.AtUnixS, 0))
 		}
-		if used, err := ledger.ReadDevices(s.Run.Ledger(g.Job), g.Job, g.Bounds()); err == nil && len(used) == len(g.Slices) {
+		if used, err := g.Pages().ReadDevices(s.Run.Ledger(g.Job), g.Job, g.Bounds()); err == nil && len(used) == len(g.Slices) {
 			j.used = used
 		}
 		all[g.Job] = j

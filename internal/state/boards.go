@@ -57,7 +57,7 @@ func boardsOf(held []Slice) (boards map[device.UUID][]ledger.BoardSlice, holders
 	boards, holders = make(map[device.UUID][]ledger.BoardSlice), make(map[uint32]bool)
 	next := make(map[Run]uint32)
 	for _, s := range held {
-		slice := ledger.BoardSlice{Job: s.Job, Device: next[s.Run()], SMPercent: uint32(max(s.SMPercent, 0)), UID: s.UID}
+		slice := ledger.BoardSlice{Job: s.Job, Device: next[s.Run()], SMPercent: uint32(max(s.SMPercent, 0)), UID: s.UID, Turns: s.Turns}
 		if s.Elastic {
 			slice.Flags |= ledger.Elastic
 		}

@@ -34,8 +34,9 @@ type Slice struct {
 	Restart int       `json:"restart"` // which run of the job, counted from 0
 	UID     uint32    `json:"uid"`
 	Since   time.Time `json:"since"`
-	Elastic bool      `json:"elastic,omitempty"` // --vgpu-policy=elastic
-	Ends    time.Time `json:"ends,omitzero"`     // when the job's time limit was over as the slice was granted; zero: not known
+	Turns   uint32    `json:"turns_layout,omitempty"` // layout of the job's claims; 0: of a release that did not say
+	Elastic bool      `json:"elastic,omitempty"`      // --vgpu-policy=elastic
+	Ends    time.Time `json:"ends,omitzero"`          // when the job's time limit was over as the slice was granted; zero: not known
 	device.Slice
 }
 
@@ -219,7 +220,7 @@ func (tx *Tx) rebuild() error {
 // OfGrant are the slices that a grant says its job holds.
 func OfGrant(g grant.Grant) (held []Slice) {
 	for _, slice := range g.Slices {
-		held = append(held, Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since,
+		held = append(held, Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since, Turns: g.TurnsLayout,
 			Elastic: g.Policy == request.PolicyElastic, Slice: slice})
 	}
 	return held

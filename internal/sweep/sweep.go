@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/kept"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/release"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
@@ -86,7 +87,26 @@ func (s Sweeper) Sweep(ctx context.Context) (Result, error) {
 	result.Left += len(gone)
 	temporaries, err := s.temporaries(ctx, before)
 	result.Temporaries = temporaries
-	return result, err
+	return result, errors.Join(err, s.builds(ctx))
+}
+
+// builds removes what an upgrade left to jobs that are gone by now.
+func (s Sweeper) builds(ctx context.Context) error {
+	if !kept.Several(s.Store.Dir, s.Config.Library) {
+		return nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	held, err := state.LockFile(waiting, s.Store.Dir.Lock())
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	removed, err := kept.Sweep(s.Store.Dir, s.Config.Library)
+	if removed > 0 {
+		s.Log.Info("builds were taken away that no job was started with any more", "builds", removed)
+	}
+	return err
 }
 
 // begin takes the sweeper's own lock; its time is that of the last sweep. It is nil when there is nothing to do.

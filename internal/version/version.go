@@ -21,9 +21,10 @@ const Remedy = "install programs, plugin and library of one version; steps that 
 
 // The interposer and the plugin have it in a section of its own (interposer/base/version.c).
 const (
-	section = ".slurm_vgpu.version"
-	name    = "slurm-vgpu "
-	most    = 128
+	section       = ".slurm_vgpu.version"
+	layoutSection = ".slurm_vgpu.layout"
+	name          = "slurm-vgpu "
+	most          = 128
 )
 
 // Of is the number in a library, without loading it; Unknown where it has none.
@@ -47,6 +48,24 @@ func Of(path string) (string, error) {
 		return Unknown, nil
 	}
 	return number, nil
+}
+
+// Layout is the layout of a job's pages that the interposer at this path knows (interposer/api/layout.c); 0 where it does not say.
+func Layout(path string) (uint32, error) {
+	file, err := elf.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("read layout of %s: %w", path, err)
+	}
+	defer file.Close()
+	found := file.Section(layoutSection)
+	if found == nil || found.Type == elf.SHT_NOBITS || found.Size != 4 {
+		return 0, nil
+	}
+	data, err := found.Data()
+	if err != nil {
+		return 0, fmt.Errorf("read layout of %s: %w", path, err)
+	}
+	return file.ByteOrder.Uint32(data), nil
 }
 
 // Differs says whether something of that number is of another release than this program. Of what is unknown

@@ -33,16 +33,20 @@ static bool is_shared(struct vgpu_seat *seat, uint32_t device)
 	return seat->count != 0 && seat->turns;
 }
 
-static bool is_elastic(void)
+/* Time that others leave over is taken only where all of them can be asked. Beside slices of a release with
+ * other claims each keeps to its share. */
+static bool is_elastic(const struct vgpu_seat *seat)
 {
-	return (GET(vgpu_pages.limits->flags) & VGPU_ELASTIC) != 0;
+	return (GET(vgpu_pages.limits->flags) & VGPU_ELASTIC) != 0 && !GET(seat->strangers) &&
+	       !GET(seat->foreign_board);
 }
 
 bool vgpu_turns_spare(struct vgpu_process *p, uint32_t device)
 {
 	const struct vgpu_turns *turns = &vgpu_load(p, device)->turns;
 
-	return is_elastic() && (GET(turns->may_until_ns) == UINT64_MAX || GET(turns->spare));
+	return is_elastic(vgpu_seat(p, device)) &&
+	       (GET(turns->may_until_ns) == UINT64_MAX || GET(turns->spare));
 }
 
 bool vgpu_turns_siblings_busy(struct vgpu_process *p, uint32_t device, uint64_t now_ns)
@@ -212,7 +216,7 @@ static struct vgpu_turn_self myself(struct vgpu_process *p, uint32_t device, uin
 		enough = (int64_t)later(GET(load->burst_ns), VGPU_SHARE_BURST_NS) * 9 / 10;
 	if (busy || waiting || siblings || turns->idle_since_ns == 0)
 		turns->idle_since_ns = now_ns;
-	SET(turns->spare, is_elastic() && have < enough);
+	SET(turns->spare, is_elastic(seat) && have < enough);
 	return (struct vgpu_turn_self){.wants_since_ns = GET(seat->mine->wants_since_ns),
 				       .holds_since_ns = GET(seat->mine->holds_since_ns),
 				       .held_ns = turns->held_ns,
@@ -328,6 +332,8 @@ uint64_t vgpu_turns_look(struct vgpu_process *p, uint32_t device, uint64_t now_n
 	enum vgpu_turn turn;
 	uint32_t others;
 
+	if (vgpu_claims_board_changed(seat, device, now_ns))
+		SET(p->gate_generation, 0);
 	SET(turns->shared, is_shared(seat, device));
 	SET(turns->neighbours, seat->count);
 	if (!turns->shared) {

@@ -12,6 +12,13 @@
  *            The other jobs of these GPUs have it read by the kernel (its owner may cut it), and
  *            believe it only as far as the board gives its slice a share.
  *
+ * Every page begins with its magic, the version of its layout and its size. limits and ledger are one
+ * job's, whose processes all have the library that it was started with: VGPU_LAYOUT_VERSION is theirs,
+ * and grows with every change in this file. board and claims are between jobs: VGPU_TURNS_VERSION is
+ * theirs, and jobs of which it differs take no turns with each other. What programs of other builds look
+ * at stays as it is: the size of limits, and what stands there up to uid
+ * (docs/decisions/049-what-a-job-was-started-with.md).
+ *
  * Sizes and offsets are part of the contract: internal/ledger mirrors them and a test compares.
  * All integers are little-endian; every 64-bit field is read and written atomically. */
 #ifndef VGPU_API_LAYOUT_H
@@ -33,7 +40,8 @@
 /* A job's claims, in the folder of boards and claims (internal/rundir has the same). */
 #define VGPU_CLAIMS_FILE "%u/claims"
 
-#define VGPU_LAYOUT_VERSION 4u
+#define VGPU_LAYOUT_VERSION 5u
+#define VGPU_TURNS_VERSION 5u
 #define VGPU_LIMITS_MAGIC 0x314d494c55504756ull /* "VGPULIM1" */
 #define VGPU_LEDGER_MAGIC 0x314447524c555056ull /* "VPULRGD1" */
 #define VGPU_BOARD_MAGIC 0x3144524255504756ull	/* "VGPUBRD1" */
@@ -172,7 +180,8 @@ struct vgpu_board_slice {
 	uint32_t sm_percent; /* 0: no cap */
 	uint32_t flags;	     /* VGPU_ELASTIC */
 	uint32_t uid;
-	uint32_t reserved[3];
+	uint32_t turns_version; /* of its claims */
+	uint32_t reserved[2];
 };
 
 struct vgpu_board {

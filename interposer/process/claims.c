@@ -59,28 +59,47 @@ static void *map(int fd, size_t bytes, int protection)
 	return page == MAP_FAILED ? NULL : page;
 }
 
-static const struct vgpu_board *open_board(uint32_t device)
+/* The name of a GPU's board, "" if it has none. */
+struct board_name {
+	char text[VGPU_UUID_BYTES];
+};
+
+static struct board_name board_name(uint32_t device)
+{
+	struct board_name name = {""};
+
+	snprintf(name.text, sizeof(name.text), "%.*s", VGPU_UUID_BYTES - 1,
+		 vgpu_pages.limits->device[device].uuid);
+	for (size_t i = 0; i < sizeof(name.text); i++) {
+		if (name.text[i] == '/')
+			name.text[0] = '\0';
+	}
+	return name;
+}
+
+static const struct vgpu_board *open_board(struct vgpu_seat *seat, uint32_t device)
 {
 	const struct vgpu_board *board = NULL;
-	char uuid[VGPU_UUID_BYTES];
+	struct board_name name = board_name(device);
 	struct stat st;
 	int fd;
 
-	snprintf(uuid, sizeof(uuid), "%.*s", VGPU_UUID_BYTES - 1, vgpu_pages.limits->device[device].uuid);
-	if (uuid[0] == '\0' || strchr(uuid, '/') != NULL)
+	if (name.text[0] == '\0')
 		return NULL;
-	fd = open_in_turns_dir(uuid, O_RDONLY, &st);
+	fd = open_in_turns_dir(name.text, O_RDONLY, &st);
 	if (fd < 0)
 		return NULL;
+	seat->board_inode = st.st_ino;
 	if (vgpu_trust_roots(fd, &st) && st.st_size >= (off_t)sizeof(*board))
 		board = map(fd, sizeof(*board), PROT_READ);
 	close(fd);
 	if (board != NULL &&
-	    (board->magic != VGPU_BOARD_MAGIC || board->layout_version != VGPU_LAYOUT_VERSION ||
+	    (board->magic != VGPU_BOARD_MAGIC || board->layout_version != VGPU_TURNS_VERSION ||
 	     board->size_bytes != sizeof(*board))) {
 		munmap((void *)board, sizeof(*board));
 		board = NULL;
 	}
+	seat->foreign_board = board == NULL;
 	return board;
 }
 
@@ -115,7 +134,7 @@ static struct vgpu_claim *open_own(struct vgpu_seat *seat, uint32_t device)
 		claims = map(fd, sizeof(*claims), PROT_READ | PROT_WRITE);
 	close(fd);
 	if (claims == NULL || claims->magic != VGPU_CLAIMS_MAGIC ||
-	    claims->layout_version != VGPU_LAYOUT_VERSION || claims->size_bytes != sizeof(*claims) ||
+	    claims->layout_version != VGPU_TURNS_VERSION || claims->size_bytes != sizeof(*claims) ||
 	    claims->job_id != vgpu_pages.limits->job_id)
 		return NULL;
 	seat->mine_inode = st.st_ino;
@@ -140,13 +159,36 @@ bool vgpu_claims_open(struct vgpu_seat *seat, uint32_t device)
 {
 	if (seat->tried == 0) {
 		seat->tried = 1;
-		seat->board = open_board(device);
+		seat->board = open_board(seat, device);
 		if (seat->board != NULL)
 			seat->mine = open_own(seat, device);
 		seat->patience = VGPU_FRESH_PATIENCE;
 		seat->sequence = UINT32_MAX; /* odd, so never that of a board at rest */
 	}
 	return seat->board != NULL && seat->mine != NULL;
+}
+
+/* Another release was installed, and has put a board of its own in place: this one is told nothing more. */
+bool vgpu_claims_board_changed(struct vgpu_seat *seat, uint32_t device, uint64_t now_ns)
+{
+	struct board_name name = board_name(device);
+	const struct vgpu_board *board;
+	struct stat st;
+
+	if (now_ns - seat->board_seen_ns < SEEN_NS || name.text[0] == '\0')
+		return false;
+	seat->board_seen_ns = now_ns;
+	if (vgpu_lstat(in_turns_dir(name.text).text, &st) != 0 || st.st_ino == seat->board_inode)
+		return false;
+	board = open_board(seat, device);
+	if (board == NULL)
+		return true;
+	/* The one before stays mapped: a thread may be looking at it. */
+	__atomic_store_n(&seat->board, board, __ATOMIC_RELEASE);
+	seat->sequence = UINT32_MAX;
+	if (seat->mine == NULL)
+		seat->mine = open_own(seat, device);
+	return true;
 }
 
 /* Word by word, each acquired, so that the board's sequence is looked at after them. */
@@ -260,6 +302,7 @@ static void sit_down(struct vgpu_seat *seat, uint32_t device, const struct vgpu_
 	}
 	rest = vgpu_turn_weight_without_cap(capped, uncapped);
 	__atomic_store_n(&seat->count, 0, __ATOMIC_RELAXED);
+	seat->strangers = false;
 	seat->weight = seat->all_weights = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t weight = vgpu_share_is_capped(slice[i].sm_percent) ? slice[i].sm_percent : rest;
@@ -267,6 +310,10 @@ static void sit_down(struct vgpu_seat *seat, uint32_t device, const struct vgpu_
 		seat->all_weights += weight;
 		if (slice[i].job_id == vgpu_pages.limits->job_id && slice[i].device == device) {
 			seat->weight = weight;
+			continue;
+		}
+		if (slice[i].turns_version != VGPU_TURNS_VERSION) {
+			seat->strangers = true;
 			continue;
 		}
 		if (seat->count == VGPU_NEIGHBOURS)

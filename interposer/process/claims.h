@@ -24,6 +24,10 @@ bool vgpu_claims_several(const struct vgpu_board *board);
  * file's mode or put another one in its place, and would then be overlooked. */
 bool vgpu_claims_are_seen(struct vgpu_seat *seat, uint64_t now_ns);
 
+/* Whether there is another file in the board's place, looked at now and then: from then on the seat is at
+ * that. */
+bool vgpu_claims_board_changed(struct vgpu_seat *seat, uint32_t device, uint64_t now_ns);
+
 /* Follows changes of the board. */
 void vgpu_claims_follow(struct vgpu_seat *seat, uint32_t device);
 

@@ -27,6 +27,10 @@ struct vgpu_seat {
 	uint32_t weight;
 	uint32_t count;
 	bool turns; /* some slice has a share to keep, so that turns are taken */
+	bool strangers; /* others lie on the GPU whose claims are laid out otherwise: no turns with them */
+	bool foreign_board; /* the board is: who lies there is not known */
+	uint64_t board_inode; /* of the file that was last looked at; 0: there was none */
+	uint64_t board_seen_ns;
 	const struct vgpu_board *board;
 	struct vgpu_claim *mine;
 	uint64_t mine_inode;

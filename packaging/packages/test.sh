@@ -89,6 +89,9 @@ rpm_installs_and_verifies() {
 	rpm --root "$root" -qc slurm-vgpu | grep -x /etc/slurm-vgpu/config.yaml
 	[[ -x $root/usr/sbin/vgpu-gres && -e $root/usr/lib64/slurm/spank_vgpu.so ]]
 	rpm -qp --provides "$plugin_rpm" | grep -x slurm-spank-vgpu
+	for file in "$main_rpm" "$plugin_rpm"; do
+		rpm -qp --scripts "$file" | grep -q 'hold slices of this node' || { echo "$file is removed under jobs"; return 1; }
+	done
 	rpm -qp --requires "$plugin_rpm" | grep -E '^slurm < [0-9]'
 }
 
@@ -113,7 +116,7 @@ the_main_job_runs_from_installed_files() {
 	local tree=$work/tree program
 	mkdir -p "$tree/build" "$tree/gres"
 	cp -r "$build/sim" "$build/vgpu-demo" "$tree/build/"
-	for program in /usr/lib/slurm-vgpu/{vgpu-prolog,vgpu-epilog,vgpu-draw,libslurm-vgpu.so,libcuda-guard.so,libnvidia-ml-guard.so,libslurm-vgpu-closed.so} /usr/sbin/vgpu-gres /usr/bin/vgpuctl "$plugindir/spank_vgpu.so"; do
+	for program in /usr/lib/slurm-vgpu/{vgpu-prolog,vgpu-epilog,vgpu-draw,vgpu-layout,libslurm-vgpu.so,libcuda-guard.so,libnvidia-ml-guard.so,libslurm-vgpu-closed.so} /usr/sbin/vgpu-gres /usr/bin/vgpuctl "$plugindir/spank_vgpu.so"; do
 		ln -s "$program" "$tree/build/" || return
 	done
 	cp /usr/share/slurm-vgpu/*.lua "$tree/gres/" || return
@@ -125,6 +128,23 @@ a_changed_configuration_is_kept() {
 	dpkg -r "$(dpkg-deb -f "$plugin" Package)" slurm-vgpu >"$work/apt" 2>&1 && grep -qx 'place: spread' /etc/slurm-vgpu/config.yaml || return
 	[[ ! -e /usr/bin/vgpuctl ]]
 }
+# With a state file as a prolog writes it, one slice on a line.
+a_removal_under_a_job_is_refused() {
+	local both said
+	both="$(dpkg-deb -f "$plugin" Package) slurm-vgpu"
+	mkdir -p /run/slurm-vgpu
+	printf '%s\n' '{"version":1,"boot_id":"b","checksum":"c",' '"slices":[' '{"job":12,"restart":0},' '{"job":12,"restart":0},' '{"job":7,"restart":1}' ']}' >/run/slurm-vgpu/state.json
+	apt-get install -y --no-install-recommends --reinstall "$main" "$plugin" >"$work/apt" 2>&1 || { echo "an upgrade is refused: $(tail -5 "$work/apt")"; return 1; }
+	for package in $both; do
+		said=$(dpkg -r "$package" 2>&1) && { echo "$package is removed"; return 1; }
+		grep -q "hold slices of this node's GPUs: 7 12 \$" <<<"$said" || { echo "$said"; return 1; }
+		[[ $(dpkg-query -W -f '${Status}' "$package") == "install ok installed" || $(dpkg-query -W -f '${Status}' "$package") == "deinstall ok installed" ]] || { dpkg-query -W "$package"; return 1; }
+	done
+	touch /run/slurm-vgpu/remove-anyway
+	dpkg -r $both >"$work/apt" 2>&1 || { tail -5 "$work/apt"; return 1; }
+	rm /run/slurm-vgpu/remove-anyway /run/slurm-vgpu/state.json
+	apt-get install -y --no-install-recommends "$main" "$plugin" >"$work/apt" 2>&1
+}
 a_purge_leaves_nothing() {
 	dpkg -P slurm-vgpu "$(dpkg-deb -f "$plugin" Package)" >"$work/apt" 2>&1
 	! find /etc/slurm-vgpu /usr/lib/slurm-vgpu /usr/share/slurm-vgpu "$plugindir/spank_vgpu.so" 2>/dev/null | grep .
@@ -133,6 +153,7 @@ if [[ $install == --install ]]; then
 	check debs_install
 	check nothing_is_enabled
 	check the_main_job_runs_from_installed_files
+	check a_removal_under_a_job_is_refused
 	check a_changed_configuration_is_kept
 	check a_purge_leaves_nothing
 fi

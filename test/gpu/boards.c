@@ -28,7 +28,7 @@ int make_claims(const struct vgpu_limits *limits)
 		return complain(path);
 	*claims = (struct vgpu_claims){
 		.magic = VGPU_CLAIMS_MAGIC,
-		.layout_version = VGPU_LAYOUT_VERSION,
+		.layout_version = VGPU_TURNS_VERSION,
 		.size_bytes = sizeof(*claims),
 		.job_id = limits->job_id,
 		.device_count = limits->device_count,
@@ -57,7 +57,7 @@ static int put_on_board(const struct vgpu_limits *limits, uint32_t device)
 	if (board == NULL)
 		return complain(path);
 	board->magic = VGPU_BOARD_MAGIC;
-	board->layout_version = VGPU_LAYOUT_VERSION;
+	board->layout_version = VGPU_TURNS_VERSION;
 	board->size_bytes = sizeof(*board);
 	__atomic_add_fetch(&board->sequence, 1, __ATOMIC_ACQ_REL);
 	slice = slice_of(board, limits->job_id, device);
@@ -68,6 +68,7 @@ static int put_on_board(const struct vgpu_limits *limits, uint32_t device)
 			.sm_percent = limits->device[device].job_sm_percent,
 			.flags = limits->flags & VGPU_ELASTIC,
 			.uid = limits->uid,
+			.turns_version = VGPU_TURNS_VERSION,
 		};
 	__atomic_add_fetch(&board->sequence, 1, __ATOMIC_ACQ_REL);
 	munmap(board, sizeof(*board));

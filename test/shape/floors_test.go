@@ -21,7 +21,7 @@ var floors = [][]string{
 	{"crashpoint", "detached", "device", "pattern", "request", "slurmdb", "trusted", "version"},
 	{"devfiles", "driver", "inventory", "ledger", "metrics", "place", "rundir", "slurm"},
 	{"config", "discover", "grant", "pages", "slurmconf", "timeline", "waiting"},
-	{"logging", "sitecheck", "state", "usage"},
+	{"kept", "logging", "sitecheck", "state", "usage"},
 	{"audit", "jobreport", "launch", "release", "report", "tally", "wake", "wall"},
 	{"picture", "sample", "sweep"},
 }

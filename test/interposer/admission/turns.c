@@ -122,6 +122,37 @@ static void what_nobody_uses_is_shared_out(void)
 	worker_end(right);
 }
 
+static void takes_all(struct worker *worker)
+{
+	unsigned got = 0;
+
+	for (int try = 0; try < 20 && got < 900; try++)
+		shares_of(&worker, 1, 500 * MS, &got);
+	CHECK(got >= 900);
+}
+
+/* Jobs of a release whose claims are laid out otherwise cannot say that they want their time. */
+static void beside_strangers_each_keeps_to_its_share(void)
+{
+	struct step a = slice_make(20, 30, VGPU_ELASTIC), b = slice_make(21, 50, 0);
+	struct worker *one = worker_start(&a, 1000, 1);
+
+	takes_all(one);
+	slice_post_as(&b, VGPU_TURNS_VERSION + 1);
+	check_shares(&one, (unsigned[]){300}, 1, 1000 * MS, "strangers");
+	slice_post(&b);
+	takes_all(one);
+	slice_replace_board(&a, VGPU_TURNS_VERSION + 1);
+	check_shares(&one, (unsigned[]){300}, 1, 1000 * MS, "foreign board");
+	slice_replace_board(&a, VGPU_TURNS_VERSION);
+	takes_all(one);
+	slice_replace_board(&a, VGPU_TURNS_VERSION + 1);
+	worker_end(one);
+	one = worker_start(&a, 1000, 1);
+	check_shares(&one, (unsigned[]){300}, 1, 1000 * MS, "begun beside a foreign board");
+	worker_end(one);
+}
+
 static void a_slice_without_a_cap_waits_for_nobody(void)
 {
 	struct step a = slice_make(8, 100, 0), b = slice_make(9, 0, 0);
@@ -296,6 +327,7 @@ int main(void)
 	CASE_OF_TIME(a_step_has_less_than_its_job);
 	CASE_OF_TIME(a_changed_share_holds_at_once);
 	CASE_OF_TIME(what_nobody_uses_is_shared_out);
+	CASE_OF_TIME(beside_strangers_each_keeps_to_its_share);
 	CASE_OF_TIME(a_slice_without_a_cap_waits_for_nobody);
 	CASE(a_capped_one_has_a_prompt_keeper);
 	CASE(a_child_of_who_has_launched_goes_its_own_way);

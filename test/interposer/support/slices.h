@@ -59,8 +59,8 @@ static inline struct vgpu_claims *slice_claims(const struct step *step)
 	return slices_page(path, sizeof(struct vgpu_claims));
 }
 
-/* As root does: a slice is on the board with the share that its job has now. */
-static inline void slice_post(const struct step *step)
+/* As root does: a slice is on the board with the share that its job has now, and the layout of its claims. */
+static inline void slice_post_as(const struct step *step, uint32_t turns_version)
 {
 	struct vgpu_board *board;
 	char path[600];
@@ -69,7 +69,7 @@ static inline void slice_post(const struct step *step)
 	snprintf(path, sizeof(path), "%s/%s", step->limits->turns_dir, UUID0);
 	board = slices_page(path, sizeof(*board));
 	board->magic = VGPU_BOARD_MAGIC;
-	board->layout_version = VGPU_LAYOUT_VERSION;
+	board->layout_version = VGPU_TURNS_VERSION;
 	board->size_bytes = sizeof(*board);
 	__atomic_add_fetch(&board->sequence, 1, __ATOMIC_ACQ_REL);
 	for (i = 0; i < board->count && board->slice[i].job_id != step->limits->job_id; i++)
@@ -77,10 +77,33 @@ static inline void slice_post(const struct step *step)
 	board->slice[i] = (struct vgpu_board_slice){.job_id = step->limits->job_id,
 						    .flags = step->limits->flags & VGPU_ELASTIC,
 						    .sm_percent = step->limits->device[0].job_sm_percent,
-						    .uid = getuid()};
+						    .uid = getuid(),
+						    .turns_version = turns_version};
 	__atomic_store_n(&board->count, i < board->count ? board->count : i + 1, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&board->sequence, 1, __ATOMIC_ACQ_REL);
 	munmap(board, sizeof(*board));
+}
+
+static inline void slice_post(const struct step *step)
+{
+	slice_post_as(step, VGPU_TURNS_VERSION);
+}
+
+/* As a release with another layout does: the board is a new file. */
+static inline void slice_replace_board(const struct step *step, uint32_t turns_version)
+{
+	char path[600], fresh[610];
+	struct vgpu_board *board, *old;
+
+	snprintf(path, sizeof(path), "%s/%s", step->limits->turns_dir, UUID0);
+	snprintf(fresh, sizeof(fresh), "%s.new", path);
+	old = slices_page(path, sizeof(*old));
+	board = slices_page(fresh, sizeof(*board));
+	*board = *old;
+	board->layout_version = turns_version;
+	munmap(old, sizeof(*old));
+	munmap(board, sizeof(*board));
+	CHECK_IS(rename(fresh, path), 0);
 }
 
 /* A job with one step that has this share of the first GPU, beside the others of this case. */
@@ -97,7 +120,7 @@ static inline struct step slice_make(uint32_t job, unsigned percent, uint32_t fl
 	mkdir(step.limits->turns_dir, 0755);
 	claims = slice_claims(&step);
 	*claims = (struct vgpu_claims){.magic = VGPU_CLAIMS_MAGIC,
-				       .layout_version = VGPU_LAYOUT_VERSION,
+				       .layout_version = VGPU_TURNS_VERSION,
 				       .size_bytes = sizeof(*claims),
 				       .job_id = step.limits->job_id,
 				       .device_count = 1};

@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-FileCopyrightText: The slurm-vgpu authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Before slurm-vgpu or its plugin is removed: refuses while jobs hold slices here, as nobody would give them back. An
+# upgrade is not asked: what jobs were started with stays with them.
+set -e
+case "${1:-}" in
+remove | 0) ;;
+*) exit 0 ;;
+esac
+command -v vgpuctl >/dev/null 2>&1 || exit 0
+run=$(vgpuctl config 2>/dev/null | sed -n 's/^run_dir: *"\{0,1\}\([^" ]*\)"\{0,1\}.*/\1/p')
+run=${run:-/run/slurm-vgpu}
+# One slice on a line.
+jobs=$(grep -o '^{"job":[0-9]*' "$run/state.json" 2>/dev/null | cut -d: -f2 | sort -un | tr '\n' ' ')
+if [ -n "$jobs" ] && [ ! -e "$run/remove-anyway" ]; then
+	cat >&2 <<END
+slurm-vgpu: not removed: jobs hold slices of this node's GPUs: $jobs
+Without its epilog nobody gives them back, the node drains when they end, and no step of theirs starts any more.
+Drain the node and let them end, or, to remove it all the same:  touch $run/remove-anyway
+END
+	exit 1
+fi
+# What no job was started with that is still here.
+if [ -z "$jobs" ] && umount "$run/builds" 2>/dev/null; then
+	rmdir "$run/builds" || true
+fi

@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// otherLayout makes of this build one in which every page that is shared is laid out otherwise: in each there are fields that
+// have changed places, so that who takes one layout for the other goes by wrong numbers.
+var otherLayout = map[string][][2]string{
+	"interposer/api/layout.h": {
+		{"#define VGPU_LAYOUT_VERSION ", "#define VGPU_LAYOUT_VERSION 1u + "}, {"#define VGPU_TURNS_VERSION ", "#define VGPU_TURNS_VERSION 1u + "},
+		{"\tuint64_t step_mem_bytes;", "\tuint64_t device_mem_bytes;"}, {"\tuint64_t device_mem_bytes;    /* the whole", "\tuint64_t step_mem_bytes;    /* the whole"},
+		{"\tuint64_t used_bytes[VGPU_MAX_DEVICES];\n\tuint64_t image;", "\tuint64_t may_take_bytes[VGPU_MAX_DEVICES];\n\tuint64_t image;"},
+		{"\tuint64_t may_take_bytes[VGPU_MAX_DEVICES];\n};", "\tuint64_t used_bytes[VGPU_MAX_DEVICES];\n};"},
+		{"\tuint64_t peak_bytes[VGPU_MAX_DEVICES];\n\tuint64_t refusals[VGPU_MAX_DEVICES];\n\t/* The share", "\tuint64_t refusals[VGPU_MAX_DEVICES];\n\tuint64_t peak_bytes[VGPU_MAX_DEVICES];\n\t/* The share"},
+		{"\tuint32_t job_id;\n\tuint32_t device; /*", "\tuint32_t uid;\n\tuint32_t device; /*"}, {"\tuint32_t uid;\n\tuint32_t turns_version;", "\tuint32_t job_id;\n\tuint32_t turns_version;"},
+		{"\tuint64_t wants_since_ns; /* 0: it has", "\tuint64_t holds_since_ns; /* 0: it has"}, {"\tuint64_t holds_since_ns; /* 0: it is not", "\tuint64_t wants_since_ns; /* 0: it is not"},
+	},
+	"internal/ledger/layout.go": {
+		{"LayoutVersion = ", "LayoutVersion = 1 + "}, {"TurnsVersion = ", "TurnsVersion = 1 + "},
+		{"\tStepMemBytes   uint64\n\tJobMemBytes    uint64\n\tDeviceMemBytes uint64", "\tDeviceMemBytes uint64\n\tJobMemBytes    uint64\n\tStepMemBytes   uint64"},
+		{"\tUsedBytes    [MaxDevices]uint64\n\tImage", "\tMayTakeBytes [MaxDevices]uint64\n\tImage"}, {"\tMayTakeBytes    [MaxDevices]uint64\n}", "\tUsedBytes    [MaxDevices]uint64\n}"},
+		{"\tPeakBytes     [MaxDevices]uint64\n\tRefusals      [MaxDevices]uint64", "\tRefusals      [MaxDevices]uint64\n\tPeakBytes     [MaxDevices]uint64"},
+		{"\tJobID     uint32\n\tDevice    uint32", "\tUID       uint32\n\tDevice    uint32"}, {"\tUID       uint32\n\n", "\tJobID     uint32\n\n"},
+		{"\tWantsSinceNs  uint64\n\tHoldsSinceNs  uint64", "\tHoldsSinceNs  uint64\n\tWantsSinceNs  uint64"},
+	},
+}
+
+// parts are the files of a build that an upgrade replaces, and where they are on the cluster.
+var parts = map[string]string{
+	"vgpu-prolog": "bin", "vgpu-epilog": "bin", "vgpuctl": "bin", "spank_vgpu.so": "lib", "libslurm-vgpu.so": "lib", "vgpu-layout": "lib",
+	"libcuda-guard.so": "lib", "libnvidia-ml-guard.so": "lib", "libslurm-vgpu-closed.so": "lib",
+}
+
+// buildOther builds the other layout from a copy of the sources.
+func buildOther(t *testing.T) string {
+	t.Helper()
+	tree := t.TempDir()
+	copied := exec.Command("sh", "-c", `cd "$0" && tar --exclude=./build --exclude=./.git -cf - . | tar -C "$1" -xf -`, c.Source, tree)
+	if out, err := copied.CombinedOutput(); err != nil {
+		t.Fatalf("copy the sources: %v: %s", err, out)
+	}
+	for name, changes := range otherLayout {
+		data, err := os.ReadFile(filepath.Join(tree, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(data)
+		for _, change := range changes {
+			if !strings.Contains(text, change[0]) {
+				t.Fatalf("%s has no %q", name, change[0])
+			}
+			text = strings.Replace(text, change[0], change[1], 1)
+		}
+		if err := os.WriteFile(filepath.Join(tree, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"-C", tree, "-j2"}
+	for part := range parts {
+		args = append(args, "build/"+part)
+	}
+	if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
+		t.Fatalf("build the other layout: %v: %s", err, out[max(0, len(out)-2000):])
+	}
+	return filepath.Join(tree, "build")
+}
+
+// install puts a build into place as a package manager does: each file beside its place, then over it.
+func install(t *testing.T, build string) {
+	t.Helper()
+	for part, dir := range parts {
+		to := c.Home.Path(dir, part)
+		ok(t, root, fmt.Sprintf("cp %s %s.new && mv %s.new %s", filepath.Join(build, part), to, to, to))
+	}
+}
+
+// ruled is a job that does one line of a shell after the other as they come, each as a new process of its running step.
+type ruled struct {
+	job, folder string
+	said        int
+}
+
+func rule(t *testing.T, mib int) *ruled {
+	t.Helper()
+	r := &ruled{folder: openDir(t)}
+	if err := os.Chown(r.folder, int(one.UID), -1); err != nil {
+		t.Fatal(err)
+	}
+	r.job = submit(t, one, fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=%d --vgpu-cores=30", mib), `exec 2>&1
+		cd `+r.folder+`; vgpu-fill --upto 1000 --hold-until end > fill & filled=$!
+		for i in $(seq 1 100); do
+			until [ -e ask$i ]; do sleep 0.1; done
+			sh ./ask$i > out$i 2>&1; mv out$i answer$i
+			if grep -q ^true ask$i; then break; fi
+		done; wait $filled; cat fill`)
+	until(t, "the first process of job "+r.job, 60*time.Second, func() error {
+		data, err := os.ReadFile(filepath.Join(r.folder, "fill"))
+		if err == nil && !strings.Contains(string(data), "after 1000 MiB") {
+			err = fmt.Errorf("it says %q", data)
+		}
+		return err
+	})
+	return r
+}
+
+func (r *ruled) do(t *testing.T, line string) (out string) {
+	t.Helper()
+	r.said++
+	ask := filepath.Join(r.folder, "ask"+strconv.Itoa(r.said))
+	if err := errors.Join(os.WriteFile(ask+".new", []byte(line+"\n"), 0o644), os.Chmod(ask+".new", 0o644), os.Rename(ask+".new", ask)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "an answer of job "+r.job, 60*time.Second, func() error {
+		data, err := os.ReadFile(filepath.Join(r.folder, "answer"+strconv.Itoa(r.said)))
+		out = string(data)
+		return err
+	})
+	return out
+}
+
+// held checks, beside a process that holds 1000 MiB, a new process of the running step and one of a new step.
+func (r *ruled) held(t *testing.T, when string, mib int) {
+	t.Helper()
+	for what, out := range map[string]string{"a new process": r.do(t, seen+"; vgpu-fill"), "a new step": ok(t, one, "srun --overlap --jobid="+r.job+" sh -c '"+seen+"; vgpu-fill'").Stdout} {
+		if first, _, _ := strings.Cut(out, "\n"); first != strconv.Itoa(mib) {
+			t.Errorf("%s: %s of job %s sees %s MiB, want %d", when, what, r.job, first, mib)
+		}
+		if got := took(t, out); got > mib-1000 || got < mib-1000-2*contextMiB {
+			t.Errorf("%s: %s of job %s takes %d MiB beside 1000 of %d:\n%s", when, what, r.job, got, mib, out)
+		}
+	}
+}
+
+// end ends the job and looks whether all that it used is in its record.
+func (r *ruled) end(t *testing.T, mib, most int) {
+	t.Helper()
+	r.do(t, "true; touch end")
+	out := finish(t, one, r.job)
+	if !strings.Contains(out, "after 1000 MiB") {
+		t.Errorf("the program of job %s that ran all the time: %s", r.job, out)
+	}
+	until(t, "the end of its slices", 30*time.Second, func() error {
+		for _, s := range stateSlices(t) {
+			if fmt.Sprint(s.Job) == r.job {
+				return fmt.Errorf("it holds %+v", s)
+			}
+		}
+		return nil
+	})
+	d := awaitUsage(t, r.job, 60*time.Second).VGPU.Nodes["n1"]
+	if len(d) != 1 || d[0].MemMiB != mib || d[0].PeakMiB < most-contextMiB-64 || d[0].PeakMiB > most || d[0].Refused < 4 {
+		t.Errorf("the record of job %s: %+v, want %d MiB, a peak close to %d, and each refusal", r.job, d, mib, most)
+	}
+}
+
+// younger is a job of another user that begins and ends now.
+func younger(t *testing.T, when string) {
+	t.Helper()
+	out := finish(t, two, submit(t, two, "--gres=vgpu:1 --vgpu-mem=2000 --vgpu-cores=30", seen+"; vgpu-fill"))
+	if first, _, _ := strings.Cut(out, "\n"); first != "2000" {
+		t.Errorf("%s: a new job sees %s MiB", when, first)
+	}
+	wantLimit(t, out, 2000)
+}
+
+// A release that lays out all shared pages otherwise is installed under a job that runs, the first one again under jobs of both,
+// and in the end everything is removed: whatever begins in between is held, and nothing that was used is lost.
+func TestUpgradeUnderRunningJobs(t *testing.T) {
+	if c.Isolation != "strict" {
+		t.Skip("what a job is started with is mounted from where it is kept: mounts are forbidden here")
+	}
+	begin(t)
+	other := buildOther(t)
+	t.Cleanup(func() { install(t, c.Build) })
+	set := "vgpuctl --config " + c.ConfigPath() + " --node n1 set "
+
+	old := rule(t, 5000)
+	install(t, other)
+	old.held(t, "after the upgrade", 5000)
+	younger(t, "after the upgrade")
+	ok(t, root, set+old.job+" --mem 4000")
+	old.held(t, "changed by the new release", 4000)
+	newer := rule(t, 6000)
+	newer.held(t, "of the new release", 6000)
+
+	install(t, c.Build)
+	newer.held(t, "after going back", 6000)
+	old.held(t, "after going back", 4000)
+	younger(t, "after going back")
+	install(t, other)
+	old.end(t, 4000, 5000)
+	install(t, c.Build)
+	ok(t, root, set+newer.job+" --mem 4500")
+
+	for part, dir := range parts {
+		if dir == "lib" && part != "spank_vgpu.so" {
+			if err := os.Remove(c.Home.Path(dir, part)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	newer.held(t, "after the removal", 4500)
+	newer.end(t, 4500, 6000)
+	install(t, c.Build)
+	younger(t, "after all")
+	oldBuildsGo(t)
+}
+
+// oldBuildsGo ages what is kept, and sweeps.
+func oldBuildsGo(t *testing.T) {
+	t.Helper()
+	kept := func() []string {
+		found, err := filepath.Glob(runDir("builds", "*"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return found
+	}
+	before := kept()
+	if len(before) < 3 {
+		t.Errorf("kept are %q, want those of three installations", before)
+	}
+	long := time.Now().Add(-time.Hour)
+	for _, folder := range before {
+		if err := os.Chtimes(folder, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 sweep")
+	if left := kept(); len(left) != 1 {
+		t.Errorf("a sweep leaves %q, want the installed build alone", left)
+	}
+}
