@@ -149,6 +149,30 @@ func impatient(t *testing.T) sweep.Sweeper {
 		Controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: time.Minute}}
 }
 
+// aMinuteAgo is when all of this happened, and when somebody last looked for it: what is younger is left alone.
+func aMinuteAgo(t *testing.T, job string, files []string) {
+	t.Helper()
+	store, then := impatient(t).Store, time.Now().Add(-sweep.Grace-time.Second)
+	tx, err := store.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.End()
+	tx.Change(func(s *nodestate.Slice) {
+		if fmt.Sprint(s.Job) == job {
+			s.Since = then
+		}
+	})
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append([]string{"../" + filepath.Base(store.Dir.SweepLock())}, files...) {
+		if err := os.Chtimes(filepath.Join(store.Dir.Jobs(), path), then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestSlicesOfALostEpilogComeBack(t *testing.T) {
 	begin(t)
 	// Programs that other tests killed leave temporary files, which would be counted below.
@@ -167,7 +191,8 @@ func TestSlicesOfALostEpilogComeBack(t *testing.T) {
 	if left := jobFolders(t); !slices.Equal(left, want) {
 		t.Fatalf("left are %v, want %v", left, want)
 	}
-	until(t, "doctor to say so", 90*time.Second, func() error {
+	aMinuteAgo(t, lost, want)
+	until(t, "doctor to say so", 60*time.Second, func() error {
 		said := run(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 doctor").Stdout
 		if !strings.Contains(said, "remains: 2 slices, 1 job folder, 1 mark and 0 temporary files of jobs that have ended; jobs that hold slices: ["+lost+"]") {
 			return fmt.Errorf("%s", said)

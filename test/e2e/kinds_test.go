@@ -131,7 +131,11 @@ func TestDaemonsThatRestartKeepJobs(t *testing.T) {
 					return nil
 				})
 			}
-			written(t, job)
+			if strings.HasPrefix(name, "slurmctld") {
+				written(t, job)
+			} else {
+				launched(t, job)
+			}
 			if err := restart(t); err != nil {
 				t.Fatal(err)
 			}
@@ -161,8 +165,7 @@ func TestDaemonsThatRestartKeepJobs(t *testing.T) {
 // written waits until Slurm's daemons have a running job on their disks.
 func written(t *testing.T, job string) {
 	t.Helper()
-	// Slurmd writes down which jobs it knows with the tasks of a step that it launches, and with the end of a job.
-	ok(t, one, "srun --overlap --jobid="+job+" true")
+	launched(t, job)
 	started := time.Now()
 	ok(t, root, "scontrol update JobId="+job+" Comment=started") // some releases save only what has changed
 	until(t, "slurmctld to have saved the jobs, as it does every few seconds", 60*time.Second, func() error {
@@ -172,6 +175,12 @@ func written(t *testing.T, job string) {
 		}
 		return err
 	})
+}
+
+// launched has slurmd write down which jobs it knows, as it does with the tasks of a step that it launches and with the end of a job.
+func launched(t *testing.T, job string) {
+	t.Helper()
+	ok(t, one, "srun --overlap --jobid="+job+" true")
 }
 
 func again(daemon string, signal syscall.Signal) error {
