@@ -14,7 +14,7 @@ import (
 // A launcher of an MPI is a step that consumes nothing and has all that its job has: of slices as of Slurm's own GPUs. No other
 // step becomes one by what its user writes.
 func TestAnExternalLauncherHasItsJobsSlices(t *testing.T) {
-	if !strings.Contains(run(t, root, "srun --help").Stdout, "--external-launcher") {
+	if run(t, root, "srun --external-launcher --version").Code != 0 { // its --help does not tell
 		t.Skipf("%s: srun has no --external-launcher before 24.05", strings.TrimSpace(run(t, root, "slurmctld -V").Stdout))
 	}
 	begin(t)
@@ -34,7 +34,7 @@ func TestAnExternalLauncherHasItsJobsSlices(t *testing.T) {
 	}
 	// Launcher and step together hold no more than the job has.
 	script += `
-		srun --external-launcher vgpu-fill --upto 3000 --hold-until end > held 2>&1 &
+		srun --external-launcher vgpu-fill --upto 2000 --hold-until end > held 2>&1 &
 		until grep -q asked held; do sleep 0.1; done
 		srun -n1 --overlap vgpu-fill; touch end; wait; rm end held`
 	out := batch(t, one, "-n2 --gres=vgpu:2,gpumem:8000", script)
@@ -46,8 +46,8 @@ func TestAnExternalLauncherHasItsJobsSlices(t *testing.T) {
 			t.Errorf("a step with %q: want %q:\n%s", s.options, s.want, said)
 		}
 	}
-	if got := took(t, out[strings.LastIndex(out, "[end]"):]); got > 1000 || got == 0 {
-		t.Errorf("beside a launcher with 3000 MiB of 4000 a step took %d MiB", got)
+	if got := took(t, out[strings.LastIndex(out, "[end]"):]); got > 1500 || got == 0 {
+		t.Errorf("beside a launcher with 2000 MiB of 4000 a step took %d MiB", got)
 	}
 	if !c.Shards {
 		return
