@@ -115,7 +115,8 @@ static const unsigned *booked_on(nvmlDevice_t device, uint64_t bucket, const uns
 }
 
 /* As an H100 has told it: an entry for each sample, which books all that the device was busy on one process,
- * in whole percent less a rest. Nothing is told of who has ended, nor of a time in which nobody was at work. */
+ * in whole percent less a rest. Nothing is told of who has ended, nor of a time in which nobody was at
+ * work. */
 static unsigned each_sample(nvmlDevice_t device, const struct window *window,
 			    nvmlProcessUtilizationSample_t list[SAMPLES])
 {
