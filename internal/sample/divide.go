@@ -20,15 +20,20 @@ const (
 	remembered = 14 * time.Second
 )
 
-// weigh says for how many milliseconds each process had a GPU, by what the driver said since a time in microseconds, and until when that
-// is. whole: nothing since then can have been forgotten.
-func weigh(told audit.Utilization, since uint64, whole bool) (used map[int]float64, until uint64) {
+// weigh says for how many milliseconds each process had a GPU, by what the driver said since a time in microseconds, and since when it is to
+// be asked next. whole: nothing since then can have been forgotten.
+func weigh(told audit.Utilization, since uint64, whole bool) (used map[int]float64, next uint64) {
+	const period = uint64(usualPeriod / time.Microsecond)
 	for _, s := range told.Used {
-		until = max(until, s.AtUnixUs)
+		next = max(next, s.AtUnixUs)
 	}
-	if now := uint64(told.At.UnixMicro()); until+uint64(usualPeriod.Microseconds())*3/2 < now { // the GPU has been idle
-		until = now
+	until := next
+	if now := uint64(told.At.UnixMicro()); next+period*3/2 < now {
+		// The GPU has been idle, or there is no sample yet. Those that are there end half their length ago in the mean. What is asked for next
+		// begins with the last that told of work: a time in the middle of one would be taken for all of it.
+		until = now - period/2
 	}
+	next = max(next, since)
 	used, ok := byMeans(told, since, until)
 	switch {
 	case ok:
@@ -43,7 +48,7 @@ func weigh(told audit.Utilization, since uint64, whole bool) (used map[int]float
 			used[pid] *= most / sum
 		}
 	}
-	return used, until
+	return used, next
 }
 
 // total adds up, always in the same order.

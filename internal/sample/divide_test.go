@@ -64,27 +64,27 @@ func TestMeansStandForTheWholeTime(t *testing.T) {
 		samples []discover.Used
 		busyMs  int // -1: not told
 		want    map[int]float64
-		until   uint64
+		next    uint64
 	}{
-		"nobody":               {nil, 0, map[int]float64{}, at},
-		"full":                 {[]discover.Used{entry(7, 100, at-50_000)}, 9950, map[int]float64{7: 9950}, at - 50_000},
+		"nobody":               {nil, 0, map[int]float64{}, since},
+		"full":                 {[]discover.Used{entry(7, 100, at-50_000)}, 10_000, map[int]float64{7: 9950}, at - 50_000},
 		"no word of the whole": {[]discover.Used{entry(7, 29, at-50_000)}, -1, map[int]float64{7: 0.295 * 9950}, at - 50_000},
-		"idle at the end":      {[]discover.Used{entry(7, 29, at-5_000_000)}, 2950, map[int]float64{7: 2950}, at},
+		"idle at the end":      {[]discover.Used{entry(7, 29, at-5_000_000)}, 2950, map[int]float64{7: 0.295 * 9900}, at - 5_000_000},
 		"two, and one idle":    {[]discover.Used{entry(7, 79, at), entry(8, 20, at-300_000), entry(9, 0, at-400_000)}, 10_000, map[int]float64{7: 7950, 8: 2050}, at},
 		"more than there was":  {[]discover.Used{entry(7, 50, at), entry(8, 50, at)}, 10_000, map[int]float64{7: 5000, 8: 5000}, at},
 		"somebody has ended":   {[]discover.Used{entry(7, 19, at)}, 9000, map[int]float64{7: 1950}, at},
 		"one sample of each":   {[]discover.Used{entry(7, 100, at-200_000), entry(8, 99, at)}, 399, map[int]float64{7: 200, 8: 199}, at},
-		"one sample":           {[]discover.Used{entry(7, 100, at-3_000_000)}, 200, map[int]float64{7: 200}, at},
+		"one sample":           {[]discover.Used{entry(7, 100, at-3_000_000)}, 210, map[int]float64{7: 200}, at - 3_000_000},
 		"every sample":         {[]discover.Used{entry(7, 100, at-200_000), entry(7, 49, at)}, 9000, map[int]float64{7: 299}, at},
 	} {
 		said := audit.Utilization{Used: c.samples, At: time.UnixMicro(at)}
 		if c.busyMs >= 0 {
-			part := float64(c.busyMs) * 1000 / float64(c.until-since)
+			part := float64(c.busyMs) / 10_000
 			said.Busy = &part
 		}
-		got, until := weigh(said, since, true)
-		if len(got) != len(c.want) || until != c.until {
-			t.Errorf("%s: %v until %d, want %v until %d", name, got, until, c.want, c.until)
+		got, next := weigh(said, since, true)
+		if len(got) != len(c.want) || next != c.next {
+			t.Errorf("%s: %v, next since %d, want %v, %d", name, got, next, c.want, c.next)
 		}
 		for pid, ms := range c.want {
 			if math.Abs(got[pid]-ms) > 0.001 {
@@ -118,6 +118,45 @@ func TestWhatIsMeteredIsTakenOff(t *testing.T) {
 			if math.Abs(got[job].ms-ms) > 0.001 {
 				t.Errorf("%s: job %d had %.3f ms, want %.3f", name, job, got[job].ms, ms)
 			}
+		}
+	}
+}
+
+// Whoever looks more often than the driver takes samples counts each sample once, and whole.
+func TestLooksInAHurryLoseNothing(t *testing.T) {
+	const period = 200_000
+	busy := func(sample uint64) uint64 { // percent of the sample that ends at this number times the period
+		if sample%10 < 4 {
+			return 0
+		}
+		return 100
+	}
+	for _, every := range []uint64{50_000, 130_000, 200_000, 330_000, 1_000_000, 3_700_000} {
+		since, sum, want := uint64(10*period), 0.0, 0.0
+		for now := uint64(10*period + 7000); now < 400*period; now += every {
+			newest := (now - 60_000) / period // it is told of a little later
+			said := audit.Utilization{At: time.UnixMicro(int64(now))}
+			samples, all, last := uint64(0), uint64(0), uint64(0)
+			for sample := since/period + 1; sample <= newest; sample++ {
+				samples, all = samples+1, all+busy(sample)
+				if busy(sample) > 0 {
+					last = sample * period
+				}
+			}
+			if all > 0 {
+				part := float64(all) / float64(samples) / 100
+				said.Used, said.Busy = []discover.Used{{PID: 7, SMPercent: int(all / samples), AtUnixUs: last}}, &part
+			}
+			var used map[int]float64
+			used, since = weigh(said, since, true)
+			sum += used[7]
+			want = 0
+			for sample := uint64(11); sample <= newest; sample++ {
+				want += float64(busy(sample)) * period / 1e5
+			}
+		}
+		if math.Abs(sum-want) > want*0.02+period/1e3 {
+			t.Errorf("a look each %d us found %.0f ms of %.0f", every, sum, want)
 		}
 	}
 }

@@ -24,7 +24,7 @@ type seen struct {
 }
 
 type seenGPU struct {
-	LastUs uint64      `json:"last_us"` // until when the driver has told; 0: it was not asked
+	LastUs uint64      `json:"last_us"` // the newest that told of work; 0: the driver was not asked, or had none
 	Runs   []state.Run `json:"runs"`    // that had a slice
 }
 
