@@ -131,6 +131,16 @@ static void takes_all(struct worker *worker)
 	CHECK(got >= 900);
 }
 
+/* It looks whether the board is still the same ten times a second. */
+static void sees_another_board(struct worker *worker)
+{
+	unsigned got = 1000;
+
+	for (int try = 0; try < 50 && got >= 600; try++)
+		shares_of(&worker, 1, 200 * MS, &got);
+	CHECK(got < 600);
+}
+
 /* Jobs of a release whose claims are laid out otherwise cannot say that they want their time. */
 static void beside_strangers_each_keeps_to_its_share(void)
 {
@@ -143,6 +153,7 @@ static void beside_strangers_each_keeps_to_its_share(void)
 	slice_post(&b);
 	takes_all(one);
 	slice_replace_board(&a, VGPU_TURNS_VERSION + 1);
+	sees_another_board(one);
 	check_shares(&one, (unsigned[]){300}, 1, 1000 * MS, "foreign board");
 	slice_replace_board(&a, VGPU_TURNS_VERSION);
 	takes_all(one);

@@ -47,6 +47,12 @@ bool vgpu_claims_are_seen(struct vgpu_seat *seat, uint64_t now_ns)
 	return true;
 }
 
+bool vgpu_claims_board_changed(struct vgpu_seat *seat, uint32_t device, uint64_t now_ns)
+{
+	(void)seat, (void)device, (void)now_ns;
+	return false;
+}
+
 void vgpu_claims_follow(struct vgpu_seat *seat, uint32_t device)
 {
 	(void)device;
