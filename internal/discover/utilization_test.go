@@ -11,19 +11,27 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestUtilizationByProcess(t *testing.T) {
+// lookedUp is a session with a driver that has all functions, or none where *lacks says why.
+func lookedUp(t *testing.T, lacks *error) (*server.Server, Session) {
+	t.Helper()
 	node := twoH200()
-	has := error(nil)
 	node.ExtensionsFunc = func() nvml.ExtendedInterface {
-		return &mock.ExtendedInterface{LookupSymbolFunc: func(string) error { return has }}
+		return &mock.ExtendedInterface{LookupSymbolFunc: func(string) error { return *lacks }}
 	}
 	session, err := Open(node)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return node, session
+}
+
+func TestUtilizationByProcess(t *testing.T) {
+	var has error
+	node, session := lookedUp(t, &has)
 	gpu := at(node, 0)
 	ret, gpuPercent := nvml.SUCCESS, uint32(90)
 	var samples []nvml.ProcessUtilizationSample
@@ -76,15 +84,8 @@ func TestUtilizationByProcess(t *testing.T) {
 }
 
 func TestBusyIsWhoeverWasAtWork(t *testing.T) {
-	node := twoH200()
-	has := error(nil)
-	node.ExtensionsFunc = func() nvml.ExtendedInterface {
-		return &mock.ExtendedInterface{LookupSymbolFunc: func(string) error { return has }}
-	}
-	session, err := Open(node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var has error
+	node, session := lookedUp(t, &has)
 	sample := func(at uint64, percent uint32) nvml.Sample {
 		s := nvml.Sample{TimeStamp: at}
 		binary.NativeEndian.PutUint32(s.SampleValue[:], percent)
