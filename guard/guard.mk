@@ -48,6 +48,9 @@ GUARD_TEST_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iint
 $(BUILD)/test-guard/ways: test/guard/ways.c
 	@mkdir -p $(@D)
 	$(CC) $(GUARD_TEST_CFLAGS) $< -o $@ -ldl
+$(BUILD)/test-guard/ways-static: test/guard/ways.c
+	@mkdir -p $(@D)
+	$(CC) $(GUARD_TEST_CFLAGS) -static $< -o $@ 2>/dev/null
 # Linked with the guard as a program is in a step, where libraries are left out of which nothing is needed.
 $(BUILD)/test-guard/linked: test/guard/ways.c $(BUILD)/libcuda-guard.so
 	@mkdir -p $(@D)
@@ -60,6 +63,6 @@ $(BUILD)/test-guard/libslurm-vgpu.so: $(INTERPOSER_TEST_LIBRARY)
 	@cp $< $@
 
 .PHONY: test-guard
-test-guard: $(GUARDS) $(BUILD)/test-guard/ways $(BUILD)/test-guard/linked $(BUILD)/test-guard/mkstep $(BUILD)/test-guard/libslurm-vgpu.so \
+test-guard: $(GUARDS) $(BUILD)/test-guard/ways $(BUILD)/test-guard/ways-static $(BUILD)/test-guard/linked $(BUILD)/test-guard/mkstep $(BUILD)/test-guard/libslurm-vgpu.so \
 		$(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1 $(BUILD)/sim/libnvidia-opencl.so.1 $(BUILD)/sim/nvidia-smi
 	@test/guard/run.sh $(BUILD)

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -216,8 +217,11 @@ func (p *prolog) begin(ctx context.Context) (*state.Tx, error) {
 	return p.store.Begin(ctx)
 }
 
-// releaseOthers frees what earlier runs of this job left.
+// releaseOthers frees what earlier runs of this job left, which holds nothing now.
 func (p *prolog) releaseOthers(ctx context.Context) error {
+	if _, err := os.Lstat(p.cfg.Run().Job(p.job.id)); err != nil {
+		return nil
+	}
 	tx, err := p.begin(ctx)
 	if err != nil {
 		return err

@@ -197,10 +197,8 @@ func (p *prolog) unknownEntitlement(ctx context.Context, told slurm.Job, reason 
 // withoutVGPU leaves the mark that the plugin need not wait for a grant. A folder of an earlier
 // run goes away.
 func (p *prolog) withoutVGPU(ctx context.Context) error {
-	if _, err := os.Lstat(p.cfg.Run().Job(p.job.id)); err == nil {
-		if err := p.releaseOthers(ctx); err != nil {
-			return err
-		}
+	if err := p.releaseOthers(ctx); err != nil {
+		return err
 	}
 	if err := p.markNone(); err != nil {
 		return err

@@ -108,6 +108,9 @@ func (p *prolog) withoutSlices(ctx context.Context, g grant.Grant, told slurm.Jo
 	if err := p.prepareIsolation(); err != nil {
 		return p.refuse(ctx, g, "the node cannot isolate jobs: "+err.Error(), nil)
 	}
+	if err := p.releaseOthers(ctx); err != nil {
+		return err
+	}
 	tx, err := p.begin(ctx)
 	if err != nil {
 		return err

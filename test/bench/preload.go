@@ -105,12 +105,14 @@ func (b *bench) stepd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	medians := map[string]time.Duration{}
 	for _, r := range rows {
 		median, err := strconv.ParseFloat(r[1], 64)
 		if err != nil {
 			return fmt.Errorf("row %q: %w", r, err)
 		}
 		took := time.Duration(median * float64(time.Microsecond))
+		medians[r[0]] = took
 		b.add(row{"plugin alone: " + r[0], ms(took), "not loaded 0", "+" + ms(took), "≤ 2 ms", took <= 2*time.Millisecond})
 	}
 	return nil

@@ -22,18 +22,19 @@ var levels = []struct{ name, isolation, config string }{
 	{"preload", "preload", ""},
 	{"strict", "strict", ""},
 	{"closed", "strict", "user_namespaces: deny\nwithout_slice: mask\n"},
+	{"wall", "wall", ""},
 }
 
 // tried is an attempt, with what it comes to at each level.
 type tried struct {
 	name, script string
-	want         [3]string
+	want         [4]string
 }
 
-func always(verdict string) [3]string { return [3]string{verdict, verdict, verdict} }
+func always(verdict string) [4]string { return [4]string{verdict, verdict, verdict, verdict} }
 
 // whoDropsIt gets rid of the library where nothing but the environment holds it.
-var whoDropsIt = [3]string{open, limited, limited}
+var whoDropsIt = [4]string{open, limited, limited, limited}
 
 func attempts() []tried {
 	fill, linker := fillHere(), "/lib64/ld-linux-x86-64.so.2 "
@@ -82,6 +83,11 @@ func atEachLevel(t *testing.T, test func(t *testing.T, i int)) {
 	begin(t)
 	for i, level := range levels {
 		t.Run(level.name, func(t *testing.T) {
+			if level.isolation == "wall" {
+				withWall(t)
+				test(t, i)
+				return
+			}
 			t.Cleanup(func() { c.Isolation = "strict" })
 			c.Isolation = level.isolation
 			configured(t, level.config)
@@ -109,6 +115,7 @@ func TestAttemptsToShakeOffTheLibrary(t *testing.T) {
 func TestAttemptsOnTheLedger(t *testing.T) {
 	ledger := "/ledger"
 	atEachLevel(t, func(t *testing.T, i int) {
+		behindWall := levels[i].isolation == "wall"
 		if i == 2 {
 			t.Skip("as at the level before")
 		}
@@ -121,8 +128,8 @@ func TestAttemptsOnTheLedger(t *testing.T) {
 				cp older `+own+`
 				vgpu-fill --upto 2000
 				touch gone; wait; rm -f gone older first`)
-			if !strings.Contains(out, "after 2000 MiB") || strings.Contains(out, "OUT_OF_MEMORY") {
-				t.Errorf("it is held by now:\n%s", out)
+			if held := !strings.Contains(out, "after 2000 MiB") || strings.Contains(out, "OUT_OF_MEMORY"); held != behindWall {
+				t.Errorf("held %t, want %t:\n%s", held, behindWall, out)
 			}
 		})
 		for _, tc := range []struct{ name, config, want string }{
@@ -131,8 +138,12 @@ func TestAttemptsOnTheLedger(t *testing.T) {
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				configured(t, levels[i].config+tc.config)
-				if got := outcomeOf(t, "truncate -s 0 "+own+"; "+fillHere()); got != tc.want {
-					t.Errorf("%s, want %s", got, tc.want)
+				want := tc.want
+				if behindWall && want == open {
+					want = limited
+				}
+				if got := outcomeOf(t, "truncate -s 0 "+own+"; "+fillHere()); got != want {
+					t.Errorf("%s, want %s", got, want)
 				}
 			})
 		}
@@ -143,6 +154,7 @@ func TestAttemptsOnTheLedger(t *testing.T) {
 func TestAttemptsOnOtherGPUs(t *testing.T) {
 	atEachLevel(t, func(t *testing.T, i int) {
 		without := submit(t, one, "", "echo $$; while :; do sleep 1; done") // until the test ends
+		t.Cleanup(func() { run(t, root, "scancel "+without) })              // before its cgroup has to go
 		var pid string
 		until(t, "a process of the job without a slice", 30*time.Second, func() error {
 			if pid = strings.TrimSpace(output(t, one, without)); pid == "" {
@@ -152,10 +164,10 @@ func TestAttemptsOnOtherGPUs(t *testing.T) {
 		})
 		for _, tc := range []struct {
 			name, options, door string
-			want                [3]string
+			want                [4]string
 		}{
-			{"a folder of devices to begin in", "--chdir=" + nodes(), "nvidia1", [3]string{"open", "closed", "closed"}},
-			{"what his job without a slice sees", "", "/proc/" + pid + "/root" + nodes() + "/nvidia1", [3]string{"open", "open", "closed"}},
+			{"a folder of devices to begin in", "--chdir=" + nodes(), "nvidia1", [4]string{"open", "closed", "closed", "closed"}},
+			{"what his job without a slice sees", "", "/proc/" + pid + "/root" + nodes() + "/nvidia1", [4]string{"open", "open", "closed", "open"}},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				job := submit(t, one, onFirstGPU(t)+" --output="+one.Home+"/door.out "+tc.options, "if (exec 3<>"+tc.door+"); then echo open; else echo closed; fi")

@@ -41,8 +41,10 @@ cflags="-std=gnu11 -O2 -D_GNU_SOURCE -I$here -I$here/../../interposer"
 {
 	cc $cflags "$here/mkstep.c" "$here/boards.c" -o "$work/mkstep"
 	cc $cflags "$here/../guard/ways.c" -o "$work/ways" -ldl
+	cc $cflags -static "$here/../guard/ways.c" -o "$work/ways-static" 2>/dev/null || echo "guard.sh: no static C library, and so no static program" >&2
 	cc $cflags -DLINKED "$here/../guard/ways.c" -o "$work/linked" \
 		-Wl,--as-needed -Wl,--allow-shlib-undefined "$build/libcuda-guard.so" -ldl
+	install -m 4755 -o 12345 -g 12345 "$work/ways" "$work/suid"
 	if wanted costs; then
 		cc $cflags -I"$here/paths" -isystem "${CUDA_INCLUDE:-/usr/local/cuda/include}" "$here/bench/micro.c" "$here/paths/api.c" -o "$work/micro" -ldl
 	fi
@@ -106,6 +108,8 @@ programs() {
 	for way in dlopen deepbind; do
 		try "$way" '^2[0-9]{3} MiB' bounded "$work/ways" $way
 	done
+	[[ ! -x $work/ways-static ]] || try "static, dlopen" '^(2[0-9]{3} MiB|error)' bounded "$work/ways-static" dlopen
+	try "another user's program, set-user-ID" '^(2[0-9]{3} MiB|error|not loaded)' bounded "$work/suid" dlopen
 	try "the driver by its path" '^2[0-9]{3} MiB' bounded "$work/ways" path "$cuda"
 	try "dlmopen" '^(2[0-9]{3} MiB|error|not loaded)' bounded "$work/ways" new-namespace
 	for program in static-runtime shared-runtime; do
@@ -134,7 +138,8 @@ taken() {
 }
 others() {
 	local programs=$build/gpu/other program pattern=$1
-	export VK_DRIVER_FILES=/usr/share/vulkan/icd.d/nvidia_icd.json VK_ICD_FILENAMES=/usr/share/vulkan/icd.d/nvidia_icd.json
+	export VK_DRIVER_FILES=${VK_DRIVER_FILES:-/usr/share/vulkan/icd.d/nvidia_icd.json}
+	export VK_ICD_FILENAMES=$VK_DRIVER_FILES
 	for program in opencl vulkan opengl; do
 		[[ ! -x $programs/$program ]] || try "$program, 8 GiB" "$pattern" taken "$programs/$program" 8192
 	done
@@ -149,23 +154,37 @@ close_others() {
 	done
 }
 
-# Null launches without a share, in turns: nanoseconds, the median of as many rounds.
+# Null launches without a share, and programs that have nothing to do with CUDA, in turns. Costs are medians of the differences to
+# the native one of the same round, with their standard error.
 costs() {
-	local round
+	local round way what
+	local -a ways=(native preload "preload, guards" guards)
+
 	step 0
-	for round in {1..12}; do
-		one_round native
-		LD_PRELOAD=$self/libslurm-vgpu.so one_round "preload"
-		guards up
-		LD_PRELOAD=$self/libslurm-vgpu.so one_round "preload, guards"
-		one_round "guards"
-		guards down
+	for round in {1..24}; do
+		for way in "${ways[@]:round % 4}" "${ways[@]:0:round % 4}"; do
+			unset LD_PRELOAD
+			[[ $way != *guards ]] || guards up
+			[[ $way != preload* ]] || export LD_PRELOAD=$self/libslurm-vgpu.so
+			one_round "$way"
+			unset LD_PRELOAD
+			[[ $way != *guards ]] || guards down
+		done
 	done
-	for how in native preload "preload, guards" guards; do
-		printf '%-16s  launch %s ns\n' "$how" "$(sort -n "$work/cost.$how" | sed -n '6,7p' | awk '{sum += $1} END {printf "%.0f", sum / NR}')"
+	for what in launch true; do
+		"$python" "$here/guard/costs.py" $what "$work" "${ways[@]}"
 	done
 }
-one_round() { echo launch | "$work/micro" 4 | tail -n 1 >>"$work/cost.$1"; }
+# The middle of seven launches' times of a process, and the mean of 100 programs' in microseconds.
+one_round() {
+	local begun ended
+
+	for _ in {1..7}; do echo launch; done | "$work/micro" 4 | tail -n +2 | sort -n | sed -n 4p >>"$work/launch.$1"
+	begun=${EPOCHREALTIME/./}
+	for _ in {1..100}; do /bin/true; done
+	ended=${EPOCHREALTIME/./}
+	echo $(((ended - begun) / 100)) >>"$work/true.$1"
+}
 
 # As in a container: another user, in a user namespace where nothing of /run is left.
 contained() {
@@ -188,14 +207,16 @@ contained() {
 }
 
 if wanted programs || wanted tools; then
-	guards up
-	for how in "guard, preload" "guard alone"; do
-		unset LD_PRELOAD
-		[[ $how == "guard alone" ]] || export LD_PRELOAD=$self/libslurm-vgpu.so
+	for how in "preload, free" "preload, 50 %" "guards, free" "guards, 50 %"; do
+		step "$([[ $how == *free ]] && echo 0 || echo 50)"
+		guards up
+		[[ $how == guards* ]] || export LD_PRELOAD=$self/libslurm-vgpu.so
 		! wanted programs || programs
 		! wanted tools || tools
+		unset LD_PRELOAD
+		guards down
 	done
-	unset LD_PRELOAD
+	guards up
 	! wanted programs || contained
 	guards down
 fi

@@ -60,6 +60,8 @@ verdict the_driver_behind_is_limited_beside_a_preload "$limited" \
 verdict a_preload_beside_the_guard_changes_nothing "$limited" "$(LD_PRELOAD=$self/libslurm-vgpu.so ways dlopen)"
 verdict the_driver_in_front_is_limited "$limited" "$(LD_PRELOAD=/run/driver/libcuda.so.1 "$test/linked" linked 2>/dev/null)"
 verdict the_c_library_in_front_is_limited "$limited" "$(LD_PRELOAD=libc.so.6 "$test/linked" linked 2>/dev/null)"
+# It gets a C library of its own for what it loads, in which no library can be found.
+verdict a_static_program_has_no_cuda "error 500" "$("$test/ways-static" dlopen 2>/dev/null)"
 verdict a_second_handle_is_the_same "the same" "$(ways same)"
 verdict a_program_is_not_begun_again "once" "$(LD_PRELOAD='' sh -c 'echo once; exec "$0" dlopen >/dev/null 2>&1' "$test/ways")"
 verdict what_only_the_driver_has_is_found found "$(ways ask cuSimOutside)"
