@@ -60,7 +60,7 @@ func lineCommands(o *options) []*cobra.Command {
 	cluster.Aliases = []string{"cluster"}
 	return []*cobra.Command{
 		command("gres.conf", "Print this node's lines for gres.conf", "The same file may hold the lines of all nodes.", true, printGresConf),
-		command("slurm.conf", "Print the lines for slurm.conf", "Join lists with what is there already; NodeName= gets Gres= beside its other keys.", true, printSlurmConf),
+		command("slurm.conf", "Print the lines for slurm.conf", "Join lists with what is there already. Gres= goes into the line of the node that is there,\nand its own line here is a comment: Slurm takes one line for a node.", true, printSlurmConf),
 		command("plugstack.conf", "Print the line for plugstack.conf", "It is needed on nodes and wherever sbatch, srun and salloc run.", false, printPlugstack),
 		command("accounting", "Print the line that makes Slurm account vgpu", "It belongs into slurm.conf; sacct then shows what was asked for and granted.", false, printAccounting),
 		cluster,
@@ -99,7 +99,8 @@ func printSlurmConf(out io.Writer, n node) {
 	}
 	fmt.Fprintf(out, `# The three GRES, and how many this node has of them: slices, MiB and percent of GPU time.
 GresTypes=%svgpu,gpumem,gpucores
-NodeName=%s Gres=%s%s
+# Slurm takes one line for a node. Add Gres= to the one that is there:
+#NodeName=%s Gres=%s%s
 
 # The prolog places a job's slices when it is allocated, before any step starts.
 PrologFlags=Alloc,Contain

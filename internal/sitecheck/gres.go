@@ -50,6 +50,10 @@ func (c *site) nodeLine() {
 			"%s: no NodeName= line is about node %s", c.slurm.Path, c.Node)
 		return
 	}
+	if lines := c.slurm.NodeLines(c.Node); len(lines) > 1 {
+		c.bad("node", "one line: NodeName="+c.Node+" … Gres="+c.wanted(), "%s: node %s has a line at %s already, and no daemon of Slurm starts with both", at.Place(), c.Node, lines[0].Place())
+		return
+	}
 	counts := make(map[string]string)
 	for item := range strings.SplitSeq(values["gres"], ",") {
 		fields := strings.Split(strings.TrimSpace(item), ":")

@@ -160,6 +160,7 @@ var faultySites = map[string]struct {
 		[]string{"node: DIR/slurm.conf:4: Gres= of node n1 has no gpucores -> " + wantLine}},
 	"no node": {"slurm.conf", "n[1-2]", "n[2-3]",
 		[]string{"node: DIR/slurm.conf: no NodeName= line is about node n1 -> " + wantLine}},
+	"a second line": {"slurm.conf", "gpucores:200", "gpucores:200\nNodeName=n1 Gres=vgpu:20,gpumem:287542,gpucores:200", []string{"node: DIR/slurm.conf:5: node n1 has a line at DIR/slurm.conf:4 already, and no daemon of Slurm starts with both -> one line: NodeName=n1 … Gres=vgpu:20,gpumem:287542,gpucores:200"}},
 	"no line in gres.conf": {"gres.conf", "Name=vgpu", "Name=gpu",
 		[]string{"gres.conf: DIR/gres.conf: no line with Name=vgpu is about node n1 -> DIR/gres.conf: NodeName=n1 Name=vgpu Count=20 Flags=CountOnly"}},
 	"not CountOnly": {"gres.conf", "Count=287542 Flags=CountOnly", "Count=287542",

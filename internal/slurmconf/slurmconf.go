@@ -232,6 +232,17 @@ func (f File) Node(name string) (values map[string]string, at Line, ok bool) {
 	return values, at, ok
 }
 
+// NodeLines returns the lines of slurm.conf that are about a node. More than one is an error of Slurm's.
+func (f File) NodeLines(name string) []Line {
+	var lines []Line
+	for _, line := range f.Lines {
+		if names, is := line.Get("nodename"); is && line.Pairs[0].Key == "nodename" && slurm.HostlistContains(names, name) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
 // GRES returns the lines of gres.conf that are about a GRES on a node: those that name the node and
 // those that name none.
 func (f File) GRES(name, node string) []Line {

@@ -124,7 +124,7 @@ func (c *Cluster) askNodes(ctx context.Context) error {
 	return os.WriteFile(c.Home.Path("etc", "cluster.lua"), []byte(table.String()), 0o644)
 }
 
-var nodeGres = regexp.MustCompile(`(?m)^NodeName=\S+ Gres=(\S+)`)
+var nodeGres = regexp.MustCompile(`(?m)^#NodeName=\S+ Gres=(\S+)`)
 
 func copyProgram(from, to string) error {
 	in, err := os.Open(from)
