@@ -6,7 +6,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -77,7 +79,7 @@ func (s *soak) judgeRemains(ctx context.Context, v *verdict, mountsBefore []stri
 		if err == nil {
 			err = json.Unmarshal(text, &state)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a node that no slice came to has none
 			v.must("state of "+node, err.Error(), false)
 		}
 		held += len(state.Slices)
