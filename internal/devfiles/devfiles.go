@@ -10,11 +10,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -68,6 +68,7 @@ func (s Set) Look() ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
+	group := sync.OnceValues(func() (uint32, error) { return lookUp(s.Group) })
 	files := make([]File, 0, len(minors))
 	for _, minor := range minors {
 		file := File{Minor: minor, Path: s.path(minor), State: Missing, Slurms: slices.Contains(s.Leave, minor)}
@@ -78,7 +79,7 @@ func (s Set) Look() ([]File, error) {
 			return nil, err
 		default:
 			file.State, file.Mode, file.UID, file.GID = Open, fmt.Sprintf("%04o", st.Mode&0o7777), st.Uid, st.Gid
-			if s.isClosed(st) {
+			if isClosed(st, group) {
 				file.State = Closed
 			}
 			file.StepFile = s.hasStepFile(minor, st)
@@ -89,14 +90,14 @@ func (s Set) Look() ([]File, error) {
 }
 
 // isClosed: whoever else may open it is in the group. The group is looked up only where a file has one.
-func (s Set) isClosed(st unix.Stat_t) bool {
+func isClosed(st unix.Stat_t, group func() (uint32, error)) bool {
 	if st.Uid != 0 || st.Mode&0o007 != 0 {
 		return false
 	}
 	if st.Mode&0o070 == 0 || st.Gid == 0 {
 		return true
 	}
-	gid, err := lookUp(s.Group)
+	gid, err := group()
 	return err == nil && st.Gid == gid
 }
 
@@ -280,22 +281,4 @@ func lstat(path string) (st unix.Stat_t, err error) {
 func (s Set) KnowsGroup() error {
 	_, err := lookUp(s.Group)
 	return err
-}
-
-func lookUp(group string) (uint32, error) {
-	if group == "" {
-		return 0, nil
-	}
-	if gid, err := strconv.ParseUint(group, 10, 32); err == nil {
-		return uint32(gid), nil
-	}
-	found, err := user.LookupGroup(group)
-	if err != nil {
-		return 0, fmt.Errorf("group of the device files: %w", err)
-	}
-	gid, err := strconv.ParseUint(found.Gid, 10, 32)
-	if err != nil {
-		return 0, fmt.Errorf("group of the device files: %s has the number %q", group, found.Gid)
-	}
-	return uint32(gid), nil
 }

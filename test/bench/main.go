@@ -40,7 +40,8 @@ type bench struct {
 
 func main() {
 	rounds := flag.Int("rounds", 31, "runs of each program; medians are reported")
-	only := flag.String("only", "", "measure only what has this in its name")
+	only := flag.String("only", "", "measure only what has this in its name; throughput: jobs a second, on a cluster of its own")
+	nodes := flag.Int("nodes", 16, "of the cluster that -only throughput measures")
 	flag.Parse()
 	executable, err := os.Executable()
 	if err != nil {
@@ -49,7 +50,8 @@ func main() {
 	}
 	build := filepath.Dir(executable)
 	os.Exit(cluster.Enclose(func(ctx context.Context, home cluster.Home) int {
-		if err := run(ctx, home, build, *rounds, *only); err != nil {
+		b := &bench{build: build, rounds: *rounds}
+		if err := b.run(ctx, home, *nodes, *only); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			return 1
 		}
@@ -57,19 +59,47 @@ func main() {
 	}))
 }
 
-func run(ctx context.Context, home cluster.Home, build string, rounds int, only string) error {
-	options := cluster.Options{Build: build, Source: filepath.Dir(build), GPU: "sim", CPUs: 512, ExtraPath: os.Getenv("PATH"),
+// section is one measurement, or some that belong together.
+type section struct {
+	name string
+	run  func(context.Context) error
+}
+
+func (b *bench) run(ctx context.Context, home cluster.Home, nodes int, only string) error {
+	options := cluster.Options{Build: b.build, Source: filepath.Dir(b.build), GPU: "sim", CPUs: 512, ExtraPath: os.Getenv("PATH"),
 		Progress: func(text string) { fmt.Fprintln(os.Stderr, "bench:", text) }}
+	sections := b.sections()
+	if only == throughputOnly {
+		sections = []section{{"throughput of jobs", b.throughput}}
+		// Where one slurmd begins several jobs at once, the pipe to a prolog gets into the extern step of another job; slurmd then
+		// waits for a prolog until that other job has ended, and two of them for each other (22.05.8, with /bin/true as well).
+		options.NodeCount, options.CPUs = nodes, 1
+		if !home.InPlace() { // config.yaml stands at its usual place: no shell script need name it
+			options.Prolog, options.Epilog = home.Path("bin", "vgpu-prolog"), home.Path("bin", "vgpu-epilog")
+		}
+	}
 	c, err := cluster.Start(ctx, home, options)
 	if err != nil {
 		return err
 	}
 	defer c.Stop(context.WithoutCancel(ctx))
-	b := &bench{cluster: c, build: build, rounds: rounds}
-	for _, step := range []struct {
-		name string
-		run  func(context.Context) error
-	}{
+	b.cluster = c
+	for _, s := range sections {
+		if !strings.Contains(s.name, only) {
+			continue
+		}
+		fmt.Fprintln(os.Stderr, "bench: measuring", s.name)
+		if err := s.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	b.print()
+	return nil
+}
+
+// sections are those that one node is enough for.
+func (b *bench) sections() []section {
+	return []section{
 		{"prolog and epilog", b.prologAndEpilog},
 		{"concurrent placements", b.concurrent},
 		{"placement cost", b.placement},
@@ -81,17 +111,7 @@ func run(ctx context.Context, home cluster.Home, build string, rounds int, only 
 		{"plugin in slurmstepd", b.stepd},
 		{"a program without CUDA", b.preload},
 		{"intercepted calls", b.calls},
-	} {
-		if !strings.Contains(step.name, only) {
-			continue
-		}
-		fmt.Fprintln(os.Stderr, "bench: measuring", step.name)
-		if err := step.run(ctx); err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
-		}
 	}
-	b.print()
-	return nil
 }
 
 func (b *bench) add(r row) { b.rows = append(b.rows, r) }

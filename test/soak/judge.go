@@ -38,6 +38,9 @@ func (s *soak) jobs(ctx context.Context, runs []ran) ([]string, error) {
 	return slices.Compact(ids), nil
 }
 
+// jobsAtOnce is how many jobs sacct is asked for: their ids are one argument, which Linux bounds at 128 KiB.
+const jobsAtOnce = 5000
+
 // accounted are the rows of these jobs, each job's runs in their order.
 func (s *soak) accounted(ctx context.Context, jobs []string) (map[string][]row, error) {
 	const end = "\x1e"
@@ -113,7 +116,7 @@ func (s *soak) ran() (runs []ran, err error) {
 }
 
 // judgeRuns holds what the runs left against what is accounted.
-func (s *soak) judgeRuns(ctx context.Context, v *verdict, byHand map[string]bool) error {
+func (s *soak) judgeRuns(ctx context.Context, v *verdict, submitted int, byHand map[string]bool) error {
 	runs, err := s.ran()
 	if err != nil {
 		return err
@@ -122,10 +125,16 @@ func (s *soak) judgeRuns(ctx context.Context, v *verdict, byHand map[string]bool
 	if err != nil {
 		return err
 	}
-	rows, err := s.accounted(ctx, jobs)
-	if err != nil {
-		return err
+	rows := make(map[string][]row)
+	for some := range slices.Chunk(jobs, jobsAtOnce) {
+		of, err := s.accounted(ctx, some)
+		if err != nil {
+			return err
+		}
+		maps.Copy(rows, of)
 	}
+	// Where nothing ran, nothing is left either.
+	v.must("runs that began, for more than half of the jobs", fmt.Sprint(len(runs)), 2*len(runs) > submitted)
 	judgeRows(v, rows)
 	judgeBegun(v, rows, runs, byHand)
 	return nil
@@ -195,8 +204,7 @@ func judgeBegun(v *verdict, rows map[string][]row, runs []ran, byHand map[string
 			once++
 		}
 	}
-	v.count("runs that began", len(runs))
-	v.count("  with slices", withSlices)
+	v.count("runs with slices that began", withSlices)
 	v.count("  accounted once, in their own row", once)
 	v.noneOf("runs that began and are not", lost)
 	v.noneOf("runs that were begun twice", twice)

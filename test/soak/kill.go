@@ -21,12 +21,12 @@ var victims = []struct{ what, argument string }{
 	{"reporter", "vgpuctl"},
 }
 
-// killMany kills a process every now and then until ctx ends, and says how many of each kind.
-func (s *soak) killMany(ctx context.Context) map[string]int {
+// killMany kills a process every so often until ctx ends, and says how many of each kind.
+func (s *soak) killMany(ctx context.Context, every time.Duration) map[string]int {
 	random := rand.New(rand.NewPCG(s.random.Uint64(), 1))
 	killed := make(map[string]int)
 	for ctx.Err() == nil {
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(every)
 		s.killOne(random, killed)
 	}
 	return killed

@@ -16,66 +16,68 @@ import (
 
 // work is what a phase did.
 type work struct {
+	took               time.Duration // until the last was submitted
 	submitted, resumed int
 	requeued           map[string]bool // by hand; by raw id
 	killed             map[string]int
 }
 
-// mostWaiting is how many jobs of a user wait or run at once: enough that the nodes are never idle.
-const mostWaiting = 25
-
 // script has each run leave a file of its own, with a line when it begins and one when it ends.
 const script = `#!/bin/bash
-f=%s/$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}
+f=%[1]s/$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}
 echo "begin $SLURMD_NODENAME $SLURM_ARRAY_JOB_ID $1" >> $f
-sleep $(( $RANDOM %% 3 )).$(( $RANDOM %% 10 ))
+sleep %[2]s
 [ "$1" != step ] || srun nvidia-smi -L > /dev/null
 [ "$1" != fill ] || vgpu-fill > /dev/null
 echo end >> $f
 `
 
-func (s *soak) keepBusy(ctx context.Context, length time.Duration, kill bool) work {
+func (s *soak) keepBusy(ctx context.Context, of load) work {
 	w := work{requeued: make(map[string]bool)}
 	for _, u := range s.cluster.Users {
 		path := filepath.Join(u.Home, "soak.sh")
-		if err := os.WriteFile(path, fmt.Appendf(nil, script, s.runs), 0o755); err != nil {
+		if err := os.WriteFile(path, fmt.Appendf(nil, script, s.runs, of.sleep), 0o755); err != nil {
 			panic(err) // a folder of the cluster's own
 		}
 	}
-	end := time.Now().Add(length)
-	lastRequeue := time.Now()
+	began, lastRequeue, lastTold := time.Now(), time.Now(), time.Now()
 	killed := make(chan map[string]int, 1)
 	killing, stop := context.WithCancel(ctx)
 	defer stop()
-	if kill {
-		go func() { killed <- s.killMany(killing) }()
+	if of.kill > 0 {
+		go func() { killed <- s.killMany(killing, of.kill) }()
 	}
-	for time.Now().Before(end) && ctx.Err() == nil {
+	for ctx.Err() == nil && (w.submitted < of.jobs || time.Since(began) < of.length) {
 		for _, u := range s.cluster.Users {
 			waiting := strings.Count(s.cluster.Run(ctx, s.cluster.Root(), "squeue -h -r -u "+u.Name+" -o %i").Stdout, "\n")
-			for ; waiting < mostWaiting; waiting++ {
-				w.submitted += s.submit(ctx, u)
+			for ; waiting < of.waiting && (of.jobs == 0 || w.submitted < of.jobs); waiting++ {
+				w.submitted += s.submit(ctx, u, of.kinds)
 			}
 		}
 		if time.Since(lastRequeue) > 5*time.Second {
 			lastRequeue = time.Now()
 			s.requeueOne(ctx, w.requeued)
 		}
-		if kill {
+		if of.kill > 0 {
 			w.resumed += s.heal(ctx)
 		}
+		if of.jobs > 0 && time.Since(lastTold) > time.Minute {
+			lastTold = time.Now()
+			fmt.Fprintf(os.Stderr, "soak: %d of %d jobs submitted, %.1f a second\n", w.submitted, of.jobs, float64(w.submitted)/time.Since(began).Seconds())
+		}
 	}
-	if stop(); kill {
+	w.took = time.Since(began)
+	if stop(); of.kill > 0 {
 		w.killed = <-killed
 	}
 	return w
 }
 
 // submit hands in one job, or an array, and returns how many that are.
-func (s *soak) submit(ctx context.Context, u cluster.User) int {
+func (s *soak) submit(ctx context.Context, u cluster.User, kinds int) int {
 	jobs, options, argument := 1, "", ""
-	switch s.random.IntN(10) {
-	case 0: // no vgpu
+	switch s.random.IntN(kinds) {
+	case 0, 10, 11, 12, 13: // no vgpu
 	case 1:
 		jobs = 2 + s.random.IntN(6)
 		options = fmt.Sprintf("-a 1-%d%%%d --gres=vgpu:1 --vgpu-mem=%d", jobs, 1+s.random.IntN(4), 1000*(1+s.random.IntN(60)))

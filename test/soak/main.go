@@ -4,7 +4,7 @@
 // Command vgpu-soak keeps a private cluster of two nodes busy with the jobs of two users, first undisturbed and
 // then while prologs, epilogs, slurmstepds, tasks and reporters are killed at random, and says after each phase
 // whether every run was accounted once, in its own row, and nothing is left. It is started from where `make build`
-// put it and needs root. With -audited one node has short jobs that use its GPUs instead, and `vgpuctl audit` looks
+// put it and needs root. With -scale so many jobs go through so many nodes, once, with kill -9. With -audited one node has short jobs that use its GPUs instead, and `vgpuctl audit` looks
 // all the time. The exit code is 1 if anything was not as it must be.
 package main
 
@@ -30,10 +30,29 @@ type soak struct {
 	bad     int
 }
 
+// load is what a phase puts on the cluster.
+type load struct {
+	length  time.Duration // how long jobs are submitted; 0: until there were so many
+	jobs    int
+	waiting int           // jobs of a user that wait or run at once: enough that the nodes are never idle
+	kinds   int           // of jobs, of those that submit knows
+	sleep   string        // of a job, in the words of bash
+	kill    time.Duration // a process is killed every so often; 0: never
+}
+
+// What two nodes are kept busy with, and what is put through many.
+var (
+	soaking = load{waiting: 25, kinds: 10, sleep: "$(( $RANDOM % 3 )).$(( $RANDOM % 10 ))"}
+	scaling = load{waiting: 80, kinds: 17, sleep: "0.$(( $RANDOM % 10 ))", kill: time.Second}
+)
+
 func main() {
 	seconds := flag.Int("seconds", 180, "how long each phase submits jobs")
 	chaos := flag.Bool("chaos", true, "a second phase, with kill -9")
 	audited := flag.Int("audited", 0, "instead: so many short jobs on one node, audited all the time; is there an alarm?")
+	scale := flag.Int("scale", 0, "instead: so many jobs, through -nodes nodes, with kill -9")
+	nodes := flag.Int("nodes", 2, "of the cluster, which are all on this machine")
+	cpus := flag.Int("cpus", 0, "jobs that Slurm puts on a node at once; 0: 64")
 	seed := flag.Uint64("seed", 0, "of the choices; 0: another one each time")
 	flag.Parse()
 	if *seed == 0 {
@@ -49,11 +68,14 @@ func main() {
 		s := &soak{random: rand.New(rand.NewPCG(*seed, 0)), runs: home.Path("runs")}
 		fmt.Fprintln(os.Stderr, "soak: seed", *seed)
 		work := func() error { return s.phases(ctx, time.Duration(*seconds)*time.Second, *chaos) }
-		nodes := 2
-		if *audited > 0 {
-			work, nodes = func() error { return s.audited(ctx, *audited) }, 1
+		switch {
+		case *audited > 0:
+			work, *nodes = func() error { return s.audited(ctx, *audited) }, 1
+		case *scale > 0:
+			scaling.jobs = *scale
+			work = func() error { return s.phase(ctx, fmt.Sprintf("%d nodes, with kill -9", *nodes), scaling) }
 		}
-		if err := s.run(ctx, home, build, nodes, work); err != nil {
+		if err := s.run(ctx, home, build, *nodes, *cpus, work); err != nil {
 			fmt.Fprintln(os.Stderr, "soak:", err)
 			return 1
 		}
@@ -61,8 +83,8 @@ func main() {
 	}))
 }
 
-func (s *soak) run(ctx context.Context, home cluster.Home, build string, nodes int, work func() error) error {
-	c, err := cluster.Start(ctx, home, cluster.Options{Build: build, Source: filepath.Dir(build), GPU: "sim", NodeCount: nodes, SlicesPerGPU: 20,
+func (s *soak) run(ctx context.Context, home cluster.Home, build string, nodes, cpus int, work func() error) error {
+	c, err := cluster.Start(ctx, home, cluster.Options{Build: build, Source: filepath.Dir(build), GPU: "sim", NodeCount: nodes, CPUs: cpus, SlicesPerGPU: 20,
 		Progress: func(text string) { fmt.Fprintln(os.Stderr, "soak:", text) }})
 	if err != nil {
 		return err
@@ -79,24 +101,29 @@ func (s *soak) run(ctx context.Context, home cluster.Home, build string, nodes i
 }
 
 func (s *soak) phases(ctx context.Context, length time.Duration, chaos bool) error {
-	if err := s.phase(ctx, "undisturbed", length, false); err != nil || !chaos {
+	undisturbed := soaking
+	undisturbed.length = length
+	if err := s.phase(ctx, "undisturbed", undisturbed); err != nil || !chaos {
 		return err
 	}
-	return s.phase(ctx, "with kill -9", length, true)
+	killed := undisturbed
+	killed.kill = 200 * time.Millisecond
+	return s.phase(ctx, "with kill -9", killed)
 }
 
-// phase keeps the cluster busy, lets it come to rest, and judges what is there then.
-func (s *soak) phase(ctx context.Context, name string, length time.Duration, kill bool) error {
+// phase puts a load on the cluster, lets it come to rest, and judges what is there then.
+func (s *soak) phase(ctx context.Context, name string, of load) error {
 	fmt.Fprintln(os.Stderr, "soak:", name)
-	before := s.mounts()
+	before, kill := s.mounts(), of.kill > 0
 	s.began = time.Now()
-	work := s.keepBusy(ctx, length, kill)
+	work := s.keepBusy(ctx, of)
 	drained, err := s.rest(ctx, kill)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	v := verdict{chaos: kill}
 	v.count("jobs submitted", work.submitted)
+	v.say("  a second, until the last had ended and was accounted", fmt.Sprintf("%.1f", float64(work.submitted)/(work.took+drained).Seconds()))
 	v.count("requeued by hand", len(work.requeued))
 	for _, victim := range victims {
 		if kill {
@@ -105,7 +132,7 @@ func (s *soak) phase(ctx context.Context, name string, length time.Duration, kil
 	}
 	v.count("nodes resumed, jobs released, orphans of extern steps ended", work.resumed)
 	v.say("seconds until the last job had ended and was accounted", fmt.Sprintf("%.0f", drained.Seconds()))
-	if err := s.judgeRuns(ctx, &v, work.requeued); err != nil {
+	if err := s.judgeRuns(ctx, &v, work.submitted, work.requeued); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	s.judgeRemains(ctx, &v, before)

@@ -6,11 +6,14 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -30,9 +33,27 @@ func (s *soak) mounts() (points []string) {
 	return points
 }
 
+// daemons are what is there all the time; slurmd is its own child for the moment before it starts something. slurmctld has one that is
+// called "slurmctld: slurmscriptd".
+var daemons = []string{"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmctld:", "slurmd"}
+
+// processes are those of this cluster, but for its daemons and this program.
+func (s *soak) processes() (left []string) {
+	folders, _ := filepath.Glob("/proc/[0-9]*")
+	for _, folder := range folders {
+		command := strings.ReplaceAll(strings.Trim(commandOf(folder), "\x00"), "\x00", " ")
+		program, _, _ := strings.Cut(command, " ")
+		if command == "" || filepath.Base(folder) == strconv.Itoa(os.Getpid()) || slices.Contains(daemons, filepath.Base(program)) || !s.isOurs(folder) {
+			continue
+		}
+		left = append(left, filepath.Base(folder)+" "+command)
+	}
+	return left
+}
+
 var inUse = regexp.MustCompile(`GresUsed=(\S*)`)
 
-// judgeRemains looks at both nodes when no job is left.
+// judgeRemains looks at all nodes when no job is left.
 func (s *soak) judgeRemains(ctx context.Context, v *verdict, mountsBefore []string) {
 	glob := func(elem ...string) (found []string) {
 		for _, node := range s.cluster.Nodes {
@@ -58,7 +79,7 @@ func (s *soak) judgeRemains(ctx context.Context, v *verdict, mountsBefore []stri
 		if err == nil {
 			err = json.Unmarshal(text, &state)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a node that no slice came to has none
 			v.must("state of "+node, err.Error(), false)
 		}
 		held += len(state.Slices)
@@ -69,8 +90,13 @@ func (s *soak) judgeRemains(ctx context.Context, v *verdict, mountsBefore []stri
 	for _, of := range used {
 		free = free && !regexp.MustCompile(`:[1-9]`).MatchString(of[1])
 	}
-	v.must("what Slurm counts as used", fmt.Sprint(used), free)
+	counted := fmt.Sprintf("nothing on %d nodes", len(used))
+	if !free {
+		counted = fmt.Sprint(used)
+	}
+	v.must("what Slurm counts as used", counted, free)
 	v.noneOf("mounts left", slices.DeleteFunc(s.mounts(), func(point string) bool { return slices.Contains(mountsBefore, point) }))
+	v.noneOf("processes left", s.processes())
 	for _, node := range s.cluster.Nodes {
 		result := s.cluster.Run(ctx, s.cluster.Root(), s.tool(node, "doctor"))
 		lines := strings.Split(strings.TrimSpace(result.Stdout), "\n")
