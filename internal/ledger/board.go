@@ -80,6 +80,7 @@ func readBoard(path string) (sequence uint32, onGPU []BoardSlice, err error) {
 	if page.Magic != boardMagic || page.LayoutVersion != TurnsVersion || page.Count > MaxBoardSlices {
 		return 0, nil, fmt.Errorf("%s: %w: magic %#x, version %d, %d slices", path, ErrLayout, page.Magic, page.LayoutVersion, page.Count)
 	}
+	onGPU = slices.Grow(onGPU, int(page.Count)) // nil where there is none
 	for _, s := range page.Slice[:page.Count] {
 		onGPU = append(onGPU, BoardSlice{Job: s.JobID, Device: s.Device, SMPercent: s.SMPercent, Flags: s.Flags, UID: s.UID, Turns: s.TurnsVersion})
 	}

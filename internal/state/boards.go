@@ -20,7 +20,7 @@ import (
 // slices of that GPU do not take turns, and their limits hold all the same.
 func (tx *Tx) postBoards() {
 	dir := tx.store.Dir
-	boards, holders := boardsOf(tx.slices)
+	boards, holders := boardsOf(tx.slices), jobsOf(tx.slices)
 	entries, err := os.ReadDir(dir.Turns())
 	if err != nil {
 		tx.store.Log.Error("the boards of the GPUs are not known", "reason", err)
@@ -34,7 +34,8 @@ func (tx *Tx) postBoards() {
 			continue
 		}
 		// Neither the pages of a job that holds nothing nor what a killed writer left: we have the lock.
-		if job, err := strconv.ParseUint(name, 10, 32); err != nil || !holders[uint32(job)] {
+		job, err := strconv.ParseUint(name, 10, 32)
+		if _, holds := slices.BinarySearch(holders, uint32(job)); err != nil || !holds {
 			tx.removeTurn(name)
 		}
 	}
@@ -53,25 +54,41 @@ func (tx *Tx) removeTurn(name string) {
 
 // boardsOf sorts the slices by their GPU. A slice's index is its place among those of its job, as
 // in the job's grant.
-func boardsOf(held []Slice) (boards map[device.UUID][]ledger.BoardSlice, holders map[uint32]bool) {
-	boards, holders = make(map[device.UUID][]ledger.BoardSlice), make(map[uint32]bool)
-	next := make(map[Run]uint32)
-	for _, s := range held {
-		slice := ledger.BoardSlice{Job: s.Job, Device: next[s.Run()], SMPercent: uint32(max(s.SMPercent, 0)), UID: s.UID, Turns: s.Turns}
+func boardsOf(held []Slice) map[device.UUID][]ledger.BoardSlice {
+	boards := make(map[device.UUID][]ledger.BoardSlice)
+	index := uint32(0)
+	for i := range held {
+		s := &held[i]
+		if i > 0 && s.Run() == held[i-1].Run() {
+			index++
+		} else {
+			index = 0
+		}
+		slice := ledger.BoardSlice{Job: s.Job, Device: index, SMPercent: uint32(max(s.SMPercent, 0)), UID: s.UID, Turns: s.Turns}
 		if s.Elastic {
 			slice.Flags |= ledger.Elastic
 		}
-		next[s.Run()]++
-		holders[s.Job] = true
 		boards[s.Device] = append(boards[s.Device], slice)
 	}
-	return boards, holders
+	return boards
+}
+
+// jobsOf are the jobs that hold something, in order.
+func jobsOf(held []Slice) []uint32 {
+	jobs := make([]uint32, 0, len(held))
+	for i := range held {
+		if job := held[i].Job; i == 0 || job != held[i-1].Job {
+			jobs = append(jobs, job)
+		}
+	}
+	slices.Sort(jobs)
+	return jobs
 }
 
 // Misposted are the GPUs whose boards do not say what the state says. Between a commit and its boards
 // that is so for a moment.
 func (s Store) Misposted(current State) (gpus []device.UUID) {
-	boards, _ := boardsOf(current.Slices)
+	boards := boardsOf(current.Slices)
 	entries, _ := os.ReadDir(s.Dir.Turns()) // without it, no board can be read either
 	for _, entry := range entries {
 		if gpu := device.UUID(entry.Name()); isBoard(entry.Name()) && boards[gpu] == nil {

@@ -79,7 +79,7 @@ func TestNextCommitRepairsBoards(t *testing.T) {
 	if err := ledger.CreateClaims(claims, 1, 1, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
 		t.Fatal(err)
 	}
-	if err := write(store.Dir.State(), testBoot, []Slice{on("GPU-b", 2, 50)}); err != nil {
+	if err := write(store.Dir.State(), imageOf(on("GPU-b", 2, 50))); err != nil {
 		t.Fatal(err)
 	}
 	rewrite(t, store.Dir.Turn(".GPU-b123"), []byte("half a board"))

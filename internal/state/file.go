@@ -4,7 +4,6 @@
 package state
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -29,6 +28,8 @@ const (
 	maxFileBytes = 64 << 20
 	// corruptKept is how many damaged files are kept for whoever wants to know.
 	corruptKept = 5
+	// bytesPerSlice is about what a slice takes in state.json.
+	bytesPerSlice = 256
 )
 
 // file is state.json. The checksum covers all the rest, as it stands in the file.
@@ -46,78 +47,102 @@ func (f file) sum() string {
 	return "sha256:" + hex.EncodeToString(hash.Sum(nil))
 }
 
-// encode puts one slice on a line: for people, and for diff.
-func encode(bootID string, slices []Slice) ([]byte, error) {
-	var list bytes.Buffer
-	list.WriteString("[")
-	for i, s := range slices {
-		line, err := json.Marshal(s)
-		if err != nil {
-			return nil, err
-		}
-		if i > 0 {
-			list.WriteByte(',')
-		}
-		list.WriteByte('\n')
-		list.Write(line)
-	}
-	list.WriteString("\n]")
-	f := file{Version: Version, BootID: bootID, Slices: list.Bytes()}
-	boot, err := json.Marshal(bootID)
+// sumBytes is how long a checksum is in the file.
+const sumBytes = len("sha256:") + 2*sha256.Size
+
+// image is what the state file says and, where encode wrote it, the line of each slice: one that does
+// not change is written again as it stands there.
+type image struct {
+	State
+	lines [][]byte // as many as there are slices; nil: to be made
+}
+
+// encode puts one slice on a line: for people, for diff, and for decodeOurs.
+func (i image) encode() ([]byte, error) {
+	boot, err := json.Marshal(i.BootID)
 	if err != nil {
 		return nil, err
 	}
-	return fmt.Appendf(nil, "{\"version\":%d,\"boot_id\":%s,\"checksum\":%q,\n\"slices\":%s}\n",
-		f.Version, boot, f.sum(), f.Slices), nil
+	size := 256
+	for _, line := range i.lines {
+		size += max(len(line)+2, bytesPerSlice)
+	}
+	data := fmt.Appendf(make([]byte, 0, size), "{\"version\":%d,\"boot_id\":%s,\"checksum\":\"", Version, boot)
+	sum := len(data)
+	data = append(append(data, make([]byte, sumBytes)...), headerSlices...)
+	list := len(data)
+	data = append(data, '[')
+	for n, s := range i.Slices {
+		line := i.lines[n]
+		if line == nil {
+			if line, err = json.Marshal(s); err != nil {
+				return nil, err
+			}
+		}
+		if n > 0 {
+			data = append(data, ',')
+		}
+		data = append(append(data, '\n'), line...)
+	}
+	data = append(data, listEnds...)
+	copy(data[sum:], file{Version: Version, BootID: i.BootID, Slices: data[list:]}.sum())
+	return append(data, trailer...), nil
 }
 
-func decode(data []byte) (State, error) {
+func decode(data []byte) (image, error) {
+	if i, ok := decodeOurs(data); ok {
+		return i, nil
+	}
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil {
-		return State{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return image{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	// Before the checksum: a later version may compute it otherwise.
 	if f.Version > Version {
-		return State{}, fmt.Errorf("%w: %d, this release knows %d", ErrVersion, f.Version, Version)
+		return image{}, fmt.Errorf("%w: %d, this release knows %d", ErrVersion, f.Version, Version)
 	}
 	if f.Version != Version {
-		return State{}, fmt.Errorf("%w: version %d", ErrCorrupt, f.Version)
+		return image{}, fmt.Errorf("%w: version %d", ErrCorrupt, f.Version)
 	}
 	if f.Checksum != f.sum() {
-		return State{}, fmt.Errorf("%w: its checksum is not that of its content", ErrCorrupt)
+		return image{}, fmt.Errorf("%w: its checksum is not that of its content", ErrCorrupt)
 	}
-	s := State{BootID: f.BootID}
-	if err := json.Unmarshal(f.Slices, &s.Slices); err != nil {
-		return State{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	i := image{State: State{BootID: f.BootID}}
+	if err := json.Unmarshal(f.Slices, &i.Slices); err != nil {
+		return image{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	for i, slice := range s.Slices {
-		if slice.Job == 0 || slice.Device == "" || slice.MemMiB <= 0 {
-			return State{}, fmt.Errorf("%w: slices[%d] is none: %+v", ErrCorrupt, i, slice)
+	for n := range i.Slices {
+		if !i.Slices[n].holds() {
+			return image{}, fmt.Errorf("%w: slices[%d] is none: %+v", ErrCorrupt, n, i.Slices[n])
 		}
 	}
-	return s, nil
+	i.lines = make([][]byte, len(i.Slices))
+	return i, nil
 }
 
+// holds is false of what no writer would have granted.
+func (s *Slice) holds() bool { return s.Job != 0 && s.Device != "" && s.MemMiB > 0 }
+
 // read returns the state file's content. Untrusted and damaged files are ErrCorrupt, both.
-func read(path string) (State, error) {
+func read(path string) (image, error) {
 	data, err := trusted.ReadFile(path, maxFileBytes)
 	if errors.Is(err, trusted.ErrUntrusted) {
-		return State{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return image{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if err != nil {
-		return State{}, err
+		return image{}, err
 	}
-	s, err := decode(data)
+	i, err := decode(data)
 	if err != nil {
-		return State{}, fmt.Errorf("read %s: %w", path, err)
+		return image{}, fmt.Errorf("read %s: %w", path, err)
 	}
-	return s, nil
+	return i, nil
 }
 
 // write replaces the state file in one step. A process that dies anywhere in here leaves the old
 // file or the new one, and at worst a temporary one that the next writer removes.
-func write(path, bootID string, slices []Slice) error {
-	data, err := encode(bootID, slices)
+func write(path string, i image) error {
+	data, err := i.encode()
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}

@@ -17,6 +17,10 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/test/privatemounts"
 )
 
+func imageOf(slices ...Slice) image {
+	return image{State: State{BootID: testBoot, Slices: slices}, lines: make([][]byte, len(slices))}
+}
+
 // Whoever can make a state file makes its checksum too: what it says must be slices all the same.
 func TestSlicesThatAreNoneAreDamage(t *testing.T) {
 	for name, spoil := range map[string]func(*Slice){
@@ -26,13 +30,13 @@ func TestSlicesThatAreNoneAreDamage(t *testing.T) {
 		"less memory": func(s *Slice) { s.MemMiB = -1 },
 	} {
 		slice := sliceOf(1)
-		if data, err := encode(testBoot, []Slice{slice}); err != nil {
+		if data, err := imageOf(slice).encode(); err != nil {
 			t.Fatal(err)
 		} else if _, err := decode(data); err != nil {
 			t.Fatalf("before it is spoilt: %v", err)
 		}
 		spoil(&slice)
-		data, err := encode(testBoot, []Slice{slice})
+		data, err := imageOf(slice).encode()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +86,7 @@ func TestAStateThatCannotBeWrittenIsAnError(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	data, err := encode(testBoot, []Slice{sliceOf(1), sliceOf(2)})
+	data, err := imageOf(sliceOf(1), sliceOf(2)).encode()
 	if err != nil {
 		f.Fatal(err)
 	}

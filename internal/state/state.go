@@ -43,7 +43,7 @@ type Slice struct {
 // State is what the state file says.
 type State struct {
 	BootID string
-	Slices []Slice // in the order in which they were granted
+	Slices []Slice // in the order in which they were granted, those of a run one after another
 }
 
 // Store is the state of one run directory.
@@ -62,7 +62,8 @@ func Of(cfg config.Config, bootID string, log hclog.Logger) Store {
 
 // Read returns the state without a lock and without repairing it. A missing file is an empty state.
 func (s Store) Read() (State, error) {
-	state, err := read(s.Dir.State())
+	now, err := read(s.Dir.State())
+	state := now.State
 	if errors.Is(err, fs.ErrNotExist) {
 		return State{BootID: s.BootID}, nil
 	}
@@ -77,6 +78,7 @@ type Tx struct {
 	store  Store
 	held   *os.File
 	slices []Slice
+	lines  [][]byte // each slice's in the state file; nil: it has none, or another
 	dirty  bool
 }
 
@@ -115,27 +117,35 @@ func (tx *Tx) Held() []place.Held {
 	return held
 }
 
-// Slices are those of the whole node. The caller must not change them.
+// Slices are those of the whole node, until something is changed. The caller must not change them.
 func (tx *Tx) Slices() []Slice { return tx.slices }
 
 // Put makes a job hold these slices and no others.
 func (tx *Tx) Put(job uint32, slices []Slice) {
 	tx.Drop(func(s Slice) bool { return s.Job == job })
-	tx.slices = append(tx.slices, slices...)
+	tx.add(slices)
 	tx.dirty = true
+}
+
+func (tx *Tx) add(slices []Slice) {
+	tx.slices = append(tx.slices, slices...)
+	tx.lines = append(tx.lines, make([][]byte, len(slices))...)
 }
 
 // Drop forgets slices and returns them.
 func (tx *Tx) Drop(which func(Slice) bool) (dropped []Slice) {
-	var kept []Slice
-	for _, s := range tx.slices {
+	kept := 0
+	for i, s := range tx.slices {
 		if which(s) {
 			dropped = append(dropped, s)
-		} else {
-			kept = append(kept, s)
+			continue
 		}
+		if i > kept {
+			tx.slices[kept], tx.lines[kept] = s, tx.lines[i]
+		}
+		kept++
 	}
-	tx.slices, tx.dirty = kept, tx.dirty || len(dropped) > 0
+	tx.slices, tx.lines, tx.dirty = tx.slices[:kept], tx.lines[:kept], tx.dirty || len(dropped) > 0
 	return dropped
 }
 
@@ -144,14 +154,17 @@ func (tx *Tx) Change(change func(*Slice)) {
 	for i := range tx.slices {
 		before := tx.slices[i]
 		change(&tx.slices[i])
-		tx.dirty = tx.dirty || tx.slices[i] != before
+		if tx.slices[i] != before {
+			tx.lines[i], tx.dirty = nil, true
+		}
 	}
 }
 
 // Commit writes the state file if anything changed. The boards follow it.
 func (tx *Tx) Commit() error {
 	if tx.dirty {
-		if err := write(tx.store.Dir.State(), tx.store.BootID, tx.slices); err != nil {
+		now := image{State: State{BootID: tx.store.BootID, Slices: tx.slices}, lines: tx.lines}
+		if err := write(tx.store.Dir.State(), now); err != nil {
 			return err
 		}
 		tx.dirty = false
@@ -164,13 +177,13 @@ func (tx *Tx) Commit() error {
 func (tx *Tx) load() error {
 	path := tx.store.Dir.State()
 	sweepTemporaries(path)
-	state, err := read(path)
+	found, err := read(path)
 	switch {
-	case err == nil && state.BootID == tx.store.BootID:
-		tx.slices = state.Slices
+	case err == nil && found.BootID == tx.store.BootID:
+		tx.slices, tx.lines = found.Slices, found.lines
 		return nil
 	case err == nil:
-		tx.store.Log.Warn("the node was rebooted, its slices are free", "slices", len(state.Slices))
+		tx.store.Log.Warn("the node was rebooted, its slices are free", "slices", len(found.Slices))
 		tx.dirty = true
 		return errors.Join(tx.store.clearJobs(), tx.store.clearTurns())
 	case errors.Is(err, fs.ErrNotExist):
@@ -211,7 +224,7 @@ func (tx *Tx) rebuild() error {
 		if g.BootID != tx.store.BootID || g.Job != uint32(job) {
 			continue
 		}
-		tx.slices = append(tx.slices, OfGrant(g)...)
+		tx.add(OfGrant(g))
 		tx.dirty = tx.dirty || len(g.Slices) > 0
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -18,20 +20,25 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
 
-// placement measures one more slice on a node of eight GPUs that holds 10, 100 or 1000: the choice
-// alone, and with the locked, synced replacement of the state file.
+// heldCounts are how many slices the node holds already, of which the cost is to depend little.
+var heldCounts = []int{10, 100, 1000}
+
+// oneMore is what is placed: one slice on a node of eight GPUs.
+var (
+	oneMore      = place.Want{Slices: 1, Mem: request.Mem{MiB: 100}, SMPercent: 0}
+	oneMoreRules = place.Rules{SlicesPerGPU: 200, MemOvercommit: 1}
+)
+
+// placement measures one more slice on a node that holds 10, 100 or 1000: the choice alone, and with the locked, synced
+// replacement of the state file, on a disk and in memory, where /run is on a node that systemd has started.
 func (b *bench) placement(ctx context.Context) error {
-	var choose, commit []time.Duration
-	counts := []int{10, 100, 1000}
-	for _, count := range counts {
+	var choose []time.Duration
+	for _, count := range heldCounts {
 		inv, taken := fullNode(count)
-		rules := place.Rules{SlicesPerGPU: 200, MemOvercommit: 1}
-		want := place.Want{Slices: 1, Mem: request.Mem{MiB: 100}, SMPercent: 0}
-		var refusal *place.Refusal
 		const calls = 1000
 		times, err := inTurns(b.rounds, contender{name: "place", run: func(int) error {
 			for range calls {
-				if _, refusal = place.Place(inv, taken, want, rules); refusal != nil {
+				if _, refusal := place.Place(inv, taken, oneMore, oneMoreRules); refusal != nil {
 					return errors.New(refusal.Reason)
 				}
 			}
@@ -41,36 +48,48 @@ func (b *bench) placement(ctx context.Context) error {
 			return err
 		}
 		choose = append(choose, times[0]/calls)
+	}
+	for i, count := range heldCounts {
+		b.add(row{what: fmt.Sprintf("choosing a GPU, %d slices held", count), ours: us(choose[i]),
+			baseline: fmt.Sprintf("%d held: %s", heldCounts[0], us(choose[0])), cost: ratio(choose[i], choose[0])})
+	}
+	memory, err := os.MkdirTemp("/dev/shm", "vgpu-bench-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.commits(ctx, "on disk", b.cluster.Home.Path("bench")), b.commits(ctx, "in memory", memory), os.RemoveAll(memory))
+}
 
-		store := state.Store{Dir: rundir.Dir(b.cluster.Home.Path("bench", fmt.Sprint("state", count))), BootID: "bench", Log: hclog.NewNullLogger()}
+// commits takes the nodes in turns, so that other work on the machine is the same for all of them.
+func (b *bench) commits(ctx context.Context, where, folder string) error {
+	var contenders []contender
+	for _, count := range heldCounts {
+		inv, taken := fullNode(count)
+		store := state.Store{Dir: rundir.Dir(filepath.Join(folder, fmt.Sprint("state", count))), BootID: "bench", Log: hclog.NewNullLogger()}
 		if err := fill(ctx, store, taken); err != nil {
 			return err
 		}
-		times, err = inTurns(b.rounds, contender{name: "commit", run: func(round int) error {
+		contenders = append(contenders, contender{name: "commit", run: func(round int) error {
 			tx, err := store.Begin(ctx)
 			if err != nil {
 				return err
 			}
 			defer tx.End()
-			slices, refusal := place.Place(inv, taken, want, rules)
+			slices, refusal := place.Place(inv, taken, oneMore, oneMoreRules)
 			if refusal != nil {
 				return errors.New(refusal.Reason)
 			}
 			tx.Put(999_999, []state.Slice{{Job: 999_999, Restart: round, Slice: slices[0]}})
 			return tx.Commit()
 		}})
-		if err != nil {
-			return err
-		}
-		commit = append(commit, times[0])
 	}
-	for i, count := range counts {
-		b.add(row{what: fmt.Sprintf("choosing a GPU, %d slices held", count), ours: us(choose[i]),
-			baseline: fmt.Sprintf("%d held: %s", counts[0], us(choose[0])), cost: ratio(choose[i], choose[0])})
+	commit, err := inTurns(b.rounds, contenders...)
+	if err != nil {
+		return err
 	}
-	for i, count := range counts {
-		r := row{what: fmt.Sprintf("choosing and committing, %d slices held", count), ours: ms(commit[i]),
-			baseline: fmt.Sprintf("%d held: %s", counts[0], ms(commit[0])), cost: ratio(commit[i], commit[0])}
+	for i, count := range heldCounts {
+		r := row{what: fmt.Sprintf("choosing and committing %s, %d slices held", where, count), ours: ms(commit[i]),
+			baseline: fmt.Sprintf("%d held: %s", heldCounts[0], ms(commit[0])), cost: ratio(commit[i], commit[0])}
 		if i > 0 {
 			r.target, r.met = "flat (≤ 2 ×)", commit[i] <= 2*commit[0]
 		}
