@@ -123,7 +123,7 @@ func TestSharesOfTimeAreShards(t *testing.T) {
 		t.Errorf("two shares of 60 %% stand on %v and %v", a, b)
 	}
 	pending(t, submit(t, two, "-p shard --gres=vgpu:1,gpumem:10,gpucores:60", "true"))
-	wantTRES(t, first, "AllocTRES", "gres/gpumem=3000", "gres/gpucores=60", "gres/shard=86263")
+	wantTRES(t, first, "AllocTRES", "gres/gpumem=3000", "gres/gpucores=60", "gres/shard=86262")
 	busy.awaitShare(1, 60)
 	busy.end()
 	finish(t, one, first)
