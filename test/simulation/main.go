@@ -4,7 +4,7 @@
 // Command simulation plays a day of mixed slices on many nodes, without running anything, and tells what the choice of GPUs comes to:
 // how much of them is granted, who waits how long, and how often a node that Slurm chose by counts has no GPU with room. The trace
 // is made up, by a seed. The GPUs are chosen by internal/place, as the prolog does; slurmctld is made simple
-// (docs/benchmarks.md has a table, and what was left out).
+// (docs/benchmarks.md has tables, and what was left out).
 package main
 
 import (
