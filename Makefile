@@ -59,7 +59,7 @@ TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
 
 .PHONY: all build deps test test-unit test-race test-e2e test-releases lint golangci fmt check demo cluster cluster-down \
-	fuzz bench soak soak-audit scale fragmentation mutants coverage install uninstall packages test-packages clean help FORCE
+	fuzz bench soak soak-audit scale fragmentation simulation mutants coverage install uninstall packages test-packages clean help FORCE
 
 all: build
 
@@ -187,6 +187,9 @@ scale: build $(BUILD)/vgpu-soak ## SCALE_JOBS jobs of two users through SCALE_NO
 
 fragmentation: build $(BUILD)/vgpu-fragmentation ## 200 mixed jobs on two GPUs: none fails, none waits longer than in a plan that knows all
 	@$(SUDO) $(BUILD)/vgpu-fragmentation $(FRAGMENTATION_FLAGS)
+
+simulation: ## a day of mixed slices on 1,000 nodes, without running anything: waits and fragments by who chooses GPUs (--json prints the numbers)
+	@$(GO) run ./test/simulation -svg docs/pictures/simulation.svg $(SIMULATION_FLAGS)
 
 coverage: ## what of CUDA and NVML is covered: reads the headers there are, writes docs/cuda-coverage.md
 	@$(GO) run ./test/coverage

@@ -32,11 +32,12 @@ function shards.any(tab)
 end
 
 -- The shards of a slice: its memory, and at least such a part of a GPU as it may have of the time. So shares of one GPU
--- never come to more than 100 %, and 100 % is a GPU to oneself.
+-- never come to more than 100 %, and 100 % is a GPU to oneself. What is left of a shard is dropped, so that two halves have room
+-- where the shards of a GPU are odd.
 function shards.of_slice(mem_mib, cores, rows)
 	local largest = 0
 	for _, row in ipairs(rows) do largest = math.max(largest, of_gpu(row)) end
-	return math.max(mem_mib, math.ceil(largest * cores / 100))
+	return math.max(mem_mib, math.floor(largest * cores / 100))
 end
 
 -- Whether each GPU of a node can hold that many, since Slurm takes any of them.

@@ -62,8 +62,9 @@ accept("shards and an option of the same", { gres = "shard:3000", spank_job_env 
 accept("what it became", { gres = "gres/vgpu:1,gres/gpumem:3000,gres/shard:3000" }, "vgpu:1,gpumem:3000,shard:3000")
 accept("other GRES stay", { gres = "gres/nic:1,gres/shard:3000,gres/ssd:2" }, "nic:1,vgpu:1,gpumem:3000,shard:3000,ssd:2")
 -- 10 % of the largest GPU; 60 % of its time takes as much of its shards, and no small GPU has them.
-accept("a share of time", { gres = "vgpu:1,gpumem:3000,gpucores:10" }, "vgpu:1,gpumem:3000,gpucores:10,shard:14378")
-accept("a large share of time", { gres = "vgpu:1,gpumem:3000,gpucores:60" }, "vgpu:1,gpumem:3000,gpucores:60,shard:86263", "a[1-9],m1")
+accept("a share of time", { gres = "vgpu:1,gpumem:3000,gpucores:10" }, "vgpu:1,gpumem:3000,gpucores:10,shard:14377")
+accept("a large share of time", { gres = "vgpu:1,gpumem:3000,gpucores:60" }, "vgpu:1,gpumem:3000,gpucores:60,shard:86262", "a[1-9],m1")
+accept("half of the time, of which two have room", { gres = "vgpu:1,gpumem:3000,gpucores:50" }, "vgpu:1,gpumem:3000,gpucores:50,shard:71885", "a[1-9],m1")
 accept("… on small GPUs", { gres = "vgpu:1,gpumem:3000,gpucores:60", spank_job_env = options("gpu=a100") }, "vgpu:1,gpumem:3000,gpucores:60,shard:24576", "h[1-4],m1")
 accept("a GPU to itself", { gres = "vgpu:1", spank_job_env = options("mem=100%;cores=100") }, "vgpu:1,gpumem:143771,gpucores:100,shard:143771", "a[1-9],m1")
 -- Slurm takes any GPU of a node, so that each must do.
@@ -95,7 +96,7 @@ refuse("a node to itself", { gres = "shard:3000", shared = 0 },
 	"vgpu: --exclusive: Slurm gives such a job every GPU of its nodes, and finds no shards beside them: leave it out, or ask for --gpus=1")
 
 -- A change of a pending job keeps its shards right.
-local function modify(text, was) return { gres = text }, { gres = was or "gres/vgpu:1,gres/gpumem:3000,gres/gpucores:10,gres/shard:14378" } end
+local function modify(text, was) return { gres = text }, { gres = was or "gres/vgpu:1,gres/gpumem:3000,gres/gpucores:10,gres/shard:14377" } end
 local job, record = modify("gpumem:20000")
 check("modify code", vgpu.job_modify(job, record, {}, 1000), slurm.SUCCESS)
 check("modify", job.gres, "vgpu:1,gpumem:20000,gpucores:10,shard:20000")

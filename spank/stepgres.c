@@ -69,12 +69,28 @@ static const job_step_info_t *find(const struct vgpu_step *step, const char *nod
 	return on_node(*answer, step, node);
 }
 
+/* The TRES of a step, as text. The member's name in 24.11 and before is not that in 26.05; what it is in between was not
+ * seen, and is not asked there. */
+static const char *tres_of(const job_step_info_t *step)
+{
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+	return step->tres_fmt_alloc_str;
+#elif SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 0, 0)
+	return step->tres_alloc_str;
+#else
+	(void)step;
+	return NULL;
+#endif
+}
+
 /* What srun --external-launcher makes, for the launcher of an MPI: a step of no CPU and of no TRES,
  * whatever its options are, that has all of its job's (seen on 24.11.5). No other step has no CPU, and
  * nothing that a user can write is read here. */
 static bool is_external_launcher(const job_step_info_t *step)
 {
-	return step->num_cpus == 0 && (!step->tres_alloc_str || !*step->tres_alloc_str);
+	const char *tres = tres_of(step);
+
+	return step->num_cpus == 0 && (!tres || !*tres);
 }
 
 static const char *or_empty(const char *text) { return text ? text : ""; }

@@ -45,10 +45,10 @@ func onShards(t *testing.T) (mib [gpus]int) {
 	for _, s := range file.Slices {
 		mib[s.Minor] += s.MemMiB
 	}
-	used := regexp.MustCompile(`GresUsed=gpu:h200:\d\(IDX:(\S*?)\),shard:h200:\d+\((\d+)/143771,(\d+)/143771\)`).FindStringSubmatch(
-		ok(t, root, "scontrol -d -o show node h1").Stdout)
+	shown := ok(t, root, "scontrol -d -o show node h1").Stdout
+	used := regexp.MustCompile(`GresUsed=gpu:h200:\d\(IDX:(\S*?)\),shard:h200:\d+\((\d+)/143771,(\d+)/143771\)`).FindStringSubmatch(shown)
 	if used == nil {
-		t.Fatal("scontrol does not say which shards are given out")
+		t.Fatalf("scontrol does not say which shards are given out: %s", shown)
 	}
 	var slurms [gpus]int
 	for i := range slurms {
@@ -123,7 +123,7 @@ func TestSharesOfTimeAreShards(t *testing.T) {
 		t.Errorf("two shares of 60 %% stand on %v and %v", a, b)
 	}
 	pending(t, submit(t, two, "-p shard --gres=vgpu:1,gpumem:10,gpucores:60", "true"))
-	wantTRES(t, first, "AllocTRES", "gres/gpumem=3000", "gres/gpucores=60", "gres/shard=86263")
+	wantTRES(t, first, "AllocTRES", "gres/gpumem=3000", "gres/gpucores=60", "gres/shard=86262")
 	busy.awaitShare(1, 60)
 	busy.end()
 	finish(t, one, first)

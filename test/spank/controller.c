@@ -12,6 +12,12 @@
 
 #include "host.h"
 
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+#define TRES_OF_A_STEP tres_fmt_alloc_str
+#elif SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 0, 0)
+#define TRES_OF_A_STEP tres_alloc_str
+#endif
+
 static job_step_info_t records[4];
 static uint32_t count;
 
@@ -20,8 +26,10 @@ void controller_tells(const char *per_node, const char *node, const char *per_ta
 	records[count++] = (job_step_info_t){.tres_per_node = (char *)per_node,
 					     .nodes = (char *)node,
 					     .tres_per_task = (char *)per_task,
-					     .num_cpus = 1,
-					     .tres_alloc_str = "cpu=1,mem=0,node=1"};
+					     .num_cpus = 1};
+#ifdef TRES_OF_A_STEP
+	records[count - 1].TRES_OF_A_STEP = "cpu=1,mem=0,node=1";
+#endif
 }
 
 void controller_tells_of_a_launcher(void) { records[count++] = (job_step_info_t){.nodes = "n1"}; }
