@@ -1,10 +1,14 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command summary runs the test suites of the Makefile one after the other, shows what they say,
-// and closes with one line over all of them: N passed, N failed, N skipped.
+// Command summary runs the test suites of the Makefile, shows what they say, and closes with one line over all of them:
+// N passed, N failed, N skipped.
 //
-//	summary -- make [ARG…] -- SUITE…
+//	summary -- make [ARG…] -- SUITE… [-- SUITE… [-- SUITE…]]
+//
+// Those of the first list have the machine to themselves, one after the other. Those of the second run side by side, and
+// meanwhile those of the third, one after the other, in what these leave of the processors. What has others beside it is
+// shown when it ended.
 //
 // A suite is a make target. Go's suites are read as test2json events; others count themselves in
 // lines of the closing form. A suite that counts nothing counts as one test by its exit status.
@@ -22,7 +26,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 type tally struct {
@@ -30,30 +33,31 @@ type tally struct {
 	failures, skips         []string
 }
 
+func (t *tally) add(one tally) {
+	t.passed += one.passed
+	t.failed += one.failed
+	t.skipped += one.skipped
+	t.failures = append(t.failures, one.failures...)
+	t.skips = append(t.skips, one.skips...)
+}
+
 func main() {
 	args := os.Args[1:]
 	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]
 	}
-	split := slices.Index(args, "--")
-	if split < 1 {
-		fmt.Fprintln(os.Stderr, "usage: summary -- make [ARG…] -- SUITE…")
+	lists := split(args)
+	if len(lists) < 2 || len(lists) > 4 || len(lists[0]) == 0 {
+		fmt.Fprintln(os.Stderr, "usage: summary -- make [ARG…] -- SUITE… [-- SUITE… [-- SUITE…]]")
 		os.Exit(2)
 	}
-	command, suites := args[:split], args[split+1:]
-	var total tally
-	for _, suite := range suites {
-		begin := time.Now()
-		fmt.Printf("==> %s\n", suite)
-		one := run(append(slices.Clone(command), suite), suite)
-		fmt.Printf("<== %s: %d passed, %d failed, %d skipped in %.0f s\n", suite, one.passed, one.failed, one.skipped,
-			time.Since(begin).Seconds())
-		total.passed += one.passed
-		total.failed += one.failed
-		total.skipped += one.skipped
-		total.failures = append(total.failures, one.failures...)
-		total.skips = append(total.skips, one.skips...)
+	lists = append(lists, nil, nil)
+	r := runner{command: lists[0], out: os.Stdout}
+	for _, suite := range lists[1] {
+		r.alone(suite)
 	}
+	r.beside(lists[2], lists[3])
+	total := r.total
 	for _, skip := range total.skips {
 		fmt.Println("skipped:", skip)
 	}
@@ -66,12 +70,25 @@ func main() {
 	}
 }
 
-func run(argv []string, suite string) tally {
+// split divides arguments at each "--".
+func split(args []string) (lists [][]string) {
+	for {
+		at := slices.Index(args, "--")
+		if at < 0 {
+			return append(lists, args)
+		}
+		lists = append(lists, args[:at:at])
+		args = args[at+1:]
+	}
+}
+
+// run runs a suite and writes what it says to out.
+func run(argv []string, suite string, out io.Writer) tally {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), "GOTESTFLAGS=-json")
 	read, write := io.Pipe()
 	cmd.Stdout, cmd.Stderr = write, write
-	reader := reader{suite: suite, output: map[string][]string{}}
+	reader := reader{suite: suite, out: out, output: map[string][]string{}}
 	if err := cmd.Start(); err != nil {
 		return tally{failed: 1, failures: []string{suite + ": " + err.Error()}}
 	}
@@ -113,6 +130,7 @@ type event struct {
 type reader struct {
 	tally
 	suite  string
+	out    io.Writer
 	named  int                 // skips since the last line of counts
 	told   int                 // failures named since then
 	said   []string            // what came since a test ended: a failure is told with it
@@ -157,7 +175,7 @@ func (r *reader) line(line string) {
 		r.event(e)
 		return
 	}
-	fmt.Println(line)
+	fmt.Fprintln(r.out, line)
 	if m := counts.FindStringSubmatch(line); m != nil {
 		// A suite that does not count its skips still names them.
 		said := cmp.Or(m[3], strconv.Itoa(r.named))
@@ -188,7 +206,7 @@ func (r *reader) event(e event) {
 		r.output[name] = append(r.output[name], e.Output)
 		return
 	case "build-output":
-		fmt.Print(e.Output)
+		fmt.Fprint(r.out, e.Output)
 		return
 	case "start", "run", "pause", "cont", "bench", "build-fail":
 		return
@@ -208,17 +226,17 @@ func (r *reader) event(e event) {
 	case "fail":
 		r.failed++
 		r.failures = append(r.failures, name+last(output))
-		fmt.Print(strings.Join(output, ""))
+		fmt.Fprint(r.out, strings.Join(output, ""))
 	}
 }
 
 func (r *reader) packageEnd(e event, output []string) {
 	switch e.Action {
 	case "pass":
-		fmt.Printf("ok    %s %.1f s\n", e.Package, e.Elapsed)
+		fmt.Fprintf(r.out, "ok    %s %.1f s\n", e.Package, e.Elapsed)
 	case "fail":
-		fmt.Print(strings.Join(output, ""))
-		fmt.Printf("FAIL  %s %.1f s\n", e.Package, e.Elapsed)
+		fmt.Fprint(r.out, strings.Join(output, ""))
+		fmt.Fprintf(r.out, "FAIL  %s %.1f s\n", e.Package, e.Elapsed)
 		// A package can fail without a test of its own failing: it does not build, or it died.
 		if !slices.ContainsFunc(r.failures, func(f string) bool { return strings.HasPrefix(f, e.Package+".") }) {
 			r.failed++

@@ -4,6 +4,9 @@
 package main
 
 import (
+	"bytes"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,10 +37,45 @@ func TestSuitesAreCounted(t *testing.T) {
 			tally{failed: 1, failures: []string{"p"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := run([]string{"sh", "-c", tc.script}, "s")
+			got := run([]string{"sh", "-c", tc.script}, "s", io.Discard)
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(tally{})); diff != "" {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// Each of them passes only where it meets the others: a and b each other, a also d, which comes after c.
+func TestSuitesRunBesideOthers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var out bytes.Buffer
+	r := runner{out: &out, command: []string{"sh", "-c", `
+		await() { for i in $(seq 1500); do [ ! -e $1 ] || return 0; sleep 0.02; done; return 1; }
+		echo $0 says one
+		case $0 in
+		a) touch a; await b && await d && echo "1 passed, 0 failed" ;;
+		b) touch b; await a && echo "2 passed, 0 failed" ;;
+		c) chrt -p $$ | grep -q SCHED_IDLE && touch c && echo "4 passed, 0 failed" ;;
+		d) [ -e c ] && touch d; echo "8 passed, 1 failed"; exit 1 ;;
+		esac
+		echo $0 says two`}}
+	r.beside([]string{"a", "b"}, []string{"c", "d"})
+	want := tally{passed: 15, failed: 1, failures: []string{"d: 8 passed, 1 failed"}}
+	if diff := cmp.Diff(want, r.total, cmp.AllowUnexported(tally{})); diff != "" {
+		t.Errorf("%s\n%s", diff, &out)
+	}
+	for suite, passed := range map[string]string{"a": "1 passed, 0 failed", "b": "2 passed, 0 failed", "c": "4 passed, 0 failed"} {
+		whole := "==> S\nS says one\n" + passed + "\nS says two\n<== S: " + passed + ", 0 skipped in "
+		if whole = strings.ReplaceAll(whole, "S", suite); !strings.Contains(out.String(), whole) {
+			t.Errorf("what %s said is not in one piece:\n%s", suite, &out)
+		}
+	}
+}
+
+func TestListsOfSuites(t *testing.T) {
+	got := split([]string{"make", "-s", "--", "a", "b", "--", "--", "c"})
+	want := [][]string{{"make", "-s"}, {"a", "b"}, {}, {"c"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
