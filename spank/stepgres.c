@@ -69,8 +69,8 @@ static const job_step_info_t *find(const struct vgpu_step *step, const char *nod
 	return on_node(*answer, step, node);
 }
 
-/* The TRES of a step, as text. The member's name in 24.11 and before is not that in 26.05; what it is in between was not
- * seen, and is not asked there. */
+/* The TRES of a step, as text. The member's name in 24.11 and before is not that in 26.05; what it is in
+ * between was not seen, and is not asked there. */
 static const char *tres_of(const job_step_info_t *step)
 {
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
