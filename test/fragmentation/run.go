@@ -115,11 +115,14 @@ func (r *run) overhead(ctx context.Context) (starting, leaving time.Duration, er
 // rest waits until no job is left, and reads what became of them.
 func (r *run) rest(ctx context.Context, jobs []*job) error {
 	begin := time.Now()
+	var left string
 	for {
 		result := r.cluster.Run(ctx, r.cluster.Root(), "squeue -h -o '%i %T %r'")
-		left := result.Stdout
-		if left == "" && result.Code == 0 {
-			break
+		if result.Code == 0 {
+			left = result.Stdout
+			if left == "" {
+				break
+			}
 		}
 		if time.Since(begin) > r.atMost || ctx.Err() != nil {
 			return fmt.Errorf("not at rest after %v: %.500s\n%s", time.Since(begin).Round(time.Second), left, r.logs())

@@ -315,7 +315,7 @@ int main(void)
 	CASE(nobody_runs_ahead_for_ever);
 	CASE(what_is_held_back_ends_with_its_stream);
 	CASE_OF_TIME(streams_that_wait_for_each_other_go_on);
-	CASE(captures_see_nothing_of_it);
+	CASE_OF_TIME(captures_see_nothing_of_it); /* whether the debt is over is told by the clock */
 	CASE(a_program_ends_with_launches_held_back);
 	CASE_OF_TIME(what_was_held_back_counts_for_what_it_took);
 #ifndef __SANITIZE_THREAD__ /* a launch would take longer than these kernels, so that there is no row */
