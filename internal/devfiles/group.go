@@ -5,6 +5,7 @@ package devfiles
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"os/user"
@@ -15,6 +16,9 @@ import (
 
 // askTime bounds a directory that does not answer: a prolog waits for it.
 const askTime = 10 * time.Second
+
+// notFound is what getent exits with when there is none, by getent(1).
+const notFound = 2
 
 // getent asks whatever the site has its groups in.
 var getent = "/usr/bin/getent"
@@ -48,6 +52,9 @@ func ask(group string) (string, error) {
 	cmd := exec.CommandContext(ctx, getent, "--", "group", group)
 	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, "/", time.Second
 	said, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == notFound {
+		return "", fmt.Errorf("there is no group %s", group)
+	}
 	if err != nil {
 		return "", fmt.Errorf("look up %s: %w", group, err)
 	}

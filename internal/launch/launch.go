@@ -123,8 +123,9 @@ func await(s Step) (*grant.Grant, error) {
 	start := time.Now()
 	ran := false
 	for {
+		waited := time.Since(start) // before the look, which is the last one when it is too long
 		held, err := grant.Read(s.RunDir.Grant(s.Job))
-		if err == nil && !(beingRequeued(s, held) && time.Since(start) < atWorkFactor*s.Wait) {
+		if err == nil && !(beingRequeued(s, held) && waited < atWorkFactor*s.Wait) {
 			return &held, nil
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +134,6 @@ func await(s Step) (*grant.Grant, error) {
 		if isThere(s.RunDir.None(s.Job)) {
 			return nil, nil
 		}
-		waited := time.Since(start)
 		switch {
 		case isThere(s.RunDir.Pending(s.Job)):
 			if waited >= atWorkFactor*s.Wait {
