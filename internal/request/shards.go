@@ -47,6 +47,9 @@ func (s *Shards) add(count, detail string) error {
 	sum := int64(0)
 	for pair := range strings.SplitSeq(detail, ",") {
 		given, total, found := strings.Cut(pair, "/")
+		if given == "-" { // 26.05 says so of a GPU that was given out whole
+			given = "0"
+		}
 		g, givenErr := strconv.ParseInt(given, 10, 64)
 		a, allErr := strconv.ParseInt(total, 10, 64)
 		if !found || givenErr != nil || allErr != nil || g < 0 || a < g || a > maxMiB || len(gpus) > maxNumber {

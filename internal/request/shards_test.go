@@ -19,6 +19,7 @@ func TestParseShards(t *testing.T) {
 		"vgpu(CNT:1),gpumem(CNT:3000)":   {0, nil},
 		"gpu:h200:1(IDX:0),sharded:3000": {0, nil},
 		"vgpu(CNT:1),gpumem(CNT:3000),gpucores(CNT:60),shard:86263(0/143771,86263/143771)": {86263, []ShardsOfGPU{{0, 143771}, {86263, 143771}}},
+		"shard:h200:3000(3000/143771,-/143771)":                                            {3000, []ShardsOfGPU{{3000, 143771}, {0, 143771}}},
 		"shard:h200:3000(3000/143771,0/40960)":                                             {3000, []ShardsOfGPU{{3000, 143771}, {0, 40960}}},
 		"shard:h200:5(5/8,0/0),shard:l4:2(0/0,2/4)":                                        {7, []ShardsOfGPU{{5, 8}, {2, 4}}},
 		"shard:0(0/8,0/8)":                      {0, nil},

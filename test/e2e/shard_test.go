@@ -46,7 +46,7 @@ func onShards(t *testing.T) (mib [gpus]int) {
 		mib[s.Minor] += s.MemMiB
 	}
 	shown := ok(t, root, "scontrol -d -o show node h1").Stdout
-	used := regexp.MustCompile(`GresUsed=gpu:h200:\d\(IDX:(\S*?)\),shard:h200:\d+\((\d+)/143771,(\d+)/143771\)`).FindStringSubmatch(shown)
+	used := regexp.MustCompile(`GresUsed=gpu:h200:\d\(IDX:(\S*?)\),shard:h200:\d+\((\d+|-)/143771,(\d+|-)/143771\)`).FindStringSubmatch(shown)
 	if used == nil {
 		t.Fatalf("scontrol does not say which shards are given out: %s", shown)
 	}

@@ -73,6 +73,9 @@ verdict the_guard_has_the_drivers_names yes "$(readelf -d "$test/linked" | grep 
 own=$(ways new-namespace)
 verdict a_new_namespace_has_no_memory_of_its_own yes "$([[ $own == "$limited" || $own == error* ]] && echo yes || echo "$own")"
 
+# What a guard costs a call is for people to read: docs/benchmarks.md.
+echo "a call into the driver behind its guard: $(ways time $self/libcuda-slurm-vgpu.so), through it: $(ways time /run/driver/libcuda.so.1)"
+
 # Another way to the GPU, closed.
 opencl() { "$test/ways" find /run/driver/libnvidia-opencl.so.1 clIcdGetPlatformIDsKHR 2>/run/told; }
 verdict opencl_is_there_while_it_is_open found "$(opencl)"

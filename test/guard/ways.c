@@ -4,11 +4,13 @@
  * ways.c: how much memory a program gets that comes to the driver in some way: MiB, or why it cannot load it.
  *   ways linked|dlopen|deepbind|path FILE|new-namespace
  *   ways find FILE NAME            whether a library has a name
+ *   ways time FILE                 what a call into a library takes, at its quickest
  *   ways ask NAME|call NAME|same    whether a name is found, what it returns, of two handles */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "api/cuda_types.h"
 
@@ -105,6 +107,34 @@ static int find(const char *file, const char *name)
 	return printf("%s\n", dlsym(library, name) != NULL ? "found" : "no such name") < 0;
 }
 
+static double now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static int time_of(const char *file)
+{
+	void *library = dlopen(file, RTLD_NOW);
+	CUresult (*call)(int *) = library == NULL ? NULL : (CUresult(*)(int *))dlsym(library, "cuDriverGetVersion");
+	const unsigned int calls = 1000000;
+	double least = 1e9;
+	int version;
+
+	if (call == NULL || call(&version) != CUDA_SUCCESS)
+		return printf("cannot be called\n") < 0;
+	for (unsigned int round = 0; round < 50; round++) {
+		double begun = now_ns();
+
+		for (unsigned int i = 0; i < calls; i++)
+			call(&version);
+		least = now_ns() - begun < least ? now_ns() - begun : least;
+	}
+	return printf("%.2f ns\n", least / calls) < 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *way = argc > 1 ? argv[1] : "";
@@ -119,6 +149,8 @@ int main(int argc, char **argv)
 		return say_of(dlopen(argv[2], RTLD_NOW | RTLD_LOCAL));
 	if (strcmp(way, "find") == 0 && argc > 3)
 		return find(argv[2], argv[3]);
+	if (strcmp(way, "time") == 0 && argc > 2)
+		return time_of(argv[2]);
 	if (strcmp(way, "new-namespace") == 0)
 		return say_of(dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW));
 	if ((strcmp(way, "ask") == 0 || strcmp(way, "call") == 0) && argc > 2)
