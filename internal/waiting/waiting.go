@@ -23,8 +23,9 @@ import (
 
 const (
 	// MostOfUser and Most bound the list, mostBytes one entry of it: who submits thousands of jobs that find no room neither
-	// fills the file nor stands before others with all of them. Those that are not listed come back by themselves.
-	MostOfUser = 64
+	// fills the file nor stands before others with all of them (LookedOfUser). Those that are not listed come back by themselves,
+	// after minutes.
+	MostOfUser = 256
 	Most       = 512
 	mostBytes  = 8 << 10
 	// maxFileBytes has room for them.
