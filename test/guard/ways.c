@@ -118,11 +118,13 @@ static double now_ns(void)
 static int time_of(const char *file)
 {
 	void *library = dlopen(file, RTLD_NOW);
-	CUresult (*call)(int *) = library == NULL ? NULL : (CUresult(*)(int *))dlsym(library, "cuDriverGetVersion");
+	CUresult (*call)(int *) = NULL;
 	const unsigned int calls = 1000000;
 	double least = 1e9;
 	int version;
 
+	if (library != NULL)
+		call = (CUresult(*)(int *))dlsym(library, "cuDriverGetVersion");
 	if (call == NULL || call(&version) != CUDA_SUCCESS)
 		return printf("cannot be called\n") < 0;
 	for (unsigned int round = 0; round < 50; round++) {
