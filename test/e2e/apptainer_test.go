@@ -12,16 +12,21 @@ import (
 	"testing"
 )
 
-// TestApptainer tries the one that VGPU_TEST_APPTAINER names, or that is in PATH.
-func TestApptainer(t *testing.T) {
+// apptainer is the start of a command of the one that VGPU_TEST_APPTAINER names, or that is in PATH.
+func apptainer(t *testing.T) string {
+	t.Helper()
 	program := cmp.Or(os.Getenv("VGPU_TEST_APPTAINER"), "apptainer")
 	need(t, one, program, program+" --version")
-	begin(t)
-	folder := image(t, one)
 	// What it binds has no devices, which real GPUs have in /dev: here the GPUs are without their nodes.
 	exec := program + " exec " + given("-B %s:%s ")
 	devices := c.Home.Path("sim", "simgpu.d")
-	exec = strings.Replace(exec, devices+":/gpus", devices+"/state:/gpus/state -B "+devices+"/simgpu.conf:/gpus/simgpu.conf", 1)
+	return strings.Replace(exec, devices+":/gpus", devices+"/state:/gpus/state -B "+devices+"/simgpu.conf:/gpus/simgpu.conf", 1)
+}
+
+func TestApptainer(t *testing.T) {
+	exec := apptainer(t)
+	begin(t)
+	folder := image(t, one)
 	// Without what the plugin has set.
 	bare := "env -u APPTAINER_BIND -u SINGULARITY_BIND " + exec
 	try(t, one, "touch empty", []attempt{
