@@ -258,12 +258,12 @@ func beyondShards(cfg config.Config, inv device.Inventory, shards int64, was, wi
 		return nil
 	}
 	all := gpu.GrantableMiB(cfg.MemOvercommit)
-	need := func(s device.Slice) int64 { return max(s.MemMiB, (all*int64(s.SMPercent)+99)/100) }
+	need := func(s device.Slice) int64 { return max(s.MemMiB, all*int64(s.SMPercent)/100) } // as vgpu_shards.lua counts them
 	if need(will) <= max(shards, need(was)) {
 		return nil
 	}
 	return fmt.Errorf("GPU %d: Slurm has counted shard:%d of its %d for the job, and sends others to what is left: the most is %d MiB or %d %% without --force",
-		gpu.Index, shards, all, shards, shards*100/all)
+		gpu.Index, shards, all, shards, ((shards+1)*100-1)/all)
 }
 
 func (ask change) sizeOf(s device.Slice, inv device.Inventory) device.Slice {

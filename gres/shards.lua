@@ -1,1 +1,0 @@
-return {nodes={ {names="h1", gpus=2, mem_mib=143771, type="h200"} }}
