@@ -6,14 +6,16 @@ package main
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
 
 const (
-	comesWithin = 120 // seconds that room is held for a job that was told of it (waiting.ComesWithin)
-	mostListed  = 512 // waiting.Most
+	comesWithin = int64(waiting.ComesWithin / time.Second) // that room is held for a job that was told of it
+	mostListed  = waiting.Most
 )
 
 // waiter is a job on the list of a node.
