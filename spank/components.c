@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "options.h"
+#include "rows.h"
 
 /* From srun to its steps, through the job's environment, of which --export=NONE leaves SLURM_*. A user
  * who sets it gets his job's slice, and who removes it the options that he typed. */

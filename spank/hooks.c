@@ -14,11 +14,11 @@
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 
-#include "_cgo_export.h"
 #include "arguments.h"
 #include "components.h"
 #include "inherit.h"
 #include "isolate.h"
+#include "loader.h"
 #include "options.h"
 #include "plan.h"
 #include "process.h"
@@ -86,8 +86,9 @@ static int user_post_opt(spank_t sp)
 		return vgpu_components_new_step(request.option);
 	vgpu_components_new_job(sp);
 	vgpu_options_defaults(request.fallback);
-	if ((any_text(request.option) || any_text(request.fallback)) && vgpu_may_enter_go())
-		vgpuEncodeRequest(&request);
+	const struct vgpu_launch *go;
+	if ((any_text(request.option) || any_text(request.fallback)) && (go = vgpu_launch(request.error)))
+		go->encode_request(&request);
 	if (*request.error) {
 		slurm_error("vgpu: %s", request.error);
 		return -1;
@@ -173,9 +174,10 @@ static int step_post_opt(spank_t sp)
 	step.binds_cut = !job_value(sp, "APPTAINER_BIND", step.apptainer_bind) ||
 			 !job_value(sp, "SINGULARITY_BIND", step.singularity_bind);
 
-	if (!vgpu_may_enter_go())
-		return refuse("slurmstepd forked before the step was prepared");
-	vgpuPlan(&step, &plan);
+	const struct vgpu_launch *go = vgpu_launch(why);
+	if (!go)
+		return refuse_while("prepare the step: ", why);
+	go->plan(&step, &plan);
 
 	for (uint32_t i = 0; plan.verdict == VGPU_RUN && i < plan.env_count; i++)
 		if (spank_setenv(sp, plan.env[i].name, plan.env[i].value, 1) != ESPANK_SUCCESS)
@@ -236,7 +238,9 @@ static int step_end(void)
 		vgpu_isolate_end(&plan);
 	if (plan.verdict != VGPU_RUN || !vgpu_may_enter_go())
 		return 0;
-	vgpuFinishStep(&step, why);
+	const struct vgpu_launch *go = vgpu_launch(why);
+	if (go)
+		go->finish_step(&step, why);
 	if (*why)
 		slurm_error("vgpu: %s", why);
 	return 0; /* the program has ended; a lost usage record is not its fault */

@@ -9,8 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "_cgo_export.h"
-#include "process.h"
+#include <slurm/spank.h>
+
+#include "loader.h"
 
 static bool is_carried(const char *entry)
 {
@@ -43,12 +44,12 @@ static void drop_carried(void)
 	}
 }
 
-static void drop_ours(const char *name, void (*drop)(struct vgpu_env *))
+static void drop_ours(const char *name, void (*drop)(struct vgpu_env *env))
 {
 	static struct vgpu_env env; /* static: too large for a stack we do not know */
 	const char *list = getenv(name);
 
-	if (!list || strlen(list) >= sizeof(env.value) || !vgpu_may_enter_go())
+	if (!list || strlen(list) >= sizeof(env.value))
 		return;
 	memcpy(env.value, list, strlen(list) + 1);
 	drop(&env);
@@ -60,14 +61,21 @@ static void drop_ours(const char *name, void (*drop)(struct vgpu_env *))
 
 void vgpu_disinherit(void)
 {
+	char why[VGPU_REASON_BYTES];
+
 	drop_carried();
 	if (!getenv("VGPU_STEP_DIR"))
 		return;
 	unsetenv("VGPU_STEP_DIR");
 	unsetenv("CUDA_VISIBLE_DEVICES");
+	const struct vgpu_launch *go = vgpu_launch(why);
+	if (!go) {
+		slurm_error("vgpu: take the outer job's out of the environment: %s", why);
+		return;
+	}
 	/* A library that is preloaded without a step folder refuses to start CUDA. */
-	drop_ours("LD_PRELOAD", vgpuDropPreload);
+	drop_ours("LD_PRELOAD", go->drop_preload);
 	/* What these name is not on every node. */
-	drop_ours("APPTAINER_BIND", vgpuDropBinds);
-	drop_ours("SINGULARITY_BIND", vgpuDropBinds);
+	drop_ours("APPTAINER_BIND", go->drop_binds);
+	drop_ours("SINGULARITY_BIND", go->drop_binds);
 }

@@ -8,33 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "_cgo_export.h"
-#include "process.h"
+#include "loader.h"
+#include "rows.h"
 
 static int on_option(int index, const char *text, int remote);
-
-/* One row per option, in the order of request.Options (a Go test compares them). Every option takes
- * an argument: those without one had faults in Slurm until 25.11. Name and metavar together stay within 20
- * characters, so that srun --help keeps them on one line. */
-static const struct row {
-	const char *name, *metavar, *usage, *variable;
-} rows[VGPU_OPTION_COUNT] = {
-	{"vgpu-mem", "SIZE",
-	 "[vgpu] device memory of each slice: MiB (3000), GiB (8G) or a share of the GPU (25%)",
-	 "VGPU_MEM"},
-	{"vgpu-cores", "PERCENT",
-	 "[vgpu] at most this percentage of each GPU's time; 0 is no cap, 100 the GPU to itself",
-	 "VGPU_CORES"},
-	{"vgpu-place", "HOW",
-	 "[vgpu] pack: the fullest GPU that fits; spread: the emptiest", "VGPU_PLACE"},
-	{"vgpu-policy", "HOW",
-	 "[vgpu] cap: never above the share; elastic: also GPU time that nobody else wants",
-	 "VGPU_POLICY"},
-	{"vgpu-gpu", "TYPE,...", "[vgpu] only on GPUs of these types; !TYPE excludes", "VGPU_GPU"},
-	{"vgpu-uuid", "UUID,...", "[vgpu] only on these GPUs; !UUID excludes", "VGPU_UUID"},
-	{"vgpu-bind", "HOW",
-	 "[vgpu] none: a task sees all of its step's slices; task: one of them, in turn", "VGPU_BIND"},
-};
 
 /* Static, because Slurm calls back for one option at a time and asks for no handle. */
 static char given[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES];
@@ -43,24 +20,19 @@ int vgpu_options_register(spank_t sp)
 {
 	for (int i = 0; i < VGPU_OPTION_COUNT; i++) {
 		struct spank_option option = {
-			.name = (char *)rows[i].name,
-			.arginfo = (char *)rows[i].metavar,
-			.usage = (char *)rows[i].usage,
+			.name = (char *)vgpu_rows[i].name,
+			.arginfo = (char *)vgpu_rows[i].metavar,
+			.usage = (char *)vgpu_rows[i].usage,
 			.has_arg = 1,
 			.val = i,
 			.cb = on_option,
 		};
 		if (spank_option_register(sp, &option) != ESPANK_SUCCESS) {
-			slurm_error("vgpu: --%s: Slurm did not take the option", rows[i].name);
+			slurm_error("vgpu: --%s: Slurm did not take the option", vgpu_rows[i].name);
 			return -1;
 		}
 	}
 	return 0;
-}
-
-const char *vgpu_option_name(int index)
-{
-	return index >= 0 && index < VGPU_OPTION_COUNT ? rows[index].name : NULL;
 }
 
 /* Called once for every place that sets the option: environment, #SBATCH, command line. The last
@@ -75,11 +47,12 @@ static int on_option(int index, const char *text, int remote)
 	size_t length = strnlen(text, VGPU_OPTION_BYTES);
 	if (!remote) {
 		char error[VGPU_REASON_BYTES] = "";
+		const struct vgpu_launch *go;
 		if (length == VGPU_OPTION_BYTES)
 			snprintf(error, sizeof(error), "--%s: the value is longer than %d characters",
-				 rows[index].name, VGPU_OPTION_BYTES - 1);
-		else if (vgpu_may_enter_go())
-			vgpuCheckOption(index, (char *)text, error);
+				 vgpu_rows[index].name, VGPU_OPTION_BYTES - 1);
+		else if ((go = vgpu_launch(error)))
+			go->check_option(index, (char *)text, error);
 		if (*error) {
 			slurm_error("vgpu: %s", error);
 			return -1;
@@ -100,7 +73,7 @@ void vgpu_options_take(char text[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES])
 void vgpu_options_defaults(char text[VGPU_OPTION_COUNT][VGPU_OPTION_BYTES])
 {
 	for (int i = 0; i < VGPU_OPTION_COUNT; i++) {
-		const char *value = getenv(rows[i].variable);
+		const char *value = getenv(vgpu_rows[i].variable);
 		if (!value)
 			value = "";
 		/* One that is too long is cut, and is no less wrong for it. */
@@ -112,7 +85,7 @@ void vgpu_options_uncarry(spank_t sp)
 {
 	for (int i = 0; i < VGPU_OPTION_COUNT; i++) {
 		char name[128];
-		int n = snprintf(name, sizeof(name), "_SLURM_SPANK_OPTION_vgpu_%s", rows[i].name);
+		int n = snprintf(name, sizeof(name), "_SLURM_SPANK_OPTION_vgpu_%s", vgpu_rows[i].name);
 		for (int at = 0; at < n; at++)
 			if (!isalnum((unsigned char)name[at]))
 				name[at] = '_';

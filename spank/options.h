@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The plugin's options: their table, and what was typed. */
+ * The plugin's options: what was typed. Their table is rows.h. */
 #ifndef VGPU_OPTIONS_H
 #define VGPU_OPTIONS_H
 
@@ -11,9 +11,6 @@
 
 /* vgpu_options_register makes all options known to Slurm. Returns 0, or -1 after a message. */
 int vgpu_options_register(spank_t sp);
-
-/* vgpu_option_name is the option's name without dashes, in table order; NULL past the end. */
-const char *vgpu_option_name(int index);
 
 /* vgpu_options_take moves out what was typed for each option since it was last called; "" is not
  * given. sbatch, salloc and srun come here once for each component of a heterogeneous job. */

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -16,8 +17,8 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
-// plugin compiles a shared library that has of a SPANK plugin what is looked at.
-func plugin(t *testing.T, path string) {
+// plugin compiles a shared library that has of a SPANK plugin what is looked at, and puts it in place of both parts.
+func plugin(t *testing.T, dir string) {
 	t.Helper()
 	once.Do(func() {
 		made := filepath.Join(t.TempDir(), "plugin.so")
@@ -27,7 +28,9 @@ func plugin(t *testing.T, path string) {
 	if compiled == nil {
 		t.Skip("a plugin has to be compiled")
 	}
-	write(t, path, string(compiled))
+	for _, name := range []string{pluginName, launchName} {
+		write(t, filepath.Join(dir, name), string(compiled))
+	}
 }
 
 var (
@@ -95,6 +98,11 @@ func TestPluginOfAnotherRelease(t *testing.T) {
 	path := filepath.Join(dir, "spank_vgpu.so")
 	compile(t, path, `const char plugin_type[] = "spank"; const unsigned int plugin_version = 0x160508;
 const char version[] __attribute__((section(".slurm_vgpu.version"))) = "slurm-vgpu 1.2.3";`)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "spank_vgpu_launch.so"), string(text))
 	had := version.Number
 	t.Cleanup(func() { version.Number = had })
 	for number, want := range map[string][]string{
@@ -105,6 +113,35 @@ const char version[] __attribute__((section(".slurm_vgpu.version"))) = "slurm-vg
 		version.Number = number
 		if diff := cmp.Diff(want, findings(t, site, dir)); diff != "" {
 			t.Errorf("%q: %s", number, diff)
+		}
+	}
+}
+
+func TestThePartThatThePluginLoads(t *testing.T) {
+	had := version.Number
+	t.Cleanup(func() { version.Number = had })
+	for want, spoil := range map[string]func(path string) error{
+		"DIR/plugstack.conf.d/vgpu.conf:2: stat PART: no such file or directory -> install spank_vgpu_launch.so there": os.Remove,
+		fmt.Sprintf("PART belongs to uid %d with mode 0775; Slurm loads only what root alone may write -> chown root:root PART && chmod 755 PART", os.Getuid()): func(path string) error {
+			return os.Chmod(path, 0o775)
+		},
+		"PART is of version 1.2.3, this program of 1.2.4 -> " + version.Remedy: func(path string) error {
+			version.Number = "1.2.4"
+			compile(t, filepath.Join(filepath.Dir(path), "spank_vgpu.so"), `const char plugin_type[] = "spank"; const unsigned int plugin_version = 0x160508;
+const char version[] __attribute__((section(".slurm_vgpu.version"))) = "slurm-vgpu 1.2.4";`)
+			compile(t, path, `const char version[] __attribute__((section(".slurm_vgpu.version"))) = "slurm-vgpu 1.2.3";`)
+			return nil
+		},
+	} {
+		site, dir := goodSite(t)
+		version.Number = had
+		path := filepath.Join(dir, "spank_vgpu_launch.so")
+		if err := spoil(path); err != nil {
+			t.Fatal(err)
+		}
+		want = strings.ReplaceAll(want, "PART", "DIR/spank_vgpu_launch.so")
+		if diff := cmp.Diff([]string{"plugstack: " + want}, findings(t, site, dir)); diff != "" {
+			t.Error(diff)
 		}
 	}
 }

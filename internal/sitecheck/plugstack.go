@@ -24,8 +24,11 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
-// pluginName is the file that Slurm loads.
-const pluginName = "spank_vgpu.so"
+// pluginName is the file that Slurm loads, and launchName the one beside it that the plugin loads.
+const (
+	pluginName = "spank_vgpu.so"
+	launchName = "spank_vgpu_launch.so"
+)
 
 // pyxisName is the file of a plugin that moves tasks into containers.
 const pyxisName = "spank_pyxis.so"
@@ -121,29 +124,48 @@ func (c *site) plugstack() {
 			"%s: the plugin looks for grants in %s, the prolog leaves them in %s (run_dir of config.yaml)", line.place, runDir, c.Config.RunDir)
 	}
 	path := pluginFile(line.path, pluginDir)
+	if c.libraryOfRoot(line, path) && c.libraryOfRoot(line, filepath.Join(filepath.Dir(path), launchName)) {
+		c.releaseOf(line, path)
+	}
+}
+
+// libraryOfRoot says whether a library is there and nobody but root can write it, or what is wrong.
+func (c *site) libraryOfRoot(line plugLine, path string) bool {
+	const check = "plugstack"
 	info, err := os.Stat(path)
 	if err != nil {
-		c.bad(check, "install "+pluginName+" there", "%s: %v", line.place, err)
-		return
+		c.bad(check, "install "+filepath.Base(path)+" there", "%s: %v", line.place, err)
+		return false
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && (st.Uid != 0 && int(st.Uid) != os.Geteuid() || info.Mode()&0o022 != 0) {
 		c.bad(check, "chown root:root "+path+" && chmod 755 "+path, "%s belongs to uid %d with mode %#o; Slurm loads only what root alone may write", path, st.Uid, info.Mode().Perm())
-		return
+		return false
 	}
+	own, err := version.Of(path)
+	switch {
+	case err != nil:
+		c.bad(check, "install it again", "%v", err)
+	case version.Differs(own):
+		c.bad(check, version.Remedy, "%s is of version %s, this program of %s", path, own, version.Number)
+	default:
+		return true
+	}
+	return false
+}
+
+// releaseOf looks at the Slurm that the plugin was built for.
+func (c *site) releaseOf(line plugLine, path string) {
+	const check = "plugstack"
 	built, err := PluginVersion(path)
 	if err != nil {
 		c.bad(check, "install a "+pluginName+" built for this Slurm", "%v", err)
 		return
 	}
-	own, err := version.Of(path)
+	own, _ := version.Of(path) // which it has told before
 	running := parseVersion(c.Version)
 	switch {
-	case err != nil:
-		c.bad(check, "install it again", "%v", err)
 	case running != 0 && built>>8 != running>>8:
 		c.bad(check, "rebuild or install "+pluginName+" for Slurm "+c.Version, "%s was built for Slurm %s and is not loaded by %s: major and minor must be the same", path, versionText(built), c.Version)
-	case version.Differs(own):
-		c.bad(check, version.Remedy, "%s is of version %s, this program of %s", path, own, version.Number)
 	case running == 0:
 		c.ok(check, "%s loads %s, version %s, built for Slurm %s (the running version is not known)", line.place, path, own, versionText(built))
 	default:

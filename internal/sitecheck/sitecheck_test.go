@@ -49,11 +49,10 @@ Name=gpucores Count=200 Flags=CountOnly
 		"job_submit.lua":             `local vgpu = dofile("/usr/share/slurm-vgpu/vgpu.lua")`,
 		"vgpu-prolog":                "#!/bin/sh\n",
 		"epilog.sh":                  "#!/bin/sh\nexec /usr/lib/slurm-vgpu/vgpu-epilog\n",
-		"spank_vgpu.so":              "",
 	} {
 		write(t, filepath.Join(dir, name), strings.ReplaceAll(text, "DIR", dir))
 	}
-	plugin(t, filepath.Join(dir, "spank_vgpu.so"))
+	plugin(t, dir)
 	return Site{Node: "n1", SlurmConf: filepath.Join(dir, "slurm.conf"), Config: config.Default(), Inventory: &twoH200, Version: "22.05.8"}, dir
 }
 
@@ -209,7 +208,7 @@ var faultySites = map[string]struct {
 	"not installed": {"plugstack.conf.d/vgpu.conf", "spank_vgpu.so", "none/spank_vgpu.so",
 		[]string{"plugstack: DIR/plugstack.conf.d/vgpu.conf:2: stat DIR/none/spank_vgpu.so: no such file or directory -> install spank_vgpu.so there"}},
 	"no plugin at all": {"spank_vgpu.so", "ELF", "elf",
-		[]string{"plugstack: read plugin DIR/spank_vgpu.so: bad magic number '[127 101 108 102]' in record at byte 0x0 -> install a spank_vgpu.so built for this Slurm"}},
+		[]string{"plugstack: read version of DIR/spank_vgpu.so: bad magic number '[127 101 108 102]' in record at byte 0x0 -> install it again"}},
 }
 
 func TestFindings(t *testing.T) {

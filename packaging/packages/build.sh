@@ -47,9 +47,9 @@ trap 'rm -rf "$work"' EXIT
 stage() {
 	local all=$work/$1
 	make --no-print-directory -s install BUILD="$build" DESTDIR="$all" SLURM_PLUGINDIR="$2" >/dev/null
-	strip --strip-unneeded "$all$2/spank_vgpu.so" "$all"/usr/lib/slurm-vgpu/*.so
+	strip --strip-unneeded "$all$2"/spank_vgpu*.so "$all"/usr/lib/slurm-vgpu/*.so
 	strip --strip-all "$all"/usr/lib/slurm-vgpu/vgpu-* "$all/usr/bin/vgpuctl" "$all/usr/sbin/vgpu-gres"
-	chmod 0644 "$all$2/spank_vgpu.so" "$all"/usr/lib/slurm-vgpu/*.so
+	chmod 0644 "$all$2"/spank_vgpu*.so "$all"/usr/lib/slurm-vgpu/*.so
 	# Units lie where systemd looks for them, and none is enabled.
 	mkdir -p "$all/usr/lib/systemd"
 	mv "$all/usr/share/slurm-vgpu/systemd" "$all/usr/lib/systemd/system"
@@ -63,7 +63,7 @@ stage() {
 # split FORMAT PLUGINDIR: what belongs to the plugin's package goes to $work/FORMAT-plugin.
 split() {
 	local all=$work/$1 plugin=$work/$1-plugin path
-	for path in "$2/spank_vgpu.so" usr/share/slurm-vgpu/plugstack.d usr/share/man/man8/spank_vgpu.so.8.gz; do
+	for path in "$2/spank_vgpu.so" "$2/spank_vgpu_launch.so" usr/share/slurm-vgpu/plugstack.d usr/share/man/man8/spank_vgpu.so.8.gz; do
 		mkdir -p "$plugin/$(dirname "$path")"
 		mv "$all/$path" "$plugin/$path"
 	done

@@ -87,7 +87,7 @@ rpm_installs_and_verifies() {
 	rpm --root "$root" -i --nodeps --noscripts "$main_rpm" "$plugin_rpm"
 	rpm --root "$root" -V --nodeps slurm-vgpu "$(rpm -qp --qf '%{NAME}' "$plugin_rpm")"
 	rpm --root "$root" -qc slurm-vgpu | grep -x /etc/slurm-vgpu/config.yaml
-	[[ -x $root/usr/sbin/vgpu-gres && -e $root/usr/lib64/slurm/spank_vgpu.so ]]
+	[[ -x $root/usr/sbin/vgpu-gres && -e $root/usr/lib64/slurm/spank_vgpu.so && -e $root/usr/lib64/slurm/spank_vgpu_launch.so ]]
 	rpm -qp --provides "$plugin_rpm" | grep -x slurm-spank-vgpu
 	for file in "$main_rpm" "$plugin_rpm"; do
 		rpm -qp --scripts "$file" | grep -q 'hold slices of this node' || { echo "$file is removed under jobs"; return 1; }
@@ -147,7 +147,7 @@ a_removal_under_a_job_is_refused() {
 }
 a_purge_leaves_nothing() {
 	dpkg -P slurm-vgpu "$(dpkg-deb -f "$plugin" Package)" >"$work/apt" 2>&1
-	! find /etc/slurm-vgpu /usr/lib/slurm-vgpu /usr/share/slurm-vgpu "$plugindir/spank_vgpu.so" 2>/dev/null | grep .
+	! find /etc/slurm-vgpu /usr/lib/slurm-vgpu /usr/share/slurm-vgpu "$plugindir"/spank_vgpu*.so 2>/dev/null | grep .
 }
 if [[ $install == --install ]]; then
 	check debs_install

@@ -48,7 +48,8 @@ func (c *Cluster) installParts(ctx context.Context) error {
 			}
 		}
 	}
-	for _, library := range []string{"libslurm-vgpu.so", "libcuda-guard.so", "libnvidia-ml-guard.so", "libslurm-vgpu-closed.so", "vgpu-layout", "spank_vgpu.so"} {
+	for _, library := range []string{"libslurm-vgpu.so", "libcuda-guard.so", "libnvidia-ml-guard.so", "libslurm-vgpu-closed.so", "vgpu-layout", "spank_vgpu.so",
+		"spank_vgpu_launch.so"} {
 		if err := copyProgram(filepath.Join(c.Build, library), h.Path("lib", library)); err != nil {
 			return err
 		}

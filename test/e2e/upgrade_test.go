@@ -42,7 +42,8 @@ var otherLayout = map[string][][2]string{
 
 // parts are the files of a build that an upgrade replaces, and where they are on the cluster.
 var parts = map[string]string{
-	"vgpu-prolog": "bin", "vgpu-epilog": "bin", "vgpuctl": "bin", "spank_vgpu.so": "lib", "libslurm-vgpu.so": "lib", "vgpu-layout": "lib",
+	"vgpu-prolog": "bin", "vgpu-epilog": "bin", "vgpuctl": "bin", "spank_vgpu.so": "lib", "spank_vgpu_launch.so": "lib",
+	"libslurm-vgpu.so": "lib", "vgpu-layout": "lib",
 	"libcuda-guard.so": "lib", "libnvidia-ml-guard.so": "lib", "libslurm-vgpu-closed.so": "lib",
 }
 
@@ -208,7 +209,7 @@ func TestUpgradeUnderRunningJobs(t *testing.T) {
 	ok(t, root, set+newer.job+" --mem 4500")
 
 	for part, dir := range parts {
-		if dir == "lib" && part != "spank_vgpu.so" {
+		if dir == "lib" && !strings.HasPrefix(part, "spank_vgpu") {
 			if err := os.Remove(c.Home.Path(dir, part)); err != nil {
 				t.Fatal(err)
 			}

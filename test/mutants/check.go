@@ -52,7 +52,7 @@ func newSuite(t *tree, number int, areas []string, seen *baseline) (*suite, erro
 	s := &suite{tree: t, checks: map[string]*check{}, cached: map[string][]*check{}, build: map[string][]string{
 		"interposer": {"make", faultyCC, "build-test-interposer"},
 		"all":        {"make", "build", "build/test-spank/testhost", "build/test-spank/libslurm-vgpu.so"}, // scripts need the simulated driver
-		"spank":      {"make", "build/spank_vgpu.so", "build/test-spank/testhost", "build/test-spank/libslurm-vgpu.so"},
+		"spank":      {"make", "build/spank_vgpu.so", "build/spank_vgpu_launch.so", "build/test-spank/testhost", "build/test-spank/libslurm-vgpu.so"},
 	}}
 	var all []*check
 	if slices.Contains(areas, "interposer") {
@@ -101,7 +101,7 @@ func (s *suite) make(area string) error {
 // The packages that have tests.
 func packages() ([]*check, error) {
 	list, err := exec.Command("go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}",
-		"./internal/...", "./prolog", "./epilog", "./gres", "./ctl", "./spank").Output()
+		"./internal/...", "./prolog", "./epilog", "./gres", "./ctl", "./spank/launch").Output()
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func goConcerned(file string) ([]string, error) {
 		return []string{"gres"}, nil
 	}
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}`,
-		"./internal/...", "./prolog", "./epilog", "./gres", "./ctl", "./spank").Output()
+		"./internal/...", "./prolog", "./epilog", "./gres", "./ctl", "./spank/launch").Output()
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,9 @@ func (s *soak) accounted(ctx context.Context, jobs []string) (map[string][]row, 
 		}
 		// A run whose prolog was killed behind telling that the job waits has that text alone.
 		if cells[4] != "" && !strings.HasPrefix(cells[4], "vgpu: waits: ") {
-			if err := json.Unmarshal([]byte(cells[4]), &comment); err != nil {
+			// sacctmgr, which is what a node without the accounting library has, makes them of quotes.
+			text := strings.ReplaceAll(cells[4], "`", `"`)
+			if err := json.Unmarshal([]byte(text), &comment); err != nil {
 				return nil, fmt.Errorf("AdminComment of job %s: %w: %s", r.job, err, cells[4])
 			}
 			r.nodesInReport = append(slices.Sorted(maps.Keys(comment.VGPU.Nodes)), slices.Sorted(maps.Keys(comment.VGPU.Refusals))...)

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/test/cluster"
@@ -48,12 +50,7 @@ func (s *soak) keepBusy(ctx context.Context, of load) work {
 		go func() { killed <- s.killMany(killing, of.kill) }()
 	}
 	for ctx.Err() == nil && (w.submitted < of.jobs || time.Since(began) < of.length) {
-		for _, u := range s.cluster.Users {
-			waiting := strings.Count(s.cluster.Run(ctx, s.cluster.Root(), "squeue -h -r -u "+u.Name+" -o %i").Stdout, "\n")
-			for ; waiting < of.waiting && (of.jobs == 0 || w.submitted < of.jobs); waiting++ {
-				w.submitted += s.submit(ctx, u, of.kinds)
-			}
-		}
+		w.submitted += s.submitAll(ctx, s.wanted(ctx, of, w.submitted))
 		if time.Since(lastRequeue) > 5*time.Second {
 			lastRequeue = time.Now()
 			s.requeueOne(ctx, w.requeued)
@@ -73,8 +70,50 @@ func (s *soak) keepBusy(ctx context.Context, of load) work {
 	return w
 }
 
-// submit hands in one job, or an array, and returns how many that are.
-func (s *soak) submit(ctx context.Context, u cluster.User, kinds int) int {
+// order is a job, or an array, that a user is to hand in.
+type order struct {
+	user    cluster.User
+	jobs    int
+	command string
+}
+
+// wanted is what keeps enough jobs waiting, of those that are still to come.
+func (s *soak) wanted(ctx context.Context, of load, submitted int) (orders []order) {
+	for _, u := range s.cluster.Users {
+		waiting := strings.Count(s.cluster.Run(ctx, s.cluster.Root(), "squeue -h -r -u "+u.Name+" -o %i").Stdout, "\n")
+		for ; waiting < of.waiting && (of.jobs == 0 || submitted < of.jobs); waiting++ {
+			o := s.draw(u, of.kinds)
+			orders = append(orders, o)
+			submitted += o.jobs
+		}
+	}
+	return orders
+}
+
+// submitAll hands them in, some at once, and says how many jobs these are.
+func (s *soak) submitAll(ctx context.Context, orders []order) int {
+	var submitted atomic.Int64
+	var group sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for _, o := range orders {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			if result := s.cluster.Run(ctx, o.user, o.command); result.Code != 0 {
+				fmt.Fprintln(os.Stderr, "soak:", result)
+				return
+			}
+			submitted.Add(int64(o.jobs))
+		})
+	}
+	group.Wait()
+	return int(submitted.Load())
+}
+
+const atOnce = 4
+
+// draw makes one up.
+func (s *soak) draw(u cluster.User, kinds int) order {
 	jobs, options, argument := 1, "", ""
 	switch s.random.IntN(kinds) {
 	case 0, 10, 11, 12, 13: // no vgpu
@@ -94,12 +133,7 @@ func (s *soak) submit(ctx context.Context, u cluster.User, kinds int) int {
 		options = fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=%d --vgpu-place=%s", 1000+s.random.IntN(80000), [...]string{"pack", "spread"}[s.random.IntN(2)])
 	}
 	// A job whose batch step's slurmstepd was killed but not its extern step's runs for Slurm until its time limit.
-	result := s.cluster.Run(ctx, u, "sbatch -o /dev/null -t 1 "+options+" soak.sh "+argument)
-	if result.Code != 0 {
-		fmt.Fprintln(os.Stderr, "soak:", result)
-		return 0
-	}
-	return jobs
+	return order{user: u, jobs: jobs, command: "sbatch -o /dev/null -t 1 " + options + " soak.sh " + argument}
 }
 
 // requeueOne sends a running job back, as its user may.
@@ -130,23 +164,29 @@ func (s *soak) heal(ctx context.Context) (n int) {
 }
 
 const (
-	restTime = 5 * time.Minute  // bounds how long the cluster may take to come to rest
-	askEvery = 15 * time.Second // more than slurmctld gives a job to begin
+	restTime   = 5 * time.Minute  // bounds how long the cluster may take to come to rest
+	sweepEvery = 15 * time.Second // the timer's part, as it is every minute on a node
+	// More than slurmctld gives a job to begin, and more than the 30 s after which it looks at time limits: a reconfigured one
+	// begins to count anew (24.11.5), so that with less none would ever be over.
+	askEvery = 45 * time.Second
 )
 
 // rest waits until no job is left and no record waits, and returns how long that took.
 func (s *soak) rest(ctx context.Context, killed bool) (time.Duration, error) {
 	begin := time.Now()
-	asked := begin
+	asked, swept := begin, begin
 	var last string
 	for time.Since(begin) < restTime && ctx.Err() == nil {
 		if killed && time.Since(asked) > askEvery {
 			// A node tells of its jobs when it registers: so slurmctld hears of those whose slurmstepds were all killed.
 			s.cluster.Run(ctx, s.cluster.Root(), "scontrol reconfigure")
-			for _, node := range s.cluster.Nodes { // the timer's part: a killed epilog tells no waiting job of the room it left
+			asked = time.Now()
+		}
+		if killed && time.Since(swept) > sweepEvery {
+			for _, node := range s.cluster.Nodes { // a killed epilog tells no waiting job of the room it left
 				s.cluster.Run(ctx, s.cluster.Root(), s.tool(node, "sweep"))
 			}
-			asked = time.Now()
+			swept = time.Now()
 		}
 		s.heal(ctx)
 		if last = s.cluster.Run(ctx, s.cluster.Root(), "squeue -h -o '%i %T %r'").Stdout; last == "" {

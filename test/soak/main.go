@@ -43,7 +43,7 @@ type load struct {
 // What two nodes are kept busy with, and what is put through many.
 var (
 	soaking = load{waiting: 25, kinds: 10, sleep: "$(( $RANDOM % 3 )).$(( $RANDOM % 10 ))"}
-	scaling = load{waiting: 80, kinds: 17, sleep: "0.$(( $RANDOM % 10 ))", kill: time.Second}
+	scaling = load{waiting: 120, kinds: 17, sleep: "0.$(( $RANDOM % 10 ))", kill: time.Second}
 )
 
 func main() {

@@ -3,7 +3,7 @@
 
 package main
 
-// #include "plan.h"
+// #include "../plan.h"
 import "C"
 
 import (

@@ -15,7 +15,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
-// The option table of options.c and request.Options are two lists of one thing.
+// The option table of rows.h and request.Options are two lists of one thing.
 func TestOptionTablesAgree(t *testing.T) {
 	var c, golang []string
 	for i := 0; optionName(i) != ""; i++ {
@@ -25,7 +25,7 @@ func TestOptionTablesAgree(t *testing.T) {
 		golang = append(golang, option.Name)
 	}
 	if diff := cmp.Diff(golang, c); diff != "" {
-		t.Errorf("options.c differs from request.Options (-Go +C):\n%s", diff)
+		t.Errorf("rows.h differs from request.Options (-Go +C):\n%s", diff)
 	}
 }
 

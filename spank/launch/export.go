@@ -3,8 +3,8 @@
 
 package main
 
-// #include "plan.h"
-// const char *vgpu_option_name(int index);
+// #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra -Werror -D_FORTIFY_SOURCE=2 -fstack-protector-strong
+// #include "../rows.h"
 import "C"
 
 import (
@@ -15,10 +15,22 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/launch"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
 // The functions below are the only way from C into Go. Each converts, calls package launch and
 // converts back. None lets a panic through, because nothing in C could stop it.
+
+// vgpuIsOf says whether this is of the same release as the plugin that has loaded it, with structs of the same sizes.
+//
+//export vgpuIsOf
+func vgpuIsOf(number *C.char, request, step, plan C.size_t) C.int {
+	if C.GoString(number) != version.Number || request != C.sizeof_struct_vgpu_request || step != C.sizeof_struct_vgpu_step ||
+		plan != C.sizeof_struct_vgpu_plan {
+		return 0
+	}
+	return 1
+}
 
 // vgpuCheckOption writes why the text cannot be the option's value, or leaves reason as it is.
 //
@@ -122,7 +134,7 @@ func guard(do func() error) (err error) {
 	return do()
 }
 
-// optionName is the name of a row of the option table in options.c, or "" past its end.
+// optionName is the name of a row of the option table in rows.h, or "" past its end.
 func optionName(index int) string {
 	return C.GoString(C.vgpu_option_name(C.int(index)))
 }
