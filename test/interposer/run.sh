@@ -35,7 +35,7 @@ run_programs() {
 # These judge no clock but their own, so that they may run side by side; under the sanitizers all do.
 is_patient() {
 	case $1 in
-	time/* | */fuzz_*) [ -n "$library" ] ;;
+	time/* | memory/* | process/* | route/* | */fuzz_*) [ -n "$library" ] ;;
 	*) false ;;
 	esac
 }
