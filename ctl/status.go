@@ -84,11 +84,11 @@ type waitingStatus struct {
 const statusText = `Show this node's GPUs, what is granted of each, and the slices: whose they are, how large, and what
 is used of them now and at most. Jobs that found no room here follow, the longest waiting first. What belongs to other users is shown as "-" unless root asks.
 
-USED is what the job's ledger says, which the limit is held against. DRIVER is what the driver says that the
-job's processes hold, and DIFF is DRIVER less USED: less than 0 where memory is charged that the driver has not
-given out yet, or counts for no process, such as managed memory, more where something is held that is not
-charged. Both are of this moment, and a program at work may allocate between the two. "-" is not known; the
-reason follows.
+USED is what the job's ledger says of processes that live, which the limit is held against. DRIVER is what the
+driver says that the job's processes hold, and DIFF is DRIVER less USED: less than 0 where memory is charged
+that the driver has not given out yet, or counts for no process, such as managed memory, more where something is
+held that is not charged. Both are of this moment, and a program at work may allocate between the two. "-" is
+not known; the reason follows.
 
 GPU S is the GPU time used, in seconds, and SHARE what that is of the GPU's time since the slice was
 granted; with --over, of the time between two looks. Behind a ~ it is an estimate from the driver's samples,

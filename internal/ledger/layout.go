@@ -30,6 +30,7 @@ const (
 	pathBytes      = 128
 	maxMarks       = 32
 	maxBuckets     = 512
+	locksAt        = 1 << 40 // where the lock of a ledger's first slot lies
 )
 
 // Flags of a limits page.
@@ -138,7 +139,7 @@ type ledgerTotals struct {
 	WaitedNs      [MaxDevices]uint64
 }
 
-// ledgerHead is all of struct vgpu_ledger before the process slots, which root has no use for.
+// ledgerHead is all of struct vgpu_ledger before the process slots.
 type ledgerHead struct {
 	ledgerTotals
 	Step [maxSteps]ledgerStep

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -154,13 +155,13 @@ func Empty(path string) {
 
 // Read reads a ledger that its owner may change, cut, or replace by garbage at any time.
 // No more devices than the bounds have are returned, and no figure exceeds them. A ledger that is
-// none gives ErrLayout.
+// none gives ErrLayout. Processes that are over hold nothing, whatever the ledger still has of them.
 func Read(path string, job uint32, bounds Bounds) (Usage, error) {
-	data, err := readBounded(path, headBytes)
+	data, now, err := readHead(path, headBytes)
 	if err != nil {
 		return Usage{}, fmt.Errorf("read ledger: %w", err)
 	}
-	usage, err := decode(data, job, bounds)
+	usage, err := decode(data, job, bounds, now)
 	if err != nil {
 		return Usage{}, fmt.Errorf("read ledger %s: %w", path, err)
 	}
@@ -169,11 +170,11 @@ func Read(path string, job uint32, bounds Bounds) (Usage, error) {
 
 // ReadDevices is Read without the steps, which are nearly all of what Read has to read.
 func ReadDevices(path string, job uint32, bounds Bounds) ([]DeviceUsage, error) {
-	data, err := readBounded(path, totalsBytes)
+	data, now, err := readHead(path, totalsBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read ledger: %w", err)
 	}
-	devices, err := decodeTotals(data, job, &bounds)
+	devices, err := decodeTotals(data, job, &bounds, now)
 	if err != nil {
 		return nil, fmt.Errorf("read ledger %s: %w", path, err)
 	}
@@ -184,27 +185,48 @@ var (
 	totalsBytes = binary.Size(ledgerTotals{})
 	headBytes   = binary.Size(ledgerHead{})
 	stepBytes   = binary.Size(ledgerStep{})
+	highAt      = int(unsafe.Offsetof(ledgerTotals{}.SlotsHigh))
 )
 
-// readBounded reads the beginning of a page that a user owns.
-func readBounded(path string, most int) ([]byte, error) {
-	// read(2), not mmap: a file that shrinks under a mapping would kill us with SIGBUS.
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+// readHead reads the beginning of a ledger, and what its living processes hold.
+func readHead(path string, most int) ([]byte, *heldNow, error) {
+	fd, err := openPage(path)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		return nil, nil, err
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+	data, err := readBounded(fd, path, most)
+	if err != nil || len(data) < totalsBytes {
+		return data, nil, err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, fmt.Errorf("%s: %w: it is not a regular file", path, ErrLayout)
-	}
-	if st.Size < int64(headBytes) {
-		return nil, fmt.Errorf("%s: %w: %d bytes, want at least %d", path, ErrLayout, st.Size, headBytes)
-	}
+	return data, readHeld(fd, binary.LittleEndian.Uint32(data[highAt:])), nil
+}
+
+// openPage opens a page that a user owns.
+func openPage(path string) (int, error) {
 	// Without package os, whose poller would have to be told of every file.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	var st unix.Stat_t
+	switch err := unix.Fstat(fd, &st); {
+	case err != nil:
+		unix.Close(fd)
+		return -1, &os.PathError{Op: "stat", Path: path, Err: err}
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		unix.Close(fd)
+		return -1, fmt.Errorf("%s: %w: it is not a regular file", path, ErrLayout)
+	case st.Size < int64(headBytes):
+		unix.Close(fd)
+		return -1, fmt.Errorf("%s: %w: %d bytes, want at least %d", path, ErrLayout, st.Size, headBytes)
+	}
+	return fd, nil
+}
+
+// readBounded reads its beginning.
+func readBounded(fd int, path string, most int) ([]byte, error) {
+	// read(2), not mmap: a file that shrinks under a mapping would kill us with SIGBUS.
 	data := make([]byte, 0, most)
 	for len(data) < most {
 		n, err := unix.Read(fd, data[len(data):most])
@@ -222,8 +244,8 @@ func readBounded(path string, most int) ([]byte, error) {
 	return data, nil
 }
 
-// decodeTotals decodes what stands before the steps.
-func decodeTotals(data []byte, job uint32, bounds *Bounds) ([]DeviceUsage, error) {
+// decodeTotals decodes what stands before the steps. The processes hold what now says; nil: what the ledger does.
+func decodeTotals(data []byte, job uint32, bounds *Bounds, now *heldNow) ([]DeviceUsage, error) {
 	if len(data) < totalsBytes {
 		return nil, fmt.Errorf("%w: %d bytes, want at least %d", ErrLayout, len(data), totalsBytes)
 	}
@@ -237,20 +259,24 @@ func decodeTotals(data []byte, job uint32, bounds *Bounds) ([]DeviceUsage, error
 	bounds.Bytes = bounds.Bytes[:min(len(bounds.Bytes), MaxDevices)]
 	var devices []DeviceUsage
 	for i := range bounds.Bytes {
-		devices = append(devices, bounds.device(i, DeviceUsage{head.UsedBytes[i], head.PeakBytes[i],
-			head.Refusals[i], head.BusyNs[i], head.WaitedNs[i]}))
+		device := bounds.device(i, DeviceUsage{head.UsedBytes[i], head.PeakBytes[i], head.Refusals[i], head.BusyNs[i], head.WaitedNs[i]})
+		if now != nil { // after the peak, which what is over has had its part in
+			device.UsedBytes = min(now.job[i], bounds.Bytes[i])
+		}
+		devices = append(devices, device)
 	}
 	return devices, nil
 }
 
-func decode(data []byte, job uint32, bounds Bounds) (usage Usage, err error) {
+func decode(data []byte, job uint32, bounds Bounds, now *heldNow) (usage Usage, err error) {
 	if len(data) < headBytes {
 		return Usage{}, fmt.Errorf("%w: %d bytes, want at least %d", ErrLayout, len(data), headBytes)
 	}
-	if usage.Devices, err = decodeTotals(data, job, &bounds); err != nil {
+	if usage.Devices, err = decodeTotals(data, job, &bounds, now); err != nil {
 		return Usage{}, err
 	}
-	for rest := data[totalsBytes:headBytes]; len(rest) > 0; rest = rest[stepBytes:] {
+	for at := range maxSteps {
+		rest := data[totalsBytes+at*stepBytes:]
 		if binary.LittleEndian.Uint32(rest) == 0 { // in use
 			continue
 		}
@@ -260,8 +286,11 @@ func decode(data []byte, job uint32, bounds Bounds) (usage Usage, err error) {
 		}
 		mine := StepUsage{Step: step.StepID}
 		for i := range bounds.Bytes {
-			mine.Devices = append(mine.Devices, bounds.device(i, DeviceUsage{step.UsedBytes[i], step.PeakBytes[i],
-				step.Refusals[i], step.BusyNs[i], step.WaitedNs[i]}))
+			device := bounds.device(i, DeviceUsage{step.UsedBytes[i], step.PeakBytes[i], step.Refusals[i], step.BusyNs[i], step.WaitedNs[i]})
+			if now != nil {
+				device.UsedBytes = min(now.step[at][i], bounds.Bytes[i])
+			}
+			mine.Devices = append(mine.Devices, device)
 		}
 		usage.Steps = append(usage.Steps, mine)
 	}

@@ -231,7 +231,7 @@ func FuzzDecodeLedger(f *testing.F) {
 	f.Add([]byte{})
 	bounds := Bounds{Bytes: []uint64{100, 200}, Wall: time.Second}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		usage, err := decode(data, 12, bounds)
+		usage, err := decode(data, 12, bounds, nil)
 		if err != nil {
 			return
 		}

@@ -6,7 +6,9 @@ package ledger
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
+	"iter"
+
+	"golang.org/x/sys/unix"
 )
 
 // Slot is what one process says that it holds of the job's slices, in the job's ledger.
@@ -18,7 +20,12 @@ type Slot struct {
 
 // ReadSlots reads the slots of a job's processes, as bounded copies. They are the job's own word.
 func ReadSlots(path string, job uint32, devices int) ([]Slot, error) {
-	data, err := readBounded(path, binary.Size(ledgerPage{}))
+	fd, err := openPage(path)
+	if err != nil {
+		return nil, fmt.Errorf("read ledger: %w", err)
+	}
+	defer unix.Close(fd)
+	data, err := readBounded(fd, path, binary.Size(ledgerPage{}))
 	if err != nil {
 		return nil, fmt.Errorf("read ledger: %w", err)
 	}
@@ -34,18 +41,10 @@ func decodeSlots(data []byte, job uint32, devices int) (slots []Slot, err error)
 	if want := binary.Size(ledgerPage{}); len(data) < want {
 		return nil, fmt.Errorf("%w: %d bytes, want %d", ErrLayout, len(data), want)
 	}
-	if _, err := decode(data, job, Bounds{}); err != nil {
+	if _, err := decode(data, job, Bounds{}, nil); err != nil {
 		return nil, err
 	}
-	each := binary.Size(ledgerSlot{})
-	for rest := data[binary.Size(ledgerHead{}):][:maxProcs*each]; len(rest) > 0; rest = rest[each:] {
-		if binary.LittleEndian.Uint32(rest) != 1 { // state
-			continue
-		}
-		var raw ledgerSlot
-		if _, err := binary.Decode(rest, binary.LittleEndian, &raw); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrLayout, err)
-		}
+	for _, raw := range slotsOf(data[binary.Size(ledgerHead{}):]) {
 		slot := Slot{PID: raw.PID, PIDNS: raw.PIDNS}
 		for i := range min(devices, MaxDevices) {
 			slot.Bytes = append(slot.Bytes, atMost(raw.UsedBytes[i], raw.MayTakeBytes[i]))
@@ -55,10 +54,19 @@ func decodeSlots(data []byte, job uint32, devices int) (slots []Slot, err error)
 	return slots, nil
 }
 
-// atMost adds numbers that anybody may have written.
-func atMost(a, b uint64) uint64 {
-	if a > math.MaxUint64-b {
-		return math.MaxUint64
+// slotsOf are those in use of a ledger's slots, by their place. What is no whole slot is none.
+func slotsOf(data []byte) iter.Seq2[int, ledgerSlot] {
+	return func(yield func(int, ledgerSlot) bool) {
+		each := binary.Size(ledgerSlot{})
+		for i := range min(len(data)/each, maxProcs) {
+			rest := data[i*each:]
+			if binary.LittleEndian.Uint32(rest) != 1 { // state
+				continue
+			}
+			var raw ledgerSlot
+			if _, err := binary.Decode(rest, binary.LittleEndian, &raw); err != nil || !yield(i, raw) {
+				return
+			}
+		}
 	}
-	return a + b
 }

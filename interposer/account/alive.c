@@ -7,8 +7,6 @@
 
 #include <sys/mman.h>
 
-/* Behind whatever the file may ever have. */
-#define LOCKS_AT (1ll << 40)
 #define PAGE 4096u
 
 static int open_ledger(void)
@@ -22,7 +20,7 @@ static int open_ledger(void)
 static bool ask(int fd, int command, struct flock *lock, uint32_t slot)
 {
 	*lock = (struct flock){
-		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCKS_AT + slot, .l_len = 1};
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = VGPU_LOCKS_AT + slot, .l_len = 1};
 	return syscall(SYS_fcntl, fd, command, lock) == 0;
 }
 

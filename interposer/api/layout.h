@@ -55,6 +55,8 @@
 #define VGPU_TURNS_DIR_BYTES 128
 #define VGPU_MARKS 32
 #define VGPU_BUCKETS 512
+/* Where the lock of a ledger's first slot lies, behind whatever the file may ever have (account/alive.h). */
+#define VGPU_LOCKS_AT (1ll << 40)
 
 /* vgpu_limits.flags */
 #define VGPU_FAIL_OPEN 1u /* a ledger that cannot be used lets the program run unlimited */

@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// judgeWait bounds what a user can have a reader do by locks of his own, which the kernel looks through one by one.
+	judgeWait = 100 * time.Millisecond
+	// statBytes is more than /proc/PID/stat has.
+	statBytes = 1024
+)
+
+// heldNow is what the processes that live hold, of a job and of each of its steps, by the step's place in the ledger.
+type heldNow struct {
+	job  [MaxDevices]uint64
+	step [maxSteps][MaxDevices]uint64
+}
+
+// readHeld is nil where no process is over: then the ledger's own sums stand. A process that was killed takes nothing back,
+// and the sums have it until the next of its job comes by (interposer/account/sweep.c).
+func readHeld(fd int, high uint32) *heldNow {
+	each := binary.Size(ledgerSlot{})
+	data := make([]byte, int(min(high, maxProcs))*each)
+	n, err := unix.Pread(fd, data, int64(headBytes))
+	if err != nil {
+		return nil
+	}
+	var now heldNow
+	var over bool
+	judge := judge{fd: fd, until: time.Now().Add(judgeWait)}
+	for i, slot := range slotsOf(data[:n]) {
+		if judge.isOver(i, slot) {
+			over = true
+			continue
+		}
+		if slot.Step >= maxSteps { // counted by nobody
+			continue
+		}
+		for d, used := range slot.UsedBytes {
+			now.job[d] = atMost(now.job[d], used)
+			now.step[slot.Step][d] = atMost(now.step[slot.Step][d], used)
+		}
+	}
+	if !over {
+		return nil
+	}
+	return &now
+}
+
+// judge says which processes of a ledger are over. Who cannot be judged is not.
+type judge struct {
+	fd    int // of the ledger
+	until time.Time
+	pidns uint64 // of who reads; 0: not asked yet
+}
+
+// isOver goes by the lock that a process has while it lives, wherever it was seen from. Only where it got none does its pid count, and
+// only in the pid namespace of who reads: a pid of another one says nothing here.
+func (j *judge) isOver(at int, slot ledgerSlot) bool {
+	if !time.Now().Before(j.until) {
+		return false
+	}
+	if slot.HasLock == 1 {
+		lock := unix.Flock_t{Type: unix.F_WRLCK, Start: locksAt + int64(at), Len: 1}
+		return unix.FcntlFlock(uintptr(j.fd), unix.F_OFD_GETLK, &lock) == nil && lock.Type == unix.F_UNLCK
+	}
+	if j.pidns == 0 {
+		var st unix.Stat_t
+		if unix.Stat("/proc/self/ns/pid", &st) != nil {
+			return false
+		}
+		j.pidns = st.Ino
+	}
+	return slot.PIDNS == j.pidns && !slot.lives()
+}
+
+// lives is vgpu_identity_alive of interposer/base/identity.c.
+func (slot ledgerSlot) lives() bool {
+	if slot.PID <= 0 {
+		return false
+	}
+	if errors.Is(unix.Kill(int(slot.PID), 0), unix.ESRCH) {
+		return false
+	}
+	threads, dead, start, image, ok := readStat(slot.PID)
+	if !ok {
+		return true
+	}
+	// A first thread that has ended looks like a zombie while others go on.
+	if (dead && threads <= 1) || (slot.StartTicks != 0 && start != slot.StartTicks) {
+		return false
+	}
+	return slot.Image == 0 || image == 0 || slot.Image == image // another program runs in the pid after an exec
+}
+
+// readStat reads fields 3, 20, 22 and 28 of proc_pid_stat(5). The second is a name, which may hold anything.
+func readStat(pid int32) (threads uint64, dead bool, start, image uint64, ok bool) {
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/stat", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, false, 0, 0, false
+	}
+	defer unix.Close(fd)
+	text := make([]byte, statBytes)
+	n, err := unix.Read(fd, text)
+	if err != nil {
+		return 0, false, 0, 0, false
+	}
+	text = text[:n]
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	number := func(field int) uint64 {
+		value, err := strconv.ParseUint(string(fields[field-3]), 10, 64)
+		if err != nil {
+			ok = false
+		}
+		return value
+	}
+	if ok = len(fields) > 28-3; !ok {
+		return 0, false, 0, 0, false
+	}
+	return number(20), fields[0][0] == 'Z' || fields[0][0] == 'X', number(22), number(28), ok
+}
+
+// atMost adds numbers that anybody may have written.
+func atMost(a, b uint64) uint64 {
+	if a > math.MaxUint64-b {
+		return math.MaxUint64
+	}
+	return a + b
+}

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+)
+
+// killedSlice is what `vgpuctl status --json` says of one.
+type killedSlice struct {
+	Job        int  `json:"job"`
+	Used       *int `json:"used_mib"`
+	Peak       *int `json:"peak_mib"`
+	Driver     *int `json:"driver_mib"`
+	Difference *int `json:"difference_mib"`
+}
+
+func lookAt(t *testing.T, job string) (seen killedSlice, err error) {
+	t.Helper()
+	var node struct {
+		Slices []killedSlice `json:"slices"`
+	}
+	said := ok(t, root, tool("n1", "status --json"))
+	if err := json.Unmarshal([]byte(said.Stdout), &node); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	for _, s := range node.Slices {
+		if fmt.Sprint(s.Job) == job && s.Used != nil && s.Peak != nil && s.Driver != nil && s.Difference != nil {
+			return s, nil
+		}
+	}
+	return seen, fmt.Errorf("nothing is known of job %s: %s", job, said)
+}
+
+// await waits for a file of a job.
+func await(t *testing.T, path string) {
+	t.Helper()
+	until(t, path, 60*time.Second, func() error { _, err := os.Stat(path); return err })
+}
+
+// TestAKilledProcessHoldsNothing: the first look after a kill -9 counts who lives and nobody else, although no process of the job has come
+// by since: also where pids mean nothing outside.
+func TestAKilledProcessHoldsNothing(t *testing.T) {
+	const both, left = 1300, 800 // without what contexts take
+	for _, tc := range []struct {
+		name, enter string
+		driver      bool // the simulated one tells nobody of other pid namespaces
+	}{
+		{"on the node", "bash", true},
+		{"where pids are of its own", "unshare --user --map-root-user --mount --pid --fork --mount-proc bash", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			begin(t)
+			if !tc.driver {
+				needStrict(t)
+			}
+			dir := openDir(t)
+			if err := os.Chmod(dir, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			// Who lives is stopped, so that it cannot count again what the other one held.
+			inner := "cd " + dir + "\nvgpu-fill --quiet --upto 500 --hold-until never & killed=$!\n" +
+				"vgpu-fill --quiet --upto 800 --hold-until never & stays=$!\n" +
+				"until [ -e kill ]; do sleep 0.1; done\nkill -STOP $stays\nkill -9 $killed\nwait $killed\ntouch dead\n" +
+				"until [ -e killall ]; do sleep 0.1; done\nkill -9 $stays\nwait $stays\ntouch alldead\nuntil [ -e end ]; do sleep 0.1; done\n"
+			if err := os.WriteFile(filepath.Join(dir, "inner"), []byte(inner), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000", tc.enter+" "+dir+"/inner")
+			held := slicesOf(t, job)[0]
+			var before killedSlice
+			until(t, "both processes' memory", 60*time.Second, func() (err error) {
+				if before, err = lookAt(t, job); err == nil && (*before.Used < both || (tc.driver && *before.Difference != 0)) {
+					err = fmt.Errorf("%d MiB, %d by the driver", *before.Used, *before.Driver)
+				}
+				return err
+			})
+			touch := func(name string) {
+				if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			touch("kill")
+			await(t, filepath.Join(dir, "dead"))
+			if after, err := lookAt(t, job); err != nil {
+				t.Error(err)
+			} else if (tc.driver && *after.Difference != 0) || *after.Used < left || *after.Used > *before.Used-500 || *after.Peak != *before.Peak {
+				t.Errorf("beside one that lives: %d MiB used, %d by the driver, at most %d", *after.Used, *after.Driver, *after.Peak)
+			}
+			touch("killall")
+			await(t, filepath.Join(dir, "alldead"))
+			wantNothingHeld(t, job, held, *before.Peak)
+			touch("end")
+			finish(t, one, job)
+			if d := awaitUsage(t, job, 60*time.Second).VGPU.Nodes["n1"]; len(d) != 1 || d[0].PeakMiB != *before.Peak {
+				t.Errorf("the record: %+v, want a peak of %d", d, *before.Peak)
+			}
+		})
+	}
+}
+
+// wantNothingHeld asks in every way that tells what a slice holds.
+func wantNothingHeld(t *testing.T, job string, held slice, peakMiB int) {
+	t.Helper()
+	if after, err := lookAt(t, job); err != nil {
+		t.Error(err)
+	} else if *after.Used != 0 || *after.Difference != 0 || *after.Peak != peakMiB {
+		t.Errorf("with none left: %d MiB used, %d by the driver, at most %d", *after.Used, *after.Driver, *after.Peak)
+	}
+	row := regexp.MustCompile(fmt.Sprintf(`(?m)^%s +%s +%d +3000 +no cap +0 +0 +\+?0 +%d `, job, one.Name, held.Index, peakMiB))
+	if text := ok(t, root, tool("n1", "status")).Stdout; !row.MatchString(text) {
+		t.Errorf("status: %s", text)
+	}
+	labels := []string{"jobid=" + job, "gpu_uuid=" + held.Device}
+	said := parse(t, ok(t, root, tool("n1", "metrics --steps")).Stdout)
+	for name, want := range map[string]int{"slice_memory_used": 0, "slice_memory_driver": 0, "slice_memory_peak": peakMiB, "step_memory_used": 0} {
+		if got := said.value(t, "slurm_vgpu_"+name+"_bytes", labels...); got != float64(want<<20) {
+			t.Errorf("%s is %v, want %d MiB", name, got, want)
+		}
+	}
+	var report struct {
+		Slices []struct {
+			Used *int `json:"used_mib"`
+		} `json:"slices"`
+	}
+	text := ok(t, root, tool("n1", "explain --json "+job)).Stdout
+	if err := json.Unmarshal([]byte(text), &report); err != nil || len(report.Slices) != 1 || report.Slices[0].Used == nil || *report.Slices[0].Used != 0 {
+		t.Errorf("explain: %v: %s", err, text)
+	}
+}
