@@ -119,11 +119,15 @@ test: ## install what is missing and run every test there is
 	@test/rooted.sh $(BUILD)/summary -- $(MAKE) --no-print-directory -- $(filter-out $(TESTS_OF_NO_CLOCK),$(TESTS)) \
 		-- test-e2e-one test-e2e-other -- $(TESTS_OF_NO_CLOCK)
 
+# The board for Grafana by Grafana's schema: a module of its own, so that the product's needs none of it.
+TEST_BOARD = cd test/dashboard && $(GO) test $(GOTESTFLAGS) ./...
 test-unit: ## the Go tests, without a cluster
 	@$(GO) test $(GOTESTFLAGS) ./...
+	@$(TEST_BOARD)
 
 test-race: ## the Go tests under the race detector
 	@$(GO) test -race -timeout 30m $(GOTESTFLAGS) ./...
+	@$(TEST_BOARD)
 
 # The time limit is each package's and only ends a run that hangs: test/e2e took 824 s on two busy cores.
 E2E = $(SUDO) $(GO) test -tags e2e -count=1 -timeout 60m -p 1 $(GOTESTFLAGS)
