@@ -13,7 +13,7 @@ import (
 
 // Settings of systemd.exec(5) and systemd.resource-control(5) that would take away what a service is for.
 var (
-	closesDevices = []string{"PrivateDevices", "ProtectClock", "DevicePolicy", "DeviceAllow"} // ProtectClock: before systemd 253
+	closesDevices = []string{"PrivateDevices", "ProtectClock", "DevicePolicy", "DeviceAllow"} // ProtectClock: in systemd 247
 	ownMounts     = []string{"ProtectSystem", "ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths", "ProtectHome", "PrivateTmp", "PrivateDevices", "PrivateMounts",
 		"ProtectKernelTunables", "ProtectKernelModules", "ProtectKernelLogs", "ProtectControlGroups", "ProtectProc", "TemporaryFileSystem", "BindPaths"}
 	ownNetwork    = []string{"PrivateNetwork", "IPAddressDeny"}
