@@ -142,7 +142,7 @@ test_suite() {
 		bash test/releases/inside.sh $tests
 }
 
-(cd "$top" && "$go" mod download && "$go" mod download -modfile=tools/nfpm.mod)
+(cd "$top" && "$go" mod download && "$go" mod download -modfile=tools/nfpm.mod && cd test/dashboard && "$go" mod download)
 mkdir -p "$dir/go-build"
 say "commit $(git -C "$top" rev-parse --short HEAD), tests: $tests"
 [[ -z $(git -C "$top" status --porcelain) ]] || say "what is not committed is not tested"
