@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what building, testing and the demo need on Debian or Ubuntu; with --containers also what runs
-# containers in tests, where the system has packages of it. Services of new packages
+# Installs what building, testing and the demo need on Debian or Ubuntu; with --containers also what some tests run
+# besides, containers above all, where the system has packages of it. Services of new packages
 # are neither started nor left enabled. With nothing to do it calls no apt.
 set -euo pipefail
 
@@ -54,6 +54,7 @@ if [[ ${1:-} == --containers ]]; then
 	want newuidmap uidmap
 	want busybox busybox-static
 	want promtool prometheus
+	want slurmrestd slurmrestd
 fi
 ((${#missing[@]})) || exit 0
 mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
@@ -84,7 +85,7 @@ undo() {
 	# disabled again, and no others.
 	comm -13 "$wants_before" <(list_wants) | while read -r link; do
 		case $(basename "$link") in
-		slurmctld.service | slurmd.service | slurmdbd.service | munge.service | mariadb.service | mysql.service | podman* | prometheus*)
+		slurmctld.service | slurmd.service | slurmdbd.service | munge.service | mariadb.service | mysql.service | podman* | prometheus* | slurmrestd.service)
 			rm -f "$link" ;;
 		esac
 	done
