@@ -93,24 +93,33 @@ func PlugstackLine(plugin, runDir, defaultRunDir string) string {
 	return line
 }
 
+// missingLine is the line to add and where, and what to say where that is not the file that Slurm reads here.
+func (c *site) missingLine(pluginDir string) (remedy, also string) {
+	want := PlugstackLine(pluginFile("", pluginDir), c.Config.RunDir, rundir.Default)
+	if c.sent() && filepath.Dir(c.PlugstackConf) == filepath.Dir(c.SlurmConf) {
+		return "on the controller: plugstack.conf: " + want, ": it came from the controller, without what it includes"
+	}
+	return c.PlugstackConf + ": " + want, ""
+}
+
 func (c *site) plugstack() {
 	const check = "plugstack"
 	pluginDir, _, _ := c.slurm.Value("PluginDir")
-	want := PlugstackLine(pluginFile("", pluginDir), c.Config.RunDir, rundir.Default)
 	lines, err := plugLines(c.PlugstackConf, 0)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.bad(check, "make it readable", "%v", err)
 		return
 	}
+	remedy, also := c.missingLine(pluginDir)
 	ours := indexOf(lines, pluginName)
 	if ours < 0 {
-		c.bad(check, c.PlugstackConf+": "+want, "%s has no line with %s", c.PlugstackConf, pluginName)
+		c.bad(check, remedy, "%s has no line with %s%s", c.PlugstackConf, pluginName, also)
 		return
 	}
 	line := lines[ours]
 	c.pyxis(lines[ours:])
 	if !line.required {
-		c.bad(check, c.PlugstackConf+": "+want, "%s: the plugin is optional: where it cannot be loaded, jobs run without a limit", line.place)
+		c.bad(check, remedy, "%s: the plugin is optional: where it cannot be loaded, jobs run without a limit", line.place)
 	}
 	runDir := rundir.Default
 	for _, arg := range line.args {

@@ -88,6 +88,13 @@ func DefaultSlurmConf() string {
 	return "/etc/slurm/slurm.conf"
 }
 
+// sent says that the controller sent slurm.conf and what stands beside it: changes there last until it does so again. slurmd keeps
+// them in a folder of this name, sackd in Slurm's own.
+func (s Site) sent() bool {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(s.SlurmConf))
+	return err == nil && (filepath.Base(dir) == "conf-cache" || dir == "/run/slurm/conf")
+}
+
 // report collects findings.
 type report struct {
 	findings []Finding

@@ -194,10 +194,10 @@ func (c *site) jobSubmit() {
 	c.ok("job_submit", "%s uses slurm-vgpu", c.JobSubmit)
 }
 
-// onController says whether slurm.conf names this machine as a controller.
+// onController says whether slurm.conf names this machine as a controller and is the one that the controller reads.
 func (c *site) onController() bool {
 	host, err := os.Hostname()
-	if err != nil {
+	if err != nil || c.sent() {
 		return false
 	}
 	short, _, _ := strings.Cut(host, ".")

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"time"
 )
@@ -53,6 +55,29 @@ func (c *Cluster) startSlurm(ctx context.Context) error {
 		return err
 	}
 	return c.AwaitIdle(ctx)
+}
+
+// StartConfigless starts a node's slurmd, which was stopped, without any of Slurm's files: it asks the controller for them,
+// which must permit that. StartDaemon starts it with them again. Not in place: programs that run without SLURM_CONF find
+// what it was sent through the cluster's own /run, and munged where Slurm has it compiled in.
+func (c *Cluster) StartConfigless(node string) error {
+	d, ok := c.daemons[node]
+	if !ok || d.running() {
+		return fmt.Errorf("start %s: it is no daemon that was stopped", node)
+	}
+	if err := os.MkdirAll("/run/munge", 0o755); err != nil {
+		return err
+	}
+	socket := "/run/munge/munge.socket.2"
+	if err := os.Symlink(c.Home.Path("munge", "socket"), socket); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	argv := []string{tool("env"), "-u", "SLURM_CONF", tool("slurmd"), "-D", "-N", node, "--conf-server", c.address("slurmctld")}
+	if err := c.start(&daemon{name: node, argv: argv}); err != nil {
+		return err
+	}
+	c.daemons[node].argv, c.daemons[node].env = d.argv, d.env
+	return nil
 }
 
 // AwaitIdle returns when every node is up, without jobs and without a complaint.
