@@ -179,8 +179,11 @@ func TestTheBoardShowsWhatHappens(t *testing.T) {
 func workForTheBoard(t *testing.T) {
 	t.Helper()
 	program, line := busyIn(t, one, "board")
-	job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", "vgpu-fill --quiet; vgpu-fill --quiet --upto 500 --hold-until never & "+line)
-	t.Cleanup(program.end)
+	job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", "vgpu-fill --quiet; vgpu-fill --quiet --upto 500 --hold-until never & "+line+"; kill $!")
+	t.Cleanup(func() { // what the script leaves behind would be a stray, and other tests would find it
+		program.end()
+		finish(t, one, job)
+	})
 	slicesOf(t, job)
 	outside(t, two, "")
 	fragment(t)

@@ -169,7 +169,9 @@ func TestShareOfTheGPU(t *testing.T) {
 	if len(d) != 1 || d[0].GPUSeconds == nil || d[0].WaitedSeconds == nil {
 		t.Fatalf("AdminComment: %s", account(t, job, "AdminComment"))
 	}
-	if gpu := *d[0].GPUSeconds; !near(gpu, busy, 0.02, 0.1) {
+	// The simulated GPU is threads of this machine, which runs other tests as well: what is seen of the end of a kernel is late by that. What holds
+	// on a GPU is in docs/benchmarks.md.
+	if gpu := *d[0].GPUSeconds; !near(gpu, busy, 0.03, 0.15) {
 		t.Errorf("gpu_s is %.2f; %.2f s of kernels ran", gpu, busy)
 	}
 	// One thread that has nothing else to do: whenever the GPU is idle, it waits for its share.
