@@ -40,28 +40,17 @@ func (r *runner) end(suite string, begin time.Time, one tally) {
 	r.total.add(one)
 }
 
-// afterAtOnce of those that have what is left run beside each other: where nothing else runs any more, one of them seldom has work for
-// two processors.
-const afterAtOnce = 2
-
-// beside runs the suites of one list side by side, and those of the other in what time is left, two at a time.
+// beside runs the suites of one list side by side, and those of the other one after the other in what time is left.
 func (r *runner) beside(sideBySide, after []string) {
 	var wait sync.WaitGroup
 	for _, suite := range sideBySide {
 		wait.Go(func() { r.held(suite, r.command) })
 	}
-	next := make(chan string, len(after))
-	for _, suite := range after {
-		next <- suite
-	}
-	close(next)
-	for range afterAtOnce {
-		wait.Go(func() {
-			for suite := range next {
-				r.held(suite, slices.Concat(leftover, r.command))
-			}
-		})
-	}
+	wait.Go(func() {
+		for _, suite := range after {
+			r.held(suite, slices.Concat(leftover, r.command))
+		}
+	})
 	done := make(chan struct{})
 	go func() {
 		wait.Wait()

@@ -7,7 +7,7 @@
 //	summary -- make [ARG…] -- SUITE… [-- SUITE… [-- SUITE…]]
 //
 // Those of the first list have the machine to themselves, one after the other. Those of the second run side by side, and
-// meanwhile those of the third, two at a time, in what these leave of the processors. What has others beside it is
+// meanwhile those of the third, one after the other, in what these leave of the processors. What has others beside it is
 // shown when it ended.
 //
 // A suite is a make target. Go's suites are read as test2json events; others count themselves in

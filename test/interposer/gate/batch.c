@@ -232,8 +232,8 @@ static void what_was_held_back_counts_for_what_it_took(void)
 	CHECK_WITHIN(used, ROUNDS * KERNELS * US * 980ull, ROUNDS * KERNELS * US * 1030ull);
 }
 
-/* Not under a sanitizer: a launch takes longer than these kernels there, so that there is no row of them, and what a
- * clock tells by percents is told beside other tests. */
+/* Not under a sanitizer: a launch takes longer than these kernels there, so that there is no row of them,
+ * and what a clock tells by percents is told beside other tests. */
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define ROWS_OF_SHORT_KERNELS
 #endif
