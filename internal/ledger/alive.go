@@ -37,7 +37,7 @@ func readHeld(fd int, high uint32) *heldNow {
 	if err != nil {
 		return nil
 	}
-	var now heldNow
+	var living []ledgerSlot
 	var over bool
 	judge := judge{fd: fd, until: time.Now().Add(judgeWait)}
 	for i, slot := range slotsOf(data[:n]) {
@@ -45,6 +45,17 @@ func readHeld(fd int, high uint32) *heldNow {
 			over = true
 			continue
 		}
+		living = append(living, slot)
+	}
+	if !over { // as nearly always: sums by step are 32 KiB, which each look at each job would touch
+		return nil
+	}
+	return sumOf(living)
+}
+
+func sumOf(living []ledgerSlot) *heldNow {
+	var now heldNow
+	for _, slot := range living {
 		if slot.Step >= maxSteps { // counted by nobody
 			continue
 		}
@@ -52,9 +63,6 @@ func readHeld(fd int, high uint32) *heldNow {
 			now.job[d] = atMost(now.job[d], used)
 			now.step[slot.Step][d] = atMost(now.step[slot.Step][d], used)
 		}
-	}
-	if !over {
-		return nil
 	}
 	return &now
 }
