@@ -6,7 +6,6 @@
 package e2e
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 )
@@ -18,8 +17,7 @@ func TestAnExternalLauncherHasItsJobsSlices(t *testing.T) {
 		t.Skipf("%s: srun has no --external-launcher before 24.05", strings.TrimSpace(run(t, root, "slurmctld -V").Stdout))
 	}
 	begin(t)
-	type step struct{ options, want string }
-	steps := []step{
+	steps := []stepAsked{
 		{"--external-launcher", "4000\n4000"},
 		{"--external-launcher --gres=none", "4000\n4000"}, // Slurm leaves --gres out
 		{"--external-launcher --vgpu-mem=1000", "1000\n1000"},
@@ -28,24 +26,14 @@ func TestAnExternalLauncherHasItsJobsSlices(t *testing.T) {
 		{"--gres=vgpu:1", "4000"},
 		{"--gres=none --export=ALL,SLURM_EXTERNAL_LAUNCHER=1", "No devices were found"},
 	}
-	script := "echo '[begin]'\n"
-	for i, s := range steps {
-		script += fmt.Sprintf("echo '[%d]'; srun -n1 %s %s; echo '[end]'\n", i, s.options, seen)
-	}
+	script := scriptOf("srun -n1", steps)
 	// Launcher and step together hold no more than the job has.
 	script += `
 		srun --external-launcher vgpu-fill --upto 2000 --hold-until end > held 2>&1 &
 		until grep -q asked held; do sleep 0.1; done
 		srun -n1 --overlap vgpu-fill; touch end; wait; rm end held`
 	out := batch(t, one, "-n2 --gres=vgpu:2,gpumem:8000", script)
-	for i, s := range steps {
-		_, said, _ := strings.Cut(out, fmt.Sprintf("[%d]\n", i))
-		said, _, _ = strings.Cut(said, "[end]\n")
-		said = retried.ReplaceAllString(said, "")
-		if digits := strings.Trim(s.want, "0123456789\n") == ""; digits && strings.TrimSpace(said) != s.want || !strings.Contains(said, s.want) {
-			t.Errorf("a step with %q: want %q:\n%s", s.options, s.want, said)
-		}
-	}
+	wantEachSees(t, out, steps)
 	if got := took(t, out[strings.LastIndex(out, "[end]"):]); got > 1500 || got == 0 {
 		t.Errorf("beside a launcher with 2000 MiB of 4000 a step took %d MiB", got)
 	}

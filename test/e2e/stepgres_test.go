@@ -102,3 +102,26 @@ func TestComponentsOfAStepHaveTheirGRES(t *testing.T) {
 		t.Errorf("a step of both nodes: %s", out)
 	}
 }
+
+// stepAsked is a step with these options, and what it sees: so many MiB of each slice, or a message with these words.
+type stepAsked struct{ options, want string }
+
+// scriptOf runs one after the other.
+func scriptOf(srun string, steps []stepAsked) (script string) {
+	for i, s := range steps {
+		script += fmt.Sprintf("echo '[%d]'; %s %s %s; echo '[end]'\n", i, srun, s.options, seen)
+	}
+	return script
+}
+
+// wantEachSees compares what a job with that script wrote.
+func wantEachSees(t *testing.T, out string, steps []stepAsked) {
+	t.Helper()
+	for i, s := range steps {
+		_, said, _ := strings.Cut(out, fmt.Sprintf("[%d]\n", i))
+		said, _, _ = strings.Cut(said, "[end]\n")
+		if digits := strings.Trim(s.want, "0123456789\n") == ""; digits && strings.TrimSpace(said) != s.want || !strings.Contains(said, s.want) {
+			t.Errorf("a step with %q: want %q:\n%s", s.options, s.want, said)
+		}
+	}
+}

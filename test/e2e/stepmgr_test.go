@@ -6,7 +6,6 @@
 package e2e
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -31,8 +30,7 @@ func TestStepsThatSlurmstepdKeeps(t *testing.T) {
 }
 
 func keptSteps(t *testing.T, option string) {
-	type step struct{ options, want string }
-	steps := []step{
+	steps := []stepAsked{
 		{"-N2 -n2", "4000\n4000"},
 		{"-N2 -n2 --gres=gpumem:1000", "1000\n1000"},
 		{"-N1 -n1 -w n1 --gres=gpumem:900", "900"},
@@ -44,22 +42,12 @@ func keptSteps(t *testing.T, option string) {
 		{"-N1 -n1 -w n2 --gres=none", "No devices were found"},
 		{"-N1 -n1 --external-launcher", "4000"},
 	}
-	script := "echo \"kept by [$SLURM_STEPMGR]\"\n"
-	for i, s := range steps {
-		script += fmt.Sprintf("echo '[%d]'; srun %s %s; echo '[end]'\n", i, s.options, seen)
-	}
+	script := "echo \"kept by [$SLURM_STEPMGR]\"\n" + scriptOf("srun", steps)
 	out := batch(t, one, "-p all -N2 -n4 --ntasks-per-node=2 --gres=vgpu:1,gpumem:4000 "+option, script)
 	if !strings.Contains(out, "kept by [n1]") {
 		t.Errorf("its steps are not kept by slurmstepd:\n%s", out)
 	}
-	for i, s := range steps {
-		_, said, _ := strings.Cut(out, fmt.Sprintf("[%d]\n", i))
-		said, _, _ = strings.Cut(said, "[end]\n")
-		said = retried.ReplaceAllString(said, "")
-		if digits := strings.Trim(s.want, "0123456789\n") == ""; digits && strings.TrimSpace(said) != s.want || !strings.Contains(said, s.want) {
-			t.Errorf("a step with %q: want %q:\n%s", s.options, s.want, said)
-		}
-	}
+	wantEachSees(t, out, steps)
 }
 
 // asyncSteps wait in the step manager when what they ask for is in use; each has its own.
