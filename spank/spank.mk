@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# spank_vgpu.so, which is C, spank_vgpu_launch.so, which is Go, and their tests; the Makefile includes this file. Needs slurm/spank.h of the Slurm
-# that will load it (Debian: libslurm-dev).
+# spank_vgpu.so, which is C, spank_vgpu_launch.so, which is Go, and their tests; the Makefile includes this file.
+# Needs slurm/spank.h of the Slurm that will load it (Debian: libslurm-dev).
 
 GO ?= go
 CC ?= cc

@@ -166,8 +166,8 @@ func (s *soak) heal(ctx context.Context) (n int) {
 const (
 	restTime   = 5 * time.Minute  // bounds how long the cluster may take to come to rest
 	sweepEvery = 15 * time.Second // the timer's part, as it is every minute on a node
-	// More than slurmctld gives a job to begin, and more than the 30 s after which it looks at time limits: a reconfigured one
-	// begins to count anew (24.11.5), so that with less none would ever be over.
+	// More than slurmctld gives a job to begin, and more than the 30 s after which it looks at time limits: with 15 s some jobs of 24.11.5
+	// were never over, as if each reconfiguration had it count anew.
 	askEvery = 45 * time.Second
 )
 
