@@ -59,14 +59,29 @@ func slotOf(t *testing.T, pid int, bytes uint64) ledgerSlot {
 	return ledgerSlot{State: 1, PID: int32(pid), PIDNS: st.Ino, StartTicks: start, Image: image, Step: 2, UsedBytes: [MaxDevices]uint64{bytes}}
 }
 
-// sleeper is a process of which the test may do away.
-func sleeper(t *testing.T) *exec.Cmd {
+// victim is a process of which the test may do away. It has answered: Start returns while the kernel still lays out the program's
+// memory, and until then it has no stack to be known by.
+func victim(t *testing.T) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command("sleep", "1000")
+	cmd := exec.Command("cat")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if _, err := stdin.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdout.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
 	return cmd
 }
 
@@ -107,7 +122,7 @@ func usedOf(t *testing.T, path string) (job, first, third uint64) {
 }
 
 func TestWhoIsOverHoldsNothing(t *testing.T) {
-	killed, reaped := sleeper(t), sleeper(t)
+	killed, reaped := victim(t), victim(t)
 	lives := slotOf(t, os.Getpid(), 100)
 	zombie, gone := slotOf(t, killed.Process.Pid, 7), slotOf(t, reaped.Process.Pid, 7)
 	if err := errors.Join(killed.Process.Kill(), reaped.Process.Kill()); err != nil {
