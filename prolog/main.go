@@ -21,7 +21,7 @@ import (
 
 const (
 	exitOK     = 0
-	exitBroken = 1 // this node's state cannot be kept
+	exitBroken = 1 // this node's state cannot be kept, or its steps cannot be held
 	exitUsage  = 2
 )
 

@@ -93,7 +93,11 @@ func run(opts options) int {
 		err = p.refuseForLackOfSpace(context.Background(), err)
 	}
 	if err != nil {
-		p.log.Error("this node cannot keep its state", "reason", err)
+		says := "this node cannot keep its state"
+		if errors.Is(err, errUnheld) {
+			says = "this node cannot hold jobs to their slices"
+		}
+		p.log.Error(says, "reason", err)
 		return exitBroken
 	}
 	p.count(time.Since(began))
@@ -156,6 +160,9 @@ func (p *prolog) run(ctx context.Context) error {
 		g.Requeued = true // it was, by somebody else; this run is being ended
 		return p.refuse(ctx, g, requeuedBefore, nil)
 	}
+	if err := p.pluginNamed(); err != nil {
+		return err
+	}
 	return p.place(ctx, g, told)
 }
 
@@ -211,7 +218,7 @@ func (p *prolog) withoutVGPU(ctx context.Context) error {
 func (p *prolog) newGrant(entitlement request.Entitlement) grant.Grant {
 	g := grant.Grant{
 		Job: p.job.id, Restart: p.job.restart, SLUID: p.job.sluid, BootID: p.store.BootID, UID: p.job.uid, GID: p.job.gid, Node: p.node,
-		Since: time.Now().UTC(), Entitlement: entitlement, Isolation: p.cfg.Isolation, Library: p.cfg.Library,
+		Since: time.Now().UTC().Truncate(time.Millisecond), Entitlement: entitlement, Isolation: p.cfg.Isolation, Library: p.cfg.Library,
 		DeviceDir: p.cfg.DeviceDir, Policy: p.cfg.Policy, FailOpen: p.cfg.OnLimitFailure == config.LimitOpen,
 		DenyUserNamespaces: p.cfg.UserNamespaces == config.UserDeny,
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
@@ -28,7 +29,7 @@ func plugin(t *testing.T, dir string) {
 	if compiled == nil {
 		t.Skip("a plugin has to be compiled")
 	}
-	for _, name := range []string{pluginName, launchName} {
+	for _, name := range []string{slurmconf.PluginName, launchName} {
 		write(t, filepath.Join(dir, name), string(compiled))
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,68 +20,15 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
-// pluginName is the file that Slurm loads, and launchName the one beside it that the plugin loads.
-const (
-	pluginName = "spank_vgpu.so"
-	launchName = "spank_vgpu_launch.so"
-)
+// launchName is the file beside the plugin that it loads.
+const launchName = "spank_vgpu_launch.so"
 
 // pyxisName is the file of a plugin that moves tasks into containers.
 const pyxisName = "spank_pyxis.so"
-
-// plugLine is the plugstack line of a plugin.
-type plugLine struct {
-	place    string
-	required bool
-	path     string
-	args     []string
-}
-
-// plugLines are those of plugstack.conf and of what it includes, in order; Slurm allows patterns there.
-func plugLines(path string, depth int) (lines []plugLine, err error) {
-	if depth > 10 {
-		return nil, fmt.Errorf("%s: includes nested more than 10 deep", path)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	for i, text := range strings.Split(string(data), "\n") {
-		text, _, _ = strings.Cut(text, "#")
-		words := strings.Fields(text)
-		if len(words) < 2 {
-			continue
-		}
-		place := fmt.Sprintf("%s:%d", path, i+1)
-		if !strings.EqualFold(words[0], "include") {
-			lines = append(lines, plugLine{place: place, required: strings.EqualFold(words[0], "required"), path: words[1], args: words[2:]})
-			continue
-		}
-		pattern := words[1]
-		if !filepath.IsAbs(pattern) {
-			pattern = filepath.Join(filepath.Dir(path), pattern)
-		}
-		names, err := filepath.Glob(pattern)
-		if err != nil {
-			return nil, fmt.Errorf("%s: include %s: %w", place, pattern, err)
-		}
-		for _, name := range names {
-			included, err := plugLines(name, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			lines = append(lines, included...)
-		}
-	}
-	return lines, nil
-}
-
-func indexOf(lines []plugLine, name string) int {
-	return slices.IndexFunc(lines, func(line plugLine) bool { return filepath.Base(line.path) == name })
-}
 
 // PlugstackLine is the line for a configuration.
 func PlugstackLine(plugin, runDir, defaultRunDir string) string {
@@ -105,45 +51,45 @@ func (c *site) missingLine(pluginDir string) (remedy, also string) {
 func (c *site) plugstack() {
 	const check = "plugstack"
 	pluginDir, _, _ := c.slurm.Value("PluginDir")
-	lines, err := plugLines(c.PlugstackConf, 0)
+	lines, err := slurmconf.Plugstack(c.PlugstackConf)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.bad(check, "make it readable", "%v", err)
 		return
 	}
 	remedy, also := c.missingLine(pluginDir)
-	ours := indexOf(lines, pluginName)
+	ours := slurmconf.PluginIndex(lines, slurmconf.PluginName)
 	if ours < 0 {
-		c.bad(check, remedy, "%s has no line with %s%s", c.PlugstackConf, pluginName, also)
+		c.bad(check, remedy, "%s has no line with %s%s", c.PlugstackConf, slurmconf.PluginName, also)
 		return
 	}
 	line := lines[ours]
 	c.pyxis(lines[ours:])
-	if !line.required {
-		c.bad(check, remedy, "%s: the plugin is optional: where it cannot be loaded, jobs run without a limit", line.place)
+	if !line.Required {
+		c.bad(check, remedy, "%s: the plugin is optional: where it cannot be loaded, jobs run without a limit", line.Place)
 	}
 	runDir := rundir.Default
-	for _, arg := range line.args {
+	for _, arg := range line.Args {
 		if value, ok := strings.CutPrefix(arg, "run_dir="); ok {
 			runDir = value
 		}
 	}
 	// The configuration has %n replaced by now, the line has not.
 	if c.Config.RunDir != "" && strings.ReplaceAll(runDir, "%n", c.Node) != strings.ReplaceAll(c.Config.RunDir, "%n", c.Node) {
-		c.bad(check, line.place+": "+PlugstackLine(line.path, c.Config.RunDir, rundir.Default),
-			"%s: the plugin looks for grants in %s, the prolog leaves them in %s (run_dir of config.yaml)", line.place, runDir, c.Config.RunDir)
+		c.bad(check, line.Place+": "+PlugstackLine(line.Path, c.Config.RunDir, rundir.Default),
+			"%s: the plugin looks for grants in %s, the prolog leaves them in %s (run_dir of config.yaml)", line.Place, runDir, c.Config.RunDir)
 	}
-	path := pluginFile(line.path, pluginDir)
+	path := pluginFile(line.Path, pluginDir)
 	if c.libraryOfRoot(line, path) && c.libraryOfRoot(line, filepath.Join(filepath.Dir(path), launchName)) {
 		c.releaseOf(line, path)
 	}
 }
 
 // libraryOfRoot says whether a library is there and nobody but root can write it, or what is wrong.
-func (c *site) libraryOfRoot(line plugLine, path string) bool {
+func (c *site) libraryOfRoot(line slurmconf.PluginLine, path string) bool {
 	const check = "plugstack"
 	info, err := os.Stat(path)
 	if err != nil {
-		c.bad(check, "install "+filepath.Base(path)+" there", "%s: %v", line.place, err)
+		c.bad(check, "install "+filepath.Base(path)+" there", "%s: %v", line.Place, err)
 		return false
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && (st.Uid != 0 && int(st.Uid) != os.Geteuid() || info.Mode()&0o022 != 0) {
@@ -163,29 +109,29 @@ func (c *site) libraryOfRoot(line plugLine, path string) bool {
 }
 
 // releaseOf looks at the Slurm that the plugin was built for.
-func (c *site) releaseOf(line plugLine, path string) {
+func (c *site) releaseOf(line slurmconf.PluginLine, path string) {
 	const check = "plugstack"
 	built, err := PluginVersion(path)
 	if err != nil {
-		c.bad(check, "install a "+pluginName+" built for this Slurm", "%v", err)
+		c.bad(check, "install a "+slurmconf.PluginName+" built for this Slurm", "%v", err)
 		return
 	}
 	own, _ := version.Of(path) // which it has told before
 	running := parseVersion(c.Version)
 	switch {
 	case running != 0 && built>>8 != running>>8:
-		c.bad(check, "rebuild or install "+pluginName+" for Slurm "+c.Version, "%s was built for Slurm %s and is not loaded by %s: major and minor must be the same", path, versionText(built), c.Version)
+		c.bad(check, "rebuild or install "+slurmconf.PluginName+" for Slurm "+c.Version, "%s was built for Slurm %s and is not loaded by %s: major and minor must be the same", path, versionText(built), c.Version)
 	case running == 0:
-		c.ok(check, "%s loads %s, version %s, built for Slurm %s (the running version is not known)", line.place, path, own, versionText(built))
+		c.ok(check, "%s loads %s, version %s, built for Slurm %s (the running version is not known)", line.Place, path, own, versionText(built))
 	default:
-		c.ok(check, "%s loads %s, version %s, built for Slurm %s", line.place, path, own, versionText(built))
+		c.ok(check, "%s loads %s, version %s, built for Slurm %s", line.Place, path, own, versionText(built))
 	}
 }
 
 // pyxis looks through our line and those behind it.
-func (c *site) pyxis(lines []plugLine) {
-	if i := indexOf(lines, pyxisName); i > 0 {
-		c.bad("plugstack", "put it before "+lines[0].place, "%s: Pyxis comes after %s, which cannot see when it moves a task into a container of another job", lines[i].place, pluginName)
+func (c *site) pyxis(lines []slurmconf.PluginLine) {
+	if i := slurmconf.PluginIndex(lines, pyxisName); i > 0 {
+		c.bad("plugstack", "put it before "+lines[0].Place, "%s: Pyxis comes after %s, which cannot see when it moves a task into a container of another job", lines[i].Place, slurmconf.PluginName)
 	}
 }
 
@@ -198,7 +144,7 @@ func pluginFile(name, pluginDir string) string {
 		return name
 	}
 	if name == "" {
-		name = pluginName
+		name = slurmconf.PluginName
 		if path := Installed(name); exists(path) {
 			return path
 		}

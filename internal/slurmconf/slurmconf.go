@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package slurmconf reads files in the style of slurm.conf: slurm.conf itself, gres.conf and
-// cgroup.conf. It reads what Slurm would read, for checking a site's files; it writes nothing.
+// cgroup.conf, and plugstack.conf. It reads what Slurm would read, for checking a site's files; it writes nothing.
 package slurmconf
 
 import (
@@ -74,17 +74,9 @@ func (f *File) read(path, base string, depth int) error {
 	if depth > maxIncludeDepth {
 		return fmt.Errorf("include %s: %w: %d files deep", path, ErrLimits, depth)
 	}
-	open, err := os.Open(path)
+	data, err := readBounded(path)
 	if err != nil {
 		return err
-	}
-	defer open.Close()
-	data, err := io.ReadAll(io.LimitReader(open, maxFileBytes+1))
-	if err != nil {
-		return err
-	}
-	if len(data) > maxFileBytes {
-		return fmt.Errorf("%s: %w: more than %d bytes", path, ErrLimits, maxFileBytes)
 	}
 	joined, start := "", 0
 	for i, text := range strings.Split(string(data), "\n") {
@@ -115,6 +107,19 @@ func (f *File) read(path, base string, depth int) error {
 		f.Lines = append(f.Lines, Line{File: path, Number: start, Pairs: pairs(text)})
 	}
 	return nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	open, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer open.Close()
+	data, err := io.ReadAll(io.LimitReader(open, maxFileBytes+1))
+	if err == nil && len(data) > maxFileBytes {
+		err = fmt.Errorf("%s: %w: more than %d bytes", path, ErrLimits, maxFileBytes)
+	}
+	return data, err
 }
 
 // uncomment cuts at the first # that no backslash escapes, as Slurm does: quotes do not protect it.

@@ -58,7 +58,7 @@ func configless(t *testing.T) {
 }
 
 // TestAConfiglessNode has what it needs from the controller and from its own packages, and all that ever checks it looks there. What
-// plugstack.conf includes is the node's own: without it the plugin is not there, and the checks tell.
+// plugstack.conf includes is the node's own: without it the plugin is not there, the checks tell, and the node starts no job with slices.
 func TestAConfiglessNode(t *testing.T) {
 	begin(t)
 	configless(t)
@@ -103,6 +103,8 @@ func TestAConfiglessNode(t *testing.T) {
 				t.Error("it is held, and should not be, or the checks are wrong")
 			case !held && (tc.held == "yes" || len(found) != 2 || !strings.Contains(found[0], why) || !strings.Contains(found[1], why)):
 				t.Error("it is not held, and should be, or the checks are wrong")
+			case !held && out != "":
+				t.Error("a job ran that nothing held")
 			}
 		})
 	}
@@ -128,9 +130,25 @@ func sends(t *testing.T, plugstack string) {
 	}
 }
 
+// seenWithoutConfig is what a job of 3000 MiB sees; "": it did not start, and the node takes no more.
 func seenWithoutConfig(t *testing.T) string {
 	t.Helper()
-	return strings.TrimSpace(ok(t, one, unconfigured("srun --gres=vgpu:1,gpumem:3000 "+seen)).Stdout)
+	job := strings.TrimSpace(ok(t, one, unconfigured("sbatch --parsable -o seen.out --gres=vgpu:1,gpumem:3000 --wrap '"+seen+"'")).Stdout)
+	ended := ""
+	until(t, "the job to end, or its node to be drained", 60*time.Second, func() error {
+		ended = strings.TrimSpace(run(t, root, "squeue -h -o %T -j "+job).Stdout)
+		if drained := strings.Contains(run(t, root, "sinfo -h -n n1 -o %T").Stdout, "drain"); ended != "" && !drained {
+			return fmt.Errorf("it is %s", ended)
+		}
+		return nil
+	})
+	if ended != "" {
+		ok(t, root, "scancel "+job+" && scontrol update nodename=n1 state=resume")
+	}
+	if err := c.AwaitIdle(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(ok(t, one, "touch seen.out; cat seen.out; rm seen.out").Stdout)
 }
 
 // jobsWithoutConfig are of a user who has no files of Slurm's either.
