@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -16,8 +17,9 @@ import (
 )
 
 const (
-	// judgeWait bounds what a user can have a reader do by locks of his own, which the kernel looks through one by one.
-	judgeWait = 100 * time.Millisecond
+	// judgeTime bounds what a user can have a reader do by locks of his own, which the kernel looks through one by one. It is
+	// processor time, so that a busy machine does not make dead processes live.
+	judgeTime = 10 * time.Millisecond
 	// statBytes is more than /proc/PID/stat has.
 	statBytes = 1024
 )
@@ -39,7 +41,9 @@ func readHeld(fd int, high uint32) *heldNow {
 	}
 	var living []ledgerSlot
 	var over bool
-	judge := judge{fd: fd, until: time.Now().Add(judgeWait)}
+	runtime.LockOSThread() // whose time it is
+	defer runtime.UnlockOSThread()
+	judge := judge{fd: fd, until: threadTime() + judgeTime}
 	for i, slot := range slotsOf(data[:n]) {
 		if judge.isOver(i, slot) {
 			over = true
@@ -69,15 +73,15 @@ func sumOf(living []ledgerSlot) *heldNow {
 
 // judge says which processes of a ledger are over. Who cannot be judged is not.
 type judge struct {
-	fd    int // of the ledger
-	until time.Time
-	pidns uint64 // of who reads; 0: not asked yet
+	fd    int           // of the ledger
+	until time.Duration // of threadTime
+	pidns uint64        // of who reads; 0: not asked yet
 }
 
 // isOver goes by the lock that a process has while it lives, wherever it was seen from. Only where it got none does its pid count, and
 // only in the pid namespace of who reads: a pid of another one says nothing here.
 func (j *judge) isOver(at int, slot ledgerSlot) bool {
-	if !time.Now().Before(j.until) {
+	if threadTime() >= j.until {
 		return false
 	}
 	if slot.HasLock == 1 {
@@ -92,6 +96,13 @@ func (j *judge) isOver(at int, slot ledgerSlot) bool {
 		j.pidns = st.Ino
 	}
 	return slot.PIDNS == j.pidns && !slot.lives()
+}
+
+// threadTime is the processor time that this thread has had.
+func threadTime() time.Duration {
+	var used unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used) // every kernel has this clock
+	return time.Duration(used.Nano())
 }
 
 // lives is vgpu_identity_alive of interposer/base/identity.c.
