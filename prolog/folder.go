@@ -109,7 +109,7 @@ func (p *prolog) recordRefusal(ctx context.Context, g grant.Grant) error {
 	}
 	defer tx.End()
 	// A prolog of this run may have got so far as to take slices.
-	tx.Drop(func(s state.Slice) bool { return s.Run() == (state.Run{Job: g.Job, Restart: g.Restart}) })
+	tx.Drop(func(run state.Run) bool { return run == (state.Run{Job: g.Job, Restart: g.Restart}) })
 	if err := p.makeFolder(g); err != nil {
 		return err
 	}

@@ -294,7 +294,7 @@ func cmdAge(ts *testscript.TestScript, _ bool, args []string) {
 	tx, err := state.Store{Dir: runDir(ts), BootID: bootID, Log: hclog.NewNullLogger()}.Begin(context.Background())
 	ts.Check(err)
 	defer tx.End()
-	old := tx.Drop(func(s state.Slice) bool { return strconv.Itoa(int(s.Job)) == args[0] })
+	old := tx.Drop(func(run state.Run) bool { return strconv.Itoa(int(run.Job)) == args[0] })
 	for i := range old {
 		old[i].Since = old[i].Since.AddDate(0, 0, -1)
 	}

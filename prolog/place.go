@@ -190,7 +190,7 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 		}
 		for _, s := range placed {
 			own = append(own, state.Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since, Turns: g.TurnsLayout,
-				Elastic: g.Policy == request.PolicyElastic, Ends: timeOf(want.Ends), Slice: s})
+				Elastic: g.Policy == request.PolicyElastic, Ends: want.Ends, Slice: s})
 		}
 		tx.Put(g.Job, own)
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -41,9 +40,9 @@ func WriteBoard(path string, onGPU []BoardSlice) error {
 		full = fmt.Errorf("write board %s: %w: %d, at most %d", path, ErrBoardFull, len(onGPU), MaxBoardSlices)
 		onGPU = onGPU[:MaxBoardSlices]
 	}
-	sequence, old, err := readBoard(path)
+	page, err := readBoard(path)
 	switch {
-	case err == nil && sequence%2 == 0 && slices.Equal(old, onGPU):
+	case err == nil && page.Sequence%2 == 0 && page.says(onGPU):
 		return full
 	case err == nil:
 		err = changeBoard(path, onGPU)
@@ -59,32 +58,45 @@ func WriteBoard(path string, onGPU []BoardSlice) error {
 // ReadBoard reads a trusted board that nobody is writing: under the lock of the state, or when a
 // torn one does no harm.
 func ReadBoard(path string) ([]BoardSlice, error) {
-	_, onGPU, err := readBoard(path)
+	page, err := readBoard(path)
 	if err != nil {
 		return nil, fmt.Errorf("read board: %w", err)
+	}
+	var onGPU []BoardSlice // nil where there is none
+	for _, s := range page.Slice[:page.Count] {
+		onGPU = append(onGPU, BoardSlice{Job: s.JobID, Device: s.Device, SMPercent: s.SMPercent, Flags: s.Flags, UID: s.UID, Turns: s.TurnsVersion})
 	}
 	return onGPU, nil
 }
 
-func readBoard(path string) (sequence uint32, onGPU []BoardSlice, err error) {
-	data, err := trusted.ReadFile(path, int64(binary.Size(boardPage{})))
+func readBoard(path string) (*boardPage, error) {
+	data, err := trusted.ReadFile(path, int64(unsafe.Sizeof(boardPage{})))
 	if err != nil {
-		return 0, nil, err
-	}
-	var page boardPage
-	if len(data) != int(unsafe.Sizeof(page)) {
-		return 0, nil, fmt.Errorf("%s: %w: %d bytes, want %d", path, ErrLayout, len(data), unsafe.Sizeof(page))
+		return nil, err
 	}
 	// Not encoding/binary, which takes each of a thousand fields by itself: every commit comes here.
-	page = *(*boardPage)(unsafe.Pointer(unsafe.SliceData(data)))
+	page := (*boardPage)(unsafe.Pointer(unsafe.SliceData(data)))
+	if len(data) != int(unsafe.Sizeof(*page)) {
+		return nil, fmt.Errorf("%s: %w: %d bytes, want %d", path, ErrLayout, len(data), unsafe.Sizeof(*page))
+	}
 	if page.Magic != boardMagic || page.LayoutVersion != TurnsVersion || page.Count > MaxBoardSlices {
-		return 0, nil, fmt.Errorf("%s: %w: magic %#x, version %d, %d slices", path, ErrLayout, page.Magic, page.LayoutVersion, page.Count)
+		return nil, fmt.Errorf("%s: %w: magic %#x, version %d, %d slices", path, ErrLayout, page.Magic, page.LayoutVersion, page.Count)
 	}
-	onGPU = slices.Grow(onGPU, int(page.Count)) // nil where there is none
-	for _, s := range page.Slice[:page.Count] {
-		onGPU = append(onGPU, BoardSlice{Job: s.JobID, Device: s.Device, SMPercent: s.SMPercent, Flags: s.Flags, UID: s.UID, Turns: s.TurnsVersion})
+	return page, nil
+}
+
+func (page *boardPage) says(onGPU []BoardSlice) bool {
+	if int(page.Count) != len(onGPU) {
+		return false
 	}
-	return page.Sequence, onGPU, nil
+	for i := range onGPU {
+		is, want := &page.Slice[i], &onGPU[i]
+		if is.JobID != want.Job || is.Device != want.Device || is.SMPercent != want.SMPercent || is.Flags != want.Flags || is.UID != want.UID ||
+			is.TurnsVersion != want.Turns {
+			return false
+		}
+	}
+	return true
 }
 
 func (page *boardPage) put(onGPU []BoardSlice) {

@@ -156,15 +156,15 @@ func TestBoardOfAKilledWriterIsWrittenAgain(t *testing.T) {
 		WriteBoard(path, []BoardSlice{{Job: 13, SMPercent: 10}})
 	}()
 	crashpoint.Set(nil)
-	if seq, _, err := readBoard(path); !died || err != nil || seq%2 != 1 {
-		t.Fatalf("the writer did not die while it wrote: sequence %d, %v", seq, err)
+	if page, err := readBoard(path); !died || err != nil || page.Sequence%2 != 1 {
+		t.Fatalf("the writer did not die while it wrote: %v, %v", died, err)
 	}
 	// Even where nothing but the counter is wrong.
 	if err := WriteBoard(path, []BoardSlice{{Job: 12, SMPercent: 30}}); err != nil {
 		t.Fatal(err)
 	}
-	if seq, got, err := readBoard(path); err != nil || seq%2 != 0 || len(got) != 1 || got[0].Job != 12 {
-		t.Errorf("sequence %d, %v, %v", seq, got, err)
+	if page, err := readBoard(path); err != nil || page.Sequence%2 != 0 || page.Count != 1 || page.Slice[0].JobID != 12 {
+		t.Errorf("%+v, %v", page, err)
 	}
 }
 

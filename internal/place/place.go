@@ -140,9 +140,12 @@ func weigh(inv device.Inventory, taken []device.Slice, want Want, rules Rules) [
 		}
 	}
 	for _, slice := range taken {
-		i, ok := at[slice.Device]
-		if !ok {
-			continue
+		i := int(slice.Index) // GPUs are mostly in this order, and a map takes its time
+		if i < 0 || i >= len(inv.GPUs) || inv.GPUs[i].UUID != slice.Device {
+			var ok bool
+			if i, ok = at[slice.Device]; !ok {
+				continue
+			}
 		}
 		l := &loads[i]
 		l.slices++

@@ -45,7 +45,7 @@ func Runs(cfg config.Config, tx *state.Tx, jobs []uint32, which func(state.Run) 
 	for _, job := range jobs {
 		folders[job] = true
 	}
-	result.Freed = tx.Drop(func(s state.Slice) bool { return which(s.Run()) })
+	result.Freed = tx.Drop(which)
 	for _, s := range result.Freed {
 		folders[s.Job] = true
 	}

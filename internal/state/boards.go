@@ -55,11 +55,12 @@ func (tx *Tx) removeTurn(name string) {
 // boardsOf sorts the slices by their GPU. A slice's index is its place among those of its job, as
 // in the job's grant.
 func boardsOf(held []Slice) map[device.UUID][]ledger.BoardSlice {
-	boards := make(map[device.UUID][]ledger.BoardSlice)
+	var gpus places[device.UUID] // a map would be asked for each slice
+	var boards [][]ledger.BoardSlice
 	index := uint32(0)
 	for i := range held {
 		s := &held[i]
-		if i > 0 && s.Run() == held[i-1].Run() {
+		if i > 0 && s.Job == held[i-1].Job && s.Restart == held[i-1].Restart {
 			index++
 		} else {
 			index = 0
@@ -68,9 +69,17 @@ func boardsOf(held []Slice) map[device.UUID][]ledger.BoardSlice {
 		if s.Elastic {
 			slice.Flags |= ledger.Elastic
 		}
-		boards[s.Device] = append(boards[s.Device], slice)
+		at := gpus.of(s.Device, uint(s.Index))
+		if at == len(boards) {
+			boards = append(boards, make([]ledger.BoardSlice, 0, min(len(held), ledger.MaxBoardSlices)))
+		}
+		boards[at] = append(boards[at], slice)
 	}
-	return boards
+	byGPU := make(map[device.UUID][]ledger.BoardSlice, len(boards))
+	for at, board := range boards {
+		byGPU[gpus.keys[at]] = board
+	}
+	return byGPU
 }
 
 // jobsOf are the jobs that hold something, in order.

@@ -63,7 +63,7 @@ func TestBoardsFollowTheState(t *testing.T) {
 	first := ledger.BoardSlice{Job: 1, SMPercent: 30, UID: 1000}
 	wantBoard(t, store, "GPU-a", first, ledger.BoardSlice{Job: 2, SMPercent: 70, Flags: ledger.Elastic, UID: 1000})
 	wantBoard(t, store, "GPU-b", ledger.BoardSlice{Job: 2, Device: 1, Flags: ledger.Elastic, UID: 1000})
-	commit(t, store, func(tx *Tx) { tx.Drop(func(s Slice) bool { return s.Job == 2 }) })
+	commit(t, store, func(tx *Tx) { tx.Drop(func(run Run) bool { return run.Job == 2 }) })
 	wantBoard(t, store, "GPU-a", first)
 	wantBoard(t, store, "GPU-b")
 }

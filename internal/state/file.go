@@ -4,15 +4,18 @@
 package state
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"os"
 	"path/filepath"
 	"sort"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -22,102 +25,118 @@ import (
 )
 
 const (
-	// Version is the layout of state.json.
-	Version = 1
+	// Version is the layout of state.json. One of an older release is read, and written as this release writes.
+	Version = 2
 	// maxFileBytes bounds state.json: some hundred thousand slices.
 	maxFileBytes = 64 << 20
 	// corruptKept is how many damaged files are kept for whoever wants to know.
 	corruptKept = 5
-	// bytesPerSlice is about what a slice takes in state.json.
-	bytesPerSlice = 256
 )
 
-// file is state.json. The checksum covers all the rest, as it stands in the file.
-type file struct {
-	Version  int             `json:"version"`
-	BootID   string          `json:"boot_id"`
-	Checksum string          `json:"checksum"`
-	Slices   json.RawMessage `json:"slices"`
-}
-
-func (f file) sum() string {
-	hash := sha256.New()
-	fmt.Fprintf(hash, "%d\n%s\n", f.Version, f.BootID)
-	hash.Write(f.Slices)
-	return "sha256:" + hex.EncodeToString(hash.Sum(nil))
-}
-
-// sumBytes is how long a checksum is in the file.
-const sumBytes = len("sha256:") + 2*sha256.Size
-
-// image is what the state file says and, where encode wrote it, the line of each slice: one that does
+// image is what the state file says and, where it stood in one, the row of each slice: one that does
 // not change is written again as it stands there.
 type image struct {
 	State
-	lines [][]byte // as many as there are slices; nil: to be made
+	text
+	rows []span // as many as there are slices; empty: to be made
 }
 
-// encode puts one slice on a line: for people, for diff, and for decodeOurs.
-func (i image) encode() ([]byte, error) {
+// text is what the rows of a state file are read from.
+type text struct {
+	gpus places[gpu] // as they stand there, and more
+	list []byte      // with all rows
+}
+
+// span is where a row stands in the list.
+type span struct{ from, to uint32 }
+
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
+
+// header is the first line. The checksum is of what goes wrong by itself, a file that is not all there or that somebody has changed
+// by hand: only root writes here. Processors have CRC-32C.
+func header(boot []byte, body ...[]byte) []byte {
+	sum := crc32.Update(0, castagnoli(), boot)
+	for _, part := range body {
+		sum = crc32.Update(sum, castagnoli(), part)
+	}
+	return fmt.Appendf(nil, "{\"version\":%d,\"boot_id\":%s,\"checksum\":\"crc32c:%08x\",\n", Version, boot, sum)
+}
+
+// encode puts one slice on a line: for people, and for diff. Its parts are the file one after another; rows that stood one after
+// another stay one part, where they are.
+func (i image) encode() (parts [][]byte, err error) {
 	boot, err := json.Marshal(i.BootID)
 	if err != nil {
 		return nil, err
 	}
-	size := 256
-	for _, line := range i.lines {
-		size += max(len(line)+2, bytesPerSlice)
+	if len(i.gpus.keys) > maxGPUs {
+		i.gpus, i.rows = places[gpu]{}, make([]span, len(i.Slices))
 	}
-	data := fmt.Appendf(make([]byte, 0, size), "{\"version\":%d,\"boot_id\":%s,\"checksum\":\"", Version, boot)
-	sum := len(data)
-	data = append(append(data, make([]byte, sumBytes)...), headerSlices...)
-	list := len(data)
-	data = append(data, '[')
-	for n, s := range i.Slices {
-		line := i.lines[n]
-		if line == nil {
-			if line, err = json.Marshal(s); err != nil {
-				return nil, err
-			}
+	rows := i.encodeRows()
+	gpus := []byte(gpusBegin)
+	for n, gpu := range i.gpus.keys {
+		line, err := json.Marshal(gpu)
+		if err != nil {
+			return nil, err
 		}
 		if n > 0 {
-			data = append(data, ',')
+			gpus = append(gpus, ',')
 		}
-		data = append(append(data, '\n'), line...)
+		gpus = append(append(gpus, '\n'), line...)
 	}
-	data = append(data, listEnds...)
-	copy(data[sum:], file{Version: Version, BootID: i.BootID, Slices: data[list:]}.sum())
-	return append(data, trailer...), nil
+	parts = append([][]byte{nil, append(gpus, listEnds+lineEnds+columns+slicesBegin...)}, rows...)
+	parts = append(parts, []byte(listEnds+bodyEnds))
+	parts[0] = header(boot, parts[1:]...)
+	return parts, nil
+}
+
+// encodeRows enters into the table what it lacks.
+func (i *image) encodeRows() (parts [][]byte) {
+	between := []byte("\n")
+	var made []byte
+	for n := 0; n < len(i.Slices); {
+		at := i.rows[n]
+		n++
+		var row []byte
+		if at == (span{}) {
+			from := len(made)
+			made = appendRow(made, &i.Slices[n-1], &i.gpus)
+			row = made[from:]
+		} else {
+			for ; n < len(i.Slices) && i.rows[n].from == at.to+uint32(len(lineEnds)); n++ {
+				at.to = i.rows[n].to
+			}
+			row = i.list[at.from:at.to]
+		}
+		parts = append(parts, between, row)
+		between = []byte(lineEnds)
+	}
+	return parts
 }
 
 func decode(data []byte) (image, error) {
-	if i, ok := decodeOurs(data); ok {
-		return i, nil
-	}
-	var f file
-	if err := json.Unmarshal(data, &f); err != nil {
-		return image{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	// Before the checksum: a later version may compute it otherwise.
-	if f.Version > Version {
-		return image{}, fmt.Errorf("%w: %d, this release knows %d", ErrVersion, f.Version, Version)
-	}
-	if f.Version != Version {
-		return image{}, fmt.Errorf("%w: version %d", ErrCorrupt, f.Version)
-	}
-	if f.Checksum != f.sum() {
-		return image{}, fmt.Errorf("%w: its checksum is not that of its content", ErrCorrupt)
-	}
-	i := image{State: State{BootID: f.BootID}}
-	if err := json.Unmarshal(f.Slices, &i.Slices); err != nil {
-		return image{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	for n := range i.Slices {
-		if !i.Slices[n].holds() {
-			return image{}, fmt.Errorf("%w: slices[%d] is none: %+v", ErrCorrupt, n, i.Slices[n])
+	if first, body, ok := bytes.Cut(data, []byte{'\n'}); ok {
+		boot, ok := cutHeader(first)
+		if ok && bytes.Equal(header(boot, body), data[:len(first)+1]) {
+			i, err := cutBody(body)
+			if err == nil {
+				err = json.Unmarshal(boot, &i.BootID)
+			}
+			if err != nil {
+				return image{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+			}
+			return i, nil
 		}
 	}
-	i.lines = make([][]byte, len(i.Slices))
-	return i, nil
+	return decodeOther(data)
+}
+
+// cutHeader finds the boot id, as it stands there.
+func cutHeader(line []byte) (boot []byte, ok bool) {
+	const before = `{"version":2,"boot_id":`
+	rest, ours := bytes.CutPrefix(line, []byte(before))
+	boot, _, found := bytes.Cut(rest, []byte(`,"checksum":"`))
+	return boot, ours && found
 }
 
 // holds is false of what no writer would have granted.
@@ -142,7 +161,7 @@ func read(path string) (image, error) {
 // write replaces the state file in one step. A process that dies anywhere in here leaves the old
 // file or the new one, and at worst a temporary one that the next writer removes.
 func write(path string, i image) error {
-	data, err := i.encode()
+	parts, err := i.encode()
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
@@ -155,12 +174,11 @@ func write(path string, i image) error {
 	}
 	defer pending.Cleanup()
 	crashpoint.At("state/temp-created")
-	half := len(data) / 2
-	if _, err := pending.Write(data[:half]); err != nil {
+	if err := writeParts(pending, parts[:len(parts)-1]); err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
 	crashpoint.At("state/half-written")
-	if _, err := pending.Write(data[half:]); err != nil {
+	if _, err := pending.Write(parts[len(parts)-1]); err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
 	crashpoint.At("state/before-rename")
@@ -169,6 +187,16 @@ func write(path string, i image) error {
 	}
 	crashpoint.At("state/renamed")
 	return nil
+}
+
+func writeParts(to io.Writer, parts [][]byte) error {
+	buffered := bufio.NewWriter(to) // long parts go past it
+	for _, part := range parts {
+		if _, err := buffered.Write(part); err != nil {
+			return err
+		}
+	}
+	return buffered.Flush()
 }
 
 // moveAside keeps a damaged state file, whatever it is, under another name.

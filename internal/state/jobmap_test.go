@@ -95,7 +95,7 @@ func TestTheJobMapSaysWhatTheStateSays(t *testing.T) {
 	if err := os.Symlink(victim, filepath.Join(store.JobMap, "0")); err != nil {
 		t.Fatal(err)
 	}
-	change(t, store, func(tx *Tx) { tx.Drop(func(s Slice) bool { return s.Job == 7 }) })
+	change(t, store, func(tx *Tx) { tx.Drop(func(run Run) bool { return run.Job == 7 }) })
 	if diff := cmp.Diff(map[string]string{"0": "9\n", "2": "5\n"}, mapped(t, store.JobMap)); diff != "" {
 		t.Errorf("one job (-want +got):\n%s", diff)
 	}
@@ -106,7 +106,7 @@ func TestTheJobMapSaysWhatTheStateSays(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(store.JobMap, "1"), []byte("7\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	change(t, store, func(tx *Tx) { tx.Drop(func(Slice) bool { return true }) })
+	change(t, store, func(tx *Tx) { tx.Drop(func(Run) bool { return true }) })
 	if diff := cmp.Diff(map[string]string{"2": "5\n"}, mapped(t, store.JobMap)); diff != "" {
 		t.Errorf("no job (-want +got):\n%s", diff)
 	}

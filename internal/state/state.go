@@ -36,7 +36,7 @@ type Slice struct {
 	Since   time.Time `json:"since"`
 	Turns   uint32    `json:"turns_layout,omitempty"` // layout of the job's claims; 0: of a release that did not say
 	Elastic bool      `json:"elastic,omitempty"`      // --vgpu-policy=elastic
-	Ends    time.Time `json:"ends,omitzero"`          // when the job's time limit was over as the slice was granted; zero: not known
+	Ends    int64     `json:"-"`                      // when the job's time limit was over as the slice was granted, in seconds since 1970; 0: not known
 	device.Slice
 }
 
@@ -78,7 +78,8 @@ type Tx struct {
 	store  Store
 	held   *os.File
 	slices []Slice
-	lines  [][]byte // each slice's in the state file; nil: it has none, or another
+	text          // the state file's
+	rows   []span // each slice's there; empty: it has none, or another
 	dirty  bool
 }
 
@@ -108,11 +109,7 @@ func (tx *Tx) End() { tx.held.Close() }
 func (tx *Tx) Held() []place.Held {
 	held := make([]place.Held, 0, len(tx.slices))
 	for _, s := range tx.slices {
-		h := place.Held{Slice: s.Slice, Job: s.Job}
-		if !s.Ends.IsZero() {
-			h.Ends = s.Ends.Unix()
-		}
-		held = append(held, h)
+		held = append(held, place.Held{Slice: s.Slice, Job: s.Job, Ends: s.Ends})
 	}
 	return held
 }
@@ -122,30 +119,30 @@ func (tx *Tx) Slices() []Slice { return tx.slices }
 
 // Put makes a job hold these slices and no others.
 func (tx *Tx) Put(job uint32, slices []Slice) {
-	tx.Drop(func(s Slice) bool { return s.Job == job })
+	tx.Drop(func(run Run) bool { return run.Job == job })
 	tx.add(slices)
 	tx.dirty = true
 }
 
 func (tx *Tx) add(slices []Slice) {
 	tx.slices = append(tx.slices, slices...)
-	tx.lines = append(tx.lines, make([][]byte, len(slices))...)
+	tx.rows = append(tx.rows, make([]span, len(slices))...)
 }
 
-// Drop forgets slices and returns them.
-func (tx *Tx) Drop(which func(Slice) bool) (dropped []Slice) {
+// Drop forgets the slices of some runs, and returns them.
+func (tx *Tx) Drop(which func(Run) bool) (dropped []Slice) {
 	kept := 0
-	for i, s := range tx.slices {
-		if which(s) {
-			dropped = append(dropped, s)
+	for i := range tx.slices {
+		if which(tx.slices[i].Run()) {
+			dropped = append(dropped, tx.slices[i])
 			continue
 		}
 		if i > kept {
-			tx.slices[kept], tx.lines[kept] = s, tx.lines[i]
+			tx.slices[kept], tx.rows[kept] = tx.slices[i], tx.rows[i]
 		}
 		kept++
 	}
-	tx.slices, tx.lines, tx.dirty = tx.slices[:kept], tx.lines[:kept], tx.dirty || len(dropped) > 0
+	tx.slices, tx.rows, tx.dirty = tx.slices[:kept], tx.rows[:kept], tx.dirty || len(dropped) > 0
 	return dropped
 }
 
@@ -155,7 +152,7 @@ func (tx *Tx) Change(change func(*Slice)) {
 		before := tx.slices[i]
 		change(&tx.slices[i])
 		if tx.slices[i] != before {
-			tx.lines[i], tx.dirty = nil, true
+			tx.rows[i], tx.dirty = span{}, true
 		}
 	}
 }
@@ -163,7 +160,7 @@ func (tx *Tx) Change(change func(*Slice)) {
 // Commit writes the state file if anything changed. The boards follow it.
 func (tx *Tx) Commit() error {
 	if tx.dirty {
-		now := image{State: State{BootID: tx.store.BootID, Slices: tx.slices}, lines: tx.lines}
+		now := image{State: State{BootID: tx.store.BootID, Slices: tx.slices}, text: tx.text, rows: tx.rows}
 		if err := write(tx.store.Dir.State(), now); err != nil {
 			return err
 		}
@@ -180,7 +177,7 @@ func (tx *Tx) load() error {
 	found, err := read(path)
 	switch {
 	case err == nil && found.BootID == tx.store.BootID:
-		tx.slices, tx.lines = found.Slices, found.lines
+		tx.slices, tx.text, tx.rows = found.Slices, found.text, found.rows
 		return nil
 	case err == nil:
 		tx.store.Log.Warn("the node was rebooted, its slices are free", "slices", len(found.Slices))

@@ -96,7 +96,7 @@ func TestCommitAndRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dropped := tx.Drop(func(s Slice) bool { return s.Job == 2 }); len(dropped) != 1 {
+	if dropped := tx.Drop(func(run Run) bool { return run.Job == 2 }); len(dropped) != 1 {
 		t.Errorf("dropped %v", dropped)
 	}
 	tx.End() // without a commit
@@ -135,7 +135,7 @@ func TestDamagedFilesAreMovedAsideAndRunningJobsKeepTheirSlices(t *testing.T) {
 		"not json": func(t *testing.T, _ Store, path string) { rewrite(t, path, []byte("\x00\x01\x02")) },
 		"foreign":  func(t *testing.T, _ Store, path string) { rewrite(t, path, []byte(`{"hello": 1}`)) },
 		"version 0": func(t *testing.T, store Store, path string) {
-			rewrite(t, path, []byte(strings.Replace(string(good(t, store)), `"version":1`, `"version":0`, 1)))
+			rewrite(t, path, []byte(strings.Replace(string(good(t, store)), `"version":2`, `"version":0`, 1)))
 		},
 		"group-writable": func(t *testing.T, store Store, path string) {
 			good(t, store)
@@ -240,7 +240,7 @@ func TestFewDamagedFilesAreKept(t *testing.T) {
 
 func TestFutureVersionIsRefusedAndLeftAlone(t *testing.T) {
 	store := newStore(t)
-	future := []byte(`{"version":2,"boot_id":"boot-1","checksum":"of another kind","slices":{}}`)
+	future := []byte(`{"version":3,"boot_id":"boot-1","checksum":"of another kind","slices":{}}`)
 	rewrite(t, store.Dir.State(), future)
 	if _, err := store.Begin(context.Background()); !errors.Is(err, ErrVersion) {
 		t.Errorf("a writer: %v", err)

@@ -12,8 +12,8 @@ esac
 command -v vgpuctl >/dev/null 2>&1 || exit 0
 run=$(vgpuctl config 2>/dev/null | sed -n 's/^run_dir: *"\{0,1\}\([^" ]*\)"\{0,1\}.*/\1/p')
 run=${run:-/run/slurm-vgpu}
-# One slice on a line.
-jobs=$(grep -o '^{"job":[0-9]*' "$run/state.json" 2>/dev/null | cut -d: -f2 | sort -un | tr '\n' ' ')
+# One slice on a line, its job first.
+jobs=$(grep -o '^\[[0-9]*' "$run/state.json" 2>/dev/null | tr -d '[' | sort -un | tr '\n' ' ')
 if [ -n "$jobs" ] && [ ! -e "$run/remove-anyway" ]; then
 	cat >&2 <<END
 slurm-vgpu: not removed: jobs hold slices of this node's GPUs: $jobs

@@ -133,7 +133,7 @@ a_removal_under_a_job_is_refused() {
 	local both said
 	both="$(dpkg-deb -f "$plugin" Package) slurm-vgpu"
 	mkdir -p /run/slurm-vgpu
-	printf '%s\n' '{"version":1,"boot_id":"b","checksum":"c",' '"slices":[' '{"job":12,"restart":0},' '{"job":12,"restart":0},' '{"job":7,"restart":1}' ']}' >/run/slurm-vgpu/state.json
+	printf '%s\n' '{"version":2,"boot_id":"b","checksum":"c",' '"gpus":[' '{"device":"GPU-1"}' '],' '"slices":[' '[12,0,0,1],' '[12,0,1,1],' '[7,0,1,1,5]' ']}' >/run/slurm-vgpu/state.json
 	apt-get install -y --no-install-recommends --reinstall "$main" "$plugin" >"$work/apt" 2>&1 || { echo "an upgrade is refused: $(tail -5 "$work/apt")"; return 1; }
 	for package in $both; do
 		said=$(dpkg -r "$package" 2>&1) && { echo "$package is removed"; return 1; }

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -125,7 +126,8 @@ func fill(ctx context.Context, store state.Store, taken []device.Slice) error {
 	defer tx.End()
 	for i, slice := range taken {
 		job := uint32(i + 1)
-		tx.Put(job, []state.Slice{{Job: job, UID: 1000, Since: time.Now(), Slice: slice}})
+		now := time.Now().Truncate(time.Millisecond)
+		tx.Put(job, []state.Slice{{Job: job, UID: 1000, Since: now, Turns: ledger.TurnsVersion, Ends: now.Add(time.Hour).Unix(), Slice: slice}})
 	}
 	return tx.Commit()
 }

@@ -7,7 +7,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -197,11 +196,11 @@ func batch(t *testing.T, u cluster.User, options, script string) string {
 
 // slice is what the node's state file says of one.
 type slice struct {
-	Job       uint32 `json:"job"`
-	Device    string `json:"device"`
-	Index     int    `json:"nvml_index"`
-	MemMiB    int    `json:"mem_mib"`
-	SMPercent int    `json:"sm_percent"`
+	Job       uint32
+	Device    string
+	Index     int
+	MemMiB    int
+	SMPercent int
 }
 
 func runDir(elem ...string) string {
@@ -210,20 +209,15 @@ func runDir(elem ...string) string {
 
 func stateSlices(t *testing.T) []slice {
 	t.Helper()
-	data, err := os.ReadFile(runDir("state.json"))
-	if os.IsNotExist(err) {
-		return nil
-	}
+	held, err := c.Slices("n1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var file struct {
-		Slices []slice `json:"slices"`
+	var all []slice
+	for _, s := range held {
+		all = append(all, slice{Job: s.Job, Device: string(s.Device), Index: int(s.Index), MemMiB: int(s.MemMiB), SMPercent: s.SMPercent})
 	}
-	if err := json.Unmarshal(data, &file); err != nil {
-		t.Fatalf("state.json: %v\n%s", err, data)
-	}
-	return file.Slices
+	return all
 }
 
 // slicesOf waits until a job's slices stand in the state file.

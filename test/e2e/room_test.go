@@ -135,7 +135,7 @@ func TestDamagedState(t *testing.T) {
 		{"truncated", func(_ *testing.T, text []byte) error { return os.WriteFile(path, text[:len(text)/2], 0o600) }},
 		{"empty", func(*testing.T, []byte) error { return os.WriteFile(path, nil, 0o600) }},
 		{"wrong checksum", func(_ *testing.T, text []byte) error {
-			return os.WriteFile(path, []byte(strings.Replace(string(text), `"mem_mib":3000`, `"mem_mib":1`, 1)), 0o600)
+			return os.WriteFile(path, []byte(strings.Replace(string(text), ",3000,", ",1,", 1)), 0o600)
 		}},
 		{"foreign", func(*testing.T, []byte) error { return os.WriteFile(path, []byte("hello\n"), 0o600) }},
 		{"missing", func(*testing.T, []byte) error { return os.Remove(path) }},
@@ -186,7 +186,7 @@ func TestStateOfANewerRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer := strings.Replace(string(text), `"version":1`, `"version":99`, 1)
+	newer := strings.Replace(string(text), `"version":2`, `"version":99`, 1)
 	if err := os.WriteFile(path, []byte(newer), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -29,21 +28,12 @@ func needShards(t *testing.T) {
 // onShards are the MiB that the state file and Slurm have given out of each GPU of h1, which must be the same.
 func onShards(t *testing.T) (mib [gpus]int) {
 	t.Helper()
-	var file struct {
-		Slices []struct {
-			Minor  int `json:"minor"`
-			MemMiB int `json:"mem_mib"`
-		} `json:"slices"`
-	}
-	text, err := os.ReadFile(c.Home.Path("run", "h1", "state.json"))
-	if err == nil {
-		err = json.Unmarshal(text, &file)
-	}
+	held, err := c.Slices("h1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range file.Slices {
-		mib[s.Minor] += s.MemMiB
+	for _, s := range held {
+		mib[s.Minor] += int(s.MemMiB)
 	}
 	shown := ok(t, root, "scontrol -d -o show node h1").Stdout
 	used := regexp.MustCompile(`GresUsed=gpu:h200:\d\(IDX:(\S*?)\),shard:h200:\d+\((\d+|-)/143771,(\d+|-)/143771\)`).FindStringSubmatch(shown)

@@ -5,10 +5,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -72,17 +69,11 @@ func (s *soak) judgeRemains(ctx context.Context, v *verdict, mountsBefore []stri
 		glob("vgpu-spool", "", "history", ".*.json*")...))
 	held := 0
 	for _, node := range s.cluster.Nodes {
-		var state struct {
-			Slices []any `json:"slices"`
-		}
-		text, err := os.ReadFile(s.cluster.Home.Path("run", node, "state.json"))
-		if err == nil {
-			err = json.Unmarshal(text, &state)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a node that no slice came to has none
+		slices, err := s.cluster.Slices(node)
+		if err != nil {
 			v.must("state of "+node, err.Error(), false)
 		}
-		held += len(state.Slices)
+		held += len(slices)
 	}
 	v.none("slices left", held)
 	used := inUse.FindAllStringSubmatch(s.cluster.Run(ctx, s.cluster.Root(), "scontrol -d show node").Stdout, -1)
