@@ -235,7 +235,7 @@ func (p *prolog) releaseOthers(ctx context.Context) error {
 // complete derives the rest of a grant from the slices as they stand in the state, so that a
 // second prolog makes the same grant.
 func complete(g grant.Grant, own []state.Slice, inventory device.Inventory) grant.Grant {
-	g.Since = own[0].Since
+	g.Since, g.Ends = own[0].Since, own[0].Ends
 	held := make(map[device.UUID]bool)
 	for _, s := range own {
 		held[s.Device] = true

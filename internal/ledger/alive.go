@@ -16,13 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// judgeTime bounds what a user can have a reader do by locks of his own, which the kernel looks through one by one. It is
-	// processor time, so that a busy machine does not make dead processes live.
-	judgeTime = 10 * time.Millisecond
-	// statBytes is more than /proc/PID/stat has.
-	statBytes = 1024
-)
+// judgeTime bounds what a user can have a reader do by locks of his own, which the kernel looks through one by one. It is
+// processor time, so that a busy machine does not make dead processes live.
+var judgeTime = 10 * time.Millisecond
+
+// statBytes is more than /proc/PID/stat has.
+const statBytes = 1024
 
 // heldNow is what the processes that live hold, of a job and of each of its steps, by the step's place in the ledger.
 type heldNow struct {

@@ -70,15 +70,16 @@ func ReadBoard(path string) ([]BoardSlice, error) {
 }
 
 func readBoard(path string) (*boardPage, error) {
-	data, err := trusted.ReadFile(path, int64(unsafe.Sizeof(boardPage{})))
+	const size = int(unsafe.Sizeof(boardPage{}))
+	data, err := trusted.ReadFile(path, int64(size))
 	if err != nil {
 		return nil, err
 	}
+	if len(data) != size {
+		return nil, fmt.Errorf("%s: %w: %d bytes, want %d", path, ErrLayout, len(data), size)
+	}
 	// Not encoding/binary, which takes each of a thousand fields by itself: every commit comes here.
 	page := (*boardPage)(unsafe.Pointer(unsafe.SliceData(data)))
-	if len(data) != int(unsafe.Sizeof(*page)) {
-		return nil, fmt.Errorf("%s: %w: %d bytes, want %d", path, ErrLayout, len(data), unsafe.Sizeof(*page))
-	}
 	if page.Magic != boardMagic || page.LayoutVersion != TurnsVersion || page.Count > MaxBoardSlices {
 		return nil, fmt.Errorf("%s: %w: magic %#x, version %d, %d slices", path, ErrLayout, page.Magic, page.LayoutVersion, page.Count)
 	}

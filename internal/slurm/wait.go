@@ -130,28 +130,34 @@ func (c Client) Standings(ctx context.Context, ids []uint32) (map[uint32]Standin
 	return found, nil
 }
 
+// askedAlone is how many jobs are asked for one by one. slurmctld looks up a single job; of several squeue is sent all jobs that there
+// are, and picks.
+const askedAlone = 4
+
 // squeue asks about those of the jobs that are in these states. Cells are what the format, parted by bars, prints of each.
 func (c Client) squeue(ctx context.Context, ids []uint32, states, format string) (map[uint32][]string, error) {
-	list := make([]string, 0, len(ids)+1)
+	list := make([]string, 0, len(ids))
 	for _, id := range ids {
 		list = append(list, strconv.FormatUint(uint64(id), 10))
 	}
-	if len(list) == 1 { // squeue fails if it is asked for a single job that there is none of
-		list = append(list, list[0])
-	}
-	text, err := run(ctx, c.Squeue, "--noheader", "--all", "--states="+states, "--jobs="+strings.Join(list, ","), "--format=%A|"+format)
-	if err != nil && !errors.Is(err, ErrUnknownJob) {
-		return nil, err
+	if len(list) > askedAlone {
+		list = []string{strings.Join(list, ",")}
 	}
 	jobs := make(map[uint32][]string)
-	for line := range strings.Lines(text) {
-		cells := strings.Split(strings.TrimSpace(line), "|")
-		id, err := strconv.ParseUint(cells[0], 10, 32)
-		if len(cells) != strings.Count(format, "|")+2 || err != nil {
-			return nil, fmt.Errorf("squeue printed %q", line)
+	for _, some := range list {
+		text, err := run(ctx, c.Squeue, "--noheader", "--all", "--states="+states, "--jobs="+some, "--format=%A|"+format)
+		if err != nil && !errors.Is(err, ErrUnknownJob) { // which is said of a single job
+			return nil, err
 		}
-		if slices.Contains(ids, uint32(id)) {
-			jobs[uint32(id)] = cells[1:]
+		for line := range strings.Lines(text) {
+			cells := strings.Split(strings.TrimSpace(line), "|")
+			id, err := strconv.ParseUint(cells[0], 10, 32)
+			if len(cells) != strings.Count(format, "|")+2 || err != nil {
+				return nil, fmt.Errorf("squeue printed %q", line)
+			}
+			if slices.Contains(ids, uint32(id)) { // and none of its array's
+				jobs[uint32(id)] = cells[1:]
+			}
 		}
 	}
 	return jobs, nil

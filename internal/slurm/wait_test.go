@@ -70,15 +70,19 @@ func TestWaitChangesOneJob(t *testing.T) {
 
 func TestStandings(t *testing.T) {
 	client := Client{Squeue: script(t, `case "$*" in
-*--jobs=5,6,7*) printf '5|PENDING|BeginTime||1795578327\n6|RUNNING|None|n[1-2]|N/A\n9|PENDING|None||N/A\n';;
-*--jobs=8,8*) ;;
-*--jobs=4,4*) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1;;
-*--jobs=3,3*) echo "3|a|b";;
+*--jobs=5,6,7,8,4\ *) printf '5|PENDING|BeginTime||1795578327\n6|RUNNING|None|n[1-2]|N/A\n9|PENDING|None||N/A\n';;
+*--jobs=5\ *) printf '5|PENDING|BeginTime||1795578327\n';;
+*--jobs=6\ *) printf '6|RUNNING|None|n[1-2]|N/A\n9|PENDING|None||N/A\n';; # an array, all of it
+*--jobs=8\ *) ;;
+*--jobs=4\ *) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1;;
+*--jobs=3\ *) echo "3|a|b";;
 *) exit 1;; esac`)}
-	got, err := client.Standings(t.Context(), []uint32{5, 6, 7})
 	want := map[uint32]Standing{5: {State: "PENDING", Reason: "BeginTime", Begins: time.Unix(1795578327, 0)}, 6: {State: "RUNNING", Reason: "None", Nodes: "n[1-2]"}}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Error(err, diff)
+	for _, ids := range [][]uint32{{5, 6, 7, 8, 4}, {5, 6}, {4, 6, 8, 5}} { // all at once, and each alone
+		got, err := client.Standings(t.Context(), ids)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Error(ids, err, diff)
+		}
 	}
 	for _, id := range []uint32{8, 4} {
 		if got, err := client.Standings(t.Context(), []uint32{id}); err != nil || len(got) > 0 {

@@ -129,10 +129,14 @@ func TestRebootForgetsBoardsAndClaims(t *testing.T) {
 	}
 }
 
-func TestBoardsOfARebuiltStateKnowThePolicy(t *testing.T) {
+func TestARebuiltStateKnowsPolicyAndLimit(t *testing.T) {
 	store := newStore(t)
-	writeGrant(t, store, 7, func(g *grant.Grant) { g.Policy = request.PolicyElastic })
-	commit(t, store, func(*Tx) {})
+	writeGrant(t, store, 7, func(g *grant.Grant) { g.Policy, g.Ends = request.PolicyElastic, 1_800_000_000 })
+	commit(t, store, func(tx *Tx) {
+		if held := tx.Held(); len(held) != 1 || held[0].Ends != 1_800_000_000 {
+			t.Errorf("%+v", held)
+		}
+	})
 	wantBoard(t, store, "GPU-7", ledger.BoardSlice{Job: 7, SMPercent: 30, Flags: ledger.Elastic, UID: 1000})
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
 
-// Every prolog and every epilog reads all slices of the node, so a slice is a row of numbers, which takes a twentieth of a microsecond.
+// Every prolog and every epilog reads all slices of the node, so a slice is a row of numbers, which takes a twelfth of a microsecond.
 // It is JSON all the same, for people and their tools; what it says in which column stands above it.
 
 // columns are what the numbers of a row are; zeros at its end are left out. "gpu" counts the lines of "gpus", from 0; "since_ms" and "ends" are

@@ -231,7 +231,7 @@ func (tx *Tx) rebuild() error {
 func OfGrant(g grant.Grant) (held []Slice) {
 	for _, slice := range g.Slices {
 		held = append(held, Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since, Turns: g.TurnsLayout,
-			Elastic: g.Policy == request.PolicyElastic, Slice: slice})
+			Elastic: g.Policy == request.PolicyElastic, Ends: g.Ends, Slice: slice})
 	}
 	return held
 }

@@ -6,44 +6,10 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
-
-	"github.com/slurm-vgpu/slurm-vgpu/test/cluster"
 )
-
-// statusOf is what `vgpuctl status` tells this user of a job's slice.
-func statusOf(t *testing.T, u cluster.User, job string) (s struct {
-	Job           int
-	UsedMiB       *int   `json:"used_mib"`
-	DriverMiB     *int   `json:"driver_mib"`
-	Processes     *int   `json:"driver_processes"`
-	DifferenceMiB *int   `json:"difference_mib"`
-	Problem       string `json:"driver_problem"`
-}) {
-	t.Helper()
-	var status struct {
-		Problem string            `json:"driver_problem"`
-		Slices  []json.RawMessage `json:"slices"`
-	}
-	out := ok(t, u, "vgpuctl --config "+c.ConfigPath()+" --node n1 status --json").Stdout
-	if err := json.Unmarshal([]byte(out), &status); err != nil || status.Problem != "" {
-		t.Fatalf("%v: %s", err, out)
-	}
-	for _, raw := range status.Slices {
-		if err := json.Unmarshal(raw, &s); err != nil {
-			t.Fatal(err)
-		}
-		if strconv.Itoa(s.Job) == job {
-			return s
-		}
-	}
-	t.Fatalf("no slice of job %s: %s", job, out)
-	return s
-}
 
 func TestStatusHoldsTheLedgerAgainstTheDriver(t *testing.T) {
 	begin(t)
@@ -54,26 +20,26 @@ func TestStatusHoldsTheLedgerAgainstTheDriver(t *testing.T) {
 		touch forged; wait; rm done1 forge forged`)
 	slicesOf(t, job)
 	until(t, "1000 MiB and a context", 30*time.Second, func() error {
-		if s := statusOf(t, root, job); s.DriverMiB == nil || *s.DriverMiB < 1000 || s.UsedMiB == nil || *s.UsedMiB < 1000 {
+		if s := statusOf(t, root, job, ""); s.DriverMiB == nil || *s.DriverMiB < 1000 || s.UsedMiB == nil || *s.UsedMiB < 1000 {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
-	s := statusOf(t, root, job)
+	s := statusOf(t, root, job, "")
 	if *s.DriverMiB != *s.UsedMiB || *s.DifferenceMiB != 0 || *s.Processes != 1 {
 		t.Errorf("root is told: driver %d MiB of %d processes, ledger %d MiB, difference %d", *s.DriverMiB, *s.Processes, *s.UsedMiB, *s.DifferenceMiB)
 	}
-	if s := statusOf(t, one, job); s.DriverMiB == nil || *s.DriverMiB != *s.UsedMiB {
+	if s := statusOf(t, one, job, ""); s.DriverMiB == nil || *s.DriverMiB != *s.UsedMiB {
 		t.Errorf("the job's user is told: %+v", s)
 	}
-	if s := statusOf(t, two, job); s.DriverMiB != nil || s.UsedMiB != nil || s.DifferenceMiB != nil || s.Processes != nil {
+	if s := statusOf(t, two, job, ""); s.DriverMiB != nil || s.UsedMiB != nil || s.DifferenceMiB != nil || s.Processes != nil {
 		t.Errorf("another user is told: %+v", s)
 	}
 	// A job that takes itself out of its ledger is seen.
 	held := *s.DriverMiB
 	ok(t, one, "touch forge")
 	until(t, "the forged ledger", 30*time.Second, func() error {
-		if s := statusOf(t, root, job); *s.UsedMiB != 0 || *s.DifferenceMiB != held {
+		if s := statusOf(t, root, job, ""); *s.UsedMiB != 0 || *s.DifferenceMiB != held {
 			return fmt.Errorf("ledger %d, driver %d, difference %d", *s.UsedMiB, *s.DriverMiB, *s.DifferenceMiB)
 		}
 		return nil

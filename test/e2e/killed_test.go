@@ -15,30 +15,14 @@ import (
 	"time"
 )
 
-// killedSlice is what `vgpuctl status --json` says of one.
-type killedSlice struct {
-	Job        int  `json:"job"`
-	Used       *int `json:"used_mib"`
-	Peak       *int `json:"peak_mib"`
-	Driver     *int `json:"driver_mib"`
-	Difference *int `json:"difference_mib"`
-}
-
-func lookAt(t *testing.T, job string) (seen killedSlice, err error) {
+// lookAt is status of a job of which all is known.
+func lookAt(t *testing.T, job string) (statusSlice, error) {
 	t.Helper()
-	var node struct {
-		Slices []killedSlice `json:"slices"`
+	s := statusOf(t, root, job, "")
+	if s.UsedMiB == nil || s.PeakMiB == nil || s.DriverMiB == nil || s.DifferenceMiB == nil {
+		return s, fmt.Errorf("nothing is known of job %s: %+v", job, s)
 	}
-	said := ok(t, root, tool("n1", "status --json"))
-	if err := json.Unmarshal([]byte(said.Stdout), &node); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
-	for _, s := range node.Slices {
-		if fmt.Sprint(s.Job) == job && s.Used != nil && s.Peak != nil && s.Driver != nil && s.Difference != nil {
-			return s, nil
-		}
-	}
-	return seen, fmt.Errorf("nothing is known of job %s: %s", job, said)
+	return s, nil
 }
 
 // await waits for a file of a job.
@@ -77,10 +61,10 @@ func TestAKilledProcessHoldsNothing(t *testing.T) {
 			}
 			job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000", tc.enter+" "+dir+"/inner")
 			held := slicesOf(t, job)[0]
-			var before killedSlice
+			var before statusSlice
 			until(t, "both processes' memory", 60*time.Second, func() (err error) {
-				if before, err = lookAt(t, job); err == nil && (*before.Used < both || (tc.driver && *before.Difference != 0)) {
-					err = fmt.Errorf("%d MiB, %d by the driver", *before.Used, *before.Driver)
+				if before, err = lookAt(t, job); err == nil && (*before.UsedMiB < both || (tc.driver && *before.DifferenceMiB != 0)) {
+					err = fmt.Errorf("%d MiB, %d by the driver", *before.UsedMiB, *before.DriverMiB)
 				}
 				return err
 			})
@@ -93,16 +77,16 @@ func TestAKilledProcessHoldsNothing(t *testing.T) {
 			await(t, filepath.Join(dir, "dead"))
 			if after, err := lookAt(t, job); err != nil {
 				t.Error(err)
-			} else if (tc.driver && *after.Difference != 0) || *after.Used < left || *after.Used > *before.Used-500 || *after.Peak != *before.Peak {
-				t.Errorf("beside one that lives: %d MiB used, %d by the driver, at most %d", *after.Used, *after.Driver, *after.Peak)
+			} else if (tc.driver && *after.DifferenceMiB != 0) || *after.UsedMiB < left || *after.UsedMiB > *before.UsedMiB-500 || *after.PeakMiB != *before.PeakMiB {
+				t.Errorf("beside one that lives: %d MiB used, %d by the driver, at most %d", *after.UsedMiB, *after.DriverMiB, *after.PeakMiB)
 			}
 			touch("killall")
 			await(t, filepath.Join(dir, "alldead"))
-			wantNothingHeld(t, job, held, *before.Peak)
+			wantNothingHeld(t, job, held, *before.PeakMiB)
 			touch("end")
 			finish(t, one, job)
-			if d := awaitUsage(t, job, 60*time.Second).VGPU.Nodes["n1"]; len(d) != 1 || d[0].PeakMiB != *before.Peak {
-				t.Errorf("the record: %+v, want a peak of %d", d, *before.Peak)
+			if d := awaitUsage(t, job, 60*time.Second).VGPU.Nodes["n1"]; len(d) != 1 || d[0].PeakMiB != *before.PeakMiB {
+				t.Errorf("the record: %+v, want a peak of %d", d, *before.PeakMiB)
 			}
 		})
 	}
@@ -113,8 +97,8 @@ func wantNothingHeld(t *testing.T, job string, held slice, peakMiB int) {
 	t.Helper()
 	if after, err := lookAt(t, job); err != nil {
 		t.Error(err)
-	} else if *after.Used != 0 || *after.Difference != 0 || *after.Peak != peakMiB {
-		t.Errorf("with none left: %d MiB used, %d by the driver, at most %d", *after.Used, *after.Driver, *after.Peak)
+	} else if *after.UsedMiB != 0 || *after.DifferenceMiB != 0 || *after.PeakMiB != peakMiB {
+		t.Errorf("with none left: %d MiB used, %d by the driver, at most %d", *after.UsedMiB, *after.DriverMiB, *after.PeakMiB)
 	}
 	row := regexp.MustCompile(fmt.Sprintf(`(?m)^%s +%s +%d +3000 +no cap +0 +0 +\+?0 +%d `, job, one.Name, held.Index, peakMiB))
 	if text := ok(t, root, tool("n1", "status")).Stdout; !row.MatchString(text) {
@@ -128,12 +112,10 @@ func wantNothingHeld(t *testing.T, job string, held slice, peakMiB int) {
 		}
 	}
 	var report struct {
-		Slices []struct {
-			Used *int `json:"used_mib"`
-		} `json:"slices"`
+		Slices []statusSlice `json:"slices"`
 	}
 	text := ok(t, root, tool("n1", "explain --json "+job)).Stdout
-	if err := json.Unmarshal([]byte(text), &report); err != nil || len(report.Slices) != 1 || report.Slices[0].Used == nil || *report.Slices[0].Used != 0 {
+	if err := json.Unmarshal([]byte(text), &report); err != nil || len(report.Slices) != 1 || report.Slices[0].UsedMiB == nil || *report.Slices[0].UsedMiB != 0 {
 		t.Errorf("explain: %v: %s", err, text)
 	}
 }

@@ -6,7 +6,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -17,28 +16,6 @@ import (
 )
 
 // The kinds of jobs of docs/compatibility.md that no other file is about.
-
-// usedMiB is what the ledger of a job's slice says.
-func usedMiB(t *testing.T, job string) int {
-	t.Helper()
-	var node struct {
-		Slices []struct {
-			Job  uint32 `json:"job"`
-			Used *int   `json:"used_mib"`
-		} `json:"slices"`
-	}
-	result := ok(t, root, tool("n1", "status --json"))
-	if err := json.Unmarshal([]byte(result.Stdout), &node); err != nil {
-		t.Fatalf("%v: %s", err, result)
-	}
-	for _, s := range node.Slices {
-		if fmt.Sprint(s.Job) == job && s.Used != nil {
-			return *s.Used
-		}
-	}
-	t.Fatalf("no use of job %s: %s", job, result.Stdout)
-	return 0
-}
 
 // TestASuspendedJobGivesItsTimeAndKeepsItsMemory: its neighbour has the GPU as if it were not there, and its own again with it.
 func TestASuspendedJobGivesItsTimeAndKeepsItsMemory(t *testing.T) {
@@ -64,8 +41,8 @@ func TestASuspendedJobGivesItsTimeAndKeepsItsMemory(t *testing.T) {
 	ok(t, root, "scontrol suspend "+job)
 	awaitState(t, job, "SUSPENDED")
 	has(second, "the neighbour to have more than the suspended job leaves", func(share float64) bool { return share > 70 })
-	if used := usedMiB(t, job); used < 1000 {
-		t.Errorf("a suspended job holds %d MiB of its 1000", used)
+	if s := statusOf(t, root, job, ""); s.UsedMiB == nil || *s.UsedMiB < 1000 {
+		t.Errorf("a suspended job of 1000 MiB holds %+v", s)
 	}
 	if held := slicesOf(t, job); len(held) != 1 || held[0].MemMiB != 3000 {
 		t.Errorf("a suspended job's slices: %+v", held)

@@ -6,7 +6,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -97,32 +96,14 @@ func (b busyProgram) awaitShare(after int, want float64) {
 	})
 }
 
-// sliceShare is what `vgpuctl status --json` tells of a slice's time.
-type sliceShare struct {
-	Job           uint32   `json:"job"`
-	GPUSeconds    *float64 `json:"gpu_seconds"`
-	WaitedSeconds *float64 `json:"waited_seconds"`
-	SharePercent  *float64 `json:"share_percent"`
-	Over          *float64 `json:"share_over_seconds"`
-}
-
 // timeOf is what status tells of a job's slice in the next second.
-func timeOf(t *testing.T, job string) sliceShare {
+func timeOf(t *testing.T, job string) statusSlice {
 	t.Helper()
-	var node struct {
-		Slices []sliceShare `json:"slices"`
+	s := statusOf(t, root, job, "--over 1s")
+	if s.GPUSeconds == nil || s.WaitedSeconds == nil || s.SharePercent == nil || s.Over == nil {
+		t.Fatalf("it tells no time of job %s", job)
 	}
-	result := ok(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 status --over 1s --json")
-	if err := json.Unmarshal([]byte(result.Stdout), &node); err != nil {
-		t.Fatalf("%v: %s", err, result)
-	}
-	for _, s := range node.Slices {
-		if fmt.Sprint(s.Job) == job && s.GPUSeconds != nil && s.WaitedSeconds != nil && s.SharePercent != nil && s.Over != nil {
-			return s
-		}
-	}
-	t.Fatalf("it tells no time of job %s: %s", job, result.Stdout)
-	return sliceShare{}
+	return s
 }
 
 func near(got, want, relative, absolute float64) bool {

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 )
 
 // row is a run in the accounting database.
@@ -56,21 +57,14 @@ func (s *soak) accounted(ctx context.Context, jobs []string) (map[string][]row, 
 			return nil, fmt.Errorf("sacct printed %q", line)
 		}
 		r := row{job: cells[0], state: cells[1], nodes: cells[2], vgpu: strings.Contains(cells[3], "gres/vgpu=")}
-		var comment struct {
-			VGPU struct {
-				Nodes    map[string]any    `json:"nodes"`
-				Refusals map[string]string `json:"refusals"`
-			} `json:"vgpu"`
-		}
 		// A run whose prolog was killed behind telling that the job waits has that text alone.
-		if cells[4] != "" && !strings.HasPrefix(cells[4], "vgpu: waits: ") {
-			// sacctmgr, which is what a node without the accounting library has, makes them of quotes.
-			text := strings.ReplaceAll(cells[4], "`", `"`)
-			if err := json.Unmarshal([]byte(text), &comment); err != nil {
-				return nil, fmt.Errorf("AdminComment of job %s: %w: %s", r.job, err, cells[4])
+		if text := cells[4]; text != "" && !strings.HasPrefix(text, "vgpu: waits: ") {
+			comment, err := report.ParseComment(text)
+			if err != nil {
+				return nil, fmt.Errorf("AdminComment of job %s: %w: %s", r.job, err, text)
 			}
-			r.nodesInReport = append(slices.Sorted(maps.Keys(comment.VGPU.Nodes)), slices.Sorted(maps.Keys(comment.VGPU.Refusals))...)
-			r.reported, r.refused = len(r.nodesInReport) > 0, len(comment.VGPU.Refusals) > 0
+			r.nodesInReport = append(slices.Sorted(maps.Keys(comment.Nodes)), slices.Sorted(maps.Keys(comment.Refusals))...)
+			r.reported, r.refused = len(r.nodesInReport) > 0, len(comment.Refusals) > 0
 		}
 		rows[r.job] = append(rows[r.job], r)
 	}
