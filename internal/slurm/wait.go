@@ -132,7 +132,7 @@ func (c Client) Standings(ctx context.Context, ids []uint32) (map[uint32]Standin
 
 // askedAlone is how many jobs are asked for one by one. slurmctld looks up a single job; of several squeue is sent all jobs that there
 // are, and picks.
-const askedAlone = 4
+const askedAlone = 8
 
 // squeue asks about those of the jobs that are in these states. Cells are what the format, parted by bars, prints of each.
 func (c Client) squeue(ctx context.Context, ids []uint32, states, format string) (map[uint32][]string, error) {

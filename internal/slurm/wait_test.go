@@ -70,7 +70,7 @@ func TestWaitChangesOneJob(t *testing.T) {
 
 func TestStandings(t *testing.T) {
 	client := Client{Squeue: script(t, `case "$*" in
-*--jobs=5,6,7,8,4\ *) printf '5|PENDING|BeginTime||1795578327\n6|RUNNING|None|n[1-2]|N/A\n9|PENDING|None||N/A\n';;
+*--jobs=5,6,7,8,4,11,12,13,14\ *) printf '5|PENDING|BeginTime||1795578327\n6|RUNNING|None|n[1-2]|N/A\n9|PENDING|None||N/A\n';;
 *--jobs=5\ *) printf '5|PENDING|BeginTime||1795578327\n';;
 *--jobs=6\ *) printf '6|RUNNING|None|n[1-2]|N/A\n9|PENDING|None||N/A\n';; # an array, all of it
 *--jobs=8\ *) ;;
@@ -78,7 +78,7 @@ func TestStandings(t *testing.T) {
 *--jobs=3\ *) echo "3|a|b";;
 *) exit 1;; esac`)}
 	want := map[uint32]Standing{5: {State: "PENDING", Reason: "BeginTime", Begins: time.Unix(1795578327, 0)}, 6: {State: "RUNNING", Reason: "None", Nodes: "n[1-2]"}}
-	for _, ids := range [][]uint32{{5, 6, 7, 8, 4}, {5, 6}, {4, 6, 8, 5}} { // all at once, and each alone
+	for _, ids := range [][]uint32{{5, 6, 7, 8, 4, 11, 12, 13, 14}, {5, 6}, {4, 6, 8, 5}} { // all at once, and each alone
 		got, err := client.Standings(t.Context(), ids)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Error(ids, err, diff)
