@@ -54,7 +54,7 @@ include $(PARTS)
 SIM := libcuda.so.1 libnvidia-ml.so.1 libnvidia-opencl.so.1 nvidia-smi vgpu-fill vgpu-busy
 LIBS := $(if $(filter interposer/%,$(PARTS)),$(BUILD)/libslurm-vgpu.so $(GUARDS)) \
 	$(if $(filter test/%,$(PARTS)),$(SIM:%=$(BUILD)/sim/%)) \
-	$(if $(filter spank/%,$(PARTS)),$(BUILD)/spank_vgpu.so $(BUILD)/spank_vgpu_launch.so)
+	$(if $(filter spank/%,$(PARTS)),$(BUILD)/spank_vgpu.so $(LAUNCH))
 TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
 
@@ -220,7 +220,7 @@ share := $(datadir)/slurm-vgpu
 put = $(foreach file,$(3),$(1)|$(file)|$(2)/$(notdir $(file)))
 INSTALLED = \
 	$(call put,0755,$(libdir)/slurm-vgpu,$(BUILD)/vgpu-prolog $(BUILD)/vgpu-epilog $(BUILD)/vgpu-draw $(BUILD)/vgpu-layout $(BUILD)/libslurm-vgpu.so $(GUARDS)) \
-	$(call put,0755,$(SLURM_PLUGINDIR),$(BUILD)/spank_vgpu.so $(BUILD)/spank_vgpu_launch.so) \
+	$(call put,0755,$(SLURM_PLUGINDIR),$(BUILD)/spank_vgpu.so $(LAUNCH)) \
 	$(call put,0755,$(bindir),$(BUILD)/vgpuctl) \
 	$(call put,0755,$(sbindir),$(BUILD)/vgpu-gres) \
 	$(call put,0644,$(share),$(wildcard gres/vgpu.lua gres/vgpu_parse.lua gres/vgpu_shards.lua gres/vgpu_table.lua gres/vgpu_whole.lua gres/job_submit.lua gres/cli_filter.lua)) \

@@ -7,10 +7,18 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "process.h"
 
-#define LIBRARY "spank_vgpu_launch.so"
+/* The release is in its name, so that the one that a slurmstepd has loaded finds its own while another is
+ * put into place. */
+#define LIBRARY "spank_vgpu_launch-" VGPU_VERSION ".so"
+
+/* A package manager puts the two parts into place one after the other: rpm takes a moment. */
+#define WAIT_MS 3000
+#define POLL_MS 20
 
 /* It stands beside the plugin, whose folder root alone may write: whoever could put another one there could
  * replace the plugin. */
@@ -29,6 +37,14 @@ static bool beside_us(char path[VGPU_PATH_BYTES], char why[VGPU_REASON_BYTES])
 		return true;
 	snprintf(why, VGPU_REASON_BYTES, "the name of the plugin's folder is too long");
 	return false;
+}
+
+static void await(const char *path)
+{
+	const struct timespec poll = {.tv_nsec = POLL_MS * 1000000L};
+
+	for (int waited = 0; waited < WAIT_MS && access(path, F_OK) != 0; waited += POLL_MS)
+		nanosleep(&poll, NULL);
 }
 
 /* All of them or none. */
@@ -81,6 +97,7 @@ const struct vgpu_launch *vgpu_launch(char why[VGPU_REASON_BYTES])
 		return &launch;
 	if (!beside_us(path, why))
 		return NULL;
+	await(path);
 	/* Nothing of Go's can be unloaded. */
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!library) {

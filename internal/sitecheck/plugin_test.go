@@ -29,7 +29,7 @@ func plugin(t *testing.T, dir string) {
 	if compiled == nil {
 		t.Skip("a plugin has to be compiled")
 	}
-	for _, name := range []string{slurmconf.PluginName, launchName} {
+	for _, name := range []string{slurmconf.PluginName, "spank_vgpu_launch-unknown.so"} {
 		write(t, filepath.Join(dir, name), string(compiled))
 	}
 }
@@ -103,7 +103,7 @@ const char version[] __attribute__((section(".slurm_vgpu.version"))) = "slurm-vg
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "spank_vgpu_launch.so"), string(text))
+	write(t, filepath.Join(dir, "spank_vgpu_launch-1.2.3.so"), string(text))
 	had := version.Number
 	t.Cleanup(func() { version.Number = had })
 	for number, want := range map[string][]string{
@@ -122,25 +122,24 @@ func TestThePartThatThePluginLoads(t *testing.T) {
 	had := version.Number
 	t.Cleanup(func() { version.Number = had })
 	for want, spoil := range map[string]func(path string) error{
-		"DIR/plugstack.conf.d/vgpu.conf:2: stat PART: no such file or directory -> install spank_vgpu_launch.so there": os.Remove,
+		"DIR/plugstack.conf.d/vgpu.conf:2: stat PART: no such file or directory -> install spank_vgpu_launch-unknown.so there": os.Remove,
 		fmt.Sprintf("PART belongs to uid %d with mode 0775; Slurm loads only what root alone may write -> chown root:root PART && chmod 755 PART", os.Getuid()): func(path string) error {
 			return os.Chmod(path, 0o775)
 		},
-		"PART is of version 1.2.3, this program of 1.2.4 -> " + version.Remedy: func(path string) error {
+		"DIR/plugstack.conf.d/vgpu.conf:2: stat DIR/spank_vgpu_launch-1.2.4.so: no such file or directory -> install spank_vgpu_launch-1.2.4.so there": func(path string) error {
 			version.Number = "1.2.4"
 			compile(t, filepath.Join(filepath.Dir(path), "spank_vgpu.so"), `const char plugin_type[] = "spank"; const unsigned int plugin_version = 0x160508;
 const char version[] __attribute__((section(".slurm_vgpu.version"))) = "slurm-vgpu 1.2.4";`)
-			compile(t, path, `const char version[] __attribute__((section(".slurm_vgpu.version"))) = "slurm-vgpu 1.2.3";`)
 			return nil
 		},
 	} {
 		site, dir := goodSite(t)
 		version.Number = had
-		path := filepath.Join(dir, "spank_vgpu_launch.so")
+		path := filepath.Join(dir, "spank_vgpu_launch-unknown.so")
 		if err := spoil(path); err != nil {
 			t.Fatal(err)
 		}
-		want = strings.ReplaceAll(want, "PART", "DIR/spank_vgpu_launch.so")
+		want = strings.ReplaceAll(want, "PART", "DIR/spank_vgpu_launch-unknown.so")
 		if diff := cmp.Diff([]string{"plugstack: " + want}, findings(t, site, dir)); diff != "" {
 			t.Error(diff)
 		}

@@ -24,8 +24,14 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
-// launchName is the file beside the plugin that it loads.
-const launchName = "spank_vgpu_launch.so"
+// launchFile is the file beside a plugin that it loads: the one of its release (spank/loader.c).
+func launchFile(plugin string) string {
+	own, err := version.Of(plugin)
+	if err != nil {
+		own = version.Number
+	}
+	return filepath.Join(filepath.Dir(plugin), "spank_vgpu_launch-"+own+".so")
+}
 
 // pyxisName is the file of a plugin that moves tasks into containers.
 const pyxisName = "spank_pyxis.so"
@@ -79,7 +85,7 @@ func (c *site) plugstack() {
 			"%s: the plugin looks for grants in %s, the prolog leaves them in %s (run_dir of config.yaml)", line.Place, runDir, c.Config.RunDir)
 	}
 	path := pluginFile(line.Path, pluginDir)
-	if c.libraryOfRoot(line, path) && c.libraryOfRoot(line, filepath.Join(filepath.Dir(path), launchName)) {
+	if c.libraryOfRoot(line, path) && c.libraryOfRoot(line, launchFile(path)) {
 		c.releaseOf(line, path)
 	}
 }

@@ -63,7 +63,7 @@ stage() {
 # split FORMAT PLUGINDIR: what belongs to the plugin's package goes to $work/FORMAT-plugin.
 split() {
 	local all=$work/$1 plugin=$work/$1-plugin path
-	for path in "$2/spank_vgpu.so" "$2/spank_vgpu_launch.so" usr/share/slurm-vgpu/plugstack.d usr/share/man/man8/spank_vgpu.so.8.gz; do
+	for path in "$2/spank_vgpu.so" "$2/spank_vgpu_launch-$VERSION.so" usr/share/slurm-vgpu/plugstack.d usr/share/man/man8/spank_vgpu.so.8.gz; do
 		mkdir -p "$plugin/$(dirname "$path")"
 		mv "$all/$path" "$plugin/$path"
 	done

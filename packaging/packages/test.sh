@@ -87,7 +87,7 @@ rpm_installs_and_verifies() {
 	rpm --root "$root" -i --nodeps --noscripts "$main_rpm" "$plugin_rpm"
 	rpm --root "$root" -V --nodeps slurm-vgpu "$(rpm -qp --qf '%{NAME}' "$plugin_rpm")"
 	rpm --root "$root" -qc slurm-vgpu | grep -x /etc/slurm-vgpu/config.yaml
-	[[ -x $root/usr/sbin/vgpu-gres && -e $root/usr/lib64/slurm/spank_vgpu.so && -e $root/usr/lib64/slurm/spank_vgpu_launch.so ]]
+	[[ -x $root/usr/sbin/vgpu-gres && -e $root/usr/lib64/slurm/spank_vgpu.so && -e $root/usr/lib64/slurm/spank_vgpu_launch-$(<VERSION).so ]]
 	rpm -qp --provides "$plugin_rpm" | grep -x slurm-spank-vgpu
 	for file in "$main_rpm" "$plugin_rpm"; do
 		rpm -qp --scripts "$file" | grep -q 'hold slices of this node' || { echo "$file is removed under jobs"; return 1; }

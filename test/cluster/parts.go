@@ -18,6 +18,12 @@ import (
 // jobPrograms are those of test/simgpu that jobs run on real GPUs as well.
 var jobPrograms = []string{"vgpu-fill", "vgpu-busy"}
 
+// LaunchPart is the plugin's part in Go, in what these sources are built to.
+func LaunchPart(source string) (string, error) {
+	number, err := os.ReadFile(filepath.Join(source, "VERSION"))
+	return "spank_vgpu_launch-" + strings.TrimSpace(string(number)) + ".so", err
+}
+
 // installParts copies what was built to where the cluster's users can read it (a checkout may be
 // closed to them) and writes slurm-vgpu's configuration, as an administrator would.
 func (c *Cluster) installParts(ctx context.Context) error {
@@ -48,8 +54,11 @@ func (c *Cluster) installParts(ctx context.Context) error {
 			}
 		}
 	}
-	for _, library := range []string{"libslurm-vgpu.so", "libcuda-guard.so", "libnvidia-ml-guard.so", "libslurm-vgpu-closed.so", "vgpu-layout", "spank_vgpu.so",
-		"spank_vgpu_launch.so"} {
+	launch, err := LaunchPart(c.Source)
+	if err != nil {
+		return err
+	}
+	for _, library := range []string{"libslurm-vgpu.so", "libcuda-guard.so", "libnvidia-ml-guard.so", "libslurm-vgpu-closed.so", "vgpu-layout", "spank_vgpu.so", launch} {
 		if err := copyProgram(filepath.Join(c.Build, library), h.Path("lib", library)); err != nil {
 			return err
 		}

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/test/cluster"
 )
 
 // otherLayout makes of this build one in which every page that is shared is laid out otherwise: in each there are fields that
@@ -42,7 +44,7 @@ var otherLayout = map[string][][2]string{
 
 // parts are the files of a build that an upgrade replaces, and where they are on the cluster.
 var parts = map[string]string{
-	"vgpu-prolog": "bin", "vgpu-epilog": "bin", "vgpuctl": "bin", "spank_vgpu.so": "lib", "spank_vgpu_launch.so": "lib",
+	"vgpu-prolog": "bin", "vgpu-epilog": "bin", "vgpuctl": "bin", "spank_vgpu.so": "lib",
 	"libslurm-vgpu.so": "lib", "vgpu-layout": "lib",
 	"libcuda-guard.so": "lib", "libnvidia-ml-guard.so": "lib", "libslurm-vgpu-closed.so": "lib",
 }
@@ -71,7 +73,10 @@ func buildOther(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	args := []string{"-C", tree, "-j2"}
+	if err := os.WriteFile(filepath.Join(tree, "VERSION"), []byte("0.1.0-other\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-C", tree, "-j2", "plugin"}
 	for part := range parts {
 		args = append(args, "build/"+part)
 	}
@@ -81,13 +86,22 @@ func buildOther(t *testing.T) string {
 	return filepath.Join(tree, "build")
 }
 
-// install puts a build into place as a package manager does: each file beside its place, then over it.
+// install puts a build into place as a package manager does: each file beside its place, then over it, and at last what is no part of it goes.
 func install(t *testing.T, build string) {
 	t.Helper()
-	for part, dir := range parts {
+	launch, err := cluster.LaunchPart(filepath.Dir(build))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(part, dir string) {
 		to := c.Home.Path(dir, part)
 		ok(t, root, fmt.Sprintf("cp %s %s.new && mv %s.new %s", filepath.Join(build, part), to, to, to))
 	}
+	for part, dir := range parts {
+		put(part, dir)
+	}
+	put(launch, "lib")
+	ok(t, root, "find "+c.Home.Path("lib")+" -name 'spank_vgpu_launch-*' ! -name "+launch+" -delete")
 }
 
 // ruled is a job that does one line of a shell after the other as they come, each as a new process of its running step.
@@ -190,6 +204,7 @@ func TestUpgradeUnderRunningJobs(t *testing.T) {
 	t.Cleanup(func() { install(t, c.Build) })
 	set := "vgpuctl --config " + c.ConfigPath() + " --node n1 set "
 
+	stepsDuringUpgrades(t, other)
 	old := rule(t, 5000)
 	install(t, other)
 	old.held(t, "after the upgrade", 5000)
@@ -220,6 +235,21 @@ func TestUpgradeUnderRunningJobs(t *testing.T) {
 	install(t, c.Build)
 	younger(t, "after all")
 	oldBuildsGo(t)
+}
+
+// stepsDuringUpgrades has one step after the other begin while the two releases take each other's place: none finds a plugin without its
+// second part, or with that of the other one.
+func stepsDuringUpgrades(t *testing.T, other string) {
+	t.Helper()
+	const steps = 40
+	job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000", fmt.Sprintf("for i in $(seq %d); do srun %s; done", steps, seen))
+	for i := 0; state(t, job) == "PENDING" || state(t, job) == "RUNNING"; i++ {
+		install(t, []string{other, c.Build}[i%2])
+	}
+	install(t, c.Build)
+	if out := finish(t, one, job); strings.Count(out, "3000\n") != steps {
+		t.Errorf("not all steps that began during upgrades see their slice: %s", out)
+	}
 }
 
 // oldBuildsGo ages what is kept, and sweeps.

@@ -52,7 +52,7 @@ func newSuite(t *tree, number int, areas []string, seen *baseline) (*suite, erro
 	s := &suite{tree: t, checks: map[string]*check{}, cached: map[string][]*check{}, build: map[string][]string{
 		"interposer": {"make", faultyCC, "build-test-interposer"},
 		"all":        {"make", "build", "build/test-spank/testhost", "build/test-spank/libslurm-vgpu.so"}, // scripts need the simulated driver
-		"spank":      {"make", "build/spank_vgpu.so", "build/spank_vgpu_launch.so", "build/test-spank/testhost", "build/test-spank/libslurm-vgpu.so"},
+		"spank":      {"make", "plugin", "build/test-spank/testhost", "build/test-spank/libslurm-vgpu.so"},
 	}}
 	var all []*check
 	if slices.Contains(areas, "interposer") {

@@ -28,6 +28,7 @@ type soak struct {
 	runs    string // the folder in which each run of each job leaves its file
 	began   time.Time
 	bad     int
+	keep    string // where logs and records go if something was not as it must be; "": nowhere
 }
 
 // load is what a phase puts on the cluster.
@@ -53,6 +54,7 @@ func main() {
 	scale := flag.Int("scale", 0, "instead: so many jobs, through -nodes nodes, with kill -9")
 	nodes := flag.Int("nodes", 2, "of the cluster, which are all on this machine")
 	cpus := flag.Int("cpus", 0, "jobs that Slurm puts on a node at once; 0: 64")
+	keep := flag.String("keep", "", "a new folder for logs, usage records and what sacct says, if something was not as it must be")
 	seed := flag.Uint64("seed", 0, "of the choices; 0: another one each time")
 	flag.Parse()
 	if *seed == 0 {
@@ -65,7 +67,7 @@ func main() {
 	}
 	build := filepath.Dir(executable)
 	os.Exit(cluster.Enclose(func(ctx context.Context, home cluster.Home) int {
-		s := &soak{random: rand.New(rand.NewPCG(*seed, 0)), runs: home.Path("runs")}
+		s := &soak{random: rand.New(rand.NewPCG(*seed, 0)), runs: home.Path("runs"), keep: *keep}
 		fmt.Fprintln(os.Stderr, "soak: seed", *seed)
 		work := func() error { return s.phases(ctx, time.Duration(*seconds)*time.Second, *chaos) }
 		switch {
@@ -138,6 +140,21 @@ func (s *soak) phase(ctx context.Context, name string, of load) error {
 	s.judgeRemains(ctx, &v, before)
 	v.print(name, time.Since(s.began))
 	s.bad += v.bad
+	if v.bad > 0 && s.keep != "" {
+		return s.keepAll(ctx)
+	}
+	return nil
+}
+
+// keepAll is for who wants to know why: the cluster is gone when this program ends.
+func (s *soak) keepAll(ctx context.Context) error {
+	from := s.cluster.Home
+	result := s.cluster.Run(ctx, s.cluster.Root(), fmt.Sprintf("mkdir %[1]s && cp -a %[2]s %[3]s %[1]s && sacct -a -D -X -P -S %[4]s -o JobIDRaw,JobID,State,Submit,Start,End,NodeList,AdminComment > %[1]s/sacct",
+		s.keep, from.Path("log"), from.Path("vgpu-spool"), s.began.UTC().Format("2006-01-02T15:04:05")))
+	if result.Code != 0 {
+		return fmt.Errorf("keep what there is: %s", result)
+	}
+	fmt.Fprintln(os.Stderr, "soak: logs and records are in", s.keep)
 	return nil
 }
 

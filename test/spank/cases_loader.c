@@ -13,9 +13,11 @@
 
 #include "host.h"
 
+#define PART "spank_vgpu_launch-" VGPU_VERSION ".so"
+
 static bool has_go(void)
 {
-	return strstr(read_text("/proc/self/maps"), "/spank_vgpu_launch.so") != NULL;
+	return strstr(read_text("/proc/self/maps"), "/" PART) != NULL;
 }
 
 static void a_submission_without_options_needs_no_go(void)
@@ -91,7 +93,7 @@ static void without_it_the_step_is_refused(void)
 	snprintf(line, sizeof(line),
 		 "vgpu: prepare the step: load the plugin's second part: %s: cannot open shared object file: "
 		 "No such file or directory",
-		 in_folder("spank_vgpu_launch.so"));
+		 in_folder(PART));
 	check_refused(line);
 }
 
@@ -113,7 +115,7 @@ static const char *other_release(char line[1024])
 {
 	snprintf(line, 1024,
 		 "vgpu: prepare the step: %s is of another release than the plugin beside it",
-		 in_folder("spank_vgpu_launch.so"));
+		 in_folder(PART));
 	return line;
 }
 
@@ -123,7 +125,7 @@ static void another_library_is_not_taken(void)
 	char line[1024];
 
 	plugin_in_a_folder_of_its_own();
-	copy(library_path, in_folder("spank_vgpu_launch.so"));
+	copy(library_path, in_folder(PART));
 	grant(5, "preload", NULL);
 	loaded = start_step(5, 0);
 	check_refused(other_release(line));
@@ -137,9 +139,9 @@ static void another_release_is_not_taken(void)
 	char line[1024], launch[512];
 
 	snprintf(launch, sizeof(launch), "%s", plugin_path);
-	strcpy(strrchr(launch, '/'), "/spank_vgpu_launch.so");
+	strcpy(strrchr(launch, '/'), "/" PART);
 	plugin_in_a_folder_of_its_own();
-	copy(launch, in_folder("spank_vgpu_launch.so"));
+	copy(launch, in_folder(PART));
 
 	FILE *file = fopen(plugin_path, "r+");
 	static char bytes[1 << 18];
