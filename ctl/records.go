@@ -19,6 +19,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmdb"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
@@ -26,6 +27,7 @@ import (
 func recordsCommand(o *options) *cobra.Command {
 	var flush, asJSON bool
 	var write bool
+	var again time.Duration
 	command := &cobra.Command{
 		Use:   "records [--flush]",
 		Short: "Show the usage records that wait to be accounted; --flush writes them",
@@ -45,7 +47,7 @@ or by a timer as well. What was reported is in history/ of spool_dir.`,
 			case write:
 				return writeComments(command.Context(), cfg, command.InOrStdin(), command.OutOrStdout())
 			case flush:
-				return flushSpool(command.Context(), cfg, o)
+				return flushSpool(command.Context(), cfg, o, again)
 			}
 			return showBacklog(command.OutOrStdout(), cfg, asJSON)
 		},
@@ -54,13 +56,16 @@ or by a timer as well. What was reported is in history/ of spool_dir.`,
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	// A part of a flush, in a process of its own: Slurm's library ends it when it likes.
 	command.Flags().BoolVar(&write, "write", false, "change texts of jobs as standard input says")
-	if err := command.Flags().MarkHidden("write"); err != nil {
-		panic(err) // the flag is defined one line above
+	command.Flags().DurationVar(&again, "again", report.DefaultAgain, "how long after a job's end its row is looked at again")
+	for _, name := range []string{"write", "again"} {
+		if err := command.Flags().MarkHidden(name); err != nil {
+			panic(err) // the flags are defined above
+		}
 	}
 	return command
 }
 
-func flushSpool(ctx context.Context, cfg config.Config, o *options) error {
+func flushSpool(ctx context.Context, cfg config.Config, o *options, again time.Duration) error {
 	if err := report.Enabled(cfg); err != nil {
 		return err
 	}
@@ -72,6 +77,7 @@ func flushSpool(ctx context.Context, cfg config.Config, o *options) error {
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
+	controller := slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: cfg.Slurm.ControllerTimeout}
 	reporter := report.Reporter{
 		Spool: cfg.Spool(),
 		Accounting: report.Slurm{
@@ -86,6 +92,8 @@ func flushSpool(ctx context.Context, cfg config.Config, o *options) error {
 		Retry:    report.DefaultRetry,
 		Settle:   report.DefaultSettle,
 		Spread:   report.DefaultSpread,
+		Known:    controller.Knows,
+		Again:    again,
 	}
 	return reporter.Flush(ctx)
 }

@@ -142,7 +142,7 @@ func (p *prolog) run(ctx context.Context) error {
 		p.job.restart = told.Restarts
 	}
 	g := p.newGrant(entitlement)
-	g.Whole, g.Account, g.Shards = p.whole.Count > 0, told.Account, p.shards.Count
+	g.Whole, g.Account, g.Shards, g.HasText = p.whole.Count > 0, told.Account, p.shards.Count, told.HasText
 	if told.Restarts == p.job.restart {
 		g.Submitted = told.Submitted
 	}

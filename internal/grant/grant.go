@@ -38,6 +38,7 @@ type Grant struct {
 	Since       time.Time           `json:"since"`
 	Submitted   time.Time           `json:"submitted,omitzero"` // Slurm's word on this run, for its row in the accounting
 	Ends        int64               `json:"ends,omitempty"`     // when the job's time limit is over, as the slices were granted, in seconds since 1970; 0: not known
+	HasText     bool                `json:"has_text,omitempty"` // slurmctld has an AdminComment or Extra of the job (usage.Record)
 	Request     string              `json:"request"`            // canonical form, request.Decode reads it
 	Entitlement request.Entitlement `json:"entitlement"`
 	Shards      int64               `json:"shards,omitempty"` // by which Slurm picked the slice's GPU; 0: it did not

@@ -43,6 +43,9 @@ type Reporter struct {
 	Spread time.Duration
 	// After is how long after its end a job's AdminComment is left to others; DefaultAfter says who they are.
 	After time.Duration
+	// Known asks slurmctld whether it knows a job, from Again after the job's end on.
+	Known func(ctx context.Context, job uint32) (bool, error)
+	Again time.Duration
 }
 
 // DefaultRetry, DefaultSettle and DefaultSpread suit a database that was away for seconds, and one that was for hours.
@@ -87,6 +90,9 @@ func (r *Reporter) work(ctx context.Context) error {
 	usage.RemoveTemporaries(r.Spool)
 	if r.Spread > 0 && !sleepFor(ctx, rand.N(r.Spread)) {
 		return nil
+	}
+	if err := r.again(ctx); err != nil {
+		return err
 	}
 	later := make(map[string]*waiting)
 	for {
@@ -208,6 +214,11 @@ func sleepFor(ctx context.Context, d time.Duration) bool {
 
 // finish moves a record into the history.
 func (r *Reporter) finish(rec usage.Record, outcome string) error {
+	if rec.Again && outcome == OutcomeWritten {
+		if err := usage.PutAgain(r.Spool, rec); err != nil {
+			return err
+		}
+	}
 	rec.Outcome = outcome
 	if err := usage.Keep(r.Spool, rec); err != nil {
 		return err

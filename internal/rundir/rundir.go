@@ -124,5 +124,8 @@ type Spool string
 func (s Spool) Usage() string   { return filepath.Join(string(s), "usage") }
 func (s Spool) History() string { return filepath.Join(string(s), "history") }
 
+// Again is for records whose rows slurmctld may write once more.
+func (s Spool) Again() string { return filepath.Join(string(s), "again") }
+
 // Waiting is the list of jobs that wait for room on this node.
 func (s Spool) Waiting() string { return filepath.Join(string(s), "waiting.json") }

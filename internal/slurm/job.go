@@ -30,6 +30,7 @@ type Job struct {
 	Account     string // "": not known
 	Excluded    string // host list: where it must not run
 	MemTyped    bool   // its memory was typed as GRES, and goes before a share of the environment's
+	HasText     bool   // slurmctld has an AdminComment or Extra of it, and be it an empty one
 
 	required  string // host list: where it must run
 	numNodes  int

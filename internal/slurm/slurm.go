@@ -94,6 +94,17 @@ func (c Client) askJob(ctx context.Context, id uint32) (Job, error) {
 	return parseJob(text, id)
 }
 
+// Knows says whether the controller knows the job still.
+func (c Client) Knows(ctx context.Context, id uint32) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	_, err := c.show(ctx, strconv.FormatUint(uint64(id), 10))
+	if errors.Is(err, ErrUnknownJob) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 func (c Client) show(ctx context.Context, spec string) (string, error) {
 	return run(ctx, c.Scontrol, "-d", "-o", "show", "job", spec)
 }

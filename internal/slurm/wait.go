@@ -255,7 +255,9 @@ func (j *Job) readPlace(head, tail string) {
 		j.numTasks, _ = strconv.Atoi(tasks)
 	}
 	for _, text := range []string{head, tail} {
-		if _, after, there := strings.Cut(text, " AdminComment="); there {
+		_, after, there := strings.Cut(text, " AdminComment=")
+		j.HasText = j.HasText || there || strings.Contains(text, " Extra=")
+		if there {
 			j.commented = !strings.HasPrefix(after, WaitsPrefix) && !strings.HasPrefix(after, " ")
 		}
 	}

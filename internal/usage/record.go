@@ -42,6 +42,9 @@ type Record struct {
 	Requeued    bool                `json:"requeued,omitempty"` // the refused job went back into the queue
 	Devices     []Device            `json:"devices"`
 	Steps       []Step              `json:"steps,omitempty"`
+	// Again says that slurmctld has a text of the job in the field, and be it an empty one: 24.11 writes that into the row once more when it
+	// is restarted or reconfigured, over what stands there, as long as it knows the job.
+	Again bool `json:"again,omitempty"`
 	// Outcome is what became of the report, in words; empty while it waits in the spool.
 	Outcome string `json:"outcome,omitempty"`
 }

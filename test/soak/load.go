@@ -193,7 +193,10 @@ func (s *soak) rest(ctx context.Context, killed bool) (time.Duration, error) {
 			waiting, _ := filepath.Glob(s.cluster.Home.Path("vgpu-spool", "*", "usage", "*.json"))
 			if len(waiting) == 0 {
 				took := time.Since(begin)
-				return took, s.sweep(ctx)
+				if err := s.sweep(ctx); err != nil {
+					return took, err
+				}
+				return took, s.lookAgain(ctx)
 			}
 			last = fmt.Sprint(len(waiting), " records wait")
 			for _, node := range s.cluster.Nodes { // the timer's part: a killed reporter is not started again by itself
@@ -218,6 +221,32 @@ func (s *soak) sweep(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// forgotten is longer than slurmctld keeps a job that has ended (MinJobAge), and than it takes to purge it.
+const forgotten = 8 * time.Minute
+
+// lookAgain is the timer's part as well: rows that slurmctld may write again, as 24.11 has when it was reconfigured above, are looked at when
+// it has forgotten their jobs.
+func (s *soak) lookAgain(ctx context.Context) error {
+	for begin := time.Now(); ; time.Sleep(5 * time.Second) {
+		left := 0
+		for _, node := range s.cluster.Nodes {
+			records, _ := filepath.Glob(s.cluster.Home.Path("vgpu-spool", node, "again", "*.json"))
+			if left += len(records); len(records) == 0 {
+				continue
+			}
+			if result := s.cluster.Run(ctx, s.cluster.Root(), s.tool(node, "records --flush --again 0s")); result.Code != 0 {
+				return fmt.Errorf("%s", result)
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if time.Since(begin) > forgotten {
+			return fmt.Errorf("%d records wait for slurmctld to forget their jobs", left)
+		}
+	}
 }
 
 func (s *soak) tool(node, command string) string {
