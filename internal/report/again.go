@@ -11,30 +11,39 @@ import (
 )
 
 const (
-	// DefaultAgain is how long after a job's end slurmctld is not asked whether it still knows it: MinJobAge is 300 s by default.
+	// DefaultAgain is how long after a report slurmctld is not asked whether it still knows the job: MinJobAge is 300 s by default.
 	DefaultAgain = 6 * time.Minute
-	// againAtOnce bounds how often it is asked by one reporter.
+	// againAtOnce bounds what one reporter takes up.
 	againAtOnce = 50
+	// knownAtMost is after how many jobs that slurmctld knows it is not asked for later ones: it forgets them in the order in which
+	// they ended, but for arrays of which something still runs.
+	knownAtMost = 3
 )
 
 // again takes up records that were written, and that slurmctld may have overwritten since, when it does not know the job any
-// longer. Their part stands, or is written once more.
+// longer, or keeps all jobs for longer than a record is worth trying. Their part stands, or is written once more.
 func (r *Reporter) again(ctx context.Context) error {
-	records, err := usage.ListAgain(r.Spool)
-	if err != nil || r.Known == nil {
+	if r.Known == nil {
+		return nil
+	}
+	records, err := usage.ListAgain(r.Spool, time.Now().Add(-r.Again), againAtOnce)
+	if err != nil {
 		return err
 	}
-	for _, rec := range records[:min(len(records), againAtOnce)] {
-		if time.Since(rec.End) < r.Again { // oldest first
-			break
-		}
-		known, err := r.Known(ctx, rec.Job)
-		if err != nil { // the next reporter asks again
-			r.Log.Info("it is not known whether slurmctld may write a job's text again", "job", rec.Job, "reason", err)
-			break
-		}
-		if known {
-			continue
+	stillKnown := 0
+	for _, rec := range records {
+		if time.Since(rec.End) < r.RetryFor {
+			known, err := r.Known(ctx, rec.Job)
+			if err != nil { // the next reporter asks again
+				r.Log.Info("it is not known whether slurmctld may write a job's text again", "job", rec.Job, "reason", err)
+				return nil
+			}
+			if known {
+				if stillKnown++; stillKnown == knownAtMost {
+					return nil
+				}
+				continue
+			}
 		}
 		if err := usage.Return(r.Spool, rec); err != nil {
 			return err

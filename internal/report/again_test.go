@@ -39,7 +39,7 @@ func TestAReportIsWrittenAgainOverWhatSlurmctldWrote(t *testing.T) {
 			t.Errorf("%v: written while slurmctld may write again", why)
 		}
 	}
-	r.Again = time.Since(rec.End) + time.Hour
+	r.Again = time.Hour
 	known, knows, asked = nil, false, 0
 	if flush(t, r); db.rows[7].AdminComment != "" || asked != 0 {
 		t.Error("it is asked before its time")
@@ -55,5 +55,33 @@ func TestAReportIsWrittenAgainOverWhatSlurmctldWrote(t *testing.T) {
 	}
 	if left, err := os.ReadDir(r.Spool.Again()); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v", left, err)
+	}
+}
+
+// Of many jobs that slurmctld knows it is asked for a few, and those that it never forgets are given up.
+func TestJobsThatSlurmctldKeeps(t *testing.T) {
+	db := &database{rows: map[uint32]Row{}}
+	r := reporter(t, db)
+	asked := 0
+	r.Known = func(context.Context, uint32) (bool, error) { asked++; return true, nil }
+	const jobs = 20
+	for job := range uint32(jobs) {
+		rec := sample(job + 1)
+		rec.Again, db.rows[job+1] = true, ended(job+1)
+		mustWrite(t, r.Spool, rec)
+	}
+	flush(t, r)
+	if flush(t, r); asked != knownAtMost {
+		t.Errorf("it is asked %d times", asked)
+	}
+	if left, err := os.ReadDir(r.Spool.Again()); err != nil || len(left) != jobs {
+		t.Errorf("%d of %d wait, %v", len(left), jobs, err)
+	}
+	r.RetryFor = 0
+	if flush(t, r); asked != knownAtMost {
+		t.Errorf("it is asked %d times", asked)
+	}
+	if left, err := os.ReadDir(r.Spool.Again()); err != nil || len(left) > 0 {
+		t.Errorf("%d wait, %v", len(left), err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
@@ -22,8 +24,9 @@ func PutAgain(spool rundir.Spool, rec Record) error {
 	return writeRecord(filepath.Join(spool.Again(), rec.FileName()), rec)
 }
 
-// ListAgain returns these records, oldest first. What is none goes.
-func ListAgain(spool rundir.Spool) (records []Record, err error) {
+// ListAgain returns so many of these records that were noted before that time, the oldest first. No others are read: a user can have many
+// such jobs, and each reporter comes by. What is none goes.
+func ListAgain(spool rundir.Spool, before time.Time, most int) (records []Record, err error) {
 	entries, err := os.ReadDir(spool.Again())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -31,15 +34,25 @@ func ListAgain(spool rundir.Spool) (records []Record, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("list usage records: %w", err)
 	}
+	type noted struct {
+		name string
+		when time.Time
+	}
+	var due []noted
 	for _, entry := range entries {
-		path := filepath.Join(spool.Again(), entry.Name())
+		if info, err := entry.Info(); err == nil && !info.ModTime().After(before) {
+			due = append(due, noted{entry.Name(), info.ModTime()})
+		}
+	}
+	slices.SortFunc(due, func(a, b noted) int { return a.when.Compare(b.when) })
+	for _, file := range due[:min(len(due), most)] {
+		path := filepath.Join(spool.Again(), file.name)
 		if rec, err := readRecord(path); err == nil {
 			records = append(records, rec)
 		} else if err := os.RemoveAll(path); err != nil {
 			return nil, fmt.Errorf("list usage records: %w", err)
 		}
 	}
-	sortByEnd(records)
 	return records, nil
 }
 
