@@ -50,9 +50,9 @@ func (p *prolog) unknown(err error) error {
 }
 
 func namesPlugin(plugstack string) (bool, error) {
-	lines, err := slurmconf.Plugstack(plugstack)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(plugstack); errors.Is(err, fs.ErrNotExist) { // itself, not something that it includes
 		return false, nil
 	}
+	lines, err := slurmconf.Plugstack(plugstack)
 	return slurmconf.PluginIndex(lines, slurmconf.PluginName) >= 0, err
 }
