@@ -34,6 +34,9 @@ func (p *prolog) pluginNamed() error {
 		return p.unknown(err)
 	}
 	if elsewhere, _, _ := conf.Value("PlugStackConfig"); elsewhere != "" {
+		if !filepath.IsAbs(elsewhere) { // from slurmd's folder, which is not known
+			return p.unknown(fmt.Errorf("PlugStackConfig=%s is no whole path", elsewhere))
+		}
 		plugstack = elsewhere
 		if named, err = namesPlugin(plugstack); named || err != nil {
 			return p.unknown(err)
