@@ -124,7 +124,7 @@ func TestAttemptsOnTheLedger(t *testing.T) {
 			out := batch(t, one, fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=%d", containerMiB), `exec 2>&1
 				cp `+own+` older
 				vgpu-fill --upto 2000 --hold-until gone > first &
-				until grep -q "after 2000 MiB" first; do sleep 0.1; done
+				until grep -qs "after 2000 MiB" first; do sleep 0.1; done
 				cp older `+own+`
 				vgpu-fill --upto 2000
 				touch gone; wait; rm -f gone older first`)

@@ -135,7 +135,7 @@ func TestTheEpilogLooksForWhatItsJobLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000", "setsid bash -c '(vgpu-fill --upto 100 --hold-until "+gate+
-		" > left.out 2>&1 &)'; until grep -q after left.out; do sleep 0.1; done; rm left.out")
+		" > left.out 2>&1 &)'; until grep -qs after left.out; do sleep 0.1; done; rm left.out")
 	until(t, "a line of the log", 60*time.Second, func() error {
 		text, err := os.ReadFile(log)
 		if err != nil {
@@ -170,7 +170,7 @@ func zeroed(at, count int) string {
 
 func TestTheAuditFindsWhatAJobHides(t *testing.T) {
 	fill := func(n string) string {
-		return "vgpu-fill --upto 1200 --hold-until never > fill" + n + " &\nuntil grep -q after fill" + n + "; do sleep 0.1; done; rm fill" + n + "\n"
+		return "vgpu-fill --upto 1200 --hold-until never > fill" + n + " &\nuntil grep -qs after fill" + n + "; do sleep 0.1; done; rm fill" + n + "\n"
 	}
 	for _, tc := range []struct {
 		name, script string

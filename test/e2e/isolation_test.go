@@ -110,7 +110,7 @@ func TestManagedMemoryCounts(t *testing.T) {
 	begin(t)
 	out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=6000", `exec 2>&1
 		vgpu-fill --api managed --upto 2000 --hold-until gone > first &
-		until grep -q "after 2000 MiB" first; do sleep 0.1; done
+		until grep -qs "after 2000 MiB" first; do sleep 0.1; done
 		vgpu-fill --api managed
 		touch gone; wait; rm gone`)
 	if got := took(t, out); got > 4000 {

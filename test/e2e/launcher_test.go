@@ -30,7 +30,7 @@ func TestAnExternalLauncherHasItsJobsSlices(t *testing.T) {
 	// Launcher and step together hold no more than the job has.
 	script += `
 		srun --external-launcher vgpu-fill --upto 2000 --hold-until end > held 2>&1 &
-		until grep -q asked held; do sleep 0.1; done
+		until grep -qs asked held; do sleep 0.1; done
 		srun -n1 --overlap vgpu-fill; touch end; wait; rm end held`
 	out := batch(t, one, "-n2 --gres=vgpu:2,gpumem:8000", script)
 	wantEachSees(t, out, steps)

@@ -76,7 +76,7 @@ func TestScriptsOfAUserAreHeld(t *testing.T) {
 		{"task prolog", "srun --task-prolog=" + script + " --gres=vgpu:1 --vgpu-mem=3000 true"},
 		{"by variable", "SLURM_TASK_EPILOG=" + script + " srun --gres=vgpu:1 --vgpu-mem=3000 true"},
 		{"in a job", "salloc --gres=vgpu:1 --vgpu-mem=3000 srun --task-epilog=" + script + " true"},
-		{"what the epilog leaves", "srun -n2 --task-epilog=" + later + ` --gres=vgpu:1 --vgpu-mem=3000 bash -c '[ $SLURM_PROCID = 0 ] || until grep -q end ` + found + `; do sleep 0.1; done'`},
+		{"what the epilog leaves", "srun -n2 --task-epilog=" + later + ` --gres=vgpu:1 --vgpu-mem=3000 bash -c '[ $SLURM_PROCID = 0 ] || until grep -qs end ` + found + `; do sleep 0.1; done'`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_ = os.Remove(found)

@@ -173,7 +173,7 @@ func TestStepsOfAJobWithShards(t *testing.T) {
 		echo bare; env -u SLURM_SHARDS_ON_NODE srun -n1 --gres=gpumem:1000 true 2>&1 | grep -o 'vgpu: --gres=vgpu:1,gpumem:1000: the step has no shards'
 		echo parallel
 		for i in 1 2; do srun -n1 --exact --gres=shard:1500 sh -c '`+seen+`; until [ -e end ]; do sleep 0.1; done' > mib.$i & done
-		until [ "$(cat mib.? | wc -l)" = 2 ]; do sleep 0.1; done
+		until [ "$(cat mib.? 2>/dev/null | wc -l)" = 2 ]; do sleep 0.1; done
 		touch end; wait; cat mib.?; rm end mib.?`)
 	out = retried.ReplaceAllString(out, "")
 	wantLimit(t, out, 1200)

@@ -254,7 +254,7 @@ func TestProcessesOfAJobShareItsLimit(t *testing.T) {
 	begin(t)
 	out := batch(t, one, "-n1 --gres=vgpu:1 --vgpu-mem=8000", `
 		for i in 1 2 3 4 5 6 7 8; do vgpu-fill --step 16 --hold-until go > fill.$i 2>&1 & done
-		until [ "$(grep -l CUDA_ERROR_OUT_OF_MEMORY fill.? | wc -l)" = 8 ]; do sleep 0.1; done
+		until [ "$(grep -ls CUDA_ERROR_OUT_OF_MEMORY fill.? | wc -l)" = 8 ]; do sleep 0.1; done
 		echo "used $(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits)"
 		touch go; wait; rm go
 		cat fill.? | sed -n 's/.*after \([0-9]*\) MiB.*/took \1/p'; rm fill.?`)
@@ -282,7 +282,7 @@ func TestSteps(t *testing.T) {
 		srun -n1 --overlap --vgpu-mem=7000 true; echo "code $?"
 		echo both
 		srun -n1 --overlap vgpu-fill --upto 3000 --hold-until done1 > first &
-		until grep -q "after 3000 MiB" first; do sleep 0.1; done
+		until grep -qs "after 3000 MiB" first; do sleep 0.1; done
 		srun -n1 --overlap --vgpu-mem=4000 vgpu-fill
 		touch done1; wait; rm done1`)
 	smaller, rest, _ := strings.Cut(out, "larger\n")

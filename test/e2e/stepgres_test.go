@@ -74,7 +74,7 @@ func TestParallelStepsShareTheirJobByGRES(t *testing.T) {
 	begin(t)
 	out := batch(t, one, "-n4 --gres=vgpu:1,gpumem:4000", `
 		for i in 1 2; do srun -n1 --exact --gres=gpumem:1000 vgpu-fill --hold-until end > fill.$i 2>&1 & done
-		until [ "$(cat fill.? | grep -c OUT_OF_MEMORY)" = 2 ]; do sleep 0.1; done
+		until [ "$(cat fill.? 2>/dev/null | grep -c OUT_OF_MEMORY)" = 2 ]; do sleep 0.1; done
 		touch end; wait; cat fill.?; rm end fill.?`)
 	if strings.Count(out, "CUDA_ERROR_OUT_OF_MEMORY") != 2 {
 		t.Errorf("two steps of 1000 MiB at once:\n%s", out)
@@ -86,7 +86,7 @@ func TestParallelStepsShareTheirJobByGRES(t *testing.T) {
 	}
 	out = batch(t, one, "-n4 --gres=vgpu:2,gpumem:8000", `
 		for i in 1 2; do srun -n1 --exact --gres=vgpu:1,gpumem:1000 sh -c 'echo $CUDA_VISIBLE_DEVICES; until [ -e end ]; do sleep 0.1; done' > gpu.$i & done
-		until [ "$(cat gpu.? | wc -l)" = 2 ]; do sleep 0.1; done
+		until [ "$(cat gpu.? 2>/dev/null | wc -l)" = 2 ]; do sleep 0.1; done
 		touch end; wait; cat gpu.?; rm end gpu.?`)
 	if gpus := strings.Fields(out); len(gpus) != 2 || gpus[0] == gpus[1] || !strings.HasPrefix(gpus[0], "GPU-") {
 		t.Errorf("two steps of one slice each are on %v", gpus)

@@ -175,7 +175,7 @@ func TestStepsOfAJobWithWholeGPUs(t *testing.T) {
 		echo slice; srun -n1 --vgpu-mem=1000 true 2>&1 | grep -o 'vgpu: --vgpu-mem=1000: the job holds whole GPUs'
 		echo parallel
 		for i in 1 2; do srun -n1 --exact --gres=gpu:1 sh -c 'nvidia-smi --query-gpu=uuid --format=csv,noheader; until [ -e end ]; do sleep 0.1; done' > gpu.$i & done
-		until [ "$(cat gpu.? | wc -l)" = 2 ]; do sleep 0.1; done
+		until [ "$(cat gpu.? 2>/dev/null | wc -l)" = 2 ]; do sleep 0.1; done
 		touch end; wait; cat gpu.? | sort -u | grep -c ^GPU-; rm end gpu.?`)
 	if out = retried.ReplaceAllString(out, ""); out != `all
 0 cuda=0,1 gpus=0,1 on=2 lists=2 loaded=0

@@ -153,21 +153,25 @@ func (r *reader) ended(line string) {
 	}
 	if m[1] == "FAIL" {
 		r.told++
-		r.failures = append(r.failures, r.suite+": "+m[2]+last(r.said))
+		r.failures = append(r.failures, r.suite+": "+m[2]+some(r.said, 0, 8))
 	}
 	r.said = nil
 }
 
-// last is the end of what was said, a line each, indented.
-func last(lines []string) string {
+// some is the beginning and the end of what was said, so many lines of each, indented.
+func some(lines []string, first, last int) string {
+	if cut := len(lines) - first - last; cut > 1 {
+		lines = slices.Concat(lines[:first], lines[len(lines)-last:])
+		if first > 0 {
+			lines = slices.Insert(lines, first, fmt.Sprintf("[… %d lines]", cut))
+		}
+	}
 	var b strings.Builder
-	for _, line := range lines[max(0, len(lines)-linesOfAFailure):] {
+	for _, line := range lines {
 		b.WriteString("\n    " + strings.TrimSpace(line))
 	}
 	return b.String()
 }
-
-const linesOfAFailure = 8
 
 func (r *reader) line(line string) {
 	var e event
@@ -225,7 +229,8 @@ func (r *reader) event(e event) {
 		r.skips = append(r.skips, name+": "+reason(output))
 	case "fail":
 		r.failed++
-		r.failures = append(r.failures, name+last(output))
+		// What was wrong comes first, then what others said meanwhile.
+		r.failures = append(r.failures, name+some(output, 20, 12))
 		fmt.Fprint(r.out, strings.Join(output, ""))
 	}
 }

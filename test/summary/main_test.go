@@ -33,6 +33,9 @@ func TestSuitesAreCounted(t *testing.T) {
 		{"go", "cat <<'END'\n" + event("output", "A", `    a_test.go:1: no root\n`) + "\n" + event("skip", "A", "") + "\n" +
 			event("pass", "B", "") + "\n" + event("fail", "C", "") + "\n" + event("fail", "", "") + "\nEND\nexit 1",
 			tally{passed: 1, failed: 1, skipped: 1, failures: []string{"p.C"}, skips: []string{"p.A: a_test.go:1: no root"}}},
+		{"says much", "cat <<'END'\n" + event("output", "A", `1\n`) + strings.Repeat("\n"+event("output", "A", `2\n`), 40) + "\n" +
+			event("output", "A", `3\n`) + "\n" + event("fail", "A", "") + "\nEND\nexit 1",
+			tally{failed: 1, failures: []string{"p.A\n    1" + strings.Repeat("\n    2", 19) + "\n    [… 10 lines]" + strings.Repeat("\n    2", 11) + "\n    3"}}},
 		{"a package that does not build", "echo '" + `{"Action":"fail","Package":"p"}` + "'; exit 1",
 			tally{failed: 1, failures: []string{"p"}}},
 	} {

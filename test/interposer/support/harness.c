@@ -193,7 +193,7 @@ uint64_t step_busy_ns_when_seen(const struct step *step, uint64_t before_ns, uin
 {
 	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
 	for (uint64_t since = now_ns();
-	     now_ns() - since < at_most_wait_ns && step_busy_ns(step) - before_ns < at_least_ns;)
+	     now_ns() - since < at_most_wait_ns * PATIENCE && step_busy_ns(step) - before_ns < at_least_ns;)
 		sched_yield();
 	return step_busy_ns(step) - before_ns;
 }
@@ -257,17 +257,20 @@ static int status_of_case(void (*function)(void))
 
 void run_case(const char *name, void (*function)(void), unsigned tries)
 {
+	bool checks_failed, late;
 	int status;
 
 	for (this_try = 1;; this_try++) {
 		status = status_of_case(function);
-		if (this_try == tries || !WIFEXITED(status) || WEXITSTATUS(status) != CHECKS_FAILED)
+		checks_failed = WIFEXITED(status) && WEXITSTATUS(status) == CHECKS_FAILED;
+		if (this_try == tries || !checks_failed || !CLOCK_IS_JUDGED)
 			break;
 		printf("AGAIN %s\n", name);
 	}
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+	late = tries > 1 && checks_failed && !CLOCK_IS_JUDGED;
+	if (late || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
 		passed_cases++;
-		printf("PASS %s\n", name);
+		printf("PASS %s%s\n", name, late ? " (late)" : "");
 	} else {
 		failed_cases++;
 		printf("FAIL %s (%s %d)\n", name, WIFSIGNALED(status) ? "signal" : "status",

@@ -129,11 +129,19 @@ extern int failures; /* of this case */
 		}                                                                                        \
 	} while (0)
 
+/* Programs with a sanitizer are slow, and have what others leave of the processors: the same cases without
+ * one judge the clock, and what waits there waits that much longer. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { CLOCK_IS_JUDGED = 0, PATIENCE = 12 };
+#else
+enum { CLOCK_IS_JUDGED = 1, PATIENCE = 1 };
+#endif
+
 /* Runs the case in a process of its own and prints PASS or FAIL. */
 #define CASE(function) run_case(#function, function, 1)
 /* The same for a case that judges by the clock: where the machine was busy with something else it does
- * not hold, and is run again, as other jobs, up to three times in all. What hangs, crashes or races does
- * not get another try. */
+ * not hold, and is run again, as other jobs, up to three times in all; with a sanitizer it is run once and
+ * may come late. What hangs, crashes or races does not get another try. */
 #define CASE_OF_TIME(function) run_case(#function, function, 3)
 void run_case(const char *name, void (*function)(void), unsigned tries);
 int summary(void);
