@@ -144,7 +144,7 @@ func statusOf(cfg config.Config, gpu device.GPU, granted []state.Slice) gpuStatu
 func (l *looker) sliceOf(s state.Slice) sliceStatus {
 	status := sliceStatus{
 		Job: s.Job, Restart: s.Restart, UID: s.UID, User: userName(s.UID), Device: s.Device, Index: s.Index,
-		MemMiB: s.MemMiB, SMPercent: s.SMPercent, Since: s.Since, AgeSeconds: int64(l.now.Sub(s.Since) / time.Second),
+		MemMiB: s.MemMiB, SMPercent: s.SMPercent, Since: s.Since.Time(), AgeSeconds: int64(l.now.Sub(s.Since.Time()) / time.Second),
 	}
 	g, known := l.grantOf(s.Job)
 	if !known {
@@ -161,7 +161,7 @@ func (l *looker) sliceOf(s state.Slice) sliceStatus {
 			if i < len(used.sampled) {
 				sampled = used.sampled[i]
 			}
-			status.shareStatus = shareOf(slice.SMPercent, d, sampled, l.now.Sub(s.Since))
+			status.shareStatus = shareOf(slice.SMPercent, d, sampled, l.now.Sub(s.Since.Time()))
 			status.use, status.steps, status.place = &d, used.steps, i
 		}
 	}

@@ -189,7 +189,7 @@ func writeGrant(ts *testscript.TestScript, args []string) error {
 		return err
 	}
 	defer tx.End()
-	tx.Put(g.Job, []state.Slice{{Job: g.Job, UID: g.UID, Since: g.Since, Slice: g.Slices[0]}})
+	tx.Put(g.Job, []state.Slice{{Job: g.Job, UID: g.UID, Since: state.MillisOf(g.Since), Slice: g.Slices[0]}})
 	if err := tx.Commit(); err != nil {
 		return err
 	}

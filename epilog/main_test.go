@@ -92,7 +92,7 @@ func cmdGranted(ts *testscript.TestScript, _ bool, args []string) {
 	defer tx.End()
 	slice := device.Slice{Device: "GPU-a", MemMiB: 3000, SMPercent: 30}
 	since := time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Second)
-	tx.Put(job, []state.Slice{{Job: job, UID: 1000, Since: since, Slice: slice}})
+	tx.Put(job, []state.Slice{{Job: job, UID: 1000, Since: state.MillisOf(since), Slice: slice}})
 	ts.Check(tx.Commit())
 	ts.Check(os.MkdirAll(filepath.Join(s.Dir.Job(job), "steps", "0"), 0o755))
 	_, err = pages.Make(s.Dir.Pages(job))

@@ -296,7 +296,7 @@ func cmdAge(ts *testscript.TestScript, _ bool, args []string) {
 	defer tx.End()
 	old := tx.Drop(func(run state.Run) bool { return strconv.Itoa(int(run.Job)) == args[0] })
 	for i := range old {
-		old[i].Since = old[i].Since.AddDate(0, 0, -1)
+		old[i].Since = state.MillisOf(old[i].Since.Time().AddDate(0, 0, -1))
 	}
 	tx.Put(old[0].Job, old)
 	ts.Check(tx.Commit())

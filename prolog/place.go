@@ -189,7 +189,7 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 			return refusal, tx.Slices(), tx.Commit()
 		}
 		for _, s := range placed {
-			own = append(own, state.Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since, Turns: g.TurnsLayout,
+			own = append(own, state.Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: state.MillisOf(g.Since), Turns: g.TurnsLayout,
 				Elastic: g.Policy == request.PolicyElastic, Ends: want.Ends, Slice: s})
 		}
 		tx.Put(g.Job, own)
@@ -235,7 +235,7 @@ func (p *prolog) releaseOthers(ctx context.Context) error {
 // complete derives the rest of a grant from the slices as they stand in the state, so that a
 // second prolog makes the same grant.
 func complete(g grant.Grant, own []state.Slice, inventory device.Inventory) grant.Grant {
-	g.Since, g.Ends = own[0].Since, own[0].Ends
+	g.Since, g.Ends = own[0].Since.Time(), own[0].Ends
 	held := make(map[device.UUID]bool)
 	for _, s := range own {
 		held[s.Device] = true

@@ -11,10 +11,10 @@ import "math"
 type UUID string
 
 // NVMLIndex is a position in NVML's order (PCI bus order), as nvidia-smi prints it.
-type NVMLIndex int
+type NVMLIndex int32
 
 // Minor is the N of /dev/nvidiaN. It need not equal the NVML index.
-type Minor int
+type Minor int32
 
 // GPU is one physical GPU of this node.
 type GPU struct {

@@ -52,7 +52,7 @@ func (n *node) granted(job uint32, percent int, uuids ...device.UUID) {
 	for i, uuid := range uuids {
 		slice := device.Slice{Device: uuid, Index: device.NVMLIndex(i), MemMiB: 1000, SMPercent: percent}
 		g.Slices = append(g.Slices, slice)
-		n.held = append(n.held, state.Slice{Job: job, Since: n.now, Slice: slice})
+		n.held = append(n.held, state.Slice{Job: job, Since: state.MillisOf(n.now), Slice: slice})
 	}
 	err := errors.Join(os.MkdirAll(n.run.Job(job), 0o755), os.MkdirAll(n.run.Pages(job), 0o755), grant.Write(n.run.Grant(job), g),
 		ledger.Create(n.run.Ledger(job), job, len(uuids), uint32(os.Getuid()), uint32(os.Getgid())))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
@@ -20,7 +21,7 @@ import (
 // slices of that GPU do not take turns, and their limits hold all the same.
 func (tx *Tx) postBoards() {
 	dir := tx.store.Dir
-	boards, holders := boardsOf(tx.slices), jobsOf(tx.slices)
+	boards, holders := boardsOf(tx.slices), sync.OnceValue(func() []uint32 { return jobsOf(tx.slices) })
 	entries, err := os.ReadDir(dir.Turns())
 	if err != nil {
 		tx.store.Log.Error("the boards of the GPUs are not known", "reason", err)
@@ -35,7 +36,7 @@ func (tx *Tx) postBoards() {
 		}
 		// Neither the pages of a job that holds nothing nor what a killed writer left: we have the lock.
 		job, err := strconv.ParseUint(name, 10, 32)
-		if _, holds := slices.BinarySearch(holders, uint32(job)); err != nil || !holds {
+		if _, holds := slices.BinarySearch(holders(), uint32(job)); err != nil || !holds {
 			tx.removeTurn(name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // versionOfObjects had a slice as an object, and a checksum of all the rest.
@@ -37,14 +38,20 @@ func decodeOther(data []byte) (image, error) {
 	if f.Version != versionOfObjects {
 		return image{}, fmt.Errorf("%w: version %d", ErrCorrupt, f.Version)
 	}
-	i := image{State: State{BootID: f.BootID}}
-	if err := json.Unmarshal(f.Slices, &i.Slices); err != nil {
+	var objects []struct {
+		Slice
+		Since time.Time `json:"since"`
+	}
+	if err := json.Unmarshal(f.Slices, &objects); err != nil {
 		return image{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	for n := range i.Slices {
-		if !i.Slices[n].holds() {
-			return image{}, fmt.Errorf("%w: slices[%d] is none: %+v", ErrCorrupt, n, i.Slices[n])
+	i := image{State: State{BootID: f.BootID}}
+	for n, object := range objects {
+		if !object.holds() {
+			return image{}, fmt.Errorf("%w: slices[%d] is none: %+v", ErrCorrupt, n, object)
 		}
+		object.Slice.Since = MillisOf(object.Since)
+		i.Slices = append(i.Slices, object.Slice)
 	}
 	i.rows = make([]span, len(i.Slices))
 	return i, nil

@@ -31,7 +31,7 @@ func (s Slice) Run() Run { return Run{s.Job, s.Restart} }
 func Doubtful(slices []Slice, live map[uint32]bool, now time.Time) (runs []Run) {
 	seen := make(map[Run]bool)
 	for _, s := range slices {
-		if !live[s.Job] && now.Sub(s.Since) >= graceTime && !seen[s.Run()] {
+		if !live[s.Job] && now.Sub(s.Since.Time()) >= graceTime && !seen[s.Run()] {
 			seen[s.Run()] = true
 			runs = append(runs, s.Run())
 		}

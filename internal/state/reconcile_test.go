@@ -14,13 +14,13 @@ import (
 )
 
 func TestDoubtful(t *testing.T) {
-	now := sliceOf(1).Since.Add(2 * time.Minute)
+	now := sliceOf(1).Since.Time().Add(2 * time.Minute)
 	young := sliceOf(3)
-	young.Since = now.Add(-graceTime + time.Second)
+	young.Since = MillisOf(now.Add(-graceTime + time.Second))
 	second := sliceOf(2)
 	second.Device = "GPU-other"
 	clock := sliceOf(4)
-	clock.Since = now.Add(time.Hour) // a clock that was set back
+	clock.Since = MillisOf(now.Add(time.Hour)) // a clock that was set back
 	got := Doubtful([]Slice{sliceOf(1), sliceOf(2), second, young, clock}, map[uint32]bool{1: true}, now)
 	if diff := cmp.Diff([]Run{{Job: 2}}, got); diff != "" {
 		t.Error(diff)

@@ -10,7 +10,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
@@ -83,12 +82,9 @@ func (p *places[K]) of(key K, hint uint) int {
 
 // appendRow writes a slice as a row, and enters its GPU if need be: rows that were read stay right as long as gpus only grow.
 func appendRow(text []byte, s *Slice, gpus *places[gpu]) []byte {
-	r := row{columnJob: int64(s.Job), columnUID: int64(s.UID), columnMemMiB: s.MemMiB, columnTurns: int64(s.Turns),
+	r := row{columnJob: int64(s.Job), columnUID: int64(s.UID), columnMemMiB: s.MemMiB, columnSince: int64(s.Since), columnTurns: int64(s.Turns),
 		columnSMPercent: int64(s.SMPercent), columnEnds: s.Ends, columnRestart: int64(s.Restart), columnMostMiB: s.MostMiB}
 	r[columnGPU] = int64(gpus.of(gpu{Device: s.Device, Index: s.Index, Minor: s.Minor}, uint(s.Index)))
-	if !s.Since.IsZero() {
-		r[columnSince] = s.Since.UnixMilli()
-	}
 	if s.Elastic {
 		r[columnElastic] = 1
 	}
@@ -195,16 +191,9 @@ func (r *row) into(s *Slice, gpus []gpu) bool {
 	}
 	on := &gpus[r[columnGPU]]
 	s.Job, s.Restart, s.UID = uint32(r[columnJob]), int(r[columnRestart]), uint32(r[columnUID])
-	s.Since, s.Ends = r.since(), r[columnEnds]
+	s.Since, s.Ends = Millis(r[columnSince]), r[columnEnds]
 	s.Turns, s.Elastic = uint32(r[columnTurns]), r[columnElastic] == 1
 	s.Device, s.Index, s.Minor = on.Device, on.Index, on.Minor
 	s.MemMiB, s.SMPercent, s.MostMiB = r[columnMemMiB], int(r[columnSMPercent]), r[columnMostMiB]
 	return s.holds()
-}
-
-func (r *row) since() time.Time {
-	if r[columnSince] == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(r[columnSince]).UTC()
 }

@@ -28,16 +28,35 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
-// Slice is a slice that a job holds on this node.
+// Slice is a slice that a job holds on this node. Every change of the state makes one of each row: it is kept small.
 type Slice struct {
-	Job     uint32    `json:"job"`
-	Restart int       `json:"restart"` // which run of the job, counted from 0
-	UID     uint32    `json:"uid"`
-	Since   time.Time `json:"since"`
-	Turns   uint32    `json:"turns_layout,omitempty"` // layout of the job's claims; 0: of a release that did not say
-	Elastic bool      `json:"elastic,omitempty"`      // --vgpu-policy=elastic
-	Ends    int64     `json:"-"`                      // when the job's time limit was over as the slice was granted, in seconds since 1970; 0: not known
+	Job     uint32 `json:"job"`
+	UID     uint32 `json:"uid"`
+	Turns   uint32 `json:"turns_layout,omitempty"` // layout of the job's claims; 0: of a release that did not say
+	Elastic bool   `json:"elastic,omitempty"`      // --vgpu-policy=elastic
+	Restart int    `json:"restart"`                // which run of the job, counted from 0
+	Since   Millis `json:"-"`                      // when it was granted
+	Ends    int64  `json:"-"`                      // when the job's time limit was over as the slice was granted, in seconds since 1970; 0: not known
 	device.Slice
+}
+
+// Millis is a time in milliseconds since 1970; 0: not known.
+type Millis int64
+
+// MillisOf is a time to the millisecond.
+func MillisOf(t time.Time) Millis {
+	if t.IsZero() {
+		return 0
+	}
+	return Millis(t.UnixMilli())
+}
+
+// Time is zero where it is not known.
+func (m Millis) Time() time.Time {
+	if m == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(m)).UTC()
 }
 
 // State is what the state file says.
@@ -230,7 +249,7 @@ func (tx *Tx) rebuild() error {
 // OfGrant are the slices that a grant says its job holds.
 func OfGrant(g grant.Grant) (held []Slice) {
 	for _, slice := range g.Slices {
-		held = append(held, Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: g.Since, Turns: g.TurnsLayout,
+		held = append(held, Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: MillisOf(g.Since), Turns: g.TurnsLayout,
 			Elastic: g.Policy == request.PolicyElastic, Ends: g.Ends, Slice: slice})
 	}
 	return held

@@ -34,7 +34,7 @@ func newStore(t testing.TB) Store {
 }
 
 func sliceOf(job uint32) Slice {
-	return Slice{Job: job, UID: 1000, Since: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC),
+	return Slice{Job: job, UID: 1000, Since: MillisOf(time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)),
 		Slice: device.Slice{Device: device.UUID(fmt.Sprintf("GPU-%d", job%8)), MemMiB: 3000, SMPercent: 30}}
 }
 
@@ -61,7 +61,7 @@ func writeGrant(t testing.TB, store Store, job uint32, change func(*grant.Grant)
 		t.Fatal(err)
 	}
 	s := sliceOf(job)
-	g := grant.Grant{Job: job, BootID: testBoot, UID: s.UID, Since: s.Since, Slices: []device.Slice{s.Slice}}
+	g := grant.Grant{Job: job, BootID: testBoot, UID: s.UID, Since: s.Since.Time(), Slices: []device.Slice{s.Slice}}
 	if change != nil {
 		change(&g)
 	}

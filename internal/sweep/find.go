@@ -60,7 +60,7 @@ func look(dir rundir.Dir, held []state.Slice, live map[uint32]bool, before time.
 	}
 	for _, s := range held {
 		if !live[s.Job] {
-			add(s.Run(), s.Since).slices++
+			add(s.Run(), s.Since.Time()).slices++
 		}
 	}
 	entries, err := os.ReadDir(dir.Jobs())

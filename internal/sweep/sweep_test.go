@@ -104,7 +104,7 @@ func (n node) holds(job uint32, restart int, since time.Time) {
 	tx, err := n.Store.Begin(context.Background())
 	n.check(err)
 	defer tx.End()
-	tx.Put(job, []state.Slice{{Job: job, Restart: restart, Since: since, Slice: device.Slice{Device: "GPU-a", MemMiB: 10}}})
+	tx.Put(job, []state.Slice{{Job: job, Restart: restart, Since: state.MillisOf(since), Slice: device.Slice{Device: "GPU-a", MemMiB: 10}}})
 	n.check(tx.Commit())
 }
 

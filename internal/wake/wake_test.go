@@ -68,7 +68,7 @@ func node(t *testing.T, c *controller, taken ...int64) Waker {
 	for i, mib := range taken {
 		uuid := device.UUID(fmt.Sprintf("GPU-%08d", i))
 		inv.GPUs = append(inv.GPUs, device.GPU{UUID: uuid, Index: device.NVMLIndex(i), Minor: device.Minor(i), Type: "h200", MemMiB: 100})
-		tx.Put(uint32(100+i), []state.Slice{{Job: uint32(100 + i), Since: time.Now(), Slice: device.Slice{Device: uuid, MemMiB: mib}}})
+		tx.Put(uint32(100+i), []state.Slice{{Job: uint32(100 + i), Since: state.MillisOf(time.Now()), Slice: device.Slice{Device: uuid, MemMiB: mib}}})
 	}
 	if err := errors.Join(tx.Commit(), inventory.Write(cfg.Run().Inventory(), inv)); err != nil {
 		t.Fatal(err)

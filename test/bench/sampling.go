@@ -108,7 +108,7 @@ func (b *bench) holdSlices(ctx context.Context, path string, percent func(i int)
 		user := b.cluster.Users[0]
 		g := grant.Grant{Version: grant.Version, Job: job, BootID: inv.BootID, UID: uint32(user.UID), GID: uint32(user.GID), Node: b.cluster.Nodes[0],
 			Since: since, Slices: []device.Slice{slice}, NodeGPUsMiB: []int64{gpu.MemMiB}}
-		tx.Put(job, []state.Slice{{Job: job, UID: g.UID, Since: since, Slice: slice}})
+		tx.Put(job, []state.Slice{{Job: job, UID: g.UID, Since: state.MillisOf(since), Slice: slice}})
 		mine := bytes.Replace(history, []byte(`"job":1,`), fmt.Appendf(nil, `"job":%d,`, job), 1)
 		err := errors.Join(os.MkdirAll(dir.Job(job), 0o755), os.MkdirAll(dir.Pages(job), 0o755), grant.Write(dir.Grant(job), g),
 			ledger.Create(dir.Ledger(job), job, 1, g.UID, g.GID), os.WriteFile(dir.Timeline(job), mine, 0o640))

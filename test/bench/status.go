@@ -99,7 +99,7 @@ func (b *bench) fullNode(ctx context.Context, dir rundir.Dir) error {
 		if err := grant.Write(dir.Grant(g.Job), g); err != nil {
 			return err
 		}
-		tx.Put(g.Job, []state.Slice{{Job: g.Job, UID: g.UID, Since: g.Since, Slice: slice}})
+		tx.Put(g.Job, []state.Slice{{Job: g.Job, UID: g.UID, Since: state.MillisOf(g.Since), Slice: slice}})
 	}
 	return tx.Commit()
 }

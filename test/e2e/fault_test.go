@@ -160,7 +160,7 @@ func aMinuteAgo(t *testing.T, job string, files []string) {
 	defer tx.End()
 	tx.Change(func(s *nodestate.Slice) {
 		if fmt.Sprint(s.Job) == job {
-			s.Since = then
+			s.Since = nodestate.MillisOf(then)
 		}
 	})
 	if err := tx.Commit(); err != nil {
