@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 )
 
 // Settings of systemd.exec(5) and systemd.resource-control(5) that would take away what a service is for.
@@ -59,5 +62,22 @@ func TestServicesAreBoundAndCanDoTheirWork(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestTheReporterComesForBothFolders: systemd takes a folder with hidden files alone for empty, and one condition without a bar
+// for one that must hold.
+func TestTheReporterComesForBothFolders(t *testing.T) {
+	text, err := os.ReadFile("systemd/slurm-vgpu-records.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spool := config.Default().Spool()
+	var want []string
+	for _, folder := range []string{spool.Usage(), spool.Again()} {
+		want = append(want, "ConditionDirectoryNotEmpty=|"+folder)
+	}
+	if got := regexp.MustCompile(`(?m)^Condition.*$`).FindAllString(string(text), -1); !slices.Equal(got, want) {
+		t.Errorf("want %q, got %q", want, got)
 	}
 }

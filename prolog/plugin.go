@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
 )
@@ -16,10 +17,22 @@ import (
 // errUnheld is wrapped where steps would run without the plugin.
 var errUnheld = errors.New("steps run without the plugin")
 
+// whileWritten is how long somebody may take who writes plugstack.conf where it stands.
+const whileWritten = time.Second
+
 // pluginNamed is an error where Slurm reads a plugstack.conf here that does not name the plugin, as on a configless node that was sent
 // an include without what it includes. Steps would find whole GPUs, and nobody would tell them of a refusal, so that the node is
 // broken for jobs with GPUs. What cannot be read says nothing.
 func (p *prolog) pluginNamed() error {
+	err := p.lookForPlugin()
+	if err != nil {
+		time.Sleep(whileWritten)
+		err = p.lookForPlugin()
+	}
+	return err
+}
+
+func (p *prolog) lookForPlugin() error {
 	slurmConf := os.Getenv("SLURM_CONF") // slurmd's own
 	if slurmConf == "" {
 		return nil

@@ -158,6 +158,10 @@ static int step_post_opt(spank_t sp)
 	if (step.step == SLURM_EXTERN_CONT || is_no_concern_of_ours())
 		return 0;
 
+	/* Before the controller is asked, which may take seconds: an upgrade may take this release's away. */
+	const struct vgpu_launch *go = vgpu_launch(why);
+	if (!go)
+		return refuse_while("prepare the step: ", why);
 	step.uid = uid;
 	step.gid = gid;
 	step.wait_ms = PROLOG_WAIT_MS;
@@ -173,10 +177,6 @@ static int step_post_opt(spank_t sp)
 	step.ld_preload_cut = !job_value(sp, "LD_PRELOAD", step.ld_preload);
 	step.binds_cut = !job_value(sp, "APPTAINER_BIND", step.apptainer_bind) ||
 			 !job_value(sp, "SINGULARITY_BIND", step.singularity_bind);
-
-	const struct vgpu_launch *go = vgpu_launch(why);
-	if (!go)
-		return refuse_while("prepare the step: ", why);
 	go->plan(&step, &plan);
 
 	for (uint32_t i = 0; plan.verdict == VGPU_RUN && i < plan.env_count; i++)

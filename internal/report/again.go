@@ -16,19 +16,20 @@ const (
 	// againAtOnce bounds what one reporter takes up.
 	againAtOnce = 50
 	// knownAtMost is after how many jobs that slurmctld knows it is not asked for later ones: it forgets them in the order in which
-	// they ended, but for arrays of which something still runs.
+	// they ended, but for arrays of which something still runs. These go to the end, so that they are not in the way of others.
 	knownAtMost = 3
 )
 
 // again takes up records that were written, and that slurmctld may have overwritten since, when it does not know the job any
-// longer, or keeps all jobs for longer than a record is worth trying. Their part stands, or is written once more.
-func (r *Reporter) again(ctx context.Context) error {
+// longer, or keeps all jobs for longer than a record is worth trying. Their part stands, or is written once more. It says whether there
+// may be more of them.
+func (r *Reporter) again(ctx context.Context) (more bool, err error) {
 	if r.Known == nil {
-		return nil
+		return false, nil
 	}
 	records, err := usage.ListAgain(r.Spool, time.Now().Add(-r.Again), againAtOnce)
 	if err != nil {
-		return err
+		return false, err
 	}
 	stillKnown := 0
 	for _, rec := range records {
@@ -36,18 +37,21 @@ func (r *Reporter) again(ctx context.Context) error {
 			known, err := r.Known(ctx, rec.Job)
 			if err != nil { // the next reporter asks again
 				r.Log.Info("it is not known whether slurmctld may write a job's text again", "job", rec.Job, "reason", err)
-				return nil
+				return false, nil
 			}
 			if known {
+				if err := usage.Later(r.Spool, rec); err != nil {
+					return false, err
+				}
 				if stillKnown++; stillKnown == knownAtMost {
-					return nil
+					return false, nil
 				}
 				continue
 			}
 		}
 		if err := usage.Return(r.Spool, rec); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return len(records) == againAtOnce, nil
 }

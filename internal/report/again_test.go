@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -58,30 +59,94 @@ func TestAReportIsWrittenAgainOverWhatSlurmctldWrote(t *testing.T) {
 	}
 }
 
-// Of many jobs that slurmctld knows it is asked for a few, and those that it never forgets are given up.
-func TestJobsThatSlurmctldKeeps(t *testing.T) {
-	db := &database{rows: map[uint32]Row{}}
-	r := reporter(t, db)
-	asked := 0
-	r.Known = func(context.Context, uint32) (bool, error) { asked++; return true, nil }
-	const jobs = 20
-	for job := range uint32(jobs) {
+// wantLeft checks how many reports are to be looked at again.
+func wantLeft(t *testing.T, r *Reporter, want int) {
+	t.Helper()
+	if left, err := os.ReadDir(r.Spool.Again()); err != nil || len(left) != want {
+		t.Errorf("%d reports are to be looked at again, want %d: %v", len(left), want, err)
+	}
+}
+
+// reportsOf are written, once, and may be written over.
+func reportsOf(t *testing.T, r *Reporter, db *database, jobs uint32) {
+	t.Helper()
+	for job := range jobs {
 		rec := sample(job + 1)
 		rec.Again, db.rows[job+1] = true, ended(job+1)
 		mustWrite(t, r.Spool, rec)
 	}
 	flush(t, r)
-	if flush(t, r); asked != knownAtMost {
-		t.Errorf("it is asked %d times", asked)
+	wantLeft(t, r, int(jobs))
+	for job := range jobs {
+		db.rows[job+1] = ended(job + 1)
 	}
-	if left, err := os.ReadDir(r.Spool.Again()); err != nil || len(left) != jobs {
-		t.Errorf("%d of %d wait, %v", len(left), jobs, err)
+}
+
+// Of many jobs that slurmctld knows it is asked for a few, those are not in the way of others, and those that it never forgets
+// are given up.
+func TestJobsThatSlurmctldKeeps(t *testing.T) {
+	db := &database{rows: map[uint32]Row{}}
+	r := reporter(t, db)
+	r.Again = time.Hour
+	reportsOf(t, r, db, 20)
+	r.Again = 0
+	r.Retry = time.Second // not twice in a flush
+	asked := make(map[uint32]int)
+	knows := func(job uint32) bool { return job <= 4 }
+	r.Known = func(_ context.Context, job uint32) (bool, error) { asked[job]++; return knows(job), nil }
+	for i := range uint32(4) {
+		then := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(filepath.Join(r.Spool.Again(), sample(i+1).FileName()), then, then); err != nil {
+			t.Fatal(err)
+		}
 	}
+	if flush(t, r); len(asked) != knownAtMost {
+		t.Errorf("it is asked for %v", asked)
+	}
+	wantLeft(t, r, 20)
+	flush(t, r) // the fourth, and all others
+	wantLeft(t, r, 4)
+	for job, row := range db.rows {
+		if wrote := row.AdminComment != ""; wrote == knows(job) {
+			t.Errorf("job %d has %q", job, row.AdminComment)
+		}
+	}
+	clear(asked)
 	r.RetryFor = 0
-	if flush(t, r); asked != knownAtMost {
-		t.Errorf("it is asked %d times", asked)
+	if flush(t, r); len(asked) != 0 {
+		t.Errorf("it is asked for %v", asked)
 	}
-	if left, err := os.ReadDir(r.Spool.Again()); err != nil || len(left) > 0 {
-		t.Errorf("%d wait, %v", len(left), err)
+	wantLeft(t, r, 0)
+}
+
+// More than are taken up at once follow in the same flush.
+func TestManyReportsThatWereWrittenOver(t *testing.T) {
+	db := &database{rows: map[uint32]Row{}}
+	r := reporter(t, db)
+	const jobs = 2*againAtOnce + 10
+	reportsOf(t, r, db, jobs)
+	r.Retry = time.Second
+	r.Known = func(context.Context, uint32) (bool, error) { return false, nil }
+	flush(t, r)
+	wantLeft(t, r, 0)
+	for job, row := range db.rows {
+		if row.AdminComment == "" {
+			t.Errorf("job %d has no report", job)
+		}
+	}
+}
+
+// A report that comes back late is tried as long as a new one.
+func TestAnOldReportThatWasWrittenOver(t *testing.T) {
+	db := &database{rows: map[uint32]Row{}}
+	r := reporter(t, db)
+	reportsOf(t, r, db, 1)
+	r.RetryFor = time.Minute // it ended long before
+	r.Known = func(context.Context, uint32) (bool, error) { return false, nil }
+	db.faults = []error{ErrDatabase, ErrDatabase, ErrDatabase}
+	flush(t, r)
+	wantLeft(t, r, 0)
+	if len(db.faults) != 0 || db.rows[1].AdminComment == "" || outcome(t, r, 1) != OutcomeWritten {
+		t.Errorf("%q, %s", db.rows[1].AdminComment, outcome(t, r, 1))
 	}
 }

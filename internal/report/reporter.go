@@ -33,7 +33,7 @@ type Reporter struct {
 	Field      string        // where usage goes: accounting_field of config.yaml
 	RetryFor   time.Duration // a record older than this is given up
 	Log        hclog.Logger
-	// Retry is the pause after a first unsuccessful try; it doubles up to 64 times of it.
+	// Retry is the pause after a first unsuccessful try; it doubles up to longestPause times of it.
 	Retry time.Duration
 	// Settle is how long a job on several nodes is given to be overwritten by another node's reporter
 	// before its part is looked for again.
@@ -54,6 +54,9 @@ const (
 	DefaultSettle = 2 * time.Second
 	DefaultSpread = 2 * time.Second
 )
+
+// longestPause is how often Retry a pause is at most, and the time between two looks at what slurmctld may have written over.
+const longestPause = 64
 
 // atOnce is how many records are read and written together.
 const atOnce = 100
@@ -91,11 +94,17 @@ func (r *Reporter) work(ctx context.Context) error {
 	if r.Spread > 0 && !sleepFor(ctx, rand.N(r.Spread)) {
 		return nil
 	}
-	if err := r.again(ctx); err != nil {
-		return err
-	}
 	later := make(map[string]*waiting)
+	var more bool
+	var looked time.Time
 	for {
+		if more || time.Since(looked) >= longestPause*r.Retry {
+			var err error
+			if more, err = r.again(ctx); err != nil {
+				return err
+			}
+			looked = time.Now()
+		}
 		records, bad, err := usage.List(r.Spool)
 		if err != nil {
 			return err
@@ -105,7 +114,7 @@ func (r *Reporter) work(ctx context.Context) error {
 				return err
 			}
 		}
-		if len(records) == 0 {
+		if len(records) == 0 && !more {
 			return nil
 		}
 		if err := r.round(ctx, records, later); err != nil {
@@ -167,7 +176,11 @@ func (r *Reporter) conclude(rec usage.Record, res result, later map[string]*wait
 		delete(later, name)
 		return r.finish(rec, res.outcome)
 	}
-	if time.Since(rec.End) > r.RetryFor && !errors.Is(res.err, errSettling) {
+	begun := rec.End
+	if rec.PutBack.After(begun) {
+		begun = rec.PutBack
+	}
+	if time.Since(begun) > r.RetryFor && !errors.Is(res.err, errSettling) {
 		r.Log.Error("usage record given up", "job", rec.Job, "restart", rec.Restart, "reason", res.err)
 		delete(later, name)
 		return r.finish(rec, "given up: "+res.err.Error())
@@ -177,7 +190,7 @@ func (r *Reporter) conclude(rec usage.Record, res result, later map[string]*wait
 		wait = &waiting{pause: r.Retry}
 		later[name] = wait
 	} else if !errors.Is(res.err, errSettling) {
-		wait.pause = min(2*wait.pause, 64*r.Retry)
+		wait.pause = min(2*wait.pause, longestPause*r.Retry)
 	}
 	pause := wait.pause
 	if errors.Is(res.err, errSettling) {

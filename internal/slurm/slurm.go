@@ -94,13 +94,16 @@ func (c Client) askJob(ctx context.Context, id uint32) (Job, error) {
 	return parseJob(text, id)
 }
 
-// Knows says whether the controller knows the job still.
+// Knows says whether the controller knows the job still. Of an array it shows each task; more than can be read is known as well.
 func (c Client) Knows(ctx context.Context, id uint32) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
 	_, err := c.show(ctx, strconv.FormatUint(uint64(id), 10))
-	if errors.Is(err, ErrUnknownJob) {
+	switch {
+	case errors.Is(err, ErrUnknownJob):
 		return false, nil
+	case errors.Is(err, ErrTooMuch):
+		return true, nil
 	}
 	return err == nil, err
 }

@@ -254,13 +254,21 @@ func (j *Job) readPlace(head, tail string) {
 	if tasks, err := only(head, "NumTasks"); err == nil && (tasksPerTRES().MatchString(head) || tasksPerTRES().MatchString(tail)) {
 		j.numTasks, _ = strconv.Atoi(tasks)
 	}
+	j.readComment(head, tail)
+}
+
+// readComment reads whose AdminComment it is. Where a text of the job's owner imitates one, it is somebody else's: he could have the
+// site's taken away.
+func (j *Job) readComment(head, tail string) {
+	const is = " AdminComment="
 	for _, text := range []string{head, tail} {
-		_, after, there := strings.Cut(text, " AdminComment=")
+		_, after, there := strings.Cut(text, is)
 		j.HasText = j.HasText || there || strings.Contains(text, " Extra=")
 		if there {
 			j.commented = !strings.HasPrefix(after, WaitsPrefix) && !strings.HasPrefix(after, " ")
 		}
 	}
+	j.commented = j.commented || strings.Count(head, is)+strings.Count(tail, is) > 1
 }
 
 // tasksPerTRES is what scontrol shows of a job with --ntasks-per-gpu.

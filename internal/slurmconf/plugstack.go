@@ -4,7 +4,10 @@
 package slurmconf
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,15 +42,19 @@ func plugstack(path string, depth int) (lines []PluginLine, err error) {
 			continue
 		}
 		place := fmt.Sprintf("%s:%d", path, i+1)
-		if !strings.EqualFold(words[0], "include") {
-			lines = append(lines, PluginLine{Place: place, Required: strings.EqualFold(words[0], "required"), Path: words[1], Args: words[2:]})
+		switch words[0] { // Slurm compares so, and ignores the other lines (plugstack.c, _plugin_stack_line_type)
+		case "required", "optional":
+			lines = append(lines, PluginLine{Place: place, Required: words[0] == "required", Path: words[1], Args: words[2:]})
+			continue
+		case "include":
+		default:
 			continue
 		}
 		pattern := words[1]
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(filepath.Dir(path), pattern)
 		}
-		names, err := filepath.Glob(pattern)
+		names, err := matching(pattern)
 		if err != nil {
 			return nil, fmt.Errorf("%s: include %s: %w", place, pattern, err)
 		}
@@ -60,6 +67,37 @@ func plugstack(path string, depth int) (lines []PluginLine, err error) {
 		}
 	}
 	return lines, nil
+}
+
+// matching are the files that glob(3) finds. Unlike filepath.Glob it does not take a file or a folder that cannot be looked at for one
+// that is not there.
+func matching(pattern string) ([]string, error) {
+	const wild = "*?["
+	folder, name := filepath.Split(pattern)
+	looked := pattern
+	if strings.ContainsAny(name, wild) {
+		looked = folder
+	}
+	if !strings.ContainsAny(looked, wild) {
+		if err := canBeLookedAt(looked, looked == folder); err != nil {
+			return nil, err
+		}
+	}
+	names, err := filepath.Glob(strings.ReplaceAll(pattern, "[!", "[^"))
+	return slices.DeleteFunc(names, func(found string) bool {
+		return strings.HasPrefix(filepath.Base(found), ".") && !strings.HasPrefix(name, ".")
+	}), err
+}
+
+func canBeLookedAt(path string, folder bool) error {
+	_, err := os.Lstat(path)
+	if err == nil && folder {
+		_, err = os.ReadDir(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // PluginIndex is where the first line of a plugin's file is; -1: there is none.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // PutAgain notes that a record is to be reported once more, when slurmctld does not know its job any longer.
@@ -25,7 +26,7 @@ func PutAgain(spool rundir.Spool, rec Record) error {
 }
 
 // ListAgain returns so many of these records that were noted before that time, the oldest first. No others are read: a user can have many
-// such jobs, and each reporter comes by. What is none goes.
+// such jobs, and each reporter comes by. What is none goes; what cannot be read now is left for later.
 func ListAgain(spool rundir.Spool, before time.Time, most int) (records []Record, err error) {
 	entries, err := os.ReadDir(spool.Again())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -47,19 +48,35 @@ func ListAgain(spool rundir.Spool, before time.Time, most int) (records []Record
 	slices.SortFunc(due, func(a, b noted) int { return a.when.Compare(b.when) })
 	for _, file := range due[:min(len(due), most)] {
 		path := filepath.Join(spool.Again(), file.name)
-		if rec, err := readRecord(path); err == nil {
+		rec, err := readRecord(path)
+		switch {
+		case err == nil:
 			records = append(records, rec)
-		} else if err := os.RemoveAll(path); err != nil {
-			return nil, fmt.Errorf("list usage records: %w", err)
+		case file.name[0] == '.' || errors.Is(err, ErrRecord) || errors.Is(err, trusted.ErrUntrusted):
+			if err := os.RemoveAll(path); err != nil {
+				return nil, fmt.Errorf("list usage records: %w", err)
+			}
 		}
 	}
 	return records, nil
 }
 
-// Return puts such a record into the spool.
+// Later puts such a record behind the others.
+func Later(spool rundir.Spool, rec Record) error {
+	now := time.Now()
+	if err := os.Chtimes(filepath.Join(spool.Again(), rec.FileName()), now, now); err != nil {
+		return fmt.Errorf("leave usage record: %w", err)
+	}
+	return nil
+}
+
+// Return puts such a record into the spool. Who is killed between the two has it reported twice, which changes nothing.
 func Return(spool rundir.Spool, rec Record) error {
-	name := rec.FileName()
-	if err := os.Rename(filepath.Join(spool.Again(), name), filepath.Join(spool.Usage(), name)); err != nil {
+	rec.PutBack = time.Now().UTC().Truncate(time.Second)
+	if err := writeRecord(filepath.Join(spool.Usage(), rec.FileName()), rec); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(spool.Again(), rec.FileName())); err != nil {
 		return fmt.Errorf("report usage record once more: %w", err)
 	}
 	return nil
