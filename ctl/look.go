@@ -200,7 +200,7 @@ func (l *looker) usedBy(g grant.Grant) usedOf {
 func waitingOf(cfg config.Config, now time.Time) (all []waitingStatus, err error) {
 	jobs, err := waiting.Read(cfg.Spool())
 	all = make([]waitingStatus, 0, len(jobs))
-	for _, j := range jobs {
+	for _, j := range jobs.Waiting() {
 		all = append(all, waitingStatus{Job: j.Job, UID: j.UID, User: userName(j.UID), Since: j.Since, AgeSeconds: int64(now.Sub(j.Since).Seconds()),
 			Reason: j.Reason, Told: j.Told})
 	}

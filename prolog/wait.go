@@ -112,7 +112,7 @@ func (p *prolog) noRoom(ctx context.Context, g grant.Grant, want place.Want, inv
 		return p.refuse(ctx, g, refusal.Reason, nil)
 	}
 	p.wait = &wait{node: p.node, elsewhere: elsewhere, never: never, job: waiting.Job{Job: g.Job, Name: name, Restart: g.Restart, UID: g.UID,
-		Want: want, Limit: told.Limit, Since: g.Since, Last: g.Since, Reason: refusal.Reason, Excluded: told.Excluded}}
+		Want: want, Limit: told.Limit, Since: g.Since, Last: g.Since, Reason: refusal.Reason, Excluded: told.Excluded, Barred: elsewhere}}
 	if refusal.Kind == place.Fragmented && !elsewhere {
 		p.wait.victims = p.victims(ctx, want, inventory)
 	}

@@ -106,6 +106,11 @@ type Standing struct {
 // Waits says that the job is in the queue. One that was put back a moment ago is still COMPLETING.
 func (s Standing) Waits() bool { return s.State == "PENDING" }
 
+// Runs says that the job has its nodes.
+func (s Standing) Runs() bool {
+	return slices.Contains([]string{"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}, s.State)
+}
+
 // Held says that somebody holds it there, or that it waits for another job.
 func (s Standing) Held() bool {
 	return s.Waits() && (strings.HasPrefix(s.Reason, "JobHeld") || strings.Contains(s.Reason, "held") || strings.HasPrefix(s.Reason, "Dependency"))
@@ -130,9 +135,9 @@ func (c Client) Standings(ctx context.Context, ids []uint32) (map[uint32]Standin
 	return found, nil
 }
 
-// askedAlone is how many jobs are asked for one by one. slurmctld looks up a single job; of several squeue is sent all jobs that there
+// AskedAlone is how many jobs are asked for one by one. slurmctld looks up a single job; of several squeue is sent all jobs that there
 // are, and picks.
-const askedAlone = 8
+const AskedAlone = 8
 
 // squeue asks about those of the jobs that are in these states. Cells are what the format, parted by bars, prints of each.
 func (c Client) squeue(ctx context.Context, ids []uint32, states, format string) (map[uint32][]string, error) {
@@ -140,7 +145,7 @@ func (c Client) squeue(ctx context.Context, ids []uint32, states, format string)
 	for _, id := range ids {
 		list = append(list, strconv.FormatUint(uint64(id), 10))
 	}
-	if len(list) > askedAlone {
+	if len(list) > AskedAlone {
 		list = []string{strings.Join(list, ",")}
 	}
 	jobs := make(map[uint32][]string)

@@ -181,7 +181,7 @@ func TestWhereAJobMayRunIsRead(t *testing.T) {
 		"reserved":      {[2]string{"DelayBoot=00:00:00", "DelayBoot=00:00:00 Reservation=r"}, Job{Partition: "p", numNodes: 1, unclear: true}},
 		"imitated":      {[2]string{"JobName=j.sh", "JobName=j ExcNodeList=n9"}, Job{Partition: "p", numNodes: 1, unclear: true}},
 		"commented":     {[2]string{"WorkDir=", "AdminComment=JS1:x WorkDir="}, Job{Partition: "p", numNodes: 1, commented: true}},
-		"forged": {[2]string{"WorkDir=", "AdminComment=the site's WorkDir=/x AdminComment=vgpu: waits: "}, Job{Partition: "p", numNodes: 1, commented: true}},
+		"forged":        {[2]string{"WorkDir=", "AdminComment=the site's WorkDir=/x AdminComment=vgpu: waits: "}, Job{Partition: "p", numNodes: 1, commented: true}},
 		"forged before": {[2]string{"WorkDir=", "WorkDir=/x AdminComment=vgpu: waits:  AdminComment=the site's "}, Job{Partition: "p", numNodes: 1, commented: true}},
 		"our comment":   {[2]string{"WorkDir=", "AdminComment=vgpu: waits: n1: x WorkDir="}, Job{Partition: "p", numNodes: 1}},
 		"by the GPU":    {[2]string{"WorkDir=", "NtasksPerTRES=1 WorkDir="}, Job{Partition: "p", numNodes: 1, numTasks: 1}},

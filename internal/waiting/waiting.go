@@ -30,6 +30,10 @@ const (
 	mostBytes  = 8 << 10
 	// maxFileBytes has room for them.
 	maxFileBytes = 2 * Most * mostBytes
+	// MostAway and MostAwayOfUser bound those that are away, and AwayUnasked is how long nobody asks about one.
+	MostAway       = 100
+	MostAwayOfUser = 25
+	AwayUnasked    = time.Minute
 	// ComesWithin is how long room is held free for a job that was told of it. One that has not come by then waits for
 	// something else as well, and whatever comes first may have the room.
 	ComesWithin = 2 * time.Minute
@@ -60,7 +64,14 @@ type Job struct {
 	Idle    bool          `json:"idle,omitempty"`   // it could not come if there was room: somebody holds it, or has put it off
 	// Excluded is the host list where it must not run, as it was when it found no room.
 	Excluded string `json:"excluded,omitempty"`
+	// Barred says that this node was added to that. It lets the job in again when there is room, which nobody else does.
+	Barred bool `json:"barred,omitempty"`
+	// Away is when it was last seen to run on other nodes; zero: it waits. It may be put back there, and then waits here again.
+	Away time.Time `json:"away,omitzero"`
 }
+
+// IsAway says that the job does not wait, but runs elsewhere, and is not forgotten.
+func (j Job) IsAway() bool { return !j.Away.IsZero() }
 
 // Waiter is the job as it stands in the queue for GPUs.
 func (j Job) Waiter(now time.Time) place.Waiter {
@@ -75,11 +86,39 @@ func (j Job) Waiter(now time.Time) place.Waiter {
 // Claims says that the job is before those that have waited less. One that its user or an administrator holds or puts off (Idle)
 // is not, nor one that was told of room and did not come, or did so again and again: that one has to come by itself.
 func (j Job) Claims(now time.Time) bool {
-	return !j.Idle && j.Missed < MissesAtMost && (j.Told.IsZero() || now.Sub(j.Told) < ComesWithin)
+	return !j.Idle && !j.IsAway() && j.Missed < MissesAtMost && (j.Told.IsZero() || now.Sub(j.Told) < ComesWithin)
 }
 
-// Jobs are those that wait, the longest waiting first.
+// Jobs are those that wait, the longest waiting first, and those that are away.
 type Jobs []Job
+
+// Waiting are those that are not away.
+func (jobs Jobs) Waiting() Jobs { return slices.DeleteFunc(slices.Clone(jobs), Job.IsAway) }
+
+// Asked are those of which the controller is to be asked where they stand: all that wait, and of those that are away some that were
+// not asked about for a while, so that there are no more than cheap in all; where there are more anyway, all.
+func (jobs Jobs) Asked(now time.Time, cheap int) []uint32 {
+	asked := jobs.Waiting()
+	if len(asked) >= cheap {
+		return jobs.Numbers()
+	}
+	away := slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return !j.IsAway() || now.Sub(j.Away) < AwayUnasked })
+	slices.SortStableFunc(away, func(a, b Job) int { return a.Away.Compare(b.Away) })
+	return append(asked, away[:min(len(away), cheap-len(asked))]...).Numbers()
+}
+
+// RoomAway says whether one more job of a user may be remembered that is away.
+func (jobs Jobs) RoomAway(uid uint32) bool {
+	all, own := 0, 0
+	for _, j := range jobs {
+		if j.IsAway() {
+			if all++; j.UID == uid {
+				own++
+			}
+		}
+	}
+	return all < MostAway && own < MostAwayOfUser
+}
 
 // Read returns the list. None is no error, and one that cannot be believed is empty: its jobs come back by themselves.
 func Read(spool rundir.Spool) (Jobs, error) {
@@ -134,7 +173,8 @@ func (jobs Jobs) Put(job Job) Jobs {
 	if data, err := json.MarshalIndent(job, "", " "); err != nil || len(data) > mostBytes {
 		return jobs
 	}
-	jobs = append(jobs, job)
+	away := slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return !j.IsAway() })
+	jobs = append(jobs.Waiting(), job)
 	jobs.sort()
 	of := make(map[uint32]int)
 	jobs = slices.DeleteFunc(jobs, func(j Job) bool { of[j.UID]++; return of[j.UID] > MostOfUser })
@@ -147,6 +187,8 @@ func (jobs Jobs) Put(job Job) Jobs {
 			}
 		}
 	}
+	jobs = append(jobs, away...)
+	jobs.sort()
 	return jobs
 }
 
@@ -201,6 +243,9 @@ func (jobs Jobs) Looks(now time.Time) (looks []Look) {
 	}
 	all, of := make(map[bool]int), make(map[group]int)
 	for i, j := range jobs {
+		if j.IsAway() {
+			continue
+		}
 		claims := j.Claims(now) && !careless[j.UID]
 		if all[claims] == Looked || of[group{claims, j.UID}] == LookedOfUser {
 			continue

@@ -211,3 +211,48 @@ func TestCarelessUsersKeepNothing(t *testing.T) {
 		t.Errorf("careless are %v", careless)
 	}
 }
+
+// Those that are away neither wait nor take a place from who does, and are asked about now and then.
+func TestWhoIsAway(t *testing.T) {
+	away := func(id uint32, uid uint32, asked time.Duration) Job {
+		j := job(id, -60)
+		j.UID, j.Away = uid, noon.Add(-asked)
+		return j
+	}
+	jobs := Jobs{away(1, 1, time.Hour), away(2, 1, time.Second), away(3, 1, 2*time.Hour)}
+	for id := range uint32(4) {
+		jobs = jobs.Put(job(id+10, int(id)))
+	}
+	if got := jobs.Numbers(); !slices.Equal(got, []uint32{1, 2, 3, 10, 11, 12, 13}) {
+		t.Errorf("on the list are %v", got)
+	}
+	if got := jobs.Waiting().Numbers(); !slices.Equal(got, []uint32{10, 11, 12, 13}) {
+		t.Errorf("there wait %v", got)
+	}
+	for cheap, want := range map[int][]uint32{8: {10, 11, 12, 13, 3, 1}, 5: {10, 11, 12, 13, 3}, 4: {1, 2, 3, 10, 11, 12, 13}} {
+		if got := jobs.Asked(noon, cheap); !slices.Equal(got, want) {
+			t.Errorf("of at most %d it is asked about %v, want %v", cheap, got, want)
+		}
+	}
+	if looks := jobs.Looks(noon); len(looks) != 4 || jobs[looks[0].At].Job != 10 {
+		t.Errorf("looked at are %v", looks)
+	}
+	if before := jobs.Before(0, noon); len(before) != 4 {
+		t.Errorf("first come %v", before)
+	}
+	for id := range uint32(MostOfUser + 10) {
+		jobs = jobs.Put(job(id+100, 10+int(id)))
+	}
+	if got := jobs.Waiting(); len(got) != MostOfUser || len(jobs) != MostOfUser+3 {
+		t.Errorf("there wait %d of %d", len(got), len(jobs))
+	}
+	for id := range uint32(MostAwayOfUser - 3) {
+		if !jobs.RoomAway(1) {
+			t.Errorf("there is no room for job %d", id)
+		}
+		jobs = append(jobs, away(id+1000, 1, 0))
+	}
+	if jobs.RoomAway(1) || !jobs.RoomAway(2) {
+		t.Error("a user's are not bounded, or another's are by his")
+	}
+}

@@ -59,11 +59,15 @@ func (w Waker) Wake(ctx context.Context) error {
 	if err != nil || len(jobs) == 0 {
 		return err
 	}
-	standings, err := w.Controller.Standings(ctx, jobs.Numbers())
+	asked := jobs.Asked(time.Now(), slurm.AskedAlone)
+	if len(asked) == 0 {
+		return nil
+	}
+	standings, err := w.Controller.Standings(ctx, asked)
 	if err != nil {
 		return err
 	}
-	tell, err := w.choose(ctx, standings)
+	tell, err := w.choose(ctx, asked, standings)
 	for _, job := range tell {
 		if tellErr := w.tell(ctx, job, standings[job.Job]); tellErr != nil {
 			err = errors.Join(err, tellErr, w.untold(ctx, job))
@@ -89,16 +93,17 @@ func (w Waker) TellAgain(ctx context.Context, id uint32) error {
 // Forget drops jobs that do not wait any more, but not the one that is asked for. It says whether there were any.
 func (w Waker) Forget(ctx context.Context, but uint32) (bool, error) {
 	jobs, err := waiting.Read(w.Config.Spool())
-	if others := jobs.Without(but); err != nil || len(others) == 0 {
+	asked := jobs.Waiting().Numbers()
+	if others := jobs.Waiting().Without(but); err != nil || len(others) == 0 {
 		return false, err
 	}
-	standings, err := w.Controller.Standings(ctx, jobs.Numbers())
+	standings, err := w.Controller.Standings(ctx, asked)
 	if err != nil {
 		return false, err
 	}
 	fewer := false
 	err = w.change(ctx, func(_ *state.Tx, jobs waiting.Jobs) waiting.Jobs {
-		left := w.refresh(jobs, standings, but)
+		left := w.refresh(jobs, asked, standings, but)
 		fewer = len(left.Before(but, time.Now())) < len(jobs.Before(but, time.Now()))
 		return left
 	})
@@ -132,14 +137,20 @@ func putOff(standing slurm.Standing) bool {
 }
 
 // refresh drops the jobs that do not wait any more, and marks those that could not come. A job that the controller was
-// not asked about came meanwhile, and stays; so does one that is on its way to this node.
-func (w Waker) refresh(jobs waiting.Jobs, standings map[uint32]slurm.Standing, but uint32) waiting.Jobs {
+// not asked about came meanwhile, and stays; so does one that is on its way to this node. One that runs elsewhere and must not come here
+// is away: put back, it waits here as well, or it would be kept out for good.
+func (w Waker) refresh(jobs waiting.Jobs, asked []uint32, standings map[uint32]slurm.Standing, but uint32) waiting.Jobs {
 	var left waiting.Jobs
 	for _, job := range jobs {
 		standing, known := standings[job.Job]
 		switch {
-		case job.Job == but || standing.Waits() || standing.State == "COMPLETING":
-		case known && (standing.State == "RUNNING" || standing.State == "CONFIGURING") && slurm.HostlistContains(standing.Nodes, w.Node):
+		case job.Job == but || standing.Waits():
+			job.Away = time.Time{}
+		case standing.State == "COMPLETING":
+		case standing.Runs() && slurm.HostlistContains(standing.Nodes, w.Node):
+		case job.IsAway() && !slices.Contains(asked, job.Job):
+		case standing.Runs() && job.Barred && (job.IsAway() || left.RoomAway(job.UID)):
+			job.Away, job.Told, job.Missed = time.Now().UTC(), time.Time{}, 0
 		case known || time.Since(job.Since) > lockWait:
 			continue
 		}
@@ -150,7 +161,7 @@ func (w Waker) refresh(jobs waiting.Jobs, standings map[uint32]slurm.Standing, b
 }
 
 // choose finds out under the lock who has room now, and has not been told.
-func (w Waker) choose(ctx context.Context, standings map[uint32]slurm.Standing) (tell waiting.Jobs, err error) {
+func (w Waker) choose(ctx context.Context, asked []uint32, standings map[uint32]slurm.Standing) (tell waiting.Jobs, err error) {
 	inv, err := inventory.Read(w.Config.Run().Inventory())
 	if err != nil {
 		return nil, fmt.Errorf("wake who waits: %w", err)
@@ -158,7 +169,7 @@ func (w Waker) choose(ctx context.Context, standings map[uint32]slurm.Standing) 
 	inv = inventory.Leave(inv, w.Config.SlurmGPUs)
 	now := time.Now()
 	err = w.change(ctx, func(tx *state.Tx, jobs waiting.Jobs) waiting.Jobs {
-		jobs = w.refresh(jobs, standings, 0)
+		jobs = w.refresh(jobs, asked, standings, 0)
 		held := tx.Held()
 		rules := place.RulesOf(w.Config.SlicesPerGPU, w.Config.MemOvercommit, w.Config.Drain, w.Config.Place)
 		careless := jobs.Careless(now)

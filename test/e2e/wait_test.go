@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
 
 // shown is a field of what scontrol says about a job, up to the end of its line.
@@ -104,6 +107,48 @@ func TestAnotherNodeIsUsed(t *testing.T) {
 		t.Errorf("it wrote %s and excludes %s", out, excluded(t, job))
 	}
 	releaseOther()
+}
+
+// TestAJobIsPutBackElsewhere: it found no room here, runs on another node, and is put back when that one is drained. It comes here.
+func TestAJobIsPutBackElsewhere(t *testing.T) {
+	begin(t)
+	releaseOne, releaseOther := fragment(t)
+	gate := c.Home.Path("home", two.Name, t.Name())
+	job := submit(t, two, "-p all --requeue --gres=vgpu:1 --vgpu-mem=60000", "echo $SLURMD_NODENAME; [ $SLURMD_NODENAME = n1 ] || until [ -e "+gate+" ]; do sleep 0.1; done")
+	holdsOn(t, "n2", job)
+	awaitState(t, job, "RUNNING")
+	releaseOne()
+	releaseOther()
+	spool := rundir.Spool(c.Home.Path("vgpu-spool", "n1"))
+	until(t, "job "+job+" to be seen elsewhere", 30*time.Second, func() error {
+		jobs, err := waiting.Read(spool)
+		if err != nil || len(jobs) != 1 || !jobs[0].IsAway() || len(stateSlices(t)) != 0 {
+			return fmt.Errorf("on the list of n1 are %+v, %v", jobs, err)
+		}
+		return nil
+	})
+	if list := excluded(t, job); list != "n1" {
+		t.Errorf("it excludes %s", list)
+	}
+	ok(t, root, "scontrol update nodename=n2 state=drain reason=test")
+	t.Cleanup(func() { run(t, root, "scontrol update nodename=n2 state=resume") })
+	ok(t, root, "scontrol requeue "+job)
+	awaitState(t, job, "PENDING")
+	until(t, "a start here", 60*time.Second, func() error {
+		jobs, err := waiting.Read(spool)
+		if len(jobs) == 1 && jobs[0].IsAway() {
+			jobs[0].Away = jobs[0].Away.Add(-waiting.AwayUnasked) // a minute later
+			err = waiting.Write(spool, jobs)
+		}
+		ok(t, root, tool("n1", "sweep")) // as by its timer
+		if now := state(t, job); now == "PENDING" || err != nil {
+			return fmt.Errorf("it is %s, on the list of n1 are %+v, %v", now, jobs, err)
+		}
+		return nil
+	})
+	if out := finish(t, two, job); !strings.HasSuffix(out, "n1\n") || excluded(t, job) != "(null)" {
+		t.Errorf("it wrote %s and excludes %s", out, excluded(t, job))
+	}
 }
 
 // TestANodeIsTriedAgain: both nodes turned the job away; the first one to have room gets it.

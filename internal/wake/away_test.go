@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wake
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
+)
+
+var elsewhere = slurm.Standing{State: "RUNNING", Nodes: "n[2-3]"}
+
+// changed rewrites the list.
+func (w Waker) changed(t *testing.T, how func(*waiting.Job)) {
+	t.Helper()
+	jobs, err := waiting.Read(w.Config.Spool())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range jobs {
+		how(&jobs[i])
+	}
+	if err := waiting.Write(w.Config.Spool(), jobs); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unasked is a while later.
+func (w Waker) unasked(t *testing.T) {
+	t.Helper()
+	w.changed(t, func(job *waiting.Job) {
+		if job.IsAway() {
+			job.Away = job.Away.Add(-waiting.AwayUnasked)
+		}
+	})
+}
+
+// wake leaves these on the list.
+func (w Waker) wake(t *testing.T, left ...uint32) {
+	t.Helper()
+	if err := w.Wake(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.left(t); !slices.Equal(got, left) {
+		t.Errorf("on the list are %v, want %v", got, left)
+	}
+}
+
+// barring has a job that must not come here, and another one.
+func barring(t *testing.T) (Waker, *controller) {
+	t.Helper()
+	c := &controller{standings: map[uint32]slurm.Standing{1: elsewhere, 2: pending}, excluded: map[uint32]string{1: "n1,n9"}}
+	w := node(t, c, 60, 80)
+	w.list(t, time.Time{}, 35, 30)
+	w.changed(t, func(job *waiting.Job) { job.Barred = job.Job == 1 })
+	return w, c
+}
+
+// A job that was kept out here and runs elsewhere may be put back there: nobody else would let it in here again.
+func TestWhoRunsElsewhereIsNotForgotten(t *testing.T) {
+	w, c := barring(t)
+	w.wake(t, 1, 2) // and it keeps nothing: the other is told
+	want := []string{`2 for 0s on ""`}
+	delete(c.standings, 1)
+	w.wake(t, 1, 2) // nobody asked about it
+	c.standings[1] = slurm.Standing{State: "COMPLETING", Nodes: "n2"}
+	w.unasked(t)
+	w.wake(t, 1, 2)
+	if !slices.Equal(c.told, want) {
+		t.Errorf("told %q, want %q", c.told, want)
+	}
+	c.standings[1] = pending
+	w.unasked(t)
+	w.wake(t, 1, 2)
+	if want = append(want, `1 for 0s on "n1,n9 without n1, before n9"`); !slices.Equal(c.told, want) {
+		t.Errorf("told %q, want %q", c.told, want)
+	}
+}
+
+func TestWhoHasEndedElsewhereIsForgotten(t *testing.T) {
+	w, c := barring(t)
+	w.wake(t, 1, 2)
+	c.standings[1] = slurm.Standing{State: "COMPLETED", Nodes: "n2"}
+	w.unasked(t)
+	w.wake(t, 2)
+	w, c = barring(t)
+	w.wake(t, 1, 2)
+	delete(c.standings, 1)
+	w.unasked(t)
+	w.wake(t, 2)
+}
+
+// No user fills the list with those that are away.
+func TestFewThatAreAwayAreKept(t *testing.T) {
+	c := &controller{standings: map[uint32]slurm.Standing{}}
+	w := node(t, c, 100, 100)
+	var jobs waiting.Jobs
+	for i := range uint32(200) {
+		jobs = append(jobs, waiting.Job{Job: i + 1, UID: i % 6, Since: time.Now().Add(-time.Hour).UTC(), Barred: true, Want: place.Want{Slices: 1, Mem: request.Mem{MiB: 1}}})
+		c.standings[i+1] = slurm.Standing{State: "SUSPENDED", Nodes: "n2"}
+	}
+	if err := errors.Join(waiting.Write(w.Config.Spool(), jobs), w.Wake(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(w.left(t)); got != waiting.MostAway {
+		t.Errorf("%d are kept, want %d", got, waiting.MostAway)
+	}
+}
