@@ -238,6 +238,7 @@ end
 -- Whether the job asks for whole GPUs that are placed beside slices. It cannot have both.
 local function has_whole_gpus(job_desc, option, on)
 	if not on then return false end
+	whole.bound(job_desc, option, parse.bound)
 	if on == "refuse" then
 		local typed = whole.option(job_desc)
 		if typed then refuse("%s: here GPUs are given out as slices: use --gres=vgpu:N, with --vgpu-mem=100%% --vgpu-cores=100 for GPUs to oneself", typed) end
@@ -246,6 +247,7 @@ local function has_whole_gpus(job_desc, option, on)
 	local ours = parse.mentions(job_desc.gres, option)
 	if ours then
 		if whole.asked(job_desc.gres) then refuse("%s=%s: %s is of slices, and gpu is a whole GPU: ask for one of the two", option, parse.shorten(parse.bare(job_desc.gres)), ours) end
+		has_slurms_gpus(job_desc, option)
 		return false
 	end
 	return whole.count(job_desc, cluster())
@@ -309,6 +311,16 @@ local function held(job_rec, on)
 	return known and found or nil
 end
 
+-- A job with whole GPUs gets no slices, and one with slices no whole GPUs: Slurm goes on counting what it had.
+local function refuse_the_other(job_desc, job_rec)
+	local typed, had = whole.option(job_desc), whole.option(job_rec)
+	local has = not had and held(job_rec) -- whole GPUs have such counts beside them
+	if typed and has then refuse("%s: Slurm goes on counting %s of a job that has it: submit the job anew", typed, has) end
+	if had and parse.mentions(job_desc.gres, "Gres") and not whole.asked(job_desc.gres) then
+		refuse("Gres=%s: Slurm goes on counting the GPUs of a job that has them: submit the job anew", parse.shorten(parse.bare(job_desc.gres)))
+	end
+end
+
 -- A changed job keeps its sizes per slice where the new GRES name none.
 local function modify(job_desc, job_rec)
 	local was, on = shards_of(job_rec), shards_of(shards.changed(job_desc, job_rec))
@@ -316,6 +328,7 @@ local function modify(job_desc, job_rec)
 	if moved then refuse("%s", shards.moved(job_desc, moved, on)) end
 	refuse_other_counts(job_desc, on)
 	local wholes = not on and whole_gpus_of(job_rec)
+	if wholes and wholes ~= "refuse" then refuse_the_other(job_desc, job_rec) end
 	if on and has_slurms_gpus(job_desc, "Gres") or has_whole_gpus(job_desc, "Gres", wholes) then return refuse_imitations(job_desc) end
 	if wholes and type(job_desc.gres) == "string" and whole.asked(job_rec.gres) then
 		refuse("Gres=%s: Slurm goes on counting the GPUs of a job that has them: submit the job anew", parse.shorten(parse.bare(job_desc.gres)))

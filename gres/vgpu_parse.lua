@@ -34,6 +34,7 @@ local with_shards = { vgpu = true, gpumem = true, gpucores = true, shard = true 
 local function bound(text, option)
 	if #text > max_bytes then refuse("%s: %d characters: at most %d are read", option, #text, max_bytes) end
 end
+parse.bound = bound
 
 -- `gsub("%s+$", "")` would try each blank of a long run anew.
 local function trim_end(text)

@@ -15,6 +15,7 @@ local function gpus_of(item)
 	local name, tail = rest:match("^(%l+)(.*)$")
 	if name ~= "gpu" or tail ~= "" and not tail:find("^[:=]") then return nil end
 	local kind, count = tail:match("^[:=](%a[%w_.-]*)"), tail:match("[:=](%d+)$")
+	count = count and count:gsub("^0+(%d)", "%1") -- Slurm reads them
 	if count and #count > 6 then return nil end -- Slurm refuses it
 	return { n = tonumber(count or "1"), kind = kind, prefix = prefix, sep = tail:find("=", 1, true) and "=" or ":" }
 end
@@ -55,6 +56,14 @@ end
 
 local lists = { "gres", "tres_per_job", "tres_per_socket", "tres_per_task" }
 local options = { gres = "--gres=gpu:%d", tres_per_job = "--gpus=%d", tres_per_socket = "--gpus-per-socket=%d", tres_per_task = "--gpus-per-task=%d" }
+
+-- Refuses a list that is too long to be read: Slurm may read it.
+function whole.bound(job_desc, option, bound)
+	for _, key in ipairs(lists) do
+		local text = job_desc[key]
+		if type(text) == "string" and text:find("gpu", 1, true) then bound(text, key == "gres" and option or "TRES " .. key:match("per_%l+"):gsub("_", " ")) end
+	end
+end
 
 -- The option by which the job asks for GPUs, or nil.
 function whole.option(job_desc)

@@ -55,6 +55,7 @@ end
 
 for gres, want in pairs({
 	["gpu:1"] = "gpu:1,gpumem:40960,gpucores:100", ["gpu"] = "gpu,gpumem:40960,gpucores:100",
+	["gpu:0000001"] = "gpu:0000001,gpumem:40960,gpucores:100", ["gpu:h200:0000002"] = "gpu:h200:0000002,gpumem:287542,gpucores:200",
 	["gres:gpu:h200:2"] = "gpu:h200:2,gpumem:287542,gpucores:200",
 	["gres/gpu:H200:2"] = "gpu:H200:2,gpumem:287542,gpucores:200",
 	["gres:gpu:a100:1,gres:gpu:h200:1"] = "gpu:a100:1,gpu:h200:1,gpumem:81920,gpucores:200",
@@ -82,6 +83,15 @@ for _, gpus in ipairs({ { gres = "gpu:1" }, { tres_per_job = "gres:gpu:1" } }) d
 end
 refuse("imitation", { gres = "gpu:1", comment = "a\nJobId=1" }, "vgpu: --comment: it has a line that imitates scontrol's output: leave out JobId=")
 
+for typed, job in pairs({
+	["--gpus=4"] = { tres_per_job = "gres:gpu:4" }, ["--gpus-per-task=4"] = { tres_per_task = "gres/gpu:0000004" }, ["--ntasks-per-gpu=1"] = { ntasks_per_tres = 1 },
+}) do
+	job.gres = "vgpu:1,gpumem:3000"
+	refuse("slices and " .. typed, job, "vgpu: " .. typed .. ": vgpu is of slices, and this asks for whole GPUs: ask for one of the two")
+end
+refuse("a long list", { gres = "gpu:1" .. (",gpu:0"):rep(700) }, "vgpu: --gres: 4205 characters: at most 4096 are read")
+refuse("a long list for the job", { tres_per_job = "gres:gpu:1" .. (",gres:gpu:0"):rep(400) }, "vgpu: TRES per job: 4410 characters: at most 4096 are read")
+
 local function modify(what, new, old, want, message)
 	local change = { gres = new }
 	said = nil
@@ -92,6 +102,15 @@ end
 local one = "gres:gpu:1,gres:gpumem:40960,gres:gpucores:100"
 modify("more GPUs", "gres:gpu:h200:2", one, "gpu:h200:2,gpumem:287542,gpucores:200")
 modify("something else", nil, one, nil)
+modify("whole GPUs instead of slices", "gres:gpu:2", "gres:vgpu:1,gres:gpumem:3000", "gres:gpu:2", "vgpu: --gres=gpu:2: Slurm goes on counting vgpu of a job that has it: submit the job anew")
+for what, update in pairs({
+	["slices instead of --gpus"] = { { gres = "vgpu:1" }, { tres_per_job = "gres:gpu:2" }, "vgpu: Gres=vgpu:1: Slurm goes on counting the GPUs of a job that has them: submit the job anew" },
+	["--gpus instead of slices"] = { { tres_per_job = "gres:gpu:4" }, { gres = "gres:vgpu:1" }, "vgpu: --gpus=4: Slurm goes on counting vgpu of a job that has it: submit the job anew" },
+}) do
+	said = nil
+	check(what .. " code", vgpu.job_modify(update[1], update[2], {}, 1000), 2072)
+	check(what .. " says", said, update[3])
+end
 modify("slices instead", "gres:vgpu:1", one, "gres:vgpu:1", "vgpu: Gres=vgpu:1: Slurm goes on counting the GPUs of a job that has them: submit the job anew")
 modify("nothing instead", "gres:", one, "gres:", "vgpu: Gres=: Slurm goes on counting the GPUs of a job that has them: submit the job anew")
 

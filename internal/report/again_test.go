@@ -16,6 +16,7 @@ import (
 func TestAReportIsWrittenAgainOverWhatSlurmctldWrote(t *testing.T) {
 	db := &database{rows: map[uint32]Row{7: ended(7)}}
 	r := reporter(t, db)
+	r.Retry = time.Second // one look in a flush
 	known, asked := error(nil), 0
 	knows := true
 	r.Known = func(_ context.Context, job uint32) (bool, error) {

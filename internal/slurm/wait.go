@@ -113,6 +113,9 @@ func (s Standing) Runs() bool {
 
 // Held says that somebody holds it there, or that it waits for another job.
 func (s Standing) Held() bool {
+	if slices.Contains([]string{"SPECIAL_EXIT", "REQUEUE_HOLD", "REQUEUED", "RESV_DEL_HOLD"}, s.State) {
+		return true
+	}
 	return s.Waits() && (strings.HasPrefix(s.Reason, "JobHeld") || strings.Contains(s.Reason, "held") || strings.HasPrefix(s.Reason, "Dependency"))
 }
 

@@ -133,7 +133,7 @@ func Read(spool rundir.Spool) (Jobs, error) {
 	if err := json.Unmarshal(data, &jobs); err != nil {
 		return nil, fmt.Errorf("read who waits: %s: %w", spool.Waiting(), err)
 	}
-	jobs.sort()
+	jobs.Sort()
 	return jobs, nil
 }
 
@@ -159,7 +159,8 @@ func Write(spool rundir.Spool, jobs Jobs) error {
 	return nil
 }
 
-func (jobs Jobs) sort() {
+// Sort puts the longest waiting first.
+func (jobs Jobs) Sort() {
 	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Job, b.Job)) })
 }
 
@@ -175,7 +176,7 @@ func (jobs Jobs) Put(job Job) Jobs {
 	}
 	away := slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return !j.IsAway() })
 	jobs = append(jobs.Waiting(), job)
-	jobs.sort()
+	jobs.Sort()
 	of := make(map[uint32]int)
 	jobs = slices.DeleteFunc(jobs, func(j Job) bool { of[j.UID]++; return of[j.UID] > MostOfUser })
 	for len(jobs) > Most {
@@ -188,7 +189,7 @@ func (jobs Jobs) Put(job Job) Jobs {
 		}
 	}
 	jobs = append(jobs, away...)
-	jobs.sort()
+	jobs.Sort()
 	return jobs
 }
 

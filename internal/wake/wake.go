@@ -137,26 +137,34 @@ func putOff(standing slurm.Standing) bool {
 }
 
 // refresh drops the jobs that do not wait any more, and marks those that could not come. A job that the controller was
-// not asked about came meanwhile, and stays; so does one that is on its way to this node. One that runs elsewhere and must not come here
-// is away: put back, it waits here as well, or it would be kept out for good.
+// not asked about stays as it is; so does one that is on its way to this node. One that runs elsewhere and must not come here
+// is away: put back, it waits here as well, behind the others, or it would be kept out for good.
 func (w Waker) refresh(jobs waiting.Jobs, asked []uint32, standings map[uint32]slurm.Standing, but uint32) waiting.Jobs {
 	var left waiting.Jobs
-	for _, job := range jobs {
+	now := time.Now().UTC()
+	for i := range jobs {
+		job := &jobs[i]
 		standing, known := standings[job.Job]
 		switch {
-		case job.Job == but || standing.Waits():
-			job.Away = time.Time{}
-		case standing.State == "COMPLETING":
+		case job.Job != but && !slices.Contains(asked, job.Job):
+			left = append(left, *job)
+			continue
+		case job.Job == but:
+		case standing.Waits():
+			if job.IsAway() {
+				job.Away, job.Since = time.Time{}, now
+			}
+		case standing.State == "COMPLETING" || standing.Held():
 		case standing.Runs() && slurm.HostlistContains(standing.Nodes, w.Node):
-		case job.IsAway() && !slices.Contains(asked, job.Job):
-		case standing.Runs() && job.Barred && (job.IsAway() || left.RoomAway(job.UID)):
-			job.Away, job.Told, job.Missed = time.Now().UTC(), time.Time{}, 0
+		case standing.Runs() && job.Barred && (job.IsAway() || jobs.RoomAway(job.UID)):
+			job.Away, job.Told, job.Missed = now, time.Time{}, 0
 		case known || time.Since(job.Since) > lockWait:
 			continue
 		}
 		job.Idle = standing.Held() || putOff(standing)
-		left = append(left, job)
+		left = append(left, *job)
 	}
+	left.Sort()
 	return left
 }
 

@@ -12,6 +12,10 @@ esac
 if command -v systemd-tmpfiles >/dev/null 2>&1; then
 	systemd-tmpfiles --create slurm-vgpu.conf || true
 fi
+# Units that have changed; none is started.
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload || true
+fi
 # An upgrade has been told before: dpkg names the old version, rpm counts.
 if [ "$1" = 2 ] || [ -n "${2:-}" ]; then
 	exit 0

@@ -10,7 +10,8 @@ remove | 0) ;;
 *) exit 0 ;;
 esac
 command -v vgpuctl >/dev/null 2>&1 || exit 0
-run=$(vgpuctl config 2>/dev/null | sed -n 's/^run_dir: *"\{0,1\}\([^" ]*\)"\{0,1\}.*/\1/p')
+config=$(vgpuctl config 2>/dev/null || true)
+run=$(printf '%s\n' "$config" | sed -n 's/^run_dir: *"\{0,1\}\([^" ]*\)"\{0,1\}.*/\1/p')
 run=${run:-/run/slurm-vgpu}
 # One slice on a line, its job first.
 jobs=$(grep -o '^\[[0-9]*' "$run/state.json" 2>/dev/null | tr -d '[' | sort -un | tr '\n' ' ')
@@ -21,6 +22,12 @@ Without its epilog nobody gives them back, the node drains when they end, and no
 Drain the node and let them end, or, to remove it all the same:  touch $run/remove-anyway
 END
 	exit 1
+fi
+if printf '%s\n' "$config" | grep -q '^device_files: *"\{0,1\}closed'; then
+	cat >&2 <<'END'
+slurm-vgpu: the device files of this node's GPUs are closed to its users (device_files: closed), and stay so without slurm-vgpu.
+`vgpuctl devices open` opens them, before it is removed; at boot a file in /etc/modprobe.d with NVreg_ModifyDeviceFiles=0 matters as well.
+END
 fi
 # What no job was started with that is still here.
 if [ -z "$jobs" ] && umount "$run/builds" 2>/dev/null; then

@@ -142,12 +142,18 @@ a_removal_under_a_job_is_refused() {
 	done
 	touch /run/slurm-vgpu/remove-anyway
 	dpkg -r $both >"$work/apt" 2>&1 || { tail -5 "$work/apt"; return 1; }
-	rm /run/slurm-vgpu/remove-anyway /run/slurm-vgpu/state.json
+	[[ ! -e /run/slurm-vgpu/remove-anyway ]] || { echo "the next removal is not asked about jobs"; return 1; }
+	rm /run/slurm-vgpu/state.json
 	apt-get install -y --no-install-recommends "$main" "$plugin" >"$work/apt" 2>&1
 }
+# Also of what an administrator has enabled.
 a_purge_leaves_nothing() {
+	local wants=/etc/systemd/system/timers.target.wants
+	mkdir -p "$wants"
+	ln -s /usr/lib/systemd/system/slurm-vgpu-sweep.timer /usr/lib/systemd/system/others.timer "$wants"
 	dpkg -P slurm-vgpu "$(dpkg-deb -f "$plugin" Package)" >"$work/apt" 2>&1
-	! find /etc/slurm-vgpu /usr/lib/slurm-vgpu /usr/share/slurm-vgpu "$plugindir"/spank_vgpu*.so 2>/dev/null | grep .
+	[[ -L $wants/others.timer ]] && rm "$wants/others.timer" || { echo "another's timer is gone"; return 1; }
+	! find "$wants"/slurm-vgpu-* /etc/slurm-vgpu /usr/lib/slurm-vgpu /usr/share/slurm-vgpu "$plugindir"/spank_vgpu*.so 2>/dev/null | grep .
 }
 if [[ $install == --install ]]; then
 	check debs_install

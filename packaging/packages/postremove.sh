@@ -1,0 +1,25 @@
+#!/bin/sh
+# SPDX-FileCopyrightText: The slurm-vgpu authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# After the package slurm-vgpu was removed: its timers and its socket would go on from systemd's memory, and start what is
+# gone. An upgrade is not asked.
+set -e
+case "${1:-}" in
+remove | purge | 0) ;;
+*) exit 0 ;;
+esac
+rm -f /run/slurm-vgpu/remove-anyway
+systemd=/run/systemd/system
+if [ -d "$systemd" ]; then
+	systemctl stop 'slurm-vgpu-*.timer' 'slurm-vgpu-*.socket' || true
+fi
+# What `systemctl enable` has made; it takes nothing back of a unit that is gone.
+for link in /etc/systemd/system/*.wants/slurm-vgpu-*; do
+	if [ -L "$link" ] && [ ! -e "$link" ]; then
+		rm -f "$link"
+	fi
+done
+if [ -d "$systemd" ]; then
+	systemctl daemon-reload || true
+fi
