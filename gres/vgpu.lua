@@ -311,16 +311,6 @@ local function held(job_rec, on)
 	return known and found or nil
 end
 
--- A job with whole GPUs gets no slices, and one with slices no whole GPUs: Slurm goes on counting what it had.
-local function refuse_the_other(job_desc, job_rec)
-	local typed, had = whole.option(job_desc), whole.option(job_rec)
-	local has = not had and held(job_rec) -- whole GPUs have such counts beside them
-	if typed and has then refuse("%s: Slurm goes on counting %s of a job that has it: submit the job anew", typed, has) end
-	if had and parse.mentions(job_desc.gres, "Gres") and not whole.asked(job_desc.gres) then
-		refuse("Gres=%s: Slurm goes on counting the GPUs of a job that has them: submit the job anew", parse.shorten(parse.bare(job_desc.gres)))
-	end
-end
-
 -- A changed job keeps its sizes per slice where the new GRES name none.
 local function modify(job_desc, job_rec)
 	local was, on = shards_of(job_rec), shards_of(shards.changed(job_desc, job_rec))
@@ -328,7 +318,7 @@ local function modify(job_desc, job_rec)
 	if moved then refuse("%s", shards.moved(job_desc, moved, on)) end
 	refuse_other_counts(job_desc, on)
 	local wholes = not on and whole_gpus_of(job_rec)
-	if wholes and wholes ~= "refuse" then refuse_the_other(job_desc, job_rec) end
+	if wholes and wholes ~= "refuse" then whole.refuse_the_other(job_desc, job_rec, held(job_rec), parse) end
 	if on and has_slurms_gpus(job_desc, "Gres") or has_whole_gpus(job_desc, "Gres", wholes) then return refuse_imitations(job_desc) end
 	if wholes and type(job_desc.gres) == "string" and whole.asked(job_rec.gres) then
 		refuse("Gres=%s: Slurm goes on counting the GPUs of a job that has them: submit the job anew", parse.shorten(parse.bare(job_desc.gres)))

@@ -75,6 +75,17 @@ function whole.option(job_desc)
 	if per_gpu and per_gpu > 0 and per_gpu < not_set then return string.format("--ntasks-per-gpu=%d", per_gpu) end
 end
 
+-- A changed job with whole GPUs gets no slices, and one that has some of our GRES no whole GPUs: Slurm goes on counting what it had.
+function whole.refuse_the_other(job_desc, job_rec, has, parse)
+	local typed, had = whole.option(job_desc), whole.option(job_rec)
+	if typed and has and not had then -- whole GPUs have such counts beside them
+		parse.refuse("%s: Slurm goes on counting %s of a job that has it: submit the job anew", typed, has)
+	end
+	if had and parse.mentions(job_desc.gres, "Gres") and not asked(job_desc.gres) then
+		parse.refuse("Gres=%s: Slurm goes on counting the GPUs of a job that has them: submit the job anew", parse.shorten(parse.bare(job_desc.gres)))
+	end
+end
+
 -- Adds to each list that asks for GPUs what these have. Says whether there was one.
 function whole.count(job_desc, tab)
 	local any = false
