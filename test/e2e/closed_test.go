@@ -210,7 +210,7 @@ func TestContainersWithClosedDeviceFiles(t *testing.T) {
 		{"podman", func() string {
 			command := podman(t, one)
 			configurePodman(t)
-			return command + "run --rm --cgroups=disabled --network none " + given("-v %s:%s:rbind ") + "--rootfs " + image(t, one)
+			return command + "run --rm --log-driver passthrough --cgroups=disabled --network none " + given("-v %s:%s:rbind ") + "--rootfs " + image(t, one)
 		}},
 	} {
 		t.Run(runtime.program, func(t *testing.T) {

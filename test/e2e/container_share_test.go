@@ -43,7 +43,7 @@ func TestShareInAContainer(t *testing.T) {
 		"podman": func(t *testing.T) string {
 			command := podman(t, one)
 			configurePodman(t)
-			return command + "run --rm --cgroups=disabled --network none " + given("-v %s:%s:rbind ") + "-v " + one.Home + ":/mnt --workdir /mnt --rootfs " + image(t, one) + " /bin/"
+			return command + "run --rm --log-driver passthrough --cgroups=disabled --network none " + given("-v %s:%s:rbind ") + "-v " + one.Home + ":/mnt --workdir /mnt --rootfs " + image(t, one) + " /bin/"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestAContainerIsShownItsSlice(t *testing.T) {
 		"podman": func(t *testing.T) string {
 			command := podman(t, one)
 			configurePodman(t)
-			return command + "run --rm --cgroups=disabled --network none " + given("-v %s:%s:rbind ") + "--rootfs " + image(t, one) + " "
+			return command + "run --rm --log-driver passthrough --cgroups=disabled --network none " + given("-v %s:%s:rbind ") + "--rootfs " + image(t, one) + " "
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
