@@ -60,7 +60,8 @@ func (c Client) Wait(ctx context.Context, job Job, w Wait) error {
 	}
 	err = retry(ctx, c.Timeout, func(ctx context.Context) error {
 		_, err := run(ctx, c.Scontrol, changes...)
-		if err != nil && ctx.Err() == nil && !unreachable(err) {
+		// Where the database was told of the job a moment ago, also after a restart, slurmctld says "try again in a bit" (ESLURM_JOB_SETTING_DB_INX).
+		if err != nil && ctx.Err() == nil && !unreachable(err) && !strings.Contains(err.Error(), "try again in a bit") {
 			err = errors.Join(errRefused, err)
 		}
 		return err
