@@ -60,8 +60,7 @@ func (c Client) Wait(ctx context.Context, job Job, w Wait) error {
 	}
 	err = retry(ctx, c.Timeout, func(ctx context.Context) error {
 		_, err := run(ctx, c.Scontrol, changes...)
-		// Where the database was told of the job a moment ago, also after a restart, slurmctld says "try again in a bit" (ESLURM_JOB_SETTING_DB_INX).
-		if err != nil && ctx.Err() == nil && !unreachable(err) && !strings.Contains(err.Error(), "try again in a bit") {
+		if err != nil && ctx.Err() == nil && !unreachable(err) && !notYet(err) {
 			err = errors.Join(errRefused, err)
 		}
 		return err
@@ -71,6 +70,10 @@ func (c Client) Wait(ctx context.Context, job Job, w Wait) error {
 	}
 	return nil
 }
+
+// notYet recognises what slurmctld says of a job of which it has told the database a moment ago, also after its own restart, when it has
+// waited 5 s for the answer (ESLURM_JOB_SETTING_DB_INX; seen with 22.05.8).
+func notYet(err error) bool { return strings.Contains(err.Error(), "try again in a bit") }
 
 // Waits is what the controller shows a job's owner while it waits for room on a GPU; "" if it does not.
 func (c Client) Waits(ctx context.Context, id string) (string, error) {

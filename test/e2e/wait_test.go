@@ -248,6 +248,13 @@ func TestAWaitingJobOutlivesSlurmctld(t *testing.T) {
 	if after := awaitWaiting(t, job, "1"); after != before {
 		t.Errorf("it waited for %s, and now for %s", before, after)
 	}
+	// Before slurmctld has heard of the job from its database it changes nothing of it, and an epilog has only so much time.
+	until(t, "a job that can be changed", 60*time.Second, func() error {
+		if result := run(t, root, "scontrol update JobId="+job+" Comment=here"); result.Code != 0 {
+			return fmt.Errorf("%s", result)
+		}
+		return nil
+	})
 	releaseOne()
 	if out := finish(t, two, job); out != "60000\n" || restarts(t, job) != "1" {
 		t.Errorf("it came %s times and saw: %s", restarts(t, job), out)
