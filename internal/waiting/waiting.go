@@ -95,6 +95,10 @@ type Jobs []Job
 // Waiting are those that are not away.
 func (jobs Jobs) Waiting() Jobs { return slices.DeleteFunc(slices.Clone(jobs), Job.IsAway) }
 
+func (jobs Jobs) away() Jobs {
+	return slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return !j.IsAway() })
+}
+
 // Asked are those of which the controller is to be asked where they stand: all that wait, and of those that are away some that were
 // not asked about for a while, so that there are no more than cheap in all; where there are more anyway, all.
 func (jobs Jobs) Asked(now time.Time, cheap int) []uint32 {
@@ -102,7 +106,7 @@ func (jobs Jobs) Asked(now time.Time, cheap int) []uint32 {
 	if len(asked) >= cheap {
 		return jobs.Numbers()
 	}
-	away := slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return !j.IsAway() || now.Sub(j.Away) < AwayUnasked })
+	away := slices.DeleteFunc(jobs.away(), func(j Job) bool { return now.Sub(j.Away) < AwayUnasked })
 	slices.SortStableFunc(away, func(a, b Job) int { return a.Away.Compare(b.Away) })
 	return append(asked, away[:min(len(away), cheap-len(asked))]...).Numbers()
 }
@@ -111,10 +115,13 @@ func (jobs Jobs) Asked(now time.Time, cheap int) []uint32 {
 func (jobs Jobs) RoomAway(uid uint32) bool {
 	all, own := 0, 0
 	for _, j := range jobs {
-		if j.IsAway() {
-			if all++; j.UID == uid {
-				own++
-			}
+		switch {
+		case !j.IsAway():
+		case j.UID == uid:
+			own++
+			fallthrough
+		default:
+			all++
 		}
 	}
 	return all < MostAway && own < MostAwayOfUser
@@ -174,7 +181,7 @@ func (jobs Jobs) Put(job Job) Jobs {
 	if data, err := json.MarshalIndent(job, "", " "); err != nil || len(data) > mostBytes {
 		return jobs
 	}
-	away := slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return !j.IsAway() })
+	away := jobs.away()
 	jobs = append(jobs.Waiting(), job)
 	jobs.Sort()
 	of := make(map[uint32]int)

@@ -93,10 +93,11 @@ func (w Waker) TellAgain(ctx context.Context, id uint32) error {
 // Forget drops jobs that do not wait any more, but not the one that is asked for. It says whether there were any.
 func (w Waker) Forget(ctx context.Context, but uint32) (bool, error) {
 	jobs, err := waiting.Read(w.Config.Spool())
-	asked := jobs.Waiting().Numbers()
-	if others := jobs.Waiting().Without(but); err != nil || len(others) == 0 {
+	waits := jobs.Waiting()
+	if others := waits.Without(but); err != nil || len(others) == 0 {
 		return false, err
 	}
+	asked := waits.Numbers()
 	standings, err := w.Controller.Standings(ctx, asked)
 	if err != nil {
 		return false, err
