@@ -230,9 +230,7 @@ end
 
 -- Where it does, whole GPUs are Slurm's own business; but a job has them or a slice.
 local function has_slurms_gpus(job_desc, option)
-	local typed, ours = whole.option(job_desc), parse.mentions(job_desc.gres, option, true)
-	if typed and ours then refuse("%s: %s is of slices, and this asks for whole GPUs: ask for one of the two", typed, ours) end
-	return typed ~= nil
+	return whole.refuse_both(job_desc, parse.mentions(job_desc.gres, option, true), parse)
 end
 
 -- Whether the job asks for whole GPUs that are placed beside slices. It cannot have both.
@@ -247,7 +245,7 @@ local function has_whole_gpus(job_desc, option, on)
 	local ours = parse.mentions(job_desc.gres, option)
 	if ours then
 		if whole.asked(job_desc.gres) then refuse("%s=%s: %s is of slices, and gpu is a whole GPU: ask for one of the two", option, parse.shorten(parse.bare(job_desc.gres)), ours) end
-		has_slurms_gpus(job_desc, option)
+		whole.refuse_both(job_desc, ours, parse)
 		return false
 	end
 	return whole.count(job_desc, cluster())

@@ -75,6 +75,13 @@ function whole.option(job_desc)
 	if per_gpu and per_gpu > 0 and per_gpu < not_set then return string.format("--ntasks-per-gpu=%d", per_gpu) end
 end
 
+-- A job has whole GPUs or slices. Says whether it has whole ones.
+function whole.refuse_both(job_desc, ours, parse)
+	local typed = whole.option(job_desc)
+	if typed and ours then parse.refuse("%s: %s is of slices, and this asks for whole GPUs: ask for one of the two", typed, ours) end
+	return typed ~= nil
+end
+
 -- A changed job with whole GPUs gets no slices, and one that has some of our GRES no whole GPUs: Slurm goes on counting what it had.
 function whole.refuse_the_other(job_desc, job_rec, has, parse)
 	local typed, had = whole.option(job_desc), whole.option(job_rec)
