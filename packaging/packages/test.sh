@@ -125,7 +125,9 @@ the_main_job_runs_from_installed_files() {
 a_changed_configuration_is_kept() {
 	echo 'place: spread' >>/etc/slurm-vgpu/config.yaml
 	dpkg --force-confdef -i "$main" >"$work/apt" 2>&1 && grep -qx 'place: spread' /etc/slurm-vgpu/config.yaml || return
+	echo 'device_files: closed' >>/etc/slurm-vgpu/config.yaml
 	dpkg -r "$(dpkg-deb -f "$plugin" Package)" slurm-vgpu >"$work/apt" 2>&1 && grep -qx 'place: spread' /etc/slurm-vgpu/config.yaml || return
+	grep -q 'vgpuctl devices open' "$work/apt" || { echo "nothing is said of device files that stay closed"; return 1; }
 	[[ ! -e /usr/bin/vgpuctl ]]
 }
 # With a state file as a prolog writes it, one slice on a line.
