@@ -58,7 +58,7 @@ LIBS := $(if $(filter interposer/%,$(PARTS)),$(BUILD)/libslurm-vgpu.so $(GUARDS)
 TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
 
-.PHONY: all build deps test test-unit test-race test-e2e test-e2e-one test-e2e-other test-releases lint golangci fmt check demo cluster cluster-down \
+.PHONY: all build deps test test-unit test-race test-e2e test-e2e-one test-e2e-other test-releases test-machine lint golangci fmt check demo cluster cluster-down \
 	fuzz bench soak soak-audit scale fragmentation simulation mutants coverage install uninstall packages test-packages clean help FORCE
 
 all: build
@@ -145,6 +145,9 @@ test-e2e-other:
 
 test-releases: ## the tests on Debian 12, 13 and sid, each with its own Slurm (root; downloads): ARGS="--keep SUITE…"
 	@$(SUDO) test/releases/run.sh $(ARGS)
+
+test-machine: ## packages, a boot and a job on a Debian 13 in qemu, with systemd and cgroup v2 (root; downloads; minutes)
+	@$(SUDO) test/machine/run.sh $(ARGS)
 
 lint: $(BUILD)/libslurm-vgpu.so ## gofmt, go vet, staticcheck, codespell; sizes of files and functions, and who imports whom
 	@out=$$(find . -name '*.go' -not -path './$(BUILD)/*' -exec gofmt -l {} +); \

@@ -7,6 +7,7 @@
 set -uo pipefail
 test/setup.sh || exit
 case " $* " in
+*" packages "*) apt-get install -y --no-install-recommends git >/dev/null || exit ;;
 *" test-packages "*)
 	apt-get install -y --no-install-recommends git lintian rpm >/dev/null || exit
 	export PACKAGEFLAGS=--install # the folder is thrown away
