@@ -232,29 +232,32 @@ func promtool(t *testing.T) {
 // seenByTheCluster asks the controller as a user.
 func seenByTheCluster(t *testing.T) {
 	t.Helper()
-	var cluster struct {
-		Nodes []struct {
-			Node    string
-			GPUs    int
-			Granted struct {
-				VGPU      int   `json:"vgpu"`
-				MemMiB    int64 `json:"gpumem_mib"`
-				SMPercent int   `json:"gpucores"`
-			}
-			Free struct {
-				MemMiB int64 `json:"gpumem_mib"`
-			}
-			Fits   int64 `json:"fits_mib"`
-			MayFit int64 `json:"may_fit_mib"`
+	type node struct {
+		Node    string
+		GPUs    int
+		Granted struct {
+			VGPU      int   `json:"vgpu"`
+			MemMiB    int64 `json:"gpumem_mib"`
+			SMPercent int   `json:"gpucores"`
 		}
+		Free struct {
+			MemMiB int64 `json:"gpumem_mib"`
+		}
+		Fits   int64 `json:"fits_mib"`
+		MayFit int64 `json:"may_fit_mib"`
 	}
+	var cluster struct{ Nodes []node }
 	said := ok(t, two, "vgpuctl --config "+c.ConfigPath()+" nodes --json").Stdout
 	if err := json.Unmarshal([]byte(said), &cluster); err != nil || len(cluster.Nodes) < 2 {
 		t.Fatalf("%v: %s", err, said)
 	}
-	n1, n2 := cluster.Nodes[0], cluster.Nodes[1]
+	byName := map[string]node{}
+	for _, n := range cluster.Nodes {
+		byName[n.Node] = n
+	}
+	n1, n2 := byName["n1"], byName["n2"]
 	size := n2.Free.MemMiB / int64(max(n2.GPUs, 1))
-	if n1.Node != "n1" || n1.Granted.VGPU != 1 || n1.Granted.MemMiB != 3000 || n1.Granted.SMPercent != 30 || n1.MayFit != size || n1.Fits != (2*size-3000+1)/2 {
+	if n1.Granted.VGPU != 1 || n1.Granted.MemMiB != 3000 || n1.Granted.SMPercent != 30 || n1.MayFit != size || n1.Fits != (2*size-3000+1)/2 {
 		t.Errorf("n1 is %+v", n1)
 	}
 	if n2.Granted.VGPU != 0 || n2.GPUs != 2 || n2.Fits != size || n2.MayFit != size {

@@ -19,6 +19,8 @@ check() {
 		echo "PASS $name" | tee -a results
 	else
 		echo "FAIL $name: $(tr '\n' '|' <<<"$said" | tail -c 1500)" | tee -a results
+		systemctl --no-pager --failed status
+		tail -n 20 /var/log/slurm/*.log
 	fi
 }
 # becomes SECONDS WANT COMMAND…: waits until the command's output has the pattern.
@@ -56,6 +58,7 @@ simulated_gpus() {
 
 # A Slurm of one's own, as an administrator writes it who has not heard of slurm-vgpu.
 own_slurm() {
+	becomes 30 192.0.2.1 ip -o address || return
 	useradd -m user
 	printf '[mysqld]\ninnodb_snapshot_isolation=OFF\n' >/etc/mysql/mariadb.conf.d/99-slurm.cnf
 	systemctl restart mariadb munge
@@ -95,7 +98,7 @@ own_slurm() {
 		PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 	END
 	printf 'CgroupPlugin=cgroup/v2\nConstrainCores=yes\n' >/etc/slurm/cgroup.conf
-	systemctl restart slurmdbd && becomes 120 ' (slurmdbd|.*6819)' ss -tlnp && sacctmgr -i add cluster machine
+	systemctl restart slurmdbd && becomes 120 :6819 ss -tln && sacctmgr -i add cluster machine
 	systemctl restart slurmctld slurmd && node_is idle
 }
 

@@ -67,7 +67,14 @@ make_disk() {
 	mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
 	ln -s ../machine-test.service "$root/etc/systemd/system/multi-user.target.wants/"
 	echo vgpu-machine >"$root/etc/hostname"
-	echo '127.0.0.1 localhost vgpu-machine' >"$root/etc/hosts"
+	# Names are looked up for addresses that some interface besides the loopback has.
+	printf '127.0.0.1 localhost\n192.0.2.1 vgpu-machine\n' >"$root/etc/hosts"
+	printf '[NetDev]\nName=vgpu0\nKind=dummy\n' >"$root/etc/systemd/network/vgpu0.netdev"
+	printf '[Match]\nName=vgpu0\n[Network]\nAddress=192.0.2.1/24\n' >"$root/etc/systemd/network/vgpu0.network"
+	ln -s /usr/lib/systemd/system/systemd-networkd.service "$root/etc/systemd/system/multi-user.target.wants/"
+	# The simulated driver keeps what the GPUs hold in a file.
+	mkdir -p "$root/etc/systemd/system/slurm-vgpu-.service.d"
+	printf '[Service]\nReadWritePaths=-/var/lib/simgpu\n' >"$root/etc/systemd/system/slurm-vgpu-.service.d/simulated.conf"
 	: >"$root/etc/fstab"
 	rm -f "$dir/$suite.img"
 	mke2fs -q -t ext4 -d "$root" "$dir/$suite.img" 6G
