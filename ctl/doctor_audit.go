@@ -11,6 +11,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 )
 
 // mostStrays is for how many doctor has a line each.
@@ -69,5 +70,9 @@ func (d *doctor) lastAudit() string {
 	if err != nil {
 		return "neither an epilog nor slurm-vgpu-audit.timer has looked yet"
 	}
-	return "the last look by an epilog or slurm-vgpu-audit.timer was " + age(time.Since(info.ModTime())) + " ago"
+	last := stored.Age(info.ModTime())
+	if last == stored.Unknown {
+		return "the time of the last look by an epilog or slurm-vgpu-audit.timer lies ahead: was the clock set back?"
+	}
+	return "the last look by an epilog or slurm-vgpu-audit.timer was " + age(last) + " ago"
 }

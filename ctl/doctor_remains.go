@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 )
 
 const (
@@ -39,7 +41,7 @@ func (d *doctor) remains(ctx context.Context) {
 		d.fail(check, "name SlurmdSpoolDir of slurm.conf in slurm.slurmd_spool_dir, and run it as root", "%v", err)
 	case waiting.Slices > 0:
 		d.fail(check, "vgpuctl sweep; the next job's prolog does it as well", "%s of jobs that have ended; jobs that hold slices: %v", found, waiting.Jobs)
-	case waiting.Any() && time.Since(waiting.Oldest) > remainsAge:
+	case waiting.Any() && stored.Age(waiting.Oldest) > remainsAge:
 		d.fail(check, "vgpuctl sweep, and see that slurm-vgpu-sweep.timer is active", "%s of jobs that have ended, the oldest for %s", found, age(time.Since(waiting.Oldest)))
 	case waiting.Any():
 		d.ok(check, "%s of jobs that have ended; the next sweep takes them away", found)

@@ -19,6 +19,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sweep"
 )
 
@@ -50,7 +51,7 @@ func (d *doctor) slices(ctx context.Context) {
 	}
 	differ, changed, unknown, first, remedy := 0, 0, 0, "", ""
 	for _, job := range slices.Sorted(maps.Keys(jobs)) {
-		if time.Since(jobs[job]) < sweep.Grace {
+		if stored.Age(jobs[job]) < sweep.Grace {
 			continue // its prolog may be at work
 		}
 		says, what, set, err := d.compare(ctx, client, job, held[job])

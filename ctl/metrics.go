@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/metrics"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
@@ -68,7 +69,7 @@ func metricsCommand(o *options) *cobra.Command {
 				return err
 			}
 			if f.textfile != "" {
-				for _, left := range trusted.Temporaries(filepath.Dir(f.textfile), time.Now().Add(-time.Minute), func(name string) bool { return name == filepath.Base(f.textfile) }) {
+				for _, left := range trusted.Temporaries(filepath.Dir(f.textfile), func(made time.Time) bool { return stored.Age(made) > time.Minute }, func(name string) bool { return name == filepath.Base(f.textfile) }) {
 					_ = os.Remove(left) // by a run that was killed
 				}
 				if err := trusted.WriteFile(f.textfile, said, 0o644); err != nil {

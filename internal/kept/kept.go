@@ -24,6 +24,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
@@ -239,7 +240,7 @@ func Sweep(dir rundir.Dir, library string) (removed int, failed error) {
 	}
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if named[entry.Name()] || err != nil || time.Since(info.ModTime()) < Grace {
+		if named[entry.Name()] || err != nil || stored.Age(info.ModTime()) < Grace {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir.Builds(), entry.Name())); err != nil {

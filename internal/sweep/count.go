@@ -21,12 +21,12 @@ func (w Waiting) Any() bool { return w.Slices+w.Folders+w.Marks+w.Temporaries > 
 
 // Count looks and changes nothing. It needs no rights but those to see the run directory and the spool.
 func (s Sweeper) Count(ctx context.Context) (Waiting, error) {
-	before := time.Now().Add(-s.Grace)
-	f, err := s.look(before)
+	old := s.old(time.Now())
+	f, err := s.look(old)
 	if err != nil {
 		return Waiting{}, err
 	}
-	w := Waiting{Marks: len(f.marks), Temporaries: len(s.oldTemporaries(before))}
+	w := Waiting{Marks: len(f.marks), Temporaries: len(s.oldTemporaries(old))}
 	gone, unknown := s.gone(ctx, f.doubts)
 	w.Unknown = unknown
 	for _, d := range gone {

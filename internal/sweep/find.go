@@ -46,7 +46,7 @@ type found struct {
 }
 
 // look finds what belongs to no step that runs and was not touched since the grace.
-func look(dir rundir.Dir, held []state.Slice, live map[uint32]bool, before time.Time) (found, error) {
+func look(dir rundir.Dir, held []state.Slice, live map[uint32]bool, old func(time.Time) bool) (found, error) {
 	var f found
 	runs := make(map[state.Run]*doubt)
 	add := func(run state.Run, when time.Time) *doubt {
@@ -77,12 +77,12 @@ func look(dir rundir.Dir, held []state.Slice, live map[uint32]bool, before time.
 		switch {
 		case suffix == "" && entry.IsDir():
 			add(runOf(dir, uint32(job)), info.ModTime()).folder = true
-		case (suffix == "none" || suffix == "pending") && info.ModTime().Before(before):
+		case (suffix == "none" || suffix == "pending") && old(info.ModTime()):
 			f.marks = append(f.marks, mark{filepath.Join(dir.Jobs(), entry.Name()), info.ModTime()})
 		}
 	}
 	for _, d := range runs {
-		if d.when.Before(before) {
+		if old(d.when) {
 			f.doubts = append(f.doubts, *d)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // missing are the grants of which the state file knows nothing. A prolog writes the state first and the grant last,
 // and who releases a job removes the grant first: somebody has changed the state file, or put an older one in its
 // place, and the next job would be placed on what these jobs use. An older file can name an older run of such a job.
-func (s Sweeper) missing(held []state.Slice, before time.Time) ([]grant.Grant, error) {
+func (s Sweeper) missing(held []state.Slice, old func(time.Time) bool) ([]grant.Grant, error) {
 	entries, err := os.ReadDir(s.Store.Dir.Jobs())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -38,7 +38,7 @@ func (s Sweeper) missing(held []state.Slice, before time.Time) ([]grant.Grant, e
 			continue
 		}
 		g, err := grant.Read(s.Store.Dir.Grant(uint32(job)))
-		if err == nil && g.Job == uint32(job) && holds[g.Job] <= g.Restart && g.BootID == s.Store.BootID && g.Refusal == "" && len(g.Slices) > 0 && g.Since.Before(before) {
+		if err == nil && g.Job == uint32(job) && holds[g.Job] <= g.Restart && g.BootID == s.Store.BootID && g.Refusal == "" && len(g.Slices) > 0 && old(g.Since) {
 			grants = append(grants, g)
 		}
 	}
@@ -47,7 +47,7 @@ func (s Sweeper) missing(held []state.Slice, before time.Time) ([]grant.Grant, e
 
 // restore puts back into the state file what jobs hold by their grants, if the controller says that they run. It
 // returns the number of slices.
-func (s Sweeper) restore(ctx context.Context, before time.Time) (int, error) {
+func (s Sweeper) restore(ctx context.Context, old func(time.Time) bool) (int, error) {
 	current, err := s.Store.Read()
 	if errors.Is(err, state.ErrCorrupt) {
 		return 0, nil // made again from all grants by who next takes the lock
@@ -55,7 +55,7 @@ func (s Sweeper) restore(ctx context.Context, before time.Time) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	lost, err := s.missing(current.Slices, before)
+	lost, err := s.missing(current.Slices, old)
 	if err != nil {
 		return 0, err
 	}
@@ -78,7 +78,7 @@ func (s Sweeper) restore(ctx context.Context, before time.Time) (int, error) {
 		return 0, err
 	}
 	defer tx.End()
-	if lost, err = s.missing(tx.Slices(), before); err != nil {
+	if lost, err = s.missing(tx.Slices(), old); err != nil {
 		return 0, err
 	}
 	slices := 0

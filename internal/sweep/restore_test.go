@@ -88,7 +88,7 @@ func TestAJobThatEndsMeanwhileGetsNothingBack(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	restored, err := n.restore(context.Background(), time.Now())
+	restored, err := n.restore(context.Background(), func(time.Time) bool { return true })
 	n.check(err)
 	if diff := cmp.Diff([]uint32{3, 9}, n.heldBy()); diff != "" || restored != 1 {
 		t.Errorf("%d slices came back, held (-want +got):\n%s", restored, diff)

@@ -21,6 +21,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/release"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 )
 
 const (
@@ -66,13 +67,13 @@ func (s Sweeper) Sweep(ctx context.Context) (Result, error) {
 	}
 	defer held.Close()
 	result.Looked = true
-	before := time.Now().Add(-s.Grace)
-	f, err := s.look(before)
+	old := s.old(time.Now())
+	f, err := s.look(old)
 	if err != nil {
 		return result, err
 	}
 	result.Marks = removeMarks(f.marks)
-	if result.Restored, err = s.restore(ctx, before); err != nil {
+	if result.Restored, err = s.restore(ctx, old); err != nil {
 		return result, err
 	}
 	gone, unknown := s.gone(ctx, f.doubts)
@@ -85,7 +86,7 @@ func (s Sweeper) Sweep(ctx context.Context) (Result, error) {
 		gone = gone[len(batch):]
 	}
 	result.Left += len(gone)
-	temporaries, err := s.temporaries(ctx, before)
+	temporaries, err := s.temporaries(ctx, old)
 	result.Temporaries = temporaries
 	return result, errors.Join(err, s.builds(ctx))
 }
@@ -125,7 +126,7 @@ func (s Sweeper) begin() (*os.File, error) {
 		return nil, fmt.Errorf("begin sweep: lock %s: %w", path, err)
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err == nil && st.Size > 0 && time.Since(time.Unix(st.Mtim.Unix())) < s.Every {
+	if err := unix.Fstat(fd, &st); err == nil && st.Size > 0 && stored.Age(time.Unix(st.Mtim.Unix())) < s.Every {
 		file.Close()
 		return nil, nil
 	}
@@ -137,7 +138,12 @@ func (s Sweeper) begin() (*os.File, error) {
 	return file, nil
 }
 
-func (s Sweeper) look(before time.Time) (found, error) {
+// old says of a time whether the grace has passed since.
+func (s Sweeper) old(now time.Time) func(time.Time) bool {
+	return func(when time.Time) bool { return stored.AgeAt(now, when) > s.Grace }
+}
+
+func (s Sweeper) look(old func(time.Time) bool) (found, error) {
 	live, err := slurm.LiveJobs(s.Config.Slurm.SlurmdSpoolDir, s.Node)
 	if err != nil {
 		return found{}, err // without it every job would be in doubt
@@ -146,7 +152,7 @@ func (s Sweeper) look(before time.Time) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	return look(s.Store.Dir, current.Slices, live, before)
+	return look(s.Store.Dir, current.Slices, live, old)
 }
 
 // gone asks the controller about the oldest doubts. unknown are those of which it said nothing, or was not asked.
@@ -188,7 +194,7 @@ func (s Sweeper) end(ctx context.Context, gone []doubt, result *Result) error {
 	}
 	defer tx.End()
 	// Where it cannot be looked again, nothing is known to be the same, and all stays.
-	now, lookErr := look(s.Store.Dir, tx.Slices(), nil, time.Now())
+	now, lookErr := look(s.Store.Dir, tx.Slices(), nil, func(time.Time) bool { return true })
 	same := make(map[doubt]bool)
 	for _, d := range now.doubts {
 		same[d] = true

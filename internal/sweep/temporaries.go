@@ -16,8 +16,8 @@ import (
 // temporaries removes what killed writers left. The state and the records that epilogs write are written under
 // the state's lock, so that under it an old file is nobody's. What else is in the run directory, on tmpfs, and in the
 // history takes milliseconds to write.
-func (s Sweeper) temporaries(ctx context.Context, before time.Time) (n int, err error) {
-	if len(s.oldTemporaries(before)) == 0 {
+func (s Sweeper) temporaries(ctx context.Context, old func(time.Time) bool) (n int, err error) {
+	if len(s.oldTemporaries(old)) == 0 {
 		return 0, nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, lockWait)
@@ -27,16 +27,16 @@ func (s Sweeper) temporaries(ctx context.Context, before time.Time) (n int, err 
 		return 0, err
 	}
 	defer held.Close()
-	return remove(s.oldTemporaries(before)), nil
+	return remove(s.oldTemporaries(old)), nil
 }
 
 // oldTemporaries is what Count counts and Sweep takes away.
-func (s Sweeper) oldTemporaries(before time.Time) (paths []string) {
+func (s Sweeper) oldTemporaries(old func(time.Time) bool) (paths []string) {
 	for _, dir := range []string{string(s.Store.Dir), s.Store.Dir.Walls(), s.Config.Spool().Usage(), s.Config.Spool().History()} {
-		paths = append(paths, trusted.Temporaries(dir, before, func(name string) bool { return strings.HasSuffix(name, ".json") })...)
+		paths = append(paths, trusted.Temporaries(dir, old, func(name string) bool { return strings.HasSuffix(name, ".json") })...)
 	}
 	if s.Store.JobMap != "" { // whose files are named by a number, and nothing else there is one
-		paths = append(paths, trusted.Temporaries(s.Store.JobMap, before, func(name string) bool { return name == "" })...)
+		paths = append(paths, trusted.Temporaries(s.Store.JobMap, old, func(name string) bool { return name == "" })...)
 	}
 	return paths
 }

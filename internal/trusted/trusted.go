@@ -121,9 +121,9 @@ func content(fd int, buffer []byte, path string, maxBytes int64) ([]byte, error)
 	}
 }
 
-// Temporaries are what killed writers of a folder's files have left there: regular files of who runs this that are older, and of whose target
-// isTarget says that WriteFile writes it.
-func Temporaries(folder string, before time.Time, isTarget func(name string) bool) (paths []string) {
+// Temporaries are what killed writers of a folder's files have left there: regular files of who runs this that isOld says are old, and of
+// whose target isTarget says that WriteFile writes it.
+func Temporaries(folder string, isOld func(time.Time) bool, isTarget func(name string) bool) (paths []string) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil
@@ -136,7 +136,7 @@ func Temporaries(folder string, before time.Time, isTarget func(name string) boo
 			continue
 		}
 		info, err := entry.Info()
-		if err != nil || !info.Mode().IsRegular() || !info.ModTime().Before(before) {
+		if err != nil || !info.Mode().IsRegular() || !isOld(info.ModTime()) {
 			continue
 		}
 		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {

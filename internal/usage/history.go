@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 )
 
 // MaxHistory is how many reported records are kept.
@@ -67,7 +68,7 @@ func Trim(spool rundir.Spool) error {
 func RemoveTemporaries(spool rundir.Spool) {
 	names, _ := filepath.Glob(filepath.Join(spool.History(), ".*.json*"))
 	for _, path := range names {
-		if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > time.Minute {
+		if info, err := os.Lstat(path); err == nil && stored.Age(info.ModTime()) > time.Minute {
 			os.Remove(path)
 		}
 	}

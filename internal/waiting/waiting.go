@@ -18,6 +18,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
@@ -86,7 +87,7 @@ func (j Job) Waiter(now time.Time) place.Waiter {
 // Claims says that the job is before those that have waited less. One that its user or an administrator holds or puts off (Idle)
 // is not, nor one that was told of room and did not come, or did so again and again: that one has to come by itself.
 func (j Job) Claims(now time.Time) bool {
-	return !j.Idle && !j.IsAway() && j.Missed < MissesAtMost && (j.Told.IsZero() || now.Sub(j.Told) < ComesWithin)
+	return !j.Idle && !j.IsAway() && j.Missed < MissesAtMost && (j.Told.IsZero() || stored.AgeAt(now, j.Told) < ComesWithin)
 }
 
 // Jobs are those that wait, the longest waiting first, and those that are away.
@@ -106,7 +107,7 @@ func (jobs Jobs) Asked(now time.Time, cheap int) []uint32 {
 	if len(asked) >= cheap {
 		return jobs.Numbers()
 	}
-	away := slices.DeleteFunc(jobs.away(), func(j Job) bool { return now.Sub(j.Away) < AwayUnasked })
+	away := slices.DeleteFunc(jobs.away(), func(j Job) bool { return stored.AgeAt(now, j.Away) < AwayUnasked })
 	slices.SortStableFunc(away, func(a, b Job) int { return a.Away.Compare(b.Away) })
 	return append(asked, away[:min(len(away), cheap-len(asked))]...).Numbers()
 }
@@ -270,7 +271,7 @@ func (jobs Jobs) Careless(now time.Time) map[uint32]bool {
 	missed, careless := make(map[uint32]int), make(map[uint32]bool)
 	for _, j := range jobs {
 		missed[j.UID] += j.Missed
-		if !j.Told.IsZero() && now.Sub(j.Told) >= ComesWithin {
+		if !j.Told.IsZero() && stored.AgeAt(now, j.Told) >= ComesWithin {
 			missed[j.UID]++
 		}
 		careless[j.UID] = missed[j.UID] > 2*MissesAtMost

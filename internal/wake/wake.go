@@ -19,6 +19,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
 
@@ -159,7 +160,7 @@ func (w Waker) refresh(jobs waiting.Jobs, asked []uint32, standings map[uint32]s
 		case standing.Runs() && slurm.HostlistContains(standing.Nodes, w.Node):
 		case standing.Runs() && job.Barred && (job.IsAway() || jobs.RoomAway(job.UID)):
 			job.Away, job.Told, job.Missed = now, time.Time{}, 0
-		case known || time.Since(job.Since) > lockWait:
+		case known || stored.Age(job.Since) > lockWait:
 			continue
 		}
 		job.Idle = standing.Held() || putOff(standing)
@@ -192,7 +193,7 @@ func (w Waker) choose(ctx context.Context, asked []uint32, standings map[uint32]
 			}
 			turn := place.Queue(inv, held, []place.Waiter{job.Waiter(now)}, rules)[0]
 			// Whoever was to tell it may have been killed before: its start still lies ahead.
-			unheard := !job.Told.IsZero() && now.Sub(job.Told) > lately && standings[job.Job].Reason == "BeginTime"
+			unheard := !job.Told.IsZero() && stored.AgeAt(now, job.Told) > lately && standings[job.Job].Reason == "BeginTime"
 			if turn.Slices != nil && (job.Told.IsZero() || unheard) && (standings[job.Job].Waits() || standings[job.Job].State == "COMPLETING") {
 				if unheard {
 					jobs[i].Missed++
@@ -200,7 +201,7 @@ func (w Waker) choose(ctx context.Context, asked []uint32, standings map[uint32]
 				jobs[i].Told = now
 				tell = append(tell, jobs[i])
 			}
-			if turn.Slices == nil && !job.Told.IsZero() && now.Sub(job.Told) >= waiting.ComesWithin {
+			if turn.Slices == nil && !job.Told.IsZero() && stored.AgeAt(now, job.Told) >= waiting.ComesWithin {
 				jobs[i].Told = time.Time{} // it did not come, and the room is gone: it waits again
 				jobs[i].Missed++
 			}
@@ -226,7 +227,7 @@ func (w Waker) tell(ctx context.Context, job waiting.Job, standing slurm.Standin
 	switch {
 	case standing.State == "COMPLETING":
 		wait.For = settling
-	case time.Since(job.Last) < lately:
+	case stored.Age(job.Last) < lately:
 		wait.For = sameSecond
 	}
 	if slurm.HostlistContains(told.Excluded, w.Node) {

@@ -19,7 +19,7 @@ check() {
 		echo "PASS $name" | tee -a results
 	else
 		echo "FAIL $name: $(tr '\n' '|' <<<"$said" | tail -c 1500)" | tee -a results
-		systemctl --no-pager --failed status
+		systemctl --no-pager --failed --full status
 		tail -n 20 /var/log/slurm/*.log
 	fi
 }
@@ -93,6 +93,7 @@ own_slurm() {
 		ReturnToService=1
 		MessageTimeout=60
 		BatchStartTimeout=60
+		AccountingStorageType=accounting_storage/slurmdbd
 		AccountingStorageHost=vgpu-machine
 		NodeName=vgpu-machine CPUs=2 RealMemory=1000 State=UNKNOWN
 		PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
@@ -107,7 +108,7 @@ by_the_book() {
 	vgpu-gres inventory --write || return
 	vgpu-gres gres.conf >/etc/slurm/gres.conf || return
 	vgpu-gres slurm.conf >/tmp/lines || return
-	grep -v '^#NodeName' /tmp/lines >>/etc/slurm/slurm.conf
+	grep -vE '^(#NodeName|AccountingStorageType)' /tmp/lines >>/etc/slurm/slurm.conf
 	sed -i "s|^\(NodeName=vgpu-machine .*\)|\1 $(sed -n 's/^#NodeName=[^ ]* //p' /tmp/lines)|" /etc/slurm/slurm.conf
 	vgpu-gres plugstack.conf >/etc/slurm/plugstack.conf && vgpu-gres cluster.lua >/etc/slurm-vgpu/cluster.lua || return
 	cp /usr/share/slurm-vgpu/job_submit.lua /etc/slurm/ || return

@@ -91,5 +91,5 @@ say "booting; all that it says is in $dir/$suite.console"
 timeout 1800 qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 3G -smp 2 -nographic -nic none \
 	-drive "file=$dir/$suite.img,if=virtio,format=raw,cache=unsafe" -kernel "$dir/$suite.vmlinuz" -initrd "$dir/$suite.initrd" \
 	-append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 panic=5" </dev/null 2>&1 |
-	tee "$dir/$suite.console" | grep --line-buffered -aE '^(== |PASS|FAIL|SEEN|[0-9]+ passed)' | tr -d '\r' || true
+	tee "$dir/$suite.console" | grep --line-buffered -aE '^(== |PASS|FAIL|SEEN|[0-9]+ passed)' || true
 grep -aqE '^[0-9]+ passed, 0 failed' "$dir/$suite.console" || die "failed: see $dir/$suite.console"
