@@ -24,7 +24,7 @@ import (
 // one that is found without it is what a killed prolog left, or an epilog that was about to end.
 func (p *prolog) makeFolder(g grant.Grant) error {
 	dir := p.cfg.Run()
-	if before, ok := p.previous(); ok && before.Refusal == g.Refusal {
+	if before, ok := p.previous(g); ok && before.Refusal == g.Refusal {
 		return removeFile(dir.None(g.Job))
 	}
 	if err := os.RemoveAll(dir.Job(g.Job)); err != nil {
@@ -125,7 +125,7 @@ func (p *prolog) rewriteRefusal(ctx context.Context, g grant.Grant) error {
 		return err
 	}
 	defer tx.End()
-	if _, ok := p.previous(); !ok {
+	if _, ok := p.previous(g); !ok {
 		return tx.Commit()
 	}
 	if err := grant.Write(p.cfg.Run().Grant(g.Job), g); err != nil {

@@ -163,12 +163,13 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 		return nil, nil, err
 	}
 	defer tx.End()
-	if before, ok := p.previous(); ok && before.Refusal != "" {
+	if before, ok := p.previous(g); ok && before.Refusal != "" {
 		return &place.Refusal{Kind: place.Fragmented, Reason: before.Refusal}, nil, tx.Commit() // an earlier prolog of this run decided
 	}
 	mine := state.Run{Job: p.job.id, Restart: p.job.restart}
 	// A run of the same job with another restart count is over, or this one would not have begun.
-	over := func(run state.Run) bool { return gone[run] || run.Job == mine.Job && run != mine }
+	another := p.leftover(g, tx.Slices())
+	over := func(run state.Run) bool { return gone[run] || run.Job == mine.Job && (run != mine || another) }
 	result, err := release.Runs(p.cfg, tx, []uint32{p.job.id}, over, p.log)
 	if err != nil {
 		return nil, nil, err
@@ -257,7 +258,7 @@ func complete(g grant.Grant, own []state.Slice, inventory device.Inventory) gran
 // into the queue as well, if the node's configuration says so.
 func (p *prolog) refuse(ctx context.Context, g grant.Grant, reason string, told *slurm.Job) error {
 	g.Refusal, g.Slices = reason, nil
-	before, ok := p.previous()
+	before, ok := p.previous(g)
 	if ok && before.Refusal == "" {
 		// A first prolog of this run granted slices; whatever hinders the second one, the job keeps them.
 		p.log.Warn("the job keeps the slices that an earlier prolog granted", "reason", reason)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -259,13 +260,29 @@ func jobFromEnvironment() (hostJob, error) {
 }
 
 // previous is the grant that an earlier prolog of this very run left, if any.
-func (p *prolog) previous() (grant.Grant, bool) {
-	g, err := grant.Read(p.cfg.Run().Grant(p.job.id))
+func (p *prolog) previous(g grant.Grant) (grant.Grant, bool) {
+	before, err := grant.Read(p.cfg.Run().Grant(p.job.id))
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			p.log.Error("a grant cannot be believed and is made again", "reason", err)
 		}
 		return grant.Grant{}, false
 	}
-	return g, g.Job == p.job.id && g.Restart == p.job.restart && g.BootID == p.store.BootID
+	return before, before.BootID == p.store.BootID && before.IsSameRun(g)
+}
+
+// clocksDiffer is how far the controller's clock may be from this node's: munge takes no more.
+const clocksDiffer = 5 * time.Minute
+
+// leftover says that slices which stand under this run's number are another job's: slurmctld began anew with its numbers, and the
+// epilog of the first job of this number was lost.
+func (p *prolog) leftover(g grant.Grant, held []state.Slice) bool {
+	before, err := grant.Read(p.cfg.Run().Grant(p.job.id))
+	if err == nil && before.Job == g.Job && before.Restart == g.Restart && !before.IsSameRun(g) {
+		return true
+	}
+	return slices.ContainsFunc(held, func(s state.Slice) bool {
+		earlier := !g.Submitted.IsZero() && s.Since.Time().Before(g.Submitted.Add(-clocksDiffer))
+		return s.Job == g.Job && s.Restart == g.Restart && (s.UID != g.UID || earlier && errors.Is(err, fs.ErrNotExist))
+	})
 }

@@ -65,5 +65,21 @@ type Grant struct {
 	GPUTypes    []string       `json:"gpu_types"`     // GRES type of each slice's device, in slice order
 }
 
+// IsSameRun says that two grants are of one run of one job. Number and restart count alone do not say so: slurmctld may begin anew with
+// its numbers. What was allocated is compared only where the time of submission is not known, as it may change while the job runs.
+func (g Grant) IsSameRun(other Grant) bool {
+	switch {
+	case g.Job != other.Job || g.Restart != other.Restart || g.UID != other.UID:
+		return false
+	case other.Submitted.IsZero() && other.Entitlement.IsZero(): // the controller says nothing
+		return true
+	case g.SLUID != "" && other.SLUID != "":
+		return g.SLUID == other.SLUID
+	case !g.Submitted.IsZero() && !other.Submitted.IsZero():
+		return g.Submitted.Equal(other.Submitted)
+	}
+	return g.Entitlement == other.Entitlement
+}
+
 // IsStrict says that the steps have mount namespaces of their own.
 func (g Grant) IsStrict() bool { return g.Isolation == IsolationStrict || g.Isolation == IsolationWall }
