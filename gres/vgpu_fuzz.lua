@@ -50,7 +50,8 @@ local places = {
 	function(text) vgpu.job_submit({ gres = text }, {}, 1000) end,
 	function(text) vgpu.job_submit({ gres = "vgpu:1,gpumem:3000", spank_job_env = { [0] = "VGPU_REQUEST=" .. text } }, {}, 1000) end,
 	function(text) vgpu.job_submit({ gres = "vgpu:1,gpumem:3000", spank_job_env = { [0] = "VGPU_DEFAULTS=" .. text } }, {}, 1000) end,
-	function(text) vgpu.job_submit({ gres = "vgpu:1", spank_job_env = { [0] = "VGPU_REQUEST=mem=1", text, text .. "=" .. text, "VGPU_TYPED=mem=" .. text, "VGPU_TYPED=" .. text } }, {}, 1000) end,
+	function(text) vgpu.job_submit({ gres = "vgpu:1", spank_job_env = { [0] = "VGPU_REQUEST=mem=1", text, text .. "=" .. text, "VGPU_TYPED=mem=" .. text } }, {}, 1000) end,
+	function(text) vgpu.job_submit({ gres = "vgpu:1", spank_job_env = { [0] = "VGPU_REQUEST=mem=1", "VGPU_TYPED=" .. text } }, {}, 1000) end,
 	function(text) vgpu.job_submit({ tres_per_job = text, tres_per_socket = text, tres_per_task = text }, {}, 1000) end,
 	function(text) vgpu.job_submit({ gres = "vgpu:1,gpumem:1", comment = text, name = text, req_nodes = text, exc_nodes = text }, {}, 1000) end,
 	function(text) vgpu.job_modify({ gres = text }, { gres = "gres:vgpu:1,gres:gpumem:3000" }, {}, 1000) end,
@@ -80,6 +81,14 @@ for _, run in ipairs(runs) do
 		long(head, run, 60000, "x")
 	end
 	long("vgpu:1,", run, max_bytes, "x")
+end
+
+-- Many entries, each as long as one may be: there is no bound to their number but Slurm's own.
+for _, entry in ipairs({ "VGPU_TYPED=" .. ("a;"):rep(2000), "VGPU_REQUEST=" .. ("mem=1;"):rep(340), "VGPU_DEFAULTS=" .. ("x=1;"):rep(500), "SPANK_VGPU_TYPED=a=b" }) do
+	local env = { [0] = "VGPU_REQUEST=mem=3000" }
+	for i = 1, 2000 do env[i] = entry end
+	try(function() vgpu.job_submit({ gres = "vgpu:1", spank_job_env = env }, {}, 1000) end, "2000 times " .. entry:sub(1, 20))
+	try(function() vgpu.job_modify({ gres = "vgpu:1" }, { gres = "gres:vgpu:1", spank_job_env = env }, {}, 1000) end, "a change of 2000 times " .. entry:sub(1, 20))
 end
 
 -- What repeats where a pattern admits one: the counted search must come to the same as the real one.

@@ -211,14 +211,19 @@ local function decode(text)
 end
 
 -- The request and its defaults out of job_desc.spank_job_env, a table whose keys start at 0, and
--- name(key): what to call the option in messages, with its value as the user typed it.
+-- name(key): what to call the option in messages, with its value as the user typed it. The plugin writes each entry once. Who writes
+-- thousands of them, each as long as one may be, would have slurmctld read them all with its locks held.
 function parse.options(spank_job_env)
-	local request, defaults, typed = {}, {}, {}
+	local request, defaults, typed, seen = {}, {}, {}, {}
 	for _, entry in pairs(spank_job_env or {}) do
 		entry = tostring(entry)
 		if entry:sub(1, 6) == "SPANK_" then entry = entry:sub(7) end -- as slurmctld keeps some
 		local equals = entry:find("=", 1, true)
 		local key, value = entry:sub(1, (equals or 1) - 1), entry:sub((equals or #entry) + 1)
+		if key == "VGPU_REQUEST" or key == "VGPU_DEFAULTS" or key == "VGPU_TYPED" then
+			if seen[key] then refuse("%s is there more than once: use the --vgpu options", key) end
+			seen[key] = true
+		end
 		if key == "VGPU_REQUEST" and value ~= "" then
 			request = decode(value)
 			if not request then refuse("VGPU_REQUEST=%s: this request is malformed: use the --vgpu options", shorten(value)) end

@@ -222,6 +222,13 @@ desc.spank_job_env[1] = "VGPU_TYPED=cores=30;mem=200G"
 vgpu.job_submit(desc, {}, 1000)
 check("as typed", said, "vgpu: --vgpu-mem=200G: no GPU has 204800 MiB: the most is 143771 MiB (h200)")
 
+for _, twice in ipairs({ "VGPU_REQUEST=mem=1000", "VGPU_TYPED=mem=1000", "SPANK_VGPU_TYPED=mem=1000", "VGPU_DEFAULTS=place=pack" }) do
+	desc = job("vgpu:1", "mem=1000", "place=pack")
+	desc.spank_job_env[#desc.spank_job_env + 1], desc.spank_job_env[#desc.spank_job_env + 2] = "VGPU_TYPED=mem=1000", twice
+	vgpu.job_submit(desc, {}, 1000)
+	check(twice .. " twice", said, "vgpu: " .. twice:match("VGPU_%u+") .. " is there more than once: use the --vgpu options")
+end
+
 untouched("no GRES", job())
 untouched("other GRES", job("gres:gpu:h200:2,gres:shard:3"))
 untouched("a type named like us", job("gres:gpu:vgpu:1"))
