@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -34,9 +35,8 @@ a session of ssh, a cron job or a job without a slice has no GPU. Steps that hol
 own in its place, from a folder beside it that only root may enter.
 
 close does that, at boot (slurm-vgpu-devices.service) and by hand; vgpu-prolog closes again what was opened.
-It also binds a page over /proc/driver/nvidia/params that keeps the driver's own tools from opening them,
-where the module's parameter NVreg_ModifyDeviceFiles does not.
-open gives the files to everybody again, and takes that page away; set device_files to open first. status changes nothing, and says
+It also mounts closed files of the same devices over them, read-only, which keeps the driver's own tools from opening them.
+open gives the files to everybody again, and takes these mounts away; set device_files to open first. status changes nothing, and says
 what is not as configured. All may be given again: what is right already stays as it is.
 
 Close the files on a node without jobs: a step that began before has no files of its own.
@@ -125,10 +125,20 @@ func wrongDevices(cfg config.Config, files []devfiles.File) (paths []string) {
 	return paths
 }
 
+// loose are the paths of files that are closed, and that the driver's tools open again: every program of root's that starts NVML or CUDA.
+func loose(files []devfiles.File) (paths []string) {
+	for _, file := range files {
+		if file.State == devfiles.Closed && !file.Slurms && !file.Held {
+			paths = append(paths, file.Path)
+		}
+	}
+	return paths
+}
+
 func printDevices(out io.Writer, report devicesReport) {
 	fmt.Fprintf(out, "%s: device_files is %s\n", report.Node, report.DeviceFiles)
-	if report.DeviceFiles == config.FilesClosed && report.Modifies != nil && *report.Modifies {
-		fmt.Fprintln(out, "the driver's tools open them again, whoever of root's starts one: NVreg_ModifyDeviceFiles is not 0")
+	if loose := loose(report.Files); report.DeviceFiles == config.FilesClosed && len(loose) > 0 {
+		fmt.Fprintf(out, "closed, but not held by `vgpuctl devices close`, so that the driver's tools may open them again: %s\n", strings.Join(loose, ", "))
 	}
 	if len(report.Files) == 0 {
 		return

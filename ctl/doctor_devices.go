@@ -37,8 +37,8 @@ func (d *doctor) deviceFiles() {
 	if err := set.KnowsGroup(); err != nil {
 		d.fail(check, "make the group, or name another in device_group; until then only root may open them", "%v", err)
 	}
-	if modifies, known := set.DriverModifies(); modifies && known {
-		d.fail(check, "vgpuctl devices close, and for good modprobe.d/slurm-vgpu.conf in /etc/modprobe.d",
-			"NVreg_ModifyDeviceFiles is not 0: programs of root's that start NVML or CUDA, and nvidia-modprobe, which every user may run, open the device files again")
+	if loose := loose(files); len(loose) > 0 {
+		d.fail(check, "vgpuctl devices close, and see that slurm-vgpu-devices.service is enabled",
+			"closed, but not held: programs of root's that start NVML or CUDA, and nvidia-modprobe, which every user may run, open them again: %s", strings.Join(loose, ", "))
 	}
 }

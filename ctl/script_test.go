@@ -32,9 +32,13 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
+	"github.com/slurm-vgpu/slurm-vgpu/test/privatemounts"
 )
 
 func TestMain(m *testing.M) {
+	if name := filepath.Base(os.Args[0]); name != "vgpuctl" && name != "vgpu-draw" {
+		privatemounts.Enter()
+	}
 	testscript.Main(m, map[string]func(){"vgpuctl": func() {
 		if at := os.Getenv("CRASH"); at != "" {
 			crashpoint.Set(func(name string) {
@@ -71,6 +75,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
+			env.Defer(func() { privatemounts.Clear(env.WorkDir) })
 			env.Setenv("SIM", simulated)
 			env.Setenv("FILL", filepath.Join(filepath.Dir(simulated), "vgpu-fill"))
 			env.Setenv("LIBRARY", library)
@@ -90,6 +95,8 @@ func TestScripts(t *testing.T) {
 				return os.Geteuid() == 0, nil
 			case "whole_node": // is seen from here, as in the first pid namespace
 				return audit.Here("").WholeNode, nil
+			case "mounts": // may be made
+				return privatemounts.Entered(), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},

@@ -46,6 +46,7 @@ type File struct {
 	UID      uint32 `json:"uid"`
 	GID      uint32 `json:"gid"`
 	Slurms   bool   `json:"slurm_gpu"` // Slurm hands the GPU out by itself
+	Held     bool   `json:"held"`      // it is mounted read-only, so that nobody changes it by its name
 	StepFile *bool  `json:"step_file"` // there is a file for steps; null: not known to who asks
 }
 
@@ -82,7 +83,7 @@ func (s Set) Look() ([]File, error) {
 			if isClosed(st, group) {
 				file.State = Closed
 			}
-			file.StepFile = s.hasStepFile(minor, st)
+			file.StepFile, file.Held = s.hasStepFile(minor, st), isHeld(file.Path)
 		}
 		files = append(files, file)
 	}
@@ -151,12 +152,9 @@ func (s Set) Reopen() error {
 	}
 	var errs []error
 	for _, minor := range minors {
-		errs = append(errs, s.make(minor, openMode), s.set(minor, 0, openMode))
+		errs = append(errs, s.make(minor, openMode), s.letGo(minor), s.set(minor, 0, openMode))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	return s.letGo()
+	return errors.Join(errs...)
 }
 
 func (s Set) path(minor int) string { return filepath.Join(s.Dir, "nvidia"+strconv.Itoa(minor)) }
@@ -237,6 +235,9 @@ func (s Set) set(minor int, gid, mode uint32) error {
 	}
 	if st.Uid == 0 && st.Gid == gid && st.Mode&0o7777 == mode {
 		return nil
+	}
+	if s.isCovered(minor) { // which is changed by its other name
+		path = s.cover(minor)
 	}
 	return own(path, gid, mode)
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -174,49 +173,6 @@ func TestWhatTheDriverMayNotMakeIsMade(t *testing.T) {
 		if st, err := lstat(filepath.Join(s.Dir, name)); err != nil || !isDevice(st, device) {
 			t.Errorf("%s: %v, %v", name, st.Rdev, err)
 		}
-	}
-}
-
-// The driver's page says that its tools may change files until another is bound over it.
-func TestTheDriverIsHeld(t *testing.T) {
-	if !privatemounts.Entered() {
-		t.Skip("nothing can be mounted here")
-	}
-	s := node(t, 0)
-	s.Proc = t.TempDir()
-	page := filepath.Join(s.Proc, "driver/nvidia/params")
-	const text = "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\n"
-	if err := errors.Join(os.MkdirAll(filepath.Dir(page), 0o755), os.WriteFile(page, []byte(text), 0o444)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { privatemounts.Clear(s.Proc) })
-	for range 2 {
-		if err := errors.Join(s.Close(), s.Hold()); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := os.ReadFile(page); err != nil || string(got) != strings.Replace(text, "Files: 1", "Files: 0", 1) {
-			t.Errorf("%q, %v", got, err)
-		}
-		if err := os.WriteFile(page, nil, 0o644); !errors.Is(err, unix.EROFS) {
-			t.Errorf("it can be written: %v", err)
-		}
-	}
-	for range 2 {
-		if err := s.Reopen(); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := os.ReadFile(page); err != nil || string(got) != text {
-			t.Errorf("%q, %v", got, err)
-		}
-	}
-	if err := unix.Mount(page, page, "", unix.MS_BIND, ""); err != nil { // not ours
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.WriteFile(filepath.Join(s.StepDir, coverName), nil, 0o444), s.Reopen()); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Unmount(page, 0); err != nil {
-		t.Errorf("another's mount is gone: %v", err)
 	}
 }
 

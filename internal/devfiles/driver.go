@@ -32,7 +32,7 @@ func (s Set) DriverModifies() (modifies, known bool) {
 	if s.Proc == "" {
 		return false, false
 	}
-	value, ok := field(s.paramsPage(), modifyKey)
+	value, ok := field(filepath.Join(s.Proc, "driver/nvidia/params"), modifyKey)
 	return value != "0", ok
 }
 

@@ -6,67 +6,87 @@ package devfiles
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
-// coverName is the page that stands over the driver's, in the folder of what steps are given.
-const coverName = "params"
-
-// Hold keeps the driver's tools from opening the files again until the driver is loaded anew or the node is. Not nvidia-modprobe alone does:
-// every program of root's that starts NVML or CUDA gives the files their modes of NVreg_DeviceFileMode (seen with driver 580.159), unless the
-// driver's page says that it may not. Where the module's parameter does not, a copy of the page that does is bound over it, as NVIDIA's
-// container toolkit does in containers. It is the mount namespace's in which this is called, and of those made from it.
+// Hold keeps closed files closed. Not nvidia-modprobe alone opens them: every program of root's that starts NVML or CUDA gives the files
+// their modes of NVreg_DeviceFileMode (seen with driver 580.159). So a closed file of the same device, from the folder of what steps are
+// given, is mounted read-only over each: nobody can change or remove it by its name, and the driver works without (seen with the same).
+// Nothing may be mounted below /proc for this: in a user namespace the kernel lets nobody mount a /proc then (mount_too_revealing), so
+// that no rootless container started. It is the mount namespace's in which this is called, and of those made from it.
 func (s Set) Hold() error {
-	if modifies, known := s.DriverModifies(); !modifies || !known {
-		return nil
-	}
-	text, err := read(s.paramsPage())
+	minors, err := s.minors()
 	if err != nil {
 		return err
 	}
-	var copied strings.Builder
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, modifyKey) {
-			line = modifyKey + " 0\n"
+	var errs []error
+	for _, minor := range minors {
+		if !slices.Contains(s.Leave, minor) {
+			errs = append(errs, s.hold(minor))
 		}
-		copied.WriteString(line)
 	}
-	cover := filepath.Join(s.StepDir, coverName)
-	if err := trusted.WriteFile(cover, []byte(copied.String()), 0o444); err != nil {
-		return fmt.Errorf("write a page for the driver: %w", err)
+	return errors.Join(errs...)
+}
+
+func (s Set) hold(minor int) error {
+	path, cover := s.path(minor), s.cover(minor)
+	if s.isCovered(minor) {
+		return nil
 	}
-	if err := unix.Mount(cover, s.paramsPage(), "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("bind %s on %s: %w", cover, s.paramsPage(), err)
+	below, err := lstat(path)
+	if err != nil {
+		return err
 	}
-	const flags = unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	if err := unix.Mount("", s.paramsPage(), "", flags, ""); err != nil {
-		return fmt.Errorf("make %s read-only: %w", s.paramsPage(), err)
+	if err := os.Remove(cover); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := mknod(cover, below.Rdev); err != nil {
+		return err
+	}
+	if err := own(cover, below.Gid, below.Mode&0o7777); err != nil {
+		return err
+	}
+	if err := unix.Mount(cover, path, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %s on %s: %w", cover, path, err)
+	}
+	const flags = unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NOEXEC
+	if err := unix.Mount("", path, "", flags, ""); err != nil {
+		return fmt.Errorf("make %s read-only: %w", path, err)
 	}
 	return nil
 }
 
-// letGo takes away what Hold has bound, and nothing else.
-func (s Set) letGo() error {
-	cover := filepath.Join(s.StepDir, coverName)
-	ours, err := lstat(cover)
-	if err != nil || s.Proc == "" { // there is none
-		return nil
-	}
-	if over, err := lstat(s.paramsPage()); err == nil && over.Dev == ours.Dev && over.Ino == ours.Ino {
-		if err := unix.Unmount(s.paramsPage(), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			return &os.PathError{Op: "unmount", Path: s.paramsPage(), Err: err}
+// letGo takes away what Hold has mounted over a file, and nothing else.
+func (s Set) letGo(minor int) error {
+	for s.isCovered(minor) {
+		if err := unix.Unmount(s.path(minor), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return &os.PathError{Op: "unmount", Path: s.path(minor), Err: err}
 		}
 	}
-	if err := os.Remove(cover); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(s.cover(minor)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-func (s Set) paramsPage() string { return filepath.Join(s.Proc, "driver/nvidia/params") }
+func (s Set) cover(minor int) string {
+	return filepath.Join(s.StepDir, "closed-nvidia"+strconv.Itoa(minor))
+}
+
+func (s Set) isCovered(minor int) bool {
+	over, err := lstat(s.path(minor))
+	cover, coverErr := lstat(s.cover(minor))
+	return err == nil && coverErr == nil && over.Dev == cover.Dev && over.Ino == cover.Ino
+}
+
+// isHeld says whether a mount keeps a file from being changed, to everybody who asks.
+func isHeld(path string) bool {
+	var of unix.Statfs_t
+	return unix.Statfs(path, &of) == nil && of.Flags&unix.ST_RDONLY != 0
+}
