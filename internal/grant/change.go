@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
@@ -43,8 +44,9 @@ func (g Grant) ChangeSteps(dir rundir.Dir) (steps []string, err error) {
 	}
 	for _, entry := range entries {
 		switch changed := g.changeStep(filepath.Join(folder, entry.Name())); {
-		case changed == nil:
+		case changed == nil && !strings.HasPrefix(entry.Name(), endedMark):
 			steps = append(steps, entry.Name())
+		case changed == nil: // it has ended, and its container has not
 		case errors.Is(changed, fs.ErrNotExist): // it ends, or its plugin will look at the grant again
 		default:
 			err = errors.Join(err, fmt.Errorf("change step %d.%s: %w", g.Job, entry.Name(), changed))

@@ -85,7 +85,7 @@ func (g Grant) usersOfSlices(dir rundir.Dir, stepName string) map[device.UUID]in
 	folder := filepath.Dir(dir.Step(g.Job, stepName))
 	entries, _ := os.ReadDir(folder) // the job's first step finds none
 	for _, entry := range entries {
-		if entry.Name() == stepName || strings.HasPrefix(entry.Name(), ".") {
+		if entry.Name() == stepName || strings.HasPrefix(entry.Name(), endedMark) {
 			continue
 		}
 		limits, err := g.Pages().ReadLimits(filepath.Join(folder, entry.Name(), ledger.LimitsFile))

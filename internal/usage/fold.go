@@ -40,7 +40,7 @@ type StepTotals struct {
 	Devices []ledger.DeviceUsage `json:"devices"`
 }
 
-// FinishStep folds what a step used into the job's usage.json and removes the step's folder.
+// FinishStep folds what a step used into the job's usage.json and ends the step's folder.
 // A job or a step that is not there, or was finished before, is none of its errors.
 func FinishStep(dir rundir.Dir, job, step uint32, stepName string) error {
 	if !grant.ValidStepName(stepName) {
@@ -59,7 +59,7 @@ func FinishStep(dir rundir.Dir, job, step uint32, stepName string) error {
 	if err := foldStep(dir, g, step, stepName); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("finish step %d.%s: %w", job, stepName, err)
 	}
-	if err := os.RemoveAll(dir.Step(job, stepName)); err != nil {
+	if err := grant.EndStep(dir, g, stepName); err != nil {
 		return fmt.Errorf("finish step %d.%s: %w", job, stepName, err)
 	}
 	return nil
