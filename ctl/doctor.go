@@ -37,7 +37,7 @@ func (d *doctor) fail(check, remedy, format string, args ...any) {
 
 func doctorCommand(o *options) *cobra.Command {
 	var asJSON bool
-	site := sitecheck.Site{}
+	site := sitecheck.Site{Enroot: sitecheck.EnrootFolder}
 	command := &cobra.Command{
 		Use:   "doctor [--json]",
 		Short: "Check that this node is set up right",

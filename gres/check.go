@@ -13,7 +13,7 @@ import (
 )
 
 func checkCommand(o *options) *cobra.Command {
-	site := sitecheck.Site{}
+	site := sitecheck.Site{Enroot: sitecheck.EnrootFolder}
 	var asJSON, verbose, containers bool
 	var mariadbd string
 	command := &cobra.Command{

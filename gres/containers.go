@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
 )
 
 // runtimeTime is how long one container may take.
@@ -33,6 +35,9 @@ type containerRuntime struct {
 	tries  [][]string // arguments in front; the first with which it runs counts
 	inside func(image rootImage, command []string) []string
 	remedy string // where it is closed
+
+	version string                         // what it is asked for its version with; "": --version
+	env     func(image rootImage) []string // what it needs beside the step's environment
 }
 
 // mounting is the arguments by which folders are seen inside by the names that they have outside.
@@ -44,12 +49,26 @@ func mounting(folders []string, form func(folder string) []string) (args []strin
 }
 
 var runtimes = []containerRuntime{
-	{"apptainer", [][]string{{"exec"}}, insideApptainer, "let it mount /dev, or take the lines of containers/apptainer.conf"},
-	{"singularity", [][]string{{"exec"}}, insideApptainer, "let it mount /dev, or take the lines of containers/apptainer.conf"},
-	{"podman", [][]string{{"run"}, {"--cgroup-manager=cgroupfs", "--events-backend=none", "run", "--cgroups=disabled"}}, insidePodman,
-		"put containers/podman.conf into /etc/containers/containers.conf.d"},
-	{"ch-run", [][]string{{}}, insideCharliecloud, ""},
-	{"bwrap", [][]string{{"--unshare-user"}}, insideBubblewrap, ""},
+	{name: "apptainer", tries: [][]string{{"exec"}}, inside: insideApptainer, remedy: apptainerRemedy},
+	{name: "singularity", tries: [][]string{{"exec"}}, inside: insideApptainer, remedy: apptainerRemedy},
+	{name: "podman", tries: [][]string{{"run"}, {"--cgroup-manager=cgroupfs", "--events-backend=none", "run", "--cgroups=disabled"}}, inside: insidePodman,
+		remedy: "put containers/podman.conf into /etc/containers/containers.conf.d"},
+	{name: "enroot", tries: [][]string{{"start"}}, inside: insideEnroot, remedy: sitecheck.EnrootRemedy, version: "version", env: envOfEnroot},
+	{name: "ch-run", tries: [][]string{{}}, inside: insideCharliecloud},
+	{name: "bwrap", tries: [][]string{{"--unshare-user"}}, inside: insideBubblewrap},
+}
+
+const apptainerRemedy = "let it mount /dev, or take the lines of containers/apptainer.conf"
+
+// insideEnroot starts the root file system by its name in the folder of enroot's containers (enroot's doc/cmd/start.md).
+func insideEnroot(image rootImage, command []string) []string {
+	mounts := mounting(image.folders, func(folder string) []string { return []string{"--mount", folder + ":" + folder} })
+	return slices.Concat(mounts, []string{filepath.Base(image.root)}, command)
+}
+
+// envOfEnroot are its folders (doc/configuration.md), of which a user may have none where no session of his is.
+func envOfEnroot(image rootImage) []string {
+	return []string{"ENROOT_DATA_PATH=" + filepath.Dir(image.root), "ENROOT_RUNTIME_PATH=" + image.root + "/tmp/enroot-runtime", "ENROOT_CACHE_PATH=" + image.root + "/tmp/enroot-cache"}
 }
 
 func insideApptainer(image rootImage, command []string) []string {
@@ -128,10 +147,14 @@ func printContainers(command *cobra.Command, findings []containerFinding) {
 
 func (r containerRuntime) try(ctx context.Context, path string, image rootImage) containerFinding {
 	f := containerFinding{Runtime: r.name, Verdict: failed}
-	said, _ := runFor(ctx, path, "--version")
+	var env []string
+	if r.env != nil {
+		env = r.env(image)
+	}
+	said, _ := runFor(ctx, env, path, cmp.Or(r.version, "--version"))
 	f.Version, _, _ = strings.Cut(strings.TrimSpace(said), "\n")
 	for _, front := range r.tries {
-		out, err := runFor(ctx, path, slices.Concat(front, r.inside(image, []string{image.probe, "probe-cuda"}))...)
+		out, err := runFor(ctx, env, path, slices.Concat(front, r.inside(image, []string{image.probe, "probe-cuda"}))...)
 		if verdict, why, found := readProbe(out); found {
 			f.Verdict, f.Why = verdict, why
 			break
@@ -147,10 +170,11 @@ func (r containerRuntime) try(ctx context.Context, path string, image rootImage)
 	return f
 }
 
-func runFor(ctx context.Context, path string, args ...string) (string, error) {
+func runFor(ctx context.Context, env []string, path string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, runtimeTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append(os.Environ(), env...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.WaitDelay = time.Second

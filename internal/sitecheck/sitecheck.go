@@ -61,6 +61,7 @@ type Site struct {
 	PlugstackConf string // "": as slurm.conf says, else beside it
 	JobSubmit     string // "": job_submit.lua beside SlurmConf
 	CgroupConf    string // "": beside SlurmConf
+	Enroot        string // the folder of enroot's configuration; "" is not looked at
 	Config        config.Config
 	Inventory     *device.Inventory // nil: the GPUs are not known, and counts are not checked
 	// Version is the running Slurm, such as "22.05.8"; "" if it is not known.
@@ -153,6 +154,7 @@ func (s Site) Check() ([]Finding, error) {
 	c.timeouts()
 	c.jobSubmit()
 	c.plugstack()
+	c.enroot()
 	return c.findings, nil
 }
 
