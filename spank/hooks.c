@@ -19,6 +19,7 @@
 #include "inherit.h"
 #include "isolate.h"
 #include "loader.h"
+#include "moved.h"
 #include "options.h"
 #include "plan.h"
 #include "process.h"
@@ -224,9 +225,12 @@ static int task_start(spank_t sp)
  * container, which may be one that another job has made, or nobody's that has limits. */
 static int task_moved(void)
 {
-	if (!plan.strict || vgpu_is_isolated() || vgpu_is_in_jobs_container(step.job))
+	if (!plan.strict || vgpu_is_isolated() || vgpu_moved_is_held(&plan))
 		return 0;
-	slurm_spank_log("vgpu: the container is another job's, or has no /dev of this one's");
+	slurm_spank_log("vgpu: the container is another job's%s",
+			plan.library[0] ? ", or has neither this one's /dev nor its /run/slurm-vgpu/self "
+					  "(enroot: /etc/enroot/mounts.d/50-slurm-vgpu.fstab)"
+					: ": GPUs that this job does not hold are open in it");
 	return -1;
 }
 

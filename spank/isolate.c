@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "container.h"
+#include "moved.h"
 #include "podman.h"
 
 /* interposer/api/layout.h has the same folder (VGPU_SELF_DIR). */
@@ -216,34 +217,12 @@ static int fill_folder(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES]
 	return bind_over(plan->library, ROOT_FILE, self_library, MOUNT_POINT_FILE, flags | MS_RDONLY, why);
 }
 
-/* Whose limits page there is in a folder, 0: there is none (struct vgpu_limits of the interposer). */
-static uint32_t job_of_limits(const char *folder)
-{
-	char path[64];
-	uint32_t head[5] = {0}; /* magic, layout version, size, job */
-
-	snprintf(path, sizeof(path), "%s/limits", folder);
-	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	ssize_t n = read(fd, head, sizeof(head));
-	close(fd);
-	return n == (ssize_t)sizeof(head) ? head[4] : 0;
-}
-
-bool vgpu_is_in_jobs_container(uint32_t job)
-{
-	uint32_t found = job_of_limits(self_dir);
-
-	if (found == 0)
-		found = job_of_limits(dev_dir);
-	return found == job;
-}
-
 /* The driver, by another name, comes into the step's folder, and our guards to where the driver was. */
 static int mount_guards(const struct vgpu_plan *plan, char *why)
 {
-	const unsigned long flags = MS_RDONLY | MS_NODEV | MS_NOSUID;
+	/* No more than what they need: in a user namespace flags are locked, and runc 1.1 takes away
+	 * those that a bundle does not name. */
+	const unsigned long flags = MS_RDONLY;
 	char behind[sizeof(self_dir) + sizeof(plan->guard[0].behind) + 1];
 
 	for (uint32_t i = 0; i < plan->guard_count && i < VGPU_GUARD_COUNT; i++) {
@@ -291,7 +270,7 @@ static int bring_library(const struct vgpu_plan *plan, char *why)
 	if (fill_folder(plan, why) != 0)
 		return -1;
 	if (bind_over(plan->preload_file, ROOT_FILE, preload_file, MOUNT_POINT_FILE,
-		      MS_RDONLY | MS_NODEV | MS_NOSUID, why) != 0)
+		      MS_RDONLY, why) != 0)
 		return -1;
 	if (mount_guards(plan, why) != 0)
 		return -1;
@@ -309,6 +288,7 @@ int vgpu_isolate(const struct vgpu_plan *plan, int turns, char why[VGPU_REASON_B
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
 		return fail(why, "make the step's mounts its own");
 	vgpu_container_put_turns(turns, plan);
+	vgpu_moved_prepare(plan);
 	if (plan->library[0] && bring_library(plan, why) != 0)
 		return -1;
 	if (vgpu_podman_apart(plan->uid, plan->gid, why) != 0)

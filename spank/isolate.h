@@ -33,7 +33,4 @@ void vgpu_isolate_end(const struct vgpu_plan *plan);
 /* Whether this process is in a namespace that these two made, or the process that forked it did. */
 bool vgpu_is_isolated(void);
 
-/* Whether this process, which somebody has moved since, is where the job's folder can be seen. */
-bool vgpu_is_in_jobs_container(uint32_t job);
-
 #endif

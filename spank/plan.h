@@ -110,6 +110,7 @@ struct vgpu_plan {
 	struct vgpu_own own[VGPU_MASK_COUNT];
 	uint32_t mask_count;
 	char mask[VGPU_MASK_COUNT][VGPU_PATH_BYTES]; /* device nodes of other GPUs */
+	uint32_t foreign_count; /* so many of them, the first, are not the job's either; whole GPUs alone */
 };
 
 #endif

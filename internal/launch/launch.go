@@ -55,6 +55,7 @@ type Plan struct {
 	Guards      []grant.Guard // over the driver's libraries
 	TurnsDir    string        // below which other jobs' claims come and go as mounts
 	Mask        []string      // device nodes that no task may open
+	Foreign     int           // how many of them, the first, are of GPUs that the job does not hold; where no library is loaded
 	Own         []OwnDevice   // … that they may, where the node's are closed
 	Whole       []grant.WholeGPU
 	BindTasks   bool // Whole are slices, of which each task sees one

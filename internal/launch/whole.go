@@ -59,6 +59,7 @@ func wholePlan(s Step, held grant.Grant) (Plan, error) {
 	}
 	if held.IsStrict() {
 		p.Strict, p.Mask, p.Own = true, nodesOf(held, prepared.MaskMinors), ownDevices(held, prepared.OwnMinors)
+		p.Foreign = len(held.MaskMinors) // PrepareWhole has these first
 	}
 	return p, nil
 }

@@ -45,7 +45,7 @@ func TestStepsWithWholeGPUs(t *testing.T) {
 	}
 	step := Step{RunDir: dir, Job: 7, GPUs: "2"}
 	plan, err := wholePlan(step, g)
-	if diff := cmp.Diff([]string{"/dev/nvidia0", "/dev/nvidia1"}, plan.Mask); err != nil || diff != "" || plan.Library != "" || len(plan.Whole) != 1 || !plan.Strict {
+	if diff := cmp.Diff([]string{"/dev/nvidia0", "/dev/nvidia1"}, plan.Mask); err != nil || diff != "" || plan.Library != "" || len(plan.Whole) != 1 || !plan.Strict || plan.Foreign != 1 {
 		t.Errorf("%+v, %v, %s", plan, err, diff)
 	}
 	if plan.Own != nil {

@@ -220,7 +220,7 @@ func putPlan(p *planData, plan launch.Plan) error {
 	if err := put(p.turns_dir[:], plan.TurnsDir); err != nil {
 		return err
 	}
-	p.env_count, p.mask_count = C.uint32_t(len(plan.Env)), C.uint32_t(len(plan.Mask))
+	p.env_count, p.mask_count, p.foreign_count = C.uint32_t(len(plan.Env)), C.uint32_t(len(plan.Mask)), C.uint32_t(plan.Foreign)
 	p.strict, p.bind_tasks, p.deny_userns = flag(plan.Strict), flag(plan.BindTasks), flag(plan.DenyUserNamespaces)
 	p.verdict = C.VGPU_RUN
 	return nil

@@ -44,7 +44,7 @@ func verdict(t *testing.T, out string) string {
 	case match != nil:
 		return open
 	case strings.Contains(out, "libslurm-vgpu.so: cannot open shared object file"), strings.Contains(out, "CUDA_ERROR_NOT_PERMITTED"),
-		strings.Contains(out, "vgpu: the container is another job's, or has no /dev of this one's"):
+		strings.Contains(out, "vgpu: the container is another job's, or has neither this one's /dev nor its /run/slurm-vgpu/self (enroot: /etc/enroot/mounts.d/50-slurm-vgpu.fstab)"):
 		return noCUDA
 	}
 	t.Fatalf("neither a program with limits nor one without CUDA:\n%s", out)
@@ -187,6 +187,29 @@ func TestCharliecloud(t *testing.T) {
 	})
 }
 
+// runc 1.1 gives what a bundle binds read-only the flags that the bundle names and no other. In a user namespace the kernel refuses to take
+// away any that are there: what stands over the driver, and the preload, have none that they do not need.
+func TestBundlesNeedNameNoFlags(t *testing.T) {
+	needStrict(t)
+	begin(t)
+	files := "$(readlink -f " + driverFile("libcuda.so.1") + ") $(readlink -f " + driverFile("libnvidia-ml.so.1") + ") /etc/ld.so.preload"
+	program := filepath.Join(one.Home, "bundle.py")
+	executable(t, program, `#!/usr/bin/env python3
+import ctypes, os, sys
+bind, readonly, remount = 0x1000, 1, 0x20 # of sys/mount.h; mount(8) would keep what is there
+c = ctypes.CDLL(None, use_errno=True)
+open("on", "w").close()
+for flags in bind, bind | readonly | remount:
+    if c.mount(sys.argv[1].encode(), b"on", None, flags, None) != 0:
+        sys.exit("%s: flags %#x: %s" % (sys.argv[1], flags, os.strerror(ctypes.get_errno())))
+print("mounted")
+`)
+	out := batch(t, one, "--gres=vgpu:1", "for file in "+files+"; do unshare -Urm ./bundle.py $file 2>&1; done")
+	if out != strings.Repeat("mounted\n", 3) {
+		t.Errorf("want three read-only mounts:\n%s", out)
+	}
+}
+
 // One command says what becomes of each runtime that is installed.
 func TestVgpuGresTriesTheRuntimes(t *testing.T) {
 	need(t, one, "bwrap", "bwrap --version")
@@ -203,6 +226,18 @@ func TestVgpuGresTriesTheRuntimes(t *testing.T) {
 	configurePodman(t)
 	if out := batch(t, one, "--gres=vgpu:1", check); !regexp.MustCompile(`(?m)^podman \(.*\): limited$`).MatchString(out) {
 		t.Errorf("configured:\n%s", out)
+	}
+	// Nothing of enroot's is to be had here: a script stands in for it that finds the image as enroot does, and the program in it.
+	ok(t, one, "mkdir -p enroot")
+	executable(t, filepath.Join(one.Home, "enroot", "enroot"), `#!/bin/sh
+[ "$1" = version ] && echo 4.1.2 && exit
+[ "$1" = start ] && shift || exit 2
+while [ "$1" = --mount ]; do shift 2; done
+image=$ENROOT_DATA_PATH/$1; shift
+mkdir -p "$ENROOT_RUNTIME_PATH" "$ENROOT_CACHE_PATH" && program=$1 && shift && exec "$image$program" "$@"
+`)
+	if out := batch(t, one, "--gres=vgpu:1", "PATH=$HOME/enroot:$PATH\n"+check); !strings.Contains(out, "enroot (4.1.2): limited\n") {
+		t.Errorf("enroot:\n%s", out)
 	}
 	// Without a guard it says so, and a runtime in which that is so is a finding.
 	bare := ok(t, one, "vgpu-gres probe-cuda").Stdout

@@ -8,6 +8,7 @@
  *   ENTER_BINDS     SOURCE:TARGET,…
  *   ENTER_REMAP     the user is root inside
  *   ENTER_READONLY  the root file system is
+ *   ENTER_DEV       the container has a /dev of its own: enroot's with ENROOT_RESTRICT_DEV; "ipc": with --ipc
  *   ENTER_JOIN      a process in whose container the task runs instead */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,7 +30,7 @@
 SPANK_PLUGIN(enter, 1)
 
 struct container {
-	char root[512], binds[4096], remap[8], readonly[8], join[32];
+	char root[512], binds[4096], remap[8], readonly[8], dev[8], join[32];
 };
 
 static bool fail(const char *what)
@@ -70,7 +71,8 @@ static bool make_namespaces(const struct container *c)
 	if (!write_map("/proc/self/uid_map", remap ? 0 : uid, uid) || !deny_groups() ||
 	    !write_map("/proc/self/gid_map", remap ? 0 : gid, gid))
 		return false;
-	return unshare(CLONE_NEWNS) == 0 || fail("make a mount namespace");
+	return unshare(CLONE_NEWNS | (strcmp(c->dev, "ipc") == 0 ? CLONE_NEWIPC : 0)) == 0 ||
+	       fail("make a mount namespace");
 }
 
 static bool bind(const struct container *c, const char *source, const char *target)
@@ -81,6 +83,29 @@ static bool bind(const struct container *c, const char *source, const char *targ
 	return mount(source, to, NULL, MS_BIND | MS_REC, NULL) == 0 || fail(to);
 }
 
+/* Without what is mounted in the host's, but for what is put back. */
+static bool make_dev(const struct container *c)
+{
+	static const char *const kept[] = {"/dev/null", "/dev/zero", "/dev/urandom"};
+	char path[1100];
+
+	if (!*c->dev)
+		return bind(c, "/dev", "/dev");
+	snprintf(path, sizeof(path), "%s/dev", c->root);
+	if (mount("tmpfs", path, "tmpfs", MS_NOSUID, "mode=755") != 0)
+		return fail(path);
+	for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++) {
+		snprintf(path, sizeof(path), "%s%s", c->root, kept[i]);
+		int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+		if (fd < 0)
+			return fail(path);
+		close(fd);
+		if (!bind(c, kept[i], kept[i]))
+			return false;
+	}
+	return true;
+}
+
 static bool mount_all(struct container *c)
 {
 	char *rest;
@@ -88,7 +113,7 @@ static bool mount_all(struct container *c)
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
 	    mount(c->root, c->root, NULL, MS_BIND, NULL) != 0 || chdir(c->root) != 0)
 		return fail(c->root);
-	if (!bind(c, "/dev", "/dev") || !bind(c, "/proc", "/proc") || !bind(c, "/sys", "/sys"))
+	if (!make_dev(c) || !bind(c, "/proc", "/proc") || !bind(c, "/sys", "/sys"))
 		return false;
 	for (char *one = strtok_r(c->binds, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) {
 		char *colon = strchr(one, ':');
@@ -160,6 +185,7 @@ int slurm_spank_task_init(spank_t sp, int ac, char *av[])
 	get(sp, "ENTER_BINDS", c.binds, sizeof(c.binds));
 	get(sp, "ENTER_REMAP", c.remap, sizeof(c.remap));
 	get(sp, "ENTER_READONLY", c.readonly, sizeof(c.readonly));
+	get(sp, "ENTER_DEV", c.dev, sizeof(c.dev));
 	get(sp, "ENTER_JOIN", c.join, sizeof(c.join));
 	if (*c.join)
 		return enter((pid_t)atoi(c.join)) ? 0 : -1;
