@@ -136,7 +136,7 @@ func weigh(inv device.Inventory, taken []device.Slice, want Want, rules Rules) [
 			draining: slices.Contains(rules.Drain, gpu.UUID),
 			freeMiB:  gpu.GrantableMiB(rules.MemOvercommit),
 			askMiB:   want.memOn(gpu.MemMiB),
-			keptFor:  rules.keptFor(gpu.UUID, want),
+			keptFor:  rules.keptFor(gpu, want),
 		}
 	}
 	for _, slice := range taken {

@@ -29,6 +29,35 @@ type Kept struct {
 	Device device.UUID
 	Job    uint32 // for whom
 	Until  int64  // what ends by then is not in the way; 0: not known
+	Spare  Room   // what is left of the GPU once that job is there: whatever fits into it is not in the way either
+}
+
+// Room is what is left of a GPU.
+type Room struct {
+	MemMiB    int64
+	SMPercent int
+	Slices    int
+}
+
+// roomBeside is what is left of a GPU once a slice stands there as well.
+func (l load) roomBeside(want Want, rules Rules) Room {
+	if want.SMPercent == 100 || l.alone {
+		return Room{}
+	}
+	room := Room{l.freeMiB - l.askMiB, 100 - l.sm - want.SMPercent, math.MaxInt32}
+	if rules.SlicesPerGPU > 0 {
+		room.Slices = rules.SlicesPerGPU - l.slices - 1
+	}
+	return room
+}
+
+func (r Room) less(memMiB int64, smPercent int) Room {
+	return Room{r.MemMiB - memMiB, r.SMPercent - smPercent, r.Slices - 1}
+}
+
+// Holds says that a slice fits.
+func (r Room) Holds(memMiB int64, smPercent int) bool {
+	return smPercent < 100 && r.MemMiB >= memMiB && (smPercent == 0 || r.SMPercent >= smPercent) && r.Slices >= 1
 }
 
 // Turn is what a waiter may expect.
@@ -56,11 +85,33 @@ func Queue(inv device.Inventory, held []Held, waiters []Waiter, rules Rules) []T
 			}
 		} else {
 			t.Kept, t.At = soonest(inv, held, w, rules)
-			rules.Kept = append(rules.Kept, t.Kept...)
 		}
+		rules.Kept = Behind(rules.Kept, t, inv, w.Want)
 		turns = append(turns, t)
 	}
 	return turns
+}
+
+// Behind is what is kept from those behind a job that has had its turn: what was kept before, less what the job itself takes of the
+// room beside it, and what is kept for the job.
+func Behind(before []Kept, t Turn, inv device.Inventory, want Want) []Kept {
+	all := slices.Clone(before)
+	claims := t.Kept
+	for _, s := range t.Slices {
+		claims = append(claims, Kept{Device: s.Device})
+	}
+	for i, claim := range claims {
+		gpu, _ := inv.ByUUID(claim.Device)
+		for j, k := range before {
+			if k.Device == claim.Device && !want.endsBy(k.Until) {
+				all[j].Spare = all[j].Spare.less(want.memOn(gpu.MemMiB), want.SMPercent)
+			}
+		}
+		if i < len(t.Kept) {
+			all = append(all, claim)
+		}
+	}
+	return all
 }
 
 // Claims are what turns take from those behind them: slices, and GPUs.
@@ -74,13 +125,14 @@ func Claims(turns []Turn) (taken []device.Slice, kept []Kept) {
 // soonest chooses the GPUs on which a waiter will have room first, going by when jobs end at the latest.
 func soonest(inv device.Inventory, held []Held, w Waiter, rules Rules) ([]Kept, int64) {
 	type candidate struct {
-		gpu device.GPU
-		at  int64
+		gpu   device.GPU
+		at    int64
+		spare Room
 	}
 	var candidates []candidate
 	for _, gpu := range inv.GPUs {
-		if at, ok := roomAt(gpu, held, w.Want, rules); ok {
-			candidates = append(candidates, candidate{gpu, at})
+		if at, spare, ok := roomAt(gpu, held, w.Want, rules); ok {
+			candidates = append(candidates, candidate{gpu, at, spare})
 		}
 	}
 	if len(candidates) < w.Want.Slices {
@@ -96,13 +148,14 @@ func soonest(inv device.Inventory, held []Held, w Waiter, rules Rules) ([]Kept, 
 	}
 	var keep []Kept
 	for _, c := range candidates {
-		keep = append(keep, Kept{Device: c.gpu.UUID, Job: w.Job, Until: at})
+		keep = append(keep, Kept{Device: c.gpu.UUID, Job: w.Job, Until: at, Spare: c.spare})
 	}
 	return keep, at
 }
 
-// roomAt is when a GPU has room for a slice, if the jobs on it leave in the order in which they end at the latest.
-func roomAt(gpu device.GPU, held []Held, want Want, rules Rules) (int64, bool) {
+// roomAt is when a GPU has room for a slice, if the jobs on it leave in the order in which they end at the latest, and what is left of
+// it then. Where it is not known when, those that end at a known time are thought to be there still: none of them is waited for.
+func roomAt(gpu device.GPU, held []Held, want Want, rules Rules) (int64, Room, bool) {
 	var on []Held
 	for _, h := range held {
 		if h.Device == gpu.UUID {
@@ -116,20 +169,32 @@ func roomAt(gpu device.GPU, held []Held, want Want, rules Rules) (int64, bool) {
 	alone := device.Inventory{GPUs: []device.GPU{gpu}}
 	at := int64(0)
 	for left := on; ; left = left[1:] {
-		if weigh(alone, SlicesOf(left), want, rules)[0].obstacle(want, rules) == none {
-			return at, true
+		if l := weigh(alone, SlicesOf(left), want, rules)[0]; l.obstacle(want, rules) == none {
+			if at == never {
+				known := slices.IndexFunc(on, func(h Held) bool { return h.Ends == never })
+				l = weigh(alone, SlicesOf(slices.Concat(on[:known], left)), want, rules)[0]
+			}
+			return at, l.roomBeside(want, rules), true
 		}
 		if len(left) == 0 {
-			return 0, false
+			return 0, Room{}, false
 		}
 		at = left[0].Ends
 	}
 }
 
-// keptFor is the job that a GPU is kept for, unless the want is gone before that job's turn.
-func (r Rules) keptFor(gpu device.UUID, want Want) uint32 {
+// endsBy says that a job is gone by then.
+func (w Want) endsBy(at int64) bool { return w.Ends != 0 && at != 0 && w.Ends <= at }
+
+// From says that a GPU is kept from a want: it is neither gone before the turn of the job that the GPU is kept for, nor fits beside it.
+func (k Kept) From(gpu device.GPU, want Want) bool {
+	return k.Device == gpu.UUID && !want.endsBy(k.Until) && !k.Spare.Holds(want.memOn(gpu.MemMiB), want.SMPercent)
+}
+
+// keptFor is the job that a GPU is kept for.
+func (r Rules) keptFor(gpu device.GPU, want Want) uint32 {
 	for _, k := range r.Kept {
-		if k.Device == gpu && (want.Ends == 0 || k.Until == 0 || want.Ends > k.Until) {
+		if k.From(gpu, want) {
 			return k.Job
 		}
 	}

@@ -4,6 +4,8 @@
 package place
 
 import (
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +20,9 @@ func heldUntil(gpu int, memMiB int64, ends int64) Held {
 
 func wants(memMiB int64, ends int64) Want { return Want{Slices: 1, Mem: mib(memMiB), Ends: ends} }
 
+// beside is the room on a GPU of which memory alone is taken.
+func beside(memMiB int64) Room { return Room{memMiB, 100, math.MaxInt32} }
+
 func TestQueueKeepsRoomForWhoHasWaitedLongest(t *testing.T) {
 	two := node(100, 100)
 	for _, c := range []struct {
@@ -29,23 +34,28 @@ func TestQueueKeepsRoomForWhoHasWaitedLongest(t *testing.T) {
 		{"there is room", []Held{heldUntil(0, 60, 5)}, []Waiter{{1, wants(70, 0)}},
 			[]Turn{{Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 70}}}}},
 		{"the GPU that is free first is kept", []Held{heldUntil(0, 60, 9), heldUntil(1, 60, 5)}, []Waiter{{1, wants(70, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 5}}, At: 5}}},
+			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, beside(30)}}, At: 5}}},
 		{"several must leave", []Held{heldUntil(0, 60, 9), heldUntil(1, 30, 5), heldUntil(1, 30, 7)}, []Waiter{{1, wants(70, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 5}}, At: 5}}},
+			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, beside(0)}}, At: 5}}},
 		{"nobody knows when", []Held{heldUntil(0, 60, 0), heldUntil(1, 60, 0)}, []Waiter{{1, wants(70, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(0), 1, 0}}}}},
+			[]Turn{{Kept: []Kept{{uuid(0), 1, 0, beside(30)}}}}},
 		{"the second one has the other GPU", []Held{heldUntil(0, 60, 9), heldUntil(1, 60, 5)}, []Waiter{{1, wants(70, 0)}, {2, wants(50, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 5}}, At: 5}, {Kept: []Kept{{uuid(0), 2, 9}}, At: 9}}},
+			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, beside(30)}}, At: 5}, {Kept: []Kept{{uuid(0), 2, 9, beside(50)}}, At: 9}}},
 		{"a small one goes where nothing is kept", []Held{heldUntil(0, 60, 9), heldUntil(1, 60, 5)}, []Waiter{{1, wants(70, 0)}, {2, wants(30, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 5}}, At: 5}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 30}}}}},
+			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, beside(30)}}, At: 5}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 30}}}}},
 		{"what ends before goes anywhere", []Held{heldUntil(0, 80, 9), heldUntil(1, 60, 5)}, []Waiter{{1, wants(70, 0)}, {2, wants(30, 5)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 5}}, At: 5}, {Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 30}}}}},
-		{"what ends after it waits", []Held{heldUntil(0, 80, 9), heldUntil(1, 60, 5)}, []Waiter{{1, wants(70, 0)}, {2, wants(30, 6)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 5}}, At: 5}, {Kept: []Kept{{uuid(0), 2, 9}}, At: 9}}},
+			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, beside(30)}}, At: 5}, {Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 30}}}}},
+		{"what ends after it waits, unless it fits beside it", []Held{heldUntil(0, 80, 9), heldUntil(1, 60, 5)}, []Waiter{{1, wants(70, 0)}, {2, wants(31, 6)}, {3, wants(30, 6)}},
+			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, beside(30)}}, At: 5}, {Kept: []Kept{{uuid(0), 2, 9, beside(69)}}, At: 9}, {Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 30}}}}},
 		{"room for the first is none for the second", []Held{heldUntil(0, 60, 9)}, []Waiter{{1, wants(70, 8)}, {2, wants(50, 0)}},
-			[]Turn{{Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 70}}}, {Kept: []Kept{{uuid(1), 2, 8}}, At: 8}}},
+			[]Turn{{Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 70}}}, {Kept: []Kept{{uuid(1), 2, 8, beside(50)}}, At: 8}}},
 		{"all GPUs are kept", []Held{heldUntil(0, 60, 9), heldUntil(1, 60, 5)}, []Waiter{{1, Want{Slices: 2, Mem: mib(70)}}, {2, wants(50, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 9}, {uuid(0), 1, 9}}, At: 9}, {}}},
+			[]Turn{{Kept: []Kept{{uuid(1), 1, 9, beside(30)}, {uuid(0), 1, 9, beside(30)}}, At: 9}, {}}},
+		{"the room beside it goes once", []Held{heldUntil(0, 95, 9), heldUntil(1, 60, 5)}, []Waiter{{1, wants(90, 0)}, {2, wants(10, 0)}, {3, wants(6, 0)}, {4, wants(1, 0)}},
+			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, beside(10)}}, At: 5}, {Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 10}}},
+				{Kept: []Kept{{uuid(0), 3, 9, beside(94)}}, At: 9}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 1}}}}},
+		{"two that nobody knows the end of", []Held{heldUntil(0, 60, 0), heldUntil(1, 60, 0)}, []Waiter{{1, wants(70, 0)}, {2, wants(50, 0)}, {3, wants(20, 0)}},
+			[]Turn{{Kept: []Kept{{uuid(0), 1, 0, beside(30)}}}, {Kept: []Kept{{uuid(1), 2, 0, beside(50)}}}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 20}}}}},
 		{"no GPU will ever do", nil, []Waiter{{1, wants(101, 0)}, {2, wants(50, 0)}},
 			[]Turn{{}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 50}}}}},
 	} {
@@ -64,7 +74,7 @@ func TestQueueKeepsRoomForWhoHasWaitedLongest(t *testing.T) {
 }
 
 func TestAKeptGPUIsNamed(t *testing.T) {
-	rules := Rules{Kept: []Kept{{uuid(0), 7, 0}, {uuid(1), 8, 50}}}
+	rules := Rules{Kept: []Kept{{uuid(0), 7, 0, beside(9)}, {uuid(1), 8, 50, Room{10, 100, 0}}}}
 	_, refusal := Place(node(100, 100), nil, wants(10, 51), rules)
 	want := &Refusal{Fragmented, "no GPU fits 10 MiB: GPU 0 is kept for job 7, which has waited longer, GPU 1 is kept for job 8, which has waited longer"}
 	if diff := cmp.Diff(want, refusal); diff != "" {
@@ -77,14 +87,7 @@ func TestAKeptGPUIsNamed(t *testing.T) {
 func TestQueueGivesNothingTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inv, rules := drawNode(t)
-		var all []Held
-		for range rapid.IntRange(0, 12).Draw(t, "held") {
-			want := drawWant(t)
-			placed, _ := Place(inv, SlicesOf(all), want, rules)
-			for _, s := range placed {
-				all = append(all, Held{Slice: s, Ends: rapid.Int64Range(0, 20).Draw(t, "ends")})
-			}
-		}
+		all := drawHeld(t, inv, rules)
 		var waiters []Waiter
 		for i := range rapid.IntRange(0, 6).Draw(t, "waiters") {
 			want := drawWant(t)
@@ -108,14 +111,87 @@ func TestQueueGivesNothingTwice(t *testing.T) {
 					}
 				}
 				for _, k := range kept {
-					if k.Device == s.Device && (want.Ends == 0 || k.Until == 0 || want.Ends > k.Until) {
+					if gpu, _ := inv.ByUUID(s.Device); k.From(gpu, want) {
 						t.Fatalf("waiter %d takes what is kept for job %d", i, k.Job)
 					}
 				}
 			}
-			taken, kept = append(taken, turn.Slices...), append(kept, turn.Kept...)
+			taken, kept = append(taken, turn.Slices...), Behind(kept, turn, inv, want)
 		}
 	})
+}
+
+// A job that begins beside what is kept for others delays none of them: each has room as soon as before. And on a node of one GPU
+// none is kept from it that would delay nobody.
+func TestNobodyIsDelayedByALaterJob(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		inv, rules := drawNode(t)
+		if rapid.Bool().Draw(t, "one GPU") {
+			inv.GPUs = inv.GPUs[:1]
+		}
+		all := drawHeld(t, inv, rules)
+		var waiters []Waiter
+		for i := range rapid.IntRange(1, 4).Draw(t, "waiters") {
+			want := drawWant(t)
+			want.Ends = rapid.Int64Range(0, 20).Draw(t, "waiter ends")
+			waiters = append(waiters, Waiter{uint32(i + 1), want})
+		}
+		before := Queue(inv, all, waiters, rules)
+		claimed, kept := Claims(before)
+		for i, turn := range before {
+			if i == 0 {
+				kept = nil
+			}
+			kept = Behind(kept, turn, inv, waiters[i].Want)
+		}
+		later := drawWant(t)
+		later.Ends = rapid.Int64Range(0, 20).Draw(t, "later ends")
+		behind := rules
+		behind.Kept = kept
+		taken := append(SlicesOf(all), claimed...)
+		placed, _ := Place(inv, taken, later, behind)
+		if placed == nil && len(inv.GPUs) == 1 {
+			if placed, _ = Place(inv, taken, later, rules); placed != nil && len(waiters) == 1 && !isDelayed(inv, all, placed, later, waiters, rules, before) {
+				t.Fatalf("%+v is kept out for nothing: %+v", later, before)
+			}
+			return
+		}
+		if placed != nil && isDelayed(inv, all, placed, later, waiters, rules, before) {
+			t.Fatalf("%+v delays one of %+v: %+v", later, waiters, before)
+		}
+	})
+}
+
+func drawHeld(t *rapid.T, inv device.Inventory, rules Rules) (all []Held) {
+	for range rapid.IntRange(0, 12).Draw(t, "held") {
+		placed, _ := Place(inv, SlicesOf(all), drawWant(t), rules)
+		ends := rapid.Int64Range(0, 20).Draw(t, "ends")
+		for _, s := range placed {
+			all = append(all, Held{Slice: s, Ends: ends})
+		}
+	}
+	return all
+}
+
+// isDelayed says that a waiter would have its turn later, or not any more, if a later job began first.
+func isDelayed(inv device.Inventory, all []Held, placed []device.Slice, later Want, waiters []Waiter, rules Rules, before []Turn) bool {
+	for _, s := range placed {
+		all = append(slices.Clone(all), Held{Slice: s, Ends: later.Ends})
+	}
+	for i, turn := range Queue(inv, all, waiters, rules) {
+		was := before[i]
+		switch {
+		case was.Slices != nil:
+			if turn.Slices == nil {
+				return true
+			}
+		case was.Kept != nil:
+			if turn.Slices == nil && (turn.Kept == nil || was.At != 0 && (turn.At == 0 || turn.At > was.At)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func BenchmarkQueue(b *testing.B) {

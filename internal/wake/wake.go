@@ -209,7 +209,7 @@ func (w Waker) choose(ctx context.Context, asked []uint32, standings map[uint32]
 				for _, s := range turn.Slices {
 					held = append(held, place.Held{Slice: s})
 				}
-				rules.Kept = append(rules.Kept, turn.Kept...)
+				rules.Kept = place.Behind(rules.Kept, turn, inv, job.Waiter(now).Want)
 			}
 		}
 		return jobs

@@ -175,12 +175,12 @@ func TestANodeIsTriedAgain(t *testing.T) {
 func TestWhoHasWaitedLongestGoesFirst(t *testing.T) {
 	begin(t)
 	releaseOne, releaseOther := fragment(t)
-	large := submit(t, two, "--gres=vgpu:1 --vgpu-mem=80000", seen)
+	large := submit(t, two, "--gres=vgpu:1 --vgpu-mem=80000 --vgpu-cores=60", seen)
 	awaitWaiting(t, large, "1")
-	// One GPU is kept for it; what ends before it could begin may use that, what runs longer may not.
+	// One GPU is kept for it; what ends before it could begin may use that, what runs longer and has no room beside it may not.
 	beside, release := holding(t, one, "-t 9 --gres=vgpu:1 --vgpu-mem=43000")
 	slicesOf(t, beside)
-	small := submit(t, two, "-t 9 --gres=vgpu:1 --vgpu-mem=40000", seen)
+	small := submit(t, two, "-t 9 --gres=vgpu:1 --vgpu-mem=40000 --vgpu-cores=50", seen)
 	if comment := awaitWaiting(t, small, "1"); !strings.Contains(comment, "is kept for job "+large+", which has waited longer") {
 		t.Errorf("it waits for something else: %s", comment)
 	}
@@ -200,6 +200,33 @@ func TestWhoHasWaitedLongestGoesFirst(t *testing.T) {
 		t.Errorf("the large one came %s times", n)
 	}
 	release()
+}
+
+// Two small slices and two waiting jobs keep no GPU from others that fit beside them.
+func TestWhatFitsBesideAWaitingJobBegins(t *testing.T) {
+	begin(t)
+	_, releaseOne := holding(t, one, "-t 60 --gres=vgpu:1 --vgpu-mem=100 --vgpu-cores=60 --vgpu-place=spread")
+	_, releaseOther := holding(t, one, "-t 60 --gres=vgpu:1 --vgpu-mem=100 --vgpu-cores=60 --vgpu-place=spread")
+	var waiting []string
+	for range 2 {
+		job := submit(t, one, "-t 60 --gres=vgpu:1 --vgpu-mem=100 --vgpu-cores=41", seen)
+		awaitWaiting(t, job, "1")
+		waiting = append(waiting, job)
+	}
+	if out := ok(t, two, "srun -t 60 --gres=vgpu:1 --vgpu-mem=1000 "+seen).Stdout; out != "1000\n" {
+		t.Errorf("the other user saw %s", out)
+	}
+	// What would have no room beside them waits: they are not held up.
+	if said := run(t, two, "srun -t 60 --gres=vgpu:1 --vgpu-mem=143700 true"); said.Code == 0 || !strings.Contains(said.Stderr, "is kept for job "+waiting[0]) && !strings.Contains(said.Stderr, "MiB free") {
+		t.Errorf("a large one: %s", said)
+	}
+	releaseOne()
+	releaseOther()
+	for _, job := range waiting {
+		if out := finish(t, one, job); out != "100\n" {
+			t.Errorf("a waiting one saw %s", out)
+		}
+	}
 }
 
 // TestRoomThatNobodyToldOf: the epilog that made it could not reach the controller, or died. The sweep tells.

@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -33,20 +34,24 @@ type claims struct {
 	on    [][]place.Held // as node.on
 	uses  []use
 	kept  []place.Kept
-	ends  []int64 // by GPU: what ends by then is in the way of nobody for whom it is kept; never: it is not kept
-	free  int     // GPUs that are not kept
-	until int64   // somebody who was told and has not come claims nothing from then on
+	free  int   // GPUs that are not kept, or have room for a small slice beside those for which they are
+	until int64 // somebody who was told and has not come claims nothing from then on
 }
 
 // mayFit is quicker than place.Place, and refuses only what that refuses.
 func (c *claims) mayFit(p *policy, want place.Want, k kind) bool {
 	fit := 0
 	for i, g := range c.uses {
-		if p.fits(g, k) && want.Ends <= c.ends[i] {
+		if p.fits(g, k) && !c.isKept(p, i, want) {
 			fit++
 		}
 	}
 	return fit >= k.slices
+}
+
+// isKept says that a GPU is kept from a want.
+func (c *claims) isKept(p *policy, gpu int, want place.Want) bool {
+	return slices.ContainsFunc(c.kept, func(k place.Kept) bool { return k.From(p.inv.GPUs[gpu], want) })
 }
 
 func (c *claims) place(p *policy, want place.Want, k kind) []device.Slice {
@@ -76,16 +81,14 @@ func (c *claims) add(n *node, w *waiter, now int64) place.Turn {
 	for _, slice := range turn.Slices {
 		c.grant(place.Held{Slice: slice, Job: w.job.id, Ends: want.Ends}, k)
 	}
-	for _, kept := range turn.Kept {
-		c.kept = append(c.kept, kept)
-		for i, gpu := range p.inv.GPUs {
-			if gpu.UUID != kept.Device {
-				continue
+	if c.kept = place.Behind(c.kept, turn, p.inv, want); len(c.kept) > 0 {
+		smallest := place.Want{Slices: 1, SMPercent: int(mix[0].percent), Ends: never}
+		smallest.Mem.MiB = mix[0].mib
+		c.free = 0
+		for i := range p.inv.GPUs {
+			if !c.isKept(p, i, smallest) {
+				c.free++
 			}
-			if c.ends[i] == never {
-				c.free--
-			}
-			c.ends[i] = min(c.ends[i], kept.Until)
 		}
 	}
 	if w.told != 0 {
@@ -96,22 +99,21 @@ func (c *claims) add(n *node, w *waiter, now int64) place.Turn {
 
 // soonest is what place.Queue keeps for a job that has no room, only quicker; a test holds it to that.
 func (c *claims) soonest(p *policy, id uint32, want place.Want, k kind) ([]place.Kept, int64) {
-	at := make([]int64, 0, len(c.uses))
+	at, spare := make([]int64, 0, len(c.uses)), make([]place.Room, len(c.uses))
 	order := make([]int, 0, len(c.uses))
 	for i, g := range c.uses {
 		at = append(at, never)
-		if want.Ends > c.ends[i] {
+		if c.isKept(p, i, want) {
 			continue
 		}
 		order = append(order, i)
-		if at[i] = 0; p.fits(g, k) {
-			continue
+		at[i] = 0
+		for left := c.on[i]; !p.fits(g, k); left = left[1:] {
+			g.mib, g.percent, g.slices = g.mib-left[0].MemMiB, g.percent-int64(left[0].SMPercent), g.slices-1
+			at[i] = left[0].Ends
 		}
-		for _, h := range c.on[i] {
-			g.mib, g.percent, g.slices = g.mib-h.MemMiB, g.percent-int64(h.SMPercent), g.slices-1
-			if at[i] = h.Ends; p.fits(g, k) {
-				break
-			}
+		if !k.whole() {
+			spare[i] = place.Room{MemMiB: gpuMiB - g.mib - k.mib, SMPercent: int(100 - g.percent - k.percent), Slices: math.MaxInt32}
 		}
 	}
 	if len(order) < k.slices {
@@ -121,7 +123,7 @@ func (c *claims) soonest(p *policy, id uint32, want place.Want, k kind) ([]place
 	var kept []place.Kept
 	until := at[order[k.slices-1]]
 	for _, i := range order[:k.slices] {
-		kept = append(kept, place.Kept{Device: p.inv.GPUs[i].UUID, Job: id, Until: until})
+		kept = append(kept, place.Kept{Device: p.inv.GPUs[i].UUID, Job: id, Until: until, Spare: spare[i]})
 	}
 	return kept, until
 }
@@ -132,11 +134,7 @@ func (c *claims) grant(h place.Held, k kind) {
 }
 
 func (n *node) noClaims() *claims {
-	ends := make([]int64, len(n.gpus))
-	for i := range ends {
-		ends[i] = never
-	}
-	return &claims{on: slices.Clone(n.on), uses: slices.Clone(n.gpus), ends: ends, free: len(n.gpus), until: never}
+	return &claims{on: slices.Clone(n.on), uses: slices.Clone(n.gpus), free: len(n.gpus), until: never}
 }
 
 // before are the claims of those that go before a job: all that wait, if it does not.
