@@ -44,9 +44,10 @@ type explanation struct {
 	Steps       []usage.Step         `json:"steps,omitempty"`
 	Report      string               `json:"report,omitempty"` // what became of the usage record
 	Comment     *report.Comment      `json:"accounting,omitempty"`
-	Waits       string               `json:"waits,omitempty"`   // for what room, node by node
-	State       string               `json:"state,omitempty"`   // Slurm's, where only the database knows the job
-	Earlier     []explanation        `json:"earlier,omitempty"` // runs of this job on this node before it was requeued
+	OwnersWord  bool                 `json:"owners_word,omitempty"` // from Extra, which the job's owner may have written
+	Waits       string               `json:"waits,omitempty"`       // for what room, node by node
+	State       string               `json:"state,omitempty"`       // Slurm's, where only the database knows the job
+	Earlier     []explanation        `json:"earlier,omitempty"`     // runs of this job on this node before it was requeued
 }
 
 // explainedSlice is a grant, its limit and its usage; what is not known is null.
@@ -152,8 +153,11 @@ func explain(ctx context.Context, cfg config.Config, id string) (explanation, er
 	row, dbErr := database.Row(ctx, job)
 	if dbErr == nil {
 		var comment report.Comment
-		if comment, dbErr = row.Comment(); dbErr == nil {
-			return fromComment(row, comment), nil
+		var field report.Field
+		if comment, field, dbErr = row.Comment(cfg.AccountingField); dbErr == nil {
+			e = fromComment(row, comment)
+			e.OwnersWord = field == report.FieldExtra
+			return e, nil
 		}
 	}
 	if errors.Is(dbErr, report.ErrNoRow) || errors.Is(dbErr, report.ErrNoComment) {
@@ -191,7 +195,7 @@ func explainHere(cfg config.Config, job uint32) (explanation, error) {
 func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 	e := explanation{
 		Job: g.Job, Restart: g.Restart, Node: g.Node, Source: sourceGranted, User: userName(g.UID), Since: g.Since,
-		Request: &g.Request, Entitlement: &g.Entitlement, Refusal: g.Refusal, Isolation: g.Isolation, FailOpen: g.FailOpen, Whole: g.Whole,
+		Request: &g.Request, Entitlement: &g.Entitlement, Refusal: slurm.Printable(g.Refusal), Isolation: g.Isolation, FailOpen: g.FailOpen, Whole: g.Whole,
 		Slices: []explainedSlice{},
 	}
 	used, err := usage.Collect(dir, g)
@@ -217,7 +221,8 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 func fromRecord(rec usage.Record) explanation {
 	e := explanation{
 		Job: rec.Job, Restart: rec.Restart, Node: rec.Node, Source: sourceEnded, User: userName(rec.UID), Since: rec.Start, Until: rec.End,
-		Request: &rec.Request, Entitlement: &rec.Entitlement, Refusal: rec.Refusal, Slices: []explainedSlice{}, Steps: rec.Steps, Report: rec.Outcome,
+		Request: &rec.Request, Entitlement: &rec.Entitlement, Refusal: slurm.Printable(rec.Refusal), Slices: []explainedSlice{}, Steps: rec.Steps,
+		Report: slurm.Printable(rec.Outcome),
 	}
 	if e.Report == "" {
 		e.Report = "waits to be written to the accounting database"

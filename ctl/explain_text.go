@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/jobreport"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
@@ -46,6 +48,9 @@ func printExplanation(out io.Writer, e explanation, now time.Time) {
 		row("grant", "%d MiB of %s", s.MemMiB, where)
 		row("limit", "%s", limitText(e, s))
 		row("usage", "%s", usageText(p, s))
+	}
+	if e.OwnersWord {
+		row("source", "%s", jobreport.OwnersWord)
 	}
 	for _, step := range e.Steps {
 		row("step "+step.Step, "%s", stepText(step))
@@ -127,7 +132,7 @@ func runText(e explanation) string {
 func requestText(canonical string) string {
 	r, err := request.Decode(canonical)
 	if err != nil {
-		return canonical
+		return slurm.Printable(canonical)
 	}
 	var words []string
 	add := func(name, value string) {

@@ -19,6 +19,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
@@ -202,7 +203,7 @@ func waitingOf(cfg config.Config, now time.Time) (all []waitingStatus, err error
 	all = make([]waitingStatus, 0, len(jobs))
 	for _, j := range jobs.Waiting() {
 		all = append(all, waitingStatus{Job: j.Job, UID: j.UID, User: userName(j.UID), Since: j.Since, AgeSeconds: int64(now.Sub(j.Since).Seconds()),
-			Reason: j.Reason, Told: j.Told})
+			Reason: slurm.Printable(j.Reason), Told: j.Told})
 	}
 	return all, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
@@ -43,11 +44,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	case errors.As(err, &exit):
 		if exit.err != nil {
-			fmt.Fprintf(stderr, "vgpuctl: %v\n", exit.err)
+			fmt.Fprintf(stderr, "vgpuctl: %s\n", slurm.PrintableLines(exit.Error()))
 		}
 		return exit.code
 	}
-	fmt.Fprintf(stderr, "vgpuctl: %v\n", err)
+	fmt.Fprintf(stderr, "vgpuctl: %s\n", slurm.PrintableLines(err.Error()))
 	return exitFailure
 }
 

@@ -4,14 +4,18 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/user"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf16"
 
 	"golang.org/x/sys/unix"
 
@@ -19,10 +23,31 @@ import (
 )
 
 func printJSON(out io.Writer, value any) error {
-	enc := json.NewEncoder(out)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	return enc.Encode(value)
+	if err := enc.Encode(value); err != nil {
+		return err
+	}
+	_, err := io.WriteString(out, escaped(text.String()))
+	return err
+}
+
+// escaped is JSON in which nothing commands a terminal: encoding/json writes what lies above ASCII as it is, and DEL.
+func escaped(text string) string {
+	var safe strings.Builder
+	for _, r := range text {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			safe.WriteRune(r)
+		default:
+			for _, unit := range utf16.Encode([]rune{r}) {
+				fmt.Fprintf(&safe, "\\u%04x", unit)
+			}
+		}
+	}
+	return safe.String()
 }
 
 // paint colours a text for a terminal. In tables only the last column may be painted: the escape

@@ -161,7 +161,7 @@ func showBacklog(out io.Writer, cfg config.Config, asJSON bool) error {
 			for _, d := range rec.Devices {
 				used += d.GPUSeconds
 			}
-			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s\n", rec.Job, rec.Restart, rec.Node, userName(rec.UID), len(rec.Devices), seconds(&used), age(time.Since(rec.End)), rec.Refusal)
+			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s\n", rec.Job, rec.Restart, rec.Node, userName(rec.UID), len(rec.Devices), seconds(&used), age(time.Since(rec.End)), slurm.Printable(rec.Refusal))
 		}
 		table.Flush()
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmdb"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
@@ -29,7 +31,7 @@ const stateRunning = "RUNNING"
 // reportOf gathers what who asks may know of a job: the grant and the ledger on its node, the accounting database, and the
 // usage records that root can read.
 func reportOf(ctx context.Context, cfg config.Config, id string) (jobreport.Report, error) {
-	database := report.Slurm{Commands: cfg.Slurm}
+	database := report.Slurm{Commands: cfg.Slurm, Extra: slurmdb.HasExtra()}
 	job, err := database.Number(ctx, id)
 	if err != nil {
 		return jobreport.Report{}, err
@@ -49,7 +51,7 @@ func reportOf(ctx context.Context, cfg config.Config, id string) (jobreport.Repo
 	rows, dbErr := database.Rows(ctx, []uint32{job})
 	slices.SortFunc(rows, func(a, b report.Row) int { return a.Submit.Compare(b.Submit) })
 	for i, row := range rows {
-		run := runOfRow(row)
+		run := runOfRow(row, cfg.AccountingField)
 		if here != nil && i == len(rows)-1 && !row.Ended {
 			run = withNode(run, *here)
 			here = nil
@@ -115,7 +117,7 @@ func runHere(cfg config.Config, job uint32, found *jobreport.Report) (*jobreport
 func runOfGrant(dir rundir.Dir, g grant.Grant) (*jobreport.Run, error) {
 	run := &jobreport.Run{State: stateRunning, Submitted: g.Submitted, Start: g.Since, Policy: string(g.Policy), Slices: []jobreport.Slice{}}
 	if g.Refusal != "" {
-		run.Refusals = map[string]string{g.Node: g.Refusal}
+		run.Refusals = map[string]string{g.Node: slurm.Printable(g.Refusal)}
 		return run, nil
 	}
 	used, err := usage.Collect(dir, g)
@@ -154,7 +156,7 @@ func runOfRecord(rec usage.Record) jobreport.Run {
 		run.Policy = string(asked.Policy)
 	}
 	if rec.Refusal != "" {
-		run.Refusals = map[string]string{rec.Node: rec.Refusal}
+		run.Refusals = map[string]string{rec.Node: slurm.Printable(rec.Refusal)}
 	}
 	for _, d := range rec.Devices {
 		run.Slices = append(run.Slices, jobreport.Slice{Node: rec.Node, Device: d.Device, MemMiB: d.MemMiB, SMPercent: d.SMPercent,
@@ -164,16 +166,16 @@ func runOfRecord(rec usage.Record) jobreport.Run {
 }
 
 // runOfRow is what the database tells of a run, on all nodes that have reported.
-func runOfRow(row report.Row) jobreport.Run {
+func runOfRow(row report.Row, accountingField string) jobreport.Run {
 	run := jobreport.Run{State: row.State, Submitted: row.Submit, Start: row.Start, Slices: []jobreport.Slice{}}
 	if row.Ended {
 		run.End = row.End
 	}
-	comment, err := row.Comment()
+	comment, field, err := row.Comment(accountingField)
 	if err != nil {
 		return run
 	}
-	run.Refusals = comment.Refusals
+	run.Refusals, run.OwnersWord = comment.Refusals, field == report.FieldExtra
 	for _, node := range comment.NodeNames() {
 		for _, s := range comment.Nodes[node] {
 			slice := jobreport.Slice{Node: node, Device: s.GPU, MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: s.PeakMiB, Refusals: s.Refused}

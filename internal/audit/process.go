@@ -11,9 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 )
 
 // process is what the kernel says of one, and which job it is of.
@@ -76,12 +77,7 @@ func startOf(dir string) (start uint64, ok bool) {
 func nameOf(dir string) string {
 	var name string
 	overText(filepath.Join(dir, "comm"), func(text []byte) { name = strings.TrimSuffix(string(text), "\n") })
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, name)
+	return slurm.Printable(name)
 }
 
 // innerPID is the last of NSpid:, and the pid itself where a kernel has no such line.

@@ -32,7 +32,12 @@ type Run struct {
 	Refusals  map[string]string `json:"refusals,omitempty"` // by node: why it got no slice there
 	Missing   string            `json:"missing,omitempty"`  // what is not known here, and where it is
 	Notes     []Note            `json:"notes"`
+	// OwnersWord says that what is told comes from a field that the job's owner may have written.
+	OwnersWord bool `json:"owners_word,omitempty"`
 }
+
+// OwnersWord is said of a report that may be made up.
+const OwnersWord = "the job's field Extra, which its owner may have written himself"
 
 // Slice is what was granted on one GPU, and what became of it.
 type Slice struct {

@@ -56,6 +56,9 @@ func (r Report) Text(out io.Writer, look Look) {
 				run.strips(out, s, look)
 			}
 		}
+		if run.OwnersWord {
+			fmt.Fprintf(out, "as told by %s\n", OwnersWord)
+		}
 		if run.Missing != "" {
 			fmt.Fprintln(out, run.Missing)
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 )
 
 // New returns the logger of one binary and what closes its file. It always returns a usable
@@ -38,7 +39,7 @@ func New(name string, log config.Log) (hclog.Logger, io.Closer, error) {
 	logger := hclog.New(&hclog.LoggerOptions{
 		Name:       name,
 		Level:      level,
-		Output:     out,
+		Output:     printable{out},
 		JSONFormat: log.Format == config.FormatJSON,
 		// Timestamps stay on: slurmd's log drops a prolog's stderr below debug2, so the file is read alone.
 		TimeFormat: "2006-01-02T15:04:05.000Z07:00",
@@ -63,6 +64,16 @@ func openAppend(path string) (*os.File, error) {
 		return nil, fmt.Errorf("open log file %s: it is not a regular file", path)
 	}
 	return os.NewFile(uintptr(fd), path), nil
+}
+
+// printable keeps what others say in a log line from commanding the terminal of who reads it.
+type printable struct{ io.Writer }
+
+func (p printable) Write(line []byte) (int, error) {
+	if _, err := io.WriteString(p.Writer, slurm.PrintableLines(string(line))); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 type keepOpen struct{ io.Writer }

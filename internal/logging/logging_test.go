@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 )
@@ -86,5 +87,27 @@ func TestLevelFollowsTheDestinationUnlessConfigured(t *testing.T) {
 			t.Errorf("%+v: info seen %v, want %v", tc.log, log.IsInfo(), tc.infoSeen)
 		}
 		closer.Close()
+	}
+}
+
+// A log is read in a terminal.
+func TestALineCommandsNoTerminal(t *testing.T) {
+	for _, format := range []string{config.FormatJSON, ""} {
+		path := filepath.Join(t.TempDir(), "log")
+		log, closer, err := New("vgpu-prolog", config.Log{Format: format, File: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("job refused", "reason", "x\x1b[2J\u009b31m\n\x1b]0;owned\x07\u202e")
+		if err := closer.Close(); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := strings.IndexFunc(string(data), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); at >= 0 || !strings.Contains(string(data), "owned") {
+			t.Errorf("format %q: at %d of %q", format, at, data)
+		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 )
 
 // Row is one run of a job in the accounting database.
@@ -195,8 +196,8 @@ func parseRows(out, delimiter string, extra bool) ([]Row, error) {
 		}
 		nodes, _ := strconv.Atoi(cells[6]) // none for a job that never started
 		ended := epoch(cells[5])
-		row := Row{Job: uint32(job), Cluster: first, JobID: cells[0], State: cells[2], Submit: epoch(cells[3]),
-			Start: epoch(cells[4]), End: ended, Ended: !ended.IsZero() && hasEnded(cells[2]), Nodes: nodes, NodeList: cells[7],
+		row := Row{Job: uint32(job), Cluster: first, JobID: cells[0], State: slurm.Printable(cells[2]), Submit: epoch(cells[3]),
+			Start: epoch(cells[4]), End: ended, Ended: !ended.IsZero() && hasEnded(cells[2]), Nodes: nodes, NodeList: slurm.Printable(cells[7]),
 			AdminComment: cells[8], HasExtra: extra}
 		if extra {
 			row.Extra = cells[9]

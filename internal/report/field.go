@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
@@ -60,14 +61,40 @@ func (r *Row) set(field Field, text string) {
 	r.AdminComment = text
 }
 
-// Comment finds our part in the row, whichever field it is in. AdminComment goes first: a job's owner can fill Extra
-// when he submits it.
-func (r Row) Comment() (Comment, error) {
+// Comment finds our part in the row, fit to be printed, and the field that it is in. AdminComment goes first. A job's owner can fill
+// Extra when he submits it, so it is read only where usage is written into it: where the site says so (its accounting_field), and of
+// a job whose AdminComment is jobstats'.
+func (r Row) Comment(accountingField string) (Comment, Field, error) {
 	comment, err := ParseComment(r.AdminComment)
-	if errors.Is(err, ErrNoComment) && r.Extra != "" {
-		return ParseComment(r.Extra)
+	if !errors.Is(err, ErrNoComment) || accountingField != config.FieldExtra && !ofJobstats(r.AdminComment) {
+		return comment.printable(), FieldAdminComment, err
 	}
-	return comment, err
+	comment, err = ParseComment(r.Extra)
+	comment.keepNodesOf(r)
+	return comment.printable(), FieldExtra, err
+}
+
+// keepNodesOf drops what is of none of the run's nodes.
+func (c Comment) keepNodesOf(row Row) {
+	foreign := func(node string) bool { return !slurm.HostlistContains(row.NodeList, node) }
+	maps.DeleteFunc(c.Nodes, func(node string, _ []CommentSlice) bool { return foreign(node) })
+	maps.DeleteFunc(c.Refusals, func(node, _ string) bool { return foreign(node) })
+}
+
+// printable is the comment with texts that can be shown.
+func (c Comment) printable() Comment {
+	nodes, refusals := c.Nodes, c.Refusals
+	c.Nodes, c.Refusals = make(map[string][]CommentSlice, len(nodes)), make(map[string]string, len(refusals))
+	for node, slices := range nodes {
+		for i := range slices {
+			slices[i].GPU = device.UUID(slurm.Printable(string(slices[i].GPU)))
+		}
+		c.Nodes[slurm.Printable(node)] = slices
+	}
+	for node, why := range refusals {
+		c.Refusals[slurm.Printable(node)] = slurm.Printable(why)
+	}
+	return c
 }
 
 // fieldFor is where the usage of a row's run goes: what the site says, but never over jobstats' text.
@@ -110,9 +137,7 @@ func mergeExtra(existing string, row Row, rec usage.Record) (string, error) {
 	case errors.Is(err, ErrCommentVersion):
 		existing = ""
 	case err == nil:
-		foreign := func(node string) bool { return !slurm.HostlistContains(row.NodeList, node) }
-		maps.DeleteFunc(comment.Nodes, func(node string, _ []CommentSlice) bool { return foreign(node) })
-		maps.DeleteFunc(comment.Refusals, func(node, _ string) bool { return foreign(node) })
+		comment.keepNodesOf(row)
 		part, err := marshal(comment)
 		if err != nil {
 			return "", fmt.Errorf("merge extra: %w", err)

@@ -53,7 +53,7 @@ func TestUsageGoesWhereTheSiteSays(t *testing.T) {
 			if got := outcome(t, r, 7); got != tc.outcome {
 				t.Errorf("outcome %q, want %q", got, tc.outcome)
 			}
-			if _, err := db.rows[7].Comment(); (err == nil) != (tc.outcome == OutcomeWritten) {
+			if _, _, err := db.rows[7].Comment(tc.field); (err == nil) != (tc.outcome == OutcomeWritten) {
 				t.Errorf("a reader finds it: %v", err)
 			}
 		})

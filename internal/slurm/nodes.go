@@ -76,7 +76,7 @@ func cells(line, format string) ([]string, error) {
 		return nil, fmt.Errorf("%w: %w: %.200q", errRefused, errForm, line)
 	}
 	for i := range found {
-		found[i] = strings.TrimSpace(found[i])
+		found[i] = Printable(strings.TrimSpace(found[i]))
 	}
 	return found, nil
 }

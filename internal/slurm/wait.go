@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 )
@@ -93,12 +92,7 @@ func (c Client) Waits(ctx context.Context, id string) (string, error) {
 	if !pending {
 		return "", nil
 	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, reason), nil
+	return Printable(reason), nil
 }
 
 // Standing is where a job stands, in words of squeue.
@@ -162,7 +156,7 @@ func (c Client) squeue(ctx context.Context, ids []uint32, states, format string)
 			return nil, err
 		}
 		for line := range strings.Lines(text) {
-			cells := strings.Split(strings.TrimSpace(line), "|")
+			cells := strings.Split(Printable(strings.TrimSpace(line)), "|")
 			id, err := strconv.ParseUint(cells[0], 10, 32)
 			if len(cells) != strings.Count(format, "|")+2 || err != nil {
 				return nil, fmt.Errorf("squeue printed %q", line)
