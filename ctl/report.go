@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/jobreport"
 )
 
@@ -75,7 +75,7 @@ is wrong.`,
 	return command
 }
 
-// drawer draws reports; it stands beside vgpuctl or beside the library.
+// drawer draws reports.
 const drawer = "vgpu-draw"
 
 // writePicture replaces a file whole, or not at all; a link of its name is not followed.
@@ -95,12 +95,8 @@ func writePicture(ctx context.Context, out io.Writer, cfg config.Config, path st
 }
 
 func draw(ctx context.Context, cfg config.Config, report jobreport.Report) ([]byte, error) {
-	self, err := os.Executable()
+	program, err := installed.Find(drawer)
 	if err != nil {
-		return nil, err
-	}
-	program := filepath.Join(filepath.Dir(self), drawer)
-	if _, err := os.Stat(program); err != nil {
 		program = filepath.Join(filepath.Dir(cfg.Library), drawer)
 	}
 	told, err := json.Marshal(report)
@@ -111,8 +107,7 @@ func draw(ctx context.Context, cfg config.Config, report jobreport.Report) ([]by
 	command := exec.CommandContext(ctx, program)
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(told), &svg, &complaint
 	if err := command.Run(); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no %s beside %s and none in %s: install it there, or give what --json prints to one elsewhere",
-			drawer, self, filepath.Dir(program))
+		return nil, fmt.Errorf("there is no %s: install it in %s, or give what --json prints to one elsewhere", drawer, filepath.Dir(program))
 	} else if err != nil {
 		if text := strings.TrimSpace(complaint.String()); text != "" {
 			return nil, errors.New(text)

@@ -4,14 +4,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/drained"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
@@ -54,12 +57,25 @@ Prologs do the same once a minute, for a few jobs at a time. A timer runs this f
 			}
 			err = errors.Join(err, lowerWalls(command.Context(), o, cfg))
 			err = errors.Join(err, wakerOf(cfg, o.node, sweeper.Store, log).Wake(command.Context()))
+			err = errors.Join(err, resume(command.Context(), cfg, o.node, sweeper.Store.BootID, out))
 			if swept.Recorded {
 				err = errors.Join(err, report.Start(cfg, o.configPath))
 			}
 			return err
 		},
 	}
+}
+
+// resume gives the node back that the prolog took out of Slurm's hands, if its GPUs are known by now.
+func resume(ctx context.Context, cfg config.Config, node, bootID string, out io.Writer) error {
+	if inv, err := inventory.Read(cfg.Run().Inventory()); err != nil || inv.BootID != bootID {
+		return nil
+	}
+	done, err := drained.Resume(ctx, slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue}, cfg.Spool(), node, drained.GPUsUnknown)
+	if done {
+		fmt.Fprintf(out, "%s was drained as its GPUs were not known, and is resumed\n", node)
+	}
+	return err
 }
 
 func sweeperOf(cfg config.Config, node string, log hclog.Logger) (sweep.Sweeper, error) {

@@ -17,8 +17,10 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/drained"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/kept"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 )
 
 func inventoryCommand(o *options) *cobra.Command {
@@ -63,6 +65,7 @@ not supported yet.`,
 					return err
 				}
 				prepareBuilds(command.ErrOrStderr(), cfg)
+				resume(command, cfg, o.node)
 			}
 			out := command.OutOrStdout()
 			if asJSON {
@@ -78,6 +81,19 @@ not supported yet.`,
 	command.Flags().BoolVar(&write, "write", false, "write inventory.json in run_dir")
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return command
+}
+
+// resume gives the node back that the prolog took out of Slurm's hands, as its GPUs were not known. Where the controller cannot be
+// reached, as from the unit at boot, vgpuctl sweep does so.
+func resume(command *cobra.Command, cfg config.Config, node string) {
+	controller := slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue}
+	done, err := drained.Resume(command.Context(), controller, cfg.Spool(), node, drained.GPUsUnknown)
+	switch {
+	case err != nil:
+		fmt.Fprintf(command.ErrOrStderr(), "vgpu-gres: %v; vgpuctl sweep tries again\n", err)
+	case done:
+		fmt.Fprintf(command.ErrOrStderr(), "%s was drained as its GPUs were not known, and is resumed\n", node)
+	}
 }
 
 // detect asks NVML.

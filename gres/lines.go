@@ -14,6 +14,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
 )
@@ -110,7 +111,7 @@ Epilog=%s
 # Turns --vgpu-mem and --vgpu-cores into GRES, and refuses what no node can hold.
 JobSubmitPlugins=lua
 
-`, types, n.name, gpus, n.counts(), sitecheck.Installed("vgpu-prolog"), sitecheck.Installed("vgpu-epilog"))
+`, types, n.name, gpus, n.counts(), installed.Usual("vgpu-prolog"), installed.Usual("vgpu-epilog"))
 	printAccounting(out, n)
 }
 

@@ -8,15 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/drained"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
 
@@ -52,6 +54,18 @@ func (p *prolog) inventory(ctx context.Context) (device.Inventory, error) {
 	return device.Inventory{}, failed
 }
 
+// withoutGPUs takes a node out of Slurm's hands whose GPUs cannot be known: it would fail job after job, and look idle.
+func (p *prolog) withoutGPUs(ctx context.Context, g grant.Grant, reason error, told *slurm.Job) error {
+	done, err := drained.Node(ctx, p.controller, p.cfg.Spool(), p.node, drained.GPUsUnknown, reason.Error())
+	if done {
+		p.log.Error("the node is drained until its GPUs are known", "reason", reason)
+	}
+	if err != nil {
+		p.log.Error("the node takes jobs that it fails", "reason", err)
+	}
+	return p.refuse(ctx, g, "the node's GPUs are not known: "+reason.Error(), told)
+}
+
 func (p *prolog) readInventory() (device.Inventory, error) {
 	inv, err := inventory.Read(p.cfg.Run().Inventory())
 	switch {
@@ -69,11 +83,11 @@ func (p *prolog) readInventory() (device.Inventory, error) {
 func (p *prolog) discover(ctx context.Context) error {
 	tool := p.opts.gresTool
 	if tool == "" {
-		self, err := os.Executable()
+		found, err := installed.Find("vgpu-gres")
 		if err != nil {
-			return fmt.Errorf("find vgpu-gres: %w", err)
+			return err
 		}
-		tool = filepath.Join(filepath.Dir(self), "vgpu-gres")
+		tool = found
 	}
 	ctx, cancel := context.WithTimeout(ctx, discoverTime)
 	defer cancel()

@@ -66,9 +66,12 @@ requeue)
 	echo "$2 $3" >> requeued
 	if [ -e on-requeue ]; then . ./on-requeue; fi;;
 update)
-	shift; echo "$*" >> updates;;
+	shift; echo "$*" >> updates
+	case "$*" in *State=DRAIN*) echo IDLE+DRAIN > node-state; echo "Reason=${*#*Reason=} [root@2026-11-27T04:35:08]" > node-reason;; *State=RESUME*) rm -f node-state node-reason;; esac;;
 show)
 	echo "$3" | tr , '\n';;
+-o)
+	echo "NodeName=$4 Arch=x86_64 CPUTot=1 OS=Linux State=$(cat node-state 2>/dev/null || echo IDLE) ThreadsPerCore=1 $(cat node-reason 2>/dev/null)";;
 *)
 	if [ -e away ]; then echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1; fi
 	if [ ! -e controller/"$5" ]; then echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; fi

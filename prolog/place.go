@@ -49,7 +49,7 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 	}
 	inventory, err := p.inventory(ctx)
 	if err != nil {
-		return p.refuse(ctx, g, "the node's GPUs are not known: "+err.Error(), &told)
+		return p.withoutGPUs(ctx, g, err, &told)
 	}
 	if want.Only, err = p.minorsPicked(inventory); err != nil {
 		return p.refuse(ctx, g, err.Error(), nil)

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/detached"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 )
 
 // wallCommand is what the plugin runs to have the driver hold the job to its memory. NVML does not run in here: whether the
@@ -22,7 +22,7 @@ func (p *prolog) wallCommand(inv device.Inventory) ([]string, error) {
 	default:
 		return nil, fmt.Errorf("isolation is wall: %s", inv.Wall)
 	}
-	tool, err := detached.Find()
+	tool, err := installed.Find("vgpuctl")
 	if err != nil {
 		return nil, fmt.Errorf("isolation is wall: %w", err)
 	}

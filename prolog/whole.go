@@ -90,7 +90,7 @@ func (p *prolog) withoutSlices(ctx context.Context, g grant.Grant, told slurm.Jo
 	}
 	inventory, err := p.inventory(ctx)
 	if err != nil {
-		return p.refuse(ctx, g, "the node's GPUs are not known, and are masked from jobs without them: "+err.Error(), nil)
+		return p.withoutGPUs(ctx, g, err, &told)
 	}
 	own, err := p.slurmsOwn(told)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/devfiles"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
@@ -120,7 +121,7 @@ func Default() Config {
 	return Config{
 		RunDir:         rundir.Default,
 		SpoolDir:       rundir.DefaultSpool,
-		Library:        "/usr/lib/slurm-vgpu/libslurm-vgpu.so",
+		Library:        installed.Usual("libslurm-vgpu.so"),
 		Isolation:      IsolationStrict,
 		OnLimitFailure: LimitClosed,
 		OtherAPIs:      OtherClosed,

@@ -10,36 +10,18 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 )
-
-// tool stands beside the epilog, or in PREFIX/bin when that is in PREFIX/lib/slurm-vgpu.
-const tool = "vgpuctl"
-
-// Find is where vgpuctl is.
-func Find() (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Dir(self)
-	beside := filepath.Join(dir, tool)
-	for _, path := range []string{beside, filepath.Join(dir, "..", "..", "bin", tool)} {
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-	}
-	return "", &os.PathError{Op: "find", Path: beside, Err: os.ErrNotExist}
-}
 
 // Start starts a vgpuctl that outlives its caller and holds nothing of it: neither its process group,
 // which slurmd kills, nor its output, which slurmd waits for. The configuration is the caller's, for
 // this node.
 func Start(configPath string, args ...string) error {
-	path, err := Find()
+	path, err := installed.Find("vgpuctl")
 	if err != nil {
 		return err
 	}

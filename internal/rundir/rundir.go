@@ -127,5 +127,8 @@ func (s Spool) History() string { return filepath.Join(string(s), "history") }
 // Again is for records whose rows slurmctld may write once more.
 func (s Spool) Again() string { return filepath.Join(string(s), "again") }
 
+// Drained says why this node took itself out of Slurm's hands, where it did.
+func (s Spool) Drained() string { return filepath.Join(string(s), "drained.json") }
+
 // Waiting is the list of jobs that wait for room on this node.
 func (s Spool) Waiting() string { return filepath.Join(string(s), "waiting.json") }

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
@@ -151,7 +152,7 @@ func pluginFile(name, pluginDir string) string {
 	}
 	if name == "" {
 		name = slurmconf.PluginName
-		if path := Installed(name); exists(path) {
+		if path := installed.Usual(name); exists(path) {
 			return path
 		}
 	}

@@ -122,23 +122,6 @@ func TestGoodSite(t *testing.T) {
 	}
 }
 
-func TestInstalledIsBesideTheProgramOrInTheUsualPlace(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const name = "vgpu-of-a-test"
-	if got := Installed(name); got != "/usr/lib/slurm-vgpu/"+name {
-		t.Errorf("got %s", got)
-	}
-	beside := filepath.Join(filepath.Dir(self), name)
-	write(t, beside, "")
-	defer os.Remove(beside)
-	if got := Installed(name); got != beside {
-		t.Errorf("got %s, want %s", got, beside)
-	}
-}
-
 const wantLine = "slurm.conf: NodeName=n1 … Gres=vgpu:20,gpumem:287542,gpucores:200"
 
 var faultySites = map[string]struct {

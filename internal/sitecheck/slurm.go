@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 )
 
 // AccountingTRES is what AccountingStorageTRES must name. Slurm 23.02 and later have a gres/gpumem of
@@ -102,7 +103,7 @@ func (c *site) cgroups() {
 // program checks that slurmd runs one of ours, itself or from a script.
 func (c *site) program(key, ours string) {
 	value, at, ok := c.slurm.Value(key)
-	remedy := "slurm.conf: " + key + "=" + Installed(ours)
+	remedy := "slurm.conf: " + key + "=" + installed.Usual(ours)
 	if !ok || value == "" {
 		c.bad(key, remedy, "%s: there is no %s=", c.slurm.Path, key)
 		return
@@ -132,7 +133,7 @@ func (c *site) program(key, ours string) {
 		found = found || calls(path, ours)
 	}
 	if !found {
-		c.bad(key, remedy+", or call "+Installed(ours)+" from the script and return its exit code", "%s: %s=%s does not run %s", at.Place(), key, value, ours)
+		c.bad(key, remedy+", or call "+installed.Usual(ours)+" from the script and return its exit code", "%s: %s=%s does not run %s", at.Place(), key, value, ours)
 		return
 	}
 	c.ok(key, "%s=%s", key, value)
@@ -154,20 +155,6 @@ func calls(path, ours string) bool {
 	head := make([]byte, maxScript)
 	n, _ := file.Read(head)
 	return n > 2 && string(head[:2]) == "#!" && strings.Contains(string(head[:n]), ours)
-}
-
-// Installed is where a program of ours is: where the running one's neighbours are, else the default.
-func Installed(name string) string {
-	const libexec = "/usr/lib/slurm-vgpu"
-	if self, err := os.Executable(); err == nil {
-		for _, dir := range []string{filepath.Dir(self), filepath.Join(filepath.Dir(self), "../lib/slurm-vgpu")} {
-			path := filepath.Join(dir, name)
-			if _, err := os.Stat(path); err == nil {
-				return path
-			}
-		}
-	}
-	return filepath.Join(libexec, name)
 }
 
 func (c *site) jobSubmit() {

@@ -22,7 +22,7 @@ func TestDoubtful(t *testing.T) {
 	clock := sliceOf(4)
 	clock.Since = MillisOf(now.Add(time.Hour)) // a clock that was set back
 	got := Doubtful([]Slice{sliceOf(1), sliceOf(2), second, young, clock}, map[uint32]bool{1: true}, now)
-	if diff := cmp.Diff([]Run{{Job: 2}}, got); diff != "" {
+	if diff := cmp.Diff([]Run{{Job: 2}, {Job: 4}}, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -178,7 +178,7 @@ func TestWhoHasWaitedLongestGoesFirst(t *testing.T) {
 	large := submit(t, two, "--gres=vgpu:1 --vgpu-mem=80000 --vgpu-cores=60", seen)
 	awaitWaiting(t, large, "1")
 	// One GPU is kept for it; what ends before it could begin may use that, what runs longer and has no room beside it may not.
-	beside, release := holding(t, one, "-t 9 --gres=vgpu:1 --vgpu-mem=43000")
+	beside, release := holding(t, one, "-t 9 --gres=vgpu:1 --vgpu-mem=43000 --vgpu-cores=50")
 	slicesOf(t, beside)
 	small := submit(t, two, "-t 9 --gres=vgpu:1 --vgpu-mem=40000 --vgpu-cores=50", seen)
 	if comment := awaitWaiting(t, small, "1"); !strings.Contains(comment, "is kept for job "+large+", which has waited longer") {

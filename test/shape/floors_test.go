@@ -18,9 +18,9 @@ const module = "github.com/slurm-vgpu/slurm-vgpu/"
 
 // floors are the packages of internal/. Each imports only from floors above it in this list.
 var floors = [][]string{
-	{"crashpoint", "detached", "device", "pattern", "request", "slurmdb", "stored", "trusted", "version"},
-	{"devfiles", "driver", "inventory", "ledger", "metrics", "place", "rundir", "slurm"},
-	{"config", "discover", "grant", "pages", "slurmconf", "timeline", "waiting"},
+	{"crashpoint", "device", "installed", "pattern", "request", "slurmdb", "stored", "trusted", "version"},
+	{"detached", "devfiles", "driver", "inventory", "ledger", "metrics", "place", "rundir", "slurm"},
+	{"config", "discover", "drained", "grant", "pages", "slurmconf", "timeline", "waiting"},
 	{"kept", "logging", "sitecheck", "state", "usage"},
 	{"audit", "jobreport", "launch", "release", "report", "tally", "wake", "wall"},
 	{"picture", "sample", "sweep"},

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package drained takes a node out of Slurm's hands that would fail job after job, once, and gives it back when the reason is gone. What
+// an administrator has drained, or given another reason for, is his.
+package drained
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
+)
+
+// Cause is why a node takes itself out.
+type Cause string
+
+const (
+	GPUsUnknown   Cause = "vgpu: the node's GPUs are not known"
+	ConfigUnknown Cause = "vgpu: config.yaml is not believed, and there is no earlier one that was"
+)
+
+// maxMark is more than a mark has.
+const maxMark = 4096
+
+// mark says what was done, across a boot too.
+type mark struct {
+	Node   string `json:"node"`
+	Cause  Cause  `json:"cause"`
+	Reason string `json:"reason"`
+}
+
+// Node drains a node and remembers that. It says false where the node drained already.
+func Node(ctx context.Context, controller slurm.Client, spool rundir.Spool, node string, cause Cause, why string) (bool, error) {
+	m := mark{node, cause, slurm.DrainReason(string(cause) + ": " + why)}
+	done, err := controller.Drain(ctx, node, m.Reason)
+	if err != nil || !done {
+		return false, err
+	}
+	data, err := json.Marshal(m)
+	if err == nil {
+		err = os.MkdirAll(string(spool), 0o755)
+	}
+	if err == nil {
+		err = trusted.WriteFile(spool.Drained(), append(data, '\n'), 0o644)
+	}
+	if err != nil { // it is drained, and an administrator has to resume it
+		return true, fmt.Errorf("remember that %s was drained: %w", node, err)
+	}
+	return true, nil
+}
+
+// Resume gives a node back that Node took out for a cause, if its reason is still the one from then. It costs a look at a file where
+// nothing was drained.
+func Resume(ctx context.Context, controller slurm.Client, spool rundir.Spool, node string, cause Cause) (bool, error) {
+	m, err := read(spool)
+	if err != nil || m.Cause != cause || m.Node != node {
+		return false, err
+	}
+	done, err := controller.Resume(ctx, node, m.Reason)
+	if err != nil {
+		return false, err
+	}
+	if err := os.Remove(spool.Drained()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return done, fmt.Errorf("forget that %s was drained: %w", node, err)
+	}
+	return done, nil
+}
+
+func read(spool rundir.Spool) (m mark, err error) {
+	data, err := trusted.ReadFile(spool.Drained(), maxMark)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return mark{}, nil
+	case err != nil:
+		return mark{}, fmt.Errorf("read why the node was drained: %w", err)
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return mark{}, fmt.Errorf("read %s: %w", spool.Drained(), err)
+	}
+	return m, nil
+}
