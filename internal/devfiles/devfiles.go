@@ -239,7 +239,11 @@ func (s Set) set(minor int, gid, mode uint32) error {
 	if s.isCovered(minor) { // which is changed by its other name
 		path = s.cover(minor)
 	}
-	return own(path, gid, mode)
+	err = own(path, gid, mode)
+	if errors.Is(err, unix.EROFS) { // as when the folder of what is mounted was taken away
+		return fmt.Errorf("%w: what is mounted over it is not of %s: umount %s", err, s.StepDir, path)
+	}
+	return err
 }
 
 // own changes a file and no other that may have come in its place. It is never taken away: steps have mounts on it.

@@ -97,6 +97,21 @@ func TestReopenTakesAwayOnlyItsOwnMounts(t *testing.T) {
 	}
 }
 
+// Whoever took the folder away first, as `make uninstall` does, hears what is in the way.
+func TestWhatIsMountedWithoutItsFolderIsNamed(t *testing.T) {
+	s := held(t)
+	if err := os.RemoveAll(s.StepDir); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Reopen(); err == nil || !strings.Contains(err.Error(), "umount "+s.path(0)) {
+		t.Errorf("it says %v", err)
+	}
+	if err := errors.Join(unix.Unmount(s.path(0), 0), s.Reopen()); err != nil {
+		t.Error(err)
+	}
+	want(t, "reopened", modes(t, s, 0, 1), "666 0:0", "none", "666 0:0", "none")
+}
+
 // The kernel lets nobody mount a /proc in a user namespace where something is mounted on a file below the one that is there. As the
 // driver's page, which no machine without the driver has, stands that of a process whose name says the same.
 func TestHoldingLeavesProcToContainers(t *testing.T) {
