@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -35,6 +36,13 @@ func (d *doctor) fail(check, remedy, format string, args ...any) {
 	d.findings = append(d.findings, sitecheck.Finding{Check: check, Says: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
+// warn is about what could not be looked at, or is open because the site says nothing else.
+func (d *doctor) warn(check, remedy, format string, args ...any) {
+	d.findings = append(d.findings, sitecheck.Finding{Check: check, Warning: true, Says: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
+const asRoot = "run it as root"
+
 func doctorCommand(o *options) *cobra.Command {
 	var asJSON bool
 	site := sitecheck.Site{Enroot: sitecheck.EnrootFolder}
@@ -43,10 +51,12 @@ func doctorCommand(o *options) *cobra.Command {
 		Short: "Check that this node is set up right",
 		Long: `Check that this node is set up right: configuration, GPUs, state, library, isolation, Slurm's files and
 the reports that wait. One line per check; what is wrong comes with its remedy. Nothing is changed.
-Run it as root: some checks are skipped otherwise.
+Run it as root: some checks are skipped otherwise, and a warning says so. On a controller or a login node
+only what belongs there is looked at.
 
-Exit codes: 0 all is well, 1 something is not, 2 wrong usage, 78 config.yaml is wrong.`,
-		Example: "  vgpuctl doctor\n  vgpuctl doctor --json | jq '.[] | select(.ok | not)'",
+A warning is what could not be looked at, or a way to a GPU that the site has left open, with the key of
+config.yaml that closes it. Exit codes: 0 nothing failed, 1 something did, 2 wrong usage, 78 config.yaml is wrong.`,
+		Example: "  vgpuctl doctor\n  vgpuctl doctor --json | jq '.[] | select((.ok or .warning) | not)'",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			d := doctor{}
@@ -60,10 +70,8 @@ Exit codes: 0 all is well, 1 something is not, 2 wrong usage, 78 config.yaml is 
 			} else {
 				printFindings(command.OutOrStdout(), d.findings)
 			}
-			for _, finding := range d.findings {
-				if !finding.OK {
-					return exitError{code: exitFailure}
-				}
+			if failed, _ := sitecheck.Count(d.findings); failed > 0 {
+				return exitError{code: exitFailure}
 			}
 			return nil
 		},
@@ -74,6 +82,7 @@ Exit codes: 0 all is well, 1 something is not, 2 wrong usage, 78 config.yaml is 
 }
 
 func (d *doctor) examine(ctx context.Context, o *options, site sitecheck.Site) error {
+	named := o.node != ""
 	cfg, err := o.load()
 	if err != nil {
 		return err
@@ -91,6 +100,23 @@ func (d *doctor) examine(ctx context.Context, o *options, site sitecheck.Site) e
 	} else {
 		d.ok("config", "%s is valid", o.configPath)
 	}
+	site.Node, site.Config, site.Live, site.ConfigDir = d.node, d.config, true, filepath.Dir(o.configPath)
+	site.Config.RunDir = d.runDir
+	site.IsNode = named || sitecheck.HasGPUs(cfg) || isThere(cfg.Run().Inventory())
+	site.Running = sitecheck.AskSlurm(ctx, cfg.Slurm.Scontrol, site.SlurmConf, d.node)
+	if site.Computes() {
+		d.machine(ctx)
+	}
+	d.slurm(ctx, site)
+	if site.Computes() {
+		d.reports(ctx)
+	}
+	d.accounting(ctx, site.SlurmConf)
+	return nil
+}
+
+// machine looks at what a compute node has.
+func (d *doctor) machine(ctx context.Context) {
 	d.gpus()
 	d.driver()
 	d.deviceNodes()
@@ -103,26 +129,28 @@ func (d *doctor) examine(ctx context.Context, o *options, site sitecheck.Site) e
 	d.library(ctx)
 	d.isolation(ctx)
 	d.userNamespaces()
+	d.findings = append(d.findings, sitecheck.OpenWays(d.config)...)
 	d.wall()
-	d.slurm(ctx, site)
-	d.reports(ctx)
-	return nil
 }
 
 func printFindings(out io.Writer, findings []sitecheck.Finding) {
 	p := painter(out)
-	bad := 0
 	for _, finding := range findings {
-		if finding.OK {
+		switch {
+		case finding.OK:
 			fmt.Fprintf(out, "%s    %s: %s\n", p.good("ok"), finding.Check, finding.Says)
-			continue
+		case finding.Warning:
+			fmt.Fprintf(out, "%s  %s: %s -> %s\n", p.bold("warn"), finding.Check, finding.Says, finding.Remedy)
+		default:
+			fmt.Fprintf(out, "%s  %s: %s -> %s\n", p.bad("fail"), finding.Check, finding.Says, finding.Remedy)
 		}
-		bad++
-		fmt.Fprintf(out, "%s  %s: %s -> %s\n", p.bad("fail"), finding.Check, finding.Says, finding.Remedy)
 	}
-	if bad == 0 {
+	switch failed, warnings := sitecheck.Count(findings); {
+	case failed > 0:
+		fmt.Fprintf(out, "%d of %d checks failed, %s\n", failed, len(findings), plural(warnings, "warning"))
+	case warnings > 0:
+		fmt.Fprintf(out, "none of %d checks failed, %s\n", len(findings), plural(warnings, "warning"))
+	default:
 		fmt.Fprintf(out, "all %d checks are well\n", len(findings))
-		return
 	}
-	fmt.Fprintf(out, "%d of %d checks failed\n", bad, len(findings))
 }

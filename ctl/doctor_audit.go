@@ -27,7 +27,7 @@ func (d *doctor) audit(ctx context.Context) {
 	pace.Apart = time.Second
 	report, err := findStrays(ctx, d.config, pace)
 	if err != nil {
-		d.ok(check, "who uses the GPUs is not known: %v", err)
+		d.warn(check, "see that NVML and scontrol answer", "who uses the GPUs is not known: %v", err)
 		return
 	}
 	for i, s := range report.Strays {

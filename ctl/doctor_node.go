@@ -32,6 +32,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmdb"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
@@ -233,7 +234,7 @@ func (d *doctor) library(ctx context.Context) {
 // isolation tries what the plugin does for a task.
 func (d *doctor) isolation(ctx context.Context) {
 	if !d.config.IsStrict() {
-		d.ok("isolation", "preload: a job can take its limits off; strict isolation prevents that")
+		d.ok("isolation", "preload, as config.yaml says")
 		return
 	}
 	const preload = "/etc/ld.so.preload"
@@ -252,7 +253,7 @@ func (d *doctor) isolation(ctx context.Context) {
 		}
 	}
 	if os.Geteuid() != 0 {
-		d.ok("namespaces", "not checked: needs root")
+		d.warn("namespaces", asRoot, "not checked: needs root")
 		return
 	}
 	cmd := exec.CommandContext(ctx, "/bin/true")
@@ -289,8 +290,7 @@ func (d *doctor) slurm(ctx context.Context, site sitecheck.Site) {
 			d.fail("commands", "chmod 755 "+path, "%s is not executable", path)
 		}
 	}
-	site.Node, site.Config, site.Inventory = d.node, d.config, d.inventory
-	site.Config.RunDir = d.runDir
+	site.Inventory = d.inventory
 	site.Version = sitecheck.RunningVersion(ctx, d.config.Slurm.Scontrol, site.SlurmConf)
 	site.Database = sitecheck.LocalDatabase(ctx, sitecheck.MariaDB)
 	findings, err := site.Check()
@@ -301,8 +301,25 @@ func (d *doctor) slurm(ctx context.Context, site sitecheck.Site) {
 	d.findings = append(d.findings, findings...)
 }
 
-// backlogAge is how long a report may wait before that is worth a look: slurmdbd restarts take minutes.
-const backlogAge = time.Hour
+// How long a report may wait before that is worth a look, and before it is a fault: slurmdbd restarts take minutes.
+const (
+	slowReport = 10 * time.Minute
+	backlogAge = time.Hour
+)
+
+// accounting asks slurmdbd for something: reports are written there from this node. `sacctmgr ping` (24.11) does not say whether the
+// database behind it answers.
+func (d *doctor) accounting(ctx context.Context, slurmConf string) {
+	const check = "slurmdbd"
+	if report.Enabled(d.config) != nil {
+		return
+	}
+	if err := sitecheck.AskAccounting(ctx, d.config.Slurm.Sacctmgr, slurmConf); err != nil {
+		d.fail(check, "systemctl status slurmdbd and its database where they run, and its port (DbdPort) from here; reports wait on this node until then", "it does not answer: %v", err)
+		return
+	}
+	d.ok(check, "it answers")
+}
 
 // reports is about the way into the accounting database.
 func (d *doctor) reports(ctx context.Context) {
@@ -321,16 +338,22 @@ func (d *doctor) reports(ctx context.Context) {
 		d.ok("report writer", "reports are written through %s", library)
 	}
 	records, bad, err := usage.List(d.config.Spool())
+	var waited time.Duration
+	if len(records) > 0 {
+		waited = stored.Age(records[0].End)
+	}
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		d.ok("reports", "not checked: needs root")
+		d.warn("reports", asRoot, "not checked: needs root")
 	case err != nil:
 		d.fail("reports", "make it readable", "%v", err)
 	case len(bad) > 0:
 		d.fail("reports", "vgpuctl records --flush moves it aside", "%s in the spool is no usage record", bad[0])
-	case len(records) > 0 && time.Since(records[0].End) > backlogAge:
+	case waited > slowReport && waited <= backlogAge:
+		d.warn("reports", "vgpuctl records --flush, and see that slurm-vgpu-sweep.timer is active", "%s, the oldest for %s", plural(len(records), "waiting record"), age(waited))
+	case waited > backlogAge:
 		d.fail("reports", "vgpuctl records --flush, and `sacctmgr ping` or slurmdbd's log if that does not help",
-			"%s, the oldest for %s", plural(len(records), "waiting record"), age(time.Since(records[0].End)))
+			"%s, the oldest for %s", plural(len(records), "waiting record"), age(waited))
 	default:
 		d.ok("reports", "%s", plural(len(records), "waiting record"))
 	}

@@ -36,7 +36,7 @@ func (d *doctor) remains(ctx context.Context) {
 	found := remains(waiting.Slices, waiting.Folders, waiting.Marks, waiting.Temporaries)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		d.ok(check, "not checked: needs root")
+		d.warn(check, asRoot, "not checked: needs root")
 	case err != nil:
 		d.fail(check, "name SlurmdSpoolDir of slurm.conf in slurm.slurmd_spool_dir, and run it as root", "%v", err)
 	case waiting.Slices > 0:
@@ -46,7 +46,7 @@ func (d *doctor) remains(ctx context.Context) {
 	case waiting.Any():
 		d.ok(check, "%s of jobs that have ended; the next sweep takes them away", found)
 	case waiting.Unknown > 0:
-		d.ok(check, "the controller does not say of %s whether they live", plural(waiting.Unknown, "job"))
+		d.warn(check, "see that slurmctld answers", "the controller does not say of %s whether they live", plural(waiting.Unknown, "job"))
 	default:
 		d.ok(check, "nothing of ended jobs")
 	}

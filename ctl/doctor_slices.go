@@ -30,7 +30,7 @@ const slicesTime = 15 * time.Second
 func (d *doctor) slices(ctx context.Context) {
 	const check = "slices"
 	if os.Geteuid() != 0 {
-		d.ok(check, "not checked: needs root")
+		d.warn(check, asRoot, "not checked: needs root")
 		return
 	}
 	current, err := state.Of(d.config, d.bootID, hclog.NewNullLogger()).Read()
@@ -46,7 +46,7 @@ func (d *doctor) slices(ctx context.Context) {
 	client := slurm.Client{Scontrol: d.config.Slurm.Scontrol, Squeue: d.config.Slurm.Squeue, Timeout: slicesTime}
 	jobs, err := client.JobsOn(ctx, d.node)
 	if err != nil {
-		d.ok(check, "not compared with what Slurm has allocated: %v", err)
+		d.warn(check, "see that slurmctld answers", "not compared with what Slurm has allocated: %v", err)
 		return
 	}
 	differ, changed, unknown, first, remedy := 0, 0, 0, "", ""

@@ -85,8 +85,8 @@ func TestSlicesAreHeldAgainstSlurm(t *testing.T) {
 		"half of it":       {has, both, both[:1], runs, "job 21 has vgpu:2,gpumem:81920,gpucores:0 and holds 1 slice -> scontrol requeue 21"},
 		"changed in Slurm": {request.Entitlement{Slices: 2, MemMiB: 2}, both, both, runs, "job 21 has vgpu:2,gpumem:81920,gpucores:0 by now and was granted for vgpu:2,gpumem:2,gpucores:0 -> vgpuctl set 21"},
 		"changed by root":  {has, more, more, runs, "as Slurm has allocated them; changed by `vgpuctl set`: those of 1 job\n"},
-		"no answer":        {has, both, both, "exit 1", "ok    slices: not compared with what Slurm has allocated: ask for the jobs of node n08: "},
-		"no number":        {has, both, both, "echo '21|Unknown'", "ok    slices: not compared with what Slurm has allocated: ask for the jobs of node n08: squeue printed"},
+		"no answer":        {has, both, both, "exit 1", "warn  slices: not compared with what Slurm has allocated: ask for the jobs of node n08: "},
+		"no number":        {has, both, both, "echo '21|Unknown'", "warn  slices: not compared with what Slurm has allocated: ask for the jobs of node n08: squeue printed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := slicesOf21(t, tc.entitled, tc.granted, tc.held, tc.squeue); !strings.Contains(got, tc.want) {

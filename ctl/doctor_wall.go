@@ -19,7 +19,7 @@ func (d *doctor) wall() {
 		return
 	}
 	if os.Geteuid() != 0 {
-		d.ok(check, "not checked: needs root")
+		d.warn(check, asRoot, "not checked: needs root")
 		return
 	}
 	const remedy = "a driver from R615 on and cgroup v2 at /sys/fs/cgroup, or isolation: strict; until then vgpu-prolog refuses jobs with slices"

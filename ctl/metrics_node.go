@@ -13,6 +13,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/metrics"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/tally"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
@@ -54,6 +55,7 @@ func metricsOf(cfg config.Config, status nodeStatus, duty map[sliceName]float64)
 		node.Slices = append(node.Slices, metricsOfSlice(s, gpu, duty))
 	}
 	addCounts(cfg, &node)
+	addRecords(cfg, &node)
 	return node
 }
 
@@ -149,6 +151,16 @@ func addCounts(cfg config.Config, node *metrics.Node) {
 	node.Prologs = metrics.Histogram{Count: counts.Prologs, Seconds: counts.Seconds, Buckets: make(map[float64]uint64)}
 	for i, most := range tally.Bounds {
 		node.Prologs.Buckets[most] = counts.Within[i]
+	}
+}
+
+// addRecords adds the usage records that wait.
+func addRecords(cfg config.Config, node *metrics.Node) {
+	records, bad, err := usage.List(cfg.Spool())
+	node.Sources[fromRecords] = err == nil
+	node.Records.Waiting = len(records) + len(bad)
+	if len(records) > 0 {
+		node.Records.OldestSeconds = stored.Age(records[0].End).Seconds()
 	}
 }
 

@@ -4,11 +4,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
 )
 
@@ -21,15 +24,18 @@ func checkCommand(o *options) *cobra.Command {
 		Short: "Hold this site's Slurm files against what slurm-vgpu needs",
 		Long: `Hold this site's Slurm files against what slurm-vgpu needs on this node. Every finding is one line
 with its remedy; nothing is changed. The files are those of this machine unless they are named.
+It is for compute nodes, controllers and login nodes, and looks at what each of them needs. slurmctld is
+asked for its settings, unless --slurm-conf names a file. A warning is something that could not be looked
+at, or that a site may leave as it is.
 
 With --containers, in a step and as an ordinary user, run one container with each runtime that is
 installed, with the node's libraries in it, and say what becomes of CUDA there: limited, closed (there
 is none) or OPEN (it has no limits). Nothing else is checked then.
 
-Exit codes: 0 nothing found, 1 findings (of containers: OPEN, or one that did not run), 2 wrong usage,
+Exit codes: 0 nothing found, or warnings alone, 1 findings (of containers: OPEN, or one that did not run), 2 wrong usage,
 78 config.yaml is wrong.`,
 		Example: `  vgpu-gres check
-  srun --gres=vgpu:1 vgpu-gres check --containers
+  srun --gres=vgpu:1 /usr/sbin/vgpu-gres check --containers
   vgpu-gres check --slurm-conf ./slurm.conf --node n1`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -40,16 +46,12 @@ Exit codes: 0 nothing found, 1 findings (of containers: OPEN, or one that did no
 			if containers {
 				return checkContainers(command, cfg, asJSON)
 			}
-			site.Node, site.Config = o.node, cfg
-			site.Config.RunDir = asWritten.RunDir // as it belongs into plugstack.conf
-			inv, err := known(cfg)
-			if err != nil {
-				fmt.Fprintf(os.Stderr, "vgpu-gres: counts are not checked: %v\n", err)
-			} else {
-				site.Inventory = &inv
+			site.IsNode = command.Flags().Changed("node")
+			if !command.Flags().Changed("slurm-conf") { // a file that is tried is not what slurmctld runs with
+				site.Running = sitecheck.AskSlurm(command.Context(), cfg.Slurm.Scontrol, site.SlurmConf, o.node)
 			}
-			site.Version = sitecheck.RunningVersion(command.Context(), cfg.Slurm.Scontrol, site.SlurmConf)
 			site.Database = sitecheck.LocalDatabase(command.Context(), mariadbd)
+			lookAround(command.Context(), &site, o, asWritten, cfg)
 			findings, err := site.Check()
 			if err != nil {
 				return err
@@ -70,13 +72,22 @@ Exit codes: 0 nothing found, 1 findings (of containers: OPEN, or one that did no
 	return command
 }
 
-func printFindings(command *cobra.Command, findings []sitecheck.Finding, asJSON, verbose bool) error {
-	bad := 0
-	for _, finding := range findings {
-		if !finding.OK {
-			bad++
-		}
+// lookAround adds what is known of this machine.
+func lookAround(ctx context.Context, site *sitecheck.Site, o *options, asWritten, cfg config.Config) {
+	site.Node, site.Config, site.ConfigDir = o.node, cfg, filepath.Dir(o.configPath)
+	site.Config.RunDir = asWritten.RunDir // as it belongs into plugstack.conf
+	site.IsNode = site.IsNode || sitecheck.HasGPUs(cfg)
+	site.Version = sitecheck.RunningVersion(ctx, cfg.Slurm.Scontrol, site.SlurmConf)
+	inv, err := known(cfg)
+	if err == nil {
+		site.Inventory = &inv
+	} else if site.Computes() {
+		fmt.Fprintf(os.Stderr, "vgpu-gres: counts are not checked: %v\n", err)
 	}
+}
+
+func printFindings(command *cobra.Command, findings []sitecheck.Finding, asJSON, verbose bool) error {
+	bad, warnings := sitecheck.Count(findings)
 	out := command.OutOrStdout()
 	if asJSON {
 		if err := printJSON(out, findings); err != nil {
@@ -85,16 +96,25 @@ func printFindings(command *cobra.Command, findings []sitecheck.Finding, asJSON,
 	} else {
 		for _, finding := range findings {
 			switch {
+			case finding.Warning:
+				fmt.Fprintf(out, "%s: warning: %s -> %s\n", finding.Check, finding.Says, finding.Remedy)
 			case !finding.OK:
 				fmt.Fprintf(out, "%s: %s -> %s\n", finding.Check, finding.Says, finding.Remedy)
 			case verbose:
 				fmt.Fprintf(out, "%s: ok: %s\n", finding.Check, finding.Says)
 			}
 		}
-		fmt.Fprintf(out, "%d checks, %d findings\n", len(findings), bad)
+		fmt.Fprintf(out, "%s, %s, %s\n", counted(len(findings), "check"), counted(bad, "finding"), counted(warnings, "warning"))
 	}
 	if bad > 0 {
 		return errFindings
 	}
 	return nil
+}
+
+func counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }

@@ -120,7 +120,7 @@ func TestSiteExamplePassesTheCheck(t *testing.T) {
 		for _, finding := range findings {
 			if finding.OK {
 				passed++
-			} else if !installed[finding.Check] {
+			} else if !finding.Warning && !installed[finding.Check] {
 				t.Errorf("node %s: %s: %s -> %s", node, finding.Check, finding.Says, finding.Remedy)
 			}
 		}

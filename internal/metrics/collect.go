@@ -58,6 +58,8 @@ var (
 	stepRefused = own(counter, "step_refused_allocations_total", "Allocations of the step that a limit has refused.", ofStep...)
 
 	waitingJobs = own(gauge, "jobs_waiting", "Jobs that found no room on this node and wait for it in the queue.")
+	records     = own(gauge, "records_waiting", "Usage records that have not reached the accounting database.")
+	recordsAge  = own(gauge, "records_waiting_age_seconds", "Time since the end of the run that the oldest waiting usage record is of; 0: none waits.")
 	refusals    = own(counter, "placement_refusals_total", "How often a job got no slice here, since boot, by why.", "reason")
 	prologs     = own(histogram, "prolog_seconds", "How long prologs took that placed or refused a job, since boot.")
 )
@@ -82,6 +84,10 @@ func (c collector) collect(e exposition) {
 	}
 	if c.node.Sources["waiting"] {
 		say(waitingJobs, float64(c.node.Waiting))
+	}
+	if c.node.Sources["records"] {
+		say(records, float64(c.node.Records.Waiting))
+		say(recordsAge, c.node.Records.OldestSeconds)
 	}
 	if !c.node.Sources["counts"] {
 		return

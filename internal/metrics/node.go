@@ -18,11 +18,18 @@ type Node struct {
 	GPUs    []GPU
 	Slices  []Slice
 	Waiting int
+	Records Records
 	// Refusals are how often no slice was placed since boot, by why.
 	Refusals map[string]uint64
 	Prologs  Histogram
 	// Sources say which of what the figures are made of could be read.
 	Sources map[string]bool
+}
+
+// Records are the usage records that have not reached the accounting database.
+type Records struct {
+	Waiting       int
+	OldestSeconds float64 // since its run ended
 }
 
 // GPU is one of the node's.

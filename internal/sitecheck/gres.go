@@ -45,6 +45,9 @@ func (c *site) gresTypes() {
 // nodeLine checks Gres= of the node's line in slurm.conf.
 func (c *site) nodeLine() {
 	values, at, ok := c.slurm.Node(c.Node)
+	if !ok && c.Running != nil && c.Running.NodeGRES != "" { // as slurmd -Z makes one
+		values, at, ok = map[string]string{"gres": c.Running.NodeGRES}, slurmconf.Line{File: "scontrol show node " + c.Node}, true
+	}
 	if !ok {
 		c.bad("node", fmt.Sprintf("slurm.conf: NodeName=%s … Gres=%s", c.Node, c.wanted()),
 			"%s: no NodeName= line is about node %s", c.slurm.Path, c.Node)
@@ -54,17 +57,7 @@ func (c *site) nodeLine() {
 		c.bad("node", "one line: NodeName="+c.Node+" … Gres="+c.wanted(), "%s: node %s has a line at %s already, and no daemon of Slurm starts with both", at.Place(), c.Node, lines[0].Place())
 		return
 	}
-	counts := make(map[string]string)
-	for item := range strings.SplitSeq(values["gres"], ",") {
-		fields := strings.Split(strings.TrimSpace(item), ":")
-		// name[:type][:no_consume]:count
-		if slices.Contains(gresNames, strings.ToLower(fields[0])) {
-			counts[strings.ToLower(fields[0])] = fields[len(fields)-1]
-			if len(fields) == 1 {
-				counts[strings.ToLower(fields[0])] = "1"
-			}
-		}
-	}
+	counts := gresCounts(values["gres"])
 	before := len(c.findings)
 	for _, name := range gresNames {
 		text, has := counts[name]
@@ -77,6 +70,22 @@ func (c *site) nodeLine() {
 	if len(c.findings) == before {
 		c.ok("node", "node %s offers %s", c.Node, values["gres"])
 	}
+}
+
+// gresCounts are the numbers of ours in Gres= of a node, as they are written.
+func gresCounts(gres string) map[string]string {
+	counts := make(map[string]string)
+	for item := range strings.SplitSeq(gres, ",") {
+		fields := strings.Split(strings.TrimSpace(item), ":")
+		// name[:type][:no_consume]:count
+		if slices.Contains(gresNames, strings.ToLower(fields[0])) {
+			counts[strings.ToLower(fields[0])] = fields[len(fields)-1]
+			if len(fields) == 1 {
+				counts[strings.ToLower(fields[0])] = "1"
+			}
+		}
+	}
+	return counts
 }
 
 func (c *site) wanted() string {
@@ -127,6 +136,7 @@ func (c *site) gresConf() {
 		return
 	}
 	before := len(c.findings)
+	c.gresForm(file)
 	for _, name := range gresNames {
 		line := fmt.Sprintf("%s: NodeName=%s Name=%s Count=%d Flags=CountOnly", c.GresConf, c.Node, name, c.want.of(name))
 		if c.Inventory == nil {

@@ -11,12 +11,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
@@ -129,7 +127,7 @@ func (c *site) releaseOf(line slurmconf.PluginLine, path string) {
 	case running != 0 && built>>8 != running>>8:
 		c.bad(check, "rebuild or install "+slurmconf.PluginName+" for Slurm "+c.Version, "%s was built for Slurm %s and is not loaded by %s: major and minor must be the same", path, versionText(built), c.Version)
 	case running == 0:
-		c.ok(check, "%s loads %s, version %s, built for Slurm %s (the running version is not known)", line.Place, path, own, versionText(built))
+		c.warn(check, "see what `scontrol --version` says", "%s loads %s, version %s, built for Slurm %s; which Slurm runs here is not known", line.Place, path, own, versionText(built))
 	default:
 		c.ok(check, "%s loads %s, version %s, built for Slurm %s", line.Place, path, own, versionText(built))
 	}
@@ -229,13 +227,9 @@ func versionText(packed uint32) string {
 // RunningVersion asks a Slurm command for its version, which it tells only if it likes slurm.conf; "" if
 // it does not.
 func RunningVersion(ctx context.Context, command, slurmConf string) string {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, command, "--version")
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF=" + slurmConf}
-	out, err := cmd.Output()
+	text, err := say(ctx, command, slurmConf, "--version")
 	if err != nil {
 		return ""
 	}
-	return ParseVersion(string(out))
+	return ParseVersion(text)
 }

@@ -18,12 +18,27 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
 )
 
-// Finding is the answer to one question. OK: nothing has to be done.
+// Finding is the answer to one question. OK: nothing has to be done. Warning: nothing is wrong for sure; it could not be looked at, or
+// is a way around the limits that the site has left open. OK is false then, and no exit code says it.
 type Finding struct {
-	Check  string `json:"check"`
-	OK     bool   `json:"ok"`
-	Says   string `json:"says"`
-	Remedy string `json:"remedy,omitempty"`
+	Check   string `json:"check"`
+	OK      bool   `json:"ok"`
+	Warning bool   `json:"warning,omitempty"`
+	Says    string `json:"says"`
+	Remedy  string `json:"remedy,omitempty"`
+}
+
+// Count counts what failed, and the warnings.
+func Count(findings []Finding) (bad, warnings int) {
+	for _, finding := range findings {
+		switch {
+		case finding.Warning:
+			warnings++
+		case !finding.OK:
+			bad++
+		}
+	}
+	return bad, warnings
 }
 
 // Counts are a node's GRES.
@@ -65,8 +80,12 @@ type Site struct {
 	Config        config.Config
 	Inventory     *device.Inventory // nil: the GPUs are not known, and counts are not checked
 	// Version is the running Slurm, such as "22.05.8"; "" if it is not known.
-	Version  string
-	Database *Database // nil: there is none on this machine
+	Version   string
+	Database  *Database // nil: there is none on this machine
+	Running   *Running  // nil: slurmctld was not asked
+	IsNode    bool      // this machine has GPUs, or somebody has named the node, whatever slurm.conf says
+	Live      bool      // Slurm should run by now
+	ConfigDir string    // the folder of config.yaml; "": not looked at
 }
 
 // MariaDB is where distributions have the server.
@@ -109,11 +128,16 @@ func (r *report) bad(check, remedy, format string, args ...any) {
 	r.findings = append(r.findings, Finding{Check: check, Says: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
+func (r *report) warn(check, remedy, format string, args ...any) {
+	r.findings = append(r.findings, Finding{Check: check, Warning: true, Says: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
 // site is a Site with its files read.
 type site struct {
 	Site
 	report
-	slurm slurmconf.File
+	slurm slurmconf.File // what is looked at: the file, or what slurmctld says
+	file  slurmconf.File
 	want  Counts
 }
 
@@ -136,25 +160,41 @@ func (s Site) Check() ([]Finding, error) {
 	beside(&s.GresConf, "gres.conf")
 	beside(&s.JobSubmit, "job_submit.lua")
 	beside(&s.CgroupConf, "cgroup.conf")
-	c := &site{Site: s, slurm: conf}
+	c := &site{Site: s, slurm: conf, file: conf}
 	if s.Inventory != nil {
 		c.want = CountsOf(*s.Inventory, s.Config.SlicesPerGPU, s.Config.MemOvercommit)
 	}
-	c.gresTypes()
-	c.nodeLine()
-	c.gresConf()
-	c.wholeGPUs()
-	c.accounting()
+	roles := c.roles()
+	c.unasked()
+	c.configFolder()
+	c.taken()
+	c.asked(c.gresTypes)
+	if roles.compute {
+		c.nodeLine()
+		c.gresConf()
+		c.wholeGPUs()
+	}
+	c.asked(c.accounting)
 	c.database()
-	c.prologFlags()
-	c.containers()
-	c.cgroups()
-	c.program("Prolog", "vgpu-prolog")
-	c.program("Epilog", "vgpu-epilog")
-	c.timeouts()
-	c.jobSubmit()
+	c.asked(c.prologFlags)
+	c.asked(c.containers)
+	if roles.compute {
+		c.cgroups()
+		c.asked(func() { c.program("Prolog", "vgpu-prolog") })
+		c.asked(func() { c.program("Epilog", "vgpu-epilog") })
+		c.timeouts()
+	}
+	c.asked(c.jobSubmit)
+	if roles.controller {
+		c.cluster()
+	}
 	c.plugstack()
-	c.enroot()
+	if roles.compute {
+		c.enroot()
+	}
+	if roles.compute && !s.Live { // doctor has said it, whatever becomes of slurm.conf
+		c.findings = append(c.findings, OpenWays(s.Config)...)
+	}
 	return c.findings, nil
 }
 

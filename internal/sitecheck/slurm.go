@@ -5,12 +5,12 @@ package sitecheck
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
 // AccountingTRES is what AccountingStorageTRES must name. Slurm 23.02 and later have a gres/gpumem of
@@ -100,61 +100,17 @@ func (c *site) cgroups() {
 	c.ok("wall", "Slurm gives each job a cgroup before its first task")
 }
 
-// program checks that slurmd runs one of ours, itself or from a script.
-func (c *site) program(key, ours string) {
-	value, at, ok := c.slurm.Value(key)
-	remedy := "slurm.conf: " + key + "=" + installed.Usual(ours)
-	if !ok || value == "" {
-		c.bad(key, remedy, "%s: there is no %s=", c.slurm.Path, key)
-		return
-	}
-	paths := []string{value}
-	if !filepath.IsAbs(value) {
-		paths = []string{filepath.Join(filepath.Dir(c.SlurmConf), value)} // configless
-	}
-	if strings.ContainsAny(value, "*?[") {
-		var err error
-		if paths, err = filepath.Glob(value); err != nil || len(paths) == 0 {
-			c.bad(key, remedy, "%s: %s=%s matches no file", at.Place(), key, value)
-			return
-		}
-	}
-	found := false
-	for _, path := range paths {
-		info, err := os.Stat(path)
-		if err != nil {
-			c.bad(key, remedy, "%s: %v", at.Place(), err)
-			return
-		}
-		if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-			c.bad(key, "chmod 755 "+path, "%s: %s=%s is not executable; slurmd would drain the node", at.Place(), key, path)
-			return
-		}
-		found = found || calls(path, ours)
-	}
-	if !found {
-		c.bad(key, remedy+", or call "+installed.Usual(ours)+" from the script and return its exit code", "%s: %s=%s does not run %s", at.Place(), key, value, ours)
-		return
-	}
-	c.ok(key, "%s=%s", key, value)
-}
+// refusesInScript is the line of a site's job_submit.lua by which a job that asks for whole GPUs is refused with what to write.
+var refusesInScript = pattern.Late(`(?m)^[^-\n]*whole_gpus\s*=\s*(?:"refuse"|'refuse'|function)`)
 
-// maxScript is how much of a program is searched for the name of ours.
-const maxScript = 64 << 10
-
-// calls says whether a program is ours, a link to it, or a script that names it.
-func calls(path, ours string) bool {
-	if target, err := filepath.EvalSymlinks(path); err == nil && filepath.Base(target) == ours {
-		return true
+// countsGPUs says whether Slurm knows of gres/gpu.
+func (c *site) countsGPUs() bool {
+	for _, line := range c.file.All("NodeName") {
+		if gres, _ := line.Get("gres"); offersGPU().MatchString(gres) {
+			return true
+		}
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer file.Close()
-	head := make([]byte, maxScript)
-	n, _ := file.Read(head)
-	return n > 2 && string(head[:2]) == "#!" && strings.Contains(string(head[:n]), ours)
+	return slices.Contains(c.slurm.Words("GresTypes"), request.GRESGPU)
 }
 
 func (c *site) jobSubmit() {
@@ -179,23 +135,7 @@ func (c *site) jobSubmit() {
 		return
 	}
 	c.ok("job_submit", "%s uses slurm-vgpu", c.JobSubmit)
-}
-
-// onController says whether slurm.conf names this machine as a controller and is the one that the controller reads.
-func (c *site) onController() bool {
-	host, err := os.Hostname()
-	if err != nil || c.sent() {
-		return false
+	if c.onController() && !c.countsGPUs() && !refusesInScript().Match(script) {
+		c.warn("job_submit", c.JobSubmit+`: vgpu.whole_gpus = "refuse"`, "no node has gres/gpu, and who types --gpus=1 gets Slurm's \"Invalid generic resource (gres) specification\" without a word of what to write")
 	}
-	short, _, _ := strings.Cut(host, ".")
-	for _, line := range c.slurm.Lines {
-		if len(line.Pairs) == 0 || line.Pairs[0].Key != "slurmctldhost" && line.Pairs[0].Key != "controlmachine" {
-			continue
-		}
-		name, _, _ := strings.Cut(line.Pairs[0].Value, "(")
-		if name == short || name == host {
-			return true
-		}
-	}
-	return false
 }

@@ -136,7 +136,7 @@ func (c *site) placedWhole(gres slurmconf.File, constrains bool) {
 // splitGPUs checks slurm_gpus: what Slurm hands out and what slices are placed on are different GPUs, and together all.
 func (c *site) splitGPUs(gres slurmconf.File) {
 	if c.Inventory == nil {
-		c.ok("slurm_gpus", "not checked: the node's GPUs are not known")
+		c.warn("slurm_gpus", "vgpu-gres inventory --write", "not checked: the node's GPUs are not known")
 		return
 	}
 	before := len(c.findings)

@@ -27,10 +27,13 @@ const (
 // ErrLimits is wrapped when files are larger or more deeply nested than any real ones.
 var ErrLimits = errors.New("beyond all bounds")
 
+var errNoCluster = errors.New("no line before it has ClusterName, which %c stands for")
+
 // Pair is one Key=Value of a line. Key is in lower case, Value without quotes.
 type Pair struct {
 	Key    string
-	Append bool // Key+=Value
+	Name   string // Key as it is written
+	Append bool   // Key+=Value
 	Value  string
 }
 
@@ -58,19 +61,23 @@ func (l Line) Place() string { return fmt.Sprintf("%s:%d", l.File, l.Number) }
 type File struct {
 	Path  string
 	Lines []Line
+	// Untaken is what no daemon of Slurm takes: with it in a file they do not start.
+	Untaken []Untaken
 }
 
-// Read reads a file and its Includes, which are relative to it. An include that cannot be read is an
-// error, as it is to Slurm.
+// Untaken is text that Slurm's parser leaves over.
+type Untaken struct{ Place, Text string }
+
+// Read reads a file and its Includes. An include that cannot be read is an error, as it is to Slurm.
 func Read(path string) (File, error) {
 	file := File{Path: path}
-	if err := file.read(path, filepath.Dir(path), 0); err != nil {
+	if err := file.read(path, 0); err != nil {
 		return File{}, fmt.Errorf("read %s: %w", path, err)
 	}
 	return file, nil
 }
 
-func (f *File) read(path, base string, depth int) error {
+func (f *File) read(path string, depth int) error {
 	if depth > maxIncludeDepth {
 		return fmt.Errorf("include %s: %w: %d files deep", path, ErrLimits, depth)
 	}
@@ -83,30 +90,48 @@ func (f *File) read(path, base string, depth int) error {
 		if joined == "" {
 			start = i + 1
 		}
-		text = uncomment(strings.TrimSuffix(text, "\r"))
-		if more, ok := strings.CutSuffix(text, `\`); ok {
-			joined += more
+		text, more := continued(uncomment(text))
+		if joined += text; more {
 			continue
 		}
-		text, joined = strings.TrimSpace(joined+text), ""
-		if text == "" {
+		text, joined = unescape(joined), ""
+		if strings.TrimSpace(text) == "" {
 			continue
 		}
 		if name, ok := include(text); ok {
-			if !filepath.IsAbs(name) {
-				name = filepath.Join(base, name)
-			}
-			if err := f.read(name, base, depth+1); err != nil {
+			if err := f.include(name, path, depth); err != nil {
 				return fmt.Errorf("%s:%d: include: %w", path, start, err)
 			}
 			continue
 		}
-		if len(f.Lines) >= maxLines {
+		if len(f.Lines)+len(f.Untaken) >= maxLines {
 			return fmt.Errorf("%s: %w: more than %d lines", path, ErrLimits, maxLines)
 		}
-		f.Lines = append(f.Lines, Line{File: path, Number: start, Pairs: pairs(text)})
+		line := Line{File: path, Number: start}
+		line.Pairs, text = pairs(text)
+		if text != "" {
+			f.Untaken = append(f.Untaken, Untaken{line.Place(), text})
+		}
+		if len(line.Pairs) > 0 {
+			f.Lines = append(f.Lines, line)
+		}
 	}
 	return nil
+}
+
+// include reads a file that a line of another names, beside which it is (parse_config.c, _add_full_path).
+func (f *File) include(name, from string, depth int) error {
+	if strings.Contains(name, "%c") {
+		cluster, _, ok := f.Value("ClusterName")
+		if !ok {
+			return fmt.Errorf("%s: %w", name, errNoCluster)
+		}
+		name = strings.ReplaceAll(name, "%c", strings.ToLower(cluster))
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(from), name)
+	}
+	return f.read(name, depth+1)
 }
 
 func readBounded(path string) ([]byte, error) {
@@ -124,58 +149,100 @@ func readBounded(path string) ([]byte, error) {
 
 // uncomment cuts at the first # that no backslash escapes, as Slurm does: quotes do not protect it.
 func uncomment(text string) string {
+	escaped := false
+	for i := range len(text) {
+		if text[i] == '#' && !escaped {
+			return text[:i]
+		}
+		escaped = text[i] == '\\' && !escaped
+	}
+	return text
+}
+
+// continued says whether the next line belongs to this one: it ends with a backslash that none escapes, and perhaps blanks.
+func continued(text string) (string, bool) {
+	trimmed := strings.TrimRight(text, blanks)
+	slashes := len(trimmed) - len(strings.TrimRight(trimmed, `\`))
+	if slashes%2 == 1 {
+		return trimmed[:len(trimmed)-1], true
+	}
+	return text, false
+}
+
+// unescape takes each escaping backslash away.
+func unescape(text string) string {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {
-		switch {
-		case text[i] == '\\' && i+1 < len(text) && text[i+1] == '#':
-			out.WriteByte('#')
-			i++
-		case text[i] == '#':
-			return strings.TrimRight(out.String(), " \t")
-		default:
-			out.WriteByte(text[i])
+		if text[i] == '\\' {
+			if i++; i == len(text) {
+				break
+			}
 		}
+		out.WriteByte(text[i])
 	}
-	return strings.TrimRight(out.String(), " \t")
+	return out.String()
 }
 
+// blanks are what isspace(3) takes for one.
+const blanks = " \t\r\v\f\n"
+
+// include is the file that a line includes; a blank before the word makes it no include.
 func include(text string) (name string, ok bool) {
-	word, rest, _ := strings.Cut(strings.ReplaceAll(text, "\t", " "), " ")
-	rest = strings.TrimSpace(rest)
-	return rest, strings.EqualFold(word, "include") && rest != "" && !strings.HasPrefix(rest, "=")
+	const word = "include"
+	if len(text) <= len(word) || !strings.EqualFold(text[:len(word)], word) || !strings.ContainsRune(blanks, rune(text[len(word)])) {
+		return "", false
+	}
+	fields := strings.Fields(text[len(word):])
+	if len(fields) == 0 || strings.HasPrefix(fields[0], "=") {
+		return "", false
+	}
+	return fields[0], true
 }
 
-// pairs splits a line at blanks, except those in double quotes. A word without "=" has no value.
-func pairs(text string) []Pair {
-	var words []string
-	var word strings.Builder
-	quoted, started := false, false
-	flush := func() {
-		if started {
-			words = append(words, word.String())
-			word.Reset()
-			started = false
+// pairs are the Key=Value of a line, with blanks around the = or without, and what follows them that is none.
+func pairs(text string) (list []Pair, rest string) {
+	for rest = strings.Trim(text, blanks); rest != ""; {
+		pair, after, ok := pair(rest)
+		if !ok {
+			return list, rest
+		}
+		list, rest = append(list, pair), strings.TrimLeft(after, blanks)
+	}
+	return list, ""
+}
+
+// pair is the first Key=Value, as the pattern of parse_config.c has it.
+func pair(text string) (p Pair, rest string, ok bool) {
+	key := strings.IndexFunc(text, func(c rune) bool {
+		return c != '_' && c != '.' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+	})
+	if key <= 0 {
+		return p, text, false
+	}
+	p.Name = text[:key]
+	p.Key = strings.ToLower(p.Name)
+	rest = strings.TrimLeft(text[key:], blanks)
+	if rest != "" && strings.IndexByte("-*+/", rest[0]) >= 0 {
+		p.Append = rest[0] == '+'
+		rest = rest[1:]
+	}
+	if rest, ok = strings.CutPrefix(rest, "="); !ok {
+		return p, text, false
+	}
+	rest = strings.TrimLeft(rest, blanks)
+	if quoted, is := strings.CutPrefix(rest, `"`); is {
+		value, after, closed := strings.Cut(quoted, `"`)
+		if closed && (after == "" || strings.IndexByte(blanks, after[0]) >= 0) {
+			p.Value = value
+			return p, after, true
 		}
 	}
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '"':
-			quoted, started = !quoted, true
-		case (c == ' ' || c == '\t') && !quoted:
-			flush()
-		default:
-			word.WriteByte(c)
-			started = true
-		}
+	end := strings.IndexAny(rest, blanks)
+	if end < 0 {
+		end = len(rest)
 	}
-	flush()
-	var list []Pair
-	for _, word := range words {
-		key, value, _ := strings.Cut(word, "=")
-		key, appends := strings.CutSuffix(key, "+")
-		list = append(list, Pair{Key: strings.ToLower(key), Append: appends, Value: value})
-	}
-	return list
+	p.Value = rest[:end]
+	return p, rest[end:], p.Value != ""
 }
 
 // Value is a setting of a file that is no list of things: the last line counts, "+=" adds to it with
@@ -184,7 +251,7 @@ func (f File) Value(key string) (value string, at Line, ok bool) {
 	key = strings.ToLower(key)
 	for _, line := range f.Lines {
 		// Lines such as NodeName=… may hold keys of the same name as a setting.
-		if len(line.Pairs) == 0 || line.Pairs[0].Key != key {
+		if line.Pairs[0].Key != key {
 			continue
 		}
 		pair := line.Pairs[0]
@@ -196,6 +263,16 @@ func (f File) Value(key string) (value string, at Line, ok bool) {
 		at, ok = line, true
 	}
 	return value, at, ok
+}
+
+// All are the lines of a setting that may be given more than once.
+func (f File) All(key string) (lines []Line) {
+	for _, line := range f.Lines {
+		if line.Pairs[0].Key == strings.ToLower(key) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // Words is a comma list in lower case.

@@ -55,6 +55,17 @@ func TestValue(t *testing.T) {
 		"escaped comment": {`GresTypes=a\#b`, "a#b", 1},
 		"continued":       {"GresTypes=a,\\\nb,\\\nc\n", "a,b,c", 1},
 		"blanks":          {"   GresTypes=a\t\r\n", "a", 1},
+		"blanks around =": {"GresTypes \t=  a\n", "a", 1},
+		"a tab before =":  {"GresTypes\t=a\n", "a", 1},
+		"added, blanks":   {"GresTypes=a\nGresTypes += b\n", "a,b", 2},
+		"escaped slash":   {`GresTypes=a\\b`, `a\b`, 1},
+		"even slashes":    {"GresTypes=a\\\\\nX=b\n", `a\`, 1},
+		"blanks after \\": {"GresTypes=a,\\ \t\r\nb\n", "a,b", 1},
+		"comment at end":  {"GresTypes=a # more \\\nX=b\n", "a", 1},
+		"quote inside":    {`GresTypes=a"b"`, `a"b"`, 1},
+		"apostrophes":     {`GresTypes='a'`, `'a'`, 1},
+		"of nothing":      {"GresTypes=\n", "", 0},
+		"value on next":   {"GresTypes= \\\na\n", "a", 1},
 		"of another line": {"NodeName=n1 GresTypes=a\n", "", 0},
 		"none":            {"", "", 0},
 	} {
@@ -122,10 +133,10 @@ Name=gpu File=/dev/nvidia0
 
 func TestInclude(t *testing.T) {
 	file, err := Read(files(t, map[string]string{
-		"slurm.conf":    "A=1\nInclude sub/b.conf\n  include\tc.conf # why\nA=4\nIncludes=x\nInclude = y\ninclude\n",
-		"sub/b.conf":    "A=2\nInclude sub/deep.conf\n", // relative to the first file, as Slurm has it
-		"sub/deep.conf": "B=2",
-		"c.conf":        "A=3",
+		"slurm.conf":         "ClusterName = Cc\nInclude sub/b.conf\ninclude\tc_%c.conf # why\nA=4\nIncludes=x\nInclude = y\ninclude\n  Include c_cc.conf\n",
+		"sub/b.conf":         "A=2\nInclude more/deep.conf\n", // beside the file that includes it, as Slurm has it
+		"sub/more/deep.conf": "B=2",
+		"c_cc.conf":          "A=3",
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -134,10 +145,13 @@ func TestInclude(t *testing.T) {
 	for _, line := range file.Lines {
 		got = append(got, filepath.Base(line.File)+" "+line.Pairs[0].Key+"="+line.Pairs[0].Value)
 	}
-	want := []string{"slurm.conf a=1", "b.conf a=2", "deep.conf b=2", "c.conf a=3", "slurm.conf a=4", "slurm.conf includes=x",
-		"slurm.conf include=", "slurm.conf include="} // which name no file
+	want := []string{"slurm.conf clustername=Cc", "b.conf a=2", "deep.conf b=2", "c_cc.conf a=3", "slurm.conf a=4", "slurm.conf includes=x",
+		"slurm.conf include=y"} // which names no file
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	if len(file.Untaken) != 2 || file.Untaken[0].Text != "include" || file.Untaken[1].Text != "Include c_cc.conf" {
+		t.Errorf("not taken: %v", file.Untaken)
 	}
 }
 
@@ -147,6 +161,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 		want    error
 	}{
 		"missing":         {nil, fs.ErrNotExist},
+		"no cluster yet":  {map[string]string{"slurm.conf": "Include %c.conf\nClusterName=c", "c.conf": ""}, errNoCluster},
 		"missing include": {map[string]string{"slurm.conf": "Include x.conf"}, fs.ErrNotExist},
 		"itself":          {map[string]string{"slurm.conf": "Include slurm.conf"}, ErrLimits},
 		"many lines":      {map[string]string{"slurm.conf": strings.Repeat("a\n", maxLines+1)}, ErrLimits},

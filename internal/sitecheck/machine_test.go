@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sitecheck
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+)
+
+// checks are the findings of a site, each as "check ok|warning|bad: says".
+func checks(t *testing.T, site Site, dir string) []string {
+	t.Helper()
+	all, err := site.Check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, f := range all {
+		word := " bad: "
+		if f.OK {
+			word = " ok: "
+		} else if f.Warning {
+			word = " warning: "
+		}
+		list = append(list, strings.ReplaceAll(f.Check+word+f.Says, dir, "DIR"))
+	}
+	return list
+}
+
+// controller makes the machine of the test the controller of a good site, which has a table of its nodes; itself it is none of them.
+func controller(t *testing.T) (Site, string) {
+	t.Helper()
+	site, dir := goodSite(t)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts, err := filepath.Abs("../../gres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit(t, site.SlurmConf, "elsewhere", host)
+	write(t, filepath.Join(dir, "job_submit.lua"), `local vgpu = dofile("`+scripts+`/vgpu.lua")
+vgpu.cluster_file = "`+dir+`/cluster.lua"
+vgpu.whole_gpus = "refuse"
+`)
+	write(t, filepath.Join(dir, "cluster.lua"), `return { nodes = { { names = "n[1-2]", gpus = 2, mem_mib = 143771, type = "h200" } } }`)
+	write(t, filepath.Join(dir, "scontrol"), "#!/bin/sh\n[ \"$*\" = 'show hostnames n[1-2]' ] && echo n1 && echo n2\n")
+	site.Node, site.Inventory = "head", nil
+	site.Config.Slurm.Scontrol = filepath.Join(dir, "scontrol")
+	return site, dir
+}
+
+func TestAControllerIsNoNode(t *testing.T) {
+	if !slices.ContainsFunc(interpreters, exists) {
+		t.Skip("no Lua is installed")
+	}
+	site, dir := controller(t)
+	got := checks(t, site, dir)
+	if got[0] != "machine ok: head is a controller and has no slices: what a node needs is not looked at" ||
+		!slices.Contains(got, "cluster.lua ok: DIR/cluster.lua agrees with DIR/slurm.conf") {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
+	for _, finding := range got {
+		if !strings.Contains(finding, " ok: ") || strings.HasPrefix(finding, "node") || strings.HasPrefix(finding, "Prolog ") {
+			t.Errorf("a controller: %s", finding)
+		}
+	}
+	site.IsNode = true // a machine may be both
+	if got := checks(t, site, dir); !slices.ContainsFunc(got, func(f string) bool { return strings.HasPrefix(f, "node bad: ") }) {
+		t.Errorf("as a node: %s", strings.Join(got, "\n"))
+	}
+	site.IsNode = false
+	edit(t, site.SlurmConf, "SlurmctldHost=", "SlurmctldHost=not-")
+	if got := checks(t, site, dir); !strings.HasPrefix(got[0], "machine ok: head has neither GPUs nor a NodeName= line: as a login node") ||
+		slices.ContainsFunc(got, func(f string) bool { return strings.HasPrefix(f, "cluster.lua") }) {
+		t.Errorf("a login node: %s", strings.Join(got, "\n"))
+	}
+}
+
+func TestTheControllersTableIsHeldAgainstTheNodes(t *testing.T) {
+	if !slices.ContainsFunc(interpreters, exists) {
+		t.Skip("no Lua is installed")
+	}
+	for name, tc := range map[string]struct{ table, want string }{
+		"broken":             {"return { nodes = { gpus", "cluster.lua bad: DIR/cluster.lua: it is no table of nodes: cluster.lua:1: "},
+		"empty":              {"return {}", "cluster.lua bad: DIR/cluster.lua: it is no table of nodes: it returns no table with nodes"},
+		"a program":          {"os.exit(0)", "cluster.lua bad: DIR/cluster.lua: it is no table of nodes: "},
+		"more GPUs":          {`return { nodes = { { names = "n[1-2]", gpus = 8, mem_mib = 143771, type = "h200" } } }`, "cluster.lua bad: DIR/cluster.lua: n1 has 8 GPUs, which is gpucores:800; DIR/slurm.conf:4 has gpucores:200"},
+		"more memory":        {`return { nodes = { { names = "n[1-2]", gpus = 2, mem_mib = 200000, type = "h200" } } }`, "cluster.lua bad: DIR/cluster.lua gives each GPU of n1 200000 MiB, DIR/slurm.conf:4 gives all of them gpumem:287542"},
+		"other slices":       {`return { slices_per_gpu = 4, nodes = { { names = "n[1-2]", gpus = 2, mem_mib = 143771, type = "h200" } } }`, "cluster.lua bad: DIR/cluster.lua: 4 slices on each of the 2 GPUs of n1, DIR/slurm.conf:4 has vgpu:20"},
+		"a node less":        {`return { nodes = { { names = "n1", gpus = 2, mem_mib = 143771, type = "h200" } } }`, "cluster.lua warning: DIR/cluster.lua has no row for n2, which has slices by DIR/slurm.conf:4"},
+		"a larger node less": {`return { nodes = { { names = "n1", gpus = 1, mem_mib = 143771, type = "h200" } } }`, "cluster.lua bad: DIR/cluster.lua: n1 has 1 GPUs, which is gpucores:100; DIR/slurm.conf:4 has gpucores:200 cluster.lua bad: DIR/cluster.lua has no row for n2, which is larger than all others"},
+		"a node more":        {`return { nodes = { { names = "n[1-2]", gpus = 2, mem_mib = 143771, type = "h200" }, { names = "n9", gpus = 2, mem_mib = 143771, type = "h200" } } }`, "cluster.lua bad: DIR/cluster.lua has a row for n9, of which DIR/slurm.conf knows nothing"},
+		"types of a node":    {`return { nodes = { { names = "n[1-2]", gpus = 1, mem_mib = 143771, type = "h200" }, { names = "n[1-2]", gpus = 1, mem_mib = 81920, type = "a100" } } }`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			site, dir := controller(t)
+			write(t, filepath.Join(dir, "cluster.lua"), tc.table)
+			got := slices.DeleteFunc(checks(t, site, dir), func(f string) bool { return !strings.HasPrefix(f, "cluster.lua") })
+			if tc.want == "" && (len(got) != 1 || !strings.Contains(got[0], " ok: ")) || !strings.HasPrefix(strings.Join(got, " "), tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+	site, dir := controller(t)
+	edit(t, filepath.Join(dir, "gres.conf"), "Count=20", "Count=10")
+	if got := checks(t, site, dir); !slices.Contains(got, "gres.conf bad: DIR/gres.conf:1: vgpu counts 10 of node n1, DIR/slurm.conf:4 says 20") {
+		t.Errorf("gres.conf: %q", got)
+	}
+	if err := os.Chmod(filepath.Join(dir, "cluster.lua"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := checks(t, site, dir); !slices.Contains(got, "cluster.lua bad: DIR/cluster.lua has mode 0600: slurmctld must be able to read it") {
+		t.Errorf("mode 600: %q", got)
+	}
+	if err := os.Chmod(filepath.Join(dir, "cluster.lua"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if got := checks(t, site, dir); !slices.ContainsFunc(got, func(f string) bool { return strings.HasPrefix(f, "cluster.lua bad: it is not loaded: ") }) {
+		t.Errorf("mode 666: %q", got)
+	}
+	if err := os.Remove(filepath.Join(dir, "cluster.lua")); err != nil {
+		t.Fatal(err)
+	}
+	if got := checks(t, site, dir); !slices.Contains(got, "cluster.lua warning: without the table jobs must name their memory, and what no node can hold waits for ever: stat DIR/cluster.lua: no such file or directory") {
+		t.Errorf("absent: %q", got)
+	}
+}
+
+// A site without gres/gpu says to those who type --gpus=1 what to write.
+func TestWholeGPUsAreRefusedWithWords(t *testing.T) {
+	site, dir := controller(t)
+	is := func(f string) bool { return strings.HasPrefix(f, "job_submit warning: no node has gres/gpu") }
+	if got := checks(t, site, dir); slices.ContainsFunc(got, is) {
+		t.Errorf("with refuse: %q", got)
+	}
+	edit(t, filepath.Join(dir, "job_submit.lua"), `"refuse"`, "false")
+	if got := checks(t, site, dir); !slices.ContainsFunc(got, is) {
+		t.Errorf("without: %q", got)
+	}
+	edit(t, site.SlurmConf, "GresTypes=", "GresTypes=gpu,")
+	if got := checks(t, site, dir); slices.ContainsFunc(got, is) {
+		t.Errorf("with gres/gpu: %q", got)
+	}
+}
+
+func TestTheFolderOfTheConfiguration(t *testing.T) {
+	for mode, want := range map[os.FileMode]string{
+		0o755: "", 0o777: "others than root can replace config.yaml", 0o775: "others than root can replace config.yaml",
+		0o700: "vgpuctl of a user and slurmctld cannot read what is in it", 0o750: "vgpuctl of a user and slurmctld cannot read what is in it",
+	} {
+		site, dir := goodSite(t)
+		site.ConfigDir = filepath.Join(dir, "etc")
+		if err := os.Mkdir(site.ConfigDir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(site.ConfigDir, mode); err != nil {
+			t.Fatal(err)
+		}
+		got := findings(t, site, dir)
+		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0], want)) {
+			t.Errorf("%#o: %q", mode, got)
+		}
+	}
+}
+
+func TestOpenWays(t *testing.T) {
+	cfg := config.Default()
+	if got := OpenWays(cfg); len(got) != 3 || !got[0].Warning {
+		t.Errorf("the defaults: %+v", got)
+	}
+	cfg.DeviceFiles, cfg.UserNamespaces = config.FilesClosed, config.UserDeny
+	if got := OpenWays(cfg); len(got) != 1 || !got[0].OK {
+		t.Errorf("all closed: %+v", got)
+	}
+	cfg.Isolation, cfg.OtherAPIs, cfg.OnLimitFailure, cfg.WithoutSlice = config.IsolationPreload, config.OtherOpen, config.LimitOpen, config.WithoutLeave
+	if got := OpenWays(cfg); len(got) != 4 {
+		t.Errorf("open: %+v", got)
+	}
+}
+
+func TestASlurmThatDoesNotAnswer(t *testing.T) {
+	site, dir := goodSite(t)
+	scontrol := filepath.Join(dir, "scontrol")
+	write(t, scontrol, "#!/bin/sh\necho 'slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)' >&2\nexit 1\n")
+	site.Running = AskSlurm(t.Context(), scontrol, site.SlurmConf, "n1")
+	is := func(word string) func(string) bool {
+		return func(f string) bool {
+			return strings.HasPrefix(f, "slurmctld "+word+": it does not answer") && strings.Contains(f, "connect failure")
+		}
+	}
+	if got := checks(t, site, dir); !slices.ContainsFunc(got, is("warning")) {
+		t.Errorf("at installation: %q", got)
+	}
+	site.Live = true
+	if got := checks(t, site, dir); !slices.ContainsFunc(got, is("bad")) {
+		t.Errorf("later: %q", got)
+	}
+	if err := AskAccounting(context.Background(), scontrol, site.SlurmConf); err == nil {
+		t.Error("a program that fails is taken for slurmdbd's answer")
+	}
+}

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sitecheck
+
+import (
+	"slices"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
+)
+
+// taken says which text of its files Slurm would not take: no daemon starts then.
+func (c *site) taken() {
+	const remedy = "write it as Key=Value, quotes around a value with blanks, Include at the beginning of its line"
+	for _, left := range c.file.Untaken {
+		c.bad("slurm.conf", remedy, "%s: Slurm does not take %q, and its daemons do not start", left.Place, shortened(left.Text))
+	}
+	for _, line := range c.file.Lines {
+		if len(line.Pairs) > 1 && !slices.Contains(recordKeys, line.Pairs[0].Key) {
+			second := line.Pairs[1]
+			c.bad("slurm.conf", "one setting on each line", "%s: Slurm does not take %q, and its daemons do not start", line.Place(), shortened(second.Name+"="+second.Value))
+		}
+	}
+}
+
+// recordKeys begin the lines of slurm.conf that hold more than one setting.
+var recordKeys = []string{"nodename", "partitionname", "nodeset", "downnodes", "frontendname"}
+
+func shortened(text string) string {
+	const most = 60
+	if len(text) > most {
+		return text[:most] + "…"
+	}
+	return text
+}
+
+// gresForm says which lines of gres.conf slurmd ends itself over: what is about some nodes begins with NodeName= (gres.c reads the
+// rest by it).
+func (c *site) gresForm(file slurmconf.File) {
+	for _, left := range file.Untaken {
+		c.bad("gres.conf", "write it as Key=Value", "%s: Slurm does not take %q, and slurmd does not start", left.Place, shortened(left.Text))
+	}
+	for _, line := range file.Lines {
+		if _, has := line.Get("nodename"); has && line.Pairs[0].Key != "nodename" {
+			c.bad("gres.conf", "put NodeName= first on that line", "%s: NodeName= stands behind %s=, and slurmd does not start with that", line.Place(), line.Pairs[0].Name)
+		}
+	}
+}
