@@ -17,8 +17,8 @@ mandir ?= $(datadir)/man
 zshdir ?= $(datadir)/zsh/site-functions
 docdir ?= $(datadir)/doc/slurm-vgpu
 sysconfdir ?= /etc
-# Debian's place when it exists, else that of Slurm's own packages.
-SLURM_PLUGINDIR ?= $(firstword $(wildcard /usr/lib/$(shell $(CC) -print-multiarch 2>/dev/null)/slurm-wlm) /usr/lib64/slurm)
+# Debian's place, that of Slurm's own packages, or none: which Slurm the plugin is for cannot be guessed.
+SLURM_PLUGINDIR ?= $(firstword $(wildcard /usr/lib/$(shell $(CC) -print-multiarch 2>/dev/null)/slurm-wlm /usr/lib64/slurm /usr/lib/slurm /usr/local/lib/slurm))
 
 BUILD := build
 # What programs and libraries say of themselves.
@@ -58,7 +58,7 @@ LIBS := $(if $(filter interposer/%,$(PARTS)),$(BUILD)/libslurm-vgpu.so $(GUARDS)
 TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
 
-.PHONY: all build deps test test-unit test-race test-e2e test-e2e-one test-e2e-other test-releases test-machine lint golangci fmt check demo cluster cluster-down \
+.PHONY: all build deps test test-unit test-race test-e2e test-e2e-one test-e2e-other test-releases test-machine plugindir lint golangci fmt check demo cluster cluster-down \
 	fuzz bench soak soak-audit scale fragmentation simulation mutants coverage install uninstall packages test-packages clean help FORCE
 
 all: build
@@ -242,10 +242,15 @@ INSTALLED = \
 	$(call put,0644,$(zshdir),$(filter $(BUILD)/completions/zsh/%,$(COMPLETIONS))) \
 	$(call put,0644,$(datadir)/fish/vendor_completions.d,$(filter $(BUILD)/completions/fish/%,$(COMPLETIONS))) \
 	$(foreach n,1 5 7 8,$(call put,0644,$(mandir)/man$(n),$(wildcard docs/man/*.$(n)))) \
-	$(call put,0644,$(docdir),$(wildcard LICENSE README.md CHANGELOG.md)) \
-	$(foreach file,$(shell find examples -type f 2>/dev/null),0644|$(file)|$(docdir)/$(file))
+	$(call put,0644,$(docdir),$(wildcard LICENSE README.md SECURITY.md CONTRIBUTING.md CHANGELOG.md)) \
+	$(foreach file,$(shell find examples -type f 2>/dev/null),$(if $(filter %.sh,$(file)),0755,0644)|$(file)|$(docdir)/$(file)) \
+	$(foreach file,$(shell find docs packaging -name '*.md' 2>/dev/null) $(wildcard docs/pictures/*),0644|$(file)|$(docdir)/$(file))
 
-install: build ## install below DESTDIR, prefix, libdir, sysconfdir and SLURM_PLUGINDIR
+plugindir:
+	@[ -n "$(SLURM_PLUGINDIR)" ] || { echo "no folder of Slurm's plugins is here, so that it is not known for which Slurm to build:" \
+		"install slurm-wlm-basic-plugins (Debian's Slurm), slurm-smd (SchedMD's) or slurm (rpm), or give SLURM_PLUGINDIR=FOLDER" >&2; exit 1; }
+
+install: plugindir build ## install below DESTDIR, prefix, libdir, sysconfdir and SLURM_PLUGINDIR
 	@for entry in $(foreach e,$(INSTALLED),'$(e)'); do \
 		mode=$${entry%%|*}; rest=$${entry#*|}; from=$${rest%%|*}; to=$(DESTDIR)$${rest#*|}; \
 		echo "$$to"; $(INSTALL) -D -m $$mode "$$from" "$$to" || exit 1; \
@@ -262,7 +267,7 @@ uninstall: ## remove what install put there; configuration stays
 	@rm -rf $(DESTDIR)/dev/slurm-vgpu-gpus
 	@find $(DESTDIR)$(libdir)/slurm-vgpu $(DESTDIR)$(share) $(DESTDIR)$(docdir) -depth -type d -empty -delete 2>/dev/null || true
 
-packages: build ## deb and rpm in build/packages; RELEASE, RPM_PLUGINDIR and FORMATS change them
+packages: plugindir build ## deb and rpm in build/packages; RELEASE, RPM_PLUGINDIR and FORMATS change them
 	@GO="$(GO)" SLURM_PLUGINDIR="$(SLURM_PLUGINDIR)" packaging/packages/build.sh $(BUILD) $(BUILD)/packages
 
 # PACKAGEFLAGS=--install is for a machine that is thrown away: it installs and removes them.

@@ -5,9 +5,14 @@
 # Runs the examples, or those that are named, and compares what they print with their expected.txt,
 # where <...> stands for anything. Run it in a folder that compute nodes see and you can write.
 #
-#   cp -r /usr/share/doc/slurm-vgpu/examples . && examples/check.sh [01-half-gpu ...]
+#   cp -r /usr/share/doc/slurm-vgpu/examples . && examples/check.sh [-p PARTITION] [01-half-gpu ...]
 
 cd "$(dirname "$0")" || exit 1
+while getopts p: option; do
+    [ "$option" = p ] || exit 2
+    export SBATCH_PARTITION=$OPTARG
+done
+shift $((OPTIND - 1))
 [ $# -gt 0 ] || set -- [0-9]*/
 bad=0
 

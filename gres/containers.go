@@ -103,7 +103,7 @@ type containerFinding struct {
 // checkContainers tries each runtime that is installed, in the step in which it runs.
 func checkContainers(command *cobra.Command, cfg config.Config, asJSON bool) error {
 	if _, err := os.Lstat(filepath.Join(rundir.Self, "limits")); err != nil || os.Geteuid() == 0 {
-		return errors.New("containers are tried in a step, by a user: srun --gres=vgpu:1 vgpu-gres check --containers")
+		return errors.New("containers are tried in a step, by a user: srun --gres=vgpu:1 /usr/sbin/vgpu-gres check --containers")
 	}
 	image, err := makeImage(cfg)
 	if err != nil {

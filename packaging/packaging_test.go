@@ -7,6 +7,7 @@ package packaging
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -143,5 +144,32 @@ func TestVersionIsInTheChangelog(t *testing.T) {
 	found := heading.FindStringSubmatch(string(changelog))
 	if want := strings.TrimSpace(string(number)); found == nil || found[1] != want {
 		t.Errorf("the first heading of CHANGELOG.md is not that of %s: %q", want, found)
+	}
+}
+
+// Without Slurm's folder of plugins it is not known for which Slurm a package is, and none is made.
+func TestNoPackageForAnUnknownSlurm(t *testing.T) {
+	for _, target := range []string{"packages", "install"} {
+		out, err := exec.Command("make", "-C", "..", "--no-print-directory", target, "SLURM_PLUGINDIR=", "DESTDIR="+t.TempDir()).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "no folder of Slurm's plugins is here") {
+			t.Errorf("make %s: %v: %s", target, err, out)
+		}
+	}
+}
+
+func TestOlderPackagesDoNotStay(t *testing.T) {
+	out := t.TempDir()
+	older := filepath.Join(out, "slurm-vgpu-plugin-smd99.11_0.0.1-1_amd64.deb")
+	if err := os.WriteFile(older, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command("packages/build.sh", "build", out)
+	command.Env = append(os.Environ(), "SLURM_PLUGINDIR=/usr/lib64/slurm", "FORMATS=none") // no format: it ends behind that
+	said, err := command.CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "no format none") {
+		t.Skipf("Slurm's headers are not here: %s", said)
+	}
+	if _, err := os.Stat(older); err == nil {
+		t.Errorf("%s is still there", older)
 	}
 }

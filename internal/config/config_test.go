@@ -69,6 +69,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 var wrongKeys = []struct{ text, key, says string }{
 	{"run_dri: /x", "run_dri", "did you mean run_dir?"},
 	{"slurm: {scontroll: /x}", "slurm.scontroll", "did you mean slurm.scontrol?"},
+	{"slices: 4", "slices", "(did you mean slices_per_gpu?)"},
 	{"nothing_like_it: 1", "nothing_like_it", "accepted: run_dir, spool_dir, library, isolation"},
 	{"log: {nothing: 1}", "log.nothing", "accepted: log.level, log.format, log.file"},
 	{"log: verbose", "log", "log is a section: log.level, log.format, log.file"},
@@ -119,6 +120,9 @@ func TestWrongKeysAreNamedAndKeepTheirDefaults(t *testing.T) {
 					t.Errorf("%q does not say %q", err, part)
 				}
 			}
+			if strings.Contains(tc.says, "did you mean") && strings.Contains(err.Error(), "accepted") && !strings.Contains(tc.key, ".") {
+				t.Errorf("%q lists all keys beside the one that was meant", err)
+			}
 			cfg, problems := LoadLenient(path)
 			if len(problems) != 1 || problems[0].Key != tc.key {
 				t.Errorf("problems %v, want one of %q", problems, tc.key)
@@ -133,7 +137,7 @@ func TestWrongKeysAreNamedAndKeepTheirDefaults(t *testing.T) {
 func TestATypoIsTakenForTheNearestKey(t *testing.T) {
 	for name, want := range map[string]string{
 		"run_dir": "run_dir", "run_dri": "run_dir", "run_dirabc": "run_dir", "run_dirabcd": "", "rundir": "run_dir", "slurm.sacctmg": "slurm.sacctmgr",
-		"slurm.sacctx": "slurm.sacct", "place": "place", "": "", "on_no_fi": "on_no_fit",
+		"slurm.sacctx": "slurm.sacct", "place": "place", "": "", "on_no_fi": "on_no_fit", "slices": "slices_per_gpu", "whole": "whole_gpus",
 	} {
 		if want != "" {
 			want = " (did you mean " + want + "?)"

@@ -97,7 +97,7 @@ func accepts(name string) string {
 	if !nested && len(names) > 0 { // a section was given a plain value
 		return section + " is a section: " + strings.Join(names, ", ")
 	}
-	if len(names) == 0 {
+	if len(names) == 0 && suggestion(name) == "" { // who is near a key needs no list of all
 		for _, k := range keys {
 			names = append(names, k.name)
 		}
@@ -105,8 +105,12 @@ func accepts(name string) string {
 	return strings.Join(names, ", ")
 }
 
-// suggestion names the key that a typo most likely meant.
+// suggestion names the key that a typo most likely meant, or one that begins with what was written.
 func suggestion(name string) string {
+	begins := func(k key) bool { return name != "" && strings.HasPrefix(k.name, name+"_") }
+	if i := slices.IndexFunc(keys, begins); i >= 0 {
+		return " (did you mean " + keys[i].name + "?)"
+	}
 	best, bestDistance := "", 4
 	for _, k := range keys {
 		if d := distance(name, k.name); d < bestDistance {

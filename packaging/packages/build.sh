@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# build.sh BUILD OUT: makes deb and rpm of what BUILD holds, in OUT. Two packages each: slurm-vgpu, and the plugin for the
+# build.sh BUILD OUT: makes deb and rpm of what BUILD holds, in OUT, and takes older ones away there. Two packages each: slurm-vgpu, and the plugin for the
 # Slurm whose headers it was built with. The same tree gives the same bytes: times are the last commit's, or
 # SOURCE_DATE_EPOCH.
 #
@@ -90,6 +90,7 @@ package() {
 }
 
 mkdir -p "$out"
+rm -f "$out"/slurm-vgpu*.deb "$out"/slurm-vgpu*.rpm # of another release or flavour, which the same pattern would install
 for format in $FORMATS; do
 	case $format in
 	deb) plugindir=$SLURM_PLUGINDIR ARCH=$deb_arch ;;

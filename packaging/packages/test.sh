@@ -67,11 +67,14 @@ the_plugin_goes_with_its_slurm() {
 a_second_build_gives_the_same_bytes() {
 	git clone -q . "$work/again" || return
 	[[ -z $(git status --porcelain) ]] || { echo "what is not committed cannot be built again"; return 1; }
+	mkdir -p "$work/again/build/packages"
+	touch "$work/again/build/packages/slurm-vgpu-plugin-smd99.11_0.0.1-1_amd64.deb" # of an earlier build, which must not stay
 	(cd "$work/again" && make --no-print-directory build >"$work/log" 2>&1 && make --no-print-directory packages >>"$work/log" 2>&1) || { tail -5 "$work/log"; return 1; }
 	local file
 	for file in "$packages"/*; do
 		cmp "$file" "$work/again/$(realpath --relative-to="$top" "$file")" || return
 	done
+	diff <(ls "$packages") <(ls "$work/again/build/packages")
 }
 
 # A lintian that has a tag no longer calls an override of it an error.
