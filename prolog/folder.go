@@ -44,11 +44,14 @@ func (p *prolog) makeFolder(g grant.Grant) error {
 	}
 	crashpoint.At("prolog/folder-made")
 	if g.Refusal == "" && !g.Whole {
-		mounted, err := pages.Make(dir.Pages(g.Job))
+		made, err := pages.Make(dir.Pages(g.Job))
+		if made.Parted {
+			p.log.Warn("steps that run already see no claims of later jobs: a mount namespace is full, as somebody has made thousands of mounts there")
+		}
 		if err != nil {
 			return fmt.Errorf("make job folder: %w", err)
 		}
-		if !mounted {
+		if !made.Mounted {
 			p.log.Warn("no file system can be mounted for the job's user: his ledger and claims may fill the run directory")
 		}
 		if err := ledger.Create(dir.Ledger(g.Job), g.Job, len(g.Slices), g.UID, g.GID); err != nil {
@@ -64,6 +67,22 @@ func (p *prolog) makeFolder(g grant.Grant) error {
 		return err
 	}
 	return removeFile(dir.None(g.Job))
+}
+
+// shareTurns makes the folder of the jobs' pages a mount, before any process of a job is there that could make that fail.
+func (p *prolog) shareTurns(ctx context.Context) {
+	turns := p.cfg.Run().Turns()
+	if pages.Spreads(turns) {
+		return
+	}
+	tx, err := p.begin(ctx)
+	if err == nil {
+		defer tx.End()
+		err = pages.Share(turns)
+	}
+	if err != nil { // whoever places a job tries again, and says so
+		p.log.Debug("the folder of the jobs' pages is no mount yet", "reason", err)
+	}
 }
 
 // begun tells steps that come early that this prolog is at work.

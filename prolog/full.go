@@ -8,11 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
 
 // isFull says that the run directory has no room, for bytes or for files.
@@ -21,19 +24,37 @@ func isFull(err error) bool {
 }
 
 // refuseForLackOfSpace: that one job cannot be written down does not break the node, whose state is
-// what it was. Where not even the refusal has room, a step asks this program again and is told.
+// what it was. A batch job tries another node, or this one later. Where not even the refusal has room, a step asks this program again
+// and is told.
 func (p *prolog) refuseForLackOfSpace(ctx context.Context, reason error) error {
 	if _, err := p.store.Read(); err != nil {
 		return errors.Join(reason, err)
 	}
 	text := fmt.Sprintf("the node has no room to keep what the job would hold: %v", reason)
-	err := p.refuse(ctx, p.newGrant(request.Entitlement{}), text, nil)
-	if isFull(err) {
-		p.log.Warn("job refused, and the refusal cannot be kept", "restart", p.job.restart, "reason", err)
-		grant.SayRefused(os.Stdout, text)
-		return nil
+	var told *slurm.Job
+	if p.mayRequeue(p.told) {
+		elsewhere, err := p.controller.Elsewhere(ctx, p.told, p.node)
+		if err != nil {
+			p.log.Warn("the job waits for this node, without trying others", "reason", err)
+		}
+		told, p.wait = &p.told, &wait{node: p.node, elsewhere: elsewhere, job: waiting.Job{Reason: text}, never: true, unlisted: true}
+		p.expected = time.Now()
 	}
-	return err
+	g := p.newGrant(request.Entitlement{})
+	err := p.refuse(ctx, g, text, told)
+	if !isFull(err) {
+		return err
+	}
+	p.log.Warn("job refused, and the refusal cannot be kept", "restart", p.job.restart, "reason", err)
+	if told != nil {
+		if err := p.requeue(ctx, g, *told); err != nil {
+			p.log.Error("the job fails instead of going back into the queue", "reason", err)
+		} else {
+			p.letWait(ctx, *told)
+		}
+	}
+	grant.SayRefused(os.Stdout, text)
+	return nil
 }
 
 // markNone leaves the mark of a job without vgpu, for which the mark of this prolog has room.

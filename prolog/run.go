@@ -38,6 +38,7 @@ type prolog struct {
 	node       string
 	job        hostJob
 	controller slurm.Client
+	told       slurm.Job // what the controller says of the job; empty: nothing
 	store      state.Store
 	recorded   bool         // the use of another run waits in the spool
 	wait       *wait        // nil: the job does not wait
@@ -117,12 +118,14 @@ func (p *prolog) run(ctx context.Context) error {
 	if err := p.begun(); err != nil && !isFull(err) {
 		return err
 	}
+	p.shareTurns(ctx)
 	if err := p.leaveCommand(); err != nil {
 		p.log.Warn("steps cannot run this prolog when slurmd did not", "reason", err)
 	}
 	defer p.ended()
 	p.closeFiles()
 	told, err := p.controller.Job(ctx, p.job.id)
+	p.told = told
 	crashpoint.At("prolog/asked")
 	if errors.Is(err, slurm.ErrUnknownJob) {
 		p.log.Warn("the controller knows no such job, nothing is done for it")

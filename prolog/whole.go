@@ -83,26 +83,25 @@ func (p *prolog) slurmsOwn(told slurm.Job) (minors []int, err error) {
 }
 
 // withoutSlices is a job that holds no slice. Where GPUs are masked from such jobs, it has those alone that Slurm gave it out of
-// its own.
+// its own. Where user namespaces are denied, it has none of those either: mounts without number that it makes there harm others.
 func (p *prolog) withoutSlices(ctx context.Context, g grant.Grant, told slurm.Job) error {
-	if !p.cfg.MasksOthers() {
-		return p.withoutVGPU(ctx)
-	}
-	inventory, err := p.inventory(ctx)
-	if err != nil {
-		return p.withoutGPUs(ctx, g, err, &told)
-	}
-	own, err := p.slurmsOwn(told)
-	if err != nil {
-		return p.refuse(ctx, g, err.Error(), nil)
-	}
 	g.Whole, g.MaskMinors = true, []device.Minor{}
-	for _, gpu := range inventory.GPUs {
-		if !slices.Contains(own, int(gpu.Minor)) {
-			g.MaskMinors = append(g.MaskMinors, gpu.Minor)
+	if p.cfg.MasksOthers() {
+		inventory, err := p.inventory(ctx)
+		if err != nil {
+			return p.withoutGPUs(ctx, g, err, &told)
+		}
+		own, err := p.slurmsOwn(told)
+		if err != nil {
+			return p.refuse(ctx, g, err.Error(), nil)
+		}
+		for _, gpu := range inventory.GPUs {
+			if !slices.Contains(own, int(gpu.Minor)) {
+				g.MaskMinors = append(g.MaskMinors, gpu.Minor)
+			}
 		}
 	}
-	if len(g.MaskMinors) == 0 {
+	if len(g.MaskMinors) == 0 && !(g.IsStrict() && g.DenyUserNamespaces) {
 		return p.withoutVGPU(ctx)
 	}
 	if err := p.prepareIsolation(); err != nil {
@@ -119,6 +118,6 @@ func (p *prolog) withoutSlices(ctx context.Context, g grant.Grant, told slurm.Jo
 	if err := p.makeFolder(g); err != nil {
 		return err
 	}
-	p.log.Debug("the job has no slice, GPUs are masked", "minors", g.MaskMinors)
+	p.log.Debug("the job has no slice, and is held", "masked_minors", g.MaskMinors, "user_namespaces_denied", g.DenyUserNamespaces)
 	return tx.Commit()
 }

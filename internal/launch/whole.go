@@ -58,6 +58,7 @@ func wholePlan(s Step, held grant.Grant) (Plan, error) {
 		p.Whole = gpus
 	}
 	if held.IsStrict() {
+		p.DenyUserNamespaces = held.DenyUserNamespaces
 		p.Strict, p.Mask, p.Own = true, nodesOf(held, prepared.MaskMinors), ownDevices(held, prepared.OwnMinors)
 		p.Foreign = len(held.MaskMinors) // PrepareWhole has these first
 	}

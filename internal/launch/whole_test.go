@@ -56,6 +56,13 @@ func TestStepsWithWholeGPUs(t *testing.T) {
 	if diff := cmp.Diff([]OwnDevice{{"/dev/steps/nvidia2", "/dev/nvidia2"}}, plan.Own); err != nil || diff != "" {
 		t.Errorf("%v, %s", err, diff)
 	}
+	if plan.DenyUserNamespaces {
+		t.Error("user namespaces are allowed, and yet denied")
+	}
+	g.DenyUserNamespaces = true
+	if plan, err := wholePlan(step, g); err != nil || !plan.DenyUserNamespaces {
+		t.Errorf("user namespaces are denied, and yet %+v, %v", plan, err)
+	}
 	step.AllGPUs = true
 	if plan, err := wholePlan(step, g); err != nil || len(plan.Mask) != 1 || plan.Whole != nil {
 		t.Errorf("a batch script: %+v, %v", plan, err)

@@ -27,31 +27,47 @@ const (
 	maxMounts = 8
 )
 
-// Make makes the folder of a job anew. mounted is false where mounts are forbidden; then it is a plain
-// folder, whose files may grow. The folder above must be root's, and whoever calls holds the lock.
-func Make(folder string) (mounted bool, err error) {
+// Made is how a folder came to be.
+type Made struct {
+	Mounted bool // not where mounts are forbidden: it is a plain folder then, whose files may grow
+	Parted  bool // the folder above had to be cut off from the copies of it that are mounted elsewhere
+}
+
+// Make makes the folder of a job anew. The folder above must be root's, and whoever calls holds the lock.
+func Make(folder string) (made Made, err error) {
 	if err := Remove(folder); err != nil {
-		return false, err
+		return made, err
 	}
 	if err := os.Mkdir(folder, 0o755); err != nil {
-		return false, err
+		return made, err
 	}
 	if err := os.Chmod(folder, 0o755); err != nil { // slurmd's umask must not shut others out
-		return false, err
+		return made, err
 	}
 	crashpoint.At("pages/folder-made")
-	err = mount(folder)
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENODEV) {
-		return false, nil
+	err = Share(filepath.Dir(folder))
+	if err == nil {
+		err = mount(folder)
+	}
+	if errors.Is(err, unix.ENOSPC) {
+		made.Parted = true
+		if err = part(filepath.Dir(folder)); err == nil {
+			err = mount(folder)
+		}
+	}
+	if isForbidden(err) {
+		return made, nil
 	}
 	crashpoint.At("pages/mounted")
-	return err == nil, err
+	made.Mounted = err == nil
+	return made, err
+}
+
+func isForbidden(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENODEV)
 }
 
 func mount(folder string) error {
-	if err := share(filepath.Dir(folder)); err != nil {
-		return err
-	}
 	options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=755,uid=0,gid=0", bytesOfPages()+spareBytes, maxFiles)
 	if err := unix.Mount("slurm-vgpu", folder, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options); err != nil {
 		return &os.PathError{Op: "mount a tmpfs on", Path: folder, Err: err}
@@ -68,21 +84,34 @@ func bytesOfPages() (sum int64) {
 	return sum
 }
 
-// share makes the parent of such folders a mount that spreads: the steps that run already see the
-// claims of jobs that come later, and let go of those that went, whatever / is on this node.
-func share(parent string) error {
-	err := unix.Mount("", parent, "", unix.MS_SHARED, "")
-	if errors.Is(err, unix.EINVAL) { // not a mount yet
-		if err := unix.Mount(parent, parent, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return &os.PathError{Op: "bind onto itself", Path: parent, Err: err}
-		}
-		crashpoint.At("pages/parent-bound")
-		err = unix.Mount("", parent, "", unix.MS_SHARED, "")
+// Share makes the parent of such folders a mount that spreads: the steps that run already see the
+// claims of jobs that come later, and let go of those that went, whatever / is on this node. Whoever calls holds the lock.
+func Share(parent string) error {
+	if Spreads(parent) {
+		return nil
 	}
-	if err != nil {
+	if err := unix.Mount(parent, parent, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return &os.PathError{Op: "bind onto itself", Path: parent, Err: err}
+	}
+	crashpoint.At("pages/parent-bound")
+	if err := unix.Mount("", parent, "", unix.MS_SHARED, ""); err != nil {
 		return &os.PathError{Op: "share mounts below", Path: parent, Err: err}
 	}
 	return nil
+}
+
+// Spreads says that the parent is such a mount, which it is then if it is a mount at all.
+func Spreads(parent string) bool { return unix.Mount("", parent, "", unix.MS_SHARED, "") == nil }
+
+// part lets the parent spread to what is mounted from now on alone. A mount is made in every copy of its parent, and the kernel
+// makes none that would bring any mount namespace over fs.mount-max: who has made copies without number would keep all jobs
+// from starting (mount_namespaces(7), "MS_PRIVATE").
+func part(parent string) error {
+	if err := unix.Mount("", parent, "", unix.MS_PRIVATE, ""); err != nil {
+		return &os.PathError{Op: "cut off copies of", Path: parent, Err: err}
+	}
+	crashpoint.At("pages/parted")
+	return Share(parent)
 }
 
 // Remove takes the folder away, and what is mounted there. A process that has a file of it open keeps

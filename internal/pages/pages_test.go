@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -34,10 +35,11 @@ func aJob(t *testing.T) (folder string, mounted bool) {
 	before := unix.Umask(0o077)
 	defer unix.Umask(before)
 	for range 2 { // a second time as if there had been none
-		var err error
-		if mounted, err = Make(folder); err != nil {
+		made, err := Make(folder)
+		if err != nil {
 			t.Fatal(err)
 		}
+		mounted = made.Mounted
 		if mounted != privatemounts.Entered() {
 			t.Fatalf("mounted is %t, and tests may mount is %t", mounted, !mounted)
 		}
@@ -142,8 +144,8 @@ func TestWhatCannotBeMadeOrTakenAwayIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, folder := range []string{filepath.Join(dir, "none", "7"), filepath.Join(dir, "file", "7")} {
-		if mounted, err := Make(folder); err == nil || mounted {
-			t.Errorf("%s: made, mounted %v, %v", folder, mounted, err)
+		if made, err := Make(folder); err == nil || made.Mounted {
+			t.Errorf("%s: made %+v, %v", folder, made, err)
 		}
 	}
 	folder, mounted := aJob(t)
@@ -160,14 +162,37 @@ func TestWhatCannotBeMadeOrTakenAwayIsSaid(t *testing.T) {
 	if err := Remove(folder); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("removed: %v", err)
 	}
-	if mounted, err := Make(folder); !errors.Is(err, unix.EBUSY) || mounted {
-		t.Errorf("made, mounted %v, %v", mounted, err)
+	if made, err := Make(folder); !errors.Is(err, unix.EBUSY) || made.Mounted {
+		t.Errorf("made %+v, %v", made, err)
 	}
 	if err := unix.Unmount(below, 0); err != nil {
 		t.Fatal(err)
 	}
-	if mounted, err := Make(folder); err != nil || !mounted {
-		t.Errorf("not made, mounted %v, %v", mounted, err)
+	if made, err := Make(folder); err != nil || made != (Made{Mounted: true}) {
+		t.Errorf("not made: %+v, %v", made, err)
+	}
+}
+
+// Somebody has filled a mount namespace of his own with copies of the folder above, and does it again. What is made then is not there,
+// and what went before goes.
+func TestCopiesWithoutNumberHinderNobody(t *testing.T) {
+	folder, mounted := aJob(t)
+	if !mounted {
+		t.Skip("mounts are forbidden here")
+	}
+	parent := filepath.Dir(folder)
+	for i := range 2 {
+		privatemounts.Copied(t, parent)
+		other := filepath.Join(parent, strconv.Itoa(10+i))
+		if made, err := Make(other); err != nil || made != (Made{Mounted: true, Parted: true}) {
+			t.Fatalf("time %d: %+v, %v", i, made, err)
+		}
+		if made, err := Make(filepath.Join(parent, strconv.Itoa(20+i))); err != nil || made != (Made{Mounted: true}) {
+			t.Errorf("time %d, the next one: %+v, %v", i, made, err)
+		}
+	}
+	if err := Remove(folder); err != nil {
+		t.Error(err)
 	}
 }
 

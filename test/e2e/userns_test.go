@@ -60,8 +60,8 @@ func TestUserNamespacesCanBeDenied(t *testing.T) {
 		})
 	}
 	t.Run("in scripts of a user", deniedToScripts)
-	// Who has no slice has none to get out of.
-	userNamespaces(t, batch(t, one, "", makesOne), 1, 0)
+	// Who has no slice has none to get out of, but could make mounts there without number.
+	userNamespaces(t, batch(t, one, "", makesOne+"\nsrun bash -c '"+makesOne+"'"), 0, 2)
 }
 
 // slurmstepd runs the one before the task, and the other by itself.
