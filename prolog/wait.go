@@ -43,24 +43,16 @@ func (p *prolog) inTurn(tx *state.Tx, want place.Want, inventory device.Inventor
 	if want.Only != nil { // it is Slurm that decides who goes first
 		return place.Place(inventory, place.SlicesOf(tx.Held()), want, p.rules())
 	}
-	now, rules := time.Now(), p.rules()
 	jobs := p.waiters()
-	held := tx.Held()
-	before := jobs.Before(p.job.id, now)
-	var claimed []device.Slice
-	claimed, rules.Kept = place.Claims(place.Queue(inventory, held, before, rules))
-	placed, refusal := place.Place(inventory, append(place.SlicesOf(held), claimed...), want, rules)
-	if refusal == nil {
-		if _, waited := jobs.Find(p.job.id); waited {
-			if err := waiting.Write(p.cfg.Spool(), jobs.Without(p.job.id)); err != nil {
-				p.log.Error("the job stays among those that wait", "reason", err)
-			}
+	turns := place.Queue(inventory, tx.Held(), append(jobs.Before(p.job.id, time.Now()), place.Waiter{Job: p.job.id, Want: want}), p.rules())
+	turn := turns[len(turns)-1]
+	if _, waited := jobs.Find(p.job.id); turn.Why == nil && waited {
+		if err := waiting.Write(p.cfg.Spool(), jobs.Without(p.job.id)); err != nil {
+			p.log.Error("the job stays among those that wait", "reason", err)
 		}
-		return placed, nil
 	}
-	turns := place.Queue(inventory, held, append(before, place.Waiter{Job: p.job.id, Want: want}), rules)
-	p.expected = timeOf(turns[len(turns)-1].At)
-	return nil, refusal
+	p.expected = timeOf(turn.At)
+	return turn.Slices, turn.Why
 }
 
 func (p *prolog) waiters() waiting.Jobs {

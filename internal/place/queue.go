@@ -65,6 +65,7 @@ type Turn struct {
 	Slices []device.Slice // where there is room for it now; nil: nowhere
 	Kept   []Kept         // what is kept for it if there is none
 	At     int64          // when the GPUs kept for it have room at the latest; 0: not known
+	Why    *Refusal       // why there is no room for it now
 }
 
 // never is when a job ends of which that is not known.
@@ -78,9 +79,8 @@ func Queue(inv device.Inventory, held []Held, waiters []Waiter, rules Rules) []T
 	rules.Kept = slices.Clone(rules.Kept)
 	for _, w := range waiters {
 		var t Turn
-		if placed, refusal := Place(inv, SlicesOf(held), w.Want, rules); refusal == nil {
-			t.Slices = placed
-			for _, s := range placed {
+		if t.Slices, t.Why = Place(inv, SlicesOf(held), w.Want, rules); t.Why == nil {
+			for _, s := range t.Slices {
 				held = append(held, Held{Slice: s, Ends: w.Want.Ends})
 			}
 		} else {
@@ -112,14 +112,6 @@ func Behind(before []Kept, t Turn, inv device.Inventory, want Want) []Kept {
 		}
 	}
 	return all
-}
-
-// Claims are what turns take from those behind them: slices, and GPUs.
-func Claims(turns []Turn) (taken []device.Slice, kept []Kept) {
-	for _, t := range turns {
-		taken, kept = append(taken, t.Slices...), append(kept, t.Kept...)
-	}
-	return taken, kept
 }
 
 // soonest chooses the GPUs on which a waiter will have room first, going by when jobs end at the latest.

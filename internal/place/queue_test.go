@@ -65,6 +65,10 @@ func TestQueueKeepsRoomForWhoHasWaitedLongest(t *testing.T) {
 				for j := range got[i].Slices {
 					got[i].Slices[j].Minor = 0
 				}
+				if (got[i].Why == nil) != (got[i].Slices != nil) {
+					t.Errorf("waiter %d: %+v", i, got[i])
+				}
+				got[i].Why = nil
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
@@ -137,11 +141,10 @@ func TestNobodyIsDelayedByALaterJob(t *testing.T) {
 			waiters = append(waiters, Waiter{uint32(i + 1), want})
 		}
 		before := Queue(inv, all, waiters, rules)
-		claimed, kept := Claims(before)
+		var kept []Kept
+		var claimed []device.Slice
 		for i, turn := range before {
-			if i == 0 {
-				kept = nil
-			}
+			claimed = append(claimed, turn.Slices...)
 			kept = Behind(kept, turn, inv, waiters[i].Want)
 		}
 		later := drawWant(t)

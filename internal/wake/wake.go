@@ -207,7 +207,7 @@ func (w Waker) choose(ctx context.Context, asked []uint32, standings map[uint32]
 			}
 			if jobs[i].Claims(now) && !careless[job.UID] {
 				for _, s := range turn.Slices {
-					held = append(held, place.Held{Slice: s})
+					held = append(held, place.Held{Slice: s, Ends: job.Waiter(now).Want.Ends})
 				}
 				rules.Kept = place.Behind(rules.Kept, turn, inv, job.Waiter(now).Want)
 			}
