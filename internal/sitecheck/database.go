@@ -88,7 +88,7 @@ func (c *site) database() {
 	case c.Database == nil: // it is looked at where it is
 	case c.Database.snapshotIsolation():
 		c.bad(check, "[mariadb] of my.cnf: innodb_snapshot_isolation=OFF, and restart MariaDB and slurmdbd",
-			"MariaDB %s runs with innodb_snapshot_isolation: a usage record that is written while slurmctld writes makes slurmdbd 26.05 end itself", c.Database.Version)
+			"MariaDB %s runs with innodb_snapshot_isolation: a usage record that is written while slurmctld writes fails, and makes slurmdbd 26.05 end itself", c.Database.Version)
 	default:
 		c.ok(check, "MariaDB %s runs without innodb_snapshot_isolation", c.Database.Version)
 	}

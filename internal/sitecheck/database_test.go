@@ -50,7 +50,7 @@ esac
 `)
 	write(t, filepath.Join(dir, "options"), "--port=3306 \n")
 	site.Database = LocalDatabase(context.Background(), server)
-	want := []string{"database: MariaDB 11.8.9 runs with innodb_snapshot_isolation: a usage record that is written while slurmctld writes makes slurmdbd 26.05 end itself" +
+	want := []string{"database: MariaDB 11.8.9 runs with innodb_snapshot_isolation: a usage record that is written while slurmctld writes fails, and makes slurmdbd 26.05 end itself" +
 		" -> [mariadb] of my.cnf: innodb_snapshot_isolation=OFF, and restart MariaDB and slurmdbd"}
 	if diff := cmp.Diff(want, findings(t, site, dir)); diff != "" {
 		t.Error(diff)

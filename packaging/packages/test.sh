@@ -55,6 +55,16 @@ nothing_is_writable_by_others() {
 	! { dpkg -c "$main"; dpkg -c "$plugin"; } | awk '$1 !~ /^l/ && (substr($1, 6, 1) == "w" || substr($1, 9, 1) == "w" || $2 != "root/root")' | grep .
 }
 
+# Documents that README.md names come along, and who has copied the examples can run them.
+the_documents_are_there() {
+	local doc=$work/documents/usr/share/doc/slurm-vgpu link
+	dpkg -x "$main" "$work/documents"
+	[[ -x $doc/examples/check.sh ]] || { echo "examples/check.sh cannot be run"; return 1; }
+	for link in $(grep -oE '\]\([^)#:]+\.md' README.md | cut -c3- | sort -u); do
+		[[ -e $doc/$link ]] || { echo "README.md names $link"; return 1; }
+	done
+}
+
 the_plugin_goes_with_its_slurm() {
 	local depends package next
 	depends=$(dpkg-deb -f "$plugin" Depends)
@@ -100,6 +110,7 @@ rpm_installs_and_verifies() {
 
 check files_are_those_of_make_install
 check nothing_is_writable_by_others
+check the_documents_are_there
 check the_plugin_goes_with_its_slurm
 check a_second_build_gives_the_same_bytes
 if command -v lintian >/dev/null; then check lintian_finds_no_error; else echo "SKIP lintian_finds_no_error: no lintian"; fi

@@ -50,6 +50,10 @@ func TestDoctorSaysThatSlurmIsDown(t *testing.T) {
 		}
 		return nil
 	})
+	// A user is not told of files that are root's alone.
+	if got := run(t, one, tool("n1", "status")); strings.Contains(got.String(), "permission denied") {
+		t.Errorf("status of a user: %s", got)
+	}
 	if got := ok(t, one, "srun --gres=vgpu:1 --vgpu-mem=1000 echo works"); !strings.Contains(got.Stdout, "works") {
 		t.Error(got)
 	}
