@@ -68,7 +68,7 @@ func (c *site) nodeLine() {
 		c.count("node", at.Place()+": Gres="+name+":"+text, name, text, "slurm.conf: NodeName="+c.Node+" … Gres="+c.wanted())
 	}
 	if len(c.findings) == before {
-		c.ok("node", "node %s offers %s", c.Node, values["gres"])
+		c.offered("node", fmt.Sprintf("node %s offers %s", c.Node, values["gres"]))
 	}
 }
 
@@ -86,6 +86,15 @@ func gresCounts(gres string) map[string]string {
 		}
 	}
 	return counts
+}
+
+// offered says that numbers are there, and right where the node's GPUs are known.
+func (c *site) offered(check, says string) {
+	if c.Inventory == nil {
+		c.warn(check, "vgpu-gres inventory --write, on the node", "%s; whether it has so many was not looked at: its GPUs are not known", says)
+		return
+	}
+	c.ok(check, "%s", says)
 }
 
 func (c *site) wanted() string {
@@ -167,7 +176,7 @@ func (c *site) gresConf() {
 		}
 	}
 	if len(c.findings) == before {
-		c.ok("gres.conf", "%s counts %s on node %s", c.GresConf, strings.Join(gresNames, ", "), c.Node)
+		c.offered("gres.conf", fmt.Sprintf("%s counts %s on node %s", c.GresConf, strings.Join(gresNames, ", "), c.Node))
 	}
 }
 

@@ -208,3 +208,14 @@ func TestASlurmThatDoesNotAnswer(t *testing.T) {
 		t.Error("a program that fails is taken for slurmdbd's answer")
 	}
 }
+
+// Counts that nobody could compare with the node's GPUs are not said to be right.
+func TestCountsOfUnknownGPUsAreNoOk(t *testing.T) {
+	site, dir := goodSite(t)
+	site.Inventory = nil
+	for _, finding := range checks(t, site, dir) {
+		if strings.HasPrefix(finding, "node ok") || strings.HasPrefix(finding, "gres.conf ok") {
+			t.Error(finding)
+		}
+	}
+}
