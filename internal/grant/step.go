@@ -71,6 +71,9 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 	}
 	limits := g.limits(step, stepName, narrowed, policy)
 	limits.TurnsDir = dir.Turns()
+	if limits.Ledger, err = ledger.FileOf(dir.Ledger(g.Job)); err != nil {
+		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
+	}
 	if err := g.Pages().WriteLimits(filepath.Join(folder, ledger.LimitsFile), limits); err != nil {
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}

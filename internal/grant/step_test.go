@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -99,12 +100,15 @@ func TestPrepare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := ledger.Limits{Job: 12, Step: 3, UID: g.UID, Flags: ledger.FailOpen, Generation: 1, JobStep: "12.3", TurnsDir: dir.Turns(), Devices: []ledger.LimitsDevice{
+		want := ledger.Limits{Job: 12, Step: 3, UID: g.UID, Flags: ledger.FailOpen, Generation: 1, JobStep: "12.3", TurnsDir: dir.Turns(), Ledger: limits.Ledger, Devices: []ledger.LimitsDevice{
 			{UUID: "GPU-aaaaaaaa-1", JobMemBytes: 3000 << 20, DeviceMemBytes: 10000 << 20, SMPercent: 30, JobSMPercent: 30, Index: 0, Minor: 4},
 			{UUID: "GPU-bbbbbbbb-2", StepMemBytes: 1000 << 20, JobMemBytes: 3000 << 20, DeviceMemBytes: 20000 << 20, SMPercent: 20, JobSMPercent: 30, Index: 2, Minor: 6},
 		}}
 		if diff := cmp.Diff(want, limits); diff != "" {
 			t.Error(diff)
+		}
+		if file, err := os.Stat(dir.Ledger(12)); err != nil || limits.Ledger.Inode != file.Sys().(*syscall.Stat_t).Ino {
+			t.Errorf("the page names ledger %+v, %v", limits.Ledger, err)
 		}
 		if text, _ := os.ReadFile(got.PreloadFile); string(text) != "/run/slurm-vgpu/self/libslurm-vgpu.so\n/lib/site.so\n" {
 			t.Errorf("ld.so.preload is %q", text)

@@ -9,7 +9,7 @@ package ledger
 // Constants of interposer/api/layout.h.
 const (
 	// LayoutVersion is that of limits and ledgers, which are one job's. It grows with any change of layout.h.
-	LayoutVersion = 5
+	LayoutVersion = 6
 	// TurnsVersion is that of boards and claims, in which jobs see each other.
 	TurnsVersion = 5
 
@@ -27,7 +27,7 @@ const (
 
 	// MaxBoardSlices is the most slices of one GPU that can take turns.
 	MaxBoardSlices = 128
-	pathBytes      = 128
+	pathBytes      = 112
 	maxMarks       = 32
 	maxBuckets     = 512
 	locksAt        = 1 << 40 // where the lock of a ledger's first slot lies
@@ -70,6 +70,8 @@ type limitsPage struct { // struct vgpu_limits
 	JobStep       [jobStepLen]byte
 	Device        [MaxDevices]limitsDevice
 	TurnsDir      [pathBytes]byte
+	LedgerDevice  uint64
+	LedgerInode   uint64
 }
 
 type ledgerSlot struct { // struct vgpu_ledger_slot

@@ -8,8 +8,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
@@ -29,6 +32,19 @@ type Limits struct {
 	JobStep    string // "123.0", "123.batch"
 	TurnsDir   string // the folder of boards and claims; "": there is none
 	Devices    []LimitsDevice
+	Ledger     File `json:",omitzero"` // the job's ledger
+}
+
+// File is which file of the node something is, as stat(2) says.
+type File struct{ Device, Inode uint64 }
+
+// FileOf finds it. The path is root's.
+func FileOf(path string) (File, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return File{}, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return File{Device: st.Dev, Inode: st.Ino}, nil
 }
 
 // LimitsDevice is the limit on one device.
@@ -130,6 +146,7 @@ func encodeLimits(limits Limits) ([]byte, error) {
 		DeviceCount: uint32(len(limits.Devices)), Flags: limits.Flags, Generation: limits.Generation,
 	}
 	page.SizeBytes = uint32(binary.Size(page))
+	page.LedgerDevice, page.LedgerInode = limits.Ledger.Device, limits.Ledger.Inode
 	if len(limits.TurnsDir) >= pathBytes {
 		return nil, fmt.Errorf("the path %s does not fit the page: at most %d bytes do", limits.TurnsDir, pathBytes-1)
 	}
@@ -161,7 +178,8 @@ func decodeLimits(data []byte) (Limits, error) {
 		return Limits{}, fmt.Errorf("%w: magic %#x, version %d, %d devices", ErrLayout, page.Magic, page.LayoutVersion, page.DeviceCount)
 	}
 	limits := Limits{Job: page.JobID, Step: page.StepID, UID: page.UID, Flags: page.Flags,
-		Generation: page.Generation, JobStep: text(page.JobStep[:]), TurnsDir: text(page.TurnsDir[:])}
+		Generation: page.Generation, JobStep: text(page.JobStep[:]), TurnsDir: text(page.TurnsDir[:]),
+		Ledger: File{page.LedgerDevice, page.LedgerInode}}
 	for _, d := range page.Device[:page.DeviceCount] {
 		limits.Devices = append(limits.Devices, LimitsDevice{
 			UUID: device.UUID(text(d.UUID[:])), StepMemBytes: d.StepMemBytes, JobMemBytes: d.JobMemBytes,

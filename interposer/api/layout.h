@@ -40,7 +40,7 @@
 /* A job's claims, in the folder of boards and claims (internal/rundir has the same). */
 #define VGPU_CLAIMS_FILE "%u/claims"
 
-#define VGPU_LAYOUT_VERSION 5u
+#define VGPU_LAYOUT_VERSION 6u
 #define VGPU_TURNS_VERSION 5u
 #define VGPU_LIMITS_MAGIC 0x314d494c55504756ull /* "VGPULIM1" */
 #define VGPU_LEDGER_MAGIC 0x314447524c555056ull /* "VPULRGD1" */
@@ -52,7 +52,7 @@
 #define VGPU_MAX_PROCS 1024
 #define VGPU_UUID_BYTES 64
 #define VGPU_BOARD_SLICES 128
-#define VGPU_TURNS_DIR_BYTES 128
+#define VGPU_TURNS_DIR_BYTES 112
 #define VGPU_MARKS 32
 #define VGPU_BUCKETS 512
 /* Where the lock of a ledger's first slot lies, behind whatever the file may ever have (account/alive.h). */
@@ -88,6 +88,9 @@ struct vgpu_limits {
 	struct vgpu_limits_device device[VGPU_MAX_DEVICES];
 	/* The folder of boards and claims, where the step's has none; "": there is none. */
 	char turns_dir[VGPU_TURNS_DIR_BYTES];
+	/* Which file the job's ledger is (stat). Who may write it is the job's user. 0: not known. */
+	uint64_t ledger_device;
+	uint64_t ledger_inode;
 };
 
 /* One process of the job, in one slot for its whole life. used_bytes[] is the truth; every sum

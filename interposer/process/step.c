@@ -39,7 +39,7 @@ static bool is_step_path(const char *path, uint64_t *job)
 static int open_folder(const char *path, const char **why)
 {
 	struct stat st;
-	int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	*why = NULL;
 	if (fd < 0) {
@@ -87,7 +87,7 @@ static const struct vgpu_limits *map_limits(int folder_fd, const char **why)
 	if (limits->magic != VGPU_LIMITS_MAGIC || limits->layout_version != VGPU_LAYOUT_VERSION ||
 	    limits->size_bytes != sizeof(*limits) || limits->device_count > VGPU_MAX_DEVICES)
 		*why = "the limits page is of another version";
-	/* In a user namespace ids say little, and who may write the ledger is asked of the kernel. */
+	/* In a user namespace ids say little: the page names the ledger, and who may write that the kernel knows. */
 	else if (limits->uid != getuid() && getuid() != 0 && vgpu_trust_same_ids())
 		*why = "the limits page is another user's";
 	if (*why == NULL)
@@ -177,6 +177,14 @@ const struct vgpu_limits *vgpu_step_limits(int *folder_fd, const char **why)
 	return limits != NULL || *why != NULL ? limits : find_named(folder_fd, why);
 }
 
+/* Nobody but root can make another file that is this one, wherever he mounts what. */
+static bool is_named(const struct stat *st, const struct vgpu_limits *limits)
+{
+	if (limits->ledger_inode == 0) /* an older plugin made the page */
+		return vgpu_trust_same_ids();
+	return st->st_ino == limits->ledger_inode && st->st_dev == limits->ledger_device;
+}
+
 struct vgpu_ledger *vgpu_step_ledger(int folder_fd, const struct vgpu_limits *limits, const char **why)
 {
 	struct vgpu_ledger *ledger;
@@ -188,7 +196,8 @@ struct vgpu_ledger *vgpu_step_ledger(int folder_fd, const struct vgpu_limits *li
 		*why = errno == EACCES ? "the ledger is another user's" : "the ledger cannot be opened";
 		return NULL;
 	}
-	if (vgpu_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || !vgpu_trust_users(&st, limits->uid, true)) {
+	if (vgpu_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || !vgpu_trust_users(&st, limits->uid, true) ||
+	    !is_named(&st, limits)) {
 		*why = "the ledger is not the job's alone";
 		close(fd);
 		return NULL;

@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -69,6 +70,36 @@ func TestAUserNamespaceChangesNoLimit(t *testing.T) {
 			}
 			if !strings.Contains(out, "NOT_PERMITTED") || tc.name != "a proc of his own" {
 				wantLimit(t, out, 3000)
+			}
+		})
+	}
+}
+
+// Where ids say nothing, another user's page is one all the same: it names the ledger, which he alone may write.
+func TestAnotherUsersLimitsAreNotBelieved(t *testing.T) {
+	needStrict(t)
+	begin(t)
+	other, release := holding(t, two, "--gres=vgpu:1 --vgpu-mem=50000")
+	defer release()
+	awaitState(t, other, "RUNNING")
+	covered := `set -e; self=/run/slurm-vgpu/self; of_other=$self/turns/` + other + `
+		mkdir was; mount --rbind $self was
+		mount --rbind ` + runDir("jobs", other, "steps", "batch") + ` $self
+		for f in was/*.so; do mount --bind $f $self/${f#was/}; done
+		mount -t tmpfs none $self/turns; mkdir $of_other
+		for f in ledger claims; do
+			cp was/turns/$SLURM_JOB_ID/$f $of_other/$f
+			perl -e "print pack q(V), ` + other + `" | dd of=$of_other/$f bs=1 seek=16 conv=notrunc status=none
+		done
+		echo COVERED; `
+	for _, tc := range []struct{ name, fill string }{
+		{"the user is root", "vgpu-fill"},
+		{"the user is himself", "unshare --user --map-user=" + strconv.Itoa(int(one.UID)) + " vgpu-fill"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000", "exec 2>&1; cd $(mktemp -d)\nunshare --user --map-root-user --mount bash -c '"+covered+tc.fill+"'\ntrue")
+			if !strings.Contains(out, "COVERED") || !strings.Contains(out, "NOT_PERMITTED") {
+				t.Errorf("want the page covered and CUDA refused:\n%s", out)
 			}
 		})
 	}

@@ -182,6 +182,17 @@ static void another_jobs_ledger_is_refused(void)
 	check_refused("another job's");
 }
 
+static void a_ledger_that_the_page_does_not_name_is_refused(void)
+{
+	struct stat st;
+
+	begin();
+	CHECK_IS(stat(file("ledger"), &st), 0);
+	step.limits->ledger_device = st.st_dev;
+	step.limits->ledger_inode = st.st_ino + 1;
+	check_refused("not the job's alone");
+}
+
 static void a_short_ledger_is_refused(void)
 {
 	begin();
@@ -371,6 +382,7 @@ int main(void)
 	CASE(other_paths_are_refused);
 	CASE(a_bad_ledger_is_refused);
 	CASE(another_jobs_ledger_is_refused);
+	CASE(a_ledger_that_the_page_does_not_name_is_refused);
 	CASE(a_short_ledger_is_refused);
 	CASE(a_missing_ledger_is_refused);
 	CASE(a_bad_ledger_lets_run_when_root_says_so);

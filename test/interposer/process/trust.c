@@ -6,10 +6,14 @@
 
 #include "process/trust.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 /* Some user without a name. */
@@ -142,6 +146,17 @@ static void in_a_namespace_within_he_is_not_believed(void)
 	check_a_namespace("0 0 1", USER);
 }
 
+static void root_is_root_in_one_too(void)
+{
+	if (geteuid() != 0) {
+		printf("SKIP root_is_root_in_one_too: only root is root\n");
+		return;
+	}
+	snprintf(own_file, sizeof(own_file), "%s", "/dev/null");
+	enter_a_namespace("0 0 1");
+	CHECK(!vgpu_trust_same_ids() && is_roots("/etc") && !is_roots(own_file));
+}
+
 static void another_users_claims_are_not_his(void)
 {
 	become_a_user();
@@ -160,6 +175,50 @@ static void a_proc_of_his_own_says_nothing(void)
 	unlink(own_file);
 	CHECK(mkdir("/proc/sys", 0755) == 0 && mkdir("/proc/sys/kernel", 0755) == 0);
 	CHECK(!is_roots("/proc/sys/kernel") && !is_roots("/etc"));
+}
+
+static void a_map_of_his_own_says_nothing(void)
+{
+	become_a_user();
+	enter_a_namespace(to(0));
+	CHECK_IS(mount("none", "/proc", "tmpfs", 0, NULL), 0);
+	CHECK_IS(mkdir("/proc/self", 0755), 0);
+	CHECK_IS(close(open("/proc/self/uid_map", O_WRONLY | O_CREAT | O_CLOEXEC, 0644)), 0);
+	write_text("/proc/self/uid_map", "         0          0 4294967295\n");
+	CHECK(!vgpu_trust_same_ids() && !is_roots(own_file) && !is_users(own_file, OTHER, false));
+	unlink(own_file);
+}
+
+#define ARGUMENT(n) offsetof(struct seccomp_data, args[n])
+
+/* Whoever asks for a file without a trace is refused, whosever it is. */
+static void answer_in_the_kernels_place(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ARGUMENT(2)),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_NOATIME, 3, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ARGUMENT(2)),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_NOATIME, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+
+	CHECK_IS(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	CHECK_IS(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+static void a_filter_does_not_answer_for_the_kernel(void)
+{
+	become_a_user();
+	enter_a_namespace(NULL);
+	answer_in_the_kernels_place();
+	CHECK(!is_roots(own_file));
+	unlink(own_file);
 }
 
 static bool has_namespaces(void)
@@ -187,7 +246,10 @@ int main(void)
 	CASE(where_he_looks_like_root_outside_he_is_not_believed);
 	CASE(where_he_is_nobody_he_is_not_believed);
 	CASE(in_a_namespace_within_he_is_not_believed);
+	CASE(root_is_root_in_one_too);
 	CASE(another_users_claims_are_not_his);
 	CASE(a_proc_of_his_own_says_nothing);
+	CASE(a_map_of_his_own_says_nothing);
+	CASE(a_filter_does_not_answer_for_the_kernel);
 	return summary();
 }
