@@ -23,7 +23,8 @@ void vgpu_account_force(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 /* Gives back; never more than the process holds. */
 void vgpu_account_give_back(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
-/* Clears the slots of processes that have ended. Only now and then when not asked to be thorough. */
+/* Clears the slots of processes that have ended. When not asked to be thorough only now and then, and when a
+ * child was waited for. */
 void vgpu_account_sweep(struct vgpu_process *p, bool thorough);
 
 /* The step's limit and what is left of it and of the job's. */

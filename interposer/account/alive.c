@@ -34,27 +34,25 @@ void vgpu_alive_begin(struct vgpu_process *p)
 	if (fd < 0)
 		return;
 	page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
-	/* A forked child is another process, and has a slot of its own. */
-	if (page != MAP_FAILED && syscall(SYS_madvise, page, PAGE, MADV_DONTFORK) == 0 &&
-	    ask(fd, F_OFD_SETLK, &lock, slot))
+	if (page != MAP_FAILED && ask(fd, F_OFD_SETLK, &lock, slot))
 		SET(vgpu_pages.ledger->slot[slot].has_lock, 1);
 	else if (page != MAP_FAILED)
 		munmap(page, PAGE);
 	close(fd);
 }
 
-bool vgpu_alive_is_over(uint32_t slot)
+enum vgpu_alive vgpu_alive_ask(uint32_t slot)
 {
 	struct flock lock;
 	bool over;
 	int fd;
 
 	if (GET(vgpu_pages.ledger->slot[slot].has_lock) != 1)
-		return false;
+		return VGPU_ALIVE_UNKNOWN;
 	fd = open_ledger();
 	if (fd < 0)
-		return false;
+		return VGPU_ALIVE_HELD;
 	over = ask(fd, F_OFD_GETLK, &lock, slot) && lock.l_type == F_UNLCK;
 	close(fd);
-	return over;
+	return over ? VGPU_ALIVE_OVER : VGPU_ALIVE_HELD;
 }

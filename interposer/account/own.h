@@ -16,6 +16,7 @@ struct vgpu_account {
 	uint64_t may_take_bytes[VGPU_MAX_DEVICES];
 
 	uint64_t swept_ns;
+	uint64_t child_faults; /* page faults of children that were waited for, at the last look */
 	uint64_t in_vain_ns; /* when others' contexts were last waited for without any good */
 	uint64_t robbed_ns; /* when the ledger's lock had to be taken although it seemed to be passed on */
 };

@@ -10,6 +10,10 @@
 #include "base/futex.h"
 #include "base/identity.h"
 
+#include "base/sys.h"
+
+#include <sys/resource.h>
+
 #define SWEEP_EVERY_NS 100000000u
 
 static bool is_gone(const struct vgpu_process *p, uint32_t i)
@@ -19,10 +23,25 @@ static bool is_gone(const struct vgpu_process *p, uint32_t i)
 	if (GET(slot->state) != 1 || i == GET(p->slot) || p->pidns == 0)
 		return false;
 	if (GET(slot->pidns) != p->pidns)
-		return vgpu_alive_is_over(i);
-	return GET(slot->pid) == p->pid
-		       ? !vgpu_account_is_ours(p, slot)
-		       : !vgpu_identity_alive(GET(slot->pid), GET(slot->start_ticks), GET(slot->image));
+		return vgpu_alive_ask(i) == VGPU_ALIVE_OVER;
+	if (GET(slot->pid) == p->pid
+		    ? vgpu_account_is_ours(p, slot)
+		    : vgpu_identity_alive(GET(slot->pid), GET(slot->start_ticks), GET(slot->image)))
+		return false;
+	return vgpu_alive_ask(i) != VGPU_ALIVE_HELD;
+}
+
+/* Whether a child was waited for since this was asked last: what it held is free, and the program may know.
+ * The kernel adds up what such children did, and none runs without a page fault. */
+static bool child_has_ended(struct vgpu_process *p)
+{
+	struct rusage used;
+	uint64_t faults;
+
+	if (syscall(SYS_getrusage, RUSAGE_CHILDREN, &used) != 0)
+		return false;
+	faults = (uint64_t)used.ru_minflt + (uint64_t)used.ru_majflt;
+	return __atomic_exchange_n(&vgpu_account(p)->child_faults, faults, __ATOMIC_RELAXED) != faults;
 }
 
 void vgpu_account_sweep(struct vgpu_process *p, bool thorough)
@@ -38,9 +57,10 @@ void vgpu_account_sweep(struct vgpu_process *p, bool thorough)
 	uint32_t high = thorough ? VGPU_MAX_PROCS : GET(ledger->slots_high);
 	bool any = false;
 
-	if (!thorough && (now - swept < SWEEP_EVERY_NS ||
-			  !__atomic_compare_exchange_n(&vgpu_account(p)->swept_ns, &swept, now, 0,
-						       __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
+	if (!thorough && !child_has_ended(p) &&
+	    (now - swept < SWEEP_EVERY_NS ||
+	     !__atomic_compare_exchange_n(&vgpu_account(p)->swept_ns, &swept, now, 0, __ATOMIC_RELAXED,
+					  __ATOMIC_RELAXED)))
 		return;
 	if (high > VGPU_MAX_PROCS)
 		high = VGPU_MAX_PROCS;
@@ -64,10 +84,22 @@ void vgpu_account_sweep(struct vgpu_process *p, bool thorough)
 	vgpu_account_unlock(p);
 }
 
+/* What ran in this pid before an exec has left children behind: the slot is theirs now. */
+static void leave_to_children(struct vgpu_process *p)
+{
+	struct vgpu_ledger *ledger = vgpu_pages.ledger;
+
+	for (uint32_t i = 0; i < VGPU_MAX_PROCS; i++) {
+		if (vgpu_account_is_ours(p, &ledger->slot[i]) && vgpu_alive_ask(i) == VGPU_ALIVE_HELD)
+			SET(ledger->slot[i].pid, 0);
+	}
+}
+
 bool vgpu_account_open(struct vgpu_process *p)
 {
 	bool ok;
 
+	leave_to_children(p);
 	vgpu_account_lock(p);
 	ok = vgpu_account_claim_slot(p);
 	vgpu_account_unlock(p);

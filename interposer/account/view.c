@@ -8,7 +8,8 @@
 
 struct vgpu_view vgpu_account_view(struct vgpu_process *p, uint32_t device)
 {
-	vgpu_account_sweep(p, false);
+	if (vgpu_account_sum(p, device, vgpu_pages.ledger->used_bytes) != vgpu_account_held(p, device))
+		vgpu_account_sweep(p, false);
 	return vgpu_account_view_of_sums(p, device);
 }
 

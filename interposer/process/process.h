@@ -86,7 +86,7 @@ static inline void *vgpu_own(const struct vgpu_process *p, size_t at)
 struct vgpu_pages {
 	const struct vgpu_limits *limits;
 	struct vgpu_ledger *ledger;
-	const char *ledger_path; /* NULL: nobody can be in a container */
+	const char *ledger_path; /* NULL: it is too long */
 	const char *turns_dir; /* the folder of boards and claims, as this process sees it */
 };
 extern struct vgpu_pages vgpu_pages;

@@ -87,7 +87,8 @@ static const struct vgpu_limits *map_limits(int folder_fd, const char **why)
 	if (limits->magic != VGPU_LIMITS_MAGIC || limits->layout_version != VGPU_LAYOUT_VERSION ||
 	    limits->size_bytes != sizeof(*limits) || limits->device_count > VGPU_MAX_DEVICES)
 		*why = "the limits page is of another version";
-	/* In a user namespace ids say little: the page names the ledger, and who may write that the kernel knows. */
+	/* In a user namespace ids say little: the page names the ledger, and the kernel knows who may
+	 * write that. */
 	else if (limits->uid != getuid() && getuid() != 0 && vgpu_trust_same_ids())
 		*why = "the limits page is another user's";
 	if (*why == NULL)
@@ -160,7 +161,11 @@ static const struct vgpu_limits *find_named(int *folder_fd, const char **why)
 			limits = NULL;
 		}
 		if (limits != NULL) {
+			static char ledger[4096];
+			int length = snprintf(ledger, sizeof(ledger), "%s/" VGPU_LEDGER_FILE, path);
+
 			vgpu_pages.turns_dir = limits->turns_dir;
+			vgpu_pages.ledger_path = length < (int)sizeof(ledger) ? ledger : NULL;
 			return limits;
 		}
 		close(*folder_fd);

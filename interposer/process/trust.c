@@ -13,8 +13,8 @@
 #define FOREIGN_WRITE 022
 #define PROC_MAGIC 0x9fa0
 
-/* Whether the kernel lets this process read the file without a trace, which it does for nobody but the owner and
- * who has power over him: whatever the file looks like here, and whatever its mode. */
+/* Whether the kernel lets this process read the file without a trace, which it does for nobody but the owner
+ * and who has power over him: whatever the file looks like here, and whatever its mode. */
 enum mine { NOT_MINE, MINE, UNKNOWN };
 
 static enum mine ask_mine(int fd)
@@ -43,8 +43,8 @@ static bool kernel_answers(void)
 	return answers;
 }
 
-/* How root's files look here, by one that no mount can hide: all descriptors of events stand for one file, which the
- * kernel made when it started. */
+/* How root's files look here, by one that no mount can hide: all descriptors of events stand for one file,
+ * which the kernel made when it started. */
 struct root {
 	bool known;
 	uid_t uid;
@@ -80,6 +80,7 @@ static bool has_no_map(void)
 bool vgpu_trust_same_ids(void)
 {
 	struct root root = find_root();
+	bool is_first = root.known && root.uid == 0;
 	int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
 	char text[128] = "";
 	const char *at = text;
@@ -87,7 +88,7 @@ bool vgpu_trust_same_ids(void)
 	ssize_t n;
 
 	if (fd < 0)
-		return root.known && root.uid == 0 && has_no_map();
+		return is_first && has_no_map();
 	n = read(fd, text, sizeof(text) - 1);
 	close(fd);
 	for (int i = 0; i < 3 && n > 0; i++) {
@@ -95,7 +96,7 @@ bool vgpu_trust_same_ids(void)
 		if (!vgpu_number_read(&at, &number[i]))
 			return false;
 	}
-	return n > 0 && root.known && root.uid == 0 && number[0] == 0 && number[1] == 0 && number[2] == UINT32_MAX;
+	return n > 0 && is_first && number[0] == 0 && number[1] == 0 && number[2] == UINT32_MAX;
 }
 
 /* Without the kernel's /proc nobody can tell which processes live. */

@@ -18,7 +18,8 @@
 #define LOCK_TRY_NS 20000000
 #define LOCK_TRIES 3000
 
-#define SIM_STATE_MAGIC 0x3130305550474d53ull /* "SMGPU001" */
+#define SIM_STATE_MAGIC 0x3230305550474d53ull /* "SMGPU002" */
+#define LOCKS_AT (1ll << 40) /* of the first process, behind all that the file has */
 
 struct sim_conf sim_conf;
 
@@ -75,18 +76,22 @@ uint64_t sim_proc_start_ticks(int pid)
 	return status == 'Z' || status == 'X' ? 0 : start;
 }
 
-/* A process whose /proc entry is hidden (hidepid) lives while its pid does. */
-static bool proc_alive(const struct sim_proc *proc)
+/* The driver keeps what a process had until the last copy of its descriptors is closed, by a child too that
+ * it forked; an exec closes them, and mappings of them keep nothing (driver 580.159, H200). So this one has a
+ * lock, which belongs to a descriptor. */
+static bool ask_lock(int fd, int command, unsigned slot, struct flock *lock)
 {
-	uint64_t start = sim_proc_start_ticks(proc->pid);
-	char path[40];
+	*lock = (struct flock){
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCKS_AT + slot, .l_len = 1
+	};
+	return fcntl(fd, command, lock) == 0;
+}
 
-	if (start != 0)
-		return start == proc->start_ticks;
-	if (kill(proc->pid, 0) != 0 && errno == ESRCH)
-		return false;
-	snprintf(path, sizeof(path), "/proc/%d/stat", proc->pid);
-	return access(path, F_OK) != 0;
+static bool is_kept(int fd, unsigned slot)
+{
+	struct flock lock;
+
+	return !ask_lock(fd, F_OFD_GETLK, slot, &lock) || lock.l_type != F_UNLCK;
 }
 
 static void read_boot_id(char *to, size_t size)
@@ -178,6 +183,14 @@ static int map_state(const char *path)
 	return rc;
 }
 
+static int open_of(const char *dir)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/state", dir);
+	return open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+}
+
 int sim_attach(void)
 {
 	char path[PATH_MAX];
@@ -264,19 +277,15 @@ static void drop_proc(unsigned slot)
 
 void sim_sweep(void)
 {
-	uint64_t pidns = 0;
+	int fd = open_of(sim_conf.dir);
 
-	for (unsigned i = 0; i < state->procs_high; i++) {
+	for (unsigned i = 0; i < state->procs_high && fd >= 0; i++) {
 		struct sim_proc *proc = &state->proc[i];
 
-		if (!proc->live || proc == self)
-			continue;
-		if (pidns == 0)
-			pidns = sim_pidns();
-		/* A pid of another namespace cannot be judged here. */
-		if (proc->pidns == pidns && !proc_alive(proc))
+		if (proc->live && proc != self && !is_kept(fd, i))
 			drop_proc(i);
 	}
+	close(fd);
 }
 
 static unsigned free_slot(void)
@@ -287,33 +296,43 @@ static unsigned free_slot(void)
 	return SIM_MAX_PROCS;
 }
 
+/* The descriptor is never closed here: it goes with the process. */
+static bool take_slot(unsigned slot, uint64_t pidns, uint64_t start)
+{
+	struct flock lock;
+	int fd = open_of(sim_conf.dir);
+
+	if (fd < 0 || !ask_lock(fd, F_OFD_SETLK, slot, &lock)) {
+		close(fd);
+		return false;
+	}
+	self = &state->proc[slot];
+	/* Whoever dropped the last one may have been killed before all of it was gone. */
+	memset(self, 0, sizeof(*self));
+	self->pid = getpid();
+	self->pidns = pidns;
+	self->start_ticks = start;
+	self->live = 1;
+	if (slot >= state->procs_high)
+		state->procs_high = slot + 1;
+	return true;
+}
+
 int sim_proc_register(void)
 {
 	uint64_t pidns = sim_pidns(), start = sim_proc_start_ticks(getpid());
 	unsigned slot;
+	int rc = 0;
 
 	if (!sim_lock())
 		return -EIO;
-	for (unsigned i = 0; i < state->procs_high; i++)
-		if (state->proc[i].live && state->proc[i].pid == getpid() &&
-		    state->proc[i].pidns == pidns)
-			drop_proc(i);
+	self = NULL; /* a forked child has its parent's */
+	sim_sweep(); /* what this process had before an exec */
 	slot = free_slot();
-	if (slot == SIM_MAX_PROCS) {
-		sim_sweep();
-		slot = free_slot();
-	}
-	if (slot < SIM_MAX_PROCS) {
-		self = &state->proc[slot];
-		/* Whoever dropped the last one may have been killed before all of it was gone. */
-		memset(self, 0, sizeof(*self));
-		self->pid = getpid();
-		self->pidns = pidns;
-		self->start_ticks = start;
-		self->live = 1;
-		if (slot >= state->procs_high)
-			state->procs_high = slot + 1;
-	}
+	if (slot == SIM_MAX_PROCS)
+		rc = -ENOSPC;
+	else if (!take_slot(slot, pidns, start))
+		rc = -EMFILE;
 	sim_unlock();
-	return slot < SIM_MAX_PROCS ? 0 : -ENOSPC;
+	return rc;
 }

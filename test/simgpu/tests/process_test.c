@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define SMALL_NODE "devices=1\nmem_mib=1000\ncontext_mib=100\n"
@@ -269,6 +272,41 @@ __attribute__((constructor)) static void print_used(int argc, char **argv)
 
 	EQ(write(1, &used, sizeof(used)), sizeof(used));
 	_exit(0);
+}
+
+static void hold_300_mib_with_a_child(struct peer *peer)
+{
+	CUdeviceptr p;
+	pid_t child;
+
+	start_cuda();
+	OK(cuMemAlloc_v2(&p, 300 * SIM_MIB));
+	child = fork();
+	while (child == 0)
+		pause();
+	peer_say(peer, (CUdeviceptr)child);
+	peer_hear(peer);
+}
+
+/* As an H200 does with driver 580.159, and lists the process. */
+TEST(what_a_forked_child_has_open_is_kept)
+{
+	struct peer peer;
+	CUdeviceptr p;
+	pid_t child;
+
+	configure(SMALL_NODE);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	peer = peer_start(hold_300_mib_with_a_child);
+	start_cuda();
+	child = (pid_t)peer_hear(&peer);
+	peer_kill(&peer);
+	EQ(peer_wait(&peer), 128 + 9);
+	EQ(free_mib(), 500);
+	EQ(cuMemAlloc_v2(&p, 502 * SIM_MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(kill(child, SIGKILL));
+	EQ(waitpid(child, NULL, 0), child);
+	EQ(free_mib(), 900);
 }
 
 TEST(exec_ends_what_the_process_held)
