@@ -36,6 +36,7 @@ type Step struct {
 	Slices      []StepSlice    // the job's slices in order; only those with Mine are the step's
 	MaskMinors  []device.Minor // device nodes that its tasks must not open
 	OwnMinors   []device.Minor // … that they may
+	Visible     []string       // the same GPUs in CUDA_VISIBLE_DEVICES
 	Env         []EnvVar       // to be set, whatever the job set
 }
 
@@ -83,17 +84,26 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 			return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 		}
 	}
-	var uuids []string
+	var visible []string
 	var minors []device.Minor
 	for _, s := range narrowed {
 		if s.Mine {
-			uuids, minors = append(uuids, string(s.Device)), append(minors, s.Minor)
+			visible, minors = append(visible, g.visible(s.Slice, len(visible))), append(minors, s.Minor)
 		}
 	}
 	return Step{
-		Dir: folder, PreloadFile: filepath.Join(folder, PreloadFile), Slices: narrowed, MaskMinors: g.maskMinors(narrowed), OwnMinors: minors,
-		Env: []EnvVar{{"CUDA_VISIBLE_DEVICES", strings.Join(uuids, ",")}, {"VGPU_STEP_DIR", folder}},
+		Dir: folder, PreloadFile: filepath.Join(folder, PreloadFile), Slices: narrowed, MaskMinors: g.maskMinors(narrowed), OwnMinors: minors, Visible: visible,
+		Env: []EnvVar{{"CUDA_VISIBLE_DEVICES", strings.Join(visible, ",")}, {"VGPU_STEP_DIR", folder}},
 	}, nil
+}
+
+// visible is what CUDA_VISIBLE_DEVICES has for the GPU that is the nth of a step. Where the others are not there it is a number, as with
+// Slurm's ConstrainDevices: programs read it as one.
+func (g Grant) visible(s device.Slice, n int) string {
+	if g.IsStrict() {
+		return strconv.Itoa(n)
+	}
+	return string(s.Device)
 }
 
 func (g Grant) limits(step uint32, stepName string, slices []StepSlice, policy request.Policy) ledger.Limits {

@@ -90,7 +90,7 @@ func TestPrepare(t *testing.T) {
 			t.Fatal(err)
 		}
 		folder := dir.Step(12, "3")
-		if diff := cmp.Diff([]EnvVar{{"CUDA_VISIBLE_DEVICES", "GPU-bbbbbbbb-2"}, {"VGPU_STEP_DIR", folder}}, got.Env); diff != "" {
+		if diff := cmp.Diff([]EnvVar{{"CUDA_VISIBLE_DEVICES", "0"}, {"VGPU_STEP_DIR", folder}}, got.Env); diff != "" {
 			t.Error(diff)
 		}
 		if diff := cmp.Diff([]device.Minor{5, 4}, got.MaskMinors); diff != "" {

@@ -124,12 +124,17 @@ func TestStepsSpreadOverTheirJobsSlices(t *testing.T) {
 	g := counted()
 	dir := jobFolder(t, g)
 	one := request.Entitlement{Slices: 1}
-	at := func(step uint32) string {
+	at := func(step uint32) (gpu device.UUID) {
 		prepared, err := Prepare(dir, g, step, rundir.StepName(step), request.Request{}, &one)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return prepared.Env[0].Value
+		for _, s := range prepared.Slices {
+			if s.Mine {
+				gpu += s.Device
+			}
+		}
+		return gpu
 	}
 	if a, b := at(0), at(1); a != "GPU-aaaaaaaa-1" || b != "GPU-bbbbbbbb-2" {
 		t.Errorf("got %s and %s", a, b)
@@ -139,6 +144,18 @@ func TestStepsSpreadOverTheirJobsSlices(t *testing.T) {
 	}
 	if got := at(2); got != "GPU-aaaaaaaa-1" {
 		t.Errorf("the slice that a step gave back is free, got %s", got)
+	}
+}
+
+// Programs read numbers out of CUDA_VISIBLE_DEVICES, but without masks a number would be one of the node's GPUs.
+func TestVisibleDevicesAreNumbersWhereOthersAreMasked(t *testing.T) {
+	for isolation, want := range map[string]string{IsolationStrict: "0,1", IsolationWall: "0,1", IsolationPreload: "GPU-aaaaaaaa-1,GPU-bbbbbbbb-2"} {
+		g := counted()
+		g.Isolation = isolation
+		prepared, err := Prepare(jobFolder(t, g), g, 0, "0", request.Request{}, nil)
+		if err != nil || prepared.Env[0] != (EnvVar{"CUDA_VISIBLE_DEVICES", want}) || strings.Join(prepared.Visible, ",") != want {
+			t.Errorf("%s: %v, %v, %v", isolation, prepared.Env, prepared.Visible, err)
+		}
 	}
 }
 

@@ -64,10 +64,7 @@ func PrepareWhole(dir rundir.Dir, g Grant, stepName string, given []int, all boo
 			step.MaskMinors = append(step.MaskMinors, s.Minor)
 			continue
 		}
-		visible := string(s.Device)
-		if g.IsStrict() { // the others are not there
-			visible = strconv.Itoa(len(gpus))
-		}
+		visible := g.visible(s, len(gpus))
 		step.OwnMinors = append(step.OwnMinors, s.Minor)
 		gpus = append(gpus, WholeGPU{Slurm: number, Own: int(s.Minor), Visible: visible})
 	}

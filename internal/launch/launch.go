@@ -107,7 +107,7 @@ func Prepare(s Step) (Plan, error) {
 	}
 	p, err := plan(s, *held, prepared)
 	if err == nil && !s.AllGPUs && bound(*held, asked) == request.BindTask {
-		p.BindTasks, p.Whole = true, seenByTasks(prepared.Slices)
+		p.BindTasks, p.Whole = true, seenByTasks(prepared)
 	}
 	return p, err
 }

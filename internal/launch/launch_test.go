@@ -69,7 +69,7 @@ func TestPrepareStrict(t *testing.T) {
 	dir := step.RunDir.Step(job, "0")
 	want := Plan{
 		Ours:        true,
-		Env:         append([]grant.EnvVar{{Name: "CUDA_VISIBLE_DEVICES", Value: "GPU-a,GPU-b"}, {Name: "VGPU_STEP_DIR", Value: dir}}, step.Binds.env()...),
+		Env:         append([]grant.EnvVar{{Name: "CUDA_VISIBLE_DEVICES", Value: "0,1"}, {Name: "VGPU_STEP_DIR", Value: dir}}, step.Binds.env()...),
 		Strict:      true,
 		StepDir:     dir,
 		PreloadFile: filepath.Join(dir, "ld.so.preload"),
@@ -107,15 +107,15 @@ func TestPrepareWholeJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (grant.EnvVar{Name: "CUDA_VISIBLE_DEVICES", Value: "GPU-a,GPU-b"}); got.Env[0] != want {
+	if want := (grant.EnvVar{Name: "CUDA_VISIBLE_DEVICES", Value: "0,1"}); got.Env[0] != want {
 		t.Errorf("got %v, want %v", got.Env[0], want)
 	}
 }
 
 func TestPrepareWithGRES(t *testing.T) {
 	for _, tc := range []struct{ perNode, otherwise, want, masked, says string }{
-		{perNode: "gres:vgpu:2,gres:gpumem:6000,gres:gpucores:60", want: "GPU-a,GPU-b"},
-		{perNode: "gres/vgpu:1,gres/gpumem:1K", otherwise: "cpu:1,,", want: "GPU-a", masked: "/dev/nvidia4"},
+		{perNode: "gres:vgpu:2,gres:gpumem:6000,gres:gpucores:60", want: "0,1"},
+		{perNode: "gres/vgpu:1,gres/gpumem:1K", otherwise: "cpu:1,,", want: "0", masked: "/dev/nvidia4"},
 		{perNode: "", want: "", masked: "/dev/nvidia0,/dev/nvidia4"},
 		{perNode: "gres:gpu:1", want: "", masked: "/dev/nvidia0,/dev/nvidia4"},
 		{perNode: "gres:vgpu:1,gres:gpumem:3001", says: "--gres=gpumem:3001: 3001 MiB for each of 1 slices are more than the job's slice of 3000 MiB"},

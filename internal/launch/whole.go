@@ -74,11 +74,9 @@ func bound(held grant.Grant, asked request.Request) request.Bind {
 	return job.Bind
 }
 
-func seenByTasks(slices []grant.StepSlice) (seen []grant.WholeGPU) {
-	for _, s := range slices {
-		if s.Mine {
-			seen = append(seen, grant.WholeGPU{Own: int(s.Minor), Visible: string(s.Device)})
-		}
+func seenByTasks(step grant.Step) (seen []grant.WholeGPU) {
+	for i, visible := range step.Visible {
+		seen = append(seen, grant.WholeGPU{Own: int(step.OwnMinors[i]), Visible: visible})
 	}
 	return seen
 }

@@ -29,9 +29,8 @@ func TestAStepIsBoundAsItAsksOrItsJob(t *testing.T) {
 			t.Errorf("a step that asks for %q in a job of %q: %q", tc.step, tc.job, got)
 		}
 	}
-	slices := []grant.StepSlice{{Slice: device.Slice{Device: "GPU-a"}, Mine: true}, {Slice: device.Slice{Device: "GPU-b"}},
-		{Slice: device.Slice{Device: "GPU-c", Minor: 4}, Mine: true}}
-	if diff := cmp.Diff([]grant.WholeGPU{{Visible: "GPU-a"}, {Own: 4, Visible: "GPU-c"}}, seenByTasks(slices)); diff != "" {
+	step := grant.Step{OwnMinors: []device.Minor{0, 4}, Visible: []string{"0", "1"}}
+	if diff := cmp.Diff([]grant.WholeGPU{{Visible: "0"}, {Own: 4, Visible: "1"}}, seenByTasks(step)); diff != "" {
 		t.Error(diff)
 	}
 }

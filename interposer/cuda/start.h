@@ -11,23 +11,30 @@
 #include "process/message.h"
 #include "route/lookup.h"
 
-/* Whether the driver is to be called. */
-static bool may_start(struct vgpu_process *p)
+/* Whether the driver is to be called. *shown: it finds other GPUs in the environment than the program. */
+static bool may_start(struct vgpu_process *p, bool *shown)
 {
-	if (vgpu_stage(p) == VGPU_ATTACHED)
-		vgpu_visible_translate();
+	*shown = vgpu_stage(p) == VGPU_ATTACHED && vgpu_visible_begin(p);
 	if (vgpu_stage(p) == VGPU_REFUSED)
 		vgpu_message_refused(p);
 	return vgpu_stage(p) != VGPU_REFUSED;
+}
+
+static CUresult started(struct vgpu_process *p, bool shown, CUresult result)
+{
+	if (shown)
+		vgpu_visible_end(p, result == CUDA_SUCCESS);
+	return result;
 }
 
 #define WRAP_INIT(symbol, params, args)                                                         \
 	WRAP(symbol, params)                                                                    \
 	{                                                                                       \
 		struct vgpu_process *p = vgpu_attach();                                         \
+		bool shown;                                                                     \
                                                                                                 \
 		REAL_OR_RETURN(symbol);                                                         \
-		return may_start(p) ? real args : CUDA_ERROR_NOT_PERMITTED;                     \
+		return may_start(p, &shown) ? started(p, shown, real args) : CUDA_ERROR_NOT_PERMITTED; \
 	}
 
 #define WRAP_LOOKUP(symbol, params, args, name, function, version, flags, status)                 \

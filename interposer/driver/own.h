@@ -22,6 +22,16 @@ struct vgpu_free_memory {
 	uint64_t held_bytes; /* what this process was charged then */
 };
 
+/* What CUDA_VISIBLE_DEVICES is while the driver starts; see driver/visible.h. */
+struct vgpu_visible {
+	uint32_t lock;
+	uint32_t starting; /* threads in cuInit */
+	uint32_t started;
+	char *before; /* the program's entry; NULL: it has none */
+	char *shown;  /* the driver's; NULL: the same */
+	char *kept;   /* memory for that */
+};
+
 struct vgpu_driver {
 	/* CUDA ordinal → 1 + index in vgpu_limits.device, 255 not granted, 0 not asked yet. */
 	uint8_t device_of[VGPU_CACHED_DEVICES];
@@ -29,6 +39,8 @@ struct vgpu_driver {
 	uint8_t several_devices; /* 0 not asked yet, 1 no, 2 yes */
 
 	struct vgpu_free_memory free_memory;
+
+	struct vgpu_visible visible;
 
 	uint32_t context_mutex;
 	struct vgpu_context context[VGPU_MAX_CONTEXTS];

@@ -2,8 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "driver/visible.h"
 
+#include "base/atomics.h"
+#include "base/futex.h"
 #include "base/number.h"
-#include "process/process.h"
+#include "driver/own.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -93,39 +95,110 @@ static void translate(const char *value, char entry[static ENTRY_BYTES])
 	}
 }
 
-/* The C library's setenv may free the table of variables while another thread reads it. Here a pointer is
- * exchanged, in the table or for a new table, and nothing is ever freed. */
-static void publish(const char *entry)
+/* Where the table of variables has this one, or this very entry; NULL: it has not. */
+static char **find(const char *entry)
 {
-	char **table = environ;
-	size_t variables = 0;
-	char *memory;
-
-	while (table != NULL && table[variables] != NULL && strncmp(table[variables], NAME, NAME_LENGTH) != 0)
-		variables++;
-	memory = mmap(NULL, ENTRY_BYTES + (variables + 2) * sizeof(char *), PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
-		return;
-	if (table != NULL && table[variables] != NULL) {
-		strcpy(memory, entry);
-		__atomic_store_n(&table[variables], memory, __ATOMIC_RELEASE);
-		return;
+	for (char **at = environ; at != NULL && *at != NULL; at++) {
+		if (entry == NULL ? strncmp(*at, NAME, NAME_LENGTH) == 0 : *at == entry)
+			return at;
 	}
-	strcpy(memory + (variables + 2) * sizeof(char *), entry);
-	memcpy(memory, table, variables * sizeof(char *));
-	((char **)memory)[variables] = memory + (variables + 2) * sizeof(char *);
-	__atomic_store_n(&environ, (char **)memory, __ATOMIC_RELEASE);
+	return NULL;
 }
 
-void vgpu_visible_translate(void)
+static void *map(size_t bytes)
 {
-	const char *value = getenv("CUDA_VISIBLE_DEVICES");
-	char entry[ENTRY_BYTES];
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* The C library's setenv may free the table of variables while another thread reads it. Here a pointer is
+ * exchanged, in the table or for a new table, and nothing is ever freed. */
+static bool add(char *entry)
+{
+	char **table = environ, **longer;
+	size_t variables = 0;
+
+	while (table != NULL && table[variables] != NULL)
+		variables++;
+	longer = map((variables + 2) * sizeof(char *));
+	if (longer == NULL)
+		return false;
+	if (variables > 0)
+		memcpy(longer, table, variables * sizeof(char *));
+	longer[variables] = entry;
+	__atomic_store_n(&environ, longer, __ATOMIC_RELEASE);
+	return true;
+}
+
+/* As unsetenv does it. */
+static void take_away(char **at)
+{
+	for (; *at != NULL; at++)
+		__atomic_store_n(at, at[1], __ATOMIC_RELEASE);
+}
+
+/* The entry in memory that stays, the one of last time if it is the same. */
+static char *keep(struct vgpu_visible *visible, const char *text)
+{
+	if (visible->kept == NULL || strcmp(visible->kept, text) != 0)
+		visible->kept = map(ENTRY_BYTES);
+	return visible->kept == NULL ? NULL : strcpy(visible->kept, text);
+}
+
+/* NULL: the driver can be left with what is there. */
+static char *show_to_driver(struct vgpu_visible *visible)
+{
+	char **at = find(NULL);
+	const char *value = at == NULL ? NULL : *at + NAME_LENGTH;
+	char text[ENTRY_BYTES], *entry;
 
 	if (value != NULL && strncmp(value, "MIG-", 4) == 0)
-		return;
-	translate(value, entry);
-	if (value == NULL || strcmp(value, entry + NAME_LENGTH) != 0)
-		publish(entry);
+		return NULL;
+	translate(value, text);
+	if (value != NULL && strcmp(value, text + NAME_LENGTH) == 0)
+		return NULL;
+	entry = keep(visible, text);
+	visible->before = at == NULL ? NULL : *at;
+	if (entry == NULL || (at == NULL && !add(entry)))
+		return NULL;
+	if (at != NULL)
+		__atomic_store_n(at, entry, __ATOMIC_RELEASE);
+	return entry;
+}
+
+/* Unless the program has set another one meanwhile. */
+static void show_to_program(const struct vgpu_visible *visible)
+{
+	char **at = find(visible->shown);
+
+	if (at != NULL && visible->before != NULL)
+		__atomic_store_n(at, visible->before, __ATOMIC_RELEASE);
+	else if (at != NULL)
+		take_away(at);
+}
+
+bool vgpu_visible_begin(struct vgpu_process *p)
+{
+	struct vgpu_visible *visible = &vgpu_driver(p)->visible;
+
+	if (GET(visible->started))
+		return false;
+	vgpu_brief_lock(&visible->lock, VGPU_RANK_VISIBLE);
+	if (visible->starting++ == 0)
+		visible->shown = show_to_driver(visible);
+	vgpu_brief_unlock(&visible->lock);
+	return true;
+}
+
+void vgpu_visible_end(struct vgpu_process *p, bool started)
+{
+	struct vgpu_visible *visible = &vgpu_driver(p)->visible;
+
+	vgpu_brief_lock(&visible->lock, VGPU_RANK_VISIBLE);
+	if (--visible->starting == 0 && visible->shown != NULL)
+		show_to_program(visible);
+	if (started)
+		SET(visible->started, 1);
+	vgpu_brief_unlock(&visible->lock);
 }

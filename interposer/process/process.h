@@ -65,7 +65,7 @@ _Static_assert(offsetof(struct vgpu_process, pid) <= 64, "one line of the cache"
 #define VGPU_NEXT(bytes, at) ((((at) + (bytes)-1) / (bytes)) * (bytes))
 enum {
 	VGPU_DRIVER_AT = VGPU_NEXT(VGPU_LINE_BYTES, sizeof(struct vgpu_process)),
-	VGPU_ACCOUNT_AT = VGPU_DRIVER_AT + 37 * VGPU_LINE_BYTES,
+	VGPU_ACCOUNT_AT = VGPU_DRIVER_AT + 38 * VGPU_LINE_BYTES,
 	VGPU_CONTEXT_AT = VGPU_ACCOUNT_AT + 5 * VGPU_LINE_BYTES,
 	VGPU_STREAMS_AT = VGPU_CONTEXT_AT + 21 * VGPU_LINE_BYTES,
 	VGPU_GATE_AT = VGPU_STREAMS_AT + VGPU_LINE_BYTES,

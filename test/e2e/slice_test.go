@@ -180,7 +180,7 @@ func TestChosenGPU(t *testing.T) {
 	if len(uuids) != gpus {
 		t.Fatalf("nvidia-smi: %v", uuids)
 	}
-	ask := `bash -c 'echo $CUDA_VISIBLE_DEVICES'`
+	ask := "nvidia-smi --query-gpu=uuid --format=csv,noheader"
 	for _, uuid := range uuids {
 		if got := strings.TrimSpace(run(t, one, "srun --gres=vgpu:1 --vgpu-mem=100 --vgpu-uuid="+uuid+" "+ask).Stdout); got != uuid {
 			t.Errorf("asked for %s, got %q", uuid, got)
@@ -297,4 +297,24 @@ func TestSteps(t *testing.T) {
 	if got := took(t, both); got > 3000 {
 		t.Errorf("two steps together took 3000 and %d MiB of 6000: %s", got, both)
 	}
+}
+
+// Programs read numbers out of CUDA_VISIBLE_DEVICES. What a user puts there his programs find, those that another one starts after
+// it began with CUDA as well, and it means the same to them.
+func TestVisibleDevicesAreNumbers(t *testing.T) {
+	needStrict(t)
+	begin(t)
+
+	out := batch(t, one, "--gres=vgpu:2 --vgpu-mem=3000", `echo "step $CUDA_VISIBLE_DEVICES"
+		for list in 0 1 1,0; do
+			CUDA_VISIBLE_DEVICES=$list python3 -c 'import ctypes, os; cuda = ctypes.CDLL("libcuda.so.1"); print(cuda.cuInit(0), flush=True)
+os.system("echo child $CUDA_VISIBLE_DEVICES; vgpu-fill --upto 100 2>&1 | grep -c stopped")'
+		done
+		CUDA_VISIBLE_DEVICES=2 vgpu-fill 2>&1 | grep -o NO_DEVICE
+		CUDA_VISIBLE_DEVICES=1 vgpu-fill
+		true`)
+	if want := "step 0,1\n0\nchild 0\n1\n0\nchild 1\n1\n0\nchild 1,0\n1\nNO_DEVICE\n"; !strings.HasPrefix(out, want) {
+		t.Errorf("want %q first:\n%s", want, out)
+	}
+	wantLimit(t, out, 3000)
 }

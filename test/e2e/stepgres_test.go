@@ -85,7 +85,7 @@ func TestParallelStepsShareTheirJobByGRES(t *testing.T) {
 		}
 	}
 	out = batch(t, one, "-n4 --gres=vgpu:2,gpumem:8000", `
-		for i in 1 2; do srun -n1 --exact --gres=vgpu:1,gpumem:1000 sh -c 'echo $CUDA_VISIBLE_DEVICES; until [ -e end ]; do sleep 0.1; done' > gpu.$i & done
+		for i in 1 2; do srun -n1 --exact --gres=vgpu:1,gpumem:1000 sh -c 'nvidia-smi --query-gpu=uuid --format=csv,noheader; until [ -e end ]; do sleep 0.1; done' > gpu.$i & done
 		until [ "$(cat gpu.? 2>/dev/null | wc -l)" = 2 ]; do sleep 0.1; done
 		touch end; wait; cat gpu.?; rm end gpu.?`)
 	if gpus := strings.Fields(out); len(gpus) != 2 || gpus[0] == gpus[1] || !strings.HasPrefix(gpus[0], "GPU-") {

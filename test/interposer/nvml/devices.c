@@ -4,6 +4,7 @@
  * Which GPUs NVML shows and in which order, where the driver would show all of the node. */
 #include "harness.h"
 
+#include <pthread.h>
 #include <sys/wait.h>
 
 static struct step step;
@@ -138,6 +139,19 @@ static const char *shown(const char *value)
 	return text;
 }
 
+/* Here and for programs that are started from here. */
+static bool is_set_to(const char *value)
+{
+	const char *here = getenv("CUDA_VISIBLE_DEVICES");
+	int entries = 0;
+
+	for (char **at = environ; *at != NULL; at++)
+		entries += strncmp(*at, "CUDA_VISIBLE_DEVICES=", 21) == 0;
+	setenv("WANT", value == NULL ? "unset" : value, 1);
+	return entries == (value != NULL) && (value == NULL ? here == NULL : strcmp(here, value) == 0) &&
+	       system("test \"${CUDA_VISIBLE_DEVICES-unset}\" = \"$WANT\"") == 0;
+}
+
 static const char *wish, *want;
 static unsigned granted_count;
 
@@ -151,6 +165,7 @@ static void one_wish(void)
 		fprintf(stderr, "%s of %u GPUs: %s, not %s\n", wish == NULL ? "nothing" : wish, granted_count,
 			got, want);
 	CHECK(strcmp(got, want) == 0);
+	CHECK(is_set_to(wish));
 }
 
 /* The driver would show both GPUs of the node, as under preload isolation, the one with "a" first. */
@@ -185,6 +200,32 @@ static void a_number_counts_the_gpus_of_the_step(void)
 		}
 		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 	}
+}
+
+static pthread_barrier_t all_there;
+
+static void *start(void *nothing)
+{
+	(void)nothing;
+	pthread_barrier_wait(&all_there);
+	CHECK_IS(cuInit(0), CUDA_SUCCESS);
+	return NULL;
+}
+
+/* Whoever of them was the first, and the last. */
+static void threads_that_start_together_leave_the_wish_as_it_is(void)
+{
+	pthread_t thread[8];
+
+	grant(2, UUID1, UUID0);
+	setenv("CUDA_VISIBLE_DEVICES", "1,0", 1);
+	pthread_barrier_init(&all_there, NULL, 8);
+	for (int i = 0; i < 8; i++)
+		CHECK_IS(pthread_create(&thread[i], NULL, start, NULL), 0);
+	for (int i = 0; i < 8; i++)
+		CHECK_IS(pthread_join(thread[i], NULL), 0);
+	CHECK(is_set_to("1,0"));
+	CHECK(strcmp(shown("1,0"), "ab") == 0);
 }
 
 static void what_a_numbered_gpu_is_asked_for_is_charged_to_its_slice(void)
@@ -285,6 +326,7 @@ int main(void)
 	CASE(only_granted_gpus_are_counted_and_found);
 	CASE(indices_are_those_of_the_limits_page_and_of_cuda);
 	CASE(a_number_counts_the_gpus_of_the_step);
+	CASE(threads_that_start_together_leave_the_wish_as_it_is);
 	CASE(what_a_numbered_gpu_is_asked_for_is_charged_to_its_slice);
 	CASE(a_slice_that_is_not_the_steps_is_not_shown);
 	CASE(before_init_and_for_a_gpu_that_is_gone_the_driver_speaks);
