@@ -50,6 +50,7 @@ const (
 	fromDriver    = "driver"
 	fromCounts    = "counts"
 	fromRecords   = "records"
+	fromConfig    = "config"
 )
 
 func readStatus(cfg config.Config, node string, now time.Time) (nodeStatus, error) {
@@ -134,6 +135,8 @@ func statusOf(cfg config.Config, gpu device.GPU, granted []state.Slice) gpuStatu
 	}
 	g.FreeMiB = max(int64(math.Floor(float64(gpu.MemMiB)*cfg.MemOvercommit))-g.GrantedMiB, 0)
 	switch {
+	case gpu.Lost == inventory.SlurmsOwn:
+		g.State, g.FreeMiB = stateSlurms, 0
 	case gpu.Lost != "":
 		g.State, g.FreeMiB = "lost", 0
 	case slices.Contains(cfg.Drain, gpu.UUID):

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/metrics"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
 // metricsFlags is the command line of `vgpuctl metrics`.
@@ -62,11 +64,17 @@ func metricsCommand(o *options) *cobra.Command {
 			}
 			text := func() ([]byte, error) { return o.metrics(f, compat) }
 			if f.serve {
-				return serveMetrics(text)
+				return serveMetrics(func() ([]byte, error) {
+					said, err := text()
+					if said != nil {
+						return said, nil // it says that the configuration is not believed
+					}
+					return nil, err
+				})
 			}
-			said, err := text()
-			if err != nil {
-				return err
+			said, problem := text()
+			if said == nil {
+				return problem
 			}
 			if f.textfile != "" {
 				for _, left := range trusted.Temporaries(filepath.Dir(f.textfile), func(made time.Time) bool { return stored.Age(made) > time.Minute }, func(name string) bool { return name == filepath.Base(f.textfile) }) {
@@ -75,10 +83,10 @@ func metricsCommand(o *options) *cobra.Command {
 				if err := trusted.WriteFile(f.textfile, said, 0o644); err != nil {
 					return fmt.Errorf("write metrics to %s: %w", f.textfile, err)
 				}
-				return nil
+				return problem
 			}
 			_, err = command.OutOrStdout().Write(said)
-			return err
+			return errors.Join(problem, err)
 		},
 	}
 	command.Flags().StringVar(&f.textfile, "textfile", "", "replace this `file` in one step instead of printing")
@@ -103,9 +111,13 @@ func serveMetrics(text func() ([]byte, error)) error {
 	return metrics.Serve(conn, text)
 }
 
-// metrics looks at the node, twice where utilisation is asked for.
+// metrics looks at the node, twice where utilisation is asked for. Where the configuration is not believed that is all that it says,
+// with the error: an old file, or no answer, would look like a node at rest.
 func (o *options) metrics(f metricsFlags, compat metrics.Compat) ([]byte, error) {
 	cfg, err := o.load()
+	if exit, ok := errors.AsType[exitError](err); ok && exit.code == exitConfig {
+		return metrics.Text(metrics.Node{Version: version.Number, Sources: map[string]bool{fromConfig: false}}, metrics.Options{}), err
+	}
 	if err != nil {
 		return nil, err
 	}

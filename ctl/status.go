@@ -41,10 +41,13 @@ type gpuStatus struct {
 	OthersMiB      *int64 `json:"others_mib"` // held by processes that have no slice of it; null: not known, or not root
 	// Others are these processes.
 	Others []strangerStatus `json:"others,omitempty"`
-	State  string           `json:"state"` // ok, draining, exclusive, lost
+	State  string           `json:"state"` // ok, draining, exclusive, lost, slurm
 
 	others *audit.Total
 }
+
+// stateSlurms is that of a GPU that Slurm hands out by itself (slurm_gpus): no slices are placed on it, and nothing is wrong.
+const stateSlurms = "slurm"
 
 type sliceStatus struct {
 	Job        uint32           `json:"job"`

@@ -24,7 +24,7 @@ func printStatus(to io.Writer, status nodeStatus) error {
 		fmt.Fprintln(table, "GPU\tTYPE\tUUID\tMEM MiB\tGRANTED\tFREE\tCORES\tSLICES\tSTATE")
 		for _, g := range status.GPUs {
 			word := p.good(g.State)
-			if g.State != "ok" && g.State != "exclusive" {
+			if g.State != "ok" && g.State != "exclusive" && g.State != stateSlurms {
 				word = p.bad(g.State)
 			}
 			if g.Lost != "" {

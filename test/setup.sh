@@ -45,15 +45,16 @@ need codespell codespell
 need mandoc mandoc
 need ps procps
 need useradd passwd
+want() { command -v "$1" >/dev/null || ! apt-cache show "$2" >/dev/null 2>&1 || missing+=("$2"); }
+# Holds the alerts against series.
+want promtool prometheus
 if [[ ${1:-} == --containers ]]; then
-	want() { command -v "$1" >/dev/null || ! apt-cache show "$2" >/dev/null 2>&1 || missing+=("$2"); }
 	want bwrap bubblewrap
 	want ch-run charliecloud-runtime
 	want podman podman
 	want crun crun
 	want newuidmap uidmap
 	want busybox busybox-static
-	want promtool prometheus
 	want slurmrestd slurmrestd
 fi
 ((${#missing[@]})) || exit 0

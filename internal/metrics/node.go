@@ -35,7 +35,7 @@ type Records struct {
 // GPU is one of the node's.
 type GPU struct {
 	device.GPU
-	State        string // ok, draining, exclusive, lost
+	State        string // ok, draining, exclusive, lost; slurm: Slurm hands it out by itself
 	GrantedBytes uint64
 	Slices       int
 	MaxSlices    int

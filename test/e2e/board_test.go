@@ -138,7 +138,7 @@ func readBoard(t *testing.T) (board boardOf) {
 
 // filled puts in what Grafana does where everything is chosen.
 func filled(expr string) string {
-	return strings.NewReplacer("$instance", ".*", "$jobid", ".*", "$__rate_interval", "15s").Replace(expr)
+	return strings.NewReplacer("$instance", ".*", "$jobid", ".*", "$user", ".*", "$account", ".*", "$__rate_interval", "15s").Replace(expr)
 }
 
 // TestTheBoardShowsWhatHappens: a real Prometheus answers each query of the board with series, while there is something to see for each.
