@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
@@ -44,6 +45,7 @@ type explanation struct {
 	Steps       []usage.Step         `json:"steps,omitempty"`
 	Report      string               `json:"report,omitempty"` // what became of the usage record
 	Comment     *report.Comment      `json:"accounting,omitempty"`
+	Array       string               `json:"array,omitempty"`       // which task it is, where the array's number was asked for
 	OwnersWord  bool                 `json:"owners_word,omitempty"` // from Extra, which the job's owner may have written
 	Waits       string               `json:"waits,omitempty"`       // for what room, node by node
 	State       string               `json:"state,omitempty"`       // Slurm's, where only the database knows the job
@@ -52,16 +54,17 @@ type explanation struct {
 
 // explainedSlice is a grant, its limit and its usage; what is not known is null.
 type explainedSlice struct {
-	Node          string       `json:"node"`
-	Device        string       `json:"device"`
-	MemMiB        int64        `json:"mem_mib"`
-	SMPercent     int          `json:"sm_percent"`
-	UsedMiB       *int64       `json:"used_mib,omitempty"`
-	PeakMiB       *int64       `json:"peak_mib"`
-	Refusals      *uint64      `json:"refusals"`
-	*usage.Time                // nil: not known
-	GPUTimeSource usage.Source `json:"gpu_time_source,omitempty"`
-	IdleSeconds   int64        `json:"idle_seconds,omitempty"` // the longest time without GPU time, where the site calls that idle
+	Node          string         `json:"node"`
+	Device        string         `json:"device"`
+	MemMiB        int64          `json:"mem_mib"`
+	SMPercent     int            `json:"sm_percent"`
+	UsedMiB       *int64         `json:"used_mib,omitempty"`
+	PeakMiB       *int64         `json:"peak_mib"`
+	Refusals      *uint64        `json:"refusals"`
+	*usage.Time                  // nil: not known
+	GPUTimeSource usage.Source   `json:"gpu_time_source,omitempty"`
+	Earlier       []device.Limit `json:"earlier,omitempty"`      // limits that it had before this one
+	IdleSeconds   int64          `json:"idle_seconds,omitempty"` // the longest time without GPU time, where the site calls that idle
 	// Timeline is what an ended job used over time.
 	Timeline []timeline.Point `json:"timeline,omitempty"`
 }
@@ -121,7 +124,7 @@ Exit codes: 0 explained, 1 nothing is known of the job, 2 wrong usage, 78 config
 
 var (
 	errNoVGPU  = errors.New("it asked for no vgpu")
-	errUnknown = errors.New("it has no grant and no usage record on this node, and nothing of vgpu in the accounting database")
+	errUnknown = errors.New("it has no grant and no usage record on this node, and nothing of vgpu in the accounting database: it asked for none, or for whole GPUs, which are not metered")
 )
 
 // oneJob takes the id of a job, as Slurm prints it.
@@ -138,32 +141,54 @@ func explain(ctx context.Context, cfg config.Config, id string) (explanation, er
 	if err != nil {
 		return explanation{}, fmt.Errorf("explain job %s: %w", id, err)
 	}
-	waits, waitsErr := slurm.Client{Scontrol: cfg.Slurm.Scontrol}.Waits(ctx, id)
 	e, err := explainHere(cfg, job)
-	e.Waits = waits
+	if err == nil && e.Source == sourceGranted {
+		return e, nil
+	}
+	at := whereaboutsOf(ctx, cfg, id, job)
+	e.Waits = at.waits()
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		if told := at.error("explain", id); errors.Is(err, errNoVGPU) && told != nil {
+			err = told
+		}
 		if err != nil {
 			return explanation{}, fmt.Errorf("explain job %s: %w", id, err)
 		}
 		return e, nil
 	}
-	if waitsErr == nil && waits != "" {
-		return explanation{Job: job, Source: sourceWaiting, Waits: waits, Slices: []explainedSlice{}}, nil
+	e, err = explainElsewhere(ctx, cfg, job, at)
+	if told := at.error("explain", id); errors.Is(err, errUnknown) && told != nil {
+		err = told
 	}
-	row, dbErr := database.Row(ctx, job)
-	if dbErr == nil {
-		var comment report.Comment
-		var field report.Field
-		if comment, field, dbErr = row.Comment(cfg.AccountingField); dbErr == nil {
-			e = fromComment(row, comment)
-			e.OwnersWord = field == report.FieldExtra
-			return e, nil
+	if err != nil {
+		return explanation{}, fmt.Errorf("explain job %s: %w", id, err)
+	}
+	return e, nil
+}
+
+// explainElsewhere is about a job that this node knows nothing of: it waits, or the accounting database has it.
+func explainElsewhere(ctx context.Context, cfg config.Config, job uint32, at whereabouts) (explanation, error) {
+	rows, array, err := report.Slurm{Commands: cfg.Slurm, Extra: slurmdb.HasExtra()}.Job(ctx, job)
+	if at.queued() {
+		return explanation{Job: job, Source: sourceWaiting, Waits: at.waits(), Array: array.Text(), Slices: []explainedSlice{}}, nil
+	}
+	if err != nil {
+		if at.error("explain", "") != nil { // what the controller says is enough
+			err = errUnknown
 		}
+		return explanation{}, err
 	}
-	if errors.Is(dbErr, report.ErrNoRow) || errors.Is(dbErr, report.ErrNoComment) {
-		dbErr = errUnknown
+	if len(rows) == 0 {
+		return explanation{}, errUnknown
 	}
-	return explanation{}, fmt.Errorf("explain job %s: %w", id, dbErr)
+	row := rows[len(rows)-1]
+	comment, field, err := row.Comment(cfg.AccountingField)
+	if errors.Is(err, report.ErrNoComment) {
+		err = errUnknown
+	}
+	e := fromComment(row, comment)
+	e.OwnersWord, e.Array = field == report.FieldExtra, array.Text()
+	return e, err
 }
 
 // explainHere is about a job that runs or has run on this node. It is neither: fs.ErrNotExist.
@@ -204,7 +229,7 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 		sampled = make([]timeline.Sample, len(g.Slices))
 	}
 	for i, s := range g.Slices {
-		slice := explainedSlice{Node: g.Node, Device: string(s.Device), MemMiB: s.MemMiB, SMPercent: s.SMPercent}
+		slice := explainedSlice{Node: g.Node, Device: string(s.Device), MemMiB: s.MemMiB, SMPercent: s.SMPercent, Earlier: g.Earlier[s.Device]}
 		if err == nil && i < len(used.Devices) {
 			now, peak, refusals := usage.MiB(used.Devices[i].UsedBytes), usage.MiB(used.Devices[i].PeakBytes), used.Devices[i].Refusals
 			slice.UsedMiB, slice.PeakMiB, slice.Refusals = &now, &peak, &refusals
@@ -232,7 +257,7 @@ func fromRecord(rec usage.Record) explanation {
 	}
 	for _, d := range rec.Devices {
 		slice := explainedSlice{Node: rec.Node, Device: string(d.Device), MemMiB: d.MemMiB, SMPercent: d.SMPercent,
-			PeakMiB: &d.PeakMiB, Refusals: &d.Refusals, IdleSeconds: d.IdleSeconds, Timeline: d.Timeline}
+			PeakMiB: &d.PeakMiB, Refusals: &d.Refusals, IdleSeconds: d.IdleSeconds, Timeline: d.Timeline, Earlier: d.Earlier}
 		slice.spent(d.Time, d.Source())
 		e.Slices = append(e.Slices, slice)
 	}
@@ -254,7 +279,7 @@ func fromComment(row report.Row, comment report.Comment) explanation {
 	e := explanation{Job: row.Job, Source: sourceAccounting, Since: row.Start, State: row.State, Comment: &comment, Slices: []explainedSlice{}}
 	for _, node := range comment.NodeNames() {
 		for _, s := range comment.Nodes[node] {
-			slice := explainedSlice{Node: node, Device: string(s.GPU), MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: &s.PeakMiB, Refusals: &s.Refused}
+			slice := explainedSlice{Node: node, Device: string(s.GPU), MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: &s.PeakMiB, Refusals: &s.Refused, Earlier: s.Earlier}
 			slice.spent(s.Time())
 			e.Slices = append(e.Slices, slice)
 		}

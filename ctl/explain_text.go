@@ -28,6 +28,9 @@ func printExplanation(out io.Writer, e explanation, now time.Time) {
 		printWhole(row, e)
 		return
 	}
+	if e.Array != "" {
+		row("array", "%s", e.Array)
+	}
 	if e.Request != nil {
 		row("request", "%s", requestText(*e.Request))
 	}
@@ -92,11 +95,25 @@ func headText(e explanation, now time.Time) string {
 	case e.Source == sourceAccounting:
 		head += ", as the accounting database tells (" + strings.ToLower(e.State) + ")"
 	case e.Source == sourceEnded:
-		head += fmt.Sprintf(", ended %s after %s", e.Until.Local().Format(time.DateTime), age(e.Until.Sub(e.Since)))
-	case e.Refusal == "":
+		head += ", " + endText(e)
+	case e.Source == sourceWaiting:
+		head += ", in the queue"
+	case e.Refusal == "" && !e.Since.IsZero():
 		head += ", since " + age(now.Sub(e.Since))
 	}
 	return head
+}
+
+// endText says when a run ended, and how long it was, as far as that is known.
+func endText(e explanation) string {
+	if e.Until.IsZero() {
+		return "ended"
+	}
+	text := "ended " + e.Until.Local().Format(time.DateTime)
+	if !e.Since.IsZero() {
+		text += " after " + age(e.Until.Sub(e.Since))
+	}
+	return text
 }
 
 // stepText is what a step held at most on each device, and the GPU time that it had there.
@@ -122,10 +139,9 @@ func runText(e explanation) string {
 		words = append(words, "refused: "+e.Refusal)
 	}
 	for _, s := range e.Slices {
-		words = append(words, fmt.Sprintf("%d MiB of %s, %d used at most", s.MemMiB, s.Device, *s.PeakMiB))
+		words = append(words, fmt.Sprintf("%d MiB of %s, %s used at most", s.MemMiB, s.Device, known(s.PeakMiB)))
 	}
-	return fmt.Sprintf("ended %s after %s; %s; report: %s", e.Until.Local().Format(time.DateTime), age(e.Until.Sub(e.Since)),
-		strings.Join(words, "; "), e.Report)
+	return strings.Join(append(append([]string{endText(e)}, words...), "report: "+e.Report), "; ")
 }
 
 // requestText is a request as one would type it.
@@ -184,6 +200,9 @@ func limitText(e explanation, s explainedSlice) string {
 		text += "; strict isolation, and the driver's own limit"
 	case config.IsolationPreload:
 		text += "; isolation by LD_PRELOAD only"
+	}
+	for _, was := range s.Earlier {
+		text += fmt.Sprintf("; until %s: %d MiB, %s", time.Unix(was.UntilUnixS, 0).Format(time.DateTime), was.MemMiB, cores(was.SMPercent))
 	}
 	if e.FailOpen {
 		text += "; unlimited if the limit cannot be kept"

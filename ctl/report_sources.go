@@ -37,7 +37,7 @@ func reportOf(ctx context.Context, cfg config.Config, id string) (jobreport.Repo
 		return jobreport.Report{}, err
 	}
 	found := jobreport.Report{Job: job, JobID: id}
-	here, err := runHere(cfg, job, &found)
+	here, at, err := hereOrAt(ctx, cfg, id, &found)
 	if err != nil {
 		return found, err
 	}
@@ -48,8 +48,8 @@ func reportOf(ctx context.Context, cfg config.Config, id string) (jobreport.Repo
 	for _, rec := range records {
 		found.User = userName(rec.UID)
 	}
-	rows, dbErr := database.Rows(ctx, []uint32{job})
-	slices.SortFunc(rows, func(a, b report.Row) int { return a.Submit.Compare(b.Submit) })
+	rows, array, dbErr := database.Job(ctx, job)
+	found.Array = array.Text()
 	for i, row := range rows {
 		run := runOfRow(row, cfg.AccountingField)
 		if here != nil && i == len(rows)-1 && !row.Ended {
@@ -66,6 +66,9 @@ func reportOf(ctx context.Context, cfg config.Config, id string) (jobreport.Repo
 			}
 			return mine
 		})
+		if told := at.error("report", id); told != nil && i == len(rows)-1 && run.Missing == "" && len(run.Slices)+len(run.Refusals) == 0 {
+			run.Missing = told.Error()
+		}
 		found.Runs = append(found.Runs, missing(run, row, id))
 	}
 	for _, rec := range records {
@@ -74,25 +77,45 @@ func reportOf(ctx context.Context, cfg config.Config, id string) (jobreport.Repo
 	if here != nil {
 		found.Runs = append(found.Runs, *here)
 	}
-	slices.SortStableFunc(found.Runs, func(a, b jobreport.Run) int { return a.Start.Compare(b.Start) })
-	return found, nothing(found, dbErr)
+	slices.SortStableFunc(found.Runs, jobreport.Run.Compare)
+	return found, nothing(found, dbErr, at.error("report", id))
 }
 
-// nothing is the error of a report that tells nothing.
-func nothing(found jobreport.Report, dbErr error) error {
-	why := "it has no slice on this node, and the accounting database has nothing of it, or does not show it to you"
+// hereOrAt is the run of the job on this node, or what the controller says where there is none.
+func hereOrAt(ctx context.Context, cfg config.Config, id string, found *jobreport.Report) (here *jobreport.Run, at whereabouts, err error) {
+	here, err = runHere(cfg, found.Job, found)
+	if here == nil && (err == nil || errors.Is(err, errNoVGPU)) {
+		at = whereaboutsOf(ctx, cfg, id, found.Job)
+	}
+	if told := at.error("report", id); errors.Is(err, errNoVGPU) && told != nil {
+		err = told
+	}
+	return here, at, err
+}
+
+// nothing is the error of a report that tells nothing; told is what the controller says of the job.
+func nothing(found jobreport.Report, dbErr, told error) error {
+	why := errors.New("it has no slice on this node, and the accounting database has nothing of it, or does not show it to you")
 	for _, run := range found.Runs {
-		if len(run.Slices) > 0 || len(run.Refusals) > 0 {
+		switch {
+		case len(run.Slices) > 0 || len(run.Refusals) > 0:
 			return nil
-		}
-		if run.Missing != "" {
-			why = run.Missing
+		case run.Missing != "":
+			why = errors.New(run.Missing)
+		case run.Start.IsZero() && !run.Running():
+			why = errors.New("it was " + strings.ToLower(run.State) + " before it began")
 		}
 	}
-	if dbErr != nil && !errors.Is(dbErr, report.ErrNoRow) {
-		return dbErr
+	switch {
+	case told != nil:
+		why = told
+	case dbErr != nil && !errors.Is(dbErr, report.ErrNoRow):
+		why = dbErr
 	}
-	return errors.New(why)
+	if found.Array != "" {
+		return fmt.Errorf("%w; %s", why, found.Array)
+	}
+	return why
 }
 
 // runHere is the run of a job that is on this node now; nil if there is none.
@@ -130,7 +153,7 @@ func runOfGrant(dir rundir.Dir, g grant.Grant) (*jobreport.Run, error) {
 	}
 	now := timeline.Look{AtUnixS: time.Now().Unix()}
 	for i, s := range g.Slices {
-		slice := jobreport.Slice{Node: g.Node, Device: s.Device, MemMiB: s.MemMiB, SMPercent: s.SMPercent, Whole: g.Whole}
+		slice := jobreport.Slice{Node: g.Node, Device: s.Device, MemMiB: s.MemMiB, SMPercent: s.SMPercent, Whole: g.Whole, Earlier: g.Earlier[s.Device]}
 		last, _ := history.Last(i)
 		if !g.Whole {
 			d := used.Devices[i]
@@ -160,7 +183,7 @@ func runOfRecord(rec usage.Record) jobreport.Run {
 	}
 	for _, d := range rec.Devices {
 		run.Slices = append(run.Slices, jobreport.Slice{Node: rec.Node, Device: d.Device, MemMiB: d.MemMiB, SMPercent: d.SMPercent,
-			PeakMiB: d.PeakMiB, Refusals: d.Refusals, Time: d.Time, TimeSource: d.Source(), Timeline: d.Timeline})
+			PeakMiB: d.PeakMiB, Refusals: d.Refusals, Time: d.Time, TimeSource: d.Source(), Timeline: d.Timeline, Earlier: d.Earlier})
 	}
 	return run
 }
@@ -178,7 +201,7 @@ func runOfRow(row report.Row, accountingField string) jobreport.Run {
 	run.Refusals, run.OwnersWord = comment.Refusals, field == report.FieldExtra
 	for _, node := range comment.NodeNames() {
 		for _, s := range comment.Nodes[node] {
-			slice := jobreport.Slice{Node: node, Device: s.GPU, MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: s.PeakMiB, Refusals: s.Refused}
+			slice := jobreport.Slice{Node: node, Device: s.GPU, MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: s.PeakMiB, Refusals: s.Refused, Earlier: s.Earlier}
 			slice.Time, slice.TimeSource = s.Time()
 			if points, err := s.Points(); err == nil { // somebody else's text is no time line
 				slice.Timeline = points
@@ -219,12 +242,13 @@ func missing(run jobreport.Run, row report.Row, id string) jobreport.Run {
 	case run.Missing != "":
 	case strings.HasPrefix(row.State, "PENDING"):
 		run.Missing = "it waits in the queue"
+	case row.Start.IsZero() && row.Ended: // the head says so
 	case !row.Ended && len(reported) == 0:
-		run.Missing = fmt.Sprintf("it runs on %s: ask there (srun --jobid=%s --overlap vgpuctl report %s)", row.NodeList, id, id)
+		run.Missing = elsewhere(row.NodeList, "report", id).Error()
 	case row.Ended && len(reported) == 0 && time.Since(row.End) < time.Hour:
-		run.Missing = "it asked for no vgpu, or its node has not reported yet, which takes some seconds"
+		run.Missing = "it asked for no vgpu or for whole GPUs, which are not metered, or its node has not reported yet, which takes some seconds"
 	case row.Ended && len(reported) == 0:
-		run.Missing = "the accounting database has nothing of vgpu: it asked for none, or its node has not reported"
+		run.Missing = "the accounting database has nothing of vgpu: it asked for none or for whole GPUs, which are not metered, or its node has not reported"
 	case row.Ended && len(reported) < row.Nodes:
 		run.Missing = fmt.Sprintf("%d of %d nodes did not report (yet)", row.Nodes-len(reported), row.Nodes)
 	}

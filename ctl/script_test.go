@@ -124,7 +124,38 @@ case $7 in
 13) printf '%s\n' "c${d}13${d}13${d}REQUEUED${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{},\"refusals\":{\"n1\":\"no GPU has 3000 MiB free\"}}}${e}c" \
 	"c${d}13${d}13${d}COMPLETED${d}300${d}400${d}4000${d}2${d}n[1-2]${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n2\":[{\"gpu\":\"GPU-bbbb\",\"mem_mib\":3000,\"cores\":30,\"peak_mib\":1000,\"refused\":0,\"gpu_s\":540,\"waited_s\":700,\"curve\":\"400,600,1000,300,0zzzzz,0zzz00,0zz000\"}]}}}${e}c" ;;
 14) printf '%s\n' "c${d}14${d}14${d}RUNNING${d}90${d}100${d}Unknown${d}1${d}n5${d}${e}c" ;;
+44) for t in "44_1${d}48" "44_2${d}49" "44_[3-20%%2]${d}44"; do printf "c${d}$t${d}PENDING${d}90${d}Unknown${d}Unknown${d}1${d}None assigned${d}${e}c\n"; done ;;
+45) printf '%s\n' "c${d}45${d}45${d}REQUEUED${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{},\"refusals\":{\"n1\":\"no GPU has 3000 MiB free\"}}}${e}c" \
+	"c${d}45${d}45${d}PENDING${d}300${d}Unknown${d}Unknown${d}1${d}None assigned${d}${e}c" ;;
+46) printf '%s\n' "c${d}46${d}46${d}REQUEUED${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{},\"refusals\":{\"n1\":\"no GPU has 3000 MiB free\"}}}${e}c" \
+	"c${d}46${d}46${d}CANCELLED by 0${d}201${d}None${d}201${d}1${d}None assigned${d}${e}c" ;;
+47) printf '%s\n' "c${d}47_1${d}50${d}COMPLETED${d}90${d}100${d}200${d}1${d}n1${d}${e}c" \
+	"c${d}47_2${d}47${d}COMPLETED${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n1\":[{\"gpu\":\"GPU-aaaa\",\"mem_mib\":3000,\"cores\":100,\"peak_mib\":3000}]}}}${e}c" ;;
 12) echo "sacct: error: Connection refused" >&2; exit 1 ;;
+esac
+`
+
+// fakeSqueue tells where jobs stand (%T|%r|%N|%S), and what they asked for. $4 is the job, $5 the format.
+const fakeSqueue = `#!/bin/sh
+job=${4#--jobs=}
+case $5 in
+--Format=*) case $job in 41) echo "$job||gres:gpu:1|||" ;; 43) echo "$job|||||" ;; 4?) echo "$job|gres:vgpu:1||||" ;; *) exit 1 ;; esac ;;
+*) case $job in
+	20_1) echo 123 ;;
+	40) echo "40|PENDING|QOSMaxGRESPerUser||Unknown" ;;
+	41|42|43) echo "$job|RUNNING|None|n7|100" ;;
+	44) echo "44|PENDING|Resources||Unknown" ;;
+	45) echo "45|PENDING|BeginTime||400" ;;
+	*) exit 1 ;;
+	esac ;;
+esac
+`
+
+// fakeScontrol knows of one job what room it waits for.
+const fakeScontrol = `#!/bin/sh
+case $* in
+"show job 45") printf 'JobId=45 JobName=x\n   JobState=PENDING Reason=BeginTime\n   AdminComment=vgpu: waits: no GPU of n1 fits 3000 MiB\n' ;;
+*) exit 1 ;;
 esac
 `
 
@@ -132,8 +163,8 @@ func writePrograms(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o755); err != nil {
 		return err
 	}
-	const fakeSqueue = "#!/bin/sh\ncase $4 in --jobs=20_1) echo 123 ;; *) exit 1 ;; esac\n"
 	return errors.Join(os.WriteFile(filepath.Join(dir, "bin/squeue"), []byte(fakeSqueue), 0o755),
+		os.WriteFile(filepath.Join(dir, "bin/waits"), []byte(fakeScontrol), 0o755),
 		os.WriteFile(filepath.Join(dir, "bin/sacct"), []byte(fakeSacct), 0o755),
 		os.WriteFile(filepath.Join(dir, "bin/sacctmgr"), []byte("#!/bin/sh\nexit 1\n"), 0o755))
 }

@@ -191,6 +191,11 @@ func (ask change) carryOut(cfg config.Config, tx *state.Tx, inv device.Inventory
 	crashpoint.At("set/committed")
 	for i, s := range g.Slices {
 		if size, ok := will[s.Device]; ok {
+			was := device.Limit{UntilUnixS: time.Now().Unix(), MemMiB: s.MemMiB, SMPercent: s.SMPercent}
+			if g.Earlier == nil {
+				g.Earlier = make(map[device.UUID][]device.Limit)
+			}
+			g.Earlier[s.Device] = device.AddLimit(g.Earlier[s.Device], was)
 			g.Slices[i] = size
 		}
 	}

@@ -80,3 +80,22 @@ type Slice struct {
 	// MostMiB is what the slice once had when that is more than MemMiB: a peak may come from then.
 	MostMiB int64 `json:"most_mib,omitempty"`
 }
+
+// Limit is one that a slice had before it was changed.
+type Limit struct {
+	UntilUnixS int64 `json:"until"` // in seconds since 1970
+	MemMiB     int64 `json:"mem_mib"`
+	SMPercent  int   `json:"sm_percent"` // 0: no cap
+}
+
+// mostEarlier bounds how many limits before the last one are kept of a slice.
+const mostEarlier = 8
+
+// AddLimit adds one to those that a slice had; of too many the one that was granted and the newest stay.
+func AddLimit(earlier []Limit, was Limit) []Limit {
+	earlier = append(earlier[:len(earlier):len(earlier)], was)
+	if len(earlier) > mostEarlier {
+		earlier = append(earlier[:1:1], earlier[2:]...)
+	}
+	return earlier
+}

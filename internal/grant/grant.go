@@ -43,8 +43,11 @@ type Grant struct {
 	Entitlement request.Entitlement `json:"entitlement"`
 	Shards      int64               `json:"shards,omitempty"` // by which Slurm picked the slice's GPU; 0: it did not
 	Slices      []device.Slice      `json:"slices"`
-	Refusal     string              `json:"refusal,omitempty"`  // set: nothing was granted, and this is why
-	Requeued    bool                `json:"requeued,omitempty"` // the refused job went back into the queue
+	// Earlier are the limits that slices had before they were changed, the oldest first: for the report. Nothing is decided by them, and
+	// a grant that is made again from the state has none.
+	Earlier  map[device.UUID][]device.Limit `json:"earlier,omitempty"`
+	Refusal  string                         `json:"refusal,omitempty"`  // set: nothing was granted, and this is why
+	Requeued bool                           `json:"requeued,omitempty"` // the refused job went back into the queue
 
 	Isolation          string         `json:"isolation"`
 	Library            string         `json:"library"`                        // absolute path of libslurm-vgpu.so

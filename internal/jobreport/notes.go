@@ -37,6 +37,7 @@ type facts struct {
 	held      *Slice // the slice that was held back the most
 	capped    bool   // all slices have a share to keep
 	timed     bool   // the time of all is known
+	changed   bool   // an administrator has changed a limit: what follows from figures is not what to ask for
 	mostShare float64
 	allKnown  bool // the time line of each slice is there
 }
@@ -47,6 +48,7 @@ var rules = []struct {
 	say  func(facts) string
 }{
 	{"refused", refusedRun},
+	{"changed", changedLimits},
 	{"unused", unusedSlices},
 	{"memory-refused", memoryRefused},
 	{"memory-spare", memorySpare},
@@ -81,8 +83,9 @@ func factsOf(run Run, now time.Time, loc *time.Location) facts {
 		}
 		f.peakMiB = max(f.peakMiB, s.PeakMiB)
 		f.refusals += s.Refusals
-		if i == 0 || s.MemMiB < f.grantMiB {
-			f.grantMiB = s.MemMiB
+		f.changed = f.changed || s.changed()
+		if asked := s.all()[0].MemMiB; i == 0 || asked < f.grantMiB {
+			f.grantMiB = asked
 		}
 		if s.HeldPercent != nil && (f.held == nil || *s.HeldPercent > *f.held.HeldPercent) {
 			f.held = &run.Slices[i]
@@ -133,6 +136,12 @@ func memoryRefused(f facts) string {
 	if f.refusals == 1 {
 		times = "1 allocation was"
 	}
+	if f.changed {
+		return times + " refused at a limit that was changed while the job ran"
+	}
+	if f.grantMiB <= 0 {
+		return times + " refused at the limit"
+	}
 	return fmt.Sprintf("%s refused at the limit of %s: ask for more than --vgpu-mem=%d if the program failed by it, or make its batches smaller",
 		times, memory(f.grantMiB), f.grantMiB)
 }
@@ -163,7 +172,7 @@ func adviseMiB(peak, granted int64) (mib int64, ok bool) {
 }
 
 func memoryClose(f facts) string {
-	if f.refusals > 0 || f.peakMiB == 0 || float64(f.peakMiB) < closeToLimit*float64(f.grantMiB) {
+	if f.refusals > 0 || f.peakMiB == 0 || f.changed || float64(f.peakMiB) < closeToLimit*float64(f.grantMiB) {
 		return ""
 	}
 	return fmt.Sprintf("%speak %s: little is left before allocations are refused", f.so(), ofMemory(f.peakMiB, f.grantMiB))
@@ -177,6 +186,9 @@ func (f facts) muchHeld() bool {
 func heldByCap(f facts) string {
 	if !f.muchHeld() || !f.held.Capped() || !atCap(*f.held) {
 		return ""
+	}
+	if f.changed {
+		return fmt.Sprintf("held back %.0f %% of the time by its own cap, which was changed while the job ran", *f.held.HeldPercent)
 	}
 	text := fmt.Sprintf("held back %.0f %% of the time by its own cap: with more than --vgpu-cores=%d it would be faster", *f.held.HeldPercent, f.held.SMPercent)
 	if f.Policy != "elastic" {
@@ -199,7 +211,7 @@ func atCap(s Slice) bool {
 	if held > 0 {
 		share = 100 * busy / held
 	}
-	return share >= capReached*float64(s.SMPercent)
+	return share >= capReached*float64(s.leastPercent())
 }
 
 func heldByOthers(f facts) string {
@@ -211,7 +223,7 @@ func heldByOthers(f facts) string {
 }
 
 func capSpare(f facts) string {
-	if !f.capped || !f.allKnown || f.mostShare <= 0 || f.wall < tooShortToJudge || f.held == nil || *f.held.HeldPercent > heldHardly {
+	if !f.capped || f.changed || !f.allKnown || f.mostShare <= 0 || f.wall < tooShortToJudge || f.held == nil || *f.held.HeldPercent > heldHardly {
 		return ""
 	}
 	least := slices.MinFunc(f.Slices, func(a, b Slice) int { return a.SMPercent - b.SMPercent }).SMPercent

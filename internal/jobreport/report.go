@@ -16,9 +16,10 @@ import (
 // Report is one job, as `vgpuctl report --json` prints it.
 type Report struct {
 	Job   uint32 `json:"job"`
-	JobID string `json:"job_id"`         // as it was asked for: 123, 123_4, 123+1
-	User  string `json:"user,omitempty"` // empty: who has the slices is not told
-	Runs  []Run  `json:"runs"`           // the oldest first
+	JobID string `json:"job_id"`          // as it was asked for: 123, 123_4, 123+1
+	User  string `json:"user,omitempty"`  // empty: who has the slices is not told
+	Array string `json:"array,omitempty"` // which task is told about, where the array's number was asked for
+	Runs  []Run  `json:"runs"`            // the oldest first
 }
 
 // Run is one run of the job, on all nodes that are known here.
@@ -56,6 +57,7 @@ type Slice struct {
 	MostSharePercent *float64         `json:"most_share_percent"` // in one interval of the time line; null: there is none
 	HeldPercent      *float64         `json:"held_percent"`       // of the run's time for which launches were held back; null: not known
 	Timeline         []timeline.Point `json:"timeline,omitempty"`
+	Earlier          []device.Limit   `json:"earlier,omitempty"` // limits that it had before mem_mib and sm_percent, the oldest first
 
 	cells []timeline.Cell
 }
@@ -94,6 +96,22 @@ func (r Run) end(now time.Time) time.Time {
 
 // Running says that it has not ended.
 func (r Run) Running() bool { return r.End.IsZero() }
+
+// Queued says that it has not begun.
+func (r Run) Queued() bool { return r.Start.IsZero() && r.End.IsZero() }
+
+// Compare puts runs in order: by when they were submitted, or began where that is not known, and what waits goes last.
+func (r Run) Compare(other Run) int {
+	switch {
+	case r.Queued() != other.Queued() && r.Queued():
+		return 1
+	case r.Queued() != other.Queued():
+		return -1
+	case !r.Start.IsZero() && !other.Start.IsZero():
+		return r.Start.Compare(other.Start)
+	}
+	return r.Submitted.Compare(other.Submitted)
+}
 
 // Capped says that the slice has a share to keep.
 func (s Slice) Capped() bool { return s.SMPercent > 0 && s.SMPercent < 100 }

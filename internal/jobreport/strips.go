@@ -50,32 +50,57 @@ func (r Run) strips(out io.Writer, s Slice, look Look) {
 			held[i] = shades[int(math.Ceil(cell.Held*float64(len(shades)-1)))]
 		}
 	}
-	fmt.Fprintln(out)
-	title := fmt.Sprintf("%s %s: memory in MiB, limit %d", s.Node, s.Device, s.MemMiB)
-	fmt.Fprintln(out, title)
-	fmt.Fprintln(out, r.strip(memory, float64(s.MemMiB), float64(s.MemMiB), end, look))
-	top, level := 100.0, float64(s.SMPercent)
-	title = "percent of the GPU's time, no cap"
-	if s.Capped() {
-		title = fmt.Sprintf("percent of the GPU's time, cap %d", s.SMPercent)
-		top = min(100, level*stripRows/(stripRows-1)) // the cap lies on one
+	top, most := s.Top()
+	limits, caps := make([]float64, columns), make([]float64, columns)
+	spans := s.Limits(r.Start, end)
+	for i, cell := range cells {
+		for len(spans) > 1 && !spans[0].To.After(cell.From) {
+			spans = spans[1:]
+		}
+		limits[i], caps[i] = float64(spans[0].MemMiB), float64(spans[0].SMPercent)
+		if caps[i] == 0 {
+			caps[i] = 100
+		}
 	}
-	fmt.Fprintln(out, title)
-	fmt.Fprintln(out, r.strip(share, level, top, end, look))
+	fmt.Fprintln(out)
+	fmt.Fprintf(out, "%s %s: memory in MiB, limit %d%s\n", s.Node, s.Device, s.MemMiB, s.before())
+	fmt.Fprintln(out, r.strip(memory, limits, top, end, look))
+	switch {
+	case s.MostPercent() < 100:
+		fmt.Fprintf(out, "percent of the GPU's time, cap %d%s\n", s.SMPercent, s.before())
+		most = min(100, max(most, float64(s.MostPercent())*stripRows/(stripRows-1))) // the cap lies on one
+	case s.changed():
+		fmt.Fprintf(out, "percent of the GPU's time, %s%s\n", capText(s.SMPercent), s.before())
+	default:
+		fmt.Fprintln(out, "percent of the GPU's time, no cap")
+		caps = nil
+	}
+	fmt.Fprintln(out, r.strip(share, caps, most, end, look))
 	fmt.Fprintf(out, "%*s %s\n", axisColumns, "waited", strings.TrimRight(string(held), " "))
 }
 
-// strip is a curve and a line at the limit.
-func (r Run) strip(curve []float64, limit, top float64, end time.Time, look Look) string {
+// before says that there was another limit.
+func (s Slice) before() string {
+	if s.changed() {
+		return " at the end"
+	}
+	return ""
+}
+
+func capText(percent int) string {
+	if percent == 0 {
+		return "no cap"
+	}
+	return fmt.Sprintf("cap %d", percent)
+}
+
+// strip is a curve and a line at the limit; nil: there is none.
+func (r Run) strip(curve, limits []float64, top float64, end time.Time, look Look) string {
 	series := [][]float64{curve}
 	colours := []asciigraph.AnsiColor{asciigraph.Blue}
-	if limit > 0 && limit < 100 || top > 100 {
-		line := make([]float64, len(curve))
-		for i := range line {
-			line[i] = limit
-		}
+	if limits != nil {
 		// What comes later lies above: a curve at its limit is seen.
-		series, colours = [][]float64{line, curve}, []asciigraph.AnsiColor{asciigraph.Red, asciigraph.Blue}
+		series, colours = [][]float64{limits, curve}, []asciigraph.AnsiColor{asciigraph.Red, asciigraph.Blue}
 	}
 	options := []asciigraph.Option{asciigraph.Height(stripRows), asciigraph.LowerBound(0), asciigraph.UpperBound(top),
 		asciigraph.YAxisValueFormatter(func(y float64) string { return fmt.Sprintf("%*.0f", axisColumns, y) }),

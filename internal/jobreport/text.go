@@ -39,6 +39,9 @@ func (l Look) bad(text string) string  { return l.paint("31", text) }
 
 // Text prints a report that is Complete.
 func (r Report) Text(out io.Writer, look Look) {
+	if r.Array != "" {
+		fmt.Fprintln(out, r.Array)
+	}
 	for i, run := range r.Runs {
 		if i > 0 {
 			fmt.Fprintln(out)
@@ -87,15 +90,29 @@ func (r Report) head(i int, look Look) string {
 	case len(nodes) > 0:
 		head += " on " + strings.Join(nodes, ", ")
 	}
-	if run.Running() {
+	state := strings.ReplaceAll(strings.ToLower(run.State), "_", " ")
+	switch {
+	case run.Queued():
+		return head + ": in the queue" + since(run.Submitted, look)
+	case run.Start.IsZero():
+		return head + fmt.Sprintf(": %s at %s before it began", state, clock(run.End, look.Now, look.Loc))
+	case run.Running():
 		head += ": running for " + Length(run.Wall(look.Now))
-	} else {
-		head += fmt.Sprintf(": %s at %s after %s", strings.ReplaceAll(strings.ToLower(run.State), "_", " "), clock(run.End, look.Now, look.Loc), Length(run.Wall(look.Now)))
+	default:
+		head += fmt.Sprintf(": %s at %s after %s", state, clock(run.End, look.Now, look.Loc), Length(run.Wall(look.Now)))
 	}
 	if queued := run.Start.Sub(run.Submitted); !run.Submitted.IsZero() && queued >= time.Second {
 		head += ", " + Length(queued) + " in the queue before"
 	}
 	return head
+}
+
+// since is when something began, where that is known.
+func since(at time.Time, look Look) string {
+	if at.IsZero() {
+		return ""
+	}
+	return " since " + clock(at, look.Now, look.Loc)
 }
 
 func (r Run) nodes() []string {
@@ -139,12 +156,16 @@ func (r Run) bars(out io.Writer, s Slice, look Look) {
 		return
 	}
 	row := func(name string, part, whole float64, words string) {
-		fmt.Fprintf(out, "  %-7s  %s %4.0f %%  %s\n", name, bar(part, whole), 100*part/max(whole, 1), words)
+		percent := unknown
+		if whole > 0 {
+			percent = fmt.Sprintf("%.0f", 100*part/whole)
+		}
+		fmt.Fprintf(out, "  %-7s  %s %4s %%  %s\n", name, bar(part, whole), percent, words)
 	}
-	row("memory", float64(s.PeakMiB), float64(s.MemMiB), s.memoryWords(r.end(look.Now), look.Loc))
+	row("memory", float64(s.PeakMiB), float64(s.MostMiB()), s.memoryWords(r.end(look.Now), look.Loc))
 	switch words := s.timeWords(); {
 	case s.Capped():
-		row("time", s.SharePercent, float64(s.SMPercent), words)
+		row("time", s.SharePercent, float64(s.MostPercent()), words)
 	case s.timed():
 		row("time", s.SharePercent, 100, words)
 	default:
@@ -171,7 +192,7 @@ func plural(n uint64, one string) string {
 }
 
 func (s Slice) memoryWords(near time.Time, loc *time.Location) string {
-	text := fmt.Sprintf("%d of %d MiB at most", s.PeakMiB, s.MemMiB)
+	text := fmt.Sprintf("%d of %d MiB at most", s.PeakMiB, s.MostMiB())
 	if !s.PeakAt.IsZero() {
 		text += ", about " + clock(s.PeakAt, near, loc)
 	}
@@ -187,7 +208,7 @@ func (s Slice) timeWords() string {
 	}
 	text := fmt.Sprintf("%.1f s of GPU time, %.1f %% of the GPU on average", s.GPUSeconds, s.SharePercent)
 	if s.Capped() {
-		text = fmt.Sprintf("%.1f of %d %% of the GPU's time on average, %.1f s", s.SharePercent, s.SMPercent, s.GPUSeconds)
+		text = fmt.Sprintf("%.1f of %d %% of the GPU's time on average, %.1f s", s.SharePercent, s.MostPercent(), s.GPUSeconds)
 	}
 	if s.MostSharePercent != nil {
 		text += fmt.Sprintf("; %.1f %% at most", *s.MostSharePercent)

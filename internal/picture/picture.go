@@ -109,27 +109,34 @@ func (d drawn) strips(now time.Time, loc *time.Location) (memory, share *plot.Pl
 	}
 	memory, share = strip(d.run.Start, end, loc), strip(d.run.Start, end, loc)
 	memory.Y.Label.Text = "memory, MiB"
-	memory.Y.Max = 1.2 * float64(d.slice.MemMiB)
+	mostMiB, mostPercent := d.slice.Top()
+	memory.Y.Max = 1.2 * mostMiB
 	if err = curve(memory, used); err != nil {
 		return nil, nil, err
 	}
-	if err = level(memory, end, float64(d.slice.MemMiB), fmt.Sprintf("limit, %d MiB", d.slice.MemMiB)); err != nil {
+	spans := d.slice.Limits(d.run.Start, end)
+	if err = level(memory, spans, func(s jobreport.Span) float64 { return float64(s.MemMiB) }, fmt.Sprintf("limit, %d MiB", d.slice.MemMiB)); err != nil {
 		return nil, nil, err
 	}
 	share.Y.Label.Text = "GPU time, %"
 	share.Title.Text = "shaded: held back by the share"
-	share.Y.Max = 100
-	if d.slice.Capped() {
-		share.Y.Max = min(100, math.Ceil(1.2*float64(d.slice.SMPercent)))
-	}
+	share.Y.Max = min(100, math.Ceil(1.2*mostPercent))
 	if err = shade(share, d.slice.Cells()); err != nil {
 		return nil, nil, err
 	}
 	if err = curve(share, busy); err != nil {
 		return nil, nil, err
 	}
-	if d.slice.Capped() {
-		err = level(share, end, float64(d.slice.SMPercent), fmt.Sprintf("cap, %d %%", d.slice.SMPercent))
+	if name := fmt.Sprintf("cap, %d %%", d.slice.SMPercent); d.slice.Capped() || len(spans) > 1 {
+		if !d.slice.Capped() {
+			name = "no cap"
+		}
+		err = level(share, spans, func(s jobreport.Span) float64 {
+			if s.SMPercent == 0 {
+				return 100
+			}
+			return float64(s.SMPercent)
+		}, name)
 	}
 	return memory, share, err
 }
@@ -195,14 +202,18 @@ func curve(p *plot.Plot, points plotter.XYs) error {
 	return nil
 }
 
-// level is a dashed line over the whole time, with its name at the end.
-func level(p *plot.Plot, end time.Time, y float64, name string) error {
-	line, err := plotter.NewLine(plotter.XYs{{X: p.X.Min, Y: y}, {X: p.X.Max, Y: y}})
+// level is a dashed line over the whole time, in steps where the limit was changed, with its name at the end.
+func level(p *plot.Plot, spans []jobreport.Span, of func(jobreport.Span) float64, name string) error {
+	var points plotter.XYs
+	for _, s := range spans {
+		points = append(points, plotter.XY{X: at(s.From), Y: of(s)}, plotter.XY{X: at(s.To), Y: of(s)})
+	}
+	line, err := plotter.NewLine(points)
 	if err != nil {
 		return err
 	}
 	line.Color, line.Width, line.Dashes = red, vg.Points(1.2), []vg.Length{vg.Points(5), vg.Points(3)}
-	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: at(end), Y: y}}, Labels: []string{name}})
+	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{points[len(points)-1]}, Labels: []string{name}})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/jobreport"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 )
@@ -115,5 +116,54 @@ func TestAnyLengthHasAxes(t *testing.T) {
 		if texts, _ := elements(t, out.Bytes()); !slices.Contains(texts, "limit, 100 MiB") {
 			t.Errorf("%v: %s", length, fmt.Sprint(texts))
 		}
+	}
+}
+
+// What was changed while the job ran lies inside of the frame: the memory that it had before, and the limit in steps.
+func TestAChangedLimitStaysInTheFrame(t *testing.T) {
+	r := report(1)
+	s := &r.Runs[0].Slices[0]
+	s.Earlier = []device.Limit{{UntilUnixS: start.Add(30 * time.Minute).Unix(), MemMiB: 8000, SMPercent: 60}}
+	s.MemMiB, s.SMPercent = 1000, 10
+	for i := range s.Timeline[:30] {
+		s.Timeline[i].UsedMiB, s.Timeline[i].BusyMs = 7900, 35000
+	}
+	end := start.Add(time.Hour)
+	r.Complete(end, time.UTC)
+	memory, share, err := drawn{r.Runs[0], r.Runs[0].Slices[0]}.strips(end, time.UTC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if memory.Y.Max < 8000 || share.Y.Max < 60 || share.Y.Max > 100 {
+		t.Errorf("the frames end at %g MiB and %g %%", memory.Y.Max, share.Y.Max)
+	}
+	var out, text bytes.Buffer
+	if err := SVG(&out, r, end, time.UTC); err != nil {
+		t.Fatal(err)
+	}
+	texts, dashed := elements(t, out.Bytes())
+	if !slices.Contains(texts, "limit, 1000 MiB") || dashed != 2 {
+		t.Errorf("%d dashed lines, %q", dashed, texts)
+	}
+	r.Text(&text, jobreport.Look{Now: end, Loc: time.UTC, Columns: 80, Strips: true})
+	if !strings.Contains(text.String(), "limit 1000 at the end\n    8000 ") || !strings.Contains(text.String(), "from 8000 MiB and 60 % to 1000 MiB and 10 % at 01:30") {
+		t.Errorf("the plot is\n%s", text.String())
+	}
+	if strings.Contains(text.String(), "ask for --vgpu-cores") || strings.Contains(text.String(), "with more than") {
+		t.Errorf("advice is given by a limit that was changed:\n%s", text.String())
+	}
+}
+
+// An elastic slice uses more than its share.
+func TestMoreThanTheCapStaysInTheFrame(t *testing.T) {
+	r := report(1)
+	for i := range r.Runs[0].Slices[0].Timeline {
+		r.Runs[0].Slices[0].Timeline[i].BusyMs = 54000
+	}
+	end := start.Add(time.Hour)
+	r.Complete(end, time.UTC)
+	_, share, err := drawn{r.Runs[0], r.Runs[0].Slices[0]}.strips(end, time.UTC)
+	if err != nil || share.Y.Max < 90 {
+		t.Errorf("the frame ends at %g %%, %v", share.Y.Max, err)
 	}
 }

@@ -113,7 +113,7 @@ func record(cfg config.Config, g grant.Grant, log hclog.Logger) usage.Record {
 	}
 	for i, s := range g.Slices {
 		rec.Devices = append(rec.Devices, usage.Device{Device: s.Device, Index: s.Index, MemMiB: s.MemMiB, SMPercent: s.SMPercent,
-			PeakMiB: usage.MiB(used.Devices[i].PeakBytes), Refusals: used.Devices[i].Refusals})
+			PeakMiB: usage.MiB(used.Devices[i].PeakBytes), Refusals: used.Devices[i].Refusals, Earlier: g.Earlier[s.Device]})
 	}
 	history, err := timeline.Read(cfg.Run().Timeline(g.Job), usage.TimelineRun(g))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

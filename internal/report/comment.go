@@ -53,15 +53,16 @@ type Comment struct {
 
 // CommentSlice is one slice of one node.
 type CommentSlice struct {
-	GPU           device.UUID `json:"gpu"`
-	MemMiB        int64       `json:"mem_mib"`
-	Cores         int         `json:"cores"` // 0: no cap
-	PeakMiB       int64       `json:"peak_mib"`
-	Refused       uint64      `json:"refused"`           // allocations that the limit refused
-	GPUSeconds    *float64    `json:"gpu_s,omitempty"`   // seconds of GPU time used; nil: not known
-	Sampled       bool        `json:"sampled,omitempty"` // gpu_s is estimated from the driver's samples
-	WaitedSeconds float64     `json:"waited_s"`          // seconds for which the share held launches back; threads add up
-	Curve         string      `json:"curve,omitempty"`   // its use over time (curve.go), where there is room for it
+	GPU           device.UUID    `json:"gpu"`
+	MemMiB        int64          `json:"mem_mib"`
+	Cores         int            `json:"cores"` // 0: no cap
+	PeakMiB       int64          `json:"peak_mib"`
+	Refused       uint64         `json:"refused"`           // allocations that the limit refused
+	GPUSeconds    *float64       `json:"gpu_s,omitempty"`   // seconds of GPU time used; nil: not known
+	Sampled       bool           `json:"sampled,omitempty"` // gpu_s is estimated from the driver's samples
+	WaitedSeconds float64        `json:"waited_s"`          // seconds for which the share held launches back; threads add up
+	Earlier       []device.Limit `json:"earlier,omitempty"` // limits before the last one, which is cores and mem_mib
+	Curve         string         `json:"curve,omitempty"`   // its use over time (curve.go), where there is room for it
 }
 
 // Time is what is known of the slice's GPU time, and how. Earlier releases said 0 of what they did not know.
@@ -212,7 +213,7 @@ func slicesOf(rec usage.Record) []CommentSlice {
 	slices := make([]CommentSlice, 0, len(rec.Devices))
 	for _, d := range rec.Devices {
 		slice := CommentSlice{GPU: d.Device, MemMiB: d.MemMiB, Cores: d.SMPercent, PeakMiB: d.PeakMiB, Refused: d.Refusals,
-			Sampled: d.Source() == usage.Sampled, WaitedSeconds: d.WaitedSeconds}
+			Sampled: d.Source() == usage.Sampled, WaitedSeconds: d.WaitedSeconds, Earlier: d.Earlier}
 		if d.Source() != "" {
 			slice.GPUSeconds = &d.GPUSeconds
 		}

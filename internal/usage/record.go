@@ -64,6 +64,8 @@ type Device struct {
 	GPUTimeSource Source `json:"gpu_time_source,omitempty"`
 	// IdleSeconds is the longest time without GPU time, where the site calls that idle.
 	IdleSeconds int64 `json:"idle_seconds,omitempty"`
+	// Earlier are the limits that it had before they were changed.
+	Earlier []device.Limit `json:"earlier,omitempty"`
 	// Timeline is its use over time, oldest first; at most timeline.MaxRecorded points.
 	Timeline []timeline.Point `json:"timeline,omitempty"`
 }

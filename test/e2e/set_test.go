@@ -47,6 +47,9 @@ func TestChangeOfARunningJob(t *testing.T) {
 	if held := slicesOf(t, job); len(held) != 1 || held[0].MemMiB != 2500 || held[0].SMPercent != 50 {
 		t.Errorf("the state: %+v", held)
 	}
+	if told := ok(t, one, reportCommand("n1", job)).Stdout; !strings.Contains(told, "from 4000 MiB and 30 % to 2500 MiB and 50 % at") {
+		t.Errorf("the report of the running job does not say that it was changed:\n%s", told)
+	}
 	ok(t, one, "touch look")
 	out := finish(t, one, job)
 	first, rest, _ := strings.Cut(out, "\n")
@@ -60,6 +63,9 @@ func TestChangeOfARunningJob(t *testing.T) {
 	u := awaitUsage(t, job, 60*time.Second)
 	if d := u.VGPU.Nodes["n1"]; len(d) != 1 || d[0].MemMiB != 2500 || d[0].Cores != 50 {
 		t.Errorf("AdminComment: %+v", u)
+	}
+	if told := ok(t, two, reportCommand("n2", job)).Stdout; !strings.Contains(told, "from 4000 MiB and 30 % to 2500 MiB and 50 % at") || !strings.Contains(told, "of 4000 MiB at most") {
+		t.Errorf("the report elsewhere does not say that it was changed:\n%s", told)
 	}
 	if trail := account(t, job, "AllocTRES"); !strings.Contains(trail, "gres/gpumem=4000") {
 		t.Errorf("what Slurm accounts changed: %s", trail)
