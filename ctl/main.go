@@ -123,6 +123,22 @@ func (o *options) load() (config.Config, error) {
 	if err != nil {
 		return cfg, exitError{exitConfig, err}
 	}
+	return o.ofNode(cfg)
+}
+
+// held is the configuration by which the prolog goes, for what works on where it does: the last good copy where the file is not believed.
+func (o *options) held() (config.Config, error) {
+	cfg, problems, standing := config.LoadHeld(o.configPath)
+	if standing == config.Unknown {
+		return cfg, exitError{exitConfig, problems[0]}
+	}
+	if len(problems) > 0 {
+		fmt.Fprintf(os.Stderr, "vgpuctl: %v: %v\n", standing, problems[0])
+	}
+	return o.ofNode(cfg)
+}
+
+func (o *options) ofNode(cfg config.Config) (_ config.Config, err error) {
 	if o.node == "" {
 		if o.node, err = thisNode(cfg); err != nil {
 			return cfg, exitError{exitUsage, err}
@@ -134,7 +150,7 @@ func (o *options) load() (config.Config, error) {
 // asRoot is how commands begin that change or watch what is others': the configuration, root alone (why not others), and a log of their own, which
 // is closed with closer whatever the error is.
 func (o *options) asRoot(command, why string) (config.Config, hclog.Logger, io.Closer, error) {
-	cfg, err := o.load()
+	cfg, err := o.held()
 	if err != nil {
 		return cfg, nil, io.NopCloser(nil), err
 	}

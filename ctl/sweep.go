@@ -66,14 +66,15 @@ Prologs do the same once a minute, for a few jobs at a time. A timer runs this f
 	}
 }
 
-// resume gives the node back that the prolog took out of Slurm's hands, if its GPUs are known by now.
+// resume gives the node back that the prolog took out of Slurm's hands: the configuration is known here, and the GPUs may be by now.
 func resume(ctx context.Context, cfg config.Config, node, bootID string, out io.Writer) error {
-	if inv, err := inventory.Read(cfg.Run().Inventory()); err != nil || inv.BootID != bootID {
-		return nil
+	causes := []drained.Cause{drained.ConfigUnknown}
+	if inv, err := inventory.Read(cfg.Run().Inventory()); err == nil && inv.BootID == bootID {
+		causes = append(causes, drained.GPUsUnknown)
 	}
-	done, err := drained.Resume(ctx, slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue}, cfg.Spool(), node, drained.GPUsUnknown)
-	if done {
-		fmt.Fprintf(out, "%s was drained as its GPUs were not known, and is resumed\n", node)
+	done, err := drained.Resume(ctx, slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue}, cfg.Spool(), node, causes...)
+	if done != "" {
+		fmt.Fprintf(out, "%s is resumed, which was drained: %s\n", node, done)
 	}
 	return err
 }

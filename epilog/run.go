@@ -30,7 +30,7 @@ import (
 const lockWait = 30 * time.Second
 
 func run(configPath string) int {
-	cfg, problems := config.LoadLenient(configPath)
+	cfg, problems, standing := config.LoadHeld(configPath)
 	cfg = cfg.ForNode(config.NodeName())
 	log, closer, err := logging.New("vgpu-epilog", cfg.Log)
 	defer closer.Close()
@@ -38,7 +38,7 @@ func run(configPath string) int {
 		log.Error("the log goes to stderr", "reason", err)
 	}
 	for _, problem := range problems {
-		log.Error("a key of the configuration keeps its default", "file", problem.File, "key", problem.Key, "reason", problem.Error())
+		log.Error(standing.String(), "file", problem.File, "key", problem.Key, "reason", problem.Error())
 	}
 	job, err := strconv.ParseUint(os.Getenv("SLURM_JOB_ID"), 10, 32)
 	if err != nil || job == 0 {

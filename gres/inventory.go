@@ -43,7 +43,7 @@ not supported yet.`,
   vgpu-gres inventory --json | jq '.gpus[].uuid'`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			_, cfg, err := o.load()
+			cfg, err := o.held()
 			if err != nil {
 				return err
 			}
@@ -87,12 +87,12 @@ not supported yet.`,
 // reached, as from the unit at boot, vgpuctl sweep does so.
 func resume(command *cobra.Command, cfg config.Config, node string) {
 	controller := slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue}
-	done, err := drained.Resume(command.Context(), controller, cfg.Spool(), node, drained.GPUsUnknown)
+	done, err := drained.Resume(command.Context(), controller, cfg.Spool(), node, drained.GPUsUnknown, drained.ConfigUnknown)
 	switch {
 	case err != nil:
 		fmt.Fprintf(command.ErrOrStderr(), "vgpu-gres: %v; vgpuctl sweep tries again\n", err)
-	case done:
-		fmt.Fprintf(command.ErrOrStderr(), "%s was drained as its GPUs were not known, and is resumed\n", node)
+	case done != "":
+		fmt.Fprintf(command.ErrOrStderr(), "%s is resumed, which was drained: %s\n", node, done)
 	}
 }
 

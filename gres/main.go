@@ -107,6 +107,18 @@ func noArguments(command *cobra.Command, args []string) error {
 	return nil
 }
 
+// held is the configuration by which the prolog goes, for this node.
+func (o *options) held() (config.Config, error) {
+	cfg, problems, standing := config.LoadHeld(o.configPath)
+	if standing == config.Unknown {
+		return cfg, fmt.Errorf("%w%w", problems[0], errConfig)
+	}
+	if len(problems) > 0 {
+		fmt.Fprintf(os.Stderr, "vgpu-gres: %v: %v\n", standing, problems[0])
+	}
+	return cfg.ForNode(o.node), nil
+}
+
 // load reads the configuration. The second one is for this node; the first still has %n and %h,
 // which is how they belong into a file of Slurm's.
 func (o *options) load() (asWritten, forNode config.Config, err error) {

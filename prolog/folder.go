@@ -18,6 +18,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/pages"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // makeFolder makes jobs/ID. grant.json comes last: nobody looks at a folder without it, so that
@@ -103,6 +104,15 @@ func (p *prolog) leaveCommand() error {
 		}
 	}
 	return grant.WriteProlog(p.cfg.Run().Prolog(), command)
+}
+
+// leaveNotice has the plugin put what is wrong with the configuration into slurmd's log, with each job: what a prolog says that ends well
+// is nowhere to be read.
+func (p *prolog) leaveNotice() error {
+	if p.notice == "" {
+		return removeFile(p.cfg.Run().Notice())
+	}
+	return trusted.WriteFile(p.cfg.Run().Notice(), []byte(p.notice+"\n"), 0o644)
 }
 
 func (p *prolog) ended() {

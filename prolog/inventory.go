@@ -54,16 +54,22 @@ func (p *prolog) inventory(ctx context.Context) (device.Inventory, error) {
 	return device.Inventory{}, failed
 }
 
-// withoutGPUs takes a node out of Slurm's hands whose GPUs cannot be known: it would fail job after job, and look idle.
-func (p *prolog) withoutGPUs(ctx context.Context, g grant.Grant, reason error, told *slurm.Job) error {
-	done, err := drained.Node(ctx, p.controller, p.cfg.Spool(), p.node, drained.GPUsUnknown, reason.Error())
+// takeOut takes a node out of Slurm's hands that would fail job after job, and look idle, and refuses the job.
+func (p *prolog) takeOut(ctx context.Context, g grant.Grant, cause drained.Cause, reason error, told *slurm.Job) error {
+	done, err := drained.Node(ctx, p.controller, p.cfg.Spool(), p.node, cause, reason.Error())
 	if done {
-		p.log.Error("the node is drained until its GPUs are known", "reason", reason)
+		p.log.Error("the node is drained", "cause", cause, "reason", reason)
 	}
 	if err != nil {
 		p.log.Error("the node takes jobs that it fails", "reason", err)
 	}
-	return p.refuse(ctx, g, "the node's GPUs are not known: "+reason.Error(), told)
+	return p.refuse(ctx, g, strings.TrimPrefix(string(cause), "vgpu: ")+": "+reason.Error(), told)
+}
+
+// isWithoutGPUs says that there is nothing on this node that a configuration could close.
+func (p *prolog) isWithoutGPUs() bool {
+	inv, err := inventory.Read(p.cfg.Run().Inventory())
+	return err == nil && inv.BootID == p.store.BootID && len(inv.GPUs) == 0
 }
 
 func (p *prolog) readInventory() (device.Inventory, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/drained"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/driver"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
@@ -49,7 +50,7 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 	}
 	inventory, err := p.inventory(ctx)
 	if err != nil {
-		return p.withoutGPUs(ctx, g, err, &told)
+		return p.takeOut(ctx, g, drained.GPUsUnknown, err, &told)
 	}
 	if want.Only, err = p.minorsPicked(inventory); err != nil {
 		return p.refuse(ctx, g, err.Error(), nil)

@@ -9,16 +9,43 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
 )
 
-// errUnheld is wrapped where steps would run without the plugin.
-var errUnheld = errors.New("steps run without the plugin")
+// errUnheld is wrapped where steps would run without the plugin, or the plugin would not find their jobs.
+var errUnheld = errors.New("steps would run without limits")
 
 // whileWritten is how long somebody may take who writes plugstack.conf where it stands.
 const whileWritten = time.Second
+
+// pluginSettings are those that the plugin's line has and this program reads elsewhere, and what they come to here. Where they differ,
+// the plugin looks for jobs where there are none, and would start each without limits. A test holds them to what the plugin takes.
+var pluginSettings = map[string]func(config.Config) string{
+	"run_dir": func(cfg config.Config) string { return cfg.RunDir },
+}
+
+// settingsAgree is an error where the plugin's line says another thing than this program's configuration.
+func (p *prolog) settingsAgree(line slurmconf.PluginLine) error {
+	given := make(map[string]string)
+	for _, argument := range line.Args {
+		key, value, _ := strings.Cut(argument, "=")
+		given[key] = value
+	}
+	for key, own := range pluginSettings {
+		theirs := config.Default()
+		if value, ok := given[key]; ok {
+			theirs.RunDir = value
+		}
+		if theirs = theirs.ForNode(p.node); own(theirs) != own(p.cfg) {
+			return fmt.Errorf("%w: %s: %s is %s there, and %s in %s", errUnheld, line.Place, key, own(theirs), own(p.cfg), p.opts.configPath)
+		}
+	}
+	return nil
+}
 
 // pluginNamed is an error where Slurm reads a plugstack.conf here that does not name the plugin, as on a configless node that was sent
 // an include without what it includes. Steps would find whole GPUs, and nobody would tell them of a refusal, so that the node is
@@ -38,9 +65,9 @@ func (p *prolog) lookForPlugin() error {
 		return nil
 	}
 	plugstack := filepath.Join(filepath.Dir(slurmConf), "plugstack.conf")
-	named, err := namesPlugin(plugstack)
-	if named || err != nil {
-		return p.unknown(err)
+	line, err := pluginLine(plugstack)
+	if line != nil || err != nil {
+		return p.agrees(line, err)
 	}
 	conf, err := slurmconf.Read(slurmConf) // which may be long, and is seldom needed
 	if err != nil {
@@ -51,8 +78,8 @@ func (p *prolog) lookForPlugin() error {
 			return p.unknown(fmt.Errorf("PlugStackConfig=%s is no whole path", elsewhere))
 		}
 		plugstack = elsewhere
-		if named, err = namesPlugin(plugstack); named || err != nil {
-			return p.unknown(err)
+		if line, err = pluginLine(plugstack); line != nil || err != nil {
+			return p.agrees(line, err)
 		}
 	}
 	return fmt.Errorf("%w: %s does not name %s; vgpu-gres check says what to do", errUnheld, plugstack, slurmconf.PluginName)
@@ -65,10 +92,21 @@ func (p *prolog) unknown(err error) error {
 	return nil
 }
 
-func namesPlugin(plugstack string) (bool, error) {
+func (p *prolog) agrees(line *slurmconf.PluginLine, err error) error {
+	if err != nil {
+		return p.unknown(err)
+	}
+	return p.settingsAgree(*line)
+}
+
+// pluginLine is nil where the plugin is not named.
+func pluginLine(plugstack string) (*slurmconf.PluginLine, error) {
 	if _, err := os.Stat(plugstack); errors.Is(err, fs.ErrNotExist) { // itself, not something that it includes
-		return false, nil
+		return nil, nil
 	}
 	lines, err := slurmconf.Plugstack(plugstack)
-	return slurmconf.PluginIndex(lines, slurmconf.PluginName) >= 0, err
+	if i := slurmconf.PluginIndex(lines, slurmconf.PluginName); err == nil && i >= 0 {
+		return &lines[i], nil
+	}
+	return nil, err
 }

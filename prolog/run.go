@@ -17,6 +17,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/drained"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
@@ -49,6 +50,8 @@ type prolog struct {
 	files      error     // why the GPUs' device files are not as they are to be
 	expected   time.Time // when there is room for it at the latest; zero: not known
 	placed     bool      // the job has its slices
+	notice     string    // what is wrong with the configuration; "": nothing
+	unbelieved bool      // … and there is none that holds instead
 	refusedFor string    // a reason of package tally: it was refused; "": it was not
 }
 
@@ -64,7 +67,7 @@ type hostJob struct {
 func run(opts options) int {
 	began := time.Now()
 	node := config.NodeName()
-	cfg, problems := config.LoadLenient(opts.configPath)
+	cfg, problems, standing := config.LoadHeld(opts.configPath)
 	cfg = cfg.ForNode(node)
 	log, closer, err := logging.New("vgpu-prolog", cfg.Log)
 	defer closer.Close()
@@ -72,7 +75,12 @@ func run(opts options) int {
 		log.Error("the log goes to stderr", "reason", err)
 	}
 	for _, problem := range problems {
-		log.Error("a key of the configuration keeps its default", "file", problem.File, "key", problem.Key, "reason", problem.Error())
+		log.Error(standing.String(), "file", problem.File, "key", problem.Key, "reason", problem.Error())
+	}
+	if standing == config.AsWritten {
+		if err := config.Keep(opts.configPath); err != nil {
+			log.Warn("the next fault in the configuration drains the node", "reason", err)
+		}
 	}
 	job, err := jobFromEnvironment()
 	if err != nil {
@@ -89,6 +97,10 @@ func run(opts options) int {
 		controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: cfg.Slurm.ControllerTimeout,
 			Node: os.Getenv("SLURMD_NODENAME")},
 		store: state.Of(cfg, bootID, log),
+	}
+	if len(problems) > 0 {
+		p.notice = standing.String() + ": " + problems[0].Error()
+		p.unbelieved = standing == config.Unknown
 	}
 	err = p.run(context.Background())
 	if isFull(err) {
@@ -123,6 +135,9 @@ func (p *prolog) run(ctx context.Context) error {
 		p.log.Warn("steps cannot run this prolog when slurmd did not", "reason", err)
 	}
 	defer p.ended()
+	if err := p.leaveNotice(); err != nil {
+		p.log.Warn("slurmd's log does not say what is wrong with the configuration", "reason", err)
+	}
 	p.closeFiles()
 	told, err := p.controller.Job(ctx, p.job.id)
 	p.told = told
@@ -150,6 +165,9 @@ func (p *prolog) run(ctx context.Context) error {
 	if told.Restarts == p.job.restart {
 		g.Submitted = told.Submitted
 	}
+	if p.unbelieved && !p.isWithoutGPUs() {
+		return p.takeOut(ctx, g, drained.ConfigUnknown, errors.New(p.notice), &told)
+	}
 	if entitlement.IsZero() {
 		if p.job.request == "" || p.noGPUsHere {
 			return p.withoutSlices(ctx, g, told)
@@ -157,6 +175,10 @@ func (p *prolog) run(ctx context.Context) error {
 		return p.refuse(ctx, g, "options of vgpu were given, but Slurm allocated no vgpu: the job did not pass the site's job-submit script; "+
 			"ask for --gres=vgpu:1 as well", nil)
 	}
+	return p.withSlices(ctx, g, told)
+}
+
+func (p *prolog) withSlices(ctx context.Context, g grant.Grant, told slurm.Job) error {
 	switch {
 	case told.UID != p.job.uid:
 		return p.refuse(ctx, g, fmt.Sprintf("the controller says that job %d is of uid %d, not %d", p.job.id, told.UID, p.job.uid), nil)

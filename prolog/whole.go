@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/drained"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
@@ -87,9 +88,12 @@ func (p *prolog) slurmsOwn(told slurm.Job) (minors []int, err error) {
 func (p *prolog) withoutSlices(ctx context.Context, g grant.Grant, told slurm.Job) error {
 	g.Whole, g.MaskMinors = true, []device.Minor{}
 	if p.cfg.MasksOthers() {
+		if err := p.pluginNamed(); err != nil { // nobody would mask them
+			return err
+		}
 		inventory, err := p.inventory(ctx)
 		if err != nil {
-			return p.withoutGPUs(ctx, g, err, &told)
+			return p.takeOut(ctx, g, drained.GPUsUnknown, err, &told)
 		}
 		own, err := p.slurmsOwn(told)
 		if err != nil {

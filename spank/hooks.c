@@ -4,6 +4,7 @@
  * Every SPANK hook of the plugin, by context and in the order in which Slurm calls them. README.md
  * has the same as a table. A failing hook returns -1: before 25.05 Slurm takes ESPANK_* codes, which
  * are positive, for success. */
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,6 +140,24 @@ static bool job_value(spank_t sp, const char *name, char value[VGPU_VALUE_BYTES]
 	return rc != ESPANK_NOSPACE;
 }
 
+/* What the prolog has to say of this node, into slurmd's log, once for each job. The user does not see it. */
+static void say_notice(void)
+{
+	char path[VGPU_PATH_BYTES + 32], text[VGPU_REASON_BYTES];
+
+	snprintf(path, sizeof(path), "%s/notice", step.run_dir);
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return;
+	ssize_t n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (n <= 0)
+		return;
+	text[n] = '\0';
+	text[strcspn(text, "\n")] = '\0';
+	slurm_info("vgpu: %s", text);
+}
+
 static int step_post_opt(spank_t sp)
 {
 	uid_t uid;
@@ -156,6 +175,8 @@ static int step_post_opt(spank_t sp)
 	    spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS ||
 	    spank_get_item(sp, S_JOB_GID, &gid) != ESPANK_SUCCESS)
 		return refuse("Slurm does not say which step this is");
+	if (step.step == SLURM_EXTERN_CONT)
+		say_notice();
 	if (step.step == SLURM_EXTERN_CONT || is_no_concern_of_ours())
 		return 0;
 

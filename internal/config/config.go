@@ -4,8 +4,8 @@
 // Package config reads config.yaml, the one configuration file of every binary.
 //
 // The file must be a trusted one (package trusted); the environment is never looked at. A missing
-// file means the defaults. Tools read it strictly (Load); the prolog and the epilog leniently
-// (LoadLenient), because their failure would drain the node.
+// file means the defaults. Tools read it strictly (Load); the prolog, the epilog and what timers start go by the last good copy where
+// it is not right (LoadHeld).
 package config
 
 import (

@@ -61,8 +61,8 @@ func Load(path string) (Config, error) {
 	return Config{}, errors.Join(errs...)
 }
 
-// LoadLenient reads a configuration file for a binary that must go on: every key that is wrong
-// keeps its default, which is the safest value, and is returned as a problem to be logged.
+// LoadLenient reads what can be read of a configuration file: every key that is wrong keeps its default and is returned as a problem.
+// LoadHeld is for who acts by it.
 func LoadLenient(path string) (Config, []*Problem) {
 	cfg := Default()
 	data, err := trusted.ReadFile(path, maxFileBytes)
@@ -73,8 +73,12 @@ func LoadLenient(path string) (Config, []*Problem) {
 		return cfg, []*Problem{{File: path, Reason: err.Error(), Err: err,
 			Accepted: "a regular file, owned by root, writable by nobody else"}}
 	}
-	v := viper.New()
-	// The content is read above, through the trusted descriptor; the name only tells viper the format.
+	return parse(path, data)
+}
+
+func parse(path string, data []byte) (Config, []*Problem) {
+	cfg, v := Default(), viper.New()
+	// The content was read through the trusted descriptor; the name only tells viper the format.
 	v.SetConfigFile(path)
 	v.SetConfigType("yaml")
 	if err := v.ReadConfig(bytes.NewReader(data)); err != nil {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
@@ -56,21 +57,24 @@ func Node(ctx context.Context, controller slurm.Client, spool rundir.Spool, node
 	return true, nil
 }
 
-// Resume gives a node back that Node took out for a cause, if its reason is still the one from then. It costs a look at a file where
-// nothing was drained.
-func Resume(ctx context.Context, controller slurm.Client, spool rundir.Spool, node string, cause Cause) (bool, error) {
+// Resume gives a node back that Node took out for a cause that is gone, if its reason is still the one from then, and returns that.
+// It costs a look at a file where nothing was drained.
+func Resume(ctx context.Context, controller slurm.Client, spool rundir.Spool, node string, gone ...Cause) (reason string, err error) {
 	m, err := read(spool)
-	if err != nil || m.Cause != cause || m.Node != node {
-		return false, err
+	if err != nil || !slices.Contains(gone, m.Cause) || m.Node != node {
+		return "", err
 	}
 	done, err := controller.Resume(ctx, node, m.Reason)
 	if err != nil {
-		return false, err
+		return "", err
+	}
+	if done {
+		reason = m.Reason
 	}
 	if err := os.Remove(spool.Drained()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return done, fmt.Errorf("forget that %s was drained: %w", node, err)
+		return reason, fmt.Errorf("forget that %s was drained: %w", node, err)
 	}
-	return done, nil
+	return reason, nil
 }
 
 func read(spool rundir.Spool) (m mark, err error) {

@@ -65,6 +65,9 @@ func (d Dir) None(job uint32) string { return d.Job(job) + ".none" }
 func (d Dir) Pending(job uint32) string { return d.Job(job) + ".pending" }
 func (d Dir) Grant(job uint32) string   { return filepath.Join(d.Job(job), "grant.json") }
 
+// Notice is what the plugin puts into slurmd's log. spank/hooks.c has the same name.
+func (d Dir) Notice() string { return filepath.Join(string(d), "notice") }
+
 // Turns is the folder of boards and claims: who lies on which GPU, and who wants his turn there.
 func (d Dir) Turns() string { return filepath.Join(string(d), TurnsFolder) }
 

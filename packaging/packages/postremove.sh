@@ -10,6 +10,7 @@ remove | purge | 0) ;;
 *) exit 0 ;;
 esac
 rm -f /run/slurm-vgpu/remove-anyway
+[ "$1" = remove ] || rm -f /var/spool/slurm-vgpu/config.yaml # the last good copy of a configuration that is gone
 systemd=/run/systemd/system
 if [ -d "$systemd" ]; then
 	systemctl stop 'slurm-vgpu-*.timer' 'slurm-vgpu-*.socket' || true

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
+)
+
+// Standing says by which file a node's configuration holds.
+type Standing int
+
+const (
+	AsWritten  Standing = iota
+	ByLastGood          // the file is not believed: the last good one holds, all of it
+	Unknown             // nor is there a last good one
+)
+
+// String is for the log, before what is wrong with the file.
+func (s Standing) String() string {
+	switch s {
+	case ByLastGood:
+		return "the configuration is not believed, the last good copy holds"
+	case Unknown:
+		return "the configuration is not believed, and there is no earlier one that was"
+	case AsWritten:
+	}
+	return "the configuration is as written"
+}
+
+// LastGood is where the last copy of a configuration is kept that was right in all its keys. The usual one's is in the usual spool
+// folder, wherever spool_dir is: what names another one may be what is not believed.
+func LastGood(path string) string {
+	if path == DefaultPath {
+		return filepath.Join(Default().SpoolDir, filepath.Base(path))
+	}
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".last")
+}
+
+// LoadHeld reads a configuration file for a program that must go on. No key of a file with anything wrong in it falls to its default,
+// which may be softer than what the site has written: the last good copy holds instead, and the problems say why. A file that is gone
+// is such a file, if there was one. Where there is no good copy the defaults are returned, as Unknown.
+func LoadHeld(path string) (Config, []*Problem, Standing) {
+	cfg, problems := LoadLenient(path)
+	last := LastGood(path)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(last); errors.Is(err, fs.ErrNotExist) {
+			return cfg, nil, AsWritten
+		}
+		problems = []*Problem{{File: path, Reason: "the file is gone", Accepted: "an empty file, for the defaults"}}
+	}
+	if len(problems) == 0 {
+		return cfg, nil, AsWritten
+	}
+	if _, err := os.Lstat(last); err == nil {
+		good, more := LoadLenient(last)
+		if len(more) == 0 {
+			return good, problems, ByLastGood
+		}
+		problems = append(problems, more...)
+	}
+	return cfg, problems, Unknown
+}
+
+// Keep makes a configuration that was right in all its keys the last good one. Root does so.
+func Keep(path string) error {
+	data, err := trusted.ReadFile(path, maxFileBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		if _, problems := parse(path, data); len(problems) > 0 { // it was changed meanwhile
+			return nil
+		}
+		last := LastGood(path)
+		if known, err := trusted.ReadFile(last, maxFileBytes); err == nil && bytes.Equal(known, data) {
+			return nil
+		}
+		if err = os.MkdirAll(filepath.Dir(last), 0o755); err == nil {
+			err = trusted.WriteFile(last, data, 0o644)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("keep a copy of %s: %w", path, err)
+	}
+	return nil
+}
