@@ -6,6 +6,8 @@ package report
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
@@ -42,11 +44,27 @@ func rowOf(rows []Row, rec usage.Record) (row Row, isNewest bool, err error) {
 	last := newest(mine)
 	switch {
 	case found >= 0:
-		return mine[found], mine[found].Submit.Equal(last.Submit), nil
+		row := continued(mine, mine[found])
+		return row, row.Submit.Equal(last.Submit), nil
 	case !last.Start.IsZero() && last.Start.After(rec.End.Add(clockSkew)):
 		return Row{}, false, errNever
 	}
 	return Row{}, false, fmt.Errorf("%w: its last one is %s", errNotYet, last.State)
+}
+
+// continued is the row in which a run goes on whose job was resized, as by a node that it lost: the first part stays RESIZING for good, and
+// the next one is submitted and begins when that ends (as_mysql_job.c, resize_time).
+func continued(rows []Row, row Row) Row {
+	for range rows {
+		next := slices.IndexFunc(rows, func(r Row) bool {
+			return strings.HasPrefix(row.State, "RESIZING") && !row.End.IsZero() && r.Start.Equal(row.End) && r.Submit.Equal(row.End) && !r.Submit.Equal(row.Submit)
+		})
+		if next < 0 {
+			break
+		}
+		row = rows[next]
+	}
+	return row
 }
 
 // isRowOf goes by the time of submission, which is another one for each run. Where that is not known, the run

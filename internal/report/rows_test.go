@@ -31,6 +31,29 @@ func runs() (rows []Row, records []usage.Record) {
 	return rows, records
 }
 
+// A run whose job was resized goes on in other rows: the report stands in the last of them, and no later run's is taken for it.
+func TestAResizedRunIsReportedInItsLastRow(t *testing.T) {
+	rows, records := runs()
+	first, rec := rows[0], records[0]
+	first.State, first.End = "RESIZING", first.Start.Add(time.Minute)
+	second := first
+	second.Submit, second.Start, second.End = first.End, first.End, first.End.Add(time.Minute)
+	third := second
+	third.Submit, third.Start, third.End, third.State = second.End, second.End, rows[0].End, "COMPLETED"
+	rec.Submitted = first.Submit
+	for n, want := range map[int]Row{1: first, 2: second, 3: third} {
+		if row, _, err := rowOf([]Row{first, second, third, rows[1]}[:n], rec); err != nil || !row.Submit.Equal(want.Submit) {
+			t.Errorf("of %d rows it is the one of %v, %v", n, row.Submit, err)
+		}
+	}
+	if row, isNewest, err := rowOf([]Row{first, second, third}, rec); err != nil || !isNewest || row.State != "COMPLETED" {
+		t.Errorf("%+v, newest %v, %v", row, isNewest, err)
+	}
+	if row, isNewest, _ := rowOf([]Row{first, second, third, rows[1]}, rec); isNewest || !row.Submit.Equal(third.Submit) {
+		t.Errorf("beside a later run it is the row of %v, newest %v", row.Submit, isNewest)
+	}
+}
+
 func TestEveryRunHasItsOwnRow(t *testing.T) {
 	rows, records := runs()
 	for _, exact := range []bool{false, true} {
