@@ -2,7 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/image.h"
 
-#include <string.h>
+#include "base/text.h"
+
+#include <stddef.h>
 
 #define HIDDEN_VERSION 0x8000u
 
@@ -34,7 +36,7 @@ static bool take_symbol(const struct vgpu_image *image, uint32_t i, const char *
 {
 	const ElfW(Sym) *symbol = &image->symbols[i];
 
-	if (symbol->st_shndx == SHN_UNDEF || strcmp(image->strings + symbol->st_name, name) != 0)
+	if (symbol->st_shndx == SHN_UNDEF || !vgpu_same_text(image->strings + symbol->st_name, name))
 		return false;
 	*found = (void *)(image->base + symbol->st_value);
 	return image->versions == NULL || !(image->versions[i] & HIDDEN_VERSION);
@@ -110,17 +112,6 @@ static bool read_dynamic(ElfW(Addr) base, const ElfW(Dyn) *dynamic, struct vgpu_
 	}
 	return image->symbols != NULL && image->strings != NULL &&
 	       (image->gnu_hash != NULL || image->hash != NULL);
-}
-
-bool vgpu_image_of_phdr(const struct dl_phdr_info *info, struct vgpu_image *image)
-{
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-			return read_dynamic(info->dlpi_addr,
-					    (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr),
-					    image);
-	}
-	return false;
 }
 
 bool vgpu_image_of_map(const struct link_map *map, struct vgpu_image *image)

@@ -20,7 +20,6 @@ struct vgpu_image {
 	ElfW(Addr) base;
 };
 
-bool vgpu_image_of_phdr(const struct dl_phdr_info *info, struct vgpu_image *image);
 bool vgpu_image_of_map(const struct link_map *map, struct vgpu_image *image);
 
 /* The symbol's default version, else any; NULL when the image does not define it. */

@@ -3,23 +3,31 @@
 #include "base/libc.h"
 
 #include "base/image.h"
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
-static int look_at_image(struct dl_phdr_info *info, size_t size, void *out)
+static const char *last_part(const char *path)
 {
-	struct vgpu_libc *libc = out;
-	const char *slash = info->dlpi_name == NULL ? NULL : strrchr(info->dlpi_name, '/');
-	const char *name = slash != NULL ? slash + 1 : info->dlpi_name;
+	const char *part = path;
+
+	for (; *path != '\0'; path++) {
+		if (*path == '/')
+			part = path + 1;
+	}
+	return part;
+}
+
+static bool look_at_map(const struct link_map *map, struct vgpu_libc *libc)
+{
+	const char *name = map->l_name == NULL ? "" : last_part(map->l_name);
 	struct vgpu_image image;
 
-	(void)size;
-	if (name == NULL || (strcmp(name, "libc.so.6") != 0 && strcmp(name, "libdl.so.2") != 0) ||
-	    !vgpu_image_of_phdr(info, &image))
-		return 0;
+	if ((!vgpu_same_text(name, "libc.so.6") && !vgpu_same_text(name, "libdl.so.2")) ||
+	    !vgpu_image_of_map(map, &image))
+		return false;
 	libc->dlsym = (__typeof__(libc->dlsym))vgpu_image_find(&image, "dlsym");
 	libc->dlvsym = (__typeof__(libc->dlvsym))vgpu_image_find(&image, "dlvsym");
 	libc->dlopen = (__typeof__(libc->dlopen))vgpu_image_find(&image, "dlopen");
@@ -34,10 +42,15 @@ const struct vgpu_libc *vgpu_libc(void)
 	static struct vgpu_libc found;
 	static uint32_t ready;
 	struct vgpu_libc libc = {0};
+	const struct link_map *map;
 
 	if (__atomic_load_n(&ready, __ATOMIC_ACQUIRE))
 		return &found;
-	if (dl_iterate_phdr(look_at_image, &libc) == 0)
+	/* The dynamic linker's own list, without its lock: the C library stands before all that can go
+	 * away. */
+	for (map = _r_debug.r_map; map != NULL && !look_at_map(map, &libc); map = map->l_next)
+		;
+	if (map == NULL)
 		return NULL;
 	/* Threads that come here together write the same values. */
 	__atomic_store_n(&found.dlsym, libc.dlsym, __ATOMIC_RELAXED);

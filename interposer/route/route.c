@@ -5,11 +5,11 @@
 #include "api/symbols.h"
 #include "base/image.h"
 #include "base/libc.h"
+#include "base/text.h"
 #include "route/loaded.h"
 #include "route/lookup.h"
 
 #include <stdbool.h>
-#include <string.h>
 #include <sys/auxv.h>
 
 #define KNOWN_DRIVERS 4
@@ -115,9 +115,9 @@ static void *own_lookup(const char *name)
 {
 	if (name == NULL || name[0] != 'd' || name[1] != 'l')
 		return NULL;
-	return strcmp(name, "dlsym") == 0    ? (void *)vgpu_dlsym
-	       : strcmp(name, "dlvsym") == 0 ? (void *)vgpu_dlvsym
-					     : NULL;
+	return vgpu_same_text(name, "dlsym")	? (void *)vgpu_dlsym
+	       : vgpu_same_text(name, "dlvsym") ? (void *)vgpu_dlvsym
+						: NULL;
 }
 
 /* The C library's, or that of another namespace's C library. Somebody else's is his. */

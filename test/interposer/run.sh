@@ -68,6 +68,8 @@ if [ -n "$library" ]; then
 	"$here/route/bystanders.sh" "$library" 2>&1 | tee -a "$log" | grep -v ' passed, '
 	echo "# scope"
 	"$here/route/scope.sh" "$library" 2>&1 | tee -a "$log" | grep -v ' passed, '
+	echo "# wrapping"
+	"$here/route/wrapping.sh" "$library" 2>&1 | tee -a "$log" | grep -v ' passed, '
 	for script in "$here"/../../interposer/checks/*.sh; do
 		echo "# $(basename "$script")"
 		"$script" "$library" 2>&1 | tee -a "$log"
