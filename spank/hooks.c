@@ -140,6 +140,27 @@ static bool job_value(spank_t sp, const char *name, char value[VGPU_VALUE_BYTES]
 	return rc != ESPANK_NOSPACE;
 }
 
+static bool brings_library(void)
+{
+	for (uint32_t i = 0; i < plan.env_count; i++)
+		if (strcmp(plan.env[i].name, "LD_PRELOAD") == 0)
+			return true;
+	return plan.library[0] != '\0';
+}
+
+/* AddressSanitizer's shared runtime ends a program in which another library is loaded before it, as ours
+ * is. It need not be the first: ours calls what it finds there. A job that has the key keeps its value. */
+static int let_sanitizers_start(spank_t sp)
+{
+	static const char name[] = "ASAN_OPTIONS", key[] = "verify_asan_link_order";
+	char own[VGPU_VALUE_BYTES], value[VGPU_VALUE_BYTES + sizeof(key) + 4];
+
+	if (!job_value(sp, name, own) || strstr(own, key))
+		return 0;
+	snprintf(value, sizeof(value), "%s%s%s=0", own, *own ? ":" : "", key);
+	return spank_setenv(sp, name, value, 1) == ESPANK_SUCCESS ? 0 : -1;
+}
+
 /* What the prolog has to say of this node, into slurmd's log, once for each job. The user does not see it. */
 static void say_notice(void)
 {
@@ -204,6 +225,8 @@ static int step_post_opt(spank_t sp)
 	for (uint32_t i = 0; plan.verdict == VGPU_RUN && i < plan.env_count; i++)
 		if (spank_setenv(sp, plan.env[i].name, plan.env[i].value, 1) != ESPANK_SUCCESS)
 			return refuse("Slurm did not take the step's environment");
+	if (plan.verdict == VGPU_RUN && brings_library() && let_sanitizers_start(sp) != 0)
+		return refuse("Slurm did not take the step's environment");
 	/* slurmstepd opens the files of --input and --output and runs the user's task epilog itself,
 	 * so it must see and be allowed no more than the tasks. What they share ends with the step's
 	 * last process. */

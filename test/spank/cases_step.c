@@ -49,7 +49,7 @@ static void check_left_alone(void)
 {
 	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
 	CHECK(job_env("CUDA_VISIBLE_DEVICES") == NULL && job_env("VGPU_STEP_DIR") == NULL &&
-	      job_env("LD_PRELOAD") == NULL);
+	      job_env("LD_PRELOAD") == NULL && job_env("ASAN_OPTIONS") == NULL);
 	CHECK(run_in_child(start_task) == 0);
 	CHECK(loaded.exit(NULL, 0, NULL) == 0);
 	SAME(host.log, "");

@@ -244,6 +244,28 @@ static void plugstack_arguments_are_checked(void)
 	CHECK(p.init(NULL, 1, good) == 0);
 }
 
+static void check_asan_options(const char *own, const char *want)
+{
+	grant(5, "preload", NULL);
+	if (own)
+		set_job_env("ASAN_OPTIONS", own);
+	loaded = start_step(5, 0);
+	CHECK(loaded.init_post_opt(NULL, 0, NULL) == 0);
+	SAME(job_env("ASAN_OPTIONS"), want);
+}
+
+static void sanitizers_may_start(void) { check_asan_options(NULL, "verify_asan_link_order=0"); }
+
+static void sanitizers_keep_their_options(void)
+{
+	check_asan_options("detect_leaks=0", "detect_leaks=0:verify_asan_link_order=0");
+}
+
+static void who_has_an_opinion_keeps_it(void)
+{
+	check_asan_options("verify_asan_link_order=1:x=y", "verify_asan_link_order=1:x=y");
+}
+
 const struct test_case user_cases[] = {
 	{"options reach the job", options_reach_the_job, false},
 	{"a bad option is refused", a_bad_option_is_refused, false},
@@ -258,5 +280,8 @@ const struct test_case user_cases[] = {
 	{"an srun that allocates says so to its steps", an_srun_that_allocates_says_so_to_its_steps, false},
 	{"components of a step must agree", components_of_a_step_must_agree, false},
 	{"plugstack arguments are checked", plugstack_arguments_are_checked, false},
+	{"sanitizers may start", sanitizers_may_start, false},
+	{"sanitizers keep their options", sanitizers_keep_their_options, false},
+	{"who has an opinion of the order keeps it", who_has_an_opinion_keeps_it, false},
 	{0},
 };
