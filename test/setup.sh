@@ -56,6 +56,16 @@ if [[ ${1:-} == --containers ]]; then
 	want newuidmap uidmap
 	want busybox busybox-static
 	want slurmrestd slurmrestd
+	# What programs are built and run with that look up the C library's functions by name.
+	want_file() { compgen -G "$2" >/dev/null || ! apt-cache show "$1" >/dev/null 2>&1 || missing+=("$1"); }
+	want valgrind valgrind
+	want clang clang
+	llvm=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p')
+	want_file "libclang-rt-${llvm:-none}-dev" '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-*.a'
+	want_file libjemalloc2 '/usr/lib/*/libjemalloc.so.2'
+	want_file libgoogle-perftools4 '/usr/lib/*/libtcmalloc.so.4'
+	want_file libtcmalloc-minimal4 '/usr/lib/*/libtcmalloc_minimal.so.4'
+	want_file libmimalloc2.0 '/usr/lib/*/libmimalloc.so.2'
 fi
 ((${#missing[@]})) || exit 0
 mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)

@@ -9,6 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The dynamic linker has it, which is there anyway: named as a library that is needed, it would be looked for
+ * at each start. */
+#pragma weak _r_debug
+
 static const char *last_part(const char *path)
 {
 	const char *part = path;
@@ -48,8 +52,9 @@ const struct vgpu_libc *vgpu_libc(void)
 		return &found;
 	/* The dynamic linker's own list, without its lock: the C library stands before all that can go
 	 * away. */
-	for (map = _r_debug.r_map; map != NULL && !look_at_map(map, &libc); map = map->l_next)
-		;
+	map = &_r_debug == NULL ? NULL : _r_debug.r_map;
+	while (map != NULL && !look_at_map(map, &libc))
+		map = map->l_next;
 	if (map == NULL)
 		return NULL;
 	/* Threads that come here together write the same values. */
