@@ -170,6 +170,11 @@ static int make_step(const struct wish *w)
 		.uid = (uint32_t)w->uid,
 		.flags = w->elastic ? VGPU_ELASTIC : 0,
 	};
+	struct stat st;
+	if (stat(job_ledger, &st) != 0)
+		return complain(job_ledger);
+	limits->ledger_device = st.st_dev;
+	limits->ledger_inode = st.st_ino;
 	snprintf(limits->job_step, sizeof(limits->job_step), "%llu.%llu", w->job, w->step);
 	ledger->device_count = limits->device_count = set_devices(limits, w);
 	set_cores(limits, w->cores);
