@@ -18,7 +18,7 @@ check() {
 	if said=$("$@" 2>&1); then
 		echo "PASS $name" | tee -a results
 	else
-		echo "FAIL $name: $(tr '\n' '|' <<<"$said" | tail -c 1500)" | tee -a results
+		echo "FAIL $name: $(grep -v '^ok' <<<"$said" | tr '\n' '|' | tail -c 1500)" | tee -a results
 		systemctl --no-pager --failed --full status
 		tail -n 20 /var/log/slurm/*.log
 	fi
@@ -39,7 +39,7 @@ seen() { sed 's/^/SEEN /'; }
 states() {
 	systemctl list-units --all --plain --no-legend --no-pager 'slurm*' munge.service mariadb.service | awk '{print $1, $3, $4}'
 }
-as_user() { setpriv --reuid=user --regid=user --init-groups env HOME=/home/user "$@"; }
+as_user() { cd /tmp && setpriv --reuid=user --regid=user --init-groups env HOME=/home/user "$@"; }
 slice() { as_user timeout 120 srun --gres=vgpu:1 --vgpu-mem=3000 "$@"; }
 sees_3000() { slice nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits 2>&1 | tee /dev/stderr | grep -qx 3000; }
 is_full() { ! slice vgpu-fill --step 100 >/tmp/filled 2>&1 && grep -qi 'memory' /tmp/filled; }
@@ -110,8 +110,10 @@ by_the_book() {
 	vgpu-gres slurm.conf >/tmp/lines || return
 	grep -vE '^(#NodeName|AccountingStorageType)' /tmp/lines >>/etc/slurm/slurm.conf
 	sed -i "s|^\(NodeName=vgpu-machine .*\)|\1 $(sed -n 's/^#NodeName=[^ ]* //p' /tmp/lines)|" /etc/slurm/slurm.conf
-	vgpu-gres plugstack.conf >/etc/slurm/plugstack.conf && vgpu-gres cluster.lua >/etc/slurm-vgpu/cluster.lua || return
+	vgpu-gres cluster.lua >/etc/slurm-vgpu/cluster.lua || return
 	cp /usr/share/slurm-vgpu/job_submit.lua /etc/slurm/ || return
+	vgpu-gres check || true # the plugin's line is missing
+	vgpu-gres plugstack.conf >/etc/slurm/plugstack.conf || return
 	systemctl enable --now slurm-vgpu-inventory.service slurm-vgpu-records.timer slurm-vgpu-sweep.timer slurm-vgpu-audit.timer slurm-vgpu-sample.timer || return
 	systemctl restart slurmctld && systemctl restart slurmd && node_is idle
 }
@@ -121,7 +123,7 @@ broken() {
 	slice true || return # the last good copy is of this one
 	printf '\tuser_namespaces: deny\n' >/etc/slurm-vgpu/config.yaml
 }
-holds() { ! as_user srun unshare -U true && as_user srun unshare true 2>&1 | grep -qi 'not permitted'; }
+holds() { as_user srun unshare -U true 2>&1 | tee /dev/stderr | grep -qi 'not permitted'; }
 
 case $stage in
 1)
@@ -164,7 +166,9 @@ case $stage in
 	check what_it_said_holds_after_a_boot holds
 	check a_slice_all_the_same sees_3000
 	check doctor_says_so sh -c '! vgpuctl doctor >/tmp/doctor 2>&1 && grep -q config.yaml /tmp/doctor'
-	rm /etc/slurm-vgpu/config.yaml
+	check slurmd_says_so sh -c 'grep -q "the last good copy holds: /etc/slurm-vgpu/config.yaml" /var/log/slurm/slurmd.log'
+	: >/etc/slurm-vgpu/config.yaml
+	slice true
 	mv /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1 /root/
 	ldconfig
 	again
@@ -177,7 +181,8 @@ case $stage in
 	check the_node_drains_once node_is 'drain.*vgpu'
 	mv /root/libnvidia-ml.so.1 /usr/lib/x86_64-linux-gnu/
 	ldconfig
-	check the_inventory_takes_it_back systemctl restart slurm-vgpu-inventory.service
+	check the_inventory_is_written systemctl restart slurm-vgpu-inventory.service
+	check the_sweep_takes_the_node_back systemctl start slurm-vgpu-sweep.service
 	check the_node_is_idle_again node_is idle
 	check a_slice_again sees_3000
 	sinfo -o '%n %T %E' | seen
