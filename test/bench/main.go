@@ -75,7 +75,7 @@ func (b *bench) run(ctx context.Context, home cluster.Home, nodes int, only stri
 		// waits for a prolog until that other job has ended, and two of them for each other (22.05.8, with /bin/true as well).
 		options.NodeCount, options.CPUs = nodes, 1
 		if !home.InPlace() { // config.yaml stands at its usual place: no shell script need name it
-			options.Prolog, options.Epilog = home.Path("bin", "vgpu-prolog"), home.Path("bin", "vgpu-epilog")
+			options.Prolog, options.Epilog = home.Program("vgpu-prolog"), home.Program("vgpu-epilog")
 		}
 	}
 	c, err := cluster.Start(ctx, home, options)

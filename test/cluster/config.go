@@ -172,7 +172,7 @@ func (c *Cluster) configYAML() string {
 	h := c.Home
 	text := fmt.Sprintf(`run_dir: %[1]s/run/%%n
 spool_dir: %[1]s/vgpu-spool/%%n
-library: %[1]s/lib/libslurm-vgpu.so
+library: %[1]s/lib/slurm-vgpu/libslurm-vgpu.so
 isolation: %[2]s
 on_no_fit: %[3]s
 max_requeues: %[4]d
@@ -227,5 +227,5 @@ func (c *Cluster) WriteConfig() error {
 // wrapper is a prolog or epilog for slurm.conf, which takes no arguments there.
 func (c *Cluster) wrapper(program string) string {
 	return fmt.Sprintf("#!/bin/sh\nconfig=%s\n[ -e $config.$SLURMD_NODENAME ] && config=$config.$SLURMD_NODENAME\nexec %s --config $config\n",
-		c.ConfigPath(), c.Home.Path("bin", program))
+		c.ConfigPath(), c.Home.Program(program))
 }

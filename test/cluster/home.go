@@ -23,6 +23,20 @@ func (h Home) Path(elem ...string) string {
 	return filepath.Join(append([]string{string(h)}, elem...)...)
 }
 
+// Program is where a program or library of ours is: as `make install` puts it, with the folder for its prefix.
+func (h Home) Program(name string) string {
+	switch name {
+	case "vgpuctl":
+		return h.Path("bin", name)
+	case "vgpu-gres":
+		return h.Path("sbin", name)
+	}
+	if strings.HasPrefix(name, "spank_vgpu") {
+		return h.Path("lib", name)
+	}
+	return h.Path("lib", "slurm-vgpu", name)
+}
+
 // InPlace says that mount namespaces are forbidden here and the host's own /etc is in use.
 func (h Home) InPlace() bool {
 	_, err := os.Stat(h.Path(inPlace))

@@ -41,7 +41,7 @@ func (c *Cluster) installParts(ctx context.Context) error {
 		}
 	}
 	for _, program := range []string{"vgpu-prolog", "vgpu-epilog", "vgpu-gres", "vgpuctl", "vgpu-draw"} {
-		if err := copyProgram(filepath.Join(c.Build, program), h.Path("bin", program)); err != nil {
+		if err := copyProgram(filepath.Join(c.Build, program), h.Program(program)); err != nil {
 			return err
 		}
 	}
@@ -59,7 +59,7 @@ func (c *Cluster) installParts(ctx context.Context) error {
 		return err
 	}
 	for _, library := range []string{"libslurm-vgpu.so", "libcuda-guard.so", "libnvidia-ml-guard.so", "libslurm-vgpu-closed.so", "vgpu-layout", "spank_vgpu.so", launch} {
-		if err := copyProgram(filepath.Join(c.Build, library), h.Path("lib", library)); err != nil {
+		if err := copyProgram(filepath.Join(c.Build, library), h.Program(library)); err != nil {
 			return err
 		}
 	}
@@ -137,6 +137,9 @@ func (c *Cluster) askNodes(ctx context.Context) error {
 var nodeGres = regexp.MustCompile(`(?m)^#NodeName=\S+ Gres=(\S+)`)
 
 func copyProgram(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
 	in, err := os.Open(from)
 	if err != nil {
 		return fmt.Errorf("%w (did `make build` succeed?)", err)

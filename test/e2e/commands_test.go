@@ -38,7 +38,7 @@ func TestCommandsOfRootAreRootsAlone(t *testing.T) {
 		}
 	}
 	for _, program := range []string{"vgpu-prolog", "vgpu-epilog"} {
-		run(t, one, fmt.Sprintf("%s $(command -v %s || echo %s) --config %s <&- >&- 2>&-", hostile, program, c.Home.Path("bin", program), c.ConfigPath()))
+		run(t, one, fmt.Sprintf("%s $(command -v %s || echo %s) --config %s <&- >&- 2>&-", hostile, program, c.Home.Program(program), c.ConfigPath()))
 	}
 	if after := look(); after != before {
 		t.Errorf("something changed:\n%s\n%s", before, after)

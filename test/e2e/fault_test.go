@@ -49,7 +49,7 @@ func script(t *testing.T, path, text string) (restore func()) {
 }
 
 func program(name string) string {
-	return c.Home.Path("bin", "vgpu-"+name) + " --config " + c.ConfigPath()
+	return c.Home.Program("vgpu-"+name) + " --config " + c.ConfigPath()
 }
 
 // killedThenRun starts a program, kills it after up to 30 ms, and then runs it as if nothing was.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,12 +43,9 @@ var otherLayout = map[string][][2]string{
 	},
 }
 
-// parts are the files of a build that an upgrade replaces, and where they are on the cluster.
-var parts = map[string]string{
-	"vgpu-prolog": "bin", "vgpu-epilog": "bin", "vgpuctl": "bin", "spank_vgpu.so": "lib",
-	"libslurm-vgpu.so": "lib", "vgpu-layout": "lib",
-	"libcuda-guard.so": "lib", "libnvidia-ml-guard.so": "lib", "libslurm-vgpu-closed.so": "lib",
-}
+// parts are the files of a build that an upgrade replaces.
+var parts = []string{"vgpu-prolog", "vgpu-epilog", "vgpuctl", "spank_vgpu.so", "libslurm-vgpu.so", "vgpu-layout",
+	"libcuda-guard.so", "libnvidia-ml-guard.so", "libslurm-vgpu-closed.so"}
 
 // buildOther builds the other layout from a copy of the sources.
 func buildOther(t *testing.T) string {
@@ -77,7 +75,7 @@ func buildOther(t *testing.T) string {
 		t.Fatal(err)
 	}
 	args := []string{"-C", tree, "-j2", "plugin"}
-	for part := range parts {
+	for _, part := range parts {
 		args = append(args, "build/"+part)
 	}
 	if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
@@ -93,14 +91,14 @@ func install(t *testing.T, build string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put := func(part, dir string) {
-		to := c.Home.Path(dir, part)
+	put := func(part string) {
+		to := c.Home.Program(part)
 		ok(t, root, fmt.Sprintf("cp %s %s.new && mv %s.new %s", filepath.Join(build, part), to, to, to))
 	}
-	for part, dir := range parts {
-		put(part, dir)
+	for _, part := range parts {
+		put(part)
 	}
-	put(launch, "lib")
+	put(launch)
 	ok(t, root, "find "+c.Home.Path("lib")+" -name 'spank_vgpu_launch-*' ! -name "+launch+" -delete")
 }
 
@@ -223,9 +221,9 @@ func TestUpgradeUnderRunningJobs(t *testing.T) {
 	install(t, c.Build)
 	ok(t, root, set+newer.job+" --mem 4500")
 
-	for part, dir := range parts {
-		if dir == "lib" && !strings.HasPrefix(part, "spank_vgpu") {
-			if err := os.Remove(c.Home.Path(dir, part)); err != nil {
+	for _, part := range parts {
+		if !slices.Contains(parts[:4], part) { // what jobs run with
+			if err := os.Remove(c.Home.Program(part)); err != nil {
 				t.Fatal(err)
 			}
 		}
