@@ -108,16 +108,38 @@ static void *answer(const struct vgpu_libc *libc, void *handle, enum vgpu_symbol
 /* Not there where the library is linked into a program, as the sanitizers want it (interposer.mk). */
 #pragma weak vgpu_dlsym
 #pragma weak vgpu_dlvsym
+#pragma weak vgpu_dlsym_behind
+#pragma weak vgpu_dlvsym_behind
+
+enum own { DLSYM, DLVSYM, OWN };
+static const char *const own_name[OWN] = {"dlsym", "dlvsym"};
 
 /* The lookups themselves: by the C library's own, asked for by name, every other name would be found past
  * these. */
-static void *own_lookup(const char *name)
+static enum own own_lookup(const char *name)
 {
 	if (name == NULL || name[0] != 'd' || name[1] != 'l')
-		return NULL;
-	return vgpu_same_text(name, "dlsym")	? (void *)vgpu_dlsym
-	       : vgpu_same_text(name, "dlvsym") ? (void *)vgpu_dlvsym
-						: NULL;
+		return OWN;
+	return vgpu_same_text(name, own_name[DLSYM])    ? DLSYM
+	       : vgpu_same_text(name, own_name[DLVSYM]) ? DLVSYM
+							: OWN;
+}
+
+/* Where names go that are none of ours: to the next one behind us, the C library's but where a preload, an
+ * overlay over what a game draws for one, has one of its own. Names of ours never get there: what it would
+ * answer counts nothing. */
+static void *next_lookup(const struct vgpu_libc *libc, enum own own)
+{
+	static void *known[OWN];
+	void *next = __atomic_load_n(&known[own], __ATOMIC_RELAXED);
+
+	if (next != NULL)
+		return next;
+	next = libc->dlsym(RTLD_NEXT, own_name[own]);
+	if (next == NULL)
+		next = own == DLSYM ? (void *)libc->dlsym : (void *)libc->dlvsym;
+	__atomic_store_n(&known[own], next, __ATOMIC_RELAXED);
+	return next;
 }
 
 /* The C library's, or that of another namespace's C library. Somebody else's is his. */
@@ -133,17 +155,37 @@ static bool is_c_librarys(const struct vgpu_libc *libc, void *found)
 	       libc->dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD) != map;
 }
 
-struct vgpu_route vgpu_route_dlsym(void *handle, const char *name, const void *caller)
+/* What a lookup of the lookups themselves is to answer, NULL where that is none of ours. An overlay that asks
+ * for the one behind it must not be asked again by that one: it may jump there with its caller's address. */
+static void *answer_own(const struct vgpu_libc *libc, void *handle, enum own own, const void *caller,
+			void *found)
+{
+	Dl_info info;
+
+	if (!is_c_librarys(libc, found) && (handle != RTLD_NEXT || found == NULL))
+		return NULL;
+	if (handle == RTLD_NEXT && libc->dladdr(caller, &info) != 0 && is_program(libc, info.dli_fbase))
+		return own == DLSYM ? (void *)vgpu_dlsym : (void *)vgpu_dlvsym;
+	return own == DLSYM ? (void *)vgpu_dlsym_behind : (void *)vgpu_dlvsym_behind;
+}
+
+static struct vgpu_route route_dlsym(void *handle, const char *name, const void *caller, bool behind)
 {
 	const struct vgpu_libc *libc = vgpu_libc();
 	enum vgpu_symbol symbol = VGPU_SYMBOLS;
+	enum own own = own_lookup(name);
+	void *answered = NULL;
 
 	if (libc == NULL)
 		return (struct vgpu_route){NULL, NULL};
 	if (name != NULL)
 		symbol = vgpu_symbol_find(name);
-	if (own_lookup(name) != NULL && is_c_librarys(libc, libc->dlsym(handle, name)))
-		return (struct vgpu_route){own_lookup(name), NULL};
+	if (own != OWN && vgpu_dlsym != NULL)
+		answered = answer_own(libc, handle, own, caller, libc->dlsym(handle, name));
+	if (answered != NULL)
+		return (struct vgpu_route){answered, NULL};
+	if (symbol == VGPU_SYMBOLS && own == OWN && !behind)
+		return (struct vgpu_route){NULL, next_lookup(libc, DLSYM)};
 	if (symbol == VGPU_SYMBOLS || is_driver(libc, caller))
 		return (struct vgpu_route){NULL, (void *)libc->dlsym};
 	return (struct vgpu_route){
@@ -151,18 +193,25 @@ struct vgpu_route vgpu_route_dlsym(void *handle, const char *name, const void *c
 		NULL};
 }
 
-struct vgpu_route vgpu_route_dlvsym(void *handle, const char *name, const void *caller, const char *version)
+static struct vgpu_route route_dlvsym(void *handle, const char *name, const void *caller, const char *version,
+				      bool behind)
 {
 	const struct vgpu_libc *libc = vgpu_libc();
 	enum vgpu_symbol symbol = VGPU_SYMBOLS;
+	enum own own = own_lookup(name);
+	void *answered = NULL;
 	void *found;
 
 	if (libc == NULL)
 		return (struct vgpu_route){NULL, NULL};
 	if (name != NULL && version != NULL)
 		symbol = vgpu_symbol_find(name);
-	if (own_lookup(name) != NULL && is_c_librarys(libc, libc->dlvsym(handle, name, version)))
-		return (struct vgpu_route){own_lookup(name), NULL};
+	if (own != OWN && vgpu_dlvsym != NULL)
+		answered = answer_own(libc, handle, own, caller, libc->dlvsym(handle, name, version));
+	if (answered != NULL)
+		return (struct vgpu_route){answered, NULL};
+	if (symbol == VGPU_SYMBOLS && own == OWN && !behind)
+		return (struct vgpu_route){NULL, next_lookup(libc, DLVSYM)};
 	if (symbol == VGPU_SYMBOLS || is_driver(libc, caller))
 		return (struct vgpu_route){NULL, (void *)libc->dlvsym};
 	if (handle == RTLD_NEXT) {
@@ -172,4 +221,25 @@ struct vgpu_route vgpu_route_dlvsym(void *handle, const char *name, const void *
 	}
 	return (struct vgpu_route){answer(libc, handle, symbol, name, libc->dlvsym(handle, name, version)),
 				   NULL};
+}
+
+struct vgpu_route vgpu_route_dlsym(void *handle, const char *name, const void *caller)
+{
+	return route_dlsym(handle, name, caller, false);
+}
+
+struct vgpu_route vgpu_route_dlsym_behind(void *handle, const char *name, const void *caller)
+{
+	return route_dlsym(handle, name, caller, true);
+}
+
+struct vgpu_route vgpu_route_dlvsym(void *handle, const char *name, const void *caller, const char *version)
+{
+	return route_dlvsym(handle, name, caller, version, false);
+}
+
+struct vgpu_route vgpu_route_dlvsym_behind(void *handle, const char *name, const void *caller,
+					   const char *version)
+{
+	return route_dlvsym(handle, name, caller, version, true);
 }

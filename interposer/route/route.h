@@ -17,7 +17,14 @@ struct vgpu_route {
 void *vgpu_dlsym(void *handle, const char *name);
 void *vgpu_dlvsym(void *handle, const char *name, const char *version);
 
+/* As these, for whoever looks up the C library's: a preload's dlsym in between is not asked. */
+void *vgpu_dlsym_behind(void *handle, const char *name);
+void *vgpu_dlvsym_behind(void *handle, const char *name, const char *version);
+
 struct vgpu_route vgpu_route_dlsym(void *handle, const char *name, const void *caller);
 struct vgpu_route vgpu_route_dlvsym(void *handle, const char *name, const void *caller, const char *version);
+struct vgpu_route vgpu_route_dlsym_behind(void *handle, const char *name, const void *caller);
+struct vgpu_route vgpu_route_dlvsym_behind(void *handle, const char *name, const void *caller,
+					   const char *version);
 
 #endif

@@ -82,6 +82,8 @@
 
 	lookup	vgpu_dlsym, vgpu_route_dlsym
 	lookup	vgpu_dlvsym, vgpu_route_dlvsym
+	lookup	vgpu_dlsym_behind, vgpu_route_dlsym_behind
+	lookup	vgpu_dlvsym_behind, vgpu_route_dlvsym_behind
 
 /* Programs linked before and after glibc 2.34, which moved both into libc. */
 #ifndef VGPU_NO_DLSYM

@@ -103,6 +103,61 @@ wrapper memcmp int '(const void *a, const void *b, size_t n)' '(a, b, n)'
 wrapper strlen size_t '(const char *s)' '(s)'
 wrapper getauxval 'unsigned long' '(unsigned long type)' '(type)'
 
+# An overlay with a dlsym of its own hooks some names and hands the others on: by a call, or by a jump with its caller's address; to what
+# it was answered, or to what it found in the C library itself. A lookup is its own to answer but for names of ours.
+cat >"$work/overlay.c" <<'C'
+#include "head.h"
+#include <string.h>
+static int counted;
+static int hooked(unsigned int flags) { (void)flags; return 7; }
+int overlay_count(void) { return counted; }
+__attribute__((optimize("O2"))) void *dlsym(void *handle, const char *name)
+{
+	static void *(*real)(void *, const char *);
+
+	if (real == NULL)
+		real = FIND;
+	counted++;
+	if (strcmp(name, "hooked") == 0 || strcmp(name, "cuInit") == 0)
+		return (void *)hooked;
+	END
+}
+C
+cat >"$work/overlaid.c" <<'C'
+#include "head.h"
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+	int (*count)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "overlay_count");
+	int (*hooked)(unsigned int) = (int (*)(unsigned int))dlsym(RTLD_NEXT, "hooked"), (*init)(unsigned int) = NULL;
+	void *cuda = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL, *(*again)(void *, const char *) = dlsym(RTLD_NEXT, "dlsym");
+
+	if (cuda != NULL)
+		init = (int (*)(unsigned int))again(cuda, "cuInit");
+	int missing = dlsym(RTLD_DEFAULT, "no_such_name") == NULL, there = dlsym(RTLD_NEXT, "puts") != NULL;
+	printf("%d %d %d %d %d\n", count != NULL ? count() : -1, hooked != NULL ? hooked(0) : -1, missing, there,
+	       init != NULL ? init(0) : -1);
+	return 0;
+}
+C
+"$cc" "$work/overlaid.c" -o "$work/overlaid" -ldl || exit 1
+overlay() { # NAME FIND END
+	"$cc" -DFIND="$2" -DEND="$3" -O2 -fno-builtin -shared -fPIC "$work/overlay.c" -o "$work/overlay.so" -ldl || exit 1
+	for order in "$work/overlay.so:$library" "$library:$work/overlay.so"; do
+		verdict "$1" '4 7 1 1 -1' "$(LD_PRELOAD=$order timeout 10 "$work/overlaid" 2>&1 | tail -n 1)"
+		verdict "$1_with_cuda" '4 7 1 1 800' "$(LD_PRELOAD=$order timeout 10 "$work/overlaid" "$sim/libcuda.so.1" 2>&1 | tail -n 1)"
+	done
+}
+behind='(void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", OLD)'
+case $(uname -m) in
+x86_64) behind=$(echo "$behind" | sed 's/OLD/"GLIBC_2.2.5"/') ;;
+*) behind=$(echo "$behind" | sed 's/OLD/"GLIBC_2.17"/') ;;
+esac
+opened=$(echo "$behind" | sed 's/RTLD_NEXT/dlopen("libc.so.6", RTLD_NOW)/')
+overlay overlay_that_calls "$behind" 'void *volatile found = real(handle, name); return found;'
+overlay overlay_that_jumps "$behind" 'return real(handle, name);'
+overlay overlay_that_opens "$opened" 'return real(handle, name);'
+
 # A linker that asks an auditor of each binding, alone and with such a preload.
 cat >"$work/auditor.c" <<'C'
 #include "head.h"
