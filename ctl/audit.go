@@ -70,7 +70,7 @@ func auditCommand(o *options) *cobra.Command {
 			if pace.Apart < 0 || pace.Apart > time.Minute {
 				return exitError{exitUsage, fmt.Errorf("--apart %s: from 0s to 1m", pace.Apart)}
 			}
-			cfg, err := o.load()
+			cfg, err := o.held()
 			if err != nil {
 				return err
 			}

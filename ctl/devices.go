@@ -59,7 +59,7 @@ func devicesCommand(o *options) *cobra.Command {
 			return nil
 		},
 		RunE: func(command *cobra.Command, args []string) error {
-			cfg, err := o.load()
+			cfg, err := o.held()
 			if err != nil {
 				return err
 			}

@@ -103,7 +103,7 @@ Exit codes: 0 explained, 1 nothing is known of the job, 2 wrong usage, 78 config
 		Example: "  vgpuctl explain 123\n  vgpuctl explain 123_4 --json",
 		Args:    oneJob,
 		RunE: func(command *cobra.Command, args []string) error {
-			cfg, err := o.load()
+			cfg, err := o.held()
 			if err != nil {
 				return err
 			}

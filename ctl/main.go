@@ -134,6 +134,10 @@ func (o *options) held() (config.Config, error) {
 	}
 	if len(problems) > 0 {
 		fmt.Fprintf(os.Stderr, "vgpuctl: %v: %v\n", standing, problems[0])
+	} else if os.Geteuid() == 0 {
+		if err := config.Keep(o.configPath); err != nil {
+			fmt.Fprintf(os.Stderr, "vgpuctl: %v\n", err)
+		}
 	}
 	return o.ofNode(cfg)
 }

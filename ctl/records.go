@@ -39,7 +39,7 @@ or by a timer as well. What was reported is in history/ of spool_dir.`,
 		Example: "  vgpuctl records\n  vgpuctl records --flush\n  sacct -j 123 -o JobID,ReqTRES,AllocTRES,AdminComment",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			cfg, err := o.load()
+			cfg, err := o.held()
 			if err != nil {
 				return err
 			}

@@ -46,7 +46,7 @@ is wrong.`,
 			"  srun --jobid=123 --overlap vgpuctl report 123   # of a running job, on its node",
 		Args: oneJob,
 		RunE: func(command *cobra.Command, args []string) error {
-			cfg, err := o.load()
+			cfg, err := o.held()
 			if err != nil {
 				return err
 			}

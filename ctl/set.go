@@ -92,7 +92,7 @@ func setCommand(o *options) *cobra.Command {
 			if err := ask.parse(command, mem, cores); err != nil {
 				return exitError{exitUsage, err}
 			}
-			cfg, err := o.load()
+			cfg, err := o.held()
 			if err != nil {
 				return err
 			}

@@ -111,7 +111,7 @@ func statusCommand(o *options) *cobra.Command {
 		Example: "  vgpuctl status\n  vgpuctl status --over 1s\n  vgpuctl status --watch\n  vgpuctl status --json | jq '.gpus[] | {nvml_index, free_mib}'",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			cfg, err := o.load()
+			cfg, err := o.held()
 			if err != nil {
 				return err
 			}

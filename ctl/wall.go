@@ -54,7 +54,7 @@ func wallCommand(o *options) *cobra.Command {
 
 // withKeeper starts NVML for somebody who sets limits.
 func withKeeper(ctx context.Context, o *options, do func(context.Context, wall.Keeper, config.Config) error) error {
-	cfg, err := o.load()
+	cfg, err := o.held()
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func raise(ctx context.Context, k wall.Keeper, cfg config.Config, job uint32, fo
 
 // raiseAgain is for a job whose grant has changed.
 func raiseAgain(ctx context.Context, o *options, job uint32) error {
-	cfg, err := o.load()
+	cfg, err := o.held()
 	if err != nil {
 		return err
 	}

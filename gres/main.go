@@ -115,6 +115,8 @@ func (o *options) held() (config.Config, error) {
 	}
 	if len(problems) > 0 {
 		fmt.Fprintf(os.Stderr, "vgpu-gres: %v: %v\n", standing, problems[0])
+	} else if err := config.Keep(o.configPath); err != nil && os.Geteuid() == 0 {
+		fmt.Fprintf(os.Stderr, "vgpu-gres: %v\n", err)
 	}
 	return cfg.ForNode(o.node), nil
 }

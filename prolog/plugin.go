@@ -24,8 +24,8 @@ const whileWritten = time.Second
 
 // pluginSettings are those that the plugin's line has and this program reads elsewhere, and what they come to here. Where they differ,
 // the plugin looks for jobs where there are none, and would start each without limits. A test holds them to what the plugin takes.
-var pluginSettings = map[string]func(config.Config) string{
-	"run_dir": func(cfg config.Config) string { return cfg.RunDir },
+var pluginSettings = map[string]func(*config.Config) *string{
+	"run_dir": func(cfg *config.Config) *string { return &cfg.RunDir },
 }
 
 // settingsAgree is an error where the plugin's line says another thing than this program's configuration.
@@ -35,13 +35,14 @@ func (p *prolog) settingsAgree(line slurmconf.PluginLine) error {
 		key, value, _ := strings.Cut(argument, "=")
 		given[key] = value
 	}
-	for key, own := range pluginSettings {
+	for key, of := range pluginSettings {
 		theirs := config.Default()
 		if value, ok := given[key]; ok {
-			theirs.RunDir = value
+			*of(&theirs) = value
 		}
-		if theirs = theirs.ForNode(p.node); own(theirs) != own(p.cfg) {
-			return fmt.Errorf("%w: %s: %s is %s there, and %s in %s", errUnheld, line.Place, key, own(theirs), own(p.cfg), p.opts.configPath)
+		theirs = theirs.ForNode(p.node)
+		if there, here := *of(&theirs), *of(&p.cfg); filepath.Clean(there) != filepath.Clean(here) {
+			return fmt.Errorf("%w: %s: %s is %s there, and %s in %s", errUnheld, line.Place, key, there, here, p.opts.configPath)
 		}
 	}
 	return nil

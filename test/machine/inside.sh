@@ -35,14 +35,22 @@ becomes() {
 	echo "no $want in: $said"
 	return 1
 }
+# says PATTERN COMMAND…: whatever its exit code is.
+says() {
+	local want=$1 said
+	shift
+	said=$("$@" 2>&1)
+	echo "$said"
+	grep -qiE "$want" <<<"$said"
+}
 seen() { sed 's/^/SEEN /'; }
 states() {
 	systemctl list-units --all --plain --no-legend --no-pager 'slurm*' munge.service mariadb.service | awk '{print $1, $3, $4}'
 }
 as_user() { cd /tmp && setpriv --reuid=user --regid=user --init-groups env HOME=/home/user "$@"; }
 slice() { as_user timeout 120 srun --gres=vgpu:1 --vgpu-mem=3000 "$@"; }
-sees_3000() { slice nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits 2>&1 | tee /dev/stderr | grep -qx 3000; }
-is_full() { ! slice vgpu-fill --step 100 >/tmp/filled 2>&1 && grep -qi 'memory' /tmp/filled; }
+sees_3000() { says '^3000$' slice nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits; }
+is_full() { says OUT_OF_MEMORY slice vgpu-fill --step 100; }
 node_is() { becomes 90 "$1" sinfo -h -o '%T %E'; }
 well() { vgpuctl doctor; }
 again() {
@@ -123,8 +131,9 @@ broken() {
 	slice true || return # the last good copy is of this one
 	printf '\tuser_namespaces: deny\n' >/etc/slurm-vgpu/config.yaml
 }
-holds() { as_user srun unshare -U true 2>&1 | tee /dev/stderr | grep -qi 'not permitted'; }
+holds() { says 'not permitted' as_user srun unshare -U true; }
 
+for number in 0 1; do mknod -m 666 "/dev/nvidia$number" c 1 3; done # as the driver's tools do at each boot
 case $stage in
 1)
 	echo "== stage 1: packages, and the steps of README ($(. /etc/os-release; echo "$PRETTY_NAME"), systemd $(systemctl --version | awk 'NR==1{print $2}'), $(stat -fc %T /sys/fs/cgroup))"
