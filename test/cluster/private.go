@@ -23,7 +23,7 @@ var hiddenRun = map[string]bool{
 // privateMount is where, in the folder, the copies are mounted; it also tells the namespace apart.
 const privateMount = "mnt"
 
-// enterPrivate gives this process, alone in its mount namespace, an /etc, a /run and a /dev of its own.
+// enterPrivate gives this process, alone in its mount namespace, an /etc, a /run, a /var/spool and a /dev of its own.
 func enterPrivate(home string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		if err := enterRootMount(home); err != nil {
@@ -53,7 +53,14 @@ func enterPrivate(home string) error {
 	if err := fillRun(run); err != nil {
 		return err
 	}
-	for from, to := range map[string]string{etc: "/etc", run: "/run"} {
+	spool := filepath.Join(base, "spool") // where the last good configuration of /etc/slurm-vgpu is kept
+	if err := os.Mkdir(spool, 0o755); err != nil {
+		return err
+	}
+	if err := os.MkdirAll("/var/spool", 0o755); err != nil {
+		return err
+	}
+	for from, to := range map[string]string{etc: "/etc", run: "/run", spool: "/var/spool"} {
 		if err := unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 			return fmt.Errorf("bind %s on %s: %w", from, to, err)
 		}

@@ -380,11 +380,12 @@ func TestBadConfigIsNamedAndHarmless(t *testing.T) {
 		if err := c.WriteConfig(); err != nil {
 			t.Fatal(err)
 		}
-		for _, line := range []string{"vgpuctl --config " + c.ConfigPath() + " status", "vgpu-gres --config " + c.ConfigPath() + " gres.conf"} {
+		for line, code := range map[string]int{"vgpuctl --config " + c.ConfigPath() + " status": 0, "vgpuctl --config " + c.ConfigPath() + " config": 78,
+			"vgpu-gres --config " + c.ConfigPath() + " gres.conf": 78} {
 			result := run(t, root, line)
-			if result.Code != 78 || !strings.Contains(result.Stderr, c.ConfigPath()) || !strings.Contains(result.Stderr, tc.key) ||
+			if result.Code != code || !strings.Contains(result.Stderr, c.ConfigPath()) || !strings.Contains(result.Stderr, tc.key) ||
 				!strings.Contains(result.Stderr, tc.accepted) {
-				t.Errorf("want exit 78 and file, key and accepted values named: %s", result)
+				t.Errorf("want exit %d and file, key and accepted values named: %s", code, result)
 			}
 		}
 		if out := strings.TrimSpace(ok(t, one, "srun --gres=vgpu:1 --vgpu-mem=3000 "+seen).Stdout); out != "3000" {
