@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package timeslices plays a GPU's own scheduler: channel groups take turns by time slices, a switch costs time, and a group can be kept
+// off from outside. It has no clock and no driver; the same load gives the same figures, and its test holds them to a machine's.
+package timeslices
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Group is one channel group, which is one context of one process.
+type Group struct {
+	Load  Load
+	Slice time.Duration
+	Off   bool
+
+	Busy  time.Duration // what its kernels ran
+	Turns int
+	Waits []time.Duration // from a step's start to its end
+
+	left  time.Duration // of the step that runs or waits
+	asked time.Duration // when that step came
+	next  time.Duration // when the next step comes; never while one is there
+}
+
+// Load is what a process does: steps of work, and the host's time between them.
+// A process that always has work has no Host.
+type Load struct {
+	Work, Host time.Duration
+	Varied     bool // Host is its mean: half of it to one and a half
+}
+
+// Change is what passes without a kernel: when another group comes on, and
+// before that, if the one that leaves is cut in its work.
+type Change struct{ Load, Save time.Duration }
+
+// GPU has groups that take turns.
+type GPU struct {
+	Groups []*Group
+	Change Change
+	Now    time.Duration
+
+	dice  *rand.Rand
+	on    int // the resident group, or -1
+	began time.Duration
+}
+
+const never = time.Duration(math.MaxInt64)
+
+// NewGPU has nobody resident.
+func NewGPU(change Change, groups ...*Group) *GPU {
+	for _, g := range groups {
+		g.left = g.Load.Work
+		g.next = never
+	}
+	return &GPU{Groups: groups, Change: change, on: -1, dice: rand.New(rand.NewPCG(7, 7))}
+}
+
+// Run goes on until a moment, or until the change is done that it meets.
+func (g *GPU) Run(until time.Duration) {
+	for g.Now < until {
+		g.wakeUp()
+		if next := g.nextReady(); g.mustLeave(next) {
+			g.changeTo(next)
+			continue
+		}
+		g.goOn(until)
+	}
+}
+
+func (g *GPU) changeTo(next int) {
+	if g.on >= 0 && g.Groups[g.on].left > 0 {
+		g.Now += g.Change.Save
+	}
+	g.Now += g.Change.Load
+	g.on, g.began = next, g.Now
+	g.Groups[next].Turns++
+}
+
+// goOn runs the resident group until it is done, its slice ends, or something comes.
+func (g *GPU) goOn(until time.Duration) {
+	step := min(until, g.nextArrival()) - g.Now
+	if g.on < 0 || !g.Groups[g.on].ready() {
+		g.Now += step
+		return
+	}
+	now := g.Groups[g.on]
+	step = min(step, now.left)
+	if g.nextReady() >= 0 {
+		step = min(step, g.sliceLeft())
+	}
+	now.left -= step
+	now.Busy += step
+	g.Now += step
+	if now.left == 0 {
+		now.finish(g.Now, g.dice)
+	}
+}
+
+func (g *Group) ready() bool { return !g.Off && g.left > 0 }
+
+func (g *Group) finish(now time.Duration, dice *rand.Rand) {
+	g.Waits = append(g.Waits, now-g.asked)
+	host := g.Load.Host
+	if g.Load.Varied {
+		host = time.Duration(float64(host) * (0.5 + dice.Float64()))
+	}
+	g.next = now + host
+}
+
+func (g *GPU) wakeUp() {
+	for _, x := range g.Groups {
+		if x.next <= g.Now {
+			x.left, x.asked, x.next = x.Load.Work, x.next, never
+		}
+	}
+}
+
+func (g *GPU) nextArrival() time.Duration {
+	first := never
+	for _, x := range g.Groups {
+		first = min(first, x.next)
+	}
+	return first
+}
+
+// nextReady is the first group behind the resident one that has work, or -1.
+func (g *GPU) nextReady() int {
+	n := len(g.Groups)
+	for i := 1; i <= n; i++ {
+		if k := (g.on + i + n) % n; k != g.on && g.Groups[k].ready() {
+			return k
+		}
+	}
+	return -1
+}
+
+func (g *GPU) mustLeave(next int) bool {
+	if next < 0 {
+		return false
+	}
+	return g.on < 0 || !g.Groups[g.on].ready() || g.sliceLeft() <= 0
+}
+
+// sliceLeft is until the slice ends. One who is alone has slice after slice, so
+// a neighbour that comes waits for the rest of the one that runs.
+func (g *GPU) sliceLeft() time.Duration {
+	slice := g.Groups[g.on].Slice
+	gone := g.Now - g.began
+	if gone > slice {
+		g.began += gone / slice * slice
+		gone = g.Now - g.began
+	}
+	return slice - gone
+}
