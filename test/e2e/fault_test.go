@@ -380,7 +380,7 @@ func TestBadConfigIsNamedAndHarmless(t *testing.T) {
 		if err := c.WriteConfig(); err != nil {
 			t.Fatal(err)
 		}
-		for line, code := range map[string]int{"vgpuctl --config " + c.ConfigPath() + " status": 0, "vgpuctl --config " + c.ConfigPath() + " config": 78,
+		for line, code := range map[string]int{tool("n1", "status"): 0, "vgpuctl --config " + c.ConfigPath() + " config": 78,
 			"vgpu-gres --config " + c.ConfigPath() + " gres.conf": 78} {
 			result := run(t, root, line)
 			if result.Code != code || !strings.Contains(result.Stderr, c.ConfigPath()) || !strings.Contains(result.Stderr, tc.key) ||
