@@ -366,6 +366,7 @@ func TestSixtyFourJobsAtOnce(t *testing.T) {
 
 func TestBadConfigIsNamedAndHarmless(t *testing.T) {
 	begin(t)
+	batch(t, one, "", "true") // its prolog keeps the configuration that is right
 	defer func() {
 		c.ExtraConfig = ""
 		if err := c.WriteConfig(); err != nil {
