@@ -205,8 +205,10 @@ func TestWhoHasWaitedLongestGoesFirst(t *testing.T) {
 // Two small slices and two waiting jobs keep no GPU from others that fit beside them.
 func TestWhatFitsBesideAWaitingJobBegins(t *testing.T) {
 	begin(t)
-	_, releaseOne := holding(t, one, "-t 60 --gres=vgpu:1 --vgpu-mem=100 --vgpu-cores=60 --vgpu-place=spread")
-	_, releaseOther := holding(t, one, "-t 60 --gres=vgpu:1 --vgpu-mem=100 --vgpu-cores=60 --vgpu-place=spread")
+	a, releaseOne := holding(t, one, "-t 60 --gres=vgpu:1 --vgpu-mem=100 --vgpu-cores=60 --vgpu-place=spread")
+	b, releaseOther := holding(t, one, "-t 60 --gres=vgpu:1 --vgpu-mem=100 --vgpu-cores=60 --vgpu-place=spread")
+	slicesOf(t, a)
+	slicesOf(t, b)
 	var waiting []string
 	for range 2 {
 		job := submit(t, one, "-t 60 --gres=vgpu:1 --vgpu-mem=100 --vgpu-cores=41", seen)
