@@ -51,19 +51,29 @@ func (b *bench) config(name, scontrol string, slicesPerGPU int) (path string, er
 		kept = append(kept, line)
 	}
 	path = filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(path, []byte(strings.Join(kept, "")), 0o644); err != nil {
+	slurmConf, err := os.ReadFile(b.cluster.Home.Path("etc", "slurm.conf"))
+	if err != nil {
 		return "", err
 	}
-	return path, program(b.nodeEnv(0), b.tool("vgpu-gres"), "inventory", "--write", "--config", path)
+	// The prolog compares the plugin's line with its own run_dir.
+	plugstack := fmt.Sprintf("required %s run_dir=%s/run\n", b.tool("spank_vgpu.so"), dir)
+	for name, text := range map[string]string{path: strings.Join(kept, ""), slurmConfBeside(path): string(slurmConf), filepath.Join(dir, "plugstack.conf"): plugstack} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			return "", err
+		}
+	}
+	return path, program(b.nodeEnv(0, path), b.tool("vgpu-gres"), "inventory", "--write", "--config", path)
 }
+
+func slurmConfBeside(config string) string { return filepath.Join(filepath.Dir(config), "slurm.conf") }
 
 func (b *bench) tool(name string) string { return filepath.Join(b.build, name) }
 
 // nodeEnv is what slurmd gives a prolog.
-func (b *bench) nodeEnv(job int) []string {
+func (b *bench) nodeEnv(job int, config string) []string {
 	user := b.cluster.Users[0]
 	return []string{
-		"SLURM_CONF=" + b.cluster.Home.Path("etc", "slurm.conf"), "SLURMD_NODENAME=" + b.cluster.Nodes[0],
+		"SLURM_CONF=" + slurmConfBeside(config), "SLURMD_NODENAME=" + b.cluster.Nodes[0],
 		"SLURM_JOB_ID=" + strconv.Itoa(job), fmt.Sprint("SLURM_JOB_UID=", user.UID), fmt.Sprint("SLURM_JOB_GID=", user.GID),
 		"SLURM_JOB_RESTART_COUNT=0",
 	}
@@ -108,7 +118,7 @@ func (b *bench) prologAndEpilog(ctx context.Context) error {
 	}
 	prolog := []string{b.tool("vgpu-prolog"), "--config", config}
 	epilog := []string{b.tool("vgpu-epilog"), "--config", config}
-	env, plainEnv := b.nodeEnv(sliced), b.nodeEnv(plain)
+	env, plainEnv := b.nodeEnv(sliced, config), b.nodeEnv(plain, config)
 	scontrol, err := exec.LookPath("scontrol")
 	if err != nil {
 		return err
@@ -179,7 +189,7 @@ func (b *bench) concurrent(ctx context.Context) error {
 			return err
 		}
 		took, err := all("vgpu-prolog", func(job int) error {
-			return program(b.nodeEnv(job), b.tool("vgpu-prolog"), "--config", config)
+			return program(b.nodeEnv(job, config), b.tool("vgpu-prolog"), "--config", config)
 		})
 		if err != nil {
 			return err
@@ -189,7 +199,7 @@ func (b *bench) concurrent(ctx context.Context) error {
 		}
 		ours = append(ours, took)
 		took, err = all("canned answer", func(job int) error {
-			return program(b.nodeEnv(job), canned, "-d", "-o", "show", "job", strconv.Itoa(job))
+			return program(b.nodeEnv(job, config), canned, "-d", "-o", "show", "job", strconv.Itoa(job))
 		})
 		if err != nil {
 			return err

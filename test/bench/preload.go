@@ -101,7 +101,7 @@ func table(ctx context.Context, env []string, argv ...string) ([][]string, error
 // stepd is what the plugin costs slurmstepd, whose hooks a host program plays: median microseconds.
 func (b *bench) stepd(ctx context.Context) error {
 	rows, err := table(ctx, nil, filepath.Join(b.build, "test-spank", "testhost"), filepath.Join(b.build, "spank_vgpu.so"),
-		"/usr/lib/slurm-vgpu/libslurm-vgpu.so", "bench")
+		filepath.Join(b.build, "libslurm-vgpu.so"), "bench")
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (b *bench) looks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	env := b.nodeEnv(0)
+	env := b.nodeEnv(0, config)
 	run := func(args ...string) func(int) error {
 		argv := append([]string{b.tool("vgpuctl")}, args...)
 		return func(int) error { return program(env, argv...) }
