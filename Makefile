@@ -14,6 +14,7 @@ sbindir ?= $(prefix)/sbin
 libdir ?= $(prefix)/lib
 datadir ?= $(prefix)/share
 mandir ?= $(datadir)/man
+unitdir ?= $(prefix)/lib/systemd/system
 zshdir ?= $(datadir)/zsh/site-functions
 docdir ?= $(datadir)/doc/slurm-vgpu
 sysconfdir ?= /etc
@@ -229,7 +230,7 @@ INSTALLED = \
 	$(call put,0644,$(share),$(wildcard gres/vgpu.lua gres/vgpu_parse.lua gres/vgpu_shards.lua gres/vgpu_table.lua gres/vgpu_whole.lua gres/job_submit.lua gres/cli_filter.lua)) \
 	$(call put,0644,$(share),$(wildcard packaging/*.example)) \
 	$(call put,0644,$(share)/plugstack.d,$(wildcard packaging/plugstack.d/*)) \
-	$(call put,0644,$(share)/systemd,$(wildcard packaging/systemd/*)) \
+	$(call put,0644,$(unitdir),$(wildcard packaging/systemd/*)) \
 	$(call put,0644,$(share)/completions,$(wildcard packaging/completions/*)) \
 	$(call put,0644,$(share)/modprobe.d,$(wildcard packaging/modprobe.d/*)) \
 	$(call put,0644,$(share)/udev,$(wildcard packaging/udev/*)) \
@@ -256,7 +257,7 @@ install: plugindir build ## install below DESTDIR, prefix, libdir, sysconfdir an
 		echo "$$to"; $(INSTALL) -D -m $$mode "$$from" "$$to" || exit 1; \
 	done
 	@# The scripts and files name the usual places; a package that goes elsewhere changes them.
-	@find $(DESTDIR)$(share) -type f -exec sed -i -e 's|/usr/share/slurm-vgpu|$(share)|g' \
+	@find $(DESTDIR)$(share) $(DESTDIR)$(unitdir)/slurm-vgpu-* -type f -exec sed -i -e 's|/usr/share/slurm-vgpu|$(share)|g' \
 		-e 's|/usr/lib/slurm-vgpu|$(libdir)/slurm-vgpu|g' -e 's|/usr/sbin/vgpu|$(sbindir)/vgpu|g' \
 		-e 's|/usr/bin/vgpuctl|$(bindir)/vgpuctl|g' {} +
 	@$(INSTALL) -d $(DESTDIR)$(sysconfdir)/slurm-vgpu

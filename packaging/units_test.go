@@ -5,6 +5,7 @@ package packaging
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -80,4 +81,43 @@ func TestTheReporterComesForBothFolders(t *testing.T) {
 	if got := regexp.MustCompile(`(?m)^Condition.*$`).FindAllString(string(text), -1); !slices.Equal(got, want) {
 		t.Errorf("want %q, got %q", want, got)
 	}
+}
+
+// TestUnitsAreInstalledWhereSystemdLooks: what README has enabled after `make install` is found by systemctl, and starts programs of the same prefix.
+func TestUnitsAreInstalledWhereSystemdLooks(t *testing.T) {
+	for _, prefix := range []string{"/usr", "/usr/local"} {
+		root := t.TempDir()
+		out, err := exec.Command("make", "-s", "-C", "..", "-o", "build", "install", "DESTDIR="+root, "prefix="+prefix, "SLURM_PLUGINDIR=/plugins", "GO=true",
+			"INSTALL="+installAnything(t)).CombinedOutput()
+		if err != nil {
+			t.Fatalf("make install: %v: %.500s", err, out)
+		}
+		units, err := filepath.Glob("systemd/*")
+		if err != nil || len(units) == 0 {
+			t.Fatal(units, err)
+		}
+		for _, unit := range units {
+			text, err := os.ReadFile(filepath.Join(root, prefix, "lib/systemd/system", filepath.Base(unit)))
+			if err != nil {
+				t.Errorf("prefix %s: %v", prefix, err)
+			}
+			for _, start := range regexp.MustCompile(`(?m)^ExecStart=(\S*vgpu\S*)`).FindAllSubmatch(text, -1) {
+				program := string(start[1])
+				if _, err := os.Stat(filepath.Join(root, program)); err != nil || !strings.HasPrefix(program, prefix+"/") {
+					t.Errorf("prefix %s: %s starts %s: %v", prefix, unit, program, err)
+				}
+			}
+		}
+	}
+}
+
+// installAnything is an install(1) that puts an empty file where there is nothing built to put.
+func installAnything(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "install")
+	script := "#!/bin/sh\n[ -e \"$4\" ] || [ \"$1\" = -d ] || set -- \"$1\" \"$2\" \"$3\" /dev/null \"$5\"\nexec install \"$@\"\n"
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

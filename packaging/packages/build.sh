@@ -50,9 +50,6 @@ stage() {
 	strip --strip-unneeded "$all$2"/spank_vgpu*.so "$all"/usr/lib/slurm-vgpu/*.so
 	strip --strip-all "$all"/usr/lib/slurm-vgpu/vgpu-* "$all/usr/bin/vgpuctl" "$all/usr/sbin/vgpu-gres"
 	chmod 0644 "$all$2"/spank_vgpu*.so "$all"/usr/lib/slurm-vgpu/*.so
-	# Units lie where systemd looks for them, and none is enabled.
-	mkdir -p "$all/usr/lib/systemd"
-	mv "$all/usr/share/slurm-vgpu/systemd" "$all/usr/lib/systemd/system"
 	rm -r "$all/usr/share/slurm-vgpu/logrotate.d" "$all/usr/share/slurm-vgpu/config.yaml.example" "$all/etc"
 	sed -i "s|^#required .*/spank_vgpu.so|#required $2/spank_vgpu.so|" "$all/usr/share/slurm-vgpu/plugstack.d/vgpu.conf"
 	gzip -9n "$all"/usr/share/man/man*/*

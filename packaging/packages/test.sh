@@ -42,7 +42,7 @@ plugindir=$(dirname "$(dpkg -c "$plugin" | grep -o '/[^ ]*/spank_vgpu.so$')")
 files_are_those_of_make_install() {
 	make --no-print-directory -s install BUILD="$build" DESTDIR="$work/installed" SLURM_PLUGINDIR="$plugindir" >/dev/null
 	(cd "$work/installed" && find . -type f) | sed -E -e 's|^\.||' -e '/\/man\/man/s|$|.gz|' \
-		-e 's|^/usr/share/slurm-vgpu/systemd|/usr/lib/systemd/system|' -e 's|^/usr/share/slurm-vgpu/logrotate.d|/etc/logrotate.d|' \
+		-e 's|^/usr/share/slurm-vgpu/logrotate.d|/etc/logrotate.d|' \
 		-e 's|^/usr/share/zsh/site-functions|/usr/share/zsh/vendor-completions|' -e 's|^/usr/share/slurm-vgpu/config.yaml.example|/etc/slurm-vgpu/config.yaml|' -e '/\/doc\/slurm-vgpu\/(LICENSE|CHANGELOG.md)$/d' |
 		sort >"$work/want"
 	{ dpkg -c "$main"; dpkg -c "$plugin"; } | awk '!/^d/ {print substr($6, 2)}' | grep -vE '/doc/[^/]*/(copyright|changelog\.gz|changelog\.Debian\.gz)$|/lintian/overrides/' |
