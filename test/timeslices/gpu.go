@@ -19,6 +19,7 @@ type Group struct {
 
 	Busy  time.Duration // what its kernels ran
 	Turns int
+	Cuts  int             // turns that its slice ended
 	Waits []time.Duration // from a step's start to its end
 
 	left  time.Duration // of the step that runs or waits
@@ -73,6 +74,7 @@ func (g *GPU) Run(until time.Duration) {
 
 func (g *GPU) changeTo(next int) {
 	if g.on >= 0 && g.Groups[g.on].left > 0 {
+		g.Groups[g.on].Cuts++
 		g.Now += g.Change.Save
 	}
 	g.Now += g.Change.Load

