@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
@@ -21,6 +22,9 @@ const nvmlWait = 10 * time.Second
 
 // giveUp is how long this process has then to say so, before the kernel ends it.
 const giveUp = 5 * time.Second
+
+// leave is how long it has for what is left to do without NVML's answer.
+const leave = time.Minute
 
 // Driver is this node's NVML. No question to it takes longer than nvmlWait.
 type Driver struct{ session discover.Session }
@@ -76,16 +80,37 @@ func (d Driver) Close() {
 	_, _ = withNVML(func() (struct{}, error) { d.session.Close(); return struct{}{}, nil }) // it hangs, or has answered
 }
 
-func withNVML[T any](ask func() (T, error)) (said T, err error) {
-	disarm, err := deadline(nvmlWait + giveUp)
-	if err != nil {
-		return said, err
-	}
-	defer disarm()
-	said, err = within(nvmlWait, ask)
+func withNVML[T any](ask func() (T, error)) (T, error) {
+	said, err := bounded(nvmlWait, giveUp, leave, ask)
 	if errors.Is(err, errNoAnswer) {
 		err = fmt.Errorf("NVML %w", err)
 	}
+	return said, err
+}
+
+// unanswered takes back the deadline of the last question that had no answer.
+var unanswered atomic.Pointer[func()]
+
+// bounded has the kernel end this process where a question takes longer than wait and giveUp. A question without an answer may have
+// left behind a thread that holds the dynamic linker's lock, so that the process may hang yet on its way out: it has the time of
+// leave for that, or until the next question.
+func bounded[T any](wait, giveUp, leave time.Duration, ask func() (T, error)) (said T, err error) {
+	disarm, err := deadline(wait + giveUp)
+	if err != nil {
+		return said, err
+	}
+	if before := unanswered.Swap(nil); before != nil {
+		(*before)()
+	}
+	said, err = within(wait, ask)
+	if errors.Is(err, errNoAnswer) {
+		last, failed := deadline(leave)
+		if failed != nil {
+			return said, errors.Join(err, failed) // the first deadline stands
+		}
+		unanswered.Store(&last)
+	}
+	disarm()
 	return said, err
 }
 
