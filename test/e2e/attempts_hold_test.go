@@ -38,7 +38,7 @@ func TestAttemptsToHoldUpTheNode(t *testing.T) {
 func heldUp(t *testing.T, script string) {
 	t.Helper()
 	stopped := filepath.Join(one.Home, "stopped")
-	t.Cleanup(func() { _ = os.Remove(stopped) })
+	t.Cleanup(func() { _ = os.Remove(stopped); _ = os.RemoveAll(filepath.Join(one.Home, "held")) })
 	job := submit(t, one, onFirstGPU(t)+" --vgpu-cores=30",
 		"mkdir -p held && cd held && rm -f * || exit 1\n"+script+"touch ../stopped; while :; do sleep 1; done")
 	until(t, "a job that is stopped", 30*time.Second, func() error {
