@@ -45,7 +45,9 @@ need codespell codespell
 need mandoc mandoc
 need ps procps
 need useradd passwd
-want() { command -v "$1" >/dev/null || ! apt-cache show "$2" >/dev/null 2>&1 || missing+=("$2"); }
+# What apt knows by name alone it shows as well, so it is asked whether it would install it.
+offered() { apt-get -s install "$1" >/dev/null 2>&1; }
+want() { command -v "$1" >/dev/null || ! offered "$2" || missing+=("$2"); }
 # Holds the alerts against series.
 want promtool prometheus
 if [[ ${1:-} == --containers ]]; then
@@ -57,7 +59,7 @@ if [[ ${1:-} == --containers ]]; then
 	want busybox busybox-static
 	want slurmrestd slurmrestd
 	# What programs are built and run with that look up the C library's functions by name.
-	want_file() { compgen -G "$2" >/dev/null || ! apt-cache show "$1" >/dev/null 2>&1 || missing+=("$1"); }
+	want_file() { compgen -G "$2" >/dev/null || ! offered "$1" || missing+=("$1"); }
 	want valgrind valgrind
 	want clang clang
 	llvm=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p')
@@ -65,7 +67,8 @@ if [[ ${1:-} == --containers ]]; then
 	want_file libjemalloc2 '/usr/lib/*/libjemalloc.so.2'
 	want_file libgoogle-perftools4 '/usr/lib/*/libtcmalloc.so.4'
 	want_file libtcmalloc-minimal4 '/usr/lib/*/libtcmalloc_minimal.so.4'
-	want_file libmimalloc2.0 '/usr/lib/*/libmimalloc.so.2'
+	want_file libmimalloc2.0 '/usr/lib/*/libmimalloc.so.[23]'
+	want_file libmimalloc3 '/usr/lib/*/libmimalloc.so.[23]'
 fi
 ((${#missing[@]})) || exit 0
 mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)

@@ -173,7 +173,7 @@ both audited env LD_AUDIT="$work/auditor.so" LD_PRELOAD="$library"
 both audited_with_a_wrapper env LD_AUDIT="$work/auditor.so" LD_PRELOAD="$work/dl_iterate_phdr.so:$library"
 both bound_at_once env LD_BIND_NOW=1 LD_PRELOAD="$work/strcmp.so:$library"
 
-for allocator in libjemalloc.so.2 libtcmalloc.so.4 libtcmalloc_minimal.so.4 libmimalloc.so.2; do
+for allocator in libjemalloc.so.2 libtcmalloc.so.4 libtcmalloc_minimal.so.4 'libmimalloc.so.[23]'; do
 	found=$(ls /usr/lib/*/$allocator /usr/lib64/$allocator 2>/dev/null | head -n 1)
 	name=$(echo "${allocator%%.*}" | sed 's/^lib//')
 	if [ -n "$found" ]; then
