@@ -59,7 +59,7 @@ LIBS := $(if $(filter interposer/%,$(PARTS)),$(BUILD)/libslurm-vgpu.so $(GUARDS)
 TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
 
-.PHONY: all build deps test test-unit test-race test-e2e test-e2e-one test-e2e-other test-releases test-machine plugindir lint golangci fmt check demo cluster cluster-down \
+.PHONY: all build deps test test-unit test-race test-e2e test-e2e-one test-e2e-other test-installed test-releases test-machine plugindir lint golangci fmt check demo cluster cluster-down \
 	fuzz bench soak soak-audit scale fragmentation simulation mutants coverage install uninstall packages test-packages clean help FORCE
 
 all: build
@@ -131,10 +131,15 @@ test-race: ## the Go tests under the race detector
 	@$(TEST_BOARD)
 
 # The time limit is each package's and only ends a run that hangs: test/e2e took 824 s on two busy cores.
-E2E = $(SUDO) $(GO) test -tags e2e -count=1 -timeout 60m -p 1 $(GOTESTFLAGS)
-E2E_NEEDS := build $(BUILD)/test-enter/enter.so $(BUILD)/test-cgroup/cgroup.so
+E2E = $(SUDO) env $(E2E_ENV) $(GO) test -tags e2e -count=1 -timeout 60m -p 1 $(GOTESTFLAGS)
+E2E_PROGRAMS := $(SIM:%=$(BUILD)/sim/%) $(BUILD)/test-enter/enter.so $(BUILD)/test-cgroup/cgroup.so
+E2E_NEEDS := build $(E2E_PROGRAMS)
 test-e2e: $(E2E_NEEDS) ## every fault and the main job on a private cluster (root)
 	@$(E2E) ./test/cluster ./test/e2e
+
+test-installed: $(E2E_PROGRAMS) ## the same with the programs that are installed below prefix, as packages or by make install
+	@$(E2E) ./test/cluster ./test/e2e
+test-installed: E2E_ENV = VGPU_CLUSTER_PREFIX=$(prefix)
 
 # The same in two halves that take as long, each on a cluster of its own, for `make test`, which has built: two of make at a time
 # must not. What is in no file of the one is in the other.

@@ -172,7 +172,7 @@ func (c *Cluster) configYAML() string {
 	h := c.Home
 	text := fmt.Sprintf(`run_dir: %[1]s/run/%%n
 spool_dir: %[1]s/vgpu-spool/%%n
-library: %[1]s/lib/slurm-vgpu/libslurm-vgpu.so
+library: %[14]s
 isolation: %[2]s
 on_no_fit: %[3]s
 max_requeues: %[4]d
@@ -191,7 +191,7 @@ slurm:
   controller_timeout: 20s
 report: {enabled: true, retry_for: 1h}
 `, h, isolation, c.OnNoFit, c.MaxRequeues, c.SlicesPerGPU, c.Overcommit, c.gres.deviceDir, c.gres.nvmlLibrary,
-		tool("scontrol"), tool("sacctmgr"), tool("sacct"), tool("squeue"), tool("scancel"))
+		tool("scontrol"), tool("sacctmgr"), tool("sacct"), tool("squeue"), tool("scancel"), h.Program("libslurm-vgpu.so"))
 	return text + c.ExtraConfig
 }
 

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -23,18 +24,26 @@ func (h Home) Path(elem ...string) string {
 	return filepath.Join(append([]string{string(h)}, elem...)...)
 }
 
-// Program is where a program or library of ours is: as `make install` puts it, with the folder for its prefix.
+// installed is the prefix of programs that this machine has installed, as packages are, if those are to be tried: "" is the folder.
+var installed = os.Getenv("VGPU_CLUSTER_PREFIX")
+
+// prefixed names a file as `make install` would, with the folder for its prefix, or one that is installed.
+func (h Home) prefixed(elem ...string) string {
+	return filepath.Join(append([]string{cmp.Or(installed, string(h))}, elem...)...)
+}
+
+// Program is where a program or library of ours is.
 func (h Home) Program(name string) string {
 	switch name {
 	case "vgpuctl":
-		return h.Path("bin", name)
+		return h.prefixed("bin", name)
 	case "vgpu-gres":
-		return h.Path("sbin", name)
+		return h.prefixed("sbin", name)
 	}
 	if strings.HasPrefix(name, "spank_vgpu") {
 		return h.Path("lib", name)
 	}
-	return h.Path("lib", "slurm-vgpu", name)
+	return h.prefixed("lib", "slurm-vgpu", name)
 }
 
 // InPlace says that mount namespaces are forbidden here and the host's own /etc is in use.

@@ -40,11 +40,6 @@ func (c *Cluster) installParts(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, program := range []string{"vgpu-prolog", "vgpu-epilog", "vgpu-gres", "vgpuctl", "vgpu-draw"} {
-		if err := copyProgram(filepath.Join(c.Build, program), h.Program(program)); err != nil {
-			return err
-		}
-	}
 	// Found in PATH by jobs. On a simulated node it stands beside the libraries that it is to find,
 	// on a real one apart from them.
 	if !c.gres.simulated {
@@ -54,16 +49,11 @@ func (c *Cluster) installParts(ctx context.Context) error {
 			}
 		}
 	}
-	launch, err := LaunchPart(c.Source)
+	plugin, err := c.installPrograms()
 	if err != nil {
 		return err
 	}
-	for _, library := range []string{"libslurm-vgpu.so", "libcuda-guard.so", "libnvidia-ml-guard.so", "libslurm-vgpu-closed.so", "vgpu-layout", "spank_vgpu.so", launch} {
-		if err := copyProgram(filepath.Join(c.Build, library), h.Program(library)); err != nil {
-			return err
-		}
-	}
-	plugstack := fmt.Sprintf("required %s run_dir=%s\n", h.Path("lib", "spank_vgpu.so"), h.Path("run", "%n"))
+	plugstack := fmt.Sprintf("required %s run_dir=%s\n", plugin, h.Path("run", "%n"))
 	if err := os.WriteFile(h.Path("etc", "plugstack.conf"), []byte(plugstack), 0o644); err != nil {
 		return err
 	}
@@ -84,6 +74,27 @@ func (c *Cluster) installParts(ctx context.Context) error {
 	}
 	return c.askNodes(ctx)
 }
+
+// installPrograms copies what was built, unless what is installed is to be tried, and returns where the plugin is.
+func (c *Cluster) installPrograms() (plugin string, err error) {
+	if c.Installed() {
+		return filepath.Join(c.pluginDir, "spank_vgpu.so"), nil
+	}
+	launch, err := LaunchPart(c.Source)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{"vgpu-prolog", "vgpu-epilog", "vgpu-gres", "vgpuctl", "vgpu-draw", "vgpu-layout",
+		"libslurm-vgpu.so", "libcuda-guard.so", "libnvidia-ml-guard.so", "libslurm-vgpu-closed.so", "spank_vgpu.so", launch} {
+		if err := copyProgram(filepath.Join(c.Build, name), c.Home.Program(name)); err != nil {
+			return "", err
+		}
+	}
+	return c.Home.Program("spank_vgpu.so"), nil
+}
+
+// Installed says that it runs the programs that are installed below VGPU_CLUSTER_PREFIX, and none of the build's but those of tests.
+func (c *Cluster) Installed() bool { return installed != "" }
 
 // askNodes lets vgpu-gres find the GPUs and print the lines about them, as on a real node at boot.
 func (c *Cluster) askNodes(ctx context.Context) error {
@@ -222,25 +233,31 @@ vgpu.whole_gpus = function(job) return job.partition == "vgpu" and "refuse" or n
 // installLua puts the scripts beside slurm.conf, where Slurm looks, with the paths in them changed
 // to this cluster's: the lines that an administrator would change.
 func (c *Cluster) installLua() error {
-	paths := strings.NewReplacer("/usr/share/slurm-vgpu/", c.Home.Path("share")+"/",
+	from, share := filepath.Join(c.Source, "gres"), c.Home.prefixed("share", "slurm-vgpu")
+	if c.Installed() {
+		from = share
+	}
+	paths := strings.NewReplacer("/usr/share/slurm-vgpu/", share+"/",
 		"/etc/slurm-vgpu/cluster.lua", c.Home.Path("etc", "cluster.lua"), "vgpu.whole_gpus = false -- true", c.wholeSwitch(), "vgpu.shards = nil --", `vgpu.shards = function(job) return job.partition == "shard" end --`)
-	if err := os.MkdirAll(c.Home.Path("share"), 0o755); err != nil {
+	if err := os.MkdirAll(share, 0o755); err != nil {
 		return err
 	}
-	scripts, _ := filepath.Glob(filepath.Join(c.Source, "gres", "*.lua"))
+	scripts, _ := filepath.Glob(filepath.Join(from, "*.lua"))
 	if len(scripts) == 0 {
-		return fmt.Errorf("no Lua scripts in %s", filepath.Join(c.Source, "gres"))
+		return fmt.Errorf("no Lua scripts in %s", from)
 	}
 	for _, script := range scripts {
 		text, err := os.ReadFile(script)
 		if err != nil {
 			return err
 		}
-		dir := "share"
-		if name := filepath.Base(script); name == "job_submit.lua" || name == "cli_filter.lua" {
-			dir = "etc"
+		name := filepath.Base(script)
+		to := filepath.Join(share, name)
+		if name == "job_submit.lua" || name == "cli_filter.lua" {
+			to = c.Home.Path("etc", name)
+		} else if to == script {
+			continue
 		}
-		to := c.Home.Path(dir, filepath.Base(script))
 		if err := os.WriteFile(to, []byte(paths.Replace(string(text))), 0o644); err != nil {
 			return err
 		}

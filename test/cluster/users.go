@@ -116,7 +116,7 @@ func (r Result) String() string {
 // baseEnv is what the cluster's daemons get.
 func (c *Cluster) baseEnv() []string {
 	return []string{
-		"PATH=" + c.Home.Path("bin") + ":" + c.Home.Path("sbin") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"PATH=" + c.Home.Path("bin") + ":" + c.Home.prefixed("bin") + ":" + c.Home.prefixed("sbin") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"SLURM_CONF=" + c.Home.Path("etc", "slurm.conf"),
 		homeEnv + "=" + string(c.Home),
 		"LC_ALL=C.UTF-8",

@@ -13,7 +13,7 @@ import (
 func TestANameMakesNobodyTheDriver(t *testing.T) {
 	needStrict(t)
 	begin(t)
-	libraries := "LD_LIBRARY_PATH=" + c.Home.Path("lib", "sim")
+	libraries := "LD_LIBRARY_PATH=" + c.Home.Path("sim")
 	fill := c.Home.Path("bin", "vgpu-fill")
 	for _, tc := range []struct{ name, script string }{
 		{"argv[0]", "exec -a libnvidia-x " + fill},

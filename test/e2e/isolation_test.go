@@ -28,7 +28,7 @@ func TestAJobCannotLeaveItsLimit(t *testing.T) {
 		{"unset LD_PRELOAD", "unset LD_PRELOAD; vgpu-fill"},
 		{"own LD_PRELOAD", "LD_PRELOAD=/lib/x86_64-linux-gnu/libm.so.6 vgpu-fill"},
 		{"the C library in front", "LD_PRELOAD=/lib/x86_64-linux-gnu/libc.so.6 vgpu-fill"},
-		{"the driver in front", "LD_PRELOAD=libcuda.so.1:libc.so.6 LD_LIBRARY_PATH=" + c.Home.Path("lib", "sim") + " vgpu-fill"},
+		{"the driver in front", "LD_PRELOAD=libcuda.so.1:libc.so.6 LD_LIBRARY_PATH=" + c.Home.Path("sim") + " vgpu-fill"},
 		{"the linker as a program", "/lib64/ld-linux-x86-64.so.2 --preload libc.so.6 " + fill},
 		{"own LD_LIBRARY_PATH", "LD_LIBRARY_PATH=/tmp vgpu-fill"},
 		{"forged step folder", "mkdir -p forged; head -c 4096 /dev/zero > forged/limits; VGPU_STEP_DIR=$PWD/forged vgpu-fill"},

@@ -197,6 +197,9 @@ func TestUpgradeUnderRunningJobs(t *testing.T) {
 	if c.Isolation != "strict" {
 		t.Skip("what a job is started with is mounted from where it is kept: mounts are forbidden here")
 	}
+	if c.Installed() {
+		t.Skip("it would write over what is installed")
+	}
 	begin(t)
 	other := buildOther(t)
 	t.Cleanup(func() { install(t, c.Build) })

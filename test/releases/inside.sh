@@ -7,12 +7,15 @@
 set -uo pipefail
 test/setup.sh || exit
 case " $* " in
-*" packages "*) apt-get install -y --no-install-recommends git >/dev/null || exit ;;
 *" test-packages "*)
 	apt-get install -y --no-install-recommends git lintian rpm >/dev/null || exit
 	export PACKAGEFLAGS=--install # the folder is thrown away
 	;;
+*" packages "* | *" test-installed "*) apt-get install -y --no-install-recommends git >/dev/null || exit ;;
 esac
 slurmd -V
 make --no-print-directory build build/summary || exit
+if [[ " $* " == *" test-installed "* ]]; then # nothing of the build's is left to be tried
+	make --no-print-directory packages FORMATS=deb && apt-get install -y --no-install-recommends --reinstall ./build/packages/*.deb && rm build/vgpu* build/*.so || exit
+fi
 exec build/summary -- make --no-print-directory -- "$@"

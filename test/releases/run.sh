@@ -11,7 +11,7 @@ shopt -s inherit_errexit
 
 # The Debian releases with Slurm 22.05, 24.11 and 26.05.
 suites=(bookworm trixie sid)
-tests="demo test-spank test-e2e test-unit"
+tests="test-installed demo test-spank test-unit"
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
 dir=$top/build/releases
