@@ -210,8 +210,10 @@ rm -f first.pid first.end first.gone second
 func TestASecondStepInARunningContainer(t *testing.T) {
 	begin(t)
 	withEnter(t, true)
+	// srun returns before its step has quite ended.
+	left := "cd " + c.Home.Path("run", "n1", "jobs") + "/$SLURM_JOB_ID/steps; for i in $(seq 200); do if [ \"$(ls -A)\" = batch ]; then break; fi; sleep 0.1; done; ls -A | tr '\\n' ' '\n"
 	out := batch(t, one, fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=%d", containerMiB),
-		"exec 2>&1\n"+fmt.Sprintf(secondStep, entering(t, ",$PWD:/mnt"), "", "", fillInside)+"ls -A "+c.Home.Path("run", "n1", "jobs")+"/$SLURM_JOB_ID/steps | tr '\\n' ' '\n")
+		"exec 2>&1\n"+fmt.Sprintf(secondStep, entering(t, ",$PWD:/mnt"), "", "", fillInside)+left)
 	if got := verdict(t, out); got != limited {
 		t.Errorf("a new program, once the first step has ended: %s\n%s", got, out)
 	}
