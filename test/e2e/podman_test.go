@@ -40,7 +40,7 @@ func podman(t *testing.T, u cluster.User) string {
 	return "XDG_RUNTIME_DIR=" + runtimeDir + " podman --root " + u.Home + "/podman --runroot " + runtimeDir + "/run --storage-driver vfs --runtime crun --cgroup-manager cgroupfs --events-backend none "
 }
 
-// cgroup2 gives the cluster what crun asks for.
+// cgroup2 gives the cluster what crun asks for, until the test ends: Slurm's nodes have what it covers.
 func cgroup2(t *testing.T) {
 	t.Helper()
 	var st unix.Statfs_t
@@ -50,6 +50,11 @@ func cgroup2(t *testing.T) {
 	if err := unix.Mount("none", "/sys/fs/cgroup", "cgroup2", 0, ""); err != nil {
 		t.Skipf("crun wants cgroup v2: %v", err)
 	}
+	t.Cleanup(func() {
+		if err := unix.Unmount("/sys/fs/cgroup", unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // configurePodman puts the file for containers.conf where root keeps it.
