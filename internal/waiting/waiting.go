@@ -279,6 +279,22 @@ func (jobs Jobs) Careless(now time.Time) map[uint32]bool {
 	return careless
 }
 
+// Inherit counts how often jobs that are gone were told in vain for the job of their user's that has waited least. Else who cancels
+// each job shortly before it is known that it does not come would never be careless.
+func (jobs Jobs) Inherit(gone Jobs) {
+	for _, g := range gone {
+		if !g.Told.IsZero() {
+			g.Missed++
+		}
+		for i := len(jobs) - 1; i >= 0; i-- {
+			if jobs[i].UID == g.UID && !jobs[i].IsAway() {
+				jobs[i].Missed += g.Missed
+				break
+			}
+		}
+	}
+}
+
 // Before are those that go before a job: all that have waited longer, which is all if it has not waited yet.
 func (jobs Jobs) Before(job uint32, now time.Time) (waiters []place.Waiter) {
 	own := slices.IndexFunc(jobs, func(j Job) bool { return j.Job == job })

@@ -142,7 +142,7 @@ func putOff(standing slurm.Standing) bool {
 // not asked about stays as it is; so does one that is on its way to this node. One that runs elsewhere and must not come here
 // is away: put back, it waits here as well, behind the others, or it would be kept out for good.
 func (w Waker) refresh(jobs waiting.Jobs, asked []uint32, standings map[uint32]slurm.Standing, but uint32) waiting.Jobs {
-	var left waiting.Jobs
+	var left, gone waiting.Jobs
 	now := time.Now().UTC()
 	for i := range jobs {
 		job := &jobs[i]
@@ -161,12 +161,16 @@ func (w Waker) refresh(jobs waiting.Jobs, asked []uint32, standings map[uint32]s
 		case standing.Runs() && job.Barred && (job.IsAway() || jobs.RoomAway(job.UID)):
 			job.Away, job.Told, job.Missed = now, time.Time{}, 0
 		case known || stored.Age(job.Since) > lockWait:
+			if !standing.Runs() {
+				gone = append(gone, *job)
+			}
 			continue
 		}
 		job.Idle = standing.Held() || putOff(standing)
 		left = append(left, *job)
 	}
 	left.Sort()
+	left.Inherit(gone)
 	return left
 }
 

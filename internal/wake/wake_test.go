@@ -281,6 +281,43 @@ func TestWhoNeverComesKeepsNothing(t *testing.T) {
 	}
 }
 
+// Who cancels each job that was told, before it is known that it does not come, is careless as well.
+func TestWhoCancelsWhatWasToldKeepsNothing(t *testing.T) {
+	const jobs = 2*waiting.MissesAtMost + 3
+	c := &controller{standings: make(map[uint32]slurm.Standing)}
+	for id := range uint32(jobs) {
+		c.standings[id+1] = pending
+	}
+	w := node(t, c, 40, 80)
+	w.list(t, time.Time{}, slices.Repeat([]int64{50}, jobs)...)
+	listed, err := waiting.Read(w.Config.Spool())
+	for i := range listed {
+		listed[i].UID = 1
+	}
+	if err := errors.Join(err, waiting.Write(w.Config.Spool(), listed)); err != nil {
+		t.Fatal(err)
+	}
+	for told := range uint32(2*waiting.MissesAtMost + 1) {
+		if err := w.Wake(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(c.told) != int(told)+1 {
+			t.Fatalf("one after the other is told while none is careless: %q", c.told)
+		}
+		delete(c.standings, told+1)
+	}
+	if err := w.Wake(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left, err := waiting.Read(w.Config.Spool())
+	if err != nil || len(left) == 0 {
+		t.Fatalf("%d wait: %v", len(left), err)
+	}
+	if !left.Careless(time.Now())[left[0].UID] {
+		t.Errorf("room is kept for the next of a user who has cancelled all that were told: %+v", left)
+	}
+}
+
 // A prolog that puts off the start of a job that was told meanwhile must take that back.
 func TestTellAgain(t *testing.T) {
 	c := &controller{standings: map[uint32]slurm.Standing{1: pending, 2: pending}}
