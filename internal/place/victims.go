@@ -43,6 +43,18 @@ func Victims(inv device.Inventory, held []Held, want Want, rules Rules, may map[
 			}
 		}
 	}
+	return needed(inv, held, want, rules, victims)
+}
+
+// needed leaves out who turns out to leave in vain: others hold slices on more GPUs than the one that they leave for.
+func needed(inv device.Inventory, held []Held, want Want, rules Rules, victims []uint32) []uint32 {
+	for i := len(victims) - 1; i >= 0; i-- {
+		fewer := slices.Delete(slices.Clone(victims), i, i+1)
+		left := slices.DeleteFunc(slices.Clone(held), func(h Held) bool { return slices.Contains(fewer, h.Job) })
+		if _, refusal := Place(inv, SlicesOf(left), want, rules); refusal == nil {
+			victims = fewer
+		}
+	}
 	return victims
 }
 
