@@ -5,9 +5,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -55,12 +55,14 @@ Run it as root: some checks are skipped otherwise, and a warning says so. On a c
 only what belongs there is looked at.
 
 A warning is what could not be looked at, or a way to a GPU that the site has left open, with the key of
-config.yaml that closes it. Exit codes: 0 nothing failed, 1 something did, 2 wrong usage, 78 config.yaml is wrong.`,
+config.yaml that closes it. Exit codes: 0 nothing failed, 1 something did, 2 wrong usage, 78 config.yaml is wrong
+and there is no good copy to look by.`,
 		Example: "  vgpuctl doctor\n  vgpuctl doctor --json | jq '.[] | select((.ok or .warning) | not)'",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			d := doctor{}
-			if err := d.examine(command.Context(), o, site); err != nil {
+			err := d.examine(command.Context(), o, site)
+			if exit, ok := errors.AsType[exitError](err); err != nil && (!ok || exit.err != nil) {
 				return err
 			}
 			if asJSON {
@@ -70,10 +72,10 @@ config.yaml that closes it. Exit codes: 0 nothing failed, 1 something did, 2 wro
 			} else {
 				printFindings(command.OutOrStdout(), d.findings)
 			}
-			if failed, _ := sitecheck.Count(d.findings); failed > 0 {
+			if failed, _ := sitecheck.Count(d.findings); failed > 0 && err == nil {
 				return exitError{code: exitFailure}
 			}
-			return nil
+			return err
 		},
 	}
 	command.Flags().StringVar(&site.SlurmConf, "slurm-conf", sitecheck.DefaultSlurmConf(), "slurm.conf `file`")
@@ -83,22 +85,18 @@ config.yaml that closes it. Exit codes: 0 nothing failed, 1 something did, 2 wro
 
 func (d *doctor) examine(ctx context.Context, o *options, site sitecheck.Site) error {
 	named := o.node != ""
-	cfg, err := o.load()
+	held := config.LoadHeld(o.configPath)
+	d.findings = append(d.findings, sitecheck.ConfigFile(o.configPath, held)...)
+	if held.Standing == config.Unknown {
+		return exitError{code: exitConfig}
+	}
+	cfg, err := o.ofNode(held.Config)
 	if err != nil {
 		return err
 	}
-	asWritten, err := config.Load(o.configPath)
-	if err != nil {
-		return exitError{exitConfig, err}
-	}
-	d.config, d.runDir, d.node = cfg, asWritten.RunDir, o.node
+	d.config, d.runDir, d.node = cfg, held.Config.RunDir, o.node
 	if d.bootID, err = inventory.BootID(); err != nil {
 		return err
-	}
-	if _, err := os.Stat(o.configPath); err != nil {
-		d.ok("config", "%s is not there: defaults are in effect", o.configPath)
-	} else {
-		d.ok("config", "%s is valid", o.configPath)
 	}
 	site.Node, site.Config, site.Live, site.ConfigDir = d.node, d.config, true, filepath.Dir(o.configPath)
 	site.Config.RunDir = d.runDir

@@ -117,29 +117,29 @@ func noArguments(command *cobra.Command, args []string) error {
 	return nil
 }
 
-// load reads the configuration for this node.
-func (o *options) load() (config.Config, error) {
-	cfg, err := config.Load(o.configPath)
-	if err != nil {
-		return cfg, exitError{exitConfig, err}
-	}
-	return o.ofNode(cfg)
-}
-
-// held is the configuration by which the prolog goes, for what works on where it does: the last good copy where the file is not believed.
+// held is the configuration by which the prolog goes, for this node: the last good copy where the file is not believed, which stderr says.
 func (o *options) held() (config.Config, error) {
-	cfg, problems, standing := config.LoadHeld(o.configPath)
-	if standing == config.Unknown {
-		return cfg, exitError{exitConfig, problems[0]}
+	held, err := o.believed()
+	if err != nil {
+		return config.Config{}, err
 	}
-	if len(problems) > 0 {
-		fmt.Fprintf(os.Stderr, "vgpuctl: %v: %v\n", standing, problems[0])
+	if err := held.Err(); err != nil {
+		fmt.Fprintf(os.Stderr, "vgpuctl: %s\n", slurm.PrintableLines(err.Error()))
 	} else if os.Geteuid() == 0 {
 		if err := config.Keep(o.configPath); err != nil {
 			fmt.Fprintf(os.Stderr, "vgpuctl: %v\n", err)
 		}
 	}
-	return o.ofNode(cfg)
+	return o.ofNode(held.Config)
+}
+
+// believed is the same as it was written, %n in it, with what is wrong. Where nothing is known it is an error.
+func (o *options) believed() (config.Held, error) {
+	held := config.LoadHeld(o.configPath)
+	if held.Standing == config.Unknown {
+		return held, asConfig(held.Err())
+	}
+	return held, nil
 }
 
 func (o *options) ofNode(cfg config.Config) (_ config.Config, err error) {
@@ -208,18 +208,33 @@ func thisNode(cfg config.Config) (string, error) {
 
 func configCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:     "config",
-		Short:   "Print the configuration as it is in effect on this node",
-		Long:    "Print the configuration as it is in effect on this node: config.yaml, defaults, %n and %h replaced.",
+		Use:   "config",
+		Short: "Print the configuration as it is in effect on this node",
+		Long: `Print the configuration as it is in effect on this node: config.yaml, defaults, %n and %h replaced. Where
+config.yaml is not believed this is the last good copy, standard error says why, and the exit code is 78.`,
 		Example: "  vgpuctl config\n  vgpuctl config --config ./config.yaml --node n1",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			cfg, err := o.load()
+			held, err := o.believed()
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprint(command.OutOrStdout(), cfg.Effective())
-			return err
+			cfg, err := o.ofNode(held.Config)
+			if err != nil {
+				return err
+			}
+			if _, err := fmt.Fprint(command.OutOrStdout(), cfg.Effective()); err != nil {
+				return err
+			}
+			return asConfig(held.Err())
 		},
 	}
+}
+
+// asConfig gives what is wrong with config.yaml its exit code.
+func asConfig(err error) error {
+	if err == nil {
+		return nil
+	}
+	return exitError{exitConfig, err}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/metrics"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
@@ -111,13 +112,14 @@ func serveMetrics(text func() ([]byte, error)) error {
 	return metrics.Serve(conn, text)
 }
 
-// metrics looks at the node, twice where utilisation is asked for. Where the configuration is not believed that is all that it says,
-// with the error: an old file, or no answer, would look like a node at rest.
+// metrics looks at the node, twice where utilisation is asked for. Where the configuration is not believed it says so, with the error,
+// and goes by the last good copy. Without one that is all that it says: an old file, or no answer, would look like a node at rest.
 func (o *options) metrics(f metricsFlags, compat metrics.Compat) ([]byte, error) {
-	cfg, err := o.load()
-	if exit, ok := errors.AsType[exitError](err); ok && exit.code == exitConfig {
+	held, err := o.believed()
+	if err != nil {
 		return metrics.Text(metrics.Node{Version: version.Number, Sources: map[string]bool{fromConfig: false}}, metrics.Options{}), err
 	}
+	cfg, err := o.ofNode(held.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -136,5 +138,6 @@ func (o *options) metrics(f metricsFlags, compat metrics.Compat) ([]byte, error)
 		return nil, err
 	}
 	node := metricsOf(cfg, status, duty)
-	return metrics.Text(node, metrics.Options{Users: cfg.MetricsUsers, Steps: f.steps, Compat: compat}), nil
+	node.Sources[fromConfig] = held.Standing == config.AsWritten
+	return metrics.Text(node, metrics.Options{Users: cfg.MetricsUsers, Steps: f.steps, Compat: compat}), asConfig(held.Err())
 }

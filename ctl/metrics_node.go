@@ -33,7 +33,7 @@ func (s sliceStatus) name() sliceName { return sliceName{s.Job, s.Restart, s.Dev
 
 // metricsOf puts a look into the form of package metrics.
 func metricsOf(cfg config.Config, status nodeStatus, duty map[sliceName]float64) metrics.Node {
-	node := metrics.Node{Version: version.Number, Waiting: len(status.Waiting), Sources: map[string]bool{fromConfig: true}}
+	node := metrics.Node{Version: version.Number, Waiting: len(status.Waiting), Sources: make(map[string]bool)}
 	for _, source := range []string{fromState, fromInventory, fromWaiting, fromDriver} {
 		node.Sources[source] = !status.unreadable[source]
 	}

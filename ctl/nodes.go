@@ -58,11 +58,11 @@ func nodesCommand(o *options) *cobra.Command {
 		Example: "  vgpuctl nodes\n  vgpuctl nodes --json | jq '.nodes[] | select(.fits_mib >= 20000) | .node'",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			cfg, err := config.Load(o.configPath)
+			held, err := o.believed() // of Slurm's programs alone
 			if err != nil {
-				return exitError{exitConfig, err}
+				return err
 			}
-			status, err := readCluster(command.Context(), cfg)
+			status, err := readCluster(command.Context(), held.Config)
 			if err != nil {
 				return err
 			}

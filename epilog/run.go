@@ -30,15 +30,15 @@ import (
 const lockWait = 30 * time.Second
 
 func run(configPath string) int {
-	cfg, problems, standing := config.LoadHeld(configPath)
-	cfg = cfg.ForNode(config.NodeName())
+	held := config.LoadHeld(configPath)
+	cfg := held.Config.ForNode(config.NodeName())
 	log, closer, err := logging.New("vgpu-epilog", cfg.Log)
 	defer closer.Close()
 	if err != nil {
 		log.Error("the log goes to stderr", "reason", err)
 	}
-	for _, problem := range problems {
-		log.Error(standing.String(), "file", problem.File, "key", problem.Key, "reason", problem.Error())
+	for _, problem := range held.Problems {
+		log.Error(held.Standing.String(), "file", problem.File, "key", problem.Key, "reason", problem.Error())
 	}
 	job, err := strconv.ParseUint(os.Getenv("SLURM_JOB_ID"), 10, 32)
 	if err != nil || job == 0 {

@@ -33,16 +33,18 @@ installed, with the node's libraries in it, and say what becomes of CUDA there: 
 is none) or OPEN (it has no limits). Nothing else is checked then.
 
 Exit codes: 0 nothing found, or warnings alone, 1 findings (of containers: OPEN, or one that did not run), 2 wrong usage,
-78 config.yaml is wrong.`,
+78 config.yaml is wrong, and there is no good copy to look by.`,
 		Example: `  vgpu-gres check
   srun --gres=vgpu:1 /usr/sbin/vgpu-gres check --containers
   vgpu-gres check --slurm-conf ./slurm.conf --node n1`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			asWritten, cfg, err := o.load()
-			if err != nil {
-				return err
+			held := config.LoadHeld(o.configPath)
+			findings := sitecheck.ConfigFile(o.configPath, held)
+			if held.Standing == config.Unknown {
+				return fmt.Errorf("%w%w", printFindings(command, findings, asJSON, verbose), errConfig)
 			}
+			cfg := held.Config.ForNode(o.node)
 			if containers {
 				return checkContainers(command, cfg, asJSON)
 			}
@@ -51,12 +53,12 @@ Exit codes: 0 nothing found, or warnings alone, 1 findings (of containers: OPEN,
 				site.Running = sitecheck.AskSlurm(command.Context(), cfg.Slurm.Scontrol, site.SlurmConf, o.node)
 			}
 			site.Database = sitecheck.LocalDatabase(command.Context(), mariadbd)
-			lookAround(command.Context(), &site, o, asWritten, cfg)
-			findings, err := site.Check()
+			lookAround(command.Context(), &site, o, held.Config, cfg)
+			more, err := site.Check()
 			if err != nil {
 				return err
 			}
-			return printFindings(command, findings, asJSON, verbose)
+			return printFindings(command, append(findings, more...), asJSON, verbose)
 		},
 	}
 	flags := command.Flags()

@@ -109,19 +109,20 @@ func noArguments(command *cobra.Command, args []string) error {
 
 // held is the configuration by which the prolog goes, for this node.
 func (o *options) held() (config.Config, error) {
-	cfg, problems, standing := config.LoadHeld(o.configPath)
-	if standing == config.Unknown {
-		return cfg, fmt.Errorf("%w%w", problems[0], errConfig)
+	held := config.LoadHeld(o.configPath)
+	err := held.Err()
+	if held.Standing == config.Unknown {
+		return held.Config, fmt.Errorf("%w%w", err, errConfig)
 	}
-	if len(problems) > 0 {
-		fmt.Fprintf(os.Stderr, "vgpu-gres: %v: %v\n", standing, problems[0])
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "vgpu-gres: %v\n", err)
 	} else if err := config.Keep(o.configPath); err != nil && os.Geteuid() == 0 {
 		fmt.Fprintf(os.Stderr, "vgpu-gres: %v\n", err)
 	}
-	return cfg.ForNode(o.node), nil
+	return held.Config.ForNode(o.node), nil
 }
 
-// load reads the configuration. The second one is for this node; the first still has %n and %h,
+// load reads the configuration for lines that are to be written elsewhere: no old copy is good enough for these. The second one is for this node; the first still has %n and %h,
 // which is how they belong into a file of Slurm's.
 func (o *options) load() (asWritten, forNode config.Config, err error) {
 	cfg, err := config.Load(o.configPath)

@@ -67,17 +67,17 @@ type hostJob struct {
 func run(opts options) int {
 	began := time.Now()
 	node := config.NodeName()
-	cfg, problems, standing := config.LoadHeld(opts.configPath)
-	cfg = cfg.ForNode(node)
+	held := config.LoadHeld(opts.configPath)
+	cfg := held.Config.ForNode(node)
 	log, closer, err := logging.New("vgpu-prolog", cfg.Log)
 	defer closer.Close()
 	if err != nil {
 		log.Error("the log goes to stderr", "reason", err)
 	}
-	for _, problem := range problems {
-		log.Error(standing.String(), "file", problem.File, "key", problem.Key, "reason", problem.Error())
+	for _, problem := range held.Problems {
+		log.Error(held.Standing.String(), "file", problem.File, "key", problem.Key, "reason", problem.Error())
 	}
-	if standing == config.AsWritten {
+	if held.Standing == config.AsWritten {
 		if err := config.Keep(opts.configPath); err != nil {
 			log.Warn("the next fault in the configuration drains the node", "reason", err)
 		}
@@ -98,9 +98,9 @@ func run(opts options) int {
 			Node: os.Getenv("SLURMD_NODENAME")},
 		store: state.Of(cfg, bootID, log),
 	}
-	if len(problems) > 0 {
-		p.notice = standing.String() + ": " + problems[0].Error()
-		p.unbelieved = standing == config.Unknown
+	if len(held.Problems) > 0 {
+		p.notice = held.Standing.String() + ": " + held.Problems[0].Error()
+		p.unbelieved = held.Standing == config.Unknown
 	}
 	err = p.run(context.Background())
 	if isFull(err) {

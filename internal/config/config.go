@@ -4,8 +4,7 @@
 // Package config reads config.yaml, the one configuration file of every binary.
 //
 // The file must be a trusted one (package trusted); the environment is never looked at. A missing
-// file means the defaults. Tools read it strictly (Load); the prolog, the epilog and what timers start go by the last good copy where
-// it is not right (LoadHeld).
+// file means the defaults. Where it is not right all go by the last good copy (LoadHeld), but for what prints lines for other files (Load).
 package config
 
 import (

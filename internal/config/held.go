@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
@@ -44,29 +45,60 @@ func LastGood(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".last")
 }
 
+// Held is the configuration by which a node goes, and why it is this one.
+type Held struct {
+	Config   Config
+	Standing Standing
+	Problems []*Problem // why the file is not believed
+	IsFile   bool       // there is a file
+	KeptAt   time.Time  // ByLastGood: when the copy was made
+}
+
+// Holds says what holds in place of a file that is not believed.
+func (h Held) Holds() string {
+	if h.Standing == ByLastGood {
+		return h.Standing.String() + " (" + h.KeptAt.Local().Format(time.DateTime) + ")"
+	}
+	return h.Standing.String()
+}
+
+// Err is everything that is wrong with the file, and what holds in its place; nil where it is as written.
+func (h Held) Err() error {
+	var errs []error
+	for _, problem := range h.Problems {
+		errs = append(errs, fmt.Errorf("%s: %w", h.Holds(), problem))
+	}
+	return errors.Join(errs...)
+}
+
 // LoadHeld reads a configuration file for a program that must go on. No key of a file with anything wrong in it falls to its default,
 // which may be softer than what the site has written: the last good copy holds instead, and the problems say why. A file that is gone
 // is such a file, if there was one. Where there is no good copy the defaults are returned, as Unknown.
-func LoadHeld(path string) (Config, []*Problem, Standing) {
-	cfg, problems := LoadLenient(path)
+func LoadHeld(path string) Held {
+	h := Held{IsFile: true}
+	h.Config, h.Problems = LoadLenient(path)
 	last := LastGood(path)
+	kept, missing := os.Lstat(last)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Lstat(last); errors.Is(err, fs.ErrNotExist) {
-			return cfg, nil, AsWritten
+		h.IsFile = false
+		if errors.Is(missing, fs.ErrNotExist) {
+			return h
 		}
-		problems = []*Problem{{File: path, Reason: "the file is gone", Accepted: "an empty file, for the defaults"}}
+		h.Problems = []*Problem{{File: path, Reason: "the file is gone", Accepted: "an empty file, for the defaults"}}
 	}
-	if len(problems) == 0 {
-		return cfg, nil, AsWritten
+	if len(h.Problems) == 0 {
+		return h
 	}
-	if _, err := os.Lstat(last); err == nil {
+	h.Standing = Unknown
+	if missing == nil {
 		good, more := LoadLenient(last)
 		if len(more) == 0 {
-			return good, problems, ByLastGood
+			h.Config, h.Standing, h.KeptAt = good, ByLastGood, kept.ModTime()
+			return h
 		}
-		problems = append(problems, more...)
+		h.Problems = append(h.Problems, more...)
 	}
-	return cfg, problems, Unknown
+	return h
 }
 
 // Keep makes a configuration that was right in all its keys the last good one. Root does so.

@@ -48,7 +48,6 @@ func (p *Problem) Error() string {
 func (p *Problem) Unwrap() error { return p.Err }
 
 // Load reads a configuration file strictly: any problem is an error, and all of them are named.
-// A tool that gets one exits with 78 (EX_CONFIG).
 func Load(path string) (Config, error) {
 	cfg, problems := LoadLenient(path)
 	if len(problems) == 0 {
