@@ -139,7 +139,7 @@ func statusOf(cfg config.Config, gpu device.GPU, granted []state.Slice) gpuStatu
 		g.State, g.FreeMiB = stateSlurms, 0
 	case gpu.Lost != "":
 		g.State, g.FreeMiB = "lost", 0
-	case slices.Contains(cfg.Drain, gpu.UUID):
+	case cfg.Drains(gpu):
 		g.State, g.FreeMiB = "draining", 0
 	case exclusive:
 		g.State, g.FreeMiB = "exclusive", 0

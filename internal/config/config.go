@@ -9,6 +9,7 @@ package config
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,7 +69,7 @@ type Config struct {
 	MemOvercommit  float64        `mapstructure:"mem_overcommit"`   // 1.0: a GPU's slices together are never more than it has
 	Place          request.Place  `mapstructure:"place"`            // pack | spread, for jobs that do not say
 	Policy         request.Policy `mapstructure:"policy"`           // cap | elastic, for jobs that do not say
-	Drain          []device.UUID  `mapstructure:"drain"`            // GPUs that get no new slice
+	Drain          []device.UUID  `mapstructure:"drain"`            // GPUs that get no new slice, by UUID or its beginning
 	WholeGPUs      bool           `mapstructure:"whole_gpus"`       // Slurm's gres/gpu are GPUs that the prolog places, whole
 	SlurmGPUs      []int          `mapstructure:"slurm_gpus"`       // the N of /dev/nvidiaN that Slurm hands out by itself
 	Shards         bool           `mapstructure:"shards"`           // Slurm picks the GPUs, by gres/gpu and gres/shard of one MiB each
@@ -165,6 +166,21 @@ func (c Config) MasksOthers() bool {
 		return c.WholeGPUs || c.Shards || len(c.SlurmGPUs) > 0 || c.ClosesFiles()
 	}
 	return c.WithoutSlice == WithoutMask
+}
+
+// Drains says whether this GPU gets no new slice.
+func (c Config) Drains(gpu device.GPU) bool {
+	return slices.ContainsFunc(c.Drain, func(name device.UUID) bool { return request.NamesUUID(name, gpu.UUID) })
+}
+
+// Drained are the GPUs that a name in drain stands for.
+func Drained(name device.UUID, inv device.Inventory) (named []device.UUID) {
+	for _, gpu := range inv.GPUs {
+		if request.NamesUUID(name, gpu.UUID) {
+			named = append(named, gpu.UUID)
+		}
+	}
+	return named
 }
 
 // ClosesFiles says whether the GPUs' device files are closed. Without a mount namespace no step could be given its own.

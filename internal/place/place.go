@@ -67,9 +67,9 @@ func WantOfWhole(gpus request.GPUs) Want {
 
 // Rules are the node's: they hold for every job.
 type Rules struct {
-	SlicesPerGPU  int     // 0: no bound
-	MemOvercommit float64 // memory granted on a GPU may come to this many times what it has; 0 is 1.0
-	Drain         []device.UUID
+	SlicesPerGPU  int           // 0: no bound
+	MemOvercommit float64       // memory granted on a GPU may come to this many times what it has; 0 is 1.0
+	Drain         []device.UUID // or beginnings of them
 	DefaultPlace  request.Place // of a want that names none; pack if this names none either
 	Kept          []Kept        // for jobs that have waited longer
 }
@@ -133,7 +133,7 @@ func weigh(inv device.Inventory, taken []device.Slice, want Want, rules Rules) [
 		at[gpu.UUID] = i
 		loads[i] = load{
 			gpu:      gpu,
-			draining: slices.Contains(rules.Drain, gpu.UUID),
+			draining: slices.ContainsFunc(rules.Drain, func(name device.UUID) bool { return request.NamesUUID(name, gpu.UUID) }),
 			freeMiB:  gpu.GrantableMiB(rules.MemOvercommit),
 			askMiB:   want.memOn(gpu.MemMiB),
 			keptFor:  rules.keptFor(gpu, want),

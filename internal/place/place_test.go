@@ -68,6 +68,7 @@ func TestPlaceChooses(t *testing.T) {
 		{what: "exactly full", inv: two, taken: []device.Slice{held(0, 140771, 70)}, want: Want{Slices: 1, Mem: mib(3000), SMPercent: 30}, gpus: []int{0}, mem: []int64{3000}},
 		{what: "100 % takes an empty GPU", inv: two, taken: []device.Slice{held(0, 1, 0)}, want: Want{Slices: 1, Mem: mib(3000), SMPercent: 100}, gpus: []int{1}, mem: []int64{3000}},
 		{what: "nothing joins 100 %", inv: two, taken: []device.Slice{held(0, 3000, 100)}, want: Want{Slices: 1, Mem: mib(3000)}, gpus: []int{1}, mem: []int64{3000}},
+		{what: "draining by the beginning of a UUID", inv: node(h200, h200), want: Want{Slices: 1, Mem: mib(1)}, rules: Rules{Drain: []device.UUID{"GPU-00000000"}}, gpus: []int{1}, mem: []int64{1}},
 		{what: "lost and draining GPUs", inv: lose(node(h200, h200, h200), 0, "GPU is lost"), want: Want{Slices: 1, Mem: mib(1)}, rules: Rules{Drain: []device.UUID{uuid(1)}}, gpus: []int{2}, mem: []int64{1}},
 		{what: "type filter", inv: node(h200, 40960), want: Want{Slices: 1, Mem: mib(1), GPU: request.Filter{Only: []string{"H200"}}}, gpus: []int{0}, mem: []int64{1}},
 		{what: "UUID filter", inv: two, want: Want{Slices: 1, Mem: mib(1), UUID: request.Filter{Not: []string{"GPU-00000000"}}}, gpus: []int{1}, mem: []int64{1}},

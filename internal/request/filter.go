@@ -33,11 +33,16 @@ func (f Filter) Admits(gpuType string) bool {
 	return f.admits(func(name string) bool { return strings.EqualFold(name, gpuType) })
 }
 
-// AdmitsUUID says whether this GPU may be used. A name stands for every UUID that starts with it;
-// the parser insists on 8 characters after "GPU-", which tell the GPUs of a node apart.
+// AdmitsUUID says whether this GPU may be used.
 func (f Filter) AdmitsUUID(uuid string) bool {
-	lower := strings.ToLower(uuid)
-	return f.admits(func(name string) bool { return strings.HasPrefix(lower, strings.ToLower(name)) })
+	return f.admits(func(name string) bool { return NamesUUID(name, uuid) })
+}
+
+// NamesUUID says whether a name stands for this GPU: it is its UUID, or 8 characters of it after "GPU-" at least, which tell the GPUs of
+// a node apart. Upper and lower case are the same.
+func NamesUUID[T ~string](name, uuid T) bool {
+	begins := len(name) <= len(uuid) && strings.EqualFold(string(name), string(uuid[:len(name)]))
+	return begins && (len(name) == len(uuid) || validUUID(string(name)))
 }
 
 func (f Filter) admits(matches func(name string) bool) bool {

@@ -25,3 +25,22 @@ func ConfigFile(path string, held config.Held) []Finding {
 	}
 	return c.findings
 }
+
+// drain says of each name in drain which GPU it is for. One file for all nodes may name GPUs of others.
+func (c *site) drain() {
+	const check = "drain"
+	if c.Inventory == nil && len(c.Config.Drain) > 0 {
+		c.warn(check, "vgpu-gres inventory --write", "not checked: the node's GPUs are not known")
+		return
+	}
+	for _, name := range c.Config.Drain {
+		switch named := config.Drained(name, *c.Inventory); len(named) {
+		case 0:
+			c.warn(check, "config.yaml: a UUID as nvidia-smi -L prints it, or 8 characters of it after GPU- at least", "%s is no GPU of this node: it drains nothing here", name)
+		case 1:
+			c.ok(check, "%s gets no new slices", named[0])
+		default:
+			c.warn(check, "config.yaml: more of the UUID", "%s is the beginning of %d UUIDs, and none of these GPUs gets new slices", name, len(named))
+		}
+	}
+}

@@ -173,6 +173,7 @@ func (s Site) Check() ([]Finding, error) {
 		c.nodeLine()
 		c.gresConf()
 		c.wholeGPUs()
+		c.drain()
 	}
 	c.asked(c.accounting)
 	c.database()
