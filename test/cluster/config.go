@@ -120,7 +120,7 @@ WaitTime=0
 SlurmdTimeout=600
 SlurmctldTimeout=600
 MessageTimeout=30
-UnkillableStepTimeout=30
+UnkillableStepTimeout=150
 MaxArraySize=1001
 PrologFlags=Alloc,Contain`
 

@@ -186,20 +186,13 @@ func TestStepsOfAJobWithShards(t *testing.T) {
 func TestShardsOutliveSlurmsDaemons(t *testing.T) {
 	needShards(t)
 	begin(t)
+	killable(t)
 	slice, releaseSlice := holding(t, one, "-p shard --gres=vgpu:1 --vgpu-mem=100000")
 	holdsOn(t, "h1", slice)
 	whole, releaseWhole := holding(t, two, "-p shard --gpus=1")
 	holdsOn(t, "h1", whole)
 	before := onShards(t)
-	// What slurmctld has not saved is lost with it.
-	changed := time.Now()
-	ok(t, root, "scontrol update jobid="+whole+" comment=saved")
-	until(t, "slurmctld to save its jobs", 60*time.Second, func() error {
-		if info, err := os.Stat(c.Home.Path("state", "job_state")); err != nil || !info.ModTime().After(changed) {
-			return fmt.Errorf("job_state is older: %v", err)
-		}
-		return nil
-	})
+	saved(t, whole) // what slurmctld has not saved is lost with it
 	for _, name := range []string{"h1", "slurmctld"} {
 		if err := c.StopDaemon(name, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
