@@ -5,7 +5,7 @@
 # inside.sh TARGET…: installs what the tree needs and runs these targets of the Makefile, all of them
 # whatever happens, with one line of counts for each.
 set -uo pipefail
-test/setup.sh || exit
+test/setup.sh --containers || exit
 case " $* " in
 *" test-packages "*)
 	apt-get install -y --no-install-recommends git lintian rpm >/dev/null || exit
