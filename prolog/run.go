@@ -51,7 +51,7 @@ type prolog struct {
 	expected   time.Time // when there is room for it at the latest; zero: not known
 	placed     bool      // the job has its slices
 	notice     string    // what is wrong with the configuration; "": nothing
-	unbelieved bool      // … and there is none that holds instead
+	unbelieved error     // … where there is none that holds instead
 	refusedFor string    // a reason of package tally: it was refused; "": it was not
 }
 
@@ -100,7 +100,9 @@ func run(opts options) int {
 	}
 	if len(held.Problems) > 0 {
 		p.notice = held.Standing.String() + ": " + held.Problems[0].Error()
-		p.unbelieved = held.Standing == config.Unknown
+		if held.Standing == config.Unknown {
+			p.unbelieved = held.Problems[0]
+		}
 	}
 	err = p.run(context.Background())
 	if isFull(err) {
@@ -165,8 +167,8 @@ func (p *prolog) run(ctx context.Context) error {
 	if told.Restarts == p.job.restart {
 		g.Submitted = told.Submitted
 	}
-	if p.unbelieved && !p.isWithoutGPUs() {
-		return p.takeOut(ctx, g, drained.ConfigUnknown, errors.New(p.notice), &told)
+	if p.unbelieved != nil && !p.isWithoutGPUs() {
+		return p.takeOut(ctx, g, drained.ConfigUnknown, p.unbelieved, &told)
 	}
 	if entitlement.IsZero() {
 		if p.job.request == "" || p.noGPUsHere {

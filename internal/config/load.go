@@ -8,14 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"reflect"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/viper"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
@@ -81,9 +84,48 @@ func parse(path string, data []byte) (Config, []*Problem) {
 	v.SetConfigFile(path)
 	v.SetConfigType("yaml")
 	if err := v.ReadConfig(bytes.NewReader(data)); err != nil {
-		return cfg, []*Problem{{File: path, Reason: err.Error(), Err: err, Accepted: "YAML of `key: value` lines"}}
+		return cfg, []*Problem{unread(path, data, err)}
 	}
 	return apply(cfg, path, v)
+}
+
+// lineOf is where the parser says that it stopped.
+var lineOf = pattern.Late(`line (\d+):`)
+
+// unread says in one line why a file is no YAML. The parser does not name a tab everywhere (libyaml's "cannot start any token").
+func unread(path string, data []byte, err error) *Problem {
+	text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "While parsing config: yaml: ")
+	if at := lineOf().FindStringSubmatch(text); at != nil {
+		n, _ := strconv.Atoi(at[1]) // 0 where it is no number
+		lines := strings.Split(string(data), "\n")
+		if n > 0 && n <= len(lines) && strings.Contains(lines[n-1][:len(lines[n-1])-len(strings.TrimLeft(lines[n-1], " \t"))], "\t") {
+			return &Problem{File: path, Reason: fmt.Sprintf("line %d begins with a tab", n), Err: err, Accepted: "spaces in its place"}
+		}
+	}
+	return &Problem{File: path, Reason: text, Err: err, Accepted: "YAML of `key: value` lines"}
+}
+
+// typed is a value so that it reads as what it is: 10.0 is no 10, and neither is '10'.
+func typed(value any) string {
+	switch v := value.(type) {
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1e15 {
+			return strconv.FormatFloat(v, 'f', 1, 64)
+		}
+	case string:
+		_, notNumber := strconv.ParseFloat(v, 64)
+		_, notBool := strconv.ParseBool(v)
+		if v == "" || notNumber == nil || notBool == nil {
+			return "'" + v + "'"
+		}
+	case []any:
+		each := make([]string, len(v))
+		for i := range v {
+			each[i] = typed(v[i])
+		}
+		return "[" + strings.Join(each, ", ") + "]"
+	}
+	return fmt.Sprint(value)
 }
 
 // apply decodes key by key, so that one wrong key costs no other one its value.
@@ -109,12 +151,12 @@ func apply(cfg Config, path string, v *viper.Viper) (Config, []*Problem) {
 		next := cfg
 		if err := one.UnmarshalExact(&next, strictTypes); err != nil {
 			problems = append(problems, &Problem{File: path, Key: name, Err: err,
-				Reason: fmt.Sprintf("%v is not a value of this key", v.Get(name)), Accepted: key.accepted})
+				Reason: typed(v.Get(name)) + " is not a value of this key", Accepted: key.accepted})
 			continue
 		}
 		if !key.valid(&next) {
 			problems = append(problems, &Problem{File: path, Key: name,
-				Reason: fmt.Sprintf("%v is not a value of this key", v.Get(name)), Accepted: key.accepted})
+				Reason: typed(v.Get(name)) + " is not a value of this key", Accepted: key.accepted})
 			continue
 		}
 		cfg = next

@@ -24,7 +24,7 @@ type Cause string
 
 const (
 	GPUsUnknown   Cause = "vgpu: the node's GPUs are not known"
-	ConfigUnknown Cause = "vgpu: config.yaml is not believed, and there is no earlier one that was"
+	ConfigUnknown Cause = "vgpu: config.yaml is not believed"
 )
 
 // maxMark is more than a mark has.
