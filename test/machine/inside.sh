@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # inside.sh: on a machine that is thrown away, after each boot the next stage: the steps of README, a job, a boot, a job, a boot of which
-# nobody wrote the inventory, a config.yaml that is broken, a driver that is gone. Each check is one line, PASS or FAIL.
+# nobody wrote the inventory, a config.yaml that is broken, device files closed by one that is not believed, a driver that is gone, a clock
+# that starts a year back. Each check is one line, PASS or FAIL.
 set -uo pipefail
 exec 2>&1
 cd /root || exit
@@ -44,19 +45,44 @@ says() {
 	grep -qiE "$want" <<<"$said"
 }
 seen() { sed 's/^/SEEN /'; }
+# The state of each unit of ours and of Slurm's: name, enabled or not, what it is, how its last run ended.
 states() {
-	systemctl list-units --all --plain --no-legend --no-pager 'slurm*' munge.service mariadb.service | awk '{print $1, $3, $4}'
+	# Names are words of their own; of a template there is none.
+	# shellcheck disable=SC2046
+	systemctl show --property=Id,UnitFileState,ActiveState,SubState,Result munge.service mariadb.service \
+		$(systemctl list-unit-files --no-legend --no-pager 'slurm*' | awk '$1 !~ /@/ {print $1}') |
+		awk -F= '/./ {is[$1] = $2} /^$/ {show()} END {show()}
+			function show() {
+				if (is["Id"]) print is["Id"], (is["UnitFileState"] == "" ? "-" : is["UnitFileState"]), is["ActiveState"] "/" is["SubState"] (is["Result"] == "success" ? "" : "/" is["Result"])
+				delete is
+			}' | sort
 }
-as_user() { cd /tmp && setpriv --reuid=user --regid=user --init-groups env HOME=/home/user "$@"; }
+# booted [UNIT…]: what became of the units by the boot, as a table. What is enabled is there, but for these units.
+booted() {
+	timeout 240 systemctl is-system-running --wait >/dev/null # slurmctld, too, is not there at once
+	states >after
+	join -a 1 -a 2 -e - -o 0,1.3,2.3,2.2 before after |
+		awk 'BEGIN {row("UNIT", "BEFORE", "AFTER", "ENABLED")} {row($1, $2, $3, $4)}
+			function row(unit, before, after, enabled) {printf "%-30s %-22s %-22s %s\n", unit, before, after, enabled}' | seen
+	check "units_come_back_in_stage_$stage" come_back "$*"
+}
+come_back() {
+	awk -v but=" $1 " '
+		index(but, " " $1 " ") {next}
+		$3 ~ /^failed/ || $2 == "enabled" && $3 !~ /^active/ && $1 !~ /devices/ {print; bad = 1}
+		END {exit bad}' after
+}
+as_user() (cd /tmp && setpriv --reuid=user --regid=user --init-groups env HOME=/home/user "$@")
 slice() { as_user timeout 120 srun --gres=vgpu:1 --vgpu-mem=3000 "$@"; }
 sees_3000() { says '^3000$' slice nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits; }
 is_full() { says OUT_OF_MEMORY slice vgpu-fill --step 100; }
 node_is() { becomes 90 "$1" sinfo -h -o '%T %E'; }
 well() { vgpuctl doctor; }
 again() {
-	echo "== stage $stage ends, the machine boots"
+	echo "== stage $stage ends: ${1:-reboot}"
+	states >before
 	sync
-	systemctl reboot
+	systemctl "${1:-reboot}"
 	exit
 }
 
@@ -107,6 +133,7 @@ own_slurm() {
 		PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 	END
 	printf 'CgroupPlugin=cgroup/v2\nConstrainCores=yes\n' >/etc/slurm/cgroup.conf
+	cp /etc/slurm/slurm.conf own.conf
 	systemctl restart slurmdbd && becomes 120 :6819 ss -tln && sacctmgr -i add cluster machine
 	systemctl restart slurmctld slurmd && node_is idle
 }
@@ -116,13 +143,14 @@ by_the_book() {
 	vgpu-gres inventory --write || return
 	vgpu-gres gres.conf >/etc/slurm/gres.conf || return
 	vgpu-gres slurm.conf >/tmp/lines || return
+	cp own.conf /etc/slurm/slurm.conf
 	grep -vE '^(#NodeName|AccountingStorageType)' /tmp/lines >>/etc/slurm/slurm.conf
 	sed -i "s|^\(NodeName=vgpu-machine .*\)|\1 $(sed -n 's/^#NodeName=[^ ]* //p' /tmp/lines)|" /etc/slurm/slurm.conf
 	vgpu-gres cluster.lua >/etc/slurm-vgpu/cluster.lua || return
 	cp /usr/share/slurm-vgpu/job_submit.lua /etc/slurm/ || return
 	vgpu-gres check || true # the plugin's line is missing
 	vgpu-gres plugstack.conf >/etc/slurm/plugstack.conf || return
-	systemctl enable --now slurm-vgpu-inventory.service slurm-vgpu-records.timer slurm-vgpu-sweep.timer slurm-vgpu-audit.timer slurm-vgpu-sample.timer || return
+	systemctl enable --now slurm-vgpu-inventory.service slurm-vgpu-{records,sweep,audit,sample}.timer || return
 	systemctl restart slurmctld && systemctl restart slurmd && node_is idle
 }
 
@@ -133,7 +161,49 @@ broken() {
 }
 holds() { says 'not permitted' as_user srun unshare -U true; }
 
-for number in 0 1; do mknod -m 666 "/dev/nvidia$number" c 1 3; done # as the driver's tools do at each boot
+# The steps of slurm-vgpu-config.yaml(5), and then a slip.
+closed() {
+	cp /usr/share/slurm-vgpu/udev/70-slurm-vgpu.rules /etc/udev/rules.d/ || return
+	echo 'device_files: closed' >/etc/slurm-vgpu/config.yaml
+	systemctl enable --now slurm-vgpu-devices.service && slice true || return
+	chmod 664 /etc/slurm-vgpu/config.yaml
+}
+cannot_open() {
+	local number
+	for number in 0 1; do
+		[[ $(stat -c '%t:%a:%U' "/dev/nvidia$number") = 1:600:root ]] || { stat "/dev/nvidia$number"; return 1; }
+		! as_user sh -c ": </dev/nvidia$number" || return
+		! chmod 666 "/dev/nvidia$number" || return # as the driver's tools do
+	done
+}
+before_slurmd() {
+	(($(systemctl show -P ExecMainExitTimestampMonotonic slurm-vgpu-devices.service) < $(systemctl show -P ExecMainStartTimestampMonotonic slurmd.service)))
+}
+opened() {
+	chmod 644 /etc/slurm-vgpu/config.yaml
+	echo 'device_files: open' >/etc/slurm-vgpu/config.yaml
+	systemctl disable slurm-vgpu-devices.service
+	rm /etc/udev/rules.d/70-slurm-vgpu.rules
+	vgpuctl devices open && slice true && as_user sh -c ': </dev/nvidia0'
+}
+
+begin() {
+	as_user sbatch --parsable --gres=vgpu:1 --vgpu-mem=2000 --no-requeue -o /dev/null --wrap 'sleep 100000' >job || return
+	becomes 90 "\"job\": $(cat job)," vgpuctl status --json && stays # its prolog is done
+}
+# A sweep leaves what a job holds.
+stays() { vgpuctl sweep && says "\"job\": $(cat job)," vgpuctl status --json; }
+fired() { systemctl show -P LastTriggerUSecMonotonic slurm-vgpu-sample.timer; }
+timers_fire() {
+	local last
+	last=$(fired)
+	for _ in {1..60}; do
+		[[ $(fired) == "$last" ]] || return 0
+		sleep 1
+	done
+	return 1
+}
+
 case $stage in
 1)
 	echo "== stage 1: packages, and the steps of README ($(. /etc/os-release; echo "$PRETTY_NAME"), systemd $(systemctl --version | awk 'NR==1{print $2}'), $(stat -fc %T /sys/fs/cgroup))"
@@ -146,12 +216,11 @@ case $stage in
 	check doctor_is_well well
 	check a_slice_is_what_was_asked_for sees_3000
 	check and_no_more is_full
-	states | seen
 	again
 	;;
 2)
 	echo "== stage 2: after a boot"
-	states | seen
+	booted
 	check the_node_comes_back node_is idle
 	check a_slice_after_a_boot sees_3000
 	check doctor_is_well_after_a_boot well
@@ -160,7 +229,7 @@ case $stage in
 	;;
 3)
 	echo "== stage 3: after a boot without the inventory's unit"
-	states | seen
+	booted
 	check there_is_no_inventory test ! -e /run/slurm-vgpu/inventory.json
 	check a_slice_without_the_unit sees_3000
 	systemctl enable slurm-vgpu-inventory.service
@@ -170,21 +239,37 @@ case $stage in
 	;;
 4)
 	echo "== stage 4: after a boot with a broken config.yaml"
-	states | seen
+	booted
 	check the_node_is_there node_is 'idle'
 	check what_it_said_holds_after_a_boot holds
 	check a_slice_all_the_same sees_3000
 	check doctor_says_so sh -c '! vgpuctl doctor >/tmp/doctor 2>&1 && grep -q config.yaml /tmp/doctor'
 	check slurmd_says_so sh -c 'grep -q "the last good copy holds: /etc/slurm-vgpu/config.yaml" /var/log/slurm/slurmd.log'
-	: >/etc/slurm-vgpu/config.yaml
-	slice true
+	check device_files_are_closed closed
+	again
+	;;
+5)
+	echo "== stage 5: after a boot with closed device files and a config.yaml of mode 664"
+	# Before any job: a prolog closes as well.
+	check the_files_are_closed cannot_open
+	check before_slurmd_starts before_slurmd
+	booted
+	check the_unit_says_so says 'last good' journalctl --no-pager -b -u slurm-vgpu-devices.service
+	check devices_are_as_configured vgpuctl devices status
+	check the_node_is_there_with_closed_files node_is idle
+	check a_slice_has_a_file_of_its_own slice sh -c ': </dev/nvidia0 || : </dev/nvidia1'
+	check a_slice_with_closed_files sees_3000
+	check who_has_no_slice_has_none says 'denied|not permitted' as_user srun sh -c ': </dev/nvidia0'
+	check the_files_stay_closed cannot_open
+	check doctor_says_so_again sh -c '! vgpuctl doctor >/tmp/doctor 2>&1 && grep -q config.yaml /tmp/doctor'
+	check device_files_are_opened opened
 	mv /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1 /root/
 	ldconfig
 	again
 	;;
-5)
-	echo "== stage 5: after a boot without a driver"
-	states | seen
+6)
+	echo "== stage 6: after a boot without a driver"
+	booted slurm-vgpu-inventory.service
 	timeout 60 setpriv --reuid=user --regid=user --init-groups srun --gres=vgpu:1 --vgpu-mem=3000 true >/tmp/without 2>&1
 	seen </tmp/without
 	check the_node_drains_once node_is 'drain.*vgpu'
@@ -194,6 +279,27 @@ case $stage in
 	check the_sweep_takes_the_node_back systemctl start slurm-vgpu-sweep.service
 	check the_node_is_idle_again node_is idle
 	check a_slice_again sees_3000
+	check a_job_that_runs_meanwhile begin
+	date +%s >clock
+	again poweroff
+	;;
+7)
+	echo "== stage 7: after a boot whose clock starts a year back ($(date -u +%FT%T), before it was $(date -u -d "@$(cat clock)" +%FT%T))"
+	check the_clock_is_back test $(($(cat clock) - $(date +%s))) -gt $((360 * 86400))
+	booted
+	becomes 90 'idle|mix|alloc' sinfo -h -o '%T %E' # the job's affair
+	squeue -o '%i %T %R' | seen
+	sacct -j "$(cat job)" -o JobID,State,Start,End | seen
+	scontrol show job "$(cat job)" | grep -E 'JobState|Reason|StartTime' | seen
+	check a_slice_by_the_old_clock sees_3000
+	# Slurm takes a job for running whose start lies ahead.
+	check doctor_names_the_job_that_is_gone says "job $(cat job) has .* holds nothing here" vgpuctl doctor
+	scancel "$(cat job)"
+	check it_is_gone_for_slurm_too becomes 90 '^$' squeue -h
+	check doctor_by_the_old_clock well
+	check the_sweeps_service systemctl start slurm-vgpu-sweep.service
+	check the_audits_service systemctl start slurm-vgpu-audit.service
+	check timers_fire_by_the_old_clock timers_fire
 	sinfo -o '%n %T %E' | seen
 	echo "== end"
 	awk '/^PASS/ {p++} /^FAIL/ {f++} END {printf "%d passed, %d failed\n", p, f}' results
