@@ -140,17 +140,27 @@ func fill(file *os.File, head pageHead, mode os.FileMode, uid, gid uint32) error
 	return file.Chown(int(uid), int(gid))
 }
 
-// Empty takes a page of a job that is over from its user and frees what it holds. Removing it would not,
-// where a process of his has it open or he has made a link to it. A page that is not there is empty.
+// Empty takes a page of a job that is over from its user and frees what it holds. Removing it would not, where a process of his
+// has it open or mapped, he has made a link to it, or has mounted it elsewhere. A page that is not there is empty.
 func Empty(path string) {
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	// A lease of its user's stands in the way of opening it, and not of finding it (fcntl(2), F_SETLEASE).
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
 	defer unix.Close(fd)
-	_ = unix.Fchown(fd, os.Geteuid(), os.Getegid())
-	_ = unix.Fchmod(fd, 0)
-	_ = unix.Ftruncate(fd, 0)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return
+	}
+	opened := fmt.Sprintf("/proc/self/fd/%d", fd)
+	_ = unix.Chown(opened, os.Geteuid(), os.Getegid())
+	_ = unix.Chmod(opened, 0)
+	// Nobody has a lease on what a process has mapped for writing, and who has nothing mapped opens it no more.
+	if writable, err := unix.Open(opened, unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err == nil {
+		_ = unix.Ftruncate(writable, 0)
+		unix.Close(writable)
+	}
 }
 
 // Read reads a ledger that its owner may change, cut, or replace by garbage at any time.

@@ -114,22 +114,30 @@ func part(parent string) error {
 	return Share(parent)
 }
 
-// Remove takes the folder away, and what is mounted there. A process that has a file of it open keeps
-// no more than that small file system. A folder that is not there is none of its errors.
+// Remove takes the folder away, and what is mounted there. Its files are root's and empty from then on, wherever its user has them open or mounted:
+// who could still use them would go on counting by the limits of a job that has none. A folder that is not there is none of Remove's errors.
 func Remove(folder string) error {
 	for range maxMounts {
+		if err := empty(folder); err != nil {
+			return err
+		}
 		if err := unix.Unmount(folder, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 			break // there is no mount, or RemoveAll says what is wrong
 		}
 	}
-	if info, err := os.Lstat(folder); err == nil && info.IsDir() {
-		entries, err := os.ReadDir(folder)
-		if err != nil {
-			return err
-		}
-		for _, entry := range entries {
-			ledger.Empty(filepath.Join(folder, entry.Name()))
-		}
-	}
 	return os.RemoveAll(folder)
+}
+
+func empty(folder string) error {
+	if info, err := os.Lstat(folder); err != nil || !info.IsDir() {
+		return nil
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		ledger.Empty(filepath.Join(folder, entry.Name()))
+	}
+	return nil
 }

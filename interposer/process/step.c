@@ -73,6 +73,13 @@ static const struct vgpu_limits *map_limits(int folder_fd, const char **why)
 		close(fd);
 		return NULL;
 	}
+	/* Root takes it away when the step has ended. Who has mounted it elsewhere has it still, and another
+	 * job's ledger may have the device and inode that it names. */
+	if (st.st_nlink == 0) {
+		*why = "the limits page is of a step that has ended";
+		close(fd);
+		return NULL;
+	}
 	if (st.st_size < (off_t)sizeof(*limits)) {
 		*why = "the limits page is too short";
 		close(fd);
