@@ -51,6 +51,7 @@ func controller(t *testing.T) (Site, string) {
 vgpu.cluster_file = "`+dir+`/cluster.lua"
 vgpu.whole_gpus = "refuse"
 `)
+	edit(t, site.SlurmConf, "GresTypes=", "GresTypes=gpu,") // for "refuse"
 	write(t, filepath.Join(dir, "cluster.lua"), `return { nodes = { { names = "n[1-2]", gpus = 2, mem_mib = 143771, type = "h200" } } }`)
 	write(t, filepath.Join(dir, "scontrol"), "#!/bin/sh\n[ \"$*\" = 'show hostnames n[1-2]' ] && echo n1 && echo n2\n")
 	site.Node, site.Inventory = "head", nil
@@ -138,12 +139,16 @@ func TestTheControllersTableIsHeldAgainstTheNodes(t *testing.T) {
 // A site without gres/gpu says to those who type --gpus=1 what to write.
 func TestWholeGPUsAreRefusedWithWords(t *testing.T) {
 	site, dir := controller(t)
-	is := func(f string) bool { return strings.HasPrefix(f, "job_submit warning: no node has gres/gpu") }
+	is := func(f string) bool { return strings.HasPrefix(f, "job_submit warning: ") }
 	if got := checks(t, site, dir); slices.ContainsFunc(got, is) {
 		t.Errorf("with refuse: %q", got)
 	}
+	edit(t, site.SlurmConf, "GresTypes=gpu,", "GresTypes=")
+	if got := checks(t, site, dir); !slices.ContainsFunc(got, func(f string) bool { return is(f) && strings.Contains(f, "is not asked, as GresTypes lacks gpu") }) {
+		t.Errorf("with refuse, which Slurm's commands do not ask: %q", got)
+	}
 	edit(t, filepath.Join(dir, "job_submit.lua"), `"refuse"`, "false")
-	if got := checks(t, site, dir); !slices.ContainsFunc(got, is) {
+	if got := checks(t, site, dir); !slices.ContainsFunc(got, func(f string) bool { return is(f) && strings.Contains(f, "no node has gres/gpu") }) {
 		t.Errorf("without: %q", got)
 	}
 	edit(t, site.SlurmConf, "GresTypes=", "GresTypes=gpu,")

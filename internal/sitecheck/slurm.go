@@ -103,14 +103,25 @@ func (c *site) cgroups() {
 // refusesInScript is the line of a site's job_submit.lua by which a job that asks for whole GPUs is refused with what to write.
 var refusesInScript = pattern.Late(`(?m)^[^-\n]*whole_gpus\s*=\s*(?:"refuse"|'refuse'|function)`)
 
-// countsGPUs says whether Slurm knows of gres/gpu.
-func (c *site) countsGPUs() bool {
+// wholeRefused is about who types --gpus where no node has gres/gpu. Without it in GresTypes Slurm's commands refuse that themselves, and
+// the script is never asked (24.11).
+func (c *site) wholeRefused(script []byte) {
 	for _, line := range c.file.All("NodeName") {
 		if gres, _ := line.Get("gres"); offersGPU().MatchString(gres) {
-			return true
+			return
 		}
 	}
-	return slices.Contains(c.slurm.Words("GresTypes"), request.GRESGPU)
+	types := c.slurm.Words("GresTypes")
+	if slices.Contains(types, request.GRESGPU) {
+		return
+	}
+	const gets = "who types --gpus=1 gets Slurm's \"Invalid generic resource (gres) specification\" without a word of what to write"
+	remedy := "slurm.conf: GresTypes=" + strings.Join(append([]string{request.GRESGPU}, types...), ",")
+	if refusesInScript().Match(script) {
+		c.warn("job_submit", remedy, "%s says whole_gpus = \"refuse\" and is not asked, as GresTypes lacks gpu: %s", c.JobSubmit, gets)
+		return
+	}
+	c.warn("job_submit", c.JobSubmit+`: vgpu.whole_gpus = "refuse", and `+remedy, "no node has gres/gpu, and %s", gets)
 }
 
 func (c *site) jobSubmit() {
@@ -135,7 +146,7 @@ func (c *site) jobSubmit() {
 		return
 	}
 	c.ok("job_submit", "%s uses slurm-vgpu", c.JobSubmit)
-	if c.onController() && !c.countsGPUs() && !refusesInScript().Match(script) {
-		c.warn("job_submit", c.JobSubmit+`: vgpu.whole_gpus = "refuse"`, "no node has gres/gpu, and who types --gpus=1 gets Slurm's \"Invalid generic resource (gres) specification\" without a word of what to write")
+	if c.onController() {
+		c.wholeRefused(script)
 	}
 }
