@@ -52,10 +52,10 @@ func reportOf(ctx context.Context, cfg config.Config, id string) (jobreport.Repo
 	found.Array = array.Text()
 	for i, row := range rows {
 		run := runOfRow(row, cfg.AccountingField)
-		if here != nil && i == len(rows)-1 && !row.Ended {
+		if here != nil && i == len(rows)-1 && (!row.Ended || completes(row, job, *here)) {
 			run = withNode(run, *here)
 			here = nil
-			if row.Nodes > 1 {
+			if row.Nodes > 1 && !row.Ended {
 				run.Missing = fmt.Sprintf("it runs on %s; of its other nodes ask there: srun --jobid=%s --overlap -w NODE vgpuctl report %s", row.NodeList, id, id)
 			}
 		}
@@ -79,6 +79,12 @@ func reportOf(ctx context.Context, cfg config.Config, id string) (jobreport.Repo
 	}
 	slices.SortStableFunc(found.Runs, jobreport.Run.Compare)
 	return found, nothing(found, dbErr, at.error("report", id))
+}
+
+// completes says that a row is of the run that is here, whose processes have not all ended yet.
+func completes(row report.Row, job uint32, here jobreport.Run) bool {
+	nodes := append(here.Nodes(), "") // none where it has GPUs masked and no slice
+	return row.IsOfGrant(job, nodes[0], here.Submitted, here.Start)
 }
 
 // hereOrAt is the run of the job on this node, or what the controller says where there is none.

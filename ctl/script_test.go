@@ -123,6 +123,7 @@ case $7 in
 10) printf '%s\n' "c${d}10${d}10${d}COMPLETED${d}90${d}100${d}200${d}1${d}n1${d}paid${e}c" ;;
 13) printf '%s\n' "c${d}13${d}13${d}REQUEUED${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{},\"refusals\":{\"n1\":\"no GPU has 3000 MiB free\"}}}${e}c" \
 	"c${d}13${d}13${d}COMPLETED${d}300${d}400${d}4000${d}2${d}n[1-2]${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n2\":[{\"gpu\":\"GPU-bbbb\",\"mem_mib\":3000,\"cores\":30,\"peak_mib\":1000,\"refused\":0,\"gpu_s\":540,\"waited_s\":700,\"curve\":\"400,600,1000,300,0zzzzz,0zzz00,0zz000\"}]}}}${e}c" ;;
+15) printf '%s\n' "c${d}15${d}15${d}CANCELLED by 0${d}90${d}100${d}200${d}1${d}n1${d}${e}c" ;;
 14) printf '%s\n' "c${d}14${d}14${d}RUNNING${d}90${d}100${d}Unknown${d}1${d}n5${d}${e}c" ;;
 44) for t in "44_1${d}48" "44_2${d}49" "44_[3-20%%2]${d}44"; do printf "c${d}$t${d}PENDING${d}90${d}Unknown${d}Unknown${d}1${d}None assigned${d}${e}c\n"; done ;;
 45) printf '%s\n' "c${d}45${d}45${d}REQUEUED${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{},\"refusals\":{\"n1\":\"no GPU has 3000 MiB free\"}}}${e}c" \

@@ -84,7 +84,7 @@ func (r Report) head(i int, look Look) string {
 	if len(r.Runs) > 1 {
 		head += fmt.Sprintf(", run %d of %d", i+1, len(r.Runs))
 	}
-	switch nodes := run.nodes(); {
+	switch nodes := run.Nodes(); {
 	case len(nodes) > 4:
 		head += fmt.Sprintf(" on %d nodes", len(nodes))
 	case len(nodes) > 0:
@@ -115,7 +115,8 @@ func since(at time.Time, look Look) string {
 	return " since " + clock(at, look.Now, look.Loc)
 }
 
-func (r Run) nodes() []string {
+// Nodes are those that gave it a slice, or refused it.
+func (r Run) Nodes() []string {
 	var names []string
 	for _, s := range r.Slices {
 		names = append(names, s.Node)

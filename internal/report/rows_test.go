@@ -88,6 +88,36 @@ func TestEveryRunHasItsOwnRow(t *testing.T) {
 	}
 }
 
+// A run that was cancelled has its slices until its processes are gone, and the database knows of its end: it is no second run.
+func TestARunThatCompletesIsThatOfItsRow(t *testing.T) {
+	rows, _ := runs()
+	cancelled := rows[0]
+	cancelled.State = "CANCELLED by 0"
+	running := cancelled
+	running.State, running.Ended, running.End = "RUNNING", false, time.Time{}
+	since := cancelled.Start.Add(time.Second)
+	for what, c := range map[string]struct {
+		row              Row
+		job              uint32
+		node             string
+		submitted, since time.Time
+		want             bool
+	}{
+		"completing":                        {cancelled, 7, "n1", cancelled.Submit, since, true},
+		"running":                           {running, 7, "n1", running.Submit, since, true},
+		"its submission is not known":       {cancelled, 7, "n1", time.Time{}, since, true},
+		"on another node":                   {cancelled, 7, "n2", time.Time{}, since, false},
+		"another job":                       {cancelled, 8, "n1", cancelled.Submit, since, false},
+		"the next run":                      {cancelled, 7, "n1", rows[1].Submit, rows[1].Start, false},
+		"the next run, which began at once": {cancelled, 7, "n1", time.Time{}, cancelled.End.Add(time.Second), false},
+		"the next run, of which only that is known": {cancelled, 7, "n1", cancelled.Submit, cancelled.End.Add(time.Second), false},
+	} {
+		if got := c.row.IsOfGrant(c.job, c.node, c.submitted, c.since); got != c.want {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
+
 // All runs wait, since the database was away: each goes into its own row, in one go.
 func TestFlushOfSeveralRuns(t *testing.T) {
 	rows, records := runs()
