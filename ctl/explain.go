@@ -179,7 +179,10 @@ func explainElsewhere(ctx context.Context, cfg config.Config, job uint32, at whe
 		return explanation{}, err
 	}
 	if len(rows) == 0 {
-		return explanation{}, errUnknown
+		if at.known {
+			return explanation{}, errUnknown
+		}
+		return explanation{}, at.noJob()
 	}
 	row := rows[len(rows)-1]
 	comment, field, err := row.Comment(cfg.AccountingField)

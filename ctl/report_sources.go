@@ -78,7 +78,7 @@ func reportOf(ctx context.Context, cfg config.Config, id string) (jobreport.Repo
 		found.Runs = append(found.Runs, *here)
 	}
 	slices.SortStableFunc(found.Runs, jobreport.Run.Compare)
-	return found, nothing(found, dbErr, at.error("report", id))
+	return found, nothing(found, dbErr, at, at.error("report", id))
 }
 
 // completes says that a row is of the run that is here, whose processes have not all ended yet.
@@ -100,8 +100,8 @@ func hereOrAt(ctx context.Context, cfg config.Config, id string, found *jobrepor
 }
 
 // nothing is the error of a report that tells nothing; told is what the controller says of the job.
-func nothing(found jobreport.Report, dbErr, told error) error {
-	why := errors.New("it has no slice on this node, and the accounting database has nothing of it, or does not show it to you")
+func nothing(found jobreport.Report, dbErr error, at whereabouts, told error) error {
+	why := at.noJob()
 	for _, run := range found.Runs {
 		switch {
 		case len(run.Slices) > 0 || len(run.Refusals) > 0:

@@ -143,6 +143,7 @@ case $5 in
 --Format=*) case $job in 41) echo "$job||gres:gpu:1|||" ;; 43) echo "$job|||||" ;; 4?) echo "$job|gres:vgpu:1||||" ;; *) exit 1 ;; esac ;;
 *) case $job in
 	20_1) echo 123 ;;
+	99999) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;
 	40) echo "40|PENDING|QOSMaxGRESPerUser||Unknown" ;;
 	41|42|43) echo "$job|RUNNING|None|n7|100" ;;
 	44) echo "44|PENDING|Resources||Unknown" ;;

@@ -17,6 +17,7 @@ type whereabouts struct {
 	slurm.Standing
 	room  string // what it waits for, where that is room on a GPU
 	known bool
+	heard bool // the controller has answered
 	gpus  bool // it asked for whole GPUs
 	none  bool // it asked for neither these nor slices, as far as that is known
 }
@@ -26,7 +27,7 @@ func whereaboutsOf(ctx context.Context, cfg config.Config, id string, job uint32
 	controller := slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue}
 	standings, err := controller.Standings(ctx, []uint32{job})
 	if err == nil {
-		w.Standing, w.known = standings[job], standings[job].State != ""
+		w.Standing, w.known, w.heard = standings[job], standings[job].State != "", true
 	}
 	if room, err := controller.Waits(ctx, id); err == nil {
 		w.room = room
@@ -35,6 +36,14 @@ func whereaboutsOf(ctx context.Context, cfg config.Config, id string, job uint32
 		w.gpus, w.none = gpus, asked.IsZero() && !gpus
 	}
 	return w
+}
+
+// noJob is about one that the accounting database does not have either.
+func (w whereabouts) noJob() error {
+	if w.heard && !w.known {
+		return errors.New("Slurm knows no such job, or does not show it to you: neither slurmctld nor the accounting database has it") //nolint:staticcheck // Slurm is a name
+	}
+	return errors.New("the accounting database has no such job, or does not show it to you, and slurmctld does not say more of it")
 }
 
 // queued says that the job is in the queue.
