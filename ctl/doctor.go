@@ -90,7 +90,7 @@ func (d *doctor) examine(ctx context.Context, o *options, site sitecheck.Site) e
 	if held.Standing == config.Unknown {
 		return exitError{code: exitConfig}
 	}
-	cfg, err := o.ofNode(held.Config)
+	cfg, err := o.ofNode(held)
 	if err != nil {
 		return err
 	}

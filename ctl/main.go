@@ -123,6 +123,10 @@ func (o *options) held() (config.Config, error) {
 	if err != nil {
 		return config.Config{}, err
 	}
+	cfg, err := o.ofNode(held)
+	if err != nil {
+		return cfg, err
+	}
 	if err := held.Err(); err != nil {
 		fmt.Fprintf(os.Stderr, "vgpuctl: %s\n", slurm.PrintableLines(err.Error()))
 	} else if os.Geteuid() == 0 {
@@ -130,7 +134,7 @@ func (o *options) held() (config.Config, error) {
 			fmt.Fprintf(os.Stderr, "vgpuctl: %v\n", err)
 		}
 	}
-	return o.ofNode(held.Config)
+	return cfg, nil
 }
 
 // believed is the same as it was written, %n in it, with what is wrong. Where nothing is known it is an error.
@@ -142,13 +146,17 @@ func (o *options) believed() (config.Held, error) {
 	return held, nil
 }
 
-func (o *options) ofNode(cfg config.Config) (_ config.Config, err error) {
+// ofNode is a configuration for this node. Where that has to be chosen, what is wrong with the file is said as well.
+func (o *options) ofNode(held config.Held) (_ config.Config, err error) {
 	if o.node == "" {
-		if o.node, err = thisNode(cfg); err != nil {
-			return cfg, exitError{exitUsage, err}
+		if o.node, err = thisNode(held.Config); err != nil {
+			if wrong := held.Err(); wrong != nil {
+				return held.Config, exitError{exitConfig, errors.Join(wrong, err)}
+			}
+			return held.Config, exitError{exitUsage, err}
 		}
 	}
-	return cfg.ForNode(o.node), nil
+	return held.Config.ForNode(o.node), nil
 }
 
 // asRoot is how commands begin that change or watch what is others': the configuration, root alone (why not others), and a log of their own, which
@@ -219,7 +227,7 @@ config.yaml is not believed this is the last good copy, standard error says why,
 			if err != nil {
 				return err
 			}
-			cfg, err := o.ofNode(held.Config)
+			cfg, err := o.ofNode(held)
 			if err != nil {
 				return err
 			}

@@ -119,7 +119,7 @@ func (o *options) metrics(f metricsFlags, compat metrics.Compat) ([]byte, error)
 	if err != nil {
 		return metrics.Text(metrics.Node{Version: version.Number, Sources: map[string]bool{fromConfig: false}}, metrics.Options{}), err
 	}
-	cfg, err := o.ofNode(held.Config)
+	cfg, err := o.ofNode(held)
 	if err != nil {
 		return nil, err
 	}

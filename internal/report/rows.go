@@ -82,8 +82,10 @@ func isRowOf(row Row, rec usage.Record) bool {
 // IsOfGrant says that the row is that of a run which still has its slices on a node. The database knows of its end before the node
 // has ended its processes: the state is COMPLETING meanwhile.
 func (r Row) IsOfGrant(job uint32, node string, submitted, since time.Time) bool {
-	began := !r.Ended || !since.After(r.End) // the next run of a requeued job begins later
-	return began && r.IsOf(usage.Record{Job: job, Node: node, Submitted: submitted, Start: since})
+	if submitted.IsZero() && r.Ended && since.Truncate(time.Second).After(r.End) { // the next run of a requeued job
+		return false
+	}
+	return r.IsOf(usage.Record{Job: job, Node: node, Submitted: submitted, Start: since})
 }
 
 func distance(row Row, rec usage.Record) time.Duration { return rec.Start.Sub(row.Start).Abs() }

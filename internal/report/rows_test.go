@@ -110,7 +110,8 @@ func TestARunThatCompletesIsThatOfItsRow(t *testing.T) {
 		"another job":                       {cancelled, 8, "n1", cancelled.Submit, since, false},
 		"the next run":                      {cancelled, 7, "n1", rows[1].Submit, rows[1].Start, false},
 		"the next run, which began at once": {cancelled, 7, "n1", time.Time{}, cancelled.End.Add(time.Second), false},
-		"the next run, of which only that is known": {cancelled, 7, "n1", cancelled.Submit, cancelled.End.Add(time.Second), false},
+		"over within its first second":      {cancelled, 7, "n1", time.Time{}, cancelled.End.Add(900 * time.Millisecond), true},
+		"a clock that is ahead":             {cancelled, 7, "n1", cancelled.Submit, cancelled.End.Add(time.Minute), true},
 	} {
 		if got := c.row.IsOfGrant(c.job, c.node, c.submitted, c.since); got != c.want {
 			t.Errorf("%s: %v", what, got)
