@@ -15,14 +15,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
 )
 
-func checkCommand(o *options) *cobra.Command {
-	site := sitecheck.Site{Enroot: sitecheck.EnrootFolder}
-	var asJSON, verbose, containers bool
-	var mariadbd string
-	command := &cobra.Command{
-		Use:   "check",
-		Short: "Hold this site's Slurm files against what slurm-vgpu needs",
-		Long: `Hold this site's Slurm files against what slurm-vgpu needs on this node. Every finding is one line
+const checkLong = `Hold this site's Slurm files against what slurm-vgpu needs on this node. Every finding is one line
 with its remedy; nothing is changed. The files are those of this machine unless they are named.
 It is for compute nodes, controllers and login nodes, and looks at what each of them needs. slurmctld is
 asked for its settings, unless --slurm-conf names a file. A warning is something that could not be looked
@@ -32,13 +25,28 @@ With --containers, in a step and as an ordinary user, run one container with eac
 installed, with the node's libraries in it, and say what becomes of CUDA there: limited, closed (there
 is none) or OPEN (it has no limits). Nothing else is checked then.
 
-Exit codes: 0 nothing found, or warnings alone, 1 findings (of containers: OPEN, or one that did not run), 2 wrong usage,
-78 config.yaml is wrong, and there is no good copy to look by.`,
+With --in-use, print the lines by which Slurm still uses slurm-vgpu on this machine, and nothing else: while
+there are any, jobs fail without its files. The packages ask so before they are removed.
+
+Exit codes: 0 nothing found, or warnings alone, 1 findings (of containers: OPEN, or one that did not run; a line of --in-use), 2 wrong usage,
+78 config.yaml is wrong, and there is no good copy to look by.`
+
+func checkCommand(o *options) *cobra.Command {
+	site := sitecheck.Site{Enroot: sitecheck.EnrootFolder}
+	var asJSON, verbose, containers, inUse bool
+	var mariadbd string
+	command := &cobra.Command{
+		Use:   "check",
+		Short: "Hold this site's Slurm files against what slurm-vgpu needs",
+		Long:  checkLong,
 		Example: `  vgpu-gres check
   srun --gres=vgpu:1 /usr/sbin/vgpu-gres check --containers
   vgpu-gres check --slurm-conf ./slurm.conf --node n1`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if inUse {
+				return printInUse(command, o, site)
+			}
 			held := config.LoadHeld(o.configPath)
 			findings := sitecheck.ConfigFile(o.configPath, held)
 			if held.Standing == config.Unknown {
@@ -69,9 +77,27 @@ Exit codes: 0 nothing found, or warnings alone, 1 findings (of containers: OPEN,
 	flags.StringVar(&site.CgroupConf, "cgroup-conf", "", "cgroup.conf `file` (default beside slurm.conf)")
 	flags.StringVar(&mariadbd, "mariadbd", sitecheck.MariaDB, "MariaDB server `program` of this machine")
 	flags.BoolVar(&containers, "containers", false, "try the runtimes for containers instead")
+	flags.BoolVar(&inUse, "in-use", false, "print the lines by which Slurm still uses slurm-vgpu here instead")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "print what is right, too")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return command
+}
+
+// printInUse asks with what is right in config.yaml where it is wrong: that is no reason to let a file go that is needed.
+func printInUse(command *cobra.Command, o *options, site sitecheck.Site) error {
+	cfg := config.LoadHeld(o.configPath).Config.ForNode(o.node)
+	site.Node, site.Config, site.IsNode = o.node, cfg, command.Flags().Changed("node") || sitecheck.HasGPUs(cfg)
+	if !command.Flags().Changed("slurm-conf") {
+		site.Running = sitecheck.AskSlurm(command.Context(), cfg.Slurm.Scontrol, site.SlurmConf, o.node)
+	}
+	lines := site.InUse()
+	for _, line := range lines {
+		fmt.Fprintln(command.OutOrStdout(), line)
+	}
+	if len(lines) > 0 {
+		return errFindings
+	}
+	return nil
 }
 
 // lookAround adds what is known of this machine.

@@ -7,9 +7,12 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
 )
 
@@ -18,6 +21,9 @@ type Running struct {
 	Err      error // why it said nothing
 	Config   slurmconf.File
 	NodeGRES string // Gres= of the node; "": slurmctld does not know the node, or it has none
+	// NodeStates are those in which slurmctld has the node, as IDLE and DRAIN, and NodeReason says why; none: it does not know the node.
+	NodeStates []string
+	NodeReason string
 }
 
 // AskSlurm asks slurmctld for its settings and for the node.
@@ -34,6 +40,7 @@ func AskSlurm(ctx context.Context, scontrol, slurmConf, node string) *Running {
 				break
 			}
 		}
+		running.NodeStates, running.NodeReason, _ = slurm.NodeState(text, node)
 	}
 	return running
 }
@@ -79,7 +86,7 @@ func (c *site) asked(check func()) {
 	case fileBad == 0 && runningBad > 0:
 		for _, finding := range running {
 			if !finding.OK {
-				finding.Remedy = "restart slurmctld, then slurmd: " + c.file.Path + " is right, and slurmctld still runs with what it read before"
+				finding.Remedy = "stop slurmctld, restart slurmd, start slurmctld: " + c.file.Path + " is right, and slurmctld still runs with what it read before"
 				c.findings = append(c.findings, finding)
 			}
 		}
@@ -120,4 +127,34 @@ func (c *site) unasked() {
 		return
 	}
 	c.warn("slurmctld", remedy, "it does not answer, and the files alone are looked at: %v", c.Running.Err)
+}
+
+// gresReason is the beginning of Slurm's own reason for a node whose slurmd has registered with other counts than slurm.conf has
+// (gres.c, gres_node_config_validate and gres_node_config_unpack).
+var gresReason = pattern.Late(`^gres/\S+ `)
+
+// takesJobs says whether Slurm sends jobs to the node. A node whose slurmd registers while it has an older gres.conf than slurmctld drains,
+// and goes on to drain when that is over.
+func (c *site) takesJobs() {
+	const check = "node state"
+	if c.Running == nil || c.Running.NodeStates == nil {
+		return
+	}
+	state, reason := strings.Join(c.Running.NodeStates, "+"), c.Running.NodeReason
+	says := "Slurm sends no job to " + c.Node + " (" + state + ")"
+	if reason != "" {
+		says += ": " + reason
+	}
+	is := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(c.Running.NodeStates, name) })
+	}
+	resume := "scontrol update nodename=" + c.Node + " state=resume"
+	switch {
+	case is("INVALID_REG", "INVAL"), is("DRAIN", "DOWN") && gresReason().MatchString(reason):
+		c.bad(check, "restart slurmd there, then "+resume, "%s", says)
+	case is("DRAIN", "DOWN", "FAIL"):
+		c.warn(check, resume+", when what it says is over", "%s", says)
+	default:
+		c.ok(check, "Slurm sends jobs to %s (%s)", c.Node, state)
+	}
 }

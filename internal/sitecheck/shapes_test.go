@@ -179,7 +179,7 @@ Slurmctld(primary) at elsewhere is UP
 	}
 	for name, tc := range map[string]struct{ file, old, to, running, want string }{
 		"the same":                       {"slurm.conf", "ClusterName=c", "ClusterName=c", running, ""},
-		"slurmctld is not yet restarted": {"slurm.conf", "ClusterName=c", "ClusterName=c", strings.Replace(running, "Alloc,Contain", "(null)", 1), "PrologFlags: scontrol show config: PrologFlags lacks Contain -> restart slurmctld, then slurmd: DIR/slurm.conf is right, and"},
+		"slurmctld is not yet restarted": {"slurm.conf", "ClusterName=c", "ClusterName=c", strings.Replace(running, "Alloc,Contain", "(null)", 1), "PrologFlags: scontrol show config: PrologFlags lacks Contain -> stop slurmctld, restart slurmd, start slurmctld: DIR/slurm.conf is right, and"},
 		"the file was changed since":     {"slurm.conf", "GresTypes=vgpu,gpumem,gpucores", "GresTypes=gpu", running, ""},
 		"a node that slurmctld knows":    {"slurm.conf", "NodeName=n[1-2]", "NodeName=n[3-4]", running, ""},
 		"wrong in both":                  {"slurm.conf", "JobSubmitPlugins=lua", "JobSubmitPlugins=x", strings.Replace(running, "= lua", "= x", 1), "job_submit: DIR/slurm.conf: JobSubmitPlugins lacks lua"},

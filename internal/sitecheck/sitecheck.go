@@ -148,18 +148,7 @@ func (s Site) Check() ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSlurmConf, err)
 	}
-	beside := func(path *string, name string) {
-		if *path == "" {
-			*path = filepath.Join(filepath.Dir(s.SlurmConf), name)
-		}
-	}
-	if s.PlugstackConf == "" {
-		s.PlugstackConf, _, _ = conf.Value("PlugStackConfig")
-	}
-	beside(&s.PlugstackConf, "plugstack.conf")
-	beside(&s.GresConf, "gres.conf")
-	beside(&s.JobSubmit, "job_submit.lua")
-	beside(&s.CgroupConf, "cgroup.conf")
+	s.beside(conf)
 	c := &site{Site: s, slurm: conf, file: conf}
 	if s.Inventory != nil {
 		c.want = CountsOf(*s.Inventory, s.Config.SlicesPerGPU, s.Config.MemOvercommit)
@@ -172,6 +161,7 @@ func (s Site) Check() ([]Finding, error) {
 	if roles.compute {
 		c.nodeLine()
 		c.gresConf()
+		c.takesJobs()
 		c.wholeGPUs()
 		c.drain()
 	}
@@ -197,6 +187,18 @@ func (s Site) Check() ([]Finding, error) {
 		c.findings = append(c.findings, OpenWays(s.Config)...)
 	}
 	return c.findings, nil
+}
+
+// beside fills in where the files lie that nobody has named.
+func (s *Site) beside(conf slurmconf.File) {
+	if s.PlugstackConf == "" {
+		s.PlugstackConf, _, _ = conf.Value("PlugStackConfig")
+	}
+	for path, name := range map[*string]string{&s.PlugstackConf: "plugstack.conf", &s.GresConf: "gres.conf", &s.JobSubmit: "job_submit.lua", &s.CgroupConf: "cgroup.conf"} {
+		if *path == "" {
+			*path = filepath.Join(filepath.Dir(s.SlurmConf), name)
+		}
+	}
 }
 
 // readOptional reads a file that need not exist.

@@ -24,20 +24,26 @@ var (
 	nodeReason = pattern.Late(` Reason=(.*) \[[^\[\]@ ]+@[0-9T:-]+\]`)
 )
 
+// NodeState reads in which states a node is, as IDLE and DRAIN, and why, in what `scontrol -o show node` prints.
+func NodeState(text, node string) (states []string, reason string, err error) {
+	state := nodeState().FindStringSubmatch(text)
+	if state == nil || state[1] != node {
+		return nil, "", errors.New("scontrol does not say in which state the node is")
+	}
+	if found := nodeReason().FindStringSubmatch(text); found != nil {
+		reason = found[1]
+	}
+	return strings.Split(strings.TrimRight(state[2], "*~#!%$@^-"), "+"), reason, nil
+}
+
 // drained says of a node whether it drains, and why.
 func (c Client) drained(ctx context.Context, node string) (drains bool, reason string, err error) {
 	text, err := run(ctx, c.Scontrol, "-o", "show", "node", node)
 	if err != nil {
 		return false, "", err
 	}
-	state := nodeState().FindStringSubmatch(text)
-	if state == nil || state[1] != node {
-		return false, "", errors.New("scontrol does not say in which state the node is")
-	}
-	if found := nodeReason().FindStringSubmatch(text); found != nil {
-		reason = found[1]
-	}
-	return slices.Contains(strings.Split(strings.TrimRight(state[2], "*~#!%$@^-"), "+"), "DRAIN"), reason, nil
+	states, reason, err := NodeState(text, node)
+	return slices.Contains(states, "DRAIN"), reason, err
 }
 
 // Drain has a node take no more jobs. One that drains already is left alone, whatever for.

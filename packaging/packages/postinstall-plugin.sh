@@ -8,6 +8,7 @@ case "${1:-}" in
 configure | 1) ;;
 *) exit 0 ;;
 esac
+rm -f /run/slurm-vgpu/remove-anyway # it was for the plugin before this one
 if [ -n "${2:-}" ]; then
 	exit 0
 fi

@@ -2,14 +2,13 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Before slurm-vgpu or its plugin is removed: refuses while jobs hold slices here, as nobody would give them back. An
-# upgrade is not asked: what jobs were started with stays with them.
+# Before slurm-vgpu or its plugin is removed: refuses while jobs hold slices here, as nobody would give them back, and while Slurm
+# still uses what would be gone, as it fails every job then. An upgrade is not asked: what jobs were started with stays with them.
 set -e
 case "${1:-}" in
 remove | 0) ;;
 *) exit 0 ;;
 esac
-command -v vgpuctl >/dev/null 2>&1 || exit 0
 config=$(vgpuctl config 2>/dev/null || true)
 run=$(printf '%s\n' "$config" | sed -n 's/^run_dir: *"\{0,1\}\([^" ]*\)"\{0,1\}.*/\1/p')
 run=${run:-/run/slurm-vgpu}
@@ -20,6 +19,20 @@ if [ -n "$jobs" ] && [ ! -e "$run/remove-anyway" ]; then
 slurm-vgpu: not removed: jobs hold slices of this node's GPUs: $jobs
 Without its epilog nobody gives them back, the node drains when they end, and no step of theirs starts any more.
 Drain the node and let them end, or, to remove it all the same:  touch $run/remove-anyway
+END
+	exit 1
+fi
+# The plugin's package may stand alone, on a login node: what srun has loaded shows in its help.
+uses=$(vgpu-gres check --in-use 2>/dev/null || true)
+if [ -z "$uses" ] && timeout 20 srun --help 2>/dev/null </dev/null | grep -q -e '--vgpu-mem'; then
+	uses="plugstack.conf: srun loads spank_vgpu.so"
+fi
+if [ -n "$uses" ] && [ ! -e "$run/remove-anyway" ]; then
+	cat >&2 <<END
+slurm-vgpu: not removed: Slurm still uses it on this machine:
+$uses
+Without it every job fails here, and the node drains. Take these lines out on all hosts, the plugin's first, stop slurmctld, restart slurmd, start slurmctld,
+and remove it then. To remove it all the same, or where an upgrade of Slurm puts another plugin in its place:  mkdir -p $run; touch $run/remove-anyway
 END
 	exit 1
 fi

@@ -6,7 +6,10 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,4 +60,91 @@ func TestDoctorSaysThatSlurmIsDown(t *testing.T) {
 	if got := ok(t, one, "srun --gres=vgpu:1 --vgpu-mem=1000 echo works"); !strings.Contains(got.Stdout, "works") {
 		t.Error(got)
 	}
+}
+
+// TestRemovalIsRefusedWhileSlurmUsesIt: the packages' script asks before they go, and Slurm's own srun says what it loads where no other
+// program of ours is.
+func TestRemovalIsRefusedWhileSlurmUsesIt(t *testing.T) {
+	source, err := filepath.Abs("../../packaging/packages/preremove.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := func(before string) string {
+		t.Helper()
+		got := run(t, root, before+"SLURMD_NODENAME=n1 sh "+source+" remove")
+		if got.Code != 1 {
+			t.Errorf("not refused: %s", got)
+		}
+		return got.String()
+	}
+	got := asked("")
+	for _, line := range []string{"/spank_vgpu.so", ": Prolog=", ": Epilog="} {
+		if !strings.Contains(got, line) {
+			t.Errorf("%s is not named: %s", line, got)
+		}
+	}
+	if got := asked("PATH=/usr/sbin:/usr/bin:/sbin:/bin "); !strings.Contains(got, "srun loads spank_vgpu.so") {
+		t.Errorf("with the plugin's package alone: %s", got)
+	}
+}
+
+// TestANodeThatDrainsForACount: slurmctld has new counts and slurmd the older ones, as after a restart in the wrong order. The checks name the
+// node and the remedy, which is the one that heals it; in the right order nothing drains.
+func TestANodeThatDrainsForACount(t *testing.T) {
+	begin(t)
+	settle(t)
+	t.Cleanup(func() {
+		inOrder(t)
+		_ = run(t, root, "scontrol update nodename=n[1-2] state=resume")
+		if err := c.AwaitIdle(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, from := range map[string]string{"slurm.conf": `(Gres=\S*vgpu:)\d+`, "gres.conf": `(Name=vgpu\b.* Count=)\d+`} {
+		count := regexp.MustCompile(from)
+		replaced(t, c.Home.Path("etc", name), func(text string) string { return count.ReplaceAllString(text, "${1}77") })
+	}
+	daemon(t, "slurmctld", true)
+	const says = "count reported lower than configured"
+	until(t, "the node to drain", time.Minute, func() error {
+		if got := ok(t, root, "scontrol -o show node n1").Stdout; !strings.Contains(got, says) {
+			return fmt.Errorf("%s", got)
+		}
+		return nil
+	})
+	for _, line := range []string{tool("n1", "doctor"), "vgpu-gres --config " + c.ConfigPath() + " --node n1 check"} {
+		got := run(t, root, line)
+		if !strings.Contains(got.Stdout, says) || !strings.Contains(got.Stdout, "restart slurmd there, then scontrol update nodename=n1 state=resume") || got.Code != 1 {
+			t.Errorf("%s", got)
+		}
+	}
+	daemon(t, "n1", true)
+	until(t, "the remedy to heal it", time.Minute, func() error {
+		_ = run(t, root, "scontrol update nodename=n1 state=resume") // of a node that is idle already it is an error
+		if got := ok(t, root, "sinfo -h -n n1 -o '%T %E'").Stdout; !strings.HasPrefix(got, "idle") {
+			return fmt.Errorf("%s", got)
+		}
+		return nil
+	})
+}
+
+// daemon ends one, and starts it again if it is to run.
+func daemon(t *testing.T, name string, starts bool) {
+	t.Helper()
+	err := c.StopDaemon(name, syscall.SIGTERM)
+	if err == nil && starts {
+		err = c.StartDaemon(name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inOrder has Slurm read its files in the order of README.
+func inOrder(t *testing.T) {
+	t.Helper()
+	daemon(t, "slurmctld", false)
+	daemon(t, "n1", true)
+	daemon(t, "n2", true)
+	daemon(t, "slurmctld", true)
 }

@@ -151,7 +151,7 @@ by_the_book() {
 	vgpu-gres check || true # the plugin's line is missing
 	vgpu-gres plugstack.conf >/etc/slurm/plugstack.conf || return
 	systemctl enable --now slurm-vgpu-inventory.service slurm-vgpu-{records,sweep,audit,sample}.timer || return
-	systemctl restart slurmctld && systemctl restart slurmd && node_is idle
+	systemctl stop slurmctld && systemctl restart slurmd && systemctl start slurmctld && node_is idle
 }
 
 broken() {
