@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
@@ -153,9 +154,10 @@ func dash(text string) string {
 	return text
 }
 
-// prepareBuilds is for as early as can be: what is mounted later may not be seen where a job's mount namespace was made before.
+// prepareBuilds is for as early as can be: what is mounted later may not be seen where a job's mount namespace was made before. A process that may
+// not mount, as the unit at boot in its sandbox, knows nothing of what the prolog can do, which mounts it as well and says what is in its way.
 func prepareBuilds(say io.Writer, cfg config.Config) {
-	if err := kept.Prepare(cfg.Run()); err != nil {
+	if err := kept.Prepare(cfg.Run()); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
 		fmt.Fprintln(say, "vgpu-gres: upgrades will change the library of running jobs:", err)
 	}
 }

@@ -195,11 +195,12 @@ func Prepare(dir rundir.Dir) error {
 	if err := errors.Join(unix.Lstat(dir.Builds(), &folder), unix.Lstat(string(dir), &above)); err != nil {
 		return fmt.Errorf("keep what jobs are started with in %s: %w", dir.Builds(), err)
 	}
+	var mountErr error
 	if folder.Dev == above.Dev {
 		options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=755,uid=0,gid=0", fileSystemBytes, maxFiles)
-		err := unix.Mount("slurm-vgpu", dir.Builds(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
-		if err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ENODEV) {
-			return &os.PathError{Op: "mount a tmpfs on", Path: dir.Builds(), Err: err}
+		mountErr = unix.Mount("slurm-vgpu", dir.Builds(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
+		if mountErr != nil && !errors.Is(mountErr, unix.EPERM) && !errors.Is(mountErr, unix.EACCES) && !errors.Is(mountErr, unix.ENODEV) {
+			return &os.PathError{Op: "mount a tmpfs on", Path: dir.Builds(), Err: mountErr}
 		}
 	}
 	var st unix.Statfs_t
@@ -207,7 +208,10 @@ func Prepare(dir rundir.Dir) error {
 		return &os.PathError{Op: "statfs", Path: dir.Builds(), Err: err}
 	}
 	if st.Flags&unix.ST_NOEXEC != 0 {
-		return fmt.Errorf("nothing may be loaded from %s: it is mounted noexec, and nothing can be mounted there", dir.Builds())
+		if mountErr != nil {
+			return fmt.Errorf("nothing may be loaded from %s: it is mounted noexec, and nothing can be mounted there: %w", dir.Builds(), mountErr)
+		}
+		return fmt.Errorf("nothing may be loaded from %s: it is mounted noexec", dir.Builds())
 	}
 	return os.Chmod(dir.Builds(), 0o755) // slurmd's umask must not shut jobs out
 }
