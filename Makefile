@@ -6,6 +6,12 @@
 
 # sudo drops the PATH that a hand-installed Go needs.
 GO ?= $(or $(shell command -v go 2>/dev/null),/usr/local/go/bin/go)
+# Said before a minute of C is compiled.
+ifneq ($(filter all build packages install,$(or $(MAKECMDGOALS),all)),)
+ifeq ($(shell command -v $(GO) 2>/dev/null),)
+$(error no Go is here ($(GO)): install it from go.dev, or as golang-go of Debian 13 and later, which fetches the release of go.mod by itself; or give GO=PROGRAM)
+endif
+endif
 CC ?= cc
 DESTDIR ?=
 prefix ?= /usr

@@ -98,7 +98,8 @@ func printSlurmConf(out io.Writer, n node) {
 	if n.config.Shards {
 		types, gpus = "gpu,shard,", sitecheck.ShardCounts(n.inventory, n.config.MemOvercommit)+","
 	}
-	fmt.Fprintf(out, `# The three GRES, and how many this node has of them: slices, MiB and percent of GPU time.
+	fmt.Fprintf(out, `# A setting that stands in slurm.conf already is changed there: of two lines Slurm takes the last alone.
+# The three GRES, and how many this node has of them: slices, MiB and percent of GPU time.
 GresTypes=%svgpu,gpumem,gpucores
 # Slurm takes one line for a node. Add Gres= to the one that is there:
 #NodeName=%s Gres=%s%s

@@ -66,6 +66,22 @@ func TestServicesAreBoundAndCanDoTheirWork(t *testing.T) {
 	}
 }
 
+// TestServicesCanKeepTheConfiguration: each command of root's keeps a copy of the configuration that it believes, by which prologs go when the
+// file is spoilt. A service that may not write it says so at each start, which is every ten seconds of one.
+func TestServicesCanKeepTheConfiguration(t *testing.T) {
+	spool := filepath.Dir(config.LastGood(config.DefaultPath))
+	for _, name := range []string{"audit", "inventory", "records", "sample"} {
+		text, err := os.ReadFile("systemd/slurm-vgpu-" + name + ".service")
+		if err != nil {
+			t.Fatal(err)
+		}
+		writes := regexp.MustCompile(`(?m)^ReadWritePaths=(.*)$`).FindSubmatch(text)
+		if writes == nil || !slices.Contains(strings.Fields(string(writes[1])), "-"+spool) {
+			t.Errorf("%s: %s is read-only, and no copy of config.yaml can be kept there", name, spool)
+		}
+	}
+}
+
 // TestTheReporterComesForBothFolders: systemd takes a folder with hidden files alone for empty, and one condition without a bar
 // for one that must hold.
 func TestTheReporterComesForBothFolders(t *testing.T) {
@@ -107,6 +123,16 @@ func TestUnitsAreInstalledWhereSystemdLooks(t *testing.T) {
 					t.Errorf("prefix %s: %s starts %s: %v", prefix, unit, program, err)
 				}
 			}
+		}
+	}
+}
+
+// TestWithoutGoNothingIsCompiled: what is missing is said first, with Debian's name for it.
+func TestWithoutGoNothingIsCompiled(t *testing.T) {
+	for _, goal := range []string{"packages", "build", "install"} {
+		out, err := exec.Command("make", "-C", "..", "-n", goal, "GO=/does/not/exist/go", "BUILD="+t.TempDir(), "SLURM_PLUGINDIR=/plugins").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "golang-go") || strings.Contains(string(out), " -c ") {
+			t.Errorf("make %s: %v: %.500s", goal, err, out)
 		}
 	}
 }

@@ -157,6 +157,7 @@ func (s Site) Check() ([]Finding, error) {
 	c.unasked()
 	c.configFolder()
 	c.taken()
+	c.twice()
 	c.asked(c.gresTypes)
 	if roles.compute {
 		c.nodeLine()
@@ -174,6 +175,7 @@ func (s Site) Check() ([]Finding, error) {
 		c.asked(func() { c.program("Prolog", "vgpu-prolog") })
 		c.asked(func() { c.program("Epilog", "vgpu-epilog") })
 		c.timeouts()
+		c.spoolDir()
 	}
 	c.asked(c.jobSubmit)
 	if roles.controller {

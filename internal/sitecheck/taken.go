@@ -23,6 +23,22 @@ func (c *site) taken() {
 	}
 }
 
+// lastCounts are the settings of which vgpu-gres prints a line, and of which Slurm takes the last line alone.
+var lastCounts = []string{"GresTypes", "PrologFlags", "JobSubmitPlugins", "AccountingStorageType", "AccountingStorageTRES"}
+
+// twice says which setting a line below replaces, as when what is printed is pasted under what a site has.
+func (c *site) twice() {
+	for _, key := range lastCounts {
+		lines := slices.DeleteFunc(c.file.All(key), func(line slurmconf.Line) bool { return line.Pairs[0].Append })
+		if len(lines) < 2 {
+			continue
+		}
+		first, last := lines[0], lines[len(lines)-1]
+		c.warn("slurm.conf", "one line for "+key+", with what both are to say", "%s and %s: %s stands there twice: Slurm takes the last alone, and every daemon and command logs an error",
+			first.Place(), last.Place(), key)
+	}
+}
+
 // recordKeys begin the lines of slurm.conf that hold more than one setting.
 var recordKeys = []string{"nodename", "partitionname", "nodeset", "downnodes", "frontendname"}
 

@@ -13,6 +13,7 @@ if [ -n "${2:-}" ]; then
 	exit 0
 fi
 cat <<'END'
-spank_vgpu.so is installed, and not active yet: copy /usr/share/slurm-vgpu/plugstack.d/vgpu.conf to where your
-plugstack.conf includes files from, take the comment sign of its last line away, and restart slurmd. spank_vgpu.so(8) tells more.
+spank_vgpu.so is installed, and not active yet. Its line comes into plugstack.conf last: when `vgpu-gres check` finds nothing but that
+line, and the plugin is on all hosts that read that file. `vgpu-gres plugstack.conf` prints it; step 5 of README.md in
+/usr/share/doc/slurm-vgpu says what to restart, and in which order.
 END
