@@ -110,3 +110,42 @@ func TestRemovalOfThePluginAlone(t *testing.T) {
 		t.Errorf("refused %v: %s", refused, says)
 	}
 }
+
+// TestRemovalLeavesNothingBehind: neither file systems, nor an empty list of libraries, nor units that systemd goes on to show as failed. What
+// the site has in that list stays, and all of it while a job's tasks stand on it.
+func TestRemovalLeavesNothingBehind(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a file system has to be mounted")
+	}
+	for name, tc := range map[string]struct{ before, want string }{
+		"nothing":             {":", "turns not mounted, no list"},
+		"the site's own":      {"echo /opt/site.so >/etc/ld.so.preload.new; mv /etc/ld.so.preload.new /etc/ld.so.preload", "turns not mounted, a list"},
+		"a job, and by force": {"echo '[7,0,1,1,5]' >$R/run/state.json; touch $R/run/remove-anyway", "turns mounted, a list"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRemoval(t)
+			r.program(t, "systemctl", "echo \"$*\" >>"+r.dir+"/asked")
+			script := `set -e
+export R PATH=$R:/usr/sbin:/usr/bin:/sbin:/bin SLURM_CONF=$R/slurm.conf
+mkdir $R/etc $R/run/turns && mount --bind $R/etc /etc && mount -t tmpfs run /run && mkdir -p /run/systemd/system
+: >/etc/ld.so.preload
+mount -t tmpfs turns $R/run/turns
+` + strings.Replace(tc.before, "/opt/site.so", r.dir+"/none.so", 1) + ` 2>/dev/null
+sh packages/preremove.sh remove 2>/dev/null && sh packages/postremove.sh remove 2>/dev/null
+grep -q " $R/run/turns " /proc/self/mountinfo && echo -n "turns mounted, " || echo -n "turns not mounted, "
+[ -e /etc/ld.so.preload ] && echo "a list" || echo "no list"`
+			cmd := exec.Command("unshare", "--mount", "sh", "-c", script)
+			cmd.Env = []string{"R=" + r.dir}
+			out, err := cmd.Output()
+			if got := strings.TrimSpace(string(out)); err != nil || got != tc.want {
+				t.Errorf("%v: want %q, got %q", err, tc.want, got)
+			}
+			asked, _ := os.ReadFile(filepath.Join(r.dir, "asked"))
+			for _, want := range []string{"slurm-vgpu-inventory*", "reset-failed slurm-vgpu-*"} {
+				if !strings.Contains(string(asked), want) {
+					t.Errorf("systemctl is not asked for %s: %s", want, asked)
+				}
+			}
+		})
+	}
+}

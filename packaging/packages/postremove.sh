@@ -13,7 +13,7 @@ rm -f /run/slurm-vgpu/remove-anyway
 [ "$1" = remove ] || rm -f /var/spool/slurm-vgpu/config.yaml # the last good copy of a configuration that is gone
 systemd=/run/systemd/system
 if [ -d "$systemd" ]; then
-	systemctl stop 'slurm-vgpu-*.timer' 'slurm-vgpu-*.socket' || true
+	systemctl stop 'slurm-vgpu-*.timer' 'slurm-vgpu-*.socket' 'slurm-vgpu-inventory*' || true
 fi
 # What `systemctl enable` has made; it takes nothing back of a unit that is gone.
 for link in /etc/systemd/system/*.wants/slurm-vgpu-*; do
@@ -23,4 +23,5 @@ for link in /etc/systemd/system/*.wants/slurm-vgpu-*; do
 done
 if [ -d "$systemd" ]; then
 	systemctl daemon-reload || true
+	systemctl reset-failed 'slurm-vgpu-*' 2>/dev/null || true # of a unit that is gone it would stay failed
 fi

@@ -42,7 +42,15 @@ slurm-vgpu: the device files of this node's GPUs are closed to its users (device
 `vgpuctl devices open` opens them, before it is removed; at boot a file in /etc/modprobe.d with NVreg_ModifyDeviceFiles=0 matters as well.
 END
 fi
-# What no job was started with that is still here.
-if [ -z "$jobs" ] && umount "$run/builds" 2>/dev/null; then
-	rmdir "$run/builds" || true
+# What no job was started with that is still here; who needs it makes it again. An empty list of libraries is what tasks' own were bound over.
+if [ -z "$jobs" ]; then
+	for folder in builds turns; do
+		if umount "$run/$folder" 2>/dev/null; then
+			rmdir "$run/$folder" || true
+		fi
+	done
+	preload=/etc/ld.so.preload
+	if [ -f "$preload" ] && [ ! -L "$preload" ] && [ ! -s "$preload" ]; then
+		rm -f "$preload"
+	fi
 fi

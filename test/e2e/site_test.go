@@ -95,14 +95,14 @@ func TestANodeThatDrainsForACount(t *testing.T) {
 	settle(t)
 	t.Cleanup(func() {
 		inOrder(t)
-		_ = run(t, root, "scontrol update nodename=n[1-2] state=resume")
+		_ = run(t, root, "for node in n1 n2 w1; do scontrol update nodename=$node state=resume; done")
 		if err := c.AwaitIdle(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	for name, from := range map[string]string{"slurm.conf": `(Gres=\S*vgpu:)\d+`, "gres.conf": `(Name=vgpu\b.* Count=)\d+`} {
+	for name, from := range map[string]string{"slurm.conf": `(Gres=\S*vgpu:)80\b`, "gres.conf": `(Name=vgpu\b.* Count=)80\b`} {
 		count := regexp.MustCompile(from)
-		replaced(t, c.Home.Path("etc", name), func(text string) string { return count.ReplaceAllString(text, "${1}77") })
+		replaced(t, c.Home.Path("etc", name), func(text string) string { return count.ReplaceAllString(text, "${1}90") })
 	}
 	daemon(t, "slurmctld", true)
 	const says = "count reported lower than configured"
@@ -144,7 +144,8 @@ func daemon(t *testing.T, name string, starts bool) {
 func inOrder(t *testing.T) {
 	t.Helper()
 	daemon(t, "slurmctld", false)
-	daemon(t, "n1", true)
-	daemon(t, "n2", true)
+	for _, node := range []string{"n1", "n2", "w1"} {
+		daemon(t, node, true)
+	}
 	daemon(t, "slurmctld", true)
 }
