@@ -91,17 +91,20 @@ NodeName=%[1]s Name=gpucores Count=%[5]d Flags=CountOnly
 }
 
 func printSlurmConf(out io.Writer, n node) {
-	types, gpus := "", ""
+	types, gpus, refuse := "", "", ""
+	if len(n.config.SlurmGPUs) == 0 {
+		refuse = "# whole_gpus = \"refuse\" in job_submit.lua needs gpu in it as well, or Slurm's commands do not ask the script about --gpus.\n"
+	}
 	if n.config.WholeGPUs {
-		types, gpus = "gpu,", sitecheck.WholeGPUCounts(n.inventory)+","
+		types, gpus, refuse = "gpu,", sitecheck.WholeGPUCounts(n.inventory)+",", ""
 	}
 	if n.config.Shards {
-		types, gpus = "gpu,shard,", sitecheck.ShardCounts(n.inventory, n.config.MemOvercommit)+","
+		types, gpus, refuse = "gpu,shard,", sitecheck.ShardCounts(n.inventory, n.config.MemOvercommit)+",", ""
 	}
 	fmt.Fprintf(out, `# A setting that stands in slurm.conf already is changed there: of two lines Slurm takes the last alone.
 # The three GRES, and how many this node has of them: slices, MiB and percent of GPU time.
 GresTypes=%svgpu,gpumem,gpucores
-# Slurm takes one line for a node. Add Gres= to the one that is there:
+%s# Slurm takes one line for a node. Add Gres= to the one that is there:
 #NodeName=%s Gres=%s%s
 
 # The prolog places a job's slices when it is allocated, before any step starts.
@@ -112,7 +115,7 @@ Epilog=%s
 # Turns --vgpu-mem and --vgpu-cores into GRES, and refuses what no node can hold.
 JobSubmitPlugins=lua
 
-`, types, n.name, gpus, n.counts(), installed.Usual("vgpu-prolog"), installed.Usual("vgpu-epilog"))
+`, types, refuse, n.name, gpus, n.counts(), installed.Usual("vgpu-prolog"), installed.Usual("vgpu-epilog"))
 	printAccounting(out, n)
 }
 

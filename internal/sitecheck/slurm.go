@@ -104,7 +104,7 @@ func (c *site) cgroups() {
 var refusesInScript = pattern.Late(`(?m)^[^-\n]*whole_gpus\s*=\s*(?:"refuse"|'refuse'|function)`)
 
 // wholeRefused is about who types --gpus where no node has gres/gpu. Without it in GresTypes Slurm's commands refuse that themselves, and
-// the script is never asked (24.11).
+// the script is never asked (seen with 22.05 and 24.11).
 func (c *site) wholeRefused(script []byte) {
 	for _, line := range c.file.All("NodeName") {
 		if gres, _ := line.Get("gres"); offersGPU().MatchString(gres) {

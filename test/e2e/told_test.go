@@ -6,7 +6,9 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -62,4 +64,37 @@ func TestSomethingTrueIsToldOfEachJob(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestACancelledJobIsOneRunWhileItEnds: it was two, one cancelled and one running, until its epilog had released the slices.
+func TestACancelledJobIsOneRunWhileItEnds(t *testing.T) {
+	begin(t)
+	gate := filepath.Join(openDir(t), "gate")
+	ok(t, root, "touch "+gate+"; cp "+c.Epilog+" "+c.Epilog+".real")
+	restore := script(t, c.Epilog, "#!/bin/sh\nwhile [ -e "+gate+" ]; do sleep 0.1; done\nexec "+c.Epilog+".real\n")
+	defer func() {
+		restore()
+		ok(t, root, "rm "+gate)
+	}()
+	job, _ := holding(t, one, "--gres=vgpu:1 --vgpu-mem=3000")
+	awaitState(t, job, "RUNNING")
+	ok(t, one, "scancel "+job)
+	until(t, "the database to know that the job was cancelled", 60*time.Second, func() error {
+		if got := account(t, job, "State"); !strings.HasPrefix(got, "CANCELLED") {
+			return errors.New(got)
+		}
+		return nil
+	})
+	if got := state(t, job); got != "COMPLETING" {
+		t.Fatalf("it is %s", got)
+	}
+	told := ok(t, one, tool("n1", "report "+job)).Stdout
+	if strings.Contains(told, "run 2") || strings.Contains(told, "running") || !strings.Contains(told, ": cancelled by ") || !strings.Contains(told, "3000 MiB") {
+		t.Errorf("while its epilog runs it is told:\n%s", told)
+	}
+	for _, command := range []string{"explain", "report"} {
+		if told := run(t, one, tool("n1", command+" 99999")); told.Code != 1 || !strings.Contains(told.Stderr, "neither slurmctld nor the accounting database knows such a job") {
+			t.Errorf("a job that there is not: %s", told)
+		}
+	}
 }

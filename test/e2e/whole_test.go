@@ -8,6 +8,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -108,6 +109,25 @@ func TestWholeGPUsAndSlicesAreNotOfOneJob(t *testing.T) {
 		if result := run(t, one, line); result.Code == 0 || !strings.Contains(result.Stderr, "vgpu: "+says) {
 			t.Errorf("want %q: %s", says, result)
 		}
+	}
+}
+
+// TestWithoutGPUInGresTypesTheScriptIsNotAsked is why "refuse" needs it there.
+func TestWithoutGPUInGresTypesTheScriptIsNotAsked(t *testing.T) {
+	begin(t)
+	folder := openDir(t)
+	text := ok(t, root, "cat "+c.Home.Path("etc", "slurm.conf")).Stdout
+	if err := os.WriteFile(filepath.Join(folder, "slurm.conf"), []byte(strings.Replace(text, "GresTypes=gpu,", "GresTypes=", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ok(t, root, "cp "+c.Home.Path("etc", "cli_filter.lua")+" "+folder+"; chmod 755 "+folder)
+	const line = " sbatch -p vgpu --gpus=1 --wrap true"
+	result := run(t, one, "SLURM_CONF="+folder+"/slurm.conf"+line)
+	if result.Code == 0 || strings.Contains(result.Stderr, "vgpu: ") || !strings.Contains(result.Stderr, "Invalid generic resource (gres) specification") {
+		t.Errorf("without it: %s", result)
+	}
+	if result := run(t, one, line); result.Code == 0 || !strings.Contains(result.Stderr, "vgpu: --gpus=1: here GPUs are given out as slices") {
+		t.Errorf("with it: %s", result)
 	}
 }
 
