@@ -176,23 +176,29 @@ func drawHeld(t *rapid.T, inv device.Inventory, rules Rules) (all []Held) {
 	return all
 }
 
-// isDelayed says that a waiter would have its turn later, or not any more, if a later job began first.
+// isDelayed says that a waiter would have its turn later, or not any more, if a later job began first. Who has room takes what it was to
+// take: which GPU a job picks is by what stands there, and may be another one beside the later job.
 func isDelayed(inv device.Inventory, all []Held, placed []device.Slice, later Want, waiters []Waiter, rules Rules, before []Turn) bool {
+	all = slices.Clone(all)
 	for _, s := range placed {
-		all = append(slices.Clone(all), Held{Slice: s, Ends: later.Ends})
+		all = append(all, Held{Slice: s, Ends: later.Ends})
 	}
-	for i, turn := range Queue(inv, all, waiters, rules) {
-		was := before[i]
-		switch {
-		case was.Slices != nil:
-			if turn.Slices == nil {
+	rules.Kept = slices.Clone(rules.Kept)
+	for i, w := range waiters {
+		was, turn := before[i], Turn{Slices: before[i].Slices}
+		for _, s := range turn.Slices {
+			all = append(all, Held{Slice: s, Ends: w.Want.Ends})
+		}
+		if turn.Slices == nil {
+			turn = Queue(inv, all, []Waiter{w}, rules)[0]
+			if was.Kept != nil && turn.Slices == nil && (turn.Kept == nil || was.At != 0 && (turn.At == 0 || turn.At > was.At)) {
 				return true
 			}
-		case was.Kept != nil:
-			if turn.Slices == nil && (turn.Kept == nil || was.At != 0 && (turn.At == 0 || turn.At > was.At)) {
-				return true
+			for _, s := range turn.Slices {
+				all = append(all, Held{Slice: s, Ends: w.Want.Ends})
 			}
 		}
+		rules.Kept = Behind(rules.Kept, turn, inv, w.Want)
 	}
 	return false
 }
