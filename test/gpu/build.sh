@@ -2,11 +2,11 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the GPU tests' programs: build.sh OUTPUT-FOLDER [shares|waits]. Needs a C compiler and a CUDA toolkit
-# (CUDA_HOME, or what nvcc in PATH belongs to); what needs a missing part of it is left out. With "shares" or "waits" only
-# what shares.sh or waits.sh needs.
+# Builds the GPU tests' programs: build.sh OUTPUT-FOLDER [shares|waits|time]. Needs a C compiler and a CUDA toolkit
+# (CUDA_HOME, or what nvcc in PATH belongs to); what needs a missing part of it is left out. With "shares", "waits" or
+# "time" only what shares.sh, waits.sh or time.sh needs.
 set -eu
-out=${1:?usage: build.sh OUTPUT-FOLDER [shares|waits]}
+out=${1:?usage: build.sh OUTPUT-FOLDER [shares|waits|time]}
 part=${2:-all}
 here=$(cd "$(dirname "$0")" && pwd)
 CC=${CC:-cc}
@@ -23,6 +23,12 @@ wait_for_all() {
 	for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
 	exit $failed
 }
+if [ "$part" = time ]; then
+	compile "${NVCC:?nvcc is needed, of a CUDA toolkit}" -std=c++17 -O2 -arch="${CUDA_ARCH:-sm_90}" -Xcompiler -Wall,-Wextra \
+		"$here/outside/programs/tenant.cu" -o "$out/tenant" -lcuda -lpthread
+	compile $CC $cflags -shared -fPIC "$here/outside/programs/handles.c" -o "$out/handles.so" -pthread
+	wait_for_all
+fi
 compile $CC $cflags "$here/mkstep.c" "$here/boards.c" -o "$out/mkstep"
 if [ "$part" = waits ] || [ "$part" = all ]; then
 	compile $CC $cflags -I"$here/waits" "$here"/waits/*.c -o "$out/waits" -ldl -pthread

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"math"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const pid = 7
+
+// without is a tenant and a log of no GPU: the clock says 0, so that only what has ended counts.
+func without() (*switchLog, *tenant) {
+	return &switchLog{turns: newTurns(), ctl: -1},
+		&tenant{cmd: &exec.Cmd{Process: &os.Process{Pid: pid}}, owned: newOwned(pid, nil)}
+}
+
+func near(got, want float64) bool { return math.Abs(got-want) < 1e-9 }
+
+func TestWhatIsUsedIsResidentLessItsTurns(t *testing.T) {
+	l, w := without()
+	f := newFollower(l, []float64{1}, []*tenant{w})
+	if w.sliceUS == 0 || f.sliceCalls != 1 {
+		t.Errorf("slice of %d us after %d calls", w.sliceUS, f.sliceCalls)
+	}
+	had := func(residentMS int64, turns int, lengthsUS ...int) {
+		l.residentNS[pid] += residentMS * 1e6
+		l.count[pid] += turns
+		l.lengthsUS[pid] = append(l.lengthsUS[pid], lengthsUS...)
+	}
+	w.sliceUS = 10000
+	had(100, 10, 9800, 10100, 3000)
+	if used, cut := f.look(0, 0.5); !cut || !near(used, (0.1-10*cutSeconds)/0.5) {
+		t.Errorf("used %v, cut %v", used, cut)
+	}
+	had(20, 10, 9800, 1000, 3000)
+	if used, cut := f.look(0, 0.5); cut || !near(used, (0.02-10*leftSeconds)/0.5) {
+		t.Errorf("used %v, cut %v", used, cut)
+	}
+	had(-1, 1, 2000) // the end was older than the clock at the look before
+	if used, _ := f.look(0, 0.5); used != 0 {
+		t.Errorf("used %v of less than nothing", used)
+	}
+	had(4, 0)
+	if used, cut := f.look(0, 0.5); !cut || !near(used, 0.004/0.5) {
+		t.Errorf("used %v, cut %v after no turn", used, cut)
+	}
+}
+
+func TestACapIsOffWhileItsCreditIsGone(t *testing.T) {
+	l, w := without()
+	c := &capByLog{log: l, w: w, share: 0.3, at: time.Now()}
+	l.residentNS[pid] = int64(time.Second)
+	c.step()
+	if !c.isOff || c.calls != 1 || c.credit > -0.5 {
+		t.Errorf("off %v after %d calls, credit %v s", c.isOff, c.calls, c.credit)
+	}
+	l.residentNS[pid] -= int64(2 * time.Second)
+	c.step()
+	if c.isOff || c.calls != 2 || c.credit != mostCredit {
+		t.Errorf("off %v after %d calls, credit %v s", c.isOff, c.calls, c.credit)
+	}
+}
+
+func TestWhatTheKernelRefusesIsNegative(t *testing.T) {
+	if got := control(-1, 1, 2, callTime, &timeParams{}); got != -int(syscall.EBADF) {
+		t.Errorf("status %d", got)
+	}
+	if object, got := alloc[struct{}](-1, 0, 0, classClient, nil); object != 0 || got != -int(syscall.EBADF) {
+		t.Errorf("object %d, status %d", object, got)
+	}
+	if fd := newOwned(1<<30, nil).fd(0); fd >= 0 {
+		t.Errorf("a descriptor %d of a process that is not there", fd)
+	}
+}

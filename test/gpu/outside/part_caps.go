@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// lone holds one that is alone to a share: it is on for a fraction of each period. By the clock the fraction is the share; by the meter it follows GPM.
+type lone struct {
+	gpu     *gpu
+	w       *tenant
+	share   float64
+	period  time.Duration
+	byMeter bool
+
+	fraction float64
+	credit   float64 // seconds of being on that are owed
+	calls    int
+	on       time.Duration
+	lasted   time.Duration
+}
+
+// offTakes is what goes by until a call has taken it off.
+const offTakes = 500 * time.Microsecond
+
+func (c *lone) onePeriod() {
+	period := c.period.Seconds()
+	want := c.fraction*period + c.credit
+	if want <= 0.001 {
+		return
+	}
+	began := time.Now()
+	c.w.off(false)
+	c.calls++
+	if want < period*0.985 {
+		time.Sleep(ofSeconds(want) - offTakes)
+		c.w.off(true)
+		c.calls++
+	} else {
+		time.Sleep(c.period)
+	}
+	c.credit = max(-period, min(period/2, want-time.Since(began).Seconds()))
+	c.on += time.Since(began)
+}
+
+func (c *lone) until(end time.Time) {
+	c.fraction = c.share
+	began := time.Now()
+	sample, sampledAt, next := c.gpu.sample(), began, began
+	for time.Now().Before(end) {
+		c.onePeriod()
+		next = next.Add(c.period)
+		if nap := time.Until(next); nap > 0 {
+			time.Sleep(nap)
+		} else {
+			next = time.Now()
+		}
+		if c.byMeter && time.Since(sampledAt) > window {
+			now := c.gpu.sample()
+			if used := engine(sample, now) / 100; used > 0.001 {
+				c.fraction = max(0.01, min(1, c.fraction*(1+0.8*(c.share-used)/max(used, c.share/2))))
+			}
+			sample, sampledAt = now, time.Now()
+		}
+	}
+	c.lasted = time.Since(began)
+	c.w.off(false)
+}
+
+func (t *trial) caps() {
+	for _, load := range []string{"ms=2", "ms=0.1", "ms=20", "ms=1 host=1", "ms=1 host=0.2"} {
+		shares := []float64{0.1, 0.3, 0.5, 0.9}
+		if strings.Contains(load, "host=1") {
+			shares = shares[:2] // it asks for half
+		}
+		w := t.start(load)
+		letGo(w)
+		for _, byMeter := range []bool{false, true} {
+			for _, share := range shares {
+				t.capAlone(lone{gpu: t.gpu, w: w, share: share, period: 50 * time.Millisecond, byMeter: byMeter})
+			}
+			if load == "ms=2" {
+				for _, period := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
+					t.capAlone(lone{gpu: t.gpu, w: w, share: 0.3, period: period, byMeter: byMeter})
+				}
+			}
+		}
+		t.stop(w)
+	}
+}
+
+func (t *trial) capAlone(c lone) {
+	warm, by := time.Second, "by the clock"
+	if c.byMeter {
+		warm, by = 2200*time.Millisecond, "by the meter"
+	}
+	const seconds = 3
+	ended := make(chan struct{})
+	go func() { c.until(time.Now().Add(warm + settling + seconds*time.Second)); close(ended) }()
+	time.Sleep(warm - settling)
+	m := t.measure(seconds, looking{}, c.w)
+	<-ended
+	t.row(fmt.Sprintf("%s held to %.0f, periods of %d ms, %s", c.w.load, 100*c.share, c.period.Milliseconds(), by),
+		fmt.Sprintf("counted %.2f", m.counted[0]), fmt.Sprintf("GPM %.2f", m.gpm),
+		fmt.Sprintf("on for %.1f of the time, %d calls", 100*c.on.Seconds()/c.lasted.Seconds(), c.calls))
+}
