@@ -8,11 +8,17 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	usagespool "github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // TestAReportOutlivesSlurmctld: slurmctld 24.11 that is started again writes once more what it has of jobs that it knows, and what it has
@@ -26,6 +32,7 @@ func TestAReportOutlivesSlurmctld(t *testing.T) {
 	ok(t, root, "scontrol release "+job)
 	finish(t, one, job)
 	awaitUsage(t, job, 60*time.Second)
+	awaitNoReporter(t)
 	restart := func() {
 		t.Helper()
 		if err := c.StopDaemon("slurmctld", syscall.SIGTERM); err != nil {
@@ -49,6 +56,32 @@ func TestAReportOutlivesSlurmctld(t *testing.T) {
 		if err := json.Unmarshal([]byte(comment), &u); known || err != nil || len(u.VGPU.Nodes["n1"]) != 1 {
 			return fmt.Errorf("slurmctld knows it: %v; its AdminComment is %q", known, comment)
 		}
+		return nil
+	})
+}
+
+// awaitNoReporter ends a reporter that still tries records of earlier tests, whose jobs the database will never know: it looks at reports again
+// by its own clock.
+func awaitNoReporter(t *testing.T) {
+	t.Helper()
+	spool := rundir.Spool(c.Home.Path("vgpu-spool", "n1"))
+	until(t, "no reporter to be at work", 90*time.Second, func() error {
+		left, err := filepath.Glob(filepath.Join(spool.Usage(), "*.json"))
+		if err != nil {
+			return err
+		}
+		for _, name := range left {
+			t.Log("no longer tried: ", name)
+			_ = os.Remove(name)
+		}
+		unlock, err := usagespool.Lock(spool)
+		if err != nil {
+			return err
+		}
+		if unlock == nil {
+			return errors.New("one has the lock")
+		}
+		unlock()
 		return nil
 	})
 }
