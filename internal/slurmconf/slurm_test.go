@@ -24,7 +24,7 @@ func TestSlurmTakesTheSame(t *testing.T) {
 		"ClusterName=d\nInclude part_%c.conf\n", "Prolog=/a\\\\b\n", "Prolog = /a\r\n",
 	} {
 		path := files(t, map[string]string{"slurm.conf": site + text, "part_cc.conf": "Epilog=/c\n", "part_d.conf": "Epilog = /d e\n",
-			"sub/b.conf": "Include more.conf\n", "sub/more.conf": "Epilog=/c\n"})
+			"sub/b.conf": "Include more.conf\n", "sub/more.conf": "Epilog=/c\n", "more.conf": "Epilog=/c\n"}) // where 22.05 looks, and 24.11
 		file, err := Read(path)
 		ours := err == nil && len(file.Untaken) == 0
 		for _, line := range file.Lines { // a key that Slurm does not know is no matter of this package

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -119,7 +120,8 @@ func (f *File) read(path string, depth int) error {
 	return nil
 }
 
-// include reads a file that a line of another names, beside which it is (parse_config.c, _add_full_path).
+// include reads a file that a line of another names. It is beside that one (22.05: parse_config.c, _add_full_path), or beside the file
+// that was read first (24.11, where scontrol looks nowhere else).
 func (f *File) include(name, from string, depth int) error {
 	if strings.Contains(name, "%c") {
 		cluster, _, ok := f.Value("ClusterName")
@@ -129,7 +131,11 @@ func (f *File) include(name, from string, depth int) error {
 		name = strings.ReplaceAll(name, "%c", strings.ToLower(cluster))
 	}
 	if !filepath.IsAbs(name) {
-		name = filepath.Join(filepath.Dir(from), name)
+		beside, first := filepath.Join(filepath.Dir(from), name), filepath.Join(filepath.Dir(f.Path), name)
+		if _, err := os.Stat(beside); errors.Is(err, fs.ErrNotExist) {
+			beside = first
+		}
+		name = beside
 	}
 	return f.read(name, depth+1)
 }

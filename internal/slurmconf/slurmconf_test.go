@@ -134,8 +134,9 @@ Name=gpu File=/dev/nvidia0
 func TestInclude(t *testing.T) {
 	file, err := Read(files(t, map[string]string{
 		"slurm.conf":         "ClusterName = Cc\nInclude sub/b.conf\ninclude\tc_%c.conf # why\nA=4\nIncludes=x\nInclude = y\ninclude\n  Include c_cc.conf\n",
-		"sub/b.conf":         "A=2\nInclude more/deep.conf\n", // beside the file that includes it, as Slurm has it
-		"sub/more/deep.conf": "B=2",
+		"sub/b.conf":         "A=2\nInclude more/deep.conf\nInclude d.conf\n",
+		"sub/more/deep.conf": "B=2", // beside the file that includes it
+		"d.conf":             "D=2", // beside the first one
 		"c_cc.conf":          "A=3",
 	}))
 	if err != nil {
@@ -145,7 +146,7 @@ func TestInclude(t *testing.T) {
 	for _, line := range file.Lines {
 		got = append(got, filepath.Base(line.File)+" "+line.Pairs[0].Key+"="+line.Pairs[0].Value)
 	}
-	want := []string{"slurm.conf clustername=Cc", "b.conf a=2", "deep.conf b=2", "c_cc.conf a=3", "slurm.conf a=4", "slurm.conf includes=x",
+	want := []string{"slurm.conf clustername=Cc", "b.conf a=2", "deep.conf b=2", "d.conf d=2", "c_cc.conf a=3", "slurm.conf a=4", "slurm.conf includes=x",
 		"slurm.conf include=y"} // which names no file
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
