@@ -69,6 +69,34 @@ func TestSharesOfManyAreTheMachines(t *testing.T) {
 	}
 }
 
+// The machine's figures: a job of many processes, or a process of many contexts, beside one.
+func TestJobsOfManyAreTheMachines(t *testing.T) {
+	for _, c := range []struct {
+		groups      int
+		each, other time.Duration
+		had, others float64
+	}{
+		{16, 625 * us, 10 * ms, 41.0, 43.3},
+		{16, 1250 * us, 20 * ms, 45.1, 46.1},
+		{8, 2500 * us, 20 * ms, 47.3, 47.8},
+		{10, 2048 * us, 20 * ms, 46.9, 46.9},
+		{10, 20 * ms, 20 * ms, 89.9, 8.8},
+	} {
+		groups := []*Group{always(c.other)}
+		for range c.groups {
+			groups = append(groups, always(c.each))
+		}
+		g := NewGPU(change, groups...)
+		g.Run(10 * time.Second)
+		job := time.Duration(0)
+		for _, x := range groups[1:] {
+			job += x.Busy
+		}
+		near(t, "the job", percent(job, g.Now), c.had, 2)
+		near(t, "the other", percent(groups[0].Busy, g.Now), c.others, 2)
+	}
+}
+
 // The same of another day.
 func TestSharesAreTheMachines(t *testing.T) {
 	for _, c := range []struct {
