@@ -65,6 +65,8 @@ func TestDoctorSaysThatSlurmIsDown(t *testing.T) {
 // TestRemovalIsRefusedWhileSlurmUsesIt: the packages' script asks before they go, and Slurm's own srun says what it loads where no other
 // program of ours is.
 func TestRemovalIsRefusedWhileSlurmUsesIt(t *testing.T) {
+	begin(t)
+	settle(t) // slices of a job's would be refused for first
 	source, err := filepath.Abs("../../packaging/packages/preremove.sh")
 	if err != nil {
 		t.Fatal(err)
