@@ -109,6 +109,11 @@ func (s Standing) Runs() bool {
 	return slices.Contains([]string{"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}, s.State)
 }
 
+// HasRun says of one that has ended that it ran, here or elsewhere: nobody gets there without.
+func (s Standing) HasRun() bool {
+	return slices.Contains([]string{"COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "PREEMPTED", "NODE_FAIL"}, s.State)
+}
+
 // Held says that somebody holds it there, or that it waits for another job.
 func (s Standing) Held() bool {
 	if slices.Contains([]string{"SPECIAL_EXIT", "REQUEUE_HOLD", "REQUEUED", "RESV_DEL_HOLD"}, s.State) {

@@ -161,7 +161,7 @@ func (w Waker) refresh(jobs waiting.Jobs, asked []uint32, standings map[uint32]s
 		case standing.Runs() && job.Barred && (job.IsAway() || jobs.RoomAway(job.UID)):
 			job.Away, job.Told, job.Missed = now, time.Time{}, 0
 		case known || stored.Age(job.Since) > lockWait:
-			if !standing.Runs() {
+			if !standing.Runs() && !standing.HasRun() {
 				gone = append(gone, *job)
 			}
 			continue

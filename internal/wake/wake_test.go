@@ -283,6 +283,13 @@ func TestWhoNeverComesKeepsNothing(t *testing.T) {
 
 // Who cancels each job that was told, before it is known that it does not come, is careless as well.
 func TestWhoCancelsWhatWasToldKeepsNothing(t *testing.T) {
+	for state, careless := range map[string]bool{"": true, "CANCELLED": true, "DEADLINE": true, "COMPLETED": false, "FAILED": false} { // "": slurmctld knows it no more
+		t.Run(state, func(t *testing.T) { toldAndGone(t, state, careless) })
+	}
+}
+
+// toldAndGone has the jobs of a user told of room one after the other, and each end in a state before the next.
+func toldAndGone(t *testing.T, state string, careless bool) {
 	const jobs = 2*waiting.MissesAtMost + 3
 	c := &controller{standings: make(map[uint32]slurm.Standing)}
 	for id := range uint32(jobs) {
@@ -304,7 +311,9 @@ func TestWhoCancelsWhatWasToldKeepsNothing(t *testing.T) {
 		if len(c.told) != int(told)+1 {
 			t.Fatalf("one after the other is told while none is careless: %q", c.told)
 		}
-		delete(c.standings, told+1)
+		if c.standings[told+1] = (slurm.Standing{State: state}); state == "" {
+			delete(c.standings, told+1)
+		}
 	}
 	if err := w.Wake(t.Context()); err != nil {
 		t.Fatal(err)
@@ -313,8 +322,8 @@ func TestWhoCancelsWhatWasToldKeepsNothing(t *testing.T) {
 	if err != nil || len(left) == 0 {
 		t.Fatalf("%d wait: %v", len(left), err)
 	}
-	if !left.Careless(time.Now())[left[0].UID] {
-		t.Errorf("room is kept for the next of a user who has cancelled all that were told: %+v", left)
+	if left.Careless(time.Now())[left[0].UID] != careless {
+		t.Errorf("all that were told are %s, and that its user is careless is not %v: %+v", state, careless, left)
 	}
 }
 
