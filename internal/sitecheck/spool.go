@@ -6,7 +6,6 @@ package sitecheck
 import (
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // spoolDir holds the folder of slurmd's sockets, by which prologs and sweeps see which jobs live, against where slurmd has it. Slurm's own
@@ -21,10 +20,12 @@ func (c *site) spoolDir() {
 	if !ok {
 		return
 	}
-	host, _ := os.Hostname()
-	host, _, _ = strings.Cut(host, ".")
-	replace := strings.NewReplacer("%n", c.Node, "%h", host)
-	has, ours := filepath.Clean(replace.Replace(value)), filepath.Clean(replace.Replace(c.Config.Slurm.SlurmdSpoolDir))
+	onNode := func(dir string) string {
+		cfg := c.Config
+		cfg.Slurm.SlurmdSpoolDir = dir
+		return filepath.Clean(cfg.ForNode(c.Node).Slurm.SlurmdSpoolDir)
+	}
+	has, ours := onNode(value), onNode(c.Config.Slurm.SlurmdSpoolDir)
 	if has == ours || sameFolder(has, ours) {
 		c.ok(check, "slurmd has its sockets in %s", ours)
 		return
