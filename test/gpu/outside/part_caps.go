@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
 )
 
 // lone holds one that is alone to a share: it is on for a fraction of each period. By the clock the fraction is the share; by the meter it follows GPM.
@@ -48,7 +50,8 @@ func (c *lone) onePeriod() {
 }
 
 func (c *lone) until(end time.Time) {
-	c.fraction = c.share
+	held := timeslices.Cap{Share: c.share}
+	c.fraction = held.Next(0)
 	began := time.Now()
 	sample, sampledAt, next := c.gpu.sample(), began, began
 	for time.Now().Before(end) {
@@ -61,9 +64,7 @@ func (c *lone) until(end time.Time) {
 		}
 		if c.byMeter && time.Since(sampledAt) > window {
 			now := c.gpu.sample()
-			if used := engine(sample, now) / 100; used > 0.001 {
-				c.fraction = max(0.01, min(1, c.fraction*(1+0.8*(c.share-used)/max(used, c.share/2))))
-			}
+			c.fraction = held.Next(engine(sample, now) / 100)
 			sample, sampledAt = now, time.Now()
 		}
 	}

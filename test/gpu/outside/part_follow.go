@@ -168,29 +168,24 @@ func (t *trial) follow() {
 type capByLog struct {
 	log         *switchLog
 	w           *tenant
-	share       float64
+	credit      timeslices.Credit
 	turnSeconds float64
 
-	credit, least float64 // seconds
-	at            time.Time
-	residentNS    int64
-	count         int
-	isOff         bool
-	calls         int
-	refused       int
+	at         time.Time
+	residentNS int64
+	count      int
+	isOff      bool
+	calls      int
+	refused    int
 }
-
-// mostCredit of one that did not use it.
-const mostCredit = 0.1
 
 func (c *capByLog) step() {
 	now, pid := time.Now(), c.w.logPID()
 	resident, count := c.log.total(c.log.clockNS())[pid], c.log.count[pid]
 	used := float64(resident-c.residentNS)/1e9 - c.turnSeconds*float64(count-c.count)
-	c.credit = min(mostCredit, c.credit+c.share*now.Sub(c.at).Seconds()-used)
+	off := c.credit.IsOff(ofSeconds(used), now.Sub(c.at))
 	c.residentNS, c.count, c.at = resident, count, now
-	c.least = min(c.least, c.credit)
-	if off := c.credit < 0; off != c.isOff {
+	if off != c.isOff {
 		if c.w.off(off) != 0 {
 			c.refused++
 		}
@@ -210,14 +205,14 @@ func (t *trial) beside() {
 		}
 		for _, share := range []float64{.3, .1} {
 			l := openLog(t.gpu)
-			c := &capByLog{log: l, w: a, share: share, turnSeconds: turnSeconds, at: time.Now()}
+			c := &capByLog{log: l, w: a, credit: timeslices.Credit{Share: share}, turnSeconds: turnSeconds, at: time.Now()}
 			looking := looking{log: l, period: often, each: c.step}
 			const seconds = 4
 			t.measure(1, looking, a, b)
 			calls := c.calls
 			m := t.measure(seconds, looking, a, b)
 			t.row(fmt.Sprintf("%s held to %.0f, beside one that fills", load, 100*share), append([]string{
-				fmt.Sprintf("%.0f calls a second, %d refused, least credit %.3f s", float64(c.calls-calls)/seconds, c.refused, c.least)}, m.columns()...)...)
+				fmt.Sprintf("%.0f calls a second, %d refused", float64(c.calls-calls)/seconds, c.refused)}, m.columns()...)...)
 			a.off(false)
 			l.close()
 		}
