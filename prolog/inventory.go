@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/drained"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
@@ -82,11 +81,6 @@ func (p *prolog) readInventory() (device.Inventory, error) {
 		return device.Inventory{}, err
 	case inv.BootID != p.store.BootID:
 		return device.Inventory{}, fmt.Errorf("%s is of another boot", p.cfg.Run().Inventory())
-	}
-	for _, name := range p.cfg.Drain {
-		if len(config.Drained(name, inv)) == 0 {
-			p.log.Warn("what drain names is no GPU of this node, and drains nothing here", "name", name)
-		}
 	}
 	return inventory.Leave(inv, p.cfg.SlurmGPUs), nil
 }
