@@ -44,7 +44,8 @@ static bool look_at_map(const struct link_map *map, struct vgpu_libc *libc)
 const struct vgpu_libc *vgpu_libc(void)
 {
 	static struct vgpu_libc found;
-	static uint32_t ready;
+	static uint32_t taken, ready;
+	static __thread struct vgpu_libc own;
 	struct vgpu_libc libc = {0};
 	const struct link_map *map;
 
@@ -57,12 +58,12 @@ const struct vgpu_libc *vgpu_libc(void)
 		map = map->l_next;
 	if (map == NULL)
 		return NULL;
-	/* Threads that come here together write the same values. */
-	__atomic_store_n(&found.dlsym, libc.dlsym, __ATOMIC_RELAXED);
-	__atomic_store_n(&found.dlvsym, libc.dlvsym, __ATOMIC_RELAXED);
-	__atomic_store_n(&found.dlopen, libc.dlopen, __ATOMIC_RELAXED);
-	__atomic_store_n(&found.dladdr, libc.dladdr, __ATOMIC_RELAXED);
-	__atomic_store_n(&found.dladdr1, libc.dladdr1, __ATOMIC_RELAXED);
-	__atomic_store_n(&ready, 1, __ATOMIC_RELEASE);
-	return &found;
+	/* One of the threads that come here together keeps it for all; the others have their own of this time,
+	 * and none waits. */
+	own = libc;
+	if (!__atomic_exchange_n(&taken, 1, __ATOMIC_RELAXED)) {
+		found = libc;
+		__atomic_store_n(&ready, 1, __ATOMIC_RELEASE);
+	}
+	return &own;
 }
