@@ -44,6 +44,11 @@ const (
 	AuditOff         = "off"     // nobody looks for stray use of GPUs
 	AuditLog         = "log"     // … it is logged
 	AuditCancel      = "cancel"  // … and its job cancelled
+	SharesLibrary    = "library" // the library in each program takes turns with those of its neighbours
+	SharesVgpud      = "vgpud"   // … vgpud gives each slice its weight by the GPU's own scheduler
+	CheatersLog      = "log"     // who gets around his weight is logged
+	CheatersFreeze   = "freeze"  // … and his step frozen for ten seconds, killed the third time
+	CheatersKill     = "kill"    // … and his step killed
 	IdleReport       = "report"  // an idle slice is logged
 	IdleCancel       = "cancel"  // … and a job that has no other slices cancelled
 	FormatText       = "text"
@@ -69,6 +74,8 @@ type Config struct {
 	MemOvercommit  float64        `mapstructure:"mem_overcommit"`   // 1.0: a GPU's slices together are never more than it has
 	Place          request.Place  `mapstructure:"place"`            // pack | spread, for jobs that do not say
 	Policy         request.Policy `mapstructure:"policy"`           // cap | elastic, for jobs that do not say
+	SharesBy       string         `mapstructure:"shares_by"`        // library | vgpud: what keeps the slices' shares of GPU time
+	Cheaters       string         `mapstructure:"cheaters"`         // log | freeze | kill; shares_by vgpud only
 	Drain          []device.UUID  `mapstructure:"drain"`            // GPUs that get no new slice, by UUID or its beginning
 	WholeGPUs      bool           `mapstructure:"whole_gpus"`       // Slurm's gres/gpu are GPUs that the prolog places, whole
 	SlurmGPUs      []int          `mapstructure:"slurm_gpus"`       // the N of /dev/nvidiaN that Slurm hands out by itself
@@ -132,6 +139,8 @@ func Default() Config {
 		MemOvercommit:  1.0,
 		Place:          request.PlacePack,
 		Policy:         request.PolicyCap,
+		SharesBy:       SharesLibrary,
+		Cheaters:       CheatersFreeze,
 		DeviceDir:      "/dev",
 		DeviceFiles:    FilesOpen,
 		Audit:          AuditLog,

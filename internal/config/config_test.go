@@ -41,7 +41,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 	want := Config{
 		RunDir: "/run/%n", SpoolDir: "/spool", Library: "/lib/l.so", Isolation: "preload",
 		OnLimitFailure: "open", OtherAPIs: "open", UserNamespaces: "deny", OnNoFit: "fail", MaxRequeues: 7, SlicesPerGPU: 4, MemOvercommit: 2,
-		Place: request.PlaceSpread, Policy: request.PolicyElastic, Drain: []device.UUID{"GPU-AbC", "GPU-d"},
+		Place: request.PlaceSpread, Policy: request.PolicyElastic, SharesBy: "vgpud", Cheaters: "kill", Drain: []device.UUID{"GPU-AbC", "GPU-d"},
 		SlurmGPUs: []int{0, 3}, WithoutSlice: "mask", DeviceDir: "/d", DeviceFiles: "closed", DeviceGroup: "vgpu-admin", NVMLLibrary: "/n.so",
 		Audit: "cancel", AuditIgnore: []string{"root", "990"}, AccountingField: "extra", IdleAfter: 30 * time.Minute, IdleAction: "cancel",
 		Log: Log{Level: "debug", Format: "json", File: "/var/log/v"},
@@ -92,6 +92,8 @@ var wrongKeys = []struct{ text, key, says string }{
 	{"library: a.so", "library", "without blanks"},
 	{"drain: GPU-1", "drain", "[GPU-…]"},
 	{"device_group: 'a:b'", "device_group", "by name or number"},
+	{"shares_by: daemon", "shares_by", "library, vgpud"},
+	{"cheaters: cancel", "cheaters", "log, freeze, kill"},
 	{"audit: on", "audit", "off, log, cancel"},
 	{"audit: false", "audit", "off, log, cancel"},
 	{"audit_ignore: root", "audit_ignore", "[root, gdm]"},

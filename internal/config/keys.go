@@ -43,6 +43,8 @@ var keys = []key{
 	{"mem_overcommit", "a number from 1.0 to 100", func(c *Config) bool { return c.MemOvercommit >= 1 && c.MemOvercommit <= 100 }, func(c *Config) any { return c.MemOvercommit }},
 	{"place", "pack, spread", func(c *Config) bool { return oneOf(c.Place, request.PlacePack, request.PlaceSpread) }, func(c *Config) any { return c.Place }},
 	{"policy", "cap, elastic", func(c *Config) bool { return oneOf(c.Policy, request.PolicyCap, request.PolicyElastic) }, func(c *Config) any { return c.Policy }},
+	{"shares_by", "library, vgpud", func(c *Config) bool { return oneOf(c.SharesBy, SharesLibrary, SharesVgpud) }, func(c *Config) any { return c.SharesBy }},
+	{"cheaters", "log, freeze, kill", func(c *Config) bool { return oneOf(c.Cheaters, CheatersLog, CheatersFreeze, CheatersKill) }, func(c *Config) any { return c.Cheaters }},
 	{"drain", "a list of device UUIDs, as nvidia-smi -L prints them, or of their beginnings: [GPU-…]", validDrain, func(c *Config) any { return c.Drain }},
 	{"whole_gpus", "true, false; not beside slurm_gpus or shards", validSlurmGPUs, func(c *Config) any { return c.WholeGPUs }},
 	{"slurm_gpus", "a list of the N of /dev/nvidiaN: [0, 1]; not beside whole_gpus or shards", validSlurmGPUs, func(c *Config) any { return c.SlurmGPUs }},

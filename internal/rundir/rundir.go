@@ -40,6 +40,11 @@ func (d Dir) AuditNext() string { return filepath.Join(string(d), "audit.next.lo
 func (d Dir) SampleLock() string { return filepath.Join(string(d), "sample.lock") }
 func (d Dir) Sample() string     { return filepath.Join(string(d), "sample.json") }
 
+// VgpudLock is held by vgpud for as long as it runs; VgpudOff is what it holds programs by at the moment, so that whoever comes after it
+// can undo it.
+func (d Dir) VgpudLock() string { return filepath.Join(string(d), "vgpud.lock") }
+func (d Dir) VgpudOff() string  { return filepath.Join(string(d), "vgpud.off") }
+
 // Counts are what prologs did since boot, for who watches the node; CountsLock is held by who adds to them.
 func (d Dir) Counts() string     { return filepath.Join(string(d), "counts.json") }
 func (d Dir) CountsLock() string { return filepath.Join(string(d), "counts.lock") }
