@@ -19,7 +19,7 @@ const module = "github.com/slurm-vgpu/slurm-vgpu/"
 // floors are the packages of internal/. Each imports only from floors above it in this list.
 var floors = [][]string{
 	{"crashpoint", "device", "installed", "pattern", "request", "slurmdb", "stored", "trusted", "version"},
-	{"detached", "devfiles", "driver", "inventory", "ledger", "metrics", "place", "rundir", "slurm"},
+	{"channels", "detached", "devfiles", "driver", "inventory", "ledger", "metrics", "place", "rundir", "slurm"},
 	{"config", "discover", "drained", "grant", "pages", "slurmconf", "timeline", "waiting"},
 	{"kept", "logging", "sitecheck", "state", "usage"},
 	{"audit", "jobreport", "launch", "release", "report", "tally", "wake", "wall"},

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
 )
 
@@ -18,7 +19,7 @@ const pid = 7
 
 // without is a tenant and a log of no GPU: the clock says 0, so that only what has ended counts.
 func without() (*switchLog, *tenant) {
-	return &switchLog{turns: newTurns(), ctl: -1},
+	return &switchLog{turns: newTurns()},
 		&tenant{cmd: &exec.Cmd{Process: &os.Process{Pid: pid}}, owned: newOwned(pid, nil)}
 }
 
@@ -70,11 +71,8 @@ func TestACapIsOffWhileItsCreditIsGone(t *testing.T) {
 }
 
 func TestWhatTheKernelRefusesIsNegative(t *testing.T) {
-	if got := control(-1, 1, 2, callTime, &timeParams{}); got != -int(syscall.EBADF) {
+	if got := statusOf(channels.File(-1).SetSlice(channels.Group{}, time.Millisecond)); got != -int(syscall.EBADF) {
 		t.Errorf("status %d", got)
-	}
-	if object, got := alloc[struct{}](-1, 0, 0, classClient, nil); object != 0 || got != -int(syscall.EBADF) {
-		t.Errorf("object %d, status %d", object, got)
 	}
 	if fd := newOwned(1<<30, nil).fd(0); fd >= 0 {
 		t.Errorf("a descriptor %d of a process that is not there", fd)

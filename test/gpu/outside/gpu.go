@@ -4,17 +4,20 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
+var le = binary.LittleEndian
+
 // gpu is the one that is measured.
 type gpu struct {
 	nvml.Device
-	uuid  string // what CUDA_VISIBLE_DEVICES takes, in whatever order CUDA counts
-	minor int    // of /dev/nvidiaN
-	pci   pciInfoParams
+	uuid    string // what CUDA_VISIBLE_DEVICES takes, in whatever order CUDA counts
+	minor   int    // of /dev/nvidiaN
+	address string // on the PCI bus
 }
 
 func openGPU(nvmlIndex int) (*gpu, error) {
@@ -33,7 +36,7 @@ func openGPU(nvmlIndex int) (*gpu, error) {
 	if ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("PCI address of the GPU: %v", ret)
 	}
-	g.pci = pciInfoParams{domain: at.Domain, bus: uint16(at.Bus), slot: uint16(at.Device)}
+	g.address = fmt.Sprintf("%x:%x:%x.0", at.Domain, at.Bus, at.Device)
 	return g, nil
 }
 
@@ -66,28 +69,4 @@ func engine(first, last nvml.GpmSample) float64 {
 		return -1
 	}
 	return metrics.Metrics[0].Value
-}
-
-// instance is how the driver counts the GPU, found by its address: its own order is neither NVML's nor that of /dev.
-func (g *gpu) instance(ctl int, client uint32) (uint32, error) {
-	var attached attachedParams
-	if status := control(ctl, client, client, callAttachedIDs, &attached); status != 0 {
-		return 0, fmt.Errorf("ask for the driver's GPUs: status %#x", status)
-	}
-	for _, id := range attached.ids {
-		at := pciInfoParams{id: id}
-		if id == noGPU || control(ctl, client, client, callPCIInfo, &at) != 0 || !at.same(g.pci) {
-			continue
-		}
-		info := idInfoParams{id: id}
-		if status := control(ctl, client, client, callIDInfo, &info); status != 0 {
-			return 0, fmt.Errorf("ask for the number of GPU %#x: status %#x", id, status)
-		}
-		return info.deviceInstance, nil
-	}
-	return 0, fmt.Errorf("no GPU of the driver's is at %04x:%02x:%02x, where NVML has it", g.pci.domain, g.pci.bus, g.pci.slot)
-}
-
-func (p pciInfoParams) same(q pciInfoParams) bool {
-	return p.domain == q.domain && p.bus == q.bus && p.slot == q.slot
 }

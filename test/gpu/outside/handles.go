@@ -4,11 +4,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 )
 
 // handle is one of a tenant's channel groups, channels or subdevices, as programs/handles.c wrote it down.
@@ -91,56 +97,97 @@ func (p *owned) close() {
 	p.copies = map[int]int{}
 }
 
-func disabling(disable bool, channels []handle) *disableParams {
-	params := &disableParams{count: uint32(len(channels))}
-	if disable {
-		params.disable = 1
+// statusOf is the driver's status, or -errno, as the tables have it.
+func statusOf(err error) int {
+	var status channels.Status
+	var errno syscall.Errno
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &status):
+		return int(status)
+	case errors.As(err, &errno):
+		return -int(errno)
 	}
-	for i, h := range channels {
-		params.clients[i], params.channels[i] = h.client, h.object
-	}
-	return params
+	panic(err)
 }
 
-// disable does it, or enables, in one call, by the descriptor of the process; at most mostChannels.
-func (p *owned) disable(disable bool, channels []handle) int {
-	return control(p.fd(p.subdevice.fd), p.subdevice.client, p.subdevice.object, callDisable, disabling(disable, channels))
+func asChannels(all []handle) (found []channels.Channel) {
+	for _, h := range all {
+		found = append(found, channels.Channel{Client: h.client, Handle: h.object})
+	}
+	return found
+}
+
+// disable does it, or enables, in one call, by the descriptor of the process; at most channels.MostChannels.
+func (p *owned) disable(disable bool, all []handle) int {
+	return statusOf(channels.File(p.fd(p.subdevice.fd)).Disable(p.subdevice.client, p.subdevice.object, disable, asChannels(all)))
 }
 
 // off takes the process off the GPU, or lets it on again.
 func (p *owned) off(off bool) (worst int) {
-	for i := 0; i < len(p.channels); i += mostChannels {
-		if status := p.disable(off, p.channels[i:min(len(p.channels), i+mostChannels)]); status != 0 {
+	for some := range slices.Chunk(p.channels, channels.MostChannels) {
+		if status := p.disable(off, some); status != 0 {
 			worst = status
 		}
 	}
 	return worst
 }
 
-func ofEachGroup[T any](p *owned, command uint32, params T) (worst int) {
+// ofEachGroup makes a call with a group and the descriptor of its client.
+func (p *owned) ofEachGroup(call func(channels.File, channels.Group) error) (worst int) {
 	for _, g := range p.groups {
-		asked := params
-		if status := control(p.fd(g.fd), g.client, g.object, command, &asked); status != 0 {
+		if status := statusOf(call(channels.File(p.fd(g.fd)), p.group(g))); status != 0 {
 			worst = status
 		}
 	}
 	return worst
 }
 
-func (p *owned) slice(us int) int { return ofEachGroup(p, callSlice, sliceParams{uint64(us)}) }
+func (p *owned) group(g handle) channels.Group {
+	return channels.Group{FD: g.fd, Client: g.client, Subdevice: p.subdevice.object, Handle: g.object}
+}
+
+func (p *owned) slice(us int) int {
+	return p.ofEachGroup(func(f channels.File, g channels.Group) error {
+		return f.SetSlice(g, time.Duration(us)*time.Microsecond)
+	})
+}
+
+// Calls that are tried here and made nowhere else, with what they take, as in internal/channels.
+const (
+	callSetPreemption = 0x20801210 // NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE
+	callInterleave    = 0xa06c0107 // NVA06C_CTRL_CMD_SET_INTERLEAVE_LEVEL
+)
+
+// interleaveParams is NVA06C_CTRL_INTERLEAVE_LEVEL_PARAMS.
+type interleaveParams struct{ level uint32 }
+
+// preemptionParams is NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS; compute 0 waits for idle.
+//
+//lint:ignore U1000 the driver reads the fields that are not named here
+type preemptionParams struct {
+	flags, group, graphics, compute uint32
+	routeFlags, _                   uint32
+	route                           uint64
+}
+
+// setsCompute says that preemptionParams.compute counts.
+const setsCompute = 1
 
 func (p *owned) interleave(level uint32) int {
-	return ofEachGroup(p, callInterleave, interleaveParams{level})
+	return p.ofEachGroup(func(f channels.File, g channels.Group) error {
+		return channels.Control(f, g.Client, g.Handle, callInterleave, &interleaveParams{level})
+	})
 }
 
 // saves says how the first groups were cut.
 func (p *owned) saves() string {
 	var said []string
 	for _, g := range p.groups[:min(2, len(p.groups))] {
-		s := savesParams{group: g.object}
-		status := control(p.fd(p.subdevice.fd), p.subdevice.client, p.subdevice.object, callSaves, &s)
+		s, err := channels.File(p.fd(p.subdevice.fd)).Saves(p.group(g))
 		said = append(said, fmt.Sprintf("[status %#x saves %d restores %d: when idle %d, between blocks %d, in a kernel %d]",
-			status, s.saves, s.restores, s.idle, s.blocks, s.instructions))
+			statusOf(err), s.Saves, s.Restores, s.Idle, s.Blocks, s.InKernel))
 	}
 	return strings.Join(said, " ")
 }
@@ -149,8 +196,8 @@ func (p *owned) saves() string {
 func (p *owned) waitForIdle() string {
 	said := ""
 	for _, g := range p.groups {
-		said += fmt.Sprintf(" %#x", control(p.fd(p.subdevice.fd), p.subdevice.client, p.subdevice.object, callSetPreemption,
-			&preemptionParams{flags: setsCompute, group: g.object}))
+		said += fmt.Sprintf(" %#x", statusOf(channels.Control(channels.File(p.fd(p.subdevice.fd)), p.subdevice.client, p.subdevice.object, callSetPreemption,
+			&preemptionParams{flags: setsCompute, group: g.object})))
 	}
 	return strings.TrimSpace(said)
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 )
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.2f ms", d.Seconds()*1e3) }
@@ -87,18 +89,18 @@ func (t *trial) two() {
 func (t *trial) many() {
 	all := t.floods(8, "ms=2")
 	letGo(all...)
-	var channels []handle
+	var some []handle
 	for _, w := range all {
-		channels = append(channels, w.channels[:min(8, len(w.channels))]...)
+		some = append(some, w.channels[:min(8, len(w.channels))]...)
 	}
-	channels = channels[:min(mostChannels, len(channels))]
+	some = some[:min(channels.MostChannels, len(some))]
 	first := all[0]
 	began := time.Now()
-	status := first.disable(true, channels)
+	status := first.disable(true, some)
 	took := time.Since(began)
-	t.say(fmt.Sprintf("one call for %d channels of 8 processes: status %#x, %s", len(channels), status, millis(took)), 1, looking{}, all...)
+	t.say(fmt.Sprintf("one call for %d channels of 8 processes: status %#x, %s", len(some), status, millis(took)), 1, looking{}, all...)
 	began = time.Now()
-	status = first.disable(false, channels)
+	status = first.disable(false, some)
 	t.row("enabled in one call", fmt.Sprintf("status %#x, %s", status, millis(time.Since(began))))
 	for i, w := range all {
 		a := time.Now()
@@ -113,7 +115,7 @@ func (t *trial) many() {
 		defer unix.Close(fd)
 	}
 	t.row("through /proc/PID/fd", fmt.Sprintf("%v, status %#x", err,
-		control(fd, first.subdevice.client, first.subdevice.object, callDisable, disabling(false, first.channels[:1]))))
+		statusOf(channels.File(fd).Disable(first.subdevice.client, first.subdevice.object, false, asChannels(first.channels[:1])))))
 	t.stop(all...)
 }
 
@@ -130,10 +132,10 @@ func (t *trial) own() {
 	on := l.disable(false, victim.channels)
 	t.row("own client, no descriptor copied", fmt.Sprintf("off %#x in %s, on %#x", off, millis(took), on),
 		fmt.Sprintf("kernels a second %.0f, off %.0f, on %.0f", before, whileOff, victim.rate(0.5)))
-	group, channels := victim.groups[0], victim.channels
+	group, theirs := victim.groups[0], victim.channels
 	t.row("handles", fmt.Sprintf("client %#x, group %#x, channels %#x %#x … %#x", group.client, group.object,
-		channels[0].object, channels[1].object, channels[len(channels)-1].object))
-	l.disable(true, channels)
+		theirs[0].object, theirs[1].object, theirs[len(theirs)-1].object))
+	l.disable(true, theirs)
 	began = time.Now()
 	victim.kill()
 	t.row("killed while off so", fmt.Sprintf("%.2f s", time.Since(began).Seconds()), fmt.Sprintf("used %d MiB", t.gpu.usedMiB()))
@@ -173,15 +175,15 @@ func (t *trial) index() (int, error) {
 // attack is what the other user does: his own channels first, then the victim's, as the owner of neither client nor process.
 func (t *trial) attack(victimFile string) {
 	a := t.start("ms=2")
-	var channels []handle
+	var theirs []handle
 	for _, h := range readHandles(victimFile) {
 		if h.kind == "channel" {
-			channels = append(channels, h)
+			theirs = append(theirs, h)
 		}
 	}
 	t.row(fmt.Sprintf("as uid %d", os.Getuid()), fmt.Sprintf("own off %#x, on %#x", a.off(true), a.off(false)))
-	t.row("another user's channels", fmt.Sprintf("%d, status of off %#x", len(channels), a.disable(true, channels[:min(8, len(channels))])))
+	t.row("another user's channels", fmt.Sprintf("%d, status of off %#x", len(theirs), a.disable(true, theirs[:min(8, len(theirs))])))
 	time.Sleep(1500 * time.Millisecond)
-	t.row("another user's channels", fmt.Sprintf("status of on %#x", a.disable(false, channels[:min(8, len(channels))])))
+	t.row("another user's channels", fmt.Sprintf("status of on %#x", a.disable(false, theirs[:min(8, len(theirs))])))
 	t.stop(a)
 }

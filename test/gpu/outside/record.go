@@ -4,33 +4,9 @@
 package main
 
 import (
-	"encoding/binary"
 	"maps"
-)
 
-var le = binary.LittleEndian
-
-const recordBytes = 32
-
-// record is one switch of a context, as cl90cd.h and cl90cdfecs.h have it: a head of 8 bytes, then what is here.
-type record struct {
-	kind   uint16
-	tag    uint8
-	serial uint16
-	pid    uint32 // in the first namespace; 0 for who may not know
-	atNS   int64  // of the GPU's clock
-}
-
-func parseRecord(b []byte) record {
-	return record{kind: le.Uint16(b), tag: b[8], serial: le.Uint16(b[10:]), pid: le.Uint32(b[16:]), atNS: int64(le.Uint64(b[24:]))}
-}
-
-// What a record can be. Root gets the simple tags; the others are what they stand for.
-const (
-	kindSwitch, kindSwitchOld = 2, 134
-
-	tagSaveEnd, tagStart         = 3, 5
-	tagSimpleStart, tagSimpleEnd = 6, 7
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 )
 
 // mostLengths of one process are kept.
@@ -50,7 +26,6 @@ type turns struct {
 	serial   int
 	records  int
 	lost     int // by their serial numbers
-	dropped  int // as the driver says
 	unlooked int // of another kind, or a start where nobody had ended
 }
 
@@ -58,39 +33,39 @@ func newTurns() *turns {
 	return &turns{residentNS: map[uint32]int64{}, count: map[uint32]int{}, lengthsUS: map[uint32][]int{}, serial: -1}
 }
 
-func (t *turns) take(r record) {
-	if r.kind != kindSwitch && r.kind != kindSwitchOld {
+func (t *turns) take(r channels.Record) {
+	if !r.IsSwitch() {
 		t.unlooked++
 		return
 	}
-	if t.serial >= 0 && int(r.serial) != (t.serial+1)&0xffff {
-		t.lost += (int(r.serial) - t.serial - 1) & 0xffff
+	if t.serial >= 0 && int(r.Serial) != (t.serial+1)&0xffff {
+		t.lost += (int(r.Serial) - t.serial - 1) & 0xffff
 	}
-	t.serial = int(r.serial)
+	t.serial = int(r.Serial)
 	t.records++
-	switch r.tag {
-	case tagStart, tagSimpleStart:
+	switch {
+	case r.Starts():
 		if t.open {
 			t.unlooked++
-			t.residentNS[t.pid] += r.atNS - t.openNS
+			t.residentNS[t.pid] += r.AtNS - t.openNS
 		}
-		t.pid, t.open, t.openNS = r.pid, true, r.atNS
-		t.count[r.pid]++
-	case tagSaveEnd, tagSimpleEnd:
+		t.pid, t.open, t.openNS = r.PID, true, r.AtNS
+		t.count[r.PID]++
+	case r.Ends():
 		t.end(r)
 	}
 }
 
 // end closes whoever is on: a context that is gone has another's number in its last record.
-func (t *turns) end(r record) {
+func (t *turns) end(r channels.Record) {
 	if t.open {
-		length := r.atNS - t.openNS
+		length := r.AtNS - t.openNS
 		t.residentNS[t.pid] += length
 		if known := t.lengthsUS[t.pid]; len(known) < mostLengths {
 			t.lengthsUS[t.pid] = append(known, int(length/1000))
 		}
-	} else if t.records <= 2 && r.atNS > t.beganNS {
-		t.residentNS[r.pid] += r.atNS - t.beganNS // who was on when the log was opened
+	} else if t.records <= 2 && r.AtNS > t.beganNS {
+		t.residentNS[r.PID] += r.AtNS - t.beganNS // who was on when the log was opened
 	}
 	t.open = false
 }

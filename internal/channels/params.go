@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package channels
 
 //lint:file-ignore U1000 the driver reads the fields that are not named here
 
@@ -26,19 +26,19 @@ const (
 
 // Control calls.
 const (
-	callAttachedIDs   = 0x201      // NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS
-	callIDInfo        = 0x205      // NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2
-	callPCIInfo       = 0x21b      // NV0000_CTRL_CMD_GPU_GET_PCI_INFO
-	callTime          = 0x20800403 // NV2080_CTRL_CMD_TIMER_GET_TIME
-	callDisable       = 0x2080110b // NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS
-	callSetPreemption = 0x20801210 // NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE
-	callSaves         = 0x20801215 // NV2080_CTRL_CMD_GR_GET_CTXSW_STATS
-	callBind          = 0x20801238 // NV2080_CTRL_CMD_GR_FECS_BIND_EVTBUF_FOR_UID_V2
-	callEnableEvents  = 0x90cd0101 // NV_EVENT_BUFFER_CTRL_CMD_ENABLE_EVENTS
-	callUpdateGet     = 0x90cd0102 // NV_EVENT_BUFFER_CTRL_CMD_UPDATE_GET
-	callFlush         = 0x90cd0104 // NV_EVENT_BUFFER_CTRL_CMD_FLUSH
-	callSlice         = 0xa06c0103 // NVA06C_CTRL_CMD_SET_TIMESLICE
-	callInterleave    = 0xa06c0107 // NVA06C_CTRL_CMD_SET_INTERLEAVE_LEVEL
+	callAttachedIDs  = 0x201      // NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS
+	callIDInfo       = 0x205      // NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2
+	callPCIInfo      = 0x21b      // NV0000_CTRL_CMD_GPU_GET_PCI_INFO
+	callTime         = 0x20800403 // NV2080_CTRL_CMD_TIMER_GET_TIME
+	callDisable      = 0x2080110b // NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS
+	callSaves        = 0x20801215 // NV2080_CTRL_CMD_GR_GET_CTXSW_STATS
+	callResident     = 0x2080121c // NV2080_CTRL_CMD_GR_GET_CURRENT_RESIDENT_CHANNEL
+	callBind         = 0x20801238 // NV2080_CTRL_CMD_GR_FECS_BIND_EVTBUF_FOR_UID_V2
+	callEnableEvents = 0x90cd0101 // NV_EVENT_BUFFER_CTRL_CMD_ENABLE_EVENTS
+	callUpdateGet    = 0x90cd0102 // NV_EVENT_BUFFER_CTRL_CMD_UPDATE_GET
+	callFlush        = 0x90cd0104 // NV_EVENT_BUFFER_CTRL_CMD_FLUSH
+	callSetSlice     = 0xa06c0103 // NVA06C_CTRL_CMD_SET_TIMESLICE
+	callSlice        = 0xa06c0104 // NVA06C_CTRL_CMD_GET_TIMESLICE
 )
 
 // allocArg is NVOS21_PARAMETERS.
@@ -141,8 +141,8 @@ type pciInfoParams struct {
 	bus, slot  uint16
 }
 
-// mostChannels of one call.
-const mostChannels = 64
+// MostChannels of one call that disables.
+const MostChannels = 64
 
 // disableParams is NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS.
 type disableParams struct {
@@ -150,27 +150,20 @@ type disableParams struct {
 	count                  uint32
 	onlyScheduling, rewind uint8 // rewind throws away what is queued: never
 	event                  uint64
-	clients, channels      [mostChannels]uint32
+	clients, channels      [MostChannels]uint32
 }
 
 // sliceParams is NVA06C_CTRL_TIMESLICE_PARAMS.
 type sliceParams struct{ us uint64 }
 
-// interleaveParams is NVA06C_CTRL_INTERLEAVE_LEVEL_PARAMS.
-type interleaveParams struct{ level uint32 }
-
 // savesParams is NV2080_CTRL_GR_GET_CTXSW_STATS_PARAMS: how often a group was saved, and how it was cut.
 type savesParams struct{ group, flags, saves, restores, idle, blocks, instructions, graphics uint32 }
 
-// preemptionParams is NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS; compute 0 waits for idle.
-type preemptionParams struct {
-	flags, group, graphics, compute uint32
-	routeFlags, _                   uint32
-	route                           uint64
+// residentParams is NV2080_CTRL_GR_GET_CURRENT_RESIDENT_CHANNEL_PARAMS.
+type residentParams struct {
+	channel, _, routeFlags, _ uint32
+	route                     uint64
 }
-
-// setsCompute says that preemptionParams.compute counts.
-const setsCompute = 1
 
 // timeParams is NV2080_CTRL_TIMER_GET_TIME_PARAMS.
 type timeParams struct{ ns uint64 }
