@@ -58,8 +58,8 @@ const struct vgpu_libc *vgpu_libc(void)
 		map = map->l_next;
 	if (map == NULL)
 		return NULL;
-	/* One of the threads that come here together keeps it for all; the others have their own of this time,
-	 * and none waits. */
+	/* One of the threads that come here together keeps it for all; the others have their own of this
+	 * time, and none waits. */
 	own = libc;
 	if (!__atomic_exchange_n(&taken, 1, __ATOMIC_RELAXED)) {
 		found = libc;
