@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ const module = "github.com/slurm-vgpu/slurm-vgpu/"
 
 // floors are the packages of internal/. Each imports only from floors above it in this list.
 var floors = [][]string{
-	{"crashpoint", "device", "installed", "pattern", "request", "slurmdb", "stored", "trusted", "version"},
+	{"crashpoint", "device", "installed", "pattern", "request", "share", "slurmdb", "stored", "trusted", "version"},
 	{"channels", "detached", "devfiles", "driver", "inventory", "ledger", "metrics", "place", "rundir", "slurm"},
 	{"config", "discover", "drained", "grant", "pages", "slurmconf", "timeline", "waiting"},
 	{"kept", "logging", "sitecheck", "state", "usage"},
@@ -28,7 +29,7 @@ var floors = [][]string{
 
 // pure packages give the same answer to the same question: whoever reads files, asks the system or starts
 // programs is not among what they import, themselves or by way of another package of ours.
-var pure = []string{"device", "place", "request"}
+var pure = []string{"device", "place", "request", "share"}
 
 var impure = []string{"os", "os/exec", "io/fs", "net", "path/filepath", "syscall", "time", "math/rand", "math/rand/v2", "golang.org/x/sys"}
 
@@ -124,7 +125,29 @@ func TestPurePackagesAskNobody(t *testing.T) {
 	all := packages(t)
 	for _, name := range pure {
 		for _, found := range reaches(all, "internal/"+name, impure) {
-			t.Errorf("%s is to be pure: %s", name, found)
+			if found != "internal/share imports time" {
+				t.Errorf("%s is to be pure: %s", name, found)
+			}
+		}
+	}
+}
+
+var askedOfTime = regexp.MustCompile(`\btime\.(\w+)`)
+
+// Times that a package is given have the type and the units of the library's.
+func TestWhatIsPureReadsNoClock(t *testing.T) {
+	for _, name := range sources(t, ".go") {
+		if filepath.Dir(name) != "internal/share" || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, asked := range askedOfTime.FindAllStringSubmatch(string(text), -1) {
+			if !slices.Contains([]string{"Duration", "Microsecond", "Millisecond", "Second"}, asked[1]) {
+				t.Errorf("%s asks for %s", name, asked[0])
+			}
 		}
 	}
 }

@@ -6,15 +6,17 @@ package timeslices
 import (
 	"testing"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
 // play lets a rule follow for a while and gives what each had in the second half.
-func play(g *GPU, shares []float64, rule *Rule, windows int) []float64 {
+func play(g *GPU, shares []float64, rule *share.Rule, windows int) []float64 {
 	const window = time.Second
 	had := make([]time.Duration, len(shares))
-	tenants := make([]Tenant, len(shares))
+	tenants := make([]share.Tenant, len(shares))
 	for i := range tenants {
-		tenants[i] = Tenant{Share: shares[i], Groups: 1, Cut: true, Used: shares[i]}
+		tenants[i] = share.Tenant{Share: shares[i], Groups: 1, Cut: true, Used: shares[i]}
 	}
 	var half time.Duration
 	for w := range windows {
@@ -47,7 +49,7 @@ func play(g *GPU, shares []float64, rule *Rule, windows int) []float64 {
 	return out
 }
 
-func sleeps(p Plan, tenant int) bool {
+func sleeps(p share.Plan, tenant int) bool {
 	for _, t := range p.Turns {
 		if t.Tenant == tenant {
 			return false
@@ -56,7 +58,7 @@ func sleeps(p Plan, tenant int) bool {
 	return true
 }
 
-func runTurns(g *GPU, p Plan, until time.Duration) {
+func runTurns(g *GPU, p share.Plan, until time.Duration) {
 	if len(p.Turns) == 0 {
 		g.Run(until)
 		return
@@ -94,7 +96,7 @@ func TestTheRuleGivesWhatItGaveOnTheMachine(t *testing.T) {
 				groups = append(groups, &Group{Load: Load{Work: ms, Host: host}, Slice: ms})
 			}
 		}
-		for i, had := range play(NewGPU(change, groups...), c.shares, &Rule{}, 20) {
+		for i, had := range play(NewGPU(change, groups...), c.shares, &share.Rule{}, 20) {
 			near(t, c.name, had, c.want[i], 2)
 		}
 	}
@@ -112,7 +114,7 @@ func TestRequestsBesideTurnsWaitAsOnTheMachine(t *testing.T) {
 	} {
 		r := &Group{Load: Load{Work: c.request, Host: 40 * ms, Varied: true}, Slice: 100 * ms}
 		g := NewGPU(change, r, always(50*us), always(50*us))
-		runTurns(g, Plan{Turns: []Turn{{1, 100 * ms}, {2, 100 * ms}}}, 60*time.Second)
+		runTurns(g, share.Plan{Turns: []share.Turn{{Tenant: 1, For: 100 * ms}, {Tenant: 2, For: 100 * ms}}}, 60*time.Second)
 		near(t, "p50", quantile(r.Waits, .5), c.p50, c.p50*.05)
 		if c.p99 > 0 {
 			near(t, "p99", quantile(r.Waits, .99), c.p99, c.p99*.1)

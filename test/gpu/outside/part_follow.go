@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
 // What a turn takes of the time for which a process is resident: cut by its slice, or ended by itself.
@@ -22,11 +22,11 @@ const window = 500 * time.Millisecond
 
 // follower lets the rule set slices and turns.
 type follower struct {
-	rule    timeslices.Rule
-	plan    timeslices.Plan
+	rule    share.Rule
+	plan    share.Plan
 	log     *switchLog
 	all     []*tenant
-	tenants []timeslices.Tenant
+	tenants []share.Tenant
 	off     []bool
 
 	residentNS []int64 // of each at the last look
@@ -42,8 +42,8 @@ func newFollower(l *switchLog, shares []float64, all []*tenant) *follower {
 	now := time.Now()
 	f := &follower{log: l, all: all, lookedAt: now, turnEnd: now,
 		off: make([]bool, len(all)), residentNS: make([]int64, len(all)), count: make([]int, len(all))}
-	for _, share := range shares {
-		f.tenants = append(f.tenants, timeslices.Tenant{Share: share, Groups: 1, Cut: true, Used: share})
+	for _, part := range shares {
+		f.tenants = append(f.tenants, share.Tenant{Share: part, Groups: 1, Cut: true, Used: part})
 	}
 	f.replan()
 	return f
@@ -168,7 +168,7 @@ func (t *trial) follow() {
 type capByLog struct {
 	log         *switchLog
 	w           *tenant
-	credit      timeslices.Credit
+	credit      share.Credit
 	turnSeconds float64
 
 	at         time.Time
@@ -203,15 +203,15 @@ func (t *trial) beside() {
 			b.setSlice(300)
 			turnSeconds = leftSeconds
 		}
-		for _, share := range []float64{.3, .1} {
+		for _, held := range []float64{.3, .1} {
 			l := openLog(t.gpu)
-			c := &capByLog{log: l, w: a, credit: timeslices.Credit{Share: share}, turnSeconds: turnSeconds, at: time.Now()}
+			c := &capByLog{log: l, w: a, credit: share.Credit{Share: held}, turnSeconds: turnSeconds, at: time.Now()}
 			looking := looking{log: l, period: often, each: c.step}
 			const seconds = 4
 			t.measure(1, looking, a, b)
 			calls := c.calls
 			m := t.measure(seconds, looking, a, b)
-			t.row(fmt.Sprintf("%s held to %.0f, beside one that fills", load, 100*share), append([]string{
+			t.row(fmt.Sprintf("%s held to %.0f, beside one that fills", load, 100*held), append([]string{
 				fmt.Sprintf("%.0f calls a second, %d refused", float64(c.calls-calls)/seconds, c.refused)}, m.columns()...)...)
 			a.off(false)
 			l.close()

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import "time"
+
+// window is one look of a meter.
+type window struct {
+	Look
+	gone      time.Duration
+	lost      bool // records, so that nobody knows who was resident for all of it
+	present   []bool
+	had       []time.Duration // resident less the turns; negative where an end is older than the last look
+	strangers time.Duration   // the same of processes that are nobody's here
+}
+
+// divide says what each had of the GPU, by the best that is known of this look.
+func (w *window) divide(found []Usage) []time.Duration {
+	ran, only := 0, -1
+	for i := range found {
+		if w.had[i] > 0 {
+			ran, only = ran+1, i
+		}
+	}
+	if w.strangers > 0 {
+		ran++
+	}
+	if w.NoLog {
+		ran, only = w.alone()
+	}
+	used := make([]time.Duration, len(found))
+	busy := time.Duration(w.Active * float64(w.gone))
+	switch {
+	case w.Active < 0 && (w.NoLog || w.lost):
+	case w.Active >= 0 && ran == 1 && only >= 0 && (w.NoLog || !w.lost):
+		w.known(found, true)
+		copy(used, w.had)
+		used[only] = busy
+	case w.Active < 0, w.Active >= full && !w.lost && ran > 0:
+		w.known(found, w.Active >= full)
+		copy(used, w.had)
+	case ran > 0 && !w.NoLog:
+		w.known(found, false)
+		w.split(busy, used)
+	case w.NoLog && ran == 0, w.Active < slack:
+		w.known(found, true)
+	}
+	return used
+}
+
+// alone is who has the GPU for itself, if one does.
+func (w *window) alone() (count, only int) {
+	only = -1
+	for i, present := range w.present {
+		if present {
+			count, only = count+1, i
+		}
+	}
+	return count, only
+}
+
+func (w *window) known(found []Usage, exact bool) {
+	for i := range found {
+		found[i].Known, found[i].Exact = true, exact
+	}
+}
+
+// split divides a sum by who was resident. Whoever was last stays resident while nobody has work, so it is wrong by up to 14 points for each.
+func (w *window) split(sum time.Duration, used []time.Duration) {
+	all := w.strangers
+	for _, had := range w.had {
+		all += max(0, had)
+	}
+	for i, had := range w.had {
+		used[i] = time.Duration(float64(sum)*float64(max(0, had))/float64(all)) + min(0, had)
+	}
+}

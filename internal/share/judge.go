@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import "time"
+
+// Verdict is what a process was seen to do that no program does by itself; empty: nothing. It reads behind "process 12 ".
+type Verdict string
+
+// What is judged.
+const (
+	SetsItsSlice    Verdict = "sets its own time slice"
+	RunsWhileOff    Verdict = "runs while it is kept off"
+	WaitsForIdle    Verdict = "makes each switch wait for its kernels"
+	HasTooMany      Verdict = "has more channel groups than there is room for"
+	MakesWithoutEnd Verdict = "makes contexts without end"
+	HidesItsHandles Verdict = "uses the GPU without the library"
+)
+
+// Seen is what was seen of a process since the last look at it. vgpud looks at everybody twice a second, and begins anew with a new Judge when it was away.
+type Seen struct {
+	Gone time.Duration
+
+	Checked int // of its groups that were there at the last look as well and whose slice was set then: that it was read of
+	Changed int // of these, those that had another slice
+
+	Off    time.Duration // for how long all that it has was kept off, from the call's return until the call that ended it
+	RanOff time.Duration // of that: resident by the log
+
+	Saves, SavesIdle uint64  // switches from it, and those of them that waited until it was idle
+	Cut              bool    // most of its turns were ended by its slice
+	Used, Due        float64 // by its job, of 1: what it had, and its part of all shares at work
+	OthersWait       bool    // the GPU is full, and somebody who always has work has less than its part
+
+	Unlisted int // groups that found no room in its page
+	Made     int // groups that it made
+
+	MemoryBytes uint64 // on the GPU, as NVML shows it
+	Handles     bool   // its page has a group of that GPU
+}
+
+const (
+	// A handle may be another group's by now, once: that of a process that made one anew between two looks.
+	strikesOfSlice = 2
+	// 1,200 times off and on no process ran on for longer than the call (docs/decisions/053); the clocks of GPU and node are compared to a millisecond.
+	ranOff     = 5 * time.Millisecond
+	ranOffPart = 0.2
+	strikesRan = 2
+	// Of one that always has work 6 switches of 373 wait; of one that makes them wait, all. A program that has its part or less does no harm by it.
+	fewSaves    = 10
+	waitedPart  = 0.75
+	tooMuch     = 0.05
+	strikesWait = 3
+	// Whoever makes and drops contexts in a test has some at once that are no longer there at the next look.
+	strikesRoom = 2
+	// A context takes the driver 0.15 s and more, so a program makes seven in a second; at its start as many as its page has room for.
+	mostMade       = 64
+	madeEachSecond = 8
+	// The library writes a group down when it is made, before memory can be taken.
+	hidden    = 2 * time.Second
+	mostOfGap = 700 * time.Millisecond // that one look counts for: one that came late has seen no more than one in time
+)
+
+// Judge is of one process.
+type Judge struct {
+	slice, ran, waits, room int // looks in a row
+	made                    float64
+	hidden                  time.Duration
+}
+
+// Look takes what was seen, and says what it comes to.
+func (j *Judge) Look(s Seen) Verdict {
+	gone := min(s.Gone, mostOfGap)
+	j.slice = again(j.slice, s.Changed > 0, s.Checked == 0)
+	j.ran = again(j.ran, s.RanOff > ranOff && float64(s.RanOff) > ranOffPart*float64(s.Off), s.Off < ranOff)
+	j.waits = again(j.waits, s.Cut && s.Saves >= fewSaves && float64(s.SavesIdle) > waitedPart*float64(s.Saves) &&
+		s.OthersWait && s.Used > s.Due+tooMuch, false)
+	j.room = again(j.room, s.Unlisted > 0, false)
+	j.made = max(0, j.made-madeEachSecond*s.Gone.Seconds()) + float64(s.Made)
+	if s.MemoryBytes > 0 && !s.Handles {
+		j.hidden += gone
+	} else {
+		j.hidden = 0
+	}
+	switch {
+	case j.slice >= strikesOfSlice:
+		return SetsItsSlice
+	case j.ran >= strikesRan:
+		return RunsWhileOff
+	case j.waits >= strikesWait:
+		return WaitsForIdle
+	case j.room >= strikesRoom:
+		return HasTooMany
+	case j.made > mostMade:
+		return MakesWithoutEnd
+	case j.hidden >= hidden:
+		return HidesItsHandles
+	}
+	return ""
+}
+
+// again counts looks in a row; one that could not tell changes nothing.
+func again(count int, seen, unsure bool) int {
+	switch {
+	case seen:
+		return count + 1
+	case unsure:
+		return count
+	}
+	return 0
+}
+
+// Answer is what is done about a process that is judged.
+type Answer int
+
+// From the mildest on.
+const (
+	Log    Answer = iota
+	Freeze        // its step, for FreezeFor
+	Kill          // its step
+)
+
+// FreezeFor is how long a step is frozen.
+const FreezeFor = 10 * time.Second
+
+const mostFrozen = 2 // times; then it is killed
+
+// Answers is what the site answers with (cheaters), to a step that was frozen so often before.
+func Answers(site Answer, frozen int) Answer {
+	if site == Freeze && frozen >= mostFrozen {
+		return Kill
+	}
+	return site
+}

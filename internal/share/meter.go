@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import (
+	"maps"
+	"time"
+)
+
+// What a turn takes of the time for which a process is resident: one that was cut, and one that ended by itself (docs/decisions/053).
+const (
+	cutTakes  = 145 * time.Microsecond
+	leftTakes = 60 * time.Microsecond
+)
+
+const (
+	full        = 0.97                    // of the GPU: whoever is idle leaves at once, so resident less the turns is busy
+	atWork      = time.Second             // a group counts as one with work for as long after its last turn
+	mostOfSlice = 0.95                    // a turn of that length was ended by the slice
+	ofTheDriver = 2048 * time.Microsecond // libcuda's slice, where none was set
+)
+
+// Present is one who has a slice of the GPU.
+type Present struct {
+	Key    uint64
+	PIDs   []uint32      // its processes, as the log has them
+	Groups int           // all that it has
+	Slice  time.Duration // of each since the last look; 0: as libcuda set it
+	Off    bool          // was kept off, now or at some time since then
+}
+
+// Look is what is known of the GPU as a whole.
+type Look struct {
+	AtNS   int64   // of its clock
+	Active float64 // for how long its engine was at work since the last look, of 1; negative: not known
+	NoLog  bool    // the log is not open, as one alone needs none
+}
+
+// Usage is what one had since the last look.
+type Usage struct {
+	Gone   time.Duration // since the last look
+	Busy   time.Duration // to be added to what it had: never negative, and of all together never more than Gone
+	Used   float64       // of 1; Busy may be a little less for now, as what was given too much is taken back first
+	Known  bool          // false: nobody can say who used the GPU
+	Exact  bool          // false: it is a part of a sum, by who was resident
+	Turns  int           // that ended
+	Cuts   int           // of these, by the slice
+	Groups int           // with work; 0: none
+}
+
+// Meter makes GPU time of what was seen of one GPU.
+type Meter struct {
+	turns  *Turns
+	atNS   int64
+	lost   int
+	seen   map[uint32]*process
+	owed   map[uint64]time.Duration // what each had and was not given yet; negative: was given too much
+	groups map[uint64]int           // with work, at the last look
+}
+
+// process is what was seen of one since the last look.
+type process struct {
+	lengths  []time.Duration  // of its turns
+	contexts map[uint32]int64 // when each was last on
+}
+
+// Begin is for when looking begins, or begins again; with who is on then, 0 if that is not known.
+func (m *Meter) Begin(atNS int64, on uint32) {
+	m.turns, m.atNS, m.lost = NewTurns(atNS), atNS, 0
+	m.seen = map[uint32]*process{}
+	m.turns.Ended = m.ended
+	if on != 0 {
+		m.turns.on, m.turns.open = Switch{AtNS: atNS, PID: on}, true
+	}
+	if m.owed == nil {
+		m.owed, m.groups = map[uint64]time.Duration{}, map[uint64]int{}
+	}
+}
+
+// Take adds a record of the log.
+func (m *Meter) Take(s Switch) { m.turns.Take(s) }
+
+// Drop says that the driver dropped records.
+func (m *Meter) Drop(records int) {
+	if records > 0 {
+		m.turns.Lose(records)
+	}
+}
+
+func (m *Meter) process(pid uint32) *process {
+	if m.seen[pid] == nil {
+		m.seen[pid] = &process{contexts: map[uint32]int64{}}
+	}
+	return m.seen[pid]
+}
+
+func (m *Meter) ended(on Switch, lengthNS int64) {
+	p := m.process(on.PID)
+	p.lengths = append(p.lengths, time.Duration(lengthNS))
+	p.contexts[on.Context] = on.AtNS + lengthNS
+}
+
+// Look says what each of those present had since the last look.
+func (m *Meter) Look(l Look, all []Present) []Usage {
+	w := window{Look: l, gone: time.Duration(l.AtNS - m.atNS), lost: m.turns.Lost > m.lost}
+	m.atNS, m.lost = l.AtNS, m.turns.Lost
+	resident := m.turns.Since(l.AtNS)
+	if on := m.turns.on; m.turns.open {
+		m.process(on.PID).contexts[on.Context] = l.AtNS
+	}
+	found := make([]Usage, len(all))
+	for i, p := range all {
+		found[i] = Usage{Gone: w.gone}
+		w.had = append(w.had, m.residence(p, resident, &found[i]))
+		w.present = append(w.present, p.Groups > 0)
+	}
+	for pid, ns := range resident {
+		w.strangers += max(0, time.Duration(ns)-m.takenBy(pid, 0, &Usage{}))
+	}
+	m.give(all, w.divide(found), found)
+	m.forget(l.AtNS)
+	return found
+}
+
+// residence is for how long one was resident, less what its turns took. What it takes of resident is not a stranger's.
+func (m *Meter) residence(p Present, resident map[uint32]int64, found *Usage) time.Duration {
+	slice := p.Slice
+	if slice == 0 {
+		slice = ofTheDriver
+	}
+	had, working := time.Duration(0), 0
+	for _, pid := range p.PIDs {
+		had += time.Duration(resident[pid]) - m.takenBy(pid, slice, found)
+		delete(resident, pid)
+		if known := m.seen[pid]; known != nil {
+			working += len(known.contexts)
+		}
+	}
+	if working = min(working, p.Groups); working == 0 && p.Off {
+		working = m.groups[p.Key]
+	}
+	m.groups[p.Key], found.Groups = working, working
+	return had
+}
+
+// takenBy is what the turns of a process took of its time.
+func (m *Meter) takenBy(pid uint32, slice time.Duration, found *Usage) (taken time.Duration) {
+	p := m.seen[pid]
+	if p == nil {
+		return 0
+	}
+	for _, length := range p.lengths {
+		found.Turns++
+		if slice > 0 && float64(length) >= mostOfSlice*float64(slice) {
+			found.Cuts++
+			taken += cutTakes
+		} else {
+			taken += leftTakes
+		}
+	}
+	return taken
+}
+
+// give adds what each had, holds nobody below what he was given before, and all together to the time that passed.
+func (m *Meter) give(all []Present, had []time.Duration, found []Usage) {
+	owed, together, gone := map[uint64]time.Duration{}, time.Duration(0), time.Duration(0)
+	for i, p := range all {
+		owed[p.Key] = m.owed[p.Key] + had[i]
+		together += max(0, owed[p.Key])
+		gone = found[i].Gone
+		if gone > 0 {
+			found[i].Used = min(1, max(0, float64(had[i])/float64(gone)))
+		}
+	}
+	fits := 1.0
+	if together > gone {
+		fits = float64(gone) / float64(together)
+	}
+	for i, p := range all {
+		if owed[p.Key] > 0 {
+			found[i].Busy = time.Duration(fits * float64(owed[p.Key]))
+			owed[p.Key] -= found[i].Busy
+		}
+	}
+	m.owed = owed
+}
+
+// forget drops what is old, so that nothing grows with the processes that were there.
+func (m *Meter) forget(nowNS int64) {
+	for pid, p := range m.seen {
+		p.lengths = p.lengths[:0]
+		maps.DeleteFunc(p.contexts, func(_ uint32, atNS int64) bool { return nowNS-atNS > int64(atWork) })
+		if len(p.contexts) == 0 {
+			delete(m.seen, pid)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package share is the arithmetic of shares of a GPU's time that are kept from outside: weights as time slices, who takes turns, what each
+// one used, who may go first, and who cheats. It asks no clock, no driver and no file; times are those that it is given.
+package share
+
+import "time"
+
+// Tenant is one with a share of a GPU, and what was seen of it in the last window.
+type Tenant struct {
+	Share  float64 // of all shares together
+	Most   float64 // of the GPU, if something else holds it there; 0: nothing does
+	Groups int     // channel groups with work; a slice is each one's, so that a job's is divided
+
+	Used   float64 // of the GPU
+	Cut    bool    // most of its turns were ended by its slice: it always has work
+	Urgent bool    // of the latency class, and has credit
+}
+
+// Plan is what the GPU's scheduler is given until the next window.
+type Plan struct {
+	Slices []time.Duration // of each group of a tenant
+	// Turns are of those who take them by being kept off: more than one, and never two on at once. Empty: all are on.
+	Turns []Turn
+}
+
+// Turn is how long one of Plan.Turns is on.
+type Turn struct {
+	Tenant, Group int // Group is which of a tenant's groups with work
+	For           time.Duration
+}
+
+const (
+	roundOfEach = 8 * time.Millisecond   // a switch costs 0.24 ms, which is 3 % of that
+	leastRound  = 20 * time.Millisecond  // of all slices where everybody always has work
+	mostRound   = 100 * time.Millisecond // … to which a job of many groups lengthens it
+	leastOfMany = time.Millisecond       // of each of these groups, as long as the round allows it
+	longSlice   = 20 * time.Millisecond  // of who sleeps and has less than its share: nobody cuts it
+	shortest    = 100 * time.Microsecond // of the others meanwhile
+	turn        = 100 * time.Millisecond // of those who take turns, on average: two calls each
+	leastTurn   = 5 * time.Millisecond   // with its two calls of 0.7 ms
+	slack       = 0.005                  // of the GPU: nothing is changed for less
+
+	urgentSlice  = 100 * time.Millisecond
+	besideUrgent = 50 * time.Microsecond // a request of 5 ms has its end after 5.28 ms at p99, after 7.31 beside slices of 2 ms
+)
+
+// Rule follows what was used: slices are the shares while everybody has work. Who sleeps between its steps loses its place each time, and
+// a slice of its own that is longer does not help; so the others' slices are cut short until it has its share. Short slices
+// beside each other would be spent on changes, so the others then take turns of many milliseconds, one on at a time.
+type Rule struct {
+	short time.Duration // of the others, while somebody sleeps; 0: nobody does
+}
+
+// Next plans from what was seen.
+func (r *Rule) Next(tenants []Tenant) Plan {
+	total := 0.0
+	for _, t := range tenants {
+		if t.Groups > 0 {
+			total += t.Share
+		}
+	}
+	long := make([]bool, len(tenants))
+	urgent := false
+	for i, t := range tenants {
+		long[i] = t.Groups > 0 && t.Urgent
+		urgent = urgent || long[i]
+	}
+	if urgent {
+		return beside(tenants, long, urgentSlice, besideUrgent)
+	}
+	r.follow(tenants, long, total)
+	if r.short == 0 {
+		return plain(tenants, total)
+	}
+	return beside(tenants, long, longSlice, r.short)
+}
+
+// follow finds who sleeps, and how short the others' slices are to be for it.
+func (r *Rule) follow(tenants []Tenant, sleeper []bool, total float64) {
+	behind, ahead, sleeps := 0.0, 0.0, false
+	for i, t := range tenants {
+		if sleeper[i] = t.Groups > 0 && !t.Cut; !sleeper[i] {
+			continue
+		}
+		sleeps = true
+		due := part(t.Share, total)
+		if t.Most > 0 {
+			due = min(due, t.Most)
+		}
+		behind = max(behind, due-t.Used)
+		ahead = max(ahead, t.Used-due)
+	}
+	switch {
+	case !sleeps:
+		r.short = 0
+	case r.short == 0 && behind > slack:
+		r.short = leastRound / 10
+	case r.short != 0 && behind > slack:
+		r.short = max(shortest, time.Duration(float64(r.short)*(1-min(0.5, 4*behind))))
+	case r.short != 0 && ahead > slack:
+		r.short = min(leastRound, time.Duration(float64(r.short)*(1+min(0.5, 4*ahead))))
+	}
+}
+
+// part is what a share is of all that are at work.
+func part(share, total float64) float64 {
+	if total <= 0 {
+		return 0
+	}
+	return share / total
+}
+
+// plain divides a round by shares, and a job's part by its groups.
+func plain(tenants []Tenant, total float64) Plan {
+	working := 0
+	for _, t := range tenants {
+		working += min(1, t.Groups)
+	}
+	round := max(leastRound, time.Duration(working)*roundOfEach)
+	for _, t := range tenants {
+		if many := float64(time.Duration(t.Groups) * leastOfMany); t.Groups > 1 && t.Share > 0 {
+			round = max(round, min(mostRound, time.Duration(many/part(t.Share, total))))
+		}
+	}
+	var p Plan
+	for _, t := range tenants {
+		slice := time.Duration(float64(round)*part(t.Share, max(total, t.Share))) / time.Duration(max(1, t.Groups))
+		p.Slices = append(p.Slices, max(shortest, slice))
+	}
+	return p
+}
+
+// beside gives some long slices and the others short ones; where these are several, one of them is on at a time.
+func beside(tenants []Tenant, long []bool, longSlice, short time.Duration) Plan {
+	var p Plan
+	others := 0.0
+	for i, t := range tenants {
+		if long[i] {
+			p.Slices = append(p.Slices, longSlice)
+			continue
+		}
+		p.Slices = append(p.Slices, short)
+		if t.Groups > 0 {
+			others += t.Share
+		}
+		for g := range t.Groups {
+			p.Turns = append(p.Turns, Turn{Tenant: i, Group: g})
+		}
+	}
+	if len(p.Turns) < 2 {
+		p.Turns = nil
+	}
+	cycle := float64(time.Duration(len(p.Turns)) * turn)
+	for k := range p.Turns {
+		t := tenants[p.Turns[k].Tenant]
+		p.Turns[k].For = max(leastTurn, time.Duration(cycle*part(t.Share, others)/float64(t.Groups)))
+	}
+	return p
+}

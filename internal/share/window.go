@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import "time"
+
+// Window adds up looks until the rule plans anew.
+type Window struct {
+	sums map[uint64]*sum
+}
+
+type sum struct {
+	known       time.Duration // of the time: that somebody could say
+	used        float64       // seconds
+	turns, cuts int
+	groups      int
+	off         bool
+}
+
+// Add takes what a look found.
+func (w *Window) Add(all []Present, found []Usage) {
+	if w.sums == nil {
+		w.sums = map[uint64]*sum{}
+	}
+	for i, u := range found {
+		s := w.sums[all[i].Key]
+		if s == nil {
+			s = &sum{}
+			w.sums[all[i].Key] = s
+		}
+		if u.Known {
+			s.known += u.Gone
+			s.used += u.Used * u.Gone.Seconds()
+		}
+		s.turns, s.cuts, s.groups = s.turns+u.Turns, s.cuts+u.Cuts, u.Groups
+		s.off = s.off || all[i].Off
+	}
+}
+
+// Fill says of a tenant what was seen of it. What was not seen stays as it was: at first one may take it to have its share, and to always have work.
+func (w *Window) Fill(key uint64, t *Tenant) {
+	s := w.sums[key]
+	if s == nil || s.known == 0 {
+		return
+	}
+	t.Used, t.Groups = s.used/s.known.Seconds(), s.groups
+	if s.turns > 0 || !s.off {
+		t.Cut = 2*s.cuts > s.turns || s.turns == 0
+	}
+}
+
+// Reset begins the next window.
+func (w *Window) Reset() { clear(w.sums) }
