@@ -19,7 +19,7 @@ const pid = 7
 
 // without is a tenant and a log of no GPU: the clock says 0, so that only what has ended counts.
 func without() (*switchLog, *tenant) {
-	return &switchLog{turns: newTurns()},
+	return &switchLog{turns: newTurns(0)},
 		&tenant{cmd: &exec.Cmd{Process: &os.Process{Pid: pid}}, owned: newOwned(pid, nil)}
 }
 
@@ -32,7 +32,7 @@ func TestWhatIsUsedIsResidentLessItsTurns(t *testing.T) {
 		t.Errorf("slice of %d us after %d calls", w.sliceUS, f.sliceCalls)
 	}
 	had := func(residentMS int64, turns int, lengthsUS ...int) {
-		l.residentNS[pid] += residentMS * 1e6
+		l.ResidentNS[pid] += residentMS * 1e6
 		l.count[pid] += turns
 		l.lengthsUS[pid] = append(l.lengthsUS[pid], lengthsUS...)
 	}
@@ -58,12 +58,12 @@ func TestWhatIsUsedIsResidentLessItsTurns(t *testing.T) {
 func TestACapIsOffWhileItsCreditIsGone(t *testing.T) {
 	l, w := without()
 	c := &capByLog{log: l, w: w, credit: share.Credit{Share: 0.3}, at: time.Now()}
-	l.residentNS[pid] = int64(time.Second)
+	l.ResidentNS[pid] = int64(time.Second)
 	c.step()
 	if !c.isOff || c.calls != 1 {
 		t.Errorf("off %v after %d calls", c.isOff, c.calls)
 	}
-	l.residentNS[pid] -= int64(2 * time.Second)
+	l.ResidentNS[pid] -= int64(2 * time.Second)
 	c.step()
 	if c.isOff || c.calls != 2 {
 		t.Errorf("off %v after %d calls", c.isOff, c.calls)

@@ -26,10 +26,10 @@ func must[T any](value T, err error) T {
 }
 
 func openLog(g *gpu) *switchLog {
-	l := &switchLog{turns: newTurns(), driver: must(channels.Open("/dev/nvidiactl"))}
+	l := &switchLog{driver: must(channels.Open("/dev/nvidiactl"))}
 	l.gpu = must(l.driver.GPU(g.address, fmt.Sprintf("/dev/nvidia%d", g.minor)))
 	l.log = must(l.gpu.OpenLog())
-	l.beganNS = l.clockNS()
+	l.turns = newTurns(l.clockNS())
 	return l
 }
 

@@ -74,7 +74,7 @@ func (t *trial) measure(seconds float64, looking looking, all ...*tenant) measur
 	records := 0
 	if l != nil {
 		logNS = l.clockNS()
-		resident, records = l.total(logNS), l.records
+		resident, records = l.Total(logNS), l.Records
 	}
 	sample, cpu, began := t.gpu.sample(), cpuTime(), time.Now()
 	var done, requests []uint64
@@ -94,11 +94,11 @@ func (t *trial) measure(seconds float64, looking looking, all ...*tenant) measur
 	if l != nil {
 		l.poll(true)
 		now := l.clockNS()
-		total := l.total(now)
+		total := l.Total(now)
 		for _, w := range all {
 			m.resident = append(m.resident, 100*float64(total[w.logPID()]-resident[w.logPID()])/float64(now-logNS))
 		}
-		m.switches = (l.records - records) / 2
+		m.switches = (l.Records - records) / 2
 	}
 	return m
 }
@@ -123,7 +123,7 @@ func (m measured) columns() []string {
 	said := []string{fmt.Sprintf("counted %s, in all %.1f", percents(m.counted), sum(m.counted))}
 	if m.log != nil {
 		said = append(said, "resident "+percents(m.resident),
-			fmt.Sprintf("%d switches, lost %d, dropped %d, unlooked %d", m.switches, m.log.lost, m.log.dropped, m.log.unlooked))
+			fmt.Sprintf("%d switches, lost %d, dropped %d, unlooked %d", m.switches, m.log.Lost, m.log.dropped, m.log.unlooked+m.log.Unexpected))
 	}
 	said = append(said, fmt.Sprintf("GPM %.1f", m.gpm), fmt.Sprintf("cpu %.1f", m.cpu))
 	for i, n := range m.requests {

@@ -25,41 +25,14 @@ func TestParametersLieAsInTheHeaders(t *testing.T) {
 	}
 }
 
-func TestTurnsAreAddedUp(t *testing.T) {
-	const us = 1000
-	const tagSaveEnd, tagStart, tagSimpleStart, tagSimpleEnd = 3, 5, 6, 7 // cl90cdfecs.h
-	turns := newTurns()
-	turns.beganNS = 100 * us
-	serial := uint16(0xfffd) // it wraps
-	take := func(tag uint8, pid uint32, atUS int64) {
-		serial++
-		turns.take(channels.Record{Kind: 2, Tag: tag, Serial: serial, PID: pid, AtNS: atUS * us})
+func TestTurnsAreCounted(t *testing.T) {
+	turns := newTurns(0)
+	for i, r := range []channels.Record{{Kind: 2, Tag: 6, PID: 7}, {Kind: 2, Tag: 7, PID: 7}, {Kind: 4}, {Kind: 134, Tag: 6, PID: 8}} {
+		r.AtNS, r.Serial = int64(i)*100_000, uint16(turns.Records)
+		turns.take(r)
 	}
-	take(tagSimpleEnd, 7, 150) // was on when the log was opened
-	take(tagSimpleStart, 8, 160)
-	take(tagSimpleEnd, 9, 460) // of a context that is gone: whoever is on ends
-	take(tagSimpleStart, 7, 500)
-	take(tagSimpleStart, 8, 600) // nobody ended
-	turns.take(channels.Record{Kind: 4})
-	serial += 3
-	take(tagSaveEnd, 8, 700)
-	take(tagStart, 7, 800)
-
-	if got, want := turns.residentNS, map[uint32]int64{7: 150 * us, 8: 400 * us}; fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("resident %v, want %v", got, want)
-	}
-	if got := turns.lengthsUS[8]; !slices.Equal(got, []int{300, 100}) {
-		t.Errorf("turns of %v us", got)
-	}
-	if turns.count[7] != 2 || turns.count[8] != 2 || turns.records != 7 || turns.lost != 3 || turns.unlooked != 2 {
-		t.Errorf("%d and %d turns, %d records, %d lost, %d unlooked", turns.count[7], turns.count[8], turns.records, turns.lost, turns.unlooked)
-	}
-	// The look comes first, and then an end that is older.
-	before := turns.total(900 * us)[7]
-	take(tagSimpleEnd, 7, 880)
-	after := turns.total(910 * us)[7]
-	if before != 250*us || after-before != -20*us {
-		t.Errorf("%d ns, and then %d more", before, after-before)
+	if turns.count[7] != 1 || turns.count[8] != 1 || !slices.Equal(turns.lengthsUS[7], []int{100}) || turns.Records != 3 || turns.Lost != 0 || turns.unlooked != 1 {
+		t.Errorf("%+v of %+v", turns, turns.Turns)
 	}
 }
 

@@ -81,7 +81,7 @@ func (f *follower) replan() {
 func (f *follower) look(i int, seconds float64) (used float64, cut bool) {
 	w := f.all[i]
 	pid := w.logPID()
-	resident, count := f.log.total(f.log.clockNS())[pid], f.log.count[pid]
+	resident, count := f.log.Total(f.log.clockNS())[pid], f.log.count[pid]
 	lengths := f.log.lengthsUS[pid]
 	f.log.lengthsUS[pid] = nil
 	cuts := 0
@@ -181,7 +181,7 @@ type capByLog struct {
 
 func (c *capByLog) step() {
 	now, pid := time.Now(), c.w.logPID()
-	resident, count := c.log.total(c.log.clockNS())[pid], c.log.count[pid]
+	resident, count := c.log.Total(c.log.clockNS())[pid], c.log.count[pid]
 	used := float64(resident-c.residentNS)/1e9 - c.turnSeconds*float64(count-c.count)
 	off := c.credit.IsOff(ofSeconds(used), now.Sub(c.at))
 	c.residentNS, c.count, c.at = resident, count, now

@@ -88,7 +88,7 @@ func (t *trial) flush() {
 			})
 			t.bystander(on, 2.5, fmt.Sprintf("bystander, log, %d FLUSH a second (0: read 5 a second), round %d", perSecond, round))()
 			end()
-			t.row("the log meanwhile", fmt.Sprintf("%d records, lost %d, dropped %d", l.records, l.lost, l.dropped))
+			t.row("the log meanwhile", fmt.Sprintf("%d records, lost %d, dropped %d", l.Records, l.Lost, l.dropped))
 			l.close()
 		}
 	}
