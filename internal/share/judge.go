@@ -26,7 +26,7 @@ type Seen struct {
 	Changed int // of these, those that had another slice
 
 	Off    time.Duration // for how long all that it has was kept off, from the call's return until the call that ended it
-	RanOff time.Duration // of that: resident by the log
+	RanOff time.Duration // of that: in turns that began meanwhile (Meter.RanOff gives both)
 
 	Saves, SavesIdle uint64  // switches from it, and those of them that waited until it was idle
 	Cut              bool    // most of its turns were ended by its slice

@@ -27,7 +27,6 @@ type Present struct {
 	PIDs   []uint32      // its processes, as the log has them
 	Groups int           // all that it has
 	Slice  time.Duration // of each since the last look; 0: as libcuda set it
-	Off    bool          // was kept off, now or at some time since then
 }
 
 // Look is what is known of the GPU as a whole.
@@ -47,16 +46,18 @@ type Usage struct {
 	Turns  int           // that ended
 	Cuts   int           // of these, by the slice
 	Groups int           // with work; 0: none
+	PIDs   []uint32      // of the processes with work
+	Off    bool          // some of it was kept off, now or at some time since the last look
 }
 
 // Meter makes GPU time of what was seen of one GPU.
 type Meter struct {
-	turns  *Turns
-	atNS   int64
-	lost   int
-	seen   map[uint32]*process
-	owed   map[uint64]time.Duration // what each had and was not given yet; negative: was given too much
-	groups map[uint64]int           // with work, at the last look
+	turns *Turns
+	atNS  int64
+	lost  int
+	seen  map[uint32]*process
+	offs  map[uint32]*offs
+	owed  map[uint64]time.Duration // what each had and was not given yet; negative: was given too much
 }
 
 // process is what was seen of one since the last look.
@@ -68,13 +69,13 @@ type process struct {
 // Begin is for when looking begins, or begins again; with who is on then, 0 if that is not known.
 func (m *Meter) Begin(atNS int64, on uint32) {
 	m.turns, m.atNS, m.lost = NewTurns(atNS), atNS, 0
-	m.seen = map[uint32]*process{}
+	m.seen, m.offs = map[uint32]*process{}, map[uint32]*offs{}
 	m.turns.Ended = m.ended
 	if on != 0 {
 		m.turns.on, m.turns.open = Switch{AtNS: atNS, PID: on}, true
 	}
 	if m.owed == nil {
-		m.owed, m.groups = map[uint64]time.Duration{}, map[uint64]int{}
+		m.owed = map[uint64]time.Duration{}
 	}
 }
 
@@ -99,6 +100,9 @@ func (m *Meter) ended(on Switch, lengthNS int64) {
 	p := m.process(on.PID)
 	p.lengths = append(p.lengths, time.Duration(lengthNS))
 	p.contexts[on.Context] = on.AtNS + lengthNS
+	if o := m.offs[on.PID]; o != nil {
+		o.take(on.AtNS, on.AtNS+lengthNS)
+	}
 }
 
 // Look says what each of those present had since the last look.
@@ -129,18 +133,17 @@ func (m *Meter) residence(p Present, resident map[uint32]int64, found *Usage) ti
 	if slice == 0 {
 		slice = ofTheDriver
 	}
-	had, working := time.Duration(0), 0
+	had := time.Duration(0)
 	for _, pid := range p.PIDs {
 		had += time.Duration(resident[pid]) - m.takenBy(pid, slice, found)
 		delete(resident, pid)
-		if known := m.seen[pid]; known != nil {
-			working += len(known.contexts)
+		if known := m.seen[pid]; known != nil && len(known.contexts) > 0 {
+			found.Groups += len(known.contexts)
+			found.PIDs = append(found.PIDs, pid)
 		}
+		found.Off = found.Off || m.offs[pid] != nil && m.offs[pid].since(m.atNS-int64(found.Gone))
 	}
-	if working = min(working, p.Groups); working == 0 && p.Off {
-		working = m.groups[p.Key]
-	}
-	m.groups[p.Key], found.Groups = working, working
+	found.Groups = min(found.Groups, p.Groups)
 	return had
 }
 
@@ -188,9 +191,13 @@ func (m *Meter) give(all []Present, had []time.Duration, found []Usage) {
 
 // forget drops what is old, so that nothing grows with the processes that were there.
 func (m *Meter) forget(nowNS int64) {
+	maps.DeleteFunc(m.offs, func(_ uint32, o *offs) bool { return o.forget(nowNS) })
 	for pid, p := range m.seen {
 		p.lengths = p.lengths[:0]
-		maps.DeleteFunc(p.contexts, func(_ uint32, atNS int64) bool { return nowNS-atNS > int64(atWork) })
+		if o := m.offs[pid]; o != nil && o.since(nowNS) {
+			continue // who is kept off has what work it had
+		}
+		maps.DeleteFunc(p.contexts, func(_ uint32, atNS int64) bool { return nowNS-max(atNS, m.onSince(pid)) > int64(atWork) })
 		if len(p.contexts) == 0 {
 			delete(m.seen, pid)
 		}

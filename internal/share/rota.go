@@ -50,7 +50,7 @@ func sameTurns(a, b []Turn) bool {
 		return false
 	}
 	for i := range a {
-		if a[i].Tenant != b[i].Tenant || a[i].Group != b[i].Group {
+		if a[i].Tenant != b[i].Tenant || a[i].PID != b[i].PID {
 			return false
 		}
 	}

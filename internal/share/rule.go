@@ -9,9 +9,10 @@ import "time"
 
 // Tenant is one with a share of a GPU, and what was seen of it in the last window.
 type Tenant struct {
-	Share  float64 // of all shares together
-	Most   float64 // of the GPU, if something else holds it there; 0: nothing does
-	Groups int     // channel groups with work; a slice is each one's, so that a job's is divided
+	Share  float64  // of all shares together
+	Most   float64  // of the GPU, if something else holds it there; 0: nothing does
+	Groups int      // channel groups with work; a slice is each one's, so that a job's is divided
+	PIDs   []uint32 // processes with work; not known yet: they are one as a whole
 
 	Used   float64 // of the GPU
 	Cut    bool    // most of its turns were ended by its slice: it always has work
@@ -27,8 +28,9 @@ type Plan struct {
 
 // Turn is how long one of Plan.Turns is on.
 type Turn struct {
-	Tenant, Group int // Group is which of a tenant's groups with work
-	For           time.Duration
+	Tenant int
+	PID    uint32 // one of its processes; 0: all
+	For    time.Duration
 }
 
 const (
@@ -145,8 +147,8 @@ func beside(tenants []Tenant, long []bool, longSlice, short time.Duration) Plan 
 		if t.Groups > 0 {
 			others += t.Share
 		}
-		for g := range t.Groups {
-			p.Turns = append(p.Turns, Turn{Tenant: i, Group: g})
+		for _, pid := range t.units() {
+			p.Turns = append(p.Turns, Turn{Tenant: i, PID: pid})
 		}
 	}
 	if len(p.Turns) < 2 {
@@ -155,7 +157,32 @@ func beside(tenants []Tenant, long []bool, longSlice, short time.Duration) Plan 
 	cycle := float64(time.Duration(len(p.Turns)) * turn)
 	for k := range p.Turns {
 		t := tenants[p.Turns[k].Tenant]
-		p.Turns[k].For = max(leastTurn, time.Duration(cycle*part(t.Share, others)/float64(t.Groups)))
+		p.Turns[k].For = max(leastTurn, time.Duration(cycle*part(t.Share, others)/float64(len(t.units()))))
 	}
 	return p
+}
+
+// units are what takes a turn of its own: processes of one job beside each other would be spent on changes as well.
+func (t Tenant) units() []uint32 {
+	switch {
+	case t.Groups == 0:
+		return nil
+	case len(t.PIDs) == 0:
+		return []uint32{0}
+	}
+	return t.PIDs
+}
+
+// Resume goes on from the slices that were set when vgpud ended, which the driver keeps.
+func (r *Rule) Resume(slices []time.Duration) {
+	for _, slice := range slices {
+		if slice == longSlice && len(slices) > 1 {
+			r.short = min(leastRound, slices[0])
+			for _, other := range slices {
+				if other > 0 {
+					r.short = min(r.short, other)
+				}
+			}
+		}
+	}
 }

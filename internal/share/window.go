@@ -15,6 +15,7 @@ type sum struct {
 	used        float64       // seconds
 	turns, cuts int
 	groups      int
+	pids        []uint32
 	off         bool
 }
 
@@ -33,8 +34,8 @@ func (w *Window) Add(all []Present, found []Usage) {
 			s.known += u.Gone
 			s.used += u.Used * u.Gone.Seconds()
 		}
-		s.turns, s.cuts, s.groups = s.turns+u.Turns, s.cuts+u.Cuts, u.Groups
-		s.off = s.off || all[i].Off
+		s.turns, s.cuts, s.groups, s.pids = s.turns+u.Turns, s.cuts+u.Cuts, u.Groups, u.PIDs
+		s.off = s.off || u.Off
 	}
 }
 
@@ -44,7 +45,7 @@ func (w *Window) Fill(key uint64, t *Tenant) {
 	if s == nil || s.known == 0 {
 		return
 	}
-	t.Used, t.Groups = s.used/s.known.Seconds(), s.groups
+	t.Used, t.Groups, t.PIDs = s.used/s.known.Seconds(), s.groups, s.pids
 	if s.turns > 0 || !s.off {
 		t.Cut = 2*s.cuts > s.turns || s.turns == 0
 	}

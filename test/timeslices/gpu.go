@@ -9,6 +9,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
 // Group is one channel group, which is one context of one process.
@@ -16,10 +18,13 @@ type Group struct {
 	Load  Load
 	Slice time.Duration
 	Off   bool
+	PID   uint32        // of its process
+	Piece time.Duration // of its work: it is cut between these alone; 0: anywhere
 
 	Busy  time.Duration // what its kernels ran
 	Turns int
 	Cuts  int             // turns that its slice ended
+	Kept  int             // of these: those that had to wait for a piece's end
 	Waits []time.Duration // from a step's start to its end
 
 	left  time.Duration // of the step that runs or waits
@@ -43,10 +48,13 @@ type GPU struct {
 	Groups []*Group
 	Change Change
 	Now    time.Duration
+	Active time.Duration      // with work, or changing
+	Log    func(share.Switch) // takes a record of each change, if set
 
 	dice  *rand.Rand
 	on    int // the resident group, or -1
 	began time.Duration
+	count uint16 // of records
 }
 
 const never = time.Duration(math.MaxInt64)
@@ -72,14 +80,37 @@ func (g *GPU) Run(until time.Duration) {
 	}
 }
 
+// A process is resident for this much longer than it works, by the machine's log: from its start until its work goes on, and where it is cut until it
+// is saved.
+const startsEarly, savedLate = 60 * time.Microsecond, 85 * time.Microsecond
+
 func (g *GPU) changeTo(next int) {
+	from := g.Now
+	leaves := from
 	if g.on >= 0 && g.Groups[g.on].left > 0 {
 		g.Groups[g.on].Cuts++
+		if g.Groups[g.on].Piece > 0 {
+			g.Groups[g.on].Kept++
+		}
 		g.Now += g.Change.Save
+		leaves += savedLate
+	}
+	if g.on >= 0 {
+		g.record(leaves, share.Switch{PID: g.Groups[g.on].PID, Context: uint32(g.on), End: true})
 	}
 	g.Now += g.Change.Load
+	g.Active += g.Now - from
 	g.on, g.began = next, g.Now
 	g.Groups[next].Turns++
+	g.record(g.Now-startsEarly, share.Switch{PID: g.Groups[next].PID, Context: uint32(next), Start: true})
+}
+
+func (g *GPU) record(at time.Duration, s share.Switch) {
+	if g.Log != nil {
+		g.count++
+		s.AtNS, s.Serial = int64(at), g.count
+		g.Log(s)
+	}
 }
 
 // goOn runs the resident group until it is done, its slice ends, or something comes.
@@ -96,6 +127,7 @@ func (g *GPU) goOn(until time.Duration) {
 	}
 	now.left -= step
 	now.Busy += step
+	g.Active += step
 	g.Now += step
 	if now.left == 0 {
 		now.finish(g.Now, g.dice)
@@ -152,9 +184,18 @@ func (g *GPU) mustLeave(next int) bool {
 func (g *GPU) sliceLeft() time.Duration {
 	slice := g.Groups[g.on].Slice
 	gone := g.Now - g.began
+	if x := g.Groups[g.on]; x.Piece > 0 {
+		return x.pieceLeft(slice - gone)
+	}
 	if gone > slice {
 		g.began += gone / slice * slice
 		gone = g.Now - g.began
 	}
 	return slice - gone
+}
+
+// pieceLeft is until the piece is done in which the slice ends.
+func (g *Group) pieceLeft(left time.Duration) time.Duration {
+	done := g.Load.Work - g.left
+	return (done+max(0, left)+g.Piece-1)/g.Piece*g.Piece - done
 }
