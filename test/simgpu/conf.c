@@ -213,6 +213,9 @@ static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 		conf->mig_attributes = n != 0;
 	else if (strcmp(key, "memory_limits") == 0 && parse_number(value, 0, 1, &n))
 		conf->memory_limits = n != 0;
+	else if (strcmp(key, "control") == 0) /* the control device's (control/) */
+		return strcmp(value, "full") == 0 || strcmp(value, "refuse") == 0 ||
+		       strcmp(value, "old") == 0;
 	else if (strcmp(key, "sessions") == 0 && parse_number(value, 0, SIM_SESSIONS_COUNTED, &n))
 		conf->sessions = (int)n;
 	else if (strcmp(key, "seed") == 0 && parse_number(value, 0, UINT64_MAX, &n))

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# The simulated GPU: $(BUILD)/sim/{libcuda.so.1,libnvidia-ml.so.1,nvidia-smi,vgpu-fill,vgpu-busy} and its tests.
+# The simulated GPU: $(BUILD)/sim/{libcuda.so.1,libnvidia-ml.so.1,nvidia-smi,vgpu-fill,vgpu-busy,simgpu-control} and its tests.
 
 SIMGPU := test/simgpu
 SIMGPU_OBJ := $(BUILD)/obj/simgpu
@@ -52,11 +52,16 @@ $(BUILD)/sim/vgpu-fill $(BUILD)/sim/vgpu-busy: $(SIMGPU_OBJ)/driver_symbols.o $(
 	$(CC) -pie -Wl,-rpath,'$$ORIGIN' -Wl,--disable-new-dtags -o $@.new $^ -ldl
 	@mv -f $@.new $@
 
-SIMGPU_BUILT := $(addprefix $(BUILD)/sim/,libcuda.so.1 libnvidia-ml.so.1 libnvidia-opencl.so.1 nvidia-smi vgpu-fill vgpu-busy)
+SIMGPU_BUILT := $(addprefix $(BUILD)/sim/,libcuda.so.1 libnvidia-ml.so.1 libnvidia-opencl.so.1 nvidia-smi vgpu-fill vgpu-busy simgpu-control)
 
 $(BUILD)/sim/simgpu-init: $(SIMGPU)/simgpu-init
 	@mkdir -p $(@D)
 	install -m 755 $< $@
+
+# Without the C library, so that all its threads can be given their priority at once.
+$(BUILD)/sim/simgpu-control: FORCE
+	@mkdir -p $(@D)
+	CGO_ENABLED=0 $(GOBUILD) -o $@ ./$(SIMGPU)/control
 
 # Whoever has the programs wants to prepare a node for them.
 $(BUILD)/sim/nvidia-smi: | $(BUILD)/sim/simgpu-init
