@@ -238,7 +238,7 @@ INSTALLED = \
 	$(call put,0755,$(SLURM_PLUGINDIR),$(BUILD)/spank_vgpu.so $(LAUNCH)) \
 	$(call put,0755,$(bindir),$(BUILD)/vgpuctl) \
 	$(call put,0755,$(sbindir),$(BUILD)/vgpu-gres) \
-	$(call put,0644,$(share),$(wildcard gres/vgpu.lua gres/vgpu_parse.lua gres/vgpu_shards.lua gres/vgpu_table.lua gres/vgpu_whole.lua gres/job_submit.lua gres/cli_filter.lua)) \
+	$(call put,0644,$(share),$(wildcard gres/vgpu.lua gres/vgpu_parse.lua gres/vgpu_priority.lua gres/vgpu_shards.lua gres/vgpu_table.lua gres/vgpu_whole.lua gres/job_submit.lua gres/cli_filter.lua)) \
 	$(call put,0644,$(share),$(wildcard packaging/*.example)) \
 	$(call put,0644,$(share)/plugstack.d,$(wildcard packaging/plugstack.d/*)) \
 	$(call put,0644,$(unitdir),$(wildcard packaging/systemd/*)) \

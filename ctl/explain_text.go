@@ -166,6 +166,7 @@ func requestText(canonical string) string {
 	}
 	add("place", string(r.Place))
 	add("policy", string(r.Policy))
+	add("priority", string(r.Priority))
 	add("bind", string(r.Bind))
 	add("gpu", filterText(r.GPU))
 	add("uuid", filterText(r.UUID))

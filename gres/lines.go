@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -157,13 +158,30 @@ func printCluster(out io.Writer, n node) {
 		shards = fmt.Sprintf(", shards = %d", largest.GrantableMiB(n.config.MemOvercommit))
 	}
 	fmt.Fprintf(out, `-- /etc/slurm-vgpu/cluster.lua on the controller. One entry per kind of node; mem_mib is of one GPU.
+-- latency is who may have --vgpu-priority=latency; false: no node has shares_by: vgpud.
 return {
 	slices_per_gpu = %d,
+	latency = %s,
 	nodes = {
 		{ names = %q, gpus = %d, mem_mib = %d, type = %q%s },
 	},
 }
-`, n.config.SlicesPerGPU, n.name, gpus, largest.MemMiB, largest.Type, shards)
+`, n.config.SlicesPerGPU, latencyTable(n.config), n.name, gpus, largest.MemMiB, largest.Type, shards)
+}
+
+// latencyTable is who may have --vgpu-priority=latency.
+func latencyTable(cfg config.Config) string {
+	if cfg.SharesBy != config.SharesVgpud {
+		return "false"
+	}
+	list := func(names []string) string {
+		var quoted []string
+		for _, name := range names {
+			quoted = append(quoted, strconv.Quote(name))
+		}
+		return strings.Join(quoted, ", ")
+	}
+	return fmt.Sprintf("{ qos = { %s }, partitions = { %s } }", list(cfg.LatencyQOS), list(cfg.LatencyPartitions))
 }
 
 // describe is "2 GPUs of type h200".

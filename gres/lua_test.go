@@ -21,7 +21,7 @@ func TestLua(t *testing.T) {
 			if err != nil {
 				t.Skipf("%s is not installed", lua)
 			}
-			for _, script := range []string{"vgpu_test.lua", "vgpu_whole_test.lua", "vgpu_shards_test.lua"} {
+			for _, script := range []string{"vgpu_test.lua", "vgpu_whole_test.lua", "vgpu_shards_test.lua", "vgpu_priority_test.lua"} {
 				out, err := exec.Command(path, script, t.TempDir()).CombinedOutput()
 				if err != nil {
 					t.Errorf("%s: %v:\n%s", script, err, out)
@@ -114,7 +114,7 @@ func TestLuaAgreesWithGo(t *testing.T) {
 		}
 	}
 	try(143771, "vgpu-mem=8G", "vgpu-cores=0")
-	try(143771, "vgpu-mem=3000M", "vgpu-cores=100", "vgpu-place=spread", "vgpu-policy=elastic", "vgpu-gpu=!a100,H200", "vgpu-uuid=GPU-1b2c3d4e,!MIG-1b2c3d4e-0000")
+	try(143771, "vgpu-mem=3000M", "vgpu-cores=100", "vgpu-place=spread", "vgpu-policy=elastic", "vgpu-priority=latency", "vgpu-gpu=!a100,H200", "vgpu-uuid=GPU-1b2c3d4e,!MIG-1b2c3d4e-0000")
 	try(143771, "vgpu-mem=1", "vgpu-gpu=!tesla_v100-sxm2.16gb")
 	out, err := exec.Command(path, "-e", program).CombinedOutput()
 	if err != nil {

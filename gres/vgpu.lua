@@ -21,6 +21,7 @@ local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local parse = dofile(here .. "vgpu_parse.lua")
 local whole = dofile(here .. "vgpu_whole.lua")
 local shards = dofile(here .. "vgpu_shards.lua")
+local priority = dofile(here .. "vgpu_priority.lua")
 local table_of = dofile(here .. "vgpu_table.lua")
 local refuse = parse.refuse
 
@@ -37,7 +38,7 @@ vgpu.whole_gpus = false
 -- nodes), or a function of the job that says it.
 vgpu.shards = nil
 
-local request_keys = { "mem", "cores", "place", "policy", "gpu", "uuid", "bind" }
+local request_keys = { "mem", "cores", "place", "policy", "priority", "gpu", "uuid", "bind" }
 
 local cache = {} -- text: of the file as last seen; table: the last good one
 
@@ -278,6 +279,9 @@ local function submit(job_desc)
 	local got = parse.gres(job_desc.gres, "--gres", on)
 	got.mem_first = overrides_share(got, request, defaults)
 	local hopeless = settle(got, request, defaults, name, on)
+	if (request.priority or defaults.priority) == "latency" then
+		priority.check(job_desc, (cluster() or {}).latency, got.gpucores, name("priority"), parse)
+	end
 	job_desc.gres = parse.render(got)
 	if #hopeless == 0 then return end
 	local names, before = table.concat(hopeless, ","), job_desc.exc_nodes

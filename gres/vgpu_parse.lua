@@ -194,6 +194,7 @@ local readers = {
 	uuid = function(value) return value:match("^[%w,!-]+$") end,
 	place = function(value) return (value == "pack" or value == "spread") and value or nil end,
 	policy = function(value) return (value == "cap" or value == "elastic") and value or nil end,
+	priority = function(value) return (value == "latency" or value == "normal" or value == "batch") and value or nil end,
 	bind = function(value) return (value == "none" or value == "task") and value or nil end,
 }
 

@@ -19,6 +19,13 @@ function table_of.load(text)
 	local ok, got = pcall(chunk)
 	if not ok then return nil, tostring(got) end
 	if type(got) ~= "table" or type(got.nodes) ~= "table" or #got.nodes == 0 then return nil, "it returns no table with nodes" end
+	local latency = got.latency
+	for _, key in ipairs(latency and { "qos", "partitions" } or {}) do
+		if type(latency) ~= "table" or type(latency[key]) ~= "table" then return nil, "latency has no list " .. key .. ", and is not false" end
+		for i, name in ipairs(latency[key]) do
+			if type(name) ~= "string" then return nil, string.format("latency.%s[%d] is no string", key, i) end
+		end
+	end
 	local slices = got.slices_per_gpu or 10
 	if type(slices) ~= "number" or slices < 1 then return nil, "slices_per_gpu is no number from 1" end
 	for i, node in ipairs(got.nodes) do

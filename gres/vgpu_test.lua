@@ -129,7 +129,7 @@ end
 accept("GRES before a default in MiB", "gpumem:50000,vgpu:1", nil, "mem=3000", "vgpu:1,gpumem:50000")
 accept("GRES that are the option's share", "gpumem:35942,vgpu:1", "mem=25%", "mem=10%", "vgpu:1,gpumem:35942")
 accept("malformed defaults", "vgpu:1", nil, "mem=8G", "vgpu:1,gpumem:14377")
-accept("options without a size", "vgpu:1", "place=spread;policy=elastic;uuid=GPU-1b2c3d4e,!GPU-00000000", nil, "vgpu:1,gpumem:14377")
+accept("options without a size", "vgpu:1", "place=spread;policy=elastic;priority=batch;uuid=GPU-1b2c3d4e,!GPU-00000000", nil, "vgpu:1,gpumem:14377")
 accept("type in any case", "vgpu:1", "gpu=H200", nil, "vgpu:1,gpumem:14377")
 
 with_table(mixed)
@@ -202,7 +202,7 @@ refuse("type without vgpu", nil, "gpu=h200", nil, "vgpu: --vgpu-gpu=h200: say ho
 for _, offset in ipairs({ 0, 1 }) do
 	refuse("component " .. offset .. " without vgpu", nil, "mem=3000", nil, "vgpu: --vgpu-mem=3000: say how many slices as well, as in --gres=vgpu:1", { het_job_offset = offset })
 end
-for _, text in ipairs({ "mem=8G", "mem=0", "mem=101%", "mem=1e9", "mem=99999999999999", "cores=101", "cores=-1", "place=up", "policy=x", "gpu=a;b=c", "uuid=%", "mem=1;mem=2", "raw=1", "nonsense", "mem=;" }) do
+for _, text in ipairs({ "mem=8G", "mem=0", "mem=101%", "mem=1e9", "mem=99999999999999", "cores=101", "cores=-1", "place=up", "policy=x", "priority=high", "gpu=a;b=c", "uuid=%", "mem=1;mem=2", "raw=1", "nonsense", "mem=;" }) do
 	refuse("forged request " .. text, "vgpu:1", text, nil, "vgpu: VGPU_REQUEST=" .. text .. ": this request is malformed: use the --vgpu options")
 end
 refuse("huge request", "vgpu:1", "gpu=" .. ("x"):rep(3000), nil, "vgpu: VGPU_REQUEST=gpu=" .. ("x"):rep(56) .. "...: this request is malformed: use the --vgpu options")
@@ -266,6 +266,9 @@ for text, reason in pairs({
 	['return {nodes={{names="b", gpus=1, mem_mib=1, type="t"}, {names="a", gpus=1, mem_mib=0.5, type="t"}}}'] = "nodes[2] has no GPU or no memory",
 	['return {nodes={"a"}}'] = "nodes[1].", ['os.exit(3)'] = "os", ['return {slices_per_gpu=0, nodes={{names="a", gpus=1, mem_mib=1, type="t"}}}'] = "slices_per_gpu is no number from 1",
 	["\27Lua"] = "it is bytecode",
+	['return {latency=true, nodes={{names="a", gpus=1, mem_mib=1, type="t"}}}'] = "latency has no list qos, and is not false",
+	['return {latency={qos={}}, nodes={{names="a", gpus=1, mem_mib=1, type="t"}}}'] = "latency has no list partitions",
+	['return {latency={qos={1}, partitions={}}, nodes={{names="a", gpus=1, mem_mib=1, type="t"}}}'] = "latency.qos[1] is no string",
 }) do
 	with_table(text)
 	logged = nil

@@ -56,7 +56,7 @@ func TestCompletion(t *testing.T) {
 		"every option":              {"", []string{"sbatch", "--vgpu-"}, options},
 		"beside what is registered": {slurms + "; complete -F _theirs srun", []string{"srun", "--v"}, append([]string{"--verbose", "--version"}, options...)},
 		"beside what is loaded":     {onDemand, []string{"salloc", "--ve"}, []string{"--verbose", "--version"}},
-		"loaded, and ours":          {onDemand, []string{"sbatch", "--vgpu-p"}, []string{"--vgpu-place=", "--vgpu-policy="}},
+		"loaded, and ours":          {onDemand, []string{"sbatch", "--vgpu-p"}, []string{"--vgpu-place=", "--vgpu-policy=", "--vgpu-priority="}},
 		"nobody else":               {"", []string{"sbatch", "job"}, []string{}},
 		"a value":                   {onDemand, []string{"sbatch", "--vgpu-place", "=", "p"}, []string{"pack"}},
 		"all values":                {onDemand, []string{"sbatch", "--vgpu-policy", "="}, []string{"cap", "elastic"}},

@@ -195,7 +195,7 @@ func cmdJob(ts *testscript.TestScript, _ bool, args []string) {
 	replace("UserId=root(0)", fmt.Sprintf("UserId=ann(%d)", os.Getuid()))
 	replace("SubmitTime=", "SubmitTime=1795230580 Was=") // seconds are what it is asked for
 	defaults := map[string]string{"BatchFlag": "1", "ExcNodeList": "(null)", "Requeue": "1", "Restarts": "0", "JobState": "RUNNING", "OverSubscribe": "OK", "JOB_GRES": "(null)",
-		"DelayBoot": "00:00:00", "WorkDir": "/home/ann", "SubmitTime": "1795230580", "UserId": fmt.Sprintf("ann(%d)", os.Getuid())}
+		"DelayBoot": "00:00:00", "WorkDir": "/home/ann", "QOS": "(null)", "Partition": "p", "JobName": "j.sh", "SubmitTime": "1795230580", "UserId": fmt.Sprintf("ann(%d)", os.Getuid())}
 	for _, arg := range args[2:] {
 		key, value, _ := strings.Cut(arg, "=")
 		if key == "Part" { // of an array, or of a heterogeneous job

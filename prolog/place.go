@@ -100,7 +100,13 @@ func (p *prolog) wanted(g grant.Grant, told slurm.Job) (grant.Grant, place.Want,
 	if asked.Policy != request.PolicyDefault {
 		g.Policy = asked.Policy
 	}
-	return g, place.WantOf(asked, g.Entitlement), nil
+	want := place.WantOf(asked, g.Entitlement)
+	if want.Priority == device.PriorityLatency {
+		if err := p.mayGoFirst(want, told); err != nil {
+			return g, place.Want{}, fmt.Errorf("--vgpu-priority=latency: %w", err)
+		}
+	}
+	return g, want, nil
 }
 
 // asked is the request with its defaults. The user may have written both by hand: a request that

@@ -57,5 +57,5 @@ func (p *prolog) rules() place.Rules {
 	if p.cfg.Shards { // Slurm counts slices by node
 		perGPU = ledger.MaxBoardSlices
 	}
-	return place.RulesOf(perGPU, p.cfg.MemOvercommit, p.cfg.Drain, p.cfg.Place)
+	return place.RulesOf(perGPU, p.cfg.MemOvercommit, p.cfg.Drain, p.cfg.LatencyPerGPU, p.cfg.Place)
 }

@@ -53,6 +53,7 @@ const (
 	IdleCancel       = "cancel"  // … and a job that has no other slices cancelled
 	FormatText       = "text"
 	FormatJSON       = "json"
+	AnyName          = "*" // in latency_qos and latency_partitions: every one
 
 	FieldAdminComment = "admin_comment" // usage goes into a job's AdminComment, or into Extra where that is jobstats'
 	FieldExtra        = "extra"         // … into its Extra
@@ -93,6 +94,11 @@ type Config struct {
 	IdleAction      string        `mapstructure:"idle_action"`      // report | cancel
 	MetricsUsers    bool          `mapstructure:"metrics_users"`    // metrics name users and accounts
 	DCGMJobMap      string        `mapstructure:"dcgm_job_map"`     // "": none; where DCGM's exporter learns which jobs a GPU has
+
+	LatencyQOS        []string      `mapstructure:"latency_qos"`        // may have --vgpu-priority=latency; AnyName: all
+	LatencyPartitions []string      `mapstructure:"latency_partitions"` // … as well
+	LatencyPerGPU     int           `mapstructure:"latency_per_gpu"`    // at most so many such slices on one GPU
+	LatencyBurst      time.Duration `mapstructure:"latency_burst"`      // GPU time that one may have at once before others
 
 	Log    Log    `mapstructure:"log"`
 	Slurm  Slurm  `mapstructure:"slurm"`
@@ -141,6 +147,8 @@ func Default() Config {
 		Policy:         request.PolicyCap,
 		SharesBy:       SharesLibrary,
 		Cheaters:       CheatersFreeze,
+		LatencyPerGPU:  1,
+		LatencyBurst:   250 * time.Millisecond,
 		DeviceDir:      "/dev",
 		DeviceFiles:    FilesOpen,
 		Audit:          AuditLog,
@@ -180,6 +188,15 @@ func (c Config) MasksOthers() bool {
 // Drains says whether this GPU gets no new slice.
 func (c Config) Drains(gpu device.GPU) bool {
 	return slices.ContainsFunc(c.Drain, func(name device.UUID) bool { return request.NamesUUID(name, gpu.UUID) })
+}
+
+// MayGoFirst says whether jobs of a QOS and a partition may have slices of priority latency; both as Slurm says of a job. Slurm keeps
+// names of QOS in lower case.
+func (c Config) MayGoFirst(qos, partition string) bool {
+	admits := func(names []string, name string, same func(a, b string) bool) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return n == AnyName || name != "" && same(n, name) })
+	}
+	return admits(c.LatencyQOS, qos, strings.EqualFold) || admits(c.LatencyPartitions, partition, func(a, b string) bool { return a == b })
 }
 
 // Drained are the GPUs that a name in drain stands for.

@@ -41,7 +41,8 @@ func TestEveryKeyIsRead(t *testing.T) {
 	want := Config{
 		RunDir: "/run/%n", SpoolDir: "/spool", Library: "/lib/l.so", Isolation: "preload",
 		OnLimitFailure: "open", OtherAPIs: "open", UserNamespaces: "deny", OnNoFit: "fail", MaxRequeues: 7, SlicesPerGPU: 4, MemOvercommit: 2,
-		Place: request.PlaceSpread, Policy: request.PolicyElastic, SharesBy: "vgpud", Cheaters: "kill", Drain: []device.UUID{"GPU-AbC", "GPU-d"},
+		Place: request.PlaceSpread, Policy: request.PolicyElastic, SharesBy: "vgpud", Cheaters: "kill",
+		LatencyQOS: []string{"rt", "inference"}, LatencyPartitions: []string{"*"}, LatencyPerGPU: 2, LatencyBurst: 100 * time.Millisecond, Drain: []device.UUID{"GPU-AbC", "GPU-d"},
 		SlurmGPUs: []int{0, 3}, WithoutSlice: "mask", DeviceDir: "/d", DeviceFiles: "closed", DeviceGroup: "vgpu-admin", NVMLLibrary: "/n.so",
 		Audit: "cancel", AuditIgnore: []string{"root", "990"}, AccountingField: "extra", IdleAfter: 30 * time.Minute, IdleAction: "cancel",
 		Log: Log{Level: "debug", Format: "json", File: "/var/log/v"},
@@ -94,6 +95,15 @@ var wrongKeys = []struct{ text, key, says string }{
 	{"device_group: 'a:b'", "device_group", "by name or number"},
 	{"shares_by: daemon", "shares_by", "library, vgpud"},
 	{"cheaters: cancel", "cheaters", "log, freeze, kill"},
+	{"latency_qos: rt", "latency_qos", "[rt, inference]"},
+	{"latency_qos: ['']", "latency_qos", "[rt, inference]"},
+	{"latency_qos: ['a,b']", "latency_qos", "[rt, inference]"},
+	{"latency_qos: [rt, '*']", "latency_qos", "[rt, inference]"},
+	{"latency_partitions: ['r*']", "latency_partitions", `["*"] is all of them`},
+	{"latency_partitions: [1]", "latency_partitions", "[rt, inference]"},
+	{"latency_per_gpu: 0", "latency_per_gpu", "from 1 to 100"},
+	{"latency_burst: 250", "latency_burst", "with its unit"},
+	{"latency_burst: 11s", "latency_burst", "from 1ms to 10s"},
 	{"audit: on", "audit", "off, log, cancel"},
 	{"audit: false", "audit", "off, log, cancel"},
 	{"audit_ignore: root", "audit_ignore", "[root, gdm]"},
@@ -253,5 +263,32 @@ func TestForNode(t *testing.T) {
 	}
 	if got := cfg.ForNode(""); got.RunDir != "/run/v/"+shortHostname() {
 		t.Errorf("without a node name: %q", got.RunDir)
+	}
+}
+
+func TestWhoMayGoFirst(t *testing.T) {
+	for _, tc := range []struct {
+		qos, partitions    []string
+		ofQOS, ofPartition string
+		may                bool
+	}{
+		{nil, nil, "normal", "gpu", false},
+		{nil, nil, "", "", false},
+		{[]string{"rt"}, nil, "rt", "gpu", true},
+		{[]string{"RT"}, nil, "rt", "gpu", true},
+		{[]string{"rt"}, nil, "gpu", "rt", false},
+		{[]string{"rt"}, nil, "", "rt", false},
+		{nil, []string{"fast"}, "normal", "fast", true},
+		{nil, []string{"fast"}, "normal", "Fast", false},
+		{nil, []string{"fast"}, "fast", "", false},
+		{nil, []string{"fast"}, "normal", "fast,slow", false},
+		{[]string{"rt"}, []string{"fast"}, "normal", "fast", true},
+		{[]string{"*"}, nil, "", "", true},
+		{nil, []string{"*"}, "", "", true},
+	} {
+		cfg := Config{LatencyQOS: tc.qos, LatencyPartitions: tc.partitions}
+		if may := cfg.MayGoFirst(tc.ofQOS, tc.ofPartition); may != tc.may {
+			t.Errorf("%+v: %v", tc, may)
+		}
 	}
 }

@@ -24,6 +24,7 @@ type key struct {
 
 const (
 	acceptedDir     = "an absolute path"
+	acceptedNames   = `a list of names as in Slurm: [rt, inference]; ["*"] is all of them`
 	acceptedProgram = "an absolute path of a program"
 	// maxRunDir leaves room for a node's name and /turns in the limits page (VGPU_TURNS_DIR_BYTES).
 	maxRunDir = 100
@@ -45,6 +46,10 @@ var keys = []key{
 	{"policy", "cap, elastic", func(c *Config) bool { return oneOf(c.Policy, request.PolicyCap, request.PolicyElastic) }, func(c *Config) any { return c.Policy }},
 	{"shares_by", "library, vgpud", func(c *Config) bool { return oneOf(c.SharesBy, SharesLibrary, SharesVgpud) }, func(c *Config) any { return c.SharesBy }},
 	{"cheaters", "log, freeze, kill", func(c *Config) bool { return oneOf(c.Cheaters, CheatersLog, CheatersFreeze, CheatersKill) }, func(c *Config) any { return c.Cheaters }},
+	{"latency_qos", acceptedNames, func(c *Config) bool { return areNames(c.LatencyQOS) }, func(c *Config) any { return c.LatencyQOS }},
+	{"latency_partitions", acceptedNames, func(c *Config) bool { return areNames(c.LatencyPartitions) }, func(c *Config) any { return c.LatencyPartitions }},
+	{"latency_per_gpu", "a whole number from 1 to 100", func(c *Config) bool { return within(c.LatencyPerGPU, 1, 100) }, func(c *Config) any { return c.LatencyPerGPU }},
+	{"latency_burst", "a time with its unit from 1ms to 10s: 250ms", func(c *Config) bool { return within(c.LatencyBurst, time.Millisecond, 10*time.Second) }, func(c *Config) any { return c.LatencyBurst.String() }},
 	{"drain", "a list of device UUIDs, as nvidia-smi -L prints them, or of their beginnings: [GPU-…]", validDrain, func(c *Config) any { return c.Drain }},
 	{"whole_gpus", "true, false; not beside slurm_gpus or shards", validSlurmGPUs, func(c *Config) any { return c.WholeGPUs }},
 	{"slurm_gpus", "a list of the N of /dev/nvidiaN: [0, 1]; not beside whole_gpus or shards", validSlurmGPUs, func(c *Config) any { return c.SlurmGPUs }},
@@ -195,6 +200,14 @@ func validIdle(c *Config) bool {
 	return c.IdleAfter == 0 || within(c.IdleAfter, time.Minute, 8760*time.Hour)
 }
 
-func validUsers(c *Config) bool {
-	return !slices.ContainsFunc(c.AuditIgnore, func(name string) bool { return name == "" || strings.ContainsAny(name, " \t\n\x00") })
+func validUsers(c *Config) bool { return areWords(c.AuditIgnore) }
+
+func areWords(names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return name == "" || strings.ContainsAny(name, " \t\n\x00") })
+}
+
+// areNames: what stands beside "*", and what Slurm takes for no name or for several, is a mistake.
+func areNames(names []string) bool {
+	odd := slices.ContainsFunc(names, func(name string) bool { return name != AnyName && strings.ContainsAny(name, "*,=()\"") })
+	return areWords(names) && !odd && (len(names) < 2 || !slices.Contains(names, AnyName))
 }

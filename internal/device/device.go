@@ -77,6 +77,7 @@ type Slice struct {
 	Minor     Minor     `json:"minor"`
 	MemMiB    int64     `json:"mem_mib"`
 	SMPercent int       `json:"sm_percent"` // 0: no cap; 100: the GPU to itself
+	Priority  Priority  `json:"priority,omitempty"`
 	// MostMiB is what the slice once had when that is more than MemMiB: a peak may come from then.
 	MostMiB int64 `json:"most_mib,omitempty"`
 }

@@ -185,6 +185,45 @@ func TestRefusedJobHasNothingToNarrow(t *testing.T) {
 	}
 }
 
+// A step may have its job's priority or a lower one, which stands among what it asked for.
+func TestAStepsPriority(t *testing.T) {
+	for _, tc := range []struct {
+		job   device.Priority
+		asked string
+		want  device.Priority
+		says  string
+	}{
+		{device.PriorityLatency, "", device.PriorityLatency, ""},
+		{device.PriorityLatency, "priority=latency", device.PriorityLatency, ""},
+		{device.PriorityLatency, "priority=normal", device.PriorityNormal, ""},
+		{device.PriorityLatency, "priority=batch", device.PriorityBatch, ""},
+		{device.PriorityNormal, "priority=batch", device.PriorityBatch, ""},
+		{device.PriorityNormal, "priority=latency", 0, "--vgpu-priority=latency is more than the job's priority, which is normal"},
+		{device.PriorityBatch, "", device.PriorityBatch, ""},
+		{device.PriorityBatch, "priority=normal", 0, "--vgpu-priority=normal is more than the job's priority, which is batch"},
+	} {
+		g := twoSlices()
+		g.Request = ""
+		for i := range g.Slices {
+			g.Slices[i].Priority = tc.job
+		}
+		slices, _, err := g.Narrow(ask(t, tc.asked))
+		switch {
+		case tc.says != "":
+			if err == nil || err.Error() != tc.says {
+				t.Errorf("%s in a job of %s: %v", tc.asked, tc.job, err)
+			}
+		case err != nil || slices[0].StepPriority != tc.want || slices[1].StepPriority != tc.want:
+			t.Errorf("%s in a job of %s: %+v, %v", tc.asked, tc.job, slices, err)
+		}
+	}
+	lowered := twoSlices() // by vgpuctl set, after the job had begun
+	lowered.Request = "priority=latency"
+	if slices, _, err := lowered.Narrow(ask(t, lowered.Request)); err != nil || slices[0].StepPriority != device.PriorityNormal {
+		t.Errorf("what is repeated of the job's request: %+v, %v", slices, err)
+	}
+}
+
 // No step has more than its job, whatever it asks.
 func TestNarrowNeverWidens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

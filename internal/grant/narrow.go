@@ -22,6 +22,8 @@ type StepSlice struct {
 	StepMemMiB int64 // the step's limit; at most the slice's MemMiB
 	StepSM     int   // the step's SM percent; 0: no cap
 	GPUMiB     int64 // the whole GPU; 0 when the grant does not say
+
+	StepPriority device.Priority // the slice's, or a lower one
 }
 
 // Narrow returns the job's slices, in order and all of them, as a step that asks for req may use
@@ -77,6 +79,9 @@ func (g Grant) own(req request.Request) request.Request {
 	if req.Policy == job.Policy {
 		req.Policy = request.PolicyDefault
 	}
+	if req.Priority == job.Priority {
+		req.Priority = request.PriorityDefault
+	}
 	req.Bind = request.BindDefault // narrows nothing
 	return req
 }
@@ -93,7 +98,7 @@ func (g Grant) clamp(req request.Request) []StepSlice {
 // clampSlice is a slice as a step may use it that asks for req: what it asks for, and no more than
 // the job has.
 func (g Grant) clampSlice(i int, s device.Slice, req request.Request) StepSlice {
-	step := StepSlice{Slice: s, StepMemMiB: s.MemMiB, StepSM: s.SMPercent, GPUMiB: g.gpuMiB(i)}
+	step := StepSlice{Slice: s, StepMemMiB: s.MemMiB, StepSM: s.SMPercent, StepPriority: s.Priority, GPUMiB: g.gpuMiB(i)}
 	step.Mine = req.UUID.AdmitsUUID(string(s.Device)) && (g.gpuType(i) == "" || req.GPU.Admits(g.gpuType(i)))
 	if !step.Mine {
 		return step
@@ -103,6 +108,9 @@ func (g Grant) clampSlice(i int, s device.Slice, req request.Request) StepSlice 
 	}
 	if req.SMPercent > 0 && (s.SMPercent == 0 || req.SMPercent < s.SMPercent) {
 		step.StepSM = req.SMPercent
+	}
+	if req.Priority != request.PriorityDefault {
+		step.StepPriority = min(s.Priority, device.PriorityOf(string(req.Priority)))
 	}
 	return step
 }
@@ -131,6 +139,9 @@ func (g Grant) narrowSlice(i int, s device.Slice, req request.Request) (StepSlic
 		return step, fmt.Errorf("--vgpu-cores=0 (no cap) is more than the job's share of %d percent", s.SMPercent)
 	case s.SMPercent > 0 && req.SMPercent > s.SMPercent:
 		return step, fmt.Errorf("--vgpu-cores=%d is more than the job's share of %d percent", req.SMPercent, s.SMPercent)
+	}
+	if req.Priority != request.PriorityDefault && device.PriorityOf(string(req.Priority)) > s.Priority {
+		return step, fmt.Errorf("--vgpu-priority=%s is more than the job's priority, which is %s", req.Priority, s.Priority)
 	}
 	return step, nil
 }

@@ -7,6 +7,7 @@ package place
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
@@ -19,6 +20,7 @@ type Want struct {
 	Mem        request.Mem // per slice; a percentage is of the GPU that is chosen
 	CeilingMiB int64       // no slice is larger, whatever a percentage comes to; 0: no ceiling
 	SMPercent  int         // 0: no cap; 100: the GPU to itself
+	Priority   device.Priority
 	Place      request.Place
 	GPU, UUID  request.Filter
 	Prefer     []device.Minor // chosen before others that fit
@@ -31,7 +33,7 @@ func WantOf(r request.Request, e request.Entitlement) Want {
 	ceiling, sm := request.Limits(request.Request{SMPercent: r.SMPercent}, e, 0)
 	want := Want{
 		Slices: e.SliceCount(), Mem: r.Mem, CeilingMiB: ceiling, SMPercent: sm,
-		Place: r.Place, GPU: r.GPU, UUID: r.UUID,
+		Priority: device.PriorityOf(string(r.Priority)), Place: r.Place, GPU: r.GPU, UUID: r.UUID,
 	}
 	if ceiling == 0 || r.Mem.IsZero() {
 		want.Mem = request.Mem{MiB: ceiling}
@@ -70,13 +72,14 @@ type Rules struct {
 	SlicesPerGPU  int           // 0: no bound
 	MemOvercommit float64       // memory granted on a GPU may come to this many times what it has; 0 is 1.0
 	Drain         []device.UUID // or beginnings of them
+	LatencyPerGPU int           // at most so many slices of latency on one GPU; 0: no bound
 	DefaultPlace  request.Place // of a want that names none; pack if this names none either
 	Kept          []Kept        // for jobs that have waited longer
 }
 
 // RulesOf are a node's rules as its configuration has them.
-func RulesOf(slicesPerGPU int, memOvercommit float64, drain []device.UUID, defaultPlace request.Place) Rules {
-	return Rules{SlicesPerGPU: slicesPerGPU, MemOvercommit: memOvercommit, Drain: drain, DefaultPlace: defaultPlace}
+func RulesOf(slicesPerGPU int, memOvercommit float64, drain []device.UUID, latencyPerGPU int, defaultPlace request.Place) Rules {
+	return Rules{SlicesPerGPU: slicesPerGPU, MemOvercommit: memOvercommit, Drain: drain, LatencyPerGPU: latencyPerGPU, DefaultPlace: defaultPlace}
 }
 
 // load is one GPU and what stands on it.
@@ -84,6 +87,7 @@ type load struct {
 	gpu      device.GPU
 	draining bool
 	slices   int
+	latency  int    // slices of that priority
 	memMiB   int64  // granted
 	sm       int    // percent granted to capped slices
 	alone    bool   // held by a slice of 100 %
@@ -116,7 +120,7 @@ func Place(inv device.Inventory, taken []device.Slice, want Want, rules Rules) (
 	for _, l := range fits {
 		granted = append(granted, device.Slice{
 			Device: l.gpu.UUID, Index: l.gpu.Index, Minor: l.gpu.Minor,
-			MemMiB: l.askMiB, SMPercent: want.SMPercent,
+			MemMiB: l.askMiB, SMPercent: want.SMPercent, Priority: want.Priority,
 		})
 	}
 	return granted, nil
@@ -153,6 +157,9 @@ func weigh(inv device.Inventory, taken []device.Slice, want Want, rules Rules) [
 		l.freeMiB -= slice.MemMiB
 		l.sm += slice.SMPercent
 		l.alone = l.alone || slice.SMPercent == 100
+		if slice.Priority == device.PriorityLatency {
+			l.latency++
+		}
 	}
 	return loads
 }
@@ -161,16 +168,17 @@ func weigh(inv device.Inventory, taken []device.Slice, want Want, rules Rules) [
 type obstacle int
 
 const (
-	none      obstacle = iota
-	lost               // NVML cannot use it
-	draining           // the admin wants it empty
-	notPicked          // Slurm picked another one
-	notType            // excluded by --vgpu-gpu
-	notUUID            // excluded by --vgpu-uuid
-	tooSmall           // an empty one of this size would not do
-	alone              // held by a slice of 100 %
-	notEmpty           // 100 % is wanted
-	full               // as many slices as the node allows on a GPU
+	none         obstacle = iota
+	lost                  // NVML cannot use it
+	draining              // the admin wants it empty
+	notPicked             // Slurm picked another one
+	notType               // excluded by --vgpu-gpu
+	notUUID               // excluded by --vgpu-uuid
+	tooSmall              // an empty one of this size would not do
+	alone                 // held by a slice of 100 %
+	notEmpty              // 100 % is wanted
+	full                  // as many slices as the node allows on a GPU
+	latencyTaken          // … as many of priority latency
 	noMem
 	noTime
 	kept // for a job that has waited longer
@@ -196,6 +204,8 @@ func (l load) obstacle(want Want, rules Rules) obstacle {
 		return notEmpty
 	case rules.SlicesPerGPU > 0 && l.slices >= rules.SlicesPerGPU:
 		return full
+	case want.Priority == device.PriorityLatency && l.latencyRoom(rules) < 1:
+		return latencyTaken
 	case l.askMiB > l.freeMiB:
 		return noMem
 	case want.SMPercent > 0 && want.SMPercent+l.sm > 100:
@@ -204,6 +214,14 @@ func (l load) obstacle(want Want, rules Rules) obstacle {
 		return kept
 	}
 	return none
+}
+
+// latencyRoom is how many more slices of that priority the node allows on a GPU.
+func (l load) latencyRoom(rules Rules) int {
+	if rules.LatencyPerGPU == 0 {
+		return math.MaxInt32
+	}
+	return rules.LatencyPerGPU - l.latency
 }
 
 // fullestFirst is best fit: the GPU on which the least memory would remain, then the one with the

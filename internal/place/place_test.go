@@ -38,6 +38,11 @@ func held(gpu int, memMiB int64, sm int) device.Slice {
 	return device.Slice{Device: uuid(gpu), MemMiB: memMiB, SMPercent: sm}
 }
 
+func of(p device.Priority, s device.Slice) device.Slice {
+	s.Priority = p
+	return s
+}
+
 func mib(n int64) request.Mem { return request.Mem{MiB: n} }
 
 var std = Rules{SlicesPerGPU: 10, MemOvercommit: 1}
@@ -99,6 +104,40 @@ func TestPlaceChooses(t *testing.T) {
 func lose(inv device.Inventory, gpu int, why string) device.Inventory {
 	inv.GPUs[gpu].Lost = why
 	return inv
+}
+
+// Latency slices go where none is; others where it is fullest, as ever.
+func TestPlaceOfPriorities(t *testing.T) {
+	taken := []device.Slice{of(device.PriorityLatency, held(0, 5000, 30)), of(device.PriorityBatch, held(1, 3000, 30))}
+	for _, c := range []struct {
+		priority device.Priority
+		rules    Rules
+		gpu      int
+	}{
+		{device.PriorityLatency, Rules{LatencyPerGPU: 1}, 1},
+		{device.PriorityLatency, Rules{LatencyPerGPU: 2}, 0},
+		{device.PriorityNormal, Rules{LatencyPerGPU: 1}, 0},
+		{device.PriorityBatch, Rules{LatencyPerGPU: 1}, 0},
+	} {
+		placed, refusal := Place(node(h200, h200), taken, Want{Slices: 1, Mem: mib(3000), SMPercent: 30, Priority: c.priority}, c.rules)
+		if refusal != nil || placed[0].Device != uuid(c.gpu) || placed[0].Priority != c.priority {
+			t.Errorf("%+v: %v, %+v", c, placed, refusal)
+		}
+	}
+}
+
+func TestPlaceRefusesASecondSliceOfLatency(t *testing.T) {
+	first := of(device.PriorityLatency, held(0, 1, 10))
+	want, rules := Want{Slices: 1, Mem: mib(1), SMPercent: 30, Priority: device.PriorityLatency}, Rules{LatencyPerGPU: 1}
+	for other, text := range map[device.Slice]string{
+		of(device.PriorityLatency, held(1, 1, 10)): "every GPU holds as many slices of --vgpu-priority=latency as this node allows: 1",
+		held(1, h200, 10):                          "no GPU fits 1 MiB and 30 % of its time: GPU 0 holds 1 slice of --vgpu-priority=latency, the most that this node allows, GPU 1 has 0 MiB free",
+	} {
+		_, refusal := Place(node(h200, h200), []device.Slice{first, other}, want, rules)
+		if diff := cmp.Diff(&Refusal{Fragmented, text}, refusal); diff != "" {
+			t.Error(diff)
+		}
+	}
 }
 
 func TestPlaceRefuses(t *testing.T) {
@@ -170,6 +209,9 @@ func TestWantOf(t *testing.T) {
 		{request.Request{Mem: mib(9000), SMPercent: 100}, request.Entitlement{Slices: 1, MemMiB: 3000, SMPercent: 30}, Want{Slices: 1, Mem: mib(9000), CeilingMiB: 3000, SMPercent: 30}},
 		{request.Request{Mem: request.Mem{Percent: 25}}, request.Entitlement{MemMiB: 3000}, Want{Slices: 1, Mem: request.Mem{Percent: 25}, CeilingMiB: 3000}},
 		{request.Request{Mem: mib(9000)}, request.Entitlement{Slices: 1}, Want{Slices: 1}},
+		{request.Request{Priority: request.PriorityLatency}, request.Entitlement{Slices: 1}, Want{Slices: 1, Priority: device.PriorityLatency}},
+		{request.Request{Priority: request.PriorityBatch}, request.Entitlement{Slices: 1}, Want{Slices: 1, Priority: device.PriorityBatch}},
+		{request.Request{Priority: request.PriorityNormal}, request.Entitlement{Slices: 1}, Want{Slices: 1}},
 	} {
 		if diff := cmp.Diff(c.want, WantOf(c.r, c.e)); diff != "" {
 			t.Error(diff)

@@ -15,7 +15,7 @@ import (
 
 // drawPiece is a want of which several have room on one GPU.
 func drawPiece(t *rapid.T) Want {
-	return Want{Slices: rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "slices"), SMPercent: rapid.SampledFrom([]int{0, 10, 30, 41, 60, 100}).Draw(t, "sm"),
+	return Want{Priority: drawPriority(t), Slices: rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "slices"), SMPercent: rapid.SampledFrom([]int{0, 10, 30, 41, 60, 100}).Draw(t, "sm"),
 		Mem: request.Mem{Percent: float64(rapid.SampledFrom([]int{1, 10, 20, 30, 50, 70}).Draw(t, "percent"))}}
 }
 

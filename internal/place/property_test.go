@@ -20,6 +20,7 @@ func drawNode(t *rapid.T) (device.Inventory, Rules) {
 	rules := Rules{
 		SlicesPerGPU:  rapid.IntRange(1, 6).Draw(t, "slices per GPU"),
 		MemOvercommit: rapid.SampledFrom([]float64{0, 1, 1.25, 2}).Draw(t, "overcommit"),
+		LatencyPerGPU: rapid.SampledFrom([]int{0, 1, 1, 2}).Draw(t, "latency per GPU"),
 		DefaultPlace:  rapid.SampledFrom([]request.Place{"", request.PlacePack, request.PlaceSpread}).Draw(t, "default place"),
 	}
 	for i := range inv.GPUs {
@@ -33,10 +34,15 @@ func drawNode(t *rapid.T) (device.Inventory, Rules) {
 	return inv, rules
 }
 
+func drawPriority(t *rapid.T) device.Priority {
+	return rapid.SampledFrom([]device.Priority{device.PriorityNormal, device.PriorityNormal, device.PriorityLatency, device.PriorityBatch}).Draw(t, "priority")
+}
+
 func drawWant(t *rapid.T) Want {
 	want := Want{
 		Slices:    rapid.IntRange(1, 4).Draw(t, "slices"),
 		SMPercent: rapid.SampledFrom([]int{0, 0, 1, 30, 50, 51, 100}).Draw(t, "sm"),
+		Priority:  drawPriority(t),
 		Place:     rapid.SampledFrom([]request.Place{"", request.PlacePack, request.PlaceSpread}).Draw(t, "place"),
 	}
 	if rapid.Bool().Draw(t, "percent") {
@@ -52,10 +58,13 @@ func drawWant(t *rapid.T) Want {
 
 // allowed says by the contract alone, one slice on one GPU, whether it may stand there.
 func allowed(gpu device.GPU, taken []device.Slice, want Want, rules Rules) bool {
-	memMiB, sm, count := int64(0), 0, 0
+	memMiB, sm, count, latency := int64(0), 0, 0, 0
 	for _, s := range taken {
 		if s.Device == gpu.UUID {
 			memMiB, sm, count = memMiB+s.MemMiB, sm+s.SMPercent, count+1
+			if s.Priority == device.PriorityLatency {
+				latency++
+			}
 			if s.SMPercent == 100 || want.SMPercent == 100 {
 				return false
 			}
@@ -68,6 +77,7 @@ func allowed(gpu device.GPU, taken []device.Slice, want Want, rules Rules) bool 
 	ask := want.memOn(gpu.MemMiB)
 	return gpu.Lost == "" && !slices.Contains(rules.Drain, gpu.UUID) &&
 		want.GPU.Admits(gpu.Type) && want.UUID.AdmitsUUID(string(gpu.UUID)) &&
+		(want.Priority != device.PriorityLatency || rules.LatencyPerGPU == 0 || latency < rules.LatencyPerGPU) &&
 		count < rules.SlicesPerGPU && sm+want.SMPercent <= 100 &&
 		ask <= gpu.MemMiB && float64(memMiB+ask) <= float64(gpu.MemMiB)*factor
 }
@@ -127,7 +137,7 @@ func checkGrant(t *rapid.T, inv device.Inventory, taken []device.Slice, want Wan
 		if !allowed(gpu, taken, want, rules) {
 			t.Fatalf("slice %v does not fit", s)
 		}
-		if s.MemMiB != want.memOn(gpu.MemMiB) || s.MemMiB <= 0 || s.SMPercent != want.SMPercent || s.Index != gpu.Index || s.Minor != gpu.Minor {
+		if s.MemMiB != want.memOn(gpu.MemMiB) || s.MemMiB <= 0 || s.SMPercent != want.SMPercent || s.Priority != want.Priority || s.Index != gpu.Index || s.Minor != gpu.Minor {
 			t.Fatalf("slice %+v is not what %+v asks for on %+v", s, want, gpu)
 		}
 	}

@@ -37,6 +37,7 @@ type Room struct {
 	MemMiB    int64
 	SMPercent int
 	Slices    int
+	Latency   int // of the slices
 }
 
 // roomBeside is what is left of a GPU once a slice stands there as well.
@@ -44,20 +45,29 @@ func (l load) roomBeside(want Want, rules Rules) Room {
 	if want.SMPercent == 100 || l.alone {
 		return Room{}
 	}
-	room := Room{l.freeMiB - l.askMiB, 100 - l.sm - want.SMPercent, math.MaxInt32}
+	room := Room{l.freeMiB - l.askMiB, 100 - l.sm - want.SMPercent, math.MaxInt32, l.latencyRoom(rules)}
 	if rules.SlicesPerGPU > 0 {
 		room.Slices = rules.SlicesPerGPU - l.slices - 1
+	}
+	if want.Priority == device.PriorityLatency {
+		room.Latency--
 	}
 	return room
 }
 
-func (r Room) less(memMiB int64, smPercent int) Room {
-	return Room{r.MemMiB - memMiB, r.SMPercent - smPercent, r.Slices - 1}
+// less is what a slice leaves.
+func (r Room) less(gpu device.GPU, want Want) Room {
+	r.MemMiB, r.SMPercent, r.Slices = r.MemMiB-want.memOn(gpu.MemMiB), r.SMPercent-want.SMPercent, r.Slices-1
+	if want.Priority == device.PriorityLatency {
+		r.Latency--
+	}
+	return r
 }
 
-// Holds says that a slice fits.
-func (r Room) Holds(memMiB int64, smPercent int) bool {
-	return smPercent < 100 && r.MemMiB >= memMiB && (smPercent == 0 || r.SMPercent >= smPercent) && r.Slices >= 1
+// holds says that a slice fits.
+func (r Room) holds(gpu device.GPU, want Want) bool {
+	return want.SMPercent < 100 && r.MemMiB >= want.memOn(gpu.MemMiB) && (want.SMPercent == 0 || r.SMPercent >= want.SMPercent) && r.Slices >= 1 &&
+		(want.Priority != device.PriorityLatency || r.Latency >= 1)
 }
 
 // Turn is what a waiter may expect.
@@ -104,7 +114,7 @@ func Behind(before []Kept, t Turn, inv device.Inventory, want Want) []Kept {
 		gpu, _ := inv.ByUUID(claim.Device)
 		for j, k := range before {
 			if k.Device == claim.Device && !want.endsBy(k.Until) {
-				all[j].Spare = all[j].Spare.less(want.memOn(gpu.MemMiB), want.SMPercent)
+				all[j].Spare = all[j].Spare.less(gpu, want)
 			}
 		}
 		if i < len(t.Kept) {
@@ -180,7 +190,7 @@ func (w Want) endsBy(at int64) bool { return w.Ends != 0 && at != 0 && w.Ends <=
 
 // From says that a GPU is kept from a want: it is neither gone before the turn of the job that the GPU is kept for, nor fits beside it.
 func (k Kept) From(gpu device.GPU, want Want) bool {
-	return k.Device == gpu.UUID && !want.endsBy(k.Until) && !k.Spare.Holds(want.memOn(gpu.MemMiB), want.SMPercent)
+	return k.Device == gpu.UUID && !want.endsBy(k.Until) && !k.Spare.holds(gpu, want)
 }
 
 // keptFor is the job that a GPU is kept for.

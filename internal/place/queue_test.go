@@ -21,7 +21,16 @@ func heldUntil(gpu int, memMiB int64, ends int64) Held {
 func wants(memMiB int64, ends int64) Want { return Want{Slices: 1, Mem: mib(memMiB), Ends: ends} }
 
 // beside is the room on a GPU of which memory alone is taken.
-func beside(memMiB int64) Room { return Room{memMiB, 100, math.MaxInt32} }
+func beside(memMiB int64) Room { return Room{memMiB, 100, math.MaxInt32, 1} }
+
+func latency(h Held) Held {
+	h.Slice = of(device.PriorityLatency, h.Slice)
+	return h
+}
+
+func latencyOf(memMiB int64) Want {
+	return Want{Slices: 1, Mem: mib(memMiB), Priority: device.PriorityLatency}
+}
 
 func TestQueueKeepsRoomForWhoHasWaitedLongest(t *testing.T) {
 	two := node(100, 100)
@@ -56,11 +65,14 @@ func TestQueueKeepsRoomForWhoHasWaitedLongest(t *testing.T) {
 				{Kept: []Kept{{uuid(0), 3, 9, beside(94)}}, At: 9}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 1}}}}},
 		{"two that nobody knows the end of", []Held{heldUntil(0, 60, 0), heldUntil(1, 60, 0)}, []Waiter{{1, wants(70, 0)}, {2, wants(50, 0)}, {3, wants(20, 0)}},
 			[]Turn{{Kept: []Kept{{uuid(0), 1, 0, beside(30)}}}, {Kept: []Kept{{uuid(1), 2, 0, beside(50)}}}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 20}}}}},
+		{"a second slice of latency", []Held{latency(heldUntil(0, 60, 9)), latency(heldUntil(1, 60, 5))}, []Waiter{{1, latencyOf(10)}, {2, latencyOf(10)}, {3, wants(20, 0)}},
+			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, Room{90, 100, math.MaxInt32, 0}}}, At: 5}, {Kept: []Kept{{uuid(0), 2, 9, Room{90, 100, math.MaxInt32, 0}}}, At: 9},
+				{Slices: []device.Slice{{Device: uuid(0), MemMiB: 20}}}}},
 		{"no GPU will ever do", nil, []Waiter{{1, wants(101, 0)}, {2, wants(50, 0)}},
 			[]Turn{{}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 50}}}}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			got := Queue(two, c.held, c.waiters, Rules{})
+			got := Queue(two, c.held, c.waiters, Rules{LatencyPerGPU: 1})
 			for i := range got {
 				for j := range got[i].Slices {
 					got[i].Slices[j].Minor = 0
@@ -78,7 +90,7 @@ func TestQueueKeepsRoomForWhoHasWaitedLongest(t *testing.T) {
 }
 
 func TestAKeptGPUIsNamed(t *testing.T) {
-	rules := Rules{Kept: []Kept{{uuid(0), 7, 0, beside(9)}, {uuid(1), 8, 50, Room{10, 100, 0}}}}
+	rules := Rules{Kept: []Kept{{uuid(0), 7, 0, beside(9)}, {uuid(1), 8, 50, Room{10, 100, 0, 0}}}}
 	_, refusal := Place(node(100, 100), nil, wants(10, 51), rules)
 	want := &Refusal{Fragmented, "no GPU fits 10 MiB: GPU 0 is kept for job 7, which has waited longer, GPU 1 is kept for job 8, which has waited longer"}
 	if diff := cmp.Diff(want, refusal); diff != "" {
@@ -102,7 +114,9 @@ func TestQueueGivesNothingTwice(t *testing.T) {
 		taken := SlicesOf(all)
 		for i, turn := range Queue(inv, all, waiters, rules) {
 			want := waiters[i].Want
-			if _, refusal := Place(inv, taken, want, Rules{rules.SlicesPerGPU, rules.MemOvercommit, rules.Drain, rules.DefaultPlace, kept}); (refusal == nil) != (turn.Slices != nil) {
+			behind := rules
+			behind.Kept = kept
+			if _, refusal := Place(inv, taken, want, behind); (refusal == nil) != (turn.Slices != nil) {
 				t.Fatalf("waiter %d: refusal %+v, turn %+v", i, refusal, turn)
 			}
 			if turn.Slices != nil && len(turn.Slices) != want.Slices || turn.Kept != nil && len(turn.Kept) != want.Slices {

@@ -133,6 +133,8 @@ func everywhere(loads []load, want Want, rules Rules) string {
 		return fmt.Sprintf("no GPU is admitted by --vgpu-gpu=%s: this node has %s", want.GPU, names(loads))
 	case notUUID:
 		return fmt.Sprintf("no GPU of this node is admitted by --vgpu-uuid=%s", want.UUID)
+	case latencyTaken:
+		return fmt.Sprintf("every GPU holds as many slices of --vgpu-priority=latency as this node allows: %d", rules.LatencyPerGPU)
 	case none, lost, draining, notPicked, alone, notEmpty, kept:
 	}
 	return ""
@@ -159,6 +161,8 @@ func (l load) why(want Want, rules Rules) string {
 		return fmt.Sprintf("holds %s, and 100 %% needs an empty one", plural(l.slices, "slice"))
 	case full:
 		return fmt.Sprintf("holds %s, the most that this node allows", plural(l.slices, "slice"))
+	case latencyTaken:
+		return l.fullOfLatency()
 	case noMem:
 		if want.Mem.Percent > 0 {
 			return fmt.Sprintf("has %d of %d MiB free", max(l.freeMiB, 0), l.askMiB)
@@ -171,6 +175,10 @@ func (l load) why(want Want, rules Rules) string {
 	case none:
 	}
 	return "fits"
+}
+
+func (l load) fullOfLatency() string {
+	return fmt.Sprintf("holds %s of --vgpu-priority=latency, the most that this node allows", plural(l.latency, "slice"))
 }
 
 func plural(n int, thing string) string {

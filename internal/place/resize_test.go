@@ -76,3 +76,24 @@ func TestResize(t *testing.T) {
 		})
 	}
 }
+
+func TestAnotherPriorityForASlice(t *testing.T) {
+	inv := node(10000)
+	was := held(0, 3000, 30)
+	for name, tc := range map[string]struct {
+		others    []device.Slice
+		was, will device.Slice
+		want      string
+	}{
+		"the first of latency":  {nil, was, of(device.PriorityLatency, was), ""},
+		"the second":            {[]device.Slice{of(device.PriorityLatency, was)}, was, of(device.PriorityLatency, was), "GPU 0 holds 1 slice of --vgpu-priority=latency, the most that this node allows"},
+		"it was of latency":     {[]device.Slice{of(device.PriorityLatency, was)}, of(device.PriorityLatency, was), of(device.PriorityLatency, was), ""},
+		"batch beside latency":  {[]device.Slice{of(device.PriorityLatency, was)}, was, of(device.PriorityBatch, was), ""},
+		"latency beside others": {[]device.Slice{was, of(device.PriorityBatch, was)}, was, of(device.PriorityLatency, was), ""},
+	} {
+		refusal := Resize(inv, tc.others, tc.was, tc.will, Rules{LatencyPerGPU: 1}, true)
+		if (refusal == nil) != (tc.want == "") || refusal != nil && refusal.Reason != tc.want {
+			t.Errorf("%s: %+v", name, refusal)
+		}
+	}
+}

@@ -60,6 +60,16 @@ var Options = []Option{
 		print: func(r Request) string { return string(r.Policy) },
 	},
 	{
+		Name: "vgpu-priority", Metavar: "latency|normal|batch", Env: "VGPU_PRIORITY", key: "priority",
+		Usage: "work goes before others' while there is credit (latency), or may be cut short (batch)",
+		Want:  "latency, normal or batch",
+		parse: func(value string, into *Request) bool {
+			into.Priority = Priority(value)
+			return into.Priority == PriorityLatency || into.Priority == PriorityNormal || into.Priority == PriorityBatch
+		},
+		print: func(r Request) string { return string(r.Priority) },
+	},
+	{
 		Name: "vgpu-gpu", Metavar: "TYPE[,…]", Env: "VGPU_GPU", key: "gpu",
 		Usage: "only on GPUs of these types; !TYPE excludes",
 		Want:  "GPU types as h200 or h200,l40s, or !a100 to exclude",

@@ -35,6 +35,17 @@ const (
 	PolicyElastic Policy = "elastic"
 )
 
+// Priority says whose work goes first on a GPU (device.Priority).
+type Priority string
+
+// The values of --vgpu-priority.
+const (
+	PriorityDefault Priority = ""
+	PriorityNormal  Priority = "normal"
+	PriorityLatency Priority = "latency"
+	PriorityBatch   Priority = "batch"
+)
+
 // Bind says which of a step's slices each of its tasks sees.
 type Bind string
 
@@ -59,6 +70,7 @@ type Request struct {
 	Uncapped  bool // a cap of 0 was given in so many words: no default may set one
 	Place     Place
 	Policy    Policy
+	Priority  Priority
 	GPU       Filter // GRES types
 	UUID      Filter // device UUIDs
 	Bind      Bind
@@ -80,6 +92,9 @@ func Merge(r, defaults Request) Request {
 	}
 	if r.Policy == PolicyDefault {
 		r.Policy = defaults.Policy
+	}
+	if r.Priority == PriorityDefault {
+		r.Priority = defaults.Priority
 	}
 	if r.GPU.IsZero() {
 		r.GPU = defaults.GPU

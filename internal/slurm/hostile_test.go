@@ -102,6 +102,9 @@ func TestEntitlementOfEveryRelease(t *testing.T) {
 		if finished := kind == "pending" || kind == "over"; a.honest.Finished(0) != finished || a.honest.UID != 1000 {
 			t.Errorf("%s: %+v", a.name, a.honest)
 		}
+		if a.honest.QOS != "normal" || a.honest.Partition != "vgpu" {
+			t.Errorf("%s: QOS %q, partition %q", a.name, a.honest.QOS, a.honest.Partition)
+		}
 		if (kind == "array") != (a.honest.ArrayTaskID == "3") {
 			t.Errorf("%s: task %q", a.name, a.honest.ArrayTaskID)
 		}
@@ -126,6 +129,16 @@ func (a answer) believed(t *testing.T, texts map[string]string) {
 			t.Errorf("%s with %q: %v", a.name, texts, err)
 		}
 		return
+	}
+	// What is imitated is not known.
+	if got.QOS == "" {
+		got.QOS = a.honest.QOS
+	}
+	if got.Account == "" {
+		got.Account = a.honest.Account
+	}
+	if got.Partition == "" {
+		got.Partition, got.unclear = a.honest.Partition, a.honest.unclear
 	}
 	got.commented = a.honest.commented // it is about nothing but that text, and decides about nothing but it
 	if diff := cmp.Diff(a.honest, got, cmp.AllowUnexported(Job{}, nodeGRES{})); diff != "" {

@@ -28,6 +28,7 @@ type Job struct {
 	Limit       time.Duration // how long it may run; 0: as long as it likes, or that is not known
 	Partition   string
 	Account     string // "": not known
+	QOS         string // "": it has none, or that is not known
 	Excluded    string // host list: where it must not run
 	MemTyped    bool   // its memory was typed as GRES, and goes before a share of the environment's
 	HasText     bool   // slurmctld has an AdminComment or Extra of it, and be it an empty one

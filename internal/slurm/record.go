@@ -83,7 +83,7 @@ func parseJob(text string, id uint32) (Job, error) {
 	}
 	job.UID, job.Restarts = uint32(uid), restarts
 	job.Submitted = submitted(head)
-	job.Account = account(head)
+	job.Account, job.QOS = nameIn(head, "Account"), nameIn(head, "QOS")
 	if job.detailed {
 		job.Exclusive, err = hasWholeNodes(tail)
 		job.MemTyped = memTyped(tail)
@@ -112,9 +112,9 @@ func submitted(head string) time.Time {
 	return time.Unix(seconds, 0).UTC()
 }
 
-// account is for who watches alone: "" where a text of the job's owner imitates it.
-func account(head string) string {
-	name, err := only(head, "Account")
+// nameIn is "" where a text of the job's owner imitates it, too.
+func nameIn(head, key string) string {
+	name, err := only(head, key)
 	if err != nil || name == "(null)" {
 		return ""
 	}

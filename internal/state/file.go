@@ -84,7 +84,7 @@ func (i image) encode() (parts [][]byte, err error) {
 		}
 		gpus = append(append(gpus, '\n'), line...)
 	}
-	parts = append([][]byte{nil, append(gpus, listEnds+lineEnds+columns+slicesBegin...)}, rows...)
+	parts = append([][]byte{nil, append(gpus, listEnds+lineEnds+columnsOf(i.Slices)+slicesBegin...)}, rows...)
 	parts = append(parts, []byte(listEnds+bodyEnds))
 	parts[0] = header(boot, parts[1:]...)
 	return parts, nil

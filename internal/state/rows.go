@@ -18,8 +18,14 @@ import (
 // It is JSON all the same, for people and their tools; what it says in which column stands above it.
 
 // columns are what the numbers of a row are; zeros at its end are left out. "gpu" counts the lines of "gpus", from 0; "since_ms" and "ends" are
-// milliseconds and seconds since 1970, 0 where it is not known; "elastic" is 0 or 1.
-const columns = `"columns":["job","uid","gpu","mem_mib","since_ms","turns_layout","sm_percent","ends","restart","elastic","most_mib"],` + "\n"
+// milliseconds and seconds since 1970, 0 where it is not known; "elastic" is 0 or 1, "priority" 1 for latency and -1 for batch.
+const (
+	firstColumns = `"columns":["job","uid","gpu","mem_mib","since_ms","turns_layout","sm_percent","ends","restart","elastic","most_mib"`
+	columns      = firstColumns + "],\n"
+	// allColumns are written where a slice needs the last of them. Builds from before it take such a file for a damaged one, and make their
+	// state from the grants; any other file is the same for both.
+	allColumns = firstColumns + `,"priority"],` + "\n"
+)
 
 const (
 	columnJob = iota
@@ -33,6 +39,7 @@ const (
 	columnRestart
 	columnElastic
 	columnMostMiB
+	columnPriority
 	numbers // in a row
 	fewest  = columnMemMiB + 1
 )
@@ -83,7 +90,8 @@ func (p *places[K]) of(key K, hint uint) int {
 // appendRow writes a slice as a row, and enters its GPU if need be: rows that were read stay right as long as gpus only grow.
 func appendRow(text []byte, s *Slice, gpus *places[gpu]) []byte {
 	r := row{columnJob: int64(s.Job), columnUID: int64(s.UID), columnMemMiB: s.MemMiB, columnSince: int64(s.Since), columnTurns: int64(s.Turns),
-		columnSMPercent: int64(s.SMPercent), columnEnds: s.Ends, columnRestart: int64(s.Restart), columnMostMiB: s.MostMiB}
+		columnSMPercent: int64(s.SMPercent), columnEnds: s.Ends, columnRestart: int64(s.Restart), columnMostMiB: s.MostMiB,
+		columnPriority: int64(s.Priority)}
 	r[columnGPU] = int64(gpus.of(gpu{Device: s.Device, Index: s.Index, Minor: s.Minor}, uint(s.Index)))
 	if s.Elastic {
 		r[columnElastic] = 1
@@ -106,16 +114,19 @@ var errRows = errors.New("its content is not of the form that goes with its vers
 // cutBody reads what stands behind the checksum.
 func cutBody(body []byte) (i image, err error) {
 	rest, begins := bytes.CutPrefix(body, []byte(gpusBegin))
-	list, rest, named := bytes.Cut(rest, []byte(listEnds+lineEnds+columns+slicesBegin))
-	rest, ends := bytes.CutSuffix(rest, []byte(listEnds+bodyEnds))
+	list, rows, named := bytes.Cut(rest, []byte(listEnds+lineEnds+columns+slicesBegin))
+	if !named {
+		list, rows, named = bytes.Cut(rest, []byte(listEnds+lineEnds+allColumns+slicesBegin))
+	}
+	rows, ends := bytes.CutSuffix(rows, []byte(listEnds+bodyEnds))
 	if !begins || !named || !ends {
 		return image{}, errRows
 	}
 	if err := json.Unmarshal(append(append([]byte{'['}, list...), ']'), &i.gpus.keys); err != nil {
 		return image{}, errRows
 	}
-	i.list = rest
-	i.Slices, i.rows, err = cutRows(rest, i.gpus.keys)
+	i.list = rows
+	i.Slices, i.rows, err = cutRows(rows, i.gpus.keys)
 	return i, err
 }
 
@@ -186,7 +197,7 @@ func digits(text []byte, at int) (n uint64, end int) {
 
 // into says what the row means, unless it is no slice.
 func (r *row) into(s *Slice, gpus []gpu) bool {
-	if uint64(r[columnJob]|r[columnUID]|r[columnTurns]) > math.MaxUint32 || uint64(r[columnElastic]) > 1 || uint64(r[columnGPU]) >= uint64(len(gpus)) {
+	if uint64(r[columnJob]|r[columnUID]|r[columnTurns]) > math.MaxUint32 || uint64(r[columnElastic]) > 1 || !isPriority(r[columnPriority]) || uint64(r[columnGPU]) >= uint64(len(gpus)) {
 		return false
 	}
 	on := &gpus[r[columnGPU]]
@@ -195,5 +206,20 @@ func (r *row) into(s *Slice, gpus []gpu) bool {
 	s.Turns, s.Elastic = uint32(r[columnTurns]), r[columnElastic] == 1
 	s.Device, s.Index, s.Minor = on.Device, on.Index, on.Minor
 	s.MemMiB, s.SMPercent, s.MostMiB = r[columnMemMiB], int(r[columnSMPercent]), r[columnMostMiB]
+	s.Priority = device.Priority(r[columnPriority])
 	return s.holds()
+}
+
+func isPriority(number int64) bool {
+	return number == int64(int8(number)) && device.Priority(number).IsKnown()
+}
+
+// columnsOf are those that some slices need.
+func columnsOf(held []Slice) string {
+	for i := range held {
+		if held[i].Priority != device.PriorityNormal {
+			return allColumns
+		}
+	}
+	return columns
 }

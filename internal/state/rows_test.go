@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
@@ -37,6 +38,8 @@ func filled(t testing.TB) Slice {
 			v.SetString(fmt.Sprintf("GPU-%d", n))
 		case v.Kind() == reflect.Bool:
 			v.SetBool(true)
+		case v.Type() == reflect.TypeFor[device.Priority]():
+			v.SetInt(int64(device.PriorityLatency))
 		case v.CanInt():
 			v.SetInt(n)
 		case v.CanUint():
@@ -57,7 +60,7 @@ func variants(t testing.TB) []Slice {
 	most.MemMiB, most.MostMiB = math.MaxInt64, math.MaxInt64
 	below := filled(t)
 	below.Restart, below.SMPercent, below.Index, below.Minor, below.MostMiB = -1, -30, -1, -1, -1
-	below.Since = -1500
+	below.Since, below.Priority = -1500, device.PriorityBatch
 	later := filled(t)
 	later.Since = 5000
 	later.Ends = math.MaxInt64
@@ -122,12 +125,35 @@ func TestTheFileIsJSON(t *testing.T) {
 		"job": fmt.Sprint(want.Job), "restart": fmt.Sprint(want.Restart), "uid": fmt.Sprint(want.UID),
 		"since_ms": fmt.Sprint(want.Since), "turns_layout": fmt.Sprint(want.Turns), "elastic": "1",
 		"ends": fmt.Sprint(want.Ends), "gpu": "1",
-		"mem_mib": fmt.Sprint(want.MemMiB), "sm_percent": fmt.Sprint(want.SMPercent), "most_mib": fmt.Sprint(want.MostMiB),
+		"mem_mib": fmt.Sprint(want.MemMiB), "sm_percent": fmt.Sprint(want.SMPercent), "most_mib": fmt.Sprint(want.MostMiB), "priority": "1",
 	}, row); diff != "" || file.Version != Version || file.BootID != testBoot {
 		t.Error(diff, file)
 	}
 	if on := file.GPUs[1]; on != (gpu{want.Device, want.Index, want.Minor}) {
 		t.Errorf("it is on %+v", on)
+	}
+}
+
+// A file without priorities is, to the byte, what a build from before them writes and reads.
+func TestAFileWithoutPrioritiesIsAsItWas(t *testing.T) {
+	plain, batch := sliceOf(1), sliceOf(2)
+	batch.Priority = device.PriorityBatch
+	for name, tc := range map[string]struct {
+		slices  []Slice
+		columns string
+	}{
+		"none":           {nil, `"most_mib"],`},
+		"normal":         {[]Slice{plain}, `"most_mib"],`},
+		"batch":          {[]Slice{plain, batch}, `"most_mib","priority"],`},
+		"back to normal": {[]Slice{plain, sliceOf(2)}, `"most_mib"],`},
+	} {
+		data, err := joined(imageOf(tc.slices...).encode())
+		if err != nil || !bytes.Contains(data, []byte(tc.columns+"\n")) || bytes.Count(data, []byte(tc.columns)) != 1 {
+			t.Errorf("%s: %v, want %s in\n%s", name, err, tc.columns, data)
+		}
+		if got, err := decode(data); err != nil || !cmp.Equal(got.Slices, tc.slices, cmpopts.EquateEmpty()) {
+			t.Errorf("%s: %v, read as %+v", name, err, got.Slices)
+		}
 	}
 }
 
@@ -237,7 +263,7 @@ func TestWhatIsNoRow(t *testing.T) {
 		row, "\n", "\n\n", "\n" + row + ",", "\n" + row + ",\n", "\n" + row + "\n" + row, "\n" + row + ",\n\n" + row, "\n " + row, "\n" + row[1:],
 		"\n[0,0,0,1]", "\n[1,0,1,1]", "\n[1,0,0,0]", "\n[1,0,0]", "\n[1,0,0,1,]", "\n[1,0,0,1", "\n[1,0,0,1]]", "\n[1,0,,1]", "\n[1,0,-1,1]", "\n[01,0,0,1]",
 		"\n[1,0,0,1,0]", "\n[1,0,0,1,5,0]", "\n[1,0,0,1,0,0,0,0,0,2]", "\n[1,0,0,1,0,0,0,0,-0,1]", "\n[1,-1,0,1]", "\n[1,4294967296,0,1]", "\n[-1,0,0,1]",
-		"\n[1,0,0,9223372036854775808]", "\n[1,0,0,99999999999999999999]", "\n[1,0,0,1,5.1]", "\n[1,0,0,1,0,0,0,0,0,0,5,6]", "\n[1,0,0,1 ]", "\n[1,0,0,\"1\"]",
+		"\n[1,0,0,9223372036854775808]", "\n[1,0,0,99999999999999999999]", "\n[1,0,0,1,5.1]", "\n[1,0,0,1,0,0,0,0,0,0,5,2]", "\n[1,0,0,1,0,0,0,0,0,0,5,-2]", "\n[1,0,0,1,0,0,0,0,0,0,5,257]", "\n[1,0,0,1,0,0,0,0,0,0,5,1,1]", "\n[1,0,0,1 ]", "\n[1,0,0,\"1\"]",
 	} {
 		if slices, _, err := cutRows([]byte(wrong), gpus); err == nil {
 			t.Errorf("%q is %+v", wrong, slices)

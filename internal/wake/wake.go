@@ -185,7 +185,7 @@ func (w Waker) choose(ctx context.Context, asked []uint32, standings map[uint32]
 	err = w.change(ctx, func(tx *state.Tx, jobs waiting.Jobs) waiting.Jobs {
 		jobs = w.refresh(jobs, asked, standings, 0)
 		held := tx.Held()
-		rules := place.RulesOf(w.Config.SlicesPerGPU, w.Config.MemOvercommit, w.Config.Drain, w.Config.Place)
+		rules := place.RulesOf(w.Config.SlicesPerGPU, w.Config.MemOvercommit, w.Config.Drain, w.Config.LatencyPerGPU, w.Config.Place)
 		careless := jobs.Careless(now)
 		for _, look := range jobs.Looks(now) {
 			i, job := look.At, jobs[look.At]

@@ -39,6 +39,7 @@ _slurm_vgpu() {
         --vgpu-cores) values="10 20 25 30 40 50 60 70 75 80 90 100" ;;
         --vgpu-place) values="pack spread" ;;
         --vgpu-policy) values="cap elastic" ;;
+        --vgpu-priority) values="latency normal batch" ;;
         --vgpu-bind) values="none task" ;;
         --vgpu-gpu | --vgpu-uuid) return ;;
         --gres) values="vgpu:1" ;;
@@ -55,7 +56,7 @@ _slurm_vgpu() {
     if [[ $option == --gres ]]; then
         mapfile -t ours < <(compgen -W "$values" -- "$cur")
     elif [[ $cur == --* && $cur != *=* ]]; then
-        mapfile -t ours < <(compgen -W "--vgpu-mem= --vgpu-cores= --vgpu-place= --vgpu-policy= --vgpu-gpu= --vgpu-uuid= --vgpu-bind=" -- "$cur")
+        mapfile -t ours < <(compgen -W "--vgpu-mem= --vgpu-cores= --vgpu-place= --vgpu-policy= --vgpu-priority= --vgpu-gpu= --vgpu-uuid= --vgpu-bind=" -- "$cur")
         ((${#ours[@]})) && compopt -o nospace 2> /dev/null
     fi
     COMPREPLY+=("${ours[@]}")

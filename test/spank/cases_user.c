@@ -14,7 +14,7 @@ static struct plugin start(spank_context_t context)
 	struct plugin p = load();
 	host.context = context;
 	CHECK(p.init(NULL, 0, NULL) == 0);
-	CHECK(host.options == 7);
+	CHECK(host.options == 8);
 	return p;
 }
 
@@ -24,8 +24,9 @@ static void options_reach_the_job(void)
 	CHECK(give("vgpu-mem", "8G", 0) == 0);	 /* #SBATCH */
 	CHECK(give("vgpu-mem", "3000", 0) == 0); /* command line: the last one wins */
 	CHECK(give("vgpu-cores", "30", 0) == 0);
+	CHECK(give("vgpu-priority", "latency", 0) == 0);
 	CHECK(p.init_post_opt(NULL, 0, NULL) == 0);
-	SAME(control_env("VGPU_REQUEST"), "mem=3000;cores=30");
+	SAME(control_env("VGPU_REQUEST"), "mem=3000;cores=30;priority=latency");
 	SAME(control_env("VGPU_DEFAULTS"), NULL);
 	SAME(host.log, "");
 	/* Slurm hands over garbage here in sbatch and salloc. */
@@ -51,6 +52,7 @@ static void a_bad_option_is_refused(void)
 	LOGGED("--vgpu-mem: the value is longer than 1023 characters");
 	CHECK(give("vgpu-cores", "101", 0) == -1);
 	CHECK(give("vgpu-place", "here", 0) == -1);
+	CHECK(give("vgpu-priority", "high", 0) == -1);
 }
 
 static void variables_are_defaults(void)

@@ -127,7 +127,7 @@ struct plugin start_step(uint32_t job, uint32_t step)
 	host.job = job;
 	host.step = step;
 	CHECK(p.init(NULL, 1, arguments) == 0);
-	CHECK(host.options == 7);
+	CHECK(host.options == 8);
 	return p;
 }
 
