@@ -17,6 +17,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/pages"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
@@ -55,19 +56,30 @@ func (p *prolog) makeFolder(g grant.Grant) error {
 		if !made.Mounted {
 			p.log.Warn("no file system can be mounted for the job's user: his ledger and claims may fill the run directory")
 		}
-		if err := ledger.Create(dir.Ledger(g.Job), g.Job, len(g.Slices), g.UID, g.GID); err != nil {
+		if err := makePages(dir, g); err != nil {
 			return err
 		}
-		crashpoint.At("prolog/ledger-made")
-		if err := ledger.CreateClaims(dir.Claims(g.Job), g.Job, len(g.Slices), g.UID, g.GID); err != nil {
-			return err
-		}
-		crashpoint.At("prolog/claims-made")
 	}
 	if err := grant.Write(dir.Grant(g.Job), g); err != nil {
 		return err
 	}
 	return removeFile(dir.None(g.Job))
+}
+
+// makePages makes the files of the job's folder of pages.
+func makePages(dir rundir.Dir, g grant.Grant) error {
+	if err := ledger.Create(dir.Ledger(g.Job), g.Job, len(g.Slices), g.UID, g.GID); err != nil {
+		return err
+	}
+	crashpoint.At("prolog/ledger-made")
+	if err := ledger.CreateClaims(dir.Claims(g.Job), g.Job, len(g.Slices), g.UID, g.GID); err != nil {
+		return err
+	}
+	crashpoint.At("prolog/claims-made")
+	if err := ledger.CreateGroups(dir.Groups(g.Job), g.Job, g.UID, g.GID); err != nil {
+		return err
+	}
+	return ledger.CreateTime(dir.Time(g.Job), g.Job, len(g.Slices))
 }
 
 // shareTurns makes the folder of the jobs' pages a mount, before any process of a job is there that could make that fail.

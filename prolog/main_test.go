@@ -266,10 +266,10 @@ func runProlog(ts *testscript.TestScript, env ...string) error {
 
 // cmdBoard compares a GPU's board: board GPU [JOB.SLICE=PERCENT[e]...], e for elastic.
 func cmdBoard(ts *testscript.TestScript, _ bool, args []string) {
-	onGPU, err := ledger.ReadBoard(runDir(ts).Board(device.UUID(fmt.Sprintf("GPU-%08s", args[0]))))
+	board, err := ledger.ReadBoard(runDir(ts).Board(device.UUID(fmt.Sprintf("GPU-%08s", args[0]))))
 	ts.Check(err)
 	got := []string{}
-	for _, s := range onGPU {
+	for _, s := range board.Slices {
 		text := fmt.Sprintf("%d.%d=%d", s.Job, s.Device, s.SMPercent)
 		if s.Flags&ledger.Elastic != 0 {
 			text += "e"

@@ -28,26 +28,32 @@ type BoardSlice struct {
 	Turns     uint32 // layout of its claims
 }
 
+// Board is what stands on a GPU's board.
+type Board struct {
+	KeptBy Keeper
+	Slices []BoardSlice
+}
+
 // ErrBoardFull is wrapped when a board has no room for some of the slices; the others are on it.
 var ErrBoardFull = errors.New("the board has no room for all slices of the GPU")
 
 // WriteBoard puts the slices of a GPU on its board. The caller holds the lock of the state. Processes
 // of running jobs have the file mapped, so it is changed in place, and only if it says something
 // else; a file that is no board of this layout is of no use to them, and is replaced.
-func WriteBoard(path string, onGPU []BoardSlice) error {
+func WriteBoard(path string, board Board) error {
 	var full error
-	if len(onGPU) > MaxBoardSlices {
-		full = fmt.Errorf("write board %s: %w: %d, at most %d", path, ErrBoardFull, len(onGPU), MaxBoardSlices)
-		onGPU = onGPU[:MaxBoardSlices]
+	if len(board.Slices) > MaxBoardSlices {
+		full = fmt.Errorf("write board %s: %w: %d, at most %d", path, ErrBoardFull, len(board.Slices), MaxBoardSlices)
+		board.Slices = board.Slices[:MaxBoardSlices]
 	}
 	page, err := readBoard(path)
 	switch {
-	case err == nil && page.Sequence%2 == 0 && page.says(onGPU):
+	case err == nil && page.Sequence%2 == 0 && page.says(board):
 		return full
 	case err == nil:
-		err = changeBoard(path, onGPU)
+		err = changeBoard(path, board)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrLayout), errors.Is(err, trusted.ErrUntrusted):
-		err = makeBoard(path, onGPU)
+		err = makeBoard(path, board)
 	}
 	if err != nil {
 		return fmt.Errorf("write board: %w", err)
@@ -57,16 +63,16 @@ func WriteBoard(path string, onGPU []BoardSlice) error {
 
 // ReadBoard reads a trusted board that nobody is writing: under the lock of the state, or when a
 // torn one does no harm.
-func ReadBoard(path string) ([]BoardSlice, error) {
+func ReadBoard(path string) (Board, error) {
 	page, err := readBoard(path)
 	if err != nil {
-		return nil, fmt.Errorf("read board: %w", err)
+		return Board{}, fmt.Errorf("read board: %w", err)
 	}
-	var onGPU []BoardSlice // nil where there is none
+	board := Board{KeptBy: Keeper(page.KeptBy)} // its slices are nil where there is none
 	for _, s := range page.Slice[:page.Count] {
-		onGPU = append(onGPU, BoardSlice{Job: s.JobID, Device: s.Device, SMPercent: s.SMPercent, Flags: s.Flags, UID: s.UID, Turns: s.TurnsVersion})
+		board.Slices = append(board.Slices, BoardSlice{Job: s.JobID, Device: s.Device, SMPercent: s.SMPercent, Flags: s.Flags, UID: s.UID, Turns: s.TurnsVersion})
 	}
-	return onGPU, nil
+	return board, nil
 }
 
 func readBoard(path string) (*boardPage, error) {
@@ -86,12 +92,12 @@ func readBoard(path string) (*boardPage, error) {
 	return page, nil
 }
 
-func (page *boardPage) says(onGPU []BoardSlice) bool {
-	if int(page.Count) != len(onGPU) {
+func (page *boardPage) says(board Board) bool {
+	if int(page.Count) != len(board.Slices) || page.KeptBy != uint32(board.KeptBy) {
 		return false
 	}
-	for i := range onGPU {
-		is, want := &page.Slice[i], &onGPU[i]
+	for i := range board.Slices {
+		is, want := &page.Slice[i], &board.Slices[i]
 		if is.JobID != want.Job || is.Device != want.Device || is.SMPercent != want.SMPercent || is.Flags != want.Flags || is.UID != want.UID ||
 			is.TurnsVersion != want.Turns {
 			return false
@@ -100,18 +106,18 @@ func (page *boardPage) says(onGPU []BoardSlice) bool {
 	return true
 }
 
-func (page *boardPage) put(onGPU []BoardSlice) {
-	page.Count = uint32(len(onGPU))
+func (page *boardPage) put(board Board) {
+	page.KeptBy, page.Count = uint32(board.KeptBy), uint32(len(board.Slices))
 	page.Slice = [MaxBoardSlices]boardSlice{}
-	for i, s := range onGPU {
+	for i, s := range board.Slices {
 		page.Slice[i] = boardSlice{JobID: s.Job, Device: s.Device, SMPercent: s.SMPercent, Flags: s.Flags, UID: s.UID, TurnsVersion: s.Turns}
 	}
 }
 
 // makeBoard puts a whole file in place at once: a process never finds half a board.
-func makeBoard(path string, onGPU []BoardSlice) error {
+func makeBoard(path string, board Board) error {
 	page := boardPage{Magic: boardMagic, LayoutVersion: TurnsVersion, SizeBytes: uint32(binary.Size(boardPage{}))}
-	page.put(onGPU)
+	page.put(board)
 	data, err := binary.Append(nil, binary.LittleEndian, page)
 	if err != nil {
 		return err
@@ -121,13 +127,13 @@ func makeBoard(path string, onGPU []BoardSlice) error {
 
 // changeBoard writes under the sequence counter. A writer that is killed leaves it odd: readers then
 // go by what they knew before, and the next writer finds it so and writes all of it again.
-func changeBoard(path string, onGPU []BoardSlice) error {
+func changeBoard(path string, board Board) error {
 	return inPlace(path, binary.Size(boardPage{}), func(data []byte) {
 		page := (*boardPage)(unsafe.Pointer(unsafe.SliceData(data))) // the mirror has C's offsets, which a test compares
 		odd := atomic.LoadUint32(&page.Sequence) | 1
 		atomic.StoreUint32(&page.Sequence, odd)
 		crashpoint.At("ledger/board-begun")
-		page.put(onGPU)
+		page.put(board)
 		atomic.StoreUint32(&page.Sequence, odd+1)
 	})
 }

@@ -57,7 +57,7 @@ func boardIn(t *testing.T, data []byte) boardPage {
 func TestBoardIsChangedWhereProcessesSeeIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "GPU-a")
 	first := []BoardSlice{{Job: 12, SMPercent: 30, UID: 1000}, {Job: 13, Device: 2, SMPercent: 70, Flags: Elastic, UID: 1001}}
-	if err := WriteBoard(path, first); err != nil {
+	if err := WriteBoard(path, Board{Slices: first}); err != nil {
 		t.Fatal(err)
 	}
 	if st, _ := os.Stat(path); st.Mode().Perm() != 0o644 {
@@ -70,19 +70,41 @@ func TestBoardIsChangedWhereProcessesSeeIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := WriteBoard(path, want); err != nil {
+		if err := WriteBoard(path, Board{Slices: want}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := ReadBoard(path)
-		if err != nil || !cmp.Equal(want, got) {
+		if err != nil || !cmp.Equal(Board{Slices: want}, got) {
 			t.Errorf("got %v, %v", got, err)
 		}
 		page := boardIn(t, seen)
 		if page.Count != uint32(len(want)) || len(want) > 0 && page.Slice[0].JobID != want[0].Job {
 			t.Errorf("who has it mapped sees %d slices, want %v", page.Count, want)
 		}
-		if page.Sequence%2 != 0 || (page.Sequence == before) != cmp.Equal(was, want) {
+		if page.Sequence%2 != 0 || (page.Sequence == before) != cmp.Equal(was.Slices, want) {
 			t.Errorf("sequence was %d, is %d", before, page.Sequence)
+		}
+	}
+}
+
+// Who keeps the shares changes with the configuration, under the same slices.
+func TestABoardSaysWhoKeepsTheShares(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "GPU-a")
+	onGPU := []BoardSlice{{Job: 12, SMPercent: 30}}
+	if err := WriteBoard(path, Board{Slices: onGPU}); err != nil {
+		t.Fatal(err)
+	}
+	seen := mapped(t, path)
+	for _, keeper := range []Keeper{KeptByVgpud, KeptByVgpud, KeptByLibrary} {
+		want := Board{KeptBy: keeper, Slices: onGPU}
+		if err := WriteBoard(path, want); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadBoard(path); err != nil || !cmp.Equal(want, got) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		if page := boardIn(t, seen); page.KeptBy != uint32(keeper) || page.Count != 1 {
+			t.Errorf("who has it mapped sees %d", page.KeptBy)
 		}
 	}
 }
@@ -97,7 +119,7 @@ func TestBoardIsNeverSeenHalfWritten(t *testing.T) {
 		}
 		return onGPU
 	}
-	if err := WriteBoard(path, of(1)); err != nil {
+	if err := WriteBoard(path, Board{Slices: of(1)}); err != nil {
 		t.Fatal(err)
 	}
 	page := (*boardPage)(unsafe.Pointer(unsafe.SliceData(mapped(t, path))))
@@ -105,7 +127,7 @@ func TestBoardIsNeverSeenHalfWritten(t *testing.T) {
 	go func() {
 		defer close(done)
 		for job := range uint32(2000) {
-			if err := WriteBoard(path, of(job+2)); err != nil {
+			if err := WriteBoard(path, Board{Slices: of(job + 2)}); err != nil {
 				t.Error(err)
 				return
 			}
@@ -141,7 +163,7 @@ func TestBoardIsNeverSeenHalfWritten(t *testing.T) {
 
 func TestBoardOfAKilledWriterIsWrittenAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "GPU-a")
-	if err := WriteBoard(path, []BoardSlice{{Job: 12, SMPercent: 30}}); err != nil {
+	if err := WriteBoard(path, Board{Slices: []BoardSlice{{Job: 12, SMPercent: 30}}}); err != nil {
 		t.Fatal(err)
 	}
 	died := false
@@ -153,14 +175,14 @@ func TestBoardOfAKilledWriterIsWrittenAgain(t *testing.T) {
 	})
 	func() {
 		defer func() { recover() }()
-		WriteBoard(path, []BoardSlice{{Job: 13, SMPercent: 10}})
+		WriteBoard(path, Board{Slices: []BoardSlice{{Job: 13, SMPercent: 10}}})
 	}()
 	crashpoint.Set(nil)
 	if page, err := readBoard(path); !died || err != nil || page.Sequence%2 != 1 {
 		t.Fatalf("the writer did not die while it wrote: %v, %v", died, err)
 	}
 	// Even where nothing but the counter is wrong.
-	if err := WriteBoard(path, []BoardSlice{{Job: 12, SMPercent: 30}}); err != nil {
+	if err := WriteBoard(path, Board{Slices: []BoardSlice{{Job: 12, SMPercent: 30}}}); err != nil {
 		t.Fatal(err)
 	}
 	if page, err := readBoard(path); err != nil || page.Sequence%2 != 0 || page.Count != 1 || page.Slice[0].JobID != 12 {
@@ -178,7 +200,7 @@ func TestBoardThatIsNoneIsReplaced(t *testing.T) {
 		},
 	} {
 		path := filepath.Join(t.TempDir(), "GPU-a")
-		if err := WriteBoard(path, nil); err != nil {
+		if err := WriteBoard(path, Board{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := spoil(path); err != nil {
@@ -187,10 +209,10 @@ func TestBoardThatIsNoneIsReplaced(t *testing.T) {
 		if _, err := ReadBoard(path); err == nil {
 			t.Errorf("%s: it is believed", name)
 		}
-		if err := WriteBoard(path, []BoardSlice{{Job: 12}}); err != nil {
+		if err := WriteBoard(path, Board{Slices: []BoardSlice{{Job: 12}}}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if got, err := ReadBoard(path); err != nil || len(got) != 1 {
+		if got, err := ReadBoard(path); err != nil || len(got.Slices) != 1 {
 			t.Errorf("%s: got %v, %v", name, got, err)
 		}
 	}
@@ -203,11 +225,11 @@ func TestBoardTakesWhatItHasRoomFor(t *testing.T) {
 		many[i].Job = uint32(i + 1)
 	}
 	for range 2 { // also when nothing changes
-		if err := WriteBoard(path, many); !errors.Is(err, ErrBoardFull) {
+		if err := WriteBoard(path, Board{Slices: many}); !errors.Is(err, ErrBoardFull) {
 			t.Errorf("got %v", err)
 		}
-		if got, err := ReadBoard(path); err != nil || len(got) != MaxBoardSlices {
-			t.Errorf("%d slices, %v", len(got), err)
+		if got, err := ReadBoard(path); err != nil || len(got.Slices) != MaxBoardSlices {
+			t.Errorf("%d slices, %v", len(got.Slices), err)
 		}
 	}
 }
@@ -217,10 +239,12 @@ func TestAPageForWhichThereIsNoRoomIsNotMade(t *testing.T) {
 	dir := privatemounts.Full(t, nil)
 	path := filepath.Join(dir, "page")
 	for name, write := range map[string]func() error{
-		"board":  func() error { return WriteBoard(path, []BoardSlice{{Job: 12}}) },
+		"board":  func() error { return WriteBoard(path, Board{Slices: []BoardSlice{{Job: 12}}}) },
 		"limits": func() error { return WriteLimits(path, Limits{Job: 12}) },
 		"ledger": func() error { return Create(path, 12, 1, 0, 0) },
 		"claims": func() error { return CreateClaims(path, 12, 1, 0, 0) },
+		"groups": func() error { return CreateGroups(path, 12, 0, 0) },
+		"time":   func() error { return CreateTime(path, 12, 1) },
 	} {
 		if err := write(); !errors.Is(err, unix.ENOSPC) {
 			t.Errorf("%s: %v", name, err)

@@ -9,14 +9,16 @@ package ledger
 // Constants of interposer/api/layout.h.
 const (
 	// LayoutVersion is that of limits and ledgers, which are one job's. It grows with any change of layout.h.
-	LayoutVersion = 6
-	// TurnsVersion is that of boards and claims, in which jobs see each other.
-	TurnsVersion = 5
+	LayoutVersion = 7
+	// TurnsVersion is that of boards and claims, in which jobs see each other, and of groups and time, which are between jobs and vgpud.
+	TurnsVersion = 6
 
 	limitsMagic = 0x314d494c55504756 // "VGPULIM1"
 	ledgerMagic = 0x314447524c555056 // "VPULRGD1"
 	boardMagic  = 0x3144524255504756 // "VGPUBRD1"
 	claimsMagic = 0x314d4c4355504756 // "VGPUCLM1"
+	groupsMagic = 0x3150524755504756 // "VGPUGRP1"
+	timeMagic   = 0x314d495455504756 // "VGPUTIM1"
 
 	// MaxDevices is the most slices that one job may hold on a node.
 	MaxDevices = 16
@@ -31,12 +33,30 @@ const (
 	maxMarks       = 32
 	maxBuckets     = 512
 	locksAt        = 1 << 40 // where the lock of a ledger's first slot lies
+
+	maxGroups     = 32
+	groupChannels = 16
 )
 
 // Flags of a limits page.
 const (
 	FailOpen uint32 = 1 // a ledger that cannot be used lets the program run unlimited
 	Elastic  uint32 = 2 // --vgpu-policy=elastic
+)
+
+// Keeper is who keeps the shares of a GPU's slices.
+type Keeper uint32
+
+const (
+	KeptByLibrary Keeper = 0 // the library in each program, by turns and credit
+	KeptByVgpud   Keeper = 1 // vgpud, by the driver's time slices
+)
+
+// Flags of a slice's GPU time.
+const (
+	TimeFrozen  uint32 = 1 // the job's step is frozen now
+	TimeUnnamed uint32 = 2 // a process that is at work has written down no handles
+	TimeInexact uint32 = 4 // split among several that do not fill the GPU
 )
 
 // Names of the pages in a step's folder.
@@ -172,7 +192,8 @@ type boardPage struct { // struct vgpu_board
 	SizeBytes     uint32
 	Sequence      uint32
 	Count         uint32
-	Reserved      uint64
+	KeptBy        uint32
+	Reserved      uint32
 	Slice         [MaxBoardSlices]boardSlice
 }
 
@@ -196,4 +217,64 @@ type claimsPage struct { // struct vgpu_claims
 	DeviceCount   uint32
 	Reserved      uint64
 	Claim         [MaxDevices]claim
+}
+
+type groupsGroup struct { // struct vgpu_channel_group
+	Client         uint32
+	Device         uint32
+	Group          uint32
+	Engine         uint32
+	DeviceInstance uint32
+	FD             int32
+	Subdevice      uint32
+	ChannelCount   uint32
+	Channel        [groupChannels]uint32
+}
+
+// groupsHead is struct vgpu_groups_process up to the groups.
+type groupsHead struct {
+	StartTicks uint64
+	PIDNS      uint64
+	PID        int32
+	Count      uint32
+	More       uint32
+	Sequence   uint32
+}
+
+type groupsProcess struct { // struct vgpu_groups_process
+	groupsHead
+	Group [maxGroups]groupsGroup
+}
+
+type groupsPage struct { // struct vgpu_groups
+	Magic         uint64
+	LayoutVersion uint32
+	SizeBytes     uint32
+	JobID         uint32
+	Reserved      [3]uint32
+	Process       [maxProcs]groupsProcess
+}
+
+type timeDevice struct { // struct vgpu_time_device
+	BusyNs    uint64
+	UnknownNs uint64
+	LookedNs  uint64
+	CreditNs  int64
+	SliceUs   uint32
+	Percent   uint32
+	Frozen    uint32
+	Flags     uint32
+	Reserved  [2]uint64
+}
+
+type timePage struct { // struct vgpu_time
+	Magic         uint64
+	LayoutVersion uint32
+	SizeBytes     uint32
+	JobID         uint32
+	DeviceCount   uint32
+	Sequence      uint32
+	Reserved      uint32
+	Reserved2     [3]uint64
+	Device        [MaxDevices]timeDevice
 }

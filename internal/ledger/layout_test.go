@@ -17,18 +17,23 @@ import (
 
 // mirrored pairs every struct of interposer/api/layout.h with its Go mirror.
 var mirrored = map[string]reflect.Type{
-	"vgpu_limits_device": reflect.TypeFor[limitsDevice](),
-	"vgpu_limits":        reflect.TypeFor[limitsPage](),
-	"vgpu_ledger_slot":   reflect.TypeFor[ledgerSlot](),
-	"vgpu_ledger_step":   reflect.TypeFor[ledgerStep](),
-	"vgpu_mark":          reflect.TypeFor[ledgerMark](),
-	"vgpu_history":       reflect.TypeFor[ledgerHistory](),
-	"vgpu_buckets":       reflect.TypeFor[ledgerBuckets](),
-	"vgpu_ledger":        reflect.TypeFor[ledgerPage](),
-	"vgpu_board_slice":   reflect.TypeFor[boardSlice](),
-	"vgpu_board":         reflect.TypeFor[boardPage](),
-	"vgpu_claim":         reflect.TypeFor[claim](),
-	"vgpu_claims":        reflect.TypeFor[claimsPage](),
+	"vgpu_limits_device":  reflect.TypeFor[limitsDevice](),
+	"vgpu_limits":         reflect.TypeFor[limitsPage](),
+	"vgpu_ledger_slot":    reflect.TypeFor[ledgerSlot](),
+	"vgpu_ledger_step":    reflect.TypeFor[ledgerStep](),
+	"vgpu_mark":           reflect.TypeFor[ledgerMark](),
+	"vgpu_history":        reflect.TypeFor[ledgerHistory](),
+	"vgpu_buckets":        reflect.TypeFor[ledgerBuckets](),
+	"vgpu_ledger":         reflect.TypeFor[ledgerPage](),
+	"vgpu_board_slice":    reflect.TypeFor[boardSlice](),
+	"vgpu_board":          reflect.TypeFor[boardPage](),
+	"vgpu_claim":          reflect.TypeFor[claim](),
+	"vgpu_claims":         reflect.TypeFor[claimsPage](),
+	"vgpu_channel_group":  reflect.TypeFor[groupsGroup](),
+	"vgpu_groups_process": reflect.TypeFor[groupsProcess](),
+	"vgpu_groups":         reflect.TypeFor[groupsPage](),
+	"vgpu_time_device":    reflect.TypeFor[timeDevice](),
+	"vgpu_time":           reflect.TypeFor[timePage](),
 }
 
 var constants = map[string]uint64{
@@ -37,6 +42,9 @@ var constants = map[string]uint64{
 	"VGPU_MARKS": maxMarks, "VGPU_BUCKETS": maxBuckets, "VGPU_LOCKS_AT": locksAt,
 	"VGPU_MAX_DEVICES": MaxDevices, "VGPU_MAX_STEPS": maxSteps, "VGPU_MAX_PROCS": maxProcs, "VGPU_UUID_BYTES": uuidBytes,
 	"VGPU_FAIL_OPEN": uint64(FailOpen), "VGPU_ELASTIC": uint64(Elastic),
+	"VGPU_GROUPS_MAGIC": groupsMagic, "VGPU_TIME_MAGIC": timeMagic, "VGPU_MAX_GROUPS": maxGroups, "VGPU_GROUP_CHANNELS": groupChannels,
+	"VGPU_KEPT_BY_LIBRARY": uint64(KeptByLibrary), "VGPU_KEPT_BY_VGPUD": uint64(KeptByVgpud),
+	"VGPU_TIME_FROZEN": uint64(TimeFrozen), "VGPU_TIME_UNNAMED": uint64(TimeUnnamed), "VGPU_TIME_INEXACT": uint64(TimeInexact),
 }
 
 // TestLayoutMatchesC asks the C compiler for the size and the place of every field, in C's order

@@ -55,7 +55,7 @@ type Bounds struct {
 // kept, because the job may run; so a second call changes nothing.
 func Create(path string, job uint32, devices int, uid, gid uint32) error {
 	head := pageHead{Magic: ledgerMagic, LayoutVersion: LayoutVersion, SizeBytes: uint32(binary.Size(ledgerPage{})), JobID: job, DeviceCount: uint32(devices)}
-	if err := create(path, head, 0o600, uid, gid); err != nil {
+	if err := create(path, head, whole, 0o600, uid, gid); err != nil {
 		return fmt.Errorf("create ledger: %w", err)
 	}
 	return nil
@@ -64,7 +64,7 @@ func Create(path string, job uint32, devices int, uid, gid uint32) error {
 // CreateClaims makes the claims of a job. They are like its ledger, but every user may read them.
 func CreateClaims(path string, job uint32, devices int, uid, gid uint32) error {
 	head := pageHead{Magic: claimsMagic, LayoutVersion: TurnsVersion, SizeBytes: uint32(binary.Size(claimsPage{})), JobID: job, DeviceCount: uint32(devices)}
-	if err := create(path, head, 0o644, uid, gid); err != nil {
+	if err := create(path, head, whole, 0o644, uid, gid); err != nil {
 		return fmt.Errorf("create claims: %w", err)
 	}
 	return nil
@@ -99,7 +99,15 @@ type pageHead struct {
 	DeviceCount   uint32
 }
 
-func create(path string, head pageHead, mode os.FileMode, uid, gid uint32) error {
+// extent is how much of a new page lies on the file system.
+type extent int
+
+const (
+	whole  extent = iota // a process that writes to a hole that it has mapped, when the file system is full, is killed by SIGBUS
+	sparse               // nobody maps it
+)
+
+func create(path string, head pageHead, extent extent, mode os.FileMode, uid, gid uint32) error {
 	if head.DeviceCount > MaxDevices {
 		return fmt.Errorf("%s: %d devices, at most %d have room", path, int32(head.DeviceCount), MaxDevices)
 	}
@@ -111,7 +119,7 @@ func create(path string, head pageHead, mode os.FileMode, uid, gid uint32) error
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	file := os.NewFile(uintptr(fd), path)
-	if err := fill(file, head, mode, uid, gid); err != nil {
+	if err := fill(file, head, extent, mode, uid, gid); err != nil {
 		file.Close()
 		os.Remove(path)
 		return err
@@ -120,15 +128,18 @@ func create(path string, head pageHead, mode os.FileMode, uid, gid uint32) error
 }
 
 // fill writes the head; the rest is zero.
-func fill(file *os.File, head pageHead, mode os.FileMode, uid, gid uint32) error {
-	data, err := binary.Append(nil, binary.LittleEndian, head)
+func fill(file *os.File, head pageHead, extent extent, mode os.FileMode, uid, gid uint32) error {
+	page, err := binary.Append(nil, binary.LittleEndian, head)
 	if err != nil {
 		return err
 	}
-	// No hole: a process that writes to one when the file system is full is killed by SIGBUS.
-	page := make([]byte, head.SizeBytes)
-	copy(page, data)
+	if extent == whole {
+		page = append(page, make([]byte, int(head.SizeBytes)-len(page))...)
+	}
 	if _, err := file.Write(page); err != nil {
+		return err
+	}
+	if err := file.Truncate(int64(head.SizeBytes)); err != nil {
 		return err
 	}
 	if err := file.Chmod(mode); err != nil { // slurmd's umask must not hide it
@@ -200,7 +211,7 @@ var (
 
 // readHead reads the beginning of a ledger, and what its living processes hold.
 func readHead(path string, most int) ([]byte, *heldNow, error) {
-	fd, err := openPage(path)
+	fd, err := openPage(path, int64(headBytes))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -213,7 +224,7 @@ func readHead(path string, most int) ([]byte, *heldNow, error) {
 }
 
 // openPage opens a page that a user owns.
-func openPage(path string) (int, error) {
+func openPage(path string, least int64) (int, error) {
 	// Without package os, whose poller would have to be told of every file.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -227,9 +238,9 @@ func openPage(path string) (int, error) {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		unix.Close(fd)
 		return -1, fmt.Errorf("%s: %w: it is not a regular file", path, ErrLayout)
-	case st.Size < int64(headBytes):
+	case st.Size < least:
 		unix.Close(fd)
-		return -1, fmt.Errorf("%s: %w: %d bytes, want at least %d", path, ErrLayout, st.Size, headBytes)
+		return -1, fmt.Errorf("%s: %w: %d bytes, want at least %d", path, ErrLayout, st.Size, least)
 	}
 	return fd, nil
 }

@@ -64,7 +64,7 @@ func TestPagesAreClosed(t *testing.T) {
 		if _, err := Read(path, 12, Bounds{}); os.Geteuid() == 0 && !errors.Is(err, ErrLayout) {
 			t.Fatal(err)
 		}
-		if err := errors.Join(os.Remove(path), WriteBoard(path+"b", []BoardSlice{{Job: uint32(i)}})); err != nil {
+		if err := errors.Join(os.Remove(path), WriteBoard(path+"b", Board{Slices: []BoardSlice{{Job: uint32(i)}}})); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -20,7 +20,7 @@ type Slot struct {
 
 // ReadSlots reads the slots of a job's processes, as bounded copies. They are the job's own word.
 func ReadSlots(path string, job uint32, devices int) ([]Slot, error) {
-	fd, err := openPage(path)
+	fd, err := openPage(path, int64(headBytes))
 	if err != nil {
 		return nil, fmt.Errorf("read ledger: %w", err)
 	}

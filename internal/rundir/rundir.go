@@ -88,6 +88,12 @@ func (d Dir) Pages(job uint32) string { return d.Turn(strconv.FormatUint(uint64(
 // Claims are a job's; the job's user owns and writes them. interposer/process/claims.c has the same path.
 func (d Dir) Claims(job uint32) string { return filepath.Join(d.Pages(job), "claims") }
 
+// Groups are what the job's processes have the driver schedule; the job's user owns and writes them.
+func (d Dir) Groups(job uint32) string { return filepath.Join(d.Pages(job), "groups") }
+
+// Time is what the job used of its GPUs, as vgpud counted it; root writes it.
+func (d Dir) Time(job uint32) string { return filepath.Join(d.Pages(job), "time") }
+
 // Ledger is the job's usage page; the job's user owns and writes it.
 func (d Dir) Ledger(job uint32) string { return filepath.Join(d.Pages(job), "ledger") }
 

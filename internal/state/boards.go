@@ -21,7 +21,7 @@ import (
 // slices of that GPU do not take turns, and their limits hold all the same.
 func (tx *Tx) postBoards() {
 	dir := tx.store.Dir
-	boards, holders := boardsOf(tx.slices), sync.OnceValue(func() []uint32 { return jobsOf(tx.slices) })
+	boards, holders := tx.store.boardsOf(tx.slices), sync.OnceValue(func() []uint32 { return jobsOf(tx.slices) })
 	entries, err := os.ReadDir(dir.Turns())
 	if err != nil {
 		tx.store.Log.Error("the boards of the GPUs are not known", "reason", err)
@@ -29,8 +29,8 @@ func (tx *Tx) postBoards() {
 	for _, entry := range entries {
 		name := entry.Name()
 		if gpu := device.UUID(name); isBoard(name) {
-			if boards[gpu] == nil {
-				boards[gpu] = []ledger.BoardSlice{}
+			if _, ok := boards[gpu]; !ok {
+				boards[gpu] = ledger.Board{}
 			}
 			continue
 		}
@@ -40,9 +40,9 @@ func (tx *Tx) postBoards() {
 			tx.removeTurn(name)
 		}
 	}
-	for gpu, onGPU := range boards {
-		if err := ledger.WriteBoard(dir.Board(gpu), onGPU); err != nil {
-			tx.store.Log.Error("not all slices of a GPU can take turns", "device", gpu, "slices", len(onGPU), "reason", err)
+	for gpu, board := range boards {
+		if err := ledger.WriteBoard(dir.Board(gpu), board); err != nil {
+			tx.store.Log.Error("not all slices of a GPU can take turns", "device", gpu, "slices", len(board.Slices), "reason", err)
 		}
 	}
 }
@@ -55,28 +55,32 @@ func (tx *Tx) removeTurn(name string) {
 
 // boardsOf sorts the slices by their GPU. A slice's index is its place among those of its job, as
 // in the job's grant.
-func boardsOf(held []Slice) map[device.UUID][]ledger.BoardSlice {
+func (s Store) boardsOf(held []Slice) map[device.UUID]ledger.Board {
 	var gpus places[device.UUID] // a map would be asked for each slice
-	var boards [][]ledger.BoardSlice
+	var boards []ledger.Board
 	index := uint32(0)
 	for i := range held {
-		s := &held[i]
-		if i > 0 && s.Job == held[i-1].Job && s.Restart == held[i-1].Restart {
+		h := &held[i]
+		if i > 0 && h.Job == held[i-1].Job && h.Restart == held[i-1].Restart {
 			index++
 		} else {
 			index = 0
 		}
-		slice := ledger.BoardSlice{Job: s.Job, Device: index, SMPercent: uint32(max(s.SMPercent, 0)), UID: s.UID, Turns: s.Turns}
-		if s.Elastic {
+		slice := ledger.BoardSlice{Job: h.Job, Device: index, SMPercent: uint32(max(h.SMPercent, 0)), UID: h.UID, Turns: h.Turns}
+		if h.Elastic {
 			slice.Flags |= ledger.Elastic
 		}
-		at := gpus.of(s.Device, uint(s.Index))
+		at := gpus.of(h.Device, uint(h.Index))
 		if at == len(boards) {
-			boards = append(boards, make([]ledger.BoardSlice, 0, min(len(held), ledger.MaxBoardSlices)))
+			boards = append(boards, ledger.Board{KeptBy: s.KeptBy, Slices: make([]ledger.BoardSlice, 0, min(len(held), ledger.MaxBoardSlices))})
 		}
-		boards[at] = append(boards[at], slice)
+		board := &boards[at]
+		board.Slices = append(board.Slices, slice)
+		if slice.Turns != ledger.TurnsVersion { // its library writes nothing down for vgpud, and goes by its own account
+			board.KeptBy = ledger.KeptByLibrary
+		}
 	}
-	byGPU := make(map[device.UUID][]ledger.BoardSlice, len(boards))
+	byGPU := make(map[device.UUID]ledger.Board, len(boards))
 	for at, board := range boards {
 		byGPU[gpus.keys[at]] = board
 	}
@@ -98,16 +102,17 @@ func jobsOf(held []Slice) []uint32 {
 // Misposted are the GPUs whose boards do not say what the state says. Between a commit and its boards
 // that is so for a moment.
 func (s Store) Misposted(current State) (gpus []device.UUID) {
-	boards := boardsOf(current.Slices)
+	boards := s.boardsOf(current.Slices)
 	entries, _ := os.ReadDir(s.Dir.Turns()) // without it, no board can be read either
 	for _, entry := range entries {
-		if gpu := device.UUID(entry.Name()); isBoard(entry.Name()) && boards[gpu] == nil {
-			boards[gpu] = []ledger.BoardSlice{}
+		gpu := device.UUID(entry.Name())
+		if _, ok := boards[gpu]; !ok && isBoard(entry.Name()) {
+			boards[gpu] = ledger.Board{}
 		}
 	}
 	for gpu, want := range boards {
 		got, err := ledger.ReadBoard(s.Dir.Board(gpu))
-		if err != nil || !slices.Equal(got, want[:min(len(want), ledger.MaxBoardSlices)]) {
+		if err != nil || got.KeptBy != want.KeptBy || !slices.Equal(got.Slices, want.Slices[:min(len(want.Slices), ledger.MaxBoardSlices)]) {
 			gpus = append(gpus, gpu)
 		}
 	}

@@ -39,7 +39,7 @@ func wantBoard(t *testing.T, store Store, gpu device.UUID, want ...ledger.BoardS
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got.Slices); diff != "" {
 		t.Errorf("board of %s: %s", gpu, diff)
 	}
 }
@@ -69,6 +69,49 @@ func TestBoardsFollowTheState(t *testing.T) {
 }
 
 // Whoever died between the state and the boards: the next commit makes good, even of nothing.
+// A job whose library is of another release keeps its own pacing, and so do all on its GPU.
+func TestBoardsSayWhoKeepsTheShares(t *testing.T) {
+	store := newStore(t)
+	store.KeptBy = ledger.KeptByVgpud
+	of := func(job uint32, turns uint32) Slice {
+		s := on("GPU-a", job, 30)
+		s.Turns = turns
+		return s
+	}
+	keptBy := func() ledger.Keeper {
+		board, err := ledger.ReadBoard(store.Dir.Board("GPU-a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if current, err := store.Read(); err != nil || len(store.Misposted(current)) != 0 {
+			t.Errorf("misposted: %v, %v", store.Misposted(current), err)
+		}
+		return board.KeptBy
+	}
+	commit(t, store, func(tx *Tx) { tx.Put(1, []Slice{of(1, ledger.TurnsVersion)}) })
+	if keptBy() != ledger.KeptByVgpud {
+		t.Error("the library keeps what vgpud could")
+	}
+	for _, turns := range []uint32{0, 5, ledger.TurnsVersion + 1} {
+		commit(t, store, func(tx *Tx) { tx.Put(2, []Slice{of(2, turns)}) })
+		if keptBy() != ledger.KeptByLibrary {
+			t.Errorf("vgpud keeps a job of layout %d", turns)
+		}
+	}
+	commit(t, store, func(tx *Tx) { tx.Drop(func(run Run) bool { return run.Job == 2 }) })
+	if keptBy() != ledger.KeptByVgpud {
+		t.Error("the library keeps what vgpud could, once the older job has gone")
+	}
+	store.KeptBy = ledger.KeptByLibrary
+	if current, err := store.Read(); err != nil || len(store.Misposted(current)) != 1 {
+		t.Errorf("a board of another configuration is none of those that say something else: %v", err)
+	}
+	commit(t, store, func(*Tx) {})
+	if keptBy() != ledger.KeptByLibrary {
+		t.Error("the configuration says library")
+	}
+}
+
 func TestNextCommitRepairsBoards(t *testing.T) {
 	store := newStore(t)
 	commit(t, store, func(tx *Tx) { tx.Put(1, []Slice{on("GPU-a", 1, 30)}) })
@@ -148,8 +191,8 @@ func TestMoreSlicesThanABoardTakesAreNoError(t *testing.T) {
 		}
 	})
 	got, err := ledger.ReadBoard(store.Dir.Board("GPU-a"))
-	if err != nil || len(got) != 128 {
-		t.Errorf("%d slices, %v", len(got), err)
+	if err != nil || len(got.Slices) != 128 {
+		t.Errorf("%d slices, %v", len(got.Slices), err)
 	}
 	if current, err := store.Read(); err != nil || len(current.Slices) != 200 {
 		t.Error(fmt.Errorf("%d slices, %w", len(current.Slices), err))

@@ -23,6 +23,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -72,6 +73,7 @@ type Store struct {
 	Log    hclog.Logger
 	Now    func() time.Time // nil: time.Now
 	JobMap string           // folder of a file for each GPU with the jobs on it; "": none
+	KeptBy ledger.Keeper    // who keeps the shares of a GPU whose jobs all know of it
 }
 
 // Of is the node's store, as every program has it.

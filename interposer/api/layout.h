@@ -11,13 +11,17 @@
  *   claims   one per job; the job's user writes when it wants its GPUs and when it keeps them busy.
  *            The other jobs of these GPUs have it read by the kernel (its owner may cut it), and
  *            believe it only as far as the board gives its slice a share.
+ *   groups   one per job; the job's processes write down what they have the driver schedule (channels/).
+ *            Changed with pwrite(2) alone: root waits for changes by inotify, which sees no mapping.
+ *   time     one per job; root counts its GPU time there, the job may only read it. Read and written with
+ *            pread(2) and pwrite(2): it is cut when the job ends, whoever has it open.
  *
  * Every page begins with its magic, the version of its layout and its size. limits and ledger are one
  * job's, whose processes all have the library that it was started with: VGPU_LAYOUT_VERSION is theirs,
- * and grows with every change in this file. board and claims are between jobs: VGPU_TURNS_VERSION is
- * theirs, and jobs of which it differs take no turns with each other. What programs of other builds look
- * at stays as it is: the size of limits, and what stands there up to uid
- * (docs/decisions/049-what-a-job-was-started-with.md).
+ * and grows with every change in this file. board and claims are between jobs, groups and time between
+ * jobs and vgpud: VGPU_TURNS_VERSION is theirs, and jobs of which it differs take no turns with each
+ * other. What programs of other builds look at stays as it is: the size of limits, and what stands there
+ * up to uid (docs/decisions/049-what-a-job-was-started-with.md).
  *
  * Sizes and offsets are part of the contract: internal/ledger mirrors them and a test compares.
  * All integers are little-endian; every 64-bit field is read and written atomically. */
@@ -39,13 +43,18 @@
 #define VGPU_LEDGER_FILE "ledger"
 /* A job's claims, in the folder of boards and claims (internal/rundir has the same). */
 #define VGPU_CLAIMS_FILE "%u/claims"
+/* As the claims. */
+#define VGPU_GROUPS_FILE "%u/groups"
+#define VGPU_TIME_FILE "%u/time"
 
-#define VGPU_LAYOUT_VERSION 6u
-#define VGPU_TURNS_VERSION 5u
+#define VGPU_LAYOUT_VERSION 7u
+#define VGPU_TURNS_VERSION 6u
 #define VGPU_LIMITS_MAGIC 0x314d494c55504756ull /* "VGPULIM1" */
 #define VGPU_LEDGER_MAGIC 0x314447524c555056ull /* "VPULRGD1" */
 #define VGPU_BOARD_MAGIC 0x3144524255504756ull	/* "VGPUBRD1" */
 #define VGPU_CLAIMS_MAGIC 0x314d4c4355504756ull /* "VGPUCLM1" */
+#define VGPU_GROUPS_MAGIC 0x3150524755504756ull /* "VGPUGRP1" */
+#define VGPU_TIME_MAGIC 0x314d495455504756ull	/* "VGPUTIM1" */
 
 #define VGPU_MAX_DEVICES 16
 #define VGPU_MAX_STEPS 256
@@ -55,12 +64,23 @@
 #define VGPU_TURNS_DIR_BYTES 112
 #define VGPU_MARKS 32
 #define VGPU_BUCKETS 512
+#define VGPU_MAX_GROUPS 32
+#define VGPU_GROUP_CHANNELS 16
 /* Where the lock of a ledger's first slot lies, behind whatever the file may ever have (account/alive.h). */
 #define VGPU_LOCKS_AT (1ll << 40)
 
 /* vgpu_limits.flags */
 #define VGPU_FAIL_OPEN 1u /* a ledger that cannot be used lets the program run unlimited */
 #define VGPU_ELASTIC 2u	  /* --vgpu-policy=elastic */
+
+/* vgpu_board.kept_by */
+#define VGPU_KEPT_BY_LIBRARY 0u
+#define VGPU_KEPT_BY_VGPUD 1u
+
+/* vgpu_time_device.flags */
+#define VGPU_TIME_FROZEN 1u    /* the job's step is frozen now */
+#define VGPU_TIME_UNNAMED 2u   /* a process that is at work has written down no handles */
+#define VGPU_TIME_INEXACT 4u   /* split among several that do not fill the GPU */
 
 struct vgpu_limits_device {
 	char uuid[VGPU_UUID_BYTES];   /* "GPU-…", NUL-padded */
@@ -195,7 +215,8 @@ struct vgpu_board {
 	uint32_t size_bytes;
 	uint32_t sequence; /* odd while root is writing; grows with every change */
 	uint32_t count;
-	uint64_t reserved;
+	uint32_t kept_by; /* VGPU_KEPT_BY_…: who keeps the shares of its slices */
+	uint32_t reserved;
 	struct vgpu_board_slice slice[VGPU_BOARD_SLICES];
 };
 
@@ -223,6 +244,64 @@ struct vgpu_claims {
 	struct vgpu_claim claim[VGPU_MAX_DEVICES];
 };
 
+/* A channel group that computes, by the driver's handles (its open kernel modules have the classes). */
+struct vgpu_channel_group {
+	uint32_t client;
+	uint32_t device;
+	uint32_t group;
+	uint32_t engine;	  /* NV2080_ENGINE_TYPE_GR0..GR7: 1..8 */
+	uint32_t device_instance; /* deviceInstance of NV0080_ALLOC_PARAMETERS: the driver's order of GPUs */
+	int32_t fd;		  /* the process's descriptor of that client */
+	uint32_t subdevice;	  /* below that device; 0: not seen */
+	uint32_t channel_count; /* those beyond VGPU_GROUP_CHANNELS are not listed */
+	uint32_t channel[VGPU_GROUP_CHANNELS];
+};
+
+/* One process, in the place of its slot in the ledger. */
+struct vgpu_groups_process {
+	uint64_t start_ticks; /* as in the slot */
+	uint64_t pidns;
+	int32_t pid; /* in its own pid namespace */
+	uint32_t count;
+	uint32_t more;	   /* groups that found no room */
+	uint32_t sequence; /* odd while it is written */
+	struct vgpu_channel_group group[VGPU_MAX_GROUPS];
+};
+
+struct vgpu_groups {
+	uint64_t magic;
+	uint32_t layout_version;
+	uint32_t size_bytes;
+	uint32_t job_id;
+	uint32_t reserved[3];
+	struct vgpu_groups_process process[VGPU_MAX_PROCS];
+};
+
+/* What vgpud counted of one of the job's slices. Times are CLOCK_MONOTONIC. */
+struct vgpu_time_device {
+	uint64_t busy_ns;    /* GPU time since the slice was granted */
+	uint64_t unknown_ns; /* of the time since: nobody counted */
+	uint64_t looked_ns;  /* the last look; 0: none yet */
+	int64_t credit_ns;   /* of the latency bucket */
+	uint32_t slice_us;   /* time slice of its groups; 0: as the driver has it */
+	uint32_t percent;    /* of the GPU over the last half second, times 100 */
+	uint32_t frozen;     /* how often its step was frozen */
+	uint32_t flags;	     /* VGPU_TIME_… */
+	uint64_t reserved[2];
+};
+
+struct vgpu_time {
+	uint64_t magic;
+	uint32_t layout_version;
+	uint32_t size_bytes;
+	uint32_t job_id;
+	uint32_t device_count;
+	uint32_t sequence; /* odd while vgpud writes */
+	uint32_t reserved;
+	uint64_t reserved2[3];
+	struct vgpu_time_device device[VGPU_MAX_DEVICES];
+};
+
 _Static_assert(sizeof(struct vgpu_limits_device) == 128, "limits device layout");
 _Static_assert(offsetof(struct vgpu_limits, device) == 80, "limits header layout");
 _Static_assert(sizeof(struct vgpu_limits) == 80 + 16 * 128 + 128, "limits layout");
@@ -240,5 +319,9 @@ _Static_assert(sizeof(struct vgpu_ledger) == 960 + 256 * 776 + 1024 * 448 + 128 
 	       "ledger layout");
 _Static_assert(sizeof(struct vgpu_board) == 32 + 128 * 32, "board layout");
 _Static_assert(sizeof(struct vgpu_claims) == 32 + 16 * 64, "claims layout");
+_Static_assert(sizeof(struct vgpu_channel_group) == 96, "group layout");
+_Static_assert(sizeof(struct vgpu_groups_process) == 32 + 32 * 96, "layout of a process's groups");
+_Static_assert(sizeof(struct vgpu_groups) == 32 + 1024 * 3104, "groups layout");
+_Static_assert(sizeof(struct vgpu_time) == 56 + 16 * 64, "time layout");
 
 #endif
