@@ -54,17 +54,18 @@ type explanation struct {
 
 // explainedSlice is a grant, its limit and its usage; what is not known is null.
 type explainedSlice struct {
-	Node          string         `json:"node"`
-	Device        string         `json:"device"`
-	MemMiB        int64          `json:"mem_mib"`
-	SMPercent     int            `json:"sm_percent"`
-	UsedMiB       *int64         `json:"used_mib,omitempty"`
-	PeakMiB       *int64         `json:"peak_mib"`
-	Refusals      *uint64        `json:"refusals"`
-	*usage.Time                  // nil: not known
-	GPUTimeSource usage.Source   `json:"gpu_time_source,omitempty"`
-	Earlier       []device.Limit `json:"earlier,omitempty"`      // limits that it had before this one
-	IdleSeconds   int64          `json:"idle_seconds,omitempty"` // the longest time without GPU time, where the site calls that idle
+	Node          string          `json:"node"`
+	Device        string          `json:"device"`
+	MemMiB        int64           `json:"mem_mib"`
+	SMPercent     int             `json:"sm_percent"`
+	UsedMiB       *int64          `json:"used_mib,omitempty"`
+	PeakMiB       *int64          `json:"peak_mib"`
+	Refusals      *uint64         `json:"refusals"`
+	*usage.Time                   // nil: not known
+	GPUTimeSource usage.Source    `json:"gpu_time_source,omitempty"`
+	Priority      device.Priority `json:"priority,omitempty"`
+	Earlier       []device.Limit  `json:"earlier,omitempty"`      // limits that it had before this one
+	IdleSeconds   int64           `json:"idle_seconds,omitempty"` // the longest time without GPU time, where the site calls that idle
 	// Timeline is what an ended job used over time.
 	Timeline []timeline.Point `json:"timeline,omitempty"`
 }
@@ -232,7 +233,7 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 		sampled = make([]timeline.Sample, len(g.Slices))
 	}
 	for i, s := range g.Slices {
-		slice := explainedSlice{Node: g.Node, Device: string(s.Device), MemMiB: s.MemMiB, SMPercent: s.SMPercent, Earlier: g.Earlier[s.Device]}
+		slice := explainedSlice{Node: g.Node, Device: string(s.Device), MemMiB: s.MemMiB, SMPercent: s.SMPercent, Priority: s.Priority, Earlier: g.Earlier[s.Device]}
 		if err == nil && i < len(used.Devices) {
 			now, peak, refusals := usage.MiB(used.Devices[i].UsedBytes), usage.MiB(used.Devices[i].PeakBytes), used.Devices[i].Refusals
 			slice.UsedMiB, slice.PeakMiB, slice.Refusals = &now, &peak, &refusals
@@ -259,7 +260,7 @@ func fromRecord(rec usage.Record) explanation {
 		e.Report = "the job went back into the queue; " + e.Report
 	}
 	for _, d := range rec.Devices {
-		slice := explainedSlice{Node: rec.Node, Device: string(d.Device), MemMiB: d.MemMiB, SMPercent: d.SMPercent,
+		slice := explainedSlice{Node: rec.Node, Device: string(d.Device), MemMiB: d.MemMiB, SMPercent: d.SMPercent, Priority: d.Priority,
 			PeakMiB: &d.PeakMiB, Refusals: &d.Refusals, IdleSeconds: d.IdleSeconds, Timeline: d.Timeline, Earlier: d.Earlier}
 		slice.spent(d.Time, d.Source())
 		e.Slices = append(e.Slices, slice)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/jobreport"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
@@ -193,6 +194,9 @@ func limitText(e explanation, s explainedSlice) string {
 		text += "the GPU to itself"
 	default:
 		text += fmt.Sprintf("%d%% of the GPU's time", s.SMPercent)
+	}
+	if s.Priority != device.PriorityNormal {
+		text += "; priority " + s.Priority.String()
 	}
 	switch e.Isolation {
 	case config.IsolationStrict:

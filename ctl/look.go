@@ -151,7 +151,7 @@ func statusOf(cfg config.Config, gpu device.GPU, granted []state.Slice) gpuStatu
 func (l *looker) sliceOf(s state.Slice) sliceStatus {
 	status := sliceStatus{
 		Job: s.Job, Restart: s.Restart, UID: s.UID, User: userName(s.UID), Device: s.Device, Index: s.Index,
-		MemMiB: s.MemMiB, SMPercent: s.SMPercent, Since: s.Since.Time(), AgeSeconds: int64(l.now.Sub(s.Since.Time()) / time.Second),
+		MemMiB: s.MemMiB, SMPercent: s.SMPercent, Priority: s.Priority, Since: s.Since.Time(), AgeSeconds: int64(l.now.Sub(s.Since.Time()) / time.Second),
 	}
 	g, known := l.grantOf(s.Job)
 	if !known {

@@ -159,7 +159,7 @@ func runOfGrant(dir rundir.Dir, g grant.Grant) (*jobreport.Run, error) {
 	}
 	now := timeline.Look{AtUnixS: time.Now().Unix()}
 	for i, s := range g.Slices {
-		slice := jobreport.Slice{Node: g.Node, Device: s.Device, MemMiB: s.MemMiB, SMPercent: s.SMPercent, Whole: g.Whole, Earlier: g.Earlier[s.Device]}
+		slice := jobreport.Slice{Node: g.Node, Device: s.Device, MemMiB: s.MemMiB, SMPercent: s.SMPercent, Priority: s.Priority, Whole: g.Whole, Earlier: g.Earlier[s.Device]}
 		last, _ := history.Last(i)
 		if !g.Whole {
 			d := used.Devices[i]
@@ -188,7 +188,7 @@ func runOfRecord(rec usage.Record) jobreport.Run {
 		run.Refusals = map[string]string{rec.Node: slurm.Printable(rec.Refusal)}
 	}
 	for _, d := range rec.Devices {
-		run.Slices = append(run.Slices, jobreport.Slice{Node: rec.Node, Device: d.Device, MemMiB: d.MemMiB, SMPercent: d.SMPercent,
+		run.Slices = append(run.Slices, jobreport.Slice{Node: rec.Node, Device: d.Device, MemMiB: d.MemMiB, SMPercent: d.SMPercent, Priority: d.Priority,
 			PeakMiB: d.PeakMiB, Refusals: d.Refusals, Time: d.Time, TimeSource: d.Source(), Timeline: d.Timeline, Earlier: d.Earlier})
 	}
 	return run

@@ -37,7 +37,7 @@ var errNoSlice = errors.New("it holds no slice on this node")
 // change is what `vgpuctl set` is asked for.
 type change struct {
 	job        uint32
-	size       request.Request // memory and share; what is not asked for stays
+	size       request.Request // memory, share and priority; what is not asked for stays
 	devices    []string        // NVML indices and UUIDs; none: all slices of the job
 	overcommit bool
 }
@@ -56,9 +56,11 @@ type changedSlice struct {
 	SMPercent    int              `json:"sm_percent"` // 0: no cap
 	WasMemMiB    int64            `json:"was_mem_mib"`
 	WasSMPercent int              `json:"was_sm_percent"`
+	Priority     device.Priority  `json:"priority"`
+	WasPriority  device.Priority  `json:"was_priority"`
 }
 
-const setText = `Change the memory and the share of GPU time that a running job has on this node. It is in force at
+const setText = `Change the memory, the share of GPU time and the priority that a running job has on this node. It is in force at
 once, for processes that run as well: memory that is in use beyond a smaller limit stays in use, but
 nothing more is given out.
 
@@ -67,6 +69,9 @@ have what the job has. A slice grows only into what its GPU has free; with --for
 what others were granted too, up to what the GPU has. A share of time is never promised twice. Where
 Slurm picks the GPUs by shards, more than those that it has counted for the job needs --force as well.
 
+Priority latency needs a share, and vgpud (shares_by). latency_per_gpu holds here as well; latency_qos and latency_partitions
+do not: whoever calls this decides.
+
 What Slurm has allocated (GRES) and accounts for does not change: Slurm still counts the job with what
 it asked for, and may send another job where there is no room any more. The usage record and
 AdminComment name the new limits.
@@ -74,12 +79,12 @@ AdminComment name the new limits.
 Exit codes: 0 changed, 1 not possible, 2 wrong usage, 78 config.yaml is wrong.`
 
 func setCommand(o *options) *cobra.Command {
-	var cores, mem string
+	var cores, mem, priority string
 	var ask change
 	var asJSON bool
 	command := &cobra.Command{
-		Use:     "set JOB [--mem SIZE] [--cores PERCENT] [--device GPU] [--force] [--json]",
-		Short:   "Change the memory and the share of a running job (root only)",
+		Use:     "set JOB [--mem SIZE] [--cores PERCENT] [--priority HOW] [--device GPU] [--force] [--json]",
+		Short:   "Change the memory, the share and the priority of a running job (root only)",
 		Long:    setText,
 		Example: "  vgpuctl set 123 --cores 50\n  vgpuctl set 123 --mem 8G --cores 0\n  vgpuctl set 123 --mem 25% --device 0,GPU-1b2c3d4e",
 		Args: func(command *cobra.Command, args []string) error {
@@ -89,7 +94,7 @@ func setCommand(o *options) *cobra.Command {
 			return nil
 		},
 		RunE: func(command *cobra.Command, args []string) error {
-			if err := ask.parse(command, mem, cores); err != nil {
+			if err := ask.parse(command, mem, cores, priority); err != nil {
 				return exitError{exitUsage, err}
 			}
 			cfg, err := o.held()
@@ -115,6 +120,7 @@ func setCommand(o *options) *cobra.Command {
 	}
 	command.Flags().StringVar(&mem, "mem", "", "`size` of each slice's memory: MiB, or 8G, or a share of the GPU as 25%")
 	command.Flags().StringVar(&cores, "cores", "", "`percent` of each GPU's time: 1 to 100, 0 is no cap")
+	command.Flags().StringVar(&priority, "priority", "", "`how` its work goes beside others': latency, normal, batch")
 	command.Flags().StringSliceVar(&ask.devices, "device", nil, "only the slices on these `GPU`s: NVML indices or UUIDs")
 	command.Flags().BoolVar(&ask.overcommit, "force", false, "grant memory that is granted to others as well")
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -122,8 +128,8 @@ func setCommand(o *options) *cobra.Command {
 }
 
 // parse takes the options that were typed.
-func (ask *change) parse(command *cobra.Command, mem, cores string) error {
-	for _, option := range []struct{ typed, name, value string }{{"--mem", "vgpu-mem", mem}, {"--cores", "vgpu-cores", cores}} {
+func (ask *change) parse(command *cobra.Command, mem, cores, priority string) error {
+	for _, option := range []struct{ typed, name, value string }{{"--mem", "vgpu-mem", mem}, {"--cores", "vgpu-cores", cores}, {"--priority", "vgpu-priority", priority}} {
 		if !command.Flags().Changed(strings.TrimPrefix(option.typed, "--")) {
 			continue
 		}
@@ -132,7 +138,7 @@ func (ask *change) parse(command *cobra.Command, mem, cores string) error {
 		}
 	}
 	if ask.size.IsZero() {
-		return errors.New("nothing to change: give --mem, --cores or both")
+		return errors.New("nothing to change: give --mem, --cores or --priority")
 	}
 	return nil
 }
@@ -190,12 +196,15 @@ func (ask change) carryOut(cfg config.Config, tx *state.Tx, inv device.Inventory
 	}
 	crashpoint.At("set/committed")
 	for i, s := range g.Slices {
-		if size, ok := will[s.Device]; ok {
+		size, ok := will[s.Device]
+		if ok && (size.MemMiB != s.MemMiB || size.SMPercent != s.SMPercent) {
 			was := device.Limit{UntilUnixS: time.Now().Unix(), MemMiB: s.MemMiB, SMPercent: s.SMPercent}
 			if g.Earlier == nil {
 				g.Earlier = make(map[device.UUID][]device.Limit)
 			}
 			g.Earlier[s.Device] = device.AddLimit(g.Earlier[s.Device], was)
+		}
+		if ok {
 			g.Slices[i] = size
 		}
 	}
@@ -208,7 +217,7 @@ func (ask change) carryOut(cfg config.Config, tx *state.Tx, inv device.Inventory
 	}
 	for _, s := range done.Slices {
 		log.Info("slice changed", "job", ask.job, "device", s.Device, "mem_mib", s.MemMiB, "sm_percent", s.SMPercent,
-			"was_mem_mib", s.WasMemMiB, "was_sm_percent", s.WasSMPercent, "steps", len(done.Steps))
+			"was_mem_mib", s.WasMemMiB, "was_sm_percent", s.WasSMPercent, "priority", s.Priority, "was_priority", s.WasPriority, "steps", len(done.Steps))
 	}
 	return done, nil
 }
@@ -216,7 +225,7 @@ func (ask change) carryOut(cfg config.Config, tx *state.Tx, inv device.Inventory
 // plan is what each slice of the job that is asked for becomes, if all of them can.
 func (ask change) plan(cfg config.Config, held []state.Slice, run state.Run, inv device.Inventory, shards int64) (changed, map[device.UUID]device.Slice, error) {
 	done, will := changed{Job: ask.job, Slices: []changedSlice{}}, make(map[device.UUID]device.Slice)
-	rules := place.Rules{SlicesPerGPU: cfg.SlicesPerGPU, MemOvercommit: cfg.MemOvercommit}
+	rules := place.Rules{SlicesPerGPU: cfg.SlicesPerGPU, MemOvercommit: cfg.MemOvercommit, LatencyPerGPU: cfg.LatencyPerGPU}
 	holds := false
 	for i, s := range held {
 		if s.Run() != run {
@@ -242,9 +251,12 @@ func (ask change) plan(cfg config.Config, held []state.Slice, run state.Run, inv
 		if err := beyondShards(cfg, inv, shards, s.Slice, size); err != nil && !ask.overcommit {
 			return done, nil, err
 		}
+		if err := firstHere(cfg, s.Slice, size); err != nil {
+			return done, nil, err
+		}
 		will[s.Device] = size
 		done.Slices = append(done.Slices, changedSlice{Device: s.Device, Index: s.Index, MemMiB: size.MemMiB, SMPercent: size.SMPercent,
-			WasMemMiB: s.MemMiB, WasSMPercent: s.SMPercent})
+			WasMemMiB: s.MemMiB, WasSMPercent: s.SMPercent, Priority: size.Priority, WasPriority: s.Priority})
 	}
 	switch {
 	case !holds:
@@ -271,6 +283,19 @@ func beyondShards(cfg config.Config, inv device.Inventory, shards int64, was, wi
 		gpu.Index, shards, all, shards, ((shards+1)*100-1)/all)
 }
 
+// firstHere says why a slice can be of priority latency no more, or not yet.
+func firstHere(cfg config.Config, was, will device.Slice) error {
+	switch {
+	case will.Priority != device.PriorityLatency:
+		return nil
+	case was.Priority != device.PriorityLatency && cfg.SharesBy != config.SharesVgpud:
+		return fmt.Errorf("on this node no slice goes before others (shares_by is %s)", cfg.SharesBy)
+	case will.SMPercent == 0:
+		return fmt.Errorf("GPU %d: a slice of priority latency needs a share, at which its credit comes: give --cores", will.Index)
+	}
+	return nil
+}
+
 func (ask change) sizeOf(s device.Slice, inv device.Inventory) device.Slice {
 	size := s
 	if gpu, ok := inv.ByUUID(s.Device); ok && !ask.size.Mem.IsZero() {
@@ -281,6 +306,9 @@ func (ask change) sizeOf(s device.Slice, inv device.Inventory) device.Slice {
 	}
 	if ask.size.SMPercent > 0 || ask.size.Uncapped {
 		size.SMPercent = ask.size.SMPercent
+	}
+	if ask.size.Priority != request.PriorityDefault {
+		size.Priority = device.PriorityOf(string(ask.size.Priority))
 	}
 	return size
 }
@@ -304,8 +332,12 @@ func (ask change) isOn(s device.Slice) (bool, error) {
 
 func printChanged(out io.Writer, done changed) {
 	for _, s := range done.Slices {
-		fmt.Fprintf(out, "job %d on GPU %d: %d MiB (was %d), %s (was %s)\n", done.Job, s.Index, s.MemMiB, s.WasMemMiB,
-			cores(s.SMPercent), cores(s.WasSMPercent))
+		priority := ""
+		if s.Priority != s.WasPriority {
+			priority = fmt.Sprintf(", priority %s (was %s)", s.Priority, s.WasPriority)
+		}
+		fmt.Fprintf(out, "job %d on GPU %d: %d MiB (was %d), %s (was %s)%s\n", done.Job, s.Index, s.MemMiB, s.WasMemMiB,
+			cores(s.SMPercent), cores(s.WasSMPercent), priority)
 	}
 	steps := slices.Clone(done.Steps)
 	slices.Sort(steps)

@@ -58,7 +58,8 @@ type sliceStatus struct {
 	Index      device.NVMLIndex `json:"nvml_index"`
 	MemMiB     int64            `json:"mem_mib"`
 	SMPercent  int              `json:"sm_percent"` // 0: no cap
-	UsedMiB    *int64           `json:"used_mib"`   // null: not readable by who asks
+	Priority   device.Priority  `json:"priority"`
+	UsedMiB    *int64           `json:"used_mib"` // null: not readable by who asks
 	PeakMiB    *int64           `json:"peak_mib"`
 	Refusals   *uint64          `json:"refusals"`
 	Since      time.Time        `json:"since"`

@@ -42,15 +42,16 @@ const OwnersWord = "the job's field Extra, which its owner may have written hims
 
 // Slice is what was granted on one GPU, and what became of it.
 type Slice struct {
-	Node      string      `json:"node"`
-	Device    device.UUID `json:"device"`
-	MemMiB    int64       `json:"mem_mib"`
-	SMPercent int         `json:"sm_percent"` // 0: no cap
-	Whole     bool        `json:"whole,omitempty"`
-	UsedMiB   *int64      `json:"used_mib,omitempty"` // now
-	PeakMiB   int64       `json:"peak_mib"`
-	PeakAt    time.Time   `json:"peak_at,omitzero"`
-	Refusals  uint64      `json:"refusals"` // allocations that the limit refused
+	Node      string          `json:"node"`
+	Device    device.UUID     `json:"device"`
+	MemMiB    int64           `json:"mem_mib"`
+	SMPercent int             `json:"sm_percent"` // 0: no cap
+	Priority  device.Priority `json:"priority,omitempty"`
+	Whole     bool            `json:"whole,omitempty"`
+	UsedMiB   *int64          `json:"used_mib,omitempty"` // now
+	PeakMiB   int64           `json:"peak_mib"`
+	PeakAt    time.Time       `json:"peak_at,omitzero"`
+	Refusals  uint64          `json:"refusals"` // allocations that the limit refused
 	usage.Time
 	TimeSource       usage.Source     `json:"gpu_time_source,omitempty"`
 	SharePercent     float64          `json:"share_percent"`      // of the GPU's time, since the run began

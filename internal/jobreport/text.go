@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
@@ -143,11 +144,16 @@ func (s Slice) name() string {
 	case s.Whole:
 		return fmt.Sprintf("%s %s: the whole GPU", s.Node, s.Device)
 	case s.SMPercent == 0:
-		return text + ", no cap on GPU time"
+		text += ", no cap on GPU time"
 	case s.SMPercent == 100:
-		return text + ", the GPU to itself"
+		text += ", the GPU to itself"
+	default:
+		text += fmt.Sprintf(", %d %% of the GPU's time", s.SMPercent)
 	}
-	return text + fmt.Sprintf(", %d %% of the GPU's time", s.SMPercent)
+	if s.Priority != device.PriorityNormal {
+		text += ", priority " + s.Priority.String()
+	}
+	return text
 }
 
 func (r Run) bars(out io.Writer, s Slice, look Look) {

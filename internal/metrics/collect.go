@@ -42,7 +42,7 @@ var (
 	gpuUnmetered   = own(gauge, "gpu_unmetered_memory_bytes", "Memory of the GPU held by processes without a slice of it, by the driver's word.", ofGPU...)
 	gpuUnmeteredBy = own(gauge, "gpu_unmetered_processes", "Processes that hold memory of the GPU without a slice of it, by the driver's word.", ofGPU...)
 
-	sliceInfo    = own(gauge, "slice_info", "How a slice is limited; always 1.", append(slices.Clone(ofSlice), "policy", "isolation")...)
+	sliceInfo    = own(gauge, "slice_info", "How a slice is limited; always 1.", append(slices.Clone(ofSlice), "policy", "priority", "isolation")...)
 	sliceLimit   = own(gauge, "slice_memory_limit_bytes", "Memory that the slice may use.", ofSlice...)
 	sliceUsed    = own(gauge, "slice_memory_used_bytes", "Memory that the slice uses, by its ledger.", ofSlice...)
 	slicePeak    = own(gauge, "slice_memory_peak_bytes", "Most memory that the slice has used, by its ledger.", ofSlice...)
@@ -123,7 +123,7 @@ func (c collector) slice(say sayer, s Slice) {
 		s.User, s.Account = "", "" // Prometheus takes a label without a value for none
 	}
 	labels := []string{job(s.Job), s.User, s.Account, string(s.GPU.UUID), index(s.GPU)}
-	say(sliceInfo, 1, append(slices.Clone(labels), s.Policy, s.Isolation)...)
+	say(sliceInfo, 1, append(slices.Clone(labels), s.Policy, s.Priority, s.Isolation)...)
 	say(sliceLimit, float64(s.LimitBytes), labels...)
 	say(sliceShare, s.ShareRatio, labels...)
 	if s.DriverBytes != nil {

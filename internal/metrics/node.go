@@ -60,6 +60,7 @@ type Slice struct {
 	LimitBytes uint64
 	ShareRatio float64 // 0: no cap
 	Policy     string  // cap, elastic
+	Priority   string  // latency, normal, batch
 	Isolation  string  // strict, preload; whole: Slurm's own whole GPU
 	Use        *Use
 	Steps      []Step

@@ -112,7 +112,7 @@ func record(cfg config.Config, g grant.Grant, log hclog.Logger) usage.Record {
 		log.Warn("part of what the job used cannot be believed", "job", g.Job, "reason", err)
 	}
 	for i, s := range g.Slices {
-		rec.Devices = append(rec.Devices, usage.Device{Device: s.Device, Index: s.Index, MemMiB: s.MemMiB, SMPercent: s.SMPercent,
+		rec.Devices = append(rec.Devices, usage.Device{Device: s.Device, Index: s.Index, MemMiB: s.MemMiB, SMPercent: s.SMPercent, Priority: s.Priority,
 			PeakMiB: usage.MiB(used.Devices[i].PeakBytes), Refusals: used.Devices[i].Refusals, Earlier: g.Earlier[s.Device]})
 	}
 	history, err := timeline.Read(cfg.Run().Timeline(g.Job), usage.TimelineRun(g))

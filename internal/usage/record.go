@@ -57,6 +57,7 @@ type Device struct {
 	Index     device.NVMLIndex `json:"nvml_index"`
 	MemMiB    int64            `json:"mem_mib"`
 	SMPercent int              `json:"sm_percent"`
+	Priority  device.Priority  `json:"priority,omitempty"`
 	PeakMiB   int64            `json:"peak_mib"`
 	Refusals  uint64           `json:"refusals"` // allocations that the limit refused
 	Time
