@@ -129,6 +129,7 @@ func (d *doctor) machine(ctx context.Context) {
 	d.userNamespaces()
 	d.findings = append(d.findings, sitecheck.OpenWays(d.config)...)
 	d.wall()
+	d.vgpud(ctx)
 }
 
 func printFindings(out io.Writer, findings []sitecheck.Finding) {

@@ -237,7 +237,7 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 		if err == nil && i < len(used.Devices) {
 			now, peak, refusals := usage.MiB(used.Devices[i].UsedBytes), usage.MiB(used.Devices[i].PeakBytes), used.Devices[i].Refusals
 			slice.UsedMiB, slice.PeakMiB, slice.Refusals = &now, &peak, &refusals
-			slice.spent(usage.Spent(s.SMPercent, used.Devices[i], sampled[i]))
+			slice.spent(usage.Spent(s.SMPercent, used.Latest(i, sampled[i])))
 		}
 		e.Slices = append(e.Slices, slice)
 	}

@@ -28,16 +28,17 @@ import (
 
 // looker is one look at the node, which reads each file once and takes no lock.
 type looker struct {
-	cfg    config.Config
-	now    time.Time
-	steps  bool // ask for the steps that run as well
-	grants map[uint32]grant.Grant
-	used   map[uint32]usedOf
+	cfg       config.Config
+	now       time.Time
+	monotonic time.Duration // the same, for time pages
+	steps     bool          // ask for the steps that run as well
+	grants    map[uint32]grant.Grant
+	used      map[uint32]usedOf
 }
 
 // usedOf is what a job used; nothing where that cannot be read.
 type usedOf struct {
-	devices []ledger.DeviceUsage
+	totals  usage.Totals
 	steps   []ledger.StepUsage
 	sampled []timeline.Sample // nil: nobody has looked
 }
@@ -79,7 +80,9 @@ func (l *looker) at(node string) (nodeStatus, error) {
 	for _, gpu := range inv.GPUs {
 		status.GPUs = append(status.GPUs, statusOf(l.cfg, gpu, current.Slices))
 	}
+	status.addKeepers(l.cfg.Run())
 	driver := l.startDriver(inv.GPUs, current.Slices)
+	l.monotonic = monotonic()
 	l.grants, l.used = make(map[uint32]grant.Grant), make(map[uint32]usedOf)
 	for _, s := range current.Slices {
 		status.Slices = append(status.Slices, l.sliceOf(s))
@@ -160,15 +163,16 @@ func (l *looker) sliceOf(s state.Slice) sliceStatus {
 	status.grant = &g
 	used := l.usedBy(g)
 	for i, slice := range g.Slices {
-		if slice.Device == s.Device && i < len(used.devices) {
-			d := used.devices[i]
+		if slice.Device == s.Device && i < len(used.totals.Devices) {
+			d := used.totals.Devices[i]
 			now, peak, refusals := usage.MiB(d.UsedBytes), usage.MiB(d.PeakBytes), d.Refusals
 			status.UsedMiB, status.PeakMiB, status.Refusals = &now, &peak, &refusals
 			var sampled timeline.Sample
 			if i < len(used.sampled) {
 				sampled = used.sampled[i]
 			}
-			status.shareStatus = shareOf(slice.SMPercent, d, sampled, l.now.Sub(s.Since.Time()))
+			status.shareStatus = shareOf(slice.SMPercent, used.totals.Latest(i, sampled), l.now.Sub(s.Since.Time()))
+			status.Counted = countedOf(used.totals.Counted[i], l.monotonic)
 			status.use, status.steps, status.place = &d, used.steps, i
 		}
 	}
@@ -193,7 +197,7 @@ func (l *looker) usedBy(g grant.Grant) usedOf {
 		return used
 	}
 	if totals, err := usage.Collect(l.cfg.Run(), g); err == nil {
-		used.devices, used.sampled = totals.Devices, usage.Newest(l.cfg.Run(), g)
+		used.totals, used.sampled = totals, usage.Newest(l.cfg.Run(), g)
 	}
 	if l.steps {
 		if page, err := g.Pages().Read(l.cfg.Run().Ledger(g.Job), g.Job, g.Bounds()); err == nil {

@@ -54,6 +54,7 @@ func metricsOf(cfg config.Config, status nodeStatus, duty map[sliceName]float64)
 		}
 		node.Slices = append(node.Slices, metricsOfSlice(s, gpu, duty))
 	}
+	node.VgpudRuns = status.VgpudRuns
 	addCounts(cfg, &node)
 	addRecords(cfg, &node)
 	return node
@@ -70,10 +71,13 @@ func metricsOfSlice(s sliceStatus, gpu device.GPU, duty map[sliceName]float64) m
 	}
 	if s.use != nil {
 		use := metricsOfUse(*s.use, s.SMPercent)
-		if s.GPUTimeSource == usage.Sampled {
+		if s.GPUTimeSource == usage.Sampled || s.GPUTimeSource == usage.Counted {
 			use.GPUSeconds = s.GPUSeconds
 		}
 		slice.Use = &use
+	}
+	if s.Counted != nil {
+		slice.Counted = &metrics.Counted{UnknownSeconds: s.UnknownSeconds, Freezes: s.Counted.Frozen, IsFrozen: s.Counted.IsFrozen}
 	}
 	for _, step := range s.steps {
 		if s.place < len(step.Devices) {
@@ -115,26 +119,34 @@ func metricsOfUse(d ledger.DeviceUsage, smPercent int) metrics.Use {
 // dutyBetween is what slices used between two looks of the time that they were entitled to. An elastic slice may use
 // more; 1 is the most that others' names have room for.
 func dutyBetween(first, second nodeStatus, span time.Duration) map[sliceName]float64 {
-	before := make(map[sliceName]ledger.DeviceUsage)
+	before := make(map[sliceName]sliceStatus)
 	for _, s := range first.Slices {
-		if s.use != nil {
-			before[s.name()] = *s.use
-		}
+		before[s.name()] = s
 	}
 	duty := make(map[sliceName]float64)
 	for _, s := range second.Slices {
-		then, known := before[s.name()]
-		if !known || s.use == nil || !measured(*s.use, s.SMPercent) || span <= 0 {
+		usedNs, known := s.usedSince(before[s.name()])
+		if !known || span <= 0 {
 			continue
 		}
 		entitled := span.Seconds()
 		if s.SMPercent > 0 {
 			entitled *= float64(s.SMPercent) / 100
 		}
-		used := float64(s.use.BusyNs-min(then.BusyNs, s.use.BusyNs)) / 1e9
-		duty[s.name()] = min(used/entitled, 1)
+		duty[s.name()] = min(float64(usedNs)/1e9/entitled, 1)
 	}
 	return duty
+}
+
+// usedSince is the GPU time since an earlier look, where the same has measured it both times.
+func (s sliceStatus) usedSince(then sliceStatus) (ns uint64, known bool) {
+	switch {
+	case s.use == nil || then.use == nil || (s.Counted == nil) != (then.Counted == nil):
+		return 0, false
+	case s.Counted != nil:
+		return s.Counted.busyNs - min(then.Counted.busyNs, s.Counted.busyNs), true
+	}
+	return s.use.BusyNs - min(then.use.BusyNs, s.use.BusyNs), measured(*s.use, s.SMPercent)
 }
 
 // addCounts adds what prologs have counted.

@@ -165,9 +165,9 @@ func runOfGrant(dir rundir.Dir, g grant.Grant) (*jobreport.Run, error) {
 			d := used.Devices[i]
 			held := usage.MiB(d.UsedBytes)
 			slice.UsedMiB, slice.PeakMiB, slice.Refusals = &held, usage.MiB(d.PeakBytes), d.Refusals
-			slice.Time, slice.TimeSource = usage.Spent(s.SMPercent, d, last)
+			last = used.Latest(i, last)
 			last.UsedMiB = held
-			last.MeteredMs, last.WaitedMs = max(last.MeteredMs, int64(d.BusyNs/1e6)), max(last.WaitedMs, int64(d.WaitedNs/1e6))
+			slice.Time, slice.TimeSource = usage.Spent(s.SMPercent, last)
 		}
 		now.Slices = append(now.Slices, last)
 		run.Slices = append(run.Slices, slice)

@@ -76,7 +76,11 @@ func lookOnce(ctx context.Context, cfg config.Config, node string, log hclog.Log
 	if err != nil {
 		return fmt.Errorf("sample: %w", err)
 	}
-	result, err := sample.Sampler{Run: cfg.Run(), Held: current.Slices, Owners: audit.Here(cfg.Run()).Owners, Now: time.Now(), IdleAfter: cfg.IdleAfter,
+	counting, err := state.IsLocked(cfg.Run().VgpudLock())
+	if err != nil {
+		log.Warn("whether vgpud runs is not known, so that no slice that it counts is idle", "reason", err)
+	}
+	result, err := sample.Sampler{Run: cfg.Run(), Counting: counting, Held: current.Slices, Owners: audit.Here(cfg.Run()).Owners, Now: time.Now(), IdleAfter: cfg.IdleAfter,
 		Ask: func(since map[device.UUID]uint64) (map[device.UUID]audit.Utilization, error) {
 			driver, err := audit.OpenDriver(cfg)
 			if err != nil {

@@ -103,6 +103,8 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"inventory": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(writeInventory(ts, args)) },
 			"granted":   func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(writeGrant(ts, args)) },
+			"counted":   func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(writeCounts(ts, args)) },
+			"scheduled": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(writeGroup(ts, args)) },
 			"refused":   func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(writeRefusal(ts, args)) },
 			"record":    func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(writeRecord(ts, args)) },
 			"code":      expectCode,

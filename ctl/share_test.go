@@ -7,13 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 )
 
 func look(job uint32, percent int, busy, held time.Duration) sliceStatus {
 	return sliceStatus{Job: job, Device: "GPU-a", SMPercent: percent,
-		shareStatus: shareOf(percent, ledger.DeviceUsage{BusyNs: uint64(busy)}, timeline.Sample{}, held)}
+		shareStatus: shareOf(percent, timeline.Sample{MeteredMs: busy.Milliseconds()}, held)}
 }
 
 func TestSharesBetweenTwoLooks(t *testing.T) {

@@ -25,6 +25,8 @@ type nodeStatus struct {
 	Waiting []waitingStatus `json:"waiting"`
 	// Problem is why something is missing here.
 	Problem string `json:"problem,omitempty"`
+	// VgpudRuns says whether vgpud is there that keeps shares here, or should; null: it need not be, or not root asks.
+	VgpudRuns *bool `json:"vgpud_runs,omitempty"`
 	// DriverProblem is why nothing is known of what the driver says.
 	DriverProblem string `json:"driver_problem,omitempty"`
 
@@ -42,6 +44,8 @@ type gpuStatus struct {
 	// Others are these processes.
 	Others []strangerStatus `json:"others,omitempty"`
 	State  string           `json:"state"` // ok, draining, exclusive, lost, slurm
+	// KeptBy is who keeps the shares of its slices: library, vgpud; "": it has none.
+	KeptBy string `json:"kept_by,omitempty"`
 
 	others *audit.Total
 }
@@ -66,6 +70,7 @@ type sliceStatus struct {
 	AgeSeconds int64            `json:"age_seconds"`
 	shareStatus
 	driverStatus
+	Counted *countedStatus `json:"vgpud,omitempty"` // null: vgpud has not looked at it
 
 	grant *grant.Grant // nil: not known
 	use   *ledger.DeviceUsage
@@ -95,8 +100,13 @@ held that is not charged. Both are of this moment, and a program at work may all
 not known; the reason follows.
 
 GPU S is the GPU time used, in seconds, and SHARE what that is of the GPU's time since the slice was
-granted; with --over, of the time between two looks. Behind a ~ it is an estimate from the driver's samples,
-as old as the last run of "vgpuctl sample": nobody meters a slice without a share. REFUSED counts allocations that a limit has refused.
+granted; with --over, of the time between two looks. Behind a ~ it is an estimate: from the driver's samples,
+as old as the last run of "vgpuctl sample", where nobody meters a slice without a share; or counted by vgpud and in part split
+of what several slices used together. REFUSED counts allocations that a limit has refused.
+
+Where vgpud keeps the shares of a GPU, SHARES says so, or that it is not there (root alone can see that). A table of its
+slices follows: the PRIORITY and the TIME SLICE that each has in the driver, the part of the GPU that it had in the last half second (NOW),
+the CREDIT of one of priority latency, how often its step was frozen for cheating (FROZEN), and what else there is to know.
 
 With --watch the node is shown until Ctrl-C and looked at every two seconds: a lane for each GPU, in which slices are
 blocks as wide as they are large, # what is used of them and - what is granted only. Only lines that change are

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -21,7 +22,11 @@ func printStatus(to io.Writer, status nodeStatus) error {
 	if len(status.GPUs) > 0 {
 		fmt.Fprintln(out)
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "GPU\tTYPE\tUUID\tMEM MiB\tGRANTED\tFREE\tCORES\tSLICES\tSTATE")
+		kept, shares := status.isKept(), ""
+		if kept {
+			shares = "SHARES\t"
+		}
+		fmt.Fprintln(table, "GPU\tTYPE\tUUID\tMEM MiB\tGRANTED\tFREE\tCORES\tSLICES\t"+shares+"STATE")
 		for _, g := range status.GPUs {
 			word := p.good(g.State)
 			if g.State != "ok" && g.State != "exclusive" && g.State != stateSlurms {
@@ -30,6 +35,9 @@ func printStatus(to io.Writer, status nodeStatus) error {
 			if g.Lost != "" {
 				word += ": " + g.Lost
 			}
+			if kept {
+				word = status.sharesText(p, g) + "\t" + word
+			}
 			fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%d\t%d\t%d%%\t%d/%d\t%s\n", g.Index, g.Type, g.UUID, g.MemMiB, g.GrantedMiB, g.FreeMiB, g.GrantedPercent, g.Slices, g.MaxSlices, word)
 		}
 		table.Flush()
@@ -37,6 +45,10 @@ func printStatus(to io.Writer, status nodeStatus) error {
 	if len(status.Slices) > 0 {
 		fmt.Fprintln(out)
 		writeSlices(out, p, status)
+	}
+	if slices.ContainsFunc(status.Slices, func(s sliceStatus) bool { return s.Counted != nil }) {
+		fmt.Fprintln(out)
+		writeCounted(out, p, status)
 	}
 	if len(status.Waiting) > 0 {
 		fmt.Fprintln(out)

@@ -65,7 +65,7 @@ func TestScripts(t *testing.T) {
 			return privatemounts.Entered(), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"granted": cmdGranted, "refused": cmdRefused, "crash": cmdCrash, "held": cmdHeld, "count": cmdCount,
+			"granted": cmdGranted, "counted": cmdCounted, "refused": cmdRefused, "crash": cmdCrash, "held": cmdHeld, "count": cmdCount,
 		},
 	})
 }
@@ -108,6 +108,20 @@ func cmdGranted(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 	}
 	ts.Check(grant.Write(s.Dir.Grant(job), grant.Grant{Job: job, BootID: s.BootID, UID: 1000, Node: "n1", Since: since, Slices: []device.Slice{slice}}))
+}
+
+// cmdCounted lets vgpud have counted a job's GPU time, in part by a split: counted JOB SECONDS UNKNOWN-SECONDS.
+func cmdCounted(ts *testscript.TestScript, _ bool, args []string) {
+	path, job := store(ts).Dir.Time(jobOf(ts, args[0])), jobOf(ts, args[0])
+	seconds, err := strconv.ParseUint(args[1], 10, 32)
+	ts.Check(err)
+	unknown, err := strconv.ParseUint(args[2], 10, 32)
+	ts.Check(err)
+	ts.Check(ledger.CreateTime(path, job, 1))
+	page, err := ledger.OpenTime(path, job)
+	ts.Check(err)
+	ts.Check(page.Put([]ledger.TimeDevice{{BusyNs: seconds * 1e9, UnknownNs: unknown * 1e9, LookedNs: 1, Flags: ledger.TimeInexact}}))
+	ts.Check(page.Close())
 }
 
 // cmdRefused leaves what the prolog leaves for a job that got nothing: refused JOB [requeued].

@@ -66,6 +66,9 @@ func checkCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if site.Computes() {
+				more = append(more, sitecheck.Vgpud(command.Context(), cfg, site.Inventory)...)
+			}
 			return printFindings(command, append(findings, more...), asJSON, verbose)
 		},
 	}

@@ -66,6 +66,13 @@ var goldens = map[string]Report{
 			{Node: "n2", Device: "GPU-bbbb", MemMiB: 8192, SMPercent: 30}}, Missing: "1 of 3 nodes did not report (yet)"},
 	}},
 	"many": {Job: 126, JobID: "126", Runs: []Run{{State: "COMPLETED", Start: start, End: now, Slices: many()}}},
+	"counted": {Job: 128, JobID: "128", User: "anna", Runs: []Run{{State: "COMPLETED", Start: start, End: now, Slices: []Slice{
+		func() Slice { s := granted(working()); s.TimeSource, s.UnknownSeconds = usage.Counted, 12.4; return s }(),
+		func() Slice {
+			s := granted(working())
+			s.TimeSource, s.SMPercent, s.Inexact = usage.Counted, 0, true
+			return s
+		}()}}}},
 	"whole": {Job: 127, JobID: "127", User: "anna", Runs: []Run{{State: "RUNNING", Start: start,
 		Slices: []Slice{{Node: "n1", Device: "GPU-aaaa", MemMiB: 143771, Whole: true}}}}},
 }

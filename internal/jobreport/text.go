@@ -220,8 +220,17 @@ func (s Slice) timeWords() string {
 	if s.MostSharePercent != nil {
 		text += fmt.Sprintf("; %.1f %% at most", *s.MostSharePercent)
 	}
-	if s.TimeSource == usage.Sampled {
+	switch s.TimeSource {
+	case usage.Sampled:
 		text += "; estimated by samples"
+	case usage.Counted:
+		text += "; counted by vgpud"
+	}
+	if s.Inexact {
+		text += ", in part split of what several slices used together"
+	}
+	if s.UnknownSeconds > 0 {
+		text += fmt.Sprintf("; %.1f s of the time counted by nobody", s.UnknownSeconds)
 	}
 	return text
 }

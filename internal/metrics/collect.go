@@ -49,6 +49,9 @@ var (
 	sliceDriver  = own(gauge, "slice_memory_driver_bytes", "Memory that the processes of the slice's job hold of the GPU, by the driver's word.", ofSlice...)
 	sliceShare   = own(gauge, "slice_share_ratio", "Share of the GPU's time that the slice may use; 0: no cap.", ofSlice...)
 	sliceSeconds = own(counter, "slice_gpu_seconds_total", "GPU time that the slice has used. Missing where nobody has measured it.", ofSlice...)
+	sliceUnknown = own(counter, "slice_unknown_seconds_total", "Time of which nobody counted what the slice used, as vgpud was away.", ofSlice...)
+	sliceFreezes = own(counter, "slice_freezes_total", "How often a step of the slice was frozen for taking more than its share.", ofSlice...)
+	sliceFrozen  = own(gauge, "slice_frozen", "Whether a step of the slice is frozen now: 1 or 0.", ofSlice...)
 	sliceWaited  = own(counter, "slice_wait_seconds_total", "Time for which launches of the slice were held back by its share; threads add up.", ofSlice...)
 	sliceRefused = own(counter, "slice_refused_allocations_total", "Allocations that the slice's limit has refused.", ofSlice...)
 
@@ -57,6 +60,7 @@ var (
 	stepSeconds = own(counter, "step_gpu_seconds_total", "GPU time that the step has used. Missing where nobody has measured it.", ofStep...)
 	stepRefused = own(counter, "step_refused_allocations_total", "Allocations of the step that a limit has refused.", ofStep...)
 
+	vgpudUp     = own(gauge, "vgpud_up", "Whether vgpud runs, which keeps the shares of GPUs here or should: 1 or 0. Missing where none is kept by it.")
 	waitingJobs = own(gauge, "jobs_waiting", "Jobs that found no room on this node and wait for it in the queue.")
 	records     = own(gauge, "records_waiting", "Usage records that have not reached the accounting database.")
 	recordsAge  = own(gauge, "records_waiting_age_seconds", "Time since the end of the run that the oldest waiting usage record is of; 0: none waits.")
@@ -75,6 +79,9 @@ func (c collector) collect(e exposition) {
 	say(buildInfo, 1, c.node.Version)
 	for name, readable := range c.node.Sources {
 		say(source, truth(readable), name)
+	}
+	if c.node.VgpudRuns != nil {
+		say(vgpudUp, truth(*c.node.VgpudRuns))
 	}
 	for _, g := range c.node.GPUs {
 		c.gpu(say, g)
@@ -135,6 +142,11 @@ func (c collector) slice(say sayer, s Slice) {
 		say(sliceRefused, float64(s.Use.Refusals), labels...)
 		maybe(say, sliceSeconds, s.Use.GPUSeconds, labels...)
 		maybe(say, sliceWaited, s.Use.WaitedSeconds, labels...)
+	}
+	if s.Counted != nil {
+		say(sliceUnknown, s.Counted.UnknownSeconds, labels...)
+		say(sliceFreezes, float64(s.Counted.Freezes), labels...)
+		say(sliceFrozen, truth(s.Counted.IsFrozen), labels...)
 	}
 	if c.options.Steps {
 		for _, step := range s.Steps {

@@ -30,8 +30,10 @@ func sample() Node {
 		GPUs:    []GPU{{GPU: gpu, State: "ok", GrantedBytes: 3000 << 20, Slices: 1, MaxSlices: 10, GrantedRatio: 0.3, Unmetered: &Held{40 << 20, 2}}},
 		Slices: []Slice{{Job: 12, UID: 1000, User: "ann", Account: "physics", GPU: gpu, LimitBytes: 3000 << 20, ShareRatio: 0.3, Policy: "cap", Priority: "latency",
 			Isolation: "strict", Use: &Use{UsedBytes: 100 << 20, PeakBytes: 200 << 20, Refusals: 3, GPUSeconds: figure(4.5), WaitedSeconds: figure(1.5)},
-			Steps: []Step{{"batch", Use{UsedBytes: 100 << 20}}}, DriverBytes: figure(uint64(101 << 20)), DutyRatio: figure(0.5)}},
-		Waiting: 2, Refusals: map[string]uint64{"fragmentation": 7},
+			Steps: []Step{{"batch", Use{UsedBytes: 100 << 20}}}, DriverBytes: figure(uint64(101 << 20)), DutyRatio: figure(0.5),
+			Counted: &Counted{UnknownSeconds: 0.4, Freezes: 2, IsFrozen: true}}},
+		VgpudRuns: figure(false),
+		Waiting:   2, Refusals: map[string]uint64{"fragmentation": 7},
 		Prologs: Histogram{Count: 3, Seconds: 0.2, Buckets: map[float64]uint64{0.1: 2, 1: 3}},
 	}
 }
@@ -94,6 +96,10 @@ func TestEachFigureHasItsSeries(t *testing.T) {
 		`slurm_vgpu_slice_wait_seconds_total`+labels+` 1.5`,
 		`slurm_vgpu_slice_refused_allocations_total`+labels+` 3`,
 		`slurm_vgpu_slice_info{account="physics",gpu="3",gpu_uuid="GPU-a",isolation="strict",jobid="12",policy="cap",priority="latency",user="ann"} 1`,
+		`slurm_vgpu_slice_unknown_seconds_total`+labels+` 0.4`,
+		`slurm_vgpu_slice_freezes_total`+labels+` 2`,
+		`slurm_vgpu_slice_frozen`+labels+` 1`,
+		`slurm_vgpu_vgpud_up 0`,
 		`slurm_vgpu_step_memory_used_bytes{account="physics",gpu="3",gpu_uuid="GPU-a",jobid="12",step="batch",user="ann"} 1.048576e+08`,
 		`slurm_vgpu_placement_refusals_total{reason="fragmentation"} 7`,
 		`slurm_vgpu_prolog_seconds_bucket{le="0.1"} 2`,
@@ -109,9 +115,10 @@ func TestWhatIsNotKnownIsNoSeries(t *testing.T) {
 	node := sample()
 	node.GPUs[0].Unmetered = nil
 	node.Slices[0].Use.GPUSeconds, node.Slices[0].DriverBytes, node.Slices[0].DutyRatio = nil, nil, nil
+	node.VgpudRuns, node.Slices[0].Counted = nil, nil
 	node.Sources["waiting"], node.Sources["counts"] = false, false
 	said := text(t, node, all)
-	for _, name := range []string{"unmetered", "gpu_seconds_total{", "driver_bytes", "duty_cycle", "utilization", "jobs_waiting", "refusals_total", "prolog_seconds"} {
+	for _, name := range []string{"unmetered", "gpu_seconds_total{", "driver_bytes", "duty_cycle", "vgpud_up", "unknown_seconds", "freezes", "frozen", "utilization", "jobs_waiting", "refusals_total", "prolog_seconds"} {
 		if strings.Contains(said, name) {
 			t.Errorf("%s is told of:\n%s", name, said)
 		}

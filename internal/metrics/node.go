@@ -24,6 +24,8 @@ type Node struct {
 	Prologs  Histogram
 	// Sources say which of what the figures are made of could be read.
 	Sources map[string]bool
+	// VgpudRuns: vgpud keeps shares here, or should; nil: it need not be there, or that is not known.
+	VgpudRuns *bool
 }
 
 // Records are the usage records that have not reached the accounting database.
@@ -68,6 +70,15 @@ type Slice struct {
 	DriverBytes *uint64
 	// DutyRatio is the time used of the time that the slice is entitled to, over some seconds until now.
 	DutyRatio *float64
+	// Counted is what vgpud does with it; nil: it has not looked at it.
+	Counted *Counted
+}
+
+// Counted is what vgpud says of a slice.
+type Counted struct {
+	UnknownSeconds float64 // of which nobody counted what was used
+	Freezes        uint32
+	IsFrozen       bool
 }
 
 // Step is one step's part of a slice.

@@ -119,7 +119,7 @@ func record(cfg config.Config, g grant.Grant, log hclog.Logger) usage.Record {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		log.Warn("the job's use over time cannot be believed", "job", g.Job, "reason", err)
 	}
-	rec.Complete(history, used.Devices, cfg.IdleAfter)
+	rec.Complete(history, used, cfg.IdleAfter)
 	for _, step := range used.Steps[max(0, len(used.Steps)-maxSteps):] {
 		rec.Steps = append(rec.Steps, usage.Step{Step: step.Step, Devices: usage.PeaksOf(step.Devices)})
 	}

@@ -20,6 +20,7 @@ import (
 // A job's AdminComment, one part per node:
 //
 //	{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-…","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5,"waited_s":3.1}]}}}
+//	{"vgpu":{"v":1,"nodes":{"n1":[{…,"gpu_s":12.5,"counted":true,"unknown_s":0.4,"inexact":true,…}]}}}
 //	{"vgpu":{"v":1,"nodes":{},"refusals":{"n1":"no GPU has 3000 MiB free"}}}
 //
 // A slice has its use over time as "curve", too (curve.go), as long as there is room.
@@ -57,25 +58,33 @@ type CommentSlice struct {
 	MemMiB        int64          `json:"mem_mib"`
 	Cores         int            `json:"cores"` // 0: no cap
 	PeakMiB       int64          `json:"peak_mib"`
-	Refused       uint64         `json:"refused"`           // allocations that the limit refused
-	GPUSeconds    *float64       `json:"gpu_s,omitempty"`   // seconds of GPU time used; nil: not known
-	Sampled       bool           `json:"sampled,omitempty"` // gpu_s is estimated from the driver's samples
-	WaitedSeconds float64        `json:"waited_s"`          // seconds for which the share held launches back; threads add up
-	Earlier       []device.Limit `json:"earlier,omitempty"` // limits before the last one, which is cores and mem_mib
-	Curve         string         `json:"curve,omitempty"`   // its use over time (curve.go), where there is room for it
+	Refused       uint64         `json:"refused"`             // allocations that the limit refused
+	GPUSeconds    *float64       `json:"gpu_s,omitempty"`     // seconds of GPU time used; nil: not known
+	Sampled       bool           `json:"sampled,omitempty"`   // gpu_s is estimated from the driver's samples
+	Counted       bool           `json:"counted,omitempty"`   // gpu_s is vgpud's count
+	UnknownS      float64        `json:"unknown_s,omitempty"` // seconds of which nobody counted what was used
+	Inexact       bool           `json:"inexact,omitempty"`   // part of gpu_s is a share of what several slices used together
+	WaitedSeconds float64        `json:"waited_s"`            // seconds for which the share held launches back; threads add up
+	Earlier       []device.Limit `json:"earlier,omitempty"`   // limits before the last one, which is cores and mem_mib
+	Curve         string         `json:"curve,omitempty"`     // its use over time (curve.go), where there is room for it
 }
 
 // Time is what is known of the slice's GPU time, and how. Earlier releases said 0 of what they did not know.
 func (s CommentSlice) Time() (usage.Time, usage.Source) {
-	switch {
-	case s.GPUSeconds == nil:
-		return usage.Time{WaitedSeconds: s.WaitedSeconds}, ""
-	case s.Sampled:
-		return usage.Time{GPUSeconds: *s.GPUSeconds, WaitedSeconds: s.WaitedSeconds}, usage.Sampled
-	case *s.GPUSeconds > 0 || s.Cores%100 != 0:
-		return usage.Time{GPUSeconds: *s.GPUSeconds, WaitedSeconds: s.WaitedSeconds}, usage.Metered
+	spent := usage.Time{WaitedSeconds: s.WaitedSeconds, UnknownSeconds: s.UnknownS, Inexact: s.Inexact}
+	if s.GPUSeconds == nil {
+		return spent, ""
 	}
-	return usage.Time{WaitedSeconds: s.WaitedSeconds}, ""
+	spent.GPUSeconds = *s.GPUSeconds
+	switch {
+	case s.Sampled:
+		return spent, usage.Sampled
+	case s.Counted:
+		return spent, usage.Counted
+	case *s.GPUSeconds > 0 || s.Cores%100 != 0:
+		return spent, usage.Metered
+	}
+	return spent, ""
 }
 
 // ParseComment finds our part in an AdminComment.
@@ -213,7 +222,7 @@ func slicesOf(rec usage.Record) []CommentSlice {
 	slices := make([]CommentSlice, 0, len(rec.Devices))
 	for _, d := range rec.Devices {
 		slice := CommentSlice{GPU: d.Device, MemMiB: d.MemMiB, Cores: d.SMPercent, PeakMiB: d.PeakMiB, Refused: d.Refusals,
-			Sampled: d.Source() == usage.Sampled, WaitedSeconds: d.WaitedSeconds, Earlier: d.Earlier}
+			Sampled: d.Source() == usage.Sampled, Counted: d.Source() == usage.Counted, UnknownS: d.UnknownSeconds, Inexact: d.Inexact, WaitedSeconds: d.WaitedSeconds, Earlier: d.Earlier}
 		if d.Source() != "" {
 			slice.GPUSeconds = &d.GPUSeconds
 		}

@@ -67,6 +67,29 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+func TestACommentSaysWhoCounted(t *testing.T) {
+	rec := sample(7)
+	rec.Devices[0].Time, rec.Devices[0].GPUTimeSource = usage.Time{GPUSeconds: 12.5, UnknownSeconds: 0.4, Inexact: true}, usage.Counted
+	text, err := Merge("", rec)
+	want := strings.Replace(sampleComment, `"waited_s":3.1`, `"counted":true,"unknown_s":0.4,"inexact":true,"waited_s":0`, 1)
+	if err != nil || text != want {
+		t.Fatalf("got  %s\nwant %s, %v", text, want, err)
+	}
+	for _, text := range []string{text, asSacctmgr(text)} {
+		comment, err := ParseComment(text)
+		if err != nil || !Stands(text, rec) {
+			t.Fatalf("%s does not stand: %v", text, err)
+		}
+		if spent, source := comment.Nodes["n1"][0].Time(); spent != rec.Devices[0].Time || source != usage.Counted {
+			t.Errorf("%s: %+v %q", text, spent, source)
+		}
+	}
+	rec.Devices[0].UnknownSeconds = 0.5
+	if Stands(text, rec) {
+		t.Error("another time unknown stands")
+	}
+}
+
 // UUIDs are compared with those of the node, which are not in lower case.
 func TestACommentOfSacctmgrNamesTheGPU(t *testing.T) {
 	for written, want := range map[string]device.UUID{"GPU-aa": "GPU-aa", "MIG-aa-1": "MIG-aa-1", "gpux": "gpux", "other-aa": "other-aa"} {

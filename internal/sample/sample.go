@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sample looks at what the slices of this node use, and keeps it in the timelines of their jobs. The GPU time of slices without
-// a share, which nobody meters, it estimates from the driver's samples.
+// a share that neither the library meters nor vgpud counts, it estimates from the driver's samples.
 package sample
 
 import (
@@ -29,7 +29,9 @@ import (
 type Sampler struct {
 	Run  rundir.Dir
 	Held []state.Slice // all that are granted
-	// Ask is put to the driver, if there is a slice without a share.
+	// Counting says that vgpud runs: what it counts is all there was.
+	Counting bool
+	// Ask is put to the driver, if there is a slice without a share that vgpud does not count.
 	Ask func(since map[device.UUID]uint64) (map[device.UUID]audit.Utilization, error)
 	// Owners says which jobs processes are of.
 	Owners func(held []state.Slice, pids []int) (map[int]uint32, error)
@@ -63,6 +65,8 @@ type job struct {
 	before []timeline.Sample // zero where nobody has looked before
 	looked bool
 	used   []ledger.DeviceUsage // nil: its ledger cannot be believed
+	counts []ledger.TimeDevice  // by vgpud
+	now    []timeline.Sample    // before, brought up to date with its pages
 	since  time.Duration        // the last look
 }
 
@@ -124,21 +128,40 @@ func (s Sampler) jobs() (all map[uint32]*job, problems []string) {
 		if used, err := g.Pages().ReadDevices(s.Run.Ledger(g.Job), g.Job, g.Bounds()); err == nil && len(used) == len(g.Slices) {
 			j.used = used
 		}
+		if err := j.readCounted(s.Run); err != nil {
+			problems = append(problems, err.Error())
+		}
 		all[g.Job] = j
 	}
 	return all, problems
 }
 
-// metered is what the ledger says of a slice by now. A ledger is its job's to write: it can say more, never less than before.
-func (j *job) metered(slice int) int64 {
+// readCounted puts together what the pages say by now. A ledger is its job's to write: it can say more, never less than before.
+func (j *job) readCounted(run rundir.Dir) (err error) {
+	totals := usage.Totals{Devices: j.used}
 	if j.used == nil {
-		return j.before[slice].MeteredMs
+		totals.Devices = make([]ledger.DeviceUsage, len(j.grant.Slices))
 	}
-	return max(j.before[slice].MeteredMs, int64(j.used[slice].BusyNs/1e6))
+	totals.Counted, err = usage.Counts(run, j.grant)
+	j.counts = totals.Counted
+	j.now = make([]timeline.Sample, len(j.grant.Slices))
+	for i := range j.now {
+		j.now[i] = totals.Latest(i, j.before[i])
+	}
+	return err
 }
 
-// isFree says that a slice has no share to keep, so that its GPU time need not be metered.
-func isFree(slice device.Slice) bool { return slice.SMPercent%100 == 0 }
+// known is the GPU time of a slice since the last look that its pages tell of.
+func (j *job) known(slice int) int64 {
+	now, before := j.now[slice], j.before[slice]
+	now.SampledMs, before.SampledMs = nil, nil
+	return now.BusyMs() - before.BusyMs()
+}
+
+// isFree says that a slice has no share to keep, so that its GPU time need not be metered, and that vgpud does not count it.
+func (j *job) isFree(slice int) bool {
+	return j.grant.Slices[slice].SMPercent%100 == 0 && j.now[slice].CountedMs == nil
+}
 
 // askDriver says how much GPU time free slices have had, by GPU and job, that is not in their ledgers. Nothing is said of a GPU that the
 // driver does not tell of.
@@ -146,8 +169,8 @@ func (s Sampler) askDriver(last seen, jobs map[uint32]*job, runs map[device.UUID
 	next := seen{AtUnixMs: s.Now.UnixMilli(), GPUs: make(map[device.UUID]seenGPU, len(runs))}
 	free := make(map[device.UUID][]uint32)
 	for _, id := range slices.Sorted(maps.Keys(jobs)) {
-		for _, slice := range jobs[id].grant.Slices {
-			if isFree(slice) {
+		for i, slice := range jobs[id].grant.Slices {
+			if jobs[id].isFree(i) {
 				free[slice.Device] = append(free[slice.Device], id)
 			}
 		}
@@ -212,7 +235,7 @@ func (s Sampler) interval(last seen, jobs map[uint32]*job, uuid device.UUID, use
 			of.whole = false
 			continue
 		}
-		of.metered[id] = float64(j.metered(slice) - j.before[slice].MeteredMs)
+		of.metered[id] = float64(j.known(slice))
 		if ago > remembered { // the samples are of a part of the time
 			of.metered[id] *= remembered.Seconds() / ago.Seconds()
 		}
@@ -230,13 +253,16 @@ func (s Sampler) lookAt(j *job, got map[device.UUID]map[uint32]had) timeline.Loo
 	look := timeline.Look{AtUnixS: s.Now.Unix()}
 	for i, slice := range j.grant.Slices {
 		before := j.before[i]
-		now := timeline.Sample{UsedMiB: before.UsedMiB, MeteredMs: j.metered(i), SampledMs: before.SampledMs, WaitedMs: before.WaitedMs,
-			LongestIdleS: before.LongestIdleS}
+		now := j.now[i]
+		now.IdleS = 0
 		if j.used != nil {
-			now.UsedMiB, now.WaitedMs = usage.MiB(j.used[i].UsedBytes), max(before.WaitedMs, int64(j.used[i].WaitedNs/1e6))
+			now.UsedMiB = usage.MiB(j.used[i].UsedBytes)
 		}
 		known := j.used != nil
-		if isFree(slice) {
+		switch {
+		case now.CountedMs != nil:
+			known = s.Counting && j.looked && now.UnknownMs == before.UnknownMs && j.counts[i].Flags&ledger.TimeUnnamed == 0
+		case j.isFree(i):
 			had, told := got[slice.Device][j.grant.Job]
 			if told {
 				sum := int64(math.Round(min(had.ms, max(0, float64(j.since.Milliseconds())))))

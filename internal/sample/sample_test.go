@@ -37,6 +37,7 @@ type node struct {
 	unseen error
 	owners map[int]uint32
 	asked  int
+	vgpud  bool // runs
 }
 
 func newNode(t *testing.T) *node {
@@ -89,7 +90,7 @@ func (n *node) busy(uuid device.UUID, job uint32, percent int) {
 func (n *node) look(idleAfter time.Duration) Result {
 	n.t.Helper()
 	n.now = n.now.Add(10 * time.Second)
-	result, err := Sampler{Run: n.run, Held: n.held, Now: n.now, IdleAfter: idleAfter,
+	result, err := Sampler{Run: n.run, Held: n.held, Now: n.now, IdleAfter: idleAfter, Counting: n.vgpud,
 		Owners: func(_ []state.Slice, pids []int) (map[int]uint32, error) { return n.owners, n.unseen },
 		Ask: func(since map[device.UUID]uint64) (map[device.UUID]audit.Utilization, error) {
 			n.asked++
@@ -195,7 +196,7 @@ func TestWhereTheDriverNeverAnswersNothingIsMadeUp(t *testing.T) {
 	if got := n.sampled(7); got != -1 || n.newest(7)[0].LongestIdleS != 0 {
 		t.Errorf("where processes are not seen it had %d tenths", got)
 	}
-	if _, source := usage.Spent(0, ledger.DeviceUsage{}, n.newest(7)[0]); source != "" {
+	if _, source := usage.Spent(0, n.newest(7)[0]); source != "" {
 		t.Errorf("its GPU time is %s", source)
 	}
 }

@@ -34,6 +34,10 @@ type Sample struct {
 	MeteredMs int64 `json:"metered_ms"` // GPU time that the library counted
 	// SampledMs is GPU time that only the driver's samples tell of; nil: nothing is known of such time.
 	SampledMs *int64 `json:"sampled_ms,omitempty"`
+	// CountedMs is GPU time that vgpud counted; nil: it has not looked at the slice, so far.
+	CountedMs *int64 `json:"counted_ms,omitempty"`
+	UnknownMs int64  `json:"unknown_ms,omitempty"` // of the time since vgpud counts: nobody did
+	Inexact   bool   `json:"inexact,omitempty"`    // part of counted_ms is a share of a sum
 	WaitedMs  int64  `json:"waited_ms"`
 	// IdleS is for how many seconds the slice is known to have used no GPU time, LongestIdleS the most that this was.
 	IdleS        int64 `json:"idle_s,omitempty"`
@@ -42,10 +46,13 @@ type Sample struct {
 
 // BusyMs is all GPU time that is known of.
 func (s Sample) BusyMs() int64 {
-	if s.SampledMs == nil {
-		return s.MeteredMs
+	sum := s.MeteredMs
+	for _, more := range []*int64{s.SampledMs, s.CountedMs} {
+		if more != nil {
+			sum += *more
+		}
 	}
-	return s.MeteredMs + *s.SampledMs
+	return sum
 }
 
 // Look is what a sampler saw of a job at one time.

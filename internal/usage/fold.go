@@ -32,6 +32,8 @@ type Totals struct {
 	Restart int                  `json:"restart"`
 	Devices []ledger.DeviceUsage `json:"devices"` // in slice order
 	Steps   []StepTotals         `json:"steps"`   // finished steps, oldest first
+	// Counted is what vgpud says of the job's slices; LookedNs is 0 of one that it has not looked at.
+	Counted []ledger.TimeDevice `json:"-"`
 }
 
 // StepTotals is what one step used.
@@ -101,9 +103,9 @@ func foldStep(dir rundir.Dir, g grant.Grant, step uint32, stepName string) error
 	return trusted.WriteFile(dir.Usage(g.Job), append(data, '\n'), 0o644)
 }
 
-// Collect returns what is known of a job's use: usage.json raised by what the ledger says
-// now. It always returns totals with one entry for each slice; the error says which of the two
-// could not be believed.
+// Collect returns what is known of a job's use: usage.json raised by what the ledger says now, and
+// vgpud's time page. It always returns totals with one entry for each slice; the error says which of
+// them could not be believed.
 func Collect(dir rundir.Dir, g grant.Grant) (Totals, error) {
 	totals := Totals{Version: totalsVersion, Job: g.Job, Restart: g.Restart, Devices: make([]ledger.DeviceUsage, len(g.Slices))}
 	folded, foldedErr := readTotals(dir.Usage(g.Job))
@@ -122,7 +124,9 @@ func Collect(dir rundir.Dir, g grant.Grant) (Totals, error) {
 		}
 	}
 	raiseByDriver(dir, g, totals.Devices)
-	return totals, errors.Join(foldedErr, ledgerErr)
+	counted, countedErr := Counts(dir, g)
+	totals.Counted = counted
+	return totals, errors.Join(foldedErr, ledgerErr, countedErr)
 }
 
 // raiseByDriver takes in what the driver said of the job where it has a wall: a peak that the job's ledger may have kept to itself.

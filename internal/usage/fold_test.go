@@ -108,7 +108,7 @@ func TestFinishStepKeepsWhatTheStepUsed(t *testing.T) {
 	second := ledger.DeviceUsage{PeakBytes: 400 << 20, Refusals: 1, BusyNs: 4000 << 20, WaitedNs: 8000 << 20}
 	total := first
 	total.Refusals = 1
-	want := Totals{Version: 1, Job: 12, Devices: []ledger.DeviceUsage{total, {}},
+	want := Totals{Version: 1, Job: 12, Counted: make([]ledger.TimeDevice, 2), Devices: []ledger.DeviceUsage{total, {}},
 		Steps: []StepTotals{{Step: "0", Devices: []ledger.DeviceUsage{first, {}}}, {Step: "1", Devices: []ledger.DeviceUsage{second, {}}}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

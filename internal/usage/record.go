@@ -8,7 +8,6 @@ package usage
 
 import (
 	"errors"
-	"math"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
@@ -78,18 +77,22 @@ type Source string
 const (
 	Metered Source = "metered" // by the library, in the job's processes
 	Sampled Source = "sampled" // estimated from the driver's samples
+	Counted Source = "counted" // by vgpud, from outside
 )
 
 // Time is the use of a GPU's time, in seconds.
 type Time struct {
 	GPUSeconds    float64 `json:"gpu_seconds"`    // used
 	WaitedSeconds float64 `json:"waited_seconds"` // held back by the share; threads add up
+	// UnknownSeconds is how much of the time nobody counted, as vgpud was away. What was used then is not in GPUSeconds.
+	UnknownSeconds float64 `json:"unknown_seconds,omitempty"`
+	// Inexact says that part of GPUSeconds is a share of what several slices used together.
+	Inexact bool `json:"inexact,omitempty"`
 }
 
 // TimeOf rounds to milliseconds.
 func TimeOf(used ledger.DeviceUsage) Time {
-	seconds := func(ns uint64) float64 { return math.Round(float64(ns)/1e6) / 1e3 }
-	return Time{seconds(used.BusyNs), seconds(used.WaitedNs)}
+	return Time{GPUSeconds: seconds(milliseconds(used.BusyNs)), WaitedSeconds: seconds(milliseconds(used.WaitedNs))}
 }
 
 // Step is one step's part, in the order of the record's devices.

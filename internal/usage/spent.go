@@ -4,11 +4,9 @@
 package usage
 
 import (
-	"math"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 )
@@ -28,19 +26,19 @@ func Newest(dir rundir.Dir, g grant.Grant) []timeline.Sample {
 	return look.Slices
 }
 
-// Spent is the use of a slice's GPU time, and how that is known: "" where it is not. What is metered may have been looked at too; the
-// ledger is its job's to wipe.
-func Spent(smPercent int, used ledger.DeviceUsage, sampled timeline.Sample) (Time, Source) {
-	spent, source := TimeOf(used), Metered
-	spent.GPUSeconds = max(spent.GPUSeconds, float64(sampled.MeteredMs)/1e3)
-	spent.WaitedSeconds = max(spent.WaitedSeconds, float64(sampled.WaitedMs)/1e3)
-	if sampled.SampledMs != nil {
-		spent.GPUSeconds = math.Round(spent.GPUSeconds*1e3+float64(*sampled.SampledMs)) / 1e3
-		source = Sampled
-	} else if smPercent%100 == 0 && spent.GPUSeconds == 0 { // nothing is metered without a share to keep
-		source = ""
+// Spent is the use of a slice's GPU time by its latest sample, and how that is known: "" where it is not. Of a sum the word is that of the part
+// that is known the least.
+func Spent(smPercent int, now timeline.Sample) (Time, Source) {
+	spent := Time{GPUSeconds: seconds(now.BusyMs()), WaitedSeconds: seconds(now.WaitedMs), UnknownSeconds: seconds(now.UnknownMs), Inexact: now.Inexact}
+	switch {
+	case now.SampledMs != nil && (*now.SampledMs > 0 || now.CountedMs == nil):
+		return spent, Sampled
+	case now.CountedMs != nil:
+		return spent, Counted
+	case smPercent%100 == 0 && now.MeteredMs == 0: // nothing is metered without a share to keep
+		return spent, ""
 	}
-	return spent, source
+	return spent, Metered
 }
 
 // Source says how the device's GPU time is known. Records of earlier releases do not say it.
@@ -51,17 +49,17 @@ func (d Device) Source() Source {
 	return d.GPUTimeSource
 }
 
-// Complete puts into a record's devices what their timeline knows, and what was metered since somebody looked last.
-func (r *Record) Complete(history timeline.History, used []ledger.DeviceUsage, idleAfter time.Duration) {
+// Complete puts into a record's devices what their timeline knows, and what was used since somebody looked last.
+func (r *Record) Complete(history timeline.History, used Totals, idleAfter time.Duration) {
 	end := timeline.Look{AtUnixS: r.End.Unix()}
 	for i := range r.Devices {
 		last, _ := history.Last(i)
 		d := &r.Devices[i]
-		d.Time, d.GPUTimeSource = Spent(d.SMPercent, used[i], last)
+		last = used.Latest(i, last)
+		d.Time, d.GPUTimeSource = Spent(d.SMPercent, last)
 		if idleAfter > 0 && time.Duration(last.LongestIdleS)*time.Second >= idleAfter {
 			d.IdleSeconds = last.LongestIdleS
 		}
-		last.MeteredMs, last.WaitedMs = max(last.MeteredMs, int64(used[i].BusyNs/1e6)), max(last.WaitedMs, int64(used[i].WaitedNs/1e6))
 		end.Slices = append(end.Slices, last)
 	}
 	history = history.End(end)

@@ -33,7 +33,7 @@ func TestHowGPUTimeIsKnown(t *testing.T) {
 		"sampled, and metered for neighbours": {0, 1500, timeline.Sample{MeteredMs: 1400, SampledMs: &some}, 4, Sampled},
 		"sampled until it had a share":        {30, 1500, timeline.Sample{SampledMs: &some}, 4, Sampled},
 	} {
-		got, source := Spent(c.percent, ledger.DeviceUsage{BusyNs: c.busyMs * 1e6}, c.looked)
+		got, source := Spent(c.percent, Totals{Devices: []ledger.DeviceUsage{{BusyNs: c.busyMs * 1e6}}}.Latest(0, c.looked))
 		if got.GPUSeconds != c.want || source != c.source {
 			t.Errorf("%s: %.3f s %q, want %.3f s %q", name, got.GPUSeconds, source, c.want, c.source)
 		}
@@ -71,7 +71,7 @@ func TestARecordHasItsJobsUseOverTime(t *testing.T) {
 	used := []ledger.DeviceUsage{{BusyNs: 4200e6, WaitedNs: 600e6}, {}}
 	for after, want := range map[time.Duration]int64{0: 0, 50 * time.Second: 50, time.Minute: 0} {
 		rec := Record{End: time.Unix(begin+6000, 0), Devices: []Device{{SMPercent: 30}, {}}}
-		rec.Complete(history, used, after)
+		rec.Complete(history, Totals{Devices: used}, after)
 		if rec.Devices[0].IdleSeconds != want || rec.Devices[1].IdleSeconds != 0 {
 			t.Errorf("idle after %s: noted are %d and %d s, want %d", after, rec.Devices[0].IdleSeconds, rec.Devices[1].IdleSeconds, want)
 		}
@@ -81,7 +81,7 @@ func TestARecordHasItsJobsUseOverTime(t *testing.T) {
 			for _, p := range d.Timeline {
 				busy, waited = busy+p.BusyMs, waited+p.WaitedMs
 			}
-			sum := Time{float64(busy) / 1e3, float64(waited) / 1e3}
+			sum := Time{GPUSeconds: float64(busy) / 1e3, WaitedSeconds: float64(waited) / 1e3}
 			if n := len(d.Timeline); n < 100 || n > timeline.MaxRecorded || d.Timeline[n-1].AtUnixS != begin+6000 || !cmp.Equal(sum, want) || !cmp.Equal(d.Time, want) {
 				t.Errorf("slice %d has %d points, %+v in all, and %+v", i, n, sum, d.Time)
 			}
@@ -91,7 +91,7 @@ func TestARecordHasItsJobsUseOverTime(t *testing.T) {
 		}
 	}
 	rec := Record{End: time.Unix(begin, 0), Devices: []Device{{SMPercent: 30}, {}}}
-	rec.Complete(timeline.History{}, used, time.Minute)
+	rec.Complete(timeline.History{}, Totals{Devices: used}, time.Minute)
 	if len(rec.Devices[0].Timeline) != 0 || rec.Devices[0].GPUSeconds != 4.2 || rec.Devices[1].GPUTimeSource != "" {
 		t.Errorf("where nobody looked: %+v", rec.Devices)
 	}

@@ -22,8 +22,8 @@ var floors = [][]string{
 	{"crashpoint", "device", "installed", "pattern", "request", "share", "slurmdb", "stored", "trusted", "version"},
 	{"channels", "detached", "devfiles", "driver", "inventory", "ledger", "metrics", "place", "rundir", "slurm"},
 	{"config", "discover", "drained", "grant", "pages", "slurmconf", "timeline", "waiting"},
-	{"kept", "logging", "sitecheck", "state", "usage"},
-	{"audit", "jobreport", "launch", "release", "report", "tally", "wake", "wall"},
+	{"kept", "logging", "state", "usage"},
+	{"audit", "jobreport", "launch", "release", "report", "sitecheck", "tally", "wake", "wall"},
 	{"picture", "sample", "sweep"},
 }
 

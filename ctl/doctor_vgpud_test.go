@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"strconv"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+)
+
+// counted JOB SECONDS FLAGS FROZEN AGO: vgpud keeps the GPU of a job, has counted so many seconds of it and was away for half of one, and
+// looked at it the last time some seconds ago.
+func writeCounts(ts *testscript.TestScript, args []string) error {
+	var n [5]uint64
+	for i, arg := range args {
+		var err error
+		if n[i], err = strconv.ParseUint(arg, 10, 32); err != nil {
+			return err
+		}
+	}
+	dir, job := rundir.Dir(ts.MkAbs("run")), uint32(n[0])
+	gpu := firstGPU(ts).UUID
+	board, err := ledger.ReadBoard(dir.Board(gpu))
+	if err != nil {
+		return err
+	}
+	board.KeptBy = ledger.KeptByVgpud
+	if err := errors.Join(ledger.WriteBoard(dir.Board(gpu), board), ledger.CreateTime(dir.Time(job), job, 1)); err != nil {
+		return err
+	}
+	page, err := ledger.OpenTime(dir.Time(job), job)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	return page.Put([]ledger.TimeDevice{{BusyNs: n[1] * 1e9, UnknownNs: 5e8, LookedNs: uint64(monotonic()) - n[4]*1e9, CreditNs: 2e8, SliceUs: 2400,
+		Percent: 3125, Frozen: uint32(n[3]), Flags: uint32(n[2])}})
+}
+
+// scheduled JOB: a process of the job has written down a channel group.
+func writeGroup(ts *testscript.TestScript, args []string) error {
+	id, err := strconv.ParseUint(args[0], 10, 32)
+	if err != nil {
+		return err
+	}
+	path, job := rundir.Dir(ts.MkAbs("run")).Groups(uint32(id)), uint32(id)
+	if err := ledger.CreateGroups(path, job, uint32(os.Geteuid()), uint32(os.Getegid())); err != nil {
+		return err
+	}
+	page, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	// struct vgpu_groups_process behind the header: start_ticks, pidns; pid, count, more, sequence; of the group client, device, group, engine
+	data := binary.LittleEndian.AppendUint64(make([]byte, 8), 42)
+	for _, value := range []uint32{99, 1, 0, 2, 0xc1d0001e, 0x5c000001, 0x5c000010, 1} {
+		data = binary.LittleEndian.AppendUint32(data, value)
+	}
+	_, err = page.WriteAt(append(data, make([]byte, 80)...), 32)
+	return err
+}

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+// Keepers of the shares of a GPU's slices.
+const (
+	keptByLibrary = "library"
+	keptByVgpud   = "vgpud"
+)
+
+// countedStatus is what vgpud does with a slice.
+type countedStatus struct {
+	SliceUs  uint32   `json:"slice_us"` // time slice of its groups; 0: as the driver has it
+	Percent  *float64 `json:"percent"`  // of the GPU's time, over the half second before the last look; null: that is long ago
+	CreditMs float64  `json:"credit_ms"`
+	Frozen   uint32   `json:"frozen"`              // how often its step was frozen
+	IsFrozen bool     `json:"is_frozen,omitempty"` // now
+	Unnamed  bool     `json:"unnamed,omitempty"`   // a process that is at work has written down no handles: its time is not counted
+	Inexact  bool     `json:"inexact,omitempty"`
+	// LookedSeconds is how long ago the last look was. Who has no work is not looked at.
+	LookedSeconds float64 `json:"looked_seconds"`
+
+	busyNs uint64
+}
+
+// freshLook is how old a look may be that still says something of the present. vgpud looks ten times a second at a slice that has work.
+const freshLook = 2 * time.Second
+
+// monotonic is the clock of time pages.
+func monotonic() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return 0
+	}
+	return time.Duration(now.Nano())
+}
+
+// countedOf is nil for a slice that vgpud has not looked at.
+func countedOf(counted ledger.TimeDevice, now time.Duration) *countedStatus {
+	if counted.LookedNs == 0 {
+		return nil
+	}
+	ago := max(now-time.Duration(counted.LookedNs), 0)
+	c := countedStatus{busyNs: counted.BusyNs, SliceUs: counted.SliceUs, CreditMs: float64(counted.CreditNs) / 1e6, Frozen: counted.Frozen, LookedSeconds: ago.Seconds(),
+		IsFrozen: counted.Flags&ledger.TimeFrozen != 0, Unnamed: counted.Flags&ledger.TimeUnnamed != 0, Inexact: counted.Flags&ledger.TimeInexact != 0}
+	if ago < freshLook {
+		percent := float64(counted.Percent) / 100
+		c.Percent = &percent
+	}
+	return &c
+}
+
+// addKeepers says of each GPU with slices who keeps their shares, and whether vgpud is there where it should be.
+func (s *nodeStatus) addKeepers(run rundir.Dir) {
+	should := false
+	for i := range s.GPUs {
+		if g := &s.GPUs[i]; g.Slices > 0 {
+			g.KeptBy = sharesBy(run, g.UUID)
+			should = should || g.KeptBy == keptByVgpud
+		}
+	}
+	if !should {
+		return
+	}
+	if runs, err := state.IsLocked(run.VgpudLock()); err == nil { // root's alone to see
+		s.VgpudRuns = &runs
+	}
+}
+
+func sharesBy(run rundir.Dir, gpu device.UUID) string {
+	board, err := ledger.ReadBoard(run.Board(gpu))
+	switch {
+	case err != nil:
+		return ""
+	case board.KeptBy == ledger.KeptByVgpud:
+		return keptByVgpud
+	}
+	return keptByLibrary
+}
+
+// isKept says that vgpud keeps shares of a GPU here, or should.
+func (s *nodeStatus) isKept() bool {
+	return slices.ContainsFunc(s.GPUs, func(g gpuStatus) bool { return g.KeptBy == keptByVgpud })
+}
+
+// sharesText is who keeps a GPU's shares, in a table.
+func (s *nodeStatus) sharesText(p paint, g gpuStatus) string {
+	switch {
+	case g.KeptBy == "":
+		return "-"
+	case g.KeptBy == keptByVgpud && s.VgpudRuns != nil && !*s.VgpudRuns:
+		return p.bad("vgpud, not there")
+	}
+	return g.KeptBy
+}
+
+// writeCounted is the table of the slices that vgpud keeps.
+func writeCounted(out io.Writer, p paint, status nodeStatus) {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "JOB\tGPU\tPRIORITY\tTIME SLICE\tNOW\tCREDIT\tFROZEN\tNOTE")
+	for _, s := range status.Slices {
+		if c := s.Counted; c != nil {
+			length, credit := "driver's", "-"
+			if c.SliceUs > 0 {
+				length = fmt.Sprintf("%.2f ms", float64(c.SliceUs)/1e3)
+			}
+			if s.Priority == device.PriorityLatency {
+				credit = fmt.Sprintf("%.0f ms", c.CreditMs)
+			}
+			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Job, s.Index, s.Priority, length, percent(c.Percent), credit, c.Frozen, c.note(p))
+		}
+	}
+	table.Flush()
+}
+
+func (c *countedStatus) note(p paint) string {
+	var words []string
+	if c.IsFrozen {
+		words = append(words, p.bad("its step is frozen"))
+	}
+	if c.Unnamed {
+		words = append(words, p.bad("a process at work is not counted"))
+	}
+	if c.Inexact {
+		words = append(words, "split, not exact")
+	}
+	return strings.Join(words, "; ")
+}

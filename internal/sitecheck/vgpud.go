@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sitecheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+const (
+	vgpudCheck = "vgpud"
+	vgpudUnit  = "slurm-vgpu-vgpud.service"
+	// systemctlTime bounds a systemd that does not answer.
+	systemctlTime = 5 * time.Second
+)
+
+// vgpudGround is what vgpud needs of a machine, and where that is seen; tests put others in their place.
+type vgpudGround struct {
+	report
+	config    config.Config
+	inventory *device.Inventory // nil: the GPUs are not known
+	root      string            // before /proc, /sys and /run
+	systemctl string
+	isRoot    bool
+	copies    func() error // an error that wraps ENOSYS: this kernel copies no descriptor of a process
+	find      func(control, deviceDir string, gpus []device.GPU) (wrong []error, err error)
+}
+
+// Vgpud says whether vgpud runs where shares_by says that it keeps the shares, and what keeps it from that. It asks the driver for a client and a
+// GPU, and for nothing that acts.
+func Vgpud(ctx context.Context, cfg config.Config, inventory *device.Inventory) []Finding {
+	if cfg.SharesBy != config.SharesVgpud {
+		return nil
+	}
+	g := vgpudGround{config: cfg, inventory: inventory, root: "/", systemctl: "systemctl", isRoot: os.Geteuid() == 0, copies: copiesDescriptors, find: findGPUs}
+	g.look(ctx)
+	return g.findings
+}
+
+func (g *vgpudGround) look(ctx context.Context) {
+	if !g.isRoot {
+		g.warn(vgpudCheck, "run it as root", "not checked: needs root")
+		return
+	}
+	g.unit(ctx)
+	g.kernel()
+	g.driver()
+	if len(g.findings) == 0 {
+		g.ok(vgpudCheck, "the kernel and the driver take its calls")
+	}
+	g.runs()
+}
+
+// hasSystemd is sd_booted(3).
+func (g *vgpudGround) hasSystemd() bool {
+	_, err := os.Lstat(filepath.Join(g.root, "run/systemd/system"))
+	return err == nil
+}
+
+func (g *vgpudGround) runs() {
+	runs, err := state.IsLocked(g.config.Run().VgpudLock())
+	kept := keptGPUs(g.config)
+	remedy := "the next prolog of a job with slices begins it"
+	if g.hasSystemd() {
+		remedy = "systemctl start " + vgpudUnit + "; journalctl -u " + vgpudUnit + " says why it ended"
+	}
+	switch {
+	case err != nil:
+		g.bad(vgpudCheck, "look at "+g.config.RunDir, "whether it runs is not known: %v", err)
+	case runs:
+		g.ok(vgpudCheck, "it runs")
+	case kept > 0:
+		g.bad(vgpudCheck, remedy, "it does not run: slices have no weights but those that the driver had last, and nobody counts their GPU time (GPUs: %d)", kept)
+	case g.hasSystemd():
+		g.bad(vgpudCheck, remedy, "it does not run; no GPU has slices that it would keep")
+	default:
+		g.ok(vgpudCheck, "it does not run yet: the first prolog of a job with slices begins it")
+	}
+}
+
+// keptGPUs counts the GPUs on whose boards vgpud keeps shares of slices.
+func keptGPUs(cfg config.Config) (kept int) {
+	boards, err := filepath.Glob(cfg.Run().Turn("*"))
+	if err != nil {
+		return 0
+	}
+	for _, path := range boards {
+		if board, err := ledger.ReadBoard(path); err == nil && board.KeptBy == ledger.KeptByVgpud && len(board.Slices) > 0 {
+			kept++
+		}
+	}
+	return kept
+}
+
+// unit: without systemd the prolog begins vgpud.
+func (g *vgpudGround) unit(ctx context.Context) {
+	if !g.hasSystemd() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, systemctlTime)
+	defer cancel()
+	remedy := "systemctl enable --now " + vgpudUnit
+	out, err := exec.CommandContext(ctx, g.systemctl, "is-enabled", vgpudUnit).Output()
+	word := strings.TrimSpace(string(out))
+	exit, exited := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err != nil && !exited, exited && !exit.Exited():
+		g.warn(vgpudCheck, remedy, "whether %s is enabled is not known: %v", vgpudUnit, err)
+	case word == "":
+		g.bad(vgpudCheck, "install all of slurm-vgpu, then "+remedy, "there is no %s", vgpudUnit)
+	case err != nil:
+		g.bad(vgpudCheck, remedy, "%s is %s: after a boot it does not run until a job with slices comes", vgpudUnit, word)
+	}
+}
+
+// kernel: each is a way in which the copy of a program's descriptor is refused, through which a slice is set.
+func (g *vgpudGround) kernel() {
+	if errors.Is(g.copies(), unix.ENOSYS) {
+		g.bad(vgpudCheck, "shares_by: library, or a kernel from Linux 5.6 on", "this kernel copies no descriptor of a process (pidfd_getfd): it sets no time slices")
+	}
+	if scope := g.text("proc/sys/kernel/yama/ptrace_scope"); scope == "3" {
+		g.bad(vgpudCheck, "kernel.yama.ptrace_scope=2 in /etc/sysctl.d, and a reboot: from 3 there is no way back; or shares_by: library",
+			"kernel.yama.ptrace_scope is 3: the kernel lets nobody copy a descriptor, so it sets no time slices")
+	}
+	if !g.mayTrace() {
+		g.bad(vgpudCheck, "give the pod or container of slurmd and vgpud CAP_SYS_PTRACE (capabilities: add: [SYS_PTRACE]), or shares_by: library",
+			"CAP_SYS_PTRACE is missing: it copies no descriptor of other users' processes, and sets no time slices")
+	}
+	if strings.Contains(g.text("sys/kernel/security/lockdown"), "[confidentiality]") {
+		g.warn(vgpudCheck, "see whether the time slices of `vgpuctl status` move; else lockdown=integrity, or shares_by: library",
+			"the kernel is locked down to confidentiality, under which nobody has tried it")
+	}
+}
+
+func (g *vgpudGround) text(path string) string {
+	data, err := os.ReadFile(filepath.Join(g.root, path))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// mayTrace goes by what this process may do, which is started beside slurmd as vgpud is.
+func (g *vgpudGround) mayTrace() bool {
+	for line := range strings.Lines(g.text("proc/self/status")) {
+		if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			effective, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			return err != nil || effective&(1<<unix.CAP_SYS_PTRACE) != 0
+		}
+	}
+	return true
+}
+
+// copiesDescriptors asks for a copy of a descriptor of nobody.
+func copiesDescriptors() error {
+	_, err := unix.PidfdGetfd(-1, 0, 0)
+	return err
+}
+
+// driver says what is wrong with the driver. What cannot be opened is another matter than what is refused.
+func (g *vgpudGround) driver() {
+	control := filepath.Join(g.config.DeviceDir, "nvidiactl")
+	var gpus []device.GPU
+	if g.inventory != nil {
+		gpus = slices.DeleteFunc(slices.Clone(g.inventory.GPUs), func(gpu device.GPU) bool { return gpu.Lost != "" })
+	}
+	wrong, err := g.find(control, g.config.DeviceDir, gpus)
+	switch _, refused := errors.AsType[channels.Status](err); {
+	case refused:
+		g.bad(vgpudCheck, anotherDriver, "the driver refuses root a client: %v", err)
+	case errors.Is(err, fs.ErrNotExist) && g.inventory == nil: // no GPUs here, and nothing to keep
+	case err != nil:
+		g.bad(vgpudCheck, "ls -l "+control+"; is the driver loaded, and does SELinux or a cgroup of devices keep root from it?", "%v", err)
+	case g.inventory == nil:
+		g.warn(vgpudCheck, "vgpu-gres inventory --write", "whether the driver answers for each GPU is not checked: the GPUs are not known")
+	}
+	for i, err := range wrong {
+		if err != nil {
+			g.bad(vgpudCheck, anotherDriver, "the driver refuses root GPU %d: %v", gpus[i].Index, err)
+		}
+	}
+}
+
+const anotherDriver = "shares_by: library, or a driver of docs/decisions/053-time-from-outside-measured.md"
+
+// findGPUs makes a client, finds each GPU, and lets go of both.
+func findGPUs(control, deviceDir string, gpus []device.GPU) (wrong []error, err error) {
+	driver, err := channels.Open(control)
+	if err != nil {
+		return nil, err
+	}
+	defer driver.Close()
+	for _, gpu := range gpus {
+		found, err := driver.GPU(gpu.PCIBusID, filepath.Join(deviceDir, fmt.Sprintf("nvidia%d", gpu.Minor)))
+		if err == nil {
+			found.Close()
+		}
+		wrong = append(wrong, err)
+	}
+	return wrong, nil
+}
