@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +34,9 @@ func (d *doctor) vgpud(ctx context.Context) {
 	}
 	d.keptByLibrary(current.Slices)
 	if runs, err := state.IsLocked(d.config.Run().VgpudLock()); err == nil && runs {
-		d.looksAt(current.Slices)
+		kept := d.keptSlices(current.Slices)
+		d.looksAt(kept)
+		d.setsSlices(kept)
 	}
 }
 
@@ -51,31 +54,64 @@ func (d *doctor) keptByLibrary(held []state.Slice) {
 	}
 }
 
-// looksAt finds slices whose programs are there and at which vgpud, which runs, has not looked.
-func (d *doctor) looksAt(held []state.Slice) {
-	run, now, late := d.config.Run(), monotonic(), []string(nil)
+// keptSlice is a slice of a GPU whose shares vgpud keeps.
+type keptSlice struct {
+	job     uint32
+	index   device.NVMLIndex
+	counted *countedStatus // nil: vgpud has not looked at it
+	here    bool           // a program of it is there, by its own word
+}
+
+func (d *doctor) keptSlices(held []state.Slice) (kept []keptSlice) {
+	run, now := d.config.Run(), monotonic()
 	for _, s := range held {
 		g, err := grant.Read(run.Grant(s.Job))
 		if err != nil || g.Restart != s.Restart || sharesBy(run, s.Device) != keptByVgpud {
 			continue
 		}
-		groups, err := ledger.ReadGroups(run.Groups(s.Job), s.Job)
-		if err != nil || !slices.ContainsFunc(groups, func(p ledger.GroupsProcess) bool { return len(p.Groups) > 0 }) {
-			continue
-		}
 		used, err := usage.Collect(run, g)
 		at := slices.IndexFunc(g.Slices, func(slice device.Slice) bool { return slice.Device == s.Device })
-		if err != nil || at < 0 || used.Devices[at].UsedBytes == 0 { // what is written down may be of processes that were killed
+		if err != nil || at < 0 {
 			continue
 		}
-		if c := countedOf(used.Counted[at], now); c == nil {
-			late = append(late, fmt.Sprintf("job %d on GPU %d, never", s.Job, s.Index))
-		} else if c.Percent == nil {
-			late = append(late, fmt.Sprintf("job %d on GPU %d, last %.0f s ago", s.Job, s.Index, c.LookedSeconds))
+		groups, err := ledger.ReadGroups(run.Groups(s.Job), s.Job)
+		// What is written down may be of processes that were killed: those have no memory.
+		here := err == nil && used.Devices[at].UsedBytes > 0 && slices.ContainsFunc(groups, func(p ledger.GroupsProcess) bool { return len(p.Groups) > 0 })
+		kept = append(kept, keptSlice{s.Job, s.Index, countedOf(used.Counted[at], now), here})
+	}
+	return kept
+}
+
+// looksAt finds slices whose programs are there and at which vgpud, which runs, has not looked.
+func (d *doctor) looksAt(kept []keptSlice) {
+	var late []string
+	for _, s := range kept {
+		switch {
+		case s.here && s.counted == nil:
+			late = append(late, fmt.Sprintf("job %d on GPU %d, never", s.job, s.index))
+		case s.here && s.counted.Percent == nil:
+			late = append(late, fmt.Sprintf("job %d on GPU %d, last %.0f s ago", s.job, s.index, s.counted.LookedSeconds))
 		}
 	}
 	if len(late) > 0 {
 		d.fail("vgpud", "its log says why; systemctl restart slurm-vgpu-vgpud.service does no program any harm",
 			"it runs and does not look at programs that are there, by their own word: %s", strings.Join(late, ", "))
+	}
+}
+
+// setsSlices finds GPUs on which several slices are at work, and one of them has the time slice that the driver gives everybody.
+func (d *doctor) setsSlices(kept []keptSlice) {
+	working, unset := map[device.NVMLIndex]int{}, map[device.NVMLIndex]bool{}
+	for _, s := range kept {
+		if c := s.counted; c != nil && c.Percent != nil && *c.Percent > 0 {
+			working[s.index]++
+			unset[s.index] = unset[s.index] || c.SliceUs == 0
+		}
+	}
+	for _, index := range slices.Sorted(maps.Keys(working)) {
+		if working[index] > 1 && unset[index] {
+			d.fail("vgpud", "its log has the answer of the kernel or the driver; where they refuse the call, shares_by: library",
+				"it sets no time slices on GPU %d, on which %d slices are at work", index, working[index])
+		}
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
-// counted JOB SECONDS FLAGS FROZEN AGO: vgpud keeps the GPU of a job, has counted so many seconds of it and was away for half of one, and
+// counted JOB SECONDS FLAGS FROZEN AGO [SLICE-US]: vgpud keeps the GPU of a job, has counted so many seconds of it and was away for half of one, and
 // looked at it the last time some seconds ago.
 func writeCounts(ts *testscript.TestScript, args []string) error {
-	var n [5]uint64
+	n := [6]uint64{5: 2400}
 	for i, arg := range args {
 		var err error
 		if n[i], err = strconv.ParseUint(arg, 10, 32); err != nil {
@@ -40,7 +40,7 @@ func writeCounts(ts *testscript.TestScript, args []string) error {
 		return err
 	}
 	defer page.Close()
-	return page.Put([]ledger.TimeDevice{{BusyNs: n[1] * 1e9, UnknownNs: 5e8, LookedNs: uint64(monotonic()) - n[4]*1e9, CreditNs: 2e8, SliceUs: 2400,
+	return page.Put([]ledger.TimeDevice{{BusyNs: n[1] * 1e9, UnknownNs: 5e8, LookedNs: uint64(monotonic()) - n[4]*1e9, CreditNs: 2e8, SliceUs: uint32(n[5]),
 		Percent: 3125, Frozen: uint32(n[3]), Flags: uint32(n[2])}})
 }
 

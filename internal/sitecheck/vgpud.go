@@ -203,6 +203,9 @@ const anotherDriver = "shares_by: library, or a driver of docs/decisions/053-tim
 
 // findGPUs makes a client, finds each GPU, and lets go of both.
 func findGPUs(control, deviceDir string, gpus []device.GPU) (wrong []error, err error) {
+	if file, err := filepath.EvalSymlinks(control); err == nil {
+		control = file
+	}
 	driver, err := channels.Open(control)
 	if err != nil {
 		return nil, err
