@@ -25,6 +25,7 @@ enum sim_call {
 };
 
 #define SIM_LIMITS 3	     /* stack, printf, heap */
+#define SIM_CHANNELS 8	     /* of a context on the control device */
 #define SIM_QUEUE_DEPTH 1024 /* launches in flight before the host waits, as measured */
 
 struct CUstream_st {
@@ -61,6 +62,7 @@ struct CUctx_st {
 	uint64_t grown_bytes; /* of modules and limits: goes with the context */
 	size_t limit[SIM_LIMITS];
 	uint64_t made_bytes[SIM_LIMITS];
+	uint32_t group, copies, channel[SIM_CHANNELS]; /* on the control device */
 };
 
 struct CUmemPoolHandle_st {
@@ -229,6 +231,7 @@ bool drv_deferred_record(CUstream stream, CUevent event, CUresult *result);
 bool drv_deferred_event(CUstream stream, CUevent event, CUresult *result); /* the stream waits for it */
 void drv_deferred_forget(CUevent event, CUstream stream);
 void drv_deferred_drop(CUstream stream);
+void drv_deferred_settle(void); /* goes on with all that waits for nothing any more */
 
 /* The same without the lock. The word is memory of the host. */
 CUresult drv_deferred_wait(CUstream stream, CUdeviceptr address, unsigned width, uint64_t value,

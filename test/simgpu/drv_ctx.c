@@ -3,7 +3,7 @@
  *
  * Contexts: made, destroyed, and each thread's stack of them. A destroyed context's struct stays,
  * so that a thread that still has it current gets an error and not a crash. */
-#include "drv.h"
+#include "drv_control.h"
 
 #include <stdlib.h>
 
@@ -47,6 +47,11 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice device, CUcontex
 	}
 	if (sim_conf.context_us != 0)
 		drv_sleep_until(sim_now_ns() + sim_conf.context_us * 1000ull);
+	if (drv_control_context(ctx) != CUDA_SUCCESS) {
+		sim_context_give(ctx->device);
+		free(ctx);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	ctx->primary = primary;
 	ctx->flags = flags;
 	ctx->id = ++drv.next_id;
@@ -64,6 +69,7 @@ static void destroy(CUcontext ctx)
 	while (ctx->blocks != NULL)
 		drv_block_release(ctx->blocks);
 	drv_stream_free_all(ctx);
+	drv_control_context_end(ctx);
 	drv_shrink(ctx, ctx->grown_bytes);
 	if (ctx->derived_from == NULL)
 		sim_context_give(ctx->device);

@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * What lies in a stream behind a wait for a word. When it will run cannot be told yet, so it is kept
- * in a list until the word has the value; a thread looks at the words while there are such lists. */
+ * in a list until the word has the value; a thread looks at the words while there are such lists. On a
+ * control device nobody knows when a kernel will end, so it stays in the list until it has. */
 #define _GNU_SOURCE
-#include "drv.h"
+#include "drv_control.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -20,6 +21,8 @@ struct sim_deferred {
 	uint64_t value;
 	unsigned width, flags; /* of the word, and how it is compared */
 	uint64_t ns;	/* of work */
+	uint64_t ticket; /* of work that the control device has */
+	bool refused;	 /* by it */
 	CUevent event;	/* to record, or to wait for */
 	uint64_t number; /* of another stream's operations, or of the event's records */
 	CUstream stream;
@@ -31,6 +34,36 @@ static pthread_cond_t some = PTHREAD_COND_INITIALIZER;
 static bool is_behind(CUstream stream, uint64_t number)
 {
 	return stream->resumed < number;
+}
+
+/* A kernel goes to the GPU as soon as nothing before it holds it back but kernels that are there: they run in
+ * their order. */
+static void submit_ahead(CUstream stream)
+{
+	if (!drv_controlled() || stream->ready_ns > sim_now_ns())
+		return;
+	for (struct sim_deferred *one = stream->deferred; one != NULL; one = one->next) {
+		if (one->kind != WORK && one->kind != RECORD)
+			return;
+		if (one->kind != WORK || one->ns == 0 || one->ticket != 0 || one->refused)
+			continue;
+		one->ticket = drv_control_submit(stream, one->ns);
+		one->refused = one->ticket == 0;
+	}
+}
+
+/* The kernel has been on the GPU of the control device. */
+static bool has_run(CUstream stream, struct sim_deferred *one)
+{
+	uint64_t ns = 0;
+
+	if (one->ns == 0 || one->refused)
+		return true;
+	if (one->ticket == 0 || !drv_control_ended(one->ticket, &ns))
+		return false;
+	if (stream->ready_ns < ns)
+		stream->ready_ns = ns;
+	return true;
 }
 
 /* True when it need not wait any longer, and is done. */
@@ -53,6 +86,8 @@ static bool resume(CUstream stream, struct sim_deferred *one)
 			stream->ready_ns = one->stream->ready_ns;
 		return true;
 	case WORK:
+		if (drv_controlled())
+			return has_run(stream, one);
 		drv_stream_book(stream, stream->ready_ns, one->ns);
 		return true;
 	case HOLD:
@@ -76,6 +111,7 @@ static bool settle(CUstream stream)
 {
 	bool moved = false;
 
+	submit_ahead(stream);
 	while (stream->deferred != NULL && resume(stream, stream->deferred)) {
 		struct sim_deferred *done = stream->deferred;
 
@@ -85,11 +121,19 @@ static bool settle(CUstream stream)
 		stream->resumed++;
 		free(done);
 		moved = true;
+		submit_ahead(stream);
 	}
 	return moved;
 }
 
-/* With the lock held. Whether anything still waits. */
+/* Nobody else says when it need not wait any longer: of kernels that run, the control device does. */
+static bool must_look(CUstream stream)
+{
+	return stream->deferred != NULL &&
+	       (!drv_controlled() || stream->deferred->kind == WORD || stream->deferred->ticket == 0);
+}
+
+/* With the lock held. Whether anything still waits that has to be looked at. */
 static bool settle_all(void)
 {
 	bool moved = true, any = false;
@@ -98,10 +142,10 @@ static bool settle_all(void)
 		moved = any = false;
 		for (CUcontext c = drv.contexts; c != NULL; c = c->next) {
 			moved = (!c->dead && settle(&c->legacy)) || moved;
-			any = any || (!c->dead && c->legacy.deferred != NULL);
+			any = any || (!c->dead && must_look(&c->legacy));
 			for (CUstream s = c->dead ? NULL : c->streams; s != NULL; s = s->next) {
 				moved = settle(s) || moved;
-				any = any || s->deferred != NULL;
+				any = any || must_look(s);
 			}
 		}
 	}
@@ -174,6 +218,11 @@ static CUresult behind_others(CUstream stream)
 	return CUDA_SUCCESS;
 }
 
+void drv_deferred_settle(void)
+{
+	settle_all();
+}
+
 bool drv_deferred(CUstream stream)
 {
 	if (stream->deferred != NULL)
@@ -183,10 +232,19 @@ bool drv_deferred(CUstream stream)
 
 bool drv_deferred_work(CUstream stream, uint64_t ns, CUresult *result)
 {
+	uint64_t ready;
+
 	*result = behind_others(stream);
-	if (*result != CUDA_SUCCESS || !drv_deferred(stream))
-		return *result != CUDA_SUCCESS;
+	if (*result != CUDA_SUCCESS)
+		return true;
+	if (!drv_deferred(stream) && (ns == 0 || !drv_controlled()))
+		return false;
+	ready = drv_stream_ready_ns(stream);
+	if (drv_controlled() && ready != SIM_NEVER_NS && stream->ready_ns < ready)
+		stream->ready_ns = ready;
 	*result = append(stream, (struct sim_deferred){ .kind = WORK, .ns = ns });
+	if (*result == CUDA_SUCCESS)
+		submit_ahead(stream);
 	return true;
 }
 

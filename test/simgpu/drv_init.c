@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
+#include "drv_control.h"
 #include "drv_share.h"
 
 #include <dlfcn.h>
@@ -37,6 +38,7 @@ static CUresult start(void)
 		return CUDA_ERROR_NO_DEVICE;
 	if (sim_proc_register() != 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	NEED(drv_control_start());
 	for (int i = 0; i < drv.count; i++)
 		NEED(drv_pool_init(i));
 	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -4,7 +4,7 @@
  * Streams. A stream is the time at which its work will be done; since a device does one thing after the
  * other (gputime.c), nothing needs a thread. */
 #define _GNU_SOURCE
-#include "drv.h"
+#include "drv_control.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -104,6 +104,10 @@ void drv_stream_book(CUstream stream, uint64_t from_ns, uint64_t ns)
 
 void drv_sleep_unlocked(uint64_t until_ns)
 {
+	if (until_ns == SIM_NEVER_NS && drv_controlled()) {
+		drv_control_wait();
+		return;
+	}
 	drv_unlock(CUDA_SUCCESS);
 	drv_sleep_until(until_ns != SIM_NEVER_NS ? until_ns : sim_now_ns() + 10000);
 	drv_lock();

@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
+#include "control.h"
 #include "sim.h"
 
 #include <time.h>
@@ -81,12 +82,42 @@ uint64_t sim_time_book(int device, uint64_t ready_ns, uint64_t len_ns)
 	return start + len_ns;
 }
 
+void sim_time_put_in(int device, uint64_t ns)
+{
+	unsigned slot = sim_own_slot();
+
+	if (slot >= SIM_MAX_PROCS || !sim_lock())
+		return;
+	sim_state()->proc[slot].device[device].busy_ns += ns;
+	sim_unlock();
+}
+
+static uint64_t bucket_of_runlist(int device, uint64_t number, int pid)
+{
+	struct sim_bucket_use use = {.device = (uint32_t)device, .pid = pid, .number = number};
+
+	return ioctl(sim_control(), SIM_BUCKET, &use) == 0 ? use.busy_ns : 0;
+}
+
+/* A bucket that the window's beginning cuts counts in proportion; of the last one all has been. */
+static uint64_t busy_on_runlist(int device, uint64_t from, uint64_t now)
+{
+	uint64_t first = from / SIM_BUCKET_NS, left = (first + 1) * SIM_BUCKET_NS - from;
+	uint64_t busy = bucket_of_runlist(device, first, 0) * left / SIM_BUCKET_NS;
+
+	for (uint64_t n = first + 1; n <= now / SIM_BUCKET_NS; n++)
+		busy += bucket_of_runlist(device, n, 0);
+	return busy < now - from ? busy : now - from;
+}
+
 uint64_t sim_time_busy(int device, uint64_t window_ns)
 {
 	uint64_t now = sim_now_ns(), from = now > window_ns ? now - window_ns : 0, busy = 0;
 	uint64_t last = now / SIM_BUCKET_NS;
 	struct sim_gpu *gpu;
 
+	if (sim_control() >= 0)
+		return busy_on_runlist(device, from, now);
 	if (!sim_lock())
 		return 0;
 	gpu = &sim_state()->gpu[device];
@@ -111,6 +142,8 @@ uint64_t sim_time_bucket(int device, uint64_t number, int pid)
 	const struct sim_bucket *bucket = &sim_state()->gpu[device].bucket[number % SIM_BUCKETS];
 	uint64_t busy = 0;
 
+	if (sim_control() >= 0)
+		return bucket_of_runlist(device, number, pid);
 	if (!sim_lock())
 		return 0;
 	if (bucket->number == number && pid == 0)

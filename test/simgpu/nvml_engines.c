@@ -5,6 +5,7 @@
  * encodes a video and captures a screen there; with "mig_attributes" the device has the attributes of a MIG
  * device of its size. */
 #define _GNU_SOURCE
+#include "control.h"
 #include "nvml.h"
 
 #include <stdlib.h>
@@ -129,10 +130,13 @@ nvmlReturn_t sim_nvmlDeviceGetFBCStats(nvmlDevice_t device, nvmlFBCStats_t *stat
 					     &stats->averageLatency);
 }
 
-/* ---- GPM: samples only, no metrics ---- */
+/* ---- GPM: without a control device samples only; with one, one metric ---- */
+
+#define GRAPHICS_UTIL 1 /* NVML_GPM_METRIC_GRAPHICS_UTIL */
 
 struct nvmlGpmSample_st {
 	uint64_t busy_ns;
+	uint64_t active_ns, at_ns; /* of the control device's counter, which moves ten times a second */
 };
 
 nvmlReturn_t sim_nvmlGpmSampleAlloc(nvmlGpmSample_t *sample)
@@ -153,11 +157,43 @@ nvmlReturn_t sim_nvmlGpmSampleFree(nvmlGpmSample_t sample)
 nvmlReturn_t sim_nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample)
 {
 	const struct sim_device_conf *conf;
+	struct sim_active active = {0};
 
 	NEED(ml_device(device, &conf));
 	if (sample == NULL)
 		return NVML_ERROR_INVALID_ARGUMENT;
+	active.device = (uint32_t)(conf - sim_conf.device);
+	if (sim_control() >= 0 && ioctl(sim_control(), SIM_ACTIVE, &active) != 0)
+		return NVML_ERROR_UNKNOWN;
+	sample->active_ns = active.active_ns;
+	sample->at_ns = active.at_ns;
 	sample->busy_ns = sim_time_busy((int)(conf - sim_conf.device), SIM_BUCKET_NS);
+	return NVML_SUCCESS;
+}
+
+/* Two samples of the same moment of the counter say nothing: 0, as it seems. */
+nvmlReturn_t sim_nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *asked)
+{
+	uint64_t ns, active;
+
+	NEED(ml_ready());
+	if (asked == NULL || asked->sample1 == NULL || asked->sample2 == NULL)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	if (asked->version != 1)
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	ns = asked->sample2->at_ns - asked->sample1->at_ns;
+	active = asked->sample2->active_ns - asked->sample1->active_ns;
+	for (unsigned i = 0; i < asked->numMetrics; i++) {
+		nvmlGpmMetric_t *metric = &asked->metrics[i];
+
+		metric->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+		metric->value = 0;
+		if (metric->metricId != GRAPHICS_UTIL || sim_control() < 0)
+			continue;
+		metric->nvmlReturn = NVML_SUCCESS;
+		if (ns != 0)
+			metric->value = 100.0 * (double)active / (double)ns;
+	}
 	return NVML_SUCCESS;
 }
 

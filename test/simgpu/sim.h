@@ -175,6 +175,8 @@ int sim_limit_get(int device, const char *folder, uint64_t *soft, uint64_t *hard
 
 /* gputime.c: every GPU runs one piece of work at a time, in the order of submission */
 uint64_t sim_now_ns(void);
+/* What the control device's runlist is given; what the device did is asked of it then. */
+void sim_time_put_in(int device, uint64_t ns);
 /* Books len_ns on the device, not before ready_ns; returns when it ends. */
 uint64_t sim_time_book(int device, uint64_t ready_ns, uint64_t len_ns);
 /* Busy time within the window that ends now. */

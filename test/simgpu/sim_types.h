@@ -61,6 +61,20 @@ typedef struct nvmlGetMemoryLimits_v1_st {
 	unsigned long long softLimit, hardLimit, currentUsed;
 } nvmlGetMemoryLimits_v1_t;
 
+typedef struct nvmlGpmMetric_st {
+	unsigned int metricId;
+	nvmlReturn_t nvmlReturn;
+	double value;
+	const char *names[3]; /* short, long, unit */
+} nvmlGpmMetric_t;
+
+typedef struct nvmlGpmMetricsGet_st {
+	unsigned int version, numMetrics;
+	nvmlGpmSample_t sample1, sample2;
+	nvmlGpmMetric_t metrics[]; /* as many as a caller's header knows */
+} nvmlGpmMetricsGet_t;
+
+_Static_assert(sizeof(nvmlGpmMetric_t) == 40, "nvmlGpmMetric_t");
 _Static_assert(sizeof(nvmlPciInfo_t) == 68, "nvmlPciInfo_t");
 
 enum {

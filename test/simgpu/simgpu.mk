@@ -9,7 +9,7 @@ SIMGPU_CFLAGS := -std=gnu11 -Wall -Wextra -Werror -O2 -g -fPIC -fvisibility=hidd
 	-I$(SIMGPU) -Iinterposer
 SIMGPU_LDFLAGS := -Wl,-z,defs -Wl,-Bsymbolic -Wl,-z,relro -Wl,-z,now
 
-SIMGPU_SHARED := conf state memory limits gputime
+SIMGPU_SHARED := conf state memory limits gputime control
 SIMGPU_CUDA := $(notdir $(basename $(wildcard $(SIMGPU)/drv_*.c))) exports_cuda $(SIMGPU_SHARED)
 SIMGPU_NVML := $(notdir $(basename $(wildcard $(SIMGPU)/nvml_*.c))) exports_nvml $(SIMGPU_SHARED)
 

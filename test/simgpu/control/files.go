@@ -64,14 +64,24 @@ func (f *files) handle(q *request) {
 		q.answer(nil)
 	case opStatfs:
 		q.answer(make([]byte, 80))
-	case opIoctl: // may wait for the kernel to take a page, which waits for a reader
-		q.body = slices.Clone(q.body)
-		go f.driver.ioctl(q)
+	case opIoctl:
+		f.ioctl(q)
 	case opInterrupt:
 		f.interrupt(q)
 	default:
 		q.fail(unix.ENOSYS)
 	}
+}
+
+// ioctl may wait for the kernel to take a page, or to read one of the caller's, which waits for a reader: it has a thread of its own, but for
+// the calls of the simulated libraries, which are many and do neither.
+func (f *files) ioctl(q *request) {
+	if isSimulated(q) {
+		f.driver.ioctl(q)
+		return
+	}
+	q.body = slices.Clone(q.body)
+	go f.driver.ioctl(q)
 }
 
 func (f *files) lookup(q *request) {

@@ -18,8 +18,8 @@ import (
 )
 
 const usage = `usage: simgpu-control DIR
-Is the control device of the simulated node whose folder is DIR (simgpu-init makes it): DIR/control/nvidiactl, until it gets
-SIGTERM or SIGINT. It says "ready" once it answers. As root, on a kernel with FUSE.
+Is the control device of the simulated node whose folder is DIR (simgpu-init makes it): DIR/control/nvidiactl, to which DIR/nvidiactl
+is a link, until it gets SIGTERM or SIGINT. It says "ready" once it answers. As root, on a kernel with FUSE.
 `
 
 func main() {
@@ -56,6 +56,12 @@ func run(dir string) error {
 	if d.connected, err = mount(target); err != nil {
 		return err
 	}
+	link := filepath.Join(dir, fileName)
+	os.Remove(link)
+	if err := os.Symlink(filepath.Join("control", fileName), link); err != nil {
+		return errors.Join(err, d.connected.unmount())
+	}
+	defer os.Remove(link)
 	files := newFiles(d)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)

@@ -27,6 +27,8 @@ const (
 	whereBytes  = 8
 )
 
+func isSimulated(q *request) bool { return len(q.body) > 16 && q.body[13] == 'S' }
+
 // simulated is a call of the simulated libraries.
 func (d *driver) simulated(q *request, file uint64, number uint32, argument []byte) {
 	sizes := map[uint32]int{simSubmit: submitBytes, simWait: waitBytes, simBucket: bucketBytes, simActive: activeBytes, simWhere: whereBytes}

@@ -32,9 +32,7 @@ func (u *Usage) count(from, to int64, g *Group) {
 		u.pass(end - 1)
 		u.activeNS += end - from
 		u.pass(end)
-		if g != nil {
-			u.book(from, end, g.PID)
-		}
+		u.book(from, end, g)
 		from = end
 	}
 }
@@ -46,21 +44,24 @@ func (u *Usage) pass(to int64) {
 	}
 }
 
-func (u *Usage) book(from, to int64, pid int) {
+func (u *Usage) book(from, to int64, g *Group) {
 	number := from / BucketNS
 	b := &u.ring[number%buckets]
 	if b.number != number || b.ofPID == nil {
 		*b = bucket{number: number, ofPID: map[int]int64{}}
 	}
 	b.busyNS += to - from
-	b.ofPID[pid] += to - from
+	if g == nil {
+		return
+	}
+	b.ofPID[g.PID] += to - from
 	if u.busyNS == nil {
 		u.busyNS = map[int]int64{}
 	}
-	u.busyNS[pid] += to - from
+	u.busyNS[g.PID] += to - from
 }
 
-// InBucket is what of a bucket was busy with a process's kernels, or with anybody's if it is 0.
+// InBucket is what of a bucket was busy with a process's kernels; with 0 with anybody's, or with switches.
 func (u *Usage) InBucket(number int64, pid int) int64 {
 	b := &u.ring[number%buckets]
 	if b.number != number {
