@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/pattern"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
@@ -42,6 +43,21 @@ type tableRow struct {
 	memMiB int64
 }
 
+// nodeTable is cluster.lua.
+type nodeTable struct {
+	slicesPerGPU int64
+	rows         []tableRow
+	latency      []string // who may have slices of that priority, as latencyOf says it; nil: the table does not say
+}
+
+// latencyOf is who may have slices of priority latency by a node's configuration.
+func latencyOf(cfg config.Config) []string {
+	if cfg.SharesBy != config.SharesVgpud {
+		return []string{"false"}
+	}
+	return []string{"qos=" + strings.Join(cfg.LatencyQOS, ","), "partitions=" + strings.Join(cfg.LatencyPartitions, ",")}
+}
+
 // printTable says what is in cluster.lua, its argument, as vgpu.lua loads it: by the text of vgpu_table.lua.
 const printTable = `local table_of = (function()
 %s
@@ -49,6 +65,9 @@ end)()
 local got, err = table_of.load(arg[1])
 if not got then print("broken", err) os.exit() end
 print("slices", got.slices_per_gpu or 10)
+local may = got.latency
+if may then print("latency", "qos=" .. table.concat(may.qos, ","), "partitions=" .. table.concat(may.partitions, ",")) end
+if may == false then print("latency", "false") end
 for _, node in ipairs(got.nodes) do print("row", node.names, node.gpus, node.mem_mib) end`
 
 // Of a file of Lua: an argument of a program may have 128 KiB.
@@ -82,7 +101,7 @@ func (c *site) cluster() {
 		c.bad(check, "chown root:root "+path+" && chmod 644 "+path, "%s has mode %#o: slurmctld must be able to read it", path, info.Mode().Perm())
 		return
 	}
-	slicesPerGPU, rows, err := loadTable(filepath.Join(scripts, "vgpu_table.lua"), path)
+	table, err := loadTable(filepath.Join(scripts, "vgpu_table.lua"), path)
 	switch {
 	case errors.Is(err, trusted.ErrUntrusted):
 		c.bad(check, "chown root:root and chmod 644 what is named", "it is not loaded: %v", err)
@@ -95,47 +114,54 @@ func (c *site) cluster() {
 		return
 	}
 	before := len(c.findings)
-	c.tableAndNodes(path, slicesPerGPU, rows)
+	c.tableAndNodes(path, table.slicesPerGPU, table.rows)
+	if here := latencyOf(c.Config); c.Config.SharesBy == config.SharesVgpud && table.latency != nil && !slices.Equal(table.latency, here) {
+		c.warn(check, "the line latency of `vgpu-gres cluster.lua`", "%s lets jobs have --vgpu-priority=latency by %s, and config.yaml by %s",
+			path, strings.Join(table.latency, " "), strings.Join(here, " "))
+	}
 	if len(c.findings) == before {
 		c.ok(check, "%s agrees with %s", path, c.file.Path)
 	}
 }
 
-func loadTable(loader, path string) (slicesPerGPU int64, rows []tableRow, err error) {
+func loadTable(loader, path string) (nodeTable, error) {
 	i := slices.IndexFunc(interpreters, exists)
 	if i < 0 {
-		return 0, nil, errNoLua
+		return nodeTable{}, errNoLua
 	}
 	program, err := trusted.ReadFile(loader, maxLua)
 	if err != nil {
-		return 0, nil, err
+		return nodeTable{}, err
 	}
-	table, err := trusted.ReadFile(path, maxLua)
+	text, err := trusted.ReadFile(path, maxLua)
 	if err != nil {
-		return 0, nil, err
+		return nodeTable{}, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, interpreters[i], "-", string(table))
+	cmd := exec.CommandContext(ctx, interpreters[i], "-", string(text))
 	cmd.Env = []string{"LC_ALL=C"}
 	cmd.Stdin = strings.NewReader(fmt.Sprintf(printTable, program))
 	out, err := cmd.Output()
 	if err != nil {
-		return 0, nil, fmt.Errorf("%s: %w", interpreters[i], err)
+		return nodeTable{}, fmt.Errorf("%s: %w", interpreters[i], err)
 	}
+	var table nodeTable
 	for line := range strings.Lines(string(out)) {
 		cells := strings.Split(strings.TrimSpace(line), "\t")
 		if cells[0] == "broken" {
-			return 0, nil, fmt.Errorf("%w: %s", errBroken, strings.Join(cells[1:], " "))
+			return nodeTable{}, fmt.Errorf("%w: %s", errBroken, strings.Join(cells[1:], " "))
 		}
 		switch {
 		case cells[0] == "slices" && len(cells) == 2:
-			slicesPerGPU = whole(cells[1])
+			table.slicesPerGPU = whole(cells[1])
+		case cells[0] == "latency":
+			table.latency = cells[1:]
 		case cells[0] == "row" && len(cells) == 4:
-			rows = append(rows, tableRow{names: cells[1], gpus: whole(cells[2]), memMiB: whole(cells[3])})
+			table.rows = append(table.rows, tableRow{names: cells[1], gpus: whole(cells[2]), memMiB: whole(cells[3])})
 		}
 	}
-	return slicesPerGPU, rows, nil
+	return table, nil
 }
 
 // whole is a number of Lua's, which may have a point.

@@ -136,6 +136,29 @@ func TestTheControllersTableIsHeldAgainstTheNodes(t *testing.T) {
 	}
 }
 
+// Where the table lets others have priority latency than the configuration does, jobs fail on the node, or are refused in vain.
+func TestWhoMayGoFirstIsSaidTwice(t *testing.T) {
+	if !slices.ContainsFunc(interpreters, exists) {
+		t.Skip("no Lua is installed")
+	}
+	for latency, warns := range map[string]string{
+		"": "", `latency = { qos = { "rt", "two" }, partitions = {} },`: "",
+		"latency = false,": "by false", `latency = { qos = {}, partitions = { "*" } },`: "by qos= partitions=*",
+	} {
+		site, dir := controller(t)
+		site.Config.SharesBy, site.Config.LatencyQOS = config.SharesVgpud, []string{"rt", "two"}
+		write(t, filepath.Join(dir, "cluster.lua"), `return { `+latency+` nodes = { { names = "n[1-2]", gpus = 2, mem_mib = 143771, type = "h200" } } }`)
+		want := "cluster.lua warning: DIR/cluster.lua lets jobs have --vgpu-priority=latency " + warns + ", and config.yaml by qos=rt,two partitions="
+		if got := checks(t, site, dir); slices.Contains(got, want) != (warns != "") {
+			t.Errorf("%s: %q, want %q", latency, got, want)
+		}
+		site.Config.SharesBy = config.SharesLibrary
+		if got := checks(t, site, dir); slices.ContainsFunc(got, func(f string) bool { return strings.Contains(f, "latency") }) {
+			t.Errorf("%s without vgpud: %q", latency, got)
+		}
+	}
+}
+
 // A site without gres/gpu says to those who type --gpus=1 what to write.
 func TestWholeGPUsAreRefusedWithWords(t *testing.T) {
 	site, dir := controller(t)
