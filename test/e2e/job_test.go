@@ -267,8 +267,14 @@ func openDir(t *testing.T) string {
 // holding submits a job that keeps running until release is called or the test ends.
 func holding(t *testing.T, u cluster.User, options string) (job string, release func()) {
 	t.Helper()
+	return holdingAfter(t, u, options, "echo started")
+}
+
+// holdingAfter is holding with something to do before.
+func holdingAfter(t *testing.T, u cluster.User, options, script string) (job string, release func()) {
+	t.Helper()
 	gate := filepath.Join(openDir(t), "gate")
-	job = submit(t, u, options, "echo started; while [ ! -e "+gate+" ]; do sleep 0.1; done; echo released")
+	job = submit(t, u, options, script+"\nwhile [ ! -e "+gate+" ]; do sleep 0.1; done; echo released")
 	return job, func() {
 		if err := os.WriteFile(gate, nil, 0o644); err != nil {
 			t.Fatal(err)
