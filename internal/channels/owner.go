@@ -80,16 +80,25 @@ func (o *Owner) through(theirs int, call func(File) error) error {
 	if err := o.check(unix.AT_FDCWD, fmt.Sprintf("/proc/%d/fd/%d", o.pid, theirs), theirs); err != nil {
 		return err
 	}
-	copied, err := unix.PidfdGetfd(o.pidfd, theirs, 0)
+	copied, err := o.copy(theirs)
 	if err != nil {
-		return o.failed("copy", theirs, err)
-	}
-	if err := o.check(copied, "", theirs); err != nil { // it was changed meanwhile, which no honest program does
-		go unix.Close(copied)
 		return err
 	}
 	defer unix.Close(copied)
 	return call(File(copied))
+}
+
+// copy looks again: it may have been changed meanwhile, which no honest program does, and then nobody waits for the end of the copy.
+func (o *Owner) copy(theirs int) (int, error) {
+	copied, err := unix.PidfdGetfd(o.pidfd, theirs, 0)
+	if err != nil {
+		return -1, o.failed("copy", theirs, err)
+	}
+	if err := o.check(copied, "", theirs); err != nil {
+		go unix.Close(copied)
+		return -1, err
+	}
+	return copied, nil
 }
 
 // check says whether a descriptor of the process's is of the driver's control device.

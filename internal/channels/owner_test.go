@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func ownerOf(t *testing.T, d *Driver, pid int) *Owner {
 	return o
 }
 
-// open are this program's descriptors, each with its file.
+// open are this program's descriptors of files, each with its name. Pipes and pidfds are those of the tests.
 func open(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -69,8 +70,9 @@ func open(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	for _, entry := range entries {
-		if file, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil { // not that of ReadDir itself
-			found[entry.Name()] = file
+		file, err := os.Readlink("/proc/self/fd/" + entry.Name())
+		if err == nil && strings.HasPrefix(file, "/") && !strings.HasSuffix(file, "/fd") { // not that of ReadDir
+			found[entry.Name()] = strings.TrimSuffix(file, " (deleted)")
 		}
 	}
 	return found
@@ -80,6 +82,16 @@ func sameOpen(t *testing.T, before map[string]string, what string) {
 	t.Helper()
 	if after := open(t); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("%s: open are %v, before %v", what, after, before)
+	}
+}
+
+// until waits for what comes soon.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not after 10 s", what)
+		}
 	}
 }
 
