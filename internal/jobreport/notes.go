@@ -21,6 +21,7 @@ const (
 	tooShortToJudge = 10 * time.Minute // of a run: how much of the time was used says nothing yet
 	idleNoteworthy  = 10 * time.Minute
 	idlePart        = 0.1         // of the run: a pause that is shorter is no news
+	unknownMuch     = time.Minute // of which nobody counted: a time line may show it as a pause
 	noteworthyAfter = time.Minute // of a run: a shorter one says little
 )
 
@@ -39,7 +40,7 @@ type facts struct {
 	timed     bool   // the time of all is known
 	changed   bool   // an administrator has changed a limit: what follows from figures is not what to ask for
 	mostShare float64
-	allKnown  bool // the time line of each slice is there
+	allKnown  bool // the time line of each slice is there, and tells all
 }
 
 // rules say something, or "" where there is nothing to say.
@@ -92,7 +93,7 @@ func factsOf(run Run, now time.Time, loc *time.Location) facts {
 		}
 		f.capped = f.capped && s.Capped()
 		f.timed = f.timed && s.timed()
-		f.allKnown = f.allKnown && len(s.cells) > 0
+		f.allKnown = f.allKnown && len(s.cells) > 0 && seconds(s.UnknownSeconds) < unknownMuch
 		if s.MostSharePercent != nil {
 			f.mostShare = max(f.mostShare, *s.MostSharePercent)
 		}

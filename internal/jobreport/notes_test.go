@@ -69,6 +69,8 @@ func TestEachRuleHasItsThreshold(t *testing.T) {
 		"late":                         {slice(func(s *Slice) { s.Timeline = from(15) }), "late", "the first work on the GPU came 15:00 after the start, at 01:15"},
 		"not that late":                {slice(func(s *Slice) { s.Timeline = from(9) }), "late", ""},
 		"idle":                         {slice(func(s *Slice) { s.Timeline = steady(100, 17900, 0) }), "idle", "idle from 02:40 to the end, for 20:00"},
+		"idle, by nobody's count":      {slice(func(s *Slice) { s.Timeline, s.UnknownSeconds = steady(100, 17900, 0), 60 }), "idle", ""},
+		"idle, nearly all counted":     {slice(func(s *Slice) { s.Timeline, s.UnknownSeconds = steady(100, 17900, 0), 59 }), "idle", "idle from 02:40"},
 		"idle for less than a tenth":   {slice(func(s *Slice) { s.Timeline = steady(109, 17900, 0) }), "idle", ""},
 		"idle, but not counted":        {slice(func(s *Slice) { s.SMPercent = 0; s.Timeline = steady(10, 0, 0) }), "idle", ""},
 		"refused":                      {Run{Start: start, End: now, Refusals: map[string]string{"n1": "no GPU is free"}}, "refused", "n1 gave it no slice: no GPU is free"},
