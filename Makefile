@@ -47,7 +47,8 @@ command_gres := vgpu-gres
 command_ctl := vgpuctl
 command_draw := vgpu-draw
 command_layout := vgpu-layout
-COMMANDS := $(foreach d,prolog epilog gres ctl draw layout,$(if $(wildcard $(d)/main.go),$(command_$(d))))
+command_vgpud := vgpud
+COMMANDS := $(foreach d,prolog epilog gres ctl draw layout vgpud,$(if $(wildcard $(d)/main.go),$(command_$(d))))
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -84,7 +85,7 @@ $(BUILD)/$(command_$(1)): FORCE
 	@mkdir -p $$(@D)
 	$(if $(filter prolog epilog,$(1)),CGO_ENABLED=0 )$$(GOBUILD) -o $$@ ./$(1)
 endef
-$(foreach d,prolog epilog gres ctl draw layout,$(eval $(call go_command,$(d))))
+$(foreach d,prolog epilog gres ctl draw layout vgpud,$(eval $(call go_command,$(d))))
 
 define completions
 $(BUILD)/completions/bash/$(1) $(BUILD)/completions/zsh/_$(1) $(BUILD)/completions/fish/$(1).fish: $(BUILD)/$(1)
@@ -237,7 +238,7 @@ INSTALLED = \
 	$(call put,0755,$(libdir)/slurm-vgpu,$(BUILD)/vgpu-prolog $(BUILD)/vgpu-epilog $(BUILD)/vgpu-draw $(BUILD)/vgpu-layout $(BUILD)/libslurm-vgpu.so $(GUARDS)) \
 	$(call put,0755,$(SLURM_PLUGINDIR),$(BUILD)/spank_vgpu.so $(LAUNCH)) \
 	$(call put,0755,$(bindir),$(BUILD)/vgpuctl) \
-	$(call put,0755,$(sbindir),$(BUILD)/vgpu-gres) \
+	$(call put,0755,$(sbindir),$(BUILD)/vgpu-gres $(BUILD)/vgpud) \
 	$(call put,0644,$(share),$(wildcard gres/vgpu.lua gres/vgpu_parse.lua gres/vgpu_priority.lua gres/vgpu_shards.lua gres/vgpu_table.lua gres/vgpu_whole.lua gres/job_submit.lua gres/cli_filter.lua)) \
 	$(call put,0644,$(share),$(wildcard packaging/*.example)) \
 	$(call put,0644,$(share)/plugstack.d,$(wildcard packaging/plugstack.d/*)) \

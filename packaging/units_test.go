@@ -33,6 +33,7 @@ func TestServicesAreBoundAndCanDoTheirWork(t *testing.T) {
 		"audit": {closesDevices, ownNetwork, oldLibraries}, "sample": {closesDevices, oldLibraries}, "metrics": {closesDevices, oldLibraries},
 		"metrics@": {closesDevices, oldLibraries}, "inventory": {closesDevices, loadsModules, oldLibraries}, "records": {ownNetwork},
 		"sweep": {closesDevices, ownMounts, ownNetwork, oldLibraries}, "devices": {closesDevices, ownMounts, loadsModules},
+		"vgpud": {closesDevices, ownMounts, oldLibraries},
 	}
 	units, err := filepath.Glob("systemd/*.service")
 	if err != nil || len(units) != len(never) {

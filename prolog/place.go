@@ -70,6 +70,9 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 		g.Guards = p.guards(g.Library)
 	}
 	refusal, err := p.tryPlace(ctx, g, want, inventory)
+	if err == nil && refusal == nil && !g.Whole {
+		p.awaitVgpud()
+	}
 	if err != nil || refusal == nil {
 		return err
 	}

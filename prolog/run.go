@@ -141,6 +141,7 @@ func (p *prolog) run(ctx context.Context) error {
 		p.log.Warn("slurmd's log does not say what is wrong with the configuration", "reason", err)
 	}
 	p.closeFiles()
+	p.beginVgpud()
 	told, err := p.controller.Job(ctx, p.job.id)
 	p.told = told
 	crashpoint.At("prolog/asked")

@@ -173,28 +173,48 @@ func lineOf(text []byte, word string) []byte {
 // and from 26.05 on the run's SLUID for job_5 there (src/plugins/cgroup/v2/cgroup_v2.c), unless
 // CgroupJobIdPaths=yes. The leftmost is Slurm's; a user may make others below it, and where systemd
 // gave him a folder of his own.
-var cgroupPath = pattern.Late(`/(?:uid_[0-9]+|[^/]*slurmstepd\.scope)/(?:job_([0-9]+)|(s[0-9A-Z]{13}))/step_`)
+var cgroupPath = pattern.Late(`^(.*?/(?:uid_[0-9]+|[^/]*slurmstepd\.scope)/(?:job_([0-9]+)|(s[0-9A-Z]{13}))/step_([^/]+))`)
+
+// placed is where Slurm put a process, in one hierarchy.
+type placed struct {
+	controllers      string // of the hierarchy; "": cgroup v2
+	job, sluid, step string
+	folder, leaf     string // the step's, and the process's own below it
+	above            bool   // the cgroup namespace of who asks: these names are of no use to him
+}
+
+// cgroups are those of Slurm's that a process is in.
+func cgroups(dir string) (found []placed) {
+	var text string
+	overText(filepath.Join(dir, "cgroup"), func(said []byte) { text = string(said) })
+	for line := range strings.Lines(text) {
+		head, path, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "/") // "5:devices:/slurm/…"
+		_, controllers, _ := strings.Cut(strings.TrimSuffix(head, ":"), ":")
+		here := placed{controllers: controllers}
+		for strings.HasPrefix(path, "../") {
+			path, here.above = path[len("../"):], true
+		}
+		here.leaf = "/" + path
+		if parts := cgroupPath().FindStringSubmatch(here.leaf); parts != nil && !strings.HasPrefix(path, "user.slice/") {
+			here.folder, here.job, here.sluid, here.step = parts[1], parts[2], parts[3], parts[4]
+			found = append(found, here)
+		}
+	}
+	return found
+}
 
 // ofCgroup says which job Slurm put a process into: 0 is one that holds no slice. Nothing is said of
 // a process that Slurm put nowhere, or of which its cgroups say different things.
 func (k known) ofCgroup(dir string) (job uint32, ok bool) {
-	var text string
-	overText(filepath.Join(dir, "cgroup"), func(said []byte) { text = string(said) })
-	for line := range strings.Lines(text) {
-		_, path, _ := strings.Cut(line, "/") // "5:devices:/slurm/…"
-		for strings.HasPrefix(path, "../") { // above the cgroup namespace of who asks
-			path = path[len("../"):]
+	for _, at := range cgroups(dir) {
+		here := k.sluids[at.sluid]
+		if at.sluid == "" {
+			here, _ = number(at.job)
 		}
-		if found := cgroupPath().FindStringSubmatch("/" + path); found != nil && !strings.HasPrefix(path, "user.slice/") {
-			here := k.sluids[found[2]]
-			if found[2] == "" {
-				here, _ = number(found[1])
-			}
-			if ok && here != job {
-				return 0, false
-			}
-			job, ok = here, true
+		if ok && here != job {
+			return 0, false
 		}
+		job, ok = here, true
 	}
 	return job, ok
 }

@@ -61,16 +61,23 @@ func ticks() uint64 {
 	return uint64(now.Nano()) / uint64(time.Second/100)
 }
 
-// startOf reads the 22nd field of proc_pid_stat(5). The second is a name, which may hold anything.
+// startOf is when a process began.
 func startOf(dir string) (start uint64, ok bool) {
+	_, start, ok = statOf(dir)
+	return start, ok
+}
+
+// statOf reads fields 3, 4 and 22 of proc_pid_stat(5). The second is a name, which may hold anything. A zombie is there still.
+func statOf(dir string) (parent int, start uint64, ok bool) {
 	overText(filepath.Join(dir, "stat"), func(text []byte) {
 		if fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]); len(fields) >= 20 {
-			var err error
+			var err, parentErr error
+			parent, parentErr = strconv.Atoi(string(fields[1]))
 			start, err = strconv.ParseUint(string(fields[19]), 10, 64)
-			ok = err == nil
+			ok = err == nil && parentErr == nil
 		}
 	})
-	return start, ok
+	return parent, start, ok
 }
 
 // nameOf is fit to be printed.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package detached starts vgpuctl from an epilog or a prolog, which do not wait for it.
+// Package detached starts programs from an epilog or a prolog, which do not wait for them.
 package detached
 
 import (
@@ -17,22 +17,47 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 )
 
-// Start starts a vgpuctl that outlives its caller and holds nothing of it: neither its process group,
-// which slurmd kills, nor its output, which slurmd waits for. The configuration is the caller's, for
-// this node.
+// Start starts a vgpuctl with the configuration of its caller, for this node.
 func Start(configPath string, args ...string) error {
 	path, err := installed.Find("vgpuctl")
 	if err != nil {
 		return err
 	}
+	return begin(path, append(args, "--config", configPath)...)
+}
+
+const (
+	vgpudUnit  = "slurm-vgpu-vgpud.service"
+	systemdRun = "/run/systemd/system" // is there where systemd runs (sd_booted(3))
+)
+
+// StartVgpud has systemd start vgpud, or starts it where there is no systemd; so too with another configuration than the unit's.
+func StartVgpud(configPath string, isUnits bool) error {
+	if _, err := os.Stat(systemdRun); err == nil && isUnits {
+		path, err := exec.LookPath("systemctl")
+		if err != nil {
+			return err
+		}
+		return begin(path, "start", "--no-block", vgpudUnit)
+	}
+	path, err := installed.Find("vgpud")
+	if err != nil {
+		return err
+	}
+	return begin(path, "--config", configPath)
+}
+
+// begin starts a program that outlives its caller and holds nothing of it: neither its process group,
+// which slurmd kills, nor its output, which slurmd waits for.
+func begin(path string, args ...string) error {
 	// What slurmd left open must not stay open for as long as a database is away. Go opens its own
 	// files close-on-exec.
 	// A kernel before 5.11 cannot do it (ENOSYS, EINVAL); slurmd leaves nothing open that matters then.
-	err = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("close inherited files: %w", err)
 	}
-	cmd := exec.Command(path, append(args, "--config", configPath)...) //nolint:noctx // it outlives its parent; stdio: /dev/null
+	cmd := exec.Command(path, args...) //nolint:noctx // it outlives its parent; stdio: /dev/null
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	for _, name := range []string{"SLURM_CONF", "SLURMD_NODENAME"} { // %n in the configuration needs the latter

@@ -57,6 +57,7 @@ const (
 	TimeFrozen  uint32 = 1 // the job's step is frozen now
 	TimeUnnamed uint32 = 2 // a process that is at work has written down no handles
 	TimeInexact uint32 = 4 // split among several that do not fill the GPU
+	TimeIdle    uint32 = 8 // no process of the job had anything to compute with at the last look
 )
 
 // Names of the pages in a step's folder.

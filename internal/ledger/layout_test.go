@@ -44,7 +44,7 @@ var constants = map[string]uint64{
 	"VGPU_FAIL_OPEN": uint64(FailOpen), "VGPU_ELASTIC": uint64(Elastic),
 	"VGPU_GROUPS_MAGIC": groupsMagic, "VGPU_TIME_MAGIC": timeMagic, "VGPU_MAX_GROUPS": maxGroups, "VGPU_GROUP_CHANNELS": groupChannels,
 	"VGPU_KEPT_BY_LIBRARY": uint64(KeptByLibrary), "VGPU_KEPT_BY_VGPUD": uint64(KeptByVgpud),
-	"VGPU_TIME_FROZEN": uint64(TimeFrozen), "VGPU_TIME_UNNAMED": uint64(TimeUnnamed), "VGPU_TIME_INEXACT": uint64(TimeInexact),
+	"VGPU_TIME_FROZEN": uint64(TimeFrozen), "VGPU_TIME_UNNAMED": uint64(TimeUnnamed), "VGPU_TIME_INEXACT": uint64(TimeInexact), "VGPU_TIME_IDLE": uint64(TimeIdle),
 }
 
 // TestLayoutMatchesC asks the C compiler for the size and the place of every field, in C's order

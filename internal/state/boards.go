@@ -87,6 +87,9 @@ func (s Store) boardsOf(held []Slice) map[device.UUID]ledger.Board {
 	return byGPU
 }
 
+// Boards are what the boards of the GPUs with slices say, or will in a moment: they follow the state file.
+func (s Store) Boards(current State) map[device.UUID]ledger.Board { return s.boardsOf(current.Slices) }
+
 // jobsOf are the jobs that hold something, in order.
 func jobsOf(held []Slice) []uint32 {
 	jobs := make([]uint32, 0, len(held))

@@ -78,7 +78,11 @@ type Store struct {
 
 // Of is the node's store, as every program has it.
 func Of(cfg config.Config, bootID string, log hclog.Logger) Store {
-	return Store{Dir: cfg.Run(), BootID: bootID, Log: log, JobMap: cfg.DCGMJobMap}
+	s := Store{Dir: cfg.Run(), BootID: bootID, Log: log, JobMap: cfg.DCGMJobMap, KeptBy: ledger.KeptByLibrary}
+	if cfg.SharesBy == config.SharesVgpud {
+		s.KeptBy = ledger.KeptByVgpud
+	}
+	return s
 }
 
 // Read returns the state without a lock and without repairing it. A missing file is an empty state.

@@ -25,7 +25,7 @@ slurm-vgpu is installed, and nothing of it is active yet. On a node with GPUs, n
   vgpu-gres inventory --write     write down this node's GPUs
   vgpu-gres gres.conf             print its lines for gres.conf; vgpu-gres slurm.conf those for slurm.conf
   vgpu-gres check                 say what else is missing (Prolog, Epilog, plugstack.conf)
-  systemctl enable slurm-vgpu-inventory.service slurm-vgpu-records.timer slurm-vgpu-sweep.timer slurm-vgpu-audit.timer slurm-vgpu-sample.timer
+  systemctl enable slurm-vgpu-inventory.service slurm-vgpu-records.timer slurm-vgpu-sweep.timer slurm-vgpu-audit.timer slurm-vgpu-sample.timer slurm-vgpu-vgpud.service
 The plugin's line comes into plugstack.conf last, when the plugin is on all hosts that read that file:
 where it is missing every job fails. /usr/share/doc/slurm-vgpu has README.md with the steps, and docs/admin.md.
 END

@@ -13,7 +13,7 @@ rm -f /run/slurm-vgpu/remove-anyway
 [ "$1" = remove ] || rm -f /var/spool/slurm-vgpu/config.yaml # the last good copy of a configuration that is gone
 systemd=/run/systemd/system
 if [ -d "$systemd" ]; then
-	systemctl stop 'slurm-vgpu-*.timer' 'slurm-vgpu-*.socket' 'slurm-vgpu-inventory*' || true
+	systemctl stop 'slurm-vgpu-*.timer' 'slurm-vgpu-*.socket' 'slurm-vgpu-inventory*' slurm-vgpu-vgpud.service || true
 fi
 # What `systemctl enable` has made; it takes nothing back of a unit that is gone.
 for link in /etc/systemd/system/*.wants/slurm-vgpu-*; do

@@ -24,7 +24,7 @@ var floors = [][]string{
 	{"config", "discover", "drained", "grant", "pages", "slurmconf", "timeline", "waiting"},
 	{"kept", "logging", "state", "usage"},
 	{"audit", "jobreport", "launch", "release", "report", "sitecheck", "tally", "wake", "wall"},
-	{"picture", "sample", "sweep"},
+	{"keeper", "picture", "sample", "sweep"},
 }
 
 // pure packages give the same answer to the same question: whoever reads files, asks the system or starts

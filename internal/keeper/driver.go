@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+)
+
+// controlDevice is the name of the driver's control device in a folder of device files.
+const controlDevice = "nvidiactl"
+
+// driver is the real one.
+type driver struct {
+	*channels.Driver
+	deviceDir string
+}
+
+// OpenDriver opens the control device of a folder of device files.
+func OpenDriver(deviceDir string) (Driver, error) {
+	d, err := channels.Open(filepath.Join(deviceDir, controlDevice))
+	if err != nil {
+		return nil, err
+	}
+	return driver{d, deviceDir}, nil
+}
+
+func (d driver) GPU(gpu GPU) (Device, error) {
+	g, err := d.Driver.GPU(gpu.Address, filepath.Join(d.deviceDir, "nvidia"+strconv.Itoa(int(gpu.Minor))))
+	if err != nil {
+		return nil, err
+	}
+	return dev{g}, nil
+}
+
+func (d driver) Owner(pid int) (Owner, error) { return d.Driver.Owner(pid) }
+
+type dev struct{ *channels.GPU }
+
+func (d dev) OpenLog() (Log, error) { return d.GPU.OpenLog() }
+
+// enabling opens the driver for one undoing: who undoes holds nothing before.
+type enabling struct{ open func() (Driver, error) }
+
+// NewEnabler is for who has only to undo.
+func NewEnabler(open func() (Driver, error)) Enabler { return enabling{open} }
+
+func (e enabling) Enable(gpu GPU, of []channels.Channel) error {
+	d, err := e.open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	g, err := d.GPU(gpu)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	return enable(g, of)
+}
+
+// enable lets channels run. Those that are gone need nothing; one of them must not keep off the others of its call.
+func enable(g Device, of []channels.Channel) error {
+	var left []error
+	for len(of) > 0 {
+		some := of[:min(len(of), channels.MostChannels)]
+		of = of[len(some):]
+		err := g.Disable(false, some)
+		if errors.Is(err, channels.ErrNotTheirs) {
+			err = nil
+			for _, one := range some {
+				if oneErr := g.Disable(false, []channels.Channel{one}); oneErr != nil && !errors.Is(oneErr, channels.ErrNotTheirs) {
+					err = errors.Join(err, fmt.Errorf("channel %#x of client %#x: %w", one.Handle, one.Client, oneErr))
+				}
+			}
+		}
+		if err != nil {
+			left = append(left, err)
+		}
+	}
+	return errors.Join(left...)
+}

@@ -1,0 +1,313 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
+	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
+)
+
+const (
+	ms   = time.Millisecond
+	us   = time.Microsecond
+	boot = "a-boot"
+	uuid = device.UUID("GPU-a")
+)
+
+// machine is a node whose GPU, driver and clock are played. Group i is of process 100+i, client 1000+i.
+type machine struct {
+	t        *testing.T
+	gpu      *timeslices.GPU
+	k        *keeper
+	run      rundir.Dir
+	jobs     []uint32 // of each group
+	node     Node
+	records  []channels.Record
+	active   time.Duration
+	lookedAt time.Duration
+	open     int // files of the GPU that are
+	killed   map[int]bool
+	strange  map[int]uint32 // what NVML shows as well
+	calls    map[string]int
+	refuses  error
+	saves    map[uint32]*channels.Saves
+	undoes   map[uint32]bool          // groups that enable themselves again at once
+	sets     map[uint32]time.Duration // groups that set their own slice again at once
+	answers  []string
+	beats    []byte
+}
+
+func (m *machine) Write(word []byte) (int, error) {
+	m.beats = append(m.beats, word...)
+	return len(word), nil
+}
+
+// played is a node with a job of each share, and a group of each job, with these loads; libcuda's slice is 2 ms.
+func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
+	t.Helper()
+	var groups []*timeslices.Group
+	for i, load := range loads {
+		groups = append(groups, &timeslices.Group{Load: load, Slice: 2 * ms, PID: uint32(100 + i)})
+	}
+	m := &machine{t: t, gpu: timeslices.NewGPU(timeslices.Change{Load: 127 * us, Save: 110 * us}, groups...), run: rundir.Dir(t.TempDir()),
+		killed: map[int]bool{}, strange: map[int]uint32{}, calls: map[string]int{}, saves: map[uint32]*channels.Saves{}, undoes: map[uint32]bool{},
+		sets: map[uint32]time.Duration{}}
+	m.gpu.Now = time.Hour // a clock that began long ago
+	m.gpu.Log = func(s share.Switch) {
+		r := channels.Record{Kind: 2, Tag: 6, Serial: s.Serial, Channel: s.Context, PID: s.PID, AtNS: s.AtNS}
+		if s.End {
+			r.Tag = 7
+		}
+		if m.open > 1 {
+			m.records = append(m.records, r)
+		}
+	}
+	m.node.GPUs = []NodeGPU{{GPU: GPU{UUID: uuid, Address: "0000:01:00.0"}}}
+	for i, percent := range percents {
+		job := uint32(i + 1)
+		m.node.GPUs[0].Slices = append(m.node.GPUs[0].Slices, Slice{Job: job, UID: 1000 + job, SMPercent: percent, Elastic: true})
+		m.page(job)
+	}
+	for i := range loads {
+		m.jobs = append(m.jobs, uint32(i%len(percents)+1))
+	}
+	m.begin()
+	return m
+}
+
+func (m *machine) page(job uint32) {
+	m.t.Helper()
+	if err := os.MkdirAll(m.run.Pages(job), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := ledger.CreateTime(m.run.Time(job), job, 1); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// begin has a new loop, as after the death of one.
+func (m *machine) begin() {
+	parts := Parts{Log: hclog.New(&hclog.LoggerOptions{Output: testWriter{m.t}, Level: hclog.Debug}), Run: m.run, BootID: boot, Cheaters: "freeze",
+		Burst: 250 * ms, Driver: func() (Driver, error) { m.open++; return fakeDriver{m}, m.refuses }, Clock: func() time.Duration { return m.gpu.Now },
+		StartOf: func(int) (uint64, bool) { return 7, true },
+		Step: func(p Process) (Frozen, error) {
+			m.answers = append(m.answers, "step")
+			return Frozen{Job: p.Job, Step: "0"}, nil
+		}}
+	m.k = newKeeper(parts, m)
+	m.k.samples = &samples{asked: make(chan question, 1)}
+	m.k.tickClock()
+}
+
+// members has the loop take the node: these groups, by their number, are there.
+func (m *machine) members(groups ...int) {
+	m.node.Processes = nil
+	for _, i := range groups {
+		m.node.Processes = append(m.node.Processes, Process{Process: audit.Process{PID: 100 + i, StartTicks: uint64((m.gpu.Now - time.Second) / tick)}, Job: m.jobs[i],
+			Groups: []ledger.Group{{Client: uint32(1000 + i), Device: 1, Group: 1, Engine: 1, FD: 9, Subdevice: 2, ChannelCount: 2, Channels: []uint32{3, 4}}}})
+	}
+	m.take()
+}
+
+func (m *machine) take() {
+	m.k.tickClock()
+	m.k.take(m.node)
+	m.k.putPages()
+	m.k.goesOn()
+}
+
+// play lets time pass, with the loop in it.
+func (m *machine) play(d time.Duration) {
+	for until := m.gpu.Now + d; m.gpu.Now < until; {
+		next := m.k.next()
+		if next == 0 || next > until {
+			next = until
+		}
+		if next > m.gpu.Now {
+			m.gpu.Run(next)
+		}
+		m.cheat()
+		m.k.tickClock()
+		m.k.onTime()
+		select {
+		case q := <-m.k.samples.asked:
+			m.answer(q)
+		default:
+		}
+		m.k.putPages()
+		m.k.goesOn()
+	}
+}
+
+func (m *machine) answer(q question) {
+	if len(q.gpus) == 0 {
+		return
+	}
+	s := sampled{active: map[device.UUID]float64{}}
+	if gone := m.gpu.Now - m.lookedAt; gone > 0 {
+		s.active[uuid] = min(1, float64(m.gpu.Active-m.active)/float64(gone))
+	}
+	m.active, m.lookedAt = m.gpu.Active, m.gpu.Now
+	if q.holders {
+		holders := map[int]uint32{}
+		for _, p := range m.node.Processes {
+			holders[p.PID] = p.Job
+		}
+		for pid, job := range m.strange {
+			holders[pid] = job
+		}
+		s.holders = map[device.UUID]map[int]uint32{uuid: holders}
+	}
+	m.k.lookAll(s)
+}
+
+func (m *machine) cheat() {
+	for client := range m.undoes {
+		m.gpu.Groups[client-1000].Off = false
+	}
+	for client, slice := range m.sets {
+		m.gpu.Groups[client-1000].Slice = slice
+	}
+}
+
+// had is which part of a time each group had, in percent.
+func (m *machine) had(d time.Duration) (percents []float64) {
+	before := make([]time.Duration, len(m.gpu.Groups))
+	for i, g := range m.gpu.Groups {
+		before[i] = g.Busy
+	}
+	from := m.gpu.Now
+	m.play(d)
+	for i, g := range m.gpu.Groups {
+		percents = append(percents, 100*float64(g.Busy-before[i])/float64(m.gpu.Now-from))
+	}
+	return percents
+}
+
+func (m *machine) time(job uint32) ledger.TimeDevice {
+	m.t.Helper()
+	devices, err := ledger.ReadTime(m.run.Time(job), job)
+	if err != nil || len(devices) != 1 {
+		m.t.Fatal(devices, err)
+	}
+	return devices[0]
+}
+
+func (m *machine) recordIs(there bool) {
+	m.t.Helper()
+	if _, err := os.Stat(m.run.VgpudOff()); (err == nil) != there {
+		m.t.Errorf("the record is there: %v, want %v", err == nil, there)
+	}
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(text []byte) (int, error) {
+	w.t.Log(filepath.Base(string(text)))
+	return len(text), nil
+}
+
+type fakeDriver struct{ *machine }
+
+func (d fakeDriver) GPU(GPU) (Device, error) { d.open++; return fakeDevice(d), nil }
+func (d fakeDriver) Close()                  { d.open-- }
+func (d fakeDriver) Owner(pid int) (Owner, error) {
+	return fakeOwner{d.machine, pid}, nil
+}
+
+type fakeDevice struct{ *machine }
+
+func (d fakeDevice) DeviceInstance() uint32    { return 0 }
+func (d fakeDevice) ClockNS() (int64, error)   { return int64(d.gpu.Now), nil }
+func (d fakeDevice) Resident() (uint32, error) { return 0, nil }
+func (d fakeDevice) Close()                    { d.open-- }
+func (d fakeDevice) OpenLog() (Log, error)     { d.open++; d.records = nil; return fakeLog(d), nil }
+
+func (d fakeDevice) Disable(disable bool, of []channels.Channel) error {
+	d.calls["disable"]++
+	if len(of) > channels.MostChannels {
+		d.t.Errorf("%d channels in one call", len(of))
+	}
+	d.gpu.Run(d.gpu.Now + 700*us)
+	if disable {
+		if _, err := os.Stat(d.run.VgpudOff()); err != nil {
+			d.t.Error("somebody is off, and nothing is written down")
+		}
+		if len(d.beats) == 0 || Doing(d.beats[len(d.beats)-1]) != Holding {
+			d.t.Error("somebody is off, and the supervisor does not know")
+		}
+	}
+	for _, c := range of {
+		if i := int(c.Client) - 1000; i >= 0 && i < len(d.gpu.Groups) && !d.killed[i] {
+			d.gpu.Groups[i].Off = disable
+		}
+	}
+	return nil
+}
+
+type fakeLog struct{ *machine }
+
+func (l fakeLog) Close() { l.open-- }
+func (l fakeLog) Poll(bool) ([]channels.Record, uint64, error) {
+	found := l.records
+	l.records = nil
+	return found, 0, nil
+}
+
+type fakeOwner struct {
+	*machine
+	pid int
+}
+
+func (o fakeOwner) group(g channels.Group) (*timeslices.Group, error) {
+	i := o.pid - 100
+	if g.Client != uint32(1000+i) || i >= len(o.gpu.Groups) {
+		return nil, channels.ErrNotTheirs
+	}
+	return o.gpu.Groups[i], nil
+}
+
+func (o fakeOwner) SetSlice(g channels.Group, slice time.Duration) error {
+	o.calls["slice"]++
+	group, err := o.group(g)
+	if err == nil {
+		group.Slice = slice.Truncate(us)
+	}
+	return err
+}
+
+func (o fakeOwner) Slice(g channels.Group) (time.Duration, error) {
+	group, err := o.group(g)
+	if err != nil {
+		return 0, err
+	}
+	return group.Slice, nil
+}
+
+func (o fakeOwner) Saves(g channels.Group) (channels.Saves, error) {
+	group, err := o.group(g)
+	if err != nil {
+		return channels.Saves{}, err
+	}
+	if s := o.saves[g.Client]; s != nil {
+		s.Saves, s.Idle = s.Saves+20, s.Idle+20
+		return *s, nil
+	}
+	return channels.Saves{Saves: uint32(group.Turns)}, nil
+}
+
+func (o fakeOwner) Ended() bool { return o.killed[o.pid-100] }
+func (o fakeOwner) Close()      {}

@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+)
+
+// Names of the kernel's files (cgroup-v2.rst, freezer-subsystem.rst).
+const (
+	procsFile    = "cgroup.procs"
+	freezeFileV2 = "cgroup.freeze"
+	freezeFileV1 = "freezer.state"
+)
+
+// cgroups is where the hierarchies are mounted that freeze; "": not here.
+type cgroups struct{ v2, freezer string }
+
+// mountedCgroups finds them.
+func mountedCgroups() (found cgroups) {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return cgroups{}
+	}
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if len(fields) < 4 {
+			continue
+		}
+		switch {
+		case fields[2] == "cgroup2" && found.v2 == "":
+			found.v2 = fields[1]
+		case fields[2] == "cgroup" && found.freezer == "" && slices.Contains(strings.Split(fields[3], ","), "freezer"):
+			found.freezer = fields[1]
+		}
+	}
+	return found
+}
+
+// frozenBy is how a step can be frozen: by its cgroups where Slurm has made some, or else process by process. slurmstepd goes on, as Slurm has to reach
+// its step. On cgroup v2 it is the folders below the one that Slurm itself freezes for a job that is suspended, so that neither undoes what the
+// other does.
+func (c cgroups) frozenBy(step audit.Step, isStepd func(int) bool, pid int) (files []FreezerFile) {
+	mount, file, freeze, thaw := c.v2, freezeFileV2, "1", "0"
+	if step.Controller != "" {
+		mount, file, freeze, thaw = c.freezer, freezeFileV1, "FROZEN", "THAWED"
+	}
+	if mount == "" || step.Folder == "" {
+		return nil
+	}
+	top, leaf := filepath.Join(mount, step.Folder), filepath.Join(mount, step.Leaf)
+	if !slices.Contains(members(leaf), pid) { // another cgroup namespace's name, or it has moved
+		return nil
+	}
+	slurms, covered := "", false
+	if step.Controller == "" {
+		slurms = filepath.Join(top, "user")
+	}
+	for _, folder := range withoutDaemon(top, slurms, isStepd) {
+		path := filepath.Join(folder, file)
+		if now, err := os.ReadFile(path); err != nil || strings.TrimSpace(string(now)) == freeze {
+			continue // it cannot be frozen, or somebody else has done it
+		}
+		files = append(files, FreezerFile{File: path, Freeze: freeze, Thaw: thaw})
+		covered = covered || leaf == folder || strings.HasPrefix(leaf, folder+"/")
+	}
+	if !covered {
+		return nil
+	}
+	return files
+}
+
+// withoutDaemon are the highest folders at and below one that hold no slurmstepd, and that are not the one that Slurm freezes for itself
+// (src/plugins/cgroup/v2: the step's folder "user").
+func withoutDaemon(folder, slurms string, isStepd func(int) bool) (found []string) {
+	if folder != slurms && !holdsDaemon(folder, isStepd) {
+		return []string{folder}
+	}
+	for _, below := range subfolders(folder) {
+		found = append(found, withoutDaemon(below, slurms, isStepd)...)
+	}
+	return found
+}
+
+func holdsDaemon(folder string, isStepd func(int) bool) bool {
+	return slices.ContainsFunc(members(folder), isStepd) ||
+		slices.ContainsFunc(subfolders(folder), func(b string) bool { return holdsDaemon(b, isStepd) })
+}
+
+func members(folder string) (pids []int) {
+	text, err := os.ReadFile(filepath.Join(folder, procsFile))
+	if err != nil {
+		return nil
+	}
+	for _, word := range strings.Fields(string(text)) {
+		if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func subfolders(folder string) (found []string) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			found = append(found, filepath.Join(folder, entry.Name()))
+		}
+	}
+	return found
+}
+
+// Freeze stops the step. It goes on with the rest where a part of it cannot be stopped.
+func (f Frozen) Freeze() (err error) {
+	for _, file := range f.Files {
+		err = errors.Join(err, writeControl(file.File, file.Freeze))
+	}
+	for _, p := range f.Processes {
+		err = errors.Join(err, signal(p, unix.SIGSTOP))
+	}
+	return err
+}
+
+// Thaw lets it go on. What is gone needs none.
+func (f Frozen) Thaw() (err error) {
+	for _, file := range f.Files {
+		err = errors.Join(err, writeControl(file.File, file.Thaw))
+	}
+	for _, p := range f.Processes {
+		err = errors.Join(err, signal(p, unix.SIGCONT))
+	}
+	return err
+}
+
+// Kill ends the step's processes; a frozen one of cgroup v1 ends when it is thawed.
+func (f Frozen) Kill() (err error) {
+	for _, file := range f.Files {
+		for _, pid := range membersBelow(filepath.Dir(file.File)) {
+			err = errors.Join(err, signal(audit.Process{PID: pid}, unix.SIGKILL))
+		}
+	}
+	for _, p := range f.Processes {
+		err = errors.Join(err, signal(p, unix.SIGKILL))
+	}
+	return errors.Join(err, f.Thaw())
+}
+
+func membersBelow(folder string) (pids []int) {
+	pids = members(folder)
+	for _, b := range subfolders(folder) {
+		pids = append(pids, membersBelow(b)...)
+	}
+	return pids
+}
+
+// writeControl writes to a file of the kernel's. A cgroup that is gone is no error.
+func writeControl(path, value string) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Write(fd, []byte(value)); err != nil && !errors.Is(err, unix.ENODEV) {
+		return &os.PathError{Op: "write " + value + " to", Path: path, Err: err}
+	}
+	return nil
+}
+
+// signal sends to this process and to no later one of its number. Who is gone needs no signal.
+func signal(p audit.Process, sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err == nil {
+		defer unix.Close(fd)
+		if start, ok := (audit.Auditor{Proc: "/proc"}).StartOf(p.PID); p.StartTicks != 0 && (!ok || start != p.StartTicks) {
+			return nil
+		}
+		err = unix.PidfdSendSignal(fd, sig, nil, 0)
+	}
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("signal %d to process %d: %w", sig, p.PID, err)
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
+)
+
+// frozen is a step that is.
+type frozen struct {
+	Frozen
+	until time.Duration
+}
+
+// judge looks at what the processes of a GPU's tenants do, as far as the node's budget allows: each in its turn.
+func (k *keeper) judge(g *gpu) {
+	k.crowd(g)
+	type judged struct {
+		t *tenant
+		o *owner
+	}
+	var all []judged
+	for _, t := range g.tenants {
+		for _, o := range k.owners {
+			if o.Job == t.Job && (t.has(o.Process.Process) || len(o.groups) == 0) {
+				all = append(all, judged{t, o})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b judged) int { return a.o.PID - b.o.PID })
+	for i := range all {
+		one := all[(i+k.judgeNext)%len(all)]
+		if slices.ContainsFunc(k.frozen, func(f frozen) bool { return f.Job == one.t.Job }) {
+			continue // what stands still does nothing, and begins anew
+		}
+		k.check(g, one.o)
+		k.sum(g, one.t, one.o)
+		if verdict := one.o.judge.Look(one.o.seen); verdict != "" {
+			k.answer(one.t, one.o.Process, verdict)
+			one.o.judge = share.Judge{}
+		}
+		one.o.seen = share.Seen{Unlisted: one.o.seen.Unlisted, MemoryBytes: one.o.seen.MemoryBytes}
+		one.o.judged = k.now
+	}
+	k.judgeNext++
+}
+
+// crowd says whether somebody waits: the GPU is full, and one that always has work has less than its part.
+func (k *keeper) crowd(g *gpu) {
+	used, shares := 0.0, 0.0
+	for _, t := range g.tenants {
+		if t.works() {
+			used += t.known.Used
+			shares += t.share
+		}
+	}
+	const full, less = 0.9, 0.02
+	g.others = used >= full && shares > 0 && slices.ContainsFunc(g.tenants, func(t *tenant) bool {
+		return t.works() && t.known.Cut && t.known.Used < t.share/shares-less
+	})
+	for _, t := range g.tenants {
+		t.due = 0
+		if shares > 0 {
+			t.due = t.share / shares
+		}
+	}
+}
+
+// check asks for one of a process's groups whether its slice is still the one that was set, and how it was saved.
+func (k *keeper) check(g *gpu, o *owner) {
+	o.next++
+	count := 0
+	for key, m := range o.groups {
+		if count++; count-1 != o.next%len(o.groups) || m.slice == 0 {
+			continue
+		}
+		if !k.budget.Afford(k.now, 2*share.CostSlice) {
+			return
+		}
+		k.heart.beat(time.Now())
+		if o.known[key] {
+			if now, err := o.Slice(m.handles); err == nil {
+				o.seen.Checked++
+				if now != m.slice {
+					o.seen.Changed++
+					m.slice = 0 // it is set again
+				}
+			}
+		}
+		o.known[key] = true
+		if m.handles.Subdevice == 0 {
+			continue
+		}
+		if saves, err := o.Saves(m.handles); err == nil {
+			if before, known := o.saves[key]; known {
+				o.seen.Saves += uint64(saves.Saves - before.Saves)
+				o.seen.SavesIdle += uint64(saves.Idle - before.Idle)
+			}
+			o.saves[key] = saves
+		}
+	}
+	for key := range o.known {
+		if o.groups[key] == nil {
+			delete(o.known, key)
+			delete(o.saves, key)
+		}
+	}
+}
+
+// sum completes what was seen of a process.
+func (k *keeper) sum(g *gpu, t *tenant, o *owner) {
+	s := &o.seen
+	s.Gone = k.now - o.judged
+	off, ran := g.meter.RanOff(uint32(o.PID))
+	s.Off, s.RanOff = s.Off+off, s.RanOff+ran
+	s.Cut, s.Used, s.Due, s.OthersWait = t.known.Cut, t.known.Used, t.due, g.others
+	s.Handles = t.has(o.Process.Process)
+}
+
+// seeHolders takes what NVML says of who has memory of a GPU: a process whose groups are not known is judged as well.
+func (k *keeper) seeHolders(g *gpu, pids map[int]uint32) {
+	if pids == nil {
+		return
+	}
+	for _, t := range g.tenants {
+		t.hidden = slices.ContainsFunc(t.groups, func(m *group) bool { return m.owner.refused })
+	}
+	for _, o := range k.owners {
+		o.seen.MemoryBytes = 0
+	}
+	for pid, job := range pids {
+		at := slices.IndexFunc(g.tenants, func(t *tenant) bool { return t.Job == job })
+		if at < 0 {
+			continue
+		}
+		t := g.tenants[at]
+		o := k.byPID(pid)
+		if o == nil {
+			o = k.stranger(pid, t)
+		}
+		if o != nil {
+			o.seen.MemoryBytes = 1 // any: who holds nothing is not in the list
+			t.hidden = t.hidden || !t.has(o.Process.Process)
+		}
+	}
+	for id, o := range k.owners {
+		if o.unnamed && o.seen.MemoryBytes == 0 {
+			o.Close()
+			delete(k.owners, id)
+		}
+	}
+}
+
+func (k *keeper) byPID(pid int) *owner {
+	for _, o := range k.owners {
+		if o.PID == pid && !o.Ended() {
+			return o
+		}
+	}
+	return nil
+}
+
+// stranger begins to look at a process whose page names nothing.
+func (k *keeper) stranger(pid int, t *tenant) *owner {
+	start, ok := k.StartOf(pid)
+	if !ok {
+		return nil
+	}
+	o := k.newOwner(Process{Process: audit.Process{PID: pid, StartTicks: start}, Job: t.Job, UID: t.UID})
+	if o != nil {
+		o.unnamed = true
+	}
+	return o
+}
+
+// answer does with a step what the site wants.
+func (k *keeper) answer(t *tenant, p Process, verdict share.Verdict) {
+	site := map[string]share.Answer{config.CheatersLog: share.Log, config.CheatersFreeze: share.Freeze, config.CheatersKill: share.Kill}[k.Cheaters]
+	does := share.Answers(site, t.frozen())
+	said := []any{"job", p.Job, "pid", p.PID, "uid", p.UID, "seen", string(verdict), "cheaters", k.Cheaters}
+	if does == share.Log {
+		k.Log.Warn("a process gets around its job's share of a GPU", said...)
+		return
+	}
+	step, err := k.Step(p)
+	if err != nil {
+		k.Log.Error("a process gets around its job's share of a GPU, and its step cannot be held", append(said, "reason", err)...)
+		return
+	}
+	said = append(said, "step", step.Step)
+	if does == share.Kill {
+		k.Log.Warn("a process gets around its job's share of a GPU: its step is killed", append(said, "frozen_before", t.frozen())...)
+		if err := step.Kill(); err != nil {
+			k.Log.Error("not all of a step is killed", "job", p.Job, "step", step.Step, "reason", err)
+		}
+		return
+	}
+	k.Log.Warn("a process gets around its job's share of a GPU: its step is frozen", append(said, "for_s", int(share.FreezeFor/time.Second), "frozen_before", t.frozen())...)
+	if err := k.freeze(t, step); err != nil {
+		k.Log.Error("not all of a step is frozen", "job", p.Job, "step", step.Step, "reason", err)
+	}
+}
+
+// freeze writes down what is frozen before it is.
+func (k *keeper) freeze(t *tenant, step Frozen) error {
+	r := k.record
+	r.Frozen = append(slices.Clone(r.Frozen), step)
+	if err := k.setRecord(r); err != nil {
+		return err
+	}
+	k.frozen = append(k.frozen, frozen{step, k.now + share.FreezeFor})
+	if t.page != nil {
+		t.page.froze(true)
+	}
+	return step.Freeze()
+}
+
+// thawDue lets those go on whose time is over.
+func (k *keeper) thawDue() {
+	for i := 0; i < len(k.frozen); {
+		f := k.frozen[i]
+		if k.now < f.until {
+			i++
+			continue
+		}
+		k.frozen = slices.Delete(k.frozen, i, i+1)
+		if err := k.thaw(f); err != nil {
+			k.Log.Error("a step stays frozen", "job", f.Job, "step", f.Step, "reason", err)
+		}
+	}
+}
+
+func (k *keeper) thaw(f frozen) error {
+	if p := k.pages[f.Job]; p != nil {
+		p.froze(false)
+	}
+	err := f.Thaw()
+	if err != nil {
+		return err
+	}
+	r := k.record
+	r.Frozen = slices.Clone(r.Frozen)
+	if at := slices.IndexFunc(r.Frozen, func(other Frozen) bool { return other.isSame(f.Frozen) }); at >= 0 {
+		r.Frozen = slices.Delete(r.Frozen, at, at+1)
+	}
+	return errors.Join(err, k.setRecord(r))
+}

@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"slices"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
+)
+
+// begin has a GPU's meter begin anew.
+func (k *keeper) begin(g *gpu) {
+	g.aheadNS = 0
+	if g.log != nil {
+		if clock, err := g.device.ClockNS(); err == nil {
+			g.aheadNS = clock - int64(k.Clock())
+		}
+	}
+	g.looked = k.now
+	g.window.Reset()
+	g.meter.Begin(int64(k.now)+g.aheadNS, 0)
+	for _, t := range g.tenants {
+		t.account.Looked = k.now // what was before somebody else has counted, or nobody had to
+	}
+}
+
+// lookAll looks at each GPU at which somebody is at work.
+func (k *keeper) lookAll(s sampled) {
+	if s.active != nil {
+		k.samples.answered()
+		if k.lookAt == 0 { // nothing is at work any more
+			k.samples.rest()
+			return
+		}
+	}
+	for _, o := range k.owners {
+		if o.Ended() { // nobody writes to a page that a process was killed
+			k.drop(o)
+		}
+	}
+	for uuid, g := range k.gpus {
+		if g.working() == 0 {
+			k.settle(g)
+			continue
+		}
+		if g.planned == 0 {
+			k.settle(g)
+		}
+		active, told := s.active[uuid]
+		if !told {
+			active = -1
+		}
+		k.look(g, active)
+		k.heart.beat(time.Now())
+		if s.holders != nil {
+			k.seeHolders(g, s.holders[uuid])
+		}
+		if k.now-g.planned >= planEach {
+			k.judge(g)
+			k.planNow(g)
+		}
+	}
+	k.rest()
+}
+
+// look counts what each had since the last look.
+func (k *keeper) look(g *gpu, active float64) {
+	at := int64(k.now)
+	if g.log != nil {
+		k.budget.Charge(k.now, share.CostLook)
+		at = k.readLog(g)
+	}
+	present := make([]share.Present, len(g.tenants))
+	for i, t := range g.tenants {
+		present[i] = share.Present{Key: t.key, PIDs: t.pids, Groups: len(t.groups), Slice: t.slice}
+	}
+	found := g.meter.Look(share.Look{AtNS: at, Active: active, NoLog: g.log == nil}, present)
+	g.window.Add(present, found)
+	urgent := false
+	for i, t := range g.tenants {
+		t.account.Look(k.now, found[i])
+		if t.bucket != nil {
+			was := t.urgent
+			t.urgent = t.bucket.Pass(found[i].Gone, found[i].Busy)
+			urgent = urgent || was != t.urgent
+		}
+		t.say()
+	}
+	g.looked = k.now
+	if urgent { // who goes first has changed
+		k.planNow(g)
+	}
+}
+
+// readLog hands what is new to the meter, and says until when that is, by the GPU's clock.
+func (k *keeper) readLog(g *gpu) (atNS int64) {
+	before := k.Clock()
+	records, dropped, err := g.log.Poll(true)
+	if err != nil {
+		k.once("the driver's log of switches cannot be read", err)
+		dropped = 1
+	}
+	g.meter.Drop(int(min(dropped, 1<<30)))
+	for _, r := range records {
+		if !r.IsSwitch() {
+			continue
+		}
+		g.meter.Take(share.Switch{AtNS: r.AtNS, PID: r.PID, Context: r.Channel, Serial: r.Serial, Start: r.Starts(), End: r.Ends()})
+	}
+	after := k.Clock()
+	if clock, err := g.device.ClockNS(); err == nil {
+		g.aheadNS = clock - int64(after)
+		return clock
+	}
+	return int64(before) + g.aheadNS
+}
+
+// planNow plans by what was seen since the last time, and has the driver follow.
+func (k *keeper) planNow(g *gpu) {
+	all := make([]share.Tenant, len(g.tenants))
+	for i, t := range g.tenants {
+		known := &t.known
+		if known.Share == 0 || known.Groups == 0 && t.works() {
+			*known = share.Tenant{Used: t.share, Cut: true, Groups: len(t.groups)}
+		}
+		known.Share, known.Urgent, known.Most = t.share, t.urgent, 0
+		if !t.Elastic && t.SMPercent > 0 && t.SMPercent < 100 {
+			known.Most = float64(t.SMPercent) / 100 // which the library keeps
+		}
+		if g.planned != 0 {
+			g.window.Fill(t.key, known)
+			t.percent = uint32(min(1, known.Used) * 100 * 100)
+		}
+		known.Groups = min(known.Groups, len(t.groups))
+		known.PIDs = slices.DeleteFunc(slices.Clone(known.PIDs), func(pid uint32) bool { return !t.hasPID(pid) }) // nobody else can be off
+		all[i] = *known
+	}
+	if g.planned != 0 || k.now-g.looked > planEach {
+		g.window.Reset()
+	}
+	g.planned = k.now
+	g.plan = g.rule.Next(all)
+	for i, t := range g.tenants {
+		k.setSlices(g, t, g.plan.Slices[i])
+	}
+	k.takeTurns(g)
+}
+
+// setSlices gives each group of a tenant its slice, where it differs by more than two in a hundred from what it has. What the node's budget does not
+// allow waits for the next plan.
+func (k *keeper) setSlices(g *gpu, t *tenant, slice time.Duration) {
+	const differs = 0.02
+	if !t.works() || slice <= 0 {
+		return
+	}
+	all := true
+	for _, m := range t.groups {
+		if d := slice - m.slice; m.slice != 0 && float64(max(d, -d)) <= differs*float64(m.slice) {
+			continue
+		}
+		if m.slice != 0 && !k.budget.Afford(k.now, share.CostSlice) {
+			all = false
+			continue
+		}
+		k.heart.beat(time.Now())
+		if m.slice == 0 { // of a new one, which must not wait
+			k.budget.Charge(k.now, share.CostSlice)
+		}
+		if err := m.owner.SetSlice(m.handles, slice); err != nil {
+			if !m.owner.Ended() {
+				k.once("a weight is not kept: the driver takes no time slice for a group", err)
+				m.owner.refused = true
+			}
+			continue
+		}
+		m.slice = slice.Truncate(time.Microsecond)
+	}
+	if all {
+		t.slice = slice.Truncate(time.Microsecond)
+	}
+}

@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
+)
+
+const (
+	lookEach = 100 * time.Millisecond // NVML's counters say nothing of a shorter time
+	planEach = 500 * time.Millisecond
+	// manyGPUs are looked at half as often, as all looks of a node together have to be cheap.
+	manyGPUs = 4
+)
+
+// keeper is one run of the loop. Nothing but its own goroutine touches it.
+type keeper struct {
+	Parts
+	heart     heart
+	driver    Driver // nil: no file of the driver's is open
+	instances map[device.UUID]uint32
+	gpus      map[device.UUID]*gpu
+	owners    map[audit.Process]*owner
+	pages     map[uint32]*page
+	budget    share.Budget
+	record    Record
+	frozen    []frozen
+	samples   *samples
+	lookAt    time.Duration // 0: nothing is at work
+	now       time.Duration
+	said      map[string]bool // what the log has said once
+	jobs      []uint32        // whose groups pages are watched
+	judgeNext int
+}
+
+// Run keeps shares until stop is closed, and then undoes all that holds programs. What it does is said on the pipe of its supervisor.
+func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
+	changes, err := parts.Changes()
+	if err != nil {
+		return fmt.Errorf("watch the node's slices: %w", err)
+	}
+	defer changes.Close()
+	k := newKeeper(parts, pipe)
+	k.samples = beginSamples(parts.Sampler)
+	defer k.samples.end()
+	scout := beginScout(parts.Node, changes.C())
+	defer scout.end()
+	k.heart.becomes(Idle, time.Now())
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-stop:
+			return k.end()
+		case node := <-scout.found:
+			k.tickClock()
+			k.take(node)
+			if jobs := node.jobs(); !slices.Equal(jobs, k.jobs) {
+				if err := changes.Watch(jobs); err != nil {
+					k.once("not every job's groups are watched", err)
+				}
+				k.jobs = jobs
+			}
+		case sampled := <-k.samples.got:
+			k.tickClock()
+			k.lookAll(sampled)
+		case <-timer.C:
+			k.tickClock()
+			k.onTime()
+		}
+		k.putPages()
+		k.goesOn()
+		if next := k.next(); next > 0 {
+			timer.Reset(max(0, next-k.Clock()))
+		} else {
+			timer.Stop()
+		}
+	}
+}
+
+func newKeeper(parts Parts, pipe io.Writer) *keeper {
+	return &keeper{Parts: parts, heart: heart{pipe: pipe}, gpus: map[device.UUID]*gpu{}, owners: map[audit.Process]*owner{}, pages: map[uint32]*page{},
+		instances: map[device.UUID]uint32{}, record: Record{BootID: parts.BootID}, said: map[string]bool{}}
+}
+
+func (k *keeper) tickClock() { k.now = k.Clock() }
+
+// goesOn tells the supervisor what the loop does, and that it does.
+func (k *keeper) goesOn() {
+	doing := Idle
+	switch {
+	case !k.record.isEmpty():
+		doing = Holding
+	case k.lookAt > 0:
+		doing = Working
+	}
+	k.heart.becomes(doing, time.Now())
+	k.heart.beat(time.Now())
+}
+
+// next is when something is to be done; 0: nothing is.
+func (k *keeper) next() (at time.Duration) {
+	sooner := func(t time.Duration) {
+		if t > 0 && (at == 0 || t < at) {
+			at = t
+		}
+	}
+	sooner(k.lookAt)
+	for _, g := range k.gpus {
+		if len(g.sets) > 0 {
+			sooner(g.turnEnds)
+		}
+	}
+	for _, f := range k.frozen {
+		sooner(f.until)
+	}
+	if !k.record.isEmpty() {
+		sooner(k.now + beatEach)
+	}
+	return at
+}
+
+// onTime does what is due.
+func (k *keeper) onTime() {
+	k.thawDue()
+	for _, g := range k.gpus {
+		if len(g.sets) > 0 && k.now >= g.turnEnds {
+			k.turn(g)
+		}
+	}
+	if k.lookAt > 0 && k.now >= k.lookAt {
+		k.lookAt = k.now + k.lookEach()
+		if !k.samples.ask(k.atWork(), k.now) { // NVML has not answered the last time
+			k.lookAll(sampled{})
+		}
+	}
+}
+
+func (k *keeper) atWork() (uuids []device.UUID) {
+	for uuid, g := range k.gpus {
+		if g.working() > 0 {
+			uuids = append(uuids, uuid)
+		}
+	}
+	slices.Sort(uuids)
+	return uuids
+}
+
+func (k *keeper) lookEach() time.Duration {
+	logs := 0
+	for _, g := range k.gpus {
+		if g.log != nil {
+			logs++
+		}
+	}
+	if logs > manyGPUs {
+		return 2 * lookEach
+	}
+	return lookEach
+}
+
+// once says a thing in the log once for each reason's kind: what is wrong with a node is wrong at each look.
+func (k *keeper) once(what string, err error) {
+	kind := what
+	for _, is := range []error{channels.ErrForbidden, channels.ErrNoCopies, channels.ErrNotTheirs, channels.ErrGone} {
+		if errors.Is(err, is) {
+			kind += is.Error()
+		}
+	}
+	if !k.said[kind] {
+		k.said[kind] = true
+		k.Log.Error(what, "reason", err)
+	}
+}
+
+// end undoes all that holds programs, whatever of it fails, and lets go of everything.
+func (k *keeper) end() error {
+	k.tickClock()
+	var errs []error
+	for _, g := range k.gpus {
+		errs = append(errs, k.allOn(g))
+		k.closeGPU(g)
+	}
+	for _, f := range k.frozen {
+		errs = append(errs, k.thaw(f))
+	}
+	k.frozen = nil
+	for _, o := range k.owners {
+		o.Close()
+	}
+	k.putPages()
+	for _, p := range k.pages {
+		p.Close()
+	}
+	k.closeDriver()
+	if err := errors.Join(errs...); err != nil { // the record stays, for the supervisor
+		return fmt.Errorf("let go of what is held: %w", err)
+	}
+	if k.record.isEmpty() {
+		return nil
+	}
+	return k.setRecord(Record{BootID: k.BootID})
+}

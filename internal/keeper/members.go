@@ -1,0 +1,395 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
+)
+
+// take makes the loop's own picture follow the node.
+func (k *keeper) take(node Node) {
+	began := map[uint32]time.Duration{} // the first of a job's processes that compute
+	for _, p := range node.Processes {
+		if start := time.Duration(p.StartTicks) * tick; len(p.Groups) > 0 && (began[p.Job] == 0 || start < began[p.Job]) {
+			began[p.Job] = start
+		}
+	}
+	here := map[device.UUID]bool{}
+	for _, on := range node.GPUs {
+		here[on.UUID] = true
+		g := k.gpus[on.UUID]
+		if g == nil {
+			g = &gpu{on: -1}
+			k.gpus[on.UUID] = g
+		}
+		k.follow(g, on, began)
+	}
+	for uuid, g := range k.gpus {
+		if !here[uuid] {
+			k.onAgain(g)
+			k.closeGPU(g)
+			delete(k.gpus, uuid)
+		}
+	}
+	k.closePages(node.jobs())
+	k.takeProcesses(node.Processes)
+	for _, g := range k.gpus {
+		k.settle(g)
+	}
+	k.rest()
+}
+
+// follow makes a GPU's tenants those whose slices are there.
+func (k *keeper) follow(g *gpu, on NodeGPU, began map[uint32]time.Duration) {
+	before := g.tenants
+	g.NodeGPU, g.tenants = on, nil
+	percents := make([]int, len(on.Slices))
+	for i, s := range on.Slices {
+		percents[i] = s.SMPercent
+	}
+	weights, total := share.Weights(percents), 0.0
+	for _, w := range weights {
+		total += w
+	}
+	for i, s := range on.Slices {
+		at := slices.IndexFunc(before, func(t *tenant) bool { return t.key == keyOf(s) })
+		var t *tenant
+		if at >= 0 {
+			t = before[at]
+		} else {
+			t = &tenant{key: keyOf(s)}
+		}
+		t.Slice = s
+		if total > 0 {
+			t.share = weights[i] / total
+		}
+		k.classify(t)
+		k.open(t, began[s.Job])
+		g.tenants = append(g.tenants, t)
+	}
+	for _, t := range before {
+		if !slices.Contains(g.tenants, t) {
+			k.leave(g, t)
+		}
+	}
+}
+
+// classify gives a slice of the latency class its bucket.
+func (k *keeper) classify(t *tenant) {
+	switch {
+	case !t.isLatency():
+		t.bucket, t.urgent = nil, false
+	case t.bucket == nil:
+		b := share.NewBucket(float64(t.SMPercent)/100, k.Burst)
+		t.bucket = &b
+	default:
+		t.bucket.Share, t.bucket.Burst = float64(t.SMPercent)/100, k.Burst
+	}
+}
+
+// open begins a tenant's page, as soon as it is there: the prolog waits for this look.
+func (k *keeper) open(t *tenant, began time.Duration) {
+	if t.page != nil {
+		return
+	}
+	p, err := k.pageOf(t.Job)
+	if err != nil {
+		return // the job's folder is not made yet, or it is gone; the scout comes again
+	}
+	if t.Place >= len(p.devices) {
+		k.once("a job's time page has no room for all of its slices", ledger.ErrLayout)
+		return
+	}
+	t.page = p
+	t.resume(p.devices[t.Place], began, k.now)
+	t.say()
+	p.changed = true
+}
+
+// leave lets go of a tenant whose slice is gone.
+func (k *keeper) leave(g *gpu, t *tenant) {
+	var mine []*group
+	for _, member := range t.groups {
+		if member.off {
+			mine = append(mine, member)
+		}
+	}
+	if len(mine) > 0 && g.device != nil {
+		k.switchAll(g, false, mine)
+	}
+	t.groups = nil
+}
+
+// closePages closes those of jobs that are gone.
+func (k *keeper) closePages(jobs []uint32) {
+	for job, p := range k.pages {
+		if _, here := slices.BinarySearch(jobs, job); !here {
+			p.Close()
+			delete(k.pages, job)
+		}
+	}
+}
+
+// takeProcesses follows which processes have which groups.
+func (k *keeper) takeProcesses(processes []Process) {
+	here := map[audit.Process]bool{}
+	for _, p := range processes {
+		if len(p.Groups) == 0 && p.More == 0 {
+			continue
+		}
+		here[p.Process] = true
+		o := k.owners[p.Process]
+		if o == nil {
+			if o = k.newOwner(p); o == nil {
+				continue
+			}
+		}
+		o.Process, o.unnamed = p, false
+		o.seen.Unlisted = int(min(p.More, 1<<20))
+		k.takeGroups(o)
+	}
+	for id, o := range k.owners {
+		if !here[id] && !o.unnamed {
+			k.drop(o)
+		}
+	}
+}
+
+func (k *keeper) newOwner(p Process) *owner {
+	if err := k.openDriver(); err != nil {
+		k.once("shares of GPU time are not kept: the driver cannot be asked", err)
+		return nil
+	}
+	held, err := k.driver.Owner(p.PID)
+	if err != nil {
+		if !errors.Is(err, channels.ErrGone) {
+			k.once("a process of a job cannot be held", err)
+		}
+		return nil
+	}
+	o := &owner{Owner: held, Process: p, groups: map[groupKey]*group{}, saves: map[groupKey]channels.Saves{}, known: map[groupKey]bool{}, judged: k.now}
+	k.owners[p.Process] = o
+	return o
+}
+
+// takeGroups makes a process's groups those that it names and the driver says are its.
+func (k *keeper) takeGroups(o *owner) {
+	here := map[groupKey]bool{}
+	o.refused = false
+	for _, named := range o.Groups {
+		key := groupKey{named.Client, named.Group}
+		here[key] = true
+		if known := o.groups[key]; known != nil {
+			known.rename(named)
+			continue
+		}
+		g, t := k.placeOf(o, named)
+		if t == nil {
+			continue // of a GPU that is not kept, or of which the job has no slice
+		}
+		k.heart.beat(time.Now())
+		k.budget.Charge(k.now, share.CostSlice)
+		handles := channels.Group{FD: int(named.FD), Client: named.Client, Subdevice: named.Subdevice, Handle: named.Group}
+		if _, err := o.Slice(handles); err != nil {
+			o.refused = o.refused || !errors.Is(err, channels.ErrGone)
+			k.once("what a process says that it has is not its own, or cannot be asked for", err)
+			continue
+		}
+		member := &group{owner: o, handles: handles}
+		member.rename(named)
+		o.groups[key] = member
+		o.seen.Made++
+		t.groups = append(t.groups, member)
+		g.planned = 0
+	}
+	for key, member := range o.groups {
+		if !here[key] {
+			k.remove(member)
+			delete(o.groups, key)
+		}
+	}
+}
+
+func (m *group) rename(named ledger.Group) {
+	m.handles.FD, m.handles.Subdevice = int(named.FD), named.Subdevice
+	m.channels, m.unnamed = nil, int(named.ChannelCount) > len(named.Channels)
+	for _, handle := range named.Channels {
+		m.channels = append(m.channels, channels.Channel{Client: named.Client, Handle: handle})
+	}
+}
+
+// placeOf is the GPU of a group, and the tenant that it is of.
+func (k *keeper) placeOf(o *owner, named ledger.Group) (*gpu, *tenant) {
+	for _, g := range k.gpus {
+		for _, t := range g.tenants {
+			if t.Job != o.Job {
+				continue
+			}
+			if instance, ok := k.instance(g); ok && instance == named.DeviceInstance {
+				return g, t
+			}
+		}
+	}
+	return nil, nil
+}
+
+// instance is how the driver counts a GPU, for as long as it is open.
+func (k *keeper) instance(g *gpu) (uint32, bool) {
+	if instance, known := k.instances[g.UUID]; known {
+		return instance, true
+	}
+	if err := k.openGPU(g); err != nil {
+		k.once("a GPU cannot be asked for", err)
+		return 0, false
+	}
+	k.instances[g.UUID] = g.device.DeviceInstance()
+	return k.instances[g.UUID], true
+}
+
+// remove forgets a group. One that is off goes on first: its process may have made another of it, or be about to end.
+func (k *keeper) remove(member *group) {
+	for _, g := range k.gpus {
+		for _, t := range g.tenants {
+			at := slices.Index(t.groups, member)
+			if at < 0 {
+				continue
+			}
+			if member.off && g.device != nil {
+				k.budget.Charge(k.now, share.CostDisable)
+				k.switchAll(g, false, []*group{member})
+			}
+			t.groups = slices.Delete(t.groups, at, at+1)
+			g.planned = 0
+		}
+	}
+}
+
+// drop forgets a process.
+func (k *keeper) drop(o *owner) {
+	for _, member := range o.groups {
+		k.remove(member)
+	}
+	o.Close()
+	delete(k.owners, o.Process.Process)
+}
+
+// settle opens what a GPU needs, and closes what it does not: no log for one alone, nothing for nobody.
+func (k *keeper) settle(g *gpu) {
+	for _, t := range g.tenants {
+		t.pids = t.pids[:0]
+		for _, o := range k.owners {
+			if o.Job == t.Job && (t.has(o.Process.Process) || len(o.groups) == 0) {
+				t.pids = append(t.pids, uint32(o.PID))
+			}
+		}
+	}
+	working := g.working()
+	if working < 2 {
+		k.onAgain(g)
+		wasLogged := g.log != nil
+		k.closeGPU(g)
+		if wasLogged {
+			g.looked = 0
+		}
+	}
+	if working == 0 {
+		g.looked, g.planned = 0, 0
+		for _, t := range g.tenants {
+			t.percent, t.slice = 0, 0
+			if t.page != nil {
+				t.account.Looked = k.now
+				t.say()
+			}
+		}
+		return
+	}
+	if working > 1 && g.log == nil {
+		k.openLog(g)
+	}
+	if g.looked == 0 {
+		k.begin(g)
+	}
+	if g.planned == 0 {
+		k.planNow(g)
+	}
+}
+
+// rest lets go of all where nothing is at work.
+func (k *keeper) rest() {
+	if len(k.atWork()) > 0 {
+		if k.lookAt == 0 {
+			k.lookAt = k.now
+		}
+		return
+	}
+	if k.lookAt != 0 {
+		k.lookAt = 0
+		k.samples.rest()
+	}
+	if len(k.owners) == 0 {
+		k.closeDriver()
+	}
+}
+
+func (k *keeper) openDriver() (err error) {
+	if k.driver == nil {
+		k.driver, err = k.Driver()
+	}
+	return err
+}
+
+func (k *keeper) closeDriver() {
+	if k.driver != nil {
+		k.driver.Close()
+		k.driver = nil
+		clear(k.instances)
+	}
+}
+
+func (k *keeper) openGPU(g *gpu) error {
+	if g.device != nil {
+		return nil
+	}
+	if err := k.openDriver(); err != nil {
+		return err
+	}
+	opened, err := k.driver.GPU(g.GPU)
+	if err != nil {
+		return err
+	}
+	g.device = opened
+	return nil
+}
+
+func (k *keeper) closeGPU(g *gpu) {
+	if g.log != nil {
+		g.log.Close()
+		g.log = nil
+	}
+	if g.device != nil {
+		g.device.Close()
+		g.device = nil
+	}
+}
+
+// openLog begins to follow who is on.
+func (k *keeper) openLog(g *gpu) {
+	g.looked = 0
+	err := k.openGPU(g)
+	if err == nil {
+		g.log, err = g.device.OpenLog()
+	}
+	if err != nil {
+		g.log = nil // an interface with nothing in it
+		k.once("GPU time of several is not counted: the driver's log of switches cannot be had", err)
+	}
+}

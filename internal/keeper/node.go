@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+// Here reads the node: the state file says which slices there are, groups pages which processes have what, and /proc which of that can be.
+type Here struct {
+	Store   state.Store
+	Auditor audit.Auditor
+
+	names map[claim]audit.Process // who was found to be behind a name of another pid namespace
+	tries map[uint32]tries        // to find all of a user's
+}
+
+// claim is a process as its page names it.
+type claim struct {
+	audit.Inside
+	job uint32
+}
+
+// tries bounds how often all processes of the node are looked through because of a page that names some that are not there.
+type tries struct {
+	next time.Time
+	wait time.Duration
+}
+
+const (
+	firstTry = 200 * time.Millisecond
+	lastTry  = 30 * time.Second
+)
+
+// Look reads it. With an error something was not there yet; the rest counts all the same.
+func (h *Here) Look() (Node, error) {
+	current, err := h.Store.Read()
+	if err != nil {
+		return Node{}, err
+	}
+	var node Node
+	boards, granted := h.Store.Boards(current), map[uint32]uint32{}
+	gpus := map[device.UUID]int{}
+	slices := place{}
+	for i := range current.Slices {
+		s := &current.Slices[i]
+		index := slices.of(s)
+		if boards[s.Device].KeptBy != ledger.KeptByVgpud {
+			continue
+		}
+		at, known := gpus[s.Device]
+		if !known {
+			at = len(node.GPUs)
+			gpus[s.Device] = at
+			node.GPUs = append(node.GPUs, NodeGPU{GPU: GPU{UUID: s.Device, Minor: s.Minor}})
+		}
+		node.GPUs[at].Slices = append(node.GPUs[at].Slices, Slice{Job: s.Job, UID: s.UID, Restart: s.Restart, Place: index, SMPercent: s.SMPercent,
+			Elastic: s.Elastic, Latency: s.Priority == device.PriorityLatency})
+		granted[s.Job] = s.UID
+	}
+	if len(node.GPUs) == 0 {
+		return node, nil
+	}
+	errs := []error{h.address(node.GPUs)}
+	for job, uid := range granted {
+		processes, err := h.processes(current.Slices, job, uid)
+		node.Processes = append(node.Processes, processes...)
+		errs = append(errs, err)
+	}
+	h.forget(granted)
+	return node, errors.Join(errs...)
+}
+
+// place counts the slices of a run, which stand one after another.
+type place struct {
+	job, index uint32
+	restart    int
+	begun      bool
+}
+
+func (p *place) of(s *state.Slice) int {
+	if p.begun && p.job == s.Job && p.restart == s.Restart {
+		p.index++
+	} else {
+		*p = place{job: s.Job, restart: s.Restart, begun: true}
+	}
+	return int(p.index)
+}
+
+// address says where the driver finds the GPUs.
+func (h *Here) address(gpus []NodeGPU) error {
+	inv, err := inventory.Read(h.Store.Dir.Inventory())
+	if err != nil {
+		return fmt.Errorf("find the node's GPUs: %w", err)
+	}
+	for i := range gpus {
+		gpu, ok := inv.ByUUID(gpus[i].UUID)
+		if !ok {
+			return fmt.Errorf("find %s: the inventory has no such GPU", gpus[i].UUID)
+		}
+		gpus[i].Address, gpus[i].Minor = gpu.PCIBusID, gpu.Minor
+	}
+	return nil
+}
+
+// processes are those of a job whose groups page names them, and of which /proc says that they are the job's.
+func (h *Here) processes(granted []state.Slice, job, uid uint32) (found []Process, err error) {
+	if _, err := os.Lstat(h.Store.Dir.Time(job)); errors.Is(err, fs.ErrNotExist) { // the last of its pages that is made
+		return nil, err
+	}
+	named, err := ledger.ReadGroups(h.Store.Dir.Groups(job), job)
+	if errors.Is(err, ledger.ErrLayout) { // its user has spoilt it, and it stays so
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	byPID, missing := map[int]ledger.GroupsProcess{}, false
+	starts := map[int]uint64{}
+	var pids []int
+	for _, n := range named {
+		p, ok := h.find(claim{audit.Inside{PID: n.PID, PIDNS: n.PIDNS, StartTicks: n.StartTicks}, job}, uid)
+		if !ok {
+			missing = true
+			continue
+		}
+		byPID[p.PID], starts[p.PID] = n, p.StartTicks
+		pids = append(pids, p.PID)
+	}
+	if !missing {
+		delete(h.tries, uid)
+	}
+	owners, err := h.Auditor.Owners(granted, pids)
+	if err != nil {
+		return nil, err
+	}
+	for pid, owner := range owners {
+		start, ok := h.Auditor.StartOf(pid)
+		if owner == job && ok && start == starts[pid] {
+			found = append(found, Process{Process: audit.Process{PID: pid, StartTicks: start}, Job: job, UID: uid, Groups: byPID[pid].Groups, More: byPID[pid].More})
+		}
+	}
+	return found, nil
+}
+
+// find says who is behind what a page says of a process.
+func (h *Here) find(c claim, uid uint32) (audit.Process, bool) {
+	if p, known := h.names[c]; known {
+		if start, ok := h.Auditor.StartOf(p.PID); ok && start == p.StartTicks {
+			return p, true
+		}
+		delete(h.names, c)
+	}
+	if h.names == nil {
+		h.names, h.tries = map[claim]audit.Process{}, map[uint32]tries{}
+	}
+	t := h.tries[uid]
+	if time.Now().Before(t.next) {
+		return audit.Process{}, false
+	}
+	for inside, pid := range h.Auditor.OfUser(uid) {
+		h.names[claim{inside, c.job}] = audit.Process{PID: pid, StartTicks: inside.StartTicks}
+	}
+	p, ok := h.names[c]
+	if !ok {
+		t.wait = min(lastTry, max(firstTry, 2*t.wait))
+		t.next = time.Now().Add(t.wait)
+		h.tries[uid] = t
+	}
+	return p, ok
+}
+
+// forget drops what was found of jobs that are gone, and of processes.
+func (h *Here) forget(granted map[uint32]uint32) {
+	for c, p := range h.names {
+		if _, here := granted[c.job]; !here {
+			delete(h.names, c)
+		} else if start, ok := h.Auditor.StartOf(p.PID); !ok || start != p.StartTicks {
+			delete(h.names, c)
+		}
+	}
+}
+
+// Step finds how the step of a process is frozen. It has to be a step of that job, by Slurm's word.
+func (h *Here) Step(p Process) (Frozen, error) {
+	current, err := h.Store.Read()
+	if err != nil {
+		return Frozen{}, err
+	}
+	owners, err := h.Auditor.Owners(current.Slices, []int{p.PID})
+	if err != nil {
+		return Frozen{}, err
+	}
+	if start, ok := h.Auditor.StartOf(p.PID); owners[p.PID] != p.Job || !ok || start != p.StartTicks {
+		return Frozen{}, fmt.Errorf("process %d is not of job %d any more", p.PID, p.Job)
+	}
+	found := Frozen{Job: p.Job}
+	if step, ok := h.Auditor.StepOf(current.Slices, p.Job, p.PID); ok {
+		found.Step = step.Name
+		if found.Files = mountedCgroups().frozenBy(step, h.Auditor.IsStepd, p.PID); len(found.Files) > 0 {
+			return found, nil
+		}
+	}
+	if found.Processes = h.Auditor.Below(p.PID, p.UID); len(found.Processes) == 0 {
+		return Frozen{}, fmt.Errorf("process %d has ended", p.PID)
+	}
+	return found, nil
+}

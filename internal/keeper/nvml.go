@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+// nvmlSampler asks NVML.
+type nvmlSampler struct {
+	session  discover.Session
+	activity map[device.UUID]*discover.Activity
+	store    state.Store
+	auditor  audit.Auditor
+}
+
+// OpenSampler starts NVML.
+func OpenSampler(library string, store state.Store, auditor audit.Auditor) (Sampler, error) {
+	lib, err := discover.Library(library)
+	if err != nil {
+		return nil, err
+	}
+	session, err := discover.Open(lib)
+	if err != nil {
+		return nil, err
+	}
+	return &nvmlSampler{session: session, activity: map[device.UUID]*discover.Activity{}, store: store, auditor: auditor}, nil
+}
+
+func (s *nvmlSampler) Active(gpu device.UUID) (part float64, told bool) {
+	a := s.activity[gpu]
+	if a == nil {
+		var err error
+		if a, err = s.session.Activity(gpu); err != nil {
+			return 0, false
+		}
+		s.activity[gpu] = a
+	}
+	return a.Since()
+}
+
+func (s *nvmlSampler) Holders(gpu device.UUID) (pids map[int]uint32, told bool) {
+	found := s.session.Holders([]device.UUID{gpu})[gpu]
+	if found.Err != nil {
+		return nil, false
+	}
+	current, err := s.store.Read()
+	if err != nil {
+		return nil, false
+	}
+	var all []int
+	for _, held := range found.Processes {
+		all = append(all, held.PID)
+	}
+	pids, err = s.auditor.Owners(current.Slices, all)
+	return pids, err == nil
+}
+
+func (s *nvmlSampler) Close() {
+	for _, a := range s.activity {
+		a.Close()
+	}
+	s.session.Close()
+}

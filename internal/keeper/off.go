@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
+)
+
+// setRecord says what may be off or frozen from now on, before it is; what has been undone leaves it afterwards.
+func (k *keeper) setRecord(r Record) error {
+	if err := r.Write(k.Run.VgpudOff()); err != nil {
+		return err
+	}
+	k.record = r
+	if !r.isEmpty() {
+		k.heart.becomes(Holding, time.Now())
+	}
+	return nil
+}
+
+// mayBeOff has the record name all channels of those that take turns on a GPU; with none it names none of that GPU.
+func (k *keeper) mayBeOff(g *gpu, of []channels.Channel) error {
+	r := k.record
+	r.Off = slices.DeleteFunc(slices.Clone(r.Off), func(o Off) bool { return o.GPU.UUID == g.UUID })
+	if len(of) > 0 {
+		r.Off = append(r.Off, Off{GPU: g.GPU, Channels: of})
+	}
+	return k.setRecord(r)
+}
+
+// takeTurns begins with turns that were planned: who is off from now on is written down first.
+func (k *keeper) takeTurns(g *gpu) {
+	sets := g.turnSets()
+	if len(sets) == 0 {
+		if len(g.sets) > 0 {
+			k.onAgain(g)
+		}
+		return
+	}
+	var of []channels.Channel
+	for _, set := range sets {
+		for _, member := range set {
+			of = append(of, member.channels...)
+		}
+	}
+	before := g.sets
+	if !sameSets(before, sets) {
+		if err := k.mayBeOff(g, append(of, g.offChannels()...)); err != nil {
+			k.once("nobody is kept off, as it cannot be written down", err)
+			k.onAgain(g)
+			return
+		}
+		g.sets, g.on, g.turned = sets, -1, k.now
+		k.enableOthers(g) // who takes no turns any more
+		k.turn(g)
+	}
+}
+
+// turnSets are the groups of each planned turn: those of a process, or all of a tenant.
+func (g *gpu) turnSets() (sets [][]*group) {
+	for _, turn := range g.plan.Turns {
+		var set []*group
+		for _, member := range g.tenants[turn.Tenant].groups {
+			if turn.PID == 0 || uint32(member.owner.PID) == turn.PID {
+				set = append(set, member)
+			}
+		}
+		sets = append(sets, set)
+	}
+	return sets
+}
+
+func sameSets(a, b [][]*group) bool {
+	return slices.EqualFunc(a, b, func(x, y []*group) bool { return slices.Equal(x, y) })
+}
+
+// turn lets the next one on: the others off first, so that never two are on.
+func (k *keeper) turn(g *gpu) {
+	next := g.rota.Next(g.plan.Turns, g.on, k.now-g.turned)
+	g.turned = k.now
+	if next < 0 || next >= len(g.sets) {
+		k.onAgain(g)
+		return
+	}
+	if next == g.on {
+		g.turnEnds = k.now + leastWait
+		return
+	}
+	if !k.budget.Afford(k.now, 2*share.CostDisable) {
+		g.turnEnds = k.now + max(leastWait, k.budget.Wait(k.now))
+		return
+	}
+	var off []*group
+	for i, set := range g.sets {
+		if i != next {
+			off = append(off, set...)
+		}
+	}
+	k.switchAll(g, true, off)
+	k.switchAll(g, false, g.sets[next])
+	g.on = next
+	k.tickClock()
+	g.turned, g.turnEnds = k.now, k.now+g.plan.Turns[next].For
+}
+
+// leastWait is between two looks at whose turn it is.
+const leastWait = 2 * time.Millisecond
+
+// switchAll takes groups off, or lets them on, those that are not so yet, in as few calls as possible.
+func (k *keeper) switchAll(g *gpu, off bool, groups []*group) {
+	var some []channels.Channel
+	var changed []*group
+	flush := func() {
+		if len(some) == 0 {
+			return
+		}
+		k.heart.beat(time.Now())
+		atNS := int64(k.Clock()) + g.aheadNS
+		err := g.device.Disable(off, some)
+		if err != nil {
+			k.once("channels cannot be kept off, or let on again", err)
+		}
+		for _, member := range changed {
+			if err == nil || !off { // who could not be taken off is on
+				g.switched(member, off, atNS, int64(k.Clock())+g.aheadNS)
+			}
+		}
+		some, changed = some[:0], changed[:0]
+	}
+	for _, member := range groups {
+		if member.off == off {
+			continue
+		}
+		if len(some)+len(member.channels) > channels.MostChannels {
+			flush()
+		}
+		some, changed = append(some, member.channels...), append(changed, member)
+	}
+	flush()
+}
+
+// switched notes since when a group is off: from the end of the call that did it until the beginning of the one that ended it. A process is off
+// when all that it has there is.
+func (g *gpu) switched(m *group, off bool, beginNS, endNS int64) {
+	m.off = off
+	at := beginNS
+	if off {
+		at = endNS
+	}
+	all, allNamed := off, true
+	for _, t := range g.tenants {
+		for _, other := range t.groups {
+			if other.owner == m.owner {
+				all, allNamed = all && other.off, allNamed && !other.unnamed
+			}
+		}
+	}
+	if allNamed && m.owner.isOff != all {
+		m.owner.isOff = all
+		g.meter.Off(uint32(m.owner.PID), all, at)
+	}
+}
+
+// offChannels are those that are off now.
+func (g *gpu) offChannels() (of []channels.Channel) {
+	for _, t := range g.tenants {
+		for _, member := range t.groups {
+			if member.off {
+				of = append(of, member.channels...)
+			}
+		}
+	}
+	return of
+}
+
+// enableOthers lets on who is off and takes no turns.
+func (k *keeper) enableOthers(g *gpu) {
+	var others []*group
+	for _, t := range g.tenants {
+		for _, member := range t.groups {
+			if member.off && !slices.ContainsFunc(g.sets, func(set []*group) bool { return slices.Contains(set, member) }) {
+				others = append(others, member)
+			}
+		}
+	}
+	if len(others) > 0 {
+		k.budget.Charge(k.now, share.CostDisable)
+		k.switchAll(g, false, others)
+	}
+}
+
+// onAgain ends turns.
+func (k *keeper) onAgain(g *gpu) {
+	if err := k.allOn(g); err != nil {
+		k.Log.Error("not all of a GPU's channels are on again", "device", g.UUID, "reason", err)
+	}
+}
+
+// allOn lets on everybody whom the record names on a GPU; it never waits.
+func (k *keeper) allOn(g *gpu) error {
+	g.sets, g.on, g.turnEnds = nil, -1, 0
+	at := slices.IndexFunc(k.record.Off, func(o Off) bool { return o.GPU.UUID == g.UUID })
+	if at < 0 {
+		return nil
+	}
+	var err error
+	if g.device == nil {
+		err = errors.New("the GPU is not open")
+	} else {
+		k.budget.Charge(k.now, share.CostDisable)
+		err = enable(g.device, k.record.Off[at].Channels)
+	}
+	now := int64(k.Clock()) + g.aheadNS
+	for _, t := range g.tenants {
+		for _, member := range t.groups {
+			if member.off {
+				g.switched(member, false, now, now)
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return k.mayBeOff(g, nil)
+}

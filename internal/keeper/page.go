@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
+)
+
+// page is a job's time page.
+type page struct {
+	*ledger.TimePage
+	devices []ledger.TimeDevice
+	changed bool
+}
+
+// tick is the unit of audit.Process.StartTicks.
+const tick = 10 * time.Millisecond
+
+// pageOf opens a job's time page, or gives the one that is open.
+func (k *keeper) pageOf(job uint32) (*page, error) {
+	if p := k.pages[job]; p != nil {
+		return p, nil
+	}
+	opened, err := ledger.OpenTime(k.Run.Time(job), job)
+	if err != nil {
+		return nil, err
+	}
+	p := &page{TimePage: opened, devices: append([]ledger.TimeDevice(nil), opened.Devices()...)}
+	k.pages[job] = p
+	return p, nil
+}
+
+// resume goes on from what the page says: of the time since, nobody knows what the slice used while vgpud was away.
+func (t *tenant) resume(was ledger.TimeDevice, began, now time.Duration) {
+	t.account = share.Account{Busy: time.Duration(was.BusyNs), Unknown: time.Duration(was.UnknownNs), Looked: time.Duration(was.LookedNs),
+		NotExact: was.Flags&ledger.TimeInexact != 0}
+	switch {
+	case was.LookedNs == 0: // it is new
+	case was.Flags&ledger.TimeIdle == 0:
+		t.account.Resume(now)
+	case began != 0: // it had no work when it was looked at last, and has now
+		t.account.Looked = max(t.account.Looked, began)
+		t.account.Resume(now)
+	}
+	t.account.Looked = now
+	if t.isLatency() && t.bucket != nil {
+		if was.LookedNs != 0 {
+			t.bucket.Resume(time.Duration(was.CreditNs))
+		}
+	}
+}
+
+// say puts on the page what is known of the slice.
+func (t *tenant) say() {
+	if t.page == nil || t.Place >= len(t.page.devices) {
+		return
+	}
+	d := &t.page.devices[t.Place]
+	was := *d
+	d.BusyNs, d.UnknownNs, d.LookedNs = uint64(t.account.Busy), uint64(t.account.Unknown), uint64(t.account.Looked)
+	d.SliceUs, d.Percent = uint32(t.slice/time.Microsecond), t.percent
+	d.CreditNs = 0
+	if t.bucket != nil {
+		d.CreditNs = int64(t.bucket.Left)
+	}
+	d.Flags &= ledger.TimeFrozen
+	for flag, is := range map[uint32]bool{ledger.TimeIdle: !t.works(), ledger.TimeUnnamed: t.hidden, ledger.TimeInexact: t.account.NotExact} {
+		if is {
+			d.Flags |= flag
+		}
+	}
+	t.page.changed = t.page.changed || *d != was
+}
+
+// frozen is how often a step of the tenant's job was.
+func (t *tenant) frozen() int {
+	if t.page == nil || t.Place >= len(t.page.devices) {
+		return 0
+	}
+	return int(t.page.devices[t.Place].Frozen)
+}
+
+// froze says so of all slices of the job.
+func (p *page) froze(is bool) {
+	for i := range p.devices {
+		if is {
+			p.devices[i].Frozen++
+			p.devices[i].Flags |= ledger.TimeFrozen
+		} else {
+			p.devices[i].Flags &^= ledger.TimeFrozen
+		}
+	}
+	p.changed = true
+}
+
+// putPages writes what has changed.
+func (k *keeper) putPages() {
+	for job, p := range k.pages {
+		if !p.changed {
+			continue
+		}
+		p.changed = false
+		if err := p.Put(p.devices); err != nil {
+			k.Log.Error("GPU time of a job is not written down", "job", job, "reason", err)
+		}
+	}
+}

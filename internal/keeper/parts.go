@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package keeper is the loop of vgpud: it follows which slices are on the node's GPUs and which of their processes have work there, gives each its
+// weight by the driver's time slices, counts its GPU time, and answers who gets around that. The arithmetic is package share's, the driver's calls are
+// package channels'.
+package keeper
+
+import (
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+)
+
+// Parts are what the loop asks and tells.
+type Parts struct {
+	Log      hclog.Logger
+	Run      rundir.Dir
+	BootID   string
+	Cheaters string        // what becomes of who cheats: a value of config.yaml
+	Burst    time.Duration // what a slice of the latency class may use at once
+	Driver   func() (Driver, error)
+	Node     func() (Node, error) // which slices are here, and which of their processes have channel groups
+	Sampler  func() (Sampler, error)
+	StartOf  func(pid int) (ticks uint64, ok bool)
+	Step     func(p Process) (Frozen, error) // of which a process is, and how it is frozen
+	Changes  func() (Changes, error)
+	Clock    func() time.Duration // CLOCK_MONOTONIC
+}
+
+// Driver is channels.Driver, for tests without a GPU.
+type Driver interface {
+	GPU(gpu GPU) (Device, error)
+	Owner(pid int) (Owner, error)
+	Close()
+}
+
+// Device is channels.GPU.
+type Device interface {
+	DeviceInstance() uint32
+	Disable(disable bool, of []channels.Channel) error
+	ClockNS() (int64, error)
+	Resident() (channel uint32, err error)
+	OpenLog() (Log, error)
+	Close()
+}
+
+// Log is channels.Log.
+type Log interface {
+	Poll(flush bool) (records []channels.Record, dropped uint64, err error)
+	Close()
+}
+
+// Owner is channels.Owner.
+type Owner interface {
+	SetSlice(g channels.Group, slice time.Duration) error
+	Slice(g channels.Group) (time.Duration, error)
+	Saves(g channels.Group) (channels.Saves, error)
+	Ended() bool
+	Close()
+}
+
+// Sampler is NVML. It may take its time, so that the loop never waits for it.
+type Sampler interface {
+	// Active is which part of the time since it was asked last a GPU's engine was at work.
+	Active(gpu device.UUID) (part float64, told bool)
+	// Holders are the processes with memory of a GPU, of these jobs; false: they are not known.
+	Holders(gpu device.UUID) (pids map[int]uint32, told bool)
+	Close()
+}
+
+// Changes says that the node's slices, or what their processes have, may have changed.
+type Changes interface {
+	Watch(jobs []uint32) error // whose groups pages matter
+	C() <-chan struct{}
+	Close()
+}
+
+// Node is what is to be kept: the GPUs whose slices' shares are vgpud's business.
+type Node struct {
+	GPUs      []NodeGPU
+	Processes []Process
+}
+
+// NodeGPU is a GPU with slices.
+type NodeGPU struct {
+	GPU
+	Slices []Slice
+}
+
+// Slice is one job's slice of a GPU.
+type Slice struct {
+	Job, UID  uint32
+	Restart   int
+	Place     int // among the job's slices
+	SMPercent int // 0: no cap
+	Elastic   bool
+	Latency   bool // --vgpu-priority=latency
+}
+
+// Process is one of a job's, which /proc says it is, with what it says that it has the driver schedule.
+type Process struct {
+	audit.Process
+	Job    uint32
+	UID    uint32
+	Groups []ledger.Group
+	More   uint32 // groups that its page has no room for
+}

@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
+)
+
+// Record is what vgpud holds programs by: vgpud.off. It is written before anything is held, so that it names all that may be, and whoever
+// comes after vgpud undoes what it names.
+type Record struct {
+	BootID string   `json:"boot_id"`
+	Off    []Off    `json:"off,omitempty"`
+	Frozen []Frozen `json:"frozen,omitempty"`
+}
+
+// Off are channels of a GPU that may be kept off.
+type Off struct {
+	GPU      GPU                `json:"gpu"`
+	Channels []channels.Channel `json:"channels"`
+}
+
+// GPU is one, as the driver finds it.
+type GPU struct {
+	UUID    device.UUID  `json:"device"`
+	Address string       `json:"pci_bus_id"`
+	Minor   device.Minor `json:"minor"`
+}
+
+// Frozen is a step that may be frozen.
+type Frozen struct {
+	Job       uint32          `json:"job"`
+	Step      string          `json:"step,omitempty"`
+	Files     []FreezerFile   `json:"files,omitempty"`
+	Processes []audit.Process `json:"processes,omitempty"` // that were stopped, where there is no freezer
+}
+
+func (f Frozen) isSame(other Frozen) bool {
+	return f.Job == other.Job && f.Step == other.Step && slices.Equal(f.Files, other.Files) && slices.Equal(f.Processes, other.Processes)
+}
+
+// FreezerFile is a file of the kernel's that freezes a cgroup, and what thaws it.
+type FreezerFile struct {
+	File   string `json:"file"`
+	Freeze string `json:"freeze"`
+	Thaw   string `json:"thaw"`
+}
+
+// maxRecordBytes is more than vgpud ever has to undo: a record beyond it was not written by it.
+const maxRecordBytes = 4 << 20
+
+func (r Record) isEmpty() bool { return len(r.Off) == 0 && len(r.Frozen) == 0 }
+
+// Write replaces the record in one step. An empty one goes away.
+func (r Record) Write(path string) error {
+	if r.isEmpty() {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove what is off: %w", err)
+		}
+		return nil
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("write what is off: %w", err)
+	}
+	if err := trusted.WriteFile(path, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write what is off: %w", err)
+	}
+	return nil
+}
+
+// ReadRecord reads it. One that is not there is empty, and so is one of another boot.
+func ReadRecord(path, bootID string) (r Record, err error) {
+	text, err := trusted.ReadFile(path, maxRecordBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{}, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("read what is off: %w", err)
+	}
+	if r.BootID != bootID {
+		return Record{}, nil
+	}
+	return r, nil
+}
+
+// Enabler lets channels of a GPU run that may be off.
+type Enabler interface {
+	Enable(gpu GPU, channels []channels.Channel) error
+}
+
+// Undo lets go of all that the record names, and takes the record away. What cannot be undone stays in it, but for what is gone.
+func Undo(path, bootID string, enabler Enabler) error {
+	r, err := ReadRecord(path, bootID)
+	if err != nil {
+		return err
+	}
+	left := Record{BootID: bootID}
+	for _, step := range r.Frozen { // it takes no driver, which may not answer
+		if thawErr := step.Thaw(); thawErr != nil {
+			err = errors.Join(err, thawErr)
+			left.Frozen = append(left.Frozen, step)
+		}
+	}
+	for _, off := range r.Off {
+		if onErr := enabler.Enable(off.GPU, off.Channels); onErr != nil {
+			err = errors.Join(err, fmt.Errorf("let channels of %s run again: %w", off.GPU.UUID, onErr))
+			left.Off = append(left.Off, off)
+		}
+	}
+	return errors.Join(err, left.Write(path))
+}

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+)
+
+// holdersEach is how often NVML is asked who has memory of a GPU.
+const holdersEach = 500 * time.Millisecond
+
+// sampled is what NVML said.
+type sampled struct {
+	active  map[device.UUID]float64        // of those that it told
+	holders map[device.UUID]map[int]uint32 // nil: it was not asked this time
+}
+
+// samples asks NVML beside the loop, which must not wait for it.
+type samples struct {
+	asked chan question
+	got   chan sampled
+	busy  bool // a question has no answer yet
+	ended chan struct{}
+	held  time.Duration // when it was asked for holders
+}
+
+type question struct {
+	gpus    []device.UUID // none: NVML is let go of
+	holders bool
+}
+
+func beginSamples(open func() (Sampler, error)) *samples {
+	s := &samples{asked: make(chan question, 1), got: make(chan sampled), ended: make(chan struct{})}
+	go s.answer(open)
+	return s
+}
+
+func (s *samples) answer(open func() (Sampler, error)) {
+	defer close(s.ended)
+	var nvml Sampler
+	var failed time.Time
+	for asked := range s.asked {
+		if len(asked.gpus) == 0 && nvml != nil {
+			nvml.Close()
+			nvml = nil
+		}
+		if len(asked.gpus) == 0 {
+			continue
+		}
+		if nvml == nil && time.Since(failed) > time.Minute {
+			var err error
+			if nvml, err = open(); err != nil {
+				nvml, failed = nil, time.Now()
+			}
+		}
+		found := sampled{active: map[device.UUID]float64{}}
+		if nvml != nil {
+			for _, gpu := range asked.gpus {
+				if part, told := nvml.Active(gpu); told {
+					found.active[gpu] = part
+				}
+			}
+			if asked.holders {
+				found.holders = map[device.UUID]map[int]uint32{}
+				for _, gpu := range asked.gpus {
+					if pids, told := nvml.Holders(gpu); told {
+						found.holders[gpu] = pids
+					}
+				}
+			}
+		}
+		s.got <- found
+	}
+	if nvml != nil {
+		nvml.Close()
+	}
+}
+
+// ask is false where the last question has no answer yet.
+func (s *samples) ask(gpus []device.UUID, now time.Duration) bool {
+	if s.busy {
+		return false
+	}
+	q := question{gpus: gpus, holders: now-s.held >= holdersEach}
+	if q.holders {
+		s.held = now
+	}
+	s.asked <- q
+	s.busy = true
+	return true
+}
+
+// answered is called with each answer.
+func (s *samples) answered() { s.busy = false }
+
+// rest lets go of NVML, whose files keep a GPU from being reset.
+func (s *samples) rest() {
+	if !s.busy {
+		s.asked <- question{}
+	}
+}
+
+// end waits for NVML only if it answers.
+func (s *samples) end() {
+	close(s.asked)
+	for {
+		select {
+		case <-s.got:
+		case <-s.ended:
+			return
+		case <-time.After(endWait):
+			return
+		}
+	}
+}
+
+// endWait is how long the end waits for what is asked beside the loop.
+const endWait = 100 * time.Millisecond

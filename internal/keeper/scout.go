@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// scoutEach is the least time between two looks at the node: who changes his groups page without end has no more looks than this.
+	scoutEach = 20 * time.Millisecond
+	// again is for when something was not there yet, as a job's pages are not when its slices are; for so often.
+	again      = 50 * time.Millisecond
+	mostAgains = 100
+)
+
+// scout looks at the node beside the loop: a user can make that take a second.
+type scout struct {
+	found chan Node
+	stop  chan struct{}
+	ended chan struct{}
+}
+
+func beginScout(look func() (Node, error), changed <-chan struct{}) *scout {
+	s := &scout{found: make(chan Node), stop: make(chan struct{}), ended: make(chan struct{})}
+	go s.run(look, changed)
+	return s
+}
+
+func (s *scout) run(look func() (Node, error), changed <-chan struct{}) {
+	defer close(s.ended)
+	agains := 0
+	for {
+		node, err := look()
+		select {
+		case s.found <- node:
+		case <-s.stop:
+			return
+		}
+		var retry <-chan time.Time
+		if err == nil {
+			agains = 0
+		} else if agains++; agains <= mostAgains {
+			retry = time.After(again)
+		}
+		select {
+		case <-changed:
+			agains = 0
+		case <-retry:
+		case <-s.stop:
+			return
+		}
+		select {
+		case <-time.After(scoutEach):
+		case <-s.stop:
+			return
+		}
+	}
+}
+
+func (s *scout) end() {
+	close(s.stop)
+	select {
+	case <-s.ended:
+	case <-time.After(endWait):
+	}
+}
+
+// jobs are those with slices on GPUs that are kept.
+func (n Node) jobs() (jobs []uint32) {
+	for _, g := range n.GPUs {
+		for _, s := range g.Slices {
+			jobs = append(jobs, s.Job)
+		}
+	}
+	slices.Sort(jobs)
+	return slices.Compact(jobs)
+}

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"slices"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
+)
+
+// gpu is one with slices.
+type gpu struct {
+	NodeGPU
+	tenants []*tenant
+
+	device Device // nil: no file of it is open
+	log    Log    // nil: at most one is at work
+	meter  share.Meter
+	window share.Window
+	rule   share.Rule
+	rota   share.Rota
+	plan   share.Plan
+	sets   [][]*group // of plan.Turns: what is on when it is its turn
+
+	looked   time.Duration // the last look; 0: the meter has not begun
+	planned  time.Duration
+	aheadNS  int64 // the GPU's clock, of ours
+	on       int   // whose turn it is, in plan.Turns; -1: all are on
+	turned   time.Duration
+	turnEnds time.Duration
+	others   bool // the GPU is full, and somebody who always has work has less than its part
+}
+
+// tenant is a slice of a GPU.
+type tenant struct {
+	Slice
+	key     uint64
+	share   float64 // of 1
+	page    *page
+	account share.Account
+	bucket  *share.Bucket // nil: it is not of the latency class
+	urgent  bool
+	groups  []*group
+	pids    []uint32
+	known   share.Tenant  // what was seen of it in the last window
+	slice   time.Duration // of each of its groups; 0: as the driver has it
+	percent uint32
+	due     float64 // its part of all shares at work, of 1
+	hidden  bool    // a process of it is at work whose groups are not known
+}
+
+// group is a channel group that the driver has said is its process's.
+type group struct {
+	owner    *owner
+	handles  channels.Group
+	channels []channels.Channel
+	slice    time.Duration // that was set; 0: none was
+	off      bool
+	unnamed  bool // it has channels that are not listed, which nobody can keep off
+}
+
+// owner is a process with channel groups.
+type owner struct {
+	Owner
+	Process
+	groups  map[groupKey]*group
+	refused bool
+	unnamed bool // only NVML knows it: its page names nothing
+	next    int  // which of its groups is looked at
+	isOff   bool // all that it has on a GPU is
+	judge   share.Judge
+	judged  time.Duration
+	seen    share.Seen // since the last look at it
+	saves   map[groupKey]channels.Saves
+	known   map[groupKey]bool // at the last look at it
+}
+
+type groupKey struct{ client, group uint32 }
+
+func keyOf(s Slice) uint64 {
+	return uint64(s.Job)<<32 | uint64(s.Place)&0xffff | uint64(s.Restart)&0xffff<<16
+}
+
+// works says that a slice has something to compute with.
+func (t *tenant) works() bool { return len(t.groups) > 0 }
+
+// working are those of a GPU's tenants that have.
+func (g *gpu) working() (count int) {
+	for _, t := range g.tenants {
+		if t.works() {
+			count++
+		}
+	}
+	return count
+}
+
+func (t *tenant) isLatency() bool { return t.Latency }
+
+// has says whether a group of a process is the tenant's.
+func (t *tenant) has(p audit.Process) bool {
+	return slices.ContainsFunc(t.groups, func(g *group) bool { return g.owner.Process.Process == p })
+}
+
+func (t *tenant) hasPID(pid uint32) bool {
+	return slices.ContainsFunc(t.groups, func(g *group) bool { return uint32(g.owner.PID) == pid })
+}

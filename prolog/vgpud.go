@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/detached"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+const (
+	// vgpudWait is what a job waits for vgpud at most: nobody's job fails, or starts late, because of it.
+	vgpudWait = 50 * time.Millisecond
+	vgpudLook = 2 * time.Millisecond
+)
+
+// beginVgpud sees to it that vgpud is there by the time that the job has its slices, as far as that can be had without waiting.
+func (p *prolog) beginVgpud() {
+	if p.cfg.SharesBy != config.SharesVgpud {
+		return
+	}
+	runs, err := state.IsLocked(p.cfg.Run().VgpudLock())
+	if err == nil && runs {
+		return
+	}
+	if err := detached.StartVgpud(p.opts.configPath, p.opts.configPath == config.DefaultPath); err != nil {
+		p.log.Error("vgpud is not there, and cannot be started", "reason", err)
+	}
+}
+
+// awaitVgpud waits until vgpud has seen the job's slices. Whether it has changes nothing about them.
+func (p *prolog) awaitVgpud() {
+	dir := p.cfg.Run()
+	if p.cfg.SharesBy != config.SharesVgpud || !p.keptByVgpud() {
+		return
+	}
+	for until := time.Now().Add(vgpudWait); ; time.Sleep(vgpudLook) {
+		if seen, err := ledger.ReadTime(dir.Time(p.job.id), p.job.id); err == nil && len(seen) > 0 && seen[0].LookedNs != 0 {
+			return
+		}
+		if time.Now().After(until) {
+			break
+		}
+	}
+	runs, err := state.IsLocked(dir.VgpudLock())
+	switch {
+	case err != nil:
+		p.log.Warn("the job's share of GPU time may not be kept yet", "reason", err)
+	case runs:
+		p.log.Warn("the job's share of GPU time is not kept yet: vgpud has not seen its slices, and does as soon as it goes on")
+	default:
+		p.log.Warn("the job's share of GPU time is not kept yet: vgpud does not run yet")
+	}
+}
+
+// keptByVgpud says so of the first GPU that the job has a slice of: one with a job of an older release is not.
+func (p *prolog) keptByVgpud() bool {
+	g, err := grant.Read(p.cfg.Run().Grant(p.job.id))
+	if err != nil || len(g.Slices) == 0 {
+		return false
+	}
+	board, err := ledger.ReadBoard(p.cfg.Run().Board(g.Slices[0].Device))
+	return err == nil && board.KeptBy == ledger.KeptByVgpud
+}

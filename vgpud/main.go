@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+// vgpud keeps the shares of GPU time on a node where config.yaml says shares_by: vgpud. It is two processes: the worker does it, and
+// the supervisor, which began it, undoes what holds programs when the worker is gone.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/keeper"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
+)
+
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// lockWait is for who looks whether vgpud runs, and has its lock for that long.
+const lockWait = time.Second
+
+const usage = `usage: vgpud [--config FILE] [run|release]
+run (also without a word) keeps the shares of GPU time on this node; release undoes what a vgpud that is gone has left off or frozen.
+`
+
+func main() { os.Exit(command(os.Args[1:])) }
+
+func command(args []string) int {
+	flags := pflag.NewFlagSet("vgpud", pflag.ContinueOnError)
+	flags.Usage = func() { fmt.Print(usage) }
+	configPath := flags.String("config", config.DefaultPath, "configuration file")
+	showVersion := flags.Bool("version", false, "print the version and exit")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return exitOK
+		}
+		fmt.Fprintln(os.Stderr, "vgpud:", err)
+		return exitUsage
+	}
+	if *showVersion {
+		fmt.Println("vgpud", version.Number)
+		return exitOK
+	}
+	word := "run"
+	if flags.NArg() > 0 {
+		word = flags.Arg(0)
+	}
+	does, known := map[string]func(node) int{"run": run, "release": release, workerWord: work}[word]
+	if !known || flags.NArg() > 1 {
+		fmt.Fprint(os.Stderr, usage)
+		return exitUsage
+	}
+	n, closeLog, err := here(*configPath)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "vgpud:", err)
+		return exitFailed
+	}
+	defer closeLog()
+	return does(n)
+}
+
+// node is where vgpud runs.
+type node struct {
+	configPath string
+	cfg        config.Config
+	store      state.Store
+	log        hclog.Logger
+}
+
+func here(configPath string) (node, func(), error) {
+	held := config.LoadHeld(configPath)
+	cfg := held.Config.ForNode(config.NodeName())
+	log, closer, err := logging.New("vgpud", cfg.Log)
+	if err != nil {
+		log.Error("the log goes to stderr", "reason", err)
+	}
+	for _, problem := range held.Problems {
+		log.Error(held.Standing.String(), "file", problem.File, "key", problem.Key, "reason", problem.Error())
+	}
+	bootID, err := inventory.BootID()
+	if err != nil {
+		closer.Close()
+		return node{}, nil, err
+	}
+	return node{configPath: configPath, cfg: cfg, store: state.Of(cfg, bootID, log), log: log}, func() { closer.Close() }, nil
+}
+
+// run is the supervisor. Where the library keeps the shares there is nothing to do, and that is no failure.
+func run(n node) int {
+	manager := managerOf()
+	if n.cfg.SharesBy != config.SharesVgpud {
+		n.log.Warn("nothing to do: shares_by is "+n.cfg.SharesBy, "config", n.configPath)
+		manager.say("READY=1\nSTOPPING=1\nSTATUS=nothing to do: shares_by is " + n.cfg.SharesBy)
+		return exitOK
+	}
+	if err := n.store.Prepare(); err != nil {
+		n.log.Error("shares of GPU time are not kept", "reason", err)
+		return exitFailed
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
+	defer cancel()
+	lock, err := state.LockFile(ctx, n.cfg.Run().VgpudLock())
+	if err != nil {
+		n.log.Error("shares of GPU time are not kept by this vgpud: there is another one", "reason", err)
+		return exitFailed
+	}
+	defer lock.Close()
+	return supervise(n, lock, manager)
+}
+
+// release does what the supervisor does when its worker is gone: systemd starts it when the supervisor is, and people do.
+func release(n node) int {
+	if err := undo(n); err != nil {
+		n.log.Error("what vgpud held is not all let go", "reason", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+func undo(n node) error {
+	return keeper.Undo(n.cfg.Run().VgpudOff(), n.store.BootID, enabler(n.cfg))
+}

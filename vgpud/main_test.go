@@ -1,0 +1,317 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/keeper"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+// The test's own program is vgpud too, as a supervisor begins its worker by its own name.
+func TestMain(m *testing.M) {
+	if last := os.Args[len(os.Args)-1]; slices.Contains([]string{"run", "release", workerWord}, last) {
+		os.Exit(command(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// daemon is one vgpud.
+type daemon struct {
+	t      *testing.T
+	run    string
+	config string
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+}
+
+func prepared(t *testing.T, sharesBy string) *daemon {
+	t.Helper()
+	dir := t.TempDir()
+	d := &daemon{t: t, run: filepath.Join(dir, "run"), config: filepath.Join(dir, "config.yaml")}
+	if err := os.Mkdir(d.run, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d.configure(sharesBy)
+	return d
+}
+
+func (d *daemon) configure(sharesBy string) {
+	d.t.Helper()
+	text := fmt.Sprintf("run_dir: %s\nspool_dir: %s\nshares_by: %s\ndevice_dir: %s\n", d.run, d.run, sharesBy, d.run)
+	if err := os.WriteFile(d.config, []byte(text), 0o644); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *daemon) command(word string, env ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], "--config", d.config, word)
+	cmd.Stderr = &d.stderr
+	cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, env...)
+	return cmd
+}
+
+// begin waits until there is a worker.
+func (d *daemon) begin(env ...string) {
+	d.t.Helper()
+	d.cmd = d.command("run", env...)
+	if err := d.cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { _ = d.cmd.Process.Kill(); _ = d.cmd.Wait() })
+	d.await("a worker", func() bool { return d.worker() != 0 && isWatching(d.worker()) })
+}
+
+// worker is the one that the supervisor has.
+func (d *daemon) worker() int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", d.cmd.Process.Pid, d.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text))) // 0: there is none
+	return pid
+}
+
+func isWatching(pid int) bool { return slices.Contains(files(pid), "anon_inode:inotify") }
+
+func files(pid int) (found []string) {
+	entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	for _, entry := range entries {
+		name, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, entry.Name()))
+		found = append(found, name)
+	}
+	return found
+}
+
+func (d *daemon) await(what string, is func() bool) {
+	d.t.Helper()
+	for until := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			d.t.Fatalf("no %s\n%s", what, d.stderr.String())
+		}
+	}
+}
+
+func (d *daemon) locked() bool {
+	is, err := state.IsLocked(filepath.Join(d.run, "vgpud.lock"))
+	return err == nil && is
+}
+
+// frozen is a process that a record says is frozen.
+func (d *daemon) frozen() (pid int) {
+	d.t.Helper()
+	sleeper := exec.Command("sleep", "60")
+	if err := sleeper.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { _ = sleeper.Process.Kill(); _ = sleeper.Wait() })
+	pid = sleeper.Process.Pid
+	start, _ := audit.Auditor{Proc: "/proc"}.StartOf(pid)
+	boot, err := inventory.BootID()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	r := keeper.Record{BootID: boot, Frozen: []keeper.Frozen{{Job: 1, Step: "0", Processes: []audit.Process{{PID: pid, StartTicks: start}}}}}
+	if err := r.Write(d.off()); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := sleeper.Process.Signal(unix.SIGSTOP); err != nil {
+		d.t.Fatal(err)
+	}
+	d.await("stopped process", func() bool { return isStopped(pid) })
+	return pid
+}
+
+func (d *daemon) off() string { return filepath.Join(d.run, "vgpud.off") }
+
+func isStopped(pid int) bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return strings.Contains(string(text), ") T ")
+}
+
+func (d *daemon) letGo(pid int) {
+	d.t.Helper()
+	d.await("thawed process", func() bool { return !isStopped(pid) })
+	d.await("end of the record", func() bool { _, err := os.Stat(d.off()); return err != nil })
+}
+
+// Without a slice at work nothing runs, and no file of a GPU is open.
+func TestIdleCostsNothing(t *testing.T) {
+	d := prepared(t, "vgpud")
+	d.begin()
+	switches := func(pid int) (sum int) {
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+		for _, task := range tasks {
+			text, _ := os.ReadFile(task)
+			for line := range strings.Lines(string(text)) {
+				if rest, found := strings.CutPrefix(line, "voluntary_ctxt_switches:"); found {
+					n, _ := strconv.Atoi(strings.TrimSpace(rest))
+					sum += n
+				}
+			}
+		}
+		return sum
+	}
+	pids := []int{d.cmd.Process.Pid, d.worker()}
+	// Go puts threads to sleep for a moment after the start; then there is a second in which none woke up, or there never is.
+	d.await("second without work", func() bool {
+		before := []int{switches(pids[0]), switches(pids[1])}
+		time.Sleep(time.Second)
+		return slices.Equal(before, []int{switches(pids[0]), switches(pids[1])}) && before[0] > 0 && before[1] > 0
+	})
+	for _, pid := range pids {
+		for _, file := range files(pid) {
+			if strings.HasPrefix(file, "/dev/nvidia") {
+				t.Errorf("%s is open", file)
+			}
+		}
+	}
+}
+
+func TestAnotherWorkerComesAndWhatTheLastOneHeldIsUndone(t *testing.T) {
+	d := prepared(t, "vgpud")
+	d.begin()
+	pid, first := d.frozen(), d.worker()
+	if err := unix.Kill(first, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	d.letGo(pid)
+	d.await("another worker", func() bool { w := d.worker(); return w != 0 && w != first && isWatching(w) })
+}
+
+func TestTheWorkerEndsWithItsSupervisorAndRunOrReleaseUndo(t *testing.T) {
+	for _, word := range []string{"run", "release"} {
+		d := prepared(t, "vgpud")
+		d.begin()
+		pid, worker := d.frozen(), d.worker()
+		if err := d.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = d.cmd.Wait()
+		d.await("end of the worker", func() bool { return !isWatching(worker) })
+		d.await("free lock", func() bool { return !d.locked() })
+		if word == "run" {
+			d.begin()
+		} else if err := d.command(word).Run(); err != nil {
+			t.Fatal(err)
+		}
+		d.letGo(pid)
+	}
+}
+
+// A process that has the number of one that was frozen is another one's business.
+func TestALaterProcessOfThatNumberIsLeftAlone(t *testing.T) {
+	d := prepared(t, "vgpud")
+	pid := d.frozen()
+	boot, _ := inventory.BootID()
+	r := keeper.Record{BootID: boot, Frozen: []keeper.Frozen{{Job: 1, Processes: []audit.Process{{PID: pid, StartTicks: 1}}}}}
+	if err := r.Write(d.off()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.command("release").Run(); err != nil {
+		t.Fatal(err)
+	}
+	if !isStopped(pid) {
+		t.Error("it was let go")
+	}
+}
+
+func TestOnlyOneRuns(t *testing.T) {
+	d := prepared(t, "vgpud")
+	d.begin()
+	second := d.command("run")
+	var says bytes.Buffer
+	second.Stderr = &says
+	if err := second.Run(); err == nil || !strings.Contains(says.String(), "there is another one") {
+		t.Errorf("%v: %s", err, says.String())
+	}
+	if d.worker() == 0 {
+		t.Error("the first has ended")
+	}
+}
+
+// systemd is told that there is nothing to do, and that is no failure; so too when the configuration changes under it.
+func TestWithTheLibraryThereIsNothingToDo(t *testing.T) {
+	d := prepared(t, "library")
+	path := filepath.Join(t.TempDir(), "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	said := func() string {
+		_ = socket.SetReadDeadline(time.Now().Add(10 * time.Second))
+		text := make([]byte, 1000)
+		n, err := socket.Read(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text[:n])
+	}
+	if err := d.command("run", "NOTIFY_SOCKET="+path).Run(); err != nil {
+		t.Errorf("%v: %s", err, d.stderr.String())
+	}
+	if words := said(); !strings.Contains(words, "READY=1") || !strings.Contains(words, "shares_by is library") {
+		t.Errorf("systemd is told %q", words)
+	}
+	d.configure("vgpud")
+	d.begin("NOTIFY_SOCKET="+path, "WATCHDOG_USEC=10000000")
+	if ready, watch := said(), said(); ready != "READY=1" || watch != "WATCHDOG_USEC=0" {
+		t.Errorf("systemd is told %q, %q", ready, watch)
+	}
+	first := d.worker()
+	d.configure("library")
+	if err := d.cmd.Process.Signal(unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.cmd.Wait(); err != nil {
+		t.Errorf("it ends with %v: %s", err, d.stderr.String())
+	}
+	d.await("end of the worker", func() bool { return !isWatching(first) })
+}
+
+// A worker that holds something and says nothing is as good as dead; one that holds nothing may be silent.
+func TestSilenceIsHeard(t *testing.T) {
+	for doing, hears := range map[keeper.Doing]bool{keeper.Holding: true, keeper.Idle: false} {
+		beats, end, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &worker{beats: beats, said: make(chan keeper.Doing, 64)}
+		go w.listen()
+		if _, err := end.Write([]byte{byte(doing)}); err != nil {
+			t.Fatal(err)
+		}
+		<-w.said
+		select {
+		case <-w.said:
+			if !hears {
+				t.Errorf("%c: given up", doing)
+			}
+		case <-time.After(time.Second):
+			if hears {
+				t.Errorf("%c: waited for", doing)
+			}
+		}
+		end.Close()
+		for range w.said {
+		}
+		beats.Close()
+	}
+}

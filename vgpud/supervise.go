@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/keeper"
+)
+
+// workerWord is the command line of a worker, which only its supervisor can begin.
+const workerWord = "worker"
+
+// The descriptors that a worker has from its supervisor.
+const (
+	beatsFD = 3 // it writes what it does
+	lifeFD  = 4 // it reads the end of its supervisor
+	lockFD  = 5 // vgpud.lock: no other vgpud begins before this worker has ended too
+)
+
+// exitUnwanted is what a worker says when config.yaml does not want vgpud any more.
+const exitUnwanted = 3
+
+const (
+	longestPause = 10 * time.Second // between workers that die again and again
+	shortestLife = time.Minute      // of one that has not died early
+	endsWithin   = 500 * time.Millisecond
+)
+
+// worker is one, as its supervisor has it.
+type worker struct {
+	cmd   *exec.Cmd
+	beats *os.File
+	life  *os.File
+	said  chan keeper.Doing // closed when it is silent, or gone
+	ended chan error
+}
+
+// supervise has a worker, and another one when it dies. It never returns while somebody is off or frozen, if that can be helped.
+func supervise(n node, lock *os.File, systemd *manager) int {
+	// The kernel kills a worker when the thread that began it ends: this is the first one, which ends with us.
+	runtime.LockOSThread()
+	told := make(chan os.Signal, 8)
+	signal.Notify(told, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	letGo(n) // of a vgpud before this one
+	pause := time.Duration(0)
+	for {
+		began := time.Now()
+		w, err := begin(n, lock)
+		why := "it could not be begun"
+		if err == nil {
+			if systemd != nil {
+				systemd.ready()
+			}
+			var done bool
+			if why, done = w.watch(told, systemd); done {
+				w.end(n)
+				systemd.say("STOPPING=1")
+				return exitOK
+			}
+			w.kill()
+			letGo(n)
+			err = w.wait()
+			if code := (*exec.ExitError)(nil); errors.As(err, &code) && code.ExitCode() == exitUnwanted {
+				systemd.say("STOPPING=1")
+				return exitOK
+			}
+		}
+		if pause = min(longestPause, max(2*pause, 50*time.Millisecond)); time.Since(began) > shortestLife {
+			pause = 0
+		}
+		n.log.Error("the worker has ended, and another one begins", "seen", why, "reason", err, "in_ms", pause.Milliseconds())
+		if !wait(pause, told) {
+			return exitOK
+		}
+	}
+}
+
+// wait is false when somebody has said to end.
+func wait(pause time.Duration, told <-chan os.Signal) bool {
+	over := time.After(pause)
+	for {
+		select {
+		case <-over:
+			return true
+		case sig := <-told:
+			if sig != unix.SIGHUP { // the next worker reads the configuration anyway
+				return false
+			}
+		}
+	}
+}
+
+func letGo(n node) {
+	if err := undo(n); err != nil {
+		n.log.Error("what vgpud held is not all let go", "reason", err)
+	}
+}
+
+func begin(n node, lock *os.File) (*worker, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("begin a worker: %w", err)
+	}
+	beats, beatsEnd, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("begin a worker: %w", err)
+	}
+	defer beatsEnd.Close()
+	lifeEnd, life, err := os.Pipe()
+	if err != nil {
+		beats.Close()
+		return nil, fmt.Errorf("begin a worker: %w", err)
+	}
+	defer lifeEnd.Close()
+	cmd := exec.Command(self, "--config", n.configPath, workerWord) //nolint:noctx // it is ended by a signal
+	cmd.Stderr = os.Stderr
+	cmd.Env = environment()
+	cmd.Dir = "/"
+	cmd.ExtraFiles = []*os.File{beatsFD - 3: beatsEnd, lifeFD - 3: lifeEnd, lockFD - 3: lock}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
+	if err := cmd.Start(); err != nil {
+		beats.Close()
+		life.Close()
+		return nil, fmt.Errorf("begin a worker: %w", err)
+	}
+	w := &worker{cmd: cmd, beats: beats, life: life, said: make(chan keeper.Doing, 64), ended: make(chan error, 1)}
+	go w.listen()
+	go func() { w.ended <- cmd.Wait() }()
+	return w, nil
+}
+
+// environment is what a worker needs of ours: which node this is.
+func environment() []string {
+	env := []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	for _, name := range []string{"SLURM_CONF", "SLURMD_NODENAME"} {
+		if value := os.Getenv(name); value != "" { //nolint:forbidigo // %n in the configuration needs it
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// listen ends when the worker has said nothing for longer than it may, or is gone.
+func (w *worker) listen() {
+	defer close(w.said)
+	var word [64]byte
+	doing := keeper.Working // until it says something else
+	for {
+		deadline := time.Time{}
+		if silence := doing.Silence(); silence > 0 {
+			deadline = time.Now().Add(silence)
+		}
+		if w.beats.SetReadDeadline(deadline) != nil {
+			return
+		}
+		n, err := w.beats.Read(word[:])
+		if err != nil {
+			return
+		}
+		doing = keeper.Doing(word[n-1])
+		w.said <- doing
+	}
+}
+
+// watch returns when the worker is gone or silent, or, done, when somebody has said to end.
+func (w *worker) watch(told <-chan os.Signal, systemd *manager) (why string, done bool) {
+	for {
+		select {
+		case doing, ok := <-w.said:
+			if !ok {
+				return "it is gone, or silent", false
+			}
+			systemd.alive(time.Now(), doing == keeper.Idle)
+		case sig := <-told:
+			if sig != unix.SIGHUP {
+				return "", true
+			}
+			_ = w.cmd.Process.Signal(unix.SIGHUP) // one that is gone begins with the new configuration
+		}
+	}
+}
+
+// end has the worker undo what it holds, and does it where the worker does not.
+func (w *worker) end(n node) {
+	_ = w.cmd.Process.Signal(unix.SIGTERM)
+	select {
+	case err := <-w.ended:
+		w.ended <- err
+	case <-time.After(endsWithin):
+	}
+	w.kill()
+	letGo(n)
+	_ = w.wait()
+}
+
+func (w *worker) kill() { _ = w.cmd.Process.Kill() }
+
+// wait is for the end of a worker that was killed; the kernel lets one that is in the driver end only when that returns.
+func (w *worker) wait() error {
+	err := <-w.ended
+	for range w.said { // until listen has ended
+	}
+	w.beats.Close()
+	w.life.Close()
+	return err
+}

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/keeper"
+)
+
+// await is for the end of a loop that was told to end. One that hangs cannot be waited for: what it holds is let go of beside it.
+func (n node) await(ended <-chan error) error {
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(endsWithin / 2):
+		return errors.Join(errors.New("the loop does not end"), undo(n))
+	}
+}
+
+// work is the worker.
+func work(n node) int {
+	beats, life := os.NewFile(beatsFD, "beats"), os.NewFile(lifeFD, "life")
+	if _, err := life.Stat(); err != nil || unix.Getppid() == 1 {
+		fmt.Fprintln(os.Stderr, "vgpud: a worker is begun by its supervisor alone")
+		return exitUsage
+	}
+	for _, fd := range []int{beatsFD, lifeFD, lockFD} { // nothing that it starts has them
+		unix.CloseOnExec(fd)
+	}
+	told := make(chan os.Signal, 8)
+	signal.Notify(told, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = life.Read(make([]byte, 1)) // nobody writes: it ends with the supervisor
+	}()
+	for {
+		stop, ended := make(chan struct{}), make(chan error, 1)
+		go func() { ended <- keeper.Run(stop, beats, parts(n)) }()
+		again := false
+		var err error
+		select {
+		case sig := <-told:
+			again = sig == unix.SIGHUP
+			close(stop)
+			err = n.await(ended)
+		case <-gone:
+			close(stop)
+			err = n.await(ended)
+		case err = <-ended:
+		}
+		if err != nil {
+			n.log.Error("shares of GPU time are not kept", "reason", err)
+			return exitFailed
+		}
+		if !again {
+			return exitOK
+		}
+		if n.cfg = config.LoadHeld(n.configPath).Config.ForNode(config.NodeName()); n.cfg.SharesBy != config.SharesVgpud {
+			return exitUnwanted
+		}
+		n.log.Info("the configuration was read again")
+	}
+}
