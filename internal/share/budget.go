@@ -13,46 +13,47 @@ const (
 )
 
 const (
-	ofACore = 0.02
-	saved   = time.Second // for as long what was not spent is kept
+	ofChanges = 0.015 // of a core
+	ofLooks   = 0.005
+	saved     = time.Second // for as long what was not spent is kept
 )
 
 // Budget is what all control calls of a node may take. Its zero value has a second's worth.
 type Budget struct {
-	spent time.Duration
-	at    time.Duration
+	changes, looks purse
 }
+
+// purse is a part of it. What was not spent in a second is lost, and a call may cost more than there is, which is waited for afterwards.
+type purse struct{ spent, at time.Duration }
 
 // Afford takes what a change costs, or says that it has to wait.
 func (b *Budget) Afford(now, cost time.Duration) bool {
-	b.pass(now)
-	if b.spent >= allowed {
-		return false
-	}
-	b.spent += cost
-	return true
+	return b.changes.take(now, cost, ofChanges)
 }
 
-const allowed = time.Duration(ofACore * float64(saved))
+// Look takes what a look costs. Looks go on while changes have to wait.
+func (b *Budget) Look(now time.Duration) bool {
+	return b.looks.take(now, CostLook, ofLooks)
+}
 
 // Charge takes what cannot wait: undoing what holds a program.
 func (b *Budget) Charge(now, cost time.Duration) {
-	b.pass(now)
-	b.spent += cost
+	b.changes.pass(now, ofChanges)
+	b.changes.spent += cost
 }
 
-// Wait is for how long a change that is not afforded now has to.
-func (b *Budget) Wait(now time.Duration) time.Duration {
-	b.pass(now)
-	if b.spent < allowed {
-		return 0
+func (p *purse) take(now, cost time.Duration, rate float64) bool {
+	p.pass(now, rate)
+	if p.spent >= time.Duration(rate*float64(saved)) {
+		return false
 	}
-	return time.Duration(float64(b.spent-allowed)/ofACore) + 1
+	p.spent += cost
+	return true
 }
 
-func (b *Budget) pass(now time.Duration) {
-	if now > b.at {
-		b.spent = max(0, b.spent-time.Duration(ofACore*float64(now-b.at)))
-		b.at = now
+func (p *purse) pass(now time.Duration, rate float64) {
+	if now > p.at {
+		p.spent = max(0, p.spent-time.Duration(rate*float64(now-p.at)))
+		p.at = now
 	}
 }

@@ -26,12 +26,12 @@ type Seen struct {
 	Changed int // of these, those that had another slice
 
 	Off    time.Duration // for how long all that it has was kept off, from the call's return until the call that ended it
-	RanOff time.Duration // of that: in turns that began meanwhile (Meter.RanOff gives both)
+	RanOff time.Duration // of that: in turns that began meanwhile (Meter.RanOff has both)
 
 	Saves, SavesIdle uint64  // switches from it, and those of them that waited until it was idle
-	Cut              bool    // most of its turns were ended by its slice
+	Overran          bool    // most of its turns were longer than its slice (Meter.Overran)
 	Used, Due        float64 // by its job, of 1: what it had, and its part of all shares at work
-	OthersWait       bool    // the GPU is full, and somebody who always has work has less than its part
+	OthersWait       bool    // the GPU is full, somebody else at work has less than his part, and nobody is kept off for another
 
 	Unlisted int // groups that found no room in its page
 	Made     int // groups that it made
@@ -47,8 +47,8 @@ const (
 	ranOff     = 5 * time.Millisecond
 	ranOffPart = 0.2
 	strikesRan = 2
-	// Of one that always has work 6 switches of 373 wait; of one that makes them wait, all. A program that has its part or less does no harm by it.
-	fewSaves    = 10
+	// Of one that always has work 6 switches of 373 wait; of one that makes them wait, all, and its turns are as long as its kernels. So may be those of one
+	// whose steps end by themselves, but then others have their part. A program that has no more than its part does no harm by it.
 	waitedPart  = 0.75
 	tooMuch     = 0.05
 	strikesWait = 3
@@ -74,8 +74,8 @@ func (j *Judge) Look(s Seen) Verdict {
 	gone := min(s.Gone, mostOfGap)
 	j.slice = again(j.slice, s.Changed > 0, s.Checked == 0)
 	j.ran = again(j.ran, s.RanOff > ranOff && float64(s.RanOff) > ranOffPart*float64(s.Off), s.Off < ranOff)
-	j.waits = again(j.waits, s.Cut && s.Saves >= fewSaves && float64(s.SavesIdle) > waitedPart*float64(s.Saves) &&
-		s.OthersWait && s.Used > s.Due+tooMuch, false)
+	j.waits = again(j.waits, s.Overran && float64(s.SavesIdle) > waitedPart*float64(s.Saves) &&
+		s.OthersWait && s.Used > s.Due+tooMuch, s.Saves == 0)
 	j.room = again(j.room, s.Unlisted > 0, false)
 	j.made = max(0, j.made-madeEachSecond*s.Gone.Seconds()) + float64(s.Made)
 	if s.MemoryBytes > 0 && !s.Handles {

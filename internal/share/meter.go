@@ -18,15 +18,15 @@ const (
 	full        = 0.97                    // of the GPU: whoever is idle leaves at once, so resident less the turns is busy
 	atWork      = time.Second             // a group counts as one with work for as long after its last turn
 	mostOfSlice = 0.95                    // a turn of that length was ended by the slice
+	overlong    = time.Millisecond        // beyond its slice: nobody else had work, or the turn could not be ended
 	ofTheDriver = 2048 * time.Microsecond // libcuda's slice, where none was set
 )
 
 // Present is one who has a slice of the GPU.
 type Present struct {
 	Key    uint64
-	PIDs   []uint32      // its processes, as the log has them
-	Groups int           // all that it has
-	Slice  time.Duration // of each since the last look; 0: as libcuda set it
+	PIDs   []uint32 // its processes, as the log has them
+	Groups int      // all that it has
 }
 
 // Look is what is known of the GPU as a whole.
@@ -43,7 +43,7 @@ type Usage struct {
 	Used   float64       // of 1; Busy may be a little less for now, as what was given too much is taken back first
 	Known  bool          // false: nobody can say who used the GPU
 	Exact  bool          // false: it is a part of a sum, by who was resident
-	Turns  int           // that ended
+	Turns  int           // that ended, but for those that ended as it was put off
 	Cuts   int           // of these, by the slice
 	Groups int           // with work; 0: none
 	PIDs   []uint32      // of the processes with work
@@ -52,24 +52,51 @@ type Usage struct {
 
 // Meter makes GPU time of what was seen of one GPU.
 type Meter struct {
-	turns *Turns
-	atNS  int64
-	lost  int
-	seen  map[uint32]*process
-	offs  map[uint32]*offs
-	owed  map[uint64]time.Duration // what each had and was not given yet; negative: was given too much
+	turns  *Turns
+	atNS   int64
+	lost   int
+	seen   map[uint32]*process
+	offs   map[uint32]*offs
+	slices map[uint32]*sliceSet
+	owed   map[uint64]time.Duration // what each had and was not given yet; negative: was given too much
 }
 
 // process is what was seen of one since the last look.
 type process struct {
-	lengths  []time.Duration  // of its turns
+	look     turnCount        // since the last look
+	asked    turnCount        // since Overran was asked
 	contexts map[uint32]int64 // when each was last on
+}
+
+// turnCount counts turns.
+type turnCount struct {
+	cut, left int // by the slice; by themselves
+	over      int // of these: longer than the slice
+	stopped   int // as the process was put off
+}
+
+func (c *turnCount) add(length, slice time.Duration, stopped bool) {
+	switch {
+	case stopped:
+		c.stopped++
+	case float64(length) >= mostOfSlice*float64(slice):
+		c.cut++
+	default:
+		c.left++
+	}
+	if !stopped && length > slice+overlong {
+		c.over++
+	}
+}
+
+func (c *turnCount) taken() time.Duration {
+	return time.Duration(c.cut+c.stopped)*cutTakes + time.Duration(c.left)*leftTakes
 }
 
 // Begin is for when looking begins, or begins again; with who is on then, 0 if that is not known.
 func (m *Meter) Begin(atNS int64, on uint32) {
 	m.turns, m.atNS, m.lost = NewTurns(atNS), atNS, 0
-	m.seen, m.offs = map[uint32]*process{}, map[uint32]*offs{}
+	m.seen, m.offs, m.slices = map[uint32]*process{}, map[uint32]*offs{}, map[uint32]*sliceSet{}
 	m.turns.Ended = m.ended
 	if on != 0 {
 		m.turns.on, m.turns.open = Switch{AtNS: atNS, PID: on}, true
@@ -89,6 +116,28 @@ func (m *Meter) Drop(records int) {
 	}
 }
 
+// sliceSet is what was set last of a process's groups, and what they had before.
+type sliceSet struct {
+	slice, before time.Duration
+	atNS          int64
+}
+
+// Slice says what the groups of a process have from that time of the GPU's clock on.
+func (m *Meter) Slice(pid uint32, slice time.Duration, atNS int64) {
+	m.slices[pid] = &sliceSet{slice: slice, before: m.sliceAt(pid, atNS), atNS: atNS}
+}
+
+func (m *Meter) sliceAt(pid uint32, atNS int64) time.Duration {
+	switch s := m.slices[pid]; {
+	case s == nil:
+		return ofTheDriver
+	case atNS < s.atNS:
+		return s.before
+	default:
+		return s.slice
+	}
+}
+
 func (m *Meter) process(pid uint32) *process {
 	if m.seen[pid] == nil {
 		m.seen[pid] = &process{contexts: map[uint32]int64{}}
@@ -97,12 +146,16 @@ func (m *Meter) process(pid uint32) *process {
 }
 
 func (m *Meter) ended(on Switch, lengthNS int64) {
-	p := m.process(on.PID)
-	p.lengths = append(p.lengths, time.Duration(lengthNS))
-	p.contexts[on.Context] = on.AtNS + lengthNS
+	p, endNS := m.process(on.PID), on.AtNS+lengthNS
+	p.contexts[on.Context] = endNS
+	stopped := false
 	if o := m.offs[on.PID]; o != nil {
-		o.take(on.AtNS, on.AtNS+lengthNS)
+		o.take(on.AtNS, endNS)
+		stopped = o.stopped(on.AtNS, endNS)
 	}
+	slice := m.sliceAt(on.PID, endNS)
+	p.look.add(time.Duration(lengthNS), slice, stopped)
+	p.asked.add(time.Duration(lengthNS), slice, stopped)
 }
 
 // Look says what each of those present had since the last look.
@@ -120,7 +173,7 @@ func (m *Meter) Look(l Look, all []Present) []Usage {
 		w.present = append(w.present, p.Groups > 0)
 	}
 	for pid, ns := range resident {
-		w.strangers += max(0, time.Duration(ns)-m.takenBy(pid, 0, &Usage{}))
+		w.strangers += max(0, time.Duration(ns)-m.process(pid).look.taken())
 	}
 	m.give(all, w.divide(found), found)
 	m.forget(l.AtNS)
@@ -129,40 +182,22 @@ func (m *Meter) Look(l Look, all []Present) []Usage {
 
 // residence is for how long one was resident, less what its turns took. What it takes of resident is not a stranger's.
 func (m *Meter) residence(p Present, resident map[uint32]int64, found *Usage) time.Duration {
-	slice := p.Slice
-	if slice == 0 {
-		slice = ofTheDriver
-	}
 	had := time.Duration(0)
 	for _, pid := range p.PIDs {
-		had += time.Duration(resident[pid]) - m.takenBy(pid, slice, found)
+		had += time.Duration(resident[pid])
 		delete(resident, pid)
-		if known := m.seen[pid]; known != nil && len(known.contexts) > 0 {
-			found.Groups += len(known.contexts)
-			found.PIDs = append(found.PIDs, pid)
+		if known := m.seen[pid]; known != nil {
+			had -= known.look.taken()
+			found.Turns, found.Cuts = found.Turns+known.look.cut+known.look.left, found.Cuts+known.look.cut
+			if len(known.contexts) > 0 {
+				found.Groups += len(known.contexts)
+				found.PIDs = append(found.PIDs, pid)
+			}
 		}
 		found.Off = found.Off || m.offs[pid] != nil && m.offs[pid].since(m.atNS-int64(found.Gone))
 	}
 	found.Groups = min(found.Groups, p.Groups)
 	return had
-}
-
-// takenBy is what the turns of a process took of its time.
-func (m *Meter) takenBy(pid uint32, slice time.Duration, found *Usage) (taken time.Duration) {
-	p := m.seen[pid]
-	if p == nil {
-		return 0
-	}
-	for _, length := range p.lengths {
-		found.Turns++
-		if slice > 0 && float64(length) >= mostOfSlice*float64(slice) {
-			found.Cuts++
-			taken += cutTakes
-		} else {
-			taken += leftTakes
-		}
-	}
-	return taken
 }
 
 // give adds what each had, holds nobody below what he was given before, and all together to the time that passed.
@@ -193,11 +228,14 @@ func (m *Meter) give(all []Present, had []time.Duration, found []Usage) {
 func (m *Meter) forget(nowNS int64) {
 	maps.DeleteFunc(m.offs, func(_ uint32, o *offs) bool { return o.forget(nowNS) })
 	for pid, p := range m.seen {
-		p.lengths = p.lengths[:0]
-		if o := m.offs[pid]; o != nil && o.since(nowNS) {
+		p.look = turnCount{}
+		o := m.offs[pid]
+		if o != nil && o.since(nowNS) && !o.letItsTurnPass(p.contexts) {
 			continue // who is kept off has what work it had
 		}
-		maps.DeleteFunc(p.contexts, func(_ uint32, atNS int64) bool { return nowNS-max(atNS, m.onSince(pid)) > int64(atWork) })
+		maps.DeleteFunc(p.contexts, func(_ uint32, atNS int64) bool {
+			return o != nil && o.since(nowNS) || nowNS-max(atNS, m.onSince(pid)) > int64(atWork)
+		})
 		if len(p.contexts) == 0 {
 			delete(m.seen, pid)
 		}

@@ -3,7 +3,10 @@
 
 package share
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // offs are the times for which a process was kept off, by the GPU's clock.
 type offs struct {
@@ -12,9 +15,9 @@ type offs struct {
 	ran   time.Duration
 }
 
-type span struct {
-	fromNS, untilNS int64 // untilNS is 0 while it is off
-}
+type span struct{ fromNS, untilNS int64 }
+
+const notYet = math.MaxInt64 // is a span over
 
 const (
 	clocksDiffer = time.Millisecond // a call's time is read around it, and what runs leaves a moment later
@@ -28,12 +31,12 @@ func (m *Meter) Off(pid uint32, off bool, atNS int64) {
 		o = &offs{}
 		m.offs[pid] = o
 	}
-	if last := len(o.times) - 1; last >= 0 && o.times[last].untilNS == 0 {
+	if last := len(o.times) - 1; last >= 0 && o.times[last].untilNS == notYet {
 		o.off += time.Duration(atNS - o.times[last].fromNS)
 		o.times[last].untilNS = atNS
 	}
 	if off {
-		o.times = append(o.times, span{fromNS: atNS})
+		o.times = append(o.times, span{atNS, notYet})
 	}
 }
 
@@ -49,22 +52,54 @@ func (m *Meter) RanOff(pid uint32) (off, ran time.Duration) {
 	return off, ran
 }
 
+// Overran says whether most of a process's turns were longer than its slice, since this was asked last.
+func (m *Meter) Overran(pid uint32) bool {
+	p := m.seen[pid]
+	if p == nil {
+		return false
+	}
+	most := 2*p.asked.over > p.asked.cut+p.asked.left
+	p.asked = turnCount{}
+	return most
+}
+
 // take looks whether a turn began in a time in which its process was off.
 func (o *offs) take(startNS, endNS int64) {
 	for _, s := range o.times {
-		if startNS > s.fromNS+int64(clocksDiffer) && (s.untilNS == 0 || startNS < s.untilNS-int64(clocksDiffer)) {
-			if s.untilNS != 0 {
-				endNS = min(endNS, s.untilNS)
-			}
-			o.ran += time.Duration(endNS - startNS)
+		if startNS > s.fromNS+int64(clocksDiffer) && startNS < s.untilNS-int64(clocksDiffer) {
+			o.ran += time.Duration(min(endNS, s.untilNS) - startNS)
 		}
 	}
+}
+
+// stopped says whether a turn ended because its process was put off.
+func (o *offs) stopped(startNS, endNS int64) bool {
+	for _, s := range o.times {
+		if startNS <= s.fromNS && endNS > s.fromNS-int64(clocksDiffer) {
+			return true
+		}
+	}
+	return false
 }
 
 // since says whether it was off at some time from there on.
 func (o *offs) since(atNS int64) bool {
 	last := len(o.times) - 1
-	return last >= 0 && (o.times[last].untilNS == 0 || o.times[last].untilNS > atNS)
+	return last >= 0 && o.times[last].untilNS > atNS
+}
+
+// letItsTurnPass says that a process was on before it was put off, for long enough to begin something, and did not.
+func (o *offs) letItsTurnPass(contexts map[uint32]int64) bool {
+	last := len(o.times) - 1
+	if last < 1 || o.times[last].fromNS-o.times[last-1].untilNS < int64(leastTurn) {
+		return false
+	}
+	for _, atNS := range contexts {
+		if atNS > o.times[last-1].untilNS {
+			return false
+		}
+	}
+	return true
 }
 
 // onSince is when a process was put on again.
@@ -77,7 +112,7 @@ func (m *Meter) onSince(pid uint32) int64 {
 
 // forget drops what no record can be of any more.
 func (o *offs) forget(nowNS int64) (empty bool) {
-	for len(o.times) > 0 && o.times[0].untilNS != 0 && nowNS-o.times[0].untilNS > int64(late) {
+	for len(o.times) > 0 && nowNS-int64(late) > o.times[0].untilNS {
 		o.times = o.times[1:]
 	}
 	return len(o.times) == 0

@@ -12,10 +12,11 @@ type Tenant struct {
 	Share  float64  // of all shares together
 	Most   float64  // of the GPU, if something else holds it there; 0: nothing does
 	Groups int      // channel groups with work; a slice is each one's, so that a job's is divided
-	PIDs   []uint32 // processes with work; not known yet: they are one as a whole
+	PIDs   []uint32 // its processes with work; none: they take turns as one
 
 	Used   float64 // of the GPU
 	Cut    bool    // most of its turns were ended by its slice: it always has work
+	Left   float64 // of its turns: those that it ended itself
 	Urgent bool    // of the latency class, and has credit
 }
 
@@ -38,10 +39,11 @@ const (
 	leastRound  = 20 * time.Millisecond  // of all slices where everybody always has work
 	mostRound   = 100 * time.Millisecond // … to which a job of many groups lengthens it
 	leastOfMany = time.Millisecond       // of each of these groups, as long as the round allows it
-	longSlice   = 20 * time.Millisecond  // of who sleeps and has less than its share: nobody cuts it
+	longSlice   = 100 * time.Millisecond // of who sleeps and has less than its share: nobody cuts it
 	shortest    = 100 * time.Microsecond // of the others meanwhile
 	turn        = 100 * time.Millisecond // of those who take turns, on average: two calls each
 	leastTurn   = 5 * time.Millisecond   // with its two calls of 0.7 ms
+	leftOften   = 0.1                    // of its turns: one that always has work leaves none by itself
 	slack       = 0.005                  // of the GPU: nothing is changed for less
 
 	urgentSlice  = 100 * time.Millisecond
@@ -81,16 +83,17 @@ func (r *Rule) Next(tenants []Tenant) Plan {
 
 // follow finds who sleeps, and how short the others' slices are to be for it.
 func (r *Rule) follow(tenants []Tenant, sleeper []bool, total float64) {
-	behind, ahead, sleeps := 0.0, 0.0, false
+	behind, ahead, sleeps, briefly := 0.0, 0.0, false, false
 	for i, t := range tenants {
-		if sleeper[i] = t.Groups > 0 && !t.Cut; !sleeper[i] {
-			continue
-		}
-		sleeps = true
 		due := part(t.Share, total)
 		if t.Most > 0 {
 			due = min(due, t.Most)
 		}
+		often := t.Left > leftOften && due-t.Used > 2*slack
+		if sleeper[i] = t.Groups > 0 && (!t.Cut || often); !sleeper[i] {
+			continue
+		}
+		sleeps, briefly = true, briefly || !t.Cut
 		behind = max(behind, due-t.Used)
 		ahead = max(ahead, t.Used-due)
 	}
@@ -98,11 +101,14 @@ func (r *Rule) follow(tenants []Tenant, sleeper []bool, total float64) {
 	case !sleeps:
 		r.short = 0
 	case r.short == 0 && behind > slack:
-		r.short = leastRound / 10
+		r.short = leastRound // its steps are longer than its slice
+		if briefly {
+			r.short = leastRound / 10
+		}
 	case r.short != 0 && behind > slack:
 		r.short = max(shortest, time.Duration(float64(r.short)*(1-min(0.5, 4*behind))))
 	case r.short != 0 && ahead > slack:
-		r.short = min(leastRound, time.Duration(float64(r.short)*(1+min(0.5, 4*ahead))))
+		r.short = min(longSlice, time.Duration(float64(r.short)*(1+min(0.5, 4*ahead))))
 	}
 }
 
@@ -173,16 +179,21 @@ func (t Tenant) units() []uint32 {
 	return t.PIDs
 }
 
-// Resume goes on from the slices that were set when vgpud ended, which the driver keeps.
-func (r *Rule) Resume(slices []time.Duration) {
-	for _, slice := range slices {
-		if slice == longSlice && len(slices) > 1 {
-			r.short = min(leastRound, slices[0])
-			for _, other := range slices {
-				if other > 0 {
-					r.short = min(r.short, other)
-				}
-			}
+// Resume goes on from the slices that were set when vgpud ended, which the driver keeps (0: none was), and says so of the tenants: they are taken to have
+// had their shares since.
+func (r *Rule) Resume(tenants []Tenant, slices []time.Duration) {
+	short, long, total := longSlice, false, 0.0
+	for i, slice := range slices {
+		total += tenants[i].Share
+		long = long || slice == longSlice
+		if slice > 0 {
+			short = min(short, slice)
 		}
+	}
+	for i, slice := range slices {
+		tenants[i].Used, tenants[i].Cut = part(tenants[i].Share, total), slice != longSlice
+	}
+	if r.short = 0; long && short < longSlice {
+		r.short = max(shortest, short)
 	}
 }

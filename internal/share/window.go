@@ -48,6 +48,7 @@ func (w *Window) Fill(key uint64, t *Tenant) {
 	t.Used, t.Groups, t.PIDs = s.used/s.known.Seconds(), s.groups, s.pids
 	if s.turns > 0 || !s.off {
 		t.Cut = 2*s.cuts > s.turns || s.turns == 0
+		t.Left = float64(s.turns-s.cuts) / float64(max(1, s.turns))
 	}
 }
 

@@ -18,8 +18,8 @@ type Group struct {
 	Load  Load
 	Slice time.Duration
 	Off   bool
-	PID   uint32        // of its process
-	Piece time.Duration // of its work: it is cut between these alone; 0: anywhere
+	PID   uint32 // of its process
+	Cheat Cheat
 
 	Busy  time.Duration // what its kernels ran
 	Turns int
@@ -30,6 +30,13 @@ type Group struct {
 	left  time.Duration // of the step that runs or waits
 	asked time.Duration // when that step came
 	next  time.Duration // when the next step comes; never while one is there
+}
+
+// Cheat is what a program does to have more than its share.
+type Cheat struct {
+	Sets    time.Duration // its own slice, again and again
+	Enables bool          // itself, again and again
+	Piece   time.Duration // of its work: it is cut between these alone
 }
 
 // Load is what a process does: steps of work, and the host's time between them.
@@ -89,7 +96,7 @@ func (g *GPU) changeTo(next int) {
 	leaves := from
 	if g.on >= 0 && g.Groups[g.on].left > 0 {
 		g.Groups[g.on].Cuts++
-		if g.Groups[g.on].Piece > 0 {
+		if g.Groups[g.on].Cheat.Piece > 0 {
 			g.Groups[g.on].Kept++
 		}
 		g.Now += g.Change.Save
@@ -134,7 +141,7 @@ func (g *GPU) goOn(until time.Duration) {
 	}
 }
 
-func (g *Group) ready() bool { return !g.Off && g.left > 0 }
+func (g *Group) ready() bool { return (!g.Off || g.Cheat.Enables) && g.left > 0 }
 
 func (g *Group) finish(now time.Duration, dice *rand.Rand) {
 	g.Waits = append(g.Waits, now-g.asked)
@@ -182,9 +189,13 @@ func (g *GPU) mustLeave(next int) bool {
 // sliceLeft is until the slice ends. One who is alone has slice after slice, so
 // a neighbour that comes waits for the rest of the one that runs.
 func (g *GPU) sliceLeft() time.Duration {
-	slice := g.Groups[g.on].Slice
+	x := g.Groups[g.on]
+	slice := x.Slice
+	if x.Cheat.Sets > 0 {
+		slice = x.Cheat.Sets
+	}
 	gone := g.Now - g.began
-	if x := g.Groups[g.on]; x.Piece > 0 {
+	if x.Cheat.Piece > 0 {
 		return x.pieceLeft(slice - gone)
 	}
 	if gone > slice {
@@ -197,5 +208,6 @@ func (g *GPU) sliceLeft() time.Duration {
 // pieceLeft is until the piece is done in which the slice ends.
 func (g *Group) pieceLeft(left time.Duration) time.Duration {
 	done := g.Load.Work - g.left
-	return (done+max(0, left)+g.Piece-1)/g.Piece*g.Piece - done
+	piece := g.Cheat.Piece
+	return (done+max(0, left)+piece-1)/piece*piece - done
 }

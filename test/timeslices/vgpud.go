@@ -14,6 +14,7 @@ type Slice struct {
 	Share  float64
 	Groups []*Group
 	Bucket *share.Bucket // of the latency class
+	Extra  share.Seen    // what is seen of its processes beside what they do on the GPU
 
 	Account share.Account
 	Percent float64
@@ -35,6 +36,7 @@ type Vgpud struct {
 	Plan      share.Plan
 	Calls     int
 	Condemned map[uint32]share.Verdict
+	First     time.Duration // when somebody was
 
 	meter   share.Meter
 	window  share.Window
@@ -46,7 +48,9 @@ type Vgpud struct {
 
 	on                                int // of Plan.Turns
 	rotaAt, lookedAt, plannedAt, next time.Duration
-	active                            time.Duration
+	active, judgedAt                  time.Duration
+	full                              bool
+	saves                             map[*Group][2]int // turns, and those that were no cut, at the last look
 }
 
 const (
@@ -58,35 +62,35 @@ const (
 // NewVgpud has what it needs to know of the slices. What it counts goes on from their accounts.
 func NewVgpud(g *GPU, budget *share.Budget, slices ...*Slice) *Vgpud {
 	v := &Vgpud{GPU: g, Slices: slices, Budget: budget, Condemned: map[uint32]share.Verdict{}, judges: map[uint32]*share.Judge{}, on: -1,
-		rotaAt: g.Now, lookedAt: g.Now, plannedAt: g.Now, active: g.Active}
+		rotaAt: g.Now, lookedAt: g.Now, plannedAt: g.Now, judgedAt: g.Now, active: g.Active, saves: map[*Group][2]int{}}
+	for _, x := range g.Groups {
+		v.saves[x] = [2]int{x.Turns, x.Turns - x.Cuts + x.Kept}
+	}
 	v.meter.Begin(int64(g.Now), 0)
 	g.Log = func(s share.Switch) { v.records = append(v.records, s) }
-	total, was := 0.0, []time.Duration{}
+	var was []time.Duration
 	for _, s := range slices {
-		total += s.Share
 		was = append(was, s.planned)
 	}
-	v.rule.Resume(was)
+	v.rota.Begins = g.Now
 	for i, s := range slices {
-		s.present = share.Present{Key: uint64(i), Groups: len(s.Groups), Slice: s.planned}
+		s.present = share.Present{Key: uint64(i), Groups: len(s.Groups)}
 		seen := map[uint32]bool{}
 		for _, x := range s.Groups {
 			if !seen[x.PID] {
 				s.present.PIDs, seen[x.PID] = append(s.present.PIDs, x.PID), true
 				v.judges[x.PID] = &share.Judge{}
+				v.meter.Slice(x.PID, x.Slice, int64(v.GPU.Now))
 			}
 		}
 		s.Account.Resume(g.Now)
 		if s.Bucket != nil {
 			s.Bucket.Resume(s.Bucket.Left)
 		}
-		v.tenants = append(v.tenants, share.Tenant{Share: s.Share, Groups: len(s.Groups), Used: s.Share / total, Cut: true})
+		v.tenants = append(v.tenants, share.Tenant{Share: s.Share, Groups: len(s.Groups), PIDs: s.present.PIDs, Urgent: s.Bucket != nil && s.Bucket.Pass(0, 0)})
 	}
-	if was[0] == 0 {
-		v.replan()
-	} else {
-		v.next = g.Now + eachLook
-	}
+	v.rule.Resume(v.tenants, was)
+	v.replan()
 	return v
 }
 
@@ -113,11 +117,12 @@ func (v *Vgpud) Die(after time.Duration) {
 
 func (v *Vgpud) step() {
 	v.takeTurns()
-	if v.GPU.Now-v.lookedAt >= eachLook {
+	v.setSlices()
+	if v.GPU.Now-v.lookedAt >= eachLook && v.Budget.Look(v.GPU.Now) {
 		v.look()
 		if v.GPU.Now-v.plannedAt >= eachPlan {
-			v.judge()
 			v.replan()
+			v.judge()
 		}
 	}
 	v.next = v.GPU.Now + eachLook
@@ -127,7 +132,6 @@ func (v *Vgpud) step() {
 	if v.Late != nil {
 		v.next += v.Late()
 	}
-	v.next += v.Budget.Wait(v.GPU.Now)
 }
 
 // look reads the log and the engine's counter.
@@ -143,8 +147,7 @@ func (v *Vgpud) look() {
 	if v.Blind {
 		l.Active = -1
 	}
-	v.active, v.lookedAt = g.Active, g.Now
-	v.Budget.Charge(g.Now, share.CostLook)
+	v.active, v.lookedAt, v.full = g.Active, g.Now, l.Active >= .97
 	var all []share.Present
 	for _, s := range v.Slices {
 		all = append(all, s.present)
@@ -171,6 +174,7 @@ func (v *Vgpud) replan() {
 		v.window.Fill(uint64(i), &v.tenants[i])
 		v.Slices[i].Percent = 100 * v.tenants[i].Used
 	}
+	v.rota.Correct(v.tenants, v.GPU.Now-v.plannedAt)
 	v.window.Reset()
 	v.plannedAt = v.GPU.Now
 	v.plan()
@@ -178,22 +182,32 @@ func (v *Vgpud) replan() {
 
 func (v *Vgpud) plan() {
 	v.Plan = v.rule.Next(v.tenants)
-	for i, s := range v.Slices {
-		want := v.Plan.Slices[i]
-		if s.planned != 0 && float64(want) > .98*float64(s.planned) && float64(want) < 1.02*float64(s.planned) {
-			continue
-		}
-		s.planned, s.present.Slice = want, want
-		for _, x := range s.Groups {
-			v.Budget.Charge(v.GPU.Now, share.CostSlice)
-			v.Calls++
-			x.Slice = want
-		}
-	}
+	v.setSlices()
 	if len(v.Plan.Turns) == 0 {
 		v.allOn()
 	}
 	v.takeTurns()
+}
+
+// setSlices makes as many calls as may be made now.
+func (v *Vgpud) setSlices() {
+	for i, s := range v.Slices {
+		want := v.Plan.Slices[i]
+		if s.planned == 0 || float64(want) < .98*float64(s.planned) || float64(want) > 1.02*float64(s.planned) {
+			s.planned = want
+		}
+		for _, x := range s.Groups {
+			if x.Slice == s.planned || x.Off { // who is off has time until its turn
+				continue
+			}
+			if !v.Budget.Afford(v.GPU.Now, share.CostSlice) {
+				return
+			}
+			v.Calls++
+			x.Slice = s.planned
+			v.meter.Slice(x.PID, x.Slice, int64(v.GPU.Now))
+		}
+	}
 }
 
 func (v *Vgpud) allOn() {
@@ -224,6 +238,7 @@ func (v *Vgpud) takeTurns() {
 	v.on = on
 	v.set()
 	v.Calls += 2
+	v.setSlices()
 }
 
 // set is two calls: off first.
@@ -258,4 +273,46 @@ func (v *Vgpud) each(do func(x *Group, isOff bool)) {
 	}
 }
 
-func (v *Vgpud) judge() {}
+// judge takes each turn that ended by itself for one that waited until its process was idle: nobody has seen what the driver counts there.
+func (v *Vgpud) judge() {
+	gone, total, wait := v.GPU.Now-v.judgedAt, 0.0, false
+	v.judgedAt = v.GPU.Now
+	for _, t := range v.tenants {
+		if t.Groups > 0 {
+			total += t.Share
+		}
+	}
+	for _, t := range v.tenants {
+		wait = wait || v.full && t.Groups > 0 && len(v.Plan.Turns) == 0 && t.Used < t.Share/total-.02
+	}
+	for i, s := range v.Slices {
+		for _, pid := range s.present.PIDs {
+			seen := s.Extra
+			t := v.tenants[i]
+			seen.Gone, seen.Used, seen.Due, seen.OthersWait = gone, t.Used, t.Share/max(total, t.Share), wait
+			seen.Off, seen.RanOff = v.meter.RanOff(pid)
+			seen.Overran = v.meter.Overran(pid)
+			for _, x := range s.Groups {
+				if x.PID == pid {
+					v.seeGroup(x, &seen)
+				}
+			}
+			if verdict := v.judges[pid].Look(seen); verdict != "" && v.Condemned[pid] == "" {
+				v.Condemned[pid] = verdict
+				if v.First == 0 {
+					v.First = v.GPU.Now
+				}
+			}
+		}
+	}
+}
+
+func (v *Vgpud) seeGroup(x *Group, seen *share.Seen) {
+	now, was := [2]int{x.Turns, x.Turns - x.Cuts + x.Kept}, v.saves[x]
+	v.saves[x] = now
+	seen.Saves, seen.SavesIdle = seen.Saves+uint64(now[0]-was[0]), seen.SavesIdle+uint64(now[1]-was[1])
+	seen.Checked++
+	if x.Cheat.Sets > 0 {
+		seen.Changed++
+	}
+}
