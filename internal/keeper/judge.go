@@ -120,7 +120,8 @@ func (k *keeper) sum(g *gpu, t *tenant, o *owner) {
 	s.Gone = k.now - o.judged
 	off, ran := g.meter.RanOff(uint32(o.PID))
 	s.Off, s.RanOff = s.Off+off, s.RanOff+ran
-	s.Cut, s.Used, s.Due, s.OthersWait = t.known.Cut, t.known.Used, t.due, g.others
+	s.Overran = g.meter.Overran(uint32(o.PID)) || s.Overran
+	s.Used, s.Due, s.OthersWait = t.known.Used, t.due, g.others && len(g.plan.Turns) == 0
 	s.Handles = t.has(o.Process.Process)
 }
 

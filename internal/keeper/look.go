@@ -74,7 +74,7 @@ func (k *keeper) look(g *gpu, active float64) {
 	}
 	present := make([]share.Present, len(g.tenants))
 	for i, t := range g.tenants {
-		present[i] = share.Present{Key: t.key, PIDs: t.pids, Groups: len(t.groups), Slice: t.slice}
+		present[i] = share.Present{Key: t.key, PIDs: t.pids, Groups: len(t.groups)}
 	}
 	found := g.meter.Look(share.Look{AtNS: at, Active: active, NoLog: g.log == nil}, present)
 	g.window.Add(present, found)
@@ -123,7 +123,7 @@ func (k *keeper) planNow(g *gpu) {
 	for i, t := range g.tenants {
 		known := &t.known
 		if known.Share == 0 || known.Groups == 0 && t.works() {
-			*known = share.Tenant{Used: t.share, Cut: true, Groups: len(t.groups)}
+			*known = share.Tenant{Used: t.share, Cut: true, Groups: len(t.groups), PIDs: t.pids}
 		}
 		known.Share, known.Urgent, known.Most = t.share, t.urgent, 0
 		if !t.Elastic && t.SMPercent > 0 && t.SMPercent < 100 {
@@ -176,6 +176,7 @@ func (k *keeper) setSlices(g *gpu, t *tenant, slice time.Duration) {
 			continue
 		}
 		m.slice = slice.Truncate(time.Microsecond)
+		g.meter.Slice(uint32(m.owner.PID), m.slice, int64(k.now)+g.aheadNS)
 	}
 	if all {
 		t.slice = slice.Truncate(time.Microsecond)

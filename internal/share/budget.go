@@ -42,6 +42,15 @@ func (b *Budget) Charge(now, cost time.Duration) {
 	b.changes.spent += cost
 }
 
+// Wait is for how long a change that is not afforded now has to.
+func (b *Budget) Wait(now time.Duration) time.Duration {
+	b.changes.pass(now, ofChanges)
+	if over := float64(b.changes.spent) - ofChanges*float64(saved); over >= 0 {
+		return time.Duration(over/ofChanges) + 1
+	}
+	return 0
+}
+
 func (p *purse) take(now, cost time.Duration, rate float64) bool {
 	p.pass(now, rate)
 	if p.spent >= time.Duration(rate*float64(saved)) {
