@@ -113,7 +113,7 @@ func (c *claims) soonest(p *policy, id uint32, want place.Want, k kind) ([]place
 			at[i] = left[0].Ends
 		}
 		if !k.whole() {
-			spare[i] = place.Room{MemMiB: gpuMiB - g.mib - k.mib, SMPercent: int(100 - g.percent - k.percent), Slices: math.MaxInt32}
+			spare[i] = place.Room{MemMiB: gpuMiB - g.mib - k.mib, SMPercent: int(100 - g.percent - k.percent), Slices: math.MaxInt32, Latency: math.MaxInt32}
 		}
 	}
 	if len(order) < k.slices {
