@@ -59,7 +59,7 @@ include test/enter/enter.mk
 include test/cgroup/cgroup.mk
 PARTS := $(wildcard interposer/interposer.mk guard/guard.mk test/simgpu/simgpu.mk spank/spank.mk)
 include $(PARTS)
-SIM := libcuda.so.1 libnvidia-ml.so.1 libnvidia-opencl.so.1 nvidia-smi vgpu-fill vgpu-busy simgpu-control
+SIM := libcuda.so.1 libnvidia-ml.so.1 libnvidia-opencl.so.1 nvidia-smi vgpu-fill vgpu-busy vgpu-cheat simgpu-control
 LIBS := $(if $(filter interposer/%,$(PARTS)),$(BUILD)/libslurm-vgpu.so $(GUARDS)) \
 	$(if $(filter test/%,$(PARTS)),$(SIM:%=$(BUILD)/sim/%)) \
 	$(if $(filter spank/%,$(PARTS)),$(BUILD)/spank_vgpu.so $(LAUNCH))

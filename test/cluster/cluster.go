@@ -39,6 +39,7 @@ type Options struct {
 	UserNames []string // ordinary users that exist; made when fewer than two are given
 	ExtraPath string   // appended to the users' PATH
 	Plain     bool     // Slurm alone, without slurm-vgpu
+	Control   bool     // StartControl at once
 
 	Isolation    string // "": strict, or preload where mount namespaces are forbidden
 	OnNoFit      string // "": requeue

@@ -198,7 +198,7 @@ func (c *Cluster) installSimulation() error {
 		return err
 	}
 	c.gres.nvmlLibrary = filepath.Join(sim, "libnvidia-ml.so.1")
-	for _, program := range append([]string{"nvidia-smi"}, jobPrograms...) {
+	for _, program := range append([]string{"nvidia-smi", "vgpu-cheat"}, jobPrograms...) {
 		if err := os.Symlink(filepath.Join(sim, program), c.Home.Path("bin", program)); err != nil {
 			return err
 		}

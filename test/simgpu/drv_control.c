@@ -2,49 +2,21 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * What the real libcuda asks of the driver to have a context: a client, a device and a subdevice for each
- * GPU, a channel group that computes and one that copies. By libc's ioctl, as the real one. Numbers and
- * structures are those of the driver's open kernel modules (nv_escape.h, nvos.h, alloc and ctrl headers). */
+ * GPU, a channel group that computes and one that copies. By libc's ioctl, as the real one. */
 #define _GNU_SOURCE
 #include "drv_control.h"
 
 #include "control.h"
+#include "escapes.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
-#define CLASS_CLIENT 0x41
-#define CLASS_DEVICE 0x80
-#define CLASS_SUBDEVICE 0x2080
-#define CLASS_GROUP 0xA06C
-#define CLASS_CHANNEL 0xC86F
-#define CALL_SLICE 0xA06C0103
-#define ENGINE_COMPUTES 1 /* NV2080_ENGINE_TYPE_GR0 */
-#define ENGINE_COPIES 9	  /* NV2080_ENGINE_TYPE_COPY0 */
 #define SLICE_US 2048
 #define MOST_ENDS (1u << 16) /* that are kept */
 #define LOOK_AGAIN_NS 1000000
-
-struct alloc { /* NVOS21_PARAMETERS */
-	uint32_t client, parent, object, class;
-	uint64_t params;
-	uint32_t params_bytes, status;
-};
-
-struct control { /* NVOS54_PARAMETERS */
-	uint32_t client, object, command, flags;
-	uint64_t params;
-	uint32_t params_bytes, status;
-};
-
-struct free { /* NVOS00_PARAMETERS */
-	uint32_t client, parent, object, status;
-};
-
-#define ESCAPE_FREE _IOWR('F', 0x29, struct free)
-#define ESCAPE_CONTROL _IOWR('F', 0x2A, struct control)
-#define ESCAPE_ALLOC _IOWR('F', 0x2B, struct alloc)
 
 static int device_fd = -1;
 static uint32_t client, next_name = 0x5c000000;
@@ -65,7 +37,7 @@ bool drv_controlled(void)
 /* 0: refused. The driver takes the name that is given. */
 static uint32_t make(uint32_t parent, uint32_t class, void *params, uint32_t bytes)
 {
-	struct alloc arg = {.client = client,
+	struct escape_alloc arg = {.client = client,
 			    .parent = parent,
 			    .object = class == CLASS_CLIENT ? 0 : ++next_name,
 			    .class = class,
@@ -80,7 +52,7 @@ static uint32_t make(uint32_t parent, uint32_t class, void *params, uint32_t byt
 static uint32_t make_device(int ordinal)
 {
 	struct sim_where where = {.device = (uint32_t)drv.device[ordinal]};
-	uint32_t params[14] = {0}, subdevice = 0, device; /* NV0080_ALLOC_PARAMETERS */
+	uint32_t params[DEVICE_PARAMS] = {0}, subdevice = 0, device;
 
 	if (ioctl(device_fd, SIM_WHERE, &where) != 0)
 		return 0;
@@ -108,7 +80,7 @@ CUresult drv_control_start(void)
 
 static void drop(uint32_t object)
 {
-	struct free arg = {.client = client, .object = object};
+	struct escape_free arg = {.client = client, .object = object};
 
 	if (object != 0)
 		ioctl(device_fd, ESCAPE_FREE, &arg);
@@ -116,7 +88,7 @@ static void drop(uint32_t object)
 
 static uint32_t make_group(uint32_t device, uint32_t engine, uint32_t *channel, int count)
 {
-	uint32_t params[5] = {0, 0, 0, engine}; /* NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS */
+	uint32_t params[GROUP_PARAMS] = {0, 0, 0, engine};
 	uint32_t group = make(device, CLASS_GROUP, params, sizeof(params));
 
 	for (int i = 0; i < count && group != 0; i++)
@@ -131,8 +103,8 @@ CUresult drv_control_context(CUcontext ctx)
 {
 	uint32_t copies[2], device = devices[ctx->ordinal];
 	uint64_t slice = SLICE_US;
-	struct control arg = {.client = client,
-			      .command = CALL_SLICE,
+	struct escape_control arg = {.client = client,
+			      .command = CALL_SET_SLICE,
 			      .params = (uintptr_t)&slice,
 			      .params_bytes = sizeof(slice)};
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# The simulated GPU: $(BUILD)/sim/{libcuda.so.1,libnvidia-ml.so.1,nvidia-smi,vgpu-fill,vgpu-busy,simgpu-control} and its tests.
+# The simulated GPU: $(BUILD)/sim/{libcuda.so.1,libnvidia-ml.so.1,nvidia-smi,vgpu-fill,vgpu-busy,vgpu-cheat,simgpu-control} and its tests.
 
 SIMGPU := test/simgpu
 SIMGPU_OBJ := $(BUILD)/obj/simgpu
@@ -47,12 +47,17 @@ $(BUILD)/sim/nvidia-smi: $(SIMGPU_OBJ)/nvidia-smi.o $(SIMGPU_OBJ)/smi_nvml.o
 
 $(BUILD)/sim/vgpu-fill: $(SIMGPU_OBJ)/vgpu-fill.o $(SIMGPU_OBJ)/fill_driver.o
 $(BUILD)/sim/vgpu-busy: $(SIMGPU_OBJ)/vgpu-busy.o
-$(BUILD)/sim/vgpu-fill $(BUILD)/sim/vgpu-busy: $(SIMGPU_OBJ)/driver_symbols.o $(SIMGPU_OBJ)/option.o
+# One that is vgpu-busy besides.
+$(SIMGPU_OBJ)/cheat-busy.o: $(SIMGPU)/vgpu-busy.c $(SIMGPU_HEADERS)
 	@mkdir -p $(@D)
-	$(CC) -pie -Wl,-rpath,'$$ORIGIN' -Wl,--disable-new-dtags -o $@.new $^ -ldl
+	$(CC) $(SIMGPU_CFLAGS) -Dmain=busy_main -c -o $@ $<
+$(BUILD)/sim/vgpu-cheat: $(addprefix $(SIMGPU_OBJ)/,vgpu-cheat.o cheat_raw.o cheat-busy.o $(SIMGPU_SHARED:%=%.o))
+$(BUILD)/sim/vgpu-fill $(BUILD)/sim/vgpu-busy $(BUILD)/sim/vgpu-cheat: $(SIMGPU_OBJ)/driver_symbols.o $(SIMGPU_OBJ)/option.o
+	@mkdir -p $(@D)
+	$(CC) -pie -pthread -Wl,-rpath,'$$ORIGIN' -Wl,--disable-new-dtags -o $@.new $^ -ldl
 	@mv -f $@.new $@
 
-SIMGPU_BUILT := $(addprefix $(BUILD)/sim/,libcuda.so.1 libnvidia-ml.so.1 libnvidia-opencl.so.1 nvidia-smi vgpu-fill vgpu-busy simgpu-control)
+SIMGPU_BUILT := $(addprefix $(BUILD)/sim/,libcuda.so.1 libnvidia-ml.so.1 libnvidia-opencl.so.1 nvidia-smi vgpu-fill vgpu-busy vgpu-cheat simgpu-control)
 
 $(BUILD)/sim/simgpu-init: $(SIMGPU)/simgpu-init
 	@mkdir -p $(@D)

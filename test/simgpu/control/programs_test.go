@@ -135,3 +135,24 @@ func TestGPMIsTheRunlists(t *testing.T) {
 		t.Errorf("%.2f %% where somebody always has work", full)
 	}
 }
+
+// What a cheat gains is what an H200 showed.
+func TestACheatGains(t *testing.T) {
+	dir := started(t, "devices=2")
+	root := newUser(dir)
+	kernels := []string{"--device", "1", "--us", "100000", "--for", "60000"}
+	honest := begin(t, program(t, dir, "vgpu-busy", kernels...))
+	cheat := begin(t, program(t, dir, "vgpu-cheat", append([]string{"slice"}, kernels...)...))
+	await(t, "the cheat has the GPU", func() bool { return shares(root, 100*time.Millisecond, cheat, honest) > 99 })
+	cheat.cmd.Process.Kill()
+	cheat.cmd.Wait()
+	raw := begin(t, program(t, dir, "vgpu-cheat", "raw"))
+	await(t, "NVML shows who uses no library", func() bool {
+		out, err := program(t, dir, "nvidia-smi").Output()
+		return err == nil && strings.Contains(string(out), "vgpu-cheat")
+	})
+	await(t, "its kernels run", func() bool {
+		busy, _ := root.used(0, raw.pid)
+		return busy > 0
+	})
+}
