@@ -188,8 +188,11 @@ int main(int argc, char **argv)
 
 	if (argc == 2 && strcmp(argv[1], "--help") == 0)
 		return usage(stdout, 0);
-	if (argc > 1 && argc < 4 && strcmp(argv[1], "raw") == 0)
-		return argc == 3 && !option_number("vgpu-cheat", "raw", argv[2], 1, 10000000, &us) ? 2 : cheat_raw(us);
+	if (argc == 3 && strcmp(argv[1], "raw") == 0 &&
+	    !option_number("vgpu-cheat", "raw", argv[2], 1, 10000000, &us))
+		return 2;
+	if ((argc == 2 || argc == 3) && strcmp(argv[1], "raw") == 0)
+		return cheat_raw(us);
 	for (size_t i = 0; argc > 1 && i < sizeof(ways) / sizeof(ways[0]); i++)
 		if (strcmp(argv[1], ways[i].name) == 0) {
 			if (pthread_create(&thread, NULL, cheat, (void *)(uintptr_t)&ways[i].act) != 0)
