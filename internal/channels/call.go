@@ -4,7 +4,6 @@
 package channels
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -26,7 +25,7 @@ func (s Status) Is(target error) bool {
 	switch s {
 	// NV_ERR_INVALID_ CHANNEL, CLIENT, OBJECT, OBJECT_HANDLE; NV_ERR_OBJECT_NOT_FOUND
 	case 0x21, 0x23, 0x31, 0x33, 0x57:
-		return errors.Is(target, ErrNotTheirs)
+		return target == ErrNotTheirs
 	}
 	return false
 }

@@ -39,6 +39,47 @@ func TestEachClientsChannelsStayTogether(t *testing.T) {
 	}
 }
 
+func TestWhoNamesMuchThatIsNotThereIsNotTriedOn(t *testing.T) {
+	all, tried := make([]Channel, MostChannels), 0
+	for i := range all {
+		all[i] = Channel{Client: 1, Handle: uint32(i)}
+	}
+	most := mostGone
+	try := func(of func(Channel) error) ([]Channel, error) {
+		tried = 0
+		return disableEach(func(some ...Channel) (err error) {
+			tried++
+			for _, c := range some {
+				err = errors.Join(err, of(c))
+			}
+			return err
+		}, all, most)
+	}
+	if gone, err := try(func(Channel) error { return Status(0x57) }); err != nil || len(gone) != len(all) || tried != 1+mostGone {
+		t.Errorf("none is there: %d gone after %d calls, %v", len(gone), tried, err)
+	}
+	if gone, err := try(func(Channel) error { return Status(0x23) }); err != nil || len(gone) != len(all) || tried != 1 {
+		t.Errorf("the client is not there: %d gone after %d calls, %v", len(gone), tried, err)
+	}
+	notSupported := Status(0x56)
+	if gone, err := try(func(Channel) error { return notSupported }); !errors.Is(err, notSupported) || gone != nil || tried != 1 {
+		t.Errorf("refused: %d gone after %d calls, %v", len(gone), tried, err)
+	}
+	most = len(all)
+	if gone, err := try(func(Channel) error { return Status(0x57) }); err != nil || len(gone) != len(all) || tried != 1+len(all) {
+		t.Errorf("to be on, none is there: %d gone after %d calls, %v", len(gone), tried, err)
+	}
+	one := func(c Channel) error {
+		if c.Handle == 40 {
+			return Status(0x57)
+		}
+		return nil
+	}
+	if gone, err := try(one); err != nil || !slices.Equal(gone, all[40:41]) || tried != 1+len(all) {
+		t.Errorf("one is not there: %v gone after %d calls, %v", gone, tried, err)
+	}
+}
+
 func TestSlicesAreBounded(t *testing.T) {
 	for _, slice := range []time.Duration{-1, 0, 999, longestSlice + 1} {
 		if err := File(-1).SetSlice(Group{}, slice); err == nil || errors.Is(err, unix.EBADF) {

@@ -147,31 +147,32 @@ func TestWhatIsOffDoesNotRun(t *testing.T) {
 		until(t, what, func() bool { return busy(t, d, w.pid) > had+20*time.Millisecond }) // some rounds of all
 	}
 	runs(a, "the first runs")
-	if err := g.Disable(true, a.channels); err != nil {
-		t.Fatal(err)
+	if gone, err := g.Disable(true, a.channels); err != nil || gone != nil {
+		t.Fatal(gone, err)
 	}
 	had := busy(t, d, a.pid)
 	runs(b, "the neighbour runs")
 	if now := busy(t, d, a.pid); now != had {
 		t.Errorf("it had %s while it was off", now-had)
 	}
-	if err := g.Disable(false, a.channels); err != nil {
-		t.Fatal(err)
+	if gone, err := g.Disable(false, a.channels); err != nil || gone != nil {
+		t.Fatal(gone, err)
 	}
 	runs(a, "it goes on")
 
-	// One in the list has just ended.
-	gone := Channel{Client: 0xc1dfffff, Handle: 1}
-	if err := g.Disable(true, slices.Concat([]Channel{gone}, a.channels, b.channels)); !errors.Is(err, ErrNotTheirs) {
-		t.Errorf("a client that is not there was disabled: %v", err)
+	// Some in the list have just ended, and one names what it never had.
+	ended, never := Channel{Client: 0xc1dfffff, Handle: 1}, Channel{Client: a.group.Client, Handle: 1}
+	gone, err := g.Disable(true, slices.Concat([]Channel{ended}, a.channels, []Channel{never}, b.channels))
+	if err != nil || !slices.Equal(gone, []Channel{ended, never}) {
+		t.Errorf("gone are %v, %v", gone, err)
 	}
 	hadA, hadB := busy(t, d, a.pid), busy(t, d, b.pid)
 	runs(c, "the third runs")
 	if nowA, nowB := busy(t, d, a.pid), busy(t, d, b.pid); nowA != hadA || nowB != hadB {
 		t.Errorf("they had %s and %s while they were off", nowA-hadA, nowB-hadB)
 	}
-	if err := g.Disable(false, slices.Concat(a.channels, []Channel{gone}, b.channels)); !errors.Is(err, ErrNotTheirs) {
-		t.Errorf("a client that is not there was enabled: %v", err)
+	if gone, err := g.Disable(false, slices.Concat(b.channels, []Channel{never, ended}, a.channels)); err != nil || len(gone) != 2 {
+		t.Errorf("gone are %v, %v", gone, err)
 	}
 	runs(a, "the first goes on")
 	runs(b, "the second goes on")
@@ -255,7 +256,8 @@ func TestNothingIsKeptOfWhoIsKilled(t *testing.T) {
 		t.Fatal("it was not killed")
 	}
 	until(t, "its client is gone, though who looked at it has not forgotten it", func() bool {
-		return errors.Is(g.Disable(true, a.channels), ErrNotTheirs)
+		gone, err := g.Disable(true, a.channels)
+		return err == nil && len(gone) == len(a.channels)
 	})
 	close(stop)
 	<-stopped
@@ -271,9 +273,10 @@ func TestADriverThatRefusesSaysSo(t *testing.T) {
 	a := newTenant(t, d)
 	before := open(t)
 	_, noLog := g.OpenLog()
+	_, notOff := g.Disable(true, a.channels)
 	const notSupported = Status(0x56)
 	for what, err := range map[string]error{
-		"a slice": a.owner.SetSlice(a.group, time.Millisecond), "channels off": g.Disable(true, a.channels), "the log": noLog,
+		"a slice": a.owner.SetSlice(a.group, time.Millisecond), "channels off": notOff, "the log": noLog,
 	} {
 		var status Status
 		if !errors.As(err, &status) || status != notSupported || errors.Is(err, ErrNotTheirs) {

@@ -60,24 +60,54 @@ func (g *GPU) Close() {
 // DeviceInstance is how the driver counts the GPU, as in what processes allocate.
 func (g *GPU) DeviceInstance() uint32 { return g.instance }
 
+// mostGone are tried of one client that is to be off. Whoever names more that are not there is not believed in the rest. What is to be on is always
+// tried to the end.
+const mostGone = 8
+
 // Disable takes channels off the GPU, or lets them on again, by their handles alone: the driver compares no owner in this call, so that whoever
-// calls has verified that a tenant's own client has them. Copies to and from the GPU go on. Where the driver refuses a call for several clients'
-// channels, each client has a call of its own, so that one which has just ended hinders none.
-func (g *GPU) Disable(disable bool, channels []Channel) error {
-	err := g.file.Disable(g.handle, g.subdevice, disable, channels)
-	var status Status
-	if !errors.As(err, &status) {
-		return err
+// calls has verified that a tenant's own client has them. Copies to and from the GPU go on. Channels that are gone are given back, and hinder
+// none: the driver refuses a call that names one of them. Where there is an error it is not known what is off.
+func (g *GPU) Disable(disable bool, channels []Channel) (gone []Channel, err error) {
+	try := func(some ...Channel) error { return g.file.Disable(g.handle, g.subdevice, disable, some) }
+	if err := try(channels...); !errors.Is(err, ErrNotTheirs) {
+		return nil, err
 	}
-	clients := byClient(channels)
-	if len(clients) == 1 {
-		return err
+	for _, theirs := range byClient(channels) {
+		most := len(theirs)
+		if disable {
+			most = mostGone
+		}
+		goneHere, err := disableEach(try, theirs, most)
+		if err != nil {
+			return nil, err
+		}
+		gone = append(gone, goneHere...)
 	}
-	var refused []error
-	for _, theirs := range clients {
-		refused = append(refused, g.file.Disable(g.handle, g.subdevice, disable, theirs))
+	return gone, nil
+}
+
+// disableEach is for the channels of one client, of which some may be gone, but no more than most.
+func disableEach(try func(...Channel) error, theirs []Channel, most int) (gone []Channel, err error) {
+	const noSuchClient = Status(0x23) // NV_ERR_INVALID_CLIENT
+	err = try(theirs...)
+	if errors.Is(err, noSuchClient) {
+		return theirs, nil
 	}
-	return errors.Join(refused...)
+	if !errors.Is(err, ErrNotTheirs) {
+		return nil, err
+	}
+	for i, one := range theirs {
+		switch err := try(one); {
+		case errors.Is(err, ErrNotTheirs):
+			gone = append(gone, one)
+		case err != nil:
+			return nil, err
+		}
+		if len(gone) == most {
+			return append(gone, theirs[i+1:]...), nil
+		}
+	}
+	return gone, nil
 }
 
 // byClient keeps the order in which clients come.

@@ -5,8 +5,8 @@ package keeper
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
@@ -64,22 +64,11 @@ func (e enabling) Enable(gpu GPU, of []channels.Channel) error {
 	return enable(g, of)
 }
 
-// enable lets channels run. Those that are gone need nothing; one of them must not keep off the others of its call.
+// enable lets channels run. Those that are gone need nothing.
 func enable(g Device, of []channels.Channel) error {
 	var left []error
-	for len(of) > 0 {
-		some := of[:min(len(of), channels.MostChannels)]
-		of = of[len(some):]
-		err := g.Disable(false, some)
-		if errors.Is(err, channels.ErrNotTheirs) {
-			err = nil
-			for _, one := range some {
-				if oneErr := g.Disable(false, []channels.Channel{one}); oneErr != nil && !errors.Is(oneErr, channels.ErrNotTheirs) {
-					err = errors.Join(err, fmt.Errorf("channel %#x of client %#x: %w", one.Handle, one.Client, oneErr))
-				}
-			}
-		}
-		if err != nil {
+	for some := range slices.Chunk(of, channels.MostChannels) {
+		if _, err := g.Disable(false, some); err != nil {
 			left = append(left, err)
 		}
 	}

@@ -236,7 +236,7 @@ func (d fakeDevice) Resident() (uint32, error) { return 0, nil }
 func (d fakeDevice) Close()                    { d.open-- }
 func (d fakeDevice) OpenLog() (Log, error)     { d.open++; d.records = nil; return fakeLog(d), nil }
 
-func (d fakeDevice) Disable(disable bool, of []channels.Channel) error {
+func (d fakeDevice) Disable(disable bool, of []channels.Channel) (gone []channels.Channel, err error) {
 	d.calls["disable"]++
 	if len(of) > channels.MostChannels {
 		d.t.Errorf("%d channels in one call", len(of))
@@ -255,7 +255,7 @@ func (d fakeDevice) Disable(disable bool, of []channels.Channel) error {
 			d.gpu.Groups[i].Off = disable
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 type fakeLog struct{ *machine }

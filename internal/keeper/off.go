@@ -122,11 +122,15 @@ func (k *keeper) switchAll(g *gpu, off bool, groups []*group) {
 		}
 		k.heart.beat(time.Now())
 		atNS := int64(k.Clock()) + g.aheadNS
-		err := g.device.Disable(off, some)
+		gone, err := g.device.Disable(off, some)
 		if err != nil {
 			k.once("channels cannot be kept off, or let on again", err)
+			if off { // it is not known who is off
+				_ = enable(g.device, some)
+			}
 		}
 		for _, member := range changed {
+			member.channels = slices.DeleteFunc(member.channels, func(c channels.Channel) bool { return slices.Contains(gone, c) })
 			if err == nil || !off { // who could not be taken off is on
 				g.switched(member, off, atNS, int64(k.Clock())+g.aheadNS)
 			}

@@ -44,7 +44,7 @@ type Driver interface {
 // Device is channels.GPU.
 type Device interface {
 	DeviceInstance() uint32
-	Disable(disable bool, of []channels.Channel) error
+	Disable(disable bool, of []channels.Channel) (gone []channels.Channel, err error)
 	ClockNS() (int64, error)
 	Resident() (channel uint32, err error)
 	OpenLog() (Log, error)

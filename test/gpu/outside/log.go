@@ -61,5 +61,9 @@ func (l *switchLog) poll(flush bool) {
 
 // disable does it, or enables, as root's own client: the driver compares no owner in this call.
 func (l *switchLog) disable(disable bool, all []handle) int {
-	return statusOf(l.gpu.Disable(disable, asChannels(all)))
+	gone, err := l.gpu.Disable(disable, asChannels(all))
+	if len(gone) > 0 {
+		err = channels.ErrNotTheirs
+	}
+	return statusOf(err)
 }
