@@ -46,7 +46,7 @@ func (b *Budget) Charge(now, cost time.Duration) {
 func (b *Budget) Wait(now time.Duration) time.Duration {
 	b.changes.pass(now, ofChanges)
 	if over := float64(b.changes.spent) - ofChanges*float64(saved); over >= 0 {
-		return time.Duration(over/ofChanges) + 1
+		return time.Duration(over/ofChanges) + time.Microsecond
 	}
 	return 0
 }

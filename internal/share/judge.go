@@ -58,28 +58,27 @@ const (
 	mostMade       = 64
 	madeEachSecond = 8
 	// The library writes a group down when it is made, before memory can be taken.
-	hidden    = 2 * time.Second
-	mostOfGap = 700 * time.Millisecond // that one look counts for: one that came late has seen no more than one in time
+	hidden        = 2 * time.Second
+	strikesHidden = 3 // one look that comes late has seen no more than one in time
 )
 
 // Judge is of one process.
 type Judge struct {
-	slice, ran, waits, room int // looks in a row
-	made                    float64
-	hidden                  time.Duration
+	slice, ran, waits, room, hides int // looks in a row
+	made                           float64
+	hidden                         time.Duration // since it was first seen to
 }
 
 // Look takes what was seen, and says what it comes to.
 func (j *Judge) Look(s Seen) Verdict {
-	gone := min(s.Gone, mostOfGap)
 	j.slice = again(j.slice, s.Changed > 0, s.Checked == 0)
 	j.ran = again(j.ran, s.RanOff > ranOff && float64(s.RanOff) > ranOffPart*float64(s.Off), s.Off < ranOff)
 	j.waits = again(j.waits, s.Overran && float64(s.SavesIdle) > waitedPart*float64(s.Saves) &&
 		s.OthersWait && s.Used > s.Due+tooMuch, s.Saves == 0)
 	j.room = again(j.room, s.Unlisted > 0, false)
 	j.made = max(0, j.made-madeEachSecond*s.Gone.Seconds()) + float64(s.Made)
-	if s.MemoryBytes > 0 && !s.Handles {
-		j.hidden += gone
+	if j.hides = again(j.hides, s.MemoryBytes > 0 && !s.Handles, false); j.hides > 1 {
+		j.hidden += s.Gone
 	} else {
 		j.hidden = 0
 	}
@@ -94,7 +93,7 @@ func (j *Judge) Look(s Seen) Verdict {
 		return HasTooMany
 	case j.made > mostMade:
 		return MakesWithoutEnd
-	case j.hidden >= hidden:
+	case j.hidden >= hidden && j.hides >= strikesHidden:
 		return HidesItsHandles
 	}
 	return ""

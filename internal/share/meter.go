@@ -5,6 +5,7 @@ package share
 
 import (
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -166,6 +167,7 @@ func (m *Meter) Look(l Look, all []Present) []Usage {
 	if on := m.turns.on; m.turns.open {
 		m.process(on.PID).contexts[on.Context] = l.AtNS
 	}
+	m.forget(l.AtNS)
 	found := make([]Usage, len(all))
 	for i, p := range all {
 		found[i] = Usage{Gone: w.gone}
@@ -176,7 +178,7 @@ func (m *Meter) Look(l Look, all []Present) []Usage {
 		w.strangers += max(0, time.Duration(ns)-m.process(pid).look.taken())
 	}
 	m.give(all, w.divide(found), found)
-	m.forget(l.AtNS)
+	m.rest(all)
 	return found
 }
 
@@ -228,15 +230,25 @@ func (m *Meter) give(all []Present, had []time.Duration, found []Usage) {
 func (m *Meter) forget(nowNS int64) {
 	maps.DeleteFunc(m.offs, func(_ uint32, o *offs) bool { return o.forget(nowNS) })
 	for pid, p := range m.seen {
-		p.look = turnCount{}
-		o := m.offs[pid]
-		if o != nil && o.since(nowNS) && !o.letItsTurnPass(p.contexts) {
+		if o := m.offs[pid]; o != nil && o.since(nowNS) {
+			if o.letItsTurnPass(p.contexts) {
+				clear(p.contexts)
+			}
 			continue // who is kept off has what work it had
 		}
-		maps.DeleteFunc(p.contexts, func(_ uint32, atNS int64) bool {
-			return o != nil && o.since(nowNS) || nowNS-max(atNS, m.onSince(pid)) > int64(atWork)
-		})
-		if len(p.contexts) == 0 {
+		maps.DeleteFunc(p.contexts, func(_ uint32, atNS int64) bool { return nowNS-max(atNS, m.onSince(pid)) > int64(atWork) })
+	}
+}
+
+// rest drops who is gone, and what counts for one look.
+func (m *Meter) rest(all []Present) {
+	gone := func(pid uint32) bool {
+		return !slices.ContainsFunc(all, func(p Present) bool { return slices.Contains(p.PIDs, pid) })
+	}
+	maps.DeleteFunc(m.slices, func(pid uint32, _ *sliceSet) bool { return gone(pid) })
+	maps.DeleteFunc(m.offs, func(pid uint32, _ *offs) bool { return gone(pid) })
+	for pid, p := range m.seen {
+		if p.look = (turnCount{}); len(p.contexts) == 0 {
 			delete(m.seen, pid)
 		}
 	}

@@ -26,9 +26,9 @@ func (r *Rota) Next(turns []Turn, on int, gone time.Duration) int {
 	if on >= 0 && r.stint < turns[on].For {
 		return on
 	}
-	next := on
+	next := on // goes on if the others had more, as a change came late
 	for k := range turns {
-		if k != on && (next == on || r.had[turns[k].whose()] < r.had[turns[next].whose()]) {
+		if had := r.had[turns[k].whose()]; k != on && (next < 0 || had < r.had[turns[next].whose()] || next == on && had == r.had[turns[on].whose()]) {
 			next = k
 		}
 	}

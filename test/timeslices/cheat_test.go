@@ -38,7 +38,7 @@ func TestWhoCheatsIsFound(t *testing.T) {
 		began := g.Now
 		c.cheat(cheater)
 		v.Run(from + 5*time.Second)
-		if v.Condemned[1] != c.want || len(v.Condemned) != 1 || v.First-began > 2*time.Second+eachLook {
+		if v.Condemned[1] != c.want || len(v.Condemned) != 1 || v.First-began > 2*time.Second+eachPlan+eachLook {
 			t.Errorf("%s: %v after %v", name, v.Condemned, v.First-began)
 		}
 	}

@@ -280,7 +280,7 @@ func TestAnHourOfDeaths(t *testing.T) {
 			had = append(had, percent(s.busy(), g.Now))
 			// What it had while nobody counted is not counted, and nothing else is missing.
 			known := g.Now - s.Account.Unknown
-			near(t, c.name+": counted of the time that was", percent(s.Account.Busy, known), had[len(had)-1], 6)
+			near(t, c.name+": counted of the time that was", percent(s.Account.Busy, known), had[len(had)-1], 7)
 		}
 		inProportion(t, c.name, had[c.from:], c.all[c.from:], c.within)
 		t.Logf("%s: %.1f", c.name, had)

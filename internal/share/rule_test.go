@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+)
+
+const (
+	us = time.Microsecond
+	ms = time.Millisecond
+)
+
+func TestWeightsAreThoseOfTurnsByTheLibrary(t *testing.T) {
+	for _, c := range []struct {
+		percents []int
+		want     []float64
+	}{
+		{[]int{30, 70}, []float64{30, 70}},
+		{[]int{30, 0, 100}, []float64{30, 35, 35}},
+		{[]int{0, 0, 0, 0}, []float64{25, 25, 25, 25}},
+		{[]int{60, 60, 0}, []float64{60, 60, 0}},
+		{nil, []float64{}},
+	} {
+		if got := Weights(c.percents); !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.percents, got, c.want)
+		}
+	}
+}
+
+func slicesOf(t *testing.T, r *Rule, want []time.Duration, tenants ...Tenant) Plan {
+	t.Helper()
+	p := r.Next(tenants)
+	for i := range want {
+		if math.Abs(float64(p.Slices[i]-want[i])) > 0.01*float64(want[i]) {
+			t.Errorf("slices %v, want %v", p.Slices, want)
+			break
+		}
+	}
+	return p
+}
+
+func always(part float64, groups int) Tenant {
+	return Tenant{Share: part, Groups: groups, Cut: true, Used: 0.3}
+}
+
+func TestRoundsAreDividedAmongThoseWithWork(t *testing.T) {
+	var r Rule
+	slicesOf(t, &r, []time.Duration{6 * ms, 14 * ms}, always(30, 1), always(70, 1))
+	slicesOf(t, &r, []time.Duration{6 * ms, 6 * ms, 12 * ms}, always(1, 1), always(1, 1), always(2, 1))
+	slicesOf(t, &r, []time.Duration{2500 * us, 10 * ms}, always(50, 4), always(50, 1))
+	slicesOf(t, &r, []time.Duration{ms, 16 * ms}, always(50, 16), always(50, 1))
+	slicesOf(t, &r, []time.Duration{50 * ms / 64, 50 * ms}, always(50, 64), always(50, 1))
+	slicesOf(t, &r, []time.Duration{100 * us, 20 * ms}, always(0, 1), always(60, 1))
+	slicesOf(t, &r, []time.Duration{100 * us, 100 * us}, always(0, 1), always(0, 1))
+	// One without work does not lengthen the round, and finds its slice when it has some.
+	slicesOf(t, &r, []time.Duration{6 * ms, 14 * ms, 20 * ms}, always(30, 1), always(70, 1), Tenant{Share: 100})
+	if p := r.Next(nil); len(p.Slices) != 0 || len(p.Turns) != 0 {
+		t.Errorf("a plan for nobody: %v", p)
+	}
+}
+
+// Who uses less than its share because the library holds it there does not cost its neighbours anything.
+func TestWhoIsHeldElsewhereIsNotBehind(t *testing.T) {
+	capped := Tenant{Share: 30, Most: .3, Groups: 1, Used: .3}
+	var r Rule
+	slicesOf(t, &r, []time.Duration{20 * ms * 3 / 8, 20 * ms * 5 / 8}, capped, always(50, 1))
+	capped.Most = 0
+	slicesOf(t, &r, []time.Duration{longSlice, 2 * ms}, capped, always(50, 1))
+}
+
+func TestWhoIsIdleTakesNoTurn(t *testing.T) {
+	sleeper := Tenant{Share: 40, Groups: 1, Used: .1}
+	var r Rule
+	p := r.Next([]Tenant{sleeper, always(30, 1), {Share: 30}})
+	if len(p.Turns) != 0 || p.Slices[1] != 2*ms {
+		t.Errorf("beside one: %v", p)
+	}
+	many := always(30, 3)
+	many.PIDs = []uint32{7, 8, 9}
+	p = r.Next([]Tenant{sleeper, always(30, 1), many})
+	want := []Turn{{1, 0, 200 * ms}, {2, 7, 200 * ms / 3}, {2, 8, 200 * ms / 3}, {2, 9, 200 * ms / 3}}
+	if !slices.Equal(p.Turns, want) {
+		t.Errorf("turns %v, want %v", p.Turns, want)
+	}
+}
+
+func TestTheLatencyClassHasTheOthersCutShort(t *testing.T) {
+	urgent := Tenant{Share: 20, Groups: 1, Urgent: true}
+	var r Rule
+	if p := slicesOf(t, &r, []time.Duration{100 * ms, 50 * us}, urgent, always(80, 1)); len(p.Turns) != 0 {
+		t.Errorf("turns of one: %v", p.Turns)
+	}
+	p := slicesOf(t, &r, []time.Duration{100 * ms, 50 * us, 50 * us}, urgent, always(30, 1), always(50, 1))
+	if want := []Turn{{1, 0, 75 * ms}, {2, 0, 125 * ms}}; !slices.Equal(p.Turns, want) {
+		t.Errorf("turns %v, want %v", p.Turns, want)
+	}
+	urgent.Urgent = false
+	urgent.Cut = true
+	slicesOf(t, &r, []time.Duration{4 * ms, 16 * ms}, urgent, always(80, 1))
+	urgent.Groups, urgent.Urgent = 0, true // idle: it needs nothing
+	slicesOf(t, &r, []time.Duration{0, 20 * ms}[1:], always(80, 1), urgent)
+}
+
+func TestARuleGoesOnAfterADeath(t *testing.T) {
+	tenants := []Tenant{{Share: 30, Groups: 1}, {Share: 30, Groups: 1}, {Share: 40, Groups: 1}}
+	var r Rule
+	r.Resume(tenants, []time.Duration{longSlice, 700 * us, 700 * us})
+	if p := slicesOf(t, &r, []time.Duration{longSlice, 700 * us, 700 * us}, tenants...); len(p.Turns) != 2 {
+		t.Errorf("turns %v", p.Turns)
+	}
+	r.Resume(tenants, []time.Duration{6 * ms, 6 * ms, 8 * ms})
+	slicesOf(t, &r, []time.Duration{7200 * us, 7200 * us, 9600 * us}, tenants...)
+	r.Resume(tenants, make([]time.Duration, 3)) // none was set
+	slicesOf(t, &r, []time.Duration{7200 * us, 7200 * us, 9600 * us}, tenants...)
+}
