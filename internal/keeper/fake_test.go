@@ -230,6 +230,9 @@ func (d fakeDriver) Owner(pid int) (Owner, error) {
 
 type fakeDevice struct{ *machine }
 
+// absent is a channel that no client has.
+const absent = 99
+
 func (d fakeDevice) DeviceInstance() uint32    { return 0 }
 func (d fakeDevice) ClockNS() (int64, error)   { return int64(d.gpu.Now), nil }
 func (d fakeDevice) Resident() (uint32, error) { return 0, nil }
@@ -251,11 +254,16 @@ func (d fakeDevice) Disable(disable bool, of []channels.Channel) (gone []channel
 		}
 	}
 	for _, c := range of {
+		if c.Handle == absent {
+			d.calls["absent"]++
+			gone = append(gone, c)
+			continue
+		}
 		if i := int(c.Client) - 1000; i >= 0 && i < len(d.gpu.Groups) && !d.killed[i] {
 			d.gpu.Groups[i].Off = disable
 		}
 	}
-	return nil, nil
+	return gone, nil
 }
 
 type fakeLog struct{ *machine }
