@@ -19,6 +19,14 @@ type frozen struct {
 	until time.Duration
 }
 
+// complaint is what the log says of a job no more than once in logEach: who goes on cheating must not fill it.
+type complaint struct {
+	job     uint32
+	verdict share.Verdict
+}
+
+const logEach = time.Minute
+
 // judge looks at what the processes of a GPU's tenants do, as far as the node's budget allows: each in its turn.
 func (k *keeper) judge(g *gpu) {
 	k.crowd(g)
@@ -187,6 +195,11 @@ func (k *keeper) answer(t *tenant, p Process, verdict share.Verdict) {
 	does := share.Answers(site, t.frozen())
 	said := []any{"job", p.Job, "pid", p.PID, "uid", p.UID, "seen", string(verdict), "cheaters", k.Cheaters}
 	if does == share.Log {
+		about := complaint{p.Job, verdict}
+		if last, known := k.logged[about]; known && k.now-last < logEach {
+			return
+		}
+		k.logged[about] = k.now
 		k.Log.Warn("a process gets around its job's share of a GPU", said...)
 		return
 	}

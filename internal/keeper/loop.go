@@ -41,6 +41,7 @@ type keeper struct {
 	said      map[string]bool // what the log has said once
 	jobs      []uint32        // whose groups pages are watched
 	judgeNext int
+	logged    map[complaint]time.Duration
 }
 
 // Run keeps shares until stop is closed, and then undoes all that holds programs. What it does is said on the pipe of its supervisor.
@@ -90,7 +91,7 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 
 func newKeeper(parts Parts, pipe io.Writer) *keeper {
 	return &keeper{Parts: parts, heart: heart{pipe: pipe}, gpus: map[device.UUID]*gpu{}, owners: map[audit.Process]*owner{}, pages: map[uint32]*page{},
-		instances: map[device.UUID]uint32{}, record: Record{BootID: parts.BootID}, said: map[string]bool{}}
+		instances: map[device.UUID]uint32{}, record: Record{BootID: parts.BootID}, said: map[string]bool{}, logged: map[complaint]time.Duration{}}
 }
 
 func (k *keeper) tickClock() { k.now = k.Clock() }

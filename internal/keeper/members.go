@@ -137,6 +137,11 @@ func (k *keeper) closePages(jobs []uint32) {
 			delete(k.pages, job)
 		}
 	}
+	for about := range k.logged {
+		if _, here := slices.BinarySearch(jobs, about.job); !here {
+			delete(k.logged, about)
+		}
+	}
 }
 
 // takeProcesses follows which processes have which groups.

@@ -12,8 +12,8 @@ const (
 	// scoutEach is the least time between two looks at the node: who changes his groups page without end has no more looks than this.
 	scoutEach = 20 * time.Millisecond
 	// again is for when something was not there yet, as a job's pages are not when its slices are; for so often.
-	again      = 50 * time.Millisecond
-	mostAgains = 100
+	again     = 50 * time.Millisecond
+	mostTried = 100
 )
 
 // scout looks at the node beside the loop: a user can make that take a second.
@@ -31,7 +31,7 @@ func beginScout(look func() (Node, error), changed <-chan struct{}) *scout {
 
 func (s *scout) run(look func() (Node, error), changed <-chan struct{}) {
 	defer close(s.ended)
-	agains := 0
+	tried := 0
 	for {
 		node, err := look()
 		select {
@@ -41,13 +41,13 @@ func (s *scout) run(look func() (Node, error), changed <-chan struct{}) {
 		}
 		var retry <-chan time.Time
 		if err == nil {
-			agains = 0
-		} else if agains++; agains <= mostAgains {
+			tried = 0
+		} else if tried++; tried <= mostTried {
 			retry = time.After(again)
 		}
 		select {
 		case <-changed:
-			agains = 0
+			tried = 0
 		case <-retry:
 		case <-s.stop:
 			return

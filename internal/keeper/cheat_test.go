@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
+)
+
+// caught is a machine on which job 1's process does something, until its step is frozen.
+func caught(t *testing.T, m *machine, within time.Duration) {
+	t.Helper()
+	for until := m.gpu.Now + within; len(m.k.frozen) == 0; {
+		if m.gpu.Now >= until {
+			t.Fatalf("nobody is frozen after %s", within)
+		}
+		m.play(100 * ms)
+	}
+	if f := m.k.frozen[0]; f.Job != 1 {
+		t.Errorf("job %d is frozen", f.Job)
+	}
+	page := m.time(1)
+	if page.Frozen != 1 || page.Flags&ledger.TimeFrozen == 0 {
+		t.Errorf("its page says %+v", page)
+	}
+	m.recordIs(true)
+	if other := m.time(2); other.Frozen != 0 || other.Flags&ledger.TimeFrozen != 0 {
+		t.Errorf("its neighbour's page says %+v", other)
+	}
+}
+
+func TestCheatersAreFrozen(t *testing.T) {
+	two := func(t *testing.T) *machine { return played(t, []int{30, 70}, always(2*ms), always(2*ms)) }
+	t.Run("sets its own slice", func(t *testing.T) {
+		m := two(t)
+		m.members(0, 1)
+		m.play(time.Second)
+		m.sets[1000] = time.Second
+		caught(t, m, 3*time.Second)
+	})
+	t.Run("enables itself", func(t *testing.T) {
+		m := played(t, []int{30, 20, 50}, always(ms), timeslices.Load{Work: ms, Host: ms}, always(ms))
+		m.members(0, 1, 2)
+		m.play(6 * time.Second)
+		m.undoes[1000] = true
+		caught(t, m, 4*time.Second)
+	})
+	t.Run("waits for idle", func(t *testing.T) {
+		m := two(t)
+		m.members(0, 1)
+		m.play(time.Second)
+		m.gpu.Groups[0].Piece, m.gpu.Groups[0].Load.Work = 100*ms, 100*ms
+		m.saves[1000] = &channels.Saves{}
+		caught(t, m, 6*time.Second)
+	})
+	t.Run("makes contexts without end", func(t *testing.T) {
+		m := two(t)
+		m.members(0, 1)
+		m.play(time.Second)
+		m.node.Processes[0].More = 9
+		m.take()
+		caught(t, m, 3*time.Second)
+	})
+	t.Run("has no handles", func(t *testing.T) {
+		m := played(t, []int{30, 70, 10}, always(2*ms), always(2*ms), always(2*ms))
+		m.members(1, 2)
+		m.play(time.Second)
+		m.strange[100] = 1
+		caught(t, m, 4*time.Second)
+	})
+}
+
+// Nobody who does nothing of it is frozen, and nobody whom NVML shows for a moment before its handles are there.
+func TestHonestProgramsAreLeftAlone(t *testing.T) {
+	m := played(t, []int{20, 30, 10, 40}, always(ms), timeslices.Load{Work: ms, Host: ms}, timeslices.Load{Work: ms, Host: 100 * us}, always(20*ms))
+	m.members(0, 1, 2)
+	m.play(20 * time.Second)
+	m.strange[103] = 4
+	m.play(time.Second)
+	m.members(0, 1, 2, 3)
+	m.play(20 * time.Second)
+	if len(m.answers) > 0 {
+		t.Error("somebody was to be frozen")
+	}
+}
+
+// A step goes on after ten seconds; the third time it is killed.
+func TestFrozenTwiceThenKilled(t *testing.T) {
+	m := played(t, []int{30, 70}, always(2*ms), always(2*ms))
+	sleeper := exec.Command("sleep", "60")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sleeper.Process.Kill() })
+	pid := sleeper.Process.Pid
+	start, _ := audit.Auditor{Proc: "/proc"}.StartOf(pid)
+	m.k.Step = func(p Process) (Frozen, error) {
+		return Frozen{Job: p.Job, Step: "0", Processes: []audit.Process{{PID: pid, StartTicks: start}}}, nil
+	}
+	m.members(0, 1)
+	m.play(time.Second)
+	m.sets[1000] = time.Second
+	for time := range 2 {
+		for len(m.k.frozen) == 0 {
+			m.play(100 * ms)
+		}
+		becomes(t, pid, true)
+		m.play(9900 * ms)
+		if len(m.k.frozen) == 0 {
+			t.Fatal("it goes on already")
+		}
+		for len(m.k.frozen) > 0 {
+			m.play(50 * ms)
+		}
+		becomes(t, pid, false)
+		if m.time(1).Flags&ledger.TimeFrozen != 0 || int(m.time(1).Frozen) != time+1 {
+			t.Errorf("after %d times: %+v", time+1, m.time(1))
+		}
+		m.recordIs(false)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- sleeper.Wait() }()
+	m.play(5 * time.Second)
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("its process ended with %v", err)
+	}
+}
+
+// becomes waits until a process is stopped, or goes on.
+func becomes(t *testing.T, pid int, stopped bool) {
+	t.Helper()
+	for until := time.Now().Add(5 * time.Second); ; time.Sleep(ms) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err == nil && strings.Contains(string(text), ") T ") == stopped {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("stopped: not %v: %s %v", stopped, text, err)
+		}
+	}
+}
+
+// What the site says is done.
+func TestCheatersAreLoggedOrKilled(t *testing.T) {
+	for cheaters, steps := range map[string]int{"log": 0, "kill": 1} {
+		m := played(t, []int{30, 70}, always(2*ms), always(2*ms))
+		m.k.Cheaters = cheaters
+		m.members(0, 1)
+		m.play(time.Second)
+		m.sets[1000] = time.Second
+		for until := m.gpu.Now + 3*time.Second; m.gpu.Now < until && len(m.answers) == 0; {
+			m.play(100 * ms)
+		}
+		if len(m.answers) != steps || len(m.k.frozen) != 0 {
+			t.Errorf("%s: %d steps were looked for, %d are frozen", cheaters, len(m.answers), len(m.k.frozen))
+		}
+	}
+}
