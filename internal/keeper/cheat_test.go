@@ -20,12 +20,7 @@ import (
 // caught is a machine on which job 1's process does something, until its step is frozen.
 func caught(t *testing.T, m *machine, within time.Duration) {
 	t.Helper()
-	for until := m.gpu.Now + within; len(m.k.frozen) == 0; {
-		if m.gpu.Now >= until {
-			t.Fatalf("nobody is frozen after %s", within)
-		}
-		m.play(100 * ms)
-	}
+	m.until(t, within, func() bool { return len(m.k.frozen) > 0 })
 	if f := m.k.frozen[0]; f.Job != 1 {
 		t.Errorf("job %d is frozen", f.Job)
 	}
@@ -39,27 +34,37 @@ func caught(t *testing.T, m *machine, within time.Duration) {
 	}
 }
 
+// until plays until something is so.
+func (m *machine) until(t *testing.T, within time.Duration, is func() bool) {
+	t.Helper()
+	for end := m.gpu.Now + within; !is(); m.play(50 * ms) {
+		if m.gpu.Now >= end {
+			t.Fatalf("not after %s", within)
+		}
+	}
+}
+
 func TestCheatersAreFrozen(t *testing.T) {
 	two := func(t *testing.T) *machine { return played(t, []int{30, 70}, always(2*ms), always(2*ms)) }
 	t.Run("sets its own slice", func(t *testing.T) {
 		m := two(t)
 		m.members(0, 1)
 		m.play(time.Second)
-		m.sets[1000] = time.Second
+		m.gpu.Groups[0].Cheat.Sets = time.Second
 		caught(t, m, 3*time.Second)
 	})
 	t.Run("enables itself", func(t *testing.T) {
 		m := played(t, []int{30, 20, 50}, always(ms), timeslices.Load{Work: ms, Host: ms}, always(ms))
 		m.members(0, 1, 2)
 		m.play(6 * time.Second)
-		m.undoes[1000] = true
+		m.gpu.Groups[0].Cheat.Enables = true
 		caught(t, m, 4*time.Second)
 	})
 	t.Run("waits for idle", func(t *testing.T) {
 		m := two(t)
 		m.members(0, 1)
 		m.play(time.Second)
-		m.gpu.Groups[0].Piece, m.gpu.Groups[0].Load.Work = 100*ms, 100*ms
+		m.gpu.Groups[0].Cheat.Piece, m.gpu.Groups[0].Load.Work = 100*ms, 100*ms
 		m.saves[1000] = &channels.Saves{}
 		caught(t, m, 6*time.Second)
 	})
@@ -109,22 +114,18 @@ func TestFrozenTwiceThenKilled(t *testing.T) {
 	}
 	m.members(0, 1)
 	m.play(time.Second)
-	m.sets[1000] = time.Second
-	for time := range 2 {
-		for len(m.k.frozen) == 0 {
-			m.play(100 * ms)
-		}
+	m.gpu.Groups[0].Cheat.Sets = time.Second
+	for times := range 2 {
+		m.until(t, 10*time.Second, func() bool { return len(m.k.frozen) > 0 })
 		becomes(t, pid, true)
 		m.play(9900 * ms)
 		if len(m.k.frozen) == 0 {
 			t.Fatal("it goes on already")
 		}
-		for len(m.k.frozen) > 0 {
-			m.play(50 * ms)
-		}
+		m.until(t, 200*ms, func() bool { return len(m.k.frozen) == 0 })
 		becomes(t, pid, false)
-		if m.time(1).Flags&ledger.TimeFrozen != 0 || int(m.time(1).Frozen) != time+1 {
-			t.Errorf("after %d times: %+v", time+1, m.time(1))
+		if m.time(1).Flags&ledger.TimeFrozen != 0 || int(m.time(1).Frozen) != times+1 {
+			t.Errorf("after %d times: %+v", times+1, m.time(1))
 		}
 		m.recordIs(false)
 	}
@@ -157,11 +158,9 @@ func TestCheatersAreLoggedOrKilled(t *testing.T) {
 		m.k.Cheaters = cheaters
 		m.members(0, 1)
 		m.play(time.Second)
-		m.sets[1000] = time.Second
-		for until := m.gpu.Now + 3*time.Second; m.gpu.Now < until && len(m.answers) == 0; {
-			m.play(100 * ms)
-		}
-		if len(m.answers) != steps || len(m.k.frozen) != 0 {
+		m.gpu.Groups[0].Cheat.Sets = time.Second
+		m.play(3 * time.Second)
+		if min(1, len(m.answers)) != steps || len(m.k.frozen) != 0 {
 			t.Errorf("%s: %d steps were looked for, %d are frozen", cheaters, len(m.answers), len(m.k.frozen))
 		}
 	}

@@ -40,12 +40,11 @@ type machine struct {
 	lookedAt time.Duration
 	open     int // files of the GPU that are
 	killed   map[int]bool
+	started  time.Duration // all processes
 	strange  map[int]uint32 // what NVML shows as well
 	calls    map[string]int
 	refuses  error
 	saves    map[uint32]*channels.Saves
-	undoes   map[uint32]bool          // groups that enable themselves again at once
-	sets     map[uint32]time.Duration // groups that set their own slice again at once
 	answers  []string
 	beats    []byte
 }
@@ -63,9 +62,9 @@ func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
 		groups = append(groups, &timeslices.Group{Load: load, Slice: 2 * ms, PID: uint32(100 + i)})
 	}
 	m := &machine{t: t, gpu: timeslices.NewGPU(timeslices.Change{Load: 127 * us, Save: 110 * us}, groups...), run: rundir.Dir(t.TempDir()),
-		killed: map[int]bool{}, strange: map[int]uint32{}, calls: map[string]int{}, saves: map[uint32]*channels.Saves{}, undoes: map[uint32]bool{},
-		sets: map[uint32]time.Duration{}}
+		killed: map[int]bool{}, strange: map[int]uint32{}, calls: map[string]int{}, saves: map[uint32]*channels.Saves{}}
 	m.gpu.Now = time.Hour // a clock that began long ago
+	m.started = m.gpu.Now - time.Second
 	m.gpu.Log = func(s share.Switch) {
 		r := channels.Record{Kind: 2, Tag: 6, Serial: s.Serial, Channel: s.Context, PID: s.PID, AtNS: s.AtNS}
 		if s.End {
@@ -102,7 +101,7 @@ func (m *machine) page(job uint32) {
 func (m *machine) begin() {
 	parts := Parts{Log: hclog.New(&hclog.LoggerOptions{Output: testWriter{m.t}, Level: hclog.Debug}), Run: m.run, BootID: boot, Cheaters: "freeze",
 		Burst: 250 * ms, Driver: func() (Driver, error) { m.open++; return fakeDriver{m}, m.refuses }, Clock: func() time.Duration { return m.gpu.Now },
-		StartOf: func(int) (uint64, bool) { return 7, true },
+		StartOf: func(pid int) (uint64, bool) { return m.start(pid), true },
 		Step: func(p Process) (Frozen, error) {
 			m.answers = append(m.answers, "step")
 			return Frozen{Job: p.Job, Step: "0"}, nil
@@ -112,11 +111,14 @@ func (m *machine) begin() {
 	m.k.tickClock()
 }
 
+// start is when a process began, in ticks.
+func (m *machine) start(int) uint64 { return uint64(m.started / tick) }
+
 // members has the loop take the node: these groups, by their number, are there.
 func (m *machine) members(groups ...int) {
 	m.node.Processes = nil
 	for _, i := range groups {
-		m.node.Processes = append(m.node.Processes, Process{Process: audit.Process{PID: 100 + i, StartTicks: uint64((m.gpu.Now - time.Second) / tick)}, Job: m.jobs[i],
+		m.node.Processes = append(m.node.Processes, Process{Process: audit.Process{PID: 100 + i, StartTicks: m.start(100 + i)}, Job: m.jobs[i],
 			Groups: []ledger.Group{{Client: uint32(1000 + i), Device: 1, Group: 1, Engine: 1, FD: 9, Subdevice: 2, ChannelCount: 2, Channels: []uint32{3, 4}}}})
 	}
 	m.take()
@@ -139,7 +141,6 @@ func (m *machine) play(d time.Duration) {
 		if next > m.gpu.Now {
 			m.gpu.Run(next)
 		}
-		m.cheat()
 		m.k.tickClock()
 		m.k.onTime()
 		select {
@@ -172,15 +173,6 @@ func (m *machine) answer(q question) {
 		s.holders = map[device.UUID]map[int]uint32{uuid: holders}
 	}
 	m.k.lookAll(s)
-}
-
-func (m *machine) cheat() {
-	for client := range m.undoes {
-		m.gpu.Groups[client-1000].Off = false
-	}
-	for client, slice := range m.sets {
-		m.gpu.Groups[client-1000].Slice = slice
-	}
 }
 
 // had is which part of a time each group had, in percent.
@@ -301,6 +293,9 @@ func (o fakeOwner) Slice(g channels.Group) (time.Duration, error) {
 	group, err := o.group(g)
 	if err != nil {
 		return 0, err
+	}
+	if group.Cheat.Sets > 0 {
+		return group.Cheat.Sets, nil
 	}
 	return group.Slice, nil
 }

@@ -69,7 +69,7 @@ func (c cgroups) frozenBy(step audit.Step, isStepd func(int) bool, pid int) (fil
 	}
 	for _, folder := range withoutDaemon(top, slurms, isStepd) {
 		path := filepath.Join(folder, file)
-		if now, err := os.ReadFile(path); err != nil || strings.TrimSpace(string(now)) == freeze {
+		if now, err := os.ReadFile(path); err != nil || strings.TrimSpace(string(now)) != thaw {
 			continue // it cannot be frozen, or somebody else has done it
 		}
 		files = append(files, FreezerFile{File: path, Freeze: freeze, Thaw: thaw})
