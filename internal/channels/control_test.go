@@ -47,7 +47,7 @@ func device(t *testing.T, conf string) *Driver {
 	if err := os.WriteFile(filepath.Join(dir, "simgpu.conf"), []byte("devices=2\n"+conf), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if line := started(t, exec.Command(program, dir)); line != "ready" { //nolint:noctx // ends with the test
+	if line := started(t, exec.Command(program, dir)); line != "ready" {
 		t.Skipf("no FUSE file system can be mounted here: %q", line)
 	}
 	d, err := Open(filepath.Join(dir, "control/nvidiactl"))

@@ -110,7 +110,7 @@ func (l *Log) mapped(controlPath string, memory uint32, bytes uint64) ([]byte, e
 func (l *Log) Close() {
 	for _, mapped := range [][]byte{l.header, l.ring} {
 		if mapped != nil {
-			unix.Munmap(mapped)
+			_ = unix.Munmap(mapped) // it was mapped as it is
 		}
 	}
 	l.close()

@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asDriver has the call of a descriptor of another device go through: none of it is the driver's, so that the kernel refuses the ioctl.
-func asDriver(t *testing.T, path string) *Driver {
+// asDriver takes /dev/null for the control device: the kernel refuses the calls.
+func asDriver(t *testing.T) *Driver {
 	t.Helper()
-	is, err := identify(unix.AT_FDCWD, path)
+	is, err := identify(unix.AT_FDCWD, "/dev/null")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func until(t *testing.T, what string, is func() bool) {
 }
 
 func TestOnlyTheDriversDescriptorsAreCopied(t *testing.T) {
-	o := ownerOf(t, asDriver(t, "/dev/null"), process(t).Process.Pid)
+	o := ownerOf(t, asDriver(t), process(t).Process.Pid)
 	before := open(t)
 	if err := o.SetSlice(Group{FD: 0}, time.Millisecond); !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("what stands for the driver: %v, want the kernel's answer to the ioctl", err)
@@ -110,7 +110,7 @@ func TestOnlyTheDriversDescriptorsAreCopied(t *testing.T) {
 }
 
 func TestACopyIsGoneWhateverTheCallSays(t *testing.T) {
-	o := ownerOf(t, asDriver(t, "/dev/null"), process(t).Process.Pid)
+	o := ownerOf(t, asDriver(t), process(t).Process.Pid)
 	before := open(t)
 	copied := File(-1)
 	failed := errors.New("no")
@@ -129,7 +129,7 @@ func TestACopyIsGoneWhateverTheCallSays(t *testing.T) {
 }
 
 func TestWhoHasEndedIsKnown(t *testing.T) {
-	d, cmd := asDriver(t, "/dev/null"), process(t)
+	d, cmd := asDriver(t), process(t)
 	o := ownerOf(t, d, cmd.Process.Pid)
 	if o.Ended() {
 		t.Error("it has ended, it says, while it runs")
@@ -158,7 +158,7 @@ func TestAsAnotherUser(t *testing.T) {
 	if err != nil {
 		t.Skip("run by another test")
 	}
-	if err := ownerOf(t, asDriver(t, "/dev/null"), pid).Verify(Group{}); !errors.Is(err, ErrForbidden) {
+	if err := ownerOf(t, asDriver(t), pid).Verify(Group{}); !errors.Is(err, ErrForbidden) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -114,7 +114,7 @@ type tenant struct {
 
 func newTenant(t *testing.T, d *Driver) *tenant {
 	t.Helper()
-	cmd := exec.Command(os.Args[0]) //nolint:noctx // ends with the test
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), tenantOf+"="+d.path)
 	line := started(t, cmd)
 	w := &tenant{cmd: cmd, pid: cmd.Process.Pid, channels: make([]Channel, channelsOfTenant)}

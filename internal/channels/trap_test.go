@@ -112,7 +112,7 @@ func trapped(t *testing.T, p *trap) *Owner {
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid))
 		return string(name) == "sleep\n"
 	})
-	o := ownerOf(t, asDriver(t, "/dev/null"), cmd.Process.Pid)
+	o := ownerOf(t, asDriver(t), cmd.Process.Pid)
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	p.set.Store(true)
 	return o
