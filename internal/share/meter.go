@@ -48,6 +48,8 @@ type Usage struct {
 	Cuts   int           // of these, by the slice
 	Groups int           // with work; 0: none
 	PIDs   []uint32      // of the processes with work
+	Step   time.Duration // how long a turn of its processes is
+	Pause  time.Duration // until the next one, where the wait is short; 0: not known
 	Off    bool          // some of it was kept off, now or at some time since the last look
 }
 
@@ -64,8 +66,9 @@ type Meter struct {
 
 // process is what was seen of one since the last look.
 type process struct {
-	look     turnCount        // since the last look
-	asked    turnCount        // since Overran was asked
+	look     turnCount // since the last look
+	asked    turnCount // since Overran was asked
+	paces    paces
 	contexts map[uint32]int64 // when each was last on
 }
 
@@ -98,7 +101,7 @@ func (c *turnCount) taken() time.Duration {
 func (m *Meter) Begin(atNS int64, on uint32) {
 	m.turns, m.atNS, m.lost = NewTurns(atNS), atNS, 0
 	m.seen, m.offs, m.slices = map[uint32]*process{}, map[uint32]*offs{}, map[uint32]*sliceSet{}
-	m.turns.Ended = m.ended
+	m.turns.Began, m.turns.Ended = m.began, m.ended
 	if on != 0 {
 		m.turns.on, m.turns.open = Switch{AtNS: atNS, PID: on}, true
 	}
@@ -146,6 +149,13 @@ func (m *Meter) process(pid uint32) *process {
 	return m.seen[pid]
 }
 
+func (m *Meter) began(on Switch) {
+	p := m.process(on.PID)
+	if o := m.offs[on.PID]; o == nil || !o.since(p.paces.leftNS) {
+		p.paces.begin(on.AtNS)
+	}
+}
+
 func (m *Meter) ended(on Switch, lengthNS int64) {
 	p, endNS := m.process(on.PID), on.AtNS+lengthNS
 	p.contexts[on.Context] = endNS
@@ -155,6 +165,7 @@ func (m *Meter) ended(on Switch, lengthNS int64) {
 		stopped = o.stopped(on.AtNS, endNS)
 	}
 	slice := m.sliceAt(on.PID, endNS)
+	p.paces.end(endNS, lengthNS)
 	p.look.add(time.Duration(lengthNS), slice, stopped)
 	p.asked.add(time.Duration(lengthNS), slice, stopped)
 }
@@ -192,6 +203,7 @@ func (m *Meter) residence(p Present, resident map[uint32]int64, found *Usage) ti
 			had -= known.look.taken()
 			found.Turns, found.Cuts = found.Turns+known.look.cut+known.look.left, found.Cuts+known.look.cut
 			if len(known.contexts) > 0 {
+				found.pace(&known.paces)
 				found.Groups += len(known.contexts)
 				found.PIDs = append(found.PIDs, pid)
 			}

@@ -95,11 +95,11 @@ func (r *Rota) Correct(tenants []Tenant, gone time.Duration) {
 			used, on = used+tenants[i].Used*float64(gone), on+float64(d)
 		}
 	}
-	if used > 0 {
+	if used > 0 && on > 0.9*float64(gone) {
 		for _, t := range r.turns {
 			if d := r.on[t.Tenant]; d > 0 && t.Tenant < len(tenants) && tenants[t.Tenant].Cut {
 				beyond := tenants[t.Tenant].Used*float64(gone)*on/used - float64(d)
-				r.had[t.whose()] += beyond / float64(t.For) / float64(len(tenants[t.Tenant].units()))
+				r.had[t.whose()] += min(0.5, max(-0.5, beyond/float64(t.For)/float64(len(tenants[t.Tenant].units()))))
 			}
 		}
 	}

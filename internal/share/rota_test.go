@@ -87,7 +87,7 @@ func TestTurnsGoByWhatWasUsed(t *testing.T) {
 	on, had, used := r.Next(turns, -1, 0), make([]float64, 2), make([]float64, 2)
 	for step := range 4000 {
 		const tick = 25 * ms
-		efficiency := []float64{.5, .9}[on]
+		efficiency := []float64{.7, .9}[on]
 		had[on] += efficiency * tick.Seconds()
 		used[on] += efficiency * tick.Seconds()
 		on = r.Next(turns, on, tick)
@@ -96,7 +96,7 @@ func TestTurnsGoByWhatWasUsed(t *testing.T) {
 			used[0], used[1] = 0, 0
 		}
 	}
-	if math.Abs(had[0]/had[1]-1) > .02 {
+	if math.Abs(had[0]/had[1]-1) > .03 {
 		t.Errorf("had %v", had)
 	}
 }

@@ -14,10 +14,12 @@ type Tenant struct {
 	Groups int      // channel groups with work; a slice is each one's, so that a job's is divided
 	PIDs   []uint32 // its processes with work; none: they take turns as one
 
-	Used   float64 // of the GPU
-	Cut    bool    // most of its turns were ended by its slice: it always has work
-	Left   float64 // of its turns: those that it ended itself
-	Urgent bool    // of the latency class, and has credit
+	Used float64 // of the GPU
+	Cut  bool    // most of its turns were ended by its slice: it always has work
+	Left float64 // of its turns: those that it ended itself
+	// A process's step, and its pause until the next one where the wait is short; 0: not known.
+	Step, Pause time.Duration
+	Urgent      bool // of the latency class, and has credit
 }
 
 // Plan is what the GPU's scheduler is given until the next window.
@@ -53,8 +55,13 @@ const (
 // Rule follows what was used: slices are the shares while everybody has work. Who sleeps between its steps loses its place each time, and
 // a slice of its own that is longer does not help; so the others' slices are cut short until it has its share. Short slices
 // beside each other would be spent on changes, so the others then take turns of many milliseconds, one on at a time.
+//
+// Two who sleep may need others of different lengths. Whoever has more than its share then is one of the others. Who would not use its share alone is
+// behind nobody, and no sleeper takes from those who always have work more than half of what they are due.
 type Rule struct {
-	short time.Duration // of the others, while somebody sleeps; 0: nobody does
+	short  time.Duration // of the others, while somebody sleeps; 0: nobody does
+	slices []time.Duration
+	taker  []bool // sleeps, and takes its turn with the others all the same
 }
 
 // Next plans from what was seen.
@@ -74,42 +81,16 @@ func (r *Rule) Next(tenants []Tenant) Plan {
 	if urgent {
 		return beside(tenants, long, urgentSlice, besideUrgent)
 	}
+	if len(r.taker) != len(tenants) {
+		r.taker, r.slices = make([]bool, len(tenants)), nil
+	}
 	r.follow(tenants, long, total)
-	if r.short == 0 {
-		return plain(tenants, total)
+	p := plain(tenants, total)
+	if r.short > 0 {
+		p = beside(tenants, long, longSlice, r.short)
 	}
-	return beside(tenants, long, longSlice, r.short)
-}
-
-// follow finds who sleeps, and how short the others' slices are to be for it.
-func (r *Rule) follow(tenants []Tenant, sleeper []bool, total float64) {
-	behind, ahead, sleeps, briefly := 0.0, 0.0, false, false
-	for i, t := range tenants {
-		due := part(t.Share, total)
-		if t.Most > 0 {
-			due = min(due, t.Most)
-		}
-		often := t.Left > leftOften && due-t.Used > 2*slack
-		if sleeper[i] = t.Groups > 0 && (!t.Cut || often); !sleeper[i] {
-			continue
-		}
-		sleeps, briefly = true, briefly || !t.Cut
-		behind = max(behind, due-t.Used)
-		ahead = max(ahead, t.Used-due)
-	}
-	switch {
-	case !sleeps:
-		r.short = 0
-	case r.short == 0 && behind > slack:
-		r.short = leastRound // its steps are longer than its slice
-		if briefly {
-			r.short = leastRound / 10
-		}
-	case r.short != 0 && behind > slack:
-		r.short = max(shortest, time.Duration(float64(r.short)*(1-min(0.5, 4*behind))))
-	case r.short != 0 && ahead > slack:
-		r.short = min(longSlice, time.Duration(float64(r.short)*(1+min(0.5, 4*ahead))))
-	}
+	r.slices = p.Slices
+	return p
 }
 
 // part is what a share is of all that are at work.

@@ -118,3 +118,38 @@ func TestARuleGoesOnAfterADeath(t *testing.T) {
 	r.Resume(tenants, make([]time.Duration, 3)) // none was set
 	slicesOf(t, &r, []time.Duration{7200 * us, 7200 * us, 9600 * us}, tenants...)
 }
+
+func TestWhoAsksForLessIsNotBehind(t *testing.T) {
+	light := Tenant{Share: 50, Groups: 1, Used: .08, Step: 300 * us, Pause: 30 * ms, Left: 1}
+	var r Rule
+	slicesOf(t, &r, []time.Duration{10 * ms, 10 * ms}, always(50, 1), always(50, 1))
+	light.Used = .0095 // of 0.99 %, as its pauses are its own
+	slicesOf(t, &r, []time.Duration{10 * ms, 10 * ms}, light, always(50, 1))
+	light.Pause = 11 * ms // it may be waiting
+	slicesOf(t, &r, []time.Duration{longSlice, 2 * ms}, light, always(50, 1))
+}
+
+// One needs the others short, the other has too much because they are: it takes turns with them.
+func TestWhoHasTooMuchTakesItsTurn(t *testing.T) {
+	var r Rule
+	tenants := []Tenant{{Share: 40, Groups: 1, Used: .2, Step: ms, Pause: 3 * ms}, {Share: 20, Groups: 1, Used: .5, Step: 10 * ms, Pause: ms}, always(40, 1)}
+	r.Next(tenants)
+	p := r.Next(tenants)
+	if want := []Turn{{1, 0, 200 * ms / 3}, {2, 0, 400 * ms / 3}}; !slices.Equal(p.Turns, want) || p.Slices[0] != longSlice {
+		t.Errorf("%v, want turns %v", p, want)
+	}
+	tenants[1].Used = .05 // and is let go when it has far too little
+	if p := r.Next(tenants); len(p.Turns) != 0 || p.Slices[1] != longSlice {
+		t.Errorf("%v", p)
+	}
+}
+
+func TestWhoAlwaysHasWorkKeepsHalf(t *testing.T) {
+	var r Rule
+	greedy := Tenant{Share: 50, Groups: 1, Used: .3}
+	slicesOf(t, &r, []time.Duration{longSlice, 2 * ms}, greedy, always(50, 1))
+	slicesOf(t, &r, []time.Duration{longSlice, ms}, greedy, always(50, 1))
+	poor := always(50, 1)
+	poor.Used = .2
+	slicesOf(t, &r, []time.Duration{longSlice, 1500 * us}, greedy, poor)
+}

@@ -18,7 +18,8 @@ type Switch struct {
 // it, so that what a process has had until now can be less at a later look.
 type Turns struct {
 	ResidentNS map[uint32]int64
-	Ended      func(on Switch, lengthNS int64) // is called for each turn, if set
+	Began      func(on Switch)                 // is called for each turn, if set
+	Ended      func(on Switch, lengthNS int64) // the same
 
 	Records    int
 	Lost       int // by their serial numbers
@@ -53,6 +54,9 @@ func (t *Turns) Take(s Switch) {
 		t.on = s
 	default:
 		t.on, t.open = s, true
+		if t.Began != nil {
+			t.Began(s)
+		}
 	}
 }
 

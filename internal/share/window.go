@@ -16,6 +16,7 @@ type sum struct {
 	turns, cuts int
 	groups      int
 	pids        []uint32
+	step, pause time.Duration
 	off         bool
 }
 
@@ -35,6 +36,7 @@ func (w *Window) Add(all []Present, found []Usage) {
 			s.used += u.Used * u.Gone.Seconds()
 		}
 		s.turns, s.cuts, s.groups, s.pids = s.turns+u.Turns, s.cuts+u.Cuts, u.Groups, u.PIDs
+		s.step, s.pause = u.Step, u.Pause
 		s.off = s.off || u.Off
 	}
 }
@@ -46,6 +48,7 @@ func (w *Window) Fill(key uint64, t *Tenant) {
 		return
 	}
 	t.Used, t.Groups, t.PIDs = s.used/s.known.Seconds(), s.groups, s.pids
+	t.Step, t.Pause = s.step, s.pause
 	if s.turns > 0 || !s.off {
 		t.Cut = 2*s.cuts > s.turns || s.turns == 0
 		t.Left = float64(s.turns-s.cuts) / float64(max(1, s.turns))

@@ -220,6 +220,41 @@ func TestNobodyStarvesBesideTheLatencyClass(t *testing.T) {
 	}
 }
 
+// Where several sleep with steps of all lengths, and each asks for more or less than its share, the rule is far from exact; but everybody has something.
+func TestNobodyStarvesAmongMany(t *testing.T) {
+	low, count := 0, 0
+	for seed := range uint64(300) {
+		dice := rand.New(rand.NewPCG(seed, 77))
+		var all []*Slice
+		total := 0.0
+		for i := range 2 + dice.IntN(4) {
+			load := fills
+			if dice.IntN(2) == 0 {
+				load = honest[3+dice.IntN(len(honest)-5)]
+			}
+			all = append(all, job(uint32(i+1), float64(5+dice.IntN(50)), load))
+			total += all[i].Share
+		}
+		found := watch(10*time.Second, 15*time.Second, all...)
+		for i, s := range all {
+			wants := 100.0
+			if load := s.Groups[0].Load; load != fills {
+				wants = 100 * float64(load.Work) / float64(load.Work+load.Host)
+			}
+			part := found.had[i] / min(wants, 100*s.Share/total)
+			if count++; part < .5 {
+				low++
+			}
+			if part < .12 {
+				t.Errorf("seed %d: slice %d has %.1f of what it asks for or is due", seed, i, 100*part)
+			}
+		}
+	}
+	if 100*low > 6*count {
+		t.Errorf("%d of %d have less than half of what they ask for or are due", low, count)
+	}
+}
+
 func TestANodesCallsStayBelowTheirPart(t *testing.T) {
 	var all []*Vgpud
 	budget := &share.Budget{}

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import "time"
+
+const (
+	asks    = 0.95 // of what it could have alone, as others cost it something
+	waited  = 1.2  // times the others' turns: a longer pause is its own
+	starved = 0.5  // of what they are due
+	heavy   = 0.3  // of its time on: whoever uses less of it would leave the GPU idle in its turn
+	aSwitch = 250 * time.Microsecond
+)
+
+// followed is what is seen of those who sleep and of those who always have work.
+type followed struct {
+	behind, ahead float64
+	sleeps, short bool    // short: its steps are shorter than its slice
+	had, due      float64 // by those who always have work
+}
+
+// follow finds who sleeps, and how short the others' slices are to be for it.
+func (r *Rule) follow(tenants []Tenant, long []bool, total float64) {
+	due, limited := r.dues(tenants, total)
+	var f followed
+	for i, t := range tenants {
+		if t.Groups == 0 || t.Cut || !limited[i] && t.Used < starved*due[i] {
+			r.taker[i] = false
+		}
+		long[i] = t.Groups > 0 && !t.Cut && !r.taker[i]
+		f.short = f.short || long[i]
+	}
+	for i, t := range tenants {
+		// One that is cut, and leaves now and then, has steps longer than its slice. It is worth something while nobody has shorter ones.
+		if !f.short && t.Groups > 0 && t.Left > leftOften && due[i]-t.Used > 2*slack {
+			long[i] = true
+		}
+		f.sleeps = f.sleeps || long[i] || r.taker[i]
+		if long[i] {
+			f.behind, f.ahead = max(f.behind, due[i]-t.Used), max(f.ahead, t.Used-due[i])
+		} else {
+			f.had, f.due = f.had+t.Used, f.due+due[i]
+		}
+	}
+	if f.behind > slack && f.ahead > 2*slack {
+		for i, t := range tenants {
+			if long[i] && !limited[i] && t.Used-due[i] > 2*slack && (t.Used > heavy || float64(t.Step) > heavy*float64(t.Step+t.Pause)) {
+				r.taker[i], long[i] = true, false
+			}
+		}
+	}
+	r.shorten(f)
+}
+
+func (r *Rule) shorten(f followed) {
+	switch {
+	case !f.sleeps:
+		r.short = 0
+	case r.short == 0 && f.behind > slack:
+		r.short = leastRound // its steps are longer than its slice
+		if f.short {
+			r.short = leastRound / 10
+		}
+	case r.short != 0 && f.had < starved*f.due:
+		r.short = min(longSlice, r.short*3/2)
+	case r.short != 0 && f.behind > slack:
+		r.short = max(shortest, time.Duration(float64(r.short)*(1-min(0.5, 4*f.behind))))
+	case r.short != 0 && f.ahead > slack:
+		r.short = min(longSlice, time.Duration(float64(r.short)*(1+min(0.5, 4*f.ahead))))
+	}
+}
+
+// dues are the parts of the GPU that all are to have. What one does not ask for, or may not have, is the others'.
+func (r *Rule) dues(tenants []Tenant, total float64) (due []float64, limited []bool) {
+	due, limited = make([]float64, len(tenants)), make([]bool, len(tenants))
+	for range tenants {
+		free, shares, again := 1.0, 0.0, false
+		for i, t := range tenants {
+			switch {
+			case t.Groups == 0:
+			case limited[i]:
+				free -= due[i]
+			default:
+				shares += t.Share
+			}
+		}
+		for i, t := range tenants {
+			if t.Groups == 0 || limited[i] {
+				continue
+			}
+			due[i] = free * part(t.Share, shares)
+			if most := r.most(tenants, i); most < due[i] {
+				due[i], limited[i], again = most, true, true
+			}
+		}
+		if !again {
+			break
+		}
+	}
+	return due, limited
+}
+
+// most is what one can have at most: what something else leaves it, or what it asks for. It is known to ask for no more if its pauses are longer than
+// what it could wait for.
+func (r *Rule) most(tenants []Tenant, i int) float64 {
+	t := tenants[i]
+	most := 1.0
+	if t.Most > 0 {
+		most = t.Most
+	}
+	if t.Cut || t.Pause == 0 || r.slices == nil {
+		return most
+	}
+	takes, others := time.Duration(0), time.Duration(0)
+	for j, o := range tenants {
+		turn := r.slices[j]
+		if o.Step > 0 {
+			turn = min(turn, o.Step)
+		}
+		turn += aSwitch
+		switch {
+		case j == i || o.Groups == 0:
+		case r.short > 0 && o.Cut:
+			takes = max(takes, turn) // one of these is on at a time
+		default:
+			others += time.Duration(o.Groups) * turn
+		}
+	}
+	if float64(t.Pause) > waited*float64(takes+others) {
+		units := float64(max(1, len(t.PIDs)))
+		most = min(most, asks*units*float64(t.Step)/float64(t.Step+t.Pause))
+	}
+	return most
+}
