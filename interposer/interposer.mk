@@ -98,6 +98,14 @@ INTERPOSER_TEST_VIRTUAL := time/concurrent time/control_loop
 $(call interposer_linked,$(filter-out $(INTERPOSER_TEST_VIRTUAL),$(filter time/%,$(INTERPOSER_TESTS))),$(INTERPOSER_PURE))
 $(call interposer_linked,$(INTERPOSER_TEST_VIRTUAL),$(INTERPOSER_PURE) $(INTERPOSER_VIRTUAL))
 $(call interposer_linked,admission/credit,interposer/admission/credit.c $(INTERPOSER_PURE))
+$(call interposer_linked,channels/handles,interposer/channels/handles.c)
+# A control device that answers, behind the library's ioctl and in front of the C library's.
+INTERPOSER_CONTROL := $(INTERPOSER_TEST_BUILD)/helpers/control.so
+INTERPOSER_CONTROL_LINK := -Wl$(comma_)-rpath$(comma_)$(abspath $(dir $(INTERPOSER_CONTROL)))
+$(call interposer_linked,channels/channels,$(INTERPOSER_CONTROL),$(INTERPOSER_CONTROL_LINK))
+$(INTERPOSER_CONTROL): $(INTERPOSER_TEST)/helpers/control.c
+	@mkdir -p $(@D)
+	$(CC) $(INTERPOSER_TEST_CFLAGS) -shared -fPIC -Wl,-soname,control.so $< -o $@
 # All that a launch passes, without the wrappers, and the clock and the waits are the test's own.
 INTERPOSER_HOSTED := $(INTERPOSER_PURE) $(wildcard interposer/admission/*.c interposer/streams/*.c) interposer/driver/capture.c \
 	$(addprefix interposer/gate/,batch.c gate.c poller.c release.c)
@@ -150,7 +158,7 @@ INTERPOSER_UNSANITIZED := $(INTERPOSER_TEST_UNLINKED) $(INTERPOSER_TEST_HOSTED) 
 	base/image base/table process/trust driver/report gate/copies_lists context/overhead_changes account/lock_lost admission/credit
 # The library must come by LD_PRELOAD, or two processes would have to be as fast as without.
 INTERPOSER_UNSANITIZED += route/route account/lock_lost_stepped \
-	$(addprefix admission/,turns neighbours own_claims queue)
+	$(addprefix admission/,turns neighbours own_claims queue kept)
 # Holders of the simulated driver's lock that end with it are what TSan takes for a mistake; and what has one thread.
 INTERPOSER_SANITIZED_BY_ASAN_ALONE := account/killed process/threads $(filter-out time/history,$(filter time/%,$(INTERPOSER_TESTS))) \
 	$(INTERPOSER_FUZZERS)
@@ -173,6 +181,8 @@ $(INTERPOSER_TEST_BUILD)/$(1)/%: $(INTERPOSER_TEST)/%.c $$(INTERPOSER_OBJECTS_$(
 		$$(INTERPOSER_OBJECTS_$(1)) $$(EXTRA) -o $$@ $(INTERPOSER_SIM_LINK)
 $(INTERPOSER_TEST_VIRTUAL:%=$(INTERPOSER_TEST_BUILD)/$(1)/%): private EXTRA := $(INTERPOSER_VIRTUAL)
 $(INTERPOSER_TEST_VIRTUAL:%=$(INTERPOSER_TEST_BUILD)/$(1)/%): $(INTERPOSER_VIRTUAL)
+$(INTERPOSER_TEST_BUILD)/$(1)/channels/channels: private EXTRA := $(INTERPOSER_CONTROL) $(INTERPOSER_CONTROL_LINK)
+$(INTERPOSER_TEST_BUILD)/$(1)/channels/channels: $(INTERPOSER_CONTROL)
 endef
 $(eval $(call interposer_sanitized,asan,address$(comma_)undefined -fno-sanitize-recover=all))
 $(eval $(call interposer_sanitized,tsan,thread))

@@ -5,6 +5,7 @@
 #include "account/account.h"
 #include "base/futex.h"
 #include "base/identity.h"
+#include "channels/channels.h"
 #include "process/claims.h"
 #include "process/step.h"
 
@@ -40,8 +41,10 @@ static uint32_t find_stage(struct vgpu_process *p)
 		p->refused_why = "the job's claims cannot be used";
 		return VGPU_REFUSED;
 	}
-	if (vgpu_account_open(p))
+	if (vgpu_account_open(p)) {
+		vgpu_channels_begin(p);
 		return VGPU_ATTACHED;
+	}
 	p->refused_why = "too many processes of this job use a GPU";
 	return VGPU_REFUSED;
 }

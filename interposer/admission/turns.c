@@ -37,7 +37,7 @@ static bool is_shared(struct vgpu_seat *seat, uint32_t device)
  * other claims each keeps to its share. */
 static bool is_elastic(const struct vgpu_seat *seat)
 {
-	return (GET(vgpu_pages.limits->flags) & VGPU_ELASTIC) != 0 && !GET(seat->strangers) &&
+	return vgpu_turns_elastic() && !GET(seat->strangers) &&
 	       !GET(seat->foreign_board);
 }
 

@@ -45,6 +45,12 @@ static inline uint64_t vgpu_turns_ahead(const struct vgpu_load *load, uint64_t n
 	return remaining > VGPU_TURNS_AHEAD_NS ? remaining - VGPU_TURNS_AHEAD_NS : 0;
 }
 
+/* --vgpu-policy=elastic */
+static inline bool vgpu_turns_elastic(void)
+{
+	return (__atomic_load_n(&vgpu_pages.limits->flags, __ATOMIC_RELAXED) & VGPU_ELASTIC) != 0;
+}
+
 /* Whether the GPU's time that nobody else wants is this slice's to use beyond its share. */
 bool vgpu_turns_spare(struct vgpu_process *p, uint32_t device);
 

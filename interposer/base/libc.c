@@ -67,3 +67,21 @@ const struct vgpu_libc *vgpu_libc(void)
 	}
 	return &own;
 }
+
+/* This library's own, which says which of the images it is. */
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
+
+void *vgpu_libc_behind(const char *name)
+{
+	const struct link_map *map = &_r_debug == NULL ? NULL : _r_debug.r_map;
+	struct vgpu_image image;
+	void *found = NULL;
+
+	while (map != NULL && map->l_ld != _DYNAMIC)
+		map = map->l_next;
+	for (; map != NULL && found == NULL; map = map->l_next) {
+		if (map->l_ld != _DYNAMIC && vgpu_image_of_map(map, &image))
+			found = vgpu_image_find(&image, name);
+	}
+	return found;
+}

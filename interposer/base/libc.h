@@ -20,4 +20,8 @@ struct vgpu_libc {
 /* NULL while they are not there: before glibc 2.34 that is a process without libdl. */
 const struct vgpu_libc *vgpu_libc(void);
 
+/* The function of this name that comes behind this library's own: the C library's, but where a preload or a
+ * sanitizer has one of its own. Found without any lock; NULL when there is none. */
+void *vgpu_libc_behind(const char *name);
+
 #endif

@@ -44,12 +44,14 @@ static bool decide(struct vgpu_process *p)
 		const struct vgpu_board *board =
 			vgpu_claims_open(vgpu_seat(p, d), d) ? vgpu_seat(p, d)->board : NULL;
 
-		gated |= vgpu_time_is_capped(d);
-		if (board == NULL)
-			continue;
-		SET(gate->sequence[boards], GET(board->sequence));
-		SET(gate->board[boards++], board);
-		gated |= vgpu_claims_several(board);
+		if (board != NULL) {
+			SET(gate->sequence[boards], __atomic_load_n(&board->sequence, __ATOMIC_ACQUIRE));
+			SET(gate->board[boards++], board);
+			gated |= vgpu_claims_several(board);
+		}
+		/* An elastic slice has its share by vgpud, and what others leave over; one that is not is
+		 * held back here alone. */
+		gated |= vgpu_time_is_capped(d) && !(vgpu_claims_are_kept(board) && vgpu_turns_elastic());
 	}
 	SET(p->gated, gated);
 	__atomic_store_n(&gate->boards, boards, __ATOMIC_RELEASE);

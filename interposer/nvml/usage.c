@@ -7,6 +7,8 @@
 #include "base/futex.h"
 #include "driver/device.h"
 #include "gate/gate.h"
+#include "process/claims.h"
+#include "process/counted.h"
 #include "time/history.h"
 #include "time/samples.h"
 
@@ -187,6 +189,17 @@ static nvmlReturn_t ask_samples(struct vgpu_process *p, nvmlDevice_t device, uns
 	return result;
 }
 
+/* Where vgpud keeps the shares it counts what they take, over half a second, whatever since. */
+static bool counted(struct vgpu_process *p, uint32_t index, uint64_t now_ns, unsigned int *percent)
+{
+	struct vgpu_time_device time;
+
+	if (!vgpu_claims_are_kept(vgpu_seat(p, index)->board) || !vgpu_counted(index, now_ns, &time))
+		return false;
+	*percent = time.percent < 10000 ? (time.percent + 50) / 100 : 100;
+	return true;
+}
+
 /* Where launches pass the gate, what they took is known better than the driver tells. */
 static bool metered(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last,
 		    unsigned int *percent)
@@ -197,6 +210,8 @@ static bool metered(struct vgpu_process *p, nvmlDevice_t device, unsigned long l
 	const uint64_t remembered_ns = (VGPU_MARKS - 1) * VGPU_MARK_NS;
 	int index = vgpu_device_of_nvml(device);
 
+	if (index >= 0 && counted(p, (uint32_t)index, now_ns, percent))
+		return true;
 	if (index < 0 || now_ns < remembered_ns || !vgpu_gate_is_shut(p))
 		return false;
 	/* As long as the marks reach back at least. */

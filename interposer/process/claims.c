@@ -5,6 +5,7 @@
 #include "base/atomics.h"
 #include "base/sys.h"
 #include "process/trust.h"
+#include "process/turns_dir.h"
 #include "time/share.h"
 
 #include <sched.h>
@@ -13,7 +14,6 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 
-#define FOREIGN_WRITE 022
 /* Claims that are not there are looked for again after that. */
 #define SEEK_NS 10000000u
 /* And own ones that are mapped are looked at that often. */
@@ -21,35 +21,11 @@
 /* How often a board that is being written is read again. */
 #define BOARD_TRIES 1000
 
-struct path {
-	char text[VGPU_TURNS_DIR_BYTES + VGPU_UUID_BYTES + 1];
-};
-
-/* Empty where there is no such folder: nothing lies there. */
-static struct path in_turns_dir(const char *name)
+static int open_named(const char *name, int flags, struct stat *st)
 {
-	const char *dir = vgpu_pages.turns_dir;
-	struct path path = {""};
+	struct vgpu_turns_path path = vgpu_turns_path(name);
 
-	if (dir[0] == '/' && strnlen(dir, VGPU_TURNS_DIR_BYTES) < VGPU_TURNS_DIR_BYTES)
-		snprintf(path.text, sizeof(path.text), "%s/%s", dir, name);
-	return path;
-}
-
-static bool is_owners_alone(const struct stat *st)
-{
-	return S_ISREG(st->st_mode) && !(st->st_mode & FOREIGN_WRITE);
-}
-
-static int open_in_turns_dir(const char *name, int flags, struct stat *st)
-{
-	int fd = open(in_turns_dir(name).text, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-
-	if (fd >= 0 && (vgpu_fstat(fd, st) != 0 || !is_owners_alone(st))) {
-		close(fd);
-		return -1;
-	}
-	return fd;
+	return vgpu_turns_open(&path, flags, st);
 }
 
 static void *map(int fd, size_t bytes, int protection)
@@ -86,7 +62,7 @@ static const struct vgpu_board *open_board(struct vgpu_seat *seat, uint32_t devi
 
 	if (name.text[0] == '\0')
 		return NULL;
-	fd = open_in_turns_dir(name.text, O_RDONLY, &st);
+	fd = open_named(name.text, O_RDONLY, &st);
 	if (fd < 0)
 		return NULL;
 	seat->board_inode = st.st_ino;
@@ -109,24 +85,12 @@ static bool can_be_read(const struct stat *st)
 	return (st->st_mode & S_IROTH) && st->st_size >= (off_t)sizeof(struct vgpu_claims);
 }
 
-/* The name of this job's claims. */
-struct own_name {
-	char text[32];
-};
-
-static struct own_name own_name(void)
-{
-	struct own_name name;
-
-	snprintf(name.text, sizeof(name.text), VGPU_CLAIMS_FILE, vgpu_pages.limits->job_id);
-	return name;
-}
-
 static struct vgpu_claim *open_own(struct vgpu_seat *seat, uint32_t device)
 {
+	struct vgpu_turns_path path = vgpu_turns_own(VGPU_CLAIMS_FILE);
 	struct vgpu_claims *claims = NULL;
 	struct stat st;
-	int fd = open_in_turns_dir(own_name().text, O_RDWR, &st);
+	int fd = vgpu_turns_open(&path, O_RDWR, &st);
 
 	if (fd < 0)
 		return NULL;
@@ -150,8 +114,9 @@ bool vgpu_claims_are_seen(struct vgpu_seat *seat, uint64_t now_ns)
 	if (now_ns - seat->mine_seen_ns < SEEN_NS)
 		return seat->mine_seen;
 	seat->mine_seen_ns = now_ns;
-	seat->mine_seen = vgpu_lstat(in_turns_dir(own_name().text).text, &st) != 0 ||
-			  (is_owners_alone(&st) && can_be_read(&st) && st.st_ino == seat->mine_inode);
+	seat->mine_seen = vgpu_lstat(vgpu_turns_own(VGPU_CLAIMS_FILE).text, &st) != 0 ||
+			  (vgpu_turns_is_owners_alone(&st) && can_be_read(&st) &&
+			   st.st_ino == seat->mine_inode);
 	return seat->mine_seen;
 }
 
@@ -178,7 +143,7 @@ bool vgpu_claims_board_changed(struct vgpu_seat *seat, uint32_t device, uint64_t
 	if (now_ns - seat->board_seen_ns < SEEN_NS || name.text[0] == '\0')
 		return false;
 	seat->board_seen_ns = now_ns;
-	if (vgpu_lstat(in_turns_dir(name.text).text, &st) != 0 || st.st_ino == seat->board_inode)
+	if (vgpu_lstat(vgpu_turns_path(name.text).text, &st) != 0 || st.st_ino == seat->board_inode)
 		return false;
 	board = open_board(seat, device);
 	if (board == NULL)
@@ -249,7 +214,7 @@ bool vgpu_claims_several(const struct vgpu_board *board)
 
 	for (uint32_t i = 0; i < count && i < VGPU_BOARD_SLICES; i++)
 		capped = capped || vgpu_share_is_capped(GET(board->slice[i].sm_percent));
-	return count >= 2 && capped;
+	return count >= 2 && capped && !vgpu_claims_are_kept(board);
 }
 
 static void forget(struct vgpu_neighbour *neighbour)
@@ -267,7 +232,7 @@ static void meet(struct vgpu_neighbour *neighbour, uint32_t uid, uint64_t now_ns
 
 	neighbour->sought_ns = now_ns;
 	snprintf(name, sizeof(name), VGPU_CLAIMS_FILE, neighbour->job_id);
-	fd = open_in_turns_dir(name, O_RDONLY, &st);
+	fd = open_named(name, O_RDONLY, &st);
 	if (fd < 0)
 		return;
 	if (vgpu_trust_users(&st, uid, uid == vgpu_pages.limits->uid))
@@ -326,8 +291,9 @@ static void sit_down(struct vgpu_seat *seat, uint32_t device, const struct vgpu_
 						 .patience = patience_with(known, known_count, slice[i].uid)};
 		__atomic_fetch_add(&seat->count, 1, __ATOMIC_RELAXED);
 	}
-	/* Where nobody has a share to keep, nobody needs turns: the driver shares time out. */
-	seat->turns = capped != 0;
+	/* Where nobody has a share to keep, nobody needs turns: the driver shares time out. Nor where vgpud
+	 * keeps them. */
+	seat->turns = capped != 0 && !vgpu_claims_are_kept(seat->board);
 }
 
 void vgpu_claims_follow(struct vgpu_seat *seat, uint32_t device)

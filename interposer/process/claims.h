@@ -17,8 +17,15 @@ bool vgpu_claims_open(struct vgpu_seat *seat, uint32_t device);
  * its first process began, so without them the slice would take no turns because somebody wants it so. */
 bool vgpu_claims_ready(struct vgpu_process *p);
 
-/* Whether several slices are on the board, one of which has a share to keep. */
+/* Whether several slices are on the board, one of which has a share that the library keeps. */
 bool vgpu_claims_several(const struct vgpu_board *board);
+
+/* Whether vgpud keeps the shares of a board's slices. */
+static inline bool vgpu_claims_are_kept(const struct vgpu_board *board)
+{
+	return board != NULL &&
+	       __atomic_load_n(&board->kept_by, __ATOMIC_RELAXED) == VGPU_KEPT_BY_VGPUD;
+}
 
 /* Whether the others can still read what this job claims, looked at now and then: its user may change the
  * file's mode or put another one in its place, and would then be overlooked. */

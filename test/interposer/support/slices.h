@@ -89,6 +89,20 @@ static inline void slice_post(const struct step *step)
 	slice_post_as(step, VGPU_TURNS_VERSION);
 }
 
+/* As root does: who keeps the shares of the slices on the board. */
+static inline void slices_keep(const struct step *step, uint32_t kept_by)
+{
+	struct vgpu_board *board;
+	char path[600];
+
+	snprintf(path, sizeof(path), "%s/%s", step->limits->turns_dir, UUID0);
+	board = slices_page(path, sizeof(*board));
+	__atomic_add_fetch(&board->sequence, 1, __ATOMIC_ACQ_REL);
+	__atomic_store_n(&board->kept_by, kept_by, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&board->sequence, 1, __ATOMIC_ACQ_REL);
+	munmap(board, sizeof(*board));
+}
+
 /* As a release with another layout does: the board is a new file. */
 static inline void slice_replace_board(const struct step *step, uint32_t turns_version)
 {

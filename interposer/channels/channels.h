@@ -1,0 +1,20 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What the driver schedules of this process: it is written down for vgpud, which gives the slices of a GPU
+ * their time (docs/decisions/053-time-from-outside-measured.md). */
+#ifndef VGPU_CHANNELS_CHANNELS_H
+#define VGPU_CHANNELS_CHANNELS_H
+
+#include "channels/handles.h"
+#include "process/process.h"
+
+/* A handle came or went. What another thread is at is left to that one, and so is what a signal handler sees
+ * while its own thread is at it: nobody waits, but for some milliseconds where a thread that is at it has
+ * left more undone than has room. */
+void vgpu_channels_note(struct vgpu_process *p, const struct vgpu_handle_event *event);
+
+/* The process has got its slot. */
+void vgpu_channels_begin(struct vgpu_process *p);
+
+#endif
