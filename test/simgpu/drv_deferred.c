@@ -149,6 +149,8 @@ static bool settle_all(void)
 			}
 		}
 	}
+	if (any) /* a kernel may have ended just now that a wait for a word lies behind */
+		pthread_cond_signal(&some);
 	return any;
 }
 
