@@ -74,7 +74,7 @@ $(BUILD)/sim/nvidia-smi: | $(BUILD)/sim/simgpu-init
 SIMGPU_TESTS := $(patsubst $(SIMGPU)/tests/%.c,$(SIMGPU_OBJ)/tests/%.o,$(wildcard $(SIMGPU)/tests/*.c))
 $(SIMGPU_TESTS): $(SIMGPU)/tests/harness.h
 
-$(BUILD)/test/simgpu-test: $(SIMGPU_TESTS) $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1
+$(BUILD)/test/simgpu-test: $(SIMGPU_TESTS) $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1 | $(BUILD)/sim/simgpu-control
 	@mkdir -p $(@D)
 	$(CC) -pie -pthread -Wl,-rpath,'$$ORIGIN/../sim' -o $@ $^ -ldl
 

@@ -76,7 +76,7 @@ func spawn(t *testing.T, env string) (cmd *exec.Cmd, next func() string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM} // on which the device unmounts
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
