@@ -20,7 +20,7 @@ struct sim_deferred {
 	CUdeviceptr word;
 	uint64_t value;
 	unsigned width, flags; /* of the word, and how it is compared */
-	uint64_t ns;	/* of work */
+	uint64_t ns;	/* of work; when a record was asked for */
 	uint64_t ticket; /* of work that the control device has */
 	bool refused;	 /* by it */
 	CUevent event;	/* to record, or to wait for */
@@ -95,7 +95,8 @@ static bool resume(CUstream stream, struct sim_deferred *one)
 		return true;
 	case RECORD:
 		if (one->event != NULL)
-			drv_event_reached(one->event, stream->ready_ns > now ? stream->ready_ns : now);
+			drv_event_reached(one->event,
+					  stream->ready_ns > one->ns ? stream->ready_ns : one->ns);
 		return true;
 	case REACHED:
 		if (one->event != NULL && !drv_event_has_reached(one->event, one->number, &ns))
@@ -261,7 +262,7 @@ bool drv_deferred_record(CUstream stream, CUevent event, CUresult *result)
 	*result = behind_others(stream);
 	if (*result != CUDA_SUCCESS || !drv_deferred(stream))
 		return *result != CUDA_SUCCESS;
-	*result = append(stream, (struct sim_deferred){ .kind = RECORD, .event = event });
+	*result = append(stream, (struct sim_deferred){.kind = RECORD, .event = event, .ns = sim_now_ns()});
 	return true;
 }
 

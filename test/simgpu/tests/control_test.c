@@ -93,7 +93,7 @@ TEST(events_have_the_times_of_the_runlist)
 	OK(cuEventCreate(&first, 0));
 	OK(cuEventCreate(&middle, 0));
 	OK(cuEventCreate(&last, 0));
-	launch(function, NULL, 1000);
+	launch(function, NULL, 200000);
 	OK(cuEventRecord(first, NULL));
 	launch(function, NULL, 300000);
 	OK(cuEventRecord(middle, NULL));
