@@ -239,16 +239,16 @@ func (m *Meter) give(all []Present, had []time.Duration, found []Usage) {
 }
 
 // forget drops what is old, so that nothing grows with the processes that were there.
-func (m *Meter) forget(nowNS int64) {
-	maps.DeleteFunc(m.offs, func(_ uint32, o *offs) bool { return o.forget(nowNS) })
+func (m *Meter) forget(clockNS int64) {
+	maps.DeleteFunc(m.offs, func(_ uint32, o *offs) bool { return o.forget(clockNS) })
 	for pid, p := range m.seen {
-		if o := m.offs[pid]; o != nil && o.since(nowNS) {
+		if o := m.offs[pid]; o != nil && o.since(clockNS) {
 			if o.letItsTurnPass(p.contexts) {
 				clear(p.contexts)
 			}
 			continue // who is kept off has what work it had
 		}
-		maps.DeleteFunc(p.contexts, func(_ uint32, atNS int64) bool { return nowNS-max(atNS, m.onSince(pid)) > int64(atWork) })
+		maps.DeleteFunc(p.contexts, func(_ uint32, atNS int64) bool { return clockNS-max(atNS, m.onSince(pid)) > int64(atWork) })
 	}
 }
 

@@ -208,11 +208,11 @@ func TestNoTimeIsCountedTwice(t *testing.T) {
 		m := &Meter{}
 		m.Begin(0, 0)
 		var waiting []Switch
-		serial, nowNS, lookNS := uint16(dice.IntN(1<<16)), int64(0), int64(0)
+		serial, clockNS, lookNS := uint16(dice.IntN(1<<16)), int64(0), int64(0)
 		counted := time.Duration(0)
 		for range 300 {
 			pid := uint32(7 + dice.IntN(4)) // one is nobody's
-			start := nowNS + int64(dice.IntN(100_000))
+			start := clockNS + int64(dice.IntN(100_000))
 			end := start + int64(dice.IntN(8_000_000))
 			for _, s := range []Switch{{AtNS: start, PID: pid, Start: true}, {AtNS: end, PID: pid, End: true}} {
 				serial++
@@ -221,7 +221,7 @@ func TestNoTimeIsCountedTwice(t *testing.T) {
 					waiting = append(waiting, s)
 				}
 			}
-			nowNS = end
+			clockNS = end
 			if dice.IntN(5) == 0 { // the newest come with the next look, though the clock is read now
 				keep := min(dice.IntN(3), len(waiting))
 				for _, s := range waiting[:len(waiting)-keep] {
@@ -229,15 +229,15 @@ func TestNoTimeIsCountedTwice(t *testing.T) {
 				}
 				waiting = waiting[len(waiting)-keep:]
 				active := []float64{-1, 1, 1, .99, .5, 0}[dice.IntN(6)]
-				for _, u := range m.Look(Look{AtNS: nowNS, Active: active, NoLog: dice.IntN(9) == 0}, three) {
-					if u.Busy < 0 || u.Used < 0 || u.Used > 1 || u.Gone != time.Duration(nowNS-lookNS) {
+				for _, u := range m.Look(Look{AtNS: clockNS, Active: active, NoLog: dice.IntN(9) == 0}, three) {
+					if u.Busy < 0 || u.Used < 0 || u.Used > 1 || u.Gone != time.Duration(clockNS-lookNS) {
 						t.Fatalf("seed %d: %+v", seed, u)
 					}
 					counted += u.Busy
 				}
-				lookNS = nowNS
-				if counted > time.Duration(nowNS) {
-					t.Fatalf("seed %d: %v of %v", seed, counted, time.Duration(nowNS))
+				lookNS = clockNS
+				if counted > time.Duration(clockNS) {
+					t.Fatalf("seed %d: %v of %v", seed, counted, time.Duration(clockNS))
 				}
 			}
 		}

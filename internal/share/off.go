@@ -111,8 +111,8 @@ func (m *Meter) onSince(pid uint32) int64 {
 }
 
 // forget drops what no record can be of any more.
-func (o *offs) forget(nowNS int64) (empty bool) {
-	for len(o.times) > 0 && nowNS-int64(late) > o.times[0].untilNS {
+func (o *offs) forget(clockNS int64) (empty bool) {
+	for len(o.times) > 0 && clockNS-int64(late) > o.times[0].untilNS {
 		o.times = o.times[1:]
 	}
 	return len(o.times) == 0
