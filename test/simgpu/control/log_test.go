@@ -173,3 +173,17 @@ func TestAFullRingSaysWhatItDropped(t *testing.T) {
 		t.Errorf("%d dropped after the reader came", dropped)
 	}
 }
+
+// The driver reads its own ring 30 times a second, an old one once.
+func TestTheDriverShowsSwitchesByItself(t *testing.T) {
+	dir := started(t)
+	r := newReader(t, dir, newUser(dir), 1024)
+	a, b := played(t, dir), played(t, dir)
+	if status := a.setSlice(1000) | b.setSlice(1000); status != 0 {
+		t.Fatalf("set slices: status %#x", status)
+	}
+	await(t, "records without FLUSH", func() bool { return le.Uint32(r.header[4:]) > 10 }) // in pages that are there already
+	if b := r.ring[:recordBytes]; le.Uint16(b) != kindSwitch || b[8] != tagCame {
+		t.Errorf("the first record is %x", b)
+	}
+}
