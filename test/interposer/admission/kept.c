@@ -26,8 +26,8 @@ static void end(void)
 
 static bool both_go_on(uint32_t launches)
 {
-	return worker_waits_for(both[0], launches_of(both[0]) + launches, 10000 * MS) &&
-	       worker_waits_for(both[1], launches_of(both[1]) + launches, 10000 * MS);
+	return worker_waits_for(both[0], launches_of(both[0]) + launches, 30000 * MS) &&
+	       worker_waits_for(both[1], launches_of(both[1]) + launches, 30000 * MS);
 }
 
 /* Of turns that are taken there is something in the claims now and then. */
@@ -91,7 +91,7 @@ static void a_cap_is_kept_without_turns(void)
 /* The configuration changes under programs that run, there and back. */
 static void who_keeps_the_shares_may_change(void)
 {
-	begin(5, VGPU_ELASTIC, VGPU_KEPT_BY_LIBRARY);
+	begin(30, VGPU_ELASTIC, VGPU_KEPT_BY_LIBRARY);
 	CHECK(both_go_on(20));
 	CHECK(takes_turns(&a, 5000 * MS) && takes_turns(&b, 5000 * MS));
 	slices_keep(&a, VGPU_KEPT_BY_VGPUD);

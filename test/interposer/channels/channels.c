@@ -143,8 +143,10 @@ static void what_fails_is_not_written_down(void)
 	begin();
 	make_device(0);
 	status = 0x1a;
-	CHECK_IS(make_group(DEVICE, GROUP, 1), 0);
+	for (how = LONG; how < HOWS; how++)
+		CHECK_IS(make_group(DEVICE, GROUP, 1), 0);
 	CHECK_IS(place()->count, 0);
+	how = LONG;
 	status = 0;
 	control_fails = 1;
 	errno = 0;
@@ -205,7 +207,9 @@ static void without_a_page_a_program_runs(void)
 	CHECK_IS(make_group(DEVICE, GROUP, 1), 0);
 	CHECK_IS(place()->pid, 0);
 	CHECK_IS(unlink(path), 0);
+	errno = 77;
 	CHECK_IS(make_group(DEVICE, GROUP + 1, 1), 0);
+	CHECK_IS(errno, 77);
 	CHECK_IS(mkfifo(path, 0600), 0);
 	CHECK_IS(make_group(DEVICE, GROUP + 2, 1), 0);
 	CHECK_IS(unlink(path), 0);
