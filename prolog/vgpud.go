@@ -28,9 +28,15 @@ func (p *prolog) beginVgpud() {
 	if err == nil && runs {
 		return
 	}
-	if err := detached.StartVgpud(p.opts.configPath, p.opts.configPath == config.DefaultPath); err != nil {
+	if err := detached.StartVgpud(p.opts.configPath, p.isUnits()); err != nil {
 		p.log.Error("vgpud is not there, and cannot be started", "reason", err)
 	}
+}
+
+// isUnits says that the unit of systemd, which knows neither a configuration of another name nor slurmd's name for the node, keeps this run directory.
+func (p *prolog) isUnits() bool {
+	units := config.LoadHeld(config.DefaultPath).Config.ForNode("")
+	return p.opts.configPath == config.DefaultPath && units.RunDir == p.cfg.RunDir
 }
 
 // awaitVgpud waits until vgpud has seen the job's slices. Whether it has changes nothing about them.

@@ -42,6 +42,10 @@ func command(args []string) int {
 	flags := pflag.NewFlagSet("vgpud", pflag.ContinueOnError)
 	flags.Usage = func() { fmt.Print(usage) }
 	configPath := flags.String("config", config.DefaultPath, "configuration file")
+	byProlog := flags.Bool("by-prolog", false, "another one is no fault: prologs of jobs that start together each begin one")
+	if err := flags.MarkHidden("by-prolog"); err != nil {
+		panic(err) // a flag named here is not one of those above
+	}
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
@@ -69,6 +73,7 @@ func command(args []string) int {
 		return exitFailed
 	}
 	defer closeLog()
+	n.byProlog = *byProlog
 	return does(n)
 }
 
@@ -78,6 +83,7 @@ type node struct {
 	cfg        config.Config
 	store      state.Store
 	log        hclog.Logger
+	byProlog   bool // began it
 }
 
 func here(configPath string) (node, func(), error) {
@@ -113,6 +119,9 @@ func run(n node) int {
 	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
 	defer cancel()
 	lock, err := state.LockFile(ctx, n.cfg.Run().VgpudLock())
+	if errors.Is(err, state.ErrLockTimeout) && n.byProlog {
+		return exitOK
+	}
 	if err != nil {
 		n.log.Error("shares of GPU time are not kept by this vgpud: there is another one", "reason", err)
 		return exitFailed

@@ -44,7 +44,7 @@ func StartVgpud(configPath string, isUnits bool) error {
 	if err != nil {
 		return err
 	}
-	return begin(path, "--config", configPath)
+	return begin(path, "--config", configPath, "--by-prolog")
 }
 
 // begin starts a program that outlives its caller and holds nothing of it: neither its process group,

@@ -5,6 +5,7 @@ package keeper
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -21,9 +22,13 @@ type driver struct {
 	deviceDir string
 }
 
-// OpenDriver opens the control device of a folder of device files.
+// OpenDriver opens the control device of a folder of device files, which is root's: a link in it is root's own.
 func OpenDriver(deviceDir string) (Driver, error) {
-	d, err := channels.Open(filepath.Join(deviceDir, controlDevice))
+	path, err := filepath.EvalSymlinks(filepath.Join(deviceDir, controlDevice))
+	if err != nil {
+		return nil, fmt.Errorf("open the driver: %w", err)
+	}
+	d, err := channels.Open(path)
 	if err != nil {
 		return nil, err
 	}

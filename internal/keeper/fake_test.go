@@ -40,7 +40,7 @@ type machine struct {
 	lookedAt time.Duration
 	open     int // files of the GPU that are
 	killed   map[int]bool
-	started  time.Duration // all processes
+	started  time.Duration  // all processes
 	strange  map[int]uint32 // what NVML shows as well
 	calls    map[string]int
 	refuses  error
