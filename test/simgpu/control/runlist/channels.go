@@ -37,13 +37,4 @@ func (r *Runlist) Disable(off, only, rewind bool, channels []*Channel) {
 			c.Group.queue = slices.DeleteFunc(c.Group.queue, func(w *Work) bool { return w.Channel == c && !w.isBegun() })
 		}
 	}
-	r.evict()
-}
-
-// evict takes the resident group off at once if it may not run.
-func (r *Runlist) evict() {
-	if r.until != 0 || r.on == nil || len(r.on.queue) == 0 || r.on.current() != nil || r.on.waitsIn() {
-		return
-	}
-	r.change(nil)
 }

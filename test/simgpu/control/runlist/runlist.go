@@ -165,7 +165,7 @@ func (r *Runlist) Advance(toNS int64) {
 			r.ended = false
 		}
 		if r.on != nil && r.on.running() == nil && len(r.on.queue) > 0 {
-			r.change(next) // it is off, and waited for its kernel's end
+			r.change(next) // it is off
 			continue
 		}
 		if next != nil && r.mustLeave() {
@@ -267,7 +267,6 @@ func (r *Runlist) goOnChanging(toNS int64) {
 		r.on.Restores++
 	}
 	r.coming = nil
-	r.evict()
 }
 
 // goOn runs the resident group until its kernel is done, its slice ends, or it is that late.
