@@ -190,3 +190,23 @@ func TestCounterOfUse(t *testing.T) {
 		t.Errorf("%d ns in a bucket, %d by processes", r.InBucket(2, 0), sum)
 	}
 }
+
+// The figures of an H200 (docs/decisions/053 §5): one with 1 ms of work, then 1 ms of the host, beside one that always has work.
+func TestWhoSleepsHasWhatTheMachineGaveIt(t *testing.T) {
+	for sliceUS, want := range map[int64]float64{1000: 42, 2000: 30, 4000: 18} {
+		r := New(0)
+		sleeper := r.Add(1, 0)
+		sleeper.SliceNS = 20 * ms
+		c := r.AddChannel(sleeper)
+		busy(r, 2, 2*ms, sliceUS*us)
+		next := int64(0)
+		for now := int64(0); now < 10_000*ms; now += 10 * us {
+			r.Advance(now)
+			if next <= now {
+				next = Never
+				r.Submit(&Work{Channel: c, NS: ms, Done: func(at int64) { next = at + ms }})
+			}
+		}
+		near(t, "a sleeper beside a slice", percent(sleeper, 10_000*ms), want, 3)
+	}
+}
