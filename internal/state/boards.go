@@ -76,7 +76,9 @@ func (s Store) boardsOf(held []Slice) map[device.UUID]ledger.Board {
 		}
 		board := &boards[at]
 		board.Slices = append(board.Slices, slice)
-		if slice.Turns != ledger.TurnsVersion { // its library writes nothing down for vgpud, and goes by its own account
+		// A library of another release writes nothing down for vgpud and goes by its own account; and a cap is the library's, whose account of it
+		// takes time in which others are on the GPU for its own.
+		if slice.Turns != ledger.TurnsVersion || h.isCapped() {
 			board.KeptBy = ledger.KeptByLibrary
 		}
 	}
@@ -86,6 +88,9 @@ func (s Store) boardsOf(held []Slice) map[device.UUID]ledger.Board {
 	}
 	return byGPU
 }
+
+// isCapped says that the slice may never have more than its share.
+func (h *Slice) isCapped() bool { return !h.Elastic && h.SMPercent > 0 && h.SMPercent < 100 }
 
 // Boards are what the boards of the GPUs with slices say, or will in a moment: they follow the state file.
 func (s Store) Boards(current State) map[device.UUID]ledger.Board { return s.boardsOf(current.Slices) }

@@ -68,14 +68,13 @@ func TestBoardsFollowTheState(t *testing.T) {
 	wantBoard(t, store, "GPU-b")
 }
 
-// Whoever died between the state and the boards: the next commit makes good, even of nothing.
 // A job whose library is of another release keeps its own pacing, and so do all on its GPU.
 func TestBoardsSayWhoKeepsTheShares(t *testing.T) {
 	store := newStore(t)
 	store.KeptBy = ledger.KeptByVgpud
 	of := func(job uint32, turns uint32) Slice {
 		s := on("GPU-a", job, 30)
-		s.Turns = turns
+		s.Turns, s.Elastic = turns, true
 		return s
 	}
 	keptBy := func() ledger.Keeper {
@@ -98,6 +97,14 @@ func TestBoardsSayWhoKeepsTheShares(t *testing.T) {
 			t.Errorf("vgpud keeps a job of layout %d", turns)
 		}
 	}
+	for percent, want := range map[int]ledger.Keeper{0: ledger.KeptByVgpud, 30: ledger.KeptByLibrary, 100: ledger.KeptByVgpud} {
+		capped := of(2, ledger.TurnsVersion)
+		capped.Elastic, capped.SMPercent = false, percent
+		commit(t, store, func(tx *Tx) { tx.Put(2, []Slice{capped}) })
+		if keptBy() != want {
+			t.Errorf("beside a slice that has never more than %d%% the shares are kept by %d", percent, keptBy())
+		}
+	}
 	commit(t, store, func(tx *Tx) { tx.Drop(func(run Run) bool { return run.Job == 2 }) })
 	if keptBy() != ledger.KeptByVgpud {
 		t.Error("the library keeps what vgpud could, once the older job has gone")
@@ -112,6 +119,7 @@ func TestBoardsSayWhoKeepsTheShares(t *testing.T) {
 	}
 }
 
+// Whoever died between the state and the boards: the next commit makes good, even of nothing.
 func TestNextCommitRepairsBoards(t *testing.T) {
 	store := newStore(t)
 	commit(t, store, func(tx *Tx) { tx.Put(1, []Slice{on("GPU-a", 1, 30)}) })
