@@ -284,3 +284,20 @@ func TestNothingIsKeptOfWhoIsGone(t *testing.T) {
 		t.Errorf("%v %v %v %v", m.slices, m.offs, m.seen, m.owed)
 	}
 }
+
+// One that had no turn, because it was off in some of the looks, is taken to be as it was.
+func TestAWindowKnowsWhoWasOff(t *testing.T) {
+	w, all := Window{}, three[:1]
+	w.Add(all, []Usage{{Gone: 100 * ms, Known: true, Groups: 1, Off: true}})
+	w.Add(all, []Usage{{Gone: 300 * ms, Known: true, Groups: 1, Used: .4}})
+	w.Add(all, []Usage{{Gone: time.Second, Used: 1, Groups: 1}}) // nobody knows
+	seen := Tenant{Cut: false, Used: 1}
+	if w.Fill(1, &seen); seen.Cut || seen.Used < .299 || seen.Used > .301 || seen.Groups != 1 {
+		t.Errorf("%+v", seen)
+	}
+	w.Reset()
+	before := seen
+	if w.Fill(1, &seen); seen.Used != before.Used {
+		t.Errorf("%+v of a window without a look", seen)
+	}
+}

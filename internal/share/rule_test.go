@@ -115,6 +115,11 @@ func TestARuleGoesOnAfterADeath(t *testing.T) {
 	}
 	r.Resume(tenants, []time.Duration{6 * ms, 6 * ms, 8 * ms})
 	slicesOf(t, &r, []time.Duration{7200 * us, 7200 * us, 9600 * us}, tenants...)
+	r.Resume(tenants, []time.Duration{longSlice, longSlice, 0})
+	for i := range tenants {
+		tenants[i].Cut = true
+	}
+	slicesOf(t, &r, []time.Duration{7200 * us, 7200 * us, 9600 * us}, tenants...)
 	r.Resume(tenants, make([]time.Duration, 3)) // none was set
 	slicesOf(t, &r, []time.Duration{7200 * us, 7200 * us, 9600 * us}, tenants...)
 }
@@ -125,6 +130,11 @@ func TestWhoAsksForLessIsNotBehind(t *testing.T) {
 	slicesOf(t, &r, []time.Duration{10 * ms, 10 * ms}, always(50, 1), always(50, 1))
 	light.Used = .0095 // of 0.99 %, as its pauses are its own
 	slicesOf(t, &r, []time.Duration{10 * ms, 10 * ms}, light, always(50, 1))
+	job := light // of two processes it asks for twice as much
+	job.PIDs, job.Groups = []uint32{7, 8}, 2
+	slicesOf(t, &r, []time.Duration{longSlice, 2 * ms}, job, always(50, 1))
+	r = Rule{}
+	slicesOf(t, &r, []time.Duration{10 * ms, 10 * ms}, always(50, 1), always(50, 1))
 	light.Pause = 11 * ms // it may be waiting
 	slicesOf(t, &r, []time.Duration{longSlice, 2 * ms}, light, always(50, 1))
 }
@@ -133,7 +143,6 @@ func TestWhoAsksForLessIsNotBehind(t *testing.T) {
 func TestWhoHasTooMuchTakesItsTurn(t *testing.T) {
 	var r Rule
 	tenants := []Tenant{{Share: 40, Groups: 1, Used: .2, Step: ms, Pause: 3 * ms}, {Share: 20, Groups: 1, Used: .5, Step: 10 * ms, Pause: ms}, always(40, 1)}
-	r.Next(tenants)
 	p := r.Next(tenants)
 	if want := []Turn{{1, 0, 200 * ms / 3}, {2, 0, 400 * ms / 3}}; !slices.Equal(p.Turns, want) || p.Slices[0] != longSlice {
 		t.Errorf("%v, want turns %v", p, want)
