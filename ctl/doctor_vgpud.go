@@ -89,6 +89,8 @@ func (d *doctor) looksAt(kept []keptSlice) {
 		switch {
 		case s.here && s.counted == nil:
 			late = append(late, fmt.Sprintf("job %d on GPU %d, never", s.job, s.index))
+		case s.here && s.counted.Idle:
+			late = append(late, fmt.Sprintf("job %d on GPU %d, of which it knows no process", s.job, s.index))
 		case s.here && s.counted.Percent == nil:
 			late = append(late, fmt.Sprintf("job %d on GPU %d, last %.0f s ago", s.job, s.index, s.counted.LookedSeconds))
 		}

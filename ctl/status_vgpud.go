@@ -34,6 +34,7 @@ type countedStatus struct {
 	IsFrozen bool     `json:"is_frozen,omitempty"` // now
 	Unnamed  bool     `json:"unnamed,omitempty"`   // a process that is at work has written down no handles: its time is not counted
 	Inexact  bool     `json:"inexact,omitempty"`
+	Idle     bool     `json:"idle,omitempty"` // no process of the job had anything to compute with
 	// LookedSeconds is how long ago the last look was. Who has no work is not looked at.
 	LookedSeconds float64 `json:"looked_seconds"`
 
@@ -59,7 +60,8 @@ func countedOf(counted ledger.TimeDevice, now time.Duration) *countedStatus {
 	}
 	ago := max(now-time.Duration(counted.LookedNs), 0)
 	c := countedStatus{busyNs: counted.BusyNs, SliceUs: counted.SliceUs, CreditMs: float64(counted.CreditNs) / 1e6, Frozen: counted.Frozen, LookedSeconds: ago.Seconds(),
-		IsFrozen: counted.Flags&ledger.TimeFrozen != 0, Unnamed: counted.Flags&ledger.TimeUnnamed != 0, Inexact: counted.Flags&ledger.TimeInexact != 0}
+		IsFrozen: counted.Flags&ledger.TimeFrozen != 0, Unnamed: counted.Flags&ledger.TimeUnnamed != 0, Inexact: counted.Flags&ledger.TimeInexact != 0,
+		Idle: counted.Flags&ledger.TimeIdle != 0}
 	if ago < freshLook {
 		percent := float64(counted.Percent) / 100
 		c.Percent = &percent

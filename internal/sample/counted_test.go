@@ -70,16 +70,20 @@ func TestASliceIsIdleOnlyWhereVgpudSaysSo(t *testing.T) {
 		vgpud   bool
 		unknown uint64 // more at each look
 		flags   uint32
+		usedMiB uint64 // by the ledger
 		idle    bool
 	}{
-		"it runs, and counts nothing":           {true, 0, 0, true},
-		"it does not run":                       {false, 0, 0, false},
-		"it was away each time":                 {true, 10, 0, false},
-		"a process at work wrote down no group": {true, 0, ledger.TimeUnnamed, false},
+		"it runs, and counts nothing":           {true, 0, 0, 100, true},
+		"it does not run":                       {false, 0, 0, 100, false},
+		"it was away each time":                 {true, 10, 0, 100, false},
+		"a process at work wrote down no group": {true, 0, ledger.TimeUnnamed, 100, false},
+		"it sees no process, and there is none": {true, 0, ledger.TimeIdle, 0, true},
+		"it sees no process, and there is one":  {true, 0, ledger.TimeIdle, 100, false},
 	} {
 		n := newNode(t)
 		n.vgpud = c.vgpud
 		n.granted(7, 0, gpu)
+		n.spent(7, c.usedMiB, 0, 0)
 		var last Result
 		for i := range uint64(5) {
 			n.counted(7, 1000, i*c.unknown, c.flags)

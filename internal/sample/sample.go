@@ -158,6 +158,12 @@ func (j *job) known(slice int) int64 {
 	return now.BusyMs() - before.BusyMs()
 }
 
+// isSeen says that vgpud sees all that the job has on a GPU. Who has memory there has a process there, which is not idle to vgpud.
+func (j *job) isSeen(slice int) bool {
+	flags := j.counts[slice].Flags
+	return flags&ledger.TimeUnnamed == 0 && (flags&ledger.TimeIdle == 0 || j.used != nil && j.used[slice].UsedBytes == 0)
+}
+
 // isFree says that a slice has no share to keep, so that its GPU time need not be metered, and that vgpud does not count it.
 func (j *job) isFree(slice int) bool {
 	return j.grant.Slices[slice].SMPercent%100 == 0 && j.now[slice].CountedMs == nil
@@ -261,7 +267,7 @@ func (s Sampler) lookAt(j *job, got map[device.UUID]map[uint32]had) timeline.Loo
 		known := j.used != nil
 		switch {
 		case now.CountedMs != nil:
-			known = s.Counting && j.looked && now.UnknownMs == before.UnknownMs && j.counts[i].Flags&ledger.TimeUnnamed == 0
+			known = s.Counting && j.looked && now.UnknownMs == before.UnknownMs && j.isSeen(i)
 		case j.isFree(i):
 			had, told := got[slice.Device][j.grant.Job]
 			if told {
