@@ -64,7 +64,7 @@ func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
 	m := &machine{t: t, gpu: timeslices.NewGPU(timeslices.Change{Load: 127 * us, Save: 110 * us}, groups...), run: rundir.Dir(t.TempDir()),
 		killed: map[int]bool{}, strange: map[int]uint32{}, calls: map[string]int{}, saves: map[uint32]*channels.Saves{}}
 	m.gpu.Now = time.Hour // a clock that began long ago
-	m.started = m.gpu.Now - time.Second
+	m.started = m.gpu.Now
 	m.gpu.Log = func(s share.Switch) {
 		r := channels.Record{Kind: 2, Tag: 6, Serial: s.Serial, Channel: s.Context, PID: s.PID, AtNS: s.AtNS}
 		if s.End {

@@ -223,6 +223,14 @@ func TestCountersGoOn(t *testing.T) {
 	}
 }
 
+// A slice that had work before vgpud was there has time that nobody counted.
+func TestWorkBeforeTheFirstLookIsUnknown(t *testing.T) {
+	m := played(t, []int{30, 70}, always(2*ms), always(2*ms))
+	m.gpu.Run(m.gpu.Now + 2*time.Second)
+	m.members(0, 1)
+	near(t, "unknown, ms", float64(m.time(1).UnknownNs)/float64(ms), 2000, 10)
+}
+
 // All calls together take no more than two in a hundred of a core, however often the members change.
 func TestCallsStayWithinTheBudget(t *testing.T) {
 	m := played(t, []int{10, 20, 30, 40}, always(ms), always(ms), timeslices.Load{Work: ms, Host: ms}, timeslices.Load{Work: ms, Host: 100 * us})

@@ -39,18 +39,15 @@ func (t *tenant) resume(was ledger.TimeDevice, began, now time.Duration) {
 	t.account = share.Account{Busy: time.Duration(was.BusyNs), Unknown: time.Duration(was.UnknownNs), Looked: time.Duration(was.LookedNs),
 		NotExact: was.Flags&ledger.TimeInexact != 0}
 	switch {
-	case was.LookedNs == 0: // it is new
-	case was.Flags&ledger.TimeIdle == 0:
+	case was.LookedNs != 0 && was.Flags&ledger.TimeIdle == 0:
 		t.account.Resume(now)
-	case began != 0: // it had no work when it was looked at last, and has now
+	case began != 0: // it is new, or had no work when it was looked at last, and has some now
 		t.account.Looked = max(t.account.Looked, began)
 		t.account.Resume(now)
 	}
 	t.account.Looked = now
-	if t.isLatency() && t.bucket != nil {
-		if was.LookedNs != 0 {
-			t.bucket.Resume(time.Duration(was.CreditNs))
-		}
+	if t.bucket != nil && was.LookedNs != 0 {
+		t.bucket.Resume(time.Duration(was.CreditNs))
 	}
 }
 

@@ -98,7 +98,8 @@ func (w *watcher) read() {
 				break
 			}
 			of := strings.TrimRight(string(events[unix.SizeofInotifyEvent:length]), "\x00")
-			if int(event.Wd) != w.state || of == name || event.Mask&unix.IN_Q_OVERFLOW != 0 {
+			gone := event.Mask&unix.IN_IGNORED != 0 // a watch, with its file or by our own wish
+			if int(event.Wd) != w.state && !gone || of == name || event.Mask&unix.IN_Q_OVERFLOW != 0 {
 				w.say()
 			}
 			events = events[length:]
