@@ -10,11 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/keeper"
@@ -112,6 +115,7 @@ func run(n node) int {
 		manager.say("READY=1\nSTOPPING=1\nSTATUS=nothing to do: shares_by is " + n.cfg.SharesBy)
 		return exitOK
 	}
+	n.settle()
 	if err := n.store.Prepare(); err != nil {
 		n.log.Error("shares of GPU time are not kept", "reason", err)
 		return exitFailed
@@ -129,6 +133,22 @@ func run(n node) int {
 	defer lock.Close()
 	return supervise(n, lock, manager)
 }
+
+// settle has this process be no part of a job, and wait for none: it answers for what it holds within milliseconds.
+func (n node) settle() {
+	if err := keeper.LeaveStep(audit.Here(n.cfg.Run())); err != nil {
+		n.log.Error("vgpud ends with the job whose prolog began it", "reason", err)
+	}
+	threads, _ := os.ReadDir("/proc/self/task") // without it they are as others
+	for _, thread := range threads {
+		if tid, err := strconv.Atoi(thread.Name()); err == nil {
+			_ = unix.Setpriority(unix.PRIO_PROCESS, tid, niceness) // where it is forbidden it is slower
+		}
+	}
+}
+
+// niceness is that of the unit.
+const niceness = -10
 
 // release does what the supervisor does when its worker is gone: systemd starts it when the supervisor is, and people do.
 func release(n node) int {

@@ -37,14 +37,16 @@ type daemon struct {
 	t      *testing.T
 	run    string
 	config string
-	cmd    *exec.Cmd
-	stderr bytes.Buffer
+	// program is vgpud's, and before what a shell does before it.
+	program, before string
+	cmd             *exec.Cmd
+	stderr          bytes.Buffer
 }
 
 func prepared(t *testing.T, sharesBy string) *daemon {
 	t.Helper()
 	dir := t.TempDir()
-	d := &daemon{t: t, run: filepath.Join(dir, "run"), config: filepath.Join(dir, "config.yaml")}
+	d := &daemon{t: t, program: os.Args[0], run: filepath.Join(dir, "run"), config: filepath.Join(dir, "config.yaml")}
 	if err := os.Mkdir(d.run, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +63,7 @@ func (d *daemon) configure(sharesBy string) {
 }
 
 func (d *daemon) command(word string, env ...string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], "--config", d.config, word)
+	cmd := exec.Command("/bin/sh", "-c", d.before+`exec "$0" "$@"`, d.program, "--config", d.config, word)
 	cmd.Stderr = &d.stderr
 	cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, env...)
 	return cmd
@@ -314,4 +316,68 @@ func TestSilenceIsHeard(t *testing.T) {
 		}
 		beats.Close()
 	}
+}
+
+// An upgrade under it: the supervisor is the same process, with the newer program, from the next change of the node's slices on.
+func TestANewerProgramTakesOver(t *testing.T) {
+	d := prepared(t, "vgpud")
+	d.program = filepath.Join(t.TempDir(), "vgpud")
+	install := func() {
+		t.Helper()
+		text, err := os.ReadFile(os.Args[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(d.program+".new", text, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(d.program+".new", d.program); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install()
+	d.begin()
+	first := d.worker()
+	install()
+	if err := os.Rename(d.config, filepath.Join(d.run, "state.json")); err != nil { // any change
+		t.Fatal(err)
+	}
+	d.configure("vgpud")
+	d.await("another worker", func() bool { w := d.worker(); return w != 0 && w != first && isWatching(w) })
+	for _, pid := range []int{d.cmd.Process.Pid, d.worker()} {
+		if program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err != nil || program != d.program {
+			t.Errorf("it is %s, %v", program, err)
+		}
+	}
+}
+
+// The prolog may run in the job's cgroup, and vgpud must not end with the job.
+func TestItLeavesTheJobOfTheProlog(t *testing.T) {
+	root := "/sys/fs/cgroup/freezer"
+	if os.Getuid() != 0 {
+		t.Skip("not root")
+	}
+	top := filepath.Join(root, fmt.Sprintf("vgpud-test-%d", os.Getpid()))
+	folder := filepath.Join(top, "uid_1000/job_7/step_extern")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		for ; folder != root; folder = filepath.Dir(folder) {
+			if err := os.Remove(folder); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	d := prepared(t, "vgpud")
+	d.before = "echo 0 > " + filepath.Join(folder, "cgroup.procs") + "; "
+	d.begin()
+	for _, pid := range []int{d.cmd.Process.Pid, d.worker()} {
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)); err != nil || strings.Contains(string(text), "/job_7") {
+			t.Errorf("it is in the job's: %s, %v", text, err)
+		}
+	}
+	_ = d.cmd.Process.Kill()
+	_ = d.cmd.Wait()
+	d.await("end of the worker", func() bool { return !d.locked() })
 }

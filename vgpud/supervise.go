@@ -28,8 +28,10 @@ const (
 	lockFD  = 5 // vgpud.lock: no other vgpud begins before this worker has ended too
 )
 
-// exitUnwanted is what a worker says when config.yaml does not want vgpud any more.
-const exitUnwanted = 3
+const (
+	exitUnwanted = 3 // what a worker says when config.yaml does not want vgpud any more
+	exitReplaced = 4 // … when another vgpud is installed in the place of this one
+)
 
 const (
 	longestPause = 10 * time.Second // between workers that die again and again
@@ -59,9 +61,7 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 		w, err := begin(n, lock)
 		why := "it could not be begun"
 		if err == nil {
-			if systemd != nil {
-				systemd.ready()
-			}
+			systemd.ready()
 			var done bool
 			if why, done = w.watch(told, systemd); done {
 				w.end(n)
@@ -71,9 +71,14 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 			w.kill()
 			letGo(n)
 			err = w.wait()
-			if code := (*exec.ExitError)(nil); errors.As(err, &code) && code.ExitCode() == exitUnwanted {
+			switch exitCode(err) {
+			case exitUnwanted:
 				systemd.say("STOPPING=1")
 				return exitOK
+			case exitReplaced:
+				n.log.Info("another vgpud is installed, and takes over")
+				lock.Close()
+				return begunAnew(n)
 			}
 		}
 		if pause = min(longestPause, max(2*pause, 50*time.Millisecond)); time.Since(began) > shortestLife {
@@ -84,6 +89,23 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 			return exitOK
 		}
 	}
+}
+
+func exitCode(err error) int {
+	if code, is := errors.AsType[*exec.ExitError](err); is {
+		return code.ExitCode()
+	}
+	return exitOK
+}
+
+// begunAnew is the program that is installed now in the place of this one, for whoever watches it the same process. It does not return.
+func begunAnew(n node) int {
+	self, err := os.Executable()
+	if err == nil {
+		err = unix.Exec(self, os.Args, os.Environ()) //nolint:forbidigo // it is to have what we have
+	}
+	n.log.Error("another vgpud is installed, and cannot be begun", "reason", err)
+	return exitFailed
 }
 
 // wait is false when somebody has said to end.

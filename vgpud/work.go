@@ -43,9 +43,10 @@ func work(n node) int {
 		defer close(gone)
 		_, _ = life.Read(make([]byte, 1)) // nobody writes: it ends with the supervisor
 	}()
+	replaced := make(chan struct{}, 1)
 	for {
 		stop, ended := make(chan struct{}), make(chan error, 1)
-		go func() { ended <- keeper.Run(stop, beats, parts(n)) }()
+		go func() { ended <- keeper.Run(stop, beats, watched(parts(n), replaced)) }()
 		again := false
 		var err error
 		select {
@@ -56,6 +57,11 @@ func work(n node) int {
 		case <-gone:
 			close(stop)
 			err = n.await(ended)
+		case <-replaced:
+			close(stop)
+			if err = n.await(ended); err == nil {
+				return exitReplaced
+			}
 		case err = <-ended:
 		}
 		if err != nil {
@@ -71,3 +77,29 @@ func work(n node) int {
 		n.log.Info("the configuration was read again")
 	}
 }
+
+// watched looks with each change of the node whether this program is still the installed one: jobs that a newer one has started write pages that
+// only it can read.
+func watched(p keeper.Parts, replaced chan<- struct{}) keeper.Parts {
+	self, err := os.Executable()
+	if err != nil {
+		return p
+	}
+	was, err := os.Stat(procSelf)
+	if err != nil {
+		return p
+	}
+	look := p.Node
+	p.Node = func() (keeper.Node, error) {
+		if now, err := os.Stat(self); err == nil && !os.SameFile(was, now) {
+			select {
+			case replaced <- struct{}{}:
+			default: // it is known
+			}
+		}
+		return look()
+	}
+	return p
+}
+
+const procSelf = "/proc/self/exe"

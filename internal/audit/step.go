@@ -133,3 +133,11 @@ func above(parents map[int]int, pid int, is func(int) bool) int {
 	}
 	return 0
 }
+
+// Hierarchies are those in which Slurm has put a process into a step, by their controllers; "" is cgroup v2.
+func (a Auditor) Hierarchies(pid int) (controllers []string) {
+	for _, at := range cgroups(filepath.Join(a.Proc, strconv.Itoa(pid))) {
+		controllers = append(controllers, at.controllers)
+	}
+	return controllers
+}

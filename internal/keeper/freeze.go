@@ -48,6 +48,40 @@ func mountedCgroups() (found cgroups) {
 	return found
 }
 
+// LeaveStep moves this process out of a step's cgroups, where a prolog that ran in one (PrologFlags=RunInJob) has begun it: it outlives the job.
+func LeaveStep(a audit.Auditor) error {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return fmt.Errorf("leave the job: %w", err)
+	}
+	for _, controllers := range a.Hierarchies(os.Getpid()) {
+		for line := range strings.Lines(string(mounts)) {
+			fields := strings.Fields(line)
+			if len(fields) < 4 || !isHierarchy(fields[2], strings.Split(fields[3], ","), controllers) {
+				continue
+			}
+			if err := writeControl(filepath.Join(fields[1], procsFile), "0"); err != nil {
+				return fmt.Errorf("leave the job: %w", err)
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// isHierarchy says whether a mount of this type and with these options is that of the controllers, as /proc/PID/cgroup names them.
+func isHierarchy(kind string, options []string, controllers string) bool {
+	if controllers == "" {
+		return kind == "cgroup2"
+	}
+	for name := range strings.SplitSeq(controllers, ",") {
+		if kind != "cgroup" || !slices.Contains(options, name) {
+			return false
+		}
+	}
+	return true
+}
+
 // frozenBy is how a step can be frozen: by its cgroups where Slurm has made some, or else process by process. slurmstepd goes on, as Slurm has to reach
 // its step. On cgroup v2 it is the folders below the one that Slurm itself freezes for a job that is suspended, so that neither undoes what the
 // other does.

@@ -159,12 +159,6 @@ func (k *keeper) seeHolders(g *gpu, pids map[int]uint32) {
 			t.hidden = t.hidden || !t.has(o.Process.Process)
 		}
 	}
-	for id, o := range k.owners {
-		if o.unnamed && o.seen.MemoryBytes == 0 {
-			o.Close()
-			delete(k.owners, id)
-		}
-	}
 }
 
 func (k *keeper) byPID(pid int) *owner {
@@ -182,11 +176,7 @@ func (k *keeper) stranger(pid int, t *tenant) *owner {
 	if !ok {
 		return nil
 	}
-	o := k.newOwner(Process{Process: audit.Process{PID: pid, StartTicks: start}, Job: t.Job, UID: t.UID})
-	if o != nil {
-		o.unnamed = true
-	}
-	return o
+	return k.newOwner(Process{Process: audit.Process{PID: pid, StartTicks: start}, Job: t.Job, UID: t.UID})
 }
 
 // answer does with a step what the site wants.

@@ -158,13 +158,17 @@ func (k *keeper) takeProcesses(processes []Process) {
 				continue
 			}
 		}
-		o.Process, o.unnamed = p, false
+		o.Process = p
 		o.seen.Unlisted = int(min(p.More, 1<<20))
 		k.takeGroups(o)
 	}
 	for id, o := range k.owners {
-		if !here[id] && !o.unnamed {
+		switch {
+		case here[id]:
+		case o.Ended():
 			k.drop(o)
+		default: // what is known of it stays: its page may name nothing for a moment
+			k.removeGroups(o)
 		}
 	}
 }
@@ -280,11 +284,16 @@ func (k *keeper) remove(member *group) {
 
 // drop forgets a process.
 func (k *keeper) drop(o *owner) {
-	for _, member := range o.groups {
-		k.remove(member)
-	}
+	k.removeGroups(o)
 	o.Close()
 	delete(k.owners, o.Process.Process)
+}
+
+func (k *keeper) removeGroups(o *owner) {
+	for key, member := range o.groups {
+		k.remove(member)
+		delete(o.groups, key)
+	}
 }
 
 // settle opens what a GPU needs, and closes what it does not: no log for one alone, nothing for nobody.
@@ -340,61 +349,8 @@ func (k *keeper) rest() {
 		k.lookAt = 0
 		k.samples.rest()
 	}
-	if len(k.owners) == 0 {
-		k.closeDriver()
+	for _, o := range k.owners {
+		k.drop(o)
 	}
-}
-
-func (k *keeper) openDriver() (err error) {
-	if k.driver == nil {
-		k.driver, err = k.Driver()
-	}
-	return err
-}
-
-func (k *keeper) closeDriver() {
-	if k.driver != nil {
-		k.driver.Close()
-		k.driver = nil
-		clear(k.instances)
-	}
-}
-
-func (k *keeper) openGPU(g *gpu) error {
-	if g.device != nil {
-		return nil
-	}
-	if err := k.openDriver(); err != nil {
-		return err
-	}
-	opened, err := k.driver.GPU(g.GPU)
-	if err != nil {
-		return err
-	}
-	g.device = opened
-	return nil
-}
-
-func (k *keeper) closeGPU(g *gpu) {
-	if g.log != nil {
-		g.log.Close()
-		g.log = nil
-	}
-	if g.device != nil {
-		g.device.Close()
-		g.device = nil
-	}
-}
-
-// openLog begins to follow who is on.
-func (k *keeper) openLog(g *gpu) {
-	g.looked = 0
-	err := k.openGPU(g)
-	if err == nil {
-		g.log, err = g.device.OpenLog()
-	}
-	if err != nil {
-		g.log = nil // an interface with nothing in it
-		k.once("GPU time of several is not counted: the driver's log of switches cannot be had", err)
-	}
+	k.closeDriver()
 }

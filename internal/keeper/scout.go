@@ -34,9 +34,7 @@ func (s *scout) run(look func() (Node, error), changed <-chan struct{}) {
 	tried := 0
 	for {
 		node, err := look()
-		select {
-		case s.found <- node:
-		case <-s.stop:
+		if (err == nil || len(node.GPUs) > 0) && !s.tell(node) { // of a node that cannot be read what was known stays
 			return
 		}
 		var retry <-chan time.Time
@@ -57,6 +55,16 @@ func (s *scout) run(look func() (Node, error), changed <-chan struct{}) {
 		case <-s.stop:
 			return
 		}
+	}
+}
+
+// tell is false at the end.
+func (s *scout) tell(node Node) bool {
+	select {
+	case s.found <- node:
+		return true
+	case <-s.stop:
+		return false
 	}
 }
 

@@ -69,7 +69,6 @@ type owner struct {
 	Process
 	groups  map[groupKey]*group
 	refused bool
-	unnamed bool // only NVML knows it: its page names nothing
 	next    int  // which of its groups is looked at
 	isOff   bool // all that it has on a GPU is
 	judge   share.Judge

@@ -127,49 +127,53 @@ func TestVgpudKeepsAndCountsShares(t *testing.T) {
 	}
 }
 
+// awaitOff waits until somebody is.
+func awaitOff(t *testing.T) {
+	t.Helper()
+	until(t, "somebody who is off", 60*time.Second, func() error {
+		if !isOff() {
+			return errors.New("nobody is")
+		}
+		return nil
+	})
+}
+
+// goOn waits until each job has had GPU time since now; no counter goes back.
+func goOn(t *testing.T, jobs []string, what string) {
+	t.Helper()
+	var was []uint64
+	for _, job := range jobs {
+		was = append(was, counted(t, job).BusyNs)
+	}
+	until(t, "GPU time of all, "+what, 30*time.Second, func() error {
+		for i, job := range jobs {
+			now := counted(t, job).BusyNs
+			if now < was[i] {
+				t.Fatalf("the counter of job %s went from %d to %d", job, was[i], now)
+			}
+			if now < was[i]+uint64(50*time.Millisecond) {
+				return fmt.Errorf("job %s had %s", job, time.Duration(now-was[i]))
+			}
+		}
+		return nil
+	})
+}
+
 // TestVgpudMayDie: whoever dies while somebody is off, they are on again, and the counters go on.
 func TestVgpudMayDie(t *testing.T) {
 	begin(t)
 	withVgpud(t)
 	jobs := []string{atWork(t, 20, "--us 1000 --rest 1000"), atWork(t, 30, "--us 1000"), atWork(t, 50, "--us 1000")}
-	off := func() {
-		t.Helper()
-		until(t, "somebody who is off", 60*time.Second, func() error {
-			if !isOff() {
-				return errors.New("nobody is")
-			}
-			return nil
-		})
-	}
-	goOn := func(what string) {
-		t.Helper()
-		var was []uint64
-		for _, job := range jobs {
-			was = append(was, counted(t, job).BusyNs)
-		}
-		until(t, "GPU time of all, "+what, 30*time.Second, func() error {
-			for i, job := range jobs {
-				now := counted(t, job).BusyNs
-				if now < was[i] {
-					t.Fatalf("the counter of job %s went from %d to %d", job, was[i], now)
-				}
-				if now < was[i]+uint64(50*time.Millisecond) {
-					return fmt.Errorf("job %s had %s", job, time.Duration(now-was[i]))
-				}
-			}
-			return nil
-		})
-	}
-	off()
+	awaitOff(t)
 	supervisor, worker := vgpuds(t)
 	if err := unix.Kill(worker, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	goOn("with another worker")
+	goOn(t, jobs, "with another worker")
 	if same, another := vgpuds(t); same != supervisor || another == worker {
 		t.Errorf("supervisor %d, worker %d; before: %d, %d", same, another, supervisor, worker)
 	}
-	off()
+	awaitOff(t)
 	if err := unix.Kill(supervisor, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -180,8 +184,8 @@ func TestVgpudMayDie(t *testing.T) {
 		return nil
 	})
 	jobs = append(jobs, atWork(t, 0, "--us 1000 --rest 50000")) // its prolog begins a third one
-	goOn("with another vgpud")
-	off()
+	goOn(t, jobs, "with another vgpud")
+	awaitOff(t)
 	supervisor, worker = vgpuds(t)
 	for _, pid := range []int{supervisor, worker} {
 		if err := unix.Kill(pid, unix.SIGSTOP); err != nil { // so that neither does anything about the other's end

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+)
+
+// A node that cannot be read has the slices that it had; what is not there yet is looked for again.
+func TestAScoutTellsOfNoNodeThatItCannotRead(t *testing.T) {
+	looks := make(chan struct{}, 100)
+	answers := []struct {
+		node Node
+		err  error
+	}{{Node{GPUs: []NodeGPU{{}}}, errors.New("its pages are not there yet")}, {Node{}, errors.New("damaged")}, {Node{GPUs: []NodeGPU{{}, {}}}, nil}}
+	count := 0
+	s := beginScout(func() (Node, error) {
+		a := answers[min(count, len(answers)-1)]
+		count++
+		looks <- struct{}{}
+		return a.node, a.err
+	}, nil)
+	defer s.end()
+	for _, gpus := range []int{1, 2} {
+		select {
+		case node := <-s.found:
+			if len(node.GPUs) != gpus {
+				t.Errorf("%d GPUs, want %d", len(node.GPUs), gpus)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing is told")
+		}
+	}
+	if len(looks) != 3 {
+		t.Errorf("%d looks", len(looks))
+	}
+	select {
+	case <-s.found:
+		t.Error("it looks again, and nothing has changed")
+	case <-time.After(300 * ms):
+	}
+}
+
+// A process whose page names nothing for a moment is not a new one afterwards: what was seen of it counts on.
+func TestWhatIsKnownOfAProcessStays(t *testing.T) {
+	m := played(t, []int{30, 70}, always(2*ms), always(2*ms))
+	m.members(0, 1)
+	m.play(time.Second)
+	before := m.k.owners[audit.Process{PID: 100, StartTicks: m.start(100)}]
+	m.members(1)
+	if len(before.groups) != 0 {
+		t.Error("its groups are kept")
+	}
+	m.play(200 * ms)
+	m.members(0, 1)
+	if m.k.owners[audit.Process{PID: 100, StartTicks: m.start(100)}] != before || len(before.groups) != 1 {
+		t.Error("it is another one")
+	}
+}
