@@ -71,7 +71,7 @@ func metricsOfSlice(s sliceStatus, gpu device.GPU, duty map[sliceName]float64) m
 	}
 	if s.use != nil {
 		use := metricsOfUse(*s.use, s.SMPercent)
-		if s.GPUTimeSource == usage.Sampled || s.GPUTimeSource == usage.Counted {
+		if s.GPUTimeSource == usage.Sampled || s.Counted != nil {
 			use.GPUSeconds = s.GPUSeconds
 		}
 		slice.Use = &use
@@ -140,13 +140,14 @@ func dutyBetween(first, second nodeStatus, span time.Duration) map[sliceName]flo
 
 // usedSince is the GPU time since an earlier look, where the same has measured it both times.
 func (s sliceStatus) usedSince(then sliceStatus) (ns uint64, known bool) {
-	switch {
-	case s.use == nil || then.use == nil || (s.Counted == nil) != (then.Counted == nil):
+	if s.use == nil || then.use == nil || (s.Counted == nil) != (then.Counted == nil) {
 		return 0, false
-	case s.Counted != nil:
-		return s.Counted.busyNs - min(then.Counted.busyNs, s.Counted.busyNs), true
 	}
-	return s.use.BusyNs - min(then.use.BusyNs, s.use.BusyNs), measured(*s.use, s.SMPercent)
+	ns = s.use.BusyNs - min(then.use.BusyNs, s.use.BusyNs)
+	if s.Counted == nil {
+		return ns, measured(*s.use, s.SMPercent)
+	}
+	return ns + s.Counted.busyNs - min(then.Counted.busyNs, s.Counted.busyNs), true
 }
 
 // addCounts adds what prologs have counted.

@@ -4,6 +4,8 @@
 package sample
 
 import (
+	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 // counted lets vgpud have counted a job's only slice by now.
 func (n *node) counted(job uint32, busyMs, unknownMs uint64, flags uint32) {
 	n.t.Helper()
+	n.keptBy(ledger.KeptByVgpud)
 	if err := ledger.CreateTime(n.run.Time(job), job, 1); err != nil {
 		n.t.Fatal(err)
 	}
@@ -30,13 +33,21 @@ func (n *node) counted(job uint32, busyMs, unknownMs uint64, flags uint32) {
 	}
 }
 
+// keptBy says who keeps the shares of the GPU.
+func (n *node) keptBy(keeper ledger.Keeper) {
+	n.t.Helper()
+	if err := errors.Join(os.MkdirAll(n.run.Turns(), 0o755), ledger.WriteBoard(n.run.Board(gpu), ledger.Board{KeptBy: keeper})); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
 func TestASliceThatVgpudCountsIsNotSampled(t *testing.T) {
 	n := newNode(t)
 	n.granted(7, 0, gpu)
 	n.busy(gpu, 7, 99)
 	n.counted(7, 2000, 0, 0)
 	n.look(0)
-	n.spent(7, 100, 9000, 0) // what the library counts of it as well
+	n.spent(7, 100, 0, 0)
 	n.counted(7, 5000, 100, ledger.TimeInexact)
 	n.look(0)
 	sum := int64(5000)
@@ -46,6 +57,18 @@ func TestASliceThatVgpudCountsIsNotSampled(t *testing.T) {
 	}
 	if spent, source := usage.Spent(0, n.newest(7)[0]); spent.GPUSeconds != 5 || source != usage.Counted {
 		t.Errorf("%+v %q", spent, source)
+	}
+	// A slice with a cap comes: from now on the library keeps the shares, and counts.
+	n.keptBy(ledger.KeptByLibrary)
+	n.spent(7, 100, 2000, 0)
+	n.says[gpu] = nil
+	n.busy(gpu, 7, 49)
+	n.look(0)
+	if n.asked != 1 || n.sampled(7) != 30 {
+		t.Errorf("the driver was asked %d times, and it has %d tenths by samples, want 30", n.asked, n.sampled(7))
+	}
+	if spent, source := usage.Spent(0, n.newest(7)[0]); spent.GPUSeconds < 9.9 || spent.GPUSeconds > 10.1 || source != usage.Sampled {
+		t.Errorf("with the library's: %+v %q", spent, source)
 	}
 }
 

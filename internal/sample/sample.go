@@ -66,6 +66,7 @@ type job struct {
 	looked bool
 	used   []ledger.DeviceUsage // nil: its ledger cannot be believed
 	counts []ledger.TimeDevice  // by vgpud
+	kept   []bool               // vgpud counts the slice now
 	now    []timeline.Sample    // before, brought up to date with its pages
 	since  time.Duration        // the last look
 }
@@ -145,8 +146,11 @@ func (j *job) readCounted(run rundir.Dir) (err error) {
 	totals.Counted, err = usage.Counts(run, j.grant)
 	j.counts = totals.Counted
 	j.now = make([]timeline.Sample, len(j.grant.Slices))
+	j.kept = make([]bool, len(j.now))
 	for i := range j.now {
 		j.now[i] = totals.Latest(i, j.before[i])
+		board, boardErr := ledger.ReadBoard(run.Board(j.grant.Slices[i].Device))
+		j.kept[i] = boardErr == nil && board.KeptBy == ledger.KeptByVgpud && j.counts[i].LookedNs != 0
 	}
 	return err
 }
@@ -166,7 +170,7 @@ func (j *job) isSeen(slice int) bool {
 
 // isFree says that a slice has no share to keep, so that its GPU time need not be metered, and that vgpud does not count it.
 func (j *job) isFree(slice int) bool {
-	return j.grant.Slices[slice].SMPercent%100 == 0 && j.now[slice].CountedMs == nil
+	return j.grant.Slices[slice].SMPercent%100 == 0 && !j.kept[slice]
 }
 
 // askDriver says how much GPU time free slices have had, by GPU and job, that is not in their ledgers. Nothing is said of a GPU that the
@@ -266,7 +270,7 @@ func (s Sampler) lookAt(j *job, got map[device.UUID]map[uint32]had) timeline.Loo
 		}
 		known := j.used != nil
 		switch {
-		case now.CountedMs != nil:
+		case j.kept[i]:
 			known = s.Counting && j.looked && now.UnknownMs == before.UnknownMs && j.isSeen(i)
 		case j.isFree(i):
 			had, told := got[slice.Device][j.grant.Job]

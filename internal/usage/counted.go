@@ -30,15 +30,12 @@ func Counts(dir rundir.Dir, g grant.Grant) ([]ledger.TimeDevice, error) {
 	return counted, err
 }
 
-// Latest brings what was looked at last of a slice up to date with the pages. Once vgpud counts a slice, what the library counts of it is left as
-// it was before: both count the same work.
+// Latest brings what was looked at last of a slice up to date with the pages. They add up: the library counts while it keeps the shares of the
+// GPU, and holds nothing back and counts nothing while vgpud does.
 func (t Totals) Latest(slice int, last timeline.Sample) timeline.Sample {
 	now, used := last, t.Devices[slice]
-	now.WaitedMs = max(last.WaitedMs, milliseconds(used.WaitedNs))
+	now.MeteredMs, now.WaitedMs = max(last.MeteredMs, milliseconds(used.BusyNs)), max(last.WaitedMs, milliseconds(used.WaitedNs))
 	if slice >= len(t.Counted) || t.Counted[slice].LookedNs == 0 {
-		if last.CountedMs == nil { // else the page is gone, and what is known of it stays
-			now.MeteredMs = max(last.MeteredMs, milliseconds(used.BusyNs))
-		}
 		return now
 	}
 	counted := t.Counted[slice]

@@ -20,7 +20,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
-func TestWhatVgpudCountsIsNotTheLibrarysToSay(t *testing.T) {
+func TestWhatVgpudCountsAddsToWhatTheLibraryDid(t *testing.T) {
 	ms := func(ms int64) *int64 { return &ms }
 	counted := ledger.TimeDevice{BusyNs: 2500e6, UnknownNs: 400e6, LookedNs: 1}
 	split := counted
@@ -33,13 +33,13 @@ func TestWhatVgpudCountsIsNotTheLibrarysToSay(t *testing.T) {
 		source  Source
 	}{
 		"counted":                         {0, counted, timeline.Sample{}, Time{GPUSeconds: 2.5, UnknownSeconds: 0.4}, Counted},
-		"the ledger says more":            {9000, counted, timeline.Sample{}, Time{GPUSeconds: 2.5, UnknownSeconds: 0.4}, Counted},
+		"the library kept it for a while": {3000, counted, timeline.Sample{}, Time{GPUSeconds: 5.5, UnknownSeconds: 0.4}, Metered},
 		"split":                           {0, split, timeline.Sample{}, Time{GPUSeconds: 2.5, UnknownSeconds: 0.4, Inexact: true}, Counted},
 		"split once":                      {0, counted, timeline.Sample{CountedMs: ms(1), Inexact: true}, Time{GPUSeconds: 2.5, UnknownSeconds: 0.4, Inexact: true}, Counted},
-		"metered before":                  {3000, counted, timeline.Sample{MeteredMs: 1000}, Time{GPUSeconds: 3.5, UnknownSeconds: 0.4}, Counted},
+		"metered, and wiped since":        {0, counted, timeline.Sample{MeteredMs: 1000}, Time{GPUSeconds: 3.5, UnknownSeconds: 0.4}, Metered},
 		"sampled before":                  {0, counted, timeline.Sample{SampledMs: ms(1000)}, Time{GPUSeconds: 3.5, UnknownSeconds: 0.4}, Sampled},
 		"sampled before, and none":        {0, counted, timeline.Sample{SampledMs: ms(0)}, Time{GPUSeconds: 2.5, UnknownSeconds: 0.4}, Counted},
-		"the page is gone":                {7000, ledger.TimeDevice{}, timeline.Sample{CountedMs: ms(2000), UnknownMs: 100}, Time{GPUSeconds: 2, UnknownSeconds: 0.1}, Counted},
+		"the page is gone":                {0, ledger.TimeDevice{}, timeline.Sample{CountedMs: ms(2000), UnknownMs: 100}, Time{GPUSeconds: 2, UnknownSeconds: 0.1}, Counted},
 		"the page was made anew":          {0, ledger.TimeDevice{BusyNs: 1e6, LookedNs: 1}, timeline.Sample{CountedMs: ms(2000), UnknownMs: 100}, Time{GPUSeconds: 2, UnknownSeconds: 0.1}, Counted},
 		"vgpud has not looked":            {0, ledger.TimeDevice{UnknownNs: 5e9}, timeline.Sample{}, Time{}, ""},
 		"vgpud has not looked, a library": {1500, ledger.TimeDevice{}, timeline.Sample{}, Time{GPUSeconds: 1.5}, Metered},
@@ -127,8 +127,8 @@ func TestARecordSaysWhoCounted(t *testing.T) {
 	}
 	count(t, dir, g, ledger.TimeDevice{BusyNs: 7e9, LookedNs: 1, UnknownNs: 2e8, Flags: ledger.TimeInexact})
 	rec := of()
-	want := Time{GPUSeconds: 7, UnknownSeconds: 0.2, Inexact: true, WaitedSeconds: 0.021}
-	if d := rec.Devices[0]; !cmp.Equal(d.Time, want) || d.Source() != Counted {
+	want := Time{GPUSeconds: 7.01, UnknownSeconds: 0.2, Inexact: true, WaitedSeconds: 0.021}
+	if d := rec.Devices[0]; !cmp.Equal(d.Time, want) || d.Source() != Metered {
 		t.Errorf("%+v %q", d.Time, d.Source())
 	}
 	if d := rec.Devices[1]; d.Source() != Metered {

@@ -33,7 +33,7 @@ func Spent(smPercent int, now timeline.Sample) (Time, Source) {
 	switch {
 	case now.SampledMs != nil && (*now.SampledMs > 0 || now.CountedMs == nil):
 		return spent, Sampled
-	case now.CountedMs != nil:
+	case now.CountedMs != nil && now.MeteredMs == 0:
 		return spent, Counted
 	case smPercent%100 == 0 && now.MeteredMs == 0: // nothing is metered without a share to keep
 		return spent, ""
