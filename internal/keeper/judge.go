@@ -44,20 +44,38 @@ func (k *keeper) judge(g *gpu) {
 	}
 	slices.SortFunc(all, func(a, b judged) int { return a.o.PID - b.o.PID })
 	for i := range all {
-		one := all[(i+k.judgeNext)%len(all)]
-		if slices.ContainsFunc(k.frozen, func(f frozen) bool { return f.Job == one.t.Job }) {
-			continue // what stands still does nothing, and begins anew
+		t, o := all[(i+k.judgeNext)%len(all)].t, all[(i+k.judgeNext)%len(all)].o
+		s := o.sightOn(g, k.now)
+		if slices.ContainsFunc(k.frozen, func(f frozen) bool { return f.Job == t.Job }) {
+			delete(o.sights, g.UUID) // what stands still does nothing, and begins anew
+			continue
 		}
-		k.check(g, one.o)
-		k.sum(g, one.t, one.o)
-		if verdict := one.o.judge.Look(one.o.seen); verdict != "" {
-			k.answer(one.t, one.o.Process, verdict)
-			one.o.judge = share.Judge{}
+		k.check(s, t, o)
+		k.sum(g, t, o, s)
+		if verdict := s.judge.Look(s.seen); verdict != "" {
+			k.answer(t, o.Process, verdict)
+			s.judge = share.Judge{}
 		}
-		one.o.seen = share.Seen{Unlisted: one.o.seen.Unlisted, MemoryBytes: one.o.seen.MemoryBytes}
-		one.o.judged = k.now
+		s.seen, s.at = share.Seen{}, k.now
 	}
 	k.judgeNext++
+}
+
+// sight is what was seen of a process on one GPU since it was judged there last.
+type sight struct {
+	judge share.Judge
+	seen  share.Seen
+	at    time.Duration
+	next  int // which of its groups is looked at
+}
+
+func (o *owner) sightOn(g *gpu, now time.Duration) *sight {
+	s := o.sights[g.UUID]
+	if s == nil {
+		s = &sight{at: now}
+		o.sights[g.UUID] = s
+	}
+	return s
 }
 
 // crowd says whether somebody waits: the GPU is full, and one that always has work has less than its part.
@@ -82,55 +100,53 @@ func (k *keeper) crowd(g *gpu) {
 }
 
 // check asks for one of a process's groups whether its slice is still the one that was set, and how it was saved.
-func (k *keeper) check(g *gpu, o *owner) {
-	o.next++
-	count := 0
-	for key, m := range o.groups {
-		if count++; count-1 != o.next%len(o.groups) || m.slice == 0 {
-			continue
+func (k *keeper) check(s *sight, t *tenant, o *owner) {
+	var mine []*group
+	for _, m := range t.groups {
+		if m.owner == o {
+			mine = append(mine, m)
 		}
-		if !k.budget.Afford(k.now, 2*share.CostSlice) {
-			return
-		}
-		k.heart.beat(time.Now())
-		if o.known[key] {
-			if now, err := o.Slice(m.handles); err == nil {
-				o.seen.Checked++
-				if now != m.slice {
-					o.seen.Changed++
-					m.slice = 0 // it is set again
-				}
+	}
+	if len(mine) == 0 {
+		return
+	}
+	s.next++
+	m := mine[s.next%len(mine)]
+	if m.slice == 0 || !k.budget.Afford(k.now, 2*share.CostSlice) {
+		return
+	}
+	k.heart.beat(time.Now())
+	if m.seen { // at an earlier look too
+		if now, err := o.Slice(m.handles); err == nil {
+			s.seen.Checked++
+			if now != m.slice {
+				s.seen.Changed++
+				m.slice = 0 // it is set again
 			}
 		}
-		o.known[key] = true
-		if m.handles.Subdevice == 0 {
-			continue
-		}
+	}
+	if m.handles.Subdevice != 0 {
 		if saves, err := o.Saves(m.handles); err == nil {
-			if before, known := o.saves[key]; known {
-				o.seen.Saves += uint64(saves.Saves - before.Saves)
-				o.seen.SavesIdle += uint64(saves.Idle - before.Idle)
+			if m.seen {
+				s.seen.Saves += uint64(saves.Saves - m.saves.Saves)
+				s.seen.SavesIdle += uint64(saves.Idle - m.saves.Idle)
 			}
-			o.saves[key] = saves
+			m.saves = saves
 		}
 	}
-	for key := range o.known {
-		if o.groups[key] == nil {
-			delete(o.known, key)
-			delete(o.saves, key)
-		}
-	}
+	m.seen = true
 }
 
 // sum completes what was seen of a process.
-func (k *keeper) sum(g *gpu, t *tenant, o *owner) {
-	s := &o.seen
-	s.Gone = k.now - o.judged
+func (k *keeper) sum(g *gpu, t *tenant, o *owner, s *sight) {
 	off, ran := g.meter.RanOff(uint32(o.PID))
-	s.Off, s.RanOff = s.Off+off, s.RanOff+ran
-	s.Overran = g.meter.Overran(uint32(o.PID)) || s.Overran
-	s.Used, s.Due, s.OthersWait = t.known.Used, t.due, g.others && len(g.plan.Turns) == 0
-	s.Handles = t.has(o.Process.Process)
+	s.seen.Gone, s.seen.Off, s.seen.RanOff = k.now-s.at, off, ran
+	s.seen.Overran = g.meter.Overran(uint32(o.PID))
+	s.seen.Used, s.seen.Due, s.seen.OthersWait = t.known.Used, t.due, g.others && len(g.plan.Turns) == 0
+	s.seen.Handles, s.seen.Unlisted = t.has(o.Process.Process), int(min(o.More, 1<<20))
+	if g.holders[o.PID] {
+		s.seen.MemoryBytes = 1 // any: who holds nothing is not in the list
+	}
 }
 
 // seeHolders takes what NVML says of who has memory of a GPU: a process whose groups are not known is judged as well.
@@ -141,9 +157,7 @@ func (k *keeper) seeHolders(g *gpu, pids map[int]uint32) {
 	for _, t := range g.tenants {
 		t.hidden = slices.ContainsFunc(t.groups, func(m *group) bool { return m.owner.refused })
 	}
-	for _, o := range k.owners {
-		o.seen.MemoryBytes = 0
-	}
+	g.holders = map[int]bool{}
 	for pid, job := range pids {
 		at := slices.IndexFunc(g.tenants, func(t *tenant) bool { return t.Job == job })
 		if at < 0 {
@@ -155,7 +169,7 @@ func (k *keeper) seeHolders(g *gpu, pids map[int]uint32) {
 			o = k.stranger(pid, t)
 		}
 		if o != nil {
-			o.seen.MemoryBytes = 1 // any: who holds nothing is not in the list
+			g.holders[pid] = true
 			t.hidden = t.hidden || !t.has(o.Process.Process)
 		}
 	}

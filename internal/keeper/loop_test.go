@@ -6,6 +6,8 @@ package keeper
 import (
 	"errors"
 	"math"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -254,4 +256,39 @@ func TestAKilledProcessIsForgotten(t *testing.T) {
 	if m.k.gpus[uuid].working() != 1 || len(m.k.owners) != 1 {
 		t.Errorf("%d work, %d processes", m.k.gpus[uuid].working(), len(m.k.owners))
 	}
+}
+
+// A slice that goes while its groups take turns leaves them on, and nobody takes them off again.
+func TestASliceThatGoesTakesNoTurns(t *testing.T) {
+	m := played(t, []int{20, 30, 20, 30}, timeslices.Load{Work: ms, Host: ms}, always(ms), always(ms), always(ms))
+	m.members(0, 1, 2, 3)
+	m.play(8 * time.Second)
+	if len(m.k.gpus[uuid].sets) != 3 {
+		t.Fatal("nobody takes turns")
+	}
+	m.node.GPUs[0].Slices = m.node.GPUs[0].Slices[:3]
+	m.members(0, 1, 2)
+	for range 100 {
+		m.play(20 * ms)
+		if m.gpu.Groups[3].Off {
+			t.Fatal("who is gone is kept off")
+		}
+	}
+	if len(m.k.gpus[uuid].sets) != 2 {
+		t.Errorf("%d take turns", len(m.k.gpus[uuid].sets))
+	}
+	if text, err := os.ReadFile(m.run.VgpudOff()); err != nil || strings.Contains(string(text), "1003") {
+		t.Errorf("the record is %s, %v", text, err)
+	}
+}
+
+// Shares follow a slice that is changed under its job.
+func TestChangedSharesAreKept(t *testing.T) {
+	m := played(t, []int{30, 70}, always(2*ms), always(2*ms))
+	m.members(0, 1)
+	m.play(2 * time.Second)
+	m.node.GPUs[0].Slices[0].SMPercent, m.node.GPUs[0].Slices[1].SMPercent = 60, 40
+	m.take()
+	had := m.had(4 * time.Second)
+	near(t, "share", 100*had[0]/(had[0]+had[1]), 60, 1)
 }

@@ -57,6 +57,8 @@ func (k *keeper) follow(g *gpu, on NodeGPU, began map[uint32]time.Duration) {
 		percents[i] = s.SMPercent
 	}
 	weights, total := share.Weights(percents), 0.0
+	was := g.weights
+	g.weights = weights
 	for _, w := range weights {
 		total += w
 	}
@@ -80,6 +82,9 @@ func (k *keeper) follow(g *gpu, on NodeGPU, began map[uint32]time.Duration) {
 		if !slices.Contains(g.tenants, t) {
 			k.leave(g, t)
 		}
+	}
+	if !slices.Equal(before, g.tenants) || !slices.Equal(was, weights) { // what is planned is of others, or of other shares
+		g.planned = 0
 	}
 }
 
@@ -159,7 +164,6 @@ func (k *keeper) takeProcesses(processes []Process) {
 			}
 		}
 		o.Process = p
-		o.seen.Unlisted = int(min(p.More, 1<<20))
 		k.takeGroups(o)
 	}
 	for id, o := range k.owners {
@@ -185,7 +189,7 @@ func (k *keeper) newOwner(p Process) *owner {
 		}
 		return nil
 	}
-	o := &owner{Owner: held, Process: p, groups: map[groupKey]*group{}, saves: map[groupKey]channels.Saves{}, known: map[groupKey]bool{}, judged: k.now}
+	o := &owner{Owner: held, Process: p, groups: map[groupKey]*group{}, sights: map[device.UUID]*sight{}}
 	k.owners[p.Process] = o
 	return o
 }
@@ -216,7 +220,7 @@ func (k *keeper) takeGroups(o *owner) {
 		member := &group{owner: o, handles: handles}
 		member.rename(named)
 		o.groups[key] = member
-		o.seen.Made++
+		o.sightOn(g, k.now).seen.Made++
 		t.groups = append(t.groups, member)
 		g.planned = 0
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
@@ -16,6 +17,7 @@ import (
 type gpu struct {
 	NodeGPU
 	tenants []*tenant
+	weights []float64 // of each
 
 	device Device // nil: no file of it is open
 	log    Log    // nil: at most one is at work
@@ -32,7 +34,8 @@ type gpu struct {
 	on       int   // whose turn it is, in plan.Turns; -1: all are on
 	turned   time.Duration
 	turnEnds time.Duration
-	others   bool // the GPU is full, and somebody who always has work has less than its part
+	holders  map[int]bool // processes of its tenants that NVML shows
+	others   bool         // the GPU is full, and somebody who always has work has less than its part
 }
 
 // tenant is a slice of a GPU.
@@ -60,6 +63,8 @@ type group struct {
 	channels []channels.Channel
 	slice    time.Duration // that was set; 0: none was
 	off      bool
+	seen     bool // at a look of the judge's
+	saves    channels.Saves
 	unnamed  bool // it has channels that are not listed, which nobody can keep off
 }
 
@@ -69,13 +74,8 @@ type owner struct {
 	Process
 	groups  map[groupKey]*group
 	refused bool
-	next    int  // which of its groups is looked at
 	isOff   bool // all that it has on a GPU is
-	judge   share.Judge
-	judged  time.Duration
-	seen    share.Seen // since the last look at it
-	saves   map[groupKey]channels.Saves
-	known   map[groupKey]bool // at the last look at it
+	sights  map[device.UUID]*sight
 }
 
 type groupKey struct{ client, group uint32 }
