@@ -262,7 +262,7 @@ func TestAKilledProcessIsForgotten(t *testing.T) {
 func TestASliceThatGoesTakesNoTurns(t *testing.T) {
 	m := played(t, []int{20, 30, 20, 30}, timeslices.Load{Work: ms, Host: ms}, always(ms), always(ms), always(ms))
 	m.members(0, 1, 2, 3)
-	m.play(8 * time.Second)
+	m.play(8200 * ms) // the next plan is not due yet
 	if len(m.k.gpus[uuid].sets) != 3 {
 		t.Fatal("nobody takes turns")
 	}
