@@ -292,3 +292,37 @@ func TestChangedSharesAreKept(t *testing.T) {
 	had := m.had(4 * time.Second)
 	near(t, "share", 100*had[0]/(had[0]+had[1]), 60, 1)
 }
+
+// A job that is requeued, and is back before anybody has looked, has a page of its own.
+func TestALaterRunHasItsOwnPage(t *testing.T) {
+	m := played(t, []int{30, 70}, always(2*ms), always(2*ms))
+	m.members(0, 1)
+	m.play(time.Second)
+	if err := os.Remove(m.run.Time(1)); err != nil {
+		t.Fatal(err)
+	}
+	m.page(1)
+	m.node.GPUs[0].Slices[0].Restart = 1
+	m.members(0, 1)
+	m.play(time.Second)
+	if now := m.time(1); now.BusyNs == 0 || now.BusyNs > uint64(time.Second) {
+		t.Errorf("%+v", now)
+	}
+}
+
+// While a job of an older library is on a GPU nobody counts there; afterwards the same processes are kept again.
+func TestAGPUThatWasTheLibrarysForATime(t *testing.T) {
+	m := played(t, []int{30, 70}, always(2*ms), always(2*ms))
+	m.members(0, 1)
+	m.play(time.Second)
+	before, all := m.time(1), m.node.GPUs
+	m.node.GPUs = nil
+	m.take()
+	m.gpu.Run(m.gpu.Now + 2*time.Second)
+	m.node.GPUs = all
+	m.members(0, 1)
+	m.play(2 * time.Second)
+	now := m.time(1)
+	near(t, "unknown, ms", float64(now.UnknownNs)/float64(ms), 2000, 110)
+	near(t, "counted since, percent", float64(now.BusyNs-before.BusyNs)/float64(2*time.Second)*100, 29, 3)
+}

@@ -36,6 +36,9 @@ func (k *keeper) take(node Node) {
 	for uuid, g := range k.gpus {
 		if !here[uuid] {
 			k.onAgain(g)
+			for _, t := range g.tenants {
+				k.leave(g, t)
+			}
 			k.closeGPU(g)
 			delete(k.gpus, uuid)
 		}
@@ -131,7 +134,7 @@ func (k *keeper) leave(g *gpu, t *tenant) {
 	if len(mine) > 0 && g.device != nil {
 		k.switchAll(g, false, mine)
 	}
-	t.groups = nil
+	t.groups, t.gone = nil, true
 }
 
 // closePages closes those of jobs that are gone.
@@ -201,7 +204,7 @@ func (k *keeper) takeGroups(o *owner) {
 	for _, named := range o.Groups {
 		key := groupKey{named.Client, named.Group}
 		here[key] = true
-		if known := o.groups[key]; known != nil {
+		if known := o.groups[key]; known != nil && !known.of.gone {
 			known.rename(named)
 			continue
 		}
@@ -217,7 +220,7 @@ func (k *keeper) takeGroups(o *owner) {
 			k.once("what a process says that it has is not its own, or cannot be asked for", err)
 			continue
 		}
-		member := &group{owner: o, handles: handles}
+		member := &group{owner: o, of: t, handles: handles}
 		member.rename(named)
 		o.groups[key] = member
 		o.sightOn(g, k.now).seen.Made++

@@ -4,6 +4,7 @@
 package keeper
 
 import (
+	"os"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
@@ -13,6 +14,7 @@ import (
 // page is a job's time page.
 type page struct {
 	*ledger.TimePage
+	is      os.FileInfo
 	devices []ledger.TimeDevice
 	changed bool
 }
@@ -22,14 +24,22 @@ const tick = 10 * time.Millisecond
 
 // pageOf opens a job's time page, or gives the one that is open.
 func (k *keeper) pageOf(job uint32) (*page, error) {
+	is, err := os.Lstat(k.Run.Time(job))
+	if err != nil {
+		return nil, err
+	}
 	if p := k.pages[job]; p != nil {
-		return p, nil
+		if os.SameFile(p.is, is) {
+			return p, nil
+		}
+		p.Close() // of an earlier run of the job
+		delete(k.pages, job)
 	}
 	opened, err := ledger.OpenTime(k.Run.Time(job), job)
 	if err != nil {
 		return nil, err
 	}
-	p := &page{TimePage: opened, devices: append([]ledger.TimeDevice(nil), opened.Devices()...)}
+	p := &page{TimePage: opened, is: is, devices: append([]ledger.TimeDevice(nil), opened.Devices()...)}
 	k.pages[job] = p
 	return p, nil
 }

@@ -47,6 +47,7 @@ type tenant struct {
 	account share.Account
 	bucket  *share.Bucket // nil: it is not of the latency class
 	urgent  bool
+	gone    bool // its slice is
 	groups  []*group
 	pids    []uint32
 	known   share.Tenant  // what was seen of it in the last window
@@ -59,6 +60,7 @@ type tenant struct {
 // group is a channel group that the driver has said is its process's.
 type group struct {
 	owner    *owner
+	of       *tenant
 	handles  channels.Group
 	channels []channels.Channel
 	slice    time.Duration // that was set; 0: none was
