@@ -85,10 +85,14 @@ func (s *samples) ask(gpus []device.UUID, now time.Duration) bool {
 		return false
 	}
 	q := question{gpus: gpus, holders: now-s.held >= holdersEach}
+	select {
+	case s.asked <- q:
+	default: // NVML is being let go of, and does not end
+		return false
+	}
 	if q.holders {
 		s.held = now
 	}
-	s.asked <- q
 	s.busy = true
 	return true
 }
@@ -98,8 +102,12 @@ func (s *samples) answered() { s.busy = false }
 
 // rest lets go of NVML, whose files keep a GPU from being reset.
 func (s *samples) rest() {
-	if !s.busy {
-		s.asked <- question{}
+	if s.busy {
+		return // with the answer it is asked again
+	}
+	select {
+	case s.asked <- question{}:
+	default: // it was told so already
 	}
 }
 
