@@ -40,6 +40,8 @@ type Options struct {
 	ExtraPath string   // appended to the users' PATH
 	Plain     bool     // Slurm alone, without slurm-vgpu
 	Control   bool     // StartControl at once
+	// Unaccounted: without MariaDB and slurmdbd, so that nothing is reported.
+	Unaccounted bool
 
 	Isolation    string // "": strict, or preload where mount namespaces are forbidden
 	OnNoFit      string // "": requeue
@@ -241,6 +243,12 @@ func credential(names ...string) (*syscall.Credential, error) {
 
 // startServers starts munged, and mariadbd with slurmdbd's account in it, side by side.
 func (c *Cluster) startServers(ctx context.Context) error {
+	if c.Unaccounted {
+		if err := c.startMunge(); err != nil {
+			return err
+		}
+		return c.awaitMunge(ctx)
+	}
 	var wait sync.WaitGroup
 	var mungeErr, dbErr error
 	db := &daemon{name: "mariadb"}
@@ -253,7 +261,7 @@ func (c *Cluster) startServers(ctx context.Context) error {
 	if err := c.start(db); err != nil {
 		return err
 	}
-	if err := c.await(ctx, "munged", 60*time.Second, dial("unix", c.Home.Path("munge", "socket")), "munge"); err != nil {
+	if err := c.awaitMunge(ctx); err != nil {
 		return err
 	}
 	if err := c.await(ctx, "mariadbd", 120*time.Second, greets(c.address("mariadb")), "mariadb"); err != nil {
@@ -278,6 +286,10 @@ func (c *Cluster) startMunge() error {
 		"--key-file=" + c.Home.Path("munge", "key"), "--socket=" + c.Home.Path("munge", "socket"),
 		"--pid-file=" + c.Home.Path("munge", "pid"), "--log-file=" + c.Home.Path("log", "munge.log"),
 		"--seed-file=" + c.Home.Path("munge", "seed")}})
+}
+
+func (c *Cluster) awaitMunge(ctx context.Context) error {
+	return c.await(ctx, "munged", 60*time.Second, dial("unix", c.Home.Path("munge", "socket")), "munge")
 }
 
 func (c *Cluster) initDatabase(ctx context.Context, d *daemon) error {

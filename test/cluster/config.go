@@ -92,6 +92,10 @@ func (c *Cluster) daemonLines(line func(format string, args ...any)) {
 	line("SlurmctldDebug=verbose")
 	line("SlurmdDebug=verbose")
 	line("SlurmdParameters=config_overrides")
+	if c.Unaccounted {
+		line("AccountingStorageType=accounting_storage/none")
+		return
+	}
 	line("AccountingStorageType=accounting_storage/slurmdbd")
 	line("AccountingStorageHost=127.0.0.1")
 	line("AccountingStoragePort=%d", c.port("slurmdbd"))
@@ -126,11 +130,15 @@ PrologFlags=Alloc,Contain`
 
 // vgpuLines are what slurm-vgpu asks for.
 func (c *Cluster) vgpuLines(line func(format string, args ...any)) {
-	if c.Plain {
+	switch {
+	case c.Unaccounted: // slurmctld takes none then
+	case c.Plain:
 		line("AccountingStorageTRES=gres/vgpu")
-	} else {
+	default:
 		// gpuutil: where gpumem is tracked without it, Slurm's gpu/nvml writes out of bounds.
 		line("AccountingStorageTRES=%s%sgres/vgpu,gres/gpumem,gres/gpucores,gres/gpuutil", c.ifWhole("gres/gpu,"), c.ifShards("gres/shard,"))
+	}
+	if !c.Plain {
 		line("JobSubmitPlugins=lua")
 		line("CliFilterPlugins=cli_filter/lua")
 		line("PlugStackConfig=%s", c.Home.Path("etc", "plugstack.conf"))
@@ -189,9 +197,9 @@ slurm:
   scancel: %[13]s
   slurmd_spool_dir: %[1]s/spool/slurmd-%%n
   controller_timeout: 20s
-report: {enabled: true, retry_for: 1h}
+report: {enabled: %[15]t, retry_for: 1h}
 `, h, isolation, c.OnNoFit, c.MaxRequeues, c.SlicesPerGPU, c.Overcommit, c.gres.deviceDir, c.gres.nvmlLibrary,
-		tool("scontrol"), tool("sacctmgr"), tool("sacct"), tool("squeue"), tool("scancel"), h.Program("libslurm-vgpu.so"))
+		tool("scontrol"), tool("sacctmgr"), tool("sacct"), tool("squeue"), tool("scancel"), h.Program("libslurm-vgpu.so"), !c.Unaccounted)
 	return text + c.ExtraConfig
 }
 
