@@ -52,6 +52,7 @@ $(SIMGPU_OBJ)/cheat-busy.o: $(SIMGPU)/vgpu-busy.c $(SIMGPU_HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(SIMGPU_CFLAGS) -Dmain=busy_main -c -o $@ $<
 $(BUILD)/sim/vgpu-cheat: $(addprefix $(SIMGPU_OBJ)/,vgpu-cheat.o cheat_raw.o cheat-busy.o $(SIMGPU_SHARED:%=%.o))
+$(BUILD)/sim/vgpu-busy $(BUILD)/sim/vgpu-cheat: $(SIMGPU_OBJ)/board.o
 $(BUILD)/sim/vgpu-fill $(BUILD)/sim/vgpu-busy $(BUILD)/sim/vgpu-cheat: $(SIMGPU_OBJ)/driver_symbols.o $(SIMGPU_OBJ)/option.o
 	@mkdir -p $(@D)
 	$(CC) -pie -pthread -Wl,-rpath,'$$ORIGIN' -Wl,--disable-new-dtags -o $@.new $^ -ldl

@@ -3,6 +3,7 @@
  *
  * Keeps the GPU busy with kernels of known length, and says what part of its time that was. */
 #define _GNU_SOURCE
+#include "board.h"
 #include "driver_symbols.h"
 #include "option.h"
 
@@ -18,8 +19,10 @@
 
 struct options {
 	unsigned long long us, rest_us, for_ms, each_ms, ahead, device;
-	const char *begin, *until;
+	const char *begin, *until, *board;
 };
+
+static struct board board;
 
 static struct {
 	int (*init)(unsigned);
@@ -58,11 +61,12 @@ static int usage(FILE *to, int status)
 {
 	fprintf(to,
 		"usage: vgpu-busy [--us MICROSECONDS] [--rest MICROSECONDS] [--for MILLISECONDS | --until FILE]\n"
-		"                 [--begin FILE] [--each MILLISECONDS] [--ahead N] [--device N]\n"
+		"                 [--begin FILE] [--each MILLISECONDS] [--ahead N] [--device N] [--board FILE]\n"
 		"Keeps the GPU busy with kernels of so many microseconds (1000), one after the other and up\n"
 		"to N (8) of them ahead, for the time given (1000) or until FILE exists, and says what part of\n"
 		"the GPU's time they took; with --each also for each such interval. --begin waits for a\n"
-		"file before the first of them; --rest waits after each until it is done, and sleeps.\n"
+		"file before the first of them; --rest waits after each until it is done, and sleeps. --board:\n"
+		"a trial's file says when to begin and to end, and is where it counts.\n"
 		"Exit status: 0, 1 any CUDA error, 2 usage.\n");
 	return status;
 }
@@ -74,8 +78,8 @@ static int parse(int argc, char **argv, struct options *opt)
 		{ "for", required_argument, NULL, 'f' },
 		{ "until", required_argument, NULL, 'x' }, { "begin", required_argument, NULL, 'b' },
 		{ "each", required_argument, NULL, 'e' },  { "ahead", required_argument, NULL, 'a' },
-		{ "device", required_argument, NULL, 'd' }, { "help", no_argument, NULL, 'H' },
-		{ NULL, 0, NULL, 0 },
+		{ "device", required_argument, NULL, 'd' }, { "board", required_argument, NULL, 'o' },
+		{ "help", no_argument, NULL, 'H' },	   { NULL, 0, NULL, 0 },
 	};
 	int c, index, good = 1;
 
@@ -97,6 +101,8 @@ static int parse(int argc, char **argv, struct options *opt)
 			opt->until = optarg;
 		else if (c == 'b')
 			opt->begin = optarg;
+		else if (c == 'o')
+			opt->board = optarg;
 		else if (c == 'H')
 			return usage(stdout, -1);
 		else
@@ -159,6 +165,8 @@ static void await(const char *file)
 
 static int ended(const struct options *opt, uint64_t since_ns, uint64_t now, uint64_t *looked_ns)
 {
+	if (board_stops(&board))
+		return 1;
 	if (opt->until == NULL)
 		return now - since_ns >= opt->for_ms * 1000000;
 	if (now - *looked_ns < LOOK_NS)
@@ -176,7 +184,7 @@ static double percent(const struct options *opt, uint64_t kernels, uint64_t ns)
 static int keep_busy(const struct options *opt, void *kernel)
 {
 	uint64_t launched = 0, done = 0, told = 0, since = now_ns(), now = since, told_ns = since,
-		 looked_ns = since;
+		 looked_ns = since, launched_ns = since;
 	unsigned us = (unsigned)opt->us;
 	void *params[] = { &us }, *event[MAX_AHEAD];
 	int rc, last = 0;
@@ -191,10 +199,12 @@ static int keep_busy(const struct options *opt, void *kernel)
 			    (rc = cu.event_record(event[launched % opt->ahead], NULL)) != 0)
 				return failed("cuLaunchKernel", rc);
 			launched++;
+			launched_ns = now;
 		} else if (done < launched) {
 			if ((rc = cu.event_synchronize(event[done % opt->ahead])) != 0)
 				return failed("cuEventSynchronize", rc);
 			done++;
+			board_count(&board, done, opt->rest_us != 0 ? now_ns() - launched_ns : 0);
 			nap_ns(opt->rest_us * 1000);
 		}
 		now = now_ns();
@@ -224,7 +234,11 @@ static int begin(const struct options *opt)
 	if ((rc = cu.load(&module, kernel_text)) != 0 ||
 	    (rc = cu.get_function(&kernel, module, "simgpu_busy_us")) != 0)
 		return failed("loading the kernel", rc);
+	if (opt->board != NULL && board_open(&board, opt->board, (double)opt->us / 1e3) != 0)
+		return 1;
 	await(opt->begin);
+	while (board_waits(&board))
+		nap_ns(LOOK_NS);
 	return keep_busy(opt, kernel);
 }
 

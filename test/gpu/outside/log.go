@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/test/gpu/gauge"
 )
 
 // switchLog is a GPU's log of context switches, added up.
@@ -25,9 +26,9 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-func openLog(g *gpu) *switchLog {
+func openLog(g *gauge.GPU) *switchLog {
 	l := &switchLog{driver: must(channels.Open("/dev/nvidiactl"))}
-	l.gpu = must(l.driver.GPU(g.address, fmt.Sprintf("/dev/nvidia%d", g.minor)))
+	l.gpu = must(l.driver.GPU(g.Address, fmt.Sprintf("/dev/nvidia%d", g.Minor)))
 	l.log = must(l.gpu.OpenLog())
 	l.turns = newTurns(l.clockNS())
 	return l

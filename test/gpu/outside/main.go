@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/slurm-vgpu/slurm-vgpu/test/gpu/gauge"
 )
 
 // part is what can be asked for.
@@ -56,11 +58,11 @@ var parts = []part{
 
 // trial is what the parts share.
 type trial struct {
-	gpu, other *gpu   // other is nil where there is one
-	programs   string // folder of what is started; other users may enter it
-	scratch    string // folder of boards and handles, in memory
-	part       string // that is played
-	serial     int    // of the last board
+	gpu, other *gauge.GPU // other is nil where there is one
+	programs   string     // folder of what is started; other users may enter it
+	scratch    string     // folder of boards and handles, in memory
+	part       string     // that is played
+	serial     int        // of the last board
 	tenants    []*tenant
 }
 
@@ -94,7 +96,11 @@ func main() {
 	gpuIndex := flag.Int("gpu", 0, "NVML `index` of the GPU that is measured")
 	programs := flag.String("programs", ".", "`folder` of the tenants' programs")
 	attack := flag.String("attack", "", "for part cross: act as another user on the `file` of handles")
+	cheat := flag.String("cheat", "", "start the program that follows and get around what others set for it: slice, enable or idle, each millisecond")
 	flag.Parse()
+	if *cheat != "" {
+		os.Exit(cheats(*programs, *cheat, flag.Args()))
+	}
 	wanted, err := chosen(flag.Args())
 	switch {
 	case err != nil:
@@ -111,19 +117,20 @@ func main() {
 }
 
 func play(gpuIndex int, programs, victimFile string, wanted []part) error {
-	if ret := nvml.Init(); ret != nvml.SUCCESS {
+	library := nvml.New()
+	if ret := library.Init(); ret != nvml.SUCCESS {
 		return fmt.Errorf("start NVML: %v", ret)
 	}
 	t := &trial{programs: programs}
 	var err error
-	if t.gpu, err = openGPU(gpuIndex); err != nil {
+	if t.gpu, err = gauge.OpenGPU(library, gpuIndex); err != nil {
 		return err
 	}
 	for i := 0; t.other == nil; i++ {
 		if i == gpuIndex {
 			continue
 		}
-		if t.other, err = openGPU(i); err != nil {
+		if t.other, err = gauge.OpenGPU(library, i); err != nil {
 			break
 		}
 	}
@@ -140,12 +147,12 @@ func play(gpuIndex int, programs, victimFile string, wanted []part) error {
 	}
 	var stopped []string
 	for _, p := range wanted {
-		began, faults := time.Now(), xids()
+		began, faults := time.Now(), gauge.Xids()
 		if err := t.guarded(p); err != nil {
 			t.row("stopped", err.Error())
 			stopped = append(stopped, p.name)
 		}
-		t.row("took", fmt.Sprintf("%.0f s", time.Since(began).Seconds()), fmt.Sprintf("%d more Xids", xids()-faults))
+		t.row("took", fmt.Sprintf("%.0f s", time.Since(began).Seconds()), fmt.Sprintf("%d more Xids", gauge.Xids()-faults))
 	}
 	if stopped != nil {
 		return fmt.Errorf("stopped: %s", strings.Join(stopped, ", "))

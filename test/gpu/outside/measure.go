@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/test/gpu/gauge"
 )
 
 // measured is what some tenants had in the same seconds.
@@ -76,21 +78,21 @@ func (t *trial) measure(seconds float64, looking looking, all ...*tenant) measur
 		logNS = l.clockNS()
 		resident, records = l.Total(logNS), l.Records
 	}
-	sample, cpu, began := t.gpu.sample(), cpuTime(), time.Now()
+	sample, cpu, began := t.gpu.Sample(), cpuTime(), time.Now()
 	var done, requests []uint64
 	for _, w := range all {
-		done, requests = append(done, w.done()), append(requests, w.board.get(atRequests))
+		done, requests = append(done, w.board.Done()), append(requests, w.board.Get(gauge.Requests))
 	}
 	looking.until(began.Add(ofSeconds(seconds)))
 
 	m := measured{seconds: time.Since(began).Seconds(), log: l}
 	for i, w := range all {
-		m.counted = append(m.counted, 100*float64(w.done()-done[i])*w.kernelMS()/1e3/m.seconds)
-		n, p50, p99 := w.latencies(requests[i])
+		m.counted = append(m.counted, 100*float64(w.board.Done()-done[i])*w.board.KernelMS()/1e3/m.seconds)
+		n, p50, p99 := w.board.Latencies(requests[i])
 		m.requests, m.p50MS, m.p99MS = append(m.requests, n), append(m.p50MS, p50), append(m.p99MS, p99)
 	}
 	m.cpu = 100 * (cpuTime() - cpu).Seconds() / m.seconds
-	m.gpm = engine(sample, t.gpu.sample())
+	m.gpm = t.gpu.Engine(sample, t.gpu.Sample())
 	if l != nil {
 		l.poll(true)
 		now := l.clockNS()
@@ -169,17 +171,11 @@ func run(most time.Duration, env []string, name string, args ...string) string {
 	return strings.Join(strings.Fields(said.String()), " ")
 }
 
-// xids are the faults in the kernel's log.
-func xids() int {
-	text, _ := exec.Command("dmesg").Output()
-	return strings.Count(string(text), "Xid")
-}
-
 // bystander allocates and frees for some seconds; who calls the answer waits for its line.
-func (t *trial) bystander(on *gpu, seconds float64, what string) (wait func()) {
+func (t *trial) bystander(on *gauge.GPU, seconds float64, what string) (wait func()) {
 	said := make(chan string, 1)
 	go func() {
-		said <- run(ofSeconds(seconds+30), []string{on.visible()}, "python3", t.program("bystander.py"), fmt.Sprint(seconds))
+		said <- run(ofSeconds(seconds+30), []string{on.Visible()}, "python3", t.program("bystander.py"), fmt.Sprint(seconds))
 	}()
 	return func() { t.row(what, <-said) }
 }

@@ -16,6 +16,7 @@ import (
 	"unsafe"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/test/gpu/gauge"
 )
 
 func TestParametersLieAsInTheHeaders(t *testing.T) {
@@ -105,24 +106,34 @@ func TestHandlesAreWrittenDown(t *testing.T) {
 	}
 }
 
-// A board's places stand in two languages.
+// A board's places stand in three programs.
 func TestBoardsAreTheSame(t *testing.T) {
-	text, err := os.ReadFile("programs/tenant.cu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, at := range map[string]int{"READY": atReady, "GO": atGo, "STOP": atStop, "KERNEL_MS": atKernelMS, "DONE": atDone, "REQUESTS": atRequests, "PID": atPID} {
-		if want := fmt.Sprintf("%s = %d", name, at/8); at%8 != 0 || !regexp.MustCompile(`\b`+want+`\b`).Match(text) {
-			t.Errorf("tenant.cu has no %s", want)
+	for name, says := range map[string][]string{
+		"programs/tenant.cu":   {"LATENCIES_AT = %d", "MOST_LATENCIES = %d", "BOARD_BYTES = 1 << 20"},
+		"../../simgpu/board.c": {"LATENCIES_AT %d", "MOST_LATENCIES %d", "BOARD_BYTES (1u << 20)"},
+	} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
 		}
+		places(t, name, string(text), fmt.Sprintf(says[0], gauge.Latencies), fmt.Sprintf(says[1], gauge.MostLatency), says[2])
 	}
-	for _, want := range []string{fmt.Sprintf("LATENCIES_AT = %d", atLatencies), fmt.Sprintf("MOST_LATENCIES = %d", mostLatency), "BOARD_BYTES = 1 << 20"} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("tenant.cu has no %s", want)
-		}
-	}
-	if boardBytes != 1<<20 || atDone+8*mostContexts > atRequests || atLatencies+4*mostLatency > boardBytes {
+	if gauge.BoardBytes != 1<<20 || gauge.Done+8*gauge.MostContexts > gauge.Requests || gauge.Latencies+4*gauge.MostLatency > gauge.BoardBytes {
 		t.Error("the places overlap")
+	}
+}
+
+func places(t *testing.T, file, text string, says ...string) {
+	t.Helper()
+	for name, at := range map[string]int{"READY": gauge.Ready, "GO": gauge.Go, "STOP": gauge.Stop, "KERNEL_MS": gauge.KernelMS, "LOOPS": gauge.Loops, "DONE": gauge.Done, "REQUESTS": gauge.Requests, "PID": gauge.PID} {
+		if want := fmt.Sprintf("%s = %d", name, at/8); at%8 != 0 || !regexp.MustCompile(`\b`+want+`\b`).MatchString(text) {
+			t.Errorf("%s has no %s", file, want)
+		}
+	}
+	for _, want := range says {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s has no %s", file, want)
+		}
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/test/gpu/gauge"
 )
 
 // within says after how long a process is gone.
@@ -46,7 +48,7 @@ func (t *trial) breaks() {
 		t.row(load, fmt.Sprintf("%d channels, status of off %#x, on %#x", len(w.channels), off, on),
 			fmt.Sprintf("rounds a second %.0f, off %.0f, on %.0f", before, whileOff, after),
 			fmt.Sprintf("half the time on, %d calls, and then %.0f", half.calls, then),
-			"kill -9 while off: "+gone, fmt.Sprintf("used %d MiB", t.gpu.usedMiB()))
+			"kill -9 while off: "+gone, fmt.Sprintf("used %d MiB", t.gpu.UsedMiB()))
 		t.forget(w)
 	}
 }
@@ -59,14 +61,14 @@ func (t *trial) ends() {
 	w.off(true)
 	w.close()
 	syscall.Kill(w.cmd.Process.Pid, syscall.SIGTERM)
-	t.row("SIGTERM while off", w.within(10*time.Second), fmt.Sprintf("used %d MiB", t.gpu.usedMiB()))
+	t.row("SIGTERM while off", w.within(10*time.Second), fmt.Sprintf("used %d MiB", t.gpu.UsedMiB()))
 	t.stop(w)
 
 	w = t.start("ms=2")
 	letGo(w)
 	time.Sleep(settling)
 	w.off(true)
-	w.board.set(atStop)
+	w.board.Set(gauge.Stop)
 	t.row("its time is over while off", w.within(3*time.Second))
 	w.off(false)
 	t.row("and on again", w.within(5*time.Second))
@@ -97,9 +99,9 @@ func (t *trial) stuck() {
 			if w.off(true) != 0 {
 				refused++
 			}
-			done := w.done()
+			done := w.board.Done()
 			time.Sleep(time.Duration(1000+(i*7919)%9000) * time.Microsecond) // at all moments of a slice
-			if w.done() > done+2 {
+			if w.board.Done() > done+2 {
 				ranWhileOff++
 			}
 			if w.off(false) != 0 {
@@ -121,10 +123,10 @@ func (t *trial) stuck() {
 
 // goesOn says whether kernels end within 60 ms.
 func (w *tenant) goesOn() bool {
-	done := w.done()
+	done := w.board.Done()
 	for range 120 {
 		time.Sleep(500 * time.Microsecond)
-		if w.done() > done+1 {
+		if w.board.Done() > done+1 {
 			return true
 		}
 	}
@@ -173,16 +175,16 @@ func (t *trial) tools() {
 func (t *trial) underTool(name string, argv []string) {
 	shared, boardFile, handlesFile := t.newBoard()
 	c := exec.Command(argv[0], append(argv[1:], t.program("tenant"), "file="+boardFile, "ms=2", "depth=2")...)
-	c.Env = append(t.watched(handlesFile), t.gpu.visible())
+	c.Env = append(t.watched(handlesFile), t.gpu.Visible())
 	var said strings.Builder
 	c.Stdout, c.Stderr = &said, &said
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.Start(); err != nil {
 		panic(fmt.Errorf("start %s: %w", name, err))
 	}
-	shared.set(atGo)
+	shared.Set(gauge.Go)
 	calls, refused := controlled(shared, handlesFile, 12*time.Second)
-	shared.set(atStop)
+	shared.Set(gauge.Stop)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	end := ""
@@ -195,15 +197,15 @@ func (t *trial) underTool(name string, argv []string) {
 		<-ended
 	}
 	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-	t.row(name, fmt.Sprintf("%d calls, %d refused, %d kernels, %s", calls, refused, shared.get(atDone), end),
+	t.row(name, fmt.Sprintf("%d calls, %d refused, %d kernels, %s", calls, refused, shared.Get(gauge.Done), end),
 		fmt.Sprintf("says %d lines; the last: %s", len(lines), strings.Join(lines[max(0, len(lines)-4):], " / ")))
 }
 
 // controlled has a program off and on, 10 ms each, once it says who it is and its handles are there.
-func controlled(shared board, handlesFile string, lasts time.Duration) (calls, refused int) {
+func controlled(shared gauge.Board, handlesFile string, lasts time.Duration) (calls, refused int) {
 	var p *owned
 	for end := time.Now().Add(lasts); time.Now().Before(end); {
-		if pid := int(shared.get(atPID)); p == nil && pid != 0 {
+		if pid := int(shared.Get(gauge.PID)); p == nil && pid != 0 {
 			if found := newOwned(pid, readHandles(handlesFile)); len(found.channels) >= 8 {
 				p = found
 				defer p.close()

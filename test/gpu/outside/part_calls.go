@@ -138,7 +138,7 @@ func (t *trial) own() {
 	l.disable(true, theirs)
 	began = time.Now()
 	victim.kill()
-	t.row("killed while off so", fmt.Sprintf("%.2f s", time.Since(began).Seconds()), fmt.Sprintf("used %d MiB", t.gpu.usedMiB()))
+	t.row("killed while off so", fmt.Sprintf("%.2f s", time.Since(began).Seconds()), fmt.Sprintf("used %d MiB", t.gpu.UsedMiB()))
 	t.forget(victim)
 }
 

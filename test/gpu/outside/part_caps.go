@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
+	"github.com/slurm-vgpu/slurm-vgpu/test/gpu/gauge"
 )
 
 // lone holds one that is alone to a share: it is on for a fraction of each period. By the clock the fraction is the share; by the meter it follows GPM.
 type lone struct {
-	gpu     *gpu
+	gpu     *gauge.GPU
 	w       *tenant
 	share   float64
 	period  time.Duration
@@ -53,7 +54,7 @@ func (c *lone) until(end time.Time) {
 	held := share.Cap{Share: c.share}
 	c.fraction = held.Next(0)
 	began := time.Now()
-	sample, sampledAt, next := c.gpu.sample(), began, began
+	sample, sampledAt, next := c.gpu.Sample(), began, began
 	for time.Now().Before(end) {
 		c.onePeriod()
 		next = next.Add(c.period)
@@ -63,8 +64,8 @@ func (c *lone) until(end time.Time) {
 			next = time.Now()
 		}
 		if c.byMeter && time.Since(sampledAt) > window {
-			now := c.gpu.sample()
-			c.fraction = held.Next(engine(sample, now) / 100)
+			now := c.gpu.Sample()
+			c.fraction = held.Next(c.gpu.Engine(sample, now) / 100)
 			sample, sampledAt = now, time.Now()
 		}
 	}

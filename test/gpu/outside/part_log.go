@@ -15,7 +15,7 @@ func reading(l *switchLog) looking { return looking{log: l, period: every} }
 
 func (t *trial) smoke() {
 	a, b := t.start("ms=2"), t.start("ms=2")
-	t.row("a kernel of each alone", fmt.Sprintf("%.3f and %.3f ms", a.kernelMS(), b.kernelMS()))
+	t.row("a kernel of each alone", fmt.Sprintf("%.3f and %.3f ms", a.board.KernelMS(), b.board.KernelMS()))
 	t.row("handles", fmt.Sprintf("%d groups, %d channels", len(a.groups), len(a.channels)))
 	t.row("status of slices of 3 and 7 ms", fmt.Sprintf("%#x %#x", a.setSlice(3000), b.setSlice(7000)))
 	l := openLog(t.gpu)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"strings"
@@ -18,7 +19,7 @@ func (t *trial) meter() {
 	}
 	began := time.Now()
 	for range 200 {
-		t.gpu.sample()
+		t.gpu.Sample()
 	}
 	t.row("a GPM sample takes", fmt.Sprintf("%.0f us", float64(time.Since(began).Microseconds())/200))
 	copies := t.start("kind=copy")
@@ -52,19 +53,19 @@ func (t *trial) meterAlone(load string) {
 	for _, windowMS := range []int{10, 20, 50, 100, 200} {
 		var worst, squares float64
 		n := max(5, 1000/windowMS)
-		sample, done, at := t.gpu.sample(), w.done(), time.Now()
+		sample, done, at := t.gpu.Sample(), w.board.Done(), time.Now()
 		first, firstDone, began := sample, done, at
 		for range n {
 			time.Sleep(time.Duration(windowMS) * time.Millisecond)
-			last, doneNow, now := t.gpu.sample(), w.done(), time.Now()
-			counted := 100 * float64(doneNow-done) * w.kernelMS() / 1e3 / now.Sub(at).Seconds()
-			off := math.Abs(engine(sample, last) - counted)
+			last, doneNow, now := t.gpu.Sample(), w.board.Done(), time.Now()
+			counted := 100 * float64(doneNow-done) * w.board.KernelMS() / 1e3 / now.Sub(at).Seconds()
+			off := math.Abs(t.gpu.Engine(sample, last) - counted)
 			squares += off * off
 			worst = max(worst, off)
 			sample, done, at = last, doneNow, now
 		}
 		t.row("alone, "+load, fmt.Sprintf("windows of %d ms", windowMS), fmt.Sprintf("counted %.2f", w.percentSince(firstDone, began)),
-			fmt.Sprintf("GPM %.2f", engine(first, sample)), fmt.Sprintf("of one window at most %.1f wrong, root mean square %.1f", worst, math.Sqrt(squares/float64(n))))
+			fmt.Sprintf("GPM %.2f", t.gpu.Engine(first, sample)), fmt.Sprintf("of one window at most %.1f wrong, root mean square %.1f", worst, math.Sqrt(squares/float64(n))))
 	}
 	t.stop(w)
 }
@@ -75,14 +76,14 @@ func (t *trial) nvmlSamples() {
 		w := t.start(load)
 		letGo(w)
 		time.Sleep(1200 * time.Millisecond)
-		sample, done, at := t.gpu.sample(), w.done(), time.Now()
+		sample, done, at := t.gpu.Sample(), w.board.Done(), time.Now()
 		time.Sleep(4 * time.Second)
 		counted := w.percentSince(done, at)
-		gpm := engine(sample, t.gpu.sample())
+		gpm := t.gpu.Engine(sample, t.gpu.Sample())
 		_, samples, ret := t.gpu.GetSamples(nvml.GPU_UTILIZATION_SAMPLES, uint64(at.UnixMicro()))
 		total, least, most := 0.0, math.Inf(1), math.Inf(-1)
 		for _, s := range samples {
-			value := float64(le.Uint32(s.SampleValue[:4]))
+			value := float64(binary.LittleEndian.Uint32(s.SampleValue[:4]))
 			total += value
 			least, most = min(least, value), max(most, value)
 		}
@@ -95,6 +96,6 @@ func (t *trial) nvmlSamples() {
 func (t *trial) torch() {
 	index, _ := t.gpu.GetIndex()
 	for _, load := range []string{"mlp", "train", "decode", "small"} {
-		t.row(load, run(40*time.Second, []string{t.gpu.visible()}, "python3", t.program("torch_load.py"), load, "2.0", fmt.Sprint(index)))
+		t.row(load, run(40*time.Second, []string{t.gpu.Visible()}, "python3", t.program("torch_load.py"), load, "2.0", fmt.Sprint(index)))
 	}
 }

@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/test/gpu/gauge"
 )
 
 // rank is one process of an all-reduce.
 type rank struct {
 	cmd         *exec.Cmd
-	board       board
+	board       gauge.Board
 	handlesFile string
 }
 
@@ -22,7 +24,7 @@ func (t *trial) startRank(i int) rank {
 	var boardFile string
 	r.board, boardFile, r.handlesFile = t.newBoard()
 	r.cmd = exec.Command("python3", t.program("allreduce.py"), fmt.Sprint(i), boardFile)
-	r.cmd.Env = append(t.watched(r.handlesFile), t.gpu.visible()+","+t.other.uuid)
+	r.cmd.Env = append(t.watched(r.handlesFile), t.gpu.Visible()+","+t.other.UUID)
 	r.cmd.Stdout, r.cmd.Stderr = os.Stdout, os.Stdout
 	if err := r.cmd.Start(); err != nil {
 		panic(fmt.Errorf("start a rank: %w", err))
@@ -40,15 +42,15 @@ func (t *trial) nccl() {
 			r.cmd.Wait()
 		}
 	}()
-	for end := time.Now().Add(60 * time.Second); ranks[0].board.get(atReady) == 0 || ranks[1].board.get(atReady) == 0; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); ranks[0].board.Get(gauge.Ready) == 0 || ranks[1].board.Get(gauge.Ready) == 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			panic(fmt.Errorf("the ranks did not get ready"))
 		}
 	}
 	rate := func(seconds float64) float64 {
-		before := ranks[0].board.get(atDone)
+		before := ranks[0].board.Get(gauge.Done)
 		time.Sleep(ofSeconds(seconds))
-		return float64(ranks[0].board.get(atDone)-before) / seconds
+		return float64(ranks[0].board.Get(gauge.Done)-before) / seconds
 	}
 	p := newOwned(ranks[1].cmd.Process.Pid, readHandles(ranks[1].handlesFile))
 	defer p.close()
@@ -70,7 +72,7 @@ func (t *trial) nccl() {
 		t.row(fmt.Sprintf("one rank off and on each %d ms", turnMS), fmt.Sprintf("all-reduces a second %.0f", perSecond))
 	}
 	for _, r := range ranks {
-		r.board.set(atStop)
+		r.board.Set(gauge.Stop)
 	}
 	time.Sleep(time.Second)
 }

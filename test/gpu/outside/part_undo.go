@@ -4,6 +4,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net"
 	"os"
@@ -83,8 +84,8 @@ func (t *trial) handles() {
 		fmt.Sprintf("its groups' client is %d, its subdevice's %d", probe.groups[0].fd, probe.subdevice.fd))
 	t.stop(probe)
 	time.Sleep(settling)
-	base := t.gpu.usedMiB()
-	device := fmt.Sprintf("/dev/nvidia%d", t.gpu.minor)
+	base := t.gpu.UsedMiB()
+	device := fmt.Sprintf("/dev/nvidia%d", t.gpu.Minor)
 	for _, which := range []string{"none", "the client's", device, "/dev/nvidia-uvm", "other /dev/nvidiactl"} {
 		w := t.start("ms=2")
 		letGo(w)
@@ -115,18 +116,18 @@ func (t *trial) killCopied(w *tenant, which string, chosen []int, baseMiB uint64
 			kept++
 		}
 	}
-	before, began := t.gpu.usedMiB(), time.Now()
+	before, began := t.gpu.UsedMiB(), time.Now()
 	w.kill()
 	reaped := time.Since(began)
-	for end := time.Now().Add(time.Second); t.gpu.usedMiB() != baseMiB && time.Now().Before(end); {
+	for end := time.Now().Add(time.Second); t.gpu.UsedMiB() != baseMiB && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	after, looked := t.gpu.usedMiB(), time.Since(began)
+	after, looked := t.gpu.UsedMiB(), time.Since(began)
 	w.close()
 	time.Sleep(700 * time.Millisecond)
 	t.row(fmt.Sprintf("copy of %s, %d kept", which, kept), fmt.Sprintf("used %d MiB", before),
 		fmt.Sprintf("reaped in %.2f s, %.2f s after kill -9 used %d MiB", reaped.Seconds(), looked.Seconds(), after),
-		fmt.Sprintf("closed: %d MiB", t.gpu.usedMiB()))
+		fmt.Sprintf("closed: %d MiB", t.gpu.UsedMiB()))
 	t.forget(w)
 }
 
@@ -147,7 +148,7 @@ func received(from *net.UnixListener) map[int]int {
 		messages, _ := unix.ParseSocketControlMessage(rights[:rightsBytes])
 		for i := range messages {
 			if fds, err := unix.ParseUnixRights(&messages[i]); err == nil && len(fds) > 0 {
-				got[int(le.Uint32(number))] = fds[0]
+				got[int(binary.LittleEndian.Uint32(number))] = fds[0]
 			}
 		}
 	}

@@ -5,49 +5,21 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sort"
 	"strings"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/slurm-vgpu/slurm-vgpu/test/gpu/gauge"
 )
-
-// board is a file that a tenant and this program share; programs/tenant.cu says what stands where.
-type board []byte
-
-const (
-	boardBytes = 1 << 20
-
-	atReady      = 0
-	atGo         = 8
-	atStop       = 16
-	atKernelMS   = 24
-	atDone       = 64 // of each context
-	mostContexts = 16
-	atRequests   = 192
-	atPID        = 208
-	atLatencies  = 4096
-	mostLatency  = 200000
-)
-
-func (b board) get(at int) uint64 { return le.Uint64(b[at:]) }
-func (b board) set(at int)        { le.PutUint64(b[at:], 1) }
 
 // newBoard makes one, and says where a program's handles will stand.
-func (t *trial) newBoard() (shared board, boardFile, handlesFile string) {
+func (t *trial) newBoard() (shared gauge.Board, boardFile, handlesFile string) {
 	t.serial++
 	name := filepath.Join(t.scratch, fmt.Sprintf("%d-%d", os.Getpid(), t.serial))
-	file := must(os.OpenFile(name+".board", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644))
-	defer file.Close()
-	if err := file.Truncate(boardBytes); err != nil {
-		panic(err)
-	}
-	shared = must(unix.Mmap(int(file.Fd()), 0, boardBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
+	shared = must(gauge.NewBoard(name+".board", 0o644))
 	return shared, name + ".board", name + ".handles"
 }
 
@@ -61,7 +33,7 @@ type tenant struct {
 	load        string
 	cmd         *exec.Cmd
 	ended       chan struct{}
-	board       board
+	board       gauge.Board
 	handlesFile string
 	*owned
 	sliceUS int
@@ -79,7 +51,7 @@ func (t *trial) start(load string, more ...string) *tenant {
 	var boardFile string
 	w.board, boardFile, w.handlesFile = t.newBoard()
 	w.cmd = exec.Command(t.program("tenant"), append([]string{"file=" + boardFile}, append(strings.Fields(load), more...)...)...)
-	w.cmd.Env = append(t.watched(w.handlesFile), t.gpu.visible())
+	w.cmd.Env = append(t.watched(w.handlesFile), t.gpu.Visible())
 	w.cmd.Stdout, w.cmd.Stderr = os.Stdout, os.Stdout
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it would wait for ever
 	if err := w.cmd.Start(); err != nil {
@@ -87,7 +59,7 @@ func (t *trial) start(load string, more ...string) *tenant {
 	}
 	go func() { w.cmd.Wait(); close(w.ended) }()
 	t.tenants = append(t.tenants, w)
-	for end := time.Now().Add(20 * time.Second); w.board.get(atReady) == 0; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); w.board.Get(gauge.Ready) == 0; time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) || w.isGone() {
 			panic(fmt.Errorf("tenant %q did not get ready", load))
 		}
@@ -122,7 +94,7 @@ func (w *tenant) isGone() bool {
 
 func letGo(all ...*tenant) {
 	for _, w := range all {
-		w.board.set(atGo)
+		w.board.Set(gauge.Go)
 		w.let = true
 	}
 }
@@ -130,7 +102,7 @@ func letGo(all ...*tenant) {
 // stop ends tenants, by force where they do not end themselves.
 func (t *trial) stop(all ...*tenant) {
 	for _, w := range all {
-		w.board.set(atStop)
+		w.board.Set(gauge.Stop)
 	}
 	for _, w := range all {
 		select {
@@ -161,27 +133,16 @@ func (t *trial) forget(w *tenant) {
 	}
 }
 
-// kernelMS is how long a kernel took alone.
-func (w *tenant) kernelMS() float64 { return math.Float64frombits(w.board.get(atKernelMS)) }
-
-// done is how many kernels have ended.
-func (w *tenant) done() (n uint64) {
-	for i := range mostContexts {
-		n += w.board.get(atDone + 8*i)
-	}
-	return n
-}
-
 // percentSince is of the GPU, by counted kernels.
 func (w *tenant) percentSince(done uint64, at time.Time) float64 {
-	return 100 * float64(w.done()-done) * w.kernelMS() / 1e3 / time.Since(at).Seconds()
+	return 100 * float64(w.board.Done()-done) * w.board.KernelMS() / 1e3 / time.Since(at).Seconds()
 }
 
 // rate is in kernels a second.
 func (w *tenant) rate(seconds float64) float64 {
-	before := w.done()
+	before := w.board.Done()
 	time.Sleep(ofSeconds(seconds))
-	return float64(w.done()-before) / seconds
+	return float64(w.board.Done()-before) / seconds
 }
 
 func ofSeconds(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
@@ -195,19 +156,6 @@ func setSlices(us int, all ...*tenant) {
 	for _, w := range all {
 		w.setSlice(us)
 	}
-}
-
-// latencies are of the requests from the given one on, in milliseconds.
-func (w *tenant) latencies(from uint64) (n int, p50, p99 float64) {
-	var all []float64
-	for i := from; i < w.board.get(atRequests); i++ {
-		all = append(all, float64(math.Float32frombits(le.Uint32(w.board[atLatencies+4*(i%mostLatency):]))))
-	}
-	if len(all) == 0 {
-		return 0, 0, 0
-	}
-	sort.Float64s(all)
-	return len(all), all[len(all)/2], all[min(len(all)-1, len(all)*99/100)]
 }
 
 func (w *tenant) logPID() uint32 { return uint32(w.cmd.Process.Pid) }

@@ -73,6 +73,25 @@ is "keeping it busy" "busy for part of a time: kernels of 500 us" \
 : >"$folder/now"
 is "keeping it busy until a file is there" "busy for" \
 	"$(busy --begin "$folder/now" --until "$folder/now" --device 1 | cut -d ' ' -f 1-2)"
+# Words of 8 bytes: 0 is ready, 1 go, 2 stop, 8 done.
+word() { od -A n -t u8 -j $(($1 * 8)) -N 8 "$folder/board" | tr -d ' '; }
+set_word() { printf '\001' | dd of="$folder/board" bs=1 seek=$(($1 * 8)) conv=notrunc 2>/dev/null; }
+truncate -s 1M "$folder/board"
+busy --us 500 --for 5000 --board "$folder/board" >"$folder/said" &
+for _ in $(seq 500); do
+	[ "$(word 0)" = 0 ] || break
+	sleep 0.01
+done
+is "it waits for a board's word" "1 0" "$(word 0) $(word 8)"
+set_word 1
+for _ in $(seq 500); do
+	[ "$(word 8)" = 0 ] || break
+	sleep 0.01
+done
+set_word 2
+wait $!
+is "it counts on a board, and ends when that says so" "$(sed 's/.*: \([1-9][0-9]*\) kernels.*/\1/' "$folder/said")" "$(word 8)"
+is "what is no board is refused" 1 "$(busy --board "$folder/none" >/dev/null 2>&1; echo $?)"
 is "it is a usage error to be far ahead" 2 "$(busy --ahead 65 >/dev/null 2>&1; echo $?)"
 
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then

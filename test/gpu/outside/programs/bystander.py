@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
-"""bystander.py SECONDS: cuMemAlloc and cuMemFree of 64 MiB, one at a time, and now and then a new context; how long they take."""
+"""bystander.py SECONDS [MIB]: cuMemAlloc and cuMemFree of 64 MiB or so many, one at a time, and now and then a new context; how long they take."""
 import ctypes
 import sys
 import time
 
 cuda = ctypes.CDLL("libcuda.so.1")
-ALLOCATED = ctypes.c_size_t(64 << 20)
+ALLOCATED = ctypes.c_size_t((int(sys.argv[2]) if len(sys.argv) > 2 else 64) << 20)
 BETWEEN_CONTEXTS = 0.7
 
 

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One tenant of a GPU, which counts its own kernels; see ../tenant.go.
-//   tenant file=BOARD [ms=2] [host=MS [jit=1]] [depth=4] [kind=fma|free|managed|copy] [ctxs=1] [send=SOCKET]
+//   tenant file=BOARD [ms=2] [host=MS [jit=1]] [depth=4] [kind=fma|free|managed|copy] [ctxs=1] [more=MS] [for=100] [send=SOCKET]
 // ms is how long a kernel takes. With host it waits for each kernel and then keeps the host busy for so long (jit: half to one and a half of
-// it); otherwise depth kernels are queued. It ends when the board says so, or after 100 s.
+// it); otherwise depth kernels are queued. With more it makes one more context each so many milliseconds, and keeps them. It ends when the board says
+// so, or after so many seconds. Where the board has a kernel already, of another tenant, it takes that and measures none.
 
 #include <algorithm>
 #include <atomic>
@@ -36,21 +37,21 @@
 	} while (0)
 
 // Words of 8 bytes of the board, and what is behind them.
-enum { READY = 0, GO = 1, STOP = 2, KERNEL_MS = 3, DONE = 8, REQUESTS = 24, PID = 26 };
+enum { READY = 0, GO = 1, STOP = 2, KERNEL_MS = 3, LOOPS = 4, DONE = 8, REQUESTS = 24, PID = 26 };
 static const size_t BOARD_BYTES = 1 << 20, LATENCIES_AT = 4096;
 static const long MOST_LATENCIES = 200000;
 static const int BLOCKS = 132 * 64, THREADS = 128;
 static const size_t COPIED_BYTES = 512u << 20, PAGE_BYTES = 4096, BIG_PAGE_BYTES = 2u << 20;
-static const double MOST_SECONDS = 100;
 
 static char *board_bytes;
 static volatile uint64_t *board;
 static std::mutex setup; // one context after the other measures its kernel, so that each does it alone
 static std::atomic<int> ready{0};
+static int given_loops;
 
 static struct {
 	std::string kind, send;
-	double ms, host;
+	double ms, host, more, seconds;
 	int depth, contexts;
 	bool jit;
 } options;
@@ -127,6 +128,10 @@ static void calibrate(context &c)
 	cudaEvent_t begin, end;
 	float ms = 0;
 
+	if (given_loops) {
+		c.loops = given_loops;
+		return;
+	}
 	TRY(cudaEventCreate(&begin));
 	TRY(cudaEventCreate(&end));
 	c.loops = 4000;
@@ -135,8 +140,10 @@ static void calibrate(context &c)
 	c.loops = std::max(1, (int)(options.ms * (4000 / ms)));
 	int kernels = std::max(3, (int)(60 / options.ms));
 	double kernel_ms = timed(c, kernels, begin, end) / kernels;
-	if (c.number == 0)
+	if (c.number == 0) {
 		memcpy(board_bytes + 8 * KERNEL_MS, &kernel_ms, sizeof kernel_ms);
+		board[LOOPS] = c.loops;
+	}
 }
 
 static void prepare(context &c)
@@ -219,7 +226,7 @@ static void request(context &c, long round)
 
 static void run(context &c)
 {
-	double end = now() + MOST_SECONDS;
+	double end = now() + options.seconds;
 
 	for (long round = 0; !board[STOP] && now() < end; round++) {
 		if (round_of_memory(c, round))
@@ -237,6 +244,26 @@ static void run(context &c)
 	TRY(cudaStreamSynchronize(c.stream));
 }
 
+static CUresult make_context()
+{
+	CUcontext made;
+
+#if CUDA_VERSION >= 13000
+	return cuCtxCreate(&made, nullptr, 0, 0);
+#else
+	return cuCtxCreate(&made, 0, 0);
+#endif
+}
+
+// Until the driver refuses.
+static void make_more()
+{
+	while (!board[GO] && !board[STOP])
+		usleep(200);
+	while (!board[STOP] && make_context() == CUDA_SUCCESS)
+		usleep((useconds_t)(options.more * 1e3));
+}
+
 static void one(int number)
 {
 	context c;
@@ -245,12 +272,8 @@ static void one(int number)
 	{
 		std::lock_guard<std::mutex> alone(setup);
 		if (number > 0) {
-			CUcontext made;
-#if CUDA_VERSION >= 13000
-			CUresult result = cuCtxCreate(&made, nullptr, 0, 0);
-#else
-			CUresult result = cuCtxCreate(&made, 0, 0);
-#endif
+			CUresult result = make_context();
+
 			if (result != CUDA_SUCCESS) {
 				fprintf(stderr, "tenant: context %d: error %d\n", number, (int)result);
 				_exit(7);
@@ -327,6 +350,8 @@ int main(int argc, char **argv)
 	options.ms = atof(option(argc, argv, "ms", "2").c_str());
 	options.host = atof(option(argc, argv, "host", "0").c_str());
 	options.jit = atoi(option(argc, argv, "jit", "0").c_str()) != 0;
+	options.more = atof(option(argc, argv, "more", "0").c_str());
+	options.seconds = atof(option(argc, argv, "for", "100").c_str());
 	options.depth = atoi(option(argc, argv, "depth", "4").c_str());
 	options.contexts = atoi(option(argc, argv, "ctxs", "1").c_str());
 	int fd = open(option(argc, argv, "file", "").c_str(), O_RDWR);
@@ -338,6 +363,7 @@ int main(int argc, char **argv)
 	board_bytes = (char *)mapped;
 	board = (volatile uint64_t *)mapped;
 	board[PID] = getpid();
+	given_loops = (int)board[LOOPS];
 	TRY(cudaFree(0));
 	TRY(cudaHostRegister(board_bytes, BOARD_BYTES, cudaHostRegisterPortable | cudaHostRegisterMapped));
 	std::vector<std::thread> threads;
@@ -349,6 +375,8 @@ int main(int argc, char **argv)
 				usleep(1000);
 			send_descriptors();
 		});
+	if (options.more > 0)
+		threads.emplace_back(make_more);
 	one(0);
 	for (auto &thread : threads)
 		thread.join();

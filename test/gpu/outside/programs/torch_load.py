@@ -124,4 +124,5 @@ def main():
           f"more for each kernel {(gpm - percent) * 1e4 / per_second:.1f} us")
 
 
-main()
+if __name__ == "__main__":
+    main()
