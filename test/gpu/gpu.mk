@@ -4,7 +4,7 @@
 # Tests and measurements on a real GPU, without Slurm. Root, a CUDA toolkit, python3; frameworks that
 # are not installed are reported as such.
 
-.PHONY: test-gpu test-gpu-views test-gpu-cudart test-gpu-waits test-gpu-guard bench-gpu bench-gpu-costs bench-gpu-shares bench-gpu-time
+.PHONY: test-gpu test-gpu-views test-gpu-cudart test-gpu-waits test-gpu-guard bench-gpu bench-gpu-costs bench-gpu-shares bench-gpu-time test-gpu-kept
 
 test-gpu: $(BUILD)/libslurm-vgpu.so ## where each path and framework meets its limit, on a real GPU
 	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/run.sh --library $(abspath $(BUILD))/libslurm-vgpu.so $(GPUFLAGS)
@@ -36,9 +36,13 @@ bench-gpu-shares: $(BUILD)/libslurm-vgpu.so
 	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/shares.sh --library $(abspath $(BUILD))/libslurm-vgpu.so $(SHAREFLAGS)
 
 # A GPU machine may have no Go. TIMEFLAGS="smoke follow"; --help lists the parts.
-$(BUILD)/gpu/outside: FORCE
+$(BUILD)/gpu/outside $(BUILD)/gpu/kept: FORCE
 	@mkdir -p $(@D)
-	$(GOBUILD) -o $@ ./test/gpu/outside
+	$(GOBUILD) -o $@ ./test/gpu/$(@F)
 
 bench-gpu-time: $(BUILD)/gpu/outside ## what root can do with a GPU's own scheduler: decision 053 again
 	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/time.sh $(or $(TIMEFLAGS),--help)
+
+# KEPTFLAGS="smoke weights:1/3"; --help lists the parts, --simulated needs no GPU.
+test-gpu-kept: build $(BUILD)/gpu/outside $(BUILD)/gpu/kept ## what vgpud keeps on a GPU, through Slurm
+	@test/gpu/kept.sh $(or $(KEPTFLAGS),--help)

@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/test/gpu/gauge"
+)
+
+// killers are jobs that kill at once.
+const killers = 4
+
+func (t *trial) kill() []trialCase {
+	return []trialCase{{"programs", (*trial).killPrograms}, {"vgpud", (*trial).killVgpud}, {"memory", (*trial).memoryBack}}
+}
+
+// killPrograms has programs start, work for up to half a second and be killed, beside one that lives.
+func (t *trial) killPrograms() {
+	t.measured("ms=2")
+	base := t.usedMiB()
+	lives := t.start(want{load: "ms=2 for=1000", share: 20})[0]
+	letGo(lives)
+	each := (t.kills + killers - 1) / killers
+	seconds := "0.$((RANDOM % 5 + 5))" // a context takes some of it
+	if t.simulated {
+		seconds = "0.0$((RANDOM % 10))"
+	}
+	var all []*job
+	for range killers {
+		board, name := t.newBoard(t.like["ms=2"])
+		board.Set(gauge.Go)
+		j := &job{boards: []gauge.Board{board}}
+		t.submitScript(j, want{share: 20}.slice(), fmt.Sprintf("#!/bin/bash\nfor ((i = 0; i < %d; i++)); do %s & sleep %s; kill -9 $!; wait $! 2> /dev/null; done\necho killed $i\n",
+			each, t.command("ms=2", name), seconds))
+		all = append(all, j)
+	}
+	began, worked := time.Now(), uint64(0)
+	hung := 0
+	for !t.comes(time.Second, func() bool { return t.allSay(all, "killed") }) {
+		if before := worked; lives.done() == before {
+			hung++
+		}
+		worked = lives.done()
+		if time.Since(began).Seconds() > t.most {
+			break
+		}
+	}
+	killed := 0
+	for _, j := range all {
+		n, _ := strconv.Atoi(strings.TrimPrefix(j.says(), "killed "))
+		killed += n
+	}
+	t.row("programs", verdict(killed >= t.kills && hung == 0), fmt.Sprintf("%d killed in %.0f s, who lived stood still in %d s of it", killed, time.Since(began).Seconds(), hung))
+	t.after("programs", base)
+}
+
+func (t *trial) allSay(all []*job, word string) bool {
+	for _, j := range all {
+		if !strings.Contains(j.says(), word) {
+			return false
+		}
+	}
+	return true
+}
+
+// after looks at what is left when all jobs have ended.
+func (t *trial) after(what string, baseMiB uint64) {
+	t.cancelAll()
+	free := t.comes(5*time.Second, func() bool { return t.usedMiB() <= baseMiB })
+	nothing := t.comes(5*time.Second, func() bool { return t.off() == "" })
+	t.row(what+": left", verdict(free && nothing), fmt.Sprintf("%d MiB of the GPU, %d before", t.usedMiB(), baseMiB), "off or frozen: "+t.off())
+}
+
+// killVgpud kills the worker, the parent, or both, each second. Three tenants of which one waits for its steps, so that others are off by turns.
+func (t *trial) killVgpud() {
+	t.measured("ms=1 host=1")
+	base := t.usedMiB()
+	all := t.start(want{load: "ms=1 host=1 for=2000", share: 20}, want{load: "ms=1 for=2000", share: 30}, want{load: "ms=1 for=2000", share: 50})
+	letGo(all...)
+	t.pause(settling)
+	before := t.window(t.seconds, all...)
+	t.row("vgpud: before", append([]string{"baseline"}, before.columns()...)...)
+	began, kills, hung, absent := time.Now(), map[string]int{}, 0, 0
+	var counters []uint64
+	for _, j := range all {
+		counters = append(counters, t.counted(j).BusyNs)
+	}
+	backwards := 0
+	for i := 0; time.Since(began).Minutes() < t.minutes; i++ {
+		parent, worker := t.vgpuds()
+		if parent == 0 && worker == 0 {
+			absent++
+			t.prologAgain()
+			parent, worker = t.vgpuds()
+		}
+		switch i % 3 {
+		case 0:
+			kills["worker"] += killed(worker)
+		case 1:
+			kills["parent"] += killed(parent)
+		case 2:
+			kills["both"] += max(killed(parent), killed(worker))
+		}
+		var done []uint64
+		for _, j := range all {
+			done = append(done, j.done())
+		}
+		t.pause(time.Second)
+		for k, j := range all {
+			if j.done() == done[k] {
+				hung++
+			}
+			if is := t.counted(j).BusyNs; is < counters[k] {
+				backwards++
+			} else {
+				counters[k] = is
+			}
+		}
+	}
+	t.row("vgpud", verdict(hung == 0 && backwards == 0), fmt.Sprintf("killed in %.1f minutes: %v; begun again %d times", time.Since(began).Minutes(), kills, absent),
+		fmt.Sprintf("a tenant stood still in %d seconds, a counter went back %d times", hung, backwards))
+	t.prologAgain()
+	t.pause(settling)
+	t.row("vgpud: afterwards", append([]string{""}, t.window(t.seconds, all...).columns()...)...)
+	t.after("vgpud", base)
+}
+
+func killed(pid int) int {
+	if pid == 0 || unix.Kill(pid, unix.SIGKILL) != nil {
+		return 0
+	}
+	return 1
+}
+
+// prologAgain begins a vgpud that is not there: the prolog of any job with a slice does.
+func (t *trial) prologAgain() {
+	t.asUser("srun --gres=vgpu:1 --vgpu-place=pack --vgpu-mem=1% true")
+}
+
+func (t *trial) asUser(line string) {
+	result := t.Cluster.Run(t.ctx, t.Users[0], line)
+	if result.Code != 0 {
+		t.row("STOPPED", result.String())
+	}
+}
+
+const mostForMemory = 100 * time.Millisecond
+
+// memoryBack kills a job's program and waits for its memory, also while vgpud is stopped. GPU memory is NVML's word.
+func (t *trial) memoryBack() {
+	for _, stopped := range []bool{false, true} {
+		for range 3 {
+			base := t.usedMiB()
+			all := t.start(want{load: "ms=2", share: 50}, want{load: "ms=2", share: 50})
+			letGo(all...)
+			t.pause(settling)
+			if stopped {
+				t.signalVgpud(unix.SIGSTOP)
+			}
+			full := t.usedMiB()
+			for _, j := range all {
+				killed(int(j.boards[0].Get(gauge.PID)))
+			}
+			began := time.Now()
+			free := t.comes(2*time.Second, func() bool { return t.usedMiB() <= base })
+			took := time.Since(began)
+			if stopped {
+				t.signalVgpud(unix.SIGCONT)
+			}
+			t.row("memory", verdict(free && took <= mostForMemory), fmt.Sprintf("vgpud stopped: %t", stopped), fmt.Sprintf("%d MiB, %d before; back after %d ms: %t", full, base, took.Milliseconds(), free))
+			t.cancelAll()
+		}
+	}
+}

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/slurm-vgpu/slurm-vgpu/test/gpu/gauge"
+)
+
+// nccl has one job with half of each of two GPUs, alone, beside a neighbour without a cap on each, and alone again.
+func (t *trial) nccl() []trialCase {
+	return []trialCase{{"two GPUs", func(t *trial) {
+		if len(t.gpus) < 2 || t.simulated {
+			panic(fmt.Errorf("two real GPUs are needed, and PyTorch"))
+		}
+		t.measured("ms=2")
+		alone := t.reduces()
+		beside := t.reduces(want{load: "ms=2", options: "--gres=vgpu:1 --vgpu-place=spread"}, want{load: "ms=2", options: "--gres=vgpu:1 --vgpu-place=spread"})
+		again := t.reduces()
+		alone = (alone + again) / 2
+		t.row("two GPUs", verdict(beside >= 0.95*0.5*alone), fmt.Sprintf("all-reduces a second: alone %.0f, beside %.0f: %.2f of alone, %.2f of its share", alone, beside, beside/alone, beside/alone/0.5))
+	}}}
+}
+
+func (t *trial) reduces(neighbours ...want) float64 {
+	defer t.cancelAll()
+	j := &job{active: 2}
+	script := "#!/bin/bash\nexport NCCL_NVLS_ENABLE=0\n"
+	for rank := range 2 {
+		board, name := t.newBoard(nil)
+		j.boards = append(j.boards, board)
+		script += fmt.Sprintf("python3 %s %d %s &\n", filepath.Join(t.programs, "allreduce.py"), rank, name)
+	}
+	t.submitScript(j, "--gres=vgpu:2 --vgpu-mem=20% --vgpu-cores=50 --vgpu-policy=elastic", script+"wait\n")
+	t.ready(j)
+	others := t.start(neighbours...)
+	letGo(others...)
+	t.pause(settling)
+	before := j.boards[0].Get(gauge.Done)
+	f := t.window(t.seconds, others...)
+	return float64(j.boards[0].Get(gauge.Done)-before) / f.seconds
+}
