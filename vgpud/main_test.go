@@ -40,7 +40,7 @@ type daemon struct {
 	// program is vgpud's, and before what a shell does before it.
 	program, before string
 	cmd             *exec.Cmd
-	stderr          bytes.Buffer
+	stderr          *os.File
 }
 
 func prepared(t *testing.T, sharesBy string) *daemon {
@@ -50,6 +50,11 @@ func prepared(t *testing.T, sharesBy string) *daemon {
 	if err := os.Mkdir(d.run, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	var err error
+	if d.stderr, err = os.Create(filepath.Join(dir, "stderr")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.stderr.Close() })
 	d.configure(sharesBy)
 	return d
 }
@@ -64,7 +69,7 @@ func (d *daemon) configure(sharesBy string) {
 
 func (d *daemon) command(word string, env ...string) *exec.Cmd {
 	cmd := exec.Command("/bin/sh", "-c", d.before+`exec "$0" "$@"`, d.program, "--config", d.config, word)
-	cmd.Stderr = &d.stderr
+	cmd.Stderr = d.stderr
 	cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, env...)
 	return cmd
 }
@@ -78,6 +83,15 @@ func (d *daemon) begin(env ...string) {
 	}
 	d.t.Cleanup(func() { _ = d.cmd.Process.Kill(); _ = d.cmd.Wait() })
 	d.await("a worker", func() bool { return d.worker() != 0 && isWatching(d.worker()) })
+}
+
+// said is what it has written on standard error.
+func (d *daemon) said() string {
+	text, err := os.ReadFile(d.stderr.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // worker is the one that the supervisor has.
@@ -105,7 +119,7 @@ func (d *daemon) await(what string, is func() bool) {
 	d.t.Helper()
 	for until := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			d.t.Fatalf("no %s\n%s", what, d.stderr.String())
+			d.t.Fatalf("no %s\n%s", what, d.said())
 		}
 	}
 }
@@ -267,7 +281,7 @@ func TestWithTheLibraryThereIsNothingToDo(t *testing.T) {
 		return string(text[:n])
 	}
 	if err := d.command("run", "NOTIFY_SOCKET="+path).Run(); err != nil {
-		t.Errorf("%v: %s", err, d.stderr.String())
+		t.Errorf("%v: %s", err, d.said())
 	}
 	if words := said(); !strings.Contains(words, "READY=1") || !strings.Contains(words, "shares_by is library") {
 		t.Errorf("systemd is told %q", words)
@@ -283,7 +297,7 @@ func TestWithTheLibraryThereIsNothingToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := d.cmd.Wait(); err != nil {
-		t.Errorf("it ends with %v: %s", err, d.stderr.String())
+		t.Errorf("it ends with %v: %s", err, d.said())
 	}
 	d.await("end of the worker", func() bool { return !isWatching(first) })
 }

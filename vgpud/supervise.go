@@ -48,10 +48,12 @@ type worker struct {
 	ended chan error
 }
 
+// The kernel tells a worker of the end of the thread that began it, which has to be the first one: that ends with us. A goroutine that is locked in
+// init is the main one, on the first thread.
+func init() { runtime.LockOSThread() }
+
 // supervise has a worker, and another one when it dies. It never returns while somebody is off or frozen, if that can be helped.
 func supervise(n node, lock *os.File, systemd *manager) int {
-	// The kernel kills a worker when the thread that began it ends: this is the first one, which ends with us.
-	runtime.LockOSThread()
 	told := make(chan os.Signal, 8)
 	signal.Notify(told, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	letGo(n) // of a vgpud before this one
