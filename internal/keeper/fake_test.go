@@ -290,6 +290,7 @@ func (o fakeOwner) SetSlice(g channels.Group, slice time.Duration) error {
 }
 
 func (o fakeOwner) Slice(g channels.Group) (time.Duration, error) {
+	o.calls["asked"]++
 	group, err := o.group(g)
 	if err != nil {
 		return 0, err

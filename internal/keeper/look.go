@@ -160,14 +160,12 @@ func (k *keeper) setSlices(g *gpu, t *tenant, slice time.Duration) {
 		if d := slice - m.slice; m.slice != 0 && float64(max(d, -d)) <= differs*float64(m.slice) {
 			continue
 		}
-		if m.slice != 0 && !k.budget.Afford(k.now, share.CostSlice) {
+		if !m.isNew && !k.budget.Afford(k.now, share.CostSlice) {
 			all = false
 			continue
 		}
+		m.isNew = false
 		k.heart.beat(time.Now())
-		if m.slice == 0 { // of a new one, which must not wait
-			k.budget.Charge(k.now, share.CostSlice)
-		}
 		if err := m.owner.SetSlice(m.handles, slice); err != nil {
 			if !m.owner.Ended() {
 				k.once("a weight is not kept: the driver takes no time slice for a group", err)

@@ -36,7 +36,9 @@ type keeper struct {
 	record    Record
 	frozen    []frozen
 	samples   *samples
-	lookAt    time.Duration // 0: nothing is at work
+	lookAt    time.Duration           // 0: nothing is at work
+	names     map[uint32]*share.Names // of each job
+	askAt     time.Duration           // when who has to wait is asked for; 0: nobody has
 	now       time.Duration
 	said      map[string]bool // what the log has said once
 	jobs      []uint32        // whose groups pages are watched
@@ -90,7 +92,7 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 }
 
 func newKeeper(parts Parts, pipe io.Writer) *keeper {
-	return &keeper{Parts: parts, heart: heart{pipe: pipe}, gpus: map[device.UUID]*gpu{}, owners: map[audit.Process]*owner{}, pages: map[uint32]*page{},
+	return &keeper{Parts: parts, heart: heart{pipe: pipe}, gpus: map[device.UUID]*gpu{}, owners: map[audit.Process]*owner{}, pages: map[uint32]*page{}, names: map[uint32]*share.Names{},
 		instances: map[device.UUID]uint32{}, record: Record{BootID: parts.BootID}, said: map[string]bool{}, logged: map[complaint]time.Duration{}}
 }
 
@@ -117,6 +119,7 @@ func (k *keeper) next() (at time.Duration) {
 		}
 	}
 	sooner(k.lookAt)
+	sooner(k.askAt)
 	for _, g := range k.gpus {
 		if len(g.sets) > 0 {
 			sooner(g.turnEnds)
@@ -134,6 +137,7 @@ func (k *keeper) next() (at time.Duration) {
 // onTime does what is due.
 func (k *keeper) onTime() {
 	k.thawDue()
+	k.askWaiting()
 	for _, g := range k.gpus {
 		if len(g.sets) > 0 && k.now >= g.turnEnds {
 			k.turn(g)

@@ -145,6 +145,11 @@ func (k *keeper) closePages(jobs []uint32) {
 			delete(k.pages, job)
 		}
 	}
+	for job := range k.names {
+		if _, here := slices.BinarySearch(jobs, job); !here {
+			delete(k.names, job)
+		}
+	}
 	for about := range k.logged {
 		if _, here := slices.BinarySearch(jobs, about.job); !here {
 			delete(k.logged, about)
@@ -197,44 +202,6 @@ func (k *keeper) newOwner(p Process) *owner {
 	return o
 }
 
-// takeGroups makes a process's groups those that it names and the driver says are its.
-func (k *keeper) takeGroups(o *owner) {
-	here := map[groupKey]bool{}
-	o.refused = false
-	for _, named := range o.Groups {
-		key := groupKey{named.Client, named.Group}
-		here[key] = true
-		if known := o.groups[key]; known != nil && !known.of.gone {
-			known.rename(named)
-			continue
-		}
-		g, t := k.placeOf(o, named)
-		if t == nil {
-			continue // of a GPU that is not kept, or of which the job has no slice
-		}
-		k.heart.beat(time.Now())
-		k.budget.Charge(k.now, share.CostSlice)
-		handles := channels.Group{FD: int(named.FD), Client: named.Client, Subdevice: named.Subdevice, Handle: named.Group}
-		if _, err := o.Slice(handles); err != nil {
-			o.refused = o.refused || !errors.Is(err, channels.ErrGone)
-			k.once("what a process says that it has is not its own, or cannot be asked for", err)
-			continue
-		}
-		member := &group{owner: o, of: t, handles: handles}
-		member.rename(named)
-		o.groups[key] = member
-		o.sightOn(g, k.now).seen.Made++
-		t.groups = append(t.groups, member)
-		g.planned = 0
-	}
-	for key, member := range o.groups {
-		if !here[key] {
-			k.remove(member)
-			delete(o.groups, key)
-		}
-	}
-}
-
 func (m *group) rename(named ledger.Group) {
 	m.handles.FD, m.handles.Subdevice = int(named.FD), named.Subdevice
 	m.channels, m.unnamed = nil, int(named.ChannelCount) > len(named.Channels)
@@ -280,7 +247,7 @@ func (k *keeper) remove(member *group) {
 				continue
 			}
 			if member.off && g.device != nil {
-				k.budget.Charge(k.now, share.CostDisable)
+				k.namesOf(member.owner.Job).Charge(k.now, share.CostDisable)
 				k.switchAll(g, false, []*group{member})
 			}
 			t.groups = slices.Delete(t.groups, at, at+1)
@@ -355,6 +322,9 @@ func (k *keeper) rest() {
 	if k.lookAt != 0 {
 		k.lookAt = 0
 		k.samples.rest()
+	}
+	if k.askAt > 0 { // somebody may have work in a moment
+		return
 	}
 	for _, o := range k.owners {
 		k.drop(o)

@@ -93,7 +93,12 @@ func (k *keeper) turn(g *gpu) {
 		return
 	}
 	if !k.budget.Afford(k.now, 2*share.CostDisable) {
-		g.turnEnds = k.now + max(leastWait, k.budget.Wait(k.now))
+		wait := k.budget.Wait(k.now)
+		if wait > mostWait && len(g.offChannels()) > 0 {
+			k.onAgain(g)
+			return
+		}
+		g.turnEnds = k.now + max(leastWait, wait)
 		return
 	}
 	var off []*group
@@ -111,6 +116,9 @@ func (k *keeper) turn(g *gpu) {
 
 // leastWait is between two looks at whose turn it is.
 const leastWait = 2 * time.Millisecond
+
+// mostWait is for how long somebody stays off beyond the turn of another because the budget is spent.
+const mostWait = 200 * time.Millisecond
 
 // switchAll takes groups off, or lets them on, those that are not so yet, in as few calls as possible.
 func (k *keeper) switchAll(g *gpu, off bool, groups []*group) {

@@ -65,6 +65,7 @@ type group struct {
 	channels []channels.Channel
 	slice    time.Duration // that was set; 0: none was
 	off      bool
+	isNew    bool // its slice was paid for when it was asked for
 	seen     bool // at a look of the judge's
 	saves    channels.Saves
 	unnamed  bool // it has channels that are not listed, which nobody can keep off
@@ -76,6 +77,7 @@ type owner struct {
 	Process
 	groups  map[groupKey]*group
 	refused bool
+	waits   bool // not all that it names has been asked for
 	isOff   bool // all that it has on a GPU is
 	sights  map[device.UUID]*sight
 }

@@ -16,11 +16,33 @@ const (
 	ofChanges = 0.015 // of a core
 	ofLooks   = 0.005
 	saved     = time.Second // for as long what was not spent is kept
+
+	ofNames    = 0.004               // of a core, of each job
+	savedNames = 128 * 2 * CostSlice // what a job's processes name when they begin
 )
 
 // Budget is what all control calls of a node may take. Its zero value has a second's worth.
 type Budget struct {
 	changes, looks purse
+}
+
+// Names is what asking the driver after what one job's page names may take: a job that names without end, or what is not there, spends its own.
+type Names struct{ purse purse }
+
+// Afford takes what it costs to ask for a group and to give it its slice, or says that the job has to wait.
+func (n *Names) Afford(now time.Duration) bool {
+	n.purse.pass(now, ofNames)
+	if n.purse.spent >= savedNames {
+		return false
+	}
+	n.purse.spent += 2 * CostSlice
+	return true
+}
+
+// Charge takes what is done because a group is not named any more.
+func (n *Names) Charge(now, cost time.Duration) {
+	n.purse.pass(now, ofNames)
+	n.purse.spent += cost
 }
 
 // purse is a part of it. What was not spent in a second is lost, and a call may cost more than there is, which is waited for afterwards.

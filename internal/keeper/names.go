@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"errors"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
+)
+
+// askEach is how often it is tried again for whom there was nothing left.
+const askEach = 500 * time.Millisecond
+
+// namesOf is what a job may still have the driver be asked for.
+func (k *keeper) namesOf(job uint32) *share.Names {
+	if k.names[job] == nil {
+		k.names[job] = &share.Names{}
+	}
+	return k.names[job]
+}
+
+// askWaiting goes on with those whose job had spent its part.
+func (k *keeper) askWaiting() {
+	if k.askAt == 0 || k.now < k.askAt {
+		return
+	}
+	k.askAt = 0
+	for _, o := range k.owners {
+		if o.waits {
+			k.takeGroups(o)
+		}
+	}
+	for _, g := range k.gpus {
+		k.settle(g)
+	}
+	k.rest()
+}
+
+// takeGroups makes a process's groups those that it names and the driver says are its.
+func (k *keeper) takeGroups(o *owner) {
+	here := map[groupKey]bool{}
+	o.refused, o.waits = false, false
+	for _, named := range o.Groups {
+		key := groupKey{named.Client, named.Group}
+		here[key] = true
+		if known := o.groups[key]; known != nil && !known.of.gone {
+			known.rename(named)
+			continue
+		}
+		if !k.namesOf(o.Job).Afford(k.now) {
+			o.waits, k.askAt = true, k.now+askEach
+			continue
+		}
+		g, t := k.placeOf(o, named)
+		if t == nil {
+			continue // of a GPU that is not kept, or of which the job has no slice
+		}
+		k.heart.beat(time.Now())
+		handles := channels.Group{FD: int(named.FD), Client: named.Client, Subdevice: named.Subdevice, Handle: named.Group}
+		if _, err := o.Slice(handles); err != nil {
+			o.refused = o.refused || !errors.Is(err, channels.ErrGone)
+			k.once("what a process says that it has is not its own, or cannot be asked for", err)
+			continue
+		}
+		member := &group{owner: o, of: t, handles: handles, isNew: true}
+		member.rename(named)
+		o.groups[key] = member
+		o.sightOn(g, k.now).seen.Made++
+		t.groups = append(t.groups, member)
+		g.planned = 0
+	}
+	for key, member := range o.groups {
+		if !here[key] {
+			k.remove(member)
+			delete(o.groups, key)
+		}
+	}
+}
