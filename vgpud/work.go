@@ -46,7 +46,7 @@ func work(n node) int {
 	replaced := make(chan struct{}, 1)
 	for {
 		stop, ended := make(chan struct{}), make(chan error, 1)
-		go func() { ended <- keeper.Run(stop, beats, watched(parts(n), replaced)) }()
+		go func() { ended <- keeper.Run(stop, beats, n.watched(parts(n), replaced, told)) }()
 		again := false
 		var err error
 		select {
@@ -79,8 +79,8 @@ func work(n node) int {
 }
 
 // watched looks with each change of the node whether this program is still the installed one: jobs that a newer one has started write pages that
-// only it can read.
-func watched(p keeper.Parts, replaced chan<- struct{}) keeper.Parts {
+// only it can read; and whether config.yaml is what it was, which is as good as SIGHUP: prologs go by the new one, and their GPUs may be the library's.
+func (n node) watched(p keeper.Parts, replaced chan<- struct{}, told chan<- os.Signal) keeper.Parts {
 	self, err := os.Executable()
 	if err != nil {
 		return p
@@ -89,6 +89,7 @@ func watched(p keeper.Parts, replaced chan<- struct{}) keeper.Parts {
 	if err != nil {
 		return p
 	}
+	configured, _ := os.Stat(n.configPath)
 	look := p.Node
 	p.Node = func() (keeper.Node, error) {
 		if now, err := os.Stat(self); err == nil && !os.SameFile(was, now) {
@@ -97,9 +98,21 @@ func watched(p keeper.Parts, replaced chan<- struct{}) keeper.Parts {
 			default: // it is known
 			}
 		}
+		if now, err := os.Stat(n.configPath); err == nil && !isSame(configured, now) {
+			configured = now
+			select {
+			case told <- unix.SIGHUP:
+			default:
+			}
+		}
 		return look()
 	}
 	return p
+}
+
+// isSame says that a file was neither replaced nor written; was is nil where there was none.
+func isSame(was, now os.FileInfo) bool {
+	return was != nil && os.SameFile(was, now) && was.ModTime().Equal(now.ModTime()) && was.Size() == now.Size()
 }
 
 const procSelf = "/proc/self/exe"
