@@ -98,7 +98,7 @@ func timeText(t usage.Time, source usage.Source) string {
 	case t.GPUSeconds > 0:
 		words = append(words, fmt.Sprintf("%.1f s of GPU time", t.GPUSeconds))
 	}
-	if t.UnknownSeconds > 0 {
+	if t.UnknownSeconds >= 0.05 { // as it is written
 		words = append(words, fmt.Sprintf("%.1f s of the time counted by nobody", t.UnknownSeconds))
 	}
 	if t.WaitedSeconds > 0 {

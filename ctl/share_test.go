@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 func look(job uint32, percent int, busy, held time.Duration) sliceStatus {
@@ -30,6 +31,18 @@ func TestSharesBetweenTwoLooks(t *testing.T) {
 	for i, want := range [][2]string{{"1.3", "30.0%"}, {"0.0", "0.0%"}, {"5.0", "100.0%"}, {"-", "-"}, {"0.1", "10.0%"}, {"-", "-"}} {
 		if spent, share := second.Slices[i].cells(); spent != want[0] || share != want[1] {
 			t.Errorf("job %d: %s %s, want %v", i+1, spent, share, want)
+		}
+	}
+}
+
+// Between two looks of vgpud lie milliseconds: that is nothing to say.
+func TestTimeThatRoundsToNoneIsNotSaid(t *testing.T) {
+	for unknown, want := range map[float64]string{
+		0.04: "2.0 s of GPU time, counted by vgpud",
+		0.06: "2.0 s of GPU time, counted by vgpud, 0.1 s of the time counted by nobody",
+	} {
+		if got := timeText(usage.Time{GPUSeconds: 2, UnknownSeconds: unknown}, usage.Counted); got != want {
+			t.Errorf("%v s: %q, want %q", unknown, got, want)
 		}
 	}
 }

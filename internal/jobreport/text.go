@@ -229,7 +229,7 @@ func (s Slice) timeWords() string {
 	if s.Inexact {
 		text += ", in part split of what several slices used together"
 	}
-	if s.UnknownSeconds > 0 {
+	if s.UnknownSeconds >= 0.05 { // as it is written
 		text += fmt.Sprintf("; %.1f s of the time counted by nobody", s.UnknownSeconds)
 	}
 	return text

@@ -59,3 +59,16 @@ func TestNothingMissingMakesNonsense(t *testing.T) {
 		}
 	}
 }
+
+// Between two looks of vgpud lie milliseconds: that is nothing to say.
+func TestTimeThatRoundsToNoneIsNotSaid(t *testing.T) {
+	var s Slice
+	s.GPUSeconds, s.UnknownSeconds = 2, 0.04
+	if got := s.timeWords(); strings.Contains(got, "nobody") {
+		t.Errorf("%q", got)
+	}
+	s.UnknownSeconds = 0.06
+	if got := s.timeWords(); !strings.HasSuffix(got, "; 0.1 s of the time counted by nobody") {
+		t.Errorf("%q", got)
+	}
+}
