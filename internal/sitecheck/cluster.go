@@ -58,6 +58,20 @@ func latencyOf(cfg config.Config) []string {
 	return []string{"qos=" + strings.Join(cfg.LatencyQOS, ","), "partitions=" + strings.Join(cfg.LatencyPartitions, ",")}
 }
 
+// whoMay is latencyOf in words.
+func whoMay(latency []string) string {
+	var words []string
+	for _, of := range latency {
+		if name, names, _ := strings.Cut(of, "="); names != "" {
+			words = append(words, strings.Replace(name, "qos", "QOS", 1)+" "+names)
+		}
+	}
+	if len(words) == 0 {
+		return "nobody"
+	}
+	return strings.Join(words, " and ")
+}
+
 // printTable says what is in cluster.lua, its argument, as vgpu.lua loads it: by the text of vgpu_table.lua.
 const printTable = `local table_of = (function()
 %s
@@ -115,9 +129,9 @@ func (c *site) cluster() {
 	}
 	before := len(c.findings)
 	c.tableAndNodes(path, table.slicesPerGPU, table.rows)
-	if here := latencyOf(c.Config); c.Config.SharesBy == config.SharesVgpud && table.latency != nil && !slices.Equal(table.latency, here) {
-		c.warn(check, "the line latency of `vgpu-gres cluster.lua`", "%s lets jobs have --vgpu-priority=latency by %s, and config.yaml by %s",
-			path, strings.Join(table.latency, " "), strings.Join(here, " "))
+	if here := latencyOf(c.Config); c.Config.SharesBy == config.SharesVgpud && table.latency != nil && whoMay(table.latency) != whoMay(here) {
+		c.warn(check, "the line latency of `vgpu-gres cluster.lua`", "--vgpu-priority=latency is for %s by %s, and for %s by config.yaml",
+			whoMay(table.latency), path, whoMay(here))
 	}
 	if len(c.findings) == before {
 		c.ok(check, "%s agrees with %s", path, c.file.Path)
