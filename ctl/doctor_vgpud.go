@@ -96,7 +96,7 @@ func (d *doctor) looksAt(kept []keptSlice) {
 		}
 	}
 	if len(late) > 0 {
-		d.fail("vgpud", "its log says why; systemctl restart slurm-vgpu-vgpud.service does no program any harm",
+		d.fail("vgpud", "its log says why; it may be restarted at any time, which does programs no harm",
 			"it runs and does not look at programs that are there, by their own word: %s", strings.Join(late, ", "))
 	}
 }
