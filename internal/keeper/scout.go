@@ -14,6 +14,12 @@ const (
 	// again is for when something was not there yet, as a job's pages are not when its slices are; for so often.
 	again     = 50 * time.Millisecond
 	mostTried = 100
+
+	// ofScout is what looks may take of a core, with scoutSaved at once. longestRest is the most that others' new processes wait because of one
+	// who writes to his page without end.
+	ofScout     = 0.02
+	scoutSaved  = 250 * time.Millisecond
+	longestRest = 500 * time.Millisecond
 )
 
 // scout looks at the node beside the loop: a user can make that take a second.
@@ -32,8 +38,11 @@ func beginScout(look func() (Node, error), changed <-chan struct{}) *scout {
 func (s *scout) run(look func() (Node, error), changed <-chan struct{}) {
 	defer close(s.ended)
 	tried := 0
+	var spent looked
 	for {
+		began := time.Now()
 		node, err := look()
+		rest := spent.rest(began, time.Since(began))
 		if (err == nil || len(node.GPUs) > 0) && !s.tell(node) { // of a node that cannot be read what was known stays
 			return
 		}
@@ -51,11 +60,28 @@ func (s *scout) run(look func() (Node, error), changed <-chan struct{}) {
 			return
 		}
 		select {
-		case <-time.After(scoutEach):
+		case <-time.After(rest):
 		case <-s.stop:
 			return
 		}
 	}
+}
+
+// looked is what looks have taken of late.
+type looked struct {
+	took time.Duration
+	at   time.Time
+}
+
+// rest is how long nobody looks after a look that took so long.
+func (l *looked) rest(began time.Time, took time.Duration) time.Duration {
+	l.took = max(0, l.took-time.Duration(ofScout*float64(began.Sub(l.at)))) + took
+	l.at = began
+	if over := l.took - scoutSaved; over > 0 {
+		l.took = scoutSaved + min(over, time.Duration(ofScout*float64(longestRest)))
+		return max(scoutEach, min(longestRest, time.Duration(float64(over)/ofScout)))
+	}
+	return scoutEach
 }
 
 // tell is false at the end.

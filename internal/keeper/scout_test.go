@@ -62,3 +62,28 @@ func TestWhatIsKnownOfAProcessStays(t *testing.T) {
 		t.Error("it is another one")
 	}
 }
+
+// Looks that take longer are fewer: whoever writes to his page without end has no more of a core for it, and a change now and then is seen at once.
+func TestLooksAreBounded(t *testing.T) {
+	for _, look := range []time.Duration{2 * ms, 5 * ms, 20 * ms} {
+		var spent looked
+		now, worked := time.Now(), time.Duration(0)
+		for end := now.Add(time.Minute); now.Before(end); worked += look {
+			now = now.Add(look + spent.rest(now, look))
+		}
+		if part := float64(worked) / float64(time.Minute); part > 0.05 {
+			t.Errorf("looks of %s take %.3f of a core", look, part)
+		}
+		now = now.Add(time.Minute)
+		for range 10 {
+			if rest := spent.rest(now, look); rest != scoutEach {
+				t.Errorf("%s after a look of %s that nobody asked for lately", rest, look)
+			}
+			now = now.Add(scoutEach + look)
+		}
+	}
+	var spent looked
+	if rest := spent.rest(time.Now(), time.Minute); rest != longestRest {
+		t.Errorf("others wait for %s", rest)
+	}
+}
