@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// longest is only for what never comes.
+const longest = time.Minute
+
 // daemon is one vgpud.
 type daemon struct {
 	t      *testing.T
@@ -117,7 +120,7 @@ func files(pid int) (found []string) {
 
 func (d *daemon) await(what string, is func() bool) {
 	d.t.Helper()
-	for until := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(longest); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			d.t.Fatalf("no %s\n%s", what, d.said())
 		}
@@ -272,7 +275,7 @@ func TestWithTheLibraryThereIsNothingToDo(t *testing.T) {
 	}
 	defer socket.Close()
 	said := func() string {
-		_ = socket.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = socket.SetReadDeadline(time.Now().Add(longest))
 		text := make([]byte, 1000)
 		n, err := socket.Read(text)
 		if err != nil {
@@ -315,12 +318,16 @@ func TestSilenceIsHeard(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-w.said
+		patience := 300 * time.Millisecond
+		if hears {
+			patience = longest
+		}
 		select {
 		case <-w.said:
 			if !hears {
 				t.Errorf("%c: given up", doing)
 			}
-		case <-time.After(time.Second):
+		case <-time.After(patience):
 			if hears {
 				t.Errorf("%c: waited for", doing)
 			}
@@ -332,44 +339,11 @@ func TestSilenceIsHeard(t *testing.T) {
 	}
 }
 
-// An upgrade under it: the supervisor is the same process, with the newer program, from the next change of the node's slices on.
-func TestANewerProgramTakesOver(t *testing.T) {
-	d := prepared(t, "vgpud")
-	d.program = filepath.Join(t.TempDir(), "vgpud")
-	install := func() {
-		t.Helper()
-		text, err := os.ReadFile(os.Args[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(d.program+".new", text, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(d.program+".new", d.program); err != nil {
-			t.Fatal(err)
-		}
-	}
-	install()
-	d.begin()
-	first := d.worker()
-	install()
-	if err := os.Rename(d.config, filepath.Join(d.run, "state.json")); err != nil { // any change
-		t.Fatal(err)
-	}
-	d.configure("vgpud")
-	d.await("another worker", func() bool { w := d.worker(); return w != 0 && w != first && isWatching(w) })
-	for _, pid := range []int{d.cmd.Process.Pid, d.worker()} {
-		if program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err != nil || program != d.program {
-			t.Errorf("it is %s, %v", program, err)
-		}
-	}
-}
-
 // The prolog may run in the job's cgroup, and vgpud must not end with the job.
 func TestItLeavesTheJobOfTheProlog(t *testing.T) {
 	root := "/sys/fs/cgroup/freezer"
-	if os.Getuid() != 0 {
-		t.Skip("not root")
+	if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil || os.Getuid() != 0 {
+		t.Skip("no such hierarchy here, or not root")
 	}
 	top := filepath.Join(root, fmt.Sprintf("vgpud-test-%d", os.Getpid()))
 	folder := filepath.Join(top, "uid_1000/job_7/step_extern")

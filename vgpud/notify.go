@@ -5,10 +5,11 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // manager is systemd, which may have started us (sd_notify(3)).
@@ -31,13 +32,12 @@ func (m *manager) say(words string) {
 	if m.socket == "" {
 		return
 	}
-	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: m.socket, Net: "unixgram"})
+	socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0) // systemd that does not read must not hold us up
 	if err != nil {
 		return
 	}
-	defer conn.Close()
-	_ = conn.SetWriteDeadline(time.Now().Add(time.Millisecond)) // systemd that does not read must not hold us up
-	_, _ = conn.Write([]byte(words))
+	defer unix.Close(socket)
+	_ = unix.Sendto(socket, []byte(words), unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: m.socket})
 }
 
 // alive is called with each word of the worker. While no slice is at work systemd does not wait for any: nothing is done then, not even that.

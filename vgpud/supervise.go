@@ -56,6 +56,7 @@ func init() { runtime.LockOSThread() }
 func supervise(n node, lock *os.File, systemd *manager) int {
 	told := make(chan os.Signal, 8)
 	signal.Notify(told, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	replaced := installed()
 	letGo(n) // of a vgpud before this one
 	pause := time.Duration(0)
 	for {
@@ -73,11 +74,11 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 			w.kill()
 			letGo(n)
 			err = w.wait()
-			switch exitCode(err) {
-			case exitUnwanted:
+			switch code := exitCode(err); {
+			case code == exitUnwanted:
 				systemd.say("STOPPING=1")
 				return exitOK
-			case exitReplaced:
+			case code == exitReplaced || replaced(): // one that died could not say so, and the next one would see nothing of it
 				n.log.Info("another vgpud is installed, and takes over")
 				lock.Close()
 				return begunAnew(n)

@@ -81,18 +81,10 @@ func work(n node) int {
 // watched looks with each change of the node whether this program is still the installed one: jobs that a newer one has started write pages that
 // only it can read; and whether config.yaml is what it was, which is as good as SIGHUP: prologs go by the new one, and their GPUs may be the library's.
 func (n node) watched(p keeper.Parts, replaced chan<- struct{}, told chan<- os.Signal) keeper.Parts {
-	self, err := os.Executable()
-	if err != nil {
-		return p
-	}
-	was, err := os.Stat(procSelf)
-	if err != nil {
-		return p
-	}
 	configured, _ := os.Stat(n.configPath)
-	look := p.Node
+	look, another := p.Node, installed()
 	p.Node = func() (keeper.Node, error) {
-		if now, err := os.Stat(self); err == nil && !os.SameFile(was, now) {
+		if another() {
 			select {
 			case replaced <- struct{}{}:
 			default: // it is known
@@ -116,3 +108,19 @@ func isSame(was, now os.FileInfo) bool {
 }
 
 const procSelf = "/proc/self/exe"
+
+// installed says later whether another program is in the place of this one.
+func installed() (another func() bool) {
+	self, err := os.Executable()
+	if err != nil {
+		return func() bool { return false }
+	}
+	was, err := os.Stat(procSelf)
+	if err != nil {
+		return func() bool { return false }
+	}
+	return func() bool {
+		now, err := os.Stat(self)
+		return err == nil && !os.SameFile(was, now)
+	}
+}
