@@ -128,7 +128,7 @@ func soon(t *testing.T, what string, call func() error) {
 		if !errors.Is(err, ErrNotTheirs) {
 			t.Errorf("%s: %v", what, err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Errorf("%s: waits for the user's file system", what)
 	}
 }
@@ -139,7 +139,7 @@ func TestAUsersFileSystemIsAskedNothing(t *testing.T) {
 	soon(t, "a call", func() error {
 		before := runtime.NumGoroutine()
 		err := o.Verify(Group{FD: 1})
-		if now := runtime.NumGoroutine(); now != before {
+		if now := runtime.NumGoroutine(); now > before {
 			t.Errorf("%d more wait for it", now-before)
 		}
 		return err

@@ -66,7 +66,7 @@ func (s *site) process(job int) audit.Process {
 	cmd.Env = []string{fmt.Sprintf("VGPU_STEP_DIR=%s/%d/steps/0", s.here.Store.Dir.Jobs(), job)}
 	s.must(cmd.Start())
 	s.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(ms) {
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(ms) {
 		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid)); string(name) == "sleep\n" { // it has its environment
 			break
 		}
@@ -155,7 +155,7 @@ func TestChangesAreHeard(t *testing.T) {
 	defer changes.Close()
 	hears := func(what string, want bool) {
 		t.Helper()
-		wait := 5 * time.Second
+		wait := time.Minute
 		if !want {
 			wait = 200 * ms
 		}

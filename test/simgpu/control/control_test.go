@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 	"time"
 
@@ -171,15 +172,9 @@ func TestTheLastCloseEndsAll(t *testing.T) {
 		t.Errorf("killed, but a copy is open: status %#x", status)
 	}
 	before := busyOf(root.user, a)[0]
-	for end := time.Now().Add(10 * time.Second); before == busyOf(root.user, a)[0] && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	await(t, "its work goes on", func() bool { return busyOf(root.user, a)[0] != before })
 	unix.Close(a.fd)
-	for end := time.Now().Add(10 * time.Second); off() != statusBadClient; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("its client is still there after the last close")
-		}
-	}
+	await(t, "its client goes with the last close", func() bool { return off() == statusBadClient })
 	before = busyOf(root.user, a)[0]
 	time.Sleep(50 * time.Millisecond)
 	if after := busyOf(root.user, a)[0]; after != before {
@@ -193,6 +188,8 @@ func TestWaitingEndsWithASignal(t *testing.T) {
 	ended := make(chan error, 1)
 	tid := make(chan int, 1)
 	go func() {
+		runtime.LockOSThread() // the signal is this thread's
+		defer runtime.UnlockOSThread()
 		tid <- unix.Gettid()
 		_, err := c.end()
 		ended <- err

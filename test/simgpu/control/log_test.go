@@ -85,6 +85,9 @@ func (r *reader) poll(t *testing.T) (all []seen) {
 	return all
 }
 
+// dropped is how many records found no room since the last poll.
+func (r *reader) dropped() uint64 { return le.Uint64(r.header[16:]) }
+
 func (r *reader) clock(t *testing.T) int64 {
 	t.Helper()
 	ns := words(0, 0)
@@ -96,20 +99,29 @@ func (r *reader) clock(t *testing.T) int64 {
 
 func TestTheLogHasEverySwitchInOrder(t *testing.T) {
 	dir := started(t)
-	r := newReader(t, dir, newUser(dir), 256) // goes round
+	r := newReader(t, dir, newUser(dir), 1024)
 	a, b := played(t, dir), played(t, dir)
-	if status := a.setSlice(1000) | b.setSlice(2000); status != 0 {
+	if status := a.setSlice(500) | b.setSlice(1000); status != 0 {
 		t.Fatalf("set slices: status %#x", status)
 	}
-	r.poll(t)
-	began, before := r.clock(t), busyOf(r.user, a, b)
 	var all []seen
-	for range 100 {
-		all = append(all, r.poll(t)...)
-		time.Sleep(10 * time.Millisecond)
+	var began int64
+	var least, most [2][]time.Duration // what both had from the first record's time on, and until the last's
+	begin := func() {
+		most[0] = busyOf(r.user, a, b)
+		r.poll(t)
+		began, least[0], all = r.clock(t), busyOf(r.user, a, b), nil
 	}
-	after := busyOf(r.user, a, b)
-	all = append(all, r.poll(t)...)
+	begin()
+	await(t, "a ring goes round of which nothing is dropped", func() bool {
+		least[1] = busyOf(r.user, a, b)
+		all = append(all, r.poll(t)...)
+		most[1] = busyOf(r.user, a, b)
+		if r.dropped() > 0 { // this test came too late
+			begin()
+		}
+		return len(all) > 1500
+	})
 	had, came := map[uint32]time.Duration{}, int64(0)
 	for i, s := range all {
 		if i > 0 && (s.serial != all[i-1].serial+1 || s.atNS < all[i-1].atNS || s.tag == all[i-1].tag) {
@@ -121,7 +133,7 @@ func TestTheLogHasEverySwitchInOrder(t *testing.T) {
 			had[s.pid] += time.Duration(s.atNS - came)
 		}
 	}
-	if len(all) < 500 || len(had) > 2 {
+	if len(had) > 2 {
 		t.Fatalf("%d records of %d processes", len(all), len(had))
 	}
 	if first := all[0].atNS; first < began-int64(time.Second) || first > began+int64(time.Second) {
@@ -129,9 +141,9 @@ func TestTheLogHasEverySwitchInOrder(t *testing.T) {
 	}
 	for i, p := range []*player{a, b} {
 		// A turn's save is in it; who is on when the log begins has one turn less.
-		busy := after[i] - before[i] - 2*time.Millisecond
-		if resident := had[uint32(p.pid)]; resident < busy || resident > busy*5/4 {
-			t.Errorf("resident for %v, busy for %v", resident, busy)
+		least, most := least[1][i]-least[0][i]-2*time.Millisecond, (most[1][i]-most[0][i])*3/2
+		if resident := had[uint32(p.pid)]; resident < least || resident > most {
+			t.Errorf("resident for %v, want %v to %v", resident, least, most)
 		}
 	}
 }
@@ -142,15 +154,12 @@ func TestWhoIsNotRootSeesNoNumbers(t *testing.T) {
 	played(t, dir)
 	played(t, dir)
 	r := newReader(t, dir, newUserAs(dir, 4242), 1024)
-	time.Sleep(50 * time.Millisecond)
-	all := r.poll(t)
+	var all []seen
+	await(t, "records", func() bool { all = append(all, r.poll(t)...); return len(all) > 10 })
 	for _, s := range all {
 		if s.pid != 0 {
 			t.Fatalf("%+v", s)
 		}
-	}
-	if len(all) == 0 {
-		t.Error("no records")
 	}
 }
 
@@ -161,17 +170,14 @@ func TestAFullRingSaysWhatItDropped(t *testing.T) {
 	if status := a.setSlice(500) | b.setSlice(500); status != 0 {
 		t.Fatalf("set slices: status %#x", status)
 	}
-	time.Sleep(100 * time.Millisecond)
-	if status := r.control(r.buffer, 0x90cd0104, nil); status != 0 {
-		t.Fatalf("flush: status %#x", status)
-	}
-	if dropped := le.Uint64(r.header[16:]); dropped < 50 {
-		t.Errorf("%d dropped", dropped)
-	}
-	r.poll(t)
-	if dropped := le.Uint64(r.header[16:]); dropped > 50 {
-		t.Errorf("%d dropped after the reader came", dropped)
-	}
+	await(t, "records are dropped", func() bool {
+		if status := r.control(r.buffer, 0x90cd0104, nil); status != 0 {
+			t.Fatalf("flush: status %#x", status)
+		}
+		return r.dropped() > 500
+	})
+	// A second time where so many are dropped before the count is read.
+	await(t, "the count begins anew when the reader comes", func() bool { r.poll(t); return r.dropped() < 50 })
 }
 
 // The driver reads its own ring 30 times a second, an old one once.
