@@ -184,7 +184,7 @@ func (j *job) says() string {
 	return strings.Join(strings.Fields(string(text)), " ")
 }
 
-const getsReady = 90 * time.Second
+const getsReady = 60 * time.Second
 
 func (t *trial) ready(all ...*job) {
 	for _, j := range all {

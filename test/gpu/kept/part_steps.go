@@ -20,10 +20,8 @@ func (t *trial) steps() []trialCase {
 	for _, processes := range []int{1, 4, 16, 64} {
 		name := fmt.Sprintf("a job of %d processes, half of them idle, beside one", processes)
 		cases = append(cases, trialCase{name, func(t *trial) {
-			job := want{load: always, share: 50, processes: processes, active: (processes + 1) / 2}
-			if !t.simulated { // of its context each process takes half a GiB
-				job.options = "--vgpu-mem=50%"
-			}
+			// Each process takes half a GiB for its context.
+			job := want{load: always, share: 50, processes: processes, active: (processes + 1) / 2, options: "--vgpu-mem=50%"}
 			t.equal(name, job, want{load: always, share: 50})
 		}})
 	}
