@@ -29,6 +29,7 @@ const (
 
 // machine is a node whose GPU, driver and clock are played. Group i is of process 100+i, client 1000+i.
 type machine struct {
+	busy     map[int]time.Duration // of each group, when it was asked who is at work
 	t        *testing.T
 	gpu      *timeslices.GPU
 	k        *keeper
@@ -62,7 +63,7 @@ func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
 		groups = append(groups, &timeslices.Group{Load: load, Slice: 2 * ms, PID: uint32(100 + i)})
 	}
 	m := &machine{t: t, gpu: timeslices.NewGPU(timeslices.Change{Load: 127 * us, Save: 110 * us}, groups...), run: rundir.Dir(t.TempDir()),
-		killed: map[int]bool{}, strange: map[int]uint32{}, calls: map[string]int{}, saves: map[uint32]*channels.Saves{}}
+		killed: map[int]bool{}, strange: map[int]uint32{}, busy: map[int]time.Duration{}, calls: map[string]int{}, saves: map[uint32]*channels.Saves{}}
 	m.gpu.Now = time.Hour // a clock that began long ago
 	m.started = m.gpu.Now
 	m.gpu.Log = func(s share.Switch) {
@@ -162,6 +163,9 @@ func (m *machine) answer(q question) {
 		s.active[uuid] = min(1, float64(m.gpu.Active-m.active)/float64(gone))
 	}
 	m.active, m.lookedAt = m.gpu.Active, m.gpu.Now
+	if len(q.only) > 0 {
+		s.only = m.only()
+	}
 	if q.holders {
 		holders := map[int]uint32{}
 		for _, p := range m.node.Processes {
@@ -173,6 +177,21 @@ func (m *machine) answer(q question) {
 		s.holders = map[device.UUID]map[int]uint32{uuid: holders}
 	}
 	m.k.lookAll(s)
+}
+
+// only is the one process at work since it was asked last.
+func (m *machine) only() map[device.UUID]int {
+	worked := []int{}
+	for i, g := range m.gpu.Groups {
+		if g.Busy > m.busy[i] {
+			worked = append(worked, int(g.PID))
+		}
+		m.busy[i] = g.Busy
+	}
+	if len(worked) != 1 {
+		return nil
+	}
+	return map[device.UUID]int{uuid: worked[0]}
 }
 
 // had is which part of a time each group had, in percent.

@@ -112,7 +112,7 @@ func (k *keeper) check(s *sight, t *tenant, o *owner) {
 	}
 	s.next++
 	m := mine[s.next%len(mine)]
-	if m.slice == 0 || !k.budget.Afford(k.now, 2*share.CostSlice) {
+	if m.slice == 0 || !k.budget.Spare(k.now, 2*share.CostSlice) {
 		return
 	}
 	k.heart.beat(time.Now())

@@ -52,6 +52,9 @@ func (k *keeper) lookAll(s sampled) {
 		if !told {
 			active = -1
 		}
+		if pid, told := s.only[uuid]; told && g.log != nil && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.hasPID(uint32(pid)) }) {
+			g.meter.IsOn(uint32(pid))
+		}
 		k.look(g, active)
 		k.heart.beat(time.Now())
 		if s.holders != nil {

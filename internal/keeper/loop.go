@@ -145,7 +145,7 @@ func (k *keeper) onTime() {
 	}
 	if k.lookAt > 0 && k.now >= k.lookAt {
 		k.lookAt = k.now + k.lookEach()
-		if !k.samples.ask(k.atWork(), k.now) { // NVML has not answered the last time
+		if !k.samples.ask(k.atWork(), k.unknown(), k.now) { // NVML has not answered the last time
 			k.lookAll(sampled{})
 		}
 	}
@@ -158,6 +158,17 @@ func (k *keeper) atWork() (uuids []device.UUID) {
 		}
 	}
 	slices.Sort(uuids)
+	return uuids
+}
+
+// unknown are GPUs of several of which the log has not said who is on: it does when another comes on, and one may have it for hours.
+func (k *keeper) unknown() (uuids []device.UUID) {
+	for uuid, g := range k.gpus {
+		if g.log != nil && g.looked != 0 && !g.meter.IsAnyOn() && k.now-g.asked >= onlyEach {
+			uuids = append(uuids, uuid)
+			g.asked = k.now
+		}
+	}
 	return uuids
 }
 

@@ -326,3 +326,48 @@ func TestAGPUThatWasTheLibrarysForATime(t *testing.T) {
 	near(t, "unknown, ms", float64(now.UnknownNs)/float64(ms), 2000, 110)
 	near(t, "counted since, percent", float64(now.BusyNs-before.BusyNs)/float64(2*time.Second)*100, 29, 3)
 }
+
+// Of two with channel groups one has nothing to do, so that the GPU goes from nobody to nobody and its log is empty: NVML says who it is.
+func TestOneAtWorkBesideOneThatIsIdleIsCounted(t *testing.T) {
+	m := played(t, []int{50, 50}, always(2*ms), timeslices.Load{Work: us, Host: 100 * time.Hour})
+	m.play(time.Second)
+	m.members(0, 1)
+	m.play(2 * time.Second)
+	before := []ledger.TimeDevice{m.time(1), m.time(2)}
+	had := m.had(3 * time.Second)
+	for i, want := range had {
+		now := m.time(uint32(i + 1))
+		near(t, "counted", float64(now.BusyNs-before[i].BusyNs)/float64(3*time.Second)*100, want, 1)
+		if now.UnknownNs != before[i].UnknownNs {
+			t.Errorf("unknown: %+v, before %+v", now, before[i])
+		}
+	}
+}
+
+// A job of sixteen processes, of which half have nothing to do, has no more than one of as large a share. To look at so many for cheats takes
+// nothing from what their slices take.
+func TestAJobOfManyProcessesHasTheJobsShare(t *testing.T) {
+	loads := make([]timeslices.Load, 17)
+	for i := range loads {
+		loads[i] = always(2 * ms)
+		if i%2 == 1 {
+			loads[i] = timeslices.Load{Work: us, Host: 100 * time.Hour}
+		}
+	}
+	m := played(t, []int{50, 50}, loads...)
+	for i := range m.jobs {
+		m.jobs[i] = 1
+	}
+	m.jobs[16] = 2
+	var all []int
+	for i := range loads {
+		all = append(all, i)
+	}
+	m.members(all...)
+	m.play(3 * time.Second)
+	had, sum := m.had(5*time.Second), 0.0
+	for _, h := range had {
+		sum += h
+	}
+	near(t, "the one's share", 100*had[16]/sum, 50, 1)
+}

@@ -4,6 +4,8 @@
 package keeper
 
 import (
+	"time"
+
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
@@ -58,6 +60,26 @@ func (s *nvmlSampler) Holders(gpu device.UUID) (pids map[int]uint32, told bool) 
 	}
 	pids, err = s.auditor.Owners(current.Slices, all)
 	return pids, err == nil
+}
+
+// justNow is long enough for NVML to have a sample.
+const justNow = time.Second
+
+func (s *nvmlSampler) Only(gpu device.UUID) (pid int, told bool) {
+	samples, err := s.session.Utilization(gpu, uint64(time.Now().Add(-justNow).UnixMicro()))
+	if err != nil {
+		return 0, false
+	}
+	for _, u := range samples {
+		switch {
+		case u.SMPercent == 0 || u.PID == pid:
+		case pid != 0:
+			return 0, false
+		default:
+			pid = u.PID
+		}
+	}
+	return pid, pid != 0
 }
 
 func (s *nvmlSampler) Close() {

@@ -72,6 +72,8 @@ type Sampler interface {
 	Active(gpu device.UUID) (part float64, told bool)
 	// Holders are the processes with memory of a GPU, of these jobs; false: they are not known.
 	Holders(gpu device.UUID) (pids map[int]uint32, told bool)
+	// Only is the one process that was at work on a GPU just now; false: there was none, or several, or it is not known.
+	Only(gpu device.UUID) (pid int, told bool)
 	Close()
 }
 

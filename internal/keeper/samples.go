@@ -12,10 +12,14 @@ import (
 // holdersEach is how often NVML is asked who has memory of a GPU.
 const holdersEach = 500 * time.Millisecond
 
+// onlyEach is how often it is asked who is at work, where that is not known.
+const onlyEach = 500 * time.Millisecond
+
 // sampled is what NVML said.
 type sampled struct {
 	active  map[device.UUID]float64        // of those that it told
 	holders map[device.UUID]map[int]uint32 // nil: it was not asked this time
+	only    map[device.UUID]int            // the one process at work, of those GPUs for which it was asked
 }
 
 // samples asks NVML beside the loop, which must not wait for it.
@@ -30,6 +34,7 @@ type samples struct {
 type question struct {
 	gpus    []device.UUID // none: NVML is let go of
 	holders bool
+	only    []device.UUID // who is at work there, as the log has not said yet
 }
 
 func beginSamples(open func() (Sampler, error)) *samples {
@@ -63,6 +68,12 @@ func (s *samples) answer(open func() (Sampler, error)) {
 					found.active[gpu] = part
 				}
 			}
+			found.only = map[device.UUID]int{}
+			for _, gpu := range asked.only {
+				if pid, told := nvml.Only(gpu); told {
+					found.only[gpu] = pid
+				}
+			}
 			if asked.holders {
 				found.holders = map[device.UUID]map[int]uint32{}
 				for _, gpu := range asked.gpus {
@@ -80,11 +91,11 @@ func (s *samples) answer(open func() (Sampler, error)) {
 }
 
 // ask is false where the last question has no answer yet.
-func (s *samples) ask(gpus []device.UUID, now time.Duration) bool {
+func (s *samples) ask(gpus, only []device.UUID, now time.Duration) bool {
 	if s.busy {
 		return false
 	}
-	q := question{gpus: gpus, holders: now-s.held >= holdersEach}
+	q := question{gpus: gpus, only: only, holders: now-s.held >= holdersEach}
 	select {
 	case s.asked <- q:
 	default: // NVML is being let go of, and does not end

@@ -34,8 +34,9 @@ type gpu struct {
 	on       int   // whose turn it is, in plan.Turns; -1: all are on
 	turned   time.Duration
 	turnEnds time.Duration
-	holders  map[int]bool // processes of its tenants that NVML shows
-	others   bool         // the GPU is full, and somebody who always has work has less than its part
+	holders  map[int]bool  // processes of its tenants that NVML shows
+	asked    time.Duration // when NVML was asked who is on
+	others   bool          // the GPU is full, and somebody who always has work has less than its part
 }
 
 // tenant is a slice of a GPU.

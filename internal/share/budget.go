@@ -53,6 +53,12 @@ func (b *Budget) Afford(now, cost time.Duration) bool {
 	return b.changes.take(now, cost, ofChanges)
 }
 
+// Spare takes it only where half of what can be had is left: what is good to know does not hold up changes, however many there are to look at.
+func (b *Budget) Spare(now, cost time.Duration) bool {
+	b.changes.pass(now, ofChanges)
+	return b.changes.spent < time.Duration(ofChanges*float64(saved)/2) && b.Afford(now, cost)
+}
+
 // Look takes what a look costs. Looks go on while changes have to wait.
 func (b *Budget) Look(now time.Duration) bool {
 	return b.looks.take(now, CostLook, ofLooks)

@@ -182,3 +182,22 @@ func TestTheThirdTimeIsTheLast(t *testing.T) {
 		}
 	}
 }
+
+// Who only wants to know leaves half of it to changes, and has it again when it was not spent.
+func TestWhatIsSparedLeavesHalf(t *testing.T) {
+	var b Budget
+	now, asked := time.Hour, 0
+	for b.Spare(now, CostSlice) {
+		asked++
+	}
+	changed := 0
+	for b.Afford(now, CostSlice) {
+		changed++
+	}
+	if asked == 0 || changed < asked-1 {
+		t.Errorf("%d were spared, and %d changes afforded after them", asked, changed)
+	}
+	if b.Spare(now, CostSlice) || !b.Spare(now+saved, CostSlice) {
+		t.Error("it is spared without anything left, or not a second later")
+	}
+}

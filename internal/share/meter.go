@@ -110,6 +110,16 @@ func (m *Meter) Begin(atNS int64, on uint32) {
 	}
 }
 
+// IsOn is for who is known by other means than the log, which says nothing until somebody else comes on.
+func (m *Meter) IsOn(pid uint32) {
+	if !m.turns.open {
+		m.turns.on, m.turns.open = Switch{AtNS: m.atNS, PID: pid}, true
+	}
+}
+
+// IsAnyOn is false where nobody knows who is.
+func (m *Meter) IsAnyOn() bool { return m.turns.open }
+
 // Take adds a record of the log.
 func (m *Meter) Take(s Switch) { m.turns.Take(s) }
 
