@@ -20,6 +20,7 @@ type figures struct {
 	byVgpud  []float64 // percent, by vgpud's pages
 	unknown  []float64 // percent of the time that nobody counted, by the same
 	flags    []uint32
+	slices   []uint32 // of each group, in microseconds, as vgpud set them last
 	gpm      float64
 	cpu      float64 // vgpud's, percent of a core
 	requests []int
@@ -77,6 +78,7 @@ func (t *trial) window(seconds float64, all ...*job) figures {
 		}
 		f.unknown = append(f.unknown, unknown)
 		f.byVgpud, f.flags = append(f.byVgpud, percent), append(f.flags, is.Flags)
+		f.slices = append(f.slices, is.SliceUs)
 	}
 	return f
 }
@@ -98,7 +100,7 @@ func percents(all []float64) string {
 
 // columns are the measurement's part of a line.
 func (f figures) columns() []string {
-	said := []string{fmt.Sprintf("had %s, in all %.1f", percents(f.had), sum(f.had)), "by vgpud " + percents(f.byVgpud),
+	said := []string{fmt.Sprintf("had %s, in all %.1f", percents(f.had), sum(f.had)), "by vgpud " + percents(f.byVgpud), fmt.Sprintf("slices %v us", f.slices),
 		fmt.Sprintf("GPM %.1f", f.gpm), fmt.Sprintf("vgpud %.1f %% of a core", f.cpu)}
 	if sum(f.unknown) > 0 {
 		said = append(said, "unknown "+percents(f.unknown))
