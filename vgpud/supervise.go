@@ -45,6 +45,7 @@ type worker struct {
 	beats *os.File
 	life  *os.File
 	said  chan keeper.Doing // closed when it is silent, or gone
+	mute  bool              // it is silent; to be read when said is closed
 	ended chan error
 }
 
@@ -191,6 +192,7 @@ func (w *worker) listen() {
 		}
 		n, err := w.beats.Read(word[:])
 		if err != nil {
+			w.mute = errors.Is(err, os.ErrDeadlineExceeded)
 			return
 		}
 		doing = keeper.Doing(word[n-1])
@@ -204,7 +206,10 @@ func (w *worker) watch(told <-chan os.Signal, systemd *manager) (why string, don
 		select {
 		case doing, ok := <-w.said:
 			if !ok {
-				return "it is gone, or silent", false
+				if w.mute {
+					return "it says nothing any more", false
+				}
+				return "it is gone", false
 			}
 			systemd.alive(time.Now(), doing == keeper.Idle)
 		case sig := <-told:

@@ -149,6 +149,9 @@ func (m *machine) play(d time.Duration) {
 			m.answer(q)
 		default:
 		}
+		for len(m.k.asking) > 0 {
+			m.k.hold(<-m.k.steps)
+		}
 		m.k.putPages()
 		m.k.goesOn()
 	}

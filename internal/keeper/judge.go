@@ -207,22 +207,47 @@ func (k *keeper) answer(t *tenant, p Process, verdict share.Verdict) {
 		k.Log.Warn("a process gets around its job's share of a GPU", said...)
 		return
 	}
-	step, err := k.Step(p)
-	if err != nil {
-		k.Log.Error("a process gets around its job's share of a GPU, and its step cannot be held", append(said, "reason", err)...)
+	if k.asking[p.Job] {
 		return
 	}
-	said = append(said, "step", step.Step)
-	if does == share.Kill {
-		k.Log.Warn("a process gets around its job's share of a GPU: its step is killed", append(said, "frozen_before", t.frozen())...)
-		if err := step.Kill(); err != nil {
-			k.Log.Error("not all of a step is killed", "job", p.Job, "step", step.Step, "reason", err)
+	k.asking[p.Job] = true
+	look, found := k.Step, k.steps
+	go func() { // it looks at all processes of the node
+		step, err := look(p)
+		found <- convict{t: t, Process: p, does: does, step: step, err: err, said: said}
+	}()
+}
+
+// convict is a process that gets around its job's share, with its step.
+type convict struct {
+	Process
+	t    *tenant
+	does share.Answer
+	step Frozen
+	err  error
+	said []any // in the log
+}
+
+// hold does with a step what was decided, now that it is known.
+func (k *keeper) hold(c convict) {
+	delete(k.asking, c.Job)
+	if c.t.gone {
+		return
+	}
+	said := append(c.said, "step", c.step.Step, "frozen_before", c.t.frozen())
+	switch {
+	case c.err != nil:
+		k.Log.Error("a process gets around its job's share of a GPU, and its step cannot be held", append(said, "reason", c.err)...)
+	case c.does == share.Kill:
+		k.Log.Warn("a process gets around its job's share of a GPU: its step is killed", said...)
+		if err := c.step.Kill(); err != nil {
+			k.Log.Error("not all of a step is killed", "job", c.Job, "step", c.step.Step, "reason", err)
 		}
-		return
-	}
-	k.Log.Warn("a process gets around its job's share of a GPU: its step is frozen", append(said, "for_s", int(share.FreezeFor/time.Second), "frozen_before", t.frozen())...)
-	if err := k.freeze(t, step); err != nil {
-		k.Log.Error("not all of a step is frozen", "job", p.Job, "step", step.Step, "reason", err)
+	default:
+		k.Log.Warn("a process gets around its job's share of a GPU: its step is frozen", append(said, "for_s", int(share.FreezeFor/time.Second))...)
+		if err := k.freeze(c.t, c.step); err != nil {
+			k.Log.Error("not all of a step is frozen", "job", c.Job, "step", c.step.Step, "reason", err)
+		}
 	}
 }
 

@@ -44,6 +44,8 @@ type keeper struct {
 	jobs      []uint32        // whose groups pages are watched
 	judgeNext int
 	logged    map[complaint]time.Duration
+	asking    map[uint32]bool // jobs of whose process the step is looked for
+	steps     chan convict
 }
 
 // Run keeps shares until stop is closed, and then undoes all that holds programs. What it does is said on the pipe of its supervisor.
@@ -74,6 +76,9 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 				}
 				k.jobs = jobs
 			}
+		case c := <-k.steps:
+			k.tickClock()
+			k.hold(c)
 		case sampled := <-k.samples.got:
 			k.tickClock()
 			k.lookAll(sampled)
@@ -93,7 +98,8 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 
 func newKeeper(parts Parts, pipe io.Writer) *keeper {
 	return &keeper{Parts: parts, heart: heart{pipe: pipe}, gpus: map[device.UUID]*gpu{}, owners: map[audit.Process]*owner{}, pages: map[uint32]*page{}, names: map[uint32]*share.Names{},
-		instances: map[device.UUID]uint32{}, record: Record{BootID: parts.BootID}, said: map[string]bool{}, logged: map[complaint]time.Duration{}}
+		instances: map[device.UUID]uint32{}, record: Record{BootID: parts.BootID}, said: map[string]bool{}, logged: map[complaint]time.Duration{},
+		asking: map[uint32]bool{}, steps: make(chan convict, 1)}
 }
 
 func (k *keeper) tickClock() { k.now = k.Clock() }

@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
@@ -74,10 +76,27 @@ func (r Record) Write(path string) error {
 	if err != nil {
 		return fmt.Errorf("write what is off: %w", err)
 	}
-	if err := trusted.WriteFile(path, append(text, '\n'), 0o600); err != nil {
+	if err := replace(path, append(text, '\n')); err != nil {
 		return fmt.Errorf("write what is off: %w", err)
 	}
 	return nil
+}
+
+// replace does what trusted.WriteFile does, but does not wait for a disk: what is held does not outlive the node, and nobody may wait for it meanwhile.
+func replace(path string, text []byte) error {
+	next := path + ".next" // its folder is root's, and one vgpud runs
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
 }
 
 // ReadRecord reads it. One that is not there is empty, and so is one of another boot.
