@@ -9,9 +9,10 @@
 
 #include <time.h>
 
-/* How long somebody waits for room, and how often. */
+/* How long somebody waits for room, and how often: about a second, as a thread that reads may not get on
+ * for long on a busy machine. */
 #define ROOM_NS 50000
-#define ROOM_TRIES 200
+#define ROOM_TRIES 10000
 
 /* Its address tells one thread from another. */
 static __thread char this_thread;

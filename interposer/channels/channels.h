@@ -10,7 +10,7 @@
 #include "process/process.h"
 
 /* A handle came or went. What another thread is at is left to that one, and so is what a signal handler sees
- * while its own thread is at it: nobody waits, but for some milliseconds where a thread that is at it has
+ * while its own thread is at it: nobody waits, but for about a second where a thread that is at it has
  * left more undone than has room. */
 void vgpu_channels_note(struct vgpu_process *p, const struct vgpu_handle_event *event);
 
