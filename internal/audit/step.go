@@ -68,11 +68,18 @@ func (a Auditor) OfUser(uid uint32) map[Inside]int {
 		if of, ok := uidOf(dir); !ok || of != uid {
 			continue
 		}
-		if start, ok := startOf(dir); ok {
-			found[Inside{innerPID(dir, pid), namespace(filepath.Join(dir, "ns", "pid")), start}] = pid
+		if inside, ok := a.InsideOf(pid); ok {
+			found[inside] = pid
 		}
 	}
 	return found
+}
+
+// InsideOf is how a process is known there.
+func (a Auditor) InsideOf(pid int) (inside Inside, ok bool) {
+	dir := filepath.Join(a.Proc, strconv.Itoa(pid))
+	start, ok := startOf(dir)
+	return Inside{innerPID(dir, pid), namespace(filepath.Join(dir, "ns", "pid")), start}, ok
 }
 
 func (a Auditor) all() (pids []int) {

@@ -72,7 +72,12 @@ func TestCheatersAreFrozen(t *testing.T) {
 		m := two(t)
 		m.members(0, 1)
 		m.play(time.Second)
-		m.node.Processes[0].More = 9
+		p := &m.node.Processes[0]
+		for len(p.Groups) < ledger.MaxGroups {
+			p.Groups = append(p.Groups, p.Groups[0])
+			p.Groups[len(p.Groups)-1].Group = uint32(len(p.Groups))
+		}
+		p.More = 9
 		m.take()
 		caught(t, m, 3*time.Second)
 	})
@@ -96,6 +101,23 @@ func TestHonestProgramsAreLeftAlone(t *testing.T) {
 	m.play(20 * time.Second)
 	if len(m.answers) > 0 {
 		t.Error("somebody was to be frozen")
+	}
+}
+
+// Whoever has the library may have groups that it could not see or write down.
+func TestWhoHasTheLibraryIsNoneWhoHides(t *testing.T) {
+	m := played(t, []int{30, 70, 10, 5}, always(2*ms), always(2*ms), always(2*ms), always(2*ms))
+	m.strange[103], m.attached[100], m.attached[103] = 4, true, true
+	m.members(0, 1, 2)
+	m.node.Processes[0].Groups, m.node.Processes[0].More = nil, 1 // its driver's calls are not seen
+	m.node.Processes[1].More = 1                                  // an event was lost
+	m.take()
+	m.play(20 * time.Second)
+	if len(m.answers) > 0 {
+		t.Error("somebody was to be frozen")
+	}
+	if m.time(1).Flags&ledger.TimeUnnamed == 0 {
+		t.Error("its page does not say that handles are missing")
 	}
 }
 

@@ -43,6 +43,7 @@ type machine struct {
 	killed   map[int]bool
 	started  time.Duration  // all processes
 	strange  map[int]uint32 // what NVML shows as well
+	attached map[int]bool   // who has a place in his job's ledger
 	calls    map[string]int
 	refuses  error
 	saves    map[uint32]*channels.Saves
@@ -63,7 +64,7 @@ func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
 		groups = append(groups, &timeslices.Group{Load: load, Slice: 2 * ms, PID: uint32(100 + i)})
 	}
 	m := &machine{t: t, gpu: timeslices.NewGPU(timeslices.Change{Load: 127 * us, Save: 110 * us}, groups...), run: rundir.Dir(t.TempDir()),
-		killed: map[int]bool{}, strange: map[int]uint32{}, busy: map[int]time.Duration{}, calls: map[string]int{}, saves: map[uint32]*channels.Saves{}}
+		killed: map[int]bool{}, strange: map[int]uint32{}, attached: map[int]bool{}, busy: map[int]time.Duration{}, calls: map[string]int{}, saves: map[uint32]*channels.Saves{}}
 	m.gpu.Now = time.Hour // a clock that began long ago
 	m.started = m.gpu.Now
 	m.gpu.Log = func(s share.Switch) {
@@ -102,7 +103,8 @@ func (m *machine) page(job uint32) {
 func (m *machine) begin() {
 	parts := Parts{Log: hclog.New(&hclog.LoggerOptions{Output: testWriter{m.t}, Level: hclog.Debug}), Run: m.run, BootID: boot, Cheaters: "freeze",
 		Burst: 250 * ms, Driver: func() (Driver, error) { m.open++; return fakeDriver{m}, m.refuses }, Clock: func() time.Duration { return m.gpu.Now },
-		StartOf: func(pid int) (uint64, bool) { return m.start(pid), true },
+		StartOf:  func(pid int) (uint64, bool) { return m.start(pid), true },
+		Attached: func(p Process) bool { return m.attached[p.PID] },
 		Step: func(p Process) (Frozen, error) {
 			m.answers = append(m.answers, "step")
 			return Frozen{Job: p.Job, Step: "0"}, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
@@ -53,7 +54,9 @@ func (k *keeper) judge(g *gpu) {
 		k.check(s, t, o)
 		k.sum(g, t, o, s)
 		if verdict := s.judge.Look(s.seen); verdict != "" {
-			k.answer(t, o.Process, verdict)
+			if verdict != share.HidesItsHandles || !k.isHonest(o) {
+				k.answer(t, o.Process, verdict)
+			}
 			s.judge = share.Judge{}
 		}
 		s.seen, s.at = share.Seen{}, k.now
@@ -97,6 +100,15 @@ func (k *keeper) crowd(g *gpu) {
 			t.due = t.share / shares
 		}
 	}
+}
+
+// isHonest says whether the library is in a process whose groups are not known: it may be that it could not see or write them.
+func (k *keeper) isHonest(o *owner) bool {
+	if !o.honest && k.Attached(o.Process) {
+		o.honest = true
+		k.Log.Warn("a process has the library, and not its weight: no channel group of it is known", "job", o.Job, "pid", o.PID, "unseen", o.More)
+	}
+	return o.honest
 }
 
 // check asks for one of a process's groups whether its slice is still the one that was set, and how it was saved.
@@ -143,7 +155,10 @@ func (k *keeper) sum(g *gpu, t *tenant, o *owner, s *sight) {
 	s.seen.Gone, s.seen.Off, s.seen.RanOff = k.now-s.at, off, ran
 	s.seen.Overran = g.meter.Overran(uint32(o.PID))
 	s.seen.Used, s.seen.Due, s.seen.OthersWait = t.known.Used, t.due, g.others && len(g.plan.Turns) == 0
-	s.seen.Handles, s.seen.Unlisted = t.has(o.Process.Process), int(min(o.More, 1<<20))
+	s.seen.Handles = t.has(o.Process.Process)
+	if len(o.Process.Groups) == ledger.MaxGroups { // else some could not be seen
+		s.seen.Unlisted = int(min(o.More, 1<<20))
+	}
 	if g.holders[o.PID] {
 		s.seen.MemoryBytes = 1 // any: who holds nothing is not in the list
 	}

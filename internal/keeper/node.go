@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
@@ -52,10 +53,10 @@ func (h *Here) Look() (Node, error) {
 	var node Node
 	boards, granted := h.Store.Boards(current), map[uint32]uint32{}
 	gpus := map[device.UUID]int{}
-	slices := place{}
+	places := place{}
 	for i := range current.Slices {
 		s := &current.Slices[i]
-		index := slices.of(s)
+		index := places.of(s)
 		if boards[s.Device].KeptBy != ledger.KeptByVgpud {
 			continue
 		}
@@ -190,6 +191,15 @@ func (h *Here) forget(granted map[uint32]uint32) {
 			delete(h.names, c)
 		}
 	}
+}
+
+// Attached says whether a process has a place in its job's ledger.
+func (h *Here) Attached(p Process) bool {
+	slots, err := ledger.ReadSlots(h.Store.Dir.Ledger(p.Job), p.Job, 0)
+	inside, ok := h.Auditor.InsideOf(p.PID)
+	return err == nil && ok && inside.StartTicks == p.StartTicks && slices.ContainsFunc(slots, func(s ledger.Slot) bool {
+		return s.PID == inside.PID && (s.PIDNS == 0 || s.PIDNS == inside.PIDNS) && (s.StartTicks == 0 || s.StartTicks == inside.StartTicks)
+	})
 }
 
 // Step finds how the step of a process is frozen. It has to be a step of that job, by Slurm's word.

@@ -96,6 +96,23 @@ func (s *site) claims(place int, p audit.Process) {
 	s.must(file.Close())
 }
 
+// attach writes into a slot of the ledger what the library in a process would.
+func (s *site) attach(slot int, p audit.Process) {
+	s.t.Helper()
+	var st syscall.Stat_t
+	s.must(syscall.Stat("/proc/self/ns/pid", &st))
+	const at, each = 64 + 7*128 + 256*776, 448
+	text := binary.LittleEndian.AppendUint32(nil, 1)
+	text = binary.LittleEndian.AppendUint32(text, uint32(p.PID))
+	text = binary.LittleEndian.AppendUint64(text, p.StartTicks)
+	text = binary.LittleEndian.AppendUint64(text, st.Ino)
+	file, err := os.OpenFile(s.here.Store.Dir.Ledger(7), os.O_WRONLY, 0)
+	s.must(err)
+	_, err = file.WriteAt(text, at+each*int64(slot))
+	s.must(err)
+	s.must(file.Close())
+}
+
 func TestTheNodeIsReadAndNoClaimIsBelieved(t *testing.T) {
 	s := newSite(t, ledger.TurnsVersion)
 	node, err := s.here.Look()
@@ -127,6 +144,29 @@ func TestTheNodeIsReadAndNoClaimIsBelieved(t *testing.T) {
 	}
 	if f, err := s.here.Step(Process{Process: mine, Job: 7, UID: s.uid}); err != nil || len(f.Processes) != 1 || f.Processes[0] != mine {
 		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// Whose library has a place in the ledger is known there by what he is called in his own namespace.
+func TestWhoIsAttachedStandsInTheLedger(t *testing.T) {
+	s := newSite(t, ledger.TurnsVersion)
+	s.pages()
+	mine, other := s.process(7), s.process(7)
+	is := func(p audit.Process) bool { return s.here.Attached(Process{Process: p, Job: 7, UID: s.uid}) }
+	if is(mine) {
+		t.Error("there is no ledger")
+	}
+	s.must(ledger.Create(s.here.Store.Dir.Ledger(7), 7, 1, s.uid, uint32(os.Getgid())))
+	if is(mine) {
+		t.Error("the ledger is empty")
+	}
+	s.attach(3, mine)
+	if !is(mine) || is(other) || is(audit.Process{PID: mine.PID, StartTicks: mine.StartTicks + 1}) {
+		t.Errorf("process %+v is attached, and no other one", mine)
+	}
+	s.attach(3, audit.Process{PID: mine.PID, StartTicks: mine.StartTicks - 1})
+	if is(mine) {
+		t.Error("an earlier process of that number was")
 	}
 }
 

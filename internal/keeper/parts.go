@@ -30,6 +30,7 @@ type Parts struct {
 	Sampler  func() (Sampler, error)
 	StartOf  func(pid int) (ticks uint64, ok bool)
 	Step     func(p Process) (Frozen, error) // of which a process is, and how it is frozen
+	Attached func(p Process) bool            // whether the library in it has a place in its job's ledger, by the job's word
 	Changes  func() (Changes, error)
 	Clock    func() time.Duration // CLOCK_MONOTONIC
 }
@@ -112,5 +113,5 @@ type Process struct {
 	Job    uint32
 	UID    uint32
 	Groups []ledger.Group
-	More   uint32 // groups that its page has no room for
+	More   uint32 // groups that it has or may have, and does not name
 }

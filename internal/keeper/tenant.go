@@ -79,6 +79,7 @@ type owner struct {
 	groups  map[groupKey]*group
 	refused bool
 	waits   bool // not all that it names has been asked for
+	honest  bool // the library is in it, whatever its page names
 	isOff   bool // all that it has on a GPU is
 	sights  map[device.UUID]*sight
 }

@@ -40,7 +40,9 @@ type Group struct {
 const (
 	// MaxDeviceInstances is NV_MAX_DEVICES of the driver's nvlimits.h.
 	MaxDeviceInstances = 32
-	maxEngine          = 8
+	// MaxGroups is how many groups of a process have room.
+	MaxGroups = maxGroups
+	maxEngine = 8
 )
 
 var (

@@ -13,9 +13,10 @@ import (
 
 // Slot is what one process says that it holds of the job's slices, in the job's ledger.
 type Slot struct {
-	PID   int32    // in its own pid namespace
-	PIDNS uint64   // that namespace's inode; 0: not known
-	Bytes []uint64 // of each slice: charged, or reserved
+	PID        int32    // in its own pid namespace
+	PIDNS      uint64   // that namespace's inode; 0: not known
+	StartTicks uint64   `json:"-"` // field 22 of /proc/PID/stat; 0: not known
+	Bytes      []uint64 // of each slice: charged, or reserved
 }
 
 // ReadSlots reads the slots of a job's processes, as bounded copies. They are the job's own word.
@@ -45,7 +46,7 @@ func decodeSlots(data []byte, job uint32, devices int) (slots []Slot, err error)
 		return nil, err
 	}
 	for _, raw := range slotsOf(data[binary.Size(ledgerHead{}):]) {
-		slot := Slot{PID: raw.PID, PIDNS: raw.PIDNS}
+		slot := Slot{PID: raw.PID, PIDNS: raw.PIDNS, StartTicks: raw.StartTicks}
 		for i := range min(devices, MaxDevices) {
 			slot.Bytes = append(slot.Bytes, atMost(raw.UsedBytes[i], raw.MayTakeBytes[i]))
 		}
