@@ -64,5 +64,5 @@ $(BUILD)/test-guard/libslurm-vgpu.so: $(INTERPOSER_TEST_LIBRARY)
 
 .PHONY: test-guard
 test-guard: $(GUARDS) $(BUILD)/test-guard/ways $(BUILD)/test-guard/ways-static $(BUILD)/test-guard/linked $(BUILD)/test-guard/mkstep $(BUILD)/test-guard/libslurm-vgpu.so \
-		$(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1 $(BUILD)/sim/libnvidia-opencl.so.1 $(BUILD)/sim/nvidia-smi
+		$(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1 $(BUILD)/sim/libnvidia-opencl.so.1 $(BUILD)/sim/nvidia-smi $(BUILD)/sim/simgpu-control
 	@test/guard/run.sh $(BUILD)

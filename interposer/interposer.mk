@@ -80,6 +80,7 @@ interposer_linked = $(eval $(call interposer_linked_with,$(1),$(2),$(3)))
 # It needs the C library's own dlsym to compare with.
 $(call interposer_linked,route/fuzz_lookup,$(addprefix interposer/base/,libc.c image.c))
 $(call interposer_linked,base/image,interposer/base/image.c)
+$(call interposer_linked,base/imports base/fuzz_imports,$(addprefix interposer/base/,imports.c image.c))
 $(call interposer_linked,process/trust,interposer/process/trust.c)
 # What these ask of other parts is the test's own.
 $(call interposer_linked,base/table,interposer/base/table.c,-Wl$(comma_)--wrap=mmap)
@@ -102,7 +103,7 @@ $(call interposer_linked,channels/handles,interposer/channels/handles.c)
 # A control device that answers, behind the library's ioctl and in front of the C library's.
 INTERPOSER_CONTROL := $(INTERPOSER_TEST_BUILD)/helpers/control.so
 INTERPOSER_CONTROL_LINK := -Wl$(comma_)-rpath$(comma_)$(abspath $(dir $(INTERPOSER_CONTROL)))
-$(call interposer_linked,channels/channels,$(INTERPOSER_CONTROL),$(INTERPOSER_CONTROL_LINK))
+$(call interposer_linked,channels/channels channels/reach,$(INTERPOSER_CONTROL),$(INTERPOSER_CONTROL_LINK))
 $(INTERPOSER_CONTROL): $(INTERPOSER_TEST)/helpers/control.c
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) -shared -fPIC -Wl,-soname,control.so $< -o $@
@@ -135,11 +136,26 @@ $(INTERPOSER_NAMED): $(INTERPOSER_TEST)/helpers/named.c
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) -shared -fPIC -Wl,--hash-style=$(HASH) $< -o $@
 
+# A library that calls ioctl, in each way that it can be linked; and as the driver behind a guard.
+INTERPOSER_CALLING := $(patsubst %,$(INTERPOSER_TEST_BUILD)/helpers/calling_%.so,lazy now address data silent driver driver_now driver_silent)
+$(INTERPOSER_TEST_BUILD)/helpers/calling_lazy.so: private CALLING := -Wl,-z,lazy
+$(INTERPOSER_TEST_BUILD)/helpers/calling_now.so: private CALLING := -Wl,-z,relro,-z,now
+$(INTERPOSER_TEST_BUILD)/helpers/calling_address.so: private CALLING := -fno-plt -Wl,-z,relro,-z,now
+$(INTERPOSER_TEST_BUILD)/helpers/calling_data.so: private CALLING := -DIN_DATA -Wl,-z,lazy
+$(INTERPOSER_TEST_BUILD)/helpers/calling_silent.so: private CALLING := -DSILENT
+INTERPOSER_CALLING_DRIVER := -DDRIVER -Wl,-soname,libcuda-slurm-vgpu.so -Wl,--no-as-needed $(INTERPOSER_CONTROL) $(INTERPOSER_CONTROL_LINK)
+$(INTERPOSER_TEST_BUILD)/helpers/calling_driver.so: private CALLING := $(INTERPOSER_CALLING_DRIVER) -Wl,-z,lazy
+$(INTERPOSER_TEST_BUILD)/helpers/calling_driver_now.so: private CALLING := $(INTERPOSER_CALLING_DRIVER) -Wl,-z,relro,-z,now
+$(INTERPOSER_TEST_BUILD)/helpers/calling_driver_silent.so: private CALLING := $(INTERPOSER_CALLING_DRIVER) -DSILENT
+$(INTERPOSER_CALLING): $(INTERPOSER_TEST)/helpers/calling.c $(INTERPOSER_CONTROL) $(INTERPOSER_SIM)
+	@mkdir -p $(@D)
+	$(CC) $(INTERPOSER_TEST_CFLAGS) -shared -fPIC $< -o $@ $(CALLING) $(INTERPOSER_SIM_LINK)
+
 .PHONY: build-test-interposer build-test-interposer-sanitize test-interposer test-interposer-sanitize test-interposer-asan test-interposer-tsan fuzz-interposer kill-rounds bench-interposer
 
 build-test-interposer: $(INTERPOSER_TEST_LIBRARY) $(BUILD)/sim/nvidia-smi $(BUILD)/sim/vgpu-fill \
 		$(addprefix $(INTERPOSER_TEST_BUILD)/,$(INTERPOSER_TEST_PROGRAMS) $(INTERPOSER_TEST_UNLINKED)) \
-		$(INTERPOSER_HELPERS) $(INTERPOSER_NAMED) $(INTERPOSER_TEST_BUILD)/helpers/empty.so
+		$(INTERPOSER_HELPERS) $(INTERPOSER_NAMED) $(INTERPOSER_CALLING) $(INTERPOSER_TEST_BUILD)/helpers/empty.so
 
 test-interposer:
 	@$(MAKE) --no-print-directory -j$(CORES) build-test-interposer $(INTERPOSER_OBJECTS)
@@ -157,7 +173,7 @@ bench-interposer: $(INTERPOSER_TEST_LIBRARY) $(INTERPOSER_TEST_BUILD)/bench/memo
 INTERPOSER_UNSANITIZED := $(INTERPOSER_TEST_UNLINKED) $(INTERPOSER_TEST_HOSTED) \
 	base/image base/table process/trust driver/report gate/copies_lists context/overhead_changes account/lock_lost admission/credit
 # The library must come by LD_PRELOAD, or two processes would have to be as fast as without.
-INTERPOSER_UNSANITIZED += route/route account/lock_lost_stepped \
+INTERPOSER_UNSANITIZED += route/route channels/reach account/lock_lost_stepped \
 	$(addprefix admission/,turns neighbours own_claims queue kept)
 # Holders of the simulated driver's lock that end with it are what TSan takes for a mistake; and what has one thread.
 INTERPOSER_SANITIZED_BY_ASAN_ALONE := account/killed process/threads $(filter-out time/history,$(filter time/%,$(INTERPOSER_TESTS))) \
@@ -201,7 +217,7 @@ fuzz-interposer: $(INTERPOSER_FUZZERS:%=$(INTERPOSER_TEST_BUILD)/asan/%)
 		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 $$fuzzer || exit 1; done
 
 build-test-interposer-sanitize: $(foreach s,asan tsan,$(INTERPOSER_SANITIZED_$(s):%=$(INTERPOSER_TEST_BUILD)/$(s)/%)) \
-		$(BUILD)/sim/nvidia-smi $(INTERPOSER_TEST_BUILD)/helpers/constructor.so
+		$(BUILD)/sim/nvidia-smi $(INTERPOSER_CALLING) $(INTERPOSER_TEST_BUILD)/helpers/constructor.so
 
 # Neither sanitizer's run judges a clock strictly, so they may run side by side.
 test-interposer-sanitize:

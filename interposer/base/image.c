@@ -109,6 +109,14 @@ static bool read_dynamic(ElfW(Addr) base, const ElfW(Dyn) *dynamic, struct vgpu_
 			image->hash = address;
 		else if (dynamic->d_tag == DT_VERSYM)
 			image->versions = address;
+		else if (dynamic->d_tag == DT_RELA)
+			image->relocations.first = address;
+		else if (dynamic->d_tag == DT_RELASZ)
+			image->relocations.bytes = dynamic->d_un.d_val;
+		else if (dynamic->d_tag == DT_JMPREL)
+			image->jumps.first = address;
+		else if (dynamic->d_tag == DT_PLTRELSZ)
+			image->jumps.bytes = dynamic->d_un.d_val;
 	}
 	return image->symbols != NULL && image->strings != NULL &&
 	       (image->gnu_hash != NULL || image->hash != NULL);

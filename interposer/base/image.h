@@ -9,7 +9,14 @@
 #include <elf.h>
 #include <link.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+/* As the image says it, whatever is there. */
+struct vgpu_relocations {
+	const ElfW(Rela) *first;
+	size_t bytes;
+};
 
 struct vgpu_image {
 	const ElfW(Sym) *symbols;
@@ -18,6 +25,8 @@ struct vgpu_image {
 	const uint32_t *hash;
 	const ElfW(Half) *versions;
 	ElfW(Addr) base;
+	struct vgpu_relocations relocations;
+	struct vgpu_relocations jumps; /* of functions that are called */
 };
 
 bool vgpu_image_of_map(const struct link_map *map, struct vgpu_image *image);

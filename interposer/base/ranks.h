@@ -19,6 +19,7 @@ enum vgpu_rank {
 	VGPU_RANK_BLOCKS,     /* a part of them (memory/blocks.c) */
 	VGPU_RANK_GRANULES,   /* a part of them (memory/granules.c) */
 	VGPU_RANK_HANDLES,    /* and mappings, descriptors, bindings, parts of arrays (memory/vmm.c) */
+	VGPU_RANK_REACHING,   /* where the driver keeps an address (channels/reach.c) */
 	VGPU_RANK_VISIBLE,    /* which GPUs the driver finds when it starts (driver/visible.c) */
 	VGPU_RANK_CONTEXTS,   /* which there are (driver/contexts.c) */
 	VGPU_RANK_GRAPHS,     /* that have memory (pools/graphs.c) */

@@ -111,3 +111,13 @@ void vgpu_channels_begin(struct vgpu_process *p)
 	__atomic_store_n(&vgpu_channels(p)->begun, 1, __ATOMIC_RELEASE);
 	read_all(p);
 }
+
+void vgpu_channels_unseen(struct vgpu_process *p, bool unseen)
+{
+	struct vgpu_channels *channels = vgpu_channels(p);
+
+	if (__atomic_exchange_n(&channels->unseen, unseen, __ATOMIC_RELAXED) == unseen)
+		return;
+	SET(channels->dirty, 1);
+	read_all(p);
+}

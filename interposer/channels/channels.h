@@ -17,4 +17,11 @@ void vgpu_channels_note(struct vgpu_process *p, const struct vgpu_handle_event *
 /* The process has got its slot. */
 void vgpu_channels_begin(struct vgpu_process *p);
 
+/* Before a driver begins, which has this function: sees to it that what it calls by the name ioctl comes to
+ * ours. Where that cannot be done the page says that there is more than it names. */
+void vgpu_channels_reach(struct vgpu_process *p, const void *of_driver);
+
+/* Whether groups may be made that nobody sees. */
+void vgpu_channels_unseen(struct vgpu_process *p, bool unseen);
+
 #endif

@@ -9,6 +9,7 @@
 #include "base/libc.h"
 #include "base/sys.h"
 #include "channels/channels.h"
+#include "channels/ioctl.h"
 
 #include <errno.h>
 #include <linux/ioctl.h>
@@ -181,17 +182,61 @@ static __attribute__((noinline)) ioctl_function *find(void)
 	return found;
 }
 
+static ioctl_function *behind(void)
+{
+	ioctl_function *known = GET(behind_us);
+
+	return __builtin_expect(known != NULL, 1) ? known : find();
+}
+
+/* Of a call that came by the driver's own place, and goes on to somebody who may call the name. */
+static __thread char is_noted;
+
 /* With its third argument by name: it is passed as that of a function with any number of them, and need not
  * be looked for. */
 int vgpu_ioctl(int fd, unsigned long request, void *argument) __asm__("ioctl");
 
 __attribute__((visibility("default"))) int vgpu_ioctl(int fd, unsigned long request, void *argument)
 {
-	ioctl_function *behind = GET(behind_us);
+	if (__builtin_expect(_IOC_TYPE(request) != DRIVERS_TYPE || is_noted, 1))
+		return behind()(fd, request, argument);
+	return noted(behind(), fd, request, argument);
+}
 
-	if (__builtin_expect(behind == NULL, 0))
-		behind = find();
-	if (__builtin_expect(_IOC_TYPE(request) != DRIVERS_TYPE, 1))
-		return behind(fd, request, argument);
-	return noted(behind, fd, request, argument);
+/* By the name, another one may be found here as well. */
+extern __typeof__(vgpu_ioctl) own_ioctl __attribute__((alias("ioctl"), visibility("hidden")));
+
+static ioctl_function *in_drivers_place;
+
+static int go_on(int fd, unsigned long request, void *argument)
+{
+	ioctl_function *next = GET(in_drivers_place);
+	char was = is_noted;
+	int result;
+
+	is_noted = 1;
+	result = (next != NULL ? next : behind())(fd, request, argument);
+	is_noted = was;
+	return result;
+}
+
+static int from_driver(int fd, unsigned long request, void *argument)
+{
+	return _IOC_TYPE(request) == DRIVERS_TYPE ? noted(go_on, fd, request, argument)
+						  : go_on(fd, request, argument);
+}
+
+bool vgpu_ioctl_is_ours(const void *address)
+{
+	return address == (const void *)own_ioctl || address == (const void *)from_driver;
+}
+
+void *vgpu_ioctl_in_place_of(void *before)
+{
+	ioctl_function *none = NULL;
+
+	if (!vgpu_ioctl_is_ours(before))
+		__atomic_compare_exchange_n(&in_drivers_place, &none, (ioctl_function *)before, 0,
+					    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+	return (void *)from_driver;
 }

@@ -16,6 +16,8 @@ struct vgpu_channels {
 	uint32_t begun; /* the process has a place on the page */
 	uint32_t dirty; /* the page does not say what is known */
 	uint32_t lost;	/* events that found no room */
+	uint32_t unseen; /* 1: groups may be made that nobody sees */
+	uint32_t reaching; /* the lock of who changes the driver's places */
 	uint64_t put, taken; /* how many events were, ever */
 	struct {
 		uint64_t turn; /* twice how often the place was used; one more while an event is there */

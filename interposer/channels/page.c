@@ -77,7 +77,7 @@ static bool write_place(struct vgpu_process *p, int fd, uint32_t slot)
 	head.pidns = p->pidns;
 	head.pid = p->pid;
 	head.count = vgpu_handles_count(&channels->handles);
-	head.more = vgpu_handles_more(&channels->handles) + GET(channels->lost);
+	head.more = vgpu_handles_more(&channels->handles) + GET(channels->lost) + GET(channels->unseen);
 	if (empty && head.count == 0 && head.more == 0)
 		return true;
 	/* Odd until all of it stands there, and another number than before then. */

@@ -6,14 +6,18 @@
 #define VGPU_CUDA_START_H
 
 #include "account/attach.h"
+#include "channels/channels.h"
 #include "cuda/wrap.h"
 #include "driver/visible.h"
 #include "process/message.h"
 #include "route/lookup.h"
 
-/* Whether the driver is to be called. *shown: it finds other GPUs in the environment than the program. */
-static bool may_start(struct vgpu_process *p, bool *shown)
+/* Whether the driver is to be called, whose function it is. *shown: it finds other GPUs in the environment
+ * than the program. */
+static bool may_start(struct vgpu_process *p, const void *function, bool *shown)
 {
+	if (vgpu_stage(p) == VGPU_ATTACHED)
+		vgpu_channels_reach(p, function);
 	*shown = vgpu_stage(p) == VGPU_ATTACHED && vgpu_visible_begin(p);
 	if (vgpu_stage(p) == VGPU_REFUSED)
 		vgpu_message_refused(p);
@@ -34,7 +38,8 @@ static CUresult started(struct vgpu_process *p, bool shown, CUresult result)
 		bool shown;                                                                     \
                                                                                                 \
 		REAL_OR_RETURN(symbol);                                                         \
-		return may_start(p, &shown) ? started(p, shown, real args) : CUDA_ERROR_NOT_PERMITTED; \
+		return may_start(p, (void *)real, &shown) ? started(p, shown, real args)        \
+							  : CUDA_ERROR_NOT_PERMITTED;           \
 	}
 
 #define WRAP_LOOKUP(symbol, params, args, name, function, version, flags, status)                 \

@@ -60,8 +60,18 @@ func TestKernelsOfJobsRunOnTheControlDevice(t *testing.T) {
 func TestAProgramsChannelGroupsAreWrittenDown(t *testing.T) {
 	begin(t)
 	withControl(t)
+	areWrittenDown(t, "vgpu-busy")
+	// By the guard alone, as in a container without the preload, where the C library's ioctl comes before ours.
+	t.Run("by its guard", func(t *testing.T) {
+		needStrict(t)
+		areWrittenDown(t, `unshare --user --map-root-user --mount sh -c 'mount --bind /dev/null /etc/ld.so.preload; unset LD_PRELOAD; exec vgpu-busy "$@"' -`)
+	})
+}
+
+func areWrittenDown(t *testing.T, busy string) {
+	t.Helper()
 	folder := openDir(t)
-	job := submit(t, one, "--gres=vgpu:1", `vgpu-busy --us 2000 --for 60000 & busy=$!
+	job := submit(t, one, "--gres=vgpu:1", busy+` --us 2000 --for 60000 & busy=$!
 		until [ -e `+folder+`/seen ]; do sleep 0.05; done; kill $busy`)
 	number, err := strconv.ParseUint(job, 10, 32)
 	if err != nil {

@@ -37,6 +37,23 @@ int make_claims(const struct vgpu_limits *limits)
 	return 0;
 }
 
+int make_groups(const struct vgpu_limits *limits)
+{
+	struct vgpu_groups *groups;
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/" VGPU_GROUPS_FILE, limits->turns_dir, limits->job_id);
+	groups = map_page(path, sizeof(*groups), O_RDWR | O_CREAT | O_TRUNC, 0600);
+	if (groups == NULL || chown(path, (uid_t)limits->uid, (gid_t)-1) != 0)
+		return complain(path);
+	groups->magic = VGPU_GROUPS_MAGIC;
+	groups->layout_version = VGPU_TURNS_VERSION;
+	groups->size_bytes = sizeof(*groups);
+	groups->job_id = limits->job_id;
+	munmap(groups, sizeof(*groups));
+	return 0;
+}
+
 /* The place of the job's slice, a new one when it has none; NULL when the board is full. */
 static struct vgpu_board_slice *slice_of(struct vgpu_board *board, uint32_t job_id, uint32_t device)
 {

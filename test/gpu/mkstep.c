@@ -33,7 +33,7 @@ static int usage(FILE *to, int status)
 	      "       mkstep --show FOLDER\n"
 	      "Makes DIR/jobs/JOB/steps/STEP with its limits page and ledger and prints that folder; with "
 	      "--turns the\n"
-	      "job's claims in DIR/turns as well, and its slices on the GPUs' boards there.\n"
+	      "job's claims and page of channel groups in DIR/turns as well, and its slices on the GPUs' boards there.\n"
 	      "--set changes the share of a step and its job, one percentage for all GPUs or one for each.\n"
 	      "--show prints, tab-separated, of the first GPU: limit, use now, highest use, refusals, live "
 	      "processes;\n"
@@ -180,7 +180,7 @@ static int make_step(const struct wish *w)
 	set_cores(limits, w->cores);
 	if (w->turns) {
 		snprintf(limits->turns_dir, sizeof(limits->turns_dir), "%s/turns", w->dir);
-		if (make_claims(limits) != 0 || put_on_boards(limits) != 0)
+		if (make_claims(limits) != 0 || make_groups(limits) != 0 || put_on_boards(limits) != 0)
 			return 1;
 	}
 	puts(folder);

@@ -16,6 +16,8 @@ void *map_page(const char *path, size_t size, int flags, mode_t mode);
 
 /* The job's claims, empty. Not 0 when that cannot be. */
 int make_claims(const struct vgpu_limits *limits);
+/* The job's page of channel groups, empty. Not 0 when that cannot be. */
+int make_groups(const struct vgpu_limits *limits);
 /* The job's slices on the boards of their GPUs, with the shares as they are now. */
 int put_on_boards(const struct vgpu_limits *limits);
 

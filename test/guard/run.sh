@@ -21,7 +21,7 @@ cp "$build"/sim/{libcuda.so.1,libnvidia-ml.so.1,libnvidia-opencl.so.1,nvidia-smi
 export SIMGPU_DIR=/run/state LD_LIBRARY_PATH=/run/driver
 "$build/sim/simgpu-init" /run/state devices=1 device0.mem_mib=20000 >/dev/null
 uuid=$("$build/sim/nvidia-smi" --query-gpu=uuid --format=csv,noheader)
-folder=$("$test/mkstep" --dir /run/step --gpu "$uuid" --mem $limit_mib --device-mem 20000 --job 7 --cores 0)
+folder=$("$test/mkstep" --dir /run/step --gpu "$uuid" --mem $limit_mib --device-mem 20000 --job 7 --cores 0 --turns)
 
 # guard_with FILE…: the step's folder with these, and the guards over the driver.
 mount --bind "$folder" $self
@@ -84,6 +84,36 @@ verdict nothing_of_opencl_is_found_when_it_is_closed "no such name" "$(opencl)"
 verdict who_looks_for_what_is_closed_is_told 1 "$(grep -c 'closed in a slice' /run/told)"
 verdict what_is_closed_disturbs_nobody "$limited" "$(LD_PRELOAD=/run/driver/libnvidia-opencl.so.1 "$test/linked" linked 2>/dev/null)"
 verdict nor_a_program_that_closed_its_errors "no such name" "$("$test/ways" find /run/driver/libnvidia-opencl.so.1 clIcdGetPlatformIDsKHR 2>&-)"
+
+# What a program's driver schedules is written down however the program came to it. Of a program in a namespace of its own
+# the library is another one, with a place of its own.
+groups=/run/step/turns/7/groups
+named() {
+	local count=0 more=0 at here
+	"$test/mkstep" --dir /run/step --gpu "$uuid" --mem $limit_mib --device-mem 20000 --job 7 --cores 0 --turns >/dev/null
+	"$@" >/dev/null 2>&1 || true
+	for at in 52 3156; do # of the places that are taken in turn by who comes after who has ended
+		read -r -a here < <(od -An -tu4 -j$at -N8 $groups)
+		count=$((count + here[0])) more=$((more + here[1]))
+	done
+	echo "$count groups, $more more"
+}
+coproc control { exec "$build/sim/simgpu-control" /run/state 2>/dev/null; }
+if read -r -t 10 -u "${control[0]}" word && [[ $word == ready ]]; then
+	one="1 groups, 0 more"
+	verdict the_groups_of_a_preloaded_program_are_named "$one" "$(LD_PRELOAD=$self/libslurm-vgpu.so named "$test/linked" linked)"
+	verdict the_groups_of_a_linked_program_are_named "$one" "$(named "$test/linked" linked)"
+	verdict the_groups_of_what_is_loaded_later_are_named "$one" "$(named "$test/ways" dlopen)"
+	verdict the_groups_of_what_binds_deeply_are_named "$one" "$(named "$test/ways" deepbind)"
+	verdict the_groups_of_the_driver_by_its_path_are_named "$one" "$(named "$test/ways" path /run/driver/libcuda.so.1)"
+	verdict the_groups_of_the_driver_behind_are_named_beside_a_preload "$one" \
+		"$(LD_PRELOAD=$self/libslurm-vgpu.so named "$test/ways" path $self/libcuda-slurm-vgpu.so)"
+	verdict the_groups_of_a_new_namespace_are_named "$one" "$(named "$test/ways" new-namespace)"
+	kill "$control_PID"
+	wait "$control_PID" || true
+else
+	echo "no FUSE here: the groups of programs are not looked at"
+fi
 
 umount $self/libslurm-vgpu.so
 rm $self/libslurm-vgpu.so

@@ -1,0 +1,16 @@
+/* SPDX-FileCopyrightText: The slurm-vgpu authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The two ways into our ioctl: by its name, and by a place where the driver keeps its address. */
+#ifndef VGPU_CHANNELS_IOCTL_H
+#define VGPU_CHANNELS_IOCTL_H
+
+#include <stdbool.h>
+
+bool vgpu_ioctl_is_ours(const void *address);
+
+/* What notes calls and goes on to what stood in such a place before: the first that it is given; NULL is what
+ * comes behind this library. */
+void *vgpu_ioctl_in_place_of(void *before);
+
+#endif
