@@ -77,6 +77,7 @@ func command(args []string) int {
 	}
 	defer closeLog()
 	n.byProlog = *byProlog
+	favour()
 	return does(n)
 }
 

@@ -35,7 +35,7 @@ const (
 
 const (
 	longestPause = 10 * time.Second // between workers that die again and again
-	shortestLife = time.Minute      // of one that has not died early
+	shortestLife = 5 * time.Second  // of one that has not died early
 	endsWithin   = 500 * time.Millisecond
 )
 
@@ -191,6 +191,10 @@ func (w *worker) listen() {
 			return
 		}
 		n, err := w.beats.Read(word[:])
+		// Where we are late ourselves the word may be there all the same.
+		if errors.Is(err, os.ErrDeadlineExceeded) && w.beats.SetReadDeadline(time.Now().Add(time.Millisecond)) == nil {
+			n, err = w.beats.Read(word[:])
+		}
 		if err != nil {
 			w.mute = errors.Is(err, os.ErrDeadlineExceeded)
 			return

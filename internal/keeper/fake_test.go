@@ -43,6 +43,7 @@ type machine struct {
 	killed   map[int]bool
 	started  time.Duration  // all processes
 	strange  map[int]uint32 // what NVML shows as well
+	stolen   int            // the process whose client's number is another's now
 	attached map[int]bool   // who has a place in his job's ledger
 	calls    map[string]int
 	refuses  error
@@ -298,7 +299,7 @@ type fakeOwner struct {
 
 func (o fakeOwner) group(g channels.Group) (*timeslices.Group, error) {
 	i := o.pid - 100
-	if g.Client != uint32(1000+i) || i >= len(o.gpu.Groups) {
+	if g.Client != uint32(1000+i) || i >= len(o.gpu.Groups) || o.pid == o.stolen {
 		return nil, channels.ErrNotTheirs
 	}
 	return o.gpu.Groups[i], nil

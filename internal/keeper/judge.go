@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
@@ -129,12 +130,19 @@ func (k *keeper) check(s *sight, t *tenant, o *owner) {
 	}
 	k.heart.beat(time.Now())
 	if m.seen { // at an earlier look too
-		if now, err := o.Slice(m.handles); err == nil {
+		now, err := o.Slice(m.handles)
+		switch {
+		case errors.Is(err, channels.ErrNotTheirs): // its numbers may be another's by now: nothing is done with them
+			o.refused = true
+			k.forget(m)
+			return
+		case err != nil:
+		case now != m.slice:
+			s.seen.Changed++
+			m.slice = 0 // it is set again
+			fallthrough
+		default:
 			s.seen.Checked++
-			if now != m.slice {
-				s.seen.Changed++
-				m.slice = 0 // it is set again
-			}
 		}
 	}
 	if m.handles.Subdevice != 0 {

@@ -41,12 +41,11 @@ func (k *keeper) lookAll(s sampled) {
 		}
 	}
 	for uuid, g := range k.gpus {
-		if g.working() == 0 {
+		if g.planned == 0 || g.isLate() { // somebody has come or gone
 			k.settle(g)
-			continue
 		}
-		if g.planned == 0 {
-			k.settle(g)
+		if g.counting() == 0 {
+			continue
 		}
 		active, told := s.active[uuid]
 		if !told {
@@ -60,7 +59,7 @@ func (k *keeper) lookAll(s sampled) {
 		if s.holders != nil {
 			k.seeHolders(g, s.holders[uuid])
 		}
-		if k.now-g.planned >= planEach {
+		if g.working() > 0 && k.now-g.planned >= planEach {
 			k.judge(g)
 			k.planNow(g)
 		}
@@ -77,7 +76,7 @@ func (k *keeper) look(g *gpu, active float64) {
 	}
 	present := make([]share.Present, len(g.tenants))
 	for i, t := range g.tenants {
-		present[i] = share.Present{Key: t.key, PIDs: t.pids, Groups: len(t.groups)}
+		present[i] = share.Present{Key: t.key, PIDs: t.pids, Groups: len(t.groups) + len(t.late)}
 	}
 	found := g.meter.Look(share.Look{AtNS: at, Active: active, NoLog: g.log == nil}, present)
 	g.window.Add(present, found)

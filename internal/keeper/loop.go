@@ -30,6 +30,7 @@ type keeper struct {
 	driver    Driver // nil: no file of the driver's is open
 	instances map[device.UUID]uint32
 	gpus      map[device.UUID]*gpu
+	away      map[device.UUID]bool // that were kept, and are the library's now or nobody's
 	owners    map[audit.Process]*owner
 	pages     map[uint32]*page
 	budget    share.Budget
@@ -40,6 +41,7 @@ type keeper struct {
 	names     map[uint32]*share.Names // of each job
 	askAt     time.Duration           // when who has to wait is asked for; 0: nobody has
 	now       time.Duration
+	began     time.Duration   // of this run
 	said      map[string]bool // what the log has said once
 	jobs      []uint32        // whose groups pages are watched
 	judgeNext int
@@ -97,7 +99,7 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 }
 
 func newKeeper(parts Parts, pipe io.Writer) *keeper {
-	return &keeper{Parts: parts, heart: heart{pipe: pipe}, gpus: map[device.UUID]*gpu{}, owners: map[audit.Process]*owner{}, pages: map[uint32]*page{}, names: map[uint32]*share.Names{},
+	return &keeper{Parts: parts, began: parts.Clock(), heart: heart{pipe: pipe}, gpus: map[device.UUID]*gpu{}, away: map[device.UUID]bool{}, owners: map[audit.Process]*owner{}, pages: map[uint32]*page{}, names: map[uint32]*share.Names{},
 		instances: map[device.UUID]uint32{}, record: Record{BootID: parts.BootID}, said: map[string]bool{}, logged: map[complaint]time.Duration{},
 		asking: map[uint32]bool{}, steps: make(chan convict, 1)}
 }
@@ -159,7 +161,7 @@ func (k *keeper) onTime() {
 
 func (k *keeper) atWork() (uuids []device.UUID) {
 	for uuid, g := range k.gpus {
-		if g.working() > 0 {
+		if g.counting() > 0 {
 			uuids = append(uuids, uuid)
 		}
 	}

@@ -32,6 +32,7 @@ func (k *keeper) take(node Node) {
 			k.gpus[on.UUID] = g
 		}
 		k.follow(g, on, began)
+		delete(k.away, on.UUID)
 	}
 	for uuid, g := range k.gpus {
 		if !here[uuid] {
@@ -41,6 +42,7 @@ func (k *keeper) take(node Node) {
 			}
 			k.closeGPU(g)
 			delete(k.gpus, uuid)
+			k.away[uuid] = true
 		}
 	}
 	k.closePages(node.jobs())
@@ -78,7 +80,7 @@ func (k *keeper) follow(g *gpu, on NodeGPU, began map[uint32]time.Duration) {
 			t.share = weights[i] / total
 		}
 		k.classify(t)
-		k.open(t, began[s.Job])
+		k.open(t, began[s.Job], k.away[on.UUID])
 		g.tenants = append(g.tenants, t)
 	}
 	for _, t := range before {
@@ -105,7 +107,7 @@ func (k *keeper) classify(t *tenant) {
 }
 
 // open begins a tenant's page, as soon as it is there: the prolog waits for this look.
-func (k *keeper) open(t *tenant, began time.Duration) {
+func (k *keeper) open(t *tenant, began time.Duration, away bool) {
 	if t.page != nil {
 		return
 	}
@@ -118,7 +120,7 @@ func (k *keeper) open(t *tenant, began time.Duration) {
 		return
 	}
 	t.page = p
-	t.resume(p.devices[t.Place], began, k.now)
+	t.resume(p.devices[t.Place], began, k.now, away)
 	t.say()
 	p.changed = true
 }
@@ -251,9 +253,17 @@ func (k *keeper) remove(member *group) {
 				k.switchAll(g, false, []*group{member})
 			}
 			t.groups = slices.Delete(t.groups, at, at+1)
+			t.ends(uint32(member.owner.PID), k.now)
 			g.planned = 0
 		}
 	}
+}
+
+// forget drops a group that is not its process's any more.
+func (k *keeper) forget(member *group) {
+	member.channels = nil // whose they are is not known
+	k.remove(member)
+	delete(member.owner.groups, groupKey{member.handles.Client, member.handles.Handle})
 }
 
 // drop forgets a process.
@@ -279,17 +289,27 @@ func (k *keeper) settle(g *gpu) {
 				t.pids = append(t.pids, uint32(o.PID))
 			}
 		}
+		for pid, until := range t.late {
+			switch {
+			case k.now >= until:
+				delete(t.late, pid)
+			case !slices.Contains(t.pids, pid):
+				t.pids = append(t.pids, pid)
+			}
+		}
 	}
-	working := g.working()
+	working, counting := g.working(), g.counting()
 	if working < 2 {
 		k.onAgain(g)
+	}
+	if counting < 2 {
 		wasLogged := g.log != nil
 		k.closeGPU(g)
 		if wasLogged {
 			g.looked = 0
 		}
 	}
-	if working == 0 {
+	if counting == 0 {
 		g.looked, g.planned = 0, 0
 		for _, t := range g.tenants {
 			t.percent, t.slice = 0, 0
@@ -306,7 +326,7 @@ func (k *keeper) settle(g *gpu) {
 	if g.looked == 0 {
 		k.begin(g)
 	}
-	if g.planned == 0 {
+	if working > 0 && g.planned == 0 {
 		k.planNow(g)
 	}
 }

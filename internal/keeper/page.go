@@ -45,10 +45,11 @@ func (k *keeper) pageOf(job uint32) (*page, error) {
 }
 
 // resume goes on from what the page says: of the time since, nobody knows what the slice used while vgpud was away.
-func (t *tenant) resume(was ledger.TimeDevice, began, now time.Duration) {
+func (t *tenant) resume(was ledger.TimeDevice, began, now time.Duration, away bool) {
 	t.account = share.Account{Busy: time.Duration(was.BusyNs), Unknown: time.Duration(was.UnknownNs), Looked: time.Duration(was.LookedNs),
 		NotExact: was.Flags&ledger.TimeInexact != 0}
 	switch {
+	case was.LookedNs != 0 && away: // the library kept the GPU meanwhile, and counted
 	case was.LookedNs != 0 && was.Flags&ledger.TimeIdle == 0:
 		t.account.Resume(now)
 	case began != 0: // it is new, or had no work when it was looked at last, and has some now

@@ -54,8 +54,9 @@ type tenant struct {
 	known   share.Tenant  // what was seen of it in the last window
 	slice   time.Duration // of each of its groups; 0: as the driver has it
 	percent uint32
-	due     float64 // its part of all shares at work, of 1
-	hidden  bool    // a process of it is at work whose groups are not known
+	due     float64                  // its part of all shares at work, of 1
+	hidden  bool                     // a process of it is at work whose groups are not known
+	late    map[uint32]time.Duration // processes that have ended, and until when what they did may still be read
 }
 
 // group is a channel group that the driver has said is its process's.
@@ -101,6 +102,34 @@ func (g *gpu) working() (count int) {
 		}
 	}
 	return count
+}
+
+// lateFor is longer than the log and NVML need to say what a process did. Short programs one after the other open and close nothing meanwhile.
+const lateFor = time.Second
+
+// counts says that there may be GPU time of a slice to count.
+func (t *tenant) counts() bool { return t.works() || len(t.late) > 0 }
+
+// counting are those of a GPU's tenants that have.
+func (g *gpu) counting() (count int) {
+	for _, t := range g.tenants {
+		if t.counts() {
+			count++
+		}
+	}
+	return count
+}
+
+// ends notes that a process has ended, or let go of what it had.
+func (t *tenant) ends(pid uint32, now time.Duration) {
+	if t.late == nil {
+		t.late = map[uint32]time.Duration{}
+	}
+	t.late[pid] = now + lateFor
+}
+
+func (g *gpu) isLate() bool {
+	return slices.ContainsFunc(g.tenants, func(t *tenant) bool { return len(t.late) > 0 })
 }
 
 func (t *tenant) isLatency() bool { return t.Latency }

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// Programs of a fifth of a second, one after the other, beside one that always has work: what each did is counted, and for its slice.
+func TestShortProgramsAreCounted(t *testing.T) {
+	m := played(t, []int{50, 50}, always(2*ms), always(2*ms))
+	m.members(0)
+	m.gpu.Groups[1].Off = true // not there
+	m.play(2 * lateFor)
+	first, short, had := m.time(1), m.time(2), [2]time.Duration{m.gpu.Groups[0].Busy, m.gpu.Groups[1].Busy}
+	for range 20 {
+		m.gpu.Groups[1].Off = false
+		m.members(0, 1)
+		m.play(200 * ms)
+		m.gpu.Groups[1].Off = true
+		m.members(0)
+		m.play(130 * ms)
+	}
+	m.play(2 * lateFor)
+	for i, before := range []uint64{first.BusyNs, short.BusyNs} {
+		ran := m.gpu.Groups[i].Busy - had[i]
+		near(t, "counted of what ran, percent", 100*float64(m.time(uint32(i+1)).BusyNs-before)/float64(ran), 100, 4)
+	}
+	if unknown := time.Duration(m.time(1).UnknownNs - first.UnknownNs); unknown > 200*ms {
+		t.Errorf("%s are unknown", unknown)
+	}
+}
+
+// Whoever lost the record of who is off has left somebody off: the next loop lets all on that were there before it.
+func TestALostRecordLeavesNobodyOff(t *testing.T) {
+	m := played(t, []int{50, 50}, always(2*ms), always(2*ms))
+	m.members(0, 1)
+	m.play(time.Second)
+	m.gpu.Groups[1].Off = true
+	if err := os.RemoveAll(m.run.VgpudOff()); err != nil {
+		t.Fatal(err)
+	}
+	m.open = 0
+	m.begin()
+	m.members(0, 1)
+	if m.gpu.Groups[1].Off {
+		t.Error("it is off")
+	}
+	calls := m.calls["disable"]
+	m.started = m.gpu.Now + time.Second // others, that come later
+	m.members(0, 1)
+	if m.calls["disable"] != calls {
+		t.Error("who came later was let on, which it was")
+	}
+}
+
+// A client's number that comes back as another's is not acted on any more.
+func TestWhatIsNotTheirsAnyMoreIsLeftAlone(t *testing.T) {
+	m := played(t, []int{50, 50}, always(2*ms), always(2*ms))
+	m.members(0, 1)
+	m.play(2 * lateFor)
+	m.stolen = 101
+	m.play(2 * lateFor)
+	for _, o := range m.k.owners {
+		if want := map[int]int{100: 1, 101: 0}[o.PID]; len(o.groups) != want {
+			t.Errorf("process %d has %d groups, want %d", o.PID, len(o.groups), want)
+		}
+	}
+}
