@@ -7,6 +7,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 )
 
 // Programs of a fifth of a second, one after the other, beside one that always has work: what each did is counted, and for its slice.
@@ -68,5 +70,22 @@ func TestWhatIsNotTheirsAnyMoreIsLeftAlone(t *testing.T) {
 		if want := map[int]int{100: 1, 101: 0}[o.PID]; len(o.groups) != want {
 			t.Errorf("process %d has %d groups, want %d", o.PID, len(o.groups), want)
 		}
+	}
+}
+
+// A step that was frozen when vgpud died goes on then. That was no whole time, and its page does not say that it is frozen for ever.
+func TestAFreezeThatWasCutShortDoesNotCount(t *testing.T) {
+	m := played(t, []int{30, 70}, always(2*ms), always(2*ms))
+	m.members(0, 1)
+	m.play(time.Second)
+	m.gpu.Groups[0].Cheat.Sets = time.Second
+	caught(t, m, 3*time.Second)
+	m.gpu.Groups[0].Cheat.Sets = 0
+	m.open = 0
+	m.begin()
+	m.members(0, 1)
+	m.play(time.Second)
+	if page := m.time(1); page.Frozen != 0 || page.Flags&ledger.TimeFrozen != 0 {
+		t.Errorf("its page says %+v", page)
 	}
 }

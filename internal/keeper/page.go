@@ -5,6 +5,7 @@ package keeper
 
 import (
 	"os"
+	"slices"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
@@ -40,6 +41,9 @@ func (k *keeper) pageOf(job uint32) (*page, error) {
 		return nil, err
 	}
 	p := &page{TimePage: opened, is: is, devices: append([]ledger.TimeDevice(nil), opened.Devices()...)}
+	if !slices.ContainsFunc(k.frozen, func(f frozen) bool { return f.Job == job }) {
+		p.thawed()
+	}
 	k.pages[job] = p
 	return p, nil
 }
@@ -103,6 +107,17 @@ func (p *page) froze(is bool) {
 		}
 	}
 	p.changed = true
+}
+
+// thawed takes back a step that was frozen when vgpud died, and let go then: that was no whole time.
+func (p *page) thawed() {
+	for i := range p.devices {
+		if d := &p.devices[i]; d.Flags&ledger.TimeFrozen != 0 {
+			d.Flags &^= ledger.TimeFrozen
+			d.Frozen -= min(1, d.Frozen)
+			p.changed = true
+		}
+	}
 }
 
 // putPages writes what has changed.
