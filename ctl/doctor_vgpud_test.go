@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -16,7 +17,7 @@ import (
 )
 
 // counted JOB SECONDS FLAGS FROZEN AGO [SLICE-US]: vgpud keeps the GPU of a job, has counted so many seconds of it and was away for half of one, and
-// looked at it the last time some seconds ago.
+// looked at it the last time some seconds ago; 0: it looks, however long this machine takes to see it.
 func writeCounts(ts *testscript.TestScript, args []string) error {
 	n := [6]uint64{5: 2400}
 	for i, arg := range args {
@@ -48,7 +49,11 @@ func writeCounts(ts *testscript.TestScript, args []string) error {
 		return err
 	}
 	defer page.Close()
-	return page.Put([]ledger.TimeDevice{{BusyNs: n[1] * 1e9, UnknownNs: 5e8, LookedNs: uint64(monotonic()) - n[4]*1e9, CreditNs: 2e8, SliceUs: uint32(n[5]),
+	looked := uint64(monotonic()) - n[4]*1e9
+	if n[4] == 0 {
+		looked = uint64(monotonic() + time.Hour)
+	}
+	return page.Put([]ledger.TimeDevice{{BusyNs: n[1] * 1e9, UnknownNs: 5e8, LookedNs: looked, CreditNs: 2e8, SliceUs: uint32(n[5]),
 		Percent: 3125, Frozen: uint32(n[3]), Flags: uint32(n[2])}})
 }
 
