@@ -89,3 +89,41 @@ func TestAFreezeThatWasCutShortDoesNotCount(t *testing.T) {
 		t.Errorf("its page says %+v", page)
 	}
 }
+
+// watched counts how often the loop has groups pages watched.
+type watched struct{ times chan []uint32 }
+
+func (w watched) Watch(jobs []uint32) error { w.times <- jobs; return nil }
+func (w watched) C() <-chan struct{}        { return nil }
+func (w watched) Close()                    {}
+
+// A job's page may be made after its slices stand in the state file: it is watched with a later look too, though the jobs are the same.
+func TestAPageThatComesLaterIsWatched(t *testing.T) {
+	m := played(t, []int{30})
+	w, looks := watched{make(chan []uint32, 8)}, 0
+	parts := m.k.Parts
+	parts.Changes = func() (Changes, error) { return w, nil }
+	parts.Sampler = func() (Sampler, error) { return nil, os.ErrNotExist }
+	parts.Node = func() (Node, error) {
+		if looks++; looks == 1 {
+			return m.node, os.ErrNotExist
+		}
+		return m.node, nil
+	}
+	stop, ended := make(chan struct{}), make(chan error)
+	go func() { ended <- Run(stop, nil, parts) }()
+	for range 2 {
+		select {
+		case jobs := <-w.times:
+			if len(jobs) != 1 || jobs[0] != 1 {
+				t.Errorf("watched: %v", jobs)
+			}
+		case <-time.After(time.Minute):
+			t.Error("not watched")
+		}
+	}
+	close(stop)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -43,7 +43,6 @@ type keeper struct {
 	now       time.Duration
 	began     time.Duration   // of this run
 	said      map[string]bool // what the log has said once
-	jobs      []uint32        // whose groups pages are watched
 	judgeNext int
 	logged    map[complaint]time.Duration
 	asking    map[uint32]bool // jobs of whose process the step is looked for
@@ -72,11 +71,8 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 		case node := <-scout.found:
 			k.tickClock()
 			k.take(node)
-			if jobs := node.jobs(); !slices.Equal(jobs, k.jobs) {
-				if err := changes.Watch(jobs); err != nil {
-					k.once("not every job's groups are watched", err)
-				}
-				k.jobs = jobs
+			if err := changes.Watch(node.jobs()); err != nil { // each time: a job's page may come after its slices
+				k.once("not every job's groups are watched", err)
 			}
 		case c := <-k.steps:
 			k.tickClock()
