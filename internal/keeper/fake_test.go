@@ -250,11 +250,10 @@ type fakeDevice struct{ *machine }
 // absent is a channel that no client has.
 const absent = 99
 
-func (d fakeDevice) DeviceInstance() uint32    { return 0 }
-func (d fakeDevice) ClockNS() (int64, error)   { return int64(d.gpu.Now), nil }
-func (d fakeDevice) Resident() (uint32, error) { return 0, nil }
-func (d fakeDevice) Close()                    { d.open-- }
-func (d fakeDevice) OpenLog() (Log, error)     { d.open++; d.records = nil; return fakeLog(d), nil }
+func (d fakeDevice) DeviceInstance() uint32  { return 0 }
+func (d fakeDevice) ClockNS() (int64, error) { return int64(d.gpu.Now), nil }
+func (d fakeDevice) Close()                  { d.open-- }
+func (d fakeDevice) OpenLog() (Log, error)   { d.open++; d.records = nil; return fakeLog(d), nil }
 
 func (d fakeDevice) Disable(disable bool, of []channels.Channel) (gone []channels.Channel, err error) {
 	d.calls["disable"]++

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
 )
 
 // Programs of a fifth of a second, one after the other, beside one that always has work: what each did is counted, and for its slice.
@@ -126,4 +127,20 @@ func TestAPageThatComesLaterIsWatched(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// What was found for one that sleeps between its steps is not to be found anew after each death.
+func TestWhoSleepsKeepsWhatWasFoundForIt(t *testing.T) {
+	m := played(t, []int{50, 50}, timeslices.Load{Work: ms, Host: 100 * us}, always(2*ms))
+	m.members(0, 1)
+	m.play(8 * time.Second)
+	before := m.gpu.Groups[1].Slice
+	if before >= 5*ms {
+		t.Fatalf("beside one that sleeps the slice is %s", before)
+	}
+	m.open = 0
+	m.begin()
+	m.members(0, 1)
+	m.play(100 * ms)
+	near(t, "the slice afterwards, us", float64(m.gpu.Groups[1].Slice/us), float64(before/us), float64(before/us)/4)
 }

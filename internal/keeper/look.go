@@ -44,7 +44,7 @@ func (k *keeper) lookAll(s sampled) {
 		if g.planned == 0 || g.isLate() { // somebody has come or gone
 			k.settle(g)
 		}
-		if g.counting() == 0 {
+		if g.counting() == 0 || g.log != nil && !k.budget.Look(k.now) { // of many GPUs with logs not all at each look
 			continue
 		}
 		active, told := s.active[uuid]
@@ -71,7 +71,6 @@ func (k *keeper) lookAll(s sampled) {
 func (k *keeper) look(g *gpu, active float64) {
 	at := int64(k.now)
 	if g.log != nil {
-		k.budget.Charge(k.now, share.CostLook)
 		at = k.readLog(g)
 	}
 	present := make([]share.Present, len(g.tenants))
@@ -142,12 +141,33 @@ func (k *keeper) planNow(g *gpu) {
 	if g.planned != 0 || k.now-g.looked > planEach {
 		g.window.Reset()
 	}
+	switch {
+	case g.corrected == 0:
+		k.resumeRule(g, all)
+		g.corrected = k.now
+	case g.planned != 0:
+		g.rota.Correct(all, k.now-g.corrected)
+		g.corrected = k.now
+	}
 	g.planned = k.now
 	g.plan = g.rule.Next(all)
 	for i, t := range g.tenants {
 		k.setSlices(g, t, g.plan.Slices[i])
 	}
 	k.takeTurns(g)
+}
+
+// resumeRule goes on from the slices that a vgpud before us has set, which the driver keeps.
+func (k *keeper) resumeRule(g *gpu, all []share.Tenant) {
+	was := make([]time.Duration, len(all))
+	for i, t := range g.tenants {
+		was[i] = t.slice
+	}
+	g.rule.Resume(all, was)
+	g.rota.Begins = k.now
+	for i, t := range g.tenants {
+		t.known = all[i]
+	}
 }
 
 // setSlices gives each group of a tenant its slice, where it differs by more than two in a hundred from what it has. What the node's budget does not

@@ -298,6 +298,7 @@ func (k *keeper) settle(g *gpu) {
 			}
 		}
 	}
+	k.letOnLost(g)
 	working, counting := g.working(), g.counting()
 	if working < 2 {
 		k.onAgain(g)
@@ -329,6 +330,18 @@ func (k *keeper) settle(g *gpu) {
 	if working > 0 && g.planned == 0 {
 		k.planNow(g)
 	}
+}
+
+// letOnLost lets on, in as few calls as can be, whoever was there before us.
+func (k *keeper) letOnLost(g *gpu) {
+	if len(g.lost) == 0 {
+		return
+	}
+	if k.openGPU(g) == nil {
+		k.budget.Charge(k.now, share.CostDisable)
+		_ = enable(g.device, g.lost) // who is not is on with the next turns
+	}
+	g.lost = nil
 }
 
 // rest lets go of all where nothing is at work.

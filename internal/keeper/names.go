@@ -68,10 +68,7 @@ func (k *keeper) takeGroups(o *owner) {
 		member := &group{owner: o, of: t, handles: handles, isNew: true}
 		member.rename(named)
 		if time.Duration(o.StartTicks)*tick < k.began { // a vgpud before us may have it off, and its record be lost
-			k.namesOf(o.Job).Charge(k.now, share.CostDisable)
-			if k.openGPU(g) == nil {
-				_ = enable(g.device, member.channels) // it is on, or will be with the next turns
-			}
+			g.lost = append(g.lost, member.channels...)
 		}
 		o.groups[key] = member
 		o.sightOn(g, k.now).seen.Made++

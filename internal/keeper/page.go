@@ -61,6 +61,9 @@ func (t *tenant) resume(was ledger.TimeDevice, began, now time.Duration, away bo
 		t.account.Resume(now)
 	}
 	t.account.Looked = now
+	if was.Flags&ledger.TimeIdle == 0 {
+		t.slice = time.Duration(was.SliceUs) * time.Microsecond
+	}
 	if t.bucket != nil && was.LookedNs != 0 {
 		t.bucket.Resume(time.Duration(was.CreditNs))
 	}

@@ -47,7 +47,6 @@ type Device interface {
 	DeviceInstance() uint32
 	Disable(disable bool, of []channels.Channel) (gone []channels.Channel, err error)
 	ClockNS() (int64, error)
-	Resident() (channel uint32, err error)
 	OpenLog() (Log, error)
 	Close()
 }

@@ -26,17 +26,19 @@ type gpu struct {
 	rule   share.Rule
 	rota   share.Rota
 	plan   share.Plan
-	sets   [][]*group // of plan.Turns: what is on when it is its turn
+	sets   [][]*group         // of plan.Turns: what is on when it is its turn
+	lost   []channels.Channel // that a vgpud before us may have left off
 
-	looked   time.Duration // the last look; 0: the meter has not begun
-	planned  time.Duration
-	aheadNS  int64 // the GPU's clock, of ours
-	on       int   // whose turn it is, in plan.Turns; -1: all are on
-	turned   time.Duration
-	turnEnds time.Duration
-	holders  map[int]bool  // processes of its tenants that NVML shows
-	asked    time.Duration // when NVML was asked who is on
-	others   bool          // the GPU is full, and somebody who always has work has less than its part
+	looked    time.Duration // the last look; 0: the meter has not begun
+	planned   time.Duration
+	corrected time.Duration // when who takes turns was held against what each had
+	aheadNS   int64         // the GPU's clock, of ours
+	on        int           // whose turn it is, in plan.Turns; -1: all are on
+	turned    time.Duration
+	turnEnds  time.Duration
+	holders   map[int]bool  // processes of its tenants that NVML shows
+	asked     time.Duration // when NVML was asked who is on
+	others    bool          // the GPU is full, and somebody who always has work has less than its part
 }
 
 // tenant is a slice of a GPU.
