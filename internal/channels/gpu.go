@@ -66,9 +66,11 @@ const mostGone = 8
 
 // Disable takes channels off the GPU, or lets them on again, by their handles alone: the driver compares no owner in this call, so that whoever
 // calls has verified that a tenant's own client has them. Copies to and from the GPU go on. Channels that are gone are given back, and hinder
-// none: the driver refuses a call that names one of them. Where there is an error it is not known what is off.
+// none: the driver ends a call at one of them. Where there is an error it is not known what is off.
+//
+// The driver counts: what is disabled twice has to be enabled twice. What is on may be enabled as often as anybody likes (docs/decisions/053).
 func (g *GPU) Disable(disable bool, channels []Channel) (gone []Channel, err error) {
-	try := func(some ...Channel) error { return g.file.Disable(g.handle, g.subdevice, disable, some) }
+	try := func(some ...Channel) error { return g.try(disable, some) }
 	if err := try(channels...); !errors.Is(err, ErrNotTheirs) {
 		return nil, err
 	}
@@ -86,14 +88,19 @@ func (g *GPU) Disable(disable bool, channels []Channel) (gone []Channel, err err
 	return gone, nil
 }
 
+// try makes one call. The driver ends one that takes channels off at the first channel that is gone, and those before it are off by then, so that
+// the opposite call, which ends there as well, undoes it.
+func (g *GPU) try(disable bool, channels []Channel) error {
+	err := g.file.Disable(g.handle, g.subdevice, disable, channels)
+	if disable && errors.Is(err, ErrNotTheirs) {
+		_ = g.file.Disable(g.handle, g.subdevice, false, channels) // it fails where the other did
+	}
+	return err
+}
+
 // disableEach is for the channels of one client, of which some may be gone, but no more than most.
 func disableEach(try func(...Channel) error, theirs []Channel, most int) (gone []Channel, err error) {
-	const noSuchClient = Status(0x23) // NV_ERR_INVALID_CLIENT
-	err = try(theirs...)
-	if errors.Is(err, noSuchClient) {
-		return theirs, nil
-	}
-	if !errors.Is(err, ErrNotTheirs) {
+	if err := try(theirs...); !errors.Is(err, ErrNotTheirs) {
 		return nil, err
 	}
 	for i, one := range theirs {
@@ -134,8 +141,7 @@ func (g *GPU) ClockNS() (int64, error) {
 	return int64(now.ns), nil
 }
 
-// Resident is the number of the channel that is on the first graphics engine, idle or not, as Record.Channel. By the headers any user may ask;
-// nobody has run this call on a GPU.
+// Resident is the number of the channel that is on the first graphics engine, idle or not, as Record.Channel. Any user may ask.
 func (g *GPU) Resident() (channel uint32, err error) {
 	var params residentParams
 	if err := Control(g.file, g.handle, g.subdevice, callResident, &params); err != nil {

@@ -46,6 +46,7 @@ type machine struct {
 	stolen   int            // the process whose client's number is another's now
 	attached map[int]bool   // who has a place in his job's ledger
 	calls    map[string]int
+	offs     map[channels.Channel]bool
 	refuses  error
 	saves    map[uint32]*channels.Saves
 	answers  []string
@@ -65,7 +66,7 @@ func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
 		groups = append(groups, &timeslices.Group{Load: load, Slice: 2 * ms, PID: uint32(100 + i)})
 	}
 	m := &machine{t: t, gpu: timeslices.NewGPU(timeslices.Change{Load: 127 * us, Save: 110 * us}, groups...), run: rundir.Dir(t.TempDir()),
-		killed: map[int]bool{}, strange: map[int]uint32{}, attached: map[int]bool{}, busy: map[int]time.Duration{}, calls: map[string]int{}, saves: map[uint32]*channels.Saves{}}
+		killed: map[int]bool{}, strange: map[int]uint32{}, attached: map[int]bool{}, busy: map[int]time.Duration{}, calls: map[string]int{}, offs: map[channels.Channel]bool{}, saves: map[uint32]*channels.Saves{}}
 	m.gpu.Now = time.Hour // a clock that began long ago
 	m.started = m.gpu.Now
 	m.gpu.Log = func(s share.Switch) {
@@ -275,6 +276,10 @@ func (d fakeDevice) Disable(disable bool, of []channels.Channel) (gone []channel
 			gone = append(gone, c)
 			continue
 		}
+		if disable && d.offs[c] {
+			d.t.Errorf("%v is taken off twice: the driver counts", c)
+		}
+		d.offs[c] = disable
 		if i := int(c.Client) - 1000; i >= 0 && i < len(d.gpu.Groups) && !d.killed[i] {
 			d.gpu.Groups[i].Off = disable
 		}

@@ -64,7 +64,7 @@ func elastic(load string, shares ...float64) (all []want) {
 func (t *trial) command(load, board string) string {
 	switch {
 	case strings.HasPrefix(load, "torch="):
-		return fmt.Sprintf("python3 %s %s %s", filepath.Join(t.programs, "torch_tenant.py"), strings.TrimPrefix(load, "torch="), board)
+		return fmt.Sprintf("%s %s %s %s", t.python, filepath.Join(t.programs, "torch_tenant.py"), strings.TrimPrefix(load, "torch="), board)
 	case t.simulated:
 		return "vgpu-busy " + t.busyOptions(load, board)
 	}

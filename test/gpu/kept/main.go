@@ -32,6 +32,7 @@ type part struct {
 var parts = []part{
 	{"smoke", "does it work here: two slices of 30 and 70, and that vgpud is there", (*trial).smoke},
 	{"transcript", "the driver's calls, a line for each; the same on the simulated device", (*trial).transcript},
+	{"costs", "what each call of vgpud's takes of a core", (*trial).costs},
 	{"weights", "shares of elastic slices, by kinds of load", (*trial).weights},
 	{"steps", "who waits for each step; jobs of many processes, half of them idle; ten contexts", (*trial).steps},
 	{"latency", "requests, 25 a second, beside batches", (*trial).latency},

@@ -125,7 +125,7 @@ func (t *trial) lookOn(found map[int][]waited) {
 	for i, g := range t.gpus {
 		var w waited
 		if !t.simulated {
-			line := fmt.Sprintf("%s timeout 60 python3 %s %g 2", g.Visible(), filepath.Join(t.programs, "bystander.py"), lookSeconds)
+			line := fmt.Sprintf("%s timeout 60 %s %s %g 2", g.Visible(), t.python, filepath.Join(t.programs, "bystander.py"), lookSeconds)
 			said := t.asRoot(line)
 			var pairs, contexts int
 			var p99, most float64

@@ -16,7 +16,7 @@ const (
 	ofCheat     = 60.0 // percent
 	ofNeighbour = 40.0
 	mostToAct   = 2 * time.Second
-	thawedAgain = 24.0 // seconds: who is frozen for ten goes on in it, and is frozen again
+	thawedAgain = 14.0 // seconds: who is frozen for ten goes on in it
 )
 
 // cheat is one way around a share.

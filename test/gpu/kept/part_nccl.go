@@ -32,7 +32,7 @@ func (t *trial) reduces(neighbours ...want) float64 {
 	for rank := range 2 {
 		board, name := t.newBoard(nil)
 		j.boards = append(j.boards, board)
-		script += fmt.Sprintf("python3 %s %d %s &\n", filepath.Join(t.programs, "allreduce.py"), rank, name)
+		script += fmt.Sprintf("%s %s %d %s &\n", t.python, filepath.Join(t.programs, "allreduce.py"), rank, name)
 	}
 	t.submitScript(j, "--gres=vgpu:2 --vgpu-mem=20% --vgpu-cores=50 --vgpu-policy=elastic", script+"wait\n")
 	t.ready(j)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sort"
@@ -63,6 +64,7 @@ func (t *trial) transcript() []trialCase {
 		defer s.close()
 		s.slices()
 		s.switches()
+		s.twice()
 		s.log()
 		s.deaths()
 	}}}
@@ -171,10 +173,40 @@ func (s *script) switches() {
 	s.row("on again", answered(err), fmt.Sprintf("kernels a second %.0f", s.rate(a)))
 	absent.Client = 0xc1dfffff
 	s.row("off, a channel of a client that is not there", answered(file.Disable(a.group().Client, a.group().Subdevice, true, []channels.Channel{absent})))
-	gone, err = s.gpu.Disable(true, append(s.all[1].channels(), absent))
-	s.row("off by root's own client, one gone", answered(err), fmt.Sprintf("%d gone", len(gone)))
-	_, err = s.gpu.Disable(false, s.all[1].channels())
-	s.row("on again", answered(err))
+}
+
+// twice says whether the driver counts how often a channel was switched off or on, and whether one that has no work is switched as well.
+func (s *script) twice() {
+	for i, a := range s.all {
+		s.row(fmt.Sprintf("slice of tenant %d", i), answered(a.owner.SetSlice(a.group(), tenantsSlices[i])))
+	}
+	a, idle := s.all[0], s.all[1]
+	for _, c := range []struct {
+		what string
+		off  []bool
+	}{{"off twice, on once", []bool{true, true, false}}, {"on again", []bool{false}}, {"on twice more, off once", []bool{false, false, true}}, {"on again", []bool{false}}} {
+		var errs []error
+		for _, off := range c.off {
+			_, err := s.gpu.Disable(off, a.channels())
+			errs = append(errs, err)
+		}
+		s.row(c.what, answered(errors.Join(errs...)), fmt.Sprintf("kernels a second %.0f", s.rate(a)))
+	}
+	own := channels.File(s.copied(a))
+	err := own.Disable(a.group().Client, a.group().Subdevice, true, a.channels())
+	_, onErr := s.gpu.Disable(false, a.channels())
+	s.row("off by itself, on by root", answered(errors.Join(err, onErr)), fmt.Sprintf("kernels a second %.0f", s.rate(a)))
+	err = own.Disable(a.group().Client, a.group().Subdevice, false, a.channels())
+	unix.Close(int(own))
+	s.row("on by itself", answered(err), fmt.Sprintf("kernels a second %.0f", s.rate(a)))
+	_, err = s.gpu.Disable(true, idle.channels())
+	_, onErr = s.gpu.Disable(false, idle.channels())
+	letGo(idle.job)
+	s.row("off and on before it has work", answered(errors.Join(err, onErr)), fmt.Sprintf("kernels a second %.0f", s.rate(idle)))
+	gone, err := s.gpu.Disable(true, append(idle.channels(), channels.Channel{Client: 0xc1dfffff, Handle: 0x5cffffff}))
+	s.row("off by root's own client, one gone", answered(err), fmt.Sprintf("%d gone, kernels a second %.0f", len(gone), s.rate(idle)))
+	_, err = s.gpu.Disable(false, idle.channels())
+	s.row("on again", answered(err), fmt.Sprintf("kernels a second %.0f", s.rate(idle)))
 }
 
 // tenantsSlices are those of the two while the log is read.
@@ -193,15 +225,9 @@ func (s *script) log() {
 		}
 		return all, dropped
 	}
-	records, dropped := read(time.Second)
-	s.row("log, one tenant at work", fmt.Sprintf("%d records in 1 s, dropped %d", len(records), dropped))
-	for i, a := range s.all {
-		s.row(fmt.Sprintf("slice of tenant %d", i), answered(a.owner.SetSlice(a.group(), tenantsSlices[i])))
-	}
-	letGo(s.all[1].job)
 	read(500 * time.Millisecond)
 	clock := must(s.gpu.ClockNS())
-	records, dropped = read(2 * time.Second)
+	records, dropped := read(2 * time.Second)
 	passed := must(s.gpu.ClockNS()) - clock
 	kinds := map[string]int{}
 	for _, r := range records {

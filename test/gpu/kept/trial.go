@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -32,6 +33,7 @@ type trial struct {
 	*cluster.Cluster
 	ctx     context.Context
 	gpus    []*gauge.GPU
+	python  string // the one of the caller's, which has PyTorch: jobs have another PATH
 	scratch string // folder of boards, in memory
 	part    string // that is played
 	serial  int    // of the last board
@@ -61,6 +63,9 @@ func begin(ctx context.Context, home cluster.Home, o options) (*trial, error) {
 		return nil, err
 	}
 	t := &trial{options: o, Cluster: up, ctx: ctx, like: map[string]gauge.Board{}, alone: map[string]float64{}}
+	if t.python, err = exec.LookPath("python3"); err != nil {
+		return nil, fmt.Errorf("find python3: %w", err)
+	}
 	if err := t.findGPUs(); err != nil {
 		return nil, err
 	}

@@ -3,8 +3,6 @@
 
 package main
 
-import "github.com/slurm-vgpu/slurm-vgpu/test/simgpu/control/runlist"
-
 // asked is one control call.
 type asked struct {
 	d      *driver
@@ -131,7 +129,8 @@ func (a *asked) clock() uint32 {
 	return statusOK
 }
 
-// disable compares no owner, as the driver does not: handles are enough.
+// disable compares no owner, as the driver does not: handles are enough. It ends at the first channel that is not there, and those before it are
+// switched by then.
 func (a *asked) disable() uint32 {
 	const most, clients, channels = 64, 24, 280
 	g, ok := a.object.(*gpu)
@@ -139,26 +138,23 @@ func (a *asked) disable() uint32 {
 	if !ok || count > most {
 		return statusBadArgument
 	}
-	lists := map[*runlist.Runlist][]*runlist.Channel{}
 	for i := range count {
-		c := a.d.clients[le.Uint32(a.params[clients+4*i:])]
-		if c == nil {
-			return statusBadClient
-		}
-		o := c.objects[le.Uint32(a.params[channels+4*i:])]
-		if o == nil {
-			return statusNoSuchObject
-		}
-		ch, ok := o.what.(*channel)
-		if !ok || ch.group.gpu != g {
+		ch := a.d.channel(le.Uint32(a.params[clients+4*i:]), le.Uint32(a.params[channels+4*i:]))
+		if ch == nil || ch.group.gpu != g {
 			return statusBadChannel
 		}
-		lists[ch.group.list] = append(lists[ch.group.list], ch.Channel)
-	}
-	for list, all := range lists {
-		list.Disable(a.params[0] != 0, a.params[8] != 0, a.params[9] != 0, all)
+		ch.group.list.Disable(a.params[0] != 0, a.params[8] != 0, a.params[9] != 0, ch.Channel)
 	}
 	return statusOK
+}
+
+// channel is a client's, or nil.
+func (d *driver) channel(client, handle uint32) *channel {
+	if c := d.clients[client]; c != nil && c.objects[handle] != nil {
+		ch, _ := c.objects[handle].what.(*channel)
+		return ch
+	}
+	return nil
 }
 
 // groupNamed is one of the client's that a call of a subdevice names.

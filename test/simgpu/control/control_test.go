@@ -174,7 +174,7 @@ func TestTheLastCloseEndsAll(t *testing.T) {
 	before := busyOf(root.user, a)[0]
 	await(t, "its work goes on", func() bool { return busyOf(root.user, a)[0] != before })
 	unix.Close(a.fd)
-	await(t, "its client goes with the last close", func() bool { return off() == statusBadClient })
+	await(t, "its client goes with the last close", func() bool { return off() == statusBadChannel })
 	before = busyOf(root.user, a)[0]
 	time.Sleep(50 * time.Millisecond)
 	if after := busyOf(root.user, a)[0]; after != before {

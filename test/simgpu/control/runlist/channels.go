@@ -9,7 +9,7 @@ import "slices"
 type Channel struct {
 	ID    uint32 // of the GPU: what records and the driver name
 	Group *Group
-	off   bool
+	offs  int  // how often it was taken off and not let on again
 	stays bool // it is off once its group has left
 }
 
@@ -28,13 +28,15 @@ func (r *Runlist) RemoveChannel(c *Channel) {
 	g.Channels = slices.DeleteFunc(g.Channels, func(other *Channel) bool { return other == c })
 }
 
-// Disable takes channels off or lets them on again. What runs stays until it leaves if only the scheduling is meant; rewind throws away what
-// waits.
-func (r *Runlist) Disable(off, only, rewind bool, channels []*Channel) {
-	for _, c := range channels {
-		c.off, c.stays = off, off && only && c.Group == r.on
-		if off && rewind {
-			c.Group.queue = slices.DeleteFunc(c.Group.queue, func(w *Work) bool { return w.Channel == c && !w.isBegun() })
-		}
+// Disable takes a channel off or lets it on again; what was taken off twice is let on twice. What runs stays until it leaves if only the scheduling
+// is meant; rewind throws away what waits.
+func (r *Runlist) Disable(off, only, rewind bool, c *Channel) {
+	if !off {
+		c.offs, c.stays = max(0, c.offs-1), false
+		return
+	}
+	c.offs, c.stays = c.offs+1, only && c.Group == r.on
+	if rewind {
+		c.Group.queue = slices.DeleteFunc(c.Group.queue, func(w *Work) bool { return w.Channel == c && !w.isBegun() })
 	}
 }

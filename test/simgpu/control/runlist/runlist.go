@@ -119,7 +119,7 @@ func (r *Runlist) Resident() (channel uint32, ok bool) {
 // current is the work that runs, or would.
 func (g *Group) current() *Work {
 	for _, w := range g.queue {
-		if !w.Channel.off || w.Channel.stays {
+		if w.Channel.offs == 0 || w.Channel.stays {
 			return w
 		}
 	}
