@@ -6,11 +6,12 @@ package share
 import "time"
 
 const (
-	asks    = 0.95 // of what it could have alone, as others cost it something
-	waited  = 1.2  // times the others' turns: a longer pause is its own
-	starved = 0.5  // of what they are due
-	heavy   = 0.3  // of its time on: whoever uses less of it would leave the GPU idle in its turn
-	aSwitch = 250 * time.Microsecond
+	asks     = 0.95 // of what it could have alone, as others cost it something
+	waited   = 1.2  // times the others' turns: a longer pause is its own
+	starved  = 0.5  // of what they are due
+	knownFor = 60   // plans: a long slice was not long enough for it, so that it always has work
+	heavy    = 0.3  // of its time on: whoever uses less of it would leave the GPU idle in its turn
+	aSwitch  = 250 * time.Microsecond
 )
 
 // followed is what is seen of those who sleep and of those who always have work.
@@ -21,8 +22,7 @@ type followed struct {
 }
 
 // follow finds who sleeps, and how short the others' slices are to be for it.
-func (r *Rule) follow(tenants []Tenant, long []bool, total float64) {
-	due, limited := r.dues(tenants, total)
+func (r *Rule) follow(tenants []Tenant, long []bool, due []float64, limited []bool) {
 	var f followed
 	for i, t := range tenants {
 		if t.Groups == 0 || t.Cut || !limited[i] && t.Used < starved*due[i] {
@@ -33,7 +33,10 @@ func (r *Rule) follow(tenants []Tenant, long []bool, total float64) {
 	}
 	for i, t := range tenants {
 		// One that is cut, and leaves now and then, has steps longer than its slice. It is worth something while nobody has shorter ones.
-		if !f.short && t.Groups > 0 && t.Left > leftOften && due[i]-t.Used > 2*slack {
+		if r.fills[i] = max(0, r.fills[i]-1); t.Groups > 0 && t.Cut && r.slices != nil && r.slices[i] == longSlice {
+			r.fills[i] = knownFor
+		}
+		if !f.short && t.Groups > 0 && r.fills[i] == 0 && t.Left > leftOften && due[i]-t.Used > 2*slack {
 			long[i] = true
 		}
 		f.sleeps = f.sleeps || long[i] || r.taker[i]

@@ -56,12 +56,14 @@ const (
 // a slice of its own that is longer does not help; so the others' slices are cut short until it has its share. Short slices
 // beside each other would be spent on changes, so the others then take turns of many milliseconds, one on at a time.
 //
-// Two who sleep may need others of different lengths. Whoever has more than its share then is one of the others. Who would not use its share alone is
+// Where nobody always has work, all bear what their pauses cost (alike). Two who sleep may need others of different lengths. Whoever has more than its share then is one of the others. Who would not use its share alone is
 // behind nobody, and no sleeper takes from those who always have work more than half of what they are due.
 type Rule struct {
 	short  time.Duration // of the others, while somebody sleeps; 0: nobody does
 	slices []time.Duration
 	taker  []bool // sleeps, and takes its turn with the others all the same
+	fills  []int  // for how many plans one is not believed to sleep by its turns' ends alone
+	alike  alike
 }
 
 // Next plans from what was seen.
@@ -82,12 +84,21 @@ func (r *Rule) Next(tenants []Tenant) Plan {
 		return beside(tenants, long, urgentSlice, besideUrgent)
 	}
 	if len(r.taker) != len(tenants) {
-		r.taker, r.slices = make([]bool, len(tenants)), nil
+		r.taker, r.fills, r.slices = make([]bool, len(tenants)), make([]int, len(tenants)), nil
 	}
-	r.follow(tenants, long, total)
-	p := plain(tenants, total)
-	if r.short > 0 {
-		p = beside(tenants, long, longSlice, r.short)
+	due, limited := r.dues(tenants, total)
+	p, all := plain(tenants, total), false
+	if r.alike.see(tenants) {
+		var follows Plan
+		if follows, all = r.alike.plan(tenants, due, limited, roundOf(tenants, total)); all {
+			p, r.short = follows, 0
+		}
+	}
+	if !all {
+		r.alike.round = 0
+		if r.follow(tenants, long, due, limited); r.short > 0 {
+			p = beside(tenants, long, longSlice, r.short)
+		}
 	}
 	r.slices = p.Slices
 	return p
@@ -103,6 +114,17 @@ func part(share, total float64) float64 {
 
 // plain divides a round by shares, and a job's part by its groups.
 func plain(tenants []Tenant, total float64) Plan {
+	round := roundOf(tenants, total)
+	var p Plan
+	for _, t := range tenants {
+		slice := time.Duration(float64(round)*part(t.Share, max(total, t.Share))) / time.Duration(max(1, t.Groups))
+		p.Slices = append(p.Slices, max(shortest, slice))
+	}
+	return p
+}
+
+// roundOf is a round's length where everybody always has work.
+func roundOf(tenants []Tenant, total float64) time.Duration {
 	working := 0
 	for _, t := range tenants {
 		working += min(1, t.Groups)
@@ -113,12 +135,7 @@ func plain(tenants []Tenant, total float64) Plan {
 			round = max(round, min(mostRound, time.Duration(many/part(t.Share, total))))
 		}
 	}
-	var p Plan
-	for _, t := range tenants {
-		slice := time.Duration(float64(round)*part(t.Share, max(total, t.Share))) / time.Duration(max(1, t.Groups))
-		p.Slices = append(p.Slices, max(shortest, slice))
-	}
-	return p
+	return round
 }
 
 // beside gives some long slices and the others short ones; where these are several, one of them is on at a time.

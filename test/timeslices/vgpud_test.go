@@ -169,6 +169,34 @@ func TestWhoSynchronisesHasItsShare(t *testing.T) {
 	}
 }
 
+// Where all sleep, as programs of PyTorch's do, all bear what that costs, and nothing is wasted on who asks for less.
+func TestAllWhoSleepHaveTheirParts(t *testing.T) {
+	mlp, train := Load{Work: 1750 * us, Host: 80 * us}, Load{Work: 12 * ms, Host: 300 * us}
+	for _, c := range []struct {
+		load   Load
+		shares []float64
+		least  float64
+	}{
+		{mlp, []float64{30, 70}, 88}, {mlp, []float64{50, 50}, 93}, {mlp, []float64{20, 30, 50}, 87}, {train, []float64{30, 70}, 97}, {train, []float64{50, 50}, 97},
+		{train, []float64{20, 30, 50}, 97}, {Load{Work: 5 * ms, Host: 100 * us}, []float64{10, 30, 60}, 93},
+	} {
+		var all []*Slice
+		for i, part := range c.shares {
+			all = append(all, job(uint32(i+1), part, c.load))
+		}
+		found := watch(8*time.Second, 10*time.Second, all...)
+		name := fmt.Sprintf("%v %v", c.load, c.shares)
+		inProportion(t, name, found.had, all, 1.5)
+		if sum(found.had) < c.least {
+			t.Errorf("%s: %.1f in all", name, sum(found.had))
+		}
+	}
+	half := Load{Work: ms, Host: ms}
+	if found := watch(20*time.Second, 10*time.Second, job(1, 30, half), job(2, 70, half)); found.had[1] < 44 || sum(found.had) < 86 {
+		t.Errorf("each asks for half: %.1f", found.had)
+	}
+}
+
 // Requests at 25 a second beside one and more that fill the GPU. The machine's figures; what its p99 has beyond is of requests that come while a turn is changed,
 // which is not played.
 func TestTheLatencyClassGoesFirst(t *testing.T) {

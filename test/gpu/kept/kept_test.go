@@ -52,7 +52,7 @@ func TestALoadIsTheSameWhereTheGPUIsSimulated(t *testing.T) {
 	if got, want := simulated.command("ms=0.5 host=2 depth=4", "/b"), "vgpu-busy --for 1000000 --board /b --us 500 --rest 2000 --ahead 4"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	real := &trial{options: options{programs: "/p"}}
+	real := &trial{python: "python3", options: options{programs: "/p"}}
 	for load, want := range map[string]string{"ms=2 depth=4": "/p/tenant file=/b ms=2 depth=4", "torch=mlp": "python3 /p/torch_tenant.py mlp /b"} {
 		if got := real.command(load, "/b"); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// alike divides the GPU where all who are at work sleep between their steps: each leaves the GPU by itself now and then, so that nobody is there to
+// use what the others' leaving costs. That is borne by all alike. A step is what one does between two pauses, so the round can be computed in which
+// the one who needs the shortest has its share with one step; the others' slices are their parts of it.
+type alike struct {
+	round time.Duration // in which all have their slices; 0: nobody is behind, or not all sleep
+	trim  float64       // of the round that is computed, by what was had
+	fix   []float64     // of each one's part
+	had   []float64     // by each, in the last windows
+	steps []step        // of each
+	rests int           // plans in which this is not tried again
+}
+
+// step is what one does between two pauses, all of its processes together, as it was seen last.
+type step struct {
+	long  time.Duration
+	plans int // for so many it is believed
+}
+
+const (
+	latest   = 0.4  // of what one is taken to have
+	mostFix  = 4.0  // times one's part, or a part of it
+	dear     = 0.06 // of a round: switches among those who could take turns
+	leastFor = 2 * shortest
+	useless  = 0.5 // of the round that was computed, and still somebody is behind: it does not ask for so much
+	resting  = 60  // plans
+	believed = 10  // plans: the rest of a step may be as long as a slice, and looks like one that was cut
+)
+
+// need is who needs the shortest round, and what each is to have.
+type need struct {
+	aims  []float64
+	who   int // -1: nobody
+	round time.Duration
+}
+
+// see says whether everybody at work sleeps, and several are.
+func (a *alike) see(tenants []Tenant) bool {
+	if len(a.steps) != len(tenants) {
+		*a = alike{steps: make([]step, len(tenants))}
+	}
+	count, all := 0, true
+	for i, t := range tenants {
+		s := &a.steps[i]
+		s.plans--
+		if t.Groups == 0 {
+			continue
+		}
+		if t.Step > 0 && (!t.Cut || t.Left > leftOften) {
+			*s = step{time.Duration(float64(t.Step) / max(leftOften, t.Left) * float64(max(1, len(t.PIDs)))), believed}
+		}
+		count, all = count+1, all && s.plans > 0
+	}
+	return all && count > 1
+}
+
+func (a *alike) needs(tenants []Tenant, due []float64, limited []bool) need {
+	n := need{aims: make([]float64, len(tenants)), who: -1}
+	used, dues := 0.0, 0.0
+	for i, t := range tenants {
+		if t.Groups > 0 {
+			used, dues = used+t.Used, dues+due[i]
+		}
+	}
+	for i, t := range tenants {
+		if t.Groups == 0 {
+			continue
+		}
+		n.aims[i] = due[i] * min(1, used/dues)
+		if round := time.Duration(float64(a.steps[i].long) / max(slack, n.aims[i])); !limited[i] && (n.who < 0 || round < n.round) {
+			n.who, n.round = i, round
+		}
+	}
+	return n
+}
+
+// plan follows what was had; false: nobody has less than it is to have.
+func (a *alike) plan(tenants []Tenant, due []float64, limited []bool, most time.Duration) (Plan, bool) {
+	n := a.needs(tenants, due, limited)
+	switch {
+	case a.rests > 0:
+		a.rests--
+		return Plan{}, false
+	case a.round > 0 && a.trim < useless:
+		a.round, a.rests = 0, resting
+		return Plan{}, false
+	case a.round == 0 && !n.isOff(tenants):
+		return Plan{}, false
+	case a.round == 0:
+		*a = alike{trim: 1, fix: slices.Repeat([]float64{1}, len(tenants)), steps: a.steps}
+	}
+	a.follow(tenants, n, most)
+	return a.divide(tenants, n), true
+}
+
+func (n *need) isOff(tenants []Tenant) bool {
+	for i, t := range tenants {
+		if off := n.aims[i] - t.Used; t.Groups > 0 && max(off, -off) > 2*slack {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *alike) follow(tenants []Tenant, n need, most time.Duration) {
+	if a.had == nil {
+		for _, t := range tenants {
+			a.had = append(a.had, t.Used)
+		}
+	}
+	for i, t := range tenants {
+		a.had[i] += latest * (t.Used - a.had[i])
+		if off := n.aims[i] - a.had[i]; i != n.who && t.Groups > 0 && a.had[i] > 0 && max(off, -off) > slack {
+			a.fix[i] = min(mostFix, max(1/mostFix, a.fix[i]*math.Sqrt(min(2, max(.5, n.aims[i]/a.had[i])))))
+		}
+	}
+	if n.who < 0 {
+		a.round = most
+		return
+	}
+	if off := a.had[n.who]/max(slack, n.aims[n.who]) - 1; n.round < most {
+		a.trim = min(1.5, max(.1, a.trim*(1+min(.2, max(-.3, off/2)))))
+	}
+	a.round = min(most, max(leastFor, time.Duration(float64(n.round)*a.trim)))
+}
+
+// divide gives who leaves by itself before its part of the round is over a long slice, which nobody cuts. Short slices of several others would be spent
+// on switches, so these take turns.
+func (a *alike) divide(tenants []Tenant, n need) Plan {
+	var p Plan
+	leaves := make([]bool, len(tenants))
+	others, units, parts := time.Duration(0), 0, 0.0
+	for i, t := range tenants {
+		slice := time.Duration(float64(a.round) * n.aims[i] * a.fix[i])
+		if leaves[i] = t.Groups == 0 || i == n.who && n.round <= 2*a.round || a.steps[i].long < slice; leaves[i] {
+			slice = longSlice
+		} else {
+			others, units, parts = others+slice, units+len(t.units()), parts+n.aims[i]*a.fix[i]
+			slice /= time.Duration(t.Groups)
+		}
+		p.Slices = append(p.Slices, min(longSlice, max(shortest, slice)))
+	}
+	if n.who < 0 || units < 2 || float64(time.Duration(units-1)*aSwitch) < dear*float64(a.round) {
+		return p
+	}
+	cycle := float64(time.Duration(units) * turn)
+	for i, t := range tenants {
+		if leaves[i] {
+			continue
+		}
+		p.Slices[i] = max(shortest, others)
+		mine := t.units()
+		for _, pid := range mine {
+			p.Turns = append(p.Turns, Turn{Tenant: i, PID: pid, For: max(leastTurn, time.Duration(cycle*part(n.aims[i]*a.fix[i], parts)/float64(len(mine))))})
+		}
+	}
+	return p
+}
