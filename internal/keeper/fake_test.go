@@ -105,7 +105,7 @@ func (m *machine) page(job uint32) {
 func (m *machine) begin() {
 	parts := Parts{Log: hclog.New(&hclog.LoggerOptions{Output: testWriter{m.t}, Level: hclog.Debug}), Run: m.run, BootID: boot, Cheaters: "freeze",
 		Burst: 250 * ms, Driver: func() (Driver, error) { m.open++; return fakeDriver{m}, m.refuses }, Clock: func() time.Duration { return m.gpu.Now },
-		StartOf:  func(pid int) (uint64, bool) { return m.start(pid), true },
+		StartOf:  func(pid int) (uint64, bool) { return m.start(pid), !m.killed[pid-100] },
 		Attached: func(p Process) bool { return m.attached[p.PID] },
 		Step: func(p Process) (Frozen, error) {
 			m.answers = append(m.answers, "step")

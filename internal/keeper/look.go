@@ -4,9 +4,11 @@
 package keeper
 
 import (
+	"errors"
 	"slices"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
@@ -178,7 +180,7 @@ func (k *keeper) setSlices(g *gpu, t *tenant, slice time.Duration) {
 		return
 	}
 	all := true
-	for _, m := range t.groups {
+	for _, m := range slices.Clone(t.groups) { // some may be forgotten
 		if d := slice - m.slice; m.slice != 0 && float64(max(d, -d)) <= differs*float64(m.slice) {
 			continue
 		}
@@ -188,11 +190,16 @@ func (k *keeper) setSlices(g *gpu, t *tenant, slice time.Duration) {
 		}
 		m.isNew = false
 		k.heart.beat(time.Now())
-		if err := m.owner.SetSlice(m.handles, slice); err != nil {
-			if !m.owner.Ended() {
-				k.once("a weight is not kept: the driver takes no time slice for a group", err)
-				m.owner.refused = true
-			}
+		switch err := m.owner.SetSlice(m.handles, slice); {
+		case errors.Is(err, channels.ErrNotTheirs): // as of a process that ends, and has closed its files
+			m.owner.refused = true
+			k.forget(m)
+			continue
+		case err != nil && !m.owner.Ended():
+			k.once("a weight is not kept: the driver takes no time slice for a group", err)
+			m.owner.refused = true
+			continue
+		case err != nil:
 			continue
 		}
 		m.slice = slice.Truncate(time.Microsecond)

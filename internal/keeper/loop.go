@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	lookEach = 100 * time.Millisecond // NVML's counters say nothing of a shorter time
-	planEach = 500 * time.Millisecond
+	lookEach   = 200 * time.Millisecond // a look is 1.6 ms of a core, most of it NVML's counters
+	urgentEach = 100 * time.Millisecond // where somebody's credit is counted; these counters say nothing of a shorter time
+	planEach   = 500 * time.Millisecond
 	// manyGPUs are looked at half as often, as all looks of a node together have to be cheap.
 	manyGPUs = 4
 )
@@ -177,16 +178,20 @@ func (k *keeper) unknown() (uuids []device.UUID) {
 }
 
 func (k *keeper) lookEach() time.Duration {
-	logs := 0
+	logs, each := 0, lookEach
 	for _, g := range k.gpus {
-		if g.log != nil {
-			logs++
+		if g.log == nil {
+			continue
+		}
+		logs++
+		if slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.bucket != nil && t.works() }) {
+			each = urgentEach
 		}
 	}
 	if logs > manyGPUs {
-		return 2 * lookEach
+		return 2 * each
 	}
-	return lookEach
+	return each
 }
 
 // once says a thing in the log once for each reason's kind: what is wrong with a node is wrong at each look.

@@ -215,7 +215,7 @@ func TestCountersGoOn(t *testing.T) {
 		t.Errorf("%d before, %d after", before.BusyNs, after.BusyNs)
 	}
 	near(t, "counted after it, percent", float64(after.BusyNs-before.BusyNs)/float64(2*time.Second)*100, 29, 2)
-	near(t, "unknown, ms", float64(after.UnknownNs)/float64(ms), 300, 110)
+	near(t, "unknown, ms", float64(after.UnknownNs)/float64(ms), 300+100, 110) // up to one look's time before
 	m.members()
 	m.play(2 * lateFor)
 	m.gpu.Run(m.gpu.Now + 5*time.Second) // without work

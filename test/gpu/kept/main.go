@@ -90,6 +90,7 @@ func main() {
 	flag.Float64Var(&o.minutes, "minutes", 3, "how long vgpud is killed each second, for `minutes`")
 	flag.Float64Var(&o.seconds, "seconds", 8, "how long a measurement takes, in `seconds`")
 	flag.Float64Var(&o.most, "most", 500, "no case of a part begins after so many `seconds`")
+	flag.IntVar(&o.asked, "requests", 520, "how `many` requests of the latency class are measured")
 	flag.IntVar(&o.kills, "kills", 1000, "how `many` programs are killed")
 	flag.StringVar(&o.programs, "programs", ".", "`folder` of the tenants' programs, which kept.sh builds")
 	flag.StringVar(&o.build, "build", "", "`folder` of what make build has made")

@@ -15,10 +15,14 @@ import (
 )
 
 // killers are jobs that kill at once.
-const killers = 4
+const (
+	killers  = 4
+	ofKiller = 12.0 // percent
+)
 
 func (t *trial) kill() []trialCase {
-	return []trialCase{{"programs", (*trial).killPrograms}, {"vgpud", (*trial).killVgpud}, {"memory", (*trial).memoryBack}}
+	return []trialCase{{"programs", (*trial).killPrograms}, {"vgpud", func(t *trial) { t.killVgpud("vgpud", false) }}, {"memory", (*trial).memoryBack},
+		{"vgpud and programs", func(t *trial) { t.killVgpud("vgpud and programs", true) }}}
 }
 
 // killPrograms has programs start, work for up to half a second and be killed, beside one that lives.
@@ -27,20 +31,7 @@ func (t *trial) killPrograms() {
 	base := t.usedMiB()
 	lives := t.start(want{load: "ms=2 for=1000", share: 20})[0]
 	letGo(lives)
-	each := (t.kills + killers - 1) / killers
-	seconds := "0.$((RANDOM % 5 + 5))" // a context takes some of it
-	if t.simulated {
-		seconds = "0.0$((RANDOM % 10))"
-	}
-	var all []*job
-	for range killers {
-		board, name := t.newBoard(t.like["ms=2"])
-		board.Set(gauge.Go)
-		j := &job{boards: []gauge.Board{board}}
-		t.submitScript(j, want{share: 20}.slice(), fmt.Sprintf("#!/bin/bash\nfor ((i = 0; i < %d; i++)); do %s & sleep %s; kill -9 $!; wait $! 2> /dev/null; done\necho killed $i\n",
-			each, t.command("ms=2", name), seconds))
-		all = append(all, j)
-	}
+	all := t.beginKillers()
 	began, worked := time.Now(), uint64(0)
 	hung := 0
 	for !t.comes(time.Second, func() bool { return t.allSay(all, "killed") }) {
@@ -52,13 +43,35 @@ func (t *trial) killPrograms() {
 			break
 		}
 	}
-	killed := 0
-	for _, j := range all {
-		n, _ := strconv.Atoi(strings.TrimPrefix(j.says(), "killed "))
-		killed += n
-	}
+	killed := killedBy(all)
 	t.row("programs", verdict(killed >= t.kills && hung == 0), fmt.Sprintf("%d killed in %.0f s, who lived stood still in %d s of it", killed, time.Since(began).Seconds(), hung))
 	t.after("programs", base)
+}
+
+// beginKillers begins jobs that start programs and kill them.
+func (t *trial) beginKillers() (all []*job) {
+	each := (t.kills + killers - 1) / killers
+	seconds := "0.$((RANDOM % 5 + 5))" // a context takes some of it
+	if t.simulated {
+		seconds = "0.0$((RANDOM % 10))"
+	}
+	for range killers {
+		board, name := t.newBoard(t.like["ms=2"])
+		board.Set(gauge.Go)
+		j := &job{boards: []gauge.Board{board}}
+		t.submitScript(j, want{share: ofKiller}.slice(), fmt.Sprintf("#!/bin/bash\nfor ((i = 0; i < %d; i++)); do %s & sleep %s; kill -9 $!; wait $! 2> /dev/null; done\necho killed $i\n",
+			each, t.command("ms=2", name), seconds))
+		all = append(all, j)
+	}
+	return all
+}
+
+func killedBy(all []*job) (count int) {
+	for _, j := range all {
+		n, _ := strconv.Atoi(strings.TrimPrefix(j.says(), "killed "))
+		count += n
+	}
+	return count
 }
 
 func (t *trial) allSay(all []*job, word string) bool {
@@ -79,14 +92,19 @@ func (t *trial) after(what string, baseMiB uint64) {
 }
 
 // killVgpud kills the worker, the parent, or both, each second. Three tenants of which one waits for its steps, so that others are off by turns.
-func (t *trial) killVgpud() {
+func (t *trial) killVgpud(what string, programs bool) {
+	t.measured("ms=2")
 	t.measured("ms=1 host=1")
 	base := t.usedMiB()
-	all := t.start(want{load: "ms=1 host=1 for=2000", share: 20}, want{load: "ms=1 for=2000", share: 30}, want{load: "ms=1 for=2000", share: 50})
+	all := t.start(want{load: "ms=1 host=1 for=2000", share: 10}, want{load: "ms=1 for=2000", share: 15}, want{load: "ms=1 for=2000", share: 25})
 	letGo(all...)
 	t.pause(settling)
 	before := t.window(t.seconds, all...)
-	t.row("vgpud: before", append([]string{"baseline"}, before.columns()...)...)
+	t.row(what+": before", append([]string{"baseline"}, before.columns()...)...)
+	var killers []*job
+	if programs {
+		killers = t.beginKillers()
+	}
 	began, kills, hung, absent := time.Now(), map[string]int{}, 0, 0
 	var counters []uint64
 	for _, j := range all {
@@ -95,18 +113,18 @@ func (t *trial) killVgpud() {
 	backwards := 0
 	for i := 0; time.Since(began).Minutes() < t.minutes; i++ {
 		parent, worker := t.vgpuds()
-		if parent == 0 && worker == 0 {
-			absent++
-			t.prologAgain()
-			parent, worker = t.vgpuds()
-		}
 		switch i % 3 {
 		case 0:
 			kills["worker"] += killed(worker)
 		case 1:
 			kills["parent"] += killed(parent)
-		case 2:
+		case 2: // who undoes then is systemd or, as here, the next prolog's vgpud
 			kills["both"] += max(killed(parent), killed(worker))
+			t.prologAgain()
+		}
+		if parent, worker = t.vgpuds(); parent == 0 && worker == 0 {
+			absent++
+			t.prologAgain()
 		}
 		var done []uint64
 		for _, j := range all {
@@ -124,12 +142,16 @@ func (t *trial) killVgpud() {
 			}
 		}
 	}
-	t.row("vgpud", verdict(hung == 0 && backwards == 0), fmt.Sprintf("killed in %.1f minutes: %v; begun again %d times", time.Since(began).Minutes(), kills, absent),
+	t.row(what, verdict(hung == 0 && backwards == 0), fmt.Sprintf("killed in %.1f minutes: %v; begun again %d times", time.Since(began).Minutes(), kills, absent),
 		fmt.Sprintf("a tenant stood still in %d seconds, a counter went back %d times", hung, backwards))
+	if programs {
+		t.until("the killers' end", time.Minute, func() bool { return t.allSay(killers, "killed") })
+		t.row(what, fmt.Sprintf("%d programs killed meanwhile", killedBy(killers)))
+	}
 	t.prologAgain()
 	t.pause(settling)
-	t.row("vgpud: afterwards", append([]string{""}, t.window(t.seconds, all...).columns()...)...)
-	t.after("vgpud", base)
+	t.row(what+": afterwards", append([]string{""}, t.window(t.seconds, all...).columns()...)...)
+	t.after(what, base)
 }
 
 func killed(pid int) int {

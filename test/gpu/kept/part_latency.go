@@ -7,9 +7,8 @@ import "fmt"
 
 // A request each 40 ms, or half to one and a half of what is left of it, so that it meets the others' turns anywhere.
 const (
-	periodMS     = 40
-	mostRequests = 520
-	ofLatency    = 60 // percent: 20 ms of 40 are 50
+	periodMS  = 40
+	ofLatency = 60 // percent: 20 ms of 40 are 50
 )
 
 // mostTimes are how much longer the p99 may be than alone, beside one batch and beside more.
@@ -36,7 +35,7 @@ func (t *trial) requests(ms float64, batches int, alone, most float64) (p99 floa
 	all := t.start(wants...)
 	letGo(all...)
 	t.pause(settling)
-	seconds := mostRequests * periodMS / 1e3
+	seconds := float64(t.asked) * periodMS / 1e3
 	if t.simulated {
 		seconds = t.seconds
 	}

@@ -34,9 +34,13 @@ func (t *trial) steps() []trialCase {
 }
 
 func (t *trial) equal(name string, wants ...want) {
-	f := t.measure(t.start(wants...)...)
+	all := t.start(wants...)
+	letGo(all...)
+	t.pause(settling)
+	turns := t.turns(all)
+	f := t.window(t.seconds, all...)
 	near, worst := isNear(f.had, []float64{50, 50}, 1)
-	t.row(name, append([]string{verdict(near), fmt.Sprintf("off by %.1f at most", worst)}, f.columns()...)...)
+	t.row(name, append([]string{verdict(near), fmt.Sprintf("off by %.1f at most", worst)}, append(f.columns(), turns)...)...)
 }
 
 // sleeps: who waits for its own steps has its share, as far as it asks for so much alone. By counted kernels, PyTorch's by vgpud.

@@ -71,11 +71,7 @@ func (t *trial) transcript() []trialCase {
 }
 
 func (t *trial) newScript() *script {
-	devices := "/dev"
-	if t.simulated {
-		devices = t.Home.Path("sim", "simgpu.d")
-	}
-	s := &script{trial: t, driver: must(channels.Open(must(filepath.EvalSymlinks(filepath.Join(devices, "nvidiactl")))))}
+	s := &script{trial: t, driver: must(channels.Open(t.controlDevice()))}
 	for _, j := range t.start(elastic("ms=2", 50, 50)...) {
 		a := &actor{job: j, pid: int(j.boards[0].Get(gauge.PID))}
 		a.owner = must(s.driver.Owner(a.pid))
@@ -89,7 +85,7 @@ func (t *trial) newScript() *script {
 		s.all = append(s.all, a)
 	}
 	on := t.gpu()
-	s.gpu = must(s.driver.GPU(on.Address, fmt.Sprintf("%s/nvidia%d", devices, on.Minor)))
+	s.gpu = must(s.driver.GPU(on.Address, filepath.Join(t.devices(), fmt.Sprintf("nvidia%d", on.Minor))))
 	g := s.all[0].groups[0]
 	s.row("the GPU", fmt.Sprintf("its instance %d, in the groups page %d", s.gpu.DeviceInstance(), g.DeviceInstance))
 	s.row("groups of a process", fmt.Sprintf("%d, engine %d, %d channels, subdevice seen: %t", len(s.all[0].groups), g.Engine, g.ChannelCount, g.Subdevice != 0))

@@ -23,7 +23,7 @@ import (
 type options struct {
 	simulated              bool
 	minutes, seconds, most float64
-	kills                  int
+	kills, asked           int
 	programs, build, files string
 }
 
