@@ -10,12 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
@@ -113,7 +111,7 @@ func run(n node) int {
 	manager := managerOf()
 	if n.cfg.SharesBy != config.SharesVgpud {
 		n.log.Warn("nothing to do: shares_by is "+n.cfg.SharesBy, "config", n.configPath)
-		manager.say("READY=1\nSTOPPING=1\nSTATUS=nothing to do: shares_by is " + n.cfg.SharesBy)
+		manager.say("READY=1\nSTATUS=nothing to do: shares_by is " + n.cfg.SharesBy) // of READY and STOPPING systemd takes the last: with both it has failed
 		return exitOK
 	}
 	n.settle()
@@ -135,21 +133,12 @@ func run(n node) int {
 	return supervise(n, lock, manager)
 }
 
-// settle has this process be no part of a job, and wait for none: it answers for what it holds within milliseconds.
+// settle has this process be no part of a job.
 func (n node) settle() {
 	if err := keeper.LeaveStep(audit.Here(n.cfg.Run())); err != nil {
 		n.log.Error("vgpud ends with the job whose prolog began it", "reason", err)
 	}
-	threads, _ := os.ReadDir("/proc/self/task") // without it they are as others
-	for _, thread := range threads {
-		if tid, err := strconv.Atoi(thread.Name()); err == nil {
-			_ = unix.Setpriority(unix.PRIO_PROCESS, tid, niceness) // where it is forbidden it is slower
-		}
-	}
 }
-
-// niceness is that of the unit.
-const niceness = -10
 
 // release does what the supervisor does when its worker is gone: systemd starts it when the supervisor is, and people do.
 func release(n node) int {

@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -268,25 +267,11 @@ func TestOnlyOneRuns(t *testing.T) {
 // systemd is told that there is nothing to do, and that is no failure; so too when the configuration changes under it.
 func TestWithTheLibraryThereIsNothingToDo(t *testing.T) {
 	d := prepared(t, "library")
-	path := filepath.Join(t.TempDir(), "notify")
-	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	said := func() string {
-		_ = socket.SetReadDeadline(time.Now().Add(longest))
-		text := make([]byte, 1000)
-		n, err := socket.Read(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text[:n])
-	}
+	path, said := notified(t)
 	if err := d.command("run", "NOTIFY_SOCKET="+path).Run(); err != nil {
 		t.Errorf("%v: %s", err, d.said())
 	}
-	if words := said(); !strings.Contains(words, "READY=1") || !strings.Contains(words, "shares_by is library") {
+	if words := said(); !strings.Contains(words, "READY=1") || strings.Contains(words, "STOPPING=1") || !strings.Contains(words, "shares_by is library") {
 		t.Errorf("systemd is told %q", words)
 	}
 	d.configure("vgpud")

@@ -40,7 +40,15 @@ func (m *manager) say(words string) {
 	_ = unix.Sendto(socket, []byte(words), unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: m.socket})
 }
 
-// alive is called with each word of the worker. While no slice is at work systemd does not wait for any: nothing is done then, not even that.
+// next is when systemd has to hear from us, also where a worker says nothing: that is ours to end.
+func (m *manager) next() <-chan time.Time {
+	if !m.watches || m.watchdog == 0 {
+		return nil
+	}
+	return time.After(m.watchdog / 4)
+}
+
+// alive is called with each word of the worker, and when next comes. While no slice is at work systemd waits for nothing, and nothing is done.
 func (m *manager) alive(now time.Time, idle bool) {
 	switch {
 	case m.watchdog == 0:

@@ -210,12 +210,15 @@ func (w *worker) watch(told <-chan os.Signal, systemd *manager) (why string, don
 		select {
 		case doing, ok := <-w.said:
 			if !ok {
+				systemd.alive(time.Now(), true) // a driver that hangs, and the pause before another worker, may outlast its patience
 				if w.mute {
 					return "it says nothing any more", false
 				}
 				return "it is gone", false
 			}
 			systemd.alive(time.Now(), doing == keeper.Idle)
+		case now := <-systemd.next():
+			systemd.alive(now, false)
 		case sig := <-told:
 			if sig != unix.SIGHUP {
 				return "", true

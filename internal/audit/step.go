@@ -95,11 +95,11 @@ func (a Auditor) all() (pids []int) {
 	return pids
 }
 
-// IsStepd says that a process is Slurm's daemon of a step: root's, by its program. Its name alone anybody can have.
+// IsStepd says that a process is Slurm's daemon of a step: root's, by its program, which is slurmstepd-wlm on Debian. Its name alone anybody can have.
 func (a Auditor) IsStepd(pid int) bool {
 	dir := filepath.Join(a.Proc, strconv.Itoa(pid))
 	program, err := os.Readlink(filepath.Join(dir, "exe"))
-	if err != nil || filepath.Base(strings.TrimSuffix(program, " (deleted)")) != "slurmstepd" {
+	if name, _, _ := strings.Cut(filepath.Base(strings.TrimSuffix(program, " (deleted)")), "-"); err != nil || name != "slurmstepd" {
 		return false
 	}
 	uid, ok := uidOf(dir)
