@@ -144,6 +144,7 @@ test_suite() {
 
 (cd "$top" && "$go" mod download && "$go" mod download -modfile=tools/nfpm.mod && cd test/dashboard && "$go" mod download)
 mkdir -p "$dir/go-build"
+echo 'module releases' >"$dir/go.mod" # or `go vet ./...` of this tree finds the releases' own packages
 say "commit $(git -C "$top" rev-parse --short HEAD), tests: $tests"
 [[ -z $(git -C "$top" status --porcelain) ]] || say "what is not committed is not tested"
 failed=
