@@ -112,19 +112,8 @@ func (t *trial) killVgpud(what string, programs bool) {
 	}
 	backwards := 0
 	for i := 0; time.Since(began).Minutes() < t.minutes; i++ {
-		parent, worker := t.vgpuds()
-		switch i % 3 {
-		case 0:
-			kills["worker"] += killed(worker)
-		case 1:
-			kills["parent"] += killed(parent)
-		case 2: // who undoes then is systemd or, as here, the next prolog's vgpud
-			kills["both"] += max(killed(parent), killed(worker))
-			t.prologAgain()
-		}
-		if parent, worker = t.vgpuds(); parent == 0 && worker == 0 {
+		if t.killOne(i, kills) {
 			absent++
-			t.prologAgain()
 		}
 		var done []uint64
 		for _, j := range all {
@@ -152,6 +141,25 @@ func (t *trial) killVgpud(what string, programs bool) {
 	t.pause(settling)
 	t.row(what+": afterwards", append([]string{""}, t.window(t.seconds, all...).columns()...)...)
 	t.after(what, base)
+}
+
+// killOne kills the worker, the parent or both in turn, and says whether there was none to be killed the next time.
+func (t *trial) killOne(turn int, kills map[string]int) (absent bool) {
+	parent, worker := t.vgpuds()
+	switch turn % 3 {
+	case 0:
+		kills["worker"] += killed(worker)
+	case 1:
+		kills["parent"] += killed(parent)
+	case 2: // who undoes then is systemd or, as here, the next prolog's vgpud
+		kills["both"] += max(killed(parent), killed(worker))
+		t.prologAgain()
+	}
+	if parent, worker = t.vgpuds(); parent == 0 && worker == 0 {
+		t.prologAgain()
+		return true
+	}
+	return false
 }
 
 func killed(pid int) int {
