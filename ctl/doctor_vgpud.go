@@ -28,7 +28,11 @@ func (d *doctor) vgpud(ctx context.Context) {
 		return
 	}
 	d.findings = append(d.findings, sitecheck.Vgpud(ctx, d.config, d.inventory)...)
-	current, err := state.Of(d.config, d.bootID, hclog.NewNullLogger()).Read()
+	store := state.Of(d.config, d.bootID, hclog.NewNullLogger())
+	for _, gpu := range store.Refused() {
+		d.fail("vgpud", "its log has the answer of the driver; it tries again when it is begun anew", "the driver does not let it keep caps on %s: the library keeps the shares there", gpu)
+	}
+	current, err := store.Read()
 	if err != nil {
 		return // what is wrong with the state is said there
 	}

@@ -22,7 +22,7 @@ func parts(n node) keeper.Parts {
 		Driver:  func() (keeper.Driver, error) { return keeper.OpenDriver(n.cfg.DeviceDir) },
 		Node:    here.Look,
 		Sampler: func() (keeper.Sampler, error) { return keeper.OpenSampler(n.cfg.NVMLLibrary, n.store, auditor) },
-		StartOf: auditor.StartOf, Step: here.Step, Attached: here.Attached,
+		StartOf: auditor.StartOf, Step: here.Step, Attached: here.Attached, Refuse: here.Refuse,
 		Changes: func() (keeper.Changes, error) { return keeper.WatchRun(n.cfg.Run()) },
 		Clock:   monotonic,
 	}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -34,8 +35,8 @@ const (
 )
 
 const (
-	longestPause = 10 * time.Second // between workers that die again and again
-	shortestLife = 5 * time.Second  // of one that has not died early
+	longestPause = 10 * time.Second       // between workers that die again and again
+	shortestLife = 500 * time.Millisecond // of one that has not died early: caps are held by nobody meanwhile
 	endsWithin   = 500 * time.Millisecond
 )
 
@@ -59,6 +60,7 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 	signal.Notify(told, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	replaced := installed()
 	letGo(n) // of a vgpud before this one
+	n.acceptAll()
 	pause := time.Duration(0)
 	for {
 		began := time.Now()
@@ -124,6 +126,15 @@ func wait(pause time.Duration, told <-chan os.Signal) bool {
 				return false
 			}
 		}
+	}
+}
+
+// acceptAll has the worker try again what the driver did not do for one before.
+func (n node) acceptAll() {
+	ctx, cancel := context.WithTimeout(context.Background(), keeper.WaitForState)
+	defer cancel()
+	if err := n.store.Accept(ctx); err != nil {
+		n.log.Warn("what was left to the library stays so", "reason", err)
 	}
 }
 

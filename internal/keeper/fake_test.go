@@ -48,6 +48,8 @@ type machine struct {
 	calls    map[string]int
 	offs     map[channels.Channel]bool
 	refuses  error
+	stays    error // what the driver says where somebody is to be off
+	refused  chan device.UUID
 	saves    map[uint32]*channels.Saves
 	answers  []string
 	beats    []byte
@@ -66,7 +68,8 @@ func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
 		groups = append(groups, &timeslices.Group{Load: load, Slice: 2 * ms, PID: uint32(100 + i)})
 	}
 	m := &machine{t: t, gpu: timeslices.NewGPU(timeslices.Change{Load: 127 * us, Save: 110 * us}, groups...), run: rundir.Dir(t.TempDir()),
-		killed: map[int]bool{}, strange: map[int]uint32{}, attached: map[int]bool{}, busy: map[int]time.Duration{}, calls: map[string]int{}, offs: map[channels.Channel]bool{}, saves: map[uint32]*channels.Saves{}}
+		killed: map[int]bool{}, strange: map[int]uint32{}, attached: map[int]bool{}, busy: map[int]time.Duration{}, refused: make(chan device.UUID, 1),
+		calls: map[string]int{}, offs: map[channels.Channel]bool{}, saves: map[uint32]*channels.Saves{}}
 	m.gpu.Now = time.Hour // a clock that began long ago
 	m.started = m.gpu.Now
 	m.gpu.Log = func(s share.Switch) {
@@ -106,6 +109,7 @@ func (m *machine) begin() {
 	parts := Parts{Log: hclog.New(&hclog.LoggerOptions{Output: testWriter{m.t}, Level: hclog.Debug}), Run: m.run, BootID: boot, Cheaters: "freeze",
 		Burst: 250 * ms, Driver: func() (Driver, error) { m.open++; return fakeDriver{m}, m.refuses }, Clock: func() time.Duration { return m.gpu.Now },
 		StartOf:  func(pid int) (uint64, bool) { return m.start(pid), !m.killed[pid-100] },
+		Refuse:   func(gpu device.UUID) error { m.refused <- gpu; return nil },
 		Attached: func(p Process) bool { return m.attached[p.PID] },
 		Step: func(p Process) (Frozen, error) {
 			m.answers = append(m.answers, "step")
@@ -262,6 +266,9 @@ func (d fakeDevice) Disable(disable bool, of []channels.Channel) (gone []channel
 		d.t.Errorf("%d channels in one call", len(of))
 	}
 	d.gpu.Run(d.gpu.Now + 700*us)
+	if disable && d.stays != nil {
+		return nil, d.stays
+	}
 	if disable {
 		if _, err := os.Stat(d.run.VgpudOff()); err != nil {
 			d.t.Error("somebody is off, and nothing is written down")

@@ -160,6 +160,9 @@ func (k *keeper) check(s *sight, t *tenant, o *owner) {
 // sum completes what was seen of a process.
 func (k *keeper) sum(g *gpu, t *tenant, o *owner, s *sight) {
 	off, ran := g.meter.RanOff(uint32(o.PID))
+	if g.log == nil && t.limit.hold != nil { // one that is alone is in no log
+		off, ran = t.limit.hold.RanOff()
+	}
 	s.seen.Gone, s.seen.Off, s.seen.RanOff = k.now-s.at, off, ran
 	s.seen.Overran = g.meter.Overran(uint32(o.PID))
 	s.seen.Used, s.seen.Due, s.seen.OthersWait = t.known.Used, t.due, g.others && len(g.plan.Turns) == 0

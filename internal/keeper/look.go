@@ -24,6 +24,7 @@ func (k *keeper) begin(g *gpu) {
 	g.window.Reset()
 	g.meter.Begin(int64(k.now)+g.aheadNS, 0)
 	for _, t := range g.tenants {
+		t.restLimit(k.now)
 		t.account.Looked = k.now // what was before somebody else has counted, or nobody had to
 	}
 }
@@ -77,13 +78,14 @@ func (k *keeper) look(g *gpu, active float64) {
 	}
 	present := make([]share.Present, len(g.tenants))
 	for i, t := range g.tenants {
-		present[i] = share.Present{Key: t.key, PIDs: t.pids, Groups: len(t.groups) + len(t.late)}
+		present[i] = share.Present{Key: t.key, PIDs: t.pids, Groups: len(t.groups) + len(t.late), Capped: t.limit.hold != nil}
 	}
 	found := g.meter.Look(share.Look{AtNS: at, Active: active, NoLog: g.log == nil}, present)
 	g.window.Add(present, found)
 	urgent := false
 	for i, t := range g.tenants {
 		t.account.Look(k.now, found[i])
+		t.lookAtLimit(k.Clock(), found[i].Gone, found[i])
 		if t.bucket != nil {
 			was := t.urgent
 			t.urgent = t.bucket.Pass(found[i].Gone, found[i].Busy)
@@ -94,6 +96,9 @@ func (k *keeper) look(g *gpu, active float64) {
 	g.looked = k.now
 	if urgent { // who goes first has changed
 		k.planNow(g)
+	}
+	if g.holdAt == 0 {
+		k.holdAll(g)
 	}
 }
 
@@ -128,10 +133,7 @@ func (k *keeper) planNow(g *gpu) {
 		if known.Share == 0 || known.Groups == 0 && t.works() {
 			*known = share.Tenant{Used: t.share, Cut: true, Groups: len(t.groups), PIDs: t.pids}
 		}
-		known.Share, known.Urgent, known.Most = t.share, t.urgent, 0
-		if !t.Elastic && t.SMPercent > 0 && t.SMPercent < 100 {
-			known.Most = float64(t.SMPercent) / 100 // which the library keeps
-		}
+		known.Share, known.Urgent, known.Most = t.share, t.urgent, t.cap()
 		if g.planned != 0 {
 			g.window.Fill(t.key, known)
 			t.percent = uint32(min(1, known.Used) * 100 * 100)

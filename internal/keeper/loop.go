@@ -107,13 +107,26 @@ func (k *keeper) tickClock() { k.now = k.Clock() }
 func (k *keeper) goesOn() {
 	doing := Idle
 	switch {
-	case !k.record.isEmpty():
+	case k.isHolding():
 		doing = Holding
 	case k.lookAt > 0:
 		doing = Working
 	}
 	k.heart.becomes(doing, time.Now())
 	k.heart.beat(time.Now())
+}
+
+// isHolding says that somebody is off or frozen now. The record names more: who may be, in a moment.
+func (k *keeper) isHolding() bool {
+	if len(k.record.Frozen) > 0 {
+		return true
+	}
+	for _, g := range k.gpus {
+		if len(g.sets) > 0 || len(g.offChannels()) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // next is when something is to be done; 0: nothing is.
@@ -129,11 +142,12 @@ func (k *keeper) next() (at time.Duration) {
 		if len(g.sets) > 0 {
 			sooner(g.turnEnds)
 		}
+		sooner(g.holdAt)
 	}
 	for _, f := range k.frozen {
 		sooner(f.until)
 	}
-	if !k.record.isEmpty() {
+	if k.isHolding() {
 		sooner(k.now + beatEach)
 	}
 	return at
@@ -146,6 +160,9 @@ func (k *keeper) onTime() {
 	for _, g := range k.gpus {
 		if len(g.sets) > 0 && k.now >= g.turnEnds {
 			k.turn(g)
+		}
+		if g.holdAt > 0 && k.now >= g.holdAt {
+			k.holdAll(g)
 		}
 	}
 	if k.lookAt > 0 && k.now >= k.lookAt {

@@ -80,6 +80,7 @@ func (k *keeper) follow(g *gpu, on NodeGPU, began map[uint32]time.Duration) {
 			t.share = weights[i] / total
 		}
 		k.classify(t)
+		t.limitTo()
 		k.open(t, began[s.Job], k.away[on.UUID])
 		g.tenants = append(g.tenants, t)
 	}
@@ -190,6 +191,7 @@ func (k *keeper) takeProcesses(processes []Process) {
 func (k *keeper) newOwner(p Process) *owner {
 	if err := k.openDriver(); err != nil {
 		k.once("shares of GPU time are not kept: the driver cannot be asked", err)
+		k.noCapsOf(p.Job, err)
 		return nil
 	}
 	held, err := k.driver.Owner(p.PID)
@@ -300,12 +302,15 @@ func (k *keeper) settle(g *gpu) {
 	}
 	k.letOnLost(g)
 	working, counting := g.working(), g.counting()
-	if working < 2 {
+	switch {
+	case working == 0:
 		k.onAgain(g)
+	case working < 2 && len(g.sets) > 0:
+		k.endTurns(g)
 	}
 	if counting < 2 {
 		wasLogged := g.log != nil
-		k.closeGPU(g)
+		k.closeLog(g)
 		if wasLogged {
 			g.looked = 0
 		}
@@ -329,6 +334,9 @@ func (k *keeper) settle(g *gpu) {
 	}
 	if working > 0 && g.planned == 0 {
 		k.planNow(g)
+	}
+	if working > 0 {
+		k.holdAll(g)
 	}
 }
 

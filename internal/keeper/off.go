@@ -18,7 +18,7 @@ func (k *keeper) setRecord(r Record) error {
 		return err
 	}
 	k.record = r
-	if !r.isEmpty() {
+	if len(r.Frozen) > 0 {
 		k.heart.becomes(Holding, time.Now())
 	}
 	return nil
@@ -39,24 +39,17 @@ func (k *keeper) takeTurns(g *gpu) {
 	sets := g.turnSets()
 	if len(sets) == 0 {
 		if len(g.sets) > 0 {
-			k.onAgain(g)
+			k.endTurns(g)
 		}
 		return
 	}
-	var of []channels.Channel
-	for _, set := range sets {
-		for _, member := range set {
-			of = append(of, member.channels...)
-		}
-	}
-	before := g.sets
-	if !sameSets(before, sets) {
-		if err := k.mayBeOff(g, append(of, g.offChannels()...)); err != nil {
+	if !sameSets(g.sets, sets) {
+		g.sets, g.on, g.turned = sets, -1, k.now
+		if err := k.writeDown(g); err != nil {
 			k.once("nobody is kept off, as it cannot be written down", err)
 			k.onAgain(g)
 			return
 		}
-		g.sets, g.on, g.turned = sets, -1, k.now
 		k.enableOthers(g) // who takes no turns any more
 		k.turn(g)
 	}
@@ -85,7 +78,7 @@ func (k *keeper) turn(g *gpu) {
 	next := g.rota.Next(g.plan.Turns, g.on, k.now-g.turned)
 	g.turned = k.now
 	if next < 0 || next >= len(g.sets) {
-		k.onAgain(g)
+		k.endTurns(g)
 		return
 	}
 	if next == g.on {
@@ -95,21 +88,14 @@ func (k *keeper) turn(g *gpu) {
 	if !k.budget.Afford(k.now, 2*share.CostDisable) {
 		wait := k.budget.Wait(k.now)
 		if wait > mostWait && len(g.offChannels()) > 0 {
-			k.onAgain(g)
+			k.endTurns(g)
 			return
 		}
 		g.turnEnds = k.now + max(leastWait, wait)
 		return
 	}
-	var off []*group
-	for i, set := range g.sets {
-		if i != next {
-			off = append(off, set...)
-		}
-	}
-	k.switchAll(g, true, off)
-	k.switchAll(g, false, g.sets[next])
 	g.on = next
+	k.apply(g)
 	k.tickClock()
 	g.turned, g.turnEnds = k.now, k.now+g.plan.Turns[next].For
 }
@@ -127,6 +113,9 @@ func (k *keeper) switchAll(g *gpu, off bool, groups []*group) {
 	flush := func() {
 		if len(some) == 0 {
 			return
+		}
+		if off {
+			k.heart.becomes(Holding, time.Now())
 		}
 		k.heart.beat(time.Now())
 		atNS := int64(k.Clock()) + g.aheadNS
@@ -157,11 +146,14 @@ func (k *keeper) switchAll(g *gpu, off bool, groups []*group) {
 	flush()
 }
 
-// switched notes since when a group is off: from the end of the call that did it until the beginning of the one that ended it. A process is off
+// halfACall is until one that is let on can be on.
+const halfACall = 400 * time.Microsecond
+
+// switched notes since when a group is off: from the end of the call that did it until the middle of the one that ended it. A process is off
 // when all that it has there is.
 func (g *gpu) switched(m *group, off bool, beginNS, endNS int64) {
 	m.off = off
-	at := beginNS
+	at := beginNS + min((endNS-beginNS)/2, int64(halfACall))
 	if off {
 		at = endNS
 	}
@@ -196,7 +188,7 @@ func (k *keeper) enableOthers(g *gpu) {
 	var others []*group
 	for _, t := range g.tenants {
 		for _, member := range t.groups {
-			if member.off && !slices.ContainsFunc(g.sets, func(set []*group) bool { return slices.Contains(set, member) }) {
+			if member.off && !member.of.limit.off && !slices.ContainsFunc(g.sets, func(set []*group) bool { return slices.Contains(set, member) }) {
 				others = append(others, member)
 			}
 		}
@@ -207,7 +199,21 @@ func (k *keeper) enableOthers(g *gpu) {
 	}
 }
 
-// onAgain ends turns.
+// endTurns lets on who was off for another's turn.
+func (k *keeper) endTurns(g *gpu) {
+	if g.periodEnds == 0 {
+		k.onAgain(g)
+		return
+	}
+	g.sets, g.on, g.turnEnds = nil, -1, 0
+	k.budget.Charge(k.now, share.CostDisable)
+	k.apply(g)
+	if err := k.writeDown(g); err != nil {
+		k.once("more is written down than may be off", err)
+	}
+}
+
+// onAgain ends turns, and lets on who is held by a cap.
 func (k *keeper) onAgain(g *gpu) {
 	if err := k.allOn(g); err != nil {
 		k.Log.Error("not all of a GPU's channels are on again", "device", g.UUID, "reason", err)
@@ -217,6 +223,7 @@ func (k *keeper) onAgain(g *gpu) {
 // allOn lets on everybody whom the record names on a GPU; it never waits.
 func (k *keeper) allOn(g *gpu) error {
 	g.sets, g.on, g.turnEnds = nil, -1, 0
+	k.letGoOfCaps(g)
 	at := slices.IndexFunc(k.record.Off, func(o Off) bool { return o.GPU.UUID == g.UUID })
 	if at < 0 {
 		return nil
@@ -239,5 +246,6 @@ func (k *keeper) allOn(g *gpu) error {
 	if err != nil {
 		return err
 	}
+	g.named = nil
 	return k.mayBeOff(g, nil)
 }

@@ -33,6 +33,16 @@ func (k *keeper) openGPU(g *gpu) error {
 	return nil
 }
 
+// closeLog closes what one alone does not need: nothing of the GPU, unless it is held by its cap.
+func (k *keeper) closeLog(g *gpu) {
+	if g.named == nil {
+		k.closeGPU(g)
+	} else if g.log != nil {
+		g.log.Close()
+		g.log = nil
+	}
+}
+
 func (k *keeper) closeGPU(g *gpu) {
 	if g.log != nil {
 		g.log.Close()

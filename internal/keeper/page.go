@@ -64,6 +64,9 @@ func (t *tenant) resume(was ledger.TimeDevice, began, now time.Duration, away bo
 	if was.Flags&ledger.TimeIdle == 0 {
 		t.slice = time.Duration(was.SliceUs) * time.Microsecond
 	}
+	if !away {
+		t.resumeLimit(was, now)
+	}
 	if t.bucket != nil && was.LookedNs != 0 {
 		t.bucket.Resume(time.Duration(was.CreditNs))
 	}
@@ -79,8 +82,11 @@ func (t *tenant) say() {
 	d.BusyNs, d.UnknownNs, d.LookedNs = uint64(t.account.Busy), uint64(t.account.Unknown), uint64(t.account.Looked)
 	d.SliceUs, d.Percent = uint32(t.slice/time.Microsecond), t.percent
 	d.CreditNs = 0
-	if t.bucket != nil {
+	switch {
+	case t.bucket != nil:
 		d.CreditNs = int64(t.bucket.Left)
+	case t.limit.hold != nil:
+		d.CreditNs = int64(t.limit.hold.Credit())
 	}
 	d.Flags &= ledger.TimeFrozen
 	for flag, is := range map[uint32]bool{ledger.TimeIdle: !t.works(), ledger.TimeUnnamed: t.hidden, ledger.TimeInexact: t.account.NotExact} {

@@ -30,6 +30,7 @@ type Parts struct {
 	Sampler  func() (Sampler, error)
 	StartOf  func(pid int) (ticks uint64, ok bool)
 	Step     func(p Process) (Frozen, error) // of which a process is, and how it is frozen
+	Refuse   func(gpu device.UUID) error     // leaves a GPU to the library
 	Attached func(p Process) bool            // whether the library in it has a place in its job's ledger, by the job's word
 	Changes  func() (Changes, error)
 	Clock    func() time.Duration // CLOCK_MONOTONIC

@@ -29,16 +29,22 @@ type gpu struct {
 	sets   [][]*group         // of plan.Turns: what is on when it is its turn
 	lost   []channels.Channel // that a vgpud before us may have left off
 
-	looked    time.Duration // the last look; 0: the meter has not begun
-	planned   time.Duration
-	corrected time.Duration // when who takes turns was held against what each had
-	aheadNS   int64         // the GPU's clock, of ours
-	on        int           // whose turn it is, in plan.Turns; -1: all are on
-	turned    time.Duration
-	turnEnds  time.Duration
-	holders   map[int]bool  // processes of its tenants that NVML shows
-	asked     time.Duration // when NVML was asked who is on
-	others    bool          // the GPU is full, and somebody who always has work has less than its part
+	looked                  time.Duration // the last look; 0: the meter has not begun
+	planned                 time.Duration
+	corrected               time.Duration // when who takes turns was held against what each had
+	aheadNS                 int64         // the GPU's clock, of ours
+	on                      int           // whose turn it is, in plan.Turns; -1: all are on
+	turned                  time.Duration
+	turnEnds                time.Duration
+	holders                 map[int]bool              // processes of its tenants that NVML shows
+	asked                   time.Duration             // when NVML was asked who is on
+	periodBegan, periodEnds time.Duration             // of those who are held by caps; 0: nobody is
+	holdAt                  time.Duration             // when one of them is put off, or the period ends
+	named                   map[channels.Channel]bool // by the record
+	refused                 bool                      // it is left to the library
+	failed                  int                       // calls in a row that should have put somebody off
+
+	others bool // the GPU is full, and somebody who always has work has less than its part
 }
 
 // tenant is a slice of a GPU.
@@ -48,6 +54,7 @@ type tenant struct {
 	share   float64 // of 1
 	page    *page
 	account share.Account
+	limit   limit
 	bucket  *share.Bucket // nil: it is not of the latency class
 	urgent  bool
 	gone    bool // its slice is

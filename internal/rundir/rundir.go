@@ -45,6 +45,9 @@ func (d Dir) Sample() string     { return filepath.Join(string(d), "sample.json"
 func (d Dir) VgpudLock() string { return filepath.Join(string(d), "vgpud.lock") }
 func (d Dir) VgpudOff() string  { return filepath.Join(string(d), "vgpud.off") }
 
+// VgpudRefused are the GPUs that vgpud has left to the library, as the driver does not do what it takes to keep caps there.
+func (d Dir) VgpudRefused() string { return filepath.Join(string(d), "vgpud.refused") }
+
 // Counts are what prologs did since boot, for who watches the node; CountsLock is held by who adds to them.
 func (d Dir) Counts() string     { return filepath.Join(string(d), "counts.json") }
 func (d Dir) CountsLock() string { return filepath.Join(string(d), "counts.lock") }

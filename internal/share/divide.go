@@ -11,6 +11,8 @@ type window struct {
 	gone      time.Duration
 	lost      bool // records, so that nobody knows who was resident for all of it
 	present   []bool
+	off       []bool // were kept off for a part of it
+	around    *around
 	had       []time.Duration // resident less the turns; negative where an end is older than the last look
 	strangers time.Duration   // the same of processes that are nobody's here
 }
@@ -42,6 +44,9 @@ func (w *window) divide(found []Usage) []time.Duration {
 		copy(used, w.had)
 	case ran > 0 && !w.NoLog:
 		w.known(found, false)
+		if w.around != nil && w.around.fills() {
+			busy = w.ofThoseOff(busy, used)
+		}
 		w.split(busy, used)
 	case w.NoLog && ran == 0, w.Active < slack:
 		w.known(found, true)
@@ -69,10 +74,15 @@ func (w *window) known(found []Usage, exact bool) {
 // split divides a sum by who was resident. Whoever was last stays resident while nobody has work, so it is wrong by up to 14 points for each.
 func (w *window) split(sum time.Duration, used []time.Duration) {
 	all := w.strangers
-	for _, had := range w.had {
-		all += max(0, had)
+	for i, had := range w.had {
+		if used[i] == 0 {
+			all += max(0, had)
+		}
 	}
 	for i, had := range w.had {
+		if used[i] != 0 || all == 0 {
+			continue
+		}
 		used[i] = time.Duration(float64(sum)*float64(max(0, had))/float64(all)) + min(0, had)
 	}
 }

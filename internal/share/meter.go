@@ -28,6 +28,7 @@ type Present struct {
 	Key    uint64
 	PIDs   []uint32 // its processes, as the log has them
 	Groups int      // all that it has
+	Capped bool     // it may be kept off for its cap
 }
 
 // Look is what is known of the GPU as a whole.
@@ -61,6 +62,7 @@ type Meter struct {
 	seen   map[uint32]*process
 	offs   map[uint32]*offs
 	slices map[uint32]*sliceSet
+	around around                   // those who are kept off for a part of the time
 	owed   map[uint64]time.Duration // what each had and was not given yet; negative: was given too much
 }
 
@@ -70,6 +72,8 @@ type process struct {
 	asked    turnCount // since Overran was asked
 	paces    paces
 	contexts map[uint32]int64 // when each was last on
+	seenNS   int64            // until when it was looked for how long it was off and resident
+	idle     time.Duration    // of the time since the last look: it was off, and resident as nobody else had work
 }
 
 // turnCount counts turns.
@@ -173,6 +177,7 @@ func (m *Meter) ended(on Switch, lengthNS int64) {
 	if o := m.offs[on.PID]; o != nil {
 		o.take(on.AtNS, endNS)
 		stopped = o.stopped(on.AtNS, endNS)
+		p.idles(o, on.AtNS, endNS)
 	}
 	slice := m.sliceAt(on.PID, endNS)
 	p.paces.end(endNS, lengthNS)
@@ -186,17 +191,26 @@ func (m *Meter) Look(l Look, all []Present) []Usage {
 	m.atNS, m.lost = l.AtNS, m.turns.Lost
 	resident := m.turns.Since(l.AtNS)
 	if on := m.turns.on; m.turns.open {
-		m.process(on.PID).contexts[on.Context] = l.AtNS
+		p := m.process(on.PID)
+		p.contexts[on.Context] = l.AtNS
+		if o := m.offs[on.PID]; o != nil {
+			p.idles(o, on.AtNS, l.AtNS)
+		}
 	}
 	m.forget(l.AtNS)
 	found := make([]Usage, len(all))
 	for i, p := range all {
 		found[i] = Usage{Gone: w.gone}
 		w.had = append(w.had, m.residence(p, resident, &found[i]))
+		w.off = append(w.off, m.wasOff(p, int64(w.gone)))
 		w.present = append(w.present, p.Groups > 0)
 	}
 	for pid, ns := range resident {
 		w.strangers += max(0, time.Duration(ns)-m.process(pid).look.taken())
+	}
+	if l.Active >= 0 {
+		m.around.take(&w, m.allOff(all, int64(w.gone)))
+		w.around = &m.around
 	}
 	m.give(all, w.divide(found), found)
 	m.rest(all)
@@ -210,7 +224,7 @@ func (m *Meter) residence(p Present, resident map[uint32]int64, found *Usage) ti
 		had += time.Duration(resident[pid])
 		delete(resident, pid)
 		if known := m.seen[pid]; known != nil {
-			had -= known.look.taken()
+			had -= known.look.taken() + known.idle
 			found.Turns, found.Cuts = found.Turns+known.look.cut+known.look.left, found.Cuts+known.look.cut
 			if len(known.contexts) > 0 {
 				found.pace(&known.paces)
@@ -270,7 +284,7 @@ func (m *Meter) rest(all []Present) {
 	maps.DeleteFunc(m.slices, func(pid uint32, _ *sliceSet) bool { return gone(pid) })
 	maps.DeleteFunc(m.offs, func(pid uint32, _ *offs) bool { return gone(pid) })
 	for pid, p := range m.seen {
-		if p.look = (turnCount{}); len(p.contexts) == 0 {
+		if p.look, p.idle = (turnCount{}), 0; len(p.contexts) == 0 {
 			delete(m.seen, pid)
 		}
 	}

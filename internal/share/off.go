@@ -117,3 +117,22 @@ func (o *offs) forget(clockNS int64) (empty bool) {
 	}
 	return len(o.times) == 0
 }
+
+// idles adds for how long a process was resident and off. An end may be older than what was seen before.
+func (p *process) idles(o *offs, startNS, endNS int64) {
+	from := max(startNS, p.seenNS)
+	if endNS >= from {
+		p.idle += o.within(from, endNS)
+	} else if p.seenNS > startNS {
+		p.idle -= o.within(endNS, p.seenNS)
+	}
+	p.seenNS = endNS
+}
+
+// within is for how long it was off there.
+func (o *offs) within(fromNS, untilNS int64) (off time.Duration) {
+	for _, s := range o.times {
+		off += time.Duration(max(0, min(s.untilNS, untilNS)-max(s.fromNS, fromNS)))
+	}
+	return off
+}

@@ -58,7 +58,7 @@ func (tx *Tx) removeTurn(name string) {
 func (s Store) boardsOf(held []Slice) map[device.UUID]ledger.Board {
 	var gpus places[device.UUID] // a map would be asked for each slice
 	var boards []ledger.Board
-	index := uint32(0)
+	index, refused := uint32(0), s.Refused()
 	for i := range held {
 		h := &held[i]
 		if i > 0 && h.Job == held[i-1].Job && h.Restart == held[i-1].Restart {
@@ -76,9 +76,8 @@ func (s Store) boardsOf(held []Slice) map[device.UUID]ledger.Board {
 		}
 		board := &boards[at]
 		board.Slices = append(board.Slices, slice)
-		// A library of another release writes nothing down for vgpud and goes by its own account; and a cap is the library's, whose account of it
-		// takes time in which others are on the GPU for its own.
-		if slice.Turns != ledger.TurnsVersion || h.isCapped() {
+		// A library of another release writes nothing down for vgpud and goes by its own account.
+		if slice.Turns != ledger.TurnsVersion || slices.Contains(refused, h.Device) {
 			board.KeptBy = ledger.KeptByLibrary
 		}
 	}
@@ -88,9 +87,6 @@ func (s Store) boardsOf(held []Slice) map[device.UUID]ledger.Board {
 	}
 	return byGPU
 }
-
-// isCapped says that the slice may never have more than its share.
-func (h *Slice) isCapped() bool { return !h.Elastic && h.SMPercent > 0 && h.SMPercent < 100 }
 
 // Boards are what the boards of the GPUs with slices say, or will in a moment: they follow the state file.
 func (s Store) Boards(current State) map[device.UUID]ledger.Board { return s.boardsOf(current.Slices) }

@@ -97,13 +97,11 @@ func TestBoardsSayWhoKeepsTheShares(t *testing.T) {
 			t.Errorf("vgpud keeps a job of layout %d", turns)
 		}
 	}
-	for percent, want := range map[int]ledger.Keeper{0: ledger.KeptByVgpud, 30: ledger.KeptByLibrary, 100: ledger.KeptByVgpud} {
-		capped := of(2, ledger.TurnsVersion)
-		capped.Elastic, capped.SMPercent = false, percent
-		commit(t, store, func(tx *Tx) { tx.Put(2, []Slice{capped}) })
-		if keptBy() != want {
-			t.Errorf("beside a slice that has never more than %d%% the shares are kept by %d", percent, keptBy())
-		}
+	capped := of(2, ledger.TurnsVersion)
+	capped.Elastic, capped.SMPercent = false, 30
+	commit(t, store, func(tx *Tx) { tx.Put(2, []Slice{capped}) })
+	if keptBy() != ledger.KeptByVgpud {
+		t.Error("the library keeps a cap")
 	}
 	commit(t, store, func(tx *Tx) { tx.Drop(func(run Run) bool { return run.Job == 2 }) })
 	if keptBy() != ledger.KeptByVgpud {
@@ -117,6 +115,42 @@ func TestBoardsSayWhoKeepsTheShares(t *testing.T) {
 	if keptBy() != ledger.KeptByLibrary {
 		t.Error("the configuration says library")
 	}
+}
+
+// What vgpud has refused is the library's until it may try again, and not after a boot.
+func TestAGPUThatVgpudRefusesIsTheLibrarys(t *testing.T) {
+	store := newStore(t)
+	store.KeptBy = ledger.KeptByVgpud
+	slice := on("GPU-a", 1, 30)
+	slice.Turns = ledger.TurnsVersion
+	commit(t, store, func(tx *Tx) { tx.Put(1, []Slice{slice}) })
+	is := func(want ledger.Keeper, refused int) {
+		t.Helper()
+		board, err := ledger.ReadBoard(store.Dir.Board("GPU-a"))
+		current, readErr := store.Read()
+		if err != nil || readErr != nil || board.KeptBy != want || len(store.Misposted(current)) != 0 || len(store.Refused()) != refused {
+			t.Errorf("kept by %d, refused %v; %v, %v", board.KeptBy, store.Refused(), err, readErr)
+		}
+	}
+	is(ledger.KeptByVgpud, 0)
+	for range 2 {
+		before, _ := os.Stat(store.Dir.State())
+		if err := store.Refuse(t.Context(), "GPU-a"); err != nil {
+			t.Fatal(err)
+		}
+		is(ledger.KeptByLibrary, 1)
+		if now, _ := os.Stat(store.Dir.State()); os.SameFile(before, now) {
+			t.Error("who watches the state file sees nothing of it")
+		}
+	}
+	later := store
+	if later.BootID = "another"; len(later.Refused()) != 0 {
+		t.Error("what was refused before a boot still is")
+	}
+	if err := store.Accept(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	is(ledger.KeptByVgpud, 0)
 }
 
 // Whoever died between the state and the boards: the next commit makes good, even of nothing.

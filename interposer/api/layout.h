@@ -283,7 +283,7 @@ struct vgpu_time_device {
 	uint64_t busy_ns;    /* GPU time since the slice was granted */
 	uint64_t unknown_ns; /* of the time since: nobody counted */
 	uint64_t looked_ns;  /* the last look; 0: none yet */
-	int64_t credit_ns;   /* of the latency bucket */
+	int64_t credit_ns;   /* of the latency bucket, or of a cap */
 	uint32_t slice_us;   /* time slice of its groups; 0: as the driver has it */
 	uint32_t percent;    /* of the GPU over the last half second, times 100 */
 	uint32_t frozen;     /* how often its step was frozen */

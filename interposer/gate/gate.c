@@ -49,9 +49,8 @@ static bool decide(struct vgpu_process *p)
 			SET(gate->board[boards++], board);
 			gated |= vgpu_claims_several(board);
 		}
-		/* An elastic slice has its share by vgpud, and what others leave over; one that is not is
-		 * held back here alone. */
-		gated |= vgpu_time_is_capped(d) && !(vgpu_claims_are_kept(board) && vgpu_turns_elastic());
+		/* vgpud keeps the shares from outside, and caps as well. */
+		gated |= vgpu_time_is_capped(d) && !vgpu_claims_are_kept(board);
 	}
 	SET(p->gated, gated);
 	__atomic_store_n(&gate->boards, boards, __ATOMIC_RELEASE);

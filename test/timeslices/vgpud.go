@@ -14,6 +14,7 @@ type Slice struct {
 	Share  float64
 	Groups []*Group
 	Bucket *share.Bucket // of the latency class
+	Hold   *share.Hold   // has a cap
 	Extra  share.Seen    // what is seen of its processes beside what they do on the GPU
 
 	Account share.Account
@@ -21,6 +22,7 @@ type Slice struct {
 
 	planned time.Duration
 	present share.Present
+	held    held
 }
 
 // Vgpud plays the loop of one GPU: it sees the log and what the engine did in all, and sets slices and who is off.
@@ -50,6 +52,7 @@ type Vgpud struct {
 	rotaAt, lookedAt, plannedAt, next time.Duration
 	active, judgedAt                  time.Duration
 	full                              bool
+	period                            span              // of those who are held
 	saves                             map[*Group][2]int // turns, and those that were no cut, at the last look
 }
 
@@ -74,7 +77,7 @@ func NewVgpud(g *GPU, budget *share.Budget, slices ...*Slice) *Vgpud {
 	}
 	v.rota.Begins = g.Now
 	for i, s := range slices {
-		s.present = share.Present{Key: uint64(i), Groups: len(s.Groups)}
+		s.present = share.Present{Key: uint64(i), Groups: len(s.Groups), Capped: s.Hold != nil}
 		seen := map[uint32]bool{}
 		for _, x := range s.Groups {
 			if !seen[x.PID] {
@@ -87,7 +90,8 @@ func NewVgpud(g *GPU, budget *share.Budget, slices ...*Slice) *Vgpud {
 		if s.Bucket != nil {
 			s.Bucket.Resume(s.Bucket.Left)
 		}
-		v.tenants = append(v.tenants, share.Tenant{Share: s.Share, Groups: len(s.Groups), PIDs: s.present.PIDs, Urgent: s.Bucket != nil && s.Bucket.Pass(0, 0)})
+		v.resumeHold(s)
+		v.tenants = append(v.tenants, share.Tenant{Share: s.Share, Most: s.cap(), Groups: len(s.Groups), PIDs: s.present.PIDs, Urgent: s.Bucket != nil && s.Bucket.Pass(0, 0)})
 	}
 	v.rule.Resume(v.tenants, was)
 	v.replan()
@@ -97,7 +101,8 @@ func NewVgpud(g *GPU, budget *share.Budget, slices ...*Slice) *Vgpud {
 // Run goes on until a moment.
 func (v *Vgpud) Run(until time.Duration) {
 	for v.GPU.Now < until {
-		v.GPU.Run(min(until, v.next))
+		v.GPU.Run(min(until, v.next, v.heldNext()))
+		v.holdAll()
 		if v.GPU.Now >= v.next {
 			v.step()
 		}
@@ -109,6 +114,7 @@ func (v *Vgpud) Die(after time.Duration) {
 	v.GPU.Log = nil
 	v.GPU.Run(v.GPU.Now + after)
 	for _, s := range v.Slices {
+		s.held.off = false
 		for _, x := range s.Groups {
 			x.Off = false
 		}
@@ -156,6 +162,7 @@ func (v *Vgpud) look() {
 	urgent := false
 	for i, s := range v.Slices {
 		s.Account.Look(g.Now, found[i])
+		v.lookHold(s, found[i])
 		if s.Bucket == nil {
 			continue
 		}
@@ -211,12 +218,8 @@ func (v *Vgpud) setSlices() {
 }
 
 func (v *Vgpud) allOn() {
-	for _, s := range v.Slices {
-		for _, x := range s.Groups {
-			v.setOff(x, false)
-		}
-	}
 	v.on = -1
+	v.set()
 }
 
 func (v *Vgpud) setOff(x *Group, off bool) {
@@ -264,11 +267,11 @@ func (v *Vgpud) each(do func(x *Group, isOff bool)) {
 		for _, x := range s.Groups {
 			takes, mine := false, false
 			for k, t := range v.Plan.Turns {
-				if t.Tenant == i && (t.PID == 0 || t.PID == x.PID) {
+				if v.on >= 0 && t.Tenant == i && (t.PID == 0 || t.PID == x.PID) {
 					takes, mine = true, mine || k == v.on
 				}
 			}
-			do(x, takes && !mine)
+			do(x, takes && !mine || s.held.off)
 		}
 	}
 }

@@ -36,6 +36,7 @@ var parts = []part{
 	{"weights", "shares of elastic slices, by kinds of load", (*trial).weights},
 	{"steps", "who waits for each step; jobs of many processes, half of them idle; ten contexts", (*trial).steps},
 	{"latency", "requests, 25 a second, beside batches", (*trial).latency},
+	{"caps", "caps, alone and beside others; who asks for less than its cap; vgpud killed each second", (*trial).caps},
 	{"count", "GPU time by vgpud, by the GPU's counters and by counted kernels", (*trial).count},
 	{"cheats", "what a neighbour of 40 % has beside who cheats, before 2 s have passed and after", (*trial).cheats},
 	{"beside", "what ten slices cost others on the node, and vgpud's own time", (*trial).beside},

@@ -1,8 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Slices of a GPU whose shares vgpud keeps: no turns, and nothing is held back but what has a cap of its
- * own. */
+ * Slices of a GPU whose shares vgpud keeps: no turns, and nothing is held back. */
 #include "slices.h"
 
 static struct step a, b;
@@ -67,25 +66,19 @@ static void slices_without_a_cap_are_not_held_back(void)
 	both[1] = worker_start(&b, 1000, 1);
 	CHECK(both_go_on(100));
 	CHECK(!takes_turns(&a, 200 * MS) && !takes_turns(&b, 1));
-	CHECK_IS(step_busy_ns(&a), 0);
-	CHECK(step_busy_ns(&b) > 0);
+	CHECK_IS(step_busy_ns(&a) + step_busy_ns(&b), 0);
 	end();
 }
 
-/* As if it were alone on the GPU, while the other one rests. */
-static void a_cap_is_kept_without_turns(void)
+/* A cap neither: vgpud holds it. */
+static void a_cap_is_not_held_here(void)
 {
-	struct worker *worker;
-
-	gpus(0);
-	a = slice_make(1, 30, 0);
-	b = slice_make(2, 70, 0);
-	slices_keep(&a, VGPU_KEPT_BY_VGPUD);
-	worker = worker_start(&a, 1000, 1);
-	check_shares(&worker, (unsigned[]){300}, 1, 1000 * MS, "capped");
-	CHECK(!takes_turns(&a, 200 * MS));
-	CHECK(step_busy_ns(&a) > 0);
-	worker_end(worker);
+	begin(5, 0, VGPU_KEPT_BY_VGPUD);
+	CHECK(both_go_on(200));
+	CHECK(!takes_turns(&a, 200 * MS) && !takes_turns(&b, 1));
+	CHECK_IS(step_busy_ns(&a) + step_busy_ns(&b), 0);
+	CHECK_IS(a.ledger->waited_ns[0] + b.ledger->waited_ns[0], 0);
+	end();
 }
 
 /* The configuration changes under programs that run, there and back. */
@@ -107,7 +100,7 @@ int main(void)
 {
 	CASE(elastic_slices_are_not_held_back);
 	CASE(slices_without_a_cap_are_not_held_back);
-	CASE_OF_TIME(a_cap_is_kept_without_turns);
+	CASE(a_cap_is_not_held_here);
 	CASE(who_keeps_the_shares_may_change);
 	return summary();
 }

@@ -1,0 +1,272 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"slices"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
+)
+
+// limit is how a slice is kept at its cap.
+type limit struct {
+	hold  *share.Hold   // nil: it has no cap
+	off   bool          // for its cap
+	until time.Duration // it is on, in this period
+
+	wasOff    time.Duration // since the last look
+	isOff     bool          // all that it has is, for whatever reason
+	since, at time.Duration // that is so; the last look
+}
+
+// cap is what a slice may have at most, of 1; 0: all that others leave.
+func (s *Slice) cap() float64 {
+	if s.Elastic || s.SMPercent <= 0 || s.SMPercent >= 100 {
+		return 0
+	}
+	return float64(s.SMPercent) / 100
+}
+
+// limitTo follows a slice's cap, which `vgpuctl set` changes.
+func (t *tenant) limitTo() {
+	switch most := t.cap(); {
+	case most == 0:
+		t.limit = limit{}
+	case t.limit.hold == nil:
+		t.limit = limit{hold: share.NewHold(most)}
+	case t.limit.hold.Share != most:
+		t.limit.hold.SetShare(most)
+	}
+}
+
+// resumeLimit goes on from what a vgpud before us wrote down.
+func (t *tenant) resumeLimit(was ledger.TimeDevice, now time.Duration) {
+	if t.limit.hold == nil || t.bucket != nil || was.LookedNs == 0 || was.Flags&ledger.TimeIdle != 0 {
+		return
+	}
+	t.limit.hold.Resume(time.Duration(was.CreditNs), now-time.Duration(was.LookedNs), lookEach, float64(was.Percent)/100/100)
+	t.limit.at = now
+}
+
+// lookAtLimit takes what the slice had since the last look.
+func (t *tenant) lookAtLimit(now, gone time.Duration, u share.Usage) {
+	l := &t.limit
+	if l.hold == nil {
+		return
+	}
+	t.tally(now)
+	used := u.Used
+	if !u.Known {
+		used = -1
+	}
+	if t.counts() {
+		l.hold.Look(gone, max(0, gone-l.wasOff), used)
+	} else {
+		l.hold.Rest(gone)
+	}
+	l.wasOff, l.at = 0, now
+}
+
+// restLimit lets the time pass in which nobody looked.
+func (t *tenant) restLimit(now time.Duration) {
+	l := &t.limit
+	t.tally(now)
+	switch gone := now - l.at; {
+	case l.hold == nil || l.at == 0 || gone <= 0:
+	case t.works():
+		l.hold.Look(gone, max(0, gone-l.wasOff), -1)
+	default:
+		l.hold.Rest(gone)
+	}
+	l.wasOff, l.at = 0, now
+}
+
+// tally adds up for how long all that a slice has was off.
+func (t *tenant) tally(now time.Duration) {
+	l := &t.limit
+	if l.isOff {
+		l.wasOff += now - l.since
+	}
+	l.since = now
+	l.isOff = t.works() && !slices.ContainsFunc(t.groups, func(m *group) bool { return !m.off })
+}
+
+// callsToHold is how many calls take those off who are held, on all GPUs.
+func (k *keeper) callsToHold() (calls int) {
+	for _, g := range k.gpus {
+		named := 0
+		for _, t := range g.tenants {
+			if t.isHeld() {
+				for _, member := range t.groups {
+					named += len(member.channels)
+				}
+			}
+		}
+		calls += (named + channels.MostChannels - 1) / channels.MostChannels
+	}
+	return calls
+}
+
+func (t *tenant) isHeld() bool {
+	return t.limit.hold != nil && t.works() && t.limit.hold.Holds(share.Period(1))
+}
+
+// holdAll begins a period where one is over and somebody has to be held, and puts off whose part of it is over.
+func (k *keeper) holdAll(g *gpu) {
+	if begins := k.now >= g.periodEnds; begins {
+		g.periodBegan, g.periodEnds = k.now, 0
+		if slices.ContainsFunc(g.tenants, (*tenant).isHeld) {
+			g.periodEnds = k.now + share.Period(k.callsToHold())
+		}
+		for _, t := range g.tenants {
+			if t.limit.hold != nil && t.works() && g.periodEnds > 0 {
+				t.limit.until = k.now + t.limit.hold.Next(g.periodEnds-k.now)
+			}
+		}
+	}
+	change := false
+	for _, t := range g.tenants {
+		if t.limit.until < g.periodBegan { // it has come meanwhile
+			t.limit.until = g.periodEnds
+		}
+		off := g.periodEnds > 0 && t.limit.hold != nil && t.works() && t.limit.until < g.periodEnds && k.now+atOnce >= t.limit.until
+		change = change || off != t.limit.off
+		t.limit.off = off
+	}
+	if change || slices.ContainsFunc(g.tenants, (*tenant).isAmiss) {
+		k.apply(g)
+	}
+	g.holdAt = g.nextOff()
+	if g.periodEnds == 0 && len(g.sets) == 0 && g.named != nil { // nobody is held any more
+		k.onAgain(g)
+		if g.log == nil {
+			k.closeLog(g)
+		}
+	}
+}
+
+// atOnce is between those who are put off in one call.
+const atOnce = 500 * time.Microsecond
+
+// isAmiss says that somebody of it is on, and is to be off for its cap: a process has come, or a call has failed.
+func (t *tenant) isAmiss() bool {
+	return t.limit.off && slices.ContainsFunc(t.groups, func(m *group) bool { return !m.off })
+}
+
+// nextOff is when somebody is put off, or the period ends; 0: nobody is held.
+func (g *gpu) nextOff() time.Duration {
+	next := g.periodEnds
+	for _, t := range g.tenants {
+		if t.limit.hold != nil && t.works() && !t.limit.off && g.periodEnds > 0 {
+			next = min(next, t.limit.until)
+		}
+	}
+	return next
+}
+
+// letGoOfCaps is for a GPU that is not kept any more, or has nobody at work.
+func (k *keeper) letGoOfCaps(g *gpu) {
+	g.periodEnds, g.holdAt = 0, 0
+	for _, t := range g.tenants {
+		t.limit.off = false
+	}
+}
+
+// isToBeOff says it by turns and caps.
+func (g *gpu) isToBeOff(member *group) bool {
+	if member.of.limit.off {
+		return true
+	}
+	takes := false
+	for i, set := range g.sets {
+		if slices.Contains(set, member) {
+			if i == g.on {
+				return false
+			}
+			takes = true
+		}
+	}
+	return takes && g.on >= 0
+}
+
+// apply takes off who is to be off, and then lets on who is not.
+func (k *keeper) apply(g *gpu) {
+	var off, on []*group
+	for _, t := range g.tenants {
+		for _, member := range t.groups {
+			switch toBeOff := g.isToBeOff(member); {
+			case toBeOff == member.off:
+			case toBeOff:
+				off = append(off, member)
+			default:
+				on = append(on, member)
+			}
+		}
+	}
+	if len(off)+len(on) == 0 {
+		return
+	}
+	if err := k.openGPU(g); err != nil {
+		k.notKept(g, err)
+		return
+	}
+	if len(off) > 0 {
+		if err := k.mayBe(g, off); err != nil {
+			k.notKept(g, err)
+			off = nil
+		}
+	}
+	k.switchAll(g, true, off)
+	k.switchAll(g, false, on)
+	k.tickClock()
+	for _, t := range g.tenants {
+		t.tally(k.now)
+	}
+	switch {
+	case slices.ContainsFunc(off, func(m *group) bool { return !m.off }):
+		k.notKept(g, errNotOff)
+	case len(off) > 0:
+		g.failed = 0
+	}
+}
+
+// mayBe has the record name whoever is put off, before.
+func (k *keeper) mayBe(g *gpu, off []*group) error {
+	for _, member := range off {
+		for _, c := range member.channels {
+			if !g.named[c] {
+				return k.writeDown(g)
+			}
+		}
+	}
+	return nil
+}
+
+// writeDown has the record name all who take turns, are held by a cap, or are off: it is written when that changes, and not for each call.
+func (k *keeper) writeDown(g *gpu) error {
+	var of []channels.Channel
+	named := map[channels.Channel]bool{}
+	for _, t := range g.tenants {
+		for _, member := range t.groups {
+			if !member.off && !(t.limit.hold != nil && g.periodEnds > 0) && !slices.ContainsFunc(g.sets, func(set []*group) bool { return slices.Contains(set, member) }) {
+				continue
+			}
+			for _, c := range member.channels {
+				if !named[c] {
+					of, named[c] = append(of, c), true
+				}
+			}
+		}
+	}
+	if err := k.mayBeOff(g, of); err != nil {
+		return err
+	}
+	if g.named = named; len(of) == 0 {
+		g.named = nil
+	}
+	return nil
+}

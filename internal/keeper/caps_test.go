@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
+)
+
+// capped makes slices ones that never have more than their share.
+func (m *machine) capped(slices ...int) {
+	for _, i := range slices {
+		m.node.GPUs[0].Slices[i].Elastic = false
+	}
+}
+
+func (m *machine) isOff(group int) bool { return m.gpu.Groups[group].Off }
+
+var waits = timeslices.Load{Work: us, Host: 1000 * time.Hour}
+
+// One that is alone has its cap, with periods of calls and no log; its page says what credit it has.
+func TestALoneCapIsKept(t *testing.T) {
+	for _, percent := range []int{10, 50, 90} {
+		m := played(t, []int{percent}, always(2*ms))
+		m.capped(0)
+		m.members(0)
+		m.play(3 * time.Second)
+		calls := m.calls["disable"]
+		near(t, "had", m.had(10 * time.Second)[0], float64(percent), 1)
+		if calls = m.calls["disable"] - calls; calls > 402 {
+			t.Errorf("%d calls in ten seconds", calls)
+		}
+		if m.open != 2 {
+			t.Errorf("%d files are open", m.open)
+		}
+		m.recordIs(true)
+		if credit := time.Duration(m.time(1).CreditNs); credit < -50*ms || credit > 50*ms {
+			t.Errorf("a credit of %v", credit)
+		}
+		m.members()
+		m.play(2 * lateFor)
+		m.recordIs(false)
+		if m.open != 0 || m.isOff(0) {
+			t.Errorf("%d files are open, it is off: %v", m.open, m.isOff(0))
+		}
+	}
+}
+
+// Who asks for less than its cap has all that it asks for, and nobody does anything about it.
+func TestWhoAsksForLessThanItsCapIsLeftAlone(t *testing.T) {
+	m := played(t, []int{25}, timeslices.Load{Work: ms, Host: 5 * ms})
+	m.capped(0)
+	m.members(0)
+	m.play(4 * time.Second)
+	calls := m.calls["disable"]
+	near(t, "had", m.had(5 * time.Second)[0], 100./6, .3)
+	if m.calls["disable"] != calls {
+		t.Errorf("%d calls", m.calls["disable"]-calls)
+	}
+	m.recordIs(false)
+}
+
+func TestCapsBesideOthers(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		shares []int
+		capped []int
+		loads  []timeslices.Load
+		want   []float64
+		calls  bool
+	}{
+		{"beside one that is idle", []int{25, 50}, []int{0}, []timeslices.Load{always(2 * ms), waits}, []float64{25, 0}, true},
+		{"beside one that is busy", []int{25, 0}, []int{0}, []timeslices.Load{always(2 * ms), always(2 * ms)}, []float64{24.5, 73.5}, false},
+		{"beside one that asks for a sixth", []int{50, 50}, []int{0}, []timeslices.Load{always(20 * ms), {Work: ms, Host: 5 * ms}}, []float64{50, 16.3}, true},
+		{"two", []int{25, 40}, []int{0, 1}, []timeslices.Load{always(2 * ms), always(2 * ms)}, []float64{25, 40}, true},
+		{"four of 25", []int{25, 25, 25, 25}, []int{0, 1, 2, 3}, []timeslices.Load{always(2 * ms), always(2 * ms), always(2 * ms), always(2 * ms)}, []float64{24.3, 24.3, 24.3, 24.3}, false},
+	} {
+		m := played(t, c.shares, c.loads...)
+		m.capped(c.capped...)
+		var all []int
+		for i := range c.loads {
+			all = append(all, i)
+		}
+		m.members(all...)
+		m.play(5 * time.Second)
+		calls := m.calls["disable"]
+		had := m.had(10 * time.Second)
+		for i, want := range c.want {
+			near(t, c.name, had[i], want, 1)
+		}
+		if m.calls["disable"] != calls != c.calls {
+			t.Errorf("%s: %d calls", c.name, m.calls["disable"]-calls)
+		}
+	}
+}
+
+// All processes of a job are off at once; one that comes while it is off is off as well, and one call is for 64 channels.
+func TestAJobIsHeldAsAWhole(t *testing.T) {
+	m := played(t, []int{20}, always(2*ms), always(2*ms), always(2*ms))
+	m.capped(0)
+	m.gpu.Groups[2].Off = true // is not there yet
+	m.members(0, 1)
+	m.play(2 * time.Second)
+	sum := func(had []float64) (all float64) {
+		for _, h := range had {
+			all += h
+		}
+		return all
+	}
+	near(t, "two processes", sum(m.had(5*time.Second)), 20, 1)
+	for !m.isOff(0) {
+		m.play(ms)
+	}
+	m.gpu.Groups[2].Off = false
+	m.members(0, 1, 2)
+	if !m.isOff(0) || !m.isOff(1) || !m.isOff(2) {
+		t.Error("a process that came while its job is off is on")
+	}
+	calls := m.calls["disable"]
+	near(t, "three processes", sum(m.had(5*time.Second)), 20, 1)
+	if calls = m.calls["disable"] - calls; calls > 202 {
+		t.Errorf("%d calls", calls)
+	}
+}
+
+// A cap that is changed holds at once, also to none and back.
+func TestACapIsChanged(t *testing.T) {
+	m := played(t, []int{20}, always(2*ms))
+	m.capped(0)
+	m.members(0)
+	m.play(3 * time.Second)
+	slice := &m.node.GPUs[0].Slices[0]
+	for _, to := range []int{60, 10, 0, 35} {
+		slice.SMPercent = to
+		m.take()
+		m.play(time.Second)
+		want := float64(to)
+		if to == 0 {
+			want = 100
+			m.recordIs(false)
+		}
+		near(t, "changed", m.had(5 * time.Second)[0], want, 1)
+	}
+	slice.Elastic = true
+	m.take()
+	if m.isOff(0) {
+		t.Error("an elastic one is off")
+	}
+	m.play(100 * ms)
+	near(t, "elastic", m.had(time.Second)[0], 100, 0)
+}
+
+// A worker that died is followed by one that goes on from what was written down: what was had meanwhile is paid back.
+func TestALoneCapIsKeptThoughWorkersDie(t *testing.T) {
+	m := played(t, []int{50}, always(2*ms))
+	m.capped(0)
+	m.members(0)
+	m.play(2 * time.Second)
+	busy, from := m.gpu.Groups[0].Busy, m.gpu.Now
+	for i := range 30 {
+		m.play(750*ms + time.Duration(i%10)*lookEach/10) // at any time between two looks
+		m.gpu.Groups[0].Off = false                      // by the supervisor
+		clear(m.offs)
+		_ = os.Remove(m.run.VgpudOff())
+		m.gpu.Run(m.gpu.Now + 200*ms)
+		m.open = 0
+		m.begin()
+		m.take()
+	}
+	near(t, "had", 100*float64(m.gpu.Groups[0].Busy-busy)/float64(m.gpu.Now-from), 50, 2)
+}
+
+// Where the driver does not do it, the GPU is left to the library: nobody else would hold a cap.
+func TestAGPUWhoseDriverKeepsNobodyOffIsTheLibrarys(t *testing.T) {
+	m := played(t, []int{20}, always(2*ms))
+	m.capped(0)
+	m.stays = channels.Status(0x56)
+	m.members(0)
+	m.play(time.Second)
+	select {
+	case gpu := <-m.refused:
+		if gpu != uuid {
+			t.Errorf("%s is left to the library", gpu)
+		}
+	case <-time.After(10 * time.Second): // beside the loop
+		t.Error("nobody keeps the cap, and nothing is done about it")
+	}
+}
+
+// One that lets itself on again is judged by what the GPU's own counter says, as no log says anything of one that is alone.
+func TestOneAloneThatLetsItselfOnIsFound(t *testing.T) {
+	m := played(t, []int{20}, always(2*ms))
+	m.capped(0)
+	m.gpu.Groups[0].Cheat.Enables = true
+	m.members(0)
+	m.play(6 * time.Second)
+	if len(m.answers) == 0 {
+		t.Error("it has all of the GPU, and nobody minds")
+	}
+	honest := played(t, []int{20}, always(20*ms))
+	honest.capped(0)
+	honest.members(0)
+	honest.play(20 * time.Second)
+	if len(honest.answers) != 0 {
+		t.Error("one that does nothing is judged")
+	}
+}

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import "time"
+
+// Hold keeps a slice at its cap, by for how long it is on in each period. It goes by what the slice used, alone and beside others alike: where weights leave it
+// no more than its cap, or where it asks for no more, it is on all the time, and nothing is to be done.
+//
+// What the cap allows and was not used is credit, and what was used beyond it is paid back. So a cap is exact over some seconds whatever a meter is wrong by in
+// between, and however a program's work comes and goes.
+type Hold struct {
+	Share float64 // of 1
+
+	credit   time.Duration // of GPU time
+	used, on float64       // of the last half second: of the GPU, and of the time for which it was on
+	held     bool          // its credit is gone, and is not all back since
+	owed     time.Duration // of being on, that was too short for a period of its own
+	checked  checked
+}
+
+// checked is for how long it was off, and how much more it used than it was on for, since somebody asked.
+type checked struct{ off, ran time.Duration }
+
+const (
+	keptCredit = 250 * time.Millisecond // of the cap's part: what a burst may have at once
+	mostCredit = 50 * time.Millisecond  // of it
+	mostDebt   = 500 * time.Millisecond // of GPU time
+	paidBack   = time.Second            // what is owed, either way
+	leastPart  = 0.2                    // of its cap, while it pays back: nobody stands still for seconds
+	recent     = 500 * time.Millisecond
+	heldSlack  = 0.004                // of the GPU, by which a slice may be beyond its cap before it is kept off for it: a meter is no better
+	leastOff   = 4 * time.Millisecond // with its two calls of 0.7 ms
+	leastOn    = 3 * time.Millisecond
+)
+
+// NewHold is for a slice that nobody knows yet. It is held by the clock, as if it used all of the time that it is on, until it was seen to use less.
+func NewHold(share float64) *Hold {
+	h := &Hold{Share: share, used: 1, on: 1, held: true}
+	h.credit = h.most()
+	return h
+}
+
+func (h *Hold) most() time.Duration {
+	return min(mostCredit, time.Duration(h.Share*float64(keptCredit)))
+}
+
+// Credit is what it may have at once; negative: what it had too much.
+func (h *Hold) Credit() time.Duration { return h.credit }
+
+// SetShare is for a cap that was changed.
+func (h *Hold) SetShare(share float64) {
+	h.Share = share
+	h.pass(0, 0, 0)
+}
+
+// Resume goes on from the credit that was written down, after a time in which nobody counted. Who was held then is taken to have had all of the GPU since it was
+// let on, half the time between looks after the last one on average; who was not, what it used before.
+func (h *Hold) Resume(credit, gone, looks time.Duration, used float64) {
+	if credit < h.most() {
+		used = 1
+		gone = max(0, gone-looks/2)
+	}
+	h.used, h.on = used, 1
+	h.credit, h.held = credit, used == 1
+	h.pass(gone, used, h.Share)
+}
+
+// Rest lets time pass in which it had no work.
+func (h *Hold) Rest(gone time.Duration) { h.pass(gone, 0, h.Share) }
+
+func (h *Hold) pass(gone time.Duration, used, allowed float64) {
+	h.credit = min(h.most(), max(-mostDebt, h.credit+time.Duration((allowed-used)*float64(gone))))
+	h.held = h.credit < 0 || h.held && h.credit < h.most()
+}
+
+// Look takes what it used of a time, of 1, and for how long it was on; negative: nobody knows what it used.
+func (h *Hold) Look(gone, on time.Duration, used float64) {
+	if gone <= 0 {
+		return
+	}
+	part := min(1, float64(on)/float64(gone))
+	if used < 0 {
+		h.pass(gone, part*h.rate(), h.Share)
+		return
+	}
+	allowed, whole := h.Share, part > 0.995
+	if whole {
+		allowed += heldSlack
+	}
+	h.pass(gone, used, allowed)
+	h.checked.off += gone - on
+	h.checked.ran += time.Duration((used - part) * float64(gone))
+	if whole && used > h.rate() { // it has more to do than it had
+		h.used, h.on = used, 1
+		return
+	}
+	weight := float64(gone) / float64(gone+recent)
+	h.used += weight * (used - h.used)
+	h.on += weight * (part - h.on)
+}
+
+// rate is which part it uses of the time for which it is on.
+func (h *Hold) rate() float64 {
+	if h.on < 0.001 {
+		return min(1, h.used*1000)
+	}
+	return min(1, h.used/h.on)
+}
+
+// part is of what time it may be on from now on.
+func (h *Hold) part() float64 {
+	may := max(leastPart*h.Share, h.Share+float64(h.credit)/float64(paidBack))
+	if rate := h.rate(); h.held && rate > may {
+		return may / rate
+	}
+	return 1
+}
+
+// Holds says that it has to be kept off for a part of periods of this length.
+func (h *Hold) Holds(period time.Duration) bool {
+	return float64(period)*(1-h.part()) >= float64(leastOff)
+}
+
+// Next is for how long it is on in the next period; all of it: it is not kept off.
+func (h *Hold) Next(period time.Duration) time.Duration {
+	if !h.Holds(period) {
+		h.owed = 0
+		return period
+	}
+	on := h.owed + time.Duration(h.part()*float64(period))
+	h.owed = 0
+	switch {
+	case on < leastOn:
+		h.owed = on
+		return 0
+	case on > period-leastOff:
+		h.owed = on - period
+		return period
+	}
+	return on
+}
+
+// RanOff is for how long it was kept off, and how much more it used than it was on for; nothing before that is a second. A meter lags behind by a tenth of one.
+func (h *Hold) RanOff() (off, ran time.Duration) {
+	if h.checked.off < time.Second {
+		return 0, 0
+	}
+	c := h.checked
+	h.checked = checked{}
+	return c.off, max(0, c.ran)
+}
+
+const (
+	heldPeriod = 50 * time.Millisecond
+	mostPeriod = 200 * time.Millisecond
+	eachOfMany = 12500 * time.Microsecond
+)
+
+// Period is how long periods are where so many calls take all off, on the whole node, who are held. Two calls of 0.7 ms in 50 ms are 2.8 % of a core; it stays
+// that for four, so that the cap of each holds over a second, and never is more than 11 % however many channels a job has.
+func Period(calls int) time.Duration {
+	return max(min(mostPeriod, heldPeriod*time.Duration(max(1, calls))), eachOfMany*time.Duration(calls))
+}

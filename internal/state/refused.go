@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
+)
+
+const maxRefusedBytes = 64 << 10
+
+// Refused are the GPUs that vgpud has left to the library: a line for each, behind one of this boot.
+func (s Store) Refused() (gpus []device.UUID) {
+	if s.KeptBy != ledger.KeptByVgpud {
+		return nil
+	}
+	text, err := trusted.ReadFile(s.Dir.VgpudRefused(), maxRefusedBytes)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.Log.Error("which GPUs vgpud cannot keep is not known", "reason", err)
+	}
+	lines := strings.Fields(string(text))
+	if len(lines) == 0 || lines[0] != s.BootID {
+		return nil
+	}
+	for _, line := range lines[1:] {
+		gpus = append(gpus, device.UUID(line))
+	}
+	return gpus
+}
+
+// Refuse leaves a GPU to the library from now on.
+func (s Store) Refuse(ctx context.Context, gpu device.UUID) error {
+	return s.refuse(ctx, func(before []device.UUID) []device.UUID { return append(before, gpu) })
+}
+
+// Accept has vgpud try all GPUs again.
+func (s Store) Accept(ctx context.Context) error {
+	if len(s.Refused()) == 0 {
+		return nil
+	}
+	return s.refuse(ctx, func([]device.UUID) []device.UUID { return nil })
+}
+
+// refuse changes which GPUs are refused. The boards follow, and whoever watches the state file.
+func (s Store) refuse(ctx context.Context, change func([]device.UUID) []device.UUID) error {
+	tx, err := s.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.End()
+	gpus := change(s.Refused())
+	slices.Sort(gpus)
+	if gpus = slices.Compact(gpus); len(gpus) == 0 {
+		err = os.Remove(s.Dir.VgpudRefused())
+	} else {
+		text := s.BootID + "\n"
+		for _, gpu := range gpus {
+			text += string(gpu) + "\n"
+		}
+		err = trusted.WriteFile(s.Dir.VgpudRefused(), []byte(text), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write down which GPUs vgpud cannot keep: %w", err)
+	}
+	tx.dirty = true
+	return tx.Commit()
+}

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+)
+
+// cappedAtWork is a job with a cap in which a program is busy until the test ends.
+func cappedAtWork(t *testing.T, cores int, how string) (job string) {
+	t.Helper()
+	job = submit(t, one, fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=1000 --vgpu-cores=%d --vgpu-policy=cap", cores), "vgpu-busy "+how+" --for 600000")
+	t.Cleanup(func() { ok(t, root, "scancel "+job) })
+	until(t, "GPU time of job "+job, 60*time.Second, func() error {
+		if page := counted(t, job); page.BusyNs == 0 {
+			return fmt.Errorf("%+v", page)
+		}
+		return nil
+	})
+	return job
+}
+
+// comesTo waits until a job has had this part of the GPU over some seconds, by what vgpud counted: the machine that simulates the GPU may be late.
+func comesTo(t *testing.T, job string, percent, within float64) {
+	t.Helper()
+	const over = 2 * time.Second
+	was := counted(t, job)
+	until(t, fmt.Sprintf("%.0f %% of the GPU for job %s", percent, job), 30*time.Second, func() error {
+		now := counted(t, job)
+		gone := time.Duration(now.LookedNs - was.LookedNs)
+		if gone < over {
+			return fmt.Errorf("%s", gone)
+		}
+		had := 100 * float64(now.BusyNs-was.BusyNs) / float64(gone)
+		if was = now; had < percent-within || had > percent+within {
+			return fmt.Errorf("it has %.1f", had)
+		}
+		return nil
+	})
+}
+
+// TestVgpudHoldsCaps: alone, changed while it runs, though its worker dies, beside one that is idle and beside one that is busy. Nothing in the program waits.
+func TestVgpudHoldsCaps(t *testing.T) {
+	begin(t)
+	withVgpud(t)
+	job := cappedAtWork(t, 30, "--us 2000 --ahead 16")
+	comesTo(t, job, 30, 3)
+	set := "vgpuctl --config " + c.ConfigPath() + " --node n1 set " + job + " --cores "
+	ok(t, root, set+"60")
+	comesTo(t, job, 60, 4)
+	_, worker := vgpuds(t)
+	if err := unix.Kill(worker, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	comesTo(t, job, 60, 4)
+	ok(t, root, set+"0")
+	comesTo(t, job, 97, 5)
+	ok(t, root, set+"20")
+	comesTo(t, job, 20, 3)
+	idle := submit(t, two, "--gres=vgpu:1 --vgpu-mem=1000 --vgpu-cores=40 --vgpu-policy=cap", "vgpu-busy --us 100 --rest 1000000 --for 600000")
+	t.Cleanup(func() { ok(t, root, "scancel "+idle) })
+	awaitGroups(t, idle)
+	comesTo(t, job, 20, 3)
+	atWork(t, 40, "--us 20000 --ahead 16") // it leaves a fifth of the GPU and more
+	comesTo(t, job, 20, 4)
+}
+
+// awaitGroups waits for a job's channel groups.
+func awaitGroups(t *testing.T, job string) {
+	t.Helper()
+	id, err := strconv.ParseUint(job, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a channel group of job "+job, 60*time.Second, func() error {
+		named, err := ledger.ReadGroups(rundir.Dir(runDir()).Groups(uint32(id)), uint32(id))
+		if err == nil && (len(named) == 0 || len(named[0].Groups) == 0) {
+			err = fmt.Errorf("%+v", named)
+		}
+		return err
+	})
+}
