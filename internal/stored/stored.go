@@ -13,12 +13,17 @@ import (
 // Unknown is the age of a time that lies ahead.
 const Unknown = time.Duration(math.MaxInt64)
 
+// meanwhile is how much later than now a time may be that was stored since now was asked for.
+const meanwhile = time.Second
+
 // AgeAt is how long before now a stored time was.
 func AgeAt(now, when time.Time) time.Duration {
-	if when.After(now) {
+	switch age := now.Sub(when); {
+	case age <= -meanwhile:
 		return Unknown
+	default:
+		return max(0, age)
 	}
-	return now.Sub(when)
 }
 
 // Age is the same by the clock of this moment.

@@ -20,6 +20,7 @@ func TestATimeThatLiesAheadIsOld(t *testing.T) {
 		{"now", now, 0},
 		{"a minute ago", now.Add(-time.Minute), time.Minute},
 		{"never", time.Time{}, now.Sub(time.Time{})},
+		{"since now was asked for", now.Add(5 * time.Millisecond), 0},
 		{"a second ahead", now.Add(time.Second), stored.Unknown},
 		{"ten hours ahead", now.Add(10 * time.Hour), stored.Unknown},
 	} {

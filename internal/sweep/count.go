@@ -21,7 +21,7 @@ func (w Waiting) Any() bool { return w.Slices+w.Folders+w.Marks+w.Temporaries > 
 
 // Count looks and changes nothing. It needs no rights but those to see the run directory and the spool.
 func (s Sweeper) Count(ctx context.Context) (Waiting, error) {
-	old := s.old(time.Now())
+	old := s.old
 	f, err := s.look(old)
 	if err != nil {
 		return Waiting{}, err

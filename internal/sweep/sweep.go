@@ -67,7 +67,7 @@ func (s Sweeper) Sweep(ctx context.Context) (Result, error) {
 	}
 	defer held.Close()
 	result.Looked = true
-	old := s.old(time.Now())
+	old := s.old
 	f, err := s.look(old)
 	if err != nil {
 		return result, err
@@ -139,9 +139,7 @@ func (s Sweeper) begin() (*os.File, error) {
 }
 
 // old says of a time whether the grace has passed since.
-func (s Sweeper) old(now time.Time) func(time.Time) bool {
-	return func(when time.Time) bool { return stored.AgeAt(now, when) > s.Grace }
-}
+func (s Sweeper) old(when time.Time) bool { return stored.Age(when) > s.Grace }
 
 func (s Sweeper) look(old func(time.Time) bool) (found, error) {
 	live, err := slurm.LiveJobs(s.Config.Slurm.SlurmdSpoolDir, s.Node)

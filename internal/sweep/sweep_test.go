@@ -327,7 +327,7 @@ func TestWithoutTheLockNothingIsEnded(t *testing.T) {
 func TestAMarkThatIsRenewedStays(t *testing.T) {
 	n := newNode(t)
 	n.file(n.Store.Dir.None(7))
-	f, err := n.look(n.Sweeper.old(time.Now()))
+	f, err := n.look(n.Sweeper.old)
 	n.check(err)
 	n.check(os.Chtimes(n.Store.Dir.None(7), time.Now(), time.Now()))
 	if removed := removeMarks(f.marks); removed != 0 || len(f.marks) != 1 {
