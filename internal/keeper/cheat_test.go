@@ -44,8 +44,9 @@ func (m *machine) until(t *testing.T, within time.Duration, is func() bool) {
 	}
 }
 
+func two(t *testing.T) *machine { return played(t, []int{30, 70}, always(2*ms), always(2*ms)) }
+
 func TestCheatersAreFrozen(t *testing.T) {
-	two := func(t *testing.T) *machine { return played(t, []int{30, 70}, always(2*ms), always(2*ms)) }
 	t.Run("sets its own slice", func(t *testing.T) {
 		m := two(t)
 		m.members(0, 1)
@@ -87,6 +88,44 @@ func TestCheatersAreFrozen(t *testing.T) {
 		m.play(time.Second)
 		m.strange[100] = 1
 		caught(t, m, 4*time.Second)
+	})
+}
+
+// Neither groups without work nor programs that end soon hide what a job does.
+func TestCheatersWhoHideItAreFrozen(t *testing.T) {
+	t.Run("sets the slice of one of its groups", func(t *testing.T) {
+		m := two(t)
+		m.members(0, 1)
+		m.another(0)
+		m.play(time.Second)
+		m.gpu.Groups[0].Cheat.Sets = time.Second
+		caught(t, m, 3*time.Second)
+	})
+	t.Run("names another group than the one at work", func(t *testing.T) {
+		m := two(t)
+		m.members(0, 1)
+		m.another(0)
+		m.node.Processes[0].Groups = m.node.Processes[0].Groups[1:]
+		m.take()
+		m.play(time.Second)
+		m.gpu.Groups[0].Slice = time.Second
+		caught(t, m, 4*time.Second)
+	})
+	t.Run("sets its slice in short programs", func(t *testing.T) {
+		m := played(t, []int{30, 70}, always(2*ms), always(2*ms), always(2*ms), always(2*ms), always(2*ms), always(2*ms), always(2*ms))
+		m.jobs = []uint32{1, 2, 1, 1, 1, 1, 1}
+		for _, now := range []int{0, 2, 3, 4, 5, 6} {
+			for i, g := range m.gpu.Groups {
+				g.Off = i != 1 && i != now
+				m.killed[i] = g.Off
+			}
+			m.gpu.Groups[now].Cheat.Sets = time.Second
+			m.members(now, 1)
+			if m.play(600 * ms); len(m.k.frozen) > 0 {
+				return
+			}
+		}
+		t.Error("nobody is frozen")
 	})
 }
 
@@ -186,4 +225,17 @@ func TestCheatersAreLoggedOrKilled(t *testing.T) {
 			t.Errorf("%s: %d steps were looked for, %d are frozen", cheaters, len(m.answers), len(m.k.frozen))
 		}
 	}
+}
+
+// Whoever has the library and keeps its groups from vgpud is left alone as long as no other has less by it.
+func TestWhoTakesMoreByWhatIsNotKnownIsFrozen(t *testing.T) {
+	m := played(t, []int{50, 50}, always(2*ms), always(2*ms))
+	m.strange[100], m.attached[100] = 1, true
+	m.members(1)
+	m.play(5 * time.Second)
+	if len(m.answers) > 0 {
+		t.Fatal("it had no more than the driver gives to everybody")
+	}
+	m.gpu.Groups[0].Slice = time.Second
+	caught(t, m, 6*time.Second)
 }

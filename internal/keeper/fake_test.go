@@ -45,6 +45,7 @@ type machine struct {
 	strange  map[int]uint32 // what NVML shows as well
 	stolen   int            // the process whose client's number is another's now
 	attached map[int]bool   // who has a place in his job's ledger
+	second   time.Duration  // slice of any process's second group, which has no work
 	calls    map[string]int
 	offs     map[channels.Channel]bool
 	refuses  error
@@ -130,6 +131,14 @@ func (m *machine) members(groups ...int) {
 		m.node.Processes = append(m.node.Processes, Process{Process: audit.Process{PID: 100 + i, StartTicks: m.start(100 + i)}, Job: m.jobs[i],
 			Groups: []ledger.Group{{Client: uint32(1000 + i), Device: 1, Group: 1, Engine: 1, FD: 9, Subdevice: 2, ChannelCount: 2, Channels: []uint32{3, 4}}}})
 	}
+	m.take()
+}
+
+// another has a process name a second group.
+func (m *machine) another(process int) {
+	p := &m.node.Processes[process]
+	p.Groups = append(p.Groups, p.Groups[0])
+	p.Groups[1].Group = secondGroup
 	m.take()
 }
 
@@ -252,6 +261,9 @@ func (d fakeDriver) Owner(pid int) (Owner, error) {
 
 type fakeDevice struct{ *machine }
 
+// secondGroup is the handle of a group that never has work.
+const secondGroup = 2
+
 // absent is a channel that no client has.
 const absent = 99
 
@@ -318,6 +330,10 @@ func (o fakeOwner) group(g channels.Group) (*timeslices.Group, error) {
 
 func (o fakeOwner) SetSlice(g channels.Group, slice time.Duration) error {
 	o.calls["slice"]++
+	if g.Handle == secondGroup {
+		o.second = slice.Truncate(us)
+		return nil
+	}
 	group, err := o.group(g)
 	if err == nil {
 		group.Slice = slice.Truncate(us)
@@ -327,6 +343,9 @@ func (o fakeOwner) SetSlice(g channels.Group, slice time.Duration) error {
 
 func (o fakeOwner) Slice(g channels.Group) (time.Duration, error) {
 	o.calls["asked"]++
+	if g.Handle == secondGroup {
+		return o.second, nil
+	}
 	group, err := o.group(g)
 	if err != nil {
 		return 0, err
@@ -338,6 +357,9 @@ func (o fakeOwner) Slice(g channels.Group) (time.Duration, error) {
 }
 
 func (o fakeOwner) Saves(g channels.Group) (channels.Saves, error) {
+	if g.Handle == secondGroup {
+		return channels.Saves{}, nil
+	}
 	group, err := o.group(g)
 	if err != nil {
 		return channels.Saves{}, err

@@ -197,10 +197,15 @@ func TestWhatAUserCallsAStepIsNone(t *testing.T) {
 
 // Where Slurm has no cgroups, a step is what its daemon has started.
 func TestAStepWithoutCgroups(t *testing.T) {
+	for _, name := range []string{"slurmstepd", "slurmstepd-wlm" /* Debian's */} {
+		t.Run(name, func(t *testing.T) { stepBelow(t, filepath.Join(t.TempDir(), name)) })
+	}
+}
+
+func stepBelow(t *testing.T, daemon string) {
 	if os.Getuid() != 0 {
 		t.Skip("not root")
 	}
-	daemon := filepath.Join(t.TempDir(), "slurmstepd")
 	shell, err := os.ReadFile("/bin/bash")
 	if err != nil {
 		t.Skip(err)

@@ -47,7 +47,7 @@ func (k *keeper) judge(g *gpu) {
 	slices.SortFunc(all, func(a, b judged) int { return a.o.PID - b.o.PID })
 	for i := range all {
 		t, o := all[(i+k.judgeNext)%len(all)].t, all[(i+k.judgeNext)%len(all)].o
-		s := o.sightOn(g, k.now)
+		s := o.sightOn(g, t, k.now)
 		if slices.ContainsFunc(k.frozen, func(f frozen) bool { return f.Job == t.Job }) {
 			delete(o.sights, g.UUID) // what stands still does nothing, and begins anew
 			continue
@@ -70,23 +70,51 @@ type sight struct {
 	judge share.Judge
 	seen  share.Seen
 	at    time.Duration
-	next  int // which of its groups is looked at
+	next  int    // which of its groups is looked at
+	doubt *group // which had another slice, and is looked at again
+	asked bool   // how a group was saved
+	quiet int    // looks in a row at which none of its groups was saved, while its slice ended its turns: others are at work than it names
 }
 
-func (o *owner) sightOn(g *gpu, now time.Duration) *sight {
+func (o *owner) sightOn(g *gpu, t *tenant, now time.Duration) *sight {
 	s := o.sights[g.UUID]
 	if s == nil {
 		s = &sight{at: now}
+		if now < t.heirs {
+			s.judge = t.before.Heir()
+		}
 		o.sights[g.UUID] = s
 	}
 	return s
+}
+
+// inheritFor is how long what was seen of a process that has ended counts for the next ones of its job.
+const inheritFor = 10 * time.Second
+
+// bequeath keeps what was seen of a process that has ended.
+func (k *keeper) bequeath(o *owner) {
+	for uuid, s := range o.sights {
+		g := k.gpus[uuid]
+		if g == nil {
+			continue
+		}
+		for _, t := range g.tenants {
+			if t.Job != o.Job {
+				continue
+			}
+			if k.now >= t.heirs {
+				t.before = share.Judge{}
+			}
+			t.before, t.heirs = t.before.Worse(s.judge), k.now+inheritFor
+		}
+	}
 }
 
 // crowd says whether somebody waits: the GPU is full, and one that always has work has less than its part.
 func (k *keeper) crowd(g *gpu) {
 	used, shares := 0.0, 0.0
 	for _, t := range g.tenants {
-		if t.works() {
+		if t.works() || t.hidden {
 			used += t.known.Used
 			shares += t.share
 		}
@@ -112,7 +140,8 @@ func (k *keeper) isHonest(o *owner) bool {
 	return o.honest
 }
 
-// check asks for one of a process's groups whether its slice is still the one that was set, and how it was saved.
+// check asks for one of a process's groups whether its slice is still the one that was set, and how it was saved. One that had another slice is
+// asked for again, however many there are: who has one that cheats may have others that do not.
 func (k *keeper) check(s *sight, t *tenant, o *owner) {
 	var mine []*group
 	for _, m := range t.groups {
@@ -123,31 +152,34 @@ func (k *keeper) check(s *sight, t *tenant, o *owner) {
 	if len(mine) == 0 {
 		return
 	}
-	s.next++
-	m := mine[s.next%len(mine)]
+	m := s.doubt
+	if !slices.Contains(mine, m) {
+		s.next++
+		m = mine[s.next%len(mine)]
+	}
 	if m.slice == 0 || !k.budget.Spare(k.now, 2*share.CostSlice) {
 		return
 	}
 	k.heart.beat(time.Now())
-	if m.seen { // at an earlier look too
-		now, err := o.Slice(m.handles)
-		switch {
-		case errors.Is(err, channels.ErrNotTheirs): // its numbers may be another's by now: nothing is done with them
-			o.refused = true
-			k.forget(m)
-			return
-		case err != nil:
-		case now != m.slice:
-			s.seen.Changed++
-			m.slice = 0 // it is set again
-			fallthrough
-		default:
-			s.seen.Checked++
-		}
+	s.doubt = nil
+	now, err := o.Slice(m.handles)
+	switch {
+	case errors.Is(err, channels.ErrNotTheirs): // its numbers may be another's by now: nothing is done with them
+		o.refused = true
+		k.forget(m)
+		return
+	case err != nil:
+	case now != m.slice:
+		s.seen.Changed++
+		s.doubt, m.slice = m, 0 // it is set again
+		fallthrough
+	default:
+		s.seen.Checked++
 	}
 	if m.handles.Subdevice != 0 {
 		if saves, err := o.Saves(m.handles); err == nil {
 			if m.seen {
+				s.asked = true
 				s.seen.Saves += uint64(saves.Saves - m.saves.Saves)
 				s.seen.SavesIdle += uint64(saves.Idle - m.saves.Idle)
 			}
@@ -164,13 +196,20 @@ func (k *keeper) sum(g *gpu, t *tenant, o *owner, s *sight) {
 		off, ran = t.limit.hold.RanOff()
 	}
 	s.seen.Gone, s.seen.Off, s.seen.RanOff = k.now-s.at, off, ran
+	if s.asked && g.meter.Cut(uint32(o.PID)) > 0 {
+		if s.quiet++; s.seen.Saves > 0 {
+			s.quiet = 0
+		}
+	}
+	s.asked = false
 	s.seen.Overran = g.meter.Overran(uint32(o.PID))
 	s.seen.Used, s.seen.Due, s.seen.OthersWait = t.known.Used, t.due, g.others && len(g.plan.Turns) == 0
-	s.seen.Handles = t.has(o.Process.Process)
+	s.seen.Handles, s.seen.Crowded = t.has(o.Process.Process), g.others
+	s.seen.Unheld = g.holders[o.PID] && !s.seen.Handles || s.quiet > len(o.groups) || slices.ContainsFunc(t.groups, func(m *group) bool { return m.owner == o && m.unnamed })
 	if len(o.Process.Groups) == ledger.MaxGroups { // else some could not be seen
 		s.seen.Unlisted = int(min(o.More, 1<<20))
 	}
-	if g.holders[o.PID] {
+	if g.holders[o.PID] && !o.honest {
 		s.seen.MemoryBytes = 1 // any: who holds nothing is not in the list
 	}
 }
@@ -180,7 +219,9 @@ func (k *keeper) seeHolders(g *gpu, pids map[int]uint32) {
 	if pids == nil {
 		return
 	}
+	var was []bool
 	for _, t := range g.tenants {
+		was = append(was, t.hidden)
 		t.hidden = slices.ContainsFunc(t.groups, func(m *group) bool { return m.owner.refused })
 	}
 	g.holders = map[int]bool{}
@@ -197,6 +238,12 @@ func (k *keeper) seeHolders(g *gpu, pids map[int]uint32) {
 		if o != nil {
 			g.holders[pid] = true
 			t.hidden = t.hidden || !t.has(o.Process.Process)
+		}
+	}
+	for i, t := range g.tenants {
+		if t.hidden != was[i] { // with several at work the log is needed, whatever they name
+			k.settle(g)
+			break
 		}
 	}
 }

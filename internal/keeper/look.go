@@ -54,7 +54,7 @@ func (k *keeper) lookAll(s sampled) {
 		if !told {
 			active = -1
 		}
-		if pid, told := s.only[uuid]; told && g.log != nil && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.hasPID(uint32(pid)) }) {
+		if pid, told := s.only[uuid]; told && g.log != nil && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return slices.Contains(t.pids, uint32(pid)) }) {
 			g.meter.IsOn(uint32(pid))
 		}
 		k.look(g, active)
@@ -78,7 +78,7 @@ func (k *keeper) look(g *gpu, active float64) {
 	}
 	present := make([]share.Present, len(g.tenants))
 	for i, t := range g.tenants {
-		present[i] = share.Present{Key: t.key, PIDs: t.pids, Groups: len(t.groups) + len(t.late), Capped: t.limit.hold != nil}
+		present[i] = share.Present{Key: t.key, PIDs: t.pids, Groups: len(t.groups) + len(t.late) + t.unknown(), Capped: t.limit.hold != nil}
 	}
 	found := g.meter.Look(share.Look{AtNS: at, Active: active, NoLog: g.log == nil}, present)
 	g.window.Add(present, found)

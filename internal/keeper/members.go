@@ -271,6 +271,7 @@ func (k *keeper) forget(member *group) {
 // drop forgets a process.
 func (k *keeper) drop(o *owner) {
 	k.removeGroups(o)
+	k.bequeath(o)
 	o.Close()
 	delete(k.owners, o.Process.Process)
 }
@@ -326,7 +327,7 @@ func (k *keeper) settle(g *gpu) {
 		}
 		return
 	}
-	if working > 1 && g.log == nil {
+	if working > 0 && counting > 1 && g.log == nil {
 		k.openLog(g)
 	}
 	if g.looked == 0 {

@@ -71,7 +71,7 @@ func (k *keeper) takeGroups(o *owner) {
 			g.lost = append(g.lost, member.channels...)
 		}
 		o.groups[key] = member
-		o.sightOn(g, k.now).seen.Made++
+		o.sightOn(g, t, k.now).seen.Made++
 		t.groups = append(t.groups, member)
 		g.planned = 0
 	}

@@ -66,6 +66,8 @@ type tenant struct {
 	due     float64                  // its part of all shares at work, of 1
 	hidden  bool                     // a process of it is at work whose groups are not known
 	late    map[uint32]time.Duration // processes that have ended, and until when what they did may still be read
+	before  share.Judge              // the worst of what was seen of those, for the next ones
+	heirs   time.Duration            // until then
 }
 
 // group is a channel group that the driver has said is its process's.
@@ -117,7 +119,7 @@ func (g *gpu) working() (count int) {
 const lateFor = time.Second
 
 // counts says that there may be GPU time of a slice to count.
-func (t *tenant) counts() bool { return t.works() || len(t.late) > 0 }
+func (t *tenant) counts() bool { return t.works() || t.hidden || len(t.late) > 0 }
 
 // counting are those of a GPU's tenants that have.
 func (g *gpu) counting() (count int) {
@@ -150,4 +152,12 @@ func (t *tenant) has(p audit.Process) bool {
 
 func (t *tenant) hasPID(pid uint32) bool {
 	return slices.ContainsFunc(t.groups, func(g *group) bool { return uint32(g.owner.PID) == pid })
+}
+
+// unknown counts what is at work of a tenant beside the groups that are known: at least one.
+func (t *tenant) unknown() int {
+	if t.hidden {
+		return 1
+	}
+	return 0
 }

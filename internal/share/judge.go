@@ -16,6 +16,7 @@ const (
 	HasTooMany      Verdict = "has more channel groups than there is room for"
 	MakesWithoutEnd Verdict = "makes contexts without end"
 	HidesItsHandles Verdict = "uses the GPU without the library"
+	TakesMore       Verdict = "has more than its part by channels that cannot be held"
 )
 
 // Seen is what was seen of a process since the last look at it. vgpud looks at everybody twice a second, and begins anew with a new Judge when it was away.
@@ -33,6 +34,9 @@ type Seen struct {
 	Used, Due        float64 // by its job, of 1: what it had, and its part of all shares at work
 	OthersWait       bool    // the GPU is full, somebody else at work has less than his part, and nobody is kept off for another
 
+	Crowded bool // as OthersWait, whoever is kept off
+	Unheld  bool // it is at work, and has groups or channels that are not known
+
 	Unlisted int // groups that found no room in its page
 	Made     int // groups that it made
 
@@ -43,6 +47,8 @@ type Seen struct {
 const (
 	// A handle may be another group's by now, once: that of a process that made one anew between two looks.
 	strikesOfSlice = 2
+	// Who is honest at two looks of three is not, and one that was honest once is not beyond doubt.
+	pardon = 0.5
 	// 1,200 times off and on no process ran on for longer than the call (docs/decisions/053); the clocks of GPU and node are compared to a millisecond.
 	ranOff     = 5 * time.Millisecond
 	ranOffPart = 0.2
@@ -64,17 +70,24 @@ const (
 
 // Judge is of one process.
 type Judge struct {
-	slice, ran, waits, room, hides int // looks in a row
+	ran, waits, room, hides, takes int     // looks in a row
+	slice                          float64 // looks, less what was pardoned
 	made                           float64
 	hidden                         time.Duration // since it was first seen to
 }
 
 // Look takes what was seen, and says what it comes to.
 func (j *Judge) Look(s Seen) Verdict {
-	j.slice = again(j.slice, s.Changed > 0, s.Checked == 0)
+	switch {
+	case s.Changed > 0:
+		j.slice++
+	case s.Checked > 0:
+		j.slice = max(0, j.slice-pardon)
+	}
 	j.ran = again(j.ran, s.RanOff > ranOff && float64(s.RanOff) > ranOffPart*float64(s.Off), s.Off < ranOff)
 	j.waits = again(j.waits, s.Overran && float64(s.SavesIdle) > waitedPart*float64(s.Saves) &&
 		s.OthersWait && s.Used > s.Due+tooMuch, s.Saves == 0)
+	j.takes = again(j.takes, s.Unheld && s.Crowded && s.Used > s.Due+tooMuch, false)
 	j.room = again(j.room, s.Unlisted > 0, false)
 	j.made = max(0, j.made-madeEachSecond*s.Gone.Seconds()) + float64(s.Made)
 	if j.hides = again(j.hides, s.MemoryBytes > 0 && !s.Handles, false); j.hides > 1 {
@@ -89,6 +102,8 @@ func (j *Judge) Look(s Seen) Verdict {
 		return RunsWhileOff
 	case j.waits >= strikesWait:
 		return WaitsForIdle
+	case j.takes >= strikesWait:
+		return TakesMore
 	case j.room >= strikesRoom:
 		return HasTooMany
 	case j.made > mostMade:
@@ -97,6 +112,19 @@ func (j *Judge) Look(s Seen) Verdict {
 		return HidesItsHandles
 	}
 	return ""
+}
+
+// Heir begins to look at a process whose job had another one that has ended: who cheats by many short ones is no better. What a program does by its number of
+// contexts counts for each.
+func (j Judge) Heir() Judge {
+	j.room, j.made = 0, 0
+	return j
+}
+
+// Worse is the more suspicious of two, in each respect.
+func (j Judge) Worse(k Judge) Judge {
+	return Judge{ran: max(j.ran, k.ran), waits: max(j.waits, k.waits), room: max(j.room, k.room), hides: max(j.hides, k.hides),
+		takes: max(j.takes, k.takes), slice: max(j.slice, k.slice), made: max(j.made, k.made), hidden: max(j.hidden, k.hidden)}
 }
 
 // again counts looks in a row; one that could not tell changes nothing.

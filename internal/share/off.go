@@ -63,6 +63,14 @@ func (m *Meter) Overran(pid uint32) bool {
 	return most
 }
 
+// Cut is how many of a process's turns its slice has ended, since Overran was asked last.
+func (m *Meter) Cut(pid uint32) int {
+	if p := m.seen[pid]; p != nil {
+		return p.asked.cut
+	}
+	return 0
+}
+
 // take looks whether a turn began in a time in which its process was off.
 func (o *offs) take(startNS, endNS int64) {
 	for _, s := range o.times {
