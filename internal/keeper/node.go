@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -23,8 +24,11 @@ type Here struct {
 	Store   state.Store
 	Auditor audit.Auditor
 
-	names map[claim]audit.Process // who was found to be behind a name of another pid namespace
-	tries map[uint32]tries        // to find all of a user's
+	names map[claim]audit.Process         // who was found to be behind a name of another pid namespace
+	owned map[audit.Process]uint32        // of which job a process was found to be: it stays so
+	swept time.Time                       // when those that are gone were dropped
+	tries map[uint32]tries                // to find all of a user's
+	users map[uint32]map[audit.Inside]int // all processes of a user, as this look has found them
 }
 
 // claim is a process as its page names it.
@@ -74,6 +78,7 @@ func (h *Here) Look() (Node, error) {
 		return node, nil
 	}
 	errs := []error{h.address(node.GPUs)}
+	h.users = map[uint32]map[audit.Inside]int{}
 	for job, uid := range granted {
 		processes, err := h.processes(current.Slices, job, uid)
 		node.Processes = append(node.Processes, processes...)
@@ -127,32 +132,51 @@ func (h *Here) processes(granted []state.Slice, job, uid uint32) (found []Proces
 	if err != nil {
 		return nil, err
 	}
-	byPID, missing := map[int]ledger.GroupsProcess{}, false
+	byPID, missing := map[audit.Process]ledger.GroupsProcess{}, false // a page may name one many times
 	starts := map[int]uint64{}
-	var pids []int
+	var pids []int // of which it is not known yet
 	for _, n := range named {
 		p, ok := h.find(claim{audit.Inside{PID: n.PID, PIDNS: n.PIDNS, StartTicks: n.StartTicks}, job}, uid)
 		if !ok {
 			missing = true
 			continue
 		}
-		byPID[p.PID], starts[p.PID] = n, p.StartTicks
-		pids = append(pids, p.PID)
+		if _, twice := byPID[p]; !twice && h.owned[p] != job {
+			starts[p.PID] = p.StartTicks
+			pids = append(pids, p.PID)
+		}
+		byPID[p] = n
 	}
 	if !missing {
 		delete(h.tries, uid)
 	}
+	if err := h.own(granted, job, pids, starts); err != nil {
+		return nil, err
+	}
+	for p, n := range byPID {
+		if h.owned[p] == job {
+			found = append(found, Process{Process: p, Job: job, UID: uid, Groups: n.Groups, More: n.More})
+		}
+	}
+	return found, nil
+}
+
+// own finds which processes are the job's, by Slurm's word. Of who is that needs no asking again.
+func (h *Here) own(granted []state.Slice, job uint32, pids []int, starts map[int]uint64) error {
+	if len(pids) == 0 && len(h.owned) > 0 {
+		return nil
+	}
 	owners, err := h.Auditor.Owners(granted, pids)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for pid, owner := range owners {
 		start, ok := h.Auditor.StartOf(pid)
 		if owner == job && ok && start == starts[pid] {
-			found = append(found, Process{Process: audit.Process{PID: pid, StartTicks: start}, Job: job, UID: uid, Groups: byPID[pid].Groups, More: byPID[pid].More})
+			h.owned[audit.Process{PID: pid, StartTicks: start}] = job
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // find says who is behind what a page says of a process.
@@ -164,33 +188,44 @@ func (h *Here) find(c claim, uid uint32) (audit.Process, bool) {
 		delete(h.names, c)
 	}
 	if h.names == nil {
-		h.names, h.tries = map[claim]audit.Process{}, map[uint32]tries{}
+		h.names, h.tries, h.owned = map[claim]audit.Process{}, map[uint32]tries{}, map[audit.Process]uint32{}
 	}
 	t := h.tries[uid]
 	if time.Now().Before(t.next) {
 		return audit.Process{}, false
 	}
-	for inside, pid := range h.Auditor.OfUser(uid) {
-		h.names[claim{inside, c.job}] = audit.Process{PID: pid, StartTicks: inside.StartTicks}
+	if h.users[uid] == nil {
+		h.users[uid] = h.Auditor.OfUser(uid)
 	}
-	p, ok := h.names[c]
+	pid, ok := h.users[uid][c.Inside]
 	if !ok {
 		t.wait = min(lastTry, max(firstTry, 2*t.wait))
 		t.next = time.Now().Add(t.wait)
 		h.tries[uid] = t
+		return audit.Process{}, false
 	}
-	return p, ok
+	h.names[c] = audit.Process{PID: pid, StartTicks: c.StartTicks}
+	return h.names[c], true
 }
 
 // forget drops what was found of jobs that are gone, and of processes.
 func (h *Here) forget(granted map[uint32]uint32) {
+	const each = time.Second // a job may have a thousand, and its page be written without end
+	if time.Since(h.swept) < each {
+		return
+	}
+	h.swept = time.Now()
+	alive := map[audit.Process]bool{}
 	for c, p := range h.names {
 		if _, here := granted[c.job]; !here {
 			delete(h.names, c)
 		} else if start, ok := h.Auditor.StartOf(p.PID); !ok || start != p.StartTicks {
 			delete(h.names, c)
+		} else {
+			alive[p] = true
 		}
 	}
+	maps.DeleteFunc(h.owned, func(p audit.Process, _ uint32) bool { return !alive[p] })
 }
 
 // Attached says whether a process has a place in its job's ledger.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -104,5 +105,6 @@ func (w *watcher) read() {
 			}
 			events = events[length:]
 		}
+		time.Sleep(scoutEach) // a user may write ten thousand times a second; nobody looks sooner anyway
 	}
 }
