@@ -95,6 +95,11 @@ func (t *tenant) tally(now time.Duration) {
 	l.isOff = t.works() && !slices.ContainsFunc(t.groups, func(m *group) bool { return !m.off })
 }
 
+// isBesideStrangers says that the log is needed for one that is alone: the GPU's counter has what others use as well, for which nobody may be held.
+func (g *gpu) isBesideStrangers() bool {
+	return g.strangers && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.limit.hold != nil })
+}
+
 // callsToHold is how many calls take those off who are held, on all GPUs.
 func (k *keeper) callsToHold() (calls int) {
 	for _, g := range k.gpus {
@@ -137,7 +142,7 @@ func (k *keeper) holdAll(g *gpu) {
 		change = change || off != t.limit.off
 		t.limit.off = off
 	}
-	if change || slices.ContainsFunc(g.tenants, (*tenant).isAmiss) {
+	if change || g.isAmiss() {
 		k.apply(g)
 	}
 	g.holdAt = g.nextOff()
@@ -152,9 +157,13 @@ func (k *keeper) holdAll(g *gpu) {
 // atOnce is between those who are put off in one call.
 const atOnce = 500 * time.Microsecond
 
-// isAmiss says that somebody of it is on, and is to be off for its cap: a process has come, or a call has failed.
-func (t *tenant) isAmiss() bool {
-	return t.limit.off && slices.ContainsFunc(t.groups, func(m *group) bool { return !m.off })
+// isAmiss says that somebody is on who is to be off for a cap, or off for nothing: a process has come, a cap is gone, or a call has failed.
+func (g *gpu) isAmiss() bool {
+	return slices.ContainsFunc(g.tenants, func(t *tenant) bool {
+		return slices.ContainsFunc(t.groups, func(m *group) bool {
+			return m.off != g.isToBeOff(m) && (t.limit.off || len(g.sets) == 0) // turns see to theirs
+		})
+	})
 }
 
 // nextOff is when somebody is put off, or the period ends; 0: nobody is held.

@@ -146,6 +146,9 @@ func TestACapIsChanged(t *testing.T) {
 		}
 		near(t, "changed", m.had(5 * time.Second)[0], want, 1)
 	}
+	for !m.isOff(0) {
+		m.play(ms)
+	}
 	slice.Elastic = true
 	m.take()
 	if m.isOff(0) {
@@ -189,6 +192,19 @@ func TestAGPUWhoseDriverKeepsNobodyOffIsTheLibrarys(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second): // beside the loop
 		t.Error("nobody keeps the cap, and nothing is done about it")
+	}
+}
+
+// What somebody has who is no tenant, as a program of root's, holds nobody at his cap.
+func TestWhatAStrangerUsesIsNobodys(t *testing.T) {
+	m := played(t, []int{60}, always(2*ms), always(2*ms)) // the second one is nobody's
+	m.capped(0)
+	m.strange[4711] = 0
+	m.members(0)
+	m.play(4 * time.Second)
+	near(t, "beside a stranger", m.had(5 * time.Second)[0], 60, 1)
+	if len(m.answers) != 0 {
+		t.Errorf("judged: %v", m.answers)
 	}
 }
 

@@ -192,7 +192,7 @@ func (k *keeper) check(s *sight, t *tenant, o *owner) {
 // sum completes what was seen of a process.
 func (k *keeper) sum(g *gpu, t *tenant, o *owner, s *sight) {
 	off, ran := g.meter.RanOff(uint32(o.PID))
-	if g.log == nil && t.limit.hold != nil { // one that is alone is in no log
+	if g.log == nil && t.limit.hold != nil && !t.hidden { // one that is alone is in no log
 		off, ran = t.limit.hold.RanOff()
 	}
 	s.seen.Gone, s.seen.Off, s.seen.RanOff = k.now-s.at, off, ran
@@ -224,10 +224,12 @@ func (k *keeper) seeHolders(g *gpu, pids map[int]uint32) {
 		was = append(was, t.hidden)
 		t.hidden = slices.ContainsFunc(t.groups, func(m *group) bool { return m.owner.refused })
 	}
-	g.holders = map[int]bool{}
+	before := g.strangers
+	g.holders, g.strangers = map[int]bool{}, false
 	for pid, job := range pids {
 		at := slices.IndexFunc(g.tenants, func(t *tenant) bool { return t.Job == job })
 		if at < 0 {
+			g.strangers = true
 			continue
 		}
 		t := g.tenants[at]
@@ -240,11 +242,12 @@ func (k *keeper) seeHolders(g *gpu, pids map[int]uint32) {
 			t.hidden = t.hidden || !t.has(o.Process.Process)
 		}
 	}
+	changed := g.strangers != before
 	for i, t := range g.tenants {
-		if t.hidden != was[i] { // with several at work the log is needed, whatever they name
-			k.settle(g)
-			break
-		}
+		changed = changed || t.hidden != was[i]
+	}
+	if changed { // with several at work the log is needed, whatever they name
+		k.settle(g)
 	}
 }
 

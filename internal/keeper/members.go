@@ -309,7 +309,7 @@ func (k *keeper) settle(g *gpu) {
 	case working < 2 && len(g.sets) > 0:
 		k.endTurns(g)
 	}
-	if counting < 2 {
+	if counting < 2 && !g.isBesideStrangers() {
 		wasLogged := g.log != nil
 		k.closeLog(g)
 		if wasLogged {
@@ -327,7 +327,7 @@ func (k *keeper) settle(g *gpu) {
 		}
 		return
 	}
-	if working > 0 && counting > 1 && g.log == nil {
+	if working > 0 && (counting > 1 || g.isBesideStrangers()) && g.log == nil {
 		k.openLog(g)
 	}
 	if g.looked == 0 {

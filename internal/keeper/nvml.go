@@ -58,8 +58,15 @@ func (s *nvmlSampler) Holders(gpu device.UUID) (pids map[int]uint32, told bool) 
 	for _, held := range found.Processes {
 		all = append(all, held.PID)
 	}
-	pids, err = s.auditor.Owners(current.Slices, all)
-	return pids, err == nil
+	if pids, err = s.auditor.Owners(current.Slices, all); err != nil {
+		return nil, false
+	}
+	for _, pid := range all {
+		if _, known := pids[pid]; !known {
+			pids[pid] = 0
+		}
+	}
+	return pids, true
 }
 
 // justNow is long enough for NVML to have a sample.

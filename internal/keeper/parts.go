@@ -71,7 +71,7 @@ type Owner interface {
 type Sampler interface {
 	// Active is which part of the time since it was asked last a GPU's engine was at work.
 	Active(gpu device.UUID) (part float64, told bool)
-	// Holders are the processes with memory of a GPU, of these jobs; false: they are not known.
+	// Holders are the processes with memory of a GPU, of these jobs, 0: of none; false: they are not known.
 	Holders(gpu device.UUID) (pids map[int]uint32, told bool)
 	// Only is the one process that was at work on a GPU just now; false: there was none, or several, or it is not known.
 	Only(gpu device.UUID) (pid int, told bool)

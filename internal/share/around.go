@@ -10,7 +10,6 @@ type around struct {
 	gone, on float64 // of the time: for which any of those was on
 	busy     float64 // the GPU's engine
 	had      float64 // resident, less the turns, of those who were kept off
-	since    time.Duration
 }
 
 const (
