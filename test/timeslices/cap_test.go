@@ -6,8 +6,6 @@ package timeslices
 import (
 	"testing"
 	"time"
-
-	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
 // The machine's figures: one alone, periods of 50 ms, a look at GPM twice a second, 2 s before and 3 s counted.
@@ -25,7 +23,7 @@ func TestLoneCapsAreTheMachines(t *testing.T) {
 		if c.host > 0 {
 			x = &Group{Load: Load{Work: ms, Host: c.host}, Slice: 2 * ms}
 		}
-		g, capped := NewGPU(change, x), share.Cap{Share: c.share}
+		g, capped := NewGPU(change, x), Cap{Share: c.share}
 		var counted time.Duration
 		used := 0.0
 		for window := range 10 { // of half a second
@@ -65,7 +63,7 @@ func TestCapsBesideAnotherAreTheMachines(t *testing.T) {
 		if c.host > 0 {
 			x = &Group{Load: Load{Work: ms, Host: c.host}, Slice: c.slice}
 		}
-		g, credit := NewGPU(change, x, other), share.Credit{Share: c.share}
+		g, credit := NewGPU(change, x, other), Credit{Share: c.share}
 		for g.Now < 10*time.Second {
 			at, before := g.Now, x.Busy
 			g.Run(g.Now + 10*ms)

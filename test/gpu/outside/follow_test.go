@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
+	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
 )
 
 const pid = 7
@@ -57,7 +57,7 @@ func TestWhatIsUsedIsResidentLessItsTurns(t *testing.T) {
 
 func TestACapIsOffWhileItsCreditIsGone(t *testing.T) {
 	l, w := without()
-	c := &capByLog{log: l, w: w, credit: share.Credit{Share: 0.3}, at: time.Now()}
+	c := &capByLog{log: l, w: w, credit: timeslices.Credit{Share: 0.3}, at: time.Now()}
 	l.ResidentNS[pid] = int64(time.Second)
 	c.step()
 	if !c.isOff || c.calls != 1 {

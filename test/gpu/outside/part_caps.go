@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 	"github.com/slurm-vgpu/slurm-vgpu/test/gpu/gauge"
+	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
 )
 
 // lone holds one that is alone to a share: it is on for a fraction of each period. By the clock the fraction is the share; by the meter it follows GPM.
@@ -51,7 +51,7 @@ func (c *lone) onePeriod() {
 }
 
 func (c *lone) until(end time.Time) {
-	held := share.Cap{Share: c.share}
+	held := timeslices.Cap{Share: c.share}
 	c.fraction = held.Next(0)
 	began := time.Now()
 	sample, sampledAt, next := c.gpu.Sample(), began, began

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
+	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
 )
 
 // What a turn takes of the time for which a process is resident: cut by its slice, or ended by itself.
@@ -168,7 +169,7 @@ func (t *trial) follow() {
 type capByLog struct {
 	log         *switchLog
 	w           *tenant
-	credit      share.Credit
+	credit      timeslices.Credit
 	turnSeconds float64
 
 	at         time.Time
@@ -205,7 +206,7 @@ func (t *trial) beside() {
 		}
 		for _, held := range []float64{.3, .1} {
 			l := openLog(t.gpu)
-			c := &capByLog{log: l, w: a, credit: share.Credit{Share: held}, turnSeconds: turnSeconds, at: time.Now()}
+			c := &capByLog{log: l, w: a, credit: timeslices.Credit{Share: held}, turnSeconds: turnSeconds, at: time.Now()}
 			looking := looking{log: l, period: often, each: c.step}
 			const seconds = 4
 			t.measure(1, looking, a, b)

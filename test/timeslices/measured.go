@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package share
+package timeslices
 
 import "time"
 
-// Cap holds one who has the GPU alone to a share: the part of each period for which it is on follows what a meter says that it
-// used. One that sleeps between its steps is on for longer than its share.
+// Cap and Credit are how caps were held when that was measured on a machine; vgpud has one way for both (share.Hold). Cap holds one who has
+// the GPU alone to a share: the part of each period for which it is on follows what a meter says that it used. One that sleeps between its
+// steps is on for longer than its share.
 type Cap struct {
 	Share float64
 	part  float64
@@ -29,7 +30,7 @@ func (c *Cap) Next(used float64) float64 {
 	return c.part
 }
 
-// Credit holds one who has neighbours to a share: it is off while it has used more than that. What it did not use it keeps for a tenth
+// Credit is the same of one who has neighbours: it holds it to a share: it is off while it has used more than that. What it did not use it keeps for a tenth
 // of a second.
 type Credit struct {
 	Share float64
