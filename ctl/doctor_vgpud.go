@@ -67,7 +67,7 @@ type keptSlice struct {
 }
 
 func (d *doctor) keptSlices(held []state.Slice) (kept []keptSlice) {
-	run, now := d.config.Run(), monotonic()
+	run, now := d.config.Run(), ledger.TimeNow()
 	for _, s := range held {
 		g, err := grant.Read(run.Grant(s.Job))
 		if err != nil || g.Restart != s.Restart || sharesBy(run, s.Device) != keptByVgpud {

@@ -49,9 +49,9 @@ func writeCounts(ts *testscript.TestScript, args []string) error {
 		return err
 	}
 	defer page.Close()
-	looked := uint64(monotonic()) - n[4]*1e9
+	looked := uint64(ledger.TimeNow()) - n[4]*1e9
 	if n[4] == 0 {
-		looked = uint64(monotonic() + time.Hour)
+		looked = uint64(ledger.TimeNow() + time.Hour)
 	}
 	return page.Put([]ledger.TimeDevice{{BusyNs: n[1] * 1e9, UnknownNs: 5e8, LookedNs: looked, CreditNs: 2e8, SliceUs: uint32(n[5]),
 		Percent: 3125, Frozen: uint32(n[3]), Flags: uint32(n[2])}})

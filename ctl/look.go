@@ -28,12 +28,12 @@ import (
 
 // looker is one look at the node, which reads each file once and takes no lock.
 type looker struct {
-	cfg       config.Config
-	now       time.Time
-	monotonic time.Duration // the same, for time pages
-	steps     bool          // ask for the steps that run as well
-	grants    map[uint32]grant.Grant
-	used      map[uint32]usedOf
+	cfg     config.Config
+	now     time.Time
+	timeNow time.Duration // the same, by the clock of time pages
+	steps   bool          // ask for the steps that run as well
+	grants  map[uint32]grant.Grant
+	used    map[uint32]usedOf
 }
 
 // usedOf is what a job used; nothing where that cannot be read.
@@ -82,7 +82,7 @@ func (l *looker) at(node string) (nodeStatus, error) {
 	}
 	status.addKeepers(l.cfg.Run())
 	driver := l.startDriver(inv.GPUs, current.Slices)
-	l.monotonic = monotonic()
+	l.timeNow = ledger.TimeNow()
 	l.grants, l.used = make(map[uint32]grant.Grant), make(map[uint32]usedOf)
 	for _, s := range current.Slices {
 		status.Slices = append(status.Slices, l.sliceOf(s))
@@ -172,7 +172,7 @@ func (l *looker) sliceOf(s state.Slice) sliceStatus {
 				sampled = used.sampled[i]
 			}
 			status.shareStatus = shareOf(slice.SMPercent, used.totals.Latest(i, sampled), l.now.Sub(s.Since.Time()))
-			status.Counted = countedOf(used.totals.Counted[i], l.monotonic)
+			status.Counted = countedOf(used.totals.Counted[i], l.timeNow)
 			status.use, status.steps, status.place = &d, used.steps, i
 		}
 	}

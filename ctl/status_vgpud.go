@@ -11,8 +11,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -43,15 +41,6 @@ type countedStatus struct {
 
 // freshLook is how old a look may be that still says something of the present. vgpud looks ten times a second at a slice that has work.
 const freshLook = 2 * time.Second
-
-// monotonic is the clock of time pages.
-func monotonic() time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return 0
-	}
-	return time.Duration(now.Nano())
-}
 
 // countedOf is nil for a slice that vgpud has not looked at.
 func countedOf(counted ledger.TimeDevice, now time.Duration) *countedStatus {

@@ -4,13 +4,10 @@
 package main
 
 import (
-	"time"
-
-	"golang.org/x/sys/unix"
-
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/keeper"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 )
 
 // parts are those of this node.
@@ -24,15 +21,8 @@ func parts(n node) keeper.Parts {
 		Sampler: func() (keeper.Sampler, error) { return keeper.OpenSampler(n.cfg.NVMLLibrary, n.store, auditor) },
 		StartOf: auditor.StartOf, Step: here.Step, Attached: here.Attached, Refuse: here.Refuse,
 		Changes: func() (keeper.Changes, error) { return keeper.WatchRun(n.cfg.Run()) },
-		Clock:   monotonic,
+		Clock:   ledger.TimeNow,
 	}
-}
-
-// monotonic is the clock of the time pages, which go on after a restart.
-func monotonic() time.Duration {
-	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // every kernel has it
-	return time.Duration(now.Nano())
 }
 
 func enabler(cfg config.Config) keeper.Enabler {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +16,14 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
-// TimeDevice is what vgpud counted of one slice of a job. Times are CLOCK_MONOTONIC.
+// TimeNow is the clock of time pages: CLOCK_MONOTONIC, which goes on when vgpud begins anew.
+func TimeNow() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // every kernel has it
+	return time.Duration(now.Nano())
+}
+
+// TimeDevice is what vgpud counted of one slice of a job. Times are of TimeNow.
 type TimeDevice struct {
 	BusyNs    uint64 // GPU time since the slice was granted
 	UnknownNs uint64 // of the time since: nobody counted
