@@ -19,6 +19,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
@@ -37,7 +38,7 @@ func (d *doctor) vgpud(ctx context.Context) {
 		return // what is wrong with the state is said there
 	}
 	d.keptByLibrary(current.Slices)
-	if runs, err := state.IsLocked(d.config.Run().VgpudLock()); err == nil && runs {
+	if runs, err := trusted.IsLocked(d.config.Run().VgpudLock()); err == nil && runs {
 		kept := d.keptSlices(current.Slices)
 		d.looksAt(kept)
 		d.setsSlices(kept)

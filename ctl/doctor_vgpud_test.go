@@ -16,10 +16,10 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
-// counted JOB SECONDS FLAGS FROZEN AGO [SLICE-US]: vgpud keeps the GPU of a job, has counted so many seconds of it and was away for half of one, and
+// counted JOB SECONDS FLAGS FROZEN AGO [SLICE-US [KILLED VERDICT]]: vgpud keeps the GPU of a job, has counted so many seconds of it and was away for half of one, and
 // looked at it the last time some seconds ago; 0: it looks, however long this machine takes to see it.
 func writeCounts(ts *testscript.TestScript, args []string) error {
-	n := [6]uint64{5: 2400}
+	n := [8]uint64{5: 2400}
 	for i, arg := range args {
 		var err error
 		if n[i], err = strconv.ParseUint(arg, 10, 32); err != nil {
@@ -54,7 +54,7 @@ func writeCounts(ts *testscript.TestScript, args []string) error {
 		looked = uint64(ledger.TimeNow() + time.Hour)
 	}
 	return page.Put([]ledger.TimeDevice{{BusyNs: n[1] * 1e9, UnknownNs: 5e8, LookedNs: looked, CreditNs: 2e8, SliceUs: uint32(n[5]),
-		Percent: 3125, Frozen: uint32(n[3]), Flags: uint32(n[2])}})
+		Percent: 3125, Frozen: uint32(n[3]), Flags: uint32(n[2]), Killed: uint32(n[6]), Verdict: uint32(n[7])}})
 }
 
 // scheduled JOB: a process of the job has written down a channel group.

@@ -63,6 +63,7 @@ type explainedSlice struct {
 	Refusals      *uint64         `json:"refusals"`
 	*usage.Time                   // nil: not known
 	GPUTimeSource usage.Source    `json:"gpu_time_source,omitempty"`
+	usage.Caught                  // the same of all slices of a node
 	Priority      device.Priority `json:"priority,omitempty"`
 	Earlier       []device.Limit  `json:"earlier,omitempty"`      // limits that it had before this one
 	IdleSeconds   int64           `json:"idle_seconds,omitempty"` // the longest time without GPU time, where the site calls that idle
@@ -238,6 +239,7 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 			now, peak, refusals := usage.MiB(used.Devices[i].UsedBytes), usage.MiB(used.Devices[i].PeakBytes), used.Devices[i].Refusals
 			slice.UsedMiB, slice.PeakMiB, slice.Refusals = &now, &peak, &refusals
 			slice.spent(usage.Spent(s.SMPercent, used.Latest(i, sampled[i])))
+			slice.Caught = usage.CaughtOf(used.Counted[i])
 		}
 		e.Slices = append(e.Slices, slice)
 	}
@@ -261,7 +263,7 @@ func fromRecord(rec usage.Record) explanation {
 	}
 	for _, d := range rec.Devices {
 		slice := explainedSlice{Node: rec.Node, Device: string(d.Device), MemMiB: d.MemMiB, SMPercent: d.SMPercent, Priority: d.Priority,
-			PeakMiB: &d.PeakMiB, Refusals: &d.Refusals, IdleSeconds: d.IdleSeconds, Timeline: d.Timeline, Earlier: d.Earlier}
+			PeakMiB: &d.PeakMiB, Refusals: &d.Refusals, IdleSeconds: d.IdleSeconds, Timeline: d.Timeline, Earlier: d.Earlier, Caught: d.Caught}
 		slice.spent(d.Time, d.Source())
 		e.Slices = append(e.Slices, slice)
 	}
@@ -283,7 +285,7 @@ func fromComment(row report.Row, comment report.Comment) explanation {
 	e := explanation{Job: row.Job, Source: sourceAccounting, Since: row.Start, State: row.State, Comment: &comment, Slices: []explainedSlice{}}
 	for _, node := range comment.NodeNames() {
 		for _, s := range comment.Nodes[node] {
-			slice := explainedSlice{Node: node, Device: string(s.GPU), MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: &s.PeakMiB, Refusals: &s.Refused, Earlier: s.Earlier}
+			slice := explainedSlice{Node: node, Device: string(s.GPU), MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: &s.PeakMiB, Refusals: &s.Refused, Earlier: s.Earlier, Caught: s.Caught}
 			slice.spent(s.Time())
 			e.Slices = append(e.Slices, slice)
 		}

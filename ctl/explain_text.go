@@ -44,7 +44,7 @@ func printExplanation(out io.Writer, e explanation, now time.Time) {
 	if e.Refusal != "" {
 		row("refused", "%s", p.bad(e.Refusal))
 	}
-	for _, s := range e.Slices {
+	for i, s := range e.Slices {
 		where := s.Device
 		if e.Source == sourceAccounting {
 			where = s.Node + " " + s.Device
@@ -52,6 +52,11 @@ func printExplanation(out io.Writer, e explanation, now time.Time) {
 		row("grant", "%d MiB of %s", s.MemMiB, where)
 		row("limit", "%s", limitText(e, s))
 		row("usage", "%s", usageText(p, s))
+		if i == 0 || s.Node != e.Slices[i-1].Node {
+			if words := s.Caught.Words(); words != "" {
+				row("vgpud", "%s", p.bad(words))
+			}
+		}
 	}
 	if e.OwnersWord {
 		row("source", "%s", jobreport.OwnersWord)

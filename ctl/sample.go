@@ -21,6 +21,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sample"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 const sampleText = `Look once at what the slices of this node use, and write it into the timelines of their jobs: memory, GPU
@@ -76,7 +77,7 @@ func lookOnce(ctx context.Context, cfg config.Config, node string, log hclog.Log
 	if err != nil {
 		return fmt.Errorf("sample: %w", err)
 	}
-	counting, err := state.IsLocked(cfg.Run().VgpudLock())
+	counting, err := trusted.IsLocked(cfg.Run().VgpudLock())
 	if err != nil {
 		log.Warn("whether vgpud runs is not known, so that no slice that it counts is idle", "reason", err)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // Keepers of the shares of a GPU's slices.
@@ -29,6 +30,8 @@ type countedStatus struct {
 	Percent  *float64 `json:"percent"`  // of the GPU's time, over the half second before the last look; null: that is long ago
 	CreditMs float64  `json:"credit_ms"`
 	Frozen   uint32   `json:"frozen"`              // how often its step was frozen
+	Killed   uint32   `json:"killed,omitempty"`    // how often one was killed
+	Seen     string   `json:"seen,omitempty"`      // what a process of the job was seen to do to get around its share
 	IsFrozen bool     `json:"is_frozen,omitempty"` // now
 	Unnamed  bool     `json:"unnamed,omitempty"`   // a process that is at work has written down no handles: its time is not counted
 	Inexact  bool     `json:"inexact,omitempty"`
@@ -48,7 +51,8 @@ func countedOf(counted ledger.TimeDevice, now time.Duration) *countedStatus {
 		return nil
 	}
 	ago := max(now-time.Duration(counted.LookedNs), 0)
-	c := countedStatus{busyNs: counted.BusyNs, SliceUs: counted.SliceUs, CreditMs: float64(counted.CreditNs) / 1e6, Frozen: counted.Frozen, LookedSeconds: ago.Seconds(),
+	caught := usage.CaughtOf(counted)
+	c := countedStatus{Seen: caught.Seen, Killed: caught.Killed, busyNs: counted.BusyNs, SliceUs: counted.SliceUs, CreditMs: float64(counted.CreditNs) / 1e6, Frozen: counted.Frozen, LookedSeconds: ago.Seconds(),
 		IsFrozen: counted.Flags&ledger.TimeFrozen != 0, Unnamed: counted.Flags&ledger.TimeUnnamed != 0, Inexact: counted.Flags&ledger.TimeInexact != 0,
 		Idle: counted.Flags&ledger.TimeIdle != 0}
 	if ago < freshLook {
@@ -70,7 +74,7 @@ func (s *nodeStatus) addKeepers(run rundir.Dir) {
 	if !should {
 		return
 	}
-	if runs, err := state.IsLocked(run.VgpudLock()); err == nil { // root's alone to see
+	if runs, err := trusted.IsLocked(run.VgpudLock()); err == nil { // root's alone to see
 		s.VgpudRuns = &runs
 	}
 }
@@ -115,22 +119,32 @@ func writeCounted(out io.Writer, p paint, status nodeStatus) {
 			if s.Priority == device.PriorityLatency {
 				credit = fmt.Sprintf("%.0f ms", c.CreditMs)
 			}
-			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Job, s.Index, s.Priority, length, percent(c.Percent), credit, c.Frozen, c.note(p))
+			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Job, s.Index, s.Priority, length, percent(c.Percent), credit, c.Frozen, s.note(p))
 		}
 	}
 	table.Flush()
 }
 
-func (c *countedStatus) note(p paint) string {
+func (s sliceStatus) note(p paint) string {
 	var words []string
+	c := s.Counted
 	if c.IsFrozen {
 		words = append(words, p.bad("its step is frozen"))
+	}
+	if c.Killed > 0 {
+		words = append(words, p.bad(plural(int(min(c.Killed, 1<<30)), "step")+" killed"))
+	}
+	if c.Seen != "" {
+		words = append(words, "seen: "+c.Seen)
 	}
 	if c.Unnamed {
 		words = append(words, p.bad("a process at work is not counted"))
 	}
 	if c.Inexact {
 		words = append(words, "split, not exact")
+	}
+	if s.UnknownSeconds >= 0.05 { // as it is written
+		words = append(words, fmt.Sprintf("%.1f s counted by nobody", s.UnknownSeconds))
 	}
 	return strings.Join(words, "; ")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/detached"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 const (
@@ -24,7 +24,7 @@ func (p *prolog) beginVgpud() {
 	if p.cfg.SharesBy != config.SharesVgpud {
 		return
 	}
-	runs, err := state.IsLocked(p.cfg.Run().VgpudLock())
+	runs, err := trusted.IsLocked(p.cfg.Run().VgpudLock())
 	if err == nil && runs {
 		return
 	}
@@ -53,7 +53,7 @@ func (p *prolog) awaitVgpud() {
 			break
 		}
 	}
-	runs, err := state.IsLocked(dir.VgpudLock())
+	runs, err := trusted.IsLocked(dir.VgpudLock())
 	switch {
 	case err != nil:
 		p.log.Warn("the job's share of GPU time may not be kept yet", "reason", err)

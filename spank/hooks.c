@@ -280,7 +280,7 @@ static int task_moved(void)
 
 static int step_end(void)
 {
-	char why[VGPU_REASON_BYTES] = "";
+	char says[VGPU_REASON_BYTES] = "", why[VGPU_REASON_BYTES] = "";
 
 	if (plan.verdict == VGPU_RUN && plan.strict)
 		vgpu_isolate_end(&plan);
@@ -288,7 +288,9 @@ static int step_end(void)
 		return 0;
 	const struct vgpu_launch *go = vgpu_launch(why);
 	if (go)
-		go->finish_step(&step, why);
+		go->finish_step(&step, says, why);
+	if (*says)
+		slurm_spank_log("vgpu: %s", says);
 	if (*why)
 		slurm_error("vgpu: %s", why);
 	return 0; /* the program has ended; a lost usage record is not its fault */

@@ -13,7 +13,7 @@ struct vgpu_launch {
 	void (*check_option)(int index, char *text, char *reason);
 	void (*encode_request)(struct vgpu_request *request);
 	void (*plan)(struct vgpu_step *step, struct vgpu_plan *plan);
-	void (*finish_step)(struct vgpu_step *step, char *reason);
+	void (*finish_step)(struct vgpu_step *step, char *says, char *reason);
 	void (*drop_preload)(struct vgpu_env *env);
 	void (*drop_binds)(struct vgpu_env *env);
 };

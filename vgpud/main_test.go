@@ -20,7 +20,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/keeper"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // The test's own program is vgpud too, as a supervisor begins its worker by its own name.
@@ -127,7 +127,7 @@ func (d *daemon) await(what string, is func() bool) {
 }
 
 func (d *daemon) locked() bool {
-	is, err := state.IsLocked(filepath.Join(d.run, "vgpud.lock"))
+	is, err := trusted.IsLocked(filepath.Join(d.run, "vgpud.lock"))
 	return err == nil && is
 }
 

@@ -49,6 +49,7 @@ var rules = []struct {
 	say  func(facts) string
 }{
 	{"refused", refusedRun},
+	{"caught", caughtRun},
 	{"changed", changedLimits},
 	{"unused", unusedSlices},
 	{"memory-refused", memoryRefused},
@@ -115,6 +116,22 @@ func refusedRun(f facts) string {
 		words = append(words, fmt.Sprintf("%s gave it no slice: %s", node, why))
 	}
 	slices.Sort(words)
+	return strings.Join(words, "; ")
+}
+
+// caughtRun says on which nodes the job was seen to get around its share.
+func caughtRun(f facts) string {
+	var words []string
+	nodes := f.Nodes()
+	for _, s := range f.Slices {
+		text := s.Caught.Words()
+		if text != "" && len(nodes) > 1 {
+			text = s.Node + ": " + text
+		}
+		if text != "" && !slices.Contains(words, text) {
+			words = append(words, text)
+		}
+	}
 	return strings.Join(words, "; ")
 }
 

@@ -94,6 +94,33 @@ func TestEachRuleHasItsThreshold(t *testing.T) {
 	}
 }
 
+// What was seen of a job is said once for each node.
+func TestWhoGotAroundItsShareIsTold(t *testing.T) {
+	run := slice(func(s *Slice) { s.Caught = usage.Caught{Seen: "runs while it is kept off", Frozen: 2} })
+	run.Slices = append(run.Slices, run.Slices[0])
+	told := func() string {
+		for _, note := range notes(run, now, time.UTC) {
+			if note.Rule == "caught" {
+				return note.Text
+			}
+		}
+		return ""
+	}
+	if got := told(); !strings.HasPrefix(got, "a process of the job went on on the GPU while it was others' turn") || strings.Count(got, "frozen 2 times") != 1 {
+		t.Errorf("it says %q", got)
+	}
+	run.Slices[1].Node, run.Slices[1].Seen = "n2", "makes contexts without end"
+	if got := told(); !strings.HasPrefix(got, "n1: a process") || !strings.Contains(got, "; n2: a process of the job made and dropped") {
+		t.Errorf("of two nodes it says %q", got)
+	}
+	for i := range run.Slices {
+		run.Slices[i].Caught = usage.Caught{}
+	}
+	if got := told(); got != "" {
+		t.Errorf("of nothing it says %q", got)
+	}
+}
+
 // from is a slice that works from a minute on.
 func from(minute int) []timeline.Point {
 	return line(120, func(i int) (int64, int64, int64) {

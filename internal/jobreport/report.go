@@ -54,6 +54,7 @@ type Slice struct {
 	Refusals  uint64          `json:"refusals"` // allocations that the limit refused
 	usage.Time
 	TimeSource       usage.Source     `json:"gpu_time_source,omitempty"`
+	usage.Caught                      // the same of all slices of a node
 	SharePercent     float64          `json:"share_percent"`      // of the GPU's time, since the run began
 	MostSharePercent *float64         `json:"most_share_percent"` // in one interval of the time line; null: there is none
 	HeldPercent      *float64         `json:"held_percent"`       // of the run's time for which launches were held back; null: not known

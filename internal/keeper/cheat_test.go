@@ -14,6 +14,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
 )
 
@@ -25,11 +26,11 @@ func caught(t *testing.T, m *machine, within time.Duration) {
 		t.Errorf("job %d is frozen", f.Job)
 	}
 	page := m.time(1)
-	if page.Frozen != 1 || page.Flags&ledger.TimeFrozen == 0 {
+	if page.Frozen != 1 || page.Flags&ledger.TimeFrozen == 0 || page.Verdict == 0 || page.Killed != 0 {
 		t.Errorf("its page says %+v", page)
 	}
 	m.recordIs(true)
-	if other := m.time(2); other.Frozen != 0 || other.Flags&ledger.TimeFrozen != 0 {
+	if other := m.time(2); other.Frozen != 0 || other.Flags&ledger.TimeFrozen != 0 || other.Verdict != 0 {
 		t.Errorf("its neighbour's page says %+v", other)
 	}
 }
@@ -196,6 +197,9 @@ func TestFrozenTwiceThenKilled(t *testing.T) {
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("its process ended with %v", err)
 	}
+	if page := m.time(1); page.Killed == 0 || share.VerdictOf(page.Verdict) != share.SetsItsSlice {
+		t.Errorf("its page says %+v", page)
+	}
 }
 
 // becomes waits until a process is stopped, or goes on.
@@ -223,6 +227,9 @@ func TestCheatersAreLoggedOrKilled(t *testing.T) {
 		m.play(3 * time.Second)
 		if min(1, len(m.answers)) != steps || len(m.k.frozen) != 0 {
 			t.Errorf("%s: %d steps were looked for, %d are frozen", cheaters, len(m.answers), len(m.k.frozen))
+		}
+		if page := m.time(1); min(1, int(page.Killed)) != steps || share.VerdictOf(page.Verdict) != share.SetsItsSlice {
+			t.Errorf("%s: its page says %+v", cheaters, page)
 		}
 	}
 }

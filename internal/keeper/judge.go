@@ -273,6 +273,9 @@ func (k *keeper) stranger(pid int, t *tenant) *owner {
 func (k *keeper) answer(t *tenant, p Process, verdict share.Verdict) {
 	site := map[string]share.Answer{config.CheatersLog: share.Log, config.CheatersFreeze: share.Freeze, config.CheatersKill: share.Kill}[k.Cheaters]
 	does := share.Answers(site, t.frozen())
+	if t.page != nil {
+		t.page.saw(verdict)
+	}
 	said := []any{"job", p.Job, "pid", p.PID, "uid", p.UID, "seen", string(verdict), "cheaters", k.Cheaters}
 	if does == share.Log {
 		about := complaint{p.Job, verdict}
@@ -316,6 +319,10 @@ func (k *keeper) hold(c convict) {
 		k.Log.Error("a process gets around its job's share of a GPU, and its step cannot be held", append(said, "reason", c.err)...)
 	case c.does == share.Kill:
 		k.Log.Warn("a process gets around its job's share of a GPU: its step is killed", said...)
+		if c.t.page != nil {
+			c.t.page.killed()
+			k.putPages() // its job may end by it
+		}
 		if err := c.step.Kill(); err != nil {
 			k.Log.Error("not all of a step is killed", "job", c.Job, "step", c.step.Step, "reason", err)
 		}

@@ -105,6 +105,23 @@ func (t *tenant) frozen() int {
 	return int(t.page.devices[t.Place].Frozen)
 }
 
+// saw says of all slices of the job what a process of it does.
+func (p *page) saw(verdict share.Verdict) {
+	for i := range p.devices {
+		if d := &p.devices[i]; d.Verdict != verdict.Number() {
+			d.Verdict, p.changed = verdict.Number(), true
+		}
+	}
+}
+
+// killed says of all slices of the job that a step was.
+func (p *page) killed() {
+	for i := range p.devices {
+		p.devices[i].Killed++
+	}
+	p.changed = true
+}
+
 // froze says so of all slices of the job.
 func (p *page) froze(is bool) {
 	for i := range p.devices {

@@ -112,9 +112,17 @@ func Prepare(s Step) (Plan, error) {
 	return p, err
 }
 
-// Finish keeps what the step used, and removes its folder.
-func Finish(s Step) error {
-	return usage.FinishStep(s.RunDir, s.Job, s.Step, rundir.StepName(s.Step))
+// Finish keeps what the step used, and removes its folder. What it says is for the job's user: what was done with steps of the job that got around
+// its share. Only the batch script's step has an output that is still open by now; it is the job's last.
+func Finish(s Step) (says string, err error) {
+	name := rundir.StepName(s.Step)
+	if name == "batch" {
+		caught, caughtErr := usage.CaughtIn(s.RunDir, s.Job)
+		if caughtErr == nil {
+			says = caught.Words()
+		}
+	}
+	return says, usage.FinishStep(s.RunDir, s.Job, s.Step, name)
 }
 
 // await reads the grant, or learns that the job has none. While neither is known it waits for a

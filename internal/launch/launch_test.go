@@ -337,21 +337,6 @@ func TestPrepareRefusesWhatNoPrologKnows(t *testing.T) {
 	}
 }
 
-func TestFinishTwice(t *testing.T) {
-	step := preparedJob(t, nil)
-	if _, err := Prepare(step); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := Finish(step); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Lstat(step.RunDir.Step(job, "0")); !os.IsNotExist(err) {
-			t.Errorf("the step's folder is still there: %v", err)
-		}
-	}
-}
-
 // TestARefusalIsFinalWhenItsPrologIsDone: before that the job may be about to go back into the queue, and would fail instead.
 func TestARefusalIsFinalWhenItsPrologIsDone(t *testing.T) {
 	step := preparedJob(t, func(g *grant.Grant) { g.Slices, g.Refusal = nil, "first" })

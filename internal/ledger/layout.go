@@ -265,7 +265,9 @@ type timeDevice struct { // struct vgpu_time_device
 	Percent   uint32
 	Frozen    uint32
 	Flags     uint32
-	Reserved  [2]uint64
+	Killed    uint32
+	Verdict   uint32
+	Reserved  uint64
 }
 
 type timePage struct { // struct vgpu_time

@@ -33,6 +33,8 @@ type TimeDevice struct {
 	Percent   uint32 // of the GPU over the last half second, times 100
 	Frozen    uint32 // how often its step was frozen
 	Flags     uint32 // TimeFrozen, TimeUnnamed, TimeInexact
+	Killed    uint32 // how often one was killed
+	Verdict   uint32 // what a process of the job was seen to do last (share.Verdict); 0: nothing
 }
 
 var (
@@ -91,7 +93,7 @@ func readTime(path string, job uint32) (*timePage, error) {
 func (page *timePage) devices() (devices []TimeDevice) {
 	for _, d := range page.Device[:page.DeviceCount] {
 		devices = append(devices, TimeDevice{BusyNs: d.BusyNs, UnknownNs: d.UnknownNs, LookedNs: d.LookedNs, CreditNs: d.CreditNs,
-			SliceUs: d.SliceUs, Percent: d.Percent, Frozen: d.Frozen, Flags: d.Flags})
+			SliceUs: d.SliceUs, Percent: d.Percent, Frozen: d.Frozen, Flags: d.Flags, Killed: d.Killed, Verdict: d.Verdict})
 	}
 	return devices
 }
@@ -127,7 +129,7 @@ func (p *TimePage) Put(devices []TimeDevice) error {
 	data := make([]byte, 0, timeBytes)
 	for _, d := range p.devices {
 		raw := timeDevice{BusyNs: d.BusyNs, UnknownNs: d.UnknownNs, LookedNs: d.LookedNs, CreditNs: d.CreditNs,
-			SliceUs: d.SliceUs, Percent: d.Percent, Frozen: d.Frozen, Flags: d.Flags}
+			SliceUs: d.SliceUs, Percent: d.Percent, Frozen: d.Frozen, Flags: d.Flags, Killed: d.Killed, Verdict: d.Verdict}
 		var err error
 		if data, err = binary.Append(data, binary.LittleEndian, raw); err != nil {
 			return fmt.Errorf("write time: %w", err)

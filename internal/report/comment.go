@@ -21,6 +21,7 @@ import (
 //
 //	{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-…","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5,"waited_s":3.1}]}}}
 //	{"vgpu":{"v":1,"nodes":{"n1":[{…,"gpu_s":12.5,"counted":true,"unknown_s":0.4,"inexact":true,…}]}}}
+//	{"vgpu":{"v":1,"nodes":{"n1":[{…,"seen":"sets its own time slice","frozen":2,"killed":1,…}]}}}
 //	{"vgpu":{"v":1,"nodes":{},"refusals":{"n1":"no GPU has 3000 MiB free"}}}
 //
 // A slice has its use over time as "curve", too (curve.go), as long as there is room.
@@ -65,8 +66,9 @@ type CommentSlice struct {
 	UnknownS      float64        `json:"unknown_s,omitempty"` // seconds of which nobody counted what was used
 	Inexact       bool           `json:"inexact,omitempty"`   // part of gpu_s is a share of what several slices used together
 	WaitedSeconds float64        `json:"waited_s"`            // seconds for which the share held launches back; threads add up
-	Earlier       []device.Limit `json:"earlier,omitempty"`   // limits before the last one, which is cores and mem_mib
-	Curve         string         `json:"curve,omitempty"`     // its use over time (curve.go), where there is room for it
+	usage.Caught                 // seen, frozen, killed
+	Earlier       []device.Limit `json:"earlier,omitempty"` // limits before the last one, which is cores and mem_mib
+	Curve         string         `json:"curve,omitempty"`   // its use over time (curve.go), where there is room for it
 }
 
 // Time is what is known of the slice's GPU time, and how. Earlier releases said 0 of what they did not know.
@@ -222,7 +224,7 @@ func slicesOf(rec usage.Record) []CommentSlice {
 	slices := make([]CommentSlice, 0, len(rec.Devices))
 	for _, d := range rec.Devices {
 		slice := CommentSlice{GPU: d.Device, MemMiB: d.MemMiB, Cores: d.SMPercent, PeakMiB: d.PeakMiB, Refused: d.Refusals,
-			Sampled: d.Source() == usage.Sampled, Counted: d.Source() == usage.Counted, UnknownS: d.UnknownSeconds, Inexact: d.Inexact, WaitedSeconds: d.WaitedSeconds, Earlier: d.Earlier}
+			Sampled: d.Source() == usage.Sampled, Counted: d.Source() == usage.Counted, UnknownS: d.UnknownSeconds, Inexact: d.Inexact, WaitedSeconds: d.WaitedSeconds, Caught: d.Caught, Earlier: d.Earlier}
 		if d.Source() != "" {
 			slice.GPUSeconds = &d.GPUSeconds
 		}

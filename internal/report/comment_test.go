@@ -31,6 +31,8 @@ func TestMerge(t *testing.T) {
 	refused.Devices, refused.Refusal = nil, `no GPU has 3000 MiB free; "h200" only`
 	other := sample(7)
 	other.Node = "n2"
+	caught := sample(7)
+	caught.Devices[0].Caught = usage.Caught{Seen: "runs while it is kept off", Frozen: 2, Killed: 1}
 	for name, tc := range map[string]struct {
 		existing string
 		rec      usage.Record
@@ -38,6 +40,7 @@ func TestMerge(t *testing.T) {
 	}{
 		"empty":   {"", sample(7), sampleComment},
 		"again":   {sampleComment, sample(7), sampleComment},
+		"caught":  {"", caught, strings.Replace(sampleComment, `3.1}`, `3.1,"seen":"runs while it is kept off","frozen":2,"killed":1}`, 1)},
 		"refused": {"", refused, `{"vgpu":{"v":1,"nodes":{},"refusals":{"n1":"no GPU has 3000 MiB free; \"h200\" only"}}}`},
 		"a second node": {sampleComment, other, `{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5,"waited_s":3.1}],` +
 			`"n2":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5,"waited_s":3.1}]}}}`},

@@ -28,7 +28,7 @@ func (n *node) counted(job uint32, busyMs, unknownMs uint64, flags uint32) {
 		n.t.Fatal(err)
 	}
 	defer page.Close()
-	if err := page.Put([]ledger.TimeDevice{{BusyNs: busyMs * 1e6, UnknownNs: unknownMs * 1e6, LookedNs: 1, Flags: flags}}); err != nil {
+	if err := page.Put([]ledger.TimeDevice{{BusyNs: busyMs * 1e6, UnknownNs: unknownMs * 1e6, LookedNs: uint64(ledger.TimeNow() + time.Hour), Flags: flags}}); err != nil {
 		n.t.Fatal(err)
 	}
 }

@@ -143,7 +143,7 @@ func (j *job) readCounted(run rundir.Dir) (err error) {
 	if j.used == nil {
 		totals.Devices = make([]ledger.DeviceUsage, len(j.grant.Slices))
 	}
-	totals.Counted, err = usage.Counts(run, j.grant)
+	totals.Counted, err = usage.Counts(run, j.grant, j.used)
 	j.counts = totals.Counted
 	j.now = make([]timeline.Sample, len(j.grant.Slices))
 	j.kept = make([]bool, len(j.now))

@@ -3,7 +3,10 @@
 
 package share
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Verdict is what a process was seen to do that no program does by itself; empty: nothing. It reads behind "process 12 ".
 type Verdict string
@@ -18,6 +21,20 @@ const (
 	HidesItsHandles Verdict = "uses the GPU without the library"
 	TakesMore       Verdict = "has more than its part by channels that cannot be held"
 )
+
+// verdicts are what time pages name by a number, which stays the same in every release.
+var verdicts = []Verdict{SetsItsSlice, RunsWhileOff, WaitsForIdle, HasTooMany, MakesWithoutEnd, HidesItsHandles, TakesMore}
+
+// Number is a verdict's in time pages, from 1 on.
+func (v Verdict) Number() uint32 { return uint32(slices.Index(verdicts, v) + 1) }
+
+// VerdictOf is the verdict of a number; empty: there is none that this release knows.
+func VerdictOf(number uint32) Verdict {
+	if number == 0 || int64(number) > int64(len(verdicts)) {
+		return ""
+	}
+	return verdicts[number-1]
+}
 
 // Seen is what was seen of a process since the last look at it. vgpud looks at everybody twice a second, and begins anew with a new Judge when it was away.
 type Seen struct {

@@ -22,7 +22,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 const (
@@ -76,7 +76,7 @@ func (g *vgpudGround) hasSystemd() bool {
 }
 
 func (g *vgpudGround) runs() {
-	runs, err := state.IsLocked(g.config.Run().VgpudLock())
+	runs, err := trusted.IsLocked(g.config.Run().VgpudLock())
 	kept := keptGPUs(g.config)
 	remedy := "the next prolog of a job with slices begins it"
 	if g.hasSystemd() {

@@ -7,16 +7,18 @@ import (
 	"errors"
 	"io/fs"
 	"math"
+	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
-// Counts is what vgpud has counted of each slice of a job, no time longer than the job's; zero of a slice that it has not looked at, and of all
-// where there is no page that this release understands.
-func Counts(dir rundir.Dir, g grant.Grant) ([]ledger.TimeDevice, error) {
+// Counts is what vgpud has counted of each slice of a job, no time longer than the job's, and what it has not while it is away; zero of a slice
+// that it has not looked at, and of all where there is no page that this release understands. used is what the job's ledger says; nil: not known.
+func Counts(dir rundir.Dir, g grant.Grant, used []ledger.DeviceUsage) ([]ledger.TimeDevice, error) {
 	counted := make([]ledger.TimeDevice, len(g.Slices))
 	page, err := ledger.ReadTime(dir.Time(g.Job), g.Job)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ledger.ErrLayout) {
@@ -25,9 +27,64 @@ func Counts(dir rundir.Dir, g grant.Grant) ([]ledger.TimeDevice, error) {
 	wall := uint64(max(g.Bounds().Wall, 0))
 	for i := range min(len(page), len(counted)) {
 		counted[i] = page[i]
-		counted[i].BusyNs, counted[i].UnknownNs = min(page[i].BusyNs, wall), min(page[i].UnknownNs, wall)
+		counted[i].BusyNs = min(page[i].BusyNs, wall)
+		unknown := min(page[i].UnknownNs, wall) + uint64(unlooked(dir, g, i, page[i], i < len(used) && used[i].UsedBytes > 0))
+		counted[i].UnknownNs = min(unknown, wall)
 	}
 	return counted, err
+}
+
+// surelyAway is for how long no vgpud that runs leaves a slice that has work without a look.
+const surelyAway = 10 * time.Second
+
+// unlooked is for how long by now nobody has counted a slice, as vgpud is away that keeps its share: what vgpud itself calls unknown when it is back.
+func unlooked(dir rundir.Dir, g grant.Grant, slice int, page ledger.TimeDevice, hasMemory bool) time.Duration {
+	now := ledger.TimeNow()
+	since := time.Duration(page.LookedNs)
+	switch {
+	case page.LookedNs == 0 && g.Slices[slice].SMPercent%100 == 0: // the driver's samples tell, or nothing is said of it
+		return 0
+	case page.LookedNs == 0: // it was not there when the slice was granted
+		since = now - time.Since(g.Since)
+	}
+	if now <= since || !isAway(dir, now-since) {
+		return 0
+	}
+	board, err := ledger.ReadBoard(dir.Board(g.Slices[slice].Device))
+	if err != nil || board.KeptBy != ledger.KeptByVgpud {
+		return 0
+	}
+	if page.Flags&ledger.TimeIdle != 0 { // nothing was there to be counted at the last look
+		if !hasMemory {
+			return 0
+		}
+		since = max(since, firstProgram(dir, g.Job, now))
+	}
+	return max(0, now-since)
+}
+
+func isAway(dir rundir.Dir, unlooked time.Duration) bool {
+	runs, err := trusted.IsLocked(dir.VgpudLock())
+	if err != nil { // root's alone to see
+		return unlooked >= surelyAway
+	}
+	return !runs
+}
+
+// firstProgram is when the first of the programs began that have something to compute with, by their own word; now: there is none.
+func firstProgram(dir rundir.Dir, job uint32, now time.Duration) time.Duration {
+	const tick = 10 * time.Millisecond // of /proc/PID/stat
+	programs, err := ledger.ReadGroups(dir.Groups(job), job)
+	if err != nil {
+		return now
+	}
+	first := now
+	for _, p := range programs {
+		if len(p.Groups) > 0 {
+			first = min(first, time.Duration(min(p.StartTicks, 1<<40))*tick)
+		}
+	}
+	return first
 }
 
 // Latest brings what was looked at last of a slice up to date with the pages. They add up: the library counts while it keeps the shares of the
@@ -35,7 +92,7 @@ func Counts(dir rundir.Dir, g grant.Grant) ([]ledger.TimeDevice, error) {
 func (t Totals) Latest(slice int, last timeline.Sample) timeline.Sample {
 	now, used := last, t.Devices[slice]
 	now.MeteredMs, now.WaitedMs = max(last.MeteredMs, milliseconds(used.BusyNs)), max(last.WaitedMs, milliseconds(used.WaitedNs))
-	if slice >= len(t.Counted) || t.Counted[slice].LookedNs == 0 {
+	if slice >= len(t.Counted) || t.Counted[slice].LookedNs == 0 && t.Counted[slice].UnknownNs == 0 {
 		return now
 	}
 	counted := t.Counted[slice]

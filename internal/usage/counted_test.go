@@ -4,6 +4,7 @@
 package usage
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
@@ -41,7 +43,8 @@ func TestWhatVgpudCountsAddsToWhatTheLibraryDid(t *testing.T) {
 		"sampled before, and none":        {0, counted, timeline.Sample{SampledMs: ms(0)}, Time{GPUSeconds: 2.5, UnknownSeconds: 0.4}, Counted},
 		"the page is gone":                {0, ledger.TimeDevice{}, timeline.Sample{CountedMs: ms(2000), UnknownMs: 100}, Time{GPUSeconds: 2, UnknownSeconds: 0.1}, Counted},
 		"the page was made anew":          {0, ledger.TimeDevice{BusyNs: 1e6, LookedNs: 1}, timeline.Sample{CountedMs: ms(2000), UnknownMs: 100}, Time{GPUSeconds: 2, UnknownSeconds: 0.1}, Counted},
-		"vgpud has not looked":            {0, ledger.TimeDevice{UnknownNs: 5e9}, timeline.Sample{}, Time{}, ""},
+		"vgpud has not looked":            {0, ledger.TimeDevice{}, timeline.Sample{}, Time{}, ""},
+		"vgpud was never there":           {0, ledger.TimeDevice{UnknownNs: 5e9}, timeline.Sample{}, Time{UnknownSeconds: 5}, Counted},
 		"vgpud has not looked, a library": {1500, ledger.TimeDevice{}, timeline.Sample{}, Time{GPUSeconds: 1.5}, Metered},
 		"counted, and none":               {0, ledger.TimeDevice{LookedNs: 1}, timeline.Sample{}, Time{}, Counted},
 	} {
@@ -133,5 +136,84 @@ func TestARecordSaysWhoCounted(t *testing.T) {
 	}
 	if d := rec.Devices[1]; d.Source() != Metered {
 		t.Errorf("a slice that vgpud has not looked at is %q", d.Source())
+	}
+}
+
+// While vgpud is away that keeps a job's share, the time since its last look is what nobody counted.
+func TestWhileVgpudIsAwayUnknownGrows(t *testing.T) {
+	looked := func(ago time.Duration, flags uint32) ledger.TimeDevice {
+		return ledger.TimeDevice{BusyNs: 5e9, UnknownNs: 1e9, LookedNs: uint64(ledger.TimeNow() - ago), Flags: flags}
+	}
+	free := twoSlices()
+	free.Slices[0].SMPercent = 0
+	for name, c := range map[string]struct {
+		page    ledger.TimeDevice
+		keeper  ledger.Keeper
+		runs    bool
+		program time.Duration // for how long one has been there; 0: none is
+		grant   grant.Grant
+		want    time.Duration
+	}{
+		"it is away":                                {looked(time.Minute, 0), ledger.KeptByVgpud, false, 0, twoSlices(), 61 * time.Second},
+		"it is there":                               {looked(time.Minute, 0), ledger.KeptByVgpud, true, 0, twoSlices(), time.Second},
+		"the library keeps it":                      {looked(time.Minute, 0), ledger.KeptByLibrary, false, 0, twoSlices(), time.Second},
+		"it had no work":                            {looked(time.Minute, ledger.TimeIdle), ledger.KeptByVgpud, false, 0, twoSlices(), time.Second},
+		"it had no work, and has some since":        {looked(time.Minute, ledger.TimeIdle), ledger.KeptByVgpud, false, 20 * time.Second, twoSlices(), 21 * time.Second},
+		"it had no work, and a program has begun":   {looked(time.Minute, ledger.TimeIdle), ledger.KeptByVgpud, true, 20 * time.Second, twoSlices(), time.Second},
+		"it never was there":                        {ledger.TimeDevice{}, ledger.KeptByVgpud, false, 0, twoSlices(), 3 * time.Hour},
+		"it never was there, and there is no share": {ledger.TimeDevice{}, ledger.KeptByVgpud, false, 0, free, 0},
+	} {
+		dir := jobFolder(t, c.grant)
+		count(t, dir, c.grant, c.page)
+		if err := ledger.WriteBoard(dir.Board(c.grant.Slices[0].Device), ledger.Board{KeptBy: c.keeper}); err != nil {
+			t.Fatal(err)
+		}
+		if c.program > 0 {
+			runProgram(t, dir, c.grant, c.program)
+		}
+		if c.runs {
+			held, err := os.Create(dir.VgpudLock())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Close()
+			if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := Collect(dir, c.grant)
+		if off := time.Duration(got.Counted[0].UnknownNs) - c.want; err != nil || off < -time.Second/2 || off > 5*time.Second {
+			t.Errorf("%s: %s, %v, want %s", name, time.Duration(got.Counted[0].UnknownNs), err, c.want)
+		}
+	}
+}
+
+// runProgram has a program with a context be there for some time.
+func runProgram(t *testing.T, dir rundir.Dir, g grant.Grant, ago time.Duration) {
+	t.Helper()
+	if err := ledger.CreateGroups(dir.Groups(g.Job), g.Job, g.UID, g.GID); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.OpenFile(dir.Groups(g.Job), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Close()
+	// struct vgpu_groups_process behind the header: start_ticks, pidns; pid, count, more, sequence; of the group client, device, group, engine
+	data := binary.LittleEndian.AppendUint64(nil, uint64((ledger.TimeNow()-ago)/(10*time.Millisecond)))
+	data = binary.LittleEndian.AppendUint64(data, 42)
+	for _, value := range []uint32{99, 1, 0, 2, 0xc1d0001e, 0x5c000001, 0x5c000010, 1} {
+		data = binary.LittleEndian.AppendUint32(data, value)
+	}
+	if _, err := page.WriteAt(append(data, make([]byte, 80)...), 32); err != nil {
+		t.Fatal(err)
+	}
+	memory, err := os.OpenFile(dir.Ledger(g.Job), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	if _, err := memory.WriteAt(binary.LittleEndian.AppendUint64(nil, 1<<20), 64); err != nil { // ledger.used_bytes[0]
+		t.Fatal(err)
 	}
 }

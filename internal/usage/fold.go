@@ -124,7 +124,7 @@ func Collect(dir rundir.Dir, g grant.Grant) (Totals, error) {
 		}
 	}
 	raiseByDriver(dir, g, totals.Devices)
-	counted, countedErr := Counts(dir, g)
+	counted, countedErr := Counts(dir, g, devices)
 	totals.Counted = counted
 	return totals, errors.Join(foldedErr, ledgerErr, countedErr)
 }

@@ -62,6 +62,7 @@ type Device struct {
 	Time
 	// GPUTimeSource says where gpu_seconds is from; "": of a slice without a share it is not known, and 0.
 	GPUTimeSource Source `json:"gpu_time_source,omitempty"`
+	Caught
 	// IdleSeconds is the longest time without GPU time, where the site calls that idle.
 	IdleSeconds int64 `json:"idle_seconds,omitempty"`
 	// Earlier are the limits that it had before they were changed.

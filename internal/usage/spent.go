@@ -57,6 +57,9 @@ func (r *Record) Complete(history timeline.History, used Totals, idleAfter time.
 		d := &r.Devices[i]
 		last = used.Latest(i, last)
 		d.Time, d.GPUTimeSource = Spent(d.SMPercent, last)
+		if i < len(used.Counted) {
+			d.Caught = CaughtOf(used.Counted[i])
+		}
 		if idleAfter > 0 && time.Duration(last.LongestIdleS)*time.Second >= idleAfter {
 			d.IdleSeconds = last.LongestIdleS
 		}

@@ -288,7 +288,9 @@ struct vgpu_time_device {
 	uint32_t percent;    /* of the GPU over the last half second, times 100 */
 	uint32_t frozen;     /* how often its step was frozen */
 	uint32_t flags;	     /* VGPU_TIME_… */
-	uint64_t reserved[2];
+	uint32_t killed;     /* how often one was killed */
+	uint32_t verdict;    /* what a process of the job was seen to do last: internal/share; 0: nothing */
+	uint64_t reserved;
 };
 
 struct vgpu_time {

@@ -101,11 +101,14 @@ func vgpuPlan(s *C.struct_vgpu_step, p *C.struct_vgpu_plan) {
 	}
 }
 
-// vgpuFinishStep keeps what the step used, or writes into reason why it is lost.
+// vgpuFinishStep keeps what the step used, or writes into reason why it is lost; into says what its user should know.
 //
 //export vgpuFinishStep
-func vgpuFinishStep(s *C.struct_vgpu_step, reason *C.char) {
-	err := guard(func() error { return launch.Finish(goStep(s)) })
+func vgpuFinishStep(s *C.struct_vgpu_step, says *C.char, reason *C.char) {
+	err := guard(func() error {
+		text, err := launch.Finish(goStep(s))
+		return errors.Join(err, put(unsafe.Slice(says, C.VGPU_REASON_BYTES), text))
+	})
 	if err != nil {
 		putReason(unsafe.Slice(reason, C.VGPU_REASON_BYTES), err)
 	}

@@ -18,20 +18,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
-	nodestate "github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // withVgpud has vgpud keep the shares of n1 for one test. The next job with a slice begins it.
-func withVgpud(t *testing.T) {
+func withVgpud(t *testing.T, lines ...string) {
 	t.Helper()
 	withControl(t)
-	configured(t, "shares_by: vgpud\n")
+	configured(t, "shares_by: vgpud\n"+strings.Join(lines, "\n"))
 	t.Cleanup(func() {
 		if supervisor, _ := vgpuds(t); supervisor != 0 {
 			_ = unix.Kill(supervisor, unix.SIGTERM)
 		}
 		until(t, "end of vgpud", 20*time.Second, func() error {
-			if is, err := nodestate.IsLocked(runDir("vgpud.lock")); err != nil || is {
+			if is, err := trusted.IsLocked(runDir("vgpud.lock")); err != nil || is {
 				return fmt.Errorf("its lock is held: %v, %v", is, err)
 			}
 			return nil
@@ -228,5 +228,39 @@ func TestVgpudFreezesWhoCheats(t *testing.T) {
 	}
 	if page := counted(t, honest); page.Frozen != 0 {
 		t.Errorf("a step that does nothing of it was frozen: %+v", page)
+	}
+}
+
+// TestWhoCheatsIsTold: the output of a job whose step was killed says so, its record does, and what its user asks.
+func TestWhoCheatsIsTold(t *testing.T) {
+	begin(t)
+	withVgpud(t, "cheaters: kill")
+	const cheat, ask = "vgpu-cheat slice --us 2000 --for 600000", "--gres=vgpu:1 --vgpu-mem=1000 --vgpu-cores=30 --vgpu-policy=elastic"
+	in := map[string]string{ // by job, the state in which it ends
+		submit(t, one, ask, "srun "+cheat+"\nvgpuctl --config "+c.ConfigPath()+" --node n1 explain $SLURM_JOB_ID\nexit 0"): "COMPLETED",
+		submit(t, two, ask, cheat): "FAILED",
+	}
+	for job, state := range in {
+		u := one
+		if state != "COMPLETED" {
+			u = two
+		}
+		awaitState(t, job, state)
+		const says = "a process of the job set for itself how long it stays on the GPU at a time, which gets around its share of the GPU's time: a step was killed once"
+		until(t, "words in the output of job "+job, 10*time.Second, func() error {
+			if out := output(t, u, job); !strings.Contains(out, "vgpu: "+says) || state == "COMPLETED" && !strings.Contains(out, "vgpud        "+says) {
+				return errors.New(out)
+			}
+			return nil
+		})
+		until(t, "record of job "+job, 30*time.Second, func() error {
+			if out := account(t, job, "AdminComment"); !strings.Contains(out, `"seen":"sets its own time slice","killed":1`) {
+				return errors.New(out)
+			}
+			return nil
+		})
+		if out := ok(t, u, reportCommand("n1", job)).Stdout; !strings.Contains(out, says) {
+			t.Errorf("the report says %s", out)
+		}
 	}
 }

@@ -1,11 +1,14 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package state
+package trusted
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestALockIsSeenAndLeftAlone(t *testing.T) {
@@ -16,17 +19,21 @@ func TestALockIsSeenAndLeftAlone(t *testing.T) {
 			t.Fatalf("locked %v, %v, want %v", got, err, want)
 		}
 	}
-	is(false)
-	held, err := LockFile(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
+	lock := func() *os.File {
+		t.Helper()
+		held, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err == nil {
+			err = unix.Flock(int(held.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return held
 	}
+	is(false)
+	held := lock()
 	is(true)
 	held.Close()
 	is(false)
-	again, err := LockFile(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again.Close()
+	lock().Close()
 }
