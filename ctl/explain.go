@@ -38,6 +38,7 @@ type explanation struct {
 	Request     *string              `json:"request,omitempty"` // canonical form
 	Entitlement *request.Entitlement `json:"entitlement,omitempty"`
 	Refusal     string               `json:"refusal,omitempty"`
+	Policy      request.Policy       `json:"policy,omitempty"` // "": not known
 	Isolation   string               `json:"isolation,omitempty"`
 	FailOpen    bool                 `json:"fail_open,omitempty"`
 	Whole       bool                 `json:"whole,omitempty"` // the slices are whole GPUs, or there are none and GPUs are masked
@@ -65,8 +66,9 @@ type explainedSlice struct {
 	GPUTimeSource usage.Source    `json:"gpu_time_source,omitempty"`
 	usage.Caught                  // the same of all slices of a node
 	Priority      device.Priority `json:"priority,omitempty"`
-	Earlier       []device.Limit  `json:"earlier,omitempty"`      // limits that it had before this one
-	IdleSeconds   int64           `json:"idle_seconds,omitempty"` // the longest time without GPU time, where the site calls that idle
+	WithoutEffect string          `json:"priority_without_effect,omitempty"` // why its priority does nothing now
+	Earlier       []device.Limit  `json:"earlier,omitempty"`                 // limits that it had before this one
+	IdleSeconds   int64           `json:"idle_seconds,omitempty"`            // the longest time without GPU time, where the site calls that idle
 	// Timeline is what an ended job used over time.
 	Timeline []timeline.Point `json:"timeline,omitempty"`
 }
@@ -225,7 +227,7 @@ func explainHere(cfg config.Config, job uint32) (explanation, error) {
 func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 	e := explanation{
 		Job: g.Job, Restart: g.Restart, Node: g.Node, Source: sourceGranted, User: userName(g.UID), Since: g.Since,
-		Request: &g.Request, Entitlement: &g.Entitlement, Refusal: slurm.Printable(g.Refusal), Isolation: g.Isolation, FailOpen: g.FailOpen, Whole: g.Whole,
+		Request: &g.Request, Entitlement: &g.Entitlement, Refusal: slurm.Printable(g.Refusal), Policy: g.Policy, Isolation: g.Isolation, FailOpen: g.FailOpen, Whole: g.Whole,
 		Slices: []explainedSlice{},
 	}
 	used, err := usage.Collect(dir, g)
@@ -241,6 +243,9 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 			slice.spent(usage.Spent(s.SMPercent, used.Latest(i, sampled[i])))
 			slice.Caught = usage.CaughtOf(used.Counted[i])
 		}
+		if s.Priority == device.PriorityLatency {
+			slice.WithoutEffect = whyNotFirst(dir, s.Device)
+		}
 		e.Slices = append(e.Slices, slice)
 	}
 	for _, step := range used.Steps {
@@ -252,7 +257,7 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 func fromRecord(rec usage.Record) explanation {
 	e := explanation{
 		Job: rec.Job, Restart: rec.Restart, Node: rec.Node, Source: sourceEnded, User: userName(rec.UID), Since: rec.Start, Until: rec.End,
-		Request: &rec.Request, Entitlement: &rec.Entitlement, Refusal: slurm.Printable(rec.Refusal), Slices: []explainedSlice{}, Steps: rec.Steps,
+		Request: &rec.Request, Entitlement: &rec.Entitlement, Refusal: slurm.Printable(rec.Refusal), Policy: rec.Policy, Slices: []explainedSlice{}, Steps: rec.Steps,
 		Report: slurm.Printable(rec.Outcome),
 	}
 	if e.Report == "" {

@@ -51,6 +51,9 @@ func printExplanation(out io.Writer, e explanation, now time.Time) {
 		}
 		row("grant", "%d MiB of %s", s.MemMiB, where)
 		row("limit", "%s", limitText(e, s))
+		if s.WithoutEffect != "" {
+			row("priority", "%s", p.bad(s.Priority.String()+" has no effect now: "+s.WithoutEffect))
+		}
 		row("usage", "%s", usageText(p, s))
 		if i == 0 || s.Node != e.Slices[i-1].Node {
 			if words := s.Caught.Words(); words != "" {
@@ -192,11 +195,13 @@ func filterText(f request.Filter) string {
 
 func limitText(e explanation, s explainedSlice) string {
 	text := fmt.Sprintf("%d MiB, ", s.MemMiB)
-	switch s.SMPercent {
-	case 0:
+	switch {
+	case s.SMPercent == 0:
 		text += "no cap on GPU time"
-	case 100:
+	case s.SMPercent == 100:
 		text += "the GPU to itself"
+	case e.Policy == request.PolicyElastic:
+		text += fmt.Sprintf("no cap on GPU time: %d%% of it when all others are busy, more when they are not (elastic)", s.SMPercent)
 	default:
 		text += fmt.Sprintf("%d%% of the GPU's time", s.SMPercent)
 	}

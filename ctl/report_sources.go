@@ -182,7 +182,8 @@ func runOfGrant(dir rundir.Dir, g grant.Grant) (*jobreport.Run, error) {
 
 func runOfRecord(rec usage.Record) jobreport.Run {
 	run := jobreport.Run{State: "ENDED", Submitted: rec.Submitted, Start: rec.Start, End: rec.End, Slices: []jobreport.Slice{}}
-	if asked, err := request.Decode(rec.Request); err == nil {
+	run.Policy = string(rec.Policy)
+	if asked, err := request.Decode(rec.Request); err == nil && run.Policy == "" {
 		run.Policy = string(asked.Policy)
 	}
 	if rec.Refusal != "" {

@@ -213,7 +213,7 @@ func sampleGrant(job string, memMiB, percent string) (grant.Grant, error) {
 	}, errors.Join(err1, err2, err3)
 }
 
-// granted JOB MIB PERCENT: a running job that uses 100 MiB, has used all, was refused 3 allocations, and has used
+// granted JOB MIB PERCENT [POLICY [PRIORITY]]: a running job that uses 100 MiB, has used all, was refused 3 allocations, and has used
 // 15 percent of the time.
 func writeGrant(ts *testscript.TestScript, args []string) error {
 	g, err := sampleGrant(args[0], args[1], args[2])
@@ -221,6 +221,14 @@ func writeGrant(ts *testscript.TestScript, args []string) error {
 		return err
 	}
 	g.Slices[0].Device = firstGPU(ts).UUID
+	if len(args) > 3 {
+		g.Policy = request.Policy(args[3])
+	}
+	if len(args) > 4 {
+		if err := g.Slices[0].Priority.UnmarshalText([]byte(args[4])); err != nil {
+			return err
+		}
+	}
 	dir := rundir.Dir(ts.MkAbs("run"))
 	boot, err := inventory.BootID()
 	if err != nil {

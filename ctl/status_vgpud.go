@@ -90,6 +90,25 @@ func sharesBy(run rundir.Dir, gpu device.UUID) string {
 	return keptByLibrary
 }
 
+// whyNotFirst is why a slice of priority latency on a GPU goes before nobody just now; "": it may.
+func whyNotFirst(run rundir.Dir, gpu device.UUID) string {
+	board, err := ledger.ReadBoard(run.Board(gpu))
+	if err != nil {
+		return "" // doctor says what is wrong with it
+	}
+	older := slices.IndexFunc(board.Slices, func(s ledger.BoardSlice) bool { return s.Turns != ledger.TurnsVersion })
+	runs, err := trusted.IsLocked(run.VgpudLock())
+	switch {
+	case board.KeptBy == ledger.KeptByLibrary && older >= 0:
+		return fmt.Sprintf("the library keeps the shares of its GPU until job %d has ended, which an older release started", board.Slices[older].Job)
+	case board.KeptBy == ledger.KeptByLibrary:
+		return "the library keeps the shares of its GPU; vgpuctl doctor, and vgpud's log, say why"
+	case err == nil && !runs: // root's alone to see
+		return "vgpud, which keeps the shares of its GPU, is not there"
+	}
+	return ""
+}
+
 // isKept says that vgpud keeps shares of a GPU here, or should.
 func (s *nodeStatus) isKept() bool {
 	return slices.ContainsFunc(s.GPUs, func(g gpuStatus) bool { return g.KeptBy == keptByVgpud })

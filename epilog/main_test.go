@@ -25,7 +25,9 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/pages"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/test/privatemounts"
 )
@@ -107,10 +109,10 @@ func cmdGranted(ts *testscript.TestScript, _ bool, args []string) {
 		_, err = file.WriteAt(binary.LittleEndian.AppendUint64(nil, value), offset)
 		ts.Check(err)
 	}
-	ts.Check(grant.Write(s.Dir.Grant(job), grant.Grant{Job: job, BootID: s.BootID, UID: 1000, Node: "n1", Since: since, Slices: []device.Slice{slice}}))
+	ts.Check(grant.Write(s.Dir.Grant(job), grant.Grant{Job: job, BootID: s.BootID, UID: 1000, Node: "n1", Since: since, Policy: request.PolicyElastic, Slices: []device.Slice{slice}}))
 }
 
-// cmdCounted lets vgpud have counted a job's GPU time, in part by a split: counted JOB SECONDS UNKNOWN-SECONDS.
+// cmdCounted lets vgpud have counted a job's GPU time, in part by a split, and perhaps have killed a step of it: counted JOB SECONDS UNKNOWN-SECONDS [killed].
 func cmdCounted(ts *testscript.TestScript, _ bool, args []string) {
 	path, job := store(ts).Dir.Time(jobOf(ts, args[0])), jobOf(ts, args[0])
 	seconds, err := strconv.ParseUint(args[1], 10, 32)
@@ -120,7 +122,11 @@ func cmdCounted(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(ledger.CreateTime(path, job, 1))
 	page, err := ledger.OpenTime(path, job)
 	ts.Check(err)
-	ts.Check(page.Put([]ledger.TimeDevice{{BusyNs: seconds * 1e9, UnknownNs: unknown * 1e9, LookedNs: 1, Flags: ledger.TimeInexact}}))
+	counted := ledger.TimeDevice{BusyNs: seconds * 1e9, UnknownNs: unknown * 1e9, LookedNs: 1, Flags: ledger.TimeInexact}
+	if len(args) > 3 {
+		counted.Killed, counted.Verdict = 1, share.MakesWithoutEnd.Number()
+	}
+	ts.Check(page.Put([]ledger.TimeDevice{counted}))
 	ts.Check(page.Close())
 }
 

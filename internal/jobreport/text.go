@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
@@ -138,7 +139,7 @@ func bar(part, whole float64) string {
 	return strings.Repeat("█", filled) + strings.Repeat("░", barCells-filled)
 }
 
-func (s Slice) name() string {
+func (s Slice) name(policy string) string {
 	text := fmt.Sprintf("%s %s: %d MiB", s.Node, s.Device, s.MemMiB)
 	switch {
 	case s.Whole:
@@ -147,6 +148,8 @@ func (s Slice) name() string {
 		text += ", no cap on GPU time"
 	case s.SMPercent == 100:
 		text += ", the GPU to itself"
+	case policy == string(request.PolicyElastic):
+		text += fmt.Sprintf(", %d %% of the GPU's time when all others are busy, more when they are not (elastic)", s.SMPercent)
 	default:
 		text += fmt.Sprintf(", %d %% of the GPU's time", s.SMPercent)
 	}
@@ -157,7 +160,7 @@ func (s Slice) name() string {
 }
 
 func (r Run) bars(out io.Writer, s Slice, look Look) {
-	fmt.Fprintln(out, s.name())
+	fmt.Fprintln(out, s.name(r.Policy))
 	if s.Whole {
 		fmt.Fprintln(out, "  its use is not counted")
 		return

@@ -36,6 +36,7 @@ type Record struct {
 	Start       time.Time           `json:"start"`              // when the slices were granted
 	End         time.Time           `json:"end"`                // when they were released
 	Request     string              `json:"request"`
+	Policy      request.Policy      `json:"policy,omitempty"` // what was granted; "": by an earlier release
 	Entitlement request.Entitlement `json:"entitlement"`
 	Refusal     string              `json:"refusal,omitempty"`  // set: nothing was granted, and this is why
 	Requeued    bool                `json:"requeued,omitempty"` // the refused job went back into the queue
