@@ -42,6 +42,7 @@ func (d *doctor) vgpud(ctx context.Context) {
 		kept := d.keptSlices(current.Slices)
 		d.looksAt(kept)
 		d.setsSlices(kept)
+		d.seesAll(kept)
 	}
 }
 
@@ -82,7 +83,7 @@ func (d *doctor) keptSlices(held []state.Slice) (kept []keptSlice) {
 		groups, err := ledger.ReadGroups(run.Groups(s.Job), s.Job)
 		// What is written down may be of processes that were killed: those have no memory.
 		here := err == nil && used.Devices[at].UsedBytes > 0 && slices.ContainsFunc(groups, func(p ledger.GroupsProcess) bool { return len(p.Groups) > 0 })
-		kept = append(kept, keptSlice{s.Job, s.Index, countedOf(used.Counted[at], now), here})
+		kept = append(kept, keptSlice{s.Job, s.Index, countedOf(used.Counted[at], used.Devices[at].UsedBytes, now), here})
 	}
 	return kept
 }
@@ -120,5 +121,20 @@ func (d *doctor) setsSlices(kept []keptSlice) {
 			d.fail("vgpud", "its log has the answer of the kernel or the driver; where they refuse the call, shares_by: library",
 				"it sets no time slices on GPU %d, on which %d slices are at work", index, working[index])
 		}
+	}
+}
+
+// seesAll finds slices of which a process uses the GPU whose channel groups vgpud does not know. Who has the library is not stopped for that: his page
+// may be cut, or the driver's calls not seen.
+func (d *doctor) seesAll(kept []keptSlice) {
+	var unseen []string
+	for _, s := range kept {
+		if c := s.counted; c != nil && c.Unnamed && !(s.here && c.Idle) { // at those it does not look, which is said
+			unseen = append(unseen, fmt.Sprintf("job %d on GPU %d", s.job, s.index))
+		}
+	}
+	if len(unseen) > 0 {
+		d.warn("vgpud", "its log has the process; SECURITY.md, \"Shares kept by vgpud\", says how that comes about",
+			"it does not see a process that uses the GPU, which has no weight and is not counted: %s", strings.Join(unseen, ", "))
 	}
 }

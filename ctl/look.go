@@ -172,7 +172,7 @@ func (l *looker) sliceOf(s state.Slice) sliceStatus {
 				sampled = used.sampled[i]
 			}
 			status.shareStatus = shareOf(slice.SMPercent, used.totals.Latest(i, sampled), l.now.Sub(s.Since.Time()))
-			status.Counted = countedOf(used.totals.Counted[i], l.timeNow)
+			status.Counted = countedOf(used.totals.Counted[i], d.UsedBytes, l.timeNow)
 			status.use, status.steps, status.place = &d, used.steps, i
 		}
 	}

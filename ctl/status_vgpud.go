@@ -45,16 +45,18 @@ type countedStatus struct {
 // freshLook is how old a look may be that still says something of the present. vgpud looks ten times a second at a slice that has work.
 const freshLook = 2 * time.Second
 
-// countedOf is nil for a slice that vgpud has not looked at.
-func countedOf(counted ledger.TimeDevice, now time.Duration) *countedStatus {
+// countedOf is nil for a slice that vgpud has not looked at. Who has memory of the GPU has something to compute with there: where vgpud knows of
+// nothing, it does not see a process.
+func countedOf(counted ledger.TimeDevice, usedBytes uint64, now time.Duration) *countedStatus {
 	if counted.LookedNs == 0 {
 		return nil
 	}
 	ago := max(now-time.Duration(counted.LookedNs), 0)
 	caught := usage.CaughtOf(counted)
 	c := countedStatus{Seen: caught.Seen, Killed: caught.Killed, busyNs: counted.BusyNs, SliceUs: counted.SliceUs, CreditMs: float64(counted.CreditNs) / 1e6, Frozen: counted.Frozen, LookedSeconds: ago.Seconds(),
-		IsFrozen: counted.Flags&ledger.TimeFrozen != 0, Unnamed: counted.Flags&ledger.TimeUnnamed != 0, Inexact: counted.Flags&ledger.TimeInexact != 0,
+		IsFrozen: counted.Flags&ledger.TimeFrozen != 0, Inexact: counted.Flags&ledger.TimeInexact != 0,
 		Idle: counted.Flags&ledger.TimeIdle != 0}
+	c.Unnamed = counted.Flags&ledger.TimeUnnamed != 0 || c.Idle && usedBytes > 0
 	if ago < freshLook {
 		percent := float64(counted.Percent) / 100
 		c.Percent = &percent
@@ -157,7 +159,7 @@ func (s sliceStatus) note(p paint) string {
 		words = append(words, "seen: "+c.Seen)
 	}
 	if c.Unnamed {
-		words = append(words, p.bad("a process at work is not counted"))
+		words = append(words, p.bad("a process is not seen: it has no weight and is not counted"))
 	}
 	if c.Inexact {
 		words = append(words, "split, not exact")

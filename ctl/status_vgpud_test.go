@@ -17,7 +17,7 @@ import (
 func TestWhatVgpudDoesWithSlices(t *testing.T) {
 	const now = time.Hour
 	slice := func(job uint32, priority device.Priority, counted ledger.TimeDevice) sliceStatus {
-		return sliceStatus{Job: job, Priority: priority, Counted: countedOf(counted, now)}
+		return sliceStatus{Job: job, Priority: priority, Counted: countedOf(counted, 0, now)}
 	}
 	fresh, old := uint64(now-100*time.Millisecond), uint64(now-freshLook)
 	var out strings.Builder
@@ -30,7 +30,7 @@ func TestWhatVgpudDoesWithSlices(t *testing.T) {
 	want := []string{
 		"JOB GPU PRIORITY TIME SLICE NOW CREDIT FROZEN NOTE",
 		"1 0 latency 100.00 ms 12.5% 123 ms 0",
-		"2 0 batch 0.05 ms - - 0 a process at work is not counted",
+		"2 0 batch 0.05 ms - - 0 a process is not seen: it has no weight and is not counted",
 		"4 0 normal driver's 0.0% - 3 its step is frozen; split, not exact",
 	}
 	var got []string
