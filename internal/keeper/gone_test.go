@@ -4,8 +4,12 @@
 package keeper
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
 )
@@ -24,5 +28,35 @@ func TestAChannelThatIsNotThereHindersNobody(t *testing.T) {
 	}
 	if m.calls["absent"] != 1 {
 		t.Errorf("what is not there was tried %d times", m.calls["absent"])
+	}
+}
+
+// Whoever ends while he is looked at is no fault of the node's.
+func TestWhoEndsIsNoError(t *testing.T) {
+	m := played(t, []int{30, 70}, always(2*ms), always(2*ms))
+	var log strings.Builder
+	m.k.Log = hclog.New(&hclog.LoggerOptions{Output: &log})
+	m.members(0, 1)
+	m.play(time.Second)
+	m.k.Step = func(p Process) (Frozen, error) {
+		m.killed[0], m.k.StartOf = true, func(int) (uint64, bool) { return 0, false }
+		return Frozen{}, errors.New("it has ended")
+	}
+	m.gpu.Groups[0].Cheat.Sets = time.Second
+	m.until(t, 5*time.Second, func() bool { return strings.Contains(log.String(), "gets around") })
+	if !strings.Contains(log.String(), "and has ended") {
+		t.Errorf("the log does not say that a cheat has ended:\n%s", &log)
+	}
+	m.play(time.Second)
+	m.stolen = 100 // its files go first
+	m.members(0, 1)
+	m.play(time.Second)
+	if strings.Contains(log.String(), "[ERROR]") {
+		t.Errorf("the log has\n%s", &log)
+	}
+	m.killed[0] = false
+	m.members(0, 1)
+	if !strings.Contains(log.String(), "[ERROR]") {
+		t.Error("the log does not say that a process that is there names what is not its own")
 	}
 }

@@ -314,7 +314,10 @@ func (k *keeper) hold(c convict) {
 		return
 	}
 	said := append(c.said, "step", c.step.Step, "frozen_before", c.t.frozen())
+	start, there := k.StartOf(c.PID)
 	switch {
+	case c.err != nil && (!there || start != c.StartTicks):
+		k.Log.Warn("a process gets around its job's share of a GPU, and has ended", said...)
 	case c.err != nil:
 		k.Log.Error("a process gets around its job's share of a GPU, and its step cannot be held", append(said, "reason", c.err)...)
 	case c.does == share.Kill:

@@ -60,7 +60,9 @@ func (k *keeper) takeGroups(o *owner) {
 		}
 		k.heart.beat(time.Now())
 		handles := channels.Group{FD: int(named.FD), Client: named.Client, Subdevice: named.Subdevice, Handle: named.Group}
-		if _, err := o.Slice(handles); err != nil {
+		if _, err := o.Slice(handles); err != nil && o.Ended() { // its files go before it does
+			continue
+		} else if err != nil {
 			o.refused = o.refused || !errors.Is(err, channels.ErrGone)
 			k.once("what a process says that it has is not its own, or cannot be asked for", err)
 			continue
