@@ -18,7 +18,8 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
-// watcher has the kernel say when the state file is replaced, and when a groups page is written to (inotify(7)).
+// watcher has the kernel say when the state file is replaced, and when a groups page is written to (inotify(7)). Of all else that happens in the
+// folder it asks for as little as can be: fsnotify, which asks for everything, took 2.5 times the processor time for each file written there.
 type watcher struct {
 	run     rundir.Dir
 	file    *os.File
