@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -205,6 +206,19 @@ func TestVgpudMayDie(t *testing.T) {
 	if isOff() {
 		t.Error("something is off")
 	}
+	was := time.Duration(counted(t, jobs[1]).UnknownNs).Seconds() // nobody writes there any more
+	until(t, "time that nobody counts", 10*time.Second, func() error {
+		var told struct {
+			Slices []struct {
+				Unknown float64 `json:"unknown_seconds"`
+			} `json:"slices"`
+		}
+		out := ok(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 explain --json "+jobs[1]).Stdout
+		if err := json.Unmarshal([]byte(out), &told); err != nil || len(told.Slices) != 1 || told.Slices[0].Unknown < was+1 {
+			return fmt.Errorf("it was %.1f s; %v: %s", was, err, out)
+		}
+		return nil
+	})
 }
 
 // TestVgpudFreezesWhoCheats: a step that sets its own time slice, and one that goes without the library, are frozen; their neighbour is not.
