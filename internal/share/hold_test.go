@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import (
+	"testing"
+	"time"
+)
+
+// A meter is wrong by a little: who has by it a little more than its cap, as by its weight, is left alone; once it is held, its cap is exact.
+func TestWhoIsHardlyBeyondItsCapIsLeftAlone(t *testing.T) {
+	for used, held := range map[float64]bool{.24: false, .253: false, .27: true} {
+		h := NewHold(.25)
+		for range 1000 {
+			h.Look(100*ms, 100*ms, used)
+		}
+		if h.Holds(50*ms) != held {
+			t.Errorf("uses %v of .25: held %v", used, !held)
+		}
+	}
+}
+
+// What was not used is worth a moment of the GPU's time, whatever the cap, and what was too much half a second.
+func TestACapsCreditIsBounded(t *testing.T) {
+	for _, cap := range []float64{.01, .1, .5, .99} {
+		h := NewHold(cap)
+		h.Rest(time.Hour)
+		if most := min(50*ms, time.Duration(cap*float64(250*ms))); h.Credit() > most {
+			t.Errorf("cap of %v: a credit of %v", cap, h.Credit())
+		}
+		h.Look(time.Hour, time.Hour, 1)
+		if h.Credit() != -500*ms {
+			t.Errorf("cap of %v: owes %v", cap, -h.Credit())
+		}
+		if on := h.Next(10 * time.Second); on < time.Duration(cap*float64(time.Second)) {
+			t.Errorf("cap of %v: on for %v of ten seconds", cap, on)
+		}
+	}
+	h := NewHold(.5)
+	if h.SetShare(.04); h.Credit() > 10*ms {
+		t.Errorf("a smaller cap has a credit of %v", h.Credit())
+	}
+}
+
+// What is too short for a period of its own, on or off, is made up for in a later one.
+func TestShortTimesAreMadeUpFor(t *testing.T) {
+	for _, cap := range []float64{.01, .02, .05, .95} {
+		h, on, calls := NewHold(cap), time.Duration(0), 0
+		for range 1000 {
+			n := h.Next(50 * ms)
+			if on += n; n > 0 && n < leastOn || n < 50*ms && n > 50*ms-leastOff {
+				t.Errorf("cap of %v: on for %v", cap, n)
+			}
+			if n > 0 && n < 50*ms {
+				calls++
+			}
+			h.Look(50*ms, n, float64(n)/float64(50*ms))
+		}
+		if had := float64(on) / float64(1000*50*ms); had < cap-.005 || had > cap+.005 {
+			t.Errorf("cap of %v: was on for %v in %d periods", cap, had, calls)
+		}
+	}
+}
+
+func TestPeriodsGrowWithTheCalls(t *testing.T) {
+	for calls, period := range map[int]time.Duration{0: 50 * ms, 1: 50 * ms, 2: 100 * ms, 4: 200 * ms, 16: 200 * ms, 512: 6400 * ms} {
+		if Period(calls) != period {
+			t.Errorf("%d calls: %v", calls, Period(calls))
+		}
+	}
+}
+
+// One that runs while it is off is told from a meter that lags behind.
+func TestWhoRunsWhileItIsOffIsSeen(t *testing.T) {
+	for used, runs := range map[float64]bool{.3: false, .34: false, .9: true} {
+		h := NewHold(.3)
+		for range 20 {
+			h.Look(100*ms, 30*ms, used)
+		}
+		off, ran := h.RanOff()
+		if off != 1400*ms || float64(ran) > ranOffPart*float64(off) != runs {
+			t.Errorf("%v: off for %v, ran %v", used, off, ran)
+		}
+		if off, _ := h.RanOff(); off != 0 {
+			t.Error("it is said twice")
+		}
+	}
+}
