@@ -236,7 +236,7 @@ func (k *keeper) apply(g *gpu) {
 		t.tally(k.now)
 	}
 	switch {
-	case slices.ContainsFunc(off, func(m *group) bool { return !m.off }):
+	case slices.ContainsFunc(off, func(m *group) bool { return !m.off && len(m.channels) > 0 }): // who names none is judged, and the driver was not asked
 		k.notKept(g, errNotOff)
 	case len(off) > 0:
 		g.failed = 0

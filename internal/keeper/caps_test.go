@@ -226,3 +226,18 @@ func TestOneAloneThatLetsItselfOnIsFound(t *testing.T) {
 		t.Error("one that does nothing is judged")
 	}
 }
+
+// What a page says never has a GPU be left to the library: its user is judged.
+func TestWhoNamesNoChannelIsFrozen(t *testing.T) {
+	m := played(t, []int{30, 50}, always(2*ms), waits)
+	m.capped(0)
+	m.members(0, 1)
+	m.node.Processes[0].Groups[0].Channels, m.node.Processes[0].Groups[0].ChannelCount = nil, 0
+	m.take()
+	caught(t, m, 6*time.Second)
+	select {
+	case gpu := <-m.refused:
+		t.Errorf("%s is the library's", gpu)
+	default:
+	}
+}

@@ -205,7 +205,11 @@ func (k *keeper) sum(g *gpu, t *tenant, o *owner, s *sight) {
 	s.seen.Overran = g.meter.Overran(uint32(o.PID))
 	s.seen.Used, s.seen.Due, s.seen.OthersWait = t.known.Used, t.due, g.others && len(g.plan.Turns) == 0
 	s.seen.Handles, s.seen.Crowded = t.has(o.Process.Process), g.others
-	s.seen.Unheld = g.holders[o.PID] && !s.seen.Handles || s.quiet > len(o.groups) || slices.ContainsFunc(t.groups, func(m *group) bool { return m.owner == o && m.unnamed })
+	if most := t.cap(); most > 0 && most < t.due { // who has more is in nobody's place
+		s.seen.Due, s.seen.Crowded = most, true
+	}
+	s.seen.Unheld = g.holders[o.PID] && !s.seen.Handles || s.quiet > len(o.groups) ||
+		slices.ContainsFunc(t.groups, func(m *group) bool { return m.owner == o && (m.unnamed || len(m.channels) == 0) })
 	if len(o.Process.Groups) == ledger.MaxGroups { // else some could not be seen
 		s.seen.Unlisted = int(min(o.More, 1<<20))
 	}
