@@ -20,6 +20,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/keeper"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
@@ -130,6 +131,9 @@ func run(n node) int {
 		return exitFailed
 	}
 	defer lock.Close()
+	for _, found := range sitecheck.VgpudMayNot() {
+		n.log.Error("slices have no weights: "+found.Says, "remedy", found.Remedy)
+	}
 	return supervise(n, lock, manager)
 }
 

@@ -264,6 +264,19 @@ func TestOnlyOneRuns(t *testing.T) {
 	}
 }
 
+// As a unit or a pod may bound it; nobody else can say why slices keep the driver's weights.
+func TestItSaysWhatItMayNot(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("who is not root has it not anyway")
+	}
+	d := prepared(t, "vgpud")
+	d.before = `exec setpriv --bounding-set=-sys_ptrace "$0" "$@"; `
+	d.begin()
+	if !strings.Contains(d.said(), "CAP_SYS_PTRACE is missing") {
+		t.Errorf("it says %q", d.said())
+	}
+}
+
 // systemd is told that there is nothing to do, and that is no failure; so too when the configuration changes under it.
 func TestWithTheLibraryThereIsNothingToDo(t *testing.T) {
 	d := prepared(t, "library")

@@ -34,17 +34,22 @@ const (
 // StartVgpud has systemd start vgpud, or starts it where there is no systemd; so too with another configuration than the unit's.
 func StartVgpud(configPath string, isUnits bool) error {
 	if _, err := os.Stat(systemdRun); err == nil && isUnits {
-		path, err := exec.LookPath("systemctl")
-		if err != nil {
-			return err
-		}
-		return begin(path, "start", "--no-block", vgpudUnit)
+		return begin(systemctl(), "start", "--no-block", vgpudUnit)
 	}
 	path, err := installed.Find("vgpud")
 	if err != nil {
 		return err
 	}
 	return begin(path, "--config", configPath, "--by-prolog")
+}
+
+// systemctl is where a distribution has it. slurmd gives a prolog no PATH to look in (prolog_epilog.html).
+func systemctl() string {
+	const path = "/usr/bin/systemctl"
+	if _, err := os.Stat(path); err != nil {
+		return "/bin/systemctl" // where /bin is a folder of its own
+	}
+	return path
 }
 
 // begin starts a program that outlives its caller and holds nothing of it: neither its process group,

@@ -55,6 +55,13 @@ func Vgpud(ctx context.Context, cfg config.Config, inventory *device.Inventory) 
 	return g.findings
 }
 
+// VgpudMayNot is for vgpud itself: what the kernel keeps it from, with its own rights.
+func VgpudMayNot() []Finding {
+	g := vgpudGround{root: "/", copies: copiesDescriptors}
+	g.kernel()
+	return g.findings
+}
+
 func (g *vgpudGround) look(ctx context.Context) {
 	if !g.isRoot {
 		g.warn(vgpudCheck, "run it as root", "not checked: needs root")
