@@ -161,6 +161,19 @@ func TestWhoHasTheLibraryIsNoneWhoHides(t *testing.T) {
 	}
 }
 
+// While one step of a job is frozen the others are judged.
+func TestAFrozenStepCoversNoOther(t *testing.T) {
+	m := played(t, []int{30, 70}, always(2*ms), always(2*ms), always(2*ms))
+	m.members(0, 1, 2)
+	m.play(time.Second)
+	m.gpu.Groups[0].Cheat.Sets, m.gpu.Groups[2].Cheat.Sets = time.Second, time.Second
+	m.until(t, 4*time.Second, func() bool { return len(m.k.frozen) == 2 })
+	m.play(10 * time.Second)
+	if m.time(1).Flags&ledger.TimeFrozen != 0 && len(m.k.frozen) == 0 {
+		t.Error("its page says that a step is frozen")
+	}
+}
+
 // A step goes on after ten seconds; the third time it is killed.
 func TestFrozenTwiceThenKilled(t *testing.T) {
 	m := played(t, []int{30, 70}, always(2*ms), always(2*ms))

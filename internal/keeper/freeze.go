@@ -180,6 +180,17 @@ func (f Frozen) Thaw() (err error) {
 	return err
 }
 
+// members are the processes that it has.
+func (f Frozen) members() (pids []int) {
+	for _, file := range f.Files {
+		pids = append(pids, membersBelow(filepath.Dir(file.File))...)
+	}
+	for _, p := range f.Processes {
+		pids = append(pids, p.PID)
+	}
+	return pids
+}
+
 // Kill ends the step's processes; a frozen one of cgroup v1 ends when it is thawed.
 func (f Frozen) Kill() (err error) {
 	for _, file := range f.Files {

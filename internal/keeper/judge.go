@@ -19,6 +19,12 @@ import (
 type frozen struct {
 	Frozen
 	until time.Duration
+	pids  []int // of its processes
+}
+
+// isFrozen says so of a process. Others of its job go on, and are judged.
+func (k *keeper) isFrozen(o *owner) bool {
+	return slices.ContainsFunc(k.frozen, func(f frozen) bool { return f.Job == o.Job && slices.Contains(f.pids, o.PID) })
 }
 
 // complaint is what the log says of a job no more than once in logEach: who goes on cheating must not fill it.
@@ -48,7 +54,7 @@ func (k *keeper) judge(g *gpu) {
 	for i := range all {
 		t, o := all[(i+k.judgeNext)%len(all)].t, all[(i+k.judgeNext)%len(all)].o
 		s := o.sightOn(g, t, k.now)
-		if slices.ContainsFunc(k.frozen, func(f frozen) bool { return f.Job == t.Job }) {
+		if k.isFrozen(o) {
 			delete(o.sights, g.UUID) // what stands still does nothing, and begins anew
 			continue
 		}
@@ -297,7 +303,7 @@ func (k *keeper) answer(t *tenant, p Process, verdict share.Verdict) {
 	look, found := k.Step, k.steps
 	go func() { // it looks at all processes of the node
 		step, err := look(p)
-		found <- convict{t: t, Process: p, does: does, step: step, err: err, said: said}
+		found <- convict{t: t, Process: p, does: does, step: step, pids: step.members(), err: err, said: said}
 	}()
 }
 
@@ -307,6 +313,7 @@ type convict struct {
 	t    *tenant
 	does share.Answer
 	step Frozen
+	pids []int
 	err  error
 	said []any // in the log
 }
@@ -335,24 +342,24 @@ func (k *keeper) hold(c convict) {
 		}
 	default:
 		k.Log.Warn("a process gets around its job's share of a GPU: its step is frozen", append(said, "for_s", int(share.FreezeFor/time.Second))...)
-		if err := k.freeze(c.t, c.step); err != nil {
+		if err := k.freeze(c); err != nil {
 			k.Log.Error("not all of a step is frozen", "job", c.Job, "step", c.step.Step, "reason", err)
 		}
 	}
 }
 
 // freeze writes down what is frozen before it is.
-func (k *keeper) freeze(t *tenant, step Frozen) error {
+func (k *keeper) freeze(c convict) error {
 	r := k.record
-	r.Frozen = append(slices.Clone(r.Frozen), step)
+	r.Frozen = append(slices.Clone(r.Frozen), c.step)
 	if err := k.setRecord(r); err != nil {
 		return err
 	}
-	k.frozen = append(k.frozen, frozen{step, k.now + share.FreezeFor})
-	if t.page != nil {
-		t.page.froze(true)
+	k.frozen = append(k.frozen, frozen{c.step, k.now + share.FreezeFor, append(c.pids, c.PID)})
+	if c.t.page != nil {
+		c.t.page.froze(true)
 	}
-	return step.Freeze()
+	return c.step.Freeze()
 }
 
 // thawDue lets those go on whose time is over.
@@ -371,7 +378,7 @@ func (k *keeper) thawDue() {
 }
 
 func (k *keeper) thaw(f frozen) error {
-	if p := k.pages[f.Job]; p != nil {
+	if p := k.pages[f.Job]; p != nil && !slices.ContainsFunc(k.frozen, func(other frozen) bool { return other.Job == f.Job }) {
 		p.froze(false)
 	}
 	err := f.Thaw()

@@ -233,10 +233,11 @@ func (k *keeper) end() error {
 		errs = append(errs, k.allOn(g))
 		k.closeGPU(g)
 	}
-	for _, f := range k.frozen {
+	all := k.frozen
+	k.frozen = nil
+	for _, f := range all {
 		errs = append(errs, k.thaw(f))
 	}
-	k.frozen = nil
 	for _, o := range k.owners {
 		o.Close()
 	}
