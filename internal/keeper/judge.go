@@ -64,6 +64,7 @@ func (k *keeper) judge(g *gpu) {
 			if verdict != share.HidesItsHandles || !k.isHonest(o) {
 				k.answer(t, o.Process, verdict)
 			}
+			t.bequeath(s.judge, k.now)
 			s.judge = share.Judge{}
 		}
 		s.seen, s.at = share.Seen{}, k.now
@@ -105,15 +106,18 @@ func (k *keeper) bequeath(o *owner) {
 			continue
 		}
 		for _, t := range g.tenants {
-			if t.Job != o.Job {
-				continue
+			if t.Job == o.Job {
+				t.bequeath(s.judge, k.now)
 			}
-			if k.now >= t.heirs {
-				t.before = share.Judge{}
-			}
-			t.before, t.heirs = t.before.Worse(s.judge), k.now+inheritFor
 		}
 	}
+}
+
+func (t *tenant) bequeath(j share.Judge, now time.Duration) {
+	if now >= t.heirs {
+		t.before = share.Judge{}
+	}
+	t.before, t.heirs = t.before.Worse(j), now+inheritFor
 }
 
 // crowd says whether somebody waits: the GPU is full, and one that always has work has less than its part.

@@ -24,11 +24,13 @@ type Here struct {
 	Store   state.Store
 	Auditor audit.Auditor
 
-	names map[claim]audit.Process         // who was found to be behind a name of another pid namespace
-	owned map[audit.Process]uint32        // of which job a process was found to be: it stays so
-	swept time.Time                       // when those that are gone were dropped
-	tries map[uint32]tries                // to find all of a user's
-	users map[uint32]map[audit.Inside]int // all processes of a user, as this look has found them
+	names  map[claim]audit.Process         // who was found to be behind a name of another pid namespace
+	owned  map[audit.Process]uint32        // of which job a process was found to be: it stays so
+	swept  time.Time                       // when those that are gone were dropped
+	tries  map[uint32]tries                // to find all of a user's
+	users  map[uint32]map[audit.Inside]int // all processes of a user, as this look has found them
+	missed map[claim]time.Time             // who was not there, and when
+	later  bool                            // somebody was not looked for, as his job had too much looked through
 }
 
 // claim is a process as its page names it.
@@ -44,9 +46,12 @@ type tries struct {
 }
 
 const (
-	firstTry = 200 * time.Millisecond
-	lastTry  = 30 * time.Second
+	firstTry   = 200 * time.Millisecond
+	longestTry = time.Second
+	missedFor  = 30 * time.Second
 )
+
+var errLater = errors.New("what a page names is looked for in a moment")
 
 // Look reads it. With an error something was not there yet; the rest counts all the same.
 func (h *Here) Look() (Node, error) {
@@ -78,13 +83,16 @@ func (h *Here) Look() (Node, error) {
 		return node, nil
 	}
 	errs := []error{h.address(node.GPUs)}
-	h.users = map[uint32]map[audit.Inside]int{}
+	h.users, h.later = map[uint32]map[audit.Inside]int{}, false
 	for job, uid := range granted {
 		processes, err := h.processes(current.Slices, job, uid)
 		node.Processes = append(node.Processes, processes...)
 		errs = append(errs, err)
 	}
 	h.forget(granted)
+	if h.later {
+		errs = append(errs, errLater)
+	}
 	return node, errors.Join(errs...)
 }
 
@@ -132,13 +140,12 @@ func (h *Here) processes(granted []state.Slice, job, uid uint32) (found []Proces
 	if err != nil {
 		return nil, err
 	}
-	byPID, missing := map[audit.Process]ledger.GroupsProcess{}, false // a page may name one many times
+	byPID := map[audit.Process]ledger.GroupsProcess{} // a page may name one many times
 	starts := map[int]uint64{}
 	var pids []int // of which it is not known yet
 	for _, n := range named {
 		p, ok := h.find(claim{audit.Inside{PID: n.PID, PIDNS: n.PIDNS, StartTicks: n.StartTicks}, job}, uid)
 		if !ok {
-			missing = true
 			continue
 		}
 		if _, twice := byPID[p]; !twice && h.owned[p] != job {
@@ -146,9 +153,6 @@ func (h *Here) processes(granted []state.Slice, job, uid uint32) (found []Proces
 			pids = append(pids, p.PID)
 		}
 		byPID[p] = n
-	}
-	if !missing {
-		delete(h.tries, uid)
 	}
 	if err := h.own(granted, job, pids, starts); err != nil {
 		return nil, err
@@ -188,24 +192,39 @@ func (h *Here) find(c claim, uid uint32) (audit.Process, bool) {
 		delete(h.names, c)
 	}
 	if h.names == nil {
-		h.names, h.tries, h.owned = map[claim]audit.Process{}, map[uint32]tries{}, map[audit.Process]uint32{}
-	}
-	t := h.tries[uid]
-	if time.Now().Before(t.next) {
-		return audit.Process{}, false
+		h.names, h.tries, h.owned, h.missed = map[claim]audit.Process{}, map[uint32]tries{}, map[audit.Process]uint32{}, map[claim]time.Time{}
 	}
 	if h.users[uid] == nil {
+		if !h.mayLook(c, uid) {
+			return audit.Process{}, false
+		}
 		h.users[uid] = h.Auditor.OfUser(uid)
+		t := h.tries[uid]
+		t.wait = min(longestTry, max(firstTry, 2*t.wait))
+		t.next = time.Now().Add(t.wait)
+		h.tries[uid] = t
 	}
 	pid, ok := h.users[uid][c.Inside]
 	if !ok {
-		t.wait = min(lastTry, max(firstTry, 2*t.wait))
-		t.next = time.Now().Add(t.wait)
-		h.tries[uid] = t
+		h.missed[c] = time.Now()
 		return audit.Process{}, false
 	}
+	delete(h.tries, uid) // it was worth while
 	h.names[c] = audit.Process{PID: pid, StartTicks: c.StartTicks}
 	return h.names[c], true
+}
+
+// mayLook says whether all processes of the node are looked through for one that a page names. One that was not there has ended: a program that was
+// killed stands in its page until another takes its place.
+func (h *Here) mayLook(c claim, uid uint32) bool {
+	if missed, known := h.missed[c]; known && time.Since(missed) < missedFor {
+		return false
+	}
+	if time.Now().Before(h.tries[uid].next) {
+		h.later = true
+		return false
+	}
+	return true
 }
 
 // forget drops what was found of jobs that are gone, and of processes.
@@ -225,6 +244,7 @@ func (h *Here) forget(granted map[uint32]uint32) {
 			alive[p] = true
 		}
 	}
+	maps.DeleteFunc(h.missed, func(c claim, at time.Time) bool { return time.Since(at) >= missedFor || granted[c.job] == 0 })
 	maps.DeleteFunc(h.owned, func(p audit.Process, _ uint32) bool { return !alive[p] })
 }
 

@@ -227,3 +227,27 @@ func TestChangesAreHeard(t *testing.T) {
 	s.claims(0, audit.Process{PID: 1, StartTicks: 2})
 	hears("what a process of a job writes that is gone", false)
 }
+
+// A program that was killed stands in its page for long. Those that come after it are found all the same.
+func TestWhoHasEndedHidesNobody(t *testing.T) {
+	const job = 7
+	h := Here{Auditor: audit.Auditor{Proc: "/proc", WholeNode: true}}
+	uid := uint32(os.Getuid())
+	self, ok := h.Auditor.InsideOf(os.Getpid())
+	if !ok {
+		t.Fatal("this process is not in /proc")
+	}
+	look := func(c audit.Inside) bool {
+		h.users, h.later = map[uint32]map[audit.Inside]int{}, false
+		_, found := h.find(claim{c, job}, uid)
+		return found
+	}
+	for began := time.Now(); time.Since(began) < 700*ms; time.Sleep(10 * ms) {
+		if look(audit.Inside{PID: 1 << 30, PIDNS: self.PIDNS, StartTicks: 1}) {
+			t.Fatal("a process that is not there is found")
+		}
+	}
+	if !look(self) {
+		t.Error("a new one is not found, as one has ended before")
+	}
+}

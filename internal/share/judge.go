@@ -133,9 +133,10 @@ func (j *Judge) Look(s Seen) Verdict {
 
 // Heir begins to look at a process whose job had another one that has ended: who cheats by many short ones is no better. What a program does by its number of
 // contexts counts for each.
+// Nobody is judged before something was seen of himself.
 func (j Judge) Heir() Judge {
-	j.room, j.made = 0, 0
-	return j
+	return Judge{slice: min(j.slice, strikesOfSlice-1), ran: min(j.ran, strikesRan-1), waits: min(j.waits, strikesWait-1),
+		takes: min(j.takes, strikesWait-1), hides: min(j.hides, strikesHidden-1), hidden: min(j.hidden, hidden/2)}
 }
 
 // Worse is the more suspicious of two, in each respect.
