@@ -241,3 +241,36 @@ func TestWhoNamesNoChannelIsFrozen(t *testing.T) {
 	default:
 	}
 }
+
+// Programs that begin and end one after the other have their job's cap together, whatever the pause between them.
+func TestShortProgramsAreHeldTogether(t *testing.T) {
+	for _, c := range []struct{ live, pause time.Duration }{{time.Second, 0}, {time.Second, 100 * ms}, {300 * ms, 50 * ms}, {300 * ms, 2 * time.Second}} {
+		var loads []timeslices.Load
+		for range 40 {
+			loads = append(loads, always(2*ms))
+		}
+		m := played(t, []int{30}, loads...)
+		m.capped(0)
+		for _, g := range m.gpu.Groups {
+			g.Off = true // is not there yet
+		}
+		from := m.gpu.Now
+		for i := range loads {
+			m.gpu.Groups[i].Off = false
+			m.play(20 * ms) // until it is named
+			m.members(i)
+			m.play(c.live)
+			m.killed[i], m.gpu.Groups[i].Off = true, true
+			m.members()
+			m.play(c.pause)
+		}
+		busy := time.Duration(0)
+		for _, g := range m.gpu.Groups {
+			busy += g.Busy
+		}
+		asks := 100 * float64(c.live) / float64(c.live+c.pause)
+		if had := 100 * float64(busy) / float64(m.gpu.Now-from); had > 33 || had < min(30, asks)-8 {
+			t.Errorf("%v: had %.1f of %.1f", c, had, asks)
+		}
+	}
+}
