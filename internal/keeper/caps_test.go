@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
 )
 
@@ -42,9 +44,11 @@ func TestALoneCapIsKept(t *testing.T) {
 		if credit := time.Duration(m.time(1).CreditNs); credit < -50*ms || credit > 50*ms {
 			t.Errorf("a credit of %v", credit)
 		}
+		m.killed[0] = true
 		m.members()
 		m.play(2 * lateFor)
 		m.recordIs(false)
+		m.gpu.Groups[0].Off = false // its channels went with it
 		if m.open != 0 || m.isOff(0) {
 			t.Errorf("%d files are open, it is off: %v", m.open, m.isOff(0))
 		}
@@ -231,8 +235,9 @@ func TestOneAloneThatLetsItselfOnIsFound(t *testing.T) {
 func TestWhoNamesNoChannelIsFrozen(t *testing.T) {
 	m := played(t, []int{30, 50}, always(2*ms), waits)
 	m.capped(0)
-	m.members(0, 1)
-	m.node.Processes[0].Groups[0].Channels, m.node.Processes[0].Groups[0].ChannelCount = nil, 0
+	m.members(1)
+	m.node.Processes = append(m.node.Processes, Process{Process: audit.Process{PID: 100, StartTicks: m.start(100)}, Job: 1,
+		Groups: []ledger.Group{{Client: 1000, Device: 1, Group: 1, Engine: 1, FD: 9, Subdevice: 2}}})
 	m.take()
 	caught(t, m, 6*time.Second)
 	select {
@@ -240,6 +245,32 @@ func TestWhoNamesNoChannelIsFrozen(t *testing.T) {
 		t.Errorf("%s is the library's", gpu)
 	default:
 	}
+}
+
+// Who takes his groups back from his page is held as before, and who never names any is found.
+func TestABlankPageIsNoWayAroundACap(t *testing.T) {
+	m := played(t, []int{30, 50}, always(2*ms), waits)
+	m.capped(0)
+	m.attached[100] = true
+	m.members(0)
+	m.play(2 * time.Second)
+	m.members()
+	m.play(time.Second)
+	near(t, "its page names none", m.had(5 * time.Second)[0], 30, 1)
+	m.members(0)
+	m.node.Processes[0].Groups[0].Channels, m.node.Processes[0].Groups[0].ChannelCount = nil, 0
+	m.take()
+	near(t, "it names no channel", m.had(5 * time.Second)[0], 30, 1)
+	if len(m.answers) != 0 {
+		t.Errorf("judged: %v", m.answers)
+	}
+
+	never := played(t, []int{30, 50}, always(2*ms), waits)
+	never.capped(0)
+	never.attached[100] = true
+	never.strange[100] = 1
+	never.members()
+	caught(t, never, unseenEach+6*time.Second)
 }
 
 // Programs that begin and end one after the other have their job's cap together, whatever the pause between them.

@@ -33,7 +33,7 @@ func (k *keeper) begin(g *gpu) {
 func (k *keeper) lookAll(s sampled) {
 	if s.active != nil {
 		k.samples.answered()
-		if k.lookAt == 0 { // nothing is at work any more
+		if k.lookAt == 0 && !k.seeUnseen(s) { // nothing is at work any more
 			k.samples.rest()
 			return
 		}
@@ -62,7 +62,7 @@ func (k *keeper) lookAll(s sampled) {
 		if s.holders != nil {
 			k.seeHolders(g, s.holders[uuid])
 		}
-		if g.working() > 0 && k.now-g.planned >= planEach {
+		if (g.working() > 0 || g.isUnseen()) && k.now-g.planned >= planEach {
 			k.judge(g)
 			k.planNow(g)
 		}

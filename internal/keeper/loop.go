@@ -40,6 +40,7 @@ type keeper struct {
 	samples   *samples
 	lookAt    time.Duration           // 0: nothing is at work
 	names     map[uint32]*share.Names // of each job
+	unseenAt  time.Duration           // when programs are looked for that no page names; 0: no slice has a cap, or somebody is at work
 	askAt     time.Duration           // when who has to wait is asked for; 0: nobody has
 	now       time.Duration
 	began     time.Duration   // of this run
@@ -138,6 +139,7 @@ func (k *keeper) next() (at time.Duration) {
 	}
 	sooner(k.lookAt)
 	sooner(k.askAt)
+	sooner(k.unseenAt)
 	for _, g := range k.gpus {
 		if len(g.sets) > 0 {
 			sooner(g.turnEnds)
@@ -157,6 +159,7 @@ func (k *keeper) next() (at time.Duration) {
 func (k *keeper) onTime() {
 	k.thawDue()
 	k.askWaiting()
+	k.askUnseen()
 	for _, g := range k.gpus {
 		if len(g.sets) > 0 && k.now >= g.turnEnds {
 			k.turn(g)

@@ -183,7 +183,12 @@ func (k *keeper) takeProcesses(processes []Process) {
 		case o.Ended():
 			k.drop(o)
 		default: // what is known of it stays: its page may name nothing for a moment
-			k.removeGroups(o)
+			for key, member := range o.groups {
+				if !k.stillHas(member) {
+					k.remove(member)
+					delete(o.groups, key)
+				}
+			}
 		}
 	}
 }
@@ -208,9 +213,18 @@ func (k *keeper) newOwner(p Process) *owner {
 
 func (m *group) rename(named ledger.Group) {
 	m.handles.FD, m.handles.Subdevice = int(named.FD), named.Subdevice
+	before := m.channels
 	m.channels, m.unnamed = nil, int(named.ChannelCount) > len(named.Channels)
 	for _, handle := range named.Channels {
 		m.channels = append(m.channels, channels.Channel{Client: named.Client, Handle: handle})
+	}
+	if m.of.limit.hold == nil {
+		return
+	}
+	for _, c := range before { // a cap holds whatever is there; what is gone goes with the next call
+		if c.Client == named.Client && !slices.Contains(m.channels, c) && len(m.channels) < channels.MostChannels {
+			m.channels = append(m.channels, c)
+		}
 	}
 }
 
@@ -356,11 +370,12 @@ func (k *keeper) letOnLost(g *gpu) {
 // rest lets go of all where nothing is at work.
 func (k *keeper) rest() {
 	if len(k.atWork()) > 0 {
-		if k.lookAt == 0 {
+		if k.unseenAt = 0; k.lookAt == 0 {
 			k.lookAt = k.now
 		}
 		return
 	}
+	k.mayBeUnseen()
 	if k.lookAt != 0 {
 		k.lookAt = 0
 		k.samples.rest()

@@ -78,7 +78,7 @@ func (k *keeper) takeGroups(o *owner) {
 		g.planned = 0
 	}
 	for key, member := range o.groups {
-		if !here[key] {
+		if !here[key] && !k.stillHas(member) {
 			k.remove(member)
 			delete(o.groups, key)
 		}
