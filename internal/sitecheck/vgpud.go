@@ -133,6 +133,8 @@ func (g *vgpudGround) unit(ctx context.Context) {
 		g.warn(vgpudCheck, remedy, "whether %s is enabled is not known: %v", vgpudUnit, err)
 	case word == "":
 		g.bad(vgpudCheck, "install all of slurm-vgpu, then "+remedy, "there is no %s", vgpudUnit)
+	case strings.HasPrefix(word, "masked"): // also masked-runtime
+		g.bad(vgpudCheck, "systemctl unmask "+vgpudUnit+", then "+remedy+"; or shares_by: library", "%s is masked: nobody can start it, prolog and boot neither", vgpudUnit)
 	case err != nil:
 		g.bad(vgpudCheck, remedy, "%s is %s: after a boot it does not run until a job with slices comes", vgpudUnit, word)
 	}

@@ -139,7 +139,7 @@ func TestWhetherVgpudRuns(t *testing.T) {
 			}
 		}, []string{"bad: whether it runs is not known"}},
 		"disabled":     {func(t *testing.T, g *vgpudGround) { g.enabled(t, "disabled", 1) }, []string{"bad: slurm-vgpu-vgpud.service is disabled"}},
-		"masked":       {func(t *testing.T, g *vgpudGround) { g.enabled(t, "masked", 1) }, []string{"bad: slurm-vgpu-vgpud.service is masked"}},
+		"masked":       {func(t *testing.T, g *vgpudGround) { g.enabled(t, "masked", 1) }, []string{"bad: slurm-vgpu-vgpud.service is masked: nobody can"}},
 		"no unit":      {func(t *testing.T, g *vgpudGround) { g.enabled(t, "", 1) }, []string{"bad: there is no slurm-vgpu-vgpud.service"}},
 		"no systemctl": {func(_ *testing.T, g *vgpudGround) { g.systemctl = "/none" }, []string{"warning: whether slurm-vgpu-vgpud.service is enabled is not known"}},
 	} {
