@@ -103,7 +103,8 @@ rpm_installs_and_verifies() {
 	[[ -x $root/usr/sbin/vgpu-gres && -e $root/usr/lib64/slurm/spank_vgpu.so && -e $root/usr/lib64/slurm/spank_vgpu_launch-$(<VERSION).so ]]
 	rpm -qp --provides "$plugin_rpm" | grep -x slurm-spank-vgpu
 	for file in "$main_rpm" "$plugin_rpm"; do
-		rpm -qp --scripts "$file" | grep -q 'hold slices of this node' || { echo "$file is removed under jobs"; return 1; }
+		# Not -q: all is read, or rpm fails by SIGPIPE.
+		rpm -qp --scripts "$file" | grep 'hold slices of this node' >/dev/null || { echo "$file is removed under jobs"; return 1; }
 	done
 	rpm -qp --requires "$plugin_rpm" | grep -E '^slurm < [0-9]'
 }
@@ -130,7 +131,7 @@ the_main_job_runs_from_installed_files() {
 	local tree=$work/tree program
 	mkdir -p "$tree/build" "$tree/gres"
 	cp -r "$build/sim" "$build/vgpu-demo" "$tree/build/"
-	for program in /usr/lib/slurm-vgpu/{vgpu-prolog,vgpu-epilog,vgpu-draw,vgpu-layout,libslurm-vgpu.so,libcuda-guard.so,libnvidia-ml-guard.so,libslurm-vgpu-closed.so} /usr/sbin/vgpu-gres /usr/bin/vgpuctl "$plugindir/spank_vgpu.so" "$plugindir/spank_vgpu_launch-$(<VERSION).so"; do
+	for program in /usr/lib/slurm-vgpu/{vgpu-prolog,vgpu-epilog,vgpu-draw,vgpu-layout,libslurm-vgpu.so,libcuda-guard.so,libnvidia-ml-guard.so,libslurm-vgpu-closed.so} /usr/sbin/{vgpu-gres,vgpud} /usr/bin/vgpuctl "$plugindir/spank_vgpu.so" "$plugindir/spank_vgpu_launch-$(<VERSION).so"; do
 		ln -s "$program" "$tree/build/" || return
 	done
 	cp /usr/share/slurm-vgpu/*.lua "$tree/gres/" && cp VERSION "$tree/" || return
