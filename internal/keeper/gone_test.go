@@ -56,6 +56,10 @@ func TestWhoEndsIsNoError(t *testing.T) {
 	}
 	m.killed[0] = false
 	m.members(0, 1)
+	if strings.Contains(log.String(), "[ERROR]") {
+		t.Errorf("of one whose files are gone, and who may be about to end, the log has\n%s", &log)
+	}
+	m.play(time.Second)
 	if !strings.Contains(log.String(), "[ERROR]") {
 		t.Error("the log does not say that a process that is there names what is not its own")
 	}

@@ -5,6 +5,7 @@ package keeper
 
 import (
 	"io"
+	"sync"
 	"time"
 )
 
@@ -36,15 +37,61 @@ func (d Doing) Silence() time.Duration {
 	return 0
 }
 
-// heart tells the supervisor what its worker does.
+// mostStall is for how long the loop may get on with nothing while somebody is off, as when the driver makes a control call wait for its lock: whoever
+// makes contexts has it for tens of milliseconds. Another worker would wait for the same lock.
+const mostStall = time.Second
+
+// heart tells the supervisor what its worker does. Beside the loop it says that the worker is there, for as long as the loop gets on.
 type heart struct {
-	pipe io.Writer // nil: nobody listens
-	is   Doing
-	last time.Time
+	pipe io.Writer     // nil: nobody listens
+	wake chan struct{} // something is held from now on
+
+	mutex    sync.Mutex
+	is       Doing
+	last     time.Time // that it was said
+	progress time.Time // of the loop
+}
+
+// run is beside the loop, until stop is closed. While nothing is held it costs nothing.
+func (h *heart) run(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-h.wake:
+		}
+		ticks := time.NewTicker(beatEach)
+		for holds := true; holds; {
+			select {
+			case <-stop:
+				holds = false
+			case now := <-ticks.C:
+				holds = h.tick(now)
+			}
+		}
+		ticks.Stop()
+	}
+}
+
+// tick is false where nothing is held any more.
+func (h *heart) tick(now time.Time) bool {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.is == Holding && now.Sub(h.progress) < mostStall {
+		h.sayDue(now)
+	}
+	return h.is == Holding
 }
 
 // beat is called from wherever the loop gets on, and says so when it is time. A supervisor that is gone is noticed elsewhere.
 func (h *heart) beat(now time.Time) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.progress = now
+	h.sayDue(now)
+}
+
+func (h *heart) sayDue(now time.Time) {
 	each := workingEach
 	switch h.is {
 	case Holding:
@@ -60,10 +107,19 @@ func (h *heart) beat(now time.Time) {
 
 // becomes says at once that the worker does something else: before it holds anything, and after it holds nothing.
 func (h *heart) becomes(doing Doing, now time.Time) {
-	if h.is != doing {
-		h.is = doing
-		h.say(now)
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.progress = now
+	if h.is == doing {
+		return
 	}
+	if h.is = doing; doing == Holding {
+		select {
+		case h.wake <- struct{}{}:
+		default: // it is told, or nobody is there
+		}
+	}
+	h.say(now)
 }
 
 func (h *heart) say(now time.Time) {

@@ -155,10 +155,20 @@ func (k *keeper) planNow(g *gpu) {
 	}
 	g.planned = k.now
 	g.plan = g.rule.Next(all)
-	for i, t := range g.tenants {
-		k.setSlices(g, t, g.plan.Slices[i])
-	}
+	k.setPlanned(g)
 	k.takeTurns(g)
+}
+
+// setPlanned sets slices. A job of many groups comes last, so that it does not keep others waiting for the budget.
+func (k *keeper) setPlanned(g *gpu) {
+	order := make([]int, len(g.tenants))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return len(g.tenants[a].groups) - len(g.tenants[b].groups) })
+	for _, i := range order {
+		k.setSlices(g, g.tenants[i], g.plan.Slices[i])
+	}
 }
 
 // resumeRule goes on from the slices that a vgpud before us has set, which the driver keeps.

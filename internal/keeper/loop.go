@@ -63,6 +63,9 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 	defer k.samples.end()
 	scout := beginScout(parts.Node, changes.C())
 	defer scout.end()
+	ended := make(chan struct{})
+	defer close(ended)
+	go k.heart.run(ended)
 	k.heart.becomes(Idle, time.Now())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -97,7 +100,7 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 }
 
 func newKeeper(parts Parts, pipe io.Writer) *keeper {
-	return &keeper{Parts: parts, began: parts.Clock(), heart: heart{pipe: pipe}, gpus: map[device.UUID]*gpu{}, away: map[device.UUID]bool{}, owners: map[audit.Process]*owner{}, pages: map[uint32]*page{}, names: map[uint32]*share.Names{},
+	return &keeper{Parts: parts, began: parts.Clock(), heart: heart{pipe: pipe, wake: make(chan struct{}, 1)}, gpus: map[device.UUID]*gpu{}, away: map[device.UUID]bool{}, owners: map[audit.Process]*owner{}, pages: map[uint32]*page{}, names: map[uint32]*share.Names{},
 		instances: map[device.UUID]uint32{}, record: Record{BootID: parts.BootID}, said: map[string]bool{}, logged: map[complaint]time.Duration{},
 		asking: map[uint32]bool{}, steps: make(chan convict, 1)}
 }
@@ -150,7 +153,7 @@ func (k *keeper) next() (at time.Duration) {
 		sooner(f.until)
 	}
 	if k.isHolding() {
-		sooner(k.now + beatEach)
+		sooner(k.now + mostStall/4)
 	}
 	return at
 }

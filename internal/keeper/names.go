@@ -39,9 +39,24 @@ func (k *keeper) askWaiting() {
 	k.rest()
 }
 
+// doubt notes that the driver does not say what a process says. One whose files are gone may be about to end, which takes the driver some 60 ms, and
+// is asked again.
+func (k *keeper) doubt(o *owner, err error, again bool) {
+	switch {
+	case errors.Is(err, channels.ErrGone):
+		return
+	case errors.Is(err, channels.ErrNotTheirs) && !again:
+		o.waits, k.askAt = true, k.now+askEach
+	default:
+		k.once("what a process says that it has is not its own, or cannot be asked for", err)
+	}
+	o.refused = true
+}
+
 // takeGroups makes a process's groups those that it names and the driver says are its.
 func (k *keeper) takeGroups(o *owner) {
 	here := map[groupKey]bool{}
+	again := o.refused
 	o.refused, o.waits = false, false
 	for _, named := range o.Groups {
 		key := groupKey{named.Client, named.Group}
@@ -63,8 +78,7 @@ func (k *keeper) takeGroups(o *owner) {
 		if _, err := o.Slice(handles); err != nil && o.Ended() { // its files go before it does
 			continue
 		} else if err != nil {
-			o.refused = o.refused || !errors.Is(err, channels.ErrGone)
-			k.once("what a process says that it has is not its own, or cannot be asked for", err)
+			k.doubt(o, err, again)
 			continue
 		}
 		member := &group{owner: o, of: t, handles: handles, isNew: true}

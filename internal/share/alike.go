@@ -23,8 +23,8 @@ type alike struct {
 
 // step is what one does between two pauses, all of its processes together, as it was seen last.
 type step struct {
-	long  time.Duration
-	plans int // for so many it is believed
+	long time.Duration
+	seen int // in so many windows more than it was not
 }
 
 const (
@@ -34,7 +34,9 @@ const (
 	leastFor = 2 * shortest
 	useless  = 0.5 // of the round that was computed, and still somebody is behind: it does not ask for so much
 	resting  = 60  // plans
-	believed = 10  // plans: the rest of a step may be as long as a slice, and looks like one that was cut
+	// The rest of a step may be as long as a slice, and looks like one that was cut; and programs do small things when they begin.
+	believed = 3
+	mostSeen = 8
 )
 
 // need is who needs the shortest round, and what each is to have.
@@ -45,21 +47,25 @@ type need struct {
 }
 
 // see says whether everybody at work sleeps, and several are.
-func (a *alike) see(tenants []Tenant) bool {
+func (a *alike) see(tenants []Tenant, was []time.Duration) bool {
 	if len(a.steps) != len(tenants) {
 		*a = alike{steps: make([]step, len(tenants))}
 	}
 	count, all := 0, true
 	for i, t := range tenants {
 		s := &a.steps[i]
-		s.plans--
-		if t.Groups == 0 {
+		switch {
+		case t.Groups == 0:
+			s.seen = 0
 			continue
+		case t.Step > 0 && (!t.Cut || t.Left > leftOften):
+			s.long, s.seen = time.Duration(float64(t.Step)/max(leftOften, t.Left)*float64(max(1, len(t.PIDs)))), min(mostSeen, s.seen+1)
+		case was != nil && was[i] == t.long(): // it was not long enough
+			s.seen = 0
+		default:
+			s.seen = max(0, s.seen-1)
 		}
-		if t.Step > 0 && (!t.Cut || t.Left > leftOften) {
-			*s = step{time.Duration(float64(t.Step) / max(leftOften, t.Left) * float64(max(1, len(t.PIDs)))), believed}
-		}
-		count, all = count+1, all && s.plans > 0
+		count, all = count+1, all && s.seen >= believed
 	}
 	return all && count > 1
 }
@@ -143,14 +149,14 @@ func (a *alike) divide(tenants []Tenant, n need) Plan {
 	for i, t := range tenants {
 		slice := time.Duration(float64(a.round) * n.aims[i] * a.fix[i])
 		if leaves[i] = t.Groups == 0 || i == n.who && n.round <= 2*a.round || a.steps[i].long < slice; leaves[i] {
-			slice = longSlice
+			slice = t.long()
 		} else {
 			others, units, parts = others+slice, units+len(t.units()), parts+n.aims[i]*a.fix[i]
 			slice /= time.Duration(t.Groups)
 		}
 		p.Slices = append(p.Slices, min(longSlice, max(shortest, slice)))
 	}
-	if n.who < 0 || units < 2 || float64(time.Duration(units-1)*aSwitch) < dear*float64(a.round) {
+	if n.who < 0 || !leaves[n.who] || units < 2 || float64(time.Duration(units-1)*aSwitch) < dear*float64(a.round) {
 		return p
 	}
 	cycle := float64(time.Duration(units) * turn)

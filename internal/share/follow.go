@@ -17,8 +17,9 @@ const (
 // followed is what is seen of those who sleep and of those who always have work.
 type followed struct {
 	behind, ahead float64
-	sleeps, short bool    // short: its steps are shorter than its slice
-	had, due      float64 // by those who always have work
+	sleeps, short bool          // short: its steps are shorter than its slice
+	start         time.Duration // what the others may have beside one step of who is behind most
+	had, due      float64       // by those who always have work
 }
 
 // follow finds who sleeps, and how short the others' slices are to be for it.
@@ -33,7 +34,7 @@ func (r *Rule) follow(tenants []Tenant, long []bool, due []float64, limited []bo
 	}
 	for i, t := range tenants {
 		// One that is cut, and leaves now and then, has steps longer than its slice. It is worth something while nobody has shorter ones.
-		if r.fills[i] = max(0, r.fills[i]-1); t.Groups > 0 && t.Cut && r.slices != nil && r.slices[i] == longSlice {
+		if r.fills[i] = max(0, r.fills[i]-1); t.Groups > 0 && t.Cut && r.slices != nil && r.slices[i] == t.long() {
 			r.fills[i] = knownFor
 		}
 		if !f.short && t.Groups > 0 && r.fills[i] == 0 && t.Left > leftOften && due[i]-t.Used > 2*slack {
@@ -41,6 +42,9 @@ func (r *Rule) follow(tenants []Tenant, long []bool, due []float64, limited []bo
 		}
 		f.sleeps = f.sleeps || long[i] || r.taker[i]
 		if long[i] {
+			if behind := due[i] - t.Used; behind > f.behind && t.Used > heavy {
+				f.start = time.Duration(float64(t.Step) * (1 - due[i]) / due[i])
+			}
 			f.behind, f.ahead = max(f.behind, due[i]-t.Used), max(f.ahead, t.Used-due[i])
 		} else {
 			f.had, f.due = f.had+t.Used, f.due+due[i]
@@ -63,7 +67,7 @@ func (r *Rule) shorten(f followed) {
 	case r.short == 0 && f.behind > slack:
 		r.short = leastRound // its steps are longer than its slice
 		if f.short {
-			r.short = leastRound / 10
+			r.short = min(leastRound, max(leastRound/10, f.start))
 		}
 	case r.short != 0 && f.had < starved*f.due:
 		r.short = min(longSlice, r.short*3/2)

@@ -41,14 +41,13 @@ const (
 	leastRound  = 20 * time.Millisecond  // of all slices where everybody always has work
 	mostRound   = 100 * time.Millisecond // … to which a job of many groups lengthens it
 	leastOfMany = time.Millisecond       // of each of these groups, as long as the round allows it
-	longSlice   = 100 * time.Millisecond // of who sleeps and has less than its share: nobody cuts it
+	longSlice   = 100 * time.Millisecond // of who sleeps and has less than its share, all its groups together: nobody cuts it
 	shortest    = 100 * time.Microsecond // of the others meanwhile
 	turn        = 100 * time.Millisecond // of those who take turns, on average: two calls each
 	leastTurn   = 5 * time.Millisecond   // with its two calls of 0.7 ms
 	leftOften   = 0.1                    // of its turns: one that always has work leaves none by itself
 	slack       = 0.005                  // of the GPU: nothing is changed for less
 
-	urgentSlice  = 100 * time.Millisecond
 	besideUrgent = 50 * time.Microsecond // a request of 5 ms has its end after 5.28 ms at p99, after 7.31 beside slices of 2 ms
 )
 
@@ -81,14 +80,14 @@ func (r *Rule) Next(tenants []Tenant) Plan {
 		urgent = urgent || long[i]
 	}
 	if urgent {
-		return beside(tenants, long, urgentSlice, besideUrgent)
+		return beside(tenants, long, besideUrgent)
 	}
 	if len(r.taker) != len(tenants) {
 		r.taker, r.fills, r.slices = make([]bool, len(tenants)), make([]int, len(tenants)), nil
 	}
 	due, limited := r.dues(tenants, total)
 	p, all := plain(tenants, total), false
-	if r.alike.see(tenants) {
+	if r.alike.see(tenants, r.slices) {
 		var follows Plan
 		if follows, all = r.alike.plan(tenants, due, limited, roundOf(tenants, total)); all {
 			p, r.short = follows, 0
@@ -97,7 +96,7 @@ func (r *Rule) Next(tenants []Tenant) Plan {
 	if !all {
 		r.alike.round = 0
 		if r.follow(tenants, long, due, limited); r.short > 0 {
-			p = beside(tenants, long, longSlice, r.short)
+			p = beside(tenants, long, r.short)
 		}
 	}
 	r.slices = p.Slices
@@ -139,12 +138,12 @@ func roundOf(tenants []Tenant, total float64) time.Duration {
 }
 
 // beside gives some long slices and the others short ones; where these are several, one of them is on at a time.
-func beside(tenants []Tenant, long []bool, longSlice, short time.Duration) Plan {
+func beside(tenants []Tenant, long []bool, short time.Duration) Plan {
 	var p Plan
 	others := 0.0
 	for i, t := range tenants {
 		if long[i] {
-			p.Slices = append(p.Slices, longSlice)
+			p.Slices = append(p.Slices, t.long())
 			continue
 		}
 		p.Slices = append(p.Slices, short)
@@ -166,6 +165,11 @@ func beside(tenants []Tenant, long []bool, longSlice, short time.Duration) Plan 
 	return p
 }
 
+// long is a slice of each of its groups that nobody cuts.
+func (t Tenant) long() time.Duration {
+	return max(leastOfMany, longSlice/time.Duration(max(1, t.Groups)))
+}
+
 // units are what takes a turn of its own: processes of one job beside each other would be spent on changes as well.
 func (t Tenant) units() []uint32 {
 	switch {
@@ -183,13 +187,13 @@ func (r *Rule) Resume(tenants []Tenant, slices []time.Duration) {
 	short, long, total := longSlice, false, 0.0
 	for i, slice := range slices {
 		total += tenants[i].Share
-		long = long || slice == longSlice
+		long = long || slice == tenants[i].long()
 		if slice > 0 {
 			short = min(short, slice)
 		}
 	}
 	for i, slice := range slices {
-		tenants[i].Used, tenants[i].Cut = part(tenants[i].Share, total), slice != longSlice
+		tenants[i].Used, tenants[i].Cut = part(tenants[i].Share, total), slice != tenants[i].long()
 	}
 	if r.short = 0; long && short < longSlice {
 		r.short = max(shortest, short)

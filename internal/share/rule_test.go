@@ -132,7 +132,7 @@ func TestWhoAsksForLessIsNotBehind(t *testing.T) {
 	slicesOf(t, &r, []time.Duration{10 * ms, 10 * ms}, light, always(50, 1))
 	job := light // of two processes it asks for twice as much
 	job.PIDs, job.Groups = []uint32{7, 8}, 2
-	slicesOf(t, &r, []time.Duration{longSlice, 2 * ms}, job, always(50, 1))
+	slicesOf(t, &r, []time.Duration{longSlice / 2, 2 * ms}, job, always(50, 1))
 	r = Rule{}
 	slicesOf(t, &r, []time.Duration{10 * ms, 10 * ms}, always(50, 1), always(50, 1))
 	light.Pause = 11 * ms // it may be waiting

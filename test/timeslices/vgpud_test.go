@@ -169,6 +169,30 @@ func TestWhoSynchronisesHasItsShare(t *testing.T) {
 	}
 }
 
+// Programs do small things when they begin, and then always have work: that they seemed to sleep is forgotten.
+func TestWhoBeganWithSmallThingsIsNotTakenToSleep(t *testing.T) {
+	begins, waits := Load{Work: 200 * us, Host: 5 * ms}, Load{Work: us, Host: 1000 * time.Hour}
+	for _, n := range []int{1, 4, 16, 64} {
+		all := []*Slice{job(1000, 50, slices.Repeat([]Load{begins}, n)...), job(1, 50, begins)}
+		g := gpuOf(all...)
+		v := NewVgpud(g, &share.Budget{}, all...)
+		v.Run(1200 * ms)
+		for i, x := range g.Groups {
+			if x.Load = fills; i < n/2 {
+				x.Load = waits
+			}
+		}
+		v.Run(4 * time.Second)
+		before := []time.Duration{all[0].busy(), all[1].busy()}
+		v.Run(14 * time.Second)
+		had := []float64{percent(all[0].busy()-before[0], 10*time.Second), percent(all[1].busy()-before[1], 10*time.Second)}
+		inProportion(t, fmt.Sprintf("%d processes, half of them idle", n), had, all, 1)
+		if len(v.Plan.Turns) > 0 {
+			t.Errorf("%d processes: %d turns where nobody sleeps", n, len(v.Plan.Turns))
+		}
+	}
+}
+
 // Where all sleep, as programs of PyTorch's do, all bear what that costs, and nothing is wasted on who asks for less.
 func TestAllWhoSleepHaveTheirParts(t *testing.T) {
 	mlp, train := Load{Work: 1750 * us, Host: 80 * us}, Load{Work: 12 * ms, Host: 300 * us}

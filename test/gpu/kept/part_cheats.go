@@ -50,7 +50,8 @@ func (t *trial) ways() []cheat {
 			cheat{name: "lives of 0.2 s", around: fmt.Sprintf(kill, "0.2"), lives: true})
 	}
 	for _, how := range []string{"slice", "enable", "idle"} {
-		ways = append(ways, cheat{name: how, around: fmt.Sprintf("%s --programs %s --cheat %s %%s", filepath.Join(t.programs, "outside"), t.programs, how), turns: how == "enable"})
+		ways = append(ways, cheat{name: how, around: fmt.Sprintf("%s --programs %s --cheat %s %%s", filepath.Join(t.programs, "outside"), t.programs, how), turns: how == "enable",
+			lives: how == "slice"}) // which is found before its tenant is ready
 	}
 	return append(ways, cheat{name: "a context each 50 ms", load: "ms=20 more=50", options: "--vgpu-mem=60%"},
 		cheat{name: "without its environment", around: "env -i CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES %s"},

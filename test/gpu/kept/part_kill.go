@@ -143,8 +143,12 @@ func (t *trial) killVgpud(what string, programs bool) {
 	t.after(what, base)
 }
 
-// killOne kills the worker, the parent or both in turn, and says whether there was none to be killed the next time.
+// killOne kills the worker, the parent or both in turn, and says whether there was none to be killed.
 func (t *trial) killOne(turn int, kills map[string]int) (absent bool) {
+	if parent, worker := t.vgpuds(); parent == 0 && worker == 0 { // whose supervisor was killed has ended
+		absent = true
+		t.prologAgain()
+	}
 	parent, worker := t.vgpuds()
 	switch turn % 3 {
 	case 0:
@@ -155,11 +159,7 @@ func (t *trial) killOne(turn int, kills map[string]int) (absent bool) {
 		kills["both"] += max(killed(parent), killed(worker))
 		t.prologAgain()
 	}
-	if parent, worker = t.vgpuds(); parent == 0 && worker == 0 {
-		t.prologAgain()
-		return true
-	}
-	return false
+	return absent
 }
 
 func killed(pid int) int {
