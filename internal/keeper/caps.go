@@ -95,11 +95,6 @@ func (t *tenant) tally(now time.Duration) {
 	l.isOff = t.works() && !slices.ContainsFunc(t.groups, func(m *group) bool { return !m.off })
 }
 
-// isBesideStrangers says that the log is needed for one that is alone: the GPU's counter has what others use as well, for which nobody may be held.
-func (g *gpu) isBesideStrangers() bool {
-	return g.strangers && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.limit.hold != nil })
-}
-
 // callsToHold is how many calls take those off who are held, on all GPUs.
 func (k *keeper) callsToHold() (calls int) {
 	for _, g := range k.gpus {

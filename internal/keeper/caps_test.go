@@ -212,6 +212,20 @@ func TestWhatAStrangerUsesIsNobodys(t *testing.T) {
 	}
 }
 
+// Nor is it counted to one that is alone, capped or not.
+func TestWhatAStrangerUsesIsNotCounted(t *testing.T) {
+	m := played(t, []int{60}, always(2*ms), always(2*ms))
+	m.strange[4711] = 0
+	m.members(0)
+	m.play(2 * time.Second)
+	was := m.time(1).BusyNs
+	had := m.had(5 * time.Second)[0]
+	near(t, "counted", 100*time.Duration(m.time(1).BusyNs-was).Seconds()/5, had, 2)
+	if had > 95 {
+		t.Errorf("it had %.1f %%: nobody else was there", had)
+	}
+}
+
 // One that lets itself on again is judged by what the GPU's own counter says, as no log says anything of one that is alone.
 func TestOneAloneThatLetsItselfOnIsFound(t *testing.T) {
 	m := played(t, []int{20}, always(2*ms))
