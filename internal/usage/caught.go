@@ -66,7 +66,7 @@ func (c Caught) Words() string {
 		answers = append(answers, "a step was killed "+times(c.Killed))
 	}
 	if answers == nil {
-		answers = []string{"no step was stopped for it"}
+		answers = []string{fmt.Sprintf("no step was frozen for as long as %.0f s, or killed", share.FreezeFor.Seconds())} // one may have been for less, until a worker died
 	}
 	return fmt.Sprintf("a process of the job %s, which gets around its share of the GPU's time: %s; \"Frozen and killed steps\" in slurm-vgpu(7) says more",
 		did, strings.Join(answers, ", "))
