@@ -21,6 +21,9 @@ type limit struct {
 	wasOff    time.Duration // since the last look
 	isOff     bool          // all that it has is, for whatever reason
 	since, at time.Duration // that is so; the last look
+
+	credit   time.Duration // as the page has it
+	creditAt time.Duration
 }
 
 // cap is what a slice may have at most, of 1; 0: all that others leave.
@@ -48,8 +51,9 @@ func (t *tenant) resumeLimit(was ledger.TimeDevice, now time.Duration) {
 	if t.limit.hold == nil || t.bucket != nil || was.LookedNs == 0 || was.Flags&ledger.TimeIdle != 0 {
 		return
 	}
-	t.limit.hold.Resume(time.Duration(was.CreditNs), now-time.Duration(was.LookedNs), lookEach, float64(was.Percent)/100/100)
+	t.limit.hold.Resume(time.Duration(was.CreditNs), now-time.Duration(max(was.LookedNs, was.CreditAtNs)), share.Period(1), float64(was.Percent)/100/100)
 	t.limit.at = now
+	t.sayCredit(now)
 }
 
 // lookAtLimit takes what the slice had since the last look.
@@ -69,6 +73,16 @@ func (t *tenant) lookAtLimit(now, gone time.Duration, u share.Usage) {
 		l.hold.Rest(gone)
 	}
 	l.wasOff, l.at = 0, now
+	l.credit, l.creditAt = l.hold.Credit(), now
+}
+
+// sayCredit puts it on the page, also between two looks: whoever comes after a death pays back what was had since.
+func (t *tenant) sayCredit(now time.Duration) {
+	l := &t.limit
+	t.tally(now)
+	gone := max(0, now-l.at)
+	l.credit, l.creditAt = l.hold.Expects(gone, max(0, gone-l.wasOff)), now
+	t.say()
 }
 
 // restLimit lets the time pass in which nobody looked.
@@ -125,6 +139,7 @@ func (k *keeper) holdAll(g *gpu) {
 		for _, t := range g.tenants {
 			if t.limit.hold != nil && t.works() && g.periodEnds > 0 {
 				t.limit.until = k.now + t.limit.hold.Next(g.periodEnds-k.now)
+				t.sayCredit(k.now)
 			}
 		}
 	}

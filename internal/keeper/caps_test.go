@@ -164,14 +164,21 @@ func TestACapIsChanged(t *testing.T) {
 
 // A worker that died is followed by one that goes on from what was written down: what was had meanwhile is paid back.
 func TestALoneCapIsKeptThoughWorkersDie(t *testing.T) {
+	for _, phases := range []int{0, 7} {
+		keptThoughWorkersDie(t, phases)
+	}
+}
+
+func keptThoughWorkersDie(t *testing.T, phases int) {
+	t.Helper()
 	m := played(t, []int{50}, always(2*ms))
 	m.capped(0)
 	m.members(0)
 	m.play(2 * time.Second)
 	busy, from := m.gpu.Groups[0].Busy, m.gpu.Now
 	for i := range 30 {
-		m.play(750*ms + time.Duration(i%10)*lookEach/10) // at any time between two looks
-		m.gpu.Groups[0].Off = false                      // by the supervisor
+		m.play(750*ms + time.Duration(i*phases)*ms) // at one time between two looks, or at any
+		m.gpu.Groups[0].Off = false                 // by the supervisor
 		clear(m.offs)
 		_ = os.Remove(m.run.VgpudOff())
 		m.gpu.Run(m.gpu.Now + 200*ms)

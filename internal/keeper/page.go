@@ -81,12 +81,12 @@ func (t *tenant) say() {
 	was := *d
 	d.BusyNs, d.UnknownNs, d.LookedNs = uint64(t.account.Busy), uint64(t.account.Unknown), uint64(t.account.Looked)
 	d.SliceUs, d.Percent = uint32(t.slice/time.Microsecond), t.percent
-	d.CreditNs = 0
+	d.CreditNs, d.CreditAtNs = 0, 0
 	switch {
 	case t.bucket != nil:
 		d.CreditNs = int64(t.bucket.Left)
 	case t.limit.hold != nil:
-		d.CreditNs = int64(t.limit.hold.Credit())
+		d.CreditNs, d.CreditAtNs = int64(t.limit.credit), uint64(t.limit.creditAt)
 	}
 	d.Flags &= ledger.TimeFrozen
 	for flag, is := range map[uint32]bool{ledger.TimeIdle: !t.works(), ledger.TimeUnnamed: t.hidden, ledger.TimeInexact: t.account.NotExact} {

@@ -257,17 +257,17 @@ type groupsPage struct { // struct vgpu_groups
 }
 
 type timeDevice struct { // struct vgpu_time_device
-	BusyNs    uint64
-	UnknownNs uint64
-	LookedNs  uint64
-	CreditNs  int64
-	SliceUs   uint32
-	Percent   uint32
-	Frozen    uint32
-	Flags     uint32
-	Killed    uint32
-	Verdict   uint32
-	Reserved  uint64
+	BusyNs     uint64
+	UnknownNs  uint64
+	LookedNs   uint64
+	CreditNs   int64
+	SliceUs    uint32
+	Percent    uint32
+	Frozen     uint32
+	Flags      uint32
+	Killed     uint32
+	Verdict    uint32
+	CreditAtNs uint64
 }
 
 type timePage struct { // struct vgpu_time

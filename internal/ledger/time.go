@@ -25,16 +25,17 @@ func TimeNow() time.Duration {
 
 // TimeDevice is what vgpud counted of one slice of a job. Times are of TimeNow.
 type TimeDevice struct {
-	BusyNs    uint64 // GPU time since the slice was granted
-	UnknownNs uint64 // of the time since: nobody counted
-	LookedNs  uint64 // the last look; 0: none yet
-	CreditNs  int64  // of the latency bucket
-	SliceUs   uint32 // time slice of its groups; 0: as the driver has it
-	Percent   uint32 // of the GPU over the last half second, times 100
-	Frozen    uint32 // how often its step was frozen
-	Flags     uint32 // TimeFrozen, TimeUnnamed, TimeInexact
-	Killed    uint32 // how often one was killed
-	Verdict   uint32 // what a process of the job was seen to do last (share.Verdict); 0: nothing
+	BusyNs     uint64 // GPU time since the slice was granted
+	UnknownNs  uint64 // of the time since: nobody counted
+	LookedNs   uint64 // the last look; 0: none yet
+	CreditNs   int64  // of the latency bucket, or of a cap
+	CreditAtNs uint64 // when a cap's credit was that; 0: at the last look
+	SliceUs    uint32 // time slice of its groups; 0: as the driver has it
+	Percent    uint32 // of the GPU over the last half second, times 100
+	Frozen     uint32 // how often its step was frozen
+	Flags      uint32 // TimeFrozen, TimeUnnamed, TimeInexact
+	Killed     uint32 // how often one was killed
+	Verdict    uint32 // what a process of the job was seen to do last (share.Verdict); 0: nothing
 }
 
 var (
@@ -93,7 +94,7 @@ func readTime(path string, job uint32) (*timePage, error) {
 func (page *timePage) devices() (devices []TimeDevice) {
 	for _, d := range page.Device[:page.DeviceCount] {
 		devices = append(devices, TimeDevice{BusyNs: d.BusyNs, UnknownNs: d.UnknownNs, LookedNs: d.LookedNs, CreditNs: d.CreditNs,
-			SliceUs: d.SliceUs, Percent: d.Percent, Frozen: d.Frozen, Flags: d.Flags, Killed: d.Killed, Verdict: d.Verdict})
+			SliceUs: d.SliceUs, Percent: d.Percent, Frozen: d.Frozen, Flags: d.Flags, Killed: d.Killed, Verdict: d.Verdict, CreditAtNs: d.CreditAtNs})
 	}
 	return devices
 }
@@ -129,7 +130,7 @@ func (p *TimePage) Put(devices []TimeDevice) error {
 	data := make([]byte, 0, timeBytes)
 	for _, d := range p.devices {
 		raw := timeDevice{BusyNs: d.BusyNs, UnknownNs: d.UnknownNs, LookedNs: d.LookedNs, CreditNs: d.CreditNs,
-			SliceUs: d.SliceUs, Percent: d.Percent, Frozen: d.Frozen, Flags: d.Flags, Killed: d.Killed, Verdict: d.Verdict}
+			SliceUs: d.SliceUs, Percent: d.Percent, Frozen: d.Frozen, Flags: d.Flags, Killed: d.Killed, Verdict: d.Verdict, CreditAtNs: d.CreditAtNs}
 		var err error
 		if data, err = binary.Append(data, binary.LittleEndian, raw); err != nil {
 			return fmt.Errorf("write time: %w", err)

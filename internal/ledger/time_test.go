@@ -50,7 +50,7 @@ func TestTimeIsRootsAndReadByAll(t *testing.T) {
 		t.Errorf("%v, %v", st, err)
 	}
 	wantTime(t, path, make([]TimeDevice, 2))
-	want := []TimeDevice{{BusyNs: 1, UnknownNs: 2, LookedNs: 3, CreditNs: -4, SliceUs: 5, Percent: 6, Frozen: 7, Flags: TimeFrozen, Killed: 8, Verdict: 9}, {BusyNs: 9}}
+	want := []TimeDevice{{BusyNs: 1, UnknownNs: 2, LookedNs: 3, CreditNs: -4, SliceUs: 5, Percent: 6, Frozen: 7, Flags: TimeFrozen, Killed: 8, Verdict: 9, CreditAtNs: 10}, {BusyNs: 9}}
 	if err := page.Put(append(want, TimeDevice{BusyNs: 10})); err != nil { // for the third there is no room
 		t.Fatal(err)
 	}

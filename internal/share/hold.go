@@ -49,6 +49,13 @@ func (h *Hold) most() time.Duration {
 // Credit is what it may have at once; negative: what it had too much.
 func (h *Hold) Credit() time.Duration { return h.credit }
 
+// Expects is what credit there is now, by what it was seen to use of the time for which it is on, after a time in which nobody looked.
+func (h *Hold) Expects(gone, on time.Duration) time.Duration {
+	later := *h
+	later.Look(gone, on, -1)
+	return later.credit
+}
+
 // SetShare is for a cap that was changed.
 func (h *Hold) SetShare(share float64) {
 	h.Share = share
@@ -56,11 +63,11 @@ func (h *Hold) SetShare(share float64) {
 }
 
 // Resume goes on from the credit that was written down, after a time in which nobody counted. Who was held then is taken to have had all of the GPU since it was
-// let on, half the time between looks after the last one on average; who was not, what it used before.
-func (h *Hold) Resume(credit, gone, looks time.Duration, used float64) {
+// let on, half the time between two such words on average; who was not, what it used before.
+func (h *Hold) Resume(credit, gone, words time.Duration, used float64) {
 	if credit < h.most() {
 		used = 1
-		gone = max(0, gone-looks/2)
+		gone = max(0, gone-words/2)
 	}
 	h.used, h.on = used, 1
 	h.credit, h.held = credit, used == 1

@@ -290,7 +290,7 @@ struct vgpu_time_device {
 	uint32_t flags;	     /* VGPU_TIME_… */
 	uint32_t killed;     /* how often one was killed */
 	uint32_t verdict;    /* what a process of the job was seen to do last: internal/share; 0: nothing */
-	uint64_t reserved;
+	uint64_t credit_at_ns; /* when a cap's credit was that; 0: at the last look */
 };
 
 struct vgpu_time {
