@@ -7,7 +7,9 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,4 +92,24 @@ func awaitGroups(t *testing.T, job string) {
 		}
 		return err
 	})
+}
+
+// TestACapIsTheLibrarysWhereTheDriverRefuses: a driver that switches no channels off leaves the cap to the library in the program, which goes on.
+func TestACapIsTheLibrarysWhereTheDriverRefuses(t *testing.T) {
+	begin(t)
+	replaced(t, c.Home.Path("sim", "simgpu.d", "simgpu.conf"), func(text string) string { return text + "control=refuse\n" })
+	withVgpud(t)
+	b, line := busyIn(t, one, "refused")
+	job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=1000 --vgpu-cores=30 --vgpu-policy=cap", line)
+	t.Cleanup(func() { ok(t, root, "scancel "+job) })
+	until(t, "a GPU that is left to the library", 60*time.Second, func() error {
+		if text, err := os.ReadFile(rundir.Dir(runDir()).VgpudRefused()); err != nil || !strings.Contains(string(text), "GPU-") {
+			return fmt.Errorf("refused: %q, %w", text, err)
+		}
+		return nil
+	})
+	b.awaitShare(len(b.seconds())+3, 30)
+	if said := run(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 doctor").Stdout; !strings.Contains(said, "does not let it keep caps on GPU-") {
+		t.Errorf("doctor says\n%s", said)
+	}
 }
