@@ -268,6 +268,26 @@ func TestWhoNamesNoChannelIsFrozen(t *testing.T) {
 	}
 }
 
+// A call that does not let it on is made again.
+func TestWhoWasNotLetOnIsLetOnAgain(t *testing.T) {
+	m := played(t, []int{50}, always(2*ms))
+	m.capped(0)
+	m.members(0)
+	m.play(3 * time.Second)
+	for range 5 {
+		for !m.isOff(0) {
+			m.play(ms)
+		}
+		m.sticks, m.stays = 1, channels.Status(0x65)
+		for m.sticks > 0 {
+			m.play(ms)
+		}
+		m.sticks, m.stays = 0, nil
+		m.play(500 * ms)
+	}
+	near(t, "had", m.had(5 * time.Second)[0], 50, 1)
+}
+
 // Who takes his groups back from his page is held as before, and who never names any is found.
 func TestABlankPageIsNoWayAroundACap(t *testing.T) {
 	m := played(t, []int{30, 50}, always(2*ms), waits)

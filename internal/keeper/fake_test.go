@@ -50,6 +50,7 @@ type machine struct {
 	offs     map[channels.Channel]bool
 	refuses  error
 	stays    error // what the driver says where somebody is to be off
+	sticks   int   // so many calls do not let anybody on
 	refused  chan device.UUID
 	saves    map[uint32]*channels.Saves
 	answers  []string
@@ -278,7 +279,8 @@ func (d fakeDevice) Disable(disable bool, of []channels.Channel) (gone []channel
 		d.t.Errorf("%d channels in one call", len(of))
 	}
 	d.gpu.Run(d.gpu.Now + 700*us)
-	if disable && d.stays != nil {
+	if disable && d.stays != nil || !disable && d.sticks > 0 {
+		d.sticks--
 		return nil, d.stays
 	}
 	if disable {

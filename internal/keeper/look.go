@@ -100,6 +100,9 @@ func (k *keeper) look(g *gpu, active float64) {
 	if g.holdAt == 0 {
 		k.holdAll(g)
 	}
+	if g.on >= 0 { // a call of the last turn may have failed
+		k.apply(g)
+	}
 }
 
 // readLog hands what is new to the meter, and says until when that is, by the GPU's clock.

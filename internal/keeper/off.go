@@ -128,7 +128,7 @@ func (k *keeper) switchAll(g *gpu, off bool, groups []*group) {
 		}
 		for _, member := range changed {
 			member.channels = slices.DeleteFunc(member.channels, func(c channels.Channel) bool { return slices.Contains(gone, c) })
-			if err == nil || !off { // who could not be taken off is on
+			if err == nil { // who could not be taken off is on; who could not be let on is tried again
 				g.switched(member, off, atNS, int64(k.Clock())+g.aheadNS)
 			}
 		}
