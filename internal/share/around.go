@@ -79,15 +79,15 @@ func (m *Meter) wasOff(p Present, goneNS int64) bool {
 
 // allOff is for how long nobody was on of those who were kept off in some of the time until now.
 func (m *Meter) allOff(all []Present, goneNS int64) (off time.Duration) {
-	left, any := []span{{m.atNS - goneNS, m.atNS}}, false
+	left, some := []span{{m.atNS - goneNS, m.atNS}}, false
 	for _, p := range all {
 		for _, pid := range p.PIDs {
 			if o := m.offs[pid]; p.Capped && o != nil && o.since(m.atNS-goneNS) {
-				left, any = o.common(left), true
+				left, some = o.common(left), true
 			}
 		}
 	}
-	if !any {
+	if !some {
 		return 0
 	}
 	for _, s := range left {

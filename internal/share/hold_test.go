@@ -23,18 +23,18 @@ func TestWhoIsHardlyBeyondItsCapIsLeftAlone(t *testing.T) {
 
 // What was not used is worth a moment of the GPU's time, whatever the cap, and what was too much half a second.
 func TestACapsCreditIsBounded(t *testing.T) {
-	for _, cap := range []float64{.01, .1, .5, .99} {
-		h := NewHold(cap)
+	for _, limit := range []float64{.01, .1, .5, .99} {
+		h := NewHold(limit)
 		h.Rest(time.Hour)
-		if most := min(50*ms, time.Duration(cap*float64(250*ms))); h.Credit() > most {
-			t.Errorf("cap of %v: a credit of %v", cap, h.Credit())
+		if most := min(50*ms, time.Duration(limit*float64(250*ms))); h.Credit() > most {
+			t.Errorf("cap of %v: a credit of %v", limit, h.Credit())
 		}
 		h.Look(time.Hour, time.Hour, 1)
 		if h.Credit() != -500*ms {
-			t.Errorf("cap of %v: owes %v", cap, -h.Credit())
+			t.Errorf("cap of %v: owes %v", limit, -h.Credit())
 		}
-		if on := h.Next(10 * time.Second); on < time.Duration(cap*float64(time.Second)) {
-			t.Errorf("cap of %v: on for %v of ten seconds", cap, on)
+		if on := h.Next(10 * time.Second); on < time.Duration(limit*float64(time.Second)) {
+			t.Errorf("cap of %v: on for %v of ten seconds", limit, on)
 		}
 	}
 	h := NewHold(.5)
@@ -45,20 +45,20 @@ func TestACapsCreditIsBounded(t *testing.T) {
 
 // What is too short for a period of its own, on or off, is made up for in a later one.
 func TestShortTimesAreMadeUpFor(t *testing.T) {
-	for _, cap := range []float64{.01, .02, .05, .95} {
-		h, on, calls := NewHold(cap), time.Duration(0), 0
+	for _, limit := range []float64{.01, .02, .05, .95} {
+		h, on, calls := NewHold(limit), time.Duration(0), 0
 		for range 1000 {
 			n := h.Next(50 * ms)
 			if on += n; n > 0 && n < leastOn || n < 50*ms && n > 50*ms-leastOff {
-				t.Errorf("cap of %v: on for %v", cap, n)
+				t.Errorf("cap of %v: on for %v", limit, n)
 			}
 			if n > 0 && n < 50*ms {
 				calls++
 			}
 			h.Look(50*ms, n, float64(n)/float64(50*ms))
 		}
-		if had := float64(on) / float64(1000*50*ms); had < cap-.005 || had > cap+.005 {
-			t.Errorf("cap of %v: was on for %v in %d periods", cap, had, calls)
+		if had := float64(on) / float64(1000*50*ms); had < limit-.005 || had > limit+.005 {
+			t.Errorf("cap of %v: was on for %v in %d periods", limit, had, calls)
 		}
 	}
 }

@@ -63,11 +63,11 @@ func (s Store) refuse(ctx context.Context, change func([]device.UUID) []device.U
 	if gpus = slices.Compact(gpus); len(gpus) == 0 {
 		err = os.Remove(s.Dir.VgpudRefused())
 	} else {
-		text := s.BootID + "\n"
+		text := append([]byte(s.BootID), '\n')
 		for _, gpu := range gpus {
-			text += string(gpu) + "\n"
+			text = append(append(text, gpu...), '\n')
 		}
-		err = trusted.WriteFile(s.Dir.VgpudRefused(), []byte(text), 0o644)
+		err = trusted.WriteFile(s.Dir.VgpudRefused(), text, 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("write down which GPUs vgpud cannot keep: %w", err)

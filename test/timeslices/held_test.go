@@ -39,16 +39,16 @@ func (s *Slice) seconds(t *testing.T, name string, v *Vgpud, want float64) {
 func TestALoneCapIsHeld(t *testing.T) {
 	for _, kernel := range []time.Duration{100 * us, 2 * ms, 20 * ms, 40 * ms} {
 		for _, pause := range []time.Duration{0, 20 * us, ms} {
-			for _, cap := range []float64{3, 10, 25, 50, 75, 90} {
+			for _, limit := range []float64{3, 10, 25, 50, 75, 90} {
 				asks := 100 * float64(kernel) / float64(kernel+pause)
-				s := capped(1, cap, Load{Work: kernel, Host: pause})
-				name := fmt.Sprintf("kernels of %v, pauses of %v, cap of %v", kernel, pause, cap)
+				s := capped(1, limit, Load{Work: kernel, Host: pause})
+				name := fmt.Sprintf("kernels of %v, pauses of %v, cap of %v", kernel, pause, limit)
 				v := NewVgpud(gpuOf(s), &share.Budget{}, s)
 				v.Run(3 * time.Second)
-				s.seconds(t, name, v, min(cap, asks))
+				s.seconds(t, name, v, min(limit, asks))
 				calls := v.Calls
 				v.Run(v.GPU.Now + 10*time.Second)
-				if most := 2*10*20 + 2; v.Calls-calls > most || asks < cap-.5 && v.Calls != calls {
+				if most := 2*10*20 + 2; v.Calls-calls > most || asks < limit-.5 && v.Calls != calls {
 					t.Errorf("%s: %d calls in 10 s", name, v.Calls-calls)
 				}
 			}
@@ -121,8 +121,8 @@ func TestACapOfSeveralWhoSleepIsHeldBySomePoints(t *testing.T) {
 func TestCapsThatFillTheGPUTakeNoCalls(t *testing.T) {
 	for _, caps := range [][]float64{{10, 10, 10, 10, 10, 10, 10, 10, 10, 10}, {50, 50}, {20, 30, 50}, {25, 25, 25, 25}} {
 		var all []*Slice
-		for i, cap := range caps {
-			all = append(all, capped(uint32(i+1), cap, fills))
+		for i, limit := range caps {
+			all = append(all, capped(uint32(i+1), limit, fills))
 		}
 		found := watch(5*time.Second, 20*time.Second, all...)
 		if found.callsASecond > 0 {
@@ -152,16 +152,16 @@ func TestALoneCapIsHeldThoughVgpudDies(t *testing.T) {
 
 // Who slept has no more at once than what its cap keeps, and over some seconds no more than its cap.
 func TestWhoSleptHasNoMoreThanItsCap(t *testing.T) {
-	for _, cap := range []float64{10, 25, 50, 75} {
+	for _, limit := range []float64{10, 25, 50, 75} {
 		for _, burst := range []time.Duration{50 * ms, 150 * ms, 400 * ms, 2 * time.Second} {
-			pause := time.Duration(float64(burst) * (100/cap - 1) / 2) // it asks for more than its cap
-			s := capped(1, cap, Load{Work: burst, Host: pause})
+			pause := time.Duration(float64(burst) * (100/limit - 1) / 2) // it asks for more than its limit
+			s := capped(1, limit, Load{Work: burst, Host: pause})
 			v := NewVgpud(gpuOf(s), &share.Budget{}, s)
 			v.Run(5 * time.Second)
 			busy, at := s.busy(), v.GPU.Now
 			v.Run(at + 20*time.Second)
-			if had := percent(s.busy()-busy, v.GPU.Now-at); had > cap+1 {
-				t.Errorf("cap of %v, bursts of %v and pauses of %v: had %.1f", cap, burst, pause, had)
+			if had := percent(s.busy()-busy, v.GPU.Now-at); had > limit+1 {
+				t.Errorf("cap of %v, bursts of %v and pauses of %v: had %.1f", limit, burst, pause, had)
 			}
 		}
 	}
