@@ -46,6 +46,7 @@ type machine struct {
 	stolen   int            // the process whose client's number is another's now
 	attached map[int]bool   // who has a place in his job's ledger
 	second   time.Duration  // slice of any process's second group, which has no work
+	asked    int            // how often NVML was
 	calls    map[string]int
 	offs     map[channels.Channel]bool
 	refuses  error
@@ -179,6 +180,7 @@ func (m *machine) answer(q question) {
 	if len(q.gpus) == 0 {
 		return
 	}
+	m.asked++
 	s := sampled{active: map[device.UUID]float64{}}
 	if gone := m.gpu.Now - m.lookedAt; gone > 0 {
 		s.active[uuid] = min(1, float64(m.gpu.Active-m.active)/float64(gone))

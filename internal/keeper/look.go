@@ -83,7 +83,11 @@ func (k *keeper) look(g *gpu, active float64) {
 	found := g.meter.Look(share.Look{AtNS: at, Active: active, NoLog: g.log == nil}, present)
 	g.window.Add(present, found)
 	urgent := false
+	g.quiet++
 	for i, t := range g.tenants {
+		if !found[i].Known || found[i].Busy > 0 {
+			g.quiet = 0
+		}
 		t.account.Look(k.now, found[i])
 		t.lookAtLimit(k.Clock(), found[i].Gone, found[i])
 		if t.bucket != nil {

@@ -19,6 +19,9 @@ import (
 const (
 	lookEach   = 200 * time.Millisecond // a look is 1.6 ms of a core, most of it NVML's counters
 	urgentEach = 100 * time.Millisecond // where somebody's credit is counted; these counters say nothing of a shorter time
+	// quietEach is it where nobody who could be at work was, for so many looks; it takes less than a thousandth of a core.
+	quietEach  = 2 * time.Second
+	quietAfter = 10
 	planEach   = 500 * time.Millisecond
 	// manyGPUs are looked at half as often, as all looks of a node together have to be cheap.
 	manyGPUs = 4
@@ -201,8 +204,11 @@ func (k *keeper) unknown() (uuids []device.UUID) {
 }
 
 func (k *keeper) lookEach() time.Duration {
-	logs, each := 0, lookEach
+	logs, each := 0, quietEach
 	for _, g := range k.gpus {
+		if g.counting() > 0 && (g.quiet < quietAfter || slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.limit.hold != nil })) {
+			each = min(each, lookEach)
+		}
 		if g.log == nil {
 			continue
 		}

@@ -45,7 +45,10 @@ func (k *keeper) doubt(o *owner, err error, again bool) {
 	switch {
 	case errors.Is(err, channels.ErrGone):
 		return
-	case errors.Is(err, channels.ErrNotTheirs) && !again:
+	case errors.Is(err, channels.ErrNotTheirs) && (!again || k.now-o.refusedAt < askEach):
+		if !again {
+			o.refusedAt = k.now
+		}
 		o.waits, k.askAt = true, k.now+askEach
 	default:
 		k.once("what a process says that it has is not its own, or cannot be asked for", err)

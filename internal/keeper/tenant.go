@@ -30,6 +30,7 @@ type gpu struct {
 	lost   []channels.Channel // that a vgpud before us may have left off
 
 	looked                  time.Duration // the last look; 0: the meter has not begun
+	quiet                   int           // looks since somebody was at work
 	planned                 time.Duration
 	corrected               time.Duration // when who takes turns was held against what each had
 	aheadNS                 int64         // the GPU's clock, of ours
@@ -89,12 +90,13 @@ type group struct {
 type owner struct {
 	Owner
 	Process
-	groups  map[groupKey]*group
-	refused bool
-	waits   bool // not all that it names has been asked for
-	honest  bool // the library is in it, whatever its page names
-	isOff   bool // all that it has on a GPU is
-	sights  map[device.UUID]*sight
+	groups    map[groupKey]*group
+	refused   bool
+	refusedAt time.Duration // since when
+	waits     bool          // not all that it names has been asked for
+	honest    bool          // the library is in it, whatever its page names
+	isOff     bool          // all that it has on a GPU is
+	sights    map[device.UUID]*sight
 }
 
 type groupKey struct{ client, group uint32 }

@@ -28,12 +28,13 @@ type step struct {
 }
 
 const (
-	latest   = 0.4  // of what one is taken to have
-	mostFix  = 4.0  // times one's part, or a part of it
-	dear     = 0.06 // of a round: switches among those who could take turns
-	leastFor = 2 * shortest
-	useless  = 0.5 // of the round that was computed, and still somebody is behind: it does not ask for so much
-	resting  = 60  // plans
+	latest    = 0.4  // of what one is taken to have
+	mostFix   = 4.0  // times one's part, or a part of it
+	mostUnits = 16   // who take turns, so that each comes on within some seconds
+	dear      = 0.06 // of a round: switches among those who could take turns
+	leastFor  = 2 * shortest
+	useless   = 0.5 // of the round that was computed, and still somebody is behind: it does not ask for so much
+	resting   = 60  // plans
 	// The rest of a step may be as long as a slice, and looks like one that was cut; and programs do small things when they begin.
 	believed = 3
 	mostSeen = 8
@@ -156,7 +157,7 @@ func (a *alike) divide(tenants []Tenant, n need) Plan {
 		}
 		p.Slices = append(p.Slices, min(longSlice, max(shortest, slice)))
 	}
-	if n.who < 0 || !leaves[n.who] || units < 2 || float64(time.Duration(units-1)*aSwitch) < dear*float64(a.round) {
+	if n.who < 0 || !leaves[n.who] || units < 2 || units > mostUnits || float64(time.Duration(units-1)*aSwitch) < dear*float64(a.round) {
 		return p
 	}
 	cycle := float64(time.Duration(units) * turn)
