@@ -376,26 +376,3 @@ func TestAJobOfManyProcessesHasTheJobsShare(t *testing.T) {
 	}
 	near(t, "the one's share", 100*had[16]/sum, 50, 1)
 }
-
-// Who has a context and no work costs next to nothing, and is counted from its first kernel on.
-func TestIdleSlicesAreLookedAtSeldom(t *testing.T) {
-	m := played(t, []int{30, 70}, timeslices.Load{Work: ms, Host: 30 * time.Second}, timeslices.Load{Work: ms, Host: 30 * time.Second})
-	m.members(0, 1)
-	m.play(5 * time.Second)
-	before := m.asked
-	m.play(20 * time.Second)
-	if n := m.asked - before; n > 11 {
-		t.Errorf("%d looks in 20 s in which nobody did anything", n)
-	}
-	for _, g := range m.gpu.Groups {
-		g.Load = always(ms)
-	}
-	had := m.time(1).BusyNs
-	busy := m.gpu.Groups[0].Busy
-	m.play(20 * time.Second) // the host's 30 s end in it
-	near(t, "counted, percent", 100*float64(m.time(1).BusyNs-had)/float64(m.gpu.Groups[0].Busy-busy), 100, 3)
-	before = m.asked
-	if m.play(2 * time.Second); m.asked-before < 9 {
-		t.Errorf("%d looks in 2 s of work", m.asked-before)
-	}
-}
