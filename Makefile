@@ -159,7 +159,7 @@ test-e2e-other:
 test-releases: ## the tests on Debian 12, 13 and sid, each with its own Slurm (root; downloads): ARGS="--keep SUITE…"
 	@$(SUDO) test/releases/run.sh $(ARGS)
 
-test-machine: ## packages, jobs and boots on a Debian 13 in qemu, with systemd and cgroup v2 (root; downloads; 20 minutes)
+test-machine: ## packages, jobs and boots on a Debian 13 in qemu, with systemd and cgroup v2 (root; downloads; half an hour)
 	@$(SUDO) test/machine/run.sh $(ARGS)
 
 lint: $(BUILD)/libslurm-vgpu.so ## gofmt, go vet, staticcheck, codespell; sizes of files and functions, and who imports whom

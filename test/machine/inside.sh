@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# inside.sh: on a machine that is thrown away, after each boot the next stage: the steps of README, a job, a boot, a job, a boot of which
+# inside.sh: on a machine that is thrown away, after each boot the next stage: the steps of README, a job, a boot, a job, a boot with vgpud, one of which
 # nobody wrote the inventory, a config.yaml that is broken, device files closed by one that is not believed, a driver that is gone, a clock
 # that starts a year back. Each check is one line, PASS or FAIL.
 set -uo pipefail
@@ -64,6 +64,7 @@ booted() {
 	join -a 1 -a 2 -e - -o 0,1.3,2.3,2.2 before after |
 		awk 'BEGIN {row("UNIT", "BEFORE", "AFTER", "ENABLED")} {row($1, $2, $3, $4)}
 			function row(unit, before, after, enabled) {printf "%-30s %-22s %-22s %s\n", unit, before, after, enabled}' | seen
+	((stage == 3)) || set -- "$@" slurm-vgpu-vgpud.service # the library keeps the shares
 	check "units_come_back_in_stage_$stage" come_back "$*"
 }
 come_back() {
@@ -77,7 +78,7 @@ slice() { as_user timeout 120 srun --gres=vgpu:1 --vgpu-mem=3000 "$@"; }
 sees_3000() { says '^3000$' slice nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits; }
 is_full() { says OUT_OF_MEMORY slice vgpu-fill --step 100; }
 node_is() { becomes 90 "$1" sinfo -h -o '%T %E'; }
-well() { vgpuctl doctor; }
+well() { node_is '^idle' && vgpuctl doctor; } # while an epilog works it finds what that has not taken away yet
 again() {
 	echo "== stage $stage ends: ${1:-reboot}"
 	states >before
@@ -150,7 +151,7 @@ by_the_book() {
 	cp /usr/share/slurm-vgpu/job_submit.lua /etc/slurm/ || return
 	vgpu-gres check || true # the plugin's line is missing
 	vgpu-gres plugstack.conf >/etc/slurm/plugstack.conf || return
-	systemctl enable --now slurm-vgpu-inventory.service slurm-vgpu-{records,sweep,audit,sample}.timer || return
+	systemctl enable --now slurm-vgpu-inventory.service slurm-vgpu-{records,sweep,audit,sample}.timer slurm-vgpu-vgpud.service || return
 	systemctl stop slurmctld && systemctl restart slurmd && systemctl start slurmctld && node_is idle
 }
 
@@ -204,6 +205,9 @@ timers_fire() {
 	return 1
 }
 
+# shellcheck source=test/machine/vgpud.sh
+. ./vgpud.sh
+
 case $stage in
 1)
 	echo "== stage 1: packages, and the steps of README ($(. /etc/os-release; echo "$PRETTY_NAME"), systemd $(systemctl --version | awk 'NR==1{print $2}'), $(stat -fc %T /sys/fs/cgroup))"
@@ -224,11 +228,20 @@ case $stage in
 	check the_node_comes_back node_is idle
 	check a_slice_after_a_boot sees_3000
 	check doctor_is_well_after_a_boot well
-	systemctl disable slurm-vgpu-inventory.service
+	check vgpud_with_nothing_to_do has_nothing_to_do
+	control_device
 	again
 	;;
 3)
-	echo "== stage 3: after a boot without the inventory's unit"
+	echo "== stage 3: after a boot with vgpud"
+	booted
+	look_at_vgpud
+	no_control_device
+	systemctl disable slurm-vgpu-inventory.service
+	again
+	;;
+4)
+	echo "== stage 4: after a boot without the inventory's unit"
 	booted
 	check there_is_no_inventory test ! -e /run/slurm-vgpu/inventory.json
 	check a_slice_without_the_unit sees_3000
@@ -237,8 +250,8 @@ case $stage in
 	check what_it_said_holds holds
 	again
 	;;
-4)
-	echo "== stage 4: after a boot with a broken config.yaml"
+5)
+	echo "== stage 5: after a boot with a broken config.yaml"
 	booted
 	check the_node_is_there node_is 'idle'
 	check what_it_said_holds_after_a_boot holds
@@ -248,8 +261,8 @@ case $stage in
 	check device_files_are_closed closed
 	again
 	;;
-5)
-	echo "== stage 5: after a boot with closed device files and a config.yaml of mode 664"
+6)
+	echo "== stage 6: after a boot with closed device files and a config.yaml of mode 664"
 	# Before any job: a prolog closes as well.
 	check the_files_are_closed cannot_open
 	check before_slurmd_starts before_slurmd
@@ -267,8 +280,8 @@ case $stage in
 	ldconfig
 	again
 	;;
-6)
-	echo "== stage 6: after a boot without a driver"
+7)
+	echo "== stage 7: after a boot without a driver"
 	booted slurm-vgpu-inventory.service
 	timeout 60 setpriv --reuid=user --regid=user --init-groups srun --gres=vgpu:1 --vgpu-mem=3000 true >/tmp/without 2>&1
 	seen </tmp/without
@@ -283,8 +296,8 @@ case $stage in
 	date +%s >clock
 	again poweroff
 	;;
-7)
-	echo "== stage 7: after a boot whose clock starts a year back ($(date -u +%FT%T), before it was $(date -u -d "@$(cat clock)" +%FT%T))"
+8)
+	echo "== stage 8: after a boot whose clock starts a year back ($(date -u +%FT%T), before it was $(date -u -d "@$(cat clock)" +%FT%T))"
 	check the_clock_is_back test $(($(cat clock) - $(date +%s))) -gt $((360 * 86400))
 	booted
 	becomes 90 'idle|mix|alloc' sinfo -h -o '%T %E' # the job's affair

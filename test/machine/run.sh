@@ -60,9 +60,9 @@ make_disk() {
 	mkdir "$root/root/packages"
 	cp "$tree"/build/packages/*.deb "$root/root/packages/"
 	cp "$tree"/build/sim/lib*.so.1 "$root/usr/lib/x86_64-linux-gnu/"
-	cp "$tree"/build/sim/{nvidia-smi,vgpu-fill,simgpu-init} "$root/usr/bin/"
+	cp "$tree"/build/sim/{nvidia-smi,vgpu-fill,vgpu-busy,vgpu-cheat,simgpu-init,simgpu-control} "$root/usr/bin/"
 	ldconfig -r "$root"
-	cp "$here"/inside.sh "$root/root/"
+	cp "$here"/{inside,vgpud}.sh "$root/root/"
 	cp "$here"/machine-test.service "$root/etc/systemd/system/"
 	mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
 	ln -s ../machine-test.service "$root/etc/systemd/system/multi-user.target.wants/"
@@ -96,7 +96,7 @@ say "booting; all that it says is in $dir/$suite.console"
 : >"$dir/$suite.console"
 # boots CLOCK: until it powers off. Emulated: where it runs does not depend on what this machine may virtualize.
 boots() {
-	timeout 1800 qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 3G -smp 2 -nographic -nic none -rtc "base=$1" \
+	timeout 3600 qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 3G -smp 2 -nographic -nic none -rtc "base=$1" \
 		-drive "file=$dir/$suite.img,if=virtio,format=raw,cache=unsafe" -kernel "$dir/$suite.vmlinuz" -initrd "$dir/$suite.initrd" \
 		-append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 panic=5" </dev/null 2>&1 |
 		tee -a "$dir/$suite.console" | grep --line-buffered -aE '^(== |PASS|FAIL|SEEN|[0-9]+ passed)' || true
