@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,7 @@ func (t *trial) costs() []trialCase {
 		s.pause(time.Second)
 		s.costsOfCalls()
 		s.costsOfNVML()
+		s.lag()
 	}}}
 }
 
@@ -91,6 +93,29 @@ func (s *script) costsOfNVML() {
 	slices := must(s.Slices(node))
 	auditor := audit.Here(s.run())
 	s.cost(fmt.Sprintf("whose %d processes are", len(pids)), func() error { _, err := auditor.Owners(slices, pids); return err })
+}
+
+// lag shows how late the GPU's counter follows: what it says of each of some short times, in the middle of which all who are at work are put off.
+func (s *script) lag() {
+	const each, count = 25 * time.Millisecond, 24
+	sample := s.trial.gpu().Sample()
+	var said []string
+	for i := range count {
+		if i == count/2 {
+			for _, a := range s.all {
+				must(s.gpu.Disable(true, a.channels()))
+			}
+			said = append(said, "off")
+		}
+		s.pause(each)
+		next := s.trial.gpu().Sample()
+		said = append(said, fmt.Sprintf("%.0f", s.trial.gpu().Engine(sample, next)))
+		sample = next
+	}
+	for _, a := range s.all {
+		must(s.gpu.Disable(false, a.channels()))
+	}
+	s.row(fmt.Sprintf("GPM each %d ms", each.Milliseconds()), strings.Join(said, " "))
 }
 
 // cost has a thing done some times, with pauses, so that nothing of it is still warm.
