@@ -42,7 +42,7 @@ var otherLayout = map[string][][2]string{
 		{"\tPeakBytes     [MaxDevices]uint64\n\tRefusals      [MaxDevices]uint64", "\tRefusals      [MaxDevices]uint64\n\tPeakBytes     [MaxDevices]uint64"},
 		{"\tJobID     uint32\n\tDevice    uint32", "\tUID       uint32\n\tDevice    uint32"}, {"\tUID       uint32\n\n", "\tJobID     uint32\n\n"},
 		{"\tClient         uint32\n\tDevice         uint32\n\tGroup          uint32", "\tGroup          uint32\n\tDevice         uint32\n\tClient         uint32"},
-		{"\tBusyNs    uint64\n\tUnknownNs uint64\n\tLookedNs  uint64\n", "\tUnknownNs uint64\n\tBusyNs    uint64\n\tLookedNs  uint64\n"},
+		{"\tBusyNs     uint64\n\tUnknownNs  uint64\n\tLookedNs   uint64\n", "\tUnknownNs  uint64\n\tBusyNs     uint64\n\tLookedNs   uint64\n"},
 		{"\tWantsSinceNs  uint64\n\tHoldsSinceNs  uint64", "\tHoldsSinceNs  uint64\n\tWantsSinceNs  uint64"},
 	},
 }
