@@ -28,13 +28,13 @@ type step struct {
 }
 
 const (
-	latest    = 0.4  // of what one is taken to have
-	mostFix   = 4.0  // times one's part, or a part of it
-	mostUnits = 16   // who take turns, so that each comes on within some seconds
-	dear      = 0.06 // of a round: switches among those who could take turns
-	leastFor  = 2 * shortest
-	useless   = 0.5 // of the round that was computed, and still somebody is behind: it does not ask for so much
-	resting   = 60  // plans
+	latest        = 0.4          // of what one is taken to have
+	mostFix       = 4.0          // times one's part, or a part of it
+	mostUnits     = 16           // who take turns, so that each comes on within some seconds
+	dear          = 0.06         // of a round: switches among those who could take turns
+	leastTogether = 2 * shortest // of a round
+	useless       = 0.5          // of the round that was computed, and still somebody is behind: it does not ask for so much
+	resting       = 60           // plans
 	// The rest of a step may be as long as a slice, and looks like one that was cut; and programs do small things when they begin.
 	believed = 3
 	mostSeen = 8
@@ -79,11 +79,15 @@ func (a *alike) needs(tenants []Tenant, due []float64, limited []bool) need {
 			used, dues = used+t.Used, dues+due[i]
 		}
 	}
+	fair := 1.0
+	if used < dues {
+		fair = used / dues
+	}
 	for i, t := range tenants {
 		if t.Groups == 0 {
 			continue
 		}
-		n.aims[i] = due[i] * min(1, used/dues)
+		n.aims[i] = fair * due[i]
 		if round := time.Duration(float64(a.steps[i].long) / max(slack, n.aims[i])); !limited[i] && (n.who < 0 || round < n.round) {
 			n.who, n.round = i, round
 		}
@@ -138,7 +142,7 @@ func (a *alike) follow(tenants []Tenant, n need, most time.Duration) {
 	if off := a.had[n.who]/max(slack, n.aims[n.who]) - 1; n.round < most {
 		a.trim = min(1.5, max(.1, a.trim*(1+min(.2, max(-.3, off/2)))))
 	}
-	a.round = min(most, max(leastFor, time.Duration(float64(n.round)*a.trim)))
+	a.round = min(most, max(leastTogether, time.Duration(float64(n.round)*a.trim)))
 }
 
 // divide gives who leaves by itself before its part of the round is over a long slice, which nobody cuts. Short slices of several others would be spent
