@@ -30,7 +30,6 @@ type step struct {
 const (
 	latest        = 0.4          // of what one is taken to have
 	mostFix       = 4.0          // times one's part, or a part of it
-	mostUnits     = 16           // who take turns, so that each comes on within some seconds
 	dear          = 0.06         // of a round: switches among those who could take turns
 	leastTogether = 2 * shortest // of a round
 	useless       = 0.5          // of the round that was computed, and still somebody is behind: it does not ask for so much
@@ -149,30 +148,26 @@ func (a *alike) follow(tenants []Tenant, n need, most time.Duration) {
 // on switches, so these take turns.
 func (a *alike) divide(tenants []Tenant, n need) Plan {
 	var p Plan
-	leaves := make([]bool, len(tenants))
-	others, units, parts := time.Duration(0), 0, 0.0
+	leaves, parts, others := make([]bool, len(tenants)), make([]float64, len(tenants)), time.Duration(0)
 	for i, t := range tenants {
-		slice := time.Duration(float64(a.round) * n.aims[i] * a.fix[i])
+		parts[i] = n.aims[i] * a.fix[i]
+		slice := time.Duration(float64(a.round) * parts[i])
 		if leaves[i] = t.Groups == 0 || i == n.who && n.round <= 2*a.round || a.steps[i].long < slice; leaves[i] {
 			slice = t.long()
 		} else {
-			others, units, parts = others+slice, units+len(t.units()), parts+n.aims[i]*a.fix[i]
+			others += slice
 			slice /= time.Duration(t.Groups)
 		}
 		p.Slices = append(p.Slices, min(longSlice, max(shortest, slice)))
 	}
-	if n.who < 0 || !leaves[n.who] || units < 2 || units > mostUnits || float64(time.Duration(units-1)*aSwitch) < dear*float64(a.round) {
+	turns := turnsOf(tenants, leaves, parts)
+	if n.who < 0 || !leaves[n.who] || float64(time.Duration(len(turns)-1)*aSwitch) < dear*float64(a.round) {
 		return p
 	}
-	cycle := float64(time.Duration(units) * turn)
-	for i, t := range tenants {
-		if leaves[i] {
-			continue
-		}
-		p.Slices[i] = max(shortest, others)
-		mine := t.units()
-		for _, pid := range mine {
-			p.Turns = append(p.Turns, Turn{Tenant: i, PID: pid, For: max(leastTurn, time.Duration(cycle*part(n.aims[i]*a.fix[i], parts)/float64(len(mine))))})
+	p.Turns = turns
+	for i := range tenants {
+		if !leaves[i] {
+			p.Slices[i] = max(shortest, others)
 		}
 	}
 	return p

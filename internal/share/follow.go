@@ -6,12 +6,11 @@ package share
 import "time"
 
 const (
-	asks     = 0.95 // of what it could have alone, as others cost it something
-	waited   = 1.2  // times the others' turns: a longer pause is its own
-	starved  = 0.5  // of what they are due
-	knownFor = 60   // plans: a long slice was not long enough for it, so that it always has work
-	heavy    = 0.3  // of its time on: whoever uses less of it would leave the GPU idle in its turn
-	aSwitch  = 250 * time.Microsecond
+	asks    = 0.95 // of what it could have alone, as others cost it something
+	waited  = 1.2  // times the others' turns: a longer pause is its own
+	starved = 0.5  // of what they are due
+	heavy   = 0.3  // of its time on: whoever uses less of it would leave the GPU idle in its turn
+	aSwitch = 250 * time.Microsecond
 )
 
 // followed is what is seen of those who sleep and of those who always have work.
@@ -34,10 +33,7 @@ func (r *Rule) follow(tenants []Tenant, long []bool, due []float64, limited []bo
 	}
 	for i, t := range tenants {
 		// One that is cut, and leaves now and then, has steps longer than its slice. It is worth something while nobody has shorter ones.
-		if r.fills[i] = max(0, r.fills[i]-1); t.Groups > 0 && t.Cut && r.slices != nil && r.slices[i] == t.long() {
-			r.fills[i] = knownFor
-		}
-		if !f.short && t.Groups > 0 && r.fills[i] == 0 && t.Left > leftOften && due[i]-t.Used > 2*slack {
+		if !f.short && t.Groups > 0 && t.Left > leftOften && due[i]-t.Used > 2*slack {
 			long[i] = true
 		}
 		f.sleeps = f.sleeps || long[i] || r.taker[i]

@@ -55,13 +55,12 @@ const (
 // a slice of its own that is longer does not help; so the others' slices are cut short until it has its share. Short slices
 // beside each other would be spent on changes, so the others then take turns of many milliseconds, one on at a time.
 //
-// Where nobody always has work, all bear what their pauses cost (alike). Two who sleep may need others of different lengths. Whoever has more than its share then is one of the others. Who would not use its share alone is
-// behind nobody, and no sleeper takes from those who always have work more than half of what they are due.
+// Where nobody always has work, all bear what their pauses cost (alike). Two who sleep may need others of different lengths. Whoever has more than its
+// share then is one of the others. Who would not use its share alone is behind nobody, and no sleeper takes from those who always have work more than half of what they are due.
 type Rule struct {
 	short  time.Duration // of the others, while somebody sleeps; 0: nobody does
 	slices []time.Duration
 	taker  []bool // sleeps, and takes its turn with the others all the same
-	fills  []int  // for how many plans one is not believed to sleep by its turns' ends alone
 	alike  alike
 }
 
@@ -83,7 +82,7 @@ func (r *Rule) Next(tenants []Tenant) Plan {
 		return beside(tenants, long, besideUrgent)
 	}
 	if len(r.taker) != len(tenants) {
-		r.taker, r.fills, r.slices = make([]bool, len(tenants)), make([]int, len(tenants)), nil
+		r.taker, r.slices = make([]bool, len(tenants)), nil
 	}
 	due, limited := r.dues(tenants, total)
 	p, all := plain(tenants, total), false
@@ -140,29 +139,38 @@ func roundOf(tenants []Tenant, total float64) time.Duration {
 // beside gives some long slices and the others short ones; where these are several, one of them is on at a time.
 func beside(tenants []Tenant, long []bool, short time.Duration) Plan {
 	var p Plan
-	others := 0.0
+	parts := make([]float64, len(tenants))
 	for i, t := range tenants {
+		slice := short
 		if long[i] {
-			p.Slices = append(p.Slices, t.long())
-			continue
+			slice = t.long()
 		}
-		p.Slices = append(p.Slices, short)
-		if t.Groups > 0 {
-			others += t.Share
-		}
-		for _, pid := range t.units() {
-			p.Turns = append(p.Turns, Turn{Tenant: i, PID: pid})
-		}
+		p.Slices, parts[i] = append(p.Slices, slice), t.Share
 	}
-	if len(p.Turns) < 2 {
-		p.Turns = nil
-	}
-	cycle := float64(time.Duration(len(p.Turns)) * turn)
-	for k := range p.Turns {
-		t := tenants[p.Turns[k].Tenant]
-		p.Turns[k].For = max(leastTurn, time.Duration(cycle*part(t.Share, others)/float64(len(t.units()))))
-	}
+	p.Turns = turnsOf(tenants, long, parts)
 	return p
+}
+
+// turnsOf gives those who do not stay on turns by their parts: more than one, or none.
+func turnsOf(tenants []Tenant, stays []bool, parts []float64) (turns []Turn) {
+	all := 0.0
+	for i, t := range tenants {
+		if units := t.units(); !stays[i] && len(units) > 0 {
+			all += parts[i]
+			for _, pid := range units {
+				turns = append(turns, Turn{Tenant: i, PID: pid})
+			}
+		}
+	}
+	if len(turns) < 2 {
+		return nil
+	}
+	cycle := float64(time.Duration(len(turns)) * turn)
+	for k := range turns {
+		i := turns[k].Tenant
+		turns[k].For = max(leastTurn, time.Duration(cycle*part(parts[i], all)/float64(len(tenants[i].units()))))
+	}
+	return turns
 }
 
 // long is a slice of each of its groups that nobody cuts.

@@ -169,6 +169,14 @@ func TestWhoSynchronisesHasItsShare(t *testing.T) {
 	}
 }
 
+// Steps of many milliseconds beside one that always has work: the others' slices are right from the second plan on.
+func TestLongStepsHaveTheirPartSoon(t *testing.T) {
+	all := []*Slice{job(1, 60, Load{Work: 10700 * us, Host: 300 * us}), job(2, 40, fills)}
+	if found := watch(time.Second, 3*time.Second, all...); math.Abs(found.had[0]-60) > 1.5 {
+		t.Errorf("from the first to the fourth second: %.1f", found.had)
+	}
+}
+
 // Programs do small things when they begin, and then always have work: that they seemed to sleep is forgotten.
 func TestWhoBeganWithSmallThingsIsNotTakenToSleep(t *testing.T) {
 	begins, waits := Load{Work: 200 * us, Host: 5 * ms}, Load{Work: us, Host: 1000 * time.Hour}
