@@ -22,15 +22,7 @@ import (
 // cappedAtWork is a job with a cap in which a program is busy until the test ends.
 func cappedAtWork(t *testing.T, cores int, how string) (job string) {
 	t.Helper()
-	job = submit(t, one, fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=1000 --vgpu-cores=%d --vgpu-policy=cap", cores), "vgpu-busy "+how+" --for 600000")
-	t.Cleanup(func() { ok(t, root, "scancel "+job) })
-	until(t, "GPU time of job "+job, 60*time.Second, func() error {
-		if page := counted(t, job); page.BusyNs == 0 {
-			return fmt.Errorf("%+v", page)
-		}
-		return nil
-	})
-	return job
+	return busyUnder(t, "cap", cores, how)
 }
 
 // comesTo waits until a job has had this part of the GPU over some seconds, by what vgpud counted: the machine that simulates the GPU may be late.

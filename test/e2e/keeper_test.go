@@ -86,7 +86,13 @@ func counted(t *testing.T, job string) ledger.TimeDevice {
 // atWork is a job with an elastic slice of this share, in which a program is busy until the test ends.
 func atWork(t *testing.T, cores int, how string) (job string) {
 	t.Helper()
-	job = submit(t, one, fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=1000 --vgpu-cores=%d --vgpu-policy=elastic", cores), "vgpu-busy "+how+" --for 600000")
+	return busyUnder(t, "elastic", cores, how)
+}
+
+// busyUnder has it under a policy.
+func busyUnder(t *testing.T, policy string, cores int, how string) (job string) {
+	t.Helper()
+	job = submit(t, one, fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=1000 --vgpu-cores=%d --vgpu-policy=%s", cores, policy), "vgpu-busy "+how+" --for 600000")
 	t.Cleanup(func() { ok(t, root, "scancel "+job) })
 	until(t, "GPU time of job "+job, 60*time.Second, func() error {
 		if page := counted(t, job); page.BusyNs == 0 {
