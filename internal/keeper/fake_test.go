@@ -124,7 +124,7 @@ func (m *machine) begin() {
 }
 
 // start is when a process began, in ticks.
-func (m *machine) start(int) uint64 { return uint64(m.started / tick) }
+func (m *machine) start(int) uint64 { return uint64(m.started / ledger.Tick) }
 
 // members has the loop take the node: these groups, by their number, are there.
 func (m *machine) members(groups ...int) {

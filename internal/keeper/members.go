@@ -19,7 +19,7 @@ import (
 func (k *keeper) take(node Node) {
 	began := map[uint32]time.Duration{} // the first of a job's processes that compute
 	for _, p := range node.Processes {
-		if start := time.Duration(p.StartTicks) * tick; len(p.Groups) > 0 && (began[p.Job] == 0 || start < began[p.Job]) {
+		if start := time.Duration(p.StartTicks) * ledger.Tick; len(p.Groups) > 0 && (began[p.Job] == 0 || start < began[p.Job]) {
 			began[p.Job] = start
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
@@ -86,7 +87,7 @@ func (k *keeper) takeGroups(o *owner) {
 		}
 		member := &group{owner: o, of: t, handles: handles, isNew: true}
 		member.rename(named)
-		if time.Duration(o.StartTicks)*tick < k.began { // a vgpud before us may have it off, and its record be lost
+		if time.Duration(o.StartTicks)*ledger.Tick < k.began { // a vgpud before us may have it off, and its record be lost
 			g.lost = append(g.lost, member.channels...)
 		}
 		o.groups[key] = member

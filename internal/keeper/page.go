@@ -20,9 +20,6 @@ type page struct {
 	changed bool
 }
 
-// tick is the unit of audit.Process.StartTicks.
-const tick = 10 * time.Millisecond
-
 // pageOf opens a job's time page, or gives the one that is open.
 func (k *keeper) pageOf(job uint32) (*page, error) {
 	is, err := os.Lstat(k.Run.Time(job))

@@ -16,6 +16,9 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
+// Tick is the unit of a process's start in /proc/PID/stat, and so in pages.
+const Tick = 10 * time.Millisecond
+
 // TimeNow is the clock of time pages: CLOCK_MONOTONIC, which goes on when vgpud begins anew.
 func TimeNow() time.Duration {
 	var now unix.Timespec

@@ -73,7 +73,6 @@ func isAway(dir rundir.Dir, unlooked time.Duration) bool {
 
 // firstProgram is when the first of the programs began that have something to compute with, by their own word; now: there is none.
 func firstProgram(dir rundir.Dir, job uint32, now time.Duration) time.Duration {
-	const tick = 10 * time.Millisecond // of /proc/PID/stat
 	programs, err := ledger.ReadGroups(dir.Groups(job), job)
 	if err != nil {
 		return now
@@ -81,7 +80,7 @@ func firstProgram(dir rundir.Dir, job uint32, now time.Duration) time.Duration {
 	first := now
 	for _, p := range programs {
 		if len(p.Groups) > 0 {
-			first = min(first, time.Duration(min(p.StartTicks, 1<<40))*tick)
+			first = min(first, time.Duration(min(p.StartTicks, 1<<40))*ledger.Tick)
 		}
 	}
 	return first
