@@ -12,7 +12,15 @@ import (
 
 // Who has a context and no work costs next to nothing, and is counted from its first kernel on.
 func TestIdleSlicesAreLookedAtSeldom(t *testing.T) {
+	for _, latency := range []bool{false, true} {
+		idleIsLookedAtSeldom(t, latency)
+	}
+}
+
+func idleIsLookedAtSeldom(t *testing.T, latency bool) {
+	t.Helper()
 	m := played(t, []int{30, 70}, timeslices.Load{Work: ms, Host: 30 * time.Second}, timeslices.Load{Work: ms, Host: 30 * time.Second})
+	m.node.GPUs[0].Slices[0].Latency = latency
 	m.members(0, 1)
 	m.play(5 * time.Second)
 	before := m.asked
@@ -30,5 +38,28 @@ func TestIdleSlicesAreLookedAtSeldom(t *testing.T) {
 	before = m.asked
 	if m.play(2 * time.Second); m.asked-before < 9 {
 		t.Errorf("%d looks in 2 s of work", m.asked-before)
+	}
+}
+
+// A job of many groups, all of whose slices change, does not keep its neighbour's from being set.
+func TestAJobOfManyComesLastWhereCallsAreShort(t *testing.T) {
+	const many = 64
+	loads := make([]timeslices.Load, many+1)
+	for i := range loads {
+		loads[i] = always(2 * ms)
+	}
+	m := played(t, []int{50, 50}, loads...)
+	all := make([]int, many+1)
+	for i := range all {
+		all[i], m.jobs[i] = i, 1
+	}
+	m.jobs[many] = 2
+	m.members(all...)
+	m.play(10 * time.Second)
+	was := m.gpu.Groups[many].Slice
+	m.node.GPUs[0].Slices[1].SMPercent = 20
+	m.take()
+	if m.gpu.Groups[many].Slice == was {
+		t.Errorf("its slice is still %s", was)
 	}
 }

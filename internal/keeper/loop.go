@@ -213,7 +213,7 @@ func (k *keeper) lookEach() time.Duration {
 			continue
 		}
 		logs++
-		if slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.bucket != nil && t.works() }) {
+		if slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.bucket != nil && t.works() }) && g.quiet < quietAfter {
 			each = urgentEach
 		}
 	}

@@ -49,6 +49,7 @@ const (
 	firstTry   = 200 * time.Millisecond
 	longestTry = time.Second
 	missedFor  = 30 * time.Second
+	mostMissed = 64 << 10 // a page that names others each time has them looked for anew, and no more memory
 )
 
 var errLater = errors.New("what a page names is looked for in a moment")
@@ -167,7 +168,7 @@ func (h *Here) processes(granted []state.Slice, job, uid uint32) (found []Proces
 
 // own finds which processes are the job's, by Slurm's word. Of who is that needs no asking again.
 func (h *Here) own(granted []state.Slice, job uint32, pids []int, starts map[int]uint64) error {
-	if len(pids) == 0 && len(h.owned) > 0 {
+	if len(pids) == 0 {
 		return nil
 	}
 	owners, err := h.Auditor.Owners(granted, pids)
@@ -206,6 +207,9 @@ func (h *Here) find(c claim, uid uint32) (audit.Process, bool) {
 	}
 	pid, ok := h.users[uid][c.Inside]
 	if !ok {
+		if len(h.missed) >= mostMissed {
+			clear(h.missed)
+		}
 		h.missed[c] = time.Now()
 		return audit.Process{}, false
 	}
