@@ -27,7 +27,7 @@ func (d *doctor) turns() {
 		if jobs[s.Job] {
 			continue
 		}
-		if g, err := grant.Read(dir.Grant(s.Job)); err == nil && (g.Whole || g.TurnsLayout != 0 && g.TurnsLayout != ledger.TurnsVersion) {
+		if g, err := grant.Read(dir.Grant(s.Job)); err == nil && (g.Whole || g.TurnsLayout != 0 && g.TurnsLayout != ledger.VgpudVersion) {
 			continue // it runs without the library, or with one of another release
 		}
 		jobs[s.Job] = true

@@ -50,7 +50,7 @@ func (d *doctor) vgpud(ctx context.Context) {
 func (d *doctor) keptByLibrary(held []state.Slice) {
 	var jobs []string
 	for _, s := range held {
-		if name := strconv.FormatUint(uint64(s.Job), 10); s.Turns < ledger.TurnsVersion && !slices.Contains(jobs, name) {
+		if name := strconv.FormatUint(uint64(s.Job), 10); s.Turns < ledger.VgpudVersion && !slices.Contains(jobs, name) {
 			jobs = append(jobs, name)
 		}
 	}

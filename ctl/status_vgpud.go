@@ -98,7 +98,7 @@ func whyNotFirst(run rundir.Dir, gpu device.UUID) string {
 	if err != nil {
 		return "" // doctor says what is wrong with it
 	}
-	older := slices.IndexFunc(board.Slices, func(s ledger.BoardSlice) bool { return s.Turns != ledger.TurnsVersion })
+	older := slices.IndexFunc(board.Slices, func(s ledger.BoardSlice) bool { return s.Turns != ledger.VgpudVersion })
 	runs, err := trusted.IsLocked(run.VgpudLock())
 	switch {
 	case board.KeptBy == ledger.KeptByLibrary && older >= 0:

@@ -54,7 +54,7 @@ func (p *prolog) makeFolder(g grant.Grant) error {
 			return fmt.Errorf("make job folder: %w", err)
 		}
 		if !made.Mounted {
-			p.log.Warn("no file system can be mounted for the job's user: his ledger and claims may fill the run directory")
+			p.log.Warn("no file system can be mounted for the job's user: his pages may fill the run directory")
 		}
 		if err := makePages(dir, g); err != nil {
 			return err
@@ -72,10 +72,6 @@ func makePages(dir rundir.Dir, g grant.Grant) error {
 		return err
 	}
 	crashpoint.At("prolog/ledger-made")
-	if err := ledger.CreateClaims(dir.Claims(g.Job), g.Job, len(g.Slices), g.UID, g.GID); err != nil {
-		return err
-	}
-	crashpoint.At("prolog/claims-made")
 	if err := ledger.CreateGroups(dir.Groups(g.Job), g.Job, g.UID, g.GID); err != nil {
 		return err
 	}
@@ -84,7 +80,7 @@ func makePages(dir rundir.Dir, g grant.Grant) error {
 
 // shareTurns makes the folder of the jobs' pages a mount, before any process of a job is there that could make that fail.
 func (p *prolog) shareTurns(ctx context.Context) {
-	turns := p.cfg.Run().Turns()
+	turns := p.cfg.Run().AllPages()
 	if pages.Spreads(turns) {
 		return
 	}

@@ -331,7 +331,7 @@ func cmdTmpfs(ts *testscript.TestScript, _ bool, args []string) {
 func cmdMounted(ts *testscript.TestScript, _ bool, args []string) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	ts.Check(err)
-	if n := strings.Count(string(mounts), " "+runDir(ts).Turns()+"/"); strconv.Itoa(n) != args[0] {
+	if n := strings.Count(string(mounts), " "+runDir(ts).AllPages()+"/"); strconv.Itoa(n) != args[0] {
 		ts.Fatalf("%d file systems of jobs are mounted, want %s:\n%s", n, args[0], mounts)
 	}
 }

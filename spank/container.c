@@ -96,19 +96,19 @@ enum vgpu_container vgpu_container_find(uint32_t job, char path[VGPU_PATH_BYTES]
 #endif
 
 /* Holds on to the node's own mounts of other jobs' claims, to which those of later jobs will come. */
-static int take_turns_dir(const struct vgpu_plan *plan)
+static int take_pages_dir(const struct vgpu_plan *plan)
 {
-	return (int)syscall(SYS_open_tree, AT_FDCWD, plan->turns_dir,
+	return (int)syscall(SYS_open_tree, AT_FDCWD, plan->pages_dir,
 			    OPEN_TREE_CLONE | O_CLOEXEC | AT_RECURSIVE);
 }
 
 /* Slurm has cut the job's namespace off from them. Without them, on an old kernel, the job takes no
  * turns with jobs that come later; its limits hold. */
-void vgpu_container_put_turns(int tree, const struct vgpu_plan *plan)
+void vgpu_container_put_pages(int tree, const struct vgpu_plan *plan)
 {
 	if (tree >= 0 &&
-	    syscall(SYS_move_mount, tree, "", AT_FDCWD, plan->turns_dir, MOVE_MOUNT_F_EMPTY_PATH) == 0)
-		mount(NULL, plan->turns_dir, NULL, MS_REC | MS_SLAVE, NULL);
+	    syscall(SYS_move_mount, tree, "", AT_FDCWD, plan->pages_dir, MOVE_MOUNT_F_EMPTY_PATH) == 0)
+		mount(NULL, plan->pages_dir, NULL, MS_REC | MS_SLAVE, NULL);
 }
 
 /* In a child that no signal interrupts: goes into the container, isolates itself there, says so, and waits to
@@ -116,7 +116,7 @@ void vgpu_container_put_turns(int tree, const struct vgpu_plan *plan)
 static void be_the_twin(const char *path, const struct vgpu_plan *plan, int out, int in)
 {
 	char why[VGPU_REASON_BYTES] = MADE;
-	int container = open(path, O_RDONLY | O_CLOEXEC), tree = take_turns_dir(plan);
+	int container = open(path, O_RDONLY | O_CLOEXEC), tree = take_pages_dir(plan);
 
 	if (container < 0 || setns(container, CLONE_NEWNS) != 0)
 		fail(why, "enter the job's container");

@@ -27,7 +27,7 @@ enum vgpu_container vgpu_container_find(uint32_t job, char path[VGPU_PATH_BYTES]
 int vgpu_container_twin(const char *path, const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES]);
 
 /* Puts the node's turns, of which tree is a copy, where they are looked for; -1: nothing. */
-void vgpu_container_put_turns(int tree, const struct vgpu_plan *plan);
+void vgpu_container_put_pages(int tree, const struct vgpu_plan *plan);
 
 /* Lets Slurm find the twin by the file's path, in this process's mount namespace alone. The folder is
  * one in which only root writes. Returns 0, or -1 with a line in why. */

@@ -22,7 +22,7 @@
 static const char self_parent[] = "/run/slurm-vgpu";
 static const char self_dir[] = "/run/slurm-vgpu/self";
 static const char self_library[] = "/run/slurm-vgpu/self/libslurm-vgpu.so";
-static const char self_turns[] = "/run/slurm-vgpu/self/turns";
+static const char self_pages[] = "/run/slurm-vgpu/self/pages";
 /* VGPU_DEV_DIR there. */
 static const char dev_dir[] = "/dev/slurm-vgpu";
 static const char preload_file[] = "/etc/ld.so.preload";
@@ -212,7 +212,7 @@ static int fill_folder(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES]
 	/* Writable, because the ledger is the user's; the folder and the limits are root's. */
 	if (bind_over(plan->step_dir, FOLDER, self_dir, FOLDER, flags | MS_NOEXEC, why) != 0)
 		return -1;
-	if (bind_over(plan->turns_dir, FOLDER, self_turns, FOLDER, flags | MS_NOEXEC | MS_REC, why) != 0)
+	if (bind_over(plan->pages_dir, FOLDER, self_pages, FOLDER, flags | MS_NOEXEC | MS_REC, why) != 0)
 		return -1;
 	return bind_over(plan->library, ROOT_FILE, self_library, MOUNT_POINT_FILE, flags | MS_RDONLY, why);
 }
@@ -287,7 +287,7 @@ int vgpu_isolate(const struct vgpu_plan *plan, int turns, char why[VGPU_REASON_B
 	/* Slave: what the node mounts later still arrives, what is mounted here does not leave. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
 		return fail(why, "make the step's mounts its own");
-	vgpu_container_put_turns(turns, plan);
+	vgpu_container_put_pages(turns, plan);
 	vgpu_moved_prepare(plan);
 	if (plan->library[0] && bring_library(plan, why) != 0)
 		return -1;

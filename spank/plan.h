@@ -98,7 +98,7 @@ struct vgpu_plan {
 	uint32_t strict; /* 1: the rest applies, in a mount namespace of the step's own */
 	char step_dir[VGPU_PATH_BYTES];
 	char preload_file[VGPU_PATH_BYTES]; /* the step's ld.so.preload */
-	char turns_dir[VGPU_PATH_BYTES];    /* below which other jobs' claims come and go as mounts */
+	char pages_dir[VGPU_PATH_BYTES];    /* the job's pages */
 	char library[VGPU_PATH_BYTES];	    /* the interposer; "": none, only devices are masked */
 	uint32_t deny_userns;		    /* 1: the step makes and enters no user namespace */
 	uint32_t guard_count;

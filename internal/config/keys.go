@@ -26,7 +26,7 @@ const (
 	acceptedDir     = "an absolute path"
 	acceptedNames   = `a list of names as in Slurm: [rt, inference]; ["*"] is all of them`
 	acceptedProgram = "an absolute path of a program"
-	// maxRunDir leaves room for a node's name and /turns in the limits page (VGPU_TURNS_DIR_BYTES).
+	// maxRunDir leaves room for a node's name and /turns in the limits page (VGPU_PAGES_DIR_BYTES).
 	maxRunDir = 100
 )
 

@@ -71,7 +71,7 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}
 	limits := g.limits(step, stepName, narrowed, policy)
-	limits.TurnsDir = dir.Turns()
+	limits.PagesDir = dir.Pages(g.Job)
 	if limits.Ledger, err = ledger.FileOf(dir.Ledger(g.Job)); err != nil {
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}
@@ -143,14 +143,10 @@ func makeStepFolder(dir rundir.Dir, g Grant, folder string) error {
 		return linkLedger(dir.Ledger(g.Job), filepath.Join(folder, ledger.LedgerFile))
 	}
 	// In the step's mount namespace all of the folder's content is in the folder itself.
-	inFolder, err := filepath.Rel(string(dir), dir.Ledger(g.Job))
-	if err != nil {
+	if err := linkLedger(filepath.Join(rundir.PagesFolder, ledger.LedgerFile), filepath.Join(folder, ledger.LedgerFile)); err != nil {
 		return err
 	}
-	if err := linkLedger(inFolder, filepath.Join(folder, ledger.LedgerFile)); err != nil {
-		return err
-	}
-	if err := mkdirAllOpen(filepath.Join(folder, rundir.TurnsFolder), folder); err != nil {
+	if err := mkdirAllOpen(filepath.Join(folder, rundir.PagesFolder), folder); err != nil {
 		return err
 	}
 	for _, name := range mountPoints(g) {

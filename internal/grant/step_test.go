@@ -61,7 +61,7 @@ func checkLedger(t *testing.T, dir rundir.Dir, step string) {
 	if is, err := os.Stat(filepath.Join(string(dir), link)); err != nil || !os.SameFile(of, is) {
 		t.Errorf("the step's ledger is not the job's: %v", err)
 	}
-	if st, err := os.Stat(filepath.Join(dir.Step(12, step), rundir.TurnsFolder)); err != nil || st.Mode() != fs.ModeDir|0o755 {
+	if st, err := os.Stat(filepath.Join(dir.Step(12, step), rundir.PagesFolder)); err != nil || st.Mode() != fs.ModeDir|0o755 {
 		t.Errorf("what the turns are mounted on: %v, %v", st, err)
 	}
 }
@@ -100,7 +100,7 @@ func TestPrepare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := ledger.Limits{Job: 12, Step: 3, UID: g.UID, Flags: ledger.FailOpen, Generation: 1, JobStep: "12.3", TurnsDir: dir.Turns(), Ledger: limits.Ledger, Devices: []ledger.LimitsDevice{
+		want := ledger.Limits{Job: 12, Step: 3, UID: g.UID, Flags: ledger.FailOpen, Generation: 1, JobStep: "12.3", PagesDir: dir.Pages(12), Ledger: limits.Ledger, Devices: []ledger.LimitsDevice{
 			{UUID: "GPU-aaaaaaaa-1", JobMemBytes: 3000 << 20, DeviceMemBytes: 10000 << 20, SMPercent: 30, JobSMPercent: 30, Index: 0, Minor: 4},
 			{UUID: "GPU-bbbbbbbb-2", StepMemBytes: 1000 << 20, JobMemBytes: 3000 << 20, DeviceMemBytes: 20000 << 20, SMPercent: 20, JobSMPercent: 30, Index: 2, Minor: 6},
 		}}

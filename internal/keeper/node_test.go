@@ -114,7 +114,7 @@ func (s *site) attach(slot int, p audit.Process) {
 }
 
 func TestTheNodeIsReadAndNoClaimIsBelieved(t *testing.T) {
-	s := newSite(t, ledger.TurnsVersion)
+	s := newSite(t, ledger.VgpudVersion)
 	node, err := s.here.Look()
 	if err == nil || len(node.GPUs) != 1 || len(node.Processes) != 0 {
 		t.Fatalf("before its pages are there: %+v, %v", node, err)
@@ -149,7 +149,7 @@ func TestTheNodeIsReadAndNoClaimIsBelieved(t *testing.T) {
 
 // Whose library has a place in the ledger is known there by what he is called in his own namespace.
 func TestWhoIsAttachedStandsInTheLedger(t *testing.T) {
-	s := newSite(t, ledger.TurnsVersion)
+	s := newSite(t, ledger.VgpudVersion)
 	s.pages()
 	mine, other := s.process(7), s.process(7)
 	is := func(p audit.Process) bool { return s.here.Attached(Process{Process: p, Job: 7, UID: s.uid}) }
@@ -181,14 +181,14 @@ func startOf(t *testing.T, pid int) uint64 {
 
 // A GPU with a job of an older library is not vgpud's.
 func TestAGPUWithAnOlderJobIsLeftAlone(t *testing.T) {
-	s := newSite(t, ledger.TurnsVersion-1)
+	s := newSite(t, ledger.VgpudVersion-1)
 	if node, err := s.here.Look(); err != nil || len(node.GPUs) != 0 {
 		t.Errorf("%+v, %v", node, err)
 	}
 }
 
 func TestChangesAreHeard(t *testing.T) {
-	s := newSite(t, ledger.TurnsVersion)
+	s := newSite(t, ledger.VgpudVersion)
 	s.pages()
 	changes, err := WatchRun(s.here.Store.Dir)
 	s.must(err)
@@ -214,7 +214,7 @@ func TestChangesAreHeard(t *testing.T) {
 	hears("another file", false)
 	tx, err := s.here.Store.Begin(t.Context())
 	s.must(err)
-	tx.Put(8, []state.Slice{{Job: 8, UID: s.uid, Turns: ledger.TurnsVersion, Slice: device.Slice{Device: uuid, MemMiB: 10}}})
+	tx.Put(8, []state.Slice{{Job: 8, UID: s.uid, Turns: ledger.VgpudVersion, Slice: device.Slice{Device: uuid, MemMiB: 10}}})
 	s.must(tx.Commit())
 	tx.End()
 	hears("a new state", true)

@@ -53,7 +53,7 @@ type Plan struct {
 	PreloadFile string
 	Library     string        // the interposer, for the guards
 	Guards      []grant.Guard // over the driver's libraries
-	TurnsDir    string        // below which other jobs' claims come and go as mounts
+	PagesDir    string        // the job's pages
 	Mask        []string      // device nodes that no task may open
 	Foreign     int           // how many of them, the first, are of GPUs that the job does not hold; where no library is loaded
 	Own         []OwnDevice   // … that they may, where the node's are closed
@@ -198,7 +198,7 @@ func plan(s Step, held grant.Grant, prepared grant.Step) (Plan, error) {
 		Strict:      held.IsStrict(),
 		StepDir:     prepared.Dir,
 		PreloadFile: prepared.PreloadFile,
-		TurnsDir:    s.RunDir.Turns(),
+		PagesDir:    s.RunDir.Pages(s.Job),
 	}
 	if !p.Strict {
 		if s.LDPreloadCut {

@@ -86,7 +86,7 @@ func readBoard(path string) (*boardPage, error) {
 	}
 	// Not encoding/binary, which takes each of a thousand fields by itself: every commit comes here.
 	page := (*boardPage)(unsafe.Pointer(unsafe.SliceData(data)))
-	if page.Magic != boardMagic || page.LayoutVersion != TurnsVersion || page.Count > MaxBoardSlices {
+	if page.Magic != boardMagic || page.LayoutVersion != VgpudVersion || page.Count > MaxBoardSlices {
 		return nil, fmt.Errorf("%s: %w: magic %#x, version %d, %d slices", path, ErrLayout, page.Magic, page.LayoutVersion, page.Count)
 	}
 	return page, nil
@@ -116,7 +116,7 @@ func (page *boardPage) put(board Board) {
 
 // makeBoard puts a whole file in place at once: a process never finds half a board.
 func makeBoard(path string, board Board) error {
-	page := boardPage{Magic: boardMagic, LayoutVersion: TurnsVersion, SizeBytes: uint32(binary.Size(boardPage{}))}
+	page := boardPage{Magic: boardMagic, LayoutVersion: VgpudVersion, SizeBytes: uint32(binary.Size(boardPage{}))}
 	page.put(board)
 	data, err := binary.Append(nil, binary.LittleEndian, page)
 	if err != nil {

@@ -303,7 +303,7 @@ func TestNewClaimsAreEmptyAndTheJobs(t *testing.T) {
 	if _, err := binary.Decode(data, binary.LittleEndian, &page); err != nil {
 		t.Fatal(err)
 	}
-	want := claimsPage{Magic: claimsMagic, LayoutVersion: TurnsVersion, SizeBytes: uint32(len(data)), JobID: 12, DeviceCount: 2}
+	want := claimsPage{Magic: claimsMagic, LayoutVersion: VgpudVersion, SizeBytes: uint32(len(data)), JobID: 12, DeviceCount: 2}
 	if diff := cmp.Diff(want, page); diff != "" {
 		t.Error(diff)
 	}

@@ -60,7 +60,7 @@ func GroupsBytes() int64 { return groupsBytes }
 
 // CreateGroups makes the groups page of a job. It is like its ledger, but has holes: no process maps it.
 func CreateGroups(path string, job uint32, uid, gid uint32) error {
-	head := pageHead{Magic: groupsMagic, LayoutVersion: TurnsVersion, SizeBytes: uint32(groupsBytes), JobID: job}
+	head := pageHead{Magic: groupsMagic, LayoutVersion: VgpudVersion, SizeBytes: uint32(groupsBytes), JobID: job}
 	if err := create(path, head, sparse, 0o600, uid, gid); err != nil {
 		return fmt.Errorf("create groups: %w", err)
 	}
@@ -138,7 +138,7 @@ func decodeGroups(data []byte, job uint32, sequence func(slot int) (uint32, bool
 	if _, err := binary.Decode(data, binary.LittleEndian, &head); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLayout, io.ErrUnexpectedEOF)
 	}
-	if head.Magic != groupsMagic || head.LayoutVersion != TurnsVersion || head.JobID != job {
+	if head.Magic != groupsMagic || head.LayoutVersion != VgpudVersion || head.JobID != job {
 		return nil, fmt.Errorf("%w: magic %#x, version %d, job %d", ErrLayout, head.Magic, head.LayoutVersion, head.JobID)
 	}
 	for slot := range maxProcs {

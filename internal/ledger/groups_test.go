@@ -147,7 +147,7 @@ func TestWhatNoDriverHasIsLeftOut(t *testing.T) {
 
 // A process that writes while it is read is not believed in this look.
 func TestWhatIsWrittenMeanwhileIsLeftOut(t *testing.T) {
-	data, err := binary.Append(nil, binary.LittleEndian, groupsPage{Magic: groupsMagic, LayoutVersion: TurnsVersion, JobID: 12,
+	data, err := binary.Append(nil, binary.LittleEndian, groupsPage{Magic: groupsMagic, LayoutVersion: VgpudVersion, JobID: 12,
 		Process: [maxProcs]groupsProcess{processOf(aGroup), processOf(aGroup), processOf(aGroup)}})
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestGroupsThatAreNoneAreNotRead(t *testing.T) {
 }
 
 func FuzzDecodeGroups(f *testing.F) {
-	good, err := binary.Append(nil, binary.LittleEndian, groupsPage{Magic: groupsMagic, LayoutVersion: TurnsVersion, JobID: 12,
+	good, err := binary.Append(nil, binary.LittleEndian, groupsPage{Magic: groupsMagic, LayoutVersion: VgpudVersion, JobID: 12,
 		Process: [maxProcs]groupsProcess{processOf(aGroup, aGroup)}})
 	if err != nil {
 		f.Fatal(err)

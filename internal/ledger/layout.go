@@ -9,9 +9,9 @@ package ledger
 // Constants of interposer/api/layout.h.
 const (
 	// LayoutVersion is that of limits and ledgers, which are one job's. It grows with any change of layout.h.
-	LayoutVersion = 7
-	// TurnsVersion is that of boards and claims, in which jobs see each other, and of groups and time, which are between jobs and vgpud.
-	TurnsVersion = 6
+	LayoutVersion = 8
+	// VgpudVersion is that of groups and time, which are between jobs and vgpud.
+	VgpudVersion = 7
 
 	limitsMagic = 0x314d494c55504756 // "VGPULIM1"
 	ledgerMagic = 0x314447524c555056 // "VPULRGD1"
@@ -42,6 +42,7 @@ const (
 const (
 	FailOpen uint32 = 1 // a ledger that cannot be used lets the program run unlimited
 	Elastic  uint32 = 2 // --vgpu-policy=elastic
+	Gated    uint32 = 4 // the library holds a slice's cap (limitsDevice.Gated)
 )
 
 // Keeper is who keeps the shares of a GPU's slices.
@@ -75,7 +76,8 @@ type limitsDevice struct { // struct vgpu_limits_device
 	NVMLIndex      uint32
 	Minor          uint32
 	JobSMPercent   uint32
-	Reserved       [6]uint32
+	Gated          uint32
+	Reserved       [5]uint32
 }
 
 type limitsPage struct { // struct vgpu_limits
@@ -90,7 +92,7 @@ type limitsPage struct { // struct vgpu_limits
 	Generation    uint32
 	JobStep       [jobStepLen]byte
 	Device        [MaxDevices]limitsDevice
-	TurnsDir      [pathBytes]byte
+	PagesDir      [pathBytes]byte
 	LedgerDevice  uint64
 	LedgerInode   uint64
 }

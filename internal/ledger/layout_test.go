@@ -37,8 +37,8 @@ var mirrored = map[string]reflect.Type{
 }
 
 var constants = map[string]uint64{
-	"VGPU_LAYOUT_VERSION": LayoutVersion, "VGPU_TURNS_VERSION": TurnsVersion, "VGPU_LIMITS_MAGIC": limitsMagic, "VGPU_LEDGER_MAGIC": ledgerMagic,
-	"VGPU_BOARD_MAGIC": boardMagic, "VGPU_CLAIMS_MAGIC": claimsMagic, "VGPU_BOARD_SLICES": MaxBoardSlices, "VGPU_TURNS_DIR_BYTES": pathBytes,
+	"VGPU_LAYOUT_VERSION": LayoutVersion, "VGPU_VGPUD_VERSION": VgpudVersion, "VGPU_LIMITS_MAGIC": limitsMagic, "VGPU_LEDGER_MAGIC": ledgerMagic,
+	"VGPU_BOARD_MAGIC": boardMagic, "VGPU_CLAIMS_MAGIC": claimsMagic, "VGPU_BOARD_SLICES": MaxBoardSlices, "VGPU_PAGES_DIR_BYTES": pathBytes,
 	"VGPU_MARKS": maxMarks, "VGPU_BUCKETS": maxBuckets, "VGPU_LOCKS_AT": locksAt,
 	"VGPU_MAX_DEVICES": MaxDevices, "VGPU_MAX_STEPS": maxSteps, "VGPU_MAX_PROCS": maxProcs, "VGPU_UUID_BYTES": uuidBytes,
 	"VGPU_FAIL_OPEN": uint64(FailOpen), "VGPU_ELASTIC": uint64(Elastic),

@@ -63,7 +63,7 @@ func Create(path string, job uint32, devices int, uid, gid uint32) error {
 
 // CreateClaims makes the claims of a job. They are like its ledger, but every user may read them.
 func CreateClaims(path string, job uint32, devices int, uid, gid uint32) error {
-	head := pageHead{Magic: claimsMagic, LayoutVersion: TurnsVersion, SizeBytes: uint32(binary.Size(claimsPage{})), JobID: job, DeviceCount: uint32(devices)}
+	head := pageHead{Magic: claimsMagic, LayoutVersion: VgpudVersion, SizeBytes: uint32(binary.Size(claimsPage{})), JobID: job, DeviceCount: uint32(devices)}
 	if err := create(path, head, whole, 0o644, uid, gid); err != nil {
 		return fmt.Errorf("create claims: %w", err)
 	}

@@ -30,7 +30,7 @@ type Limits struct {
 	Flags      uint32
 	Generation uint32 // grows with every change of a running job
 	JobStep    string // "123.0", "123.batch"
-	TurnsDir   string // the folder of boards and claims; "": there is none
+	PagesDir   string `json:"TurnsDir"` // the job's pages, where the step's folder has none; older builds know it by that name
 	Devices    []LimitsDevice
 	Ledger     File `json:",omitzero"` // the job's ledger
 }
@@ -147,12 +147,12 @@ func encodeLimits(limits Limits) ([]byte, error) {
 	}
 	page.SizeBytes = uint32(binary.Size(page))
 	page.LedgerDevice, page.LedgerInode = limits.Ledger.Device, limits.Ledger.Inode
-	if len(limits.TurnsDir) >= pathBytes {
-		return nil, fmt.Errorf("the path %s does not fit the page: at most %d bytes do", limits.TurnsDir, pathBytes-1)
+	if len(limits.PagesDir) >= pathBytes {
+		return nil, fmt.Errorf("the path %s does not fit the page: at most %d bytes do", limits.PagesDir, pathBytes-1)
 	}
 	// All strings end in a NUL that C relies on.
 	copy(page.JobStep[:jobStepLen-1], limits.JobStep)
-	copy(page.TurnsDir[:], limits.TurnsDir)
+	copy(page.PagesDir[:], limits.PagesDir)
 	for i, d := range limits.Devices {
 		if len(d.UUID) >= uuidBytes || d.Index < 0 || d.Minor < 0 {
 			return nil, fmt.Errorf("device %q (NVML index %d, minor %d) does not fit the page", d.UUID, d.Index, d.Minor)
@@ -178,7 +178,7 @@ func decodeLimits(data []byte) (Limits, error) {
 		return Limits{}, fmt.Errorf("%w: magic %#x, version %d, %d devices", ErrLayout, page.Magic, page.LayoutVersion, page.DeviceCount)
 	}
 	limits := Limits{Job: page.JobID, Step: page.StepID, UID: page.UID, Flags: page.Flags,
-		Generation: page.Generation, JobStep: text(page.JobStep[:]), TurnsDir: text(page.TurnsDir[:]),
+		Generation: page.Generation, JobStep: text(page.JobStep[:]), PagesDir: text(page.PagesDir[:]),
 		Ledger: File{page.LedgerDevice, page.LedgerInode}}
 	for _, d := range page.Device[:page.DeviceCount] {
 		limits.Devices = append(limits.Devices, LimitsDevice{

@@ -20,7 +20,7 @@ import (
 
 func TestLimitsRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LimitsFile)
-	want := Limits{Job: 12, Step: 0xfffffffb, UID: 1000, Flags: FailOpen | Elastic, Generation: 1, JobStep: "12.batch", TurnsDir: "/run/slurm-vgpu/turns",
+	want := Limits{Job: 12, Step: 0xfffffffb, UID: 1000, Flags: FailOpen | Elastic, Generation: 1, JobStep: "12.batch", PagesDir: "/run/slurm-vgpu/turns",
 		Devices: []LimitsDevice{
 			{UUID: "GPU-a", StepMemBytes: 1 << 30, JobMemBytes: 3 << 30, DeviceMemBytes: 143771 << 20, SMPercent: 30, JobSMPercent: 40, Index: 1, Minor: 3},
 			{UUID: "GPU-b", JobMemBytes: 3 << 30},
@@ -97,7 +97,7 @@ func TestLimitsThatDoNotFitAreErrors(t *testing.T) {
 	for name, limits := range map[string]Limits{
 		"devices": {Devices: make([]LimitsDevice, MaxDevices+1)},
 		"uuid":    {Devices: []LimitsDevice{{UUID: "GPU-012345678901234567890123456789012345678901234567890123456789"}}}, // C relies on the NUL
-		"turns":   {TurnsDir: strings.Repeat("x", pathBytes)},
+		"turns":   {PagesDir: strings.Repeat("x", pathBytes)},
 		"minor":   {Devices: []LimitsDevice{{UUID: "GPU-a", Minor: -1}}},
 	} {
 		if err := WriteLimits(filepath.Join(t.TempDir(), LimitsFile), limits); err == nil {
@@ -115,7 +115,7 @@ func TestLimitsThatDoNotFitAreErrors(t *testing.T) {
 
 func TestAPageHasRoomForAllDevices(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LimitsFile)
-	limits := Limits{Job: 12, TurnsDir: strings.Repeat("x", pathBytes-1)}
+	limits := Limits{Job: 12, PagesDir: strings.Repeat("x", pathBytes-1)}
 	for i := range MaxDevices {
 		limits.Devices = append(limits.Devices, LimitsDevice{UUID: device.UUID(strings.Repeat("u", uuidBytes-1)), StepMemBytes: uint64(i)})
 	}
@@ -137,7 +137,7 @@ func TestAPageHasRoomForAllDevices(t *testing.T) {
 
 func TestLimitsAreChangedWhereProcessesSeeThem(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LimitsFile)
-	limits := Limits{Job: 12, UID: 1000, Generation: 1, JobStep: "12.0", TurnsDir: "/t", Devices: []LimitsDevice{
+	limits := Limits{Job: 12, UID: 1000, Generation: 1, JobStep: "12.0", PagesDir: "/t", Devices: []LimitsDevice{
 		{UUID: "GPU-a", StepMemBytes: 1, JobMemBytes: 2, DeviceMemBytes: 3, SMPercent: 4, JobSMPercent: 5, Index: 6, Minor: 7}, {UUID: "GPU-b"}}}
 	if err := WriteLimits(path, limits); err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func TimeBytes() int64 { return timeBytes }
 
 // CreateTime makes the time page of a job. It is root's; every user may read it.
 func CreateTime(path string, job uint32, devices int) error {
-	head := pageHead{Magic: timeMagic, LayoutVersion: TurnsVersion, SizeBytes: uint32(timeBytes), JobID: job, DeviceCount: uint32(devices)}
+	head := pageHead{Magic: timeMagic, LayoutVersion: VgpudVersion, SizeBytes: uint32(timeBytes), JobID: job, DeviceCount: uint32(devices)}
 	if err := create(path, head, whole, 0o644, uint32(os.Geteuid()), uint32(os.Getegid())); err != nil {
 		return fmt.Errorf("create time: %w", err)
 	}
@@ -88,7 +88,7 @@ func readTime(path string, job uint32) (*timePage, error) {
 	if _, err := binary.Decode(data, binary.LittleEndian, page); err != nil {
 		return nil, fmt.Errorf("%s: %w: %d bytes, want %d", path, ErrLayout, len(data), timeBytes)
 	}
-	if page.Magic != timeMagic || page.LayoutVersion != TurnsVersion || page.JobID != job || page.DeviceCount > MaxDevices {
+	if page.Magic != timeMagic || page.LayoutVersion != VgpudVersion || page.JobID != job || page.DeviceCount > MaxDevices {
 		return nil, fmt.Errorf("%s: %w: magic %#x, version %d, job %d, %d devices", path, ErrLayout, page.Magic, page.LayoutVersion, page.JobID, page.DeviceCount)
 	}
 	return page, nil

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pages makes the folder in which a job's user owns files on this node: his ledger, his
-// claims and his channel groups. It is a small file system of its own. Who owns a file can make it as large as its file
+// Package pages makes the folder in which a job's user owns files on this node: his ledger and his
+// channel groups. It is a small file system of its own. Who owns a file can make it as large as its file
 // system is, and that of the run directory is root's and everybody's.
 package pages
 
@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// maxFiles is more than there are: the folder itself, the ledger, the claims, the groups, the time.
+	// maxFiles is more than there are: the folder itself, the ledger, the groups, the time.
 	maxFiles = 16
 	// spareBytes is room for what the file system may take for itself.
 	spareBytes = 64 << 10
@@ -77,7 +77,7 @@ func mount(folder string) error {
 
 // bytesOfPages is what they take. Groups have holes where no process has any.
 func bytesOfPages() (sum int64) {
-	for _, size := range []int64{ledger.Bytes(), ledger.ClaimsBytes(), ledger.GroupsBytes(), ledger.TimeBytes()} {
+	for _, size := range []int64{ledger.Bytes(), ledger.GroupsBytes(), ledger.TimeBytes()} {
 		page := int64(os.Getpagesize())
 		sum += (size + page - 1) / page * page
 	}

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 // aJob makes the folder of a job with what belongs there, in a folder that is still empty.
 func aJob(t *testing.T) (folder string, mounted bool) {
 	t.Helper()
-	folder = filepath.Join(t.TempDir(), "turns", "7")
+	folder = filepath.Join(t.TempDir(), "pages", "7")
 	if err := os.Mkdir(filepath.Dir(folder), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +47,7 @@ func aJob(t *testing.T) (folder string, mounted bool) {
 		if err := ledger.Create(filepath.Join(folder, "ledger"), 7, 1, uid, gid); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(ledger.CreateClaims(filepath.Join(folder, "claims"), 7, 1, uid, gid),
-			ledger.CreateGroups(filepath.Join(folder, "groups"), 7, uid, gid), ledger.CreateTime(filepath.Join(folder, "time"), 7, 1)); err != nil {
+		if err := errors.Join(ledger.CreateGroups(filepath.Join(folder, "groups"), 7, uid, gid), ledger.CreateTime(filepath.Join(folder, "time"), 7, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,8 +197,8 @@ func TestCopiesWithoutNumberHinderNobody(t *testing.T) {
 }
 
 func TestRoomIsWholePages(t *testing.T) {
-	page, files := int64(os.Getpagesize()), ledger.Bytes()+ledger.ClaimsBytes()+ledger.GroupsBytes()+ledger.TimeBytes()
-	if got := bytesOfPages(); got%page != 0 || got < files || got >= files+4*page {
-		t.Errorf("%d bytes for %d in four files", got, files)
+	page, files := int64(os.Getpagesize()), ledger.Bytes()+ledger.GroupsBytes()+ledger.TimeBytes()
+	if got := bytesOfPages(); got%page != 0 || got < files || got >= files+3*page {
+		t.Errorf("%d bytes for %d in three files", got, files)
 	}
 }

@@ -18,7 +18,9 @@ const (
 	// Self is where a task under strict isolation finds its step's folder, in its own mount namespace.
 	// interposer/api/layout.h has the same path.
 	Self = "/run/slurm-vgpu/self"
-	// TurnsFolder is the name of the folder of boards and claims, in a run directory and in an isolated step's folder.
+	// PagesFolder is the name of the folder of jobs' pages in a run directory, and of the job's in an isolated step's folder.
+	PagesFolder = "pages"
+	// TurnsFolder is what builds before layout 8 had instead.
 	TurnsFolder = "turns"
 )
 
@@ -76,7 +78,10 @@ func (d Dir) Grant(job uint32) string   { return filepath.Join(d.Job(job), "gran
 // Notice is what the plugin puts into slurmd's log. spank/hooks.c has the same name.
 func (d Dir) Notice() string { return filepath.Join(string(d), "notice") }
 
-// Turns is the folder of boards and claims: who lies on which GPU, and who wants his turn there.
+// AllPages is the folder of all jobs' pages.
+func (d Dir) AllPages() string { return filepath.Join(string(d), PagesFolder) }
+
+// Turns is the folder of jobs' pages of builds before layout 8, and of boards.
 func (d Dir) Turns() string { return filepath.Join(string(d), TurnsFolder) }
 
 // Turn is a file of that folder.
@@ -86,9 +91,11 @@ func (d Dir) Turn(name string) string { return filepath.Join(d.Turns(), name) }
 func (d Dir) Board(gpu device.UUID) string { return d.Turn(string(gpu)) }
 
 // Pages is the folder of what a job's user owns, a small file system of its own (package pages).
-func (d Dir) Pages(job uint32) string { return d.Turn(strconv.FormatUint(uint64(job), 10)) }
+func (d Dir) Pages(job uint32) string {
+	return filepath.Join(d.AllPages(), strconv.FormatUint(uint64(job), 10))
+}
 
-// Claims are a job's; the job's user owns and writes them. interposer/process/claims.c has the same path.
+// Claims are a job's of a build before layout 8.
 func (d Dir) Claims(job uint32) string { return filepath.Join(d.Pages(job), "claims") }
 
 // Groups are what the job's processes have the driver schedule; the job's user owns and writes them.

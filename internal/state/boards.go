@@ -77,7 +77,7 @@ func (s Store) boardsOf(held []Slice) map[device.UUID]ledger.Board {
 		board := &boards[at]
 		board.Slices = append(board.Slices, slice)
 		// A library of another release writes nothing down for vgpud and goes by its own account.
-		if slice.Turns != ledger.TurnsVersion || slices.Contains(refused, h.Device) {
+		if slice.Turns != ledger.VgpudVersion || slices.Contains(refused, h.Device) {
 			board.KeptBy = ledger.KeptByLibrary
 		}
 	}

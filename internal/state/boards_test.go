@@ -87,17 +87,17 @@ func TestBoardsSayWhoKeepsTheShares(t *testing.T) {
 		}
 		return board.KeptBy
 	}
-	commit(t, store, func(tx *Tx) { tx.Put(1, []Slice{of(1, ledger.TurnsVersion)}) })
+	commit(t, store, func(tx *Tx) { tx.Put(1, []Slice{of(1, ledger.VgpudVersion)}) })
 	if keptBy() != ledger.KeptByVgpud {
 		t.Error("the library keeps what vgpud could")
 	}
-	for _, turns := range []uint32{0, 5, ledger.TurnsVersion + 1} {
+	for _, turns := range []uint32{0, 5, ledger.VgpudVersion + 1} {
 		commit(t, store, func(tx *Tx) { tx.Put(2, []Slice{of(2, turns)}) })
 		if keptBy() != ledger.KeptByLibrary {
 			t.Errorf("vgpud keeps a job of layout %d", turns)
 		}
 	}
-	capped := of(2, ledger.TurnsVersion)
+	capped := of(2, ledger.VgpudVersion)
 	capped.Elastic, capped.SMPercent = false, 30
 	commit(t, store, func(tx *Tx) { tx.Put(2, []Slice{capped}) })
 	if keptBy() != ledger.KeptByVgpud {
@@ -122,7 +122,7 @@ func TestAGPUThatVgpudRefusesIsTheLibrarys(t *testing.T) {
 	store := newStore(t)
 	store.KeptBy = ledger.KeptByVgpud
 	slice := on("GPU-a", 1, 30)
-	slice.Turns = ledger.TurnsVersion
+	slice.Turns = ledger.VgpudVersion
 	commit(t, store, func(tx *Tx) { tx.Put(1, []Slice{slice}) })
 	is := func(want ledger.Keeper, refused int) {
 		t.Helper()

@@ -263,7 +263,7 @@ func OfGrant(g grant.Grant) (held []Slice) {
 
 // Prepare makes the run directory and sees to it that only root can change what is in it.
 func (s Store) Prepare() error {
-	for _, dir := range []string{string(s.Dir), s.Dir.Jobs(), s.Dir.Turns()} {
+	for _, dir := range []string{string(s.Dir), s.Dir.Jobs(), s.Dir.AllPages(), s.Dir.Turns()} {
 		if err := makeDir(dir); err != nil {
 			return fmt.Errorf("%w: %w", ErrRunDir, err)
 		}

@@ -18,9 +18,8 @@
  *
  * Every page begins with its magic, the version of its layout and its size. limits and ledger are one
  * job's, whose processes all have the library that it was started with: VGPU_LAYOUT_VERSION is theirs,
- * and grows with every change in this file. board and claims are between jobs, groups and time between
- * jobs and vgpud: VGPU_TURNS_VERSION is theirs, and jobs of which it differs take no turns with each
- * other. What programs of other builds look at stays as it is: the size of limits, and what stands there
+ * and grows with every change in this file. groups and time are between jobs and vgpud:
+ * VGPU_VGPUD_VERSION is theirs. What programs of other builds look at stays as it is: the size of limits, and what stands there
  * up to uid (docs/decisions/049-what-a-job-was-started-with.md).
  *
  * Sizes and offsets are part of the contract: internal/ledger mirrors them and a test compares.
@@ -35,20 +34,19 @@
 #define VGPU_SELF_DIR "/run/slurm-vgpu/self"
 /* And where else: containers are often given all of /dev, and seldom anything of /run. */
 #define VGPU_DEV_DIR "/dev/slurm-vgpu"
-/* In both, the folder of boards and claims. */
-#define VGPU_TURNS "turns"
+/* In both, the folder of the job's pages. */
+#define VGPU_PAGES "pages"
 /* In preload isolation the plugin names the folder in the environment. */
 #define VGPU_STEP_DIR_ENV "VGPU_STEP_DIR"
 #define VGPU_LIMITS_FILE "limits"
 #define VGPU_LEDGER_FILE "ledger"
-/* A job's claims, in the folder of boards and claims (internal/rundir has the same). */
-#define VGPU_CLAIMS_FILE "%u/claims"
-/* As the claims. */
-#define VGPU_GROUPS_FILE "%u/groups"
-#define VGPU_TIME_FILE "%u/time"
+/* In the folder of the job's pages (internal/rundir has the same). */
+#define VGPU_CLAIMS_FILE "claims"
+#define VGPU_GROUPS_FILE "groups"
+#define VGPU_TIME_FILE "time"
 
-#define VGPU_LAYOUT_VERSION 7u
-#define VGPU_TURNS_VERSION 6u
+#define VGPU_LAYOUT_VERSION 8u
+#define VGPU_VGPUD_VERSION 7u
 #define VGPU_LIMITS_MAGIC 0x314d494c55504756ull /* "VGPULIM1" */
 #define VGPU_LEDGER_MAGIC 0x314447524c555056ull /* "VPULRGD1" */
 #define VGPU_BOARD_MAGIC 0x3144524255504756ull	/* "VGPUBRD1" */
@@ -61,7 +59,7 @@
 #define VGPU_MAX_PROCS 1024
 #define VGPU_UUID_BYTES 64
 #define VGPU_BOARD_SLICES 128
-#define VGPU_TURNS_DIR_BYTES 112
+#define VGPU_PAGES_DIR_BYTES 112
 #define VGPU_MARKS 32
 #define VGPU_BUCKETS 512
 #define VGPU_MAX_GROUPS 32
@@ -72,6 +70,7 @@
 /* vgpu_limits.flags */
 #define VGPU_FAIL_OPEN 1u /* a ledger that cannot be used lets the program run unlimited */
 #define VGPU_ELASTIC 2u	  /* --vgpu-policy=elastic */
+#define VGPU_GATED 4u	  /* of some device the library holds the cap (gate/) */
 
 /* vgpu_board.kept_by */
 #define VGPU_KEPT_BY_LIBRARY 0u
@@ -92,7 +91,8 @@ struct vgpu_limits_device {
 	uint32_t nvml_index;
 	uint32_t minor;
 	uint32_t job_sm_percent; /* the job's; all its steps together */
-	uint32_t reserved[6];
+	uint32_t gated; /* 1: the library holds the slice's cap, as the driver refuses vgpud its calls there */
+	uint32_t reserved[5];
 };
 
 struct vgpu_limits {
@@ -107,8 +107,8 @@ struct vgpu_limits {
 	uint32_t generation; /* grows with every change of a running job */
 	char job_step[40];   /* "123.0", "123.batch": for messages */
 	struct vgpu_limits_device device[VGPU_MAX_DEVICES];
-	/* The folder of boards and claims, where the step's has none; "": there is none. */
-	char turns_dir[VGPU_TURNS_DIR_BYTES];
+	/* The folder of the job's pages, where the step's has none; "": there is none. */
+	char pages_dir[VGPU_PAGES_DIR_BYTES];
 	/* Which file the job's ledger is (stat). Who may write it is the job's user. 0: not known. */
 	uint64_t ledger_device;
 	uint64_t ledger_inode;

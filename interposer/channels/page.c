@@ -4,7 +4,7 @@
 
 #include "base/atomics.h"
 #include "base/sys.h"
-#include "process/turns_dir.h"
+#include "process/pages_dir.h"
 
 #include <stddef.h>
 
@@ -32,7 +32,7 @@ static bool is_this_jobs(int fd)
 	struct head head;
 
 	return read_at(fd, &head, sizeof(head), 0) && head.magic == VGPU_GROUPS_MAGIC &&
-	       head.layout_version == VGPU_TURNS_VERSION && head.size_bytes == sizeof(struct vgpu_groups) &&
+	       head.layout_version == VGPU_VGPUD_VERSION && head.size_bytes == sizeof(struct vgpu_groups) &&
 	       head.job_id == vgpu_pages.limits->job_id;
 }
 
@@ -92,10 +92,10 @@ static bool write_place(struct vgpu_process *p, int fd, uint32_t slot)
 
 bool vgpu_channels_write(struct vgpu_process *p)
 {
-	struct vgpu_turns_path path = vgpu_turns_own(VGPU_GROUPS_FILE);
+	struct vgpu_pages_path path = vgpu_pages_path(VGPU_GROUPS_FILE);
 	uint32_t slot = GET(p->slot);
 	struct stat st;
-	int fd = vgpu_turns_open(&path, O_RDWR, &st);
+	int fd = vgpu_pages_open(&path, O_RDWR, &st);
 	bool ok;
 
 	if (fd < 0)

@@ -5,7 +5,7 @@
 #include "base/atomics.h"
 #include "base/sys.h"
 #include "process/trust.h"
-#include "process/turns_dir.h"
+#include "process/pages_dir.h"
 #include "time/share.h"
 
 #include <sched.h>
@@ -23,9 +23,9 @@
 
 static int open_named(const char *name, int flags, struct stat *st)
 {
-	struct vgpu_turns_path path = vgpu_turns_path(name);
+	struct vgpu_pages_path path = vgpu_pages_path(name);
 
-	return vgpu_turns_open(&path, flags, st);
+	return vgpu_pages_open(&path, flags, st);
 }
 
 static void *map(int fd, size_t bytes, int protection)
@@ -70,7 +70,7 @@ static const struct vgpu_board *open_board(struct vgpu_seat *seat, uint32_t devi
 		board = map(fd, sizeof(*board), PROT_READ);
 	close(fd);
 	if (board != NULL &&
-	    (board->magic != VGPU_BOARD_MAGIC || board->layout_version != VGPU_TURNS_VERSION ||
+	    (board->magic != VGPU_BOARD_MAGIC || board->layout_version != VGPU_VGPUD_VERSION ||
 	     board->size_bytes != sizeof(*board))) {
 		munmap((void *)board, sizeof(*board));
 		board = NULL;
@@ -87,10 +87,10 @@ static bool can_be_read(const struct stat *st)
 
 static struct vgpu_claim *open_own(struct vgpu_seat *seat, uint32_t device)
 {
-	struct vgpu_turns_path path = vgpu_turns_own(VGPU_CLAIMS_FILE);
+	struct vgpu_pages_path path = vgpu_pages_path(VGPU_CLAIMS_FILE);
 	struct vgpu_claims *claims = NULL;
 	struct stat st;
-	int fd = vgpu_turns_open(&path, O_RDWR, &st);
+	int fd = vgpu_pages_open(&path, O_RDWR, &st);
 
 	if (fd < 0)
 		return NULL;
@@ -98,7 +98,7 @@ static struct vgpu_claim *open_own(struct vgpu_seat *seat, uint32_t device)
 		claims = map(fd, sizeof(*claims), PROT_READ | PROT_WRITE);
 	close(fd);
 	if (claims == NULL || claims->magic != VGPU_CLAIMS_MAGIC ||
-	    claims->layout_version != VGPU_TURNS_VERSION || claims->size_bytes != sizeof(*claims) ||
+	    claims->layout_version != VGPU_VGPUD_VERSION || claims->size_bytes != sizeof(*claims) ||
 	    claims->job_id != vgpu_pages.limits->job_id)
 		return NULL;
 	seat->mine_inode = st.st_ino;
@@ -114,8 +114,8 @@ bool vgpu_claims_are_seen(struct vgpu_seat *seat, uint64_t now_ns)
 	if (now_ns - seat->mine_seen_ns < SEEN_NS)
 		return seat->mine_seen;
 	seat->mine_seen_ns = now_ns;
-	seat->mine_seen = vgpu_lstat(vgpu_turns_own(VGPU_CLAIMS_FILE).text, &st) != 0 ||
-			  (vgpu_turns_is_owners_alone(&st) && can_be_read(&st) &&
+	seat->mine_seen = vgpu_lstat(vgpu_pages_path(VGPU_CLAIMS_FILE).text, &st) != 0 ||
+			  (vgpu_pages_is_owners_alone(&st) && can_be_read(&st) &&
 			   st.st_ino == seat->mine_inode);
 	return seat->mine_seen;
 }
@@ -143,7 +143,7 @@ bool vgpu_claims_board_changed(struct vgpu_seat *seat, uint32_t device, uint64_t
 	if (now_ns - seat->board_seen_ns < SEEN_NS || name.text[0] == '\0')
 		return false;
 	seat->board_seen_ns = now_ns;
-	if (vgpu_lstat(vgpu_turns_path(name.text).text, &st) != 0 || st.st_ino == seat->board_inode)
+	if (vgpu_lstat(vgpu_pages_path(name.text).text, &st) != 0 || st.st_ino == seat->board_inode)
 		return false;
 	board = open_board(seat, device);
 	if (board == NULL)
@@ -231,7 +231,7 @@ static void meet(struct vgpu_neighbour *neighbour, uint32_t uid, uint64_t now_ns
 	int fd;
 
 	neighbour->sought_ns = now_ns;
-	snprintf(name, sizeof(name), VGPU_CLAIMS_FILE, neighbour->job_id);
+	snprintf(name, sizeof(name), "%u/" VGPU_CLAIMS_FILE, neighbour->job_id);
 	fd = open_named(name, O_RDONLY, &st);
 	if (fd < 0)
 		return;
@@ -277,7 +277,7 @@ static void sit_down(struct vgpu_seat *seat, uint32_t device, const struct vgpu_
 			seat->weight = weight;
 			continue;
 		}
-		if (slice[i].turns_version != VGPU_TURNS_VERSION) {
+		if (slice[i].turns_version != VGPU_VGPUD_VERSION) {
 			seat->strangers = true;
 			continue;
 		}

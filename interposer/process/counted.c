@@ -5,7 +5,7 @@
 #include "base/sys.h"
 #include "process/process.h"
 #include "process/trust.h"
-#include "process/turns_dir.h"
+#include "process/pages_dir.h"
 
 #define FRESH_NS 2000000000u
 /* How often a page that is being written is read again. */
@@ -14,7 +14,7 @@
 static bool read_page(int fd, struct vgpu_time *page)
 {
 	return syscall(SYS_pread64, fd, page, sizeof(*page), (off_t)0) == (long)sizeof(*page) &&
-	       page->magic == VGPU_TIME_MAGIC && page->layout_version == VGPU_TURNS_VERSION &&
+	       page->magic == VGPU_TIME_MAGIC && page->layout_version == VGPU_VGPUD_VERSION &&
 	       page->size_bytes == sizeof(*page) && page->job_id == vgpu_pages.limits->job_id;
 }
 
@@ -34,10 +34,10 @@ static bool read_whole(int fd, struct vgpu_time *page)
 
 bool vgpu_counted(uint32_t device, uint64_t now_ns, struct vgpu_time_device *out)
 {
-	struct vgpu_turns_path path = vgpu_turns_own(VGPU_TIME_FILE);
+	struct vgpu_pages_path path = vgpu_pages_path(VGPU_TIME_FILE);
 	struct vgpu_time page;
 	struct stat st;
-	int fd = vgpu_turns_open(&path, O_RDONLY, &st);
+	int fd = vgpu_pages_open(&path, O_RDONLY, &st);
 	bool ok;
 
 	if (fd < 0)

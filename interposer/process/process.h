@@ -88,7 +88,7 @@ struct vgpu_pages {
 	const struct vgpu_limits *limits;
 	struct vgpu_ledger *ledger;
 	const char *ledger_path; /* NULL: it is too long */
-	const char *turns_dir; /* the folder of boards and claims, as this process sees it */
+	const char *pages_dir; /* the folder of the job's pages, as this process sees it */
 };
 extern struct vgpu_pages vgpu_pages;
 

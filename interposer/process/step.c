@@ -106,18 +106,18 @@ static const struct vgpu_limits *map_limits(int folder_fd, const char **why)
 
 /* Where an isolated step has its folder, and in it what it needs of others. */
 static const struct place {
-	const char *folder, *turns_dir, *ledger;
+	const char *folder, *pages_dir, *ledger;
 } place[] = {
-	{VGPU_SELF_DIR, VGPU_SELF_DIR "/" VGPU_TURNS, VGPU_SELF_DIR "/" VGPU_LEDGER_FILE},
-	{VGPU_DEV_DIR, VGPU_DEV_DIR "/" VGPU_TURNS, VGPU_DEV_DIR "/" VGPU_LEDGER_FILE},
+	{VGPU_SELF_DIR, VGPU_SELF_DIR "/" VGPU_PAGES, VGPU_SELF_DIR "/" VGPU_LEDGER_FILE},
+	{VGPU_DEV_DIR, VGPU_DEV_DIR "/" VGPU_PAGES, VGPU_DEV_DIR "/" VGPU_LEDGER_FILE},
 };
 
-/* A folder that an older plugin made has no boards. */
-static const char *turns_dir_of(const struct place *at, const struct vgpu_limits *limits)
+/* Where the plugin could not mount them. */
+static const char *pages_dir_of(const struct place *at, const struct vgpu_limits *limits)
 {
 	struct stat st;
 
-	return vgpu_stat(at->turns_dir, &st) == 0 && S_ISDIR(st.st_mode) ? at->turns_dir : limits->turns_dir;
+	return vgpu_stat(at->pages_dir, &st) == 0 && S_ISDIR(st.st_mode) ? at->pages_dir : limits->pages_dir;
 }
 
 /* NULL with *why NULL when this is no isolated step. */
@@ -133,7 +133,7 @@ static const struct vgpu_limits *find_place(int *folder_fd, const char **why)
 			continue;
 		limits = map_limits(*folder_fd, why);
 		if (limits != NULL) {
-			vgpu_pages.turns_dir = turns_dir_of(&place[i], limits);
+			vgpu_pages.pages_dir = pages_dir_of(&place[i], limits);
 			vgpu_pages.ledger_path = place[i].ledger;
 			return limits;
 		}
@@ -171,7 +171,7 @@ static const struct vgpu_limits *find_named(int *folder_fd, const char **why)
 			static char ledger[4096];
 			int length = snprintf(ledger, sizeof(ledger), "%s/" VGPU_LEDGER_FILE, path);
 
-			vgpu_pages.turns_dir = limits->turns_dir;
+			vgpu_pages.pages_dir = limits->pages_dir;
 			vgpu_pages.ledger_path = length < (int)sizeof(ledger) ? ledger : NULL;
 			return limits;
 		}

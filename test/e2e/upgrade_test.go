@@ -25,7 +25,7 @@ import (
 // have changed places, so that who takes one layout for the other goes by wrong numbers.
 var otherLayout = map[string][][2]string{
 	"interposer/api/layout.h": {
-		{"#define VGPU_LAYOUT_VERSION ", "#define VGPU_LAYOUT_VERSION 1u + "}, {"#define VGPU_TURNS_VERSION ", "#define VGPU_TURNS_VERSION 1u + "},
+		{"#define VGPU_LAYOUT_VERSION ", "#define VGPU_LAYOUT_VERSION 1u + "}, {"#define VGPU_VGPUD_VERSION ", "#define VGPU_VGPUD_VERSION 1u + "},
 		{"\tuint64_t step_mem_bytes;", "\tuint64_t device_mem_bytes;"}, {"\tuint64_t device_mem_bytes;    /* the whole", "\tuint64_t step_mem_bytes;    /* the whole"},
 		{"\tuint64_t used_bytes[VGPU_MAX_DEVICES];\n\tuint64_t image;", "\tuint64_t may_take_bytes[VGPU_MAX_DEVICES];\n\tuint64_t image;"},
 		{"\tuint64_t may_take_bytes[VGPU_MAX_DEVICES];\n};", "\tuint64_t used_bytes[VGPU_MAX_DEVICES];\n};"},
@@ -36,7 +36,7 @@ var otherLayout = map[string][][2]string{
 		{"\tuint64_t wants_since_ns; /* 0: it has", "\tuint64_t holds_since_ns; /* 0: it has"}, {"\tuint64_t holds_since_ns; /* 0: it is not", "\tuint64_t wants_since_ns; /* 0: it is not"},
 	},
 	"internal/ledger/layout.go": {
-		{"LayoutVersion = ", "LayoutVersion = 1 + "}, {"TurnsVersion = ", "TurnsVersion = 1 + "},
+		{"LayoutVersion = ", "LayoutVersion = 1 + "}, {"VgpudVersion = ", "VgpudVersion = 1 + "},
 		{"\tStepMemBytes   uint64\n\tJobMemBytes    uint64\n\tDeviceMemBytes uint64", "\tDeviceMemBytes uint64\n\tJobMemBytes    uint64\n\tStepMemBytes   uint64"},
 		{"\tUsedBytes    [MaxDevices]uint64\n\tImage", "\tMayTakeBytes [MaxDevices]uint64\n\tImage"}, {"\tMayTakeBytes    [MaxDevices]uint64\n}", "\tUsedBytes    [MaxDevices]uint64\n}"},
 		{"\tPeakBytes     [MaxDevices]uint64\n\tRefusals      [MaxDevices]uint64", "\tRefusals      [MaxDevices]uint64\n\tPeakBytes     [MaxDevices]uint64"},

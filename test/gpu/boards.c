@@ -17,18 +17,18 @@ int make_claims(const struct vgpu_limits *limits)
 	struct vgpu_claims *claims;
 	char path[512];
 
-	if (mkdir(limits->turns_dir, 0755) != 0 && errno != EEXIST)
-		return complain(limits->turns_dir);
-	snprintf(path, sizeof(path), "%s/%u", limits->turns_dir, limits->job_id);
+	if (mkdir(limits->pages_dir, 0755) != 0 && errno != EEXIST)
+		return complain(limits->pages_dir);
+	snprintf(path, sizeof(path), "%s/%u", limits->pages_dir, limits->job_id);
 	if (mkdir(path, 0755) != 0 && errno != EEXIST)
 		return complain(path);
-	snprintf(path, sizeof(path), "%s/" VGPU_CLAIMS_FILE, limits->turns_dir, limits->job_id);
+	snprintf(path, sizeof(path), "%s/" VGPU_CLAIMS_FILE, limits->pages_dir);
 	claims = map_page(path, sizeof(*claims), O_RDWR | O_CREAT, 0644);
 	if (claims == NULL || chown(path, (uid_t)limits->uid, (gid_t)-1) != 0)
 		return complain(path);
 	*claims = (struct vgpu_claims){
 		.magic = VGPU_CLAIMS_MAGIC,
-		.layout_version = VGPU_TURNS_VERSION,
+		.layout_version = VGPU_VGPUD_VERSION,
 		.size_bytes = sizeof(*claims),
 		.job_id = limits->job_id,
 		.device_count = limits->device_count,
@@ -42,12 +42,12 @@ int make_groups(const struct vgpu_limits *limits)
 	struct vgpu_groups *groups;
 	char path[512];
 
-	snprintf(path, sizeof(path), "%s/" VGPU_GROUPS_FILE, limits->turns_dir, limits->job_id);
+	snprintf(path, sizeof(path), "%s/" VGPU_GROUPS_FILE, limits->pages_dir);
 	groups = map_page(path, sizeof(*groups), O_RDWR | O_CREAT | O_TRUNC, 0600);
 	if (groups == NULL || chown(path, (uid_t)limits->uid, (gid_t)-1) != 0)
 		return complain(path);
 	groups->magic = VGPU_GROUPS_MAGIC;
-	groups->layout_version = VGPU_TURNS_VERSION;
+	groups->layout_version = VGPU_VGPUD_VERSION;
 	groups->size_bytes = sizeof(*groups);
 	groups->job_id = limits->job_id;
 	munmap(groups, sizeof(*groups));
@@ -69,12 +69,12 @@ static int put_on_board(const struct vgpu_limits *limits, uint32_t device)
 	struct vgpu_board *board;
 	char path[512];
 
-	snprintf(path, sizeof(path), "%s/%s", limits->turns_dir, limits->device[device].uuid);
+	snprintf(path, sizeof(path), "%s/%s", limits->pages_dir, limits->device[device].uuid);
 	board = map_page(path, sizeof(*board), O_RDWR | O_CREAT, 0644);
 	if (board == NULL)
 		return complain(path);
 	board->magic = VGPU_BOARD_MAGIC;
-	board->layout_version = VGPU_TURNS_VERSION;
+	board->layout_version = VGPU_VGPUD_VERSION;
 	board->size_bytes = sizeof(*board);
 	__atomic_add_fetch(&board->sequence, 1, __ATOMIC_ACQ_REL);
 	slice = slice_of(board, limits->job_id, device);
@@ -85,7 +85,7 @@ static int put_on_board(const struct vgpu_limits *limits, uint32_t device)
 			.sm_percent = limits->device[device].job_sm_percent,
 			.flags = limits->flags & VGPU_ELASTIC,
 			.uid = limits->uid,
-			.turns_version = VGPU_TURNS_VERSION,
+			.turns_version = VGPU_VGPUD_VERSION,
 		};
 	__atomic_add_fetch(&board->sequence, 1, __ATOMIC_ACQ_REL);
 	munmap(board, sizeof(*board));

@@ -179,7 +179,7 @@ static int make_step(const struct wish *w)
 	ledger->device_count = limits->device_count = set_devices(limits, w);
 	set_cores(limits, w->cores);
 	if (w->turns) {
-		snprintf(limits->turns_dir, sizeof(limits->turns_dir), "%s/turns", w->dir);
+		snprintf(limits->pages_dir, sizeof(limits->pages_dir), "%s/turns", w->dir);
 		if (make_claims(limits) != 0 || make_groups(limits) != 0 || put_on_boards(limits) != 0)
 			return 1;
 	}
@@ -197,7 +197,7 @@ static int change(const char *folder, const char *cores)
 	if (limits == NULL)
 		return complain(path);
 	set_cores(limits, cores);
-	return limits->turns_dir[0] != '\0' ? put_on_boards(limits) : 0;
+	return limits->pages_dir[0] != '\0' ? put_on_boards(limits) : 0;
 }
 
 static int show(const char *folder)

@@ -72,7 +72,7 @@ static void who_is_on_no_board_needs_no_claims(void)
 	struct vgpu_board *board;
 
 	CHECK_IS(unlink(begin_on_a_board()), 0);
-	snprintf(path, sizeof(path), "%s/%s", step.limits->turns_dir, UUID0);
+	snprintf(path, sizeof(path), "%s/%s", step.limits->pages_dir, UUID0);
 	board = slices_page(path, sizeof(*board));
 	board->slice[0].job_id++;
 	CHECK_IS(cuInit(0), CUDA_SUCCESS);
@@ -83,7 +83,7 @@ static void a_board_that_is_half_written_is_believed(void)
 	struct vgpu_board *board;
 
 	CHECK_IS(unlink(begin_on_a_board()), 0);
-	snprintf(path, sizeof(path), "%s/%s", step.limits->turns_dir, UUID0);
+	snprintf(path, sizeof(path), "%s/%s", step.limits->pages_dir, UUID0);
 	board = slices_page(path, sizeof(*board));
 	board->sequence |= 1;
 	check_refused("the job's claims cannot be used");

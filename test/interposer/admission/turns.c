@@ -67,7 +67,7 @@ static void a_step_has_less_than_its_job(void)
 
 	second.limits->device[0].sm_percent = 20;
 	second.limits->device[0].job_sm_percent = 60;
-	strcpy(second.limits->turns_dir, first.limits->turns_dir);
+	strcpy(second.limits->pages_dir, first.limits->pages_dir);
 	both[0] = worker_start(&second, 1000, 1);
 	check_shares(both, (unsigned[]){200}, 1, 800 * MS, "step");
 	both[1] = worker_start(&first, 1000, 1);
@@ -148,16 +148,16 @@ static void beside_strangers_each_keeps_to_its_share(void)
 	struct worker *one = worker_start(&a, 1000, 1);
 
 	takes_all(one);
-	slice_post_as(&b, VGPU_TURNS_VERSION + 1);
+	slice_post_as(&b, VGPU_VGPUD_VERSION + 1);
 	check_shares(&one, (unsigned[]){300}, 1, 1000 * MS, "strangers");
 	slice_post(&b);
 	takes_all(one);
-	slice_replace_board(&a, VGPU_TURNS_VERSION + 1);
+	slice_replace_board(&a, VGPU_VGPUD_VERSION + 1);
 	sees_another_board(one);
 	check_shares(&one, (unsigned[]){300}, 1, 1000 * MS, "foreign board");
-	slice_replace_board(&a, VGPU_TURNS_VERSION);
+	slice_replace_board(&a, VGPU_VGPUD_VERSION);
 	takes_all(one);
-	slice_replace_board(&a, VGPU_TURNS_VERSION + 1);
+	slice_replace_board(&a, VGPU_VGPUD_VERSION + 1);
 	worker_end(one);
 	one = worker_start(&a, 1000, 1);
 	check_shares(&one, (unsigned[]){300}, 1, 1000 * MS, "begun beside a foreign board");

@@ -68,7 +68,7 @@ static void make_device(uint32_t instance)
 
 static void groups_path(char path[600])
 {
-	snprintf(path, 600, "%s/" VGPU_GROUPS_FILE, step.limits->turns_dir, step.limits->job_id);
+	snprintf(path, 600, "%s/" VGPU_GROUPS_FILE, step.limits->pages_dir);
 }
 
 /* A job with a page of groups, as the prolog makes it. */
@@ -81,7 +81,7 @@ static void begin_job(void)
 	groups_path(path);
 	page = slices_page(path, sizeof(*page));
 	page->magic = VGPU_GROUPS_MAGIC;
-	page->layout_version = VGPU_TURNS_VERSION;
+	page->layout_version = VGPU_VGPUD_VERSION;
 	page->size_bytes = sizeof(*page);
 	page->job_id = step.limits->job_id;
 }
@@ -216,7 +216,7 @@ static void without_a_page_a_program_runs(void)
 	/* All is there as soon as there is a page. */
 	page = slices_page(path, sizeof(*page));
 	page->magic = VGPU_GROUPS_MAGIC;
-	page->layout_version = VGPU_TURNS_VERSION;
+	page->layout_version = VGPU_VGPUD_VERSION;
 	page->size_bytes = sizeof(*page);
 	page->job_id = step.limits->job_id;
 	CHECK_IS(make_group(DEVICE, GROUP + 3, 1), 0);

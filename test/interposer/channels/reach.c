@@ -32,10 +32,10 @@ static void begin(const char *driver, int flags)
 
 	gpus(0);
 	step = slice_make(1, 0, 0);
-	snprintf(path, sizeof(path), "%s/" VGPU_GROUPS_FILE, step.limits->turns_dir, step.limits->job_id);
+	snprintf(path, sizeof(path), "%s/" VGPU_GROUPS_FILE, step.limits->pages_dir);
 	page = slices_page(path, sizeof(*page));
 	page->magic = VGPU_GROUPS_MAGIC;
-	page->layout_version = VGPU_TURNS_VERSION;
+	page->layout_version = VGPU_VGPUD_VERSION;
 	page->size_bytes = sizeof(*page);
 	page->job_id = step.limits->job_id;
 	snprintf(path, sizeof(path), "%s/../test-interposer/helpers/%s", getenv("VGPU_TEST_SIM"), driver);

@@ -33,10 +33,10 @@ static void what_was_counted_outside_is_shown(void)
 	gpus(0);
 	step = slice_make(1, 30, 0);
 	slices_keep(&step, VGPU_KEPT_BY_VGPUD);
-	snprintf(path, sizeof(path), "%s/" VGPU_TIME_FILE, step.limits->turns_dir, step.limits->job_id);
+	snprintf(path, sizeof(path), "%s/" VGPU_TIME_FILE, step.limits->pages_dir);
 	page = slices_page(path, sizeof(*page));
 	*page = (struct vgpu_time){.magic = VGPU_TIME_MAGIC,
-				   .layout_version = VGPU_TURNS_VERSION,
+				   .layout_version = VGPU_VGPUD_VERSION,
 				   .size_bytes = sizeof(*page),
 				   .job_id = step.limits->job_id,
 				   .device_count = 1};

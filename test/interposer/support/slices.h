@@ -46,9 +46,9 @@ static inline void *slices_page(const char *path, size_t size)
 
 static inline void slice_claims_path(const struct step *step, char path[600])
 {
-	snprintf(path, 600, "%s/%u", step->limits->turns_dir, step->limits->job_id);
+	snprintf(path, 600, "%s/%u", step->limits->pages_dir, step->limits->job_id);
 	mkdir(path, 0755);
-	snprintf(path, 600, "%s/" VGPU_CLAIMS_FILE, step->limits->turns_dir, step->limits->job_id);
+	snprintf(path, 600, "%s/" VGPU_CLAIMS_FILE, step->limits->pages_dir);
 }
 
 static inline struct vgpu_claims *slice_claims(const struct step *step)
@@ -66,10 +66,10 @@ static inline void slice_post_as(const struct step *step, uint32_t turns_version
 	char path[600];
 	uint32_t i;
 
-	snprintf(path, sizeof(path), "%s/%s", step->limits->turns_dir, UUID0);
+	snprintf(path, sizeof(path), "%s/%s", step->limits->pages_dir, UUID0);
 	board = slices_page(path, sizeof(*board));
 	board->magic = VGPU_BOARD_MAGIC;
-	board->layout_version = VGPU_TURNS_VERSION;
+	board->layout_version = VGPU_VGPUD_VERSION;
 	board->size_bytes = sizeof(*board);
 	__atomic_add_fetch(&board->sequence, 1, __ATOMIC_ACQ_REL);
 	for (i = 0; i < board->count && board->slice[i].job_id != step->limits->job_id; i++)
@@ -86,7 +86,7 @@ static inline void slice_post_as(const struct step *step, uint32_t turns_version
 
 static inline void slice_post(const struct step *step)
 {
-	slice_post_as(step, VGPU_TURNS_VERSION);
+	slice_post_as(step, VGPU_VGPUD_VERSION);
 }
 
 /* As root does: who keeps the shares of the slices on the board. */
@@ -95,7 +95,7 @@ static inline void slices_keep(const struct step *step, uint32_t kept_by)
 	struct vgpu_board *board;
 	char path[600];
 
-	snprintf(path, sizeof(path), "%s/%s", step->limits->turns_dir, UUID0);
+	snprintf(path, sizeof(path), "%s/%s", step->limits->pages_dir, UUID0);
 	board = slices_page(path, sizeof(*board));
 	__atomic_add_fetch(&board->sequence, 1, __ATOMIC_ACQ_REL);
 	__atomic_store_n(&board->kept_by, kept_by, __ATOMIC_RELAXED);
@@ -109,7 +109,7 @@ static inline void slice_replace_board(const struct step *step, uint32_t turns_v
 	char path[600], fresh[610];
 	struct vgpu_board *board, *old;
 
-	snprintf(path, sizeof(path), "%s/%s", step->limits->turns_dir, UUID0);
+	snprintf(path, sizeof(path), "%s/%s", step->limits->pages_dir, UUID0);
 	snprintf(fresh, sizeof(fresh), "%s.new", path);
 	old = slices_page(path, sizeof(*old));
 	board = slices_page(fresh, sizeof(*board));
@@ -129,12 +129,12 @@ static inline struct step slice_make(uint32_t job, unsigned percent, uint32_t fl
 
 	step.limits->flags |= flags;
 	step.limits->device[0].sm_percent = step.limits->device[0].job_sm_percent = percent;
-	snprintf(step.limits->turns_dir, sizeof(step.limits->turns_dir), "%s/turns-%d",
+	snprintf(step.limits->pages_dir, sizeof(step.limits->pages_dir), "%s/turns-%d",
 		 getenv("VGPU_TEST_ROOT"), (int)getpid());
-	mkdir(step.limits->turns_dir, 0755);
+	mkdir(step.limits->pages_dir, 0755);
 	claims = slice_claims(&step);
 	*claims = (struct vgpu_claims){.magic = VGPU_CLAIMS_MAGIC,
-				       .layout_version = VGPU_TURNS_VERSION,
+				       .layout_version = VGPU_VGPUD_VERSION,
 				       .size_bytes = sizeof(*claims),
 				       .job_id = step.limits->job_id,
 				       .device_count = 1};
