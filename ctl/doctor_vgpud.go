@@ -13,7 +13,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
@@ -25,9 +24,6 @@ import (
 
 // vgpud looks at what vgpud needs, and at what it does with the slices that are here.
 func (d *doctor) vgpud(ctx context.Context) {
-	if d.config.SharesBy != config.SharesVgpud {
-		return
-	}
 	d.findings = append(d.findings, sitecheck.Vgpud(ctx, d.config, d.inventory)...)
 	store := state.Of(d.config, d.bootID, hclog.NewNullLogger())
 	for _, gpu := range store.Refused() {
@@ -118,7 +114,7 @@ func (d *doctor) setsSlices(kept []keptSlice) {
 	}
 	for _, index := range slices.Sorted(maps.Keys(working)) {
 		if working[index] > 1 && unset[index] {
-			d.fail("vgpud", "its log has the answer of the kernel or the driver; where they refuse the call, shares_by: library",
+			d.fail("vgpud", "its log has the answer of the kernel or the driver",
 				"it sets no time slices on GPU %d, on which %d slices are at work", index, working[index])
 		}
 	}

@@ -69,7 +69,7 @@ have what the job has. A slice grows only into what its GPU has free; with --for
 what others were granted too, up to what the GPU has. A share of time is never promised twice. Where
 Slurm picks the GPUs by shards, more than those that it has counted for the job needs --force as well.
 
-Priority latency needs a share, and vgpud (shares_by). latency_per_gpu holds here as well; latency_qos and latency_partitions
+Priority latency needs a share. latency_per_gpu holds here as well; latency_qos and latency_partitions
 do not: whoever calls this decides.
 
 What Slurm has allocated (GRES) and accounts for does not change: Slurm still counts the job with what
@@ -251,7 +251,7 @@ func (ask change) plan(cfg config.Config, held []state.Slice, run state.Run, inv
 		if err := beyondShards(cfg, inv, shards, s.Slice, size); err != nil && !ask.overcommit {
 			return done, nil, err
 		}
-		if err := firstHere(cfg, s.Slice, size); err != nil {
+		if err := firstHere(size); err != nil {
 			return done, nil, err
 		}
 		will[s.Device] = size
@@ -284,13 +284,8 @@ func beyondShards(cfg config.Config, inv device.Inventory, shards int64, was, wi
 }
 
 // firstHere says why a slice can be of priority latency no more, or not yet.
-func firstHere(cfg config.Config, was, will device.Slice) error {
-	switch {
-	case will.Priority != device.PriorityLatency:
-		return nil
-	case was.Priority != device.PriorityLatency && cfg.SharesBy != config.SharesVgpud:
-		return fmt.Errorf("on this node no slice goes before others (shares_by is %s)", cfg.SharesBy)
-	case will.SMPercent == 0:
+func firstHere(will device.Slice) error {
+	if will.Priority == device.PriorityLatency && will.SMPercent == 0 {
 		return fmt.Errorf("GPU %d: a slice of priority latency needs a share, at which its credit comes: give --cores", will.Index)
 	}
 	return nil

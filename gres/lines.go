@@ -158,7 +158,7 @@ func printCluster(out io.Writer, n node) {
 		shards = fmt.Sprintf(", shards = %d", largest.GrantableMiB(n.config.MemOvercommit))
 	}
 	fmt.Fprintf(out, `-- /etc/slurm-vgpu/cluster.lua on the controller. One entry per kind of node; mem_mib is of one GPU.
--- latency is who may have --vgpu-priority=latency; false: no node has shares_by: vgpud.
+-- latency is who may have --vgpu-priority=latency.
 return {
 	slices_per_gpu = %d,
 	latency = %s,
@@ -171,9 +171,6 @@ return {
 
 // latencyTable is who may have --vgpu-priority=latency.
 func latencyTable(cfg config.Config) string {
-	if cfg.SharesBy != config.SharesVgpud {
-		return "false"
-	}
 	list := func(names []string) string {
 		var quoted []string
 		for _, name := range names {

@@ -47,7 +47,6 @@ end
 
 -- Refuses what each node would. latency is the table's; nil: it says nothing, as one of an older release. cores: of the job.
 function priority.check(job_desc, latency, cores, option, parse)
-	if latency == false then parse.refuse("%s: on this cluster no slice goes before others", option) end
 	local qos, partitions = named(job_desc.qos), named(job_desc.partition)
 	parse.bound(partitions or "", "--partition")
 	if latency and not may(latency, qos, partitions) then

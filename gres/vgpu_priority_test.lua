@@ -45,7 +45,6 @@ for _, row in ipairs({
 end
 
 for _, row in ipairs({
-	{ "false", "on this cluster no slice goes before others", "rt" },
 	{ "{qos={}, partitions={}}", "it is for nobody, and the job is of QOS rt in partition (default)", "rt" },
 	{ '{qos={"rt", "two"}, partitions={}}', "it is for QOS rt, two, and the job is of QOS normal in partition p", "normal", "p" },
 	{ '{qos={}, partitions={"fast"}}', "it is for partition fast, and the job is of QOS (default) in partition fast,slow", nil, "fast,slow" },

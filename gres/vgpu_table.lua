@@ -20,8 +20,8 @@ function table_of.load(text)
 	if not ok then return nil, tostring(got) end
 	if type(got) ~= "table" or type(got.nodes) ~= "table" or #got.nodes == 0 then return nil, "it returns no table with nodes" end
 	local latency = got.latency
-	for _, key in ipairs(latency and { "qos", "partitions" } or {}) do
-		if type(latency) ~= "table" or type(latency[key]) ~= "table" then return nil, "latency has no list " .. key .. ", and is not false" end
+	for _, key in ipairs(latency ~= nil and { "qos", "partitions" } or {}) do
+		if type(latency) ~= "table" or type(latency[key]) ~= "table" then return nil, "latency has no list " .. key end
 		for i, name in ipairs(latency[key]) do
 			if type(name) ~= "string" then return nil, string.format("latency.%s[%d] is no string", key, i) end
 		end

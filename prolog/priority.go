@@ -16,8 +16,6 @@ import (
 // mayGoFirst says why a job can have no slices of priority latency here, by what the controller says of it.
 func (p *prolog) mayGoFirst(want place.Want, told slurm.Job) error {
 	switch {
-	case p.cfg.SharesBy != config.SharesVgpud:
-		return errors.New("on this node no slice goes before others (shares_by is " + p.cfg.SharesBy + ")")
 	case !p.cfg.MayGoFirst(told.QOS, told.Partition):
 		return fmt.Errorf("this node has it for %s, and the job is of QOS %s in partition %s",
 			admitted(p.cfg), orUnknown(told.QOS), orUnknown(told.Partition))

@@ -21,9 +21,6 @@ const (
 
 // beginVgpud sees to it that vgpud is there by the time that the job has its slices, as far as that can be had without waiting.
 func (p *prolog) beginVgpud() {
-	if p.cfg.SharesBy != config.SharesVgpud {
-		return
-	}
 	runs, err := trusted.IsLocked(p.cfg.Run().VgpudLock())
 	if err == nil && runs {
 		return
@@ -42,7 +39,7 @@ func (p *prolog) isUnits() bool {
 // awaitVgpud waits until vgpud has seen the job's slices. Whether it has changes nothing about them.
 func (p *prolog) awaitVgpud() {
 	dir := p.cfg.Run()
-	if p.cfg.SharesBy != config.SharesVgpud || !p.keptByVgpud() {
+	if !p.keptByVgpud() {
 		return
 	}
 	for until := time.Now().Add(vgpudWait); ; time.Sleep(vgpudLook) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// vgpud keeps the shares of GPU time on a node where config.yaml says shares_by: vgpud. It is two processes: the worker does it, and
+// vgpud keeps the shares of GPU time of a node. It is two processes: the worker does it, and
 // the supervisor, which began it, undoes what holds programs when the worker is gone.
 package main
 
@@ -107,14 +107,8 @@ func here(configPath string) (node, func(), error) {
 	return node{configPath: configPath, cfg: cfg, store: state.Of(cfg, bootID, log), log: log}, func() { closer.Close() }, nil
 }
 
-// run is the supervisor. Where the library keeps the shares there is nothing to do, and that is no failure.
+// run is the supervisor.
 func run(n node) int {
-	manager := managerOf()
-	if n.cfg.SharesBy != config.SharesVgpud {
-		n.log.Warn("nothing to do: shares_by is "+n.cfg.SharesBy, "config", n.configPath)
-		manager.say("READY=1\nSTATUS=nothing to do: shares_by is " + n.cfg.SharesBy) // of READY and STOPPING systemd takes the last: with both it has failed
-		return exitOK
-	}
 	n.settle()
 	if err := n.store.Prepare(); err != nil {
 		n.log.Error("shares of GPU time are not kept", "reason", err)
@@ -134,7 +128,7 @@ func run(n node) int {
 	for _, found := range sitecheck.VgpudMayNot() {
 		n.log.Error("slices have no weights: "+found.Says, "remedy", found.Remedy)
 	}
-	return supervise(n, lock, manager)
+	return supervise(n, lock, managerOf())
 }
 
 // settle has this process be no part of a job.

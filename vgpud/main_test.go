@@ -45,7 +45,7 @@ type daemon struct {
 	stderr          *os.File
 }
 
-func prepared(t *testing.T, sharesBy string) *daemon {
+func prepared(t *testing.T) *daemon {
 	t.Helper()
 	dir := t.TempDir()
 	d := &daemon{t: t, program: os.Args[0], run: filepath.Join(dir, "run"), config: filepath.Join(dir, "config.yaml")}
@@ -57,13 +57,13 @@ func prepared(t *testing.T, sharesBy string) *daemon {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.stderr.Close() })
-	d.configure(sharesBy)
+	d.configure("freeze")
 	return d
 }
 
-func (d *daemon) configure(sharesBy string) {
+func (d *daemon) configure(cheaters string) {
 	d.t.Helper()
-	text := fmt.Sprintf("run_dir: %s\nspool_dir: %s\nshares_by: %s\ndevice_dir: %s\n", d.run, d.run, sharesBy, d.run)
+	text := fmt.Sprintf("run_dir: %s\nspool_dir: %s\ndevice_dir: %s\nlog: {level: info}\ncheaters: %s\n", d.run, d.run, d.run, cheaters)
 	if err := os.WriteFile(d.config, []byte(text), 0o644); err != nil {
 		d.t.Fatal(err)
 	}
@@ -94,6 +94,12 @@ func (d *daemon) said() string {
 		return err.Error()
 	}
 	return string(text)
+}
+
+// readAgain waits until it has read its configuration again.
+func (d *daemon) readAgain() {
+	d.t.Helper()
+	d.await("word of the configuration", func() bool { return strings.Contains(d.said(), "the configuration was read again") })
 }
 
 // worker is the one that the supervisor has.
@@ -171,7 +177,7 @@ func (d *daemon) letGo(pid int) {
 
 // Without a slice at work nothing runs, and no file of a GPU is open.
 func TestIdleCostsNothing(t *testing.T) {
-	d := prepared(t, "vgpud")
+	d := prepared(t)
 	d.begin()
 	switches := func(pid int) (sum int) {
 		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
@@ -203,7 +209,7 @@ func TestIdleCostsNothing(t *testing.T) {
 }
 
 func TestAnotherWorkerComesAndWhatTheLastOneHeldIsUndone(t *testing.T) {
-	d := prepared(t, "vgpud")
+	d := prepared(t)
 	d.begin()
 	pid, first := d.frozen(), d.worker()
 	if err := unix.Kill(first, unix.SIGKILL); err != nil {
@@ -215,7 +221,7 @@ func TestAnotherWorkerComesAndWhatTheLastOneHeldIsUndone(t *testing.T) {
 
 func TestTheWorkerEndsWithItsSupervisorAndRunOrReleaseUndo(t *testing.T) {
 	for _, word := range []string{"run", "release"} {
-		d := prepared(t, "vgpud")
+		d := prepared(t)
 		d.begin()
 		pid, worker := d.frozen(), d.worker()
 		if err := d.cmd.Process.Kill(); err != nil {
@@ -235,7 +241,7 @@ func TestTheWorkerEndsWithItsSupervisorAndRunOrReleaseUndo(t *testing.T) {
 
 // A process that has the number of one that was frozen is another one's business.
 func TestALaterProcessOfThatNumberIsLeftAlone(t *testing.T) {
-	d := prepared(t, "vgpud")
+	d := prepared(t)
 	pid := d.frozen()
 	boot, _ := inventory.BootID()
 	r := keeper.Record{BootID: boot, Frozen: []keeper.Frozen{{Job: 1, Processes: []audit.Process{{PID: pid, StartTicks: 1}}}}}
@@ -251,7 +257,7 @@ func TestALaterProcessOfThatNumberIsLeftAlone(t *testing.T) {
 }
 
 func TestOnlyOneRuns(t *testing.T) {
-	d := prepared(t, "vgpud")
+	d := prepared(t)
 	d.begin()
 	second := d.command("run")
 	var says bytes.Buffer
@@ -269,7 +275,7 @@ func TestItSaysWhatItMayNot(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("who is not root has it not anyway")
 	}
-	d := prepared(t, "vgpud")
+	d := prepared(t)
 	d.before = `exec setpriv --bounding-set=-sys_ptrace "$0" "$@"; `
 	d.begin()
 	if !strings.Contains(d.said(), "CAP_SYS_PTRACE is missing") {
@@ -277,30 +283,23 @@ func TestItSaysWhatItMayNot(t *testing.T) {
 	}
 }
 
-// systemd is told that there is nothing to do, and that is no failure; so too when the configuration changes under it.
-func TestWithTheLibraryThereIsNothingToDo(t *testing.T) {
-	d := prepared(t, "library")
+// SIGHUP has the worker read the configuration again; it stays, and so does what systemd has been told.
+func TestSystemdIsToldAndTheConfigurationReadAgain(t *testing.T) {
+	d := prepared(t)
 	path, said := notified(t)
-	if err := d.command("run", "NOTIFY_SOCKET="+path).Run(); err != nil {
-		t.Errorf("%v: %s", err, d.said())
-	}
-	if words := said(); !strings.Contains(words, "READY=1") || strings.Contains(words, "STOPPING=1") || !strings.Contains(words, "shares_by is library") {
-		t.Errorf("systemd is told %q", words)
-	}
-	d.configure("vgpud")
 	d.begin("NOTIFY_SOCKET="+path, "WATCHDOG_USEC=10000000")
 	if ready, watch := said(), said(); ready != "READY=1" || watch != "WATCHDOG_USEC=0" {
 		t.Errorf("systemd is told %q, %q", ready, watch)
 	}
 	first := d.worker()
-	d.configure("library")
+	d.configure("log")
 	if err := d.cmd.Process.Signal(unix.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.cmd.Wait(); err != nil {
-		t.Errorf("it ends with %v: %s", err, d.said())
+	d.readAgain()
+	if d.worker() != first {
+		t.Error("the worker is another one")
 	}
-	d.await("end of the worker", func() bool { return !isWatching(first) })
 }
 
 // A worker that holds something and says nothing is as good as dead; one that holds nothing may be silent.
@@ -355,7 +354,7 @@ func TestItLeavesTheJobOfTheProlog(t *testing.T) {
 			}
 		}
 	})
-	d := prepared(t, "vgpud")
+	d := prepared(t)
 	d.before = "echo 0 > " + filepath.Join(folder, "cgroup.procs") + "; "
 	d.begin()
 	for _, pid := range []int{d.cmd.Process.Pid, d.worker()} {

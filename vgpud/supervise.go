@@ -29,10 +29,8 @@ const (
 	lockFD  = 5 // vgpud.lock: no other vgpud begins before this worker has ended too
 )
 
-const (
-	exitUnwanted = 3 // what a worker says when config.yaml does not want vgpud any more
-	exitReplaced = 4 // … when another vgpud is installed in the place of this one
-)
+// exitReplaced is what a worker says when another vgpud is installed in the place of this one.
+const exitReplaced = 3
 
 const (
 	longestPause = 10 * time.Second       // between workers that die again and again
@@ -77,11 +75,7 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 			w.kill()
 			letGo(n)
 			err = w.wait()
-			switch code := exitCode(err); {
-			case code == exitUnwanted:
-				systemd.say("STOPPING=1")
-				return exitOK
-			case code == exitReplaced || replaced(): // one that died could not say so, and the next one would see nothing of it
+			if exitCode(err) == exitReplaced || replaced() { // one that died could not say so, and the next one would see nothing of it
 				n.log.Info("another vgpud is installed, and takes over")
 				lock.Close()
 				return begunAnew(n)

@@ -50,7 +50,7 @@ func (d *daemon) change() {
 
 // An upgrade under it: the supervisor is the same process, with the newer program, from the next change of the node's slices on.
 func TestANewerProgramTakesOver(t *testing.T) {
-	d := prepared(t, "vgpud")
+	d := prepared(t)
 	d.program = filepath.Join(t.TempDir(), "vgpud")
 	d.install()
 	d.begin()
@@ -63,7 +63,7 @@ func TestANewerProgramTakesOver(t *testing.T) {
 
 // A worker that ends before it says that it is replaced leaves no older supervisor.
 func TestANewerProgramTakesOverFromAWorkerThatDied(t *testing.T) {
-	d := prepared(t, "vgpud")
+	d := prepared(t)
 	d.program = filepath.Join(t.TempDir(), "vgpud")
 	d.install()
 	d.begin()

@@ -71,15 +71,13 @@ func work(n node) int {
 		if !again {
 			return exitOK
 		}
-		if n.cfg = config.LoadHeld(n.configPath).Config.ForNode(config.NodeName()); n.cfg.SharesBy != config.SharesVgpud {
-			return exitUnwanted
-		}
+		n.cfg = config.LoadHeld(n.configPath).Config.ForNode(config.NodeName())
 		n.log.Info("the configuration was read again")
 	}
 }
 
 // watched looks with each change of the node whether this program is still the installed one: jobs that a newer one has started write pages that
-// only it can read; and whether config.yaml is what it was, which is as good as SIGHUP: prologs go by the new one, and their GPUs may be the library's.
+// only it can read; and whether config.yaml is what it was, which is as good as SIGHUP: prologs go by the new one.
 func (n node) watched(p keeper.Parts, replaced chan<- struct{}, told chan<- os.Signal) keeper.Parts {
 	configured, _ := os.Stat(n.configPath)
 	look, another := p.Node, installed()

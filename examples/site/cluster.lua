@@ -5,7 +5,7 @@
 -- kind of node; `vgpu-gres cluster.lua` prints the row of the node on which it runs.
 return {
 	slices_per_gpu = 10,
-	latency = false, -- nobody has --vgpu-priority=latency; or { qos = { "rt" }, partitions = {} }
+	latency = { qos = {}, partitions = {} }, -- nobody has --vgpu-priority=latency; or qos = { "rt" }
 	nodes = {
 		{ names = "n[1-4]", gpus = 8, mem_mib = 143771, type = "h200" },
 	},

@@ -44,8 +44,6 @@ const (
 	AuditOff         = "off"     // nobody looks for stray use of GPUs
 	AuditLog         = "log"     // … it is logged
 	AuditCancel      = "cancel"  // … and its job cancelled
-	SharesLibrary    = "library" // the library in each program takes turns with those of its neighbours
-	SharesVgpud      = "vgpud"   // … vgpud gives each slice its weight by the GPU's own scheduler
 	CheatersLog      = "log"     // who gets around his weight is logged
 	CheatersFreeze   = "freeze"  // … and his step frozen for ten seconds, killed the third time
 	CheatersKill     = "kill"    // … and his step killed
@@ -75,8 +73,7 @@ type Config struct {
 	MemOvercommit  float64        `mapstructure:"mem_overcommit"`   // 1.0: a GPU's slices together are never more than it has
 	Place          request.Place  `mapstructure:"place"`            // pack | spread, for jobs that do not say
 	Policy         request.Policy `mapstructure:"policy"`           // cap | elastic, for jobs that do not say
-	SharesBy       string         `mapstructure:"shares_by"`        // library | vgpud: what keeps the slices' shares of GPU time
-	Cheaters       string         `mapstructure:"cheaters"`         // log | freeze | kill; shares_by vgpud only
+	Cheaters       string         `mapstructure:"cheaters"`         // log | freeze | kill
 	Drain          []device.UUID  `mapstructure:"drain"`            // GPUs that get no new slice, by UUID or its beginning
 	WholeGPUs      bool           `mapstructure:"whole_gpus"`       // Slurm's gres/gpu are GPUs that the prolog places, whole
 	SlurmGPUs      []int          `mapstructure:"slurm_gpus"`       // the N of /dev/nvidiaN that Slurm hands out by itself
@@ -145,7 +142,6 @@ func Default() Config {
 		MemOvercommit:  1.0,
 		Place:          request.PlacePack,
 		Policy:         request.PolicyCap,
-		SharesBy:       SharesLibrary,
 		Cheaters:       CheatersFreeze,
 		LatencyPerGPU:  1,
 		LatencyBurst:   250 * time.Millisecond,

@@ -41,7 +41,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 	want := Config{
 		RunDir: "/run/%n", SpoolDir: "/spool", Library: "/lib/l.so", Isolation: "preload",
 		OnLimitFailure: "open", OtherAPIs: "open", UserNamespaces: "deny", OnNoFit: "fail", MaxRequeues: 7, SlicesPerGPU: 4, MemOvercommit: 2,
-		Place: request.PlaceSpread, Policy: request.PolicyElastic, SharesBy: "vgpud", Cheaters: "kill",
+		Place: request.PlaceSpread, Policy: request.PolicyElastic, Cheaters: "kill",
 		LatencyQOS: []string{"rt", "inference"}, LatencyPartitions: []string{"*"}, LatencyPerGPU: 2, LatencyBurst: 100 * time.Millisecond, Drain: []device.UUID{"GPU-AbC", "GPU-d"},
 		SlurmGPUs: []int{0, 3}, WithoutSlice: "mask", DeviceDir: "/d", DeviceFiles: "closed", DeviceGroup: "vgpu-admin", NVMLLibrary: "/n.so",
 		Audit: "cancel", AuditIgnore: []string{"root", "990"}, AccountingField: "extra", IdleAfter: 30 * time.Minute, IdleAction: "cancel",
@@ -93,7 +93,7 @@ var wrongKeys = []struct{ text, key, says string }{
 	{"library: a.so", "library", "without blanks"},
 	{"drain: GPU-1", "drain", "[GPU-…]"},
 	{"device_group: 'a:b'", "device_group", "by name or number"},
-	{"shares_by: daemon", "shares_by", "library, vgpud"},
+	{"shares_by: vgpud", "shares_by", "there is no such key"},
 	{"cheaters: cancel", "cheaters", "log, freeze, kill"},
 	{"latency_qos: rt", "latency_qos", "[rt, inference]"},
 	{"latency_qos: ['']", "latency_qos", "[rt, inference]"},

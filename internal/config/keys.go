@@ -44,7 +44,6 @@ var keys = []key{
 	{"mem_overcommit", "a number from 1.0 to 100", func(c *Config) bool { return c.MemOvercommit >= 1 && c.MemOvercommit <= 100 }, func(c *Config) any { return c.MemOvercommit }},
 	{"place", "pack, spread", func(c *Config) bool { return oneOf(c.Place, request.PlacePack, request.PlaceSpread) }, func(c *Config) any { return c.Place }},
 	{"policy", "cap, elastic", func(c *Config) bool { return oneOf(c.Policy, request.PolicyCap, request.PolicyElastic) }, func(c *Config) any { return c.Policy }},
-	{"shares_by", "library, vgpud", func(c *Config) bool { return oneOf(c.SharesBy, SharesLibrary, SharesVgpud) }, func(c *Config) any { return c.SharesBy }},
 	{"cheaters", "log, freeze, kill", func(c *Config) bool { return oneOf(c.Cheaters, CheatersLog, CheatersFreeze, CheatersKill) }, func(c *Config) any { return c.Cheaters }},
 	{"latency_qos", acceptedNames, func(c *Config) bool { return areNames(c.LatencyQOS) }, func(c *Config) any { return c.LatencyQOS }},
 	{"latency_partitions", acceptedNames, func(c *Config) bool { return areNames(c.LatencyPartitions) }, func(c *Config) any { return c.LatencyPartitions }},

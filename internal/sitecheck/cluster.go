@@ -52,9 +52,6 @@ type nodeTable struct {
 
 // latencyOf is who may have slices of priority latency by a node's configuration.
 func latencyOf(cfg config.Config) []string {
-	if cfg.SharesBy != config.SharesVgpud {
-		return []string{"false"}
-	}
 	return []string{"qos=" + strings.Join(cfg.LatencyQOS, ","), "partitions=" + strings.Join(cfg.LatencyPartitions, ",")}
 }
 
@@ -81,7 +78,6 @@ if not got then print("broken", err) os.exit() end
 print("slices", got.slices_per_gpu or 10)
 local may = got.latency
 if may then print("latency", "qos=" .. table.concat(may.qos, ","), "partitions=" .. table.concat(may.partitions, ",")) end
-if may == false then print("latency", "false") end
 for _, node in ipairs(got.nodes) do print("row", node.names, node.gpus, node.mem_mib) end`
 
 // Of a file of Lua: an argument of a program may have 128 KiB.
@@ -129,7 +125,7 @@ func (c *site) cluster() {
 	}
 	before := len(c.findings)
 	c.tableAndNodes(path, table.slicesPerGPU, table.rows)
-	if here := latencyOf(c.Config); c.Config.SharesBy == config.SharesVgpud && table.latency != nil && whoMay(table.latency) != whoMay(here) {
+	if here := latencyOf(c.Config); table.latency != nil && whoMay(table.latency) != whoMay(here) {
 		c.warn(check, "the line latency of `vgpu-gres cluster.lua`", "--vgpu-priority=latency is for %s by %s, and for %s by config.yaml",
 			whoMay(table.latency), path, whoMay(here))
 	}

@@ -143,22 +143,18 @@ func TestWhoMayGoFirstIsSaidTwice(t *testing.T) {
 	}
 	for latency, warns := range map[string]string{
 		"": "", `latency = { qos = { "rt", "two" }, partitions = {} },`: "",
-		"latency = false,": "nobody", `latency = { qos = {}, partitions = { "*" } },`: "partitions *",
+		"latency = { qos = {}, partitions = {} },": "nobody", `latency = { qos = {}, partitions = { "*" } },`: "partitions *",
 	} {
 		site, dir := controller(t)
-		site.Config.SharesBy, site.Config.LatencyQOS = config.SharesVgpud, []string{"rt", "two"}
+		site.Config.LatencyQOS = []string{"rt", "two"}
 		write(t, filepath.Join(dir, "cluster.lua"), `return { `+latency+` nodes = { { names = "n[1-2]", gpus = 2, mem_mib = 143771, type = "h200" } } }`)
 		want := "cluster.lua warning: --vgpu-priority=latency is for " + warns + " by DIR/cluster.lua, and for QOS rt,two by config.yaml"
 		if got := checks(t, site, dir); slices.Contains(got, want) != (warns != "") {
 			t.Errorf("%s: %q, want %q", latency, got, want)
 		}
 		site.Config.LatencyQOS = nil
-		if got := checks(t, site, dir); latency == "latency = false," && slices.ContainsFunc(got, func(f string) bool { return strings.Contains(f, "latency") }) {
+		if got := checks(t, site, dir); latency == "latency = { qos = {}, partitions = {} }," && slices.ContainsFunc(got, func(f string) bool { return strings.Contains(f, "latency") }) {
 			t.Errorf("nobody, and nobody: %q", got)
-		}
-		site.Config.SharesBy = config.SharesLibrary
-		if got := checks(t, site, dir); slices.ContainsFunc(got, func(f string) bool { return strings.Contains(f, "latency") }) {
-			t.Errorf("%s without vgpud: %q", latency, got)
 		}
 	}
 }

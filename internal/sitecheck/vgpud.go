@@ -44,12 +44,9 @@ type vgpudGround struct {
 	find      func(control, deviceDir string, gpus []device.GPU) (wrong []error, err error)
 }
 
-// Vgpud says whether vgpud runs where shares_by says that it keeps the shares, and what keeps it from that. It asks the driver for a client and a
+// Vgpud says whether vgpud runs, and what keeps it from keeping the shares. It asks the driver for a client and a
 // GPU, and for nothing that acts.
 func Vgpud(ctx context.Context, cfg config.Config, inventory *device.Inventory) []Finding {
-	if cfg.SharesBy != config.SharesVgpud {
-		return nil
-	}
 	g := vgpudGround{config: cfg, inventory: inventory, root: "/", systemctl: "systemctl", isRoot: os.Geteuid() == 0, copies: copiesDescriptors, find: findGPUs}
 	g.look(ctx)
 	return g.findings
@@ -134,7 +131,7 @@ func (g *vgpudGround) unit(ctx context.Context) {
 	case word == "":
 		g.bad(vgpudCheck, "install all of slurm-vgpu, then "+remedy, "there is no %s", vgpudUnit)
 	case strings.HasPrefix(word, "masked"): // also masked-runtime
-		g.bad(vgpudCheck, "systemctl unmask "+vgpudUnit+", then "+remedy+"; or shares_by: library", "%s is masked: nobody can start it, prolog and boot neither", vgpudUnit)
+		g.bad(vgpudCheck, "systemctl unmask "+vgpudUnit+", then "+remedy, "%s is masked: nobody can start it, prolog and boot neither", vgpudUnit)
 	case err != nil:
 		g.bad(vgpudCheck, remedy, "%s is %s: after a boot it does not run until a job with slices comes", vgpudUnit, word)
 	}
@@ -143,18 +140,18 @@ func (g *vgpudGround) unit(ctx context.Context) {
 // kernel: each is a way in which the copy of a program's descriptor is refused, through which a slice is set.
 func (g *vgpudGround) kernel() {
 	if errors.Is(g.copies(), unix.ENOSYS) {
-		g.bad(vgpudCheck, "shares_by: library, or a kernel from Linux 5.6 on", "this kernel copies no descriptor of a process (pidfd_getfd): it sets no time slices")
+		g.bad(vgpudCheck, "a kernel from Linux 5.6 on", "this kernel copies no descriptor of a process (pidfd_getfd): it sets no time slices")
 	}
 	if scope := g.text("proc/sys/kernel/yama/ptrace_scope"); scope == "3" {
-		g.bad(vgpudCheck, "kernel.yama.ptrace_scope=2 in /etc/sysctl.d, and a reboot: from 3 there is no way back; or shares_by: library",
+		g.bad(vgpudCheck, "kernel.yama.ptrace_scope=2 in /etc/sysctl.d, and a reboot: from 3 there is no way back",
 			"kernel.yama.ptrace_scope is 3: the kernel lets nobody copy a descriptor, so it sets no time slices")
 	}
 	if !g.mayTrace() {
-		g.bad(vgpudCheck, "give the pod or container of slurmd and vgpud CAP_SYS_PTRACE (capabilities: add: [SYS_PTRACE]), or shares_by: library",
+		g.bad(vgpudCheck, "give the pod or container of slurmd and vgpud CAP_SYS_PTRACE (capabilities: add: [SYS_PTRACE])",
 			"CAP_SYS_PTRACE is missing: it copies no descriptor of other users' processes, and sets no time slices")
 	}
 	if strings.Contains(g.text("sys/kernel/security/lockdown"), "[confidentiality]") {
-		g.warn(vgpudCheck, "see whether the time slices of `vgpuctl status` move; else lockdown=integrity, or shares_by: library",
+		g.warn(vgpudCheck, "see whether the time slices of `vgpuctl status` move; else lockdown=integrity",
 			"the kernel is locked down to confidentiality, under which nobody has tried it")
 	}
 }
@@ -208,7 +205,7 @@ func (g *vgpudGround) driver() {
 	}
 }
 
-const anotherDriver = "shares_by: library, or a driver of docs/decisions/053-time-from-outside-measured.md"
+const anotherDriver = "a driver of docs/decisions/053-time-from-outside-measured.md"
 
 // findGPUs makes a client, finds each GPU, and lets go of both.
 func findGPUs(control, deviceDir string, gpus []device.GPU) (wrong []error, err error) {

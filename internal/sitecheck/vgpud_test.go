@@ -41,7 +41,7 @@ func machine(t *testing.T) *vgpudGround {
 		write(t, filepath.Join(dir, path), text)
 	}
 	cfg := config.Default()
-	cfg.RunDir, cfg.SharesBy = filepath.Join(dir, "run/slurm-vgpu"), config.SharesVgpud
+	cfg.RunDir = filepath.Join(dir, "run/slurm-vgpu")
 	g := &vgpudGround{config: cfg, root: dir, isRoot: true, inventory: &device.Inventory{GPUs: []device.GPU{{UUID: "GPU-a", Index: 0}, {UUID: "GPU-b", Index: 1, Lost: "x"}}},
 		copies: func() error { return unix.EBADF }, find: func(_, _ string, gpus []device.GPU) ([]error, error) { return make([]error, len(gpus)), nil }}
 	g.enabled(t, "enabled", 0)
@@ -180,16 +180,10 @@ func TestWhatVgpudNeeds(t *testing.T) {
 	}
 }
 
-func TestNothingIsSaidOfVgpudWhereTheLibraryKeepsTheShares(t *testing.T) {
-	if found := Vgpud(t.Context(), config.Default(), nil); found != nil {
-		t.Errorf("%+v", found)
-	}
-}
-
 // On the machine of the test, whatever it has: nothing acts, and nothing is left open.
 func TestTheProbeLeavesNothingOpen(t *testing.T) {
 	cfg := config.Default()
-	cfg.RunDir, cfg.SharesBy, cfg.DeviceDir = t.TempDir(), config.SharesVgpud, t.TempDir()
+	cfg.RunDir, cfg.DeviceDir = t.TempDir(), t.TempDir()
 	write(t, filepath.Join(cfg.DeviceDir, "nvidiactl"), "") // which takes no ioctl
 	before := openFiles(t)
 	found := Vgpud(t.Context(), cfg, &device.Inventory{GPUs: []device.GPU{{UUID: "GPU-a", PCIBusID: "00000000:01:00.0"}}})

@@ -78,10 +78,7 @@ type Store struct {
 
 // Of is the node's store, as every program has it.
 func Of(cfg config.Config, bootID string, log hclog.Logger) Store {
-	s := Store{Dir: cfg.Run(), BootID: bootID, Log: log, JobMap: cfg.DCGMJobMap, KeptBy: ledger.KeptByLibrary}
-	if cfg.SharesBy == config.SharesVgpud {
-		s.KeptBy = ledger.KeptByVgpud
-	}
+	s := Store{Dir: cfg.Run(), BootID: bootID, Log: log, JobMap: cfg.DCGMJobMap, KeptBy: ledger.KeptByVgpud}
 	return s
 }
 

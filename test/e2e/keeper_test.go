@@ -26,7 +26,7 @@ import (
 func withVgpud(t *testing.T, lines ...string) {
 	t.Helper()
 	withControl(t)
-	configured(t, "shares_by: vgpud\n"+strings.Join(lines, "\n"))
+	configured(t, strings.Join(lines, "\n"))
 	t.Cleanup(func() {
 		if supervisor, _ := vgpuds(t); supervisor != 0 {
 			_ = unix.Kill(supervisor, unix.SIGTERM)

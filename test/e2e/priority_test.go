@@ -26,7 +26,7 @@ func TestWhoGoesFirst(t *testing.T) {
 			t.Errorf("want %q: %s", says, result)
 		}
 	}
-	refused(one, "srun "+small+"latency true", "on this cluster no slice goes before others")
+	refused(one, "srun "+small+"latency true", "it is for nobody, and the job is of QOS (default) in partition (default)")
 	priorityIs(t, small+"batch", "batch", "srun --vgpu-priority=batch true 2> /dev/null && echo same\nsrun --vgpu-priority=normal true 2>&1 | grep -o 'more than.*'",
 		"same\nmore than the job's priority, which is batch\n")
 
@@ -38,7 +38,7 @@ func TestWhoGoesFirst(t *testing.T) {
 	if err := syscall.Flock(int(held.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { // in place of a vgpud, which has no GPU to keep here
 		t.Fatal(err)
 	}
-	configured(t, "shares_by: vgpud\nlatency_partitions: [high]\n")
+	configured(t, "latency_partitions: [high]\n")
 	admitted(t, `{ qos = {}, partitions = { "high" } }`)
 	refused(one, "srun -p vgpu "+small+"latency true", "it is for partition high, and the job is of QOS (default) in partition vgpu")
 	refused(one, "SLURM_JOB_PARTITION=high srun -J 'x Partition=high' "+small+"latency true", "this node has it for partition high, and the job is of QOS ")
@@ -78,7 +78,7 @@ func admitted(t *testing.T, latency string) {
 			t.Error(err)
 		}
 	})
-	is := strings.Replace(string(was), "latency = false,", "latency = "+latency+",", 1)
+	is := strings.Replace(string(was), "latency = { qos = {  }, partitions = {  } },", "latency = "+latency+",", 1)
 	if is == string(was) {
 		t.Fatalf("it does not say that nobody may:\n%s", was)
 	}

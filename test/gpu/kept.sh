@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What vgpud keeps on a GPU: jobs of two users, by sbatch, on a private Slurm of its own with shares_by: vgpud. A line for each
+# What vgpud keeps on a GPU: jobs of two users, by sbatch, on a private Slurm of its own. A line for each
 # figure, met or MISSED beside what it should be. As root, on a machine whose GPUs nobody else uses:
 #
 #   test/gpu/kept.sh [--files FOLDER] [--limit SECONDS] PART[:I/N]…    smoke is a part that says whether it works here

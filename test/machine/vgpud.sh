@@ -17,11 +17,11 @@ control_device() {
 		WantedBy=multi-user.target
 	END
 	echo 'L+ /dev/nvidiactl - - - - /var/lib/simgpu/control/nvidiactl' >/etc/tmpfiles.d/nvidiactl.conf
-	printf 'shares_by: vgpud\npolicy: elastic\n' >/etc/slurm-vgpu/config.yaml
+	printf 'policy: elastic\n' >/etc/slurm-vgpu/config.yaml
 	systemctl enable simgpu-control.service
 }
 no_control_device() {
-	printf 'shares_by: library\n' >/etc/slurm-vgpu/config.yaml
+	: >/etc/slurm-vgpu/config.yaml
 	systemctl disable --now simgpu-control.service
 	rm -f /etc/tmpfiles.d/nvidiactl.conf /dev/nvidiactl
 }

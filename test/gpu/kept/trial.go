@@ -45,8 +45,7 @@ type trial struct {
 const node = "n1"
 
 // configuration is added to config.yaml.
-const configuration = `shares_by: vgpud
-latency_partitions: [vgpu]
+const configuration = `latency_partitions: [vgpu]
 `
 
 // settling is how long tenants run before they are measured: vgpud looks twice a second, and its rule takes some looks.
