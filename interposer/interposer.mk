@@ -86,19 +86,13 @@ $(call interposer_linked,process/trust,interposer/process/trust.c)
 $(call interposer_linked,base/table,interposer/base/table.c,-Wl$(comma_)--wrap=mmap)
 $(call interposer_linked,context/overhead_changes,interposer/context/overhead.c)
 $(call interposer_linked,driver/report,interposer/driver/report.c,-Wl$(comma_)--wrap=mmap)
-$(call interposer_linked,gate/copies_lists,interposer/gate/copies.c)
 # Two processes on one account: it is linked without the parts that ask a driver, and what happens in between comes at
 # the calls for the ledger's lock.
 $(call interposer_linked,account/lock_lost,\
 	$(filter-out %/attach.c %/context_cost.c,$(wildcard interposer/account/*.c)) interposer/base/identity.c,\
 	-Wl$(comma_)--wrap=vgpu_ledger_lock$(comma_)--wrap=vgpu_ledger_unlock)
-# They try the arithmetic of the compute share, which the library keeps to itself.
-INTERPOSER_PURE := $(wildcard interposer/time/*.c)
-INTERPOSER_VIRTUAL := $(addprefix $(INTERPOSER_TEST)/support/,virtual_gpu.c virtual_job.c)
-INTERPOSER_TEST_VIRTUAL := time/concurrent time/control_loop
-$(call interposer_linked,$(filter-out $(INTERPOSER_TEST_VIRTUAL),$(filter time/%,$(INTERPOSER_TESTS))),$(INTERPOSER_PURE))
-$(call interposer_linked,$(INTERPOSER_TEST_VIRTUAL),$(INTERPOSER_PURE) $(INTERPOSER_VIRTUAL))
-$(call interposer_linked,admission/credit,interposer/admission/credit.c $(INTERPOSER_PURE))
+# They try arithmetic, which the library keeps to itself.
+$(call interposer_linked,nvml/samples,interposer/nvml/samples.c)
 $(call interposer_linked,channels/handles,interposer/channels/handles.c)
 # A control device that answers, behind the library's ioctl and in front of the C library's.
 INTERPOSER_CONTROL := $(INTERPOSER_TEST_BUILD)/helpers/control.so
@@ -107,14 +101,6 @@ $(call interposer_linked,channels/channels channels/reach,$(INTERPOSER_CONTROL),
 $(INTERPOSER_CONTROL): $(INTERPOSER_TEST)/helpers/control.c
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) -shared -fPIC -Wl,-soname,control.so $< -o $@
-# All that a launch passes, without the wrappers, and the clock and the waits are the test's own.
-INTERPOSER_HOSTED := $(INTERPOSER_PURE) $(wildcard interposer/admission/*.c interposer/streams/*.c) interposer/driver/capture.c \
-	$(addprefix interposer/gate/,batch.c gate.c poller.c release.c)
-INTERPOSER_VIRTUAL_HOST := $(addprefix $(INTERPOSER_TEST)/support/,virtual_driver.c virtual_host.c virtual_slices.c)
-INTERPOSER_TEST_HOSTED := $(foreach t,$(INTERPOSER_TESTS),$(if $(filter hosted%,$(notdir $t)),$t))
-$(call interposer_linked,$(INTERPOSER_TEST_HOSTED),$(INTERPOSER_HOSTED) $(INTERPOSER_VIRTUAL_HOST),\
-	-Wl$(comma_)--wrap=clock_gettime$(comma_)--wrap=syscall)
-
 $(INTERPOSER_TEST_UNLINKED:%=$(INTERPOSER_TEST_BUILD)/%): $(INTERPOSER_TEST_BUILD)/%: $(INTERPOSER_TEST)/%.c
 	@mkdir -p $(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) $< -o $@ -ldl
@@ -170,14 +156,12 @@ bench-interposer: $(INTERPOSER_TEST_LIBRARY) $(INTERPOSER_TEST_BUILD)/bench/memo
 
 # A sanitizer wants to be loaded first, so here the library is part of the program: its functions
 # come first all the same. Its dlsym stays out, which the sanitizers themselves would run into.
-INTERPOSER_UNSANITIZED := $(INTERPOSER_TEST_UNLINKED) $(INTERPOSER_TEST_HOSTED) \
-	base/image base/table process/trust driver/report gate/copies_lists context/overhead_changes account/lock_lost admission/credit
+INTERPOSER_UNSANITIZED := $(INTERPOSER_TEST_UNLINKED) \
+	base/image base/table process/trust driver/report context/overhead_changes account/lock_lost nvml/samples
 # The library must come by LD_PRELOAD, or two processes would have to be as fast as without.
-INTERPOSER_UNSANITIZED += route/route channels/reach account/lock_lost_stepped \
-	$(addprefix admission/,turns neighbours own_claims queue kept)
+INTERPOSER_UNSANITIZED += route/route channels/reach account/lock_lost_stepped
 # Holders of the simulated driver's lock that end with it are what TSan takes for a mistake; and what has one thread.
-INTERPOSER_SANITIZED_BY_ASAN_ALONE := account/killed process/threads $(filter-out time/history,$(filter time/%,$(INTERPOSER_TESTS))) \
-	$(INTERPOSER_FUZZERS)
+INTERPOSER_SANITIZED_BY_ASAN_ALONE := account/killed process/threads $(INTERPOSER_FUZZERS)
 INTERPOSER_SANITIZED_asan := $(filter-out $(INTERPOSER_UNSANITIZED),$(INTERPOSER_TESTS))
 INTERPOSER_SANITIZED_tsan := $(filter-out $(INTERPOSER_SANITIZED_BY_ASAN_ALONE),$(INTERPOSER_SANITIZED_asan))
 INTERPOSER_C_SOURCES := $(filter-out interposer/route/scope.c,$(filter %.c,$(INTERPOSER_SOURCES)))
@@ -190,13 +174,11 @@ $(INTERPOSER_TEST_BUILD)/$(1)/support/%.o: $(INTERPOSER_TEST)/support/%.c $(INTE
 	@mkdir -p $$(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -DVGPU_TEST_LOCKS -DVGPU_TEST_RANKS -c $$< -o $$@
 INTERPOSER_OBJECTS_$(1) := $(INTERPOSER_C_SOURCES:interposer/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/library/%.o) \
-	$(INTERPOSER_TEST_SUPPORT:$(INTERPOSER_TEST)/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/%.o) interposer/cuda/free_launch.S
+	$(INTERPOSER_TEST_SUPPORT:$(INTERPOSER_TEST)/%.c=$(INTERPOSER_TEST_BUILD)/$(1)/%.o)
 $(INTERPOSER_TEST_BUILD)/$(1)/%: $(INTERPOSER_TEST)/%.c $$(INTERPOSER_OBJECTS_$(1)) $(INTERPOSER_TEST_HEADERS) $(INTERPOSER_SIM)
 	@mkdir -p $$(@D)
 	$(CC) $(INTERPOSER_TEST_CFLAGS) -fno-omit-frame-pointer -fsanitize=$(2) -DVGPU_TEST_OWNER -DVGPU_TEST_LOCKS -DVGPU_TEST_RANKS $$< \
 		$$(INTERPOSER_OBJECTS_$(1)) $$(EXTRA) -o $$@ $(INTERPOSER_SIM_LINK)
-$(INTERPOSER_TEST_VIRTUAL:%=$(INTERPOSER_TEST_BUILD)/$(1)/%): private EXTRA := $(INTERPOSER_VIRTUAL)
-$(INTERPOSER_TEST_VIRTUAL:%=$(INTERPOSER_TEST_BUILD)/$(1)/%): $(INTERPOSER_VIRTUAL)
 $(INTERPOSER_TEST_BUILD)/$(1)/channels/channels: private EXTRA := $(INTERPOSER_CONTROL) $(INTERPOSER_CONTROL_LINK)
 $(INTERPOSER_TEST_BUILD)/$(1)/channels/channels: $(INTERPOSER_CONTROL)
 endef

@@ -6,7 +6,6 @@
 #include "base/futex.h"
 #include "base/identity.h"
 #include "channels/channels.h"
-#include "process/claims.h"
 #include "process/step.h"
 
 #include <unistd.h>
@@ -36,10 +35,6 @@ static uint32_t find_stage(struct vgpu_process *p)
 		}
 		if (vgpu_pages.ledger == NULL)
 			return vgpu_pages.limits->flags & VGPU_FAIL_OPEN ? VGPU_UNLIMITED : VGPU_REFUSED;
-	}
-	if (!vgpu_claims_ready(p) && !(vgpu_pages.limits->flags & VGPU_FAIL_OPEN)) {
-		p->refused_why = "the job's claims cannot be used";
-		return VGPU_REFUSED;
 	}
 	if (vgpu_account_open(p)) {
 		vgpu_channels_begin(p);

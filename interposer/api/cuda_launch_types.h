@@ -1,15 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The part of the CUDA driver's binary interface that launching and streams are about. */
+ * The part of the CUDA driver's binary interface that launching is about. */
 #ifndef VGPU_API_CUDA_LAUNCH_TYPES_H
 #define VGPU_API_CUDA_LAUNCH_TYPES_H
-
-#define CU_EVENT_DISABLE_TIMING 2u
-#define CU_STREAM_CAPTURE_MODE_RELAXED 2
-#define CU_STREAM_WAIT_VALUE_GEQ 0u
-#define CU_MEMHOSTREGISTER_PORTABLE 1u
-#define CU_MEMHOSTREGISTER_DEVICEMAP 2u
 
 typedef struct CUlaunchConfig_st {
 	unsigned int gridDimX, gridDimY, gridDimZ;

@@ -134,10 +134,6 @@ typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
 
 #define CU_MEM_ATTACH_GLOBAL 1u /* flag of cuMemAllocManaged */
 
-/* attributes of cuPointerGetAttribute */
-#define CU_POINTER_ATTRIBUTE_MEMORY_TYPE 2
-#define CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL 9
-
 _Static_assert(sizeof(CUresult) == 4, "CUresult is an int");
 _Static_assert(sizeof(CUuuid) == 16, "CUuuid");
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "CUmemAllocationProp");
@@ -146,7 +142,6 @@ _Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120, "CUDA_MEM_ALLOC_NODE_P
 _Static_assert(sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS) == 32, "CUDA_GRAPH_INSTANTIATE_PARAMS");
 _Static_assert(offsetof(CUmemAllocationProp, location) == 8, "CUmemAllocationProp.location");
 
-#include "api/cuda_copy_types.h"
 #include "api/cuda_launch_types.h"
 #include "api/nvml_types.h"
 

@@ -11,11 +11,7 @@
 #include <stdint.h>
 
 enum vgpu_rank {
-	VGPU_RANK_POLLER = 1, /* what both threads of ours do (gate/release.c) */
-	VGPU_RANK_GATE,	      /* whether launches may have to wait (gate/gate.c) */
-	VGPU_RANK_BATCHES,    /* of a device (gate/batch.c) */
-	VGPU_RANK_STREAMS,    /* the places of streams (streams/streams.c) */
-	VGPU_RANK_STREAM,     /* one of them (streams/groups.c) */
+	VGPU_RANK_GATE = 1,   /* what it has in flight (gate/gate.c) */
 	VGPU_RANK_BLOCKS,     /* a part of them (memory/blocks.c) */
 	VGPU_RANK_GRANULES,   /* a part of them (memory/granules.c) */
 	VGPU_RANK_HANDLES,    /* and mappings, descriptors, bindings, parts of arrays (memory/vmm.c) */

@@ -29,7 +29,7 @@ struct vgpu_channels {
 	uint32_t sequence; /* and how it stands there */
 	struct vgpu_handles handles;
 };
-_Static_assert(sizeof(struct vgpu_channels) <= VGPU_ENGINES_AT - VGPU_CHANNELS_AT, "it has room");
+_Static_assert(sizeof(struct vgpu_channels) <= VGPU_OWN_BYTES - VGPU_CHANNELS_AT, "it has room");
 
 static inline struct vgpu_channels *vgpu_channels(const struct vgpu_process *p)
 {

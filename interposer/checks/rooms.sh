@@ -9,7 +9,7 @@ set -u
 library=$1
 tree=${2:-$(dirname "$(readlink -f "$0")")/..}
 # From the ground up. A file may know its own room and those before it.
-rooms="base api time process channels account admission driver memory route streams pools gate context nvml cuda"
+rooms="base api process channels account driver gate memory route pools context nvml cuda"
 # Addresses that are filled in where the library is linked: FILE:SYMBOLS and why, the one kind of arrow that may go up.
 export TABLES="route/lookup.c:vgpu_wrap_ what a name is answered with: every row of api/*.def names its wrapper
 route/route.c:vgpu_dl what the names dlsym and dlvsym are answered with

@@ -9,14 +9,10 @@
 #include "driver/device.h"
 #include "driver/free_memory.h"
 #include "driver/report.h"
-#include "gate/batch.h"
 #include "memory/array.h"
 #include "memory/blocks.h"
 #include "pools/pools.h"
 #include "process/message.h"
-#include "streams/semaphore.h"
-#include "streams/sample.h"
-#include "streams/streams.h"
 
 static bool is_active(CUdevice ordinal)
 {
@@ -115,13 +111,6 @@ bool vgpu_context_leaves(struct vgpu_process *p, CUcontext context, struct vgpu_
 	if (context == NULL)
 		return false;
 	vgpu_blocks_change_context(p, context, leaving(context));
-	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
-		vgpu_batch_release_all(p, d);
-	vgpu_streams_context_gone(p, context);
-	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++) {
-		vgpu_samples_context_gone(vgpu_engine(p, d), context);
-		vgpu_semaphore_context_gone(vgpu_engine(p, d), context);
-	}
 	return vgpu_contexts_take(p, context, noted);
 }
 

@@ -12,7 +12,6 @@
 #include "driver/device.h"
 #include "driver/free_memory.h"
 #include "driver/report.h"
-#include "gate/gate.h"
 #include "memory/blocks.h"
 #include "memory/holders.h"
 #include "memory/own.h"
@@ -242,7 +241,7 @@ bool vgpu_overhead_loaded(struct vgpu_process *p, bool lightly)
 	if (!lightly) {
 		SET(vgpu_overheads(p)->every_ns, 0);
 		SET(p->overhead_due_ns, 0);
-		vgpu_gate_forget(p);
+		ADD(p->loads, 1);
 	}
 	/* Its line of the cache is everybody's. */
 	if (GET(p->overhead_pending) == 0)
@@ -269,7 +268,7 @@ void vgpu_overhead_ask(struct vgpu_process *p, uint64_t now_ns)
 	int current = vgpu_capture_possible(p) ? VGPU_NO_DEVICE : vgpu_device_of_current(p);
 	uint64_t more, before = charged(p);
 
-	SET(vgpu_overheads(p)->decided, GET(p->gate_decided));
+	SET(vgpu_overheads(p)->launched, GET(p->launched));
 	SET(p->overhead_closed, GET(vgpu_memory(p)->closed));
 	ask_later(p, now_ns, false); /* for the other threads, which come by meanwhile */
 	vgpu_holders_drop_closed(p, 0);

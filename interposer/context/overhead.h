@@ -49,12 +49,25 @@ static inline void vgpu_overhead_look_at_closed(struct vgpu_process *p)
 		vgpu_overhead_see_closed(p);
 }
 
-/* The first launch after a load tells of itself at no cost, as it decides about the gate anew: it may
- * be the first of a kernel that allocates or prints. */
+/* The first launch after a load may be the first of a kernel that allocates or prints. Every launch looks
+ * whether it is that, and says so when the driver has it: of the loads that there were before. */
+static inline bool vgpu_overhead_awaits_launch(const struct vgpu_process *p)
+{
+	return __atomic_load_n(&p->loads, __ATOMIC_RELAXED) !=
+	       __atomic_load_n(&p->launched, __ATOMIC_RELAXED);
+}
+static inline uint32_t vgpu_overhead_loads(const struct vgpu_process *p)
+{
+	return __atomic_load_n(&p->loads, __ATOMIC_RELAXED);
+}
+static inline void vgpu_overhead_launched(struct vgpu_process *p, uint32_t loads)
+{
+	__atomic_store_n(&p->launched, loads, __ATOMIC_RELAXED);
+}
 static inline bool vgpu_overhead_has_launched(const struct vgpu_process *p)
 {
-	return __atomic_load_n(&p->gate_decided, __ATOMIC_RELAXED) !=
-	       __atomic_load_n(&vgpu_overheads(p)->decided, __ATOMIC_RELAXED);
+	return __atomic_load_n(&p->launched, __ATOMIC_RELAXED) !=
+	       __atomic_load_n(&vgpu_overheads(p)->launched, __ATOMIC_RELAXED);
 }
 
 /* Before an allocation, at a synchronisation and at a question for free memory: what a launch has

@@ -22,11 +22,11 @@ struct vgpu_overhead {
 
 struct vgpu_overheads {
 	uint32_t mutex;
-	uint32_t decided; /* how often the gate had decided when the driver was asked last */
+	uint32_t launched; /* as the process's when the driver was asked last */
 	uint64_t every_ns; /* how often it is asked now */
 	struct vgpu_overhead of[VGPU_MAX_DEVICES];
 };
-_Static_assert(sizeof(struct vgpu_overheads) <= VGPU_STREAMS_AT - VGPU_CONTEXT_AT, "it has room");
+_Static_assert(sizeof(struct vgpu_overheads) <= VGPU_GATE_AT - VGPU_CONTEXT_AT, "it has room");
 
 static inline struct vgpu_overheads *vgpu_overheads(const struct vgpu_process *p)
 {

@@ -5,7 +5,6 @@
 #include "cuda/array.h"
 #include "cuda/capture.h"
 #include "cuda/context.h"
-#include "cuda/copy.h"
 #include "cuda/overhead.h"
 #include "cuda/memory_info.h"
 #include "cuda/launch.h"

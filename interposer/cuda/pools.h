@@ -6,18 +6,14 @@
 #define VGPU_CUDA_POOLS_H
 
 #include "context/overhead.h"
+#include "cuda/launch.h"
 #include "cuda/memory.h"
 #include "cuda/wrap.h"
-#include "gate/gate.h"
 #include "pools/graphs.h"
-#include "streams/lease.h"
 
-/* The program has waited for results. What a stream has got to may have given memory back, and made
- * the driver take some. */
+/* What a stream has got to may have given memory back, and made the driver take some. */
 static void synchronised(struct vgpu_process *p)
 {
-	vgpu_gate_synchronised(p);
-	vgpu_lease_drop_if_shared();
 	vgpu_pools_synchronised(p);
 	vgpu_overhead_catch_up(p);
 }
@@ -87,31 +83,26 @@ static CUresult graph_took(struct vgpu_process *p, struct vgpu_growth *g, CUgrap
 	}
 
 struct graph_launch {
-	bool shut;
-	struct vgpu_launch launch;
+	struct launch launch;
 	struct vgpu_growth growth;
 };
 
 static CUresult graph_begins(struct vgpu_process *p, struct graph_launch *g, CUgraphExec exec,
 			     CUstream stream)
 {
-	bool memory = p != NULL && !GRAPHS_TAKE_NOTHING(p);
+	CUresult refused = CUDA_SUCCESS;
 
-	g->shut = p != NULL && vgpu_gate_is_shut(p);
 	g->growth = (struct vgpu_growth){0};
-	return memory ? vgpu_graphs_begin(p, &g->growth, exec, stream) : CUDA_SUCCESS;
-}
-
-static bool graph_enters(struct vgpu_process *p, struct graph_launch *g, CUgraphExec exec, CUstream stream)
-{
-	return !g->shut || vgpu_gate_enter(p, &g->launch, stream, exec, 0, VGPU_PLACES_GRAPH);
+	if (p != NULL && !GRAPHS_TAKE_NOTHING(p))
+		refused = vgpu_graphs_begin(p, &g->growth, exec, stream);
+	if (refused == CUDA_SUCCESS)
+		launch_begins(p, &g->launch, stream);
+	return refused;
 }
 
 static CUresult graph_left(struct vgpu_process *p, struct graph_launch *g, CUgraphExec exec, CUresult result)
 {
-	if (g->shut)
-		vgpu_gate_leave(p, &g->launch, result);
-	return graph_took(p, &g->growth, exec, result);
+	return graph_took(p, &g->growth, exec, launch_ends(p, &g->launch, result));
 }
 
 #define WRAP_GRAPH_LAUNCH(symbol, params, args, exec, stream)                                   \
@@ -121,10 +112,9 @@ static CUresult graph_left(struct vgpu_process *p, struct graph_launch *g, CUgra
 		struct graph_launch g;                                                          \
 		CUresult refused = graph_begins(p, &g, exec, stream);                           \
                                                                                                 \
-		return refused != CUDA_SUCCESS ? refused :                                      \
-		       graph_left(p, &g, exec, graph_enters(p, &g, exec, stream) ? real args : VGPU_GATE_REFUSES); \
+		return refused != CUDA_SUCCESS ? refused : graph_left(p, &g, exec, real args);  \
 	}                                                                                       \
-	WRAP_QUICKLY(symbol, params, args, GRAPHS_TAKE_NOTHING(p) && !vgpu_gate_is_shut(p), launch_##symbol)
+	WRAP_QUICKLY(symbol, params, args, GRAPHS_TAKE_NOTHING(p) && PASSES(p), launch_##symbol)
 
 #define WRAP_GRAPH_DESTROY(symbol, params, args, exec)              \
 	WRAP(symbol, params)                                        \

@@ -6,11 +6,8 @@
 #include "api/symbols.h"
 #include "base/futex.h"
 #include "driver/device.h"
-#include "gate/gate.h"
-#include "process/claims.h"
+#include "nvml/samples.h"
 #include "process/counted.h"
-#include "time/history.h"
-#include "time/samples.h"
 
 #include <sys/mman.h>
 #include <time.h>
@@ -189,38 +186,15 @@ static nvmlReturn_t ask_samples(struct vgpu_process *p, nvmlDevice_t device, uns
 	return result;
 }
 
-/* Where vgpud keeps the shares it counts what they take, over half a second, whatever since. */
-static bool counted(struct vgpu_process *p, uint32_t index, uint64_t now_ns, unsigned int *percent)
+/* vgpud counts what the slice takes of the multiprocessors over half a second, whatever since. */
+static bool counted(nvmlDevice_t device, unsigned int *percent)
 {
+	int index = vgpu_device_of_nvml(device);
 	struct vgpu_time_device time;
 
-	if (!vgpu_claims_are_kept(vgpu_seat(p, index)->board) || !vgpu_counted(index, now_ns, &time))
+	if (index < 0 || !vgpu_counted((uint32_t)index, vgpu_now_ns(), &time))
 		return false;
 	*percent = time.percent < 10000 ? (time.percent + 50) / 100 : 100;
-	return true;
-}
-
-/* Where launches pass the gate, what they took is known better than the driver tells. */
-static bool metered(struct vgpu_process *p, nvmlDevice_t device, unsigned long long last,
-		    unsigned int *percent)
-{
-	const struct vgpu_ledger *ledger = vgpu_pages.ledger;
-	uint64_t now_ns = vgpu_now_ns(), real_ns = real_us() * 1000u;
-	uint64_t window_ns = last < real_ns / 1000u ? real_ns - last * 1000u : 0;
-	const uint64_t remembered_ns = (VGPU_MARKS - 1) * VGPU_MARK_NS;
-	int index = vgpu_device_of_nvml(device);
-
-	if (index >= 0 && counted(p, (uint32_t)index, now_ns, percent))
-		return true;
-	if (index < 0 || now_ns < remembered_ns || !vgpu_gate_is_shut(p))
-		return false;
-	/* As long as the marks reach back at least. */
-	window_ns = window_ns < VGPU_MARK_NS	? VGPU_MARK_NS
-		    : window_ns > remembered_ns ? remembered_ns
-						: window_ns;
-	*percent = (vgpu_history_used(&ledger->history[index], now_ns - window_ns, now_ns,
-				    __atomic_load_n(&ledger->busy_until_ns[index], __ATOMIC_RELAXED),
-				    __atomic_load_n(&ledger->busy_ns[index], __ATOMIC_RELAXED)) + 5) / 10;
 	return true;
 }
 
@@ -241,7 +215,7 @@ bool vgpu_usage_since(struct vgpu_process *p, nvmlDevice_t device, unsigned long
 	if (!told)
 		*usage = (struct vgpu_usage){UINT32_MAX, UINT32_MAX, UINT32_MAX,
 					     UINT32_MAX, UINT32_MAX, UINT32_MAX};
-	return metered(p, device, last, &usage->sm) || told;
+	return counted(device, &usage->sm) || told;
 }
 
 bool vgpu_usage_now(struct vgpu_process *p, nvmlDevice_t device, struct vgpu_usage *usage)

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Utilisation of the slice: what the job's own processes made of it, as the driver tells it by process; that
- * of the multiprocessors as it was measured where launches have a share to keep (time/history.h). Every row
- * that tells a program of utilisation takes it from vgpu_usage_since, so another source of it goes there. */
+ * of the multiprocessors as vgpud counts it, where it does (process/counted.h). Every row that tells a
+ * program of utilisation takes it from vgpu_usage_since, so another source of it goes there. */
 #ifndef VGPU_NVML_USAGE_H
 #define VGPU_NVML_USAGE_H
 

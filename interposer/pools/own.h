@@ -43,7 +43,7 @@ struct vgpu_pools {
 	uint64_t graphs_trimmed;     /* how often graph memory may have gone back to the device */
 	struct vgpu_table graphs;
 };
-_Static_assert(sizeof(struct vgpu_pools) <= VGPU_ENGINES_AT - VGPU_POOLS_AT, "it has room");
+_Static_assert(sizeof(struct vgpu_pools) <= VGPU_CHANNELS_AT - VGPU_POOLS_AT, "it has room");
 
 static inline struct vgpu_pools *vgpu_pools(const struct vgpu_process *p)
 {

@@ -52,15 +52,6 @@ void vgpu_message_not_granted(struct vgpu_process *p)
 		SAY("vgpu: this GPU is not part of the slice (job %.39s)\n", vgpu_pages.limits->job_step);
 }
 
-void vgpu_message_no_thread(struct vgpu_process *p)
-{
-	if (first(&p->said_no_thread))
-		SAY("vgpu: nothing can be launched: this process may start no thread, which its share of GPU "
-		    "time needs (see "
-		    "ulimit -u; job %.39s)\n",
-		    vgpu_pages.limits->job_step);
-}
-
 void vgpu_message_refused(struct vgpu_process *p)
 {
 	static uint32_t said;

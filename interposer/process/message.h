@@ -9,8 +9,6 @@
 
 void vgpu_message_limit(struct vgpu_process *p, uint32_t device, uint64_t asked_bytes);
 void vgpu_message_not_granted(struct vgpu_process *p);
-/* A launch was refused because nobody would keep the share. */
-void vgpu_message_no_thread(struct vgpu_process *p);
 /* p may be NULL. */
 void vgpu_message_refused(struct vgpu_process *p);
 

@@ -32,9 +32,8 @@ struct vgpu_process {
 			  * ended; and of this one that nothing but descriptors keeps; see memory/holders.h */
 	uint32_t pools_high;
 	uint32_t graphs_with_memory; /* executable graphs in the table */
-	uint32_t gated; /* launches may have to wait; see gate/gate.h */
-	uint32_t gate_decided; /* how often that was decided */
-	uint64_t gate_generation; /* 1 + that of the limits page when it was */
+	uint32_t loads; /* how often something was loaded, and how often it had been when a launch */
+	uint32_t launched; /* saw so; see context/overhead.h */
 	uint32_t overhead_pending; /* something was loaded: a launch may make the driver take memory */
 	uint32_t overhead_closed; /* of what was opened: closed, and looked at since */
 	uint64_t overhead_due_ns; /* when to ask for the driver's overhead next */
@@ -51,12 +50,11 @@ struct vgpu_process {
 	/* See process/message.h. */
 	uint32_t said_limit;
 	uint32_t said_refused;
-	uint32_t said_no_thread;
 };
 
 _Static_assert(offsetof(struct vgpu_process, pid) <= 64, "one line of the cache");
 
-/* What the rooms keep lies behind it (own.h of each, process/seat.h, streams/engine.h), in places whose
+/* What the rooms keep lies behind it (own.h of each), in places whose
  * offsets are constants. Small ones follow each other by lines of the cache, large ones begin a page. The
  * account's does not lie where in a page the ledger has its sums: there a pair of cuMemAlloc and cuMemFree
  * took some 20 ns more. */
@@ -67,15 +65,11 @@ enum {
 	VGPU_DRIVER_AT = VGPU_NEXT(VGPU_LINE_BYTES, sizeof(struct vgpu_process)),
 	VGPU_ACCOUNT_AT = VGPU_DRIVER_AT + 38 * VGPU_LINE_BYTES,
 	VGPU_CONTEXT_AT = VGPU_ACCOUNT_AT + 5 * VGPU_LINE_BYTES,
-	VGPU_STREAMS_AT = VGPU_CONTEXT_AT + 21 * VGPU_LINE_BYTES,
-	VGPU_GATE_AT = VGPU_STREAMS_AT + VGPU_LINE_BYTES,
-	VGPU_SEATS_AT = VGPU_NEXT(VGPU_PAGE_BYTES, VGPU_GATE_AT + 5 * VGPU_PAGE_BYTES),
-	VGPU_MEMORY_AT = VGPU_SEATS_AT + 9 * VGPU_PAGE_BYTES,
+	VGPU_GATE_AT = VGPU_NEXT(VGPU_PAGE_BYTES, VGPU_CONTEXT_AT + 21 * VGPU_LINE_BYTES),
+	VGPU_MEMORY_AT = VGPU_GATE_AT + 16 * VGPU_PAGE_BYTES,
 	VGPU_POOLS_AT = VGPU_MEMORY_AT + 9 * VGPU_PAGE_BYTES,
 	VGPU_CHANNELS_AT = VGPU_POOLS_AT + 5 * VGPU_PAGE_BYTES,
-	VGPU_ENGINES_AT = VGPU_CHANNELS_AT + 16 * VGPU_PAGE_BYTES,
-	VGPU_ENGINE_BYTES = 68 * VGPU_PAGE_BYTES, /* of one device */
-	VGPU_OWN_BYTES = VGPU_ENGINES_AT + VGPU_MAX_DEVICES * VGPU_ENGINE_BYTES,
+	VGPU_OWN_BYTES = VGPU_CHANNELS_AT + 16 * VGPU_PAGE_BYTES,
 };
 
 static inline void *vgpu_own(const struct vgpu_process *p, size_t at)

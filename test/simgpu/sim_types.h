@@ -6,6 +6,7 @@
 #define SIMGPU_SIM_TYPES_H
 
 #include "api/cuda_types.h"
+#include "copy_types.h"
 
 /* Results beyond those that the interposer names. */
 enum {
@@ -23,6 +24,10 @@ typedef struct CUmemAccessDesc_st {
 } CUmemAccessDesc;
 
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
+
+/* attributes of cuPointerGetAttribute */
+#define CU_POINTER_ATTRIBUTE_MEMORY_TYPE 2
+#define CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL 9
 
 #define SIM_STREAM_NON_BLOCKING 1u
 #define SIM_EVENT_DISABLE_TIMING 2u

@@ -4,8 +4,8 @@
  * How many samples a driver takes of a device in a while, when it lists only those in which somebody was
  * at work and books each on one process. An H100 takes one every 0.2 s and remembers 14 s; others take up
  * to one a second. */
-#ifndef VGPU_TIME_SAMPLES_H
-#define VGPU_TIME_SAMPLES_H
+#ifndef VGPU_NVML_SAMPLES_H
+#define VGPU_NVML_SAMPLES_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
-#include "time/samples.h"
+#include "nvml/samples.h"
 
 #define USUAL_US 200000u
 #define SHORTEST_US 100000u

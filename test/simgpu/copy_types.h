@@ -1,10 +1,9 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The part of the CUDA driver's binary interface that copies and waits are about. Included by
- * cuda_types.h; test/coverage holds it against a cuda.h where there is one. */
-#ifndef VGPU_API_CUDA_COPY_TYPES_H
-#define VGPU_API_CUDA_COPY_TYPES_H
+ * The part of the CUDA driver's binary interface that copies and waits are about. */
+#ifndef SIMGPU_COPY_TYPES_H
+#define SIMGPU_COPY_TYPES_H
 
 #define CU_MEMORYTYPE_HOST 1u
 #define CU_MEMORYTYPE_DEVICE 2u

@@ -3,7 +3,7 @@
  *
  * Over how many samples a driver's percents are to be spread, with times of the test's own. */
 #include "harness.h"
-#include "time/samples.h"
+#include "nvml/samples.h"
 
 #define MS 1000ull
 #define NOW (1700000000ull * 1000 * MS)
