@@ -16,7 +16,6 @@
 #include "driver/device.h"
 #include "driver/free_memory.h"
 #include "driver/report.h"
-#include "gate/gate.h"
 #include "memory/blocks.h"
 #include "memory/holders.h"
 #include "memory/vmm.h"
@@ -93,11 +92,6 @@ int vgpu_device_of_current(struct vgpu_process *p)
 void vgpu_holders_drop_closed(struct vgpu_process *p, uint64_t memory)
 {
 	(void)p, (void)memory;
-}
-
-void vgpu_gate_forget(struct vgpu_process *p)
-{
-	(void)p;
 }
 
 void vgpu_free_memory_forget(struct vgpu_process *p)
@@ -268,6 +262,28 @@ static void a_context_that_comes_is_charged_with_what_it_costs(void)
 	CHECK_IS(vgpu_account(process)->held_bytes[0], 300 * MIB);
 }
 
+/* One that was in the driver when more was loaded says nothing of that. */
+static void the_first_launch_after_each_load_is_awaited(void)
+{
+	uint32_t before;
+
+	begin(10, 10);
+	CHECK(!vgpu_overhead_awaits_launch(process));
+	CHECK(vgpu_overhead_loaded(process, false));
+	CHECK(vgpu_overhead_awaits_launch(process));
+	before = vgpu_overhead_loads(process);
+	CHECK(vgpu_overhead_loaded(process, false));
+	vgpu_overhead_launched(process, before);
+	CHECK(vgpu_overhead_awaits_launch(process));
+	vgpu_overhead_launched(process, vgpu_overhead_loads(process));
+	CHECK(!vgpu_overhead_awaits_launch(process));
+	CHECK(vgpu_overhead_has_launched(process));
+	vgpu_overhead_ask(process, vgpu_now_ns());
+	CHECK(!vgpu_overhead_has_launched(process));
+	CHECK(vgpu_overhead_loaded(process, true));
+	CHECK(!vgpu_overhead_awaits_launch(process));
+}
+
 int main(void)
 {
 	gpus(0);
@@ -276,5 +292,6 @@ int main(void)
 	CASE(what_is_not_reported_is_not_the_drivers_to_give_back);
 	CASE(what_was_promised_stays_until_it_has_come);
 	CASE(a_context_that_comes_is_charged_with_what_it_costs);
+	CASE(the_first_launch_after_each_load_is_awaited);
 	return summary();
 }

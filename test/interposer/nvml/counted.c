@@ -24,7 +24,6 @@ static void count_outside(struct vgpu_time *page, uint32_t percent, uint64_t loo
 	page->sequence++;
 }
 
-/* Where vgpud keeps the shares, what it counted of the slice. */
 static void what_was_counted_outside_is_shown(void)
 {
 	struct vgpu_time *page;
@@ -32,7 +31,6 @@ static void what_was_counted_outside_is_shown(void)
 
 	gpus(0);
 	step = slice_make(1, 30, 0);
-	slices_keep(&step, VGPU_KEPT_BY_VGPUD);
 	snprintf(path, sizeof(path), "%s/" VGPU_TIME_FILE, step.limits->pages_dir);
 	page = slices_page(path, sizeof(*page));
 	*page = (struct vgpu_time){.magic = VGPU_TIME_MAGIC,
@@ -67,10 +65,7 @@ static void what_was_counted_outside_is_shown(void)
 		CHECK_IS(chown(path, 0, 0), 0);
 	}
 	CHECK_IS(utilisation(), 37);
-	slices_keep(&step, VGPU_KEPT_BY_LIBRARY);
-	CHECK_IS(utilisation(), 0);
 	CHECK_IS(truncate(path, 0), 0); /* the job has ended */
-	slices_keep(&step, VGPU_KEPT_BY_VGPUD);
 	CHECK_IS(utilisation(), 0);
 }
 

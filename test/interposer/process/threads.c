@@ -3,11 +3,10 @@
  *
  * Threads that have no context, that end, and that are in the driver when their process ends; and what
  * a process has set up for itself. */
-#include "busy.h"
+#include "harness.h"
 
 #include <pthread.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #define THREADS 4
@@ -164,191 +163,6 @@ static void signals_stay_the_programs_own(void)
 		CHECK_IS(sigismember(&mask_after, s), sigismember(&mask_before, s));
 }
 
-#define ANYBODY 65534
-#define LONG_COPY_BYTES (8 * MIB)
-
-static CUresult launch(CUfunction function)
-{
-	unsigned us = 100;
-	void *params[] = {&us};
-
-	return cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
-}
-
-/* As `ulimit -u 0` does, but later: the driver has its threads by then. Root is not bound by it. */
-static struct rlimit no_thread_may_start(void)
-{
-	struct rlimit before, none;
-
-	CHECK(getuid() != 0 || setuid(ANYBODY) == 0);
-	CHECK_IS(getrlimit(RLIMIT_NPROC, &before), 0);
-	none = (struct rlimit){0, before.rlim_max};
-	CHECK_IS(setrlimit(RLIMIT_NPROC, &none), 0);
-	return before;
-}
-
-static void no_share_is_left_unkept_for_want_of_a_thread(void)
-{
-	struct rlimit before;
-	CUfunction function;
-	CUdeviceptr block;
-
-	step = step_with_share(100 + (uint32_t)getpid(), 50);
-	cuda_begin(0);
-	function = busy_kernel();
-	CHECK_IS(cuMemAlloc_v2(&block, 2 * LONG_COPY_BYTES), CUDA_SUCCESS);
-	stderr_catch();
-	before = no_thread_may_start();
-	for (int i = 0; i < 3; i++)
-		CHECK_IS(launch(function), CUDA_ERROR_NOT_PERMITTED);
-	CHECK_IS(cuMemcpyDtoD_v2(block, block + LONG_COPY_BYTES, LONG_COPY_BYTES), CUDA_ERROR_NOT_PERMITTED);
-	CHECK(strstr(stderr_caught(), "ulimit -u") != NULL);
-	CHECK_IS(step_busy_ns(&step), 0);
-	CHECK_IS(setrlimit(RLIMIT_NPROC, &before), 0);
-	CHECK_IS(launch(function), CUDA_SUCCESS);
-	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
-	CHECK(step_busy_ns_when_seen(&step, 0, 50000, 2000000000) > 0);
-}
-
-/* A graph without memory nodes, or with one that is freed in it. */
-static CUgraphExec graph_of(size_t bytes)
-{
-	CUDA_MEM_ALLOC_NODE_PARAMS params = {
-		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-			      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
-		.bytesize = bytes,
-	};
-	CUgraphExec exec = NULL;
-	CUgraphNode node, end;
-	CUgraph graph;
-
-	CHECK_IS(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
-	if (bytes != 0) {
-		CHECK_IS(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &params), CUDA_SUCCESS);
-		CHECK_IS(cuGraphAddMemFreeNode(&end, graph, &node, 1, params.dptr), CUDA_SUCCESS);
-	}
-	CHECK_IS(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
-	CHECK_IS(cuGraphDestroy(graph), CUDA_SUCCESS);
-	return exec;
-}
-
-static CUresult launch_graph(CUgraphExec exec, CUresult as_expected)
-{
-	CUresult result = cuGraphLaunch(exec, NULL);
-
-	CHECK_IS(cuGraphLaunch_ptsz(exec, NULL), as_expected);
-	return result;
-}
-
-/* Nor does anything stay charged for what was not launched. */
-static void no_graph_is_launched_unkept_for_want_of_a_thread(void)
-{
-	CUgraphExec plain, taking;
-	struct rlimit before;
-	unsigned long long busy;
-	CUdeviceptr all;
-
-	step = step_with_share(100 + (uint32_t)getpid(), 50);
-	cuda_begin(0);
-	plain = graph_of(0);
-	taking = graph_of(64 * MIB);
-	stderr_catch();
-	before = no_thread_may_start();
-	CHECK_IS(launch_graph(plain, CUDA_ERROR_NOT_PERMITTED), CUDA_ERROR_NOT_PERMITTED);
-	CHECK_IS(launch_graph(taking, CUDA_ERROR_NOT_PERMITTED), CUDA_ERROR_NOT_PERMITTED);
-	CHECK(strstr(stderr_caught(), "ulimit -u") != NULL);
-	CHECK_IS(step.ledger->used_bytes[0], 0);
-	CHECK_IS(cuMemAlloc_v2(&all, 1000 * MIB), CUDA_SUCCESS);
-	CHECK_IS(cuMemFree_v2(all), CUDA_SUCCESS);
-	CHECK_IS(cuSimBusy(0, &busy), CUDA_SUCCESS);
-	CHECK_IS(busy, 0);
-	CHECK_IS(setrlimit(RLIMIT_NPROC, &before), 0);
-	CHECK_IS(launch_graph(plain, CUDA_SUCCESS), CUDA_SUCCESS);
-	CHECK_IS(launch_graph(taking, CUDA_SUCCESS), CUDA_SUCCESS);
-	CHECK_IS(step.ledger->used_bytes[0], 64 * MIB);
-}
-
-/* Kernels of 100 µs on both GPUs, which the step has slices of. */
-static CUresult launch_on_both(const CUstream stream[2], CUfunction function)
-{
-	unsigned us = 100;
-	void *params[] = {&us};
-	CUDA_LAUNCH_PARAMS list[] = {
-		{function, 1, 1, 1, 32, 1, 1, 0, stream[0], params},
-		{function, 1, 1, 1, 32, 1, 1, 0, stream[1], params},
-	};
-
-	return cuLaunchCooperativeKernelMultiDevice(list, 2, 0);
-}
-
-static void no_launch_on_several_gpus_goes_unkept_for_want_of_a_thread(void)
-{
-	unsigned long long busy[2];
-	struct rlimit before;
-	CUfunction function;
-	CUstream stream[2];
-	CUcontext second;
-
-	step = step_with_share(100 + (uint32_t)getpid(), 50);
-	step.limits->device[1] = step.limits->device[0];
-	strcpy(step.limits->device[1].uuid, UUID1);
-	step.limits->device_count = 2;
-	cuda_begin(0);
-	CHECK_IS(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-	function = busy_kernel();
-	CHECK_IS(cuStreamCreate(&stream[0], 0), CUDA_SUCCESS);
-	CHECK_IS(cuDevicePrimaryCtxRetain(&second, 1), CUDA_SUCCESS);
-	CHECK_IS(cuCtxSetCurrent(second), CUDA_SUCCESS);
-	CHECK_IS(cuStreamCreate(&stream[1], 0), CUDA_SUCCESS);
-	CHECK_IS(cuCtxSetCurrent(context), CUDA_SUCCESS);
-	stderr_catch();
-	before = no_thread_may_start();
-	for (int i = 0; i < 3; i++)
-		CHECK_IS(launch_on_both(stream, function), CUDA_ERROR_NOT_PERMITTED);
-	CHECK(strstr(stderr_caught(), "ulimit -u") != NULL);
-	for (int d = 0; d < 2; d++) {
-		CHECK_IS(cuSimBusy(d, &busy[d]), CUDA_SUCCESS);
-		CHECK_IS(busy[d], 0);
-	}
-	CHECK_IS(setrlimit(RLIMIT_NPROC, &before), 0);
-	CHECK_IS(launch_on_both(stream, function), CUDA_SUCCESS);
-	for (int d = 0; d < 2; d++) {
-		CHECK_IS(cuStreamSynchronize(stream[d]), CUDA_SUCCESS);
-		CHECK_IS(cuSimBusy(d, &busy[d]), CUDA_SUCCESS);
-		CHECK(busy[d] >= 100000);
-	}
-}
-
-/* on_limit_failure: open. */
-static void where_a_failure_is_open_a_program_without_a_thread_goes_unkept(void)
-{
-	CUgraphExec plain, taking;
-	CUfunction function;
-	CUstream stream[2];
-	CUdeviceptr a;
-
-	step = step_with_share(100 + (uint32_t)getpid(), 50);
-	step.limits->flags |= VGPU_FAIL_OPEN;
-	cuda_begin(0);
-	function = busy_kernel();
-	plain = graph_of(0);
-	taking = graph_of(64 * MIB);
-	for (int i = 0; i < 2; i++)
-		CHECK_IS(cuStreamCreate(&stream[i], 0), CUDA_SUCCESS);
-	stderr_catch();
-	no_thread_may_start();
-	CHECK_IS(launch(function), CUDA_SUCCESS);
-	CHECK_IS(launch_graph(plain, CUDA_SUCCESS), CUDA_SUCCESS);
-	CHECK_IS(launch_graph(taking, CUDA_SUCCESS), CUDA_SUCCESS);
-	CHECK_IS(launch_on_both(stream, function), CUDA_SUCCESS);
-	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
-	CHECK_IS(step_busy_ns(&step), 0);
-	CHECK(strstr(stderr_caught(), "nothing can be launched") == NULL);
-	/* The limit of memory needs no thread. */
-	CHECK_IS(step.ledger->used_bytes[0], 64 * MIB);
-	CHECK_IS(cuMemAlloc_v2(&a, 1001 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
-}
-
 int main(void)
 {
 	gpus(0);
@@ -356,9 +170,5 @@ int main(void)
 	CASE(a_thread_may_free_and_allocate_while_it_ends);
 	CASE(exit_in_the_middle_of_calls_ends_the_process);
 	CASE(signals_stay_the_programs_own);
-	CASE(no_share_is_left_unkept_for_want_of_a_thread);
-	CASE(no_graph_is_launched_unkept_for_want_of_a_thread);
-	CASE(no_launch_on_several_gpus_goes_unkept_for_want_of_a_thread);
-	CASE(where_a_failure_is_open_a_program_without_a_thread_goes_unkept);
 	return summary();
 }
