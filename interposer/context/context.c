@@ -9,6 +9,7 @@
 #include "driver/device.h"
 #include "driver/free_memory.h"
 #include "driver/report.h"
+#include "gate/gate.h"
 #include "memory/array.h"
 #include "memory/blocks.h"
 #include "pools/pools.h"
@@ -111,6 +112,7 @@ bool vgpu_context_leaves(struct vgpu_process *p, CUcontext context, struct vgpu_
 	if (context == NULL)
 		return false;
 	vgpu_blocks_change_context(p, context, leaving(context));
+	vgpu_gate_context_gone(p, context);
 	return vgpu_contexts_take(p, context, noted);
 }
 
@@ -185,6 +187,8 @@ void vgpu_context_green_gone(struct vgpu_process *p, CUcontext green, CUdevice o
 	struct vgpu_context gone;
 	CUcontext primary;
 
+	/* Also of the context that was made of it, whose name is not known. */
+	vgpu_gate_context_gone(p, NULL);
 	if (!is_active(ordinal) || retain == NULL || release == NULL ||
 	    retain(&primary, ordinal) != CUDA_SUCCESS) {
 		vgpu_context_primary_released(p, ordinal);

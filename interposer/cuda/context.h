@@ -8,6 +8,7 @@
 #include "context/context.h"
 #include "cuda/wrap.h"
 #include "driver/contexts.h"
+#include "gate/gate.h"
 
 /* What it is charged beforehand. */
 #define COMING_OR_RETURN(ordinal, primary)                                                      \
@@ -50,12 +51,20 @@ static CUresult context_left(struct vgpu_process *p, CUcontext context, const st
 	return result;
 }
 
+static bool context_leaves(struct vgpu_process *p, CUcontext context, struct vgpu_context *noted)
+{
+	if (p == NULL)
+		return false;
+	vgpu_gate_settle(p, context);
+	return vgpu_context_leaves(p, context, noted);
+}
+
 #define WRAP_CTX_DESTROY(symbol, params, args, context)                                         \
 	WRAP(symbol, params)                                                                    \
 	{                                                                                       \
 		BEGIN(symbol);                                                                  \
 		struct vgpu_context noted;                                                      \
-		bool known = p != NULL && vgpu_context_leaves(p, context, &noted);              \
+		bool known = context_leaves(p, context, &noted);                                \
                                                                                                 \
 		return context_left(p, context, known ? &noted : NULL, real args);              \
 	}

@@ -14,6 +14,7 @@
 /* What a stream has got to may have given memory back, and made the driver take some. */
 static void synchronised(struct vgpu_process *p)
 {
+	vgpu_gate_settle(p, NULL);
 	vgpu_pools_synchronised(p);
 	vgpu_overhead_catch_up(p);
 }
