@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -34,16 +35,16 @@ func keepAsked(folder string, own request.Request) error {
 	return trusted.WriteFile(path, []byte(text), 0o644)
 }
 
-// ChangeSteps puts the grant's limits into force for every step that runs, and names these. A step
+// ChangeSteps puts the grant's limits, and who holds its caps, into force for every step that runs, and names these. A step
 // keeps what it asked for as far as the job still has that; the other steps have what the job has.
 func (g Grant) ChangeSteps(dir rundir.Dir) (steps []string, err error) {
-	folder := filepath.Dir(dir.Step(g.Job, "any"))
+	folder, refused := filepath.Dir(dir.Step(g.Job, "any")), g.refused(dir)
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, fmt.Errorf("change steps of job %d: %w", g.Job, err)
 	}
 	for _, entry := range entries {
-		switch changed := g.changeStep(filepath.Join(folder, entry.Name())); {
+		switch changed := g.changeStep(filepath.Join(folder, entry.Name()), refused); {
 		case changed == nil && !strings.HasPrefix(entry.Name(), endedMark):
 			steps = append(steps, entry.Name())
 		case changed == nil: // it has ended, and its container has not
@@ -55,7 +56,7 @@ func (g Grant) ChangeSteps(dir rundir.Dir) (steps []string, err error) {
 	return steps, err
 }
 
-func (g Grant) changeStep(folder string) error {
+func (g Grant) changeStep(folder string, refused []device.UUID) error {
 	var own request.Request
 	text, err := trusted.ReadFile(filepath.Join(folder, askedFile), request.MaxWireBytes)
 	if err == nil {
@@ -66,7 +67,7 @@ func (g Grant) changeStep(folder string) error {
 	}
 	var limits ledger.Limits
 	for i, s := range g.Slices {
-		limits.Devices = append(limits.Devices, g.clampSlice(i, s, own).limits())
+		limits.Devices = append(limits.Devices, g.clampSlice(i, s, own).limits(refused, g.policy(own)))
 	}
 	return g.Pages().ChangeLimits(filepath.Join(folder, ledger.LimitsFile), limits)
 }

@@ -35,12 +35,9 @@ func (g Grant) Narrow(req request.Request) ([]StepSlice, request.Policy, error) 
 		return nil, "", fmt.Errorf("%w: %s", ErrRefused, g.Refusal)
 	}
 	req = g.own(req)
-	policy := g.Policy
-	switch {
-	case req.Policy == request.PolicyElastic && g.Policy != request.PolicyElastic:
+	policy := g.policy(req)
+	if policy == request.PolicyElastic && g.Policy != request.PolicyElastic {
 		return nil, "", errors.New("--vgpu-policy=elastic is more than the job's policy, which is cap")
-	case req.Policy != request.PolicyDefault:
-		policy = req.Policy
 	}
 	slices := make([]StepSlice, len(g.Slices))
 	mine := 0
@@ -84,6 +81,14 @@ func (g Grant) own(req request.Request) request.Request {
 	}
 	req.Bind = request.BindDefault // narrows nothing
 	return req
+}
+
+// policy is that of a step that asks for so much beyond its job's request.
+func (g Grant) policy(own request.Request) request.Policy {
+	if own.Policy != request.PolicyDefault {
+		return own.Policy
+	}
+	return g.Policy
 }
 
 // clamp is all slices of the job as a step may use them that asks for req; it may be none.

@@ -158,7 +158,7 @@ func TestTheQuestionStaysAsItIs(t *testing.T) {
 		}
 		return strings.TrimSpace(string(data))
 	}
-	const said = `"Limits":{"Job":1,"Step":2,"UID":3,"Flags":1,"Generation":4,"JobStep":"1.2","PagesDir":"/t","Devices":[{"UUID":"GPU-1","StepMemBytes":5,"JobMemBytes":6,` +
+	const said = `"Limits":{"Job":1,"Step":2,"UID":3,"Flags":1,"Generation":4,"JobStep":"1.2","TurnsDir":"/t","Devices":[{"UUID":"GPU-1","StepMemBytes":5,"JobMemBytes":6,` +
 		`"DeviceMemBytes":7,"SMPercent":8,"JobSMPercent":9,"Index":10,"Minor":11}]},"Bounds":{"Bytes":null,"Wall":0}}`
 	if err := pages.WriteLimits("/p", limits); err != nil || question() != `{"Op":"write-limits","Path":"/p",`+said {
 		t.Errorf("%v: %s", err, question())
@@ -178,7 +178,7 @@ func TestTheQuestionStaysAsItIs(t *testing.T) {
 	if err := json.NewEncoder(&answer).Encode(all); err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"Error":"e","Kind":"layout","Limits":{"Job":0,"Step":0,"UID":0,"Flags":0,"Generation":0,"JobStep":"","PagesDir":"","Devices":null},"Usage":{"Devices":null,"Steps":[{"Step":1,` +
+	if want := `{"Error":"e","Kind":"layout","Limits":{"Job":0,"Step":0,"UID":0,"Flags":0,"Generation":0,"JobStep":"","TurnsDir":"","Devices":null},"Usage":{"Devices":null,"Steps":[{"Step":1,` +
 		`"Devices":[{"used_bytes":1,"peak_bytes":2,"refusals":3,"busy_ns":4,"waited_ns":5}]}]},"Slots":[{"PID":1,"PIDNS":2,"Bytes":[3]}],"Version":5}`; strings.TrimSpace(answer.String()) != want {
 		t.Errorf("%s", answer.String())
 	}

@@ -70,7 +70,8 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 	if err := keepAsked(folder, own); err != nil {
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}
-	limits := g.limits(step, stepName, narrowed, policy)
+	refused := g.refused(dir)
+	limits := g.limits(step, stepName, narrowed, policy, refused)
 	limits.PagesDir = dir.Pages(g.Job)
 	if limits.Ledger, err = ledger.FileOf(dir.Ledger(g.Job)); err != nil {
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
@@ -78,11 +79,8 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 	if err := g.Pages().WriteLimits(filepath.Join(folder, ledger.LimitsFile), limits); err != nil {
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}
-	// Whoever changed the grant since it was read may have looked for steps before this one was there.
-	if now, err := Read(dir.Grant(g.Job)); err == nil && now.Restart == g.Restart && !slices.Equal(now.Slices, g.Slices) {
-		if err := now.changeStep(folder); err != nil {
-			return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
-		}
+	if err := g.catchUp(dir, folder, refused); err != nil {
+		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}
 	var visible []string
 	var minors []device.Minor
@@ -97,6 +95,25 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 	}, nil
 }
 
+// catchUp is for a step whose limits are there: whoever changed the grant, or which GPUs are refused, since they were read may have looked
+// for steps before this one was there.
+func (g Grant) catchUp(dir rundir.Dir, folder string, refused []device.UUID) error {
+	for {
+		now, err := Read(dir.Grant(g.Job))
+		if err != nil || now.Restart != g.Restart {
+			return nil
+		}
+		refusedNow := now.refused(dir)
+		if slices.Equal(now.Slices, g.Slices) && slices.Equal(refusedNow, refused) {
+			return nil
+		}
+		if err := now.changeStep(folder, refusedNow); err != nil {
+			return err
+		}
+		g, refused = now, refusedNow
+	}
+}
+
 // visible is what CUDA_VISIBLE_DEVICES has for the GPU that is the nth of a step. Where the others are not there it is a number, as with
 // Slurm's ConstrainDevices: programs read it as one.
 func (g Grant) visible(s device.Slice, n int) string {
@@ -106,7 +123,7 @@ func (g Grant) visible(s device.Slice, n int) string {
 	return string(s.Device)
 }
 
-func (g Grant) limits(step uint32, stepName string, slices []StepSlice, policy request.Policy) ledger.Limits {
+func (g Grant) limits(step uint32, stepName string, slices []StepSlice, policy request.Policy, refused []device.UUID) ledger.Limits {
 	limits := ledger.Limits{Job: g.Job, Step: step, UID: g.UID, Generation: 1,
 		JobStep: strconv.FormatUint(uint64(g.Job), 10) + "." + stepName}
 	if g.FailOpen {
@@ -116,14 +133,14 @@ func (g Grant) limits(step uint32, stepName string, slices []StepSlice, policy r
 		limits.Flags |= ledger.Elastic
 	}
 	for _, s := range slices {
-		limits.Devices = append(limits.Devices, s.limits())
+		limits.Devices = append(limits.Devices, s.limits(refused, policy))
 	}
 	return limits
 }
 
-func (s StepSlice) limits() ledger.LimitsDevice {
+func (s StepSlice) limits(refused []device.UUID, policy request.Policy) ledger.LimitsDevice {
 	d := ledger.LimitsDevice{UUID: s.Device, JobMemBytes: mibBytes(s.MemMiB), DeviceMemBytes: mibBytes(s.GPUMiB),
-		SMPercent: uint32(s.StepSM), JobSMPercent: uint32(s.SMPercent), Index: s.Index, Minor: s.Minor}
+		SMPercent: uint32(s.StepSM), JobSMPercent: uint32(s.SMPercent), Index: s.Index, Minor: s.Minor, Gated: s.isGated(refused, policy)}
 	if s.Mine {
 		d.StepMemBytes = mibBytes(s.StepMemMiB)
 	}

@@ -50,7 +50,7 @@ func systemPreloads(t *testing.T, text string) {
 	t.Cleanup(func() { systemPreload = before })
 }
 
-// checkLedger follows a step's link as it is followed in the step, where the node's turns are in its folder.
+// checkLedger follows a step's link as it is followed in the step, where the job's pages are in its folder.
 func checkLedger(t *testing.T, dir rundir.Dir, step string) {
 	t.Helper()
 	link, err := os.Readlink(filepath.Join(dir.Step(12, step), ledger.LedgerFile))
@@ -58,11 +58,15 @@ func checkLedger(t *testing.T, dir rundir.Dir, step string) {
 		t.Fatalf("the link to the ledger: %s, %v", link, err)
 	}
 	of, _ := os.Stat(dir.Ledger(12))
-	if is, err := os.Stat(filepath.Join(string(dir), link)); err != nil || !os.SameFile(of, is) {
+	inPages, err := filepath.Rel(rundir.PagesFolder, link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is, err := os.Stat(filepath.Join(dir.Pages(12), inPages)); err != nil || !os.SameFile(of, is) {
 		t.Errorf("the step's ledger is not the job's: %v", err)
 	}
 	if st, err := os.Stat(filepath.Join(dir.Step(12, step), rundir.PagesFolder)); err != nil || st.Mode() != fs.ModeDir|0o755 {
-		t.Errorf("what the turns are mounted on: %v, %v", st, err)
+		t.Errorf("what the pages are mounted on: %v, %v", st, err)
 	}
 }
 
@@ -152,7 +156,7 @@ func TestAStepHasTheLedgerThatItsJobHasNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := filepath.Join(dir.Step(12, "0"), ledger.LedgerFile)
-	if err := errors.Join(os.Remove(link), os.Symlink("turns/12/ledger.before", link)); err != nil {
+	if err := errors.Join(os.Remove(link), os.Symlink("pages/ledger.before", link)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // a second time there is nothing to do

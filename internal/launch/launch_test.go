@@ -75,7 +75,7 @@ func TestPrepareStrict(t *testing.T) {
 		PreloadFile: filepath.Join(dir, "ld.so.preload"),
 		Library:     "/usr/lib/slurm-vgpu/libslurm-vgpu.so",
 		Guards:      guards,
-		PagesDir:    step.RunDir.Turns(),
+		PagesDir:    step.RunDir.Pages(step.Job),
 		Mask:        []string{"/dev/nvidia2", "/dev/nvidia3"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

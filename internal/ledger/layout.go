@@ -42,7 +42,7 @@ const (
 const (
 	FailOpen uint32 = 1 // a ledger that cannot be used lets the program run unlimited
 	Elastic  uint32 = 2 // --vgpu-policy=elastic
-	Gated    uint32 = 4 // the library holds a slice's cap (limitsDevice.Gated)
+	Gated    uint32 = 4 // the library holds the cap of some slice: follows from LimitsDevice.Gated
 )
 
 // Keeper is who keeps the shares of a GPU's slices.

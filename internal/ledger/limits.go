@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -57,6 +58,7 @@ type LimitsDevice struct {
 	JobSMPercent   uint32 // all steps of the job together
 	Index          device.NVMLIndex
 	Minor          device.Minor
+	Gated          bool `json:",omitempty"` // the library holds the cap
 }
 
 // WriteLimits replaces the limits page at path; every user may read it. A process that has the old
@@ -100,7 +102,9 @@ func ChangeLimits(path string, limits Limits) error {
 			atomic.StoreUint64(&on.JobMemBytes, d.JobMemBytes)
 			atomic.StoreUint32(&on.SMPercent, d.SMPercent)
 			atomic.StoreUint32(&on.JobSMPercent, d.JobSMPercent)
+			atomic.StoreUint32(&on.Gated, number(d.Gated))
 		}
+		atomic.StoreUint32(&page.Flags, is.Flags&^Gated|gatedFlag(limits.Devices))
 		atomic.AddUint32(&page.Generation, 1)
 	})
 	if err != nil {
@@ -143,7 +147,7 @@ func encodeLimits(limits Limits) ([]byte, error) {
 	page := limitsPage{
 		Magic: limitsMagic, LayoutVersion: LayoutVersion,
 		JobID: limits.Job, StepID: limits.Step, UID: limits.UID,
-		DeviceCount: uint32(len(limits.Devices)), Flags: limits.Flags, Generation: limits.Generation,
+		DeviceCount: uint32(len(limits.Devices)), Flags: limits.Flags | gatedFlag(limits.Devices), Generation: limits.Generation,
 	}
 	page.SizeBytes = uint32(binary.Size(page))
 	page.LedgerDevice, page.LedgerInode = limits.Ledger.Device, limits.Ledger.Inode
@@ -160,6 +164,7 @@ func encodeLimits(limits Limits) ([]byte, error) {
 		page.Device[i] = limitsDevice{
 			StepMemBytes: d.StepMemBytes, JobMemBytes: d.JobMemBytes, DeviceMemBytes: d.DeviceMemBytes,
 			SMPercent: d.SMPercent, JobSMPercent: d.JobSMPercent, NVMLIndex: uint32(d.Index), Minor: uint32(d.Minor),
+			Gated: number(d.Gated),
 		}
 		copy(page.Device[i].UUID[:], d.UUID)
 	}
@@ -177,17 +182,32 @@ func decodeLimits(data []byte) (Limits, error) {
 	if page.Magic != limitsMagic || page.LayoutVersion != LayoutVersion || page.DeviceCount > MaxDevices {
 		return Limits{}, fmt.Errorf("%w: magic %#x, version %d, %d devices", ErrLayout, page.Magic, page.LayoutVersion, page.DeviceCount)
 	}
-	limits := Limits{Job: page.JobID, Step: page.StepID, UID: page.UID, Flags: page.Flags,
+	limits := Limits{Job: page.JobID, Step: page.StepID, UID: page.UID, Flags: page.Flags &^ Gated,
 		Generation: page.Generation, JobStep: text(page.JobStep[:]), PagesDir: text(page.PagesDir[:]),
 		Ledger: File{page.LedgerDevice, page.LedgerInode}}
 	for _, d := range page.Device[:page.DeviceCount] {
 		limits.Devices = append(limits.Devices, LimitsDevice{
 			UUID: device.UUID(text(d.UUID[:])), StepMemBytes: d.StepMemBytes, JobMemBytes: d.JobMemBytes,
 			DeviceMemBytes: d.DeviceMemBytes, SMPercent: d.SMPercent, JobSMPercent: d.JobSMPercent,
-			Index: device.NVMLIndex(d.NVMLIndex), Minor: device.Minor(d.Minor),
+			Index: device.NVMLIndex(d.NVMLIndex), Minor: device.Minor(d.Minor), Gated: d.Gated != 0,
 		})
 	}
 	return limits, nil
+}
+
+// gatedFlag is for the whole page, so that a program in which the library holds no cap looks at one word.
+func gatedFlag(devices []LimitsDevice) uint32 {
+	if slices.ContainsFunc(devices, func(d LimitsDevice) bool { return d.Gated }) {
+		return Gated
+	}
+	return 0
+}
+
+func number(is bool) uint32 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 func text(field []byte) string {

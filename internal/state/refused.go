@@ -7,33 +7,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
-const maxRefusedBytes = 64 << 10
-
-// Refused are the GPUs that vgpud has left to the library: a line for each, behind one of this boot.
-func (s Store) Refused() (gpus []device.UUID) {
+// Refused are the GPUs that vgpud has left to the library.
+func (s Store) Refused() []device.UUID {
 	if s.KeptBy != ledger.KeptByVgpud {
 		return nil
 	}
-	text, err := trusted.ReadFile(s.Dir.VgpudRefused(), maxRefusedBytes)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	gpus, err := grant.Refused(s.Dir, s.BootID)
+	if err != nil {
 		s.Log.Error("which GPUs vgpud cannot keep is not known", "reason", err)
-	}
-	lines := strings.Fields(string(text))
-	if len(lines) == 0 || lines[0] != s.BootID {
-		return nil
-	}
-	for _, line := range lines[1:] {
-		gpus = append(gpus, device.UUID(line))
 	}
 	return gpus
 }
@@ -51,7 +41,7 @@ func (s Store) Accept(ctx context.Context) error {
 	return s.refuse(ctx, func([]device.UUID) []device.UUID { return nil })
 }
 
-// refuse changes which GPUs are refused. The boards follow, and whoever watches the state file.
+// refuse changes which GPUs are refused. All steps follow, and whoever watches the state file.
 func (s Store) refuse(ctx context.Context, change func([]device.UUID) []device.UUID) error {
 	tx, err := s.Begin(ctx)
 	if err != nil {
@@ -73,5 +63,5 @@ func (s Store) refuse(ctx context.Context, change func([]device.UUID) []device.U
 		return fmt.Errorf("write down which GPUs vgpud cannot keep: %w", err)
 	}
 	tx.dirty = true
-	return tx.Commit()
+	return errors.Join(grant.Gate(s.Dir), tx.Commit())
 }
