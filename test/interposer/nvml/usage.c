@@ -286,49 +286,6 @@ static void a_private_table_that_is_not_known_is_the_drivers(void)
 	CHECK_IS(run_self("table"), 0);
 }
 
-/* What nvidia-smi, a program of its own that asks once, says of the GPU; this one where none is preloaded. */
-static int utilisation(void)
-{
-	nvmlUtilization_t rates = {0};
-	const char *preload = getenv("LD_PRELOAD");
-
-	if (preload != NULL && preload[0] != '\0')
-		return atoi(smi("--query-gpu=utilization.gpu --format=csv,noheader,nounits"));
-	CHECK_IS(nvmlDeviceGetUtilizationRates(gpu0(), &rates), NVML_SUCCESS);
-	return (int)rates.gpu;
-}
-
-/* The same when it is in bounds or a while is over. */
-static int utilisation_until(int least, int most)
-{
-	int percent = -1;
-
-	for (int tries = 0; tries < 200 && (percent < least || percent > most); tries++) {
-		percent = utilisation();
-		CHECK(percent <= 40);
-		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
-	}
-	return percent;
-}
-
-/* Both jobs want more of the GPU than there is, and the driver tells of the whole GPU only. */
-static void nvidia_smi_shows_the_share_that_is_used(void)
-{
-	int percent;
-
-	gpus(0);
-	add_to_conf("usage_by_process=0");
-	two_jobs_here("0", "60");
-	kill(ours, SIGKILL);
-	step.limits->device[0].sm_percent = step.limits->device[0].job_sm_percent = 25;
-	ours = worker("100");
-	percent = utilisation_until(20, 30);
-	CHECK_WITHIN(percent, 20, 30);
-	kill(ours, SIGKILL);
-	CHECK_IS(utilisation_until(0, 0), 0);
-	end_jobs();
-}
-
 int main(int argc, char **argv)
 {
 	if (argc > 2 && strcmp(argv[1], "work") == 0)
@@ -343,6 +300,5 @@ int main(int argc, char **argv)
 	CASE(single_samples_are_no_sum);
 	CASE(nvidia_smi_lists_no_other_tenant);
 	CASE(a_private_table_that_is_not_known_is_the_drivers);
-	CASE_OF_TIME(nvidia_smi_shows_the_share_that_is_used);
 	return summary();
 }
