@@ -39,7 +39,6 @@ type Options struct {
 	UserNames []string // ordinary users that exist; made when fewer than two are given
 	ExtraPath string   // appended to the users' PATH
 	Plain     bool     // Slurm alone, without slurm-vgpu
-	Control   bool     // StartControl at once
 	// Unaccounted: without MariaDB and slurmdbd, so that nothing is reported.
 	Unaccounted bool
 

@@ -22,6 +22,25 @@ const (
 // ErrNoFUSE is where no simulated control device can be.
 var ErrNoFUSE = errors.New("this kernel has no FUSE, which the simulated control device takes")
 
+// startControl does so where it can be: vgpud keeps no share of GPU time without.
+func (c *Cluster) startControl(ctx context.Context) error {
+	if !c.gres.simulated || c.Home.InPlace() { // where mounts are forbidden, so is one of FUSE
+		return nil
+	}
+	err := c.StartControl(ctx)
+	if errors.Is(err, ErrNoFUSE) {
+		c.progress("nobody keeps shares of GPU time: %v", err)
+		return nil
+	}
+	return err
+}
+
+// HasControl says that the simulated GPUs have their control device.
+func (c *Cluster) HasControl() bool {
+	d := c.daemons[controlDaemon]
+	return d != nil && d.running()
+}
+
 // StartControl gives the simulated GPUs, which all nodes of the cluster have, a control device: programs that start from now on run on its
 // runlists. It is DeviceDir/nvidiactl, and /dev/nvidiactl of the cluster's own /dev.
 func (c *Cluster) StartControl(ctx context.Context) error {

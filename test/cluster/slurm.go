@@ -46,10 +46,8 @@ func (c *Cluster) startSlurm(ctx context.Context) error {
 	if err := c.constrainDevices(); err != nil {
 		return err
 	}
-	if c.Control {
-		if err := c.StartControl(ctx); err != nil {
-			return err
-		}
+	if err := c.startControl(ctx); err != nil {
+		return err
 	}
 	for _, node := range c.Nodes {
 		if err := c.start(&daemon{name: node, argv: []string{tool("slurmd"), "-D", "-N", node}, env: c.envOf(node)}); err != nil {

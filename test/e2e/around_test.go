@@ -31,21 +31,3 @@ func TestANameMakesNobodyTheDriver(t *testing.T) {
 		})
 	}
 }
-
-func TestClaimsThatAreCutRefuseTheirOwner(t *testing.T) {
-	needStrict(t)
-	begin(t)
-	for _, tc := range []struct{ name, script string }{
-		{"cut", "truncate -s 0 "},
-		{"open to others", "chmod 666 "},
-		{"hidden", "chmod 600 "},
-		{"garbled", "head -c 100 /dev/urandom | dd conv=notrunc status=none of="},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			out := batch(t, one, "--gres=vgpu:1", "exec 2>&1\n"+tc.script+runDir("turns")+"/$SLURM_JOB_ID/claims\nvgpu-fill --upto 64 || echo \"code $?\"")
-			if !strings.Contains(out, "the job's claims cannot be used") || !strings.Contains(out, "CUDA_ERROR_NOT_PERMITTED") || !strings.Contains(out, "code 1") {
-				t.Errorf("not refused: %s", out)
-			}
-		})
-	}
-}

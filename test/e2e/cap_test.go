@@ -6,6 +6,8 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -46,8 +48,8 @@ func comesTo(t *testing.T, job string, percent, within float64) {
 
 // TestVgpudHoldsCaps: alone, changed while it runs, though its worker dies, beside one that is idle and beside one that is busy. Nothing in the program waits.
 func TestVgpudHoldsCaps(t *testing.T) {
+	needVgpud(t)
 	begin(t)
-	withVgpud(t)
 	job := cappedAtWork(t, 30, "--us 2000 --ahead 16")
 	comesTo(t, job, 30, 3)
 	set := "vgpuctl --config " + c.ConfigPath() + " --node n1 set " + job + " --cores "
@@ -86,22 +88,40 @@ func awaitGroups(t *testing.T, job string) {
 	})
 }
 
-// TestACapIsTheLibrarysWhereTheDriverRefuses: a driver that switches no channels off leaves the cap to the library in the program, which goes on.
+// restartControl gives the GPUs another control device, by simgpu.conf as it is now, and has n1 begin another vgpud on it.
+func restartControl(t *testing.T) {
+	t.Helper()
+	endVgpud(t)
+	if err := errors.Join(c.StopControl(), c.StartControl(context.Background())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestACapIsTheLibrarysWhereTheDriverRefuses: a driver that switches no channels off leaves caps to the library, in a program that runs and in one that begins.
 func TestACapIsTheLibrarysWhereTheDriverRefuses(t *testing.T) {
+	needVgpud(t)
 	begin(t)
+	t.Cleanup(func() { restartControl(t) }) // when simgpu.conf is as it was
 	replaced(t, c.Home.Path("sim", "simgpu.d", "simgpu.conf"), func(text string) string { return text + "control=refuse\n" })
-	withVgpud(t)
-	b, line := busyIn(t, one, "refused")
-	job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=1000 --vgpu-cores=30 --vgpu-policy=cap", line)
-	t.Cleanup(func() { ok(t, root, "scancel "+job) })
+	restartControl(t)
+	running, line := busyIn(t, one, "running")
+	job := submit(t, one, "-n2 --gres=vgpu:1 --vgpu-mem=1000 --vgpu-cores=30 --vgpu-policy=cap", line)
+	t.Cleanup(func() { run(t, root, "scancel "+job) })
 	until(t, "a GPU that is left to the library", 60*time.Second, func() error {
 		if text, err := os.ReadFile(rundir.Dir(runDir()).VgpudRefused()); err != nil || !strings.Contains(string(text), "GPU-") {
 			return fmt.Errorf("refused: %q, %w", text, err)
 		}
 		return nil
 	})
-	b.awaitShare(len(b.seconds())+3, 30)
-	if said := run(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 doctor").Stdout; !strings.Contains(said, "does not let it keep caps on GPU-") {
+	running.awaitShare(len(running.seconds())+1, 30)
+	if said := run(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 doctor"); said.Code == 0 || !strings.Contains(said.Stdout, "does not let it keep caps on GPU-") {
 		t.Errorf("doctor says\n%s", said)
 	}
+	running.end()
+	finish(t, one, job)
+	later, line := busyIn(t, one, "later")
+	job = submit(t, one, "--gres=vgpu:1 --vgpu-mem=1000 --vgpu-cores=30 --vgpu-policy=cap", line)
+	later.awaitShare(0, 30)
+	later.end()
+	finish(t, one, job)
 }

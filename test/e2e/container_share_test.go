@@ -7,35 +7,22 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
 
-// readsClaims says whether a process has both jobs' claims before it.
-func readsClaims(own, others string) error {
-	maps, _ := filepath.Glob("/proc/[0-9]*/maps")
-	for _, path := range maps {
-		data, err := os.ReadFile(path)
-		if err != nil { // it has ended
-			continue
-		}
-		if text := string(data); strings.Contains(text, "/turns/"+own+"/claims") && strings.Contains(text, "/turns/"+others+"/claims") {
-			return nil
-		}
-	}
-	return fmt.Errorf("no process has the claims of jobs %s and %s", own, others)
-}
-
-// A program in a container has its share beside a neighbour that comes later, and waits for its turn.
+// A program in a container has its share and no more, also where its mounts are cut off from the host's, as Charliecloud's are.
 func TestShareInAContainer(t *testing.T) {
 	for name, enter := range map[string]func(*testing.T) string{
 		"bwrap": func(t *testing.T) string {
 			need(t, one, "bwrap", "bwrap --version")
 			return "bwrap --unshare-user --unshare-pid --bind " + image(t, one) + " / --proc /proc --dev-bind /dev /dev " + given("--dev-bind %s %s ") +
 				"--bind " + one.Home + " /mnt --chdir /mnt /bin/"
+		},
+		"ch-run": func(t *testing.T) string {
+			need(t, one, "ch-run", "ch-run --version")
+			return "ch-run " + given("-b %s:%s ") + "-b " + one.Home + ":/mnt --cd /mnt " + image(t, one) + " -- /bin/"
 		},
 		"apptainer": func(t *testing.T) string {
 			return apptainer(t) + "-B " + one.Home + ":/mnt --pwd /mnt " + image(t, one) + " /bin/"
@@ -48,56 +35,13 @@ func TestShareInAContainer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			needStrict(t)
+			needVgpud(t)
 			begin(t)
-			inside, insideLine := busyIn(t, one, "inside")
-			outside, outsideLine := busyIn(t, two, "outside")
-			a := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", enter(t)+insideLine)
+			inside, line := busyIn(t, one, "inside")
+			job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", enter(t)+line)
 			inside.awaitShare(0, 30)
-			b := submit(t, two, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=70", outsideLine)
-			if x, y := slicesOf(t, a), slicesOf(t, b); x[0].Device != y[0].Device {
-				t.Fatalf("%+v and %+v are not on one GPU", x, y)
-			}
-			outside.awaitShare(1, 70)
-			inside.awaitShare(len(inside.seconds())+1, 30)
-			until(t, "the neighbour in the container", 10*time.Second, func() error { return readsClaims(a, b) })
 			inside.end()
-			outside.end()
-			finish(t, one, a)
-			finish(t, two, b)
-		})
-	}
-}
-
-// With its mounts cut off from the host's a container knows the neighbours that were there before it. One that comes
-// later has its share all the same, since the container's own is kept by its credit.
-func TestTurnsWhereMountsAreCutOff(t *testing.T) {
-	need(t, one, "ch-run", "ch-run --version")
-	for _, first := range []string{"the neighbour", "the container"} {
-		t.Run(first+" first", func(t *testing.T) {
-			begin(t)
-			outside, outsideLine := busyIn(t, two, "outside")
-			inside, insideLine := busyIn(t, one, "inside")
-			submitOutside := func() string {
-				defer outside.awaitShare(0, 70)
-				return submit(t, two, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=70", outsideLine)
-			}
-			submitInside := func() string {
-				defer inside.awaitShare(0, 30)
-				return submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", "ch-run "+given("-b %s:%s ")+"-b "+one.Home+":/mnt --cd /mnt "+image(t, one)+" -- /bin/"+insideLine)
-			}
-			var a, b string
-			if first == "the container" {
-				a, b = submitInside(), submitOutside()
-			} else {
-				b, a = submitOutside(), submitInside()
-				until(t, "the neighbour in the container", 10*time.Second, func() error { return readsClaims(a, b) })
-			}
-			outside.awaitShare(len(outside.seconds())+1, 70)
-			inside.awaitShare(len(inside.seconds())+1, 30)
-			inside.end()
-			outside.end()
-			finish(t, one, a)
-			finish(t, two, b)
+			finish(t, one, job)
 		})
 	}
 }

@@ -22,25 +22,29 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
-// withVgpud has vgpud keep the shares of n1 for one test. The next job with a slice begins it.
-func withVgpud(t *testing.T, lines ...string) {
+// needVgpud is for what vgpud keeps: it does on the simulated control device.
+func needVgpud(t *testing.T) {
 	t.Helper()
-	withControl(t)
-	configured(t, strings.Join(lines, "\n"))
-	t.Cleanup(func() {
-		if supervisor, _ := vgpuds(t); supervisor != 0 {
-			_ = unix.Kill(supervisor, unix.SIGTERM)
+	if !c.HasControl() {
+		t.Skip("the simulated GPUs have no control device here")
+	}
+}
+
+// endVgpud ends that of n1, if there is one. The next job with a slice begins another.
+func endVgpud(t *testing.T) {
+	t.Helper()
+	if supervisor, _ := vgpuds(t); supervisor != 0 {
+		_ = unix.Kill(supervisor, unix.SIGTERM)
+	}
+	until(t, "end of vgpud", 20*time.Second, func() error {
+		if is, err := trusted.IsLocked(runDir("vgpud.lock")); err != nil || is {
+			return fmt.Errorf("its lock is held: %v, %v", is, err)
 		}
-		until(t, "end of vgpud", 20*time.Second, func() error {
-			if is, err := trusted.IsLocked(runDir("vgpud.lock")); err != nil || is {
-				return fmt.Errorf("its lock is held: %v, %v", is, err)
-			}
-			return nil
-		})
+		return nil
 	})
 }
 
-// vgpuds are the two processes of the cluster's vgpud; 0: not there.
+// vgpuds are the two processes of n1's vgpud; 0: not there.
 func vgpuds(t *testing.T) (supervisor, worker int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -54,8 +58,9 @@ func vgpuds(t *testing.T) (supervisor, worker int) {
 		}
 		program, _ := os.Readlink(filepath.Join("/proc", entry.Name(), "exe"))
 		words, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
+		environment, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "environ"))
 		switch {
-		case program != c.Home.Program("vgpud"):
+		case program != c.Home.Program("vgpud") || !strings.Contains("\x00"+string(environment), "\x00SLURMD_NODENAME=n1\x00"):
 		case strings.HasSuffix(string(words), "\x00worker\x00"):
 			worker = pid
 		default:
@@ -93,7 +98,7 @@ func atWork(t *testing.T, cores int, how string) (job string) {
 func busyUnder(t *testing.T, policy string, cores int, how string) (job string) {
 	t.Helper()
 	job = submit(t, one, fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=1000 --vgpu-cores=%d --vgpu-policy=%s", cores, policy), "vgpu-busy "+how+" --for 600000")
-	t.Cleanup(func() { ok(t, root, "scancel "+job) })
+	t.Cleanup(func() { run(t, root, "scancel "+job) }) // it may have ended
 	until(t, "GPU time of job "+job, 60*time.Second, func() error {
 		if page := counted(t, job); page.BusyNs == 0 {
 			return fmt.Errorf("%+v", page)
@@ -110,8 +115,8 @@ func isOff() bool {
 
 // TestVgpudKeepsAndCountsShares: two jobs that are always at work have the time slices and the GPU time of their shares.
 func TestVgpudKeepsAndCountsShares(t *testing.T) {
+	needVgpud(t)
 	begin(t)
-	withVgpud(t)
 	always := "--us 20000 --ahead 16" // a third of a second of work waits, however late its program gets to run
 	less, more := atWork(t, 30, always), atWork(t, 70, always)
 	until(t, "time slices of 30 to 70", 30*time.Second, func() error {
@@ -169,8 +174,8 @@ func goOn(t *testing.T, jobs []string, what string) {
 
 // TestVgpudMayDie: whoever dies while somebody is off, they are on again, and the counters go on.
 func TestVgpudMayDie(t *testing.T) {
+	needVgpud(t)
 	begin(t)
-	withVgpud(t)
 	jobs := []string{atWork(t, 20, "--us 1000 --rest 1000"), atWork(t, 30, "--us 1000"), atWork(t, 50, "--us 1000")}
 	awaitOff(t)
 	supervisor, worker := vgpuds(t)
@@ -229,8 +234,8 @@ func TestVgpudMayDie(t *testing.T) {
 
 // TestVgpudFreezesWhoCheats: a step that sets its own time slice, and one that goes without the library, are frozen; their neighbour is not.
 func TestVgpudFreezesWhoCheats(t *testing.T) {
+	needVgpud(t)
 	begin(t)
-	withVgpud(t)
 	honest := atWork(t, 40, "--us 2000")
 	cheats := map[string]string{}
 	for _, how := range []string{"slice --us 2000 --for 600000", "raw 2000"} {
@@ -253,8 +258,9 @@ func TestVgpudFreezesWhoCheats(t *testing.T) {
 
 // TestWhoCheatsIsTold: the output of a job whose step was killed says so, its record does, and what its user asks.
 func TestWhoCheatsIsTold(t *testing.T) {
+	needVgpud(t)
 	begin(t)
-	withVgpud(t, "cheaters: kill")
+	configured(t, "cheaters: kill\n")
 	const cheat, ask = "vgpu-cheat slice --us 2000 --for 600000", "--gres=vgpu:1 --vgpu-mem=1000 --vgpu-cores=30 --vgpu-policy=elastic"
 	in := map[string]string{ // by job, the state in which it ends
 		submit(t, one, ask, "srun "+cheat+"\nvgpuctl --config "+c.ConfigPath()+" --node n1 explain $SLURM_JOB_ID\nexit 0"): "COMPLETED",

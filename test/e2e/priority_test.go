@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/slurm-vgpu/slurm-vgpu/test/cluster"
@@ -30,14 +29,6 @@ func TestWhoGoesFirst(t *testing.T) {
 	priorityIs(t, small+"batch", "batch", "srun --vgpu-priority=batch true 2> /dev/null && echo same\nsrun --vgpu-priority=normal true 2>&1 | grep -o 'more than.*'",
 		"same\nmore than the job's priority, which is batch\n")
 
-	held, err := os.OpenFile(runDir("vgpud.lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer held.Close()
-	if err := syscall.Flock(int(held.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { // in place of a vgpud, which has no GPU to keep here
-		t.Fatal(err)
-	}
 	configured(t, "latency_partitions: [high]\n")
 	admitted(t, `{ qos = {}, partitions = { "high" } }`)
 	refused(one, "srun -p vgpu "+small+"latency true", "it is for partition high, and the job is of QOS (default) in partition vgpu")

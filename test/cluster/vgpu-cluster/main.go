@@ -33,7 +33,6 @@ func main() {
 	flags.BoolVar(&options.Whole, "whole", false, "two more nodes, with whole GPUs beside slices")
 	flags.StringVar(&options.GPU, "gpu", "auto", "sim, real, or auto: real where there is one")
 	flags.BoolVar(&options.Plain, "plain", false, "Slurm alone, without slurm-vgpu")
-	flags.BoolVar(&options.Control, "control", false, "give the simulated GPUs a control device, with channel groups that take turns")
 	users := flags.String("users", "", "two existing `users`, comma-separated; default: made and removed again")
 	flags.StringVar(&options.Isolation, "isolation", "", "strict or preload")
 	_ = flags.Parse(os.Args[2:])

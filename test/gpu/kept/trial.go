@@ -45,8 +45,7 @@ type trial struct {
 const node = "n1"
 
 // configuration is added to config.yaml.
-const configuration = `latency_partitions: [vgpu]
-`
+const configuration = "latency_partitions: [vgpu]\n"
 
 // settling is how long tenants run before they are measured: vgpud looks twice a second, and its rule takes some looks.
 const settling = 5 * time.Second
@@ -55,7 +54,7 @@ func begin(ctx context.Context, home cluster.Home, o options) (*trial, error) {
 	c := cluster.Options{Build: o.build, Source: filepath.Dir(o.build), Unaccounted: true, GPU: "real", ExtraPath: os.Getenv("PATH"), ExtraConfig: configuration,
 		SlicesPerGPU: 20, Progress: func(text string) { fmt.Fprintln(os.Stderr, "kept.sh:", text) }}
 	if o.simulated {
-		c.GPU, c.Control = "sim", true
+		c.GPU = "sim"
 	}
 	up, err := cluster.Start(ctx, home, c)
 	if err != nil {
