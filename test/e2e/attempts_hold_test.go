@@ -22,7 +22,7 @@ import (
 func TestAttemptsToHoldUpTheNode(t *testing.T) {
 	needStrict(t)
 	begin(t)
-	locks := `perl -e 'use Fcntl qw(:DEFAULT :flock); for (qw(ledger claims)) { my $path = "` + runDir("turns") + `/$ENV{SLURM_JOB_ID}/$_";
+	locks := `perl -e 'use Fcntl qw(:DEFAULT :flock); for (qw(ledger groups)) { my $path = "` + runDir("pages") + `/$ENV{SLURM_JOB_ID}/$_";
 			open my $f, "<", $path or die; flock $f, LOCK_EX or die; $ENV{LEASE} && (fcntl $f, 1024, F_RDLCK or die); push @f, $f }
 			open my $g, ">", "locked"; close $g; kill STOP => $$' & until [ -e locked ]; do sleep 0.1; done; `
 	for _, tc := range []struct{ name, script string }{

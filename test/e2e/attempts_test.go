@@ -119,7 +119,7 @@ func TestAttemptsOnTheLedger(t *testing.T) {
 		if i == 2 {
 			t.Skip("as at the level before")
 		}
-		own := runDir("turns") + "/$SLURM_JOB_ID" + ledger
+		own := runDir("pages") + "/$SLURM_JOB_ID" + ledger
 		t.Run("an older copy is put back", func(t *testing.T) {
 			out := batch(t, one, fmt.Sprintf("--gres=vgpu:1 --vgpu-mem=%d", containerMiB), `exec 2>&1
 				cp `+own+` older

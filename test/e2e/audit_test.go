@@ -165,7 +165,7 @@ const (
 
 // zeroed is a line of a job's script that overwrites some bytes of its ledger.
 func zeroed(at, count int) string {
-	return fmt.Sprintf("dd if=/dev/zero of=%s/$SLURM_JOB_ID/ledger bs=1 seek=%d count=%d conv=notrunc status=none\n", runDir("turns"), at, count)
+	return fmt.Sprintf("dd if=/dev/zero of=%s/$SLURM_JOB_ID/ledger bs=1 seek=%d count=%d conv=notrunc status=none\n", runDir("pages"), at, count)
 }
 
 func TestTheAuditFindsWhatAJobHides(t *testing.T) {
@@ -180,7 +180,7 @@ func TestTheAuditFindsWhatAJobHides(t *testing.T) {
 		{"a process without a slot", fill("1") + zeroed(firstSlot, slotsBytes), []string{"not-in-ledger"}},
 		{"memory of a process", fill("1") + zeroed(slotUsed, 8), []string{"unaccounted"}},
 		{"more than its slice", fill("1") + zeroed(headUsed, 8) + zeroed(slotUsed, 8) + fill("2"), []string{"over-limit", "unaccounted"}},
-		{"the whole ledger", fill("1") + "truncate -s 0 " + runDir("turns") + "/$SLURM_JOB_ID/ledger", []string{"not-in-ledger"}},
+		{"the whole ledger", fill("1") + "truncate -s 0 " + runDir("pages") + "/$SLURM_JOB_ID/ledger", []string{"not-in-ledger"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			begin(t)

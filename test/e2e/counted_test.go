@@ -22,7 +22,7 @@ func TestWhatVgpudCountedIsAccounted(t *testing.T) {
 	begin(t)
 	dir := rundir.Dir(runDir())
 	job, release := holdingAfter(t, one, "--gres=vgpu:1 --vgpu-mem=3000", `
-		page=`+runDir("turns")+`/$SLURM_JOB_ID/time
+		page=`+runDir("pages")+`/$SLURM_JOB_ID/time
 		[ -r $page ] && ! dd if=/dev/zero of=$page bs=64 count=1 conv=notrunc && ! rm -f $page && ! mv $page $page.old && echo safe`)
 	slicesOf(t, job)
 	awaitState(t, job, "RUNNING")

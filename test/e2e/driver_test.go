@@ -16,7 +16,7 @@ func TestStatusHoldsTheLedgerAgainstTheDriver(t *testing.T) {
 	job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 -o difference.out", `
 		vgpu-fill --upto 1000 --hold-until done1 &
 		until [ -e forge ]; do sleep 0.1; done
-		printf '\0\0\0\0\0\0\0\0' | dd of=`+runDir("turns")+`/$SLURM_JOB_ID/ledger bs=1 seek=64 conv=notrunc
+		printf '\0\0\0\0\0\0\0\0' | dd of=`+runDir("pages")+`/$SLURM_JOB_ID/ledger bs=1 seek=64 conv=notrunc
 		touch forged; wait; rm done1 forge forged`)
 	slicesOf(t, job)
 	until(t, "1000 MiB and a context", 30*time.Second, func() error {

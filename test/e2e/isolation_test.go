@@ -82,14 +82,14 @@ func TestAnotherUsersLimitsAreNotBelieved(t *testing.T) {
 	other, release := holding(t, two, "--gres=vgpu:1 --vgpu-mem=50000")
 	defer release()
 	awaitState(t, other, "RUNNING")
-	covered := `set -e; self=/run/slurm-vgpu/self; of_other=$self/turns/` + other + `
+	covered := `set -e; self=/run/slurm-vgpu/self
 		mkdir was; mount --rbind $self was
 		mount --rbind ` + runDir("jobs", other, "steps", "batch") + ` $self
 		for f in was/*.so; do mount --bind $f $self/${f#was/}; done
-		mount -t tmpfs none $self/turns; mkdir $of_other
-		for f in ledger claims; do
-			cp was/turns/$SLURM_JOB_ID/$f $of_other/$f
-			perl -e "print pack q(V), ` + other + `" | dd of=$of_other/$f bs=1 seek=16 conv=notrunc status=none
+		mount -t tmpfs none $self/pages
+		for f in ledger groups; do
+			cp was/pages/$f $self/pages/$f
+			perl -e "print pack q(V), ` + other + `" | dd of=$self/pages/$f bs=1 seek=16 conv=notrunc status=none
 		done
 		echo COVERED; `
 	for _, tc := range []struct{ name, fill string }{
@@ -173,33 +173,6 @@ func TestOtherGPUsAreMasked(t *testing.T) {
 		}
 		file.Close()
 	}
-}
-
-// The folder of boards and claims is there for a task under strict isolation as well: it may write
-// its own claims, and read the rest.
-func TestATaskReachesBoardsAndClaims(t *testing.T) {
-	begin(t)
-	turns := runDir("turns")
-	job, release := holding(t, two, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30")
-	slicesOf(t, job)
-	out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", `exec 2>/dev/null
-		cd `+turns+` || exit 1
-		tr '\0' ' ' < /run/slurm-vgpu/self/limits | grep -cF "`+turns+` "
-		cat $SLURM_JOB_ID/claims > /dev/null && (: >> $SLURM_JOB_ID/claims) && echo own claims
-		for f in GPU-* `+job+`/claims; do cat $f > /dev/null && echo read; (: >> $f) && echo WRITTEN; done
-		cat `+job+`/ledger && echo LEDGER
-		for f in other $SLURM_JOB_ID/other; do (: > $f) && echo MADE; done
-		ln $SLURM_JOB_ID/claims $SLURM_JOB_ID/more && echo LINKED
-		rm -f $SLURM_JOB_ID/claims && echo REMOVED; true`)
-	want := "1\nown claims\n" + strings.Repeat("read\n", 2)
-	if c.Isolation != "strict" {
-		want = strings.Replace(want, "1\n", "", 1) // its limits are elsewhere
-	}
-	if out != want && out != want+"read\n" { // one board or two: which GPUs were used before is not said
-		t.Errorf("a task at the boards:\n%s", out)
-	}
-	release()
-	finish(t, two, job)
 }
 
 func TestAJobWithoutVGPUIsUntouched(t *testing.T) {

@@ -79,7 +79,7 @@ func counted(t *testing.T, job string) ledger.TimeDevice {
 	}
 	var devices []ledger.TimeDevice
 	until(t, "a page of GPU time", 30*time.Second, func() (err error) {
-		devices, err = ledger.ReadTime(runDir("turns", job, "time"), uint32(id))
+		devices, err = ledger.ReadTime(runDir("pages", job, "time"), uint32(id))
 		if err == nil && len(devices) != 1 {
 			err = fmt.Errorf("%+v", devices)
 		}

@@ -213,7 +213,7 @@ func TestTasksInAJobContainerAreHeld(t *testing.T) {
 	_ = os.Remove(found)
 	ok(t, one, "srun --task-epilog="+script+" --gres=vgpu:1 --vgpu-mem=3000 true")
 	wantHeld(t, found, 3000)
-	laterClaimsAreSeen(t)
+	onlyItsOwnPages(t)
 	job := submit(t, one, onFirstGPU(t)+" --input="+nodes(), "if (exec 3<>/proc/self/fd/0/nvidia1); then echo open; else echo closed; fi")
 	awaitEnd(t, job)
 	if out := output(t, one, job); strings.Contains(out, "open") {

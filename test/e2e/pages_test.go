@@ -6,7 +6,7 @@
 package e2e
 
 import (
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,72 +18,54 @@ import (
 
 // What a job's user owns on a node: its size, and who sees it.
 
-// laterClaimsAreSeen has a step look for the claims of a job that began after it, and for those of
-// one that has ended.
-func laterClaimsAreSeen(t *testing.T) {
+// onlyItsOwnPages has a step look for pages of its user's other jobs: of one that was there before it, and of one that came later.
+func onlyItsOwnPages(t *testing.T) {
 	t.Helper()
-	found, ask := filepath.Join(one.Home, "seen.out"), filepath.Join(one.Home, "ask")
-	for _, path := range []string{found, ask} {
-		_ = os.Remove(path)
-		t.Cleanup(func() { _ = os.Remove(path) })
+	signs := openDir(t)
+	earlier, releaseEarlier := holding(t, one, "--gres=vgpu:1 --vgpu-mem=1000")
+	slicesOf(t, earlier)
+	awaitState(t, earlier, "RUNNING")
+	look := func(job string) string {
+		return "echo $(find /run/slurm-vgpu/self/ /dev/slurm-vgpu/ " + runDir("pages") + " 2>/dev/null | grep -c /ledger$) $(ls " + runDir("pages") + "/" + job + " 2>/dev/null)\n"
 	}
-	early := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", `
-		echo began > seen.out
-		until [ -e ask ]; do sleep 0.1; done; read later < ask
-		cat `+runDir("turns")+`/$later/claims >/dev/null 2>&1 && echo seen >> seen.out || echo unseen >> seen.out
-		while [ -e ask ]; do sleep 0.1; done
-		cat `+runDir("turns")+`/$later/claims >/dev/null 2>&1 && echo seen >> seen.out || echo gone >> seen.out`)
-	wantLine := func(n int, want string) {
-		t.Helper()
-		until(t, "what the step sees", 30*time.Second, func() error {
-			data, err := os.ReadFile(found)
-			if err == nil && strings.Count(string(data), "\n") < n {
-				err = fmt.Errorf("it wrote %q", data)
-			}
-			return err
-		})
-		data, _ := os.ReadFile(found)
-		if lines := strings.Fields(string(data)); lines[n-1] != want {
-			t.Errorf("a step that ran before says that claims are %s, want %s", lines[n-1], want)
-		}
-	}
-	wantLine(1, "began")
-	later, release := holding(t, two, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30")
+	job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000", look("$SLURM_JOB_ID")+look(earlier)+"until [ -e "+signs+"/later ]; do sleep 0.05; done\n"+look("$(cat "+signs+"/later)"))
+	slicesOf(t, job)
+	awaitState(t, job, "RUNNING")
+	later, releaseLater := holding(t, one, "--gres=vgpu:1 --vgpu-mem=1000")
 	slicesOf(t, later)
 	awaitState(t, later, "RUNNING")
-	// Whole at once: the job looks every 0.1 s whether it is there.
-	if err := os.WriteFile(ask+".new", []byte(later+"\n"), 0o644); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(signs, "later.new"), []byte(later), 0o644), os.Rename(filepath.Join(signs, "later.new"), filepath.Join(signs, "later"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(ask+".new", ask); err != nil {
-		t.Fatal(err)
+	if out := lines(finish(t, one, job)); len(out) != 3 || out[1] != out[0] && strings.Contains(out[1], "groups") || strings.Contains(out[2], "groups") {
+		t.Errorf("of its own pages, of an earlier job's and a later one's a step sees: %q", out)
 	}
-	wantLine(2, "seen")
-	release()
-	finish(t, two, later)
-	until(t, "the end of the later job's slices", 30*time.Second, func() error {
-		for _, s := range stateSlices(t) {
-			if fmt.Sprint(s.Job) == later {
-				return fmt.Errorf("it holds %+v", s)
-			}
-		}
-		return nil
-	})
-	if err := os.Remove(ask); err != nil {
-		t.Fatal(err)
-	}
-	wantLine(3, "gone")
-	finish(t, one, early)
+	releaseEarlier()
+	releaseLater()
+	finish(t, one, earlier)
+	finish(t, one, later)
 }
 
-func TestClaimsOfLaterJobsAreSeen(t *testing.T) {
+// A task reaches its own job's pages and no other's: it writes its ledger and its groups, and changes nothing else there.
+func TestATaskReachesItsOwnPagesAlone(t *testing.T) {
+	needStrict(t)
 	begin(t)
-	laterClaimsAreSeen(t)
+	out := batch(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", `exec 2>/dev/null
+		cd /run/slurm-vgpu/self/pages || exit 1
+		for f in ledger groups; do cat $f > /dev/null && (: >> $f) && echo own $f; done
+		cat time > /dev/null && echo read; (: >> time) && echo WRITTEN
+		(: > other) && echo MADE; mkdir folder && echo MADE
+		ln ledger more && echo LINKED; rm -f ledger && echo REMOVED; mv groups ledger && echo MOVED; true`)
+	if want := "own ledger\nown groups\nread\n"; out != want {
+		t.Errorf("a task at its pages: %q, want %q", out, want)
+	}
+	onlyItsOwnPages(t)
 }
 
 // smallRunDir puts the node's run directory on a file system of a few MiB until the test ends.
 func smallRunDir(t *testing.T, options string) {
 	t.Helper()
+	endVgpud(t) // it keeps the other one
 	aside := t.TempDir()
 	ok(t, root, "cp -a "+runDir("inventory.json")+" "+aside)
 	if err := unix.Mount("tmpfs", runDir(), "tmpfs", 0, options+",mode=755"); err != nil {
@@ -91,6 +73,7 @@ func smallRunDir(t *testing.T, options string) {
 	}
 	t.Cleanup(func() {
 		settle(t)
+		endVgpud(t)
 		if err := unix.Unmount(runDir(), unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
@@ -100,7 +83,7 @@ func smallRunDir(t *testing.T, options string) {
 
 func pagesMounted(t *testing.T) int {
 	t.Helper()
-	return strings.Count(ok(t, root, "cat /proc/self/mountinfo").Stdout, runDir("turns")+"/")
+	return strings.Count(ok(t, root, "cat /proc/self/mountinfo").Stdout, runDir("pages")+"/")
 }
 
 // A job fills all that it owns, and does what it can to keep it. Others start, run and end, and so
@@ -114,8 +97,8 @@ func TestAJobFillsOnlyWhatIsItsOwn(t *testing.T) {
 	gate := filepath.Join(one.Home, "gate")
 	t.Cleanup(func() { _ = os.Remove(gate) })
 	job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30", `exec 2>/dev/null
-		cd `+runDir("turns")+`/$SLURM_JOB_ID || exit 1
-		for f in ledger claims; do
+		cd `+runDir("pages")+`/$SLURM_JOB_ID || exit 1
+		for f in ledger groups; do
 			fallocate -l 1G $f; dd if=/dev/zero of=$f bs=4k oflag=append conv=notrunc; ln $f ../$f; ln $f more
 			setsid bash -c 'exec 3<>$0; sleep 1000' $f &
 		done
@@ -131,7 +114,7 @@ func TestAJobFillsOnlyWhatIsItsOwn(t *testing.T) {
 	if st.Bfree < st.Blocks*9/10 {
 		t.Errorf("of the run directory's %d blocks %d are free", st.Blocks, st.Bfree)
 	}
-	if err := unix.Statfs(runDir("turns", job), &st); err != nil || st.Bfree != 0 {
+	if err := unix.Statfs(runDir("pages", job), &st); err != nil || st.Bfree != 0 {
 		t.Errorf("the job has not filled what it owns: %d blocks are free, %v", st.Bfree, err)
 	}
 	if out := strings.TrimSpace(ok(t, two, "srun --gres=vgpu:1 --vgpu-mem=2000 "+seen).Stdout); out != "2000" {

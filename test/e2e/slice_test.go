@@ -50,8 +50,7 @@ type usage struct {
 			PeakMiB int    `json:"peak_mib"`
 			Refused int    `json:"refused"`
 			// Missing is nil.
-			GPUSeconds    *float64 `json:"gpu_s"`
-			WaitedSeconds *float64 `json:"waited_s"`
+			GPUSeconds *float64 `json:"gpu_s"`
 		} `json:"nodes"`
 		Refusals map[string]string `json:"refusals"`
 	} `json:"vgpu"`
@@ -96,7 +95,7 @@ func TestMainJob(t *testing.T) {
 	}
 	d := devices[0]
 	// Nothing was launched; share_test.go is about what is.
-	if d.GPUSeconds == nil || d.WaitedSeconds == nil || *d.GPUSeconds != 0 || *d.WaitedSeconds != 0 {
+	if d.GPUSeconds == nil || *d.GPUSeconds != 0 {
 		t.Errorf("AdminComment does not tell of GPU time, or of some that nobody used: %s", account(t, job, "AdminComment"))
 	}
 	if d.MemMiB != 3000 || d.Cores != 30 || d.PeakMiB < 2000 || d.PeakMiB > 3000 || d.Refused < 1 || !strings.HasPrefix(d.GPU, "GPU-") {
