@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * With waits=1 every call that may wait for work on the real driver does: for all that lies in the current
- * context, or in all contexts where one of them ends. docs/waits.md says of which calls that is known, and
- * from where. With waits=2 nobody else gets into the driver meanwhile, as if it had a lock that the others
- * want as well. A launch waits when its kernel is loaded, that of a graph when it uses memory. */
+ * context, or in all contexts where one of them ends. On an H200 (driver 580) cuMemFree, cuArrayDestroy,
+ * cuModuleLoadData and others were seen to; of more NVIDIA's manuals say so. With waits=2 nobody else gets
+ * into the driver meanwhile, as if it had a lock that the others want as well. A launch waits when its
+ * kernel is loaded, that of a graph when it uses memory. */
 #include "drv.h"
 
 enum waits { WAITS_NOT, FOR_CONTEXT, FOR_ALL, ASKS_NOBODY };
