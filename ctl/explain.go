@@ -55,15 +55,14 @@ type explanation struct {
 
 // explainedSlice is a grant, its limit and its usage; what is not known is null.
 type explainedSlice struct {
-	Node          string          `json:"node"`
-	Device        string          `json:"device"`
-	MemMiB        int64           `json:"mem_mib"`
-	SMPercent     int             `json:"sm_percent"`
-	UsedMiB       *int64          `json:"used_mib,omitempty"`
-	PeakMiB       *int64          `json:"peak_mib"`
-	Refusals      *uint64         `json:"refusals"`
-	*usage.Time                   // nil: not known
-	GPUTimeSource usage.Source    `json:"gpu_time_source,omitempty"`
+	Node      string  `json:"node"`
+	Device    string  `json:"device"`
+	MemMiB    int64   `json:"mem_mib"`
+	SMPercent int     `json:"sm_percent"`
+	UsedMiB   *int64  `json:"used_mib,omitempty"`
+	PeakMiB   *int64  `json:"peak_mib"`
+	Refusals  *uint64 `json:"refusals"`
+	usage.Time
 	usage.Caught                  // the same of all slices of a node
 	Priority      device.Priority `json:"priority,omitempty"`
 	WithoutEffect string          `json:"priority_without_effect,omitempty"` // why its priority does nothing now
@@ -71,13 +70,6 @@ type explainedSlice struct {
 	IdleSeconds   int64           `json:"idle_seconds,omitempty"`            // the longest time without GPU time, where the site calls that idle
 	// Timeline is what an ended job used over time.
 	Timeline []timeline.Point `json:"timeline,omitempty"`
-}
-
-// spent puts in what is known of GPU time.
-func (s *explainedSlice) spent(t usage.Time, source usage.Source) {
-	if source != "" {
-		s.Time, s.GPUTimeSource = &t, source
-	}
 }
 
 // Sources of an explanation.
@@ -231,17 +223,12 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 		Slices: []explainedSlice{},
 	}
 	used, err := usage.Collect(dir, g)
-	sampled := usage.Newest(dir, g)
-	if sampled == nil {
-		sampled = make([]timeline.Sample, len(g.Slices))
-	}
 	for i, s := range g.Slices {
 		slice := explainedSlice{Node: g.Node, Device: string(s.Device), MemMiB: s.MemMiB, SMPercent: s.SMPercent, Priority: s.Priority, Earlier: g.Earlier[s.Device]}
 		if err == nil && i < len(used.Devices) {
 			now, peak, refusals := usage.MiB(used.Devices[i].UsedBytes), usage.MiB(used.Devices[i].PeakBytes), used.Devices[i].Refusals
 			slice.UsedMiB, slice.PeakMiB, slice.Refusals = &now, &peak, &refusals
-			slice.spent(usage.Spent(s.SMPercent, used.Latest(i, sampled[i])))
-			slice.Caught = usage.CaughtOf(used.Counted[i])
+			slice.Time, slice.Caught = usage.TimeOf(used.Counted[i]), usage.CaughtOf(used.Counted[i])
 		}
 		if s.Priority == device.PriorityLatency {
 			slice.WithoutEffect = whyNotFirst(dir, s.Device)
@@ -268,8 +255,7 @@ func fromRecord(rec usage.Record) explanation {
 	}
 	for _, d := range rec.Devices {
 		slice := explainedSlice{Node: rec.Node, Device: string(d.Device), MemMiB: d.MemMiB, SMPercent: d.SMPercent, Priority: d.Priority,
-			PeakMiB: &d.PeakMiB, Refusals: &d.Refusals, IdleSeconds: d.IdleSeconds, Timeline: d.Timeline, Earlier: d.Earlier, Caught: d.Caught}
-		slice.spent(d.Time, d.Source())
+			PeakMiB: &d.PeakMiB, Refusals: &d.Refusals, IdleSeconds: d.IdleSeconds, Timeline: d.Timeline, Earlier: d.Earlier, Time: d.Time, Caught: d.Caught}
 		e.Slices = append(e.Slices, slice)
 	}
 	return e
@@ -290,8 +276,7 @@ func fromComment(row report.Row, comment report.Comment) explanation {
 	e := explanation{Job: row.Job, Source: sourceAccounting, Since: row.Start, State: row.State, Comment: &comment, Slices: []explainedSlice{}}
 	for _, node := range comment.NodeNames() {
 		for _, s := range comment.Nodes[node] {
-			slice := explainedSlice{Node: node, Device: string(s.GPU), MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: &s.PeakMiB, Refusals: &s.Refused, Earlier: s.Earlier, Caught: s.Caught}
-			slice.spent(s.Time())
+			slice := explainedSlice{Node: node, Device: string(s.GPU), MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: &s.PeakMiB, Refusals: &s.Refused, Earlier: s.Earlier, Time: s.Time(), Caught: s.Caught}
 			e.Slices = append(e.Slices, slice)
 		}
 		if refusal := comment.Refusals[node]; refusal != "" {

@@ -125,16 +125,13 @@ func endText(e explanation) string {
 	return text
 }
 
-// stepText is what a step held at most on each device, and the GPU time that it had there.
+// stepText is what a step held at most on each device.
 func stepText(step usage.Step) string {
 	var peaks []string
 	for _, d := range step.Devices {
 		text := fmt.Sprintf("%d MiB at most", d.PeakMiB)
 		if d.Refusals > 0 {
 			text += ", " + plural(int(d.Refusals), "allocation") + " refused"
-		}
-		if spent := timeText(d.Time, usage.Metered); spent != "" {
-			text += ", " + spent
 		}
 		peaks = append(peaks, text)
 	}
@@ -233,10 +230,8 @@ func usageText(p paint, s explainedSlice) string {
 	if s.UsedMiB != nil {
 		text = fmt.Sprintf("%d MiB now, %s", *s.UsedMiB, text)
 	}
-	if s.Time != nil {
-		if spent := timeText(*s.Time, s.GPUTimeSource); spent != "" {
-			text += ", " + spent
-		}
+	if spent := timeText(s.Time); spent != "" {
+		text += ", " + spent
 	}
 	if s.IdleSeconds > 0 {
 		text += ", " + p.bad("no GPU time for "+age(time.Duration(s.IdleSeconds)*time.Second))

@@ -21,7 +21,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
@@ -38,9 +37,8 @@ type looker struct {
 
 // usedOf is what a job used; nothing where that cannot be read.
 type usedOf struct {
-	totals  usage.Totals
-	steps   []ledger.StepUsage
-	sampled []timeline.Sample // nil: nobody has looked
+	totals usage.Totals
+	steps  []ledger.StepUsage
 }
 
 // What a look reads, in words of `vgpuctl metrics`.
@@ -167,11 +165,7 @@ func (l *looker) sliceOf(s state.Slice) sliceStatus {
 			d := used.totals.Devices[i]
 			now, peak, refusals := usage.MiB(d.UsedBytes), usage.MiB(d.PeakBytes), d.Refusals
 			status.UsedMiB, status.PeakMiB, status.Refusals = &now, &peak, &refusals
-			var sampled timeline.Sample
-			if i < len(used.sampled) {
-				sampled = used.sampled[i]
-			}
-			status.shareStatus = shareOf(slice.SMPercent, used.totals.Latest(i, sampled), l.now.Sub(s.Since.Time()))
+			status.shareStatus = shareOf(used.totals.Counted[i], l.now.Sub(s.Since.Time()))
 			status.Counted = countedOf(used.totals.Counted[i], d.UsedBytes, l.timeNow)
 			status.use, status.steps, status.place = &d, used.steps, i
 		}
@@ -197,7 +191,7 @@ func (l *looker) usedBy(g grant.Grant) usedOf {
 		return used
 	}
 	if totals, err := usage.Collect(l.cfg.Run(), g); err == nil {
-		used.totals, used.sampled = totals, usage.Newest(l.cfg.Run(), g)
+		used.totals = totals
 	}
 	if l.steps {
 		if page, err := g.Pages().Read(l.cfg.Run().Ledger(g.Job), g.Job, g.Bounds()); err == nil {

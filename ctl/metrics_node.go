@@ -70,18 +70,15 @@ func metricsOfSlice(s sliceStatus, gpu device.GPU, duty map[sliceName]float64) m
 		}
 	}
 	if s.use != nil {
-		use := metricsOfUse(*s.use, s.SMPercent)
-		if s.GPUTimeSource == usage.Sampled || s.Counted != nil {
-			use.GPUSeconds = s.GPUSeconds
-		}
+		use := metricsOfUse(*s.use)
 		slice.Use = &use
 	}
 	if s.Counted != nil {
-		slice.Counted = &metrics.Counted{UnknownSeconds: s.UnknownSeconds, Freezes: s.Counted.Frozen, IsFrozen: s.Counted.IsFrozen}
+		slice.Counted = &metrics.Counted{GPUSeconds: *s.GPUSeconds, UnknownSeconds: s.UnknownSeconds, Freezes: s.Counted.Frozen, IsFrozen: s.Counted.IsFrozen}
 	}
 	for _, step := range s.steps {
 		if s.place < len(step.Devices) {
-			slice.Steps = append(slice.Steps, metrics.Step{Name: rundir.StepName(step.Step), Use: metricsOfUse(step.Devices[s.place], s.SMPercent)})
+			slice.Steps = append(slice.Steps, metrics.Step{Name: rundir.StepName(step.Step), Use: metricsOfUse(step.Devices[s.place])})
 		}
 	}
 	slice.Steps = oncePerName(slice.Steps)
@@ -104,16 +101,8 @@ func oncePerName(steps []metrics.Step) []metrics.Step {
 	})
 }
 
-// measured says whether a time used was measured: that of a slice without a cap need not have been.
-func measured(d ledger.DeviceUsage, smPercent int) bool { return d.BusyNs > 0 || smPercent%100 != 0 }
-
-func metricsOfUse(d ledger.DeviceUsage, smPercent int) metrics.Use {
-	use := metrics.Use{UsedBytes: d.UsedBytes, PeakBytes: d.PeakBytes, Refusals: d.Refusals}
-	if measured(d, smPercent) {
-		used, waited := float64(d.BusyNs)/1e9, float64(d.WaitedNs)/1e9
-		use.GPUSeconds, use.WaitedSeconds = &used, &waited
-	}
-	return use
+func metricsOfUse(d ledger.DeviceUsage) metrics.Use {
+	return metrics.Use{UsedBytes: d.UsedBytes, PeakBytes: d.PeakBytes, Refusals: d.Refusals}
 }
 
 // dutyBetween is what slices used between two looks of the time that they were entitled to. An elastic slice may use
@@ -125,7 +114,7 @@ func dutyBetween(first, second nodeStatus, span time.Duration) map[sliceName]flo
 	}
 	duty := make(map[sliceName]float64)
 	for _, s := range second.Slices {
-		usedNs, known := s.usedSince(before[s.name()])
+		used, known := s.usedSince(before[s.name()])
 		if !known || span <= 0 {
 			continue
 		}
@@ -133,21 +122,17 @@ func dutyBetween(first, second nodeStatus, span time.Duration) map[sliceName]flo
 		if s.SMPercent > 0 {
 			entitled *= float64(s.SMPercent) / 100
 		}
-		duty[s.name()] = min(float64(usedNs)/1e9/entitled, 1)
+		duty[s.name()] = min(used/entitled, 1)
 	}
 	return duty
 }
 
-// usedSince is the GPU time since an earlier look, where the same has measured it both times.
-func (s sliceStatus) usedSince(then sliceStatus) (ns uint64, known bool) {
-	if s.use == nil || then.use == nil || (s.Counted == nil) != (then.Counted == nil) {
+// usedSince is the GPU time in seconds since an earlier look, where vgpud has counted all the time. Others cancel jobs that use none.
+func (s sliceStatus) usedSince(then sliceStatus) (used float64, known bool) {
+	if s.GPUSeconds == nil || then.GPUSeconds == nil || s.UnknownSeconds > then.UnknownSeconds {
 		return 0, false
 	}
-	ns = s.use.BusyNs - min(then.use.BusyNs, s.use.BusyNs)
-	if s.Counted == nil {
-		return ns, measured(*s.use, s.SMPercent)
-	}
-	return ns + s.Counted.busyNs - min(then.Counted.busyNs, s.Counted.busyNs), true
+	return max(0, *s.GPUSeconds-*then.GPUSeconds), true
 }
 
 // addCounts adds what prologs have counted.

@@ -165,10 +165,9 @@ func runOfGrant(dir rundir.Dir, g grant.Grant) (*jobreport.Run, error) {
 			d := used.Devices[i]
 			held := usage.MiB(d.UsedBytes)
 			slice.UsedMiB, slice.PeakMiB, slice.Refusals = &held, usage.MiB(d.PeakBytes), d.Refusals
-			last = used.Latest(i, last)
+			last = usage.Sample(used.Counted[i])
 			last.UsedMiB = held
-			slice.Time, slice.TimeSource = usage.Spent(s.SMPercent, last)
-			slice.Caught = usage.CaughtOf(used.Counted[i])
+			slice.Time, slice.Caught = usage.TimeOf(used.Counted[i]), usage.CaughtOf(used.Counted[i])
 		}
 		now.Slices = append(now.Slices, last)
 		run.Slices = append(run.Slices, slice)
@@ -191,7 +190,7 @@ func runOfRecord(rec usage.Record) jobreport.Run {
 	}
 	for _, d := range rec.Devices {
 		run.Slices = append(run.Slices, jobreport.Slice{Node: rec.Node, Device: d.Device, MemMiB: d.MemMiB, SMPercent: d.SMPercent, Priority: d.Priority,
-			PeakMiB: d.PeakMiB, Refusals: d.Refusals, Time: d.Time, TimeSource: d.Source(), Timeline: d.Timeline, Earlier: d.Earlier, Caught: d.Caught})
+			PeakMiB: d.PeakMiB, Refusals: d.Refusals, Time: d.Time, Timeline: d.Timeline, Earlier: d.Earlier, Caught: d.Caught})
 	}
 	return run
 }
@@ -209,8 +208,7 @@ func runOfRow(row report.Row, accountingField string) jobreport.Run {
 	run.Refusals, run.OwnersWord = comment.Refusals, field == report.FieldExtra
 	for _, node := range comment.NodeNames() {
 		for _, s := range comment.Nodes[node] {
-			slice := jobreport.Slice{Node: node, Device: s.GPU, MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: s.PeakMiB, Refusals: s.Refused, Earlier: s.Earlier, Caught: s.Caught}
-			slice.Time, slice.TimeSource = s.Time()
+			slice := jobreport.Slice{Node: node, Device: s.GPU, MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: s.PeakMiB, Refusals: s.Refused, Earlier: s.Earlier, Time: s.Time(), Caught: s.Caught}
 			if points, err := s.Points(); err == nil { // somebody else's text is no time line
 				slice.Timeline = points
 			}

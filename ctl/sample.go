@@ -14,9 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sample"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
@@ -24,16 +22,13 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
-const sampleText = `Look once at what the slices of this node use, and write it into the timelines of their jobs: memory, GPU
-time and the time for which launches were held back. A timer runs it every ten seconds; a usage record
-has at most 240 points of each slice in the end.
-
-The GPU time of slices without a share, which nobody meters, is estimated from what the driver says of each
-process. The driver remembers 14 seconds: what was longer ago when this ran is not known. Of a job that
-ends, what it did since the last look is not known either.
+const sampleText = `Look once at what the slices of this node use, and write it into the timelines of their jobs: memory, and
+the GPU time that vgpud has counted. A timer runs it every ten seconds; a usage record has at most 240
+points of each slice in the end.
 
 With idle_after in config.yaml, slices that have had no GPU time for so long are logged, and with
-idle_action: cancel a job all of whose slices are idle, and that has no other node, is cancelled.
+idle_action: cancel a job all of whose slices are idle, and that has no other node, is cancelled. A slice
+counts as idle only while vgpud runs and sees all its processes.
 
 Exit codes: 0 done, or another one is at work; 1 something went wrong; 2 wrong usage, 78 config.yaml is
 wrong.`
@@ -81,21 +76,10 @@ func lookOnce(ctx context.Context, cfg config.Config, node string, log hclog.Log
 	if err != nil {
 		log.Warn("whether vgpud runs is not known, so that no slice that it counts is idle", "reason", err)
 	}
-	result, err := sample.Sampler{Run: cfg.Run(), Counting: counting, Held: current.Slices, Owners: audit.Here(cfg.Run()).Owners, Now: time.Now(), IdleAfter: cfg.IdleAfter,
-		Ask: func(since map[device.UUID]uint64) (map[device.UUID]audit.Utilization, error) {
-			driver, err := audit.OpenDriver(cfg)
-			if err != nil {
-				return nil, err
-			}
-			defer driver.Close()
-			return driver.Utilization(since)
-		}}.Look()
+	result, problem := sample.Sampler{Run: cfg.Run(), Counting: counting, Held: current.Slices, Now: time.Now(), IdleAfter: cfg.IdleAfter}.Look()
 	turn.Close()
-	if err != nil {
-		return fmt.Errorf("sample: %w", err)
-	}
-	if result.Problem != "" {
-		log.Warn("part of what slices use is not known", "reason", result.Problem)
+	if problem != nil {
+		log.Warn("part of what slices use is not known", "reason", problem)
 	}
 	fmt.Fprintln(out, result)
 	return actOnIdle(ctx, cfg, node, result.Idle, log)

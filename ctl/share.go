@@ -9,31 +9,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // shareStatus is what a slice uses of its GPU's time; what is not known is null.
 type shareStatus struct {
-	GPUSeconds *float64 `json:"gpu_seconds"` // used
-	// GPUTimeSource is "metered", by the library, "counted", by vgpud, "sampled", which is an estimate, or "": not known.
-	GPUTimeSource usage.Source `json:"gpu_time_source,omitempty"`
-	// UnknownSeconds is time of which nobody counted what was used. Inexact: gpu_seconds has a share of what several slices used together.
-	UnknownSeconds   float64  `json:"unknown_seconds,omitempty"`
-	Inexact          bool     `json:"inexact,omitempty"`
-	WaitedSeconds    *float64 `json:"waited_seconds"` // held back by the share; threads add up
-	SharePercent     *float64 `json:"share_percent"`  // of the GPU's time, over the seconds that follow
+	usage.Time
+	SharePercent     *float64 `json:"share_percent"` // of the GPU's time, over the seconds that follow
 	ShareOverSeconds *float64 `json:"share_over_seconds"`
 }
 
-// shareOf is what one look tells: the share since the slice was granted. The time of a slice without a cap need not have been
-// measured, and is not said to be none.
-func shareOf(smPercent int, now timeline.Sample, held time.Duration) shareStatus {
-	used, source := usage.Spent(smPercent, now)
-	share := shareStatus{GPUTimeSource: source, UnknownSeconds: used.UnknownSeconds, Inexact: used.Inexact, WaitedSeconds: &used.WaitedSeconds}
-	if source != "" {
-		share.GPUSeconds = &used.GPUSeconds
-		share.over(used.GPUSeconds, held)
+// shareOf is what one look tells: the share since the slice was granted.
+func shareOf(counted ledger.TimeDevice, held time.Duration) shareStatus {
+	share := shareStatus{Time: usage.TimeOf(counted)}
+	if share.GPUSeconds != nil {
+		share.over(*share.GPUSeconds, held)
 	}
 	return share
 }
@@ -64,7 +55,7 @@ func sharesBetween(first, second nodeStatus, span time.Duration) {
 // cells are a slice's GPU time and share for a table.
 func (s sliceStatus) cells() (time, share string) {
 	time, share = seconds(s.GPUSeconds), percent(s.SharePercent)
-	if s.GPUTimeSource == usage.Sampled || s.Inexact {
+	if s.Inexact {
 		time, share = "~"+time, "~"+share
 	}
 	return time, share
@@ -86,23 +77,17 @@ func percent(value *float64) string {
 }
 
 // timeText is GPU time in words; "" is none.
-func timeText(t usage.Time, source usage.Source) string {
+func timeText(t usage.Time) string {
 	var words []string
 	switch {
-	case source == usage.Sampled:
-		words = append(words, fmt.Sprintf("some %.1f s of GPU time, by the driver's samples", t.GPUSeconds))
-	case source == usage.Counted && t.Inexact:
-		words = append(words, fmt.Sprintf("some %.1f s of GPU time, counted by vgpud and in part split of what several slices used together", t.GPUSeconds))
-	case source == usage.Counted:
-		words = append(words, fmt.Sprintf("%.1f s of GPU time, counted by vgpud", t.GPUSeconds))
-	case t.GPUSeconds > 0:
-		words = append(words, fmt.Sprintf("%.1f s of GPU time", t.GPUSeconds))
+	case t.GPUSeconds == nil:
+	case t.Inexact:
+		words = append(words, fmt.Sprintf("some %.1f s of GPU time, in part split of what several slices used together", *t.GPUSeconds))
+	default:
+		words = append(words, fmt.Sprintf("%.1f s of GPU time", *t.GPUSeconds))
 	}
 	if t.UnknownSeconds >= 0.05 { // as it is written
 		words = append(words, fmt.Sprintf("%.1f s of the time counted by nobody", t.UnknownSeconds))
-	}
-	if t.WaitedSeconds > 0 {
-		words = append(words, fmt.Sprintf("%.1f s waited", t.WaitedSeconds))
 	}
 	return strings.Join(words, ", ")
 }

@@ -100,9 +100,8 @@ held that is not charged. Both are of this moment, and a program at work may all
 not known; the reason follows.
 
 GPU S is the GPU time used, in seconds, and SHARE what that is of the GPU's time since the slice was
-granted; with --over, of the time between two looks. Behind a ~ it is an estimate: from the driver's samples,
-as old as the last run of "vgpuctl sample", where nobody meters a slice without a share; or counted by vgpud and in part split
-of what several slices used together. REFUSED counts allocations that a limit has refused.
+granted; with --over, of the time between two looks. vgpud counts it; "-" is a slice at which it has not looked, and
+behind a ~ it is in part split of what several slices used together. REFUSED counts allocations that a limit has refused.
 
 Where vgpud keeps the shares of a GPU, SHARES says so, or that it is not there (root alone can see that). A table of its
 slices follows: the PRIORITY and the TIME SLICE that each has in the driver, the part of the GPU that it had in the last half second (NOW),

@@ -38,8 +38,6 @@ type countedStatus struct {
 	Idle     bool     `json:"idle,omitempty"` // no process of the job had anything to compute with
 	// LookedSeconds is how long ago the last look was. Who has no work is not looked at.
 	LookedSeconds float64 `json:"looked_seconds"`
-
-	busyNs uint64
 }
 
 // freshLook is how old a look may be that still says something of the present. vgpud looks ten times a second at a slice that has work.
@@ -53,7 +51,7 @@ func countedOf(counted ledger.TimeDevice, usedBytes uint64, now time.Duration) *
 	}
 	ago := max(now-time.Duration(counted.LookedNs), 0)
 	caught := usage.CaughtOf(counted)
-	c := countedStatus{Seen: caught.Seen, Killed: caught.Killed, busyNs: counted.BusyNs, SliceUs: counted.SliceUs, CreditMs: float64(counted.CreditNs) / 1e6, Frozen: counted.Frozen, LookedSeconds: ago.Seconds(),
+	c := countedStatus{Seen: caught.Seen, Killed: caught.Killed, SliceUs: counted.SliceUs, CreditMs: float64(counted.CreditNs) / 1e6, Frozen: counted.Frozen, LookedSeconds: ago.Seconds(),
 		IsFrozen: counted.Flags&ledger.TimeFrozen != 0, Inexact: counted.Flags&ledger.TimeInexact != 0,
 		Idle: counted.Flags&ledger.TimeIdle != 0}
 	c.Unnamed = counted.Flags&ledger.TimeUnnamed != 0 || c.Idle && usedBytes > 0

@@ -50,31 +50,6 @@ func (d Driver) Holders(uuids []device.UUID) (map[device.UUID]discover.Holders, 
 	return withNVML(func() (map[device.UUID]discover.Holders, error) { return d.session.Holders(uuids), nil })
 }
 
-// Utilization is what the driver says of a GPU's time.
-type Utilization struct {
-	Used []discover.Used
-	Busy *float64  // the part of the time in which the GPU was at work for anybody; nil: the driver does not tell
-	At   time.Time // when it said so
-	Err  error
-}
-
-// Utilization asks who kept these GPUs busy, each since a time in microseconds since 1970.
-func (d Driver) Utilization(since map[device.UUID]uint64) (map[device.UUID]Utilization, error) {
-	return withNVML(func() (map[device.UUID]Utilization, error) {
-		all := make(map[device.UUID]Utilization, len(since))
-		for uuid, us := range since {
-			var said Utilization
-			said.Used, said.Err = d.session.Utilization(uuid, us)
-			said.At = time.Now()
-			if busy, told := d.session.Busy(uuid, us); told && len(said.Used) > 0 {
-				said.Busy = &busy
-			}
-			all[uuid] = said
-		}
-		return all, nil
-	})
-}
-
 // Close stops NVML.
 func (d Driver) Close() {
 	_, _ = withNVML(func() (struct{}, error) { d.session.Close(); return struct{}{}, nil }) // it hangs, or has answered

@@ -8,16 +8,17 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
 // Where a note begins to be worth reading.
 const (
 	worthSaving     = 0.8              // of what was granted: a recommendation above that saves too little
 	closeToLimit    = 0.95             // a peak above that part of the limit is near it
-	heldNoteworthy  = 20.0             // percent of the time
-	capReached      = 0.85             // a share above that part of the cap: it was the cap that held back
+	atCapNoteworthy = 20.0             // percent of the time
+	capReached      = 0.9              // a share above that part of the cap: it was the cap that held back
 	capHardlyUsed   = 0.8              // a highest share below that part of the cap
-	heldHardly      = 2.0              // percent of the time: the cap cost nothing
 	tooShortToJudge = 10 * time.Minute // of a run: how much of the time was used says nothing yet
 	idleNoteworthy  = 10 * time.Minute
 	idlePart        = 0.1         // of the run: a pause that is shorter is no news
@@ -35,10 +36,9 @@ type facts struct {
 	peakMiB   int64   // the largest of all slices: --vgpu-mem is per slice
 	grantMiB  int64   // the smallest
 	refusals  uint64
-	held      *Slice // the slice that was held back the most
-	capped    bool   // all slices have a share to keep
-	timed     bool   // the time of all is known
-	changed   bool   // an administrator has changed a limit: what follows from figures is not what to ask for
+	capped    bool // all slices have a share to keep
+	timed     bool // the time of all is known
+	changed   bool // an administrator has changed a limit: what follows from figures is not what to ask for
 	mostShare float64
 	allKnown  bool // the time line of each slice is there, and tells all
 }
@@ -55,8 +55,7 @@ var rules = []struct {
 	{"memory-refused", memoryRefused},
 	{"memory-spare", memorySpare},
 	{"memory-close", memoryClose},
-	{"held-by-cap", heldByCap},
-	{"held-by-others", heldByOthers},
+	{"at-cap", atCap},
 	{"cap-spare", capSpare},
 	{"late", lateStart},
 	{"idle", idleAtTheEnd},
@@ -80,7 +79,7 @@ func factsOf(run Run, now time.Time, loc *time.Location) facts {
 		if s.Whole {
 			return facts{Run: run} // nothing is counted of whole GPUs
 		}
-		if s.PeakMiB > 0 || s.GPUSeconds > 0 || s.Refusals > 0 {
+		if s.PeakMiB > 0 || s.Used() || s.Refusals > 0 {
 			f.used = append(f.used, s)
 		}
 		f.peakMiB = max(f.peakMiB, s.PeakMiB)
@@ -89,11 +88,8 @@ func factsOf(run Run, now time.Time, loc *time.Location) facts {
 		if asked := s.all()[0].MemMiB; i == 0 || asked < f.grantMiB {
 			f.grantMiB = asked
 		}
-		if s.HeldPercent != nil && (f.held == nil || *s.HeldPercent > *f.held.HeldPercent) {
-			f.held = &run.Slices[i]
-		}
 		f.capped = f.capped && s.Capped()
-		f.timed = f.timed && s.timed()
+		f.timed = f.timed && s.GPUSeconds != nil
 		f.allKnown = f.allKnown && len(s.cells) > 0 && seconds(s.UnknownSeconds) < unknownMuch
 		if s.MostSharePercent != nil {
 			f.mostShare = max(f.mostShare, *s.MostSharePercent)
@@ -196,52 +192,36 @@ func memoryClose(f facts) string {
 	return fmt.Sprintf("%speak %s: little is left before allocations are refused", f.so(), ofMemory(f.peakMiB, f.grantMiB))
 }
 
-// muchHeld is about a run that is long enough: times are told to the second.
-func (f facts) muchHeld() bool {
-	return f.held != nil && *f.held.HeldPercent >= heldNoteworthy && f.wall >= noteworthyAfter
-}
-
-func heldByCap(f facts) string {
-	if !f.muchHeld() || !f.held.Capped() || !atCap(*f.held) {
+// atCap is about a slice whose share cannot be more. The run must be long enough: times of points are known to the second.
+func atCap(f facts) string {
+	if f.wall < noteworthyAfter || f.Policy == string(request.PolicyElastic) {
 		return ""
 	}
-	if f.changed {
-		return fmt.Sprintf("held back %.0f %% of the time by its own cap, which was changed while the job ran", *f.held.HeldPercent)
-	}
-	text := fmt.Sprintf("held back %.0f %% of the time by its own cap: with more than --vgpu-cores=%d it would be faster", *f.held.HeldPercent, f.held.SMPercent)
-	if f.Policy != "elastic" {
-		text += "; --vgpu-policy=elastic takes what no other slice wants"
-	}
-	return text
-}
-
-// atCap says that the slice had its share while it was held back. Without a time line all its work may have been then.
-func atCap(s Slice) bool {
-	share := 100 * s.SharePercent / *s.HeldPercent
-	var held, busy float64
-	for _, cell := range s.cells {
-		if cell.Held > 0 {
-			seconds := cell.To.Sub(cell.From).Seconds() * cell.Held // a start that waited for a moment counts for a moment
-			held += seconds
-			busy += cell.Busy * seconds
+	var most float64 // percent of the time
+	var of Slice
+	for _, s := range f.Slices {
+		var reached time.Duration
+		for _, cell := range s.cells {
+			if s.Capped() && 100*cell.Busy >= capReached*float64(s.leastPercent()) {
+				reached += cell.To.Sub(cell.From)
+			}
+		}
+		if part := 100 * float64(reached) / float64(f.wall); part > most {
+			most, of = part, s
 		}
 	}
-	if held > 0 {
-		share = 100 * busy / held
-	}
-	return share >= capReached*float64(s.leastPercent())
-}
-
-func heldByOthers(f facts) string {
-	if !f.muchHeld() || f.held.Capped() && atCap(*f.held) {
+	switch most = min(most, 100); {
+	case most < atCapNoteworthy:
 		return ""
+	case f.changed:
+		return fmt.Sprintf("%sat its cap for %.0f %% of the time, which was changed while the job ran", f.so(), most)
 	}
-	return fmt.Sprintf("held back %.0f %% of the time although it had less than its share: it waited for its turn beside other slices, or for another process of the job",
-		*f.held.HeldPercent)
+	return fmt.Sprintf("%sat its cap for %.0f %% of the time: with more than --vgpu-cores=%d it may be faster; --vgpu-policy=elastic takes what no other slice wants",
+		f.so(), most, of.SMPercent)
 }
 
 func capSpare(f facts) string {
-	if !f.capped || f.changed || !f.allKnown || f.mostShare <= 0 || f.wall < tooShortToJudge || f.held == nil || *f.held.HeldPercent > heldHardly {
+	if !f.capped || f.changed || !f.allKnown || f.mostShare <= 0 || f.wall < tooShortToJudge {
 		return ""
 	}
 	least := slices.MinFunc(f.Slices, func(a, b Slice) int { return a.SMPercent - b.SMPercent }).SMPercent
@@ -262,7 +242,7 @@ func (f facts) work() (first, last time.Time, ok bool) {
 	}
 	for _, s := range f.Slices {
 		for _, cell := range s.cells {
-			if cell.Busy == 0 && cell.Held == 0 {
+			if cell.Busy == 0 {
 				continue
 			}
 			if first.IsZero() || cell.From.Before(first) {

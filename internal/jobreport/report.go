@@ -53,11 +53,9 @@ type Slice struct {
 	PeakAt    time.Time       `json:"peak_at,omitzero"`
 	Refusals  uint64          `json:"refusals"` // allocations that the limit refused
 	usage.Time
-	TimeSource       usage.Source     `json:"gpu_time_source,omitempty"`
 	usage.Caught                      // the same of all slices of a node
-	SharePercent     float64          `json:"share_percent"`      // of the GPU's time, since the run began
+	SharePercent     *float64         `json:"share_percent"`      // of the GPU's time, since the run began; null: not known
 	MostSharePercent *float64         `json:"most_share_percent"` // in one interval of the time line; null: there is none
-	HeldPercent      *float64         `json:"held_percent"`       // of the run's time for which launches were held back; null: not known
 	Timeline         []timeline.Point `json:"timeline,omitempty"`
 	Earlier          []device.Limit   `json:"earlier,omitempty"` // limits that it had before mem_mib and sm_percent, the oldest first
 
@@ -118,32 +116,25 @@ func (r Run) Compare(other Run) int {
 // Capped says that the slice has a share to keep.
 func (s Slice) Capped() bool { return s.SMPercent > 0 && s.SMPercent < 100 }
 
-// timed says that its GPU time is known, so that none is none: the library counts that of a slice with a share to keep.
-func (s Slice) timed() bool { return s.Capped() || s.TimeSource != "" }
-
 func (s *Slice) complete(start time.Time, wall time.Duration) {
 	if wall <= 0 {
 		return
 	}
-	s.SharePercent = 100 * min(1, s.GPUSeconds/wall.Seconds())
+	if s.GPUSeconds != nil {
+		share := 100 * min(1, *s.GPUSeconds/wall.Seconds())
+		s.SharePercent = &share
+	}
 	s.cells = timeline.Intervals(s.Timeline, start)
 	if len(s.cells) == 0 {
-		// Of several threads the waits add up: more than the run's time says only that some waited.
-		if s.WaitedSeconds <= wall.Seconds() {
-			held := 100 * s.WaitedSeconds / wall.Seconds()
-			s.HeldPercent = &held
-		}
 		return
 	}
-	var most, held float64
+	var most float64
 	var highest int64
 	for _, cell := range s.cells {
 		most = max(most, 100*cell.Busy)
-		held += 100 * cell.Held * float64(cell.To.Sub(cell.From)) / float64(wall)
 		if cell.UsedMiB > highest {
 			highest, s.PeakAt = cell.UsedMiB, cell.To
 		}
 	}
-	held = min(held, 100)
-	s.MostSharePercent, s.HeldPercent = &most, &held
+	s.MostSharePercent = &most
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/guptarohit/asciigraph"
@@ -23,13 +22,10 @@ const (
 	labelColumns = 12 // in all that is no curve
 )
 
-// shades are of a part of the time: none, up to a quarter, …
-var shades = []rune(" ░▒▓█")
-
 // Cells are what is known of a slice over time; empty where there is no time line.
 func (s Slice) Cells() []timeline.Cell { return s.cells }
 
-// strips draws a slice's memory with its limit, its share with its cap, and below when it was held back.
+// strips draws a slice's memory with its limit, and its share with its cap.
 func (r Run) strips(out io.Writer, s Slice, look Look) {
 	if s.Whole {
 		return
@@ -42,12 +38,10 @@ func (r Run) strips(out io.Writer, s Slice, look Look) {
 		return
 	}
 	memory, share := make([]float64, columns), make([]float64, columns)
-	held := make([]rune, columns)
 	for i, cell := range cells {
-		memory[i], share[i], held[i] = math.NaN(), math.NaN(), shades[0]
+		memory[i], share[i] = math.NaN(), math.NaN()
 		if cell.Known {
 			memory[i], share[i] = float64(cell.UsedMiB), 100*cell.Busy
-			held[i] = shades[int(math.Ceil(cell.Held*float64(len(shades)-1)))]
 		}
 	}
 	top, most := s.Top()
@@ -76,7 +70,6 @@ func (r Run) strips(out io.Writer, s Slice, look Look) {
 		caps = nil
 	}
 	fmt.Fprintln(out, r.strip(share, caps, most, end, look))
-	fmt.Fprintf(out, "%*s %s\n", axisColumns, "waited", strings.TrimRight(string(held), " "))
 }
 
 // before says that there was another limit.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // Look is how a report is shown.
@@ -174,18 +173,12 @@ func (r Run) bars(out io.Writer, s Slice, look Look) {
 	}
 	row("memory", float64(s.PeakMiB), float64(s.MostMiB()), s.memoryWords(r.end(look.Now), look.Loc))
 	switch words := s.timeWords(); {
-	case s.Capped():
-		row("time", s.SharePercent, float64(s.MostPercent()), words)
-	case s.timed():
-		row("time", s.SharePercent, 100, words)
-	default:
+	case s.SharePercent == nil:
 		fmt.Fprintf(out, "  %-7s  %s\n", "time", words)
-	}
-	switch {
-	case s.HeldPercent != nil && (s.Capped() || s.WaitedSeconds > 0):
-		row("waited", *s.HeldPercent, 100, "of the time held back by the share"+s.threadWords(*s.HeldPercent, r.Wall(look.Now)))
-	case s.WaitedSeconds > 0:
-		fmt.Fprintf(out, "  %-7s  %s in all threads together\n", "waited", Length(seconds(s.WaitedSeconds)))
+	case s.Capped():
+		row("time", *s.SharePercent, float64(s.MostPercent()), words)
+	default:
+		row("time", *s.SharePercent, 100, words)
 	}
 	if s.Refusals > 0 {
 		fmt.Fprintf(out, "  %-7s  %s\n", "refused", look.bad(plural(s.Refusals, "allocation")+" at the limit"))
@@ -213,54 +206,43 @@ func (s Slice) memoryWords(near time.Time, loc *time.Location) string {
 }
 
 func (s Slice) timeWords() string {
-	if !s.timed() && s.GPUSeconds == 0 {
-		return "not known: it is counted where there is a cap"
-	}
-	text := fmt.Sprintf("%.1f s of GPU time, %.1f %% of the GPU on average", s.GPUSeconds, s.SharePercent)
-	if s.Capped() {
-		text = fmt.Sprintf("%.1f of %d %% of the GPU's time on average, %.1f s", s.SharePercent, s.MostPercent(), s.GPUSeconds)
+	text := "not known: vgpud has not looked at it"
+	switch {
+	case s.GPUSeconds == nil || s.SharePercent == nil:
+		return text + s.unknownWords()
+	case s.Capped():
+		text = fmt.Sprintf("%.1f of %d %% of the GPU's time on average, %.1f s", *s.SharePercent, s.MostPercent(), *s.GPUSeconds)
+	default:
+		text = fmt.Sprintf("%.1f s of GPU time, %.1f %% of the GPU on average", *s.GPUSeconds, *s.SharePercent)
 	}
 	if s.MostSharePercent != nil {
 		text += fmt.Sprintf("; %.1f %% at most", *s.MostSharePercent)
 	}
-	switch s.TimeSource {
-	case usage.Sampled:
-		text += "; estimated by samples"
-	case usage.Counted:
-		text += "; counted by vgpud"
-	}
 	if s.Inexact {
 		text += ", in part split of what several slices used together"
 	}
-	if s.UnknownSeconds >= 0.05 { // as it is written
-		text += fmt.Sprintf("; %.1f s of the time counted by nobody", s.UnknownSeconds)
-	}
-	return text
+	return text + s.unknownWords()
 }
 
-// threadWords tells what several threads waited together, where that is more than one can.
-func (s Slice) threadWords(held float64, wall time.Duration) string {
-	if s.WaitedSeconds < 1 || s.WaitedSeconds <= 1.05*held/100*wall.Seconds() {
+func (s Slice) unknownWords() string {
+	if s.UnknownSeconds < 0.05 { // as it is written
 		return ""
 	}
-	return fmt.Sprintf("; %s in all threads together", Length(seconds(s.WaitedSeconds)))
+	return fmt.Sprintf("; %.1f s of the time counted by nobody", s.UnknownSeconds)
 }
 
 // lines are a table of many slices.
 func (r Run) lines(out io.Writer, look Look) {
-	rows := [][]string{{"NODE", "GPU", "MEM MiB", "PEAK", "CORES", "SHARE", "WAITED", "REFUSED"}}
+	rows := [][]string{{"NODE", "GPU", "MEM MiB", "PEAK", "CORES", "SHARE", "REFUSED"}}
 	for _, s := range r.Slices {
-		capText, share, held := "no cap", "-", "-"
+		capText, share := "no cap", "-"
 		if s.SMPercent > 0 {
 			capText = fmt.Sprintf("%d%%", s.SMPercent)
 		}
-		if s.timed() || s.GPUSeconds > 0 {
-			share = fmt.Sprintf("%.1f%%", s.SharePercent)
+		if s.SharePercent != nil {
+			share = fmt.Sprintf("%.1f%%", *s.SharePercent)
 		}
-		if s.HeldPercent != nil {
-			held = fmt.Sprintf("%.0f%%", *s.HeldPercent)
-		}
-		rows = append(rows, []string{s.Node, string(s.Device), fmt.Sprint(s.MemMiB), fmt.Sprint(s.PeakMiB), capText, share, held, fmt.Sprint(s.Refusals)})
+		rows = append(rows, []string{s.Node, string(s.Device), fmt.Sprint(s.MemMiB), fmt.Sprint(s.PeakMiB), capText, share, fmt.Sprint(s.Refusals)})
 	}
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {

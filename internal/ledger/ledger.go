@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"time"
 	"unsafe"
@@ -15,12 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// maxRefusals bounds what a ledger can claim, so that no number of it breaks a reader downstream.
-	maxRefusals = 1_000_000_000
-	// maxWaiting bounds how many threads can have waited at the same time.
-	maxWaiting = maxProcs
-)
+// maxRefusals bounds what a ledger can claim, so that no number of it breaks a reader downstream.
+const maxRefusals = 1_000_000_000
 
 // Usage is what a ledger says about a job, brought into bounds.
 type Usage struct {
@@ -34,20 +29,18 @@ type StepUsage struct {
 	Devices []DeviceUsage
 }
 
-// DeviceUsage is the use of one slice. No byte count is larger than the slice, no time used is
-// longer than the job's.
+// DeviceUsage is the use of one slice's memory. No byte count is larger than the slice. A build before 0.1.0 has busy_ns and waited_ns here as
+// well, which nobody reads.
 type DeviceUsage struct {
 	UsedBytes uint64 `json:"used_bytes"`
 	PeakBytes uint64 `json:"peak_bytes"`
-	Refusals  uint64 `json:"refusals"`  // allocations that the limit refused
-	BusyNs    uint64 `json:"busy_ns"`   // GPU time used
-	WaitedNs  uint64 `json:"waited_ns"` // how long launches were held back; threads add up
+	Refusals  uint64 `json:"refusals"` // allocations that the limit refused
 }
 
 // Bounds are what a job can have used at most.
 type Bounds struct {
 	Bytes []uint64      // its slices in order
-	Wall  time.Duration // since it began
+	Wall  time.Duration // since it began: vgpu-layout of a build that had GPU time in the ledger goes by it
 }
 
 // Create makes the ledger of a job: empty but for its header, owned by the job's user, readable
@@ -280,7 +273,7 @@ func decodeTotals(data []byte, job uint32, bounds *Bounds, now *heldNow) ([]Devi
 	bounds.Bytes = bounds.Bytes[:min(len(bounds.Bytes), MaxDevices)]
 	var devices []DeviceUsage
 	for i := range bounds.Bytes {
-		device := bounds.device(i, DeviceUsage{head.UsedBytes[i], head.PeakBytes[i], head.Refusals[i], head.BusyNs[i], head.WaitedNs[i]})
+		device := bounds.device(i, DeviceUsage{head.UsedBytes[i], head.PeakBytes[i], head.Refusals[i]})
 		if now != nil { // after the peak, which what is over has had its part in
 			device.UsedBytes = min(now.job[i], bounds.Bytes[i])
 		}
@@ -307,7 +300,7 @@ func decode(data []byte, job uint32, bounds Bounds, now *heldNow) (usage Usage, 
 		}
 		mine := StepUsage{Step: step.StepID}
 		for i := range bounds.Bytes {
-			device := bounds.device(i, DeviceUsage{step.UsedBytes[i], step.PeakBytes[i], step.Refusals[i], step.BusyNs[i], step.WaitedNs[i]})
+			device := bounds.device(i, DeviceUsage{step.UsedBytes[i], step.PeakBytes[i], step.Refusals[i]})
 			if now != nil {
 				device.UsedBytes = min(now.step[at][i], bounds.Bytes[i])
 			}
@@ -338,12 +331,9 @@ func (b Bounds) Hold(usage Usage) Usage {
 
 // device brings a claim about slice i into bounds.
 func (b Bounds) device(i int, claimed DeviceUsage) DeviceUsage {
-	wallNs := uint64(max(b.Wall, 0))
 	return DeviceUsage{
 		UsedBytes: min(claimed.UsedBytes, b.Bytes[i]),
 		PeakBytes: min(max(claimed.PeakBytes, claimed.UsedBytes), b.Bytes[i]),
 		Refusals:  min(claimed.Refusals, maxRefusals),
-		BusyNs:    min(claimed.BusyNs, wallNs),
-		WaitedNs:  min(claimed.WaitedNs, min(wallNs, math.MaxUint64/maxWaiting)*maxWaiting),
 	}
 }

@@ -48,16 +48,14 @@ var (
 	slicePeak    = own(gauge, "slice_memory_peak_bytes", "Most memory that the slice has used, by its ledger.", ofSlice...)
 	sliceDriver  = own(gauge, "slice_memory_driver_bytes", "Memory that the processes of the slice's job hold of the GPU, by the driver's word.", ofSlice...)
 	sliceShare   = own(gauge, "slice_share_ratio", "Share of the GPU's time that the slice may use; 0: no cap.", ofSlice...)
-	sliceSeconds = own(counter, "slice_gpu_seconds_total", "GPU time that the slice has used. Missing where nobody has measured it.", ofSlice...)
+	sliceSeconds = own(counter, "slice_gpu_seconds_total", "GPU time that the slice has used. Missing where vgpud has not looked at it.", ofSlice...)
 	sliceUnknown = own(counter, "slice_unknown_seconds_total", "Time of which nobody counted what the slice used, as vgpud was away.", ofSlice...)
 	sliceFreezes = own(counter, "slice_freezes_total", "How often a step of the slice was frozen for taking more than its share.", ofSlice...)
 	sliceFrozen  = own(gauge, "slice_frozen", "Whether a step of the slice is frozen now: 1 or 0.", ofSlice...)
-	sliceWaited  = own(counter, "slice_wait_seconds_total", "Time for which launches of the slice were held back by its share; threads add up.", ofSlice...)
 	sliceRefused = own(counter, "slice_refused_allocations_total", "Allocations that the slice's limit has refused.", ofSlice...)
 
 	stepUsed    = own(gauge, "step_memory_used_bytes", "Memory that the step uses of the slice, by its ledger.", ofStep...)
 	stepPeak    = own(gauge, "step_memory_peak_bytes", "Most memory that the step has used of the slice, by its ledger.", ofStep...)
-	stepSeconds = own(counter, "step_gpu_seconds_total", "GPU time that the step has used. Missing where nobody has measured it.", ofStep...)
 	stepRefused = own(counter, "step_refused_allocations_total", "Allocations of the step that a limit has refused.", ofStep...)
 
 	vgpudUp     = own(gauge, "vgpud_up", "Whether vgpud runs, which keeps the shares of GPUs here or should: 1 or 0. Missing where none is kept by it.")
@@ -140,10 +138,9 @@ func (c collector) slice(say sayer, s Slice) {
 		say(sliceUsed, float64(s.Use.UsedBytes), labels...)
 		say(slicePeak, float64(s.Use.PeakBytes), labels...)
 		say(sliceRefused, float64(s.Use.Refusals), labels...)
-		maybe(say, sliceSeconds, s.Use.GPUSeconds, labels...)
-		maybe(say, sliceWaited, s.Use.WaitedSeconds, labels...)
 	}
 	if s.Counted != nil {
+		say(sliceSeconds, s.Counted.GPUSeconds, labels...)
 		say(sliceUnknown, s.Counted.UnknownSeconds, labels...)
 		say(sliceFreezes, float64(s.Counted.Freezes), labels...)
 		say(sliceFrozen, truth(s.Counted.IsFrozen), labels...)
@@ -154,7 +151,6 @@ func (c collector) slice(say sayer, s Slice) {
 			say(stepUsed, float64(step.Use.UsedBytes), labels...)
 			say(stepPeak, float64(step.Use.PeakBytes), labels...)
 			say(stepRefused, float64(step.Use.Refusals), labels...)
-			maybe(say, stepSeconds, step.Use.GPUSeconds, labels...)
 		}
 	}
 	if c.options.Compat.Jobstats {
@@ -162,12 +158,6 @@ func (c collector) slice(say sayer, s Slice) {
 	}
 	if c.options.Compat.ComputeCanada {
 		c.computeCanada(say, s)
-	}
-}
-
-func maybe(say sayer, f family, value *float64, labels ...string) {
-	if value != nil {
-		say(f, *value, labels...)
 	}
 }
 

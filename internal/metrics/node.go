@@ -76,6 +76,7 @@ type Slice struct {
 
 // Counted is what vgpud says of a slice.
 type Counted struct {
+	GPUSeconds     float64
 	UnknownSeconds float64 // of which nobody counted what was used
 	Freezes        uint32
 	IsFrozen       bool
@@ -89,11 +90,9 @@ type Step struct {
 
 // Use is what a ledger says.
 type Use struct {
-	UsedBytes     uint64
-	PeakBytes     uint64
-	Refusals      uint64
-	GPUSeconds    *float64
-	WaitedSeconds *float64
+	UsedBytes uint64
+	PeakBytes uint64
+	Refusals  uint64
 }
 
 // Histogram counts how long something took.

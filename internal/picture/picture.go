@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package picture draws a job's report as SVG: for each slice its memory with the limit, and its share of the GPU's time
-// with the cap, shaded while launches were held back.
+// with the cap.
 package picture
 
 import (
@@ -22,7 +22,6 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/jobreport"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 )
 
 const (
@@ -33,11 +32,10 @@ const (
 )
 
 var (
-	blue   = color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 255}
-	pale   = color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 60}
-	red    = color.NRGBA{R: 0xc0, G: 0x2a, B: 0x2a, A: 255}
-	shaded = color.NRGBA{R: 0xe0, G: 0x8a, B: 0x1a}
-	grey   = color.NRGBA{R: 0xdd, G: 0xdd, B: 0xdd, A: 255}
+	blue = color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 255}
+	pale = color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 60}
+	red  = color.NRGBA{R: 0xc0, G: 0x2a, B: 0x2a, A: 255}
+	grey = color.NRGBA{R: 0xdd, G: 0xdd, B: 0xdd, A: 255}
 )
 
 // ErrNoTimeline says that there is nothing to draw.
@@ -119,11 +117,7 @@ func (d drawn) strips(now time.Time, loc *time.Location) (memory, share *plot.Pl
 		return nil, nil, err
 	}
 	share.Y.Label.Text = "GPU time, %"
-	share.Title.Text = "shaded: held back by the share"
 	share.Y.Max = min(100, math.Ceil(1.2*mostPercent))
-	if err = shade(share, d.slice.Cells()); err != nil {
-		return nil, nil, err
-	}
 	if err = curve(share, busy); err != nil {
 		return nil, nil, err
 	}
@@ -222,25 +216,6 @@ func level(p *plot.Plot, spans []jobreport.Span, of func(jobreport.Span) float64
 	style.Font.Variant, style.Font.Size = "Sans", vg.Points(9)
 	label.Offset.X, label.Offset.Y = -vg.Millimeter, vg.Points(2)
 	keep(p, line, label)
-	return nil
-}
-
-// shade stands behind the curve for the times in which launches were held back, the darker the longer.
-func shade(p *plot.Plot, cells []timeline.Cell) error {
-	for _, cell := range cells {
-		if cell.Held <= 0 {
-			continue
-		}
-		from, to := at(cell.From), at(cell.To)
-		area, err := plotter.NewPolygon(plotter.XYs{{X: from, Y: 0}, {X: from, Y: p.Y.Max}, {X: to, Y: p.Y.Max}, {X: to, Y: 0}})
-		if err != nil {
-			return err
-		}
-		fill := shaded
-		fill.A = uint8(20 + 120*cell.Held)
-		area.Color, area.LineStyle.Width = fill, 0
-		keep(p, area)
-	}
 	return nil
 }
 

@@ -19,8 +19,8 @@ import (
 
 // A job's AdminComment, one part per node:
 //
-//	{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-…","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5,"waited_s":3.1}]}}}
-//	{"vgpu":{"v":1,"nodes":{"n1":[{…,"gpu_s":12.5,"counted":true,"unknown_s":0.4,"inexact":true,…}]}}}
+//	{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-…","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5}]}}}
+//	{"vgpu":{"v":1,"nodes":{"n1":[{…,"gpu_s":12.5,"unknown_s":0.4,"inexact":true,…}]}}}
 //	{"vgpu":{"v":1,"nodes":{"n1":[{…,"seen":"sets its own time slice","frozen":2,"killed":1,…}]}}}
 //	{"vgpu":{"v":1,"nodes":{},"refusals":{"n1":"no GPU has 3000 MiB free"}}}
 //
@@ -55,38 +55,22 @@ type Comment struct {
 
 // CommentSlice is one slice of one node.
 type CommentSlice struct {
-	GPU           device.UUID    `json:"gpu"`
-	MemMiB        int64          `json:"mem_mib"`
-	Cores         int            `json:"cores"` // 0: no cap
-	PeakMiB       int64          `json:"peak_mib"`
-	Refused       uint64         `json:"refused"`             // allocations that the limit refused
-	GPUSeconds    *float64       `json:"gpu_s,omitempty"`     // seconds of GPU time used; nil: not known
-	Sampled       bool           `json:"sampled,omitempty"`   // gpu_s is estimated from the driver's samples
-	Counted       bool           `json:"counted,omitempty"`   // gpu_s is vgpud's count
-	UnknownS      float64        `json:"unknown_s,omitempty"` // seconds of which nobody counted what was used
-	Inexact       bool           `json:"inexact,omitempty"`   // part of gpu_s is a share of what several slices used together
-	WaitedSeconds float64        `json:"waited_s"`            // seconds for which the share held launches back; threads add up
-	usage.Caught                 // seen, frozen, killed
-	Earlier       []device.Limit `json:"earlier,omitempty"` // limits before the last one, which is cores and mem_mib
-	Curve         string         `json:"curve,omitempty"`   // its use over time (curve.go), where there is room for it
+	GPU          device.UUID    `json:"gpu"`
+	MemMiB       int64          `json:"mem_mib"`
+	Cores        int            `json:"cores"` // 0: no cap
+	PeakMiB      int64          `json:"peak_mib"`
+	Refused      uint64         `json:"refused"`             // allocations that the limit refused
+	GPUSeconds   *float64       `json:"gpu_s,omitempty"`     // seconds of GPU time used; nil: not known
+	UnknownS     float64        `json:"unknown_s,omitempty"` // seconds of which nobody counted what was used
+	Inexact      bool           `json:"inexact,omitempty"`   // part of gpu_s is a share of what several slices used together
+	usage.Caught                // seen, frozen, killed
+	Earlier      []device.Limit `json:"earlier,omitempty"` // limits before the last one, which is cores and mem_mib
+	Curve        string         `json:"curve,omitempty"`   // its use over time (curve.go), where there is room for it
 }
 
-// Time is what is known of the slice's GPU time, and how. Earlier releases said 0 of what they did not know.
-func (s CommentSlice) Time() (usage.Time, usage.Source) {
-	spent := usage.Time{WaitedSeconds: s.WaitedSeconds, UnknownSeconds: s.UnknownS, Inexact: s.Inexact}
-	if s.GPUSeconds == nil {
-		return spent, ""
-	}
-	spent.GPUSeconds = *s.GPUSeconds
-	switch {
-	case s.Sampled:
-		return spent, usage.Sampled
-	case s.Counted:
-		return spent, usage.Counted
-	case *s.GPUSeconds > 0 || s.Cores%100 != 0:
-		return spent, usage.Metered
-	}
-	return spent, ""
+// Time is the slice's use of GPU time.
+func (s CommentSlice) Time() usage.Time {
+	return usage.Time{GPUSeconds: s.GPUSeconds, UnknownSeconds: s.UnknownS, Inexact: s.Inexact}
 }
 
 // ParseComment finds our part in an AdminComment.
@@ -224,10 +208,7 @@ func slicesOf(rec usage.Record) []CommentSlice {
 	slices := make([]CommentSlice, 0, len(rec.Devices))
 	for _, d := range rec.Devices {
 		slice := CommentSlice{GPU: d.Device, MemMiB: d.MemMiB, Cores: d.SMPercent, PeakMiB: d.PeakMiB, Refused: d.Refusals,
-			Sampled: d.Source() == usage.Sampled, Counted: d.Source() == usage.Counted, UnknownS: d.UnknownSeconds, Inexact: d.Inexact, WaitedSeconds: d.WaitedSeconds, Caught: d.Caught, Earlier: d.Earlier}
-		if d.Source() != "" {
-			slice.GPUSeconds = &d.GPUSeconds
-		}
+			GPUSeconds: d.GPUSeconds, UnknownS: d.UnknownSeconds, Inexact: d.Inexact, Caught: d.Caught, Earlier: d.Earlier}
 		slices = append(slices, slice)
 	}
 	return slices

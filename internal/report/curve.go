@@ -17,16 +17,15 @@ import (
 
 // A slice's time line in an AdminComment:
 //
-//	START,LENGTH,MIB,PERMILLE,memory,gpu,held
+//	START,LENGTH,MIB,PERMILLE,memory,gpu
 //
-// START is in seconds since 1970, LENGTH the seconds of a cell. Each of the three texts has a digit for each cell, from 0 to z (35),
-// or - where nothing is known: memory in 35ths of MIB, the share of the GPU's time in 35ths of PERMILLE thousandths, and
-// the part of the time that was held back in 35ths. What is not 0 is 1 at least. There is no upper case: where only sacctmgr can write, none is left.
+// START is in seconds since 1970, LENGTH the seconds of a cell. Each of the two texts has a digit for each cell, from 0 to z (35),
+// or - where nothing is known: memory in 35ths of MIB, and the share of the GPU's time in 35ths of PERMILLE thousandths. What is not 0 is 1 at least. There is no upper case: where only sacctmgr can write, none is left.
 const (
 	curveCells  = 60
 	curveDigits = 36
-	curveParts  = 7
-	// maxCurveBytes bounds what is read: seven numbers and texts are some 250 bytes.
+	curveParts  = 6
+	// maxCurveBytes bounds what is read: six numbers and texts are some 250 bytes.
 	maxCurveBytes = 400
 	// maxCurvesBytes is how long a comment with curves may become: they must not take the room of other nodes' figures.
 	maxCurvesBytes = 20000
@@ -50,13 +49,12 @@ func curveOf(points []timeline.Point, start, end time.Time) string {
 		mostMiB, most = max(mostMiB, cell.UsedMiB), max(most, cell.Busy)
 	}
 	permille := int64(math.Ceil(1000 * most))
-	var memory, gpu, held strings.Builder
+	var memory, gpu strings.Builder
 	for _, cell := range cells {
 		memory.WriteByte(digit(cell.Known, float64(cell.UsedMiB), float64(mostMiB)))
 		gpu.WriteByte(digit(cell.Known, 1000*cell.Busy, float64(permille)))
-		held.WriteByte(digit(cell.Known, cell.Held, 1))
 	}
-	return fmt.Sprintf("%d,%d,%d,%d,%s,%s,%s", from.Unix(), length, mostMiB, permille, &memory, &gpu, &held)
+	return fmt.Sprintf("%d,%d,%d,%d,%s,%s", from.Unix(), length, mostMiB, permille, &memory, &gpu)
 }
 
 func digit(known bool, value, most float64) byte {
@@ -70,13 +68,13 @@ func digit(known bool, value, most float64) byte {
 	return strconv.FormatInt(n, curveDigits)[0]
 }
 
-// Points is the slice's time line, as far as the comment has one. The times that threads waited do not add up there.
+// Points is the slice's time line, as far as the comment has one.
 func (s CommentSlice) Points() ([]timeline.Point, error) {
 	if s.Curve == "" {
 		return nil, nil
 	}
 	parts := strings.Split(s.Curve, ",")
-	if len(s.Curve) > maxCurveBytes || len(parts) != curveParts {
+	if len(s.Curve) > maxCurveBytes || len(parts) < curveParts {
 		return nil, fmt.Errorf("%w: %d bytes in %d parts", errCurve, len(s.Curve), len(parts))
 	}
 	var numbers [4]int64 // start, length, MiB, permille
@@ -87,9 +85,9 @@ func (s CommentSlice) Points() ([]timeline.Point, error) {
 		}
 		numbers[i] = n
 	}
-	memory, gpu, held := parts[4], parts[5], parts[6]
-	if len(memory) != len(gpu) || len(gpu) != len(held) || len(memory) > curveCells || numbers[1] == 0 || numbers[1] > 1<<30 || numbers[3] > 1000 {
-		return nil, fmt.Errorf("%w: %d, %d and %d cells of %d s", errCurve, len(memory), len(gpu), len(held), numbers[1])
+	memory, gpu := parts[4], parts[5] // one of before 0.1.0 has a seventh part
+	if len(memory) != len(gpu) || len(memory) > curveCells || numbers[1] == 0 || numbers[1] > 1<<30 || numbers[3] > 1000 {
+		return nil, fmt.Errorf("%w: %d and %d cells of %d s", errCurve, len(memory), len(gpu), numbers[1])
 	}
 	var points []timeline.Point
 	for i := range len(memory) {
@@ -98,12 +96,11 @@ func (s CommentSlice) Points() ([]timeline.Point, error) {
 		}
 		m, err1 := strconv.ParseInt(memory[i:i+1], curveDigits, 64)
 		g, err2 := strconv.ParseInt(gpu[i:i+1], curveDigits, 64)
-		h, err3 := strconv.ParseInt(held[i:i+1], curveDigits, 64)
-		if err := errors.Join(err1, err2, err3); err != nil {
+		if err := errors.Join(err1, err2); err != nil {
 			return nil, fmt.Errorf("%w: %w", errCurve, err)
 		}
 		points = append(points, timeline.Point{AtUnixS: numbers[0] + int64(i+1)*numbers[1], UsedMiB: numbers[2] * m / (curveDigits - 1),
-			BusyMs: numbers[1] * numbers[3] * g / (curveDigits - 1), WaitedMs: 1000 * numbers[1] * h / (curveDigits - 1)})
+			BusyMs: numbers[1] * numbers[3] * g / (curveDigits - 1)})
 	}
 	return points, nil
 }

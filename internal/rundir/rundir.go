@@ -38,9 +38,8 @@ func (d Dir) SweepLock() string { return filepath.Join(string(d), "sweep.lock") 
 func (d Dir) AuditLock() string { return filepath.Join(string(d), "audit.lock") }
 func (d Dir) AuditNext() string { return filepath.Join(string(d), "audit.next.lock") }
 
-// SampleLock excludes one sampler from another, and Sample is what the last one has to tell the next.
+// SampleLock excludes one sampler from another.
 func (d Dir) SampleLock() string { return filepath.Join(string(d), "sample.lock") }
-func (d Dir) Sample() string     { return filepath.Join(string(d), "sample.json") }
 
 // VgpudLock is held by vgpud for as long as it runs; VgpudOff is what it holds programs by at the moment, so that whoever comes after it
 // can undo it.

@@ -14,7 +14,6 @@ type Cell struct {
 	Known    bool    // false: no point tells of it
 	UsedMiB  int64   // at most
 	Busy     float64 // part of the time in which it kept the GPU busy: 0.5 is half of it
-	Held     float64 // part of the time for which launches were held back; of several threads the sum, but 1 at most
 }
 
 // Intervals are the points with the times between them; start is when the slice was granted. Points that do not
@@ -22,23 +21,22 @@ type Cell struct {
 func Intervals(points []Point, start time.Time) []Cell {
 	cells := make([]Cell, 0, len(points))
 	last := start
-	var used, busyMs, waitedMs int64
+	var used, busyMs int64
 	for _, p := range points {
 		used = max(used, p.UsedMiB)
 		busyMs += max(p.BusyMs, 0)
-		waitedMs += max(p.WaitedMs, 0)
 		at := time.Unix(p.AtUnixS, 0)
 		length := at.Sub(last)
 		if length <= 0 {
 			continue
 		}
-		cells = append(cells, Cell{From: last, To: at, Known: true, UsedMiB: used, Busy: part(busyMs, length), Held: part(waitedMs, length)})
-		last, used, busyMs, waitedMs = at, 0, 0, 0
+		cells = append(cells, Cell{From: last, To: at, Known: true, UsedMiB: used, Busy: part(busyMs, length)})
+		last, used, busyMs = at, 0, 0
 	}
 	return cells
 }
 
-// part is at most 1: times are counted to the second, and threads add up.
+// part is at most 1: times of points are known to the second.
 func part(ms int64, of time.Duration) float64 {
 	return min(1, float64(ms)/float64(of.Milliseconds()))
 }
@@ -68,12 +66,10 @@ func Spread(intervals []Cell, from, to time.Time, n int) []Cell {
 			covered += both
 			cell.UsedMiB = max(cell.UsedMiB, in.UsedMiB)
 			cell.Busy += in.Busy * float64(both)
-			cell.Held += in.Held * float64(both)
 		}
 		if covered > 0 {
 			cell.Known = true
 			cell.Busy /= float64(covered)
-			cell.Held /= float64(covered)
 		}
 		cells[i] = cell
 	}

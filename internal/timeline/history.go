@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	version = 1
+	version = 2
 	// maxKept is how many looks a file has at most; a look too many, and each two become one.
 	maxKept = 480
 	// everyS is how far looks are apart in the beginning, in seconds. It doubles with each folding.
@@ -30,29 +30,20 @@ var ErrOther = errors.New("not the timeline of this run")
 
 // Sample is what is known of one slice at one time. Times are sums since the slice was granted.
 type Sample struct {
-	UsedMiB   int64 `json:"mem_mib"`
-	MeteredMs int64 `json:"metered_ms"` // GPU time that the library counted
-	// SampledMs is GPU time that only the driver's samples tell of; nil: nothing is known of such time.
-	SampledMs *int64 `json:"sampled_ms,omitempty"`
-	// CountedMs is GPU time that vgpud counted; nil: it has not looked at the slice, so far.
-	CountedMs *int64 `json:"counted_ms,omitempty"`
-	UnknownMs int64  `json:"unknown_ms,omitempty"` // of the time since vgpud counts: nobody did
-	Inexact   bool   `json:"inexact,omitempty"`    // part of counted_ms is a share of a sum
-	WaitedMs  int64  `json:"waited_ms"`
+	UsedMiB   int64  `json:"mem_mib"`
+	BusyMs    *int64 `json:"busy_ms,omitempty"`    // GPU time that vgpud counted; nil: it has not looked at the slice, so far
+	UnknownMs int64  `json:"unknown_ms,omitempty"` // time of which nobody counted
 	// IdleS is for how many seconds the slice is known to have used no GPU time, LongestIdleS the most that this was.
 	IdleS        int64 `json:"idle_s,omitempty"`
 	LongestIdleS int64 `json:"longest_idle_s,omitempty"`
 }
 
-// BusyMs is all GPU time that is known of.
-func (s Sample) BusyMs() int64 {
-	sum := s.MeteredMs
-	for _, more := range []*int64{s.SampledMs, s.CountedMs} {
-		if more != nil {
-			sum += *more
-		}
+// busyMs is the GPU time that is known of.
+func (s Sample) busyMs() int64 {
+	if s.BusyMs == nil {
+		return 0
 	}
-	return sum
+	return *s.BusyMs
 }
 
 // Look is what a sampler saw of a job at one time.
@@ -153,8 +144,7 @@ func (h History) Points(slice, most int) []Point {
 	var before Sample
 	for _, look := range looks {
 		now := look.Slices[slice]
-		points = append(points, Point{AtUnixS: look.AtUnixS, UsedMiB: now.UsedMiB, BusyMs: max(0, now.BusyMs()-before.BusyMs()),
-			WaitedMs: max(0, now.WaitedMs-before.WaitedMs)})
+		points = append(points, Point{AtUnixS: look.AtUnixS, UsedMiB: now.UsedMiB, BusyMs: max(0, now.busyMs()-before.busyMs())})
 		before = now
 	}
 	return points

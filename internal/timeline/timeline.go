@@ -9,8 +9,7 @@ const MaxRecorded = 240
 
 // Point is an interval of a slice's life.
 type Point struct {
-	AtUnixS  int64 `json:"t"`         // when the interval ended, in seconds since 1970
-	UsedMiB  int64 `json:"mem_mib"`   // device memory; the most that was seen, where points were folded
-	BusyMs   int64 `json:"busy_ms"`   // GPU time used since the point before
-	WaitedMs int64 `json:"waited_ms"` // how long the share held launches back since then; threads add up
+	AtUnixS int64 `json:"t"`       // when the interval ended, in seconds since 1970
+	UsedMiB int64 `json:"mem_mib"` // device memory; the most that was seen, where points were folded
+	BusyMs  int64 `json:"busy_ms"` // GPU time used since the point before
 }

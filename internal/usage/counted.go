@@ -24,11 +24,11 @@ func Counts(dir rundir.Dir, g grant.Grant, used []ledger.DeviceUsage) ([]ledger.
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ledger.ErrLayout) {
 		return counted, nil
 	}
-	wall := uint64(max(g.Bounds().Wall, 0))
+	wall := uint64(max(time.Since(g.Since), 0))
 	for i := range min(len(page), len(counted)) {
 		counted[i] = page[i]
 		counted[i].BusyNs = min(page[i].BusyNs, wall)
-		unknown := min(page[i].UnknownNs, wall) + uint64(unlooked(dir, g, i, page[i], i < len(used) && used[i].UsedBytes > 0))
+		unknown := min(page[i].UnknownNs, wall) + uint64(unlooked(dir, g, page[i], i < len(used) && used[i].UsedBytes > 0))
 		counted[i].UnknownNs = min(unknown, wall)
 	}
 	return counted, err
@@ -37,24 +37,18 @@ func Counts(dir rundir.Dir, g grant.Grant, used []ledger.DeviceUsage) ([]ledger.
 // surelyAway is for how long no vgpud that runs leaves a slice that has work without a look.
 const surelyAway = 10 * time.Second
 
-// unlooked is for how long by now nobody has counted a slice, as vgpud is away that keeps its share: what vgpud itself calls unknown when it is back.
-func unlooked(dir rundir.Dir, g grant.Grant, slice int, page ledger.TimeDevice, hasMemory bool) time.Duration {
+// unlooked is for how long by now nobody has counted a slice, as vgpud is away: what vgpud itself calls unknown when it is back.
+func unlooked(dir rundir.Dir, g grant.Grant, page ledger.TimeDevice, hasMemory bool) time.Duration {
 	now := ledger.TimeNow()
 	since := time.Duration(page.LookedNs)
-	switch {
-	case page.LookedNs == 0 && g.Slices[slice].SMPercent%100 == 0: // the driver's samples tell, or nothing is said of it
-		return 0
-	case page.LookedNs == 0: // it was not there when the slice was granted
+	if page.LookedNs == 0 { // it was not there when the slice was granted
 		since = now - time.Since(g.Since)
 	}
-	if now <= since || !isAway(dir, now-since) {
+	idle := page.Flags&ledger.TimeIdle != 0 // nothing was there to be counted at the last look
+	if now <= since || !isAway(dir, now-since, idle) {
 		return 0
 	}
-	board, err := ledger.ReadBoard(dir.Board(g.Slices[slice].Device))
-	if err != nil || board.KeptBy != ledger.KeptByVgpud {
-		return 0
-	}
-	if page.Flags&ledger.TimeIdle != 0 { // nothing was there to be counted at the last look
+	if idle {
 		if !hasMemory {
 			return 0
 		}
@@ -63,12 +57,13 @@ func unlooked(dir rundir.Dir, g grant.Grant, slice int, page ledger.TimeDevice, 
 	return max(0, now-since)
 }
 
-func isAway(dir rundir.Dir, unlooked time.Duration) bool {
+// isAway says that vgpud does not run, or does not look at a slice that has work.
+func isAway(dir rundir.Dir, unlooked time.Duration, idle bool) bool {
 	runs, err := trusted.IsLocked(dir.VgpudLock())
-	if err != nil { // root's alone to see
-		return unlooked >= surelyAway
+	if err == nil && (!runs || idle) {
+		return !runs
 	}
-	return !runs
+	return unlooked >= surelyAway // whether it runs is root's alone to see
 }
 
 // firstProgram is when the first of the programs began that have something to compute with, by their own word; now: there is none.
@@ -86,23 +81,36 @@ func firstProgram(dir rundir.Dir, job uint32, now time.Duration) time.Duration {
 	return first
 }
 
-// Latest brings what was looked at last of a slice up to date with the pages. They add up: the library counts while it keeps the shares of the
-// GPU, and holds nothing back and counts nothing while vgpud does.
-func (t Totals) Latest(slice int, last timeline.Sample) timeline.Sample {
-	now, used := last, t.Devices[slice]
-	now.MeteredMs, now.WaitedMs = max(last.MeteredMs, milliseconds(used.BusyNs)), max(last.WaitedMs, milliseconds(used.WaitedNs))
-	if slice >= len(t.Counted) || t.Counted[slice].LookedNs == 0 && t.Counted[slice].UnknownNs == 0 {
-		return now
+// Time is the use of a GPU's time, in seconds, as vgpud counts it for a job. Steps have none of their own.
+type Time struct {
+	GPUSeconds *float64 `json:"gpu_seconds"` // used; null: not known, as vgpud has not looked at the slice
+	// UnknownSeconds is how much of the time nobody counted, as vgpud was away. What was used then is not in GPUSeconds.
+	UnknownSeconds float64 `json:"unknown_seconds,omitempty"`
+	// Inexact says that part of GPUSeconds is a share of what several slices used together.
+	Inexact bool `json:"inexact,omitempty"`
+}
+
+// TimeOf is what Counts says of a slice.
+func TimeOf(counted ledger.TimeDevice) Time {
+	t := Time{UnknownSeconds: seconds(milliseconds(counted.UnknownNs)), Inexact: counted.Flags&ledger.TimeInexact != 0}
+	if counted.LookedNs != 0 {
+		used := seconds(milliseconds(counted.BusyNs))
+		t.GPUSeconds = &used
 	}
-	counted := t.Counted[slice]
-	sum := milliseconds(counted.BusyNs)
-	if last.CountedMs != nil {
-		sum = max(sum, *last.CountedMs)
+	return t
+}
+
+// Used says that GPU time is known to have been used.
+func (t Time) Used() bool { return t.GPUSeconds != nil && *t.GPUSeconds > 0 }
+
+// Sample is what is known of a slice's time for its timeline.
+func Sample(counted ledger.TimeDevice) timeline.Sample {
+	s := timeline.Sample{UnknownMs: milliseconds(counted.UnknownNs)}
+	if counted.LookedNs != 0 {
+		busy := milliseconds(counted.BusyNs)
+		s.BusyMs = &busy
 	}
-	now.CountedMs = &sum
-	now.UnknownMs = max(last.UnknownMs, milliseconds(counted.UnknownNs))
-	now.Inexact = last.Inexact || counted.Flags&ledger.TimeInexact != 0
-	return now
+	return s
 }
 
 func milliseconds(ns uint64) int64 { return int64(math.Round(float64(ns) / 1e6)) }

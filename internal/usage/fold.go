@@ -165,8 +165,6 @@ func raise(a, b []ledger.DeviceUsage) []ledger.DeviceUsage {
 	for i := range min(len(a), len(b)) {
 		a[i].PeakBytes = max(a[i].PeakBytes, b[i].PeakBytes)
 		a[i].Refusals = max(a[i].Refusals, b[i].Refusals)
-		a[i].BusyNs = max(a[i].BusyNs, b[i].BusyNs)
-		a[i].WaitedNs = max(a[i].WaitedNs, b[i].WaitedNs)
 	}
 	return a
 }

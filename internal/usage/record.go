@@ -61,8 +61,6 @@ type Device struct {
 	PeakMiB   int64            `json:"peak_mib"`
 	Refusals  uint64           `json:"refusals"` // allocations that the limit refused
 	Time
-	// GPUTimeSource says where gpu_seconds is from; "": of a slice without a share it is not known, and 0.
-	GPUTimeSource Source `json:"gpu_time_source,omitempty"`
 	Caught
 	// IdleSeconds is the longest time without GPU time, where the site calls that idle.
 	IdleSeconds int64 `json:"idle_seconds,omitempty"`
@@ -70,31 +68,6 @@ type Device struct {
 	Earlier []device.Limit `json:"earlier,omitempty"`
 	// Timeline is its use over time, oldest first; at most timeline.MaxRecorded points.
 	Timeline []timeline.Point `json:"timeline,omitempty"`
-}
-
-// Source says how GPU time was found out.
-type Source string
-
-// Sources of GPU time.
-const (
-	Metered Source = "metered" // by the library, in the job's processes
-	Sampled Source = "sampled" // estimated from the driver's samples
-	Counted Source = "counted" // by vgpud, from outside
-)
-
-// Time is the use of a GPU's time, in seconds.
-type Time struct {
-	GPUSeconds    float64 `json:"gpu_seconds"`    // used
-	WaitedSeconds float64 `json:"waited_seconds"` // held back by the share; threads add up
-	// UnknownSeconds is how much of the time nobody counted, as vgpud was away. What was used then is not in GPUSeconds.
-	UnknownSeconds float64 `json:"unknown_seconds,omitempty"`
-	// Inexact says that part of GPUSeconds is a share of what several slices used together.
-	Inexact bool `json:"inexact,omitempty"`
-}
-
-// TimeOf rounds to milliseconds.
-func TimeOf(used ledger.DeviceUsage) Time {
-	return Time{GPUSeconds: seconds(milliseconds(used.BusyNs)), WaitedSeconds: seconds(milliseconds(used.WaitedNs))}
 }
 
 // Step is one step's part, in the order of the record's devices.
@@ -107,14 +80,13 @@ type Step struct {
 type Peak struct {
 	PeakMiB  int64  `json:"peak_mib"`
 	Refusals uint64 `json:"refusals"`
-	Time
 }
 
 // PeaksOf is a step's use.
 func PeaksOf(devices []ledger.DeviceUsage) []Peak {
 	peaks := make([]Peak, len(devices))
 	for i, d := range devices {
-		peaks[i] = Peak{PeakMiB: MiB(d.PeakBytes), Refusals: d.Refusals, Time: TimeOf(d)}
+		peaks[i] = Peak{PeakMiB: MiB(d.PeakBytes), Refusals: d.Refusals}
 	}
 	return peaks
 }

@@ -127,8 +127,8 @@ func longHistory(path string, since time.Time) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		sampled := 4000 * i
-		look := timeline.Look{AtUnixS: since.Unix() + 10*i, Slices: []timeline.Sample{{UsedMiB: 1000, MeteredMs: 5000 * i, SampledMs: &sampled}}}
+		busy := 5000 * i
+		look := timeline.Look{AtUnixS: since.Unix() + 10*i, Slices: []timeline.Sample{{UsedMiB: 1000, BusyMs: &busy}}}
 		if err := file.Add(look); err != nil {
 			return nil, err
 		}
