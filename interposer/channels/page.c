@@ -92,10 +92,9 @@ static bool write_place(struct vgpu_process *p, int fd, uint32_t slot)
 
 bool vgpu_channels_write(struct vgpu_process *p)
 {
-	struct vgpu_pages_path path = vgpu_pages_path(VGPU_GROUPS_FILE);
 	uint32_t slot = GET(p->slot);
 	struct stat st;
-	int fd = vgpu_pages_open(&path, O_RDWR, &st);
+	int fd = vgpu_pages_open(VGPU_GROUPS_FILE, O_RDWR, &st);
 	bool ok;
 
 	if (fd < 0)

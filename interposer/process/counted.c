@@ -3,9 +3,9 @@
 #include "process/counted.h"
 
 #include "base/sys.h"
+#include "process/pages_dir.h"
 #include "process/process.h"
 #include "process/trust.h"
-#include "process/pages_dir.h"
 
 #define FRESH_NS 2000000000u
 /* How often a page that is being written is read again. */
@@ -34,10 +34,9 @@ static bool read_whole(int fd, struct vgpu_time *page)
 
 bool vgpu_counted(uint32_t device, uint64_t now_ns, struct vgpu_time_device *out)
 {
-	struct vgpu_pages_path path = vgpu_pages_path(VGPU_TIME_FILE);
 	struct vgpu_time page;
 	struct stat st;
-	int fd = vgpu_pages_open(&path, O_RDONLY, &st);
+	int fd = vgpu_pages_open(VGPU_TIME_FILE, O_RDONLY, &st);
 	bool ok;
 
 	if (fd < 0)
