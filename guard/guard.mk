@@ -55,7 +55,7 @@ $(BUILD)/test-guard/ways-static: test/guard/ways.c
 $(BUILD)/test-guard/linked: test/guard/ways.c $(BUILD)/libcuda-guard.so
 	@mkdir -p $(@D)
 	$(CC) $(GUARD_TEST_CFLAGS) -DLINKED $< -o $@ -Wl,--as-needed -Wl,--allow-shlib-undefined $(BUILD)/libcuda-guard.so -ldl
-$(BUILD)/test-guard/mkstep: test/gpu/mkstep.c test/gpu/boards.c
+$(BUILD)/test-guard/mkstep: test/gpu/mkstep.c
 	@mkdir -p $(@D)
 	$(CC) $(GUARD_TEST_CFLAGS) $^ -o $@
 $(BUILD)/test-guard/libslurm-vgpu.so: $(INTERPOSER_TEST_LIBRARY)

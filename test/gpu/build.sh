@@ -2,11 +2,10 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the GPU tests' programs: build.sh OUTPUT-FOLDER [shares|waits|time]. Needs a C compiler and a CUDA toolkit
-# (CUDA_HOME, or what nvcc in PATH belongs to); what needs a missing part of it is left out. With "shares", "waits" or
-# "time" only what shares.sh, waits.sh or time.sh needs.
+# Builds the GPU tests' programs: build.sh OUTPUT-FOLDER [time]. Needs a C compiler and a CUDA toolkit (CUDA_HOME, or what
+# nvcc in PATH belongs to); what needs a missing part of it is left out. With "time" only what time.sh and kept.sh need.
 set -eu
-out=${1:?usage: build.sh OUTPUT-FOLDER [shares|waits|time]}
+out=${1:?usage: build.sh OUTPUT-FOLDER [time]}
 part=${2:-all}
 here=$(cd "$(dirname "$0")" && pwd)
 CC=${CC:-cc}
@@ -29,21 +28,7 @@ if [ "$part" = time ]; then
 	compile $CC $cflags -shared -fPIC "$here/outside/programs/handles.c" -o "$out/handles.so" -pthread
 	wait_for_all
 fi
-compile $CC $cflags "$here/mkstep.c" "$here/boards.c" -o "$out/mkstep"
-if [ "$part" = waits ] || [ "$part" = all ]; then
-	compile $CC $cflags -I"$here/waits" "$here"/waits/*.c -o "$out/waits" -ldl -pthread
-	if [ -n "$NVCC" ]; then
-		compile "$NVCC" -std=c++17 -O2 -arch=sm_90 -rdc=true -cudart static -Xcompiler -Wall,-Wextra "$here/waits/runtime.cu" \
-			-o "$out/waits-runtime" -lcudadevrt -ldl
-	fi
-fi
-if [ "$part" = waits ]; then
-	wait_for_all
-fi
-compile $CC $cflags -I"$here/shares" "$here"/shares/*.c -o "$out/load" -ldl -pthread
-if [ "$part" = shares ]; then
-	wait_for_all
-fi
+compile $CC $cflags "$here/mkstep.c" -o "$out/mkstep"
 compile $CC $cflags "$here/witness.c" -o "$out/witness" -ldl
 compile $CC $cflags "$here/views/hold.c" -o "$out/hold" -ldl
 compile $CC $cflags "$here/views/ordinals.c" -o "$out/ordinals" -ldl

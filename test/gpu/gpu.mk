@@ -4,7 +4,7 @@
 # Tests and measurements on a real GPU, without Slurm. Root, a CUDA toolkit, python3; frameworks that
 # are not installed are reported as such.
 
-.PHONY: test-gpu test-gpu-views test-gpu-cudart test-gpu-waits test-gpu-guard bench-gpu bench-gpu-costs bench-gpu-shares bench-gpu-time test-gpu-kept
+.PHONY: test-gpu test-gpu-views test-gpu-cudart test-gpu-guard bench-gpu bench-gpu-time test-gpu-kept
 
 test-gpu: $(BUILD)/libslurm-vgpu.so ## where each path and framework meets its limit, on a real GPU
 	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/run.sh --library $(abspath $(BUILD))/libslurm-vgpu.so $(GPUFLAGS)
@@ -21,19 +21,8 @@ test-gpu-cudart: $(BUILD)/libslurm-vgpu.so ## where programs of older CUDA runti
 test-gpu-guard: $(BUILD)/libslurm-vgpu.so $(GUARDS) ## what works behind the guards, and that it is limited, on a real GPU
 	@test/gpu/guard.sh --build $(BUILD) $(GUARDFLAGS)
 
-# WAITFLAGS="--shares 10 --where alone --programs graphs,memory"
-test-gpu-waits: $(BUILD)/libslurm-vgpu.so ## whether programs end whose streams are held back, on a real GPU
-	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/waits.sh --library $(abspath $(BUILD))/libslurm-vgpu.so $(WAITFLAGS)
-
-bench-gpu: ## what the interposer costs on a real GPU, and whether shares of its time are true
-	@failed=0; for part in costs shares; do $(MAKE) --no-print-directory bench-gpu-$$part || failed=1; done; exit $$failed
-
-bench-gpu-costs: $(BUILD)/libslurm-vgpu.so
+bench-gpu: $(BUILD)/libslurm-vgpu.so ## what the interposer costs on a real GPU
 	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/bench.sh --library $(abspath $(BUILD))/libslurm-vgpu.so $(GPUFLAGS)
-
-# SHAREFLAGS="--only single --loads mlp --seconds 3"
-bench-gpu-shares: $(BUILD)/libslurm-vgpu.so
-	@VGPU_GPU_BUILD=$(abspath $(BUILD))/gpu test/gpu/shares.sh --library $(abspath $(BUILD))/libslurm-vgpu.so $(SHAREFLAGS)
 
 # A GPU machine may have no Go. TIMEFLAGS="smoke follow"; --help lists the parts.
 $(BUILD)/gpu/outside $(BUILD)/gpu/kept: FORCE

@@ -39,7 +39,7 @@ wanted() { [[ -z $only || $only == "$1" ]]; }
 cflags="-std=gnu11 -O2 -D_GNU_SOURCE -I$here -I$here/../../interposer"
 # shellcheck disable=SC2086
 {
-	cc $cflags "$here/mkstep.c" "$here/boards.c" -o "$work/mkstep"
+	cc $cflags "$here/mkstep.c" -o "$work/mkstep"
 	cc $cflags "$here/../guard/ways.c" -o "$work/ways" -ldl
 	cc $cflags -static "$here/../guard/ways.c" -o "$work/ways-static" 2>/dev/null || echo "guard.sh: no static C library, and so no static program" >&2
 	cc $cflags -DLINKED "$here/../guard/ways.c" -o "$work/linked" \
@@ -65,11 +65,11 @@ behind() {
 	touch "$self/$2"
 	mount --bind "$1" "$self/$2"
 }
-# step SM-PERCENT: a step's folder with what the guards need; guards up, guards down: over the driver
+# step: a step's folder with what the guards need; guards up, guards down: over the driver
 step() {
 	local folder
 	umount -Rl $self 2>/dev/null || true
-	folder=$("$work/mkstep" --dir "$work" --gpu "$uuid" --mem $limit_mib --device-mem 200000 --job "$((1000 + $1))" --cores "$1")
+	folder=$("$work/mkstep" --dir "$work" --gpu "$uuid" --mem $limit_mib --device-mem 200000 --job 1000)
 	mount --bind "$folder" $self
 	behind "$build/libslurm-vgpu.so" libslurm-vgpu.so
 	behind "$cuda" libcuda-slurm-vgpu.so
@@ -82,7 +82,7 @@ guards() {
 	esac
 }
 echo "driver $(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1), guards over $cuda and $nvml, limit $limit_mib MiB"
-step 50
+step
 
 bounded() { timeout 120 "$@"; }
 # try WHAT PATTERN COMMAND…: met when the last line has the pattern
@@ -154,13 +154,12 @@ close_others() {
 	done
 }
 
-# Null launches without a share, and programs that have nothing to do with CUDA, in turns. Costs are medians of the differences to
+# Null launches, and programs that have nothing to do with CUDA, in turns. Costs are medians of the differences to
 # the native one of the same round, with their standard error.
 costs() {
 	local round way what
 	local -a ways=(native preload "preload, guards" guards)
 
-	step 0
 	for round in {1..24}; do
 		for way in "${ways[@]:round % 4}" "${ways[@]:0:round % 4}"; do
 			unset LD_PRELOAD
@@ -195,7 +194,7 @@ contained() {
 	how="user namespace"
 	mkdir -p $dev
 	mount --rbind $self $dev
-	find "$work" -user 0 \( -name ledger -o -name claims \) -exec chown 12345:12345 {} +
+	find "$work" -user 0 \( -name ledger -o -name groups \) -exec chown 12345:12345 {} +
 	try "nvidia-smi" "^$limit_mib MiB" bounded "${inside[@]}" nvidia-smi --query-gpu=memory.total,memory.used --format=csv,noheader
 	for way in dlopen deepbind; do
 		try "$way" '^2[0-9]{3} MiB' bounded "${inside[@]}" "$work/ways" $way
@@ -207,10 +206,9 @@ contained() {
 }
 
 if wanted programs || wanted tools; then
-	for how in "preload, free" "preload, 50 %" "guards, free" "guards, 50 %"; do
-		step "$([[ $how == *free ]] && echo 0 || echo 50)"
+	for how in preload guards; do
 		guards up
-		[[ $how == guards* ]] || export LD_PRELOAD=$self/libslurm-vgpu.so
+		[[ $how == guards ]] || export LD_PRELOAD=$self/libslurm-vgpu.so
 		! wanted programs || programs
 		! wanted tools || tools
 		unset LD_PRELOAD
@@ -222,7 +220,6 @@ if wanted programs || wanted tools; then
 fi
 ! wanted costs || costs
 if wanted other; then
-	step 50
 	how="no guards"
 	others 'MiB|nothing'
 	guards up

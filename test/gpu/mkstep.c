@@ -3,7 +3,7 @@
  *
  * Prepares a step's folder as the prolog and the plugin do, so that the interposer can be tried on
  * a machine without Slurm; and says what a step's ledger holds. */
-#include "mkstep.h"
+#include "api/layout.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,42 +13,40 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MIB (1ull << 20)
 
 struct wish {
-	const char *dir, *uuid, *cores;
-	unsigned long long job, step, uid, mem_mib, device_mib, index;
-	int turns, elastic;
+	const char *dir, *uuid;
+	unsigned long long job, step, uid, mem_mib, device_mib, index, cores;
 };
 
 static int usage(FILE *to, int status)
 {
 	fputs("usage: mkstep --dir DIR --gpu UUID[,UUID...] --mem MIB [--device-mem MIB] [--index N] [--job "
 	      "N]\n"
-	      "              [--step N] [--uid N] [--cores PERCENT[,PERCENT...]] [--elastic] [--turns]\n"
-	      "       mkstep --set FOLDER --cores PERCENT[,PERCENT...]\n"
+	      "              [--step N] [--uid N] [--cores PERCENT]\n"
 	      "       mkstep --show FOLDER\n"
-	      "Makes DIR/jobs/JOB/steps/STEP with its limits page and ledger and prints that folder; with "
-	      "--turns the\n"
-	      "job's claims and page of channel groups in DIR/turns as well, and its slices on the GPUs' boards there.\n"
-	      "--set changes the share of a step and its job, one percentage for all GPUs or one for each.\n"
-	      "--show prints, tab-separated, of the first GPU: limit, use now, highest use, refusals, live "
-	      "processes;\n"
-	      "and nanoseconds: the GPU's time used, the time launches waited, the monotonic clock.\n",
+	      "Makes DIR/jobs/JOB/steps/STEP with its limits page and ledger, and DIR/pages/JOB with the job's page "
+	      "of\n"
+	      "channel groups, and prints the first. With --cores the library holds that cap, as where a driver "
+	      "refuses\n"
+	      "vgpud. --show prints, tab-separated, of the first GPU: limit, use now, highest use, refusals, live "
+	      "processes.\n",
 	      to);
 	return status;
 }
 
-int complain(const char *what)
+/* Says errno of what was being done; 1. */
+static int complain(const char *what)
 {
 	fprintf(stderr, "mkstep: %s: %s\n", what, strerror(errno));
 	return 1;
 }
 
-void *map_page(const char *path, size_t size, int flags, mode_t mode)
+/* NULL with errno set. Created, and given its size and mode, when the flags say so. */
+static void *map_page(const char *path, size_t size, int flags, mode_t mode)
 {
 	int fd = open(path, flags | O_CLOEXEC, mode);
 	int write = (flags & O_ACCMODE) == O_RDWR;
@@ -83,35 +81,7 @@ static int make_folders(const struct wish *w, char folder[static 512])
 	return 0;
 }
 
-/* The last of a list holds for all further GPUs; -1 when it is none. */
-static long cores_of(const char *list, uint32_t device)
-{
-	char *end;
-	long percent = 0;
-
-	for (uint32_t i = 0; list != NULL; i++) {
-		percent = strtol(list, &end, 10);
-		if (*list < '0' || *list > '9' || percent > 100 || (*end != ',' && *end != '\0'))
-			return -1;
-		if (i == device || *end == '\0')
-			break;
-		list = end + 1;
-	}
-	return percent;
-}
-
-static void set_cores(struct vgpu_limits *limits, const char *cores)
-{
-	for (uint32_t d = 0; d < limits->device_count; d++) {
-		uint32_t percent = (uint32_t)cores_of(cores, d);
-
-		__atomic_store_n(&limits->device[d].job_sm_percent, percent, __ATOMIC_RELAXED);
-		__atomic_store_n(&limits->device[d].sm_percent, percent, __ATOMIC_RELAXED);
-	}
-	__atomic_add_fetch(&limits->generation, 1, __ATOMIC_RELEASE);
-}
-
-/* All with the same limit; their number. */
+/* All with the same limits; their number. */
 static uint32_t set_devices(struct vgpu_limits *limits, const struct wish *w)
 {
 	const char *uuid = w->uuid;
@@ -126,6 +96,9 @@ static uint32_t set_devices(struct vgpu_limits *limits, const struct wish *w)
 			.device_mem_bytes = w->device_mib * MIB,
 			.nvml_index = (uint32_t)w->index + count,
 			.minor = (uint32_t)w->index + count,
+			.sm_percent = (uint32_t)w->cores,
+			.job_sm_percent = (uint32_t)w->cores,
+			.gated = w->cores != 0,
 		};
 		snprintf(limits->device[count].uuid, sizeof(limits->device[count].uuid), "%.*s", length,
 			 uuid);
@@ -134,6 +107,30 @@ static uint32_t set_devices(struct vgpu_limits *limits, const struct wish *w)
 		count++;
 	}
 	return count;
+}
+
+/* The job's page of channel groups, empty. */
+static int make_groups(const struct wish *w, char pages_dir[static VGPU_PAGES_DIR_BYTES])
+{
+	struct vgpu_groups *groups;
+	char path[VGPU_PAGES_DIR_BYTES + 16];
+
+	snprintf(path, sizeof(path), "%s/pages", w->dir);
+	snprintf(pages_dir, VGPU_PAGES_DIR_BYTES, "%s/pages/%llu", w->dir, w->job);
+	if (mkdir(path, 0755) != 0 && errno != EEXIST)
+		return complain(path);
+	if (mkdir(pages_dir, 0755) != 0 && errno != EEXIST)
+		return complain(pages_dir);
+	snprintf(path, sizeof(path), "%s/" VGPU_GROUPS_FILE, pages_dir);
+	groups = map_page(path, sizeof(*groups), O_RDWR | O_CREAT | O_TRUNC, 0600);
+	if (groups == NULL || chown(path, (uid_t)w->uid, (gid_t)-1) != 0)
+		return complain(path);
+	groups->magic = VGPU_GROUPS_MAGIC;
+	groups->layout_version = VGPU_VGPUD_VERSION;
+	groups->size_bytes = sizeof(*groups);
+	groups->job_id = (uint32_t)w->job;
+	munmap(groups, sizeof(*groups));
+	return 0;
 }
 
 static int make_step(const struct wish *w)
@@ -168,7 +165,7 @@ static int make_step(const struct wish *w)
 		.job_id = (uint32_t)w->job,
 		.step_id = (uint32_t)w->step,
 		.uid = (uint32_t)w->uid,
-		.flags = w->elastic ? VGPU_ELASTIC : 0,
+		.flags = w->cores != 0 ? VGPU_GATED : 0,
 	};
 	struct stat st;
 	if (stat(job_ledger, &st) != 0)
@@ -177,32 +174,14 @@ static int make_step(const struct wish *w)
 	limits->ledger_inode = st.st_ino;
 	snprintf(limits->job_step, sizeof(limits->job_step), "%llu.%llu", w->job, w->step);
 	ledger->device_count = limits->device_count = set_devices(limits, w);
-	set_cores(limits, w->cores);
-	if (w->turns) {
-		snprintf(limits->pages_dir, sizeof(limits->pages_dir), "%s/turns", w->dir);
-		if (make_claims(limits) != 0 || make_groups(limits) != 0 || put_on_boards(limits) != 0)
-			return 1;
-	}
+	if (make_groups(w, limits->pages_dir) != 0)
+		return 1;
 	puts(folder);
 	return 0;
 }
 
-static int change(const char *folder, const char *cores)
-{
-	struct vgpu_limits *limits;
-	char path[560];
-
-	snprintf(path, sizeof(path), "%s/limits", folder);
-	limits = map_page(path, sizeof(*limits), O_RDWR, 0644);
-	if (limits == NULL)
-		return complain(path);
-	set_cores(limits, cores);
-	return limits->pages_dir[0] != '\0' ? put_on_boards(limits) : 0;
-}
-
 static int show(const char *folder)
 {
-	struct timespec now;
 	const struct vgpu_limits *limits;
 	const struct vgpu_ledger *ledger;
 	unsigned live = 0;
@@ -218,12 +197,9 @@ static int show(const char *folder)
 		return complain(path);
 	for (unsigned i = 0; i < VGPU_MAX_PROCS; i++)
 		live += ledger->slot[i].state == 1;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	printf("%llu\t%llu\t%llu\t%llu\t%u\t%llu\t%llu\t%lld\n",
-	       (unsigned long long)limits->device[0].step_mem_bytes,
+	printf("%llu\t%llu\t%llu\t%llu\t%u\n", (unsigned long long)limits->device[0].step_mem_bytes,
 	       (unsigned long long)ledger->used_bytes[0], (unsigned long long)ledger->peak_bytes[0],
-	       (unsigned long long)ledger->refusals[0], live, (unsigned long long)ledger->busy_ns[0],
-	       (unsigned long long)ledger->waited_ns[0], now.tv_sec * 1000000000ll + now.tv_nsec);
+	       (unsigned long long)ledger->refusals[0], live);
 	return 0;
 }
 
@@ -235,12 +211,9 @@ int main(int argc, char **argv)
 		{ "job", required_argument, NULL, 'j' },  { "step", required_argument, NULL, 's' },
 		{ "uid", required_argument, NULL, 'u' },  { "cores", required_argument, NULL, 'c' },
 		{ "index", required_argument, NULL, 'i' }, { "show", required_argument, NULL, 'S' },
-		{ "set", required_argument, NULL, 't' },  { "turns", no_argument, NULL, 'T' },
-		{ "elastic", no_argument, NULL, 'e' },	  { "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+		{ "help", no_argument, NULL, 'h' },	  { NULL, 0, NULL, 0 },
 	};
 	struct wish w = { .job = 1, .uid = getuid() };
-	const char *folder = NULL;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -255,12 +228,9 @@ int main(int argc, char **argv)
 		case 'j': number = &w.job; break;
 		case 's': number = &w.step; break;
 		case 'u': number = &w.uid; break;
-		case 'c': w.cores = optarg; break;
+		case 'c': number = &w.cores; break;
 		case 'i': number = &w.index; break;
 		case 'S': return show(optarg);
-		case 't': folder = optarg; break;
-		case 'T': w.turns = 1; break;
-		case 'e': w.elastic = 1; break;
 		case 'h': return usage(stdout, 0);
 		default: return usage(stderr, 2);
 		}
@@ -270,11 +240,7 @@ int main(int argc, char **argv)
 		if (*optarg < '0' || *optarg > '9' || *end != '\0')
 			return usage(stderr, 2);
 	}
-	if (cores_of(w.cores, VGPU_MAX_DEVICES) < 0)
-		return usage(stderr, 2);
-	if (folder != NULL)
-		return optind == argc && w.cores != NULL ? change(folder, w.cores) : usage(stderr, 2);
-	if (optind != argc || w.dir == NULL || w.uuid == NULL || w.mem_mib == 0)
+	if (optind != argc || w.dir == NULL || w.uuid == NULL || w.mem_mib == 0 || w.cores > 100)
 		return usage(stderr, 2);
 	if (w.device_mib == 0)
 		w.device_mib = w.mem_mib;

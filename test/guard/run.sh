@@ -21,7 +21,7 @@ cp "$build"/sim/{libcuda.so.1,libnvidia-ml.so.1,libnvidia-opencl.so.1,nvidia-smi
 export SIMGPU_DIR=/run/state LD_LIBRARY_PATH=/run/driver
 "$build/sim/simgpu-init" /run/state devices=1 device0.mem_mib=20000 >/dev/null
 uuid=$("$build/sim/nvidia-smi" --query-gpu=uuid --format=csv,noheader)
-folder=$("$test/mkstep" --dir /run/step --gpu "$uuid" --mem $limit_mib --device-mem 20000 --job 7 --cores 0 --turns)
+folder=$("$test/mkstep" --dir /run/step --gpu "$uuid" --mem $limit_mib --device-mem 20000 --job 7)
 
 # guard_with FILE…: the step's folder with these, and the guards over the driver.
 mount --bind "$folder" $self
@@ -87,10 +87,10 @@ verdict nor_a_program_that_closed_its_errors "no such name" "$("$test/ways" find
 
 # What a program's driver schedules is written down however the program came to it. Of a program in a namespace of its own
 # the library is another one, with a place of its own.
-groups=/run/step/turns/7/groups
+groups=/run/step/pages/7/groups
 named() {
 	local count=0 more=0 at here
-	"$test/mkstep" --dir /run/step --gpu "$uuid" --mem $limit_mib --device-mem 20000 --job 7 --cores 0 --turns >/dev/null
+	"$test/mkstep" --dir /run/step --gpu "$uuid" --mem $limit_mib --device-mem 20000 --job 7 >/dev/null
 	"$@" >/dev/null 2>&1 || true
 	for at in 52 3156; do # of the places that are taken in turn by who comes after who has ended
 		read -r -a here < <(od -An -tu4 -j$at -N8 $groups)

@@ -19,11 +19,11 @@ import programs  # noqa: E402: beside this file
 from report import error_of_median, stop_when_told, table  # noqa: E402: beside this folder
 
 LIMIT_SHARE = 0.9  # of the GPU's memory: nothing here is to meet a limit
-UNUSED_BY_CALLS, UNUSED_BY_PROGRAMS = 99, 90  # shares of its time that are not used up
+UNUSED_BY_CALLS, UNUSED_BY_PROGRAMS = 99, 90  # caps that are not used up
 ROUNDS = 5  # at least
 CALL_TURNS = 5  # short ones in a round of calls: what a core gives changes from one moment to the next
 CORES = 2  # of each set of processes
-NATIVE, OURS, CAPPED, TWIN = "native", "ours", "ours under a share", "another native"
+NATIVE, OURS, CAPPED, TWIN = "native", "ours", "ours that holds a cap", "another native"
 AT_ONCE = 4  # sets of processes that are there at once, and have the GPU's memory among them
 
 
@@ -43,7 +43,6 @@ def options():
     p.add_argument("--seconds", type=float, default=24, metavar="S", help="for each program on each number of cores, by all sets (24)")
     p.add_argument("--on-cores", type=lambda t: [int(n) for n in t.split(",")], default=[0, 1, 2], metavar="N,N",
                    help="on which the programs are bound, 0: on none (0,1,2)")
-    p.add_argument("--lone", action="store_true", help="programs: one process alone, with a share and without, in turns")
     p.add_argument("--other", metavar="LIBRARY", help="another build, measured beside the first with the programs")
     p.add_argument("--out", metavar="FOLDER", help="keep all single values there")
     return p.parse_args()
@@ -56,7 +55,7 @@ class Asked:
     target: str
     met: typing.Callable  # by what a native one has, and ours
     times: int = 1  # in each round: those that the CPU bounds are asked in short turns, see CALL_TURNS
-    capped: tuple = ()  # target and met under a share of the GPU's time that it does not use up
+    capped: tuple = ()  # target and met where the library holds a cap that it does not use up, as where a driver refuses vgpud
 
 
 class Bench:
@@ -81,16 +80,16 @@ class Bench:
         e.pop("LD_PRELOAD", None)
         if ours:
             self.jobs += 1
-            node = os.path.join(self.folder, f"node{self.jobs}")  # of its own: nobody else asks for the GPU
+            node = os.path.join(self.folder, f"node{self.jobs}")
             os.mkdir(node, 0o755)
             made = subprocess.run([os.path.join(self.o.build, "mkstep"), "--dir", node, "--gpu", self.uuid, "--mem",
                                    str(int(self.device_mib * LIMIT_SHARE)), "--device-mem", str(self.device_mib), "--job", str(self.jobs),
-                                   "--turns", "--cores", str(cores)], check=True, capture_output=True, text=True)
+                                   "--cores", str(cores)], check=True, capture_output=True, text=True)
             e.update(LD_PRELOAD=os.path.abspath(library or self.o.library), VGPU_STEP_DIR=made.stdout.strip())
         return e
 
     def resident(self, command, core, share):
-        """The same program without the interposer, with it, under a share of the GPU's time, and once more without: how alike
+        """The same program without the interposer, with it, with it where it holds a cap, and once more without: how alike
         two processes are."""
         return {who: subprocess.Popen([*command, str(core)], env=self.environment(ours, cores), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                       text=True)
@@ -134,7 +133,7 @@ class Bench:
         """Each set gives the median of its rounds' differences; no two processes are quite alike, so their spread is the error."""
         rows = [(OURS, asked.what, asked.target, asked.met)]
         if asked.capped:
-            rows.append((CAPPED, f"the same, under {share} %", *asked.capped))
+            rows.append((CAPPED, f"the same, holding a cap of {share} %", *asked.capped))
         for who, what, target, met in rows:
             if not sets:
                 self.missing(what, target, "not in this driver" if sets is None else "no time left")
@@ -294,7 +293,7 @@ def main():
         table("What the interposer costs (medians, with and without in turns)",
               ("what", "native", "ours", "difference", "+-", "another native", "native spread", "target", "verdict"), b.rows)
         if b.program_rows:
-            table("Programs of many short kernels that stay below their share", programs.HEADER, b.program_rows)
+            table("Programs of many short kernels", programs.HEADER, b.program_rows)
         if o.out is not None:
             os.makedirs(o.out, exist_ok=True)
             with open(os.path.join(o.out, "bench.tsv"), "w") as to:

@@ -12,7 +12,7 @@ RESAMPLED = 1000
 def rounds(natives, ours):
     """Rounds of all, of which one follows the other: a native one in front of each of ours, each as often, and each of ours
     as often before as behind another one. Who was there before leaves caches behind, which a process finds warm when that was
-    itself, as under a share and without one; and clocks and the machine's other users change meanwhile."""
+    itself; and clocks and the machine's other users change meanwhile."""
     turned = ours[::-1]
     return [[who for i, one in enumerate(order) for who in (natives[(first + i) % 2], one)]
             for order, first in ((ours, 0), (turned, 1), (turned, 0), (ours, 1))]

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that is measured: program_work.py MODULE NAME[,NAME...] CORE. Lives for the whole measurement, and does nothing
 but when it is told to on its input: "NAME CORES BEFORE STEPS" takes so many steps of a workload after some that are not
-counted, on that many cores (0: on all), and prints seconds, and of these what the library's thread and the whole process
-had of a core."""
+counted, on that many cores (0: on all), and prints seconds."""
 
 import importlib
 import os
@@ -15,26 +14,13 @@ all_cores = sorted(os.sched_getaffinity(0))
 
 
 def bind(cores):
-    """All threads: as a job step of so many cores, where the keeper is among them."""
+    """All threads: as a job step of so many cores."""
     to = set(all_cores) if cores == 0 else {all_cores[(core + i) % len(all_cores)] for i in range(cores)}
     for tid in os.listdir("/proc/self/task"):
         try:
             os.sched_setaffinity(int(tid), to)
         except ProcessLookupError:
             pass
-
-
-def cpu_of_keeper():
-    """Seconds of a core, 0 when there is none; schedstat's first number is nanoseconds."""
-    for tid in os.listdir("/proc/self/task"):
-        try:
-            with open(f"/proc/self/task/{tid}/comm") as comm:
-                if comm.read().strip() in ("vgpu-poller", "vgpu-keeper"):
-                    with open(f"/proc/self/task/{tid}/schedstat") as stat:
-                        return int(stat.read().split()[0]) / 1e9
-        except OSError:
-            pass
-    return 0.0
 
 
 class Work:
@@ -60,9 +46,8 @@ for line in sys.stdin:
         if bound != (bound := int(cores)):
             bind(bound)
         works[name].take(int(before))
-        keeper, process, begin = cpu_of_keeper(), time.process_time(), time.perf_counter()
+        begin = time.perf_counter()
         works[name].take(int(steps))
-        took = time.perf_counter() - begin
-        print(f"{took:.9f} {cpu_of_keeper() - keeper:.9f} {time.process_time() - process:.9f}", flush=True)
+        print(f"{time.perf_counter() - begin:.9f}", flush=True)
     except Exception as e:  # noqa: BLE001: whatever a framework says is for the table
         print("error", " ".join(str(e).split())[:200], flush=True)
