@@ -32,8 +32,8 @@ struct vgpu_process {
 			  * ended; and of this one that nothing but descriptors keeps; see memory/holders.h */
 	uint32_t pools_high;
 	uint32_t graphs_with_memory; /* executable graphs in the table */
-	uint32_t loads; /* how often something was loaded, and how often it had been when a launch */
-	uint32_t launched; /* saw so; see context/overhead.h */
+	uint32_t loads; /* how often something was loaded; see context/overhead.h */
+	uint32_t launched; /* and how often it had been when a launch began that found more of them */
 	uint32_t overhead_pending; /* something was loaded: a launch may make the driver take memory */
 	uint32_t overhead_closed; /* of what was opened: closed, and looked at since */
 	uint64_t overhead_due_ns; /* when to ask for the driver's overhead next */
@@ -54,10 +54,9 @@ struct vgpu_process {
 
 _Static_assert(offsetof(struct vgpu_process, pid) <= 64, "one line of the cache");
 
-/* What the rooms keep lies behind it (own.h of each), in places whose
- * offsets are constants. Small ones follow each other by lines of the cache, large ones begin a page. The
- * account's does not lie where in a page the ledger has its sums: there a pair of cuMemAlloc and cuMemFree
- * took some 20 ns more. */
+/* What the rooms keep lies behind it (own.h of each), in places whose offsets are constants. Small ones follow
+ * each other by lines of the cache, large ones begin a page. The account's does not lie where in a page the
+ * ledger has its sums: there a pair of cuMemAlloc and cuMemFree took some 20 ns more. */
 #define VGPU_LINE_BYTES 64
 #define VGPU_PAGE_BYTES 4096
 #define VGPU_NEXT(bytes, at) ((((at) + (bytes)-1) / (bytes)) * (bytes))
@@ -65,11 +64,11 @@ enum {
 	VGPU_DRIVER_AT = VGPU_NEXT(VGPU_LINE_BYTES, sizeof(struct vgpu_process)),
 	VGPU_ACCOUNT_AT = VGPU_DRIVER_AT + 38 * VGPU_LINE_BYTES,
 	VGPU_CONTEXT_AT = VGPU_ACCOUNT_AT + 5 * VGPU_LINE_BYTES,
-	VGPU_GATE_AT = VGPU_NEXT(VGPU_PAGE_BYTES, VGPU_CONTEXT_AT + 21 * VGPU_LINE_BYTES),
-	VGPU_MEMORY_AT = VGPU_GATE_AT + 16 * VGPU_PAGE_BYTES,
+	VGPU_GATE_AT = VGPU_NEXT(VGPU_PAGE_BYTES, VGPU_CONTEXT_AT + 19 * VGPU_LINE_BYTES),
+	VGPU_MEMORY_AT = VGPU_GATE_AT + 8 * VGPU_PAGE_BYTES,
 	VGPU_POOLS_AT = VGPU_MEMORY_AT + 9 * VGPU_PAGE_BYTES,
 	VGPU_CHANNELS_AT = VGPU_POOLS_AT + 5 * VGPU_PAGE_BYTES,
-	VGPU_OWN_BYTES = VGPU_CHANNELS_AT + 16 * VGPU_PAGE_BYTES,
+	VGPU_OWN_BYTES = VGPU_CHANNELS_AT + 10 * VGPU_PAGE_BYTES,
 };
 
 static inline void *vgpu_own(const struct vgpu_process *p, size_t at)
