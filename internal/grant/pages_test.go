@@ -110,10 +110,10 @@ func TestPagesOfAnotherBuild(t *testing.T) {
 func TestAnswersOfAnotherBuildAreHeldToBounds(t *testing.T) {
 	g, folder := other(t)
 	bounds := ledger.Bounds{Bytes: []uint64{1000, 1000}, Wall: time.Second}
-	program(t, folder, fmt.Sprintf(`cat >/dev/null; echo '{"Version": %d, "Usage": {"Devices": [{"used_bytes": 5000, "busy_ns": 5000000000}], "Steps": [{"Step": 3, "Devices": []}]},
+	program(t, folder, fmt.Sprintf(`cat >/dev/null; echo '{"Version": %d, "Usage": {"Devices": [{"used_bytes": 5000, "busy_ns": 5000000000, "waited_ns": 7}], "Steps": [{"Step": 3, "Devices": []}]},
 		"Slots": [{"PID": 1, "Bytes": [1, 2, 3]}, {"PID": 2}]}'`, otherNow))
 	usage, err := g.Pages().Read("/any", 7, bounds)
-	want := ledger.Usage{Devices: []ledger.DeviceUsage{{UsedBytes: 1000, PeakBytes: 1000, BusyNs: 1e9}, {}}, Steps: []ledger.StepUsage{{Step: 3, Devices: make([]ledger.DeviceUsage, 2)}}}
+	want := ledger.Usage{Devices: []ledger.DeviceUsage{{UsedBytes: 1000, PeakBytes: 1000}, {}}, Steps: []ledger.StepUsage{{Step: 3, Devices: make([]ledger.DeviceUsage, 2)}}}
 	if diff := cmp.Diff(want, usage); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -174,12 +174,12 @@ func TestTheQuestionStaysAsItIs(t *testing.T) {
 	}
 	var answer bytes.Buffer
 	all := ledger.Answer{Error: "e", Kind: "layout", Limits: &ledger.Limits{}, Version: 5, Slots: []ledger.Slot{{PID: 1, PIDNS: 2, Bytes: []uint64{3}}},
-		Usage: &ledger.Usage{Steps: []ledger.StepUsage{{Step: 1, Devices: []ledger.DeviceUsage{{UsedBytes: 1, PeakBytes: 2, Refusals: 3, BusyNs: 4, WaitedNs: 5}}}}}}
+		Usage: &ledger.Usage{Steps: []ledger.StepUsage{{Step: 1, Devices: []ledger.DeviceUsage{{UsedBytes: 1, PeakBytes: 2, Refusals: 3}}}}}}
 	if err := json.NewEncoder(&answer).Encode(all); err != nil {
 		t.Fatal(err)
 	}
 	if want := `{"Error":"e","Kind":"layout","Limits":{"Job":0,"Step":0,"UID":0,"Flags":0,"Generation":0,"JobStep":"","TurnsDir":"","Devices":null},"Usage":{"Devices":null,"Steps":[{"Step":1,` +
-		`"Devices":[{"used_bytes":1,"peak_bytes":2,"refusals":3,"busy_ns":4,"waited_ns":5}]}]},"Slots":[{"PID":1,"PIDNS":2,"Bytes":[3]}],"Version":5}`; strings.TrimSpace(answer.String()) != want {
+		`"Devices":[{"used_bytes":1,"peak_bytes":2,"refusals":3}]}]},"Slots":[{"PID":1,"PIDNS":2,"Bytes":[3]}],"Version":5}`; strings.TrimSpace(answer.String()) != want {
 		t.Errorf("%s", answer.String())
 	}
 }

@@ -30,29 +30,29 @@ var (
 func ptr[T any](value T) *T { return &value }
 
 // line is a time line of so many minutes, a point for each.
-func line(minutes int, at func(minute int) (usedMiB, busyMs, waitedMs int64)) (points []timeline.Point) {
+func line(minutes int, at func(minute int) (usedMiB, busyMs int64)) (points []timeline.Point) {
 	for i := range minutes {
-		used, busy, waited := at(i)
-		points = append(points, timeline.Point{AtUnixS: start.Add(time.Duration(i+1) * time.Minute).Unix(), UsedMiB: used, BusyMs: busy, WaitedMs: waited})
+		used, busy := at(i)
+		points = append(points, timeline.Point{AtUnixS: start.Add(time.Duration(i+1) * time.Minute).Unix(), UsedMiB: used, BusyMs: busy})
 	}
 	return points
 }
 
 // working is a job that fills its memory slowly, keeps its share, and is idle in the end.
 func working() []timeline.Point {
-	return line(120, func(i int) (int64, int64, int64) {
+	return line(120, func(i int) (int64, int64) {
 		switch {
 		case i < 5:
-			return 0, 0, 0
+			return 0, 0
 		case i < 75:
-			return min(1946, int64(200+40*i)), 17900, 42000
+			return min(1946, int64(200+40*i)), 17900
 		}
-		return 1200, 0, 0
+		return 1200, 0
 	})
 }
 
 func granted(points []timeline.Point) Slice {
-	return Slice{Node: "n1", Device: "GPU-aaaa", MemMiB: 8192, SMPercent: 30, PeakMiB: 1946, Time: usage.Time{GPUSeconds: 1253, WaitedSeconds: 2940}, Timeline: points}
+	return Slice{Node: "n1", Device: "GPU-aaaa", MemMiB: 8192, SMPercent: 30, PeakMiB: 1946, Time: usage.Time{GPUSeconds: new(1253.0)}, Timeline: points}
 }
 
 var goldens = map[string]Report{
@@ -66,11 +66,11 @@ var goldens = map[string]Report{
 			{Node: "n2", Device: "GPU-bbbb", MemMiB: 8192, SMPercent: 30}}, Missing: "1 of 3 nodes did not report (yet)"},
 	}},
 	"many": {Job: 126, JobID: "126", Runs: []Run{{State: "COMPLETED", Start: start, End: now, Slices: many()}}},
-	"counted": {Job: 128, JobID: "128", User: "anna", Runs: []Run{{State: "COMPLETED", Start: start, End: now, Slices: []Slice{
-		func() Slice { s := granted(working()); s.TimeSource, s.UnknownSeconds = usage.Counted, 12.4; return s }(),
+	"unknown": {Job: 128, JobID: "128", User: "anna", Runs: []Run{{State: "COMPLETED", Start: start, End: now, Slices: []Slice{
+		func() Slice { s := granted(working()); s.UnknownSeconds = 12.4; return s }(),
 		func() Slice {
 			s := granted(working())
-			s.TimeSource, s.SMPercent, s.Inexact = usage.Counted, 0, true
+			s.SMPercent, s.Inexact = 0, true
 			return s
 		}()}}}},
 	"whole": {Job: 127, JobID: "127", User: "anna", Runs: []Run{{State: "RUNNING", Start: start,

@@ -15,66 +15,64 @@ import (
 
 // slice is one of 8 GiB and 30 percent that did what it was granted, for two hours.
 func slice(change func(*Slice)) Run {
-	s := Slice{Node: "n1", Device: "GPU-aaaa", MemMiB: 8192, SMPercent: 30, PeakMiB: 7000, Time: usage.Time{GPUSeconds: 2000}}
+	s := Slice{Node: "n1", Device: "GPU-aaaa", MemMiB: 8192, SMPercent: 30, PeakMiB: 7000, Time: usage.Time{GPUSeconds: new(2000.0)}}
 	change(&s)
 	return Run{State: "COMPLETED", Start: start, End: now, Slices: []Slice{s}}
 }
 
-func steady(minutes int, busyMs, waitedMs int64) []timeline.Point {
-	return line(minutes, func(int) (int64, int64, int64) { return 7000, busyMs, waitedMs })
+func steady(minutes int, busyMs int64) []timeline.Point {
+	return line(minutes, func(int) (int64, int64) { return 7000, busyMs })
 }
 
-// slowStart is of a job that for a quarter of its time hardly works and waits for a moment now and then.
-var slowStart = line(120, func(minute int) (int64, int64, int64) {
-	if minute < 30 {
-		return 7000, 100, 100
-	}
-	return 7000, 17900, 30000
-})
+// after is of a job that hardly works for some minutes, and then at its cap.
+func after(minutes int) []timeline.Point {
+	return line(120, func(minute int) (int64, int64) {
+		if minute < minutes {
+			return 7000, 100
+		}
+		return 7000, 17900
+	})
+}
 
 // Each rule speaks on its side of the threshold and is silent on the other.
 func TestEachRuleHasItsThreshold(t *testing.T) {
 	short := func(run Run, length time.Duration) Run { run.End = run.Start.Add(length); return run }
+	elastic := func(run Run) Run { run.Policy = "elastic"; return run }
 	for name, tc := range map[string]struct {
 		run  Run
 		rule string
 		says string // empty: nothing
 	}{
-		"all is well":                  {slice(func(*Slice) {}), "", ""},
-		"peak 73 %":                    {slice(func(s *Slice) { s.PeakMiB = 6000 }), "memory-spare", ""},
-		"peak 70 %":                    {slice(func(s *Slice) { s.PeakMiB = 5400 }), "memory-spare", "peak 5.3 of 8 GiB: ask for --vgpu-mem=6000"},
-		"peak of tens of MiB":          {slice(func(s *Slice) { s.PeakMiB = 40 }), "memory-spare", "--vgpu-mem=100"},
-		"a spare but a short run":      {short(slice(func(s *Slice) { s.PeakMiB = 40 }), 59*time.Second), "memory-spare", ""},
-		"a spare, but refused":         {slice(func(s *Slice) { s.PeakMiB, s.Refusals = 40, 1 }), "memory-spare", ""},
-		"one refused":                  {slice(func(s *Slice) { s.Refusals = 1 }), "memory-refused", "1 allocation was refused at the limit of 8 GiB"},
-		"peak 96 %":                    {slice(func(s *Slice) { s.PeakMiB = 7865 }), "memory-close", "peak 7.7 of 8 GiB"},
-		"peak 94 %":                    {slice(func(s *Slice) { s.PeakMiB = 7700 }), "memory-close", ""},
-		"never used":                   {slice(func(s *Slice) { s.PeakMiB, s.GPUSeconds = 0, 0 }), "unused", "no GPU memory and no GPU time used"},
-		"never used, for a moment":     {short(slice(func(s *Slice) { s.PeakMiB, s.GPUSeconds = 0, 0 }), 59*time.Second), "unused", ""},
-		"held 50 % by the cap":         {slice(func(s *Slice) { s.Timeline = steady(120, 17900, 30000) }), "held-by-cap", "held back 50 % of the time by its own cap"},
-		"held, in a short run":         {short(slice(func(s *Slice) { s.GPUSeconds, s.WaitedSeconds = 17, 30 }), 59*time.Second), "held-by-cap", ""},
-		"held 18 % by the cap":         {slice(func(s *Slice) { s.Timeline = steady(120, 17900, 10800) }), "held-by-cap", ""},
-		"held by others":               {slice(func(s *Slice) { s.Timeline = steady(120, 9000, 30000) }), "held-by-others", "held back 50 % of the time although"},
-		"held by the cap, not others":  {slice(func(s *Slice) { s.Timeline = steady(120, 17900, 30000) }), "held-by-others", ""},
-		"by the cap after a start":     {slice(func(s *Slice) { s.Timeline = slowStart }), "held-by-others", ""},
-		"the same, by the cap":         {slice(func(s *Slice) { s.Timeline = slowStart }), "held-by-cap", "by its own cap"},
-		"no cap, held":                 {slice(func(s *Slice) { s.SMPercent = 0; s.Timeline = steady(120, 17900, 30000) }), "held-by-others", "held back 50 %"},
-		"held, no time line":           {slice(func(s *Slice) { s.GPUSeconds, s.WaitedSeconds = 1100, 3600 }), "held-by-cap", "held back 50 %"},
-		"held by others, no time line": {slice(func(s *Slice) { s.GPUSeconds, s.WaitedSeconds = 500, 3600 }), "held-by-others", "held back 50 %"},
-		"threads waited more than all": {slice(func(s *Slice) { s.WaitedSeconds = 8000 }), "held-by-cap", ""},
-		"10 of 30 % in use":            {slice(func(s *Slice) { s.Timeline = steady(120, 6000, 0) }), "cap-spare", "at most 10 % of the GPU's time in use, 30 % were granted: ask for --vgpu-cores=15"},
-		"25 of 30 % in use":            {slice(func(s *Slice) { s.Timeline = steady(120, 15000, 0) }), "cap-spare", ""},
-		"10 of 30 % in a short run":    {short(slice(func(s *Slice) { s.Timeline = steady(9, 6000, 0) }), 9*time.Minute), "cap-spare", ""},
-		"10 of 30 % but held":          {slice(func(s *Slice) { s.Timeline = steady(120, 6000, 3000) }), "cap-spare", ""},
-		"late":                         {slice(func(s *Slice) { s.Timeline = from(15) }), "late", "the first work on the GPU came 15:00 after the start, at 01:15"},
-		"not that late":                {slice(func(s *Slice) { s.Timeline = from(9) }), "late", ""},
-		"idle":                         {slice(func(s *Slice) { s.Timeline = steady(100, 17900, 0) }), "idle", "idle from 02:40 to the end, for 20:00"},
-		"idle, by nobody's count":      {slice(func(s *Slice) { s.Timeline, s.UnknownSeconds = steady(100, 17900, 0), 60 }), "idle", ""},
-		"idle, nearly all counted":     {slice(func(s *Slice) { s.Timeline, s.UnknownSeconds = steady(100, 17900, 0), 59 }), "idle", "idle from 02:40"},
-		"idle for less than a tenth":   {slice(func(s *Slice) { s.Timeline = steady(109, 17900, 0) }), "idle", ""},
-		"idle, but not counted":        {slice(func(s *Slice) { s.SMPercent = 0; s.Timeline = steady(10, 0, 0) }), "idle", ""},
-		"refused":                      {Run{Start: start, End: now, Refusals: map[string]string{"n1": "no GPU is free"}}, "refused", "n1 gave it no slice: no GPU is free"},
-		"a whole GPU":                  {slice(func(s *Slice) { *s = Slice{Node: "n1", Whole: true} }), "unused", ""},
+		"all is well":                {slice(func(*Slice) {}), "", ""},
+		"peak 73 %":                  {slice(func(s *Slice) { s.PeakMiB = 6000 }), "memory-spare", ""},
+		"peak 70 %":                  {slice(func(s *Slice) { s.PeakMiB = 5400 }), "memory-spare", "peak 5.3 of 8 GiB: ask for --vgpu-mem=6000"},
+		"peak of tens of MiB":        {slice(func(s *Slice) { s.PeakMiB = 40 }), "memory-spare", "--vgpu-mem=100"},
+		"a spare but a short run":    {short(slice(func(s *Slice) { s.PeakMiB = 40 }), 59*time.Second), "memory-spare", ""},
+		"a spare, but refused":       {slice(func(s *Slice) { s.PeakMiB, s.Refusals = 40, 1 }), "memory-spare", ""},
+		"one refused":                {slice(func(s *Slice) { s.Refusals = 1 }), "memory-refused", "1 allocation was refused at the limit of 8 GiB"},
+		"peak 96 %":                  {slice(func(s *Slice) { s.PeakMiB = 7865 }), "memory-close", "peak 7.7 of 8 GiB"},
+		"peak 94 %":                  {slice(func(s *Slice) { s.PeakMiB = 7700 }), "memory-close", ""},
+		"never used":                 {slice(func(s *Slice) { s.PeakMiB, *s.GPUSeconds = 0, 0 }), "unused", "no GPU memory and no GPU time used"},
+		"never used, for a moment":   {short(slice(func(s *Slice) { s.PeakMiB, *s.GPUSeconds = 0, 0 }), 59*time.Second), "unused", ""},
+		"at the cap":                 {slice(func(s *Slice) { s.Timeline = steady(120, 17900) }), "at-cap", "at its cap for 100 % of the time: with more than --vgpu-cores=30 it may be faster"},
+		"at the cap in a short run":  {short(slice(func(s *Slice) { s.Timeline = steady(1, 17900) }), 59*time.Second), "at-cap", ""},
+		"at the cap for 19 %":        {slice(func(s *Slice) { s.Timeline = after(97) }), "at-cap", ""},
+		"at the cap for 21 %":        {slice(func(s *Slice) { s.Timeline = after(95) }), "at-cap", "at its cap for 21 % of the time"},
+		"26 of 30 %":                 {slice(func(s *Slice) { s.Timeline = steady(120, 15600) }), "at-cap", ""},
+		"no cap":                     {slice(func(s *Slice) { s.SMPercent = 0; s.Timeline = steady(120, 60000) }), "at-cap", ""},
+		"elastic":                    {elastic(slice(func(s *Slice) { s.Timeline = steady(120, 17900) })), "at-cap", ""},
+		"10 of 30 % in use":          {slice(func(s *Slice) { s.Timeline = steady(120, 6000) }), "cap-spare", "at most 10 % of the GPU's time in use, 30 % were granted: ask for --vgpu-cores=15"},
+		"25 of 30 % in use":          {slice(func(s *Slice) { s.Timeline = steady(120, 15000) }), "cap-spare", ""},
+		"10 of 30 % in a short run":  {short(slice(func(s *Slice) { s.Timeline = steady(9, 6000) }), 9*time.Minute), "cap-spare", ""},
+		"late":                       {slice(func(s *Slice) { s.Timeline = from(15) }), "late", "the first work on the GPU came 15:00 after the start, at 01:15"},
+		"not that late":              {slice(func(s *Slice) { s.Timeline = from(9) }), "late", ""},
+		"idle":                       {slice(func(s *Slice) { s.Timeline = steady(100, 17900) }), "idle", "idle from 02:40 to the end, for 20:00"},
+		"idle, by nobody's count":    {slice(func(s *Slice) { s.Timeline, s.UnknownSeconds = steady(100, 17900), 60 }), "idle", ""},
+		"idle, nearly all counted":   {slice(func(s *Slice) { s.Timeline, s.UnknownSeconds = steady(100, 17900), 59 }), "idle", "idle from 02:40"},
+		"idle for less than a tenth": {slice(func(s *Slice) { s.Timeline = steady(109, 17900) }), "idle", ""},
+		"idle, but not counted":      {slice(func(s *Slice) { s.SMPercent, s.GPUSeconds = 0, nil; s.Timeline = steady(10, 0) }), "idle", ""},
+		"refused":                    {Run{Start: start, End: now, Refusals: map[string]string{"n1": "no GPU is free"}}, "refused", "n1 gave it no slice: no GPU is free"},
+		"a whole GPU":                {slice(func(s *Slice) { *s = Slice{Node: "n1", Whole: true} }), "unused", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report := Report{Runs: []Run{tc.run}}
@@ -123,11 +121,11 @@ func TestWhoGotAroundItsShareIsTold(t *testing.T) {
 
 // from is a slice that works from a minute on.
 func from(minute int) []timeline.Point {
-	return line(120, func(i int) (int64, int64, int64) {
+	return line(120, func(i int) (int64, int64) {
 		if i < minute {
-			return 0, 0, 0
+			return 0, 0
 		}
-		return 7000, 17900, 0
+		return 7000, 17900
 	})
 }
 

@@ -219,7 +219,7 @@ func (s Slice) timeWords() string {
 		text += fmt.Sprintf("; %.1f %% at most", *s.MostSharePercent)
 	}
 	if s.Inexact {
-		text += ", in part split of what several slices used together"
+		text += "; in part split of what several slices used together"
 	}
 	return text + s.unknownWords()
 }

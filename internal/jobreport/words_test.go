@@ -36,10 +36,10 @@ func TestNothingMissingMakesNonsense(t *testing.T) {
 			s.MemMiB, s.SMPercent = 3000, 30
 		}
 		if has(4) {
-			s.PeakMiB, s.Refusals, s.GPUSeconds, s.WaitedSeconds = 9000, 3, 1e6, 1e6
+			s.PeakMiB, s.Refusals, s.GPUSeconds = 9000, 3, new(1e6)
 		}
 		if has(5) {
-			s.Timeline = []timeline.Point{{AtUnixS: now.Add(-90 * time.Minute).Unix(), UsedMiB: 5000, BusyMs: 1e12, WaitedMs: 1e12}, {AtUnixS: -5}, {}}
+			s.Timeline = []timeline.Point{{AtUnixS: now.Add(-90 * time.Minute).Unix(), UsedMiB: 5000, BusyMs: 1e12}, {AtUnixS: -5}, {}}
 		}
 		if has(6) {
 			s.Earlier = []device.Limit{{}, {UntilUnixS: now.Add(-95 * time.Minute).Unix(), MemMiB: 8000}, {UntilUnixS: now.Add(time.Hour).Unix()}}
@@ -63,7 +63,7 @@ func TestNothingMissingMakesNonsense(t *testing.T) {
 // Between two looks of vgpud lie milliseconds: that is nothing to say.
 func TestTimeThatRoundsToNoneIsNotSaid(t *testing.T) {
 	var s Slice
-	s.GPUSeconds, s.UnknownSeconds = 2, 0.04
+	s.GPUSeconds, s.SharePercent, s.UnknownSeconds = new(2.0), new(1.0), 0.04
 	if got := s.timeWords(); strings.Contains(got, "nobody") {
 		t.Errorf("%q", got)
 	}

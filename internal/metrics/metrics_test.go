@@ -29,9 +29,9 @@ func sample() Node {
 		Sources: map[string]bool{"state": true, "inventory": true, "driver": true, "waiting": true, "counts": true},
 		GPUs:    []GPU{{GPU: gpu, State: "ok", GrantedBytes: 3000 << 20, Slices: 1, MaxSlices: 10, GrantedRatio: 0.3, Unmetered: &Held{40 << 20, 2}}},
 		Slices: []Slice{{Job: 12, UID: 1000, User: "ann", Account: "physics", GPU: gpu, LimitBytes: 3000 << 20, ShareRatio: 0.3, Policy: "cap", Priority: "latency",
-			Isolation: "strict", Use: &Use{UsedBytes: 100 << 20, PeakBytes: 200 << 20, Refusals: 3, GPUSeconds: figure(4.5), WaitedSeconds: figure(1.5)},
+			Isolation: "strict", Use: &Use{UsedBytes: 100 << 20, PeakBytes: 200 << 20, Refusals: 3},
 			Steps: []Step{{"batch", Use{UsedBytes: 100 << 20}}}, DriverBytes: figure(uint64(101 << 20)), DutyRatio: figure(0.5),
-			Counted: &Counted{UnknownSeconds: 0.4, Freezes: 2, IsFrozen: true}}},
+			Counted: &Counted{GPUSeconds: 4.5, UnknownSeconds: 0.4, Freezes: 2, IsFrozen: true}}},
 		VgpudRuns: figure(false),
 		Waiting:   2, Refusals: map[string]uint64{"fragmentation": 7},
 		Prologs: Histogram{Count: 3, Seconds: 0.2, Buckets: map[float64]uint64{0.1: 2, 1: 3}},
@@ -93,7 +93,6 @@ func TestEachFigureHasItsSeries(t *testing.T) {
 		`slurm_vgpu_slice_memory_driver_bytes`+labels+` 1.05906176e+08`,
 		`slurm_vgpu_slice_share_ratio`+labels+` 0.3`,
 		`slurm_vgpu_slice_gpu_seconds_total`+labels+` 4.5`,
-		`slurm_vgpu_slice_wait_seconds_total`+labels+` 1.5`,
 		`slurm_vgpu_slice_refused_allocations_total`+labels+` 3`,
 		`slurm_vgpu_slice_info{account="physics",gpu="3",gpu_uuid="GPU-a",isolation="strict",jobid="12",policy="cap",priority="latency",user="ann"} 1`,
 		`slurm_vgpu_slice_unknown_seconds_total`+labels+` 0.4`,
@@ -114,7 +113,7 @@ func TestEachFigureHasItsSeries(t *testing.T) {
 func TestWhatIsNotKnownIsNoSeries(t *testing.T) {
 	node := sample()
 	node.GPUs[0].Unmetered = nil
-	node.Slices[0].Use.GPUSeconds, node.Slices[0].DriverBytes, node.Slices[0].DutyRatio = nil, nil, nil
+	node.Slices[0].DriverBytes, node.Slices[0].DutyRatio = nil, nil
 	node.VgpudRuns, node.Slices[0].Counted = nil, nil
 	node.Sources["waiting"], node.Sources["counts"] = false, false
 	said := text(t, node, all)

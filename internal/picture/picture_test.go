@@ -27,7 +27,7 @@ func report(slices int) jobreport.Report {
 		s := jobreport.Slice{Node: "n<1>", Device: "GPU-aaaa", MemMiB: 8000, SMPercent: 30}
 		for minute := range 60 {
 			s.Timeline = append(s.Timeline, timeline.Point{AtUnixS: start.Add(time.Duration(minute+1) * time.Minute).Unix(),
-				UsedMiB: int64(min(1900, 40*minute)), BusyMs: int64(17000 * (i + 1) / slices), WaitedMs: int64(1000 * minute)})
+				UsedMiB: int64(min(1900, 40*minute)), BusyMs: int64(17000 * (i + 1) / slices)})
 		}
 		run.Slices = append(run.Slices, s)
 	}
@@ -72,7 +72,7 @@ func TestThePictureHasTheLimitAndTheCap(t *testing.T) {
 			t.Fatal(err)
 		}
 		texts, dashed := elements(t, out.Bytes())
-		for _, want := range []string{"limit, 8000 MiB", "cap, 30 %", "shaded: held back by the share", "job 123 on n<1>, GPU-aaaa"} {
+		for _, want := range []string{"limit, 8000 MiB", "cap, 30 %", "job 123 on n<1>, GPU-aaaa"} {
 			if got := count(texts, want); got != min(n, maxSlices) {
 				t.Errorf("%d slices: %q stands there %d times: %q", n, want, got, texts)
 			}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
@@ -19,7 +20,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
-const sampleComment = `{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5,"waited_s":3.1}]}}}`
+const sampleComment = `{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5}]}}}`
 
 // asSacctmgr is what Slurm 22.05's sacctmgr makes of a text.
 func asSacctmgr(text string) string {
@@ -40,10 +41,10 @@ func TestMerge(t *testing.T) {
 	}{
 		"empty":   {"", sample(7), sampleComment},
 		"again":   {sampleComment, sample(7), sampleComment},
-		"caught":  {"", caught, strings.Replace(sampleComment, `3.1}`, `3.1,"seen":"runs while it is kept off","frozen":2,"killed":1}`, 1)},
+		"caught":  {"", caught, strings.Replace(sampleComment, `12.5}`, `12.5,"seen":"runs while it is kept off","frozen":2,"killed":1}`, 1)},
 		"refused": {"", refused, `{"vgpu":{"v":1,"nodes":{},"refusals":{"n1":"no GPU has 3000 MiB free; \"h200\" only"}}}`},
-		"a second node": {sampleComment, other, `{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5,"waited_s":3.1}],` +
-			`"n2":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5,"waited_s":3.1}]}}}`},
+		"a second node": {sampleComment, other, `{"vgpu":{"v":1,"nodes":{"n1":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5}],` +
+			`"n2":[{"gpu":"GPU-aa","mem_mib":3000,"cores":30,"peak_mib":2998,"refused":1,"gpu_s":12.5}]}}}`},
 		"text":               {`paid by "X" <it's>`, sample(7), `{"text":"paid by \"X\" <it's>",` + sampleComment[1:]},
 		"foreign object":     {`{"site":{"a":[1,2]}}`, sample(7), `{"site":{"a":[1,2]},` + sampleComment[1:]},
 		"an array":           {`[1]`, sample(7), `{"text":"[1]",` + sampleComment[1:]},
@@ -70,11 +71,11 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-func TestACommentSaysWhoCounted(t *testing.T) {
+func TestACommentSaysWhatNobodyCounted(t *testing.T) {
 	rec := sample(7)
-	rec.Devices[0].Time, rec.Devices[0].GPUTimeSource = usage.Time{GPUSeconds: 12.5, UnknownSeconds: 0.4, Inexact: true}, usage.Counted
+	rec.Devices[0].UnknownSeconds, rec.Devices[0].Inexact = 0.4, true
 	text, err := Merge("", rec)
-	want := strings.Replace(sampleComment, `"waited_s":3.1`, `"counted":true,"unknown_s":0.4,"inexact":true,"waited_s":0`, 1)
+	want := strings.Replace(sampleComment, `12.5}`, `12.5,"unknown_s":0.4,"inexact":true}`, 1)
 	if err != nil || text != want {
 		t.Fatalf("got  %s\nwant %s, %v", text, want, err)
 	}
@@ -83,13 +84,17 @@ func TestACommentSaysWhoCounted(t *testing.T) {
 		if err != nil || !Stands(text, rec) {
 			t.Fatalf("%s does not stand: %v", text, err)
 		}
-		if spent, source := comment.Nodes["n1"][0].Time(); spent != rec.Devices[0].Time || source != usage.Counted {
-			t.Errorf("%s: %+v %q", text, spent, source)
+		if got := comment.Nodes["n1"][0].Time(); !cmp.Equal(got, rec.Devices[0].Time) {
+			t.Errorf("%s: %+v", text, got)
 		}
 	}
 	rec.Devices[0].UnknownSeconds = 0.5
 	if Stands(text, rec) {
 		t.Error("another time unknown stands")
+	}
+	rec.Devices[0].Time = usage.Time{}
+	if text, err = Merge("", rec); err != nil || strings.Contains(text, "gpu_s") || !Stands(text, rec) {
+		t.Errorf("of a slice at which vgpud has not looked: %s, %v", text, err)
 	}
 }
 
@@ -146,7 +151,7 @@ func TestMergeLeavesANewerVersionAlone(t *testing.T) {
 
 func TestWhatIsNoJSONIsNotWritten(t *testing.T) {
 	rec := sample(7)
-	rec.Devices[0].GPUSeconds = math.NaN()
+	*rec.Devices[0].GPUSeconds = math.NaN()
 	if text, err := Merge("", rec); err == nil {
 		t.Errorf("merged into %q", text)
 	}

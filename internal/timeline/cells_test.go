@@ -12,13 +12,13 @@ import (
 func TestIntervalsGoOnInTime(t *testing.T) {
 	start := time.Unix(1000, 0)
 	got := Intervals([]Point{
-		{AtUnixS: 1010, UsedMiB: 5, BusyMs: 5000, WaitedMs: 20000},
+		{AtUnixS: 1010, UsedMiB: 5, BusyMs: 5000},
 		{AtUnixS: 1010, UsedMiB: 9, BusyMs: 1000}, // the same second
 		{AtUnixS: 900, BusyMs: 1000},              // the clock was set back
-		{AtUnixS: 1020, UsedMiB: 2, BusyMs: 500, WaitedMs: -7},
+		{AtUnixS: 1020, UsedMiB: 2, BusyMs: 500},
 	}, start)
 	want := []Cell{
-		{From: start, To: time.Unix(1010, 0), Known: true, UsedMiB: 5, Busy: 0.5, Held: 1},
+		{From: start, To: time.Unix(1010, 0), Known: true, UsedMiB: 5, Busy: 0.5},
 		{From: time.Unix(1010, 0), To: time.Unix(1020, 0), Known: true, UsedMiB: 9, Busy: 0.25},
 	}
 	if len(got) != len(want) {

@@ -20,9 +20,9 @@ var run = Run{Job: 7, Restart: 1, Slices: 2}
 
 func ms(n int64) *int64 { return &n }
 
-// look is one of a job whose first slice is metered and whose second one is not.
+// look is one of a job with two slices.
 func look(at, busy int64) Look {
-	return Look{AtUnixS: at, Slices: []Sample{{UsedMiB: at % 100, MeteredMs: busy, WaitedMs: 2 * busy}, {SampledMs: ms(3 * busy)}}}
+	return Look{AtUnixS: at, Slices: []Sample{{UsedMiB: at % 100, BusyMs: ms(busy)}, {BusyMs: ms(3 * busy)}}}
 }
 
 func add(t *testing.T, path string, looks ...Look) {
@@ -48,30 +48,30 @@ func read(t *testing.T, path string) History {
 }
 
 // sums are all that a slice's points come to.
-func sums(points []Point) (busy, waited, most int64) {
+func sums(points []Point) (busy, most int64) {
 	for _, p := range points {
-		busy, waited, most = busy+p.BusyMs, waited+p.WaitedMs, max(most, p.UsedMiB)
+		busy, most = busy+p.BusyMs, max(most, p.UsedMiB)
 	}
-	return busy, waited, most
+	return busy, most
 }
 
 func TestPointsAreDifferences(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "timeline")
 	add(t, path, look(1000, 5), look(1010, 8), look(1020, 8))
 	h := read(t, path)
-	want := []Point{{1000, 0, 5, 10}, {1010, 10, 3, 6}, {1020, 20, 0, 0}}
+	want := []Point{{1000, 0, 5}, {1010, 10, 3}, {1020, 20, 0}}
 	if diff := cmp.Diff(want, h.Points(0, MaxRecorded)); diff != "" {
 		t.Error(diff)
 	}
-	want = []Point{{1000, 0, 15, 0}, {1010, 0, 9, 0}, {1020, 0, 0, 0}}
+	want = []Point{{1000, 0, 15}, {1010, 0, 9}, {1020, 0, 0}}
 	if diff := cmp.Diff(want, h.Points(1, MaxRecorded)); diff != "" {
 		t.Error(diff)
 	}
-	if last, ok := h.Last(1); !ok || last.BusyMs() != 24 {
+	if last, ok := h.Last(1); !ok || *last.BusyMs != 24 {
 		t.Errorf("the last one is %+v, %v", last, ok)
 	}
 	h = h.End(look(1025, 10))
-	if points := h.Points(0, MaxRecorded); len(points) != 4 || points[3] != (Point{1025, 25, 2, 4}) {
+	if points := h.Points(0, MaxRecorded); len(points) != 4 || points[3] != (Point{1025, 25, 2}) {
 		t.Errorf("with its end: %v", points)
 	}
 	if h := (History{}).End(look(1, 1)); len(h.looks) != 0 {
@@ -101,9 +101,9 @@ func TestAnyLengthOfJobHasAsManyPoints(t *testing.T) {
 		}
 	}
 	points := h.Points(0, MaxRecorded)
-	busy, waited, most := sums(points)
-	if len(points) > MaxRecorded || len(points) < MaxRecorded/2 || busy != 7*n || waited != 14*n || most != 90 {
-		t.Errorf("%d points, busy %d of %d, waited %d, at most %d MiB", len(points), busy, 7*n, waited, most)
+	busy, most := sums(points)
+	if len(points) > MaxRecorded || len(points) < MaxRecorded/2 || busy != 7*n || most != 90 {
+		t.Errorf("%d points, busy %d of %d, at most %d MiB", len(points), busy, 7*n, most)
 	}
 	if points[len(points)-1].AtUnixS != at+10*n {
 		t.Error("the newest look is not the last point")
@@ -122,7 +122,7 @@ func TestLooksThatAreTooNearBecomeOne(t *testing.T) {
 		add(t, path, l)
 	}
 	points := read(t, path).Points(0, MaxRecorded)
-	busy, _, most := sums(points)
+	busy, most := sums(points)
 	if len(points) < 3 || len(points) > 6 || busy != 30 || most != 99 {
 		t.Errorf("%v", points)
 	}
@@ -146,7 +146,7 @@ func TestATornFileIsReadAsWhatIsWhole(t *testing.T) {
 			t.Fatalf("%d bytes: %d looks, want %d", size, got, want)
 		}
 		add(t, path, look(1030, 9))
-		if got := read(t, path); len(got.looks) != want+1 || got.looks[want].Slices[0].MeteredMs != 9 {
+		if got := read(t, path); len(got.looks) != want+1 || got.looks[want].Slices[0].busyMs() != 9 {
 			t.Fatalf("%d bytes, and one look more: %+v", size, got.looks)
 		}
 	}
@@ -173,7 +173,7 @@ func TestWhatIsOfAnotherRunIsNotRead(t *testing.T) {
 			t.Errorf("%+v: opened as %+v, %v", other, f, err)
 		}
 	}
-	for _, text := range []string{"", "{}\n", "\n", `{"version":2,"job":7,"restart":1,"slices":2,"every_s":10}` + "\n"} {
+	for _, text := range []string{"", "{}\n", "\n", `{"version":1,"job":7,"restart":1,"slices":2,"every_s":10}` + "\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@
 package usage
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -22,35 +23,27 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
-func TestWhatVgpudCountsAddsToWhatTheLibraryDid(t *testing.T) {
-	ms := func(ms int64) *int64 { return &ms }
+func TestGPUTimeIsVgpudsCount(t *testing.T) {
 	counted := ledger.TimeDevice{BusyNs: 2500e6, UnknownNs: 400e6, LookedNs: 1}
 	split := counted
 	split.Flags = ledger.TimeInexact | ledger.TimeUnnamed
 	for name, c := range map[string]struct {
-		busyMs  uint64 // the ledger's
 		counted ledger.TimeDevice
-		looked  timeline.Sample
 		want    Time
-		source  Source
 	}{
-		"counted":                         {0, counted, timeline.Sample{}, Time{GPUSeconds: 2.5, UnknownSeconds: 0.4}, Counted},
-		"the library kept it for a while": {3000, counted, timeline.Sample{}, Time{GPUSeconds: 5.5, UnknownSeconds: 0.4}, Metered},
-		"split":                           {0, split, timeline.Sample{}, Time{GPUSeconds: 2.5, UnknownSeconds: 0.4, Inexact: true}, Counted},
-		"split once":                      {0, counted, timeline.Sample{CountedMs: ms(1), Inexact: true}, Time{GPUSeconds: 2.5, UnknownSeconds: 0.4, Inexact: true}, Counted},
-		"metered, and wiped since":        {0, counted, timeline.Sample{MeteredMs: 1000}, Time{GPUSeconds: 3.5, UnknownSeconds: 0.4}, Metered},
-		"sampled before":                  {0, counted, timeline.Sample{SampledMs: ms(1000)}, Time{GPUSeconds: 3.5, UnknownSeconds: 0.4}, Sampled},
-		"sampled before, and none":        {0, counted, timeline.Sample{SampledMs: ms(0)}, Time{GPUSeconds: 2.5, UnknownSeconds: 0.4}, Counted},
-		"the page is gone":                {0, ledger.TimeDevice{}, timeline.Sample{CountedMs: ms(2000), UnknownMs: 100}, Time{GPUSeconds: 2, UnknownSeconds: 0.1}, Counted},
-		"the page was made anew":          {0, ledger.TimeDevice{BusyNs: 1e6, LookedNs: 1}, timeline.Sample{CountedMs: ms(2000), UnknownMs: 100}, Time{GPUSeconds: 2, UnknownSeconds: 0.1}, Counted},
-		"vgpud has not looked":            {0, ledger.TimeDevice{}, timeline.Sample{}, Time{}, ""},
-		"vgpud was never there":           {0, ledger.TimeDevice{UnknownNs: 5e9}, timeline.Sample{}, Time{UnknownSeconds: 5}, Counted},
-		"vgpud has not looked, a library": {1500, ledger.TimeDevice{}, timeline.Sample{}, Time{GPUSeconds: 1.5}, Metered},
-		"counted, and none":               {0, ledger.TimeDevice{LookedNs: 1}, timeline.Sample{}, Time{}, Counted},
+		"counted":               {counted, Time{GPUSeconds: new(2.5), UnknownSeconds: 0.4}},
+		"split":                 {split, Time{GPUSeconds: new(2.5), UnknownSeconds: 0.4, Inexact: true}},
+		"counted, and none":     {ledger.TimeDevice{LookedNs: 1}, Time{GPUSeconds: new(0.0)}},
+		"vgpud has not looked":  {ledger.TimeDevice{}, Time{}},
+		"vgpud was never there": {ledger.TimeDevice{UnknownNs: 5e9}, Time{UnknownSeconds: 5}},
 	} {
-		now := Totals{Devices: []ledger.DeviceUsage{{BusyNs: c.busyMs * 1e6}}, Counted: []ledger.TimeDevice{c.counted}}.Latest(0, c.looked)
-		if got, source := Spent(0, now); got != c.want || source != c.source {
-			t.Errorf("%s: %+v %q, want %+v %q", name, got, source, c.want, c.source)
+		got := TimeOf(c.counted)
+		if !cmp.Equal(got, c.want) || got.Used() != (c.counted.BusyNs > 0) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+		sample := Sample(c.counted)
+		if (sample.BusyMs == nil) != (c.want.GPUSeconds == nil) || sample.BusyMs != nil && float64(*sample.BusyMs) != 1000**c.want.GPUSeconds || float64(sample.UnknownMs) != 1000*c.want.UnknownSeconds {
+			t.Errorf("%s: a sample says %+v", name, sample)
 		}
 	}
 }
@@ -111,7 +104,8 @@ func TestOnlyRootsTimePageIsBelieved(t *testing.T) {
 	}
 }
 
-func TestARecordSaysWhoCounted(t *testing.T) {
+// What a job's processes write has no part in its GPU time.
+func TestARecordHasVgpudsCountAlone(t *testing.T) {
 	g := twoSlices()
 	dir := jobFolder(t, g)
 	of := func() Record {
@@ -123,23 +117,43 @@ func TestARecordSaysWhoCounted(t *testing.T) {
 		rec.Complete(timeline.History{}, used, 0)
 		return rec
 	}
-	spend(t, dir.Ledger(g.Job), 0, 0, 1<<20, 0)
+	ledgerOf, err := os.OpenFile(dir.Ledger(g.Job), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ledgerOf.Close()
+	if _, err := ledgerOf.WriteAt(bytes.Repeat([]byte{1}, 4096), 64); err != nil {
+		t.Fatal(err)
+	}
+	running(t, dir)
 	text, err := json.Marshal(of())
-	if err != nil || strings.Contains(string(text), "unknown") || strings.Contains(string(text), "inexact") {
-		t.Errorf("the library's count: %s, %v", text, err)
+	if err != nil || !strings.Contains(string(text), `"gpu_seconds":null`) || strings.Contains(string(text), "inexact") {
+		t.Errorf("where vgpud has not looked: %s, %v", text, err)
 	}
-	count(t, dir, g, ledger.TimeDevice{BusyNs: 7e9, LookedNs: 1, UnknownNs: 2e8, Flags: ledger.TimeInexact})
+	count(t, dir, g, ledger.TimeDevice{BusyNs: 7e9, LookedNs: uint64(ledger.TimeNow()), UnknownNs: 2e8, Flags: ledger.TimeInexact})
 	rec := of()
-	want := Time{GPUSeconds: 7.01, UnknownSeconds: 0.2, Inexact: true, WaitedSeconds: 0.021}
-	if d := rec.Devices[0]; !cmp.Equal(d.Time, want) || d.Source() != Metered {
-		t.Errorf("%+v %q", d.Time, d.Source())
+	if want := (Time{GPUSeconds: new(7.0), UnknownSeconds: 0.2, Inexact: true}); !cmp.Equal(rec.Devices[0].Time, want) {
+		t.Errorf("%+v", rec.Devices[0].Time)
 	}
-	if d := rec.Devices[1]; d.Source() != Metered {
-		t.Errorf("a slice that vgpud has not looked at is %q", d.Source())
+	if rec.Devices[1].GPUSeconds != nil {
+		t.Errorf("of a slice at which vgpud has not looked: %g s", *rec.Devices[1].GPUSeconds)
 	}
 }
 
-// While vgpud is away that keeps a job's share, the time since its last look is what nobody counted.
+// running is the lock of a vgpud that runs.
+func running(t *testing.T, dir rundir.Dir) {
+	t.Helper()
+	held, err := os.Create(dir.VgpudLock())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { held.Close() })
+	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// While vgpud is away, the time since its last look is what nobody counted.
 func TestWhileVgpudIsAwayUnknownGrows(t *testing.T) {
 	looked := func(ago time.Duration, flags uint32) ledger.TimeDevice {
 		return ledger.TimeDevice{BusyNs: 5e9, UnknownNs: 1e9, LookedNs: uint64(ledger.TimeNow() - ago), Flags: flags}
@@ -148,38 +162,28 @@ func TestWhileVgpudIsAwayUnknownGrows(t *testing.T) {
 	free.Slices[0].SMPercent = 0
 	for name, c := range map[string]struct {
 		page    ledger.TimeDevice
-		keeper  ledger.Keeper
 		runs    bool
 		program time.Duration // for how long one has been there; 0: none is
 		grant   grant.Grant
 		want    time.Duration
 	}{
-		"it is away":                                {looked(time.Minute, 0), ledger.KeptByVgpud, false, 0, twoSlices(), 61 * time.Second},
-		"it is there":                               {looked(time.Minute, 0), ledger.KeptByVgpud, true, 0, twoSlices(), time.Second},
-		"the library keeps it":                      {looked(time.Minute, 0), ledger.KeptByLibrary, false, 0, twoSlices(), time.Second},
-		"it had no work":                            {looked(time.Minute, ledger.TimeIdle), ledger.KeptByVgpud, false, 0, twoSlices(), time.Second},
-		"it had no work, and has some since":        {looked(time.Minute, ledger.TimeIdle), ledger.KeptByVgpud, false, 20 * time.Second, twoSlices(), 21 * time.Second},
-		"it had no work, and a program has begun":   {looked(time.Minute, ledger.TimeIdle), ledger.KeptByVgpud, true, 20 * time.Second, twoSlices(), time.Second},
-		"it never was there":                        {ledger.TimeDevice{}, ledger.KeptByVgpud, false, 0, twoSlices(), 3 * time.Hour},
-		"it never was there, and there is no share": {ledger.TimeDevice{}, ledger.KeptByVgpud, false, 0, free, 0},
+		"it is away":                              {looked(time.Minute, 0), false, 0, twoSlices(), 61 * time.Second},
+		"it is there":                             {looked(5*time.Second, 0), true, 0, twoSlices(), time.Second},
+		"it is there, and does not look":          {looked(time.Minute, 0), true, 0, twoSlices(), 61 * time.Second},
+		"it had no work":                          {looked(time.Minute, ledger.TimeIdle), false, 0, twoSlices(), time.Second},
+		"it had no work, and vgpud is there":      {looked(time.Minute, ledger.TimeIdle), true, 0, twoSlices(), time.Second},
+		"it had no work, and has some since":      {looked(time.Minute, ledger.TimeIdle), false, 20 * time.Second, twoSlices(), 21 * time.Second},
+		"it had no work, and a program has begun": {looked(time.Minute, ledger.TimeIdle), true, 20 * time.Second, twoSlices(), time.Second},
+		"it never was there":                      {ledger.TimeDevice{}, false, 0, twoSlices(), 3 * time.Hour},
+		"it never was there, without a share":     {ledger.TimeDevice{}, false, 0, free, 3 * time.Hour},
 	} {
 		dir := jobFolder(t, c.grant)
 		count(t, dir, c.grant, c.page)
-		if err := ledger.WriteBoard(dir.Board(c.grant.Slices[0].Device), ledger.Board{KeptBy: c.keeper}); err != nil {
-			t.Fatal(err)
-		}
 		if c.program > 0 {
 			runProgram(t, dir, c.grant, c.program)
 		}
 		if c.runs {
-			held, err := os.Create(dir.VgpudLock())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer held.Close()
-			if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
-				t.Fatal(err)
-			}
+			running(t, dir)
 		}
 		got, err := Collect(dir, c.grant)
 		if off := time.Duration(got.Counted[0].UnknownNs) - c.want; err != nil || off < -time.Second/2 || off > 5*time.Second {

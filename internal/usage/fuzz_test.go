@@ -41,13 +41,12 @@ func FuzzFinishStep(f *testing.F) {
 		if len(totals.Devices) != len(g.Slices) || len(totals.Steps) != 1 {
 			t.Fatalf("%d devices, %d steps", len(totals.Devices), len(totals.Steps))
 		}
-		most := g.Bounds()
-		for i, limit := range most.Bytes {
-			if d := totals.Devices[i]; d.PeakBytes > limit || d.UsedBytes > limit || d.BusyNs > uint64(most.Wall) {
-				t.Errorf("device %d: %+v of %d in %s", i, d, limit, most.Wall)
+		for i, limit := range g.Bounds().Bytes {
+			if d := totals.Devices[i]; d.PeakBytes > limit || d.UsedBytes > limit {
+				t.Errorf("device %d: %+v of %d", i, d, limit)
 			}
-			if d := totals.Steps[0].Devices; len(d) > i && (d[i].PeakBytes > limit || d[i].BusyNs > uint64(most.Wall)) {
-				t.Errorf("step, device %d: %+v of %d in %s", i, d[i], limit, most.Wall)
+			if d := totals.Steps[0].Devices; len(d) > i && d[i].PeakBytes > limit {
+				t.Errorf("step, device %d: %+v of %d", i, d[i], limit)
 			}
 		}
 	})

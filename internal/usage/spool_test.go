@@ -25,8 +25,8 @@ func sample(job uint32) Record {
 	return Record{
 		Version: RecordVersion, Job: job, Node: "n1", UID: 1001, Start: noon, End: noon.Add(time.Hour),
 		Request: "mem=3000;cores=30", Entitlement: request.Entitlement{Slices: 1, MemMiB: 3000, SMPercent: 30},
-		Devices: []Device{{Device: "GPU-aa", MemMiB: 3000, SMPercent: 30, PeakMiB: 2998, Refusals: 1, Time: Time{GPUSeconds: 12.5, WaitedSeconds: 3.1}}},
-		Steps:   []Step{{Step: "batch", Devices: []Peak{{PeakMiB: 2998, Refusals: 1, Time: Time{GPUSeconds: 12.5, WaitedSeconds: 3.1}}}}},
+		Devices: []Device{{Device: "GPU-aa", MemMiB: 3000, SMPercent: 30, PeakMiB: 2998, Refusals: 1, Time: Time{GPUSeconds: new(12.5)}}},
+		Steps:   []Step{{Step: "batch", Devices: []Peak{{PeakMiB: 2998, Refusals: 1}}}},
 	}
 }
 
