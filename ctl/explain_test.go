@@ -39,7 +39,7 @@ func TestNothingMissingMakesAnExplanationNonsense(t *testing.T) {
 			}
 			if has(4) {
 				peak := int64(5)
-				e.Slices = []explainedSlice{{Device: "GPU-a"}, {Device: "GPU-b", PeakMiB: &peak, Time: &usage.Time{}, Earlier: []device.Limit{{UntilUnixS: now.Unix()}}}}
+				e.Slices = []explainedSlice{{Device: "GPU-a"}, {Device: "GPU-b", PeakMiB: &peak, Earlier: []device.Limit{{UntilUnixS: now.Unix()}}}}
 				e.Steps = []usage.Step{{Step: "batch", Devices: []usage.Peak{{}}}}
 			}
 			if has(5) {

@@ -124,7 +124,7 @@ case $7 in
 9|8_3) printf '%s\n' "c${d}8_3${d}9${d}COMPLETED${d}90${d}100${d}200${d}2${d}n[1-2]${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n1\":[{\"gpu\":\"GPU-aaaa\",\"mem_mib\":3000,\"cores\":0,\"peak_mib\":12,\"refused\":0}]},\"refusals\":{\"n2\":\"no GPU has 3000 MiB free\"}}}${e}c" ;;
 10) printf '%s\n' "c${d}10${d}10${d}COMPLETED${d}90${d}100${d}200${d}1${d}n1${d}paid${e}c" ;;
 13) printf '%s\n' "c${d}13${d}13${d}REQUEUED${d}90${d}100${d}200${d}1${d}n1${d}{\"vgpu\":{\"v\":1,\"nodes\":{},\"refusals\":{\"n1\":\"no GPU has 3000 MiB free\"}}}${e}c" \
-	"c${d}13${d}13${d}COMPLETED${d}300${d}400${d}4000${d}2${d}n[1-2]${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n2\":[{\"gpu\":\"GPU-bbbb\",\"mem_mib\":3000,\"cores\":30,\"peak_mib\":1000,\"refused\":0,\"gpu_s\":540,\"waited_s\":700,\"curve\":\"400,600,1000,300,0zzzzz,0zzz00,0zz000\"}]}}}${e}c" ;;
+	"c${d}13${d}13${d}COMPLETED${d}300${d}400${d}4000${d}2${d}n[1-2]${d}{\"vgpu\":{\"v\":1,\"nodes\":{\"n2\":[{\"gpu\":\"GPU-bbbb\",\"mem_mib\":3000,\"cores\":30,\"peak_mib\":1000,\"refused\":0,\"gpu_s\":540,\"curve\":\"400,600,1000,300,0zzzzz,0zzz00\"}]}}}${e}c" ;;
 15) printf '%s\n' "c${d}15${d}15${d}CANCELLED by 0${d}90${d}100${d}200${d}1${d}n1${d}${e}c" ;;
 14) printf '%s\n' "c${d}14${d}14${d}RUNNING${d}90${d}100${d}Unknown${d}1${d}n5${d}${e}c" ;;
 44) for t in "44_1${d}48" "44_2${d}49" "44_[3-20%%2]${d}44"; do printf "c${d}$t${d}PENDING${d}90${d}Unknown${d}Unknown${d}1${d}None assigned${d}${e}c\n"; done ;;
@@ -263,15 +263,21 @@ func writeGrant(ts *testscript.TestScript, args []string) error {
 		return err
 	}
 	defer page.Close()
-	// struct vgpu_ledger: of 16 devices each, used_bytes, peak_bytes and refusals follow the header, and
-	// after two more busy_ns and waited_ns.
-	for offset, value := range map[int64]uint64{64: 100 << 20, 64 + 128: uint64(g.Slices[0].MemMiB) << 20, 64 + 256: 3,
-		64 + 5*128: 810e9, 64 + 6*128: 30e9} {
+	// struct vgpu_ledger: of 16 devices each, used_bytes, peak_bytes and refusals follow the header.
+	for offset, value := range map[int64]uint64{64: 100 << 20, 64 + 128: uint64(g.Slices[0].MemMiB) << 20, 64 + 256: 3} {
 		if _, err := page.WriteAt(binary.LittleEndian.AppendUint64(nil, value), offset); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := ledger.CreateTime(dir.Time(g.Job), g.Job, 1); err != nil {
+		return err
+	}
+	seen, err := ledger.OpenTime(dir.Time(g.Job), g.Job)
+	if err != nil {
+		return err
+	}
+	defer seen.Close()
+	return seen.Put([]ledger.TimeDevice{{BusyNs: 810e9, LookedNs: uint64(ledger.TimeNow() + time.Hour)}}) // vgpud looks, however long this machine takes to see it
 }
 
 // step JOB STEP [ASKED]: a step of a job starts.
@@ -358,8 +364,8 @@ func writeRecord(ts *testscript.TestScript, args []string) error {
 	end := time.Now().Add(-since)
 	return usage.Write(rundir.Spool(ts.MkAbs("spool")), usage.Record{
 		Job: g.Job, Node: g.Node, UID: g.UID, Submitted: time.Unix(90, 0), Start: end.Add(-time.Minute), End: end, Request: g.Request, Entitlement: g.Entitlement,
-		Devices: []usage.Device{{Device: gpuA.UUID, MemMiB: 3000, SMPercent: 30, PeakMiB: 2998, Refusals: 1, Time: usage.Time{GPUSeconds: 12.5, WaitedSeconds: 3.14}}},
-		Steps:   []usage.Step{{Step: "batch", Devices: []usage.Peak{{PeakMiB: 2998, Refusals: 1, Time: usage.Time{GPUSeconds: 12.5}}}}},
+		Devices: []usage.Device{{Device: gpuA.UUID, MemMiB: 3000, SMPercent: 30, PeakMiB: 2998, Refusals: 1, Time: usage.Time{GPUSeconds: new(12.5)}}},
+		Steps:   []usage.Step{{Step: "batch", Devices: []usage.Peak{{PeakMiB: 2998, Refusals: 1}}}},
 	})
 }
 

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 func look(job uint32, percent int, busy, held time.Duration) sliceStatus {
 	return sliceStatus{Job: job, Device: "GPU-a", SMPercent: percent,
-		shareStatus: shareOf(percent, timeline.Sample{MeteredMs: busy.Milliseconds()}, held)}
+		shareStatus: shareOf(ledger.TimeDevice{BusyNs: uint64(busy), LookedNs: 1}, held)}
 }
 
 func TestSharesBetweenTwoLooks(t *testing.T) {
@@ -21,11 +21,11 @@ func TestSharesBetweenTwoLooks(t *testing.T) {
 		look(3, 30, time.Second, 10*time.Second), {Job: 4, Device: "GPU-a"}}}
 	second := nodeStatus{Slices: []sliceStatus{
 		look(1, 30, 1300*time.Millisecond, 11*time.Second),
-		look(2, 30, 0, 11*time.Second),                 // its ledger was wiped
-		look(3, 30, 5*time.Second, 11*time.Second),     // more than there was
-		{Job: 4, Device: "GPU-a"},                      // not readable
-		look(5, 30, 100*time.Millisecond, time.Second), // granted in between
-		look(6, 0, 0, time.Second),                     // no cap, nothing measured
+		look(2, 30, 0, 11*time.Second),                                                    // its page was made anew
+		look(3, 30, 5*time.Second, 11*time.Second),                                        // more than there was
+		{Job: 4, Device: "GPU-a"},                                                         // not readable
+		look(5, 30, 100*time.Millisecond, time.Second),                                    // granted in between
+		{Job: 6, Device: "GPU-a", shareStatus: shareOf(ledger.TimeDevice{}, time.Second)}, // vgpud has not looked
 	}}
 	sharesBetween(first, second, time.Second)
 	for i, want := range [][2]string{{"1.3", "30.0%"}, {"0.0", "0.0%"}, {"5.0", "100.0%"}, {"-", "-"}, {"0.1", "10.0%"}, {"-", "-"}} {
@@ -38,11 +38,24 @@ func TestSharesBetweenTwoLooks(t *testing.T) {
 // Between two looks of vgpud lie milliseconds: that is nothing to say.
 func TestTimeThatRoundsToNoneIsNotSaid(t *testing.T) {
 	for unknown, want := range map[float64]string{
-		0.04: "2.0 s of GPU time, counted by vgpud",
-		0.06: "2.0 s of GPU time, counted by vgpud, 0.1 s of the time counted by nobody",
+		0.04: "2.0 s of GPU time",
+		0.06: "2.0 s of GPU time, 0.1 s of the time counted by nobody",
 	} {
-		if got := timeText(usage.Time{GPUSeconds: 2, UnknownSeconds: unknown}, usage.Counted); got != want {
+		if got := timeText(usage.Time{GPUSeconds: new(2.0), UnknownSeconds: unknown}); got != want {
 			t.Errorf("%v s: %q, want %q", unknown, got, want)
 		}
+	}
+}
+
+// Others cancel jobs by these series: a time of which nobody counted is none without work.
+func TestTimeThatNobodyCountedIsNoUtilisation(t *testing.T) {
+	at := func(busy, unknown time.Duration) nodeStatus {
+		return nodeStatus{Slices: []sliceStatus{{Job: 1, SMPercent: 50, shareStatus: shareOf(ledger.TimeDevice{BusyNs: uint64(busy), UnknownNs: uint64(unknown), LookedNs: 1}, time.Minute)}}}
+	}
+	if duty := dutyBetween(at(time.Second, 0), at(time.Second+250*time.Millisecond, 0), time.Second); duty[sliceName{job: 1}] != 0.5 {
+		t.Errorf("a quarter of a second of half of one is %v", duty)
+	}
+	if duty := dutyBetween(at(time.Second, 0), at(time.Second, time.Second), time.Second); len(duty) != 0 {
+		t.Errorf("while vgpud is away: %v", duty)
 	}
 }
