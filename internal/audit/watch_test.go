@@ -59,7 +59,7 @@ func (s *scene) granted(job, uid uint32, whole bool, uuids ...device.UUID) {
 
 // Where struct vgpu_ledger has its slots, and a slot its fields.
 const (
-	firstSlot, slotBytes          = 64 + 7*128 + 256*776, 448
+	firstSlot, slotBytes          = 64 + 4*128 + 256*520, 320
 	slotState, slotPID, slotPIDNS = 0, 4, 16
 	slotUsed                      = 32
 )

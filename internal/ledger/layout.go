@@ -30,8 +30,6 @@ const (
 	// MaxBoardSlices is the most slices of one GPU that can take turns.
 	MaxBoardSlices = 128
 	pathBytes      = 112
-	maxMarks       = 32
-	maxBuckets     = 512
 	locksAt        = 1 << 40 // where the lock of a ledger's first slot lies
 
 	maxGroups     = 32
@@ -106,13 +104,9 @@ type ledgerSlot struct { // struct vgpu_ledger_slot
 	Measuring    uint32
 	UsedBytes    [MaxDevices]uint64
 	Image        uint64
-	WaitsSinceNs uint64
-	WaitsUntilNs uint64
-	WaitsDevice  uint32
 	HasLock      uint32
-
-	InflightUntilNs [MaxDevices]uint64
-	MayTakeBytes    [MaxDevices]uint64
+	Reserved     [5]uint32
+	MayTakeBytes [MaxDevices]uint64
 }
 
 type ledgerStep struct { // struct vgpu_ledger_step
@@ -123,22 +117,6 @@ type ledgerStep struct { // struct vgpu_ledger_step
 	Refusals  [MaxDevices]uint64
 
 	ShareFreeAtNs [MaxDevices]uint64
-	BusyNs        [MaxDevices]uint64
-	WaitedNs      [MaxDevices]uint64
-}
-
-type ledgerMark struct { // struct vgpu_mark
-	FromNs      uint64
-	IdleSinceNs uint64
-	BusyNs      uint64
-}
-
-type ledgerHistory struct { // struct vgpu_history
-	Mark [maxMarks]ledgerMark
-}
-
-type ledgerBuckets struct { // struct vgpu_buckets
-	Word [maxBuckets]uint64
 }
 
 // ledgerTotals is struct vgpu_ledger up to the steps.
@@ -154,14 +132,11 @@ type ledgerTotals struct {
 	SlotsHigh     uint32
 	Measuring     uint32
 	LockTurns     uint64
-	LateNs        uint64
+	Reserved      uint64
 	UsedBytes     [MaxDevices]uint64
 	PeakBytes     [MaxDevices]uint64
 	Refusals      [MaxDevices]uint64
 	ShareFreeAtNs [MaxDevices]uint64
-	BusyUntilNs   [MaxDevices]uint64
-	BusyNs        [MaxDevices]uint64
-	WaitedNs      [MaxDevices]uint64
 }
 
 // ledgerHead is all of struct vgpu_ledger before the process slots.
@@ -174,8 +149,6 @@ type ledgerPage struct { // struct vgpu_ledger
 	ledgerHead
 	Slot         [maxProcs]ledgerSlot
 	ContextBytes [MaxDevices]uint64
-	History      [MaxDevices]ledgerHistory
-	Buckets      [MaxDevices]ledgerBuckets
 }
 
 type boardSlice struct { // struct vgpu_board_slice

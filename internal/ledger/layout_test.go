@@ -21,9 +21,6 @@ var mirrored = map[string]reflect.Type{
 	"vgpu_limits":         reflect.TypeFor[limitsPage](),
 	"vgpu_ledger_slot":    reflect.TypeFor[ledgerSlot](),
 	"vgpu_ledger_step":    reflect.TypeFor[ledgerStep](),
-	"vgpu_mark":           reflect.TypeFor[ledgerMark](),
-	"vgpu_history":        reflect.TypeFor[ledgerHistory](),
-	"vgpu_buckets":        reflect.TypeFor[ledgerBuckets](),
 	"vgpu_ledger":         reflect.TypeFor[ledgerPage](),
 	"vgpu_board_slice":    reflect.TypeFor[boardSlice](),
 	"vgpu_board":          reflect.TypeFor[boardPage](),
@@ -39,7 +36,7 @@ var mirrored = map[string]reflect.Type{
 var constants = map[string]uint64{
 	"VGPU_LAYOUT_VERSION": LayoutVersion, "VGPU_VGPUD_VERSION": VgpudVersion, "VGPU_LIMITS_MAGIC": limitsMagic, "VGPU_LEDGER_MAGIC": ledgerMagic,
 	"VGPU_BOARD_MAGIC": boardMagic, "VGPU_CLAIMS_MAGIC": claimsMagic, "VGPU_BOARD_SLICES": MaxBoardSlices, "VGPU_PAGES_DIR_BYTES": pathBytes,
-	"VGPU_MARKS": maxMarks, "VGPU_BUCKETS": maxBuckets, "VGPU_LOCKS_AT": locksAt,
+	"VGPU_LOCKS_AT":    locksAt,
 	"VGPU_MAX_DEVICES": MaxDevices, "VGPU_MAX_STEPS": maxSteps, "VGPU_MAX_PROCS": maxProcs, "VGPU_UUID_BYTES": uuidBytes,
 	"VGPU_FAIL_OPEN": uint64(FailOpen), "VGPU_ELASTIC": uint64(Elastic),
 	"VGPU_GROUPS_MAGIC": groupsMagic, "VGPU_TIME_MAGIC": timeMagic, "VGPU_MAX_GROUPS": maxGroups, "VGPU_GROUP_CHANNELS": groupChannels,

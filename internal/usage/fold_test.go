@@ -65,7 +65,7 @@ func spend(t *testing.T, path string, slot int, step uint32, peak, refusals uint
 	}
 	put(64+128, peak)       // ledger.peak_bytes[0]
 	put(64+2*128, refusals) // ledger.refusals[0]
-	at := int64(960 + slot*776)
+	at := int64(64 + 4*128 + slot*520)
 	put(at, uint32(1))
 	put(at+4, step)
 	put(at+8+128, peak)

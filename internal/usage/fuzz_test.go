@@ -17,9 +17,9 @@ import (
 func FuzzFinishStep(f *testing.F) {
 	f.Add(0, []byte{})
 	f.Add(64, bytes.Repeat([]byte{0xff}, 4096))
-	f.Add(0, bytes.Repeat([]byte{0xff}, 960+256*776+1024*320))
+	f.Add(0, bytes.Repeat([]byte{0xff}, 64+4*128+256*520+1024*320+128))
 	f.Add(24, []byte{0xff, 0xff, 0xff, 0x7f})
-	f.Add(960, bytes.Repeat([]byte{1, 0, 0, 0, 0, 0, 0, 0}, 5000))
+	f.Add(64+4*128, bytes.Repeat([]byte{1, 0, 0, 0, 0, 0, 0, 0}, 5000))
 	f.Fuzz(func(t *testing.T, at int, garbage []byte) {
 		g := twoSlices()
 		dir := jobFolder(t, g)

@@ -100,8 +100,6 @@ static uint32_t find_step(uint32_t step_id)
 		zero(ledger->step[unused].peak_bytes);
 		zero(ledger->step[unused].refusals);
 		zero(ledger->step[unused].share_free_at_ns);
-		zero(ledger->step[unused].busy_ns);
-		zero(ledger->step[unused].waited_ns);
 		SET(ledger->step[unused].step_id, step_id);
 		SET(ledger->step[unused].in_use, 1);
 	}

@@ -60,8 +60,6 @@
 #define VGPU_UUID_BYTES 64
 #define VGPU_BOARD_SLICES 128
 #define VGPU_PAGES_DIR_BYTES 112
-#define VGPU_MARKS 32
-#define VGPU_BUCKETS 512
 #define VGPU_MAX_GROUPS 32
 #define VGPU_GROUP_CHANNELS 16
 /* Where the lock of a ledger's first slot lies, behind whatever the file may ever have (account/alive.h). */
@@ -125,14 +123,8 @@ struct vgpu_ledger_slot {
 	uint32_t measuring; /* a bit per device: makes a context there before it is known what one costs */
 	uint64_t used_bytes[VGPU_MAX_DEVICES];
 	uint64_t image; /* field 28 of /proc/PID/stat: another program runs in the pid after an exec */
-	/* It has waited for credit since then and should have taken it by then (admission/queue.h); 0: it
-	 * does not wait. */
-	uint64_t waits_since_ns;
-	uint64_t waits_until_ns;
-	uint32_t waits_device;
 	uint32_t has_lock; /* 1: while the process lives it has a lock (account/alive.h) */
-	uint64_t inflight_until_ns[VGPU_MAX_DEVICES]; /* its work keeps the device busy until then; 0: it has
-							 none there */
+	uint32_t reserved[5]; /* so that no two slots share a line of the cache */
 	/* What its calls that are in the driver now may take at most and used_bytes does not have yet
 	 * (account/locked.h). */
 	uint64_t may_take_bytes[VGPU_MAX_DEVICES];
@@ -144,26 +136,7 @@ struct vgpu_ledger_step {
 	uint64_t used_bytes[VGPU_MAX_DEVICES];
 	uint64_t peak_bytes[VGPU_MAX_DEVICES];
 	uint64_t refusals[VGPU_MAX_DEVICES];
-	/* As in the head, of this step alone. */
-	uint64_t share_free_at_ns[VGPU_MAX_DEVICES];
-	uint64_t busy_ns[VGPU_MAX_DEVICES];
-	uint64_t waited_ns[VGPU_MAX_DEVICES];
-};
-
-/* How much GPU time the job had used at some time (time/history.h). */
-struct vgpu_mark {
-	uint64_t from_ns;	/* work was counted that began then; 0: no mark */
-	uint64_t idle_since_ns; /* none was between then and from_ns */
-	uint64_t busy_ns;	/* counted before */
-};
-
-struct vgpu_history {
-	struct vgpu_mark mark[VGPU_MARKS];
-};
-
-/* How much of each of the last time buckets was used (time/buckets.h). */
-struct vgpu_buckets {
-	uint64_t word[VGPU_BUCKETS];
+	uint64_t share_free_at_ns[VGPU_MAX_DEVICES]; /* as in the head, of this step alone */
 };
 
 struct vgpu_ledger {
@@ -181,22 +154,16 @@ struct vgpu_ledger {
 	uint32_t slots_high; /* slots at and above this index were never used */
 	uint32_t measuring;  /* all of the slots' */
 	uint64_t lock_turns; /* how often the lock was taken */
-	uint64_t late_ns;    /* when a kernel was last seen to wait for another GPU (admission/cosched.h); 0:
-				never */
+	uint64_t reserved;
 	uint64_t used_bytes[VGPU_MAX_DEVICES];
 	uint64_t peak_bytes[VGPU_MAX_DEVICES];
 	uint64_t refusals[VGPU_MAX_DEVICES];
-	/* The share of the GPU's time (time/share.h). Times are CLOCK_MONOTONIC. */
-	uint64_t share_free_at_ns[VGPU_MAX_DEVICES]; /* from when on the share covers what was used */
-	uint64_t busy_until_ns[VGPU_MAX_DEVICES];    /* until when it was last seen to be busy */
-	uint64_t busy_ns[VGPU_MAX_DEVICES];	     /* GPU time used */
-	uint64_t waited_ns[VGPU_MAX_DEVICES];	     /* how long launches were held back; threads add up */
+	/* From when on the cap covers what was used (gate/bucket.h). CLOCK_MONOTONIC. */
+	uint64_t share_free_at_ns[VGPU_MAX_DEVICES];
 	struct vgpu_ledger_step step[VGPU_MAX_STEPS];
 	struct vgpu_ledger_slot slot[VGPU_MAX_PROCS];
 	/* 1 + the most that the first context of a process of this job cost; 0: not known. */
 	uint64_t context_bytes[VGPU_MAX_DEVICES];
-	struct vgpu_history history[VGPU_MAX_DEVICES];
-	struct vgpu_buckets buckets[VGPU_MAX_DEVICES];
 };
 
 /* One slice of a GPU, as root has placed it. */
@@ -308,18 +275,13 @@ struct vgpu_time {
 _Static_assert(sizeof(struct vgpu_limits_device) == 128, "limits device layout");
 _Static_assert(offsetof(struct vgpu_limits, device) == 80, "limits header layout");
 _Static_assert(sizeof(struct vgpu_limits) == 80 + 16 * 128 + 128, "limits layout");
-_Static_assert(sizeof(struct vgpu_ledger_slot) == 448, "ledger slot layout");
-_Static_assert(sizeof(struct vgpu_ledger_step) == 776, "ledger step layout");
+_Static_assert(sizeof(struct vgpu_ledger_slot) == 320, "ledger slot layout");
+_Static_assert(sizeof(struct vgpu_ledger_step) == 520, "ledger step layout");
 _Static_assert(offsetof(struct vgpu_ledger, used_bytes) == 64, "ledger header layout");
-_Static_assert(offsetof(struct vgpu_ledger, step) == 960, "ledger steps");
-_Static_assert(offsetof(struct vgpu_ledger, slot) == 960 + 256 * 776, "ledger slots");
-_Static_assert(offsetof(struct vgpu_ledger, context_bytes) == 960 + 256 * 776 + 1024 * 448,
-	       "ledger contexts");
-_Static_assert(offsetof(struct vgpu_ledger, history) == 960 + 256 * 776 + 1024 * 448 + 128, "ledger history");
-_Static_assert(offsetof(struct vgpu_ledger, buckets) == 960 + 256 * 776 + 1024 * 448 + 128 + 16 * 32 * 24,
-	       "ledger buckets");
-_Static_assert(sizeof(struct vgpu_ledger) == 960 + 256 * 776 + 1024 * 448 + 128 + 16 * 32 * 24 + 16 * 512 * 8,
-	       "ledger layout");
+_Static_assert(offsetof(struct vgpu_ledger, step) == 576, "ledger steps");
+_Static_assert(offsetof(struct vgpu_ledger, slot) == 576 + 256 * 520, "ledger slots");
+_Static_assert(offsetof(struct vgpu_ledger, context_bytes) == 576 + 256 * 520 + 1024 * 320, "ledger contexts");
+_Static_assert(sizeof(struct vgpu_ledger) == 576 + 256 * 520 + 1024 * 320 + 128, "ledger layout");
 _Static_assert(sizeof(struct vgpu_board) == 32 + 128 * 32, "board layout");
 _Static_assert(sizeof(struct vgpu_claims) == 32 + 16 * 64, "claims layout");
 _Static_assert(sizeof(struct vgpu_channel_group) == 96, "group layout");

@@ -158,9 +158,9 @@ func TestTheEpilogLooksForWhatItsJobLeft(t *testing.T) {
 // Where struct vgpu_ledger has what a job could falsify.
 const (
 	headUsed   = 64
-	firstSlot  = 64 + 7*128 + 256*776
+	firstSlot  = 64 + 4*128 + 256*520
 	slotUsed   = firstSlot + 32
-	slotsBytes = 4 * 448
+	slotsBytes = 4 * 320
 )
 
 // zeroed is a line of a job's script that overwrites some bytes of its ledger.

@@ -183,21 +183,6 @@ uint64_t step_used_bytes(const struct step *step)
 	return step->ledger->used_bytes[0];
 }
 
-uint64_t step_busy_ns(const struct step *step)
-{
-	return __atomic_load_n(&step->ledger->busy_ns[0], __ATOMIC_RELAXED);
-}
-
-uint64_t step_busy_ns_when_seen(const struct step *step, uint64_t before_ns, uint64_t at_least_ns,
-				uint64_t at_most_wait_ns)
-{
-	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
-	for (uint64_t since = now_ns();
-	     now_ns() - since < at_most_wait_ns * PATIENCE && step_busy_ns(step) - before_ns < at_least_ns;)
-		sched_yield();
-	return step_busy_ns(step) - before_ns;
-}
-
 uint64_t driver_used_bytes(int device)
 {
 	char command[600];

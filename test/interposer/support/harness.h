@@ -87,13 +87,6 @@ uint64_t step_slots_bytes(const struct step *step);
 /* The same as the ledger says it, which must be the same. */
 uint64_t step_used_bytes(const struct step *step);
 
-/* The GPU's time that the ledger says was used of UUID0. */
-uint64_t step_busy_ns(const struct step *step);
-/* Waits until all that was launched is done: what came to it since, once the poller has seen so much or a
- * while is over. */
-uint64_t step_busy_ns_when_seen(const struct step *step, uint64_t before_ns, uint64_t at_least_ns,
-				uint64_t at_most_wait_ns);
-
 /* What the simulated driver itself has handed out on a device, asked outside of the interposer. */
 uint64_t driver_used_bytes(int device);
 /* The same without what the driver keeps for managed memory, beyond what the processes have. */
