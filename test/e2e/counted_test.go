@@ -6,55 +6,73 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
-	"strconv"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
-// What root's time page says of a job, here written as vgpud does, is what its user reads while it runs and in sacct afterwards. He himself can
-// neither write there nor have his ledger say more.
+// countedSlice is what `vgpuctl explain --json` tells of the slice of a job that has ended.
+type countedSlice struct {
+	GPUSeconds *float64 `json:"gpu_seconds"`
+	Timeline   []struct {
+		AtUnixS int64 `json:"t"`
+		BusyMs  int64 `json:"busy_ms"`
+	} `json:"timeline"`
+}
+
+// What vgpud has counted, here of a slice without a share, is what its user reads in sacct and in reports: the time that its kernels took, by their
+// known length. Its record has that over time. The user himself can write nothing into root's page.
 func TestWhatVgpudCountedIsAccounted(t *testing.T) {
+	needVgpud(t)
 	begin(t)
-	dir := rundir.Dir(runDir())
-	job, release := holdingAfter(t, one, "--gres=vgpu:1 --vgpu-mem=3000", `
+	program, line := busyIn(t, one, "counted")
+	job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000", `
 		page=`+runDir("pages")+`/$SLURM_JOB_ID/time
-		[ -r $page ] && ! dd if=/dev/zero of=$page bs=64 count=1 conv=notrunc && ! rm -f $page && ! mv $page $page.old && echo safe`)
-	slicesOf(t, job)
-	awaitState(t, job, "RUNNING")
-	id, err := strconv.ParseUint(job, 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := ledger.OpenTime(dir.Time(uint32(id)), uint32(id))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer page.Close()
-	if err := page.Put([]ledger.TimeDevice{{BusyNs: 750e6, UnknownNs: 200e6, LookedNs: 1, Flags: ledger.TimeInexact}}); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the count in a report", 10*time.Second, func() error { // no time counts that is longer than the job's
-		if out := ok(t, one, reportCommand("n1", job)).Stdout; !strings.Contains(out, "0.8 s of GPU time") || !strings.Contains(out, "counted by vgpud") {
-			return errors.New(out)
+		[ -r $page ] && ! dd if=/dev/zero of=$page bs=64 count=1 conv=notrunc && ! rm -f $page && ! mv $page $page.old && echo safe
+		`+line)
+	until(t, "some seconds of work, looked at", 60*time.Second, func() error {
+		ok(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 sample") // the timer's part
+		if told := program.seconds(); len(told) < 3 {
+			return fmt.Errorf("it told %v", told)
 		}
 		return nil
 	})
-	release()
+	program.end()
 	if out := finish(t, one, job); !strings.Contains(out, "safe") {
 		t.Errorf("in the job: %s", out)
 	}
+	_, took := program.sum()
 	d := awaitUsage(t, job, 60*time.Second).VGPU.Nodes["n1"]
-	comment := account(t, job, "AdminComment")
-	if len(d) != 1 || d[0].GPUSeconds == nil || *d[0].GPUSeconds != 0.75 || !strings.Contains(comment, `"counted":true,"unknown_s":0.2,"inexact":true`) {
-		t.Errorf("AdminComment: %s", comment)
+	if len(d) != 1 || d[0].GPUSeconds == nil {
+		t.Fatalf("AdminComment: %s", account(t, job, "AdminComment"))
+	}
+	gpu := *d[0].GPUSeconds
+	if gpu < took*0.9-0.4 || gpu > took*1.1+0.4 {
+		t.Errorf("gpu_s is %.2f; its kernels took %.2f s", gpu, took)
+	}
+
+	var ended struct {
+		Slices []countedSlice `json:"slices"`
+	}
+	result := ok(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 explain --json "+job)
+	if err := json.Unmarshal([]byte(result.Stdout), &ended); err != nil || len(ended.Slices) != 1 {
+		t.Fatalf("%v: %s", err, result)
+	}
+	slice, sum := ended.Slices[0], int64(0)
+	for i, point := range slice.Timeline {
+		sum += point.BusyMs
+		if i > 0 && point.AtUnixS < slice.Timeline[i-1].AtUnixS {
+			t.Errorf("point %d is before the one before it: %+v", i, slice.Timeline)
+		}
+	}
+	if n := len(slice.Timeline); n == 0 || n > 240 || slice.GPUSeconds == nil || !near(float64(sum)/1000, *slice.GPUSeconds, 0, 0.01) {
+		t.Errorf("its record has %d points of %d ms: %s", n, sum, result.Stdout)
 	}
 	until(t, "the report of the ended job, on another node", 60*time.Second, func() error {
-		if told := run(t, one, reportCommand("n2", job)); !strings.Contains(told.Stdout, "0.2 s of the time counted by nobody") {
+		if told := run(t, one, reportCommand("n2", job)); !strings.Contains(told.Stdout, fmt.Sprintf(" %.1f s of GPU time", gpu)) {
 			return errors.New(told.String())
 		}
 		return nil

@@ -22,7 +22,6 @@ type statusSlice struct {
 	Processes     *int     `json:"driver_processes"`
 	DifferenceMiB *int     `json:"difference_mib"`
 	GPUSeconds    *float64 `json:"gpu_seconds"`
-	WaitedSeconds *float64 `json:"waited_seconds"`
 	SharePercent  *float64 `json:"share_percent"`
 	Over          *float64 `json:"share_over_seconds"`
 }
