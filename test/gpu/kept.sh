@@ -77,6 +77,7 @@ if [ -z "$simulated" ]; then
 	"$here/build.sh" "$programs" time
 	nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader
 fi
+"${CC:-cc}" -std=gnu11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE "$here/outside/programs/launches.c" -o "$programs/launches" -ldl -pthread
 cp "$build/gpu/outside" "$here"/outside/programs/*.py "$here"/kept/*.py "$programs"
 PATH=$PATH:/usr/sbin slurmd -V
 uname -r

@@ -31,6 +31,13 @@ func TestPartsArePlayedInSeveralCalls(t *testing.T) {
 	}
 }
 
+func TestLaunchesAreComparedRoundByRound(t *testing.T) {
+	found := readLaunches(strings.Fields("native launch 100 graph 10.5 received 3 ours launch 110 graph 10.5 ours launch 220 native launch 200 done"))
+	if ratio, off := ratioOf(found[native]["launch"], found[ours]["launch"]); ratio < 1.099 || ratio > 1.101 || off > 0.001 || len(found[ours]["graph"]) != 1 {
+		t.Errorf("%v: %.3f times, +- %.3f", found, ratio, off)
+	}
+}
+
 func TestSharesAreOfEachOthersProportion(t *testing.T) {
 	for _, c := range []struct {
 		had, shares []float64

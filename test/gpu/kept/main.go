@@ -33,6 +33,7 @@ var parts = []part{
 	{"smoke", "does it work here: two slices of 30 and 70, and that vgpud is there", (*trial).smoke},
 	{"transcript", "the driver's calls, a line for each; the same on the simulated device", (*trial).transcript},
 	{"costs", "what each call of vgpud's takes of a core", (*trial).costs},
+	{"launch", "what a launch, a graph's, a synchronisation, and launches under signals cost: with the library and without", (*trial).launch},
 	{"weights", "shares of elastic slices, by kinds of load", (*trial).weights},
 	{"steps", "who waits for each step; jobs of many processes, half of them idle; ten contexts", (*trial).steps},
 	{"latency", "requests, 25 a second, beside batches", (*trial).latency},

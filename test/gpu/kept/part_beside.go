@@ -82,11 +82,7 @@ func middle(all []waited, of func(waited) float64) float64 {
 	for _, w := range all {
 		values = append(values, of(w))
 	}
-	if len(values) == 0 {
-		return 0
-	}
-	sort.Float64s(values)
-	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+	return median(values)
 }
 
 // nativeTen are tenants that nobody gives a share, on the first GPU.

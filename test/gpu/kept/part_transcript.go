@@ -274,14 +274,6 @@ func switchNS(records []channels.Record) int64 {
 	return median(all)
 }
 
-func median(all []int64) int64 {
-	if len(all) == 0 {
-		return 0
-	}
-	sort.Slice(all, func(i, k int) bool { return all[i] < all[k] })
-	return all[len(all)/2]
-}
-
 func numbers(records []channels.Record) string {
 	found := map[uint32]bool{}
 	for _, r := range records {
