@@ -164,9 +164,8 @@ static const struct {
 	{                                                      \
 #field, offsetof(struct sim_conf, field), most \
 	}
-	AMOUNT(alloc_us, 10000000),    AMOUNT(context_us, 100000000), AMOUNT(memory_gb_s, 100000),
-	AMOUNT(host_gb_s, 100000),     AMOUNT(host_us, 10000000),     AMOUNT(switch_us, 10000000),
-	AMOUNT(prepare_ns, 1000000),   AMOUNT(marked_ns, 1000000),    AMOUNT(first_us, 10000000),
+	AMOUNT(context_us, 100000000),
+	AMOUNT(switch_us, 10000000),
 	AMOUNT(pool_more_mib, 100000),
 #undef AMOUNT
 };
@@ -197,8 +196,6 @@ static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 		conf->device_count = (int)n;
 	else if (strcmp(key, "cuda_version") == 0 && parse_number(value, 2000, 99999, &n))
 		conf->cuda_version = (int)n;
-	else if (strcmp(key, "no_wait_value") == 0 && parse_number(value, 0, 1, &n))
-		conf->no_wait_value = n != 0;
 	else if (strcmp(key, "waits") == 0 && parse_number(value, 0, SIM_WAITS_ALONE, &n))
 		conf->waits = (int)n;
 	else if (strcmp(key, "pool_silent") == 0 && parse_number(value, 0, 1, &n))

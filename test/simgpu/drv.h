@@ -40,7 +40,6 @@ struct CUstream_st {
 	pthread_t capturer;
 	uint64_t ready_ns; /* when all that was queued so far is done, but for what is deferred */
 	struct sim_deferred *deferred, *deferred_end;
-	bool behind_work; /* the last of it was a kernel */
 	uint64_t queued, resumed; /* how many were ever deferred, and are not any more */
 	unsigned head;
 	uint64_t end_ns[SIM_QUEUE_DEPTH];
@@ -206,7 +205,6 @@ bool drv_limits_apply(CUcontext ctx); /* at a launch */
 
 /* drv_array.c: with the lock held */
 void drv_arrays_free_all(CUcontext ctx);
-bool drv_array_size(CUarray array, uint64_t *bytes, int *device); /* false: there is no such array */
 
 /* drv_ctx.c: with the lock held; a context of a green one, which ends with the primary one */
 CUresult drv_context_derive(CUcontext *out, CUcontext primary);
@@ -226,7 +224,6 @@ void drv_pool_shrink(CUmemoryPool pool, uint64_t keep);
 #define SIM_NEVER_NS UINT64_MAX
 bool drv_deferred(CUstream stream); /* whether anything in it waits for a word */
 bool drv_deferred_work(CUstream stream, uint64_t ns, CUresult *result);
-bool drv_deferred_hold(CUstream stream, uint64_t ns);
 bool drv_deferred_record(CUstream stream, CUevent event, CUresult *result);
 bool drv_deferred_event(CUstream stream, CUevent event, CUresult *result); /* the stream waits for it */
 void drv_deferred_forget(CUevent event, CUstream stream);
@@ -234,12 +231,11 @@ void drv_deferred_drop(CUstream stream);
 void drv_deferred_settle(void); /* goes on with all that waits for nothing any more */
 
 /* The same without the lock. The word is memory of the host. */
-CUresult drv_deferred_wait(CUstream stream, CUdeviceptr address, unsigned width, uint64_t value,
-			   unsigned flags);
-bool drv_word_is(CUdeviceptr address, unsigned width, uint64_t value, unsigned flags);
+CUresult drv_deferred_wait(CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags);
+bool drv_word_is(CUdeviceptr address, uint32_t value, unsigned flags);
 
-/* drv_mem.c: with the lock held; memory of the host's that the driver was told of */
-bool drv_is_registered(CUdeviceptr address, uint64_t bytes);
+/* drv_pointer.c, with the lock held: the block when the driver may write or read all of that */
+struct sim_block *drv_spans(CUdeviceptr pointer, uint64_t bytes);
 
 /* drv_event.c: with the lock held */
 uint64_t drv_event_ns(CUevent event); /* when it is reached */
@@ -282,8 +278,6 @@ void drv_multicast_ended(uint64_t object);
 /* drv_stream.c */
 CUresult drv_stream(CUstream handle, CUstream *stream); /* takes the default ones too */
 CUresult drv_enqueue(CUstream handle, uint64_t ns);
-CUresult drv_hold(CUstream handle,
-		  uint64_t ns); /* the stream waits, and the device has nothing to do for it */
 CUresult drv_wait(CUstream handle);
 void drv_sleep_until(uint64_t ns);
 

@@ -161,31 +161,6 @@ static struct array *find(const void *array, bool mipmap)
 	return NULL;
 }
 
-bool drv_array_size(CUarray handle, uint64_t *bytes, int *device)
-{
-	struct array *array = find(handle, false);
-
-	if (array == NULL)
-		return false;
-	*bytes = array->bytes;
-	*device = array->ctx->device;
-	return true;
-}
-
-CUresult sim_cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *shape, CUarray handle)
-{
-	struct array *array;
-
-	NEED(drv_ready());
-	if (shape == NULL)
-		return CUDA_ERROR_INVALID_VALUE;
-	drv_lock();
-	array = find(handle, false);
-	if (array != NULL)
-		*shape = array->shape;
-	return drv_unlock(array != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
-}
-
 static void drop_part(struct part **at)
 {
 	struct part *part = *at;

@@ -1,131 +1,100 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The many names of copying and filling. */
-#include "drv_copy.h"
+ * Copies and fills, which take no time. Device memory holds nothing here: what is copied from it reads as
+ * zeros. Managed and pinned memory is real. */
+#define _GNU_SOURCE
+#include "drv.h"
 
-#define DEV(pointer) ((CUdeviceptr)(pointer))
-#define HOST(pointer) ((CUdeviceptr)(uintptr_t)(pointer))
+#include <string.h>
+#include <sys/mman.h>
 
-/* NAME in its 32-bit form, its present one and the per-thread one, and the asynchronous two. */
-#define COPY(NAME, TO, TO_V1, TO_CAST, TO_DEVICE, FROM, FROM_V1, FROM_CAST, FROM_DEVICE)           \
-	CUresult sim_##NAME(TO_V1 to, FROM_V1 from, unsigned int bytes)                            \
-	{                                                                                          \
-		return drv_copy(TO_CAST(to), FROM_CAST(from), bytes, TO_DEVICE, FROM_DEVICE, NULL, \
-				true);                                                             \
-	}                                                                                          \
-	CUresult sim_##NAME##_v2(TO to, FROM from, size_t bytes)                                   \
-	{                                                                                          \
-		return drv_copy(TO_CAST(to), FROM_CAST(from), bytes, TO_DEVICE, FROM_DEVICE, NULL, \
-				true);                                                             \
-	}                                                                                          \
-	CUresult sim_##NAME##_v2_ptds(TO to, FROM from, size_t bytes)                              \
-	{                                                                                          \
-		return drv_copy(TO_CAST(to), FROM_CAST(from), bytes, TO_DEVICE, FROM_DEVICE,       \
-				CU_STREAM_PER_THREAD, true);                                       \
-	}                                                                                          \
-	CUresult sim_##NAME##Async_v2(TO to, FROM from, size_t bytes, CUstream stream)             \
-	{                                                                                          \
-		return drv_copy(TO_CAST(to), FROM_CAST(from), bytes, TO_DEVICE, FROM_DEVICE,       \
-				stream, false);                                                    \
-	}                                                                                          \
-	CUresult sim_##NAME##Async_v2_ptsz(TO to, FROM from, size_t bytes, CUstream stream)        \
-	{                                                                                          \
-		return drv_copy(TO_CAST(to), FROM_CAST(from), bytes, TO_DEVICE, FROM_DEVICE,       \
-				drv_ptsz(stream), false);                                          \
+/* Zeroing whole pages costs no host memory. */
+static void fill_real(CUdeviceptr to, unsigned char value, size_t bytes)
+{
+	unsigned char *at = (unsigned char *)(uintptr_t)to;
+	uintptr_t first = sim_round_up((uintptr_t)at, 4096), end = (uintptr_t)at + bytes;
+	uintptr_t last = end / 4096 * 4096;
+
+	if (value == 0 && first < last && madvise((void *)first, last - first, MADV_DONTNEED) == 0) {
+		memset(at, 0, first - (uintptr_t)at);
+		memset((void *)last, 0, end - last);
+		return;
 	}
-
-COPY(cuMemcpyHtoD, CUdeviceptr, CUdeviceptr_v1, DEV, true, const void *, const void *, HOST, false)
-COPY(cuMemcpyDtoH, void *, void *, HOST, false, CUdeviceptr, CUdeviceptr_v1, DEV, true)
-COPY(cuMemcpyDtoD, CUdeviceptr, CUdeviceptr_v1, DEV, true, CUdeviceptr, CUdeviceptr_v1, DEV, true)
-
-CUresult sim_cuMemcpyDtoDAsync(CUdeviceptr_v1 to, CUdeviceptr_v1 from, unsigned int bytes, CUstream stream)
-{
-	return sim_cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
+	memset(at, value, bytes);
 }
 
-CUresult sim_cuMemcpyHtoDAsync(CUdeviceptr_v1 to, const void *from, unsigned int bytes, CUstream stream)
+CUresult sim_cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count)
 {
-	return sim_cuMemcpyHtoDAsync_v2(to, from, bytes, stream);
+	struct sim_block *block;
+	CUstream stream;
+
+	NEED(drv_stream(NULL, &stream));
+	if (count == 0)
+		return CUDA_SUCCESS;
+	drv_lock();
+	block = drv_spans(to, count);
+	if (block == NULL)
+		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
+	drv_managed_move_in(block, stream->ctx->device);
+	if (block->kind == SIM_HOST || block->kind == SIM_MANAGED)
+		fill_real(to, value, count);
+	return drv_unlock(CUDA_SUCCESS);
 }
 
-CUresult sim_cuMemcpyDtoHAsync(void *to, CUdeviceptr_v1 from, unsigned int bytes, CUstream stream)
+/* The host can read and write what the driver does not know, and what is real. */
+static bool is_real(const struct sim_block *block)
 {
-	return sim_cuMemcpyDtoHAsync_v2(to, from, bytes, stream);
+	return block == NULL || block->kind == SIM_HOST || block->kind == SIM_MANAGED;
 }
 
-CUresult sim_cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, bool to_device, CUstream handle)
 {
-	return drv_copy(to, from, bytes, false, false, NULL, true);
+	struct sim_block *target, *source;
+	CUstream stream;
+
+	NEED(drv_stream(handle, &stream));
+	if (bytes == 0)
+		return CUDA_SUCCESS;
+	NEED(drv_wait(handle));
+	drv_lock();
+	target = drv_spans(to, bytes);
+	source = drv_spans(from, bytes);
+	if (to == 0 || from == 0 || (to_device ? target : source) == NULL)
+		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
+	if (is_real(target) && is_real(source))
+		memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+	else if (is_real(target))
+		memset((void *)(uintptr_t)to, 0, bytes);
+	return drv_unlock(CUDA_SUCCESS);
 }
 
-CUresult sim_cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+CUresult sim_cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
 {
-	return drv_copy(to, from, bytes, false, false, CU_STREAM_PER_THREAD, true);
+	return copy(to, (uintptr_t)from, bytes, true, NULL);
 }
 
-CUresult sim_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+CUresult sim_cuMemcpyHtoD(CUdeviceptr_v1 to, const void *from, unsigned int bytes)
 {
-	return drv_copy(to, from, bytes, false, false, stream, false);
+	return sim_cuMemcpyHtoD_v2(to, from, bytes);
 }
 
-CUresult sim_cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+CUresult sim_cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes)
 {
-	return drv_copy(to, from, bytes, false, false, drv_ptsz(stream), false);
+	return copy(to, (uintptr_t)from, bytes, true, CU_STREAM_PER_THREAD);
 }
 
-#define FILL(NAME, TYPE)                                                                          \
-	CUresult sim_##NAME(CUdeviceptr_v1 to, TYPE value, unsigned int count)                    \
-	{                                                                                         \
-		return drv_fill(to, &value, sizeof(value), count, NULL);                          \
-	}                                                                                         \
-	CUresult sim_##NAME##_v2(CUdeviceptr to, TYPE value, size_t count)                        \
-	{                                                                                         \
-		return drv_fill(to, &value, sizeof(value), count, NULL);                          \
-	}                                                                                         \
-	CUresult sim_##NAME##_v2_ptds(CUdeviceptr to, TYPE value, size_t count)                   \
-	{                                                                                         \
-		return drv_fill(to, &value, sizeof(value), count, CU_STREAM_PER_THREAD);          \
-	}                                                                                         \
-	CUresult sim_##NAME##Async(CUdeviceptr to, TYPE value, size_t count, CUstream stream)     \
-	{                                                                                         \
-		return drv_fill(to, &value, sizeof(value), count, stream);                        \
-	}                                                                                         \
-	CUresult sim_##NAME##Async_ptsz(CUdeviceptr to, TYPE value, size_t count, CUstream stream) \
-	{                                                                                         \
-		return drv_fill(to, &value, sizeof(value), count, drv_ptsz(stream));              \
-	}
+CUresult sim_cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
+{
+	return copy((uintptr_t)to, from, bytes, false, NULL);
+}
 
-FILL(cuMemsetD8, unsigned char)
-FILL(cuMemsetD16, unsigned short)
-FILL(cuMemsetD32, unsigned int)
+CUresult sim_cuMemcpyDtoH(void *to, CUdeviceptr_v1 from, unsigned int bytes)
+{
+	return sim_cuMemcpyDtoH_v2(to, from, bytes);
+}
 
-#define FILL_ROWS(NAME, TYPE)                                                                             \
-	CUresult sim_##NAME(CUdeviceptr_v1 to, unsigned int pitch, TYPE value, unsigned int width,        \
-			    unsigned int height)                                                          \
-	{                                                                                                 \
-		return drv_fill_rows(to, pitch, &value, sizeof(value), width, height, NULL);              \
-	}                                                                                                 \
-	CUresult sim_##NAME##_v2(CUdeviceptr to, size_t pitch, TYPE value, size_t width, size_t height)   \
-	{                                                                                                 \
-		return drv_fill_rows(to, pitch, &value, sizeof(value), width, height, NULL);              \
-	}                                                                                                 \
-	CUresult sim_##NAME##_v2_ptds(CUdeviceptr to, size_t pitch, TYPE value, size_t width,             \
-				      size_t height)                                                      \
-	{                                                                                                 \
-		return drv_fill_rows(to, pitch, &value, sizeof(value), width, height, CU_STREAM_PER_THREAD); \
-	}                                                                                                 \
-	CUresult sim_##NAME##Async(CUdeviceptr to, size_t pitch, TYPE value, size_t width, size_t height, \
-				   CUstream stream)                                                       \
-	{                                                                                                 \
-		return drv_fill_rows(to, pitch, &value, sizeof(value), width, height, stream);            \
-	}                                                                                                 \
-	CUresult sim_##NAME##Async_ptsz(CUdeviceptr to, size_t pitch, TYPE value, size_t width,           \
-					size_t height, CUstream stream)                                   \
-	{                                                                                                 \
-		return drv_fill_rows(to, pitch, &value, sizeof(value), width, height, drv_ptsz(stream));  \
-	}
-
-FILL_ROWS(cuMemsetD2D8, unsigned char)
-FILL_ROWS(cuMemsetD2D16, unsigned short)
-FILL_ROWS(cuMemsetD2D32, unsigned int)
+CUresult sim_cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes)
+{
+	return copy((uintptr_t)to, from, bytes, false, CU_STREAM_PER_THREAD);
+}

@@ -12,14 +12,14 @@
 
 #define LOOK_NS 10000
 
-enum kind { WORD, WORK, HOLD, RECORD, REACHED, AFTER };
+enum kind { WORD, WORK, RECORD, REACHED, AFTER };
 
 struct sim_deferred {
 	struct sim_deferred *next;
 	enum kind kind;
 	CUdeviceptr word;
-	uint64_t value;
-	unsigned width, flags; /* of the word, and how it is compared */
+	uint32_t value;
+	unsigned flags; /* how it is compared */
 	uint64_t ns;	/* of work; when a record was asked for */
 	uint64_t ticket; /* of work that the control device has */
 	bool refused;	 /* by it */
@@ -71,10 +71,9 @@ static bool resume(CUstream stream, struct sim_deferred *one)
 {
 	uint64_t now = sim_now_ns(), ns;
 
-	stream->behind_work = stream->behind_work && one->kind == WORK;
 	switch (one->kind) {
 	case WORD:
-		if (!drv_word_is(one->word, one->width, one->value, one->flags))
+		if (!drv_word_is(one->word, one->value, one->flags))
 			return false;
 		if (stream->ready_ns < now)
 			stream->ready_ns = now;
@@ -89,9 +88,6 @@ static bool resume(CUstream stream, struct sim_deferred *one)
 		if (drv_controlled())
 			return has_run(stream, one);
 		drv_stream_book(stream, stream->ready_ns, one->ns);
-		return true;
-	case HOLD:
-		stream->ready_ns = (stream->ready_ns > now ? stream->ready_ns : now) + one->ns;
 		return true;
 	case RECORD:
 		if (one->event != NULL)
@@ -251,12 +247,6 @@ bool drv_deferred_work(CUstream stream, uint64_t ns, CUresult *result)
 	return true;
 }
 
-bool drv_deferred_hold(CUstream stream, uint64_t ns)
-{
-	return drv_deferred(stream) &&
-	       append(stream, (struct sim_deferred){.kind = HOLD, .ns = ns}) == CUDA_SUCCESS;
-}
-
 bool drv_deferred_record(CUstream stream, CUevent event, CUresult *result)
 {
 	*result = behind_others(stream);
@@ -310,20 +300,14 @@ void drv_deferred_drop(CUstream stream)
 }
 
 /* The difference counts, as the driver has it, so that a counter may wrap. */
-bool drv_word_is(CUdeviceptr address, unsigned width, uint64_t value, unsigned flags)
+bool drv_word_is(CUdeviceptr address, uint32_t value, unsigned flags)
 {
-	int64_t beyond;
+	int32_t beyond = (int32_t)(__atomic_load_n((uint32_t *)(uintptr_t)address, __ATOMIC_ACQUIRE) - value);
 
-	if (width == 4)
-		beyond = (int32_t)(__atomic_load_n((uint32_t *)(uintptr_t)address, __ATOMIC_ACQUIRE) -
-				   (uint32_t)value);
-	else
-		beyond = (int64_t)(__atomic_load_n((uint64_t *)(uintptr_t)address, __ATOMIC_ACQUIRE) - value);
 	return flags == CU_STREAM_WAIT_VALUE_EQ ? beyond == 0 : beyond >= 0;
 }
 
-CUresult drv_deferred_wait(CUstream handle, CUdeviceptr address, unsigned width, uint64_t value,
-			   unsigned flags)
+CUresult drv_deferred_wait(CUstream handle, CUdeviceptr address, uint32_t value, unsigned flags)
 {
 	CUresult result;
 	CUstream stream;
@@ -334,11 +318,8 @@ CUresult drv_deferred_wait(CUstream handle, CUdeviceptr address, unsigned width,
 	drv_lock();
 	result = behind_others(stream);
 	if (result == CUDA_SUCCESS)
-		result = append(stream, (struct sim_deferred){.kind = WORD,
-							      .word = address,
-							      .value = value,
-							      .width = width,
-							      .flags = flags});
+		result = append(stream, (struct sim_deferred){
+						.kind = WORD, .word = address, .value = value, .flags = flags});
 	settle_all();
 	return drv_unlock(result);
 }

@@ -145,7 +145,6 @@ CUresult sim_cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned int
 
 		event->recorded = true;
 		event->when_ns = ready > now ? ready : now;
-		stream->behind_work = false;
 	}
 	return drv_unlock(result);
 }

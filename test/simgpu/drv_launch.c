@@ -263,8 +263,6 @@ static CUresult launch(CUfunction function, const unsigned *grid, const unsigned
 {
 	uint64_t ns = 0;
 	CUcontext ctx;
-	CUresult result;
-	bool first;
 
 	NEED(drv_current(&ctx));
 	if (function == NULL)
@@ -281,16 +279,12 @@ static CUresult launch(CUfunction function, const unsigned *grid, const unsigned
 			return CUDA_ERROR_INVALID_VALUE;
 		ns = *(const unsigned *)params[0] * 1000ull;
 	}
-	first = !__atomic_exchange_n(&function->launched, true, __ATOMIC_RELAXED);
-	if (first) /* it is loaded */
+	if (!__atomic_exchange_n(&function->launched, true, __ATOMIC_RELAXED)) /* it is loaded */
 		drv_waits_here();
 	drv_lock();
 	NEED(drv_unlock(drv_limits_apply(ctx) && first_run(function->module) ? CUDA_SUCCESS
 									     : CUDA_ERROR_OUT_OF_MEMORY));
-	result = drv_enqueue(stream, ns);
-	if (first && sim_conf.first_us != 0)
-		drv_sleep_until(sim_now_ns() + sim_conf.first_us * 1000ull);
-	return result;
+	return drv_enqueue(stream, ns);
 }
 
 CUresult sim_cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,

@@ -126,8 +126,6 @@ static CUresult alloc_plain(CUdeviceptr *out, size_t bytes, bool low)
 	if (out == NULL || bytes == 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	NEED(drv_safe());
-	if (sim_conf.alloc_us != 0)
-		drv_sleep_until(sim_now_ns() + sim_conf.alloc_us * 1000ull);
 	drv_lock();
 	result = drv_block_allocate(ctx, SIM_DEVICE, out, bytes, low);
 	return drv_unlock(result);
@@ -317,54 +315,4 @@ CUresult sim_cuMemFreeHost(void *pointer)
 		result = CUDA_SUCCESS;
 	}
 	return drv_unlock(result);
-}
-
-CUresult sim_cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *host, unsigned int flags)
-{
-	struct sim_block *block;
-	CUcontext ctx;
-
-	NEED(drv_current(&ctx));
-	if (device == NULL || flags != 0)
-		return CUDA_ERROR_INVALID_VALUE;
-	drv_lock();
-	block = drv_block_find((uintptr_t)host);
-	if (block != NULL ? block->kind != SIM_HOST : !drv_is_registered((uintptr_t)host, 1))
-		return drv_unlock(CUDA_ERROR_INVALID_VALUE);
-	*device = (uintptr_t)host;
-	return drv_unlock(CUDA_SUCCESS);
-}
-
-/* As many as a test may want. */
-static struct {
-	CUdeviceptr base;
-	uint64_t bytes;
-} registered[64];
-
-bool drv_is_registered(CUdeviceptr address, uint64_t bytes)
-{
-	for (size_t i = 0; i < sizeof(registered) / sizeof(registered[0]); i++)
-		if (address >= registered[i].base &&
-		    address + bytes <= registered[i].base + registered[i].bytes)
-			return true;
-	return false;
-}
-
-CUresult sim_cuMemHostRegister_v2(void *host, size_t bytes, unsigned int flags)
-{
-	CUdeviceptr base = (uintptr_t)host;
-	CUcontext ctx;
-
-	NEED(drv_current(&ctx));
-	if (host == NULL || bytes == 0 || flags > 15)
-		return CUDA_ERROR_INVALID_VALUE;
-	drv_lock();
-	for (size_t i = 0; i < sizeof(registered) / sizeof(registered[0]); i++) {
-		if (registered[i].bytes == 0 || registered[i].base == base) {
-			registered[i].base = base;
-			registered[i].bytes = bytes;
-			return drv_unlock(CUDA_SUCCESS);
-		}
-	}
-	return drv_unlock(CUDA_ERROR_OUT_OF_MEMORY);
 }

@@ -3,7 +3,7 @@
  *
  * What a pointer is, and managed memory on its way to a device. */
 #define _GNU_SOURCE
-#include "drv_copy.h"
+#include "drv.h"
 
 CUresult sim_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr pointer)
 {
@@ -98,7 +98,7 @@ struct sim_block *drv_spans(CUdeviceptr pointer, uint64_t bytes)
 	return block != NULL && bytes <= block->span - (pointer - block->base) ? block : NULL;
 }
 
-static CUresult prefetch(CUdeviceptr pointer, size_t bytes, CUdevice to, CUstream handle)
+CUresult sim_cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice to, CUstream handle)
 {
 	struct sim_block *block;
 	CUstream stream;
@@ -113,62 +113,6 @@ static CUresult prefetch(CUdeviceptr pointer, size_t bytes, CUdevice to, CUstrea
 	if (to >= 0)
 		drv_managed_move_in(block, drv.device[to]);
 	else
-		drv_managed_move_out(block);
-	drv_unlock(CUDA_SUCCESS);
-	return drv_take_host_time(handle, bytes);
+		drv_managed_move_out(block); /* CU_DEVICE_CPU is -1 */
+	return drv_unlock(CUDA_SUCCESS);
 }
-
-CUresult sim_cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream)
-{
-	return prefetch(pointer, bytes, device < 0 ? -1 : device, stream); /* CU_DEVICE_CPU is -1 */
-}
-
-CUresult sim_cuMemPrefetchAsync_ptsz(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream)
-{
-	return sim_cuMemPrefetchAsync(pointer, bytes, device, drv_ptsz(stream));
-}
-
-CUresult sim_cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t bytes, CUmemLocation location,
-				   unsigned int flags, CUstream stream)
-{
-	if (flags != 0)
-		return CUDA_ERROR_INVALID_VALUE;
-	return prefetch(pointer, bytes,
-			location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : -1, stream);
-}
-
-CUresult sim_cuMemPrefetchAsync_v2_ptsz(CUdeviceptr pointer, size_t bytes, CUmemLocation location,
-					unsigned int flags, CUstream stream)
-{
-	return sim_cuMemPrefetchAsync_v2(pointer, bytes, location, flags, drv_ptsz(stream));
-}
-
-/* Each entry of locations applies from the range on whose number stands beside it. */
-static CUresult prefetch_list(CUdeviceptr *list, size_t *bytes, size_t count, CUmemLocation *locations,
-			      size_t *from_entry, size_t kinds, unsigned long long flags, CUstream stream)
-{
-	size_t kind = 0;
-
-	if (list == NULL || bytes == NULL || count == 0 || locations == NULL || from_entry == NULL ||
-	    kinds == 0 || kinds > count || flags != 0 || from_entry[0] != 0)
-		return CUDA_ERROR_INVALID_VALUE;
-	for (size_t i = 0; i < count; i++) {
-		while (kind + 1 < kinds && from_entry[kind + 1] <= i)
-			kind++;
-		NEED(sim_cuMemPrefetchAsync_v2(list[i], bytes[i], locations[kind], 0, stream));
-	}
-	return CUDA_SUCCESS;
-}
-
-#define PREFETCH_LIST(NAME, STREAM)                                                                               \
-	CUresult sim_##NAME(CUdeviceptr *list, size_t *bytes, size_t count, CUmemLocation *locations,             \
-			    size_t *from_entry, size_t kinds, unsigned long long flags, CUstream stream)          \
-	{                                                                                                         \
-		return prefetch_list(list, bytes, count, locations, from_entry, kinds, flags, STREAM);            \
-	}
-
-/* What is discarded holds nothing here anyway. */
-PREFETCH_LIST(cuMemPrefetchBatchAsync, stream)
-PREFETCH_LIST(cuMemPrefetchBatchAsync_ptsz, drv_ptsz(stream))
-PREFETCH_LIST(cuMemDiscardAndPrefetchBatchAsync, stream)
-PREFETCH_LIST(cuMemDiscardAndPrefetchBatchAsync_ptsz, drv_ptsz(stream))

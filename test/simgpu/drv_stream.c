@@ -92,11 +92,6 @@ uint64_t drv_stream_ready_ns(CUstream stream)
 
 void drv_stream_book(CUstream stream, uint64_t from_ns, uint64_t ns)
 {
-	if (from_ns > sim_now_ns() && stream->behind_work)
-		ns -= sim_conf.prepare_ns < ns / 2 ? sim_conf.prepare_ns : ns / 2;
-	else if (from_ns > sim_now_ns())
-		ns += sim_conf.marked_ns;
-	stream->behind_work = true;
 	stream->ready_ns = sim_time_book(stream->ctx->device, from_ns, ns);
 	stream->end_ns[stream->head] = stream->ready_ns;
 	stream->head = (stream->head + 1) % SIM_QUEUE_DEPTH;
@@ -131,20 +126,6 @@ CUresult drv_enqueue(CUstream handle, uint64_t ns)
 	if (!drv_deferred_work(stream, ns, &result))
 		drv_stream_book(stream, drv_stream_ready_ns(stream), ns);
 	return drv_unlock(result);
-}
-
-CUresult drv_hold(CUstream handle, uint64_t ns)
-{
-	CUstream stream;
-	uint64_t now, ready;
-
-	NEED(drv_stream(handle, &stream));
-	drv_lock();
-	now = sim_now_ns();
-	ready = drv_stream_ready_ns(stream);
-	if (stream->capture == NULL && ns != 0 && !drv_deferred_hold(stream, ns))
-		stream->ready_ns = (ready > now ? ready : now) + ns;
-	return drv_unlock(CUDA_SUCCESS);
 }
 
 CUresult drv_wait(CUstream handle)

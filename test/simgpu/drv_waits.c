@@ -27,14 +27,8 @@ enum waits { WAITS_NOT, FOR_CONTEXT, FOR_ALL, ASKS_NOBODY };
 	F(cuModuleGetFunction) F(cuModuleGetGlobal) F(cuModuleGetGlobal_v2) F(cuFuncLoad) F(cuLibraryLoadData)        \
 	F(cuLibraryLoadFromFile) F(cuLibraryUnload) F(cuLibraryGetModule) F(cuLibraryGetKernel) F(cuKernelGetFunction) \
 	F(cuLibraryGetGlobal) F(cuLibraryGetManaged) F(cuCtxSetLimit)                                                 \
-	F(cuStreamDestroy) F(cuStreamDestroy_v2) F(cuEventDestroy) F(cuEventDestroy_v2) F(cuStreamAddCallback)        \
-	F(cuStreamAddCallback_ptsz) F(cuLaunchHostFunc) F(cuLaunchHostFunc_ptsz)                                      \
-	F(cuMemsetD8) F(cuMemsetD8_v2) F(cuMemsetD16) F(cuMemsetD16_v2) F(cuMemsetD32) F(cuMemsetD32_v2)              \
-	F(cuMemsetD2D8) F(cuMemsetD2D8_v2) F(cuMemsetD2D16) F(cuMemsetD2D16_v2) F(cuMemsetD2D32) F(cuMemsetD2D32_v2)  \
-	F(cuMemcpy) F(cuMemcpyDtoD) F(cuMemcpyDtoD_v2) F(cuMemcpyHtoD) F(cuMemcpyHtoD_v2) F(cuMemcpyDtoH)             \
-	F(cuMemcpyDtoH_v2) F(cuMemcpy2D) F(cuMemcpy2D_v2) F(cuMemcpy2DUnaligned) F(cuMemcpy2DUnaligned_v2)            \
-	F(cuMemcpy3D) F(cuMemcpy3D_v2) F(cuMemcpy3DPeer) F(cuMemcpyPeer) F(cuMemcpyAtoA) F(cuMemcpyAtoA_v2)           \
-	F(cuMemcpyAtoD) F(cuMemcpyAtoD_v2) F(cuMemcpyDtoA) F(cuMemcpyDtoA_v2)
+	F(cuStreamDestroy) F(cuStreamDestroy_v2) F(cuEventDestroy) F(cuEventDestroy_v2)                               \
+	F(cuMemsetD8_v2) F(cuMemcpyHtoD) F(cuMemcpyHtoD_v2) F(cuMemcpyDtoH) F(cuMemcpyDtoH_v2)
 #define OF_ALL(F)                                                                                                     \
 	F(cuCtxCreate) F(cuCtxCreate_v2) F(cuCtxCreate_v3) F(cuCtxCreate_v4) F(cuCtxDestroy) F(cuCtxDestroy_v2) F(cuCtxDetach) \
 	F(cuDevicePrimaryCtxRelease) F(cuDevicePrimaryCtxRelease_v2) F(cuDevicePrimaryCtxReset)                       \

@@ -53,16 +53,9 @@ struct sim_conf {
 	char dir[PATH_MAX - 64];
 	char driver[80];
 	int cuda_version; /* 13000 */
-	unsigned alloc_us, context_us;
-	bool no_wait_value;
+	unsigned context_us;
 	int waits; /* calls wait for what lies before them (drv_waits.c), and: keep others out meanwhile */
-	unsigned memory_gb_s; /* 0: filling and copying take no time */
-	unsigned host_gb_s;   /* the same of copies from and to the host, and between devices */
-	unsigned host_us; /* for how long what waits for something of the host's keeps its stream waiting */
 	unsigned switch_us;   /* what the GPU takes to go from one process to another */
-	unsigned prepare_ns;  /* what a kernel takes less right behind another one */
-	unsigned marked_ns;   /* what it takes longer behind an event, in a stream that is at work */
-	unsigned first_us;    /* how long after a kernel was begun its first launch returns */
 	unsigned pool_more_mib; /* what a pool that grows takes besides the chunks that it needs */
 	bool pool_silent;     /* nobody is told what a pool holds */
 	bool straddle;	      /* small blocks lie across two granules */

@@ -6,7 +6,6 @@
 #define SIMGPU_SIM_TYPES_H
 
 #include "api/cuda_types.h"
-#include "copy_types.h"
 
 /* Results beyond those that the interposer names. */
 enum {
@@ -24,6 +23,9 @@ typedef struct CUmemAccessDesc_st {
 } CUmemAccessDesc;
 
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
+
+#define CU_STREAM_WAIT_VALUE_GEQ 0u
+#define CU_STREAM_WAIT_VALUE_EQ 1u
 
 /* attributes of cuPointerGetAttribute */
 #define CU_POINTER_ATTRIBUTE_MEMORY_TYPE 2

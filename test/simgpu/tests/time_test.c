@@ -219,14 +219,3 @@ TEST(a_stream_waits_until_the_word_is_there)
 	OK(cuStreamDestroy_v2(first));
 	OK(cuCtxSynchronize());
 }
-
-TEST(a_driver_may_be_without_such_waits)
-{
-	uint32_t *word;
-
-	configure("no_wait_value=1\n");
-	start_cuda();
-	OK(cuMemAllocHost_v2((void **)&word, 4096));
-	EQ(cuStreamWaitValue32(NULL, (CUdeviceptr)(uintptr_t)word, 0, CU_STREAM_WAIT_VALUE_GEQ),
-	   CUDA_ERROR_NOT_SUPPORTED);
-}
