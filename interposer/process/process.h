@@ -54,9 +54,9 @@ struct vgpu_process {
 
 _Static_assert(offsetof(struct vgpu_process, pid) <= 64, "one line of the cache");
 
-/* What the rooms keep lies behind it (own.h of each), in places whose offsets are constants. Small ones follow
- * each other by lines of the cache, large ones begin a page. The account's does not lie where in a page the
- * ledger has its sums: there a pair of cuMemAlloc and cuMemFree took some 20 ns more. */
+/* What the rooms keep lies behind it (own.h of each), in places whose offsets are constants. Small ones
+ * follow each other by lines of the cache, large ones begin a page. The account's does not lie where in a
+ * page the ledger has its sums: there a pair of cuMemAlloc and cuMemFree took some 20 ns more. */
 #define VGPU_LINE_BYTES 64
 #define VGPU_PAGE_BYTES 4096
 #define VGPU_NEXT(bytes, at) ((((at) + (bytes)-1) / (bytes)) * (bytes))

@@ -309,6 +309,7 @@ bool drv_word_is(CUdeviceptr address, uint32_t value, unsigned flags)
 
 CUresult drv_deferred_wait(CUstream handle, CUdeviceptr address, uint32_t value, unsigned flags)
 {
+	struct sim_deferred wait = { .kind = WORD, .word = address, .value = value, .flags = flags };
 	CUresult result;
 	CUstream stream;
 
@@ -318,8 +319,7 @@ CUresult drv_deferred_wait(CUstream handle, CUdeviceptr address, uint32_t value,
 	drv_lock();
 	result = behind_others(stream);
 	if (result == CUDA_SUCCESS)
-		result = append(stream, (struct sim_deferred){
-						.kind = WORD, .word = address, .value = value, .flags = flags});
+		result = append(stream, wait);
 	settle_all();
 	return drv_unlock(result);
 }
