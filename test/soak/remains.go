@@ -12,9 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
-// mounts are the mount points below the cluster's folder, but for each node's turns, which its first job makes and
+// mounts are the mount points below the cluster's folder, but for the folder of each node's pages, which its first job makes and
 // which stays.
 func (s *soak) mounts() (points []string) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
@@ -23,7 +25,7 @@ func (s *soak) mounts() (points []string) {
 	}
 	for line := range strings.Lines(string(text)) {
 		point := strings.Fields(line)[4]
-		if inside, found := strings.CutPrefix(point, string(s.cluster.Home)+"/"); found && filepath.Base(inside) != "turns" {
+		if inside, found := strings.CutPrefix(point, string(s.cluster.Home)+"/"); found && filepath.Base(inside) != rundir.PagesFolder {
 			points = append(points, inside)
 		}
 	}
@@ -32,7 +34,7 @@ func (s *soak) mounts() (points []string) {
 
 // daemons are what is there all the time; slurmd is its own child for the moment before it starts something. slurmctld has one that is
 // called "slurmctld: slurmscriptd".
-var daemons = []string{"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmctld:", "slurmd"}
+var daemons = []string{"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmctld:", "slurmd", "vgpud", "simgpu-control"}
 
 // processes are those of this cluster, but for its daemons and this program.
 func (s *soak) processes() (left []string) {
@@ -63,7 +65,7 @@ func (s *soak) judgeRemains(ctx context.Context, v *verdict, mountsBefore []stri
 		return found
 	}
 	v.noneOf("job folders and marks left", glob("run", "", "jobs", "*"))
-	v.noneOf("claims left", glob("run", "", "turns", "[0-9]*"))
+	v.noneOf("pages left", glob("run", "", rundir.PagesFolder, "[0-9]*"))
 	v.noneOf("records left", append(glob("vgpu-spool", "", "usage", "*.json"), glob("vgpu-spool", "", "again", "*.json")...))
 	v.noneOf("temporary files left", append(append(glob("run", "", ".*.json*"), glob("vgpu-spool", "", "usage", ".*.json*")...),
 		glob("vgpu-spool", "", "history", ".*.json*")...))
