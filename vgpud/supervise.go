@@ -38,6 +38,7 @@ const (
 	longestPause = 10 * time.Second       // between workers that die again and again
 	shortestLife = 500 * time.Millisecond // of one that has not died early: caps are held by nobody meanwhile
 	endsWithin   = 500 * time.Millisecond
+	toldEach     = 250 * time.Millisecond // that the worker still does the same
 )
 
 // worker is one, as its supervisor has it.
@@ -193,6 +194,7 @@ func (w *worker) listen() {
 	defer close(w.said)
 	var word [64]byte
 	doing := keeper.Working // until it says something else
+	var told time.Time
 	for {
 		deadline := time.Time{}
 		if silence := doing.Silence(); silence > 0 {
@@ -210,8 +212,11 @@ func (w *worker) listen() {
 			w.mute = errors.Is(err, os.ErrDeadlineExceeded)
 			return
 		}
-		doing = keeper.Doing(word[n-1])
-		w.said <- doing
+		// Each word would wake the first thread, to which whoever watches is bound.
+		if now := keeper.Doing(word[n-1]); now != doing || time.Since(told) >= toldEach {
+			doing, told = now, time.Now()
+			w.said <- doing
+		}
 	}
 }
 
