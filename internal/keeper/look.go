@@ -85,7 +85,7 @@ func (k *keeper) look(g *gpu, active float64) {
 	urgent := false
 	g.quiet++
 	for i, t := range g.tenants {
-		if !found[i].Known || found[i].Busy > 0 {
+		if !found[i].Known || found[i].Used > quietPart {
 			g.quiet = 0
 		}
 		t.account.Look(k.now, found[i])

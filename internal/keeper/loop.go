@@ -22,6 +22,7 @@ const (
 	// quietEach is it where nobody who could be at work was, for so many looks; it takes less than a thousandth of a core.
 	quietEach  = 2 * time.Second
 	quietAfter = 10
+	quietPart  = 0.005 // of a GPU that a driver's own work may take
 	planEach   = 500 * time.Millisecond
 	// manyGPUs are looked at half as often, as all looks of a node together have to be cheap.
 	manyGPUs = 4
