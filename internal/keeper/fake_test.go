@@ -6,6 +6,7 @@ package keeper
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,6 +44,7 @@ type machine struct {
 	killed   map[int]bool
 	started  time.Duration  // all processes
 	strange  map[int]uint32 // what NVML shows as well
+	heirs    []Heir         // who has descriptors of those that are killed and shown all the same
 	stolen   int            // the process whose client's number is another's now
 	attached map[int]bool   // who has a place in his job's ledger
 	second   time.Duration  // slice of any process's second group, which has no work
@@ -194,10 +196,14 @@ func (m *machine) answer(q question) {
 		for _, p := range m.node.Processes {
 			holders[p.PID] = p.Job
 		}
+		var orphans Orphans
 		for pid, job := range m.strange {
-			holders[pid] = job
+			if holders[pid] = job; m.killed[pid-100] {
+				delete(holders, pid)
+				orphans.PIDs, orphans.Heirs = append(orphans.PIDs, pid), m.heirs
+			}
 		}
-		s.holders = map[device.UUID]map[int]uint32{uuid: holders}
+		s.holders, s.orphans = map[device.UUID]map[int]uint32{uuid: holders}, map[device.UUID]Orphans{uuid: orphans}
 	}
 	m.k.lookAll(s)
 }
@@ -303,7 +309,7 @@ func (d fakeDevice) Disable(disable bool, of []channels.Channel) (gone []channel
 			d.t.Errorf("%v is taken off twice: the driver counts", c)
 		}
 		d.offs[c] = disable
-		if i := int(c.Client) - 1000; i >= 0 && i < len(d.gpu.Groups) && !d.killed[i] {
+		if i := int(c.Client) - 1000; i >= 0 && i < len(d.gpu.Groups) && (!d.killed[i] || d.strange[100+i] != 0) {
 			d.gpu.Groups[i].Off = disable
 		}
 	}
@@ -326,6 +332,11 @@ type fakeOwner struct {
 
 func (o fakeOwner) group(g channels.Group) (*timeslices.Group, error) {
 	i := o.pid - 100
+	for _, h := range o.heirs {
+		if h.PID == o.pid && slices.Contains(h.FDs, g.FD) {
+			i = int(g.Client) - 1000
+		}
+	}
 	if g.Client != uint32(1000+i) || i >= len(o.gpu.Groups) || o.pid == o.stolen {
 		return nil, channels.ErrNotTheirs
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
@@ -24,7 +23,7 @@ type frozen struct {
 
 // isFrozen says so of a process. Others of its job go on, and are judged.
 func (k *keeper) isFrozen(o *owner) bool {
-	return slices.ContainsFunc(k.frozen, func(f frozen) bool { return f.Job == o.Job && slices.Contains(f.pids, o.PID) })
+	return slices.ContainsFunc(k.frozen, func(f frozen) bool { return f.Job == o.Job && slices.Contains(f.pids, o.acts().PID) })
 }
 
 // complaint is what the log says of a job no more than once in logEach: who goes on cheating must not fill it.
@@ -62,7 +61,7 @@ func (k *keeper) judge(g *gpu) {
 		k.sum(g, t, o, s)
 		if verdict := s.judge.Look(s.seen); verdict != "" {
 			if verdict != share.HidesItsHandles || !k.isHonest(o) {
-				k.answer(t, o.Process, verdict)
+				k.answer(t, o.acts(), verdict)
 			}
 			t.bequeath(s.judge, k.now)
 			s.judge = share.Judge{}
@@ -226,61 +225,6 @@ func (k *keeper) sum(g *gpu, t *tenant, o *owner, s *sight) {
 	if g.holders[o.PID] && !o.honest {
 		s.seen.MemoryBytes = 1 // any: who holds nothing is not in the list
 	}
-}
-
-// seeHolders takes what NVML says of who has memory of a GPU: a process whose groups are not known is judged as well.
-func (k *keeper) seeHolders(g *gpu, pids map[int]uint32) {
-	if pids == nil {
-		return
-	}
-	var was []bool
-	for _, t := range g.tenants {
-		was = append(was, t.hidden)
-		t.hidden = slices.ContainsFunc(t.groups, func(m *group) bool { return m.owner.refused })
-	}
-	before := g.strangers
-	g.holders, g.strangers = map[int]bool{}, false
-	for pid, job := range pids {
-		at := slices.IndexFunc(g.tenants, func(t *tenant) bool { return t.Job == job })
-		if at < 0 {
-			g.strangers = true
-			continue
-		}
-		t := g.tenants[at]
-		o := k.byPID(pid)
-		if o == nil {
-			o = k.stranger(pid, t)
-		}
-		if o != nil {
-			g.holders[pid] = true
-			t.hidden = t.hidden || !t.has(o.Process.Process)
-		}
-	}
-	changed := g.strangers != before
-	for i, t := range g.tenants {
-		changed = changed || t.hidden != was[i]
-	}
-	if changed { // with several at work the log is needed, whatever they name
-		k.settle(g)
-	}
-}
-
-func (k *keeper) byPID(pid int) *owner {
-	for _, o := range k.owners {
-		if o.PID == pid && !o.Ended() {
-			return o
-		}
-	}
-	return nil
-}
-
-// stranger begins to look at a process whose page names nothing.
-func (k *keeper) stranger(pid int, t *tenant) *owner {
-	start, ok := k.StartOf(pid)
-	if !ok {
-		return nil
-	}
-	return k.newOwner(Process{Process: audit.Process{PID: pid, StartTicks: start}, Job: t.Job, UID: t.UID})
 }
 
 // answer does with a step what the site wants.

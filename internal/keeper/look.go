@@ -60,12 +60,15 @@ func (k *keeper) lookAll(s sampled) {
 		k.look(g, active)
 		k.heart.beat(time.Now())
 		if s.holders != nil {
-			k.seeHolders(g, s.holders[uuid])
+			k.seeHolders(g, s.holders[uuid], s.orphans[uuid])
 		}
 		if (g.working() > 0 || g.isUnseen()) && k.now-g.planned >= planEach {
 			k.judge(g)
 			k.planNow(g)
 		}
+	}
+	if s.holders != nil {
+		k.forgetOrphans(s.orphans)
 	}
 	k.rest()
 }

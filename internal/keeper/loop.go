@@ -37,6 +37,7 @@ type keeper struct {
 	gpus      map[device.UUID]*gpu
 	away      map[device.UUID]bool // that were kept, and are the library's now or nobody's
 	owners    map[audit.Process]*owner
+	died      map[int]died // processes that have ended
 	pages     map[uint32]*page
 	budget    share.Budget
 	record    Record
@@ -104,7 +105,7 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 }
 
 func newKeeper(parts Parts, pipe io.Writer) *keeper {
-	return &keeper{Parts: parts, began: parts.Clock(), heart: heart{pipe: pipe, wake: make(chan struct{}, 1)}, gpus: map[device.UUID]*gpu{}, away: map[device.UUID]bool{}, owners: map[audit.Process]*owner{}, pages: map[uint32]*page{}, names: map[uint32]*share.Names{},
+	return &keeper{Parts: parts, began: parts.Clock(), heart: heart{pipe: pipe, wake: make(chan struct{}, 1)}, gpus: map[device.UUID]*gpu{}, away: map[device.UUID]bool{}, owners: map[audit.Process]*owner{}, died: map[int]died{}, pages: map[uint32]*page{}, names: map[uint32]*share.Names{},
 		instances: map[device.UUID]uint32{}, record: Record{BootID: parts.BootID}, said: map[string]bool{}, logged: map[complaint]time.Duration{},
 		asking: map[uint32]bool{}, steps: make(chan convict, 1)}
 }

@@ -73,6 +73,8 @@ type Sampler interface {
 	Active(gpu device.UUID) (part float64, told bool)
 	// Holders are the processes with memory of a GPU, of these jobs, 0: of none; false: they are not known.
 	Holders(gpu device.UUID) (pids map[int]uint32, told bool)
+	// Orphans are those holders of a GPU that have ended, and who may have their descriptors.
+	Orphans(gpu device.UUID, holders map[int]uint32) Orphans
 	// Only is the one process that was at work on a GPU just now; false: there was none, or several, or it is not known.
 	Only(gpu device.UUID) (pid int, told bool)
 	Close()

@@ -4,6 +4,7 @@
 package keeper
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -90,6 +91,7 @@ type group struct {
 type owner struct {
 	Owner
 	Process
+	heir      *audit.Process // who has its descriptors, if it has ended; Owner is of that one then
 	groups    map[groupKey]*group
 	refused   bool
 	refusedAt time.Duration // since when
@@ -163,4 +165,29 @@ func (t *tenant) unknown() int {
 		return 1
 	}
 	return 0
+}
+
+func (k *keeper) newOwner(p Process) *owner { return k.newOwnerBy(p, p.PID) }
+
+// newOwnerBy begins to follow a process by way of one that has its descriptors.
+func (k *keeper) newOwnerBy(p Process, pid int) *owner {
+	if err := k.openDriver(); err != nil {
+		k.once("shares of GPU time are not kept: the driver cannot be asked", err)
+		k.noCapsOf(p.Job, err)
+		return nil
+	}
+	held, err := k.driver.Owner(pid)
+	if err != nil {
+		if !errors.Is(err, channels.ErrGone) {
+			k.once("a process of a job cannot be held", err)
+		}
+		return nil
+	}
+	if held.Ended() {
+		held.Close()
+		return nil
+	}
+	o := &owner{Owner: held, Process: p, groups: map[groupKey]*group{}, sights: map[device.UUID]*sight{}}
+	k.owners[p.Process] = o
+	return o
 }
