@@ -60,10 +60,10 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 	told := make(chan os.Signal, 8)
 	signal.Notify(told, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	replaced := installed()
-	letGo(n) // of a vgpud before this one
 	n.acceptAll()
 	pause := time.Duration(0)
 	for {
+		letGo(n, keeper.UndoNow) // what a vgpud before this one held, and the last worker, but for steps that the next one has go on
 		began := time.Now()
 		w, err := begin(n, lock)
 		why := "it could not be begun"
@@ -76,10 +76,11 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 				return exitOK
 			}
 			w.kill()
-			letGo(n)
+			letGo(n, keeper.UndoNow)
 			err = w.wait()
 			switch code := exitCode(err); {
 			case code == exitUnwanted:
+				letGo(n, keeper.Undo)
 				systemd.say("STOPPING=1")
 				return exitOK
 			case code == exitReplaced || replaced(): // one that died could not say so, and the next one would see nothing of it
@@ -93,6 +94,7 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 		}
 		n.log.Error("the worker has ended, and another one begins", "seen", why, "reason", err, "in_ms", pause.Milliseconds())
 		if !wait(pause, told) {
+			letGo(n, keeper.Undo)
 			return exitOK
 		}
 	}
@@ -139,8 +141,8 @@ func (n node) acceptAll() {
 	}
 }
 
-func letGo(n node) {
-	if err := undo(n); err != nil {
+func letGo(n node, undo func(path, bootID string, enabler keeper.Enabler) error) {
+	if err := undo(n.cfg.Run().VgpudOff(), n.store.BootID, enabler(n.cfg)); err != nil {
 		n.log.Error("what vgpud held is not all let go", "reason", err)
 	}
 }
@@ -253,7 +255,7 @@ func (w *worker) end(n node) {
 	case <-time.After(endsWithin):
 	}
 	w.kill()
-	letGo(n)
+	letGo(n, keeper.Undo)
 	_ = w.wait()
 }
 

@@ -47,7 +47,7 @@ const (
 	SharesLibrary    = "library" // the library in each program takes turns with those of its neighbours
 	SharesVgpud      = "vgpud"   // … vgpud gives each slice its weight by the GPU's own scheduler
 	CheatersLog      = "log"     // who gets around his weight is logged
-	CheatersFreeze   = "freeze"  // … and his step frozen for ten seconds, killed the third time
+	CheatersFreeze   = "freeze"  // … and his step frozen for ten seconds; the third time all steps of his job killed
 	CheatersKill     = "kill"    // … and his step killed
 	IdleReport       = "report"  // an idle slice is logged
 	IdleCancel       = "cancel"  // … and a job that has no other slices cancelled

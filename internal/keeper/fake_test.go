@@ -42,13 +42,14 @@ type machine struct {
 	lookedAt time.Duration
 	open     int // files of the GPU that are
 	killed   map[int]bool
-	started  time.Duration  // all processes
-	strange  map[int]uint32 // what NVML shows as well
-	heirs    []Heir         // who has descriptors of those that are killed and shown all the same
-	stolen   int            // the process whose client's number is another's now
-	attached map[int]bool   // who has a place in his job's ledger
-	second   time.Duration  // slice of any process's second group, which has no work
-	asked    int            // how often NVML was
+	started  time.Duration         // all processes
+	starts   map[int]time.Duration // those that started at another time
+	strange  map[int]uint32        // what NVML shows as well
+	heirs    []Heir                // who has descriptors of those that are killed and shown all the same
+	stolen   int                   // the process whose client's number is another's now
+	attached map[int]bool          // who has a place in his job's ledger
+	second   time.Duration         // slice of any process's second group, which has no work
+	asked    int                   // how often NVML was
 	calls    map[string]int
 	offs     map[channels.Channel]bool
 	refuses  error
@@ -73,7 +74,7 @@ func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
 		groups = append(groups, &timeslices.Group{Load: load, Slice: 2 * ms, PID: uint32(100 + i)})
 	}
 	m := &machine{t: t, gpu: timeslices.NewGPU(timeslices.Change{Load: 127 * us, Save: 110 * us}, groups...), run: rundir.Dir(t.TempDir()),
-		killed: map[int]bool{}, strange: map[int]uint32{}, attached: map[int]bool{}, busy: map[int]time.Duration{}, refused: make(chan device.UUID, 1),
+		killed: map[int]bool{}, starts: map[int]time.Duration{}, strange: map[int]uint32{}, attached: map[int]bool{}, busy: map[int]time.Duration{}, refused: make(chan device.UUID, 1),
 		calls: map[string]int{}, offs: map[channels.Channel]bool{}, saves: map[uint32]*channels.Saves{}}
 	m.gpu.Now = time.Hour // a clock that began long ago
 	m.started = m.gpu.Now
@@ -116,7 +117,7 @@ func (m *machine) begin() {
 		StartOf:  func(pid int) (uint64, bool) { return m.start(pid), !m.killed[pid-100] },
 		Refuse:   func(gpu device.UUID) error { m.refused <- gpu; return nil },
 		Attached: func(p Process) bool { return m.attached[p.PID] },
-		Step: func(p Process) (Frozen, error) {
+		Step: func(p Process, _ bool) (Frozen, error) {
 			m.answers = append(m.answers, "step")
 			return Frozen{Job: p.Job, Step: "0"}, nil
 		}}
@@ -126,7 +127,12 @@ func (m *machine) begin() {
 }
 
 // start is when a process began, in ticks.
-func (m *machine) start(int) uint64 { return uint64(m.started / ledger.Tick) }
+func (m *machine) start(pid int) uint64 {
+	if at, known := m.starts[pid]; known {
+		return uint64(at / ledger.Tick)
+	}
+	return uint64(m.started / ledger.Tick)
+}
 
 // members has the loop take the node: these groups, by their number, are there.
 func (m *machine) members(groups ...int) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
@@ -17,8 +16,7 @@ import (
 // frozen is a step that is.
 type frozen struct {
 	Frozen
-	until time.Duration
-	pids  []int // of its processes
+	pids []int // of its processes
 }
 
 // isFrozen says so of a process. Others of its job go on, and are judged.
@@ -57,6 +55,7 @@ func (k *keeper) judge(g *gpu) {
 			delete(o.sights, g.UUID) // what stands still does nothing, and begins anew
 			continue
 		}
+		k.begins(o)
 		k.check(s, t, o)
 		k.sum(g, t, o, s)
 		if verdict := s.judge.Look(s.seen); verdict != "" {
@@ -86,7 +85,7 @@ func (o *owner) sightOn(g *gpu, t *tenant, now time.Duration) *sight {
 	s := o.sights[g.UUID]
 	if s == nil {
 		s = &sight{at: now}
-		if now < t.heirs {
+		if now < t.heirs || t.killed() > 0 {
 			s.judge = t.before.Heir()
 		}
 		o.sights[g.UUID] = s
@@ -113,7 +112,7 @@ func (k *keeper) bequeath(o *owner) {
 }
 
 func (t *tenant) bequeath(j share.Judge, now time.Duration) {
-	if now >= t.heirs {
+	if now >= t.heirs && t.killed() == 0 {
 		t.before = share.Judge{}
 	}
 	t.before, t.heirs = t.before.Worse(j), now+inheritFor
@@ -225,118 +224,4 @@ func (k *keeper) sum(g *gpu, t *tenant, o *owner, s *sight) {
 	if g.holders[o.PID] && !o.honest {
 		s.seen.MemoryBytes = 1 // any: who holds nothing is not in the list
 	}
-}
-
-// answer does with a step what the site wants.
-func (k *keeper) answer(t *tenant, p Process, verdict share.Verdict) {
-	site := map[string]share.Answer{config.CheatersLog: share.Log, config.CheatersFreeze: share.Freeze, config.CheatersKill: share.Kill}[k.Cheaters]
-	does := share.Answers(site, t.frozen())
-	if t.page != nil {
-		t.page.saw(verdict)
-	}
-	said := []any{"job", p.Job, "pid", p.PID, "uid", p.UID, "seen", string(verdict), "cheaters", k.Cheaters}
-	if does == share.Log {
-		about := complaint{p.Job, verdict}
-		if last, known := k.logged[about]; known && k.now-last < logEach {
-			return
-		}
-		k.logged[about] = k.now
-		k.Log.Warn("a process gets around its job's share of a GPU", said...)
-		return
-	}
-	if k.asking[p.Job] {
-		return
-	}
-	k.asking[p.Job] = true
-	look, found := k.Step, k.steps
-	go func() { // it looks at all processes of the node
-		step, err := look(p)
-		found <- convict{t: t, Process: p, does: does, step: step, pids: step.members(), err: err, said: said}
-	}()
-}
-
-// convict is a process that gets around its job's share, with its step.
-type convict struct {
-	Process
-	t    *tenant
-	does share.Answer
-	step Frozen
-	pids []int
-	err  error
-	said []any // in the log
-}
-
-// hold does with a step what was decided, now that it is known.
-func (k *keeper) hold(c convict) {
-	delete(k.asking, c.Job)
-	if c.t.gone {
-		return
-	}
-	said := append(c.said, "step", c.step.Step, "frozen_before", c.t.frozen())
-	start, there := k.StartOf(c.PID)
-	switch {
-	case c.err != nil && (!there || start != c.StartTicks):
-		k.Log.Warn("a process gets around its job's share of a GPU, and has ended", said...)
-	case c.err != nil:
-		k.Log.Error("a process gets around its job's share of a GPU, and its step cannot be held", append(said, "reason", c.err)...)
-	case c.does == share.Kill:
-		k.Log.Warn("a process gets around its job's share of a GPU: its step is killed", said...)
-		if c.t.page != nil {
-			c.t.page.killed()
-			k.putPages() // its job may end by it
-		}
-		if err := c.step.Kill(); err != nil {
-			k.Log.Error("not all of a step is killed", "job", c.Job, "step", c.step.Step, "reason", err)
-		}
-	default:
-		k.Log.Warn("a process gets around its job's share of a GPU: its step is frozen", append(said, "for_s", int(share.FreezeFor/time.Second))...)
-		if err := k.freeze(c); err != nil {
-			k.Log.Error("not all of a step is frozen", "job", c.Job, "step", c.step.Step, "reason", err)
-		}
-	}
-}
-
-// freeze writes down what is frozen before it is.
-func (k *keeper) freeze(c convict) error {
-	r := k.record
-	r.Frozen = append(slices.Clone(r.Frozen), c.step)
-	if err := k.setRecord(r); err != nil {
-		return err
-	}
-	k.frozen = append(k.frozen, frozen{c.step, k.now + share.FreezeFor, append(c.pids, c.PID)})
-	if c.t.page != nil {
-		c.t.page.froze(true)
-	}
-	return c.step.Freeze()
-}
-
-// thawDue lets those go on whose time is over.
-func (k *keeper) thawDue() {
-	for i := 0; i < len(k.frozen); {
-		f := k.frozen[i]
-		if k.now < f.until {
-			i++
-			continue
-		}
-		k.frozen = slices.Delete(k.frozen, i, i+1)
-		if err := k.thaw(f); err != nil {
-			k.Log.Error("a step stays frozen", "job", f.Job, "step", f.Step, "reason", err)
-		}
-	}
-}
-
-func (k *keeper) thaw(f frozen) error {
-	if p := k.pages[f.Job]; p != nil && !slices.ContainsFunc(k.frozen, func(other frozen) bool { return other.Job == f.Job }) {
-		p.froze(false)
-	}
-	err := f.Thaw()
-	if err != nil {
-		return err
-	}
-	r := k.record
-	r.Frozen = slices.Clone(r.Frozen)
-	if at := slices.IndexFunc(r.Frozen, func(other Frozen) bool { return other.isSame(f.Frozen) }); at >= 0 {
-		r.Frozen = slices.Delete(r.Frozen, at, at+1)
-	}
-	return errors.Join(err, k.setRecord(r))
 }

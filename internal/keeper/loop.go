@@ -64,6 +64,7 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 	}
 	defer changes.Close()
 	k := newKeeper(parts, pipe)
+	k.stillFrozen()
 	k.samples = beginSamples(parts.Sampler)
 	defer k.samples.end()
 	scout := beginScout(parts.Node, changes.C())
@@ -155,7 +156,7 @@ func (k *keeper) next() (at time.Duration) {
 		sooner(g.holdAt)
 	}
 	for _, f := range k.frozen {
-		sooner(f.until)
+		sooner(f.Until)
 	}
 	if k.isHolding() {
 		sooner(k.now + mostStall/4)

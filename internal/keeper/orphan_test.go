@@ -34,7 +34,7 @@ func TestAChildHasWhatItsParentLeft(t *testing.T) {
 		t.Error("its handles are not known any more")
 	}
 	m.gpu.Groups[0].Cheat.Sets = time.Second
-	m.k.Step = func(p Process) (Frozen, error) {
+	m.k.Step = func(p Process, _ bool) (Frozen, error) {
 		if p.PID != 150 {
 			t.Errorf("process %d is to be frozen", p.PID)
 		}

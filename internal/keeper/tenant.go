@@ -98,6 +98,7 @@ type owner struct {
 	waits     bool          // not all that it names has been asked for
 	honest    bool          // the library is in it, whatever its page names
 	isOff     bool          // all that it has on a GPU is
+	begun     bool          // it was seen to how its job may begin one
 	sights    map[device.UUID]*sight
 }
 
@@ -189,5 +190,6 @@ func (k *keeper) newOwnerBy(p Process, pid int) *owner {
 	}
 	o := &owner{Owner: held, Process: p, groups: map[groupKey]*group{}, sights: map[device.UUID]*sight{}}
 	k.owners[p.Process] = o
+	k.begins(o)
 	return o
 }
