@@ -4,6 +4,7 @@
 package keeper
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -244,6 +245,7 @@ func (k *keeper) apply(g *gpu) {
 		k.notKept(g, err)
 		return
 	}
+	off = slices.DeleteFunc(off, k.isAnothers)
 	if len(off) > 0 {
 		if err := k.mayBe(g, off); err != nil {
 			k.notKept(g, err)
@@ -262,6 +264,27 @@ func (k *keeper) apply(g *gpu) {
 	case len(off) > 0:
 		g.failed = 0
 	}
+}
+
+// verifyEach is less than whoever wants his client's number to become another's takes for it: the driver counts through a million before.
+const verifyEach = time.Second
+
+// isAnothers says that a group that is to be off is its process's no more, and forgets it.
+func (k *keeper) isAnothers(m *group) bool {
+	if k.now-m.verified < verifyEach {
+		return false
+	}
+	k.budget.Charge(k.now, share.CostSlice/2)
+	k.heart.beat(time.Now())
+	switch _, err := m.owner.Slice(m.handles); {
+	case errors.Is(err, channels.ErrNotTheirs):
+		m.owner.refused = true
+		k.forget(m)
+		return true
+	case err == nil:
+		m.verified = k.now
+	}
+	return false
 }
 
 // mayBe has the record name whoever is put off, before.

@@ -6,7 +6,6 @@ package keeper
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -46,12 +45,14 @@ type machine struct {
 	starts   map[int]time.Duration // those that started at another time
 	strange  map[int]uint32        // what NVML shows as well
 	heirs    []Heir                // who has descriptors of those that are killed and shown all the same
+	taken    map[uint32]bool       // clients whose numbers are of another now
 	stolen   int                   // the process whose client's number is another's now
 	attached map[int]bool          // who has a place in his job's ledger
 	second   time.Duration         // slice of any process's second group, which has no work
 	asked    int                   // how often NVML was
 	calls    map[string]int
 	offs     map[channels.Channel]bool
+	off      map[uint32]bool // clients that were taken off
 	refuses  error
 	stays    error // what the driver says where somebody is to be off
 	sticks   int   // so many calls do not let anybody on
@@ -314,7 +315,12 @@ func (d fakeDevice) Disable(disable bool, of []channels.Channel) (gone []channel
 		if disable && d.offs[c] {
 			d.t.Errorf("%v is taken off twice: the driver counts", c)
 		}
-		d.offs[c] = disable
+		if d.offs[c] = disable; disable {
+			if d.off == nil {
+				d.machine.off = map[uint32]bool{}
+			}
+			d.off[c.Client] = true
+		}
 		if i := int(c.Client) - 1000; i >= 0 && i < len(d.gpu.Groups) && (!d.killed[i] || d.strange[100+i] != 0) {
 			d.gpu.Groups[i].Off = disable
 		}
@@ -330,67 +336,3 @@ func (l fakeLog) Poll(bool) ([]channels.Record, uint64, error) {
 	l.records = nil
 	return found, 0, nil
 }
-
-type fakeOwner struct {
-	*machine
-	pid int
-}
-
-func (o fakeOwner) group(g channels.Group) (*timeslices.Group, error) {
-	i := o.pid - 100
-	for _, h := range o.heirs {
-		if h.PID == o.pid && slices.Contains(h.FDs, g.FD) {
-			i = int(g.Client) - 1000
-		}
-	}
-	if g.Client != uint32(1000+i) || i >= len(o.gpu.Groups) || o.pid == o.stolen {
-		return nil, channels.ErrNotTheirs
-	}
-	return o.gpu.Groups[i], nil
-}
-
-func (o fakeOwner) SetSlice(g channels.Group, slice time.Duration) error {
-	o.calls["slice"]++
-	if g.Handle == secondGroup {
-		o.second = slice.Truncate(us)
-		return nil
-	}
-	group, err := o.group(g)
-	if err == nil {
-		group.Slice = slice.Truncate(us)
-	}
-	return err
-}
-
-func (o fakeOwner) Slice(g channels.Group) (time.Duration, error) {
-	o.calls["asked"]++
-	if g.Handle == secondGroup {
-		return o.second, nil
-	}
-	group, err := o.group(g)
-	if err != nil {
-		return 0, err
-	}
-	if group.Cheat.Sets > 0 {
-		return group.Cheat.Sets, nil
-	}
-	return group.Slice, nil
-}
-
-func (o fakeOwner) Saves(g channels.Group) (channels.Saves, error) {
-	if g.Handle == secondGroup {
-		return channels.Saves{}, nil
-	}
-	group, err := o.group(g)
-	if err != nil {
-		return channels.Saves{}, err
-	}
-	if s := o.saves[g.Client]; s != nil {
-		s.Saves, s.Idle = s.Saves+20, s.Idle+20
-		return *s, nil
-	}
-	return channels.Saves{Saves: uint32(group.Turns)}, nil
-}
-
-func (o fakeOwner) Ended() bool { return o.killed[o.pid-100] }
-func (o fakeOwner) Close()      {}

@@ -171,6 +171,9 @@ func (k *keeper) check(s *sight, t *tenant, o *owner) {
 	k.heart.beat(time.Now())
 	s.doubt = nil
 	now, err := o.Slice(m.handles)
+	if err == nil {
+		m.verified = k.now
+	}
 	switch {
 	case errors.Is(err, channels.ErrNotTheirs): // its numbers may be another's by now: nothing is done with them
 		o.refused = true

@@ -74,6 +74,29 @@ func TestWhatIsNotTheirsAnyMoreIsLeftAlone(t *testing.T) {
 	}
 }
 
+// Nobody is taken off by a number that is another's: each group that is to be off was its process's a second ago.
+func TestAnothersNumberIsNotTakenOff(t *testing.T) {
+	m := played(t, []int{30}, always(2*ms))
+	m.node.GPUs[0].Slices[0].Elastic = false
+	m.members(0)
+	p := &m.node.Processes[0]
+	for i := range uint32(20) { // more than the judge looks at in the time
+		more := p.Groups[0]
+		more.Client, more.Group = 2000+i, secondGroup
+		p.Groups = append(p.Groups, more)
+	}
+	m.take()
+	m.play(3 * time.Second)
+	const theirs = 2019
+	m.taken = map[uint32]bool{theirs: true}
+	m.play(verifyEach)
+	m.off = nil
+	m.play(time.Second)
+	if len(m.off) == 0 || m.off[theirs] {
+		t.Errorf("taken off: %v", m.off)
+	}
+}
+
 // A step that was frozen when vgpud died goes on then. That was no whole time, and its page does not say that it is frozen for ever.
 func TestAFreezeThatWasCutShortDoesNotCount(t *testing.T) {
 	m := played(t, []int{30, 70}, always(2*ms), always(2*ms))

@@ -81,8 +81,9 @@ type group struct {
 	channels []channels.Channel
 	slice    time.Duration // that was set; 0: none was
 	off      bool
-	isNew    bool // its slice was paid for when it was asked for
-	seen     bool // at a look of the judge's
+	verified time.Duration // when the driver said last that it is its process's
+	isNew    bool          // its slice was paid for when it was asked for
+	seen     bool          // at a look of the judge's
 	saves    channels.Saves
 	unnamed  bool // it has channels that are not listed, which nobody can keep off
 }
