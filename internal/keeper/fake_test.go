@@ -37,7 +37,9 @@ type machine struct {
 	jobs     []uint32 // of each group
 	node     Node
 	records  []channels.Record
-	active   time.Duration
+	active   time.Duration // by the last look
+	shown    time.Duration // by the counter
+	shownAt  time.Duration
 	lookedAt time.Duration
 	open     int // files of the GPU that are
 	killed   map[int]bool
@@ -97,6 +99,7 @@ func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
 	for i := range loads {
 		m.jobs = append(m.jobs, uint32(i%len(percents)+1))
 	}
+	m.shownAt = m.gpu.Now
 	m.begin()
 	return m
 }
@@ -167,9 +170,7 @@ func (m *machine) play(d time.Duration) {
 		if next == 0 || next > until {
 			next = until
 		}
-		if next > m.gpu.Now {
-			m.gpu.Run(next)
-		}
+		m.runs(next)
 		m.k.tickClock()
 		m.k.onTime()
 		select {
@@ -185,16 +186,32 @@ func (m *machine) play(d time.Duration) {
 	}
 }
 
+// counterMoves is how often the GPU's counter does (docs/decisions/053).
+const counterMoves = 100 * ms
+
+// runs has the GPU work, and its counter follow.
+func (m *machine) runs(until time.Duration) {
+	for {
+		if m.gpu.Now >= m.shownAt+counterMoves {
+			m.shown, m.shownAt = m.gpu.Active, m.gpu.Now
+		}
+		if m.gpu.Now >= until {
+			return
+		}
+		m.gpu.Run(min(until, m.shownAt+counterMoves))
+	}
+}
+
 func (m *machine) answer(q question) {
 	if len(q.gpus) == 0 {
 		return
 	}
 	m.asked++
 	s := sampled{active: map[device.UUID]float64{}}
-	if gone := m.gpu.Now - m.lookedAt; gone > 0 {
-		s.active[uuid] = min(1, float64(m.gpu.Active-m.active)/float64(gone))
+	if gone := m.shownAt - m.lookedAt; gone > 0 && m.lookedAt >= 0 {
+		s.active[uuid] = min(1, float64(m.shown-m.active)/float64(gone))
 	}
-	m.active, m.lookedAt = m.gpu.Active, m.gpu.Now
+	m.active, m.lookedAt = m.shown, m.shownAt
 	if len(q.only) > 0 {
 		s.only = m.only()
 	}

@@ -51,7 +51,7 @@ func (k *keeper) lookAll(s sampled) {
 			continue
 		}
 		active, told := s.active[uuid]
-		if !told {
+		if !told || k.now-k.began < counterBehind && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.limit.hold != nil }) {
 			active = -1
 		}
 		if pid, told := s.only[uuid]; told && g.log != nil && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return slices.Contains(t.pids, uint32(pid)) }) {

@@ -24,6 +24,9 @@ const (
 	quietAfter = 10
 	quietPart  = 0.005 // of a GPU that a driver's own work may take
 	planEach   = 500 * time.Millisecond
+	// counterBehind is for how long after a beginning the GPU's counter shows what capped slices did while nobody held them, which they pay back anyway: it is
+	// a tenth of a second behind, and NVML has to be begun.
+	counterBehind = 400 * time.Millisecond
 	// manyGPUs are looked at half as often, as all looks of a node together have to be cheap.
 	manyGPUs = 4
 )
