@@ -143,7 +143,7 @@ func (k *keeper) planNow(g *gpu) {
 		if known.Share == 0 || known.Groups == 0 && t.works() {
 			*known = share.Tenant{Used: t.share, Cut: true, Groups: len(t.groups), PIDs: t.pids}
 		}
-		known.Share, known.Urgent, known.Most = t.share, t.urgent, t.cap()
+		known.Share, known.Urgent, known.Most, known.Starts = t.share, t.urgent, t.cap(), k.starts(g, t)
 		if g.planned != 0 {
 			g.window.Fill(t.key, known)
 			t.percent = uint32(min(1, known.Used) * 100 * 100)

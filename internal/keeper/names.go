@@ -90,6 +90,9 @@ func (k *keeper) takeGroups(o *owner) {
 		if time.Duration(o.StartTicks)*ledger.Tick < k.began { // a vgpud before us may have it off, and its record be lost
 			g.lost = append(g.lost, member.channels...)
 		}
+		if len(o.groups) == 0 && k.now-k.began >= startsFor { // whoever is there at our beginning began before
+			o.startsTo = k.now + startsFor
+		}
 		o.groups[key] = member
 		o.sightOn(g, t, k.now).seen.Made++
 		t.groups = append(t.groups, member)

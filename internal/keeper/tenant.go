@@ -33,6 +33,7 @@ type gpu struct {
 	looked                  time.Duration // the last look; 0: the meter has not begun
 	quiet                   int           // looks since somebody was at work
 	planned                 time.Duration
+	starting                share.Starting
 	corrected               time.Duration // when who takes turns was held against what each had
 	aheadNS                 int64         // the GPU's clock, of ours
 	on                      int           // whose turn it is, in plan.Turns; -1: all are on
@@ -99,6 +100,7 @@ type owner struct {
 	waits     bool          // not all that it names has been asked for
 	honest    bool          // the library is in it, whatever its page names
 	isOff     bool          // all that it has on a GPU is
+	startsTo  time.Duration // it makes its first groups until then
 	begun     bool          // it was seen to how its job may begin one
 	sights    map[device.UUID]*sight
 }
@@ -159,6 +161,17 @@ func (t *tenant) has(p audit.Process) bool {
 
 func (t *tenant) hasPID(pid uint32) bool {
 	return slices.ContainsFunc(t.groups, func(g *group) bool { return uint32(g.owner.PID) == pid })
+}
+
+// startsFor is longer than a process that begins needs the GPU for it.
+const startsFor = time.Second
+
+// starts says that a process of a tenant begins. Short rounds for it cost all others something, so that it counts for no more than a quarter of the time.
+func (k *keeper) starts(g *gpu, t *tenant) bool {
+	if !slices.ContainsFunc(t.groups, func(m *group) bool { return k.now < m.owner.startsTo }) {
+		return false
+	}
+	return g.starting.Afford(k.now)
 }
 
 // unknown counts what is at work of a tenant beside the groups that are known: at least one.
