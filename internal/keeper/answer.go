@@ -59,7 +59,7 @@ func (k *keeper) begins(o *owner) {
 	age := k.now - time.Duration(o.StartTicks)*ledger.Tick
 	for _, g := range k.gpus {
 		for _, t := range g.tenants {
-			if lasts := share.AfterKills(t.killed()); t.Job == o.Job && lasts > age {
+			if lasts := share.AfterKills(t.killed()); t.Job == o.Job && lasts > max(0, age) { // a start counts the time that a node slept
 				o.begun = k.ask(convict{t: t, Process: o.acts(), does: share.Freeze, lasts: lasts, why: "a process begins, and a step of its job was killed",
 					said: []any{"job", o.Job, "pid", o.PID, "uid", o.UID, "killed_before", t.killed()}})
 			}

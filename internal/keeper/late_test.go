@@ -58,6 +58,9 @@ func TestALostRecordLeavesNobodyOff(t *testing.T) {
 	if m.calls["disable"] != calls {
 		t.Error("who came later was let on, which it was")
 	}
+	if len(m.k.asking) > 0 {
+		t.Error("who came later is to be frozen")
+	}
 }
 
 // A client's number that comes back as another's is not acted on any more.
