@@ -16,9 +16,11 @@ func parts(n node) keeper.Parts {
 	here := &keeper.Here{Store: n.store, Auditor: auditor}
 	return keeper.Parts{
 		Log: n.log, Run: n.cfg.Run(), BootID: n.store.BootID, Cheaters: n.cfg.Cheaters, Burst: n.cfg.LatencyBurst,
-		Driver:  func() (keeper.Driver, error) { return keeper.OpenDriver(n.cfg.DeviceDir) },
-		Node:    here.Look,
-		Sampler: func() (keeper.Sampler, error) { return keeper.OpenSampler(n.cfg.NVMLLibrary, n.store, auditor) },
+		Driver: func() (keeper.Driver, error) { return keeper.OpenDriver(n.cfg.DeviceDir) },
+		Node:   here.Look,
+		Sampler: func() (keeper.Sampler, error) {
+			return keeper.OpenSampler(n.cfg.NVMLLibrary, n.cfg.DeviceDir, n.store, auditor)
+		},
 		StartOf: auditor.StartOf, Step: here.Step, Attached: here.Attached, Refuse: here.Refuse,
 		Changes: func() (keeper.Changes, error) { return keeper.WatchRun(n.cfg.Run()) },
 		Clock:   ledger.TimeNow,

@@ -36,6 +36,7 @@ const (
 	longestPause = 10 * time.Second       // between workers that die again and again
 	shortestLife = 500 * time.Millisecond // of one that has not died early: caps are held by nobody meanwhile
 	endsWithin   = 500 * time.Millisecond
+	toldEach     = 250 * time.Millisecond // that the worker still does the same
 )
 
 // worker is one, as its supervisor has it.
@@ -57,7 +58,7 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 	told := make(chan os.Signal, 8)
 	signal.Notify(told, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	replaced := installed()
-	letGo(n) // of a vgpud before this one
+	letGo(n, keeper.UndoNow) // of a vgpud before this one; steps whose time is not over the worker has go on
 	n.acceptAll()
 	pause := time.Duration(0)
 	for {
@@ -73,7 +74,7 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 				return exitOK
 			}
 			w.kill()
-			letGo(n)
+			letGo(n, keeper.UndoNow)
 			err = w.wait()
 			if exitCode(err) == exitReplaced || replaced() { // one that died could not say so, and the next one would see nothing of it
 				n.log.Info("another vgpud is installed, and takes over")
@@ -86,8 +87,10 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 		}
 		n.log.Error("the worker has ended, and another one begins", "seen", why, "reason", err, "in_ms", pause.Milliseconds())
 		if !wait(pause, told) {
+			letGo(n, keeper.Undo)
 			return exitOK
 		}
+		letGo(n, keeper.UndoNow) // a step's time may be over, and no worker have begun
 	}
 }
 
@@ -132,8 +135,8 @@ func (n node) acceptAll() {
 	}
 }
 
-func letGo(n node) {
-	if err := undo(n); err != nil {
+func letGo(n node, undo func(path, bootID string, enabler keeper.Enabler) error) {
+	if err := undo(n.cfg.Run().VgpudOff(), n.store.BootID, enabler(n.cfg)); err != nil {
 		n.log.Error("what vgpud held is not all let go", "reason", err)
 	}
 }
@@ -187,6 +190,7 @@ func (w *worker) listen() {
 	defer close(w.said)
 	var word [64]byte
 	doing := keeper.Working // until it says something else
+	var told time.Time
 	for {
 		deadline := time.Time{}
 		if silence := doing.Silence(); silence > 0 {
@@ -204,8 +208,11 @@ func (w *worker) listen() {
 			w.mute = errors.Is(err, os.ErrDeadlineExceeded)
 			return
 		}
-		doing = keeper.Doing(word[n-1])
-		w.said <- doing
+		// Each word would wake the first thread, to which whoever watches is bound.
+		if now := keeper.Doing(word[n-1]); now != doing || time.Since(told) >= toldEach {
+			doing, told = now, time.Now()
+			w.said <- doing
+		}
 	}
 }
 
@@ -242,7 +249,7 @@ func (w *worker) end(n node) {
 	case <-time.After(endsWithin):
 	}
 	w.kill()
-	letGo(n)
+	letGo(n, keeper.Undo)
 	_ = w.wait()
 }
 

@@ -63,16 +63,33 @@ type Inside struct {
 // OfUser are the processes of a user, by what they are called in their own pid namespaces.
 func (a Auditor) OfUser(uid uint32) map[Inside]int {
 	found := map[Inside]int{}
-	for _, pid := range a.all() {
-		dir := filepath.Join(a.Proc, strconv.Itoa(pid))
-		if of, ok := uidOf(dir); !ok || of != uid {
-			continue
-		}
+	for _, pid := range a.OfUsers(uid) {
 		if inside, ok := a.InsideOf(pid); ok {
 			found[inside] = pid
 		}
 	}
 	return found
+}
+
+// OfUsers are the processes of these users.
+func (a Auditor) OfUsers(uids ...uint32) (pids []int) {
+	for _, pid := range a.all() {
+		if of, ok := uidOf(filepath.Join(a.Proc, strconv.Itoa(pid))); ok && slices.Contains(uids, of) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// ComesFrom says whether a process, or one that it comes from, is one of those.
+func (a Auditor) ComesFrom(pid int, is func(pid int) bool) bool {
+	for range deepest {
+		if pid <= 1 || is(pid) {
+			break
+		}
+		pid, _, _ = statOf(filepath.Join(a.Proc, strconv.Itoa(pid)))
+	}
+	return pid > 1
 }
 
 // InsideOf is how a process is known there.
@@ -126,9 +143,10 @@ func (a Auditor) Below(pid int, uid uint32) (found []Process) {
 	return found
 }
 
+const deepest = 1000 // parents: what was read one after another may lead in a circle
+
 // above is the nearest, from one on, that is looked for; 0: none.
 func above(parents map[int]int, pid int, is func(int) bool) int {
-	const deepest = 1000 // what was read one after another may lead in a circle
 	for range deepest {
 		if pid <= 1 {
 			break

@@ -6,6 +6,8 @@ package channels
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +42,49 @@ func (o *Owner) Ended() bool {
 			return n > 0
 		}
 	}
+}
+
+// HasEnded says that no process of this number is at work: it is gone, or nobody has waited for its end yet.
+func HasEnded(pid int) bool {
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return errors.Is(err, unix.ESRCH)
+	}
+	o := Owner{pid: pid, pidfd: pidfd}
+	defer o.Close()
+	return o.Ended()
+}
+
+// mostDescriptors are looked at of one process.
+const mostDescriptors = 1 << 16
+
+// Descriptors are those of a process that are of the control device at a path. It stops at the given time: a user can have as many as he likes.
+func Descriptors(controlPath string, pid int, until time.Time) (found []int) {
+	control, err := identify(unix.AT_FDCWD, controlPath)
+	if err != nil {
+		return nil
+	}
+	folder, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return nil
+	}
+	defer folder.Close()
+	for seen := 0; seen < mostDescriptors && time.Now().Before(until); {
+		names, err := folder.Readdirnames(1024)
+		for _, name := range names {
+			if is, err := identify(int(folder.Fd()), name); err != nil || is != control {
+				continue
+			}
+			if fd, err := strconv.Atoi(name); err == nil {
+				found = append(found, fd)
+			}
+		}
+		if err != nil {
+			break
+		}
+		seen += len(names)
+	}
+	return found
 }
 
 // SetSlice is File.SetSlice as the process.

@@ -196,3 +196,33 @@ func TestTheKernelsErrorsHaveNames(t *testing.T) {
 		}
 	}
 }
+
+// Nobody is at work behind a number whose process nobody has waited for yet, and none behind one that is not there.
+func TestAProcessThatHasEndedIsKnownByItsNumber(t *testing.T) {
+	cmd := process(t)
+	if HasEnded(cmd.Process.Pid) {
+		t.Error("it has ended already")
+	}
+	cmd.Process.Kill()
+	for until := time.Now().Add(time.Minute); !HasEnded(cmd.Process.Pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("it has not ended")
+		}
+	}
+	if !HasEnded(1 << 30) {
+		t.Error("there is a process of that number")
+	}
+}
+
+func TestDescriptorsOfTheControlDeviceAreFound(t *testing.T) {
+	cmd := process(t)
+	if found := Descriptors("/dev/zero", cmd.Process.Pid, time.Now().Add(time.Minute)); len(found) != 1 || found[0] != 1 {
+		t.Errorf("%v, want 1 alone", found)
+	}
+	if found := Descriptors("/dev/full", cmd.Process.Pid, time.Now().Add(time.Minute)); len(found) > 0 {
+		t.Errorf("%v are of a device that it does not have", found)
+	}
+	if found := Descriptors("/dev/zero", cmd.Process.Pid, time.Now()); len(found) > 0 {
+		t.Errorf("%v are found without time", found)
+	}
+}

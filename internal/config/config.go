@@ -45,7 +45,7 @@ const (
 	AuditLog         = "log"     // … it is logged
 	AuditCancel      = "cancel"  // … and its job cancelled
 	CheatersLog      = "log"     // who gets around his weight is logged
-	CheatersFreeze   = "freeze"  // … and his step frozen for ten seconds, killed the third time
+	CheatersFreeze   = "freeze"  // … and his step frozen for ten seconds; the third time all steps of his job killed
 	CheatersKill     = "kill"    // … and his step killed
 	IdleReport       = "report"  // an idle slice is logged
 	IdleCancel       = "cancel"  // … and a job that has no other slices cancelled

@@ -4,6 +4,7 @@
 package keeper
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -51,7 +52,7 @@ func (t *tenant) resumeLimit(was ledger.TimeDevice, now time.Duration) {
 	if t.limit.hold == nil || t.bucket != nil || was.LookedNs == 0 || was.Flags&ledger.TimeIdle != 0 {
 		return
 	}
-	t.limit.hold.Resume(time.Duration(was.CreditNs), now-time.Duration(max(was.LookedNs, was.CreditAtNs)), share.Period(1), float64(was.Percent)/100/100)
+	t.limit.hold.Resume(time.Duration(was.CreditNs), now-time.Duration(max(was.LookedNs, was.CreditAtNs)), share.Period(1, true)/2, float64(was.Percent)/100/100)
 	t.limit.at = now
 	t.sayCredit(now)
 }
@@ -114,7 +115,7 @@ func (k *keeper) callsToHold() (calls int) {
 	for _, g := range k.gpus {
 		named := 0
 		for _, t := range g.tenants {
-			if t.isHeld() {
+			if g.isHeld(t) {
 				for _, member := range t.groups {
 					named += len(member.channels)
 				}
@@ -125,16 +126,25 @@ func (k *keeper) callsToHold() (calls int) {
 	return calls
 }
 
-func (t *tenant) isHeld() bool {
-	return t.limit.hold != nil && t.works() && t.limit.hold.Holds(share.Period(1))
+func (g *gpu) isHeld(t *tenant) bool {
+	return t.limit.hold != nil && t.works() && t.limit.hold.Holds(share.Period(1, g.log == nil))
+}
+
+// period is for all GPUs of the node.
+func (k *keeper) period() time.Duration {
+	alone := true
+	for _, g := range k.gpus {
+		alone = alone && (g.log == nil || !slices.ContainsFunc(g.tenants, g.isHeld))
+	}
+	return share.Period(k.callsToHold(), alone)
 }
 
 // holdAll begins a period where one is over and somebody has to be held, and puts off whose part of it is over.
 func (k *keeper) holdAll(g *gpu) {
 	if begins := k.now >= g.periodEnds; begins {
 		g.periodBegan, g.periodEnds = k.now, 0
-		if slices.ContainsFunc(g.tenants, (*tenant).isHeld) {
-			g.periodEnds = k.now + share.Period(k.callsToHold())
+		if slices.ContainsFunc(g.tenants, g.isHeld) {
+			g.periodEnds = k.now + k.period()
 		}
 		for _, t := range g.tenants {
 			if t.limit.hold != nil && t.works() && g.periodEnds > 0 {
@@ -149,8 +159,10 @@ func (k *keeper) holdAll(g *gpu) {
 			t.limit.until = g.periodEnds
 		}
 		off := g.periodEnds > 0 && t.limit.hold != nil && t.works() && t.limit.until < g.periodEnds && k.now+atOnce >= t.limit.until
-		change = change || off != t.limit.off
-		t.limit.off = off
+		if off != t.limit.off {
+			change, t.limit.off = true, off
+			t.sayCredit(k.now)
+		}
 	}
 	if change || g.isAmiss() {
 		k.apply(g)
@@ -233,6 +245,7 @@ func (k *keeper) apply(g *gpu) {
 		k.notKept(g, err)
 		return
 	}
+	off = slices.DeleteFunc(off, k.isAnothers)
 	if len(off) > 0 {
 		if err := k.mayBe(g, off); err != nil {
 			k.notKept(g, err)
@@ -251,6 +264,27 @@ func (k *keeper) apply(g *gpu) {
 	case len(off) > 0:
 		g.failed = 0
 	}
+}
+
+// verifyEach is less than whoever wants his client's number to become another's takes for it: the driver counts through a million before.
+const verifyEach = time.Second
+
+// isAnothers says that a group that is to be off is its process's no more, and forgets it.
+func (k *keeper) isAnothers(m *group) bool {
+	if k.now-m.verified < verifyEach {
+		return false
+	}
+	k.budget.Charge(k.now, share.CostSlice/2)
+	k.heart.beat(time.Now())
+	switch _, err := m.owner.Slice(m.handles); {
+	case errors.Is(err, channels.ErrNotTheirs):
+		m.owner.refused = true
+		k.forget(m)
+		return true
+	case err == nil:
+		m.verified = k.now
+	}
+	return false
 }
 
 // mayBe has the record name whoever is put off, before.

@@ -181,8 +181,9 @@ func keptThoughWorkersDie(t *testing.T, phases int) {
 		m.gpu.Groups[0].Off = false                 // by the supervisor
 		clear(m.offs)
 		_ = os.Remove(m.run.VgpudOff())
-		m.gpu.Run(m.gpu.Now + 200*ms)
+		m.runs(m.gpu.Now + 200*ms)
 		m.open = 0
+		m.lookedAt = -1 // NVML has to be begun anew
 		m.begin()
 		m.take()
 	}

@@ -184,7 +184,7 @@ func TestFrozenTwiceThenKilled(t *testing.T) {
 	t.Cleanup(func() { _ = sleeper.Process.Kill() })
 	pid := sleeper.Process.Pid
 	start, _ := audit.Auditor{Proc: "/proc"}.StartOf(pid)
-	m.k.Step = func(p Process) (Frozen, error) {
+	m.k.Step = func(p Process, _ bool) (Frozen, error) {
 		return Frozen{Job: p.Job, Step: "0", Processes: []audit.Process{{PID: pid, StartTicks: start}}}, nil
 	}
 	m.members(0, 1)

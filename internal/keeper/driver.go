@@ -24,7 +24,7 @@ type driver struct {
 
 // OpenDriver opens the control device of a folder of device files, which is root's: a link in it is root's own.
 func OpenDriver(deviceDir string) (Driver, error) {
-	path, err := filepath.EvalSymlinks(filepath.Join(deviceDir, controlDevice))
+	path, err := controlPath(deviceDir)
 	if err != nil {
 		return nil, fmt.Errorf("open the driver: %w", err)
 	}
@@ -33,6 +33,10 @@ func OpenDriver(deviceDir string) (Driver, error) {
 		return nil, err
 	}
 	return driver{d, deviceDir}, nil
+}
+
+func controlPath(deviceDir string) (string, error) {
+	return filepath.EvalSymlinks(filepath.Join(deviceDir, controlDevice))
 }
 
 func (d driver) GPU(gpu GPU) (Device, error) {

@@ -37,18 +37,24 @@ type machine struct {
 	jobs     []uint32 // of each group
 	node     Node
 	records  []channels.Record
-	active   time.Duration
+	active   time.Duration // by the last look
+	shown    time.Duration // by the counter
+	shownAt  time.Duration
 	lookedAt time.Duration
 	open     int // files of the GPU that are
 	killed   map[int]bool
-	started  time.Duration  // all processes
-	strange  map[int]uint32 // what NVML shows as well
-	stolen   int            // the process whose client's number is another's now
-	attached map[int]bool   // who has a place in his job's ledger
-	second   time.Duration  // slice of any process's second group, which has no work
-	asked    int            // how often NVML was
+	started  time.Duration         // all processes
+	starts   map[int]time.Duration // those that started at another time
+	strange  map[int]uint32        // what NVML shows as well
+	heirs    []Heir                // who has descriptors of those that are killed and shown all the same
+	taken    map[uint32]bool       // clients whose numbers are of another now
+	stolen   int                   // the process whose client's number is another's now
+	attached map[int]bool          // who has a place in his job's ledger
+	second   time.Duration         // slice of any process's second group, which has no work
+	asked    int                   // how often NVML was
 	calls    map[string]int
 	offs     map[channels.Channel]bool
+	off      map[uint32]bool // clients that were taken off
 	refuses  error
 	stays    error // what the driver says where somebody is to be off
 	sticks   int   // so many calls do not let anybody on
@@ -71,7 +77,7 @@ func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
 		groups = append(groups, &timeslices.Group{Load: load, Slice: 2 * ms, PID: uint32(100 + i)})
 	}
 	m := &machine{t: t, gpu: timeslices.NewGPU(timeslices.Change{Load: 127 * us, Save: 110 * us}, groups...), run: rundir.Dir(t.TempDir()),
-		killed: map[int]bool{}, strange: map[int]uint32{}, attached: map[int]bool{}, busy: map[int]time.Duration{}, refused: make(chan device.UUID, 1),
+		killed: map[int]bool{}, starts: map[int]time.Duration{}, strange: map[int]uint32{}, attached: map[int]bool{}, busy: map[int]time.Duration{}, refused: make(chan device.UUID, 1),
 		calls: map[string]int{}, offs: map[channels.Channel]bool{}, saves: map[uint32]*channels.Saves{}}
 	m.gpu.Now = time.Hour // a clock that began long ago
 	m.started = m.gpu.Now
@@ -93,6 +99,7 @@ func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
 	for i := range loads {
 		m.jobs = append(m.jobs, uint32(i%len(percents)+1))
 	}
+	m.shownAt = m.gpu.Now
 	m.begin()
 	return m
 }
@@ -114,7 +121,7 @@ func (m *machine) begin() {
 		StartOf:  func(pid int) (uint64, bool) { return m.start(pid), !m.killed[pid-100] },
 		Refuse:   func(gpu device.UUID) error { m.refused <- gpu; return nil },
 		Attached: func(p Process) bool { return m.attached[p.PID] },
-		Step: func(p Process) (Frozen, error) {
+		Step: func(p Process, _ bool) (Frozen, error) {
 			m.answers = append(m.answers, "step")
 			return Frozen{Job: p.Job, Step: "0"}, nil
 		}}
@@ -124,7 +131,12 @@ func (m *machine) begin() {
 }
 
 // start is when a process began, in ticks.
-func (m *machine) start(int) uint64 { return uint64(m.started / ledger.Tick) }
+func (m *machine) start(pid int) uint64 {
+	if at, known := m.starts[pid]; known {
+		return uint64(at / ledger.Tick)
+	}
+	return uint64(m.started / ledger.Tick)
+}
 
 // members has the loop take the node: these groups, by their number, are there.
 func (m *machine) members(groups ...int) {
@@ -158,9 +170,7 @@ func (m *machine) play(d time.Duration) {
 		if next == 0 || next > until {
 			next = until
 		}
-		if next > m.gpu.Now {
-			m.gpu.Run(next)
-		}
+		m.runs(next)
 		m.k.tickClock()
 		m.k.onTime()
 		select {
@@ -176,16 +186,32 @@ func (m *machine) play(d time.Duration) {
 	}
 }
 
+// counterMoves is how often the GPU's counter does (docs/decisions/053).
+const counterMoves = 100 * ms
+
+// runs has the GPU work, and its counter follow.
+func (m *machine) runs(until time.Duration) {
+	for {
+		if m.gpu.Now >= m.shownAt+counterMoves {
+			m.shown, m.shownAt = m.gpu.Active, m.gpu.Now
+		}
+		if m.gpu.Now >= until {
+			return
+		}
+		m.gpu.Run(min(until, m.shownAt+counterMoves))
+	}
+}
+
 func (m *machine) answer(q question) {
 	if len(q.gpus) == 0 {
 		return
 	}
 	m.asked++
 	s := sampled{active: map[device.UUID]float64{}}
-	if gone := m.gpu.Now - m.lookedAt; gone > 0 {
-		s.active[uuid] = min(1, float64(m.gpu.Active-m.active)/float64(gone))
+	if gone := m.shownAt - m.lookedAt; gone > 0 && m.lookedAt >= 0 {
+		s.active[uuid] = min(1, float64(m.shown-m.active)/float64(gone))
 	}
-	m.active, m.lookedAt = m.gpu.Active, m.gpu.Now
+	m.active, m.lookedAt = m.shown, m.shownAt
 	if len(q.only) > 0 {
 		s.only = m.only()
 	}
@@ -194,10 +220,14 @@ func (m *machine) answer(q question) {
 		for _, p := range m.node.Processes {
 			holders[p.PID] = p.Job
 		}
+		var orphans Orphans
 		for pid, job := range m.strange {
-			holders[pid] = job
+			if holders[pid] = job; m.killed[pid-100] {
+				delete(holders, pid)
+				orphans.PIDs, orphans.Heirs = append(orphans.PIDs, pid), m.heirs
+			}
 		}
-		s.holders = map[device.UUID]map[int]uint32{uuid: holders}
+		s.holders, s.orphans = map[device.UUID]map[int]uint32{uuid: holders}, map[device.UUID]Orphans{uuid: orphans}
 	}
 	m.k.lookAll(s)
 }
@@ -302,8 +332,13 @@ func (d fakeDevice) Disable(disable bool, of []channels.Channel) (gone []channel
 		if disable && d.offs[c] {
 			d.t.Errorf("%v is taken off twice: the driver counts", c)
 		}
-		d.offs[c] = disable
-		if i := int(c.Client) - 1000; i >= 0 && i < len(d.gpu.Groups) && !d.killed[i] {
+		if d.offs[c] = disable; disable {
+			if d.off == nil {
+				d.machine.off = map[uint32]bool{}
+			}
+			d.off[c.Client] = true
+		}
+		if i := int(c.Client) - 1000; i >= 0 && i < len(d.gpu.Groups) && (!d.killed[i] || d.strange[100+i] != 0) {
 			d.gpu.Groups[i].Off = disable
 		}
 	}
@@ -318,62 +353,3 @@ func (l fakeLog) Poll(bool) ([]channels.Record, uint64, error) {
 	l.records = nil
 	return found, 0, nil
 }
-
-type fakeOwner struct {
-	*machine
-	pid int
-}
-
-func (o fakeOwner) group(g channels.Group) (*timeslices.Group, error) {
-	i := o.pid - 100
-	if g.Client != uint32(1000+i) || i >= len(o.gpu.Groups) || o.pid == o.stolen {
-		return nil, channels.ErrNotTheirs
-	}
-	return o.gpu.Groups[i], nil
-}
-
-func (o fakeOwner) SetSlice(g channels.Group, slice time.Duration) error {
-	o.calls["slice"]++
-	if g.Handle == secondGroup {
-		o.second = slice.Truncate(us)
-		return nil
-	}
-	group, err := o.group(g)
-	if err == nil {
-		group.Slice = slice.Truncate(us)
-	}
-	return err
-}
-
-func (o fakeOwner) Slice(g channels.Group) (time.Duration, error) {
-	o.calls["asked"]++
-	if g.Handle == secondGroup {
-		return o.second, nil
-	}
-	group, err := o.group(g)
-	if err != nil {
-		return 0, err
-	}
-	if group.Cheat.Sets > 0 {
-		return group.Cheat.Sets, nil
-	}
-	return group.Slice, nil
-}
-
-func (o fakeOwner) Saves(g channels.Group) (channels.Saves, error) {
-	if g.Handle == secondGroup {
-		return channels.Saves{}, nil
-	}
-	group, err := o.group(g)
-	if err != nil {
-		return channels.Saves{}, err
-	}
-	if s := o.saves[g.Client]; s != nil {
-		s.Saves, s.Idle = s.Saves+20, s.Idle+20
-		return *s, nil
-	}
-	return channels.Saves{Saves: uint32(group.Turns)}, nil
-}
-
-func (o fakeOwner) Ended() bool { return o.killed[o.pid-100] }
-func (o fakeOwner) Close()      {}

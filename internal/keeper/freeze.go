@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 )
 
 // Names of the kernel's files (cgroup-v2.rst, freezer-subsystem.rst).
@@ -22,6 +24,9 @@ const (
 	procsFile    = "cgroup.procs"
 	freezeFileV2 = "cgroup.freeze"
 	freezeFileV1 = "freezer.state"
+	killFileV2   = "cgroup.kill"
+	freezeV1     = "FROZEN"
+	freezeV2     = "1"
 )
 
 // cgroups is where the hierarchies are mounted that freeze; "": not here.
@@ -86,9 +91,9 @@ func isHierarchy(kind string, options []string, controllers string) bool {
 // its step. On cgroup v2 it is the folders below the one that Slurm itself freezes for a job that is suspended, so that neither undoes what the
 // other does.
 func (c cgroups) frozenBy(step audit.Step, isStepd func(int) bool, pid int) (files []FreezerFile) {
-	mount, file, freeze, thaw := c.v2, freezeFileV2, "1", "0"
+	mount, file, freeze, thaw := c.v2, freezeFileV2, freezeV2, "0"
 	if step.Controller != "" {
-		mount, file, freeze, thaw = c.freezer, freezeFileV1, "FROZEN", "THAWED"
+		mount, file, freeze, thaw = c.freezer, freezeFileV1, freezeV1, "THAWED"
 	}
 	if mount == "" || step.Folder == "" {
 		return nil
@@ -191,17 +196,65 @@ func (f Frozen) members() (pids []int) {
 	return pids
 }
 
-// Kill ends the step's processes; a frozen one of cgroup v1 ends when it is thawed.
-func (f Frozen) Kill() (err error) {
+// mostKills are looks at who is left of a step that is killed; killWait is between two.
+const (
+	mostKills = 100
+	killWait  = 10 * time.Millisecond
+)
+
+// Kill ends the processes of a step, those too that they begin meanwhile: it looks again, until nobody is left.
+func (f Frozen) Kill(again func() (Frozen, error)) error {
+	err := f.Freeze() // nobody begins another one
+	f.stands()
+	all := f
+	for range mostKills {
+		killErr := all.killOnce()
+		time.Sleep(killWait)
+		var lookErr error
+		if all, lookErr = again(); lookErr != nil { // the one by which it is found is gone
+			all = f
+		}
+		if len(f.left())+len(all.left()) == 0 {
+			return errors.Join(err, killErr, f.Thaw())
+		}
+	}
+	return errors.Join(err, f.Thaw(), fmt.Errorf("%d processes are left", len(all.left())))
+}
+
+// stands waits until cgroup v1 has all of them stopped. On v2 those who are killed need not be.
+func (f Frozen) stands() {
 	for _, file := range f.Files {
-		for _, pid := range membersBelow(filepath.Dir(file.File)) {
+		for range mostKills {
+			if now, err := os.ReadFile(file.File); file.Freeze != freezeV1 || err != nil || strings.TrimSpace(string(now)) == freezeV1 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// killOnce kills those who are there. A frozen one of cgroup v1 ends when it goes on.
+func (f Frozen) killOnce() (err error) {
+	for _, file := range f.Files {
+		folder := filepath.Dir(file.File)
+		for _, pid := range membersBelow(folder) {
 			err = errors.Join(err, signal(audit.Process{PID: pid}, unix.SIGKILL))
+		}
+		if file.Freeze == freezeV1 {
+			err = errors.Join(err, writeControl(file.File, file.Thaw))
+		} else {
+			_ = writeControl(filepath.Join(folder, killFileV2), "1") // Linux 5.14 and later; it meets those who were begun meanwhile
 		}
 	}
 	for _, p := range f.Processes {
 		err = errors.Join(err, signal(p, unix.SIGKILL))
 	}
-	return errors.Join(err, f.Thaw())
+	return err
+}
+
+// left are those who have not ended.
+func (f Frozen) left() []int {
+	return slices.DeleteFunc(f.members(), channels.HasEnded)
 }
 
 func membersBelow(folder string) (pids []int) {

@@ -154,7 +154,7 @@ func TestAStepOfCgroup2IsFrozenBelowSlurmsOwnSwitch(t *testing.T) {
 	if err := writeControl(filepath.Join(user, freezeFileV2), "0"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Kill(); err != nil {
+	if err := f.Kill(func() (Frozen, error) { return Frozen{}, nil }); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -38,7 +38,7 @@ func TestWhoEndsIsNoError(t *testing.T) {
 	m.k.Log = hclog.New(&hclog.LoggerOptions{Output: &log})
 	m.members(0, 1)
 	m.play(time.Second)
-	m.k.Step = func(Process) (Frozen, error) {
+	m.k.Step = func(Process, bool) (Frozen, error) {
 		m.killed[0], m.k.StartOf = true, func(int) (uint64, bool) { return 0, false }
 		return Frozen{}, errors.New("it has ended")
 	}

@@ -20,7 +20,7 @@ const (
 
 const (
 	// beatEach is how often a worker says that it goes on while it holds something.
-	beatEach = 10 * time.Millisecond
+	beatEach = 15 * time.Millisecond
 	// workingEach is the same while it holds nothing.
 	workingEach = time.Second
 )
@@ -83,12 +83,14 @@ func (h *heart) tick(now time.Time) bool {
 	return h.is == Holding
 }
 
-// beat is called from wherever the loop gets on, and says so when it is time. A supervisor that is gone is noticed elsewhere.
+// beat is called from wherever the loop gets on, and says so when it is time. While something is held the ticks do: each word wakes the supervisor. One that
+// is gone is noticed elsewhere.
 func (h *heart) beat(now time.Time) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	h.progress = now
-	h.sayDue(now)
+	if h.progress = now; h.is != Holding {
+		h.sayDue(now)
+	}
 }
 
 func (h *heart) sayDue(now time.Time) {

@@ -34,7 +34,7 @@ func TestAWordIsSaidForALoopThatWaitsForTheDriver(t *testing.T) {
 	}
 	said.Reset()
 	h.beat(now)
-	if h.tick(now.Add(beatEach)); said.String() != "hh" {
+	if h.tick(now.Add(beatEach)); said.String() != "h" {
 		t.Errorf("%q of a loop that gets on", said.String())
 	}
 	h.becomes(Idle, now)

@@ -8,9 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
@@ -18,13 +16,12 @@ import (
 // frozen is a step that is.
 type frozen struct {
 	Frozen
-	until time.Duration
-	pids  []int // of its processes
+	pids []int // of its processes
 }
 
 // isFrozen says so of a process. Others of its job go on, and are judged.
 func (k *keeper) isFrozen(o *owner) bool {
-	return slices.ContainsFunc(k.frozen, func(f frozen) bool { return f.Job == o.Job && slices.Contains(f.pids, o.PID) })
+	return slices.ContainsFunc(k.frozen, func(f frozen) bool { return f.Job == o.Job && slices.Contains(f.pids, o.acts().PID) })
 }
 
 // complaint is what the log says of a job no more than once in logEach: who goes on cheating must not fill it.
@@ -58,11 +55,12 @@ func (k *keeper) judge(g *gpu) {
 			delete(o.sights, g.UUID) // what stands still does nothing, and begins anew
 			continue
 		}
+		k.begins(o)
 		k.check(s, t, o)
 		k.sum(g, t, o, s)
 		if verdict := s.judge.Look(s.seen); verdict != "" {
 			if verdict != share.HidesItsHandles || !k.isHonest(o) {
-				k.answer(t, o.Process, verdict)
+				k.answer(t, o.acts(), verdict)
 			}
 			t.bequeath(s.judge, k.now)
 			s.judge = share.Judge{}
@@ -87,7 +85,7 @@ func (o *owner) sightOn(g *gpu, t *tenant, now time.Duration) *sight {
 	s := o.sights[g.UUID]
 	if s == nil {
 		s = &sight{at: now}
-		if now < t.heirs {
+		if now < t.heirs || t.killed() > 0 {
 			s.judge = t.before.Heir()
 		}
 		o.sights[g.UUID] = s
@@ -114,7 +112,7 @@ func (k *keeper) bequeath(o *owner) {
 }
 
 func (t *tenant) bequeath(j share.Judge, now time.Duration) {
-	if now >= t.heirs {
+	if now >= t.heirs && t.killed() == 0 {
 		t.before = share.Judge{}
 	}
 	t.before, t.heirs = t.before.Worse(j), now+inheritFor
@@ -173,6 +171,9 @@ func (k *keeper) check(s *sight, t *tenant, o *owner) {
 	k.heart.beat(time.Now())
 	s.doubt = nil
 	now, err := o.Slice(m.handles)
+	if err == nil {
+		m.verified = k.now
+	}
 	switch {
 	case errors.Is(err, channels.ErrNotTheirs): // its numbers may be another's by now: nothing is done with them
 		o.refused = true
@@ -226,173 +227,4 @@ func (k *keeper) sum(g *gpu, t *tenant, o *owner, s *sight) {
 	if g.holders[o.PID] && !o.honest {
 		s.seen.MemoryBytes = 1 // any: who holds nothing is not in the list
 	}
-}
-
-// seeHolders takes what NVML says of who has memory of a GPU: a process whose groups are not known is judged as well.
-func (k *keeper) seeHolders(g *gpu, pids map[int]uint32) {
-	if pids == nil {
-		return
-	}
-	var was []bool
-	for _, t := range g.tenants {
-		was = append(was, t.hidden)
-		t.hidden = slices.ContainsFunc(t.groups, func(m *group) bool { return m.owner.refused })
-	}
-	before := g.strangers
-	g.holders, g.strangers = map[int]bool{}, false
-	for pid, job := range pids {
-		at := slices.IndexFunc(g.tenants, func(t *tenant) bool { return t.Job == job })
-		if at < 0 {
-			g.strangers = true
-			continue
-		}
-		t := g.tenants[at]
-		o := k.byPID(pid)
-		if o == nil {
-			o = k.stranger(pid, t)
-		}
-		if o != nil {
-			g.holders[pid] = true
-			t.hidden = t.hidden || !t.has(o.Process.Process)
-		}
-	}
-	changed := g.strangers != before
-	for i, t := range g.tenants {
-		changed = changed || t.hidden != was[i]
-	}
-	if changed { // with several at work the log is needed, whatever they name
-		k.settle(g)
-	}
-}
-
-func (k *keeper) byPID(pid int) *owner {
-	for _, o := range k.owners {
-		if o.PID == pid && !o.Ended() {
-			return o
-		}
-	}
-	return nil
-}
-
-// stranger begins to look at a process whose page names nothing.
-func (k *keeper) stranger(pid int, t *tenant) *owner {
-	start, ok := k.StartOf(pid)
-	if !ok {
-		return nil
-	}
-	return k.newOwner(Process{Process: audit.Process{PID: pid, StartTicks: start}, Job: t.Job, UID: t.UID})
-}
-
-// answer does with a step what the site wants.
-func (k *keeper) answer(t *tenant, p Process, verdict share.Verdict) {
-	site := map[string]share.Answer{config.CheatersLog: share.Log, config.CheatersFreeze: share.Freeze, config.CheatersKill: share.Kill}[k.Cheaters]
-	does := share.Answers(site, t.frozen())
-	if t.page != nil {
-		t.page.saw(verdict)
-	}
-	said := []any{"job", p.Job, "pid", p.PID, "uid", p.UID, "seen", string(verdict), "cheaters", k.Cheaters}
-	if does == share.Log {
-		about := complaint{p.Job, verdict}
-		if last, known := k.logged[about]; known && k.now-last < logEach {
-			return
-		}
-		k.logged[about] = k.now
-		k.Log.Warn("a process gets around its job's share of a GPU", said...)
-		return
-	}
-	if k.asking[p.Job] {
-		return
-	}
-	k.asking[p.Job] = true
-	look, found := k.Step, k.steps
-	go func() { // it looks at all processes of the node
-		step, err := look(p)
-		found <- convict{t: t, Process: p, does: does, step: step, pids: step.members(), err: err, said: said}
-	}()
-}
-
-// convict is a process that gets around its job's share, with its step.
-type convict struct {
-	Process
-	t    *tenant
-	does share.Answer
-	step Frozen
-	pids []int
-	err  error
-	said []any // in the log
-}
-
-// hold does with a step what was decided, now that it is known.
-func (k *keeper) hold(c convict) {
-	delete(k.asking, c.Job)
-	if c.t.gone {
-		return
-	}
-	said := append(c.said, "step", c.step.Step, "frozen_before", c.t.frozen())
-	start, there := k.StartOf(c.PID)
-	switch {
-	case c.err != nil && (!there || start != c.StartTicks):
-		k.Log.Warn("a process gets around its job's share of a GPU, and has ended", said...)
-	case c.err != nil:
-		k.Log.Error("a process gets around its job's share of a GPU, and its step cannot be held", append(said, "reason", c.err)...)
-	case c.does == share.Kill:
-		k.Log.Warn("a process gets around its job's share of a GPU: its step is killed", said...)
-		if c.t.page != nil {
-			c.t.page.killed()
-			k.putPages() // its job may end by it
-		}
-		if err := c.step.Kill(); err != nil {
-			k.Log.Error("not all of a step is killed", "job", c.Job, "step", c.step.Step, "reason", err)
-		}
-	default:
-		k.Log.Warn("a process gets around its job's share of a GPU: its step is frozen", append(said, "for_s", int(share.FreezeFor/time.Second))...)
-		if err := k.freeze(c); err != nil {
-			k.Log.Error("not all of a step is frozen", "job", c.Job, "step", c.step.Step, "reason", err)
-		}
-	}
-}
-
-// freeze writes down what is frozen before it is.
-func (k *keeper) freeze(c convict) error {
-	r := k.record
-	r.Frozen = append(slices.Clone(r.Frozen), c.step)
-	if err := k.setRecord(r); err != nil {
-		return err
-	}
-	k.frozen = append(k.frozen, frozen{c.step, k.now + share.FreezeFor, append(c.pids, c.PID)})
-	if c.t.page != nil {
-		c.t.page.froze(true)
-	}
-	return c.step.Freeze()
-}
-
-// thawDue lets those go on whose time is over.
-func (k *keeper) thawDue() {
-	for i := 0; i < len(k.frozen); {
-		f := k.frozen[i]
-		if k.now < f.until {
-			i++
-			continue
-		}
-		k.frozen = slices.Delete(k.frozen, i, i+1)
-		if err := k.thaw(f); err != nil {
-			k.Log.Error("a step stays frozen", "job", f.Job, "step", f.Step, "reason", err)
-		}
-	}
-}
-
-func (k *keeper) thaw(f frozen) error {
-	if p := k.pages[f.Job]; p != nil && !slices.ContainsFunc(k.frozen, func(other frozen) bool { return other.Job == f.Job }) {
-		p.froze(false)
-	}
-	err := f.Thaw()
-	if err != nil {
-		return err
-	}
-	r := k.record
-	r.Frozen = slices.Clone(r.Frozen)
-	if at := slices.IndexFunc(r.Frozen, func(other Frozen) bool { return other.isSame(f.Frozen) }); at >= 0 {
-		r.Frozen = slices.Delete(r.Frozen, at, at+1)
-	}
-	return errors.Join(err, k.setRecord(r))
 }

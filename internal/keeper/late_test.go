@@ -58,6 +58,9 @@ func TestALostRecordLeavesNobodyOff(t *testing.T) {
 	if m.calls["disable"] != calls {
 		t.Error("who came later was let on, which it was")
 	}
+	if len(m.k.asking) > 0 {
+		t.Error("who came later is to be frozen")
+	}
 }
 
 // A client's number that comes back as another's is not acted on any more.
@@ -71,6 +74,29 @@ func TestWhatIsNotTheirsAnyMoreIsLeftAlone(t *testing.T) {
 		if want := map[int]int{100: 1, 101: 0}[o.PID]; len(o.groups) != want {
 			t.Errorf("process %d has %d groups, want %d", o.PID, len(o.groups), want)
 		}
+	}
+}
+
+// Nobody is taken off by a number that is another's: each group that is to be off was its process's a second ago.
+func TestAnothersNumberIsNotTakenOff(t *testing.T) {
+	m := played(t, []int{30}, always(2*ms))
+	m.node.GPUs[0].Slices[0].Elastic = false
+	m.members(0)
+	p := &m.node.Processes[0]
+	for i := range uint32(20) { // more than the judge looks at in the time
+		more := p.Groups[0]
+		more.Client, more.Group = 2000+i, secondGroup
+		p.Groups = append(p.Groups, more)
+	}
+	m.take()
+	m.play(3 * time.Second)
+	const theirs = 2019
+	m.taken = map[uint32]bool{theirs: true}
+	m.play(verifyEach)
+	m.off = nil
+	m.play(time.Second)
+	if len(m.off) == 0 || m.off[theirs] {
+		t.Errorf("taken off: %v", m.off)
 	}
 }
 

@@ -51,7 +51,7 @@ func (k *keeper) lookAll(s sampled) {
 			continue
 		}
 		active, told := s.active[uuid]
-		if !told {
+		if !told || k.now-k.began < counterBehind && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.limit.hold != nil }) {
 			active = -1
 		}
 		if pid, told := s.only[uuid]; told && g.log != nil && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return slices.Contains(t.pids, uint32(pid)) }) {
@@ -60,12 +60,15 @@ func (k *keeper) lookAll(s sampled) {
 		k.look(g, active)
 		k.heart.beat(time.Now())
 		if s.holders != nil {
-			k.seeHolders(g, s.holders[uuid])
+			k.seeHolders(g, s.holders[uuid], s.orphans[uuid])
 		}
 		if (g.working() > 0 || g.isUnseen()) && k.now-g.planned >= planEach {
 			k.judge(g)
 			k.planNow(g)
 		}
+	}
+	if s.holders != nil {
+		k.forgetOrphans(s.orphans)
 	}
 	k.rest()
 }
@@ -85,7 +88,7 @@ func (k *keeper) look(g *gpu, active float64) {
 	urgent := false
 	g.quiet++
 	for i, t := range g.tenants {
-		if !found[i].Known || found[i].Busy > 0 {
+		if !found[i].Known || found[i].Used > quietPart {
 			g.quiet = 0
 		}
 		t.account.Look(k.now, found[i])
@@ -140,7 +143,7 @@ func (k *keeper) planNow(g *gpu) {
 		if known.Share == 0 || known.Groups == 0 && t.works() {
 			*known = share.Tenant{Used: t.share, Cut: true, Groups: len(t.groups), PIDs: t.pids}
 		}
-		known.Share, known.Urgent, known.Most = t.share, t.urgent, t.cap()
+		known.Share, known.Urgent, known.Most, known.Starts = t.share, t.urgent, t.cap(), k.starts(g, t)
 		if g.planned != 0 {
 			g.window.Fill(t.key, known)
 			t.percent = uint32(min(1, known.Used) * 100 * 100)

@@ -22,7 +22,11 @@ const (
 	// quietEach is it where nobody who could be at work was, for so many looks; it takes less than a thousandth of a core.
 	quietEach  = 2 * time.Second
 	quietAfter = 10
+	quietPart  = 0.005 // of a GPU that a driver's own work may take
 	planEach   = 500 * time.Millisecond
+	// counterBehind is for how long after a beginning the GPU's counter shows what capped slices did while nobody held them, which they pay back anyway: it is
+	// a tenth of a second behind, and NVML has to be begun.
+	counterBehind = 400 * time.Millisecond
 	// manyGPUs are looked at half as often, as all looks of a node together have to be cheap.
 	manyGPUs = 4
 )
@@ -36,6 +40,7 @@ type keeper struct {
 	gpus      map[device.UUID]*gpu
 	away      map[device.UUID]bool // that were kept, and are the library's now or nobody's
 	owners    map[audit.Process]*owner
+	died      map[int]died // processes that have ended
 	pages     map[uint32]*page
 	budget    share.Budget
 	record    Record
@@ -62,6 +67,7 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 	}
 	defer changes.Close()
 	k := newKeeper(parts, pipe)
+	k.stillFrozen()
 	k.samples = beginSamples(parts.Sampler)
 	defer k.samples.end()
 	scout := beginScout(parts.Node, changes.C())
@@ -103,7 +109,7 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 }
 
 func newKeeper(parts Parts, pipe io.Writer) *keeper {
-	return &keeper{Parts: parts, began: parts.Clock(), heart: heart{pipe: pipe, wake: make(chan struct{}, 1)}, gpus: map[device.UUID]*gpu{}, away: map[device.UUID]bool{}, owners: map[audit.Process]*owner{}, pages: map[uint32]*page{}, names: map[uint32]*share.Names{},
+	return &keeper{Parts: parts, began: parts.Clock(), heart: heart{pipe: pipe, wake: make(chan struct{}, 1)}, gpus: map[device.UUID]*gpu{}, away: map[device.UUID]bool{}, owners: map[audit.Process]*owner{}, died: map[int]died{}, pages: map[uint32]*page{}, names: map[uint32]*share.Names{},
 		instances: map[device.UUID]uint32{}, record: Record{BootID: parts.BootID}, said: map[string]bool{}, logged: map[complaint]time.Duration{},
 		asking: map[uint32]bool{}, steps: make(chan convict, 1)}
 }
@@ -153,7 +159,7 @@ func (k *keeper) next() (at time.Duration) {
 		sooner(g.holdAt)
 	}
 	for _, f := range k.frozen {
-		sooner(f.until)
+		sooner(f.Until)
 	}
 	if k.isHolding() {
 		sooner(k.now + mostStall/4)

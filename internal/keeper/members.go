@@ -4,7 +4,6 @@
 package keeper
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -170,9 +169,10 @@ func (k *keeper) takeProcesses(processes []Process) {
 		here[p.Process] = true
 		o := k.owners[p.Process]
 		if o == nil {
-			if o = k.newOwner(p); o == nil {
-				continue
-			}
+			o = k.newOwner(p)
+		}
+		if o == nil || o.heir != nil {
+			continue
 		}
 		o.Process = p
 		k.takeGroups(o)
@@ -182,6 +182,7 @@ func (k *keeper) takeProcesses(processes []Process) {
 		case here[id]:
 		case o.Ended():
 			k.drop(o)
+		case o.heir != nil: // no page names what it has
 		default: // what is known of it stays: its page may name nothing for a moment
 			for key, member := range o.groups {
 				if !k.stillHas(member) {
@@ -191,24 +192,6 @@ func (k *keeper) takeProcesses(processes []Process) {
 			}
 		}
 	}
-}
-
-func (k *keeper) newOwner(p Process) *owner {
-	if err := k.openDriver(); err != nil {
-		k.once("shares of GPU time are not kept: the driver cannot be asked", err)
-		k.noCapsOf(p.Job, err)
-		return nil
-	}
-	held, err := k.driver.Owner(p.PID)
-	if err != nil {
-		if !errors.Is(err, channels.ErrGone) {
-			k.once("a process of a job cannot be held", err)
-		}
-		return nil
-	}
-	o := &owner{Owner: held, Process: p, groups: map[groupKey]*group{}, sights: map[device.UUID]*sight{}}
-	k.owners[p.Process] = o
-	return o
 }
 
 func (m *group) rename(named ledger.Group) {
@@ -286,6 +269,7 @@ func (k *keeper) forget(member *group) {
 func (k *keeper) drop(o *owner) {
 	k.removeGroups(o)
 	k.bequeath(o)
+	k.remember(o)
 	o.Close()
 	delete(k.owners, o.Process.Process)
 }

@@ -85,10 +85,13 @@ func (k *keeper) takeGroups(o *owner) {
 			k.doubt(o, err, again)
 			continue
 		}
-		member := &group{owner: o, of: t, handles: handles, isNew: true}
+		member := &group{owner: o, of: t, handles: handles, isNew: true, verified: k.now}
 		member.rename(named)
 		if time.Duration(o.StartTicks)*ledger.Tick < k.began { // a vgpud before us may have it off, and its record be lost
 			g.lost = append(g.lost, member.channels...)
+		}
+		if len(o.groups) == 0 && k.now-k.began >= startsFor { // whoever is there at our beginning began before
+			o.startsTo = k.now + startsFor
 		}
 		o.groups[key] = member
 		o.sightOn(g, t, k.now).seen.Made++

@@ -260,29 +260,3 @@ func (h *Here) Attached(p Process) bool {
 		return s.PID == inside.PID && (s.PIDNS == 0 || s.PIDNS == inside.PIDNS) && (s.StartTicks == 0 || s.StartTicks == inside.StartTicks)
 	})
 }
-
-// Step finds how the step of a process is frozen. It has to be a step of that job, by Slurm's word.
-func (h *Here) Step(p Process) (Frozen, error) {
-	current, err := h.Store.Read()
-	if err != nil {
-		return Frozen{}, err
-	}
-	owners, err := h.Auditor.Owners(current.Slices, []int{p.PID})
-	if err != nil {
-		return Frozen{}, err
-	}
-	if start, ok := h.Auditor.StartOf(p.PID); owners[p.PID] != p.Job || !ok || start != p.StartTicks {
-		return Frozen{}, fmt.Errorf("process %d is not of job %d any more", p.PID, p.Job)
-	}
-	found := Frozen{Job: p.Job}
-	if step, ok := h.Auditor.StepOf(current.Slices, p.Job, p.PID); ok {
-		found.Step = step.Name
-		if found.Files = mountedCgroups().frozenBy(step, h.Auditor.IsStepd, p.PID); len(found.Files) > 0 {
-			return found, nil
-		}
-	}
-	if found.Processes = h.Auditor.Below(p.PID, p.UID); len(found.Processes) == 0 {
-		return Frozen{}, fmt.Errorf("process %d has ended", p.PID)
-	}
-	return found, nil
-}

@@ -136,13 +136,13 @@ func TestTheNodeIsReadAndNoClaimIsBelieved(t *testing.T) {
 	if len(node.Processes) != 1 || node.Processes[0].Process != mine || node.Processes[0].Job != 7 || len(node.Processes[0].Groups) != 1 {
 		t.Errorf("%+v, want process %+v alone", node.Processes, mine)
 	}
-	if _, err := s.here.Step(Process{Process: others, Job: 7, UID: s.uid}); err == nil {
+	if _, err := s.here.Step(Process{Process: others, Job: 7, UID: s.uid}, false); err == nil {
 		t.Error("a process of another job would be frozen")
 	}
-	if _, err := s.here.Step(Process{Process: audit.Process{PID: mine.PID, StartTicks: 1}, Job: 7, UID: s.uid}); err == nil {
+	if _, err := s.here.Step(Process{Process: audit.Process{PID: mine.PID, StartTicks: 1}, Job: 7, UID: s.uid}, false); err == nil {
 		t.Error("a later process of the same number would be frozen")
 	}
-	if f, err := s.here.Step(Process{Process: mine, Job: 7, UID: s.uid}); err != nil || len(f.Processes) != 1 || f.Processes[0] != mine {
+	if f, err := s.here.Step(Process{Process: mine, Job: 7, UID: s.uid}, false); err != nil || len(f.Processes) != 1 || f.Processes[0] != mine {
 		t.Errorf("%+v, %v", f, err)
 	}
 }

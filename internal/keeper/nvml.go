@@ -4,9 +4,11 @@
 package keeper
 
 import (
+	"slices"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
@@ -18,10 +20,11 @@ type nvmlSampler struct {
 	activity map[device.UUID]*discover.Activity
 	store    state.Store
 	auditor  audit.Auditor
+	heirs    heirSearch
 }
 
 // OpenSampler starts NVML.
-func OpenSampler(library string, store state.Store, auditor audit.Auditor) (Sampler, error) {
+func OpenSampler(library, deviceDir string, store state.Store, auditor audit.Auditor) (Sampler, error) {
 	lib, err := discover.Library(library)
 	if err != nil {
 		return nil, err
@@ -30,7 +33,8 @@ func OpenSampler(library string, store state.Store, auditor audit.Auditor) (Samp
 	if err != nil {
 		return nil, err
 	}
-	return &nvmlSampler{session: session, activity: map[device.UUID]*discover.Activity{}, store: store, auditor: auditor}, nil
+	return &nvmlSampler{session: session, activity: map[device.UUID]*discover.Activity{}, store: store, auditor: auditor,
+		heirs: heirSearch{deviceDir: deviceDir, auditor: auditor}}, nil
 }
 
 func (s *nvmlSampler) Active(gpu device.UUID) (part float64, told bool) {
@@ -67,6 +71,28 @@ func (s *nvmlSampler) Holders(gpu device.UUID) (pids map[int]uint32, told bool) 
 		}
 	}
 	return pids, true
+}
+
+func (s *nvmlSampler) Orphans(gpu device.UUID, holders map[int]uint32) (found Orphans) {
+	for pid := range holders {
+		if channels.HasEnded(pid) {
+			found.PIDs = append(found.PIDs, pid)
+		}
+	}
+	if len(found.PIDs) == 0 {
+		return found
+	}
+	slices.Sort(found.PIDs)
+	current, err := s.store.Read()
+	if err != nil {
+		return found
+	}
+	alive := map[int]bool{}
+	for pid := range holders {
+		alive[pid] = !slices.Contains(found.PIDs, pid)
+	}
+	found.Heirs = s.heirs.find(current.Slices, found.PIDs, func(pid int) bool { return alive[pid] })
+	return found
 }
 
 // justNow is long enough for NVML to have a sample.

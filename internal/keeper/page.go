@@ -102,6 +102,14 @@ func (t *tenant) frozen() int {
 	return int(t.page.devices[t.Place].Frozen)
 }
 
+// killed is how often steps of the tenant's job were.
+func (t *tenant) killed() int {
+	if t.page == nil || t.Place >= len(t.page.devices) {
+		return 0
+	}
+	return int(t.page.devices[t.Place].Killed)
+}
+
 // saw says of all slices of the job what a process of it does.
 func (p *page) saw(verdict share.Verdict) {
 	for i := range p.devices {

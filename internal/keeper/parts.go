@@ -29,9 +29,9 @@ type Parts struct {
 	Node     func() (Node, error) // which slices are here, and which of their processes have channel groups
 	Sampler  func() (Sampler, error)
 	StartOf  func(pid int) (ticks uint64, ok bool)
-	Step     func(p Process) (Frozen, error) // of which a process is, and how it is frozen
-	Refuse   func(gpu device.UUID) error     // leaves a GPU to the library
-	Attached func(p Process) bool            // whether the library in it has a place in its job's ledger, by the job's word
+	Step     func(p Process, all bool) (Frozen, error) // of which a process is, or all steps of its job, and how they are frozen
+	Refuse   func(gpu device.UUID) error               // leaves a GPU to the library
+	Attached func(p Process) bool                      // whether the library in it has a place in its job's ledger, by the job's word
 	Changes  func() (Changes, error)
 	Clock    func() time.Duration // CLOCK_MONOTONIC
 }
@@ -73,6 +73,8 @@ type Sampler interface {
 	Active(gpu device.UUID) (part float64, told bool)
 	// Holders are the processes with memory of a GPU, of these jobs, 0: of none; false: they are not known.
 	Holders(gpu device.UUID) (pids map[int]uint32, told bool)
+	// Orphans are those holders of a GPU that have ended, and who may have their descriptors.
+	Orphans(gpu device.UUID, holders map[int]uint32) Orphans
 	// Only is the one process that was at work on a GPU just now; false: there was none, or several, or it is not known.
 	Only(gpu device.UUID) (pid int, told bool)
 	Close()

@@ -8,14 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
@@ -46,6 +49,7 @@ type Frozen struct {
 	Step      string          `json:"step,omitempty"`
 	Files     []FreezerFile   `json:"files,omitempty"`
 	Processes []audit.Process `json:"processes,omitempty"` // that were stopped, where there is no freezer
+	Until     time.Duration   `json:"until_ns,omitempty"`  // of ledger.TimeNow
 }
 
 func (f Frozen) isSame(other Frozen) bool {
@@ -124,13 +128,24 @@ type Enabler interface {
 
 // Undo lets go of all that the record names, and takes the record away. What cannot be undone stays in it, but for what is gone.
 func Undo(path, bootID string, enabler Enabler) error {
+	return undo(path, bootID, enabler, math.MaxInt64)
+}
+
+// UndoNow is for a worker that is followed by another one: steps whose time is not over stand still until that one has them go on.
+func UndoNow(path, bootID string, enabler Enabler) error {
+	return undo(path, bootID, enabler, ledger.TimeNow())
+}
+
+func undo(path, bootID string, enabler Enabler, now time.Duration) error {
 	r, err := ReadRecord(path, bootID)
 	if err != nil {
 		return err
 	}
 	left := Record{BootID: bootID}
 	for _, step := range r.Frozen { // it takes no driver, which may not answer
-		if thawErr := step.Thaw(); thawErr != nil {
+		if now < step.Until {
+			left.Frozen = append(left.Frozen, step)
+		} else if thawErr := step.Thaw(); thawErr != nil {
 			err = errors.Join(err, thawErr)
 			left.Frozen = append(left.Frozen, step)
 		}

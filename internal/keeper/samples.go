@@ -19,6 +19,7 @@ const onlyEach = 500 * time.Millisecond
 type sampled struct {
 	active  map[device.UUID]float64        // of those that it told
 	holders map[device.UUID]map[int]uint32 // nil: it was not asked this time
+	orphans map[device.UUID]Orphans        // of the holders: they are not among these
 	only    map[device.UUID]int            // the one process at work, of those GPUs for which it was asked
 }
 
@@ -75,18 +76,27 @@ func (s *samples) answer(open func() (Sampler, error)) {
 				}
 			}
 			if asked.holders {
-				found.holders = map[device.UUID]map[int]uint32{}
-				for _, gpu := range asked.gpus {
-					if pids, told := nvml.Holders(gpu); told {
-						found.holders[gpu] = pids
-					}
-				}
+				found.askHolders(nvml, asked.gpus)
 			}
 		}
 		s.got <- found
 	}
 	if nvml != nil {
 		nvml.Close()
+	}
+}
+
+func (s *sampled) askHolders(nvml Sampler, gpus []device.UUID) {
+	s.holders, s.orphans = map[device.UUID]map[int]uint32{}, map[device.UUID]Orphans{}
+	for _, gpu := range gpus {
+		pids, told := nvml.Holders(gpu)
+		if !told {
+			continue
+		}
+		s.holders[gpu], s.orphans[gpu] = pids, nvml.Orphans(gpu, pids)
+		for _, pid := range s.orphans[gpu].PIDs {
+			delete(pids, pid)
+		}
 	}
 }
 

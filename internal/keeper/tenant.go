@@ -4,6 +4,7 @@
 package keeper
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -32,6 +33,7 @@ type gpu struct {
 	looked                  time.Duration // the last look; 0: the meter has not begun
 	quiet                   int           // looks since somebody was at work
 	planned                 time.Duration
+	starting                share.Starting
 	corrected               time.Duration // when who takes turns was held against what each had
 	aheadNS                 int64         // the GPU's clock, of ours
 	on                      int           // whose turn it is, in plan.Turns; -1: all are on
@@ -80,8 +82,9 @@ type group struct {
 	channels []channels.Channel
 	slice    time.Duration // that was set; 0: none was
 	off      bool
-	isNew    bool // its slice was paid for when it was asked for
-	seen     bool // at a look of the judge's
+	verified time.Duration // when the driver said last that it is its process's
+	isNew    bool          // its slice was paid for when it was asked for
+	seen     bool          // at a look of the judge's
 	saves    channels.Saves
 	unnamed  bool // it has channels that are not listed, which nobody can keep off
 }
@@ -90,12 +93,15 @@ type group struct {
 type owner struct {
 	Owner
 	Process
+	heir      *audit.Process // who has its descriptors, if it has ended; Owner is of that one then
 	groups    map[groupKey]*group
 	refused   bool
 	refusedAt time.Duration // since when
 	waits     bool          // not all that it names has been asked for
 	honest    bool          // the library is in it, whatever its page names
 	isOff     bool          // all that it has on a GPU is
+	startsTo  time.Duration // it makes its first groups until then
+	begun     bool          // it was seen to how its job may begin one
 	sights    map[device.UUID]*sight
 }
 
@@ -157,10 +163,47 @@ func (t *tenant) hasPID(pid uint32) bool {
 	return slices.ContainsFunc(t.groups, func(g *group) bool { return uint32(g.owner.PID) == pid })
 }
 
+// startsFor is longer than a process that begins needs the GPU for it.
+const startsFor = time.Second
+
+// starts says that a process of a tenant begins. Short rounds for it cost all others something, so that it counts for no more than a quarter of the time.
+func (k *keeper) starts(g *gpu, t *tenant) bool {
+	if !slices.ContainsFunc(t.groups, func(m *group) bool { return k.now < m.owner.startsTo }) {
+		return false
+	}
+	return g.starting.Afford(k.now)
+}
+
 // unknown counts what is at work of a tenant beside the groups that are known: at least one.
 func (t *tenant) unknown() int {
 	if t.hidden {
 		return 1
 	}
 	return 0
+}
+
+func (k *keeper) newOwner(p Process) *owner { return k.newOwnerBy(p, p.PID) }
+
+// newOwnerBy begins to follow a process by way of one that has its descriptors.
+func (k *keeper) newOwnerBy(p Process, pid int) *owner {
+	if err := k.openDriver(); err != nil {
+		k.once("shares of GPU time are not kept: the driver cannot be asked", err)
+		k.noCapsOf(p.Job, err)
+		return nil
+	}
+	held, err := k.driver.Owner(pid)
+	if err != nil {
+		if !errors.Is(err, channels.ErrGone) {
+			k.once("a process of a job cannot be held", err)
+		}
+		return nil
+	}
+	if held.Ended() {
+		held.Close()
+		return nil
+	}
+	o := &owner{Owner: held, Process: p, groups: map[groupKey]*group{}, sights: map[device.UUID]*sight{}}
+	k.owners[p.Process] = o
+	k.begins(o)
+	return o
 }

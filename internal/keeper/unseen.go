@@ -43,7 +43,7 @@ func (k *keeper) askUnseen() {
 // seeUnseen is true where a program was found, which is looked at from now on as others are.
 func (k *keeper) seeUnseen(s sampled) bool {
 	for uuid, g := range k.gpus {
-		k.seeHolders(g, s.holders[uuid])
+		k.seeHolders(g, s.holders[uuid], s.orphans[uuid])
 	}
 	k.rest()
 	return k.lookAt > 0

@@ -160,13 +160,19 @@ func (h *Hold) RanOff() (off, ran time.Duration) {
 }
 
 const (
+	lonePeriod = 100 * time.Millisecond
 	heldPeriod = 50 * time.Millisecond
 	mostPeriod = 200 * time.Millisecond
 	eachOfMany = 12500 * time.Microsecond
 )
 
-// Period is how long periods are where so many calls take all off, on the whole node, who are held. Two calls of 0.7 ms in 50 ms are 2.8 % of a core; it stays
-// that for four, so that the cap of each holds over a second, and never is more than 11 % however many channels a job has.
-func Period(calls int) time.Duration {
-	return max(min(mostPeriod, heldPeriod*time.Duration(max(1, calls))), eachOfMany*time.Duration(calls))
+// Period is how long periods are where so many calls take all off, on the whole node, who are held; alone, where nobody else is on their GPUs: a GPU's counter
+// says nothing of less than that. Two calls of 0.7 ms in 50 ms are 2.8 % of a core; it stays that for four, so that the cap of each holds over a second, and
+// never is more than 11 % however many channels a job has.
+func Period(calls int, alone bool) time.Duration {
+	least := heldPeriod
+	if alone {
+		least = lonePeriod
+	}
+	return max(least, min(mostPeriod, heldPeriod*time.Duration(calls)), eachOfMany*time.Duration(calls))
 }

@@ -65,8 +65,11 @@ func TestShortTimesAreMadeUpFor(t *testing.T) {
 
 func TestPeriodsGrowWithTheCalls(t *testing.T) {
 	for calls, period := range map[int]time.Duration{0: 50 * ms, 1: 50 * ms, 2: 100 * ms, 4: 200 * ms, 16: 200 * ms, 512: 6400 * ms} {
-		if Period(calls) != period {
-			t.Errorf("%d calls: %v", calls, Period(calls))
+		if had := Period(calls, false); had != period {
+			t.Errorf("%d calls: %v", calls, had)
+		}
+		if had := Period(calls, true); had != max(100*ms, period) {
+			t.Errorf("%d calls, alone: %v", calls, had)
 		}
 	}
 }

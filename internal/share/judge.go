@@ -169,6 +169,15 @@ const (
 // FreezeFor is how long a step is frozen.
 const FreezeFor = 10 * time.Second
 
+// AfterKills is for how long a process of a job stands still at its beginning, of which so many steps were killed.
+func AfterKills(killed int) time.Duration {
+	const first, longest = 4 * time.Second, 64 * time.Second
+	if killed <= 0 {
+		return 0
+	}
+	return min(longest, first<<min(killed-1, 10))
+}
+
 const mostFrozen = 2 // times; then it is killed
 
 // Answers is what the site answers with (cheaters), to a step that was frozen so often before.

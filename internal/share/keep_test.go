@@ -201,3 +201,14 @@ func TestWhatIsSparedLeavesHalf(t *testing.T) {
 		t.Error("it is spared without anything left, or not a second later")
 	}
 }
+
+func TestKillsCount(t *testing.T) {
+	for killed, want := range []time.Duration{0, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, 64 * time.Second, 64 * time.Second} {
+		if got := AfterKills(killed); got != want {
+			t.Errorf("after %d: %s, want %s", killed, got, want)
+		}
+	}
+	if got := AfterKills(1 << 30); got != 64*time.Second {
+		t.Errorf("after many: %s", got)
+	}
+}

@@ -20,6 +20,7 @@ type Tenant struct {
 	// A process's step, and its pause until the next one where the wait is short; 0: not known.
 	Step, Pause time.Duration
 	Urgent      bool // of the latency class, and has credit
+	Starts      bool // a process of it begins, and waits for the GPU again and again
 }
 
 // Plan is what the GPU's scheduler is given until the next window.
@@ -37,16 +38,17 @@ type Turn struct {
 }
 
 const (
-	roundOfEach = 8 * time.Millisecond   // a switch costs 0.24 ms, which is 3 % of that
-	leastRound  = 20 * time.Millisecond  // of all slices where everybody always has work
-	mostRound   = 100 * time.Millisecond // … to which a job of many groups lengthens it
-	leastOfMany = time.Millisecond       // of each of these groups, as long as the round allows it
-	longSlice   = 100 * time.Millisecond // of who sleeps and has less than its share, all its groups together: nobody cuts it
-	shortest    = 100 * time.Microsecond // of the others meanwhile
-	turn        = 100 * time.Millisecond // of those who take turns, on average: two calls each
-	leastTurn   = 5 * time.Millisecond   // with its two calls of 0.7 ms
-	leftOften   = 0.1                    // of its turns: one that always has work leaves none by itself
-	slack       = 0.005                  // of the GPU: nothing is changed for less
+	roundOfEach  = 8 * time.Millisecond   // a switch costs 0.24 ms, which is 3 % of that
+	roundOfStart = 2 * time.Millisecond   // the same while somebody starts, who waits for a round again and again: a switch costs 11 % of that
+	leastRound   = 20 * time.Millisecond  // of all slices where everybody always has work
+	mostRound    = 100 * time.Millisecond // … to which a job of many groups lengthens it
+	leastOfMany  = time.Millisecond       // of each of these groups, as long as the round allows it
+	longSlice    = 100 * time.Millisecond // of who sleeps and has less than its share, all its groups together: nobody cuts it
+	shortest     = 100 * time.Microsecond // of the others meanwhile
+	turn         = 100 * time.Millisecond // of those who take turns, on average: two calls each
+	leastTurn    = 5 * time.Millisecond   // with its two calls of 0.7 ms
+	leftOften    = 0.1                    // of its turns: one that always has work leaves none by itself
+	slack        = 0.005                  // of the GPU: nothing is changed for less
 
 	besideUrgent = 50 * time.Microsecond // a request of 5 ms has its end after 5.28 ms at p99, after 7.31 beside slices of 2 ms
 )
@@ -123,11 +125,14 @@ func plain(tenants []Tenant, total float64) Plan {
 
 // roundOf is a round's length where everybody always has work.
 func roundOf(tenants []Tenant, total float64) time.Duration {
-	working := 0
+	working, each := 0, roundOfEach
 	for _, t := range tenants {
 		working += min(1, t.Groups)
+		if t.Starts {
+			each = roundOfStart
+		}
 	}
-	round := max(leastRound, time.Duration(working)*roundOfEach)
+	round := max(leastRound, time.Duration(working)*each)
 	for _, t := range tenants {
 		if many := float64(time.Duration(t.Groups) * leastOfMany); t.Groups > 1 && t.Share > 0 {
 			round = max(round, min(mostRound, time.Duration(many/part(t.Share, total))))

@@ -83,14 +83,14 @@ func (v *Vgpud) heldNext() time.Duration {
 func (v *Vgpud) holdAll() {
 	now, holds := v.GPU.Now, 0
 	for _, s := range v.Slices {
-		if s.Hold != nil && s.Hold.Holds(share.Period(1)) {
+		if s.Hold != nil && s.Hold.Holds(share.Period(1, len(v.Slices) == 1)) {
 			holds++
 		}
 	}
 	begins := now >= v.period.until
 	if begins {
 		if v.period = (span{}); holds > 0 {
-			v.period = span{now, now + share.Period(holds)}
+			v.period = span{now, now + share.Period(holds, len(v.Slices) == 1)}
 		}
 	}
 	change := false

@@ -51,7 +51,7 @@ func (t *trial) besideTen() {
 	cpu := 0.0
 	t.measured("ms=2")
 	for range rounds {
-		end := t.nativeTen()
+		_, end := t.native(tenBeside)
 		t.lookOn(native)
 		end()
 		all := t.start(elastic("ms=2", 10, 10, 10, 10, 10, 10, 10, 10, 10, 10)...)
@@ -85,12 +85,11 @@ func middle(all []waited, of func(waited) float64) float64 {
 	return median(values)
 }
 
-// nativeTen are tenants that nobody gives a share, on the first GPU.
-func (t *trial) nativeTen() (end func()) {
+// native are tenants that nobody gives a share, on the first GPU.
+func (t *trial) native(count int) (boards []gauge.Board, end func()) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	var started []*exec.Cmd
-	var boards []gauge.Board
-	for range tenBeside {
+	for range count {
 		b, name := t.newBoard(t.like["ms=2"])
 		c := t.Command(ctx, t.Root(), "exec "+t.command("ms=2", name))
 		c.Env = append(c.Env, t.gpus[0].Visible())
@@ -104,7 +103,7 @@ func (t *trial) nativeTen() (end func()) {
 	for _, b := range boards {
 		t.comes(getsReady, func() bool { return b.Get(gauge.Ready) != 0 })
 	}
-	return func() {
+	return boards, func() {
 		for _, b := range boards {
 			b.Set(gauge.Stop)
 		}

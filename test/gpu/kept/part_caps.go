@@ -30,7 +30,7 @@ func capped(load string, shares ...float64) (all []want) {
 // caps are held alone and beside others, for some seconds each.
 func (t *trial) caps() (cases []trialCase) {
 	for _, load := range []string{"ms=2", "ms=0.1 depth=16", "ms=20", "ms=40"} {
-		cases = append(cases, trialCase{"alone, " + load, func(t *trial) { t.loneCaps(load, 10, 25, 50, 75, 90) }})
+		cases = append(cases, trialCase{"alone, " + load, func(t *trial) { t.loneCaps(load, 25, 50, 75, 90, 10) }})
 	}
 	beside := func(name string, wants []want) {
 		cases = append(cases, trialCase{name, func(t *trial) { t.capsBeside(name, wants) }})

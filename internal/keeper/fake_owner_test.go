@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"slices"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
+)
+
+type fakeOwner struct {
+	*machine
+	pid int
+}
+
+func (o fakeOwner) group(g channels.Group) (*timeslices.Group, error) {
+	i := o.pid - 100
+	for _, h := range o.heirs {
+		if h.PID == o.pid && slices.Contains(h.FDs, g.FD) {
+			i = int(g.Client) - 1000
+		}
+	}
+	if g.Client != uint32(1000+i) || i >= len(o.gpu.Groups) || o.pid == o.stolen {
+		return nil, channels.ErrNotTheirs
+	}
+	return o.gpu.Groups[i], nil
+}
+
+func (o fakeOwner) SetSlice(g channels.Group, slice time.Duration) error {
+	o.calls["slice"]++
+	if g.Handle == secondGroup {
+		o.second = slice.Truncate(us)
+		return nil
+	}
+	group, err := o.group(g)
+	if err == nil {
+		group.Slice = slice.Truncate(us)
+	}
+	return err
+}
+
+func (o fakeOwner) Slice(g channels.Group) (time.Duration, error) {
+	o.calls["asked"]++
+	if o.taken[g.Client] {
+		return 0, channels.ErrNotTheirs
+	}
+	if g.Handle == secondGroup {
+		return o.second, nil
+	}
+	group, err := o.group(g)
+	if err != nil {
+		return 0, err
+	}
+	if group.Cheat.Sets > 0 {
+		return group.Cheat.Sets, nil
+	}
+	return group.Slice, nil
+}
+
+func (o fakeOwner) Saves(g channels.Group) (channels.Saves, error) {
+	if g.Handle == secondGroup {
+		return channels.Saves{}, nil
+	}
+	group, err := o.group(g)
+	if err != nil {
+		return channels.Saves{}, err
+	}
+	if s := o.saves[g.Client]; s != nil {
+		s.Saves, s.Idle = s.Saves+20, s.Idle+20
+		return *s, nil
+	}
+	return channels.Saves{Saves: uint32(group.Turns)}, nil
+}
+
+func (o fakeOwner) Ended() bool { return o.killed[o.pid-100] }
+func (o fakeOwner) Close()      {}

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+)
+
+const (
+	// heirsWithin is for how long they are looked for at once: a user decides how many processes he has, with how many descriptors.
+	heirsWithin = 250 * time.Millisecond
+	mostHeirs   = 256
+	// heirsEach is how often they are looked for while the same ones stand there; less often where a look takes longer.
+	heirsEach = 5 * time.Second
+)
+
+// heirSearch finds who may have descriptors of processes that have ended. It goes through the processes of all users with slices, so what it has found
+// is good for a while.
+type heirSearch struct {
+	deviceDir string
+	auditor   audit.Auditor
+
+	of    []int // processes that have ended, for which it was looked last
+	found []Heir
+	spent looked
+	next  time.Time // not before
+}
+
+// find looks anew where somebody else has ended, and now and then.
+func (h *heirSearch) find(granted []state.Slice, ended []int, alive func(pid int) bool) []Heir {
+	began := time.Now()
+	if began.Before(h.next) {
+		return h.found
+	}
+	if slices.Equal(h.of, ended) && began.Before(h.spent.at.Add(heirsEach)) {
+		return h.found
+	}
+	h.of = ended
+	h.found = h.look(granted, alive, began.Add(heirsWithin))
+	h.next = began.Add(h.spent.rest(began, time.Since(began)))
+	return h.found
+}
+
+func (h *heirSearch) look(granted []state.Slice, alive func(pid int) bool, until time.Time) (found []Heir) {
+	control, err := controlPath(h.deviceDir)
+	if err != nil {
+		return nil
+	}
+	uids := map[uint32]uint32{} // of each job
+	var users []uint32
+	for _, s := range granted {
+		uids[s.Job] = s.UID
+		users = append(users, s.UID)
+	}
+	pids := h.auditor.OfUsers(users...)
+	// Where the time is over before the end it is another's turn to be seen the next time.
+	rand.Shuffle(len(pids), func(i, j int) { pids[i], pids[j] = pids[j], pids[i] })
+	descriptors := map[int][]int{}
+	for _, pid := range pids {
+		if fds := channels.Descriptors(control, pid, until); len(fds) > 0 && len(descriptors) < mostHeirs {
+			descriptors[pid] = fds
+		}
+	}
+	have := pids[:0]
+	for pid := range descriptors {
+		have = append(have, pid)
+	}
+	slices.Sort(have)
+	owners, err := h.auditor.Owners(granted, have)
+	if err != nil {
+		return nil
+	}
+	for _, pid := range have {
+		start, ok := h.auditor.StartOf(pid)
+		if job, known := owners[pid]; known && ok {
+			found = append(found, Heir{Process: Process{Process: audit.Process{PID: pid, StartTicks: start}, Job: job, UID: uids[job]},
+				FDs: descriptors[pid], Other: h.auditor.ComesFrom(pid, alive)})
+		}
+	}
+	return found
+}

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"slices"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
+)
+
+// seeHolders takes what NVML says of who has memory of a GPU: a process whose groups are not known is judged as well.
+func (k *keeper) seeHolders(g *gpu, pids map[int]uint32, orphans Orphans) {
+	if pids == nil {
+		return
+	}
+	var was []bool
+	for _, t := range g.tenants {
+		was = append(was, t.hidden)
+		t.hidden = slices.ContainsFunc(t.groups, func(m *group) bool { return m.owner.refused })
+	}
+	before := g.strangers
+	g.holders, g.strangers = map[int]bool{}, false
+	for pid, job := range pids {
+		k.seeHolder(g, pid, job, k.byPID(pid))
+	}
+	changed := false
+	for _, pid := range orphans.PIDs {
+		o, isNew := k.orphan(g, pid, orphans.Heirs)
+		changed = changed || isNew
+		if o == nil {
+			g.strangers = true
+		} else {
+			k.seeHolder(g, pid, o.Job, o)
+		}
+	}
+	changed = changed || g.strangers != before
+	for i, t := range g.tenants {
+		changed = changed || t.hidden != was[i]
+	}
+	if changed { // with several at work the log is needed, whatever they name
+		k.settle(g)
+	}
+}
+
+// seeHolder takes it of one.
+func (k *keeper) seeHolder(g *gpu, pid int, job uint32, o *owner) {
+	at := slices.IndexFunc(g.tenants, func(t *tenant) bool { return t.Job == job })
+	if at < 0 {
+		g.strangers = true
+		return
+	}
+	t := g.tenants[at]
+	if o == nil {
+		o = k.stranger(pid, t)
+	}
+	if o != nil {
+		g.holders[pid] = true
+		t.hidden = t.hidden || !t.has(o.Process.Process)
+	}
+}
+
+func (k *keeper) byPID(pid int) *owner {
+	for _, o := range k.owners {
+		if o.PID == pid && o.heir == nil && !o.Ended() {
+			return o
+		}
+	}
+	return nil
+}
+
+// stranger begins to look at a process whose page names nothing.
+func (k *keeper) stranger(pid int, t *tenant) *owner {
+	start, ok := k.StartOf(pid)
+	if !ok {
+		return nil
+	}
+	return k.newOwner(Process{Process: audit.Process{PID: pid, StartTicks: start}, Job: t.Job, UID: t.UID})
+}
