@@ -60,10 +60,10 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 	told := make(chan os.Signal, 8)
 	signal.Notify(told, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	replaced := installed()
+	letGo(n, keeper.UndoNow) // of a vgpud before this one; steps whose time is not over the worker has go on
 	n.acceptAll()
 	pause := time.Duration(0)
 	for {
-		letGo(n, keeper.UndoNow) // what a vgpud before this one held, and the last worker, but for steps that the next one has go on
 		began := time.Now()
 		w, err := begin(n, lock)
 		why := "it could not be begun"
@@ -97,6 +97,7 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 			letGo(n, keeper.Undo)
 			return exitOK
 		}
+		letGo(n, keeper.UndoNow) // a step's time may be over, and no worker have begun
 	}
 }
 
