@@ -128,8 +128,13 @@ func (h History) Last(slice int) (Sample, bool) {
 
 // End adds what is known when a run ends. Nothing is added where nobody has looked before.
 func (h History) End(look Look) History {
-	if len(h.looks) == 0 || len(look.Slices) != len(h.looks[0].Slices) || look.AtUnixS <= h.looks[len(h.looks)-1].AtUnixS {
+	n := len(h.looks)
+	if n == 0 || len(look.Slices) != len(h.looks[0].Slices) {
 		return h
+	}
+	if last := h.looks[n-1]; look.AtUnixS <= last.AtUnixS { // in the same second
+		look.AtUnixS = last.AtUnixS
+		return History{append(h.looks[:n-1:n-1], merge(last, look))}
 	}
 	return History{append(h.looks[:len(h.looks):len(h.looks)], look)}
 }

@@ -74,6 +74,9 @@ func TestPointsAreDifferences(t *testing.T) {
 	if points := h.Points(0, MaxRecorded); len(points) != 4 || points[3] != (Point{1025, 25, 2}) {
 		t.Errorf("with its end: %v", points)
 	}
+	if points := h.End(look(1025, 12)).Points(0, MaxRecorded); len(points) != 4 || points[3] != (Point{1025, 25, 4}) {
+		t.Errorf("with an end in the same second: %v", points)
+	}
 	if h := (History{}).End(look(1, 1)); len(h.looks) != 0 {
 		t.Error("an end is made up where nobody has looked")
 	}

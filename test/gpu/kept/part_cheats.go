@@ -31,17 +31,13 @@ type cheat struct {
 	preload bool
 }
 
-// hidden are mounts as a user may make them: the turns folder empty but for the own job's pages, or all mounts cut off.
-const (
-	ownPagesAlone = `unshare -rm bash -c 'T=%[1]s; J=$SLURM_JOB_ID; mkdir -p /tmp/own.$J; mount --bind $T/$J /tmp/own.$J && mount -t tmpfs none $T && mkdir $T/$J && mount --bind /tmp/own.$J $T/$J; exec "$@"' - %%s`
-	mountsCutOff  = "unshare -rm %s"
-)
+// mountsCutOff are mounts as a user may make them.
+const mountsCutOff = "unshare -rm %s"
 
 func (t *trial) ways() []cheat {
 	kill := "while true; do timeout -s KILL %s %%s; done"
 	ways := []cheat{{name: "honest"}, {name: "honest, in turns", turns: true},
-		{name: "its mounts cut off", around: mountsCutOff},
-		{name: "the neighbours' pages hidden", around: fmt.Sprintf(ownPagesAlone, t.run().Turns())}}
+		{name: "its mounts cut off", around: mountsCutOff}}
 	if t.simulated {
 		for _, how := range []string{"slice", "enable", "idle", "contexts"} {
 			ways = append(ways, cheat{name: how, around: "f() { shift; vgpu-cheat " + how + ` "$@"; }; f %s`, turns: how == "enable"})
