@@ -120,7 +120,7 @@ Exit codes: 0 explained, 1 nothing is known of the job, 2 wrong usage, 78 config
 
 var (
 	errNoVGPU  = errors.New("it asked for no vgpu")
-	errUnknown = errors.New("it has no grant and no usage record on this node, and nothing of vgpu in the accounting database: it asked for none, or for whole GPUs, which are not metered")
+	errUnknown = errors.New("it has no grant and no usage record on this node, and nothing of vgpu in the accounting database: it asked for none, or for whole GPUs, whose use is not counted")
 )
 
 // oneJob takes the id of a job, as Slurm prints it.

@@ -31,8 +31,7 @@ func reportCommand(o *options) *cobra.Command {
 		Use:   "report JOB",
 		Short: "Tell what a job made of its slices, and what to ask for the next time",
 		Long: `Tell what a job made of its slices: memory and GPU time against what was granted, peaks and when
-they were, allocations that were refused, time for which it was held back; and in notes what follows
-from that for the next time.
+they were, and allocations that were refused; and in notes what follows from that for the next time.
 
 A job that runs is told about on its node, to its user and to root. Of a job that has ended the
 accounting database tells, on any node where sacct does, as far as sacct shows it to who asks: each
@@ -69,7 +68,7 @@ is wrong.`,
 		},
 	}
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	command.Flags().BoolVar(&plot, "plot", false, "draw memory and share over time, and when it was held back")
+	command.Flags().BoolVar(&plot, "plot", false, "draw memory and share over time")
 	command.Flags().StringVar(&svg, "svg", "", "draw the same as a picture into `FILE`; - is standard output, and nothing else is printed")
 	_ = command.MarkFlagFilename("svg", "svg") // the flag is there
 	return command

@@ -252,9 +252,9 @@ func missing(run jobreport.Run, row report.Row, id string) jobreport.Run {
 	case !row.Ended && len(reported) == 0:
 		run.Missing = elsewhere(row.NodeList, "report", id).Error()
 	case row.Ended && len(reported) == 0 && time.Since(row.End) < time.Hour:
-		run.Missing = "it asked for no vgpu or for whole GPUs, which are not metered, or its node has not reported yet, which takes some seconds"
+		run.Missing = "it asked for no vgpu or for whole GPUs, whose use is not counted, or its node has not reported yet, which takes some seconds"
 	case row.Ended && len(reported) == 0:
-		run.Missing = "the accounting database has nothing of vgpu: it asked for none or for whole GPUs, which are not metered, or its node has not reported"
+		run.Missing = "the accounting database has nothing of vgpu: it asked for none or for whole GPUs, whose use is not counted, or its node has not reported"
 	case row.Ended && len(reported) < row.Nodes:
 		run.Missing = fmt.Sprintf("%d of %d nodes did not report (yet)", row.Nodes-len(reported), row.Nodes)
 	}

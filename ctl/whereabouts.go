@@ -57,7 +57,7 @@ func (w whereabouts) waits() string {
 	case w.room != "":
 		return w.room
 	case w.gpus:
-		return w.ReasonText() + "; it asked for whole GPUs, which are not metered"
+		return w.ReasonText() + "; it asked for whole GPUs, whose use is not counted"
 	}
 	return w.ReasonText()
 }
@@ -70,9 +70,9 @@ func (w whereabouts) error(command, id string) error {
 	case !w.known:
 		return nil
 	case w.gpus && w.Runs():
-		return fmt.Errorf("it runs on %s with whole GPUs, which are not metered", w.Nodes)
+		return fmt.Errorf("it runs on %s with whole GPUs, whose use is not counted", w.Nodes)
 	case w.gpus:
-		return errors.New("it asked for whole GPUs, which are not metered")
+		return errors.New("it asked for whole GPUs, whose use is not counted")
 	case w.none:
 		return errNoVGPU
 	case w.Runs():

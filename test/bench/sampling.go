@@ -29,41 +29,33 @@ const (
 	sampledPoints = 470 // nearly the most that a timeline has
 )
 
-// sampling measures a look at 80 slices with long histories: all with a share, and half of them without, so that the driver is asked.
+// sampling measures a look at 80 slices with long histories.
 func (b *bench) sampling(ctx context.Context) error {
-	for _, of := range []struct {
-		name    string
-		percent func(i int) int
-	}{
-		{"with a share", func(int) int { return 1 }},
-		{"half without a share", func(i int) int { return i % 2 }},
-	} {
-		path, err := b.config("sample "+of.name, "", sampledSlices)
-		if err != nil {
-			return err
-		}
-		if err := b.holdSlices(ctx, path, of.percent); err != nil {
-			return err
-		}
-		var cpu []time.Duration
-		times, err := inTurns(b.rounds,
-			contender{name: "/bin/true", run: func(int) error { return program(nil, "/bin/true") }},
-			contender{name: "vgpuctl --version", run: func(int) error { return program(nil, b.tool("vgpuctl"), "--version") }},
-			contender{name: "sample", run: func(int) error {
-				took, err := b.lookOnce(path)
-				cpu = append(cpu, took)
-				return err
-			}},
-		)
-		if err != nil {
-			return err
-		}
-		cost := times[2] - times[0]
-		b.add(row{fmt.Sprintf("vgpuctl sample, %d slices, %s", sampledSlices, of.name), ms(times[2]),
-			fmt.Sprintf("/bin/true %s, vgpuctl --version %s", ms(times[0]), ms(times[1])), "+" + ms(cost), "≤ 30 ms", cost <= 30*time.Millisecond})
-		part := float64(median(cpu)) / float64(10*time.Second) / sampledSlices * 100
-		b.add(row{"the same, of a core for each job, every 10 s", fmt.Sprintf("%.4f %%", part), "", "", "≤ 0.1 %", part <= 0.1})
+	path, err := b.config("sample", "", sampledSlices)
+	if err != nil {
+		return err
 	}
+	if err := b.holdSlices(ctx, path); err != nil {
+		return err
+	}
+	var cpu []time.Duration
+	times, err := inTurns(b.rounds,
+		contender{name: "/bin/true", run: func(int) error { return program(nil, "/bin/true") }},
+		contender{name: "vgpuctl --version", run: func(int) error { return program(nil, b.tool("vgpuctl"), "--version") }},
+		contender{name: "sample", run: func(int) error {
+			took, err := b.lookOnce(path)
+			cpu = append(cpu, took)
+			return err
+		}},
+	)
+	if err != nil {
+		return err
+	}
+	cost := times[2] - times[0]
+	b.add(row{fmt.Sprintf("vgpuctl sample, %d slices", sampledSlices), ms(times[2]),
+		fmt.Sprintf("/bin/true %s, vgpuctl --version %s", ms(times[0]), ms(times[1])), "+" + ms(cost), "≤ 30 ms", cost <= 30*time.Millisecond})
+	part := float64(median(cpu)) / float64(10*time.Second) / sampledSlices * 100
+	b.add(row{"the same, of a core for each job, every 10 s", fmt.Sprintf("%.4f %%", part), "", "", "≤ 0.1 %", part <= 0.1})
 	return nil
 }
 
@@ -82,7 +74,7 @@ func (b *bench) lookOnce(path string) (time.Duration, error) {
 }
 
 // holdSlices leaves what prologs leave for as many jobs, and what samplers would in hours.
-func (b *bench) holdSlices(ctx context.Context, path string, percent func(i int) int) error {
+func (b *bench) holdSlices(ctx context.Context, path string) error {
 	cfg, err := config.Load(path)
 	if err != nil {
 		return err
@@ -104,7 +96,7 @@ func (b *bench) holdSlices(ctx context.Context, path string, percent func(i int)
 	}
 	for i := range sampledSlices {
 		job, gpu := uint32(1_000_000+i), inv.GPUs[i%len(inv.GPUs)]
-		slice := device.Slice{Device: gpu.UUID, Index: gpu.Index, Minor: gpu.Minor, MemMiB: 1000, SMPercent: percent(i / len(inv.GPUs))}
+		slice := device.Slice{Device: gpu.UUID, Index: gpu.Index, Minor: gpu.Minor, MemMiB: 1000, SMPercent: 1}
 		user := b.cluster.Users[0]
 		g := grant.Grant{Version: grant.Version, Job: job, BootID: inv.BootID, UID: uint32(user.UID), GID: uint32(user.GID), Node: b.cluster.Nodes[0],
 			Since: since, Slices: []device.Slice{slice}, NodeGPUsMiB: []int64{gpu.MemMiB}}

@@ -164,14 +164,14 @@ func (s *story) share() {
 	s.title(fmt.Sprintf("A share of time: %d %%", percent))
 	s.say("vgpu-busy launches kernels of a millisecond as fast as it can, and counts them.")
 	s.gap()
-	out := s.show(s.one, fmt.Sprintf("srun --gres=vgpu:1 --vgpu-mem=2000 --vgpu-cores=%d vgpu-busy --for 1500", percent)).Stdout
+	out := s.show(s.one, fmt.Sprintf("srun --gres=vgpu:1 --vgpu-mem=2000 --vgpu-cores=%d vgpu-busy --for 4000", percent)).Stdout
 	match := regexp.MustCompile(`busy for ([\d.]+) %`).FindStringSubmatch(out)
 	if !s.check(match != nil, "vgpu-busy does not say what it got") {
 		return
 	}
-	// Less is the fault of a machine that is busy with other things; more would be ours.
+	// Less is the fault of a machine that is busy with other things; more would be ours, but for the moment until vgpud has seen the program.
 	got, _ := strconv.ParseFloat(match[1], 64)
-	s.check(got <= percent+2 && got >= percent-5, "the program had %.1f %% of the GPU's time", got)
+	s.check(got <= percent+3 && got >= percent-5, "the program had %.1f %% of the GPU's time", got)
 }
 
 func (s *story) refusals() {

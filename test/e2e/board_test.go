@@ -171,7 +171,7 @@ func TestTheBoardShowsWhatHappens(t *testing.T) {
 	wantRules(t, server)
 }
 
-// workForTheBoard gives each panel something: work that is held back, memory, a refused allocation, a job that finds no room, and a process
+// workForTheBoard gives each panel something: work, memory, a refused allocation, a job that finds no room, and a process
 // without a slice.
 func workForTheBoard(t *testing.T) {
 	t.Helper()

@@ -32,7 +32,7 @@ func TestSomethingTrueIsToldOfEachJob(t *testing.T) {
 	awaitWaiting(t, room, "1")
 	for _, c := range []struct{ job, want string }{
 		{elsewhere, "it runs on n2: ask there (srun --jobid=" + elsewhere + " --overlap vgpuctl COMMAND " + elsewhere + ")"},
-		{whole, "with whole GPUs, which are not metered"},
+		{whole, "with whole GPUs, whose use is not counted"},
 		{plain, "it asked for no vgpu"},
 		{held, "its user holds it (scontrol release) (JobHeldUser)"},
 		{later, "it is to start at "},
