@@ -8,9 +8,11 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 
 #define CLIENT 0xc1d00001u
 #define DEVICE 0x5c000001u

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 
 #define CLIENT 0xc1d00001u
 #define DEVICE 0x5c000001u
