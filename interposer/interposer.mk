@@ -93,6 +93,7 @@ $(call interposer_linked,account/lock_lost,\
 	-Wl$(comma_)--wrap=vgpu_ledger_lock$(comma_)--wrap=vgpu_ledger_unlock)
 # They try arithmetic, which the library keeps to itself.
 $(call interposer_linked,nvml/samples,interposer/nvml/samples.c)
+$(call interposer_linked,gate/bucket,interposer/gate/bucket.c)
 $(call interposer_linked,channels/handles,interposer/channels/handles.c)
 # A control device that answers, behind the library's ioctl and in front of the C library's.
 INTERPOSER_CONTROL := $(INTERPOSER_TEST_BUILD)/helpers/control.so

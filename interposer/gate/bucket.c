@@ -32,6 +32,16 @@ void vgpu_bucket_charge(uint64_t *word, uint32_t percent, uint64_t begun_ns, uin
 		;
 }
 
+uint64_t vgpu_bucket_at_most(uint64_t *counted_ns, uint64_t earliest_ns, uint64_t now_ns, uint64_t busy_ns)
+{
+	uint64_t from = *counted_ns > earliest_ns && *counted_ns <= now_ns ? *counted_ns : earliest_ns;
+	uint64_t at_most = now_ns > from ? now_ns - from : 0;
+
+	busy_ns = busy_ns < at_most ? busy_ns : at_most;
+	*counted_ns = from + busy_ns;
+	return busy_ns;
+}
+
 uint64_t vgpu_bucket_wait(const uint64_t *word, uint64_t now_ns)
 {
 	uint64_t free_at_ns = __atomic_load_n(word, __ATOMIC_RELAXED);

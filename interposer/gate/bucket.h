@@ -28,6 +28,11 @@ static inline bool vgpu_bucket_is_capped(uint32_t percent)
 /* What began at begun_ns has kept the GPU busy for so long. */
 void vgpu_bucket_charge(uint64_t *word, uint32_t percent, uint64_t begun_ns, uint64_t now_ns, uint64_t busy_ns);
 
+/* What streams do at the same time is not to be charged for each of them: together no more than the time that has passed.
+ * counted_ns: up to when time has been charged for, which begins anew where nothing was in flight; earliest_ns: since when
+ * anything has been that is not charged for yet. What is to be charged of busy_ns; counted_ns goes on by that. */
+uint64_t vgpu_bucket_at_most(uint64_t *counted_ns, uint64_t earliest_ns, uint64_t now_ns, uint64_t busy_ns);
+
 /* How long until the cap covers what was used; 0: it does. */
 uint64_t vgpu_bucket_wait(const uint64_t *word, uint64_t now_ns);
 

@@ -10,8 +10,10 @@
 #include "gate/bucket.h"
 #include "gate/groups.h"
 
-/* How often it is looked whether the cap covers what was used after all, and whether a group is done. */
+/* How often a thread that waits looks whether it still has to; while groups are in flight, what they take; and whether it
+ * may begin another group. */
 #define LOOK_NS 50000000u
+#define FLIGHT_LOOK_NS 500000u
 #define GROUP_LOOK_NS 50000u
 /* What is in flight may itself wait, for what this thread does next: it is not waited for any longer. */
 #define STALLED_NS 10000000000u
@@ -34,6 +36,11 @@ static bool is_held(uint32_t device)
 static uint64_t longer(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
+}
+
+static uint64_t shorter(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
 }
 
 /* How long until the caps of job and step cover what was used; 0: they do. The limits may be others than a
@@ -115,6 +122,7 @@ static enum vgpu_gate_joined pass_through(struct vgpu_process *p, const struct v
 					  struct vgpu_pass *pass)
 {
 	uint64_t now = vgpu_now_ns(), since = now, full_since = 0;
+	bool flies = true;
 
 	vgpu_gate_settle_stream(p, key);
 	for (;;) {
@@ -131,8 +139,8 @@ static enum vgpu_gate_joined pass_through(struct vgpu_process *p, const struct v
 		pass->begun_ns = now;
 		if (joined != VGPU_JOINS_LATER)
 			return joined;
-		sleep_ns(wait < LOOK_NS ? wait : LOOK_NS);
-		vgpu_gate_settle_context(p, key->context);
+		sleep_ns(shorter(wait, flies ? FLIGHT_LOOK_NS : LOOK_NS));
+		flies = vgpu_gate_settle_context(p, key->context);
 		now = vgpu_now_ns();
 	}
 }

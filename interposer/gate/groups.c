@@ -166,7 +166,7 @@ enum vgpu_gate_joined vgpu_gate_join(struct vgpu_process *p, const struct vgpu_g
 	unlock(gate);
 	if (stream == NULL)
 		return VGPU_NO_PLACE;
-	*out = group;
+	*out = begins ? NULL : group;
 	if (!begins)
 		return group != NULL ? VGPU_JOINED : VGPU_JOINS_LATER;
 	begun = has_begun(group, key->handle);
@@ -177,6 +177,7 @@ enum vgpu_gate_joined vgpu_gate_join(struct vgpu_process *p, const struct vgpu_g
 	if (begun)
 		add(stream, group);
 	unlock(gate);
+	*out = begun ? group : NULL;
 	return begun ? VGPU_JOINED : VGPU_NO_EVENT;
 }
 
@@ -213,35 +214,64 @@ static bool is_done(CUevent begin, CUevent end, uint64_t *busy_ns)
 	return true;
 }
 
-static void settle_group(struct vgpu_process *p, struct vgpu_gate_stream *stream, struct vgpu_gate_group *group)
+/* With the lock held: since when anything is in flight on the device. */
+static uint64_t earliest_ns(const struct vgpu_gate *gate, uint32_t device, uint64_t now_ns)
+{
+	uint64_t earliest = now_ns;
+
+	for (uint32_t i = 0; i < gate->high; i++) {
+		const struct vgpu_gate_stream *stream = &gate->stream[i];
+
+		for (uint32_t g = 0; g < 2 && stream->device == device; g++) {
+			if (stream->group[g].state >= VGPU_GROUP_OPEN && stream->group[g].begun_ns < earliest)
+				earliest = stream->group[g].begun_ns;
+		}
+	}
+	return earliest;
+}
+
+/* With the lock held: whether the driver is to be asked about the group, by this thread alone. */
+static bool may_ask(const struct vgpu_gate_stream *stream, const struct vgpu_gate_group *group)
+{
+	return stream->context != NULL && group->state >= VGPU_GROUP_OPEN && group->inside == 0 &&
+	       group->asked == 0;
+}
+
+/* True: it is in flight still. */
+static bool settle_group(struct vgpu_process *p, struct vgpu_gate_stream *stream, struct vgpu_gate_group *group)
 {
 	struct vgpu_gate *gate = vgpu_gate(p);
-	uint32_t device, launches;
-	uint64_t busy_ns, begun_ns;
-	bool done;
+	struct vgpu_gate_group asked;
+	uint32_t device;
+	uint64_t busy_ns, now;
+	bool ask, flies;
 
 	lock(gate);
-	done = stream->context != NULL && group->state >= VGPU_GROUP_OPEN && group->inside == 0 &&
-	       group->asked == 0;
-	group->asked |= done;
+	ask = may_ask(stream, group);
+	flies = group->state != VGPU_GROUP_FREE;
+	group->asked |= ask;
 	device = stream->device;
-	launches = group->launches;
-	begun_ns = group->begun_ns;
+	asked = *group;
 	unlock(gate);
-	if (!done)
-		return;
-	done = is_done(group->begin, group->end, &busy_ns);
-	if (done)
-		vgpu_gate_charge(p, device, begun_ns, busy_ns);
+	if (!ask)
+		return flies;
+	flies = !is_done(asked.begin, asked.end, &busy_ns);
+	now = vgpu_now_ns();
 	lock(gate);
 	group->asked = 0;
-	if (done) {
-		group->state = VGPU_GROUP_FREE;
+	if (!flies) {
 		stream->stalled = 0;
-		stream->launch_ns = busy_ns / launches;
-		SET(gate->device[device].launch_ns, stream->launch_ns);
+		stream->launch_ns = busy_ns / asked.launches;
+		busy_ns = vgpu_bucket_at_most(&gate->device[device].counted_ns, earliest_ns(gate, device, now), now,
+					      busy_ns);
+		SET(gate->device[device].launch_ns,
+		    (3 * gate->device[device].launch_ns + busy_ns / asked.launches) / 4);
+		group->state = VGPU_GROUP_FREE;
 	}
 	unlock(gate);
+	if (!flies)
+		vgpu_gate_charge(p, device, asked.begun_ns, busy_ns);
+	return flies;
 }
 
 void vgpu_gate_settle_stream(struct vgpu_process *p, const struct vgpu_gate_key *key)
@@ -256,16 +286,18 @@ void vgpu_gate_settle_stream(struct vgpu_process *p, const struct vgpu_gate_key 
 		settle_group(p, stream, &stream->group[g]);
 }
 
-void vgpu_gate_settle_context(struct vgpu_process *p, CUcontext context)
+bool vgpu_gate_settle_context(struct vgpu_process *p, CUcontext context)
 {
 	struct vgpu_gate *gate = vgpu_gate(p);
+	bool flies = false;
 
 	for (uint32_t i = 0; i < GET(gate->high); i++) {
 		struct vgpu_gate_stream *stream = &gate->stream[i];
 
 		for (uint32_t g = 0; g < 2 && GET(stream->context) == context; g++)
-			settle_group(p, stream, &stream->group[g]);
+			flies |= settle_group(p, stream, &stream->group[g]);
 	}
+	return flies;
 }
 
 void vgpu_gate_forget_context(struct vgpu_process *p, CUcontext context)

@@ -4,8 +4,8 @@
  * Launches of a stream in groups that the GPU times. One group that is full and one that is open may be in
  * flight; what they took is charged when a thread next looks.
  *
- * What two streams do at the same time is charged for both, and so are the pauses in a group that are shorter
- * than it takes to launch, and what others did on the GPU meanwhile: a slice may have less than its cap, not more. */
+ * Charged are also the pauses in a group that are shorter than it takes to launch, and what others did on the GPU
+ * meanwhile, other processes of the job too: a slice may have less than its cap, not more. */
 #ifndef VGPU_GATE_GROUPS_H
 #define VGPU_GATE_GROUPS_H
 
@@ -39,8 +39,8 @@ void vgpu_gate_behind(struct vgpu_process *p, struct vgpu_gate_group *group, CUs
 
 /* Charges for the groups of the stream that the GPU has done. */
 void vgpu_gate_settle_stream(struct vgpu_process *p, const struct vgpu_gate_key *key);
-/* And of all streams of the context. */
-void vgpu_gate_settle_context(struct vgpu_process *p, CUcontext context);
+/* And of all streams of the context. True: some are in flight still. */
+bool vgpu_gate_settle_context(struct vgpu_process *p, CUcontext context);
 
 /* The context (NULL: any) is no more, and its events neither: what was in flight is charged as what came before took. */
 void vgpu_gate_forget_context(struct vgpu_process *p, CUcontext context);

@@ -37,7 +37,8 @@ struct vgpu_gate_stream {
 };
 
 struct vgpu_gate_device {
-	uint64_t launch_ns; /* what one took last in any stream */
+	uint64_t launch_ns;  /* what one took of late in any stream */
+	uint64_t counted_ns; /* vgpu_bucket_at_most; with the lock held */
 };
 
 struct vgpu_gate {

@@ -90,6 +90,7 @@ CUresult sim_cuEventCreate(CUevent *out, unsigned int flags)
 	event = calloc(1, sizeof(*event));
 	if (event == NULL)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	drv_asked(SIM_EVENTS_MADE);
 	event->ctx = ctx;
 	event->flags = flags;
 	drv_lock();
@@ -159,6 +160,7 @@ CUresult sim_cuEventQuery(CUevent event)
 	CUresult result;
 
 	NEED(drv_ready());
+	NEED(drv_safe());
 	drv_lock();
 	drv_asked(SIM_ASKED_EVENT);
 	result = known(event);

@@ -4,13 +4,15 @@
  * What a program's libcuda asks of the driver's control device stands on its job's page of groups. The calls
  * are made here, as libcuda makes them; what answers is helpers/control.c. */
 #include "../helpers/control.h"
-#include "slices.h"
+#include "pages.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 
 #define CLIENT 0xc1d00001u
 #define DEVICE 0x5c000001u
@@ -77,9 +79,9 @@ static void begin_job(void)
 	char path[600];
 
 	gpus(0);
-	step = slice_make(1, 0, 0);
+	step = step_with_pages();
 	groups_path(path);
-	page = slices_page(path, sizeof(*page));
+	page = page_map(path, sizeof(*page));
 	page->magic = VGPU_GROUPS_MAGIC;
 	page->layout_version = VGPU_VGPUD_VERSION;
 	page->size_bytes = sizeof(*page);
@@ -214,7 +216,7 @@ static void without_a_page_a_program_runs(void)
 	CHECK_IS(make_group(DEVICE, GROUP + 2, 1), 0);
 	CHECK_IS(unlink(path), 0);
 	/* All is there as soon as there is a page. */
-	page = slices_page(path, sizeof(*page));
+	page = page_map(path, sizeof(*page));
 	page->magic = VGPU_GROUPS_MAGIC;
 	page->layout_version = VGPU_VGPUD_VERSION;
 	page->size_bytes = sizeof(*page);
@@ -258,7 +260,7 @@ static int after_exec(void)
 
 	step = step_of_environment();
 	groups_path(path);
-	page = slices_page(path, sizeof(*page));
+	page = page_map(path, sizeof(*page));
 	CHECK_IS(place()->count, 1);
 	CHECK_IS(cuInit(0), CUDA_SUCCESS);
 	CHECK_IS(place()->count, 0);
@@ -344,7 +346,7 @@ static void a_signal_handler_never_waits(void)
 	make_device(0);
 	CHECK_IS(sigaction(SIGALRM, &action, NULL), 0);
 	CHECK_IS(setitimer(ITIMER_REAL, &often, NULL), 0);
-	for (until = now_ns() + 5000 * MS; handled < 2000 && now_ns() < until;)
+	for (until = now_ns() + 5000000000u; handled < 2000 && now_ns() < until;)
 		make_and_drop(NULL);
 	CHECK_IS(setitimer(ITIMER_REAL, &never, NULL), 0);
 	CHECK(handled >= 100);

@@ -4,13 +4,14 @@
  * A driver that finds another ioctl before ours is led to ours when it begins, however it was linked. It
  * comes by RTLD_DEEPBIND here; behind a guard it is tried in test/guard. */
 #include "../helpers/control.h"
-#include "slices.h"
+#include "pages.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 
 #define CLIENT 0xc1d00001u
 #define DEVICE 0x5c000001u
@@ -31,9 +32,9 @@ static void begin(const char *driver, int flags)
 	void *handle;
 
 	gpus(0);
-	step = slice_make(1, 0, 0);
+	step = step_with_pages();
 	snprintf(path, sizeof(path), "%s/" VGPU_GROUPS_FILE, step.limits->pages_dir);
-	page = slices_page(path, sizeof(*page));
+	page = page_map(path, sizeof(*page));
 	page->magic = VGPU_GROUPS_MAGIC;
 	page->layout_version = VGPU_VGPUD_VERSION;
 	page->size_bytes = sizeof(*page);

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Utilisation that vgpud has counted. */
-#include "slices.h"
+#include "pages.h"
 
 static struct step step;
 
@@ -30,9 +30,9 @@ static void what_was_counted_outside_is_shown(void)
 	char path[600];
 
 	gpus(0);
-	step = slice_make(1, 30, 0);
+	step = step_with_pages();
 	snprintf(path, sizeof(path), "%s/" VGPU_TIME_FILE, step.limits->pages_dir);
-	page = slices_page(path, sizeof(*page));
+	page = page_map(path, sizeof(*page));
 	*page = (struct vgpu_time){.magic = VGPU_TIME_MAGIC,
 				   .layout_version = VGPU_VGPUD_VERSION,
 				   .size_bytes = sizeof(*page),
@@ -45,9 +45,9 @@ static void what_was_counted_outside_is_shown(void)
 	count_outside(page, 12000, now_ns());
 	CHECK_IS(utilisation(), 100);
 	/* It is dead, or hangs. */
-	count_outside(page, 3651, now_ns() - 3000 * MS);
+	count_outside(page, 3651, now_ns() - 3000000000u);
 	CHECK_IS(utilisation(), 0);
-	count_outside(page, 3651, now_ns() + 60000 * MS);
+	count_outside(page, 3651, now_ns() + 60000000000u);
 	CHECK_IS(utilisation(), 0);
 	count_outside(page, 3651, now_ns());
 	page->sequence++; /* half written */

@@ -1,19 +1,46 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * A step with a share of the GPU's time, and kernels that use it up: of the simulated driver, as long as they
+ * A step whose cap the library holds, and kernels that use it up: of the simulated driver, as long as they
  * are told. */
 #ifndef VGPU_TEST_BUSY_H
 #define VGPU_TEST_BUSY_H
 
 #include "harness.h"
 
+#define MS 1000000ull
+
+/* As root does, while programs run. */
+static inline void step_gate(const struct step *step, bool gated)
+{
+	__atomic_store_n(&step->limits->device[0].gated, gated, __ATOMIC_RELAXED);
+	if (gated)
+		__atomic_fetch_or(&step->limits->flags, VGPU_GATED, __ATOMIC_RELEASE);
+	else
+		__atomic_fetch_and(&step->limits->flags, ~VGPU_GATED, __ATOMIC_RELEASE);
+}
+
+static inline void step_cap(const struct step *step, unsigned percent)
+{
+	__atomic_store_n(&step->limits->device[0].sm_percent, percent, __ATOMIC_RELAXED);
+	__atomic_store_n(&step->limits->device[0].job_sm_percent, percent, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&step->limits->generation, 1, __ATOMIC_RELEASE);
+}
+
 /* A job for each case: what was used stands in its ledger. */
-static inline struct step step_with_share(uint32_t job, unsigned percent)
+static inline struct step step_with_cap(uint32_t job, unsigned percent)
 {
 	struct step step = step_make(job, 0, 1000, 1000);
 
-	step.limits->device[0].sm_percent = step.limits->device[0].job_sm_percent = percent;
+	step_cap(&step, percent);
+	return step;
+}
+
+static inline struct step step_with_gate(uint32_t job, unsigned percent)
+{
+	struct step step = step_with_cap(job, percent);
+
+	step_gate(&step, true);
 	return step;
 }
 
@@ -27,12 +54,51 @@ static inline CUfunction busy_kernel(void)
 	return function;
 }
 
-/* Each length has a shape of its own. */
 static inline void busy(CUfunction function, unsigned us, CUstream stream)
 {
 	void *params[] = {&us};
 
-	CHECK_IS(cuLaunchKernel(function, 1 + us, 1, 1, 32, 1, 1, 0, stream, params, NULL), CUDA_SUCCESS);
+	CHECK_IS(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL), CUDA_SUCCESS);
+}
+
+/* Launches kernels of this length into so many streams in turn for a while. What part of it the GPU was kept busy, in
+ * thousandths: by the time that it took, as the simulated GPU does one thing at a time. */
+static inline unsigned keep_busy(CUfunction function, unsigned us, const CUstream *stream, unsigned streams, uint64_t for_ns)
+{
+	uint64_t since = now_ns(), launched = 0;
+
+	for (; now_ns() - since < for_ns; launched++)
+		busy(function, us, streams == 0 ? NULL : stream[launched % streams]);
+	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
+	return (unsigned)(launched * us * 1000000 / (now_ns() - since));
+}
+
+/* Until then launches wait. */
+static inline uint64_t owed_until(const struct step *step)
+{
+	return __atomic_load_n(&step->ledger->share_free_at_ns[0], __ATOMIC_RELAXED);
+}
+
+static inline uint64_t of_step_until(const struct step *step)
+{
+	return __atomic_load_n(&step->ledger->step[0].share_free_at_ns[0], __ATOMIC_RELAXED);
+}
+
+/* Never above the cap, from when on what was saved up is used. Below it when somebody else has kept this machine's cores
+ * busy: then again. */
+static inline void check_cap(const struct step *step, CUfunction function, unsigned us, const CUstream *stream,
+			     unsigned streams, unsigned want)
+{
+	unsigned got = 0;
+
+	while (owed_until(step) < now_ns() && of_step_until(step) < now_ns())
+		keep_busy(function, us, stream, streams, 50 * MS);
+	for (int try = 0; try < 20 && got + 30 < want; try++) {
+		got = keep_busy(function, us, stream, streams, 400 * MS);
+		CHECK(got <= want + 30);
+	}
+	if (got + 30 < want)
+		fprintf(stderr, "%u µs: %u of 1000, not %u\n", us, got, want), failures++;
 }
 
 #endif
