@@ -77,9 +77,15 @@ func (g Grant) refused(dir rundir.Dir) []device.UUID {
 	return gpus
 }
 
-// isGated: who has no cap to be held pays nothing for it.
+// isGated: who has no cap to be held pays nothing for it. vgpud holds what a job may have, and knows nothing of a step that may have less.
 func (s StepSlice) isGated(refused []device.UUID, policy request.Policy) bool {
-	return policy != request.PolicyElastic && (isCapped(s.StepSM) || isCapped(s.SMPercent)) && slices.Contains(refused, s.Device)
+	switch {
+	case policy == request.PolicyElastic:
+		return false
+	case isCapped(s.StepSM) && s.StepSM != s.SMPercent:
+		return true
+	}
+	return (isCapped(s.StepSM) || isCapped(s.SMPercent)) && slices.Contains(refused, s.Device)
 }
 
 func isCapped(percent int) bool { return percent > 0 && percent < 100 }

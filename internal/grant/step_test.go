@@ -106,7 +106,7 @@ func TestPrepare(t *testing.T) {
 		}
 		want := ledger.Limits{Job: 12, Step: 3, UID: g.UID, Flags: ledger.FailOpen, Generation: 1, JobStep: "12.3", PagesDir: dir.Pages(12), Ledger: limits.Ledger, Devices: []ledger.LimitsDevice{
 			{UUID: "GPU-aaaaaaaa-1", JobMemBytes: 3000 << 20, DeviceMemBytes: 10000 << 20, SMPercent: 30, JobSMPercent: 30, Index: 0, Minor: 4},
-			{UUID: "GPU-bbbbbbbb-2", StepMemBytes: 1000 << 20, JobMemBytes: 3000 << 20, DeviceMemBytes: 20000 << 20, SMPercent: 20, JobSMPercent: 30, Index: 2, Minor: 6},
+			{UUID: "GPU-bbbbbbbb-2", StepMemBytes: 1000 << 20, JobMemBytes: 3000 << 20, DeviceMemBytes: 20000 << 20, SMPercent: 20, JobSMPercent: 30, Index: 2, Minor: 6, Gated: true},
 		}}
 		if diff := cmp.Diff(want, limits); diff != "" {
 			t.Error(diff)

@@ -10,9 +10,10 @@ import (
 
 const (
 	// scoutEach is the least time between two looks at the node: who changes his groups page without end has no more looks than this.
-	scoutEach = 20 * time.Millisecond
-	// again is for when something was not there yet, as a job's pages are not when its slices are; for so often.
-	again     = 50 * time.Millisecond
+	scoutEach = 10 * time.Millisecond
+	// again is for when something was not there yet, as a job's pages are not when its slices are: at first soon, as its prolog waits; for so often.
+	again     = 5 * time.Millisecond
+	mostAgain = 50 * time.Millisecond
 	mostTried = 100
 
 	// ofScout is what looks may take of a core, with scoutSaved at once. longestRest is the most that others' new processes wait because of one
@@ -50,7 +51,7 @@ func (s *scout) run(look func() (Node, error), changed <-chan struct{}) {
 		if err == nil {
 			tried = 0
 		} else if tried++; tried <= mostTried {
-			retry = time.After(again)
+			retry = time.After(min(mostAgain, again<<min(tried-1, 10)))
 		}
 		select {
 		case <-changed:
