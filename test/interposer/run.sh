@@ -35,7 +35,7 @@ run_programs() {
 # These judge no clock but their own, so that they may run side by side; under the sanitizers all do.
 is_patient() {
 	case $1 in
-	time/* | memory/* | process/* | route/* | */fuzz_*) [ -n "$library" ] ;;
+	memory/* | process/* | route/* | */fuzz_*) [ -n "$library" ] ;;
 	*) false ;;
 	esac
 }
@@ -54,13 +54,11 @@ for program; do
 	fi
 done
 if [ -n "$library" ]; then
-	# What keeps shares of the GPU's time, or is held back by them, also where every call of the driver that may wait for a
-	# stream does (test/simgpu/drv_waits.c).
+	# These also where every call of the driver that may wait for a stream does (test/simgpu/drv_waits.c).
 	export VGPU_TEST_WAITS=1
 	for program; do
 		case $program in
-		*/hosted* | gate/copies_lists) ;; # without the simulated driver
-		admission/* | gate/* | streams/* | pools/graphs | context/overhead_kernels) run_programs "$program" ;;
+		gate/groups | pools/graphs | context/overhead_kernels) run_programs "$program" ;;
 		esac
 	done
 	unset VGPU_TEST_WAITS

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Launches, in a process without a share and in one with a share that it does not use up, since it does
- * other things as well. Run under LD_PRELOAD. */
+ * Launches, in a process that is not gated and in one that is and stays below its cap, since it does other things as well.
+ * Run under LD_PRELOAD. */
 #include "bench.h"
 
 #include <sys/wait.h>
@@ -54,7 +54,7 @@ static void use(bench_lookup *lookup, void *library)
 }
 
 /* A process of its own, as what it costs depends on the step. */
-static bool measure(uint32_t job, unsigned percent, const struct bench_row *rows, size_t count)
+static bool measure(uint32_t job, bool gated, const struct bench_row *rows, size_t count)
 {
 	int status = -1;
 	pid_t pid;
@@ -66,7 +66,9 @@ static bool measure(uint32_t job, unsigned percent, const struct bench_row *rows
 		void *library = dlopen("libcuda.so.1", RTLD_NOW);
 		CUmodule module;
 
-		step.limits->device[0].sm_percent = step.limits->device[0].job_sm_percent = percent;
+		step.limits->device[0].sm_percent = step.limits->device[0].job_sm_percent = 99;
+		step.limits->device[0].gated = gated;
+		step.limits->flags |= gated ? VGPU_GATED : 0;
 		cuda_begin(0);
 		if (bench_direct(library) == NULL || cuStreamCreate(&stream, 0) != CUDA_SUCCESS)
 			exit(1);
@@ -92,15 +94,15 @@ int main(void)
 {
 	const struct bench_row none[] = {{"cuLaunchKernel", kernel, other_things},
 					 {"cuLaunchKernelEx", ex, other_things}};
-	const struct bench_row some[] = {{"cuLaunchKernel, share not used up", kernel, other_things},
-					 {"cuLaunchKernelEx, share not used up", ex, other_things}};
+	const struct bench_row some[] = {{"cuLaunchKernel, gated", kernel, other_things},
+					 {"cuLaunchKernelEx, gated", ex, other_things}};
 	bool measured;
 
 	gpus(0);
 	setenv("CUDA_VISIBLE_DEVICES", UUID0, 1);
 	bench_head("launches");
-	measured = measure(1, 0, none, sizeof(none) / sizeof(none[0])) &&
-		   measure(2, 99, some, sizeof(some) / sizeof(some[0]));
+	measured = measure(1, false, none, sizeof(none) / sizeof(none[0])) &&
+		   measure(2, true, some, sizeof(some) / sizeof(some[0]));
 	remove_gpus();
 	return measured ? 0 : 1;
 }

@@ -77,7 +77,7 @@ static void each_gpu_has_its_own_cap(void)
 	/* One that vgpud holds is not held here. */
 	step.limits->device[1].gated = 0;
 	cuda_begin(1);
-	CHECK(keep_busy(busy_kernel(), 1000, NULL, 0, 200 * MS) > 800);
+	CHECK(keep_busy(busy_kernel(), 200, NULL, 0, 100 * MS) > 700);
 }
 
 static void several_streams_have_one_cap(void)
@@ -108,7 +108,7 @@ static void who_is_not_gated_goes_straight(void)
 	busy(function, 10, NULL);
 	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
 	for (int try = 0; try < 20 && got <= 900; try++)
-		got = keep_busy(function, 1000, NULL, 0, 200 * MS);
+		got = keep_busy(function, 200, NULL, 0, 100 * MS);
 	CHECK(got > 900);
 	CHECK_IS(asked("cuEventCreate"), 0);
 	CHECK_IS(asked("cuEventQuery"), 0);
@@ -125,10 +125,10 @@ static void no_cap_is_not_held(void)
 	function = busy_kernel();
 	owe(&step, now_ns() + 20000 * MS);
 	for (int try = 0; try < 20 && got <= 900; try++)
-		got = keep_busy(function, 1000, NULL, 0, 200 * MS);
+		got = keep_busy(function, 200, NULL, 0, 100 * MS);
 	CHECK(got > 900);
 	step_cap(&step, 100);
-	CHECK(keep_busy(function, 1000, NULL, 0, 200 * MS) > 700);
+	CHECK(keep_busy(function, 200, NULL, 0, 100 * MS) > 700);
 	CHECK_IS(asked("cuEventCreate"), 0);
 }
 
@@ -287,7 +287,7 @@ static void the_gate_comes_and_goes_while_it_runs(void)
 	cuda_begin(0);
 	function = busy_kernel();
 	for (int i = 0; i < 2; i++) {
-		CHECK(keep_busy(function, 1000, NULL, 0, 200 * MS) > 700);
+		CHECK(keep_busy(function, 200, NULL, 0, 100 * MS) > 700);
 		step_gate(&step, true);
 		check_cap(&step, function, 1000, NULL, 0, 200);
 		step_gate(&step, false);
