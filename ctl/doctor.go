@@ -120,7 +120,6 @@ func (d *doctor) machine(ctx context.Context) {
 	d.deviceNodes()
 	d.deviceFiles()
 	d.state()
-	d.turns()
 	d.slices(ctx)
 	d.audit(ctx)
 	d.remains(ctx)

@@ -154,10 +154,6 @@ func (d *doctor) state() {
 			d.fail("state", "if `vgpuctl set` was interrupted, give it again; else look into the log of vgpu-prolog", "job %d holds %d MiB of GPU %d in the state file and something else in its grant", s.Job, s.MemMiB, s.Index)
 		}
 	}
-	for _, gpu := range store.Misposted(current) {
-		healthy = false
-		d.fail("state", remedy, "the board of %s does not say who lies on it", gpu)
-	}
 	entries, err := os.ReadDir(dir.Jobs())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.fail("state", "run it as root", "%v", err)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
@@ -26,33 +25,19 @@ import (
 func (d *doctor) vgpud(ctx context.Context) {
 	d.findings = append(d.findings, sitecheck.Vgpud(ctx, d.config, d.inventory)...)
 	store := state.Of(d.config, d.bootID, hclog.NewNullLogger())
-	for _, gpu := range store.Refused() {
-		d.fail("vgpud", "its log has the answer of the driver; it tries again when it is begun anew", "the driver does not let it keep caps on %s: the library keeps the shares there", gpu)
+	refused := store.Refused()
+	for _, gpu := range refused {
+		d.fail("vgpud", "its log has the answer of the driver; it tries again when it is begun anew", "the driver does not let it keep caps on %s: the library holds them there", gpu)
 	}
 	current, err := store.Read()
 	if err != nil {
 		return // what is wrong with the state is said there
 	}
-	d.keptByLibrary(current.Slices)
 	if runs, err := trusted.IsLocked(d.config.Run().VgpudLock()); err == nil && runs {
-		kept := d.keptSlices(current.Slices)
+		kept := d.keptSlices(current.Slices, refused)
 		d.looksAt(kept)
 		d.setsSlices(kept)
 		d.seesAll(kept)
-	}
-}
-
-// keptByLibrary names the jobs that keep a GPU with the library: they were started with a release that did not know vgpud.
-func (d *doctor) keptByLibrary(held []state.Slice) {
-	var jobs []string
-	for _, s := range held {
-		if name := strconv.FormatUint(uint64(s.Job), 10); s.Turns < ledger.VgpudVersion && !slices.Contains(jobs, name) {
-			jobs = append(jobs, name)
-		}
-	}
-	if len(jobs) > 0 {
-		d.warn("vgpud", "nothing: it changes when they have ended", "the library keeps the shares on the GPUs of %s, which an older release started: %s",
-			plural(len(jobs), "job"), strings.Join(jobs, ", "))
 	}
 }
 
@@ -64,11 +49,11 @@ type keptSlice struct {
 	here    bool           // a program of it is there, by its own word
 }
 
-func (d *doctor) keptSlices(held []state.Slice) (kept []keptSlice) {
+func (d *doctor) keptSlices(held []state.Slice, refused []device.UUID) (kept []keptSlice) {
 	run, now := d.config.Run(), ledger.TimeNow()
 	for _, s := range held {
 		g, err := grant.Read(run.Grant(s.Job))
-		if err != nil || g.Restart != s.Restart || sharesBy(run, s.Device) != keptByVgpud {
+		if err != nil || g.Restart != s.Restart || slices.Contains(refused, s.Device) {
 			continue
 		}
 		used, err := usage.Collect(run, g)

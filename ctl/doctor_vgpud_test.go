@@ -5,7 +5,6 @@ package main
 
 import (
 	"encoding/binary"
-	"errors"
 	"os"
 	"strconv"
 	"time"
@@ -16,7 +15,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
-// counted JOB SECONDS FLAGS FROZEN AGO [SLICE-US [KILLED VERDICT]]: vgpud keeps the GPU of a job, has counted so many seconds of it and was away for half of one, and
+// counted JOB SECONDS FLAGS FROZEN AGO [SLICE-US [KILLED VERDICT]]: vgpud has counted so many seconds of it and was away for half of one, and
 // looked at it the last time some seconds ago; 0: it looks, however long this machine takes to see it.
 func writeCounts(ts *testscript.TestScript, args []string) error {
 	n := [8]uint64{5: 2400}
@@ -27,13 +26,7 @@ func writeCounts(ts *testscript.TestScript, args []string) error {
 		}
 	}
 	dir, job := rundir.Dir(ts.MkAbs("run")), uint32(n[0])
-	gpu := firstGPU(ts).UUID
-	board, err := ledger.ReadBoard(dir.Board(gpu))
-	if err != nil {
-		return err
-	}
-	board.KeptBy = ledger.KeptByVgpud
-	if err := errors.Join(ledger.WriteBoard(dir.Board(gpu), board), ledger.CreateTime(dir.Time(job), job, 1)); err != nil {
+	if err := ledger.CreateTime(dir.Time(job), job, 1); err != nil {
 		return err
 	}
 	page, err := ledger.OpenTime(dir.Time(job), job)

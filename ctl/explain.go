@@ -223,6 +223,7 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 		Slices: []explainedSlice{},
 	}
 	used, err := usage.Collect(dir, g)
+	refused, _ := grant.Refused(dir, g.BootID) // doctor says what is wrong with it
 	for i, s := range g.Slices {
 		slice := explainedSlice{Node: g.Node, Device: string(s.Device), MemMiB: s.MemMiB, SMPercent: s.SMPercent, Priority: s.Priority, Earlier: g.Earlier[s.Device]}
 		if err == nil && i < len(used.Devices) {
@@ -231,7 +232,7 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 			slice.Time, slice.Caught = usage.TimeOf(used.Counted[i]), usage.CaughtOf(used.Counted[i])
 		}
 		if s.Priority == device.PriorityLatency {
-			slice.WithoutEffect = whyNotFirst(dir, s.Device)
+			slice.WithoutEffect = whyNotFirst(dir, refused, s.Device)
 		}
 		e.Slices = append(e.Slices, slice)
 	}

@@ -63,7 +63,8 @@ func (l *looker) at(node string) (nodeStatus, error) {
 	if err != nil {
 		return status, err
 	}
-	current, stateErr := state.Of(l.cfg, boot, hclog.NewNullLogger()).Read()
+	store := state.Of(l.cfg, boot, hclog.NewNullLogger())
+	current, stateErr := store.Read()
 	status.unreadable[fromState] = stateErr != nil
 	inv, err := inventory.Read(l.cfg.Run().Inventory())
 	switch {
@@ -78,7 +79,7 @@ func (l *looker) at(node string) (nodeStatus, error) {
 	for _, gpu := range inv.GPUs {
 		status.GPUs = append(status.GPUs, statusOf(l.cfg, gpu, current.Slices))
 	}
-	status.addKeepers(l.cfg.Run())
+	status.addKeepers(l.cfg.Run(), store.Refused())
 	driver := l.startDriver(inv.GPUs, current.Slices)
 	l.timeNow = ledger.TimeNow()
 	l.grants, l.used = make(map[uint32]grant.Grant), make(map[uint32]usedOf)

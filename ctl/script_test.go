@@ -221,6 +221,9 @@ func writeGrant(ts *testscript.TestScript, args []string) error {
 		return err
 	}
 	g.Slices[0].Device = firstGPU(ts).UUID
+	if g.BootID, err = inventory.BootID(); err != nil {
+		return err
+	}
 	if len(args) > 3 {
 		g.Policy = request.Policy(args[3])
 	}
@@ -230,11 +233,7 @@ func writeGrant(ts *testscript.TestScript, args []string) error {
 		}
 	}
 	dir := rundir.Dir(ts.MkAbs("run"))
-	boot, err := inventory.BootID()
-	if err != nil {
-		return err
-	}
-	tx, err := state.Store{Dir: dir, BootID: boot, Log: hclog.NewNullLogger()}.Begin(context.Background())
+	tx, err := state.Store{Dir: dir, BootID: g.BootID, Log: hclog.NewNullLogger()}.Begin(context.Background())
 	if err != nil {
 		return err
 	}
@@ -253,9 +252,6 @@ func writeGrant(ts *testscript.TestScript, args []string) error {
 		return err
 	}
 	if err := ledger.Create(dir.Ledger(g.Job), g.Job, 1, g.UID, g.GID); err != nil {
-		return err
-	}
-	if err := ledger.CreateClaims(dir.Claims(g.Job), g.Job, 1, g.UID, g.GID); err != nil {
 		return err
 	}
 	page, err := os.OpenFile(dir.Ledger(g.Job), os.O_RDWR, 0)

@@ -22,11 +22,7 @@ func printStatus(to io.Writer, status nodeStatus) error {
 	if len(status.GPUs) > 0 {
 		fmt.Fprintln(out)
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		kept, shares := status.isKept(), ""
-		if kept {
-			shares = "SHARES\t"
-		}
-		fmt.Fprintln(table, "GPU\tTYPE\tUUID\tMEM MiB\tGRANTED\tFREE\tCORES\tSLICES\t"+shares+"STATE")
+		fmt.Fprintln(table, "GPU\tTYPE\tUUID\tMEM MiB\tGRANTED\tFREE\tCORES\tSLICES\tSHARES\tSTATE")
 		for _, g := range status.GPUs {
 			word := p.good(g.State)
 			if g.State != "ok" && g.State != "exclusive" && g.State != stateSlurms {
@@ -35,9 +31,7 @@ func printStatus(to io.Writer, status nodeStatus) error {
 			if g.Lost != "" {
 				word += ": " + g.Lost
 			}
-			if kept {
-				word = status.sharesText(p, g) + "\t" + word
-			}
+			word = status.sharesText(p, g) + "\t" + word
 			fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%d\t%d\t%d%%\t%d/%d\t%s\n", g.Index, g.Type, g.UUID, g.MemMiB, g.GrantedMiB, g.FreeMiB, g.GrantedPercent, g.Slices, g.MaxSlices, word)
 		}
 		table.Flush()

@@ -63,12 +63,15 @@ func countedOf(counted ledger.TimeDevice, usedBytes uint64, now time.Duration) *
 }
 
 // addKeepers says of each GPU with slices who keeps their shares, and whether vgpud is there where it should be.
-func (s *nodeStatus) addKeepers(run rundir.Dir) {
+func (s *nodeStatus) addKeepers(run rundir.Dir, refused []device.UUID) {
 	should := false
 	for i := range s.GPUs {
-		if g := &s.GPUs[i]; g.Slices > 0 {
-			g.KeptBy = sharesBy(run, g.UUID)
-			should = should || g.KeptBy == keptByVgpud
+		switch g := &s.GPUs[i]; {
+		case g.Slices == 0:
+		case slices.Contains(refused, g.UUID):
+			g.KeptBy = keptByLibrary
+		default:
+			g.KeptBy, should = keptByVgpud, true
 		}
 	}
 	if !should {
@@ -79,39 +82,15 @@ func (s *nodeStatus) addKeepers(run rundir.Dir) {
 	}
 }
 
-func sharesBy(run rundir.Dir, gpu device.UUID) string {
-	board, err := ledger.ReadBoard(run.Board(gpu))
-	switch {
-	case err != nil:
-		return ""
-	case board.KeptBy == ledger.KeptByVgpud:
-		return keptByVgpud
-	}
-	return keptByLibrary
-}
-
 // whyNotFirst is why a slice of priority latency on a GPU goes before nobody just now; "": it may.
-func whyNotFirst(run rundir.Dir, gpu device.UUID) string {
-	board, err := ledger.ReadBoard(run.Board(gpu))
-	if err != nil {
-		return "" // doctor says what is wrong with it
+func whyNotFirst(run rundir.Dir, refused []device.UUID, gpu device.UUID) string {
+	if slices.Contains(refused, gpu) {
+		return "the driver refuses vgpud its calls on its GPU; vgpuctl doctor, and vgpud's log, say why"
 	}
-	older := slices.IndexFunc(board.Slices, func(s ledger.BoardSlice) bool { return s.Turns != ledger.VgpudVersion })
-	runs, err := trusted.IsLocked(run.VgpudLock())
-	switch {
-	case board.KeptBy == ledger.KeptByLibrary && older >= 0:
-		return fmt.Sprintf("the library keeps the shares of its GPU until job %d has ended, which an older release started", board.Slices[older].Job)
-	case board.KeptBy == ledger.KeptByLibrary:
-		return "the library keeps the shares of its GPU; vgpuctl doctor, and vgpud's log, say why"
-	case err == nil && !runs: // root's alone to see
+	if runs, err := trusted.IsLocked(run.VgpudLock()); err == nil && !runs { // root's alone to see
 		return "vgpud, which keeps the shares of its GPU, is not there"
 	}
 	return ""
-}
-
-// isKept says that vgpud keeps shares of a GPU here, or should.
-func (s *nodeStatus) isKept() bool {
-	return slices.ContainsFunc(s.GPUs, func(g gpuStatus) bool { return g.KeptBy == keptByVgpud })
 }
 
 // sharesText is who keeps a GPU's shares, in a table.

@@ -100,7 +100,6 @@ func cmdGranted(ts *testscript.TestScript, _ bool, args []string) {
 	_, err = pages.Make(s.Dir.Pages(job))
 	ts.Check(err)
 	ts.Check(ledger.Create(s.Dir.Ledger(job), job, 1, uint32(os.Getuid()), uint32(os.Getgid())))
-	ts.Check(ledger.CreateClaims(s.Dir.Claims(job), job, 1, uint32(os.Getuid()), uint32(os.Getgid())))
 	file, err := os.OpenFile(s.Dir.Ledger(job), os.O_WRONLY, 0)
 	ts.Check(err)
 	defer file.Close()

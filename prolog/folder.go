@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -46,14 +47,15 @@ func (p *prolog) makeFolder(g grant.Grant) error {
 	}
 	crashpoint.At("prolog/folder-made")
 	if g.Refusal == "" && !g.Whole {
-		made, err := pages.Make(dir.Pages(g.Job))
-		if made.Parted {
-			p.log.Warn("steps that run already see no claims of later jobs: a mount namespace is full, as somebody has made thousands of mounts there")
+		older := filepath.Join(dir.Turns(), strconv.FormatUint(uint64(g.Job), 10)) // of a run that an older build started
+		if err := pages.Remove(older); err != nil {
+			return fmt.Errorf("make job folder: %w", err)
 		}
+		mounted, err := pages.Make(dir.Pages(g.Job))
 		if err != nil {
 			return fmt.Errorf("make job folder: %w", err)
 		}
-		if !made.Mounted {
+		if !mounted {
 			p.log.Warn("no file system can be mounted for the job's user: his pages may fill the run directory")
 		}
 		if err := makePages(dir, g); err != nil {
@@ -78,16 +80,16 @@ func makePages(dir rundir.Dir, g grant.Grant) error {
 	return ledger.CreateTime(dir.Time(g.Job), g.Job, len(g.Slices))
 }
 
-// shareTurns makes the folder of the jobs' pages a mount, before any process of a job is there that could make that fail.
-func (p *prolog) shareTurns(ctx context.Context) {
-	turns := p.cfg.Run().AllPages()
-	if pages.Spreads(turns) {
+// shutPages makes the folder of the jobs' pages a mount, before any process of a job is there that could make that fail.
+func (p *prolog) shutPages(ctx context.Context) {
+	folder := p.cfg.Run().AllPages()
+	if pages.IsShut(folder) {
 		return
 	}
 	tx, err := p.begin(ctx)
 	if err == nil {
 		defer tx.End()
-		err = pages.Share(turns)
+		err = pages.Shut(folder)
 	}
 	if err != nil { // whoever places a job tries again, and says so
 		p.log.Debug("the folder of the jobs' pages is no mount yet", "reason", err)

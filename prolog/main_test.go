@@ -145,7 +145,7 @@ func TestScripts(t *testing.T) {
 		Condition: condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"inventory": cmdInventory, "job": cmdJob, "slices": cmdSlices, "prologs": cmdPrologs, "crash": cmdCrash, "count": cmdCount, "age": cmdAge,
-			"step": cmdStep, "board": cmdBoard, "mounted": cmdMounted, "tmpfs": cmdTmpfs, "build": cmdBuild, "fill": cmdFill,
+			"step": cmdStep, "mounted": cmdMounted, "tmpfs": cmdTmpfs, "build": cmdBuild, "fill": cmdFill,
 		},
 	})
 }
@@ -262,23 +262,6 @@ func runProlog(ts *testscript.TestScript, env ...string) error {
 	}
 	cmd.Env = append(cmd.Env, env...)
 	return cmd.Run()
-}
-
-// cmdBoard compares a GPU's board: board GPU [JOB.SLICE=PERCENT[e]...], e for elastic.
-func cmdBoard(ts *testscript.TestScript, _ bool, args []string) {
-	board, err := ledger.ReadBoard(runDir(ts).Board(device.UUID(fmt.Sprintf("GPU-%08s", args[0]))))
-	ts.Check(err)
-	got := []string{}
-	for _, s := range board.Slices {
-		text := fmt.Sprintf("%d.%d=%d", s.Job, s.Device, s.SMPercent)
-		if s.Flags&ledger.Elastic != 0 {
-			text += "e"
-		}
-		got = append(got, text)
-	}
-	if !slices.Equal(got, args[1:]) {
-		ts.Fatalf("the board has %v, want %v", got, args[1:])
-	}
 }
 
 // cmdCount counts what a pattern matches: count N GLOB.

@@ -6,8 +6,8 @@ package main
 import (
 	"context"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 )
@@ -55,7 +55,7 @@ func (p *prolog) preempt(ctx context.Context) {
 func (p *prolog) rules() place.Rules {
 	perGPU := p.cfg.SlicesPerGPU
 	if p.cfg.Shards { // Slurm counts slices by node
-		perGPU = ledger.MaxBoardSlices
+		perGPU = config.MaxSlicesPerGPU
 	}
 	return place.RulesOf(perGPU, p.cfg.MemOvercommit, p.cfg.Drain, p.cfg.LatencyPerGPU, p.cfg.Place)
 }

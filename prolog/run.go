@@ -132,7 +132,7 @@ func (p *prolog) run(ctx context.Context) error {
 	if err := p.begun(); err != nil && !isFull(err) {
 		return err
 	}
-	p.shareTurns(ctx)
+	p.shutPages(ctx)
 	if err := p.leaveCommand(); err != nil {
 		p.log.Warn("steps cannot run this prolog when slurmd did not", "reason", err)
 	}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
@@ -61,12 +62,8 @@ func (p *prolog) awaitVgpud() {
 	}
 }
 
-// keptByVgpud says so of the first GPU that the job has a slice of: one with a job of an older release is not.
+// keptByVgpud says so of the first GPU that the job has a slice of.
 func (p *prolog) keptByVgpud() bool {
 	g, err := grant.Read(p.cfg.Run().Grant(p.job.id))
-	if err != nil || len(g.Slices) == 0 {
-		return false
-	}
-	board, err := ledger.ReadBoard(p.cfg.Run().Board(g.Slices[0].Device))
-	return err == nil && board.KeptBy == ledger.KeptByVgpud
+	return err == nil && len(g.Slices) > 0 && !slices.Contains(p.store.Refused(), g.Slices[0].Device)
 }

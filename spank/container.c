@@ -95,20 +95,19 @@ enum vgpu_container vgpu_container_find(uint32_t job, char path[VGPU_PATH_BYTES]
 #define MOVE_MOUNT_F_EMPTY_PATH 4
 #endif
 
-/* Holds on to the node's own mounts of other jobs' claims, to which those of later jobs will come. */
+/* Holds on to the job's pages, as the node has them mounted. */
 static int take_pages_dir(const struct vgpu_plan *plan)
 {
 	return (int)syscall(SYS_open_tree, AT_FDCWD, plan->pages_dir,
-			    OPEN_TREE_CLONE | O_CLOEXEC | AT_RECURSIVE);
+			    OPEN_TREE_CLONE | O_CLOEXEC);
 }
 
-/* Slurm has cut the job's namespace off from them. Without them, on an old kernel, the job takes no
- * turns with jobs that come later; its limits hold. */
+/* Slurm cuts the job's namespace off, and may have made it before the prolog mounted them. On an old kernel
+ * they are those that were there then. */
 void vgpu_container_put_pages(int tree, const struct vgpu_plan *plan)
 {
-	if (tree >= 0 &&
-	    syscall(SYS_move_mount, tree, "", AT_FDCWD, plan->pages_dir, MOVE_MOUNT_F_EMPTY_PATH) == 0)
-		mount(NULL, plan->pages_dir, NULL, MS_REC | MS_SLAVE, NULL);
+	if (tree >= 0)
+		syscall(SYS_move_mount, tree, "", AT_FDCWD, plan->pages_dir, MOVE_MOUNT_F_EMPTY_PATH);
 }
 
 /* In a child that no signal interrupts: goes into the container, isolates itself there, says so, and waits to

@@ -22,7 +22,6 @@
 static const char self_parent[] = "/run/slurm-vgpu";
 static const char self_dir[] = "/run/slurm-vgpu/self";
 static const char self_library[] = "/run/slurm-vgpu/self/libslurm-vgpu.so";
-static const char self_pages[] = "/run/slurm-vgpu/self/pages";
 /* VGPU_DEV_DIR there. */
 static const char dev_dir[] = "/dev/slurm-vgpu";
 static const char preload_file[] = "/etc/ld.so.preload";
@@ -203,16 +202,31 @@ bool vgpu_is_isolated(void)
 	return here != 0 && (here == own_namespace || here == twin_namespace);
 }
 
+/* Other jobs' pages were copied into this namespace, where they would be seen, and outlive their jobs. */
+static int leave_others(const struct vgpu_plan *plan, char *why)
+{
+	while (umount2(plan->all_pages, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
+		;
+	return errno == EINVAL || errno == ENOENT ? 0 : fail(why, "leave %s", plan->all_pages);
+}
+
 /* The folder holds all that a process of the step needs, since in a container there may be nothing else.
  * What is mounted here can be mapped, unlike the folder around it. */
 static int fill_folder(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES])
 {
 	const unsigned long flags = MS_NODEV | MS_NOSUID;
+	char pages[sizeof(self_dir) + sizeof(plan->pages_in) + 1];
 
 	/* Writable, because the ledger is the user's; the folder and the limits are root's. */
 	if (bind_over(plan->step_dir, FOLDER, self_dir, FOLDER, flags | MS_NOEXEC, why) != 0)
 		return -1;
-	if (bind_over(plan->pages_dir, FOLDER, self_pages, FOLDER, flags | MS_NOEXEC | MS_REC, why) != 0)
+	snprintf(pages, sizeof(pages), "%s/%s", self_dir, plan->pages_in);
+	if (bind_over(plan->pages_dir, FOLDER, pages, FOLDER, flags | MS_NOEXEC, why) != 0)
+		return -1;
+	if (leave_others(plan, why) != 0)
+		return -1;
+	/* What the step used is read there, by slurmstepd as well. */
+	if (bind_over(pages, FOLDER, plan->pages_dir, FOLDER, flags | MS_NOEXEC, why) != 0)
 		return -1;
 	return bind_over(plan->library, ROOT_FILE, self_library, MOUNT_POINT_FILE, flags | MS_RDONLY, why);
 }
@@ -278,7 +292,7 @@ static int bring_library(const struct vgpu_plan *plan, char *why)
 	return 0;
 }
 
-int vgpu_isolate(const struct vgpu_plan *plan, int turns, char why[VGPU_REASON_BYTES])
+int vgpu_isolate(const struct vgpu_plan *plan, int pages, char why[VGPU_REASON_BYTES])
 {
 	if (make_mount_points(why) != 0)
 		return -1;
@@ -287,9 +301,9 @@ int vgpu_isolate(const struct vgpu_plan *plan, int turns, char why[VGPU_REASON_B
 	/* Slave: what the node mounts later still arrives, what is mounted here does not leave. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
 		return fail(why, "make the step's mounts its own");
-	vgpu_container_put_pages(turns, plan);
+	vgpu_container_put_pages(pages, plan);
 	vgpu_moved_prepare(plan);
-	if (plan->library[0] && bring_library(plan, why) != 0)
+	if (plan->library[0] ? bring_library(plan, why) != 0 : leave_others(plan, why) != 0)
 		return -1;
 	if (vgpu_podman_apart(plan->uid, plan->gid, why) != 0)
 		return -1;

@@ -10,17 +10,18 @@
 #include "plan.h"
 
 /* vgpu_isolate moves the calling thread, which is root, into a mount namespace of its own where
- *   - the step's folder stands at /run/slurm-vgpu/self, with the interposer and the turns in it,
+ *   - the step's folder stands at /run/slurm-vgpu/self, with the interposer and the job's pages in it,
  *   - the step's ld.so.preload stands over /etc/ld.so.preload, read-only,
+ *   - the pages of other jobs are not there,
  *   - guards stand over the driver's libraries, and these in the step's folder (guard/),
  *   - all of the folder stands at /dev/slurm-vgpu as well, for containers,
  *   - Podman starts anew (podman.h),
  *   - the nodes of other GPUs look as always but cannot be opened (EACCES),
  *   - the nodes of the step's GPUs are its own, where the node's are closed.
- * Outside nothing changes, except that the mount points are created if they are missing. turns is -1, or the
- * node's own tree of turns (container.h) where the namespace is cut off from it.
+ * Outside nothing changes, except that the mount points are created if they are missing. pages is -1, or a
+ * tree of the job's pages (container.h) where the namespace is cut off from the node's.
  * Returns 0, or -1 with one line in why that names the object; the process must not go on then. */
-int vgpu_isolate(const struct vgpu_plan *plan, int turns, char why[VGPU_REASON_BYTES]);
+int vgpu_isolate(const struct vgpu_plan *plan, int pages, char why[VGPU_REASON_BYTES]);
 
 /* vgpu_isolate_step does the same for slurmstepd, before its first task, and sees to it that Slurm
  * moves tasks and scripts of a job that has a container (container.h) into an isolated one. With a

@@ -86,7 +86,7 @@ var wrongKeys = []struct{ text, key, says string }{
 	{"mem_overcommit: 0.5", "mem_overcommit", "from 1.0"},
 	{"mem_overcommit: .nan", "mem_overcommit", "from 1.0"},
 	{"run_dir: run", "run_dir", "absolute path"},
-	{"run_dir: /" + strings.Repeat("x", 100), "run_dir", "at most 100 bytes"},
+	{"run_dir: /" + strings.Repeat("x", 90), "run_dir", "at most 90 bytes"},
 	{"library: /opt/my lib.so", "library", "without blanks"},
 	{"library: /opt/a.so:/tmp/b.so", "library", "without blanks"},
 	{"library: /opt/$LIB/a.so", "library", "without blanks"},

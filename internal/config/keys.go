@@ -26,12 +26,14 @@ const (
 	acceptedDir     = "an absolute path"
 	acceptedNames   = `a list of names as in Slurm: [rt, inference]; ["*"] is all of them`
 	acceptedProgram = "an absolute path of a program"
-	// maxRunDir leaves room for a node's name and /turns in the limits page (VGPU_PAGES_DIR_BYTES).
-	maxRunDir = 100
+	// maxRunDir leaves room for a node's name, /pages and a job's number in the limits page (VGPU_PAGES_DIR_BYTES).
+	maxRunDir = 90
+	// MaxSlicesPerGPU is the most that slices_per_gpu may say.
+	MaxSlicesPerGPU = 1000
 )
 
 var keys = []key{
-	{"run_dir", acceptedDir + " of at most 100 bytes; %n is the node's name", func(c *Config) bool { return isDir(c.RunDir) && len(c.RunDir) <= maxRunDir }, func(c *Config) any { return c.RunDir }},
+	{"run_dir", acceptedDir + " of at most 90 bytes; %n is the node's name", func(c *Config) bool { return isDir(c.RunDir) && len(c.RunDir) <= maxRunDir }, func(c *Config) any { return c.RunDir }},
 	{"spool_dir", acceptedDir + "; %n is the node's name", func(c *Config) bool { return isDir(c.SpoolDir) }, func(c *Config) any { return c.SpoolDir }},
 	{"library", "an absolute path without blanks, colons and $", func(c *Config) bool { return isPreloadable(c.Library) }, func(c *Config) any { return c.Library }},
 	{"isolation", "strict, wall, preload", func(c *Config) bool { return oneOf(c.Isolation, IsolationStrict, IsolationWall, IsolationPreload) }, func(c *Config) any { return c.Isolation }},
@@ -40,7 +42,7 @@ var keys = []key{
 	{"user_namespaces", "allow, deny", func(c *Config) bool { return oneOf(c.UserNamespaces, UserAllow, UserDeny) }, func(c *Config) any { return c.UserNamespaces }},
 	{"on_no_fit", "requeue, fail", func(c *Config) bool { return oneOf(c.OnNoFit, NoFitRequeue, NoFitFail) }, func(c *Config) any { return c.OnNoFit }},
 	{"max_requeues", "a whole number from 0 to 1000", func(c *Config) bool { return within(c.MaxRequeues, 0, 1000) }, func(c *Config) any { return c.MaxRequeues }},
-	{"slices_per_gpu", "a whole number from 1 to 1000", func(c *Config) bool { return within(c.SlicesPerGPU, 1, 1000) }, func(c *Config) any { return c.SlicesPerGPU }},
+	{"slices_per_gpu", "a whole number from 1 to 1000", func(c *Config) bool { return within(c.SlicesPerGPU, 1, MaxSlicesPerGPU) }, func(c *Config) any { return c.SlicesPerGPU }},
 	{"mem_overcommit", "a number from 1.0 to 100", func(c *Config) bool { return c.MemOvercommit >= 1 && c.MemOvercommit <= 100 }, func(c *Config) any { return c.MemOvercommit }},
 	{"place", "pack, spread", func(c *Config) bool { return oneOf(c.Place, request.PlacePack, request.PlaceSpread) }, func(c *Config) any { return c.Place }},
 	{"policy", "cap, elastic", func(c *Config) bool { return oneOf(c.Policy, request.PolicyCap, request.PolicyElastic) }, func(c *Config) any { return c.Policy }},

@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
 // LayoutProgram stands beside the interposer, and reads and writes the pages that it knows.
@@ -39,6 +41,28 @@ type Pages struct {
 // Pages are those of the job.
 func (g Grant) Pages() Pages {
 	return Pages{layout: g.Layout, program: filepath.Join(filepath.Dir(g.Library), LayoutProgram)}
+}
+
+// firstWithPages is the first layout whose library finds its job's pages in a folder of their own. Those before look into one of all jobs.
+const firstWithPages = 8
+
+// IsOlder says that the job was started by a build whose library looks for its pages elsewhere.
+func (g Grant) IsOlder() bool { return g.Layout != 0 && g.Layout < firstWithPages }
+
+// pagesDir is where the library looks for the job's pages when the step's folder has none.
+func (g Grant) pagesDir(dir rundir.Dir) string {
+	if g.IsOlder() {
+		return dir.Turns()
+	}
+	return dir.Pages(g.Job)
+}
+
+// pagesIn is where it looks for them in the step's folder.
+func (g Grant) pagesIn() string {
+	if g.IsOlder() {
+		return filepath.Join(rundir.TurnsFolder, strconv.FormatUint(uint64(g.Job), 10))
+	}
+	return rundir.PagesFolder
 }
 
 // own: a grant of a release that wrote none was of the only layout that there was for it, and has no program.

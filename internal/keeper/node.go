@@ -61,13 +61,13 @@ func (h *Here) Look() (Node, error) {
 		return Node{}, err
 	}
 	var node Node
-	boards, granted := h.Store.Boards(current), map[uint32]uint32{}
+	refused, granted := h.Store.Refused(), map[uint32]uint32{}
 	gpus := map[device.UUID]int{}
 	places := place{}
 	for i := range current.Slices {
 		s := &current.Slices[i]
 		index := places.of(s)
-		if boards[s.Device].KeptBy != ledger.KeptByVgpud {
+		if slices.Contains(refused, s.Device) {
 			continue
 		}
 		at, known := gpus[s.Device]

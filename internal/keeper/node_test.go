@@ -30,15 +30,15 @@ type site struct {
 	uid  uint32
 }
 
-func newSite(t *testing.T, turns uint32) *site {
+func newSite(t *testing.T) *site {
 	t.Helper()
 	run := rundir.Dir(t.TempDir())
 	s := &site{t: t, uid: uint32(os.Getuid())}
-	s.here = &Here{Store: state.Store{Dir: run, BootID: boot, Log: hclog.NewNullLogger(), KeptBy: ledger.KeptByVgpud}, Auditor: audit.Here(run)}
+	s.here = &Here{Store: state.Store{Dir: run, BootID: boot, Log: hclog.NewNullLogger()}, Auditor: audit.Here(run)}
 	s.must(inventory.Write(run.Inventory(), device.Inventory{BootID: boot, GPUs: []device.GPU{{UUID: uuid, Minor: 3, PCIBusID: "00000000:01:00.0", MemMiB: 1000}}}))
 	tx, err := s.here.Store.Begin(t.Context())
 	s.must(err)
-	tx.Put(7, []state.Slice{{Job: 7, UID: s.uid, Turns: turns, Elastic: true, Slice: device.Slice{Device: uuid, MemMiB: 10, SMPercent: 30, Priority: device.PriorityLatency}}})
+	tx.Put(7, []state.Slice{{Job: 7, UID: s.uid, Turns: ledger.VgpudVersion, Elastic: true, Slice: device.Slice{Device: uuid, MemMiB: 10, SMPercent: 30, Priority: device.PriorityLatency}}})
 	s.must(tx.Commit())
 	tx.End()
 	return s
@@ -114,7 +114,7 @@ func (s *site) attach(slot int, p audit.Process) {
 }
 
 func TestTheNodeIsReadAndNoClaimIsBelieved(t *testing.T) {
-	s := newSite(t, ledger.VgpudVersion)
+	s := newSite(t)
 	node, err := s.here.Look()
 	if err == nil || len(node.GPUs) != 1 || len(node.Processes) != 0 {
 		t.Fatalf("before its pages are there: %+v, %v", node, err)
@@ -149,7 +149,7 @@ func TestTheNodeIsReadAndNoClaimIsBelieved(t *testing.T) {
 
 // Whose library has a place in the ledger is known there by what he is called in his own namespace.
 func TestWhoIsAttachedStandsInTheLedger(t *testing.T) {
-	s := newSite(t, ledger.VgpudVersion)
+	s := newSite(t)
 	s.pages()
 	mine, other := s.process(7), s.process(7)
 	is := func(p audit.Process) bool { return s.here.Attached(Process{Process: p, Job: 7, UID: s.uid}) }
@@ -179,16 +179,16 @@ func startOf(t *testing.T, pid int) uint64 {
 	return start
 }
 
-// A GPU with a job of an older library is not vgpud's.
-func TestAGPUWithAnOlderJobIsLeftAlone(t *testing.T) {
-	s := newSite(t, ledger.VgpudVersion-1)
+func TestAGPUThatTheDriverRefusesIsLeftAlone(t *testing.T) {
+	s := newSite(t)
+	s.must(s.here.Store.Refuse(t.Context(), uuid))
 	if node, err := s.here.Look(); err != nil || len(node.GPUs) != 0 {
 		t.Errorf("%+v, %v", node, err)
 	}
 }
 
 func TestChangesAreHeard(t *testing.T) {
-	s := newSite(t, ledger.VgpudVersion)
+	s := newSite(t)
 	s.pages()
 	changes, err := WatchRun(s.here.Store.Dir)
 	s.must(err)

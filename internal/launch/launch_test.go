@@ -76,6 +76,8 @@ func TestPrepareStrict(t *testing.T) {
 		Library:     "/usr/lib/slurm-vgpu/libslurm-vgpu.so",
 		Guards:      guards,
 		PagesDir:    step.RunDir.Pages(step.Job),
+		PagesIn:     "pages",
+		AllPages:    step.RunDir.AllPages(),
 		Mask:        []string{"/dev/nvidia2", "/dev/nvidia3"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -53,7 +53,7 @@ func wholePlan(s Step, held grant.Grant) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Ours: true, Env: prepared.Env, StepDir: prepared.Dir}
+	p := Plan{Ours: true, Env: prepared.Env, StepDir: prepared.Dir, AllPages: s.RunDir.AllPages()}
 	if !s.AllGPUs { // else no task is bound to some of them
 		p.Whole = gpus
 	}

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ledger is the Go side of interposer/api/layout.h: it writes the limits page that the
-// interposer obeys and the boards by which it takes turns, creates the ledger and the claims that it
-// writes, and reads a ledger back without believing it. The structs mirror those of C field by field; a test compares sizes and offsets.
+// interposer obeys, creates the pages that it and vgpud write, and reads them back without believing them. The structs
+// mirror those of C field by field; a test compares sizes and offsets.
 package ledger
 
 // Constants of interposer/api/layout.h.
@@ -12,6 +12,8 @@ const (
 	LayoutVersion = 8
 	// VgpudVersion is that of groups and time, which are between jobs and vgpud.
 	VgpudVersion = 7
+	// vgpudBefore had the same groups and time.
+	vgpudBefore = 6
 
 	limitsMagic = 0x314d494c55504756 // "VGPULIM1"
 	ledgerMagic = 0x314447524c555056 // "VPULRGD1"
@@ -36,19 +38,13 @@ const (
 	groupChannels = 16
 )
 
+func isVgpuds(version uint32) bool { return version == VgpudVersion || version == vgpudBefore }
+
 // Flags of a limits page.
 const (
 	FailOpen uint32 = 1 // a ledger that cannot be used lets the program run unlimited
 	Elastic  uint32 = 2 // --vgpu-policy=elastic
 	Gated    uint32 = 4 // the library holds the cap of some slice: follows from LimitsDevice.Gated
-)
-
-// Keeper is who keeps the shares of a GPU's slices.
-type Keeper uint32
-
-const (
-	KeptByLibrary Keeper = 0 // the library in each program, by turns and credit
-	KeptByVgpud   Keeper = 1 // vgpud, by the driver's time slices
 )
 
 // Flags of a slice's GPU time.

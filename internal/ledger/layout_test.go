@@ -38,9 +38,8 @@ var constants = map[string]uint64{
 	"VGPU_BOARD_MAGIC": boardMagic, "VGPU_CLAIMS_MAGIC": claimsMagic, "VGPU_BOARD_SLICES": MaxBoardSlices, "VGPU_PAGES_DIR_BYTES": pathBytes,
 	"VGPU_LOCKS_AT":    locksAt,
 	"VGPU_MAX_DEVICES": MaxDevices, "VGPU_MAX_STEPS": maxSteps, "VGPU_MAX_PROCS": maxProcs, "VGPU_UUID_BYTES": uuidBytes,
-	"VGPU_FAIL_OPEN": uint64(FailOpen), "VGPU_ELASTIC": uint64(Elastic),
+	"VGPU_FAIL_OPEN": uint64(FailOpen), "VGPU_ELASTIC": uint64(Elastic), "VGPU_GATED": uint64(Gated),
 	"VGPU_GROUPS_MAGIC": groupsMagic, "VGPU_TIME_MAGIC": timeMagic, "VGPU_MAX_GROUPS": maxGroups, "VGPU_GROUP_CHANNELS": groupChannels,
-	"VGPU_KEPT_BY_LIBRARY": uint64(KeptByLibrary), "VGPU_KEPT_BY_VGPUD": uint64(KeptByVgpud),
 	"VGPU_TIME_FROZEN": uint64(TimeFrozen), "VGPU_TIME_UNNAMED": uint64(TimeUnnamed), "VGPU_TIME_INEXACT": uint64(TimeInexact), "VGPU_TIME_IDLE": uint64(TimeIdle),
 }
 

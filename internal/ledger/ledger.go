@@ -54,36 +54,10 @@ func Create(path string, job uint32, devices int, uid, gid uint32) error {
 	return nil
 }
 
-// CreateClaims makes the claims of a job. They are like its ledger, but every user may read them.
-func CreateClaims(path string, job uint32, devices int, uid, gid uint32) error {
-	head := pageHead{Magic: claimsMagic, LayoutVersion: VgpudVersion, SizeBytes: uint32(binary.Size(claimsPage{})), JobID: job, DeviceCount: uint32(devices)}
-	if err := create(path, head, whole, 0o644, uid, gid); err != nil {
-		return fmt.Errorf("create claims: %w", err)
-	}
-	return nil
-}
-
-// CheckClaims says what is wrong with the claims of a job of this user, without reading them.
-func CheckClaims(path string, uid uint32) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		return &os.PathError{Op: "stat", Path: path, Err: err}
-	}
-	size, mode := int64(binary.Size(claimsPage{})), st.Mode&0o777
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != size || (st.Uid != uid && st.Uid != 0) || mode != 0o644 {
-		return fmt.Errorf("%s: %w: %d bytes, owner %d, mode %#o, want a file of %d bytes, owner %d, mode 0644",
-			path, ErrLayout, st.Size, st.Uid, mode, size, uid)
-	}
-	return nil
-}
-
 // Bytes is the size of a ledger.
 func Bytes() int64 { return int64(binary.Size(ledgerPage{})) }
 
-// ClaimsBytes is the size of claims.
-func ClaimsBytes() int64 { return int64(binary.Size(claimsPage{})) }
-
-// pageHead is what a ledger and claims begin with.
+// pageHead is what the pages of a job begin with.
 type pageHead struct {
 	Magic         uint64
 	LayoutVersion uint32

@@ -20,7 +20,7 @@ import (
 
 func TestLimitsRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LimitsFile)
-	want := Limits{Job: 12, Step: 0xfffffffb, UID: 1000, Flags: FailOpen | Elastic, Generation: 1, JobStep: "12.batch", PagesDir: "/run/slurm-vgpu/turns",
+	want := Limits{Job: 12, Step: 0xfffffffb, UID: 1000, Flags: FailOpen | Elastic, Generation: 1, JobStep: "12.batch", PagesDir: "/run/slurm-vgpu/pages/12",
 		Devices: []LimitsDevice{
 			{UUID: "GPU-a", StepMemBytes: 1 << 30, JobMemBytes: 3 << 30, DeviceMemBytes: 143771 << 20, SMPercent: 30, JobSMPercent: 40, Index: 1, Minor: 3},
 			{UUID: "GPU-b", JobMemBytes: 3 << 30},
@@ -97,7 +97,7 @@ func TestLimitsThatDoNotFitAreErrors(t *testing.T) {
 	for name, limits := range map[string]Limits{
 		"devices": {Devices: make([]LimitsDevice, MaxDevices+1)},
 		"uuid":    {Devices: []LimitsDevice{{UUID: "GPU-012345678901234567890123456789012345678901234567890123456789"}}}, // C relies on the NUL
-		"turns":   {PagesDir: strings.Repeat("x", pathBytes)},
+		"pages":   {PagesDir: strings.Repeat("x", pathBytes)},
 		"minor":   {Devices: []LimitsDevice{{UUID: "GPU-a", Minor: -1}}},
 	} {
 		if err := WriteLimits(filepath.Join(t.TempDir(), LimitsFile), limits); err == nil {
@@ -125,13 +125,11 @@ func TestAPageHasRoomForAllDevices(t *testing.T) {
 	if got, err := ReadLimits(path); err != nil || !cmp.Equal(got, limits) {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	for name, create := range map[string]func(path string, job uint32, devices int, uid, gid uint32) error{"ledger": Create, "claims": CreateClaims} {
-		if err := create(path+name, 12, MaxDevices, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := create(path+name+"2", 12, MaxDevices+1, uint32(os.Getuid()), uint32(os.Getgid())); err == nil {
-			t.Errorf("%s of more devices", name)
-		}
+	if err := Create(path+"ledger", 12, MaxDevices, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
+		t.Error(err)
+	}
+	if err := Create(path+"ledger2", 12, MaxDevices+1, uint32(os.Getuid()), uint32(os.Getgid())); err == nil {
+		t.Error("a ledger of more devices")
 	}
 }
 

@@ -88,7 +88,7 @@ func readTime(path string, job uint32) (*timePage, error) {
 	if _, err := binary.Decode(data, binary.LittleEndian, page); err != nil {
 		return nil, fmt.Errorf("%s: %w: %d bytes, want %d", path, ErrLayout, len(data), timeBytes)
 	}
-	if page.Magic != timeMagic || page.LayoutVersion != VgpudVersion || page.JobID != job || page.DeviceCount > MaxDevices {
+	if page.Magic != timeMagic || !isVgpuds(page.LayoutVersion) || page.JobID != job || page.DeviceCount > MaxDevices {
 		return nil, fmt.Errorf("%s: %w: magic %#x, version %d, job %d, %d devices", path, ErrLayout, page.Magic, page.LayoutVersion, page.JobID, page.DeviceCount)
 	}
 	return page, nil

@@ -9,6 +9,7 @@ package pages
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -27,40 +28,28 @@ const (
 	maxMounts = 8
 )
 
-// Made is how a folder came to be.
-type Made struct {
-	Mounted bool // not where mounts are forbidden: it is a plain folder then, whose files may grow
-	Parted  bool // the folder above had to be cut off from the copies of it that are mounted elsewhere
-}
-
-// Make makes the folder of a job anew. The folder above must be root's, and whoever calls holds the lock.
-func Make(folder string) (made Made, err error) {
+// Make makes the folder of a job anew. The folder above must be root's, and whoever calls holds the lock. Where mounts are forbidden it is a
+// plain folder, whose files may grow.
+func Make(folder string) (mounted bool, err error) {
 	if err := Remove(folder); err != nil {
-		return made, err
+		return false, err
 	}
 	if err := os.Mkdir(folder, 0o755); err != nil {
-		return made, err
+		return false, err
 	}
 	if err := os.Chmod(folder, 0o755); err != nil { // slurmd's umask must not shut others out
-		return made, err
+		return false, err
 	}
 	crashpoint.At("pages/folder-made")
-	err = Share(filepath.Dir(folder))
+	err = Shut(filepath.Dir(folder))
 	if err == nil {
 		err = mount(folder)
 	}
-	if errors.Is(err, unix.ENOSPC) {
-		made.Parted = true
-		if err = part(filepath.Dir(folder)); err == nil {
-			err = mount(folder)
-		}
-	}
 	if isForbidden(err) {
-		return made, nil
+		return false, nil
 	}
 	crashpoint.At("pages/mounted")
-	made.Mounted = err == nil
-	return made, err
+	return err == nil, err
 }
 
 func isForbidden(err error) bool {
@@ -84,35 +73,25 @@ func bytesOfPages() (sum int64) {
 	return sum
 }
 
-// Share makes the parent of such folders a mount that spreads: the steps that run already see the
-// claims of jobs that come later, and let go of those that went, whatever / is on this node. Whoever calls holds the lock.
-func Share(parent string) error {
-	if Spreads(parent) {
+// Shut makes the parent of such folders a mount that passes nothing on, whatever / is on this node. A mount is made in every copy of a
+// shared parent, and the kernel makes none that would bring any mount namespace over fs.mount-max: who had made copies without number would
+// keep all jobs from starting (mount_namespaces(7), "MS_PRIVATE"). Whoever calls holds the lock.
+func Shut(parent string) error {
+	if IsShut(parent) {
 		return nil
 	}
 	if err := unix.Mount(parent, parent, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return &os.PathError{Op: "bind onto itself", Path: parent, Err: err}
 	}
 	crashpoint.At("pages/parent-bound")
-	if err := unix.Mount("", parent, "", unix.MS_SHARED, ""); err != nil {
-		return &os.PathError{Op: "share mounts below", Path: parent, Err: err}
+	if err := unix.Mount("", parent, "", unix.MS_PRIVATE, ""); err != nil {
+		return &os.PathError{Op: "keep mounts below from others", Path: parent, Err: err}
 	}
 	return nil
 }
 
-// Spreads says that the parent is such a mount, which it is then if it is a mount at all.
-func Spreads(parent string) bool { return unix.Mount("", parent, "", unix.MS_SHARED, "") == nil }
-
-// part lets the parent spread to what is mounted from now on alone. A mount is made in every copy of its parent, and the kernel
-// makes none that would bring any mount namespace over fs.mount-max: who has made copies without number would keep all jobs
-// from starting (mount_namespaces(7), "MS_PRIVATE").
-func part(parent string) error {
-	if err := unix.Mount("", parent, "", unix.MS_PRIVATE, ""); err != nil {
-		return &os.PathError{Op: "cut off copies of", Path: parent, Err: err}
-	}
-	crashpoint.At("pages/parted")
-	return Share(parent)
-}
+// IsShut says that the parent is such a mount, which it is then if it is a mount at all.
+func IsShut(parent string) bool { return unix.Mount("", parent, "", unix.MS_PRIVATE, "") == nil }
 
 // Remove takes the folder away, and what is mounted there. Its files are root's and empty from then on, wherever its user has them open or mounted:
 // who could still use them would go on counting by the limits of a job that has none. A folder that is not there is none of Remove's errors.
@@ -133,6 +112,9 @@ func empty(folder string) error {
 		return nil
 	}
 	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) { // what is mounted there was taken away elsewhere
+		return nil
+	}
 	if err != nil {
 		return err
 	}

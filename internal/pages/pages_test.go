@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -35,11 +35,10 @@ func aJob(t *testing.T) (folder string, mounted bool) {
 	before := unix.Umask(0o077)
 	defer unix.Umask(before)
 	for range 2 { // a second time as if there had been none
-		made, err := Make(folder)
-		if err != nil {
+		var err error
+		if mounted, err = Make(folder); err != nil {
 			t.Fatal(err)
 		}
-		mounted = made.Mounted
 		if mounted != privatemounts.Entered() {
 			t.Fatalf("mounted is %t, and tests may mount is %t", mounted, !mounted)
 		}
@@ -144,8 +143,8 @@ func TestWhatCannotBeMadeOrTakenAwayIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, folder := range []string{filepath.Join(dir, "none", "7"), filepath.Join(dir, "file", "7")} {
-		if made, err := Make(folder); err == nil || made.Mounted {
-			t.Errorf("%s: made %+v, %v", folder, made, err)
+		if mounted, err := Make(folder); err == nil || mounted {
+			t.Errorf("%s: made %t, %v", folder, mounted, err)
 		}
 	}
 	folder, mounted := aJob(t)
@@ -162,34 +161,27 @@ func TestWhatCannotBeMadeOrTakenAwayIsSaid(t *testing.T) {
 	if err := Remove(folder); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("removed: %v", err)
 	}
-	if made, err := Make(folder); !errors.Is(err, unix.EBUSY) || made.Mounted {
-		t.Errorf("made %+v, %v", made, err)
+	if mounted, err := Make(folder); !errors.Is(err, unix.EBUSY) || mounted {
+		t.Errorf("made %t, %v", mounted, err)
 	}
 	if err := unix.Unmount(below, 0); err != nil {
 		t.Fatal(err)
 	}
-	if made, err := Make(folder); err != nil || made != (Made{Mounted: true}) {
-		t.Errorf("not made: %+v, %v", made, err)
+	if mounted, err := Make(folder); err != nil || !mounted {
+		t.Errorf("not made: %t, %v", mounted, err)
 	}
 }
 
-// Somebody has filled a mount namespace of his own with copies of the folder above, and does it again. What is made then is not there,
-// and what went before goes.
+// Somebody has filled a mount namespace of his own with copies of the folder above: what is made is in none of them.
 func TestCopiesWithoutNumberHinderNobody(t *testing.T) {
 	folder, mounted := aJob(t)
 	if !mounted {
 		t.Skip("mounts are forbidden here")
 	}
 	parent := filepath.Dir(folder)
-	for i := range 2 {
-		privatemounts.Copied(t, parent)
-		other := filepath.Join(parent, strconv.Itoa(10+i))
-		if made, err := Make(other); err != nil || made != (Made{Mounted: true, Parted: true}) {
-			t.Fatalf("time %d: %+v, %v", i, made, err)
-		}
-		if made, err := Make(filepath.Join(parent, strconv.Itoa(20+i))); err != nil || made != (Made{Mounted: true}) {
-			t.Errorf("time %d, the next one: %+v, %v", i, made, err)
-		}
+	privatemounts.Copied(t, parent)
+	if mounted, err := Make(filepath.Join(parent, "10")); err != nil || !mounted {
+		t.Fatalf("%t, %v", mounted, err)
 	}
 	if err := Remove(folder); err != nil {
 		t.Error(err)
@@ -200,5 +192,47 @@ func TestRoomIsWholePages(t *testing.T) {
 	page, files := int64(os.Getpagesize()), ledger.Bytes()+ledger.GroupsBytes()+ledger.TimeBytes()
 	if got := bytesOfPages(); got%page != 0 || got < files || got >= files+3*page {
 		t.Errorf("%d bytes for %d in three files", got, files)
+	}
+}
+
+// Jobs that an older build started have their pages in a folder of all jobs.
+func TestAdoptShowsWhatOlderBuildsMade(t *testing.T) {
+	dir := t.TempDir()
+	older, parent := filepath.Join(dir, "turns"), filepath.Join(dir, "pages")
+	if err := Adopt(older, parent); err != nil {
+		t.Errorf("where there is none: %v", err)
+	}
+	if !privatemounts.Entered() {
+		t.Skip("mounts are forbidden here")
+	}
+	t.Cleanup(func() { privatemounts.Clear(dir) })
+	if err := errors.Join(os.Mkdir(older, 0o755), os.Mkdir(parent, 0o755), os.WriteFile(filepath.Join(older, "GPU-a"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range []string{"7", "8"} {
+		if mounted, err := Make(filepath.Join(older, job)); err != nil || !mounted {
+			t.Fatalf("%t, %v", mounted, err)
+		}
+		if err := os.WriteFile(filepath.Join(older, job, "ledger"), []byte("of "+job), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := Adopt(older, parent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := os.ReadDir(parent)
+	if text, readErr := os.ReadFile(filepath.Join(parent, "8", "ledger")); err != nil || readErr != nil || len(entries) != 2 || string(text) != "of 8" {
+		t.Errorf("%v, %v; %q, %v", entries, err, text, readErr)
+	}
+	for _, folder := range []string{filepath.Join(parent, "7"), filepath.Join(older, "7"), filepath.Join(parent, "8"), filepath.Join(older, "8"), older} {
+		if err := Remove(folder); err != nil {
+			t.Error(err)
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || strings.Contains(string(mounts), " "+older) || strings.Contains(string(mounts), " "+parent+"/") {
+		t.Errorf("%v; mounts are left:\n%s", err, mounts)
 	}
 }

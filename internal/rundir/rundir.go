@@ -7,8 +7,6 @@ package rundir
 import (
 	"path/filepath"
 	"strconv"
-
-	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
 
 // Default directories; config.yaml and the plugstack line may name others.
@@ -20,7 +18,7 @@ const (
 	Self = "/run/slurm-vgpu/self"
 	// PagesFolder is the name of the folder of jobs' pages in a run directory, and of the job's in an isolated step's folder.
 	PagesFolder = "pages"
-	// TurnsFolder is what builds before layout 8 had instead.
+	// TurnsFolder is what builds before layout 8 had instead, in both places that of all jobs.
 	TurnsFolder = "turns"
 )
 
@@ -46,7 +44,7 @@ func (d Dir) SampleLock() string { return filepath.Join(string(d), "sample.lock"
 func (d Dir) VgpudLock() string { return filepath.Join(string(d), "vgpud.lock") }
 func (d Dir) VgpudOff() string  { return filepath.Join(string(d), "vgpud.off") }
 
-// VgpudRefused are the GPUs that vgpud has left to the library, as the driver does not do what it takes to keep caps there.
+// VgpudRefused are the GPUs on which the driver refuses vgpud its calls: the library holds the caps there.
 func (d Dir) VgpudRefused() string { return filepath.Join(string(d), "vgpud.refused") }
 
 // Counts are what prologs did since boot, for who watches the node; CountsLock is held by who adds to them.
@@ -80,22 +78,13 @@ func (d Dir) Notice() string { return filepath.Join(string(d), "notice") }
 // AllPages is the folder of all jobs' pages.
 func (d Dir) AllPages() string { return filepath.Join(string(d), PagesFolder) }
 
-// Turns is the folder of jobs' pages of builds before layout 8, and of boards.
+// Turns is what builds before layout 8 had instead.
 func (d Dir) Turns() string { return filepath.Join(string(d), TurnsFolder) }
-
-// Turn is a file of that folder.
-func (d Dir) Turn(name string) string { return filepath.Join(d.Turns(), name) }
-
-// Board is a GPU's; root writes it.
-func (d Dir) Board(gpu device.UUID) string { return d.Turn(string(gpu)) }
 
 // Pages is the folder of what a job's user owns, a small file system of its own (package pages).
 func (d Dir) Pages(job uint32) string {
 	return filepath.Join(d.AllPages(), strconv.FormatUint(uint64(job), 10))
 }
-
-// Claims are a job's of a build before layout 8.
-func (d Dir) Claims(job uint32) string { return filepath.Join(d.Pages(job), "claims") }
 
 // Groups are what the job's processes have the driver schedule; the job's user owns and writes them.
 func (d Dir) Groups(job uint32) string { return filepath.Join(d.Pages(job), "groups") }

@@ -40,7 +40,7 @@ func newNode(t *testing.T) *node {
 // granted gives a job slices as from now.
 func (n *node) granted(job uint32, percent int, uuids ...device.UUID) {
 	n.t.Helper()
-	g := grant.Grant{Version: grant.Version, Job: job, Since: n.now, GID: uint32(os.Getgid())}
+	g := grant.Grant{Version: grant.Version, Job: job, BootID: "boot", Since: n.now, GID: uint32(os.Getgid())}
 	for i, uuid := range uuids {
 		slice := device.Slice{Device: uuid, Index: device.NVMLIndex(i), MemMiB: 1000, SMPercent: percent}
 		g.Slices = append(g.Slices, slice)

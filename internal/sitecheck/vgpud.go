@@ -16,12 +16,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
@@ -100,18 +102,24 @@ func (g *vgpudGround) runs() {
 	}
 }
 
-// keptGPUs counts the GPUs on whose boards vgpud keeps shares of slices.
-func keptGPUs(cfg config.Config) (kept int) {
-	boards, err := filepath.Glob(cfg.Run().Turn("*"))
+// keptGPUs counts the GPUs of whose slices vgpud keeps the shares.
+func keptGPUs(cfg config.Config) int {
+	boot, err := inventory.BootID()
 	if err != nil {
 		return 0
 	}
-	for _, path := range boards {
-		if board, err := ledger.ReadBoard(path); err == nil && board.KeptBy == ledger.KeptByVgpud && len(board.Slices) > 0 {
-			kept++
+	store := state.Of(cfg, boot, hclog.NewNullLogger())
+	current, err := store.Read()
+	if err != nil { // who looks at the state says so
+		return 0
+	}
+	refused, gpus := store.Refused(), map[device.UUID]bool{}
+	for _, s := range current.Slices {
+		if !slices.Contains(refused, s.Device) {
+			gpus[s.Device] = true
 		}
 	}
-	return kept
+	return len(gpus)
 }
 
 // unit: without systemd the prolog begins vgpud.

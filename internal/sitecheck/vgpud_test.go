@@ -13,12 +13,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
 
@@ -27,13 +28,11 @@ func machine(t *testing.T) *vgpudGround {
 	t.Helper()
 	dir := t.TempDir()
 	for path, text := range map[string]string{
-		"proc/self/status":                    "Name:\tx\nCapEff:\t000001ffffffffff\n",
-		"proc/sys/kernel/yama/ptrace_scope":   "1\n",
-		"sys/kernel/security/lockdown":        "none [integrity] confidentiality\n",
-		"run/systemd/system/none":             "",
-		"run/slurm-vgpu/vgpud.lock":           "",
-		"run/slurm-vgpu/turns/12/claims":      "",
-		"run/slurm-vgpu/turns/GPU-of-no-form": "",
+		"proc/self/status":                  "Name:\tx\nCapEff:\t000001ffffffffff\n",
+		"proc/sys/kernel/yama/ptrace_scope": "1\n",
+		"sys/kernel/security/lockdown":      "none [integrity] confidentiality\n",
+		"run/systemd/system/none":           "",
+		"run/slurm-vgpu/vgpud.lock":         "",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755); err != nil {
 			t.Fatal(err)
@@ -63,11 +62,20 @@ func (g *vgpudGround) enabled(t *testing.T, word string, status int) {
 	}
 }
 
-// keeps puts a slice on a board that vgpud keeps.
+// keeps gives a job a slice.
 func (g *vgpudGround) keeps(t *testing.T) {
 	t.Helper()
-	board := ledger.Board{KeptBy: ledger.KeptByVgpud, Slices: []ledger.BoardSlice{{Job: 12}}}
-	if err := ledger.WriteBoard(g.config.Run().Board("GPU-a"), board); err != nil {
+	boot, err := inventory.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := state.Of(g.config, boot, hclog.NewNullLogger()).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.End()
+	tx.Put(12, []state.Slice{{Job: 12, Slice: device.Slice{Device: "GPU-a", MemMiB: 10}}})
+	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
 }

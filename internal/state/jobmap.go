@@ -13,13 +13,12 @@ import (
 	"strings"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // postJobMap writes for each GPU a file, named by its NVML index, with a line for each job that has a slice of it: what
-// dcgm-exporter reads (--hpc-job-mapping-dir). Nothing is read there. As with the boards, every file is
-// made to say at every commit what the state says; files of GPUs that never had a board are somebody else's.
+// dcgm-exporter reads (--hpc-job-mapping-dir). Nothing is read there. Every file is
+// made to say at every commit what the state says; files of GPUs that never had a slice are somebody else's.
 func (tx *Tx) postJobMap() {
 	folder := tx.store.JobMap
 	if folder == "" {
@@ -30,13 +29,9 @@ func (tx *Tx) postJobMap() {
 		log.Error("DCGM is not told which jobs the GPUs have", "reason", err)
 		return
 	}
-	inv, err := inventory.Read(tx.store.Dir.Inventory())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Error("DCGM may not be told which jobs the GPUs had", "reason", err)
-	}
-	entries, _ := os.ReadDir(tx.store.Dir.Turns()) // who posts the boards has said that they are not known
-	for index, jobs := range jobsByGPU(tx.slices, inv, entries) {
+	for index, jobs := range jobsByGPU(tx.slices, tx.gpus.keys) {
 		path := filepath.Join(folder, strconv.Itoa(int(index)))
+		var err error
 		if len(jobs) == 0 {
 			err = os.Remove(path)
 			if errors.Is(err, fs.ErrNotExist) {
@@ -51,13 +46,11 @@ func (tx *Tx) postJobMap() {
 	}
 }
 
-// jobsByGPU has no jobs for a GPU whose board is there and that holds no slice.
-func jobsByGPU(held []Slice, inv device.Inventory, boards []os.DirEntry) map[device.NVMLIndex][]string {
+// jobsByGPU has no jobs for a GPU that the state file knows and that holds no slice.
+func jobsByGPU(held []Slice, known []gpu) map[device.NVMLIndex][]string {
 	jobs := make(map[device.NVMLIndex][]string)
-	for _, entry := range boards {
-		if gpu, known := inv.ByUUID(device.UUID(entry.Name())); known {
-			jobs[gpu.Index] = nil
-		}
+	for _, g := range known {
+		jobs[g.Index] = nil
 	}
 	for _, s := range held {
 		if id := strconv.FormatUint(uint64(s.Job), 10); !slices.Contains(jobs[s.Index], id) {

@@ -12,15 +12,11 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // Refused are the GPUs that vgpud has left to the library.
 func (s Store) Refused() []device.UUID {
-	if s.KeptBy != ledger.KeptByVgpud {
-		return nil
-	}
 	gpus, err := grant.Refused(s.Dir, s.BootID)
 	if err != nil {
 		s.Log.Error("which GPUs vgpud cannot keep is not known", "reason", err)

@@ -23,7 +23,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/pages"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -33,7 +33,7 @@ import (
 type Slice struct {
 	Job     uint32 `json:"job"`
 	UID     uint32 `json:"uid"`
-	Turns   uint32 `json:"turns_layout,omitempty"` // layout of the job's claims; 0: of a release that did not say
+	Turns   uint32 `json:"turns_layout,omitempty"` // ledger.VgpudVersion as it was granted; 0: of a release that did not say
 	Elastic bool   `json:"elastic,omitempty"`      // --vgpu-policy=elastic
 	Restart int    `json:"restart"`                // which run of the job, counted from 0
 	Since   Millis `json:"-"`                      // when it was granted
@@ -73,13 +73,11 @@ type Store struct {
 	Log    hclog.Logger
 	Now    func() time.Time // nil: time.Now
 	JobMap string           // folder of a file for each GPU with the jobs on it; "": none
-	KeptBy ledger.Keeper    // who keeps the shares of a GPU whose jobs all know of it
 }
 
 // Of is the node's store, as every program has it.
 func Of(cfg config.Config, bootID string, log hclog.Logger) Store {
-	s := Store{Dir: cfg.Run(), BootID: bootID, Log: log, JobMap: cfg.DCGMJobMap, KeptBy: ledger.KeptByVgpud}
-	return s
+	return Store{Dir: cfg.Run(), BootID: bootID, Log: log, JobMap: cfg.DCGMJobMap}
 }
 
 // Read returns the state without a lock and without repairing it. A missing file is an empty state.
@@ -179,7 +177,7 @@ func (tx *Tx) Change(change func(*Slice)) {
 	}
 }
 
-// Commit writes the state file if anything changed. The boards follow it.
+// Commit writes the state file if anything changed. Pages and job map follow it.
 func (tx *Tx) Commit() error {
 	if tx.dirty {
 		now := image{State: State{BootID: tx.store.BootID, Slices: tx.slices}, text: tx.text, rows: tx.rows}
@@ -188,7 +186,7 @@ func (tx *Tx) Commit() error {
 		}
 		tx.dirty = false
 	}
-	tx.postBoards()
+	tx.sweepPages()
 	tx.postJobMap()
 	return nil
 }
@@ -204,7 +202,7 @@ func (tx *Tx) load() error {
 	case err == nil:
 		tx.store.Log.Warn("the node was rebooted, its slices are free", "slices", len(found.Slices))
 		tx.dirty = true
-		return errors.Join(tx.store.clearJobs(), tx.store.clearTurns())
+		return errors.Join(tx.store.clearJobs(), tx.store.clearPages())
 	case errors.Is(err, fs.ErrNotExist):
 		// Nothing was granted since boot; or somebody removed the file, and jobs run.
 		return tx.rebuild()
@@ -260,10 +258,13 @@ func OfGrant(g grant.Grant) (held []Slice) {
 
 // Prepare makes the run directory and sees to it that only root can change what is in it.
 func (s Store) Prepare() error {
-	for _, dir := range []string{string(s.Dir), s.Dir.Jobs(), s.Dir.AllPages(), s.Dir.Turns()} {
+	for _, dir := range []string{string(s.Dir), s.Dir.Jobs(), s.Dir.AllPages()} {
 		if err := makeDir(dir); err != nil {
 			return fmt.Errorf("%w: %w", ErrRunDir, err)
 		}
+	}
+	if err := pages.Adopt(s.Dir.Turns(), s.Dir.AllPages()); err != nil {
+		s.Log.Error("what jobs of an older build use is not counted", "reason", err)
 	}
 	return nil
 }

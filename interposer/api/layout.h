@@ -19,8 +19,8 @@
  * Every page begins with its magic, the version of its layout and its size. limits and ledger are one
  * job's, whose processes all have the library that it was started with: VGPU_LAYOUT_VERSION is theirs,
  * and grows with every change in this file. groups and time are between jobs and vgpud:
- * VGPU_VGPUD_VERSION is theirs. What programs of other builds look at stays as it is: the size of limits, and what stands there
- * up to uid (docs/decisions/049-what-a-job-was-started-with.md).
+ * VGPU_VGPUD_VERSION is theirs. What programs of other builds look at stays as it is: the size of limits,
+ * and what stands there up to uid (docs/decisions/049-what-a-job-was-started-with.md).
  *
  * Sizes and offsets are part of the contract: internal/ledger mirrors them and a test compares.
  * All integers are little-endian; every 64-bit field is read and written atomically. */
@@ -89,7 +89,7 @@ struct vgpu_limits_device {
 	uint32_t nvml_index;
 	uint32_t minor;
 	uint32_t job_sm_percent; /* the job's; all its steps together */
-	uint32_t gated; /* 1: the library holds the slice's cap, as the driver refuses vgpud its calls there */
+	uint32_t gated; /* 1: the library holds the slice's cap, as the driver refuses vgpud its calls */
 	uint32_t reserved[5];
 };
 

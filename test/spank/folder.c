@@ -104,17 +104,23 @@ void grant(uint32_t job, const char *isolation, const char *refusal)
 		 " \"node_gpus_mib\": [143771, 143771]}",
 		 job, host.uid, host.uid, refused, guards, grant_more, slices, isolation, library_path,
 		 in_folder("dev"));
-	mkdir(in_folder("run/turns"), 0755);
-	CHECK(mkdir(in_folder("run/turns/%u", job), 0755) == 0);
-	CHECK(chmod(in_folder("run"), 0755) == 0 && chmod(in_folder("run/turns"), 0755) == 0 &&
-	      chmod(in_folder("run/turns/%u", job), 0755) == 0);
-	const char *ledger = in_folder("run/turns/%u/ledger", job);
-	write_file(ledger, "");
-	CHECK(chmod(ledger, 0600) == 0 && chown(ledger, host.uid, host.uid) == 0);
+	mkdir(in_folder("run/pages"), 0755);
+	CHECK(mkdir(in_folder("run/pages/%u", job), 0755) == 0);
+	CHECK(chmod(in_folder("run"), 0755) == 0 && chmod(in_folder("run/pages"), 0755) == 0 &&
+	      chmod(in_folder("run/pages/%u", job), 0755) == 0);
+	a_ledger(job);
 	/* In one step, as vgpu-prolog does: a step may be waiting for it. */
 	write_file(in_folder("run/jobs/%u/grant.tmp", job), text);
 	CHECK(rename(in_folder("run/jobs/%u/grant.tmp", job),
 		     in_folder("run/jobs/%u/grant.json", job)) == 0);
+}
+
+void a_ledger(uint32_t job)
+{
+	const char *ledger = in_folder("run/pages/%u/ledger", job);
+
+	write_file(ledger, "");
+	CHECK(chmod(ledger, 0600) == 0 && chown(ledger, host.uid, host.uid) == 0);
 }
 
 struct plugin start_step(uint32_t job, uint32_t step)

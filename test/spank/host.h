@@ -67,7 +67,7 @@ struct test_case {
 	bool needs_root;
 };
 extern const struct test_case user_cases[], step_cases[], stepgres_cases[], isolation_cases[], device_cases[],
-	container_cases[], podman_cases[], userns_cases[], loader_cases[]; /* name NULL ends */
+	container_cases[], podman_cases[], userns_cases[], loader_cases[], pages_cases[]; /* name NULL ends */
 
 /* Files of a case: its own folder, empty, removed afterwards. */
 extern char folder[256];
@@ -81,6 +81,7 @@ int descriptors(const char *part); /* of this process, that lead to such a path 
 
 /* The run folder of a case as vgpu-prolog leaves it. */
 void grant(uint32_t job, const char *isolation, const char *refusal);
+void a_ledger(uint32_t job);
 extern const char *grant_more; /* what else stands in the next one: "NAME": VALUE, */
 struct plugin start_step(uint32_t job, uint32_t step); /* load, init in remote context */
 int run_in_child(int (*body)(void));		       /* fork, body, exit status */
@@ -95,6 +96,8 @@ uint64_t step_mem_bytes(const char *step);
  * it. The process can look at it from where slurmd is, and go back. */
 void own_machine(void);
 void check_view(void);
+void mount_pages(uint32_t job);
+void check_pages(void);
 void go_outside(void);
 /* errno of an attempt, or 0; the permission bits of a file. */
 int open_error(const char *path, int flags);
