@@ -20,7 +20,7 @@ first=
 
 # What a program says comes on standard input.
 take() {
-	echo "# $1${VGPU_TEST_WAITS:+, where calls wait for their streams}"
+	echo "# $1"
 	tee "$own" | grep -v ' passed, '
 	grep -q ' passed, ' "$own" || echo "FAIL $1 ended early" | tee -a "$own"
 	cat "$own" >>"$log"
@@ -54,14 +54,6 @@ for program; do
 	fi
 done
 if [ -n "$library" ]; then
-	# These also where every call of the driver that may wait for a stream does (test/simgpu/drv_waits.c).
-	export VGPU_TEST_WAITS=1
-	for program; do
-		case $program in
-		gate/groups | pools/graphs | context/overhead_kernels) run_programs "$program" ;;
-		esac
-	done
-	unset VGPU_TEST_WAITS
 	echo "# bystanders"
 	"$here/route/bystanders.sh" "$library" 2>&1 | tee -a "$log" | grep -v ' passed, '
 	echo "# scope"

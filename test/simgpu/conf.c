@@ -165,7 +165,6 @@ static const struct {
 #field, offsetof(struct sim_conf, field), most \
 	}
 	AMOUNT(context_us, 100000000),
-	AMOUNT(switch_us, 10000000),
 	AMOUNT(pool_more_mib, 100000),
 #undef AMOUNT
 };
@@ -196,8 +195,6 @@ static bool set_key(struct sim_conf *conf, const char *key, const char *value)
 		conf->device_count = (int)n;
 	else if (strcmp(key, "cuda_version") == 0 && parse_number(value, 2000, 99999, &n))
 		conf->cuda_version = (int)n;
-	else if (strcmp(key, "waits") == 0 && parse_number(value, 0, SIM_WAITS_ALONE, &n))
-		conf->waits = (int)n;
 	else if (strcmp(key, "pool_silent") == 0 && parse_number(value, 0, 1, &n))
 		conf->pool_silent = n != 0;
 	else if (strcmp(key, "straddle") == 0 && parse_number(value, 0, 1, &n))

@@ -16,14 +16,6 @@
 	CUresult sim_##symbol params;
 #include "extra.def"
 
-enum sim_call {
-#define VGPU_CUDA(kind, symbol, ...) SIM_CALL_##symbol,
-#include "api/cuda.def"
-#define VGPU_CUDA(kind, symbol, ...) SIM_CALL_##symbol,
-#include "extra.def"
-	SIM_CALLS
-};
-
 #define SIM_LIMITS 3	     /* stack, printf, heap */
 #define SIM_CHANNELS 8	     /* of a context on the control device */
 #define SIM_QUEUE_DEPTH 1024 /* launches in flight before the host waits, as measured */
@@ -163,10 +155,6 @@ CUresult drv_device(CUdevice device);
 /* drv_visible.c: CUDA_VISIBLE_DEVICES over the devices that can be opened; how many */
 int drv_visible(const char *text, int *device);
 
-/* drv_waits.c: before every call, and in those of which only some wait; without the lock */
-void drv_waits_before(enum sim_call call);
-void drv_waits_here(void);
-
 /* drv_ctx.c */
 CUresult drv_current(CUcontext *ctx); /* ready, and a living current context */
 CUresult drv_context(CUcontext ctx);  /* a living one; with the lock held */
@@ -249,8 +237,6 @@ void drv_events_free_all(CUcontext ctx);
 void drv_stream_book(CUstream stream, uint64_t from_ns, uint64_t ns);
 uint64_t drv_stream_ready_ns(CUstream stream); /* SIM_NEVER_NS while anything waits for a word */
 void drv_stream_free_all(CUcontext ctx);
-/* When all that was put into the context so far is done. */
-uint64_t drv_context_ready_ns(CUcontext ctx);
 /* The lock is let go meanwhile: a moment, or until then if it can be told. */
 void drv_sleep_unlocked(uint64_t until_ns);
 

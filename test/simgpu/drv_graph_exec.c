@@ -192,16 +192,6 @@ static void keep_pieces(CUgraphExec exec)
 	}
 }
 
-static bool wants_memory(CUgraphExec exec)
-{
-	bool wants;
-
-	drv_lock();
-	wants = known_exec(exec) == CUDA_SUCCESS && exec->pieces != NULL;
-	drv_unlock(CUDA_SUCCESS);
-	return wants;
-}
-
 CUresult sim_cuGraphLaunch(CUgraphExec exec, CUstream handle)
 {
 	CUresult result;
@@ -209,8 +199,6 @@ CUresult sim_cuGraphLaunch(CUgraphExec exec, CUstream handle)
 
 	NEED(drv_stream(handle, &stream));
 	drv_within("cuGraphLaunch");
-	if (stream->capture == NULL && wants_memory(exec))
-		drv_waits_here();
 	drv_lock();
 	result = known_exec(exec);
 	if (result == CUDA_SUCCESS && stream->capture == NULL)

@@ -18,7 +18,6 @@ struct CUfunc_st {
 	CUmodule module;
 	bool busy;
 	int shared_bytes;
-	bool launched;
 	char name[];
 };
 
@@ -279,8 +278,6 @@ static CUresult launch(CUfunction function, const unsigned *grid, const unsigned
 			return CUDA_ERROR_INVALID_VALUE;
 		ns = *(const unsigned *)params[0] * 1000ull;
 	}
-	if (!__atomic_exchange_n(&function->launched, true, __ATOMIC_RELAXED)) /* it is loaded */
-		drv_waits_here();
 	drv_lock();
 	NEED(drv_unlock(drv_limits_apply(ctx) && first_run(function->module) ? CUDA_SUCCESS
 									     : CUDA_ERROR_OUT_OF_MEMORY));

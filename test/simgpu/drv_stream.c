@@ -145,7 +145,7 @@ CUresult drv_wait(CUstream handle)
 	return CUDA_SUCCESS;
 }
 
-uint64_t drv_context_ready_ns(CUcontext ctx)
+static uint64_t context_ready_ns(CUcontext ctx)
 {
 	uint64_t ready = later(0, &ctx->legacy);
 
@@ -159,7 +159,7 @@ static CUresult synchronize(CUcontext ctx)
 	uint64_t ready;
 
 	drv_lock();
-	while ((ready = drv_context_ready_ns(ctx)) == SIM_NEVER_NS)
+	while ((ready = context_ready_ns(ctx)) == SIM_NEVER_NS)
 		drv_sleep_unlocked(SIM_NEVER_NS);
 	drv_unlock(CUDA_SUCCESS);
 	drv_sleep_until(ready);

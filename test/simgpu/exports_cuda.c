@@ -10,16 +10,12 @@
 #define VGPU_CUDA(kind, symbol, base, since, variant, params, args, ...) \
 	__attribute__((visibility("default"))) CUresult symbol params    \
 	{                                                                \
-		if (sim_conf.waits != 0)                                 \
-			drv_waits_before(SIM_CALL_##symbol);             \
 		return sim_##symbol args;                                \
 	}
 #include "api/cuda.def"
 #define VGPU_CUDA(kind, symbol, base, since, variant, params, args, ...) \
 	__attribute__((visibility("default"))) CUresult symbol params    \
 	{                                                                \
-		if (sim_conf.waits != 0)                                 \
-			drv_waits_before(SIM_CALL_##symbol);             \
 		return sim_##symbol args;                                \
 	}
 #include "extra.def"

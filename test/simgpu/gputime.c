@@ -58,7 +58,6 @@ uint64_t sim_time_book(int device, uint64_t ready_ns, uint64_t len_ns)
 {
 	uint64_t now = sim_now_ns(), start = ready_ns > now ? ready_ns : now;
 	unsigned slot = sim_own_slot();
-	bool goes_over;
 	struct sim_gpu *gpu;
 
 	if (len_ns == 0 || slot >= SIM_MAX_PROCS || !sim_lock())
@@ -69,12 +68,10 @@ uint64_t sim_time_book(int device, uint64_t ready_ns, uint64_t len_ns)
 		sim_sweep();
 	if (gpu->busy_until_ns > start)
 		start = gpu->busy_until_ns;
-	goes_over = gpu->tail_proc != 0 && gpu->tail_proc != slot + 1;
 	if (gpu->tail_proc != slot + 1 || start > gpu->busy_until_ns) {
 		gpu->tail_proc = slot + 1;
 		gpu->tail_start_ns = start;
 	}
-	len_ns += goes_over ? sim_conf.switch_us * 1000ull : 0;
 	gpu->busy_until_ns = start + len_ns;
 	sim_state()->proc[slot].device[device].busy_ns += len_ns;
 	count(gpu, sim_state()->proc[slot].pid, start, start + len_ns, true);

@@ -47,15 +47,12 @@ enum sim_sessions {
 	SIM_SESSIONS_COUNTED /* the list is not supported */
 };
 
-enum { SIM_WAITS_NOT, SIM_WAITS, SIM_WAITS_ALONE };
 
 struct sim_conf {
 	char dir[PATH_MAX - 64];
 	char driver[80];
 	int cuda_version; /* 13000 */
 	unsigned context_us;
-	int waits; /* calls wait for what lies before them (drv_waits.c), and: keep others out meanwhile */
-	unsigned switch_us;   /* what the GPU takes to go from one process to another */
 	unsigned pool_more_mib; /* what a pool that grows takes besides the chunks that it needs */
 	bool pool_silent;     /* nobody is told what a pool holds */
 	bool straddle;	      /* small blocks lie across two granules */

@@ -58,9 +58,6 @@ void gpus(unsigned context_mib)
 	fprintf(conf,
 		"devices=2\nmem_mib=4096\ncontext_mib=%u\ndevice0.uuid=" UUID0 "\ndevice1.uuid=" UUID1 "\n",
 		context_mib);
-	/* run.sh runs some programs again where calls wait for their streams. */
-	if (getenv("VGPU_TEST_WAITS") != NULL)
-		fprintf(conf, "waits=%s\n", getenv("VGPU_TEST_WAITS"));
 	fclose(conf);
 }
 

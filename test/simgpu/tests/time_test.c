@@ -127,54 +127,6 @@ TEST(the_work_of_a_killed_process_ends_with_it)
 	EQ(peer_wait(&peer), 128 + 9);
 }
 
-/* How long a kernel of 1 ms keeps its stream busy, and in that the time until it was launched. */
-static float launched_ms(CUfunction function, double *before_ms)
-{
-	CUevent begin, end;
-	float ms = -1;
-
-	OK(cuEventCreate(&begin, 0));
-	OK(cuEventCreate(&end, 0));
-	*before_ms = host_ms();
-	OK(cuEventRecord(begin, NULL));
-	launch(function, 1000, NULL);
-	*before_ms = host_ms() - *before_ms;
-	OK(cuEventRecord(end, NULL));
-	OK(cuCtxSynchronize());
-	OK(cuEventElapsedTime(&ms, begin, end));
-	return ms;
-}
-
-static void launch_and_wait(struct peer *peer)
-{
-	double before_ms;
-
-	start_cuda();
-	launched_ms(busy_kernel(), &before_ms);
-	peer_say(peer, 0);
-	peer_hear(peer);
-}
-
-TEST(going_from_one_process_to_another_takes_its_time)
-{
-	CUfunction function;
-	struct peer peer;
-	double before_ms;
-	float ms;
-
-	configure("switch_us=300000\n");
-	peer = peer_start(launch_and_wait);
-	peer_hear(&peer);
-	start_cuda();
-	function = busy_kernel();
-	ms = launched_ms(function, &before_ms);
-	TRUE(ms >= 301);
-	ms = launched_ms(function, &before_ms);
-	TRUE(ms >= 1 && ms < 301 + before_ms);
-	peer_say(&peer, 0);
-	EQ(peer_wait(&peer), 0);
-}
-
 /* A word that is not there yet, and what lies behind it: work, events, and streams that wait for those. */
 TEST(a_stream_waits_until_the_word_is_there)
 {
