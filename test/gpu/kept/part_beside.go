@@ -21,6 +21,9 @@ const (
 	lookSeconds = 12.0
 	mostCPU     = 2.0 // percent of a core
 	rounds      = 2   // of each way, by turns
+
+	inSliceRuns    = 3
+	inSliceSeconds = 1.0
 )
 
 // beside holds what others on the node wait for, beside ten tenants in slices, against the same tenants without Slurm and vgpud.
@@ -43,8 +46,11 @@ func (t *trial) idleCPU() {
 	used("no slice")
 }
 
-// waited is what one way of a round took, in milliseconds: medians.
-type waited struct{ alloc, context, smi float64 }
+// waited is what one way of a round took, in milliseconds: medians, and for the context that a program begins with.
+type waited struct{ alloc, context, first, smi float64 }
+
+// inSlice are the figures of who has a slice of the first GPU, beside those of GPUs by their number.
+const inSlice = -1
 
 func (t *trial) besideTen() {
 	native, kept := map[int][]waited{}, map[int][]waited{}
@@ -54,24 +60,33 @@ func (t *trial) besideTen() {
 		_, end := t.native(tenBeside)
 		t.lookOn(native)
 		end()
-		all := t.start(elastic("ms=2", 10, 10, 10, 10, 10, 10, 10, 10, 10, 10)...)
+		all := t.start(elastic("ms=2", 9, 9, 9, 9, 9, 9, 9, 9, 9, 9)...)
 		letGo(all...)
 		t.pause(settling)
 		before, began := t.vgpudCPU(), time.Now()
 		t.lookOn(kept)
 		cpu = max(cpu, 100*(t.vgpudCPU()-before).Seconds()/time.Since(began).Seconds())
+		for range inSliceRuns {
+			kept[inSlice] = append(kept[inSlice], t.bystander("srun --gres=vgpu:1 --vgpu-place=pack --vgpu-mem=2% --vgpu-cores=10 --vgpu-policy=elastic", inSliceSeconds, t.asUser))
+		}
 		t.cancelAll()
 	}
-	for i := range t.gpus {
+	native[inSlice] = native[0]
+	for i := inSlice; i < len(t.gpus); i++ {
+		who := fmt.Sprintf("GPU %d, ", i)
+		if i == inSlice {
+			who = "in a slice, "
+		}
 		for what, of := range map[string]func(waited) float64{
-			"2 MiB taken and freed": func(w waited) float64 { return w.alloc },
-			"a context":             func(w waited) float64 { return w.context },
-			"nvidia-smi":            func(w waited) float64 { return w.smi }} {
+			"2 MiB taken and freed":   func(w waited) float64 { return w.alloc },
+			"a program's own context": func(w waited) float64 { return w.first },
+			"one more context":        func(w waited) float64 { return w.context },
+			"nvidia-smi":              func(w waited) float64 { return w.smi }} {
 			a, b := middle(native[i], of), middle(kept[i], of)
-			if a == 0 { // not measured where the GPU is simulated
+			if a == 0 || b == 0 { // not measured where the GPU is simulated, nor in a slice
 				continue
 			}
-			t.row(fmt.Sprintf("GPU %d, %s", i, what), verdict(b <= 1.1*a), fmt.Sprintf("native %.3f ms, beside slices %.3f: %.2f times", a, b, b/a))
+			t.row(who+what, verdict(b <= 1.1*a), fmt.Sprintf("native %.3f ms, beside slices %.3f: %.2f times", a, b, b/a))
 		}
 	}
 	t.row("vgpud", verdict(cpu <= mostCPU), fmt.Sprintf("%.1f %% of a core at most", cpu))
@@ -118,19 +133,24 @@ func (t *trial) native(count int) (boards []gauge.Board, end func()) {
 // lookOn lets who stands beside take and free memory and make contexts on each GPU, and asks nvidia-smi meanwhile.
 func (t *trial) lookOn(found map[int][]waited) {
 	for i, g := range t.gpus {
-		var w waited
-		if !t.simulated {
-			line := fmt.Sprintf("%s timeout 60 %s %s %g 2", g.Visible(), t.python, filepath.Join(t.programs, "bystander.py"), lookSeconds)
-			said := t.asRoot(line)
-			var pairs, contexts int
-			var p99, most float64
-			if n, _ := fmt.Sscanf(said, "allocated and freed %d times, p50 %f p99 %f ms, %d contexts, p50 %f most %f ms", &pairs, &w.alloc, &p99, &contexts, &w.context, &most); n != 6 {
-				panic(fmt.Errorf("bystander.py says %q", said))
-			}
-		}
+		w := t.bystander(g.Visible(), lookSeconds, t.asRoot)
 		w.smi = t.smi()
 		found[i] = append(found[i], w)
 	}
+}
+
+// bystander runs who stands beside behind these words.
+func (t *trial) bystander(behind string, seconds float64, run func(string) string) (w waited) {
+	if t.simulated {
+		return w
+	}
+	said := run(fmt.Sprintf("%s timeout 60 %s %s %g 2", behind, t.python, filepath.Join(t.programs, "bystander.py"), seconds))
+	var pairs, contexts int
+	var p99, most float64
+	if n, _ := fmt.Sscanf(said, "allocated and freed %d times, p50 %f p99 %f ms, %d contexts, p50 %f most %f ms, the first %f ms", &pairs, &w.alloc, &p99, &contexts, &w.context, &most, &w.first); n != 7 {
+		panic(fmt.Errorf("bystander.py says %q", said))
+	}
+	return w
 }
 
 // smi is the middle of some runs of nvidia-smi, in milliseconds. Outside of slices it is the driver's own.
