@@ -12,7 +12,7 @@
  *            The other jobs of these GPUs have it read by the kernel (its owner may cut it), and
  *            believe it only as far as the board gives its slice a share.
  *   groups   one per job; the job's processes write down what they have the driver schedule (channels/).
- *            Changed with pwrite(2) alone: root waits for changes by inotify, which sees no mapping.
+ *            Changed with pwrite(2), as root waits for changes by inotify, which sees no mapping.
  *   time     one per job; root counts its GPU time there, the job may only read it. Read and written with
  *            pread(2) and pwrite(2): it is cut when the job ends, whoever has it open.
  *

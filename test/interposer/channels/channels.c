@@ -10,7 +10,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -138,6 +140,25 @@ static void a_context_is_written_down(void)
 		CHECK_IS(drop(GROUP + how), 0);
 		CHECK_IS(mine->count, 0);
 	}
+}
+
+/* A user limits the files that his programs write, and the kernel would kill this one for a write. Root is woken all the same. */
+static void it_is_written_down_where_no_file_may_be_written(void)
+{
+	struct rlimit none = {0, 0};
+	char path[600], event[600];
+	int woken = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+
+	begin();
+	groups_path(path);
+	CHECK(inotify_add_watch(woken, path, IN_MODIFY) > 0);
+	CHECK_IS(setrlimit(RLIMIT_FSIZE, &none), 0);
+	make_device(3);
+	CHECK_IS(make_group(DEVICE, GROUP, 1), 0);
+	CHECK_IS(place()->pid, getpid());
+	CHECK_IS(place()->count, 1);
+	CHECK(place()->group[0].group == GROUP);
+	CHECK(read(woken, event, sizeof(event)) > 0);
 }
 
 static void what_fails_is_not_written_down(void)
@@ -385,6 +406,7 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		return after_exec();
 	CASE(a_context_is_written_down);
+	CASE(it_is_written_down_where_no_file_may_be_written);
 	CASE(what_fails_is_not_written_down);
 	CASE(the_thirty_third_is_one_more);
 	CASE(nothing_is_noted_outside_a_slice);
