@@ -131,9 +131,6 @@ func (g Grant) limits(step uint32, stepName string, slices []StepSlice, policy r
 	if g.FailOpen {
 		limits.Flags |= ledger.FailOpen
 	}
-	if policy == request.PolicyElastic {
-		limits.Flags |= ledger.Elastic
-	}
 	for _, s := range slices {
 		limits.Devices = append(limits.Devices, s.limits(refused, policy))
 	}

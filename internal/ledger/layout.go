@@ -17,8 +17,6 @@ const (
 
 	limitsMagic = 0x314d494c55504756 // "VGPULIM1"
 	ledgerMagic = 0x314447524c555056 // "VPULRGD1"
-	boardMagic  = 0x3144524255504756 // "VGPUBRD1"
-	claimsMagic = 0x314d4c4355504756 // "VGPUCLM1"
 	groupsMagic = 0x3150524755504756 // "VGPUGRP1"
 	timeMagic   = 0x314d495455504756 // "VGPUTIM1"
 
@@ -29,10 +27,8 @@ const (
 	uuidBytes  = 64
 	jobStepLen = 40
 
-	// MaxBoardSlices is the most slices of one GPU that can take turns.
-	MaxBoardSlices = 128
-	pathBytes      = 112
-	locksAt        = 1 << 40 // where the lock of a ledger's first slot lies
+	pathBytes = 112
+	locksAt   = 1 << 40 // where the lock of a ledger's first slot lies
 
 	maxGroups     = 32
 	groupChannels = 16
@@ -43,7 +39,6 @@ func isVgpuds(version uint32) bool { return version == VgpudVersion || version =
 // Flags of a limits page.
 const (
 	FailOpen uint32 = 1 // a ledger that cannot be used lets the program run unlimited
-	Elastic  uint32 = 2 // --vgpu-policy=elastic
 	Gated    uint32 = 4 // the library holds the cap of some slice: follows from LimitsDevice.Gated
 )
 
@@ -145,50 +140,6 @@ type ledgerPage struct { // struct vgpu_ledger
 	ledgerHead
 	Slot         [maxProcs]ledgerSlot
 	ContextBytes [MaxDevices]uint64
-}
-
-type boardSlice struct { // struct vgpu_board_slice
-	JobID     uint32
-	Device    uint32
-	SMPercent uint32
-	Flags     uint32
-	UID       uint32
-
-	TurnsVersion uint32
-	Reserved     [2]uint32
-}
-
-type boardPage struct { // struct vgpu_board
-	Magic         uint64
-	LayoutVersion uint32
-	SizeBytes     uint32
-	Sequence      uint32
-	Count         uint32
-	KeptBy        uint32
-	Reserved      uint32
-	Slice         [MaxBoardSlices]boardSlice
-}
-
-type claim struct { // struct vgpu_claim
-	WantsSinceNs  uint64
-	HoldsSinceNs  uint64
-	UntilNs       uint64
-	DrainedNs     uint64
-	Bell          uint32
-	Spare         uint32
-	InteractiveUs uint32
-	Reserved0     uint32
-	Reserved      [2]uint64
-}
-
-type claimsPage struct { // struct vgpu_claims
-	Magic         uint64
-	LayoutVersion uint32
-	SizeBytes     uint32
-	JobID         uint32
-	DeviceCount   uint32
-	Reserved      uint64
-	Claim         [MaxDevices]claim
 }
 
 type groupsGroup struct { // struct vgpu_channel_group

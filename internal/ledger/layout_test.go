@@ -22,10 +22,6 @@ var mirrored = map[string]reflect.Type{
 	"vgpu_ledger_slot":    reflect.TypeFor[ledgerSlot](),
 	"vgpu_ledger_step":    reflect.TypeFor[ledgerStep](),
 	"vgpu_ledger":         reflect.TypeFor[ledgerPage](),
-	"vgpu_board_slice":    reflect.TypeFor[boardSlice](),
-	"vgpu_board":          reflect.TypeFor[boardPage](),
-	"vgpu_claim":          reflect.TypeFor[claim](),
-	"vgpu_claims":         reflect.TypeFor[claimsPage](),
 	"vgpu_channel_group":  reflect.TypeFor[groupsGroup](),
 	"vgpu_groups_process": reflect.TypeFor[groupsProcess](),
 	"vgpu_groups":         reflect.TypeFor[groupsPage](),
@@ -35,10 +31,10 @@ var mirrored = map[string]reflect.Type{
 
 var constants = map[string]uint64{
 	"VGPU_LAYOUT_VERSION": LayoutVersion, "VGPU_VGPUD_VERSION": VgpudVersion, "VGPU_LIMITS_MAGIC": limitsMagic, "VGPU_LEDGER_MAGIC": ledgerMagic,
-	"VGPU_BOARD_MAGIC": boardMagic, "VGPU_CLAIMS_MAGIC": claimsMagic, "VGPU_BOARD_SLICES": MaxBoardSlices, "VGPU_PAGES_DIR_BYTES": pathBytes,
-	"VGPU_LOCKS_AT":    locksAt,
-	"VGPU_MAX_DEVICES": MaxDevices, "VGPU_MAX_STEPS": maxSteps, "VGPU_MAX_PROCS": maxProcs, "VGPU_UUID_BYTES": uuidBytes,
-	"VGPU_FAIL_OPEN": uint64(FailOpen), "VGPU_ELASTIC": uint64(Elastic), "VGPU_GATED": uint64(Gated),
+	"VGPU_PAGES_DIR_BYTES": pathBytes,
+	"VGPU_LOCKS_AT":        locksAt,
+	"VGPU_MAX_DEVICES":     MaxDevices, "VGPU_MAX_STEPS": maxSteps, "VGPU_MAX_PROCS": maxProcs, "VGPU_UUID_BYTES": uuidBytes,
+	"VGPU_FAIL_OPEN": uint64(FailOpen), "VGPU_GATED": uint64(Gated),
 	"VGPU_GROUPS_MAGIC": groupsMagic, "VGPU_TIME_MAGIC": timeMagic, "VGPU_MAX_GROUPS": maxGroups, "VGPU_GROUP_CHANNELS": groupChannels,
 	"VGPU_TIME_FROZEN": uint64(TimeFrozen), "VGPU_TIME_UNNAMED": uint64(TimeUnnamed), "VGPU_TIME_INEXACT": uint64(TimeInexact), "VGPU_TIME_IDLE": uint64(TimeIdle),
 }

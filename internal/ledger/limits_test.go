@@ -20,7 +20,7 @@ import (
 
 func TestLimitsRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LimitsFile)
-	want := Limits{Job: 12, Step: 0xfffffffb, UID: 1000, Flags: FailOpen | Elastic, Generation: 1, JobStep: "12.batch", PagesDir: "/run/slurm-vgpu/pages/12",
+	want := Limits{Job: 12, Step: 0xfffffffb, UID: 1000, Flags: FailOpen, Generation: 1, JobStep: "12.batch", PagesDir: "/run/slurm-vgpu/pages/12",
 		Devices: []LimitsDevice{
 			{UUID: "GPU-a", StepMemBytes: 1 << 30, JobMemBytes: 3 << 30, DeviceMemBytes: 143771 << 20, SMPercent: 30, JobSMPercent: 40, Index: 1, Minor: 3},
 			{UUID: "GPU-b", JobMemBytes: 3 << 30},

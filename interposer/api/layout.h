@@ -7,10 +7,6 @@
  *            limit is seen by running processes at once.
  *   ledger   one per job; the job's user owns and writes it. Root believes nothing in it beyond
  *            a bounded copy: garbage there can harm only the job that wrote it.
- *   board    one per GPU; root writes the slices that lie on it, everybody may read it.
- *   claims   one per job; the job's user writes when it wants its GPUs and when it keeps them busy.
- *            The other jobs of these GPUs have it read by the kernel (its owner may cut it), and
- *            believe it only as far as the board gives its slice a share.
  *   groups   one per job; the job's processes write down what they have the driver schedule (channels/).
  *            Changed with pwrite(2), as root waits for changes by inotify, which sees no mapping.
  *   time     one per job; root counts its GPU time there, the job may only read it. Read and written with
@@ -41,7 +37,6 @@
 #define VGPU_LIMITS_FILE "limits"
 #define VGPU_LEDGER_FILE "ledger"
 /* In the folder of the job's pages (internal/rundir has the same). */
-#define VGPU_CLAIMS_FILE "claims"
 #define VGPU_GROUPS_FILE "groups"
 #define VGPU_TIME_FILE "time"
 
@@ -49,8 +44,6 @@
 #define VGPU_VGPUD_VERSION 7u
 #define VGPU_LIMITS_MAGIC 0x314d494c55504756ull /* "VGPULIM1" */
 #define VGPU_LEDGER_MAGIC 0x314447524c555056ull /* "VPULRGD1" */
-#define VGPU_BOARD_MAGIC 0x3144524255504756ull	/* "VGPUBRD1" */
-#define VGPU_CLAIMS_MAGIC 0x314d4c4355504756ull /* "VGPUCLM1" */
 #define VGPU_GROUPS_MAGIC 0x3150524755504756ull /* "VGPUGRP1" */
 #define VGPU_TIME_MAGIC 0x314d495455504756ull	/* "VGPUTIM1" */
 
@@ -58,7 +51,6 @@
 #define VGPU_MAX_STEPS 256
 #define VGPU_MAX_PROCS 1024
 #define VGPU_UUID_BYTES 64
-#define VGPU_BOARD_SLICES 128
 #define VGPU_PAGES_DIR_BYTES 112
 #define VGPU_MAX_GROUPS 32
 #define VGPU_GROUP_CHANNELS 16
@@ -67,12 +59,7 @@
 
 /* vgpu_limits.flags */
 #define VGPU_FAIL_OPEN 1u /* a ledger that cannot be used lets the program run unlimited */
-#define VGPU_ELASTIC 2u	  /* --vgpu-policy=elastic */
 #define VGPU_GATED 4u	  /* of some device the library holds the cap (gate/) */
-
-/* vgpu_board.kept_by */
-#define VGPU_KEPT_BY_LIBRARY 0u
-#define VGPU_KEPT_BY_VGPUD 1u
 
 /* vgpu_time_device.flags */
 #define VGPU_TIME_FROZEN 1u    /* the job's step is frozen now */
@@ -105,7 +92,7 @@ struct vgpu_limits {
 	uint32_t generation; /* grows with every change of a running job */
 	char job_step[40];   /* "123.0", "123.batch": for messages */
 	struct vgpu_limits_device device[VGPU_MAX_DEVICES];
-	/* The folder of the job's pages, where the step's has none; "": there is none. */
+	/* In preload isolation the folder of the job's pages; "": there is none. */
 	char pages_dir[VGPU_PAGES_DIR_BYTES];
 	/* Which file the job's ledger is (stat). Who may write it is the job's user. 0: not known. */
 	uint64_t ledger_device;
@@ -164,52 +151,6 @@ struct vgpu_ledger {
 	struct vgpu_ledger_slot slot[VGPU_MAX_PROCS];
 	/* 1 + the most that the first context of a process of this job cost; 0: not known. */
 	uint64_t context_bytes[VGPU_MAX_DEVICES];
-};
-
-/* One slice of a GPU, as root has placed it. */
-struct vgpu_board_slice {
-	uint32_t job_id;
-	uint32_t device; /* which of the job's slices: index in its claims */
-	uint32_t sm_percent; /* 0: no cap */
-	uint32_t flags;	     /* VGPU_ELASTIC */
-	uint32_t uid;
-	uint32_t turns_version; /* of its claims */
-	uint32_t reserved[2];
-};
-
-struct vgpu_board {
-	uint64_t magic;
-	uint32_t layout_version;
-	uint32_t size_bytes;
-	uint32_t sequence; /* odd while root is writing; grows with every change */
-	uint32_t count;
-	uint32_t kept_by; /* VGPU_KEPT_BY_…: who keeps the shares of its slices */
-	uint32_t reserved;
-	struct vgpu_board_slice slice[VGPU_BOARD_SLICES];
-};
-
-/* What a job says about one of its slices to the others on that GPU. */
-struct vgpu_claim {
-	uint64_t wants_since_ns; /* 0: it has nothing to launch */
-	uint64_t holds_since_ns; /* 0: it is not its turn */
-	uint64_t until_ns;	 /* nothing of this is believed after that */
-	uint64_t drained_ns;	 /* when its last turn's work was done */
-	uint32_t bell;		 /* futex: changes when a turn ends */
-	uint32_t spare;		 /* 1: its share is used up; wants only time that is left over */
-	uint32_t interactive_us; /* it waits for its results again and again, after so much work, and so
-				    for its turns; 0: it does not */
-	uint32_t reserved0;
-	uint64_t reserved[2];
-};
-
-struct vgpu_claims {
-	uint64_t magic;
-	uint32_t layout_version;
-	uint32_t size_bytes;
-	uint32_t job_id;
-	uint32_t device_count;
-	uint64_t reserved;
-	struct vgpu_claim claim[VGPU_MAX_DEVICES];
 };
 
 /* A channel group that computes, by the driver's handles (its open kernel modules have the classes). */
@@ -280,10 +221,9 @@ _Static_assert(sizeof(struct vgpu_ledger_step) == 520, "ledger step layout");
 _Static_assert(offsetof(struct vgpu_ledger, used_bytes) == 64, "ledger header layout");
 _Static_assert(offsetof(struct vgpu_ledger, step) == 576, "ledger steps");
 _Static_assert(offsetof(struct vgpu_ledger, slot) == 576 + 256 * 520, "ledger slots");
-_Static_assert(offsetof(struct vgpu_ledger, context_bytes) == 576 + 256 * 520 + 1024 * 320, "ledger contexts");
+_Static_assert(offsetof(struct vgpu_ledger, context_bytes) == 576 + 256 * 520 + 1024 * 320,
+	       "ledger contexts");
 _Static_assert(sizeof(struct vgpu_ledger) == 576 + 256 * 520 + 1024 * 320 + 128, "ledger layout");
-_Static_assert(sizeof(struct vgpu_board) == 32 + 128 * 32, "board layout");
-_Static_assert(sizeof(struct vgpu_claims) == 32 + 16 * 64, "claims layout");
 _Static_assert(sizeof(struct vgpu_channel_group) == 96, "group layout");
 _Static_assert(sizeof(struct vgpu_groups_process) == 32 + 32 * 96, "layout of a process's groups");
 _Static_assert(sizeof(struct vgpu_groups) == 32 + 1024 * 3104, "groups layout");
