@@ -167,8 +167,10 @@ enum vgpu_gate_joined vgpu_gate_join(struct vgpu_process *p, const struct vgpu_g
 	if (stream == NULL)
 		return VGPU_NO_PLACE;
 	*out = begins ? NULL : group;
+	if (!begins && group == NULL)
+		return anyway ? VGPU_NO_PLACE : VGPU_JOINS_LATER;
 	if (!begins)
-		return group != NULL ? VGPU_JOINED : VGPU_JOINS_LATER;
+		return VGPU_JOINED;
 	begun = has_begun(group, key->handle);
 	lock(gate);
 	group->state = begun ? VGPU_GROUP_OPEN : VGPU_GROUP_FREE;
