@@ -8,13 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 )
 
 // Heirs are those processes of jobs that have the control device open, of which it is known whether they come from one that is alive.
 func TestHeirsAreFoundByTheirDescriptors(t *testing.T) {
-	s := newSite(t, ledger.VgpudVersion)
+	s := newSite(t)
 	dir := t.TempDir()
 	s.must(os.Symlink("/dev/null", filepath.Join(dir, controlDevice))) // what a process of the test has as its input
 	mine, others := s.process(7), s.process(8)

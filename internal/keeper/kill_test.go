@@ -32,7 +32,7 @@ func (s *site) jobs(job uint32) (pids []int) {
 
 // All steps of a job are killed with those who have left them, and with those who are begun meanwhile.
 func TestAJobThatBeginsProcessesWithoutEndIsKilled(t *testing.T) {
-	s := newSite(t, ledger.VgpudVersion)
+	s := newSite(t)
 	s.here.Auditor.WholeNode = true
 	other := s.process(8)
 	storm := exec.Command("bash", "-c", `while :; do setsid sleep 60 & setsid bash -c 'setsid sleep 60 & sleep 0.02' & sleep 0.005; done`)
