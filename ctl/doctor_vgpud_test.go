@@ -29,17 +29,25 @@ func writeCounts(ts *testscript.TestScript, args []string) error {
 	if err := ledger.CreateTime(dir.Time(job), job, 1); err != nil {
 		return err
 	}
+	looked := uint64(ledger.TimeNow()) - n[4]*1e9
+	if n[4] == 0 {
+		looked = uint64(ledger.TimeNow() + time.Hour)
+	}
+	return putCount(dir, job, ledger.TimeDevice{BusyNs: n[1] * 1e9, UnknownNs: 5e8, LookedNs: looked, CreditNs: 2e8, SliceUs: uint32(n[5]),
+		Percent: 3125, Frozen: uint32(n[3]), Flags: uint32(n[2]), Killed: uint32(n[6]), Verdict: uint32(n[7])})
+}
+
+// putCount makes the time page of a job's only slice say so.
+func putCount(dir rundir.Dir, job uint32, counted ledger.TimeDevice) error {
+	if err := ledger.CreateTime(dir.Time(job), job, 1); err != nil {
+		return err
+	}
 	page, err := ledger.OpenTime(dir.Time(job), job)
 	if err != nil {
 		return err
 	}
 	defer page.Close()
-	looked := uint64(ledger.TimeNow()) - n[4]*1e9
-	if n[4] == 0 {
-		looked = uint64(ledger.TimeNow() + time.Hour)
-	}
-	return page.Put([]ledger.TimeDevice{{BusyNs: n[1] * 1e9, UnknownNs: 5e8, LookedNs: looked, CreditNs: 2e8, SliceUs: uint32(n[5]),
-		Percent: 3125, Frozen: uint32(n[3]), Flags: uint32(n[2]), Killed: uint32(n[6]), Verdict: uint32(n[7])}})
+	return page.Put([]ledger.TimeDevice{counted})
 }
 
 // scheduled JOB: a process of the job has written down a channel group.

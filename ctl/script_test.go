@@ -265,15 +265,7 @@ func writeGrant(ts *testscript.TestScript, args []string) error {
 			return err
 		}
 	}
-	if err := ledger.CreateTime(dir.Time(g.Job), g.Job, 1); err != nil {
-		return err
-	}
-	seen, err := ledger.OpenTime(dir.Time(g.Job), g.Job)
-	if err != nil {
-		return err
-	}
-	defer seen.Close()
-	return seen.Put([]ledger.TimeDevice{{BusyNs: 810e9, LookedNs: uint64(ledger.TimeNow() + time.Hour)}}) // vgpud looks, however long this machine takes to see it
+	return putCount(dir, g.Job, ledger.TimeDevice{BusyNs: 810e9, LookedNs: uint64(ledger.TimeNow() + time.Hour)}) // vgpud looks, however long this machine takes to see it
 }
 
 // step JOB STEP [ASKED]: a step of a job starts.
