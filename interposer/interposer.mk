@@ -158,7 +158,7 @@ bench-interposer: $(INTERPOSER_TEST_LIBRARY) $(INTERPOSER_TEST_BUILD)/bench/memo
 # A sanitizer wants to be loaded first, so here the library is part of the program: its functions
 # come first all the same. Its dlsym stays out, which the sanitizers themselves would run into.
 INTERPOSER_UNSANITIZED := $(INTERPOSER_TEST_UNLINKED) \
-	base/image base/table process/trust driver/report context/overhead_changes account/lock_lost nvml/samples
+	base/image base/table process/trust driver/report context/overhead_changes account/lock_lost
 # The library must come by LD_PRELOAD, or two processes would have to be as fast as without.
 INTERPOSER_UNSANITIZED += route/route channels/reach account/lock_lost_stepped
 # Holders of the simulated driver's lock that end with it are what TSan takes for a mistake; and what has one thread.

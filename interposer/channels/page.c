@@ -25,7 +25,8 @@ static bool read_at(int fd, void *to, size_t bytes, size_t at)
 	return syscall(SYS_pread64, fd, to, bytes, (off_t)at) == (long)bytes;
 }
 
-/* As a user limits the files that his programs write: the kernel kills who writes behind that (setrlimit(2)). */
+/* As a user limits the files that his programs write: the kernel kills who writes behind that
+ * (setrlimit(2)). */
 static bool may_write(size_t end)
 {
 	uint64_t limit[2]; /* now, and at most: struct rlimit64 */

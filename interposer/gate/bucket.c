@@ -11,7 +11,8 @@ static bool is_garbage(uint64_t free_at_ns, uint64_t now_ns)
 }
 
 /* Credit is earned until the work begins, and what it earns itself while it runs is not lost. */
-static uint64_t after(uint64_t free_at_ns, uint32_t percent, uint64_t begun_ns, uint64_t now_ns, uint64_t busy_ns)
+static uint64_t after(uint64_t free_at_ns, uint32_t percent, uint64_t begun_ns, uint64_t now_ns,
+		      uint64_t busy_ns)
 {
 	uint64_t earliest = begun_ns > VGPU_BUCKET_CREDIT_NS ? begun_ns - VGPU_BUCKET_CREDIT_NS : 0;
 	uint64_t latest = now_ns + VGPU_BUCKET_OWED_NS;
@@ -21,7 +22,8 @@ static uint64_t after(uint64_t free_at_ns, uint32_t percent, uint64_t begun_ns, 
 	return from > latest || wall_ns > latest - from ? latest : from + wall_ns;
 }
 
-void vgpu_bucket_charge(uint64_t *word, uint32_t percent, uint64_t begun_ns, uint64_t now_ns, uint64_t busy_ns)
+void vgpu_bucket_charge(uint64_t *word, uint32_t percent, uint64_t begun_ns, uint64_t now_ns,
+			uint64_t busy_ns)
 {
 	uint64_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
 

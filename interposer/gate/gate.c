@@ -10,8 +10,8 @@
 #include "gate/bucket.h"
 #include "gate/groups.h"
 
-/* How often a thread that waits looks whether it still has to; while groups are in flight, what they take; and whether it
- * may begin another group. */
+/* How often a thread that waits looks whether it still has to; while groups are in flight, what they take;
+ * and whether it may begin another group. */
 #define LOOK_NS 50000000u
 #define FLIGHT_LOOK_NS 500000u
 #define GROUP_LOOK_NS 50000u
@@ -89,8 +89,8 @@ static void end_calls(int mode)
 
 /* ---- the way of a launch ---- */
 
-/* Where there is one device only, the driver need not be asked which it is. False: it has no context, is captured, or
- * goes to a device that is not held. */
+/* Where there is one device only, the driver need not be asked which it is. False: it has no context, is
+ * captured, or goes to a device that is not held. */
 static bool look_at(struct vgpu_process *p, CUstream stream, struct vgpu_gate_key *key)
 {
 	vgpu_fn_cuCtxGetCurrent *get_current = VGPU_REAL(cuCtxGetCurrent);
@@ -193,7 +193,8 @@ void vgpu_gate_settle(struct vgpu_process *p, CUcontext context)
 
 	if (GET(vgpu_gate(p)->high) == 0)
 		return;
-	if (context == NULL && (get_current == NULL || get_current(&context) != CUDA_SUCCESS || context == NULL))
+	if (context == NULL &&
+	    (get_current == NULL || get_current(&context) != CUDA_SUCCESS || context == NULL))
 		return;
 	mode = begin_calls(p);
 	vgpu_gate_settle_context(p, context);

@@ -1,10 +1,11 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Where the driver refuses vgpud its calls, launches wait here for the cap of their slice. It is there for programs that
- * do not mind: who goes around it, goes around it.
+ * Where the driver refuses vgpud its calls, launches wait here for the cap of their slice. It is there for
+ * programs that do not mind: who goes around it, goes around it.
  *
- * Kernels and graphs are held and charged; copies and fills are not, nor what a graph does while it is captured. */
+ * Kernels and graphs are held and charged; copies and fills are not, nor what a graph does while it is
+ * captured. */
 #ifndef VGPU_GATE_GATE_H
 #define VGPU_GATE_GATE_H
 
@@ -31,8 +32,8 @@ static inline bool vgpu_gate_is_armed(void)
 void vgpu_gate_enter(struct vgpu_process *p, struct vgpu_pass *pass, CUstream stream);
 void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_pass *pass, CUresult result);
 
-/* The program has waited for the GPU, or ends the context (NULL: the current one): what is done is charged now, since it
- * may be the last that this process launched. */
+/* The program has waited for the GPU, or ends the context (NULL: the current one): what is done is charged
+ * now, since it may be the last that this process launched. */
 void vgpu_gate_settle(struct vgpu_process *p, CUcontext context);
 
 /* The context (NULL: any) is about to end, or has: its events are not touched any more. */

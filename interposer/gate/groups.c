@@ -64,8 +64,8 @@ static struct vgpu_gate_stream *find(struct vgpu_gate *gate, const struct vgpu_g
 	return NULL;
 }
 
-/* A place for the stream: a free one, or that of a stream of the same context which has nothing in flight, whose events
- * it goes on with. */
+/* A place for the stream: a free one, or that of a stream of the same context which has nothing in flight,
+ * whose events it goes on with. */
 static struct vgpu_gate_stream *take(struct vgpu_gate *gate, const struct vgpu_gate_key *key)
 {
 	struct vgpu_gate_stream *place = NULL;
@@ -240,7 +240,8 @@ static bool may_ask(const struct vgpu_gate_stream *stream, const struct vgpu_gat
 }
 
 /* True: it is in flight still. */
-static bool settle_group(struct vgpu_process *p, struct vgpu_gate_stream *stream, struct vgpu_gate_group *group)
+static bool settle_group(struct vgpu_process *p, struct vgpu_gate_stream *stream,
+			 struct vgpu_gate_group *group)
 {
 	struct vgpu_gate *gate = vgpu_gate(p);
 	struct vgpu_gate_group asked;
@@ -264,8 +265,8 @@ static bool settle_group(struct vgpu_process *p, struct vgpu_gate_stream *stream
 	if (!flies) {
 		stream->stalled = 0;
 		stream->launch_ns = busy_ns / asked.launches;
-		busy_ns = vgpu_bucket_at_most(&gate->device[device].counted_ns, earliest_ns(gate, device, now), now,
-					      busy_ns);
+		busy_ns = vgpu_bucket_at_most(&gate->device[device].counted_ns,
+					      earliest_ns(gate, device, now), now, busy_ns);
 		SET(gate->device[device].launch_ns,
 		    (3 * gate->device[device].launch_ns + busy_ns / asked.launches) / 4);
 		group->state = VGPU_GROUP_FREE;
@@ -310,7 +311,8 @@ void vgpu_gate_forget_context(struct vgpu_process *p, CUcontext context)
 		struct vgpu_gate_stream gone = {0};
 
 		lock(gate);
-		if (gate->stream[i].context != NULL && (context == NULL || gate->stream[i].context == context)) {
+		if (gate->stream[i].context != NULL &&
+		    (context == NULL || gate->stream[i].context == context)) {
 			gone = gate->stream[i];
 			forget(&gate->stream[i]);
 		}

@@ -4,8 +4,8 @@
  * Launches of a stream in groups that the GPU times. One group that is full and one that is open may be in
  * flight; what they took is charged when a thread next looks.
  *
- * Charged are also the pauses in a group that are shorter than it takes to launch, and what others did on the GPU
- * meanwhile, other processes of the job too: a slice may have less than its cap, not more. */
+ * Charged are also the pauses in a group that are shorter than it takes to launch, and what others did on
+ * the GPU meanwhile, other processes of the job too: a slice may have less than its cap, not more. */
 #ifndef VGPU_GATE_GROUPS_H
 #define VGPU_GATE_GROUPS_H
 
@@ -42,7 +42,8 @@ void vgpu_gate_settle_stream(struct vgpu_process *p, const struct vgpu_gate_key 
 /* And of all streams of the context. True: some are in flight still. */
 bool vgpu_gate_settle_context(struct vgpu_process *p, CUcontext context);
 
-/* The context (NULL: any) is no more, and its events neither: what was in flight is charged as what came before took. */
+/* The context (NULL: any) is no more, and its events neither: what was in flight is charged as what came
+ * before took. */
 void vgpu_gate_forget_context(struct vgpu_process *p, CUcontext context);
 
 /* So long the GPU was busy on the device. */

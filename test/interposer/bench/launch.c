@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Launches, in a process that is not gated and in one that is and stays below its cap, since it does other things as well.
- * Run under LD_PRELOAD. */
+ * Launches, in a process that is not gated and in one that is and stays below its cap, since it does other
+ * things as well. Run under LD_PRELOAD. */
 #include "bench.h"
 
 #include <sys/wait.h>

@@ -142,7 +142,8 @@ static void a_context_is_written_down(void)
 	}
 }
 
-/* A user limits the files that his programs write, and the kernel would kill this one for a write. Root is woken all the same. */
+/* A user limits the files that his programs write, and the kernel would kill this one for a write. Root is
+ * woken all the same. */
 static void it_is_written_down_where_no_file_may_be_written(void)
 {
 	struct rlimit none = {0, 0};

@@ -73,7 +73,8 @@ static void no_debt_is_longer_than_the_longest(void)
 /* The ledger is the job's own to write. */
 static void garbage_holds_nobody(void)
 {
-	static const uint64_t garbage[] = {UINT64_MAX, UINT64_MAX - NOW, 1ull << 63, NOW + 2 * VGPU_BUCKET_OWED_NS};
+	static const uint64_t garbage[] = {UINT64_MAX, UINT64_MAX - NOW, 1ull << 63,
+					   NOW + 2 * VGPU_BUCKET_OWED_NS};
 
 	for (unsigned i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {
 		word = garbage[i];

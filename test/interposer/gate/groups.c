@@ -132,7 +132,8 @@ static void threads_launch_into(CUstream stream, unsigned at_least)
 	for (int t = 0; t < 4; t++)
 		CHECK_IS(pthread_create(&thread[t], NULL, launch_often, stream), 0);
 	usleep(600000);
-	got = (unsigned)(__atomic_load_n(&launches, __ATOMIC_RELAXED) * 300 * 1000000ull / (now_ns() - since));
+	got = (unsigned)(__atomic_load_n(&launches, __ATOMIC_RELAXED) * 300 * 1000000ull /
+			 (now_ns() - since));
 	__atomic_store_n(&ends, 1, __ATOMIC_RELAXED);
 	for (int t = 0; t < 4; t++)
 		CHECK_IS(pthread_join(thread[t], NULL), 0);

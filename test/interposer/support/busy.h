@@ -61,9 +61,10 @@ static inline void busy(CUfunction function, unsigned us, CUstream stream)
 	CHECK_IS(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL), CUDA_SUCCESS);
 }
 
-/* Launches kernels of this length into so many streams in turn for a while. What part of it the GPU was kept busy, in
- * thousandths: by the time that it took, as the simulated GPU does one thing at a time. */
-static inline unsigned keep_busy(CUfunction function, unsigned us, const CUstream *stream, unsigned streams, uint64_t for_ns)
+/* Launches kernels of this length into so many streams in turn for a while. What part of it the GPU was
+ * kept busy, in thousandths: by the time that it took, as the simulated GPU does one thing at a time. */
+static inline unsigned keep_busy(CUfunction function, unsigned us, const CUstream *stream, unsigned streams,
+				 uint64_t for_ns)
 {
 	uint64_t since = now_ns(), launched = 0;
 
@@ -84,8 +85,10 @@ static inline uint64_t of_step_until(const struct step *step)
 	return __atomic_load_n(&step->ledger->step[0].share_free_at_ns[0], __ATOMIC_RELAXED);
 }
 
-/* Uses up what was saved up, since it came on top of the cap. False: the machine is too busy to get that far. */
-static inline bool use_up(const struct step *step, CUfunction function, const CUstream *stream, unsigned streams)
+/* Uses up what was saved up, since it came on top of the cap. False: the machine is too busy to get that
+ * far. */
+static inline bool use_up(const struct step *step, CUfunction function, const CUstream *stream,
+			  unsigned streams)
 {
 	for (uint64_t since = now_ns(); now_ns() - since < 3000 * MS;) {
 		if (owed_until(step) > now_ns() || of_step_until(step) > now_ns())
@@ -95,10 +98,10 @@ static inline bool use_up(const struct step *step, CUfunction function, const CU
 	return false;
 }
 
-/* Never above the cap, but for what is in flight at the end. Below it when somebody else has kept this machine's cores
- * busy: then again. */
-static inline void check_cap(const struct step *step, CUfunction function, unsigned us, const CUstream *stream,
-			     unsigned streams, unsigned want)
+/* Never above the cap, but for what is in flight at the end. Below it when somebody else has kept this
+ * machine's cores busy: then again. */
+static inline void check_cap(const struct step *step, CUfunction function, unsigned us,
+			     const CUstream *stream, unsigned streams, unsigned want)
 {
 	unsigned got = 0;
 

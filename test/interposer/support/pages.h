@@ -30,8 +30,8 @@ static inline struct step step_with_pages(void)
 {
 	struct step step = step_make((uint32_t)getpid() * 100, 0, 1000, 1000);
 
-	snprintf(step.limits->pages_dir, sizeof(step.limits->pages_dir), "%s/pages-%d", getenv("VGPU_TEST_ROOT"),
-		 (int)getpid());
+	snprintf(step.limits->pages_dir, sizeof(step.limits->pages_dir), "%s/pages-%d",
+		 getenv("VGPU_TEST_ROOT"), (int)getpid());
 	mkdir(step.limits->pages_dir, 0755);
 	return step;
 }

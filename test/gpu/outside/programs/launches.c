@@ -111,7 +111,8 @@ static int ascending(const void *a, const void *b)
 	return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
 
-/* Few calls, so that the launch queue does not fill, which would measure the GPU. The first batch warms up. */
+/* Few calls, so that the launch queue does not fill, which would measure the GPU. The first batch warms
+ * up. */
 static double cost_ns(int (*call)(void), int calls)
 {
 	double batch[BATCHES];
