@@ -21,7 +21,7 @@ func parts(n node) keeper.Parts {
 		Sampler: func() (keeper.Sampler, error) {
 			return keeper.OpenSampler(n.cfg.NVMLLibrary, n.cfg.DeviceDir, n.store, auditor)
 		},
-		StartOf: auditor.StartOf, Step: here.Step, Attached: here.Attached, Refuse: here.Refuse,
+		StartOf: auditor.StartOf, Step: here.Step, Attached: here.Attached, Refuse: here.Refuse, Accept: here.Accept,
 		Changes: func() (keeper.Changes, error) { return keeper.WatchRun(n.cfg.Run()) },
 		Clock:   ledger.TimeNow,
 	}

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -59,7 +58,6 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 	signal.Notify(told, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	replaced := installed()
 	letGo(n, keeper.UndoNow) // of a vgpud before this one; steps whose time is not over the worker has go on
-	n.acceptAll()
 	pause := time.Duration(0)
 	for {
 		began := time.Now()
@@ -123,15 +121,6 @@ func wait(pause time.Duration, told <-chan os.Signal) bool {
 				return false
 			}
 		}
-	}
-}
-
-// acceptAll has the worker try again what the driver did not do for one before.
-func (n node) acceptAll() {
-	ctx, cancel := context.WithTimeout(context.Background(), keeper.WaitForState)
-	defer cancel()
-	if err := n.store.Accept(ctx); err != nil {
-		n.log.Warn("what was left to the library stays so", "reason", err)
 	}
 }
 

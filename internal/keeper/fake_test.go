@@ -59,6 +59,7 @@ type machine struct {
 	stays    error // what the driver says where somebody is to be off
 	sticks   int   // so many calls do not let anybody on
 	refused  chan device.UUID
+	accepted chan device.UUID
 	saves    map[uint32]*channels.Saves
 	answers  []string
 	beats    []byte
@@ -77,7 +78,7 @@ func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
 		groups = append(groups, &timeslices.Group{Load: load, Slice: 2 * ms, PID: uint32(100 + i)})
 	}
 	m := &machine{t: t, gpu: timeslices.NewGPU(timeslices.Change{Load: 127 * us, Save: 110 * us}, groups...), run: rundir.Dir(t.TempDir()),
-		killed: map[int]bool{}, starts: map[int]time.Duration{}, strange: map[int]uint32{}, attached: map[int]bool{}, busy: map[int]time.Duration{}, refused: make(chan device.UUID, 1),
+		killed: map[int]bool{}, starts: map[int]time.Duration{}, strange: map[int]uint32{}, attached: map[int]bool{}, busy: map[int]time.Duration{}, refused: make(chan device.UUID, 1), accepted: make(chan device.UUID, 1),
 		calls: map[string]int{}, offs: map[channels.Channel]bool{}, saves: map[uint32]*channels.Saves{}}
 	m.gpu.Now = time.Hour // a clock that began long ago
 	m.started = m.gpu.Now
@@ -120,6 +121,7 @@ func (m *machine) begin() {
 		Burst: 250 * ms, Driver: func() (Driver, error) { m.open++; return fakeDriver{m}, m.refuses }, Clock: func() time.Duration { return m.gpu.Now },
 		StartOf:  func(pid int) (uint64, bool) { return m.start(pid), !m.killed[pid-100] },
 		Refuse:   func(gpu device.UUID) error { m.refused <- gpu; return nil },
+		Accept:   func(gpu device.UUID) error { m.accepted <- gpu; return nil },
 		Attached: func(p Process) bool { return m.attached[p.PID] },
 		Step: func(p Process, _ bool) (Frozen, error) {
 			m.answers = append(m.answers, "step")

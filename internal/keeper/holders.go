@@ -14,6 +14,10 @@ func (k *keeper) seeHolders(g *gpu, pids map[int]uint32, orphans Orphans) {
 	if pids == nil {
 		return
 	}
+	if g.Refused {
+		g.seeHoldersOfRefused(pids)
+		return
+	}
 	var was []bool
 	for _, t := range g.tenants {
 		was = append(was, t.hidden)

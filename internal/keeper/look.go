@@ -57,12 +57,17 @@ func (k *keeper) lookAll(s sampled) {
 		if pid, told := s.only[uuid]; told && g.log != nil && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return slices.Contains(t.pids, uint32(pid)) }) {
 			g.meter.IsOn(uint32(pid))
 		}
+		if g.Refused {
+			active = g.seeOnly(active, s.only[uuid])
+		}
 		k.look(g, active)
 		k.heart.beat(time.Now())
 		if s.holders != nil {
 			k.seeHolders(g, s.holders[uuid], s.orphans[uuid])
 		}
-		if (g.working() > 0 || g.isUnseen()) && k.now-g.planned >= planEach {
+		if g.Refused && k.now-g.planned >= planEach {
+			k.tellPercents(g)
+		} else if (g.working() > 0 || g.isUnseen()) && k.now-g.planned >= planEach {
 			k.judge(g)
 			k.planNow(g)
 		}
@@ -82,6 +87,9 @@ func (k *keeper) look(g *gpu, active float64) {
 	present := make([]share.Present, len(g.tenants))
 	for i, t := range g.tenants {
 		present[i] = share.Present{Key: t.key, PIDs: t.pids, Groups: len(t.groups) + len(t.late) + t.unknown(), Capped: t.limit.hold != nil}
+		if g.only != 0 && g.only != t.Job {
+			present[i].Groups = 0
+		}
 	}
 	found := g.meter.Look(share.Look{AtNS: at, Active: active, NoLog: g.log == nil}, present)
 	g.window.Add(present, found)

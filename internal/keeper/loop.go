@@ -38,7 +38,6 @@ type keeper struct {
 	driver    Driver // nil: no file of the driver's is open
 	instances map[device.UUID]uint32
 	gpus      map[device.UUID]*gpu
-	away      map[device.UUID]bool // that were kept, and are the library's now or nobody's
 	owners    map[audit.Process]*owner
 	died      map[int]died // processes that have ended
 	pages     map[uint32]*page
@@ -109,7 +108,7 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 }
 
 func newKeeper(parts Parts, pipe io.Writer) *keeper {
-	return &keeper{Parts: parts, began: parts.Clock(), heart: heart{pipe: pipe, wake: make(chan struct{}, 1)}, gpus: map[device.UUID]*gpu{}, away: map[device.UUID]bool{}, owners: map[audit.Process]*owner{}, died: map[int]died{}, pages: map[uint32]*page{}, names: map[uint32]*share.Names{},
+	return &keeper{Parts: parts, began: parts.Clock(), heart: heart{pipe: pipe, wake: make(chan struct{}, 1)}, gpus: map[device.UUID]*gpu{}, owners: map[audit.Process]*owner{}, died: map[int]died{}, pages: map[uint32]*page{}, names: map[uint32]*share.Names{},
 		instances: map[device.UUID]uint32{}, record: Record{BootID: parts.BootID}, said: map[string]bool{}, logged: map[complaint]time.Duration{},
 		asking: map[uint32]bool{}, steps: make(chan convict, 1)}
 }
@@ -201,7 +200,7 @@ func (k *keeper) atWork() (uuids []device.UUID) {
 // unknown are GPUs of several of which the log has not said who is on: it does when another comes on, and one may have it for hours.
 func (k *keeper) unknown() (uuids []device.UUID) {
 	for uuid, g := range k.gpus {
-		if g.log != nil && g.looked != 0 && !g.meter.IsAnyOn() && k.now-g.asked >= onlyEach {
+		if g.Refused && g.counting() > 1 || g.log != nil && g.looked != 0 && !g.meter.IsAnyOn() && k.now-g.asked >= onlyEach {
 			uuids = append(uuids, uuid)
 			g.asked = k.now
 		}

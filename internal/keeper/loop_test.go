@@ -313,25 +313,6 @@ func TestALaterRunHasItsOwnPage(t *testing.T) {
 	}
 }
 
-// While a slice that the library keeps is on a GPU, the library counts for all there; afterwards the same processes are kept again.
-func TestAGPUThatWasTheLibrarysForATime(t *testing.T) {
-	m := played(t, []int{30, 70}, always(2*ms), always(2*ms))
-	m.members(0, 1)
-	m.play(time.Second)
-	before, all := m.time(1), m.node.GPUs
-	m.node.GPUs = nil
-	m.take()
-	m.gpu.Run(m.gpu.Now + 2*time.Second)
-	m.node.GPUs = all
-	m.members(0, 1)
-	m.play(2 * time.Second)
-	now := m.time(1)
-	if now.UnknownNs != before.UnknownNs {
-		t.Errorf("%s are unknown", time.Duration(now.UnknownNs-before.UnknownNs))
-	}
-	near(t, "counted since, percent", float64(now.BusyNs-before.BusyNs)/float64(2*time.Second)*100, 29, 3)
-}
-
 // Of two with channel groups one has nothing to do, so that the GPU goes from nobody to nobody and its log is empty: NVML says who it is.
 func TestOneAtWorkBesideOneThatIsIdleIsCounted(t *testing.T) {
 	m := played(t, []int{50, 50}, always(2*ms), timeslices.Load{Work: us, Host: 100 * time.Hour})

@@ -26,22 +26,20 @@ func (k *keeper) take(node Node) {
 	for _, on := range node.GPUs {
 		here[on.UUID] = true
 		g := k.gpus[on.UUID]
+		if g != nil && g.Refused != on.Refused {
+			k.leaveGPU(g)
+			g = nil
+		}
 		if g == nil {
 			g = &gpu{on: -1}
 			k.gpus[on.UUID] = g
 		}
 		k.follow(g, on, began)
-		delete(k.away, on.UUID)
 	}
 	for uuid, g := range k.gpus {
 		if !here[uuid] {
-			k.onAgain(g)
-			for _, t := range g.tenants {
-				k.leave(g, t)
-			}
-			k.closeGPU(g)
+			k.leaveGPU(g)
 			delete(k.gpus, uuid)
-			k.away[uuid] = true
 		}
 	}
 	k.closePages(node.jobs())
@@ -50,6 +48,15 @@ func (k *keeper) take(node Node) {
 		k.settle(g)
 	}
 	k.rest()
+}
+
+// leaveGPU lets go of all that a GPU has.
+func (k *keeper) leaveGPU(g *gpu) {
+	k.onAgain(g)
+	for _, t := range g.tenants {
+		k.leave(g, t)
+	}
+	k.closeGPU(g)
 }
 
 // follow makes a GPU's tenants those whose slices are there.
@@ -78,9 +85,11 @@ func (k *keeper) follow(g *gpu, on NodeGPU, began map[uint32]time.Duration) {
 		if total > 0 {
 			t.share = weights[i] / total
 		}
-		k.classify(t)
-		t.limitTo()
-		k.open(t, began[s.Job], k.away[on.UUID])
+		if !on.Refused {
+			k.classify(t)
+			t.limitTo()
+		}
+		k.open(t, began[s.Job])
 		g.tenants = append(g.tenants, t)
 	}
 	for _, t := range before {
@@ -107,7 +116,7 @@ func (k *keeper) classify(t *tenant) {
 }
 
 // open begins a tenant's page, as soon as it is there: the prolog waits for this look.
-func (k *keeper) open(t *tenant, began time.Duration, away bool) {
+func (k *keeper) open(t *tenant, began time.Duration) {
 	if t.page != nil {
 		return
 	}
@@ -120,7 +129,7 @@ func (k *keeper) open(t *tenant, began time.Duration, away bool) {
 		return
 	}
 	t.page = p
-	t.resume(p.devices[t.Place], began, k.now, away)
+	t.resume(p.devices[t.Place], began, k.now)
 	t.say()
 	p.changed = true
 }
@@ -162,13 +171,15 @@ func (k *keeper) closePages(jobs []uint32) {
 // takeProcesses follows which processes have which groups.
 func (k *keeper) takeProcesses(processes []Process) {
 	here := map[audit.Process]bool{}
+	k.unseeNamed()
 	for _, p := range processes {
 		if len(p.Groups) == 0 && p.More == 0 {
 			continue
 		}
 		here[p.Process] = true
+		k.seeNamed(p.Job)
 		o := k.owners[p.Process]
-		if o == nil {
+		if o == nil && k.mayAsk(p.Job) {
 			o = k.newOwner(p)
 		}
 		if o == nil || o.heir != nil {
@@ -214,6 +225,9 @@ func (m *group) rename(named ledger.Group) {
 // placeOf is the GPU of a group, and the tenant that it is of.
 func (k *keeper) placeOf(o *owner, named ledger.Group) (*gpu, *tenant) {
 	for _, g := range k.gpus {
+		if g.Refused && g.tried {
+			continue
+		}
 		for _, t := range g.tenants {
 			if t.Job != o.Job {
 				continue

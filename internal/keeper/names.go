@@ -85,6 +85,10 @@ func (k *keeper) takeGroups(o *owner) {
 			k.doubt(o, err, again)
 			continue
 		}
+		if g.Refused {
+			k.tryAgain(g, named)
+			continue
+		}
 		member := &group{owner: o, of: t, handles: handles, isNew: true, verified: k.now}
 		member.rename(named)
 		if time.Duration(o.StartTicks)*ledger.Tick < k.began { // a vgpud before us may have it off, and its record be lost

@@ -67,14 +67,11 @@ func (h *Here) Look() (Node, error) {
 	for i := range current.Slices {
 		s := &current.Slices[i]
 		index := places.of(s)
-		if slices.Contains(refused, s.Device) {
-			continue
-		}
 		at, known := gpus[s.Device]
 		if !known {
 			at = len(node.GPUs)
 			gpus[s.Device] = at
-			node.GPUs = append(node.GPUs, NodeGPU{GPU: GPU{UUID: s.Device, Minor: s.Minor}})
+			node.GPUs = append(node.GPUs, NodeGPU{GPU: GPU{UUID: s.Device, Minor: s.Minor}, Refused: slices.Contains(refused, s.Device)})
 		}
 		node.GPUs[at].Slices = append(node.GPUs[at].Slices, Slice{Job: s.Job, UID: s.UID, Restart: s.Restart, Place: index, SMPercent: s.SMPercent,
 			Elastic: s.Elastic, Latency: s.Priority == device.PriorityLatency})

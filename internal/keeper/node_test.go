@@ -179,11 +179,18 @@ func startOf(t *testing.T, pid int) uint64 {
 	return start
 }
 
-func TestAGPUThatTheDriverRefusesIsLeftAlone(t *testing.T) {
+func TestAGPUThatTheDriverRefusesIsKnown(t *testing.T) {
 	s := newSite(t)
-	s.must(s.here.Store.Refuse(t.Context(), uuid))
-	if node, err := s.here.Look(); err != nil || len(node.GPUs) != 0 {
-		t.Errorf("%+v, %v", node, err)
+	s.pages()
+	for _, refused := range []bool{true, false} {
+		if refused {
+			s.must(s.here.Refuse(uuid))
+		} else {
+			s.must(s.here.Accept(uuid))
+		}
+		if node, err := s.here.Look(); err != nil || len(node.GPUs) != 1 || node.GPUs[0].Refused != refused {
+			t.Errorf("%+v, %v", node, err)
+		}
 	}
 }
 

@@ -46,11 +46,10 @@ func (k *keeper) pageOf(job uint32) (*page, error) {
 }
 
 // resume goes on from what the page says: of the time since, nobody knows what the slice used while vgpud was away.
-func (t *tenant) resume(was ledger.TimeDevice, began, now time.Duration, away bool) {
+func (t *tenant) resume(was ledger.TimeDevice, began, now time.Duration) {
 	t.account = share.Account{Busy: time.Duration(was.BusyNs), Unknown: time.Duration(was.UnknownNs), Looked: time.Duration(was.LookedNs),
 		NotExact: was.Flags&ledger.TimeInexact != 0}
 	switch {
-	case was.LookedNs != 0 && away: // the library kept the GPU meanwhile, and counted
 	case was.LookedNs != 0 && was.Flags&ledger.TimeIdle == 0:
 		t.account.Resume(now)
 	case began != 0: // it is new, or had no work when it was looked at last, and has some now
@@ -61,9 +60,7 @@ func (t *tenant) resume(was ledger.TimeDevice, began, now time.Duration, away bo
 	if was.Flags&ledger.TimeIdle == 0 {
 		t.slice = time.Duration(was.SliceUs) * time.Microsecond
 	}
-	if !away {
-		t.resumeLimit(was, now)
-	}
+	t.resumeLimit(was, now)
 	if t.bucket != nil && was.LookedNs != 0 {
 		t.bucket.Resume(time.Duration(was.CreditNs))
 	}
@@ -86,7 +83,7 @@ func (t *tenant) say() {
 		d.CreditNs, d.CreditAtNs = int64(t.limit.credit), uint64(t.limit.creditAt)
 	}
 	d.Flags &= ledger.TimeFrozen
-	for flag, is := range map[uint32]bool{ledger.TimeIdle: !t.works(), ledger.TimeUnnamed: t.hidden, ledger.TimeInexact: t.account.NotExact} {
+	for flag, is := range map[uint32]bool{ledger.TimeIdle: !t.works() && !t.named, ledger.TimeUnnamed: t.hidden, ledger.TimeInexact: t.account.NotExact} {
 		if is {
 			d.Flags |= flag
 		}

@@ -31,6 +31,7 @@ type Parts struct {
 	StartOf  func(pid int) (ticks uint64, ok bool)
 	Step     func(p Process, all bool) (Frozen, error) // of which a process is, or all steps of its job, and how they are frozen
 	Refuse   func(gpu device.UUID) error               // leaves a GPU to the library
+	Accept   func(gpu device.UUID) error               // takes it back
 	Attached func(p Process) bool                      // whether the library in it has a place in its job's ledger, by the job's word
 	Changes  func() (Changes, error)
 	Clock    func() time.Duration // CLOCK_MONOTONIC
@@ -96,7 +97,8 @@ type Node struct {
 // NodeGPU is a GPU with slices.
 type NodeGPU struct {
 	GPU
-	Slices []Slice
+	Refused bool // the driver refuses vgpud its calls: it is left to the library
+	Slices  []Slice
 }
 
 // Slice is one job's slice of a GPU.

@@ -9,7 +9,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
 var errNotOff = errors.New("the driver does not keep channels off")
@@ -33,6 +36,7 @@ func (k *keeper) noCapsOf(job uint32, why error) {
 		if slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.Job == job && t.limit.hold != nil }) {
 			k.refuse(g, why)
 		}
+		g.tried = g.tried || g.Refused
 	}
 }
 
@@ -46,16 +50,118 @@ func (h *Here) Refuse(gpu device.UUID) error {
 	return h.Store.Refuse(ctx, gpu)
 }
 
+// Accept takes it back.
+func (h *Here) Accept(gpu device.UUID) error {
+	ctx, cancel := context.WithTimeout(context.Background(), WaitForState)
+	defer cancel()
+	return h.Store.Accept(ctx, gpu)
+}
+
 // refuse leaves a GPU to the library, beside the loop: the state's lock may be held.
 func (k *keeper) refuse(g *gpu, why error) {
-	if g.refused {
+	if g.refused || g.Refused {
 		return
 	}
 	g.refused = true
-	k.Log.Error("caps cannot be kept on a GPU from outside: the library keeps the shares of its slices, until vgpud is begun anew", "device", g.UUID, "reason", why)
+	k.Log.Error("caps cannot be kept on a GPU from outside: the library holds those of its slices until the driver does it again, which is tried when vgpud begins", "device", g.UUID, "reason", why)
 	go func(gpu GPU) {
 		if err := k.Refuse(gpu.UUID); err != nil {
 			k.Log.Error("nobody keeps the caps of a GPU's slices: it cannot be left to the library", "device", gpu.UUID, "reason", err)
 		}
 	}(g.GPU)
+}
+
+// tryAgain asks the driver once, of a GPU that is left to the library, for what does no harm: to let run who runs.
+func (k *keeper) tryAgain(g *gpu, named ledger.Group) {
+	if g.tried || len(named.Channels) == 0 {
+		return
+	}
+	g.tried = true
+	var gone []channels.Channel
+	err := k.openGPU(g)
+	if err == nil {
+		gone, err = g.device.Disable(false, []channels.Channel{{Client: named.Client, Handle: named.Channels[0]}})
+	}
+	if err == nil && len(gone) > 0 { // nothing is known
+		g.tried = false
+		return
+	}
+	if err != nil {
+		k.once("a GPU is left to the library: the driver refuses vgpud its calls as before", err)
+		k.closeGPU(g)
+		return
+	}
+	k.Log.Info("the driver does what vgpud asks of it: a GPU's slices are kept from outside again", "device", g.UUID)
+	go func(gpu GPU) {
+		if err := k.Accept(gpu.UUID); err != nil {
+			k.Log.Error("a GPU stays the library's", "device", gpu.UUID, "reason", err)
+		}
+	}(g.GPU)
+}
+
+// mayAsk says whether there is a GPU on which the driver can be asked for what a job's processes name.
+func (k *keeper) mayAsk(job uint32) bool {
+	for _, g := range k.gpus {
+		if !(g.Refused && g.tried) && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.Job == job }) {
+			return true
+		}
+	}
+	return false
+}
+
+// seeNamed says that a process of a job has something on a GPU, by its page. Of one that is left to the library nobody else says it.
+func (k *keeper) seeNamed(job uint32) {
+	for _, g := range k.gpus {
+		for _, t := range g.tenants {
+			t.named = t.named || g.Refused && t.Job == job
+		}
+	}
+}
+
+func (k *keeper) unseeNamed() {
+	for _, g := range k.gpus {
+		for _, t := range g.tenants {
+			t.named = false
+		}
+	}
+}
+
+// seeHoldersOfRefused takes what NVML says of who has memory of a GPU that is left to the library.
+func (g *gpu) seeHoldersOfRefused(pids map[int]uint32) {
+	g.jobs, g.strangers = pids, false
+	for _, t := range g.tenants {
+		t.named = false
+	}
+	for _, job := range pids {
+		at := slices.IndexFunc(g.tenants, func(t *tenant) bool { return t.Job == job })
+		if at < 0 {
+			g.strangers = true
+			continue
+		}
+		g.tenants[at].named = true
+	}
+}
+
+// seeOnly is for how long a GPU was at work that is left to the library, as far as it can be said whose work that was: of several it is known only where
+// NVML names one process.
+func (g *gpu) seeOnly(active float64, pid int) float64 {
+	g.only = g.jobs[pid]
+	if g.only == 0 && (g.counting() > 1 || g.strangers) && active > idle {
+		return -1
+	}
+	return active
+}
+
+// idle is a part of the time that is nobody's work.
+const idle = 0.005
+
+// tellPercents says what each had.
+func (k *keeper) tellPercents(g *gpu) {
+	for _, t := range g.tenants {
+		known := share.Tenant{}
+		g.window.Fill(t.key, &known)
+		t.percent = uint32(min(1, known.Used) * 100 * 100)
+	}
+	g.window.Reset()
+	g.planned = k.now
 }

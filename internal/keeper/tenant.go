@@ -45,7 +45,10 @@ type gpu struct {
 	periodBegan, periodEnds time.Duration             // of those who are held by caps; 0: nobody is
 	holdAt                  time.Duration             // when one of them is put off, or the period ends
 	named                   map[channels.Channel]bool // by the record
-	refused                 bool                      // it is left to the library
+	refused                 bool                      // it is to be left to the library
+	tried                   bool                      // … and the driver was asked again
+	jobs                    map[int]uint32            // … of the processes that NVML shows
+	only                    uint32                    // … the one that is at work; 0: nobody knows
 	failed                  int                       // calls in a row that should have put somebody off
 
 	others bool // the GPU is full, and somebody who always has work has less than its part
@@ -69,6 +72,7 @@ type tenant struct {
 	percent uint32
 	due     float64                  // its part of all shares at work, of 1
 	hidden  bool                     // a process of it is at work whose groups are not known
+	named   bool                     // the GPU is left to the library, and a process of the job has something on a GPU
 	late    map[uint32]time.Duration // processes that have ended, and until when what they did may still be read
 	before  share.Judge              // the worst of what was seen of those, for the next ones
 	heirs   time.Duration            // until then
@@ -128,7 +132,7 @@ func (g *gpu) working() (count int) {
 const lateFor = time.Second
 
 // counts says that there may be GPU time of a slice to count.
-func (t *tenant) counts() bool { return t.works() || t.hidden || len(t.late) > 0 }
+func (t *tenant) counts() bool { return t.works() || t.hidden || t.named || len(t.late) > 0 }
 
 // counting are those of a GPU's tenants that have.
 func (g *gpu) counting() (count int) {
@@ -176,7 +180,7 @@ func (k *keeper) starts(g *gpu, t *tenant) bool {
 
 // unknown counts what is at work of a tenant beside the groups that are known: at least one.
 func (t *tenant) unknown() int {
-	if t.hidden {
+	if t.hidden || t.named {
 		return 1
 	}
 	return 0

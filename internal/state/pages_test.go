@@ -124,7 +124,7 @@ func TestAGPUThatVgpudRefusesIsTheLibrarys(t *testing.T) {
 	if later.BootID = "another"; len(later.Refused()) != 0 {
 		t.Error("what was refused before a boot still is")
 	}
-	if err := store.Accept(t.Context()); err != nil {
+	if err := store.Accept(t.Context(), "GPU-a"); err != nil {
 		t.Fatal(err)
 	}
 	is(false)

@@ -29,12 +29,11 @@ func (s Store) Refuse(ctx context.Context, gpu device.UUID) error {
 	return s.refuse(ctx, func(before []device.UUID) []device.UUID { return append(before, gpu) })
 }
 
-// Accept has vgpud try all GPUs again.
-func (s Store) Accept(ctx context.Context) error {
-	if len(s.Refused()) == 0 {
-		return nil
-	}
-	return s.refuse(ctx, func([]device.UUID) []device.UUID { return nil })
+// Accept has vgpud keep a GPU again.
+func (s Store) Accept(ctx context.Context, gpu device.UUID) error {
+	return s.refuse(ctx, func(before []device.UUID) []device.UUID {
+		return slices.DeleteFunc(before, func(other device.UUID) bool { return other == gpu })
+	})
 }
 
 // refuse changes which GPUs are refused. All steps follow, and whoever watches the state file.
