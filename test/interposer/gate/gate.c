@@ -76,6 +76,7 @@ static void each_gpu_has_its_own_cap(void)
 	check_cap(&step, busy_kernel(), 1000, NULL, 0, 250);
 	/* One that vgpud holds is not held here. */
 	step.limits->device[1].gated = 0;
+	__atomic_store_n(&step.ledger->share_free_at_ns[1], now_ns() + 5000 * MS, __ATOMIC_RELAXED);
 	cuda_begin(1);
 	CHECK(keep_busy(busy_kernel(), 200, NULL, 0, 100 * MS) > 700);
 }
@@ -101,7 +102,7 @@ static void who_is_not_gated_goes_straight(void)
 {
 	struct step step = step_with_cap(5, 10);
 	CUfunction function;
-	unsigned got = 0;
+	unsigned got = 0, asks;
 
 	cuda_begin(0);
 	function = busy_kernel();
@@ -110,6 +111,10 @@ static void who_is_not_gated_goes_straight(void)
 	for (int try = 0; try < 20 && got <= 900; try++)
 		got = keep_busy(function, 200, NULL, 0, 100 * MS);
 	CHECK(got > 900);
+	asks = asked("cuCtxGetCurrent");
+	for (int i = 0; i < 100; i++)
+		busy(function, 10, NULL);
+	CHECK_IS(asked("cuCtxGetCurrent"), asks);
 	CHECK_IS(asked("cuEventCreate"), 0);
 	CHECK_IS(asked("cuEventQuery"), 0);
 	CHECK_IS(owed_until(&step), 0);
