@@ -70,24 +70,12 @@ static void make_device(uint32_t instance)
 	CHECK_IS(make(CLIENT, DEVICE, SUBDEVICE, 0x2080, NULL), 0);
 }
 
-static void groups_path(char path[600])
-{
-	snprintf(path, 600, "%s/" VGPU_GROUPS_FILE, step.limits->pages_dir);
-}
-
 /* A job with a page of groups, as the prolog makes it. */
 static void begin_job(void)
 {
-	char path[600];
-
 	gpus(0);
 	step = step_with_pages();
-	groups_path(path);
-	page = page_map(path, sizeof(*page));
-	page->magic = VGPU_GROUPS_MAGIC;
-	page->layout_version = VGPU_VGPUD_VERSION;
-	page->size_bytes = sizeof(*page);
-	page->job_id = step.limits->job_id;
+	page = groups_make(&step);
 }
 
 static void begin(void)
@@ -151,7 +139,7 @@ static void it_is_written_down_where_no_file_may_be_written(void)
 	int woken = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 
 	begin();
-	groups_path(path);
+	snprintf(path, sizeof(path), "%s/" VGPU_GROUPS_FILE, step.limits->pages_dir);
 	CHECK(inotify_add_watch(woken, path, IN_MODIFY) > 0);
 	CHECK_IS(setrlimit(RLIMIT_FSIZE, &none), 0);
 	make_device(3);
@@ -224,7 +212,7 @@ static void without_a_page_a_program_runs(void)
 	char path[600];
 
 	begin_job();
-	groups_path(path);
+	snprintf(path, sizeof(path), "%s/" VGPU_GROUPS_FILE, step.limits->pages_dir);
 	page->job_id++; /* another job's */
 	CHECK_IS(cuInit(0), CUDA_SUCCESS);
 	make_device(0);
@@ -238,11 +226,7 @@ static void without_a_page_a_program_runs(void)
 	CHECK_IS(make_group(DEVICE, GROUP + 2, 1), 0);
 	CHECK_IS(unlink(path), 0);
 	/* All is there as soon as there is a page. */
-	page = page_map(path, sizeof(*page));
-	page->magic = VGPU_GROUPS_MAGIC;
-	page->layout_version = VGPU_VGPUD_VERSION;
-	page->size_bytes = sizeof(*page);
-	page->job_id = step.limits->job_id;
+	page = groups_make(&step);
 	CHECK_IS(make_group(DEVICE, GROUP + 3, 1), 0);
 	CHECK_IS(place()->count, 4);
 }
@@ -265,24 +249,19 @@ static void a_forked_child_begins_anew(void)
 		cuInit(0);
 		CHECK(place() != parents && place()->count == 0 && place()->pid == 0);
 		CHECK_IS(make_group(DEVICE, GROUP + 1, 1), 0);
-		CHECK_IS(place()->count, 1);
-		CHECK_IS(place()->pid, getpid());
+		CHECK(place()->count == 1 && place()->pid == getpid());
 		CHECK_IS(place()->group[0].group, GROUP + 1);
 		_exit(failures);
 	}
 	CHECK(waitpid(pid, &child_status, 0) == pid && child_status == 0);
-	CHECK_IS(parents->count, 1);
-	CHECK_IS(parents->group[0].group, GROUP);
+	CHECK(parents->count == 1 && parents->group[0].group == GROUP);
 }
 
 /* The next program of the process has its place, and nothing of what was there. */
 static int after_exec(void)
 {
-	char path[600];
-
 	step = step_of_environment();
-	groups_path(path);
-	page = page_map(path, sizeof(*page));
+	page = groups_make(&step);
 	CHECK_IS(place()->count, 1);
 	CHECK_IS(cuInit(0), CUDA_SUCCESS);
 	CHECK_IS(place()->count, 0);

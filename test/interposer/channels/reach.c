@@ -33,12 +33,7 @@ static void begin(const char *driver, int flags)
 
 	gpus(0);
 	step = step_with_pages();
-	snprintf(path, sizeof(path), "%s/" VGPU_GROUPS_FILE, step.limits->pages_dir);
-	page = page_map(path, sizeof(*page));
-	page->magic = VGPU_GROUPS_MAGIC;
-	page->layout_version = VGPU_VGPUD_VERSION;
-	page->size_bytes = sizeof(*page);
-	page->job_id = step.limits->job_id;
+	page = groups_make(&step);
 	snprintf(path, sizeof(path), "%s/../test-interposer/helpers/%s", getenv("VGPU_TEST_SIM"), driver);
 	handle = dlopen(path, flags);
 	calling = handle == NULL ? NULL : (calling_function *)dlsym(handle, "calling");

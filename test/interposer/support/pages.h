@@ -36,4 +36,19 @@ static inline struct step step_with_pages(void)
 	return step;
 }
 
+/* The page that the job's processes write their groups down on. */
+static inline struct vgpu_groups *groups_make(const struct step *step)
+{
+	struct vgpu_groups *page;
+	char path[600];
+
+	snprintf(path, sizeof(path), "%s/" VGPU_GROUPS_FILE, step->limits->pages_dir);
+	page = page_map(path, sizeof(*page));
+	page->magic = VGPU_GROUPS_MAGIC;
+	page->layout_version = VGPU_VGPUD_VERSION;
+	page->size_bytes = sizeof(*page);
+	page->job_id = step->limits->job_id;
+	return page;
+}
+
 #endif
