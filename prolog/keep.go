@@ -30,7 +30,7 @@ const (
 
 // keep has the job started with copies that no upgrade touches. Where none can be made it is started with what is installed.
 func (p *prolog) keep(ctx context.Context, g grant.Grant) (grant.Grant, error) {
-	g.Layout, g.TurnsLayout = ledger.LayoutVersion, ledger.VgpudVersion
+	g.Layout, g.VgpudLayout = ledger.LayoutVersion, ledger.VgpudVersion
 	library, err := kept.Find(p.cfg.Run(), p.cfg.Library)
 	if errors.Is(err, fs.ErrNotExist) {
 		library, err = p.keepNew(ctx)

@@ -63,7 +63,7 @@ func program(t *testing.T, folder, script string) {
 func TestPagesOfAnotherBuild(t *testing.T) {
 	g, folder := other(t)
 	pages, path := g.Pages(), filepath.Join(folder, "limits")
-	limits := ledger.Limits{Job: 7, Step: 2, UID: 1000, Generation: 1, JobStep: "7.2", PagesDir: "/run/turns", Devices: []ledger.LimitsDevice{
+	limits := ledger.Limits{Job: 7, Step: 2, UID: 1000, Generation: 1, JobStep: "7.2", PagesDir: "/run/pages/7", Devices: []ledger.LimitsDevice{
 		{UUID: "GPU-1", StepMemBytes: 1 << 30, JobMemBytes: 2 << 30, DeviceMemBytes: 8 << 30, SMPercent: 20, JobSMPercent: 30, Index: 1, Minor: 2}}}
 	if err := pages.WriteLimits(path, limits); err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ const (
 	columnGPU
 	columnMemMiB
 	columnSince
-	columnTurns
+	columnVgpud
 	columnSMPercent
 	columnEnds
 	columnRestart
@@ -89,7 +89,7 @@ func (p *places[K]) of(key K, hint uint) int {
 
 // appendRow writes a slice as a row, and enters its GPU if need be: rows that were read stay right as long as gpus only grow.
 func appendRow(text []byte, s *Slice, gpus *places[gpu]) []byte {
-	r := row{columnJob: int64(s.Job), columnUID: int64(s.UID), columnMemMiB: s.MemMiB, columnSince: int64(s.Since), columnTurns: int64(s.Turns),
+	r := row{columnJob: int64(s.Job), columnUID: int64(s.UID), columnMemMiB: s.MemMiB, columnSince: int64(s.Since), columnVgpud: int64(s.Vgpud),
 		columnSMPercent: int64(s.SMPercent), columnEnds: s.Ends, columnRestart: int64(s.Restart), columnMostMiB: s.MostMiB,
 		columnPriority: int64(s.Priority)}
 	r[columnGPU] = int64(gpus.of(gpu{Device: s.Device, Index: s.Index, Minor: s.Minor}, uint(s.Index)))
@@ -197,13 +197,13 @@ func digits(text []byte, at int) (n uint64, end int) {
 
 // into says what the row means, unless it is no slice.
 func (r *row) into(s *Slice, gpus []gpu) bool {
-	if uint64(r[columnJob]|r[columnUID]|r[columnTurns]) > math.MaxUint32 || uint64(r[columnElastic]) > 1 || !isPriority(r[columnPriority]) || uint64(r[columnGPU]) >= uint64(len(gpus)) {
+	if uint64(r[columnJob]|r[columnUID]|r[columnVgpud]) > math.MaxUint32 || uint64(r[columnElastic]) > 1 || !isPriority(r[columnPriority]) || uint64(r[columnGPU]) >= uint64(len(gpus)) {
 		return false
 	}
 	on := &gpus[r[columnGPU]]
 	s.Job, s.Restart, s.UID = uint32(r[columnJob]), int(r[columnRestart]), uint32(r[columnUID])
 	s.Since, s.Ends = Millis(r[columnSince]), r[columnEnds]
-	s.Turns, s.Elastic = uint32(r[columnTurns]), r[columnElastic] == 1
+	s.Vgpud, s.Elastic = uint32(r[columnVgpud]), r[columnElastic] == 1
 	s.Device, s.Index, s.Minor = on.Device, on.Index, on.Minor
 	s.MemMiB, s.SMPercent, s.MostMiB = r[columnMemMiB], int(r[columnSMPercent]), r[columnMostMiB]
 	s.Priority = device.Priority(r[columnPriority])

@@ -56,7 +56,7 @@ func filled(t testing.TB) Slice {
 func variants(t testing.TB) []Slice {
 	zero := Slice{Job: 1, Slice: device.Slice{Device: "GPU-a", MemMiB: 1}}
 	most := filled(t)
-	most.Job, most.UID, most.Turns = math.MaxUint32, math.MaxUint32, math.MaxUint32
+	most.Job, most.UID, most.Vgpud = math.MaxUint32, math.MaxUint32, math.MaxUint32
 	most.MemMiB, most.MostMiB = math.MaxInt64, math.MaxInt64
 	below := filled(t)
 	below.Restart, below.SMPercent, below.Index, below.Minor, below.MostMiB = -1, -30, -1, -1, -1
@@ -123,7 +123,7 @@ func TestTheFileIsJSON(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{
 		"job": fmt.Sprint(want.Job), "restart": fmt.Sprint(want.Restart), "uid": fmt.Sprint(want.UID),
-		"since_ms": fmt.Sprint(want.Since), "turns_layout": fmt.Sprint(want.Turns), "elastic": "1",
+		"since_ms": fmt.Sprint(want.Since), "turns_layout": fmt.Sprint(want.Vgpud), "elastic": "1",
 		"ends": fmt.Sprint(want.Ends), "gpu": "1",
 		"mem_mib": fmt.Sprint(want.MemMiB), "sm_percent": fmt.Sprint(want.SMPercent), "most_mib": fmt.Sprint(want.MostMiB), "priority": "1",
 	}, row); diff != "" || file.Version != Version || file.BootID != testBoot {

@@ -33,7 +33,7 @@ import (
 type Slice struct {
 	Job     uint32 `json:"job"`
 	UID     uint32 `json:"uid"`
-	Turns   uint32 `json:"turns_layout,omitempty"` // ledger.VgpudVersion as it was granted; 0: of a release that did not say
+	Vgpud   uint32 `json:"turns_layout,omitempty"` // ledger.VgpudVersion as it was granted; 0: of a release that did not say
 	Elastic bool   `json:"elastic,omitempty"`      // --vgpu-policy=elastic
 	Restart int    `json:"restart"`                // which run of the job, counted from 0
 	Since   Millis `json:"-"`                      // when it was granted
@@ -250,7 +250,7 @@ func (tx *Tx) rebuild() error {
 // OfGrant are the slices that a grant says its job holds.
 func OfGrant(g grant.Grant) (held []Slice) {
 	for _, slice := range g.Slices {
-		held = append(held, Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: MillisOf(g.Since), Turns: g.TurnsLayout,
+		held = append(held, Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: MillisOf(g.Since), Vgpud: g.VgpudLayout,
 			Elastic: g.Policy == request.PolicyElastic, Ends: g.Ends, Slice: slice})
 	}
 	return held

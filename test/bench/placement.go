@@ -127,7 +127,7 @@ func fill(ctx context.Context, store state.Store, taken []device.Slice) error {
 	for i, slice := range taken {
 		job := uint32(i + 1)
 		now := time.Now().Truncate(time.Millisecond)
-		tx.Put(job, []state.Slice{{Job: job, UID: 1000, Since: state.MillisOf(now), Turns: ledger.VgpudVersion, Ends: now.Add(time.Hour).Unix(), Slice: slice}})
+		tx.Put(job, []state.Slice{{Job: job, UID: 1000, Since: state.MillisOf(now), Vgpud: ledger.VgpudVersion, Ends: now.Add(time.Hour).Unix(), Slice: slice}})
 	}
 	return tx.Commit()
 }
