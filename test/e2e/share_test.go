@@ -145,7 +145,8 @@ func TestShareOfTheGPU(t *testing.T) {
 	}
 }
 
-// A step that asks for less than its job gets that, and the job's other steps the rest.
+// A step that asks for less than its job gets that alone, and never more: the library, which holds it, charges it for what others of the job have
+// meanwhile. The job's other steps get the rest.
 func TestShareOfAStep(t *testing.T) {
 	needVgpud(t)
 	begin(t)
@@ -158,7 +159,7 @@ func TestShareOfAStep(t *testing.T) {
 	narrow.awaitShare(0, 20)
 	ok(t, one, "touch both")
 	until(t, "60 percent of both together", 60*time.Second, func() error {
-		if x, y := narrow.lately(), wide.lately(); !near(x, 20, 0, points) || !near(x+y, 60, 0, points) {
+		if x, y := narrow.lately(), wide.lately(); x == 0 || x > 20+points || !near(x+y, 60, 0, points) {
 			return fmt.Errorf("%v and %v", narrow.seconds(), wide.seconds())
 		}
 		return nil
