@@ -29,21 +29,17 @@ var otherLayout = map[string][][2]string{
 		{"\tuint64_t step_mem_bytes;", "\tuint64_t device_mem_bytes;"}, {"\tuint64_t device_mem_bytes;    /* the whole", "\tuint64_t step_mem_bytes;    /* the whole"},
 		{"\tuint64_t used_bytes[VGPU_MAX_DEVICES];\n\tuint64_t image;", "\tuint64_t may_take_bytes[VGPU_MAX_DEVICES];\n\tuint64_t image;"},
 		{"\tuint64_t may_take_bytes[VGPU_MAX_DEVICES];\n};", "\tuint64_t used_bytes[VGPU_MAX_DEVICES];\n};"},
-		{"\tuint64_t peak_bytes[VGPU_MAX_DEVICES];\n\tuint64_t refusals[VGPU_MAX_DEVICES];\n\t/* The share", "\tuint64_t refusals[VGPU_MAX_DEVICES];\n\tuint64_t peak_bytes[VGPU_MAX_DEVICES];\n\t/* The share"},
-		{"\tuint32_t job_id;\n\tuint32_t device; /*", "\tuint32_t uid;\n\tuint32_t device; /*"}, {"\tuint32_t uid;\n\tuint32_t turns_version;", "\tuint32_t job_id;\n\tuint32_t turns_version;"},
+		{"\tuint64_t peak_bytes[VGPU_MAX_DEVICES];\n\tuint64_t refusals[VGPU_MAX_DEVICES];\n\t/* From when", "\tuint64_t refusals[VGPU_MAX_DEVICES];\n\tuint64_t peak_bytes[VGPU_MAX_DEVICES];\n\t/* From when"},
 		{"\tuint32_t client;\n", "\tuint32_t group;\n"}, {"\tuint32_t group;\n\tuint32_t engine;", "\tuint32_t client;\n\tuint32_t engine;"},
 		{"\tuint64_t busy_ns;    /* GPU time since", "\tuint64_t unknown_ns;    /* GPU time since"}, {"\tuint64_t unknown_ns; /* of the time", "\tuint64_t busy_ns; /* of the time"},
-		{"\tuint64_t wants_since_ns; /* 0: it has", "\tuint64_t holds_since_ns; /* 0: it has"}, {"\tuint64_t holds_since_ns; /* 0: it is not", "\tuint64_t wants_since_ns; /* 0: it is not"},
 	},
 	"internal/ledger/layout.go": {
 		{"LayoutVersion = ", "LayoutVersion = 1 + "}, {"VgpudVersion = ", "VgpudVersion = 1 + "},
 		{"\tStepMemBytes   uint64\n\tJobMemBytes    uint64\n\tDeviceMemBytes uint64", "\tDeviceMemBytes uint64\n\tJobMemBytes    uint64\n\tStepMemBytes   uint64"},
-		{"\tUsedBytes    [MaxDevices]uint64\n\tImage", "\tMayTakeBytes [MaxDevices]uint64\n\tImage"}, {"\tMayTakeBytes    [MaxDevices]uint64\n}", "\tUsedBytes    [MaxDevices]uint64\n}"},
+		{"\tUsedBytes    [MaxDevices]uint64\n\tImage", "\tMayTakeBytes [MaxDevices]uint64\n\tImage"}, {"\tMayTakeBytes [MaxDevices]uint64\n}", "\tUsedBytes    [MaxDevices]uint64\n}"},
 		{"\tPeakBytes     [MaxDevices]uint64\n\tRefusals      [MaxDevices]uint64", "\tRefusals      [MaxDevices]uint64\n\tPeakBytes     [MaxDevices]uint64"},
-		{"\tJobID     uint32\n\tDevice    uint32", "\tUID       uint32\n\tDevice    uint32"}, {"\tUID       uint32\n\n", "\tJobID     uint32\n\n"},
 		{"\tClient         uint32\n\tDevice         uint32\n\tGroup          uint32", "\tGroup          uint32\n\tDevice         uint32\n\tClient         uint32"},
 		{"\tBusyNs     uint64\n\tUnknownNs  uint64\n\tLookedNs   uint64\n", "\tUnknownNs  uint64\n\tBusyNs     uint64\n\tLookedNs   uint64\n"},
-		{"\tWantsSinceNs  uint64\n\tHoldsSinceNs  uint64", "\tHoldsSinceNs  uint64\n\tWantsSinceNs  uint64"},
 	},
 }
 
