@@ -3,6 +3,7 @@
  *
  * Launches in groups: streams, contexts, threads and processes that come and go meanwhile. */
 #include "busy.h"
+#include "gate/own.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -57,29 +58,26 @@ static void streams_come_and_go(void)
 /* More than there are places, all at work: each launch goes, and is charged for. */
 static void there_may_be_more_streams_than_places(void)
 {
-	enum { STREAMS = 400 };
-	struct step step = step_with_gate(2, 60);
+	enum { STREAMS = 400, ROUNDS = 3, US = 200 };
+	struct step step = step_with_gate(2, 40);
 	static CUstream stream[STREAMS];
 	CUfunction function;
 	uint64_t since;
 
 	cuda_begin(0);
 	function = busy_kernel();
-	busy(function, 100, NULL);
+	for (int s = 0; s < STREAMS; s++)
+		CHECK_IS(cuStreamCreate(&stream[s], 1), CUDA_SUCCESS);
+	busy(function, US, NULL);
 	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
-	owe(&step, 0);
+	use_up(&step, 0);
 	since = now_ns();
-	for (int round = 0; round < 3; round++) {
-		for (int s = 0; s < STREAMS; s++) {
-			if (round == 0)
-				CHECK_IS(cuStreamCreate(&stream[s], 1), CUDA_SUCCESS);
-			busy(function, 200, stream[s]);
-		}
-	}
+	for (int i = 0; i < ROUNDS * STREAMS; i++)
+		busy(function, US, stream[i % STREAMS]);
 	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
-	CHECK(now_ns() - since < 60000 * MS);
-	CHECK(owed_until(&step) > since);
-	check_cap(&step, function, 1000, NULL, 0, 600);
+	busy(function, US, NULL);
+	CHECK_WITHIN(now_ns() - since, ROUNDS * STREAMS * US * 1000ull / 45 * 100, 20000 * MS);
+	check_cap(&step, function, 1000, NULL, 0, 400);
 }
 
 /* Each takes until all that came before has run, which all of them together take. */
@@ -184,6 +182,24 @@ static void contexts_end_with_work_in_flight(void)
 	CHECK_IS(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
 	cuda_begin(0);
 	check_cap(&step, busy_kernel(), 1000, NULL, 0, 500);
+}
+
+/* The place of a stream goes with its context, and so do the events. */
+static void there_may_be_more_contexts_than_places(void)
+{
+	unsigned before = 0, made = 0;
+	CUcontext mine;
+
+	step_with_gate(12, 90);
+	CHECK_IS(cuInit(0), CUDA_SUCCESS);
+	for (int i = 0; i < VGPU_GATE_STREAMS + 2; i++) {
+		CHECK_IS(cuSimAsked("cuEventCreate", &before), CUDA_SUCCESS);
+		CHECK_IS(cuCtxCreate_v2(&mine, 0, 0), CUDA_SUCCESS);
+		busy(busy_kernel(), 10, NULL);
+		CHECK_IS(cuSimAsked("cuEventCreate", &made), CUDA_SUCCESS);
+		CHECK_IS(made - before, 2);
+		CHECK_IS(cuCtxDestroy_v2(mine), CUDA_SUCCESS);
+	}
 }
 
 /* ---- where the driver makes no events ---- */
@@ -354,6 +370,7 @@ int main(void)
 	CASE_OF_TIME(several_threads_have_one_cap);
 	CASE_OF_TIME(threads_with_streams_of_their_own_have_one_cap);
 	CASE_OF_TIME(contexts_end_with_work_in_flight);
+	CASE(there_may_be_more_contexts_than_places);
 	CASE_OF_TIME(without_events_each_launch_is_waited_for);
 	CASE_OF_TIME(or_goes_where_the_limits_say_so);
 	CASE_OF_TIME(processes_of_a_job_have_one_cap);
