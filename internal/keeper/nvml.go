@@ -73,7 +73,7 @@ func (s *nvmlSampler) Holders(gpu device.UUID) (pids map[int]uint32, told bool) 
 	return pids, true
 }
 
-func (s *nvmlSampler) Orphans(gpu device.UUID, holders map[int]uint32) (found Orphans) {
+func (s *nvmlSampler) Orphans(_ device.UUID, holders map[int]uint32) (found Orphans) {
 	for pid := range holders {
 		if channels.HasEnded(pid) {
 			found.PIDs = append(found.PIDs, pid)
