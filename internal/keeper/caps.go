@@ -144,7 +144,7 @@ func (k *keeper) holdAll(g *gpu) {
 	if begins := k.now >= g.periodEnds; begins {
 		g.periodBegan, g.periodEnds = k.now, 0
 		if slices.ContainsFunc(g.tenants, g.isHeld) {
-			g.periodEnds = k.now + k.period()
+			g.periodEnds = nextOf(k.now, k.period())
 		}
 		for _, t := range g.tenants {
 			if t.limit.hold != nil && t.works() && g.periodEnds > 0 {
@@ -174,6 +174,15 @@ func (k *keeper) holdAll(g *gpu) {
 			k.closeLog(g)
 		}
 	}
+}
+
+// nextOf is when the next of such periods begins on all GPUs: a job of several of them, whose kernels wait for each other, is on at the same time.
+func nextOf(now, period time.Duration) time.Duration {
+	ends := now - now%period + period
+	if ends-now < period/4 {
+		ends += period
+	}
+	return ends
 }
 
 // atOnce is between those who are put off in one call.

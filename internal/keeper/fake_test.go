@@ -6,6 +6,7 @@ package keeper
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -288,13 +289,19 @@ func (w testWriter) Write(text []byte) (int, error) {
 
 type fakeDriver struct{ *machine }
 
-func (d fakeDriver) GPU(GPU) (Device, error) { d.open++; return fakeDevice(d), nil }
-func (d fakeDriver) Close()                  { d.open-- }
+func (d fakeDriver) GPU(g GPU) (Device, error) {
+	d.open++
+	return fakeDevice{d.machine, uint32(slices.IndexFunc(d.node.GPUs, func(n NodeGPU) bool { return n.UUID == g.UUID }))}, nil
+}
+func (d fakeDriver) Close() { d.open-- }
 func (d fakeDriver) Owner(pid int) (Owner, error) {
 	return fakeOwner{d.machine, pid}, nil
 }
 
-type fakeDevice struct{ *machine }
+type fakeDevice struct {
+	*machine
+	instance uint32
+}
 
 // secondGroup is the handle of a group that never has work.
 const secondGroup = 2
@@ -302,10 +309,10 @@ const secondGroup = 2
 // absent is a channel that no client has.
 const absent = 99
 
-func (d fakeDevice) DeviceInstance() uint32  { return 0 }
+func (d fakeDevice) DeviceInstance() uint32  { return d.instance }
 func (d fakeDevice) ClockNS() (int64, error) { return int64(d.gpu.Now), nil }
 func (d fakeDevice) Close()                  { d.open-- }
-func (d fakeDevice) OpenLog() (Log, error)   { d.open++; d.records = nil; return fakeLog(d), nil }
+func (d fakeDevice) OpenLog() (Log, error)   { d.open++; return &fakeLog{d.machine, len(d.records)}, nil }
 
 func (d fakeDevice) Disable(disable bool, of []channels.Channel) (gone []channels.Channel, err error) {
 	d.calls["disable"]++
@@ -347,11 +354,14 @@ func (d fakeDevice) Disable(disable bool, of []channels.Channel) (gone []channel
 	return gone, nil
 }
 
-type fakeLog struct{ *machine }
+type fakeLog struct {
+	*machine
+	read int
+}
 
-func (l fakeLog) Close() { l.open-- }
-func (l fakeLog) Poll(bool) ([]channels.Record, uint64, error) {
-	found := l.records
-	l.records = nil
+func (l *fakeLog) Close() { l.open-- }
+func (l *fakeLog) Poll(bool) ([]channels.Record, uint64, error) {
+	found := l.records[l.read:]
+	l.read = len(l.records)
 	return found, 0, nil
 }

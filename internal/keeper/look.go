@@ -173,6 +173,9 @@ func (k *keeper) planNow(g *gpu) {
 	}
 	g.planned = k.now
 	g.plan = g.rule.Next(all)
+	if first, gpus := k.spanning(g); len(first) > 0 {
+		g.plan = g.rule.Together(all, first, gpus)
+	}
 	k.setPlanned(g)
 	k.takeTurns(g)
 }

@@ -59,9 +59,14 @@ func (k *keeper) takeTurns(g *gpu) {
 func (g *gpu) turnSets() (sets [][]*group) {
 	for _, turn := range g.plan.Turns {
 		var set []*group
-		for _, member := range g.tenants[turn.Tenant].groups {
-			if turn.PID == 0 || uint32(member.owner.PID) == turn.PID {
-				set = append(set, member)
+		for i, t := range g.tenants {
+			if i != turn.Tenant && (turn.Tenant != share.Others || g.plan.Has(i)) {
+				continue
+			}
+			for _, member := range t.groups {
+				if turn.PID == 0 || uint32(member.owner.PID) == turn.PID {
+					set = append(set, member)
+				}
 			}
 		}
 		sets = append(sets, set)
@@ -75,14 +80,19 @@ func sameSets(a, b [][]*group) bool {
 
 // turn lets the next one on: the others off first, so that never two are on.
 func (k *keeper) turn(g *gpu) {
-	next := g.rota.Next(g.plan.Turns, g.on, k.now-g.turned)
+	next, again := 0, leastWait
+	if g.plan.Together {
+		next, again = g.plan.At(k.now)
+	} else {
+		next = g.rota.Next(g.plan.Turns, g.on, k.now-g.turned)
+	}
 	g.turned = k.now
 	if next < 0 || next >= len(g.sets) {
 		k.endTurns(g)
 		return
 	}
 	if next == g.on {
-		g.turnEnds = k.now + leastWait
+		g.turnEnds = k.now + again
 		return
 	}
 	if !k.budget.Afford(k.now, 2*share.CostDisable) {
@@ -95,9 +105,13 @@ func (k *keeper) turn(g *gpu) {
 		return
 	}
 	g.on = next
+	began := k.now
 	k.apply(g)
 	k.tickClock()
 	g.turned, g.turnEnds = k.now, k.now+g.plan.Turns[next].For
+	if g.plan.Together {
+		g.turnEnds = g.turned + max(leastWait, again-(k.now-began))
+	}
 }
 
 // leastWait is between two looks at whose turn it is.

@@ -28,11 +28,13 @@ type Plan struct {
 	Slices []time.Duration // of each group of a tenant
 	// Turns are of those who take them by being kept off: more than one, and never two on at once. Empty: all are on.
 	Turns []Turn
+	// Together: they are taken by the clock (At), and not by what each has had.
+	Together bool
 }
 
 // Turn is how long one of Plan.Turns is on.
 type Turn struct {
-	Tenant int
+	Tenant int    // or Others
 	PID    uint32 // one of its processes; 0: all
 	For    time.Duration
 }

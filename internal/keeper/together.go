@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The slurm-vgpu authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"cmp"
+	"slices"
+)
+
+// spanning are the tenants, by their places, that are to have their turns on a GPU at the same time as on others: those of jobs that are at work on several GPUs
+// on which others are at work as well. They are in the order of their jobs. gpus is how many GPUs of the node have such tenants.
+func (k *keeper) spanning(g *gpu) (first []int, gpus int) {
+	on := map[uint32]int{} // GPUs, by job
+	for _, other := range k.gpus {
+		if other.isShared() {
+			for _, t := range other.tenants {
+				on[t.Job] += min(1, t.known.Groups)
+			}
+		}
+	}
+	spans := func(t *tenant) bool { return t.known.Groups > 0 && on[t.Job] > 1 }
+	for _, other := range k.gpus {
+		if other.isShared() && slices.ContainsFunc(other.tenants, spans) {
+			gpus++
+		}
+	}
+	if !g.isShared() {
+		return nil, gpus
+	}
+	for i, t := range g.tenants {
+		if spans(t) {
+			first = append(first, i)
+		}
+	}
+	slices.SortFunc(first, func(a, b int) int { return cmp.Compare(g.tenants[a].Job, g.tenants[b].Job) })
+	return first, gpus
+}
+
+// isShared says that several are at work on a GPU, and nobody who goes first.
+func (g *gpu) isShared() bool {
+	working := 0
+	for _, t := range g.tenants {
+		if t.urgent {
+			return false
+		}
+		working += min(1, t.known.Groups)
+	}
+	return g.log != nil && working > 1
+}
