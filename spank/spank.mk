@@ -23,7 +23,7 @@ $(BUILD)/spank_vgpu.so: $(wildcard spank/*.c spank/*.h) spank/exports.map VERSIO
 # Without a build id, which is made of the flags and so names a folder, and without what git says of it, the same sources give the same
 # bytes in whichever folder.
 $(LAUNCH): $(wildcard spank/launch/*.go spank/*.h) spank/launch/exports.map \
-		$(wildcard $(foreach p,launch grant request usage ledger rundir trusted device crashpoint timeline version,internal/$(p)/*.go)) \
+		$(wildcard $(foreach p,launch grant pages request usage ledger rundir trusted device crashpoint timeline version,internal/$(p)/*.go)) \
 		go.mod VERSION $(BUILD)/interposer/base/version.c.o
 	@mkdir -p $(@D)
 	$(GO) build $(SPANK_GOFLAGS) -trimpath -buildvcs=false -buildmode=c-shared \

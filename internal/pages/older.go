@@ -28,6 +28,9 @@ func Adopt(older, parent string) error {
 		return &os.PathError{Op: "lock", Path: older, Err: err}
 	}
 	entries, err := held.ReadDir(-1)
+	if err == nil {
+		err = mkdir(parent) // a step may come before the first prolog of this build
+	}
 	if err != nil {
 		return err
 	}
@@ -44,7 +47,7 @@ func Adopt(older, parent string) error {
 
 func adopt(from, to string) error {
 	var is, was unix.Stat_t
-	if err := os.Mkdir(to, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := mkdir(to); err != nil {
 		return err
 	}
 	if err := errors.Join(unix.Lstat(from, &was), unix.Lstat(to, &is)); err != nil {
@@ -60,4 +63,16 @@ func adopt(from, to string) error {
 		return &os.PathError{Op: "mount where pages are now", Path: from, Err: err}
 	}
 	return unix.Mount("", to, "", unix.MS_PRIVATE, "")
+}
+
+// mkdir makes a folder that every user may enter, whatever the umask of slurmstepd is.
+func mkdir(path string) error {
+	err := os.Mkdir(path, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o755)
 }
