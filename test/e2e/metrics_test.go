@@ -134,7 +134,7 @@ func mapJobs(t *testing.T) (file func(s slice) string) {
 	return func(s slice) string { return fmt.Sprintf("%s/%d", folder, s.Index) }
 }
 
-// awaitUsed waits until the metrics tell of 500 MiB of a slice.
+// awaitUsed waits until the metrics tell of 500 MiB of a slice, and of its GPU time.
 func awaitUsed(t *testing.T, labels []string) (said series, used float64) {
 	t.Helper()
 	const name = "slurm_vgpu_slice_memory_used_bytes"
@@ -145,6 +145,9 @@ func awaitUsed(t *testing.T, labels []string) (said series, used float64) {
 		}
 		if used = said.value(t, name, labels...); used < 500<<20 {
 			return fmt.Errorf("%v bytes", used)
+		}
+		if len(said["slurm_job_utilization_gpu"].GetMetric()) == 0 { // before vgpud has looked a second time
+			return errors.New("nothing of its GPU time")
 		}
 		return nil
 	})
