@@ -118,21 +118,21 @@ func TestRemovalLeavesNothingBehind(t *testing.T) {
 		t.Skip("a file system has to be mounted")
 	}
 	for name, tc := range map[string]struct{ before, want string }{
-		"nothing":             {":", "turns not mounted, no list"},
-		"the site's own":      {"echo /opt/site.so >/etc/ld.so.preload.new; mv /etc/ld.so.preload.new /etc/ld.so.preload", "turns not mounted, a list"},
-		"a job, and by force": {"echo '[7,0,1,1,5]' >$R/run/state.json; touch $R/run/remove-anyway", "turns mounted, a list"},
+		"nothing":             {":", "pages not mounted, no list"},
+		"the site's own":      {"echo /opt/site.so >/etc/ld.so.preload.new; mv /etc/ld.so.preload.new /etc/ld.so.preload", "pages not mounted, a list"},
+		"a job, and by force": {"echo '[7,0,1,1,5]' >$R/run/state.json; touch $R/run/remove-anyway", "pages mounted, a list"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRemoval(t)
 			r.program(t, "systemctl", "echo \"$*\" >>"+r.dir+"/asked")
 			script := `set -e
 export R PATH=$R:/usr/sbin:/usr/bin:/sbin:/bin SLURM_CONF=$R/slurm.conf
-mkdir $R/etc $R/run/turns && mount --bind $R/etc /etc && mount -t tmpfs run /run && mkdir -p /run/systemd/system
+mkdir $R/etc $R/run/pages && mount --bind $R/etc /etc && mount -t tmpfs run /run && mkdir -p /run/systemd/system
 : >/etc/ld.so.preload
-mount -t tmpfs turns $R/run/turns
+mount -t tmpfs pages $R/run/pages
 ` + strings.Replace(tc.before, "/opt/site.so", r.dir+"/none.so", 1) + ` 2>/dev/null
 sh packages/preremove.sh remove 2>/dev/null && sh packages/postremove.sh remove 2>/dev/null
-grep -q " $R/run/turns " /proc/self/mountinfo && echo -n "turns mounted, " || echo -n "turns not mounted, "
+grep -q " $R/run/pages " /proc/self/mountinfo && echo -n "pages mounted, " || echo -n "pages not mounted, "
 [ -e /etc/ld.so.preload ] && echo "a list" || echo "no list"`
 			cmd := exec.Command("unshare", "--mount", "sh", "-c", script)
 			cmd.Env = []string{"R=" + r.dir}
