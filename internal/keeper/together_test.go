@@ -76,22 +76,22 @@ func TestACapOfTwoGPUsIsOnTogether(t *testing.T) {
 	m.play(1234 * ms)
 	m.onTwo(0, 2)
 	m.play(time.Second)
-	var ons [2][]time.Duration // when each was let on
+	var letOn [2][]time.Duration // when each was let on
 	was := [2]bool{}
 	for until := m.gpu.Now + 5*time.Second; m.gpu.Now < until; m.play(ms) {
 		for i, g := range []int{0, 2} {
 			if off := m.gpu.Groups[g].Off; off != was[i] {
 				if was[i] = off; !off {
-					ons[i] = append(ons[i], m.gpu.Now)
+					letOn[i] = append(letOn[i], m.gpu.Now)
 				}
 			}
 		}
 	}
-	if len(ons[0]) < 20 || len(ons[0]) != len(ons[1]) {
-		t.Fatalf("one was let on %d times, and the other %d times", len(ons[0]), len(ons[1]))
+	if len(letOn[0]) < 20 || len(letOn[0]) != len(letOn[1]) {
+		t.Fatalf("one was let on %d times, and the other %d times", len(letOn[0]), len(letOn[1]))
 	}
-	for i, at := range ons[0] {
-		if apart := ons[1][i] - at; max(apart, -apart) > 3*ms {
+	for i, at := range letOn[0] {
+		if apart := letOn[1][i] - at; max(apart, -apart) > 3*ms {
 			t.Errorf("one was let on at %s, the other %s later", at, apart)
 		}
 	}
