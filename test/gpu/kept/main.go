@@ -38,6 +38,7 @@ var parts = []part{
 	{"steps", "who waits for each step; jobs of many processes, half of them idle; ten contexts", (*trial).steps},
 	{"latency", "requests, 25 a second, beside batches", (*trial).latency},
 	{"caps", "caps, alone and beside others; who asks for less than its cap; vgpud killed each second", (*trial).caps},
+	{"gate", "steps that may have less than their job, which the library holds in their programs", (*trial).gate},
 	{"count", "GPU time by vgpud, by the GPU's counters and by counted kernels", (*trial).count},
 	{"cheats", "what a neighbour of 40 % has beside who cheats, before 2 s have passed and after", (*trial).cheats},
 	{"beside", "what ten slices cost others on the node, and vgpud's own time", (*trial).beside},
