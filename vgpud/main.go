@@ -96,15 +96,19 @@ func here(configPath string) (node, func(), error) {
 	if err != nil {
 		log.Error("the log goes to stderr", "reason", err)
 	}
-	for _, problem := range held.Problems {
-		log.Error(held.Standing.String(), "file", problem.File, "key", problem.Key, "reason", problem.Error())
-	}
+	complain(log, held)
 	bootID, err := inventory.BootID()
 	if err != nil {
 		closer.Close()
 		return node{}, nil, err
 	}
 	return node{configPath: configPath, cfg: cfg, store: state.Of(cfg, bootID, log), log: log}, func() { closer.Close() }, nil
+}
+
+func complain(log hclog.Logger, held config.Held) {
+	for _, problem := range held.Problems {
+		log.Error(held.Standing.String(), "file", problem.File, "key", problem.Key, "reason", problem.Error())
+	}
 }
 
 // run is the supervisor.
@@ -128,6 +132,8 @@ func run(n node) int {
 	for _, found := range sitecheck.VgpudMayNot() {
 		n.log.Error("slices have no weights: "+found.Says, "remedy", found.Remedy)
 	}
+	n.log.Info("shares of GPU time are kept from now on", "version", version.Number)
+	defer n.log.Info("shares of GPU time are kept by nobody from now on")
 	return supervise(n, lock, managerOf())
 }
 

@@ -71,7 +71,11 @@ func work(n node) int {
 		if !again {
 			return exitOK
 		}
-		n.cfg = config.LoadHeld(n.configPath).Config.ForNode(config.NodeName())
+		held := config.LoadHeld(n.configPath)
+		complain(n.log, held)
+		if held.Standing != config.Unknown { // no key falls to its default
+			n.cfg = held.Config.ForNode(config.NodeName())
+		}
 		n.log.Info("the configuration was read again")
 	}
 }

@@ -93,7 +93,7 @@ var wrongKeys = []struct{ text, key, says string }{
 	{"library: a.so", "library", "without blanks"},
 	{"drain: GPU-1", "drain", "[GPU-…]"},
 	{"device_group: 'a:b'", "device_group", "by name or number"},
-	{"shares_by: vgpud", "shares_by", "there is no such key"},
+	{"shares_by: vgpud", "shares_by", "there is no such key any more, as vgpud keeps all shares of GPU time; accepted: a file without that line"},
 	{"cheaters: cancel", "cheaters", "log, freeze, kill"},
 	{"latency_qos: rt", "latency_qos", "[rt, inference]"},
 	{"latency_qos: ['']", "latency_qos", "[rt, inference]"},
@@ -289,6 +289,26 @@ func TestWhoMayGoFirst(t *testing.T) {
 		cfg := Config{LatencyQOS: tc.qos, LatencyPartitions: tc.partitions}
 		if may := cfg.MayGoFirst(tc.ofQOS, tc.ofPartition); may != tc.may {
 			t.Errorf("%+v: %v", tc, may)
+		}
+	}
+}
+
+// An upgrade takes a key away, and the copy was made by the build before: jobs go on by it, and the file is not believed.
+func TestACopyOfAnEarlierBuildHolds(t *testing.T) {
+	path := write(t, "shares_by: vgpud\n")
+	for text, want := range map[string]Standing{
+		"shares_by: library\ncheaters: log\n":               ByLastGood,
+		"shares_by: library\ncheaters: log\nno_such: key\n": Unknown,
+	} {
+		if err := os.WriteFile(LastGood(path), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		held := LoadHeld(path)
+		if held.Standing != want || len(held.Problems) == 0 {
+			t.Errorf("%q: %s, %v", text, held.Standing, held.Problems)
+		}
+		if want == ByLastGood && held.Config.Cheaters != "log" {
+			t.Errorf("%q: cheaters is %q", text, held.Config.Cheaters)
 		}
 	}
 }

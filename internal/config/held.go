@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
@@ -92,6 +93,7 @@ func LoadHeld(path string) Held {
 	h.Standing = Unknown
 	if missing == nil {
 		good, more := LoadLenient(last)
+		more = slices.DeleteFunc(more, func(p *Problem) bool { return gone[p.Key] != "" }) // the build that made the copy had them: nothing falls to a default
 		if len(more) == 0 {
 			h.Config, h.Standing, h.KeptAt = good, ByLastGood, kept.ModTime()
 			return h

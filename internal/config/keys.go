@@ -89,6 +89,9 @@ func keyByName(name string) (key, bool) {
 	return keys[i], true
 }
 
+// gone are keys that an earlier build had, and why they are not there.
+var gone = map[string]string{"shares_by": "as vgpud keeps all shares of GPU time"}
+
 func isSection(name string) bool {
 	return slices.ContainsFunc(keys, func(k key) bool { return strings.HasPrefix(k.name, name+".") })
 }

@@ -141,6 +141,10 @@ func apply(cfg Config, path string, v *viper.Viper) (Config, []*Problem) {
 		if v.Get(name) == nil && (known || isSection(name)) {
 			continue // `key:` with nothing behind it
 		}
+		if became, is := gone[name]; is {
+			problems = append(problems, &Problem{File: path, Key: name, Reason: "there is no such key any more, " + became, Accepted: "a file without that line"})
+			continue
+		}
 		if !known {
 			problems = append(problems, &Problem{File: path, Key: name, Reason: "there is no such key" + suggestion(name),
 				Accepted: accepts(name)})
