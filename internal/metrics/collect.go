@@ -58,7 +58,7 @@ var (
 	stepPeak    = own(gauge, "step_memory_peak_bytes", "Most memory that the step has used of the slice, by its ledger.", ofStep...)
 	stepRefused = own(counter, "step_refused_allocations_total", "Allocations of the step that a limit has refused.", ofStep...)
 
-	vgpudUp     = own(gauge, "vgpud_up", "Whether vgpud runs, which keeps the shares of GPUs here or should: 1 or 0. Missing where none is kept by it.")
+	vgpudUp     = own(gauge, "vgpud_up", "Whether vgpud runs, which keeps the shares of GPUs here or should: 1 or 0. Missing where no GPU has slices that it would keep.")
 	waitingJobs = own(gauge, "jobs_waiting", "Jobs that found no room on this node and wait for it in the queue.")
 	records     = own(gauge, "records_waiting", "Usage records that have not reached the accounting database.")
 	recordsAge  = own(gauge, "records_waiting_age_seconds", "Time since the end of the run that the oldest waiting usage record is of; 0: none waits.")

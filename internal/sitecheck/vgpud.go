@@ -94,7 +94,7 @@ func (g *vgpudGround) runs() {
 	case runs:
 		g.ok(vgpudCheck, "it runs")
 	case kept > 0:
-		g.bad(vgpudCheck, remedy, "it does not run: slices have no weights but those that the driver had last, and nobody counts their GPU time (GPUs: %d)", kept)
+		g.bad(vgpudCheck, remedy, "it does not run: slices have no weights but those that the driver had last, nobody holds caps, and nobody counts GPU time (GPUs: %d)", kept)
 	case g.hasSystemd():
 		g.bad(vgpudCheck, remedy, "it does not run; no GPU has slices that it would keep")
 	default:
