@@ -16,18 +16,22 @@ import (
 // Adopt shows the pages of jobs that builds before layout 8 started, which are in a folder that all their steps share, where jobs' pages are
 // now. Most nodes have no such folder. Whoever ends a job there takes both away, under the lock of the state.
 func Adopt(older, parent string) error {
-	held, err := os.Open(older)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(older); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	// A file of root's alone: every user can open the folder, and keep a lock on it (flock(2)).
+	lock, err := os.OpenFile(older+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
-	defer held.Close()
-	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
-		return &os.PathError{Op: "lock", Path: older, Err: err}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return &os.PathError{Op: "lock", Path: lock.Name(), Err: err}
 	}
-	entries, err := held.ReadDir(-1)
+	entries, err := os.ReadDir(older)
+	if errors.Is(err, fs.ErrNotExist) { // its last job has ended
+		return nil
+	}
 	if err == nil {
 		err = mkdir(parent) // a step may come before the first prolog of this build
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -217,9 +218,24 @@ func TestAdoptShowsWhatOlderBuildsMade(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	users, err := os.Open(older) // every user can have it locked
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer users.Close()
+	if err := unix.Flock(int(users.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
-		if err := Adopt(older, parent); err != nil {
-			t.Fatal(err)
+		adopted := make(chan error, 1)
+		go func() { adopted <- Adopt(older, parent) }()
+		select {
+		case err := <-adopted:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("it waits for a lock of a user's")
 		}
 	}
 	entries, err := os.ReadDir(parent)
