@@ -194,6 +194,9 @@ func readHead(path string, most int) ([]byte, *heldNow, error) {
 func openPage(path string, least int64) (int, error) {
 	// Without package os, whose poller would have to be told of every file.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return -1, fmt.Errorf("%s: %w: its user has a lease on it", path, ErrLayout)
+	}
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: path, Err: err}
 	}

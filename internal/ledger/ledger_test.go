@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"syscall"
@@ -179,6 +180,27 @@ func TestWhatALedgerClaimsIsBroughtIntoBounds(t *testing.T) {
 	}
 	if got, err := Read(path, 12, Bounds{Bytes: make([]uint64, 1000)}); err != nil || len(got.Devices) != MaxDevices {
 		t.Errorf("%d devices, %v", len(got.Devices), err)
+	}
+}
+
+// A user's lease keeps everybody else from opening his page (fcntl(2)). That is his doing, and no failure of the node's.
+func TestALeasedLedgerIsNone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger")
+	if err := Create(path, 12, 1, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {
+		t.Fatal(err)
+	}
+	users, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer users.Close()
+	signal.Ignore(unix.SIGIO)
+	defer signal.Reset(unix.SIGIO)
+	if _, err := unix.FcntlInt(users.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Skip("this file system has no leases: ", err)
+	}
+	if _, err := ReadSlots(path, 12, 1); !errors.Is(err, ErrLayout) {
+		t.Error(err)
 	}
 }
 
