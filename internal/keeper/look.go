@@ -160,6 +160,9 @@ func (k *keeper) planNow(g *gpu) {
 		known.PIDs = slices.DeleteFunc(slices.Clone(known.PIDs), func(pid uint32) bool { return !t.hasPID(pid) }) // nobody else can be off
 		all[i] = *known
 	}
+	if g.planned != 0 {
+		g.seeTurns()
+	}
 	if g.planned != 0 || k.now-g.looked > planEach {
 		g.window.Reset()
 	}

@@ -71,6 +71,8 @@ type tenant struct {
 	slice   time.Duration // of each of its groups; 0: as the driver has it
 	percent uint32
 	due     float64                  // its part of all shares at work, of 1
+	passed  int                      // plans in a row in which it did not use turns of its own
+	apart   int                      // plans for which it has none
 	hidden  bool                     // a process of it is at work whose groups are not known
 	named   bool                     // the GPU is left to the library, and a process of the job has something on a GPU
 	late    map[uint32]time.Duration // processes that have ended, and until when what they did may still be read

@@ -8,6 +8,30 @@ import (
 	"slices"
 )
 
+const (
+	passes = 0.5 // of its part: who uses less leaves the GPU idle in turns of its own, as nobody else is on
+	passed = 4   // plans in a row
+	apart  = 60  // plans for which it is one of the others
+)
+
+// seeTurns notes who has turns of its own and lets them pass.
+func (g *gpu) seeTurns() {
+	for i, t := range g.tenants {
+		due := t.due
+		if most := t.cap(); most > 0 {
+			due = min(due, most)
+		}
+		t.apart = max(0, t.apart-1)
+		if !g.plan.Together || !g.plan.Has(i) || t.known.Used >= passes*due {
+			t.passed = 0
+			continue
+		}
+		if t.passed++; t.passed >= passed {
+			t.passed, t.apart = 0, apart
+		}
+	}
+}
+
 // spanning are the tenants, by their places, that are to have their turns on a GPU at the same time as on others: those of jobs that are at work on several GPUs
 // on which others are at work as well. They are in the order of their jobs. gpus is how many GPUs of the node have such tenants.
 func (k *keeper) spanning(g *gpu) (first []int, gpus int) {
@@ -15,11 +39,13 @@ func (k *keeper) spanning(g *gpu) (first []int, gpus int) {
 	for _, other := range k.gpus {
 		if other.isShared() {
 			for _, t := range other.tenants {
-				on[t.Job] += min(1, t.known.Groups)
+				if t.apart == 0 {
+					on[t.Job] += min(1, t.known.Groups)
+				}
 			}
 		}
 	}
-	spans := func(t *tenant) bool { return t.known.Groups > 0 && on[t.Job] > 1 }
+	spans := func(t *tenant) bool { return t.known.Groups > 0 && t.apart == 0 && on[t.Job] > 1 }
 	for _, other := range k.gpus {
 		if other.isShared() && slices.ContainsFunc(other.tenants, spans) {
 			gpus++

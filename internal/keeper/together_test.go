@@ -9,6 +9,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/test/timeslices"
 )
 
 // ofTwo is a job of two GPUs, with a neighbour on each: groups 0 and 2 are its own. That both GPUs are played by one is no matter for who is off when.
@@ -67,6 +68,23 @@ func TestAJobOfTwoGPUsIsOnTogether(t *testing.T) {
 	if m.k.gpus[uuid].plan.Together {
 		t.Error("it takes turns by the clock though it is on all the time elsewhere")
 	}
+}
+
+// One that lets its turns pass keeps nobody from the GPU for longer than it takes to see that: others have what it leaves.
+func TestAJobOfTwoGPUsThatIsIdleHasNoTurns(t *testing.T) {
+	m := ofTwo(t, 60, true)
+	for _, i := range []int{0, 2} {
+		m.gpu.Groups[i].Load = timeslices.Load{Work: ms, Host: 200 * ms}
+	}
+	m.onTwo(0, 1, 2, 3)
+	m.play(5 * time.Second)
+	off := time.Duration(0)
+	for until := m.gpu.Now + 15*time.Second; m.gpu.Now < until; m.play(ms) {
+		if m.gpu.Groups[1].Off {
+			off += ms
+		}
+	}
+	near(t, "a neighbour is off, percent", 100*off.Seconds()/15, 0, 3)
 }
 
 // A cap is held in periods that begin at the same time on all GPUs.
