@@ -256,8 +256,8 @@ func (k *keeper) apply(g *gpu) {
 	}
 	off = slices.DeleteFunc(off, k.isAnothers)
 	if len(off) > 0 {
-		if err := k.mayBe(g, off); err != nil {
-			k.notKept(g, err)
+		if err := k.mayBe(g, off); err != nil { // the node's fault: nothing would be better by leaving the GPU to the library
+			k.once("nobody is held at a cap as long as it cannot be written down", err)
 			off = nil
 		}
 	}

@@ -5,6 +5,8 @@ package keeper
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -44,6 +46,27 @@ func TestOneAloneThatIsLeftToTheLibraryIsCounted(t *testing.T) {
 	m.play(3 * time.Second)
 	if m.k.lookAt != 0 || m.time(1).Flags&ledger.TimeIdle == 0 {
 		t.Error("it is looked for work that is not there")
+	}
+}
+
+// Where the run directory is full nobody is held, as nobody could undo it. The GPU stays vgpud's, and who has more than its cap for that does not cheat.
+func TestAFullRunDirectoryLeavesNoGPUToTheLibrary(t *testing.T) {
+	m := played(t, []int{30}, always(ms))
+	m.node.GPUs[0].Slices[0].Elastic = false
+	inTheWay := m.run.VgpudOff() + ".next"
+	if err := os.MkdirAll(filepath.Join(inTheWay, "full"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.members(0)
+	m.play(5 * time.Second)
+	near(t, "with no room", m.had(2 * time.Second)[0], 100, 1)
+	if err := os.RemoveAll(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	m.play(5 * time.Second)
+	near(t, "with room", m.had(10 * time.Second)[0], 30, 1)
+	if len(m.answers) > 0 || m.k.gpus[uuid].refused {
+		t.Errorf("it is left to the library: %t; %v", m.k.gpus[uuid].refused, m.answers)
 	}
 }
 
