@@ -15,7 +15,7 @@ import (
 // answer does with a step what the site wants.
 func (k *keeper) answer(t *tenant, p Process, verdict share.Verdict) {
 	site := map[string]share.Answer{config.CheatersLog: share.Log, config.CheatersFreeze: share.Freeze, config.CheatersKill: share.Kill}[k.Cheaters]
-	does := share.Answers(site, t.frozen())
+	does := share.Answers(site, verdict, t.frozen())
 	if t.page != nil {
 		t.page.saw(verdict)
 	}

@@ -180,9 +180,13 @@ func AfterKills(killed int) time.Duration {
 
 const mostFrozen = 2 // times; then it is killed
 
-// Answers is what the site answers with (cheaters), to a step that was frozen so often before.
-func Answers(site Answer, frozen int) Answer {
-	if site == Freeze && frozen >= mostFrozen {
+// Answers is what the site answers with (cheaters), to a step that was frozen so often before. Nobody is killed for running while it is off: another
+// user's process can have let it on, as the driver compares no owner there (docs/decisions/053).
+func Answers(site Answer, verdict Verdict, frozen int) Answer {
+	switch {
+	case verdict == RunsWhileOff:
+		return min(site, Freeze)
+	case site == Freeze && frozen >= mostFrozen:
 		return Kill
 	}
 	return site
