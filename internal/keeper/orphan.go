@@ -88,7 +88,8 @@ func heirOf(g *gpu, job uint32, heirs []Heir) (Heir, bool) {
 	heirs = slices.DeleteFunc(slices.Clone(heirs), func(h Heir) bool {
 		return job != 0 && h.Job != job || !slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.Job == h.Job })
 	})
-	if own := slices.DeleteFunc(slices.Clone(heirs), func(h Heir) bool { return h.Other }); len(own) > 0 {
+	// Of a job that is not known, whoever is on the GPU for himself is no candidate: descriptors can wait in a socket, where nobody has them.
+	if own := slices.DeleteFunc(slices.Clone(heirs), func(h Heir) bool { return h.Other }); len(own) > 0 || job == 0 {
 		heirs = own
 	}
 	if len(heirs) == 0 || slices.ContainsFunc(heirs, func(h Heir) bool { return h.Job != heirs[0].Job }) {

@@ -64,6 +64,21 @@ func TestAChildThatHasMoreThanItsPartIsFrozen(t *testing.T) {
 	caught(t, m, 5*time.Second)
 }
 
+// A program that is on the GPU for itself is nobody's heir, though nobody else has the control device open: who has descriptors of a process that
+// has ended can keep them in a socket.
+func TestANeighbourIsNotTakenForAnHeir(t *testing.T) {
+	m := two(t)
+	m.members(1)
+	m.play(time.Second)
+	m.gpu.Groups[0].Slice = time.Second
+	m.endsLeaving(1)
+	m.heirs = []Heir{{Process: Process{Process: audit.Process{PID: 101, StartTicks: m.start(101)}, Job: 2, UID: 1002}, FDs: []int{9}, Other: true}}
+	m.play(10 * time.Second)
+	if page := m.time(2); len(m.answers) > 0 || page.Verdict != 0 || page.Flags&ledger.TimeUnnamed != 0 {
+		t.Errorf("the neighbour is taken for it: %v, %+v", m.answers, page)
+	}
+}
+
 // Children of a program that was killed are left alone while nothing of it is at work.
 func TestIdleChildrenAreLeftAlone(t *testing.T) {
 	m := two(t)
@@ -99,6 +114,7 @@ func TestHeirsAreOfTheJobThatIsKnown(t *testing.T) {
 		{0, []Heir{heir(150, 2, true), heir(151, 1, false)}, 151}, // the other one has its parent's, which is alive
 		{0, []Heir{heir(150, 2, false), heir(151, 1, false)}, 0},  // nobody can say
 		{0, []Heir{heir(150, 9, false)}, 0},                       // it has no slice here
+		{0, []Heir{heir(150, 2, true)}, 0},                        // it has its own, or its parent's, and those of the other may be in a socket
 	} {
 		if found, _ := heirOf(m.k.gpus[uuid], c.job, c.heirs); found.PID != c.want {
 			t.Errorf("of job %d: %d, want %d", c.job, found.PID, c.want)
