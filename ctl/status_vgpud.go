@@ -27,7 +27,7 @@ const (
 // countedStatus is what vgpud does with a slice.
 type countedStatus struct {
 	SliceUs  uint32   `json:"slice_us"` // time slice of its groups; 0: as the driver has it
-	Percent  *float64 `json:"percent"`  // of the GPU's time, over the half second before the last look; null: that is long ago
+	Percent  *float64 `json:"percent"`  // of the GPU's time, over the half second before the last look; null: that is long ago, or nobody can say
 	CreditMs float64  `json:"credit_ms"`
 	Frozen   uint32   `json:"frozen"`              // how often its step was frozen
 	Killed   uint32   `json:"killed,omitempty"`    // how often one was killed
@@ -55,7 +55,7 @@ func countedOf(counted ledger.TimeDevice, usedBytes uint64, now time.Duration) *
 		IsFrozen: counted.Flags&ledger.TimeFrozen != 0, Inexact: counted.Flags&ledger.TimeInexact != 0,
 		Idle: counted.Flags&ledger.TimeIdle != 0}
 	c.Unnamed = counted.Flags&ledger.TimeUnnamed != 0 || c.Idle && usedBytes > 0
-	if ago < freshLook {
+	if ago < freshLook && counted.Flags&ledger.TimeUncounted == 0 {
 		percent := float64(counted.Percent) / 100
 		c.Percent = &percent
 	}

@@ -237,19 +237,26 @@ func (f Frozen) stands() {
 func (f Frozen) killOnce() (err error) {
 	for _, file := range f.Files {
 		folder := filepath.Dir(file.File)
+		if kill := filepath.Join(folder, killFileV2); exists(kill) { // Linux 5.14 and later; it meets those who were begun meanwhile
+			err = errors.Join(err, writeControl(kill, "1"))
+			continue
+		}
 		for _, pid := range membersBelow(folder) {
 			err = errors.Join(err, signal(audit.Process{PID: pid}, unix.SIGKILL))
 		}
 		if file.Freeze == freezeV1 {
 			err = errors.Join(err, writeControl(file.File, file.Thaw))
-		} else {
-			_ = writeControl(filepath.Join(folder, killFileV2), "1") // Linux 5.14 and later; it meets those who were begun meanwhile
 		}
 	}
 	for _, p := range f.Processes {
 		err = errors.Join(err, signal(p, unix.SIGKILL))
 	}
 	return err
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // left are those who have not ended.

@@ -100,6 +100,7 @@ func (k *keeper) look(g *gpu, active float64) {
 			g.quiet = 0
 		}
 		t.account.Look(k.now, found[i])
+		t.uncounted = g.Refused && !found[i].Known
 		t.lookAtLimit(k.Clock(), found[i].Gone, found[i])
 		if t.bucket != nil {
 			was := t.urgent

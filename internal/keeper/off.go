@@ -243,9 +243,11 @@ func (k *keeper) allOn(g *gpu) error {
 		return nil
 	}
 	var err error
-	if g.device == nil {
+	switch {
+	case g.device == nil && len(g.offChannels()) == 0: // it could not be opened to put anybody off
+	case g.device == nil:
 		err = errors.New("the GPU is not open")
-	} else {
+	default:
 		k.budget.Charge(k.now, share.CostDisable)
 		err = enable(g.device, k.record.Off[at].Channels)
 	}

@@ -83,7 +83,7 @@ func (t *tenant) say() {
 		d.CreditNs, d.CreditAtNs = int64(t.limit.credit), uint64(t.limit.creditAt)
 	}
 	d.Flags &= ledger.TimeFrozen
-	for flag, is := range map[uint32]bool{ledger.TimeIdle: !t.works() && !t.named, ledger.TimeUnnamed: t.hidden, ledger.TimeInexact: t.account.NotExact} {
+	for flag, is := range map[uint32]bool{ledger.TimeIdle: !t.works() && !t.named, ledger.TimeUnnamed: t.hidden, ledger.TimeUncounted: t.uncounted, ledger.TimeInexact: t.account.NotExact} {
 		if is {
 			d.Flags |= flag
 		}

@@ -160,7 +160,7 @@ func (k *keeper) tellPercents(g *gpu) {
 	for _, t := range g.tenants {
 		known := share.Tenant{}
 		g.window.Fill(t.key, &known)
-		t.percent = uint32(min(1, known.Used) * 100 * 100)
+		t.percent, t.slice = uint32(min(1, known.Used)*100*100), 0 // nobody sets it
 	}
 	g.window.Reset()
 	g.planned = k.now

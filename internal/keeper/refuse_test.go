@@ -80,13 +80,16 @@ func TestOfSeveralThatAreLeftToTheLibrary(t *testing.T) {
 	if now := m.time(1); now.BusyNs != before.BusyNs {
 		t.Errorf("%s are said to be its", time.Duration(now.BusyNs-before.BusyNs))
 	}
+	if now := m.time(1); now.Flags&ledger.TimeUncounted == 0 || now.SliceUs != 0 {
+		t.Errorf("that nobody counts is not said: %+v", now)
+	}
 	near(t, "unknown, percent", float64(m.time(1).UnknownNs-before.UnknownNs)/float64(2*time.Second)*100, 100, 12)
 	m.gpu.Groups[1].Off = true
 	m.play(2 * time.Second)
 	before, other := m.time(1), m.time(2)
 	had := m.had(4 * time.Second)
 	near(t, "counted", 100*float64(m.time(1).BusyNs-before.BusyNs)/float64(4*time.Second), had[0], 2)
-	if now := m.time(2); now.BusyNs != other.BusyNs || now.UnknownNs != other.UnknownNs {
+	if now := m.time(2); now.BusyNs != other.BusyNs || now.UnknownNs != other.UnknownNs || now.Flags&ledger.TimeUncounted != 0 {
 		t.Errorf("%+v, before %+v", now, other)
 	}
 }

@@ -50,7 +50,7 @@ func (h *Here) steps(granted []state.Slice, p Process) (Frozen, error) {
 	found, mounted := Frozen{Job: p.Job, Step: "all"}, mountedCgroups()
 	var covered []int
 	for _, pid := range pids {
-		if owners[pid] != p.Job || slices.Contains(covered, pid) {
+		if owners[pid] != p.Job || slices.Contains(covered, pid) || h.Auditor.IsStepd(pid) { // Slurm ends its own
 			continue
 		}
 		if step, ok := h.Auditor.StepOf(granted, p.Job, pid); ok {

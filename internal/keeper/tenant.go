@@ -57,27 +57,28 @@ type gpu struct {
 // tenant is a slice of a GPU.
 type tenant struct {
 	Slice
-	key     uint64
-	share   float64 // of 1
-	page    *page
-	account share.Account
-	limit   limit
-	bucket  *share.Bucket // nil: it is not of the latency class
-	urgent  bool
-	gone    bool // its slice is
-	groups  []*group
-	pids    []uint32
-	known   share.Tenant  // what was seen of it in the last window
-	slice   time.Duration // of each of its groups; 0: as the driver has it
-	percent uint32
-	due     float64                  // its part of all shares at work, of 1
-	passed  int                      // plans in a row in which it did not use turns of its own
-	apart   int                      // plans for which it has none
-	hidden  bool                     // a process of it is at work whose groups are not known
-	named   bool                     // the GPU is left to the library, and a process of the job has something on a GPU
-	late    map[uint32]time.Duration // processes that have ended, and until when what they did may still be read
-	before  share.Judge              // the worst of what was seen of those, for the next ones
-	heirs   time.Duration            // until then
+	key       uint64
+	share     float64 // of 1
+	page      *page
+	account   share.Account
+	limit     limit
+	bucket    *share.Bucket // nil: it is not of the latency class
+	urgent    bool
+	gone      bool // its slice is
+	groups    []*group
+	pids      []uint32
+	known     share.Tenant  // what was seen of it in the last window
+	slice     time.Duration // of each of its groups; 0: as the driver has it
+	percent   uint32
+	due       float64                  // its part of all shares at work, of 1
+	passed    int                      // plans in a row in which it did not use turns of its own
+	apart     int                      // plans for which it has none
+	uncounted bool                     // nobody can say what it has, as the driver refuses
+	hidden    bool                     // a process of it is at work whose groups are not known
+	named     bool                     // the GPU is left to the library, and a process of the job has something on a GPU
+	late      map[uint32]time.Duration // processes that have ended, and until when what they did may still be read
+	before    share.Judge              // the worst of what was seen of those, for the next ones
+	heirs     time.Duration            // until then
 }
 
 // group is a channel group that the driver has said is its process's.

@@ -48,6 +48,8 @@ const (
 	TimeUnnamed uint32 = 2 // a process that is at work has written down no handles
 	TimeInexact uint32 = 4 // split among several that do not fill the GPU
 	TimeIdle    uint32 = 8 // no process of the job had anything to compute with at the last look
+	// TimeUncounted: nobody can say what it has just now, as the driver refuses vgpud its calls.
+	TimeUncounted uint32 = 16
 )
 
 // Names of the pages in a step's folder.

@@ -66,6 +66,7 @@
 #define VGPU_TIME_UNNAMED 2u   /* a process that is at work has written down no handles */
 #define VGPU_TIME_INEXACT 4u   /* split among several that do not fill the GPU */
 #define VGPU_TIME_IDLE 8u      /* no process of the job had anything to compute with at the last look */
+#define VGPU_TIME_UNCOUNTED 16u /* nobody can say what it has just now: the driver refuses vgpud its calls */
 
 struct vgpu_limits_device {
 	char uuid[VGPU_UUID_BYTES];   /* "GPU-…", NUL-padded */

@@ -46,5 +46,6 @@ bool vgpu_counted(uint32_t device, uint64_t now_ns, struct vgpu_time_device *out
 	if (!ok || device >= VGPU_MAX_DEVICES || device >= page.device_count)
 		return false;
 	*out = page.device[device];
-	return out->looked_ns != 0 && out->looked_ns <= now_ns && now_ns - out->looked_ns < FRESH_NS;
+	return (out->flags & VGPU_TIME_UNCOUNTED) == 0 && out->looked_ns != 0 &&
+	       out->looked_ns <= now_ns && now_ns - out->looked_ns < FRESH_NS;
 }

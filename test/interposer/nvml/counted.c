@@ -50,6 +50,9 @@ static void what_was_counted_outside_is_shown(void)
 	count_outside(page, 3651, now_ns() + 60000000000u);
 	CHECK_IS(utilisation(), 0);
 	count_outside(page, 3651, now_ns());
+	page->device[0].flags = VGPU_TIME_UNCOUNTED;
+	CHECK_IS(utilisation(), 0);
+	page->device[0].flags = 0;
 	page->sequence++; /* half written */
 	CHECK_IS(utilisation(), 0);
 	page->sequence++;
