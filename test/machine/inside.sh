@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The slurm-vgpu authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# inside.sh: on a machine that is thrown away, after each boot the next stage: the steps of README, a job, a boot, a job, a boot with vgpud, one of which
+# inside.sh: on a machine that is thrown away, after each boot the next stage: the steps of README, a job, a boot, a job, vgpud, a boot of which
 # nobody wrote the inventory, a config.yaml that is broken, device files closed by one that is not believed, a driver that is gone, a clock
 # that starts a year back. Each check is one line, PASS or FAIL.
 set -uo pipefail
@@ -64,7 +64,6 @@ booted() {
 	join -a 1 -a 2 -e - -o 0,1.3,2.3,2.2 before after |
 		awk 'BEGIN {row("UNIT", "BEFORE", "AFTER", "ENABLED")} {row($1, $2, $3, $4)}
 			function row(unit, before, after, enabled) {printf "%-30s %-22s %-22s %s\n", unit, before, after, enabled}' | seen
-	((stage == 3)) || set -- "$@" slurm-vgpu-vgpud.service # the library keeps the shares
 	check "units_come_back_in_stage_$stage" come_back "$*"
 }
 come_back() {
@@ -88,7 +87,17 @@ again() {
 }
 
 simulated_gpus() {
-	simgpu-init /var/lib/simgpu devices=2 'name=NVIDIA H200' && echo /var/lib/simgpu >/etc/simgpu
+	simgpu-init /var/lib/simgpu devices=2 'name=NVIDIA H200' && echo /var/lib/simgpu >/etc/simgpu || return
+	cat >/etc/systemd/system/simgpu-control.service <<-END
+		[Unit]
+		Before=slurm-vgpu-vgpud.service slurmd.service
+		[Service]
+		ExecStart=/usr/bin/simgpu-control /var/lib/simgpu
+		[Install]
+		WantedBy=multi-user.target
+	END
+	echo 'L+ /dev/nvidiactl - - - - /var/lib/simgpu/control/nvidiactl' >/etc/tmpfiles.d/nvidiactl.conf
+	systemctl enable --now simgpu-control.service && systemd-tmpfiles --create nvidiactl.conf
 }
 
 # A Slurm of one's own, as an administrator writes it who has not heard of slurm-vgpu.
@@ -212,7 +221,7 @@ case $stage in
 1)
 	echo "== stage 1: packages, and the steps of README ($(. /etc/os-release; echo "$PRETTY_NAME"), systemd $(systemctl --version | awk 'NR==1{print $2}'), $(stat -fc %T /sys/fs/cgroup))"
 	check the_machine_has_cgroup_v2 test "$(stat -fc %T /sys/fs/cgroup)" = cgroup2fs
-	simulated_gpus
+	check simulated_gpus_are_there simulated_gpus
 	check a_slurm_of_its_own own_slurm
 	check packages_install sh -c 'dpkg -i packages/*.deb'
 	check the_steps_of_README by_the_book
@@ -228,15 +237,15 @@ case $stage in
 	check the_node_comes_back node_is idle
 	check a_slice_after_a_boot sees_3000
 	check doctor_is_well_after_a_boot well
-	check vgpud_with_nothing_to_do has_nothing_to_do
-	control_device
+	check vgpud_with_nothing_to_do idles
+	printf 'policy: elastic\n' >/etc/slurm-vgpu/config.yaml
 	again
 	;;
 3)
-	echo "== stage 3: after a boot with vgpud"
+	echo "== stage 3: vgpud"
 	booted
 	look_at_vgpud
-	no_control_device
+	: >/etc/slurm-vgpu/config.yaml
 	systemctl disable slurm-vgpu-inventory.service
 	again
 	;;

@@ -6,44 +6,23 @@
 vgpud=slurm-vgpu-vgpud.service
 held=/run/slurm-vgpu/vgpud.off
 
-# The simulated GPUs have a control device from the boot on.
-control_device() {
-	cat >/etc/systemd/system/simgpu-control.service <<-END
-		[Unit]
-		Before=slurm-vgpu-vgpud.service slurmd.service
-		[Service]
-		ExecStart=/usr/bin/simgpu-control /var/lib/simgpu
-		[Install]
-		WantedBy=multi-user.target
-	END
-	echo 'L+ /dev/nvidiactl - - - - /var/lib/simgpu/control/nvidiactl' >/etc/tmpfiles.d/nvidiactl.conf
-	printf 'policy: elastic\n' >/etc/slurm-vgpu/config.yaml
-	systemctl enable simgpu-control.service
-}
-no_control_device() {
-	: >/etc/slurm-vgpu/config.yaml
-	systemctl disable --now simgpu-control.service
-	rm -f /etc/tmpfiles.d/nvidiactl.conf /dev/nvidiactl
-}
-
 unit() { systemctl show -P "$1" "$vgpud"; }
 both() { pgrep -x vgpud; }
 # As a unit: its journal of this boot.
 journal() { journalctl --no-pager -o cat -b -u "$vgpud"; }
 runs() { becomes 60 '^active running 2$' sh -c "echo \$(systemctl show -P ActiveState -P SubState $vgpud) \$(pgrep -c -x vgpud)"; }
 
-# enabled, with the library: it has nothing to do, which is no failure, and nothing is tried again.
-has_nothing_to_do() {
-	becomes 30 '^inactive$' unit ActiveState && [[ $(unit Result) == success && $(unit NRestarts) == 0 ]] || { systemctl status --no-pager "$vgpud"; return 1; }
-}
 switches() { for pid in $(both); do cat /proc/"$pid"/task/*/status; done | awk '/voluntary_ctxt_switches/ {n += $2} END {print n}'; }
+opens_gpus() { for pid in $(both); do ls -l /proc/"$pid"/fd; done | grep -E '/dev/nvidia|control/nvidiactl'; }
+# Without slices at work it costs nothing, and holds no file of a GPU.
 idles() {
 	local last
+	runs || return
 	[[ $(unit WatchdogUSec) == 0 ]] || return # systemd waits for no word
 	for _ in {1..30}; do
 		last=$(switches)
 		sleep 2
-		[[ $(switches) == "$last" ]] && return
+		[[ $(switches) == "$last" ]] && ! opens_gpus && return
 	done
 	echo "it never rests: $last, $(switches)"
 	return 1
