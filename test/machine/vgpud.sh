@@ -102,6 +102,21 @@ is_removed_over_a_frozen_step() {
 	[[ ! $(both) ]] || { echo "it runs on"; return 1; }
 	dpkg -i packages/*.deb && systemctl enable --now "$vgpud" slurm-vgpu-inventory.service slurm-vgpu-{records,sweep,audit,sample}.timer && runs && ended "$job" && node_is idle
 }
+# The services that have mounts of their own see what a prolog mounted and vgpud counts there: each is begun anew. So does the answer to a scrape.
+services_see_pages() {
+	local metrics=/var/lib/prometheus/node-exporter/slurm_vgpu.prom
+	mkdir -p "${metrics%/*}"
+	job=$(as_user sbatch --parsable --gres=vgpu:1 --vgpu-mem=1000 -o /dev/null --wrap 'vgpu-fill --upto 500 --hold 600 & exec vgpu-busy --us 1000 --rest 50000 --for 600000') || return
+	becomes 120 "slice_gpu_seconds_total{.*job=\"$job\".*} (0\.|[1-9])" sh -c "systemctl start slurm-vgpu-metrics.service && cat $metrics" || return
+	says "slice_memory_used_bytes{.*job=\"$job\".*} [1-9]" cat "$metrics" || return
+	systemctl start slurm-vgpu-metrics.socket && says "slice_memory_used_bytes{.*job=\"$job\".*} [1-9]" scrape || return
+	becomes 60 '"mem_mib":[1-9].*"busy_ms":[1-9]' sh -c "systemctl start slurm-vgpu-sample.service; cat /run/slurm-vgpu/jobs/$job/timeline*" || return
+	systemctl stop slurm-vgpu-metrics.socket
+	ended "$job" && ! says "/pages/$job" cat /proc/*/mountinfo
+}
+scrape() (
+	exec 5<>/dev/tcp/127.0.0.1/9746 && printf 'GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n' >&5 && timeout 60 cat <&5
+)
 # says_so WHAT: doctor, check and its log say it, and a job has its slice all the same. (A program has no simulated GPU then: what plays that reads its memory.)
 says_so() {
 	systemctl restart "$vgpud" && runs || return
@@ -117,6 +132,7 @@ without_ptrace() {
 look_at_vgpud() {
 	check vgpud_idles idles
 	check doctor_is_well_with_vgpud well
+	check services_see_the_pages_of_jobs services_see_pages
 	check vgpud_freezes_the_users_part freezes_the_users_part
 	check vgpud_leaves_suspended_what_slurm_suspends leaves_suspended_what_slurm_suspends
 	check vgpud_goes_on_beside_another_slurmd goes_on_beside_another_slurmd
