@@ -67,6 +67,25 @@ func TestServicesAreBoundAndCanDoTheirWork(t *testing.T) {
 	}
 }
 
+// TestWhoChangesTheStateCanTakePagesAway: pages are mounts, and their files their users'.
+func TestWhoChangesTheStateCanTakePagesAway(t *testing.T) {
+	for _, name := range []string{"sweep", "vgpud"} {
+		text, err := os.ReadFile("systemd/slurm-vgpu-" + name + ".service")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, needs := range map[string][]string{"SystemCallFilter": {"@mount"}, "CapabilityBoundingSet": {"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SYS_ADMIN"}} {
+			_, has, _ := strings.Cut(string(text), "\n"+key+"=")
+			has, _, _ = strings.Cut(has, "\n")
+			for _, need := range needs {
+				if !slices.Contains(strings.Fields(has), need) {
+					t.Errorf("%s: no %s in %s=", name, need, key)
+				}
+			}
+		}
+	}
+}
+
 // TestServicesCanKeepTheConfiguration: each command of root's keeps a copy of the configuration that it believes, by which prologs go when the
 // file is spoilt. A service that may not write it says so at each start, which is every ten seconds of one.
 func TestServicesCanKeepTheConfiguration(t *testing.T) {

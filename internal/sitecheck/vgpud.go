@@ -73,6 +73,40 @@ func (g *vgpudGround) look(ctx context.Context) {
 		g.ok(vgpudCheck, "the kernel and the driver take its calls")
 	}
 	g.runs()
+	g.mounts(ctx)
+}
+
+// mounts: a job's pages are a mount of slurmd's mount namespace alone.
+func (g *vgpudGround) mounts(ctx context.Context) {
+	if !g.hasSystemd() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, systemctlTime)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, g.systemctl, "show", "--property=MainPID", "--value", "slurmd.service", vgpudUnit).Output()
+	pids := strings.Fields(string(out))
+	if err != nil || len(pids) != 2 || slices.Contains(pids, "0") { // one of them does not run
+		return
+	}
+	slurmd, vgpud, self := g.mountsOf(pids[0]), g.mountsOf(pids[1]), g.mountsOf("self")
+	switch {
+	case slurmd == "" || vgpud == "" || self == "": // one has ended
+	case slurmd != vgpud:
+		g.bad(vgpudCheck, "take what gives it mounts of its own (PrivateTmp=, ProtectSystem=, ProtectHome= and the like) out of the unit that has it, by `systemctl edit`, and restart that while the node has no jobs",
+			"it sees no job's pages, as slurmd.service and %s are in different mount namespaces: slices have no weights and no caps, and nobody counts GPU time", vgpudUnit)
+	case self != vgpud:
+		g.warn(vgpudCheck, "nsenter --target "+pids[1]+" --mount, and the command there",
+			"this command is in another mount namespace than slurmd and vgpud, as a session with mounts of its own (pam_namespace) is: it sees the pages of no job that began later")
+	}
+}
+
+// mountsOf names the mount namespace of a process; "": it is not known.
+func (g *vgpudGround) mountsOf(pid string) string {
+	name, err := os.Readlink(filepath.Join(g.root, "proc", pid, "ns/mnt"))
+	if err != nil {
+		return ""
+	}
+	return name
 }
 
 // hasSystemd is sd_booted(3).

@@ -39,6 +39,9 @@ func machine(t *testing.T) *vgpudGround {
 		}
 		write(t, filepath.Join(dir, path), text)
 	}
+	for _, pid := range []string{"self", "12", "34"} {
+		moves(t, dir, pid, "mnt:[1]")
+	}
 	cfg := config.Default()
 	cfg.RunDir = filepath.Join(dir, "run/slurm-vgpu")
 	g := &vgpudGround{config: cfg, root: dir, isRoot: true, inventory: &device.Inventory{GPUs: []device.GPU{{UUID: "GPU-a", Index: 0}, {UUID: "GPU-b", Index: 1, Lost: "x"}}},
@@ -52,11 +55,33 @@ func machine(t *testing.T) *vgpudGround {
 	return g
 }
 
+// moves puts a process into a mount namespace; "": it has ended.
+func moves(t *testing.T, root, pid, namespace string) {
+	t.Helper()
+	link := filepath.Join(root, "proc", pid, "ns/mnt")
+	_ = os.Remove(link)
+	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if namespace == "" {
+		return
+	}
+	if err := os.Symlink(namespace, link); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // enabled lets systemctl answer.
 func (g *vgpudGround) enabled(t *testing.T, word string, status int) {
 	t.Helper()
 	g.systemctl = filepath.Join(g.root, "systemctl")
-	write(t, g.systemctl, fmt.Sprintf("#!/bin/sh\n[ \"$*\" = 'is-enabled slurm-vgpu-vgpud.service' ] || exit 9\necho %s\nexit %d\n", word, status))
+	write(t, g.systemctl, fmt.Sprintf(`#!/bin/sh
+case $* in
+'is-enabled slurm-vgpu-vgpud.service') echo %s; exit %d ;;
+'show --property=MainPID --value slurmd.service slurm-vgpu-vgpud.service') echo 12; echo; echo 34 ;;
+*) exit 9 ;;
+esac
+`, word, status))
 	if err := os.Chmod(g.systemctl, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +175,26 @@ func TestWhetherVgpudRuns(t *testing.T) {
 		"masked":       {func(t *testing.T, g *vgpudGround) { g.enabled(t, "masked", 1) }, []string{"bad: slurm-vgpu-vgpud.service is masked: nobody can"}},
 		"no unit":      {func(t *testing.T, g *vgpudGround) { g.enabled(t, "", 1) }, []string{"bad: there is no slurm-vgpu-vgpud.service"}},
 		"no systemctl": {func(_ *testing.T, g *vgpudGround) { g.systemctl = "/none" }, []string{"warning: whether slurm-vgpu-vgpud.service is enabled is not known"}},
+	} {
+		t.Run(name, n.try)
+	}
+}
+
+func TestWhoseMountsVgpudSees(t *testing.T) {
+	move := func(pid, namespace string) func(*testing.T, *vgpudGround) {
+		return func(t *testing.T, g *vgpudGround) { t.Helper(); moves(t, g.root, pid, namespace) }
+	}
+	for name, n := range map[string]need{
+		"slurmd's own":     {move("12", "mnt:[2]"), []string{"bad: it sees no job's pages"}},
+		"vgpud's own":      {move("34", "mnt:[2]"), []string{"bad: it sees no job's pages"}},
+		"a session's own":  {move("self", "mnt:[2]"), []string{"warning: this command is in another mount namespace"}},
+		"slurmd has ended": {move("12", ""), nil},
+		"without systemd it is begun beside slurmd": {func(t *testing.T, g *vgpudGround) {
+			moves(t, g.root, "12", "mnt:[2]")
+			if err := os.RemoveAll(filepath.Join(g.root, "run/systemd")); err != nil {
+				t.Fatal(err)
+			}
+		}, nil},
 	} {
 		t.Run(name, n.try)
 	}
