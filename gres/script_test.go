@@ -16,9 +16,13 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/test/privatemounts"
 )
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) != "vgpu-gres" { // a test, which mounts what builds are kept in
+		privatemounts.Enter()
+	}
 	testscript.Main(m, map[string]func(){"vgpu-gres": main})
 }
 
