@@ -35,7 +35,7 @@ func (t *trial) caps() (cases []trialCase) {
 	beside := func(name string, wants []want) {
 		cases = append(cases, trialCase{name, func(t *trial) { t.capsBeside(name, wants) }})
 	}
-	cases = append(cases, trialCase{"below its cap", (*trial).belowItsCap}, trialCase{"vgpud dies", (*trial).capWhileVgpudDies})
+	cases = append(cases, trialCase{"below its cap", func(t *trial) { t.belowItsCap("") }}, trialCase{"vgpud dies", (*trial).capWhileVgpudDies})
 	beside("25 beside one that is idle", append(capped("ms=2", 25), want{load: "ms=2", share: 50, active: -1}))
 	beside("25 beside a batch without a cap", append(capped("ms=2", 25), want{load: "ms=2"}))
 	beside("50 beside one that asks for a sixth", append(capped("ms=2", 50), want{load: "ms=1 host=5", share: 50}))
@@ -44,7 +44,10 @@ func (t *trial) caps() (cases []trialCase) {
 	beside("30 of 20 ms and 50 of 0.1", append(capped("ms=20", 30), capped("ms=0.1 depth=16", 50)...))
 	beside("four of 25", capped("ms=2", 25, 25, 25, 25))
 	beside("25 that sleeps beside a batch without a cap", append(capped("ms=1 host=1", 25), want{load: "ms=2"}))
-	return cases
+	ten := func(share float64) []want { return capped("ms=2", share, share, share, share, share, share, share, share, share, share) }
+	beside("ten of 10, which fill the GPU", ten(10))
+	beside("ten of 8, which do not", ten(8))
+	return append(cases, trialCase{"below its cap, on one core", func(t *trial) { t.belowItsCap("taskset -c 1 %s") }})
 }
 
 // overSeconds measures second by second: what each had in all, and how far it was off its cap in a second at most.
@@ -128,8 +131,10 @@ func (t *trial) capsBeside(name string, wants []want) {
 }
 
 // belowItsCap measures by turns with its cap and with none: steps of 1 ms and pauses of 3 have a quarter of the GPU.
-func (t *trial) belowItsCap() {
-	j := t.start(capped("ms=1 host=3", 40)...)[0]
+func (t *trial) belowItsCap(around string) {
+	wants := capped("ms=1 host=3", 40)
+	wants[0].around = around
+	j := t.start(wants...)[0]
 	letGo(j)
 	held, free := []float64{}, []float64{}
 	for range 3 {
@@ -141,7 +146,7 @@ func (t *trial) belowItsCap() {
 		free = append(free, t.window(2, j).had[0])
 	}
 	part := sum(held) / sum(free)
-	t.row("ms=1 host=3, cap 40, alone", verdict(part >= nativePart), fmt.Sprintf("%.2f %% of native", 100*part), "with its cap "+percents(held)+", with none "+percents(free))
+	t.row("ms=1 host=3, cap 40, alone "+around, verdict(part >= nativePart), fmt.Sprintf("%.2f %% of native", 100*part), "with its cap "+percents(held)+", with none "+percents(free))
 }
 
 // capWhileVgpudDies kills the worker each second, beside one that is alone.
