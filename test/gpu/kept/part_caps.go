@@ -44,7 +44,9 @@ func (t *trial) caps() (cases []trialCase) {
 	beside("30 of 20 ms and 50 of 0.1", append(capped("ms=20", 30), capped("ms=0.1 depth=16", 50)...))
 	beside("four of 25", capped("ms=2", 25, 25, 25, 25))
 	beside("25 that sleeps beside a batch without a cap", append(capped("ms=1 host=1", 25), want{load: "ms=2"}))
-	ten := func(share float64) []want { return capped("ms=2", share, share, share, share, share, share, share, share, share, share) }
+	ten := func(share float64) []want {
+		return capped("ms=2", share, share, share, share, share, share, share, share, share, share)
+	}
 	beside("ten of 10, which fill the GPU", ten(10))
 	beside("ten of 8, which do not", ten(8))
 	return append(cases, trialCase{"below its cap, on one core", func(t *trial) { t.belowItsCap("taskset -c 1 %s") }})
