@@ -312,7 +312,7 @@ static void processes_of_a_job_have_one_cap(void)
 }
 
 /* Wherever it was: what it owed is paid for by time, and nobody waits for it. */
-__attribute__((unused)) static void who_is_killed_holds_nobody_up(void)
+static void who_is_killed_holds_nobody_up(void)
 {
 	struct step step = step_with_gate(10, 50);
 	CUfunction function;
@@ -374,9 +374,7 @@ int main(void)
 	CASE_OF_TIME(without_events_each_launch_is_waited_for);
 	CASE_OF_TIME(or_goes_where_the_limits_say_so);
 	CASE_OF_TIME(processes_of_a_job_have_one_cap);
-#ifndef __SANITIZE_THREAD__ /* takes a holder of the simulated driver's lock that ends with it for a mistake */
 	CASE_OF_TIME(who_is_killed_holds_nobody_up);
-#endif
 	CASE_OF_TIME(a_forked_child_begins_anew);
 	return summary();
 }
