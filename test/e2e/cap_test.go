@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -101,7 +102,7 @@ func restartControl(t *testing.T) {
 func TestACapIsTheLibrarysWhereTheDriverRefuses(t *testing.T) {
 	needVgpud(t)
 	begin(t)
-	t.Cleanup(func() { restartControl(t) }) // when simgpu.conf is as it was
+	t.Cleanup(func() { restartControl(t); takenBack(t) }) // when simgpu.conf is as it was
 	replaced(t, c.Home.Path("sim", "simgpu.d", "simgpu.conf"), func(text string) string { return text + "control=refuse\n" })
 	restartControl(t)
 	running, line := busyIn(t, one, "running")
@@ -124,4 +125,28 @@ func TestACapIsTheLibrarysWhereTheDriverRefuses(t *testing.T) {
 	later.awaitShare(0, 30)
 	later.end()
 	finish(t, one, job)
+}
+
+// takenBack has a program on each GPU that is left to the library, with which vgpud finds that the driver does what is asked again.
+func takenBack(t *testing.T) {
+	t.Helper()
+	refused := func() []string {
+		text, _ := os.ReadFile(rundir.Dir(runDir()).VgpudRefused())
+		return strings.Fields(string(text))
+	}
+	for _, gpu := range refused() {
+		if !strings.HasPrefix(gpu, "GPU-") {
+			continue
+		}
+		again, line := busyIn(t, one, "again")
+		job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=1000 --vgpu-cores=30 --vgpu-uuid="+gpu, line)
+		until(t, "a GPU that is vgpud's again", 60*time.Second, func() error {
+			if left := refused(); slices.Contains(left, gpu) {
+				return fmt.Errorf("refused: %q", left)
+			}
+			return nil
+		})
+		again.end()
+		finish(t, one, job)
+	}
 }
