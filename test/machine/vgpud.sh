@@ -67,7 +67,8 @@ goes_on_beside_another_slurmd() { # with the job, and what Slurm knows of it
 lets_go() {
 	local before
 	before=$(unit NRestarts)
-	frozen_job || return
+	# Where processors are scarce a worker may be silent for too long: between two systemd watches nothing.
+	frozen_job && becomes 10 '^[1-9]' unit WatchdogUSec || return
 	# Both at once.
 	# shellcheck disable=SC2046
 	kill "$@" $(both)
@@ -106,10 +107,10 @@ is_removed_over_a_frozen_step() {
 services_see_pages() {
 	local metrics=/var/lib/prometheus/node-exporter/slurm_vgpu.prom
 	mkdir -p "${metrics%/*}"
-	job=$(as_user sbatch --parsable --gres=vgpu:1 --vgpu-mem=1000 -o /dev/null --wrap 'vgpu-fill --upto 500 --hold 600 & exec vgpu-busy --us 1000 --rest 50000 --for 600000') || return
-	becomes 120 "slice_gpu_seconds_total{.*job=\"$job\".*} (0\.|[1-9])" sh -c "systemctl start slurm-vgpu-metrics.service && cat $metrics" || return
-	says "slice_memory_used_bytes{.*job=\"$job\".*} [1-9]" cat "$metrics" || return
-	systemctl start slurm-vgpu-metrics.socket && says "slice_memory_used_bytes{.*job=\"$job\".*} [1-9]" scrape || return
+	job=$(as_user sbatch --parsable --gres=vgpu:1 --vgpu-mem=3000 -o /dev/null --wrap 'vgpu-fill --upto 500 --hold 600 & exec vgpu-busy --us 1000 --rest 50000 --for 600000') || return
+	becomes 120 "slice_gpu_seconds_total{.*jobid=\"$job\".*} (0\.|[1-9])" sh -c "systemctl start slurm-vgpu-metrics.service && cat $metrics" || return
+	says "slice_memory_used_bytes{.*jobid=\"$job\".*} [1-9]" cat "$metrics" || return
+	systemctl start slurm-vgpu-metrics.socket && says "slice_memory_used_bytes{.*jobid=\"$job\".*} [1-9]" scrape || return
 	becomes 60 '"mem_mib":[1-9].*"busy_ms":[1-9]' sh -c "systemctl start slurm-vgpu-sample.service; cat /run/slurm-vgpu/jobs/$job/timeline*" || return
 	systemctl stop slurm-vgpu-metrics.socket
 	ended "$job" && ! says "/pages/$job" cat /proc/*/mountinfo
