@@ -147,7 +147,7 @@ func (d *doctor) state() {
 			d.fail("state", remedy, "job %d holds a slice of GPU %d and its grant cannot be read: %v", s.Job, s.Index, err)
 		case !g.Whole && !isThere(dir.Ledger(s.Job)):
 			healthy = false
-			d.fail("state", "if slurmd's unit, or this session, has mounts of its own (PrivateTmp=, ProtectSystem= and the like; pam_namespace), that is why: USED and GPU time come from there",
+			d.fail("state", "if slurmd's unit, or this shell, has mounts of its own (PrivateTmp=, ProtectSystem= and the like; pam_namespace), that is why: USED and GPU time come from there",
 				"the ledger of job %d is not seen from here", s.Job)
 		case !grants(g, s):
 			healthy = false

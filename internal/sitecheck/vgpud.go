@@ -96,7 +96,7 @@ func (g *vgpudGround) mounts(ctx context.Context) {
 			"it sees no job's pages, as slurmd.service and %s are in different mount namespaces: slices have no weights and no caps, and nobody counts GPU time", vgpudUnit)
 	case self != vgpud:
 		g.warn(vgpudCheck, "nsenter --target "+pids[1]+" --mount, and the command there",
-			"this command is in another mount namespace than slurmd and vgpud, as a session with mounts of its own (pam_namespace) is: it sees the pages of no job that began later")
+			"this command is in another mount namespace than slurmd and vgpud, as a login shell with mounts of its own (pam_namespace) is: it sees the pages of no job that began later")
 	}
 }
 

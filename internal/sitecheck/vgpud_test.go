@@ -187,7 +187,7 @@ func TestWhoseMountsVgpudSees(t *testing.T) {
 	for name, n := range map[string]need{
 		"slurmd's own":     {move("12", "mnt:[2]"), []string{"bad: it sees no job's pages"}},
 		"vgpud's own":      {move("34", "mnt:[2]"), []string{"bad: it sees no job's pages"}},
-		"a session's own":  {move("self", "mnt:[2]"), []string{"warning: this command is in another mount namespace"}},
+		"a login shell's own":  {move("self", "mnt:[2]"), []string{"warning: this command is in another mount namespace"}},
 		"slurmd has ended": {move("12", ""), nil},
 		"without systemd it is begun beside slurmd": {func(t *testing.T, g *vgpudGround) {
 			moves(t, g.root, "12", "mnt:[2]")
