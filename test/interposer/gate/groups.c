@@ -176,6 +176,12 @@ static void contexts_end_with_work_in_flight(void)
 	usleep(20000);
 	CHECK_IS(cuCtxDestroy_v2(mine), CUDA_SUCCESS);
 	CHECK_WITHIN(charged_ns(&step), 3900000, 8 * MS);
+	/* Also where the GPU has not done it by then: as what came before took. */
+	CHECK_IS(cuCtxCreate_v2(&mine, 0, 0), CUDA_SUCCESS);
+	busy(busy_kernel(), 4000, NULL);
+	begin_to_count(&step);
+	CHECK_IS(cuCtxDestroy_v2(mine), CUDA_SUCCESS);
+	CHECK(charged_ns(&step) > MS / 2);
 	owe(&step, 0);
 	cuda_begin(0);
 	busy(busy_kernel(), 500, NULL);
@@ -217,6 +223,7 @@ static void without_events_each_launch_is_waited_for(void)
 	busy(function, 20000, NULL);
 	CHECK(now_ns() - since >= 20 * MS);
 	CHECK(owed_until(&step) > since - 220 * MS);
+	CHECK(owed_until(&step) <= 2 * now_ns() - since);
 	check_cap(&step, function, 1000, NULL, 0, 500);
 }
 
