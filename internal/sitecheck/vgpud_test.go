@@ -185,10 +185,10 @@ func TestWhoseMountsVgpudSees(t *testing.T) {
 		return func(t *testing.T, g *vgpudGround) { t.Helper(); moves(t, g.root, pid, namespace) }
 	}
 	for name, n := range map[string]need{
-		"slurmd's own":     {move("12", "mnt:[2]"), []string{"bad: it sees no job's pages"}},
-		"vgpud's own":      {move("34", "mnt:[2]"), []string{"bad: it sees no job's pages"}},
-		"a login shell's own":  {move("self", "mnt:[2]"), []string{"warning: this command is in another mount namespace"}},
-		"slurmd has ended": {move("12", ""), nil},
+		"slurmd's own":        {move("12", "mnt:[2]"), []string{"bad: it sees no job's pages"}},
+		"vgpud's own":         {move("34", "mnt:[2]"), []string{"bad: it sees no job's pages"}},
+		"a login shell's own": {move("self", "mnt:[2]"), []string{"warning: this command is in another mount namespace"}},
+		"slurmd has ended":    {move("12", ""), nil},
 		"without systemd it is begun beside slurmd": {func(t *testing.T, g *vgpudGround) {
 			moves(t, g.root, "12", "mnt:[2]")
 			if err := os.RemoveAll(filepath.Join(g.root, "run/systemd")); err != nil {
