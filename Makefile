@@ -169,6 +169,7 @@ lint: $(BUILD)/libslurm-vgpu.so ## gofmt, go vet, staticcheck, codespell; sizes 
 	$(STATICCHECK) -tags e2e ./...
 	$(GO) test -count=1 ./test/shape
 	interposer/checks/rooms.sh $(BUILD)/libslurm-vgpu.so
+	interposer/checks/names.sh
 	codespell
 	mandoc -Tlint -W error $(filter-out $(foreach page,$(wildcard docs/man/*),$(if $(shell grep -l '^\.so ' $(page)),$(page))),$(wildcard docs/man/*))
 

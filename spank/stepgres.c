@@ -54,7 +54,7 @@ static const job_step_info_t *on_node(const job_step_info_response_msg_t *answer
 }
 
 /* The answer in which the step's record is: asked for one step, 22.05 tells its first component only. */
-static const job_step_info_t *find(const struct vgpu_step *step, const char *node,
+static const job_step_info_t *find_on_node(const struct vgpu_step *step, const char *node,
 				   job_step_info_response_msg_t **answer)
 {
 	if (ask(step->job, step->step, answer) != SLURM_SUCCESS || !*answer)
@@ -100,7 +100,7 @@ void vgpu_stepgres_ask(struct vgpu_step *step, const char *node)
 	job_step_info_response_msg_t *answer = NULL;
 
 	step->gres_known = step->external = 0;
-	const job_step_info_t *one = find(step, node, &answer);
+	const job_step_info_t *one = find_on_node(step, node, &answer);
 	if (one && is_external_launcher(one)) {
 		step->external = 1;
 	} else if (one) {

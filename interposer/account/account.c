@@ -4,6 +4,7 @@
 
 #include "account/locked.h"
 #include "account/lock.h"
+#include "base/arithmetic.h"
 #include "base/atomics.h"
 #include "base/futex.h"
 
@@ -44,11 +45,6 @@ static inline struct total reserved(uint32_t device, uint32_t step)
 	return total;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
 /* Whatever is written into the ledger, its lock included, one process alone never passes a limit. */
 static inline bool fits(const struct vgpu_process *p, uint32_t device, uint64_t bytes, struct total besides)
 {
@@ -59,8 +55,8 @@ static inline bool fits(const struct vgpu_process *p, uint32_t device, uint64_t 
 	uint64_t of_job = vgpu_account_add(GET(ledger->used_bytes[device]), besides.of_job);
 	uint64_t of_step = vgpu_account_add(GET(ledger->step[step].used_bytes[device]), besides.of_step);
 
-	of_job = vgpu_account_add(larger(of_job, own), bytes);
-	of_step = vgpu_account_add(larger(of_step, own), bytes);
+	of_job = vgpu_account_add(vgpu_larger(of_job, own), bytes);
+	of_step = vgpu_account_add(vgpu_larger(of_step, own), bytes);
 	return of_job <= job_limit(device) && of_step <= step_limit(device);
 }
 
@@ -138,7 +134,7 @@ static void unbook(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 
 /* ---- under the process's own lock, taking the ledger's ---- */
 
-static void lock(struct vgpu_process *p)
+static void lock_ledger(struct vgpu_process *p)
 {
 	if (vgpu_ledger_lock(p))
 		vgpu_account_recount();
@@ -155,7 +151,7 @@ static VGPU_SELDOM bool lock_lost(struct vgpu_process *p)
 	return false;
 }
 
-static bool unlock(struct vgpu_process *p)
+static bool unlock_ledger(struct vgpu_process *p)
 {
 	return vgpu_ledger_unlock(p) || lock_lost(p);
 }
@@ -165,15 +161,15 @@ static VGPU_SELDOM bool stands(struct vgpu_process *p, uint32_t device, uint64_t
 {
 	bool ok;
 
-	lock(p);
+	lock_ledger(p);
 	ok = fits_besides_all(p, device, 0);
 	if (!ok)
 		unbook(p, device, bytes);
-	unlock(p);
+	unlock_ledger(p);
 	return ok;
 }
 
-static VGPU_SELDOM void refuse(struct vgpu_process *p, uint32_t device)
+static VGPU_SELDOM void count_refusal(struct vgpu_process *p, uint32_t device)
 {
 	uint64_t *of_step = &vgpu_pages.ledger->step[p->step].refusals[device];
 	uint64_t *of_job = &vgpu_pages.ledger->refusals[device];
@@ -187,14 +183,14 @@ static bool attempt(struct vgpu_process *p, uint32_t device, uint64_t bytes, boo
 	bool ok;
 	bool kept;
 
-	lock(p);
+	lock_ledger(p);
 	ok = vgpu_account_heal(p, device);
 	if (ok && last)
 		vgpu_account_recount();
 	ok = ok && vgpu_account_take(p, device, bytes);
 	if (!ok && last)
-		refuse(p, device);
-	kept = unlock(p);
+		count_refusal(p, device);
+	kept = unlock_ledger(p);
 	return ok && (kept || stands(p, device, bytes));
 }
 
@@ -207,16 +203,16 @@ void vgpu_account_give_back_locked(struct vgpu_process *p, uint32_t device, uint
 {
 	if (bytes == 0)
 		return;
-	lock(p);
+	lock_ledger(p);
 	if (vgpu_account_heal(p, device))
 		unbook(p, device, bytes);
 	else
 		let_go(p, device, bytes);
-	unlock(p);
+	unlock_ledger(p);
 }
 
 /* Written in one order with the ledger's lock. */
-static void reserve(struct vgpu_process *p, uint32_t device, uint64_t bytes)
+static void write_reservation(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	SET(vgpu_account(p)->may_take_bytes[device], bytes);
 	__atomic_exchange_n(&vgpu_pages.ledger->slot[p->slot].may_take_bytes[device], bytes,
@@ -229,7 +225,7 @@ static VGPU_SELDOM bool reserve_slowly(struct vgpu_process *p, uint32_t device, 
 {
 	bool ok;
 
-	lock(p);
+	lock_ledger(p);
 	ok = vgpu_account_heal(p, device);
 	if (ok)
 		unbook(p, device, charged_bytes);
@@ -237,8 +233,8 @@ static VGPU_SELDOM bool reserve_slowly(struct vgpu_process *p, uint32_t device, 
 		let_go(p, device, charged_bytes);
 	ok = ok && fits_besides_all(p, device, bytes);
 	if (ok)
-		reserve(p, device, GET(vgpu_account(p)->may_take_bytes[device]) + bytes);
-	if (unlock(p) || !ok)
+		write_reservation(p, device, GET(vgpu_account(p)->may_take_bytes[device]) + bytes);
+	if (unlock_ledger(p) || !ok)
 		return ok;
 	vgpu_account_release_locked(p, device, bytes);
 	return false;
@@ -263,7 +259,7 @@ bool vgpu_account_reserve_locked(struct vgpu_process *p, uint32_t device, uint64
 	if (!can_reserve(p, device) ||
 	    bytes > vgpu_account_left(step_limit(device), GET(vgpu_account(p)->may_take_bytes[device])))
 		return reserve_slowly(p, device, bytes, 0);
-	reserve(p, device, GET(vgpu_account(p)->may_take_bytes[device]) + bytes);
+	write_reservation(p, device, GET(vgpu_account(p)->may_take_bytes[device]) + bytes);
 	if (__builtin_expect(__atomic_load_n(locked, __ATOMIC_SEQ_CST) == 0 && fits_besides_all(p, device, 0),
 			     1))
 		return true;
@@ -280,13 +276,13 @@ VGPU_SELDOM void vgpu_account_commit_locked(struct vgpu_process *p, uint32_t dev
 {
 	bool healed;
 
-	lock(p);
+	lock_ledger(p);
 	healed = vgpu_account_heal(p, device);
 	SET(vgpu_account(p)->held_bytes[device], GET(vgpu_account(p)->held_bytes[device]) + bytes);
 	if (healed)
 		book(p, device, bytes);
 	vgpu_account_release_locked(p, device, bytes);
-	unlock(p);
+	unlock_ledger(p);
 }
 
 /* ---- taking both ---- */
@@ -294,12 +290,12 @@ VGPU_SELDOM void vgpu_account_commit_locked(struct vgpu_process *p, uint32_t dev
 void vgpu_account_lock(struct vgpu_process *p)
 {
 	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
-	lock(p);
+	lock_ledger(p);
 }
 
 bool vgpu_account_unlock(struct vgpu_process *p)
 {
-	bool kept = unlock(p);
+	bool kept = unlock_ledger(p);
 
 	vgpu_brief_unlock(&vgpu_account(p)->lock);
 	return kept;

@@ -17,7 +17,7 @@ static int open_ledger(void)
 }
 
 /* fcntl has another name in newer C libraries. */
-static bool ask(int fd, int command, struct flock *lock, uint32_t slot)
+static bool ask_slot_lock(int fd, int command, struct flock *lock, uint32_t slot)
 {
 	*lock = (struct flock){
 		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = VGPU_LOCKS_AT + slot, .l_len = 1};
@@ -34,7 +34,7 @@ void vgpu_alive_begin(struct vgpu_process *p)
 	if (fd < 0)
 		return;
 	page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
-	if (page != MAP_FAILED && ask(fd, F_OFD_SETLK, &lock, slot))
+	if (page != MAP_FAILED && ask_slot_lock(fd, F_OFD_SETLK, &lock, slot))
 		SET(vgpu_pages.ledger->slot[slot].has_lock, 1);
 	else if (page != MAP_FAILED)
 		munmap(page, PAGE);
@@ -52,7 +52,7 @@ enum vgpu_alive vgpu_alive_ask(uint32_t slot)
 	fd = open_ledger();
 	if (fd < 0)
 		return VGPU_ALIVE_HELD;
-	over = ask(fd, F_OFD_GETLK, &lock, slot) && lock.l_type == F_UNLCK;
+	over = ask_slot_lock(fd, F_OFD_GETLK, &lock, slot) && lock.l_type == F_UNLCK;
 	close(fd);
 	return over ? VGPU_ALIVE_OVER : VGPU_ALIVE_HELD;
 }

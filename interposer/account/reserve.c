@@ -22,7 +22,7 @@ static void raise(struct vgpu_tally *tally, uint64_t bytes)
 	SET(tally->charged_bytes, tally->charged_bytes + bytes);
 }
 
-static bool reserve(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally, uint64_t bytes)
+static bool reserve_tallied(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally, uint64_t bytes)
 {
 	if (tally->charges) {
 		if (!vgpu_account_try_locked(p, device, bytes))
@@ -74,7 +74,7 @@ bool vgpu_account_reserve(struct vgpu_process *p, uint32_t device, struct vgpu_t
 	bool reserved;
 
 	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
-	reserved = reserve(p, device, tally, bytes);
+	reserved = reserve_tallied(p, device, tally, bytes);
 	if (reserved)
 		begin(tally, flight, bytes);
 	vgpu_brief_unlock(&vgpu_account(p)->lock);

@@ -56,7 +56,7 @@ static bool read_header(const ElfW(Ehdr) *header, struct vgpu_imports *imports)
 	return lies_in(imports, header, sizeof(*header), PF_R);
 }
 
-static bool is_of(const struct vgpu_imports *imports, const struct vgpu_image *image, uint32_t index,
+static bool is_symbol_of(const struct vgpu_imports *imports, const struct vgpu_image *image, uint32_t index,
 		  const char *name)
 {
 	const ElfW(Sym) *symbol = &image->symbols[index];
@@ -67,7 +67,7 @@ static bool is_of(const struct vgpu_imports *imports, const struct vgpu_image *i
 	       memcmp(image->strings + symbol->st_name, name, bytes) == 0;
 }
 
-static void add(struct vgpu_imports *imports, ElfW(Addr) at)
+static void add_import(struct vgpu_imports *imports, ElfW(Addr) at)
 {
 	void **place = (void **)at;
 
@@ -97,8 +97,8 @@ static void read_table(struct vgpu_imports *imports, const struct vgpu_image *im
 
 		if ((type == IN_ITS_PLACE || type == BY_ITS_ADDRESS ||
 		     (type == IN_DATA && one->r_addend == 0)) &&
-		    is_of(imports, image, (uint32_t)ELF64_R_SYM(one->r_info), name))
-			add(imports, imports->base + one->r_offset);
+		    is_symbol_of(imports, image, (uint32_t)ELF64_R_SYM(one->r_info), name))
+			add_import(imports, imports->base + one->r_offset);
 	}
 }
 

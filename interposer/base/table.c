@@ -7,7 +7,7 @@
 
 #define FIRST_CAPACITY 128u
 
-static uint64_t place_of(const struct vgpu_table *table, uint64_t key)
+static uint64_t slot_of_key(const struct vgpu_table *table, uint64_t key)
 {
 	/* Device addresses differ in their middle bits; the product spreads them to the top ones. */
 	uint64_t h = key * 0x9e3779b97f4a7c15ull;
@@ -19,7 +19,7 @@ struct vgpu_entry *vgpu_table_find(const struct vgpu_table *table, uint64_t key)
 {
 	if (table->capacity == 0 || key == 0)
 		return NULL;
-	for (uint64_t i = place_of(table, key);; i = (i + 1) & (table->capacity - 1)) {
+	for (uint64_t i = slot_of_key(table, key);; i = (i + 1) & (table->capacity - 1)) {
 		if (table->entry[i].key == key)
 			return &table->entry[i];
 		if (table->entry[i].key == 0)
@@ -29,7 +29,7 @@ struct vgpu_entry *vgpu_table_find(const struct vgpu_table *table, uint64_t key)
 
 static void insert(struct vgpu_table *table, const struct vgpu_entry *entry)
 {
-	uint64_t i = place_of(table, entry->key);
+	uint64_t i = slot_of_key(table, entry->key);
 
 	while (table->entry[i].key != 0)
 		i = (i + 1) & (table->capacity - 1);
@@ -89,7 +89,7 @@ bool vgpu_table_take(struct vgpu_table *table, uint64_t key, struct vgpu_entry *
 	hole = (uint64_t)(found - table->entry);
 	/* Close the gap instead of leaving a marker: a table that lives for days must not fill with them. */
 	for (uint64_t i = (hole + 1) & mask; table->entry[i].key != 0; i = (i + 1) & mask) {
-		uint64_t home = place_of(table, table->entry[i].key);
+		uint64_t home = slot_of_key(table, table->entry[i].key);
 
 		if (((i - home) & mask) >= ((i - hole) & mask)) {
 			table->entry[hole] = table->entry[i];

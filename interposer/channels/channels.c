@@ -18,7 +18,7 @@
 static __thread char this_thread;
 
 /* False when there is no room: a thread that reads does not get on. */
-static bool put(struct vgpu_channels *channels, const struct vgpu_handle_event *event)
+static bool put_event(struct vgpu_channels *channels, const struct vgpu_handle_event *event)
 {
 	uint64_t at = GET(channels->put), round, turn;
 
@@ -88,7 +88,7 @@ static bool put_when_there_is_room(struct vgpu_channels *channels, const struct 
 
 	for (int try = 0; try < ROOM_TRIES && GET(channels->reader) != (uintptr_t)&this_thread; try++) {
 		syscall(SYS_nanosleep, &pause, NULL);
-		if (put(channels, event))
+		if (put_event(channels, event))
 			return true;
 	}
 	return false;
@@ -98,7 +98,7 @@ void vgpu_channels_note(struct vgpu_process *p, const struct vgpu_handle_event *
 {
 	struct vgpu_channels *channels = vgpu_channels(p);
 
-	if (!put(channels, event) && !put_when_there_is_room(channels, event)) {
+	if (!put_event(channels, event) && !put_when_there_is_room(channels, event)) {
 		ADD(channels->lost, 1);
 		SET(channels->dirty, 1);
 	}

@@ -9,7 +9,7 @@
 #define FIRST_ENGINE 1u
 #define LAST_ENGINE 8u
 
-static struct vgpu_handle_of *find(struct vgpu_handle_of *list, uint32_t count, uint32_t client,
+static struct vgpu_handle_of *find_listed(struct vgpu_handle_of *list, uint32_t count, uint32_t client,
 				   uint32_t object)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -20,9 +20,9 @@ static struct vgpu_handle_of *find(struct vgpu_handle_of *list, uint32_t count, 
 }
 
 /* A name that comes again means another one. */
-static void put(struct vgpu_handle_of *list, uint32_t *count, const struct vgpu_handle_event *event)
+static void put_handle(struct vgpu_handle_of *list, uint32_t *count, const struct vgpu_handle_event *event)
 {
-	struct vgpu_handle_of *place = find(list, *count, event->client, event->object);
+	struct vgpu_handle_of *place = find_listed(list, *count, event->client, event->object);
 
 	if (place == NULL && *count == VGPU_HANDLES_OF_DEVICES)
 		return;
@@ -38,7 +38,7 @@ static bool goes(const struct vgpu_handle_event *event, uint32_t client, uint32_
 	       (event->object == client || event->object == object || event->object == parent);
 }
 
-static void drop(struct vgpu_handle_of *list, uint32_t *count, const struct vgpu_handle_event *event)
+static void drop_handles(struct vgpu_handle_of *list, uint32_t *count, const struct vgpu_handle_event *event)
 {
 	uint32_t kept = 0;
 
@@ -132,14 +132,14 @@ bool vgpu_handles_note(struct vgpu_handles *handles, const struct vgpu_handle_ev
 {
 	switch (event->what) {
 	case VGPU_HANDLE_FREE:
-		drop(handles->device, &handles->device_count, event);
-		drop(handles->subdevice, &handles->subdevice_count, event);
+		drop_handles(handles->device, &handles->device_count, event);
+		drop_handles(handles->subdevice, &handles->subdevice_count, event);
 		return drop_groups(handles, event);
 	case VGPU_HANDLE_DEVICE:
-		put(handles->device, &handles->device_count, event);
+		put_handle(handles->device, &handles->device_count, event);
 		return is_below_a_group(handles, event->client, event->object);
 	case VGPU_HANDLE_SUBDEVICE:
-		put(handles->subdevice, &handles->subdevice_count, event);
+		put_handle(handles->subdevice, &handles->subdevice_count, event);
 		return is_below_a_group(handles, event->client, event->parent);
 	case VGPU_HANDLE_GROUP:
 		return add_group(handles, event);
@@ -172,7 +172,7 @@ static uint32_t subdevice_of(const struct vgpu_handles *handles, const struct vg
 struct vgpu_channel_group vgpu_handles_group(const struct vgpu_handles *handles, uint32_t index)
 {
 	const struct vgpu_handles_group *group = &handles->group[index];
-	const struct vgpu_handle_of *device = find((struct vgpu_handle_of *)handles->device,
+	const struct vgpu_handle_of *device = find_listed((struct vgpu_handle_of *)handles->device,
 						   handles->device_count, group->client, group->device);
 	struct vgpu_channel_group out = {
 		.client = group->client,

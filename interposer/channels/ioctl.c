@@ -114,7 +114,7 @@ static void note_freed(struct vgpu_process *p, const struct freed *freed)
 	vgpu_channels_note(p, &event);
 }
 
-static void note(struct vgpu_process *p, int fd, uint32_t number, uint32_t bytes, const void *argument)
+static void note_call(struct vgpu_process *p, int fd, uint32_t number, uint32_t bytes, const void *argument)
 {
 	struct made_short brief;
 	struct made_long full;
@@ -156,11 +156,11 @@ static __attribute__((noinline)) int noted(ioctl_function *behind, int fd, unsig
 	if (result != 0 || argument == NULL || !is_limited(p))
 		return result;
 	if (_IOC_NR(request) != ESCAPE_BY_ADDRESS) {
-		note(p, fd, _IOC_NR(request), _IOC_SIZE(request), argument);
+		note_call(p, fd, _IOC_NR(request), _IOC_SIZE(request), argument);
 	} else if (_IOC_SIZE(request) == sizeof(inner)) {
 		memcpy(&inner, argument, sizeof(inner));
 		if (inner.address != 0)
-			note(p, fd, inner.number, inner.bytes, (const void *)(uintptr_t)inner.address);
+			note_call(p, fd, inner.number, inner.bytes, (const void *)(uintptr_t)inner.address);
 	}
 	errno = said;
 	return result;
@@ -173,7 +173,7 @@ static int by_the_kernel(int fd, unsigned long request, void *argument)
 
 static ioctl_function *behind_us;
 
-static __attribute__((noinline)) ioctl_function *find(void)
+static __attribute__((noinline)) ioctl_function *find_next_ioctl(void)
 {
 	ioctl_function *found = (ioctl_function *)vgpu_libc_behind("ioctl");
 
@@ -186,7 +186,7 @@ static ioctl_function *behind(void)
 {
 	ioctl_function *known = GET(behind_us);
 
-	return __builtin_expect(known != NULL, 1) ? known : find();
+	return __builtin_expect(known != NULL, 1) ? known : find_next_ioctl();
 }
 
 /* Of a call that came by the driver's own place, and goes on to somebody who may call the name. */

@@ -12,7 +12,7 @@
 #include "gate/gate.h"
 #include "memory/array.h"
 #include "memory/blocks.h"
-#include "pools/pools.h"
+#include "pools/table.h"
 #include "process/message.h"
 
 static bool is_active(CUdevice ordinal)

@@ -5,6 +5,7 @@
 #include "account/account.h"
 #include "account/reclaim.h"
 #include "api/symbols.h"
+#include "base/arithmetic.h"
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "driver/capture.h"
@@ -26,21 +27,6 @@
 /* Small allocations share granules, so that free memory moves a little without any overhead. */
 #define MOVED_BYTES (1ull << 20)
 
-static uint64_t minus(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* What this process has allocated itself, and what its calls that are in the driver may add to it. */
 static uint64_t allocated(struct vgpu_process *p, uint32_t device, uint64_t *may_take_bytes)
 {
@@ -48,7 +34,7 @@ static uint64_t allocated(struct vgpu_process *p, uint32_t device, uint64_t *may
 
 	*may_take_bytes = vgpu_account_may_take(p, device);
 	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
-	bytes = minus(vgpu_account_held(p, device), vgpu_overheads(p)->of[device].bytes);
+	bytes = vgpu_minus(vgpu_account_held(p, device), vgpu_overheads(p)->of[device].bytes);
 	vgpu_mutex_unlock(&vgpu_overheads(p)->mutex);
 	return bytes;
 }
@@ -91,16 +77,17 @@ static bool settle_quietly(struct vgpu_process *p, uint32_t device, bool is_curr
 	/* Managed memory is never reported (H200, driver 580), some other memory not always, and other
 	 * threads allocate meanwhile. Within these bounds what was charged before is as likely as
 	 * anything else, and stays. */
-	least = minus(reported, minus(larger(before + may_take, after + may_take_after),
-				      smaller(managed, managed_after)));
-	most = minus(reported, minus(smaller(before, after), larger(managed, managed_after) + unsure));
+	least = vgpu_minus(reported, vgpu_minus(vgpu_larger(before + may_take, after + may_take_after),
+						vgpu_smaller(managed, managed_after)));
+	most = vgpu_minus(reported, vgpu_minus(vgpu_smaller(before, after),
+					       vgpu_larger(managed, managed_after) + unsure));
 	SET(overhead->measured_bytes, least);
 	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
 	/* All that was charged is there, so what was promised has come. */
 	if (least >= overhead->bytes)
 		overhead->promised_bytes = 0;
 	most += overhead->promised_bytes + overhead->coming_bytes;
-	more = minus(least, overhead->bytes);
+	more = vgpu_minus(least, overhead->bytes);
 	vgpu_mutex_unlock(&vgpu_overheads(p)->mutex);
 	/* Not with the mutex held: for want of room pools are trimmed, by the driver. Another thread may
 	 * charge the same bytes meanwhile; what is too much then goes back. */
@@ -153,7 +140,7 @@ static bool moved(struct vgpu_process *p, uint32_t device)
 	if (vgpu_blocks_managed_bytes(p, device) != GET(overhead->managed_bytes) || !free_now(&is))
 		return true;
 	is += allocated(p, device, &may_take);
-	return minus(is, then) >= MOVED_BYTES || minus(then, is) >= MOVED_BYTES;
+	return vgpu_minus(is, then) >= MOVED_BYTES || vgpu_minus(then, is) >= MOVED_BYTES;
 }
 
 /* When to ask next: nobody has to be asked often about a program whose kernels are all there. */
@@ -161,8 +148,9 @@ static void ask_later(struct vgpu_process *p, uint64_t now_ns, bool changed)
 {
 	uint64_t every_ns =
 		changed ? ASK_EVERY_NS
-			: larger(smaller(2 * GET(vgpu_overheads(p)->every_ns), ASK_AT_LEAST_EVERY_NS),
-				 ASK_EVERY_NS);
+			: vgpu_larger(vgpu_smaller(2 * GET(vgpu_overheads(p)->every_ns),
+						   ASK_AT_LEAST_EVERY_NS),
+				      ASK_EVERY_NS);
 
 	SET(vgpu_overheads(p)->every_ns, every_ns);
 	SET(p->overhead_due_ns, now_ns + every_ns);
@@ -342,10 +330,10 @@ static uint64_t came(struct vgpu_process *p, uint32_t device, uint64_t bytes, bo
 	uint64_t others;
 
 	vgpu_mutex_lock(&vgpu_overheads(p)->mutex, VGPU_RANK_OVERHEAD);
-	others = overhead->contexts_coming-- == 1 ? minus(overhead->bytes, bytes) : UINT64_MAX;
+	others = overhead->contexts_coming-- == 1 ? vgpu_minus(overhead->bytes, bytes) : UINT64_MAX;
 	overhead->coming_bytes -= bytes;
 	if (give_back) {
-		bytes = smaller(bytes, overhead->bytes);
+		bytes = vgpu_smaller(bytes, overhead->bytes);
 		overhead->bytes -= bytes;
 		vgpu_account_give_back(p, device, bytes);
 	}
@@ -372,6 +360,7 @@ bool vgpu_overhead_came(struct vgpu_process *p, uint32_t device, uint64_t bytes,
 		SET(p->overhead_pending, 1);
 	}
 	measured = told ? GET(vgpu_overheads(p)->of[device].measured_bytes) : UINT64_MAX;
-	*cost_bytes = measured == UINT64_MAX || others == UINT64_MAX ? UINT64_MAX : minus(measured, others);
+	*cost_bytes =
+		measured == UINT64_MAX || others == UINT64_MAX ? UINT64_MAX : vgpu_minus(measured, others);
 	return fits;
 }

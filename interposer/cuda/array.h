@@ -17,7 +17,7 @@
 		CHARGE_OR_RETURN(charge_after_overhead(&charge, vgpu_array_bytes(&widest, levels))); \
 		CUresult result = real args;                                                    \
                                                                                                 \
-		return result == CUDA_SUCCESS ? keep(&charge, vgpu_array_key(*(array)), VGPU_BLOCK_PLAIN) : not_made(&charge, result); \
+		return result == CUDA_SUCCESS ? put_block(&charge, vgpu_array_key(*(array)), VGPU_BLOCK_PLAIN) : not_made(&charge, result); \
 	}
 
 #define WRAP_ARRAY_CREATE(symbol, params, args, array, shape) CREATE_ARRAY(symbol, params, args, array, shape, 0)

@@ -6,12 +6,14 @@
 #define VGPU_CUDA_MEMORY_H
 
 #include "account/account.h"
+#include "base/arithmetic.h"
 #include "base/table.h"
 #include "context/overhead.h"
 #include "cuda/wrap.h"
 #include "memory/blocks.h"
 #include "memory/charge.h"
 #include "pools/async.h"
+#include "pools/table.h"
 
 static CUcontext current_context(void)
 {
@@ -30,7 +32,7 @@ static CUresult discard(CUdeviceptr pointer)
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult keep(struct vgpu_charge *charge, CUdeviceptr pointer, uint32_t kind)
+static CUresult put_block(struct vgpu_charge *charge, CUdeviceptr pointer, uint32_t kind)
 {
 	if (charge->process != NULL && charge->device >= 0)
 		vgpu_blocks_put(charge->process, pointer, (uint32_t)charge->device, charge->bytes,
@@ -42,7 +44,7 @@ static CUresult keep(struct vgpu_charge *charge, CUdeviceptr pointer, uint32_t k
 static CUresult keep_block(struct vgpu_charge *charge, CUdeviceptr pointer, uint64_t bytes, bool managed)
 {
 	if (bytes > VGPU_SHARED_UP_TO)
-		return keep(charge, pointer, managed ? VGPU_BLOCK_MANAGED : VGPU_BLOCK_PLAIN);
+		return put_block(charge, pointer, managed ? VGPU_BLOCK_MANAGED : VGPU_BLOCK_PLAIN);
 	if (charge->process != NULL && charge->device >= 0) {
 		vgpu_charge_small(charge, pointer, bytes, managed);
 		vgpu_blocks_put(charge->process, pointer, (uint32_t)charge->device, bytes, current_context(),
@@ -116,18 +118,9 @@ static CUresult not_made(struct vgpu_charge *charge, CUresult result)
 /* The driver's usual pitch. When it chooses another one the charge is put right afterwards. */
 #define PITCH_BYTES 512u
 
-static uint64_t times(uint64_t a, uint64_t b)
-{
-	uint64_t product;
-
-	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
 static uint64_t pitched(uint64_t width, uint64_t height)
 {
-	return times(width > UINT64_MAX - PITCH_BYTES ? width
-						      : (width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES,
-		     height);
+	return vgpu_times(vgpu_round_up(width, PITCH_BYTES), height);
 }
 
 /* With the pitch that the driver chose. */
@@ -145,7 +138,7 @@ static CUresult keep_pitched(struct vgpu_charge *charge, CUdeviceptr pointer, ui
 		CHARGE_OR_RETURN(charge_after_overhead(&charge, vgpu_charge_granules(pitched(width, height)))); \
 		CUresult result = real args;                                                    \
                                                                                                 \
-		return result == CUDA_SUCCESS ? keep_pitched(&charge, *(out), times(*(pitch), height)) : not_made(&charge, result); \
+		return result == CUDA_SUCCESS ? keep_pitched(&charge, *(out), vgpu_times(*(pitch), height)) : not_made(&charge, result); \
 	}
 
 static CUresult freed(struct vgpu_process *p, const struct vgpu_entry *block, CUresult result)

@@ -6,12 +6,13 @@
 #define VGPU_CUDA_MEMORY_INFO_H
 
 #include "account/account.h"
+#include "base/arithmetic.h"
 #include "context/overhead.h"
 #include "cuda/memory.h"
 #include "cuda/wrap.h"
 #include "driver/device.h"
 #include "driver/free_memory.h"
-#include "pools/pools.h"
+#include "pools/table.h"
 
 /* The functions without _v2 answer with 32 bits. */
 #define STORE(pointer, value)                                                                             \
@@ -19,7 +20,7 @@
 
 /* What the program is told about a device, when the pools are settled; false when the driver's own
  * answer stands. */
-static bool view_of(struct vgpu_process *p, int device, struct vgpu_view *view)
+static bool view_of_device(struct vgpu_process *p, int device, struct vgpu_view *view)
 {
 	if (p == NULL || device == VGPU_NO_DEVICE)
 		return false;
@@ -29,18 +30,13 @@ static bool view_of(struct vgpu_process *p, int device, struct vgpu_view *view)
 	return true;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* What is left is no more than what the driver has free. */
 #define TELL(view, driver_free, driver_total, free_out, total_out)                               \
 	do {                                                                                     \
 		if ((free_out) != NULL)                                                          \
-			STORE(free_out, least((view).free_bytes, driver_free));                  \
+			STORE(free_out, vgpu_smaller((view).free_bytes, driver_free));                  \
 		if ((total_out) != NULL)                                                         \
-			STORE(total_out, least((view).total_bytes, driver_total));               \
+			STORE(total_out, vgpu_smaller((view).total_bytes, driver_total));               \
 	} while (0)
 
 /* How a question is answered: with what the driver said last, or by asking it. */
@@ -61,7 +57,7 @@ static bool recalls(struct vgpu_process *p, bool whole, struct memory_info *info
 	vgpu_pools_settle_all(p);
 	vgpu_overhead_catch_up(p);
 	info->recalled = whole && vgpu_free_memory_recall(p, info->context, &info->said) &&
-			 view_of(p, info->said.device, &info->view) &&
+			 view_of_device(p, info->said.device, &info->view) &&
 			 (!info->said.more_since || info->view.free_bytes <= info->said.free_bytes);
 	if (!info->recalled) {
 		info->said.device = vgpu_device_of_current(p);
@@ -80,7 +76,7 @@ static bool answered(struct vgpu_process *p, bool whole, struct memory_info *inf
 	info->said.total_bytes = total_bytes;
 	if (whole)
 		vgpu_free_memory_remember(p, &info->query, info->context, free_bytes, total_bytes);
-	return view_of(p, info->said.device, &info->view);
+	return view_of_device(p, info->said.device, &info->view);
 }
 
 /* What a function that answers with 32 bits says is not remembered. */
@@ -107,8 +103,8 @@ static bool answered(struct vgpu_process *p, bool whole, struct memory_info *inf
 		struct vgpu_view view;                                                          \
 		CUresult result = real args;                                                    \
 		bool told = result == CUDA_SUCCESS && (bytes) != NULL && p != NULL;             \
-		if (told && view_of(p, vgpu_device_of_ordinal(p, ordinal), &view))              \
-			STORE(bytes, least(view.total_bytes, *(bytes)));                        \
+		if (told && view_of_device(p, vgpu_device_of_ordinal(p, ordinal), &view))              \
+			STORE(bytes, vgpu_smaller(view.total_bytes, *(bytes)));                        \
 		return result;                                                                  \
 	}
 

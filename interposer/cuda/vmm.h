@@ -42,7 +42,7 @@ static CUresult handle_made(const struct vgpu_charge *charge, CUmemGenericAlloca
 		return result == CUDA_SUCCESS ? handle_made(&charge, *(handle)) : not_made(&charge, result); \
 	}
 
-static void drop(struct vgpu_process *p, uint64_t memory)
+static void drop_memory(struct vgpu_process *p, uint64_t memory)
 {
 	vgpu_holders_drop(p, memory);
 	vgpu_overhead_look_at_closed(p);
@@ -52,7 +52,7 @@ static CUresult released(struct vgpu_process *p, CUmemGenericAllocationHandle ha
 			 CUresult result)
 {
 	if (memory != 0 && result == CUDA_SUCCESS)
-		drop(p, memory);
+		drop_memory(p, memory);
 	else if (memory != 0)
 		vgpu_vmm_unrelease(p, handle, memory);
 	return result;
@@ -71,7 +71,7 @@ static CUresult released(struct vgpu_process *p, CUmemGenericAllocationHandle ha
 static bool stays_held(struct vgpu_process *p, uint64_t memory, CUresult result)
 {
 	if (memory != 0 && result != CUDA_SUCCESS)
-		drop(p, memory);
+		drop_memory(p, memory);
 	return memory != 0 && result == CUDA_SUCCESS;
 }
 
@@ -120,7 +120,7 @@ static CUresult after_unmap(struct vgpu_process *p, CUresult result, CUdeviceptr
 	while (count > 0) {
 		for (uint32_t i = 0; i < count; i++) {
 			if (result == CUDA_SUCCESS)
-				drop(p, list[i].owner);
+				drop_memory(p, list[i].owner);
 			else
 				vgpu_vmm_mapped(p, list[i].key, list[i].bytes, list[i].owner);
 		}

@@ -6,7 +6,7 @@
 #include "driver/own.h"
 
 /* The context's place, NULL when it has none; a free one for no context. With the mutex held. */
-static struct vgpu_context *place_of(struct vgpu_process *p, CUcontext context)
+static struct vgpu_context *place_of_context(struct vgpu_process *p, CUcontext context)
 {
 	struct vgpu_driver *driver = vgpu_driver(p);
 
@@ -23,8 +23,8 @@ bool vgpu_contexts_note(struct vgpu_process *p, CUcontext context, CUdevice ordi
 	struct vgpu_context *place = NULL;
 
 	vgpu_mutex_lock(&vgpu_driver(p)->context_mutex, VGPU_RANK_CONTEXTS);
-	if (place_of(p, context) == NULL)
-		place = place_of(p, NULL);
+	if (place_of_context(p, context) == NULL)
+		place = place_of_context(p, NULL);
 	if (place != NULL)
 		*place = (struct vgpu_context){
 			.handle = context, .ordinal = ordinal, .device = device, .primary = primary};
@@ -45,7 +45,7 @@ bool vgpu_contexts_take(struct vgpu_process *p, CUcontext context, struct vgpu_c
 	struct vgpu_context *place;
 
 	vgpu_mutex_lock(&vgpu_driver(p)->context_mutex, VGPU_RANK_CONTEXTS);
-	place = context != NULL ? place_of(p, context) : NULL;
+	place = context != NULL ? place_of_context(p, context) : NULL;
 	if (place != NULL) {
 		*out = *place;
 		*place = (struct vgpu_context){0};
@@ -59,7 +59,7 @@ void vgpu_contexts_put_back(struct vgpu_process *p, const struct vgpu_context *n
 	struct vgpu_context *place;
 
 	vgpu_mutex_lock(&vgpu_driver(p)->context_mutex, VGPU_RANK_CONTEXTS);
-	place = place_of(p, NULL);
+	place = place_of_context(p, NULL);
 	if (place != NULL)
 		*place = *noted;
 	vgpu_mutex_unlock(&vgpu_driver(p)->context_mutex);
@@ -82,7 +82,7 @@ bool vgpu_contexts_ordinal(struct vgpu_process *p, CUcontext context, CUdevice *
 	const struct vgpu_context *place;
 
 	vgpu_mutex_lock(&vgpu_driver(p)->context_mutex, VGPU_RANK_CONTEXTS);
-	place = context != NULL ? place_of(p, context) : NULL;
+	place = context != NULL ? place_of_context(p, context) : NULL;
 	if (place != NULL)
 		*ordinal = place->ordinal;
 	vgpu_mutex_unlock(&vgpu_driver(p)->context_mutex);
@@ -95,7 +95,7 @@ int vgpu_contexts_promise_changed(struct vgpu_process *p, CUcontext context, uin
 	int device = -1;
 
 	vgpu_mutex_lock(&vgpu_driver(p)->context_mutex, VGPU_RANK_CONTEXTS);
-	place = context != NULL ? place_of(p, context) : NULL;
+	place = context != NULL ? place_of_context(p, context) : NULL;
 	if (place != NULL) {
 		device = (int)place->device;
 		place->promised_bytes += more;

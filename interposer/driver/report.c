@@ -18,7 +18,7 @@
 #define STARTED_WITHIN_NS 10000000000u
 #define LISTED_PROCESSES 1024
 
-static nvmlDevice_t handle_of(struct vgpu_process *p, uint32_t device)
+static nvmlDevice_t nvml_handle(struct vgpu_process *p, uint32_t device)
 {
 	vgpu_fn_nvmlDeviceGetHandleByUUID *get_handle = VGPU_REAL(nvmlDeviceGetHandleByUUID);
 	nvmlDevice_t handle = __atomic_load_n(&vgpu_driver(p)->nvml_device[device], __ATOMIC_RELAXED);
@@ -40,7 +40,7 @@ static void start(struct vgpu_process *p, uint32_t device)
 	vgpu_futex_wake(&vgpu_driver(p)->nvml_ready, INT32_MAX, FUTEX_PRIVATE_FLAG);
 	ready = init != NULL && init() == NVML_SUCCESS;
 	if (ready)
-		handle_of(p, device);
+		nvml_handle(p, device);
 	__atomic_store_n(&vgpu_driver(p)->nvml_ready, ready ? NVML_READY : NVML_ABSENT, __ATOMIC_RELEASE);
 	vgpu_futex_wake(&vgpu_driver(p)->nvml_ready, INT32_MAX, FUTEX_PRIVATE_FLAG);
 }
@@ -108,7 +108,7 @@ bool vgpu_report_bytes(struct vgpu_process *p, uint32_t device, uint64_t *bytes)
 		start(p, device);
 	if (!vgpu_report_ready(p))
 		return false;
-	handle = handle_of(p, device);
+	handle = nvml_handle(p, device);
 	get_list = VGPU_REAL(nvmlDeviceGetComputeRunningProcesses_v3);
 	if (get_list == NULL)
 		get_list = VGPU_REAL(nvmlDeviceGetComputeRunningProcesses_v2);

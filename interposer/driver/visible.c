@@ -19,7 +19,7 @@
 #define ENTRY_BYTES (NAME_LENGTH + VGPU_MAX_DEVICES * (VGPU_UUID_BYTES + 1) + 1)
 
 /* The UUIDs of the step's GPUs; how many. */
-static int granted(const char *uuid[static VGPU_MAX_DEVICES])
+static int granted_uuids(const char *uuid[static VGPU_MAX_DEVICES])
 {
 	const struct vgpu_limits *limits = vgpu_pages.limits;
 	uint32_t count = __atomic_load_n(&limits->device_count, __ATOMIC_RELAXED);
@@ -57,7 +57,7 @@ static int by_uuid(const char *entry, size_t length, const char *const *uuid, in
 	return found;
 }
 
-static char *append(char *to, const char *uuid, bool comma)
+static char *append_uuid(char *to, const char *uuid, bool comma)
 {
 	size_t length = strnlen(uuid, VGPU_UUID_BYTES);
 
@@ -73,13 +73,13 @@ static char *append(char *to, const char *uuid, bool comma)
 static void translate(const char *value, char entry[static ENTRY_BYTES])
 {
 	const char *uuid[VGPU_MAX_DEVICES];
-	int count = granted(uuid);
+	int count = granted_uuids(uuid);
 	char *to = entry + NAME_LENGTH;
 	bool uuids = value != NULL && strncmp(value, "GPU-", 4) == 0;
 
 	memcpy(entry, NAME, sizeof(NAME));
 	for (int i = 0; i < count && value == NULL; i++)
-		to = append(to, uuid[i], i > 0);
+		to = append_uuid(to, uuid[i], i > 0);
 	for (int i = 0; value != NULL && *value != '\0' && i < VGPU_MAX_DEVICES; i++) {
 		size_t length = strcspn(value, ",");
 		bool is_uuid = strncmp(value, "GPU-", 4) == 0;
@@ -89,14 +89,14 @@ static void translate(const char *value, char entry[static ENTRY_BYTES])
 
 		if (n < 0)
 			break;
-		to = append(to, uuid[n], i > 0);
+		to = append_uuid(to, uuid[n], i > 0);
 		value += length;
 		value += *value == ',';
 	}
 }
 
 /* Where the table of variables has this one, or this very entry; NULL: it has not. */
-static char **find(const char *entry)
+static char **find_variable(const char *entry)
 {
 	for (char **at = environ; at != NULL && *at != NULL; at++) {
 		if (entry == NULL ? strncmp(*at, NAME, NAME_LENGTH) == 0 : *at == entry)
@@ -114,7 +114,7 @@ static void *map(size_t bytes)
 
 /* The C library's setenv may free the table of variables while another thread reads it. Here a pointer is
  * exchanged, in the table or for a new table, and nothing is ever freed. */
-static bool add(char *entry)
+static bool add_variable(char *entry)
 {
 	char **table = environ, **longer;
 	size_t variables = 0;
@@ -139,7 +139,7 @@ static void take_away(char **at)
 }
 
 /* The entry in memory that stays, the one of last time if it is the same. */
-static char *keep(struct vgpu_visible *visible, const char *text)
+static char *keep_entry(struct vgpu_visible *visible, const char *text)
 {
 	if (visible->kept == NULL || strcmp(visible->kept, text) != 0)
 		visible->kept = map(ENTRY_BYTES);
@@ -149,7 +149,7 @@ static char *keep(struct vgpu_visible *visible, const char *text)
 /* NULL: the driver can be left with what is there. */
 static char *show_to_driver(struct vgpu_visible *visible)
 {
-	char **at = find(NULL);
+	char **at = find_variable(NULL);
 	const char *value = at == NULL ? NULL : *at + NAME_LENGTH;
 	char text[ENTRY_BYTES], *entry;
 
@@ -158,9 +158,9 @@ static char *show_to_driver(struct vgpu_visible *visible)
 	translate(value, text);
 	if (value != NULL && strcmp(value, text + NAME_LENGTH) == 0)
 		return NULL;
-	entry = keep(visible, text);
+	entry = keep_entry(visible, text);
 	visible->before = at == NULL ? NULL : *at;
-	if (entry == NULL || (at == NULL && !add(entry)))
+	if (entry == NULL || (at == NULL && !add_variable(entry)))
 		return NULL;
 	if (at != NULL)
 		__atomic_store_n(at, entry, __ATOMIC_RELEASE);
@@ -170,7 +170,7 @@ static char *show_to_driver(struct vgpu_visible *visible)
 /* Unless the program has set another one meanwhile. */
 static void show_to_program(const struct vgpu_visible *visible)
 {
-	char **at = find(visible->shown);
+	char **at = find_variable(visible->shown);
 
 	if (at != NULL && visible->before != NULL)
 		__atomic_store_n(at, visible->before, __ATOMIC_RELEASE);

@@ -3,6 +3,7 @@
 #include "gate/gate.h"
 
 #include "api/symbols.h"
+#include "base/arithmetic.h"
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "driver/capture.h"
@@ -33,16 +34,6 @@ static bool is_held(uint32_t device)
 		vgpu_bucket_is_capped(GET(limits->sm_percent)));
 }
 
-static uint64_t longer(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-static uint64_t shorter(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* How long until the caps of job and step cover what was used; 0: they do. The limits may be others than a
  * moment ago. */
 static uint64_t owed_ns(const struct vgpu_process *p, uint32_t device, uint64_t now)
@@ -57,7 +48,7 @@ static uint64_t owed_ns(const struct vgpu_process *p, uint32_t device, uint64_t 
 		of_job = vgpu_bucket_wait(&ledger->share_free_at_ns[device], now);
 	if (vgpu_bucket_is_capped(GET(limits->sm_percent)) && p->step < VGPU_MAX_STEPS)
 		of_step = vgpu_bucket_wait(&ledger->step[p->step].share_free_at_ns[device], now);
-	return longer(of_job, of_step);
+	return vgpu_larger(of_job, of_step);
 }
 
 /* ---- calls that another thread's capture would not survive ---- */
@@ -139,7 +130,7 @@ static enum vgpu_gate_joined pass_through(struct vgpu_process *p, const struct v
 		pass->begun_ns = now;
 		if (joined != VGPU_JOINS_LATER)
 			return joined;
-		sleep_ns(shorter(wait, flies ? FLIGHT_LOOK_NS : LOOK_NS));
+		sleep_ns(vgpu_smaller(wait, flies ? FLIGHT_LOOK_NS : LOOK_NS));
 		flies = vgpu_gate_settle_context(p, key->context);
 		now = vgpu_now_ns();
 	}
@@ -181,7 +172,8 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_pass *pass, CUresult re
 		vgpu_gate_charge(p, device, pass->begun_ns, vgpu_now_ns() - pass->begun_ns);
 	} else if (result == CUDA_SUCCESS) {
 		/* Of one stream too many. */
-		vgpu_gate_charge(p, device, pass->begun_ns, longer(GET(pass->device->launch_ns), UNSEEN_NS));
+		vgpu_gate_charge(p, device, pass->begun_ns,
+				 vgpu_larger(GET(pass->device->launch_ns), UNSEEN_NS));
 	}
 	end_calls(mode);
 }

@@ -18,12 +18,12 @@ struct vgpu_gate_key vgpu_gate_key(CUcontext context, CUstream handle, uint32_t 
 				      .device = device};
 }
 
-static void lock(struct vgpu_gate *gate)
+static void lock_gate(struct vgpu_gate *gate)
 {
 	vgpu_brief_lock(&gate->lock, VGPU_RANK_GATE);
 }
 
-static void unlock(struct vgpu_gate *gate)
+static void unlock_gate(struct vgpu_gate *gate)
 {
 	vgpu_brief_unlock(&gate->lock);
 }
@@ -49,16 +49,16 @@ static bool is_idle(const struct vgpu_gate_stream *stream)
 	return stream->group[0].state == VGPU_GROUP_FREE && stream->group[1].state == VGPU_GROUP_FREE;
 }
 
-static bool is_of(const struct vgpu_gate_stream *stream, const struct vgpu_gate_key *key)
+static bool is_stream_of(const struct vgpu_gate_stream *stream, const struct vgpu_gate_key *key)
 {
 	return stream->context == key->context && stream->handle == key->handle &&
 	       stream->thread == key->thread;
 }
 
-static struct vgpu_gate_stream *find(struct vgpu_gate *gate, const struct vgpu_gate_key *key)
+static struct vgpu_gate_stream *find_stream(struct vgpu_gate *gate, const struct vgpu_gate_key *key)
 {
 	for (uint32_t i = 0; i < gate->high; i++) {
-		if (is_of(&gate->stream[i], key))
+		if (is_stream_of(&gate->stream[i], key))
 			return &gate->stream[i];
 	}
 	return NULL;
@@ -94,14 +94,14 @@ static struct vgpu_gate_stream *take(struct vgpu_gate *gate, const struct vgpu_g
 }
 
 /* Its events are no more. */
-static void forget(struct vgpu_gate_stream *stream)
+static void forget_stream(struct vgpu_gate_stream *stream)
 {
 	SET(stream->context, NULL);
 	for (uint32_t g = 0; g < 2; g++)
 		stream->group[g] = (struct vgpu_gate_group){0};
 }
 
-static void add(struct vgpu_gate_stream *stream, struct vgpu_gate_group *group)
+static void count_launch(struct vgpu_gate_stream *stream, struct vgpu_gate_group *group)
 {
 	group->launches++;
 	group->inside++;
@@ -151,8 +151,8 @@ enum vgpu_gate_joined vgpu_gate_join(struct vgpu_process *p, const struct vgpu_g
 	struct vgpu_gate_group *group = NULL;
 	bool begins, begun;
 
-	lock(gate);
-	stream = find(gate, key);
+	lock_gate(gate);
+	stream = find_stream(gate, key);
 	stream = stream == NULL ? take(gate, key) : stream;
 	if (stream != NULL)
 		group = choose(stream, anyway);
@@ -161,9 +161,9 @@ enum vgpu_gate_joined vgpu_gate_join(struct vgpu_process *p, const struct vgpu_g
 		group->state = VGPU_GROUP_BEGINS;
 	} else if (group != NULL) {
 		stream->stalled |= group->state == VGPU_GROUP_FULL;
-		add(stream, group);
+		count_launch(stream, group);
 	}
-	unlock(gate);
+	unlock_gate(gate);
 	if (stream == NULL)
 		return VGPU_NO_PLACE;
 	*out = begins ? NULL : group;
@@ -172,13 +172,13 @@ enum vgpu_gate_joined vgpu_gate_join(struct vgpu_process *p, const struct vgpu_g
 	if (!begins)
 		return VGPU_JOINED;
 	begun = has_begun(group, key->handle);
-	lock(gate);
+	lock_gate(gate);
 	group->state = begun ? VGPU_GROUP_OPEN : VGPU_GROUP_FREE;
 	group->launches = group->inside = 0;
 	group->begun_ns = now_ns;
 	if (begun)
-		add(stream, group);
-	unlock(gate);
+		count_launch(stream, group);
+	unlock_gate(gate);
 	*out = begun ? group : NULL;
 	return begun ? VGPU_JOINED : VGPU_NO_EVENT;
 }
@@ -189,13 +189,13 @@ void vgpu_gate_behind(struct vgpu_process *p, struct vgpu_gate_group *group, CUs
 	struct vgpu_gate *gate = vgpu_gate(p);
 	bool recorded = record != NULL && record(group->end, handle) == CUDA_SUCCESS;
 
-	lock(gate);
+	lock_gate(gate);
 	/* None is, where the context has ended meanwhile. */
 	if (group->inside > 0)
 		group->inside--;
 	if (!recorded && group->inside == 0)
 		group->state = VGPU_GROUP_FREE;
-	unlock(gate);
+	unlock_gate(gate);
 }
 
 /* ---- what it took ---- */
@@ -249,18 +249,18 @@ static bool settle_group(struct vgpu_process *p, struct vgpu_gate_stream *stream
 	uint64_t busy_ns, now;
 	bool ask, flies;
 
-	lock(gate);
+	lock_gate(gate);
 	ask = may_ask(stream, group);
 	flies = group->state != VGPU_GROUP_FREE;
 	group->asked |= ask;
 	device = stream->device;
 	asked = *group;
-	unlock(gate);
+	unlock_gate(gate);
 	if (!ask)
 		return flies;
 	flies = !is_done(asked.begin, asked.end, &busy_ns);
 	now = vgpu_now_ns();
-	lock(gate);
+	lock_gate(gate);
 	group->asked = 0;
 	if (!flies) {
 		stream->stalled = 0;
@@ -271,7 +271,7 @@ static bool settle_group(struct vgpu_process *p, struct vgpu_gate_stream *stream
 		    (3 * gate->device[device].launch_ns + busy_ns / asked.launches) / 4);
 		group->state = VGPU_GROUP_FREE;
 	}
-	unlock(gate);
+	unlock_gate(gate);
 	if (!flies)
 		vgpu_gate_charge(p, device, asked.begun_ns, busy_ns);
 	return flies;
@@ -282,9 +282,9 @@ void vgpu_gate_settle_stream(struct vgpu_process *p, const struct vgpu_gate_key 
 	struct vgpu_gate *gate = vgpu_gate(p);
 	struct vgpu_gate_stream *stream;
 
-	lock(gate);
-	stream = find(gate, key);
-	unlock(gate);
+	lock_gate(gate);
+	stream = find_stream(gate, key);
+	unlock_gate(gate);
 	for (uint32_t g = 0; g < 2 && stream != NULL; g++)
 		settle_group(p, stream, &stream->group[g]);
 }
@@ -310,13 +310,13 @@ void vgpu_gate_forget_context(struct vgpu_process *p, CUcontext context)
 	for (uint32_t i = 0; i < GET(gate->high); i++) {
 		struct vgpu_gate_stream gone = {0};
 
-		lock(gate);
+		lock_gate(gate);
 		if (gate->stream[i].context != NULL &&
 		    (context == NULL || gate->stream[i].context == context)) {
 			gone = gate->stream[i];
-			forget(&gate->stream[i]);
+			forget_stream(&gate->stream[i]);
 		}
-		unlock(gate);
+		unlock_gate(gate);
 		for (uint32_t g = 0; g < 2; g++) {
 			const struct vgpu_gate_group *group = &gone.group[g];
 

@@ -3,6 +3,7 @@
 #include "memory/array.h"
 
 #include "api/symbols.h"
+#include "base/arithmetic.h"
 #include "base/futex.h"
 #include "base/table.h"
 #include "memory/charge.h"
@@ -54,18 +55,6 @@ static bool ask_driver(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t levels, ui
 	return ok && needs.size > 0;
 }
 
-static uint64_t times(uint64_t a, uint64_t b)
-{
-	uint64_t product;
-
-	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
-static uint64_t round_up(uint64_t value, uint64_t to)
-{
-	return value > UINT64_MAX - to ? value : (value + to - 1) / to * to;
-}
-
 uint64_t vgpu_array_element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape)
 {
 	/* UNORM and SNORM, with channels. */
@@ -104,9 +93,8 @@ static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t level
 		for (rows = 8; rows < 128 && rows < height; rows *= 2)
 			;
 	}
-	return times(
-		times(round_up(times(width, vgpu_array_element_bytes(shape)), 64), round_up(height, rows)),
-		depth);
+	width = vgpu_round_up(vgpu_times(width, vgpu_array_element_bytes(shape)), 64);
+	return vgpu_times(vgpu_times(width, vgpu_round_up(height, rows)), depth);
 }
 
 static uint64_t computed_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t levels)

@@ -17,7 +17,7 @@ static uint32_t cell_of(uint64_t pointer)
 	return (uint32_t)((pointer >> 9) * 0x9e3779b97f4a7c15ull >> (64 - VGPU_BLOCK_CELL_BITS));
 }
 
-static struct vgpu_shard *shard_of(struct vgpu_process *p, uint64_t pointer)
+static struct vgpu_shard *block_stripe(struct vgpu_process *p, uint64_t pointer)
 {
 	return &vgpu_memory(p)->blocks[cell_of(pointer) % VGPU_SHARDS];
 }
@@ -68,7 +68,7 @@ void vgpu_blocks_ended(struct vgpu_process *p, const struct vgpu_entry *block)
 
 void vgpu_blocks_put_back(struct vgpu_process *p, const struct vgpu_entry *block)
 {
-	struct vgpu_shard *shard = shard_of(p, block->key);
+	struct vgpu_shard *shard = block_stripe(p, block->key);
 	struct vgpu_entry *same;
 	struct vgpu_entry old = {0};
 
@@ -106,7 +106,7 @@ void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t devic
 
 bool vgpu_blocks_take(struct vgpu_process *p, CUdeviceptr pointer, struct vgpu_entry *out)
 {
-	struct vgpu_shard *shard = shard_of(p, pointer);
+	struct vgpu_shard *shard = block_stripe(p, pointer);
 	bool found;
 
 	/* Most of what is freed in stream order is not noted. Who frees a block has learned its address
@@ -125,7 +125,7 @@ bool vgpu_blocks_take(struct vgpu_process *p, CUdeviceptr pointer, struct vgpu_e
 
 bool vgpu_blocks_device(struct vgpu_process *p, CUdeviceptr pointer, uint32_t *device)
 {
-	struct vgpu_shard *shard = shard_of(p, pointer);
+	struct vgpu_shard *shard = block_stripe(p, pointer);
 	const struct vgpu_entry *block;
 	bool found;
 

@@ -5,20 +5,16 @@
 #include "account/account.h"
 #include "account/attach.h"
 #include "account/reclaim.h"
+#include "base/arithmetic.h"
 #include "driver/device.h"
 #include "process/message.h"
 
 #define PIECE_BYTES 512ull
 #define MANAGED_BYTES (64ull << 10)
 
-static uint64_t round_up(uint64_t bytes, uint64_t to)
-{
-	return bytes > UINT64_MAX - to ? bytes : (bytes + to - 1) / to * to;
-}
-
 uint64_t vgpu_charge_granules(uint64_t bytes)
 {
-	return round_up(bytes, VGPU_GRANULE_BYTES);
+	return vgpu_round_up(bytes, VGPU_GRANULE_BYTES);
 }
 
 uint64_t vgpu_charge_managed(uint64_t bytes)
@@ -28,7 +24,7 @@ uint64_t vgpu_charge_managed(uint64_t bytes)
 	/* Of a granule that is used by more than half the driver fetches all. */
 	if (bytes <= VGPU_SHARED_UP_TO || rest > VGPU_GRANULE_BYTES / 2)
 		return vgpu_charge_granules(bytes);
-	return round_up(bytes, MANAGED_BYTES);
+	return vgpu_round_up(bytes, MANAGED_BYTES);
 }
 
 uint64_t vgpu_charge_share(uint64_t bytes)
@@ -37,7 +33,7 @@ uint64_t vgpu_charge_share(uint64_t bytes)
 
 	if (bytes == 0 || bytes > VGPU_SHARED_UP_TO)
 		return vgpu_charge_granules(bytes);
-	fit = VGPU_GRANULE_BYTES / round_up(bytes, PIECE_BYTES);
+	fit = VGPU_GRANULE_BYTES / vgpu_round_up(bytes, PIECE_BYTES);
 	return (VGPU_GRANULE_BYTES + fit - 1) / fit;
 }
 

@@ -35,7 +35,7 @@ static bool same_file(const struct vgpu_process *p, uint32_t a, int b)
 	return syscall(SYS_kcmp, p->pid, p->pid, 0 /* KCMP_FILE */, a, b) == 0;
 }
 
-static bool is_known(const struct vgpu_process *p, uint32_t fd, uint64_t file)
+static bool is_known_descriptor(const struct vgpu_process *p, uint32_t fd, uint64_t file)
 {
 	for (uint64_t i = 0; i < vgpu_memory(p)->vmm_descriptors.capacity; i++) {
 		const struct vgpu_entry *given = &vgpu_memory(p)->vmm_descriptors.entry[i];
@@ -72,7 +72,7 @@ static uint32_t count_others(const struct vgpu_process *p, uint64_t file)
 
 			at += entry->size;
 			if (vgpu_number_read(&name, &fd) && file_of((int)fd) == file &&
-			    !is_known(p, (uint32_t)fd, file))
+			    !is_known_descriptor(p, (uint32_t)fd, file))
 				count++;
 		}
 	}

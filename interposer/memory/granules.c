@@ -13,7 +13,7 @@ static uint64_t number_of(CUdeviceptr pointer)
 	return pointer / VGPU_GRANULE_BYTES;
 }
 
-static struct vgpu_shard *shard_of(struct vgpu_process *p, uint64_t number)
+static struct vgpu_shard *granule_stripe(struct vgpu_process *p, uint64_t number)
 {
 	return &vgpu_memory(p)->granules[number % VGPU_SHARDS];
 }
@@ -21,7 +21,7 @@ static struct vgpu_shard *shard_of(struct vgpu_process *p, uint64_t number)
 /* True when the granule was not held. */
 static bool hold_one(struct vgpu_process *p, const struct vgpu_entry *first)
 {
-	struct vgpu_shard *shard = shard_of(p, first->key);
+	struct vgpu_shard *shard = granule_stripe(p, first->key);
 	struct vgpu_entry *held;
 
 	vgpu_mutex_lock(&shard->mutex, VGPU_RANK_GRANULES);
@@ -53,7 +53,7 @@ uint64_t vgpu_granules_hold(struct vgpu_process *p, CUdeviceptr pointer, uint64_
 
 static uint64_t leave_one(struct vgpu_process *p, uint64_t number)
 {
-	struct vgpu_shard *shard = shard_of(p, number);
+	struct vgpu_shard *shard = granule_stripe(p, number);
 	struct vgpu_entry gone = {0};
 	struct vgpu_entry *held;
 

@@ -12,7 +12,7 @@ static bool is_of_step(uint32_t i)
 }
 
 /* The driver's handle of device i of the limits page. A lost GPU counts, and has no handle. */
-static nvmlReturn_t handle_of(uint32_t i, nvmlDevice_t *handle, bool *shown)
+static nvmlReturn_t handle_of_device(uint32_t i, nvmlDevice_t *handle, bool *shown)
 {
 	vgpu_fn_nvmlDeviceGetHandleByUUID *by_uuid = VGPU_REAL(nvmlDeviceGetHandleByUUID);
 	nvmlReturn_t result = by_uuid == NULL ? NVML_ERROR_FUNCTION_NOT_FOUND
@@ -22,7 +22,7 @@ static nvmlReturn_t handle_of(uint32_t i, nvmlDevice_t *handle, bool *shown)
 	return result;
 }
 
-static uint32_t granted(void)
+static uint32_t granted_count(void)
 {
 	uint32_t count = __atomic_load_n(&vgpu_pages.limits->device_count, __ATOMIC_RELAXED);
 
@@ -38,7 +38,7 @@ static unsigned int shown_before(uint32_t end)
 		nvmlDevice_t handle;
 		bool shown;
 
-		handle_of(i, &handle, &shown);
+		handle_of_device(i, &handle, &shown);
 		count += shown;
 	}
 	return count;
@@ -46,7 +46,7 @@ static unsigned int shown_before(uint32_t end)
 
 nvmlReturn_t vgpu_nvml_count(unsigned int *count)
 {
-	*count = shown_before(granted());
+	*count = shown_before(granted_count());
 	return NVML_SUCCESS;
 }
 
@@ -54,10 +54,10 @@ nvmlReturn_t vgpu_nvml_by_index(unsigned int index, nvmlDevice_t *handle)
 {
 	unsigned int at = 0;
 
-	for (uint32_t i = 0; i < granted(); i++) {
+	for (uint32_t i = 0; i < granted_count(); i++) {
 		nvmlDevice_t found = NULL;
 		bool shown;
-		nvmlReturn_t result = handle_of(i, &found, &shown);
+		nvmlReturn_t result = handle_of_device(i, &found, &shown);
 
 		if (result == NVML_ERROR_UNINITIALIZED)
 			return result;

@@ -59,7 +59,7 @@ struct vgpu_sessions {
 	unsigned int count, fps, latency_us;
 };
 
-static nvmlReturn_t mean_of(struct vgpu_sessions *mean, bool told, void *list, size_t entry_bytes,
+static nvmlReturn_t mean_of_sessions(struct vgpu_sessions *mean, bool told, void *list, size_t entry_bytes,
 			    size_t fps_at, size_t latency_at)
 {
 	unsigned long long fps = 0, latency_us = 0;
@@ -85,7 +85,7 @@ static nvmlReturn_t mean_of(struct vgpu_sessions *mean, bool told, void *list, s
 		bool told = list != NULL && ask(device, &listed, list) == NVML_SUCCESS;         \
                                                                                                 \
 		mean->count = told ? KEEP_SESSIONS(p, device, list, listed) : 0;                \
-		return mean_of(mean, told, list, sizeof(type), offsetof(type, fps_field), offsetof(type, averageLatency)); \
+		return mean_of_sessions(mean, told, list, sizeof(type), offsetof(type, fps_field), offsetof(type, averageLatency)); \
 	}
 
 SESSIONS(own_encoder_sessions, nvmlDeviceGetEncoderSessions, nvmlEncoderSessionInfo_t, averageFps)

@@ -4,6 +4,7 @@
  * One body per kind of row in api/nvml.def. */
 #include "account/account.h"
 #include "account/attach.h"
+#include "base/arithmetic.h"
 #include "driver/device.h"
 #include "nvml/devices.h"
 #include "nvml/smi_table.h"
@@ -42,31 +43,26 @@
 	}
 
 /* A device that the step has no slice of has no memory for it. */
-static struct vgpu_view view_of(struct vgpu_process *p, nvmlDevice_t device)
+static struct vgpu_view view_of_handle(struct vgpu_process *p, nvmlDevice_t device)
 {
 	int index = vgpu_device_of_nvml(device);
 
 	return index < 0 ? (struct vgpu_view){0} : vgpu_account_view(p, (uint32_t)index);
 }
 
-static unsigned long long least(unsigned long long a, unsigned long long b)
-{
-	return a < b ? a : b;
-}
-
 static void show(struct vgpu_view view, unsigned long long *total, unsigned long long *used,
 		 unsigned long long *unused)
 {
-	*total = least(*total, view.total_bytes);
-	*used = *total - least(*total, view.free_bytes);
-	*unused = least(*unused, view.free_bytes);
+	*total = vgpu_smaller(*total, view.total_bytes);
+	*used = *total - vgpu_smaller(*total, view.free_bytes);
+	*unused = vgpu_smaller(*unused, view.free_bytes);
 }
 
 #define SHOW(view, memory) show(view, &(memory)->total, &(memory)->used, &(memory)->free)
 #define WRAP_MEMORY(symbol, params, args, device, memory) \
-	WRAP_TELL(symbol, params, args, memory, SHOW(view_of(p, device), memory))
+	WRAP_TELL(symbol, params, args, memory, SHOW(view_of_handle(p, device), memory))
 #define WRAP_MEMORY_V2(symbol, params, args, device, memory) \
-	WRAP_TELL(symbol, params, args, memory, (SHOW(view_of(p, device), memory), (memory)->reserved = 0))
+	WRAP_TELL(symbol, params, args, memory, (SHOW(view_of_handle(p, device), memory), (memory)->reserved = 0))
 
 /* It is mostly the CPU's window to the memory, so it is no larger than that, and what the step uses is
  * the most that its processes can have in it. */
@@ -74,22 +70,22 @@ static void show_bar1(struct vgpu_view view, nvmlBAR1Memory_t *memory)
 {
 	unsigned long long used = view.total_bytes - view.free_bytes;
 
-	memory->bar1Total = least(memory->bar1Total, view.total_bytes);
-	memory->bar1Used = least(least(memory->bar1Used, used), memory->bar1Total);
+	memory->bar1Total = vgpu_smaller(memory->bar1Total, view.total_bytes);
+	memory->bar1Used = vgpu_smaller(vgpu_smaller(memory->bar1Used, used), memory->bar1Total);
 	memory->bar1Free = memory->bar1Total - memory->bar1Used;
 }
 
 #define WRAP_BAR1(symbol, params, args, device, memory) \
-	WRAP_TELL(symbol, params, args, memory, show_bar1(view_of(p, device), memory))
+	WRAP_TELL(symbol, params, args, memory, show_bar1(view_of_handle(p, device), memory))
 
 /* Only MIG devices have attributes. */
 static void show_attributes(struct vgpu_view view, nvmlDeviceAttributes_t *attributes)
 {
-	attributes->memorySizeMB = least(attributes->memorySizeMB, view.total_bytes >> 20);
+	attributes->memorySizeMB = vgpu_smaller(attributes->memorySizeMB, view.total_bytes >> 20);
 }
 
 #define WRAP_ATTRIBUTES(symbol, params, args, device, attributes) \
-	WRAP_TELL(symbol, params, args, attributes, show_attributes(view_of(p, device), attributes))
+	WRAP_TELL(symbol, params, args, attributes, show_attributes(view_of_handle(p, device), attributes))
 
 #include "nvml/lists.h"
 #include "nvml/engines.h"

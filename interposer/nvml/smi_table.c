@@ -56,7 +56,7 @@ OWN_LIST(1)
 OWN_LIST(2)
 
 /* An entry means nothing without the version that it was seen in. */
-static bool is_known(void *const *table, const void *uuid)
+static bool is_known_table(void *const *table, const void *uuid)
 {
 	static const unsigned char known[16] = NVML_SMI_TABLE_UUID;
 	vgpu_fn_nvmlSystemGetDriverVersion *get_version = VGPU_REAL(nvmlSystemGetDriverVersion);
@@ -72,7 +72,7 @@ const void *vgpu_nvml_table(const void *given, const void *uuid)
 	static vgpu_smi_list *const own[LISTS] = {own_list_0, own_list_1, own_list_2};
 	void *const *table = given;
 
-	if (given == NULL || uuid == NULL || !is_known(table, uuid))
+	if (given == NULL || uuid == NULL || !is_known_table(table, uuid))
 		return given;
 	for (unsigned int i = 0; i < LISTS; i++) {
 		if (table[list_entry[i]] == NULL)

@@ -64,7 +64,7 @@ static void add_percent(unsigned int *sum, unsigned int percent)
 		*sum += percent; /* of VGPU_LISTED at most */
 }
 
-static unsigned int mean_of(unsigned int sum, unsigned int samples)
+static unsigned int mean_of_samples(unsigned int sum, unsigned int samples)
 {
 	unsigned int percent = (sum + samples / 2) / samples;
 
@@ -78,7 +78,7 @@ static void divide(struct vgpu_usage *usage, unsigned int samples)
 				      &usage->decoder, &usage->jpeg,   &usage->optical_flow};
 
 	for (unsigned int i = 0; i < sizeof(sums) / sizeof(sums[0]); i++)
-		*sums[i] = mean_of(*sums[i], samples);
+		*sums[i] = mean_of_samples(*sums[i], samples);
 }
 
 /* What both functions tell. */

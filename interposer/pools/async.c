@@ -4,17 +4,12 @@
 
 #include "account/attach.h"
 #include "api/symbols.h"
+#include "base/arithmetic.h"
 #include "driver/capture.h"
 #include "driver/device.h"
 #include "memory/blocks.h"
+#include "pools/table.h"
 #include "process/message.h"
-
-static uint64_t chunks(uint64_t bytes)
-{
-	if (bytes > UINT64_MAX - VGPU_POOL_CHUNK_BYTES)
-		return bytes;
-	return (bytes + VGPU_POOL_CHUNK_BYTES - 1) / VGPU_POOL_CHUNK_BYTES * VGPU_POOL_CHUNK_BYTES;
-}
 
 static inline struct vgpu_pool *pool_of_stream(struct vgpu_process *p, CUstream stream)
 {
@@ -49,7 +44,8 @@ CUresult vgpu_async_begin(struct vgpu_async *async, uint64_t bytes, CUmemoryPool
 	}
 	if (pool->device < 0)
 		async->charge.process = NULL;
-	else if (!vgpu_pools_begin(p, &async->growth, pool, chunks(bytes), stream)) {
+	else if (!vgpu_pools_begin(p, &async->growth, pool, vgpu_round_up(bytes, VGPU_POOL_CHUNK_BYTES),
+				   stream)) {
 		if (vgpu_device_of_current(p) == VGPU_NO_DEVICE) {
 			async->charge.process = NULL;
 			return CUDA_SUCCESS; /* there is no context: the driver will say so itself */

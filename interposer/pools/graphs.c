@@ -6,10 +6,12 @@
 #include "pools/graphs.h"
 
 #include "api/symbols.h"
+#include "base/arithmetic.h"
 #include "base/futex.h"
 #include "base/table.h"
 #include "driver/capture.h"
 #include "driver/device.h"
+#include "pools/table.h"
 #include "process/message.h"
 
 #include <sys/mman.h>
@@ -22,7 +24,7 @@ static uint64_t cost_of(uint64_t bytes)
 {
 	uint64_t to = bytes > VGPU_POOL_CHUNK_BYTES / 2 ? VGPU_POOL_CHUNK_BYTES : GRANULE_BYTES;
 
-	return bytes > UINT64_MAX / 2 ? UINT64_MAX / 2 : (bytes + to - 1) / to * to;
+	return bytes > UINT64_MAX / 2 ? UINT64_MAX / 2 : vgpu_round_up(bytes, to);
 }
 
 struct sum {
@@ -102,10 +104,7 @@ void vgpu_graphs_built(struct vgpu_process *p, CUgraphExec exec, CUgraph graph)
 			take_graph(p, exec, &entry);
 		return;
 	}
-	entry.bytes = sum.bytes > UINT64_MAX / 2 - VGPU_POOL_CHUNK_BYTES
-			      ? sum.bytes
-			      : (sum.bytes + VGPU_POOL_CHUNK_BYTES - 1) / VGPU_POOL_CHUNK_BYTES *
-					VGPU_POOL_CHUNK_BYTES;
+	entry.bytes = vgpu_round_up(sum.bytes, VGPU_POOL_CHUNK_BYTES);
 	entry.device = (uint32_t)sum.ordinal;
 	vgpu_mutex_lock(&vgpu_pools(p)->graphs_mutex, VGPU_RANK_GRAPHS);
 	vgpu_table_put(&vgpu_pools(p)->graphs, &entry);

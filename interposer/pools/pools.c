@@ -17,7 +17,7 @@
 #define RESERVE_TRIES 10
 
 /* False when it is not a pool that can be asked. */
-static bool ask(const struct vgpu_pool *pool, CUmemoryPool handle, uint64_t *bytes)
+static bool ask_held_bytes(const struct vgpu_pool *pool, CUmemoryPool handle, uint64_t *bytes)
 {
 	cuuint64_t value = 0;
 	CUresult result = CUDA_ERROR_NOT_FOUND;
@@ -37,7 +37,7 @@ static bool ask(const struct vgpu_pool *pool, CUmemoryPool handle, uint64_t *byt
 	return result == CUDA_SUCCESS;
 }
 
-static CUmemoryPool handle_of(const struct vgpu_pool *pool)
+static CUmemoryPool pool_handle(const struct vgpu_pool *pool)
 {
 	return __atomic_load_n(&pool->handle, __ATOMIC_RELAXED);
 }
@@ -99,11 +99,11 @@ void vgpu_pools_settle(struct vgpu_process *p, struct vgpu_pool *pool)
 	uint64_t holds;
 
 	/* Nothing to give back, whatever other threads are doing: what they may take is not less. */
-	if (pool->device < 0 || !ask(pool, handle_of(pool), &holds) ||
+	if (pool->device < 0 || !ask_held_bytes(pool, pool_handle(pool), &holds) ||
 	    holds >= GET(pool->tally.charged_bytes))
 		return;
 	vgpu_account_before_asking(p, &pool->tally, &before);
-	if (ask(pool, handle_of(pool), &holds))
+	if (ask_held_bytes(pool, pool_handle(pool), &holds))
 		vgpu_account_lower(p, (uint32_t)pool->device, &pool->tally, &before, holds);
 }
 
@@ -112,7 +112,7 @@ static uint64_t uncharged(struct vgpu_process *p, struct vgpu_pool *pool)
 {
 	uint64_t before = vgpu_account_tallied(p, &pool->tally), after, holds;
 
-	if (!ask(pool, handle_of(pool), &holds))
+	if (!ask_held_bytes(pool, pool_handle(pool), &holds))
 		return 0;
 	after = vgpu_account_tallied(p, &pool->tally);
 	if (after < before)
@@ -121,7 +121,7 @@ static uint64_t uncharged(struct vgpu_process *p, struct vgpu_pool *pool)
 }
 
 /* Charges what the pool was found to hold beyond its charge. */
-static VGPU_SELDOM bool cover(struct vgpu_process *p, struct vgpu_pool *pool)
+static VGPU_SELDOM bool cover_pool(struct vgpu_process *p, struct vgpu_pool *pool)
 {
 	uint64_t more = uncharged(p, pool);
 
@@ -138,7 +138,7 @@ bool vgpu_pools_end(struct vgpu_process *p, struct vgpu_growth *g)
 {
 	struct vgpu_pool *pool = g->pool;
 	uint64_t holds = 0;
-	bool told = ask(pool, handle_of(pool), &holds);
+	bool told = ask_held_bytes(pool, pool_handle(pool), &holds);
 	struct vgpu_committed done =
 		vgpu_account_commit(p, (uint32_t)pool->device, &pool->tally, &g->flight, told, holds);
 
@@ -146,7 +146,7 @@ bool vgpu_pools_end(struct vgpu_process *p, struct vgpu_growth *g)
 	 * lower. */
 	if (done.unsure || done.grown)
 		vgpu_pools_settle(p, pool);
-	return !done.more || cover(p, pool);
+	return !done.more || cover_pool(p, pool);
 }
 
 void vgpu_pools_force(struct vgpu_process *p, struct vgpu_pool *pool)

@@ -4,7 +4,7 @@
  * Who is asked for room before a charge is refused (account/reclaim.h), in this order. */
 #include "account/reclaim.h"
 #include "memory/holders.h"
-#include "pools/pools.h"
+#include "pools/table.h"
 
 static void closed_descriptors(struct vgpu_process *p, uint32_t device)
 {

@@ -1,10 +1,6 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
- * SPDX-License-Identifier: Apache-2.0
- *
- * Which pools there are, and their ends. */
-#include "base/table.h"
-#include "pools/own.h"
-#include "pools/pools.h"
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "pools/table.h"
 
 #include "account/account.h"
 #include "api/symbols.h"
@@ -12,6 +8,7 @@
 #include "driver/capture.h"
 #include "driver/device.h"
 #include "memory/blocks.h"
+#include "pools/pools.h"
 
 #include <sched.h>
 
@@ -42,8 +39,8 @@ static struct vgpu_pool *find_graphs(struct vgpu_process *p, CUdevice ordinal)
 }
 
 /* Takes a place in the table, unless it is there. */
-static struct vgpu_pool *note(struct vgpu_process *p, CUmemoryPool handle, CUdevice ordinal, int device,
-			      bool own)
+static struct vgpu_pool *note_pool(struct vgpu_process *p, CUmemoryPool handle, CUdevice ordinal, int device,
+				   bool own)
 {
 	struct vgpu_pool *pool;
 
@@ -84,7 +81,7 @@ struct vgpu_pool *vgpu_pools_find(struct vgpu_process *p, CUmemoryPool handle)
 	for (CUdevice ordinal = 0; get_default != NULL && get_default(&of_device, ordinal) == CUDA_SUCCESS;
 	     ordinal++) {
 		if (of_device == handle)
-			return note(p, handle, ordinal, vgpu_device_of_ordinal(p, ordinal), false);
+			return note_pool(p, handle, ordinal, vgpu_device_of_ordinal(p, ordinal), false);
 	}
 	return NULL;
 }
@@ -135,7 +132,7 @@ struct vgpu_pool *vgpu_pools_of_graphs(struct vgpu_process *p, CUdevice ordinal)
 {
 	struct vgpu_pool *pool = find_graphs(p, ordinal);
 
-	return pool != NULL ? pool : note(p, NULL, ordinal, vgpu_device_of_ordinal(p, ordinal), false);
+	return pool != NULL ? pool : note_pool(p, NULL, ordinal, vgpu_device_of_ordinal(p, ordinal), false);
 }
 
 static void note_at(struct vgpu_process *p, CUmemoryPool handle, const CUmemLocation *location, int type,
@@ -144,11 +141,11 @@ static void note_at(struct vgpu_process *p, CUmemoryPool handle, const CUmemLoca
 	if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return;
 	if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
-		note(p, handle, location->id, vgpu_device_of_ordinal(p, location->id), own);
+		note_pool(p, handle, location->id, vgpu_device_of_ordinal(p, location->id), own);
 	else if (location->type >= CU_MEM_LOCATION_TYPE_HOST &&
 		 location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
 		/* Memory of the host is not the device's. */
-		note(p, handle, location->id, VGPU_NO_DEVICE, own);
+		note_pool(p, handle, location->id, VGPU_NO_DEVICE, own);
 }
 
 void vgpu_pools_made(struct vgpu_process *p, CUmemoryPool handle, const CUmemPoolProps *props)
@@ -172,13 +169,13 @@ void vgpu_pools_trimmed(struct vgpu_process *p, CUmemoryPool handle)
 }
 
 /* Keeps the pool from being destroyed while the driver is asked about it. */
-static CUmemoryPool use(struct vgpu_pool *pool)
+static CUmemoryPool use_pool(struct vgpu_pool *pool)
 {
 	__atomic_add_fetch(&pool->users, 1, __ATOMIC_SEQ_CST);
 	return __atomic_load_n(&pool->handle, __ATOMIC_SEQ_CST);
 }
 
-static void unuse(struct vgpu_pool *pool)
+static void unuse_pool(struct vgpu_pool *pool)
 {
 	__atomic_sub_fetch(&pool->users, 1, __ATOMIC_SEQ_CST);
 }
@@ -319,13 +316,13 @@ static void go_through(struct vgpu_process *p, enum errand errand, int device)
 		if (!relaxed && vgpu_capture_possible(p))
 			mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
 		relaxed = true;
-		handle = own ? use(pool) : __atomic_load_n(&pool->handle, __ATOMIC_RELAXED);
+		handle = own ? use_pool(pool) : __atomic_load_n(&pool->handle, __ATOMIC_RELAXED);
 		if (errand == TRIM)
 			trim(p, pool, state, handle);
 		if (state == VGPU_POOL_GRAPHS || handle != NULL)
 			vgpu_pools_settle(p, pool);
 		if (own)
-			unuse(pool);
+			unuse_pool(pool);
 	}
 	if (mode >= 0)
 		relax(mode);

@@ -16,7 +16,7 @@ struct vgpu_pages vgpu_pages;
 
 struct vgpu_process *vgpu_this_process;
 
-static void forget(void)
+static void forget_parent(void)
 {
 	memset(vgpu_this_process, 0, VGPU_OWN_BYTES);
 }
@@ -40,6 +40,6 @@ struct vgpu_process *vgpu_process_memory(void)
 	}
 	/* Kernels before 4.14 cannot; fork handlers do not see a bare clone, but nothing else is left. */
 	if (!wiped)
-		__register_atfork(NULL, NULL, forget, NULL);
+		__register_atfork(NULL, NULL, forget_parent, NULL);
 	return p;
 }

@@ -17,7 +17,7 @@
 /* Images whose lookups are left alone. They stay loaded. */
 static const void *known_driver[KNOWN_DRIVERS];
 
-static bool is_known(const void *base)
+static bool is_known_driver(const void *base)
 {
 	for (int i = 0; i < KNOWN_DRIVERS; i++) {
 		if (__atomic_load_n(&known_driver[i], __ATOMIC_ACQUIRE) == base)
@@ -58,7 +58,7 @@ static bool is_driver(const struct vgpu_libc *libc, const void *address)
 
 	if (libc->dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 || map == NULL)
 		return false;
-	if (is_known(info.dli_fbase))
+	if (is_known_driver(info.dli_fbase))
 		return true;
 	if (!vgpu_image_of_map(map, &image) || !vgpu_real_is_of_driver(&image) ||
 	    is_program(libc, info.dli_fbase) || !vgpu_loaded_from_roots_file(address))
