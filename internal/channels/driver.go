@@ -3,7 +3,7 @@
 
 // Package channels makes the calls of the NVIDIA driver's control device that keep shares of a GPU from outside the programs that use it: time
 // slices of their channel groups, channels off and on, the log of who was on. Numbers and structures are those of the driver's open kernel modules;
-// docs/decisions/053-time-from-outside-measured.md says how they were tried. Handles of processes are a stranger's word.
+// docs/verified/time-from-outside.md says how they were tried. Handles of processes are a stranger's word.
 package channels
 
 import (

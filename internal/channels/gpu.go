@@ -68,7 +68,7 @@ const mostGone = 8
 // calls has verified that a tenant's own client has them. Copies to and from the GPU go on. Channels that are gone are given back, and hinder
 // none: the driver ends a call at one of them. Where there is an error it is not known what is off.
 //
-// The driver counts: what is disabled twice has to be enabled twice. What is on may be enabled as often as anybody likes (docs/decisions/053).
+// The driver counts: what is disabled twice has to be enabled twice. What is on may be enabled as often as anybody likes (docs/verified/time-from-outside.md).
 func (g *GPU) Disable(disable bool, channels []Channel) (gone []Channel, err error) {
 	try := func(some ...Channel) error { return g.try(disable, some) }
 	if err := try(channels...); !errors.Is(err, ErrNotTheirs) {

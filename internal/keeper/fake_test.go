@@ -189,7 +189,7 @@ func (m *machine) play(d time.Duration) {
 	}
 }
 
-// counterMoves is how often the GPU's counter does (docs/decisions/053).
+// counterMoves is how often the GPU's counter does (docs/verified/time-from-outside.md).
 const counterMoves = 100 * ms
 
 // runs has the GPU work, and its counter follow.

@@ -5,7 +5,7 @@ package share
 
 import "time"
 
-// What a control call takes of a core (docs/decisions/053).
+// What a control call takes of a core (docs/verified/time-from-outside.md).
 const (
 	CostDisable = 700 * time.Microsecond // up to 64 channels off or on
 	CostSlice   = 300 * time.Microsecond

@@ -66,7 +66,7 @@ const (
 	strikesOfSlice = 2
 	// Who is honest at two looks of three is not, and one that was honest once is not beyond doubt.
 	pardon = 0.5
-	// 1,200 times off and on no process ran on for longer than the call (docs/decisions/053); the clocks of GPU and node are compared to a millisecond.
+	// 1,200 times off and on no process ran on for longer than the call (docs/verified/time-from-outside.md); the clocks of GPU and node are compared to a millisecond.
 	ranOff     = 5 * time.Millisecond
 	ranOffPart = 0.2
 	strikesRan = 2
@@ -181,7 +181,7 @@ func AfterKills(killed int) time.Duration {
 const mostFrozen = 2 // times; then it is killed
 
 // Answers is what the site answers with (cheaters), to a step that was frozen so often before. Nobody is killed for running while it is off: another
-// user's process can have let it on, as the driver compares no owner there (docs/decisions/053).
+// user's process can have let it on, as the driver compares no owner there (docs/verified/time-from-outside.md).
 func Answers(site Answer, verdict Verdict, frozen int) Answer {
 	switch {
 	case verdict == RunsWhileOff:

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What a turn takes of the time for which a process is resident: one that was cut, and one that ended by itself (docs/decisions/053).
+// What a turn takes of the time for which a process is resident: one that was cut, and one that ended by itself (docs/verified/time-from-outside.md).
 const (
 	cutTakes  = 145 * time.Microsecond
 	leftTakes = 60 * time.Microsecond

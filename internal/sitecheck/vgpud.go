@@ -247,7 +247,7 @@ func (g *vgpudGround) driver() {
 	}
 }
 
-const anotherDriver = "a driver of docs/decisions/053-time-from-outside-measured.md"
+const anotherDriver = "a driver of docs/decisions/time.md#053"
 
 // findGPUs makes a client, finds each GPU, and lets go of both.
 func findGPUs(control, deviceDir string, gpus []device.GPU) (wrong []error, err error) {

@@ -16,7 +16,7 @@
  * job's, whose processes all have the library that it was started with: VGPU_LAYOUT_VERSION is theirs,
  * and grows with every change in this file. groups and time are between jobs and vgpud:
  * VGPU_VGPUD_VERSION is theirs. What programs of other builds look at stays as it is: the size of limits,
- * and what stands there up to uid (docs/decisions/049-what-a-job-was-started-with.md).
+ * and what stands there up to uid (docs/decisions/node.md#049).
  *
  * Sizes and offsets are part of the contract: internal/ledger mirrors them and a test compares.
  * All integers are little-endian; every 64-bit field is read and written atomically. */

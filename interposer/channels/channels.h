@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * What the driver schedules of this process: it is written down for vgpud, which gives the slices of a GPU
- * their time (docs/decisions/053-time-from-outside-measured.md). */
+ * their time (docs/verified/time-from-outside.md). */
 #ifndef VGPU_CHANNELS_CHANNELS_H
 #define VGPU_CHANNELS_CHANNELS_H
 

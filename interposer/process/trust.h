@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Whose files are believed, also in a user namespace, where owners look like others than they are
- * (docs/decisions/035-root-in-a-user-namespace.md). */
+ * (docs/decisions/isolation.md#035). */
 #ifndef VGPU_PROCESS_TRUST_H
 #define VGPU_PROCESS_TRUST_H
 

@@ -12,7 +12,7 @@
 # It ends itself, with all that it began, after --limit seconds (540). Parts that take longer are played in several calls: weights:1/3.
 #
 # Needs: slurmctld, slurmd, Slurm's commands and plugins (with Lua), munge; no database, no network. Their packages are the user's to bring, of
-# the Slurm that the plugin was built with. A CUDA toolkit, python3, for some parts PyTorch; a driver as ../../docs/decisions/053-time-from-outside-measured.md has it.
+# the Slurm that the plugin was built with. A CUDA toolkit, python3, for some parts PyTorch; a driver as ../../docs/verified/time-from-outside.md has it.
 # Where there is no Go:
 #
 #   test/gpu/kept.sh --pack      where Go and that Slurm are: builds, and puts what is needed into build/kept.tar.gz (some 35 MiB)

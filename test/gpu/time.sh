@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What one root process can do with a GPU's own scheduler, from outside the programs that use it: the figures of
-# docs/decisions/053-time-from-outside-measured.md, a line for each. As root, without Slurm, on a GPU that nobody else uses:
+# docs/verified/time-from-outside.md, a line for each. As root, without Slurm, on a GPU that nobody else uses:
 #
 #   test/gpu/time.sh [--gpu N] PART…        N is an NVML index; smoke is a part that says whether it works here
 #   test/gpu/time.sh --help                 lists the parts

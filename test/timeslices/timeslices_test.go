@@ -40,7 +40,7 @@ func quantile(waits []time.Duration, q float64) float64 {
 	return float64(sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]) / float64(ms)
 }
 
-// The machine's figures: processes with kernels of 2 ms, counted by themselves (docs/decisions/053).
+// The machine's figures: processes with kernels of 2 ms, counted by themselves (docs/verified/time-from-outside.md).
 func TestSharesOfManyAreTheMachines(t *testing.T) {
 	for _, c := range []struct {
 		slices []time.Duration

@@ -3,7 +3,7 @@
 
 // Command outside measures what one root process can do with a GPU's own scheduler, from outside the programs that use it: who was on by the
 // log of context switches, time slices, channels disabled. It is started by ../time.sh; each part is a section of
-// docs/decisions/053-time-from-outside-measured.md, and each line that it prints a figure.
+// docs/verified/time-from-outside.md, and each line that it prints a figure.
 package main
 
 import (
@@ -69,7 +69,7 @@ type trial struct {
 func (t *trial) program(name string) string { return filepath.Join(t.programs, name) }
 
 func usage() {
-	fmt.Fprintln(flag.CommandLine.Output(), "usage: time.sh [--gpu N] PART…\nN: NVML index of the GPU that is measured, else 0\nparts, by section of docs/decisions/053-time-from-outside-measured.md:")
+	fmt.Fprintln(flag.CommandLine.Output(), "usage: time.sh [--gpu N] PART…\nN: NVML index of the GPU that is measured, else 0\nparts, by section of docs/verified/time-from-outside.md:")
 	for _, p := range parts {
 		fmt.Fprintf(flag.CommandLine.Output(), "  %2d  %-11s %s\n", p.section, p.name, p.says)
 	}

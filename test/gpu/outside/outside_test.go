@@ -149,7 +149,7 @@ func TestPartsAreChosenByName(t *testing.T) {
 
 // Each section of the decision names the parts that measure it again.
 func TestTheDecisionNamesThePart(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/decisions/053-time-from-outside-measured.md")
+	text, err := os.ReadFile("../../../docs/verified/time-from-outside.md")
 	if err != nil {
 		t.Fatal(err)
 	}

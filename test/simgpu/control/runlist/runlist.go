@@ -3,7 +3,7 @@
 
 // Package runlist is the scheduler of one simulated GPU: channel groups with work take turns by their time slices, and a switch between two
 // costs time. It has no clock: whoever calls it says how late it is, and all that happened until then happens at its exact moment, so that
-// a late call changes nothing of who had how much. Times are nanoseconds of one clock. The costs are those of an H200 (docs/decisions/053).
+// a late call changes nothing of who had how much. Times are nanoseconds of one clock. The costs are those of an H200 (docs/verified/time-from-outside.md).
 package runlist
 
 import (

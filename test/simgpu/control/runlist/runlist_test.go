@@ -31,7 +31,7 @@ func near(t *testing.T, what string, got, want, within float64) {
 	}
 }
 
-// The figures of an H200 (docs/decisions/053 §4).
+// The figures of an H200 (docs/verified/time-from-outside.md §4).
 func TestSharesAreTheMachines(t *testing.T) {
 	for _, c := range []struct {
 		slicesUS []int64
@@ -199,7 +199,7 @@ func TestCounterOfUse(t *testing.T) {
 	}
 }
 
-// The figures of an H200 (docs/decisions/053 §5): one with 1 ms of work, then 1 ms of the host, beside one that always has work.
+// The figures of an H200 (docs/verified/time-from-outside.md §5): one with 1 ms of work, then 1 ms of the host, beside one that always has work.
 func TestWhoSleepsHasWhatTheMachineGaveIt(t *testing.T) {
 	for sliceUS, want := range map[int64]float64{1000: 42, 2000: 30, 4000: 18} {
 		r := New(0)
