@@ -142,7 +142,7 @@ func TestManyProcessesLoseNothing(t *testing.T) {
 
 // BenchmarkPut is the cost of one grant on a node that holds this many slices already.
 func BenchmarkPut(b *testing.B) {
-	for _, held := range []uint32{10, 100, 1000} {
+	for _, held := range []uint32{10, 80, 1000} {
 		b.Run(fmt.Sprintf("held=%d", held), func(b *testing.B) {
 			store := newStore(b)
 			var ids []uint32

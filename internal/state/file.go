@@ -4,18 +4,15 @@
 package state
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -25,7 +22,7 @@ import (
 )
 
 const (
-	// Version is the layout of state.json. One of an older release is read, and written as this release writes.
+	// Version is the layout of state.json.
 	Version = 2
 	// maxFileBytes bounds state.json: some hundred thousand slices.
 	maxFileBytes = 64 << 20
@@ -33,135 +30,103 @@ const (
 	corruptKept = 5
 )
 
-// image is what the state file says and, where it stood in one, the row of each slice: one that does
-// not change is written again as it stands there.
-type image struct {
-	State
-	text
-	rows []span // as many as there are slices; empty: to be made
+// file is state.json, with each slice on a line.
+type file struct {
+	Version  int       `json:"version"`
+	BootID   string    `json:"boot_id"`
+	Checksum string    `json:"checksum"`
+	GPUs     []gpu     `json:"gpus"`
+	Columns  []string  `json:"columns"`
+	Slices   [][]int64 `json:"slices"`
 }
-
-// text is what the rows of a state file are read from.
-type text struct {
-	gpus places[gpu] // as they stand there, and more
-	list []byte      // with all rows
-}
-
-// span is where a row stands in the list.
-type span struct{ from, to uint32 }
-
-var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // header is the first line. The checksum is of what goes wrong by itself, a file that is not all there or that somebody has changed
-// by hand: only root writes here. Processors have CRC-32C.
-func header(boot []byte, body ...[]byte) []byte {
-	sum := crc32.Update(0, castagnoli(), boot)
-	for _, part := range body {
-		sum = crc32.Update(sum, castagnoli(), part)
-	}
-	return fmt.Appendf(nil, "{\"version\":%d,\"boot_id\":%s,\"checksum\":\"crc32c:%08x\",\n", Version, boot, sum)
+// by hand: only root writes here.
+func header(bootID string, body []byte) ([]byte, error) {
+	boot, err := json.Marshal(bootID)
+	table := crc32.MakeTable(crc32.Castagnoli)
+	return fmt.Appendf(nil, "{\"version\":%d,\"boot_id\":%s,\"checksum\":\"crc32c:%08x\",\n", Version, boot, crc32.Update(crc32.Checksum(boot, table), table, body)), err
 }
 
-// encode puts one slice on a line: for people, and for diff. Its parts are the file one after another; rows that stood one after
-// another stay one part, where they are.
-func (i image) encode() (parts [][]byte, err error) {
-	boot, err := json.Marshal(i.BootID)
-	if err != nil {
-		return nil, err
-	}
-	if len(i.gpus.keys) > maxGPUs {
-		i.gpus, i.rows = places[gpu]{}, make([]span, len(i.Slices))
-	}
-	rows := i.encodeRows()
-	gpus := []byte(gpusBegin)
-	for n, gpu := range i.gpus.keys {
-		line, err := json.Marshal(gpu)
+// lines is a list with each element on a line: for people, diff, and the script that asks before the package goes.
+func lines[T any](list []T) ([]byte, error) {
+	text := []byte{'['}
+	for i, element := range list {
+		line, err := json.Marshal(element)
 		if err != nil {
 			return nil, err
 		}
-		if n > 0 {
-			gpus = append(gpus, ',')
+		if i > 0 {
+			text = append(text, ',')
 		}
-		gpus = append(append(gpus, '\n'), line...)
+		text = append(append(text, '\n'), line...)
 	}
-	parts = append([][]byte{nil, append(gpus, listEnds+lineEnds+columnsOf(i.Slices)+slicesBegin...)}, rows...)
-	parts = append(parts, []byte(listEnds+bodyEnds))
-	parts[0] = header(boot, parts[1:]...)
-	return parts, nil
+	return append(text, "\n]"...), nil
 }
 
-// encodeRows enters into the table what it lacks.
-func (i *image) encodeRows() (parts [][]byte) {
-	between := []byte("\n")
-	var made []byte
-	for n := 0; n < len(i.Slices); {
-		at := i.rows[n]
-		n++
-		var row []byte
-		if at == (span{}) {
-			from := len(made)
-			made = appendRow(made, &i.Slices[n-1], &i.gpus)
-			row = made[from:]
-		} else {
-			for ; n < len(i.Slices) && i.rows[n].from == at.to+uint32(len(lineEnds)); n++ {
-				at.to = i.rows[n].to
-			}
-			row = i.list[at.from:at.to]
+// encode takes a table with all GPUs that the slices are on.
+func encode(state State, gpus []gpu) ([]byte, error) {
+	rows := make([][]int64, len(state.Slices))
+	for i := range state.Slices {
+		s := &state.Slices[i]
+		rows[i] = s.row(slices.Index(gpus, s.on()))
+	}
+	table, tableErr := lines(gpus)
+	names, namesErr := json.Marshal(columns)
+	list, listErr := lines(rows)
+	body := fmt.Appendf(nil, "\"gpus\":%s,\n\"columns\":%s,\n\"slices\":%s}\n", table, names, list)
+	first, err := header(state.BootID, body)
+	return append(first, body...), errors.Join(tableErr, namesErr, listErr, err)
+}
+
+func decode(data []byte) (State, []gpu, error) {
+	var f file
+	err := json.Unmarshal(data, &f)
+	// Before all else: a later version may have other fields, and compute the checksum otherwise.
+	if f.Version > Version {
+		return State{}, nil, fmt.Errorf("%w: %d, this release knows %d", ErrVersion, f.Version, Version)
+	}
+	if err != nil {
+		return State{}, nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	_, body, _ := bytes.Cut(data, []byte{'\n'})
+	first, err := header(f.BootID, body)
+	if err != nil || !bytes.HasPrefix(data, first) {
+		return State{}, nil, fmt.Errorf("%w: its checksum is not that of its content", ErrCorrupt)
+	}
+	if len(f.Columns) > len(columns) || !slices.Equal(f.Columns, columns[:len(f.Columns)]) {
+		return State{}, nil, fmt.Errorf("%w: its columns are %v", ErrCorrupt, f.Columns)
+	}
+	state := State{BootID: f.BootID, Slices: make([]Slice, len(f.Slices))}
+	for i, row := range f.Slices {
+		var ok bool
+		if state.Slices[i], ok = ofRow(row, f.GPUs); !ok || len(row) > len(f.Columns) {
+			return State{}, nil, fmt.Errorf("%w: slices[%d] is none: %v", ErrCorrupt, i, row)
 		}
-		parts = append(parts, between, row)
-		between = []byte(lineEnds)
 	}
-	return parts
+	return state, f.GPUs, nil
 }
-
-func decode(data []byte) (image, error) {
-	if first, body, ok := bytes.Cut(data, []byte{'\n'}); ok {
-		boot, ok := cutHeader(first)
-		if ok && bytes.Equal(header(boot, body), data[:len(first)+1]) {
-			i, err := cutBody(body)
-			if err == nil {
-				err = json.Unmarshal(boot, &i.BootID)
-			}
-			if err != nil {
-				return image{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
-			}
-			return i, nil
-		}
-	}
-	return decodeOther(data)
-}
-
-// cutHeader finds the boot id, as it stands there.
-func cutHeader(line []byte) (boot []byte, ok bool) {
-	const before = `{"version":2,"boot_id":`
-	rest, ours := bytes.CutPrefix(line, []byte(before))
-	boot, _, found := bytes.Cut(rest, []byte(`,"checksum":"`))
-	return boot, ours && found
-}
-
-// holds is false of what no writer would have granted.
-func (s *Slice) holds() bool { return s.Job != 0 && s.Device != "" && s.MemMiB > 0 }
 
 // read returns the state file's content. Untrusted and damaged files are ErrCorrupt, both.
-func read(path string) (image, error) {
+func read(path string) (State, []gpu, error) {
 	data, err := trusted.ReadFile(path, maxFileBytes)
 	if errors.Is(err, trusted.ErrUntrusted) {
-		return image{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return State{}, nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if err != nil {
-		return image{}, err
+		return State{}, nil, err
 	}
-	i, err := decode(data)
+	state, gpus, err := decode(data)
 	if err != nil {
-		return image{}, fmt.Errorf("read %s: %w", path, err)
+		return State{}, nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	return i, nil
+	return state, gpus, nil
 }
 
 // write replaces the state file in one step. A process that dies anywhere in here leaves the old
 // file or the new one, and at worst a temporary one that the next writer removes.
-func write(path string, i image) error {
-	parts, err := i.encode()
+func write(path string, state State, gpus []gpu) error {
+	data, err := encode(state, gpus)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
@@ -174,11 +139,12 @@ func write(path string, i image) error {
 	}
 	defer pending.Cleanup()
 	crashpoint.At("state/temp-created")
-	if err := writeParts(pending, parts[:len(parts)-1]); err != nil {
+	half := len(data) / 2
+	if _, err := pending.Write(data[:half]); err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
 	crashpoint.At("state/half-written")
-	if _, err := pending.Write(parts[len(parts)-1]); err != nil {
+	if _, err := pending.Write(data[half:]); err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
 	crashpoint.At("state/before-rename")
@@ -187,16 +153,6 @@ func write(path string, i image) error {
 	}
 	crashpoint.At("state/renamed")
 	return nil
-}
-
-func writeParts(to io.Writer, parts [][]byte) error {
-	buffered := bufio.NewWriter(to) // long parts go past it
-	for _, part := range parts {
-		if _, err := buffered.Write(part); err != nil {
-			return err
-		}
-	}
-	return buffered.Flush()
 }
 
 // moveAside keeps a damaged state file, whatever it is, under another name.
@@ -209,7 +165,7 @@ func moveAside(path string, now time.Time) (string, error) {
 	if err != nil {
 		return aside, nil //nolint:nilerr // older ones stay
 	}
-	sort.Strings(old) // the time in the name sorts
+	slices.Sort(old) // the time in the name sorts
 	for _, name := range old[:max(0, len(old)-corruptKept)] {
 		os.Remove(name) // a link itself, never what it points at; a full folder stays
 	}

@@ -4,11 +4,12 @@
 package state
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,35 +19,13 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/test/privatemounts"
 )
 
-func imageOf(slices ...Slice) image {
-	return image{State: State{BootID: testBoot, Slices: slices}, rows: make([]span, len(slices))}
-}
-
-func joined(parts [][]byte, err error) ([]byte, error) { return bytes.Join(parts, nil), err }
-
-// Whoever can make a state file makes its checksum too: what it says must be slices all the same.
-func TestSlicesThatAreNoneAreDamage(t *testing.T) {
-	for name, spoil := range map[string]func(*Slice){
-		"no job":      func(s *Slice) { s.Job = 0 },
-		"no device":   func(s *Slice) { s.Device = "" },
-		"no memory":   func(s *Slice) { s.MemMiB = 0 },
-		"less memory": func(s *Slice) { s.MemMiB = -1 },
-	} {
-		slice := sliceOf(1)
-		if data, err := joined(imageOf(slice).encode()); err != nil {
-			t.Fatal(err)
-		} else if _, err := decode(data); err != nil {
-			t.Fatalf("before it is spoilt: %v", err)
-		}
-		spoil(&slice)
-		data, err := joined(imageOf(slice).encode())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := decode(data); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%s: got %v, %v", name, got, err)
-		}
+func encoded(t testing.TB, slices ...Slice) []byte {
+	t.Helper()
+	data, err := encode(State{BootID: testBoot, Slices: slices}, gpusOf(nil, slices))
+	if err != nil {
+		t.Fatal(err)
 	}
+	return data
 }
 
 // Whoever thinks that he has written grants slices that nobody else knows of.
@@ -88,26 +67,44 @@ func TestAStateThatCannotBeWrittenIsAnError(t *testing.T) {
 	}
 }
 
+// What is read is written again, and read as the same.
 func FuzzDecode(f *testing.F) {
-	data, err := joined(imageOf(sliceOf(1), sliceOf(2)).encode())
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := encoded(f, sliceOf(1), sliceOf(2))
 	f.Add(data)
 	f.Add(data[:len(data)/2])
+	f.Add([]byte(withoutPriority))
 	f.Add([]byte(`{"version":1}`))
+	f.Add([]byte(`{"version":3,"slices":{}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got, err := decode(data)
+		got, gpus, err := decode(data)
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
 				t.Errorf("neither damaged nor of another version: %v", err)
 			}
 			return
 		}
-		for _, s := range got.Slices {
-			if s.Job == 0 || s.MemMiB <= 0 {
-				t.Errorf("read %+v", s)
-			}
+		again, err := encode(got, gpusOf(gpus, got.Slices))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after, _, err := decode(again); err != nil || !cmp.Equal(got, after) {
+			t.Errorf("%+v is read as %+v, %v", got, after, err)
+		}
+	})
+}
+
+// A checksum keeps what a fuzzer makes from the rows: here they come to it.
+func FuzzRow(f *testing.F) {
+	f.Add(int64(1), int64(0), int64(0), int64(1), int64(0), int64(0), int64(0), int64(0))
+	f.Add(int64(math.MaxUint32), int64(math.MaxUint32), int64(1), int64(math.MaxInt64), int64(-1), int64(7), int64(1), int64(-1))
+	gpus := []gpu{{"GPU-a", 0, 0}, {"GPU-b", 1, 2}}
+	f.Fuzz(func(t *testing.T, job, uid, on, mem, since, vgpud, elastic, priority int64) {
+		s, ok := ofRow([]int64{job, uid, on, mem, since, vgpud, 30, 0, 0, elastic, 0, priority}, gpus)
+		if !ok {
+			return
+		}
+		if again, ok := ofRow(s.row(slices.Index(gpus, s.on())), gpus); !ok || again != s || s.Job == 0 || s.MemMiB <= 0 || int64(s.Job) != job || int64(s.UID) != uid {
+			t.Errorf("%+v is written and read as %+v", s, again)
 		}
 	})
 }

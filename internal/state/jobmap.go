@@ -29,7 +29,7 @@ func (tx *Tx) postJobMap() {
 		log.Error("DCGM is not told which jobs the GPUs have", "reason", err)
 		return
 	}
-	for index, jobs := range jobsByGPU(tx.slices, tx.gpus.keys) {
+	for index, jobs := range jobsByGPU(tx.slices, tx.gpus) {
 		path := filepath.Join(folder, strconv.Itoa(int(index)))
 		var err error
 		if len(jobs) == 0 {

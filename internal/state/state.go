@@ -29,15 +29,15 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
-// Slice is a slice that a job holds on this node. Every change of the state makes one of each row: it is kept small.
+// Slice is a slice that a job holds on this node.
 type Slice struct {
-	Job     uint32 `json:"job"`
-	UID     uint32 `json:"uid"`
-	Vgpud   uint32 `json:"turns_layout,omitempty"` // ledger.VgpudVersion as it was granted; 0: of a release that did not say
-	Elastic bool   `json:"elastic,omitempty"`      // --vgpu-policy=elastic
-	Restart int    `json:"restart"`                // which run of the job, counted from 0
-	Since   Millis `json:"-"`                      // when it was granted
-	Ends    int64  `json:"-"`                      // when the job's time limit was over as the slice was granted, in seconds since 1970; 0: not known
+	Job     uint32
+	UID     uint32
+	Vgpud   uint32 // ledger.VgpudVersion as it was granted; 0: of a release that did not say
+	Elastic bool   // --vgpu-policy=elastic
+	Restart int    // which run of the job, counted from 0
+	Since   Millis // when it was granted
+	Ends    int64  // when the job's time limit was over as the slice was granted, in seconds since 1970; 0: not known
 	device.Slice
 }
 
@@ -82,8 +82,7 @@ func Of(cfg config.Config, bootID string, log hclog.Logger) Store {
 
 // Read returns the state without a lock and without repairing it. A missing file is an empty state.
 func (s Store) Read() (State, error) {
-	now, err := read(s.Dir.State())
-	state := now.State
+	state, _, err := read(s.Dir.State())
 	if errors.Is(err, fs.ErrNotExist) {
 		return State{BootID: s.BootID}, nil
 	}
@@ -98,8 +97,7 @@ type Tx struct {
 	store  Store
 	held   *os.File
 	slices []Slice
-	text          // the state file's
-	rows   []span // each slice's there; empty: it has none, or another
+	gpus   []gpu // that the state file knows
 	dirty  bool
 }
 
@@ -140,29 +138,21 @@ func (tx *Tx) Slices() []Slice { return tx.slices }
 // Put makes a job hold these slices and no others.
 func (tx *Tx) Put(job uint32, slices []Slice) {
 	tx.Drop(func(run Run) bool { return run.Job == job })
-	tx.add(slices)
-	tx.dirty = true
-}
-
-func (tx *Tx) add(slices []Slice) {
 	tx.slices = append(tx.slices, slices...)
-	tx.rows = append(tx.rows, make([]span, len(slices))...)
+	tx.dirty = true
 }
 
 // Drop forgets the slices of some runs, and returns them.
 func (tx *Tx) Drop(which func(Run) bool) (dropped []Slice) {
-	kept := 0
-	for i := range tx.slices {
-		if which(tx.slices[i].Run()) {
-			dropped = append(dropped, tx.slices[i])
-			continue
+	kept := tx.slices[:0]
+	for _, s := range tx.slices {
+		if which(s.Run()) {
+			dropped = append(dropped, s)
+		} else {
+			kept = append(kept, s)
 		}
-		if i > kept {
-			tx.slices[kept], tx.rows[kept] = tx.slices[i], tx.rows[i]
-		}
-		kept++
 	}
-	tx.slices, tx.rows, tx.dirty = tx.slices[:kept], tx.rows[:kept], tx.dirty || len(dropped) > 0
+	tx.slices, tx.dirty = kept, tx.dirty || len(dropped) > 0
 	return dropped
 }
 
@@ -171,17 +161,15 @@ func (tx *Tx) Change(change func(*Slice)) {
 	for i := range tx.slices {
 		before := tx.slices[i]
 		change(&tx.slices[i])
-		if tx.slices[i] != before {
-			tx.rows[i], tx.dirty = span{}, true
-		}
+		tx.dirty = tx.dirty || tx.slices[i] != before
 	}
 }
 
 // Commit writes the state file if anything changed. Pages and job map follow it.
 func (tx *Tx) Commit() error {
 	if tx.dirty {
-		now := image{State: State{BootID: tx.store.BootID, Slices: tx.slices}, text: tx.text, rows: tx.rows}
-		if err := write(tx.store.Dir.State(), now); err != nil {
+		tx.gpus = gpusOf(tx.gpus, tx.slices)
+		if err := write(tx.store.Dir.State(), State{BootID: tx.store.BootID, Slices: tx.slices}, tx.gpus); err != nil {
 			return err
 		}
 		tx.dirty = false
@@ -194,10 +182,10 @@ func (tx *Tx) Commit() error {
 func (tx *Tx) load() error {
 	path := tx.store.Dir.State()
 	sweepTemporaries(path)
-	found, err := read(path)
+	found, gpus, err := read(path)
 	switch {
 	case err == nil && found.BootID == tx.store.BootID:
-		tx.slices, tx.text, tx.rows = found.Slices, found.text, found.rows
+		tx.slices, tx.gpus = found.Slices, gpus
 		return nil
 	case err == nil:
 		tx.store.Log.Warn("the node was rebooted, its slices are free", "slices", len(found.Slices))
@@ -241,7 +229,7 @@ func (tx *Tx) rebuild() error {
 		if g.BootID != tx.store.BootID || g.Job != uint32(job) {
 			continue
 		}
-		tx.add(OfGrant(g))
+		tx.slices = append(tx.slices, OfGrant(g)...)
 		tx.dirty = tx.dirty || len(g.Slices) > 0
 	}
 	return nil

@@ -6,17 +6,11 @@
 package e2e
 
 import (
-	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 )
 
 // fragment fills both GPUs so far that 60000 MiB are free together, but on neither of them.
@@ -216,48 +210,6 @@ func TestStateOfANewerRelease(t *testing.T) {
 	ok(t, root, "scontrol update nodename=n1 state=resume")
 	if held := slicesOf(t, job); len(held) != 1 {
 		t.Errorf("slices of the running job: %+v", held)
-	}
-	release()
-	finish(t, one, job)
-}
-
-// TestStateOfAnOlderRelease is taken over under a running job.
-func TestStateOfAnOlderRelease(t *testing.T) {
-	begin(t)
-	job, release := holding(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30")
-	before := slicesOf(t, job)
-	held, err := c.Slices("n1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	boot, err := inventory.BootID()
-	if err != nil {
-		t.Fatal(err)
-	}
-	aside, _ := filepath.Glob(runDir("state.json.*"))
-	list, err := json.Marshal(held)
-	if err != nil {
-		t.Fatal(err)
-	}
-	older := fmt.Sprintf("{\"version\":1,\"boot_id\":%q,\"checksum\":\"sha256:%x\",\n\"slices\":%s}\n",
-		boot, sha256.Sum256(fmt.Appendf(nil, "1\n%s\n%s", boot, list)), list)
-	if err := os.WriteFile(runDir("state.json"), []byte(older), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if after := slicesOf(t, job); !slices.Equal(before, after) {
-		t.Errorf("they are read as %+v, and were %+v", after, before)
-	}
-	if out := strings.TrimSpace(ok(t, two, "srun --gres=vgpu:1 --vgpu-mem=2000 "+seen).Stdout); out != "2000" {
-		t.Errorf("the next job sees %s", out)
-	}
-	if after := slicesOf(t, job); !slices.Equal(before, after) {
-		t.Errorf("after the next job they are %+v, and were %+v", after, before)
-	}
-	if text, err := os.ReadFile(runDir("state.json")); err != nil || !strings.HasPrefix(string(text), `{"version":2,`) {
-		t.Errorf("it is written as %s, %v", text, err)
-	}
-	if now, _ := filepath.Glob(runDir("state.json.*")); !slices.Equal(aside, now) {
-		t.Errorf("moved aside: %v, before %v", now, aside)
 	}
 	release()
 	finish(t, one, job)
