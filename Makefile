@@ -66,7 +66,7 @@ LIBS := $(if $(filter interposer/%,$(PARTS)),$(BUILD)/libslurm-vgpu.so $(GUARDS)
 TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 	$(if $(filter interposer/%,$(PARTS)),test-interposer-sanitize)
 
-.PHONY: all build deps test test-unit test-race test-e2e test-e2e-one test-e2e-other test-installed test-releases test-machine plugindir lint golangci fmt check demo cluster cluster-down \
+.PHONY: all build deps test test-unit test-race test-e2e test-e2e-one test-e2e-other test-installed test-releases test-machine plugindir lint golangci generate fmt check demo cluster cluster-down \
 	fuzz bench soak soak-audit scale fragmentation simulation mutants coverage install uninstall packages test-packages clean help FORCE
 
 all: build
@@ -177,6 +177,9 @@ lint: $(BUILD)/libslurm-vgpu.so ## gofmt, go vet, staticcheck, codespell; sizes 
 GOLANGCI = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 golangci: ## more linters, by .golangci.yml; builds golangci-lint (downloads; minutes, once)
 	$(GOLANGCI) run ./...
+
+generate: ## what is made of tables in Go: options for jobs, keys of config.yaml; the files are committed
+	@$(GO) generate ./...
 
 fmt: ## gofmt
 	gofmt -l -w $$(find . -name '*.go' -not -path './$(BUILD)/*')

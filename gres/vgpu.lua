@@ -38,8 +38,6 @@ vgpu.whole_gpus = false
 -- nodes), or a function of the job that says it.
 vgpu.shards = nil
 
-local request_keys = { "mem", "cores", "place", "policy", "priority", "gpu", "uuid", "bind" }
-
 local cache = {} -- text: of the file as last seen; table: the last good one
 
 -- The table as it stands now; a broken or missing file leaves the last good one in force.
@@ -135,8 +133,8 @@ local function refuse_picking(got, request, name)
 	if got.vgpu > 1 then
 		refuse("%s: here Slurm gives a job parts of one GPU on each node: use vgpu:1, with more nodes for more slices, or --gpus=%d for whole GPUs", got.typed.vgpu, got.vgpu)
 	end
-	for _, key in ipairs({ "place", "uuid" }) do
-		if request[key] ~= nil then refuse("%s: here Slurm picks the GPU: leave it out", name(key)) end
+	for _, row in ipairs(parse.keys) do
+		if row.picks and request[row.name] ~= nil then refuse("%s: here Slurm picks the GPU: leave it out", name(row.name)) end
 	end
 end
 
@@ -257,8 +255,8 @@ local function submit(job_desc)
 	refuse_other_counts(job_desc, on)
 	if on and has_slurms_gpus(job_desc, "--gres") or not on and has_whole_gpus(job_desc, "--gres", whole_gpus_of(job_desc)) then
 		local request, _, name = parse.options(job_desc.spank_job_env)
-		for _, key in ipairs(request_keys) do
-			if request[key] ~= nil then refuse("%s: this is of slices, and the job asks for whole GPUs: use --gres=vgpu:N instead of these", name(key)) end
+		for _, row in ipairs(parse.keys) do
+			if request[row.name] ~= nil then refuse("%s: this is of slices, and the job asks for whole GPUs: use --gres=vgpu:N instead of these", name(row.name)) end
 		end
 		refuse_imitations(job_desc)
 		return
@@ -267,8 +265,8 @@ local function submit(job_desc)
 	if not asked and not env then return end
 	local request, defaults, name = parse.options(env)
 	if not asked then
-		for _, key in ipairs(request_keys) do
-			if request[key] ~= nil then refuse("%s: say how many slices as well, as in --gres=vgpu:1", name(key)) end
+		for _, row in ipairs(parse.keys) do
+			if request[row.name] ~= nil then refuse("%s: say how many slices as well, as in --gres=vgpu:1", name(row.name)) end
 		end
 		return
 	end

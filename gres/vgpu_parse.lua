@@ -6,6 +6,22 @@
 
 local parse = {}
 
+-- The options, in the order of the canonical form: the kind of the reader, a choice's values, and whether it picks a GPU; and what MiB a
+-- unit is, in a message about gpumem.
+-- begin generated options: made of internal/request by make generate
+parse.keys = {
+	{ name = "mem", reads = "mem" },
+	{ name = "cores", reads = "cores" },
+	{ name = "place", reads = "choice", values = { ["pack"] = true, ["spread"] = true }, picks = true },
+	{ name = "policy", reads = "choice", values = { ["cap"] = true, ["elastic"] = true } },
+	{ name = "priority", reads = "choice", values = { ["latency"] = true, ["normal"] = true, ["batch"] = true } },
+	{ name = "gpu", reads = "types" },
+	{ name = "uuid", reads = "uuids", picks = true },
+	{ name = "bind", reads = "choice", values = { ["none"] = true, ["task"] = true } },
+}
+local units = { m = 1, mib = 1, mb = 1, k = 1024, g = 1024, gib = 1024, gb = 1024, t = 1048576, tib = 1048576, tb = 1048576 }
+-- end generated options
+
 local max_mib = 2 ^ 34 -- the same bound as in internal/request: no node has more
 local max_slices = 4096
 
@@ -82,8 +98,6 @@ function parse.asks_for_none(text, option)
 	end
 	return true
 end
-
-local units = { k = 1024, m = 1, mib = 1, mb = 1, g = 1024, gib = 1024, gb = 1024, t = 1048576, tib = 1048576, tb = 1048576 }
 
 local function number(digits)
 	local n = digits and #digits <= 11 and digits:match("^%d+$") and tonumber(digits)
@@ -184,19 +198,19 @@ local readers = {
 		local n = number(value)
 		return n and n <= 100 and n or nil
 	end,
-	gpu = function(value)
+	types = function(value)
 		local names = { only = {}, no = {}, any = true }
 		for bang, name in value:gmatch("(!?)([%w_.-]+)") do
 			if bang == "!" then names.no[name:lower()] = true else names.only[name:lower()], names.any = true, false end
 		end
 		return value:match("^[%w_.,!-]+$") and names or nil
 	end,
-	uuid = function(value) return value:match("^[%w,!-]+$") end,
-	place = function(value) return (value == "pack" or value == "spread") and value or nil end,
-	policy = function(value) return (value == "cap" or value == "elastic") and value or nil end,
-	priority = function(value) return (value == "latency" or value == "normal" or value == "batch") and value or nil end,
-	bind = function(value) return (value == "none" or value == "task") and value or nil end,
+	uuids = function(value) return value:match("^[%w,!-]+$") end,
+	choice = function(value, values) return values[value] and value end,
 }
+
+local rows = {}
+for _, row in ipairs(parse.keys) do rows[row.name] = row end
 
 -- Reads "mem=3000;cores=30"; nil if anything in it is not as the plugin writes it.
 local function decode(text)
@@ -204,8 +218,9 @@ local function decode(text)
 	if #text > 2048 then return nil end
 	for part in (text .. ";"):gmatch("(.-);") do
 		local key, value = part:match("^(%l+)=(.+)$")
-		if not key or got[key] or not readers[key] then return nil end
-		got[key], got.raw[key] = readers[key](value), value
+		local row = rows[key]
+		if not row or got[key] then return nil end
+		got[key], got.raw[key] = readers[row.reads](value, row.values), value
 		if got[key] == nil then return nil end
 	end
 	return got

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "options.h"
-#include "rows.h"
 
 /* From srun to its steps, through the job's environment, of which --export=NONE leaves SLURM_*. A user
  * who sets it gets his job's slice, and who removes it the options that he typed. */
@@ -34,7 +33,7 @@ int vgpu_components_new_step(const char text[VGPU_OPTION_COUNT][VGPU_OPTION_BYTE
 		slurm_error("vgpu: --%s differs between the components of this srun, and Slurm gives all of "
 			    "them the last one's: use --gres=vgpu:N,gpumem:MIB,gpucores:PERCENT in each, or one srun "
 			    "for each",
-			    vgpu_option_name(i));
+			    vgpu_rows[i].name);
 		return -1;
 	}
 	return 0;

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "loader.h"
-#include "rows.h"
 
 static int on_option(int index, const char *text, int remote);
 

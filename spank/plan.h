@@ -9,7 +9,8 @@
 
 #include <stdint.h>
 
-#define VGPU_OPTION_COUNT 8
+#include "rows.h"
+
 #define VGPU_OPTION_BYTES 1024	/* one option's text as typed */
 #define VGPU_WIRE_BYTES 2049	/* a canonical request: request.MaxWireBytes and NUL */
 #define VGPU_REASON_BYTES 1024	/* one line for the user */

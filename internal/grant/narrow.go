@@ -61,24 +61,7 @@ func (g Grant) Narrow(req request.Request) ([]StepSlice, request.Policy, error) 
 func (g Grant) own(req request.Request) request.Request {
 	// A job's request that cannot be read was already placed as if nothing had been asked for.
 	job, _ := request.Decode(g.Request)
-	if req.Mem == job.Mem {
-		req.Mem = request.Mem{}
-	}
-	if req.SMPercent == job.SMPercent && req.Uncapped == job.Uncapped {
-		req.SMPercent, req.Uncapped = 0, false
-	}
-	if req.UUID.String() == job.UUID.String() {
-		req.UUID = request.Filter{}
-	}
-	if req.GPU.String() == job.GPU.String() {
-		req.GPU = request.Filter{}
-	}
-	if req.Policy == job.Policy {
-		req.Policy = request.PolicyDefault
-	}
-	if req.Priority == job.Priority {
-		req.Priority = request.PriorityDefault
-	}
+	req = req.Beyond(job)
 	req.Bind = request.BindDefault // narrows nothing
 	return req
 }

@@ -26,8 +26,8 @@ type Step struct {
 	Job          uint32
 	Step         uint32 // as in slurm.h
 	UID, GID     uint32
-	Options      []Option // as typed, or forged; nothing is believed about them
-	WholeJob     bool     // the step has what its job has, whatever the options say
+	Options      request.Texts // as typed, or forged; nothing is believed about them
+	WholeJob     bool          // the step has what its job has, whatever the options say
 	GRES         StepGRES
 	GPUs         string // that Slurm gave to the step, in its numbers: "0,1"
 	AllGPUs      bool   // … all of its job's
@@ -96,7 +96,7 @@ func Prepare(s Step) (Plan, error) {
 	}
 	var asked request.Request
 	if !s.WholeJob {
-		if asked, err = parse(s.Options); err != nil {
+		if asked, err = s.Options.Request(); err != nil {
 			return Plan{}, err
 		}
 	}
@@ -188,7 +188,7 @@ func beingRequeued(s Step, held grant.Grant) bool {
 // noProlog is about a node where no prolog has run since it was booted.
 func noProlog(s Step) error {
 	given, err := s.GRES.parse(grant.Grant{})
-	if len(s.Options) == 0 && s.Request == "" && err == nil && (given == nil || given.IsZero()) {
+	if s.Options.First() == "" && s.Request == "" && err == nil && (given == nil || given.IsZero()) {
 		return nil
 	}
 	return fmt.Errorf("job %d asks for vgpu, but vgpu-prolog has not prepared it on this node", s.Job)

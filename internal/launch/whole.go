@@ -38,9 +38,9 @@ func fileOf(minor device.Minor) string { return "nvidia" + strconv.Itoa(int(mino
 
 // wholePlan is that of a step whose job holds whole GPUs, or none: others are masked, and nothing is limited.
 func wholePlan(s Step, held grant.Grant) (Plan, error) {
-	if len(s.Options) > 0 && !s.WholeJob && len(held.Slices) > 0 {
-		return Plan{}, fmt.Errorf("--%s=%s: the job holds whole GPUs, of which a step has all or none: ask for slices in a job of its own, "+
-			"as in --gres=vgpu:1", s.Options[0].Name, s.Options[0].Text)
+	if typed := s.Options.First(); typed != "" && !s.WholeJob && len(held.Slices) > 0 {
+		return Plan{}, fmt.Errorf("%s: the job holds whole GPUs, of which a step has all or none: ask for slices in a job of its own, "+
+			"as in --gres=vgpu:1", typed)
 	}
 	var given []int
 	if s.GPUs != "" {

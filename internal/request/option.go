@@ -10,88 +10,89 @@ import (
 	"strings"
 )
 
-// Option is one row of the option table: what srun --help shows, the variable that holds its
-// default, and the key under which the canonical form carries it.
+// Option is one row of the table of options. All that shows an option elsewhere is made of its row, by `make generate`
+// (package schema): the plugin's table and srun --help, Lua's keys and parsers, completions, README, docs/user.md and manual pages.
 type Option struct {
 	Name    string // without dashes: "vgpu-mem"
-	Metavar string
-	Usage   string // one line for --help
-	Env     string // default of the option
-	Want    string // accepted forms, for error messages
+	Metavar string // of srun --help, in ASCII; of a choice "HOW"
+	Help    string // one line of srun --help, in ASCII
+	Forms   string // what README shows behind "--name=", in Markdown
+	Long    string // in Markdown: README has the first paragraph, the manual page all of it
+	InStep  string // what it does on an srun inside a job
+	Picks   bool   // it chooses a GPU, which it cannot where Slurm does (shards)
 
-	key   string
-	parse func(value string, into *Request) bool
-	print func(r Request) string // canonical value, "" when not asked for
+	Kind
 }
 
-// Options is every option, in the order of --help and of the canonical form.
+// Key is the option's name in the canonical form.
+func (o Option) Key() string { return strings.TrimPrefix(o.Name, "vgpu-") }
+
+// Env is the variable that holds the option's default.
+func (o Option) Env() string { return "VGPU_" + strings.ToUpper(o.Key()) }
+
+// Options is every option, in the order of --help and of the canonical form. Every one takes an argument: those without had
+// faults in Slurm until 25.11.
 var Options = []Option{
 	{
-		Name: "vgpu-mem", Metavar: "SIZE", Env: "VGPU_MEM", key: "mem",
-		Usage: "device memory of each slice: MiB, or 8G, or a share of the GPU as 25%",
-		Want:  "MiB as 3000 or 3000M, GiB as 8G, or a share of the GPU as 25%",
-		parse: func(value string, into *Request) (ok bool) { into.Mem, ok = parseMem(value); return ok },
-		print: func(r Request) string { return r.Mem.String() },
+		Name: "vgpu-mem", Metavar: "SIZE", Forms: "3000`, `3000M`, `8G`, `25%", InStep: "cuts the step's part of each slice",
+		Help: "device memory of each slice: MiB (3000), GiB (8G) or a share of the GPU (25%)",
+		Long: "Device memory **per slice**. A bare number is MiB; a percentage is of the GPU that the slice lands on. Absent: a tenth of the " +
+			"smallest GPU that it may land on, unless the site chose another number (`slices_per_gpu`).\n\n" +
+			"`3000`, `3000M` and `3000MiB` are MiB, `8G` and `8GiB` are GiB; a percentage is above 0 and up to 100, as `25%` or `12.5%`. " +
+			"Other units, 0, signs and blanks are not accepted.",
+		Kind: memory(func(r *Request) *Mem { return &r.Mem }),
 	},
 	{
-		Name: "vgpu-cores", Metavar: "PERCENT", Env: "VGPU_CORES", key: "cores",
-		Usage: "percent of each GPU's time: 1 to 100, 100 is the GPU to itself, 0 is no cap",
-		Want:  "a percentage of GPU time from 1 to 100, or 0 for no cap",
-		parse: parseCores, print: printCores,
+		Name: "vgpu-cores", Metavar: "PERCENT", Forms: "30", InStep: "cuts the step's part of each slice",
+		Help: "at most this percentage of each GPU's time; 0 is no cap, 100 the GPU to itself",
+		Long: "At most this percentage of each GPU's *time*, over some seconds, for all processes of the job together. Absent or 0: no cap. 100: the GPU " +
+			"to itself, without others' slices.\n\nA whole number from 1 to 100. `0` is no cap also where `VGPU_CORES` says otherwise.",
+		Kind: cores(),
 	},
 	{
-		Name: "vgpu-place", Metavar: "pack|spread", Env: "VGPU_PLACE", key: "place",
-		Usage: "prefer the fullest GPU that fits (pack) or the emptiest (spread)",
-		Want:  "pack or spread",
-		parse: func(value string, into *Request) bool {
-			into.Place = Place(value)
-			return into.Place == PlacePack || into.Place == PlaceSpread
-		},
-		print: func(r Request) string { return string(r.Place) },
+		Name: "vgpu-place", Metavar: "HOW", Picks: true, InStep: "nothing: the job's GPUs are chosen",
+		Help: "pack: the fullest GPU that fits; spread: the emptiest",
+		Long: "The fullest GPU that fits, or the emptiest. Absent: what the site chose (`place`).",
+		Kind: choice(func(r *Request) *Place { return &r.Place }, PlacePack, PlaceSpread),
 	},
 	{
-		Name: "vgpu-policy", Metavar: "cap|elastic", Env: "VGPU_POLICY", key: "policy",
-		Usage: "never above the share (cap), or use GPU time that nobody else wants (elastic)",
-		Want:  "cap or elastic",
-		parse: func(value string, into *Request) bool {
-			into.Policy = Policy(value)
-			return into.Policy == PolicyCap || into.Policy == PolicyElastic
-		},
-		print: func(r Request) string { return string(r.Policy) },
+		Name: "vgpu-policy", Metavar: "HOW", InStep: "`cap` takes back the job's `elastic`",
+		Help: "cap: never above the share; elastic: also GPU time that nobody else wants",
+		Long: "With `elastic` the slice also has GPU time that no other slice wants; `cap`, the default, leaves it unused.\n\n" +
+			"A slice that has a claim to that time and comes back has it again at once. A site may have chosen the other default (`policy`).",
+		Kind: choice(func(r *Request) *Policy { return &r.Policy }, PolicyCap, PolicyElastic),
 	},
 	{
-		Name: "vgpu-priority", Metavar: "latency|normal|batch", Env: "VGPU_PRIORITY", key: "priority",
-		Usage: "work goes before others' while there is credit (latency), or may be cut short (batch)",
-		Want:  "latency, normal or batch",
-		parse: func(value string, into *Request) bool {
-			into.Priority = Priority(value)
-			return into.Priority == PriorityLatency || into.Priority == PriorityNormal || into.Priority == PriorityBatch
-		},
-		print: func(r Request) string { return string(r.Priority) },
+		Name: "vgpu-priority", Metavar: "HOW", InStep: "may be lower than the job's; vgpud goes by the job's",
+		Help: "latency: work goes before others' on the GPU; normal; batch: may be cut short",
+		Long: "With `latency` the slice's work goes before its neighbours' while it has credit (with `elastic`, and where " +
+			"[the site allows it](docs/admin.md#gpu-time-by-the-drivers-own-scheduler)); `batch` says that it may be interrupted for others at any time, " +
+			"for which `normal` is taken today as well.\n\n" +
+			"`latency` needs a share of GPU time, by `--vgpu-cores` or `gpucores`, and a site that lets the job's QOS or partition have it " +
+			"(`latency_qos`, `latency_partitions` in slurm-vgpu-config.yaml(5)). Its credit comes at that share. Without `--vgpu-policy=elastic` it has no effect. " +
+			"`normal` is the default. Beside a slice of `latency` with credit the two others have short time slices; nothing else tells them apart in this release.",
+		Kind: choice(func(r *Request) *Priority { return &r.Priority }, PriorityLatency, PriorityNormal, PriorityBatch),
 	},
 	{
-		Name: "vgpu-gpu", Metavar: "TYPE[,…]", Env: "VGPU_GPU", key: "gpu",
-		Usage: "only on GPUs of these types; !TYPE excludes",
-		Want:  "GPU types as h200 or h200,l40s, or !a100 to exclude",
-		parse: func(value string, into *Request) (ok bool) { into.GPU, ok = parseFilter(value, validType); return ok },
-		print: func(r Request) string { return r.GPU.String() },
+		Name: "vgpu-gpu", Metavar: "TYPE,...", Forms: "h200,!a100", InStep: "chooses among the job's GPUs; the others are closed to the step",
+		Help: "only on GPUs of these types; !TYPE excludes",
+		Long: "Only on GPUs of these types; `!TYPE` excludes one.\n\nUpper and lower case are the same, as in `h200,l40s`. `vgpu-gres inventory` prints a node's types.",
+		Kind: names(func(r *Request) *Filter { return &r.GPU }, "types", "GPU types as h200 or h200,l40s, or !a100 to exclude", validType),
 	},
 	{
-		Name: "vgpu-uuid", Metavar: "UUID[,…]", Env: "VGPU_UUID", key: "uuid",
-		Usage: "only on these GPUs, by UUID or its first 8 characters after GPU-; !UUID excludes",
-		Want:  "device UUIDs as GPU-1b2c3d4e (8 characters after GPU- at least), or !GPU-1b2c3d4e to exclude",
-		parse: func(value string, into *Request) (ok bool) { into.UUID, ok = parseFilter(value, validUUID); return ok },
-		print: func(r Request) string { return r.UUID.String() },
+		Name: "vgpu-uuid", Metavar: "UUID,...", Forms: "GPU-…", Picks: true, InStep: "chooses among the job's GPUs; the others are closed to the step",
+		Help: "only on these GPUs; !UUID excludes",
+		Long: "Only on these GPUs; `!UUID` excludes one.\n\n`nvidia-smi -L` prints them; `GPU-` and the first eight characters are enough. Most useful to administrators.",
+		Kind: names(func(r *Request) *Filter { return &r.UUID }, "uuids",
+			"device UUIDs as GPU-1b2c3d4e (8 characters after GPU- at least), or !GPU-1b2c3d4e to exclude", validUUID),
 	},
 	{
-		Name: "vgpu-bind", Metavar: "none|task", Env: "VGPU_BIND", key: "bind",
-		Usage: "each task of a step sees all of its slices (none), or one of them in turn (task)",
-		Want:  "none or task",
-		parse: func(value string, into *Request) bool {
-			into.Bind = Bind(value)
-			return into.Bind == BindNone || into.Bind == BindTask
-		},
-		print: func(r Request) string { return string(r.Bind) },
+		Name: "vgpu-bind", Metavar: "HOW", InStep: "holds for this step",
+		Help: "none: a task sees all of its step's slices; task: one of them, in turn",
+		Long: "With `task` each task of a step sees one of its slices, in turn; `none`, the default, shows all.\n\n" +
+			"With `task` the first task of a step on a node has the step's first slice in `CUDA_VISIBLE_DEVICES`, the next one the second, and so on. " +
+			"Limits are the same either way.",
+		Kind: choice(func(r *Request) *Bind { return &r.Bind }, BindNone, BindTask),
 	},
 }
 
@@ -120,19 +121,6 @@ func ParseAs(typed, name, value string, r *Request) error {
 	return fmt.Errorf("%s: %w", shorten(typed), ErrUnknownOption)
 }
 
-// ParseEnv reads the environment's defaults into r: getenv is asked once for each row's variable,
-// and an empty or missing variable means nothing. Every bad value is an error that names its
-// variable; the good ones are taken all the same, because a default must not stop a job.
-func ParseEnv(getenv func(name string) string, r *Request) error {
-	var bad []error
-	for _, option := range Options {
-		if value := getenv(option.Env); value != "" {
-			bad = append(bad, option.read(option.Env, value, r))
-		}
-	}
-	return errors.Join(bad...)
-}
-
 func (o Option) read(typed, value string, r *Request) error {
 	parsed := *r
 	if !o.parse(value, &parsed) {
@@ -157,78 +145,4 @@ func shorten(text string) string {
 		text += "…"
 	}
 	return text
-}
-
-// maxMiB is 16 PiB: what comes later can add and multiply by 1024 without overflow.
-const maxMiB = 1 << 34
-
-func parseMem(text string) (Mem, bool) {
-	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
-	number, unit := text[:digits], strings.ToLower(text[digits:])
-	if unit == "%" || strings.HasPrefix(unit, ".") {
-		percent, ok := parsePercent(text)
-		return Mem{Percent: percent}, ok
-	}
-	var times int64
-	switch unit {
-	case "", "m", "mib":
-		times = 1
-	case "g", "gib":
-		times = 1024
-	default:
-		return Mem{}, false
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n <= 0 || n > maxMiB/times {
-		return Mem{}, false
-	}
-	return Mem{MiB: n * times}, true
-}
-
-// parsePercent takes plain decimal notation only, because Lua and Go must read the same number.
-func parsePercent(text string) (float64, bool) {
-	number, ok := strings.CutSuffix(text, "%")
-	whole, fraction, point := strings.Cut(number, ".")
-	if !ok || len(number) > 12 || !allDigits(whole) || point && !allDigits(fraction) {
-		return 0, false
-	}
-	percent, err := strconv.ParseFloat(number, 64)
-	if err != nil || percent <= 0 || percent > 100 {
-		return 0, false
-	}
-	return percent, true
-}
-
-func allDigits(text string) bool {
-	return text != "" && strings.Trim(text, "0123456789") == ""
-}
-
-func parseCores(value string, into *Request) bool {
-	if !allDigits(value) || len(value) > 18 {
-		return false
-	}
-	percent, err := strconv.Atoi(value)
-	if err != nil || percent > 100 {
-		return false
-	}
-	into.SMPercent, into.Uncapped = percent, percent == 0
-	return true
-}
-
-func printCores(r Request) string {
-	if r.SMPercent == 0 && !r.Uncapped {
-		return ""
-	}
-	return strconv.Itoa(r.SMPercent)
-}
-
-// String is the canonical text: "3000", "25%", or "" for nothing asked.
-func (m Mem) String() string {
-	switch {
-	case m.Percent != 0:
-		return strconv.FormatFloat(m.Percent, 'f', -1, 64) + "%"
-	case m.MiB != 0:
-		return strconv.FormatInt(m.MiB, 10)
-	}
-	return ""
 }

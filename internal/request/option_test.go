@@ -141,22 +141,6 @@ func TestParseOptionTakesTheLastValue(t *testing.T) {
 	}
 }
 
-func TestParseEnv(t *testing.T) {
-	env := map[string]string{"VGPU_MEM": "8X", "VGPU_CORES": "30", "VGPU_PLACE": "", "VGPU_GPU": "h200"}
-	var r Request
-	err := ParseEnv(func(name string) string { return env[name] }, &r)
-	want := "VGPU_MEM=8X: want MiB as 3000 or 3000M, GiB as 8G, or a share of the GPU as 25%"
-	if err == nil || err.Error() != want {
-		t.Errorf("error is %v, want %s", err, want)
-	}
-	if got, want := r.Encode(), "cores=30;gpu=h200"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if err := ParseEnv(func(string) string { return "" }, &r); err != nil {
-		t.Errorf("an empty environment gives %v", err)
-	}
-}
-
 func TestDecodeRefuses(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"mem=8G", "read vgpu request mem=8G: it is not in canonical form"},

@@ -79,31 +79,22 @@ type Request struct {
 // IsZero says that no option was given.
 func (r Request) IsZero() bool { return r.Encode() == "" }
 
-// Merge fills what the request leaves open from the defaults of the environment. Memory in MiB and
-// cores are left out: job_submit turned those defaults into GRES, unless the job's own GRES said
-// otherwise, so that the entitlement already holds what is right. A percentage is still needed,
-// because it is of the GPU on which the slice lands.
+// Merge fills what the request leaves open from the defaults of the environment, as far as the job's GRES do not have them (memory, cores).
 func Merge(r, defaults Request) Request {
-	if r.Mem.IsZero() {
-		r.Mem.Percent = defaults.Mem.Percent
+	for _, option := range Options {
+		if option.print(r) == "" {
+			option.fill(&r, defaults)
+		}
 	}
-	if r.Place == PlaceDefault {
-		r.Place = defaults.Place
-	}
-	if r.Policy == PolicyDefault {
-		r.Policy = defaults.Policy
-	}
-	if r.Priority == PriorityDefault {
-		r.Priority = defaults.Priority
-	}
-	if r.GPU.IsZero() {
-		r.GPU = defaults.GPU
-	}
-	if r.UUID.IsZero() {
-		r.UUID = defaults.UUID
-	}
-	if r.Bind == BindDefault {
-		r.Bind = defaults.Bind
+	return r
+}
+
+// Beyond is what a request asks for that another does not repeat.
+func (r Request) Beyond(other Request) Request {
+	for _, option := range Options {
+		if option.print(r) == option.print(other) {
+			option.copy(&r, Request{})
+		}
 	}
 	return r
 }

@@ -17,7 +17,7 @@ func (r Request) Encode() string {
 	var parts []string
 	for _, option := range Options {
 		if value := option.print(r); value != "" {
-			parts = append(parts, option.key+"="+value)
+			parts = append(parts, option.Key()+"="+value)
 		}
 	}
 	return strings.Join(parts, ";")
@@ -51,7 +51,7 @@ func Decode(text string) (Request, error) {
 
 func byKey(key string) (Option, bool) {
 	for _, option := range Options {
-		if option.key == key {
+		if option.Key() == key {
 			return option, true
 		}
 	}

@@ -4,6 +4,21 @@
 # bash: the options of slurm-vgpu after sbatch, salloc and srun, beside what completes them already: Slurm's own
 # completion, or another. /etc/bash_completion.d/ or a line `. FILE` in ~/.bashrc loads it.
 
+# What is offered for each option; nothing where names of GPUs are wanted.
+# begin generated options: made of internal/request by make generate
+declare -gA _slurm_vgpu_values=(
+    [--vgpu-mem]="1G 2G 4G 8G 16G 25% 50% 100%"
+    [--vgpu-cores]="10 20 25 30 40 50 60 70 75 80 90 100"
+    [--vgpu-place]="pack spread"
+    [--vgpu-policy]="cap elastic"
+    [--vgpu-priority]="latency normal batch"
+    [--vgpu-gpu]=""
+    [--vgpu-uuid]=""
+    [--vgpu-bind]="none task"
+)
+_slurm_vgpu_options="--vgpu-mem= --vgpu-cores= --vgpu-place= --vgpu-policy= --vgpu-priority= --vgpu-gpu= --vgpu-uuid= --vgpu-bind="
+# end generated options
+
 # The function that completed a command before, by command; a name that is there and empty: there is none.
 declare -gA _slurm_vgpu_before
 
@@ -23,7 +38,7 @@ _slurm_vgpu_find() {
 }
 
 _slurm_vgpu() {
-    local command=$1 cur=${COMP_WORDS[COMP_CWORD]} option= values=
+    local command=$1 cur=${COMP_WORDS[COMP_CWORD]} option=
     # "=" parts words, so --vgpu-place=pa is three of them.
     if [[ $cur == = ]]; then
         option=${COMP_WORDS[COMP_CWORD - 1]} cur=
@@ -34,18 +49,8 @@ _slurm_vgpu() {
     elif [[ $cur != -* ]]; then
         option=${COMP_WORDS[COMP_CWORD - 1]}
     fi
-    case $option in
-        --vgpu-mem) values="1G 2G 4G 8G 16G 25% 50% 100%" ;;
-        --vgpu-cores) values="10 20 25 30 40 50 60 70 75 80 90 100" ;;
-        --vgpu-place) values="pack spread" ;;
-        --vgpu-policy) values="cap elastic" ;;
-        --vgpu-priority) values="latency normal batch" ;;
-        --vgpu-bind) values="none task" ;;
-        --vgpu-gpu | --vgpu-uuid) return ;;
-        --gres) values="vgpu:1" ;;
-    esac
     if [[ $option == --vgpu-* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "$values" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "${_slurm_vgpu_values[$option]-}" -- "$cur")
         return
     fi
     [[ -v _slurm_vgpu_before[$command] ]] || _slurm_vgpu_find "$command"
@@ -54,9 +59,9 @@ _slurm_vgpu() {
     [[ -n $before ]] && "$before" "$@"
     local ours=()
     if [[ $option == --gres ]]; then
-        mapfile -t ours < <(compgen -W "$values" -- "$cur")
+        mapfile -t ours < <(compgen -W vgpu:1 -- "$cur")
     elif [[ $cur == --* && $cur != *=* ]]; then
-        mapfile -t ours < <(compgen -W "--vgpu-mem= --vgpu-cores= --vgpu-place= --vgpu-policy= --vgpu-priority= --vgpu-gpu= --vgpu-uuid= --vgpu-bind=" -- "$cur")
+        mapfile -t ours < <(compgen -W "$_slurm_vgpu_options" -- "$cur")
         ((${#ours[@]})) && compopt -o nospace 2> /dev/null
     fi
     COMPREPLY+=("${ours[@]}")

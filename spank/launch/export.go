@@ -4,7 +4,7 @@
 package main
 
 // #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra -Werror -D_FORTIFY_SOURCE=2 -fstack-protector-strong
-// #include "../rows.h"
+// #include "../plan.h"
 import "C"
 
 import (
@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/launch"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
@@ -38,7 +39,7 @@ func vgpuIsOf(number *C.char, request, step, plan C.size_t) C.int {
 func vgpuCheckOption(index C.int, text *C.char, reason *C.char) {
 	out := unsafe.Slice(reason, C.VGPU_REASON_BYTES)
 	err := guard(func() error {
-		return launch.CheckOption(optionName(int(index)), C.GoString(text))
+		return request.ParseOption(request.Options[index].Name, C.GoString(text), new(request.Request))
 	})
 	if err != nil {
 		putReason(out, err)
@@ -51,22 +52,22 @@ func vgpuCheckOption(index C.int, text *C.char, reason *C.char) {
 func vgpuEncodeRequest(r *C.struct_vgpu_request) {
 	err := guard(func() error {
 		typed := optionTexts(&r.option)
-		request, err := launch.EncodeOptions(typed)
+		asked, err := typed.Request()
 		if err != nil {
 			return err
 		}
 		// A bad default is left out: it stands in a profile and must not stop jobs without vgpu.
-		defaults, bad := launch.EncodeDefaults(optionTexts(&r.fallback), typed)
+		defaults, bad := optionTexts(&r.fallback).Defaults(typed)
 		if bad != nil {
 			putReason(r.warning[:], bad)
 		}
-		if err := put(r.request[:], request); err != nil {
+		if err := put(r.request[:], asked.Encode()); err != nil {
 			return err
 		}
-		if err := put(r.typed[:], launch.SpellOptions(typed)); err != nil {
+		if err := put(r.typed[:], typed.Spelled()); err != nil {
 			return err
 		}
-		return put(r.defaults[:], defaults)
+		return put(r.defaults[:], defaults.Encode())
 	})
 	if err != nil {
 		putReason(r.error[:], err)
@@ -137,17 +138,10 @@ func guard(do func() error) (err error) {
 	return do()
 }
 
-// optionName is the name of a row of the option table in rows.h, or "" past its end.
-func optionName(index int) string {
-	return C.GoString(C.vgpu_option_name(C.int(index)))
-}
-
-func optionTexts(texts *[C.VGPU_OPTION_COUNT][C.VGPU_OPTION_BYTES]C.char) []launch.Option {
-	var options []launch.Option
+func optionTexts(texts *[C.VGPU_OPTION_COUNT][C.VGPU_OPTION_BYTES]C.char) request.Texts {
+	options := make(request.Texts, len(request.Options)) // of which plan.h has as many (TestSizesAgree)
 	for i := range texts {
-		if text := get(texts[i][:]); text != "" {
-			options = append(options, launch.Option{Name: optionName(i), Text: text})
-		}
+		options[i] = get(texts[i][:])
 	}
 	return options
 }

@@ -15,24 +15,13 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
-// The option table of rows.h and request.Options are two lists of one thing.
-func TestOptionTablesAgree(t *testing.T) {
-	var c, golang []string
-	for i := 0; optionName(i) != ""; i++ {
-		c = append(c, optionName(i))
-	}
-	for _, option := range request.Options {
-		golang = append(golang, option.Name)
-	}
-	if diff := cmp.Diff(golang, c); diff != "" {
-		t.Errorf("rows.h differs from request.Options (-Go +C):\n%s", diff)
-	}
-}
-
 // Limits of plan.h that other packages know by other names.
 func TestSizesAgree(t *testing.T) {
 	if wireBytes != request.MaxWireBytes+1 {
 		t.Errorf("VGPU_WIRE_BYTES is %d, want request.MaxWireBytes and NUL: %d", wireBytes, request.MaxWireBytes+1)
+	}
+	if options := len(requestData{}.option); options != len(request.Options) {
+		t.Errorf("rows.h has %d options, want those of request.Options: %d (make generate)", options, len(request.Options))
 	}
 }
 
@@ -106,8 +95,8 @@ func TestPlanThatDoesNotFit(t *testing.T) {
 // Slurm's callback has checked the options; what it did not see must not become a job without them.
 func TestOptionsThatCannotBeTakenAreAnErrorOfTheJob(t *testing.T) {
 	option := func(name, text string) (r requestData) {
-		for i := 0; optionName(i) != ""; i++ {
-			if optionName(i) == name {
+		for i, option := range request.Options {
+			if option.Name == name {
 				if err := put(r.option[i][:], text); err != nil {
 					t.Fatal(err)
 				}
