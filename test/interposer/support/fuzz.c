@@ -9,6 +9,7 @@
 
 #define HANGS_AFTER_S 60
 #define MOST_FAILURES 5
+#define MOST_BESIDE 8
 
 uint64_t fuzz_next(struct fuzz *f)
 {
@@ -64,11 +65,14 @@ static uint64_t number_from(const char *name, uint64_t otherwise)
 	return text != NULL && *text != '\0' ? strtoull(text, NULL, 0) : otherwise;
 }
 
-/* Its wait status. */
-static int in_a_process(uint64_t seed, void (*round)(struct fuzz *f))
+struct round {
+	pid_t pid; /* 0: there is none */
+	uint64_t seed;
+};
+
+static struct round begin(uint64_t seed, void (*round)(struct fuzz *f))
 {
 	struct fuzz f = {seed};
-	int status = -1;
 	pid_t pid;
 
 	fflush(NULL);
@@ -80,29 +84,46 @@ static int in_a_process(uint64_t seed, void (*round)(struct fuzz *f))
 		fflush(NULL);
 		_exit(failures == 0 ? 0 : 1);
 	}
-	waitpid(pid, &status, 0);
-	return status;
+	return (struct round){pid, seed};
 }
 
-void fuzz_rounds(unsigned rounds, void (*round)(struct fuzz *f))
+/* The place of one that has ended. */
+static struct round *end_one(struct round *running, unsigned beside)
+{
+	int status = -1;
+	pid_t pid = waitpid(-1, &status, 0);
+
+	while (beside > 1 && running->pid != pid)
+		running++, beside--;
+	running->pid = 0;
+	if (status == 0)
+		return running;
+	fprintf(stderr, "VGPU_FUZZ_SEED=%llu VGPU_FUZZ_ROUNDS=1: %s %d\n", (unsigned long long)running->seed,
+		WIFSIGNALED(status) ? "signal" : "status",
+		WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	failures++;
+	return running;
+}
+
+void fuzz_rounds_beside(unsigned rounds, unsigned beside, void (*round)(struct fuzz *f))
 {
 	uint64_t seconds = number_from("VGPU_FUZZ_SECONDS", 0);
 	uint64_t first = number_from("VGPU_FUZZ_SEED", seconds != 0 ? (uint64_t)time(NULL) * 1000000 : 1);
 	uint64_t most = number_from("VGPU_FUZZ_ROUNDS", seconds != 0 ? UINT64_MAX : rounds);
 	time_t until = time(NULL) + (time_t)seconds;
+	struct round running[MOST_BESIDE] = {{0}};
 	uint64_t done;
 
 	for (done = 0; done < most && (seconds == 0 || time(NULL) < until) && failures < MOST_FAILURES;
-	     done++) {
-		int status = in_a_process(first + done, round);
-
-		if (status == 0)
-			continue;
-		fprintf(stderr, "VGPU_FUZZ_SEED=%llu VGPU_FUZZ_ROUNDS=1: %s %d\n",
-			(unsigned long long)(first + done), WIFSIGNALED(status) ? "signal" : "status",
-			WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-		failures++;
-	}
+	     done++)
+		*(done < beside ? &running[done] : end_one(running, beside)) = begin(first + done, round);
+	for (uint64_t i = 0; i < beside && i < done; i++)
+		end_one(running, beside);
 	if (seconds != 0)
 		printf("%llu rounds, seeds from %llu\n", (unsigned long long)done, (unsigned long long)first);
+}
+
+void fuzz_rounds(unsigned rounds, void (*round)(struct fuzz *f))
+{
+	fuzz_rounds_beside(rounds, 1, round);
 }

@@ -28,5 +28,7 @@ void fuzz_bytes(struct fuzz *f, void *to, size_t size);
 
 /* The rounds end with CHECKs of their own; one that takes longer than 60 s hangs, and has failed. */
 void fuzz_rounds(unsigned rounds, void (*round)(struct fuzz *f));
+/* So many of them at the same time, up to 8: for rounds that wait most of theirs. */
+void fuzz_rounds_beside(unsigned rounds, unsigned beside, void (*round)(struct fuzz *f));
 
 #endif
