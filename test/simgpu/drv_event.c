@@ -101,7 +101,9 @@ CUresult sim_cuEventCreate(CUevent *out, unsigned int flags)
 	event->next = events;
 	events = event;
 	*out = event;
-	return drv_unlock(CUDA_SUCCESS);
+	drv_unlock(CUDA_SUCCESS);
+	drv_within("cuEventCreate");
+	return CUDA_SUCCESS;
 }
 
 CUresult sim_cuEventDestroy_v2(CUevent event)
@@ -134,6 +136,7 @@ CUresult sim_cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned int
 	NEED(drv_stream(handle, &stream));
 	if (flags > 1)
 		return CUDA_ERROR_INVALID_VALUE;
+	drv_asked(SIM_ASKED_RECORD);
 	drv_lock();
 	result = known(event);
 	if (result == CUDA_SUCCESS && event->ctx != stream->ctx)
@@ -166,7 +169,10 @@ CUresult sim_cuEventQuery(CUevent event)
 	result = known(event);
 	if (result == CUDA_SUCCESS && drv_event_ns(event) > sim_now_ns())
 		result = (CUresult)SIM_CUDA_ERROR_NOT_READY;
-	return drv_unlock(result);
+	drv_unlock(result);
+	if (result == CUDA_SUCCESS)
+		drv_within("cuEventQuery"); /* the answer stands, and is old when it comes */
+	return result;
 }
 
 CUresult sim_cuEventSynchronize(CUevent event)

@@ -271,6 +271,7 @@ CUresult sim_cuSimAsked(const char *name, unsigned int *times)
 		[SIM_ASKED_BETWEEN] = "cuEventElapsedTime",
 		[SIM_ASKED_EVENT] = "cuEventQuery",
 		[SIM_ASKED_CURRENT] = "cuCtxGetCurrent",
+		[SIM_ASKED_RECORD] = "cuEventRecord",
 		[SIM_EVENTS_MADE] = "cuEventCreate",
 		[SIM_ARRAYS_MADE] = "cuArray3DCreate",
 		[SIM_ARRAYS_GONE] = "cuArrayDestroy",

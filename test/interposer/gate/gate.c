@@ -8,20 +8,6 @@
 #include <pthread.h>
 #include <sched.h>
 
-static unsigned asked(const char *name)
-{
-	unsigned times = 0;
-
-	CHECK_IS(cuSimAsked(name, &times), CUDA_SUCCESS);
-	return times;
-}
-
-/* What was used up to now is paid for then. */
-static void owe(const struct step *step, uint64_t until_ns)
-{
-	__atomic_store_n(&step->ledger->share_free_at_ns[0], until_ns, __ATOMIC_RELAXED);
-}
-
 /* ---- the cap ---- */
 
 static void a_slice_has_its_cap(void)

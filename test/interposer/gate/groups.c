@@ -10,24 +10,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-static void owe(const struct step *step, uint64_t until_ns)
-{
-	__atomic_store_n(&step->ledger->share_free_at_ns[0], until_ns, __ATOMIC_RELAXED);
-}
-
-/* What is charged from here on, at 50 %, while nobody waits for it; see charged_ns. */
-static uint64_t far_ahead;
-static void begin_to_count(const struct step *step)
-{
-	step_cap(step, 50);
-	owe(step, far_ahead = now_ns() + 10000 * MS);
-}
-
-static uint64_t charged_ns(const struct step *step)
-{
-	return (owed_until(step) - far_ahead) / 2;
-}
-
 /* ---- streams ---- */
 
 /* With work in flight. */

@@ -85,6 +85,35 @@ static inline uint64_t of_step_until(const struct step *step)
 	return __atomic_load_n(&step->ledger->step[0].share_free_at_ns[0], __ATOMIC_RELAXED);
 }
 
+/* What was used up to now is paid for then. */
+static inline void owe(const struct step *step, uint64_t until_ns)
+{
+	__atomic_store_n(&step->ledger->share_free_at_ns[0], until_ns, __ATOMIC_RELAXED);
+}
+
+/* What is charged from here on, at 50 %, with so much owed that every launch would wait: for work that is in
+ * flight already. Until owe is called again. */
+static uint64_t count_from_ns;
+static inline void begin_to_count(const struct step *step)
+{
+	step_cap(step, 50);
+	owe(step, count_from_ns = now_ns() + 10000 * MS);
+}
+
+static inline uint64_t charged_ns(const struct step *step)
+{
+	return (owed_until(step) - count_from_ns) / 2;
+}
+
+/* How often the simulated driver was called. */
+static inline unsigned asked(const char *name)
+{
+	unsigned times = 0;
+
+	CHECK_IS(cuSimAsked(name, &times), CUDA_SUCCESS);
+	return times;
+}
+
 /* Takes away what was saved up, which comes on top of the cap. */
 static inline void use_up(const struct step *step, uint32_t device)
 {
