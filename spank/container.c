@@ -80,10 +80,9 @@ enum vgpu_container vgpu_container_find(uint32_t job, char path[VGPU_PATH_BYTES]
 	return found;
 }
 
-/* The calls are in no header of glibc 2.28, and in no kernel before 5.2. */
+/* The call is in no header of glibc 2.28, and in no kernel before 5.2. */
 #ifndef SYS_open_tree
 #define SYS_open_tree 428
-#define SYS_move_mount 429
 #endif
 #ifndef OPEN_TREE_CLONE
 #define OPEN_TREE_CLONE 1
@@ -91,23 +90,13 @@ enum vgpu_container vgpu_container_find(uint32_t job, char path[VGPU_PATH_BYTES]
 #ifndef AT_RECURSIVE
 #define AT_RECURSIVE 0x8000
 #endif
-#ifndef MOVE_MOUNT_F_EMPTY_PATH
-#define MOVE_MOUNT_F_EMPTY_PATH 4
-#endif
 
-/* Holds on to the job's pages, as the node has them mounted. */
+/* Holds on to the job's pages, as the node has them mounted: Slurm cuts the job's namespace off, and may
+ * have made it before the prolog mounted them. */
 static int take_pages_dir(const struct vgpu_plan *plan)
 {
 	return (int)syscall(SYS_open_tree, AT_FDCWD, plan->pages_dir,
 			    OPEN_TREE_CLONE | O_CLOEXEC);
-}
-
-/* Slurm cuts the job's namespace off, and may have made it before the prolog mounted them. On an old kernel
- * they are those that were there then. */
-void vgpu_container_put_pages(int tree, const struct vgpu_plan *plan)
-{
-	if (tree >= 0)
-		syscall(SYS_move_mount, tree, "", AT_FDCWD, plan->pages_dir, MOVE_MOUNT_F_EMPTY_PATH);
 }
 
 /* In a child that no signal interrupts: goes into the container, isolates itself there, says so, and waits to

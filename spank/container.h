@@ -26,9 +26,6 @@ enum vgpu_container vgpu_container_find(uint32_t job, char path[VGPU_PATH_BYTES]
  * which is to stay open as long as this process lives, or -1 with a line in why. */
 int vgpu_container_twin(const char *path, const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES]);
 
-/* Puts the job's pages, of which tree is a copy, where they are looked for; -1: nothing. */
-void vgpu_container_put_pages(int tree, const struct vgpu_plan *plan);
-
 /* Lets Slurm find the twin by the file's path, in this process's mount namespace alone. The folder is
  * one in which only root writes. Returns 0, or -1 with a line in why. */
 int vgpu_container_replace(const char *path, int twin, const char *folder, char why[VGPU_REASON_BYTES]);

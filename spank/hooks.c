@@ -18,7 +18,7 @@
 #include "arguments.h"
 #include "components.h"
 #include "inherit.h"
-#include "isolate.h"
+#include "isolated.h"
 #include "loader.h"
 #include "moved.h"
 #include "options.h"
@@ -230,7 +230,7 @@ static int step_post_opt(spank_t sp)
 	/* slurmstepd opens the files of --input and --output and runs the user's task epilog itself,
 	 * so it must see and be allowed no more than the tasks. What they share ends with the step's
 	 * last process. */
-	if (plan.verdict == VGPU_RUN && plan.strict && vgpu_isolate_step(&plan, step.job, why) != 0)
+	if (plan.verdict == VGPU_RUN && plan.strict && vgpu_isolated_step(&plan, step.job, why) != 0)
 		return refuse_while("isolate the step: ", why);
 	if (plan.verdict == VGPU_RUN && plan.deny_userns && vgpu_userns_deny(why) != 0)
 		return refuse_while("deny user namespaces: ", why);
@@ -254,7 +254,7 @@ static int task_start(spank_t sp)
 		return 0;
 	case VGPU_RUN:
 		/* Not yet only if Slurm moves tasks in a way that container.c does not know. */
-		if (!plan.strict || vgpu_is_isolated() || vgpu_isolate(&plan, -1, why) == 0)
+		if (!plan.strict || vgpu_isolated_task(&plan, why) == 0)
 			return 0;
 		slurm_spank_log("vgpu: isolate the task: %s", why);
 		return -1;
@@ -283,7 +283,7 @@ static int step_end(void)
 	char says[VGPU_REASON_BYTES] = "", why[VGPU_REASON_BYTES] = "";
 
 	if (plan.verdict == VGPU_RUN && plan.strict)
-		vgpu_isolate_end(&plan);
+		vgpu_isolated_end(&plan);
 	if (plan.verdict != VGPU_RUN || !vgpu_may_enter_go())
 		return 0;
 	const struct vgpu_launch *go = vgpu_launch(why);

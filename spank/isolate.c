@@ -7,14 +7,13 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#include "container.h"
 #include "moved.h"
 #include "podman.h"
 
@@ -25,9 +24,6 @@ static const char self_library[] = "/run/slurm-vgpu/self/libslurm-vgpu.so";
 /* VGPU_DEV_DIR there. */
 static const char dev_dir[] = "/dev/slurm-vgpu";
 static const char preload_file[] = "/etc/ld.so.preload";
-
-/* The namespaces that vgpu_isolate and vgpu_isolate_step made; 0: none yet. */
-static ino_t own_namespace, twin_namespace;
 
 enum kind { FOLDER, ROOT_FILE, MOUNT_POINT_FILE, DEVICE };
 
@@ -189,17 +185,20 @@ static int put_own(const struct vgpu_own *own, char *why)
 	return bind_over(own->file, DEVICE, own->node, DEVICE, MS_NOSUID | MS_NOEXEC, why);
 }
 
-/* 0 if it cannot be told, which is no namespace's. */
-static ino_t mount_namespace(void)
-{
-	struct stat st;
-	return stat("/proc/self/ns/mnt", &st) == 0 ? st.st_ino : 0;
-}
+/* The call is in no header of glibc 2.28, and in no kernel before 5.2. */
+#ifndef SYS_move_mount
+#define SYS_move_mount 429
+#endif
+#ifndef MOVE_MOUNT_F_EMPTY_PATH
+#define MOVE_MOUNT_F_EMPTY_PATH 4
+#endif
 
-bool vgpu_is_isolated(void)
+/* Puts the job's pages, of which tree is a copy, where they are looked for. On an old kernel they are
+ * those that were there when the namespace was cut off. */
+static void put_pages(int tree, const struct vgpu_plan *plan)
 {
-	ino_t here = mount_namespace();
-	return here != 0 && (here == own_namespace || here == twin_namespace);
+	if (tree >= 0)
+		syscall(SYS_move_mount, tree, "", AT_FDCWD, plan->pages_dir, MOVE_MOUNT_F_EMPTY_PATH);
 }
 
 /* Other jobs' pages were copied into this namespace, where they would be seen, and outlive their jobs. */
@@ -269,11 +268,8 @@ static void carry_folder(void)
 	close(fd);
 }
 
-/* What is mounted on in one's own namespace cannot be removed there. */
-void vgpu_isolate_end(const struct vgpu_plan *plan)
+void vgpu_isolate_let_go(void)
 {
-	if (!vgpu_is_isolated() || !plan->strict || !plan->library[0])
-		return;
 	umount2(dev_dir, MNT_DETACH | UMOUNT_NOFOLLOW);
 	umount2(self_dir, MNT_DETACH | UMOUNT_NOFOLLOW);
 }
@@ -301,7 +297,7 @@ int vgpu_isolate(const struct vgpu_plan *plan, int pages, char why[VGPU_REASON_B
 	/* Slave: what the node mounts later still arrives, what is mounted here does not leave. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
 		return fail(why, "make the step's mounts its own");
-	vgpu_container_put_pages(pages, plan);
+	put_pages(pages, plan);
 	vgpu_moved_prepare(plan);
 	if (plan->library[0] ? bring_library(plan, why) != 0 : leave_others(plan, why) != 0)
 		return -1;
@@ -313,31 +309,5 @@ int vgpu_isolate(const struct vgpu_plan *plan, int pages, char why[VGPU_REASON_B
 	for (uint32_t i = 0; i < plan->own_count && i < VGPU_MASK_COUNT; i++)
 		if (put_own(&plan->own[i], why) != 0)
 			return -1;
-	own_namespace = mount_namespace();
 	return 0;
-}
-
-int vgpu_isolate_step(const struct vgpu_plan *plan, uint32_t job, char why[VGPU_REASON_BYTES])
-{
-	char container[VGPU_PATH_BYTES];
-	struct stat st;
-	int twin = -1;
-
-	switch (vgpu_container_find(job, container)) {
-	case VGPU_CONTAINER_NONE:
-		break;
-	case VGPU_CONTAINER_OTHER: /* Slurm could not find it from elsewhere: each task is isolated by itself
-				    */
-		return 0;
-	case VGPU_CONTAINER_FILE:
-		twin = vgpu_container_twin(container, plan, why);
-		if (twin < 0)
-			return -1;
-		if (fstat(twin, &st) != 0)
-			return fail(why, "stat the twin of the job's container");
-		twin_namespace = st.st_ino;
-	}
-	if (vgpu_isolate(plan, -1, why) != 0)
-		return -1;
-	return twin < 0 ? 0 : vgpu_container_replace(container, twin, plan->step_dir, why);
 }
