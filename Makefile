@@ -178,7 +178,7 @@ GOLANGCI = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.1
 golangci: ## more linters, by .golangci.yml; builds golangci-lint (downloads; minutes, once)
 	$(GOLANGCI) run ./...
 
-generate: ## what is made of tables in Go: options for jobs, keys of config.yaml; the files are committed
+generate: ## what is made of tables in Go (options for jobs, keys of config.yaml) and of interposer/api/layout.h; the files are committed
 	@$(GO) generate ./...
 
 fmt: ## gofmt

@@ -26,14 +26,14 @@ const statBytes = 1024
 // heldNow is what the processes that live hold, of a job and of each of its steps, by the step's place in the ledger.
 type heldNow struct {
 	job  [MaxDevices]uint64
-	step [maxSteps][MaxDevices]uint64
+	step [MaxSteps][MaxDevices]uint64
 }
 
 // readHeld is nil where no process is over: then the ledger's own sums stand. A process that was killed takes nothing back,
 // and the sums have it until the next of its job comes by (interposer/account/sweep.c).
 func readHeld(fd int, high uint32) *heldNow {
 	each := binary.Size(ledgerSlot{})
-	data := make([]byte, int(min(high, maxProcs))*each)
+	data := make([]byte, int(min(high, MaxProcs))*each)
 	n, err := unix.Pread(fd, data, int64(headBytes))
 	if err != nil {
 		return nil
@@ -59,7 +59,7 @@ func readHeld(fd int, high uint32) *heldNow {
 func sumOf(living []ledgerSlot) *heldNow {
 	var now heldNow
 	for _, slot := range living {
-		if slot.Step >= maxSteps { // counted by nobody
+		if slot.Step >= MaxSteps { // counted by nobody
 			continue
 		}
 		for d, used := range slot.UsedBytes {
@@ -84,7 +84,7 @@ func (j *judge) isOver(at int, slot ledgerSlot) bool {
 		return false
 	}
 	if slot.HasLock == 1 {
-		lock := unix.Flock_t{Type: unix.F_WRLCK, Start: locksAt + int64(at), Len: 1}
+		lock := unix.Flock_t{Type: unix.F_WRLCK, Start: LocksAt + int64(at), Len: 1}
 		return unix.FcntlFlock(uintptr(j.fd), unix.F_OFD_GETLK, &lock) == nil && lock.Type == unix.F_UNLCK
 	}
 	if j.pidns == 0 {

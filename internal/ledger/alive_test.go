@@ -27,7 +27,7 @@ func putSlots(t *testing.T, path string, slots ...ledgerSlot) {
 		head.Step[0], head.Step[2] = ledgerStep{InUse: 1, StepID: 10}, ledgerStep{InUse: 1, StepID: 12}
 		for _, s := range slots {
 			head.UsedBytes[0] += s.UsedBytes[0]
-			if s.Step < maxSteps {
+			if s.Step < MaxSteps {
 				head.Step[s.Step].UsedBytes[0] += s.UsedBytes[0]
 			}
 		}
@@ -166,7 +166,7 @@ func TestWhoIsOverHoldsNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer file.Close()
-				lock := unix.Flock_t{Type: unix.F_WRLCK, Start: locksAt + 1, Len: 1}
+				lock := unix.Flock_t{Type: unix.F_WRLCK, Start: LocksAt + 1, Len: 1}
 				if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &lock); err != nil {
 					t.Fatal(err)
 				}
@@ -197,7 +197,7 @@ func TestHostileSlots(t *testing.T) {
 		t.Errorf("the job holds %d, its step %d", job, third)
 	}
 	// All slots, and more than there are, whose processes only a lock could tell of.
-	all := make([]ledgerSlot, maxProcs)
+	all := make([]ledgerSlot, MaxProcs)
 	for i := range all {
 		all[i] = ledgerSlot{State: 1, HasLock: 1, UsedBytes: [MaxDevices]uint64{1}}
 	}

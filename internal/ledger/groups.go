@@ -41,9 +41,7 @@ type Group struct {
 const (
 	// MaxDeviceInstances is NV_MAX_DEVICES of the driver's nvlimits.h.
 	MaxDeviceInstances = 32
-	// MaxGroups is how many groups of a process have room.
-	MaxGroups = maxGroups
-	maxEngine = 8
+	maxEngine          = 8
 )
 
 var (
@@ -60,7 +58,7 @@ func GroupsBytes() int64 { return groupsBytes }
 
 // CreateGroups makes the groups page of a job. It is like its ledger, but has holes: no process maps it.
 func CreateGroups(path string, job uint32, uid, gid uint32) error {
-	head := pageHead{Magic: groupsMagic, LayoutVersion: VgpudVersion, SizeBytes: uint32(groupsBytes), JobID: job}
+	head := pageHead{Magic: GroupsMagic, LayoutVersion: VgpudVersion, SizeBytes: uint32(groupsBytes), JobID: job}
 	if err := create(path, head, sparse, 0o600, uid, gid); err != nil {
 		return fmt.Errorf("create groups: %w", err)
 	}
@@ -138,10 +136,10 @@ func decodeGroups(data []byte, job uint32, sequence func(slot int) (uint32, bool
 	if _, err := binary.Decode(data, binary.LittleEndian, &head); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLayout, io.ErrUnexpectedEOF)
 	}
-	if head.Magic != groupsMagic || !isVgpuds(head.LayoutVersion) || head.JobID != job {
+	if head.Magic != GroupsMagic || !isVgpuds(head.LayoutVersion) || head.JobID != job {
 		return nil, fmt.Errorf("%w: magic %#x, version %d, job %d", ErrLayout, head.Magic, head.LayoutVersion, head.JobID)
 	}
-	for slot := range maxProcs {
+	for slot := range MaxProcs {
 		at := groupsProcessAt + int64(slot)*groupsProcessBytes
 		if at+groupsHeadBytes > int64(len(data)) {
 			break
@@ -150,7 +148,7 @@ func decodeGroups(data []byte, job uint32, sequence func(slot int) (uint32, bool
 		if _, err := binary.Decode(data[at:at+groupsHeadBytes], binary.LittleEndian, &of); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrLayout, err)
 		}
-		if of.PID <= 0 || of.Count > maxGroups || of.Count == 0 && of.More == 0 || of.Sequence%2 != 0 {
+		if of.PID <= 0 || of.Count > MaxGroups || of.Count == 0 && of.More == 0 || of.Sequence%2 != 0 {
 			continue
 		}
 		process := GroupsProcess{Slot: slot, StartTicks: of.StartTicks, PIDNS: of.PIDNS, PID: of.PID, More: of.More}
@@ -171,7 +169,7 @@ func groupsOf(data []byte, count uint32) (groups []Group) {
 		}
 		group := Group{Client: raw.Client, Device: raw.Device, Group: raw.Group, Engine: raw.Engine, DeviceInstance: raw.DeviceInstance,
 			FD: raw.FD, Subdevice: raw.Subdevice, ChannelCount: raw.ChannelCount}
-		group.Channels = slices.Clone(raw.Channel[:min(raw.ChannelCount, groupChannels)])
+		group.Channels = slices.Clone(raw.Channel[:min(raw.ChannelCount, GroupChannels)])
 		if group.isPossible() && !slices.ContainsFunc(groups, group.isSame) {
 			groups = append(groups, group)
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 var aGroup = groupsGroup{Client: 0xc1d0001e, Device: 0x5c000001, Group: 0x5c000010, Engine: 1, DeviceInstance: 3, FD: 7,
-	Subdevice: 0x5c000002, ChannelCount: 2, Channel: [groupChannels]uint32{0x5c00001c, 0x5c00001d}}
+	Subdevice: 0x5c000002, ChannelCount: 2, Channel: [GroupChannels]uint32{0x5c00001c, 0x5c00001d}}
 
 func ofGroup(raw groupsGroup, channels int) Group {
 	return Group{Client: raw.Client, Device: raw.Device, Group: raw.Group, Engine: raw.Engine, DeviceInstance: raw.DeviceInstance,
@@ -95,15 +95,15 @@ func TestGroupsAreReadWhereverTheProcessHasItsPlace(t *testing.T) {
 	full.More = 3
 	writeDown(t, path, 0, process)
 	writeDown(t, path, 500, process)
-	writeDown(t, path, maxProcs-1, full)
+	writeDown(t, path, MaxProcs-1, full)
 	got, err := ReadGroups(path, 12)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := GroupsProcess{StartTicks: 1234, PIDNS: 42, PID: 99, Groups: []Group{ofGroup(aGroup, 2), ofGroup(other, groupChannels)}}
+	want := GroupsProcess{StartTicks: 1234, PIDNS: 42, PID: 99, Groups: []Group{ofGroup(aGroup, 2), ofGroup(other, GroupChannels)}}
 	at500 := want
 	at500.Slot = 500
-	if diff := cmp.Diff([]GroupsProcess{want, at500, {Slot: maxProcs - 1, StartTicks: 1234, PIDNS: 42, PID: 99, More: 3}}, got); diff != "" {
+	if diff := cmp.Diff([]GroupsProcess{want, at500, {Slot: MaxProcs - 1, StartTicks: 1234, PIDNS: 42, PID: 99, More: 3}}, got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -112,7 +112,7 @@ func TestWhatNoDriverHasIsLeftOut(t *testing.T) {
 	for name, spoil := range map[string]func(p *groupsProcess){
 		"no process":          func(p *groupsProcess) { p.PID = 0 },
 		"a number below zero": func(p *groupsProcess) { p.PID = -1 },
-		"too many":            func(p *groupsProcess) { p.Count = maxGroups + 1 },
+		"too many":            func(p *groupsProcess) { p.Count = MaxGroups + 1 },
 		"nothing":             func(p *groupsProcess) { p.Count = 0 },
 		"being written":       func(p *groupsProcess) { p.Sequence = 3 },
 	} {
@@ -147,8 +147,8 @@ func TestWhatNoDriverHasIsLeftOut(t *testing.T) {
 
 // A process that writes while it is read is not believed in this look.
 func TestWhatIsWrittenMeanwhileIsLeftOut(t *testing.T) {
-	data, err := binary.Append(nil, binary.LittleEndian, groupsPage{Magic: groupsMagic, LayoutVersion: VgpudVersion, JobID: 12,
-		Process: [maxProcs]groupsProcess{processOf(aGroup), processOf(aGroup), processOf(aGroup)}})
+	data, err := binary.Append(nil, binary.LittleEndian, groupsPage{Magic: GroupsMagic, LayoutVersion: VgpudVersion, JobID: 12,
+		Process: [MaxProcs]groupsProcess{processOf(aGroup), processOf(aGroup), processOf(aGroup)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestGroupsThatAreNoneAreNotRead(t *testing.T) {
 	// What stands behind the page is nobody's.
 	path := newGroups(t)
 	if err := os.Truncate(path, 1<<33); err == nil {
-		writeDown(t, path, maxProcs+5, processOf(aGroup))
+		writeDown(t, path, MaxProcs+5, processOf(aGroup))
 		if got, err := ReadGroups(path, 12); err != nil || len(got) != 0 {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -190,8 +190,8 @@ func TestGroupsThatAreNoneAreNotRead(t *testing.T) {
 }
 
 func FuzzDecodeGroups(f *testing.F) {
-	good, err := binary.Append(nil, binary.LittleEndian, groupsPage{Magic: groupsMagic, LayoutVersion: VgpudVersion, JobID: 12,
-		Process: [maxProcs]groupsProcess{processOf(aGroup, aGroup)}})
+	good, err := binary.Append(nil, binary.LittleEndian, groupsPage{Magic: GroupsMagic, LayoutVersion: VgpudVersion, JobID: 12,
+		Process: [MaxProcs]groupsProcess{processOf(aGroup, aGroup)}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -205,11 +205,11 @@ func FuzzDecodeGroups(f *testing.F) {
 			return
 		}
 		for i, p := range processes {
-			if p.PID <= 0 || len(p.Groups) > maxGroups || p.Slot >= maxProcs || i > 0 && p.Slot <= processes[i-1].Slot {
+			if p.PID <= 0 || len(p.Groups) > MaxGroups || p.Slot >= MaxProcs || i > 0 && p.Slot <= processes[i-1].Slot {
 				t.Errorf("process %+v", p)
 			}
 			for _, g := range p.Groups {
-				if !g.isPossible() || len(g.Channels) > groupChannels {
+				if !g.isPossible() || len(g.Channels) > GroupChannels {
 					t.Errorf("group %+v", g)
 				}
 			}

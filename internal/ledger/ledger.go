@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package ledger is the Go side of interposer/api/layout.h: it writes the limits page that the
+// interposer obeys, creates the pages that it and vgpud write, and reads them back without believing them. layout.go has C's structs.
 package ledger
 
 import (
@@ -14,8 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRefusals bounds what a ledger can claim, so that no number of it breaks a reader downstream.
-const maxRefusals = 1_000_000_000
+//go:generate go run ../../interposer/api/generate ../../interposer/api/layout.h layout.go
+
+// vgpudBefore is the VgpudVersion before, which had the same groups and time.
+const vgpudBefore = 6
+
+func isVgpuds(version uint32) bool { return version == VgpudVersion || version == vgpudBefore }
+
+// maxCount bounds what a ledger can claim, so that no number of it breaks a reader downstream.
+const maxCount = 1_000_000_000
 
 // Usage is what a ledger says about a job, brought into bounds.
 type Usage struct {
@@ -29,14 +38,6 @@ type StepUsage struct {
 	Devices []DeviceUsage
 }
 
-// DeviceUsage is the use of one slice's memory. No byte count is larger than the slice. A build before 0.1.0 has busy_ns and waited_ns here as
-// well, which nobody reads.
-type DeviceUsage struct {
-	UsedBytes uint64 `json:"used_bytes"`
-	PeakBytes uint64 `json:"peak_bytes"`
-	Refusals  uint64 `json:"refusals"` // allocations that the limit refused
-}
-
 // Bounds are what a job can have used at most.
 type Bounds struct {
 	Bytes []uint64      // its slices in order
@@ -47,7 +48,7 @@ type Bounds struct {
 // by nobody else. The folder must be one that only root may write. One that is already there is
 // kept, because the job may run; so a second call changes nothing.
 func Create(path string, job uint32, devices int, uid, gid uint32) error {
-	head := pageHead{Magic: ledgerMagic, LayoutVersion: LayoutVersion, SizeBytes: uint32(binary.Size(ledgerPage{})), JobID: job, DeviceCount: uint32(devices)}
+	head := pageHead{Magic: LedgerMagic, LayoutVersion: LayoutVersion, SizeBytes: uint32(binary.Size(ledgerPage{})), JobID: job, DeviceCount: uint32(devices)}
 	if err := create(path, head, whole, 0o600, uid, gid); err != nil {
 		return fmt.Errorf("create ledger: %w", err)
 	}
@@ -244,13 +245,13 @@ func decodeTotals(data []byte, job uint32, bounds *Bounds, now *heldNow) ([]Devi
 	if _, err := binary.Decode(data, binary.LittleEndian, &head); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLayout, err)
 	}
-	if head.Magic != ledgerMagic || head.LayoutVersion != LayoutVersion || head.JobID != job {
+	if head.Magic != LedgerMagic || head.LayoutVersion != LayoutVersion || head.JobID != job {
 		return nil, fmt.Errorf("%w: magic %#x, version %d, job %d", ErrLayout, head.Magic, head.LayoutVersion, head.JobID)
 	}
 	bounds.Bytes = bounds.Bytes[:min(len(bounds.Bytes), MaxDevices)]
 	var devices []DeviceUsage
 	for i := range bounds.Bytes {
-		device := bounds.device(i, DeviceUsage{head.UsedBytes[i], head.PeakBytes[i], head.Refusals[i]})
+		device := bounds.device(i, head.of(i))
 		if now != nil { // after the peak, which what is over has had its part in
 			device.UsedBytes = min(now.job[i], bounds.Bytes[i])
 		}
@@ -266,7 +267,7 @@ func decode(data []byte, job uint32, bounds Bounds, now *heldNow) (usage Usage, 
 	if usage.Devices, err = decodeTotals(data, job, &bounds, now); err != nil {
 		return Usage{}, err
 	}
-	for at := range maxSteps {
+	for at := range MaxSteps {
 		rest := data[totalsBytes+at*stepBytes:]
 		if binary.LittleEndian.Uint32(rest) == 0 { // in use
 			continue
@@ -277,7 +278,7 @@ func decode(data []byte, job uint32, bounds Bounds, now *heldNow) (usage Usage, 
 		}
 		mine := StepUsage{Step: step.StepID}
 		for i := range bounds.Bytes {
-			device := bounds.device(i, DeviceUsage{step.UsedBytes[i], step.PeakBytes[i], step.Refusals[i]})
+			device := bounds.device(i, step.of(i))
 			if now != nil {
 				device.UsedBytes = min(now.step[at][i], bounds.Bytes[i])
 			}
@@ -299,7 +300,7 @@ func (b Bounds) Hold(usage Usage) Usage {
 		return held
 	}
 	usage.Devices = hold(usage.Devices)
-	usage.Steps = usage.Steps[:min(len(usage.Steps), maxSteps)]
+	usage.Steps = usage.Steps[:min(len(usage.Steps), MaxSteps)]
 	for i := range usage.Steps {
 		usage.Steps[i].Devices = hold(usage.Steps[i].Devices)
 	}
@@ -308,9 +309,6 @@ func (b Bounds) Hold(usage Usage) Usage {
 
 // device brings a claim about slice i into bounds.
 func (b Bounds) device(i int, claimed DeviceUsage) DeviceUsage {
-	return DeviceUsage{
-		UsedBytes: min(claimed.UsedBytes, b.Bytes[i]),
-		PeakBytes: min(max(claimed.PeakBytes, claimed.UsedBytes), b.Bytes[i]),
-		Refusals:  min(claimed.Refusals, maxRefusals),
-	}
+	claimed.PeakBytes = max(claimed.PeakBytes, claimed.UsedBytes)
+	return claimed.within(b.Bytes[i], maxCount)
 }

@@ -161,7 +161,7 @@ func TestWhatALedgerClaimsIsBroughtIntoBounds(t *testing.T) {
 		head.Step[3].PeakBytes[0] = math.MaxUint64
 	})
 	want := Usage{
-		Devices: []DeviceUsage{{UsedBytes: 50, PeakBytes: 50, Refusals: maxRefusals}, {PeakBytes: 200}},
+		Devices: []DeviceUsage{{UsedBytes: 50, PeakBytes: 50, Refusals: maxCount}, {PeakBytes: 200}},
 		Steps:   []StepUsage{{Step: 4, Devices: []DeviceUsage{{PeakBytes: 100}, {}}}},
 	}
 	got, err := Read(path, 12, Bounds{Bytes: []uint64{100, 200}})
@@ -232,7 +232,7 @@ func TestHostileLedgersAreErrors(t *testing.T) {
 }
 
 func FuzzDecodeLedger(f *testing.F) {
-	good, err := binary.Append(nil, binary.LittleEndian, ledgerHead{ledgerTotals: ledgerTotals{Magic: ledgerMagic, LayoutVersion: LayoutVersion, JobID: 12}})
+	good, err := binary.Append(nil, binary.LittleEndian, ledgerHead{ledgerTotals: ledgerTotals{Magic: LedgerMagic, LayoutVersion: LayoutVersion, JobID: 12}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func FuzzDecodeLedger(f *testing.F) {
 		}
 		for _, devices := range append([][]DeviceUsage{usage.Devices}, stepDevices(usage)...) {
 			for i, d := range devices {
-				if d.PeakBytes > bounds.Bytes[i] || d.UsedBytes > d.PeakBytes || d.Refusals > maxRefusals {
+				if d.PeakBytes > bounds.Bytes[i] || d.UsedBytes > d.PeakBytes || d.Refusals > maxCount {
 					t.Errorf("device %d claims %+v", i, d)
 				}
 			}

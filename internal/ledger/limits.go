@@ -134,7 +134,7 @@ func ReadForeignJob(path string) (uint32, error) {
 		return 0, fmt.Errorf("read limits: %w", err)
 	}
 	var page limitsPage
-	if _, err := binary.Decode(data, binary.LittleEndian, &page); err != nil || page.Magic != limitsMagic {
+	if _, err := binary.Decode(data, binary.LittleEndian, &page); err != nil || page.Magic != LimitsMagic {
 		return 0, fmt.Errorf("read limits %s: %w: magic %#x", path, ErrLayout, page.Magic)
 	}
 	return page.JobID, nil
@@ -145,20 +145,20 @@ func encodeLimits(limits Limits) ([]byte, error) {
 		return nil, fmt.Errorf("%d devices, at most %d have room", len(limits.Devices), MaxDevices)
 	}
 	page := limitsPage{
-		Magic: limitsMagic, LayoutVersion: LayoutVersion,
+		Magic: LimitsMagic, LayoutVersion: LayoutVersion,
 		JobID: limits.Job, StepID: limits.Step, UID: limits.UID,
 		DeviceCount: uint32(len(limits.Devices)), Flags: limits.Flags | gatedFlag(limits.Devices), Generation: limits.Generation,
 	}
 	page.SizeBytes = uint32(binary.Size(page))
 	page.LedgerDevice, page.LedgerInode = limits.Ledger.Device, limits.Ledger.Inode
-	if len(limits.PagesDir) >= pathBytes {
-		return nil, fmt.Errorf("the path %s does not fit the page: at most %d bytes do", limits.PagesDir, pathBytes-1)
+	if len(limits.PagesDir) >= PagesDirBytes {
+		return nil, fmt.Errorf("the path %s does not fit the page: at most %d bytes do", limits.PagesDir, PagesDirBytes-1)
 	}
 	// All strings end in a NUL that C relies on.
-	copy(page.JobStep[:jobStepLen-1], limits.JobStep)
+	copy(page.JobStep[:len(page.JobStep)-1], limits.JobStep)
 	copy(page.PagesDir[:], limits.PagesDir)
 	for i, d := range limits.Devices {
-		if len(d.UUID) >= uuidBytes || d.Index < 0 || d.Minor < 0 {
+		if len(d.UUID) >= UUIDBytes || d.Index < 0 || d.Minor < 0 {
 			return nil, fmt.Errorf("device %q (NVML index %d, minor %d) does not fit the page", d.UUID, d.Index, d.Minor)
 		}
 		page.Device[i] = limitsDevice{
@@ -179,7 +179,7 @@ func decodeLimits(data []byte) (Limits, error) {
 	if _, err := binary.Decode(data, binary.LittleEndian, &page); err != nil {
 		return Limits{}, fmt.Errorf("%w: %w", ErrLayout, err)
 	}
-	if page.Magic != limitsMagic || page.LayoutVersion != LayoutVersion || page.DeviceCount > MaxDevices {
+	if page.Magic != LimitsMagic || page.LayoutVersion != LayoutVersion || page.DeviceCount > MaxDevices {
 		return Limits{}, fmt.Errorf("%w: magic %#x, version %d, %d devices", ErrLayout, page.Magic, page.LayoutVersion, page.DeviceCount)
 	}
 	limits := Limits{Job: page.JobID, Step: page.StepID, UID: page.UID, Flags: page.Flags &^ Gated,

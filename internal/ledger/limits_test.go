@@ -97,7 +97,7 @@ func TestLimitsThatDoNotFitAreErrors(t *testing.T) {
 	for name, limits := range map[string]Limits{
 		"devices": {Devices: make([]LimitsDevice, MaxDevices+1)},
 		"uuid":    {Devices: []LimitsDevice{{UUID: "GPU-012345678901234567890123456789012345678901234567890123456789"}}}, // C relies on the NUL
-		"pages":   {PagesDir: strings.Repeat("x", pathBytes)},
+		"pages":   {PagesDir: strings.Repeat("x", PagesDirBytes)},
 		"minor":   {Devices: []LimitsDevice{{UUID: "GPU-a", Minor: -1}}},
 	} {
 		if err := WriteLimits(filepath.Join(t.TempDir(), LimitsFile), limits); err == nil {
@@ -108,16 +108,16 @@ func TestLimitsThatDoNotFitAreErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := decodeLimits(data); err != nil || len(got.JobStep) != jobStepLen-1 {
+	if got, err := decodeLimits(data); err != nil || len(got.JobStep) != len(limitsPage{}.JobStep)-1 {
 		t.Errorf("long step name: %q, %v", got.JobStep, err)
 	}
 }
 
 func TestAPageHasRoomForAllDevices(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LimitsFile)
-	limits := Limits{Job: 12, PagesDir: strings.Repeat("x", pathBytes-1)}
+	limits := Limits{Job: 12, PagesDir: strings.Repeat("x", PagesDirBytes-1)}
 	for i := range MaxDevices {
-		limits.Devices = append(limits.Devices, LimitsDevice{UUID: device.UUID(strings.Repeat("u", uuidBytes-1)), StepMemBytes: uint64(i)})
+		limits.Devices = append(limits.Devices, LimitsDevice{UUID: device.UUID(strings.Repeat("u", UUIDBytes-1)), StepMemBytes: uint64(i)})
 	}
 	if err := WriteLimits(path, limits); err != nil {
 		t.Fatal(err)

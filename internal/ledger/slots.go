@@ -59,7 +59,7 @@ func decodeSlots(data []byte, job uint32, devices int) (slots []Slot, err error)
 func slotsOf(data []byte) iter.Seq2[int, ledgerSlot] {
 	return func(yield func(int, ledgerSlot) bool) {
 		each := binary.Size(ledgerSlot{})
-		for i := range min(len(data)/each, maxProcs) {
+		for i := range min(len(data)/each, MaxProcs) {
 			rest := data[i*each:]
 			if binary.LittleEndian.Uint32(rest) != 1 { // state
 				continue

@@ -36,7 +36,7 @@ func TestSlotsOfALedger(t *testing.T) {
 	}
 	page.Slot[0] = ledgerSlot{State: 1, PID: 30, PIDNS: 4711, UsedBytes: [MaxDevices]uint64{5, 6, 7}, MayTakeBytes: [MaxDevices]uint64{0, 2}}
 	page.Slot[1] = ledgerSlot{State: 2, PID: 31}
-	page.Slot[maxProcs-1] = ledgerSlot{State: 1, PID: -1, UsedBytes: [MaxDevices]uint64{math.MaxUint64}, MayTakeBytes: [MaxDevices]uint64{1}}
+	page.Slot[MaxProcs-1] = ledgerSlot{State: 1, PID: -1, UsedBytes: [MaxDevices]uint64{math.MaxUint64}, MayTakeBytes: [MaxDevices]uint64{1}}
 	write := func() {
 		t.Helper()
 		data, err := binary.Append(nil, binary.LittleEndian, page)

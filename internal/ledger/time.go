@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -26,21 +27,6 @@ func TimeNow() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// TimeDevice is what vgpud counted of one slice of a job. Times are of TimeNow.
-type TimeDevice struct {
-	BusyNs     uint64 // GPU time since the slice was granted
-	UnknownNs  uint64 // of the time since: nobody counted
-	LookedNs   uint64 // the last look; 0: none yet
-	CreditNs   int64  // of the latency bucket, or of a cap
-	CreditAtNs uint64 // when a cap's credit was that; 0: at the last look
-	SliceUs    uint32 // time slice of its groups; 0: as the driver has it
-	Percent    uint32 // of the GPU over the last half second, times 100
-	Frozen     uint32 // how often its step was frozen
-	Flags      uint32 // TimeFrozen, TimeUnnamed, TimeInexact
-	Killed     uint32 // how often one was killed
-	Verdict    uint32 // what a process of the job was seen to do last (share.Verdict); 0: nothing
-}
-
 var (
 	timeBytes      = int64(unsafe.Sizeof(timePage{}))
 	timeSequenceAt = int64(unsafe.Offsetof(timePage{}.Sequence))
@@ -52,7 +38,7 @@ func TimeBytes() int64 { return timeBytes }
 
 // CreateTime makes the time page of a job. It is root's; every user may read it.
 func CreateTime(path string, job uint32, devices int) error {
-	head := pageHead{Magic: timeMagic, LayoutVersion: VgpudVersion, SizeBytes: uint32(timeBytes), JobID: job, DeviceCount: uint32(devices)}
+	head := pageHead{Magic: TimeMagic, LayoutVersion: VgpudVersion, SizeBytes: uint32(timeBytes), JobID: job, DeviceCount: uint32(devices)}
 	if err := create(path, head, whole, 0o644, uint32(os.Geteuid()), uint32(os.Getegid())); err != nil {
 		return fmt.Errorf("create time: %w", err)
 	}
@@ -88,19 +74,13 @@ func readTime(path string, job uint32) (*timePage, error) {
 	if _, err := binary.Decode(data, binary.LittleEndian, page); err != nil {
 		return nil, fmt.Errorf("%s: %w: %d bytes, want %d", path, ErrLayout, len(data), timeBytes)
 	}
-	if page.Magic != timeMagic || !isVgpuds(page.LayoutVersion) || page.JobID != job || page.DeviceCount > MaxDevices {
+	if page.Magic != TimeMagic || !isVgpuds(page.LayoutVersion) || page.JobID != job || page.DeviceCount > MaxDevices {
 		return nil, fmt.Errorf("%s: %w: magic %#x, version %d, job %d, %d devices", path, ErrLayout, page.Magic, page.LayoutVersion, page.JobID, page.DeviceCount)
 	}
 	return page, nil
 }
 
-func (page *timePage) devices() (devices []TimeDevice) {
-	for _, d := range page.Device[:page.DeviceCount] {
-		devices = append(devices, TimeDevice{BusyNs: d.BusyNs, UnknownNs: d.UnknownNs, LookedNs: d.LookedNs, CreditNs: d.CreditNs,
-			SliceUs: d.SliceUs, Percent: d.Percent, Frozen: d.Frozen, Flags: d.Flags, Killed: d.Killed, Verdict: d.Verdict, CreditAtNs: d.CreditAtNs})
-	}
-	return devices
-}
+func (page *timePage) devices() []TimeDevice { return slices.Clone(page.Device[:page.DeviceCount]) }
 
 // TimePage is a job's time page, open for writing. One writer has it at a time. No mapping: the page is cut when its job ends, and whoever
 // touched a mapping of it then would be killed.
@@ -130,14 +110,9 @@ func (p *TimePage) Devices() []TimeDevice { return p.devices }
 func (p *TimePage) Put(devices []TimeDevice) error {
 	devices = devices[:min(len(devices), len(p.devices))]
 	copy(p.devices, devices)
-	data := make([]byte, 0, timeBytes)
-	for _, d := range p.devices {
-		raw := timeDevice{BusyNs: d.BusyNs, UnknownNs: d.UnknownNs, LookedNs: d.LookedNs, CreditNs: d.CreditNs,
-			SliceUs: d.SliceUs, Percent: d.Percent, Frozen: d.Frozen, Flags: d.Flags, Killed: d.Killed, Verdict: d.Verdict, CreditAtNs: d.CreditAtNs}
-		var err error
-		if data, err = binary.Append(data, binary.LittleEndian, raw); err != nil {
-			return fmt.Errorf("write time: %w", err)
-		}
+	data, err := binary.Append(nil, binary.LittleEndian, p.devices)
+	if err != nil {
+		return fmt.Errorf("write time: %w", err)
 	}
 	odd := p.sequence | 1
 	if err := p.putSequence(odd); err != nil {

@@ -7,11 +7,15 @@
 #include "base/atomics.h"
 #include "base/futex.h"
 
+typedef uint64_t __attribute__((may_alias)) any_word;
+
 /* Others read without the lock, so not memset. */
-static void zero(uint64_t field[VGPU_MAX_DEVICES])
+static void zero(void *from, size_t bytes)
 {
-	for (uint32_t d = 0; d < VGPU_MAX_DEVICES; d++)
-		SET(field[d], 0);
+	any_word *words = from;
+
+	for (size_t i = 0; i < bytes / sizeof(*words); i++)
+		SET(words[i], 0);
 }
 
 /* A sum is written once, since others read it without the lock. */
@@ -50,7 +54,7 @@ VGPU_SELDOM void vgpu_account_recount(void)
 			measuring |= GET(ledger->slot[i].measuring);
 			live[count++] = (uint16_t)i;
 		} else if (i < high) {
-			zero(ledger->slot[i].may_take_bytes);
+			zero(ledger->slot[i].may_take_bytes, sizeof(ledger->slot[i].may_take_bytes));
 		}
 	}
 	if (count != 0 && high <= live[count - 1])
@@ -62,8 +66,8 @@ VGPU_SELDOM void vgpu_account_recount(void)
 
 void vgpu_account_clear_slot(struct vgpu_ledger_slot *slot)
 {
-	zero(slot->used_bytes);
-	zero(slot->may_take_bytes);
+	zero(slot->used_bytes, sizeof(slot->used_bytes));
+	zero(slot->may_take_bytes, sizeof(slot->may_take_bytes));
 	SET(slot->measuring, 0);
 	SET(slot->state, 0);
 }
@@ -96,10 +100,7 @@ static uint32_t find_step(uint32_t step_id)
 			unused = s;
 	}
 	if (unused < VGPU_MAX_STEPS) {
-		zero(ledger->step[unused].used_bytes);
-		zero(ledger->step[unused].peak_bytes);
-		zero(ledger->step[unused].refusals);
-		zero(ledger->step[unused].share_free_at_ns);
+		zero(&ledger->step[unused], sizeof(ledger->step[unused]));
 		SET(ledger->step[unused].step_id, step_id);
 		SET(ledger->step[unused].in_use, 1);
 	}

@@ -18,7 +18,7 @@
  * VGPU_VGPUD_VERSION is theirs. What programs of other builds look at stays as it is: the size of limits,
  * and what stands there up to uid (docs/decisions/node.md#049).
  *
- * Sizes and offsets are part of the contract: internal/ledger mirrors them and a test compares.
+ * Sizes and offsets are part of the contract: `make generate` writes internal/ledger/layout.go from them.
  * All integers are little-endian; every 64-bit field is read and written atomically. */
 #ifndef VGPU_API_LAYOUT_H
 #define VGPU_API_LAYOUT_H
@@ -40,7 +40,7 @@
 #define VGPU_GROUPS_FILE "groups"
 #define VGPU_TIME_FILE "time"
 
-#define VGPU_LAYOUT_VERSION 8u
+#define VGPU_LAYOUT_VERSION 9u
 #define VGPU_VGPUD_VERSION 7u
 #define VGPU_LIMITS_MAGIC 0x314d494c55504756ull /* "VGPULIM1" */
 #define VGPU_LEDGER_MAGIC 0x314447524c555056ull /* "VPULRGD1" */
@@ -95,7 +95,7 @@ struct vgpu_limits {
 	struct vgpu_limits_device device[VGPU_MAX_DEVICES];
 	/* In preload isolation the folder of the job's pages; "": there is none. */
 	char pages_dir[VGPU_PAGES_DIR_BYTES];
-	/* Which file the job's ledger is (stat). Who may write it is the job's user. 0: not known. */
+	/* Which file the job's ledger is (stat). Another one is refused, whatever is mounted where. */
 	uint64_t ledger_device;
 	uint64_t ledger_inode;
 };
@@ -118,12 +118,22 @@ struct vgpu_ledger_slot {
 	uint64_t may_take_bytes[VGPU_MAX_DEVICES];
 };
 
+/* The figures of use, of the job and of each of its steps: a figure is one line here, and is counted in
+ * account/. CONTRIBUTING.md ("A field of the usage report") has the lines that show it. A name says the
+ * unit: what ends in _bytes is at most the slice, what does not is a count. */
+#define VGPU_LEDGER_FIGURES                    \
+	uint64_t used_bytes[VGPU_MAX_DEVICES]; \
+	uint64_t peak_bytes[VGPU_MAX_DEVICES]; \
+	uint64_t refusals[VGPU_MAX_DEVICES]
+
+struct vgpu_ledger_figures {
+	VGPU_LEDGER_FIGURES;
+};
+
 struct vgpu_ledger_step {
 	uint32_t in_use;
 	uint32_t step_id;
-	uint64_t used_bytes[VGPU_MAX_DEVICES];
-	uint64_t peak_bytes[VGPU_MAX_DEVICES];
-	uint64_t refusals[VGPU_MAX_DEVICES];
+	VGPU_LEDGER_FIGURES;
 	uint64_t share_free_at_ns[VGPU_MAX_DEVICES]; /* as in the head, of this step alone */
 };
 
@@ -137,15 +147,12 @@ struct vgpu_ledger {
 	 * free, with FUTEX_WAITERS when somebody sleeps on it; a holder that is dead, or the same for
 	 * too long, loses it and the sums are made again from the slots. */
 	uint32_t lock;
-	uint32_t lock_waiters; /* not used: the count of somebody killed while waiting would stay */
-	uint64_t lock_pidns;
 	uint32_t slots_high; /* slots at and above this index were never used */
-	uint32_t measuring;  /* all of the slots' */
+	uint64_t lock_pidns;
 	uint64_t lock_turns; /* how often the lock was taken */
-	uint64_t reserved;
-	uint64_t used_bytes[VGPU_MAX_DEVICES];
-	uint64_t peak_bytes[VGPU_MAX_DEVICES];
-	uint64_t refusals[VGPU_MAX_DEVICES];
+	uint32_t measuring;  /* all of the slots' */
+	uint32_t reserved[3];
+	VGPU_LEDGER_FIGURES;
 	/* From when on the cap covers what was used (gate/bucket.h). CLOCK_MONOTONIC. */
 	uint64_t share_free_at_ns[VGPU_MAX_DEVICES];
 	struct vgpu_ledger_step step[VGPU_MAX_STEPS];
@@ -214,20 +221,11 @@ struct vgpu_time {
 	struct vgpu_time_device device[VGPU_MAX_DEVICES];
 };
 
+/* For ever (docs/decisions/node.md). */
 _Static_assert(sizeof(struct vgpu_limits_device) == 128, "limits device layout");
 _Static_assert(offsetof(struct vgpu_limits, device) == 80, "limits header layout");
 _Static_assert(sizeof(struct vgpu_limits) == 80 + 16 * 128 + 128, "limits layout");
-_Static_assert(sizeof(struct vgpu_ledger_slot) == 320, "ledger slot layout");
-_Static_assert(sizeof(struct vgpu_ledger_step) == 520, "ledger step layout");
-_Static_assert(offsetof(struct vgpu_ledger, used_bytes) == 64, "ledger header layout");
-_Static_assert(offsetof(struct vgpu_ledger, step) == 576, "ledger steps");
-_Static_assert(offsetof(struct vgpu_ledger, slot) == 576 + 256 * 520, "ledger slots");
-_Static_assert(offsetof(struct vgpu_ledger, context_bytes) == 576 + 256 * 520 + 1024 * 320,
-	       "ledger contexts");
-_Static_assert(sizeof(struct vgpu_ledger) == 576 + 256 * 520 + 1024 * 320 + 128, "ledger layout");
-_Static_assert(sizeof(struct vgpu_channel_group) == 96, "group layout");
-_Static_assert(sizeof(struct vgpu_groups_process) == 32 + 32 * 96, "layout of a process's groups");
-_Static_assert(sizeof(struct vgpu_groups) == 32 + 1024 * 3104, "groups layout");
-_Static_assert(sizeof(struct vgpu_time) == 56 + 16 * 64, "time layout");
+_Static_assert(sizeof(struct vgpu_ledger_slot) % 64 == 0 && offsetof(struct vgpu_ledger, slot) % 64 == 0,
+	       "two slots share a line of the cache");
 
 #endif

@@ -192,8 +192,6 @@ const struct vgpu_limits *vgpu_step_limits(int *folder_fd, const char **why)
 /* Nobody but root can make another file that is this one, wherever he mounts what. */
 static bool is_named(const struct stat *st, const struct vgpu_limits *limits)
 {
-	if (limits->ledger_inode == 0) /* an older plugin made the page */
-		return vgpu_trust_same_ids();
 	return st->st_ino == limits->ledger_inode && st->st_dev == limits->ledger_device;
 }
 

@@ -23,24 +23,14 @@ import (
 
 // otherLayout makes of this build one in which every page that is shared is laid out otherwise: in each there are fields that
 // have changed places, so that who takes one layout for the other goes by wrong numbers.
-var otherLayout = map[string][][2]string{
-	"interposer/api/layout.h": {
-		{"#define VGPU_LAYOUT_VERSION ", "#define VGPU_LAYOUT_VERSION 1u + "}, {"#define VGPU_VGPUD_VERSION ", "#define VGPU_VGPUD_VERSION 1u + "},
-		{"\tuint64_t step_mem_bytes;", "\tuint64_t device_mem_bytes;"}, {"\tuint64_t device_mem_bytes;    /* the whole", "\tuint64_t step_mem_bytes;    /* the whole"},
-		{"\tuint64_t used_bytes[VGPU_MAX_DEVICES];\n\tuint64_t image;", "\tuint64_t may_take_bytes[VGPU_MAX_DEVICES];\n\tuint64_t image;"},
-		{"\tuint64_t may_take_bytes[VGPU_MAX_DEVICES];\n};", "\tuint64_t used_bytes[VGPU_MAX_DEVICES];\n};"},
-		{"\tuint64_t peak_bytes[VGPU_MAX_DEVICES];\n\tuint64_t refusals[VGPU_MAX_DEVICES];\n\t/* From when", "\tuint64_t refusals[VGPU_MAX_DEVICES];\n\tuint64_t peak_bytes[VGPU_MAX_DEVICES];\n\t/* From when"},
-		{"\tuint32_t client;\n", "\tuint32_t group;\n"}, {"\tuint32_t group;\n\tuint32_t engine;", "\tuint32_t client;\n\tuint32_t engine;"},
-		{"\tuint64_t busy_ns;    /* GPU time since", "\tuint64_t unknown_ns;    /* GPU time since"}, {"\tuint64_t unknown_ns; /* of the time", "\tuint64_t busy_ns; /* of the time"},
-	},
-	"internal/ledger/layout.go": {
-		{"LayoutVersion = ", "LayoutVersion = 1 + "}, {"VgpudVersion = ", "VgpudVersion = 1 + "},
-		{"\tStepMemBytes   uint64\n\tJobMemBytes    uint64\n\tDeviceMemBytes uint64", "\tDeviceMemBytes uint64\n\tJobMemBytes    uint64\n\tStepMemBytes   uint64"},
-		{"\tUsedBytes    [MaxDevices]uint64\n\tImage", "\tMayTakeBytes [MaxDevices]uint64\n\tImage"}, {"\tMayTakeBytes [MaxDevices]uint64\n}", "\tUsedBytes    [MaxDevices]uint64\n}"},
-		{"\tPeakBytes     [MaxDevices]uint64\n\tRefusals      [MaxDevices]uint64", "\tRefusals      [MaxDevices]uint64\n\tPeakBytes     [MaxDevices]uint64"},
-		{"\tClient         uint32\n\tDevice         uint32\n\tGroup          uint32", "\tGroup          uint32\n\tDevice         uint32\n\tClient         uint32"},
-		{"\tBusyNs     uint64\n\tUnknownNs  uint64\n\tLookedNs   uint64\n", "\tUnknownNs  uint64\n\tBusyNs     uint64\n\tLookedNs   uint64\n"},
-	},
+var otherLayout = [][2]string{
+	{"#define VGPU_LAYOUT_VERSION ", "#define VGPU_LAYOUT_VERSION 1u + "}, {"#define VGPU_VGPUD_VERSION ", "#define VGPU_VGPUD_VERSION 1u + "},
+	{"\tuint64_t step_mem_bytes;", "\tuint64_t device_mem_bytes;"}, {"\tuint64_t device_mem_bytes;    /* the whole", "\tuint64_t step_mem_bytes;    /* the whole"},
+	{"\tuint64_t used_bytes[VGPU_MAX_DEVICES];\n\tuint64_t image;", "\tuint64_t may_take_bytes[VGPU_MAX_DEVICES];\n\tuint64_t image;"},
+	{"\tuint64_t may_take_bytes[VGPU_MAX_DEVICES];\n};", "\tuint64_t used_bytes[VGPU_MAX_DEVICES];\n};"},
+	{"\tuint64_t peak_bytes[VGPU_MAX_DEVICES]; \\\n\tuint64_t refusals[VGPU_MAX_DEVICES]\n", "\tuint64_t refusals[VGPU_MAX_DEVICES]; \\\n\tuint64_t peak_bytes[VGPU_MAX_DEVICES]\n"},
+	{"\tuint32_t client;\n", "\tuint32_t group;\n"}, {"\tuint32_t group;\n\tuint32_t engine;", "\tuint32_t client;\n\tuint32_t engine;"},
+	{"\tuint64_t busy_ns;    /* GPU time since", "\tuint64_t unknown_ns;    /* GPU time since"}, {"\tuint64_t unknown_ns; /* of the time", "\tuint64_t busy_ns; /* of the time"},
 }
 
 // parts are the files of a build that an upgrade replaces.
@@ -55,21 +45,20 @@ func buildOther(t *testing.T) string {
 	if out, err := copied.CombinedOutput(); err != nil {
 		t.Fatalf("copy the sources: %v: %s", err, out)
 	}
-	for name, changes := range otherLayout {
-		data, err := os.ReadFile(filepath.Join(tree, name))
-		if err != nil {
-			t.Fatal(err)
+	header := filepath.Join(tree, "interposer/api/layout.h")
+	data, err := os.ReadFile(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	for _, change := range otherLayout {
+		if !strings.Contains(text, change[0]) {
+			t.Fatalf("%s has no %q", header, change[0])
 		}
-		text := string(data)
-		for _, change := range changes {
-			if !strings.Contains(text, change[0]) {
-				t.Fatalf("%s has no %q", name, change[0])
-			}
-			text = strings.Replace(text, change[0], change[1], 1)
-		}
-		if err := os.WriteFile(filepath.Join(tree, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		text = strings.Replace(text, change[0], change[1], 1)
+	}
+	if err := os.WriteFile(header, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(tree, "VERSION"), []byte("0.1.0-other\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -77,6 +66,9 @@ func buildOther(t *testing.T) string {
 	args := []string{"-C", tree, "-j2", "plugin"}
 	for _, part := range parts {
 		args = append(args, "build/"+part)
+	}
+	if out, err := exec.Command("make", "-C", tree, "generate").CombinedOutput(); err != nil {
+		t.Fatalf("generate the other layout: %v: %s", err, out)
 	}
 	if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
 		t.Fatalf("build the other layout: %v: %s", err, out[max(0, len(out)-2000):])

@@ -146,6 +146,7 @@ static bool is_sound(struct vgpu_limits *limits, bool *ledger_is_sound)
 		return false;
 	*ledger_is_sound = read_page("ledger", &ledger, sizeof(ledger), &st) && (st.st_mode & 022) == 0 &&
 			   (is_roots_alone(&st) || st.st_uid == limits->uid) &&
+			   st.st_ino == limits->ledger_inode && st.st_dev == limits->ledger_device &&
 			   ledger.magic == VGPU_LEDGER_MAGIC &&
 			   ledger.layout_version == VGPU_LAYOUT_VERSION &&
 			   ledger.size_bytes == sizeof(ledger) && ledger.job_id == JOB;

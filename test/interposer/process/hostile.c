@@ -184,12 +184,15 @@ static void another_jobs_ledger_is_refused(void)
 
 static void a_ledger_that_the_page_does_not_name_is_refused(void)
 {
-	struct stat st;
-
 	begin();
-	CHECK_IS(stat(file("ledger"), &st), 0);
-	step.limits->ledger_device = st.st_dev;
-	step.limits->ledger_inode = st.st_ino + 1;
+	step.limits->ledger_inode++;
+	check_refused("not the job's alone");
+}
+
+static void a_page_that_names_no_ledger_is_refused(void)
+{
+	begin();
+	step.limits->ledger_device = step.limits->ledger_inode = 0;
 	check_refused("not the job's alone");
 }
 
@@ -362,6 +365,7 @@ int main(void)
 	CASE(a_bad_ledger_is_refused);
 	CASE(another_jobs_ledger_is_refused);
 	CASE(a_ledger_that_the_page_does_not_name_is_refused);
+	CASE(a_page_that_names_no_ledger_is_refused);
 	CASE(a_short_ledger_is_refused);
 	CASE(a_missing_ledger_is_refused);
 	CASE(a_bad_ledger_lets_run_when_root_says_so);

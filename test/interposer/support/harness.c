@@ -128,6 +128,9 @@ struct step step_make(uint32_t job, uint32_t step_id, uint64_t step_mib, uint64_
 	step.limits->step_id = step_id;
 	step.limits->uid = getuid();
 	step.limits->device_count = 1;
+	need(stat(job_ledger, &st) == 0, job_ledger);
+	step.limits->ledger_device = st.st_dev;
+	step.limits->ledger_inode = st.st_ino;
 	snprintf(step.limits->job_step, sizeof(step.limits->job_step), "%u.%u", job, step_id);
 	strcpy(step.limits->device[0].uuid, UUID0);
 	step.limits->device[0].step_mem_bytes = step_mib * MIB;
