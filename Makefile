@@ -45,10 +45,11 @@ command_prolog := vgpu-prolog
 command_epilog := vgpu-epilog
 command_gres := vgpu-gres
 command_ctl := vgpuctl
+command_exporter := vgpu-exporter
 command_draw := vgpu-draw
 command_layout := vgpu-layout
 command_vgpud := vgpud
-COMMANDS := $(foreach d,prolog epilog gres ctl draw layout vgpud,$(if $(wildcard $(d)/main.go),$(command_$(d))))
+COMMANDS := $(foreach d,prolog epilog gres ctl exporter draw layout vgpud,$(if $(wildcard $(d)/main.go),$(command_$(d))))
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -71,8 +72,8 @@ TESTS := $(foreach p,$(PARTS),test-$(basename $(notdir $(p)))) \
 
 all: build
 
-# What the shells complete of the two programs that people type.
-TYPED := vgpuctl vgpu-gres
+# What the shells complete of the programs that people type.
+TYPED := vgpuctl vgpu-gres vgpu-exporter
 COMPLETIONS := $(foreach program,$(TYPED),$(foreach name,bash/$(program) zsh/_$(program) fish/$(program).fish,$(BUILD)/completions/$(name)))
 
 OUTPUTS := $(LIBS) $(COMMANDS:%=$(BUILD)/%) $(COMPLETIONS)
@@ -85,7 +86,7 @@ $(BUILD)/$(command_$(1)): FORCE
 	@mkdir -p $$(@D)
 	$(if $(filter prolog epilog,$(1)),CGO_ENABLED=0 )$$(GOBUILD) -o $$@ ./$(1)
 endef
-$(foreach d,prolog epilog gres ctl draw layout vgpud,$(eval $(call go_command,$(d))))
+$(foreach d,prolog epilog gres ctl exporter draw layout vgpud,$(eval $(call go_command,$(d))))
 
 define completions
 $(BUILD)/completions/bash/$(1) $(BUILD)/completions/zsh/_$(1) $(BUILD)/completions/fish/$(1).fish: $(BUILD)/$(1)
@@ -241,7 +242,7 @@ put = $(foreach file,$(3),$(1)|$(file)|$(2)/$(notdir $(file)))
 INSTALLED = \
 	$(call put,0755,$(libdir)/slurm-vgpu,$(BUILD)/vgpu-prolog $(BUILD)/vgpu-epilog $(BUILD)/vgpu-draw $(BUILD)/vgpu-layout $(BUILD)/libslurm-vgpu.so $(GUARDS)) \
 	$(call put,0755,$(SLURM_PLUGINDIR),$(BUILD)/spank_vgpu.so $(LAUNCH)) \
-	$(call put,0755,$(bindir),$(BUILD)/vgpuctl) \
+	$(call put,0755,$(bindir),$(BUILD)/vgpuctl $(BUILD)/vgpu-exporter) \
 	$(call put,0755,$(sbindir),$(BUILD)/vgpu-gres $(BUILD)/vgpud) \
 	$(call put,0644,$(share),$(wildcard gres/vgpu.lua gres/vgpu_parse.lua gres/vgpu_priority.lua gres/vgpu_shards.lua gres/vgpu_table.lua gres/vgpu_whole.lua gres/job_submit.lua gres/cli_filter.lua)) \
 	$(call put,0644,$(share),$(wildcard packaging/*.example)) \
@@ -275,7 +276,7 @@ install: plugindir build ## install below DESTDIR, prefix, libdir, sysconfdir an
 	@# The scripts and files name the usual places; a package that goes elsewhere changes them.
 	@find $(DESTDIR)$(share) $(DESTDIR)$(unitdir)/slurm-vgpu-* -type f -exec sed -i -e 's|/usr/share/slurm-vgpu|$(share)|g' \
 		-e 's|/usr/lib/slurm-vgpu|$(libdir)/slurm-vgpu|g' -e 's|/usr/sbin/vgpu|$(sbindir)/vgpu|g' \
-		-e 's|/usr/bin/vgpuctl|$(bindir)/vgpuctl|g' {} +
+		-e 's|/usr/bin/vgpu|$(bindir)/vgpu|g' {} +
 	@$(INSTALL) -d $(DESTDIR)$(sysconfdir)/slurm-vgpu
 
 uninstall: ## remove what install put there; configuration stays

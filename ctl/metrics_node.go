@@ -33,7 +33,7 @@ func (s sliceStatus) name() sliceName { return sliceName{s.Job, s.Restart, s.Dev
 
 // metricsOf puts a look into the form of package metrics.
 func metricsOf(cfg config.Config, status nodeStatus, duty map[sliceName]float64) metrics.Node {
-	node := metrics.Node{Version: version.Number, Waiting: len(status.Waiting), Sources: make(map[string]bool)}
+	node := metrics.Node{Version: version.Number, Users: cfg.MetricsUsers, Waiting: len(status.Waiting), Sources: make(map[string]bool)}
 	for _, source := range []string{fromState, fromInventory, fromWaiting, fromDriver} {
 		node.Sources[source] = !status.unreadable[source]
 	}
@@ -147,9 +147,9 @@ func addCounts(cfg config.Config, node *metrics.Node) {
 	for _, reason := range tally.Reasons { // those that never came are 0, so that the first one is seen to rise
 		node.Refusals[reason] = counts.Refusals[reason]
 	}
-	node.Prologs = metrics.Histogram{Count: counts.Prologs, Seconds: counts.Seconds, Buckets: make(map[float64]uint64)}
+	node.Prologs = metrics.Histogram{Count: counts.Prologs, Seconds: counts.Seconds}
 	for i, most := range tally.Bounds {
-		node.Prologs.Buckets[most] = counts.Within[i]
+		node.Prologs.Buckets = append(node.Prologs.Buckets, metrics.Bucket{Seconds: most, Count: counts.Within[i]})
 	}
 }
 

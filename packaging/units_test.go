@@ -30,8 +30,8 @@ var (
 // TestServicesAreBoundAndCanDoTheirWork: each has bounds, and none that its work does not go with.
 func TestServicesAreBoundAndCanDoTheirWork(t *testing.T) {
 	never := map[string][][]string{
-		"audit": {closesDevices, ownNetwork, oldLibraries}, "sample": {}, "metrics": {closesDevices, oldLibraries},
-		"metrics@": {closesDevices, oldLibraries}, "inventory": {closesDevices, loadsModules, oldLibraries}, "records": {ownNetwork},
+		"audit": {closesDevices, ownNetwork, oldLibraries}, "sample": {}, "textfile": {closesDevices, oldLibraries},
+		"exporter": {closesDevices, oldLibraries}, "inventory": {closesDevices, loadsModules, oldLibraries}, "records": {ownNetwork},
 		"sweep": {closesDevices, ownMounts, ownNetwork, oldLibraries}, "devices": {closesDevices, ownMounts, loadsModules},
 		"vgpud": {closesDevices, ownMounts, oldLibraries},
 	}

@@ -16,7 +16,7 @@ func (p *prolog) count(took time.Duration) {
 		return
 	}
 	if err := tally.Add(p.cfg.Run(), p.store.BootID, p.refusedFor, took); err != nil {
-		p.log.Warn("vgpuctl metrics does not count this prolog", "reason", err)
+		p.log.Warn("the metrics do not count this prolog", "reason", err)
 	}
 }
 

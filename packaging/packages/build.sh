@@ -48,7 +48,7 @@ stage() {
 	local all=$work/$1
 	make --no-print-directory -s install BUILD="$build" DESTDIR="$all" SLURM_PLUGINDIR="$2" >/dev/null
 	strip --strip-unneeded "$all$2"/spank_vgpu*.so "$all"/usr/lib/slurm-vgpu/*.so
-	strip --strip-all "$all"/usr/lib/slurm-vgpu/vgpu-* "$all/usr/bin/vgpuctl" "$all/usr/sbin/vgpu-gres" "$all/usr/sbin/vgpud"
+	strip --strip-all "$all"/usr/lib/slurm-vgpu/vgpu-* "$all"/usr/bin/vgpu* "$all/usr/sbin/vgpu-gres" "$all/usr/sbin/vgpud"
 	chmod 0644 "$all$2"/spank_vgpu*.so "$all"/usr/lib/slurm-vgpu/*.so
 	rm -r "$all/usr/share/slurm-vgpu/logrotate.d" "$all/usr/share/slurm-vgpu/config.yaml.example" "$all/etc"
 	sed -i "s|^#required .*/spank_vgpu.so|#required $2/spank_vgpu.so|" "$all/usr/share/slurm-vgpu/plugstack.d/vgpu.conf"

@@ -35,7 +35,7 @@ func (h Home) prefixed(elem ...string) string {
 // Program is where a program or library of ours is.
 func (h Home) Program(name string) string {
 	switch name {
-	case "vgpuctl":
+	case "vgpuctl", "vgpu-exporter":
 		return h.prefixed("bin", name)
 	case "vgpu-gres":
 		return h.prefixed("sbin", name)

@@ -145,7 +145,7 @@ func filled(expr string) string {
 func TestTheBoardShowsWhatHappens(t *testing.T) {
 	begin(t)
 	board := readBoard(t)
-	server := startPrometheus(t, inetd(t))
+	server := startPrometheus(t, exported(t))
 	until(t, "a scrape", 60*time.Second, func() error {
 		if n, err := server.finite("slurm_vgpu_build_info"); err != nil || n != 1 {
 			return fmt.Errorf("%d series, %v", n, err)

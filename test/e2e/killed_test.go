@@ -120,7 +120,7 @@ func wantNothingHeld(t *testing.T, job string, held slice, peakMiB int) {
 		t.Errorf("status does not say why the driver's word is missing: %s", text)
 	}
 	labels := []string{"jobid=" + job, "gpu_uuid=" + held.Device}
-	said := parse(t, ok(t, root, tool("n1", "metrics --steps")).Stdout)
+	said := parse(t, ok(t, root, metricsOf("n1", "--steps")).Stdout)
 	series := map[string]int{"slice_memory_used": 0, "slice_memory_driver": 0, "slice_memory_peak": peakMiB, "step_memory_used": 0}
 	if !wholeNode {
 		delete(series, "slice_memory_driver")

@@ -60,35 +60,30 @@ func (s series) value(t *testing.T, name string, labels ...string) float64 {
 	return values[0]
 }
 
-// inetd serves as slurm-vgpu-metrics.socket does: a process for each connection, which is its standard input.
-func inetd(t *testing.T) (address string) {
+func metricsOf(node, options string) string { return exporter(node, "--text "+options) }
+
+func exporter(node, options string) string {
+	return "vgpu-exporter --config " + c.ConfigPath() + " --node " + node + " " + options
+}
+
+// exported begins the exporter of n1.
+func exported(t *testing.T) (address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	address = freePort(t)
+	ctx, stop := context.WithCancel(context.Background())
+	cmd := c.Command(ctx, root, "exec "+exporter("n1", "--listen "+address))
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	t.Cleanup(func() { stop(); listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			file, err := conn.(*net.TCPConn).File()
+	t.Cleanup(func() { stop(); _ = cmd.Wait() })
+	until(t, "the exporter", 60*time.Second, func() error {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
 			conn.Close()
-			if err != nil {
-				continue
-			}
-			cmd := c.Command(ctx, root, "exec "+tool("n1", "metrics --serve"))
-			cmd.Stdin = file
-			if cmd.Start() == nil {
-				go func() { _ = cmd.Wait() }() // what became of it is seen at the other end
-			}
-			file.Close()
 		}
-	}()
-	return listener.Addr().String()
+		return err
+	})
+	return address
 }
 
 func scrape(address string) (string, error) {
@@ -139,7 +134,7 @@ func awaitUsed(t *testing.T, labels []string) (said series, used float64) {
 	t.Helper()
 	const name = "slurm_vgpu_slice_memory_used_bytes"
 	until(t, "memory of the job in the metrics", 60*time.Second, func() error {
-		text := ok(t, root, tool("n1", "metrics --steps --compat=jobstats,computecanada --over 100ms")).Stdout
+		text := ok(t, root, metricsOf("n1", "--steps --compat=jobstats,computecanada --over 100ms")).Stdout
 		if said = parse(t, text); len(said[name].GetMetric()) == 0 {
 			return fmt.Errorf("there is none:\n%s", text)
 		}
@@ -176,14 +171,14 @@ func TestMetricsSayWhatTheSliceHas(t *testing.T) {
 	promtool(t)
 	seenByTheCluster(t)
 	othersSeeNothing(t, job)
-	address := inetd(t)
+	address := exported(t)
 	hostile(t, address)
 	text, err := scrape(address)
 	if err != nil {
 		t.Fatalf("beside strangers: %v", err)
 	}
 	if got := parse(t, text).value(t, "slurm_vgpu_slice_memory_used_bytes", labels...); got != used {
-		t.Errorf("the socket says %v bytes, want %v", got, used)
+		t.Errorf("the exporter says %v bytes, want %v", got, used)
 	}
 	ok(t, root, "scancel "+job)
 	until(t, "the end of the job's mapping", 60*time.Second, func() error {
@@ -226,7 +221,7 @@ func promtool(t *testing.T) {
 		return
 	}
 	cmd := exec.Command(program, "check", "metrics")
-	cmd.Stdin = strings.NewReader(ok(t, root, tool("n1", "metrics --steps")).Stdout)
+	cmd.Stdin = strings.NewReader(ok(t, root, metricsOf("n1", "--steps")).Stdout)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("promtool: %v: %s", err, out)
 	}
@@ -271,7 +266,7 @@ func seenByTheCluster(t *testing.T) {
 // othersSeeNothing of what a job uses.
 func othersSeeNothing(t *testing.T, job string) {
 	t.Helper()
-	said := ok(t, two, tool("n1", "metrics")).Stdout
+	said := ok(t, two, metricsOf("n1", "")).Stdout
 	for line := range strings.Lines(said) {
 		if strings.Contains(line, `jobid="`+job+`"`) && (strings.Contains(line, "used_bytes") || strings.Contains(line, "driver_bytes")) {
 			t.Errorf("another user is told: %s", line)

@@ -250,7 +250,7 @@ func TestSlurmsOwnGPUsBesideSlices(t *testing.T) {
 	if said := ok(t, root, tool("s1", "status")).Stdout; !strings.Contains(said, "slurm: Slurm hands it out by itself") || strings.Contains(said, "lost") {
 		t.Errorf("the status of a split node is:\n%s", said)
 	}
-	if said := ok(t, root, tool("s1", "metrics")).Stdout; !strings.Contains(said, `state="slurm"`) || strings.Contains(said, `state="lost"`) {
+	if said := ok(t, root, metricsOf("s1", "")).Stdout; !strings.Contains(said, `state="slurm"`) || strings.Contains(said, `state="lost"`) {
 		t.Errorf("the metrics of a split node are:\n%s", said)
 	}
 	if out := batch(t, two, "-p split --gpus=1", "nvidia-smi --query-gpu=uuid --format=csv,noheader; srun nvidia-smi --query-gpu=uuid --format=csv,noheader; vgpu-fill"); !strings.HasPrefix(out, all[1]+"\n"+all[1]+"\n") {

@@ -108,11 +108,11 @@ services_see_pages() {
 	local metrics=/var/lib/prometheus/node-exporter/slurm_vgpu.prom
 	mkdir -p "${metrics%/*}"
 	job=$(as_user sbatch --parsable --gres=vgpu:1 --vgpu-mem=3000 -o /dev/null --wrap 'vgpu-fill --upto 500 --hold 600 & exec vgpu-busy --us 1000 --rest 50000 --for 600000') || return
-	becomes 120 "slice_gpu_seconds_total{.*jobid=\"$job\".*} (0\.|[1-9])" sh -c "systemctl start slurm-vgpu-metrics.service && cat $metrics" || return
+	becomes 120 "slice_gpu_seconds_total{.*jobid=\"$job\".*} (0\.|[1-9])" sh -c "systemctl start slurm-vgpu-textfile.service && cat $metrics" || return
 	says "slice_memory_used_bytes{.*jobid=\"$job\".*} [1-9]" cat "$metrics" || return
-	systemctl start slurm-vgpu-metrics.socket && says "slice_memory_used_bytes{.*jobid=\"$job\".*} [1-9]" scrape || return
+	systemctl start slurm-vgpu-exporter.socket && says "slice_memory_used_bytes{.*jobid=\"$job\".*} [1-9]" scrape || return
 	becomes 60 '"mem_mib":[1-9].*"busy_ms":[1-9]' sh -c "systemctl start slurm-vgpu-sample.service; cat /run/slurm-vgpu/jobs/$job/timeline*" || return
-	systemctl stop slurm-vgpu-metrics.socket
+	systemctl stop slurm-vgpu-exporter.socket slurm-vgpu-exporter.service slurm-vgpu-textfile.service
 	ended "$job" && ! says "/pages/$job" cat /proc/*/mountinfo
 }
 # As after an upgrade, before a prolog comes.

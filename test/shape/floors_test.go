@@ -165,6 +165,19 @@ func TestOnlyOneProgramDraws(t *testing.T) {
 	}
 }
 
+// Nor does another program than vgpu-exporter start client_golang, or an HTTP server.
+func TestOnlyOneProgramExports(t *testing.T) {
+	all := packages(t)
+	for _, name := range []string{"ctl", "draw", "epilog", "gres", "layout", "prolog", "vgpud"} {
+		for _, found := range reaches(all, name, []string{"github.com/prometheus", "net/http"}) {
+			t.Error(found)
+		}
+	}
+	if len(reaches(all, "exporter", []string{"github.com/prometheus"})) == 0 {
+		t.Error("the exporter has none either")
+	}
+}
+
 // golangci-lint shows a wrong arrow in the editor, where .golangci.yml has the floors as well.
 func TestLinterKnowsTheFloors(t *testing.T) {
 	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))

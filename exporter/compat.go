@@ -1,9 +1,41 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package metrics
+package main
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/slurm-vgpu/slurm-vgpu/internal/metrics"
+)
+
+// compat are names that other exporters gave to a job's use of a GPU.
+type compat struct{ jobstats, computeCanada bool }
+
+func (c compat) any() bool { return c.jobstats || c.computeCanada }
+
+// Names of the exporters.
+const (
+	jobstats      = "jobstats"
+	computeCanada = "computecanada"
+)
+
+// parseCompat reads a list such as "jobstats,computecanada".
+func parseCompat(names []string) (c compat, err error) {
+	for _, name := range names {
+		switch strings.TrimSpace(name) {
+		case jobstats:
+			c.jobstats = true
+		case computeCanada:
+			c.computeCanada = true
+		default:
+			return c, fmt.Errorf("--compat=%s: takes %s, %s, or both with a comma", name, jobstats, computeCanada)
+		}
+	}
+	return c, nil
+}
 
 // What others' boards and tools read of a job's GPU, of the job's slice instead: its limit is the memory there is, and
 // the time that it is entitled to is 100. A job at its cap of 30 % is not idle, and job_defense_shield, which
@@ -22,20 +54,20 @@ var (
 	computeCanadaDuty  = named(gauge, "slurm_job_utilization_gpu", "GPU time that the job has used, in percent of what its slice is entitled to.", ofComputeCanada...)
 )
 
-func (c collector) jobstats(say sayer, s Slice) {
+func (c collector) jobstats(say sayer, s metrics.Slice) {
 	user := ""
-	if c.options.Users {
+	if c.node.Users {
 		user = strconv.FormatUint(uint64(s.UID), 10)
 	}
 	labels := []string{index(s.GPU), strconv.Itoa(int(s.GPU.Minor)), string(s.GPU.UUID), s.GPU.Name, job(s.Job), user}
-	compat(say, s, jobstatsTotal, jobstatsUsed, jobstatsDuty, labels)
+	sayCompat(say, s, jobstatsTotal, jobstatsUsed, jobstatsDuty, labels)
 }
 
-func (c collector) computeCanada(say sayer, s Slice) {
-	compat(say, s, computeCanadaTotal, computeCanadaUsed, computeCanadaDuty, []string{s.User, s.Account, job(s.Job), index(s.GPU), s.GPU.Name})
+func (c collector) computeCanada(say sayer, s metrics.Slice) {
+	sayCompat(say, s, computeCanadaTotal, computeCanadaUsed, computeCanadaDuty, []string{s.User, s.Account, job(s.Job), index(s.GPU), s.GPU.Name})
 }
 
-func compat(say sayer, s Slice, total, used, duty family, labels []string) {
+func sayCompat(say sayer, s metrics.Slice, total, used, duty family, labels []string) {
 	say(total, float64(s.LimitBytes), labels...)
 	if s.Use != nil {
 		say(used, float64(s.Use.UsedBytes), labels...)

@@ -1,28 +1,43 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package metrics
+package main
 
 import (
 	"maps"
 	"slices"
 	"strconv"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/metrics"
 )
 
-func own(kind, name, help string, labels ...string) family {
+// options choose among the series.
+type options struct {
+	steps  bool // steps have series of their own
+	compat compat
+}
+
+// family is one metric.
+type family struct {
+	kind prometheus.ValueType
+	desc *prometheus.Desc
+}
+
+func own(kind prometheus.ValueType, name, help string, labels ...string) family {
 	return named(kind, "slurm_vgpu_"+name, help, labels...)
 }
 
-func named(kind, name, help string, labels ...string) family {
-	return family{name: name, kind: kind, help: help, labels: labels}
+func named(kind prometheus.ValueType, name, help string, labels ...string) family {
+	return family{kind, prometheus.NewDesc(name, help, labels, nil)}
 }
 
 const (
-	gauge     = "gauge"
-	counter   = "counter"
-	histogram = "histogram"
+	gauge   = prometheus.GaugeValue
+	counter = prometheus.CounterValue
 )
 
 var (
@@ -63,17 +78,22 @@ var (
 	records     = own(gauge, "records_waiting", "Usage records that have not reached the accounting database.")
 	recordsAge  = own(gauge, "records_waiting_age_seconds", "Time since the end of the run that the oldest waiting usage record is of; 0: none waits.")
 	refusals    = own(counter, "placement_refusals_total", "How often a job got no slice here, since boot, by why.", "reason")
-	prologs     = own(histogram, "prolog_seconds", "How long prologs took that placed or refused a job, since boot.")
+	prologs     = own(prometheus.UntypedValue, "prolog_seconds", "How long prologs took that placed or refused a job, since boot.")
 )
 
 // collector says the figures of one moment.
 type collector struct {
-	node    Node
-	options Options
+	node    metrics.Node
+	options options
 }
 
-func (c collector) collect(e exposition) {
-	say := e.add
+// Describe says nothing: which series there are is up to the node.
+func (c collector) Describe(chan<- *prometheus.Desc) {}
+
+func (c collector) Collect(to chan<- prometheus.Metric) {
+	say := func(f family, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(f.desc, f.kind, value, labels...)
+	}
 	say(buildInfo, 1, c.node.Version)
 	for name, readable := range c.node.Sources {
 		say(source, truth(readable), name)
@@ -84,7 +104,7 @@ func (c collector) collect(e exposition) {
 	for _, g := range c.node.GPUs {
 		c.gpu(say, g)
 	}
-	for _, s := range c.node.Slices {
+	for _, s := range newest(c.node.Slices) {
 		c.slice(say, s)
 	}
 	if c.node.Sources["waiting"] {
@@ -100,13 +120,17 @@ func (c collector) collect(e exposition) {
 	for reason, n := range c.node.Refusals {
 		say(refusals, float64(n), reason)
 	}
-	e.addHistogram(prologs, c.node.Prologs)
+	buckets := make(map[float64]uint64)
+	for _, b := range c.node.Prologs.Buckets {
+		buckets[b.Seconds] = b.Count
+	}
+	to <- prometheus.MustNewConstHistogram(prologs.desc, c.node.Prologs.Count, c.node.Prologs.Seconds, buckets)
 }
 
 // sayer puts out one series.
 type sayer func(f family, value float64, labels ...string)
 
-func (c collector) gpu(say sayer, g GPU) {
+func (c collector) gpu(say sayer, g metrics.GPU) {
 	labels := []string{string(g.UUID), index(g.GPU)}
 	say(gpuInfo, 1, append(slices.Clone(labels), g.Type, g.State)...)
 	say(gpuMemory, bytesOf(g.MemMiB), labels...)
@@ -123,8 +147,8 @@ func (c collector) gpu(say sayer, g GPU) {
 	}
 }
 
-func (c collector) slice(say sayer, s Slice) {
-	if !c.options.Users {
+func (c collector) slice(say sayer, s metrics.Slice) {
+	if !c.node.Users {
 		s.User, s.Account = "", "" // Prometheus takes a label without a value for none
 	}
 	labels := []string{job(s.Job), s.User, s.Account, string(s.GPU.UUID), index(s.GPU)}
@@ -145,7 +169,7 @@ func (c collector) slice(say sayer, s Slice) {
 		say(sliceFreezes, float64(s.Counted.Freezes), labels...)
 		say(sliceFrozen, truth(s.Counted.IsFrozen), labels...)
 	}
-	if c.options.Steps {
+	if c.options.steps {
 		for _, step := range s.Steps {
 			labels := append(slices.Clone(labels), step.Name)
 			say(stepUsed, float64(step.Use.UsedBytes), labels...)
@@ -153,29 +177,30 @@ func (c collector) slice(say sayer, s Slice) {
 			say(stepRefused, float64(step.Use.Refusals), labels...)
 		}
 	}
-	if c.options.Compat.Jobstats {
+	if c.options.compat.jobstats {
 		c.jobstats(say, s)
 	}
-	if c.options.Compat.ComputeCanada {
+	if c.options.compat.computeCanada {
 		c.computeCanada(say, s)
 	}
 }
 
-// Text is the node in the text format.
-func Text(node Node, options Options) []byte {
-	node.Slices = newest(node.Slices)
-	e := make(exposition)
-	collector{node, options}.collect(e)
-	return e.text()
+// gather has the series of a node.
+func gather(node metrics.Node, options options) ([]*dto.MetricFamily, error) {
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(collector{node, options}); err != nil {
+		return nil, err
+	}
+	return registry.Gather()
 }
 
 // newest has each job's slice of a GPU once: two series of the same labels are refused by who reads them.
-func newest(all []Slice) []Slice {
+func newest(all []metrics.Slice) []metrics.Slice {
 	type name struct {
 		job  uint32
 		uuid device.UUID
 	}
-	last := make(map[name]Slice)
+	last := make(map[name]metrics.Slice)
 	for _, s := range all {
 		last[name{s.Job, s.GPU.UUID}] = s
 	}
