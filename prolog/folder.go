@@ -26,10 +26,24 @@ import (
 // makeFolder makes jobs/ID. grant.json comes last: nobody looks at a folder without it, so that
 // one that is found without it is what a killed prolog left, or an epilog that was about to end.
 func (p *prolog) makeFolder(g grant.Grant) error {
-	dir := p.cfg.Run()
-	if before, ok := p.previous(g); ok && before.Refusal == g.Refusal {
-		return removeFile(dir.None(g.Job))
+	if err := p.prepareFolder(g); err != nil {
+		return err
 	}
+	return p.writeGrant(g)
+}
+
+// isMade says that an earlier prolog of this run has made the folder.
+func (p *prolog) isMade(g grant.Grant) bool {
+	before, ok := p.previous(g)
+	return ok && before.Refusal == g.Refusal
+}
+
+// prepareFolder makes all of a job's folders and pages but the grant.
+func (p *prolog) prepareFolder(g grant.Grant) error {
+	if p.isMade(g) {
+		return nil
+	}
+	dir := p.cfg.Run()
 	if err := os.RemoveAll(dir.Job(g.Job)); err != nil {
 		return fmt.Errorf("make job folder: %w", err)
 	}
@@ -46,26 +60,30 @@ func (p *prolog) makeFolder(g grant.Grant) error {
 		}
 	}
 	crashpoint.At("prolog/folder-made")
-	if g.Refusal == "" && !g.Whole {
-		older := filepath.Join(dir.Turns(), strconv.FormatUint(uint64(g.Job), 10)) // of a run that an older build started
-		if err := pages.Remove(older); err != nil {
-			return fmt.Errorf("make job folder: %w", err)
-		}
-		mounted, err := pages.Make(dir.Pages(g.Job))
-		if err != nil {
-			return fmt.Errorf("make job folder: %w", err)
-		}
-		if !mounted {
-			p.log.Warn("no file system can be mounted for the job's user: his pages may fill the run directory")
-		}
-		if err := makePages(dir, g); err != nil {
+	if g.Refusal != "" || g.Whole {
+		return nil
+	}
+	older := filepath.Join(dir.Turns(), strconv.FormatUint(uint64(g.Job), 10)) // of a run that an older build started
+	if err := pages.Remove(older); err != nil {
+		return fmt.Errorf("make job folder: %w", err)
+	}
+	mounted, err := pages.Make(dir.Pages(g.Job))
+	if err != nil {
+		return fmt.Errorf("make job folder: %w", err)
+	}
+	if !mounted {
+		p.log.Warn("no file system can be mounted for the job's user: his pages may fill the run directory")
+	}
+	return makePages(dir, g)
+}
+
+func (p *prolog) writeGrant(g grant.Grant) error {
+	if !p.isMade(g) {
+		if err := grant.Write(p.cfg.Run().Grant(g.Job), g); err != nil {
 			return err
 		}
 	}
-	if err := grant.Write(dir.Grant(g.Job), g); err != nil {
-		return err
-	}
-	return removeFile(dir.None(g.Job))
+	return removeFile(p.cfg.Run().None(g.Job))
 }
 
 // makePages makes the files of the job's folder of pages.
@@ -77,7 +95,9 @@ func makePages(dir rundir.Dir, g grant.Grant) error {
 	if err := ledger.CreateGroups(dir.Groups(g.Job), g.Job, g.UID, g.GID); err != nil {
 		return err
 	}
-	return ledger.CreateTime(dir.Time(g.Job), g.Job, len(g.Slices))
+	err := ledger.CreateTime(dir.Time(g.Job), g.Job, len(g.Slices))
+	crashpoint.At("prolog/pages-made")
+	return err
 }
 
 // shutPages makes the folder of the jobs' pages a mount, before any process of a job is there that could make that fail.

@@ -165,7 +165,7 @@ func (p *prolog) gone(ctx context.Context, held []state.Slice) map[state.Run]boo
 	return gone
 }
 
-// placeLocked commits the job's slices and makes its folder, or says why there is no room, and
+// placeLocked makes the job's folder and commits its slices, or says why there is no room, and
 // then what is held.
 func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want, inventory device.Inventory, gone map[state.Run]bool) (*place.Refusal, []state.Slice, error) {
 	tx, err := p.begin(ctx)
@@ -205,21 +205,30 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 		}
 		tx.Put(g.Job, own)
 	}
-	if err := tx.Commit(); err != nil { // from here on the job holds its slices
-		return nil, nil, err
-	}
-	crashpoint.At("prolog/committed")
 	g = complete(g, own, inventory)
 	if g.Whole {
 		g.Numbers = g.Number(p.whole.Numbers)
 	}
-	if err := p.makeFolder(g); err != nil {
+	if err := p.grant(tx, g); err != nil {
 		return nil, nil, err
 	}
 	p.placed = true
 	p.log.Info("slices granted", "restart", g.Restart, "uid", g.UID, "devices", devicesOf(own),
 		"mem_mib", own[0].MemMiB, "sm_percent", own[0].SMPercent, "request", g.Request)
 	return nil, nil, nil
+}
+
+// grant makes the pages first: vgpud looks for them as soon as the state has the slices, and the next commit takes away those of a prolog that
+// was killed in between.
+func (p *prolog) grant(tx *state.Tx, g grant.Grant) error {
+	if err := p.prepareFolder(g); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil { // from here on the job holds its slices
+		return err
+	}
+	crashpoint.At("prolog/committed")
+	return p.writeGrant(g)
 }
 
 func (p *prolog) begin(ctx context.Context) (*state.Tx, error) {

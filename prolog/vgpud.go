@@ -17,7 +17,7 @@ import (
 const (
 	// vgpudWait is what a job waits for vgpud at most: nobody's job fails, or starts late, because of it.
 	vgpudWait = 50 * time.Millisecond
-	vgpudLook = 2 * time.Millisecond
+	vgpudLook = 500 * time.Microsecond
 )
 
 // beginVgpud sees to it that vgpud is there by the time that the job has its slices, as far as that can be had without waiting.

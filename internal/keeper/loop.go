@@ -84,7 +84,7 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 		case node := <-scout.found:
 			k.tickClock()
 			k.take(node)
-			if err := changes.Watch(node.jobs()); err != nil { // each time: a job's page may come after its slices
+			if err := changes.Watch(node.jobs()); err != nil { // each time: a job's page may be another one by now
 				k.once("not every job's groups are watched", err)
 			}
 		case c := <-k.steps:

@@ -313,6 +313,26 @@ func TestALaterRunHasItsOwnPage(t *testing.T) {
 	}
 }
 
+// A prolog that was killed is run again, and makes the job's pages anew.
+func TestAPageThatIsMadeAgainIsTheJobs(t *testing.T) {
+	m := played(t, []int{30, 70}, always(2*ms), always(2*ms))
+	m.members(1)
+	m.play(time.Second)
+	if err := os.Remove(m.run.Time(1)); err != nil {
+		t.Fatal(err)
+	}
+	m.page(1)
+	m.take()
+	if now := m.time(1); now.LookedNs == 0 {
+		t.Error("the prolog would wait for a look at it in vain")
+	}
+	m.members(0, 1)
+	m.play(time.Second)
+	if now := m.time(1); now.BusyNs == 0 {
+		t.Errorf("%+v", now)
+	}
+}
+
 // Of two with channel groups one has nothing to do, so that the GPU goes from nobody to nobody and its log is empty: NVML says who it is.
 func TestOneAtWorkBesideOneThatIsIdleIsCounted(t *testing.T) {
 	m := played(t, []int{50, 50}, always(2*ms), timeslices.Load{Work: us, Host: 100 * time.Hour})

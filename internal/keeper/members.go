@@ -115,14 +115,14 @@ func (k *keeper) classify(t *tenant) {
 	}
 }
 
-// open begins a tenant's page, as soon as it is there: the prolog waits for this look.
+// open begins a tenant's page: the prolog waits for this look. One that was killed is run again, and makes another page.
 func (k *keeper) open(t *tenant, began time.Duration) {
-	if t.page != nil {
+	if t.page != nil && t.works() {
 		return
 	}
 	p, err := k.pageOf(t.Job)
-	if err != nil {
-		return // the job's folder is not made yet, or it is gone; the scout comes again
+	if err != nil || p == t.page {
+		return // it is gone, or the prolog of a build from before makes it after the slices; the scout comes again
 	}
 	if t.Place >= len(p.devices) {
 		k.once("a job's time page has no room for all of its slices", ledger.ErrLayout)

@@ -11,7 +11,7 @@ import (
 const (
 	// scoutEach is the least time between two looks at the node: who changes his groups page without end has no more looks than this.
 	scoutEach = 10 * time.Millisecond
-	// again is for when something was not there yet, as a job's pages are not when its slices are: at first soon, as its prolog waits; for so often.
+	// again is for when something was not there yet: at first soon, as a prolog may wait; for so often.
 	again     = 5 * time.Millisecond
 	mostAgain = 50 * time.Millisecond
 	mostTried = 100
@@ -43,7 +43,7 @@ func (s *scout) run(look func() (Node, error), changed <-chan struct{}) {
 	for {
 		began := time.Now()
 		node, err := look()
-		rest := spent.rest(began, time.Since(began))
+		rested := time.After(spent.rest(began, time.Since(began)))
 		if (err == nil || len(node.GPUs) > 0) && !s.tell(node) { // of a node that cannot be read what was known stays
 			return
 		}
@@ -61,7 +61,7 @@ func (s *scout) run(look func() (Node, error), changed <-chan struct{}) {
 			return
 		}
 		select {
-		case <-time.After(rest):
+		case <-rested:
 		case <-s.stop:
 			return
 		}

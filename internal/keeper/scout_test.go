@@ -6,6 +6,7 @@ package keeper
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
@@ -44,6 +45,28 @@ func TestAScoutTellsOfNoNodeThatItCannotRead(t *testing.T) {
 		t.Error("it looks again, and nothing has changed")
 	case <-time.After(300 * ms):
 	}
+}
+
+// A prolog waits for the look at its job's slices. Where nobody looked for a while it comes at once; changes without end have no more than this.
+func TestAChangeIsLookedAtAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changed := make(chan struct{}, 1)
+		s := beginScout(func() (Node, error) { return Node{GPUs: []NodeGPU{{}}}, nil }, changed)
+		defer s.end()
+		<-s.found
+		for pause, want := range map[time.Duration]time.Duration{time.Second: 0, scoutEach: 0, 0: scoutEach, scoutEach / 4: scoutEach - scoutEach/4} {
+			time.Sleep(time.Second)
+			changed <- struct{}{}
+			<-s.found
+			time.Sleep(pause)
+			began := time.Now()
+			changed <- struct{}{}
+			<-s.found
+			if took := time.Since(began); took != want {
+				t.Errorf("%s after a look the next one takes %s, want %s", pause, took, want)
+			}
+		}
+	})
 }
 
 // A process whose page names nothing for a moment is not a new one afterwards: what was seen of it counts on.
