@@ -21,7 +21,7 @@ static const struct vgpu_row {
 	 "[vgpu] pack: the fullest GPU that fits; spread: the emptiest",
 	 "VGPU_PLACE"},
 	{"vgpu-policy", "HOW",
-	 "[vgpu] cap: never above the share; elastic: also GPU time that nobody else wants",
+	 "[vgpu] cap: never above the share; elastic: also GPU time that no other slice wants",
 	 "VGPU_POLICY"},
 	{"vgpu-priority", "HOW",
 	 "[vgpu] latency: work goes before others' on the GPU; normal; batch: may be cut short",

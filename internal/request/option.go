@@ -57,7 +57,7 @@ var Options = []Option{
 	},
 	{
 		Name: "vgpu-policy", Metavar: "HOW", InStep: "`cap` takes back the job's `elastic`",
-		Help: "cap: never above the share; elastic: also GPU time that nobody else wants",
+		Help: "cap: never above the share; elastic: also GPU time that no other slice wants",
 		Long: "With `elastic` the slice also has GPU time that no other slice wants; `cap`, the default, leaves it unused.\n\n" +
 			"A slice that has a claim to that time and comes back has it again at once. A site may have chosen the other default (`policy`).",
 		Kind: choice(func(r *Request) *Policy { return &r.Policy }, PolicyCap, PolicyElastic),
