@@ -171,6 +171,7 @@ lint: $(BUILD)/libslurm-vgpu.so ## gofmt, go vet, staticcheck, codespell; sizes 
 	$(GO) test -count=1 ./test/shape
 	interposer/checks/rooms.sh $(BUILD)/libslurm-vgpu.so
 	interposer/checks/names.sh
+	interposer/checks/tuning.sh
 	codespell
 	mandoc -Tlint -W error $(filter-out $(foreach page,$(wildcard docs/man/*),$(if $(shell grep -l '^\.so ' $(page)),$(page))),$(wildcard docs/man/*))
 

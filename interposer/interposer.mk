@@ -18,7 +18,7 @@ INTERPOSER_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=
 INTERPOSER_LDFLAGS := -shared -nostartfiles -Wl,-soname,libslurm-vgpu.so -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,relro \
 	-Wl,--no-undefined-version -Wl,--as-needed
 INTERPOSER_SOURCES := $(sort $(wildcard interposer/*/*.c interposer/*/*.S))
-INTERPOSER_HEADERS := $(wildcard interposer/*/*.h interposer/*/*.def)
+INTERPOSER_HEADERS := $(wildcard interposer/*.h interposer/*/*.h interposer/*/*.def)
 INTERPOSER_OBJECTS := $(patsubst interposer/%,$(BUILD)/interposer/%.o,$(INTERPOSER_SOURCES))
 
 $(BUILD)/interposer/%.o: interposer/% $(INTERPOSER_HEADERS)

@@ -7,9 +7,7 @@
 #include "base/arithmetic.h"
 #include "base/atomics.h"
 #include "base/futex.h"
-
-/* A lock lost this often in one go means that somebody plays with the ledger. */
-#define LOST_LOCKS 3
+#include "tuning.h"
 
 static uint64_t step_limit(uint32_t device)
 {
@@ -142,7 +140,7 @@ static void lock_ledger(struct vgpu_process *p)
 
 static VGPU_SELDOM bool lock_lost(struct vgpu_process *p)
 {
-	for (int i = 0; i < LOST_LOCKS; i++) {
+	for (int i = 0; i < VGPU_LEDGER_LOST_LOCKS; i++) {
 		vgpu_ledger_lock(p);
 		vgpu_account_recount();
 		if (vgpu_ledger_unlock(p))

@@ -4,10 +4,9 @@
 
 #include "base/atomics.h"
 #include "base/sys.h"
+#include "tuning.h"
 
 #include <sys/mman.h>
-
-#define PAGE 4096u
 
 static int open_ledger(void)
 {
@@ -33,11 +32,11 @@ void vgpu_alive_begin(struct vgpu_process *p)
 
 	if (fd < 0)
 		return;
-	page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+	page = mmap(NULL, VGPU_PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
 	if (page != MAP_FAILED && ask_slot_lock(fd, F_OFD_SETLK, &lock, slot))
 		SET(vgpu_pages.ledger->slot[slot].has_lock, 1);
 	else if (page != MAP_FAILED)
-		munmap(page, PAGE);
+		munmap(page, VGPU_PAGE_BYTES);
 	close(fd);
 }
 

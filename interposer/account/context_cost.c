@@ -8,10 +8,7 @@
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "process/message.h"
-
-/* A context takes some tenths of a second, also when eight are made at once. */
-#define MEASURED_WITHIN_NS 10000000000u
-#define PAUSE_NS 1000000
+#include "tuning.h"
 
 enum claim { CLAIM_KNOWN, CLAIM_CHARGED, CLAIM_WAIT, CLAIM_REFUSED };
 
@@ -86,9 +83,9 @@ bool vgpu_context_cost_charge(struct vgpu_process *p, uint32_t device, uint64_t 
 
 	for (;;) {
 		result = claim(p, device, charged_bytes);
-		if (result != CLAIM_WAIT || vgpu_now_ns() - since > MEASURED_WITHIN_NS)
+		if (result != CLAIM_WAIT || vgpu_now_ns() - since > VGPU_CONTEXT_MEASURED_NS)
 			break;
-		nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
+		nanosleep(&(struct timespec){0, VGPU_MEASURE_PAUSE_NS}, NULL);
 		vgpu_account_sweep(p, false);
 	}
 	if (result == CLAIM_CHARGED)

@@ -14,10 +14,7 @@
 #define VGPU_ACCOUNT_CONTEXT_COST_H
 
 #include "process/process.h"
-
-/* 518 MiB on an H200, driver 580; less on older products. */
-#define VGPU_CONTEXT_DEFAULT_BYTES (1024ull << 20)
-#define VGPU_CONTEXT_MOST_BYTES (4096ull << 20)
+#include "tuning.h"
 
 /* Charges a context that is about to be made. False when it does not fit: a line has been said then. */
 bool vgpu_context_cost_charge(struct vgpu_process *p, uint32_t device, uint64_t *charged_bytes);

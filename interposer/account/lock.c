@@ -4,19 +4,10 @@
 
 #include "account/own.h"
 #include "base/futex.h"
+#include "tuning.h"
 
 #include <errno.h>
 #include <signal.h>
-
-#define SPINS 200
-#define WAIT_NS (2 * 1000000)
-#define HOLD_NS 1000000000u /* longer than any holder that runs, however loaded the node is */
-/* The ledger's owner can make it look as if the lock were passed on for ever. It is waited for so
- * long, and for a while after that much shorter: one call takes the lock several times. */
-#define PATIENCE_NS (3 * (uint64_t)HOLD_NS)
-#define ROBBED_PATIENCE_NS (10 * 1000000u)
-#define ROBBED_FOR_NS (60 * (uint64_t)HOLD_NS)
-#define UNLOCK_TRIES 1000
 
 /* A forked child's first thread inherits this: pid tells. */
 static __thread struct {
@@ -55,11 +46,13 @@ static bool wait_for_lock(struct vgpu_process *p, struct vgpu_ledger *ledger, ui
 	uint64_t began = vgpu_now_ns();
 	uint64_t since = began;
 	uint64_t robbed = __atomic_load_n(&vgpu_account(p)->robbed_ns, __ATOMIC_RELAXED);
-	uint64_t patience = robbed != 0 && began - robbed < ROBBED_FOR_NS ? ROBBED_PATIENCE_NS : PATIENCE_NS;
+	uint64_t grace = robbed != 0 && began - robbed < VGPU_LEDGER_LOCK_ROBBED_FOR_NS
+				 ? VGPU_LEDGER_LOCK_ROBBED_GRACE_NS
+				 : VGPU_LEDGER_LOCK_GRACE_NS;
 	uint32_t seen = 0;
 	uint64_t seen_turns = 0;
 
-	while (vgpu_now_ns() - began < patience) {
+	while (vgpu_now_ns() - began < grace) {
 		uint32_t word = __atomic_load_n(&ledger->lock, __ATOMIC_RELAXED);
 		uint32_t holder = word & ~FUTEX_WAITERS;
 		uint64_t turns = __atomic_load_n(&ledger->lock_turns, __ATOMIC_RELAXED);
@@ -74,15 +67,16 @@ static bool wait_for_lock(struct vgpu_process *p, struct vgpu_ledger *ledger, ui
 			seen = holder;
 			seen_turns = turns;
 			since = vgpu_now_ns();
-		} else if (vgpu_now_ns() - since > HOLD_NS ||
-			   (vgpu_now_ns() - since > WAIT_NS / 2 && holder_is_dead(p, holder))) {
+		} else if (vgpu_now_ns() - since > VGPU_LEDGER_LOCK_HOLD_NS ||
+			   (vgpu_now_ns() - since > VGPU_LEDGER_LOCK_SLEEP_NS / 2 &&
+			    holder_is_dead(p, holder))) {
 			if (try_lock(ledger, word, me | FUTEX_WAITERS))
 				return true;
 			continue;
 		}
 		if (!(word & FUTEX_WAITERS) && !try_lock(ledger, word, word | FUTEX_WAITERS))
 			continue;
-		vgpu_futex_wait(&ledger->lock, word | FUTEX_WAITERS, 0, WAIT_NS);
+		vgpu_futex_wait(&ledger->lock, word | FUTEX_WAITERS, 0, VGPU_LEDGER_LOCK_SLEEP_NS);
 	}
 	__atomic_store_n(&vgpu_account(p)->robbed_ns, vgpu_now_ns(), __ATOMIC_RELAXED);
 	__atomic_store_n(&ledger->lock, me | FUTEX_WAITERS, __ATOMIC_SEQ_CST);
@@ -91,7 +85,7 @@ static bool wait_for_lock(struct vgpu_process *p, struct vgpu_ledger *ledger, ui
 
 static VGPU_SELDOM bool spin_or_wait(struct vgpu_process *p, struct vgpu_ledger *ledger, uint32_t me)
 {
-	for (int i = 0; i < SPINS; i++) {
+	for (int i = 0; i < VGPU_LEDGER_LOCK_SPINS; i++) {
 		if (__atomic_load_n(&ledger->lock, __ATOMIC_RELAXED) == 0 && try_lock(ledger, 0, me))
 			return false;
 	}
@@ -119,7 +113,7 @@ static VGPU_SELDOM bool unlock_slowly(struct vgpu_ledger *ledger, uint32_t me)
 	int tries = 0;
 
 	do {
-		if ((word & ~FUTEX_WAITERS) != me || tries++ == UNLOCK_TRIES)
+		if ((word & ~FUTEX_WAITERS) != me || tries++ == VGPU_LEDGER_UNLOCK_TRIES)
 			return false;
 	} while (
 		!__atomic_compare_exchange_n(&ledger->lock, &word, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED));

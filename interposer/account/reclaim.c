@@ -6,18 +6,9 @@
 #include "account/locked.h"
 #include "base/atomics.h"
 #include "base/futex.h"
+#include "tuning.h"
 
 #include <time.h>
-
-/* A context is measured within some tenths of a second. */
-#define SETTLED_WITHIN_NS 2000000000u
-/* Who has waited for that in vain does not wait again so soon: what the ledger says may be garbage, or
- * left by a process that was killed where this one cannot see it. */
-#define NOT_AGAIN_WITHIN_NS 60000000000u
-#define MEASURE_PAUSE_NS 1000000
-/* Calls of others are not in the driver for longer, unless they are stopped there. */
-#define DONE_WITHIN_NS 5000000u
-#define PAUSE_NS 20000
 
 bool vgpu_reclaim_is_measured(uint32_t device, uint32_t but_slot)
 {
@@ -37,7 +28,7 @@ static bool others_measure(struct vgpu_process *p, uint32_t device)
 	uint64_t in_vain_ns = GET(vgpu_account(p)->in_vain_ns);
 
 	return (GET(vgpu_pages.ledger->measuring) >> device & 1) != 0 &&
-	       (in_vain_ns == 0 || vgpu_now_ns() - in_vain_ns >= NOT_AGAIN_WITHIN_NS) &&
+	       (in_vain_ns == 0 || vgpu_now_ns() - in_vain_ns >= VGPU_MEASURE_IN_VAIN_NS) &&
 	       vgpu_reclaim_is_measured(device, GET(p->slot));
 }
 
@@ -48,11 +39,11 @@ static bool wait_until_measured(struct vgpu_process *p, uint32_t device, uint64_
 	bool charged = false;
 
 	while (!charged && others_measure(p, device)) {
-		if (vgpu_now_ns() - since >= SETTLED_WITHIN_NS) {
+		if (vgpu_now_ns() - since >= VGPU_MEASURED_SOON_NS) {
 			SET(vgpu_account(p)->in_vain_ns, vgpu_now_ns());
 			break;
 		}
-		nanosleep(&(struct timespec){0, MEASURE_PAUSE_NS}, NULL);
+		nanosleep(&(struct timespec){0, VGPU_MEASURE_PAUSE_NS}, NULL);
 		vgpu_account_sweep(p, false);
 		charged = vgpu_account_try(p, device, bytes);
 	}
@@ -62,10 +53,10 @@ static bool wait_until_measured(struct vgpu_process *p, uint32_t device, uint64_
 /* What calls in the driver may take is there for others again in a moment, most of the time. */
 static bool try_until_others_are_done(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
-	const struct timespec pause = {0, PAUSE_NS};
+	const struct timespec pause = {0, VGPU_OTHERS_PAUSE_NS};
 	uint64_t since = vgpu_now_ns();
 
-	while (vgpu_account_would_fit(p, device, bytes) && vgpu_now_ns() - since < DONE_WITHIN_NS) {
+	while (vgpu_account_would_fit(p, device, bytes) && vgpu_now_ns() - since < VGPU_OTHERS_DONE_NS) {
 		if (vgpu_account_try(p, device, bytes))
 			return true;
 		nanosleep(&pause, NULL);

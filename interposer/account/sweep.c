@@ -11,10 +11,9 @@
 #include "base/identity.h"
 
 #include "base/sys.h"
+#include "tuning.h"
 
 #include <sys/resource.h>
-
-#define SWEEP_EVERY_NS 100000000u
 
 static bool is_gone(const struct vgpu_process *p, uint32_t i)
 {
@@ -58,7 +57,7 @@ void vgpu_account_sweep(struct vgpu_process *p, bool thorough)
 	bool any = false;
 
 	if (!thorough && !child_has_ended(p) &&
-	    (now - swept < SWEEP_EVERY_NS ||
+	    (now - swept < VGPU_SWEEP_EVERY_NS ||
 	     !__atomic_compare_exchange_n(&vgpu_account(p)->swept_ns, &swept, now, 0, __ATOMIC_RELAXED,
 					  __ATOMIC_RELAXED)))
 		return;

@@ -6,6 +6,7 @@
 #define VGPU_BASE_FUTEX_H
 
 #include "base/ranks.h"
+#include "tuning.h"
 
 #include <linux/futex.h>
 #include <stdint.h>
@@ -77,12 +78,9 @@ static inline void vgpu_mutex_unlock(uint32_t *mutex)
 		vgpu_futex_wake(mutex, 1, FUTEX_PRIVATE_FLAG);
 }
 
-#define VGPU_BRIEF_SPINS 200
-#define VGPU_BRIEF_PAUSE_NS 50000
-
 static VGPU_SELDOM void vgpu_brief_wait(uint32_t *word)
 {
-	const struct timespec pause = {0, VGPU_BRIEF_PAUSE_NS};
+	const struct timespec pause = {0, VGPU_BRIEF_LOCK_PAUSE_NS};
 
 	for (uint32_t i = 1;; i++) {
 		uint32_t free = 0;
@@ -90,7 +88,7 @@ static VGPU_SELDOM void vgpu_brief_wait(uint32_t *word)
 		if (__atomic_load_n(word, __ATOMIC_RELAXED) == 0 &&
 		    __atomic_compare_exchange_n(word, &free, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			return;
-		if (i % VGPU_BRIEF_SPINS == 0)
+		if (i % VGPU_BRIEF_LOCK_SPINS == 0)
 			nanosleep(&pause, NULL);
 	}
 }

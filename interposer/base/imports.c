@@ -3,6 +3,7 @@
 #include "base/imports.h"
 
 #include "base/image.h"
+#include "tuning.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -10,9 +11,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-/* The first page is there, whatever the size of pages. */
-#define HEADER_BYTES 4096u
 
 #ifdef __aarch64__
 #define IN_ITS_PLACE R_AARCH64_JUMP_SLOT
@@ -48,8 +46,8 @@ static bool read_header(const ElfW(Ehdr) *header, struct vgpu_imports *imports)
 {
 	if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
 	    header->e_phentsize != sizeof(ElfW(Phdr)) || header->e_phoff % sizeof(ElfW(Addr)) != 0 ||
-	    header->e_phoff > HEADER_BYTES ||
-	    header->e_phnum > (HEADER_BYTES - header->e_phoff) / sizeof(ElfW(Phdr)))
+	    header->e_phoff > VGPU_PAGE_BYTES ||
+	    header->e_phnum > (VGPU_PAGE_BYTES - header->e_phoff) / sizeof(ElfW(Phdr)))
 		return false;
 	imports->segments = (const ElfW(Phdr) *)((const char *)header + header->e_phoff);
 	imports->segment_count = header->e_phnum;
@@ -75,7 +73,7 @@ static void add_import(struct vgpu_imports *imports, ElfW(Addr) at)
 		if (imports->place[i] == place)
 			return;
 	}
-	if (at % sizeof(*place) != 0 || imports->count == VGPU_MAX_IMPORTS ||
+	if (at % sizeof(*place) != 0 || imports->count == VGPU_IMPORT_PLACES ||
 	    !lies_in(imports, place, sizeof(*place), PF_R | PF_W))
 		imports->all = false;
 	else

@@ -6,11 +6,11 @@
 #ifndef VGPU_BASE_IMPORTS_H
 #define VGPU_BASE_IMPORTS_H
 
+#include "tuning.h"
+
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-#define VGPU_MAX_IMPORTS 8
 
 struct vgpu_imports {
 	ElfW(Addr) base;
@@ -18,7 +18,7 @@ struct vgpu_imports {
 	uint32_t segment_count;
 	uint32_t count;
 	bool all; /* false: there are, or may be, more */
-	void **place[VGPU_MAX_IMPORTS];
+	void **place[VGPU_IMPORT_PLACES];
 };
 
 /* header: where the image begins (dli_fbase). False when it is none that can be read. */

@@ -1,11 +1,10 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/table.h"
+#include "tuning.h"
 
 #include <stddef.h>
 #include <sys/mman.h>
-
-#define FIRST_CAPACITY 128u
 
 static uint64_t slot_of_key(const struct vgpu_table *table, uint64_t key)
 {
@@ -40,7 +39,8 @@ static void insert(struct vgpu_table *table, const struct vgpu_entry *entry)
 /* If there is memory for it. */
 static void grow(struct vgpu_table *table)
 {
-	struct vgpu_table bigger = {.capacity = table->capacity ? table->capacity * 2 : FIRST_CAPACITY};
+	struct vgpu_table bigger = {.capacity = table->capacity ? table->capacity * 2
+								: VGPU_TABLE_FIRST_ENTRIES};
 	size_t size = bigger.capacity * sizeof(*bigger.entry);
 
 	bigger.entry = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -3,15 +3,13 @@
 #include "base/thread.h"
 
 #include "base/libc.h"
+#include "tuning.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-/* The driver's functions are called on it. */
-#define STACK_BYTES (1u << 20)
 
 /* From the C library, whose versions have them in different places. */
 bool vgpu_thread_start(void *(*run)(void *), void *argument)
@@ -37,7 +35,7 @@ bool vgpu_thread_start(void *(*run)(void *), void *argument)
 	if (create == NULL || init == NULL || set_stack == NULL || set_detached == NULL || destroy == NULL ||
 	    init(&attributes) != 0)
 		return false;
-	set_stack(&attributes, STACK_BYTES);
+	set_stack(&attributes, VGPU_THREAD_STACK_BYTES);
 	set_detached(&attributes, PTHREAD_CREATE_DETACHED);
 	/* The program's signals are the program's: the thread inherits that it takes none. */
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(all));

@@ -6,13 +6,9 @@
 #include "base/sys.h"
 #include "channels/own.h"
 #include "channels/page.h"
+#include "tuning.h"
 
 #include <time.h>
-
-/* How long somebody waits for room, and how often: about a second, as a thread that reads may not get on
- * for long on a busy machine. */
-#define ROOM_NS 50000
-#define ROOM_TRIES 10000
 
 /* Its address tells one thread from another. */
 static __thread char this_thread;
@@ -23,8 +19,8 @@ static bool put_event(struct vgpu_channels *channels, const struct vgpu_handle_e
 	uint64_t at = GET(channels->put), round, turn;
 
 	for (;;) {
-		round = at / VGPU_EVENTS * 2;
-		turn = __atomic_load_n(&channels->place[at % VGPU_EVENTS].turn, __ATOMIC_ACQUIRE);
+		round = at / VGPU_HANDLE_EVENTS * 2;
+		turn = __atomic_load_n(&channels->place[at % VGPU_HANDLE_EVENTS].turn, __ATOMIC_ACQUIRE);
 		if (turn < round)
 			return false;
 		if (turn > round)
@@ -33,15 +29,15 @@ static bool put_event(struct vgpu_channels *channels, const struct vgpu_handle_e
 						     __ATOMIC_RELAXED))
 			break;
 	}
-	channels->place[at % VGPU_EVENTS].event = *event;
-	__atomic_store_n(&channels->place[at % VGPU_EVENTS].turn, round + 1, __ATOMIC_SEQ_CST);
+	channels->place[at % VGPU_HANDLE_EVENTS].event = *event;
+	__atomic_store_n(&channels->place[at % VGPU_HANDLE_EVENTS].turn, round + 1, __ATOMIC_SEQ_CST);
 	return true;
 }
 
 static bool is_there(const struct vgpu_channels *channels, uint64_t at)
 {
-	return __atomic_load_n(&channels->place[at % VGPU_EVENTS].turn, __ATOMIC_SEQ_CST) ==
-	       at / VGPU_EVENTS * 2 + 1;
+	return __atomic_load_n(&channels->place[at % VGPU_HANDLE_EVENTS].turn, __ATOMIC_SEQ_CST) ==
+	       at / VGPU_HANDLE_EVENTS * 2 + 1;
 }
 
 /* By who reads. */
@@ -51,10 +47,10 @@ static void read_events(struct vgpu_process *p)
 	uint64_t at = GET(channels->taken);
 
 	for (; is_there(channels, at); at++) {
-		struct vgpu_handle_event event = channels->place[at % VGPU_EVENTS].event;
+		struct vgpu_handle_event event = channels->place[at % VGPU_HANDLE_EVENTS].event;
 
-		__atomic_store_n(&channels->place[at % VGPU_EVENTS].turn, at / VGPU_EVENTS * 2 + 2,
-				 __ATOMIC_RELEASE);
+		__atomic_store_n(&channels->place[at % VGPU_HANDLE_EVENTS].turn,
+				 at / VGPU_HANDLE_EVENTS * 2 + 2, __ATOMIC_RELEASE);
 		SET(channels->taken, at + 1);
 		if (vgpu_handles_note(&channels->handles, &event))
 			SET(channels->dirty, 1);
@@ -84,9 +80,10 @@ static void read_all(struct vgpu_process *p)
 /* Not by nanosleep, in which a thread can be cancelled. A signal handler does not wait for its own thread. */
 static bool put_when_there_is_room(struct vgpu_channels *channels, const struct vgpu_handle_event *event)
 {
-	const struct timespec pause = {.tv_nsec = ROOM_NS};
+	const struct timespec pause = {.tv_nsec = VGPU_HANDLE_ROOM_PAUSE_NS};
 
-	for (int try = 0; try < ROOM_TRIES && GET(channels->reader) != (uintptr_t)&this_thread; try++) {
+	for (int try = 0; try < VGPU_HANDLE_ROOM_TRIES && GET(channels->reader) != (uintptr_t)&this_thread;
+	     try++) {
 		syscall(SYS_nanosleep, &pause, NULL);
 		if (put_event(channels, event))
 			return true;

@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
 #include "channels/handles.h"
+#include "tuning.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static void put_handle(struct vgpu_handle_of *list, uint32_t *count, const struc
 {
 	struct vgpu_handle_of *place = find_listed(list, *count, event->client, event->object);
 
-	if (place == NULL && *count == VGPU_HANDLES_OF_DEVICES)
+	if (place == NULL && *count == VGPU_HANDLE_DEVICES)
 		return;
 	if (place == NULL)
 		place = &list[(*count)++];
@@ -97,7 +98,7 @@ static bool add_group(struct vgpu_handles *handles, const struct vgpu_handle_eve
 	if (event->value < FIRST_ENGINE || event->value > LAST_ENGINE)
 		return false;
 	drop_groups(handles, event);
-	if (handles->group_count == VGPU_HANDLES_GROUPS) {
+	if (handles->group_count == VGPU_HANDLE_GROUPS) {
 		handles->lost++;
 		return true;
 	}
@@ -119,7 +120,7 @@ static bool add_channel(struct vgpu_handles *handles, const struct vgpu_handle_e
 		if (group->client != event->client || group->object != event->parent)
 			continue;
 		drop_channel(group, event->object);
-		if (group->channels == VGPU_HANDLES_CHANNELS)
+		if (group->channels == VGPU_HANDLE_CHANNELS)
 			group->unlisted++;
 		else
 			group->channel[group->channels++] = event->object;

@@ -8,6 +8,7 @@
 #define VGPU_CHANNELS_HANDLES_H
 
 #include "api/layout.h"
+#include "tuning.h"
 
 #include <stdbool.h>
 
@@ -26,23 +27,18 @@ struct vgpu_handle_event {
 	uint32_t value; /* of a device its instance, of a group its engine */
 };
 
-#define VGPU_HANDLES_OF_DEVICES 128
-/* More than have room on the page: what is there goes, and another one comes in its place. */
-#define VGPU_HANDLES_GROUPS 96
-#define VGPU_HANDLES_CHANNELS 64
-
 struct vgpu_handles {
 	uint32_t device_count, subdevice_count, group_count;
 	uint32_t lost; /* that found no room here either */
 	struct vgpu_handle_of {
 		uint32_t client, parent, object, instance;
-	} device[VGPU_HANDLES_OF_DEVICES], subdevice[VGPU_HANDLES_OF_DEVICES];
+	} device[VGPU_HANDLE_DEVICES], subdevice[VGPU_HANDLE_DEVICES];
 	struct vgpu_handles_group {
 		uint32_t client, device, object, engine;
 		int32_t fd;
 		uint32_t channels, unlisted;
-		uint32_t channel[VGPU_HANDLES_CHANNELS];
-	} group[VGPU_HANDLES_GROUPS];
+		uint32_t channel[VGPU_HANDLE_CHANNELS];
+	} group[VGPU_HANDLE_GROUPS];
 };
 
 /* What was made or freed. Whether anything is changed of what is to be written down. */

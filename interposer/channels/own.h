@@ -7,8 +7,7 @@
 
 #include "channels/handles.h"
 #include "process/process.h"
-
-#define VGPU_EVENTS 256
+#include "tuning.h"
 
 struct vgpu_channels {
 	/* The thread that reads events, by an address of its own; who finds one leaves it to that one. */
@@ -22,7 +21,7 @@ struct vgpu_channels {
 	struct {
 		uint64_t turn; /* twice how often the place was used; one more while an event is there */
 		struct vgpu_handle_event event;
-	} place[VGPU_EVENTS];
+	} place[VGPU_HANDLE_EVENTS];
 
 	/* Of who reads. */
 	uint32_t slot;	   /* 1 + the place where the page was last written; 0: never */

@@ -18,14 +18,7 @@
 #include "memory/own.h"
 #include "memory/vmm.h"
 #include "process/message.h"
-
-#define ASK_EVERY_NS 100000000u
-#define ASK_AT_LEAST_EVERY_NS 1000000000u
-/* So long the device's free memory is believed when it says that nothing has grown: somebody else may have
- * freed as much. */
-#define ASK_ANYWAY_NS 10000000000u
-/* Small allocations share granules, so that free memory moves a little without any overhead. */
-#define MOVED_BYTES (1ull << 20)
+#include "tuning.h"
 
 /* What this process has allocated itself, and what its calls that are in the driver may add to it. */
 static uint64_t allocated(struct vgpu_process *p, uint32_t device, uint64_t *may_take_bytes)
@@ -140,17 +133,18 @@ static bool moved(struct vgpu_process *p, uint32_t device)
 	if (vgpu_blocks_managed_bytes(p, device) != GET(overhead->managed_bytes) || !free_now(&is))
 		return true;
 	is += allocated(p, device, &may_take);
-	return vgpu_minus(is, then) >= MOVED_BYTES || vgpu_minus(then, is) >= MOVED_BYTES;
+	return vgpu_minus(is, then) >= VGPU_OVERHEAD_MOVED_BYTES ||
+	       vgpu_minus(then, is) >= VGPU_OVERHEAD_MOVED_BYTES;
 }
 
 /* When to ask next: nobody has to be asked often about a program whose kernels are all there. */
 static void ask_later(struct vgpu_process *p, uint64_t now_ns, bool changed)
 {
 	uint64_t every_ns =
-		changed ? ASK_EVERY_NS
+		changed ? VGPU_OVERHEAD_ASK_NS
 			: vgpu_larger(vgpu_smaller(2 * GET(vgpu_overheads(p)->every_ns),
-						   ASK_AT_LEAST_EVERY_NS),
-				      ASK_EVERY_NS);
+						   VGPU_OVERHEAD_ASK_LEAST_NS),
+				      VGPU_OVERHEAD_ASK_NS);
 
 	SET(vgpu_overheads(p)->every_ns, every_ns);
 	SET(p->overhead_due_ns, now_ns + every_ns);
@@ -176,12 +170,12 @@ static bool seems_the_same(struct vgpu_process *p, uint32_t device, bool is_curr
 
 	return is_current && GET(p->opened) == GET(vgpu_memory(p)->closed) &&
 	       GET(overhead->measured_bytes) != UINT64_MAX &&
-	       vgpu_now_ns() - GET(overhead->read_ns) < ASK_ANYWAY_NS && !moved(p, device);
+	       vgpu_now_ns() - GET(overhead->read_ns) < VGPU_OVERHEAD_ASK_ANYWAY_NS && !moved(p, device);
 }
 
 static bool look_at_device(struct vgpu_process *p, uint32_t device, bool is_current, bool lightly)
 {
-	bool due = vgpu_now_ns() - GET(vgpu_overheads(p)->of[device].read_ns) >= ASK_EVERY_NS;
+	bool due = vgpu_now_ns() - GET(vgpu_overheads(p)->of[device].read_ns) >= VGPU_OVERHEAD_ASK_NS;
 
 	if (lightly ? !due || seems_the_same(p, device, is_current)
 		    : !due && (!is_current || !moved(p, device)))

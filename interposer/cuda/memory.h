@@ -14,6 +14,7 @@
 #include "memory/charge.h"
 #include "pools/async.h"
 #include "pools/table.h"
+#include "tuning.h"
 
 static CUcontext current_context(void)
 {
@@ -43,7 +44,7 @@ static CUresult put_block(struct vgpu_charge *charge, CUdeviceptr pointer, uint3
 /* The same of memory by address, of which small blocks share granules. */
 static CUresult keep_block(struct vgpu_charge *charge, CUdeviceptr pointer, uint64_t bytes, bool managed)
 {
-	if (bytes > VGPU_SHARED_UP_TO)
+	if (bytes > VGPU_SHARED_UP_TO_BYTES)
 		return put_block(charge, pointer, managed ? VGPU_BLOCK_MANAGED : VGPU_BLOCK_PLAIN);
 	if (charge->process != NULL && charge->device >= 0) {
 		vgpu_charge_small(charge, pointer, bytes, managed);
@@ -115,12 +116,9 @@ static CUresult not_made(struct vgpu_charge *charge, CUresult result)
 		return vgpu_async_end(&async, result, result == CUDA_SUCCESS ? *(out) : 0, stream); \
 	}
 
-/* The driver's usual pitch. When it chooses another one the charge is put right afterwards. */
-#define PITCH_BYTES 512u
-
 static uint64_t pitched(uint64_t width, uint64_t height)
 {
-	return vgpu_times(vgpu_round_up(width, PITCH_BYTES), height);
+	return vgpu_times(vgpu_round_up(width, VGPU_PITCH_BYTES), height);
 }
 
 /* With the pitch that the driver chose. */

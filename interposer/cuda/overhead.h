@@ -8,6 +8,7 @@
 #include "context/context.h"
 #include "context/overhead.h"
 #include "cuda/memory.h"
+#include "tuning.h"
 
 /* Memory that another interface of this process has made, Vulkan for one, is found in what the driver
  * reports. What does not fit is refused before the call, which takes the caller's descriptor. */
@@ -28,16 +29,11 @@ static CUresult imported(struct vgpu_process *p, CUresult result)
 		return imported(p, real args);                                                  \
 	}
 
-/* The heap that every context may make, and what the driver takes besides for one that was asked
- * for: 150 MiB more than what the heap was raised by, measured on an H200, driver 580. */
-#define DEFAULT_HEAP_BYTES (8ull << 20)
-#define HEAP_BESIDES_BYTES (150ull << 20)
-
 /* What of a limit's value is memory that a launch makes. The stacks are made at once. */
 static uint64_t made_later(int limit, size_t value)
 {
-	if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && value > DEFAULT_HEAP_BYTES)
-		return value > UINT64_MAX - HEAP_BESIDES_BYTES ? value : value + HEAP_BESIDES_BYTES;
+	if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && value > VGPU_HEAP_DEFAULT_BYTES)
+		return value > UINT64_MAX - VGPU_HEAP_BESIDES_BYTES ? value : value + VGPU_HEAP_BESIDES_BYTES;
 	return limit == CU_LIMIT_PRINTF_FIFO_SIZE || limit == CU_LIMIT_MALLOC_HEAP_SIZE ? value : 0;
 }
 

@@ -14,6 +14,7 @@
 #include "memory/descriptors.h"
 #include "memory/holders.h"
 #include "memory/vmm.h"
+#include "tuning.h"
 
 /* Memory of the host is not the device's. */
 static CUresult charge_location(struct vgpu_charge *charge, const CUmemAllocationProp *prop, uint64_t bytes)
@@ -112,8 +113,6 @@ static uint64_t begin_range(struct vgpu_process *p, CUdeviceptr address, size_t 
 		return result;                                                                  \
 	}
 
-#define UNMAPPED_AT_ONCE 64u
-
 static CUresult after_unmap(struct vgpu_process *p, CUresult result, CUdeviceptr pointer, uint64_t size,
 			    struct vgpu_entry *list, uint32_t count)
 {
@@ -124,9 +123,9 @@ static CUresult after_unmap(struct vgpu_process *p, CUresult result, CUdeviceptr
 			else
 				vgpu_vmm_mapped(p, list[i].key, list[i].bytes, list[i].owner);
 		}
-		if (result != CUDA_SUCCESS || count < UNMAPPED_AT_ONCE)
+		if (result != CUDA_SUCCESS || count < VGPU_UNMAPPED_ENTRIES)
 			break;
-		count = vgpu_vmm_unmap(p, pointer, size, list, UNMAPPED_AT_ONCE);
+		count = vgpu_vmm_unmap(p, pointer, size, list, VGPU_UNMAPPED_ENTRIES);
 	}
 	return result;
 }
@@ -136,8 +135,8 @@ static CUresult after_unmap(struct vgpu_process *p, CUresult result, CUdeviceptr
 	{                                                                                                  \
 		REAL_OR_RETURN(symbol);                                                                    \
 		struct vgpu_process *p = attached();                                                       \
-		struct vgpu_entry list[UNMAPPED_AT_ONCE];                                                  \
-		uint32_t count = p != NULL ? vgpu_vmm_unmap(p, pointer, size, list, UNMAPPED_AT_ONCE) : 0; \
+		struct vgpu_entry list[VGPU_UNMAPPED_ENTRIES];                                                  \
+		uint32_t count = p != NULL ? vgpu_vmm_unmap(p, pointer, size, list, VGPU_UNMAPPED_ENTRIES) : 0; \
                                                                                                            \
 		return after_unmap(p, real args, pointer, size, list, count);                              \
 	}

@@ -4,13 +4,14 @@
 
 #include "base/futex.h"
 #include "driver/own.h"
+#include "tuning.h"
 
 /* The context's place, NULL when it has none; a free one for no context. With the mutex held. */
 static struct vgpu_context *place_of_context(struct vgpu_process *p, CUcontext context)
 {
 	struct vgpu_driver *driver = vgpu_driver(p);
 
-	for (int i = 0; i < VGPU_MAX_CONTEXTS; i++) {
+	for (int i = 0; i < VGPU_NOTED_CONTEXTS; i++) {
 		if (driver->context[i].handle == context)
 			return &driver->context[i];
 	}
@@ -70,7 +71,7 @@ bool vgpu_contexts_exist(struct vgpu_process *p, uint32_t device)
 	bool found = false;
 
 	vgpu_mutex_lock(&vgpu_driver(p)->context_mutex, VGPU_RANK_CONTEXTS);
-	for (int i = 0; i < VGPU_MAX_CONTEXTS && !found; i++)
+	for (int i = 0; i < VGPU_NOTED_CONTEXTS && !found; i++)
 		found = vgpu_driver(p)->context[i].handle != NULL &&
 			vgpu_driver(p)->context[i].device == device;
 	vgpu_mutex_unlock(&vgpu_driver(p)->context_mutex);
@@ -110,7 +111,7 @@ CUcontext vgpu_contexts_primary(struct vgpu_process *p, CUdevice ordinal)
 	CUcontext context = NULL;
 
 	vgpu_mutex_lock(&vgpu_driver(p)->context_mutex, VGPU_RANK_CONTEXTS);
-	for (int i = 0; i < VGPU_MAX_CONTEXTS && context == NULL; i++) {
+	for (int i = 0; i < VGPU_NOTED_CONTEXTS && context == NULL; i++) {
 		if (vgpu_driver(p)->context[i].primary && vgpu_driver(p)->context[i].ordinal == ordinal)
 			context = vgpu_driver(p)->context[i].handle;
 	}

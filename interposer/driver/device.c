@@ -4,6 +4,7 @@
 
 #include "api/symbols.h"
 #include "driver/contexts.h"
+#include "tuning.h"
 
 #include <stdio.h>
 #include <string.h>

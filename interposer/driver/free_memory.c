@@ -6,8 +6,7 @@
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "driver/own.h"
-
-#define GOOD_FOR_NS 1000000u
+#include "tuning.h"
 
 /* sequence is odd while somebody writes: then there is nothing to read, and nobody else writes. */
 static bool next_sequence(struct vgpu_free_memory *memory, uint32_t from)
@@ -30,7 +29,8 @@ bool vgpu_free_memory_recall(struct vgpu_process *p, CUcontext context, struct v
 	recalled->free_bytes = __atomic_load_n(&memory->free_bytes, __ATOMIC_ACQUIRE);
 	recalled->total_bytes = __atomic_load_n(&memory->total_bytes, __ATOMIC_ACQUIRE);
 	then = __atomic_load_n(&memory->held_bytes, __ATOMIC_ACQUIRE);
-	if (vgpu_now_ns() - __atomic_load_n(&memory->asked_ns, __ATOMIC_ACQUIRE) >= GOOD_FOR_NS ||
+	if (vgpu_now_ns() - __atomic_load_n(&memory->asked_ns, __ATOMIC_ACQUIRE) >=
+		    VGPU_FREE_MEMORY_GOOD_NS ||
 	    GET(memory->sequence) != sequence)
 		return false;
 	now = vgpu_account_held(p, (uint32_t)recalled->device);

@@ -8,9 +8,7 @@
 #include "api/nvml_types.h"
 #include "driver/contexts.h"
 #include "process/process.h"
-
-#define VGPU_CACHED_DEVICES 64 /* ordinals that are kept in mind */
-#define VGPU_MAX_CONTEXTS 64
+#include "tuning.h"
 
 /* What the driver last said of a device's memory; see driver/free_memory.h. */
 struct vgpu_free_memory {
@@ -43,7 +41,7 @@ struct vgpu_driver {
 	struct vgpu_visible visible;
 
 	uint32_t context_mutex;
-	struct vgpu_context context[VGPU_MAX_CONTEXTS];
+	struct vgpu_context context[VGPU_NOTED_CONTEXTS];
 
 	uint32_t nvml_ready; /* driver/report.c */
 	nvmlDevice_t nvml_device[VGPU_MAX_DEVICES]; /* NULL: not looked up yet */

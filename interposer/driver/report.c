@@ -6,6 +6,7 @@
 #include "base/futex.h"
 #include "base/thread.h"
 #include "driver/own.h"
+#include "tuning.h"
 
 #include <sys/mman.h>
 
@@ -14,9 +15,6 @@
 #define NVML_ABSENT 2u
 #define NVML_STARTS 3u /* a thread is to load and look up what it needs */
 #define NVML_INITS 4u  /* it has */
-#define LOADED_WITHIN_NS 200000000u
-#define STARTED_WITHIN_NS 10000000000u
-#define LISTED_PROCESSES 1024
 
 static nvmlDevice_t nvml_handle(struct vgpu_process *p, uint32_t device)
 {
@@ -83,8 +81,8 @@ bool vgpu_report_ready(struct vgpu_process *p)
 {
 	/* A context that is made while a library is loaded, by its constructor: then this thread keeps all
 	 * others from loading anything, and would wait for itself. */
-	wait_while(p, NVML_STARTS, LOADED_WITHIN_NS);
-	wait_while(p, NVML_INITS, STARTED_WITHIN_NS);
+	wait_while(p, NVML_STARTS, VGPU_NVML_LOADED_NS);
+	wait_while(p, NVML_INITS, VGPU_NVML_STARTED_NS);
 	return __atomic_load_n(&vgpu_driver(p)->nvml_ready, __ATOMIC_ACQUIRE) == NVML_READY;
 }
 
@@ -100,7 +98,7 @@ bool vgpu_report_bytes(struct vgpu_process *p, uint32_t device, uint64_t *bytes)
 	vgpu_fn_nvmlDeviceGetComputeRunningProcesses_v3 *get_list;
 	nvmlProcessInfo_v2_t *list;
 	nvmlDevice_t handle;
-	unsigned int count = LISTED_PROCESSES;
+	unsigned int count = VGPU_REPORT_PROCESSES;
 	bool found = false;
 
 	*bytes = 0;
@@ -114,12 +112,12 @@ bool vgpu_report_bytes(struct vgpu_process *p, uint32_t device, uint64_t *bytes)
 		get_list = VGPU_REAL(nvmlDeviceGetComputeRunningProcesses_v2);
 	if (get_list == NULL || handle == NULL)
 		return false;
-	list = mmap(NULL, LISTED_PROCESSES * sizeof(*list), PROT_READ | PROT_WRITE,
+	list = mmap(NULL, VGPU_REPORT_PROCESSES * sizeof(*list), PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (list == MAP_FAILED)
 		return false;
 	if (get_list(handle, &count, list) == NVML_SUCCESS) {
-		for (unsigned int i = 0; i < count && i < LISTED_PROCESSES; i++) {
+		for (unsigned int i = 0; i < count && i < VGPU_REPORT_PROCESSES; i++) {
 			if (list[i].pid != (unsigned int)p->pid ||
 			    list[i].usedGpuMemory == NVML_VALUE_NOT_AVAILABLE)
 				continue;
@@ -127,6 +125,6 @@ bool vgpu_report_bytes(struct vgpu_process *p, uint32_t device, uint64_t *bytes)
 			found = true;
 		}
 	}
-	munmap(list, LISTED_PROCESSES * sizeof(*list));
+	munmap(list, VGPU_REPORT_PROCESSES * sizeof(*list));
 	return found;
 }

@@ -1,13 +1,11 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
 #include "gate/bucket.h"
-
-/* Who has looked at the clock a little earlier must not take the longest debt for garbage. */
-#define EARLIER_NS 1000000000ull
+#include "tuning.h"
 
 static bool is_garbage(uint64_t free_at_ns, uint64_t now_ns)
 {
-	return free_at_ns > now_ns + VGPU_BUCKET_OWED_NS + EARLIER_NS;
+	return free_at_ns > now_ns + VGPU_BUCKET_OWED_NS + VGPU_BUCKET_EARLIER_NS;
 }
 
 /* Credit is earned until the work begins, and what it earns itself while it runs is not lost. */

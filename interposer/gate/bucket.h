@@ -12,15 +12,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of a pause no more than this is made up for. */
-#define VGPU_BUCKET_CREDIT_NS 250000000ull
-/* The longest debt. The ledger is the job's own to write: what lies further ahead is garbage and holds
- * nobody. */
-#define VGPU_BUCKET_OWED_NS 30000000000ull
-/* How much the GPU has to do with a group of launches, and of how many it may be. */
-#define VGPU_BUCKET_GROUP_NS 2000000ull
-#define VGPU_BUCKET_GROUP_LAUNCHES 32u
-
 static inline bool vgpu_bucket_is_capped(uint32_t percent)
 {
 	return percent >= 1 && percent <= 99;

@@ -10,18 +10,7 @@
 #include "driver/device.h"
 #include "gate/bucket.h"
 #include "gate/groups.h"
-
-/* How often a thread that waits looks whether it still has to; while groups are in flight, what they take;
- * and whether it may begin another group. */
-#define LOOK_NS 50000000u
-#define FLIGHT_LOOK_NS 500000u
-#define GROUP_LOOK_NS 50000u
-/* What is in flight may itself wait, for what this thread does next: it is not waited for any longer. */
-#define STALLED_NS 10000000000u
-/* What a launch that nothing times takes at least. */
-#define UNSEEN_NS 50000u
-/* Longer than any debt. */
-#define WAIT_AT_MOST_NS (VGPU_BUCKET_OWED_NS + 5000000000u)
+#include "tuning.h"
 
 /* ---- whether a launch is held ---- */
 
@@ -117,20 +106,21 @@ static enum vgpu_gate_joined pass_through(struct vgpu_process *p, const struct v
 
 	vgpu_gate_settle_stream(p, key);
 	for (;;) {
-		uint64_t wait = now - since < WAIT_AT_MOST_NS ? owed_ns(p, key->device, now) : 0;
+		uint64_t wait = now - since < VGPU_GATE_WAIT_MOST_NS ? owed_ns(p, key->device, now) : 0;
 		enum vgpu_gate_joined joined = VGPU_JOINS_LATER;
 
 		if (wait == 0) {
 			full_since = full_since == 0 ? now : full_since;
-			joined = vgpu_gate_join(p, key, now, now - full_since >= STALLED_NS, &pass->group);
-			wait = GROUP_LOOK_NS;
+			joined = vgpu_gate_join(p, key, now, now - full_since >= VGPU_GATE_STALLED_NS,
+						&pass->group);
+			wait = VGPU_GATE_GROUP_LOOK_NS;
 		} else {
 			full_since = 0;
 		}
 		pass->begun_ns = now;
 		if (joined != VGPU_JOINS_LATER)
 			return joined;
-		sleep_ns(vgpu_smaller(wait, flies ? FLIGHT_LOOK_NS : LOOK_NS));
+		sleep_ns(vgpu_smaller(wait, flies ? VGPU_GATE_FLIGHT_LOOK_NS : VGPU_GATE_LOOK_NS));
 		flies = vgpu_gate_settle_context(p, key->context);
 		now = vgpu_now_ns();
 	}
@@ -173,7 +163,7 @@ void vgpu_gate_leave(struct vgpu_process *p, struct vgpu_pass *pass, CUresult re
 	} else if (result == CUDA_SUCCESS) {
 		/* Of one stream too many. */
 		vgpu_gate_charge(p, device, pass->begun_ns,
-				 vgpu_larger(GET(pass->device->launch_ns), UNSEEN_NS));
+				 vgpu_larger(GET(pass->device->launch_ns), VGPU_GATE_UNTIMED_NS));
 	}
 	end_calls(mode);
 }

@@ -6,6 +6,7 @@
 #include "base/atomics.h"
 #include "base/futex.h"
 #include "gate/bucket.h"
+#include "tuning.h"
 
 /* A thread's own stream has the same handle in each thread. */
 static __thread char this_thread;

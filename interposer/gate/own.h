@@ -6,8 +6,7 @@
 #define VGPU_GATE_OWN_H
 
 #include "process/process.h"
-
-#define VGPU_GATE_STREAMS 256
+#include "tuning.h"
 
 enum vgpu_gate_state {
 	VGPU_GROUP_FREE = 0,
@@ -31,7 +30,7 @@ struct vgpu_gate_stream {
 	CUstream handle;   /* a name only: the stream may be no more */
 	const void *thread; /* whose, of a thread's own stream */
 	uint32_t device;
-	uint32_t stalled; /* its work has not ended in STALLED_NS: not waited for again before it has */
+	uint32_t stalled; /* its work has not ended in VGPU_GATE_STALLED_NS: not waited for before it has */
 	uint64_t launch_ns; /* what one took last */
 	struct vgpu_gate_group group[2];
 };

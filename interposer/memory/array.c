@@ -10,8 +10,8 @@
 #include "memory/holders.h"
 #include "memory/own.h"
 #include "memory/vmm.h"
+#include "tuning.h"
 
-#define PAGE_BYTES 65536u
 #define FREE_FLAGS (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
 
 /* ---- size ---- */
@@ -77,7 +77,7 @@ uint64_t vgpu_array_element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape)
 	}
 }
 
-/* Arrays lie in tiles of 64 bytes times 8 rows, and those in columns of up to 16. */
+/* Arrays lie in tiles of a few rows, and those in columns of up to 16. */
 static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t level)
 {
 	bool layered = (shape->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
@@ -90,10 +90,11 @@ static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t level
 	height = height > 0 ? height : 1;
 	depth = depth > 0 ? depth : 1;
 	if (height > 1) {
-		for (rows = 8; rows < 128 && rows < height; rows *= 2)
+		for (rows = VGPU_ARRAY_LEAST_ROWS; rows < VGPU_ARRAY_MOST_ROWS && rows < height; rows *= 2)
 			;
 	}
-	width = vgpu_round_up(vgpu_times(width, vgpu_array_element_bytes(shape)), 64);
+	width = vgpu_round_up(vgpu_times(width, vgpu_array_element_bytes(shape)),
+			      VGPU_ARRAY_ROW_BYTES);
 	return vgpu_times(vgpu_times(width, vgpu_round_up(height, rows)), depth);
 }
 
@@ -119,7 +120,7 @@ uint64_t vgpu_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, uint32_t levels)
 	if ((shape->Flags & FREE_FLAGS) != 0 || shape->Width == 0)
 		return 0;
 	computed = computed_bytes(shape, levels);
-	if (!ask_driver(shape, levels, &bytes) || (bytes <= PAGE_BYTES && computed < bytes))
+	if (!ask_driver(shape, levels, &bytes) || (bytes <= VGPU_ARRAY_PAGE_BYTES && computed < bytes))
 		bytes = computed;
 	return vgpu_charge_share(bytes);
 }

@@ -10,6 +10,7 @@
 #include "memory/granules.h"
 #include "memory/holders.h"
 #include "memory/own.h"
+#include "tuning.h"
 
 /* Allocations are 512 bytes apart at least, most of them 2 MiB. */
 static uint32_t cell_of(uint64_t pointer)
@@ -19,7 +20,7 @@ static uint32_t cell_of(uint64_t pointer)
 
 static struct vgpu_shard *block_stripe(struct vgpu_process *p, uint64_t pointer)
 {
-	return &vgpu_memory(p)->blocks[cell_of(pointer) % VGPU_SHARDS];
+	return &vgpu_memory(p)->blocks[cell_of(pointer) % VGPU_BLOCK_STRIPES];
 }
 
 /* With the shard's mutex held: counts how many blocks are in the cell. One that was full once stays so. */
@@ -142,7 +143,7 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 {
 	uint64_t bytes[VGPU_MAX_DEVICES] = {0};
 
-	for (uint32_t s = 0; s < VGPU_SHARDS; s++) {
+	for (uint32_t s = 0; s < VGPU_BLOCK_STRIPES; s++) {
 		struct vgpu_table *blocks = &vgpu_memory(p)->blocks[s].entries;
 
 		vgpu_mutex_lock(&vgpu_memory(p)->blocks[s].mutex, VGPU_RANK_BLOCKS);
@@ -174,7 +175,7 @@ void vgpu_blocks_drop_context(struct vgpu_process *p, CUcontext context)
 
 void vgpu_blocks_change_context(struct vgpu_process *p, CUcontext from, CUcontext to)
 {
-	for (uint32_t s = 0; s < VGPU_SHARDS; s++) {
+	for (uint32_t s = 0; s < VGPU_BLOCK_STRIPES; s++) {
 		struct vgpu_table *blocks = &vgpu_memory(p)->blocks[s].entries;
 
 		vgpu_mutex_lock(&vgpu_memory(p)->blocks[s].mutex, VGPU_RANK_BLOCKS);

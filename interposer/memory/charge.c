@@ -8,9 +8,7 @@
 #include "base/arithmetic.h"
 #include "driver/device.h"
 #include "process/message.h"
-
-#define PIECE_BYTES 512ull
-#define MANAGED_BYTES (64ull << 10)
+#include "tuning.h"
 
 uint64_t vgpu_charge_granules(uint64_t bytes)
 {
@@ -22,18 +20,18 @@ uint64_t vgpu_charge_managed(uint64_t bytes)
 	uint64_t rest = bytes % VGPU_GRANULE_BYTES;
 
 	/* Of a granule that is used by more than half the driver fetches all. */
-	if (bytes <= VGPU_SHARED_UP_TO || rest > VGPU_GRANULE_BYTES / 2)
+	if (bytes <= VGPU_SHARED_UP_TO_BYTES || rest > VGPU_GRANULE_BYTES / 2)
 		return vgpu_charge_granules(bytes);
-	return vgpu_round_up(bytes, MANAGED_BYTES);
+	return vgpu_round_up(bytes, VGPU_MANAGED_PIECE_BYTES);
 }
 
 uint64_t vgpu_charge_share(uint64_t bytes)
 {
 	uint64_t fit;
 
-	if (bytes == 0 || bytes > VGPU_SHARED_UP_TO)
+	if (bytes == 0 || bytes > VGPU_SHARED_UP_TO_BYTES)
 		return vgpu_charge_granules(bytes);
-	fit = VGPU_GRANULE_BYTES / vgpu_round_up(bytes, PIECE_BYTES);
+	fit = VGPU_GRANULE_BYTES / vgpu_round_up(bytes, VGPU_SMALL_PIECE_BYTES);
 	return (VGPU_GRANULE_BYTES + fit - 1) / fit;
 }
 

@@ -9,6 +9,7 @@
 #include "base/table.h"
 #include "memory/own.h"
 #include "memory/vmm.h"
+#include "tuning.h"
 
 #include <stddef.h>
 
@@ -148,7 +149,7 @@ uint32_t vgpu_descriptors_take_group(struct vgpu_process *p, uint64_t group, str
 	uint32_t count = 0;
 
 	for (uint64_t i = 0;
-	     i < vgpu_memory(p)->vmm_descriptors.capacity && count < VGPU_DESCRIPTORS_AT_ONCE;) {
+	     i < vgpu_memory(p)->vmm_descriptors.capacity && count < VGPU_CLOSED_DESCRIPTORS;) {
 		const struct vgpu_entry *given = &vgpu_memory(p)->vmm_descriptors.entry[i];
 
 		if (given->key != 0 && given->device == NOT_YET && given->bytes == group)
@@ -164,7 +165,7 @@ uint32_t vgpu_descriptors_take_closed(struct vgpu_process *p, uint64_t memory, s
 	uint32_t count = 0;
 
 	for (uint64_t i = 0;
-	     i < vgpu_memory(p)->vmm_descriptors.capacity && count < VGPU_DESCRIPTORS_AT_ONCE;) {
+	     i < vgpu_memory(p)->vmm_descriptors.capacity && count < VGPU_CLOSED_DESCRIPTORS;) {
 		const struct vgpu_entry *given = &vgpu_memory(p)->vmm_descriptors.entry[i];
 
 		if (given->key != 0 && (memory == 0 || given->owner == memory) && !is_open(p, given))

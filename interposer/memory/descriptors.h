@@ -26,7 +26,6 @@ bool vgpu_descriptors_has_block(struct vgpu_process *p, CUdeviceptr pointer);
 
 /* With vmm_mutex held. What is of a group that was not given out, or was given out for the memory (0: for
  * any) and is closed, out of the table: so many at most. Each has its memory's key in owner. */
-#define VGPU_DESCRIPTORS_AT_ONCE 32u
 uint32_t vgpu_descriptors_take_group(struct vgpu_process *p, uint64_t group, struct vgpu_entry *list);
 uint32_t vgpu_descriptors_take_closed(struct vgpu_process *p, uint64_t memory, struct vgpu_entry *list);
 /* The memory that a descriptor was given out for, or 0; how many hold a memory. */

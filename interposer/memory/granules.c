@@ -5,6 +5,7 @@
 #include "base/futex.h"
 #include "base/table.h"
 #include "memory/own.h"
+#include "tuning.h"
 
 #define MANAGED 1u
 
@@ -15,7 +16,7 @@ static uint64_t number_of(CUdeviceptr pointer)
 
 static struct vgpu_shard *granule_stripe(struct vgpu_process *p, uint64_t number)
 {
-	return &vgpu_memory(p)->granules[number % VGPU_SHARDS];
+	return &vgpu_memory(p)->granules[number % VGPU_BLOCK_STRIPES];
 }
 
 /* True when the granule was not held. */

@@ -16,10 +16,6 @@
 
 #include "process/process.h"
 
-#define VGPU_GRANULE_BYTES (2ull << 20)
-/* Blocks of at most so many bytes share granules. */
-#define VGPU_SHARED_UP_TO (1ull << 20)
-
 /* Counts a block in. Returns what of its granules was not held before. */
 uint64_t vgpu_granules_hold(struct vgpu_process *p, CUdeviceptr pointer, uint64_t bytes, uint32_t device,
 			    bool managed);

@@ -13,6 +13,7 @@
 #include "memory/descriptors.h"
 #include "memory/own.h"
 #include "memory/vmm.h"
+#include "tuning.h"
 
 #define ANY_DEVICE (-3)
 
@@ -94,10 +95,10 @@ static void drop_all(struct vgpu_process *p, const struct vgpu_entry *list, uint
 
 void vgpu_holders_drop_closed(struct vgpu_process *p, uint64_t memory)
 {
-	struct vgpu_entry list[VGPU_DESCRIPTORS_AT_ONCE];
-	uint32_t count = VGPU_DESCRIPTORS_AT_ONCE;
+	struct vgpu_entry list[VGPU_CLOSED_DESCRIPTORS];
+	uint32_t count = VGPU_CLOSED_DESCRIPTORS;
 
-	while (count == VGPU_DESCRIPTORS_AT_ONCE && GET(vgpu_memory(p)->vmm_descriptors.used) != 0) {
+	while (count == VGPU_CLOSED_DESCRIPTORS && GET(vgpu_memory(p)->vmm_descriptors.used) != 0) {
 		vgpu_mutex_lock(&vgpu_memory(p)->vmm_mutex, VGPU_RANK_HANDLES);
 		count = vgpu_descriptors_take_closed(p, memory, list);
 		vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
@@ -194,7 +195,7 @@ void vgpu_holders_imported(struct vgpu_process *p, CUmemGenericAllocationHandle 
 /* The driver has not given it out. */
 static void cancel(struct vgpu_process *p, uint64_t group)
 {
-	struct vgpu_entry list[VGPU_DESCRIPTORS_AT_ONCE];
+	struct vgpu_entry list[VGPU_CLOSED_DESCRIPTORS];
 	uint32_t count;
 
 	do {
@@ -202,7 +203,7 @@ static void cancel(struct vgpu_process *p, uint64_t group)
 		count = vgpu_descriptors_take_group(p, group, list);
 		vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 		drop_all(p, list, count);
-	} while (count == VGPU_DESCRIPTORS_AT_ONCE);
+	} while (count == VGPU_CLOSED_DESCRIPTORS);
 }
 
 void vgpu_holders_given_out(struct vgpu_process *p, uint64_t group, int fd)

@@ -7,9 +7,8 @@
 
 #include "base/table.h"
 #include "process/process.h"
+#include "tuning.h"
 
-#define VGPU_SHARDS 16
-#define VGPU_BLOCK_CELL_BITS 14
 #define VGPU_BLOCK_CELLS (1u << VGPU_BLOCK_CELL_BITS)
 
 struct vgpu_shard {
@@ -19,9 +18,9 @@ struct vgpu_shard {
 
 struct vgpu_memory {
 	/* memory/blocks.c and memory/granules.c. */
-	struct vgpu_shard blocks[VGPU_SHARDS];
+	struct vgpu_shard blocks[VGPU_BLOCK_STRIPES];
 	uint16_t blocks_there[VGPU_BLOCK_CELLS]; /* how many, by a hash of their address */
-	struct vgpu_shard granules[VGPU_SHARDS];
+	struct vgpu_shard granules[VGPU_BLOCK_STRIPES];
 	uint32_t closed; /* of what was opened, ever (memory/holders.h) */
 	uint64_t managed_bytes[VGPU_MAX_DEVICES]; /* what of them is charged for managed memory */
 

@@ -7,6 +7,8 @@
 #ifndef VGPU_NVML_ENGINES_H
 #define VGPU_NVML_ENGINES_H
 
+#include "tuning.h"
+
 static void tell_domain(unsigned int *percentage, unsigned int known)
 {
 	*percentage = known_or(known, *percentage);
@@ -81,7 +83,7 @@ static nvmlReturn_t mean_of_sessions(struct vgpu_sessions *mean, bool told, void
 	{                                                                                       \
 		vgpu_fn_##symbol *ask = VGPU_REAL(symbol);                                      \
 		type *list = ask == NULL ? NULL : vgpu_listed_take(sizeof(*list));              \
-		unsigned int listed = VGPU_LISTED;                                              \
+		unsigned int listed = VGPU_LISTED_ENTRIES;                                              \
 		bool told = list != NULL && ask(device, &listed, list) == NVML_SUCCESS;         \
                                                                                                 \
 		mean->count = told ? KEEP_SESSIONS(p, device, list, listed) : 0;                \

@@ -6,6 +6,8 @@
 #ifndef VGPU_NVML_LISTS_H
 #define VGPU_NVML_LISTS_H
 
+#include "tuning.h"
+
 /* An entry of a list of processes: how large it is, and where in it are the pid and what it uses. */
 struct vgpu_entries {
 	size_t bytes, pid_at, used_at;
@@ -30,7 +32,7 @@ static unsigned int keep_processes(struct vgpu_process *p, nvmlDevice_t device, 
 	uint64_t bytes;
 
 	vgpu_account_sweep(p, false);
-	for (unsigned int i = 0; i < count && i < VGPU_LISTED && index >= 0; i++, entry += of.bytes) {
+	for (unsigned int i = 0; i < count && i < VGPU_LISTED_ENTRIES && index >= 0; i++, entry += of.bytes) {
 		if (!vgpu_account_of_pid(p, (int32_t)word_of(entry, of.pid_at), (uint32_t)index, &bytes))
 			continue;
 		memmove(own, entry, of.bytes);
@@ -48,7 +50,7 @@ static unsigned int keep_by_pid(struct vgpu_process *p, void *list, unsigned int
 {
 	char *entry = list, *own = list;
 
-	for (unsigned int i = 0; i < count && i < VGPU_LISTED; i++, entry += entry_bytes) {
+	for (unsigned int i = 0; i < count && i < VGPU_LISTED_ENTRIES; i++, entry += entry_bytes) {
 		if (!vgpu_usage_own(p, word_of(entry, pid_at)))
 			continue;
 		memmove(own, entry, entry_bytes);
@@ -90,7 +92,7 @@ static nvmlReturn_t hand_out_all(nvmlReturn_t result, void *list, unsigned int *
 	WRAP(symbol, params)                                                                    \
 	{                                                                                       \
 		BEGIN(symbol, args);                                                            \
-		unsigned int listed = VGPU_LISTED;                                              \
+		unsigned int listed = VGPU_LISTED_ENTRIES;                                              \
 		type *all = (count) != NULL ? vgpu_listed_take(sizeof(*all)) : NULL;            \
 		nvmlReturn_t result = all != NULL ? real(device, &listed, all) : NVML_ERROR_UNKNOWN; \
 		unsigned int own = result == NVML_SUCCESS ? keep(p, device, all, listed) : 0;   \
@@ -114,7 +116,7 @@ static nvmlReturn_t details_of(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetRunn
 	if (details->version != NVML_STRUCT_V1(all))
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
 	all = *details;
-	all.numProcArrayEntries = VGPU_LISTED;
+	all.numProcArrayEntries = VGPU_LISTED_ENTRIES;
 	all.procArray = vgpu_listed_take(sizeof(*all.procArray));
 	if (all.procArray == NULL)
 		return NVML_ERROR_UNKNOWN;
@@ -194,7 +196,7 @@ static nvmlReturn_t own_samples(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetPro
 				unsigned int *count, unsigned long long last)
 {
 	nvmlProcessUtilizationSample_t *all = vgpu_listed_take(sizeof(*all));
-	unsigned int listed = VGPU_LISTED, own = 0;
+	unsigned int listed = VGPU_LISTED_ENTRIES, own = 0;
 	nvmlReturn_t result;
 
 	if (all == NULL)
@@ -221,7 +223,7 @@ static nvmlReturn_t own_usage(struct vgpu_process *p, vgpu_fn_nvmlDeviceGetProce
 	unsigned int own = 0;
 	nvmlReturn_t result;
 
-	all.processSamplesCount = VGPU_LISTED;
+	all.processSamplesCount = VGPU_LISTED_ENTRIES;
 	all.procUtilArray = vgpu_listed_take(sizeof(*all.procUtilArray));
 	if (all.procUtilArray == NULL)
 		return NVML_ERROR_UNKNOWN;

@@ -155,7 +155,7 @@ static nvmlDevice_t *room_for(nvmlReturn_t *result, unsigned int *listed)
 
 	if (*result == NVML_SUCCESS && all == NULL)
 		*result = NVML_ERROR_UNKNOWN;
-	*listed = *listed < VGPU_LISTED ? *listed : VGPU_LISTED;
+	*listed = *listed < VGPU_LISTED_ENTRIES ? *listed : VGPU_LISTED_ENTRIES;
 	return all;
 }
 
@@ -214,3 +214,4 @@ static nvmlReturn_t hand_out_granted(nvmlReturn_t result, nvmlDevice_t *all, uns
 
 #define VGPU_NVML(kind, symbol, params, args, ...) WRAP_##kind(symbol, params, args __VA_OPT__(,) __VA_ARGS__)
 #include "api/nvml.def"
+#include "tuning.h"

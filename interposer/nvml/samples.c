@@ -1,10 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nvml/samples.h"
-
-#define USUAL_US 200000u
-#define SHORTEST_US 100000u
-#define LONGEST_US 1000000u
+#include "tuning.h"
 
 /* They come nearly sorted, and are few. */
 static void sort(uint64_t *at_us, uint32_t count)
@@ -32,8 +29,8 @@ uint32_t vgpu_samples_taken(uint64_t *at_us, uint32_t count, uint64_t last_us, u
 		if (gap_us > 0 && gap_us < period_us)
 			period_us = gap_us;
 	}
-	if (period_us < SHORTEST_US || period_us > LONGEST_US)
-		period_us = USUAL_US;
+	if (period_us < VGPU_SAMPLE_SHORTEST_US || period_us > VGPU_SAMPLE_LONGEST_US)
+		period_us = VGPU_SAMPLE_USUAL_US;
 	window_us = last_us < now_us ? now_us - last_us : 0;
 	window_us = window_us < VGPU_SAMPLES_KEPT_US ? window_us : VGPU_SAMPLES_KEPT_US;
 	taken = (window_us + period_us / 2) / period_us;

@@ -9,8 +9,6 @@
 
 #include <stdint.h>
 
-#define VGPU_SAMPLES_KEPT_US 14000000ull
-
 /* In the time since last_us, of as much of it as is remembered; last_us 0: of all that. at_us are the ends
  * of the samples, of all processes, and are sorted. At least 1, and no fewer than there are ends.
  * Microseconds since 1970. */

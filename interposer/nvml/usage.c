@@ -8,15 +8,14 @@
 #include "driver/device.h"
 #include "nvml/samples.h"
 #include "process/counted.h"
+#include "tuning.h"
 
 #include <sys/mman.h>
 #include <time.h>
 
-#define WINDOW_US 2000000ull
-
 void *vgpu_listed_take(size_t entry_bytes)
 {
-	void *list = mmap(NULL, VGPU_LISTED * entry_bytes, PROT_READ | PROT_WRITE,
+	void *list = mmap(NULL, VGPU_LISTED_ENTRIES * entry_bytes, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return list == MAP_FAILED ? NULL : list;
@@ -24,7 +23,7 @@ void *vgpu_listed_take(size_t entry_bytes)
 
 void vgpu_listed_drop(void *list, size_t entry_bytes)
 {
-	munmap(list, VGPU_LISTED * entry_bytes);
+	munmap(list, VGPU_LISTED_ENTRIES * entry_bytes);
 }
 
 bool vgpu_usage_own(struct vgpu_process *p, unsigned int pid)
@@ -38,7 +37,7 @@ bool vgpu_usage_own(struct vgpu_process *p, unsigned int pid)
 	do {                                                                        \
 		unsigned int own = 0;                                               \
                                                                                     \
-		for (unsigned int i = 0; i < (count) && i < VGPU_LISTED; i++) {     \
+		for (unsigned int i = 0; i < (count) && i < VGPU_LISTED_ENTRIES; i++) {     \
 			if (vgpu_usage_own(p, (list)[i].pid))                       \
 				(list)[own++] = (list)[i];                          \
 		}                                                                   \
@@ -61,7 +60,7 @@ unsigned int vgpu_usage_keep_infos(struct vgpu_process *p, nvmlProcessUtilizatio
 static void add_percent(unsigned int *sum, unsigned int percent)
 {
 	if (percent <= 100)
-		*sum += percent; /* of VGPU_LISTED at most */
+		*sum += percent; /* of VGPU_LISTED_ENTRIES at most */
 }
 
 static unsigned int mean_of_samples(unsigned int sum, unsigned int samples)
@@ -104,7 +103,7 @@ static nvmlReturn_t ask_infos(struct vgpu_process *p, nvmlDevice_t device, unsig
 {
 	vgpu_fn_nvmlDeviceGetProcessesUtilizationInfo *ask = VGPU_REAL(nvmlDeviceGetProcessesUtilizationInfo);
 	nvmlProcessesUtilizationInfo_v1_t all = {.version = NVML_STRUCT_V1(nvmlProcessesUtilizationInfo_v1_t),
-						 .processSamplesCount = VGPU_LISTED,
+						 .processSamplesCount = VGPU_LISTED_ENTRIES,
 						 .lastSeenTimeStamp = last};
 	nvmlReturn_t result;
 	unsigned int own = 0;
@@ -162,7 +161,7 @@ static nvmlReturn_t ask_samples(struct vgpu_process *p, nvmlDevice_t device, uns
 				struct vgpu_usage *usage)
 {
 	vgpu_fn_nvmlDeviceGetProcessUtilization *ask = VGPU_REAL(nvmlDeviceGetProcessUtilization);
-	unsigned int count = VGPU_LISTED;
+	unsigned int count = VGPU_LISTED_ENTRIES;
 	unsigned int own = 0, samples = 1;
 	nvmlProcessUtilizationSample_t *list;
 	nvmlReturn_t result;
@@ -174,7 +173,7 @@ static nvmlReturn_t ask_samples(struct vgpu_process *p, nvmlDevice_t device, uns
 		return NVML_ERROR_UNKNOWN;
 	result = ask(device, list, &count, last);
 	if (result == NVML_SUCCESS) {
-		count = count < VGPU_LISTED ? count : VGPU_LISTED;
+		count = count < VGPU_LISTED_ENTRIES ? count : VGPU_LISTED_ENTRIES;
 		samples = samples_of(list, count, last);
 		own = vgpu_usage_keep_samples(p, list, count);
 	}
@@ -220,7 +219,7 @@ bool vgpu_usage_since(struct vgpu_process *p, nvmlDevice_t device, unsigned long
 
 bool vgpu_usage_now(struct vgpu_process *p, nvmlDevice_t device, struct vgpu_usage *usage)
 {
-	return vgpu_usage_since(p, device, real_us() - WINDOW_US, usage);
+	return vgpu_usage_since(p, device, real_us() - VGPU_USAGE_WINDOW_US, usage);
 }
 
 unsigned int vgpu_usage_of_type(const struct vgpu_usage *usage, nvmlSamplingType_t type)

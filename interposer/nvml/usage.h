@@ -8,9 +8,7 @@
 #define VGPU_NVML_USAGE_H
 
 #include "process/process.h"
-
-/* More than a device has at any time, of processes and of their samples. */
-#define VGPU_LISTED 4096u
+#include "tuning.h"
 
 /* In percent; above 100 where the driver does not tell it by process. */
 struct vgpu_usage {
@@ -36,7 +34,7 @@ unsigned int vgpu_usage_keep_samples(struct vgpu_process *p, nvmlProcessUtilizat
 unsigned int vgpu_usage_keep_infos(struct vgpu_process *p, nvmlProcessUtilizationInfo_v1_t *list,
 				   unsigned int count);
 
-/* Room for VGPU_LISTED entries, NULL when there is none. */
+/* Room for VGPU_LISTED_ENTRIES entries, NULL when there is none. */
 void *vgpu_listed_take(size_t entry_bytes);
 void vgpu_listed_drop(void *list, size_t entry_bytes);
 

@@ -10,6 +10,7 @@
 #include "memory/blocks.h"
 #include "pools/table.h"
 #include "process/message.h"
+#include "tuning.h"
 
 static inline struct vgpu_pool *pool_of_stream(struct vgpu_process *p, CUstream stream)
 {

@@ -13,16 +13,14 @@
 #include "driver/device.h"
 #include "pools/table.h"
 #include "process/message.h"
+#include "tuning.h"
 
 #include <sys/mman.h>
-
-#define GRANULE_BYTES (2ull << 20)
-#define NESTED 16 /* child graphs within child graphs */
 
 /* Large blocks have chunks of their own, small ones share them. */
 static uint64_t cost_of(uint64_t bytes)
 {
-	uint64_t to = bytes > VGPU_POOL_CHUNK_BYTES / 2 ? VGPU_POOL_CHUNK_BYTES : GRANULE_BYTES;
+	uint64_t to = bytes > VGPU_POOL_CHUNK_BYTES / 2 ? VGPU_POOL_CHUNK_BYTES : VGPU_GRANULE_BYTES;
 
 	return bytes > UINT64_MAX / 2 ? UINT64_MAX / 2 : vgpu_round_up(bytes, to);
 }
@@ -56,7 +54,7 @@ static void add_node(struct sum *sum, CUgraphNode node, int depth)
 			return;
 		sum->ordinal = params.poolProps.location.id;
 		add_bytes(sum, cost_of(params.bytesize));
-	} else if (type == CU_GRAPH_NODE_TYPE_GRAPH && get_graph != NULL && depth < NESTED &&
+	} else if (type == CU_GRAPH_NODE_TYPE_GRAPH && get_graph != NULL && depth < VGPU_NESTED_GRAPHS &&
 		   get_graph(node, &child) == CUDA_SUCCESS) {
 		add_graph(sum, child, depth + 1);
 	}

@@ -9,8 +9,7 @@
 #include "base/table.h"
 #include "driver/own.h"
 #include "process/process.h"
-
-#define VGPU_MAX_POOLS 128
+#include "tuning.h"
 
 enum vgpu_pool_state {
 	VGPU_POOL_UNUSED = 0,
@@ -37,7 +36,7 @@ struct vgpu_pools {
 	 * bits above 8: how often that may have changed. */
 	uint64_t chosen_pool[VGPU_CACHED_DEVICES];
 	uint32_t pools_mutex; /* for taking a place in the table and leaving it: state and live */
-	struct vgpu_pool pool[VGPU_MAX_POOLS];
+	struct vgpu_pool pool[VGPU_KNOWN_POOLS];
 
 	uint32_t graphs_mutex;
 	uint64_t graphs_trimmed;     /* how often graph memory may have gone back to the device */

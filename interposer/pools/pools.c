@@ -9,12 +9,9 @@
 #include "api/symbols.h"
 #include "base/atomics.h"
 #include "base/futex.h"
+#include "tuning.h"
 
 #include <time.h>
-
-#define WAIT_NS 2000000000u
-#define PAUSE_NS 20000
-#define RESERVE_TRIES 10
 
 /* False when it is not a pool that can be asked. */
 static bool ask_held_bytes(const struct vgpu_pool *pool, CUmemoryPool handle, uint64_t *bytes)
@@ -47,10 +44,11 @@ static CUmemoryPool pool_handle(const struct vgpu_pool *pool)
 static void wait_for_stream(CUstream stream)
 {
 	vgpu_fn_cuStreamQuery *query = VGPU_REAL(cuStreamQuery);
-	const struct timespec pause = {0, PAUSE_NS};
+	const struct timespec pause = {0, VGPU_POOL_STREAM_PAUSE_NS};
 	uint64_t since = vgpu_now_ns();
 
-	while (query != NULL && query(stream) == CUDA_ERROR_NOT_READY && vgpu_now_ns() - since < WAIT_NS)
+	while (query != NULL && query(stream) == CUDA_ERROR_NOT_READY &&
+	       vgpu_now_ns() - since < VGPU_POOL_STREAM_NS)
 		nanosleep(&pause, NULL);
 }
 
@@ -63,7 +61,7 @@ static VGPU_SELDOM bool begin_when_there_is_room(struct vgpu_process *p, struct 
 	if (growth <= vgpu_account_view(p, device).total_bytes)
 		wait_for_stream(stream);
 	g->pool = pool;
-	for (int i = 0; i < RESERVE_TRIES && !begun; i++) {
+	for (int i = 0; i < VGPU_POOL_RESERVE_TRIES && !begun; i++) {
 		if (!vgpu_account_charge(p, device, growth))
 			return false;
 		begun = vgpu_account_reserve_charged(p, device, &pool->tally, &g->flight, growth);

@@ -13,9 +13,6 @@
 #include "pools/own.h"
 #include "process/process.h"
 
-/* What a pool reserves at once (measured on an H200, driver 580). */
-#define VGPU_POOL_CHUNK_BYTES (32ull << 20)
-
 /* One call that may make a pool grow, between its begin and its end. */
 struct vgpu_growth {
 	struct vgpu_pool *pool;

@@ -9,11 +9,9 @@
 #include "driver/device.h"
 #include "memory/blocks.h"
 #include "pools/pools.h"
+#include "tuning.h"
 
 #include <sched.h>
-
-/* Longer than the driver takes to give a pool's memory back to the device. */
-#define DESTROY_WAIT_NS 1000000000u
 
 static struct vgpu_pool *find_handle(struct vgpu_process *p, CUmemoryPool handle)
 {
@@ -46,7 +44,7 @@ static struct vgpu_pool *note_pool(struct vgpu_process *p, CUmemoryPool handle, 
 
 	vgpu_mutex_lock(&vgpu_pools(p)->pools_mutex, VGPU_RANK_POOLS);
 	pool = handle != NULL ? find_handle(p, handle) : find_graphs(p, ordinal);
-	for (uint32_t i = 0; i < VGPU_MAX_POOLS && pool == NULL; i++) {
+	for (uint32_t i = 0; i < VGPU_KNOWN_POOLS && pool == NULL; i++) {
 		if (__atomic_load_n(&vgpu_pools(p)->pool[i].state, __ATOMIC_RELAXED) != VGPU_POOL_UNUSED)
 			continue;
 		pool = &vgpu_pools(p)->pool[i];
@@ -196,7 +194,7 @@ struct vgpu_pool *vgpu_pools_destroy(struct vgpu_process *p, CUmemoryPool handle
 	vgpu_pools_chosen_anew(p);
 	since = vgpu_now_ns();
 	while (__atomic_load_n(&pool->users, __ATOMIC_SEQ_CST) != 0 &&
-	       vgpu_now_ns() - since < DESTROY_WAIT_NS)
+	       vgpu_now_ns() - since < VGPU_POOL_DESTROYED_NS)
 		sched_yield();
 	return pool;
 }
@@ -245,7 +243,7 @@ void vgpu_pools_block_freed(struct vgpu_process *p, const struct vgpu_entry *blo
 {
 	struct vgpu_pool *pool;
 
-	if (block->owner - 1 >= VGPU_MAX_POOLS)
+	if (block->owner - 1 >= VGPU_KNOWN_POOLS)
 		return;
 	pool = &vgpu_pools(p)->pool[block->owner - 1];
 	vgpu_mutex_lock(&vgpu_pools(p)->pools_mutex, VGPU_RANK_POOLS);

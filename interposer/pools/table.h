@@ -7,10 +7,11 @@
 
 #include "base/table.h"
 #include "pools/own.h"
+#include "tuning.h"
 
 /* Of a word of chosen_pool. */
 #define VGPU_CHOSEN_MASK 255u
-_Static_assert(VGPU_MAX_POOLS < VGPU_CHOSEN_MASK, "a pool's index fits below the count");
+_Static_assert(VGPU_KNOWN_POOLS < VGPU_CHOSEN_MASK, "a pool's index fits below the count");
 
 /* The pool of that handle; the device's own default pool is made known by this. NULL when there is
  * no place for it, or when it was not seen to be made. */

@@ -6,10 +6,7 @@
 #include "process/pages_dir.h"
 #include "process/process.h"
 #include "process/trust.h"
-
-#define FRESH_NS 2000000000u
-/* How often a page that is being written is read again. */
-#define TRIES 10
+#include "tuning.h"
 
 static bool read_page(int fd, struct vgpu_time *page)
 {
@@ -23,7 +20,7 @@ static bool read_whole(int fd, struct vgpu_time *page)
 {
 	struct vgpu_time again;
 
-	for (int try = 0; try < TRIES; try++) {
+	for (int try = 0; try < VGPU_COUNT_READ_TRIES; try++) {
 		if (!read_page(fd, page) || !read_page(fd, &again))
 			return false;
 		if (page->sequence % 2 == 0 && again.sequence == page->sequence)
@@ -47,5 +44,5 @@ bool vgpu_counted(uint32_t device, uint64_t now_ns, struct vgpu_time_device *out
 		return false;
 	*out = page.device[device];
 	return (out->flags & VGPU_TIME_UNCOUNTED) == 0 && out->looked_ns != 0 &&
-	       out->looked_ns <= now_ns && now_ns - out->looked_ns < FRESH_NS;
+	       out->looked_ns <= now_ns && now_ns - out->looked_ns < VGPU_COUNT_FRESH_NS;
 }

@@ -10,6 +10,7 @@
 
 #include "api/cuda_types.h"
 #include "api/layout.h"
+#include "tuning.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,8 +58,6 @@ _Static_assert(offsetof(struct vgpu_process, pid) <= 64, "one line of the cache"
 /* What the rooms keep lies behind it (own.h of each), in places whose offsets are constants. Small ones
  * follow each other by lines of the cache, large ones begin a page. The account's does not lie where in a
  * page the ledger has its sums: there a pair of cuMemAlloc and cuMemFree took some 20 ns more. */
-#define VGPU_LINE_BYTES 64
-#define VGPU_PAGE_BYTES 4096
 #define VGPU_NEXT(bytes, at) ((((at) + (bytes)-1) / (bytes)) * (bytes))
 enum {
 	VGPU_DRIVER_AT = VGPU_NEXT(VGPU_LINE_BYTES, sizeof(struct vgpu_process)),

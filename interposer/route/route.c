@@ -8,18 +8,17 @@
 #include "base/text.h"
 #include "route/loaded.h"
 #include "route/lookup.h"
+#include "tuning.h"
 
 #include <stdbool.h>
 #include <sys/auxv.h>
 
-#define KNOWN_DRIVERS 4
-
 /* Images whose lookups are left alone. They stay loaded. */
-static const void *known_driver[KNOWN_DRIVERS];
+static const void *known_driver[VGPU_KNOWN_DRIVERS];
 
 static bool is_known_driver(const void *base)
 {
-	for (int i = 0; i < KNOWN_DRIVERS; i++) {
+	for (int i = 0; i < VGPU_KNOWN_DRIVERS; i++) {
 		if (__atomic_load_n(&known_driver[i], __ATOMIC_ACQUIRE) == base)
 			return true;
 	}
@@ -32,7 +31,7 @@ static void know(const struct vgpu_libc *libc, const struct link_map *map, const
 
 	if (libc->dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD) != map)
 		return;
-	for (int i = 0; i < KNOWN_DRIVERS; i++, none = NULL) {
+	for (int i = 0; i < VGPU_KNOWN_DRIVERS; i++, none = NULL) {
 		if (__atomic_compare_exchange_n(&known_driver[i], &none, base, 0, __ATOMIC_RELEASE,
 						__ATOMIC_RELAXED))
 			return;

@@ -14,6 +14,7 @@
 #include "route/loaded.h"
 #include "route/lookup.h"
 #include "route/route.h"
+#include "tuning.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -24,16 +25,9 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
-#define CMDLINE_BYTES (1u << 20)
-/* More than any kernel takes: since 4.13 that is 6 MiB, before it was a quarter of the stack's limit. */
-#define MAX_CMDLINE_BYTES (1u << 28)
 #define PRELOAD "LD_PRELOAD="
 #define PRELOAD_FILE "/etc/ld.so.preload"
-#define PRELOAD_FILE_BYTES 65536u
 #define OWN_NAME "/libslurm-vgpu.so"
-/* Between the arguments and what the dynamic linker calls at the start lie some 150 bytes, behind a program's
- * dlopen at least 1800 (glibc 2.36). */
-#define START_BYTES 1024u
 
 /* A name of the program's own stays in front of everything. For one that is not a PIE it can also be
  * its jump to ours. */
@@ -136,7 +130,7 @@ static char **environment(char **envp, const char *own)
 static char *read_cmdline(size_t *size)
 {
 	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-	size_t room = CMDLINE_BYTES;
+	size_t room = VGPU_CMDLINE_FIRST_BYTES;
 	char *text = pages(room);
 	ssize_t n = -1;
 
@@ -145,7 +139,7 @@ static char *read_cmdline(size_t *size)
 		*size += (size_t)n;
 		if (*size < room)
 			continue;
-		text = room < MAX_CMDLINE_BYTES ? mremap(text, room, 2 * room, MREMAP_MAYMOVE) : NULL;
+		text = room < VGPU_CMDLINE_MOST_BYTES ? mremap(text, room, 2 * room, MREMAP_MAYMOVE) : NULL;
 		text = text == MAP_FAILED ? NULL : text;
 		room *= 2;
 	}
@@ -206,19 +200,20 @@ static void end(const char *why)
 /* Whether the program has not begun: it cannot be begun again in its middle. */
 static bool is_start(char **argv, const void *frame)
 {
-	return (uintptr_t)frame < (uintptr_t)argv && (uintptr_t)argv - (uintptr_t)frame < START_BYTES;
+	return (uintptr_t)frame < (uintptr_t)argv &&
+	       (uintptr_t)argv - (uintptr_t)frame < VGPU_START_STACK_BYTES;
 }
 
 /* Whether it came by a guard and nothing says that it was to come before. */
 static bool is_behind_a_guard(char **envp)
 {
 	int fd = open(PRELOAD_FILE, O_RDONLY | O_CLOEXEC);
-	char *text = fd < 0 ? NULL : pages(PRELOAD_FILE_BYTES);
-	bool named =
-		text != NULL && read(fd, text, PRELOAD_FILE_BYTES - 1) > 0 && strstr(text, OWN_NAME) != NULL;
+	char *text = fd < 0 ? NULL : pages(VGPU_PRELOAD_FILE_BYTES);
+	bool named = text != NULL && read(fd, text, VGPU_PRELOAD_FILE_BYTES - 1) > 0 &&
+		     strstr(text, OWN_NAME) != NULL;
 
 	if (text != NULL)
-		munmap(text, PRELOAD_FILE_BYTES);
+		munmap(text, VGPU_PRELOAD_FILE_BYTES);
 	if (fd >= 0)
 		close(fd);
 	for (; !named && *envp != NULL; envp++)

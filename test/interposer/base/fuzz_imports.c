@@ -67,7 +67,7 @@ static void any_tables(struct fuzz *f)
 			one->d_un.d_ptr -= (ElfW(Addr))image;
 	change(f, copy, map.l_ld);
 	if (vgpu_imports_find(&map, copy, "ioctl", &imports)) {
-		CHECK(imports.count <= VGPU_MAX_IMPORTS);
+		CHECK(imports.count <= VGPU_IMPORT_PLACES);
 		for (uint32_t i = 0; i < imports.count; i++)
 			CHECK((char *)imports.place[i] >= copy &&
 			      (char *)(imports.place[i] + 1) <= copy + bytes);

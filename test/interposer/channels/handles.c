@@ -119,13 +119,13 @@ static void the_thirty_third_group_is_one_more(void)
 	CHECK(goes(1, 1000));
 	CHECK_IS(vgpu_handles_more(&handles), 0);
 	CHECK_IS(vgpu_handles_group(&handles, VGPU_MAX_GROUPS - 1).group, 2000);
-	for (uint32_t i = 0; i < 2 * VGPU_HANDLES_GROUPS; i++)
+	for (uint32_t i = 0; i < 2 * VGPU_HANDLE_GROUPS; i++)
 		note(VGPU_HANDLE_GROUP, 1, 10, 3000 + i, 1);
-	CHECK_IS(vgpu_handles_more(&handles), 2 * VGPU_HANDLES_GROUPS);
+	CHECK_IS(vgpu_handles_more(&handles), 2 * VGPU_HANDLE_GROUPS);
 	/* Of those that nobody kept none is known to have gone. */
 	CHECK(goes(1, 1));
 	CHECK_IS(vgpu_handles_count(&handles), 0);
-	CHECK_IS(vgpu_handles_more(&handles), VGPU_HANDLES_GROUPS + VGPU_MAX_GROUPS);
+	CHECK_IS(vgpu_handles_more(&handles), VGPU_HANDLE_GROUPS + VGPU_MAX_GROUPS);
 }
 
 static void channels_beyond_the_sixteenth_are_counted(void)

@@ -3,6 +3,7 @@
  *
  * The arithmetic of a cap, without driver and clock. */
 #include "gate/bucket.h"
+#include "tuning.h"
 #include "harness.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Which place a stream takes, and what becomes of a group where the driver refuses an event, where two threads ask
- * about it at once, and while a launch waits. No case judges a clock. */
+ * Which place a stream takes, and what becomes of a group where the driver refuses an event, where two
+ * threads ask about it at once, and while a launch waits. No case judges a clock. */
 #include "busy.h"
 #include "gate/own.h"
 
@@ -38,8 +38,8 @@ static void check_records(CUstream into, unsigned us, unsigned want)
 	CHECK_IS(asked("cuEventRecord") - before, want);
 }
 
-/* The place of a context that has ended is free, and one that is idle is taken where none is; none of a stream
- * that has work in flight. */
+/* The place of a context that has ended is free, and one that is idle is taken where none is; never that of a
+ * stream with work in flight. */
 static void a_stream_takes_what_is_free_and_then_what_is_idle(void)
 {
 	CUcontext context;

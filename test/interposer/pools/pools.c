@@ -303,7 +303,7 @@ static void as_many_pools_as_there_are_places_are_charged(void)
 	CHECK_IS(cuMemAllocAsync(&a, MIB, stream), CUDA_SUCCESS);
 	CHECK_IS(cuMemFreeAsync(a, stream), CUDA_SUCCESS);
 	CHECK_IS(cuStreamSynchronize(stream), CUDA_SUCCESS);
-	for (int i = 1; i < VGPU_MAX_POOLS; i++) {
+	for (int i = 1; i < VGPU_KNOWN_POOLS; i++) {
 		CUmemoryPool own = own_pool(CU_MEM_LOCATION_TYPE_DEVICE, 0, 0);
 
 		CHECK_IS(cuMemAllocFromPoolAsync(&a, MIB, own, stream), CUDA_SUCCESS);
