@@ -78,7 +78,7 @@ func TestFilesOfThePluginFormNoCircle(t *testing.T) {
 	}
 	files["process.c"] += "\nvoid vgpu_extra(void)\n{\n\tvgpu_isolated_end(0);\n}\n"
 	files["isolate.c"] += "\nstatic void extra(void)\n{\n\tvgpu_extra();\n}\n"
-	if found := circle(files); len(found) != 4 {
-		t.Errorf("a circle of three is not found: %v", found)
+	if found := circle(files); !slices.Contains(found, "process.c") {
+		t.Errorf("a circle through process.c is not found: %v", found)
 	}
 }
