@@ -55,15 +55,12 @@ type explanation struct {
 
 // explainedSlice is a grant, its limit and its usage; what is not known is null.
 type explainedSlice struct {
-	Node      string  `json:"node"`
-	Device    string  `json:"device"`
-	MemMiB    int64   `json:"mem_mib"`
-	SMPercent int     `json:"sm_percent"`
-	UsedMiB   *int64  `json:"used_mib,omitempty"`
-	PeakMiB   *int64  `json:"peak_mib"`
-	Refusals  *uint64 `json:"refusals"`
-	usage.Time
-	usage.Caught                  // the same of all slices of a node
+	Node      string `json:"node"`
+	Device    string `json:"device"`
+	MemMiB    int64  `json:"mem_mib"`
+	SMPercent int    `json:"sm_percent"`
+	UsedMiB   *int64 `json:"used_mib,omitempty"`
+	usage.Figures
 	Priority      device.Priority `json:"priority,omitempty"`
 	WithoutEffect string          `json:"priority_without_effect,omitempty"` // why its priority does nothing now
 	Earlier       []device.Limit  `json:"earlier,omitempty"`                 // limits that it had before this one
@@ -227,9 +224,7 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 	for i, s := range g.Slices {
 		slice := explainedSlice{Node: g.Node, Device: string(s.Device), MemMiB: s.MemMiB, SMPercent: s.SMPercent, Priority: s.Priority, Earlier: g.Earlier[s.Device]}
 		if err == nil && i < len(used.Devices) {
-			now, peak, refusals := usage.MiB(used.Devices[i].UsedBytes), usage.MiB(used.Devices[i].PeakBytes), used.Devices[i].Refusals
-			slice.UsedMiB, slice.PeakMiB, slice.Refusals = &now, &peak, &refusals
-			slice.Time, slice.Caught = usage.TimeOf(used.Counted[i]), usage.CaughtOf(used.Counted[i])
+			slice.UsedMiB, slice.Figures = new(usage.MiB(used.Devices[i].UsedBytes)), usage.FiguresOf(used.Devices[i], used.Counted[i])
 		}
 		if s.Priority == device.PriorityLatency {
 			slice.WithoutEffect = whyNotFirst(dir, refused, s.Device)
@@ -237,7 +232,7 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 		e.Slices = append(e.Slices, slice)
 	}
 	for _, step := range used.Steps {
-		e.Steps = append(e.Steps, usage.Step{Step: step.Step, Devices: usage.PeaksOf(step.Devices)})
+		e.Steps = append(e.Steps, usage.StepOf(step))
 	}
 	return e
 }
@@ -256,7 +251,7 @@ func fromRecord(rec usage.Record) explanation {
 	}
 	for _, d := range rec.Devices {
 		slice := explainedSlice{Node: rec.Node, Device: string(d.Device), MemMiB: d.MemMiB, SMPercent: d.SMPercent, Priority: d.Priority,
-			PeakMiB: &d.PeakMiB, Refusals: &d.Refusals, IdleSeconds: d.IdleSeconds, Timeline: d.Timeline, Earlier: d.Earlier, Time: d.Time, Caught: d.Caught}
+			Figures: d.Figures, IdleSeconds: d.IdleSeconds, Timeline: d.Timeline, Earlier: d.Earlier}
 		e.Slices = append(e.Slices, slice)
 	}
 	return e
@@ -277,7 +272,7 @@ func fromComment(row report.Row, comment report.Comment) explanation {
 	e := explanation{Job: row.Job, Source: sourceAccounting, Since: row.Start, State: row.State, Comment: &comment, Slices: []explainedSlice{}}
 	for _, node := range comment.NodeNames() {
 		for _, s := range comment.Nodes[node] {
-			slice := explainedSlice{Node: node, Device: string(s.GPU), MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: &s.PeakMiB, Refusals: &s.Refused, Earlier: s.Earlier, Time: s.Time(), Caught: s.Caught}
+			slice := explainedSlice{Node: node, Device: string(s.GPU), MemMiB: s.MemMiB, SMPercent: s.Cores, Figures: s.Figures, Earlier: s.Earlier}
 			e.Slices = append(e.Slices, slice)
 		}
 		if refusal := comment.Refusals[node]; refusal != "" {

@@ -38,9 +38,8 @@ func TestNothingMissingMakesAnExplanationNonsense(t *testing.T) {
 				e.Refusal, e.Waits, e.Report = "no room", "Resources", "written"
 			}
 			if has(4) {
-				peak := int64(5)
-				e.Slices = []explainedSlice{{Device: "GPU-a"}, {Device: "GPU-b", PeakMiB: &peak, Earlier: []device.Limit{{UntilUnixS: now.Unix()}}}}
-				e.Steps = []usage.Step{{Step: "batch", Devices: []usage.Peak{{}}}}
+				e.Slices = []explainedSlice{{Device: "GPU-a"}, {Device: "GPU-b", Figures: usage.Figures{StepFigures: usage.StepFigures{PeakMiB: new(int64(5))}}, Earlier: []device.Limit{{UntilUnixS: now.Unix()}}}}
+				e.Steps = []usage.Step{{Step: "batch", Devices: []usage.StepFigures{{}}}}
 			}
 			if has(5) {
 				e.Earlier = []explanation{{Slices: []explainedSlice{{Device: "GPU-a"}}}, {Refusal: "no room"}}

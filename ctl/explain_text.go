@@ -129,9 +129,9 @@ func endText(e explanation) string {
 func stepText(step usage.Step) string {
 	var peaks []string
 	for _, d := range step.Devices {
-		text := fmt.Sprintf("%d MiB at most", d.PeakMiB)
-		if d.Refusals > 0 {
-			text += ", " + plural(int(d.Refusals), "allocation") + " refused"
+		text := fmt.Sprintf("%d MiB at most", d.Peak())
+		if n := d.Refused(); n > 0 {
+			text += ", " + plural(int(n), "allocation") + " refused"
 		}
 		peaks = append(peaks, text)
 	}

@@ -164,9 +164,8 @@ func (l *looker) sliceOf(s state.Slice) sliceStatus {
 	for i, slice := range g.Slices {
 		if slice.Device == s.Device && i < len(used.totals.Devices) {
 			d := used.totals.Devices[i]
-			now, peak, refusals := usage.MiB(d.UsedBytes), usage.MiB(d.PeakBytes), d.Refusals
-			status.UsedMiB, status.PeakMiB, status.Refusals = &now, &peak, &refusals
-			status.shareStatus = shareOf(used.totals.Counted[i], l.now.Sub(s.Since.Time()))
+			status.UsedMiB, status.Figures = new(usage.MiB(d.UsedBytes)), usage.FiguresOf(d, used.totals.Counted[i])
+			status.shareStatus = shareOf(status.Time, l.now.Sub(s.Since.Time()))
 			status.Counted = countedOf(used.totals.Counted[i], d.UsedBytes, l.timeNow)
 			status.use, status.steps, status.place = &d, used.steps, i
 		}

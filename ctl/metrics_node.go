@@ -10,7 +10,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/metrics"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
@@ -70,15 +69,14 @@ func metricsOfSlice(s sliceStatus, gpu device.GPU, duty map[sliceName]float64) m
 		}
 	}
 	if s.use != nil {
-		use := metricsOfUse(*s.use)
-		slice.Use = &use
+		slice.Use = new(metrics.Use(*s.use))
 	}
 	if s.Counted != nil {
 		slice.Counted = &metrics.Counted{GPUSeconds: *s.GPUSeconds, UnknownSeconds: s.UnknownSeconds, Freezes: s.Counted.Frozen, IsFrozen: s.Counted.IsFrozen}
 	}
 	for _, step := range s.steps {
 		if s.place < len(step.Devices) {
-			slice.Steps = append(slice.Steps, metrics.Step{Name: rundir.StepName(step.Step), Use: metricsOfUse(step.Devices[s.place])})
+			slice.Steps = append(slice.Steps, metrics.Step{Name: rundir.StepName(step.Step), Use: metrics.Use(step.Devices[s.place])})
 		}
 	}
 	slice.Steps = oncePerName(slice.Steps)
@@ -99,10 +97,6 @@ func oncePerName(steps []metrics.Step) []metrics.Step {
 		seen[s.Name] = true
 		return twice
 	})
-}
-
-func metricsOfUse(d ledger.DeviceUsage) metrics.Use {
-	return metrics.Use{UsedBytes: d.UsedBytes, PeakBytes: d.PeakBytes, Refusals: d.Refusals}
 }
 
 // dutyBetween is what slices used between two looks of the time that they were entitled to. An elastic slice may use
@@ -129,10 +123,11 @@ func dutyBetween(first, second nodeStatus, span time.Duration) map[sliceName]flo
 
 // usedSince is the GPU time in seconds since an earlier look, where vgpud has counted all the time. Others cancel jobs that use none.
 func (s sliceStatus) usedSince(then sliceStatus) (used float64, known bool) {
-	if s.GPUSeconds == nil || then.GPUSeconds == nil || s.UnknownSeconds > then.UnknownSeconds {
+	passed := s.Time.Since(then.Time)
+	if passed.GPUSeconds == nil || passed.UnknownSeconds > 0 {
 		return 0, false
 	}
-	return max(0, *s.GPUSeconds-*then.GPUSeconds), true
+	return max(0, *passed.GPUSeconds), true
 }
 
 // addCounts adds what prologs have counted.

@@ -157,17 +157,11 @@ func showBacklog(out io.Writer, cfg config.Config, asJSON bool) error {
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "JOB\tRUN\tNODE\tUSER\tSLICES\tGPU S\tWAITING\tREFUSED BECAUSE")
 		for _, rec := range records {
-			var used *float64 // nil: of no slice known
+			var used usage.Time
 			for _, d := range rec.Devices {
-				if d.GPUSeconds != nil {
-					sum := *d.GPUSeconds
-					if used != nil {
-						sum += *used
-					}
-					used = &sum
-				}
+				used = used.Plus(d.Time)
 			}
-			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s\n", rec.Job, rec.Restart, rec.Node, userName(rec.UID), len(rec.Devices), seconds(used), age(time.Since(rec.End)), slurm.Printable(rec.Refusal))
+			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s\n", rec.Job, rec.Restart, rec.Node, userName(rec.UID), len(rec.Devices), seconds(used.GPUSeconds), age(time.Since(rec.End)), slurm.Printable(rec.Refusal))
 		}
 		table.Flush()
 	}

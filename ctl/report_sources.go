@@ -16,6 +16,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/jobreport"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -160,14 +161,12 @@ func runOfGrant(dir rundir.Dir, g grant.Grant) (*jobreport.Run, error) {
 	now := timeline.Look{AtUnixS: time.Now().Unix()}
 	for i, s := range g.Slices {
 		slice := jobreport.Slice{Node: g.Node, Device: s.Device, MemMiB: s.MemMiB, SMPercent: s.SMPercent, Priority: s.Priority, Whole: g.Whole, Earlier: g.Earlier[s.Device]}
+		slice.StepFigures = usage.StepFiguresOf(ledger.DeviceUsage{}) // nothing is counted of whole GPUs
 		last, _ := history.Last(i)
 		if !g.Whole {
-			d := used.Devices[i]
-			held := usage.MiB(d.UsedBytes)
-			slice.UsedMiB, slice.PeakMiB, slice.Refusals = &held, usage.MiB(d.PeakBytes), d.Refusals
+			slice.UsedMiB, slice.Figures = new(usage.MiB(used.Devices[i].UsedBytes)), usage.FiguresOf(used.Devices[i], used.Counted[i])
 			last = usage.Sample(used.Counted[i])
-			last.UsedMiB = held
-			slice.Time, slice.Caught = usage.TimeOf(used.Counted[i]), usage.CaughtOf(used.Counted[i])
+			last.UsedMiB = *slice.UsedMiB
 		}
 		now.Slices = append(now.Slices, last)
 		run.Slices = append(run.Slices, slice)
@@ -190,7 +189,7 @@ func runOfRecord(rec usage.Record) jobreport.Run {
 	}
 	for _, d := range rec.Devices {
 		run.Slices = append(run.Slices, jobreport.Slice{Node: rec.Node, Device: d.Device, MemMiB: d.MemMiB, SMPercent: d.SMPercent, Priority: d.Priority,
-			PeakMiB: d.PeakMiB, Refusals: d.Refusals, Time: d.Time, Timeline: d.Timeline, Earlier: d.Earlier, Caught: d.Caught})
+			Figures: d.Figures, Timeline: d.Timeline, Earlier: d.Earlier})
 	}
 	return run
 }
@@ -208,7 +207,7 @@ func runOfRow(row report.Row, accountingField string) jobreport.Run {
 	run.Refusals, run.OwnersWord = comment.Refusals, field == report.FieldExtra
 	for _, node := range comment.NodeNames() {
 		for _, s := range comment.Nodes[node] {
-			slice := jobreport.Slice{Node: node, Device: s.GPU, MemMiB: s.MemMiB, SMPercent: s.Cores, PeakMiB: s.PeakMiB, Refusals: s.Refused, Earlier: s.Earlier, Time: s.Time(), Caught: s.Caught}
+			slice := jobreport.Slice{Node: node, Device: s.GPU, MemMiB: s.MemMiB, SMPercent: s.Cores, Figures: s.Figures, Earlier: s.Earlier}
 			if points, err := s.Points(); err == nil { // somebody else's text is no time line
 				slice.Timeline = points
 			}

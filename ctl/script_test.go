@@ -350,10 +350,11 @@ func writeRecord(ts *testscript.TestScript, args []string) error {
 		return err
 	}
 	end := time.Now().Add(-since)
+	peak := usage.StepFigures{PeakMiB: new(int64(2998)), Refusals: new(uint64(1))}
 	return usage.Write(rundir.Spool(ts.MkAbs("spool")), usage.Record{
 		Job: g.Job, Node: g.Node, UID: g.UID, Submitted: time.Unix(90, 0), Start: end.Add(-time.Minute), End: end, Request: g.Request, Entitlement: g.Entitlement,
-		Devices: []usage.Device{{Device: gpuA.UUID, MemMiB: 3000, SMPercent: 30, PeakMiB: 2998, Refusals: 1, Time: usage.Time{GPUSeconds: new(12.5)}}},
-		Steps:   []usage.Step{{Step: "batch", Devices: []usage.Peak{{PeakMiB: 2998, Refusals: 1}}}},
+		Devices: []usage.Device{{Device: gpuA.UUID, MemMiB: 3000, SMPercent: 30, Figures: usage.Figures{StepFigures: peak, Time: usage.Time{GPUSeconds: new(12.5)}}}},
+		Steps:   []usage.Step{{Step: "batch", Devices: []usage.StepFigures{peak}}},
 	})
 }
 

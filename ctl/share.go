@@ -9,33 +9,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
-// shareStatus is what a slice uses of its GPU's time; what is not known is null.
+// shareStatus is the part of its GPU's time that a slice uses; what is not known is null.
 type shareStatus struct {
-	usage.Time
 	SharePercent     *float64 `json:"share_percent"` // of the GPU's time, over the seconds that follow
 	ShareOverSeconds *float64 `json:"share_over_seconds"`
 }
 
-// shareOf is what one look tells: the share since the slice was granted.
-func shareOf(counted ledger.TimeDevice, held time.Duration) shareStatus {
-	share := shareStatus{Time: usage.TimeOf(counted)}
-	if share.GPUSeconds != nil {
-		share.over(*share.GPUSeconds, held)
+// shareOf is the share that a time is of a span.
+func shareOf(used usage.Time, span time.Duration) (s shareStatus) {
+	if used.GPUSeconds == nil || span < time.Millisecond {
+		return s
 	}
-	return share
-}
-
-func (s *shareStatus) over(usedSeconds float64, span time.Duration) {
-	if span < time.Millisecond {
-		return
-	}
-	percent := math.Round(min(max(usedSeconds/span.Seconds(), 0), 1)*1000) / 10
+	percent := math.Round(min(max(*used.GPUSeconds/span.Seconds(), 0), 1)*1000) / 10
 	seconds := math.Round(span.Seconds()*1e3) / 1e3
-	s.SharePercent, s.ShareOverSeconds = &percent, &seconds
+	return shareStatus{&percent, &seconds}
 }
 
 // sharesBetween puts into the second look the shares over the time since the first. Slices that were
@@ -44,9 +34,11 @@ func sharesBetween(first, second nodeStatus, span time.Duration) {
 	for i := range second.Slices {
 		now := &second.Slices[i]
 		for _, then := range first.Slices {
-			if then.Job == now.Job && then.Restart == now.Restart && then.Device == now.Device &&
-				then.GPUSeconds != nil && now.GPUSeconds != nil {
-				now.over(*now.GPUSeconds-*then.GPUSeconds, span)
+			if then.name() != now.name() {
+				continue
+			}
+			if share := shareOf(now.Time.Since(then.Time), span); share.SharePercent != nil {
+				now.shareStatus = share
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // nodeStatus is what `vgpuctl status --json` prints.
@@ -54,20 +55,19 @@ type gpuStatus struct {
 const stateSlurms = "slurm"
 
 type sliceStatus struct {
-	Job        uint32           `json:"job"`
-	Restart    int              `json:"restart"`
-	UID        uint32           `json:"uid"`
-	User       string           `json:"user"`
-	Device     device.UUID      `json:"device"`
-	Index      device.NVMLIndex `json:"nvml_index"`
-	MemMiB     int64            `json:"mem_mib"`
-	SMPercent  int              `json:"sm_percent"` // 0: no cap
-	Priority   device.Priority  `json:"priority"`
-	UsedMiB    *int64           `json:"used_mib"` // null: not readable by who asks
-	PeakMiB    *int64           `json:"peak_mib"`
-	Refusals   *uint64          `json:"refusals"`
-	Since      time.Time        `json:"since"`
-	AgeSeconds int64            `json:"age_seconds"`
+	Job       uint32           `json:"job"`
+	Restart   int              `json:"restart"`
+	UID       uint32           `json:"uid"`
+	User      string           `json:"user"`
+	Device    device.UUID      `json:"device"`
+	Index     device.NVMLIndex `json:"nvml_index"`
+	MemMiB    int64            `json:"mem_mib"`
+	SMPercent int              `json:"sm_percent"` // 0: no cap
+	Priority  device.Priority  `json:"priority"`
+	UsedMiB   *int64           `json:"used_mib"` // null: not readable by who asks
+	usage.Figures
+	Since      time.Time `json:"since"`
+	AgeSeconds int64     `json:"age_seconds"`
 	shareStatus
 	driverStatus
 	Counted *countedStatus `json:"vgpud,omitempty"` // null: vgpud has not looked at it

@@ -51,15 +51,19 @@ func working() []timeline.Point {
 	})
 }
 
+func used(peakMiB int64, refusals uint64, gpuSeconds *float64) usage.Figures {
+	return usage.Figures{StepFigures: usage.StepFigures{PeakMiB: &peakMiB, Refusals: &refusals}, Time: usage.Time{GPUSeconds: gpuSeconds}}
+}
+
 func granted(points []timeline.Point) Slice {
-	return Slice{Node: "n1", Device: "GPU-aaaa", MemMiB: 8192, SMPercent: 30, PeakMiB: 1946, Time: usage.Time{GPUSeconds: new(1253.0)}, Timeline: points}
+	return Slice{Node: "n1", Device: "GPU-aaaa", MemMiB: 8192, SMPercent: 30, Figures: used(1946, 0, new(1253.0)), Timeline: points}
 }
 
 var goldens = map[string]Report{
 	"running": {Job: 123, JobID: "123", User: "anna", Runs: []Run{{State: "RUNNING", Submitted: start.Add(-5 * time.Minute), Start: start,
 		Slices: []Slice{func() Slice { s := granted(working()); s.UsedMiB = ptr(int64(1200)); return s }()}}}},
 	"no-time-line": {Job: 124, JobID: "124_7", User: "anna", Runs: []Run{{State: "OUT_OF_MEMORY", Start: start, End: now.Add(-time.Hour),
-		Slices: []Slice{{Node: "n1", Device: "GPU-aaaa", MemMiB: 3000, PeakMiB: 2998, Refusals: 3}}}}},
+		Slices: []Slice{{Node: "n1", Device: "GPU-aaaa", MemMiB: 3000, Figures: used(2998, 3, nil)}}}}},
 	"requeued": {Job: 125, JobID: "125", Runs: []Run{
 		{State: "REQUEUED", Start: start.Add(-48 * time.Hour), End: start.Add(-47 * time.Hour), Refusals: map[string]string{"n2": "no GPU has 3000 MiB free"}},
 		{State: "COMPLETED", Start: start, End: now, Slices: []Slice{granted(working()),

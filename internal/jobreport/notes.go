@@ -79,11 +79,11 @@ func factsOf(run Run, now time.Time, loc *time.Location) facts {
 		if s.Whole {
 			return facts{Run: run} // nothing is counted of whole GPUs
 		}
-		if s.PeakMiB > 0 || s.Used() || s.Refusals > 0 {
+		if s.Peak() > 0 || s.Used() || s.Refused() > 0 {
 			f.used = append(f.used, s)
 		}
-		f.peakMiB = max(f.peakMiB, s.PeakMiB)
-		f.refusals += s.Refusals
+		f.peakMiB = max(f.peakMiB, s.Peak())
+		f.refusals += s.Refused()
 		f.changed = f.changed || s.changed()
 		if asked := s.all()[0].MemMiB; i == 0 || asked < f.grantMiB {
 			f.grantMiB = asked

@@ -15,7 +15,7 @@ import (
 
 // slice is one of 8 GiB and 30 percent that did what it was granted, for two hours.
 func slice(change func(*Slice)) Run {
-	s := Slice{Node: "n1", Device: "GPU-aaaa", MemMiB: 8192, SMPercent: 30, PeakMiB: 7000, Time: usage.Time{GPUSeconds: new(2000.0)}}
+	s := Slice{Node: "n1", Device: "GPU-aaaa", MemMiB: 8192, SMPercent: 30, Figures: used(7000, 0, new(2000.0))}
 	change(&s)
 	return Run{State: "COMPLETED", Start: start, End: now, Slices: []Slice{s}}
 }
@@ -44,16 +44,16 @@ func TestEachRuleHasItsThreshold(t *testing.T) {
 		says string // empty: nothing
 	}{
 		"all is well":                {slice(func(*Slice) {}), "", ""},
-		"peak 73 %":                  {slice(func(s *Slice) { s.PeakMiB = 6000 }), "memory-spare", ""},
-		"peak 70 %":                  {slice(func(s *Slice) { s.PeakMiB = 5400 }), "memory-spare", "peak 5.3 of 8 GiB: ask for --vgpu-mem=6000"},
-		"peak of tens of MiB":        {slice(func(s *Slice) { s.PeakMiB = 40 }), "memory-spare", "--vgpu-mem=100"},
-		"a spare but a short run":    {short(slice(func(s *Slice) { s.PeakMiB = 40 }), 59*time.Second), "memory-spare", ""},
-		"a spare, but refused":       {slice(func(s *Slice) { s.PeakMiB, s.Refusals = 40, 1 }), "memory-spare", ""},
-		"one refused":                {slice(func(s *Slice) { s.Refusals = 1 }), "memory-refused", "1 allocation was refused at the limit of 8 GiB"},
-		"peak 96 %":                  {slice(func(s *Slice) { s.PeakMiB = 7865 }), "memory-close", "peak 7.7 of 8 GiB"},
-		"peak 94 %":                  {slice(func(s *Slice) { s.PeakMiB = 7700 }), "memory-close", ""},
-		"never used":                 {slice(func(s *Slice) { s.PeakMiB, *s.GPUSeconds = 0, 0 }), "unused", "no GPU memory and no GPU time used"},
-		"never used, for a moment":   {short(slice(func(s *Slice) { s.PeakMiB, *s.GPUSeconds = 0, 0 }), 59*time.Second), "unused", ""},
+		"peak 73 %":                  {slice(func(s *Slice) { *s.PeakMiB = 6000 }), "memory-spare", ""},
+		"peak 70 %":                  {slice(func(s *Slice) { *s.PeakMiB = 5400 }), "memory-spare", "peak 5.3 of 8 GiB: ask for --vgpu-mem=6000"},
+		"peak of tens of MiB":        {slice(func(s *Slice) { *s.PeakMiB = 40 }), "memory-spare", "--vgpu-mem=100"},
+		"a spare but a short run":    {short(slice(func(s *Slice) { *s.PeakMiB = 40 }), 59*time.Second), "memory-spare", ""},
+		"a spare, but refused":       {slice(func(s *Slice) { *s.PeakMiB, *s.Refusals = 40, 1 }), "memory-spare", ""},
+		"one refused":                {slice(func(s *Slice) { *s.Refusals = 1 }), "memory-refused", "1 allocation was refused at the limit of 8 GiB"},
+		"peak 96 %":                  {slice(func(s *Slice) { *s.PeakMiB = 7865 }), "memory-close", "peak 7.7 of 8 GiB"},
+		"peak 94 %":                  {slice(func(s *Slice) { *s.PeakMiB = 7700 }), "memory-close", ""},
+		"never used":                 {slice(func(s *Slice) { *s.PeakMiB, *s.GPUSeconds = 0, 0 }), "unused", "no GPU memory and no GPU time used"},
+		"never used, for a moment":   {short(slice(func(s *Slice) { *s.PeakMiB, *s.GPUSeconds = 0, 0 }), 59*time.Second), "unused", ""},
 		"at the cap":                 {slice(func(s *Slice) { s.Timeline = steady(120, 17900) }), "at-cap", "at its cap for 100 % of the time: with more than --vgpu-cores=30 it may be faster"},
 		"at the cap in a short run":  {short(slice(func(s *Slice) { s.Timeline = steady(1, 17900) }), 59*time.Second), "at-cap", ""},
 		"at the cap for 19 %":        {slice(func(s *Slice) { s.Timeline = after(97) }), "at-cap", ""},

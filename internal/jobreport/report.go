@@ -49,11 +49,8 @@ type Slice struct {
 	Priority  device.Priority `json:"priority,omitempty"`
 	Whole     bool            `json:"whole,omitempty"`
 	UsedMiB   *int64          `json:"used_mib,omitempty"` // now
-	PeakMiB   int64           `json:"peak_mib"`
-	PeakAt    time.Time       `json:"peak_at,omitzero"`
-	Refusals  uint64          `json:"refusals"` // allocations that the limit refused
-	usage.Time
-	usage.Caught                      // the same of all slices of a node
+	usage.Figures
+	PeakAt           time.Time        `json:"peak_at,omitzero"`
 	SharePercent     *float64         `json:"share_percent"`      // of the GPU's time, since the run began; null: not known
 	MostSharePercent *float64         `json:"most_share_percent"` // in one interval of the time line; null: there is none
 	Timeline         []timeline.Point `json:"timeline,omitempty"`

@@ -171,7 +171,7 @@ func (r Run) bars(out io.Writer, s Slice, look Look) {
 		}
 		fmt.Fprintf(out, "  %-7s  %s %4s %%  %s\n", name, bar(part, whole), percent, words)
 	}
-	row("memory", float64(s.PeakMiB), float64(s.MostMiB()), s.memoryWords(r.end(look.Now), look.Loc))
+	row("memory", float64(s.Peak()), float64(s.MostMiB()), s.memoryWords(r.end(look.Now), look.Loc))
 	switch words := s.timeWords(); {
 	case s.SharePercent == nil:
 		fmt.Fprintf(out, "  %-7s  %s\n", "time", words)
@@ -180,8 +180,8 @@ func (r Run) bars(out io.Writer, s Slice, look Look) {
 	default:
 		row("time", *s.SharePercent, 100, words)
 	}
-	if s.Refusals > 0 {
-		fmt.Fprintf(out, "  %-7s  %s\n", "refused", look.bad(plural(s.Refusals, "allocation")+" at the limit"))
+	if s.Refused() > 0 {
+		fmt.Fprintf(out, "  %-7s  %s\n", "refused", look.bad(plural(s.Refused(), "allocation")+" at the limit"))
 	}
 }
 
@@ -195,7 +195,7 @@ func plural(n uint64, one string) string {
 }
 
 func (s Slice) memoryWords(near time.Time, loc *time.Location) string {
-	text := fmt.Sprintf("%d of %d MiB at most", s.PeakMiB, s.MostMiB())
+	text := fmt.Sprintf("%d of %d MiB at most", s.Peak(), s.MostMiB())
 	if !s.PeakAt.IsZero() {
 		text += ", about " + clock(s.PeakAt, near, loc)
 	}
@@ -242,7 +242,7 @@ func (r Run) lines(out io.Writer, look Look) {
 		if s.SharePercent != nil {
 			share = fmt.Sprintf("%.1f%%", *s.SharePercent)
 		}
-		rows = append(rows, []string{s.Node, string(s.Device), fmt.Sprint(s.MemMiB), fmt.Sprint(s.PeakMiB), capText, share, fmt.Sprint(s.Refusals)})
+		rows = append(rows, []string{s.Node, string(s.Device), fmt.Sprint(s.MemMiB), fmt.Sprint(s.Peak()), capText, share, fmt.Sprint(s.Refused())})
 	}
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {

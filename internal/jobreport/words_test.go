@@ -36,7 +36,7 @@ func TestNothingMissingMakesNonsense(t *testing.T) {
 			s.MemMiB, s.SMPercent = 3000, 30
 		}
 		if has(4) {
-			s.PeakMiB, s.Refusals, s.GPUSeconds = 9000, 3, new(1e6)
+			s.Figures = used(9000, 3, new(1e6))
 		}
 		if has(5) {
 			s.Timeline = []timeline.Point{{AtUnixS: now.Add(-90 * time.Minute).Unix(), UsedMiB: 5000, BusyMs: 1e12}, {AtUnixS: -5}, {}}

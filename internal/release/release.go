@@ -111,9 +111,8 @@ func record(cfg config.Config, g grant.Grant, log hclog.Logger) usage.Record {
 	if err != nil {
 		log.Warn("part of what the job used cannot be believed", "job", g.Job, "reason", err)
 	}
-	for i, s := range g.Slices {
-		rec.Devices = append(rec.Devices, usage.Device{Device: s.Device, Index: s.Index, MemMiB: s.MemMiB, SMPercent: s.SMPercent, Priority: s.Priority,
-			PeakMiB: usage.MiB(used.Devices[i].PeakBytes), Refusals: used.Devices[i].Refusals, Earlier: g.Earlier[s.Device]})
+	for _, s := range g.Slices {
+		rec.Devices = append(rec.Devices, usage.Device{Device: s.Device, Index: s.Index, MemMiB: s.MemMiB, SMPercent: s.SMPercent, Priority: s.Priority, Earlier: g.Earlier[s.Device]})
 	}
 	history, err := timeline.Read(cfg.Run().Timeline(g.Job), usage.TimelineRun(g))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -121,7 +120,7 @@ func record(cfg config.Config, g grant.Grant, log hclog.Logger) usage.Record {
 	}
 	rec.Complete(history, used, cfg.IdleAfter)
 	for _, step := range used.Steps[max(0, len(used.Steps)-maxSteps):] {
-		rec.Steps = append(rec.Steps, usage.Step{Step: step.Step, Devices: usage.PeaksOf(step.Devices)})
+		rec.Steps = append(rec.Steps, usage.StepOf(step))
 	}
 	return rec
 }

@@ -53,24 +53,53 @@ type Comment struct {
 	Refusals map[string]string         `json:"refusals,omitempty"`
 }
 
-// CommentSlice is one slice of one node.
+// CommentSlice is one slice of one node. In the text its figures have the names of their tag comment.
 type CommentSlice struct {
-	GPU          device.UUID    `json:"gpu"`
-	MemMiB       int64          `json:"mem_mib"`
-	Cores        int            `json:"cores"` // 0: no cap
-	PeakMiB      int64          `json:"peak_mib"`
-	Refused      uint64         `json:"refused"`             // allocations that the limit refused
-	GPUSeconds   *float64       `json:"gpu_s,omitempty"`     // seconds of GPU time used; nil: not known
-	UnknownS     float64        `json:"unknown_s,omitempty"` // seconds of which nobody counted what was used
-	Inexact      bool           `json:"inexact,omitempty"`   // part of gpu_s is a share of what several slices used together
-	usage.Caught                // seen, frozen, killed
-	Earlier      []device.Limit `json:"earlier,omitempty"` // limits before the last one, which is cores and mem_mib
-	Curve        string         `json:"curve,omitempty"`   // its use over time (curve.go), where there is room for it
+	GPU    device.UUID `json:"gpu"`
+	MemMiB int64       `json:"mem_mib"`
+	Cores  int         `json:"cores"` // 0: no cap
+	usage.Figures
+	Earlier []device.Limit `json:"earlier,omitempty"` // limits before the last one, which is cores and mem_mib
+	Curve   string         `json:"curve,omitempty"`   // its use over time (curve.go), where there is room for it
 }
 
-// Time is the slice's use of GPU time.
-func (s CommentSlice) Time() usage.Time {
-	return usage.Time{GPUSeconds: s.GPUSeconds, UnknownSeconds: s.UnknownS, Inexact: s.Inexact}
+// shown are the fields of a CommentSlice, and inText the same struct with the names that they have in the text.
+var shown, inText = func() (fields []reflect.StructField, same reflect.Type) {
+	var named []reflect.StructField
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[CommentSlice]()) {
+		if f.Anonymous {
+			continue
+		}
+		fields = append(fields, f)
+		tag := f.Tag
+		if name, ok := tag.Lookup("comment"); ok {
+			tag = reflect.StructTag(fmt.Sprintf("json:%q", name))
+		}
+		named = append(named, reflect.StructField{Name: f.Name, Type: f.Type, Tag: tag})
+	}
+	return fields, reflect.StructOf(named)
+}()
+
+// MarshalJSON is for the text.
+func (s CommentSlice) MarshalJSON() ([]byte, error) {
+	text, slice := reflect.New(inText).Elem(), reflect.ValueOf(s)
+	for i, f := range shown {
+		text.Field(i).Set(slice.FieldByIndex(f.Index))
+	}
+	part, err := marshal(text.Interface())
+	return []byte(part), err
+}
+
+// UnmarshalJSON is its reverse.
+func (s *CommentSlice) UnmarshalJSON(data []byte) error {
+	text, slice := reflect.New(inText), reflect.ValueOf(s).Elem()
+	if err := json.Unmarshal(data, text.Interface()); err != nil {
+		return err
+	}
+	for i, f := range shown {
+		slice.FieldByIndex(f.Index).Set(text.Elem().Field(i))
+	}
+	return nil
 }
 
 // ParseComment finds our part in an AdminComment.
@@ -207,9 +236,7 @@ func marshal(object any) (string, error) {
 func slicesOf(rec usage.Record) []CommentSlice {
 	slices := make([]CommentSlice, 0, len(rec.Devices))
 	for _, d := range rec.Devices {
-		slice := CommentSlice{GPU: d.Device, MemMiB: d.MemMiB, Cores: d.SMPercent, PeakMiB: d.PeakMiB, Refused: d.Refusals,
-			GPUSeconds: d.GPUSeconds, UnknownS: d.UnknownSeconds, Inexact: d.Inexact, Caught: d.Caught, Earlier: d.Earlier}
-		slices = append(slices, slice)
+		slices = append(slices, CommentSlice{GPU: d.Device, MemMiB: d.MemMiB, Cores: d.SMPercent, Figures: d.Figures, Earlier: d.Earlier})
 	}
 	return slices
 }

@@ -84,7 +84,7 @@ func TestACommentSaysWhatNobodyCounted(t *testing.T) {
 		if err != nil || !Stands(text, rec) {
 			t.Fatalf("%s does not stand: %v", text, err)
 		}
-		if got := comment.Nodes["n1"][0].Time(); !cmp.Equal(got, rec.Devices[0].Time) {
+		if got := comment.Nodes["n1"][0].Time; !cmp.Equal(got, rec.Devices[0].Time) {
 			t.Errorf("%s: %+v", text, got)
 		}
 	}
@@ -185,7 +185,7 @@ func TestMergeProperties(t *testing.T) {
 			rapid.SampledFrom([]string{"", "{}", sampleComment, `{"vgpu":{"v":1}}`, `{"vgpu":null}`, asSacctmgr(sampleComment), `{"text":1}`})).Draw(t, "existing")
 		rec := sample(7)
 		rec.Node = rapid.StringMatching(`[a-zA-Z][a-zA-Z0-9-]{0,10}`).Draw(t, "node")
-		rec.Devices[0].PeakMiB = rapid.Int64Range(0, 1<<40).Draw(t, "peak")
+		*rec.Devices[0].PeakMiB = rapid.Int64Range(0, 1<<40).Draw(t, "peak")
 		rec.Devices[0].Device = device.UUID(rapid.StringMatching(`GPU-[0-9a-f]{8}`).Draw(t, "uuid"))
 		if rapid.Bool().Draw(t, "refused") {
 			rec.Refusal = rapid.StringMatching(`.{1,40}`).Draw(t, "refusal")

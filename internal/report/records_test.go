@@ -18,11 +18,12 @@ import (
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func sample(job uint32) usage.Record {
+	peak := usage.StepFigures{PeakMiB: new(int64(2998)), Refusals: new(uint64(1))}
 	return usage.Record{
 		Version: usage.RecordVersion, Job: job, Node: "n1", UID: 1001, Start: noon, End: noon.Add(time.Hour),
 		Request: "mem=3000;cores=30", Entitlement: request.Entitlement{Slices: 1, MemMiB: 3000, SMPercent: 30},
-		Devices: []usage.Device{{Device: "GPU-aa", MemMiB: 3000, SMPercent: 30, PeakMiB: 2998, Refusals: 1, Time: usage.Time{GPUSeconds: new(12.5)}}},
-		Steps:   []usage.Step{{Step: "batch", Devices: []usage.Peak{{PeakMiB: 2998, Refusals: 1}}}},
+		Devices: []usage.Device{{Device: "GPU-aa", MemMiB: 3000, SMPercent: 30, Figures: usage.Figures{StepFigures: peak, Time: usage.Time{GPUSeconds: new(12.5)}}}},
+		Steps:   []usage.Step{{Step: "batch", Devices: []usage.StepFigures{peak}}},
 	}
 }
 

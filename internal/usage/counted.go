@@ -6,13 +6,11 @@ package usage
 import (
 	"errors"
 	"io/fs"
-	"math"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
@@ -80,39 +78,3 @@ func firstProgram(dir rundir.Dir, job uint32, now time.Duration) time.Duration {
 	}
 	return first
 }
-
-// Time is the use of a GPU's time, in seconds, as vgpud counts it for a job. Steps have none of their own.
-type Time struct {
-	GPUSeconds *float64 `json:"gpu_seconds"` // used; null: not known, as vgpud has not looked at the slice
-	// UnknownSeconds is how much of the time nobody counted, as vgpud was away. What was used then is not in GPUSeconds.
-	UnknownSeconds float64 `json:"unknown_seconds,omitempty"`
-	// Inexact says that part of GPUSeconds is a share of what several slices used together.
-	Inexact bool `json:"inexact,omitempty"`
-}
-
-// TimeOf is what Counts says of a slice.
-func TimeOf(counted ledger.TimeDevice) Time {
-	t := Time{UnknownSeconds: seconds(milliseconds(counted.UnknownNs)), Inexact: counted.Flags&ledger.TimeInexact != 0}
-	if counted.LookedNs != 0 {
-		used := seconds(milliseconds(counted.BusyNs))
-		t.GPUSeconds = &used
-	}
-	return t
-}
-
-// Used says that GPU time is known to have been used.
-func (t Time) Used() bool { return t.GPUSeconds != nil && *t.GPUSeconds > 0 }
-
-// Sample is what is known of a slice's time for its timeline.
-func Sample(counted ledger.TimeDevice) timeline.Sample {
-	s := timeline.Sample{UnknownMs: milliseconds(counted.UnknownNs)}
-	if counted.LookedNs != 0 {
-		busy := milliseconds(counted.BusyNs)
-		s.BusyMs = &busy
-	}
-	return s
-}
-
-func milliseconds(ns uint64) int64 { return int64(math.Round(float64(ns) / 1e6)) }
-
-func seconds(ms int64) float64 { return float64(ms) / 1e3 }

@@ -119,7 +119,10 @@ func Collect(dir rundir.Dir, g grant.Grant) (Totals, error) {
 	devices, ledgerErr := g.Pages().ReadDevices(dir.Ledger(g.Job), g.Job, g.Bounds())
 	if ledgerErr == nil {
 		totals.Devices = raise(totals.Devices, devices)
-		for i := range devices {
+	}
+	for i := range totals.Devices { // it is of now
+		totals.Devices[i].UsedBytes = 0
+		if ledgerErr == nil && i < len(devices) {
 			totals.Devices[i].UsedBytes = devices[i].UsedBytes
 		}
 	}
@@ -156,15 +159,14 @@ func readTotals(path string) (Totals, error) {
 	return totals, nil
 }
 
-// raise returns the larger peaks, counts and times of both. More entries in b than in a are dropped,
+// raise returns the larger figures of both. More entries in b than in a are dropped,
 // unless a is empty.
 func raise(a, b []ledger.DeviceUsage) []ledger.DeviceUsage {
 	if a == nil {
 		return slices.Clone(b)
 	}
 	for i := range min(len(a), len(b)) {
-		a[i].PeakBytes = max(a[i].PeakBytes, b[i].PeakBytes)
-		a[i].Refusals = max(a[i].Refusals, b[i].Refusals)
+		a[i] = a[i].Max(b[i])
 	}
 	return a
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/timeline"
 )
@@ -58,10 +57,7 @@ type Device struct {
 	MemMiB    int64            `json:"mem_mib"`
 	SMPercent int              `json:"sm_percent"`
 	Priority  device.Priority  `json:"priority,omitempty"`
-	PeakMiB   int64            `json:"peak_mib"`
-	Refusals  uint64           `json:"refusals"` // allocations that the limit refused
-	Time
-	Caught
+	Figures
 	// IdleSeconds is the longest time without GPU time, where the site calls that idle.
 	IdleSeconds int64 `json:"idle_seconds,omitempty"`
 	// Earlier are the limits that it had before they were changed.
@@ -72,30 +68,6 @@ type Device struct {
 
 // Step is one step's part, in the order of the record's devices.
 type Step struct {
-	Step    string `json:"step"` // "0", "batch", …
-	Devices []Peak `json:"devices"`
-}
-
-// Peak is a step's use of one slice.
-type Peak struct {
-	PeakMiB  int64  `json:"peak_mib"`
-	Refusals uint64 `json:"refusals"`
-}
-
-// PeaksOf is a step's use.
-func PeaksOf(devices []ledger.DeviceUsage) []Peak {
-	peaks := make([]Peak, len(devices))
-	for i, d := range devices {
-		peaks[i] = Peak{PeakMiB: MiB(d.PeakBytes), Refusals: d.Refusals}
-	}
-	return peaks
-}
-
-// MiB rounds bytes up, so that a use of less than one MiB does not read as none.
-func MiB(bytes uint64) int64 {
-	mib := int64(bytes >> 20)
-	if bytes&(1<<20-1) != 0 {
-		mib++
-	}
-	return mib
+	Step    string        `json:"step"` // "0", "batch", …
+	Devices []StepFigures `json:"devices"`
 }

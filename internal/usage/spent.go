@@ -15,14 +15,14 @@ func TimelineRun(g grant.Grant) timeline.Run {
 	return timeline.Run{Job: g.Job, Restart: g.Restart, Slices: len(g.Slices)}
 }
 
-// Complete puts into a record's devices their GPU time, and what their timeline knows.
+// Complete puts into a record's devices what was used, and what their timeline knows.
 func (r *Record) Complete(history timeline.History, used Totals, idleAfter time.Duration) {
 	end := timeline.Look{AtUnixS: r.End.Unix()}
 	for i := range r.Devices {
 		last, _ := history.Last(i)
 		d, now := &r.Devices[i], Sample(used.Counted[i])
 		now.UsedMiB = last.UsedMiB
-		d.Time, d.Caught = TimeOf(used.Counted[i]), CaughtOf(used.Counted[i])
+		d.Figures = FiguresOf(used.Devices[i], used.Counted[i])
 		if idleAfter > 0 && time.Duration(last.LongestIdleS)*time.Second >= idleAfter {
 			d.IdleSeconds = last.LongestIdleS
 		}

@@ -30,7 +30,7 @@ func TestARecordHasItsJobsUseOverTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used := Totals{Counted: []ledger.TimeDevice{{BusyNs: 4200e6, LookedNs: 1}, {BusyNs: 1797e6, LookedNs: 1}}}
+	used := Totals{Devices: make([]ledger.DeviceUsage, 2), Counted: []ledger.TimeDevice{{BusyNs: 4200e6, LookedNs: 1}, {BusyNs: 1797e6, LookedNs: 1}}}
 	for after, want := range map[time.Duration]int64{0: 0, 50 * time.Second: 50, time.Minute: 0} {
 		rec := Record{End: time.Unix(begin+6000, 0), Devices: []Device{{SMPercent: 30}, {}}}
 		rec.Complete(history, used, after)

@@ -22,11 +22,12 @@ import (
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func sample(job uint32) Record {
+	peak := StepFigures{PeakMiB: new(int64(2998)), Refusals: new(uint64(1))}
 	return Record{
 		Version: RecordVersion, Job: job, Node: "n1", UID: 1001, Start: noon, End: noon.Add(time.Hour),
 		Request: "mem=3000;cores=30", Entitlement: request.Entitlement{Slices: 1, MemMiB: 3000, SMPercent: 30},
-		Devices: []Device{{Device: "GPU-aa", MemMiB: 3000, SMPercent: 30, PeakMiB: 2998, Refusals: 1, Time: Time{GPUSeconds: new(12.5)}}},
-		Steps:   []Step{{Step: "batch", Devices: []Peak{{PeakMiB: 2998, Refusals: 1}}}},
+		Devices: []Device{{Device: "GPU-aa", MemMiB: 3000, SMPercent: 30, Figures: Figures{StepFigures: peak, Time: Time{GPUSeconds: new(12.5)}}}},
+		Steps:   []Step{{Step: "batch", Devices: []StepFigures{peak}}},
 	}
 }
 
@@ -63,7 +64,7 @@ func TestWriteAndList(t *testing.T) {
 	early.End, earlier.End = noon, noon.Add(-time.Second)
 	mustWrite(t, spool, sample(7), early, earlier, same)
 	again := sample(7)
-	again.Devices[0].PeakMiB = 3000
+	*again.Devices[0].PeakMiB = 3000
 	mustWrite(t, spool, again)
 
 	info, err := os.Stat(filepath.Join(spool.Usage(), "7.0.json"))
