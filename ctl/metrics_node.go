@@ -69,14 +69,14 @@ func metricsOfSlice(s sliceStatus, gpu device.GPU, duty map[sliceName]float64) m
 		}
 	}
 	if s.use != nil {
-		slice.Use = new(metrics.Use(*s.use))
+		slice.Use = s.use
 	}
 	if s.Counted != nil {
 		slice.Counted = &metrics.Counted{GPUSeconds: *s.GPUSeconds, UnknownSeconds: s.UnknownSeconds, Freezes: s.Counted.Frozen, IsFrozen: s.Counted.IsFrozen}
 	}
 	for _, step := range s.steps {
 		if s.place < len(step.Devices) {
-			slice.Steps = append(slice.Steps, metrics.Step{Name: rundir.StepName(step.Step), Use: metrics.Use(step.Devices[s.place])})
+			slice.Steps = append(slice.Steps, metrics.Step{Name: rundir.StepName(step.Step), Use: step.Devices[s.place]})
 		}
 	}
 	slice.Steps = oncePerName(slice.Steps)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,23 @@ func wantLines(t *testing.T, said string, lines ...string) {
 		if !slices.Contains(have, line) {
 			t.Errorf("there is no line %q in:\n%s", line, said)
 		}
+	}
+}
+
+// A figure of a ledger that has no series would be seen by no board.
+func TestEachFigureOfALedgerIsASeries(t *testing.T) {
+	before := text(t, sample(), all)
+	for i := range reflect.TypeFor[metrics.Use]().NumField() {
+		node := sample()
+		for _, use := range []*metrics.Use{node.Slices[0].Use, &node.Slices[0].Steps[0].Use} {
+			reflect.ValueOf(use).Elem().Field(i).SetUint(77)
+			said := text(t, node, all)
+			if said == before {
+				t.Errorf("%s of a slice, or of a step, is no series", reflect.TypeFor[metrics.Use]().Field(i).Name)
+			}
+			before = said
+		}
+		before = text(t, sample(), all)
 	}
 }
 

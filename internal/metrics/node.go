@@ -6,6 +6,7 @@ package metrics
 
 import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 )
 
 // Node is what is known of a node. What is not known is nil, and is no series then: 0 would be a figure.
@@ -87,11 +88,7 @@ type Step struct {
 }
 
 // Use is what a ledger says.
-type Use struct {
-	UsedBytes uint64 `json:"used_bytes"`
-	PeakBytes uint64 `json:"peak_bytes"`
-	Refusals  uint64 `json:"refusals"`
-}
+type Use = ledger.DeviceUsage
 
 // Bucket counts what took at most so long.
 type Bucket struct {

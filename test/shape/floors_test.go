@@ -20,8 +20,8 @@ const module = "github.com/slurm-vgpu/slurm-vgpu/"
 // floors are the packages of internal/. Each imports only from floors above it in this list.
 var floors = [][]string{
 	{"crashpoint", "device", "installed", "pattern", "request", "share", "slurmdb", "stored", "trusted", "version"},
-	{"channels", "detached", "devfiles", "driver", "inventory", "ledger", "metrics", "place", "rundir", "slurm"},
-	{"config", "discover", "drained", "grant", "pages", "slurmconf", "timeline", "waiting"},
+	{"channels", "detached", "devfiles", "driver", "inventory", "ledger", "place", "rundir", "slurm"},
+	{"config", "discover", "drained", "grant", "metrics", "pages", "slurmconf", "timeline", "waiting"},
 	{"kept", "logging", "state", "usage"},
 	{"audit", "jobreport", "launch", "release", "report", "sitecheck", "tally", "wake", "wall"},
 	{"keeper", "picture", "sample", "sweep"},
