@@ -31,3 +31,30 @@ func TestModelHasTheVersionsOfPages(t *testing.T) {
 		}
 	}
 }
+
+// internal/README.md lists each package once.
+func TestPackagesAreListed(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(top, "internal/README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| \\d? ?\\| `(\\w+)` \\|").FindAllStringSubmatch(string(text), -1) {
+		listed[row[1]] = true
+	}
+	folders, err := filepath.Glob(filepath.Join(top, "internal/*/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders {
+		sources, _ := filepath.Glob(filepath.Join(folder, "*.go"))
+		name := filepath.Base(folder)
+		if len(sources) > 0 && !listed[name] {
+			t.Errorf("internal/README.md does not list %s", name)
+		}
+		delete(listed, name)
+	}
+	for name := range listed {
+		t.Errorf("internal/README.md lists %s, which is not there", name)
+	}
+}
