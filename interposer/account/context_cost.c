@@ -27,7 +27,7 @@ static uint64_t all_that_is_left(struct vgpu_process *p, uint32_t device)
 	return bytes < VGPU_CONTEXT_DEFAULT_BYTES ? bytes : VGPU_CONTEXT_DEFAULT_BYTES;
 }
 
-/* With the lock held. */
+/* With both locks held (account/locked.h). */
 static void measure(uint32_t slot, uint32_t device, bool begins)
 {
 	uint32_t *measuring = &vgpu_pages.ledger->slot[slot].measuring;

@@ -8,7 +8,7 @@
 #include "base/atomics.h"
 #include "account/own.h"
 
-/* With account_lock held: as in account.h. */
+/* With the account's lock (account/own.h) held: as in account.h. */
 bool vgpu_account_try_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 void vgpu_account_give_back_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
@@ -30,15 +30,16 @@ bool vgpu_account_try_last(struct vgpu_process *p, uint32_t device, uint64_t byt
 bool vgpu_account_would_fit(const struct vgpu_process *p, uint32_t device, uint64_t bytes);
 bool vgpu_account_ever_fits(uint32_t device, uint64_t bytes);
 
-/* Takes account_lock and the ledger's lock. Below stands all needs both, and what it finds is right only
- * until the ledger's is given back. */
+/* Takes the account's lock and the ledger's. */
 void vgpu_account_lock(struct vgpu_process *p);
 /* After a lost lock others have counted while this process wrote. True when the lock was kept. */
 bool vgpu_account_unlock(struct vgpu_process *p);
-/* Whether a charge that was booked when the lock was lost can stand; what cannot is given back. */
+/* Takes both: whether a charge that was booked when the ledger's was lost can stand; what cannot is given
+ * back. */
 bool vgpu_account_stands(struct vgpu_process *p, uint32_t device, uint64_t bytes);
 
-/* Takes a slot, which the process may have already. False when there is none. */
+/* With both locks held, down to the recount: what these find is right only until the ledger's is given back.
+ * Takes a slot, which the process may have already. False when there is none. */
 bool vgpu_account_claim_slot(struct vgpu_process *p);
 void vgpu_account_clear_slot(struct vgpu_ledger_slot *slot);
 /* Writes into the ledger again what this process holds. False when it has no place there any more. */
@@ -62,7 +63,7 @@ static inline bool vgpu_account_is_ours(const struct vgpu_process *p, const stru
 	       GET(slot->start_ticks) == p->start_ticks && GET(slot->pidns) == p->pidns;
 }
 
-/* With account_lock held: nothing more will be taken of so much that was reserved. */
+/* With the account's lock held: nothing more will be taken of so much that was reserved. */
 static inline void vgpu_account_release_locked(struct vgpu_process *p, uint32_t device, uint64_t bytes)
 {
 	struct vgpu_ledger_slot *slot = &vgpu_pages.ledger->slot[p->slot];
@@ -96,7 +97,7 @@ static inline bool vgpu_account_is_well(const struct vgpu_process *p, uint32_t d
 	       GET(ledger->step[p->step].used_bytes[device]) >= held;
 }
 
-/* False when the process has no place there any more. */
+/* With both locks held. False when the process has no place there any more. */
 static inline bool vgpu_account_heal(struct vgpu_process *p, uint32_t device)
 {
 	return vgpu_account_is_well(p, device) || vgpu_account_cure(p, device);

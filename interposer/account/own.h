@@ -9,12 +9,13 @@
 
 struct vgpu_account {
 	/* held_bytes and may_take_bytes are the same as in the slot, out of reach of whoever writes into the
-	 * ledger, its lock included. They change under lock, and so do tallies; within that no other one is
-	 * taken but the ledger's. */
+	 * ledger, its lock included. Any thread changes them and tallies, under lock, and reads them without;
+	 * within that no other lock is taken but the ledger's. */
 	uint32_t lock;
 	uint64_t held_bytes[VGPU_MAX_DEVICES];
 	uint64_t may_take_bytes[VGPU_MAX_DEVICES];
 
+	/* Any thread reads and writes these, the last one under lock. */
 	uint64_t swept_ns;
 	uint64_t child_faults; /* page faults of children that were waited for, at the last look */
 	uint64_t in_vain_ns; /* when others' contexts were last waited for without any good */

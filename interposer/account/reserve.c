@@ -6,7 +6,7 @@
 #include "base/atomics.h"
 #include "base/futex.h"
 
-/* ---- with the lock held ---- */
+/* ---- with the account's lock held ---- */
 
 static void begin(struct vgpu_tally *tally, struct vgpu_flight *flight, uint64_t bytes)
 {

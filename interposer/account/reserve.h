@@ -20,7 +20,8 @@
 
 #include <stdbool.h>
 
-/* What something is charged that the driver is asked about, under account_lock. */
+/* What something is charged that the driver is asked about. Changes under the account's lock (account/own.h);
+ * charged_bytes is read without it as well. */
 struct vgpu_tally {
 	uint64_t charged_bytes;
 	uint64_t flying_bytes;	 /* that calls which are in the driver now may take */

@@ -17,7 +17,8 @@
  *   vmm_descriptors  a number → owner: key of the memory that it holds, device: the descriptor, bytes: what
  *                    that is (file_of), count: how many others there were of it that are none of these; while
  *                    the driver is asked, bytes: what vgpu_descriptors_begin returned
- *   exported_blocks  address of a block → owner: key of its memory, of no bytes while the block is charged */
+ *   exported_blocks  address of a block → owner: key of its memory, of no bytes while the block is charged
+ * Whether there are any blocks is read without it. */
 
 #define NOT_YET UINT32_MAX	/* the driver has not given it out */
 #define NO_NUMBER (UINT32_MAX - 1) /* its number is another one's by now */

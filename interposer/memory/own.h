@@ -17,21 +17,22 @@ struct vgpu_shard {
 } __attribute__((aligned(64)));
 
 struct vgpu_memory {
-	/* memory/blocks.c and memory/granules.c. */
+	/* memory/blocks.c and memory/granules.c. A cell is read without the mutex that it changes under. */
 	struct vgpu_shard blocks[VGPU_BLOCK_STRIPES];
 	uint16_t blocks_there[VGPU_BLOCK_CELLS]; /* how many, by a hash of their address */
 	struct vgpu_shard granules[VGPU_BLOCK_STRIPES];
-	uint32_t closed; /* of what was opened, ever (memory/holders.h) */
 	uint64_t managed_bytes[VGPU_MAX_DEVICES]; /* what of them is charged for managed memory */
+	uint32_t closed; /* of what was opened, ever (memory/holders.h) */
 
-	uint32_t vmm_mutex;
+	uint32_t vmm_mutex; /* for all below */
 	uint64_t vmm_last; /* the last key in vmm_memory */
 	struct vgpu_table vmm_memory;
 	struct vgpu_table vmm_handles;
 	struct vgpu_table vmm_mappings;
 
 	/* Memory given out as file descriptors and the blocks of it (memory/descriptors.c), what is bound to
-	 * multicast objects, and what cuMemMapArrayAsync has mapped: all under vmm_mutex. */
+	 * multicast objects, and what cuMemMapArrayAsync has mapped: under vmm_mutex as well. Whether there are
+	 * any is read without it. */
 	struct vgpu_table vmm_descriptors;
 	struct vgpu_table exported_blocks;
 	struct vgpu_table vmm_bindings;

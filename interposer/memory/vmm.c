@@ -89,7 +89,6 @@ void vgpu_vmm_unrelease(struct vgpu_process *p, CUmemGenericAllocationHandle han
 	vgpu_mutex_unlock(&vgpu_memory(p)->vmm_mutex);
 }
 
-/* With the mutex held, like what follows. */
 uint64_t vgpu_vmm_hold_key(struct vgpu_process *p, uint64_t key)
 {
 	struct vgpu_entry *memory = key != 0 ? vgpu_table_find(&vgpu_memory(p)->vmm_memory, key) : NULL;
@@ -125,6 +124,7 @@ uint64_t vgpu_vmm_memory_of(struct vgpu_process *p, CUmemGenericAllocationHandle
 	return reference != NULL ? reference->owner : 0;
 }
 
+/* With the mutex held. */
 static uint64_t memory_at(struct vgpu_process *p, CUdeviceptr address)
 {
 	struct vgpu_entry *found = vgpu_table_find(&vgpu_memory(p)->vmm_mappings, address);
