@@ -18,12 +18,12 @@ static uint32_t cell_of(uint64_t pointer)
 	return (uint32_t)((pointer >> 9) * 0x9e3779b97f4a7c15ull >> (64 - VGPU_BLOCK_CELL_BITS));
 }
 
-static struct vgpu_shard *block_stripe(struct vgpu_process *p, uint64_t pointer)
+static struct vgpu_stripe *block_stripe(struct vgpu_process *p, uint64_t pointer)
 {
 	return &vgpu_memory(p)->blocks[cell_of(pointer) % VGPU_BLOCK_STRIPES];
 }
 
-/* With the shard's mutex held: counts how many blocks are in the cell. One that was full once stays so. */
+/* With the stripe's mutex held: counts how many blocks are in the cell. One that was full once stays so. */
 static void note_cell(struct vgpu_process *p, uint64_t pointer, bool comes)
 {
 	uint16_t *there = &vgpu_memory(p)->blocks_there[cell_of(pointer)];
@@ -69,20 +69,20 @@ void vgpu_blocks_ended(struct vgpu_process *p, const struct vgpu_entry *block)
 
 void vgpu_blocks_put_back(struct vgpu_process *p, const struct vgpu_entry *block)
 {
-	struct vgpu_shard *shard = block_stripe(p, block->key);
+	struct vgpu_stripe *stripe = block_stripe(p, block->key);
 	struct vgpu_entry *same;
 	struct vgpu_entry old = {0};
 
-	vgpu_mutex_lock(&shard->mutex, VGPU_RANK_BLOCKS);
-	same = vgpu_table_find(&shard->entries, block->key);
+	vgpu_mutex_lock(&stripe->mutex, VGPU_RANK_BLOCKS);
+	same = vgpu_table_find(&stripe->entries, block->key);
 	if (same != NULL)
 		old = *same;
 	/* Without memory for it the charge stays until the process ends: too much, never too little. */
-	if (vgpu_table_put(&shard->entries, block) && same == NULL)
+	if (vgpu_table_put(&stripe->entries, block) && same == NULL)
 		note_cell(p, block->key, true);
 	count_in(p, block);
 	count_out(p, &old);
-	vgpu_mutex_unlock(&shard->mutex);
+	vgpu_mutex_unlock(&stripe->mutex);
 	/* The driver gave the address again, so it has freed the old block in a way not seen here. */
 	if (old.key != 0)
 		vgpu_blocks_ended(p, &old);
@@ -107,35 +107,35 @@ void vgpu_blocks_put(struct vgpu_process *p, CUdeviceptr pointer, uint32_t devic
 
 bool vgpu_blocks_take(struct vgpu_process *p, CUdeviceptr pointer, struct vgpu_entry *out)
 {
-	struct vgpu_shard *shard = block_stripe(p, pointer);
+	struct vgpu_stripe *stripe = block_stripe(p, pointer);
 	bool found;
 
 	/* Most of what is freed in stream order is not noted. Who frees a block has learned its address
 	 * from whoever noted it, and so sees that there is one. */
 	if (__atomic_load_n(&vgpu_memory(p)->blocks_there[cell_of(pointer)], __ATOMIC_RELAXED) == 0)
 		return false;
-	vgpu_mutex_lock(&shard->mutex, VGPU_RANK_BLOCKS);
-	found = vgpu_table_take(&shard->entries, pointer, out);
+	vgpu_mutex_lock(&stripe->mutex, VGPU_RANK_BLOCKS);
+	found = vgpu_table_take(&stripe->entries, pointer, out);
 	if (found) {
 		note_cell(p, pointer, false);
 		count_out(p, out);
 	}
-	vgpu_mutex_unlock(&shard->mutex);
+	vgpu_mutex_unlock(&stripe->mutex);
 	return found;
 }
 
 bool vgpu_blocks_device(struct vgpu_process *p, CUdeviceptr pointer, uint32_t *device)
 {
-	struct vgpu_shard *shard = block_stripe(p, pointer);
+	struct vgpu_stripe *stripe = block_stripe(p, pointer);
 	const struct vgpu_entry *block;
 	bool found;
 
-	vgpu_mutex_lock(&shard->mutex, VGPU_RANK_BLOCKS);
-	block = vgpu_table_find(&shard->entries, pointer);
+	vgpu_mutex_lock(&stripe->mutex, VGPU_RANK_BLOCKS);
+	block = vgpu_table_find(&stripe->entries, pointer);
 	found = block != NULL && block->count != VGPU_BLOCK_OF_POOL;
 	if (found)
 		*device = block->device;
-	vgpu_mutex_unlock(&shard->mutex);
+	vgpu_mutex_unlock(&stripe->mutex);
 	return found;
 }
 

@@ -14,7 +14,7 @@ static uint64_t number_of(CUdeviceptr pointer)
 	return pointer / VGPU_GRANULE_BYTES;
 }
 
-static struct vgpu_shard *granule_stripe(struct vgpu_process *p, uint64_t number)
+static struct vgpu_stripe *granule_stripe(struct vgpu_process *p, uint64_t number)
 {
 	return &vgpu_memory(p)->granules[number % VGPU_BLOCK_STRIPES];
 }
@@ -22,20 +22,20 @@ static struct vgpu_shard *granule_stripe(struct vgpu_process *p, uint64_t number
 /* True when the granule was not held. */
 static bool hold_one(struct vgpu_process *p, const struct vgpu_entry *first)
 {
-	struct vgpu_shard *shard = granule_stripe(p, first->key);
+	struct vgpu_stripe *stripe = granule_stripe(p, first->key);
 	struct vgpu_entry *held;
 
-	vgpu_mutex_lock(&shard->mutex, VGPU_RANK_GRANULES);
-	held = vgpu_table_find(&shard->entries, first->key);
+	vgpu_mutex_lock(&stripe->mutex, VGPU_RANK_GRANULES);
+	held = vgpu_table_find(&stripe->entries, first->key);
 	if (held != NULL)
 		held->count++;
 	else
 		/* Without memory for it the charge stays until the process ends. */
-		vgpu_table_put(&shard->entries, first);
+		vgpu_table_put(&stripe->entries, first);
 	if (held == NULL && first->owner == MANAGED)
 		__atomic_add_fetch(&vgpu_memory(p)->managed_bytes[first->device], first->bytes,
 				   __ATOMIC_RELAXED);
-	vgpu_mutex_unlock(&shard->mutex);
+	vgpu_mutex_unlock(&stripe->mutex);
 	return held == NULL;
 }
 
@@ -54,17 +54,17 @@ uint64_t vgpu_granules_hold(struct vgpu_process *p, CUdeviceptr pointer, uint64_
 
 static uint64_t leave_one(struct vgpu_process *p, uint64_t number)
 {
-	struct vgpu_shard *shard = granule_stripe(p, number);
+	struct vgpu_stripe *stripe = granule_stripe(p, number);
 	struct vgpu_entry gone = {0};
 	struct vgpu_entry *held;
 
-	vgpu_mutex_lock(&shard->mutex, VGPU_RANK_GRANULES);
-	held = vgpu_table_find(&shard->entries, number);
+	vgpu_mutex_lock(&stripe->mutex, VGPU_RANK_GRANULES);
+	held = vgpu_table_find(&stripe->entries, number);
 	if (held != NULL && --held->count == 0)
-		vgpu_table_take(&shard->entries, number, &gone);
+		vgpu_table_take(&stripe->entries, number, &gone);
 	if (gone.owner == MANAGED)
 		__atomic_sub_fetch(&vgpu_memory(p)->managed_bytes[gone.device], gone.bytes, __ATOMIC_RELAXED);
-	vgpu_mutex_unlock(&shard->mutex);
+	vgpu_mutex_unlock(&stripe->mutex);
 	return gone.bytes;
 }
 

@@ -11,16 +11,16 @@
 
 #define VGPU_BLOCK_CELLS (1u << VGPU_BLOCK_CELL_BITS)
 
-struct vgpu_shard {
+struct vgpu_stripe {
 	uint32_t mutex;
 	struct vgpu_table entries;
 } __attribute__((aligned(64)));
 
 struct vgpu_memory {
 	/* memory/blocks.c and memory/granules.c. A cell is read without the mutex that it changes under. */
-	struct vgpu_shard blocks[VGPU_BLOCK_STRIPES];
+	struct vgpu_stripe blocks[VGPU_BLOCK_STRIPES];
 	uint16_t blocks_there[VGPU_BLOCK_CELLS]; /* how many, by a hash of their address */
-	struct vgpu_shard granules[VGPU_BLOCK_STRIPES];
+	struct vgpu_stripe granules[VGPU_BLOCK_STRIPES];
 	uint64_t managed_bytes[VGPU_MAX_DEVICES]; /* what of them is charged for managed memory */
 	uint32_t closed; /* of what was opened, ever (memory/holders.h) */
 
