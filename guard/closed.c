@@ -3,7 +3,7 @@
  *
  * In place of the driver's libraries for other interfaces than CUDA, whose memory no slice could count. It
  * has none of their names: a loader of OpenCL, Vulkan or OpenGL finds nothing of NVIDIA's in it and goes
- * on with what else there is. Who wonders why is told, once a process. */
+ * on with what else there is. A line says so, once a process. */
 #include <unistd.h>
 
 static const char text[] =

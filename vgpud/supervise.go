@@ -35,7 +35,7 @@ const (
 	longestPause = 10 * time.Second       // between workers that die again and again
 	shortestLife = 500 * time.Millisecond // of one that has not died early: caps are held by nobody meanwhile
 	endsWithin   = 500 * time.Millisecond
-	toldEach     = 250 * time.Millisecond // that the worker still does the same
+	sentEach     = 250 * time.Millisecond // that the worker still does the same
 )
 
 // worker is one, as its supervisor has it.
@@ -54,8 +54,8 @@ func init() { runtime.LockOSThread() }
 
 // supervise has a worker, and another one when it dies. It never returns while somebody is off or frozen, if that can be helped.
 func supervise(n node, lock *os.File, systemd *manager) int {
-	told := make(chan os.Signal, 8)
-	signal.Notify(told, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	replaced := installed()
 	letGo(n, keeper.UndoNow) // of a vgpud before this one; steps whose time is not over the worker has go on
 	pause := time.Duration(0)
@@ -66,7 +66,7 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 		if err == nil {
 			systemd.ready()
 			var done bool
-			if why, done = w.watch(told, systemd); done {
+			if why, done = w.watch(signals, systemd); done {
 				w.end(n)
 				systemd.say("STOPPING=1")
 				return exitOK
@@ -84,7 +84,7 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 			pause = 0
 		}
 		n.log.Error("the worker has ended, and another one begins", "seen", why, "reason", err, "in_ms", pause.Milliseconds())
-		if !wait(pause, told) {
+		if !wait(pause, signals) {
 			letGo(n, keeper.Undo)
 			return exitOK
 		}
@@ -110,13 +110,13 @@ func begunAnew(n node) int {
 }
 
 // wait is false when somebody has said to end.
-func wait(pause time.Duration, told <-chan os.Signal) bool {
+func wait(pause time.Duration, signals <-chan os.Signal) bool {
 	over := time.After(pause)
 	for {
 		select {
 		case <-over:
 			return true
-		case sig := <-told:
+		case sig := <-signals:
 			if sig != unix.SIGHUP { // the next worker reads the configuration anyway
 				return false
 			}
@@ -179,7 +179,7 @@ func (w *worker) listen() {
 	defer close(w.said)
 	var word [64]byte
 	doing := keeper.Working // until it says something else
-	var told time.Time
+	var sent time.Time
 	for {
 		deadline := time.Time{}
 		if silence := doing.Silence(); silence > 0 {
@@ -198,20 +198,20 @@ func (w *worker) listen() {
 			return
 		}
 		// Each word would wake the first thread, to which whoever watches is bound.
-		if now := keeper.Doing(word[n-1]); now != doing || time.Since(told) >= toldEach {
-			doing, told = now, time.Now()
+		if now := keeper.Doing(word[n-1]); now != doing || time.Since(sent) >= sentEach {
+			doing, sent = now, time.Now()
 			w.said <- doing
 		}
 	}
 }
 
 // watch returns when the worker is gone or silent, or, done, when somebody has said to end.
-func (w *worker) watch(told <-chan os.Signal, systemd *manager) (why string, done bool) {
+func (w *worker) watch(signals <-chan os.Signal, systemd *manager) (why string, done bool) {
 	for {
 		select {
 		case doing, ok := <-w.said:
 			if !ok {
-				systemd.alive(time.Now(), true) // a driver that hangs, and the pause before another worker, may outlast its patience
+				systemd.alive(time.Now(), true) // a driver that hangs, and the pause before another worker, may outlast the time that systemd waits
 				if w.mute {
 					return "it says nothing any more", false
 				}
@@ -220,7 +220,7 @@ func (w *worker) watch(told <-chan os.Signal, systemd *manager) (why string, don
 			systemd.alive(time.Now(), doing == keeper.Idle)
 		case now := <-systemd.next():
 			systemd.alive(now, false)
-		case sig := <-told:
+		case sig := <-signals:
 			if sig != unix.SIGHUP {
 				return "", true
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/keeper"
 )
 
-// await is for the end of a loop that was told to end. One that hangs cannot be waited for: what it holds is let go of beside it.
+// await is for the end of a loop that is to end. One that hangs cannot be waited for: what it holds is let go of beside it.
 func (n node) await(ended <-chan error) error {
 	select {
 	case err := <-ended:
@@ -36,8 +36,8 @@ func work(n node) int {
 	for _, fd := range []int{beatsFD, lifeFD, lockFD} { // nothing that it starts has them
 		unix.CloseOnExec(fd)
 	}
-	told := make(chan os.Signal, 8)
-	signal.Notify(told, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
@@ -46,11 +46,11 @@ func work(n node) int {
 	replaced := make(chan struct{}, 1)
 	for {
 		stop, ended := make(chan struct{}), make(chan error, 1)
-		go func() { ended <- keeper.Run(stop, beats, n.watched(parts(n), replaced, told)) }()
+		go func() { ended <- keeper.Run(stop, beats, n.watched(parts(n), replaced, signals)) }()
 		again := false
 		var err error
 		select {
-		case sig := <-told:
+		case sig := <-signals:
 			again = sig == unix.SIGHUP
 			close(stop)
 			err = n.await(ended)
@@ -82,7 +82,7 @@ func work(n node) int {
 
 // watched looks with each change of the node whether this program is still the installed one: jobs that a newer one has started write pages that
 // only it can read; and whether config.yaml is what it was, which is as good as SIGHUP: prologs go by the new one.
-func (n node) watched(p keeper.Parts, replaced chan<- struct{}, told chan<- os.Signal) keeper.Parts {
+func (n node) watched(p keeper.Parts, replaced chan<- struct{}, signals chan<- os.Signal) keeper.Parts {
 	configured, _ := os.Stat(n.configPath)
 	look, another := p.Node, installed()
 	p.Node = func() (keeper.Node, error) {
@@ -95,7 +95,7 @@ func (n node) watched(p keeper.Parts, replaced chan<- struct{}, told chan<- os.S
 		if now, err := os.Stat(n.configPath); err == nil && !isSame(configured, now) {
 			configured = now
 			select {
-			case told <- unix.SIGHUP:
+			case signals <- unix.SIGHUP:
 			default:
 			}
 		}

@@ -208,20 +208,20 @@ func TestAGPUWhoseDriverKeepsNobodyOffIsTheLibrarys(t *testing.T) {
 }
 
 // What somebody has who is no tenant, as a program of root's, holds nobody at his cap.
-func TestWhatAStrangerUsesIsNobodys(t *testing.T) {
+func TestWhatAnUntrackedProcessUsesIsNobodys(t *testing.T) {
 	m := played(t, []int{60}, always(2*ms), always(2*ms)) // the second one is nobody's
 	m.capped(0)
 	m.strange[4711] = 0
 	m.members(0)
 	m.play(4 * time.Second)
-	near(t, "beside a stranger", m.had(5 * time.Second)[0], 60, 1)
+	near(t, "beside an untracked process", m.had(5 * time.Second)[0], 60, 1)
 	if len(m.answers) != 0 {
 		t.Errorf("judged: %v", m.answers)
 	}
 }
 
 // Nor is it counted to one that is alone, capped or not.
-func TestWhatAStrangerUsesIsNotCounted(t *testing.T) {
+func TestWhatAnUntrackedProcessUsesIsNotCounted(t *testing.T) {
 	m := played(t, []int{60}, always(2*ms), always(2*ms))
 	m.strange[4711] = 0
 	m.members(0)

@@ -118,7 +118,7 @@ func (h *heart) becomes(doing Doing, now time.Time) {
 	if h.is = doing; doing == Holding {
 		select {
 		case h.wake <- struct{}{}:
-		default: // it is told, or nobody is there
+		default: // it has that already, or nobody is there
 		}
 	}
 	h.say(now)

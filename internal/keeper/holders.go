@@ -23,8 +23,8 @@ func (k *keeper) seeHolders(g *gpu, pids map[int]uint32, orphans Orphans) {
 		was = append(was, t.hidden)
 		t.hidden = slices.ContainsFunc(t.groups, func(m *group) bool { return m.owner.refused })
 	}
-	before := g.strangers
-	g.holders, g.strangers = map[int]bool{}, false
+	before := g.untracked
+	g.holders, g.untracked = map[int]bool{}, false
 	for pid, job := range pids {
 		k.seeHolder(g, pid, job, k.byPID(pid))
 	}
@@ -33,12 +33,12 @@ func (k *keeper) seeHolders(g *gpu, pids map[int]uint32, orphans Orphans) {
 		o, isNew := k.orphan(g, pid, orphans.Heirs)
 		changed = changed || isNew
 		if o == nil {
-			g.strangers = true
+			g.untracked = true
 		} else {
 			k.seeHolder(g, pid, o.Job, o)
 		}
 	}
-	changed = changed || g.strangers != before
+	changed = changed || g.untracked != before
 	for i, t := range g.tenants {
 		changed = changed || t.hidden != was[i]
 	}
@@ -51,12 +51,12 @@ func (k *keeper) seeHolders(g *gpu, pids map[int]uint32, orphans Orphans) {
 func (k *keeper) seeHolder(g *gpu, pid int, job uint32, o *owner) {
 	at := slices.IndexFunc(g.tenants, func(t *tenant) bool { return t.Job == job })
 	if at < 0 {
-		g.strangers = true
+		g.untracked = true
 		return
 	}
 	t := g.tenants[at]
 	if o == nil {
-		o = k.stranger(pid, t)
+		o = k.lookUntracked(pid, t)
 	}
 	if o != nil {
 		g.holders[pid] = true
@@ -73,8 +73,8 @@ func (k *keeper) byPID(pid int) *owner {
 	return nil
 }
 
-// stranger begins to look at a process whose page names nothing.
-func (k *keeper) stranger(pid int, t *tenant) *owner {
+// lookUntracked begins to look at a process whose page names nothing.
+func (k *keeper) lookUntracked(pid int, t *tenant) *owner {
 	start, ok := k.StartOf(pid)
 	if !ok {
 		return nil

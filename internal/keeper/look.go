@@ -50,11 +50,11 @@ func (k *keeper) lookAll(s sampled) {
 		if g.counting() == 0 || g.log != nil && !k.budget.Look(k.now) { // of many GPUs with logs not all at each look
 			continue
 		}
-		active, told := s.active[uuid]
-		if !told || k.now-k.began < counterBehind && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.limit.hold != nil }) {
+		active, known := s.active[uuid]
+		if !known || k.now-k.began < counterBehind && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.limit.hold != nil }) {
 			active = -1
 		}
-		if pid, told := s.only[uuid]; told && g.log != nil && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return slices.Contains(t.pids, uint32(pid)) }) {
+		if pid, known := s.only[uuid]; known && g.log != nil && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return slices.Contains(t.pids, uint32(pid)) }) {
 			g.meter.IsOn(uint32(pid))
 		}
 		if g.Refused {

@@ -321,7 +321,7 @@ func (k *keeper) settle(g *gpu) {
 	case working < 2 && len(g.sets) > 0:
 		k.endTurns(g)
 	}
-	if counting < 2 && !g.strangers {
+	if counting < 2 && !g.untracked {
 		wasLogged := g.log != nil
 		k.closeLog(g)
 		if wasLogged {
@@ -339,7 +339,7 @@ func (k *keeper) settle(g *gpu) {
 		}
 		return
 	}
-	if working > 0 && (counting > 1 || g.strangers) && g.log == nil {
+	if working > 0 && (counting > 1 || g.untracked) && g.log == nil {
 		k.openLog(g)
 	}
 	if g.looked == 0 {

@@ -37,7 +37,7 @@ func OpenSampler(library, deviceDir string, store state.Store, auditor audit.Aud
 		heirs: heirSearch{deviceDir: deviceDir, auditor: auditor}}, nil
 }
 
-func (s *nvmlSampler) Active(gpu device.UUID) (part float64, told bool) {
+func (s *nvmlSampler) Active(gpu device.UUID) (part float64, known bool) {
 	a := s.activity[gpu]
 	if a == nil {
 		var err error
@@ -49,7 +49,7 @@ func (s *nvmlSampler) Active(gpu device.UUID) (part float64, told bool) {
 	return a.Since()
 }
 
-func (s *nvmlSampler) Holders(gpu device.UUID) (pids map[int]uint32, told bool) {
+func (s *nvmlSampler) Holders(gpu device.UUID) (pids map[int]uint32, known bool) {
 	found := s.session.Holders([]device.UUID{gpu})[gpu]
 	if found.Err != nil {
 		return nil, false
@@ -98,7 +98,7 @@ func (s *nvmlSampler) Orphans(_ device.UUID, holders map[int]uint32) (found Orph
 // justNow is long enough for NVML to have a sample.
 const justNow = time.Second
 
-func (s *nvmlSampler) Only(gpu device.UUID) (pid int, told bool) {
+func (s *nvmlSampler) Only(gpu device.UUID) (pid int, known bool) {
 	samples, err := s.session.Utilization(gpu, uint64(time.Now().Add(-justNow).UnixMicro()))
 	if err != nil {
 		return 0, false

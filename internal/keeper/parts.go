@@ -71,13 +71,13 @@ type Owner interface {
 // Sampler is NVML. It may take its time, so that the loop never waits for it.
 type Sampler interface {
 	// Active is which part of the time since it was asked last a GPU's engine was at work.
-	Active(gpu device.UUID) (part float64, told bool)
+	Active(gpu device.UUID) (part float64, known bool)
 	// Holders are the processes with memory of a GPU, of these jobs, 0: of none; false: they are not known.
-	Holders(gpu device.UUID) (pids map[int]uint32, told bool)
+	Holders(gpu device.UUID) (pids map[int]uint32, known bool)
 	// Orphans are those holders of a GPU that have ended, and who may have their descriptors.
 	Orphans(gpu device.UUID, holders map[int]uint32) Orphans
 	// Only is the one process that was at work on a GPU just now; false: there was none, or several, or it is not known.
-	Only(gpu device.UUID) (pid int, told bool)
+	Only(gpu device.UUID) (pid int, known bool)
 	Close()
 }
 

@@ -128,14 +128,14 @@ func (k *keeper) unseeNamed() {
 
 // seeHoldersOfRefused takes what NVML says of who has memory of a GPU that is left to the library.
 func (g *gpu) seeHoldersOfRefused(pids map[int]uint32) {
-	g.jobs, g.strangers = pids, false
+	g.jobs, g.untracked = pids, false
 	for _, t := range g.tenants {
 		t.named = false
 	}
 	for _, job := range pids {
 		at := slices.IndexFunc(g.tenants, func(t *tenant) bool { return t.Job == job })
 		if at < 0 {
-			g.strangers = true
+			g.untracked = true
 			continue
 		}
 		g.tenants[at].named = true
@@ -146,7 +146,7 @@ func (g *gpu) seeHoldersOfRefused(pids map[int]uint32) {
 // NVML names one process.
 func (g *gpu) seeOnly(active float64, pid int) float64 {
 	g.only = g.jobs[pid]
-	if g.only == 0 && (g.counting() > 1 || g.strangers) && active > idle {
+	if g.only == 0 && (g.counting() > 1 || g.untracked) && active > idle {
 		return -1
 	}
 	return active

@@ -17,7 +17,7 @@ const onlyEach = 500 * time.Millisecond
 
 // sampled is what NVML said.
 type sampled struct {
-	active  map[device.UUID]float64        // of those that it told
+	active  map[device.UUID]float64        // of those that it has a figure of
 	holders map[device.UUID]map[int]uint32 // nil: it was not asked this time
 	orphans map[device.UUID]Orphans        // of the holders: they are not among these
 	only    map[device.UUID]int            // the one process at work, of those GPUs for which it was asked
@@ -65,13 +65,13 @@ func (s *samples) answer(open func() (Sampler, error)) {
 		found := sampled{active: map[device.UUID]float64{}}
 		if nvml != nil {
 			for _, gpu := range asked.gpus {
-				if part, told := nvml.Active(gpu); told {
+				if part, known := nvml.Active(gpu); known {
 					found.active[gpu] = part
 				}
 			}
 			found.only = map[device.UUID]int{}
 			for _, gpu := range asked.only {
-				if pid, told := nvml.Only(gpu); told {
+				if pid, known := nvml.Only(gpu); known {
 					found.only[gpu] = pid
 				}
 			}
@@ -89,8 +89,8 @@ func (s *samples) answer(open func() (Sampler, error)) {
 func (s *sampled) askHolders(nvml Sampler, gpus []device.UUID) {
 	s.holders, s.orphans = map[device.UUID]map[int]uint32{}, map[device.UUID]Orphans{}
 	for _, gpu := range gpus {
-		pids, told := nvml.Holders(gpu)
-		if !told {
+		pids, known := nvml.Holders(gpu)
+		if !known {
 			continue
 		}
 		s.holders[gpu], s.orphans[gpu] = pids, nvml.Orphans(gpu, pids)
@@ -128,7 +128,7 @@ func (s *samples) rest() {
 	}
 	select {
 	case s.asked <- question{}:
-	default: // it was told so already
+	default: // it is asked already
 	}
 }
 

@@ -39,7 +39,7 @@ type gpu struct {
 	on                      int           // whose turn it is, in plan.Turns; -1: all are on
 	turned                  time.Duration
 	turnEnds                time.Duration
-	strangers               bool                      // NVML shows processes that are none of its tenants': one that is alone needs the log, as the GPU's counter has theirs as well
+	untracked               bool                      // NVML shows processes that are none of its tenants': one that is alone needs the log, as the GPU's counter has theirs as well
 	holders                 map[int]bool              // processes of its tenants that NVML shows
 	asked                   time.Duration             // when NVML was asked who is on
 	periodBegan, periodEnds time.Duration             // of those who are held by caps; 0: nobody is

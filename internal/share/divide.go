@@ -14,7 +14,7 @@ type window struct {
 	off       []bool // were kept off for a part of it
 	around    *around
 	had       []time.Duration // resident less the turns; negative where an end is older than the last look
-	strangers time.Duration   // the same of processes that are nobody's here
+	untracked time.Duration   // the same of processes that are nobody's here
 }
 
 // divide says what each had of the GPU, by the best that is known of this look.
@@ -25,7 +25,7 @@ func (w *window) divide(found []Usage) []time.Duration {
 			ran, only = ran+1, i
 		}
 	}
-	if w.strangers > 0 {
+	if w.untracked > 0 {
 		ran++
 	}
 	if w.NoLog {
@@ -73,7 +73,7 @@ func (w *window) known(found []Usage, exact bool) {
 
 // split divides a sum by who was resident. Whoever was last stays resident while nobody has work, so it is wrong by up to 14 points for each.
 func (w *window) split(sum time.Duration, used []time.Duration) {
-	all := w.strangers
+	all := w.untracked
 	for i, had := range w.had {
 		if used[i] == 0 {
 			all += max(0, had)

@@ -206,7 +206,7 @@ func (m *Meter) Look(l Look, all []Present) []Usage {
 		w.present = append(w.present, p.Groups > 0)
 	}
 	for pid, ns := range resident {
-		w.strangers += max(0, time.Duration(ns)-m.process(pid).look.taken())
+		w.untracked += max(0, time.Duration(ns)-m.process(pid).look.taken())
 	}
 	if l.Active >= 0 {
 		m.around.take(&w, m.allOff(all, int64(w.gone)))
@@ -217,7 +217,7 @@ func (m *Meter) Look(l Look, all []Present) []Usage {
 	return found
 }
 
-// residence is for how long one was resident, less what its turns took. What it takes of resident is not a stranger's.
+// residence is for how long one was resident, less what its turns took. What it takes of resident is not an untracked one's.
 func (m *Meter) residence(p Present, resident map[uint32]int64, found *Usage) time.Duration {
 	had := time.Duration(0)
 	for _, pid := range p.PIDs {

@@ -110,7 +110,7 @@ func TestWhereNobodyFillsItTheSumIsDivided(t *testing.T) {
 	end2 := between(j, end, 10, []int64{6145, 2145}, 7, 77)
 	found = m.Look(Look{AtNS: end2 * usNS, Active: .4}, three)
 	if want := sum * 3 / 4; found[0].Busy < want-100*us || found[0].Busy > want+100*us {
-		t.Errorf("%v beside a stranger, want %v", found[0].Busy, want)
+		t.Errorf("%v beside an untracked process, want %v", found[0].Busy, want)
 	}
 	// A moment without any work is known.
 	if u := m.Look(Look{AtNS: (end2 + 1000) * usNS, Active: 0}, three)[0]; !u.Known || u.Busy != 0 {

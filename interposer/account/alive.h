@@ -11,7 +11,7 @@
 
 #include "process/process.h"
 
-/* Takes the lock of this process's slot. Where it cannot, nobody is told that there is one. */
+/* Takes the lock of this process's slot. Where it cannot, the slot does not say that there is one. */
 void vgpu_alive_begin(struct vgpu_process *p);
 
 enum vgpu_alive {

@@ -115,19 +115,19 @@ void vgpu_account_release_again(struct vgpu_process *p, struct vgpu_tally *tally
 }
 
 struct vgpu_committed vgpu_account_commit(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
-					  const struct vgpu_flight *flight, bool told, uint64_t held_bytes)
+					  const struct vgpu_flight *flight, bool answered, uint64_t held_bytes)
 {
 	struct vgpu_committed done;
 
 	vgpu_brief_lock(&vgpu_account(p)->lock, VGPU_RANK_ACCOUNT);
-	if (!told)
+	if (!answered)
 		held_bytes = tally->charged_bytes + (tally->ended ? 0 : flight->bytes);
 	done.grown = held_bytes > tally->charged_bytes && tally->reserved_bytes != 0;
 	if (done.grown)
 		commit(p, device, tally, held_bytes - tally->charged_bytes);
 	tally->flying_bytes -= flight->bytes;
 	release(p, device, tally);
-	done.more = told && held_bytes > tally->charged_bytes + tally->reserved_bytes;
+	done.more = answered && held_bytes > tally->charged_bytes + tally->reserved_bytes;
 	done.unsure = held_bytes < tally->charged_bytes &&
 		      (flight->others_bytes != 0 || tally->begun_bytes != flight->begun_bytes);
 	if (held_bytes < tally->charged_bytes)

@@ -52,7 +52,7 @@ void vgpu_account_reserve_again(struct vgpu_process *p, struct vgpu_tally *tally
 void vgpu_account_release_again(struct vgpu_process *p, struct vgpu_tally *tally,
 				const struct vgpu_flight *flight);
 
-/* The call is over: what of its reservation was taken is charged, the rest released. told: the driver has
+/* The call is over: what of its reservation was taken is charged, the rest released. answered: the driver has
  * said what is held now; otherwise it is taken to be all that it can. */
 struct vgpu_committed {
 	bool grown;  /* something was charged */
@@ -60,7 +60,7 @@ struct vgpu_committed {
 	bool unsure; /* it may hold less by now */
 };
 struct vgpu_committed vgpu_account_commit(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
-					  const struct vgpu_flight *flight, bool told, uint64_t held_bytes);
+					  const struct vgpu_flight *flight, bool answered, uint64_t held_bytes);
 
 /* Lowers the charge to what the driver answers to a question; called before it and after. */
 void vgpu_account_before_asking(struct vgpu_process *p, const struct vgpu_tally *tally,

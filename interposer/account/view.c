@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What is told of the account. */
+ * What is shown of the account. */
 #include "account/account.h"
 
 #include "base/atomics.h"

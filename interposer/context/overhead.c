@@ -343,17 +343,17 @@ void vgpu_overhead_not_coming(struct vgpu_process *p, uint32_t device, uint64_t 
 bool vgpu_overhead_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t *cost_bytes)
 {
 	uint64_t reported, measured, more;
-	bool told = vgpu_report_bytes(p, device, &reported), later = !told && vgpu_report_is_coming(p);
-	uint64_t others = came(p, device, bytes, !told && !later);
+	bool answered = vgpu_report_bytes(p, device, &reported), later = !answered && vgpu_report_is_coming(p);
+	uint64_t others = came(p, device, bytes, !answered && !later);
 	bool fits =
-		!told || settle_quietly(p, device, vgpu_device_of_current(p) == (int)device, false, &more);
+		!answered || settle_quietly(p, device, vgpu_device_of_current(p) == (int)device, false, &more);
 
 	/* It stays charged with what contexts may take until that can be asked. */
 	if (later) {
 		SET(p->overhead_due_ns, 0);
 		SET(p->overhead_pending, 1);
 	}
-	measured = told ? GET(vgpu_overheads(p)->of[device].measured_bytes) : UINT64_MAX;
+	measured = answered ? GET(vgpu_overheads(p)->of[device].measured_bytes) : UINT64_MAX;
 	*cost_bytes =
 		measured == UINT64_MAX || others == UINT64_MAX ? UINT64_MAX : vgpu_minus(measured, others);
 	return fits;

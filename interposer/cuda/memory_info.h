@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Kinds MEM_INFO and TOTAL_MEM: what the program is told. */
+ * Kinds MEM_INFO and TOTAL_MEM: what the program sees. */
 #ifndef VGPU_CUDA_MEMORY_INFO_H
 #define VGPU_CUDA_MEMORY_INFO_H
 
@@ -18,7 +18,7 @@
 #define STORE(pointer, value)                                                                             \
 	(*(pointer) = (value) > (__typeof__(*(pointer)))-1 ? (__typeof__(*(pointer)))-1 : (__typeof__(*(pointer)))(value))
 
-/* What the program is told about a device, when the pools are settled; false when the driver's own
+/* What the program sees of a device, when the pools are settled; false when the driver's own
  * answer stands. */
 static bool view_of_device(struct vgpu_process *p, int device, struct vgpu_view *view)
 {
@@ -66,7 +66,7 @@ static bool recalls(struct vgpu_process *p, bool whole, struct memory_info *info
 	return info->recalled;
 }
 
-/* After the driver's answer, which is remembered: whether the program is told something else. */
+/* After the driver's answer, which is remembered: whether the program sees something else. */
 static bool answered(struct vgpu_process *p, bool whole, struct memory_info *info, uint64_t free_bytes,
 		     uint64_t total_bytes)
 {
@@ -102,8 +102,8 @@ static bool answered(struct vgpu_process *p, bool whole, struct memory_info *inf
 		BEGIN(symbol);                                                                  \
 		struct vgpu_view view;                                                          \
 		CUresult result = real args;                                                    \
-		bool told = result == CUDA_SUCCESS && (bytes) != NULL && p != NULL;             \
-		if (told && view_of_device(p, vgpu_device_of_ordinal(p, ordinal), &view))              \
+		bool shown = result == CUDA_SUCCESS && (bytes) != NULL && p != NULL;             \
+		if (shown && view_of_device(p, vgpu_device_of_ordinal(p, ordinal), &view))              \
 			STORE(bytes, vgpu_smaller(view.total_bytes, *(bytes)));                        \
 		return result;                                                                  \
 	}

@@ -213,7 +213,7 @@ uint64_t vgpu_descriptors_memory(struct vgpu_process *p, int fd)
 
 		if (given->key == 0 || given->device == NOT_YET || given->bytes != file)
 			continue;
-		/* A file that no other descriptor had is told by itself. */
+		/* A file that no other descriptor had is known by itself. */
 		if (given->count == 0 || given->device == (uint32_t)fd ||
 		    (given->device != NO_NUMBER && same_file(p, given->device, fd)))
 			return given->owner;

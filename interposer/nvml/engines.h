@@ -61,7 +61,7 @@ struct vgpu_sessions {
 	unsigned int count, fps, latency_us;
 };
 
-static nvmlReturn_t mean_of_sessions(struct vgpu_sessions *mean, bool told, void *list, size_t entry_bytes,
+static nvmlReturn_t mean_of_sessions(struct vgpu_sessions *mean, bool answered, void *list, size_t entry_bytes,
 			    size_t fps_at, size_t latency_at)
 {
 	unsigned long long fps = 0, latency_us = 0;
@@ -74,7 +74,7 @@ static nvmlReturn_t mean_of_sessions(struct vgpu_sessions *mean, bool told, void
 	mean->latency_us = mean->count > 0 ? (unsigned int)(latency_us / mean->count) : 0;
 	if (list != NULL)
 		vgpu_listed_drop(list, entry_bytes);
-	return told ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+	return answered ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
 
 /* Of the job's own of those that the driver lists. */
@@ -84,10 +84,10 @@ static nvmlReturn_t mean_of_sessions(struct vgpu_sessions *mean, bool told, void
 		vgpu_fn_##symbol *ask = VGPU_REAL(symbol);                                      \
 		type *list = ask == NULL ? NULL : vgpu_listed_take(sizeof(*list));              \
 		unsigned int listed = VGPU_LISTED_ENTRIES;                                              \
-		bool told = list != NULL && ask(device, &listed, list) == NVML_SUCCESS;         \
+		bool answered = list != NULL && ask(device, &listed, list) == NVML_SUCCESS;         \
                                                                                                 \
-		mean->count = told ? KEEP_SESSIONS(p, device, list, listed) : 0;                \
-		return mean_of_sessions(mean, told, list, sizeof(type), offsetof(type, fps_field), offsetof(type, averageLatency)); \
+		mean->count = answered ? KEEP_SESSIONS(p, device, list, listed) : 0;                \
+		return mean_of_sessions(mean, answered, list, sizeof(type), offsetof(type, fps_field), offsetof(type, averageLatency)); \
 	}
 
 SESSIONS(own_encoder_sessions, nvmlDeviceGetEncoderSessions, nvmlEncoderSessionInfo_t, averageFps)

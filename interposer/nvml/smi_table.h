@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * nvidia-smi's private table: what it is told of processes there. */
+ * nvidia-smi's private table: which processes it reads there. */
 #ifndef VGPU_NVML_SMI_TABLE_H
 #define VGPU_NVML_SMI_TABLE_H
 

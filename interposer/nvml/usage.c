@@ -201,7 +201,7 @@ bool vgpu_usage_since(struct vgpu_process *p, nvmlDevice_t device, unsigned long
 		      struct vgpu_usage *usage)
 {
 	nvmlReturn_t result;
-	bool told;
+	bool answered;
 
 	*usage = (struct vgpu_usage){0};
 	vgpu_account_sweep(p, false);
@@ -210,11 +210,11 @@ bool vgpu_usage_since(struct vgpu_process *p, nvmlDevice_t device, unsigned long
 	if (result != NVML_SUCCESS && result != NVML_ERROR_NOT_FOUND)
 		result = ask_samples(p, device, last, usage);
 	/* Not found: nobody has used it. */
-	told = result == NVML_SUCCESS || result == NVML_ERROR_NOT_FOUND;
-	if (!told)
+	answered = result == NVML_SUCCESS || result == NVML_ERROR_NOT_FOUND;
+	if (!answered)
 		*usage = (struct vgpu_usage){UINT32_MAX, UINT32_MAX, UINT32_MAX,
 					     UINT32_MAX, UINT32_MAX, UINT32_MAX};
-	return counted(device, &usage->sm) || told;
+	return counted(device, &usage->sm) || answered;
 }
 
 bool vgpu_usage_now(struct vgpu_process *p, nvmlDevice_t device, struct vgpu_usage *usage)

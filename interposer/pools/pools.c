@@ -136,9 +136,9 @@ bool vgpu_pools_end(struct vgpu_process *p, struct vgpu_growth *g)
 {
 	struct vgpu_pool *pool = g->pool;
 	uint64_t holds = 0;
-	bool told = ask_held_bytes(pool, pool_handle(pool), &holds);
+	bool answered = ask_held_bytes(pool, pool_handle(pool), &holds);
 	struct vgpu_committed done =
-		vgpu_account_commit(p, (uint32_t)pool->device, &pool->tally, &g->flight, told, holds);
+		vgpu_account_commit(p, (uint32_t)pool->device, &pool->tally, &g->flight, answered, holds);
 
 	/* It may have become less since the driver was asked, and who has seen that found nothing to
 	 * lower. */

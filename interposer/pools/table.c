@@ -151,7 +151,7 @@ void vgpu_pools_made(struct vgpu_process *p, CUmemoryPool handle, const CUmemPoo
 	note_at(p, handle, &props->location, props->allocType, true);
 }
 
-void vgpu_pools_told(struct vgpu_process *p, CUmemoryPool handle, const CUmemLocation *location, int type)
+void vgpu_pools_seen(struct vgpu_process *p, CUmemoryPool handle, const CUmemLocation *location, int type)
 {
 	/* Others are known since they were made, or are imported, and cannot be allocated from. */
 	if (vgpu_pools_find(p, handle) == NULL)

@@ -32,10 +32,10 @@ void vgpu_pools_chosen_anew(struct vgpu_process *p);
 void vgpu_pools_set(struct vgpu_process *p, CUmemoryPool handle, int attribute, const void *value);
 /* What the driver keeps for the graphs of a device. */
 struct vgpu_pool *vgpu_pools_of_graphs(struct vgpu_process *p, CUdevice ordinal);
-/* The program has made a pool; or was told of one that the driver has made. One of managed memory is not
+/* The program has made a pool; or the driver has shown it one of its own. One of managed memory is not
  * known hereafter: what is taken from it may lie anywhere, and is charged by the block. */
 void vgpu_pools_made(struct vgpu_process *p, CUmemoryPool handle, const CUmemPoolProps *props);
-void vgpu_pools_told(struct vgpu_process *p, CUmemoryPool handle, const CUmemLocation *location, int type);
+void vgpu_pools_seen(struct vgpu_process *p, CUmemoryPool handle, const CUmemLocation *location, int type);
 /* The program destroys a pool: takes the handle out of the table before the driver frees it. NULL
  * when it is not there. Then says whether the driver did it. */
 struct vgpu_pool *vgpu_pools_destroy(struct vgpu_process *p, CUmemoryPool handle);
