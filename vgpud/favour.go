@@ -13,14 +13,13 @@ import (
 // favour has the scheduler let this program on at once where jobs have all cores: it is at work for a moment, and a worker that has to wait for a
 // core looks like one that hangs. Threads that come later have it of these. Without the right to it, vgpud is slower on a full node.
 func favour() {
-	const first = -20
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return
 	}
 	for _, thread := range threads {
 		if id, err := strconv.Atoi(thread.Name()); err == nil {
-			_ = unix.Setpriority(unix.PRIO_PROCESS, id, first)
+			_ = unix.Setpriority(unix.PRIO_PROCESS, id, firstPriority)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
@@ -30,9 +29,6 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 )
-
-// lockWait is for who looks whether vgpud runs, and has its lock for that long.
-const lockWait = time.Second
 
 const usage = `usage: vgpud [--config FILE] [run|release]
 run (also without a word) keeps the shares of GPU time on this node; release undoes what a vgpud that is gone has left off or frozen.

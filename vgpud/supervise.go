@@ -31,13 +31,6 @@ const (
 // exitReplaced is what a worker says when another vgpud is installed in the place of this one.
 const exitReplaced = 3
 
-const (
-	longestPause = 10 * time.Second       // between workers that die again and again
-	shortestLife = 500 * time.Millisecond // of one that has not died early: caps are held by nobody meanwhile
-	endsWithin   = 500 * time.Millisecond
-	sentEach     = 250 * time.Millisecond // that the worker still does the same
-)
-
 // worker is one, as its supervisor has it.
 type worker struct {
 	cmd   *exec.Cmd
@@ -80,7 +73,7 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 				return begunAnew(n)
 			}
 		}
-		if pause = min(longestPause, max(2*pause, 50*time.Millisecond)); time.Since(began) > shortestLife {
+		if pause = min(longestPause, max(2*pause, firstPause)); time.Since(began) > shortestLife {
 			pause = 0
 		}
 		n.log.Error("the worker has ended, and another one begins", "seen", why, "reason", err, "in_ms", pause.Milliseconds())
@@ -190,7 +183,7 @@ func (w *worker) listen() {
 		}
 		n, err := w.beats.Read(word[:])
 		// Where we are late ourselves the word may be there all the same.
-		if errors.Is(err, os.ErrDeadlineExceeded) && w.beats.SetReadDeadline(time.Now().Add(time.Millisecond)) == nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) && w.beats.SetReadDeadline(time.Now().Add(lateWord)) == nil {
 			n, err = w.beats.Read(word[:])
 		}
 		if err != nil {

@@ -185,9 +185,6 @@ func nextOf(now, period time.Duration) time.Duration {
 	return ends
 }
 
-// atOnce is between those who are put off in one call.
-const atOnce = 500 * time.Microsecond
-
 // isAmiss says that somebody is on who is to be off for a cap, or off for nothing: a process has come, a cap is gone, or a call has failed.
 func (g *gpu) isAmiss() bool {
 	return slices.ContainsFunc(g.tenants, func(t *tenant) bool {
@@ -274,9 +271,6 @@ func (k *keeper) apply(g *gpu) {
 		g.failed = 0
 	}
 }
-
-// verifyEach is less than whoever wants his client's number to become another's takes for it: the driver counts through a million before.
-const verifyEach = time.Second
 
 // isAnothers says that a group that is to be off is its process's no more, and forgets it.
 func (k *keeper) isAnothers(m *group) bool {

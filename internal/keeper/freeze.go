@@ -196,12 +196,6 @@ func (f Frozen) members() (pids []int) {
 	return pids
 }
 
-// mostKills are looks at who is left of a step that is killed; killWait is between two.
-const (
-	mostKills = 100
-	killWait  = 10 * time.Millisecond
-)
-
 // Kill ends the processes of a step, those too that they begin meanwhile: it looks again, until nobody is left.
 func (f Frozen) Kill(again func() (Frozen, error)) error {
 	err := f.Freeze() // nobody begins another one
@@ -228,7 +222,7 @@ func (f Frozen) stands() {
 			if now, err := os.ReadFile(file.File); file.Freeze != freezeV1 || err != nil || strings.TrimSpace(string(now)) == freezeV1 {
 				break
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(freezeWait)
 		}
 	}
 }

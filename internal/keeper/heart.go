@@ -18,28 +18,17 @@ const (
 	Holding Doing = 'h' // something is off, or frozen
 )
 
-const (
-	// beatEach is how often a worker says that it goes on while it holds something.
-	beatEach = 15 * time.Millisecond
-	// workingEach is the same while it holds nothing.
-	workingEach = time.Second
-)
-
 // Silence is for how long a worker may say nothing. 0: for ever.
 func (d Doing) Silence() time.Duration {
 	switch d {
 	case Holding:
-		return 3 * beatEach
+		return holdingSilence
 	case Working:
-		return 10 * time.Second
+		return workingSilence
 	case Idle:
 	}
 	return 0
 }
-
-// mostStall is for how long the loop may get on with nothing while somebody is off, as when the driver makes a control call wait for its lock: whoever
-// makes contexts has it for tens of milliseconds. Another worker would wait for the same lock.
-const mostStall = time.Second
 
 // heart tells the supervisor what its worker does. Beside the loop it says that the worker is there, for as long as the loop gets on.
 type heart struct {

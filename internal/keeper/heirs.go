@@ -13,14 +13,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
 
-const (
-	// heirsWithin is for how long they are looked for at once: a user decides how many processes he has, with how many descriptors.
-	heirsWithin = 250 * time.Millisecond
-	mostHeirs   = 256
-	// heirsEach is how often they are looked for while the same ones stand there; less often where a look takes longer.
-	heirsEach = 5 * time.Second
-)
-
 // heirSearch finds who may have descriptors of processes that have ended. It goes through the processes of all users with slices, so what it has found
 // is good for a while.
 type heirSearch struct {

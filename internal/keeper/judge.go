@@ -30,8 +30,6 @@ type complaint struct {
 	verdict share.Verdict
 }
 
-const logEach = time.Minute
-
 // judge looks at what the processes of a GPU's tenants do, as far as the node's budget allows: each in its turn.
 func (k *keeper) judge(g *gpu) {
 	k.crowd(g)
@@ -93,9 +91,6 @@ func (o *owner) sightOn(g *gpu, t *tenant, now time.Duration) *sight {
 	return s
 }
 
-// inheritFor is how long what was seen of a process that has ended counts for the next ones of its job.
-const inheritFor = 10 * time.Second
-
 // bequeath keeps what was seen of a process that has ended.
 func (k *keeper) bequeath(o *owner) {
 	for uuid, s := range o.sights {
@@ -127,9 +122,8 @@ func (k *keeper) crowd(g *gpu) {
 			shares += t.share
 		}
 	}
-	const full, less = 0.9, 0.02
-	g.others = used >= full && shares > 0 && slices.ContainsFunc(g.tenants, func(t *tenant) bool {
-		return t.works() && t.known.Cut && t.known.Used < t.share/shares-less
+	g.others = used >= othersFull && shares > 0 && slices.ContainsFunc(g.tenants, func(t *tenant) bool {
+		return t.works() && t.known.Cut && t.known.Used < t.share/shares-othersLess
 	})
 	for _, t := range g.tenants {
 		t.due = 0

@@ -209,16 +209,15 @@ func (k *keeper) resumeRule(g *gpu, all []share.Tenant) {
 	}
 }
 
-// setSlices gives each group of a tenant its slice, where it differs by more than two in a hundred from what it has. What the node's budget does not
+// setSlices gives each group of a tenant its slice, where it differs from what it has. What the node's budget does not
 // allow waits for the next plan.
 func (k *keeper) setSlices(g *gpu, t *tenant, slice time.Duration) {
-	const differs = 0.02
 	if !t.works() || slice <= 0 {
 		return
 	}
 	all := true
 	for _, m := range slices.Clone(t.groups) { // some may be forgotten
-		if d := slice - m.slice; m.slice != 0 && float64(max(d, -d)) <= differs*float64(m.slice) {
+		if d := slice - m.slice; m.slice != 0 && float64(max(d, -d)) <= sliceDiffers*float64(m.slice) {
 			continue
 		}
 		if !m.isNew && !k.budget.Afford(k.now, share.CostSlice) {

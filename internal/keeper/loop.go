@@ -16,21 +16,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
-const (
-	lookEach   = 200 * time.Millisecond // a look is 1.6 ms of a core, most of it NVML's counters
-	urgentEach = 100 * time.Millisecond // where somebody's credit is counted; these counters say nothing of a shorter time
-	// quietEach is it where nobody who could be at work was, for so many looks; it takes less than a thousandth of a core.
-	quietEach  = 2 * time.Second
-	quietAfter = 10
-	quietPart  = 0.005 // of a GPU that a driver's own work may take
-	planEach   = 500 * time.Millisecond
-	// counterBehind is for how long after a beginning the GPU's counter shows what capped slices did while nobody held them, which they pay back anyway: it is
-	// a tenth of a second behind, and NVML has to be begun.
-	counterBehind = 400 * time.Millisecond
-	// manyGPUs are looked at half as often, as all looks of a node together have to be cheap.
-	manyGPUs = 4
-)
-
 // keeper is one run of the loop. Nothing but its own goroutine touches it.
 type keeper struct {
 	Parts

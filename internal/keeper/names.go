@@ -12,9 +12,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
-// askEach is how often it is tried again for whom there was nothing left.
-const askEach = 500 * time.Millisecond
-
 // namesOf is what a job may still have the driver be asked for.
 func (k *keeper) namesOf(job uint32) *share.Names {
 	if k.names[job] == nil {

@@ -45,13 +45,6 @@ type tries struct {
 	wait time.Duration
 }
 
-const (
-	firstTry   = 200 * time.Millisecond
-	longestTry = time.Second
-	missedFor  = 30 * time.Second
-	mostMissed = 64 << 10 // a page that names others each time has them looked for anew, and no more memory
-)
-
 var errLater = errors.New("what a page names is looked for in a moment")
 
 // Look reads it. With an error something was not there yet; the rest counts all the same.
@@ -230,8 +223,7 @@ func (h *Here) mayLook(c claim, uid uint32) bool {
 
 // forget drops what was found of jobs that are gone, and of processes.
 func (h *Here) forget(granted map[uint32]uint32) {
-	const each = time.Second // a job may have a thousand, and its page be written without end
-	if time.Since(h.swept) < each {
+	if time.Since(h.swept) < forgetEach {
 		return
 	}
 	h.swept = time.Now()

@@ -95,9 +95,6 @@ func (s *nvmlSampler) Orphans(_ device.UUID, holders map[int]uint32) (found Orph
 	return found
 }
 
-// justNow is long enough for NVML to have a sample.
-const justNow = time.Second
-
 func (s *nvmlSampler) Only(gpu device.UUID) (pid int, known bool) {
 	samples, err := s.session.Utilization(gpu, uint64(time.Now().Add(-justNow).UnixMicro()))
 	if err != nil {

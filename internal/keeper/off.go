@@ -114,12 +114,6 @@ func (k *keeper) turn(g *gpu) {
 	}
 }
 
-// leastWait is between two looks at whose turn it is.
-const leastWait = 2 * time.Millisecond
-
-// mostWait is for how long somebody stays off beyond the turn of another because the budget is spent.
-const mostWait = 200 * time.Millisecond
-
 // switchAll takes groups off, or lets them on, those that are not so yet, in as few calls as possible.
 func (k *keeper) switchAll(g *gpu, off bool, groups []*group) {
 	var some []channels.Channel
@@ -159,9 +153,6 @@ func (k *keeper) switchAll(g *gpu, off bool, groups []*group) {
 	}
 	flush()
 }
-
-// halfACall is until one that is let on can be on.
-const halfACall = 400 * time.Microsecond
 
 // switched notes since when a group is off: from the end of the call that did it until the middle of the one that ended it. A process is off
 // when all that it has there is.

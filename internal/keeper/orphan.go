@@ -33,9 +33,6 @@ type died struct {
 	at time.Duration
 }
 
-// diedFor is longer than NVML takes to name it still.
-const diedFor = 10 * time.Second
-
 // remember keeps what a process had until NVML has said whether it is all gone.
 func (k *keeper) remember(o *owner) {
 	if o.heir == nil && !o.Ended() {

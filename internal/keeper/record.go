@@ -63,9 +63,6 @@ type FreezerFile struct {
 	Thaw   string `json:"thaw"`
 }
 
-// maxRecordBytes is more than vgpud ever has to undo: a record beyond it was not written by it.
-const maxRecordBytes = 4 << 20
-
 func (r Record) isEmpty() bool { return len(r.Off) == 0 && len(r.Frozen) == 0 }
 
 // Write replaces the record in one step. An empty one goes away.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/channels"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
@@ -16,9 +15,6 @@ import (
 )
 
 var errNotOff = errors.New("the driver does not keep channels off")
-
-// triesToHold is how many calls in a row may fail before a GPU is left to the library.
-const triesToHold = 3
 
 // notKept counts calls that should have kept somebody at its cap. Nothing else would hold a cap then, so the GPU becomes the library's.
 func (k *keeper) notKept(g *gpu, why error) {
@@ -39,9 +35,6 @@ func (k *keeper) noCapsOf(job uint32, why error) {
 		g.tried = g.tried || g.Refused
 	}
 }
-
-// WaitForState is how long to wait for the state's lock.
-const WaitForState = 10 * time.Second
 
 // Refuse leaves a GPU to the library.
 func (h *Here) Refuse(gpu device.UUID) error {
@@ -151,9 +144,6 @@ func (g *gpu) seeOnly(active float64, pid int) float64 {
 	}
 	return active
 }
-
-// idle is a part of the time that is nobody's work.
-const idle = 0.005
 
 // tellPercents says what each had.
 func (k *keeper) tellPercents(g *gpu) {

@@ -9,12 +9,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
 
-// holdersEach is how often NVML is asked who has memory of a GPU.
-const holdersEach = 500 * time.Millisecond
-
-// onlyEach is how often it is asked who is at work, where that is not known.
-const onlyEach = 500 * time.Millisecond
-
 // sampled is what NVML said.
 type sampled struct {
 	active  map[device.UUID]float64        // of those that it has a figure of
@@ -56,7 +50,7 @@ func (s *samples) answer(open func() (Sampler, error)) {
 		if len(asked.gpus) == 0 {
 			continue
 		}
-		if nvml == nil && time.Since(failed) > time.Minute {
+		if nvml == nil && time.Since(failed) > nvmlEach {
 			var err error
 			if nvml, err = open(); err != nil {
 				nvml, failed = nil, time.Now()
@@ -145,6 +139,3 @@ func (s *samples) end() {
 		}
 	}
 }
-
-// endWait is how long the end waits for what is asked beside the loop.
-const endWait = 100 * time.Millisecond

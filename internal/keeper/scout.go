@@ -8,21 +8,6 @@ import (
 	"time"
 )
 
-const (
-	// scoutEach is the least time between two looks at the node: who changes his groups page without end has no more looks than this.
-	scoutEach = 10 * time.Millisecond
-	// again is for when something was not there yet: at first soon, as a prolog may wait; for so often.
-	again     = 5 * time.Millisecond
-	mostAgain = 50 * time.Millisecond
-	mostTried = 100
-
-	// ofScout is what looks may take of a core, with scoutSaved at once. longestRest is the most that others' new processes wait because of one
-	// who writes to his page without end.
-	ofScout     = 0.02
-	scoutSaved  = 250 * time.Millisecond
-	longestRest = 500 * time.Millisecond
-)
-
 // scout looks at the node beside the loop: a user can make that take a second.
 type scout struct {
 	found chan Node

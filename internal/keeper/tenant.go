@@ -131,9 +131,6 @@ func (g *gpu) working() (count int) {
 	return count
 }
 
-// lateFor is longer than the log and NVML need to say what a process did. Short programs one after the other open and close nothing meanwhile.
-const lateFor = time.Second
-
 // counts says that there may be GPU time of a slice to count.
 func (t *tenant) counts() bool { return t.works() || t.hidden || t.named || len(t.late) > 0 }
 
@@ -169,9 +166,6 @@ func (t *tenant) has(p audit.Process) bool {
 func (t *tenant) hasPID(pid uint32) bool {
 	return slices.ContainsFunc(t.groups, func(g *group) bool { return uint32(g.owner.PID) == pid })
 }
-
-// startsFor is longer than a process that begins needs the GPU for it.
-const startsFor = time.Second
 
 // starts says that a process of a tenant begins. Short rounds for it cost all others something, so that it counts for no more than a quarter of the time.
 func (k *keeper) starts(g *gpu, t *tenant) bool {

@@ -8,12 +8,6 @@ import (
 	"slices"
 )
 
-const (
-	passes = 0.5 // of its part: who uses less leaves the GPU idle in turns of its own, as nobody else is on
-	passed = 4   // plans in a row
-	apart  = 60  // plans for which it is one of the others
-)
-
 // seeTurns notes who has turns of its own and lets them pass.
 func (g *gpu) seeTurns() {
 	for i, t := range g.tenants {

@@ -5,13 +5,9 @@ package keeper
 
 import (
 	"slices"
-	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
-
-// unseenEach is how often NVML is asked for programs of slices with caps where no page names any: it takes some milliseconds to begin.
-const unseenEach = 30 * time.Second
 
 // withCaps are the GPUs of which a slice has one. Nobody else is there to mind one who is alone, and has more.
 func (k *keeper) withCaps() (uuids []device.UUID) {

@@ -27,18 +27,6 @@ type step struct {
 	seen int // in so many windows more than it was not
 }
 
-const (
-	latest        = 0.4          // of what one is taken to have
-	mostFix       = 4.0          // times one's part, or a part of it
-	dear          = 0.06         // of a round: switches among those who could take turns
-	leastTogether = 2 * shortest // of a round
-	useless       = 0.5          // of the round that was computed, and still somebody is behind: it does not ask for so much
-	resting       = 60           // plans
-	// The rest of a step may be as long as a slice, and looks like one that was cut; and programs do small things when they begin.
-	believed = 3
-	mostSeen = 8
-)
-
 // need is who needs the shortest round, and what each is to have.
 type need struct {
 	aims  []float64

@@ -12,13 +12,6 @@ type around struct {
 	had      float64 // resident, less the turns, of those who were kept off
 }
 
-const (
-	aroundRecent = 500 * time.Millisecond
-	aroundFull   = 0.95
-	aroundAlike  = 1.5  // times: those who are never off use as much beside those who are as without them
-	aroundSlack  = 0.05 // of the time
-)
-
 // take adds a look.
 func (a *around) take(w *window, allOff time.Duration) {
 	gone := w.gone.Seconds()

@@ -5,22 +5,6 @@ package share
 
 import "time"
 
-// What a control call takes of a core (docs/verified/time-from-outside.md).
-const (
-	CostDisable = 700 * time.Microsecond // up to 64 channels off or on
-	CostSlice   = 300 * time.Microsecond
-	CostLook    = 300 * time.Microsecond // at the log, with what is new in it
-)
-
-const (
-	ofChanges = 0.015 // of a core
-	ofLooks   = 0.005
-	saved     = time.Second // for as long what was not spent is kept
-
-	ofNames    = 0.004               // of a core, of each job
-	savedNames = 128 * 2 * CostSlice // what a job's processes name when they begin
-)
-
 // Budget is what all control calls of a node may take. Its zero value has a second's worth.
 type Budget struct {
 	changes, looks purse
@@ -74,7 +58,7 @@ func (b *Budget) Charge(now, cost time.Duration) {
 func (b *Budget) Wait(now time.Duration) time.Duration {
 	b.changes.pass(now, ofChanges)
 	if over := float64(b.changes.spent) - ofChanges*float64(saved); over >= 0 {
-		return time.Duration(over/ofChanges) + time.Microsecond
+		return time.Duration(over/ofChanges) + oneMore
 	}
 	return 0
 }

@@ -5,14 +5,6 @@ package share
 
 import "time"
 
-const (
-	asks    = 0.95 // of what it could have alone, as others cost it something
-	waited  = 1.2  // times the others' turns: a longer pause is its own
-	starved = 0.5  // of what they are due
-	heavy   = 0.3  // of its time on: whoever uses less of it would leave the GPU idle in its turn
-	aSwitch = 250 * time.Microsecond
-)
-
 // followed is what is seen of those who sleep and of those who always have work.
 type followed struct {
 	behind, ahead float64

@@ -23,18 +23,6 @@ type Hold struct {
 // checked is for how long it was off, and how much more it used than it was on for, since somebody asked.
 type checked struct{ off, ran time.Duration }
 
-const (
-	keptCredit = 250 * time.Millisecond // of the cap's part: what a burst may have at once
-	mostCredit = 50 * time.Millisecond  // of it
-	mostDebt   = 500 * time.Millisecond // of GPU time
-	paidBack   = time.Second            // what is owed, either way
-	leastPart  = 0.2                    // of its cap, while it pays back: nobody stands still for seconds
-	recent     = 500 * time.Millisecond
-	heldSlack  = 0.004                // of the GPU, by which a slice may be beyond its cap before it is kept off for it: a meter is no better
-	leastOff   = 4 * time.Millisecond // with its two calls of 0.7 ms
-	leastOn    = 3 * time.Millisecond
-)
-
 // NewHold is for a slice that nobody knows yet. It is held by the clock, as if it used all of the time that it is on, until it was seen to use less.
 func NewHold(share float64) *Hold {
 	h := &Hold{Share: share, used: 1, on: 1, held: true}
@@ -92,7 +80,7 @@ func (h *Hold) Look(gone, on time.Duration, used float64) {
 		h.pass(gone, part*h.rate(), h.Share)
 		return
 	}
-	allowed, whole := h.Share, part > 0.995
+	allowed, whole := h.Share, part > allOfIt
 	if whole {
 		allowed += heldSlack
 	}
@@ -151,20 +139,13 @@ func (h *Hold) Next(period time.Duration) time.Duration {
 
 // RanOff is for how long it was kept off, and how much more it used than it was on for; nothing before that is a second. A meter lags behind by a tenth of one.
 func (h *Hold) RanOff() (off, ran time.Duration) {
-	if h.checked.off < time.Second {
+	if h.checked.off < checkedFor {
 		return 0, 0
 	}
 	c := h.checked
 	h.checked = checked{}
 	return c.off, max(0, c.ran)
 }
-
-const (
-	lonePeriod = 100 * time.Millisecond
-	heldPeriod = 50 * time.Millisecond
-	mostPeriod = 200 * time.Millisecond
-	eachOfMany = 12500 * time.Microsecond
-)
 
 // Period is how long periods are where so many calls take all off, on the whole node, who are held; alone, where nobody else is on their GPUs: a GPU's counter
 // says nothing of less than that. Two calls of 0.7 ms in 50 ms are 2.8 % of a core; it stays that for four, so that the cap of each holds over a second, and

@@ -61,30 +61,6 @@ type Seen struct {
 	Handles     bool   // its page has a group of that GPU
 }
 
-const (
-	// A handle may be another group's by now, once: that of a process that made one anew between two looks.
-	strikesOfSlice = 2
-	// Who is honest at two looks of three is not, and one that was honest once is not beyond doubt.
-	pardon = 0.5
-	// 1,200 times off and on no process ran on for longer than the call (docs/verified/time-from-outside.md); the clocks of GPU and node are compared to a millisecond.
-	ranOff     = 5 * time.Millisecond
-	ranOffPart = 0.2
-	strikesRan = 2
-	// Of one that always has work 6 switches of 373 wait; of one that makes them wait, all, and its turns are as long as its kernels. So may be those of one
-	// whose steps end by themselves, but then others have their part. A program that has no more than its part does no harm by it.
-	waitedPart  = 0.75
-	tooMuch     = 0.05
-	strikesWait = 3
-	// Whoever makes and drops contexts in a test has some at once that are no longer there at the next look.
-	strikesRoom = 2
-	// A context takes the driver 0.15 s and more, so a program makes seven in a second; at its start as many as its page has room for.
-	mostMade       = 64
-	madeEachSecond = 8
-	// The library writes a group down when it is made, before memory can be taken.
-	hidden        = 2 * time.Second
-	strikesHidden = 3 // one look that comes late has seen no more than one in time
-)
-
 // Judge is of one process.
 type Judge struct {
 	ran, waits, room, hides, takes int     // looks in a row
@@ -166,19 +142,13 @@ const (
 	Kill          // its step
 )
 
-// FreezeFor is how long a step is frozen.
-const FreezeFor = 10 * time.Second
-
 // AfterKills is for how long a process of a job stands still at its beginning, of which so many steps were killed.
 func AfterKills(killed int) time.Duration {
-	const first, longest = 4 * time.Second, 64 * time.Second
 	if killed <= 0 {
 		return 0
 	}
-	return min(longest, first<<min(killed-1, 10))
+	return min(longestDelay, firstDelay<<min(killed-1, 10))
 }
-
-const mostFrozen = 2 // times; then it is killed
 
 // Answers is what the site answers with (cheaters), to a step that was frozen so often before. Nobody is killed for running while it is off: another
 // user's process can have let it on, as the driver compares no owner there (docs/verified/time-from-outside.md).

@@ -9,20 +9,6 @@ import (
 	"time"
 )
 
-// What a turn takes of the time for which a process is resident: one that was cut, and one that ended by itself (docs/verified/time-from-outside.md).
-const (
-	cutTakes  = 145 * time.Microsecond
-	leftTakes = 60 * time.Microsecond
-)
-
-const (
-	full        = 0.97                    // of the GPU: whoever is idle leaves at once, so resident less the turns is busy
-	atWork      = time.Second             // a group counts as one with work for as long after its last turn
-	mostOfSlice = 0.95                    // a turn of that length was ended by the slice
-	overlong    = time.Millisecond        // beyond its slice: nobody else had work, or the turn could not be ended
-	ofTheDriver = 2048 * time.Microsecond // libcuda's slice, where none was set
-)
-
 // Present is one who has a slice of the GPU.
 type Present struct {
 	Key    uint64

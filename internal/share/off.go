@@ -19,11 +19,6 @@ type span struct{ fromNS, untilNS int64 }
 
 const notYet = math.MaxInt64 // is a span over
 
-const (
-	clocksDiffer = time.Millisecond // a call's time is read around it, and what runs leaves a moment later
-	late         = 2 * time.Second  // a record comes at the latest
-)
-
 // Off says that all channels of a process are off, or on again, from that time of the GPU's clock on.
 func (m *Meter) Off(pid uint32, off bool, atNS int64) {
 	o := m.offs[pid]

@@ -8,8 +8,6 @@ import (
 	"time"
 )
 
-const remembered = 16 // turns of a process
-
 // paces are a process's last turns and the pauses between them.
 type paces struct {
 	leftNS        int64

@@ -85,8 +85,6 @@ func (r *Rota) pass(turns []Turn, on int, gone time.Duration) int {
 	return on
 }
 
-const mostRemembered = 1000
-
 // Correct goes by what those who always have work had in a time, as somebody else may have had more of one's turns than of another's.
 func (r *Rota) Correct(tenants []Tenant, gone time.Duration) {
 	used, on := 0.0, 0.0

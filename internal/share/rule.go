@@ -39,22 +39,6 @@ type Turn struct {
 	For    time.Duration
 }
 
-const (
-	roundOfEach  = 8 * time.Millisecond   // a switch costs 0.24 ms, which is 3 % of that
-	roundOfStart = 2 * time.Millisecond   // the same while somebody starts, who waits for a round again and again: a switch costs 11 % of that
-	leastRound   = 20 * time.Millisecond  // of all slices where everybody always has work
-	mostRound    = 100 * time.Millisecond // … to which a job of many groups lengthens it
-	leastOfMany  = time.Millisecond       // of each of these groups, as long as the round allows it
-	longSlice    = 100 * time.Millisecond // of who sleeps and has less than its share, all its groups together: nobody cuts it
-	shortest     = 100 * time.Microsecond // of the others meanwhile
-	turn         = 100 * time.Millisecond // of those who take turns, on average: two calls each
-	leastTurn    = 5 * time.Millisecond   // with its two calls of 0.7 ms
-	leftOften    = 0.1                    // of its turns: one that always has work leaves none by itself
-	slack        = 0.005                  // of the GPU: nothing is changed for less
-
-	besideUrgent = 50 * time.Microsecond // a request of 5 ms has its end after 5.28 ms at p99, after 7.31 beside slices of 2 ms
-)
-
 // Rule follows what was used: slices are the shares while everybody has work. Who sleeps between its steps loses its place each time, and
 // a slice of its own that is longer does not help; so the others' slices are cut short until it has its share. Short slices
 // beside each other would be spent on changes, so the others then take turns of many milliseconds, one on at a time.

@@ -5,11 +5,6 @@ package share
 
 import "time"
 
-const (
-	ofStarts    = 0.25            // of the time
-	savedStarts = 4 * time.Second // of starts at once
-)
-
 // Starting bounds for how long processes that begin shorten the rounds of all. Its zero value has all that can be saved.
 type Starting struct {
 	spent, at time.Duration
@@ -20,7 +15,7 @@ type Starting struct {
 func (s *Starting) Afford(now time.Duration) bool {
 	gone := max(0, now-s.at)
 	if s.is {
-		s.spent += min(gone, time.Second) // it is asked twice a second, while somebody begins
+		s.spent += min(gone, longestGone) // it is asked twice a second, while somebody begins
 	}
 	s.spent, s.at = max(0, s.spent-time.Duration(ofStarts*float64(gone))), now
 	s.is = s.spent < savedStarts

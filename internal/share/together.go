@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// togetherEach is of a round, for each GPU that takes part: two changes in it, of two calls of 0.7 ms, are 1.1 % of a core.
-const togetherEach = 250 * time.Millisecond
-
 // Others is the Tenant of a turn of all who have no turn of their own: they are on together, by their slices.
 const Others = -1
 
