@@ -47,9 +47,8 @@ command_gres := vgpu-gres
 command_ctl := vgpuctl
 command_exporter := vgpu-exporter
 command_draw := vgpu-draw
-command_layout := vgpu-layout
 command_vgpud := vgpud
-COMMANDS := $(foreach d,prolog epilog gres ctl exporter draw layout vgpud,$(if $(wildcard $(d)/main.go),$(command_$(d))))
+COMMANDS := $(foreach d,prolog epilog gres ctl exporter draw vgpud,$(if $(wildcard $(d)/main.go),$(command_$(d))))
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -86,7 +85,7 @@ $(BUILD)/$(command_$(1)): FORCE
 	@mkdir -p $$(@D)
 	$(if $(filter prolog epilog,$(1)),CGO_ENABLED=0 )$$(GOBUILD) -o $$@ ./$(1)
 endef
-$(foreach d,prolog epilog gres ctl exporter draw layout vgpud,$(eval $(call go_command,$(d))))
+$(foreach d,prolog epilog gres ctl exporter draw vgpud,$(eval $(call go_command,$(d))))
 
 define completions
 $(BUILD)/completions/bash/$(1) $(BUILD)/completions/zsh/_$(1) $(BUILD)/completions/fish/$(1).fish: $(BUILD)/$(1)
@@ -241,7 +240,7 @@ INSTALL ?= install
 share := $(datadir)/slurm-vgpu
 put = $(foreach file,$(3),$(1)|$(file)|$(2)/$(notdir $(file)))
 INSTALLED = \
-	$(call put,0755,$(libdir)/slurm-vgpu,$(BUILD)/vgpu-prolog $(BUILD)/vgpu-epilog $(BUILD)/vgpu-draw $(BUILD)/vgpu-layout $(BUILD)/libslurm-vgpu.so $(GUARDS)) \
+	$(call put,0755,$(libdir)/slurm-vgpu,$(BUILD)/vgpu-prolog $(BUILD)/vgpu-epilog $(BUILD)/vgpu-draw $(BUILD)/libslurm-vgpu.so $(GUARDS)) \
 	$(call put,0755,$(SLURM_PLUGINDIR),$(BUILD)/spank_vgpu.so $(LAUNCH)) \
 	$(call put,0755,$(bindir),$(BUILD)/vgpuctl $(BUILD)/vgpu-exporter) \
 	$(call put,0755,$(sbindir),$(BUILD)/vgpu-gres $(BUILD)/vgpud) \

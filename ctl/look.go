@@ -194,7 +194,7 @@ func (l *looker) usedBy(g grant.Grant) usedOf {
 		used.totals = totals
 	}
 	if l.steps {
-		if page, err := g.Pages().Read(l.cfg.Run().Ledger(g.Job), g.Job, g.Bounds()); err == nil {
+		if page, err := ledger.Read(l.cfg.Run().Ledger(g.Job), g.Job, g.Bounds()); err == nil {
 			used.steps = page.Steps
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -62,10 +61,6 @@ func (p *prolog) prepareFolder(g grant.Grant) error {
 	crashpoint.At("prolog/folder-made")
 	if g.Refusal != "" || g.Whole {
 		return nil
-	}
-	older := filepath.Join(dir.Turns(), strconv.FormatUint(uint64(g.Job), 10)) // of a run that an older build started
-	if err := pages.Remove(older); err != nil {
-		return fmt.Errorf("make job folder: %w", err)
 	}
 	mounted, err := pages.Make(dir.Pages(g.Job))
 	if err != nil {

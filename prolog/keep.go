@@ -17,7 +17,6 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/kept"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 )
 
 // A package manager puts files into place one after the other. In that time this program is of one build and what it finds
@@ -30,7 +29,6 @@ const (
 
 // keep has the job started with copies that no upgrade touches. Where none can be made it is started with what is installed.
 func (p *prolog) keep(ctx context.Context, g grant.Grant) (grant.Grant, error) {
-	g.Layout, g.VgpudLayout = ledger.LayoutVersion, ledger.VgpudVersion
 	library, err := kept.Find(p.cfg.Run(), p.cfg.Library)
 	if errors.Is(err, fs.ErrNotExist) {
 		library, err = p.keepNew(ctx)

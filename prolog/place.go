@@ -200,7 +200,7 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 			return refusal, tx.Slices(), tx.Commit()
 		}
 		for _, s := range placed {
-			own = append(own, state.Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: state.MillisOf(g.Since), Vgpud: g.VgpudLayout,
+			own = append(own, state.Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: state.MillisOf(g.Since),
 				Elastic: g.Policy == request.PolicyElastic, Ends: want.Ends, Slice: s})
 		}
 		tx.Put(g.Job, own)

@@ -17,9 +17,10 @@
 #include "moved.h"
 #include "podman.h"
 
-/* interposer/api/layout.h has the same folder (VGPU_SELF_DIR). */
+/* interposer/api/layout.h has the same folders (VGPU_SELF_DIR, VGPU_PAGES). */
 static const char self_parent[] = "/run/slurm-vgpu";
 static const char self_dir[] = "/run/slurm-vgpu/self";
+static const char self_pages[] = "/run/slurm-vgpu/self/pages";
 static const char self_library[] = "/run/slurm-vgpu/self/libslurm-vgpu.so";
 /* VGPU_DEV_DIR there. */
 static const char dev_dir[] = "/dev/slurm-vgpu";
@@ -214,18 +215,16 @@ static int leave_others(const struct vgpu_plan *plan, char *why)
 static int fill_folder(const struct vgpu_plan *plan, char why[VGPU_REASON_BYTES])
 {
 	const unsigned long flags = MS_NODEV | MS_NOSUID;
-	char pages[sizeof(self_dir) + sizeof(plan->pages_in) + 1];
 
 	/* Writable, because the ledger is the user's; the folder and the limits are root's. */
 	if (bind_over(plan->step_dir, FOLDER, self_dir, FOLDER, flags | MS_NOEXEC, why) != 0)
 		return -1;
-	snprintf(pages, sizeof(pages), "%s/%s", self_dir, plan->pages_in);
-	if (bind_over(plan->pages_dir, FOLDER, pages, FOLDER, flags | MS_NOEXEC, why) != 0)
+	if (bind_over(plan->pages_dir, FOLDER, self_pages, FOLDER, flags | MS_NOEXEC, why) != 0)
 		return -1;
 	if (leave_others(plan, why) != 0)
 		return -1;
 	/* What the step used is read there, by slurmstepd as well. */
-	if (bind_over(pages, FOLDER, plan->pages_dir, FOLDER, flags | MS_NOEXEC, why) != 0)
+	if (bind_over(self_pages, FOLDER, plan->pages_dir, FOLDER, flags | MS_NOEXEC, why) != 0)
 		return -1;
 	return bind_over(plan->library, ROOT_FILE, self_library, MOUNT_POINT_FILE, flags | MS_RDONLY, why);
 }

@@ -100,7 +100,6 @@ struct vgpu_plan {
 	char step_dir[VGPU_PATH_BYTES];
 	char preload_file[VGPU_PATH_BYTES]; /* the step's ld.so.preload */
 	char pages_dir[VGPU_PATH_BYTES];    /* the job's pages */
-	char pages_in[64];		    /* where the step's folder has them */
 	char all_pages[VGPU_PATH_BYTES];    /* the folder of those of all jobs */
 	char library[VGPU_PATH_BYTES];	    /* the interposer; "": none, only devices are masked */
 	uint32_t deny_userns;		    /* 1: the step makes and enters no user namespace */

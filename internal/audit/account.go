@@ -27,8 +27,7 @@ type inside struct {
 }
 
 // take reads the ledger once more. One that its user has made useless says nothing for anybody; where the node fails to read
-// it, nothing is held against it. A release whose grants name no layout may have laid it out otherwise than this program reads
-// it, so that nobody can be blamed for what is found there.
+// it, nothing is held against it.
 func (a *account) take(w Watcher, job uint32) error {
 	g, err := grant.Read(w.Run.Grant(job))
 	if err != nil { // not there yet, or not any more
@@ -38,11 +37,11 @@ func (a *account) take(w Watcher, job uint32) error {
 	if g.Whole {
 		return nil
 	}
-	slots, err := g.Pages().ReadSlots(w.Run.Ledger(job), job, len(g.Slices))
+	slots, err := ledger.ReadSlots(w.Run.Ledger(job), job, len(g.Slices))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil && (g.Layout == 0 || !errors.Is(err, ledger.ErrLayout)) {
+	if err != nil && !errors.Is(err, ledger.ErrLayout) {
 		return err
 	}
 	a.read = true

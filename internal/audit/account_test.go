@@ -10,7 +10,6 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 )
 
 // A ledger is its job's to write: whatever it says, more than the slice is more than the slice.
@@ -49,25 +48,4 @@ func TestALedgerThatTheNodeCannotReadSaysNothing(t *testing.T) {
 	if found := s.find(); len(found.Strays) != 0 || len(found.Problems) != 1 {
 		t.Errorf("%+v", found)
 	}
-}
-
-// A release that wrote no layout into its grants had ledgers that this one takes for broken.
-func TestALedgerOfAnOlderReleaseIsHeldAgainstNobody(t *testing.T) {
-	s := newScene(t)
-	s.granted(7, 1000, false, gpu)
-	s.process(10, 1000, 7)
-	g, err := grant.Read(s.run.Grant(7))
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.Layout = 0
-	if err := errors.Join(grant.Write(s.run.Grant(7), g), os.Truncate(s.run.Ledger(7), 100)); err != nil {
-		t.Fatal(err)
-	}
-	s.looks = []map[device.UUID]discover.Holders{on(held(10, 300*mib))}
-	if found := s.find(); len(found.Strays) != 0 || len(found.Problems) != 1 {
-		t.Errorf("%+v", found)
-	}
-	s.looks = []map[device.UUID]discover.Holders{on(held(10, 1513*mib))}
-	s.want("over-limit 0 0/7") // by the grant and the driver, whatever the ledger is
 }

@@ -44,7 +44,7 @@ func newScene(t *testing.T) *scene {
 // granted gives a job a slice of 1000 MiB on each of these GPUs, and a ledger.
 func (s *scene) granted(job, uid uint32, whole bool, uuids ...device.UUID) {
 	s.t.Helper()
-	g := grant.Grant{Job: job, UID: uid, Whole: whole, Layout: ledger.LayoutVersion}
+	g := grant.Grant{Job: job, UID: uid, Whole: whole}
 	for _, uuid := range uuids {
 		slice := device.Slice{Device: uuid, MemMiB: 1000}
 		g.Slices = append(g.Slices, slice)

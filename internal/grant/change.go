@@ -69,5 +69,5 @@ func (g Grant) changeStep(folder string, refused []device.UUID) error {
 	for i, s := range g.Slices {
 		limits.Devices = append(limits.Devices, g.clampSlice(i, s, own).limits(refused, g.policy(own)))
 	}
-	return g.Pages().ChangeLimits(filepath.Join(folder, ledger.LimitsFile), limits)
+	return ledger.ChangeLimits(filepath.Join(folder, ledger.LimitsFile), limits)
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/crashpoint"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
@@ -81,9 +80,9 @@ func Write(path string, g Grant) error {
 	return nil
 }
 
-// Bounds are what the job can have used until now.
+// Bounds are what the job can have used.
 func (g Grant) Bounds() ledger.Bounds {
-	bounds := ledger.Bounds{Bytes: make([]uint64, len(g.Slices)), Wall: time.Since(g.Since)}
+	bounds := ledger.Bounds{Bytes: make([]uint64, len(g.Slices))}
 	for i, s := range g.Slices {
 		bounds.Bytes[i] = mibBytes(max(s.MemMiB, s.MostMiB))
 	}

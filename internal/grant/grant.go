@@ -51,8 +51,6 @@ type Grant struct {
 
 	Isolation          string         `json:"isolation"`
 	Library            string         `json:"library"`                        // absolute path of libslurm-vgpu.so
-	Layout             uint32         `json:"layout,omitempty"`               // of limits and ledger; 0: what this program has, as there was no other
-	VgpudLayout        uint32         `json:"turns_layout,omitempty"`         // ledger.VgpudVersion, of groups and time
 	Guards             []Guard        `json:"guards,omitempty"`               // strict isolation and wall
 	DenyUserNamespaces bool           `json:"deny_user_namespaces,omitempty"` // strict isolation and wall
 	WallCommand        []string       `json:"wall_command,omitempty"`         // wall only: raises it, given the job and its cgroup

@@ -29,9 +29,9 @@ var guardOf = map[string]struct{ file, behind string }{
 	device.LibraryNVML: {"libnvidia-ml-guard.so", "libnvidia-ml-slurm-vgpu.so"},
 }
 
-// BuildFiles are the names of what a build loads into jobs, and of what reads their pages. They stand beside each other.
+// BuildFiles are the names of what a build loads into jobs. They stand beside each other.
 func BuildFiles() []string {
-	names := []string{LibraryFile, closedFile, LayoutProgram}
+	names := []string{LibraryFile, closedFile}
 	for _, guard := range guardOf {
 		names = append(names, guard.file)
 	}

@@ -38,7 +38,6 @@ type Step struct {
 	OwnMinors   []device.Minor // … that they may
 	Visible     []string       // the same GPUs in CUDA_VISIBLE_DEVICES
 	Env         []EnvVar       // to be set, whatever the job set
-	Pages       string         // where its folder has the job's pages, from there
 }
 
 // Prepare narrows a job's grant to one step and makes the step's folder. given are the step's GRES on
@@ -73,11 +72,11 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 	}
 	refused := g.refused(dir)
 	limits := g.limits(step, stepName, narrowed, policy, refused)
-	limits.PagesDir = g.pagesDir(dir)
+	limits.PagesDir = dir.Pages(g.Job)
 	if limits.Ledger, err = ledger.FileOf(dir.Ledger(g.Job)); err != nil {
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}
-	if err := g.Pages().WriteLimits(filepath.Join(folder, ledger.LimitsFile), limits); err != nil {
+	if err := ledger.WriteLimits(filepath.Join(folder, ledger.LimitsFile), limits); err != nil {
 		return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 	}
 	if err := g.catchUp(dir, folder, refused); err != nil {
@@ -92,8 +91,7 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 	}
 	return Step{
 		Dir: folder, PreloadFile: filepath.Join(folder, PreloadFile), Slices: narrowed, MaskMinors: g.maskMinors(narrowed), OwnMinors: minors, Visible: visible,
-		Pages: g.pagesIn(),
-		Env:   []EnvVar{{"CUDA_VISIBLE_DEVICES", strings.Join(visible, ",")}, {"VGPU_STEP_DIR", folder}},
+		Env: []EnvVar{{"CUDA_VISIBLE_DEVICES", strings.Join(visible, ",")}, {"VGPU_STEP_DIR", folder}},
 	}, nil
 }
 
@@ -159,10 +157,10 @@ func makeStepFolder(dir rundir.Dir, g Grant, folder string) error {
 		return linkLedger(dir.Ledger(g.Job), filepath.Join(folder, ledger.LedgerFile))
 	}
 	// In the step's mount namespace all of the folder's content is in the folder itself.
-	if err := linkLedger(filepath.Join(g.pagesIn(), ledger.LedgerFile), filepath.Join(folder, ledger.LedgerFile)); err != nil {
+	if err := linkLedger(filepath.Join(rundir.PagesFolder, ledger.LedgerFile), filepath.Join(folder, ledger.LedgerFile)); err != nil {
 		return err
 	}
-	if err := mkdirAllOpen(filepath.Join(folder, g.pagesIn()), folder); err != nil {
+	if err := mkdirAllOpen(filepath.Join(folder, rundir.PagesFolder), folder); err != nil {
 		return err
 	}
 	for _, name := range mountPoints(g) {

@@ -88,7 +88,7 @@ func (g Grant) usersOfSlices(dir rundir.Dir, stepName string) map[device.UUID]in
 		if entry.Name() == stepName || strings.HasPrefix(entry.Name(), endedMark) {
 			continue
 		}
-		limits, err := g.Pages().ReadLimits(filepath.Join(folder, entry.Name(), ledger.LimitsFile))
+		limits, err := ledger.ReadLimits(filepath.Join(folder, entry.Name(), ledger.LimitsFile))
 		if err != nil {
 			continue // it ends just now
 		}

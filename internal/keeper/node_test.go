@@ -38,7 +38,7 @@ func newSite(t *testing.T) *site {
 	s.must(inventory.Write(run.Inventory(), device.Inventory{BootID: boot, GPUs: []device.GPU{{UUID: uuid, Minor: 3, PCIBusID: "00000000:01:00.0", MemMiB: 1000}}}))
 	tx, err := s.here.Store.Begin(t.Context())
 	s.must(err)
-	tx.Put(7, []state.Slice{{Job: 7, UID: s.uid, Vgpud: ledger.VgpudVersion, Elastic: true, Slice: device.Slice{Device: uuid, MemMiB: 10, SMPercent: 30, Priority: device.PriorityLatency}}})
+	tx.Put(7, []state.Slice{{Job: 7, UID: s.uid, Elastic: true, Slice: device.Slice{Device: uuid, MemMiB: 10, SMPercent: 30, Priority: device.PriorityLatency}}})
 	s.must(tx.Commit())
 	tx.End()
 	return s
@@ -221,7 +221,7 @@ func TestChangesAreHeard(t *testing.T) {
 	hears("another file", false)
 	tx, err := s.here.Store.Begin(t.Context())
 	s.must(err)
-	tx.Put(8, []state.Slice{{Job: 8, UID: s.uid, Vgpud: ledger.VgpudVersion, Slice: device.Slice{Device: uuid, MemMiB: 10}}})
+	tx.Put(8, []state.Slice{{Job: 8, UID: s.uid, Slice: device.Slice{Device: uuid, MemMiB: 10}}})
 	s.must(tx.Commit())
 	tx.End()
 	hears("a new state", true)

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kept keeps what a job is started with for as long as the job is there: the interposer, the guards and the program
-// that knows how they lay out their pages. A package that is upgraded or removed takes its files away; these stay.
+// Package kept keeps what a job is started with for as long as the job is there: the interposer and the guards. A package that is upgraded or removed takes its files away; these stay.
 package kept
 
 import (
@@ -89,7 +88,7 @@ func identify(file *os.File) (string, error) {
 
 // folder is where the build is, or would be.
 func (b build) folder(dir rundir.Dir) string {
-	return filepath.Join(dir.Builds(), b.id+"-"+strconv.Itoa(ledger.LayoutVersion))
+	return filepath.Join(dir.Builds(), b.id)
 }
 
 // Find is the interposer of the installed build, where it is kept already: fs.ErrNotExist where it is not. It stays for the Grace, in
@@ -143,7 +142,7 @@ func Keep(dir rundir.Dir, library string) (path string, err error) {
 	return filepath.Join(b.folder(dir), filepath.Base(library)), nil
 }
 
-// whole says that the copy is one build, and this program's: nothing was installed over it meanwhile.
+// whole says that the copy is one build, for which nothing was installed over it meanwhile, and that this program makes pages that it can use.
 func (b build) whole(copied, library string) error {
 	again, err := open(library)
 	if err != nil {
@@ -153,16 +152,12 @@ func (b build) whole(copied, library string) error {
 	if again.id != b.id {
 		return fmt.Errorf("%w: %s changed", ErrMixed, filepath.Dir(library))
 	}
-	layout, err := version.Layout(filepath.Join(copied, filepath.Base(library)))
+	needs, err := version.LedgerBytes(filepath.Join(copied, filepath.Base(library)))
 	if err != nil {
 		return err
 	}
-	answered, err := grant.LayoutOf(filepath.Join(copied, grant.LayoutProgram))
-	if err != nil {
-		return err
-	}
-	if layout != ledger.LayoutVersion || answered != ledger.LayoutVersion {
-		return fmt.Errorf("%w: %s has layout %d, %s %d, this program %d", ErrMixed, library, layout, grant.LayoutProgram, answered, ledger.LayoutVersion)
+	if needs == 0 || int64(needs) > ledger.Bytes() {
+		return fmt.Errorf("%w: %s needs ledgers of %d bytes, and this program makes them of %d", ErrMixed, library, needs, ledger.Bytes())
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// installed makes a run directory and the files of a build, of which two can be asked for their layout.
+// installed makes a run directory and the files of a build, of which the library says how long a ledger it needs.
 func installed(t *testing.T) (dir rundir.Dir, library string) {
 	t.Helper()
 	dir = rundir.Dir(t.TempDir())
@@ -42,8 +42,6 @@ func installed(t *testing.T) (dir rundir.Dir, library string) {
 		write(t, filepath.Join(folder, name), name)
 	}
 	library = filepath.Join(folder, grant.LibraryFile)
-	// All that is asked of it here. What it does is tried in package grant.
-	write(t, filepath.Join(folder, grant.LayoutProgram), fmt.Sprintf("#!/bin/sh\nexec echo '{\"Version\": %d}'\n", ledger.LayoutVersion))
 	cmd := exec.Command("cc", "-shared", "-fPIC", "-I../../interposer", "-o", library, "../../interposer/api/layout.c")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -118,16 +116,16 @@ func TestABuildIsKeptOnce(t *testing.T) {
 }
 
 func TestFilesOfSeveralBuildsAreNotKept(t *testing.T) {
-	for what, layout := range map[string]string{
-		"a library that does not say":    "",
-		"a library with another layout":  "unsigned v __attribute__((used, section(\".slurm_vgpu.layout\"))) = 99;",
-		"a library with too much to say": "unsigned v[2] __attribute__((used, section(\".slurm_vgpu.layout\"))) = {5, 5};",
+	for what, source := range map[string]string{
+		"a library that does not say":         "",
+		"a library that needs longer ledgers": fmt.Sprintf("unsigned v __attribute__((used, section(\".slurm_vgpu.layout\"))) = %d;", ledger.Bytes()+8),
+		"a library with too much to say":      "unsigned v[2] __attribute__((used, section(\".slurm_vgpu.layout\"))) = {5, 5};",
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir, library := installed(t)
-			source := filepath.Join(t.TempDir(), "layout.c")
-			write(t, source, layout)
-			if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
+			file := filepath.Join(t.TempDir(), "layout.c")
+			write(t, file, source)
+			if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", library, file).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 			if path, err := Keep(dir, library); !errors.Is(err, ErrMixed) {

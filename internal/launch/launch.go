@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/pages"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
@@ -55,7 +54,6 @@ type Plan struct {
 	Library     string        // the interposer, for the guards
 	Guards      []grant.Guard // over the driver's libraries
 	PagesDir    string        // the job's pages
-	PagesIn     string        // where the step's folder has them
 	AllPages    string        // the folder of those of all jobs
 	Mask        []string      // device nodes that no task may open
 	Foreign     int           // how many of them, the first, are of GPUs that the job does not hold; where no library is loaded
@@ -88,11 +86,6 @@ func Prepare(s Step) (Plan, error) {
 	}
 	if held.Whole {
 		return wholePlan(s, *held)
-	}
-	if held.IsOlder() {
-		if err := pages.Adopt(s.RunDir.Turns(), s.RunDir.AllPages()); err != nil {
-			return Plan{}, err
-		}
 	}
 	var asked request.Request
 	if !s.WholeJob {
@@ -207,7 +200,6 @@ func plan(s Step, held grant.Grant, prepared grant.Step) (Plan, error) {
 		StepDir:     prepared.Dir,
 		PreloadFile: prepared.PreloadFile,
 		PagesDir:    s.RunDir.Pages(s.Job),
-		PagesIn:     prepared.Pages,
 		AllPages:    s.RunDir.AllPages(),
 	}
 	if !p.Strict {

@@ -76,7 +76,6 @@ func TestPrepareStrict(t *testing.T) {
 		Library:     "/usr/lib/slurm-vgpu/libslurm-vgpu.so",
 		Guards:      guards,
 		PagesDir:    step.RunDir.Pages(step.Job),
-		PagesIn:     "pages",
 		AllPages:    step.RunDir.AllPages(),
 		Mask:        []string{"/dev/nvidia2", "/dev/nvidia3"},
 	}

@@ -5,7 +5,6 @@ package ledger
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -31,10 +30,9 @@ type heldNow struct {
 
 // readHeld is nil where no process is over: then the ledger's own sums stand. A process that was killed takes nothing back,
 // and the sums have it until the next of its job comes by (interposer/account/sweep.c).
-func readHeld(fd int, high uint32) *heldNow {
-	each := binary.Size(ledgerSlot{})
-	data := make([]byte, int(min(high, MaxProcs))*each)
-	n, err := unix.Pread(fd, data, int64(headBytes))
+func readHeld(fd int, slotsAt int64, high uint32) *heldNow {
+	data := make([]byte, int(min(high, MaxProcs))*slotBytes)
+	n, err := unix.Pread(fd, data, slotsAt)
 	if err != nil {
 		return nil
 	}

@@ -136,7 +136,7 @@ func decodeGroups(data []byte, job uint32, sequence func(slot int) (uint32, bool
 	if _, err := binary.Decode(data, binary.LittleEndian, &head); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLayout, io.ErrUnexpectedEOF)
 	}
-	if head.Magic != GroupsMagic || !isVgpuds(head.LayoutVersion) || head.JobID != job {
+	if head.Magic != GroupsMagic || head.LayoutVersion != VgpudVersion || head.JobID != job {
 		return nil, fmt.Errorf("%w: magic %#x, version %d, job %d", ErrLayout, head.Magic, head.LayoutVersion, head.JobID)
 	}
 	for slot := range MaxProcs {

@@ -11,8 +11,11 @@ const (
 	LedgerFile    = "ledger"
 	GroupsFile    = "groups"
 	TimeFile      = "time"
-	LayoutVersion = 9
+	LayoutVersion = 8
 	VgpudVersion  = 7
+	LimitsLeast   = 2256
+	LedgerLeast   = 461504
+	TimeLeast     = 1080
 	LimitsMagic   = 0x314d494c55504756
 	LedgerMagic   = 0x314447524c555056
 	GroupsMagic   = 0x3150524755504756
@@ -32,6 +35,9 @@ const (
 	TimeInexact   = 4
 	TimeIdle      = 8
 	TimeUncounted = 16
+	Figures       = 3
+	FirstFigures  = 3
+	FigureBytes   = 32896
 )
 
 // limitsDevice is struct vgpu_limits_device.
@@ -104,11 +110,12 @@ type ledgerTotals struct {
 	JobID         uint32
 	DeviceCount   uint32
 	Lock          uint32
-	SlotsHigh     uint32
+	Reserved      uint32
 	LockPIDNS     uint64
-	LockTurns     uint64
+	SlotsHigh     uint32
 	Measuring     uint32
-	Reserved      [3]uint32
+	LockTurns     uint64
+	Reserved2     uint64
 	ledgerFigures
 	ShareFreeAtNs [16]uint64
 }

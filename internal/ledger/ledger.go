@@ -10,18 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 //go:generate go run ../../interposer/api/generate ../../interposer/api/layout.h layout.go
-
-// vgpudBefore is the VgpudVersion before, which had the same groups and time.
-const vgpudBefore = 6
-
-func isVgpuds(version uint32) bool { return version == VgpudVersion || version == vgpudBefore }
 
 // maxCount bounds what a ledger can claim, so that no number of it breaks a reader downstream.
 const maxCount = 1_000_000_000
@@ -40,8 +34,7 @@ type StepUsage struct {
 
 // Bounds are what a job can have used at most.
 type Bounds struct {
-	Bytes []uint64      // its slices in order
-	Wall  time.Duration // since it began: vgpu-layout of a build that had GPU time in the ledger goes by it
+	Bytes []uint64 // its slices in order
 }
 
 // Create makes the ledger of a job: empty but for its header, owned by the job's user, readable
@@ -175,6 +168,15 @@ var (
 	headBytes   = binary.Size(ledgerHead{})
 	stepBytes   = binary.Size(ledgerStep{})
 	highAt      = int(unsafe.Offsetof(ledgerTotals{}.SlotsHigh))
+	sizeAt      = int(unsafe.Offsetof(ledgerTotals{}.SizeBytes))
+	// Where the figures of a job and of a step are.
+	figuresAt     = int(unsafe.Offsetof(ledgerTotals{}.ledgerFigures))
+	stepFiguresAt = int(unsafe.Offsetof(ledgerStep{}.ledgerFigures))
+)
+
+const (
+	figureBytes = 8 * MaxDevices
+	maxFigures  = 64
 )
 
 // readHead reads the beginning of a ledger, and what its living processes hold.
@@ -184,11 +186,41 @@ func readHead(path string, most int) ([]byte, *heldNow, error) {
 		return nil, nil, err
 	}
 	defer unix.Close(fd)
-	data, err := readBounded(fd, path, most)
+	data, slotsAt, err := readBefore(fd, path, most)
 	if err != nil || len(data) < totalsBytes {
 		return data, nil, err
 	}
-	return data, readHeld(fd, binary.LittleEndian.Uint32(data[highAt:])), nil
+	return data, readHeld(fd, slotsAt, binary.LittleEndian.Uint32(data[highAt:])), nil
+}
+
+// readBefore reads what stands before the slots, as this build lays it out, and says where the slots are. A ledger of another build may
+// have more figures or fewer: those that it has not are zero.
+func readBefore(fd int, path string, most int) (data []byte, slotsAt int64, err error) {
+	data, err = readBounded(fd, path, most)
+	if err != nil || len(data) < totalsBytes {
+		return data, 0, err
+	}
+	size := binary.LittleEndian.Uint32(data[sizeAt:])
+	count := FirstFigures + int(size-min(size, LedgerLeast))/FigureBytes
+	if count == Figures {
+		return data, int64(headBytes), nil
+	}
+	if count > maxFigures {
+		return nil, 0, fmt.Errorf("%s: %w: it says that it has %d bytes", path, ErrLayout, size)
+	}
+	more := (count - Figures) * figureBytes // of the job, and of each step
+	all := make([]byte, headBytes+more*(1+MaxSteps))
+	if n, err := unix.Pread(fd, all, 0); err != nil || n < len(all) {
+		return nil, 0, fmt.Errorf("%s: %w: %d bytes, want at least %d: %v", path, ErrLayout, n, len(all), err)
+	}
+	data = make([]byte, headBytes)
+	figures := min(count, Figures) * figureBytes
+	copy(data, all[:figuresAt+figures])
+	for step := range MaxSteps {
+		from, to := totalsBytes+more+step*(stepBytes+more), totalsBytes+step*stepBytes
+		copy(data[to:], all[from:from+stepFiguresAt+figures])
+	}
+	return data[:most], int64(len(all)), nil
 }
 
 // openPage opens a page that a user owns.
@@ -287,24 +319,6 @@ func decode(data []byte, job uint32, bounds Bounds, now *heldNow) (usage Usage, 
 		usage.Steps = append(usage.Steps, mine)
 	}
 	return usage, nil
-}
-
-// Hold brings into bounds what somebody else read: devices that are missing used nothing.
-func (b Bounds) Hold(usage Usage) Usage {
-	b.Bytes = b.Bytes[:min(len(b.Bytes), MaxDevices)]
-	hold := func(claimed []DeviceUsage) []DeviceUsage {
-		held := make([]DeviceUsage, len(b.Bytes))
-		for i := range min(len(held), len(claimed)) {
-			held[i] = b.device(i, claimed[i])
-		}
-		return held
-	}
-	usage.Devices = hold(usage.Devices)
-	usage.Steps = usage.Steps[:min(len(usage.Steps), MaxSteps)]
-	for i := range usage.Steps {
-		usage.Steps[i].Devices = hold(usage.Steps[i].Devices)
-	}
-	return usage
 }
 
 // device brings a claim about slice i into bounds.

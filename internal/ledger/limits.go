@@ -19,6 +19,12 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
+// No page of a later build is longer.
+const (
+	mostLimits = 4095
+	mostTime   = 64 << 10
+)
+
 // ErrLayout is wrapped when a page is not one of this layout version.
 var ErrLayout = errors.New("not a page of this layout")
 
@@ -31,9 +37,9 @@ type Limits struct {
 	Flags      uint32
 	Generation uint32 // grows with every change of a running job
 	JobStep    string // "123.0", "123.batch"
-	PagesDir   string `json:"TurnsDir"` // the job's pages, where the step's folder has none; older builds know it by that name
+	PagesDir   string // the job's pages, where the step's folder has none
 	Devices    []LimitsDevice
-	Ledger     File `json:",omitzero"` // the job's ledger
+	Ledger     File // the job's ledger
 }
 
 // File is which file of the node something is, as stat(2) says.
@@ -58,7 +64,7 @@ type LimitsDevice struct {
 	JobSMPercent   uint32 // all steps of the job together
 	Index          device.NVMLIndex
 	Minor          device.Minor
-	Gated          bool `json:",omitempty"` // the library holds the cap
+	Gated          bool // the library holds the cap
 }
 
 // WriteLimits replaces the limits page at path; every user may read it. A process that has the old
@@ -94,7 +100,7 @@ func ChangeLimits(path string, limits Limits) error {
 	if same {
 		return nil
 	}
-	err = inPlace(path, binary.Size(limitsPage{}), func(data []byte) {
+	err = inPlace(path, func(data []byte) {
 		page := (*limitsPage)(unsafe.Pointer(unsafe.SliceData(data))) // the mirror has C's offsets, which a test compares
 		for i, d := range limits.Devices {
 			on := &page.Device[i]
@@ -115,7 +121,7 @@ func ChangeLimits(path string, limits Limits) error {
 
 // ReadLimits reads a trusted limits page.
 func ReadLimits(path string) (Limits, error) {
-	data, err := trusted.ReadFile(path, int64(binary.Size(limitsPage{})))
+	data, err := trusted.ReadFile(path, mostLimits)
 	if err != nil {
 		return Limits{}, fmt.Errorf("read limits: %w", err)
 	}
@@ -129,12 +135,12 @@ func ReadLimits(path string) (Limits, error) {
 // ReadForeignJob says of which job a limits page is that a process may have put into its own root folder. In every layout the page has this
 // size, and the job stands in the same place.
 func ReadForeignJob(path string) (uint32, error) {
-	data, err := trusted.ReadForeign(path, int64(binary.Size(limitsPage{})))
+	data, err := trusted.ReadForeign(path, LimitsLeast, mostLimits)
 	if err != nil {
 		return 0, fmt.Errorf("read limits: %w", err)
 	}
 	var page limitsPage
-	if _, err := binary.Decode(data, binary.LittleEndian, &page); err != nil || page.Magic != LimitsMagic {
+	if err := decodePage(data, LimitsLeast, &page); err != nil || page.Magic != LimitsMagic {
 		return 0, fmt.Errorf("read limits %s: %w: magic %#x", path, ErrLayout, page.Magic)
 	}
 	return page.JobID, nil
@@ -173,11 +179,8 @@ func encodeLimits(limits Limits) ([]byte, error) {
 
 func decodeLimits(data []byte) (Limits, error) {
 	var page limitsPage
-	if len(data) != binary.Size(page) {
-		return Limits{}, fmt.Errorf("%w: %d bytes, want %d", ErrLayout, len(data), binary.Size(page))
-	}
-	if _, err := binary.Decode(data, binary.LittleEndian, &page); err != nil {
-		return Limits{}, fmt.Errorf("%w: %w", ErrLayout, err)
+	if err := decodePage(data, LimitsLeast, &page); err != nil {
+		return Limits{}, err
 	}
 	if page.Magic != LimitsMagic || page.LayoutVersion != LayoutVersion || page.DeviceCount > MaxDevices {
 		return Limits{}, fmt.Errorf("%w: magic %#x, version %d, %d devices", ErrLayout, page.Magic, page.LayoutVersion, page.DeviceCount)
@@ -196,6 +199,20 @@ func decodeLimits(data []byte) (Limits, error) {
 }
 
 // gatedFlag is for the whole page, so that a program in which the library holds no cap looks at one word.
+// decodePage takes what a page has; where it was made by a build that knew less, the rest is zero.
+func decodePage(data []byte, least int, page any) error {
+	if len(data) < least {
+		return fmt.Errorf("%w: %d bytes, want at least %d", ErrLayout, len(data), least)
+	}
+	if missing := binary.Size(page) - len(data); missing > 0 {
+		data = append(slices.Clip(data), make([]byte, missing)...)
+	}
+	if _, err := binary.Decode(data, binary.LittleEndian, page); err != nil {
+		return fmt.Errorf("%w: %w", ErrLayout, err)
+	}
+	return nil
+}
+
 func gatedFlag(devices []LimitsDevice) uint32 {
 	if slices.ContainsFunc(devices, func(d LimitsDevice) bool { return d.Gated }) {
 		return Gated
@@ -216,7 +233,7 @@ func text(field []byte) string {
 }
 
 // inPlace changes a file of root's that processes have mapped. Nobody else can cut it.
-func inPlace(path string, size int, change func(data []byte)) error {
+func inPlace(path string, change func(data []byte)) error {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
@@ -226,10 +243,10 @@ func inPlace(path string, size int, change func(data []byte)) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return &os.PathError{Op: "stat", Path: path, Err: err}
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != int64(size) {
-		return fmt.Errorf("%s: %w: %d bytes, want %d", path, ErrLayout, st.Size, size)
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size < LimitsLeast {
+		return fmt.Errorf("%s: %w: %d bytes, want at least %d", path, ErrLayout, st.Size, LimitsLeast)
 	}
-	data, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	data, err := unix.Mmap(fd, 0, LimitsLeast, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return &os.PathError{Op: "map", Path: path, Err: err}
 	}

@@ -66,15 +66,15 @@ func ReadTime(path string, job uint32) ([]TimeDevice, error) {
 const timeTries = 10
 
 func readTime(path string, job uint32) (*timePage, error) {
-	data, err := trusted.ReadFile(path, timeBytes)
+	data, err := trusted.ReadFile(path, mostTime)
 	if err != nil {
 		return nil, err
 	}
 	page := new(timePage)
-	if _, err := binary.Decode(data, binary.LittleEndian, page); err != nil {
-		return nil, fmt.Errorf("%s: %w: %d bytes, want %d", path, ErrLayout, len(data), timeBytes)
+	if err := decodePage(data, TimeLeast, page); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if page.Magic != TimeMagic || !isVgpuds(page.LayoutVersion) || page.JobID != job || page.DeviceCount > MaxDevices {
+	if page.Magic != TimeMagic || page.LayoutVersion != VgpudVersion || page.JobID != job || page.DeviceCount > MaxDevices {
 		return nil, fmt.Errorf("%s: %w: magic %#x, version %d, job %d, %d devices", path, ErrLayout, page.Magic, page.LayoutVersion, page.JobID, page.DeviceCount)
 	}
 	return page, nil

@@ -8,9 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -193,62 +191,5 @@ func TestRoomIsWholePages(t *testing.T) {
 	page, files := int64(os.Getpagesize()), ledger.Bytes()+ledger.GroupsBytes()+ledger.TimeBytes()
 	if got := bytesOfPages(); got%page != 0 || got < files || got >= files+3*page {
 		t.Errorf("%d bytes for %d in three files", got, files)
-	}
-}
-
-// Jobs that an older build started have their pages in a folder of all jobs.
-func TestAdoptShowsWhatOlderBuildsMade(t *testing.T) {
-	dir := t.TempDir()
-	older, parent := filepath.Join(dir, "turns"), filepath.Join(dir, "pages")
-	if err := Adopt(older, parent); err != nil {
-		t.Errorf("where there is none: %v", err)
-	}
-	if !privatemounts.Entered() {
-		t.Skip("mounts are forbidden here")
-	}
-	t.Cleanup(func() { privatemounts.Clear(dir) })
-	if err := errors.Join(os.Mkdir(older, 0o755), os.WriteFile(filepath.Join(older, "GPU-a"), nil, 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	for _, job := range []string{"7", "8"} {
-		if mounted, err := Make(filepath.Join(older, job)); err != nil || !mounted {
-			t.Fatalf("%t, %v", mounted, err)
-		}
-		if err := os.WriteFile(filepath.Join(older, job, "ledger"), []byte("of "+job), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	users, err := os.Open(older) // every user can have it locked
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer users.Close()
-	if err := unix.Flock(int(users.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		adopted := make(chan error, 1)
-		go func() { adopted <- Adopt(older, parent) }()
-		select {
-		case err := <-adopted:
-			if err != nil {
-				t.Fatal(err)
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatal("it waits for a lock of a user's")
-		}
-	}
-	entries, err := os.ReadDir(parent)
-	if text, readErr := os.ReadFile(filepath.Join(parent, "8", "ledger")); err != nil || readErr != nil || len(entries) != 2 || string(text) != "of 8" {
-		t.Errorf("%v, %v; %q, %v", entries, err, text, readErr)
-	}
-	for _, folder := range []string{filepath.Join(parent, "7"), filepath.Join(older, "7"), filepath.Join(parent, "8"), filepath.Join(older, "8"), older} {
-		if err := Remove(folder); err != nil {
-			t.Error(err)
-		}
-	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil || strings.Contains(string(mounts), " "+older) || strings.Contains(string(mounts), " "+parent+"/") {
-		t.Errorf("%v; mounts are left:\n%s", err, mounts)
 	}
 }

@@ -18,8 +18,6 @@ const (
 	Self = "/run/slurm-vgpu/self"
 	// PagesFolder is the name of the folder of jobs' pages in a run directory, and of the job's in an isolated step's folder.
 	PagesFolder = "pages"
-	// TurnsFolder is what builds before layout 8 had instead, in both places that of all jobs.
-	TurnsFolder = "turns"
 )
 
 // Dir is a run directory.
@@ -77,9 +75,6 @@ func (d Dir) Notice() string { return filepath.Join(string(d), "notice") }
 
 // AllPages is the folder of all jobs' pages.
 func (d Dir) AllPages() string { return filepath.Join(string(d), PagesFolder) }
-
-// Turns is what builds before layout 8 had instead.
-func (d Dir) Turns() string { return filepath.Join(string(d), TurnsFolder) }
 
 // Pages is the folder of what a job's user owns, a small file system of its own (package pages).
 func (d Dir) Pages(job uint32) string {

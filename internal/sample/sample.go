@@ -101,7 +101,7 @@ func (s Sampler) jobOf(g grant.Grant) (*job, error) {
 	if look, ok := file.Last(); ok {
 		j.before, j.looked, j.since = look.Slices, true, s.Now.Sub(time.Unix(look.AtUnixS, 0))
 	}
-	if used, err := g.Pages().ReadDevices(s.Run.Ledger(g.Job), g.Job, g.Bounds()); err == nil && len(used) == len(g.Slices) {
+	if used, err := ledger.ReadDevices(s.Run.Ledger(g.Job), g.Job, g.Bounds()); err == nil && len(used) == len(g.Slices) {
 		j.used = used
 	}
 	j.counts, err = usage.Counts(s.Run, g, j.used)

@@ -4,9 +4,7 @@
 package state
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,39 +15,20 @@ import (
 
 // sweepPages removes the pages of jobs that hold nothing, at every commit: what a killed writer left undone is done by the next.
 func (tx *Tx) sweepPages() {
-	dir, holders := tx.store.Dir, jobsOf(tx.slices)
-	if _, err := tx.sweepPagesIn(dir.AllPages(), holders); err != nil {
-		tx.store.Log.Error("the pages of jobs that are gone may stay", "reason", err)
-	}
-	older, err := tx.sweepPagesIn(dir.Turns(), holders)
-	if err == nil && older == 0 { // the last job of such a build has ended
-		err = pages.Remove(dir.Turns())
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		tx.store.Log.Warn("what an older build left stays", "reason", err)
-	}
-}
-
-// sweepPagesIn counts the jobs that stay.
-func (tx *Tx) sweepPagesIn(folder string, holders []uint32) (stay int, err error) {
+	folder, holders := tx.store.Dir.AllPages(), jobsOf(tx.slices)
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return 0, err
+		tx.store.Log.Error("the pages of jobs that are gone may stay", "reason", err)
 	}
 	for _, entry := range entries {
-		job, numberErr := strconv.ParseUint(entry.Name(), 10, 32)
-		if _, holds := slices.BinarySearch(holders, uint32(job)); holds && numberErr == nil {
-			stay++
-			continue
-		}
-		if numberErr != nil { // a board of an older build
+		job, err := strconv.ParseUint(entry.Name(), 10, 32)
+		if _, holds := slices.BinarySearch(holders, uint32(job)); holds || err != nil {
 			continue
 		}
 		if err := pages.Remove(filepath.Join(folder, entry.Name())); err != nil {
 			tx.store.Log.Warn("a file of a job that is gone stays", "reason", err)
 		}
 	}
-	return stay, nil
 }
 
 // jobsOf are the jobs that hold something, in order.
@@ -74,9 +53,6 @@ func (s Store) clearPages() error {
 		if err := pages.Remove(filepath.Join(s.Dir.AllPages(), entry.Name())); err != nil {
 			return fmt.Errorf("clear %s: %w", s.Dir.AllPages(), err)
 		}
-	}
-	if err := pages.Remove(s.Dir.Turns()); err != nil {
-		return fmt.Errorf("clear %s: %w", s.Dir.Turns(), err)
 	}
 	return nil
 }

@@ -61,32 +61,24 @@ func wantEntries(t *testing.T, folder string, want ...string) {
 	}
 }
 
-// Whoever died between the state and the pages: the next commit makes good, even of nothing. What an older build left goes with its last job.
+// Whoever died between the state and the pages: the next commit makes good, even of nothing.
 func TestPagesOfJobsThatHoldNothingGo(t *testing.T) {
 	store := newStore(t)
 	put(t, store, 1, 2)
 	havePages(t, store.Dir.AllPages(), "1", "2", "3")
-	havePages(t, store.Dir.Turns(), "2", "4")
-	rewrite(t, filepath.Join(store.Dir.Turns(), "GPU-a"), []byte("a board"))
 	commit(t, store, func(*Tx) {})
 	wantEntries(t, store.Dir.AllPages(), "1", "2")
-	wantEntries(t, store.Dir.Turns(), "2", "GPU-a")
 	commit(t, store, func(tx *Tx) { tx.Drop(func(run Run) bool { return run.Job == 2 }) })
 	wantEntries(t, store.Dir.AllPages(), "1")
-	if _, err := os.Lstat(store.Dir.Turns()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("what the older build made stays: %v", err)
-	}
 }
 
 func TestRebootForgetsPages(t *testing.T) {
 	store := newStore(t)
 	put(t, store, 1)
 	havePages(t, store.Dir.AllPages(), "1")
-	havePages(t, store.Dir.Turns(), "1")
 	store.BootID = "boot-2"
 	commit(t, store, func(*Tx) {})
 	wantEntries(t, store.Dir.AllPages())
-	wantEntries(t, store.Dir.Turns())
 }
 
 // What vgpud has refused is the library's until it may try again, and not after a boot; steps that run follow.

@@ -51,7 +51,7 @@ func filled(t testing.TB) Slice {
 func variants(t testing.TB) []Slice {
 	zero := Slice{Job: 1, Slice: device.Slice{Device: "GPU-a", MemMiB: 1}}
 	most := filled(t)
-	most.Job, most.UID, most.Vgpud = math.MaxUint32, math.MaxUint32, math.MaxUint32
+	most.Job, most.UID = math.MaxUint32, math.MaxUint32
 	most.MemMiB, most.MostMiB = math.MaxInt64, math.MaxInt64
 	below := filled(t)
 	below.Restart, below.SMPercent, below.Index, below.Minor, below.MostMiB = -1, -30, -1, -1, -1
@@ -86,14 +86,14 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 
 // Builds read each other's files, in both directions, under jobs that run: these are the bytes that they agree on.
 const (
-	agreed = `{"version":2,"boot_id":"boot-1","checksum":"crc32c:0e7d9398",
+	agreed = `{"version":2,"boot_id":"boot-1","checksum":"crc32c:ffc8da7c",
 "gpus":[
 {"device":"GPU-a","nvml_index":0,"minor":3},
 {"device":"MIG-b","nvml_index":1,"minor":1}
 ],
 "columns":["job","uid","gpu","mem_mib","since_ms","turns_layout","sm_percent","ends","restart","elastic","most_mib","priority"],
 "slices":[
-[7,1000,0,3000,1795230000123,7,30,1795233600,2,1,6000,-1],
+[7,1000,0,3000,1795230000123,0,30,1795233600,2,1,6000,-1],
 [8,0,1,1]
 ]}
 `
@@ -112,7 +112,7 @@ const (
 
 func TestTheFileIsWhatOtherBuildsReadAndWrite(t *testing.T) {
 	want := []Slice{
-		{Job: 7, UID: 1000, Restart: 2, Since: 1795230000123, Ends: 1795233600, Vgpud: 7, Elastic: true,
+		{Job: 7, UID: 1000, Restart: 2, Since: 1795230000123, Ends: 1795233600, Elastic: true,
 			Slice: device.Slice{Device: "GPU-a", Minor: 3, MemMiB: 3000, SMPercent: 30, MostMiB: 6000, Priority: device.PriorityBatch}},
 		{Job: 8, Slice: device.Slice{Device: "MIG-b", Index: 1, Minor: 1, MemMiB: 1}},
 	}

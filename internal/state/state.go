@@ -23,7 +23,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/pages"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -33,7 +32,6 @@ import (
 type Slice struct {
 	Job     uint32
 	UID     uint32
-	Vgpud   uint32 // ledger.VgpudVersion as it was granted; 0: of a release that did not say
 	Elastic bool   // --vgpu-policy=elastic
 	Restart int    // which run of the job, counted from 0
 	Since   Millis // when it was granted
@@ -238,7 +236,7 @@ func (tx *Tx) rebuild() error {
 // OfGrant are the slices that a grant says its job holds.
 func OfGrant(g grant.Grant) (held []Slice) {
 	for _, slice := range g.Slices {
-		held = append(held, Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: MillisOf(g.Since), Vgpud: g.VgpudLayout,
+		held = append(held, Slice{Job: g.Job, Restart: g.Restart, UID: g.UID, Since: MillisOf(g.Since),
 			Elastic: g.Policy == request.PolicyElastic, Ends: g.Ends, Slice: slice})
 	}
 	return held
@@ -250,9 +248,6 @@ func (s Store) Prepare() error {
 		if err := makeDir(dir); err != nil {
 			return fmt.Errorf("%w: %w", ErrRunDir, err)
 		}
-	}
-	if err := pages.Adopt(s.Dir.Turns(), s.Dir.AllPages()); err != nil {
-		s.Log.Error("what jobs of an older build use is not counted", "reason", err)
 	}
 	return nil
 }

@@ -53,10 +53,10 @@ func readInto(buffer []byte, path string, maxBytes int64) ([]byte, error) {
 	return content(fd, buffer, path, maxBytes)
 }
 
-// ReadForeign is ReadFile of a file of exactly this size in a tree that its user may have made, as another process's root
-// folder. He can put a device of the node there, or a file of the kernel's, and opening or reading some of them does
-// things: so nothing else is opened at all.
-func ReadForeign(path string, size int64) ([]byte, error) {
+// ReadForeign is ReadFile of a file of such a size in a tree that its user may have made, as another process's root
+// folder. He can put a device of the node there, or a file of the kernel's, which have no size or that of a page of memory, and opening or
+// reading some of them does things: so nothing else is opened at all.
+func ReadForeign(path string, least, most int64) ([]byte, error) {
 	at, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
@@ -66,14 +66,14 @@ func ReadForeign(path string, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if is != size {
-		return nil, fmt.Errorf("read %s: %w: it has %d bytes, not %d", path, ErrUntrusted, is, size)
+	if is < least || is > most {
+		return nil, fmt.Errorf("read %s: %w: it has %d bytes, not %d to %d", path, ErrUntrusted, is, least, most)
 	}
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", at), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	return content(fd, nil, path, size)
+	return content(fd, nil, path, most)
 }
 
 // check says how large a trusted file is.

@@ -66,7 +66,7 @@ func TestFilesThatOthersCanChangeAreNotRead(t *testing.T) {
 			if _, err := ReadFile(path, limit); !errors.Is(err, ErrUntrusted) {
 				t.Errorf("got %v", err)
 			}
-			if _, err := ReadForeign(path, 1); !errors.Is(err, ErrUntrusted) {
+			if _, err := ReadForeign(path, 1, 1); !errors.Is(err, ErrUntrusted) {
 				t.Errorf("in a tree of its user's: got %v", err)
 			}
 		})
@@ -155,11 +155,11 @@ func TestFilesAreClosed(t *testing.T) {
 // In a tree of his own a user puts what he likes at a name: a device that does something when it is opened, or a file
 // of the kernel's, which has no size.
 func TestNothingElseIsOpenedInATreeOfAUsers(t *testing.T) {
-	if got, err := ReadForeign(file(t, 3), 3); err != nil || len(got) != 3 {
+	if got, err := ReadForeign(file(t, 3), 3, 3); err != nil || len(got) != 3 {
 		t.Errorf("got %d bytes, %v", len(got), err)
 	}
 	for _, path := range []string{file(t, 4), file(t, 2), "/proc/self/stat"} {
-		if _, err := ReadForeign(path, 3); !errors.Is(err, ErrUntrusted) {
+		if _, err := ReadForeign(path, 3, 3); !errors.Is(err, ErrUntrusted) {
 			t.Errorf("%s: got %v", path, err)
 		}
 	}
@@ -179,7 +179,7 @@ func TestNothingElseIsOpenedInATreeOfAUsers(t *testing.T) {
 	for _, tc := range []struct {
 		read func(string, int64) ([]byte, error)
 		want error
-	}{{ReadForeign, unix.EAGAIN}, {ReadFile, nil}} {
+	}{{func(path string, size int64) ([]byte, error) { return ReadForeign(path, size, size) }, unix.EAGAIN}, {ReadFile, nil}} {
 		if _, err := tc.read(path, 0); !errors.Is(err, ErrUntrusted) {
 			t.Errorf("a fifo: got %v", err)
 		}

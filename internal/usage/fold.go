@@ -77,11 +77,11 @@ func foldStep(dir rundir.Dir, g grant.Grant, step uint32, stepName string) error
 	}
 	defer unlock()
 	totals, err := Collect(dir, g)
-	if err != nil && !errors.Is(err, ledger.ErrLayout) && !errors.Is(err, grant.ErrForeign) {
+	if err != nil && !errors.Is(err, ledger.ErrLayout) {
 		return err
 	}
 	mine := StepTotals{Step: stepName}
-	if page, err := g.Pages().Read(dir.Ledger(g.Job), g.Job, g.Bounds()); err == nil {
+	if page, err := ledger.Read(dir.Ledger(g.Job), g.Job, g.Bounds()); err == nil {
 		for _, s := range page.Steps {
 			if s.Step == step {
 				mine.Devices = raise(mine.Devices, s.Devices)
@@ -116,7 +116,7 @@ func Collect(dir rundir.Dir, g grant.Grant) (Totals, error) {
 	if errors.Is(foldedErr, fs.ErrNotExist) {
 		foldedErr = nil
 	}
-	devices, ledgerErr := g.Pages().ReadDevices(dir.Ledger(g.Job), g.Job, g.Bounds())
+	devices, ledgerErr := ledger.ReadDevices(dir.Ledger(g.Job), g.Job, g.Bounds())
 	if ledgerErr == nil {
 		totals.Devices = raise(totals.Devices, devices)
 	}

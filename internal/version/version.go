@@ -50,8 +50,8 @@ func Of(path string) (string, error) {
 	return number, nil
 }
 
-// Layout is the layout of a job's pages that the interposer at this path knows (interposer/api/layout.c); 0 where it does not say.
-func Layout(path string) (uint32, error) {
+// LedgerBytes is how long a ledger the interposer at this path needs (interposer/api/layout.c); 0 where it does not say.
+func LedgerBytes(path string) (uint32, error) {
 	file, err := elf.Open(path)
 	if err != nil {
 		return 0, fmt.Errorf("read layout of %s: %w", path, err)

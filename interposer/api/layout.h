@@ -12,11 +12,13 @@
  *   time     one per job; root counts its GPU time there, the job may only read it. Read and written with
  *            pread(2) and pwrite(2): it is cut when the job ends, whoever has it open.
  *
- * Every page begins with its magic, the version of its layout and its size. limits and ledger are one
- * job's, whose processes all have the library that it was started with: VGPU_LAYOUT_VERSION is theirs,
- * and grows with every change in this file. groups and time are between jobs and vgpud:
- * VGPU_VGPUD_VERSION is theirs. What programs of other builds look at stays as it is: the size of limits,
- * and what stands there up to uid (docs/decisions/node.md#049).
+ * Every page begins with its magic, the version of its layout and its size. Builds that do not know each
+ * other read and write the same pages, as an upgrade comes while jobs run. So pages only grow: a field
+ * keeps its place and its meaning, a new one takes reserved bytes or comes at the end of its page, and
+ * where a page ends before it, it is zero. A new figure of use comes at the end of VGPU_LEDGER_FIGURES:
+ * readers find by the ledger's size how many it has. VGPU_…_LEAST is what every page has. A change that
+ * cannot be made so takes another version: a page of another version is refused, and the node has to be
+ * drained for the upgrade (docs/decisions/node.md#049).
  *
  * Sizes and offsets are part of the contract: `make generate` writes internal/ledger/layout.go from them.
  * All integers are little-endian; every 64-bit field is read and written atomically. */
@@ -40,8 +42,11 @@
 #define VGPU_GROUPS_FILE "groups"
 #define VGPU_TIME_FILE "time"
 
-#define VGPU_LAYOUT_VERSION 9u
-#define VGPU_VGPUD_VERSION 7u
+#define VGPU_LAYOUT_VERSION 8u /* of limits and ledger */
+#define VGPU_VGPUD_VERSION 7u  /* of groups and time */
+#define VGPU_LIMITS_LEAST 2256u
+#define VGPU_LEDGER_LEAST 461504u
+#define VGPU_TIME_LEAST 1080u
 #define VGPU_LIMITS_MAGIC 0x314d494c55504756ull /* "VGPULIM1" */
 #define VGPU_LEDGER_MAGIC 0x314447524c555056ull /* "VPULRGD1" */
 #define VGPU_GROUPS_MAGIC 0x3150524755504756ull /* "VGPUGRP1" */
@@ -129,6 +134,10 @@ struct vgpu_ledger_slot {
 struct vgpu_ledger_figures {
 	VGPU_LEDGER_FIGURES;
 };
+#define VGPU_FIGURES (sizeof(struct vgpu_ledger_figures) / (8 * VGPU_MAX_DEVICES))
+/* A ledger of VGPU_LEDGER_LEAST has so many; each one more takes so many bytes, in the job and its steps. */
+#define VGPU_FIRST_FIGURES 3
+#define VGPU_FIGURE_BYTES (8 * VGPU_MAX_DEVICES * (1 + VGPU_MAX_STEPS))
 
 struct vgpu_ledger_step {
 	uint32_t in_use;
@@ -147,11 +156,12 @@ struct vgpu_ledger {
 	 * free, with FUTEX_WAITERS when somebody sleeps on it; a holder that is dead, or the same for
 	 * too long, loses it and the sums are made again from the slots. */
 	uint32_t lock;
-	uint32_t slots_high; /* slots at and above this index were never used */
+	uint32_t reserved;
 	uint64_t lock_pidns;
-	uint64_t lock_turns; /* how often the lock was taken */
+	uint32_t slots_high; /* slots at and above this index were never used */
 	uint32_t measuring;  /* all of the slots' */
-	uint32_t reserved[3];
+	uint64_t lock_turns; /* how often the lock was taken */
+	uint64_t reserved2;
 	VGPU_LEDGER_FIGURES;
 	/* From when on the cap covers what was used (gate/bucket.h). CLOCK_MONOTONIC. */
 	uint64_t share_free_at_ns[VGPU_MAX_DEVICES];
@@ -222,9 +232,19 @@ struct vgpu_time {
 };
 
 /* For ever (docs/decisions/node.md). */
-_Static_assert(sizeof(struct vgpu_limits_device) == 128, "limits device layout");
 _Static_assert(offsetof(struct vgpu_limits, device) == 80, "limits header layout");
-_Static_assert(sizeof(struct vgpu_limits) == 80 + 16 * 128 + 128, "limits layout");
+_Static_assert(offsetof(struct vgpu_limits, ledger_inode) + 8 == VGPU_LIMITS_LEAST, "limits layout");
+_Static_assert(offsetof(struct vgpu_ledger, used_bytes) == 64, "ledger header layout");
+_Static_assert(offsetof(struct vgpu_ledger, context_bytes) + 8 * VGPU_MAX_DEVICES ==
+		       VGPU_LEDGER_LEAST + (VGPU_FIGURES - VGPU_FIRST_FIGURES) * VGPU_FIGURE_BYTES,
+	       "ledger layout");
+_Static_assert(sizeof(struct vgpu_groups_process) == 32 + 32 * 96, "groups layout");
+_Static_assert(offsetof(struct vgpu_time, device) + 16 * 64 == VGPU_TIME_LEAST, "time layout");
+/* What comes behind context_bytes is no figure. */
+_Static_assert(sizeof(struct vgpu_ledger) - offsetof(struct vgpu_ledger, context_bytes) < VGPU_FIGURE_BYTES,
+	       "ledger's end");
+/* Behind the end of a shorter file a mapping reads as zero, up to the end of its page of memory. */
+_Static_assert(sizeof(struct vgpu_limits) < 4096, "limits in one page of memory");
 _Static_assert(sizeof(struct vgpu_ledger_slot) % 64 == 0 && offsetof(struct vgpu_ledger, slot) % 64 == 0,
 	       "two slots share a line of the cache");
 

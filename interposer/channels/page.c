@@ -37,18 +37,18 @@ static bool may_write(size_t end)
 /* Stores are no writes. That the file is given the size that it has is what root is woken by. */
 static bool store_at(int fd, const void *from, size_t bytes, size_t at)
 {
-	const size_t size = sizeof(struct vgpu_groups);
+	const size_t size = at + bytes;
 	struct stat st;
 	char *page;
 
-	if (vgpu_fstat(fd, &st) != 0 || st.st_size != (off_t)size)
+	if (vgpu_fstat(fd, &st) != 0 || st.st_size < (off_t)size)
 		return false;
 	page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (page == MAP_FAILED)
 		return false;
 	memcpy(page + at, from, bytes);
 	munmap(page, size);
-	return syscall(SYS_ftruncate, fd, (off_t)size) == 0;
+	return syscall(SYS_ftruncate, fd, st.st_size) == 0;
 }
 
 static bool write_at(int fd, const void *from, size_t bytes, size_t at)
@@ -63,8 +63,7 @@ static bool is_this_jobs(int fd)
 	struct head head;
 
 	return read_at(fd, &head, sizeof(head), 0) && head.magic == VGPU_GROUPS_MAGIC &&
-	       head.layout_version == VGPU_VGPUD_VERSION && head.size_bytes == sizeof(struct vgpu_groups) &&
-	       head.job_id == vgpu_pages.limits->job_id;
+	       head.layout_version == VGPU_VGPUD_VERSION && head.job_id == vgpu_pages.limits->job_id;
 }
 
 /* What another process has left in the place, or another program of this one. *empty: nothing. */

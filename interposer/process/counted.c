@@ -10,9 +10,10 @@
 
 static bool read_page(int fd, struct vgpu_time *page)
 {
-	return syscall(SYS_pread64, fd, page, sizeof(*page), (off_t)0) == (long)sizeof(*page) &&
+	*page = (struct vgpu_time){0};
+	return syscall(SYS_pread64, fd, page, sizeof(*page), (off_t)0) >= (long)VGPU_TIME_LEAST &&
 	       page->magic == VGPU_TIME_MAGIC && page->layout_version == VGPU_VGPUD_VERSION &&
-	       page->size_bytes == sizeof(*page) && page->job_id == vgpu_pages.limits->job_id;
+	       page->job_id == vgpu_pages.limits->job_id;
 }
 
 /* No mapping: root cuts the page when the job ends. */

@@ -80,7 +80,7 @@ static const struct vgpu_limits *map_limits(int folder_fd, const char **why)
 		close(fd);
 		return NULL;
 	}
-	if (st.st_size < (off_t)sizeof(*limits)) {
+	if (st.st_size < (off_t)VGPU_LIMITS_LEAST) {
 		*why = "the limits page is too short";
 		close(fd);
 		return NULL;
@@ -92,7 +92,7 @@ static const struct vgpu_limits *map_limits(int folder_fd, const char **why)
 		return NULL;
 	}
 	if (limits->magic != VGPU_LIMITS_MAGIC || limits->layout_version != VGPU_LAYOUT_VERSION ||
-	    limits->size_bytes != sizeof(*limits) || limits->device_count > VGPU_MAX_DEVICES)
+	    limits->device_count > VGPU_MAX_DEVICES)
 		*why = "the limits page is of another version";
 	/* In a user namespace ids say little: the page names the ledger, and the kernel knows who may
 	 * write that. */
@@ -224,7 +224,7 @@ struct vgpu_ledger *vgpu_step_ledger(int folder_fd, const struct vgpu_limits *li
 		return NULL;
 	}
 	if (ledger->magic == VGPU_LEDGER_MAGIC && ledger->layout_version == VGPU_LAYOUT_VERSION &&
-	    ledger->size_bytes == sizeof(*ledger) && ledger->job_id == limits->job_id)
+	    ledger->job_id == limits->job_id)
 		return ledger;
 	*why = "the ledger is another job's, or damaged";
 	munmap(ledger, sizeof(*ledger));

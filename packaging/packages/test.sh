@@ -131,7 +131,7 @@ the_main_job_runs_from_installed_files() {
 	local tree=$work/tree program
 	mkdir -p "$tree/build" "$tree/gres"
 	cp -r "$build/sim" "$build/vgpu-demo" "$tree/build/"
-	for program in /usr/lib/slurm-vgpu/{vgpu-prolog,vgpu-epilog,vgpu-draw,vgpu-layout,libslurm-vgpu.so,libcuda-guard.so,libnvidia-ml-guard.so,libslurm-vgpu-closed.so} /usr/sbin/{vgpu-gres,vgpud} /usr/bin/{vgpuctl,vgpu-exporter} "$plugindir/spank_vgpu.so" "$plugindir/spank_vgpu_launch-$(<VERSION).so"; do
+	for program in /usr/lib/slurm-vgpu/{vgpu-prolog,vgpu-epilog,vgpu-draw,libslurm-vgpu.so,libcuda-guard.so,libnvidia-ml-guard.so,libslurm-vgpu-closed.so} /usr/sbin/{vgpu-gres,vgpud} /usr/bin/{vgpuctl,vgpu-exporter} "$plugindir/spank_vgpu.so" "$plugindir/spank_vgpu_launch-$(<VERSION).so"; do
 		ln -s "$program" "$tree/build/" || return
 	done
 	cp /usr/share/slurm-vgpu/*.lua "$tree/gres/" && cp VERSION "$tree/" || return

@@ -214,7 +214,7 @@ func putPlan(p *planData, plan launch.Plan) error {
 	if err := put(p.preload_file[:], plan.PreloadFile); err != nil {
 		return err
 	}
-	if err := errors.Join(put(p.pages_dir[:], plan.PagesDir), put(p.pages_in[:], plan.PagesIn), put(p.all_pages[:], plan.AllPages)); err != nil {
+	if err := errors.Join(put(p.pages_dir[:], plan.PagesDir), put(p.all_pages[:], plan.AllPages)); err != nil {
 		return err
 	}
 	p.env_count, p.mask_count, p.foreign_count = C.uint32_t(len(plan.Env)), C.uint32_t(len(plan.Mask)), C.uint32_t(plan.Foreign)

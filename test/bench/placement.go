@@ -14,7 +14,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
@@ -127,7 +126,7 @@ func fill(ctx context.Context, store state.Store, taken []device.Slice) error {
 	for i, slice := range taken {
 		job := uint32(i + 1)
 		now := time.Now().Truncate(time.Millisecond)
-		tx.Put(job, []state.Slice{{Job: job, UID: 1000, Since: state.MillisOf(now), Vgpud: ledger.VgpudVersion, Ends: now.Add(time.Hour).Unix(), Slice: slice}})
+		tx.Put(job, []state.Slice{{Job: job, UID: 1000, Since: state.MillisOf(now), Ends: now.Add(time.Hour).Unix(), Slice: slice}})
 	}
 	return tx.Commit()
 }

@@ -84,7 +84,7 @@ func (c *Cluster) installPrograms() (plugin string, err error) {
 	if err != nil {
 		return "", err
 	}
-	for _, name := range []string{"vgpu-prolog", "vgpu-epilog", "vgpu-gres", "vgpuctl", "vgpu-exporter", "vgpu-draw", "vgpu-layout", "vgpud",
+	for _, name := range []string{"vgpu-prolog", "vgpu-epilog", "vgpu-gres", "vgpuctl", "vgpu-exporter", "vgpu-draw", "vgpud",
 		"libslurm-vgpu.so", "libcuda-guard.so", "libnvidia-ml-guard.so", "libslurm-vgpu-closed.so", "spank_vgpu.so", launch} {
 		if err := copyProgram(filepath.Join(c.Build, name), c.Home.Program(name)); err != nil {
 			return "", err

@@ -21,23 +21,20 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/test/cluster"
 )
 
-// otherLayout makes of this build one in which every page that is shared is laid out otherwise: in each there are fields that
-// have changed places, so that who takes one layout for the other goes by wrong numbers.
+// otherLayout makes of this build a later one, which knows a field more at the end of each page, and a figure more in ledgers.
 var otherLayout = [][2]string{
-	{"#define VGPU_LAYOUT_VERSION ", "#define VGPU_LAYOUT_VERSION 1u + "}, {"#define VGPU_VGPUD_VERSION ", "#define VGPU_VGPUD_VERSION 1u + "},
-	{"\tuint64_t step_mem_bytes;", "\tuint64_t device_mem_bytes;"}, {"\tuint64_t device_mem_bytes;    /* the whole", "\tuint64_t step_mem_bytes;    /* the whole"},
-	{"\tuint64_t used_bytes[VGPU_MAX_DEVICES];\n\tuint64_t image;", "\tuint64_t may_take_bytes[VGPU_MAX_DEVICES];\n\tuint64_t image;"},
-	{"\tuint64_t may_take_bytes[VGPU_MAX_DEVICES];\n};", "\tuint64_t used_bytes[VGPU_MAX_DEVICES];\n};"},
-	{"\tuint64_t peak_bytes[VGPU_MAX_DEVICES]; \\\n\tuint64_t refusals[VGPU_MAX_DEVICES]\n", "\tuint64_t refusals[VGPU_MAX_DEVICES]; \\\n\tuint64_t peak_bytes[VGPU_MAX_DEVICES]\n"},
-	{"\tuint32_t client;\n", "\tuint32_t group;\n"}, {"\tuint32_t group;\n\tuint32_t engine;", "\tuint32_t client;\n\tuint32_t engine;"},
-	{"\tuint64_t busy_ns;    /* GPU time since", "\tuint64_t unknown_ns;    /* GPU time since"}, {"\tuint64_t unknown_ns; /* of the time", "\tuint64_t busy_ns; /* of the time"},
+	{"\tuint64_t ledger_inode;\n", "\tuint64_t ledger_inode;\n\tuint64_t later[16];\n"},
+	{"\tuint64_t refusals[VGPU_MAX_DEVICES]\n", "\tuint64_t refusals[VGPU_MAX_DEVICES]; \\\n\tuint64_t later[VGPU_MAX_DEVICES]\n"},
+	{"\tuint64_t context_bytes[VGPU_MAX_DEVICES];\n", "\tuint64_t context_bytes[VGPU_MAX_DEVICES];\n\tuint64_t later[1024];\n"},
+	{"\tstruct vgpu_groups_process process[VGPU_MAX_PROCS];\n", "\tstruct vgpu_groups_process process[VGPU_MAX_PROCS];\n\tuint64_t later[1024];\n"},
+	{"\tstruct vgpu_time_device device[VGPU_MAX_DEVICES];\n", "\tstruct vgpu_time_device device[VGPU_MAX_DEVICES];\n\tuint64_t later[1024];\n"},
 }
 
 // parts are the files of a build that an upgrade replaces.
-var parts = []string{"vgpu-prolog", "vgpu-epilog", "vgpuctl", "spank_vgpu.so", "libslurm-vgpu.so", "vgpu-layout",
+var parts = []string{"vgpu-prolog", "vgpu-epilog", "vgpuctl", "spank_vgpu.so", "libslurm-vgpu.so",
 	"libcuda-guard.so", "libnvidia-ml-guard.so", "libslurm-vgpu-closed.so"}
 
-// buildOther builds the other layout from a copy of the sources.
+// buildOther builds the later one from a copy of the sources.
 func buildOther(t *testing.T) string {
 	t.Helper()
 	tree := t.TempDir()
@@ -68,10 +65,10 @@ func buildOther(t *testing.T) string {
 		args = append(args, "build/"+part)
 	}
 	if out, err := exec.Command("make", "-C", tree, "generate").CombinedOutput(); err != nil {
-		t.Fatalf("generate the other layout: %v: %s", err, out)
+		t.Fatalf("generate the later one: %v: %s", err, out)
 	}
 	if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
-		t.Fatalf("build the other layout: %v: %s", err, out[max(0, len(out)-2000):])
+		t.Fatalf("build the later one: %v: %s", err, out[max(0, len(out)-2000):])
 	}
 	return filepath.Join(tree, "build")
 }
@@ -183,7 +180,7 @@ func younger(t *testing.T, when string) {
 	wantLimit(t, out, 2000)
 }
 
-// A release that lays out all shared pages otherwise is installed under a job that runs, the first one again under jobs of both,
+// A release whose pages are all longer is installed under a job that runs, the first one again under jobs of both,
 // and in the end everything is removed: whatever begins in between is held, and nothing that was used is lost.
 func TestUpgradeUnderRunningJobs(t *testing.T) {
 	if c.Isolation != "strict" {

@@ -115,13 +115,6 @@ services_see_pages() {
 	systemctl stop slurm-vgpu-exporter.socket slurm-vgpu-exporter.service slurm-vgpu-textfile.service
 	ended "$job" && ! says "/pages/$job" cat /proc/*/mountinfo
 }
-# As after an upgrade, before a prolog comes.
-takes_over_older_pages() {
-	mkdir -p /run/slurm-vgpu/turns/77 && mount -t tmpfs older /run/slurm-vgpu/turns/77 && touch /run/slurm-vgpu/turns/77/ledger || return
-	systemctl restart "$vgpud" && runs || return
-	[[ -e /run/slurm-vgpu/pages/77/ledger ]] || { journal | tail -3; return 1; }
-	slice true && [[ ! -e /run/slurm-vgpu/pages/77 && ! -e /run/slurm-vgpu/turns ]]
-}
 scrape() (
 	exec 5<>/dev/tcp/127.0.0.1/9746 && printf 'GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n' >&5 && timeout 60 cat <&5
 )
@@ -153,7 +146,6 @@ look_at_vgpud() {
 	check a_slurmd_with_mounts_of_its_own_is_found slurmd_with_mounts
 	check doctor_is_well_with_vgpud well
 	check services_see_the_pages_of_jobs services_see_pages
-	check vgpud_shows_pages_of_an_older_build takes_over_older_pages
 	check vgpud_freezes_the_users_part freezes_the_users_part
 	check vgpud_leaves_suspended_what_slurm_suspends leaves_suspended_what_slurm_suspends
 	check vgpud_goes_on_beside_another_slurmd goes_on_beside_another_slurmd

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The pages of a step that has ended, which its user has mounted elsewhere in time. */
+ * Pages of a later build, and those of a step that has ended, which its user has mounted elsewhere. */
 #include "harness.h"
 #include "refused.h"
 
@@ -30,8 +30,26 @@ static void a_page_that_was_taken_away_is_refused(void)
 	check_refused("of a step that has ended");
 }
 
+/* Of a later build, which knows fields that this library does not. */
+static void longer_pages_are_taken(void)
+{
+	struct step step;
+	char path[600];
+
+	gpus(0);
+	step = step_make(1000 + (uint32_t)getpid(), 0, 100, 100);
+	snprintf(path, sizeof(path), "%s/limits", step.folder);
+	CHECK_IS(truncate(path, 4000), 0);
+	step.limits->size_bytes = 4000;
+	snprintf(path, sizeof(path), "%s/ledger", step.folder);
+	CHECK_IS(truncate(path, sizeof(*step.ledger) + 8192), 0);
+	step.ledger->size_bytes += 8192;
+	CHECK_IS(cuInit(0), CUDA_SUCCESS);
+}
+
 int main(void)
 {
+	CASE(longer_pages_are_taken);
 	CASE(a_page_that_was_taken_away_is_refused);
 	return summary();
 }

@@ -139,17 +139,16 @@ static bool is_sound(struct vgpu_limits *limits, bool *ledger_is_sound)
 	struct stat st;
 
 	if (lstat(step.folder, &st) != 0 || !S_ISDIR(st.st_mode) || !is_roots_alone(&st) ||
-	    !read_page("limits", limits, sizeof(*limits), &st) || !is_roots_alone(&st) ||
+	    !read_page("limits", limits, VGPU_LIMITS_LEAST, &st) || !is_roots_alone(&st) ||
 	    limits->magic != VGPU_LIMITS_MAGIC || limits->layout_version != VGPU_LAYOUT_VERSION ||
-	    limits->size_bytes != sizeof(*limits) || limits->device_count > VGPU_MAX_DEVICES ||
-	    limits->job_id != JOB || (limits->uid != getuid() && getuid() != 0))
+	    limits->device_count > VGPU_MAX_DEVICES || limits->job_id != JOB ||
+	    (limits->uid != getuid() && getuid() != 0))
 		return false;
 	*ledger_is_sound = read_page("ledger", &ledger, sizeof(ledger), &st) && (st.st_mode & 022) == 0 &&
 			   (is_roots_alone(&st) || st.st_uid == limits->uid) &&
 			   st.st_ino == limits->ledger_inode && st.st_dev == limits->ledger_device &&
 			   ledger.magic == VGPU_LEDGER_MAGIC &&
-			   ledger.layout_version == VGPU_LAYOUT_VERSION &&
-			   ledger.size_bytes == sizeof(ledger) && ledger.job_id == JOB;
+			   ledger.layout_version == VGPU_LAYOUT_VERSION && ledger.job_id == JOB;
 	return true;
 }
 

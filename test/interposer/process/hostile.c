@@ -111,7 +111,7 @@ static void too_many_devices_are_refused(void)
 static void a_short_page_is_refused(void)
 {
 	begin();
-	CHECK_IS(truncate(file("limits"), sizeof(struct vgpu_limits) - 1), 0);
+	CHECK_IS(truncate(file("limits"), VGPU_LIMITS_LEAST - 1), 0);
 	check_refused("too short");
 }
 
