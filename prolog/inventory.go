@@ -39,7 +39,7 @@ func (p *prolog) inventory(ctx context.Context) (device.Inventory, error) {
 	p.log.Info("the node's GPUs are discovered", "reason", err)
 	ctx, cancel := context.WithTimeout(ctx, discoverWait)
 	defer cancel()
-	held, err := state.LockFile(ctx, p.cfg.Run().Inventory()+".lock")
+	held, err := state.LockFile(ctx, p.cfg.Run().DriverLock())
 	if err != nil {
 		return device.Inventory{}, err
 	}

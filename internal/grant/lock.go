@@ -18,7 +18,7 @@ const stepsLockWait = 5 * time.Second
 // LockSteps serialises the ends of a job's steps, and the starts of those that look at each other.
 // Waiting is bounded, because slurmstepd waits too.
 func LockSteps(dir rundir.Dir, job uint32) (unlock func(), err error) {
-	path := dir.Usage(job) + ".lock"
+	path := dir.StepsLock(job)
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}

@@ -23,8 +23,15 @@ const (
 // Dir is a run directory.
 type Dir string
 
-func (d Dir) State() string     { return filepath.Join(string(d), "state.json") }
-func (d Dir) Lock() string      { return filepath.Join(string(d), "state.lock") }
+func (d Dir) State() string { return filepath.Join(string(d), "state.json") }
+
+// Lock is the state's. It guards all that prologs and epilogs write, for milliseconds: nobody holds it over a question to the driver or to Slurm.
+func (d Dir) Lock() string { return filepath.Join(string(d), "state.lock") }
+
+// DriverLock is held over such questions that only one may ask at a time, which can take seconds: to find the node's GPUs, and to set limits
+// or take them away.
+func (d Dir) DriverLock() string { return filepath.Join(string(d), "driver.lock") }
+
 func (d Dir) Inventory() string { return filepath.Join(string(d), "inventory.json") }
 
 // SweepLock excludes one sweep from another; its time is that of the last one.
@@ -37,7 +44,7 @@ func (d Dir) AuditNext() string { return filepath.Join(string(d), "audit.next.lo
 // SampleLock excludes one sampler from another.
 func (d Dir) SampleLock() string { return filepath.Join(string(d), "sample.lock") }
 
-// VgpudLock is held by vgpud for as long as it runs; VgpudOff is what it holds programs by at the moment, so that whoever comes after it
+// VgpudLock is held by vgpud for as long as it runs, so that there is one; VgpudOff is what it holds programs by at the moment, so that whoever comes after it
 // can undo it.
 func (d Dir) VgpudLock() string { return filepath.Join(string(d), "vgpud.lock") }
 func (d Dir) VgpudOff() string  { return filepath.Join(string(d), "vgpud.off") }
@@ -45,9 +52,8 @@ func (d Dir) VgpudOff() string  { return filepath.Join(string(d), "vgpud.off") }
 // VgpudRefused are the GPUs on which the driver refuses vgpud its calls: the library holds the caps there.
 func (d Dir) VgpudRefused() string { return filepath.Join(string(d), "vgpud.refused") }
 
-// Counts are what prologs did since boot, for who watches the node; CountsLock is held by who adds to them.
-func (d Dir) Counts() string     { return filepath.Join(string(d), "counts.json") }
-func (d Dir) CountsLock() string { return filepath.Join(string(d), "counts.lock") }
+// Counts are what prologs did since boot, for who watches the node; whoever adds to them holds the state's lock.
+func (d Dir) Counts() string { return filepath.Join(string(d), "counts.json") }
 
 // Prolog is the command line of vgpu-prolog, which leaves it there.
 func (d Dir) Prolog() string { return filepath.Join(string(d), "prolog.json") }
@@ -96,11 +102,11 @@ func (d Dir) Wall(job uint32) string {
 	return filepath.Join(d.Walls(), strconv.FormatUint(uint64(job), 10)+".json")
 }
 
-// WallsLock is held by who sets limits or takes them away.
-func (d Dir) WallsLock() string { return filepath.Join(string(d), "walls.lock") }
-
 // Usage is where the SPANK plugin folds in what finished steps used.
 func (d Dir) Usage(job uint32) string { return filepath.Join(d.Job(job), "usage.json") }
+
+// StepsLock is of one job, and not the state's: its steps begin and end by the hundred, and a slurmstepd that is stuck in between holds up no other job.
+func (d Dir) StepsLock(job uint32) string { return d.Usage(job) + ".lock" }
 
 // Timeline is the use of a job's slices over time; the sampler writes it.
 func (d Dir) Timeline(job uint32) string { return filepath.Join(d.Job(job), "timeline.jsonl") }
@@ -130,6 +136,9 @@ type Spool string
 
 func (s Spool) Usage() string   { return filepath.Join(string(s), "usage") }
 func (s Spool) History() string { return filepath.Join(string(s), "history") }
+
+// Lock is held by the one that carries the records to the database: that can take minutes, so that it is not the state's.
+func (s Spool) Lock() string { return filepath.Join(s.Usage(), ".lock") }
 
 // Again is for records whose rows slurmctld may write once more.
 func (s Spool) Again() string { return filepath.Join(string(s), "again") }

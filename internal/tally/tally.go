@@ -45,8 +45,8 @@ type Counts struct {
 const (
 	version  = 1
 	maxBytes = 64 << 10
-	// lockWait is longer than many others need who count.
-	lockWait = 200 * time.Millisecond
+	// lockWait is longer than many prologs need that come at once.
+	lockWait = time.Second
 )
 
 // Read takes no lock. Where nothing was counted since boot, all is 0.
@@ -73,7 +73,7 @@ func Read(dir rundir.Dir, boot string) (Counts, error) {
 func Add(dir rundir.Dir, boot, reason string, took time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
 	defer cancel()
-	held, err := state.LockFile(ctx, dir.CountsLock())
+	held, err := state.LockFile(ctx, dir.Lock())
 	if err != nil {
 		return fmt.Errorf("count a prolog: %w", err)
 	}

@@ -5,6 +5,7 @@ package tally
 
 import (
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -31,6 +32,9 @@ func TestCountsOfManyPrologsAtOnce(t *testing.T) {
 	c, err := Read(dir, "boot")
 	if err != nil || c.Prologs != 2*each-lost || c.Refusals[Fragmentation] > each || c.Within[len(Bounds)-1] != c.Prologs {
 		t.Errorf("%+v with %d lost, %v", c, lost, err)
+	}
+	if entries, err := os.ReadDir(string(dir)); err != nil || len(entries) != 2 || entries[1].Name() != filepath.Base(dir.Lock()) {
+		t.Errorf("there is %v, want the counts and the state's lock; %v", entries, err)
 	}
 	if c.Within[0] != 0 || c.Within[1]+c.Refusals[Fragmentation] != c.Prologs {
 		t.Errorf("the buckets do not fit: %+v", c)

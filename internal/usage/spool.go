@@ -22,8 +22,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
-const lockName = ".lock"
-
 // fileName is JOB.RESTART.json.
 func fileName(job uint32, restart int) string { return fmt.Sprintf("%d.%d.json", job, restart) }
 
@@ -110,7 +108,7 @@ func List(spool rundir.Spool) (records []Record, bad []string, err error) {
 	}
 	for _, entry := range entries {
 		name := entry.Name()
-		if name == lockName || name[0] == '.' { // renameio's temporary files begin with a dot
+		if name[0] == '.' { // the lock, and renameio's temporary files
 			continue
 		}
 		rec, err := readRecord(filepath.Join(spool.Usage(), name))
@@ -184,7 +182,7 @@ func Lock(spool rundir.Spool) (unlock func(), err error) {
 	if err := os.MkdirAll(spool.Usage(), 0o700); err != nil {
 		return nil, fmt.Errorf("lock usage spool: %w", err)
 	}
-	path := filepath.Join(spool.Usage(), lockName)
+	path := spool.Lock()
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock usage spool: %w", &os.PathError{Op: "open", Path: path, Err: err})

@@ -48,7 +48,7 @@ func names(t *testing.T, dir string) []string {
 	}
 	list := []string{}
 	for _, entry := range entries {
-		if entry.Name() != lockName {
+		if entry.Name() != filepath.Base(rundir.Spool("").Lock()) {
 			list = append(list, entry.Name())
 		}
 	}

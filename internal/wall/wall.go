@@ -225,7 +225,7 @@ func (k Keeper) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(k.Run.Walls(), 0o755); err != nil {
 		return nil, fmt.Errorf("lock walls: %w", err)
 	}
-	file, err := state.LockFile(ctx, k.Run.WallsLock())
+	file, err := state.LockFile(ctx, k.Run.DriverLock())
 	if err != nil {
 		return nil, err
 	}
