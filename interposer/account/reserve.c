@@ -115,7 +115,8 @@ void vgpu_account_release_again(struct vgpu_process *p, struct vgpu_tally *tally
 }
 
 struct vgpu_committed vgpu_account_commit(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
-					  const struct vgpu_flight *flight, bool answered, uint64_t held_bytes)
+					  const struct vgpu_flight *flight, bool answered,
+					  uint64_t held_bytes)
 {
 	struct vgpu_committed done;
 

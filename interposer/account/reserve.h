@@ -60,7 +60,8 @@ struct vgpu_committed {
 	bool unsure; /* it may hold less by now */
 };
 struct vgpu_committed vgpu_account_commit(struct vgpu_process *p, uint32_t device, struct vgpu_tally *tally,
-					  const struct vgpu_flight *flight, bool answered, uint64_t held_bytes);
+					  const struct vgpu_flight *flight, bool answered,
+					  uint64_t held_bytes);
 
 /* Lowers the charge to what the driver answers to a question; called before it and after. */
 void vgpu_account_before_asking(struct vgpu_process *p, const struct vgpu_tally *tally,

@@ -343,10 +343,11 @@ void vgpu_overhead_not_coming(struct vgpu_process *p, uint32_t device, uint64_t 
 bool vgpu_overhead_came(struct vgpu_process *p, uint32_t device, uint64_t bytes, uint64_t *cost_bytes)
 {
 	uint64_t reported, measured, more;
-	bool answered = vgpu_report_bytes(p, device, &reported), later = !answered && vgpu_report_is_coming(p);
+	bool answered = vgpu_report_bytes(p, device, &reported);
+	bool later = !answered && vgpu_report_is_coming(p);
 	uint64_t others = came(p, device, bytes, !answered && !later);
-	bool fits =
-		!answered || settle_quietly(p, device, vgpu_device_of_current(p) == (int)device, false, &more);
+	bool fits = !answered || settle_quietly(p, device, vgpu_device_of_current(p) == (int)device, false,
+						&more);
 
 	/* It stays charged with what contexts may take until that can be asked. */
 	if (later) {

@@ -40,8 +40,8 @@ struct vgpu_gate_device {
 	uint64_t counted_ns; /* vgpu_bucket_at_most; with the lock held */
 };
 
-/* Any thread changes all of it with the lock held, but for a group's events, which the thread makes that begins
- * it. Read without the lock: high, a stream's context, a device's launch_ns. */
+/* Any thread changes all of it with the lock held, but for a group's events, which the thread makes that
+ * begins it. Read without the lock: high, a stream's context, a device's launch_ns. */
 struct vgpu_gate {
 	uint32_t lock;
 	uint32_t high; /* places at and above this one were never used */

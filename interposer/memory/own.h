@@ -31,8 +31,8 @@ struct vgpu_memory {
 	struct vgpu_table vmm_mappings;
 
 	/* Memory given out as file descriptors and the blocks of it (memory/descriptors.c), what is bound to
-	 * multicast objects, and what cuMemMapArrayAsync has mapped: under vmm_mutex as well. Whether there are
-	 * any is read without it. */
+	 * multicast objects, and what cuMemMapArrayAsync has mapped: under vmm_mutex as well. Whether there
+	 * are any is read without it. */
 	struct vgpu_table vmm_descriptors;
 	struct vgpu_table exported_blocks;
 	struct vgpu_table vmm_bindings;

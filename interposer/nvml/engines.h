@@ -61,8 +61,8 @@ struct vgpu_sessions {
 	unsigned int count, fps, latency_us;
 };
 
-static nvmlReturn_t mean_of_sessions(struct vgpu_sessions *mean, bool answered, void *list, size_t entry_bytes,
-			    size_t fps_at, size_t latency_at)
+static nvmlReturn_t mean_of_sessions(struct vgpu_sessions *mean, bool answered, void *list,
+				     size_t entry_bytes, size_t fps_at, size_t latency_at)
 {
 	unsigned long long fps = 0, latency_us = 0;
 

@@ -45,11 +45,11 @@ static bool is_program(const struct vgpu_libc *libc, const void *base)
 	return libc->dladdr((void *)getauxval(AT_ENTRY), &program) != 0 && program.dli_fbase == base;
 }
 
-/* libcuda and NVML mean their own functions when they look them up by name; a libcuda that only loads another
- * one, as WSL's, would run in circles. A library counts as the driver by the symbols that it defines and by the
- * owner of its file: any name can be had by anybody. The driver's other libraries look up none of these names
- * (580: of all of them, NVML alone asks for anything of CUDA, cuGetExportTable), and if they did, they would be
- * counted. */
+/* libcuda and NVML mean their own functions when they look them up by name; a libcuda that only loads
+ * another one, as WSL's, would run in circles. A library counts as the driver by the symbols that it defines
+ * and by the owner of its file: any name can be had by anybody. The driver's other libraries look up none of
+ * these names (580: of all of them, NVML alone asks for anything of CUDA, cuGetExportTable), and if they did,
+ * they would be counted. */
 static bool is_driver(const struct vgpu_libc *libc, const void *address)
 {
 	struct link_map *map = NULL;
