@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
@@ -20,8 +21,8 @@ import (
 type part struct{ file, block, text string }
 
 // parts are all that is made of the tables.
-func parts(options []request.Option) []part {
-	return ofOptions(options)
+func parts(options []request.Option, keys []config.Key) []part {
+	return append(ofOptions(options), ofKeys(keys)...)
 }
 
 // put returns a file's text with a part in its place.
@@ -61,7 +62,7 @@ func made(root string, all []part) (map[string]string, error) {
 }
 
 func run(root string) error {
-	texts, err := made(root, parts(request.Options))
+	texts, err := made(root, parts(request.Options, config.Keys()))
 	if err != nil {
 		return err
 	}

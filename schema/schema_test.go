@@ -14,13 +14,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
 const root = ".."
 
 func TestWhatIsMadeIsCommitted(t *testing.T) {
-	texts, err := made(root, parts(request.Options))
+	texts, err := made(root, parts(request.Options, config.Keys()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func madeUp() request.Option {
 func withMadeUp(t *testing.T) (folder string, texts map[string]string) {
 	t.Helper()
 	options := append(slices.Clone(request.Options), madeUp())
-	texts, err := made(root, parts(options))
+	texts, err := made(root, parts(options, config.Keys()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,14 +165,46 @@ offer srun --vgpu-madeup = t`)
 	})
 }
 
+// A row is enough for the documents too; that it is read, printed and named in errors is seen in internal/config.
+func TestAMadeUpKeyIsEverywhere(t *testing.T) {
+	keys := config.Keys()
+	key := keys[slices.IndexFunc(keys, func(k config.Key) bool { return k.Name == "audit" })]
+	key.Name, key.Meaning, key.NotBeside = "made_up", []string{"How it is made up.", "By hand."}, []string{"shards"}
+	texts, err := made(root, parts(request.Options, append(keys, key)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, says := range map[string]string{
+		"packaging/config.yaml.example":     "\n# How it is made up.\n# Not beside shards.\n# off     Nobody",
+		"docs/man/slurm-vgpu-config.yaml.5": ".TP\n.BR made_up \" (off, log or cancel; default \" log )\nHow it is made up.\nBy hand.\nNot beside \\fBshards\\fP.\n.RS\n.TP\n.B off\n",
+	} {
+		if !strings.Contains(texts[name], says) {
+			t.Errorf("%s does not have %s", name, says)
+		}
+	}
+	if !strings.Contains(texts["packaging/config.yaml.example"], "\n#made_up: log\n") {
+		t.Error("config.yaml.example does not have its default")
+	}
+}
+
+// whole are the tables, and what is made of them from the first line to the last.
+var whole = map[string]bool{"internal/request/option.go": true, "spank/rows.h": true, "packaging/config.yaml.example": true}
+
 var block = regexp.MustCompile(`(?s)begin generated .*?end generated`)
 
-// A list of all options that is kept by hand would lack the next one.
-func TestNoListOfOptionsIsKeptByHand(t *testing.T) {
+// A list of all options, or of all keys, that is kept by hand would lack the next one.
+func TestNoListIsKeptByHand(t *testing.T) {
+	options, keys := []*regexp.Regexp{}, []*regexp.Regexp{}
+	for _, o := range request.Options {
+		options = append(options, regexp.MustCompile(`--`+o.Name+`\b|\b`+o.Env()+`\b`))
+	}
+	for _, k := range config.Keys() {
+		keys = append(keys, regexp.MustCompile(`\b`+k.Name[strings.LastIndex(k.Name, ".")+1:]+`\b`))
+	}
 	listed := strings.Fields(output(t, root, "git", "ls-files", "-co", "--exclude-standard"))
 	for _, name := range listed {
 		history := name == "CHANGELOG.md" || strings.HasPrefix(name, "docs/decisions/") || strings.HasPrefix(name, "docs/verified/")
-		if history || strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, "_test.lua") || name == "spank/rows.h" || name == "internal/request/option.go" {
+		if history || strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, "_test.lua") || whole[name] {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(root, name))
@@ -179,10 +212,9 @@ func TestNoListOfOptionsIsKeptByHand(t *testing.T) {
 			continue // a link, or removed, and git was not told yet
 		}
 		text := strings.ReplaceAll(block.ReplaceAllString(string(data), ""), `\-`, "-")
-		if !slices.ContainsFunc(request.Options, func(o request.Option) bool {
-			return !regexp.MustCompile(`--` + o.Name + `\b|\b` + o.Env() + `\b`).MatchString(text)
-		}) {
-			t.Errorf("%s names every option outside of what is made of the table", name)
+		lacks := func(one *regexp.Regexp) bool { return !one.MatchString(text) }
+		if !slices.ContainsFunc(options, lacks) || !slices.ContainsFunc(keys, lacks) {
+			t.Errorf("%s names every option or every key outside of what is made of the table", name)
 		}
 	}
 }

@@ -13,11 +13,19 @@ var (
 	code     = regexp.MustCompile("`([^`]+)`")
 	strong   = regexp.MustCompile(`\*\*([^*]+)\*\*`)
 	slanted  = regexp.MustCompile(`\*([^*]+)\*`)
+	page     = regexp.MustCompile(`\b([\w.-]+)\((\d)\)`)
 	sentence = regexp.MustCompile(`([.?]) +([A-Z\x60(*])`)
 )
 
 // dashes are such as can be copied from a manual page.
 func dashes(text string) string { return strings.ReplaceAll(text, "-", `\-`) }
+
+// plain is the same Markdown without its signs.
+func plain(markdown string) string {
+	text := linked.ReplaceAllString(markdown, "$1")
+	text = strong.ReplaceAllString(text, "$1")
+	return strings.ReplaceAll(text, "`", "")
+}
 
 // troff is Markdown as the tables have it (paragraphs, `code`, *slanted*, **strong**, links) in the language of manual pages: a line for
 // each sentence. Paragraphs run on, as entries of a list of options are short.
@@ -25,6 +33,7 @@ func troff(markdown string) string {
 	text := strings.ReplaceAll(strings.Join(strings.Fields(markdown), " "), `\`, `\e`)
 	text = sentence.ReplaceAllString(text, "$1\n$2")
 	text = linked.ReplaceAllString(text, "$1")
+	text = page.ReplaceAllString(text, "`$1`($2)")
 	text = code.ReplaceAllStringFunc(text, func(quoted string) string {
 		return `\fB` + strings.ReplaceAll(dashes(strings.Trim(quoted, "`")), "*", `\(**`) + `\fP`
 	})

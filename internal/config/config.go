@@ -15,7 +15,6 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/devfiles"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
@@ -58,114 +57,81 @@ const (
 	FieldNone         = "none"          // … stays on the node
 )
 
-// Config is config.yaml. The zero value is not usable: start from Default.
+// Config is config.yaml: what its fields mean stands in their keys' rows (keys). The zero value is not usable: start from Default.
 type Config struct {
-	RunDir         string         `mapstructure:"run_dir"`          // %n is the node's name
-	SpoolDir       string         `mapstructure:"spool_dir"`        // %n is the node's name
-	Library        string         `mapstructure:"library"`          // libslurm-vgpu.so
-	Isolation      string         `mapstructure:"isolation"`        // strict | wall | preload
-	OnLimitFailure string         `mapstructure:"on_limit_failure"` // closed | open
-	OtherAPIs      string         `mapstructure:"other_apis"`       // closed | open; strict isolation only
-	UserNamespaces string         `mapstructure:"user_namespaces"`  // allow | deny; strict isolation only
-	OnNoFit        string         `mapstructure:"on_no_fit"`        // requeue | fail
-	MaxRequeues    int            `mapstructure:"max_requeues"`     // restarts after which a job that fits nowhere fails
-	SlicesPerGPU   int            `mapstructure:"slices_per_gpu"`   // at most so many slices on one GPU
-	MemOvercommit  float64        `mapstructure:"mem_overcommit"`   // 1.0: a GPU's slices together are never more than it has
-	Place          request.Place  `mapstructure:"place"`            // pack | spread, for jobs that do not say
-	Policy         request.Policy `mapstructure:"policy"`           // cap | elastic, for jobs that do not say
-	Cheaters       string         `mapstructure:"cheaters"`         // log | freeze | kill
-	Drain          []device.UUID  `mapstructure:"drain"`            // GPUs that get no new slice, by UUID or its beginning
-	WholeGPUs      bool           `mapstructure:"whole_gpus"`       // Slurm's gres/gpu are GPUs that the prolog places, whole
-	SlurmGPUs      []int          `mapstructure:"slurm_gpus"`       // the N of /dev/nvidiaN that Slurm hands out by itself
-	Shards         bool           `mapstructure:"shards"`           // Slurm picks the GPUs, by gres/gpu and gres/shard of one MiB each
-	WithoutSlice   string         `mapstructure:"without_slice"`    // leave | mask; "": see MasksOthers
-	DeviceDir      string         `mapstructure:"device_dir"`       // where nvidiaN stand
-	DeviceFiles    string         `mapstructure:"device_files"`     // open | closed; strict isolation only
-	DeviceGroup    string         `mapstructure:"device_group"`     // that may open closed files; "": root alone
-	NVMLLibrary    string         `mapstructure:"nvml_library"`     // "": libnvidia-ml.so.1
-	Audit          string         `mapstructure:"audit"`            // off | log | cancel
-	AuditIgnore    []string       `mapstructure:"audit_ignore"`     // users whose processes are no strays, by name or number
+	RunDir         string
+	SpoolDir       string
+	Library        string
+	Isolation      string
+	OnLimitFailure string
+	OtherAPIs      string
+	UserNamespaces string
+	OnNoFit        string
+	MaxRequeues    int
+	SlicesPerGPU   int
+	MemOvercommit  float64
+	Place          request.Place
+	Policy         request.Policy
+	Cheaters       string
+	Drain          []device.UUID
+	WholeGPUs      bool
+	SlurmGPUs      []int
+	Shards         bool
+	WithoutSlice   string
+	DeviceDir      string
+	DeviceFiles    string
+	DeviceGroup    string
+	NVMLLibrary    string
+	Audit          string
+	AuditIgnore    []string
 
-	AccountingField string        `mapstructure:"accounting_field"` // admin_comment | extra | none
-	IdleAfter       time.Duration `mapstructure:"idle_after"`       // a slice without GPU time for so long is idle; 0: never
-	IdleAction      string        `mapstructure:"idle_action"`      // report | cancel
-	MetricsUsers    bool          `mapstructure:"metrics_users"`    // metrics name users and accounts
-	DCGMJobMap      string        `mapstructure:"dcgm_job_map"`     // "": none; where DCGM's exporter learns which jobs a GPU has
+	AccountingField string
+	IdleAfter       time.Duration
+	IdleAction      string
+	MetricsUsers    bool
+	DCGMJobMap      string
 
-	LatencyQOS        []string      `mapstructure:"latency_qos"`        // may have --vgpu-priority=latency; AnyName: all
-	LatencyPartitions []string      `mapstructure:"latency_partitions"` // … as well
-	LatencyPerGPU     int           `mapstructure:"latency_per_gpu"`    // at most so many such slices on one GPU
-	LatencyBurst      time.Duration `mapstructure:"latency_burst"`      // GPU time that one may have at once before others
+	LatencyQOS        []string
+	LatencyPartitions []string
+	LatencyPerGPU     int
+	LatencyBurst      time.Duration
 
-	Log    Log    `mapstructure:"log"`
-	Slurm  Slurm  `mapstructure:"slurm"`
-	Report Report `mapstructure:"report"`
+	Log    Log
+	Slurm  Slurm
+	Report Report
 }
 
 // Log says where a binary's log goes.
 type Log struct {
-	Level  string `mapstructure:"level"`  // "": info to a file, warn to stderr
-	Format string `mapstructure:"format"` // text | json
-	File   string `mapstructure:"file"`   // "": stderr
+	Level  string
+	Format string
+	File   string
 }
 
 // Slurm says how to reach Slurm's commands.
 type Slurm struct {
-	Scontrol          string        `mapstructure:"scontrol"`
-	Sacctmgr          string        `mapstructure:"sacctmgr"`
-	Sacct             string        `mapstructure:"sacct"`
-	Squeue            string        `mapstructure:"squeue"`
-	Scancel           string        `mapstructure:"scancel"`
-	SlurmdSpoolDir    string        `mapstructure:"slurmd_spool_dir"`   // %n node name, %h host name, as in slurm.conf
-	ControllerTimeout time.Duration `mapstructure:"controller_timeout"` // all tries together
+	Scontrol          string
+	Sacctmgr          string
+	Sacct             string
+	Squeue            string
+	Scancel           string
+	SlurmdSpoolDir    string
+	ControllerTimeout time.Duration
 }
 
 // Report says whether and how long a usage record is tried to be written to the accounting database.
 type Report struct {
-	Enabled  bool          `mapstructure:"enabled"`
-	RetryFor time.Duration `mapstructure:"retry_for"`
+	Enabled  bool
+	RetryFor time.Duration
 }
 
 // Default is the configuration of an empty file: everything as safe as it can be.
 func Default() Config {
-	return Config{
-		RunDir:         rundir.Default,
-		SpoolDir:       rundir.DefaultSpool,
-		Library:        installed.Usual("libslurm-vgpu.so"),
-		Isolation:      IsolationStrict,
-		OnLimitFailure: LimitClosed,
-		OtherAPIs:      OtherClosed,
-		UserNamespaces: UserAllow,
-		OnNoFit:        NoFitRequeue,
-		MaxRequeues:    5,
-		SlicesPerGPU:   10,
-		MemOvercommit:  1.0,
-		Place:          request.PlacePack,
-		Policy:         request.PolicyCap,
-		Cheaters:       CheatersFreeze,
-		LatencyPerGPU:  1,
-		LatencyBurst:   250 * time.Millisecond,
-		DeviceDir:      "/dev",
-		DeviceFiles:    FilesOpen,
-		Audit:          AuditLog,
-		AuditIgnore:    []string{"root"},
-
-		AccountingField: FieldAdminComment,
-		IdleAction:      IdleReport,
-		MetricsUsers:    true,
-
-		Log: Log{Format: FormatText},
-		Slurm: Slurm{
-			Scontrol:          "/usr/bin/scontrol",
-			Sacctmgr:          "/usr/bin/sacctmgr",
-			Sacct:             "/usr/bin/sacct",
-			Squeue:            "/usr/bin/squeue",
-			Scancel:           "/usr/bin/scancel",
-			SlurmdSpoolDir:    "/var/spool/slurmd",
-			ControllerTimeout: time.Minute,
-		},
-		Report: Report{Enabled: true, RetryFor: 24 * time.Hour},
+	var c Config
+	for _, key := range keys {
+		key.reset(&c)
 	}
+	return c
 }
 
 // IsStrict says that steps have mount namespaces of their own.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,12 +68,66 @@ func TestEveryKeyIsRead(t *testing.T) {
 	}
 }
 
+// A row is enough: a key is read into its field, printed, and offered to whoever mistypes it.
+func TestAMadeUpKeyIsRead(t *testing.T) {
+	defer func(was []Key) { keys = was }(keys)
+	keys = append(slices.Clone(keys), Key{Name: "made_up", NotBeside: []string{"shards"},
+		kind: of(func(c *Config) *string { return &c.DeviceGroup }, "a", "text", "a or b", func(v string) bool { return v == "a" || v == "b" })})
+	if cfg, err := Load(write(t, "made_up: b\n")); err != nil || cfg.DeviceGroup != "b" || !strings.Contains(cfg.Effective(), "made_up: b\n") {
+		t.Errorf("%v, %q", err, cfg.DeviceGroup)
+	}
+	for text, says := range map[string]string{
+		"made_up: c":               "made_up: c is not a value of this key; accepted: a or b; not beside shards",
+		"made_ip: b":               "did you mean made_up?",
+		"nothing_like_it: 1":       ", log.file, made_up",
+		"shards: true\nmade_up: b": "shards: true is not a value of this key; accepted: true, false; not beside whole_gpus or slurm_gpus or made_up",
+	} {
+		if _, err := Load(write(t, text+"\n")); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %s", text, err, says)
+		}
+	}
+	if cfg := Default(); cfg.DeviceGroup != "a" {
+		t.Errorf("its default is %q", cfg.DeviceGroup)
+	}
+}
+
+// fields are the addresses of all that a configuration holds.
+func fields(v reflect.Value) (all []any) {
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Struct {
+			all = append(all, fields(f)...)
+		} else {
+			all = append(all, f.Addr().Interface())
+		}
+	}
+	return all
+}
+
+func TestEachFieldIsOfOneKey(t *testing.T) {
+	var c Config
+	all := fields(reflect.ValueOf(&c).Elem())
+	for i, field := range all {
+		n := 0
+		for _, k := range keys {
+			if k.at(&c) == field {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("field %d of %d, a %T, is of %d keys", i+1, len(all), field, n)
+		}
+	}
+	if len(all) != len(keys) {
+		t.Errorf("%d fields and %d keys", len(all), len(keys))
+	}
+}
+
 // wrongKeys are texts of config.yaml with one mistake, the key that is named for it, and what is said.
 var wrongKeys = []struct{ text, key, says string }{
 	{"run_dri: /x", "run_dri", "did you mean run_dir?"},
 	{"slurm: {scontroll: /x}", "slurm.scontroll", "did you mean slurm.scontrol?"},
 	{"slices: 4", "slices", "(did you mean slices_per_gpu?)"},
-	{"nothing_like_it: 1", "nothing_like_it", "accepted: run_dir, spool_dir, library, isolation"},
+	{"nothing_like_it: 1", "nothing_like_it", "accepted: run_dir, spool_dir, library, device_dir"},
 	{"log: {nothing: 1}", "log.nothing", "accepted: log.level, log.format, log.file"},
 	{"log: verbose", "log", "log is a section: log.level, log.format, log.file"},
 	{"isolation: Strict!", "isolation", "accepted: strict, wall, preload"},

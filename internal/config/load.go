@@ -132,9 +132,6 @@ func typed(value any) string {
 func apply(cfg Config, path string, v *viper.Viper) (Config, []*Problem) {
 	var problems []*Problem
 	given := v.AllKeys()
-	if all, right := atOnce(cfg, v, given); right {
-		return all, nil
-	}
 	sort.Strings(given)
 	for _, name := range given {
 		key, known := keyByName(name)
@@ -150,17 +147,10 @@ func apply(cfg Config, path string, v *viper.Viper) (Config, []*Problem) {
 				Accepted: accepts(name)})
 			continue
 		}
-		one := viper.New()
-		one.Set(name, v.Get(name))
 		next := cfg
-		if err := one.UnmarshalExact(&next, strictTypes); err != nil {
+		if err := decode(v.Get(name), key.at(&next)); err != nil || !key.right(&next) {
 			problems = append(problems, &Problem{File: path, Key: name, Err: err,
-				Reason: typed(v.Get(name)) + " is not a value of this key", Accepted: key.accepted})
-			continue
-		}
-		if !key.valid(&next) {
-			problems = append(problems, &Problem{File: path, Key: name,
-				Reason: typed(v.Get(name)) + " is not a value of this key", Accepted: key.accepted})
+				Reason: typed(v.Get(name)) + " is not a value of this key", Accepted: key.Accepted()})
 			continue
 		}
 		cfg = next
@@ -168,24 +158,17 @@ func apply(cfg Config, path string, v *viper.Viper) (Config, []*Problem) {
 	return cfg, problems
 }
 
-// atOnce decodes all keys together, as each program of a job does and nearly always can. right is false where there is something to tell.
-func atOnce(cfg Config, v *viper.Viper, given []string) (_ Config, right bool) {
-	if err := v.UnmarshalExact(&cfg, strictTypes); err != nil {
-		return cfg, false
+// decode turns viper's guesses off: true is not the number 1, 60 is not a minute, 10.5 slices are none.
+func decode(value, into any) error {
+	decoder, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
+		Result:     into,
+		ZeroFields: true, // a list that is given replaces its default, in memory of its own
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(refuseGuesses, mapstructure.StringToTimeDurationHookFunc()),
+	})
+	if err != nil {
+		return err
 	}
-	for _, name := range given {
-		if key, known := keyByName(name); !known || v.Get(name) == nil || !key.valid(&cfg) {
-			return cfg, false
-		}
-	}
-	return cfg, true
-}
-
-// strictTypes turns off viper's guesses: true is not the number 1, 60 is not a minute, 10.5 slices are none.
-func strictTypes(dc *mapstructure.DecoderConfig) {
-	dc.WeaklyTypedInput = false
-	dc.ZeroFields = true // a list that is given replaces its default, in memory of its own
-	dc.DecodeHook = mapstructure.ComposeDecodeHookFunc(refuseGuesses, mapstructure.StringToTimeDurationHookFunc())
+	return decoder.Decode(value)
 }
 
 func refuseGuesses(from, to reflect.Type, value any) (any, error) {
@@ -204,7 +187,11 @@ func (c Config) Effective() string {
 	v := viper.New()
 	v.SetConfigType("yaml")
 	for _, key := range keys {
-		v.Set(key.name, key.value(&c))
+		value := key.get(&c)
+		if d, isTime := value.(time.Duration); isTime {
+			value = d.String()
+		}
+		v.Set(key.Name, value)
 	}
 	var out bytes.Buffer
 	if err := v.WriteConfigTo(&out); err != nil {
