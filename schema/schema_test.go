@@ -175,7 +175,7 @@ func TestAMadeUpKeyIsEverywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, says := range map[string]string{
-		"packaging/config.yaml.example":     "\n# How it is made up.\n# Not beside shards.\n# off     Nobody",
+		"packaging/config.yaml.example":     "\n# How it is made up.\n# Not beside shards.\n# off     ",
 		"docs/man/slurm-vgpu-config.yaml.5": ".TP\n.BR made_up \" (off, log or cancel; default \" log )\nHow it is made up.\nBy hand.\nNot beside \\fBshards\\fP.\n.RS\n.TP\n.B off\n",
 	} {
 		if !strings.Contains(texts[name], says) {
