@@ -18,14 +18,23 @@ type limit struct {
 	hold  *share.Hold   // nil: it has no cap
 	off   bool          // for its cap
 	until time.Duration // it is on, in this period
-
-	wasOff    time.Duration // since the last look
-	isOff     bool          // all that it has is, for whatever reason
-	since, at time.Duration // that is so; the last look
+	part  float64       // of a period, for which it may be
 
 	credit   time.Duration // as the page has it
 	creditAt time.Duration
 }
+
+// presence is for how long a slice was on since the last look, and how much of the GPU it could have had meanwhile.
+type presence struct {
+	off, could time.Duration
+	isOff      bool          // all that it has is, for whatever reason
+	since      time.Duration // that is so
+	level      float64       // which part of the GPU it could have since then
+	at         time.Duration // the last look
+}
+
+// on is for how long it was.
+func (p *presence) on(gone time.Duration) time.Duration { return max(0, gone-p.off) }
 
 // cap is what a slice may have at most, of 1; 0: all that others leave.
 func (s *Slice) cap() float64 {
@@ -41,7 +50,7 @@ func (t *tenant) limitTo() {
 	case most == 0:
 		t.limit = limit{}
 	case t.limit.hold == nil:
-		t.limit = limit{hold: share.NewHold(most)}
+		t.limit = limit{hold: share.NewHold(most), part: 1}
 	case t.limit.hold.Share != most:
 		t.limit.hold.SetShare(most)
 	}
@@ -52,82 +61,120 @@ func (t *tenant) resumeLimit(was ledger.TimeDevice, now time.Duration) {
 	if t.limit.hold == nil || t.bucket != nil || was.LookedNs == 0 || was.Flags&ledger.TimeIdle != 0 {
 		return
 	}
-	t.limit.hold.Resume(time.Duration(was.CreditNs), now-time.Duration(max(was.LookedNs, was.CreditAtNs)), share.Period(1, true)/2, float64(was.Percent)/100/100)
-	t.limit.at = now
+	t.demand = share.NewDemand(t.limit.hold.Resume(time.Duration(was.CreditNs), now-time.Duration(max(was.LookedNs, was.CreditAtNs)), share.Period(1, true)/2, float64(was.Percent)/100/100))
+	t.presence.at = now
 	t.sayCredit(now)
 }
 
 // lookAtLimit takes what the slice had since the last look.
 func (t *tenant) lookAtLimit(now, gone time.Duration, u share.Usage) {
-	l := &t.limit
-	if l.hold == nil {
-		return
-	}
 	t.tally(now)
-	used := u.Used
-	if !u.Known {
-		used = -1
+	p, l := &t.presence, &t.limit
+	if u.Known && t.works() {
+		t.demand.Look(gone, p.on(gone), p.could, u.Used)
 	}
-	if t.counts() {
-		l.hold.Look(gone, max(0, gone-l.wasOff), used)
-	} else {
+	switch {
+	case l.hold == nil:
+	case !t.counts():
 		l.hold.Rest(gone)
+	case u.Known:
+		l.hold.Look(gone, p.on(gone), u.Used, t.demand.Part())
+	default:
+		l.hold.Guess(gone, t.demand.Uses(gone, p.on(gone), p.could))
 	}
-	l.wasOff, l.at = 0, now
-	l.credit, l.creditAt = l.hold.Credit(), now
+	p.off, p.could, p.at = 0, 0, now
+	if l.hold != nil {
+		l.credit, l.creditAt = l.hold.Credit(), now
+	}
 }
 
 // sayCredit puts it on the page, also between two looks: whoever comes after a death pays back what was had since.
 func (t *tenant) sayCredit(now time.Duration) {
-	l := &t.limit
 	t.tally(now)
-	gone := max(0, now-l.at)
-	l.credit, l.creditAt = l.hold.Expects(gone, max(0, gone-l.wasOff)), now
+	p := &t.presence
+	gone := max(0, now-p.at)
+	t.limit.credit, t.limit.creditAt = t.limit.hold.Expects(gone, t.demand.Uses(gone, p.on(gone), p.could)), now
 	t.say()
 }
 
 // restLimit lets the time pass in which nobody looked.
 func (t *tenant) restLimit(now time.Duration) {
-	l := &t.limit
 	t.tally(now)
-	switch gone := now - l.at; {
-	case l.hold == nil || l.at == 0 || gone <= 0:
+	p := &t.presence
+	switch gone := now - p.at; {
+	case t.limit.hold == nil || p.at == 0 || gone <= 0:
 	case t.works():
-		l.hold.Look(gone, max(0, gone-l.wasOff), -1)
+		t.limit.hold.Guess(gone, t.demand.Uses(gone, p.on(gone), p.could))
 	default:
-		l.hold.Rest(gone)
+		t.limit.hold.Rest(gone)
 	}
-	l.wasOff, l.at = 0, now
+	p.off, p.could, p.at = 0, 0, now
 }
 
-// tally adds up for how long all that a slice has was off.
+// tally adds up for how long all that a slice has was off, and what it could have had while it was on.
 func (t *tenant) tally(now time.Duration) {
-	l := &t.limit
-	if l.isOff {
-		l.wasOff += now - l.since
+	p := &t.presence
+	if gone := now - p.since; p.isOff {
+		p.off += gone
+	} else {
+		p.could += time.Duration(p.level * float64(gone))
 	}
-	l.since = now
-	l.isOff = t.works() && !slices.ContainsFunc(t.groups, func(m *group) bool { return !m.off })
+	p.since = now
+	p.isOff = t.works() && !slices.ContainsFunc(t.groups, func(m *group) bool { return !m.off })
+}
+
+// rivals are a GPU's tenants.
+func (g *gpu) rivals() []share.Rival {
+	all := make([]share.Rival, len(g.tenants))
+	for i, t := range g.tenants {
+		all[i] = share.Rival{Weight: t.share, Wants: t.demand.Part(), May: 1, Off: !t.works() || t.presence.isOff}
+	}
+	return all
+}
+
+// level says anew what each could have of the GPU.
+func (g *gpu) level(now time.Duration) {
+	for _, t := range g.tenants {
+		t.tally(now)
+	}
+	for i, could := range share.Could(g.rivals()) {
+		g.tenants[i].presence.level = could
+	}
+}
+
+// divide says for which part of a period each may be on.
+func (g *gpu) divide() {
+	all := g.rivals()
+	for i, t := range g.tenants {
+		if all[i].Off = !t.works(); t.limit.hold != nil {
+			all[i].May = t.limit.hold.May()
+		}
+	}
+	for i, part := range share.Parts(all) {
+		g.tenants[i].limit.part = part
+	}
 }
 
 // callsToHold is how many calls take those off who are held, on all GPUs.
 func (k *keeper) callsToHold() (calls int) {
 	for _, g := range k.gpus {
-		named := 0
+		named := map[float64]int{} // of those who are put off at once
 		for _, t := range g.tenants {
 			if g.isHeld(t) {
 				for _, member := range t.groups {
-					named += len(member.channels)
+					named[t.limit.part] += len(member.channels)
 				}
 			}
 		}
-		calls += (named + channels.MostChannels - 1) / channels.MostChannels
+		for _, of := range named {
+			calls += (of + channels.MostChannels - 1) / channels.MostChannels
+		}
 	}
 	return calls
 }
 
 func (g *gpu) isHeld(t *tenant) bool {
-	return t.limit.hold != nil && t.works() && t.limit.hold.Holds(share.Period(1, g.log == nil))
+	return t.limit.hold != nil && t.works() && share.Holds(t.limit.part, share.Period(1, g.log == nil))
 }
 
 // period is for all GPUs of the node.
@@ -143,12 +190,13 @@ func (k *keeper) period() time.Duration {
 func (k *keeper) holdAll(g *gpu) {
 	if begins := k.now >= g.periodEnds; begins {
 		g.periodBegan, g.periodEnds = k.now, 0
+		g.divide()
 		if slices.ContainsFunc(g.tenants, g.isHeld) {
 			g.periodEnds = nextOf(k.now, k.period())
 		}
 		for _, t := range g.tenants {
 			if t.limit.hold != nil && t.works() && g.periodEnds > 0 {
-				t.limit.until = k.now + t.limit.hold.Next(g.periodEnds-k.now)
+				t.limit.until = k.now + t.limit.hold.Next(t.limit.part, g.periodEnds-k.now)
 				t.sayCredit(k.now)
 			}
 		}
@@ -261,9 +309,7 @@ func (k *keeper) apply(g *gpu) {
 	k.switchAll(g, true, off)
 	k.switchAll(g, false, on)
 	k.tickClock()
-	for _, t := range g.tenants {
-		t.tally(k.now)
-	}
+	g.level(k.now)
 	switch {
 	case slices.ContainsFunc(off, func(m *group) bool { return !m.off && len(m.channels) > 0 }): // who names none is judged, and the driver was not asked
 		k.notKept(g, errNotOff)

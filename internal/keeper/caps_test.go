@@ -4,6 +4,7 @@
 package keeper
 
 import (
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -99,6 +100,37 @@ func TestCapsBesideOthers(t *testing.T) {
 		}
 		if m.calls["disable"] != calls != c.calls {
 			t.Errorf("%s: %d calls", c.name, m.calls["disable"]-calls)
+		}
+	}
+}
+
+// Ten whose caps fill the GPU cost no call, however they came; ten whose caps do not are off at the same time, by as few calls as one.
+func TestTenWithCaps(t *testing.T) {
+	for percent, most := range map[int]int{10: 0, 8: 40} {
+		for _, apart := range []time.Duration{0, 150 * ms} {
+			var percents, all []int
+			var loads []timeslices.Load
+			for i := range 10 {
+				percents, all, loads = append(percents, percent), append(all, i), append(loads, always(2*ms))
+			}
+			m := played(t, percents, loads...)
+			m.capped(all...)
+			for i := range all {
+				m.gpu.Groups[i].Off = apart > 0
+			}
+			for i := range all {
+				m.gpu.Groups[i].Off = false
+				m.members(all[:i+1]...)
+				m.play(apart)
+			}
+			m.play(5 * time.Second)
+			calls := m.calls["disable"]
+			for i, had := range m.had(5 * time.Second) {
+				near(t, fmt.Sprintf("%d of ten of %d, %v apart", i, percent, apart), had, float64(percent), 0.5)
+			}
+			if calls = (m.calls["disable"] - calls) / 5; calls > most {
+				t.Errorf("ten of %d, %v apart: %d calls a second", percent, apart, calls)
+			}
 		}
 	}
 }

@@ -110,6 +110,7 @@ func (k *keeper) look(g *gpu, active float64) {
 		t.say()
 	}
 	g.looked = k.now
+	g.level(k.Clock())
 	if urgent { // who goes first has changed
 		k.planNow(g)
 	}

@@ -62,6 +62,8 @@ type tenant struct {
 	page      *page
 	account   share.Account
 	limit     limit
+	presence  presence
+	demand    share.Demand
 	bucket    *share.Bucket // nil: it is not of the latency class
 	urgent    bool
 	gone      bool // its slice is

@@ -13,19 +13,19 @@ import "time"
 type Hold struct {
 	Share float64 // of 1
 
-	credit   time.Duration // of GPU time
-	used, on float64       // of the last half second: of the GPU, and of the time for which it was on
-	held     bool          // its credit is gone, and is not all back since
-	owed     time.Duration // of being on, that was too short for a period of its own
-	checked  checked
+	credit  time.Duration // of GPU time
+	held    bool          // its credit is gone, and is not all back since, or it still asks for more than its cap
+	wants   float64       // of the GPU
+	owed    time.Duration // of being on, that was too short for a period of its own
+	checked checked
 }
 
 // checked is for how long it was off, and how much more it used than it was on for, since somebody asked.
 type checked struct{ off, ran time.Duration }
 
-// NewHold is for a slice that nobody knows yet. It is held by the clock, as if it used all of the time that it is on, until it was seen to use less.
+// NewHold is for a slice that nobody knows yet. It is held until it was seen to use less.
 func NewHold(share float64) *Hold {
-	h := &Hold{Share: share, used: 1, on: 1, held: true}
+	h := &Hold{Share: share, held: true, wants: 1}
 	h.credit = h.most()
 	return h
 }
@@ -37,10 +37,10 @@ func (h *Hold) most() time.Duration {
 // Credit is what it may have at once; negative: what it had too much.
 func (h *Hold) Credit() time.Duration { return h.credit }
 
-// Expects is what credit there is now, by what it was seen to use of the time for which it is on, after a time in which nobody looked.
-func (h *Hold) Expects(gone, on time.Duration) time.Duration {
+// Expects is what credit there is after a time in which nobody looked, and it used this part of the GPU.
+func (h *Hold) Expects(gone time.Duration, used float64) time.Duration {
 	later := *h
-	later.Look(gone, on, -1)
+	later.Guess(gone, used)
 	return later.credit
 }
 
@@ -51,80 +51,66 @@ func (h *Hold) SetShare(share float64) {
 }
 
 // Resume goes on from the credit that was written down, after a time in which nobody counted. Who was held then is taken to have had all of the GPU since it was
-// let on, half the time between two such words on average; who was not, what it used before.
-func (h *Hold) Resume(credit, gone, words time.Duration, used float64) {
+// let on, half the time between two such words on average; who was not, what it used before. It says which of the two it took.
+func (h *Hold) Resume(credit, gone, words time.Duration, used float64) float64 {
 	if credit < h.most() {
 		used = 1
 		gone = max(0, gone-words/2)
 	}
-	h.used, h.on = used, 1
-	h.credit, h.held = credit, used == 1
+	h.credit, h.held, h.wants = credit, used == 1, used
 	h.pass(gone, used, h.Share)
+	return used
 }
 
 // Rest lets time pass in which it had no work.
-func (h *Hold) Rest(gone time.Duration) { h.pass(gone, 0, h.Share) }
+func (h *Hold) Rest(gone time.Duration) {
+	h.wants = 0
+	h.pass(gone, 0, h.Share)
+}
 
 func (h *Hold) pass(gone time.Duration, used, allowed float64) {
 	h.credit = min(h.most(), max(-mostDebt, h.credit+time.Duration((allowed-used)*float64(gone))))
-	h.held = h.credit < 0 || h.held && h.credit < h.most()
+	h.held = h.credit < 0 || h.held && (h.credit < h.most() || h.wants > h.Share)
 }
 
-// Look takes what it used of a time, of 1, and for how long it was on; negative: nobody knows what it used.
-func (h *Hold) Look(gone, on time.Duration, used float64) {
+// Look takes what it used of a time, of 1, for how long it was on, and how much of the GPU it asks for.
+func (h *Hold) Look(gone, on time.Duration, used, wants float64) {
 	if gone <= 0 {
 		return
 	}
-	part := min(1, float64(on)/float64(gone))
-	if used < 0 {
-		h.pass(gone, part*h.rate(), h.Share)
-		return
-	}
-	allowed, whole := h.Share, part > allOfIt
-	if whole {
+	part, allowed := min(1, float64(on)/float64(gone)), h.Share
+	if part > allOfIt {
 		allowed += heldSlack
 	}
+	h.wants = wants
 	h.pass(gone, used, allowed)
 	h.checked.off += gone - on
 	h.checked.ran += time.Duration((used - part) * float64(gone))
-	if whole && used > h.rate() { // it has more to do than it had
-		h.used, h.on = used, 1
-		return
+}
+
+// Guess is a look at which nobody knows what it used.
+func (h *Hold) Guess(gone time.Duration, used float64) { h.pass(gone, used, h.Share) }
+
+// May is which part of the GPU it may have from now on; 1 where it is not held.
+func (h *Hold) May() float64 {
+	if !h.held {
+		return 1
 	}
-	weight := float64(gone) / float64(gone+recent)
-	h.used += weight * (used - h.used)
-	h.on += weight * (part - h.on)
+	return max(leastPart*h.Share, h.Share+float64(h.credit)/float64(paidBack))
 }
 
-// rate is which part it uses of the time for which it is on.
-func (h *Hold) rate() float64 {
-	if h.on < 0.001 {
-		return min(1, h.used*1000)
-	}
-	return min(1, h.used/h.on)
+// Holds says that one who may be on for this part of periods of this length has to be kept off.
+func Holds(part float64, period time.Duration) bool {
+	return float64(period)*(1-part) >= float64(leastOff)
 }
 
-// part is of what time it may be on from now on.
-func (h *Hold) part() float64 {
-	may := max(leastPart*h.Share, h.Share+float64(h.credit)/float64(paidBack))
-	if rate := h.rate(); h.held && rate > may {
-		return may / rate
-	}
-	return 1
-}
-
-// Holds says that it has to be kept off for a part of periods of this length.
-func (h *Hold) Holds(period time.Duration) bool {
-	return float64(period)*(1-h.part()) >= float64(leastOff)
-}
-
-// Next is for how long it is on in the next period; all of it: it is not kept off.
-func (h *Hold) Next(period time.Duration) time.Duration {
-	if !h.Holds(period) {
+// Next is for how long one who may be on for a part of the next period is; all of it: it is not kept off.
+func (h *Hold) Next(part float64, period time.Duration) time.Duration {
+	if !Holds(part, period) {
 		h.owed = 0
 		return period
 	}
-	on := h.owed + time.Duration(h.part()*float64(period))
+	on := h.owed + time.Duration(part*float64(period))
 	h.owed = 0
 	switch {
 	case on < leastOn:

@@ -13,9 +13,9 @@ func TestWhoIsHardlyBeyondItsCapIsLeftAlone(t *testing.T) {
 	for used, held := range map[float64]bool{.24: false, .253: false, .27: true} {
 		h := NewHold(.25)
 		for range 1000 {
-			h.Look(100*ms, 100*ms, used)
+			h.Look(100*ms, 100*ms, used, used)
 		}
-		if h.Holds(50*ms) != held {
+		if Holds(Parts([]Rival{{Weight: 1, Wants: used, May: h.May()}})[0], 50*ms) != held {
 			t.Errorf("uses %v of .25: held %v", used, !held)
 		}
 	}
@@ -29,11 +29,11 @@ func TestACapsCreditIsBounded(t *testing.T) {
 		if most := min(50*ms, time.Duration(limit*float64(250*ms))); h.Credit() > most {
 			t.Errorf("cap of %v: a credit of %v", limit, h.Credit())
 		}
-		h.Look(time.Hour, time.Hour, 1)
+		h.Look(time.Hour, time.Hour, 1, 1)
 		if h.Credit() != -500*ms {
 			t.Errorf("cap of %v: owes %v", limit, -h.Credit())
 		}
-		if on := h.Next(10 * time.Second); on < time.Duration(limit*float64(time.Second)) {
+		if on := h.Next(h.May(), 10*time.Second); on < time.Duration(limit*float64(time.Second)) {
 			t.Errorf("cap of %v: on for %v of ten seconds", limit, on)
 		}
 	}
@@ -48,14 +48,14 @@ func TestShortTimesAreMadeUpFor(t *testing.T) {
 	for _, limit := range []float64{.01, .02, .05, .95} {
 		h, on, calls := NewHold(limit), time.Duration(0), 0
 		for range 1000 {
-			n := h.Next(50 * ms)
+			n := h.Next(h.May(), 50*ms)
 			if on += n; n > 0 && n < leastOn || n < 50*ms && n > 50*ms-leastOff {
 				t.Errorf("cap of %v: on for %v", limit, n)
 			}
 			if n > 0 && n < 50*ms {
 				calls++
 			}
-			h.Look(50*ms, n, float64(n)/float64(50*ms))
+			h.Look(50*ms, n, float64(n)/float64(50*ms), 1)
 		}
 		if had := float64(on) / float64(1000*50*ms); had < limit-.005 || had > limit+.005 {
 			t.Errorf("cap of %v: was on for %v in %d periods", limit, had, calls)
@@ -79,7 +79,7 @@ func TestWhoRunsWhileItIsOffIsSeen(t *testing.T) {
 	for used, runs := range map[float64]bool{.3: false, .34: false, .9: true} {
 		h := NewHold(.3)
 		for range 20 {
-			h.Look(100*ms, 30*ms, used)
+			h.Look(100*ms, 30*ms, used, 1)
 		}
 		off, ran := h.RanOff()
 		if off != 1400*ms || float64(ran) > ranOffPart*float64(off) != runs {

@@ -104,6 +104,11 @@ const (
 	leastPart = 0.2
 	// Over which what it used is looked at. From: chosen, two looks and more. Wrong, small: the cap follows noise; large: late.
 	recent = 500 * time.Millisecond
+	// Of what it could have had: whoever takes as much takes all that it can have. From: chosen, a meter is wrong by less. Wrong, small: the cap follows
+	// late; large: who pauses is held for nothing.
+	takes = 0.9
+	// Of a period: those who may be on for nearly as long are put off in one call. From: chosen. Wrong, small: the calls take a core; large: a cap is coarse.
+	atOnce = 0.03
 	// Of the GPU, by which a slice may be beyond its cap before it is kept off for it. From: measured, a meter is no better. Wrong: calls for nothing.
 	heldSlack = 0.004
 	// Of the GPU: a cap of as much is none. From: chosen. Wrong: as above.

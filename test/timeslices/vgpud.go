@@ -23,6 +23,7 @@ type Slice struct {
 	planned time.Duration
 	present share.Present
 	held    held
+	demand  share.Demand
 }
 
 // Vgpud plays the loop of one GPU: it sees the log and what the engine did in all, and sets slices and who is off.
@@ -170,6 +171,7 @@ func (v *Vgpud) look() {
 			v.tenants[i].Urgent, urgent = goes, true
 		}
 	}
+	v.level()
 	v.window.Add(all, found)
 	if urgent {
 		v.plan()
