@@ -86,8 +86,24 @@ func (r *Rule) Next(tenants []Tenant) Plan {
 			p = beside(tenants, long, r.short)
 		}
 	}
+	p.bound(tenants)
 	r.slices = p.Slices
 	return p
+}
+
+// bound keeps a round of those with a cap shorter than what is counted at a time: each would be beyond its cap or behind it at every look.
+func (p *Plan) bound(tenants []Tenant) {
+	working, capped := 0, false
+	for _, t := range tenants {
+		working += min(1, t.Groups)
+		capped = capped || t.Groups > 0 && t.Most > 0
+	}
+	if !capped {
+		return
+	}
+	for i, t := range tenants {
+		p.Slices[i] = min(p.Slices[i], max(leastOfMany, t.long()/time.Duration(max(1, working))))
+	}
 }
 
 // part is what a share is of all that are at work.
