@@ -30,7 +30,7 @@ if [ -n "$GO" ]; then
 		staged=$(mktemp -d)
 		trap 'rm -rf "$staged"' EXIT
 		cd "$build"
-		cp --parents vgpu-prolog vgpu-epilog vgpu-gres vgpuctl vgpu-draw vgpud ./*.so sim/vgpu-fill sim/vgpu-busy gpu/kept gpu/outside "$staged"
+		cp --parents vgpu-prolog vgpu-epilog vgpu-gres vgpuctl vgpu-draw vgpu-exporter vgpud ./*.so sim/vgpu-fill sim/vgpu-busy gpu/kept gpu/outside "$staged"
 		find "$staged" -type f -exec strip --strip-debug {} +
 		tar -C "$staged" -czf "$packed" .
 		du -h "$packed"
