@@ -211,7 +211,8 @@ func (m *Meter) residence(p Present, resident map[uint32]int64, found *Usage) ti
 		delete(resident, pid)
 		if known := m.seen[pid]; known != nil {
 			had -= known.look.taken() + known.idle
-			found.Turns, found.Cuts = found.Turns+known.look.cut+known.look.left, found.Cuts+known.look.cut
+			had := known.look
+			found.Turns, found.Cuts = found.Turns+had.cut+had.stopped+had.left, found.Cuts+had.cut+had.stopped
 			if len(known.contexts) > 0 {
 				found.pace(&known.paces)
 				found.Groups += len(known.contexts)

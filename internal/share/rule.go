@@ -5,7 +5,10 @@
 // one used, who may go first, and who cheats. It asks no clock, no driver and no file; times are those that it is given.
 package share
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Tenant is one with a share of a GPU, and what was seen of it in the last window.
 type Tenant struct {
@@ -100,6 +103,9 @@ func (p *Plan) bound(tenants []Tenant) {
 	}
 	if !capped {
 		return
+	}
+	if slices.ContainsFunc(p.Turns, func(t Turn) bool { return t.Tenant != Others && tenants[t.Tenant].Most > 0 }) {
+		p.Turns = nil
 	}
 	for i, t := range tenants {
 		p.Slices[i] = min(p.Slices[i], max(leastOfMany, t.long()/time.Duration(max(1, working))))
