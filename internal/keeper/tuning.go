@@ -77,7 +77,7 @@ const (
 	WaitForState = 10 * time.Second
 )
 
-// Who has turns of its own though it uses little (together.go). From: chosen. Wrong: the GPU is idle in its turns, or it goes to and fro.
+// Who has turns of its own though it uses little (together.go). From: chosen. Wrong: the GPU is idle in its turns, or it goes back and forth.
 const (
 	passes = 0.5 // of its part: who uses less leaves the GPU idle in turns of its own, as nobody else is on
 	passed = 4   // plans in a row
