@@ -27,7 +27,7 @@ import (
 func recordsCommand(o *options) *cobra.Command {
 	var flush, asJSON bool
 	var write bool
-	var again time.Duration
+	var backfillAfter time.Duration
 	command := &cobra.Command{
 		Use:   "records [--flush]",
 		Short: "Show the usage records that wait to be accounted; --flush writes them",
@@ -47,7 +47,7 @@ or by a timer as well. What was reported is in history/ of spool_dir.`,
 			case write:
 				return writeComments(command.Context(), cfg, command.InOrStdin(), command.OutOrStdout())
 			case flush:
-				return flushSpool(command.Context(), cfg, o, again)
+				return flushSpool(command.Context(), cfg, o, backfillAfter)
 			}
 			return showBacklog(command.OutOrStdout(), cfg, asJSON)
 		},
@@ -56,8 +56,8 @@ or by a timer as well. What was reported is in history/ of spool_dir.`,
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	// A part of a flush, in a process of its own: Slurm's library ends it when it likes.
 	command.Flags().BoolVar(&write, "write", false, "change texts of jobs as standard input says")
-	command.Flags().DurationVar(&again, "again", report.DefaultAgain, "how long after a job's end its row is looked at again")
-	for _, name := range []string{"write", "again"} {
+	command.Flags().DurationVar(&backfillAfter, "backfill-after", report.DefaultBackfillAfter, "how long after its report a row that slurmctld may have written over is looked at")
+	for _, name := range []string{"write", "backfill-after"} {
 		if err := command.Flags().MarkHidden(name); err != nil {
 			panic(err) // the flags are defined above
 		}
@@ -65,7 +65,7 @@ or by a timer as well. What was reported is in history/ of spool_dir.`,
 	return command
 }
 
-func flushSpool(ctx context.Context, cfg config.Config, o *options, again time.Duration) error {
+func flushSpool(ctx context.Context, cfg config.Config, o *options, backfillAfter time.Duration) error {
 	if err := report.Enabled(cfg); err != nil {
 		return err
 	}
@@ -85,15 +85,15 @@ func flushSpool(ctx context.Context, cfg config.Config, o *options, again time.D
 			Extra:    slurmdb.HasExtra(),
 			Writer:   []string{self, "records", "--write", "--config", o.configPath, "--node", o.node},
 		},
-		Field:    cfg.AccountingField,
-		After:    afterOthers(),
-		RetryFor: cfg.Report.RetryFor,
-		Log:      log,
-		Retry:    report.DefaultRetry,
-		Settle:   report.DefaultSettle,
-		Spread:   report.DefaultSpread,
-		Known:    controller.Knows,
-		Again:    again,
+		Field:         cfg.AccountingField,
+		After:         afterOthers(),
+		RetryFor:      cfg.Report.RetryFor,
+		Log:           log,
+		Retry:         report.DefaultRetry,
+		Settle:        report.DefaultSettle,
+		Spread:        report.DefaultSpread,
+		Known:         controller.Knows,
+		BackfillAfter: backfillAfter,
 	}
 	return reporter.Flush(ctx)
 }

@@ -111,7 +111,7 @@ func TestTheReporterComesForBothFolders(t *testing.T) {
 	}
 	spool := config.Default().Spool()
 	var want []string
-	for _, folder := range []string{spool.Usage(), spool.Again()} {
+	for _, folder := range []string{spool.Usage(), spool.Backfill()} {
 		want = append(want, "ConditionDirectoryNotEmpty=|"+folder)
 	}
 	if got := regexp.MustCompile(`(?m)^Condition.*$`).FindAllString(string(text), -1); !slices.Equal(got, want) {

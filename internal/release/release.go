@@ -103,7 +103,7 @@ func removeFolder(dir rundir.Dir, job uint32) (failed error) {
 func record(cfg config.Config, g grant.Grant, log hclog.Logger) usage.Record {
 	rec := usage.Record{Job: g.Job, Restart: g.Restart, Node: g.Node, UID: g.UID, Submitted: g.Submitted, Start: g.Since,
 		End: time.Now().UTC(), Request: g.Request, Policy: g.Policy, Entitlement: g.Entitlement, Refusal: g.Refusal, Requeued: g.Requeued,
-		Again: g.HasText}
+		Backfill: g.HasText}
 	if g.Refusal != "" {
 		return rec
 	}

@@ -43,9 +43,9 @@ type Reporter struct {
 	Spread time.Duration
 	// After is how long after its end a job's AdminComment is left to others; DefaultAfter says who they are.
 	After time.Duration
-	// Known asks slurmctld whether it knows a job, from Again after the job's end on.
-	Known func(ctx context.Context, job uint32) (bool, error)
-	Again time.Duration
+	// Known asks slurmctld whether it knows a job, from BackfillAfter after the job's end on.
+	Known         func(ctx context.Context, job uint32) (bool, error)
+	BackfillAfter time.Duration
 }
 
 // DefaultRetry, DefaultSettle and DefaultSpread suit a database that was away for seconds, and one that was for hours.
@@ -100,7 +100,7 @@ func (r *Reporter) work(ctx context.Context) error {
 	for {
 		if more || time.Since(looked) >= longestPause*r.Retry {
 			var err error
-			if more, err = r.again(ctx); err != nil {
+			if more, err = r.backfill(ctx); err != nil {
 				return err
 			}
 			looked = time.Now()
@@ -227,8 +227,8 @@ func sleepFor(ctx context.Context, d time.Duration) bool {
 
 // finish moves a record into the history.
 func (r *Reporter) finish(rec usage.Record, outcome string) error {
-	if rec.Again && outcome == OutcomeWritten {
-		if err := usage.PutAgain(r.Spool, rec); err != nil {
+	if rec.Backfill && outcome == OutcomeWritten {
+		if err := usage.PutBackfill(r.Spool, rec); err != nil {
 			return err
 		}
 	}

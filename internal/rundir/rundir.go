@@ -140,8 +140,8 @@ func (s Spool) History() string { return filepath.Join(string(s), "history") }
 // Lock is held by the one that carries the records to the database: that can take minutes, so that it is not the state's.
 func (s Spool) Lock() string { return filepath.Join(s.Usage(), ".lock") }
 
-// Again is for records whose rows slurmctld may write once more.
-func (s Spool) Again() string { return filepath.Join(string(s), "again") }
+// Backfill is for records whose rows slurmctld may write over.
+func (s Spool) Backfill() string { return filepath.Join(string(s), "backfill") }
 
 // Drained says why this node took itself out of Slurm's hands, where it did.
 func (s Spool) Drained() string { return filepath.Join(string(s), "drained.json") }

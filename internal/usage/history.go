@@ -37,30 +37,28 @@ func Keep(spool rundir.Spool, rec Record) error {
 
 // Trim keeps the newest MaxHistory files of the history.
 func Trim(spool rundir.Spool) error {
-	entries, err := os.ReadDir(spool.History())
+	files, err := oldestFirst(spool.History())
 	if err != nil {
 		return fmt.Errorf("trim usage history: %w", err)
 	}
-	if len(entries) <= MaxHistory {
-		return nil
-	}
-	type aged struct {
-		name string
-		when time.Time
-	}
-	files := make([]aged, 0, len(entries))
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil {
-			files = append(files, aged{entry.Name(), info.ModTime()})
-		}
-	}
-	slices.SortFunc(files, func(a, b aged) int { return a.when.Compare(b.when) })
 	for _, file := range files[:max(len(files)-MaxHistory, 0)] {
-		if err := os.RemoveAll(filepath.Join(spool.History(), file.name)); err != nil {
+		if err := os.RemoveAll(filepath.Join(spool.History(), file.Name())); err != nil {
 			return fmt.Errorf("trim usage history: %w", err)
 		}
 	}
 	return nil
+}
+
+// oldestFirst are the files of a folder, by when they were changed.
+func oldestFirst(folder string) (files []fs.FileInfo, err error) {
+	entries, err := os.ReadDir(folder)
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil {
+			files = append(files, info)
+		}
+	}
+	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	return files, err
 }
 
 // RemoveTemporaries clears what killed reporters left in the history: the one that has the lock is the only one.

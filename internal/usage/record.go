@@ -41,9 +41,9 @@ type Record struct {
 	Requeued    bool                `json:"requeued,omitempty"` // the refused job went back into the queue
 	Devices     []Device            `json:"devices"`
 	Steps       []Step              `json:"steps,omitempty"`
-	// Again says that slurmctld has a text of the job in the field, and be it an empty one: 24.11 writes that into the row once more when it
+	// Backfill says that slurmctld has a text of the job in the field, and be it an empty one: 24.11 writes that into the row once more when it
 	// is restarted or reconfigured, over what stands there, as long as it knows the job.
-	Again bool `json:"again,omitempty"`
+	Backfill bool `json:"backfill,omitempty"`
 	// PutBack is when the report came back into the spool, because slurmctld may have written over it.
 	PutBack time.Time `json:"put_back,omitzero"`
 	// Outcome is what became of the report, in words; empty while it waits in the spool.

@@ -49,7 +49,7 @@ func TestAReportOutlivesSlurmctld(t *testing.T) {
 	replaced(t, c.Home.Path("etc", "slurm.conf"), func(text string) string { return text + "MinJobAge=2\n" })
 	restart()
 	until(t, "the report to stand when slurmctld has forgotten the job", 90*time.Second, func() error {
-		ok(t, root, tool("n1", "records --flush --again 0s"))
+		ok(t, root, tool("n1", "records --flush --backfill-after 0s"))
 		known := run(t, root, "scontrol show job "+job).Code == 0
 		comment := account(t, job, "AdminComment")
 		var u usage

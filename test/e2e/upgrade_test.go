@@ -21,13 +21,21 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/test/cluster"
 )
 
-// otherLayout makes of this build a later one, which knows a field more at the end of each page, and a figure more in ledgers.
-var otherLayout = [][2]string{
-	{"\tuint64_t ledger_inode;\n", "\tuint64_t ledger_inode;\n\tuint64_t later[16];\n"},
-	{"\tuint64_t refusals[VGPU_MAX_DEVICES]\n", "\tuint64_t refusals[VGPU_MAX_DEVICES]; \\\n\tuint64_t later[VGPU_MAX_DEVICES]\n"},
-	{"\tuint64_t context_bytes[VGPU_MAX_DEVICES];\n", "\tuint64_t context_bytes[VGPU_MAX_DEVICES];\n\tuint64_t later[1024];\n"},
-	{"\tstruct vgpu_groups_process process[VGPU_MAX_PROCS];\n", "\tstruct vgpu_groups_process process[VGPU_MAX_PROCS];\n\tuint64_t later[1024];\n"},
-	{"\tstruct vgpu_time_device device[VGPU_MAX_DEVICES];\n", "\tstruct vgpu_time_device device[VGPU_MAX_DEVICES];\n\tuint64_t later[1024];\n"},
+// otherLayout makes of this build a later one, which knows a field more at the end of each page, and a figure of use more, by the lines that
+// CONTRIBUTING.md asks for and no others.
+var otherLayout = map[string][][2]string{
+	"interposer/api/layout.h": {
+		{"\tuint64_t ledger_inode;\n", "\tuint64_t ledger_inode;\n\tuint64_t later[16];\n"},
+		{"\tuint64_t refusals[VGPU_MAX_DEVICES]\n", "\tuint64_t refusals[VGPU_MAX_DEVICES]; \\\n\tuint64_t made_up[VGPU_MAX_DEVICES]\n"},
+		{"\tuint64_t context_bytes[VGPU_MAX_DEVICES];\n", "\tuint64_t context_bytes[VGPU_MAX_DEVICES];\n\tuint64_t later[1024];\n"},
+		{"\tstruct vgpu_groups_process process[VGPU_MAX_PROCS];\n", "\tstruct vgpu_groups_process process[VGPU_MAX_PROCS];\n\tuint64_t later[1024];\n"},
+		{"\tstruct vgpu_time_device device[VGPU_MAX_DEVICES];\n", "\tstruct vgpu_time_device device[VGPU_MAX_DEVICES];\n\tuint64_t later[1024];\n"},
+	},
+	"interposer/account/account.c": {{"\tSET(*of_job, ", "\tSET(vgpu_pages.ledger->made_up[device], 77);\n\tSET(vgpu_pages.ledger->step[p->step].made_up[device], 77);\n\tSET(*of_job, "}},
+	"internal/usage/figures.go": {
+		{"\tPeakMiB  *int64  `json:\"peak_mib\"`\n", "\tPeakMiB  *int64  `json:\"peak_mib\"`\n\tMadeUp *uint64 `json:\"made_up\"`\n"},
+		{"Refusals: new(used.Refusals)", "Refusals: new(used.Refusals), MadeUp: new(used.MadeUp)"},
+	},
 }
 
 // parts are the files of a build that an upgrade replaces.
@@ -42,20 +50,21 @@ func buildOther(t *testing.T) string {
 	if out, err := copied.CombinedOutput(); err != nil {
 		t.Fatalf("copy the sources: %v: %s", err, out)
 	}
-	header := filepath.Join(tree, "interposer/api/layout.h")
-	data, err := os.ReadFile(header)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(data)
-	for _, change := range otherLayout {
-		if !strings.Contains(text, change[0]) {
-			t.Fatalf("%s has no %q", header, change[0])
+	for name, changes := range otherLayout {
+		data, err := os.ReadFile(filepath.Join(tree, name))
+		if err != nil {
+			t.Fatal(err)
 		}
-		text = strings.Replace(text, change[0], change[1], 1)
-	}
-	if err := os.WriteFile(header, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
+		text := string(data)
+		for _, change := range changes {
+			if !strings.Contains(text, change[0]) {
+				t.Fatalf("%s has no %q", name, change[0])
+			}
+			text = strings.Replace(text, change[0], change[1], 1)
+		}
+		if err := os.WriteFile(filepath.Join(tree, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := os.WriteFile(filepath.Join(tree, "VERSION"), []byte("0.1.0-other\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -171,13 +180,39 @@ func (r *ruled) end(t *testing.T, mib, most int) {
 }
 
 // younger is a job of another user that begins and ends now.
-func younger(t *testing.T, when string) {
+func younger(t *testing.T, when string) (job string) {
 	t.Helper()
-	out := finish(t, two, submit(t, two, "--gres=vgpu:1 --vgpu-mem=2000 --vgpu-cores=30", seen+"; vgpu-fill"))
+	job = submit(t, two, "--gres=vgpu:1 --vgpu-mem=2000 --vgpu-cores=30", seen+"; vgpu-fill")
+	out := finish(t, two, job)
 	if first, _, _ := strings.Cut(out, "\n"); first != "2000" {
 		t.Errorf("%s: a new job sees %s MiB", when, first)
 	}
 	wantLimit(t, out, 2000)
+	return job
+}
+
+// wantMadeUp looks for the figure that the other release has more, in all that says what one of its jobs uses and what one that has ended did.
+func wantMadeUp(t *testing.T, runs, ended string) {
+	t.Helper()
+	awaitUsage(t, ended, 60*time.Second)
+	vgpuctl := "vgpuctl --config " + c.ConfigPath() + " --node n1 "
+	for form, want := range map[string]struct {
+		command string
+		times   int
+	}{
+		"status":             {vgpuctl + "status --json", 1},
+		"explain, it runs":   {vgpuctl + "explain --json " + runs, 1},
+		"report, it runs":    {vgpuctl + "report --json " + runs, 1},
+		"the record":         {"cat " + c.Home.Path("vgpu-spool", "n1", "history", ended+".0.json"), 2}, // and its step
+		"explain, it ended":  {vgpuctl + "explain --json " + ended, 2},
+		"report, it ended":   {vgpuctl + "report --json " + ended, 1},
+		"sacct, its comment": {"sacct -X -n -P -o AdminComment -j " + ended, 1},
+	} {
+		out := strings.ReplaceAll(ok(t, root, want.command).Stdout, " ", "")
+		if n := strings.Count(out, `"made_up":77`); n < want.times {
+			t.Errorf("%s has the made-up figure %d times, want %d: %s", form, n, want.times, out)
+		}
+	}
 }
 
 // A release whose pages are all longer is installed under a job that runs, the first one again under jobs of both,
@@ -198,11 +233,12 @@ func TestUpgradeUnderRunningJobs(t *testing.T) {
 	old := rule(t, 5000)
 	install(t, other)
 	old.held(t, "after the upgrade", 5000)
-	younger(t, "after the upgrade")
+	ended := younger(t, "after the upgrade")
 	ok(t, root, set+old.job+" --mem 4000")
 	old.held(t, "changed by the new release", 4000)
 	newer := rule(t, 6000)
 	newer.held(t, "of the new release", 6000)
+	wantMadeUp(t, newer.job, ended)
 
 	install(t, c.Build)
 	newer.held(t, "after going back", 6000)

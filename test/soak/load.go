@@ -232,11 +232,11 @@ func (s *soak) lookAgain(ctx context.Context) error {
 	for begin := time.Now(); ; time.Sleep(5 * time.Second) {
 		left := 0
 		for _, node := range s.cluster.Nodes {
-			records, _ := filepath.Glob(s.cluster.Home.Path("vgpu-spool", node, "again", "*.json"))
+			records, _ := filepath.Glob(s.cluster.Home.Path("vgpu-spool", node, "backfill", "*.json"))
 			if left += len(records); len(records) == 0 {
 				continue
 			}
-			if result := s.cluster.Run(ctx, s.cluster.Root(), s.tool(node, "records --flush --again 0s")); result.Code != 0 {
+			if result := s.cluster.Run(ctx, s.cluster.Root(), s.tool(node, "records --flush --backfill-after 0s")); result.Code != 0 {
 				return fmt.Errorf("%s", result)
 			}
 		}

@@ -66,7 +66,7 @@ func (s *soak) judgeRemains(ctx context.Context, v *verdict, mountsBefore []stri
 	}
 	v.noneOf("job folders and marks left", glob("run", "", "jobs", "*"))
 	v.noneOf("pages left", glob("run", "", rundir.PagesFolder, "[0-9]*"))
-	v.noneOf("records left", append(glob("vgpu-spool", "", "usage", "*.json"), glob("vgpu-spool", "", "again", "*.json")...))
+	v.noneOf("records left", append(glob("vgpu-spool", "", "usage", "*.json"), glob("vgpu-spool", "", "backfill", "*.json")...))
 	v.noneOf("temporary files left", append(append(glob("run", "", ".*.json*"), glob("vgpu-spool", "", "usage", ".*.json*")...),
 		glob("vgpu-spool", "", "history", ".*.json*")...))
 	held := 0

@@ -26,7 +26,7 @@ func TestAReportIsWrittenAgainOverWhatSlurmctldWrote(t *testing.T) {
 		return knows, known
 	}
 	rec := sample(7)
-	rec.Again = true
+	rec.Backfill = true
 	mustWrite(t, r.Spool, rec)
 	flush(t, r)
 	written := db.rows[7].AdminComment
@@ -41,12 +41,12 @@ func TestAReportIsWrittenAgainOverWhatSlurmctldWrote(t *testing.T) {
 			t.Errorf("%v: written while slurmctld may write again", why)
 		}
 	}
-	r.Again = time.Hour
+	r.BackfillAfter = time.Hour
 	known, knows, asked = nil, false, 0
 	if flush(t, r); db.rows[7].AdminComment != "" || asked != 0 {
 		t.Error("it is asked before its time")
 	}
-	r.Again = 0
+	r.BackfillAfter = 0
 	if flush(t, r); db.rows[7].AdminComment != written || asked != 1 {
 		t.Errorf("%q, asked %d times", db.rows[7].AdminComment, asked)
 	}
@@ -55,7 +55,7 @@ func TestAReportIsWrittenAgainOverWhatSlurmctldWrote(t *testing.T) {
 	if flush(t, r); db.rows[7].AdminComment != "" || asked != 1 {
 		t.Errorf("%q, asked %d times", db.rows[7].AdminComment, asked)
 	}
-	if left, err := os.ReadDir(r.Spool.Again()); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(r.Spool.Backfill()); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v", left, err)
 	}
 }
@@ -63,7 +63,7 @@ func TestAReportIsWrittenAgainOverWhatSlurmctldWrote(t *testing.T) {
 // wantLeft checks how many reports are to be looked at again.
 func wantLeft(t *testing.T, r *Reporter, want int) {
 	t.Helper()
-	if left, err := os.ReadDir(r.Spool.Again()); err != nil || len(left) != want {
+	if left, err := os.ReadDir(r.Spool.Backfill()); err != nil || len(left) != want {
 		t.Errorf("%d reports are to be looked at again, want %d: %v", len(left), want, err)
 	}
 }
@@ -73,7 +73,7 @@ func reportsOf(t *testing.T, r *Reporter, db *database, jobs uint32) {
 	t.Helper()
 	for job := range jobs {
 		rec := sample(job + 1)
-		rec.Again, db.rows[job+1] = true, ended(job+1)
+		rec.Backfill, db.rows[job+1] = true, ended(job+1)
 		mustWrite(t, r.Spool, rec)
 	}
 	flush(t, r)
@@ -88,16 +88,16 @@ func reportsOf(t *testing.T, r *Reporter, db *database, jobs uint32) {
 func TestJobsThatSlurmctldKeeps(t *testing.T) {
 	db := &database{rows: map[uint32]Row{}}
 	r := reporter(t, db)
-	r.Again = time.Hour
+	r.BackfillAfter = time.Hour
 	reportsOf(t, r, db, 20)
-	r.Again = 0
+	r.BackfillAfter = 0
 	r.Retry = time.Second // not twice in a flush
 	asked := make(map[uint32]int)
 	knows := func(job uint32) bool { return job <= 4 }
 	r.Known = func(_ context.Context, job uint32) (bool, error) { asked[job]++; return knows(job), nil }
 	for i := range uint32(4) {
 		then := time.Now().Add(-time.Hour)
-		if err := os.Chtimes(filepath.Join(r.Spool.Again(), sample(i+1).FileName()), then, then); err != nil {
+		if err := os.Chtimes(filepath.Join(r.Spool.Backfill(), sample(i+1).FileName()), then, then); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestJobsThatSlurmctldKeeps(t *testing.T) {
 func TestManyReportsThatWereWrittenOver(t *testing.T) {
 	db := &database{rows: map[uint32]Row{}}
 	r := reporter(t, db)
-	const jobs = 2*againAtOnce + 10
+	const jobs = 2*backfillAtOnce + 10
 	reportsOf(t, r, db, jobs)
 	r.Retry = time.Second
 	r.Known = func(context.Context, uint32) (bool, error) { return false, nil }

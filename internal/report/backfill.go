@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// DefaultAgain is how long after a report slurmctld is not asked whether it still knows the job: MinJobAge is 300 s by default.
-	DefaultAgain = 6 * time.Minute
-	// againAtOnce bounds what one reporter takes up.
-	againAtOnce = 50
+	// DefaultBackfillAfter is how long after a report slurmctld is not asked whether it still knows the job: MinJobAge is 300 s by default.
+	DefaultBackfillAfter = 6 * time.Minute
+	// backfillAtOnce bounds what one reporter takes up.
+	backfillAtOnce = 50
 	// knownAtMost is after how many jobs that slurmctld knows it is not asked for later ones: it forgets them in the order in which
 	// they ended, but for arrays of which something still runs. These go to the end, so that they are not in the way of others.
 	knownAtMost = 3
 )
 
-// again takes up records that were written, and that slurmctld may have overwritten since, when it does not know the job any
+// backfill takes up records that were written, and that slurmctld may have overwritten since, when it does not know the job any
 // longer, or keeps all jobs for longer than a record is worth trying. Their part stands, or is written once more. It says whether there
 // may be more of them.
-func (r *Reporter) again(ctx context.Context) (more bool, err error) {
+func (r *Reporter) backfill(ctx context.Context) (more bool, err error) {
 	if r.Known == nil {
 		return false, nil
 	}
-	records, err := usage.ListAgain(r.Spool, time.Now().Add(-r.Again), againAtOnce)
+	records, err := usage.ListBackfill(r.Spool, time.Now().Add(-r.BackfillAfter), backfillAtOnce)
 	if err != nil {
 		return false, err
 	}
@@ -54,5 +54,5 @@ func (r *Reporter) again(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	return len(records) == againAtOnce, nil
+	return len(records) == backfillAtOnce, nil
 }

@@ -9,50 +9,41 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
-// PutAgain notes that a record is to be reported once more, when slurmctld does not know its job any longer.
-func PutAgain(spool rundir.Spool, rec Record) error {
-	if err := os.MkdirAll(spool.Again(), 0o700); err != nil {
+// PutBackfill notes that a record is to be reported once more, when slurmctld does not know its job any longer.
+func PutBackfill(spool rundir.Spool, rec Record) error {
+	if err := os.MkdirAll(spool.Backfill(), 0o700); err != nil {
 		return fmt.Errorf("note usage record: %w", err)
 	}
-	rec.Again, rec.Outcome = false, ""
-	return writeRecord(filepath.Join(spool.Again(), rec.FileName()), rec)
+	rec.Backfill, rec.Outcome = false, ""
+	return writeRecord(filepath.Join(spool.Backfill(), rec.FileName()), rec)
 }
 
-// ListAgain returns so many of these records that were noted before that time, the oldest first. No others are read: a user can have many
+// ListBackfill returns so many of these records that were noted before that time, the oldest first. No others are read: a user can have many
 // such jobs, and each reporter comes by. What is none goes; what cannot be read now is left for later.
-func ListAgain(spool rundir.Spool, before time.Time, most int) (records []Record, err error) {
-	entries, err := os.ReadDir(spool.Again())
+func ListBackfill(spool rundir.Spool, before time.Time, most int) (records []Record, err error) {
+	noted, err := oldestFirst(spool.Backfill())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list usage records: %w", err)
 	}
-	type noted struct {
-		name string
-		when time.Time
-	}
-	var due []noted
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil && !info.ModTime().After(before) {
-			due = append(due, noted{entry.Name(), info.ModTime()})
+	for _, file := range noted[:min(len(noted), most)] {
+		if file.ModTime().After(before) {
+			break
 		}
-	}
-	slices.SortFunc(due, func(a, b noted) int { return a.when.Compare(b.when) })
-	for _, file := range due[:min(len(due), most)] {
-		path := filepath.Join(spool.Again(), file.name)
+		path := filepath.Join(spool.Backfill(), file.Name())
 		rec, err := readRecord(path)
 		switch {
 		case err == nil:
 			records = append(records, rec)
-		case file.name[0] == '.' || errors.Is(err, ErrRecord) || errors.Is(err, trusted.ErrUntrusted):
+		case file.Name()[0] == '.' || errors.Is(err, ErrRecord) || errors.Is(err, trusted.ErrUntrusted):
 			if err := os.RemoveAll(path); err != nil {
 				return nil, fmt.Errorf("list usage records: %w", err)
 			}
@@ -64,7 +55,7 @@ func ListAgain(spool rundir.Spool, before time.Time, most int) (records []Record
 // Later puts such a record behind the others.
 func Later(spool rundir.Spool, rec Record) error {
 	now := time.Now()
-	if err := os.Chtimes(filepath.Join(spool.Again(), rec.FileName()), now, now); err != nil {
+	if err := os.Chtimes(filepath.Join(spool.Backfill(), rec.FileName()), now, now); err != nil {
 		return fmt.Errorf("leave usage record: %w", err)
 	}
 	return nil
@@ -76,7 +67,7 @@ func Return(spool rundir.Spool, rec Record) error {
 	if err := writeRecord(filepath.Join(spool.Usage(), rec.FileName()), rec); err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(spool.Again(), rec.FileName())); err != nil {
+	if err := os.Remove(filepath.Join(spool.Backfill(), rec.FileName())); err != nil {
 		return fmt.Errorf("report usage record once more: %w", err)
 	}
 	return nil
