@@ -15,12 +15,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/builds"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/drained"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/kept"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 )
 
@@ -157,7 +157,7 @@ func dash(text string) string {
 // prepareBuilds is for as early as can be: what is mounted later may not be seen where a job's mount namespace was made before. A process that may
 // not mount, as the unit at boot in its sandbox, knows nothing of what the prolog can do, which mounts it as well and says what is in its way.
 func prepareBuilds(say io.Writer, cfg config.Config) {
-	if err := kept.Prepare(cfg.Run()); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
+	if err := builds.Prepare(cfg.Run()); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
 		fmt.Fprintln(say, "vgpu-gres: upgrades will change the library of running jobs:", err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/builds"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/kept"
 )
 
 // A package manager puts files into place one after the other. In that time this program is of one build and what it finds
@@ -29,12 +29,12 @@ const (
 
 // keep has the job started with copies that no upgrade touches. Where none can be made it is started with what is installed.
 func (p *prolog) keep(ctx context.Context, g grant.Grant) (grant.Grant, error) {
-	library, err := kept.Find(p.cfg.Run(), p.cfg.Library)
+	library, err := builds.Find(p.cfg.Run(), p.cfg.Library)
 	if errors.Is(err, fs.ErrNotExist) {
 		library, err = p.keepNew(ctx)
 	}
 	switch {
-	case errors.Is(err, kept.ErrMixed):
+	case errors.Is(err, builds.ErrMixed):
 		return g, p.startAgain(err)
 	case err != nil:
 		p.log.Warn("the job is started with the installed library, and an upgrade would change it for its later processes", "reason", err)
@@ -50,12 +50,12 @@ func (p *prolog) keepNew(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer tx.End()
-	library, err := kept.Keep(p.cfg.Run(), p.cfg.Library)
+	library, err := builds.Keep(p.cfg.Run(), p.cfg.Library)
 	if errors.Is(err, unix.ENOSPC) {
-		if _, err := kept.Sweep(p.cfg.Run(), p.cfg.Library); err != nil {
+		if _, err := builds.Sweep(p.cfg.Run(), p.cfg.Library); err != nil {
 			return "", err
 		}
-		library, err = kept.Keep(p.cfg.Run(), p.cfg.Library)
+		library, err = builds.Keep(p.cfg.Run(), p.cfg.Library)
 	}
 	if err == nil {
 		p.log.Info("a build is kept for the jobs that are started with it", "library", library)

@@ -59,7 +59,7 @@ func (d Dir) Counts() string { return filepath.Join(string(d), "counts.json") }
 func (d Dir) Prolog() string { return filepath.Join(string(d), "prolog.json") }
 func (d Dir) Jobs() string   { return filepath.Join(string(d), "jobs") }
 
-// Builds is the folder of what builds of slurm-vgpu load into jobs, a folder for each that a job was started with (package kept).
+// Builds is the folder of what builds of slurm-vgpu load into jobs, a folder for each that a job was started with (package builds).
 func (d Dir) Builds() string { return filepath.Join(string(d), "builds") }
 
 // Job is the folder of a job that has, or was refused, slices here.

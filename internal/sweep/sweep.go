@@ -16,8 +16,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/builds"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/kept"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/release"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
@@ -93,7 +93,7 @@ func (s Sweeper) Sweep(ctx context.Context) (Result, error) {
 
 // builds removes what an upgrade left to jobs that are gone by now.
 func (s Sweeper) builds(ctx context.Context) error {
-	if !kept.Several(s.Store.Dir, s.Config.Library) {
+	if !builds.Several(s.Store.Dir, s.Config.Library) {
 		return nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, lockWait)
@@ -103,7 +103,7 @@ func (s Sweeper) builds(ctx context.Context) error {
 		return err
 	}
 	defer held.Close()
-	removed, err := kept.Sweep(s.Store.Dir, s.Config.Library)
+	removed, err := builds.Sweep(s.Store.Dir, s.Config.Library)
 	if removed > 0 {
 		s.Log.Info("builds were taken away that no job was started with any more", "builds", removed)
 	}

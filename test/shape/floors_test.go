@@ -22,7 +22,7 @@ var floors = [][]string{
 	{"crashpoint", "device", "installed", "pattern", "request", "share", "slurmdb", "stored", "trusted", "version"},
 	{"channels", "detached", "devfiles", "driver", "inventory", "ledger", "place", "rundir", "slurm"},
 	{"config", "discover", "drained", "grant", "metrics", "pages", "slurmconf", "timeline", "waiting"},
-	{"kept", "logging", "state", "usage"},
+	{"builds", "logging", "state", "usage"},
 	{"audit", "jobreport", "launch", "release", "report", "sitecheck", "tally", "wake", "wall"},
 	{"keeper", "picture", "sample", "sweep"},
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kept keeps what a job is started with for as long as the job is there: the interposer and the guards. A package that is upgraded or removed takes its files away; these stay.
-package kept
+// Package builds keeps what a job is started with for as long as the job is there: the interposer and the guards. A package that is upgraded or removed takes its files away; these stay.
+package builds
 
 import (
 	"crypto/sha256"
@@ -129,7 +129,7 @@ func Keep(dir rundir.Dir, library string) (path string, err error) {
 			return "", err
 		}
 	}
-	crashpoint.At("kept/copied")
+	crashpoint.At("builds/copied")
 	if err := b.whole(part, library); err != nil {
 		return "", err
 	}
