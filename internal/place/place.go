@@ -74,7 +74,7 @@ type Rules struct {
 	Drain         []device.UUID // or beginnings of them
 	LatencyPerGPU int           // at most so many slices of latency on one GPU; 0: no bound
 	DefaultPlace  request.Place // of a want that names none; pack if this names none either
-	Kept          []Kept        // for jobs that have waited longer
+	Reserved      []Reservation // for jobs that have waited longer
 }
 
 // RulesOf are a node's rules as its configuration has them.

@@ -48,7 +48,7 @@ func TestNobodyOvertakesAPromise(t *testing.T) {
 		waiter := Waiter{1, drawPiece(t)}
 		waiter.Want.Mem.Percent += 29
 		turn := Queue(inv, held, []Waiter{waiter}, rules)[0]
-		if turn.Kept == nil {
+		if turn.Reserved == nil {
 			return
 		}
 		promise, later := turn.At, uint32(1000)

@@ -24,8 +24,8 @@ type Waiter struct {
 	Want Want
 }
 
-// Kept is a GPU on which nothing may begin that would be in the way of a job that has waited longer.
-type Kept struct {
+// Reservation is a GPU on which nothing may begin that would be in the way of a job that has waited longer.
+type Reservation struct {
 	Device device.UUID
 	Job    uint32 // for whom
 	Until  int64  // what ends by then is not in the way; 0: not known
@@ -72,10 +72,10 @@ func (r Room) holds(gpu device.GPU, want Want) bool {
 
 // Turn is what a waiter may expect.
 type Turn struct {
-	Slices []device.Slice // where there is room for it now; nil: nowhere
-	Kept   []Kept         // what is kept for it if there is none
-	At     int64          // when the GPUs kept for it have room at the latest; 0: not known
-	Why    *Refusal       // why there is no room for it now
+	Slices   []device.Slice // where there is room for it now; nil: nowhere
+	Reserved []Reservation  // what is kept for it if there is none
+	At       int64          // when the GPUs kept for it have room at the latest; 0: not known
+	Why      *Refusal       // why there is no room for it now
 }
 
 // never is when a job ends of which that is not known.
@@ -86,7 +86,7 @@ const never = math.MaxInt64
 func Queue(inv device.Inventory, held []Held, waiters []Waiter, rules Rules) []Turn {
 	turns := make([]Turn, 0, len(waiters))
 	held = slices.Clone(held)
-	rules.Kept = slices.Clone(rules.Kept)
+	rules.Reserved = slices.Clone(rules.Reserved)
 	for _, w := range waiters {
 		var t Turn
 		if t.Slices, t.Why = Place(inv, SlicesOf(held), w.Want, rules); t.Why == nil {
@@ -94,9 +94,9 @@ func Queue(inv device.Inventory, held []Held, waiters []Waiter, rules Rules) []T
 				held = append(held, Held{Slice: s, Ends: w.Want.Ends})
 			}
 		} else {
-			t.Kept, t.At = soonest(inv, held, w, rules)
+			t.Reserved, t.At = soonest(inv, held, w, rules)
 		}
-		rules.Kept = Behind(rules.Kept, t, inv, w.Want)
+		rules.Reserved = Behind(rules.Reserved, t, inv, w.Want)
 		turns = append(turns, t)
 	}
 	return turns
@@ -104,11 +104,11 @@ func Queue(inv device.Inventory, held []Held, waiters []Waiter, rules Rules) []T
 
 // Behind is what is kept from those behind a job that has had its turn: what was kept before, less what the job itself takes of the
 // room beside it, and what is kept for the job.
-func Behind(before []Kept, t Turn, inv device.Inventory, want Want) []Kept {
+func Behind(before []Reservation, t Turn, inv device.Inventory, want Want) []Reservation {
 	all := slices.Clone(before)
-	claims := t.Kept
+	claims := t.Reserved
 	for _, s := range t.Slices {
-		claims = append(claims, Kept{Device: s.Device})
+		claims = append(claims, Reservation{Device: s.Device})
 	}
 	for i, claim := range claims {
 		gpu, _ := inv.ByUUID(claim.Device)
@@ -117,7 +117,7 @@ func Behind(before []Kept, t Turn, inv device.Inventory, want Want) []Kept {
 				all[j].Spare = all[j].Spare.less(gpu, want)
 			}
 		}
-		if i < len(t.Kept) {
+		if i < len(t.Reserved) {
 			all = append(all, claim)
 		}
 	}
@@ -125,7 +125,7 @@ func Behind(before []Kept, t Turn, inv device.Inventory, want Want) []Kept {
 }
 
 // soonest chooses the GPUs on which a waiter will have room first, going by when jobs end at the latest.
-func soonest(inv device.Inventory, held []Held, w Waiter, rules Rules) ([]Kept, int64) {
+func soonest(inv device.Inventory, held []Held, w Waiter, rules Rules) ([]Reservation, int64) {
 	type candidate struct {
 		gpu   device.GPU
 		at    int64
@@ -148,9 +148,9 @@ func soonest(inv device.Inventory, held []Held, w Waiter, rules Rules) ([]Kept, 
 	if at == never {
 		at = 0
 	}
-	var keep []Kept
+	var keep []Reservation
 	for _, c := range candidates {
-		keep = append(keep, Kept{Device: c.gpu.UUID, Job: w.Job, Until: at, Spare: c.spare})
+		keep = append(keep, Reservation{Device: c.gpu.UUID, Job: w.Job, Until: at, Spare: c.spare})
 	}
 	return keep, at
 }
@@ -189,13 +189,13 @@ func roomAt(gpu device.GPU, held []Held, want Want, rules Rules) (int64, Room, b
 func (w Want) endsBy(at int64) bool { return w.Ends != 0 && at != 0 && w.Ends <= at }
 
 // From says that a GPU is kept from a want: it is neither gone before the turn of the job that the GPU is kept for, nor fits beside it.
-func (k Kept) From(gpu device.GPU, want Want) bool {
+func (k Reservation) From(gpu device.GPU, want Want) bool {
 	return k.Device == gpu.UUID && !want.endsBy(k.Until) && !k.Spare.holds(gpu, want)
 }
 
 // keptFor is the job that a GPU is kept for.
 func (r Rules) keptFor(gpu device.GPU, want Want) uint32 {
-	for _, k := range r.Kept {
+	for _, k := range r.Reserved {
 		if k.From(gpu, want) {
 			return k.Job
 		}

@@ -43,30 +43,30 @@ func TestQueueKeepsRoomForWhoHasWaitedLongest(t *testing.T) {
 		{"there is room", []Held{heldUntil(0, 60, 5)}, []Waiter{{1, wants(70, 0)}},
 			[]Turn{{Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 70}}}}},
 		{"the GPU that is free first is kept", []Held{heldUntil(0, 60, 9), heldUntil(1, 60, 5)}, []Waiter{{1, wants(70, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, beside(30)}}, At: 5}}},
+			[]Turn{{Reserved: []Reservation{{uuid(1), 1, 5, beside(30)}}, At: 5}}},
 		{"several must leave", []Held{heldUntil(0, 60, 9), heldUntil(1, 30, 5), heldUntil(1, 30, 7)}, []Waiter{{1, wants(70, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, beside(0)}}, At: 5}}},
+			[]Turn{{Reserved: []Reservation{{uuid(1), 1, 5, beside(0)}}, At: 5}}},
 		{"nobody knows when", []Held{heldUntil(0, 60, 0), heldUntil(1, 60, 0)}, []Waiter{{1, wants(70, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(0), 1, 0, beside(30)}}}}},
+			[]Turn{{Reserved: []Reservation{{uuid(0), 1, 0, beside(30)}}}}},
 		{"the second one has the other GPU", []Held{heldUntil(0, 60, 9), heldUntil(1, 60, 5)}, []Waiter{{1, wants(70, 0)}, {2, wants(50, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, beside(30)}}, At: 5}, {Kept: []Kept{{uuid(0), 2, 9, beside(50)}}, At: 9}}},
+			[]Turn{{Reserved: []Reservation{{uuid(1), 1, 5, beside(30)}}, At: 5}, {Reserved: []Reservation{{uuid(0), 2, 9, beside(50)}}, At: 9}}},
 		{"a small one goes where nothing is kept", []Held{heldUntil(0, 60, 9), heldUntil(1, 60, 5)}, []Waiter{{1, wants(70, 0)}, {2, wants(30, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, beside(30)}}, At: 5}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 30}}}}},
+			[]Turn{{Reserved: []Reservation{{uuid(1), 1, 5, beside(30)}}, At: 5}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 30}}}}},
 		{"what ends before goes anywhere", []Held{heldUntil(0, 80, 9), heldUntil(1, 60, 5)}, []Waiter{{1, wants(70, 0)}, {2, wants(30, 5)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, beside(30)}}, At: 5}, {Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 30}}}}},
+			[]Turn{{Reserved: []Reservation{{uuid(1), 1, 5, beside(30)}}, At: 5}, {Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 30}}}}},
 		{"what ends after it waits, unless it fits beside it", []Held{heldUntil(0, 80, 9), heldUntil(1, 60, 5)}, []Waiter{{1, wants(70, 0)}, {2, wants(31, 6)}, {3, wants(30, 6)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, beside(30)}}, At: 5}, {Kept: []Kept{{uuid(0), 2, 9, beside(69)}}, At: 9}, {Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 30}}}}},
+			[]Turn{{Reserved: []Reservation{{uuid(1), 1, 5, beside(30)}}, At: 5}, {Reserved: []Reservation{{uuid(0), 2, 9, beside(69)}}, At: 9}, {Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 30}}}}},
 		{"room for the first is none for the second", []Held{heldUntil(0, 60, 9)}, []Waiter{{1, wants(70, 8)}, {2, wants(50, 0)}},
-			[]Turn{{Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 70}}}, {Kept: []Kept{{uuid(1), 2, 8, beside(50)}}, At: 8}}},
+			[]Turn{{Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 70}}}, {Reserved: []Reservation{{uuid(1), 2, 8, beside(50)}}, At: 8}}},
 		{"all GPUs are kept", []Held{heldUntil(0, 60, 9), heldUntil(1, 60, 5)}, []Waiter{{1, Want{Slices: 2, Mem: mib(70)}}, {2, wants(50, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 9, beside(30)}, {uuid(0), 1, 9, beside(30)}}, At: 9}, {}}},
+			[]Turn{{Reserved: []Reservation{{uuid(1), 1, 9, beside(30)}, {uuid(0), 1, 9, beside(30)}}, At: 9}, {}}},
 		{"the room beside it goes once", []Held{heldUntil(0, 95, 9), heldUntil(1, 60, 5)}, []Waiter{{1, wants(90, 0)}, {2, wants(10, 0)}, {3, wants(6, 0)}, {4, wants(1, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, beside(10)}}, At: 5}, {Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 10}}},
-				{Kept: []Kept{{uuid(0), 3, 9, beside(94)}}, At: 9}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 1}}}}},
+			[]Turn{{Reserved: []Reservation{{uuid(1), 1, 5, beside(10)}}, At: 5}, {Slices: []device.Slice{{Device: uuid(1), Index: 1, MemMiB: 10}}},
+				{Reserved: []Reservation{{uuid(0), 3, 9, beside(94)}}, At: 9}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 1}}}}},
 		{"two that nobody knows the end of", []Held{heldUntil(0, 60, 0), heldUntil(1, 60, 0)}, []Waiter{{1, wants(70, 0)}, {2, wants(50, 0)}, {3, wants(20, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(0), 1, 0, beside(30)}}}, {Kept: []Kept{{uuid(1), 2, 0, beside(50)}}}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 20}}}}},
+			[]Turn{{Reserved: []Reservation{{uuid(0), 1, 0, beside(30)}}}, {Reserved: []Reservation{{uuid(1), 2, 0, beside(50)}}}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 20}}}}},
 		{"a second slice of latency", []Held{latency(heldUntil(0, 60, 9)), latency(heldUntil(1, 60, 5))}, []Waiter{{1, latencyOf(10)}, {2, latencyOf(10)}, {3, wants(20, 0)}},
-			[]Turn{{Kept: []Kept{{uuid(1), 1, 5, Room{90, 100, math.MaxInt32, 0}}}, At: 5}, {Kept: []Kept{{uuid(0), 2, 9, Room{90, 100, math.MaxInt32, 0}}}, At: 9},
+			[]Turn{{Reserved: []Reservation{{uuid(1), 1, 5, Room{90, 100, math.MaxInt32, 0}}}, At: 5}, {Reserved: []Reservation{{uuid(0), 2, 9, Room{90, 100, math.MaxInt32, 0}}}, At: 9},
 				{Slices: []device.Slice{{Device: uuid(0), MemMiB: 20}}}}},
 		{"no GPU will ever do", nil, []Waiter{{1, wants(101, 0)}, {2, wants(50, 0)}},
 			[]Turn{{}, {Slices: []device.Slice{{Device: uuid(0), MemMiB: 50}}}}},
@@ -90,7 +90,7 @@ func TestQueueKeepsRoomForWhoHasWaitedLongest(t *testing.T) {
 }
 
 func TestAKeptGPUIsNamed(t *testing.T) {
-	rules := Rules{Kept: []Kept{{uuid(0), 7, 0, beside(9)}, {uuid(1), 8, 50, Room{10, 100, 0, 0}}}}
+	rules := Rules{Reserved: []Reservation{{uuid(0), 7, 0, beside(9)}, {uuid(1), 8, 50, Room{10, 100, 0, 0}}}}
 	_, refusal := Place(node(100, 100), nil, wants(10, 51), rules)
 	want := &Refusal{Fragmented, "no GPU fits 10 MiB: GPU 0 is kept for job 7, which has waited longer, GPU 1 is kept for job 8, which has waited longer"}
 	if diff := cmp.Diff(want, refusal); diff != "" {
@@ -110,16 +110,16 @@ func TestQueueGivesNothingTwice(t *testing.T) {
 			want.Ends = rapid.Int64Range(0, 20).Draw(t, "waiter ends")
 			waiters = append(waiters, Waiter{uint32(i + 1), want})
 		}
-		var kept []Kept
+		var kept []Reservation
 		taken := SlicesOf(all)
 		for i, turn := range Queue(inv, all, waiters, rules) {
 			want := waiters[i].Want
 			behind := rules
-			behind.Kept = kept
+			behind.Reserved = kept
 			if _, refusal := Place(inv, taken, want, behind); (refusal == nil) != (turn.Slices != nil) {
 				t.Fatalf("waiter %d: refusal %+v, turn %+v", i, refusal, turn)
 			}
-			if turn.Slices != nil && len(turn.Slices) != want.Slices || turn.Kept != nil && len(turn.Kept) != want.Slices {
+			if turn.Slices != nil && len(turn.Slices) != want.Slices || turn.Reserved != nil && len(turn.Reserved) != want.Slices {
 				t.Fatalf("waiter %d wants %d slices: %+v", i, want.Slices, turn)
 			}
 			for _, s := range turn.Slices {
@@ -155,7 +155,7 @@ func TestNobodyIsDelayedByALaterJob(t *testing.T) {
 			waiters = append(waiters, Waiter{uint32(i + 1), want})
 		}
 		before := Queue(inv, all, waiters, rules)
-		var kept []Kept
+		var kept []Reservation
 		var claimed []device.Slice
 		for i, turn := range before {
 			claimed = append(claimed, turn.Slices...)
@@ -164,7 +164,7 @@ func TestNobodyIsDelayedByALaterJob(t *testing.T) {
 		later := drawWant(t)
 		later.Ends = rapid.Int64Range(0, 20).Draw(t, "later ends")
 		behind := rules
-		behind.Kept = kept
+		behind.Reserved = kept
 		taken := append(SlicesOf(all), claimed...)
 		placed, _ := Place(inv, taken, later, behind)
 		if placed == nil && len(inv.GPUs) == 1 {
@@ -197,7 +197,7 @@ func isDelayed(inv device.Inventory, all []Held, placed []device.Slice, later Wa
 	for _, s := range placed {
 		all = append(all, Held{Slice: s, Ends: later.Ends})
 	}
-	rules.Kept = slices.Clone(rules.Kept)
+	rules.Reserved = slices.Clone(rules.Reserved)
 	for i, w := range waiters {
 		was, turn := before[i], Turn{Slices: before[i].Slices}
 		for _, s := range turn.Slices {
@@ -205,14 +205,14 @@ func isDelayed(inv device.Inventory, all []Held, placed []device.Slice, later Wa
 		}
 		if turn.Slices == nil {
 			turn = Queue(inv, all, []Waiter{w}, rules)[0]
-			if was.Kept != nil && turn.Slices == nil && (turn.Kept == nil || was.At != 0 && (turn.At == 0 || turn.At > was.At)) {
+			if was.Reserved != nil && turn.Slices == nil && (turn.Reserved == nil || was.At != 0 && (turn.At == 0 || turn.At > was.At)) {
 				return true
 			}
 			for _, s := range turn.Slices {
 				all = append(all, Held{Slice: s, Ends: w.Want.Ends})
 			}
 		}
-		rules.Kept = Behind(rules.Kept, turn, inv, w.Want)
+		rules.Reserved = Behind(rules.Reserved, turn, inv, w.Want)
 	}
 	return false
 }

@@ -44,7 +44,7 @@ func refuse(inv device.Inventory, loads []load, fits int, want Want, rules Rules
 
 // kindOf tries the same want on an empty node, then on one whose GPUs are all in service.
 func kindOf(inv device.Inventory, want Want, rules Rules) Kind {
-	rules.Kept = nil
+	rules.Reserved = nil
 	if countFits(inv, want, rules) >= want.Slices {
 		return Fragmented
 	}

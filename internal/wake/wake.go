@@ -213,7 +213,7 @@ func (w Waker) choose(ctx context.Context, asked []uint32, standings map[uint32]
 				for _, s := range turn.Slices {
 					held = append(held, place.Held{Slice: s, Ends: job.Waiter(now).Want.Ends})
 				}
-				rules.Kept = place.Behind(rules.Kept, turn, inv, job.Waiter(now).Want)
+				rules.Reserved = place.Behind(rules.Reserved, turn, inv, job.Waiter(now).Want)
 			}
 		}
 		return jobs

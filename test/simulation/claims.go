@@ -33,7 +33,7 @@ func (w *waiter) claiming(now int64) bool { return w.told == 0 || now-w.told < c
 type claims struct {
 	on    [][]place.Held // as node.on
 	uses  []use
-	kept  []place.Kept
+	kept  []place.Reservation
 	free  int   // GPUs that are not kept, or have room for a small slice beside those for which they are
 	until int64 // somebody who was told and has not come claims nothing from then on
 }
@@ -51,7 +51,7 @@ func (c *claims) mayFit(p *policy, want place.Want, k kind) bool {
 
 // isKept says that a GPU is kept from a want.
 func (c *claims) isKept(p *policy, gpu int, want place.Want) bool {
-	return slices.ContainsFunc(c.kept, func(k place.Kept) bool { return k.From(p.inv.GPUs[gpu], want) })
+	return slices.ContainsFunc(c.kept, func(k place.Reservation) bool { return k.From(p.inv.GPUs[gpu], want) })
 }
 
 func (c *claims) place(p *policy, want place.Want, k kind) []device.Slice {
@@ -75,9 +75,9 @@ func (c *claims) add(n *node, w *waiter, now int64) place.Turn {
 		return turn
 	}
 	if turn.Slices == nil && c.free > 0 {
-		turn.Kept, turn.At = c.soonest(p, w.job.id, want, k)
+		turn.Reserved, turn.At = c.soonest(p, w.job.id, want, k)
 	}
-	w.counts = turn.Slices != nil || turn.Kept != nil
+	w.counts = turn.Slices != nil || turn.Reserved != nil
 	for _, slice := range turn.Slices {
 		c.grant(place.Held{Slice: slice, Job: w.job.id, Ends: want.Ends}, k)
 	}
@@ -98,7 +98,7 @@ func (c *claims) add(n *node, w *waiter, now int64) place.Turn {
 }
 
 // soonest is what place.Queue keeps for a job that has no room, only quicker; a test holds it to that.
-func (c *claims) soonest(p *policy, id uint32, want place.Want, k kind) ([]place.Kept, int64) {
+func (c *claims) soonest(p *policy, id uint32, want place.Want, k kind) ([]place.Reservation, int64) {
 	at, spare := make([]int64, 0, len(c.uses)), make([]place.Room, len(c.uses))
 	order := make([]int, 0, len(c.uses))
 	for i, g := range c.uses {
@@ -120,10 +120,10 @@ func (c *claims) soonest(p *policy, id uint32, want place.Want, k kind) ([]place
 		return nil, 0
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at[a], at[b]) })
-	var kept []place.Kept
+	var kept []place.Reservation
 	until := at[order[k.slices-1]]
 	for _, i := range order[:k.slices] {
-		kept = append(kept, place.Kept{Device: p.inv.GPUs[i].UUID, Job: id, Until: until, Spare: spare[i]})
+		kept = append(kept, place.Reservation{Device: p.inv.GPUs[i].UUID, Job: id, Until: until, Spare: spare[i]})
 	}
 	return kept, until
 }
@@ -156,8 +156,8 @@ func (n *node) before(j *job, now int64) *claims {
 	return c
 }
 
-func (p *policy) rules(kept []place.Kept) place.Rules {
-	return place.Rules{DefaultPlace: p.rule, Kept: kept}
+func (p *policy) rules(kept []place.Reservation) place.Rules {
+	return place.Rules{DefaultPlace: p.rule, Reserved: kept}
 }
 
 // fit is the prolog's choice, behind those that wait here; nil: there is no room.

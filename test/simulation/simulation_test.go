@@ -167,7 +167,7 @@ func TestClaimsAreThoseOfTheInstalledCode(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("waiting job %d of %d:\n%s", i, len(jobs), diff)
 			}
-			kept, placed = kept+len(got.Kept), placed+len(got.Slices)
+			kept, placed = kept+len(got.Reserved), placed+len(got.Slices)
 		}
 	}
 	if kept < 1000 || placed < 1000 {
