@@ -69,8 +69,7 @@ type Store struct {
 	Dir    rundir.Dir
 	BootID string // of this boot; slices of another one are void
 	Log    hclog.Logger
-	Now    func() time.Time // nil: time.Now
-	JobMap string           // folder of a file for each GPU with the jobs on it; "": none
+	JobMap string // folder of a file for each GPU with the jobs on it; "": none
 }
 
 // Of is the node's store, as every program has it.
@@ -195,7 +194,7 @@ func (tx *Tx) load() error {
 	case !errors.Is(err, ErrCorrupt):
 		return err
 	}
-	aside, moveErr := moveAside(path, tx.store.now())
+	aside, moveErr := moveAside(path, time.Now())
 	if moveErr != nil {
 		return errors.Join(err, moveErr)
 	}
@@ -293,11 +292,4 @@ func (s Store) clearJobs() error {
 		}
 	}
 	return nil
-}
-
-func (s Store) now() time.Time {
-	if s.Now != nil {
-		return s.Now()
-	}
-	return time.Now()
 }

@@ -220,14 +220,14 @@ func TestMissingFileIsMadeAgainFromGrants(t *testing.T) {
 }
 
 func TestFewDamagedFilesAreKept(t *testing.T) {
-	store := newStore(t)
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	store.Now = func() time.Time { now = now.Add(time.Second); return now }
-	for range 3 * corruptKept {
-		rewrite(t, store.Dir.State(), []byte("x"))
-		put(t, store, 1)
+	path := newStore(t).Dir.State()
+	for second := range 3 * corruptKept {
+		rewrite(t, path, []byte("x"))
+		if _, err := moveAside(path, time.Date(2026, 1, 1, 0, 0, second+1, 0, time.UTC)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	aside, _ := filepath.Glob(store.Dir.State() + ".corrupt-*")
+	aside, _ := filepath.Glob(path + ".corrupt-*")
 	if len(aside) != corruptKept {
 		t.Errorf("%d kept, want %d", len(aside), corruptKept)
 	}
