@@ -156,38 +156,10 @@ func requestText(canonical string) string {
 	if err != nil {
 		return slurm.Printable(canonical)
 	}
-	var words []string
-	add := func(name, value string) {
-		if value != "" {
-			words = append(words, "--vgpu-"+name+"="+value)
-		}
-	}
-	if r.Mem.Percent > 0 {
-		add("mem", fmt.Sprintf("%g%%", r.Mem.Percent))
-	} else if r.Mem.MiB > 0 {
-		add("mem", fmt.Sprint(r.Mem.MiB))
-	}
-	if r.SMPercent > 0 {
-		add("cores", fmt.Sprint(r.SMPercent))
-	}
-	add("place", string(r.Place))
-	add("policy", string(r.Policy))
-	add("priority", string(r.Priority))
-	add("bind", string(r.Bind))
-	add("gpu", filterText(r.GPU))
-	add("uuid", filterText(r.UUID))
-	if words == nil {
+	if r.IsZero() {
 		return "by --gres alone"
 	}
-	return strings.Join(words, " ")
-}
-
-func filterText(f request.Filter) string {
-	names := append([]string(nil), f.Only...)
-	for _, name := range f.Not {
-		names = append(names, "!"+name)
-	}
-	return strings.Join(names, ",")
+	return strings.Join(r.AsTyped(), " ")
 }
 
 func limitText(e explanation, s explainedSlice) string {

@@ -107,7 +107,8 @@ func TestAMadeUpOptionIsEverywhere(t *testing.T) {
 		defer func(was []request.Option) { request.Options = was }(request.Options)
 		request.Options = append(slices.Clone(request.Options), madeUp())
 		var r request.Request
-		if err := request.ParseOption("vgpu-madeup", "none", &r); err != nil || !strings.Contains(r.Encode(), "madeup=none") {
+		if err := request.ParseOption("vgpu-madeup", "none", &r); err != nil || !strings.Contains(r.Encode(), "madeup=none") ||
+			!slices.Contains(r.AsTyped(), "--vgpu-madeup=none") {
 			t.Errorf("%v, %s", err, r.Encode())
 		}
 		if err := request.ParseOption("vgpu-madeup", "x", &r); err == nil || err.Error() != "--vgpu-madeup=x: want none or task" {

@@ -23,6 +23,16 @@ func (r Request) Encode() string {
 	return strings.Join(parts, ";")
 }
 
+// AsTyped is the options by which one would ask for the same.
+func (r Request) AsTyped() (options []string) {
+	for _, option := range Options {
+		if value := option.print(r); value != "" {
+			options = append(options, "--"+option.Name+"="+value)
+		}
+	}
+	return options
+}
+
 // Decode reads the canonical form and nothing else: another spelling of the same request is an
 // error, so that a text that somebody made by hand has one meaning to all its readers.
 func Decode(text string) (Request, error) {

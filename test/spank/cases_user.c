@@ -14,7 +14,7 @@ static struct plugin start(spank_context_t context)
 	struct plugin p = load();
 	host.context = context;
 	CHECK(p.init(NULL, 0, NULL) == 0);
-	CHECK(host.options == 8);
+	CHECK(host.options == VGPU_OPTION_COUNT);
 	return p;
 }
 

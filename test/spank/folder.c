@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "host.h"
+#include "plan.h"
 
 char folder[256];
 struct plugin loaded;
@@ -133,7 +134,7 @@ struct plugin start_step(uint32_t job, uint32_t step)
 	host.job = job;
 	host.step = step;
 	CHECK(p.init(NULL, 1, arguments) == 0);
-	CHECK(host.options == 8);
+	CHECK(host.options == VGPU_OPTION_COUNT);
 	return p;
 }
 
