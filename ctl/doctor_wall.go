@@ -36,6 +36,6 @@ func (d *doctor) wall() {
 	case d.inventory.Wall != device.WallStands:
 		d.fail(check, inventoryRemedy, "the driver would hold jobs to their memory, by %s, and the inventory does not say so", backend)
 	default:
-		d.ok(check, "the driver holds jobs to their memory, by %s", backend)
+		d.ok(check, "the driver holds jobs to their memory, by %s (beta: no such driver was seen on a GPU yet)", backend)
 	}
 }

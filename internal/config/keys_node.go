@@ -77,7 +77,7 @@ var nodeKeys = []Key{
 				"and device nodes of GPUs that the job does not hold cannot be opened."}},
 			Word{IsolationWall, []string{"The same, and the driver itself holds the cgroup that Slurm makes for a job to the job's memory, whatever runs in it: a driver from R615 " +
 				"on, Slurm's `cgroup/v2` and `ProctrackType=proctrack/cgroup`. A node that cannot do it refuses jobs with slices. Run `vgpu-gres inventory --write` and " +
-				"`vgpuctl doctor` after the change. Tried on a simulated driver only, not yet on a GPU.",
+				"`vgpuctl doctor` after the change. Beta: tried on a simulated driver only, not yet on a GPU.",
 				"GPUs in MIG mode cannot do it. `vgpu-gres inventory --write` tries whether the driver does it; `vgpuctl doctor` tries again and says by whom limits are kept. " +
 					"Managed memory, which the driver does not count, is kept by the library alone. It was written by NVIDIA's documentation."}},
 			Word{IsolationPreload, []string{"`LD_PRELOAD` is set in the environment of each task, and nothing else: a job that wants out, gets out."}}),
