@@ -29,11 +29,11 @@ type policy struct {
 
 var policies = []policy{
 	{name: "one large GPU", pool: true},
-	{name: "shards, first GPU that fits", byGPU: true},
+	{name: "shards, first GPU that fits (installed)", byGPU: true},
 	{name: "shards, least loaded GPU", byGPU: true, leastLoaded: true},
-	{name: "pack, waits (installed)", rule: request.PlacePack, waits: true},
-	{name: "spread, waits", rule: request.PlaceSpread, waits: true},
-	{name: "pack, comes back", rule: request.PlacePack},
-	{name: "spread, comes back", rule: request.PlaceSpread},
-	{name: "pack, waits, LLN", rule: request.PlacePack, waits: true, emptiest: true},
+	{name: "counts, pack, waits", rule: request.PlacePack, waits: true},
+	{name: "counts, spread, waits", rule: request.PlaceSpread, waits: true},
+	{name: "counts, pack, comes back", rule: request.PlacePack},
+	{name: "counts, spread, comes back", rule: request.PlaceSpread},
+	{name: "counts, pack, waits, LLN", rule: request.PlacePack, waits: true, emptiest: true},
 }
