@@ -25,6 +25,7 @@ type node struct {
 	name      string
 	config    config.Config // as written: %n is not replaced
 	inventory device.Inventory
+	by        counting
 }
 
 func (n node) counts() sitecheck.Counts {
@@ -34,8 +35,9 @@ func (n node) counts() sitecheck.Counts {
 var errNoGPU = errors.New("this node has no GPU that can be used; `vgpu-gres inventory` says why")
 
 func lineCommands(o *options) []*cobra.Command {
+	var flags countingFlags
 	command := func(name, short, long string, gpus bool, write func(io.Writer, node)) *cobra.Command {
-		return &cobra.Command{
+		line := &cobra.Command{
 			Use: name, Short: short, Long: short + ".\n\n" + long, Args: noArguments,
 			Example: "  vgpu-gres " + name,
 			RunE: func(command *cobra.Command, _ []string) error {
@@ -44,6 +46,9 @@ func lineCommands(o *options) []*cobra.Command {
 					return err
 				}
 				n := node{name: o.node, config: asWritten}
+				if n.by, err = flags.counting(slurmVersion(command.Context(), forNode), forNode); err != nil {
+					return err
+				}
 				if gpus {
 					if n.inventory, err = known(forNode); err != nil {
 						return err
@@ -56,6 +61,11 @@ func lineCommands(o *options) []*cobra.Command {
 				return nil
 			},
 		}
+		if name != "plugstack.conf" {
+			line.Flags().BoolVar(&flags.shards, "shards", false, "Slurm picks the GPU of each slice, by shards; the default from Slurm 23.11.5 on")
+			line.Flags().BoolVar(&flags.counts, "counts", false, "Slurm counts slices, memory and time by node, and the prolog picks the GPU")
+		}
+		return line
 	}
 	cluster := command("cluster.lua", "Print the table of nodes that job_submit.lua reads",
 		"One entry of the table per kind of node: join the names of equal nodes in one entry,\nn[1-4], and put the file on the controller as /etc/slurm-vgpu/cluster.lua.", true, printCluster)
@@ -72,12 +82,12 @@ func lineCommands(o *options) []*cobra.Command {
 func printGresConf(out io.Writer, n node) {
 	c := n.counts()
 	fmt.Fprintf(out, `# %s: %s.
-# CountOnly: Slurm counts these; which GPU a job gets is decided on the node. The unit of gpumem is MiB.
-NodeName=%[1]s Name=vgpu Count=%[3]d Flags=CountOnly
-NodeName=%[1]s Name=gpumem Count=%[4]d Flags=CountOnly
-NodeName=%[1]s Name=gpucores Count=%[5]d Flags=CountOnly
-`, n.name, describe(n.inventory), c.Slices, c.MemMiB, c.Cores)
-	if n.config.Shards {
+%s# CountOnly: Slurm counts these by node, and knows no GPU of them. The unit of gpumem is MiB.
+NodeName=%[1]s Name=vgpu Count=%[4]d Flags=CountOnly
+NodeName=%[1]s Name=gpumem Count=%[5]d Flags=CountOnly
+NodeName=%[1]s Name=gpucores Count=%[6]d Flags=CountOnly
+`, n.name, describe(n.inventory), n.by.comment(), c.Slices, c.MemMiB, c.Cores)
+	if n.by.shards {
 		fmt.Fprintln(out, "# shards: Slurm picks the GPU of each slice, and whole ones. One shard is one MiB. All GPUs stand here, in order.")
 		for _, line := range sitecheck.ShardLines(n.name, n.config.DeviceDir, n.inventory, n.config.MemOvercommit) {
 			fmt.Fprintln(out, line)
@@ -99,10 +109,10 @@ func printSlurmConf(out io.Writer, n node) {
 	if n.config.WholeGPUs {
 		types, gpus, refuse = "gpu,", sitecheck.WholeGPUCounts(n.inventory)+",", ""
 	}
-	if n.config.Shards {
+	if n.by.shards {
 		types, gpus, refuse = "gpu,shard,", sitecheck.ShardCounts(n.inventory, n.config.MemOvercommit)+",", ""
 	}
-	fmt.Fprintf(out, `# A setting that stands in slurm.conf already is changed there: of two lines Slurm takes the last alone.
+	fmt.Fprintf(out, `%s# A setting that stands in slurm.conf already is changed there: of two lines Slurm takes the last alone.
 # The three GRES, and how many this node has of them: slices, MiB and percent of GPU time.
 GresTypes=%svgpu,gpumem,gpucores
 %s# Slurm takes one line for a node. Add Gres= to the one that is there:
@@ -116,7 +126,7 @@ Epilog=%s
 # Turns --vgpu-mem and --vgpu-cores into GRES, and refuses what no node can hold.
 JobSubmitPlugins=lua
 
-`, types, refuse, n.name, gpus, n.counts(), installed.Usual("vgpu-prolog"), installed.Usual("vgpu-epilog"))
+`, n.by.comment(), types, refuse, n.name, gpus, n.counts(), installed.Usual("vgpu-prolog"), installed.Usual("vgpu-epilog"))
 	printAccounting(out, n)
 }
 
@@ -125,7 +135,7 @@ func printAccounting(out io.Writer, n node) {
 	if n.config.WholeGPUs {
 		tres = append([]string{"gres/gpu"}, tres...)
 	}
-	if n.config.Shards {
+	if n.by.shards {
 		tres = append([]string{"gres/gpu", "gres/shard"}, tres...)
 	}
 	fmt.Fprintf(out, `# What sacct shows. gres/gpuutil belongs to Slurm's own gres/gpumem (23.02 and later) and must be there with it.
@@ -154,7 +164,7 @@ func printCluster(out io.Writer, n node) {
 		}
 	}
 	shards := ""
-	if n.config.Shards {
+	if n.by.shards {
 		shards = fmt.Sprintf(", shards = %d", largest.GrantableMiB(n.config.MemOvercommit))
 	}
 	fmt.Fprintf(out, `-- /etc/slurm-vgpu/cluster.lua on the controller. One entry per kind of node; mem_mib is of one GPU.

@@ -77,6 +77,7 @@ type Config struct {
 	WholeGPUs      bool
 	SlurmGPUs      []int
 	Shards         bool
+	ShardsSaid     bool // the file has that key: vgpu-gres goes by it, and else by the release of Slurm
 	WithoutSlice   string
 	DeviceDir      string
 	DeviceFiles    string

@@ -45,7 +45,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 		OnLimitFailure: "open", OtherAPIs: "open", UserNamespaces: "deny", OnNoFit: "fail", MaxRequeues: 7, SlicesPerGPU: 4, MemOvercommit: 2,
 		Place: request.PlaceSpread, Policy: request.PolicyElastic, Cheaters: "kill",
 		LatencyQOS: []string{"rt", "inference"}, LatencyPartitions: []string{"*"}, LatencyPerGPU: 2, LatencyBurst: 100 * time.Millisecond, Drain: []device.UUID{"GPU-AbC", "GPU-d"},
-		SlurmGPUs: []int{0, 3}, WithoutSlice: "mask", DeviceDir: "/d", DeviceFiles: "closed", DeviceGroup: "vgpu-admin", NVMLLibrary: "/n.so",
+		SlurmGPUs: []int{0, 3}, ShardsSaid: true, WithoutSlice: "mask", DeviceDir: "/d", DeviceFiles: "closed", DeviceGroup: "vgpu-admin", NVMLLibrary: "/n.so",
 		Audit: "cancel", AuditIgnore: []string{"root", "990"}, AccountingField: "extra", IdleAfter: 30 * time.Minute, IdleAction: "cancel",
 		Log: Log{Level: "debug", Format: "json", File: "/var/log/v"},
 		Slurm: Slurm{Scontrol: "/a", Sacctmgr: "/b", Sacct: "/c", Squeue: "/d", Scancel: "/e", SlurmdSpoolDir: "/s/%n",

@@ -86,7 +86,9 @@ func parse(path string, data []byte) (Config, []*Problem) {
 	if err := v.ReadConfig(bytes.NewReader(data)); err != nil {
 		return cfg, []*Problem{unread(path, data, err)}
 	}
-	return apply(cfg, path, v)
+	cfg, problems := apply(cfg, path, v)
+	cfg.ShardsSaid = v.Get("shards") != nil
+	return cfg, problems
 }
 
 // lineOf is where the parser says that it stopped.

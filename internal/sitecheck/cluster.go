@@ -41,6 +41,7 @@ type tableRow struct {
 	names  string
 	gpus   int64
 	memMiB int64
+	shards bool
 }
 
 // nodeTable is cluster.lua.
@@ -78,7 +79,7 @@ if not got then print("broken", err) os.exit() end
 print("slices", got.slices_per_gpu or 10)
 local may = got.latency
 if may then print("latency", "qos=" .. table.concat(may.qos, ","), "partitions=" .. table.concat(may.partitions, ",")) end
-for _, node in ipairs(got.nodes) do print("row", node.names, node.gpus, node.mem_mib) end`
+for _, node in ipairs(got.nodes) do print("row", node.names, node.gpus, node.mem_mib, node.shards or 0) end`
 
 // Of a file of Lua: an argument of a program may have 128 KiB.
 const maxLua = 100 << 10
@@ -167,8 +168,8 @@ func loadTable(loader, path string) (nodeTable, error) {
 			table.slicesPerGPU = whole(cells[1])
 		case cells[0] == "latency":
 			table.latency = cells[1:]
-		case cells[0] == "row" && len(cells) == 4:
-			table.rows = append(table.rows, tableRow{names: cells[1], gpus: whole(cells[2]), memMiB: whole(cells[3])})
+		case cells[0] == "row" && len(cells) == 5:
+			table.rows = append(table.rows, tableRow{names: cells[1], gpus: whole(cells[2]), memMiB: whole(cells[3]), shards: whole(cells[4]) > 0})
 		}
 	}
 	return table, nil
@@ -198,9 +199,10 @@ func (c *site) tableAndNodes(path string, slicesPerGPU int64, rows []tableRow) {
 				continue
 			}
 			var gpus, memMiB int64
+			shards := false
 			for _, row := range rows {
 				if slurm.HostlistContains(row.names, node) {
-					gpus, memMiB = gpus+row.gpus, memMiB+row.gpus*row.memMiB
+					gpus, memMiB, shards = gpus+row.gpus, memMiB+row.gpus*row.memMiB, shards || row.shards
 				}
 			}
 			remedy := "on " + node + ": vgpu-gres cluster.lua"
@@ -216,8 +218,16 @@ func (c *site) tableAndNodes(path string, slicesPerGPU int64, rows []tableRow) {
 			case whole(counts[request.GRESMem]) < memMiB && len(rows) == 1 || whole(counts[request.GRESMem]) < memMiB/gpus:
 				c.bad(check, remedy, "%s gives each GPU of %s %d MiB, %s gives all of them gpumem:%s", path, node, memMiB/gpus, at.Place(), counts[request.GRESMem])
 			}
+			if gpus > 0 {
+				c.tableAndShards(path, node, at, shards, offersShard().MatchString(values["gres"]))
+			}
 			c.sameCounts(gres, node, at, counts)
 		}
+	}
+	with := func(r tableRow) bool { return r.shards }
+	if script, _ := readText(c.JobSubmit); slices.ContainsFunc(rows, with) && slices.ContainsFunc(rows, func(r tableRow) bool { return !with(r) }) && !shardsByJob().MatchString(script) {
+		c.warn(check, "move the other nodes over as well, or say in job_submit.lua which jobs go to them: vgpu.shards = function(job) …",
+			"%s has nodes with shards and nodes without: slices are sent to those with alone", path)
 	}
 	for _, row := range rows {
 		for _, node := range c.hosts(row.names) {
@@ -225,6 +235,17 @@ func (c *site) tableAndNodes(path string, slicesPerGPU int64, rows []tableRow) {
 				c.bad(check, "take it out, or give it a NodeName= line", "%s has a row for %s, of which %s knows nothing", path, node, c.file.Path)
 			}
 		}
+	}
+}
+
+// tableAndShards: by the table job_submit.lua counts shards for a job, and by Gres= the node has them.
+func (c *site) tableAndShards(path, node string, at slurmconf.Line, table, offers bool) {
+	const check = "cluster.lua"
+	switch {
+	case offers && !table:
+		c.bad(check, "on "+node+": vgpu-gres cluster.lua", "%s has no shards for %s, which offers gres/shard by %s: jobs get none, and vgpu-prolog refuses their slices", path, node, at.Place())
+	case table && !offers:
+		c.bad(check, "on "+node+": vgpu-gres cluster.lua", "%s has shards for %s, which offers no gres/shard by %s: jobs with slices never start there", path, node, at.Place())
 	}
 }
 

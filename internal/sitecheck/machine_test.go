@@ -100,6 +100,8 @@ func TestTheControllersTableIsHeldAgainstTheNodes(t *testing.T) {
 		"a node less":        {`return { nodes = { { names = "n1", gpus = 2, mem_mib = 143771, type = "h200" } } }`, "cluster.lua warning: DIR/cluster.lua has no row for n2, which has slices by DIR/slurm.conf:4"},
 		"a larger node less": {`return { nodes = { { names = "n1", gpus = 1, mem_mib = 143771, type = "h200" } } }`, "cluster.lua bad: DIR/cluster.lua: n1 has 1 GPUs, which is gpucores:100; DIR/slurm.conf:4 has gpucores:200 cluster.lua bad: DIR/cluster.lua has no row for n2, which is larger than all others"},
 		"a node more":        {`return { nodes = { { names = "n[1-2]", gpus = 2, mem_mib = 143771, type = "h200" }, { names = "n9", gpus = 2, mem_mib = 143771, type = "h200" } } }`, "cluster.lua bad: DIR/cluster.lua has a row for n9, of which DIR/slurm.conf knows nothing"},
+		"shards":             {`return { nodes = { { names = "n[1-2]", gpus = 2, mem_mib = 143771, type = "h200", shards = 143771 } } }`, "cluster.lua bad: DIR/cluster.lua has shards for n1, which offers no gres/shard by DIR/slurm.conf:4: jobs with slices never start there"},
+		"shards of some":     {`return { nodes = { { names = "n1", gpus = 2, mem_mib = 143771, type = "h200" }, { names = "n2", gpus = 2, mem_mib = 143771, type = "h200", shards = 143771 } } }`, "cluster.lua bad: DIR/cluster.lua has shards for n2, which offers no gres/shard by DIR/slurm.conf:4: jobs with slices never start there cluster.lua warning: DIR/cluster.lua has nodes with shards and nodes without: slices are sent to those with alone"},
 		"types of a node":    {`return { nodes = { { names = "n[1-2]", gpus = 1, mem_mib = 143771, type = "h200" }, { names = "n[1-2]", gpus = 1, mem_mib = 81920, type = "a100" } } }`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,6 +114,13 @@ func TestTheControllersTableIsHeldAgainstTheNodes(t *testing.T) {
 		})
 	}
 	site, dir := controller(t)
+	edit(t, site.SlurmConf, "Gres=", "Gres=gpu:h200:2,shard:287542,")
+	if got := checks(t, site, dir); !slices.ContainsFunc(got, func(f string) bool {
+		return strings.HasPrefix(f, "cluster.lua bad: DIR/cluster.lua has no shards for n1, which offers gres/shard by DIR/slurm.conf:4: jobs get none, and vgpu-prolog refuses their slices")
+	}) {
+		t.Errorf("a node with shards, and a table without: %q", got)
+	}
+	site, dir = controller(t)
 	edit(t, filepath.Join(dir, "gres.conf"), "Count=20", "Count=10")
 	if got := checks(t, site, dir); !slices.Contains(got, "gres.conf bad: DIR/gres.conf:1: vgpu counts 10 of node n1, DIR/slurm.conf:4 says 20") {
 		t.Errorf("gres.conf: %q", got)

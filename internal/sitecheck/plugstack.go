@@ -198,6 +198,15 @@ func PluginVersion(path string) (uint32, error) {
 	return 0, fmt.Errorf("read plugin %s: it has no plugin_version: it is no Slurm plugin", path)
 }
 
+// BuiltFor is the Slurm that a plugin was built for, such as "22.05.8"; "" if there is none to read.
+func BuiltFor(plugin string) string {
+	built, err := PluginVersion(plugin)
+	if err != nil {
+		return ""
+	}
+	return versionText(built)
+}
+
 var versionNumbers = pattern.Late(`\b([0-9]{2})\.([0-9]{2})\.([0-9]{1,2})`)
 
 // ParseVersion finds the version in what `scontrol --version` prints: "slurm-wlm 22.05.8".

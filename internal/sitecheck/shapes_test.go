@@ -174,7 +174,7 @@ Slurmctld(primary) at elsewhere is UP
 		write(t, scontrol, "#!/bin/sh\ncase \"$*\" in\n\"show config\") cat \"$0.config\";;\n\"-o show node n1\") echo NodeName=n1 Gres=vgpu:20,gpumem:287542,gpucores:200 State=IDLE;;\n*) exit 1;;\nesac\n")
 		write(t, scontrol+".config", strings.ReplaceAll(running, "DIR", dir))
 		write(t, filepath.Join(dir, "first.sh"), "#!/bin/sh\n")
-		site.Version = "24.11.5"
+		site.Version, site.Config.ShardsSaid = "24.11.5", true
 		site.Running = AskSlurm(t.Context(), scontrol, site.SlurmConf, "n1")
 	}
 	for name, tc := range map[string]struct{ file, old, to, running, want string }{

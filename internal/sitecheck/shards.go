@@ -16,11 +16,12 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurmconf"
 )
 
-// Before this release Slurm could give a GPU to one job as gres/gpu and shards of it to another at the same time (NEWS of 23.11.5).
-const firstWithShards = "23.11.5"
+// FirstWithShards is the first release that does not give a GPU to one job as gres/gpu and shards of it to another at the same time (NEWS of
+// 23.11.5).
+const FirstWithShards = "23.11.5"
 
 // CountsShards says that a Slurm keeps shards and whole GPUs apart; a version that is not known does not.
-func CountsShards(version string) bool { return parseVersion(version) >= parseVersion(firstWithShards) }
+func CountsShards(version string) bool { return parseVersion(version) >= parseVersion(FirstWithShards) }
 
 // ShardLines are the lines of gres.conf for a node on which Slurm picks the GPUs: a shard for each MiB that may be granted.
 func ShardLines(node, deviceDir string, inv device.Inventory, memOvercommit float64) (lines []string) {
@@ -49,14 +50,24 @@ func deviceFile(dir string, minor int) string {
 var (
 	offersShard = pattern.Late(`(?i)(?:^|,)\s*shard(?::|,|$)`)
 	// shardsInScript is the line of a site's job_submit.lua; without one the table of nodes decides.
+	shardsByJob      = pattern.Late(`(?m)^[^-\n]*\bshards\s*=\s*function`)
 	noShardsInScript = pattern.Late(`(?m)^[^-\n]*\bshards\s*=\s*false`)
 )
+
+// couldPick says that Slurm counts by node here and could pick the GPUs itself.
+func (c *site) couldPick() {
+	if c.Config.Shards || c.Config.ShardsSaid || !CountsShards(c.Version) {
+		return
+	}
+	c.warn("shards", `"Move a site over to shards" in docs/whole-gpus.md; shards: false in config.yaml keeps counts, and ends this warning`,
+		"Slurm %s can pick the GPU of each slice, by shards; by counts it sends jobs to nodes where no GPU has room, and these wait", c.Version)
+}
 
 // pickedBySlurm checks shards: Slurm counts every GPU and every MiB of it, and nothing else picks GPUs.
 func (c *site) pickedBySlurm(gres slurmconf.File, constrains bool) {
 	before := len(c.findings)
 	if c.Version != "" && !CountsShards(c.Version) {
-		c.bad("shards", "upgrade Slurm, or shards: false in config.yaml", "Slurm %s can give a GPU and shards of it to two jobs at once; %s is the first that does not", c.Version, firstWithShards)
+		c.bad("shards", "upgrade Slurm, or shards: false in config.yaml", "Slurm %s can give a GPU and shards of it to two jobs at once; %s is the first that does not", c.Version, FirstWithShards)
 	}
 	c.shardFiles(gres)
 	c.shardSelection()

@@ -5,6 +5,7 @@ package sitecheck
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,32 @@ func TestASiteWithShards(t *testing.T) {
 		spoil(&site, dir)
 		if got := aboutShards(t, site, dir); len(got) != 1 || !strings.Contains(got[0], says) {
 			t.Errorf("want %q: %q", says, got)
+		}
+	}
+}
+
+// A site with counts, on a Slurm that could pick the GPUs, is warned until it says that it keeps them.
+func TestASiteThatCouldMoveToShards(t *testing.T) {
+	for _, tt := range []struct {
+		version string
+		change  func(*Site)
+		warns   bool
+	}{
+		{"24.11.5", func(*Site) {}, true},
+		{"24.11.5", func(s *Site) { s.Config.WholeGPUs = true }, true},
+		{"24.11.5", func(s *Site) { s.Config.ShardsSaid = true }, false},
+		{"23.11.4", func(*Site) {}, false},
+		{"", func(*Site) {}, false},
+	} {
+		site, _ := goodSite(t)
+		site.Version = tt.version
+		tt.change(&site)
+		found, err := site.Check()
+		warns := slices.ContainsFunc(found, func(f Finding) bool {
+			return f.Check == "shards" && f.Warning && strings.Contains(f.Says, "can pick the GPU") && strings.Contains(f.Remedy, "shards: false")
+		})
+		if err != nil || warns != tt.warns {
+			t.Errorf("Slurm %s, %+v: %v, %v", tt.version, site.Config, warns, err)
 		}
 	}
 }

@@ -164,6 +164,7 @@ func (s Site) Check() ([]Finding, error) {
 		c.gresConf()
 		c.takesJobs()
 		c.wholeGPUs()
+		c.couldPick()
 		c.drain()
 	}
 	c.asked(c.accounting)

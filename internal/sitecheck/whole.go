@@ -125,6 +125,9 @@ func (c *site) placedWhole(gres slurmconf.File, constrains bool) {
 	if script, err := readText(c.JobSubmit); err == nil && strings.Contains(script, "vgpu") && !wholeInScript().MatchString(script) {
 		c.bad("whole GPUs", "job_submit.lua: vgpu.whole_gpus = true", "%s: whole_gpus is on in config.yaml and not in the script, so that Slurm sends whole GPUs where slices are", c.JobSubmit)
 	}
+	if more := gres.GRES(request.GRESShard, c.Node); len(more) > 0 {
+		c.bad("whole GPUs", "config.yaml: shards: true in place of whole_gpus, or gres.conf: what vgpu-gres gres.conf --counts prints", "%s: node %s has gres/shard, and whole_gpus is on: vgpu-prolog refuses jobs with shards", more[0].Place(), c.Node)
+	}
 	if c.Config.Isolation != "strict" {
 		c.bad("whole GPUs", "config.yaml: isolation: strict", "isolation is %s: jobs are not kept from GPUs that are not theirs", c.Config.Isolation)
 	}

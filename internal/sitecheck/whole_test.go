@@ -46,7 +46,10 @@ func TestWholeGPUsPlacedBesideSlices(t *testing.T) {
 		"every GPU of the node belongs into gres/gpu":                       func(_ Site, dir string) { edit(t, filepath.Join(dir, "gres.conf"), "[0-1]", "0") },
 		"node n1 offers no gpu":                                             func(s Site, _ string) { edit(t, s.SlurmConf, "gpu:h200:2,", "") },
 		"ConstrainDevices=yes lets a job open the GPUs that Slurm numbered": func(_ Site, dir string) { edit(t, filepath.Join(dir, "cgroup.conf"), "no", "yes") },
-		"whole_gpus is on in config.yaml and not in the script":             func(_ Site, dir string) { edit(t, filepath.Join(dir, "job_submit.lua"), "vgpu.whole", "--vgpu.whole") },
+		"vgpu-prolog refuses jobs with shards": func(_ Site, dir string) {
+			edit(t, filepath.Join(dir, "gres.conf"), "NodeName", "Name=shard Count=143771 File=/dev/nvidia0\nNodeName")
+		},
+		"whole_gpus is on in config.yaml and not in the script": func(_ Site, dir string) { edit(t, filepath.Join(dir, "job_submit.lua"), "vgpu.whole", "--vgpu.whole") },
 	} {
 		site, dir := withWhole(t)
 		spoil(site, dir)

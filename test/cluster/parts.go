@@ -102,6 +102,9 @@ func (c *Cluster) askNodes(ctx context.Context) error {
 	c.gres.counts = map[string]string{}
 	for _, node := range c.Nodes {
 		ask := func(command string) (string, error) {
+			if node != shardNode && command != "inventory --write" {
+				command += " --counts"
+			}
 			line := fmt.Sprintf("vgpu-gres --config %s --node %s %s", c.ConfigOf(node), node, command)
 			result := c.Run(ctx, c.Root(), line)
 			if result.Code != 0 {

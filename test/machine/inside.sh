@@ -151,12 +151,12 @@ own_slurm() {
 # The steps of README, from "Look at the GPUs" on.
 by_the_book() {
 	vgpu-gres inventory --write || return
-	vgpu-gres gres.conf >/etc/slurm/gres.conf || return
-	vgpu-gres slurm.conf >/tmp/lines || return
+	vgpu-gres gres.conf --counts >/etc/slurm/gres.conf || return
+	vgpu-gres slurm.conf --counts >/tmp/lines || return
 	cp own.conf /etc/slurm/slurm.conf
 	grep -vE '^(#NodeName|AccountingStorageType)' /tmp/lines >>/etc/slurm/slurm.conf
 	sed -i "s|^\(NodeName=vgpu-machine .*\)|\1 $(sed -n 's/^#NodeName=[^ ]* //p' /tmp/lines)|" /etc/slurm/slurm.conf
-	vgpu-gres cluster.lua >/etc/slurm-vgpu/cluster.lua || return
+	vgpu-gres cluster.lua --counts >/etc/slurm-vgpu/cluster.lua || return
 	cp /usr/share/slurm-vgpu/job_submit.lua /etc/slurm/ || return
 	vgpu-gres check || true # the plugin's line is missing
 	vgpu-gres plugstack.conf >/etc/slurm/plugstack.conf || return
