@@ -114,7 +114,8 @@ var placeKeys = []Key{
 		Name: "shards", Section: "Placement",
 		Meaning: []string{
 			"`true`: Slurm picks the GPU of each slice by `gres/shard`, one for each MiB, and whole GPUs as `gres/gpu` (Slurm 23.11.5 and later).",
-			"The prolog takes what Slurm picked. `vgpu-gres gres.conf` prints the lines.",
+			"The prolog takes what Slurm picked. `vgpu-gres gres.conf` prints the lines, from that release on by default.",
+			"`false` keeps counts by node there, of which `vgpu-gres check` and `vgpuctl doctor` warn otherwise.",
 		},
 		kind: truth(func(c *Config) *bool { return &c.Shards }, false),
 	},
