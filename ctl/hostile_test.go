@@ -18,11 +18,11 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/queue"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
 
 // hostile clears the screen, names the window, fills the clipboard, and has the one-byte CSI.
@@ -72,7 +72,7 @@ esac
 		Entitlement: request.Entitlement{Slices: 1}}
 	mustDo(t, grant.Write(run.Grant(20), g))
 	mustDo(t, usage.Write(spool, usage.Record{Job: 21, Node: "n1", UID: g.UID, Start: time.Now(), End: time.Now(), Request: hostile, Refusal: hostile, Outcome: hostile}))
-	mustDo(t, waiting.Write(spool, waiting.Jobs{{Job: 7, Name: "7", Since: time.Now(), Last: time.Now(), Reason: hostile}}))
+	mustDo(t, queue.Write(spool, queue.Jobs{{Job: 7, Name: "7", Since: time.Now(), Last: time.Now(), Reason: hostile}}))
 	return filepath.Join(dir, "config.yaml")
 }
 

@@ -19,10 +19,10 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/queue"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
 
 // looker is one look at the node, which reads each file once and takes no lock.
@@ -203,7 +203,10 @@ func (l *looker) usedBy(g grant.Grant) usedOf {
 }
 
 func waitingOf(cfg config.Config, now time.Time) (all []waitingStatus, err error) {
-	jobs, err := waiting.Read(cfg.Spool())
+	var jobs queue.Jobs
+	if !cfg.Shards { // else a list is from before, and none of it waits here
+		jobs, err = queue.Read(cfg.Spool())
+	}
 	all = make([]waitingStatus, 0, len(jobs))
 	for _, j := range jobs.Waiting() {
 		all = append(all, waitingStatus{Job: j.Job, UID: j.UID, User: userName(j.UID), Since: j.Since, AgeSeconds: int64(now.Sub(j.Since).Seconds()),

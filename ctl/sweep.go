@@ -16,11 +16,11 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/drained"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/queue"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sweep"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/wake"
 )
 
 func sweepCommand(o *options) *cobra.Command {
@@ -88,8 +88,8 @@ func sweeperOf(cfg config.Config, node string, log hclog.Logger) (sweep.Sweeper,
 		Controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: time.Minute}}, nil
 }
 
-func wakerOf(cfg config.Config, node string, store state.Store, log hclog.Logger) wake.Waker {
-	return wake.Waker{Config: cfg, Node: node, Store: store, Log: log,
+func wakerOf(cfg config.Config, node string, store state.Store, log hclog.Logger) queue.Waker {
+	return queue.Waker{Config: cfg, Node: node, Store: store, Log: log,
 		Controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: time.Minute}}
 }
 

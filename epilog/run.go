@@ -19,11 +19,11 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/queue"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/release"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/wake"
 )
 
 // lockWait is how long an epilog queues behind others: each of them holds the lock for milliseconds.
@@ -128,7 +128,7 @@ func wakeWaiting(ctx context.Context, cfg config.Config, log hclog.Logger) error
 	if err != nil {
 		return err
 	}
-	return wake.Waker{Config: cfg, Node: config.NodeName(), Store: state.Of(cfg, bootID, log), Log: log,
+	return queue.Waker{Config: cfg, Node: config.NodeName(), Store: state.Of(cfg, bootID, log), Log: log,
 		Controller: slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue, Timeout: wakeTime / 2}}.Wake(ctx)
 }
 

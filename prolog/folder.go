@@ -167,7 +167,7 @@ func (p *prolog) recordRefusal(ctx context.Context, g grant.Grant) error {
 	if err := p.makeFolder(g); err != nil {
 		return err
 	}
-	p.listWaiter()
+	p.gpus.Refused()
 	return tx.Commit()
 }
 

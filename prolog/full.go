@@ -15,8 +15,10 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
+
+// fullFor is how long a job stays away that has no other node: nobody tells it of room.
+const fullFor = 10 * time.Minute
 
 // isFull says that the run directory has no room, for bytes or for files.
 func isFull(err error) bool {
@@ -37,8 +39,7 @@ func (p *prolog) refuseForLackOfSpace(ctx context.Context, reason error) error {
 		if err != nil {
 			p.log.Warn("the job waits for this node, without trying others", "reason", err)
 		}
-		told, p.wait = &p.told, &wait{node: p.node, elsewhere: elsewhere, job: waiting.Job{Reason: text}, never: true, unlisted: true}
-		p.expected = time.Now()
+		told, p.gpus = &p.told, sentAway{p: p, elsewhere: elsewhere, reason: text}
 	}
 	g := p.newGrant(request.Entitlement{})
 	err := p.refuse(ctx, g, text, told)
@@ -50,11 +51,32 @@ func (p *prolog) refuseForLackOfSpace(ctx context.Context, reason error) error {
 		if err := p.requeue(ctx, g, *told); err != nil {
 			p.log.Error("the job fails instead of going back into the queue", "reason", err)
 		} else {
-			p.letWait(ctx, *told)
+			p.gpus.Back(ctx, *told)
 		}
 	}
 	grant.SayRefused(os.Stdout, text)
 	return nil
+}
+
+// sentAway is for a job that a full node can write nothing down about: it goes to another one, or comes back after a while.
+type sentAway struct {
+	slurmPicks // nothing is placed
+	p          *prolog
+	elsewhere  bool // there are other nodes for it
+	reason     string
+}
+
+func (sentAway) Waits() bool { return true }
+
+// Back says when and where the job may start again.
+func (s sentAway) Back(ctx context.Context, told slurm.Job) {
+	w := slurm.Wait{For: fullFor, Reason: s.p.node + ": " + s.reason}
+	if s.elsewhere {
+		w = slurm.Wait{For: slurm.Soon, Reason: w.Reason, Elsewhere: true, Excluded: slurm.With(told.Excluded, s.p.node)}
+	}
+	if err := s.p.controller.Wait(ctx, told, w); err != nil {
+		s.p.log.Error("the job comes back after Slurm's own delay", "reason", err)
+	}
 }
 
 // markNone leaves the mark of a job without vgpu, for which the mark of this prolog has room.

@@ -143,7 +143,7 @@ func (p *prolog) tryPlace(ctx context.Context, g grant.Grant, want place.Want, i
 		if err != nil || refusal == nil || again {
 			return refusal, err
 		}
-		fewer := p.forgetGoneWaiters(ctx)
+		fewer := p.gpus.Fewer(ctx)
 		if gone = p.gone(ctx, held); len(gone) == 0 && !fewer {
 			return refusal, nil
 		}
@@ -195,7 +195,7 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 		}
 	}
 	if len(own) == 0 { // else an earlier prolog of this run got that far
-		placed, refusal := p.inTurn(tx, want, inventory)
+		placed, refusal := p.gpus.Place(tx, want, inventory)
 		if refusal != nil {
 			return refusal, tx.Slices(), tx.Commit()
 		}
@@ -292,17 +292,17 @@ func (p *prolog) refuse(ctx context.Context, g grant.Grant, reason string, told 
 		p.refusedFor = tally.Other
 	}
 	p.log.Warn("job refused", "restart", g.Restart, "uid", g.UID, "reason", g.Refusal)
-	requeue := told != nil && p.mayRequeue(*told) && (p.wait != nil || g.Restart < p.cfg.MaxRequeues)
+	requeue := told != nil && p.mayRequeue(*told) && (p.gpus.Waits() || g.Restart < p.cfg.MaxRequeues)
 	if !requeue || g.Requeued {
 		return nil
 	}
 	if err := p.requeue(ctx, g, *told); err != nil {
 		p.log.Error("the job fails instead of going back into the queue", "reason", err)
-		return p.unlistWaiter(ctx)
+		return p.gpus.Stayed(ctx)
 	}
 	crashpoint.At("prolog/requeued")
 	p.log.Info("job requeued", "restart", g.Restart)
-	p.letWait(ctx, *told)
+	p.gpus.Back(ctx, *told)
 	g.Requeued = true
 	return p.rewriteRefusal(ctx, g)
 }

@@ -41,18 +41,17 @@ type prolog struct {
 	controller slurm.Client
 	told       slurm.Job // what the controller says of the job; empty: nothing
 	store      state.Store
-	recorded   bool         // the use of another run waits in the spool
-	wait       *wait        // nil: the job does not wait
+	recorded   bool // the use of another run waits in the spool
+	gpus       source
 	whole      request.GPUs // that Slurm gave to the job here, where whole_gpus says that they are placed here
 	picked     []int        // Slurm's numbers of the GPUs that it picked; nil: it picks none here
 	shards     request.Shards
-	noGPUsHere bool      // it gave the job such on other nodes only
-	files      error     // why the GPUs' device files are not as they are to be
-	expected   time.Time // when there is room for it at the latest; zero: not known
-	placed     bool      // the job has its slices
-	notice     string    // what is wrong with the configuration; "": nothing
-	unbelieved error     // … where there is none that holds instead
-	refusedFor string    // a reason of package tally: it was refused; "": it was not
+	noGPUsHere bool   // it gave the job such on other nodes only
+	files      error  // why the GPUs' device files are not as they are to be
+	placed     bool   // the job has its slices
+	notice     string // what is wrong with the configuration; "": nothing
+	unbelieved error  // … where there is none that holds instead
+	refusedFor string // a reason of package tally: it was refused; "": it was not
 }
 
 // hostJob is what slurmd's environment says about the job. Only the two requests come from the user.
@@ -98,6 +97,7 @@ func run(opts options) int {
 			Node: os.Getenv("SLURMD_NODENAME")},
 		store: state.Of(cfg, bootID, log),
 	}
+	p.gpus = p.sourceOf()
 	if len(held.Problems) > 0 {
 		p.notice = held.Standing.String() + ": " + held.Problems[0].Error()
 		if held.Standing == config.Unknown {

@@ -31,6 +31,9 @@ type Wait struct {
 	Excluded  string        // host list
 }
 
+// Soon is more than the nodes need to let go of a requeued job: Slurm takes a start that has passed by then for none.
+const Soon = 5 * time.Second
+
 // Wait changes a pending job. Its own comment stays.
 //
 // A start that lies ahead when the nodes have let go of the job is kept; one that does not is put off by

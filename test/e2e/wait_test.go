@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slurm-vgpu/slurm-vgpu/internal/queue"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
 
 // shown is a field of what scontrol says about a job, up to the end of its line.
@@ -121,7 +121,7 @@ func TestAJobIsPutBackElsewhere(t *testing.T) {
 	releaseOther()
 	spool := rundir.Spool(c.Home.Path("vgpu-spool", "n1"))
 	until(t, "job "+job+" to be seen elsewhere", 30*time.Second, func() error {
-		jobs, err := waiting.Read(spool)
+		jobs, err := queue.Read(spool)
 		if err != nil || len(jobs) != 1 || !jobs[0].IsAway() || len(stateSlices(t)) != 0 {
 			return fmt.Errorf("on the list of n1 are %+v, %v", jobs, err)
 		}
@@ -135,10 +135,10 @@ func TestAJobIsPutBackElsewhere(t *testing.T) {
 	ok(t, root, "scontrol requeue "+job)
 	awaitState(t, job, "PENDING")
 	until(t, "a start here", 60*time.Second, func() error {
-		jobs, err := waiting.Read(spool)
+		jobs, err := queue.Read(spool)
 		if len(jobs) == 1 && jobs[0].IsAway() {
-			jobs[0].Away = jobs[0].Away.Add(-waiting.AwayUnasked) // a minute later
-			err = waiting.Write(spool, jobs)
+			jobs[0].Away = jobs[0].Away.Add(-queue.AwayUnasked) // a minute later
+			err = queue.Write(spool, jobs)
 		}
 		ok(t, root, tool("n1", "sweep")) // as by its timer
 		if now := state(t, job); now == "PENDING" || err != nil {

@@ -21,9 +21,9 @@ const module = "github.com/slurm-vgpu/slurm-vgpu/"
 var floors = [][]string{
 	{"crashpoint", "device", "installed", "pattern", "request", "share", "slurmdb", "stored", "trusted", "version"},
 	{"channels", "detached", "devfiles", "driver", "inventory", "ledger", "place", "rundir", "slurm"},
-	{"config", "discover", "drained", "grant", "metrics", "pages", "slurmconf", "timeline", "waiting"},
+	{"config", "discover", "drained", "grant", "metrics", "pages", "slurmconf", "timeline"},
 	{"builds", "logging", "state", "usage"},
-	{"audit", "jobreport", "launch", "release", "report", "sitecheck", "tally", "wake", "wall"},
+	{"audit", "jobreport", "launch", "queue", "release", "report", "sitecheck", "tally", "wall"},
 	{"keeper", "picture", "sample", "sweep"},
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
+	waiting "github.com/slurm-vgpu/slurm-vgpu/internal/queue"
 )
 
 const (

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package wake
+package queue
 
 import (
 	"context"
@@ -12,22 +12,21 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
 
 var elsewhere = slurm.Standing{State: "RUNNING", Nodes: "n[2-3]"}
 
 // changed rewrites the list.
-func (w Waker) changed(t *testing.T, how func(*waiting.Job)) {
+func (w Waker) changed(t *testing.T, how func(*Job)) {
 	t.Helper()
-	jobs, err := waiting.Read(w.Config.Spool())
+	jobs, err := Read(w.Config.Spool())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range jobs {
 		how(&jobs[i])
 	}
-	if err := waiting.Write(w.Config.Spool(), jobs); err != nil {
+	if err := Write(w.Config.Spool(), jobs); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -35,9 +34,9 @@ func (w Waker) changed(t *testing.T, how func(*waiting.Job)) {
 // unasked is a while later.
 func (w Waker) unasked(t *testing.T) {
 	t.Helper()
-	w.changed(t, func(job *waiting.Job) {
+	w.changed(t, func(job *Job) {
 		if job.IsAway() {
-			job.Away = job.Away.Add(-waiting.AwayUnasked)
+			job.Away = job.Away.Add(-AwayUnasked)
 		}
 	})
 }
@@ -59,7 +58,7 @@ func barring(t *testing.T) (Waker, *controller) {
 	c := &controller{standings: map[uint32]slurm.Standing{1: elsewhere, 2: pending}, excluded: map[uint32]string{1: "n1,n9"}}
 	w := node(t, c, 60, 60)
 	w.list(t, time.Time{}, 35, 30)
-	w.changed(t, func(job *waiting.Job) { job.Barred = job.Job == 1 })
+	w.changed(t, func(job *Job) { job.Barred = job.Job == 1 })
 	return w, c
 }
 
@@ -103,7 +102,7 @@ func TestWhoComesBackMeanwhileIsKept(t *testing.T) {
 	w.wake(t, 1, 2)
 	w.unasked(t)
 	w.list(t, time.Time{}, 95, 96, 97) // nobody fits
-	w.changed(t, func(job *waiting.Job) {
+	w.changed(t, func(job *Job) {
 		if job.Job == 1 {
 			job.Barred, job.Away = true, time.Now().Add(-time.Hour).UTC()
 		}
@@ -156,7 +155,7 @@ func TestWhoComesBackHeldIsKept(t *testing.T) {
 func TestFewThatAreAwayAreKept(t *testing.T) {
 	c := &controller{standings: map[uint32]slurm.Standing{}}
 	w := node(t, c, 100, 100)
-	var jobs waiting.Jobs
+	var jobs Jobs
 	ask := func(from, to uint32) {
 		c.standings = make(map[uint32]slurm.Standing)
 		for job := range uint32(200) {
@@ -167,9 +166,9 @@ func TestFewThatAreAwayAreKept(t *testing.T) {
 		}
 	}
 	for i := range uint32(200) {
-		jobs = append(jobs, waiting.Job{Job: i + 1, UID: i % 6, Since: time.Now().Add(-time.Hour).UTC(), Barred: true, Want: place.Want{Slices: 1, Mem: request.Mem{MiB: 1}}})
+		jobs = append(jobs, Job{Job: i + 1, UID: i % 6, Since: time.Now().Add(-time.Hour).UTC(), Barred: true, Want: place.Want{Slices: 1, Mem: request.Mem{MiB: 1}}})
 	}
-	if err := waiting.Write(w.Config.Spool(), jobs); err != nil {
+	if err := Write(w.Config.Spool(), jobs); err != nil {
 		t.Fatal(err)
 	}
 	for from := uint32(181); from < 200; from -= 20 { // the youngest first
@@ -178,7 +177,7 @@ func TestFewThatAreAwayAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := len(w.left(t)); got != waiting.MostAway {
-		t.Errorf("%d are kept, want %d", got, waiting.MostAway)
+	if got := len(w.left(t)); got != MostAway {
+		t.Errorf("%d are kept, want %d", got, MostAway)
 	}
 }

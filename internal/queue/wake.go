@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wake tells jobs that wait for this node when there is room for them, those that have waited longest first.
-package wake
+package queue
 
 import (
 	"context"
@@ -20,7 +19,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
 
 const (
@@ -45,7 +43,7 @@ type Controller interface {
 	Wait(ctx context.Context, job slurm.Job, w slurm.Wait) error
 }
 
-// Waker is for one node.
+// Waker tells jobs that wait for one node when there is room for them, those that have waited longest first.
 type Waker struct {
 	Config     config.Config
 	Node       string
@@ -54,9 +52,12 @@ type Waker struct {
 	Log        hclog.Logger
 }
 
-// Wake tells the jobs that have room now. Call it without the lock, when something has become free.
+// Wake tells the jobs that have room now. Call it without the lock, when something has become free. Where Slurm picks the GPUs none waits here.
 func (w Waker) Wake(ctx context.Context) error {
-	jobs, err := waiting.Read(w.Config.Spool())
+	if w.Config.Shards {
+		return nil
+	}
+	jobs, err := Read(w.Config.Spool())
 	if err != nil || len(jobs) == 0 {
 		return err
 	}
@@ -82,7 +83,7 @@ func (w Waker) Wake(ctx context.Context) error {
 // TellAgain is for a prolog that has put off a job's start: if the job was told of room before that, it has not heard. Slurm
 // 22.05 does not wait for a prolog that a step has started, so that the job's epilog may come first.
 func (w Waker) TellAgain(ctx context.Context, id uint32) error {
-	jobs, err := waiting.Read(w.Config.Spool())
+	jobs, err := Read(w.Config.Spool())
 	if job, ok := jobs.Find(id); err != nil || !ok || job.Told.IsZero() {
 		return err
 	} else if err := w.untold(ctx, job); err != nil {
@@ -93,7 +94,7 @@ func (w Waker) TellAgain(ctx context.Context, id uint32) error {
 
 // Forget drops jobs that do not wait any more, but not the one that is asked for. It says whether there were any.
 func (w Waker) Forget(ctx context.Context, but uint32) (bool, error) {
-	jobs, err := waiting.Read(w.Config.Spool())
+	jobs, err := Read(w.Config.Spool())
 	waits := jobs.Waiting()
 	if others := waits.Without(but); err != nil || len(others) == 0 {
 		return false, err
@@ -104,7 +105,7 @@ func (w Waker) Forget(ctx context.Context, but uint32) (bool, error) {
 		return false, err
 	}
 	fewer := false
-	err = w.change(ctx, func(_ *state.Tx, jobs waiting.Jobs) waiting.Jobs {
+	err = w.change(ctx, func(_ *state.Tx, jobs Jobs) Jobs {
 		left := w.refresh(jobs, asked, standings, but)
 		fewer = len(left.Before(but, time.Now())) < len(jobs.Before(but, time.Now()))
 		return left
@@ -113,7 +114,7 @@ func (w Waker) Forget(ctx context.Context, but uint32) (bool, error) {
 }
 
 // change rewrites the list under the lock.
-func (w Waker) change(ctx context.Context, how func(*state.Tx, waiting.Jobs) waiting.Jobs) error {
+func (w Waker) change(ctx context.Context, how func(*state.Tx, Jobs) Jobs) error {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
 	tx, err := w.Store.Begin(ctx)
@@ -121,7 +122,7 @@ func (w Waker) change(ctx context.Context, how func(*state.Tx, waiting.Jobs) wai
 		return err
 	}
 	defer tx.End()
-	jobs, err := waiting.Read(w.Config.Spool())
+	jobs, err := Read(w.Config.Spool())
 	if err != nil {
 		return err
 	}
@@ -129,20 +130,20 @@ func (w Waker) change(ctx context.Context, how func(*state.Tx, waiting.Jobs) wai
 	if reflect.DeepEqual(jobs, changed) {
 		return nil
 	}
-	return waiting.Write(w.Config.Spool(), changed)
+	return Write(w.Config.Spool(), changed)
 }
 
 // putOff says that somebody has put off the job's start further than any prolog does. That is respected.
 func putOff(standing slurm.Standing) bool {
 	const skew = 5 * time.Minute // of clocks
-	return standing.Begins.After(time.Now().Add(waiting.LongestWait + skew))
+	return standing.Begins.After(time.Now().Add(LongestWait + skew))
 }
 
 // refresh drops the jobs that do not wait any more, and marks those that could not come. A job that the controller was
 // not asked about stays as it is; so does one that is on its way to this node. One that runs elsewhere and must not come here
 // is away: put back, it waits here as well, behind the others, or it would be kept out for good.
-func (w Waker) refresh(jobs waiting.Jobs, asked []uint32, standings map[uint32]slurm.Standing, but uint32) waiting.Jobs {
-	var left, gone waiting.Jobs
+func (w Waker) refresh(jobs Jobs, asked []uint32, standings map[uint32]slurm.Standing, but uint32) Jobs {
+	var left, gone Jobs
 	now := time.Now().UTC()
 	for i := range jobs {
 		job := &jobs[i]
@@ -175,14 +176,14 @@ func (w Waker) refresh(jobs waiting.Jobs, asked []uint32, standings map[uint32]s
 }
 
 // choose finds out under the lock who has room now, and has not been told.
-func (w Waker) choose(ctx context.Context, asked []uint32, standings map[uint32]slurm.Standing) (tell waiting.Jobs, err error) {
+func (w Waker) choose(ctx context.Context, asked []uint32, standings map[uint32]slurm.Standing) (tell Jobs, err error) {
 	inv, err := inventory.Read(w.Config.Run().Inventory())
 	if err != nil {
 		return nil, fmt.Errorf("wake who waits: %w", err)
 	}
 	inv = inventory.Leave(inv, w.Config.SlurmGPUs)
 	now := time.Now()
-	err = w.change(ctx, func(tx *state.Tx, jobs waiting.Jobs) waiting.Jobs {
+	err = w.change(ctx, func(tx *state.Tx, jobs Jobs) Jobs {
 		jobs = w.refresh(jobs, asked, standings, 0)
 		held := tx.Held()
 		rules := place.RulesOf(w.Config.SlicesPerGPU, w.Config.MemOvercommit, w.Config.Drain, w.Config.LatencyPerGPU, w.Config.Place)
@@ -205,7 +206,7 @@ func (w Waker) choose(ctx context.Context, asked []uint32, standings map[uint32]
 				jobs[i].Told = now
 				tell = append(tell, jobs[i])
 			}
-			if turn.Slices == nil && !job.Told.IsZero() && stored.AgeAt(now, job.Told) >= waiting.ComesWithin {
+			if turn.Slices == nil && !job.Told.IsZero() && stored.AgeAt(now, job.Told) >= ComesWithin {
 				jobs[i].Told = time.Time{} // it did not come, and the room is gone: it waits again
 				jobs[i].Missed++
 			}
@@ -222,7 +223,7 @@ func (w Waker) choose(ctx context.Context, asked []uint32, standings map[uint32]
 }
 
 // tell lets a job start at once, here as well.
-func (w Waker) tell(ctx context.Context, job waiting.Job, standing slurm.Standing) error {
+func (w Waker) tell(ctx context.Context, job Job, standing slurm.Standing) error {
 	told, err := w.Controller.Job(ctx, job.Job)
 	if err != nil {
 		return err
@@ -244,8 +245,8 @@ func (w Waker) tell(ctx context.Context, job waiting.Job, standing slurm.Standin
 }
 
 // untold takes back that a job was told, so that the next one to come by tries again.
-func (w Waker) untold(ctx context.Context, job waiting.Job) error {
-	return w.change(ctx, func(_ *state.Tx, jobs waiting.Jobs) waiting.Jobs {
+func (w Waker) untold(ctx context.Context, job Job) error {
+	return w.change(ctx, func(_ *state.Tx, jobs Jobs) Jobs {
 		for i := range jobs {
 			if jobs[i].Job == job.Job && jobs[i].Told.Equal(job.Told) {
 				jobs[i].Told = time.Time{}

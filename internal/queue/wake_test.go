@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-package wake
+package queue
 
 import (
 	"context"
@@ -20,7 +20,6 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/waiting"
 )
 
 // controller stands in for slurmctld.
@@ -78,19 +77,19 @@ func node(t *testing.T, c *controller, taken ...int64) Waker {
 
 func (w Waker) list(t *testing.T, last time.Time, mib ...int64) {
 	t.Helper()
-	var jobs waiting.Jobs
+	var jobs Jobs
 	for i, m := range mib {
-		jobs = jobs.Put(waiting.Job{Job: uint32(i + 1), UID: uint32(i % 2), Since: time.Now().Add(time.Duration(i-60) * time.Minute).UTC(), Last: last, Excluded: "n9",
+		jobs = jobs.Put(Job{Job: uint32(i + 1), UID: uint32(i % 2), Since: time.Now().Add(time.Duration(i-60) * time.Minute).UTC(), Last: last, Excluded: "n9",
 			Want: place.Want{Slices: 1, Mem: request.Mem{MiB: m}}})
 	}
-	if err := waiting.Write(w.Config.Spool(), jobs); err != nil {
+	if err := Write(w.Config.Spool(), jobs); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (w Waker) left(t *testing.T) []uint32 {
 	t.Helper()
-	jobs, err := waiting.Read(w.Config.Spool())
+	jobs, err := Read(w.Config.Spool())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +149,7 @@ var whoKeepsNothing = []wakeCase{
 	{name: "and is left so", taken: []int64{40, 80}, waiting: []int64{50},
 		standings: []slurm.Standing{{State: "PENDING", Reason: "BeginTime", Begins: time.Now().Add(5 * time.Hour)}}, left: []uint32{1}},
 	{name: "who was put off by a prolog is told", taken: []int64{40, 80}, waiting: []int64{50},
-		standings: []slurm.Standing{{State: "PENDING", Reason: "BeginTime", Begins: time.Now().Add(waiting.LongestWait)}}, told: []string{`1 for 0s on ""`}, left: []uint32{1}},
+		standings: []slurm.Standing{{State: "PENDING", Reason: "BeginTime", Begins: time.Now().Add(LongestWait)}}, told: []string{`1 for 0s on ""`}, left: []uint32{1}},
 }
 
 func TestWhoFitsIsTold(t *testing.T) {
@@ -205,9 +204,9 @@ func TestWhoDidNotComeKeepsNothing(t *testing.T) {
 	c := &controller{standings: map[uint32]slurm.Standing{1: {State: "PENDING", Reason: "Resources"}, 2: pending}}
 	w := node(t, c, 40, 80)
 	w.list(t, time.Time{}, 50, 50)
-	jobs, _ := waiting.Read(w.Config.Spool())
-	jobs[0].Told = time.Now().Add(-waiting.ComesWithin - time.Second).UTC()
-	if err := waiting.Write(w.Config.Spool(), jobs); err != nil {
+	jobs, _ := Read(w.Config.Spool())
+	jobs[0].Told = time.Now().Add(-ComesWithin - time.Second).UTC()
+	if err := Write(w.Config.Spool(), jobs); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Wake(t.Context()); err != nil {
@@ -245,12 +244,12 @@ func TestWhoHasNotHeardIsToldAgain(t *testing.T) {
 	c := &controller{standings: map[uint32]slurm.Standing{1: pending}}
 	w := node(t, c, 40, 80)
 	w.list(t, time.Time{}, 50)
-	jobs, err := waiting.Read(w.Config.Spool())
+	jobs, err := Read(w.Config.Spool())
 	if err != nil {
 		t.Fatal(err)
 	}
 	jobs[0].Told = time.Now().Add(-lately - time.Second).UTC()
-	if err := errors.Join(waiting.Write(w.Config.Spool(), jobs), w.Wake(t.Context())); err != nil {
+	if err := errors.Join(Write(w.Config.Spool(), jobs), w.Wake(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{`1 for 0s on ""`}; !slices.Equal(c.told, want) {
@@ -263,21 +262,21 @@ func TestWhoNeverComesKeepsNothing(t *testing.T) {
 	c := &controller{standings: map[uint32]slurm.Standing{1: pending, 2: pending}}
 	w := node(t, c, 40, 80)
 	w.list(t, time.Time{}, 50, 50)
-	for range waiting.MissesAtMost {
+	for range MissesAtMost {
 		if slices.Contains(c.told, `2 for 0s on ""`) {
 			t.Fatalf("told too soon: %q", c.told)
 		}
-		jobs, err := waiting.Read(w.Config.Spool())
+		jobs, err := Read(w.Config.Spool())
 		if err != nil {
 			t.Fatal(err)
 		}
 		jobs[0].Told = time.Now().Add(-lately - time.Second).UTC()
-		if err := errors.Join(waiting.Write(w.Config.Spool(), jobs), w.Wake(t.Context())); err != nil {
+		if err := errors.Join(Write(w.Config.Spool(), jobs), w.Wake(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if !slices.Contains(c.told, `2 for 0s on ""`) {
-		t.Errorf("the room is kept for one that was told %d times and never came: %q", waiting.MissesAtMost, c.told)
+		t.Errorf("the room is kept for one that was told %d times and never came: %q", MissesAtMost, c.told)
 	}
 }
 
@@ -290,21 +289,21 @@ func TestWhoCancelsWhatWasToldKeepsNothing(t *testing.T) {
 
 // toldAndGone has the jobs of a user told of room one after the other, and each end in a state before the next.
 func toldAndGone(t *testing.T, state string, careless bool) {
-	const jobs = 2*waiting.MissesAtMost + 3
+	const jobs = 2*MissesAtMost + 3
 	c := &controller{standings: make(map[uint32]slurm.Standing)}
 	for id := range uint32(jobs) {
 		c.standings[id+1] = pending
 	}
 	w := node(t, c, 40, 80)
 	w.list(t, time.Time{}, slices.Repeat([]int64{50}, jobs)...)
-	listed, err := waiting.Read(w.Config.Spool())
+	listed, err := Read(w.Config.Spool())
 	for i := range listed {
 		listed[i].UID = 1
 	}
-	if err := errors.Join(err, waiting.Write(w.Config.Spool(), listed)); err != nil {
+	if err := errors.Join(err, Write(w.Config.Spool(), listed)); err != nil {
 		t.Fatal(err)
 	}
-	for told := range uint32(2*waiting.MissesAtMost + 1) {
+	for told := range uint32(2*MissesAtMost + 1) {
 		if err := w.Wake(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -318,7 +317,7 @@ func toldAndGone(t *testing.T, state string, careless bool) {
 	if err := w.Wake(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	left, err := waiting.Read(w.Config.Spool())
+	left, err := Read(w.Config.Spool())
 	if err != nil || len(left) == 0 {
 		t.Fatalf("%d wait: %v", len(left), err)
 	}

@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package waiting keeps the list of jobs that found no room on this node and wait for it. The list lies in the spool
-// directory, because it must outlive a reboot; whoever changes it holds the lock of the state.
-package waiting
+// Package queue is how jobs wait for a node where Slurm counts slices by node, and so sends it jobs that fit no GPU: the list of those that found
+// no room, in whose turn a GPU is picked (Own), and who is told when something becomes free (Waker). It is for Slurm before 23.11.5, and stays as it is: where
+// Slurm picks the GPUs nothing of it runs (decision 044). The list lies in the spool directory, because it must outlive a reboot; whoever changes it holds the
+// lock of the state.
+package queue
 
 import (
 	"cmp"
