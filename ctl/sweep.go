@@ -57,7 +57,7 @@ Prologs do the same once a minute, for a few jobs at a time. A timer runs this f
 			}
 			err = errors.Join(err, lowerWalls(command.Context(), o, cfg))
 			err = errors.Join(err, wakerOf(cfg, o.node, sweeper.Store, log).Wake(command.Context()))
-			err = errors.Join(err, resume(command.Context(), cfg, o.node, sweeper.Store.BootID, out))
+			err = errors.Join(err, resume(command.Context(), cfg, o.node, sweeper.Store, out))
 			if swept.Recorded {
 				err = errors.Join(err, report.Start(cfg, o.configPath))
 			}
@@ -66,11 +66,18 @@ Prologs do the same once a minute, for a few jobs at a time. A timer runs this f
 	}
 }
 
-// resume gives the node back that the prolog took out of Slurm's hands: the configuration is known here, and the GPUs may be by now.
-func resume(ctx context.Context, cfg config.Config, node, bootID string, out io.Writer) error {
+// resume gives the node back that the prolog took out of Slurm's hands: the configuration is known here, the GPUs may be by now, and slices that were counted in
+// another way may be gone.
+func resume(ctx context.Context, cfg config.Config, node string, store state.Store, out io.Writer) error {
 	causes := []drained.Cause{drained.ConfigUnknown}
-	if inv, err := inventory.Read(cfg.Run().Inventory()); err == nil && inv.BootID == bootID {
+	if inv, err := inventory.Read(cfg.Run().Inventory()); err == nil && inv.BootID == store.BootID {
 		causes = append(causes, drained.GPUsUnknown)
+	}
+	if now, err := store.Read(); err == nil && store.CountedOtherwise(now.Slices, 0, cfg.Shards) == 0 {
+		causes = append(causes, drained.MovedHalfway)
+	}
+	if cfg.Shards {
+		causes = append(causes, drained.ShardsUnsaid)
 	}
 	done, err := drained.Resume(ctx, slurm.Client{Scontrol: cfg.Slurm.Scontrol, Squeue: cfg.Slurm.Squeue}, cfg.Spool(), node, causes...)
 	if done != "" {

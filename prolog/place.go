@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -70,6 +71,9 @@ func (p *prolog) place(ctx context.Context, g grant.Grant, told slurm.Job) error
 		g.Guards = p.guards(g.Library)
 	}
 	refusal, err := p.tryPlace(ctx, g, want, inventory)
+	if moved, is := errors.AsType[halfway](err); is {
+		return p.takeOut(ctx, g, drained.MovedHalfway, moved, &told)
+	}
 	if err == nil && refusal == nil && !g.Whole {
 		p.awaitVgpud()
 	}
@@ -195,6 +199,9 @@ func (p *prolog) placeLocked(ctx context.Context, g grant.Grant, want place.Want
 		}
 	}
 	if len(own) == 0 { // else an earlier prolog of this run got that far
+		if job := p.store.CountedOtherwise(tx.Slices(), p.job.id, p.cfg.Shards); job != 0 {
+			return nil, nil, errors.Join(halfway{job, p.cfg.Shards}, tx.Commit())
+		}
 		placed, refusal := p.gpus.Place(tx, want, inventory)
 		if refusal != nil {
 			return refusal, tx.Slices(), tx.Commit()

@@ -164,6 +164,7 @@ func (p *prolog) run(ctx context.Context) error {
 		p.job.restart = told.Restarts
 	}
 	g := p.newGrant(entitlement)
+	g.BySlurm = &p.cfg.Shards
 	g.Whole, g.Account, g.Shards, g.HasText = p.whole.Count > 0, told.Account, p.shards.Count, told.HasText
 	if told.Restarts == p.job.restart {
 		g.Submitted = told.Submitted
@@ -220,6 +221,9 @@ func (p *prolog) unknownEntitlement(ctx context.Context, told slurm.Job, reason 
 		return p.withoutVGPU(ctx)
 	}
 	g := p.newGrant(request.Entitlement{})
+	if errors.Is(reason, errShardsUnsaid) {
+		return p.takeOut(ctx, g, drained.ShardsUnsaid, reason, &told)
+	}
 	why := fmt.Sprintf("it is not known what the job was allocated on %s: %v", p.node, reason)
 	if told.State != "" && !told.Runs() { // what it was allocated is taken back already
 		why = fmt.Sprintf("this run of the job is ending or being requeued: the job is %s", told.State)

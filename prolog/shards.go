@@ -16,6 +16,34 @@ import (
 var errNoShards = fmt.Errorf("%w: it holds vgpu, gpumem or gpucores and no gres/shard, so that Slurm picked no GPU for it: "+
 	"it did not pass the site's job-submit script, or that does not know of shards; ask for --gres=shard:N as well, N in MiB", slurm.ErrContradiction)
 
+var errShardsUnsaid = fmt.Errorf("%w: the job has gres/shard, so that Slurm picked its GPU, and here the prolog would pick another", slurm.ErrContradiction)
+
+// notBySlurm refuses shards beside slices where config.yaml does not have shards.
+func (p *prolog) notBySlurm(told slurm.Job) error {
+	shards, err := told.Shards(p.node)
+	if err != nil || shards.Count == 0 {
+		return nil //nolint:nilerr // whoever reads the slices says it
+	}
+	if slice, err := told.Entitlement(p.node); err != nil || slice.IsZero() {
+		return nil //nolint:nilerr // as above
+	}
+	return errShardsUnsaid
+}
+
+// halfway is a job that holds a slice here which Slurm counted in the other way, so that it does not know of it, or knows of this one's GPU as another.
+// The node drains until such slices are gone.
+type halfway struct {
+	job     uint32
+	bySlurm bool
+}
+
+func (h halfway) Error() string {
+	if h.bySlurm {
+		return fmt.Sprintf("config.yaml says shards: true, and job %d still holds a slice that was counted without", h.job)
+	}
+	return fmt.Sprintf("config.yaml does not say shards: true, and job %d still holds a slice that was counted by shards", h.job)
+}
+
 // bySlurm is what the job was allocated where Slurm picks its GPU: by shards for a slice, as gres/gpu for whole ones.
 func (p *prolog) bySlurm(told slurm.Job) (request.Entitlement, error) {
 	shards, err := told.Shards(p.node)

@@ -23,6 +23,9 @@ func (p *prolog) entitled(told slurm.Job) (request.Entitlement, error) {
 	if p.cfg.Shards {
 		return p.bySlurm(told)
 	}
+	if err := p.notBySlurm(told); err != nil {
+		return request.Entitlement{}, err
+	}
 	if len(p.cfg.SlurmGPUs) > 0 {
 		return p.besideSlurms(told)
 	}

@@ -25,6 +25,10 @@ type Cause string
 const (
 	GPUsUnknown   Cause = "vgpu: the node's GPUs are not known"
 	ConfigUnknown Cause = "vgpu: config.yaml is not believed"
+	// MovedHalfway is one of the two ways in which slices are counted, while slices of the other are there.
+	MovedHalfway Cause = "vgpu: slices are counted in two ways"
+	// ShardsUnsaid: Slurm picks GPUs, and the prolog would pick others.
+	ShardsUnsaid Cause = "vgpu: config.yaml does not say shards: true"
 )
 
 // maxMark is more than a mark has.

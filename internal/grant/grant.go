@@ -42,7 +42,9 @@ type Grant struct {
 	Request     string              `json:"request"`            // canonical form, request.Decode reads it
 	Entitlement request.Entitlement `json:"entitlement"`
 	Shards      int64               `json:"shards,omitempty"` // by which Slurm picked the slice's GPU; 0: it did not
-	Slices      []device.Slice      `json:"slices"`
+	// BySlurm says that Slurm picked the GPUs, where shards is on: of whole ones Shards does not say it. Builds before this key did not write it.
+	BySlurm *bool          `json:"by_slurm,omitempty"`
+	Slices  []device.Slice `json:"slices"`
 	// Earlier are the limits that slices had before they were changed, the oldest first: for the report. Nothing is decided by them, and
 	// a grant that is made again from the state has none.
 	Earlier  map[device.UUID][]device.Limit `json:"earlier,omitempty"`
@@ -64,6 +66,14 @@ type Grant struct {
 	FailOpen    bool           `json:"fail_open"`     // a failed limit lookup lets the program run unlimited
 	NodeGPUsMiB []int64        `json:"node_gpus_mib"` // total memory of each slice's device, in slice order
 	GPUTypes    []string       `json:"gpu_types"`     // GRES type of each slice's device, in slice order
+}
+
+// PickedBy says whether Slurm picked the GPUs, and whether that is known.
+func (g Grant) PickedBy() (slurm, known bool) {
+	if g.BySlurm != nil {
+		return *g.BySlurm, true
+	}
+	return g.Shards > 0, g.Shards > 0 || !g.Whole
 }
 
 // IsSameRun says that two grants are of one run of one job. Number and restart count alone do not say so: slurmctld may begin anew with

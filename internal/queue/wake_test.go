@@ -387,3 +387,14 @@ func TestNotAllAreToldAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// A list from before the site moved to shards concerns nobody: Slurm has counted other jobs there.
+func TestWhereSlurmPicksNobodyIsTold(t *testing.T) {
+	c := &controller{standings: map[uint32]slurm.Standing{1: pending}}
+	w := node(t, c, 40)
+	w.list(t, time.Time{}, 50)
+	w.Config.Shards = true
+	if err := w.Wake(t.Context()); err != nil || len(c.told) > 0 {
+		t.Errorf("told %q, %v", c.told, err)
+	}
+}

@@ -232,6 +232,27 @@ func (tx *Tx) rebuild() error {
 	return nil
 }
 
+// CountedOtherwise is a job that holds a slice of which Slurm picked the GPU where it does not any more, or the other way round; 0: there is none. All of a
+// node were counted in one way, as the prolog sees to it: the first job that is known says it for all. own is not looked at.
+func (s Store) CountedOtherwise(held []Slice, own uint32, bySlurm bool) (job uint32) {
+	for _, slice := range held {
+		if slice.Job == own {
+			continue
+		}
+		g, err := grant.Read(s.Dir.Grant(slice.Job))
+		if err != nil || g.Restart != slice.Restart {
+			continue
+		}
+		if picked, known := g.PickedBy(); known {
+			if picked != bySlurm {
+				return slice.Job
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
 // OfGrant are the slices that a grant says its job holds.
 func OfGrant(g grant.Grant) (held []Slice) {
 	for _, slice := range g.Slices {
