@@ -129,7 +129,7 @@ local function check_sizes(got, each, share, groups, rows, mem_name, admits)
 end
 
 -- What a request cannot say where Slurm picks the GPU.
-local function refuse_picking(got, request, name)
+local function refuse_picking(got, request, defaults, name)
 	if got.vgpu > 1 then
 		refuse("%s: here Slurm gives a job parts of one GPU on each node: use vgpu:1, with more nodes for more slices, or --gpus=%d for whole GPUs", got.typed.vgpu, got.vgpu)
 	end
@@ -152,7 +152,7 @@ local function settle(got, request, defaults, name, on)
 		got.vgpu = 1
 	end
 	got.typed.vgpu = got.typed.vgpu or got.typed.gpumem
-	if on then refuse_picking(got, request, name) end
+	if on then refuse_picking(got, request, defaults, name) end
 	local tab = cluster()
 	local filter = request.gpu or defaults.gpu
 	local groups, rows, admits = {}, {}, ""

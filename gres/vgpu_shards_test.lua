@@ -77,6 +77,8 @@ accept("nothing", {}, nil)
 refuse("several", { gres = "vgpu:2,gpumem:6000" },
 	"vgpu: --gres=vgpu:2: here Slurm gives a job parts of one GPU on each node: use vgpu:1, with more nodes for more slices, or --gpus=2 for whole GPUs")
 refuse("a place", { gres = "vgpu:1,gpumem:10", spank_job_env = options("place=spread") }, "vgpu: --vgpu-place=spread: here Slurm picks the GPU: leave it out")
+refuse("a UUID by default", { gres = "vgpu:1,gpumem:10", spank_job_env = { [0] = "VGPU_DEFAULTS=uuid=GPU-1" } }, "vgpu: VGPU_UUID: here Slurm picks the GPU: unset it")
+accept("a place by default, which does nothing", { gres = "vgpu:1,gpumem:10", spank_job_env = { [0] = "VGPU_DEFAULTS=place=spread" } }, "vgpu:1,gpumem:10,shard:10")
 refuse("a UUID", { gres = "vgpu:1,gpumem:10", spank_job_env = options("uuid=GPU-1") }, "vgpu: --vgpu-uuid=GPU-1: here Slurm picks the GPU: leave it out")
 refuse("both", { gres = "gres/gpu:1,gres/shard:10" }, "vgpu: --gres=gpu:1: shard is of slices, and this asks for whole GPUs: ask for one of the two")
 refuse("both, by other options", { gres = "gres/shard:10", tres_per_job = "gres/gpu:1" },

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Slurm plans with the shards that it has counted, whatever is done to jobs: root's changes keep to them, and who moves a pending
@@ -80,4 +81,46 @@ func TestPreemptionOfShards(t *testing.T) {
 	if sum := restarts(t, low) + restarts(t, beside); sum != "01" && sum != "10" {
 		t.Errorf("they came back %s times", sum)
 	}
+}
+
+// A site moves from counts to shards, as docs/whole-gpus.md has it: a job that was submitted before has no shards. Counted anew it runs; else it says why not.
+func TestPendingJobsAreCountedAnew(t *testing.T) {
+	needShards(t)
+	begin(t)
+	script := c.Home.Path("etc", "job_submit.lua")
+	now, err := os.ReadFile(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(text []byte, age time.Duration) { // slurmctld reads a script again whose time is another
+		at := time.Now().Add(-age)
+		if os.WriteFile(script, text, 0o644) != nil || os.Chtimes(script, at, at) != nil {
+			t.Fatal("the script of submissions cannot be written")
+		}
+	}
+	before := strings.Replace(string(now), `vgpu.shards = function(job) return job.partition == "shard" end`, "vgpu.shards = false", 1)
+	t.Cleanup(func() { write(now, 0) })
+	write([]byte(before), time.Hour)
+	left, moved := submit(t, one, "-H -p shard --gres=vgpu:1,gpumem:2000", seen), submit(t, two, "-H -p shard --gres=vgpu:1,gpumem:2000", seen)
+	several := submit(t, two, "-H -p shard --gres=vgpu:2,gpumem:2000", seen)
+	write(now, 30*time.Minute)
+
+	anew := `squeue -h -t PD -o '%A %b' -j JOB | while read job gres; do
+		case $gres in *vgpu*) scontrol update jobid=$job gres=$gres excnodelist= starttime=now;; esac
+	done`
+	ok(t, root, strings.Replace(anew, "JOB", moved, 1))
+	ok(t, one, "scontrol release "+left)
+	ok(t, two, "scontrol release "+moved)
+	awaitState(t, left, "FAILED")
+	if out := output(t, one, left); !strings.Contains(out, "no gres/shard, so that Slurm picked no GPU for it") {
+		t.Errorf("a job that was not counted anew says %q", out)
+	}
+	if out := finish(t, two, moved); out != "2000\n" {
+		t.Errorf("a job that was counted anew sees %q", out)
+	}
+	wantTRES(t, moved, "AllocTRES", "gres/vgpu=1", "gres/gpumem=2000", "gres/shard=2000")
+	if result := run(t, root, strings.Replace(anew, "JOB", several, 1)); result.Code == 0 {
+		t.Errorf("two slices on a node: %s", result)
+	}
+	ok(t, two, "scancel "+several)
 }
