@@ -136,6 +136,7 @@ local function refuse_picking(got, request, defaults, name)
 	for _, row in ipairs(parse.keys) do
 		if row.picks and request[row.name] ~= nil then refuse("%s: here Slurm picks the GPU: leave it out", name(row.name)) end
 	end
+	if defaults.uuid ~= nil then refuse("VGPU_UUID: here Slurm picks the GPU: unset it") end
 end
 
 -- Counts the shards of a slice. Who typed another number beside gpumem would get less of one than of the other.
