@@ -39,12 +39,24 @@ is_patient() {
 	*) false ;;
 	esac
 }
+scripts=
+[ -z "$library" ] || scripts="$here/route/wrapping.sh $here/route/bystanders.sh $here/route/scope.sh $(ls "$here"/../../interposer/checks/*.sh)"
 
-for program; do
-	! is_patient "$program" || echo "$program"
-done | xargs -P "$(nproc)" -I '{}' sh -c '
+{
+	# What takes longest first.
+	for program; do
+		! is_patient "$program" || echo "$program"
+	done | grep /fuzz_
+	printf '%s\n' $scripts
+	for program; do
+		! is_patient "$program" || echo "$program"
+	done | grep -v /fuzz_
+} | xargs -P "$(nproc)" -I '{}' sh -c '
 	mkdir -p "$1/$(dirname "$4")"
-	LD_PRELOAD=$2 timeout 300 "$3/$4" >"$1/$4" 2>&1
+	case $4 in
+	*.sh) timeout 300 "$4" "$2" >"$1/$4" 2>&1 ;;
+	*) LD_PRELOAD=$2 timeout 300 "$3/$4" >"$1/$4" 2>&1 ;;
+	esac
 	true' - "$beside" "$library" "$folder" '{}'
 for program; do
 	if is_patient "$program"; then
@@ -53,18 +65,11 @@ for program; do
 		run_programs "$program"
 	fi
 done
-if [ -n "$library" ]; then
-	echo "# bystanders"
-	"$here/route/bystanders.sh" "$library" 2>&1 | tee -a "$log" | grep -v ' passed, '
-	echo "# scope"
-	"$here/route/scope.sh" "$library" 2>&1 | tee -a "$log" | grep -v ' passed, '
-	echo "# wrapping"
-	"$here/route/wrapping.sh" "$library" 2>&1 | tee -a "$log" | grep -v ' passed, '
-	for script in "$here"/../../interposer/checks/*.sh; do
-		echo "# $(basename "$script")"
-		"$script" "$library" 2>&1 | tee -a "$log"
-	done
-fi
+for script in $scripts; do
+	echo "# $(basename "$script" .sh)"
+	tee -a "$log" <"$beside/$script" | grep -v ' passed, '
+	grep -qE '^(PASS|FAIL) ' "$beside/$script" || echo "FAIL $script ended early" | tee -a "$log"
+done
 passed=$(grep -c '^PASS ' "$log")
 failed=$(grep -c '^FAIL ' "$log")
 echo "$passed passed, $failed failed"

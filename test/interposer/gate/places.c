@@ -27,6 +27,9 @@ static void the_first_launch_ever_is_timed(void)
 	cuda_begin(0);
 	function = busy_kernel();
 	check_is_timed(NULL);
+	/* The next one has its place and its events. */
+	check_is_timed(NULL);
+	CHECK_IS(asked("cuEventCreate"), 2);
 }
 
 /* A launch in a group is recorded before and behind. */
@@ -61,6 +64,59 @@ static void a_stream_takes_what_is_free_and_then_what_is_idle(void)
 	check_records(stream[VGPU_GATE_STREAMS], 10, 0);
 	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
 	check_is_timed(stream[VGPU_GATE_STREAMS]);
+}
+
+/* How many launches a group has tells what one took last: it begins once. */
+static void short_launches_share_a_group(void)
+{
+	unsigned before;
+
+	step = step_with_gate(6, 90);
+	cuda_begin(0);
+	function = busy_kernel();
+	busy(function, 10, NULL);
+	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
+	before = asked("cuEventRecord");
+	busy(function, 500000, NULL);
+	for (int i = 0; i < 9; i++)
+		busy(function, 10, NULL);
+	CHECK_IS(asked("cuEventRecord") - before, 1 + 10);
+}
+
+/* With work of another one in flight, which is timed as before. */
+static void the_end_of_a_context_touches_no_other(void)
+{
+	CUcontext first, second;
+
+	step = step_with_gate(7, 90);
+	CHECK_IS(cuInit(0), CUDA_SUCCESS);
+	CHECK_IS(cuCtxCreate_v2(&first, 0, 0), CUDA_SUCCESS);
+	busy(busy_kernel(), 100, NULL);
+	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_IS(cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
+	function = busy_kernel();
+	owe(&step, 0);
+	busy(function, 4000, NULL);
+	begin_to_count(&step);
+	CHECK_IS(cuCtxDestroy_v2(first), CUDA_SUCCESS);
+	CHECK_IS(cuCtxSetCurrent(second), CUDA_SUCCESS);
+	CHECK_IS(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_WITHIN(charged_ns(&step), 3900000, 100 * MS);
+}
+
+/* What stands in the ledger for it holds nobody. */
+static void a_step_without_a_cap_is_not_held(void)
+{
+	uint64_t since;
+
+	step = step_with_gate(8, 50);
+	step.limits->device[0].sm_percent = 0;
+	cuda_begin(0);
+	function = busy_kernel();
+	since = now_ns();
+	__atomic_store_n(&step.ledger->step[0].share_free_at_ns[0], since + 25000 * MS, __ATOMIC_RELAXED);
+	busy(function, 10, NULL);
+	CHECK(now_ns() - since < 10000 * MS);
 }
 
 static void fail_the_next(void)
@@ -124,6 +180,9 @@ int main(void)
 	gpus(0);
 	CASE(the_first_launch_ever_is_timed);
 	CASE(a_stream_takes_what_is_free_and_then_what_is_idle);
+	CASE(short_launches_share_a_group);
+	CASE(the_end_of_a_context_touches_no_other);
+	CASE(a_step_without_a_cap_is_not_held);
 	CASE(without_the_second_event_a_launch_is_waited_for);
 	CASE(who_asks_about_a_group_does_so_alone);
 	CASE(who_waits_sleeps);
