@@ -93,7 +93,7 @@ func removeFolder(dir rundir.Dir, job uint32) (failed error) {
 	crashpoint.At("release/grant-removed")
 	failed = errors.Join(failed, pages.Remove(dir.Pages(job)))
 	crashpoint.At("release/pages-removed")
-	for _, path := range []string{dir.Job(job), dir.None(job), dir.Pending(job)} {
+	for _, path := range []string{dir.Job(job), dir.None(job)} {
 		failed = errors.Join(failed, os.RemoveAll(path))
 		crashpoint.At("release/folder-removed")
 	}
