@@ -20,25 +20,12 @@ import (
 
 // doctor collects findings about one node.
 type doctor struct {
+	sitecheck.Report
 	config    config.Config
 	runDir    string // as the configuration has it, with %n
 	node      string
 	bootID    string
 	inventory *device.Inventory // nil: there is none to rely on
-	findings  []sitecheck.Finding
-}
-
-func (d *doctor) ok(check, format string, args ...any) {
-	d.findings = append(d.findings, sitecheck.Finding{Check: check, OK: true, Says: fmt.Sprintf(format, args...)})
-}
-
-func (d *doctor) fail(check, remedy, format string, args ...any) {
-	d.findings = append(d.findings, sitecheck.Finding{Check: check, Says: fmt.Sprintf(format, args...), Remedy: remedy})
-}
-
-// warn is about what could not be looked at, or is open because the site says nothing else.
-func (d *doctor) warn(check, remedy, format string, args ...any) {
-	d.findings = append(d.findings, sitecheck.Finding{Check: check, Warning: true, Says: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
 const asRoot = "run it as root"
@@ -66,13 +53,13 @@ and there is no good copy to look by.`,
 				return err
 			}
 			if asJSON {
-				if err := printJSON(command.OutOrStdout(), d.findings); err != nil {
+				if err := printJSON(command.OutOrStdout(), d.Findings); err != nil {
 					return err
 				}
 			} else {
-				printFindings(command.OutOrStdout(), d.findings)
+				printFindings(command.OutOrStdout(), d.Findings)
 			}
-			if failed, _ := sitecheck.Count(d.findings); failed > 0 && err == nil {
+			if failed, _ := sitecheck.Count(d.Findings); failed > 0 && err == nil {
 				return exitError{code: exitFailure}
 			}
 			return err
@@ -86,7 +73,7 @@ and there is no good copy to look by.`,
 func (d *doctor) examine(ctx context.Context, o *options, site sitecheck.Site) error {
 	named := o.node != ""
 	held := config.LoadHeld(o.configPath)
-	d.findings = append(d.findings, sitecheck.ConfigFile(o.configPath, held)...)
+	d.Findings = append(d.Findings, sitecheck.ConfigFile(o.configPath, held)...)
 	if held.Standing == config.Unknown {
 		return exitError{code: exitConfig}
 	}
@@ -126,7 +113,7 @@ func (d *doctor) machine(ctx context.Context) {
 	d.library(ctx)
 	d.isolation(ctx)
 	d.userNamespaces()
-	d.findings = append(d.findings, sitecheck.OpenWays(d.config)...)
+	d.Findings = append(d.Findings, sitecheck.OpenWays(d.config)...)
 	d.wall()
 	d.vgpud(ctx)
 }

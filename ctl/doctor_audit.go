@@ -27,18 +27,18 @@ func (d *doctor) audit(ctx context.Context) {
 	pace.Apart = time.Second
 	report, err := findStrays(ctx, d.config, pace)
 	if err != nil {
-		d.warn(check, "see that NVML and scontrol answer", "who uses the GPUs is not known: %v", err)
+		d.Warn(check, "see that NVML and scontrol answer", "who uses the GPUs is not known: %v", err)
 		return
 	}
 	for i, s := range report.Strays {
 		if i == mostStrays {
-			d.fail(check, "vgpuctl audit", "%s more", plural(len(report.Strays)-i, "stray"))
+			d.Bad(check, "vgpuctl audit", "%s more", plural(len(report.Strays)-i, "stray"))
 			break
 		}
-		d.fail(check, s.remedy(), "GPU %d: %s", s.Index, s.line())
+		d.Bad(check, s.remedy(), "GPU %d: %s", s.Index, s.line())
 	}
 	if len(report.Strays) == 0 {
-		d.ok(check, "no stray use of a GPU is known; %s", d.lastAudit())
+		d.OK(check, "no stray use of a GPU is known; %s", d.lastAudit())
 	}
 }
 

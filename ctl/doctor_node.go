@@ -45,12 +45,12 @@ func (d *doctor) gpus() {
 	inv, err := inventory.Read(path)
 	switch {
 	case err != nil:
-		d.fail("inventory", inventoryRemedy, "%v", err)
+		d.Bad("inventory", inventoryRemedy, "%v", err)
 	case inv.BootID != d.bootID:
-		d.fail("inventory", inventoryRemedy, "%s is of an earlier boot", path)
+		d.Bad("inventory", inventoryRemedy, "%s is of an earlier boot", path)
 	default:
 		d.inventory = &inv
-		d.ok("inventory", "%s lists %s", path, plural(len(inv.GPUs), "GPU"))
+		d.OK("inventory", "%s lists %s", path, plural(len(inv.GPUs), "GPU"))
 	}
 	lib, err := discover.Library(d.config.NVMLLibrary)
 	var now device.Inventory
@@ -58,7 +58,7 @@ func (d *doctor) gpus() {
 		now, err = discover.Inventory(lib)
 	}
 	if err != nil {
-		d.fail("NVML", "install the NVIDIA driver, load its module (nvidia-smi must work), or name its library in nvml_library", "%v", err)
+		d.Bad("NVML", "install the NVIDIA driver, load its module (nvidia-smi must work), or name its library in nvml_library", "%v", err)
 		return
 	}
 	healthy := true
@@ -66,15 +66,15 @@ func (d *doctor) gpus() {
 	for _, gpu := range now.GPUs {
 		if gpu.Lost != "" && gpu.Lost != inventory.SlurmsOwn {
 			healthy = false
-			d.fail("NVML", "nvidia-smi -q -i "+fmt.Sprint(gpu.Index)+" tells more; no job is placed on it", "GPU %d (%s): %s", gpu.Index, gpu.UUID, gpu.Lost)
+			d.Bad("NVML", "nvidia-smi -q -i "+fmt.Sprint(gpu.Index)+" tells more; no job is placed on it", "GPU %d (%s): %s", gpu.Index, gpu.UUID, gpu.Lost)
 		}
 	}
 	if d.inventory != nil && !sameGPUs(*d.inventory, now) {
 		healthy = false
-		d.fail("NVML", inventoryRemedy, "the GPUs have changed since the inventory was written")
+		d.Bad("NVML", inventoryRemedy, "the GPUs have changed since the inventory was written")
 	}
 	if healthy {
-		d.ok("NVML", "driver %s, %s, all usable", now.DriverVersion, plural(len(now.GPUs), "GPU"))
+		d.OK("NVML", "driver %s, %s, all usable", now.DriverVersion, plural(len(now.GPUs), "GPU"))
 	}
 }
 
@@ -97,7 +97,7 @@ func (d *doctor) driver() {
 	}
 	libraries, err := driver.Find(driver.Cache)
 	if err != nil {
-		d.fail("guards", "make it root's, writable by nobody else, and run ldconfig", "%v", err)
+		d.Bad("guards", "make it root's, writable by nobody else, and run ldconfig", "%v", err)
 		return
 	}
 	var files []string
@@ -105,10 +105,10 @@ func (d *doctor) driver() {
 		files = append(files, library.File)
 	}
 	if len(files) == 0 {
-		d.fail("guards", "ldconfig, so that the driver is in its cache", "the dynamic linker knows no driver for guards to stand over")
+		d.Bad("guards", "ldconfig, so that the driver is in its cache", "the dynamic linker knows no driver for guards to stand over")
 		return
 	}
-	d.ok("guards", "they stand over %s", strings.Join(files, ", "))
+	d.OK("guards", "they stand over %s", strings.Join(files, ", "))
 }
 
 // deviceNodes looks for the files that strict isolation masks.
@@ -119,11 +119,11 @@ func (d *doctor) deviceNodes() {
 	for _, gpu := range d.inventory.GPUs {
 		path := filepath.Join(d.config.DeviceDir, "nvidia"+strconv.Itoa(int(gpu.Minor)))
 		if _, err := os.Stat(path); err != nil && gpu.Lost == "" {
-			d.fail("device nodes", "nvidia-modprobe -c "+strconv.Itoa(int(gpu.Minor))+", or name the folder in device_dir", "GPU %d: %v", gpu.Index, err)
+			d.Bad("device nodes", "nvidia-modprobe -c "+strconv.Itoa(int(gpu.Minor))+", or name the folder in device_dir", "GPU %d: %v", gpu.Index, err)
 			return
 		}
 	}
-	d.ok("device nodes", "every GPU has its node in %s", d.config.DeviceDir)
+	d.OK("device nodes", "every GPU has its node in %s", d.config.DeviceDir)
 }
 
 // state holds the state file and the jobs' folders against each other.
@@ -133,7 +133,7 @@ func (d *doctor) state() {
 	store := state.Of(d.config, d.bootID, hclog.NewNullLogger())
 	current, err := store.Read()
 	if err != nil {
-		d.fail("state", "the next vgpu-prolog moves it aside and rebuilds it from the jobs that live", "%v", err)
+		d.Bad("state", "the next vgpu-prolog moves it aside and rebuilds it from the jobs that live", "%v", err)
 		return
 	}
 	held := make(map[uint32]bool)
@@ -144,19 +144,19 @@ func (d *doctor) state() {
 		switch {
 		case err != nil:
 			healthy = false
-			d.fail("state", remedy, "job %d holds a slice of GPU %d and its grant cannot be read: %v", s.Job, s.Index, err)
+			d.Bad("state", remedy, "job %d holds a slice of GPU %d and its grant cannot be read: %v", s.Job, s.Index, err)
 		case !g.Whole && !isThere(dir.Ledger(s.Job)):
 			healthy = false
-			d.fail("state", "if slurmd's unit, or this shell, has mounts of its own (PrivateTmp=, ProtectSystem= and the like; pam_namespace), that is why: USED and GPU time come from there",
+			d.Bad("state", "if slurmd's unit, or this shell, has mounts of its own (PrivateTmp=, ProtectSystem= and the like; pam_namespace), that is why: USED and GPU time come from there",
 				"the ledger of job %d is not seen from here", s.Job)
 		case !grants(g, s):
 			healthy = false
-			d.fail("state", "if `vgpuctl set` was interrupted, give it again; else look into the log of vgpu-prolog", "job %d holds %d MiB of GPU %d in the state file and something else in its grant", s.Job, s.MemMiB, s.Index)
+			d.Bad("state", "if `vgpuctl set` was interrupted, give it again; else look into the log of vgpu-prolog", "job %d holds %d MiB of GPU %d in the state file and something else in its grant", s.Job, s.MemMiB, s.Index)
 		}
 	}
 	entries, err := os.ReadDir(dir.Jobs())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.fail("state", "run it as root", "%v", err)
+		d.Bad("state", "run it as root", "%v", err)
 		return
 	}
 	for _, entry := range entries {
@@ -166,11 +166,11 @@ func (d *doctor) state() {
 		}
 		if g, err := grant.Read(dir.Grant(uint32(job))); err == nil && g.Refusal == "" && !(g.Whole && len(g.Slices) == 0) {
 			healthy = false
-			d.fail("state", remedy, "job %d has a grant and no slice in the state file", job)
+			d.Bad("state", remedy, "job %d has a grant and no slice in the state file", job)
 		}
 	}
 	if healthy {
-		d.ok("state", "%s in %s", plural(len(current.Slices), "slice"), dir.State())
+		d.OK("state", "%s in %s", plural(len(current.Slices), "slice"), dir.State())
 	}
 }
 
@@ -192,17 +192,17 @@ func (d *doctor) library(ctx context.Context) {
 	path := d.config.Library
 	info, err := os.Stat(path)
 	if err != nil {
-		d.fail(check, "install libslurm-vgpu.so there, or name it in library", "%v", err)
+		d.Bad(check, "install libslurm-vgpu.so there, or name it in library", "%v", err)
 		return
 	}
 	st, _ := info.Sys().(*syscall.Stat_t)
 	if st == nil || st.Uid != 0 && int(st.Uid) != os.Geteuid() || info.Mode()&0o022 != 0 || info.Mode()&0o444 != 0o444 {
-		d.fail(check, "chown root:root "+path+" && chmod 644 "+path, "%s must be root's, readable by all and writable by nobody else (mode %#o)", path, info.Mode().Perm())
+		d.Bad(check, "chown root:root "+path+" && chmod 644 "+path, "%s must be root's, readable by all and writable by nobody else (mode %#o)", path, info.Mode().Perm())
 		return
 	}
 	file, err := elf.Open(path)
 	if err != nil {
-		d.fail(check, "install it again", "%s is no shared library: %v", path, err)
+		d.Bad(check, "install it again", "%s is no shared library: %v", path, err)
 		return
 	}
 	file.Close()
@@ -213,52 +213,52 @@ func (d *doctor) library(ctx context.Context) {
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	if err := cmd.Run(); err != nil || errs.Len() > 0 { // the linker only prints when it cannot preload
-		d.fail(check, "install one that was built for this machine", "/bin/true with %s: %v %s", path, err, strings.TrimSpace(errs.String()))
+		d.Bad(check, "install one that was built for this machine", "/bin/true with %s: %v %s", path, err, strings.TrimSpace(errs.String()))
 		return
 	}
 	number, err := version.Of(path)
 	switch {
 	case err != nil:
-		d.fail(check, "install it again", "%v", err)
+		d.Bad(check, "install it again", "%v", err)
 	case version.Differs(number):
-		d.fail(check, version.Remedy, "%s is of version %s, vgpuctl of %s", path, number, version.Number)
+		d.Bad(check, version.Remedy, "%s is of version %s, vgpuctl of %s", path, number, version.Number)
 	default:
-		d.ok(check, "%s can be loaded, version %s", path, number)
+		d.OK(check, "%s can be loaded, version %s", path, number)
 	}
 }
 
 // isolation tries what the plugin does for a task.
 func (d *doctor) isolation(ctx context.Context) {
 	if !d.config.IsStrict() {
-		d.ok("isolation", "preload, as config.yaml says")
+		d.OK("isolation", "preload, as config.yaml says")
 		return
 	}
 	const preload = "/etc/ld.so.preload"
 	switch info, err := os.Lstat(preload); {
 	case errors.Is(err, fs.ErrNotExist):
-		d.ok("ld.so.preload", "%s is not there; vgpu-prolog makes an empty one", preload)
+		d.OK("ld.so.preload", "%s is not there; vgpu-prolog makes an empty one", preload)
 	case err != nil:
-		d.fail("ld.so.preload", "make it a regular file of root's", "%v", err)
+		d.Bad("ld.so.preload", "make it a regular file of root's", "%v", err)
 	case !info.Mode().IsRegular() || info.Mode()&0o022 != 0:
-		d.fail("ld.so.preload", "make it a regular file, mode 644", "%s has mode %v", preload, info.Mode())
+		d.Bad("ld.so.preload", "make it a regular file, mode 644", "%s has mode %v", preload, info.Mode())
 	default:
 		if data, err := os.ReadFile(preload); err == nil && strings.Contains(string(data), d.config.Library) {
-			d.fail("ld.so.preload", "take it out: the plugin binds a file of its own for each task", "%s names %s for every process of the node", preload, d.config.Library)
+			d.Bad("ld.so.preload", "take it out: the plugin binds a file of its own for each task", "%s names %s for every process of the node", preload, d.config.Library)
 		} else {
-			d.ok("ld.so.preload", "%s can be bound over", preload)
+			d.OK("ld.so.preload", "%s can be bound over", preload)
 		}
 	}
 	if os.Geteuid() != 0 {
-		d.warn("namespaces", asRoot, "not checked: needs root")
+		d.Warn("namespaces", asRoot, "not checked: needs root")
 		return
 	}
 	cmd := exec.CommandContext(ctx, "/bin/true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if err := cmd.Run(); err != nil {
-		d.fail("namespaces", "allow root mount namespaces (a container needs CAP_SYS_ADMIN), or set isolation: preload", "a private mount namespace: %v", err)
+		d.Bad("namespaces", "allow root mount namespaces (a container needs CAP_SYS_ADMIN), or set isolation: preload", "a private mount namespace: %v", err)
 		return
 	}
-	d.ok("namespaces", "a task can have its own mount namespace")
+	d.OK("namespaces", "a task can have its own mount namespace")
 }
 
 // userNamespaces: where the kernel takes no filter, no step with slices would start.
@@ -269,11 +269,11 @@ func (d *doctor) userNamespaces() {
 	const actions = "/proc/sys/kernel/seccomp/actions_avail"
 	switch data, err := os.ReadFile(actions); {
 	case runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64":
-		d.fail("user namespaces", "user_namespaces: allow", "they cannot be denied on %s", runtime.GOARCH)
+		d.Bad("user namespaces", "user_namespaces: allow", "they cannot be denied on %s", runtime.GOARCH)
 	case err != nil || !slices.Contains(strings.Fields(string(data)), "errno"):
-		d.fail("user namespaces", "a kernel with CONFIG_SECCOMP_FILTER, or user_namespaces: allow", "%s names no errno", actions)
+		d.Bad("user namespaces", "a kernel with CONFIG_SECCOMP_FILTER, or user_namespaces: allow", "%s names no errno", actions)
 	default:
-		d.ok("user namespaces", "denied to steps with slices")
+		d.OK("user namespaces", "denied to steps with slices")
 	}
 }
 
@@ -281,9 +281,9 @@ func (d *doctor) userNamespaces() {
 func (d *doctor) slurm(ctx context.Context, site sitecheck.Site) {
 	for _, path := range []string{d.config.Slurm.Scontrol, d.config.Slurm.Squeue, d.config.Slurm.Sacct, d.config.Slurm.Sacctmgr} {
 		if info, err := os.Stat(path); err != nil {
-			d.fail("commands", "name it in the slurm: section of the configuration", "%v", err)
+			d.Bad("commands", "name it in the slurm: section of the configuration", "%v", err)
 		} else if info.Mode()&0o111 == 0 {
-			d.fail("commands", "chmod 755 "+path, "%s is not executable", path)
+			d.Bad("commands", "chmod 755 "+path, "%s is not executable", path)
 		}
 	}
 	site.Inventory = d.inventory
@@ -291,10 +291,10 @@ func (d *doctor) slurm(ctx context.Context, site sitecheck.Site) {
 	site.Database = sitecheck.LocalDatabase(ctx, sitecheck.MariaDB)
 	findings, err := site.Check()
 	if err != nil {
-		d.fail("slurm.conf", "name it with --slurm-conf or SLURM_CONF", "%v", err)
+		d.Bad("slurm.conf", "name it with --slurm-conf or SLURM_CONF", "%v", err)
 		return
 	}
-	d.findings = append(d.findings, findings...)
+	d.Findings = append(d.Findings, findings...)
 }
 
 // How long a report may wait before that is worth a look, and before it is a fault: slurmdbd restarts take minutes.
@@ -311,27 +311,27 @@ func (d *doctor) accounting(ctx context.Context, slurmConf string) {
 		return
 	}
 	if err := sitecheck.AskAccounting(ctx, d.config.Slurm.Sacctmgr, slurmConf); err != nil {
-		d.fail(check, "systemctl status slurmdbd and its database where they run, and its port (DbdPort) from here; reports wait on this node until then", "it does not answer: %v", err)
+		d.Bad(check, "systemctl status slurmdbd and its database where they run, and its port (DbdPort) from here; reports wait on this node until then", "it does not answer: %v", err)
 		return
 	}
-	d.ok(check, "it answers")
+	d.OK(check, "it answers")
 }
 
 // reports is about the way into the accounting database.
 func (d *doctor) reports(ctx context.Context) {
 	if err := report.Enabled(d.config); err != nil {
-		d.ok("reports", "%v: usage stays in %s", err, d.config.Spool().History())
+		d.OK("reports", "%v: usage stays in %s", err, d.config.Spool().History())
 		return
 	}
 	if d.config.AccountingField == config.FieldExtra && !slurmdb.HasExtra() {
-		d.fail("reports", "accounting_field: admin_comment in config.yaml, or Slurm 23.02", "accounting_field is extra, which this release of Slurm has not")
+		d.Bad("reports", "accounting_field: admin_comment in config.yaml, or Slurm 23.02", "accounting_field is extra, which this release of Slurm has not")
 		return
 	}
 	library, err := slurmdb.Library(ctx, d.config.Slurm.Sacctmgr)
 	if err != nil {
-		d.ok("report writer", "sacctmgr writes reports; it turns quotes into ` and letters into lower case (%v)", err)
+		d.OK("report writer", "sacctmgr writes reports; it turns quotes into ` and letters into lower case (%v)", err)
 	} else {
-		d.ok("report writer", "reports are written through %s", library)
+		d.OK("report writer", "reports are written through %s", library)
 	}
 	records, bad, err := usage.List(d.config.Spool())
 	var waited time.Duration
@@ -340,17 +340,17 @@ func (d *doctor) reports(ctx context.Context) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		d.warn("reports", asRoot, "not checked: needs root")
+		d.Warn("reports", asRoot, "not checked: needs root")
 	case err != nil:
-		d.fail("reports", "make it readable", "%v", err)
+		d.Bad("reports", "make it readable", "%v", err)
 	case len(bad) > 0:
-		d.fail("reports", "vgpuctl records --flush moves it aside", "%s in the spool is no usage record", bad[0])
+		d.Bad("reports", "vgpuctl records --flush moves it aside", "%s in the spool is no usage record", bad[0])
 	case waited > slowReport && waited <= backlogAge:
-		d.warn("reports", "vgpuctl records --flush, and see that slurm-vgpu-sweep.timer is active", "%s, the oldest for %s", plural(len(records), "waiting record"), age(waited))
+		d.Warn("reports", "vgpuctl records --flush, and see that slurm-vgpu-sweep.timer is active", "%s, the oldest for %s", plural(len(records), "waiting record"), age(waited))
 	case waited > backlogAge:
-		d.fail("reports", "vgpuctl records --flush, and `sacctmgr ping` or slurmdbd's log if that does not help",
+		d.Bad("reports", "vgpuctl records --flush, and `sacctmgr ping` or slurmdbd's log if that does not help",
 			"%s, the oldest for %s", plural(len(records), "waiting record"), age(waited))
 	default:
-		d.ok("reports", "%s", plural(len(records), "waiting record"))
+		d.OK("reports", "%s", plural(len(records), "waiting record"))
 	}
 }

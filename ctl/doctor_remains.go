@@ -27,7 +27,7 @@ func (d *doctor) remains(ctx context.Context) {
 	const check = "remains"
 	sweeper, err := sweeperOf(d.config, d.node, hclog.NewNullLogger())
 	if err != nil {
-		d.fail(check, "run it as root", "%v", err)
+		d.Bad(check, "run it as root", "%v", err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, remainsTime)
@@ -36,18 +36,18 @@ func (d *doctor) remains(ctx context.Context) {
 	found := remains(waiting.Slices, waiting.Folders, waiting.Marks, waiting.Temporaries)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		d.warn(check, asRoot, "not checked: needs root")
+		d.Warn(check, asRoot, "not checked: needs root")
 	case err != nil:
-		d.fail(check, "name SlurmdSpoolDir of slurm.conf in slurm.slurmd_spool_dir, and run it as root", "%v", err)
+		d.Bad(check, "name SlurmdSpoolDir of slurm.conf in slurm.slurmd_spool_dir, and run it as root", "%v", err)
 	case waiting.Slices > 0:
-		d.fail(check, "vgpuctl sweep; the next job's prolog does it as well", "%s of jobs that have ended; jobs that hold slices: %v", found, waiting.Jobs)
+		d.Bad(check, "vgpuctl sweep; the next job's prolog does it as well", "%s of jobs that have ended; jobs that hold slices: %v", found, waiting.Jobs)
 	case waiting.Any() && stored.Age(waiting.Oldest) > remainsAge:
-		d.fail(check, "vgpuctl sweep, and see that slurm-vgpu-sweep.timer is active", "%s of jobs that have ended, the oldest for %s", found, age(time.Since(waiting.Oldest)))
+		d.Bad(check, "vgpuctl sweep, and see that slurm-vgpu-sweep.timer is active", "%s of jobs that have ended, the oldest for %s", found, age(time.Since(waiting.Oldest)))
 	case waiting.Any():
-		d.ok(check, "%s of jobs that have ended; the next sweep takes them away", found)
+		d.OK(check, "%s of jobs that have ended; the next sweep takes them away", found)
 	case waiting.Unknown > 0:
-		d.warn(check, "see that slurmctld answers", "the controller does not say of %s whether they live", plural(waiting.Unknown, "job"))
+		d.Warn(check, "see that slurmctld answers", "the controller does not say of %s whether they live", plural(waiting.Unknown, "job"))
 	default:
-		d.ok(check, "nothing of ended jobs")
+		d.OK(check, "nothing of ended jobs")
 	}
 }

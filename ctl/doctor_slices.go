@@ -30,7 +30,7 @@ const slicesTime = 15 * time.Second
 func (d *doctor) slices(ctx context.Context) {
 	const check = "slices"
 	if os.Geteuid() != 0 {
-		d.warn(check, asRoot, "not checked: needs root")
+		d.Warn(check, asRoot, "not checked: needs root")
 		return
 	}
 	current, err := state.Of(d.config, d.bootID, hclog.NewNullLogger()).Read()
@@ -46,7 +46,7 @@ func (d *doctor) slices(ctx context.Context) {
 	client := slurm.Client{Scontrol: d.config.Slurm.Scontrol, Squeue: d.config.Slurm.Squeue, Timeout: slicesTime}
 	jobs, err := client.JobsOn(ctx, d.node)
 	if err != nil {
-		d.warn(check, "see that slurmctld answers", "not compared with what Slurm has allocated: %v", err)
+		d.Warn(check, "see that slurmctld answers", "not compared with what Slurm has allocated: %v", err)
 		return
 	}
 	differ, changed, unknown, first, remedy := 0, 0, 0, "", ""
@@ -68,10 +68,10 @@ func (d *doctor) slices(ctx context.Context) {
 		}
 	}
 	if differ > 0 {
-		d.fail(check, remedy, "%s of %d that run here differ from what Slurm has allocated: %s", plural(differ, "job"), len(jobs), first)
+		d.Bad(check, remedy, "%s of %d that run here differ from what Slurm has allocated: %s", plural(differ, "job"), len(jobs), first)
 		return
 	}
-	d.ok(check, "%s here, as Slurm has allocated them%s%s", plural(len(current.Slices), "slice"),
+	d.OK(check, "%s here, as Slurm has allocated them%s%s", plural(len(current.Slices), "slice"),
 		ifAny(changed, "; changed by `vgpuctl set`: those of "), ifAny(unknown, "; of which nothing is known: "))
 }
 

@@ -61,7 +61,7 @@ func slicesOf21(t *testing.T, entitled request.Entitlement, granted, held []devi
 	d := doctor{config: cfg, node: "n08", bootID: "b"}
 	d.slices(t.Context())
 	var out strings.Builder
-	printFindings(&out, d.findings)
+	printFindings(&out, d.Findings)
 	return out.String()
 }
 

@@ -23,11 +23,11 @@ import (
 
 // vgpud looks at what vgpud needs, and at what it does with the slices that are here.
 func (d *doctor) vgpud(ctx context.Context) {
-	d.findings = append(d.findings, sitecheck.Vgpud(ctx, d.config, d.inventory)...)
+	d.Findings = append(d.Findings, sitecheck.Vgpud(ctx, d.config, d.inventory)...)
 	store := state.Of(d.config, d.bootID, hclog.NewNullLogger())
 	refused := store.Refused()
 	for _, gpu := range refused {
-		d.fail("vgpud", "its log has the answer of the driver; it tries again when it is begun anew", "the driver does not let it keep caps on %s: the library holds them there", gpu)
+		d.Bad("vgpud", "its log has the answer of the driver; it tries again when it is begun anew", "the driver does not let it keep caps on %s: the library holds them there", gpu)
 	}
 	current, err := store.Read()
 	if err != nil {
@@ -83,7 +83,7 @@ func (d *doctor) looksAt(kept []keptSlice) {
 		}
 	}
 	if len(late) > 0 {
-		d.fail("vgpud", "its log says why; it may be restarted at any time, which does programs no harm",
+		d.Bad("vgpud", "its log says why; it may be restarted at any time, which does programs no harm",
 			"it runs and does not look at programs that are there, by their own word: %s", strings.Join(late, ", "))
 	}
 }
@@ -99,7 +99,7 @@ func (d *doctor) setsSlices(kept []keptSlice) {
 	}
 	for _, index := range slices.Sorted(maps.Keys(working)) {
 		if working[index] > 1 && unset[index] {
-			d.fail("vgpud", "its log has the answer of the kernel or the driver",
+			d.Bad("vgpud", "its log has the answer of the kernel or the driver",
 				"it sets no time slices on GPU %d, on which %d slices are at work", index, working[index])
 		}
 	}
@@ -115,7 +115,7 @@ func (d *doctor) seesAll(kept []keptSlice) {
 		}
 	}
 	if len(unseen) > 0 {
-		d.warn("vgpud", "its log has the process; SECURITY.md, \"Shares kept by vgpud\", says how that comes about",
+		d.Warn("vgpud", "its log has the process; SECURITY.md, \"Shares kept by vgpud\", says how that comes about",
 			"it does not see a process that uses the GPU, which has no weight and is not counted: %s", strings.Join(unseen, ", "))
 	}
 }

@@ -19,23 +19,23 @@ func (d *doctor) wall() {
 		return
 	}
 	if os.Geteuid() != 0 {
-		d.warn(check, asRoot, "not checked: needs root")
+		d.Warn(check, asRoot, "not checked: needs root")
 		return
 	}
 	const remedy = "a driver from R615 on and cgroup v2 at /sys/fs/cgroup, or isolation: strict; until then vgpu-prolog refuses jobs with slices"
 	driver, err := audit.OpenDriver(d.config)
 	if err != nil {
-		d.fail(check, remedy, "%v", err)
+		d.Bad(check, remedy, "%v", err)
 		return
 	}
 	defer driver.Close()
 	backend, err := wall.Probe(driver, d.inventory.GPUs)
 	switch {
 	case err != nil:
-		d.fail(check, remedy, "the driver does not hold jobs to their memory: %v", err)
+		d.Bad(check, remedy, "the driver does not hold jobs to their memory: %v", err)
 	case d.inventory.Wall != device.WallStands:
-		d.fail(check, inventoryRemedy, "the driver would hold jobs to their memory, by %s, and the inventory does not say so", backend)
+		d.Bad(check, inventoryRemedy, "the driver would hold jobs to their memory, by %s, and the inventory does not say so", backend)
 	default:
-		d.ok(check, "the driver holds jobs to their memory, by %s (beta: no such driver was seen on a GPU yet)", backend)
+		d.OK(check, "the driver holds jobs to their memory, by %s (beta: no such driver was seen on a GPU yet)", backend)
 	}
 }

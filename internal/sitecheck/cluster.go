@@ -103,35 +103,35 @@ func (c *site) cluster() {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		c.warn(check, print, "without the table jobs must name their memory, and what no node can hold waits for ever: %v", err)
+		c.Warn(check, print, "without the table jobs must name their memory, and what no node can hold waits for ever: %v", err)
 		return
 	case err != nil:
-		c.bad(check, "make it readable", "%v", err)
+		c.Bad(check, "make it readable", "%v", err)
 		return
 	case info.Mode()&0o004 == 0:
-		c.bad(check, "chown root:root "+path+" && chmod 644 "+path, "%s has mode %#o: slurmctld must be able to read it", path, info.Mode().Perm())
+		c.Bad(check, "chown root:root "+path+" && chmod 644 "+path, "%s has mode %#o: slurmctld must be able to read it", path, info.Mode().Perm())
 		return
 	}
 	table, err := loadTable(filepath.Join(scripts, "vgpu_table.lua"), path)
 	switch {
 	case errors.Is(err, trusted.ErrUntrusted):
-		c.bad(check, "chown root:root and chmod 644 what is named", "it is not loaded: %v", err)
+		c.Bad(check, "chown root:root and chmod 644 what is named", "it is not loaded: %v", err)
 		return
 	case errors.Is(err, errBroken):
-		c.bad(check, print, "%s: %v", path, err)
+		c.Bad(check, print, "%s: %v", path, err)
 		return
 	case err != nil:
-		c.warn(check, "apt install lua5.4, or another Lua", "%s was not loaded: %v", path, err)
+		c.Warn(check, "apt install lua5.4, or another Lua", "%s was not loaded: %v", path, err)
 		return
 	}
-	before := len(c.findings)
+	before := len(c.Findings)
 	c.tableAndNodes(path, table.slicesPerGPU, table.rows)
 	if here := latencyOf(c.Config); table.latency != nil && whoMay(table.latency) != whoMay(here) {
-		c.warn(check, "the line latency of `vgpu-gres cluster.lua`", "--vgpu-priority=latency is for %s by %s, and for %s by config.yaml",
+		c.Warn(check, "the line latency of `vgpu-gres cluster.lua`", "--vgpu-priority=latency is for %s by %s, and for %s by config.yaml",
 			whoMay(table.latency), path, whoMay(here))
 	}
-	if len(c.findings) == before {
-		c.ok(check, "%s agrees with %s", path, c.file.Path)
+	if len(c.Findings) == before {
+		c.OK(check, "%s agrees with %s", path, c.file.Path)
 	}
 }
 
@@ -189,7 +189,7 @@ func (c *site) tableAndNodes(path string, slicesPerGPU int64, rows []tableRow) {
 	const check = "cluster.lua"
 	gres, err := readOptional(c.GresConf)
 	if err != nil {
-		c.bad("gres.conf", "make it readable", "%v", err)
+		c.Bad("gres.conf", "make it readable", "%v", err)
 	}
 	for _, line := range c.file.All("NodeName") {
 		for _, node := range c.hosts(line.Pairs[0].Value) {
@@ -208,15 +208,15 @@ func (c *site) tableAndNodes(path string, slicesPerGPU int64, rows []tableRow) {
 			remedy := "on " + node + ": vgpu-gres cluster.lua"
 			switch {
 			case gpus == 0 && isLarger(counts, rows):
-				c.bad(check, remedy, "%s has no row for %s, which is larger than all others by %s: jobs that only it can hold are refused", path, node, at.Place())
+				c.Bad(check, remedy, "%s has no row for %s, which is larger than all others by %s: jobs that only it can hold are refused", path, node, at.Place())
 			case gpus == 0:
-				c.warn(check, remedy, "%s has no row for %s, which has slices by %s: the sizes of other nodes say what its jobs may ask for", path, node, at.Place())
+				c.Warn(check, remedy, "%s has no row for %s, which has slices by %s: the sizes of other nodes say what its jobs may ask for", path, node, at.Place())
 			case counts[request.GRESCores] != strconv.FormatInt(100*gpus, 10):
-				c.bad(check, remedy, "%s: %s has %d GPUs, which is gpucores:%d; %s has gpucores:%s", path, node, gpus, 100*gpus, at.Place(), counts[request.GRESCores])
+				c.Bad(check, remedy, "%s: %s has %d GPUs, which is gpucores:%d; %s has gpucores:%s", path, node, gpus, 100*gpus, at.Place(), counts[request.GRESCores])
 			case counts[request.GRESSlices] != strconv.FormatInt(slicesPerGPU*gpus, 10):
-				c.bad(check, remedy, "%s: %d slices on each of the %d GPUs of %s, %s has vgpu:%s", path, slicesPerGPU, gpus, node, at.Place(), counts[request.GRESSlices])
+				c.Bad(check, remedy, "%s: %d slices on each of the %d GPUs of %s, %s has vgpu:%s", path, slicesPerGPU, gpus, node, at.Place(), counts[request.GRESSlices])
 			case whole(counts[request.GRESMem]) < memMiB && len(rows) == 1 || whole(counts[request.GRESMem]) < memMiB/gpus:
-				c.bad(check, remedy, "%s gives each GPU of %s %d MiB, %s gives all of them gpumem:%s", path, node, memMiB/gpus, at.Place(), counts[request.GRESMem])
+				c.Bad(check, remedy, "%s gives each GPU of %s %d MiB, %s gives all of them gpumem:%s", path, node, memMiB/gpus, at.Place(), counts[request.GRESMem])
 			}
 			if gpus > 0 {
 				c.tableAndShards(path, node, at, shards, offersShard().MatchString(values["gres"]))
@@ -226,13 +226,13 @@ func (c *site) tableAndNodes(path string, slicesPerGPU int64, rows []tableRow) {
 	}
 	with := func(r tableRow) bool { return r.shards }
 	if script, _ := readText(c.JobSubmit); slices.ContainsFunc(rows, with) && slices.ContainsFunc(rows, func(r tableRow) bool { return !with(r) }) && !shardsByJob().MatchString(script) {
-		c.warn(check, "move the other nodes over as well, or say in job_submit.lua which jobs go to them: vgpu.shards = function(job) …",
+		c.Warn(check, "move the other nodes over as well, or say in job_submit.lua which jobs go to them: vgpu.shards = function(job) …",
 			"%s has nodes with shards and nodes without: slices are sent to those with alone", path)
 	}
 	for _, row := range rows {
 		for _, node := range c.hosts(row.names) {
 			if _, _, known := c.file.Node(node); !known {
-				c.bad(check, "take it out, or give it a NodeName= line", "%s has a row for %s, of which %s knows nothing", path, node, c.file.Path)
+				c.Bad(check, "take it out, or give it a NodeName= line", "%s has a row for %s, of which %s knows nothing", path, node, c.file.Path)
 			}
 		}
 	}
@@ -243,9 +243,9 @@ func (c *site) tableAndShards(path, node string, at slurmconf.Line, table, offer
 	const check = "cluster.lua"
 	switch {
 	case offers && !table:
-		c.bad(check, "on "+node+": vgpu-gres cluster.lua", "%s has no shards for %s, which offers gres/shard by %s: jobs get none, and vgpu-prolog refuses their slices", path, node, at.Place())
+		c.Bad(check, "on "+node+": vgpu-gres cluster.lua", "%s has no shards for %s, which offers gres/shard by %s: jobs get none, and vgpu-prolog refuses their slices", path, node, at.Place())
 	case table && !offers:
-		c.bad(check, "on "+node+": vgpu-gres cluster.lua", "%s has shards for %s, which offers no gres/shard by %s: jobs with slices never start there", path, node, at.Place())
+		c.Bad(check, "on "+node+": vgpu-gres cluster.lua", "%s has shards for %s, which offers no gres/shard by %s: jobs with slices never start there", path, node, at.Place())
 	}
 }
 
@@ -262,7 +262,7 @@ func (c *site) sameCounts(gres slurmconf.File, node string, at slurmconf.Line, c
 	for _, name := range gresNames {
 		for _, line := range gres.GRES(name, node) {
 			if count, has := line.Get("count"); has && count != counts[name] {
-				c.bad("gres.conf", "vgpu-gres gres.conf and vgpu-gres slurm.conf print both on "+node, "%s: %s counts %s of node %s, %s says %s", line.Place(), name, count, node, at.Place(), counts[name])
+				c.Bad("gres.conf", "vgpu-gres gres.conf and vgpu-gres slurm.conf print both on "+node, "%s: %s counts %s of node %s, %s says %s", line.Place(), name, count, node, at.Place(), counts[name])
 			}
 		}
 	}
@@ -278,7 +278,7 @@ func (c *site) hosts(list string) []string {
 	}
 	text, err := say(context.Background(), c.Config.Slurm.Scontrol, c.SlurmConf, "show", "hostnames", list)
 	if err != nil {
-		c.warn("cluster.lua", "repair what scontrol says", "the nodes %s were not compared: %v", list, err)
+		c.Warn("cluster.lua", "repair what scontrol says", "the nodes %s were not compared: %v", list, err)
 		return nil
 	}
 	return strings.Fields(text)

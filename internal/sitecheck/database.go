@@ -80,17 +80,17 @@ func (c *site) database() {
 	// Only the machine of slurmdbd has the file, and only root may read it.
 	if conf, err := slurmconf.Read(filepath.Join(filepath.Dir(c.SlurmConf), "slurmdbd.conf")); err == nil {
 		if host, _, ok := conf.Value("StorageHost"); ok && !isLocal(host, self) {
-			c.warn(check, "on "+host+": vgpu-gres check, or innodb_snapshot_isolation=OFF in my.cnf of MariaDB 11.6.2 and later", "not checked: it is on %s", host)
+			c.Warn(check, "on "+host+": vgpu-gres check, or innodb_snapshot_isolation=OFF in my.cnf of MariaDB 11.6.2 and later", "not checked: it is on %s", host)
 			return
 		}
 	}
 	switch {
 	case c.Database == nil: // it is looked at where it is
 	case c.Database.snapshotIsolation():
-		c.bad(check, "[mariadb] of my.cnf: innodb_snapshot_isolation=OFF, and restart MariaDB and slurmdbd",
+		c.Bad(check, "[mariadb] of my.cnf: innodb_snapshot_isolation=OFF, and restart MariaDB and slurmdbd",
 			"MariaDB %s runs with innodb_snapshot_isolation: a usage record that is written while slurmctld writes fails, and makes slurmdbd 26.05 end itself", c.Database.Version)
 	default:
-		c.ok(check, "MariaDB %s runs without innodb_snapshot_isolation", c.Database.Version)
+		c.OK(check, "MariaDB %s runs without innodb_snapshot_isolation", c.Database.Version)
 	}
 }
 

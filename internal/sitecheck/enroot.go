@@ -26,14 +26,14 @@ func (c *site) enroot() {
 	const check = "enroot"
 	files, err := filepath.Glob(filepath.Join(c.Enroot, "mounts.d", "*.fstab"))
 	if err != nil {
-		c.bad(check, EnrootRemedy, "%v", err)
+		c.Bad(check, EnrootRemedy, "%v", err)
 		return
 	}
 	missing := []string{rundir.Self, "/etc/ld.so.preload"}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			c.bad(check, "make it readable", "%v", err)
+			c.Bad(check, "make it readable", "%v", err)
 			return
 		}
 		for line := range strings.Lines(string(text)) { // fstab(5): what, where, …
@@ -43,9 +43,9 @@ func (c *site) enroot() {
 		}
 	}
 	if len(missing) > 0 {
-		c.bad(check, EnrootRemedy, "no file in %s/mounts.d mounts %s: containers of enroot and Pyxis with a /dev of their own have no CUDA, and an option of the user's opens others",
+		c.Bad(check, EnrootRemedy, "no file in %s/mounts.d mounts %s: containers of enroot and Pyxis with a /dev of their own have no CUDA, and an option of the user's opens others",
 			c.Enroot, strings.Join(missing, " and "))
 		return
 	}
-	c.ok(check, "containers of enroot and Pyxis take their step's folder along")
+	c.OK(check, "containers of enroot and Pyxis take their step's folder along")
 }

@@ -48,10 +48,10 @@ func TestEnrootHasItsMounts(t *testing.T) {
 			}
 			c.enroot()
 			switch {
-			case tc.says == "" && len(c.findings) == 0, tc.says == "ok" && len(c.findings) == 1 && c.findings[0].OK:
-			case tc.says != "" && len(c.findings) == 1 && !c.findings[0].OK && strings.Contains(c.findings[0].Says, tc.says) && c.findings[0].Remedy == EnrootRemedy:
+			case tc.says == "" && len(c.Findings) == 0, tc.says == "ok" && len(c.Findings) == 1 && c.Findings[0].OK:
+			case tc.says != "" && len(c.Findings) == 1 && !c.Findings[0].OK && strings.Contains(c.Findings[0].Says, tc.says) && c.Findings[0].Remedy == EnrootRemedy:
 			default:
-				t.Errorf("got %+v, want %q", c.findings, tc.says)
+				t.Errorf("got %+v, want %q", c.Findings, tc.says)
 			}
 		})
 	}

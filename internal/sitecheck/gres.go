@@ -35,10 +35,10 @@ func (c *site) gresTypes() {
 		}
 	}
 	if missing == nil {
-		c.ok("GresTypes", "GresTypes names %s", strings.Join(gresNames, ", "))
+		c.OK("GresTypes", "GresTypes names %s", strings.Join(gresNames, ", "))
 		return
 	}
-	c.bad("GresTypes", "slurm.conf: GresTypes="+strings.Join(append(have, missing...), ","),
+	c.Bad("GresTypes", "slurm.conf: GresTypes="+strings.Join(append(have, missing...), ","),
 		"%s: GresTypes lacks %s", c.slurm.Path, strings.Join(missing, ", "))
 }
 
@@ -49,25 +49,25 @@ func (c *site) nodeLine() {
 		values, at, ok = map[string]string{"gres": c.Running.NodeGRES}, slurmconf.Line{File: "scontrol show node " + c.Node}, true
 	}
 	if !ok {
-		c.bad("node", fmt.Sprintf("slurm.conf: NodeName=%s … Gres=%s", c.Node, c.wanted()),
+		c.Bad("node", fmt.Sprintf("slurm.conf: NodeName=%s … Gres=%s", c.Node, c.wanted()),
 			"%s: no NodeName= line is about node %s", c.slurm.Path, c.Node)
 		return
 	}
 	if lines := c.slurm.NodeLines(c.Node); len(lines) > 1 {
-		c.bad("node", "one line: NodeName="+c.Node+" … Gres="+c.wanted(), "%s: node %s has a line at %s already, and no daemon of Slurm starts with both", at.Place(), c.Node, lines[0].Place())
+		c.Bad("node", "one line: NodeName="+c.Node+" … Gres="+c.wanted(), "%s: node %s has a line at %s already, and no daemon of Slurm starts with both", at.Place(), c.Node, lines[0].Place())
 		return
 	}
 	counts := gresCounts(values["gres"])
-	before := len(c.findings)
+	before := len(c.Findings)
 	for _, name := range gresNames {
 		text, has := counts[name]
 		if !has {
-			c.bad("node", fmt.Sprintf("slurm.conf: NodeName=%s … Gres=%s", c.Node, c.wanted()), "%s: Gres= of node %s has no %s", at.Place(), c.Node, name)
+			c.Bad("node", fmt.Sprintf("slurm.conf: NodeName=%s … Gres=%s", c.Node, c.wanted()), "%s: Gres= of node %s has no %s", at.Place(), c.Node, name)
 			continue
 		}
 		c.count("node", at.Place()+": Gres="+name+":"+text, name, text, "slurm.conf: NodeName="+c.Node+" … Gres="+c.wanted())
 	}
-	if len(c.findings) == before {
+	if len(c.Findings) == before {
 		c.offered("node", fmt.Sprintf("node %s offers %s", c.Node, values["gres"]))
 	}
 }
@@ -91,10 +91,10 @@ func gresCounts(gres string) map[string]string {
 // offered says that numbers are there, and right where the node's GPUs are known.
 func (c *site) offered(check, says string) {
 	if c.Inventory == nil {
-		c.warn(check, "vgpu-gres inventory --write, on the node", "%s; whether it has so many was not looked at: its GPUs are not known", says)
+		c.Warn(check, "vgpu-gres inventory --write, on the node", "%s; whether it has so many was not looked at: its GPUs are not known", says)
 		return
 	}
-	c.ok(check, "%s", says)
+	c.OK(check, "%s", says)
 }
 
 func (c *site) wanted() string {
@@ -109,17 +109,17 @@ func (c *site) count(check, where, name, text, remedy string) {
 	digits := strings.TrimRight(text, "KMGTPkmgtp")
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil {
-		c.bad(check, remedy, "%s: %q is no count", where, text)
+		c.Bad(check, remedy, "%s: %q is no count", where, text)
 		return
 	}
 	suffix := text[len(digits):]
 	if suffix != "" {
 		// 8G would be 8·2^30 MiB.
 		if name == request.GRESMem {
-			c.bad(check, remedy, "%s: the unit of gpumem is MiB already, and Slurm multiplies by 1024 for each step of a suffix; write the number of MiB", where)
+			c.Bad(check, remedy, "%s: the unit of gpumem is MiB already, and Slurm multiplies by 1024 for each step of a suffix; write the number of MiB", where)
 			return
 		}
-		c.bad(check, remedy, "%s: write the number without a suffix", where)
+		c.Bad(check, remedy, "%s: write the number without a suffix", where)
 		return
 	}
 	if c.Inventory == nil || n == c.want.of(name) {
@@ -129,22 +129,22 @@ func (c *site) count(check, where, name, text, remedy string) {
 	if name == request.GRESMem && n > 0 && want > 0 {
 		for unit, per := range map[string]float64{"GiB": 1024, "KiB": 1.0 / 1024, "bytes": 1.0 / (1 << 20)} {
 			if ratio := float64(want) / (float64(n) * per); ratio > 0.9 && ratio < 1.1 {
-				c.bad(check, remedy, "%s: that looks like %s; the unit of gpumem is MiB, and this node has %d", where, unit, want)
+				c.Bad(check, remedy, "%s: that looks like %s; the unit of gpumem is MiB, and this node has %d", where, unit, want)
 				return
 			}
 		}
 	}
-	c.bad(check, remedy, "%s: this node has %d (%d GPUs, slices_per_gpu %d, mem_overcommit %g)", where, want,
+	c.Bad(check, remedy, "%s: this node has %d (%d GPUs, slices_per_gpu %d, mem_overcommit %g)", where, want,
 		c.want.Cores/100, c.Config.SlicesPerGPU, c.Config.MemOvercommit)
 }
 
 func (c *site) gresConf() {
 	file, err := readOptional(c.GresConf)
 	if err != nil {
-		c.bad("gres.conf", "make it readable", "%v", err)
+		c.Bad("gres.conf", "make it readable", "%v", err)
 		return
 	}
-	before := len(c.findings)
+	before := len(c.Findings)
 	c.gresForm(file)
 	for _, name := range gresNames {
 		line := fmt.Sprintf("%s: NodeName=%s Name=%s Count=%d Flags=CountOnly", c.GresConf, c.Node, name, c.want.of(name))
@@ -153,29 +153,29 @@ func (c *site) gresConf() {
 		}
 		lines := file.GRES(name, c.Node)
 		if len(lines) == 0 {
-			c.bad("gres.conf", line, "%s: no line with Name=%s is about node %s", c.GresConf, name, c.Node)
+			c.Bad("gres.conf", line, "%s: no line with Name=%s is about node %s", c.GresConf, name, c.Node)
 			continue
 		}
 		if len(lines) > 1 {
-			c.bad("gres.conf", "keep one of them", "%s and %s: two lines with Name=%s are about node %s; Slurm adds them up",
+			c.Bad("gres.conf", "keep one of them", "%s and %s: two lines with Name=%s are about node %s; Slurm adds them up",
 				lines[0].Place(), lines[1].Place(), name, c.Node)
 		}
 		for _, at := range lines {
 			if path, has := at.Get("file"); has {
-				c.bad("gres.conf", line, "%s: Name=%s has File=%s; %s is a number and has no device", at.Place(), name, path, name)
+				c.Bad("gres.conf", line, "%s: Name=%s has File=%s; %s is a number and has no device", at.Place(), name, path, name)
 			}
 			if flags, _ := at.Get("flags"); !hasWord(flags, "countonly") {
-				c.bad("gres.conf", line, "%s: Name=%s lacks Flags=CountOnly, so every daemon looks for a plugin gres_%s.so", at.Place(), name, name)
+				c.Bad("gres.conf", line, "%s: Name=%s lacks Flags=CountOnly, so every daemon looks for a plugin gres_%s.so", at.Place(), name, name)
 			}
 			count, has := at.Get("count")
 			if !has {
-				c.bad("gres.conf", line, "%s: Name=%s has no Count=", at.Place(), name)
+				c.Bad("gres.conf", line, "%s: Name=%s has no Count=", at.Place(), name)
 				continue
 			}
 			c.count("gres.conf", at.Place()+": Name="+name+" Count="+count, name, count, line)
 		}
 	}
-	if len(c.findings) == before {
+	if len(c.Findings) == before {
 		c.offered("gres.conf", fmt.Sprintf("%s counts %s on node %s", c.GresConf, strings.Join(gresNames, ", "), c.Node))
 	}
 }
@@ -195,14 +195,14 @@ func (c *site) wholeGPUs() {
 		}
 	}
 	if own == nil {
-		c.ok("whole GPUs", "node %s has no gres/gpu, gres/shard or gres/mps beside vgpu", c.Node)
+		c.OK("whole GPUs", "node %s has no gres/gpu, gres/shard or gres/mps beside vgpu", c.Node)
 	} else {
-		c.bad("whole GPUs", "slurm.conf: take gpu, shard and mps out of this node's Gres=, or say in config.yaml whose GPUs they are: shards, whole_gpus or slurm_gpus",
+		c.Bad("whole GPUs", "slurm.conf: take gpu, shard and mps out of this node's Gres=, or say in config.yaml whose GPUs they are: shards, whole_gpus or slurm_gpus",
 			"%s: node %s offers %s as well; Slurm does not know that these are the same GPUs as vgpu's and gives each out twice", at.Place(), c.Node, strings.Join(own, " and "))
 	}
 	cgroup, err := readOptional(c.CgroupConf)
 	if err != nil {
-		c.bad("ConstrainDevices", "make it readable", "%v", err)
+		c.Bad("ConstrainDevices", "make it readable", "%v", err)
 		return
 	}
 	_, where, _ := cgroup.Value("ConstrainDevices")
@@ -216,14 +216,14 @@ func (c *site) wholeGPUs() {
 				_, file := line.Get("file")
 				auto, _ := line.Get("autodetect")
 				if file || auto != "" && !strings.EqualFold(auto, "off") {
-					c.bad("ConstrainDevices", "gres.conf: take the devices of gres/"+name+" away on this node, or cgroup.conf: ConstrainDevices=no",
+					c.Bad("ConstrainDevices", "gres.conf: take the devices of gres/"+name+" away on this node, or cgroup.conf: ConstrainDevices=no",
 						"%s and %s: a job with vgpu but without gres/%s may open none of these devices", where.Place(), line.Place(), name)
 					return
 				}
 			}
 		}
 	}
-	c.ok("ConstrainDevices", "no device of this node is withheld from jobs with vgpu")
+	c.OK("ConstrainDevices", "no device of this node is withheld from jobs with vgpu")
 }
 
 // constrains says whether Slurm keeps a job from devices that it was not given.
@@ -236,7 +236,7 @@ func (c *site) constrains(cgroup slurmconf.File) bool {
 func (c *site) besideSlices() {
 	cgroup, err := readOptional(c.CgroupConf)
 	if err != nil {
-		c.bad("ConstrainDevices", "make it readable", "%v", err)
+		c.Bad("ConstrainDevices", "make it readable", "%v", err)
 		return
 	}
 	gres, err := readOptional(c.GresConf)

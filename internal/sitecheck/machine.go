@@ -23,13 +23,13 @@ func (c *site) roles() (r roles) {
 	r.compute = c.computes(c.file)
 	switch {
 	case r.controller && r.compute:
-		c.ok("machine", "%s is a controller and a compute node", c.Node)
+		c.OK("machine", "%s is a controller and a compute node", c.Node)
 	case r.controller:
-		c.ok("machine", "%s is a controller and has no slices: what a node needs is not looked at", c.Node)
+		c.OK("machine", "%s is a controller and has no slices: what a node needs is not looked at", c.Node)
 	case r.compute:
-		c.ok("machine", "%s is a compute node", c.Node)
+		c.OK("machine", "%s is a compute node", c.Node)
 	default:
-		c.ok("machine", "%s has neither GPUs nor a NodeName= line: as a login node it needs the plugin, and no more is looked at", c.Node)
+		c.OK("machine", "%s has neither GPUs nor a NodeName= line: as a login node it needs the plugin, and no more is looked at", c.Node)
 	}
 	return r
 }
@@ -75,17 +75,17 @@ func (c *site) configFolder() {
 	}
 	remedy := "chown root:root " + c.ConfigDir + " && chmod 755 " + c.ConfigDir
 	if err != nil {
-		c.warn("config folder", remedy, "%v", err)
+		c.Warn("config folder", remedy, "%v", err)
 		return
 	}
 	owner, _ := info.Sys().(*syscall.Stat_t)
 	switch {
 	case owner != nil && owner.Uid != 0 && int(owner.Uid) != os.Geteuid():
-		c.bad("config folder", remedy, "%s belongs to uid %d, who can replace config.yaml", c.ConfigDir, owner.Uid)
+		c.Bad("config folder", remedy, "%s belongs to uid %d, who can replace config.yaml", c.ConfigDir, owner.Uid)
 	case info.Mode()&0o022 != 0:
-		c.bad("config folder", remedy, "%s has mode %#o: others than root can replace config.yaml", c.ConfigDir, info.Mode().Perm())
+		c.Bad("config folder", remedy, "%s has mode %#o: others than root can replace config.yaml", c.ConfigDir, info.Mode().Perm())
 	case info.Mode()&0o005 != 0o005:
-		c.bad("config folder", remedy, "%s has mode %#o: vgpuctl of a user and slurmctld cannot read what is in it", c.ConfigDir, info.Mode().Perm())
+		c.Bad("config folder", remedy, "%s has mode %#o: vgpuctl of a user and slurmctld cannot read what is in it", c.ConfigDir, info.Mode().Perm())
 	}
 }
 

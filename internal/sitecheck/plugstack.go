@@ -58,19 +58,19 @@ func (c *site) plugstack() {
 	pluginDir, _, _ := c.slurm.Value("PluginDir")
 	lines, err := slurmconf.Plugstack(c.PlugstackConf)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.bad(check, "make it readable", "%v", err)
+		c.Bad(check, "make it readable", "%v", err)
 		return
 	}
 	remedy, also := c.missingLine(pluginDir)
 	ours := slurmconf.PluginIndex(lines, slurmconf.PluginName)
 	if ours < 0 {
-		c.bad(check, remedy, "%s has no line with %s%s", c.PlugstackConf, slurmconf.PluginName, also)
+		c.Bad(check, remedy, "%s has no line with %s%s", c.PlugstackConf, slurmconf.PluginName, also)
 		return
 	}
 	line := lines[ours]
 	c.pyxis(lines[ours:])
 	if !line.Required {
-		c.bad(check, remedy, "%s: the plugin is optional: where it cannot be loaded, jobs run without a limit", line.Place)
+		c.Bad(check, remedy, "%s: the plugin is optional: where it cannot be loaded, jobs run without a limit", line.Place)
 	}
 	runDir := rundir.Default
 	for _, arg := range line.Args {
@@ -80,7 +80,7 @@ func (c *site) plugstack() {
 	}
 	// The configuration has %n replaced by now, the line has not.
 	if c.Config.RunDir != "" && strings.ReplaceAll(runDir, "%n", c.Node) != strings.ReplaceAll(c.Config.RunDir, "%n", c.Node) {
-		c.bad(check, line.Place+": "+PlugstackLine(line.Path, c.Config.RunDir, rundir.Default),
+		c.Bad(check, line.Place+": "+PlugstackLine(line.Path, c.Config.RunDir, rundir.Default),
 			"%s: the plugin looks for grants in %s, the prolog leaves them in %s (run_dir of config.yaml)", line.Place, runDir, c.Config.RunDir)
 	}
 	path := pluginFile(line.Path, pluginDir)
@@ -94,19 +94,19 @@ func (c *site) libraryOfRoot(line slurmconf.PluginLine, path string) bool {
 	const check = "plugstack"
 	info, err := os.Stat(path)
 	if err != nil {
-		c.bad(check, "install "+filepath.Base(path)+" there", "%s: %v", line.Place, err)
+		c.Bad(check, "install "+filepath.Base(path)+" there", "%s: %v", line.Place, err)
 		return false
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && (st.Uid != 0 && int(st.Uid) != os.Geteuid() || info.Mode()&0o022 != 0) {
-		c.bad(check, "chown root:root "+path+" && chmod 755 "+path, "%s belongs to uid %d with mode %#o; Slurm loads only what root alone may write", path, st.Uid, info.Mode().Perm())
+		c.Bad(check, "chown root:root "+path+" && chmod 755 "+path, "%s belongs to uid %d with mode %#o; Slurm loads only what root alone may write", path, st.Uid, info.Mode().Perm())
 		return false
 	}
 	own, err := version.Of(path)
 	switch {
 	case err != nil:
-		c.bad(check, "install it again", "%v", err)
+		c.Bad(check, "install it again", "%v", err)
 	case version.Differs(own):
-		c.bad(check, version.Remedy, "%s is of version %s, this program of %s", path, own, version.Number)
+		c.Bad(check, version.Remedy, "%s is of version %s, this program of %s", path, own, version.Number)
 	default:
 		return true
 	}
@@ -118,25 +118,25 @@ func (c *site) releaseOf(line slurmconf.PluginLine, path string) {
 	const check = "plugstack"
 	built, err := PluginVersion(path)
 	if err != nil {
-		c.bad(check, "install a "+slurmconf.PluginName+" built for this Slurm", "%v", err)
+		c.Bad(check, "install a "+slurmconf.PluginName+" built for this Slurm", "%v", err)
 		return
 	}
 	own, _ := version.Of(path) // which it has told before
 	running := parseVersion(c.Version)
 	switch {
 	case running != 0 && built>>8 != running>>8:
-		c.bad(check, "rebuild or install "+slurmconf.PluginName+" for Slurm "+c.Version, "%s was built for Slurm %s and is not loaded by %s: major and minor must be the same", path, versionText(built), c.Version)
+		c.Bad(check, "rebuild or install "+slurmconf.PluginName+" for Slurm "+c.Version, "%s was built for Slurm %s and is not loaded by %s: major and minor must be the same", path, versionText(built), c.Version)
 	case running == 0:
-		c.warn(check, "see what `scontrol --version` says", "%s loads %s, version %s, built for Slurm %s; which Slurm runs here is not known", line.Place, path, own, versionText(built))
+		c.Warn(check, "see what `scontrol --version` says", "%s loads %s, version %s, built for Slurm %s; which Slurm runs here is not known", line.Place, path, own, versionText(built))
 	default:
-		c.ok(check, "%s loads %s, version %s, built for Slurm %s", line.Place, path, own, versionText(built))
+		c.OK(check, "%s loads %s, version %s, built for Slurm %s", line.Place, path, own, versionText(built))
 	}
 }
 
 // pyxis looks through our line and those behind it.
 func (c *site) pyxis(lines []slurmconf.PluginLine) {
 	if i := slurmconf.PluginIndex(lines, pyxisName); i > 0 {
-		c.bad("plugstack", "put it before "+lines[0].Place, "%s: Pyxis comes after %s, which cannot see when it moves a task into a container of another job", lines[i].Place, slurmconf.PluginName)
+		c.Bad("plugstack", "put it before "+lines[0].Place, "%s: Pyxis comes after %s, which cannot see when it moves a task into a container of another job", lines[i].Place, slurmconf.PluginName)
 	}
 }
 

@@ -20,7 +20,7 @@ func (c *site) program(key, ours string) {
 	remedy := "slurm.conf: " + key + "=" + installed.Usual(ours)
 	lines := c.slurm.All(key)
 	if len(lines) == 0 {
-		c.bad(key, remedy, "%s: there is no %s=", c.slurm.Path, key)
+		c.Bad(key, remedy, "%s: there is no %s=", c.slurm.Path, key)
 		return
 	}
 	if parseVersion(c.Version) < parseVersion(firstWithSeveral) {
@@ -39,11 +39,11 @@ func (c *site) program(key, ours string) {
 		values = append(values, at.Pairs[0].Value)
 	}
 	if !found {
-		c.bad(key, remedy+", or call "+installed.Usual(ours)+" from the script and return its exit code", "%s: %s=%s does not run %s",
+		c.Bad(key, remedy+", or call "+installed.Usual(ours)+" from the script and return its exit code", "%s: %s=%s does not run %s",
 			lines[0].Place(), key, strings.Join(values, ", "), ours)
 		return
 	}
-	c.ok(key, "%s=%s", key, strings.Join(values, ", "))
+	c.OK(key, "%s=%s", key, strings.Join(values, ", "))
 }
 
 // programs are the files that a line names; false: one of them cannot be started, as a finding says.
@@ -56,18 +56,18 @@ func (c *site) programs(key string, at slurmconf.Line, remedy string) (paths []s
 	if strings.ContainsAny(value, "*?[") {
 		var err error
 		if paths, err = filepath.Glob(value); err != nil || len(paths) == 0 {
-			c.bad(key, remedy, "%s: %s=%s matches no file", at.Place(), key, value)
+			c.Bad(key, remedy, "%s: %s=%s matches no file", at.Place(), key, value)
 			return nil, false
 		}
 	}
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
-			c.bad(key, remedy, "%s: %v", at.Place(), err)
+			c.Bad(key, remedy, "%s: %v", at.Place(), err)
 			return nil, false
 		}
 		if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-			c.bad(key, "chmod 755 "+path, "%s: %s=%s is not executable; slurmd would drain the node", at.Place(), key, path)
+			c.Bad(key, "chmod 755 "+path, "%s: %s=%s is not executable; slurmd would drain the node", at.Place(), key, path)
 			return nil, false
 		}
 	}

@@ -76,7 +76,7 @@ func say(ctx context.Context, command, slurmConf string, args ...string) (string
 func (c *site) asked(check func()) {
 	file := c.tried(c.file, check)
 	if c.Running == nil || c.Running.Err != nil {
-		c.findings = append(c.findings, file...)
+		c.Findings = append(c.Findings, file...)
 		return
 	}
 	running := c.tried(c.Running.Config, check)
@@ -87,28 +87,28 @@ func (c *site) asked(check func()) {
 		for _, finding := range running {
 			if !finding.OK {
 				finding.Remedy = "stop slurmctld, restart slurmd, start slurmctld: " + c.file.Path + " is right, and slurmctld still runs with what it read before"
-				c.findings = append(c.findings, finding)
+				c.Findings = append(c.Findings, finding)
 			}
 		}
 	case fileBad > 0 && runningBad == 0:
 		for _, finding := range file {
 			if finding.Warning = !finding.OK; finding.Warning {
 				finding.Says += "; slurmctld runs with what is needed, until it reads that file"
-				c.findings = append(c.findings, finding)
+				c.Findings = append(c.Findings, finding)
 			}
 		}
 	default:
-		c.findings = append(c.findings, file...)
+		c.Findings = append(c.Findings, file...)
 	}
 }
 
 // tried are the findings of a check by some settings.
 func (c *site) tried(settings slurmconf.File, check func()) []Finding {
-	before, was := c.findings, c.slurm
-	c.findings, c.slurm = nil, settings
+	before, was := c.Findings, c.slurm
+	c.Findings, c.slurm = nil, settings
 	check()
-	found := c.findings
-	c.findings, c.slurm = before, was
+	found := c.Findings
+	c.Findings, c.slurm = before, was
 	return found
 }
 
@@ -118,15 +118,15 @@ func (c *site) unasked() {
 		return
 	}
 	if c.Running.Err == nil {
-		c.ok("slurmctld", "it answers; its settings are looked at with the files")
+		c.OK("slurmctld", "it answers; its settings are looked at with the files")
 		return
 	}
 	const remedy = "systemctl status slurmctld on the controller, and its log"
 	if c.Live {
-		c.bad("slurmctld", remedy, "it does not answer: %v", c.Running.Err)
+		c.Bad("slurmctld", remedy, "it does not answer: %v", c.Running.Err)
 		return
 	}
-	c.warn("slurmctld", remedy, "it does not answer, and the files alone are looked at: %v", c.Running.Err)
+	c.Warn("slurmctld", remedy, "it does not answer, and the files alone are looked at: %v", c.Running.Err)
 }
 
 // gresReason is the beginning of Slurm's own reason for a node whose slurmd has registered with other counts than slurm.conf has
@@ -151,10 +151,10 @@ func (c *site) takesJobs() {
 	resume := "scontrol update nodename=" + c.Node + " state=resume"
 	switch {
 	case is("INVALID_REG", "INVAL"), is("DRAIN", "DOWN") && gresReason().MatchString(reason):
-		c.bad(check, "restart slurmd there, then "+resume, "%s", says)
+		c.Bad(check, "restart slurmd there, then "+resume, "%s", says)
 	case is("DRAIN", "DOWN", "FAIL"):
-		c.warn(check, resume+", when what it says is over", "%s", says)
+		c.Warn(check, resume+", when what it says is over", "%s", says)
 	default:
-		c.ok(check, "Slurm sends jobs to %s (%s)", c.Node, state)
+		c.OK(check, "Slurm sends jobs to %s (%s)", c.Node, state)
 	}
 }

@@ -59,32 +59,32 @@ func (c *site) couldPick() {
 	if c.Config.Shards || c.Config.ShardsSaid || !CountsShards(c.Version) {
 		return
 	}
-	c.warn("shards", `"Move a site over to shards" in docs/whole-gpus.md; shards: false in config.yaml keeps counts, and ends this warning`,
+	c.Warn("shards", `"Move a site over to shards" in docs/whole-gpus.md; shards: false in config.yaml keeps counts, and ends this warning`,
 		"Slurm %s can pick the GPU of each slice, by shards; by counts it sends jobs to nodes where no GPU has room, and these wait", c.Version)
 }
 
 // pickedBySlurm checks shards: Slurm counts every GPU and every MiB of it, and nothing else picks GPUs.
 func (c *site) pickedBySlurm(gres slurmconf.File, constrains bool) {
-	before := len(c.findings)
+	before := len(c.Findings)
 	if c.Version != "" && !CountsShards(c.Version) {
-		c.bad("shards", "upgrade Slurm, or shards: false in config.yaml", "Slurm %s can give a GPU and shards of it to two jobs at once; %s is the first that does not", c.Version, FirstWithShards)
+		c.Bad("shards", "upgrade Slurm, or shards: false in config.yaml", "Slurm %s can give a GPU and shards of it to two jobs at once; %s is the first that does not", c.Version, FirstWithShards)
 	}
 	c.shardFiles(gres)
 	c.shardSelection()
 	if script, err := readText(c.JobSubmit); err == nil && strings.Contains(script, "vgpu") && noShardsInScript().MatchString(script) {
-		c.bad("shards", "job_submit.lua: vgpu.shards = true", "%s: shards is on in config.yaml and not in the script, so that no job with slices has shards", c.JobSubmit)
+		c.Bad("shards", "job_submit.lua: vgpu.shards = true", "%s: shards is on in config.yaml and not in the script, so that no job with slices has shards", c.JobSubmit)
 	}
 	if len(c.Config.Drain) > 0 {
-		c.bad("shards", "config.yaml: drain: []; drain the node in Slurm", "drain keeps slices from a GPU that Slurm goes on giving out")
+		c.Bad("shards", "config.yaml: drain: []; drain the node in Slurm", "drain keeps slices from a GPU that Slurm goes on giving out")
 	}
-	if len(c.findings) > before {
+	if len(c.Findings) > before {
 		return
 	}
-	c.ok("shards", "Slurm picks the GPUs of node %s, for slices by shards of one MiB", c.Node)
+	c.OK("shards", "Slurm picks the GPUs of node %s, for slices by shards of one MiB", c.Node)
 	if constrains {
-		c.ok("ConstrainDevices", "jobs can open the GPUs that Slurm picked for them")
+		c.OK("ConstrainDevices", "jobs can open the GPUs that Slurm picked for them")
 	} else {
-		c.ok("ConstrainDevices", "it is off: mounts alone keep jobs from GPUs that are not theirs")
+		c.OK("ConstrainDevices", "it is off: mounts alone keep jobs from GPUs that are not theirs")
 	}
 }
 
@@ -97,19 +97,19 @@ func (c *site) shardFiles(gres slurmconf.File) {
 	minors, lines := c.slurmsFiles(gres)
 	switch {
 	case len(lines) == 0:
-		c.bad("shards", remedy, "%s: shards is on, and no line with Name=gpu is about node %s", c.GresConf, c.Node)
+		c.Bad("shards", remedy, "%s: shards is on, and no line with Name=gpu is about node %s", c.GresConf, c.Node)
 	case c.Inventory != nil && !slices.Equal(minors, allMinors(c.Inventory)):
-		c.bad("shards", remedy, "%s: every GPU of the node belongs into gres/gpu, by its device file and in order: Slurm numbers them so", lines[0].Place())
+		c.Bad("shards", remedy, "%s: every GPU of the node belongs into gres/gpu, by its device file and in order: Slurm numbers them so", lines[0].Place())
 	}
 	shards := gres.GRES(request.GRESShard, c.Node)
 	if len(shards) == 0 {
-		c.bad("shards", remedy, "%s: shards is on, and no line with Name=shard is about node %s", c.GresConf, c.Node)
+		c.Bad("shards", remedy, "%s: shards is on, and no line with Name=shard is about node %s", c.GresConf, c.Node)
 	} else if c.Inventory != nil {
 		c.shardCounts(shards, remedy)
 	}
 	values, at, _ := c.slurm.Node(c.Node)
 	if !offersGPU().MatchString(values["gres"]) || !offersShard().MatchString(values["gres"]) {
-		c.bad("shards", "slurm.conf: add gpu and shard to this node's Gres=, as vgpu-gres slurm.conf prints it", "%s: shards is on, and node %s does not offer both gpu and shard", at.Place(), c.Node)
+		c.Bad("shards", "slurm.conf: add gpu and shard to this node's Gres=, as vgpu-gres slurm.conf prints it", "%s: shards is on, and node %s does not offer both gpu and shard", at.Place(), c.Node)
 	}
 }
 
@@ -125,13 +125,13 @@ func (c *site) shardCounts(lines []slurmconf.Line, remedy string) {
 			}
 			counted[int(gpu.Minor)] = true
 			if want := gpu.GrantableMiB(c.Config.MemOvercommit); count != strconv.FormatInt(want, 10) {
-				c.bad("shards", remedy, "%s: Name=shard Count=%s of %s: one shard is one MiB, and this GPU has %d", line.Place(), count, file, want)
+				c.Bad("shards", remedy, "%s: Name=shard Count=%s of %s: one shard is one MiB, and this GPU has %d", line.Place(), count, file, want)
 			}
 		}
 	}
 	for _, n := range allMinors(c.Inventory) {
 		if !counted[n] {
-			c.bad("shards", remedy, "%s: no line with Name=shard is about %s alone", lines[0].Place(), deviceFile(c.Config.DeviceDir, n))
+			c.Bad("shards", remedy, "%s: no line with Name=shard is about %s alone", lines[0].Place(), deviceFile(c.Config.DeviceDir, n))
 		}
 	}
 }
@@ -140,14 +140,14 @@ func (c *site) shardCounts(lines []slurmconf.Line, remedy string) {
 func (c *site) shardSelection() {
 	types := c.slurm.Words("GresTypes")
 	if !slices.Contains(types, request.GRESGPU) || !slices.Contains(types, request.GRESShard) {
-		c.bad("shards", "slurm.conf: GresTypes=gpu,shard,vgpu,gpumem,gpucores", "%s: GresTypes lacks gpu or shard", c.slurm.Path)
+		c.Bad("shards", "slurm.conf: GresTypes=gpu,shard,vgpu,gpumem,gpucores", "%s: GresTypes lacks gpu or shard", c.slurm.Path)
 	}
 	if slices.Contains(c.slurm.Words("SelectTypeParameters"), "multiple_sharing_gres_pj") {
-		c.bad("shards", "slurm.conf: take MULTIPLE_SHARING_GRES_PJ out of SelectTypeParameters",
+		c.Bad("shards", "slurm.conf: take MULTIPLE_SHARING_GRES_PJ out of SelectTypeParameters",
 			"%s: with MULTIPLE_SHARING_GRES_PJ Slurm cuts a slice into shards of several GPUs, and such a job is refused on the node", c.slurm.Path)
 	}
 	have := c.slurm.Words("AccountingStorageTRES")
 	if !slices.Contains(have, "gres/gpu") || !slices.Contains(have, "gres/shard") {
-		c.bad("shards", "slurm.conf: add gres/gpu,gres/shard to AccountingStorageTRES", "%s: AccountingStorageTRES lacks gres/gpu or gres/shard: sacct does not show it", c.slurm.Path)
+		c.Bad("shards", "slurm.conf: add gres/gpu,gres/shard to AccountingStorageTRES", "%s: AccountingStorageTRES lacks gres/gpu or gres/shard: sacct does not show it", c.slurm.Path)
 	}
 }

@@ -115,27 +115,28 @@ func (s Site) sent() bool {
 	return err == nil && (filepath.Base(dir) == "conf-cache" || dir == "/run/slurm/conf")
 }
 
-// report collects findings.
-type report struct {
-	findings []Finding
+// Report collects findings.
+type Report struct{ Findings []Finding }
+
+// OK: nothing has to be done.
+func (r *Report) OK(check, format string, args ...any) {
+	r.Findings = append(r.Findings, Finding{Check: check, OK: true, Says: fmt.Sprintf(format, args...)})
 }
 
-func (r *report) ok(check, format string, args ...any) {
-	r.findings = append(r.findings, Finding{Check: check, OK: true, Says: fmt.Sprintf(format, args...)})
+// Bad comes with what to do about it.
+func (r *Report) Bad(check, remedy, format string, args ...any) {
+	r.Findings = append(r.Findings, Finding{Check: check, Says: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
-func (r *report) bad(check, remedy, format string, args ...any) {
-	r.findings = append(r.findings, Finding{Check: check, Says: fmt.Sprintf(format, args...), Remedy: remedy})
-}
-
-func (r *report) warn(check, remedy, format string, args ...any) {
-	r.findings = append(r.findings, Finding{Check: check, Warning: true, Says: fmt.Sprintf(format, args...), Remedy: remedy})
+// Warn is about what could not be looked at, or is open because the site says nothing else.
+func (r *Report) Warn(check, remedy, format string, args ...any) {
+	r.Findings = append(r.Findings, Finding{Check: check, Warning: true, Says: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
 // site is a Site with its files read.
 type site struct {
 	Site
-	report
+	Report
 	slurm slurmconf.File // what is looked at: the file, or what slurmctld says
 	file  slurmconf.File
 	want  Counts
@@ -187,9 +188,9 @@ func (s Site) Check() ([]Finding, error) {
 		c.enroot()
 	}
 	if roles.compute && !s.Live { // doctor has said it, whatever becomes of slurm.conf
-		c.findings = append(c.findings, OpenWays(s.Config)...)
+		c.Findings = append(c.Findings, OpenWays(s.Config)...)
 	}
-	return c.findings, nil
+	return c.Findings, nil
 }
 
 // beside fills in where the files lie that nobody has named.

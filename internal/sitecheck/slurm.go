@@ -21,7 +21,7 @@ var AccountingTRES = []string{"gres/vgpu", "gres/gpumem", "gres/gpucores", "gres
 func (c *site) accounting() {
 	kind, _, _ := c.slurm.Value("AccountingStorageType")
 	if !strings.EqualFold(kind, "accounting_storage/slurmdbd") {
-		c.bad("accounting", "slurm.conf: AccountingStorageType=accounting_storage/slurmdbd", "%s: without slurmdbd sacct shows neither the GRES nor the usage of jobs", c.slurm.Path)
+		c.Bad("accounting", "slurm.conf: AccountingStorageType=accounting_storage/slurmdbd", "%s: without slurmdbd sacct shows neither the GRES nor the usage of jobs", c.slurm.Path)
 		return
 	}
 	have := c.slurm.Words("AccountingStorageTRES")
@@ -33,14 +33,14 @@ func (c *site) accounting() {
 		missing = append(missing, name)
 	}
 	if missing == nil {
-		c.ok("accounting", "AccountingStorageTRES has %s", strings.Join(have, ","))
+		c.OK("accounting", "AccountingStorageTRES has %s", strings.Join(have, ","))
 		return
 	}
 	says := "sacct does not show it"
 	if slices.Contains(missing, "gres/gpuutil") {
 		says = "gres/gpumem without gres/gpuutil makes Slurm 23.02 and later corrupt memory where AutoDetect=nvml is used"
 	}
-	c.bad("accounting", "slurm.conf: AccountingStorageTRES="+strings.Join(append(have, missing...), ","),
+	c.Bad("accounting", "slurm.conf: AccountingStorageTRES="+strings.Join(append(have, missing...), ","),
 		"%s: AccountingStorageTRES lacks %s: %s", c.slurm.Path, strings.Join(missing, ", "), says)
 }
 
@@ -49,14 +49,14 @@ func (c *site) prologFlags() {
 	remedy := "slurm.conf: PrologFlags=Alloc,Contain"
 	switch {
 	case !slices.Contains(flags, "contain"):
-		c.bad("PrologFlags", remedy, "%s: PrologFlags lacks Contain", c.slurm.Path)
+		c.Bad("PrologFlags", remedy, "%s: PrologFlags lacks Contain", c.slurm.Path)
 	case !slices.Contains(flags, "alloc"): // Contain implies it; said for who reads the file
-		c.ok("PrologFlags", "PrologFlags has Contain, which implies Alloc")
+		c.OK("PrologFlags", "PrologFlags has Contain, which implies Alloc")
 	default:
-		c.ok("PrologFlags", "PrologFlags has Alloc and Contain")
+		c.OK("PrologFlags", "PrologFlags has Alloc and Contain")
 	}
 	if slices.Contains(flags, "nohold") {
-		c.bad("PrologFlags", remedy, "%s: PrologFlags has NoHold, which lets steps start before the prolog is done", c.slurm.Path)
+		c.Bad("PrologFlags", remedy, "%s: PrologFlags has NoHold, which lets steps start before the prolog is done", c.slurm.Path)
 	}
 }
 
@@ -69,12 +69,12 @@ func (c *site) containers() {
 			continue
 		}
 		if kind != "tmpfs" {
-			c.bad(key, "slurm.conf: "+key+"="+strings.TrimSuffix(strings.ToLower(value), kind)+"tmpfs, or none",
+			c.Bad(key, "slurm.conf: "+key+"="+strings.TrimSuffix(strings.ToLower(value), kind)+"tmpfs, or none",
 				"%s: with %s=%s only a job's tasks are isolated: its task epilogs, and the files of --input and --output, reach every GPU of the node",
 				at.Place(), key, value)
 			continue
 		}
-		c.ok(key, "%s=%s: tasks, task epilogs and files of a step are isolated", key, value)
+		c.OK(key, "%s=%s: tasks, task epilogs and files of a step are isolated", key, value)
 	}
 }
 
@@ -85,19 +85,19 @@ func (c *site) cgroups() {
 	}
 	kind, at, ok := c.slurm.Value("ProctrackType")
 	if ok && !strings.EqualFold(kind, "proctrack/cgroup") { // the default
-		c.bad("wall", "slurm.conf: ProctrackType=proctrack/cgroup", "%s: with %s Slurm has put no step into its job's cgroup when isolation: wall needs it", at.Place(), kind)
+		c.Bad("wall", "slurm.conf: ProctrackType=proctrack/cgroup", "%s: with %s Slurm has put no step into its job's cgroup when isolation: wall needs it", at.Place(), kind)
 		return
 	}
 	conf, err := readOptional(c.CgroupConf)
 	if err != nil {
-		c.bad("wall", "make it readable", "%v", err)
+		c.Bad("wall", "make it readable", "%v", err)
 		return
 	}
 	if plugin, at, ok := conf.Value("CgroupPlugin"); ok && !strings.EqualFold(plugin, "cgroup/v2") && !strings.EqualFold(plugin, "autodetect") {
-		c.bad("wall", "cgroup.conf: CgroupPlugin=cgroup/v2", "%s: isolation: wall needs cgroup/v2, not %s", at.Place(), plugin)
+		c.Bad("wall", "cgroup.conf: CgroupPlugin=cgroup/v2", "%s: isolation: wall needs cgroup/v2, not %s", at.Place(), plugin)
 		return
 	}
-	c.ok("wall", "Slurm gives each job a cgroup before its first task")
+	c.OK("wall", "Slurm gives each job a cgroup before its first task")
 }
 
 // refusesInScript is the line of a site's job_submit.lua by which a job that asks for whole GPUs is refused with what to write.
@@ -118,16 +118,16 @@ func (c *site) wholeRefused(script []byte) {
 	const gets = "who types --gpus=1 gets Slurm's \"Invalid generic resource (gres) specification\" without a word of what to write"
 	remedy := "slurm.conf: GresTypes=" + strings.Join(append([]string{request.GRESGPU}, types...), ",")
 	if refusesInScript().Match(script) {
-		c.warn("job_submit", remedy, "%s says whole_gpus = \"refuse\" and is not asked, as GresTypes lacks gpu: %s", c.JobSubmit, gets)
+		c.Warn("job_submit", remedy, "%s says whole_gpus = \"refuse\" and is not asked, as GresTypes lacks gpu: %s", c.JobSubmit, gets)
 		return
 	}
-	c.warn("job_submit", c.JobSubmit+`: vgpu.whole_gpus = "refuse", and `+remedy, "no node has gres/gpu, and %s", gets)
+	c.Warn("job_submit", c.JobSubmit+`: vgpu.whole_gpus = "refuse", and `+remedy, "no node has gres/gpu, and %s", gets)
 }
 
 func (c *site) jobSubmit() {
 	plugins := c.slurm.Words("JobSubmitPlugins")
 	if !slices.Contains(plugins, "lua") && !slices.Contains(plugins, "job_submit/lua") {
-		c.bad("job_submit", "slurm.conf: JobSubmitPlugins="+strings.Join(append(plugins, "lua"), ","),
+		c.Bad("job_submit", "slurm.conf: JobSubmitPlugins="+strings.Join(append(plugins, "lua"), ","),
 			"%s: JobSubmitPlugins lacks lua: --vgpu-mem and --vgpu-cores become no GRES", c.slurm.Path)
 		return
 	}
@@ -135,17 +135,17 @@ func (c *site) jobSubmit() {
 	if err != nil {
 		// Only the controller needs it; nodes often do not have it.
 		if !c.onController() {
-			c.ok("job_submit", "JobSubmitPlugins has lua; the script is on the controller")
+			c.OK("job_submit", "JobSubmitPlugins has lua; the script is on the controller")
 			return
 		}
-		c.bad("job_submit", "copy job_submit.lua from /usr/share/slurm-vgpu to "+c.JobSubmit, "%v", err)
+		c.Bad("job_submit", "copy job_submit.lua from /usr/share/slurm-vgpu to "+c.JobSubmit, "%v", err)
 		return
 	}
 	if !strings.Contains(string(script), "vgpu") {
-		c.bad("job_submit", "add the lines of /usr/share/slurm-vgpu/job_submit.lua to it", "%s does not use slurm-vgpu", c.JobSubmit)
+		c.Bad("job_submit", "add the lines of /usr/share/slurm-vgpu/job_submit.lua to it", "%s does not use slurm-vgpu", c.JobSubmit)
 		return
 	}
-	c.ok("job_submit", "%s uses slurm-vgpu", c.JobSubmit)
+	c.OK("job_submit", "%s uses slurm-vgpu", c.JobSubmit)
 	if c.onController() {
 		c.wholeRefused(script)
 	}

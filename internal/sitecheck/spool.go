@@ -27,10 +27,10 @@ func (c *site) spoolDir() {
 	}
 	has, ours := onNode(value), onNode(c.Config.Slurm.SlurmdSpoolDir)
 	if has == ours || sameFolder(has, ours) {
-		c.ok(check, "slurmd has its sockets in %s", ours)
+		c.OK(check, "slurmd has its sockets in %s", ours)
 		return
 	}
-	c.bad(check, "config.yaml: slurm: {slurmd_spool_dir: "+value+"}", "%s: slurmd has its sockets in %s, and slurm-vgpu looks for them in %s: vgpuctl sweep does not work, and prologs ask the controller which jobs live",
+	c.Bad(check, "config.yaml: slurm: {slurmd_spool_dir: "+value+"}", "%s: slurmd has its sockets in %s, and slurm-vgpu looks for them in %s: vgpuctl sweep does not work, and prologs ask the controller which jobs live",
 		at.Place(), has, ours)
 }
 

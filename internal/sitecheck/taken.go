@@ -13,12 +13,12 @@ import (
 func (c *site) taken() {
 	const remedy = "write it as Key=Value, quotes around a value with blanks, Include at the beginning of its line"
 	for _, left := range c.file.Untaken {
-		c.bad("slurm.conf", remedy, "%s: Slurm does not take %q, and its daemons do not start", left.Place, shortened(left.Text))
+		c.Bad("slurm.conf", remedy, "%s: Slurm does not take %q, and its daemons do not start", left.Place, shortened(left.Text))
 	}
 	for _, line := range c.file.Lines {
 		if len(line.Pairs) > 1 && !slices.Contains(recordKeys, line.Pairs[0].Key) {
 			second := line.Pairs[1]
-			c.bad("slurm.conf", "one setting on each line", "%s: Slurm does not take %q, and its daemons do not start", line.Place(), shortened(second.Name+"="+second.Value))
+			c.Bad("slurm.conf", "one setting on each line", "%s: Slurm does not take %q, and its daemons do not start", line.Place(), shortened(second.Name+"="+second.Value))
 		}
 	}
 }
@@ -34,7 +34,7 @@ func (c *site) twice() {
 			continue
 		}
 		first, last := lines[0], lines[len(lines)-1]
-		c.warn("slurm.conf", "one line for "+key+", with what both are to say", "%s and %s: %s stands there twice: Slurm takes the last alone, and every daemon and command logs an error",
+		c.Warn("slurm.conf", "one line for "+key+", with what both are to say", "%s and %s: %s stands there twice: Slurm takes the last alone, and every daemon and command logs an error",
 			first.Place(), last.Place(), key)
 	}
 }
@@ -54,11 +54,11 @@ func shortened(text string) string {
 // rest by it).
 func (c *site) gresForm(file slurmconf.File) {
 	for _, left := range file.Untaken {
-		c.bad("gres.conf", "write it as Key=Value", "%s: Slurm does not take %q, and slurmd does not start", left.Place, shortened(left.Text))
+		c.Bad("gres.conf", "write it as Key=Value", "%s: Slurm does not take %q, and slurmd does not start", left.Place, shortened(left.Text))
 	}
 	for _, line := range file.Lines {
 		if _, has := line.Get("nodename"); has && line.Pairs[0].Key != "nodename" {
-			c.bad("gres.conf", "put NodeName= first on that line", "%s: NodeName= stands behind %s=, and slurmd does not start with that", line.Place(), line.Pairs[0].Name)
+			c.Bad("gres.conf", "put NodeName= first on that line", "%s: NodeName= stands behind %s=, and slurmd does not start with that", line.Place(), line.Pairs[0].Name)
 		}
 	}
 }

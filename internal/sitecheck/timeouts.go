@@ -26,7 +26,7 @@ func (c *site) timeouts() {
 		longer, says, also = EpilogTime, "ends the epilog before it has waited for the node's lock ("+EpilogTime.String()+")", ""
 	}
 	if c.outlasts("PrologEpilogTimeout", longer, says, also) && fits {
-		c.ok("PrologEpilogTimeout", "the prolog may wait for the controller for %s, the epilog for the lock for %s", prolog, EpilogTime)
+		c.OK("PrologEpilogTimeout", "the prolog may wait for the controller for %s, the epilog for the lock for %s", prolog, EpilogTime)
 	}
 }
 
@@ -37,6 +37,6 @@ func (c *site) outlasts(key string, need time.Duration, says, also string) bool 
 	if !ok || err != nil || seconds <= 0 || seconds == 65534 || time.Duration(seconds)*time.Second > need {
 		return true
 	}
-	c.bad(key, fmt.Sprintf("slurm.conf: %s=%d%s", key, int(need/time.Second)+30, also), "%s: %s=%d %s, and drains the node", at.Place(), key, seconds, says)
+	c.Bad(key, fmt.Sprintf("slurm.conf: %s=%d%s", key, int(need/time.Second)+30, also), "%s: %s=%d %s, and drains the node", at.Place(), key, seconds, says)
 	return false
 }

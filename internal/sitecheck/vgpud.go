@@ -36,7 +36,7 @@ const (
 
 // vgpudGround is what vgpud needs of a machine, and where that is seen; tests put others in their place.
 type vgpudGround struct {
-	report
+	Report
 	config    config.Config
 	inventory *device.Inventory // nil: the GPUs are not known
 	root      string            // before /proc, /sys and /run
@@ -51,26 +51,26 @@ type vgpudGround struct {
 func Vgpud(ctx context.Context, cfg config.Config, inventory *device.Inventory) []Finding {
 	g := vgpudGround{config: cfg, inventory: inventory, root: "/", systemctl: "systemctl", isRoot: os.Geteuid() == 0, copies: copiesDescriptors, find: findGPUs}
 	g.look(ctx)
-	return g.findings
+	return g.Findings
 }
 
 // VgpudMayNot is for vgpud itself: what the kernel keeps it from, with its own rights.
 func VgpudMayNot() []Finding {
 	g := vgpudGround{root: "/", copies: copiesDescriptors}
 	g.kernel()
-	return g.findings
+	return g.Findings
 }
 
 func (g *vgpudGround) look(ctx context.Context) {
 	if !g.isRoot {
-		g.warn(vgpudCheck, "run it as root", "not checked: needs root")
+		g.Warn(vgpudCheck, "run it as root", "not checked: needs root")
 		return
 	}
 	g.unit(ctx)
 	g.kernel()
 	g.driver()
-	if len(g.findings) == 0 {
-		g.ok(vgpudCheck, "the kernel and the driver take its calls")
+	if len(g.Findings) == 0 {
+		g.OK(vgpudCheck, "the kernel and the driver take its calls")
 	}
 	g.runs()
 	g.mounts(ctx)
@@ -92,10 +92,10 @@ func (g *vgpudGround) mounts(ctx context.Context) {
 	switch {
 	case slurmd == "" || vgpud == "" || self == "": // one has ended
 	case slurmd != vgpud:
-		g.bad(vgpudCheck, "take what gives it mounts of its own (PrivateTmp=, ProtectSystem=, ProtectHome= and the like) out of the unit that has it, by `systemctl edit`, and restart that while the node has no jobs",
+		g.Bad(vgpudCheck, "take what gives it mounts of its own (PrivateTmp=, ProtectSystem=, ProtectHome= and the like) out of the unit that has it, by `systemctl edit`, and restart that while the node has no jobs",
 			"it sees no job's pages, as slurmd.service and %s are in different mount namespaces: slices have no weights and no caps, and nobody counts GPU time", vgpudUnit)
 	case self != vgpud:
-		g.warn(vgpudCheck, "nsenter --target "+pids[1]+" --mount, and the command there",
+		g.Warn(vgpudCheck, "nsenter --target "+pids[1]+" --mount, and the command there",
 			"this command is in another mount namespace than slurmd and vgpud, as a login shell with mounts of its own (pam_namespace) is: it sees the pages of no job that began later")
 	}
 }
@@ -124,15 +124,15 @@ func (g *vgpudGround) runs() {
 	}
 	switch {
 	case err != nil:
-		g.bad(vgpudCheck, "look at "+g.config.RunDir, "whether it runs is not known: %v", err)
+		g.Bad(vgpudCheck, "look at "+g.config.RunDir, "whether it runs is not known: %v", err)
 	case runs:
-		g.ok(vgpudCheck, "it runs")
+		g.OK(vgpudCheck, "it runs")
 	case kept > 0:
-		g.bad(vgpudCheck, remedy, "it does not run: slices have no weights but those that the driver had last, nobody holds caps, and nobody counts GPU time (GPUs: %d)", kept)
+		g.Bad(vgpudCheck, remedy, "it does not run: slices have no weights but those that the driver had last, nobody holds caps, and nobody counts GPU time (GPUs: %d)", kept)
 	case g.hasSystemd():
-		g.bad(vgpudCheck, remedy, "it does not run; no GPU has slices that it would keep")
+		g.Bad(vgpudCheck, remedy, "it does not run; no GPU has slices that it would keep")
 	default:
-		g.ok(vgpudCheck, "it does not run yet: the first prolog of a job with slices begins it")
+		g.OK(vgpudCheck, "it does not run yet: the first prolog of a job with slices begins it")
 	}
 }
 
@@ -169,31 +169,31 @@ func (g *vgpudGround) unit(ctx context.Context) {
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err != nil && !exited, exited && !exit.Exited():
-		g.warn(vgpudCheck, remedy, "whether %s is enabled is not known: %v", vgpudUnit, err)
+		g.Warn(vgpudCheck, remedy, "whether %s is enabled is not known: %v", vgpudUnit, err)
 	case word == "":
-		g.bad(vgpudCheck, "install all of slurm-vgpu, then "+remedy, "there is no %s", vgpudUnit)
+		g.Bad(vgpudCheck, "install all of slurm-vgpu, then "+remedy, "there is no %s", vgpudUnit)
 	case strings.HasPrefix(word, "masked"): // also masked-runtime
-		g.bad(vgpudCheck, "systemctl unmask "+vgpudUnit+", then "+remedy, "%s is masked: nobody can start it, prolog and boot neither", vgpudUnit)
+		g.Bad(vgpudCheck, "systemctl unmask "+vgpudUnit+", then "+remedy, "%s is masked: nobody can start it, prolog and boot neither", vgpudUnit)
 	case err != nil:
-		g.bad(vgpudCheck, remedy, "%s is %s: after a boot it does not run until a job with slices comes", vgpudUnit, word)
+		g.Bad(vgpudCheck, remedy, "%s is %s: after a boot it does not run until a job with slices comes", vgpudUnit, word)
 	}
 }
 
 // kernel: each is a way in which the copy of a program's descriptor is refused, through which a slice is set.
 func (g *vgpudGround) kernel() {
 	if errors.Is(g.copies(), unix.ENOSYS) {
-		g.bad(vgpudCheck, "a kernel from Linux 5.6 on", "this kernel copies no descriptor of a process (pidfd_getfd): it sets no time slices")
+		g.Bad(vgpudCheck, "a kernel from Linux 5.6 on", "this kernel copies no descriptor of a process (pidfd_getfd): it sets no time slices")
 	}
 	if scope := g.text("proc/sys/kernel/yama/ptrace_scope"); scope == "3" {
-		g.bad(vgpudCheck, "kernel.yama.ptrace_scope=2 in /etc/sysctl.d, and a reboot: from 3 there is no way back",
+		g.Bad(vgpudCheck, "kernel.yama.ptrace_scope=2 in /etc/sysctl.d, and a reboot: from 3 there is no way back",
 			"kernel.yama.ptrace_scope is 3: the kernel lets nobody copy a descriptor, so it sets no time slices")
 	}
 	if !g.mayTrace() {
-		g.bad(vgpudCheck, "give the pod or container of slurmd and vgpud CAP_SYS_PTRACE (capabilities: add: [SYS_PTRACE])",
+		g.Bad(vgpudCheck, "give the pod or container of slurmd and vgpud CAP_SYS_PTRACE (capabilities: add: [SYS_PTRACE])",
 			"CAP_SYS_PTRACE is missing: it copies no descriptor of other users' processes, and sets no time slices")
 	}
 	if strings.Contains(g.text("sys/kernel/security/lockdown"), "[confidentiality]") {
-		g.warn(vgpudCheck, "see whether the time slices of `vgpuctl status` move; else lockdown=integrity",
+		g.Warn(vgpudCheck, "see whether the time slices of `vgpuctl status` move; else lockdown=integrity",
 			"the kernel is locked down to confidentiality, under which nobody has tried it")
 	}
 }
@@ -233,16 +233,16 @@ func (g *vgpudGround) driver() {
 	wrong, err := g.find(control, g.config.DeviceDir, gpus)
 	switch _, refused := errors.AsType[channels.Status](err); {
 	case refused:
-		g.bad(vgpudCheck, anotherDriver, "the driver refuses root a client: %v", err)
+		g.Bad(vgpudCheck, anotherDriver, "the driver refuses root a client: %v", err)
 	case errors.Is(err, fs.ErrNotExist) && g.inventory == nil: // no GPUs here, and nothing to keep
 	case err != nil:
-		g.bad(vgpudCheck, "ls -l "+control+"; is the driver loaded, and does SELinux or a cgroup of devices keep root from it?", "%v", err)
+		g.Bad(vgpudCheck, "ls -l "+control+"; is the driver loaded, and does SELinux or a cgroup of devices keep root from it?", "%v", err)
 	case g.inventory == nil:
-		g.warn(vgpudCheck, "vgpu-gres inventory --write", "whether the driver answers for each GPU is not checked: the GPUs are not known")
+		g.Warn(vgpudCheck, "vgpu-gres inventory --write", "whether the driver answers for each GPU is not checked: the GPUs are not known")
 	}
 	for i, err := range wrong {
 		if err != nil {
-			g.bad(vgpudCheck, anotherDriver, "the driver refuses root GPU %d: %v", gpus[i].Index, err)
+			g.Bad(vgpudCheck, anotherDriver, "the driver refuses root GPU %d: %v", gpus[i].Index, err)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (n need) try(t *testing.T) {
 	n.change(t, g)
 	g.look(t.Context())
 	var got []string
-	for _, f := range g.findings {
+	for _, f := range g.Findings {
 		switch {
 		case f.Check != vgpudCheck:
 			t.Errorf("a finding of %s", f.Check)

@@ -9,10 +9,10 @@ import "github.com/slurm-vgpu/slurm-vgpu/internal/config"
 // needs of them is its own affair.
 func OpenWays(cfg config.Config) []Finding {
 	const check = "open ways"
-	var c report
+	var c Report
 	warn := func(open bool, remedy, says string) {
 		if open {
-			c.warn(check, "config.yaml: "+remedy, "%s", says)
+			c.Warn(check, "config.yaml: "+remedy, "%s", says)
 		}
 	}
 	warn(!cfg.IsStrict(), "isolation: strict", "a job can take its limits off (isolation: preload)")
@@ -23,8 +23,8 @@ func OpenWays(cfg config.Config) []Finding {
 		"a job's own user namespaces are a way to hide from the library (user_namespaces: allow)")
 	warn(cfg.IsStrict() && cfg.OtherAPIs == config.OtherOpen, "other_apis: closed", "OpenCL, Vulkan and OpenGL have no limits in a slice (other_apis: open)")
 	warn(cfg.OnLimitFailure == config.LimitOpen, "on_limit_failure: closed", "a program whose limit cannot be looked up runs without one (on_limit_failure: open)")
-	if c.findings == nil {
-		c.ok(check, "config.yaml leaves none open")
+	if c.Findings == nil {
+		c.OK(check, "config.yaml leaves none open")
 	}
-	return c.findings
+	return c.Findings
 }

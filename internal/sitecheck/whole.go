@@ -104,45 +104,45 @@ func readText(path string) (string, error) {
 
 // placedWhole checks whole_gpus: every GPU stands in gres.conf, Slurm does not bar it from slices, and job_submit.lua counts it.
 func (c *site) placedWhole(gres slurmconf.File, constrains bool) {
-	before := len(c.findings)
+	before := len(c.Findings)
 	minors, lines := c.slurmsFiles(gres)
 	want := "vgpu-gres gres.conf prints the lines on the node"
 	if c.Inventory != nil {
 		want = strings.Join(WholeGPULines(c.Node, c.Config.DeviceDir, *c.Inventory), "; ")
 	}
 	if len(lines) == 0 {
-		c.bad("whole GPUs", "gres.conf: "+want+", or whole_gpus: false in config.yaml", "%s: whole_gpus is on, and no line with Name=gpu is about node %s", c.GresConf, c.Node)
+		c.Bad("whole GPUs", "gres.conf: "+want+", or whole_gpus: false in config.yaml", "%s: whole_gpus is on, and no line with Name=gpu is about node %s", c.GresConf, c.Node)
 	} else if c.Inventory != nil && !slices.Equal(minors, allMinors(c.Inventory)) {
-		c.bad("whole GPUs", "gres.conf: "+want, "%s: with whole_gpus every GPU of the node belongs into gres/gpu, by its device file and in order", lines[0].Place())
+		c.Bad("whole GPUs", "gres.conf: "+want, "%s: with whole_gpus every GPU of the node belongs into gres/gpu, by its device file and in order", lines[0].Place())
 	}
 	values, at, _ := c.slurm.Node(c.Node)
 	if !offersGPU().MatchString(values["gres"]) {
-		c.bad("whole GPUs", "slurm.conf: add gpu to this node's Gres=, as vgpu-gres slurm.conf prints it", "%s: whole_gpus is on, and node %s offers no gpu", at.Place(), c.Node)
+		c.Bad("whole GPUs", "slurm.conf: add gpu to this node's Gres=, as vgpu-gres slurm.conf prints it", "%s: whole_gpus is on, and node %s offers no gpu", at.Place(), c.Node)
 	}
 	if constrains {
-		c.bad("whole GPUs", "cgroup.conf: ConstrainDevices=no on this node; slurm-vgpu masks what is not a job's own", "%s: ConstrainDevices=yes lets a job open the GPUs that Slurm numbered, which may be others than those it has", c.CgroupConf)
+		c.Bad("whole GPUs", "cgroup.conf: ConstrainDevices=no on this node; slurm-vgpu masks what is not a job's own", "%s: ConstrainDevices=yes lets a job open the GPUs that Slurm numbered, which may be others than those it has", c.CgroupConf)
 	}
 	if script, err := readText(c.JobSubmit); err == nil && strings.Contains(script, "vgpu") && !wholeInScript().MatchString(script) {
-		c.bad("whole GPUs", "job_submit.lua: vgpu.whole_gpus = true", "%s: whole_gpus is on in config.yaml and not in the script, so that Slurm sends whole GPUs where slices are", c.JobSubmit)
+		c.Bad("whole GPUs", "job_submit.lua: vgpu.whole_gpus = true", "%s: whole_gpus is on in config.yaml and not in the script, so that Slurm sends whole GPUs where slices are", c.JobSubmit)
 	}
 	if more := gres.GRES(request.GRESShard, c.Node); len(more) > 0 {
-		c.bad("whole GPUs", "config.yaml: shards: true in place of whole_gpus, or gres.conf: what vgpu-gres gres.conf --counts prints", "%s: node %s has gres/shard, and whole_gpus is on: vgpu-prolog refuses jobs with shards", more[0].Place(), c.Node)
+		c.Bad("whole GPUs", "config.yaml: shards: true in place of whole_gpus, or gres.conf: what vgpu-gres gres.conf --counts prints", "%s: node %s has gres/shard, and whole_gpus is on: vgpu-prolog refuses jobs with shards", more[0].Place(), c.Node)
 	}
 	if c.Config.Isolation != "strict" {
-		c.bad("whole GPUs", "config.yaml: isolation: strict", "isolation is %s: jobs are not kept from GPUs that are not theirs", c.Config.Isolation)
+		c.Bad("whole GPUs", "config.yaml: isolation: strict", "isolation is %s: jobs are not kept from GPUs that are not theirs", c.Config.Isolation)
 	}
-	if len(c.findings) == before {
-		c.ok("whole GPUs", "gres/gpu of node %s are placed by slurm-vgpu", c.Node)
+	if len(c.Findings) == before {
+		c.OK("whole GPUs", "gres/gpu of node %s are placed by slurm-vgpu", c.Node)
 	}
 }
 
 // splitGPUs checks slurm_gpus: what Slurm hands out and what slices are placed on are different GPUs, and together all.
 func (c *site) splitGPUs(gres slurmconf.File) {
 	if c.Inventory == nil {
-		c.warn("slurm_gpus", "vgpu-gres inventory --write", "not checked: the node's GPUs are not known")
+		c.Warn("slurm_gpus", "vgpu-gres inventory --write", "not checked: the node's GPUs are not known")
 		return
 	}
-	before := len(c.findings)
+	before := len(c.Findings)
 	minors, lines := c.slurmsFiles(gres)
 	where := c.GresConf
 	if len(lines) > 0 {
@@ -152,22 +152,22 @@ func (c *site) splitGPUs(gres slurmconf.File) {
 		file := filepath.Join(c.Config.DeviceDir, "nvidia"+strconv.Itoa(n))
 		switch slurms, left := slices.Contains(minors, n), slices.Contains(c.Config.SlurmGPUs, n); {
 		case slurms && !left:
-			c.bad("slurm_gpus", fmt.Sprintf("config.yaml: add %d to slurm_gpus, or take the file out of gres.conf", n), "%s: Slurm hands out %s, and slices are placed on it as well", where, file)
+			c.Bad("slurm_gpus", fmt.Sprintf("config.yaml: add %d to slurm_gpus, or take the file out of gres.conf", n), "%s: Slurm hands out %s, and slices are placed on it as well", where, file)
 		case left && !slurms:
-			c.bad("slurm_gpus", fmt.Sprintf("gres.conf: NodeName=%s Name=gpu File=%s, or take %d out of slurm_gpus in config.yaml", c.Node, file, n), "%s: nobody hands out %s: slurm_gpus leaves it to Slurm, and gres/gpu has it not", where, file)
+			c.Bad("slurm_gpus", fmt.Sprintf("gres.conf: NodeName=%s Name=gpu File=%s, or take %d out of slurm_gpus in config.yaml", c.Node, file, n), "%s: nobody hands out %s: slurm_gpus leaves it to Slurm, and gres/gpu has it not", where, file)
 		}
 	}
 	for _, n := range c.Config.SlurmGPUs {
 		if !slices.Contains(allMinors(c.Inventory), n) {
-			c.bad("slurm_gpus", fmt.Sprintf("config.yaml: take %d out of slurm_gpus", n), "this node has no %s", filepath.Join(c.Config.DeviceDir, "nvidia"+strconv.Itoa(n)))
+			c.Bad("slurm_gpus", fmt.Sprintf("config.yaml: take %d out of slurm_gpus", n), "this node has no %s", filepath.Join(c.Config.DeviceDir, "nvidia"+strconv.Itoa(n)))
 		}
 	}
 	for _, name := range []string{"shard", "mps"} {
 		if more := gres.GRES(name, c.Node); len(more) > 0 {
-			c.bad("slurm_gpus", "gres.conf: take gres/"+name+" of this node away", "%s: gres/%s of Slurm's own GPUs was not tried; with shards: true Slurm picks the GPUs of slices by gres/shard", more[0].Place(), name)
+			c.Bad("slurm_gpus", "gres.conf: take gres/"+name+" of this node away", "%s: gres/%s of Slurm's own GPUs was not tried; with shards: true Slurm picks the GPUs of slices by gres/shard", more[0].Place(), name)
 		}
 	}
-	if len(c.findings) == before {
-		c.ok("slurm_gpus", "Slurm hands out %d GPUs of node %s, slices are placed on the other %d", len(minors), c.Node, len(c.Inventory.GPUs)-len(minors))
+	if len(c.Findings) == before {
+		c.OK("slurm_gpus", "Slurm hands out %d GPUs of node %s, slices are placed on the other %d", len(minors), c.Node, len(c.Inventory.GPUs)-len(minors))
 	}
 }
