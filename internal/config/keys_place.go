@@ -32,12 +32,12 @@ var placeKeys = []Key{
 	{
 		Name: "place", Section: "Placement",
 		Meaning: []string{"For jobs without `--vgpu-place`: `pack` prefers the fullest GPU on which the slice fits, which keeps others empty for large slices; `spread` prefers the emptiest."},
-		kind:    choice(func(c *Config) *request.Place { return &c.Place }, request.PlacePack, Word{Is: "pack"}, Word{Is: "spread"}),
+		kind:    choice(func(c *Config) *request.Place { return &c.Place }, request.PlacePack, wordsOf("vgpu-place")...),
 	},
 	{
 		Name: "policy", Section: "Placement",
 		Meaning: []string{"For jobs without `--vgpu-policy`: `cap` never lets a slice have more than its share of GPU time; `elastic` lets it have time that no other slice wants too."},
-		kind:    choice(func(c *Config) *request.Policy { return &c.Policy }, request.PolicyCap, Word{Is: "cap"}, Word{Is: "elastic"}),
+		kind:    choice(func(c *Config) *request.Policy { return &c.Policy }, request.PolicyCap, wordsOf("vgpu-policy")...),
 	},
 	{
 		Name: "cheaters", Section: "Placement",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 )
 
 // Key is one key of config.yaml.
@@ -104,6 +105,18 @@ func choice[T ~string](field func(*Config) *T, usual T, words ...Word) kind {
 	k := of(field, usual, strings.Join(all[:last], ", ")+" or "+all[last], strings.Join(all, ", "), func(is T) bool { return slices.Contains(all, string(is)) })
 	k.Words = words
 	return k
+}
+
+// wordsOf are the values of an option for jobs.
+func wordsOf(name string) (words []Word) {
+	for _, option := range request.Options {
+		if option.Name == name {
+			for _, value := range option.Values {
+				words = append(words, Word{Is: value})
+			}
+		}
+	}
+	return words
 }
 
 func whole(field func(*Config) *int, usual, low, high int) kind {
