@@ -22,6 +22,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // auditTime bounds an audit that acts: NVML may hang, and so may the controller.
@@ -52,7 +53,7 @@ starts, ends or allocates is no stray. Processes of the users in audit_ignore ar
 in containers, nor is a job of whole GPUs on its own.
 
 With --act nothing is printed. What is found is logged, and with audit: cancel its job is cancelled;
-with audit: off nothing is done. A timer and each epilog run it so, one at a time.
+with audit: off nothing is done. vgpud runs it so, every two minutes and after each job.
 
 Exit codes: 0 nothing, or --act; 3 stray use; 1 not everything could be looked at; 2 wrong usage,
 78 config.yaml is wrong.`
@@ -179,7 +180,7 @@ func orDash(text string) string {
 	return text
 }
 
-// actOnStrays is what the timer and the epilogs run.
+// actOnStrays is what vgpud runs.
 func actOnStrays(ctx context.Context, cfg config.Config, node string, pace audit.Pace) error {
 	if cfg.Audit == config.AuditOff {
 		return nil
@@ -188,11 +189,9 @@ func actOnStrays(ctx context.Context, cfg config.Config, node string, pace audit
 	defer cancel()
 	log, closer := logOf(cfg, "audit")
 	defer closer.Close()
-	turn, err := audit.Queue(ctx, cfg.Run())
-	if err != nil || turn == nil { // somebody waits already, and will look after now
-		return err
+	if err := trusted.WriteFile(cfg.Run().Audited(), nil, 0o644); err != nil { // for doctor alone
+		return fmt.Errorf("audit: %w", err)
 	}
-	defer turn.Close()
 	report, err := findStrays(ctx, cfg, pace)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)

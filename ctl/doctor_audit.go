@@ -61,18 +61,18 @@ func (s strayUse) remedy() string {
 	return fmt.Sprintf("look at what it is; scancel %d ends its job, and with audit: cancel that is done at once", s.Job)
 }
 
-// lastAudit says when an epilog or the timer looked last.
+// lastAudit says when vgpud looked last.
 func (d *doctor) lastAudit() string {
 	if d.config.Audit == config.AuditOff {
 		return "audit: off, so nobody looks by himself"
 	}
-	info, err := os.Stat(d.config.Run().AuditLock())
+	info, err := os.Stat(d.config.Run().Audited())
 	if err != nil {
-		return "neither an epilog nor slurm-vgpu-audit.timer has looked yet"
+		return "vgpud has not looked yet"
 	}
 	last := stored.Age(info.ModTime())
 	if last == stored.Unknown {
-		return "the time of the last look by an epilog or slurm-vgpu-audit.timer lies ahead: was the clock set back?"
+		return "the time of vgpud's last look lies ahead: was the clock set back?"
 	}
-	return "the last look by an epilog or slurm-vgpu-audit.timer was " + age(last) + " ago"
+	return "vgpud had it looked at last " + age(last) + " ago"
 }

@@ -346,7 +346,7 @@ func (d *doctor) reports(ctx context.Context) {
 	case len(bad) > 0:
 		d.Bad("reports", "vgpuctl records --flush moves it aside", "%s in the spool is no usage record", bad[0])
 	case waited > slowReport && waited <= backlogAge:
-		d.Warn("reports", "vgpuctl records --flush, and see that slurm-vgpu-sweep.timer is active", "%s, the oldest for %s", plural(len(records), "waiting record"), age(waited))
+		d.Warn("reports", "vgpuctl records --flush, and see that vgpud runs", "%s, the oldest for %s", plural(len(records), "waiting record"), age(waited))
 	case waited > backlogAge:
 		d.Bad("reports", "vgpuctl records --flush, and `sacctmgr ping` or slurmdbd's log if that does not help",
 			"%s, the oldest for %s", plural(len(records), "waiting record"), age(waited))

@@ -17,8 +17,8 @@ import (
 const (
 	// remainsTime bounds the questions to the controller.
 	remainsTime = 15 * time.Second
-	// remainsAge is how long what ended jobs left may lie there: prologs take some of it away at once, the
-	// timer all of it within minutes.
+	// remainsAge is how long what ended jobs left may lie there: prologs take some of it away at once,
+	// vgpud has all of it swept within minutes.
 	remainsAge = 3 * time.Hour
 )
 
@@ -42,7 +42,7 @@ func (d *doctor) remains(ctx context.Context) {
 	case waiting.Slices > 0:
 		d.Bad(check, "vgpuctl sweep; the next job's prolog does it as well", "%s of jobs that have ended; jobs that hold slices: %v", found, waiting.Jobs)
 	case waiting.Any() && stored.Age(waiting.Oldest) > remainsAge:
-		d.Bad(check, "vgpuctl sweep, and see that slurm-vgpu-sweep.timer is active", "%s of jobs that have ended, the oldest for %s", found, age(time.Since(waiting.Oldest)))
+		d.Bad(check, "vgpuctl sweep, and see that vgpud runs", "%s of jobs that have ended, the oldest for %s", found, age(time.Since(waiting.Oldest)))
 	case waiting.Any():
 		d.OK(check, "%s of jobs that have ended; the next sweep takes them away", found)
 	case waiting.Unknown > 0:

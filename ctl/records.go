@@ -34,8 +34,8 @@ func recordsCommand(o *options) *cobra.Command {
 		Long: `Show the usage records of ended jobs that wait to be written into Slurm's accounting database.
 
 vgpu-epilog starts "vgpuctl records --flush" after every job with vgpu; it goes on until nothing waits, or
-until a record is older than report.retry_for. Only one works at a time, so it may be started by hand
-or by a timer as well. What was reported is in history/ of spool_dir.`,
+until a record is older than report.retry_for. vgpud starts it each hour where records wait. Only one works at a time, so it may be started by hand
+as well. What was reported is in history/ of spool_dir.`,
 		Example: "  vgpuctl records\n  vgpuctl records --flush\n  sacct -j 123 -o JobID,ReqTRES,AllocTRES,AdminComment",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {

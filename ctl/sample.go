@@ -23,14 +23,14 @@ import (
 )
 
 const sampleText = `Look once at what the slices of this node use, and write it into the timelines of their jobs: memory, and
-the GPU time that vgpud has counted. A timer runs it every ten seconds; a usage record has at most 240
+the GPU time that vgpud has counted. vgpud runs it every ten seconds; a usage record has at most 240
 points of each slice in the end.
 
 With idle_after in config.yaml, slices that have had no GPU time for so long are logged, and with
 idle_action: cancel a job all of whose slices are idle, and that has no other node, is cancelled. A slice
 counts as idle only while vgpud runs and sees all its processes.
 
-Exit codes: 0 done, or another one is at work; 1 something went wrong; 2 wrong usage, 78 config.yaml is
+Exit codes: 0 done, or another one or a sweep is at work; 1 something went wrong; 2 wrong usage, 78 config.yaml is
 wrong.`
 
 func sampleCommand(o *options) *cobra.Command {
@@ -38,7 +38,7 @@ func sampleCommand(o *options) *cobra.Command {
 		Use:     "sample",
 		Short:   "Look at what slices use, for their history (root only)",
 		Long:    sampleText,
-		Example: "  systemctl enable --now slurm-vgpu-sample.timer\n  vgpuctl sample",
+		Example: "  vgpuctl sample",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			cfg, log, closer, err := o.asRoot("sample", "only root may write what jobs use")
@@ -65,7 +65,7 @@ func lookOnce(ctx context.Context, cfg config.Config, node string, log hclog.Log
 	}
 	at, cancel := context.WithCancel(ctx)
 	cancel() // who waits here has nothing to do that the other one does not
-	turn, err := state.LockFile(at, cfg.Run().SampleLock())
+	turn, err := state.LockFile(at, cfg.Run().PassLock())
 	if errors.Is(err, state.ErrLockTimeout) {
 		return nil
 	}

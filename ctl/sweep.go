@@ -33,7 +33,7 @@ node a job's life is in doubt, and slurmctld is asked; what it does not answer f
 are told that wait for room on a GPU here and have it now. Slices of running jobs that the state file has
 lost are put back into it from the jobs' grants.
 
-Prologs do the same once a minute, for a few jobs at a time. A timer runs this for the rest.`,
+Prologs do the same once a minute, for a few jobs at a time. vgpud runs this for the rest.`,
 		Example: "  vgpuctl doctor    # says what waits\n  vgpuctl sweep",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {

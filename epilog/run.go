@@ -61,12 +61,6 @@ func run(configPath string) int {
 			log.Error("the usage record waits in the spool for the next reporter", "reason", err)
 		}
 	}
-	if released.known && cfg.Audit != config.AuditOff {
-		// What is still there of the job has no slice by now. NVML can hang, so nobody waits for it.
-		if err := detached.Start(configPath, "audit", "--act"); err != nil {
-			log.Error("what the job left on the GPUs is looked for by the next audit", "reason", err)
-		}
-	}
 	return exitOK
 }
 

@@ -4,6 +4,9 @@
 package packaging
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,10 +33,9 @@ var (
 // TestServicesAreBoundAndCanDoTheirWork: each has bounds, and none that its work does not go with.
 func TestServicesAreBoundAndCanDoTheirWork(t *testing.T) {
 	never := map[string][][]string{
-		"audit": {closesDevices, ownNetwork, oldLibraries}, "sample": {}, "textfile": {closesDevices, oldLibraries},
-		"exporter": {closesDevices, oldLibraries}, "inventory": {closesDevices, loadsModules, oldLibraries}, "records": {ownNetwork},
-		"sweep": {closesDevices, ownMounts, ownNetwork, oldLibraries}, "devices": {closesDevices, ownMounts, loadsModules},
-		"vgpud": {closesDevices, ownMounts, oldLibraries},
+		"textfile": {closesDevices, oldLibraries},
+		"exporter": {closesDevices, oldLibraries}, "inventory": {closesDevices, loadsModules, oldLibraries}, "devices": {closesDevices, ownMounts, loadsModules},
+		"vgpud": {closesDevices, ownMounts, ownNetwork, oldLibraries},
 	}
 	units, err := filepath.Glob("systemd/*.service")
 	if err != nil || len(units) != len(never) {
@@ -67,55 +69,79 @@ func TestServicesAreBoundAndCanDoTheirWork(t *testing.T) {
 	}
 }
 
-// TestWhoChangesTheStateCanTakePagesAway: pages are mounts, and their files their users'.
-func TestWhoChangesTheStateCanTakePagesAway(t *testing.T) {
-	for _, name := range []string{"sweep", "vgpud"} {
-		text, err := os.ReadFile("systemd/slurm-vgpu-" + name + ".service")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for key, needs := range map[string][]string{"SystemCallFilter": {"@mount"}, "CapabilityBoundingSet": {"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SYS_ADMIN"}} {
-			_, has, _ := strings.Cut(string(text), "\n"+key+"=")
-			has, _, _ = strings.Cut(has, "\n")
-			for _, need := range needs {
-				if !slices.Contains(strings.Fields(has), need) {
-					t.Errorf("%s: no %s in %s=", name, need, key)
-				}
+// TestVgpudCanDoAllItsWork: it, or what it runs from time to time, takes pages away, which are mounts, and their files their users'; and asks the controller.
+func TestVgpudCanDoAllItsWork(t *testing.T) {
+	text, err := os.ReadFile("systemd/slurm-vgpu-vgpud.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, needs := range map[string][]string{"SystemCallFilter": {"@mount"}, "RestrictAddressFamilies": {"AF_UNIX", "AF_INET", "AF_INET6"},
+		"CapabilityBoundingSet": {"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_SYS_ADMIN", "CAP_SYS_PTRACE"}} {
+		_, has, _ := strings.Cut(string(text), "\n"+key+"=")
+		has, _, _ = strings.Cut(has, "\n")
+		for _, need := range needs {
+			if !slices.Contains(strings.Fields(has), need) {
+				t.Errorf("no %s in %s=", need, key)
 			}
 		}
 	}
 }
 
 // TestServicesCanKeepTheConfiguration: each command of root's keeps a copy of the configuration that it believes, by which prologs go when the
-// file is spoilt. A service that may not write it says so at each start, which is every ten seconds of one.
+// file is spoilt. A service that may not write it says so at each start.
 func TestServicesCanKeepTheConfiguration(t *testing.T) {
 	spool := filepath.Dir(config.LastGood(config.DefaultPath))
-	for _, name := range []string{"audit", "inventory", "records", "sample"} {
-		text, err := os.ReadFile("systemd/slurm-vgpu-" + name + ".service")
-		if err != nil {
-			t.Fatal(err)
-		}
-		writes := regexp.MustCompile(`(?m)^ReadWritePaths=(.*)$`).FindSubmatch(text)
-		if writes == nil || !slices.Contains(strings.Fields(string(writes[1])), "-"+spool) {
-			t.Errorf("%s: %s is read-only, and no copy of config.yaml can be kept there", name, spool)
-		}
-	}
-}
-
-// TestTheReporterComesForBothFolders: systemd takes a folder with hidden files alone for empty, and one condition without a bar
-// for one that must hold.
-func TestTheReporterComesForBothFolders(t *testing.T) {
-	text, err := os.ReadFile("systemd/slurm-vgpu-records.service")
+	text, err := os.ReadFile("systemd/slurm-vgpu-inventory.service")
 	if err != nil {
 		t.Fatal(err)
 	}
-	spool := config.Default().Spool()
-	var want []string
-	for _, folder := range []string{spool.Usage(), spool.Backfill()} {
-		want = append(want, "ConditionDirectoryNotEmpty=|"+folder)
+	writes := regexp.MustCompile(`(?m)^ReadWritePaths=(.*)$`).FindSubmatch(text)
+	if writes == nil || !slices.Contains(strings.Fields(string(writes[1])), "-"+spool) {
+		t.Errorf("%s is read-only, and no copy of config.yaml can be kept there", spool)
 	}
-	if got := regexp.MustCompile(`(?m)^Condition.*$`).FindAllString(string(text), -1); !slices.Equal(got, want) {
-		t.Errorf("want %q, got %q", want, got)
+}
+
+// TestNothingOfOldUnitsStays: those that vgpud and the exporter have replaced are stopped and forgotten by an upgrade.
+func TestNothingOfOldUnitsStays(t *testing.T) {
+	script, err := os.ReadFile("packages/postinstall.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	wants := filepath.Join(root, "etc/systemd/system/timers.target.wants")
+	said := filepath.Join(root, "said")
+	if err := errors.Join(os.MkdirAll(wants, 0o755), os.MkdirAll(filepath.Join(root, "run/systemd/system"), 0o755), os.MkdirAll(filepath.Join(root, "bin"), 0o755),
+		os.WriteFile(filepath.Join(root, "bin/systemctl"), fmt.Appendf(nil, "#!/bin/sh\necho \"$*\" >>%s\n", said), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	links := []string{"slurm-vgpu-sweep.timer", "slurm-vgpu-metrics.socket", "slurm-vgpu-vgpud.service", "others.timer"}
+	for _, name := range links {
+		target := "/does/not/exist/" + name
+		if name == "slurm-vgpu-vgpud.service" {
+			target = said // which is there
+		}
+		if err := os.Symlink(target, filepath.Join(wants, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{"/etc/", "/run/systemd"} {
+		script = bytes.ReplaceAll(script, []byte(path), []byte(root+path))
+	}
+	cmd := exec.Command("sh", "-s", "configure", "0.0.9")
+	cmd.Stdin, cmd.Env = bytes.NewReader(script), []string{"PATH=" + filepath.Join(root, "bin") + ":/usr/bin:/bin"}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "slurm-vgpu-exporter.socket") {
+		t.Errorf("%v: %s", err, out)
+	}
+	left, err := filepath.Glob(wants + "/*")
+	if err != nil || len(left) != 2 {
+		t.Errorf("%v, %v", left, err)
+	}
+	text, err := os.ReadFile(said)
+	for _, want := range []string{"slurm-vgpu-sweep.timer", "slurm-vgpu-audit.timer", "slurm-vgpu-metrics.socket", "try-restart slurm-vgpu-exporter.service", "daemon-reload"} {
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%v: no word of %s in %s", err, want, text)
+		}
 	}
 }
 

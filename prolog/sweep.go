@@ -11,7 +11,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sweep"
 )
 
-// What a prolog may spend on what other jobs left: this job waits for it. The timer does the rest.
+// What a prolog may spend on what other jobs left: this job waits for it. vgpud has the rest done.
 const (
 	sweepEvery = time.Minute
 	sweepTime  = 2 * time.Second

@@ -26,6 +26,9 @@ import (
 // The test's own program is vgpud too, as a supervisor begins its worker by its own name.
 func TestMain(m *testing.M) {
 	if last := os.Args[len(os.Args)-1]; slices.Contains([]string{"run", "release", workerWord}, last) {
+		if how := os.Getenv("HURRY"); how != "" {
+			hurry(how)
+		}
 		os.Exit(command(os.Args[1:]))
 	}
 	os.Exit(m.Run())

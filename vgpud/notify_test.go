@@ -40,7 +40,7 @@ func TestSystemdEndsNoSupervisorForItsWorker(t *testing.T) {
 	w := &worker{said: make(chan keeper.Doing, 1)}
 	w.said <- keeper.Working
 	ended := make(chan struct{})
-	go func() { defer close(ended); w.watch(nil, m) }()
+	go func() { defer close(ended); w.watch(nil, m, &chores{}) }()
 	for _, want := range []string{"WATCHDOG_USEC=40000\nWATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1"} {
 		if got := said(); got != want {
 			t.Errorf("systemd hears %q, not %q", got, want)

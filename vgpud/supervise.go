@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -50,6 +51,7 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	replaced := installed()
+	beside := beginChores(n)
 	letGo(n, keeper.UndoNow) // of a vgpud before this one; steps whose time is not over the worker has go on
 	pause := time.Duration(0)
 	for {
@@ -59,7 +61,7 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 		if err == nil {
 			systemd.ready()
 			var done bool
-			if why, done = w.watch(signals, systemd); done {
+			if why, done = w.watch(signals, systemd, beside); done {
 				w.end(n)
 				systemd.say("STOPPING=1")
 				return exitOK
@@ -190,6 +192,9 @@ func (w *worker) listen() {
 			w.mute = errors.Is(err, os.ErrDeadlineExceeded)
 			return
 		}
+		if bytes.IndexByte(word[:n], byte(keeper.JobEnded)) >= 0 {
+			w.said <- keeper.JobEnded
+		}
 		// Each word would wake the first thread, to which whoever watches is bound.
 		if now := keeper.Doing(word[n-1]); now != doing || time.Since(sent) >= sentEach {
 			doing, sent = now, time.Now()
@@ -199,7 +204,7 @@ func (w *worker) listen() {
 }
 
 // watch returns when the worker is gone or silent, or, done, when somebody has said to end.
-func (w *worker) watch(signals <-chan os.Signal, systemd *manager) (why string, done bool) {
+func (w *worker) watch(signals <-chan os.Signal, systemd *manager, beside *chores) (why string, done bool) {
 	for {
 		select {
 		case doing, ok := <-w.said:
@@ -210,7 +215,10 @@ func (w *worker) watch(signals <-chan os.Signal, systemd *manager) (why string, 
 				}
 				return "it is gone", false
 			}
-			systemd.alive(time.Now(), doing == keeper.Idle)
+			beside.hear(doing)
+			if doing != keeper.JobEnded {
+				systemd.alive(time.Now(), doing.Silence() == 0)
+			}
 		case now := <-systemd.next():
 			systemd.alive(now, false)
 		case sig := <-signals:

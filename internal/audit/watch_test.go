@@ -307,43 +307,6 @@ func TestWhoHangsIsLeftBehind(t *testing.T) {
 	}
 }
 
-func TestOneAuditRunsAndOneWaits(t *testing.T) {
-	run := rundir.Dir(t.TempDir())
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	first, err := Queue(ctx, run)
-	if err != nil || first == nil {
-		t.Fatal(first, err)
-	}
-	waits, err := state.LockFile(ctx, run.AuditNext())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if third, err := Queue(ctx, run); third != nil || err != nil {
-		t.Errorf("one more than the one that waits: %v, %v", third, err)
-	}
-	waits.Close()
-	second := make(chan *os.File)
-	go func() {
-		file, err := Queue(ctx, run)
-		if err != nil {
-			t.Error(err)
-		}
-		second <- file
-	}()
-	first.Close()
-	file := <-second
-	if file == nil {
-		t.Fatal("the one that waited was sent away")
-	}
-	defer file.Close()
-	soon, stop := context.WithTimeout(ctx, time.Millisecond)
-	defer stop()
-	if late, err := Queue(soon, run); late != nil || err == nil {
-		t.Errorf("two run at once: %v, %v", late, err)
-	}
-}
-
 func TestUsers(t *testing.T) {
 	lookup := func(name string) (string, error) {
 		if name == "gdm" {

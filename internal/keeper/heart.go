@@ -13,9 +13,12 @@ import (
 type Doing byte
 
 const (
-	Idle    Doing = 'i' // no slice is at work: nothing is said until there is
+	Empty   Doing = 'e' // no slice is on the node: nothing is said until there is
+	Idle    Doing = 'i' // no slice is at work: the same
 	Working Doing = 'w'
 	Holding Doing = 'h' // something is off, or frozen
+	// JobEnded stands before what the worker does: the slices of a job have gone.
+	JobEnded Doing = 'j'
 )
 
 // Silence is for how long a worker may say nothing. 0: for ever.
@@ -25,7 +28,7 @@ func (d Doing) Silence() time.Duration {
 		return holdingSilence
 	case Working:
 		return workingSilence
-	case Idle:
+	case Empty, Idle, JobEnded:
 	}
 	return 0
 }
@@ -87,7 +90,7 @@ func (h *heart) sayDue(now time.Time) {
 	switch h.is {
 	case Holding:
 		each = beatEach / 2 // a tick that comes a little early counts too
-	case Idle:
+	case Empty, Idle, JobEnded:
 		return
 	case Working:
 	}
@@ -113,9 +116,20 @@ func (h *heart) becomes(doing Doing, now time.Time) {
 	h.say(now)
 }
 
-func (h *heart) say(now time.Time) {
+// jobEnded says that a job's slices have gone.
+func (h *heart) jobEnded(now time.Time) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.say(now, JobEnded)
+}
+
+func (h *heart) say(now time.Time, news ...Doing) {
 	h.last = now
 	if h.pipe != nil {
-		_, _ = h.pipe.Write([]byte{byte(h.is)}) // see above
+		word := make([]byte, 0, 2)
+		for _, doing := range append(news, h.is) {
+			word = append(word, byte(doing))
+		}
+		_, _ = h.pipe.Write(word) // see above
 	}
 }

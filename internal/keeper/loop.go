@@ -37,6 +37,7 @@ type keeper struct {
 	now       time.Duration
 	began     time.Duration   // of this run
 	said      map[string]bool // what the log has said once
+	jobs      []uint32        // that have slices
 	judgeNext int
 	logged    map[complaint]time.Duration
 	asking    map[uint32]bool // jobs of whose process the step is looked for
@@ -59,7 +60,7 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 	ended := make(chan struct{})
 	defer close(ended)
 	go k.heart.run(ended)
-	k.heart.becomes(Idle, time.Now())
+	k.heart.becomes(Empty, time.Now())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -108,6 +109,8 @@ func (k *keeper) goesOn() {
 		doing = Holding
 	case k.lookAt > 0:
 		doing = Working
+	case len(k.gpus) == 0:
+		doing = Empty
 	}
 	k.heart.becomes(doing, time.Now())
 	k.heart.beat(time.Now())

@@ -42,7 +42,12 @@ func (k *keeper) take(node Node) {
 			delete(k.gpus, uuid)
 		}
 	}
-	k.closePages(node.jobs())
+	jobs := node.jobs()
+	if slices.ContainsFunc(k.jobs, func(job uint32) bool { return !slices.Contains(jobs, job) }) {
+		k.heart.jobEnded(time.Now())
+	}
+	k.jobs = jobs
+	k.closePages(jobs)
 	k.takeProcesses(node.Processes)
 	for _, g := range k.gpus {
 		k.settle(g)

@@ -34,15 +34,11 @@ func (d Dir) DriverLock() string { return filepath.Join(string(d), "driver.lock"
 
 func (d Dir) Inventory() string { return filepath.Join(string(d), "inventory.json") }
 
-// SweepLock excludes one sweep from another; its time is that of the last one.
-func (d Dir) SweepLock() string { return filepath.Join(string(d), "sweep.lock") }
+// PassLock is held by who goes over the node's jobs, to sweep or to sample; its time is that of the last sweep.
+func (d Dir) PassLock() string { return filepath.Join(string(d), "pass.lock") }
 
-// AuditLock excludes one audit from another; its time is that of the last one. AuditNext is held by who waits for it.
-func (d Dir) AuditLock() string { return filepath.Join(string(d), "audit.lock") }
-func (d Dir) AuditNext() string { return filepath.Join(string(d), "audit.next.lock") }
-
-// SampleLock excludes one sampler from another.
-func (d Dir) SampleLock() string { return filepath.Join(string(d), "sample.lock") }
+// Audited has the time of the last audit.
+func (d Dir) Audited() string { return filepath.Join(string(d), "audited") }
 
 // VgpudLock is held by vgpud for as long as it runs, so that there is one; VgpudOff is what it holds programs by at the moment, so that whoever comes after it
 // can undo it.

@@ -22,8 +22,8 @@ func TestASweepAfterTheClockWasSetBack(t *testing.T) {
 		n.check(os.Chtimes(path, ahead, ahead))
 	}
 	n.Every = 5 * time.Minute
-	n.check(os.WriteFile(n.Config.Run().SweepLock(), []byte("\n"), 0o600))
-	n.check(os.Chtimes(n.Config.Run().SweepLock(), ahead, ahead))
+	n.check(os.WriteFile(n.Config.Run().PassLock(), []byte("\n"), 0o600))
+	n.check(os.Chtimes(n.Config.Run().PassLock(), ahead, ahead))
 	if result := n.sweep(); !result.Looked || result.Slices != 1 || result.Folders != 1 || result.Marks != 1 || result.Temporaries != 1 {
 		t.Errorf("swept %+v", result)
 	}

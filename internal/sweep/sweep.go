@@ -110,9 +110,9 @@ func (s Sweeper) builds(ctx context.Context) error {
 	return err
 }
 
-// begin takes the sweeper's own lock; its time is that of the last sweep. It is nil when there is nothing to do.
+// begin takes the lock, whose time is that of the last sweep. It is nil when there is nothing to do.
 func (s Sweeper) begin() (*os.File, error) {
-	path := s.Config.Run().SweepLock()
+	path := s.Config.Run().PassLock()
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("begin sweep: %w", &os.PathError{Op: "open", Path: path, Err: err})

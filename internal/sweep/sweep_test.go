@@ -382,12 +382,12 @@ func TestOneSweepAtATimeAndNotTooOften(t *testing.T) {
 	if result := n.sweep(); result.Any() {
 		t.Errorf("swept again at once: %+v", result)
 	}
-	n.old(n.Store.Dir.SweepLock())
+	n.old(n.Store.Dir.PassLock())
 	if result := n.sweep(); result.Folders != 1 {
 		t.Errorf("a minute later: %+v", result)
 	}
-	n.check(os.Remove(n.Store.Dir.SweepLock()))
-	n.check(os.Mkdir(n.Store.Dir.SweepLock(), 0o755))
+	n.check(os.Remove(n.Store.Dir.PassLock()))
+	n.check(os.Mkdir(n.Store.Dir.PassLock(), 0o755))
 	if result, err := n.Sweep(context.Background()); err == nil {
 		t.Errorf("without a lock: %+v", result)
 	}

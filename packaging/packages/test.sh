@@ -167,7 +167,7 @@ a_removal_under_a_job_is_refused() {
 a_purge_leaves_nothing() {
 	local wants=/etc/systemd/system/timers.target.wants
 	mkdir -p "$wants"
-	ln -s /usr/lib/systemd/system/slurm-vgpu-sweep.timer /usr/lib/systemd/system/others.timer "$wants"
+	ln -s /usr/lib/systemd/system/slurm-vgpu-vgpud.service /usr/lib/systemd/system/others.timer "$wants"
 	dpkg -P slurm-vgpu "$(dpkg-deb -f "$plugin" Package)" >"$work/apt" 2>&1
 	[[ -L $wants/others.timer ]] && rm "$wants/others.timer" || { echo "another's timer is gone"; return 1; }
 	! find "$wants"/slurm-vgpu-* /etc/slurm-vgpu /usr/lib/slurm-vgpu /usr/share/slurm-vgpu "$plugindir"/spank_vgpu*.so 2>/dev/null | grep .

@@ -124,8 +124,8 @@ func TestTheAuditFindsWhoIsInNoJob(t *testing.T) {
 	}
 }
 
-// What a job leaves behind is found by the audit that its epilog starts.
-func TestTheEpilogLooksForWhatItsJobLeft(t *testing.T) {
+// What a job leaves behind is found by the audit that vgpud runs after it.
+func TestWhatAJobLeftIsLookedFor(t *testing.T) {
 	begin(t)
 	gate := filepath.Join(openDir(t), "gate")
 	t.Cleanup(func() { _ = os.WriteFile(gate, nil, 0o644) })

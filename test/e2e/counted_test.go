@@ -34,7 +34,7 @@ func TestWhatVgpudCountedIsAccounted(t *testing.T) {
 		[ -r $page ] && ! dd if=/dev/zero of=$page bs=64 count=1 conv=notrunc && ! rm -f $page && ! mv $page $page.old && echo safe
 		`+line)
 	until(t, "some seconds of work, looked at", 60*time.Second, func() error {
-		ok(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 sample") // the timer's part
+		ok(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 sample") // vgpud's part
 		if told := program.seconds(); len(told) < 3 {
 			return fmt.Errorf("it told %v", told)
 		}

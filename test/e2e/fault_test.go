@@ -166,7 +166,7 @@ func aMinuteAgo(t *testing.T, job string, files []string) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range append([]string{"../" + filepath.Base(store.Dir.SweepLock())}, files...) {
+	for _, path := range append([]string{"../" + filepath.Base(store.Dir.PassLock())}, files...) {
 		if err := os.Chtimes(filepath.Join(store.Dir.Jobs(), path), then, then); err != nil {
 			t.Fatal(err)
 		}

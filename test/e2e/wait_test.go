@@ -140,7 +140,7 @@ func TestAJobIsPutBackElsewhere(t *testing.T) {
 			jobs[0].Away = jobs[0].Away.Add(-queue.AwayUnasked) // a minute later
 			err = queue.Write(spool, jobs)
 		}
-		ok(t, root, tool("n1", "sweep")) // as by its timer
+		ok(t, root, tool("n1", "sweep")) // as by vgpud
 		if now := state(t, job); now == "PENDING" || err != nil {
 			return fmt.Errorf("it is %s, on the list of n1 are %+v, %v", now, jobs, err)
 		}

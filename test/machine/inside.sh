@@ -160,7 +160,7 @@ by_the_book() {
 	cp /usr/share/slurm-vgpu/job_submit.lua /etc/slurm/ || return
 	vgpu-gres check || true # the plugin's line is missing
 	vgpu-gres plugstack.conf >/etc/slurm/plugstack.conf || return
-	systemctl enable --now slurm-vgpu-inventory.service slurm-vgpu-{records,sweep,audit,sample}.timer slurm-vgpu-vgpud.service || return
+	systemctl enable --now slurm-vgpu-inventory.service slurm-vgpu-vgpud.service || return
 	systemctl stop slurmctld && systemctl restart slurmd && systemctl start slurmctld && node_is idle
 }
 
@@ -203,16 +203,8 @@ begin() {
 }
 # A sweep leaves what a job holds.
 stays() { vgpuctl sweep && says "\"job\": $(cat job)," vgpuctl status --json; }
-fired() { systemctl show -P LastTriggerUSecMonotonic slurm-vgpu-sample.timer; }
-timers_fire() {
-	local last
-	last=$(fired)
-	for _ in {1..60}; do
-		[[ $(fired) == "$last" ]] || return 0
-		sleep 1
-	done
-	return 1
-}
+# After a job vgpud has its leftovers looked for.
+vgpud_looks() { rm -f /run/slurm-vgpu/audited && slice true && becomes 60 '^/run' ls /run/slurm-vgpu/audited; }
 
 # shellcheck source=test/machine/vgpud.sh
 . ./vgpud.sh
@@ -298,7 +290,7 @@ case $stage in
 	mv /root/libnvidia-ml.so.1 /usr/lib/x86_64-linux-gnu/
 	ldconfig
 	check the_inventory_is_written systemctl restart slurm-vgpu-inventory.service
-	check the_sweep_takes_the_node_back systemctl start slurm-vgpu-sweep.service
+	check the_sweep_takes_the_node_back vgpuctl sweep
 	check the_node_is_idle_again node_is idle
 	check a_slice_again sees_3000
 	check a_job_that_runs_meanwhile begin
@@ -319,9 +311,8 @@ case $stage in
 	scancel "$(cat job)"
 	check it_is_gone_for_slurm_too becomes 90 '^$' squeue -h
 	check doctor_by_the_old_clock well
-	check the_sweeps_service systemctl start slurm-vgpu-sweep.service
-	check the_audits_service systemctl start slurm-vgpu-audit.service
-	check timers_fire_by_the_old_clock timers_fire
+	check a_sweep_by_the_old_clock vgpuctl sweep
+	check vgpud_looks_by_the_old_clock vgpud_looks
 	sinfo -o '%n %T %E' | seen
 	echo "== end"
 	awk '/^PASS/ {p++} /^FAIL/ {f++} END {printf "%d passed, %d failed\n", p, f}' results

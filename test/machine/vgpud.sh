@@ -101,7 +101,7 @@ is_removed_over_a_frozen_step() {
 	plugin=$(dpkg-query -W -f '${Package}\n' 'slurm-vgpu-plugin*')
 	frozen_job && touch /run/slurm-vgpu/remove-anyway && dpkg -r "$plugin" slurm-vgpu && thawed || return
 	[[ ! $(both) ]] || { echo "it runs on"; return 1; }
-	dpkg -i packages/*.deb && systemctl enable --now "$vgpud" slurm-vgpu-inventory.service slurm-vgpu-{records,sweep,audit,sample}.timer && runs && ended "$job" && node_is idle
+	dpkg -i packages/*.deb && systemctl enable --now "$vgpud" slurm-vgpu-inventory.service && runs && ended "$job" && node_is idle
 }
 # The services that have mounts of their own see what a prolog mounted and vgpud counts there: each is begun anew. So does the answer to a scrape.
 services_see_pages() {
@@ -111,7 +111,7 @@ services_see_pages() {
 	becomes 120 "slice_gpu_seconds_total{.*jobid=\"$job\".*} (0\.|[1-9])" sh -c "systemctl start slurm-vgpu-textfile.service && cat $metrics" || return
 	says "slice_memory_used_bytes{.*jobid=\"$job\".*} [1-9]" cat "$metrics" || return
 	systemctl start slurm-vgpu-exporter.socket && says "slice_memory_used_bytes{.*jobid=\"$job\".*} [1-9]" scrape || return
-	becomes 60 '"mem_mib":[1-9].*"busy_ms":[1-9]' sh -c "systemctl start slurm-vgpu-sample.service; cat /run/slurm-vgpu/jobs/$job/timeline*" || return
+	becomes 60 '"mem_mib":[1-9].*"busy_ms":[1-9]' sh -c "cat /run/slurm-vgpu/jobs/$job/timeline*" || return
 	systemctl stop slurm-vgpu-exporter.socket slurm-vgpu-exporter.service slurm-vgpu-textfile.service
 	ended "$job" && ! says "/pages/$job" cat /proc/*/mountinfo
 }

@@ -78,7 +78,7 @@ func (s *soak) audited(ctx context.Context, jobs int) error {
 	v.count("requeued or cancelled from outside", cancelled)
 	v.must("audits, one for ten jobs at least", fmt.Sprint(looks.Load()), looks.Load() >= int64(submitted/10))
 	v.noneOf("alarms", raised)
-	v.none("alarms of audits that epilogs began", logged)
+	v.none("alarms of audits that vgpud began", logged)
 	v.print("audited", time.Since(s.began))
 	s.bad += v.bad
 	return nil

@@ -165,7 +165,7 @@ func (s *soak) heal(ctx context.Context) (n int) {
 
 const (
 	restTime   = 5 * time.Minute  // bounds how long the cluster may take to come to rest
-	sweepEvery = 15 * time.Second // the timer's part, as it is every minute on a node
+	sweepEvery = 15 * time.Second // vgpud's part, as it is every five minutes on a node
 	// More than slurmctld gives a job to begin, and more than the 30 s after which it looks at time limits: with 15 s some jobs of 24.11.5
 	// were never over, as if each reconfiguration had it count anew.
 	askEvery = 45 * time.Second
@@ -199,7 +199,7 @@ func (s *soak) rest(ctx context.Context, killed bool) (time.Duration, error) {
 				return took, s.lookAgain(ctx)
 			}
 			last = fmt.Sprint(len(waiting), " records wait")
-			for _, node := range s.cluster.Nodes { // the timer's part: a killed reporter is not started again by itself
+			for _, node := range s.cluster.Nodes { // vgpud's part: a killed reporter is not started again by itself
 				s.cluster.Run(ctx, s.cluster.Root(), s.tool(node, "records --flush"))
 			}
 		}
@@ -208,7 +208,7 @@ func (s *soak) rest(ctx context.Context, killed bool) (time.Duration, error) {
 	return 0, fmt.Errorf("not at rest after %v: %.500s", restTime, last)
 }
 
-// sweep is the timer's: what is left is a minute old by then.
+// sweep is vgpud's: what is left is a minute old by then.
 func (s *soak) sweep(ctx context.Context) error {
 	time.Sleep(61 * time.Second)
 	for range 2 { // what a sweep finds may be reported after it
@@ -226,7 +226,7 @@ func (s *soak) sweep(ctx context.Context) error {
 // forgotten is longer than slurmctld keeps a job that has ended (MinJobAge), and than it takes to purge it.
 const forgotten = 8 * time.Minute
 
-// lookAgain is the timer's part as well: rows that slurmctld may write again, as 24.11 has when it was reconfigured above, are looked at when
+// lookAgain is vgpud's part as well: rows that slurmctld may write again, as 24.11 has when it was reconfigured above, are looked at when
 // it has forgotten their jobs.
 func (s *soak) lookAgain(ctx context.Context) error {
 	for begin := time.Now(); ; time.Sleep(5 * time.Second) {
