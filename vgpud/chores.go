@@ -39,20 +39,6 @@ type chore struct {
 // Of root, because ledgers and processes of all users are read.
 var mayRead = []int{unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_PTRACE}
 
-// emptyEach is how often an empty node is looked at, where nothing waits there.
-const emptyEach = 15 * time.Minute
-
-var allChores = []chore{
-	{args: []string{"sample"}, each: 10 * time.Second, most: time.Minute, may: mayRead},
-	// NVML can hang in the driver.
-	{args: []string{"audit", "--act"}, each: 2 * time.Minute, atRest: emptyEach, most: 5 * time.Minute, afterJobs: true, may: mayRead},
-	// Jobs' pages are mounts, and their files their users'.
-	{args: []string{"sweep"}, each: 5 * time.Minute, atRest: 5 * time.Minute, most: 30 * time.Minute, isNeeded: isSwept,
-		may: append(slices.Clone(mayRead), unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_SYS_ADMIN)},
-	// It works until nothing waits or report.retry_for is over. Keys of Slurm's that belong to its user are read.
-	{args: []string{"records", "--flush"}, each: time.Hour, atRest: time.Hour, isNeeded: hasRecords, may: []int{unix.CAP_DAC_READ_SEARCH}},
-}
-
 // isSwept: an empty node has something to do at once only while jobs wait for it, or it has taken itself out of Slurm's hands.
 func isSwept(n node, empty bool, since time.Duration) bool {
 	if !empty || since >= emptyEach {
@@ -123,9 +109,6 @@ func (c *chores) hear(doing keeper.Doing) {
 	}
 }
 
-// soonAfter a job's end: its processes are gone, or to be found.
-var soonAfter = 2 * time.Second
-
 // goOn never returns. It stays on one thread, whose place and rights its children have; they end with that thread, that is with vgpud.
 func (r *running) goOn() {
 	runtime.LockOSThread()
@@ -172,12 +155,11 @@ func (r *running) goOn() {
 }
 
 // spread is a part of a time: the nodes of a cluster boot together, and have one controller and one database.
-func spread(each time.Duration) time.Duration { return each/4 + rand.N(each/4) }
+func spread(each time.Duration) time.Duration { return each/spreadPart + rand.N(each/spreadPart) }
 
 // lower gives this thread, and who it starts, less of the processor than jobs have, and no more rights than these.
 func lower(may []int) error {
-	const later = 10
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, later)
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, lastPriority)
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil { // or root has all rights again in each program (capabilities(7))
 		return fmt.Errorf("give up rights: %w", err)
 	}
@@ -205,7 +187,7 @@ func (r *running) do() error {
 	}
 	var says firstWords
 	cmd := exec.Command(program, append(slices.Clone(r.args), "--config", r.n.configPath)...) //nolint:noctx // it is ended by a signal
-	cmd.Stderr, cmd.Env, cmd.Dir, cmd.WaitDelay = &says, environment(), "/", time.Second
+	cmd.Stderr, cmd.Env, cmd.Dir, cmd.WaitDelay = &says, environment(), "/", lateWords
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -251,7 +233,6 @@ func (r *running) note(err error) {
 type firstWords struct{ bytes.Buffer }
 
 func (t *firstWords) Write(text []byte) (int, error) {
-	const most = 1 << 10
-	t.Buffer.Write(text[:min(len(text), most-t.Len())])
+	t.Buffer.Write(text[:min(len(text), mostWords-t.Len())])
 	return len(text), nil
 }

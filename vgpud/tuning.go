@@ -3,7 +3,12 @@
 
 package main
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 // Each number of this program that was chosen, once; what vgpud does with time itself has its own in internal/keeper and internal/share. From: chosen, all of
 // them. Wrong: what breaks.
@@ -23,4 +28,29 @@ const (
 	firstPriority = -20
 	// For who looks whether vgpud runs, and has its lock for that long. Wrong, small: vgpud does not start beside such a look.
 	lockWait = time.Second
+	// The priority of what it runs beside the shares (nice(1)). Wrong, small: it takes time from jobs.
+	lastPriority = 10
+	// An empty node is looked at so often. Wrong, small: it costs something; large: who uses a GPU without a job is found late.
+	emptyEach = 15 * time.Minute
+	// The first time of a command comes after this part of its time, to twice that. Wrong, large: the nodes of a cluster that boot together ask one controller together.
+	spreadPart = 4
+	// For what a command says that has ended. Wrong, large: the next one comes late.
+	lateWords = time.Second
+	// Of what a command that fails says, the log has so many bytes.
+	mostWords = 1 << 10
 )
+
+// soonAfter a job's end its processes are gone, or to be found. Wrong, small: an audit takes those that end for strays.
+var soonAfter = 2 * time.Second
+
+// What vgpud runs beside the shares, and when. Wrong, small: it costs; large: history is coarse, strays and leftovers stay. Wrong, most: what hangs goes on, or what is slow is ended.
+var allChores = []chore{
+	{args: []string{"sample"}, each: 10 * time.Second, most: time.Minute, may: mayRead},
+	// NVML can hang in the driver.
+	{args: []string{"audit", "--act"}, each: 2 * time.Minute, atRest: emptyEach, most: 5 * time.Minute, afterJobs: true, may: mayRead},
+	// Jobs' pages are mounts, and their files their users'.
+	{args: []string{"sweep"}, each: 5 * time.Minute, atRest: 5 * time.Minute, most: 30 * time.Minute, isNeeded: isSwept,
+		may: append(slices.Clone(mayRead), unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_SYS_ADMIN)},
+	// It works until nothing waits or report.retry_for is over. Keys of Slurm's that belong to its user are read.
+	{args: []string{"records", "--flush"}, each: time.Hour, atRest: time.Hour, isNeeded: hasRecords, may: []int{unix.CAP_DAC_READ_SEARCH}},
+}

@@ -13,7 +13,7 @@ import (
 var watchKeys = []Key{
 	{
 		Name: "audit", Section: "Audit",
-		Meaning: []string{"The answer to use of GPUs that no slice accounts for, as `vgpuctl audit` shows it (vgpuctl(1)). A timer looks for it, and each epilog of a job that held something here."},
+		Meaning: []string{"The answer to use of GPUs that no slice accounts for, as `vgpuctl audit` shows it (vgpuctl(1)). vgpud(8) has it looked for every two minutes, and after each job that had a slice here."},
 		kind: choice(func(c *Config) *string { return &c.Audit }, AuditLog,
 			Word{AuditOff, []string{"Nothing looks by itself."}},
 			Word{AuditLog, []string{"It is logged."}},
@@ -33,7 +33,7 @@ var watchKeys = []Key{
 		Name: "idle_after", Section: "Idle slices",
 		Meaning: []string{
 			"A slice that has had no GPU time for so long, as `vgpuctl sample` sees it, is idle: 30m, 2h. 0s: idle slices are not looked for.",
-			"A time from `1m` to `8760h`. It takes `slurm-vgpu-sample.timer` to be seen. GPU time is what vgpud(8) counts: while that is away, or does not see a process " +
+			"A time from `1m` to `8760h`. It takes vgpud(8) to be seen. GPU time is what vgpud(8) counts: while that is away, or does not see a process " +
 				"of the job, no slice is idle.",
 		},
 		kind: of(func(c *Config) *time.Duration { return &c.IdleAfter }, 0, "time", "0s (never), or a time with its unit from 1m to 8760h: 30m, 2h",

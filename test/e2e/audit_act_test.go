@@ -173,6 +173,27 @@ func audits(t *testing.T) (pids []string) {
 	return pids
 }
 
+// nvmlHangs until the test ends.
+func nvmlHangs(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(c.ConfigPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	library := string(regexp.MustCompile(`nvml_library: "([^"]+)"`).FindSubmatch(text)[1])
+	if err := os.Rename(library, library+".away"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Rename(library+".away", library); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := unix.Mkfifo(library, 0o644); err != nil { // who opens it waits for somebody who never writes
+		t.Fatal(err)
+	}
+}
+
 // An audit that NVML does not answer holds no epilog up, and no number of jobs makes more than one of them.
 func TestNoEpilogWaitsForNVML(t *testing.T) {
 	begin(t)
@@ -195,22 +216,7 @@ func TestNoEpilogWaitsForNVML(t *testing.T) {
 		})
 		names, release = append(names, job), append(release, end)
 	}
-	text, err := os.ReadFile(c.ConfigPath())
-	if err != nil {
-		t.Fatal(err)
-	}
-	library := string(regexp.MustCompile(`nvml_library: "([^"]+)"`).FindSubmatch(text)[1])
-	if err := os.Rename(library, library+".away"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Rename(library+".away", library); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := unix.Mkfifo(library, 0o644); err != nil { // who opens it waits for somebody who never writes
-		t.Fatal(err)
-	}
+	nvmlHangs(t)
 	release[0]()
 	awaitState(t, names[0], "COMPLETED")
 	until(t, "an audit after it", 30*time.Second, func() error {
