@@ -92,18 +92,19 @@ func TestPendingJobsAreCountedAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(text []byte, age time.Duration) { // slurmctld reads a script again whose time is another
-		at := time.Now().Add(-age)
+	at := time.Now()
+	write := func(text []byte) { // slurmctld reads a script again that is newer, by seconds, than the one that it has read
+		at = at.Add(10 * time.Second)
 		if os.WriteFile(script, text, 0o644) != nil || os.Chtimes(script, at, at) != nil {
 			t.Fatal("the script of submissions cannot be written")
 		}
 	}
 	before := strings.Replace(string(now), `vgpu.shards = function(job) return job.partition == "shard" end`, "vgpu.shards = false", 1)
-	t.Cleanup(func() { write(now, 0) })
-	write([]byte(before), time.Hour)
+	t.Cleanup(func() { write(now) })
+	write([]byte(before))
 	left, moved := submit(t, one, "-H -p shard --gres=vgpu:1,gpumem:2000", seen), submit(t, two, "-H -p shard --gres=vgpu:1,gpumem:2000", seen)
 	several := submit(t, two, "-H -p shard --gres=vgpu:2,gpumem:2000", seen)
-	write(now, 30*time.Minute)
+	write(now)
 
 	anew := `squeue -h -t PD -o '%A %b' -j JOB | while read job gres; do
 		case $gres in *vgpu*) scontrol update jobid=$job gres=$gres excnodelist= starttime=now;; esac

@@ -242,7 +242,7 @@ func TestWhatShardsCannotDo(t *testing.T) {
 		"--gres=gpu:1,vgpu:1":                            "ask for one of the two",
 		"--gpus=1 --vgpu-mem=3000":                       "this asks for whole GPUs, and --vgpu-mem=3000 is of slices",
 		"--gres=shard:3000 --vgpu-place=spread":          "--vgpu-place=spread: here Slurm picks the GPU",
-		"--gres=vgpu:1 --vgpu-uuid=GPU-1":                "--vgpu-uuid=GPU-1: here Slurm picks the GPU",
+		"--gres=vgpu:1 --vgpu-uuid=GPU-1b2c3d4e":         "--vgpu-uuid=GPU-1b2c3d4e: here Slurm picks the GPU",
 		"--gres=shard:143772":                            "no GPU has 143772 MiB",
 		"--gres=vgpu:1,gpumem:3000,shard:10":             "leave shard out",
 		"-n2 --tres-per-task=gres/shard:3000":            "shard is counted per node only: use --gres=shard:N",
@@ -253,7 +253,7 @@ func TestWhatShardsCannotDo(t *testing.T) {
 			t.Errorf("want %q: %s", says, result)
 		}
 	}
-	if result := run(t, one, "VGPU_UUID=GPU-1 sbatch -p shard --gres=vgpu:1 --vgpu-mem=3000 --wrap true"); result.Code == 0 || !strings.Contains(result.Stderr, "vgpu: VGPU_UUID: here Slurm picks the GPU: unset it") {
+	if result := run(t, one, "VGPU_UUID=GPU-1b2c3d4e sbatch -p shard --gres=vgpu:1 --vgpu-mem=3000 --wrap true"); result.Code == 0 || !strings.Contains(result.Stderr, "vgpu: VGPU_UUID: here Slurm picks the GPU: unset it") {
 		t.Errorf("a UUID by default: %s", result)
 	}
 	said := run(t, root, "vgpu-gres --config "+c.ConfigOf("h1")+" --node h1 check -v").Stdout
