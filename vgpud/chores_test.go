@@ -120,7 +120,7 @@ func TestChoresAreDoneWhileSlicesAreThere(t *testing.T) {
 
 // One that hangs is ended, and holds up neither the shares nor another one. Its failure is said once.
 func TestAChoreThatHangsIsEnded(t *testing.T) {
-	d := withCommands(t, `[ "$1" != audit ] || sleep 1000`)
+	d := withCommands(t, `[ "$1" != audit ] || exec sleep 1000`)
 	d.begin("HURRY=1")
 	worker := d.worker()
 	d.hold(7, aSlice(7))
