@@ -85,6 +85,7 @@ var placeKeys = []Key{
 			"GPUs that get no new slices, by UUID or at least its first 8 characters after GPU-. Running jobs keep theirs.",
 			"UUIDs are written as `nvidia-smi -L` prints them. Slices that these GPUs hold stay until their jobs end. `vgpuctl doctor` and `vgpu-gres check` say which of them " +
 				"are no GPU of this node and drain nothing here.",
+			"With `shards` Slurm goes on giving these GPUs out, and the prolog then refuses the job: drain the node in Slurm instead.",
 		},
 		kind: list(func(c *Config) *[]device.UUID { return &c.Drain }, nil, "list of device UUIDs",
 			"a list of device UUIDs, as nvidia-smi -L prints them, or of their beginnings: [GPU-…]", areUUIDs),
