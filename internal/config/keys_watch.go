@@ -108,8 +108,11 @@ var watchKeys = []Key{
 	},
 	{
 		Name: "report.retry_for", Section: "Accounting",
-		Meaning: []string{"How long a usage record is tried before it is given up."},
-		kind:    duration(func(c *Config) *time.Duration { return &c.Report.RetryFor }, 24*time.Hour, time.Second, 8760*time.Hour, "30m, 24h"),
+		Meaning: []string{
+			"How long a usage record is tried before it is given up.",
+			"A record that was given up is in the folder `history` of `spool_dir`, and is not tried again. Where the database is down for longer, raise this before that time is over.",
+		},
+		kind: duration(func(c *Config) *time.Duration { return &c.Report.RetryFor }, 24*time.Hour, time.Second, 8760*time.Hour, "30m, 24h"),
 	},
 	{
 		Name: "log.level", Section: "Log",

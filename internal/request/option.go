@@ -39,7 +39,7 @@ var Options = []Option{
 		Long: "Device memory **per slice**. A bare number is MiB; a percentage is of the GPU that the slice lands on. Absent: a tenth of the " +
 			"smallest GPU that it may land on, unless the site chose another number (`slices_per_gpu`).\n\n" +
 			"`3000`, `3000M` and `3000MiB` are MiB, `8G` and `8GiB` are GiB; a percentage is above 0 and up to 100, as `25%` or `12.5%`. " +
-			"Other units, 0, signs and blanks are not accepted.",
+			"Other spellings, as `0.5G`, `8GB`, `3T` or `0`, are not accepted.",
 		Kind: memory(func(r *Request) *Mem { return &r.Mem }),
 	},
 	{
