@@ -83,7 +83,7 @@ var placeKeys = []Key{
 		Name: "drain", Section: "Placement", Example: "[GPU-5e1b8e4f-2a7d-4c0e-9a51-0d8f3b6c7e21]",
 		Meaning: []string{
 			"GPUs that get no new slices, by UUID or at least its first 8 characters after GPU-. Running jobs keep theirs.",
-			"Not with `shards: true`, where Slurm goes on giving out the GPU: drain the node in Slurm. UUIDs are written as `nvidia-smi -L` prints them. Slices that these GPUs hold stay until their jobs end. `vgpuctl doctor` and `vgpu-gres check` say which of them " +
+			"UUIDs are written as `nvidia-smi -L` prints them. Slices that these GPUs hold stay until their jobs end. `vgpuctl doctor` and `vgpu-gres check` say which of them " +
 				"are no GPU of this node and drain nothing here.",
 			"With `shards` Slurm goes on giving these GPUs out, and the prolog then refuses the job: drain the node in Slurm instead.",
 		},
