@@ -123,12 +123,12 @@ type Group struct {
 // longestSlice is what anybody may be given; the driver itself takes any number.
 const longestSlice = time.Second
 
-// SetSlice says for how long a group is on before others that have work come on. The driver has it in whole microseconds.
-func (f File) SetSlice(g Group, slice time.Duration) error {
+// SetTimeSlice says for how long a group is on before others that have work come on. The driver has it in whole microseconds.
+func (f File) SetTimeSlice(g Group, slice time.Duration) error {
 	if slice < time.Microsecond || slice > longestSlice {
 		return fmt.Errorf("set a slice of %s: it can be 1us to %s", slice, longestSlice)
 	}
-	if err := Control(f, g.Client, g.Handle, callSetSlice, &sliceParams{uint64(slice / time.Microsecond)}); err != nil {
+	if err := Control(f, g.Client, g.Handle, callSetTimeSlice, &sliceParams{uint64(slice / time.Microsecond)}); err != nil {
 		return fmt.Errorf("set the slice of group %#x of client %#x to %s: %w", g.Handle, g.Client, slice, err)
 	}
 	return nil

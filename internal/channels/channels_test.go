@@ -79,11 +79,11 @@ func TestWhoNamesMuchThatIsNotThereIsNotTriedOn(t *testing.T) {
 
 func TestSlicesAreBounded(t *testing.T) {
 	for _, slice := range []time.Duration{-1, 0, 999, longestSlice + 1} {
-		if err := File(-1).SetSlice(Group{}, slice); err == nil || errors.Is(err, unix.EBADF) {
+		if err := File(-1).SetTimeSlice(Group{}, slice); err == nil || errors.Is(err, unix.EBADF) {
 			t.Errorf("a slice of %s came to the driver: %v", slice, err)
 		}
 	}
-	if err := File(-1).SetSlice(Group{}, longestSlice); !errors.Is(err, unix.EBADF) {
+	if err := File(-1).SetTimeSlice(Group{}, longestSlice); !errors.Is(err, unix.EBADF) {
 		t.Errorf("%v, want that the kernel refuses the descriptor", err)
 	}
 }

@@ -93,7 +93,7 @@ func TestASliceIsSetThroughTheOwnersOpenFile(t *testing.T) {
 	d := device(t, "")
 	a, b := newTenant(t, d), newTenant(t, d)
 	before := open(t)
-	if err := a.owner.SetSlice(a.group, 3*time.Millisecond); err != nil {
+	if err := a.owner.SetTimeSlice(a.group, 3*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	slice := func(want time.Duration) {
@@ -118,16 +118,16 @@ func TestASliceIsSetThroughTheOwnersOpenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusals := map[string]error{
-		"set by a neighbour":         b.owner.SetSlice(mixed, time.Second),
+		"set by a neighbour":         b.owner.SetTimeSlice(mixed, time.Second),
 		"verified as of a neighbour": b.owner.Verify(mixed),
-		"set by root's own file":     d.file.SetSlice(a.group, time.Second),
-		"set by another opening":     File(again).SetSlice(a.group, time.Second),
+		"set by root's own file":     d.file.SetTimeSlice(a.group, time.Second),
+		"set by another opening":     File(again).SetTimeSlice(a.group, time.Second),
 	}
 	_, refusals["saves, asked by a neighbour"] = b.owner.Saves(mixed)
 	unix.Close(again)
 	other := a.group
 	other.Handle++ // a channel of its own
-	refusals["set for what is no group"] = a.owner.SetSlice(other, time.Second)
+	refusals["set for what is no group"] = a.owner.SetTimeSlice(other, time.Second)
 	for what, err := range refusals {
 		if !errors.Is(err, ErrNotTheirs) {
 			t.Errorf("%s: %v", what, err)
@@ -243,7 +243,7 @@ func TestNothingIsKeptOfWhoIsKilled(t *testing.T) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() { // in the midst of calls
 		defer close(stopped)
-		for a.owner.SetSlice(a.group, time.Millisecond) == nil {
+		for a.owner.SetTimeSlice(a.group, time.Millisecond) == nil {
 			calls.Add(1)
 		}
 		<-stop
@@ -276,7 +276,7 @@ func TestADriverThatRefusesSaysSo(t *testing.T) {
 	_, notOff := g.Disable(true, a.channels)
 	const notSupported = Status(0x56)
 	for what, err := range map[string]error{
-		"a slice": a.owner.SetSlice(a.group, time.Millisecond), "channels off": notOff, "the log": noLog,
+		"a slice": a.owner.SetTimeSlice(a.group, time.Millisecond), "channels off": notOff, "the log": noLog,
 	} {
 		var status Status
 		if !errors.As(err, &status) || status != notSupported || errors.Is(err, ErrNotTheirs) {

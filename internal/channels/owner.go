@@ -87,9 +87,9 @@ func Descriptors(controlPath string, pid int, until time.Time) (found []int) {
 	return found
 }
 
-// SetSlice is File.SetSlice as the process.
-func (o *Owner) SetSlice(g Group, slice time.Duration) error {
-	return o.as(g.FD, func(f File) error { return f.SetSlice(g, slice) })
+// SetTimeSlice is File.SetTimeSlice as the process.
+func (o *Owner) SetTimeSlice(g Group, slice time.Duration) error {
+	return o.as(g.FD, func(f File) error { return f.SetTimeSlice(g, slice) })
 }
 
 // Slice is File.Slice as the process.

@@ -98,11 +98,11 @@ func until(t *testing.T, what string, is func() bool) {
 func TestOnlyTheDriversDescriptorsAreCopied(t *testing.T) {
 	o := ownerOf(t, asDriver(t), process(t).Process.Pid)
 	before := open(t)
-	if err := o.SetSlice(Group{FD: 0}, time.Millisecond); !errors.Is(err, unix.ENOTTY) {
+	if err := o.SetTimeSlice(Group{FD: 0}, time.Millisecond); !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("what stands for the driver: %v, want the kernel's answer to the ioctl", err)
 	}
 	for fd, what := range map[int]string{1: "another device", 2: "a pipe", 77: "a descriptor that is not open", -1: "no descriptor", 1 << 30: "too large a number"} {
-		if err := o.SetSlice(Group{FD: fd}, time.Millisecond); !errors.Is(err, ErrNotTheirs) {
+		if err := o.SetTimeSlice(Group{FD: fd}, time.Millisecond); !errors.Is(err, ErrNotTheirs) {
 			t.Errorf("%s: %v, want that it is not the process's", what, err)
 		}
 	}

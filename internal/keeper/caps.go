@@ -13,8 +13,8 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
-// limit is how a slice is kept at its cap.
-type limit struct {
+// capState is how a slice is kept at its cap.
+type capState struct {
 	hold  *share.Hold   // nil: it has no cap
 	off   bool          // for its cap
 	until time.Duration // it is on, in this period
@@ -44,32 +44,32 @@ func (s *Slice) cap() float64 {
 	return float64(s.SMPercent) / 100
 }
 
-// limitTo follows a slice's cap, which `vgpuctl set` changes.
-func (t *tenant) limitTo() {
+// followCap follows a slice's cap, which `vgpuctl set` changes.
+func (t *tenant) followCap() {
 	switch most := t.cap(); {
 	case most == 0:
-		t.limit = limit{}
-	case t.limit.hold == nil:
-		t.limit = limit{hold: share.NewHold(most), part: 1}
-	case t.limit.hold.Share != most:
-		t.limit.hold.SetShare(most)
+		t.capState = capState{}
+	case t.capState.hold == nil:
+		t.capState = capState{hold: share.NewHold(most), part: 1}
+	case t.capState.hold.Share != most:
+		t.capState.hold.SetShare(most)
 	}
 }
 
-// resumeLimit goes on from what a vgpud before us wrote down.
-func (t *tenant) resumeLimit(was ledger.TimeDevice, now time.Duration) {
-	if t.limit.hold == nil || t.bucket != nil || was.LookedNs == 0 || was.Flags&ledger.TimeIdle != 0 {
+// resumeCap goes on from what a vgpud before us wrote down.
+func (t *tenant) resumeCap(was ledger.TimeDevice, now time.Duration) {
+	if t.capState.hold == nil || t.bucket != nil || was.LookedNs == 0 || was.Flags&ledger.TimeIdle != 0 {
 		return
 	}
-	t.demand = share.NewDemand(t.limit.hold.Resume(time.Duration(was.CreditNs), now-time.Duration(max(was.LookedNs, was.CreditAtNs)), share.Period(1, true)/2, float64(was.Percent)/100/100))
+	t.demand = share.NewDemand(t.capState.hold.Resume(time.Duration(was.CreditNs), now-time.Duration(max(was.LookedNs, was.CreditAtNs)), share.Period(1, true)/2, float64(was.Percent)/100/100))
 	t.presence.at = now
 	t.sayCredit(now)
 }
 
-// lookAtLimit takes what the slice had since the last look.
-func (t *tenant) lookAtLimit(now, gone time.Duration, u share.Usage) {
+// lookAtCap takes what the slice had since the last look.
+func (t *tenant) lookAtCap(now, gone time.Duration, u share.Usage) {
 	t.tally(now)
-	p, l := &t.presence, &t.limit
+	p, l := &t.presence, &t.capState
 	if u.Known && t.works() {
 		t.demand.Look(gone, p.on(gone), p.could, u.Used)
 	}
@@ -93,20 +93,20 @@ func (t *tenant) sayCredit(now time.Duration) {
 	t.tally(now)
 	p := &t.presence
 	gone := max(0, now-p.at)
-	t.limit.credit, t.limit.creditAt = t.limit.hold.Expects(gone, t.demand.Uses(gone, p.on(gone), p.could)), now
+	t.capState.credit, t.capState.creditAt = t.capState.hold.Expects(gone, t.demand.Uses(gone, p.on(gone), p.could)), now
 	t.say()
 }
 
-// restLimit lets the time pass in which nobody looked.
-func (t *tenant) restLimit(now time.Duration) {
+// restCap lets the time pass in which nobody looked.
+func (t *tenant) restCap(now time.Duration) {
 	t.tally(now)
 	p := &t.presence
 	switch gone := now - p.at; {
-	case t.limit.hold == nil || p.at == 0 || gone <= 0:
+	case t.capState.hold == nil || p.at == 0 || gone <= 0:
 	case t.works():
-		t.limit.hold.Guess(gone, t.demand.Uses(gone, p.on(gone), p.could))
+		t.capState.hold.Guess(gone, t.demand.Uses(gone, p.on(gone), p.could))
 	default:
-		t.limit.hold.Rest(gone)
+		t.capState.hold.Rest(gone)
 	}
 	p.off, p.could, p.at = 0, 0, now
 }
@@ -146,12 +146,12 @@ func (g *gpu) level(now time.Duration) {
 func (g *gpu) divide() {
 	all := g.rivals()
 	for i, t := range g.tenants {
-		if all[i].Off = !t.works(); t.limit.hold != nil {
-			all[i].May = t.limit.hold.May()
+		if all[i].Off = !t.works(); t.capState.hold != nil {
+			all[i].May = t.capState.hold.May()
 		}
 	}
 	for i, part := range share.Parts(all) {
-		g.tenants[i].limit.part = part
+		g.tenants[i].capState.part = part
 	}
 }
 
@@ -162,7 +162,7 @@ func (k *keeper) callsToHold() (calls int) {
 		for _, t := range g.tenants {
 			if g.isHeld(t) {
 				for _, member := range t.groups {
-					named[t.limit.part] += len(member.channels)
+					named[t.capState.part] += len(member.channels)
 				}
 			}
 		}
@@ -174,7 +174,7 @@ func (k *keeper) callsToHold() (calls int) {
 }
 
 func (g *gpu) isHeld(t *tenant) bool {
-	return t.limit.hold != nil && t.works() && share.Holds(t.limit.part, share.Period(1, g.log == nil))
+	return t.capState.hold != nil && t.works() && share.Holds(t.capState.part, share.Period(1, g.log == nil))
 }
 
 // period is for all GPUs of the node.
@@ -195,20 +195,20 @@ func (k *keeper) holdAll(g *gpu) {
 			g.periodEnds = nextOf(k.now, k.period())
 		}
 		for _, t := range g.tenants {
-			if t.limit.hold != nil && t.works() && g.periodEnds > 0 {
-				t.limit.until = k.now + t.limit.hold.Next(t.limit.part, g.periodEnds-k.now)
+			if t.capState.hold != nil && t.works() && g.periodEnds > 0 {
+				t.capState.until = k.now + t.capState.hold.Next(t.capState.part, g.periodEnds-k.now)
 				t.sayCredit(k.now)
 			}
 		}
 	}
 	change := false
 	for _, t := range g.tenants {
-		if t.limit.until < g.periodBegan { // it has come meanwhile
-			t.limit.until = g.periodEnds
+		if t.capState.until < g.periodBegan { // it has come meanwhile
+			t.capState.until = g.periodEnds
 		}
-		off := g.periodEnds > 0 && t.limit.hold != nil && t.works() && t.limit.until < g.periodEnds && k.now+atOnce >= t.limit.until
-		if off != t.limit.off {
-			change, t.limit.off = true, off
+		off := g.periodEnds > 0 && t.capState.hold != nil && t.works() && t.capState.until < g.periodEnds && k.now+atOnce >= t.capState.until
+		if off != t.capState.off {
+			change, t.capState.off = true, off
 			t.sayCredit(k.now)
 		}
 	}
@@ -237,7 +237,7 @@ func nextOf(now, period time.Duration) time.Duration {
 func (g *gpu) isAmiss() bool {
 	return slices.ContainsFunc(g.tenants, func(t *tenant) bool {
 		return slices.ContainsFunc(t.groups, func(m *group) bool {
-			return m.off != g.isToBeOff(m) && (t.limit.off || len(g.sets) == 0) // turns see to theirs
+			return m.off != g.isToBeOff(m) && (t.capState.off || len(g.sets) == 0) // turns see to theirs
 		})
 	})
 }
@@ -246,8 +246,8 @@ func (g *gpu) isAmiss() bool {
 func (g *gpu) nextOff() time.Duration {
 	next := g.periodEnds
 	for _, t := range g.tenants {
-		if t.limit.hold != nil && t.works() && !t.limit.off && g.periodEnds > 0 {
-			next = min(next, t.limit.until)
+		if t.capState.hold != nil && t.works() && !t.capState.off && g.periodEnds > 0 {
+			next = min(next, t.capState.until)
 		}
 	}
 	return next
@@ -257,13 +257,13 @@ func (g *gpu) nextOff() time.Duration {
 func (k *keeper) letGoOfCaps(g *gpu) {
 	g.periodEnds, g.holdAt = 0, 0
 	for _, t := range g.tenants {
-		t.limit.off = false
+		t.capState.off = false
 	}
 }
 
 // isToBeOff says it by turns and caps.
 func (g *gpu) isToBeOff(member *group) bool {
-	if member.of.limit.off {
+	if member.of.capState.off {
 		return true
 	}
 	takes := false
@@ -354,7 +354,7 @@ func (k *keeper) writeDown(g *gpu) error {
 	named := map[channels.Channel]bool{}
 	for _, t := range g.tenants {
 		for _, member := range t.groups {
-			if !member.off && !(t.limit.hold != nil && g.periodEnds > 0) && !slices.ContainsFunc(g.sets, func(set []*group) bool { return slices.Contains(set, member) }) {
+			if !member.off && !(t.capState.hold != nil && g.periodEnds > 0) && !slices.ContainsFunc(g.sets, func(set []*group) bool { return slices.Contains(set, member) }) {
 				continue
 			}
 			for _, c := range member.channels {

@@ -29,7 +29,7 @@ func (o fakeOwner) group(g channels.Group) (*timeslices.Group, error) {
 	return o.gpu.Groups[i], nil
 }
 
-func (o fakeOwner) SetSlice(g channels.Group, slice time.Duration) error {
+func (o fakeOwner) SetTimeSlice(g channels.Group, slice time.Duration) error {
 	o.calls["slice"]++
 	if g.Handle == secondGroup {
 		o.second = slice.Truncate(us)

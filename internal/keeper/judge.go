@@ -197,8 +197,8 @@ func (k *keeper) check(s *sight, t *tenant, o *owner) {
 // sum completes what was seen of a process.
 func (k *keeper) sum(g *gpu, t *tenant, o *owner, s *sight) {
 	off, ran := g.meter.RanOff(uint32(o.PID))
-	if g.log == nil && t.limit.hold != nil && !t.hidden { // one that is alone is in no log
-		off, ran = t.limit.hold.RanOff()
+	if g.log == nil && t.capState.hold != nil && !t.hidden { // one that is alone is in no log
+		off, ran = t.capState.hold.RanOff()
 	}
 	s.seen.Gone, s.seen.Off, s.seen.RanOff = k.now-s.at, off, ran
 	if s.asked && g.meter.Cut(uint32(o.PID)) > 0 {

@@ -24,7 +24,7 @@ func (k *keeper) begin(g *gpu) {
 	g.window.Reset()
 	g.meter.Begin(int64(k.now)+g.aheadNS, 0)
 	for _, t := range g.tenants {
-		t.restLimit(k.now)
+		t.restCap(k.now)
 		t.account.Looked = k.now // what was before somebody else has counted, or nobody had to
 	}
 }
@@ -51,7 +51,7 @@ func (k *keeper) lookAll(s sampled) {
 			continue
 		}
 		active, known := s.active[uuid]
-		if !known || k.now-k.began < counterBehind && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.limit.hold != nil }) {
+		if !known || k.now-k.began < counterBehind && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.capState.hold != nil }) {
 			active = -1
 		}
 		if pid, known := s.only[uuid]; known && g.log != nil && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return slices.Contains(t.pids, uint32(pid)) }) {
@@ -86,14 +86,14 @@ func (k *keeper) look(g *gpu, active float64) {
 	}
 	present := make([]share.Present, len(g.tenants))
 	for i, t := range g.tenants {
-		present[i] = share.Present{Key: t.key, PIDs: t.pids, Groups: len(t.groups) + len(t.late) + t.unknown(), Capped: t.limit.hold != nil}
+		present[i] = share.Present{Key: t.key, PIDs: t.pids, Groups: len(t.groups) + len(t.late) + t.unknown(), Capped: t.capState.hold != nil}
 		if g.only != 0 && g.only != t.Job {
 			present[i].Groups = 0
 		}
 	}
 	found := g.meter.Look(share.Look{AtNS: at, Active: active, NoLog: g.log == nil}, present)
 	g.window.Add(present, found)
-	urgent := false
+	changed := false
 	g.quiet++
 	for i, t := range g.tenants {
 		if !found[i].Known || found[i].Used > quietPart {
@@ -101,17 +101,17 @@ func (k *keeper) look(g *gpu, active float64) {
 		}
 		t.account.Look(k.now, found[i])
 		t.uncounted = g.Refused && !found[i].Known
-		t.lookAtLimit(k.Clock(), found[i].Gone, found[i])
+		t.lookAtCap(k.Clock(), found[i].Gone, found[i])
 		if t.bucket != nil {
-			was := t.urgent
-			t.urgent = t.bucket.Pass(found[i].Gone, found[i].Busy)
-			urgent = urgent || was != t.urgent
+			was := t.goesFirst
+			t.goesFirst = t.bucket.Pass(found[i].Gone, found[i].Busy)
+			changed = changed || was != t.goesFirst
 		}
 		t.say()
 	}
 	g.looked = k.now
 	g.level(k.Clock())
-	if urgent { // who goes first has changed
+	if changed { // who goes first has changed
 		k.planNow(g)
 	}
 	if g.holdAt == 0 {
@@ -153,7 +153,7 @@ func (k *keeper) planNow(g *gpu) {
 		if known.Share == 0 || known.Groups == 0 && t.works() {
 			*known = share.Tenant{Used: t.share, Cut: true, Groups: len(t.groups), PIDs: t.pids}
 		}
-		known.Share, known.Urgent, known.Most, known.Starts = t.share, t.urgent, t.cap(), k.starts(g, t)
+		known.Share, known.Latency, known.Most, known.Starts = t.share, t.goesFirst, t.cap(), k.starts(g, t)
 		if g.planned != 0 {
 			g.window.Fill(t.key, known)
 			t.percent = uint32(min(1, known.Used) * 100 * 100)
@@ -193,7 +193,7 @@ func (k *keeper) setPlanned(g *gpu) {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return len(g.tenants[a].groups) - len(g.tenants[b].groups) })
 	for _, i := range order {
-		k.setSlices(g, g.tenants[i], g.plan.Slices[i])
+		k.setTimeSlices(g, g.tenants[i], g.plan.TimeSlices[i])
 	}
 }
 
@@ -210,9 +210,9 @@ func (k *keeper) resumeRule(g *gpu, all []share.Tenant) {
 	}
 }
 
-// setSlices gives each group of a tenant its slice, where it differs from what it has. What the node's budget does not
+// setTimeSlices gives each group of a tenant its slice, where it differs from what it has. What the node's budget does not
 // allow waits for the next plan.
-func (k *keeper) setSlices(g *gpu, t *tenant, slice time.Duration) {
+func (k *keeper) setTimeSlices(g *gpu, t *tenant, slice time.Duration) {
 	if !t.works() || slice <= 0 {
 		return
 	}
@@ -227,7 +227,7 @@ func (k *keeper) setSlices(g *gpu, t *tenant, slice time.Duration) {
 		}
 		m.isNew = false
 		k.heart.beat(time.Now())
-		switch err := m.owner.SetSlice(m.handles, slice); {
+		switch err := m.owner.SetTimeSlice(m.handles, slice); {
 		case errors.Is(err, channels.ErrNotTheirs): // as of a process that ends, and has closed its files
 			m.owner.refused = true
 			k.forget(m)

@@ -199,7 +199,7 @@ func (k *keeper) unknown() (uuids []device.UUID) {
 func (k *keeper) lookEach() time.Duration {
 	logs, each := 0, quietEach
 	for _, g := range k.gpus {
-		if g.counting() > 0 && (g.quiet < quietAfter || slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.limit.hold != nil })) {
+		if g.counting() > 0 && (g.quiet < quietAfter || slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.capState.hold != nil })) {
 			each = min(each, lookEach)
 		}
 		if g.log == nil {
@@ -207,7 +207,7 @@ func (k *keeper) lookEach() time.Duration {
 		}
 		logs++
 		if slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.bucket != nil && t.works() }) && g.quiet < quietAfter {
-			each = urgentEach
+			each = latencyEach
 		}
 	}
 	if logs > manyGPUs {

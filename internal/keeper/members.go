@@ -92,7 +92,7 @@ func (k *keeper) follow(g *gpu, on NodeGPU, began map[uint32]time.Duration) {
 		}
 		if !on.Refused {
 			k.classify(t)
-			t.limitTo()
+			t.followCap()
 		}
 		k.open(t, began[s.Job])
 		g.tenants = append(g.tenants, t)
@@ -111,7 +111,7 @@ func (k *keeper) follow(g *gpu, on NodeGPU, began map[uint32]time.Duration) {
 func (k *keeper) classify(t *tenant) {
 	switch {
 	case !t.isLatency():
-		t.bucket, t.urgent = nil, false
+		t.bucket, t.goesFirst = nil, false
 	case t.bucket == nil:
 		b := share.NewBucket(float64(t.SMPercent)/100, k.Burst)
 		t.bucket = &b
@@ -217,7 +217,7 @@ func (m *group) rename(named ledger.Group) {
 	for _, handle := range named.Channels {
 		m.channels = append(m.channels, channels.Channel{Client: named.Client, Handle: handle})
 	}
-	if m.of.limit.hold == nil {
+	if m.of.capState.hold == nil {
 		return
 	}
 	for _, c := range before { // a cap holds whatever is there; what is gone goes with the next call

@@ -193,7 +193,7 @@ func (k *keeper) enableOthers(g *gpu) {
 	var others []*group
 	for _, t := range g.tenants {
 		for _, member := range t.groups {
-			if member.off && !member.of.limit.off && !slices.ContainsFunc(g.sets, func(set []*group) bool { return slices.Contains(set, member) }) {
+			if member.off && !member.of.capState.off && !slices.ContainsFunc(g.sets, func(set []*group) bool { return slices.Contains(set, member) }) {
 				others = append(others, member)
 			}
 		}

@@ -60,7 +60,7 @@ func (t *tenant) resume(was ledger.TimeDevice, began, now time.Duration) {
 	if was.Flags&ledger.TimeIdle == 0 {
 		t.slice = time.Duration(was.SliceUs) * time.Microsecond
 	}
-	t.resumeLimit(was, now)
+	t.resumeCap(was, now)
 	if t.bucket != nil && was.LookedNs != 0 {
 		t.bucket.Resume(time.Duration(was.CreditNs))
 	}
@@ -79,8 +79,8 @@ func (t *tenant) say() {
 	switch {
 	case t.bucket != nil:
 		d.CreditNs = int64(t.bucket.Left)
-	case t.limit.hold != nil:
-		d.CreditNs, d.CreditAtNs = int64(t.limit.credit), uint64(t.limit.creditAt)
+	case t.capState.hold != nil:
+		d.CreditNs, d.CreditAtNs = int64(t.capState.credit), uint64(t.capState.creditAt)
 	}
 	d.Flags &= ledger.TimeFrozen
 	for flag, is := range map[uint32]bool{ledger.TimeIdle: !t.works() && !t.named, ledger.TimeUnnamed: t.hidden, ledger.TimeUncounted: t.uncounted, ledger.TimeInexact: t.account.NotExact} {

@@ -61,7 +61,7 @@ type Log interface {
 
 // Owner is channels.Owner.
 type Owner interface {
-	SetSlice(g channels.Group, slice time.Duration) error
+	SetTimeSlice(g channels.Group, slice time.Duration) error
 	Slice(g channels.Group) (time.Duration, error)
 	Saves(g channels.Group) (channels.Saves, error)
 	Ended() bool

@@ -18,7 +18,7 @@ var errNotOff = errors.New("the driver does not keep channels off")
 
 // notKept counts calls that should have kept somebody at its cap. Nothing else would hold a cap then, so the GPU becomes the library's.
 func (k *keeper) notKept(g *gpu, why error) {
-	if !slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.limit.off }) {
+	if !slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.capState.off }) {
 		return
 	}
 	if g.failed++; g.failed >= triesToHold {
@@ -29,7 +29,7 @@ func (k *keeper) notKept(g *gpu, why error) {
 // noCapsOf is for a job none of whose slices can be held.
 func (k *keeper) noCapsOf(job uint32, why error) {
 	for _, g := range k.gpus {
-		if slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.Job == job && t.limit.hold != nil }) {
+		if slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.Job == job && t.capState.hold != nil }) {
 			k.refuse(g, why)
 		}
 		g.tried = g.tried || g.Refused

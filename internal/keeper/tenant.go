@@ -61,11 +61,11 @@ type tenant struct {
 	share     float64 // of 1
 	page      *page
 	account   share.Account
-	limit     limit
+	capState  capState
 	presence  presence
 	demand    share.Demand
 	bucket    *share.Bucket // nil: it is not of the latency class
-	urgent    bool
+	goesFirst bool
 	gone      bool // its slice is
 	groups    []*group
 	pids      []uint32

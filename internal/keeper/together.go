@@ -61,7 +61,7 @@ func (k *keeper) spanning(g *gpu) (first []int, gpus int) {
 func (g *gpu) isShared() bool {
 	working := 0
 	for _, t := range g.tenants {
-		if t.urgent {
+		if t.goesFirst {
 			return false
 		}
 		working += min(1, t.known.Groups)

@@ -14,10 +14,10 @@ const (
 	// Between two looks at a GPU; where somebody's credit is counted; and where nobody who could be at work was, for so many looks. From: measured, a look is
 	// 1.6 ms of a core, most of it NVML's counters, which say nothing of a time shorter than the second; the third takes less than a thousandth of a core.
 	// Wrong, small: vgpud takes more of a core than it may; large: shares follow late.
-	lookEach   = 200 * time.Millisecond
-	urgentEach = 100 * time.Millisecond
-	quietEach  = 2 * time.Second
-	quietAfter = 10
+	lookEach    = 200 * time.Millisecond
+	latencyEach = 100 * time.Millisecond
+	quietEach   = 2 * time.Second
+	quietAfter  = 10
 	// Of a GPU that a driver's own work may take; and a part of the time that is nobody's work. From: chosen. Wrong, small: a quiet node is looked at as a
 	// busy one; large: a program that works little is not seen.
 	quietPart = 0.005

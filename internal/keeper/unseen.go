@@ -12,7 +12,7 @@ import (
 // withCaps are the GPUs of which a slice has one. Nobody else is there to mind one who is alone, and has more.
 func (k *keeper) withCaps() (uuids []device.UUID) {
 	for uuid, g := range k.gpus {
-		if slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.limit.hold != nil }) {
+		if slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.capState.hold != nil }) {
 			uuids = append(uuids, uuid)
 		}
 	}
@@ -47,12 +47,12 @@ func (k *keeper) seeUnseen(s sampled) bool {
 
 // isUnseen says that a slice with a cap has a program whose groups nobody knows.
 func (g *gpu) isUnseen() bool {
-	return slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.hidden && t.limit.hold != nil })
+	return slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.hidden && t.capState.hold != nil })
 }
 
 // stillHas says that the driver has a group that its page does not name any more: a cap holds for it all the same.
 func (k *keeper) stillHas(m *group) bool {
-	if m.of.limit.hold == nil || m.of.gone || m.owner.Ended() || !k.namesOf(m.owner.Job).Afford(k.now) {
+	if m.of.capState.hold == nil || m.of.gone || m.owner.Ended() || !k.namesOf(m.owner.Job).Afford(k.now) {
 		return false
 	}
 	_, err := m.owner.Slice(m.handles)

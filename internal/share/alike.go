@@ -146,7 +146,7 @@ func (a *alike) divide(tenants []Tenant, n need) Plan {
 			others += slice
 			slice /= time.Duration(t.Groups)
 		}
-		p.Slices = append(p.Slices, min(longSlice, max(shortest, slice)))
+		p.TimeSlices = append(p.TimeSlices, min(longSlice, max(shortest, slice)))
 	}
 	turns := turnsOf(tenants, leaves, parts)
 	if n.who < 0 || !leaves[n.who] || float64(time.Duration(len(turns)-1)*aSwitch) < dear*float64(a.round) {
@@ -155,7 +155,7 @@ func (a *alike) divide(tenants []Tenant, n need) Plan {
 	p.Turns = turns
 	for i := range tenants {
 		if !leaves[i] {
-			p.Slices[i] = max(shortest, others)
+			p.TimeSlices[i] = max(shortest, others)
 		}
 	}
 	return p

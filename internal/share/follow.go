@@ -104,12 +104,12 @@ func (r *Rule) most(tenants []Tenant, i int) float64 {
 	if t.Most > 0 {
 		most = t.Most
 	}
-	if t.Cut || t.Pause == 0 || r.slices == nil {
+	if t.Cut || t.Pause == 0 || r.timeSlices == nil {
 		return most
 	}
 	takes, others := time.Duration(0), time.Duration(0)
 	for j, o := range tenants {
-		turn := r.slices[j]
+		turn := r.timeSlices[j]
 		if o.Step > 0 {
 			turn = min(turn, o.Step)
 		}

@@ -22,13 +22,13 @@ type Tenant struct {
 	Left float64 // of its turns: those that it ended itself
 	// A process's step, and its pause until the next one where the wait is short; 0: not known.
 	Step, Pause time.Duration
-	Urgent      bool // of the latency class, and has credit
+	Latency     bool // of the latency class, and has credit
 	Starts      bool // a process of it begins, and waits for the GPU again and again
 }
 
 // Plan is what the GPU's scheduler is given until the next window.
 type Plan struct {
-	Slices []time.Duration // of each group of a tenant
+	TimeSlices []time.Duration // of each group of a tenant
 	// Turns are of those who take them by being kept off: more than one, and never two on at once. Empty: all are on.
 	Turns []Turn
 	// Together: they are taken by the clock (At), and not by what each has had.
@@ -49,10 +49,10 @@ type Turn struct {
 // Where nobody always has work, all bear what their pauses cost (alike). Two who sleep may need others of different lengths. Whoever has more than its
 // share then is one of the others. Who would not use its share alone is behind nobody, and no sleeper takes from those who always have work more than half of what they are due.
 type Rule struct {
-	short  time.Duration // of the others, while somebody sleeps; 0: nobody does
-	slices []time.Duration
-	taker  []bool // sleeps, and takes its turn with the others all the same
-	alike  alike
+	short      time.Duration // of the others, while somebody sleeps; 0: nobody does
+	timeSlices []time.Duration
+	taker      []bool // sleeps, and takes its turn with the others all the same
+	alike      alike
 }
 
 // Next plans from what was seen.
@@ -64,20 +64,20 @@ func (r *Rule) Next(tenants []Tenant) Plan {
 		}
 	}
 	long := make([]bool, len(tenants))
-	urgent := false
+	latency := false
 	for i, t := range tenants {
-		long[i] = t.Groups > 0 && t.Urgent
-		urgent = urgent || long[i]
+		long[i] = t.Groups > 0 && t.Latency
+		latency = latency || long[i]
 	}
-	if urgent {
-		return beside(tenants, long, besideUrgent)
+	if latency {
+		return beside(tenants, long, besideLatency)
 	}
 	if len(r.taker) != len(tenants) {
-		r.taker, r.slices = make([]bool, len(tenants)), nil
+		r.taker, r.timeSlices = make([]bool, len(tenants)), nil
 	}
 	due, limited := r.dues(tenants, total)
 	p, all := plain(tenants, total), false
-	if r.alike.see(tenants, r.slices) {
+	if r.alike.see(tenants, r.timeSlices) {
 		var follows Plan
 		if follows, all = r.alike.plan(tenants, due, limited, roundOf(tenants, total)); all {
 			p, r.short = follows, 0
@@ -90,7 +90,7 @@ func (r *Rule) Next(tenants []Tenant) Plan {
 		}
 	}
 	p.bound(tenants)
-	r.slices = p.Slices
+	r.timeSlices = p.TimeSlices
 	return p
 }
 
@@ -108,7 +108,7 @@ func (p *Plan) bound(tenants []Tenant) {
 		p.Turns = nil
 	}
 	for i, t := range tenants {
-		p.Slices[i] = min(p.Slices[i], max(leastOfMany, t.long()/time.Duration(max(1, working))))
+		p.TimeSlices[i] = min(p.TimeSlices[i], max(leastOfMany, t.long()/time.Duration(max(1, working))))
 	}
 }
 
@@ -126,7 +126,7 @@ func plain(tenants []Tenant, total float64) Plan {
 	var p Plan
 	for _, t := range tenants {
 		slice := time.Duration(float64(round)*part(t.Share, max(total, t.Share))) / time.Duration(max(1, t.Groups))
-		p.Slices = append(p.Slices, max(shortest, slice))
+		p.TimeSlices = append(p.TimeSlices, max(shortest, slice))
 	}
 	return p
 }
@@ -158,7 +158,7 @@ func beside(tenants []Tenant, long []bool, short time.Duration) Plan {
 		if long[i] {
 			slice = t.long()
 		}
-		p.Slices, parts[i] = append(p.Slices, slice), t.Share
+		p.TimeSlices, parts[i] = append(p.TimeSlices, slice), t.Share
 	}
 	p.Turns = turnsOf(tenants, long, parts)
 	return p

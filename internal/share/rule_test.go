@@ -36,8 +36,8 @@ func slicesOf(t *testing.T, r *Rule, want []time.Duration, tenants ...Tenant) Pl
 	t.Helper()
 	p := r.Next(tenants)
 	for i := range want {
-		if math.Abs(float64(p.Slices[i]-want[i])) > 0.01*float64(want[i]) {
-			t.Errorf("slices %v, want %v", p.Slices, want)
+		if math.Abs(float64(p.TimeSlices[i]-want[i])) > 0.01*float64(want[i]) {
+			t.Errorf("slices %v, want %v", p.TimeSlices, want)
 			break
 		}
 	}
@@ -59,7 +59,7 @@ func TestRoundsAreDividedAmongThoseWithWork(t *testing.T) {
 	slicesOf(t, &r, []time.Duration{100 * us, 100 * us}, always(0, 1), always(0, 1))
 	// One without work does not lengthen the round, and finds its slice when it has some.
 	slicesOf(t, &r, []time.Duration{6 * ms, 14 * ms, 20 * ms}, always(30, 1), always(70, 1), Tenant{Share: 100})
-	if p := r.Next(nil); len(p.Slices) != 0 || len(p.Turns) != 0 {
+	if p := r.Next(nil); len(p.TimeSlices) != 0 || len(p.Turns) != 0 {
 		t.Errorf("a plan for nobody: %v", p)
 	}
 }
@@ -77,7 +77,7 @@ func TestWhoIsIdleTakesNoTurn(t *testing.T) {
 	sleeper := Tenant{Share: 40, Groups: 1, Used: .1}
 	var r Rule
 	p := r.Next([]Tenant{sleeper, always(30, 1), {Share: 30}})
-	if len(p.Turns) != 0 || p.Slices[1] != 2*ms {
+	if len(p.Turns) != 0 || p.TimeSlices[1] != 2*ms {
 		t.Errorf("beside one: %v", p)
 	}
 	many := always(30, 3)
@@ -90,20 +90,20 @@ func TestWhoIsIdleTakesNoTurn(t *testing.T) {
 }
 
 func TestTheLatencyClassHasTheOthersCutShort(t *testing.T) {
-	urgent := Tenant{Share: 20, Groups: 1, Urgent: true}
+	latency := Tenant{Share: 20, Groups: 1, Latency: true}
 	var r Rule
-	if p := slicesOf(t, &r, []time.Duration{100 * ms, 50 * us}, urgent, always(80, 1)); len(p.Turns) != 0 {
+	if p := slicesOf(t, &r, []time.Duration{100 * ms, 50 * us}, latency, always(80, 1)); len(p.Turns) != 0 {
 		t.Errorf("turns of one: %v", p.Turns)
 	}
-	p := slicesOf(t, &r, []time.Duration{100 * ms, 50 * us, 50 * us}, urgent, always(30, 1), always(50, 1))
+	p := slicesOf(t, &r, []time.Duration{100 * ms, 50 * us, 50 * us}, latency, always(30, 1), always(50, 1))
 	if want := []Turn{{1, 0, 75 * ms}, {2, 0, 125 * ms}}; !slices.Equal(p.Turns, want) {
 		t.Errorf("turns %v, want %v", p.Turns, want)
 	}
-	urgent.Urgent = false
-	urgent.Cut = true
-	slicesOf(t, &r, []time.Duration{4 * ms, 16 * ms}, urgent, always(80, 1))
-	urgent.Groups, urgent.Urgent = 0, true // idle: it needs nothing
-	slicesOf(t, &r, []time.Duration{0, 20 * ms}[1:], always(80, 1), urgent)
+	latency.Latency = false
+	latency.Cut = true
+	slicesOf(t, &r, []time.Duration{4 * ms, 16 * ms}, latency, always(80, 1))
+	latency.Groups, latency.Latency = 0, true // idle: it needs nothing
+	slicesOf(t, &r, []time.Duration{0, 20 * ms}[1:], always(80, 1), latency)
 }
 
 func TestARuleGoesOnAfterADeath(t *testing.T) {
@@ -144,11 +144,11 @@ func TestWhoHasTooMuchTakesItsTurn(t *testing.T) {
 	var r Rule
 	tenants := []Tenant{{Share: 40, Groups: 1, Used: .2, Step: ms, Pause: 3 * ms}, {Share: 20, Groups: 1, Used: .5, Step: 10 * ms, Pause: ms}, always(40, 1)}
 	p := r.Next(tenants)
-	if want := []Turn{{1, 0, 200 * ms / 3}, {2, 0, 400 * ms / 3}}; !slices.Equal(p.Turns, want) || p.Slices[0] != longSlice {
+	if want := []Turn{{1, 0, 200 * ms / 3}, {2, 0, 400 * ms / 3}}; !slices.Equal(p.Turns, want) || p.TimeSlices[0] != longSlice {
 		t.Errorf("%v, want turns %v", p, want)
 	}
 	tenants[1].Used = .05 // and is let go when it has far too little
-	if p := r.Next(tenants); len(p.Turns) != 0 || p.Slices[1] != longSlice {
+	if p := r.Next(tenants); len(p.Turns) != 0 || p.TimeSlices[1] != longSlice {
 		t.Errorf("%v", p)
 	}
 }

@@ -21,7 +21,7 @@ func (r *Rule) Together(tenants []Tenant, first []int, gpus int) Plan {
 		}
 	}
 	p := plain(tenants, total)
-	r.slices = p.Slices
+	r.timeSlices = p.TimeSlices
 	due, _ := r.dues(tenants, total)
 	all, others := 0.0, false
 	for i, t := range tenants {

@@ -29,7 +29,7 @@ func TestTurnsOfSeveralGPUsComeTogether(t *testing.T) {
 				t.Errorf("%+v: turns %+v, want %+v", c.all, p.Turns, c.turns)
 			}
 		}
-		if len(p.Turns) != len(c.turns) || len(p.Slices) != len(c.all) || slices.Min(p.Slices) <= 0 {
+		if len(p.Turns) != len(c.turns) || len(p.TimeSlices) != len(c.all) || slices.Min(p.TimeSlices) <= 0 {
 			t.Errorf("%+v: %+v", c.all, p)
 		}
 		at, now := 0, time.Hour

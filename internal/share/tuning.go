@@ -33,7 +33,7 @@ const (
 	// Of the GPU: nothing is changed for less. From: chosen, what the meter is good for. Wrong, small: calls for nothing; large: shares are off by it.
 	slack = 0.005
 	// From: measured, a request of 5 ms ends after 5.28 ms at p99 beside slices of 50 us, after 7.31 beside slices of 2 ms. Wrong, large: requests are late.
-	besideUrgent = 50 * time.Microsecond
+	besideLatency = 50 * time.Microsecond
 	// Of a round, for each GPU that takes part in turns together. From: measured, two changes in it, of two calls of 0.7 ms, are 1.1 % of a core. Wrong,
 	// small: the calls take a core; large: who is off stands still for it.
 	togetherEach = 250 * time.Millisecond

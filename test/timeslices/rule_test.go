@@ -22,7 +22,7 @@ func play(g *GPU, shares []float64, rule *share.Rule, windows int) []float64 {
 	for w := range windows {
 		plan := rule.Next(tenants)
 		for i, x := range g.Groups {
-			x.Slice, x.Off = plan.Slices[i], len(plan.Turns) > 0 && !sleeps(plan, i)
+			x.Slice, x.Off = plan.TimeSlices[i], len(plan.Turns) > 0 && !sleeps(plan, i)
 		}
 		before := make([]time.Duration, len(shares))
 		cuts, turns := make([]int, len(shares)), make([]int, len(shares))

@@ -92,7 +92,7 @@ func NewVgpud(g *GPU, budget *share.Budget, slices ...*Slice) *Vgpud {
 			s.Bucket.Resume(s.Bucket.Left)
 		}
 		v.resumeHold(s)
-		v.tenants = append(v.tenants, share.Tenant{Share: s.Share, Most: s.cap(), Groups: len(s.Groups), PIDs: s.present.PIDs, Urgent: s.Bucket != nil && s.Bucket.Pass(0, 0)})
+		v.tenants = append(v.tenants, share.Tenant{Share: s.Share, Most: s.cap(), Groups: len(s.Groups), PIDs: s.present.PIDs, Latency: s.Bucket != nil && s.Bucket.Pass(0, 0)})
 	}
 	v.rule.Resume(v.tenants, was)
 	v.replan()
@@ -167,8 +167,8 @@ func (v *Vgpud) look() {
 		if s.Bucket == nil {
 			continue
 		}
-		if goes := s.Bucket.Pass(found[i].Gone, found[i].Busy); goes != v.tenants[i].Urgent {
-			v.tenants[i].Urgent, urgent = goes, true
+		if goes := s.Bucket.Pass(found[i].Gone, found[i].Busy); goes != v.tenants[i].Latency {
+			v.tenants[i].Latency, urgent = goes, true
 		}
 	}
 	v.level()
@@ -201,7 +201,7 @@ func (v *Vgpud) plan() {
 // setSlices makes as many calls as may be made now.
 func (v *Vgpud) setSlices() {
 	for i, s := range v.Slices {
-		want := v.Plan.Slices[i]
+		want := v.Plan.TimeSlices[i]
 		if s.planned == 0 || float64(want) < .98*float64(s.planned) || float64(want) > 1.02*float64(s.planned) {
 			s.planned = want
 		}

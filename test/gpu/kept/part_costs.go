@@ -54,7 +54,7 @@ func (s *script) costsOfCalls() {
 		{"a slice, asked for", func() error { _, err := a.owner.Slice(a.group()); return err }},
 		{"a slice, set", func() error {
 			slice++
-			return a.owner.SetSlice(a.group(), time.Duration(8000+slice)*time.Microsecond)
+			return a.owner.SetTimeSlice(a.group(), time.Duration(8000+slice)*time.Microsecond)
 		}},
 		{"saves", func() error { _, err := a.owner.Saves(a.group()); return err }},
 		{"eight channels off, then on", func() error {

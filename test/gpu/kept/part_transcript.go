@@ -112,7 +112,7 @@ func (s *script) slices() {
 	slice, err := a.owner.Slice(a.group())
 	s.row("slice as made", fmt.Sprint(slice), answered(err))
 	for _, set := range []time.Duration{time.Microsecond, 100 * time.Microsecond, 3 * time.Millisecond, time.Second} {
-		err := a.owner.SetSlice(a.group(), set)
+		err := a.owner.SetTimeSlice(a.group(), set)
 		slice, readErr := a.owner.Slice(a.group())
 		s.row(fmt.Sprintf("slice of %v set", set), answered(err), fmt.Sprintf("read back %v", slice), answered(readErr))
 	}
@@ -174,7 +174,7 @@ func (s *script) switches() {
 // twice says whether the driver counts how often a channel was switched off or on, and whether one that has no work is switched as well.
 func (s *script) twice() {
 	for i, a := range s.all {
-		s.row(fmt.Sprintf("slice of tenant %d", i), answered(a.owner.SetSlice(a.group(), tenantsSlices[i])))
+		s.row(fmt.Sprintf("slice of tenant %d", i), answered(a.owner.SetTimeSlice(a.group(), tenantsSlices[i])))
 	}
 	a, idle := s.all[0], s.all[1]
 	for _, c := range []struct {

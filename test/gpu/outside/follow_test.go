@@ -71,7 +71,7 @@ func TestACapIsOffWhileItsCreditIsGone(t *testing.T) {
 }
 
 func TestWhatTheKernelRefusesIsNegative(t *testing.T) {
-	if got := statusOf(channels.File(-1).SetSlice(channels.Group{}, time.Millisecond)); got != -int(syscall.EBADF) {
+	if got := statusOf(channels.File(-1).SetTimeSlice(channels.Group{}, time.Millisecond)); got != -int(syscall.EBADF) {
 		t.Errorf("status %d", got)
 	}
 	if fd := newOwned(1<<30, nil).fd(0); fd >= 0 {

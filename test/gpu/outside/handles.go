@@ -150,7 +150,7 @@ func (p *owned) group(g handle) channels.Group {
 
 func (p *owned) slice(us int) int {
 	return p.ofEachGroup(func(f channels.File, g channels.Group) error {
-		return f.SetSlice(g, time.Duration(us)*time.Microsecond)
+		return f.SetTimeSlice(g, time.Duration(us)*time.Microsecond)
 	})
 }
 

@@ -68,7 +68,7 @@ func (f *follower) replan() {
 	f.plan = f.rule.Next(f.tenants)
 	for i, w := range f.all {
 		// A call is made for a change of more than 2 %.
-		if us := int(f.plan.Slices[i].Microseconds()); us < w.sliceUS*98/100 || us > w.sliceUS*102/100 {
+		if us := int(f.plan.TimeSlices[i].Microseconds()); us < w.sliceUS*98/100 || us > w.sliceUS*102/100 {
 			w.setSlice(us)
 			f.sliceCalls++
 		}
