@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package share is the arithmetic of shares of a GPU's time that are kept from outside: weights as time slices, who takes turns, what each
-// one used, who may go first, and who cheats. It asks no clock, no driver and no file; times are those that it is given.
+// Package share is the arithmetic of shares of a GPU's time that vgpud keeps from outside the programs: weights as time slices, turns, caps, the latency
+// class, GPU time, and verdicts on processes that cheat. It reads no clock, driver or file. README.md explains each rule by one example with numbers, has the
+// table of the rule's states, and explains the words tenant, sleeper, due, rival, rota and heir.
 package share
 
 import (

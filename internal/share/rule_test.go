@@ -15,7 +15,7 @@ const (
 	ms = time.Millisecond
 )
 
-func TestWeightsAreThoseOfTurnsByTheLibrary(t *testing.T) {
+func TestWeightsOfSlicesWithAndWithoutCaps(t *testing.T) {
 	for _, c := range []struct {
 		percents []int
 		want     []float64

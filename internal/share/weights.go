@@ -3,8 +3,8 @@
 
 package share
 
-// Weights are what slices with these caps, in percent, count for on one GPU. A slice without a cap (0 or 100) counts for its part of what those with a cap leave
-// over, however little that is: shares are kept for those that have one. Turns by the library go by the same (interposer/time/turn.c).
+// Weights are what slices count for on one GPU, by their caps in percent. A slice without a cap (0 or 100) counts for its part of what the capped slices
+// leave, however little that is: shares are kept for the slices that have one.
 func Weights(percents []int) []float64 {
 	capped, uncapped := 0, 0
 	for _, p := range percents {
