@@ -202,17 +202,6 @@ func TestACapIsChanged(t *testing.T) {
 	near(t, "elastic", m.had(time.Second)[0], 100, 0)
 }
 
-// Before the first look a slice is taken to have had the GPU for itself, as it may after the death of a worker.
-func TestASliceThatNobodyLookedAtHadAllOfTheGPU(t *testing.T) {
-	m := played(t, []int{50}, always(2*ms))
-	m.capped(0)
-	m.members(0)
-	m.play(10 * ms)
-	tenant := m.k.gpus[uuid].tenants[0]
-	tenant.tally(m.gpu.Now)
-	near(t, "could have had", 100*tenant.presence.could.Seconds()/(10*ms).Seconds(), 100, 10)
-}
-
 // A worker that died is followed by one that goes on from what was written down: what was had meanwhile is paid back.
 func TestALoneCapIsKeptThoughWorkersDie(t *testing.T) {
 	for _, phases := range []int{0, 7} {

@@ -84,7 +84,7 @@ func (k *keeper) follow(g *gpu, on NodeGPU, began map[uint32]time.Duration) {
 		if at >= 0 {
 			t = before[at]
 		} else {
-			t = &tenant{key: keyOf(s), presence: presence{level: 1}} // alone, as far as is known
+			t = &tenant{key: keyOf(s)}
 		}
 		t.Slice = s
 		if total > 0 {

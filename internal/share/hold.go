@@ -50,10 +50,10 @@ func (h *Hold) SetShare(share float64) {
 	h.pass(0, 0, 0)
 }
 
-// Resume goes on from the credit that was written down, after a time in which nobody counted. Who was held then is taken to have had all of the GPU since it was
-// let on, half the time between two such words on average; who was not, what it used before. It says which of the two it took.
+// Resume goes on from the credit that was written down, after a time in which nothing was counted. A slice that was held, or used about its cap, is taken to have
+// had all of the GPU since it was let on, half the time between two such words on average; another one, what it used before. It returns what it took.
 func (h *Hold) Resume(credit, gone, words time.Duration, used float64) float64 {
-	if credit < h.most() {
+	if credit < h.most() || used > takes*h.Share { // with its credit full it may be held all the same, as it asks for more
 		used = 1
 		gone = max(0, gone-words/2)
 	}

@@ -74,6 +74,22 @@ func TestPeriodsGrowWithTheCalls(t *testing.T) {
 	}
 }
 
+// After a death a slice that used about its cap may have been held, whatever credit it had; one that used less goes on as before.
+func TestWhatASliceHadWhileNothingWasCounted(t *testing.T) {
+	for used, took := range map[float64]float64{.5: 1, .47: 1, .2: .2, 0: 0} {
+		h := NewHold(.5)
+		if had := h.Resume(h.most(), 100*ms, 0, used); had != took {
+			t.Errorf("used %v of .5: taken for %v, want %v", used, had, took)
+		}
+		if may := h.May(); took == 1 && may > .55 || took < 1 && may != 1 {
+			t.Errorf("used %v of .5: may have %v", used, may)
+		}
+	}
+	if had := NewHold(.5).Resume(0, 100*ms, 0, .2); had != 1 {
+		t.Errorf("without credit: taken for %v", had)
+	}
+}
+
 // One that runs while it is off is told from a meter that lags behind.
 func TestWhoRunsWhileItIsOffIsSeen(t *testing.T) {
 	for used, runs := range map[float64]bool{.3: false, .34: false, .9: true} {
