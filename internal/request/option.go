@@ -66,8 +66,8 @@ var Options = []Option{
 		Name: "vgpu-priority", Metavar: "HOW", InStep: "may be lower than the job's; vgpud goes by the job's",
 		Help: "latency: work goes before others' on the GPU; normal; batch: may be cut short",
 		Long: "With `latency` the slice's work goes before its neighbours' while it has credit (with `elastic`, and where " +
-			"[the site allows it](docs/admin.md#gpu-time-by-the-drivers-own-scheduler)); `batch` says that it may be interrupted for others at any time, " +
-			"for which `normal` is taken today as well.\n\n" +
+			"[the site allows it](docs/admin.md#gpu-time-by-the-drivers-own-scheduler)); `batch` says that it may be interrupted " +
+			"for others at any time. Today `batch` and `normal` act the same.\n\n" +
 			"`latency` needs a share of GPU time, by `--vgpu-cores` or `gpucores`, and a site that lets the job's QOS or partition have it " +
 			"(`latency_qos`, `latency_partitions` in slurm-vgpu-config.yaml(5)). Its credit comes at that share. Without `--vgpu-policy=elastic` it has no effect. " +
 			"`normal` is the default. Beside a slice of `latency` with credit the two others have short time slices; nothing else tells them apart in this release.",

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Kinds ALLOC, ALLOC_PITCH, ALLOC_ASYNC and FREE: memory by pointer. */
+ * Kinds ALLOC, ALLOC_MANAGED, ALLOC_PITCH, ALLOC_ASYNC and FREE: memory by pointer. */
 #ifndef VGPU_CUDA_MEMORY_H
 #define VGPU_CUDA_MEMORY_H
 
