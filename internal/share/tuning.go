@@ -5,180 +5,221 @@ package share
 
 import "time"
 
-// Each number of this package that was measured or chosen, once. From: where it was measured, or that it was chosen; Wrong: what breaks if it is. A
-// comment stands for what follows it up to the next one. A time has its unit in its type; a part says what it is a part of. Measured was on an H200
-// with driver 580 (docs/verified/time-from-outside.md), unless it says otherwise: of another GPU look first at that. internal/keeper has its own.
+// Each number of this package that was measured or chosen, once, with its own comment. From: where the number was measured, or that it was chosen. Wrong:
+// the harm of a number that is too small or too large. The type gives the unit of a time. Measured is on an H200 with driver 580
+// (docs/verified/time-from-outside.md), unless the comment names another: for another GPU read that first. internal/keeper has its own numbers.
 
-// Rounds of slices (rule.go).
+// Rounds of time slices (rule.go).
 const (
-	// From: measured, a switch costs 0.24 ms, which is 3 % of the first; of the second, where somebody starts, who waits for a round again and again,
-	// 11 %. Wrong, small: switches take the GPU's time; large: who waits for a round is late by it.
-	roundOfEach  = 8 * time.Millisecond
+	// The round has this for each tenant that works. From: measured, a switch costs 0.24 ms, 3 % of this. Wrong, small: switches take the GPU's time; large: a
+	// program waits long for its round.
+	roundOfEach = 8 * time.Millisecond
+	// The same while a process begins, which waits for a round again and again. From: measured, a switch is 11 % of this. Wrong: as above.
 	roundOfStart = 2 * time.Millisecond
-	// Of all slices where everybody always has work, and what a job of many groups lengthens it to. From: chosen. Wrong: as above.
+	// The shortest round in which all tenants always have work. From: chosen. Wrong: as above.
 	leastRound = 20 * time.Millisecond
-	mostRound  = 100 * time.Millisecond
-	// Of each of many groups, as long as the round allows it. From: chosen, four switches. Wrong: as above.
+	// The longest round, for a job of many groups. From: chosen. Wrong: as above.
+	mostRound = 100 * time.Millisecond
+	// The time slice of each of many groups, as long as mostRound allows it. From: chosen, four switches. Wrong: as above.
 	leastOfMany = time.Millisecond
-	// Of who sleeps and has less than its share, all its groups together, which nobody cuts; and of the others meanwhile. From: chosen. Wrong: it has
-	// less than its share, or the others stand still.
+	// The time slice of a sleeper, for all its groups together: no step is cut. From: chosen. Wrong, small: the sleeper has less than its share.
 	longSlice = 100 * time.Millisecond
-	shortest  = 100 * time.Microsecond
-	// Of those who take turns, on average, and at least: each is two calls. From: chosen, by CostDisable. Wrong, small: the calls take a core; large: who
-	// is off stands still for it.
-	turn      = 100 * time.Millisecond
+	// The shortest time slice beside a sleeper. From: chosen. Wrong, small: switches take the GPU's time; large: the sleeper has less than its share.
+	shortest = 100 * time.Microsecond
+	// A turn, on average. From: chosen, by CostDisable, as a turn is two calls. Wrong, small: the calls take a core; large: a program that is off stands still.
+	turn = 100 * time.Millisecond
+	// The shortest turn. From: chosen. Wrong: as above.
 	leastTurn = 5 * time.Millisecond
-	// Of its turns: one that always has work leaves no more by itself. From: chosen. Wrong: one that pauses is taken for one that does not.
+	// Part of a tenant's turns: a tenant that always has work ends fewer by itself. From: chosen. Wrong, large: a sleeper counts as always at work.
 	leftOften = 0.1
-	// Of the GPU: nothing is changed for less. From: chosen, what the meter is good for. Wrong, small: calls for nothing; large: shares are off by it.
+	// Part of the GPU: a smaller difference changes nothing. From: chosen, the meter is no better. Wrong, small: calls for nothing; large: shares are off by it.
 	slack = 0.005
-	// From: measured, a request of 5 ms ends after 5.28 ms at p99 beside slices of 50 us, after 7.31 beside slices of 2 ms. Wrong, large: requests are late.
+	// The others' time slice beside the latency class. From: measured, a request of 5 ms ends after 5.28 ms at p99, and after 7.31 beside 2 ms. Wrong, large:
+	// requests are late.
 	besideLatency = 50 * time.Microsecond
-	// Of a round, for each GPU that takes part in turns together. From: measured, two changes in it, of two calls of 0.7 ms, are 1.1 % of a core. Wrong,
-	// small: the calls take a core; large: who is off stands still for it.
+	// A round of turns together has this for each GPU. From: measured, two changes in it of two calls of 0.7 ms are 1.1 % of a core. Wrong: as turn.
 	togetherEach = 250 * time.Millisecond
 )
 
-// Slices of unlike steps (alike.go). From: chosen, by plays of test/timeslices. Wrong: who asks for much or little has more or less than its share.
+// All sleep (alike.go). From: chosen, by plays of test/timeslices. Wrong: a tenant that asks for much or little has more or less than its share.
 const (
-	latest        = 0.4          // of what one is taken to have
-	mostFix       = 4.0          // times one's part, or a part of it
-	dear          = 0.06         // of a round: switches among those who could take turns
-	leastTogether = 2 * shortest // of a round
-	useless       = 0.5          // of the round that was computed, and still somebody is behind: it does not ask for so much
-	resting       = 60           // plans
-	// The rest of a step may be as long as a slice, and looks like one that was cut; and programs do small things when they begin.
-	believed   = 3
-	mostSeen   = 8
-	remembered = 16 // turns of a process (pace.go)
+	// Weight of the last window in the average of what a tenant used.
+	latest = 0.4
+	// A tenant's part grows or shrinks by at most this factor.
+	mostFix = 4.0
+	// Part of a round: where switches between the short time slices take more, the tenants take turns.
+	dear = 0.06
+	// The shortest round.
+	leastTogether = 2 * shortest
+	// Part of the computed round: a round that was trimmed below it does not help, as the tenant that is behind does not ask for its share.
+	useless = 0.5
+	// Plans without this rule after that.
+	resting = 60
+	// Windows in which a step was seen before it counts. The rest of a step can be as long as a time slice and looks like a cut; programs do small things when
+	// they begin.
+	believed = 3
+	// The count of such windows goes no higher, so that a changed program is noticed after so many.
+	mostSeen = 8
+	// Turns of a process from which step and pause are computed (pace.go).
+	remembered = 16
 )
 
-// Those who are never off (around.go). From: chosen. Wrong: what others leave is not given, or given to who cannot use it.
+// A GPU on which capped tenants are off for a part of the time (around.go). From: chosen. Wrong: the time that others leave is not given, or goes to a tenant
+// that cannot use it.
 const (
+	// Looks count for this long.
 	aroundRecent = 500 * time.Millisecond
-	aroundFull   = 0.95
-	aroundAlike  = 1.5  // times: those who are never off use as much beside those who are as without them
-	aroundSlack  = 0.05 // of the time
+	// Part of the time: an engine that is at work for as much is full.
+	aroundFull = 0.95
+	// Tenants that are never off use at most so many times as much while the others are on as while these are off.
+	aroundAlike = 1.5
+	// Part of the time: less time off is no evidence.
+	aroundSlack = 0.05
 )
 
-// What a control call takes of a core. From: measured. Wrong, small: vgpud takes more of a core than it may; large: shares follow later than they could.
+// Time of a core that a control call takes. From: measured. Wrong, small: vgpud takes more of a core than it may; large: shares follow late.
 const (
 	CostDisable = 700 * time.Microsecond // up to 64 channels off or on
-	CostSlice   = 300 * time.Microsecond
-	CostLook    = 300 * time.Microsecond // at the log, with what is new in it
+	CostSlice   = 300 * time.Microsecond // one time slice
+	CostLook    = 300 * time.Microsecond // the log, with all new records
 )
 
-// What vgpud may take of a core (budget.go, starting.go). From: chosen, the first two together 2 %. Wrong, small: shares follow late; large: jobs miss
+// The budget of vgpud (budget.go, starting.go). From: chosen; changes and looks together are 2 % of a core. Wrong, small: shares follow late; large: jobs miss
 // the core.
 const (
-	ofChanges   = 0.015
-	ofLooks     = 0.005
-	ofNames     = 0.004               // of each job
-	savedNames  = 128 * 2 * CostSlice // what a job's processes name when they begin
-	saved       = time.Second         // for as long what was not spent is kept
-	oneMore     = time.Microsecond    // beyond what is spent: a wait of nothing would be asked for again at once
-	ofStarts    = 0.25                // of the time for which somebody may count as one that starts
-	savedStarts = 4 * time.Second     // of starts at once
-	longestGone = time.Second         // between two questions, which come twice a second while somebody begins
+	ofChanges = 0.015 // of a core, for calls that change something
+	ofLooks   = 0.005 // of a core, for looks at the log
+	ofNames   = 0.004 // of a core, for the names on the page of each job
+	// Saved at most for names: as many as a job's processes write when they begin.
+	savedNames = 128 * 2 * CostSlice
+	// Unspent budget is kept for as long.
+	saved = time.Second
+	// Added to a wait, so that the wait is never 0.
+	oneMore = time.Microsecond
+	// Part of the time for which processes that begin may shorten the rounds.
+	ofStarts = 0.25
+	// The same, saved at most.
+	savedStarts = 4 * time.Second
+	// Most time that counts between two calls of Starting.Afford, which come twice a second while a process begins.
+	longestGone = time.Second
 )
 
-// Who follows its share by slices, and who has to take turns (follow.go). From: chosen, by plays of test/timeslices. Wrong: a slice has less than its share.
+// Sleepers and takers (follow.go). From: chosen, by plays of test/timeslices. Wrong: a tenant has less than its share.
 const (
-	asks    = 0.95                   // of what it could have alone, as others cost it something
-	waited  = 1.2                    // times the others' turns: a longer pause is its own
-	starved = 0.5                    // of what they are due
-	heavy   = 0.3                    // of its time on: whoever uses less of it would leave the GPU idle in its turn
-	aSwitch = 250 * time.Microsecond // measured
+	// Part of the use that a tenant could have alone: beside others it asks for so much.
+	asks = 0.95
+	// A pause longer than so many times the others' turns is the program's own.
+	waited = 1.2
+	// Part of their due: tenants that always have work keep as much beside sleepers.
+	starved = 0.5
+	// Part of the time: a tenant that uses less of its time on would leave the GPU idle in a turn of its own.
+	heavy = 0.3
+	// The time of a switch. From: measured.
+	aSwitch = 250 * time.Microsecond
 )
 
 // Caps (hold.go).
 const (
-	// Of the cap's part: what a burst may have at once; and of it. From: chosen. Wrong, small: a program that pauses has less than its cap; large: others
-	// are late by a burst.
+	// The credit is what the cap gives in this time. From: chosen. Wrong, small: a program that pauses has less than its cap; large: neighbours wait for a burst.
 	keptCredit = 250 * time.Millisecond
+	// The most credit, whatever the cap. From: chosen. Wrong: as above.
 	mostCredit = 50 * time.Millisecond
-	// Of GPU time; and for how long what is owed is paid back, either way. From: chosen. Wrong, small: the cap is passed; large: a program stands still.
+	// The most GPU time that is owed. From: chosen. Wrong, small: the cap is passed; large: a program stands still.
 	mostDebt = 500 * time.Millisecond
+	// Credit and debt are evened out in this time. From: chosen. Wrong, small: a program stands still; large: the cap is passed for longer.
 	paidBack = time.Second
-	// Of its cap, while it pays back. From: chosen. Wrong, small: a program stands still for seconds.
+	// Part of its cap that a slice has at least while it pays back. From: chosen. Wrong, small: a program stands still for seconds.
 	leastPart = 0.2
-	// Over which what it used is looked at. From: chosen, two looks and more. Wrong, small: the cap follows noise; large: late.
+	// Use counts for as long (demand.go). From: chosen, two looks and more. Wrong, small: the cap follows noise; large: the cap follows late.
 	recent = 500 * time.Millisecond
-	// Of what it could have had: whoever takes as much takes all that it can have. From: chosen, a meter is wrong by less. Wrong, small: the cap follows
-	// late; large: who pauses is held for nothing.
+	// Part of the use that a slice could have had: a slice that uses more asks for all. From: chosen, a meter is wrong by less. Wrong, small: a cap follows late;
+	// large: a program that pauses is held for nothing.
 	takes = 0.9
-	// Of a period: those who may be on for nearly as long are put off in one call. From: chosen. Wrong, small: the calls take a core; large: a cap is coarse.
+	// Part of a period: slices whose times end as close together are put off in one call. From: chosen. Wrong, small: calls take a core; large: a cap is coarse.
 	atOnce = 0.03
-	// Of the GPU, by which a slice may be beyond its cap before it is kept off for it. From: measured, a meter is no better. Wrong: calls for nothing.
+	// Part of the GPU by which a slice may pass its cap before it is kept off. From: measured, a meter is no better. Wrong, small: calls for nothing; large: the
+	// cap is passed.
 	heldSlack = 0.004
-	// Of the GPU: a cap of as much is none. From: chosen. Wrong: as above.
+	// Part of a time: a slice that was on for more was on all the time. From: chosen. Wrong, small: the cap is passed; large: calls for nothing.
 	allOfIt = 0.995
-	// With its two calls of 0.7 ms. From: measured. Wrong, small: the calls take a core; large: the cap is coarse.
+	// The shortest time off. From: measured, it is two calls of 0.7 ms. Wrong, small: the calls take a core; large: the cap is coarse.
 	leastOff = 4 * time.Millisecond
-	leastOn  = 3 * time.Millisecond
-	// How long one round off and on is: of one alone, of one beside others, at most, and for each of many. From: chosen, by leastOff and the budget. Wrong:
-	// as above.
+	// The shortest time on. From: chosen. Wrong: as above.
+	leastOn = 3 * time.Millisecond
+	// The period of a slice alone on its GPU. From: chosen, the counter says nothing of less. Wrong, small: the calls take a core; large: the cap is coarse.
 	lonePeriod = 100 * time.Millisecond
+	// The period beside other slices. From: chosen, by leastOff and the budget. Wrong: as above.
 	heldPeriod = 50 * time.Millisecond
+	// The longest period while few calls are needed. From: chosen. Wrong: as above.
 	mostPeriod = 200 * time.Millisecond
+	// The period has at least this for each call. From: chosen, at most 11 % of a core. Wrong: as above.
 	eachOfMany = 12500 * time.Microsecond
-	// How much time off is looked at before one is judged by it: a meter lags behind by a tenth of a second. From: chosen. Wrong, small: noise is taken for a program that runs while off.
+	// Time off before a slice is judged by it. From: chosen, a meter is late by a tenth of a second. Wrong, small: noise counts as a program that runs while off.
 	checkedFor = time.Second
 )
 
-// Verdicts (judge.go). Wrong, small: an honest step is frozen; large: one that is not has more than its share for longer.
+// Verdicts (judge.go). Wrong, small: an honest step is frozen; large: a step that cheats has more than its share for longer.
 const (
-	// A handle may be another group's by now, once: that of a process that made one anew between two looks. From: chosen.
+	// Looks at a changed time slice. A handle can belong to another group once, where a process made a new context between two looks. From: chosen.
 	strikesOfSlice = 2
-	// Who is honest at two looks of three is not, and one that was honest once is not beyond doubt. From: chosen.
+	// An honest look takes this off the count: a process that is honest at one look of three is still found. From: chosen.
 	pardon = 0.5
-	// From: measured, 1,200 times off and on no process ran on for longer than the call; the clocks of GPU and node are compared to a millisecond.
-	ranOff     = 5 * time.Millisecond
+	// Time that a process may run while it is off. From: measured, in 1,200 times no process ran on for longer than the call; clocks compare to a millisecond.
+	ranOff = 5 * time.Millisecond
+	// The same, as a part of the time off. From: chosen.
 	ranOffPart = 0.2
+	// Looks in a row at such a process. From: chosen.
 	strikesRan = 2
-	// From: measured, of one that always has work 6 switches of 373 wait; of one that makes them wait, all, and its turns are as long as its kernels. So may
-	// be those of one whose steps end by themselves, but then others have their part. A program that has no more than its part does no harm by it.
-	waitedPart  = 0.75
-	tooMuch     = 0.05
+	// Part of the switches that wait until the process is idle. From: measured, 6 of 373 of a program that always has work, and all of a program that makes
+	// them wait.
+	waitedPart = 0.75
+	// Part of the GPU beyond its due: a program below that does no harm, however its steps end. From: chosen.
+	tooMuch = 0.05
+	// Looks in a row at a process that makes switches wait, or has more than its due by unheld channels. From: chosen.
 	strikesWait = 3
-	// Whoever makes and drops contexts in a test has some at once that are no longer there at the next look. From: chosen.
+	// Looks in a row at groups without room. A test that makes and drops contexts has some for a moment. From: chosen.
 	strikesRoom = 2
-	// From: measured, a context takes the driver 0.15 s and more, so a program makes seven in a second; at its start as many as its page has room for.
-	mostMade       = 64
+	// Groups that a process may make at once: as many as its page has room for. From: chosen.
+	mostMade = 64
+	// Groups that a process may make in a second. From: measured, a context takes the driver 0.15 s and more, so a program makes seven.
 	madeEachSecond = 8
-	// The library writes a group down when it is made, before memory can be taken. From: chosen.
-	hidden        = 2 * time.Second
-	strikesHidden = 3 // one look that comes late has seen no more than one in time
+	// Time in which memory of the GPU has no handle. The library writes a group down when it is made, before memory can be taken. From: chosen.
+	hidden = 2 * time.Second
+	// Looks in a row at that: a look that comes late has seen no more than a look in time. From: chosen.
+	strikesHidden = 3
 	// FreezeFor is how long a step is frozen. From: chosen.
 	FreezeFor = 10 * time.Second
-	// How often it is frozen before it is killed; and for how long a process of a job stands still at its beginning of which a step was killed, doubled
-	// with each. From: chosen.
-	mostFrozen   = 2
-	firstDelay   = 4 * time.Second
+	// A step is frozen so often before it is killed. From: chosen.
+	mostFrozen = 2
+	// A process of a job of which one step was killed stands still for as long when it begins; each further kill doubles the time. From: chosen.
+	firstDelay = 4 * time.Second
+	// The longest such time. From: chosen.
 	longestDelay = 64 * time.Second
 )
 
 // The meter (meter.go, off.go, rota.go).
 const (
-	// What a turn takes of the time for which a process is resident: one that was cut, and one that ended by itself. From: measured. Wrong: a job's GPU time
-	// is counted too high or too low.
-	cutTakes  = 145 * time.Microsecond
+	// Part of its residence in which a process that was cut does no work. From: measured. Wrong: a job's GPU time is counted too high or too low.
+	cutTakes = 145 * time.Microsecond
+	// The same for a turn that ended by itself. From: measured. Wrong: as above.
 	leftTakes = 60 * time.Microsecond
-	// Of the GPU: whoever is idle leaves at once, so resident less the turns is busy. From: chosen. Wrong: as above.
+	// Part of the time: an engine that is at work for more is full. Then residence less the turns is use, as an idle program leaves at once. From: chosen. Wrong:
+	// as above.
 	full = 0.97
-	// A group counts as one with work for as long after its last turn. From: chosen. Wrong, small: a slice with pauses loses its part; large: the others
-	// have less while it has ended.
+	// A group works until this long after its last turn. From: chosen. Wrong, small: a slice with pauses loses its part; large: the others have less after a job.
 	atWork = time.Second
-	// Of its slice: a turn of that length was ended by it; and beyond its slice: nobody else had work, or the turn could not be ended. From: chosen. Wrong:
-	// an honest step counts as one that cannot be cut.
+	// Part of its time slice: a longer turn was ended by the time slice. From: chosen. Wrong, small: a sleeper counts as always at work; large: the reverse.
 	mostOfSlice = 0.95
-	overlong    = time.Millisecond
-	// libcuda's slice, where none was set. From: the driver, 580. Wrong: as above, until vgpud sets one.
+	// A turn that is this much longer than its time slice could not be ended, or no other program had work. From: chosen. Wrong, small: an honest step counts as
+	// a step that cannot be cut.
+	overlong = time.Millisecond
+	// libcuda's time slice, until vgpud sets one. From: the driver, 580. Wrong: as mostOfSlice.
 	ofTheDriver = 2048 * time.Microsecond
-	// A call's time is read around it, and what runs leaves a moment later. From: measured. Wrong, small: honest steps count as running while off.
+	// The time of a call is read before and after it, and a running program leaves a moment later. From: measured. Wrong, small: an honest step counts as running
+	// while off.
 	clocksDiffer = time.Millisecond
-	// A record comes at the latest. From: chosen. Wrong, small: as above.
+	// Records of the log come within this time. From: chosen. Wrong, small: as above.
 	late = 2 * time.Second
-	// Turns that a rota remembers. From: chosen. Wrong: memory of vgpud.
+	// Turns that a rota remembers. From: chosen. Wrong, small: a process that comes back has a turn too many; large: memory of vgpud.
 	mostRemembered = 1000
 )
