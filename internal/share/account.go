@@ -12,7 +12,7 @@ type Account struct {
 	NotExact      bool          // some of Busy is a part of a sum
 }
 
-// Resume goes on after a time in which nobody counted.
+// Resume goes on after a time in which vgpud did not count.
 func (a *Account) Resume(now time.Duration) {
 	if a.Looked != 0 && now > a.Looked {
 		a.Unknown += now - a.Looked

@@ -9,32 +9,32 @@ import (
 	"time"
 )
 
-// alike divides the GPU where all who are at work sleep between their steps: each leaves the GPU by itself now and then, so that nobody is there to
-// use what the others' leaving costs. That is borne by all alike. A step is what one does between two pauses, so the round can be computed in which
-// the one who needs the shortest has its share with one step; the others' slices are their parts of it.
+// alike divides the GPU where all tenants at work sleep between their steps. Each leaves the GPU by itself now and then, so no tenant uses the time that
+// the others' pauses cost, and all bear this cost in proportion. A step is the work between two pauses. So the round can be computed in which the tenant
+// that needs the shortest round has its share with one step. The other tenants' time slices are their parts of this round.
 type alike struct {
-	round time.Duration // in which all have their slices; 0: nobody is behind, or not all sleep
-	trim  float64       // of the round that is computed, by what was had
-	fix   []float64     // of each one's part
-	had   []float64     // by each, in the last windows
-	steps []step        // of each
-	rests int           // plans in which this is not tried again
+	round time.Duration // in which all have their time slices; 0: no tenant is behind, or not all sleep
+	trim  float64       // factor on the computed round, from the figures of the last windows
+	fix   []float64     // factor on each tenant's part
+	had   []float64     // average use of each tenant in the last windows
+	steps []step        // of each tenant
+	rests int           // plans until this rule is tried again
 }
 
-// step is what one does between two pauses, all of its processes together, as it was seen last.
+// step is a tenant's work between two pauses, of all its processes together, as the last window showed it.
 type step struct {
 	long time.Duration
-	seen int // in so many windows more than it was not
+	seen int // windows that showed it, less windows that did not
 }
 
-// need is who needs the shortest round, and what each is to have.
+// need is the tenant that needs the shortest round, and the part that each tenant is to have.
 type need struct {
 	aims  []float64
-	who   int // -1: nobody
+	who   int // place of that tenant; -1: none
 	round time.Duration
 }
 
-// see says whether everybody at work sleeps, and several are.
+// see says whether two tenants or more work, and all of these sleep.
 func (a *alike) see(tenants []Tenant, was []time.Duration) bool {
 	if len(a.steps) != len(tenants) {
 		*a = alike{steps: make([]step, len(tenants))}
@@ -48,7 +48,7 @@ func (a *alike) see(tenants []Tenant, was []time.Duration) bool {
 			continue
 		case t.Step > 0 && (!t.Cut || t.Left > leftOften):
 			s.long, s.seen = time.Duration(float64(t.Step)/max(leftOften, t.Left)*float64(max(1, len(t.PIDs)))), min(mostSeen, s.seen+1)
-		case was != nil && was[i] == t.long(): // it was not long enough
+		case was != nil && was[i] == t.long(): // the time slice was not long enough to show the step
 			s.seen = 0
 		default:
 			s.seen = max(0, s.seen-1)
@@ -82,7 +82,7 @@ func (a *alike) needs(tenants []Tenant, due []float64, limited []bool) need {
 	return n
 }
 
-// plan follows what was had; false: nobody has less than it is to have.
+// plan follows the tenants' use; false: no tenant has less than it is to have.
 func (a *alike) plan(tenants []Tenant, due []float64, limited []bool, most time.Duration) (Plan, bool) {
 	n := a.needs(tenants, due, limited)
 	switch {
@@ -132,8 +132,8 @@ func (a *alike) follow(tenants []Tenant, n need, most time.Duration) {
 	a.round = min(most, max(leastTogether, time.Duration(float64(n.round)*a.trim)))
 }
 
-// divide gives who leaves by itself before its part of the round is over a long slice, which nobody cuts. Short slices of several others would be spent
-// on switches, so these take turns.
+// divide gives a long time slice, which is never cut, to each tenant that leaves by itself before its part of the round is over. Short time slices of
+// several others would be spent on switches, so these take turns.
 func (a *alike) divide(tenants []Tenant, n need) Plan {
 	var p Plan
 	leaves, parts, others := make([]bool, len(tenants)), make([]float64, len(tenants)), time.Duration(0)

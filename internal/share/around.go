@@ -5,11 +5,11 @@ package share
 
 import "time"
 
-// around is what was seen, of late, of a GPU on which some are kept off for a part of the time, so that it is not full although they always have work.
+// around are recent figures of a GPU on which capped tenants are off for a part of the time. Such a GPU is not full, although these always have work.
 type around struct {
-	gone, on float64 // of the time: for which any of those was on
-	busy     float64 // the GPU's engine
-	had      float64 // resident, less the turns, of those who were kept off
+	gone, on float64 // seconds: in all, and with a capped tenant on
+	busy     float64 // seconds of the GPU's engine
+	had      float64 // residence of the capped tenants, less the turns
 }
 
 // take adds a look.
@@ -28,8 +28,8 @@ func (a *around) take(w *window, allOff time.Duration) {
 	a.gone, a.on, a.busy, a.had = keep*a.gone+gone, keep*a.on+gone-allOff.Seconds(), keep*a.busy+w.Active*gone, keep*a.had+had.Seconds()
 }
 
-// fills says that the GPU is full whenever one of those who are kept off for a part of the time is on. Then each of these has what it was resident for. The
-// engine's time alone does not say so where they are on for little and others are at work meanwhile; but these then use as much of the GPU as without them.
+// fills says that the GPU is full whenever a capped tenant is on. Then the residence of each capped tenant is its use. Where these are on for little time
+// and others work meanwhile, the engine's time alone does not show this. But then the others use as much of the GPU while the capped tenants are off.
 func (a *around) fills() bool {
 	off := a.gone - a.on
 	if off < aroundSlack*a.gone || a.busy < aroundFull*a.on {
@@ -39,7 +39,7 @@ func (a *around) fills() bool {
 	return beside <= aroundAlike*max(0, without)+2*aroundSlack
 }
 
-// ofThoseOff gives them what they were resident for, and says what is left.
+// ofThoseOff gives the tenants that were off their residence, and returns the rest of the sum.
 func (w *window) ofThoseOff(sum time.Duration, used []time.Duration) (left time.Duration) {
 	all := time.Duration(0)
 	for i, off := range w.off {
@@ -60,7 +60,7 @@ func (w *window) ofThoseOff(sum time.Duration, used []time.Duration) (left time.
 	return max(0, sum)
 }
 
-// wasOff says that one with a cap was kept off in some of the time until now.
+// wasOff says that a tenant with a cap was off in some of the time until now.
 func (m *Meter) wasOff(p Present, goneNS int64) bool {
 	for _, pid := range p.PIDs {
 		if o := m.offs[pid]; p.Capped && o != nil && o.since(m.atNS-goneNS) {
@@ -70,7 +70,7 @@ func (m *Meter) wasOff(p Present, goneNS int64) bool {
 	return false
 }
 
-// allOff is for how long nobody was on of those who were kept off in some of the time until now.
+// allOff is for how long all the tenants that wasOff names were off at once.
 func (m *Meter) allOff(all []Present, goneNS int64) (off time.Duration) {
 	left, some := []span{{m.atNS - goneNS, m.atNS}}, false
 	for _, p := range all {

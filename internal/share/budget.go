@@ -10,10 +10,11 @@ type Budget struct {
 	changes, looks purse
 }
 
-// Names is what asking the driver after what one job's page names may take: a job that names without end, or what is not there, spends its own.
+// Names is the part of a core for queries of the driver about the groups on one job's page. A job that writes names without end, or of groups that are
+// not there, spends its own part.
 type Names struct{ purse purse }
 
-// Afford takes what it costs to ask for a group and to give it its slice, or says that the job has to wait.
+// Afford takes the cost of a query for a group and of its time slice, or says that the job has to wait.
 func (n *Names) Afford(now time.Duration) bool {
 	n.purse.pass(now, ofNames)
 	if n.purse.spent >= savedNames {
@@ -23,38 +24,38 @@ func (n *Names) Afford(now time.Duration) bool {
 	return true
 }
 
-// Charge takes what is done because a group is not named any more.
+// Charge takes the cost of calls for a group that its page does not name any more.
 func (n *Names) Charge(now, cost time.Duration) {
 	n.purse.pass(now, ofNames)
 	n.purse.spent += cost
 }
 
-// purse is a part of it. What was not spent in a second is lost, and a call may cost more than there is, which is waited for afterwards.
+// purse is one part of the budget. Credit that was not spent in a second is lost. A call may cost more than the credit; then the next call waits.
 type purse struct{ spent, at time.Duration }
 
-// Afford takes what a change costs, or says that it has to wait.
+// Afford takes the cost of a change, or says that the change has to wait.
 func (b *Budget) Afford(now, cost time.Duration) bool {
 	return b.changes.take(now, cost, ofChanges)
 }
 
-// Spare takes it only where half of what can be had is left: what is good to know does not hold up changes, however many there are to look at.
+// Spare takes the cost of a query only where half of the most credit is left, so that queries never hold up changes.
 func (b *Budget) Spare(now, cost time.Duration) bool {
 	b.changes.pass(now, ofChanges)
 	return b.changes.spent < time.Duration(ofChanges*float64(saved)/2) && b.Afford(now, cost)
 }
 
-// Look takes what a look costs. Looks go on while changes have to wait.
+// Look takes the cost of a look. Looks go on while changes have to wait.
 func (b *Budget) Look(now time.Duration) bool {
 	return b.looks.take(now, CostLook, ofLooks)
 }
 
-// Charge takes what cannot wait: undoing what holds a program.
+// Charge takes the cost of a call that cannot wait: a program is let go.
 func (b *Budget) Charge(now, cost time.Duration) {
 	b.changes.pass(now, ofChanges)
 	b.changes.spent += cost
 }
 
-// Wait is for how long a change that is not afforded now has to.
+// Wait is for how long a change that is not afforded now has to wait.
 func (b *Budget) Wait(now time.Duration) time.Duration {
 	b.changes.pass(now, ofChanges)
 	if over := float64(b.changes.spent) - ofChanges*float64(saved); over >= 0 {

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// Demand is which part of the GPU a slice would use if it could, by what it used of what it could have had. It is taken to ask for all until it was seen to use less.
+// Demand is the part of the GPU that a slice would use if it could, from its use of the time that it could have had. A new slice counts as asking for all,
+// until it was seen to use less.
 type Demand struct{ used, on float64 } // of the last half second: of the GPU, and of the time for which it was on
 
-// NewDemand is of one who was seen to use this part of the GPU while it was on.
+// NewDemand is of a slice that used this part of the GPU while it was on.
 func NewDemand(used float64) Demand { return Demand{used, 1} }
 
 // Part is of the GPU, while it is on.
@@ -22,7 +23,7 @@ func (d *Demand) Part() float64 {
 	return min(1, d.used/d.on)
 }
 
-// Look takes what it used of a time, of 1, for how long it was on, and how much it could have used meanwhile.
+// Look takes figures of a time: for how long the slice was on, how much it could have used meanwhile, and its use, of 1.
 func (d *Demand) Look(gone, on, could time.Duration, used float64) {
 	if gone <= 0 || on <= 0 {
 		return
@@ -43,7 +44,7 @@ func (d *Demand) Look(gone, on, could time.Duration, used float64) {
 	}
 }
 
-// Uses is which part of a time it is expected to use.
+// Uses is the part of a time that the slice is expected to use.
 func (d *Demand) Uses(gone, on, could time.Duration) float64 {
 	if gone <= 0 {
 		return 0
@@ -51,15 +52,15 @@ func (d *Demand) Uses(gone, on, could time.Duration) float64 {
 	return min(d.Part()*float64(on), float64(could)) / float64(gone)
 }
 
-// Rival is one of those at work on a GPU.
+// Rival is a tenant at work on a GPU, with the figures by which it competes with others.
 type Rival struct {
 	Weight float64
 	Wants  float64 // of the GPU, while it is on
-	May    float64 // of the GPU, over a time; 1: whatever it gets
+	May    float64 // of the GPU, over a time; 1: all that it gets
 	Off    bool
 }
 
-// Levels is what each of those who are on gets of the GPU: a part by its weight, and what others leave of theirs.
+// Levels is the part of the GPU that each rival gets that is on: by its weight, and by the parts that others do not use.
 func Levels(all []Rival) []float64 {
 	levels, settled := make([]float64, len(all)), make([]bool, len(all))
 	free := 1.0
@@ -92,7 +93,7 @@ func Levels(all []Rival) []float64 {
 	return levels
 }
 
-// Could is what each would get that always had work.
+// Could is the part of the GPU that each rival would get if it always had work.
 func Could(all []Rival) []float64 {
 	could := Levels(all)
 	for i, r := range all {
@@ -106,7 +107,7 @@ func Could(all []Rival) []float64 {
 	return could
 }
 
-// Parts is for which part of a period each is to be on, so that none has more than it may: all are on at first, and as one goes off the others get more.
+// Parts is the part of a period for which each rival is on, so that none has more than its cap. All are on at first, and as one goes off the others get more.
 func Parts(all []Rival) []float64 {
 	all = slices.Clone(all)
 	parts, left := make([]float64, len(all)), make([]float64, len(all))
@@ -131,7 +132,7 @@ func Parts(all []Rival) []float64 {
 	return parts
 }
 
-// together has those who would be put off at nearly the same time be so at once.
+// together makes nearly equal parts equal, so that one call puts these rivals off.
 func together(parts []float64) {
 	order := make([]int, 0, len(parts))
 	for i, part := range parts {

@@ -9,15 +9,15 @@ import "time"
 type window struct {
 	Look
 	gone      time.Duration
-	lost      bool // records, so that nobody knows who was resident for all of it
+	lost      bool // records, so that the resident process is not known for all of it
 	present   []bool
-	off       []bool // were kept off for a part of it
+	off       []bool // was off for a part of it
 	around    *around
-	had       []time.Duration // resident less the turns; negative where an end is older than the last look
-	untracked time.Duration   // the same of processes that are nobody's here
+	had       []time.Duration // residence less the turns; negative where an end is older than the last look
+	untracked time.Duration   // the same of processes that belong to no tenant here
 }
 
-// divide says what each had of the GPU, by the best that is known of this look.
+// divide returns the GPU time of each tenant, by the best figures of this look.
 func (w *window) divide(found []Usage) []time.Duration {
 	ran, only := 0, -1
 	for i := range found {
@@ -54,7 +54,7 @@ func (w *window) divide(found []Usage) []time.Duration {
 	return used
 }
 
-// alone is who has the GPU for itself, if one does.
+// alone counts the tenants that are present, and returns the place of one.
 func (w *window) alone() (count, only int) {
 	only = -1
 	for i, present := range w.present {
@@ -71,7 +71,7 @@ func (w *window) known(found []Usage, exact bool) {
 	}
 }
 
-// split divides a sum by who was resident. Whoever was last stays resident while nobody has work, so it is wrong by up to 14 points for each.
+// split divides a sum by residence. The last program stays resident while no program has work, so each figure is wrong by up to 14 points.
 func (w *window) split(sum time.Duration, used []time.Duration) {
 	all := w.untracked
 	for i, had := range w.had {

@@ -29,7 +29,10 @@ func TestASleeperShortensTheOther(t *testing.T) {
 
 func TestAllSleepersBearTheCostAlike(t *testing.T) {
 	var r Rule
-	tenants := []Tenant{{Share: 50, Groups: 1, Used: .6, Step: 10 * ms, Pause: 5 * ms, Left: 1}, {Share: 50, Groups: 1, Used: .2, Step: 2 * ms, Pause: ms, Left: 1}}
+	tenants := []Tenant{
+		{Share: 50, Groups: 1, Used: .6, Step: 10 * ms, Pause: 5 * ms, Left: 1},
+		{Share: 50, Groups: 1, Used: .2, Step: 2 * ms, Pause: ms, Left: 1},
+	}
 	r.Next(tenants)
 	r.Next(tenants)
 	p := r.Next(tenants) // each step was seen in three windows
@@ -56,7 +59,8 @@ func TestACapIsPaidBack(t *testing.T) {
 // The first tenant is off for half of the time, so the GPU is idle then. An engine that is busy for all the rest is that tenant's.
 func TestWhoFillsTheGPUWhileOnHasAllOfThat(t *testing.T) {
 	for active, want := range map[float64]time.Duration{.5: 48 * ms, .3: 30 * ms * 48 / 68} {
-		w := window{Look: Look{Active: active}, gone: 100 * ms, off: []bool{true, false}, had: []time.Duration{48 * ms, 20 * ms}, around: &around{}}
+		had := []time.Duration{48 * ms, 20 * ms}
+		w := window{Look: Look{Active: active}, gone: 100 * ms, off: []bool{true, false}, had: had, around: &around{}}
 		w.around.take(&w, 50*ms)
 		if used := w.divide(make([]Usage, 2)); !isNear(used[0], want) || !isNear(used[0]+used[1], time.Duration(active*float64(100*ms))) {
 			t.Errorf("an engine at %v: %v, want %v", active, used, want)

@@ -5,15 +5,15 @@ package share
 
 import "time"
 
-// followed is what is seen of those who sleep and of those who always have work.
+// followed are figures of the tenants that sleep and of those that always have work.
 type followed struct {
 	behind, ahead float64
-	sleeps, short bool          // short: its steps are shorter than its slice
-	start         time.Duration // what the others may have beside one step of who is behind most
-	had, due      float64       // by those who always have work
+	sleeps, short bool          // a tenant sleeps; its steps are shorter than its time slice
+	start         time.Duration // time for the others beside one step of the sleeper that is behind most
+	had, due      float64       // use and due of the tenants that always have work
 }
 
-// follow finds who sleeps, and how short the others' slices are to be for it.
+// follow finds the sleepers, and how short the others' time slices are to be for them. README.md has the states.
 func (r *Rule) follow(tenants []Tenant, long []bool, due []float64, limited []bool) {
 	var f followed
 	for i, t := range tenants {
@@ -24,7 +24,7 @@ func (r *Rule) follow(tenants []Tenant, long []bool, due []float64, limited []bo
 		f.short = f.short || long[i]
 	}
 	for i, t := range tenants {
-		// One that is cut, and leaves now and then, has steps longer than its slice. It is worth something while nobody has shorter ones.
+		// A tenant that is cut, and leaves now and then, has steps longer than its time slice. It counts as a sleeper while no tenant has shorter steps.
 		if !f.short && t.Groups > 0 && t.Left > leftOften && due[i]-t.Used > 2*slack {
 			long[i] = true
 		}
@@ -53,7 +53,7 @@ func (r *Rule) shorten(f followed) {
 	case !f.sleeps:
 		r.short = 0
 	case r.short == 0 && f.behind > slack:
-		r.short = leastRound // its steps are longer than its slice
+		r.short = leastRound // the steps are longer than the time slice
 		if f.short {
 			r.short = min(leastRound, max(leastRound/10, f.start))
 		}
@@ -66,7 +66,7 @@ func (r *Rule) shorten(f followed) {
 	}
 }
 
-// dues are the parts of the GPU that all are to have. What one does not ask for, or may not have, is the others'.
+// dues are the parts of the GPU that the tenants are to have. A part that a tenant does not ask for, or may not have, goes to the others.
 func (r *Rule) dues(tenants []Tenant, total float64) (due []float64, limited []bool) {
 	due, limited = make([]float64, len(tenants)), make([]bool, len(tenants))
 	for range tenants {
@@ -96,8 +96,8 @@ func (r *Rule) dues(tenants []Tenant, total float64) (due []float64, limited []b
 	return due, limited
 }
 
-// most is what one can have at most: what something else leaves it, or what it asks for. It is known to ask for no more if its pauses are longer than
-// what it could wait for.
+// most is the largest part that a tenant can have: its cap, or the part that it asks for. A tenant asks for no more than its use where its pauses are longer
+// than the others' turns, for which it could be waiting.
 func (r *Rule) most(tenants []Tenant, i int) float64 {
 	t := tenants[i]
 	most := 1.0
@@ -117,7 +117,7 @@ func (r *Rule) most(tenants []Tenant, i int) float64 {
 		switch {
 		case j == i || o.Groups == 0:
 		case r.short > 0 && o.Cut:
-			takes = max(takes, turn) // one of these is on at a time
+			takes = max(takes, turn) // these take turns: one of them is on at a time
 		default:
 			others += time.Duration(o.Groups) * turn
 		}

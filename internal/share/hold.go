@@ -5,25 +5,25 @@ package share
 
 import "time"
 
-// Hold keeps a slice at its cap, by for how long it is on in each period. It goes by what the slice used, alone and beside others alike: where weights leave it
-// no more than its cap, or where it asks for no more, it is on all the time, and nothing is to be done.
+// Hold keeps a slice at its cap by its time on in each period. It goes by the slice's use, alone and beside others alike. A slice that asks for no more than
+// its cap, or that has no more by its weight, is on all the time.
 //
-// What the cap allows and was not used is credit, and what was used beyond it is paid back. So a cap is exact over some seconds whatever a meter is wrong by in
-// between, and however a program's work comes and goes.
+// Time that the cap allows and the slice does not use is credit. Use beyond the cap is paid back. So a cap is exact over some seconds, although a meter is
+// inexact in between, and a program's work comes and goes.
 type Hold struct {
 	Share float64 // of 1
 
 	credit  time.Duration // of GPU time
-	held    bool          // its credit is gone, and is not all back since, or it still asks for more than its cap
+	held    bool          // the credit was used up and is not all back, or the slice still asks for more than its cap
 	wants   float64       // of the GPU
-	owed    time.Duration // of being on, that was too short for a period of its own
+	owed    time.Duration // time on or off that was too short for a period
 	checked checked
 }
 
-// checked is for how long it was off, and how much more it used than it was on for, since somebody asked.
+// checked is the time off, and the use beyond the time on, since RanOff last returned them.
 type checked struct{ off, ran time.Duration }
 
-// NewHold is for a slice that nobody knows yet. It is held until it was seen to use less.
+// NewHold is for a new slice. It is held until it was seen to use less.
 func NewHold(share float64) *Hold {
 	h := &Hold{Share: share, held: true, wants: 1}
 	h.credit = h.most()
@@ -34,26 +34,27 @@ func (h *Hold) most() time.Duration {
 	return min(mostCredit, time.Duration(h.Share*float64(keptCredit)))
 }
 
-// Credit is what it may have at once; negative: what it had too much.
+// Credit is the GPU time that the slice may have at once; negative: the time that it had too much.
 func (h *Hold) Credit() time.Duration { return h.credit }
 
-// Expects is what credit there is after a time in which nobody looked, and it used this part of the GPU.
+// Expects is the credit after a time without a look, in which the slice used this part of the GPU.
 func (h *Hold) Expects(gone time.Duration, used float64) time.Duration {
 	later := *h
 	later.Guess(gone, used)
 	return later.credit
 }
 
-// SetShare is for a cap that was changed.
+// SetShare changes the cap.
 func (h *Hold) SetShare(share float64) {
 	h.Share = share
 	h.pass(0, 0, 0)
 }
 
-// Resume goes on from the credit that was written down, after a time in which nothing was counted. A slice that was held, or used about its cap, is taken to have
-// had all of the GPU since it was let on, half the time between two such words on average; another one, what it used before. It returns what it took.
+// Resume goes on from the credit that was written down, after a time without vgpud. A slice that was held then, or used about its cap, counts as having had
+// the whole GPU since vgpud ended. words is the time between two such writings, so vgpud ended half of words after the last one, on average. Any other slice
+// counts with its use before. Resume returns the part that it took.
 func (h *Hold) Resume(credit, gone, words time.Duration, used float64) float64 {
-	if credit < h.most() || used > takes*h.Share { // with its credit full it may be held all the same, as it asks for more
+	if credit < h.most() || used > takes*h.Share { // a slice with full credit may be held all the same, as it asks for more
 		used = 1
 		gone = max(0, gone-words/2)
 	}
@@ -62,7 +63,7 @@ func (h *Hold) Resume(credit, gone, words time.Duration, used float64) float64 {
 	return used
 }
 
-// Rest lets time pass in which it had no work.
+// Rest lets time pass in which the slice had no work.
 func (h *Hold) Rest(gone time.Duration) {
 	h.wants = 0
 	h.pass(gone, 0, h.Share)
@@ -73,7 +74,7 @@ func (h *Hold) pass(gone time.Duration, used, allowed float64) {
 	h.held = h.credit < 0 || h.held && (h.credit < h.most() || h.wants > h.Share)
 }
 
-// Look takes what it used of a time, of 1, for how long it was on, and how much of the GPU it asks for.
+// Look takes figures of a time: for how long the slice was on, its use, of 1, and the part of the GPU that it asks for.
 func (h *Hold) Look(gone, on time.Duration, used, wants float64) {
 	if gone <= 0 {
 		return
@@ -88,10 +89,10 @@ func (h *Hold) Look(gone, on time.Duration, used, wants float64) {
 	h.checked.ran += time.Duration((used - part) * float64(gone))
 }
 
-// Guess is a look at which nobody knows what it used.
+// Guess is a look without a figure of the use, which is guessed.
 func (h *Hold) Guess(gone time.Duration, used float64) { h.pass(gone, used, h.Share) }
 
-// May is which part of the GPU it may have from now on; 1 where it is not held.
+// May is the part of the GPU that the slice may have from now on; 1 where it is not held.
 func (h *Hold) May() float64 {
 	if !h.held {
 		return 1
@@ -99,12 +100,12 @@ func (h *Hold) May() float64 {
 	return max(leastPart*h.Share, h.Share+float64(h.credit)/float64(paidBack))
 }
 
-// Holds says that one who may be on for this part of periods of this length has to be kept off.
+// Holds says that a slice that may be on for this part of a period has to be put off in it.
 func Holds(part float64, period time.Duration) bool {
 	return float64(period)*(1-part) >= float64(leastOff)
 }
 
-// Next is for how long one who may be on for a part of the next period is; all of it: it is not kept off.
+// Next is the time on in the next period of a slice that may be on for this part; all of the period: the slice is not put off.
 func (h *Hold) Next(part float64, period time.Duration) time.Duration {
 	if !Holds(part, period) {
 		h.owed = 0
@@ -123,7 +124,7 @@ func (h *Hold) Next(part float64, period time.Duration) time.Duration {
 	return on
 }
 
-// RanOff is for how long it was kept off, and how much more it used than it was on for; nothing before that is a second. A meter lags behind by a tenth of one.
+// RanOff is the time off, and the use beyond the time on. Both are 0 until the time off is a second, as a meter is late by a tenth of one.
 func (h *Hold) RanOff() (off, ran time.Duration) {
 	if h.checked.off < checkedFor {
 		return 0, 0
@@ -133,9 +134,9 @@ func (h *Hold) RanOff() (off, ran time.Duration) {
 	return c.off, max(0, c.ran)
 }
 
-// Period is how long periods are where so many calls take all off, on the whole node, who are held; alone, where nobody else is on their GPUs: a GPU's counter
-// says nothing of less than that. Two calls of 0.7 ms in 50 ms are 2.8 % of a core; it stays that for four, so that the cap of each holds over a second, and
-// never is more than 11 % however many channels a job has.
+// Period is the length of a period. calls is how many calls put off all held slices of the node. alone says that each is alone on its GPU: then periods are
+// longer, as the GPU's counter has no figures of shorter times. Two calls of 0.7 ms in 50 ms are 2.8 % of a core. Up to four calls the period grows with
+// their number, so the cost stays, and each cap holds over a second. With any number of calls the cost is at most 11 %.
 func Period(calls int, alone bool) time.Duration {
 	least := heldPeriod
 	if alone {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Verdict is what a process was seen to do that no program does by itself; empty: nothing. It reads behind "process 12 ".
+// Verdict is an act of a process that no honest program does; empty: none was seen. It reads behind "process 12 ".
 type Verdict string
 
-// What is judged.
+// The verdicts.
 const (
 	SetsItsSlice    Verdict = "sets its own time slice"
 	RunsWhileOff    Verdict = "runs while it is kept off"
@@ -22,13 +22,13 @@ const (
 	TakesMore       Verdict = "has more than its part by channels that cannot be held"
 )
 
-// verdicts are what time pages name by a number, which stays the same in every release.
+// verdicts have numbers in time pages, which stay the same in every release.
 var verdicts = []Verdict{SetsItsSlice, RunsWhileOff, WaitsForIdle, HasTooMany, MakesWithoutEnd, HidesItsHandles, TakesMore}
 
 // Number is a verdict's in time pages, from 1 on.
 func (v Verdict) Number() uint32 { return uint32(slices.Index(verdicts, v) + 1) }
 
-// VerdictOf is the verdict of a number; empty: there is none that this release knows.
+// VerdictOf is the verdict of a number; empty: this release has none.
 func VerdictOf(number uint32) Verdict {
 	if number == 0 || int64(number) > int64(len(verdicts)) {
 		return ""
@@ -36,23 +36,23 @@ func VerdictOf(number uint32) Verdict {
 	return verdicts[number-1]
 }
 
-// Seen is what was seen of a process since the last look at it. vgpud looks at everybody twice a second, and begins anew with a new Judge when it was away.
+// Seen are figures of a process since the last look at it. vgpud looks at every process twice a second. After an absence it begins with a new Judge.
 type Seen struct {
 	Gone time.Duration
 
-	Checked int // of its groups that were there at the last look as well and whose slice was set then: that it was read of
-	Changed int // of these, those that had another slice
+	Checked int // of its groups, whose time slice was set at the last look or before: those that were read
+	Changed int // of these, those that had another time slice
 
-	Off    time.Duration // for how long all that it has was kept off, from the call's return until the call that ended it
+	Off    time.Duration // for how long all its channels were off, from the call's return until the call that ended it
 	RanOff time.Duration // of that: in turns that began meanwhile (Meter.RanOff has both)
 
 	Saves, SavesIdle uint64  // switches from it, and those of them that waited until it was idle
-	Overran          bool    // most of its turns were longer than its slice (Meter.Overran)
-	Used, Due        float64 // by its job, of 1: what it had, and its part of all shares at work
-	OthersWait       bool    // the GPU is full, somebody else at work has less than his part, and nobody is kept off for another
+	Overran          bool    // most of its turns were longer than its time slice (Meter.Overran)
+	Used, Due        float64 // of its job, of 1: its use, and its part of all shares at work
+	OthersWait       bool    // the GPU is full, another tenant at work has less than its part, and no tenant is off for another
 
-	Crowded bool // as OthersWait, whoever is kept off
-	Unheld  bool // it is at work, and has groups or channels that are not known
+	Crowded bool // as OthersWait, also while tenants are off
+	Unheld  bool // the process works, and has groups or channels that are not known
 
 	Unlisted int // groups that found no room in its page
 	Made     int // groups that it made
@@ -64,12 +64,12 @@ type Seen struct {
 // Judge is of one process.
 type Judge struct {
 	ran, waits, room, hides, takes int     // looks in a row
-	slice                          float64 // looks, less what was pardoned
+	slice                          float64 // looks, less pardons
 	made                           float64
-	hidden                         time.Duration // since it was first seen to
+	hidden                         time.Duration // for how long
 }
 
-// Look takes what was seen, and says what it comes to.
+// Look takes the figures of a look, and returns a verdict.
 func (j *Judge) Look(s Seen) Verdict {
 	switch {
 	case s.Changed > 0:
@@ -107,21 +107,20 @@ func (j *Judge) Look(s Seen) Verdict {
 	return ""
 }
 
-// Heir begins to look at a process whose job had another one that has ended: who cheats by many short ones is no better. What a program does by its number of
-// contexts counts for each.
-// Nobody is judged before something was seen of himself.
+// Heir is the judge of a new process in a job of which a suspected process has ended, as a job may cheat by many short processes. Counts of contexts begin
+// anew with each process. No process is judged before a look at the process itself.
 func (j Judge) Heir() Judge {
 	return Judge{slice: min(j.slice, strikesOfSlice-1), ran: min(j.ran, strikesRan-1), waits: min(j.waits, strikesWait-1),
 		takes: min(j.takes, strikesWait-1), hides: min(j.hides, strikesHidden-1), hidden: min(j.hidden, hidden/2)}
 }
 
-// Worse is the more suspicious of two, in each respect.
+// Worse takes the higher of two judges' counts, each by itself.
 func (j Judge) Worse(k Judge) Judge {
 	return Judge{ran: max(j.ran, k.ran), waits: max(j.waits, k.waits), room: max(j.room, k.room), hides: max(j.hides, k.hides),
 		takes: max(j.takes, k.takes), slice: max(j.slice, k.slice), made: max(j.made, k.made), hidden: max(j.hidden, k.hidden)}
 }
 
-// again counts looks in a row; one that could not tell changes nothing.
+// again counts looks in a row; a look that is unsure changes nothing.
 func again(count int, seen, unsure bool) int {
 	switch {
 	case seen:
@@ -132,7 +131,7 @@ func again(count int, seen, unsure bool) int {
 	return 0
 }
 
-// Answer is what is done about a process that is judged.
+// Answer is the site's answer to a verdict.
 type Answer int
 
 // From the mildest on.
@@ -142,7 +141,7 @@ const (
 	Kill          // its step
 )
 
-// AfterKills is for how long a process of a job stands still at its beginning, of which so many steps were killed.
+// AfterKills is for how long a new process stands still in a job of which so many steps were killed.
 func AfterKills(killed int) time.Duration {
 	if killed <= 0 {
 		return 0
@@ -150,8 +149,8 @@ func AfterKills(killed int) time.Duration {
 	return min(longestDelay, firstDelay<<min(killed-1, 10))
 }
 
-// Answers is what the site answers with (cheaters), to a step that was frozen so often before. Nobody is killed for running while it is off: another
-// user's process can have let it on, as the driver compares no owner there (docs/verified/time-from-outside.md).
+// Answers is the answer to a step that was frozen so often before; site is the value of cheaters in config.yaml. No step is killed for running while it is off:
+// another user's process can have let it on, as the driver compares no owner there (docs/verified/time-from-outside.md).
 func Answers(site Answer, verdict Verdict, frozen int) Answer {
 	switch {
 	case verdict == RunsWhileOff:

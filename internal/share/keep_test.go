@@ -178,7 +178,8 @@ func TestTheThirdTimeIsTheLast(t *testing.T) {
 		frozen  int
 		want    Answer
 	}{
-		{Log, SetsItsSlice, 9, Log}, {Freeze, SetsItsSlice, 0, Freeze}, {Freeze, SetsItsSlice, 1, Freeze}, {Freeze, SetsItsSlice, 2, Kill}, {Kill, SetsItsSlice, 0, Kill},
+		{Log, SetsItsSlice, 9, Log}, {Freeze, SetsItsSlice, 0, Freeze}, {Freeze, SetsItsSlice, 1, Freeze}, {Freeze, SetsItsSlice, 2, Kill},
+		{Kill, SetsItsSlice, 0, Kill},
 		// Another user's process may have done it.
 		{Log, RunsWhileOff, 9, Log}, {Freeze, RunsWhileOff, 9, Freeze}, {Kill, RunsWhileOff, 0, Freeze},
 	} {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Present is one who has a slice of the GPU.
+// Present is a slice of the GPU that is counted.
 type Present struct {
 	Key    uint64
 	PIDs   []uint32 // its processes, as the log has them
@@ -17,22 +17,22 @@ type Present struct {
 	Capped bool     // it may be kept off for its cap
 }
 
-// Look is what is known of the GPU as a whole.
+// Look are figures of the GPU as a whole.
 type Look struct {
 	AtNS   int64   // of its clock
 	Active float64 // for how long its engine was at work since the last look, of 1; negative: not known
-	NoLog  bool    // the log is not open, as one alone needs none
+	NoLog  bool    // the log is not open, as one tenant alone needs none
 }
 
-// Usage is what one had since the last look.
+// Usage is the use of a slice since the last look.
 type Usage struct {
 	Gone   time.Duration // since the last look
-	Busy   time.Duration // to be added to what it had: never negative, and of all together never more than Gone
-	Used   float64       // of 1; Busy may be a little less for now, as what was given too much is taken back first
-	Known  bool          // false: nobody can say who used the GPU
-	Exact  bool          // false: it is a part of a sum, by who was resident
-	Turns  int           // that ended, but for those that ended as it was put off
-	Cuts   int           // of these, by the slice
+	Busy   time.Duration // to be added to its account: never negative, and of all together never more than Gone
+	Used   float64       // of 1; Busy may be a little less for now, as time that was given too much is taken back first
+	Known  bool          // false: the use of the GPU is not known
+	Exact  bool          // false: a part of a sum, by residence
+	Turns  int           // that ended
+	Cuts   int           // of these, by the time slice
 	Groups int           // with work; 0: none
 	PIDs   []uint32      // of the processes with work
 	Step   time.Duration // how long a turn of its processes is
@@ -40,7 +40,7 @@ type Usage struct {
 	Off    bool          // some of it was kept off, now or at some time since the last look
 }
 
-// Meter makes GPU time of what was seen of one GPU.
+// Meter makes GPU time from the log and counter of one GPU.
 type Meter struct {
 	turns  *Turns
 	atNS   int64
@@ -48,25 +48,25 @@ type Meter struct {
 	seen   map[uint32]*process
 	offs   map[uint32]*offs
 	slices map[uint32]*sliceSet
-	around around                   // those who are kept off for a part of the time
-	owed   map[uint64]time.Duration // what each had and was not given yet; negative: was given too much
+	around around                   // capped tenants that are off for a part of the time
+	owed   map[uint64]time.Duration // of each slice: time that was not given yet; negative: given too much
 }
 
-// process is what was seen of one since the last look.
+// process is what the log shows of a process.
 type process struct {
 	look     turnCount // since the last look
 	asked    turnCount // since Overran was asked
 	paces    paces
 	contexts map[uint32]int64 // when each was last on
-	seenNS   int64            // until when it was looked for how long it was off and resident
-	idle     time.Duration    // of the time since the last look: it was off, and resident as nobody else had work
+	seenNS   int64            // idle is counted until then
+	idle     time.Duration    // since the last look: off, but resident as no other process had work
 }
 
 // turnCount counts turns.
 type turnCount struct {
-	cut, left int // by the slice; by themselves
-	over      int // of these: longer than the slice
-	stopped   int // as the process was put off
+	cut, left int // ended by the time slice; by the process itself
+	over      int // of these: longer than the time slice
+	stopped   int // ended as the process was put off
 }
 
 func (c *turnCount) add(length, slice time.Duration, stopped bool) {
@@ -87,7 +87,7 @@ func (c *turnCount) taken() time.Duration {
 	return time.Duration(c.cut+c.stopped)*cutTakes + time.Duration(c.left)*leftTakes
 }
 
-// Begin is for when looking begins, or begins again; with who is on then, 0 if that is not known.
+// Begin begins the looks, or begins them again. on is the process that is on then, 0 if that is not known.
 func (m *Meter) Begin(atNS int64, on uint32) {
 	m.turns, m.atNS, m.lost = NewTurns(atNS), atNS, 0
 	m.seen, m.offs, m.slices = map[uint32]*process{}, map[uint32]*offs{}, map[uint32]*sliceSet{}
@@ -100,14 +100,14 @@ func (m *Meter) Begin(atNS int64, on uint32) {
 	}
 }
 
-// IsOn is for who is known by other means than the log, which says nothing until somebody else comes on.
+// IsOn names the process that is on, from NVML: the log says nothing until another process comes on.
 func (m *Meter) IsOn(pid uint32) {
 	if !m.turns.open {
 		m.turns.on, m.turns.open = Switch{AtNS: m.atNS, PID: pid}, true
 	}
 }
 
-// IsAnyOn is false where nobody knows who is.
+// IsAnyOn is false where the process that is on is not known.
 func (m *Meter) IsAnyOn() bool { return m.turns.open }
 
 // Take adds a record of the log.
@@ -120,13 +120,13 @@ func (m *Meter) Drop(records int) {
 	}
 }
 
-// sliceSet is what was set last of a process's groups, and what they had before.
+// sliceSet is the time slice of a process's groups, and the one before it.
 type sliceSet struct {
 	slice, before time.Duration
 	atNS          int64
 }
 
-// Slice says what the groups of a process have from that time of the GPU's clock on.
+// Slice records the time slice of a process's groups from that time of the GPU's clock on.
 func (m *Meter) Slice(pid uint32, slice time.Duration, atNS int64) {
 	m.slices[pid] = &sliceSet{slice: slice, before: m.sliceAt(pid, atNS), atNS: atNS}
 }
@@ -171,7 +171,7 @@ func (m *Meter) ended(on Switch, lengthNS int64) {
 	p.asked.add(time.Duration(lengthNS), slice, stopped)
 }
 
-// Look says what each of those present had since the last look.
+// Look returns the use of each slice since the last look.
 func (m *Meter) Look(l Look, all []Present) []Usage {
 	w := window{Look: l, gone: time.Duration(l.AtNS - m.atNS), lost: m.turns.Lost > m.lost}
 	m.atNS, m.lost = l.AtNS, m.turns.Lost
@@ -203,7 +203,7 @@ func (m *Meter) Look(l Look, all []Present) []Usage {
 	return found
 }
 
-// residence is for how long one was resident, less what its turns took. What it takes of resident is not an untracked one's.
+// residence is for how long a slice was resident, less the time of its switches. It removes the slice's processes from resident, so the rest is untracked.
 func (m *Meter) residence(p Present, resident map[uint32]int64, found *Usage) time.Duration {
 	had := time.Duration(0)
 	for _, pid := range p.PIDs {
@@ -225,7 +225,7 @@ func (m *Meter) residence(p Present, resident map[uint32]int64, found *Usage) ti
 	return had
 }
 
-// give adds what each had, holds nobody below what he was given before, and all together to the time that passed.
+// give adds each slice's use to its account. No account goes down, and all together never get more than the time that passed.
 func (m *Meter) give(all []Present, had []time.Duration, found []Usage) {
 	owed, together, gone := map[uint64]time.Duration{}, time.Duration(0), time.Duration(0)
 	for i, p := range all {
@@ -249,7 +249,7 @@ func (m *Meter) give(all []Present, had []time.Duration, found []Usage) {
 	m.owed = owed
 }
 
-// forget drops what is old, so that nothing grows with the processes that were there.
+// forget drops old entries, so that nothing grows with the number of ended processes.
 func (m *Meter) forget(clockNS int64) {
 	maps.DeleteFunc(m.offs, func(_ uint32, o *offs) bool { return o.forget(clockNS) })
 	for pid, p := range m.seen {
@@ -257,13 +257,13 @@ func (m *Meter) forget(clockNS int64) {
 			if o.letItsTurnPass(p.contexts) {
 				clear(p.contexts)
 			}
-			continue // who is kept off has what work it had
+			continue // a process that is off still has the work that it had
 		}
 		maps.DeleteFunc(p.contexts, func(_ uint32, atNS int64) bool { return clockNS-max(atNS, m.onSince(pid)) > int64(atWork) })
 	}
 }
 
-// rest drops who is gone, and what counts for one look.
+// rest drops processes that are gone, and counts of one look.
 func (m *Meter) rest(all []Present) {
 	gone := func(pid uint32) bool {
 		return !slices.ContainsFunc(all, func(p Present) bool { return slices.Contains(p.PIDs, pid) })

@@ -11,7 +11,7 @@ import (
 // offs are the times for which a process was kept off, by the GPU's clock.
 type offs struct {
 	times []span
-	off   time.Duration // in all, since it was asked
+	off   time.Duration // in all, since the last RanOff
 	ran   time.Duration
 }
 
@@ -19,7 +19,7 @@ type span struct{ fromNS, untilNS int64 }
 
 const notYet = math.MaxInt64 // is a span over
 
-// Off says that all channels of a process are off, or on again, from that time of the GPU's clock on.
+// Off records that all channels of a process are off, or on again, from that time of the GPU's clock on.
 func (m *Meter) Off(pid uint32, off bool, atNS int64) {
 	o := m.offs[pid]
 	if o == nil {
@@ -35,8 +35,8 @@ func (m *Meter) Off(pid uint32, off bool, atNS int64) {
 	}
 }
 
-// RanOff is for how long a process was kept off since this was asked last, and how long its turns took that began meanwhile. One that is off
-// may stay resident, but does not begin.
+// RanOff is for how long a process was off since the last call, and how long its turns took that began meanwhile. A process that is off may stay resident, but
+// begins no turn.
 func (m *Meter) RanOff(pid uint32) (off, ran time.Duration) {
 	o := m.offs[pid]
 	if o == nil {
@@ -47,7 +47,7 @@ func (m *Meter) RanOff(pid uint32) (off, ran time.Duration) {
 	return off, ran
 }
 
-// Overran says whether most of a process's turns were longer than its slice, since this was asked last.
+// Overran says whether most of a process's turns were longer than its slice, since the last call.
 func (m *Meter) Overran(pid uint32) bool {
 	p := m.seen[pid]
 	if p == nil {
@@ -58,7 +58,7 @@ func (m *Meter) Overran(pid uint32) bool {
 	return most
 }
 
-// Cut is how many of a process's turns its slice has ended, since Overran was asked last.
+// Cut is how many of a process's turns its time slice has ended, since the last Overran.
 func (m *Meter) Cut(pid uint32) int {
 	if p := m.seen[pid]; p != nil {
 		return p.asked.cut
@@ -113,7 +113,7 @@ func (m *Meter) onSince(pid uint32) int64 {
 	return 0
 }
 
-// forget drops what no record can be of any more.
+// forget drops times off that no later record can be of.
 func (o *offs) forget(clockNS int64) (empty bool) {
 	for len(o.times) > 0 && clockNS-int64(late) > o.times[0].untilNS {
 		o.times = o.times[1:]
@@ -121,7 +121,7 @@ func (o *offs) forget(clockNS int64) (empty bool) {
 	return len(o.times) == 0
 }
 
-// idles adds for how long a process was resident and off. An end may be older than what was seen before.
+// idles adds for how long a process was resident and off. An end may be older than the last look.
 func (p *process) idles(o *offs, startNS, endNS int64) {
 	from := max(startNS, p.seenNS)
 	if endNS >= from {

@@ -28,7 +28,7 @@ func (p *paces) begin(atNS int64) {
 	}
 }
 
-// pace takes the process of a tenant that works most of the time it could: its steps, and the pauses that are shorter than three quarters of all.
+// pace takes step and pause from the process of a tenant that works most: its average step, and a pause that is shorter than three quarters of all.
 func (u *Usage) pace(p *paces) {
 	if p.ended < 4 || p.began < 4 {
 		return

@@ -5,18 +5,18 @@ package share
 
 import "time"
 
-// Rota says who is on of those who take turns. It goes by how long each really was, so that a change that has to wait makes nobody poorer.
+// Rota chooses the turn that is on. It goes by how long each turn really was, so that a late call makes no tenant poorer.
 type Rota struct {
-	Begins time.Duration // the time, by any clock: each begins as often where vgpud begins again and again
+	Begins time.Duration // the time, by any clock: so each turn begins as often where vgpud is started again and again
 
 	turns []Turn
-	had   map[Turn]float64      // of each, in its own turns; without their length
-	on    map[int]time.Duration // of each tenant, since it was corrected
-	stint time.Duration         // for how long who is on has been
+	had   map[Turn]float64      // of each turn: its time on, in units of its length
+	on    map[int]time.Duration // of each tenant, since the last Correct
+	stint time.Duration         // for how long the present turn has been on
 }
 
-// Next is whose turn it is, by its place in turns, or -1 where there are none. Before, for a time, was on whose place in the turns of the last call
-// this is; -1: nobody.
+// Next is the place in turns of the turn that is to be on now, or -1 where there are none. on is the turn that was on for the time gone, by its place in the
+// turns of the last call; -1: none was.
 func (r *Rota) Next(turns []Turn, on int, gone time.Duration) int {
 	if r.had == nil && len(turns) > 0 {
 		r.pass(turns, -1, 0)
@@ -26,7 +26,7 @@ func (r *Rota) Next(turns []Turn, on int, gone time.Duration) int {
 	if on >= 0 && r.stint < turns[on].For {
 		return on
 	}
-	next := on // goes on if the others had more, as a change came late
+	next := on // the turn goes on if the others had more, as a call came late
 	for k := range turns {
 		if had := r.had[turns[k].whose()]; k != on && (next < 0 || had < r.had[turns[next].whose()] || next == on && had == r.had[turns[on].whose()]) {
 			next = k
@@ -38,7 +38,7 @@ func (r *Rota) Next(turns []Turn, on int, gone time.Duration) int {
 	return next
 }
 
-// first is whose turn it would be now if turns had been taken all the time.
+// first is the turn that would be on now if there had been turns all the time.
 func (r *Rota) first(turns []Turn) int {
 	all := time.Duration(0)
 	for _, t := range turns {
@@ -53,7 +53,8 @@ func (r *Rota) first(turns []Turn) int {
 	return 0
 }
 
-// pass adds the time to who was on, and finds its place among turns. Whoever comes has had as little as any; who has none for a while is remembered.
+// pass adds the time to the turn that was on, and finds its place among turns. A new turn counts as having had as little as any. A turn that is left out for a
+// while is remembered.
 func (r *Rota) pass(turns []Turn, on int, gone time.Duration) int {
 	if r.had == nil || len(r.had) > mostRemembered {
 		r.had, r.on = map[Turn]float64{}, map[int]time.Duration{}
@@ -85,7 +86,7 @@ func (r *Rota) pass(turns []Turn, on int, gone time.Duration) int {
 	return on
 }
 
-// Correct goes by what those who always have work had in a time, as somebody else may have had more of one's turns than of another's.
+// Correct goes by the use of the tenants that always have work, as a sleeper may have had more of one tenant's turns than of another's.
 func (r *Rota) Correct(tenants []Tenant, gone time.Duration) {
 	used, on := 0.0, 0.0
 	for i, d := range r.on {

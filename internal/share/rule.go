@@ -11,52 +11,53 @@ import (
 	"time"
 )
 
-// Tenant is one with a share of a GPU, and what was seen of it in the last window.
+// Tenant is a slice of a GPU, with its share and its figures of the last window.
 type Tenant struct {
 	Share  float64  // of all shares together
-	Most   float64  // of the GPU, if something else holds it there; 0: nothing does
-	Groups int      // channel groups with work; a slice is each one's, so that a job's is divided
-	PIDs   []uint32 // its processes with work; none: they take turns as one
+	Most   float64  // of the GPU, for a slice with a cap; 0: no cap
+	Groups int      // channel groups with work; each has a time slice, so a job's part is divided
+	PIDs   []uint32 // its processes with work, each with turns of its own; none: all have one turn
 
 	Used float64 // of the GPU
-	Cut  bool    // most of its turns were ended by its slice: it always has work
-	Left float64 // of its turns: those that it ended itself
-	// A process's step, and its pause until the next one where the wait is short; 0: not known.
+	Cut  bool    // most of its turns were ended by its time slice: it always has work
+	Left float64 // part of its turns that it ended itself
+	// The step of a process, and its pause until the next step where the wait is short; 0: not known.
 	Step, Pause time.Duration
 	Latency     bool // of the latency class, and has credit
-	Starts      bool // a process of it begins, and waits for the GPU again and again
+	Starts      bool // a process begins, and waits for the GPU again and again
 }
 
-// Plan is what the GPU's scheduler is given until the next window.
+// Plan is the input of the GPU's scheduler until the next window.
 type Plan struct {
-	TimeSlices []time.Duration // of each group of a tenant
-	// Turns are of those who take them by being kept off: more than one, and never two on at once. Empty: all are on.
+	TimeSlices []time.Duration // of each group of the tenant at this place
+	// Turns are on one after another, and a tenant that takes turns is off in the others' turns. There are two or more. Empty: all tenants are on.
 	Turns []Turn
-	// Together: they are taken by the clock (At), and not by what each has had.
+	// Together: turns go by the clock (At), and not by a Rota.
 	Together bool
 }
 
-// Turn is how long one of Plan.Turns is on.
+// Turn is one of Plan.Turns: a tenant, or a process of it, and for how long it is on.
 type Turn struct {
 	Tenant int    // or Others
 	PID    uint32 // one of its processes; 0: all
 	For    time.Duration
 }
 
-// Rule follows what was used: slices are the shares while everybody has work. Who sleeps between its steps loses its place each time, and
-// a slice of its own that is longer does not help; so the others' slices are cut short until it has its share. Short slices
-// beside each other would be spent on changes, so the others then take turns of many milliseconds, one on at a time.
+// Rule makes plans from the tenants' use. While all tenants always have work, time slices are the shares. A tenant that sleeps between its steps loses its
+// place with each pause, and a longer time slice of its own does not help. So the others' time slices are shortened until the sleeper has its share. Two or
+// more tenants with short time slices would spend these on switches, so they take turns of many milliseconds.
 //
-// Where nobody always has work, all bear what their pauses cost (alike). Two who sleep may need others of different lengths. Whoever has more than its
-// share then is one of the others. Who would not use its share alone is behind nobody, and no sleeper takes from those who always have work more than half of what they are due.
+// Where no tenant always has work, all bear the cost of their pauses (alike). Two sleepers may need the others at different lengths: then a sleeper that has
+// more than its share becomes a taker, one of the others. A tenant that would not use its share even alone is not behind. Sleepers leave to tenants that
+// always have work at least half of their due. README.md has the states in a table.
 type Rule struct {
-	short      time.Duration // of the others, while somebody sleeps; 0: nobody does
+	short      time.Duration // the others' time slice while a tenant sleeps; 0: none does
 	timeSlices []time.Duration
-	taker      []bool // sleeps, and takes its turn with the others all the same
+	taker      []bool // the tenant sleeps, and takes turns with the others all the same
 	alike      alike
 }
 
-// Next plans from what was seen.
+// Next plans from the figures of the last window.
 func (r *Rule) Next(tenants []Tenant) Plan {
 	total := 0.0
 	for _, t := range tenants {
@@ -95,7 +96,7 @@ func (r *Rule) Next(tenants []Tenant) Plan {
 	return p
 }
 
-// bound keeps a round of those with a cap shorter than what is counted at a time: each would be beyond its cap or behind it at every look.
+// bound keeps the round of capped tenants shorter than a look. In a longer round each would be beyond its cap or behind it at every look.
 func (p *Plan) bound(tenants []Tenant) {
 	working, capped := 0, false
 	for _, t := range tenants {
@@ -113,7 +114,7 @@ func (p *Plan) bound(tenants []Tenant) {
 	}
 }
 
-// part is what a share is of all that are at work.
+// part is a share as a part of all shares at work.
 func part(share, total float64) float64 {
 	if total <= 0 {
 		return 0
@@ -132,7 +133,7 @@ func plain(tenants []Tenant, total float64) Plan {
 	return p
 }
 
-// roundOf is a round's length where everybody always has work.
+// roundOf is a round's length where all tenants always have work.
 func roundOf(tenants []Tenant, total float64) time.Duration {
 	working, each := 0, roundOfEach
 	for _, t := range tenants {
@@ -150,7 +151,7 @@ func roundOf(tenants []Tenant, total float64) time.Duration {
 	return round
 }
 
-// beside gives some long slices and the others short ones; where these are several, one of them is on at a time.
+// beside gives some tenants long time slices and the others short ones. Two or more others take turns.
 func beside(tenants []Tenant, long []bool, short time.Duration) Plan {
 	var p Plan
 	parts := make([]float64, len(tenants))
@@ -165,7 +166,7 @@ func beside(tenants []Tenant, long []bool, short time.Duration) Plan {
 	return p
 }
 
-// turnsOf gives those who do not stay on turns by their parts: more than one, or none.
+// turnsOf gives turns, by their parts, to the tenants that do not stay on: two or more turns, or none.
 func turnsOf(tenants []Tenant, stays []bool, parts []float64) (turns []Turn) {
 	all := 0.0
 	for i, t := range tenants {
@@ -187,12 +188,12 @@ func turnsOf(tenants []Tenant, stays []bool, parts []float64) (turns []Turn) {
 	return turns
 }
 
-// long is a slice of each of its groups that nobody cuts.
+// long is a time slice for each of the tenant's groups that ends no step.
 func (t Tenant) long() time.Duration {
 	return max(leastOfMany, longSlice/time.Duration(max(1, t.Groups)))
 }
 
-// units are what takes a turn of its own: processes of one job beside each other would be spent on changes as well.
+// units are the processes that have turns of their own: short time slices of one job's processes would be spent on switches as well.
 func (t Tenant) units() []uint32 {
 	switch {
 	case t.Groups == 0:
@@ -203,8 +204,8 @@ func (t Tenant) units() []uint32 {
 	return t.PIDs
 }
 
-// Resume goes on from the slices that were set when vgpud ended, which the driver keeps (0: none was), and says so of the tenants: they are taken to have
-// had their shares since.
+// Resume goes on from the time slices that were set when vgpud ended, which the driver keeps (0: none was set). It fills in the tenants: each counts as having
+// had its share since.
 func (r *Rule) Resume(tenants []Tenant, slices []time.Duration) {
 	short, long, total := longSlice, false, 0.0
 	for i, slice := range slices {

@@ -11,11 +11,11 @@ type Starting struct {
 	is        bool
 }
 
-// Afford says whether one that begins just now may.
+// Afford says whether a process that begins just now may shorten rounds.
 func (s *Starting) Afford(now time.Duration) bool {
 	gone := max(0, now-s.at)
 	if s.is {
-		s.spent += min(gone, longestGone) // it is asked twice a second, while somebody begins
+		s.spent += min(gone, longestGone) // Afford is called twice a second while a process begins
 	}
 	s.spent, s.at = max(0, s.spent-time.Duration(ofStarts*float64(gone))), now
 	s.is = s.spent < savedStarts

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Others is the Tenant of a turn of all who have no turn of their own: they are on together, by their slices.
+// Others is the Tenant of a turn of all tenants without a turn of their own: these are on together, by their time slices.
 const Others = -1
 
-// Together gives jobs that have slices of several GPUs their turns at the same time on each of these, as their kernels wait for each other: by turns of its own
-// on each GPU a job of half of two had a quarter of its speed. first are their places among the tenants, in an order that is the same on all GPUs.
+// Together gives a job with slices of several GPUs its turns at the same time on each, as its kernels wait for each other: with turns of its own on each GPU a
+// job of half of two GPUs had a quarter of its speed. first are the places of such jobs among the tenants, in an order that is the same on all GPUs.
 func (r *Rule) Together(tenants []Tenant, first []int, gpus int) Plan {
 	total := 0.0
 	for _, t := range tenants {
@@ -46,7 +46,7 @@ func (r *Rule) Together(tenants []Tenant, first []int, gpus int) Plan {
 	return p
 }
 
-// At is whose turn it is by the clock, and for how long still. Plans of the same length have their turns at the same time.
+// At is the turn that is on by the clock, and for how long still. Plans of the same length have their turns at the same time.
 func (p Plan) At(now time.Duration) (turn int, left time.Duration) {
 	round := time.Duration(0)
 	for _, t := range p.Turns {

@@ -5,17 +5,17 @@ package share
 
 import "maps"
 
-// Switch is a record of the driver's log: a context comes on, or has left and is saved. One that is neither counts by its serial alone.
+// Switch is a record of the driver's log: a context comes on, or has left and is saved. Any other record counts by its serial alone.
 type Switch struct {
 	AtNS       int64  // of the GPU's clock
-	PID        uint32 // in the first namespace; 0 for who may not know
+	PID        uint32 // in the first namespace; 0 for readers that may not see it
 	Context    uint32 // the channel's number
 	Serial     uint16
 	Start, End bool
 }
 
-// Turns adds up for how long each process was resident. All times are signed: an END may be older than the time that was read from the GPU before
-// it, so that what a process has had until now can be less at a later look.
+// Turns adds up for how long each process was resident. All times are signed: an END may be older than the time that was read from the GPU before it. So the
+// sum of a process can be less at a later look.
 type Turns struct {
 	ResidentNS map[uint32]int64
 	Began      func(on Switch)                 // is called for each turn, if set
@@ -23,11 +23,11 @@ type Turns struct {
 
 	Records    int
 	Lost       int // by their serial numbers
-	Unexpected int // starts where nobody had ended
+	Unexpected int // starts without an end before
 
 	on      Switch // if open
 	open    bool
-	known   map[uint32]int64 // of who is on: what Since has given already
+	known   map[uint32]int64 // of the process that is on: time that Since has returned already
 	beganNS int64            // when the log was opened
 	serial  int
 }
@@ -60,13 +60,13 @@ func (t *Turns) Take(s Switch) {
 	}
 }
 
-// Lose says that records are missing here: nobody knows who has been on since the last one.
+// Lose says that records are missing here: the process that was on since the last record is not known.
 func (t *Turns) Lose(records int) {
 	t.Lost += records
 	t.open, t.known = false, nil
 }
 
-// end closes whoever is on: a context that is gone has another's number in its last record.
+// end closes the turn of the process that is on, whatever the record names: a context that is gone has another's number in its last record.
 func (t *Turns) end(s Switch) {
 	if t.open {
 		length := s.AtNS - t.on.AtNS
@@ -75,12 +75,12 @@ func (t *Turns) end(s Switch) {
 			t.Ended(t.on, length)
 		}
 	} else if t.Records == 1 && s.AtNS > t.beganNS {
-		t.ResidentNS[s.PID] += s.AtNS - t.beganNS // who was on when the log was opened
+		t.ResidentNS[s.PID] += s.AtNS - t.beganNS // the process was on when the log was opened
 	}
 	t.open = false
 }
 
-// Total is what each had until now, who is on included.
+// Total is the residence of each process until now, also of the process that is on.
 func (t *Turns) Total(clockNS int64) map[uint32]int64 {
 	had := maps.Clone(t.ResidentNS)
 	if t.open && clockNS > t.on.AtNS {
@@ -89,7 +89,7 @@ func (t *Turns) Total(clockNS int64) map[uint32]int64 {
 	return had
 }
 
-// Since is what each had since it was asked last.
+// Since is the residence of each process since the last call.
 func (t *Turns) Since(clockNS int64) map[uint32]int64 {
 	had := t.Total(clockNS)
 	for pid, ns := range t.known {

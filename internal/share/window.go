@@ -11,7 +11,7 @@ type Window struct {
 }
 
 type sum struct {
-	known       time.Duration // of the time: that somebody could say
+	known       time.Duration // of the time, for which the use is known
 	used        float64       // seconds
 	turns, cuts int
 	groups      int
@@ -41,7 +41,7 @@ func (w *Window) Add(all []Present, found []Usage) {
 	}
 }
 
-// Fill says of a tenant what was seen of it. What was not seen stays as it was: at first one may take it to have its share, and to always have work.
+// Fill fills in a tenant's figures. A figure that was not seen stays: a caller may begin with a tenant that has its share and always has work.
 func (w *Window) Fill(key uint64, t *Tenant) {
 	s := w.sums[key]
 	if s == nil || s.known == 0 {
