@@ -63,14 +63,12 @@ func lookOnce(ctx context.Context, cfg config.Config, node string, log hclog.Log
 	if _, err := os.Lstat(cfg.RunDir); err != nil || len(current.Slices) == 0 {
 		return nil //nolint:nilerr // no job has been here
 	}
-	at, cancel := context.WithCancel(ctx)
-	cancel() // who waits here has nothing to do that the other one does not
-	turn, err := state.LockFile(at, cfg.Run().PassLock())
-	if errors.Is(err, state.ErrLockTimeout) {
-		return nil
-	}
+	turn, err := trusted.TryLock(cfg.Run().PassLock())
 	if err != nil {
 		return fmt.Errorf("sample: %w", err)
+	}
+	if turn == nil {
+		return nil // who waits here has nothing to do that the other one does not
 	}
 	counting, err := trusted.IsLocked(cfg.Run().VgpudLock())
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/installed"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 const (
@@ -39,7 +39,7 @@ func (p *prolog) inventory(ctx context.Context) (device.Inventory, error) {
 	p.log.Info("the node's GPUs are discovered", "reason", err)
 	ctx, cancel := context.WithTimeout(ctx, discoverWait)
 	defer cancel()
-	held, err := state.LockFile(ctx, p.cfg.Run().DriverLock())
+	held, err := trusted.Lock(ctx, p.cfg.Run().DriverLock())
 	if err != nil {
 		return device.Inventory{}, err
 	}

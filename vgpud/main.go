@@ -21,6 +21,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/logging"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/sitecheck"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/version"
 )
 
@@ -116,8 +117,8 @@ func run(n node) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
 	defer cancel()
-	lock, err := state.LockFile(ctx, n.cfg.Run().VgpudLock())
-	if errors.Is(err, state.ErrLockTimeout) && n.byProlog {
+	lock, err := trusted.Lock(ctx, n.cfg.Run().VgpudLock())
+	if errors.Is(err, trusted.ErrLocked) && n.byProlog {
 		return exitOK
 	}
 	if err != nil {

@@ -4,6 +4,7 @@
 package grant
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
@@ -40,6 +42,16 @@ type Step struct {
 	Env         []EnvVar       // to be set, whatever the job set
 }
 
+const stepsLockWait = 5 * time.Second
+
+// LockSteps serialises the ends of a job's steps, and the starts of those that look at each other.
+// Waiting is bounded, because slurmstepd waits too.
+func LockSteps(dir rundir.Dir, job uint32) (*os.File, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), stepsLockWait)
+	defer cancel()
+	return trusted.Lock(ctx, dir.StepsLock(job))
+}
+
 // Prepare narrows a job's grant to one step and makes the step's folder. given are the step's GRES on
 // this node, nil where they are not known. An error of narrowing is for the user; every other one is
 // wrapped with what was being done. A second call for the same step leaves what the first one made.
@@ -53,11 +65,11 @@ func Prepare(dir rundir.Dir, g Grant, step uint32, stepName string, req request.
 	}
 	own := g.own(req)
 	if g.narrowedByGRES(given) {
-		unlock, err := LockSteps(dir, g.Job)
+		lock, err := LockSteps(dir, g.Job)
 		if err != nil {
 			return Step{}, fmt.Errorf("prepare step %d.%s: %w", g.Job, stepName, err)
 		}
-		defer unlock() // when the limits stand there for the next step to see
+		defer lock.Close() // when the limits stand there for the next step to see
 		if own, err = g.withinGRES(own, *given, g.usersOfSlices(dir, stepName)); err != nil {
 			return Step{}, err
 		}

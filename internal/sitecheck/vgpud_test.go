@@ -21,6 +21,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // machine is a good one with systemd, on which vgpud runs.
@@ -47,7 +48,7 @@ func machine(t *testing.T) *vgpudGround {
 	g := &vgpudGround{config: cfg, root: dir, isRoot: true, inventory: &device.Inventory{GPUs: []device.GPU{{UUID: "GPU-a", Index: 0}, {UUID: "GPU-b", Index: 1, Lost: "x"}}},
 		copies: func() error { return unix.EBADF }, find: func(_, _ string, gpus []device.GPU) ([]error, error) { return make([]error, len(gpus)), nil }}
 	g.enabled(t, "enabled", 0)
-	held, err := state.LockFile(t.Context(), cfg.Run().VgpudLock())
+	held, err := trusted.Lock(t.Context(), cfg.Run().VgpudLock())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // Slice is a slice that a job holds on this node.
@@ -105,7 +106,7 @@ func (s Store) Begin(ctx context.Context) (*Tx, error) {
 	if err := s.Prepare(); err != nil {
 		return nil, err
 	}
-	held, err := LockFile(ctx, s.Dir.Lock())
+	held, err := trusted.Lock(ctx, s.Dir.Lock())
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +267,7 @@ func OfGrant(g grant.Grant) (held []Slice) {
 func (s Store) Prepare() error {
 	for _, dir := range []string{string(s.Dir), s.Dir.Jobs(), s.Dir.AllPages()} {
 		if err := makeDir(dir); err != nil {
-			return fmt.Errorf("%w: %w", ErrRunDir, err)
+			return fmt.Errorf("the run directory cannot be used: %w", err)
 		}
 	}
 	return nil

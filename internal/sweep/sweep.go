@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"golang.org/x/sys/unix"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/builds"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/config"
@@ -22,6 +21,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/slurm"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/stored"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 const (
@@ -98,7 +98,7 @@ func (s Sweeper) builds(ctx context.Context) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
-	held, err := state.LockFile(waiting, s.Store.Dir.Lock())
+	held, err := trusted.Lock(waiting, s.Store.Dir.Lock())
 	if err != nil {
 		return err
 	}
@@ -112,21 +112,11 @@ func (s Sweeper) builds(ctx context.Context) error {
 
 // begin takes the lock, whose time is that of the last sweep. It is nil when there is nothing to do.
 func (s Sweeper) begin() (*os.File, error) {
-	path := s.Config.Run().PassLock()
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("begin sweep: %w", &os.PathError{Op: "open", Path: path, Err: err})
+	file, err := trusted.TryLock(s.Config.Run().PassLock())
+	if err != nil || file == nil {
+		return nil, err
 	}
-	file := os.NewFile(uintptr(fd), path)
-	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		file.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("begin sweep: lock %s: %w", path, err)
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err == nil && st.Size > 0 && stored.Age(time.Unix(st.Mtim.Unix())) < s.Every {
+	if st, err := file.Stat(); err == nil && st.Size() > 0 && stored.Age(st.ModTime()) < s.Every {
 		file.Close()
 		return nil, nil
 	}

@@ -315,7 +315,7 @@ func TestWithoutTheLockNothingIsEnded(t *testing.T) {
 		n := newNode(t)
 		leave(n)
 		n.check(os.Mkdir(n.Store.Dir.Lock(), 0o755))
-		if result, err := n.Sweep(context.Background()); !errors.Is(err, state.ErrRunDir) || result.Any() {
+		if result, err := n.Sweep(context.Background()); err == nil || result.Any() {
 			t.Errorf("%s: swept %+v, %v", name, result, err)
 		}
 		if left := append(n.names(n.Store.Dir.Jobs()), n.names(string(n.Store.Dir))...); !slices.Contains(left, name) {

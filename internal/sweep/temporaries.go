@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
@@ -22,7 +21,7 @@ func (s Sweeper) temporaries(ctx context.Context, old func(time.Time) bool) (n i
 	}
 	waiting, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
-	held, err := state.LockFile(waiting, s.Store.Dir.Lock())
+	held, err := trusted.Lock(waiting, s.Store.Dir.Lock())
 	if err != nil {
 		return 0, err
 	}

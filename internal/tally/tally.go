@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
@@ -73,7 +72,7 @@ func Read(dir rundir.Dir, boot string) (Counts, error) {
 func Add(dir rundir.Dir, boot, reason string, took time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
 	defer cancel()
-	held, err := state.LockFile(ctx, dir.Lock())
+	held, err := trusted.Lock(ctx, dir.Lock())
 	if err != nil {
 		return fmt.Errorf("count a prolog: %w", err)
 	}

@@ -71,11 +71,11 @@ func foldStep(dir rundir.Dir, g grant.Grant, step uint32, stepName string) error
 	if _, err := os.Lstat(dir.Step(g.Job, stepName)); err != nil {
 		return err
 	}
-	unlock, err := grant.LockSteps(dir, g.Job)
+	lock, err := grant.LockSteps(dir, g.Job)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer lock.Close()
 	totals, err := Collect(dir, g)
 	if err != nil && !errors.Is(err, ledger.ErrLayout) {
 		return err

@@ -16,8 +16,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
@@ -182,20 +180,9 @@ func Lock(spool rundir.Spool) (unlock func(), err error) {
 	if err := os.MkdirAll(spool.Usage(), 0o700); err != nil {
 		return nil, fmt.Errorf("lock usage spool: %w", err)
 	}
-	path := spool.Lock()
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock usage spool: %w", &os.PathError{Op: "open", Path: path, Err: err})
+	file, err := trusted.TryLock(spool.Lock())
+	if err != nil || file == nil {
+		return nil, err
 	}
-	file := os.NewFile(uintptr(fd), path)
-	err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		file.Close()
-		return nil, nil
-	}
-	if err != nil {
-		file.Close()
-		return nil, fmt.Errorf("lock usage spool %s: %w", path, err)
-	}
-	return func() { file.Close() }, nil // never deleted: who waits on a deleted file holds nothing
+	return func() { file.Close() }, nil
 }

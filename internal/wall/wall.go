@@ -25,7 +25,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/discover"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
-	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
 // Driver is who keeps limits.
@@ -225,7 +225,7 @@ func (k Keeper) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(k.Run.Walls(), 0o755); err != nil {
 		return nil, fmt.Errorf("lock walls: %w", err)
 	}
-	file, err := state.LockFile(ctx, k.Run.DriverLock())
+	file, err := trusted.Lock(ctx, k.Run.DriverLock())
 	if err != nil {
 		return nil, err
 	}

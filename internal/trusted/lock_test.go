@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 func TestALockIsSeenAndLeftAlone(t *testing.T) {
@@ -21,18 +19,18 @@ func TestALockIsSeenAndLeftAlone(t *testing.T) {
 	}
 	lock := func() *os.File {
 		t.Helper()
-		held, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if err == nil {
-			err = unix.Flock(int(held.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		}
-		if err != nil {
-			t.Fatal(err)
+		held, err := TryLock(path)
+		if err != nil || held == nil {
+			t.Fatal(held, err)
 		}
 		return held
 	}
 	is(false)
 	held := lock()
 	is(true)
+	if second, err := TryLock(path); second != nil || err != nil {
+		t.Fatal(second, err)
+	}
 	held.Close()
 	is(false)
 	lock().Close()
