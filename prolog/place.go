@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -162,10 +163,11 @@ func (p *prolog) gone(ctx context.Context, held []state.Slice) map[state.Run]boo
 	}
 	ctx, cancel := context.WithTimeout(ctx, doubtTime)
 	defer cancel()
-	gone, err := state.Gone(ctx, state.Doubtful(held, live, time.Now()), p.controller)
+	gone, err := state.Over(ctx, state.Doubtful(held, live, time.Now()), p.controller)
 	if err != nil {
 		p.log.Warn("the controller does not say whether all other jobs live, they keep their slices", "reason", err)
 	}
+	maps.DeleteFunc(gone, func(_ state.Run, over bool) bool { return !over })
 	return gone
 }
 

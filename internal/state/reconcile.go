@@ -41,22 +41,17 @@ func Doubtful(slices []Slice, live map[uint32]bool, now time.Time) (runs []Run) 
 	return runs
 }
 
-// Gone asks the controller which of these runs are over. Call it without the lock: the controller
-// may take its time. Runs of which it says nothing before the context ends stay alive.
-func Gone(ctx context.Context, runs []Run, controller Controller) (gone map[Run]bool, err error) {
-	gone = make(map[Run]bool)
+// Over asks the controller which of these runs are over. A run of which it says nothing before the context ends is not in the answer. Call it
+// without the lock: the controller may take its time.
+func Over(ctx context.Context, runs []Run, controller Controller) (over map[Run]bool, err error) {
+	over = make(map[Run]bool)
 	for _, run := range runs {
 		finished, askErr := controller.Finished(ctx, run.Job, run.Restart)
-		if askErr != nil {
-			err = askErr
-			if ctx.Err() != nil {
-				break
-			}
-			continue
-		}
-		if finished {
-			gone[run] = true
+		if askErr == nil {
+			over[run] = finished
+		} else if err = askErr; ctx.Err() != nil {
+			break
 		}
 	}
-	return gone, err
+	return over, err
 }

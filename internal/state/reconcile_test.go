@@ -40,17 +40,17 @@ func TestOnlyThoseThatTheControllerCallsFinishedAreGone(t *testing.T) {
 		3: func() (bool, error) { asked++; return false, away },
 		4: func() (bool, error) { asked++; return true, nil },
 	}
-	got, err := Gone(context.Background(), []Run{{1, 0}, {2, 0}, {3, 0}, {4, 2}}, controller)
+	got, err := Over(context.Background(), []Run{{1, 0}, {2, 0}, {3, 0}, {4, 2}}, controller)
 	if !errors.Is(err, away) || asked != 4 {
 		t.Errorf("asked %d times, %v", asked, err)
 	}
-	if diff := cmp.Diff(map[Run]bool{{1, 0}: true, {4, 2}: true}, got, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(map[Run]bool{{1, 0}: true, {2, 0}: false, {4, 2}: true}, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	controller[1] = func() (bool, error) { cancel(); return false, ctx.Err() }
 	asked = 0
-	if got, _ := Gone(ctx, []Run{{1, 0}, {4, 2}}, controller); len(got) != 0 || asked != 0 {
-		t.Errorf("after the time was over: asked %d more, gone %v", asked, got)
+	if got, _ := Over(ctx, []Run{{1, 0}, {4, 2}}, controller); len(got) != 0 || asked != 0 {
+		t.Errorf("after the time was over: asked %d more, over %v", asked, got)
 	}
 }

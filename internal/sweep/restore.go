@@ -59,17 +59,16 @@ func (s Sweeper) restore(ctx context.Context, old func(time.Time) bool) (int, er
 	if err != nil {
 		return 0, err
 	}
-	runs := make(map[state.Run]bool)
-	for _, g := range lost {
-		run := state.Run{Job: g.Job, Restart: g.Restart}
-		over, err := s.Controller.Finished(ctx, run.Job, run.Restart)
-		if err != nil {
-			s.Log.Warn("the state file lacks a job's slices, and the controller does not say whether it runs", "job", run.Job, "reason", err)
-		}
-		runs[run] = err == nil && !over
-	}
 	if len(lost) == 0 {
 		return 0, nil
+	}
+	var runs []state.Run
+	for _, g := range lost {
+		runs = append(runs, state.Run{Job: g.Job, Restart: g.Restart})
+	}
+	over, err := state.Over(ctx, runs, s.Controller)
+	if err != nil {
+		s.Log.Warn("the state file lacks slices of jobs, and the controller does not say whether all of them run", "reason", err)
 	}
 	waiting, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
@@ -83,7 +82,7 @@ func (s Sweeper) restore(ctx context.Context, old func(time.Time) bool) (int, er
 	}
 	slices := 0
 	for _, g := range lost {
-		if !runs[state.Run{Job: g.Job, Restart: g.Restart}] {
+		if over, is := over[state.Run{Job: g.Job, Restart: g.Restart}]; !is || over {
 			continue
 		}
 		tx.Put(g.Job, state.OfGrant(g))

@@ -145,30 +145,22 @@ func (s Sweeper) look(old func(time.Time) bool) (found, error) {
 
 // gone asks the controller about the oldest doubts. unknown are those of which it said nothing, or was not asked.
 func (s Sweeper) gone(ctx context.Context, doubts []doubt) (gone []doubt, unknown int) {
-	asked := doubts
-	if s.Most > 0 {
-		asked = doubts[:min(s.Most, len(doubts))]
-	}
-	unknown = len(doubts)
-	var silence error
-	for _, d := range asked {
-		if ctx.Err() != nil {
-			break
+	var asked []state.Run
+	for _, d := range doubts {
+		if s.Most == 0 || len(asked) < s.Most {
+			asked = append(asked, d.Run)
 		}
-		finished, err := s.Controller.Finished(ctx, d.Job, d.Restart)
-		switch {
-		case err != nil:
-			silence = err
-			continue
-		case finished:
+	}
+	over, err := state.Over(ctx, asked, s.Controller)
+	if err != nil {
+		s.Log.Warn("the controller does not say whether all jobs live, what they have here stays", "reason", err)
+	}
+	for _, d := range doubts {
+		if over[d.Run] {
 			gone = append(gone, d)
 		}
-		unknown--
 	}
-	if silence != nil {
-		s.Log.Warn("the controller does not say whether all jobs live, what they have here stays", "reason", silence)
-	}
-	return gone, unknown
+	return gone, len(doubts) - len(over)
 }
 
 // end ends some runs as their epilogs would have. A job of which anything was touched since it was looked
