@@ -69,25 +69,13 @@ func (d *doctor) gpus() {
 			d.Bad("NVML", "nvidia-smi -q -i "+fmt.Sprint(gpu.Index)+" tells more; no job is placed on it", "GPU %d (%s): %s", gpu.Index, gpu.UUID, gpu.Lost)
 		}
 	}
-	if d.inventory != nil && !sameGPUs(*d.inventory, now) {
+	if d.inventory != nil && !slices.Equal(d.inventory.GPUs, now.GPUs) {
 		healthy = false
 		d.Bad("NVML", inventoryRemedy, "the GPUs have changed since the inventory was written")
 	}
 	if healthy {
 		d.OK("NVML", "driver %s, %s, all usable", now.DriverVersion, plural(len(now.GPUs), "GPU"))
 	}
-}
-
-func sameGPUs(a, b device.Inventory) bool {
-	if len(a.GPUs) != len(b.GPUs) {
-		return false
-	}
-	for i := range a.GPUs {
-		if a.GPUs[i] != b.GPUs[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // driver looks for the files that guards stand over.
@@ -149,7 +137,7 @@ func (d *doctor) state() {
 			healthy = false
 			d.Bad("state", "if slurmd's unit, or this shell, has mounts of its own (PrivateTmp=, ProtectSystem= and the like; pam_namespace), that is why: USED and GPU time come from there",
 				"the ledger of job %d is not seen from here", s.Job)
-		case !grants(g, s):
+		case g.Restart != s.Restart || !slices.Contains(g.Slices, s.Slice):
 			healthy = false
 			d.Bad("state", "if `vgpuctl set` was interrupted, give it again; else look into the log of vgpu-prolog", "job %d holds %d MiB of GPU %d in the state file and something else in its grant", s.Job, s.MemMiB, s.Index)
 		}
@@ -177,13 +165,6 @@ func (d *doctor) state() {
 func isThere(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-func grants(g grant.Grant, s state.Slice) bool {
-	if slices.Contains(g.Slices, s.Slice) {
-		return g.Restart == s.Restart
-	}
-	return false
 }
 
 // library checks libslurm-vgpu.so as the dynamic linker of a job would.

@@ -63,24 +63,20 @@ func withKeeper(ctx context.Context, o *options, do func(context.Context, wall.K
 	}
 	ctx, cancel := context.WithTimeout(ctx, wallWait)
 	defer cancel()
+	return asKeeper(cfg, func(k wall.Keeper) error { return do(ctx, k, cfg) })
+}
+
+func asKeeper(cfg config.Config, do func(wall.Keeper) error) error {
 	driver, err := audit.OpenDriver(cfg)
 	if err != nil {
 		return err
 	}
 	defer driver.Close()
-	k, err := keeperOf(cfg, driver)
+	inv, err := inventory.Read(cfg.Run().Inventory())
 	if err != nil {
 		return err
 	}
-	return do(ctx, k, cfg)
-}
-
-func keeperOf(cfg config.Config, driver audit.Driver) (wall.Keeper, error) {
-	inv, err := inventory.Read(cfg.Run().Inventory())
-	if err != nil {
-		return wall.Keeper{}, err
-	}
-	return wall.Keeper{Run: cfg.Run(), Driver: driver, GPUs: inventory.Leave(inv, cfg.SlurmGPUs).GPUs}, nil
+	return do(wall.Keeper{Run: cfg.Run(), Driver: driver, GPUs: inventory.Leave(inv, cfg.SlurmGPUs).GPUs})
 }
 
 func raise(ctx context.Context, k wall.Keeper, cfg config.Config, job uint32, folder string) error {
@@ -138,14 +134,5 @@ func measure(ctx context.Context, cfg config.Config) error {
 	if entries, err := os.ReadDir(cfg.Run().Walls()); err != nil || len(entries) == 0 {
 		return nil
 	}
-	driver, err := audit.OpenDriver(cfg)
-	if err != nil {
-		return err
-	}
-	defer driver.Close()
-	k, err := keeperOf(cfg, driver)
-	if err != nil {
-		return err
-	}
-	return k.Measure(ctx)
+	return asKeeper(cfg, func(k wall.Keeper) error { return k.Measure(ctx) })
 }
