@@ -44,7 +44,7 @@ END
 fi
 # What no job was started with that is still here; who needs it makes it again. An empty list of libraries is what tasks' own were bound over.
 if [ -z "$jobs" ]; then
-	for folder in builds pages turns; do
+	for folder in builds pages; do
 		if umount "$run/$folder" 2>/dev/null; then
 			rmdir "$run/$folder" || true
 		fi
