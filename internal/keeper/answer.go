@@ -12,7 +12,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
-// answer does with a step what the site wants.
+// answer does the site's answer to a step.
 func (k *keeper) answer(t *tenant, p Process, verdict share.Verdict) {
 	site := map[string]share.Answer{config.CheatersLog: share.Log, config.CheatersFreeze: share.Freeze, config.CheatersKill: share.Kill}[k.Cheaters]
 	does := share.Answers(site, verdict, t.frozen())
@@ -29,19 +29,19 @@ func (k *keeper) answer(t *tenant, p Process, verdict share.Verdict) {
 		k.Log.Warn("a process gets around its job's share of a GPU", said...)
 		return
 	}
-	// Who begins the next step as soon as one is killed has had enough of them.
+	// A job that begins the next step as soon as one is killed loses all its steps.
 	all := does == share.Kill && (site == share.Freeze || t.killed() > 0)
 	k.ask(convict{t: t, Process: p, does: does, all: all, lasts: share.FreezeFor, why: "a process gets around its job's share of a GPU", said: said})
 }
 
-// ask has the step of a process looked for.
+// ask begins a search for the step of a process.
 func (k *keeper) ask(c convict) bool {
 	if k.asking[c.Job] {
 		return false
 	}
 	k.asking[c.Job] = true
 	look, found := k.Step, k.steps
-	go func() { // it looks at all processes of the node
+	go func() { // the search reads all processes of the node
 		c.step, c.err = look(c.Process, c.all)
 		c.pids = c.step.members()
 		found <- c
@@ -49,8 +49,8 @@ func (k *keeper) ask(c convict) bool {
 	return true
 }
 
-// begins has a process that begins in a job of which a step was killed stand still at first, the longer the more were killed: who is killed for what he
-// does and begins again at once has nothing of the GPU by it.
+// begins stops a new process for a while in a job of which a step was killed: longer with each kill. So a job that begins again at once after a kill gains
+// no time of the GPU.
 func (k *keeper) begins(o *owner) {
 	if o.begun {
 		return
@@ -67,22 +67,22 @@ func (k *keeper) begins(o *owner) {
 	}
 }
 
-// convict is a process that gets around its job's share, with its step.
+// convict is a process with a verdict, and the step that is frozen or killed for it.
 type convict struct {
 	Process
 	t     *tenant
 	does  share.Answer
 	all   bool          // steps of its job
-	lasts time.Duration // it is frozen for so long
+	lasts time.Duration // for so long it is frozen
 	step  Frozen
 	pids  []int
 	err   error
 	why   string
 	said  []any // in the log
-	ended bool  // all that was to be killed is
+	ended bool  // all processes to be killed are gone
 }
 
-// hold does with a step what was decided, now that it is known.
+// hold freezes or kills a step, now that the search has found it.
 func (k *keeper) hold(c convict) {
 	if !c.ended && !c.t.gone && c.err == nil && c.does == share.Kill {
 		k.kill(c)
@@ -111,7 +111,7 @@ func (k *keeper) hold(c convict) {
 	}
 }
 
-// kill ends a step, or all of a job's, beside the loop, until nobody is left.
+// kill ends a step, or all steps of a job, beside the loop, until no process is left.
 func (k *keeper) kill(c convict) {
 	what := ": its step is killed"
 	if c.all {
@@ -135,7 +135,7 @@ func (k *keeper) kill(c convict) {
 	}()
 }
 
-// freeze writes down what is frozen before it is.
+// freeze writes a step down, and then freezes it.
 func (k *keeper) freeze(c convict) error {
 	c.step.Until = k.now + c.lasts
 	if err := k.write(c.step); err != nil {
@@ -148,7 +148,7 @@ func (k *keeper) freeze(c convict) error {
 	return c.step.Freeze()
 }
 
-// thawDue lets those go on whose time is over.
+// thawDue lets steps go on whose time is over.
 func (k *keeper) thawDue() {
 	for i := 0; i < len(k.frozen); {
 		f := k.frozen[i]
@@ -173,7 +173,7 @@ func (k *keeper) thaw(f frozen) error {
 	return k.unwrite(f.Frozen)
 }
 
-// write has the record name a step that is stopped from now on.
+// write adds a step to the record before it is stopped.
 func (k *keeper) write(step Frozen) error {
 	r := k.record
 	r.Frozen = append(slices.Clone(r.Frozen), step)

@@ -17,8 +17,8 @@ import (
 type capState struct {
 	hold  *share.Hold   // nil: it has no cap
 	off   bool          // for its cap
-	until time.Duration // it is on, in this period
-	part  float64       // of a period, for which it may be
+	until time.Duration // until then it is on, in this period
+	part  float64       // of a period, for which it may be on
 
 	credit   time.Duration // as the page has it
 	creditAt time.Duration
@@ -27,16 +27,16 @@ type capState struct {
 // presence is for how long a slice was on since the last look, and how much of the GPU it could have had meanwhile.
 type presence struct {
 	off, could time.Duration
-	isOff      bool          // all that it has is, for whatever reason
-	since      time.Duration // that is so
-	level      float64       // which part of the GPU it could have since then
+	isOff      bool          // all its groups are off, for a cap or a turn
+	since      time.Duration // since when isOff and level hold
+	level      float64       // the part of the GPU that it could have since then
 	at         time.Duration // the last look
 }
 
-// on is for how long it was.
+// on is the time on.
 func (p *presence) on(gone time.Duration) time.Duration { return max(0, gone-p.off) }
 
-// cap is what a slice may have at most, of 1; 0: all that others leave.
+// cap is the largest part of the GPU that a slice may have; 0: all that others leave.
 func (s *Slice) cap() float64 {
 	if s.Elastic || s.SMPercent <= 0 || s.SMPercent >= 100 {
 		return 0
@@ -56,7 +56,7 @@ func (t *tenant) followCap() {
 	}
 }
 
-// resumeCap goes on from what a vgpud before us wrote down.
+// resumeCap goes on from the credit that an earlier vgpud wrote down.
 func (t *tenant) resumeCap(was ledger.TimeDevice, now time.Duration) {
 	if t.capState.hold == nil || t.bucket != nil || was.LookedNs == 0 || was.Flags&ledger.TimeIdle != 0 {
 		return
@@ -66,7 +66,7 @@ func (t *tenant) resumeCap(was ledger.TimeDevice, now time.Duration) {
 	t.sayCredit(now)
 }
 
-// lookAtCap takes what the slice had since the last look.
+// lookAtCap takes the slice's use since the last look.
 func (t *tenant) lookAtCap(now, gone time.Duration, u share.Usage) {
 	t.tally(now)
 	p, l := &t.presence, &t.capState
@@ -88,7 +88,7 @@ func (t *tenant) lookAtCap(now, gone time.Duration, u share.Usage) {
 	}
 }
 
-// sayCredit puts it on the page, also between two looks: whoever comes after a death pays back what was had since.
+// sayCredit writes the credit to the page, also between two looks: a new worker lets the slice pay back its use since then.
 func (t *tenant) sayCredit(now time.Duration) {
 	t.tally(now)
 	p := &t.presence
@@ -97,7 +97,7 @@ func (t *tenant) sayCredit(now time.Duration) {
 	t.say()
 }
 
-// restCap lets the time pass in which nobody looked.
+// restCap lets time pass without a look.
 func (t *tenant) restCap(now time.Duration) {
 	t.tally(now)
 	p := &t.presence
@@ -111,7 +111,7 @@ func (t *tenant) restCap(now time.Duration) {
 	p.off, p.could, p.at = 0, 0, now
 }
 
-// tally adds up for how long all that a slice has was off, and what it could have had while it was on.
+// tally adds up for how long all groups of a slice were off, and the time that the slice could have had while it was on.
 func (t *tenant) tally(now time.Duration) {
 	p := &t.presence
 	if gone := now - p.since; p.isOff {
@@ -132,7 +132,7 @@ func (g *gpu) rivals() []share.Rival {
 	return all
 }
 
-// level says anew what each could have of the GPU.
+// level computes anew the part of the GPU that each slice could have.
 func (g *gpu) level(now time.Duration) {
 	for _, t := range g.tenants {
 		t.tally(now)
@@ -142,7 +142,7 @@ func (g *gpu) level(now time.Duration) {
 	}
 }
 
-// divide says for which part of a period each may be on.
+// divide computes the part of a period for which each slice may be on.
 func (g *gpu) divide() {
 	all := g.rivals()
 	for i, t := range g.tenants {
@@ -155,10 +155,10 @@ func (g *gpu) divide() {
 	}
 }
 
-// callsToHold is how many calls take those off who are held, on all GPUs.
+// callsToHold is how many calls put off all held slices of all GPUs.
 func (k *keeper) callsToHold() (calls int) {
 	for _, g := range k.gpus {
-		named := map[float64]int{} // of those who are put off at once
+		named := map[float64]int{} // channels, by the part: equal parts are put off at once
 		for _, t := range g.tenants {
 			if g.isHeld(t) {
 				for _, member := range t.groups {
@@ -177,7 +177,7 @@ func (g *gpu) isHeld(t *tenant) bool {
 	return t.capState.hold != nil && t.works() && share.Holds(t.capState.part, share.Period(1, g.log == nil))
 }
 
-// period is for all GPUs of the node.
+// period is the length of the periods of all GPUs.
 func (k *keeper) period() time.Duration {
 	alone := true
 	for _, g := range k.gpus {
@@ -186,7 +186,7 @@ func (k *keeper) period() time.Duration {
 	return share.Period(k.callsToHold(), alone)
 }
 
-// holdAll begins a period where one is over and somebody has to be held, and puts off whose part of it is over.
+// holdAll begins a period where one is over and a slice has to be held, and puts off slices whose part of the period is over.
 func (k *keeper) holdAll(g *gpu) {
 	if begins := k.now >= g.periodEnds; begins {
 		g.periodBegan, g.periodEnds = k.now, 0
@@ -203,7 +203,7 @@ func (k *keeper) holdAll(g *gpu) {
 	}
 	change := false
 	for _, t := range g.tenants {
-		if t.capState.until < g.periodBegan { // it has come meanwhile
+		if t.capState.until < g.periodBegan { // the slice has come meanwhile
 			t.capState.until = g.periodEnds
 		}
 		off := g.periodEnds > 0 && t.capState.hold != nil && t.works() && t.capState.until < g.periodEnds && k.now+atOnce >= t.capState.until
@@ -216,7 +216,7 @@ func (k *keeper) holdAll(g *gpu) {
 		k.apply(g)
 	}
 	g.holdAt = g.nextOff()
-	if g.periodEnds == 0 && len(g.sets) == 0 && g.named != nil { // nobody is held any more
+	if g.periodEnds == 0 && len(g.sets) == 0 && g.named != nil { // no slice is held any more
 		k.onAgain(g)
 		if g.log == nil {
 			k.closeLog(g)
@@ -224,7 +224,7 @@ func (k *keeper) holdAll(g *gpu) {
 	}
 }
 
-// nextOf is when the next of such periods begins on all GPUs: a job of several of them, whose kernels wait for each other, is on at the same time.
+// nextOf is when the next period begins, at the same time on all GPUs: a job on several GPUs, whose kernels wait for each other, is on at the same time.
 func nextOf(now, period time.Duration) time.Duration {
 	ends := now - now%period + period
 	if ends-now < period/4 {
@@ -233,16 +233,16 @@ func nextOf(now, period time.Duration) time.Duration {
 	return ends
 }
 
-// isAmiss says that somebody is on who is to be off for a cap, or off for nothing: a process has come, a cap is gone, or a call has failed.
+// isAmiss says that a group is on that is to be off for a cap, or off without a reason: a process has come, a cap is gone, or a call has failed.
 func (g *gpu) isAmiss() bool {
 	return slices.ContainsFunc(g.tenants, func(t *tenant) bool {
 		return slices.ContainsFunc(t.groups, func(m *group) bool {
-			return m.off != g.isToBeOff(m) && (t.capState.off || len(g.sets) == 0) // turns see to theirs
+			return m.off != g.isToBeOff(m) && (t.capState.off || len(g.sets) == 0) // turns put off their own groups
 		})
 	})
 }
 
-// nextOff is when somebody is put off, or the period ends; 0: nobody is held.
+// nextOff is when the next slice is put off, or the period ends; 0: no slice is held.
 func (g *gpu) nextOff() time.Duration {
 	next := g.periodEnds
 	for _, t := range g.tenants {
@@ -253,7 +253,7 @@ func (g *gpu) nextOff() time.Duration {
 	return next
 }
 
-// letGoOfCaps is for a GPU that is not kept any more, or has nobody at work.
+// letGoOfCaps ends the caps of a GPU that vgpud does not keep any more, or where no slice works.
 func (k *keeper) letGoOfCaps(g *gpu) {
 	g.periodEnds, g.holdAt = 0, 0
 	for _, t := range g.tenants {
@@ -261,7 +261,7 @@ func (k *keeper) letGoOfCaps(g *gpu) {
 	}
 }
 
-// isToBeOff says it by turns and caps.
+// isToBeOff says whether a group is to be off now, by turns and caps.
 func (g *gpu) isToBeOff(member *group) bool {
 	if member.of.capState.off {
 		return true
@@ -278,7 +278,7 @@ func (g *gpu) isToBeOff(member *group) bool {
 	return takes && g.on >= 0
 }
 
-// apply takes off who is to be off, and then lets on who is not.
+// apply puts off the groups that are to be off, and then lets the others on.
 func (k *keeper) apply(g *gpu) {
 	var off, on []*group
 	for _, t := range g.tenants {
@@ -301,7 +301,7 @@ func (k *keeper) apply(g *gpu) {
 	}
 	off = slices.DeleteFunc(off, k.isAnothers)
 	if len(off) > 0 {
-		if err := k.mayBe(g, off); err != nil { // the node's fault: nothing would be better by leaving the GPU to the library
+		if err := k.mayBe(g, off); err != nil { // the node's fault: the library would not do better
 			k.once("nobody is held at a cap as long as it cannot be written down", err)
 			off = nil
 		}
@@ -311,14 +311,14 @@ func (k *keeper) apply(g *gpu) {
 	k.tickClock()
 	g.level(k.now)
 	switch {
-	case slices.ContainsFunc(off, func(m *group) bool { return !m.off && len(m.channels) > 0 }): // who names none is judged, and the driver was not asked
+	case slices.ContainsFunc(off, func(m *group) bool { return !m.off && len(m.channels) > 0 }): // a group without channels had no call: the judge looks at it
 		k.notKept(g, errNotOff)
 	case len(off) > 0:
 		g.failed = 0
 	}
 }
 
-// isAnothers says that a group that is to be off is its process's no more, and forgets it.
+// isAnothers says that a group that is to be off does not belong to its process any more, and forgets the group.
 func (k *keeper) isAnothers(m *group) bool {
 	if k.now-m.verified < verifyEach {
 		return false
@@ -336,7 +336,7 @@ func (k *keeper) isAnothers(m *group) bool {
 	return false
 }
 
-// mayBe has the record name whoever is put off, before.
+// mayBe writes channels to the record before they are put off.
 func (k *keeper) mayBe(g *gpu, off []*group) error {
 	for _, member := range off {
 		for _, c := range member.channels {
@@ -348,7 +348,7 @@ func (k *keeper) mayBe(g *gpu, off []*group) error {
 	return nil
 }
 
-// writeDown has the record name all who take turns, are held by a cap, or are off: it is written when that changes, and not for each call.
+// writeDown writes to the record all groups that take turns, are held by a cap, or are off. It does so when these change, and not for each call.
 func (k *keeper) writeDown(g *gpu) error {
 	var of []channels.Channel
 	named := map[channels.Channel]bool{}

@@ -53,10 +53,10 @@ type dev struct{ *channels.GPU }
 
 func (d dev) OpenLog() (Log, error) { return d.GPU.OpenLog() }
 
-// enabling opens the driver for one undoing: who undoes holds nothing before.
+// enabling opens the driver for one call: a process that only undoes keeps nothing open.
 type enabling struct{ open func() (Driver, error) }
 
-// NewEnabler is for who has only to undo.
+// NewEnabler is for a process that only lets channels run.
 func NewEnabler(open func() (Driver, error)) Enabler { return enabling{open} }
 
 func (e enabling) Enable(gpu GPU, of []channels.Channel) error {
@@ -73,7 +73,7 @@ func (e enabling) Enable(gpu GPU, of []channels.Channel) error {
 	return enable(g, of)
 }
 
-// enable lets channels run. Those that are gone need nothing.
+// enable lets channels run. Channels that are gone need no call.
 func enable(g Device, of []channels.Channel) error {
 	var left []error
 	for some := range slices.Chunk(of, channels.MostChannels) {

@@ -29,7 +29,7 @@ const (
 	freezeV2     = "1"
 )
 
-// cgroups is where the hierarchies are mounted that freeze; "": not here.
+// cgroups are the folders of the hierarchies that can freeze; "": not mounted.
 type cgroups struct{ v2, freezer string }
 
 // mountedCgroups finds them.
@@ -87,9 +87,8 @@ func isHierarchy(kind string, options []string, controllers string) bool {
 	return true
 }
 
-// frozenBy is how a step can be frozen: by its cgroups where Slurm has made some, or else process by process. slurmstepd goes on, as Slurm has to reach
-// its step. On cgroup v2 it is the folders below the one that Slurm itself freezes for a job that is suspended, so that neither undoes what the
-// other does.
+// frozenBy is how a step can be frozen: by its cgroups where Slurm has made some, or else process by process. slurmstepd goes on, as Slurm has to reach its
+// step. On cgroup v2 these are the folders below the folder that Slurm itself freezes for a suspended job, so that neither undoes the other's work.
 func (c cgroups) frozenBy(step audit.Step, isStepd func(int) bool, pid int) (files []FreezerFile) {
 	mount, file, freeze, thaw := c.v2, freezeFileV2, freezeV2, "0"
 	if step.Controller != "" {
@@ -109,7 +108,7 @@ func (c cgroups) frozenBy(step audit.Step, isStepd func(int) bool, pid int) (fil
 	for _, folder := range withoutDaemon(top, slurms, isStepd) {
 		path := filepath.Join(folder, file)
 		if now, err := os.ReadFile(path); err != nil || strings.TrimSpace(string(now)) != thaw {
-			continue // it cannot be frozen, or somebody else has done it
+			continue // it cannot be frozen, or is frozen already
 		}
 		files = append(files, FreezerFile{File: path, Freeze: freeze, Thaw: thaw})
 		covered = covered || leaf == folder || strings.HasPrefix(leaf, folder+"/")
@@ -163,7 +162,7 @@ func subfolders(folder string) (found []string) {
 	return found
 }
 
-// Freeze stops the step. It goes on with the rest where a part of it cannot be stopped.
+// Freeze stops the step. Where a part cannot be stopped, Freeze stops the rest.
 func (f Frozen) Freeze() (err error) {
 	for _, file := range f.Files {
 		err = errors.Join(err, writeControl(file.File, file.Freeze))
@@ -174,7 +173,7 @@ func (f Frozen) Freeze() (err error) {
 	return err
 }
 
-// Thaw lets it go on. What is gone needs none.
+// Thaw lets the step go on. A part that is gone needs no call.
 func (f Frozen) Thaw() (err error) {
 	for _, file := range f.Files {
 		err = errors.Join(err, writeControl(file.File, file.Thaw))
@@ -185,7 +184,7 @@ func (f Frozen) Thaw() (err error) {
 	return err
 }
 
-// members are the processes that it has.
+// members are the processes of a cgroup.
 func (f Frozen) members() (pids []int) {
 	for _, file := range f.Files {
 		pids = append(pids, membersBelow(filepath.Dir(file.File))...)
@@ -196,16 +195,16 @@ func (f Frozen) members() (pids []int) {
 	return pids
 }
 
-// Kill ends the processes of a step, those too that they begin meanwhile: it looks again, until nobody is left.
+// Kill ends the processes of a step, and the processes that these begin meanwhile: it looks again, until none is left.
 func (f Frozen) Kill(again func() (Frozen, error)) error {
-	err := f.Freeze() // nobody begins another one
+	err := f.Freeze() // so that none begins another one
 	f.stands()
 	all := f
 	for range mostKills {
 		killErr := all.killOnce()
 		time.Sleep(killWait)
 		var lookErr error
-		if all, lookErr = again(); lookErr != nil { // the one by which it is found is gone
+		if all, lookErr = again(); lookErr != nil { // the process by which the step is found is gone
 			all = f
 		}
 		if len(f.left())+len(all.left()) == 0 {
@@ -215,7 +214,7 @@ func (f Frozen) Kill(again func() (Frozen, error)) error {
 	return errors.Join(err, f.Thaw(), fmt.Errorf("%d processes are left", len(all.left())))
 }
 
-// stands waits until cgroup v1 has all of them stopped. On v2 those who are killed need not be.
+// stands waits until cgroup v1 has stopped all processes. On v2 killed processes need not be stopped.
 func (f Frozen) stands() {
 	for _, file := range f.Files {
 		for range mostKills {
@@ -227,11 +226,11 @@ func (f Frozen) stands() {
 	}
 }
 
-// killOnce kills those who are there. A frozen one of cgroup v1 ends when it goes on.
+// killOnce kills the processes that are there. Under cgroup v1 a frozen process ends when it goes on.
 func (f Frozen) killOnce() (err error) {
 	for _, file := range f.Files {
 		folder := filepath.Dir(file.File)
-		if kill := filepath.Join(folder, killFileV2); exists(kill) { // Linux 5.14 and later; it meets those who were begun meanwhile
+		if kill := filepath.Join(folder, killFileV2); exists(kill) { // Linux 5.14 and later; it also ends processes that were begun meanwhile
 			err = errors.Join(err, writeControl(kill, "1"))
 			continue
 		}
@@ -253,7 +252,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// left are those who have not ended.
+// left are the processes that have not ended.
 func (f Frozen) left() []int {
 	return slices.DeleteFunc(f.members(), channels.HasEnded)
 }
@@ -282,7 +281,7 @@ func writeControl(path, value string) error {
 	return nil
 }
 
-// signal sends to this process and to no later one of its number. Who is gone needs no signal.
+// signal sends to this process, and to no later process of the same number. A process that is gone needs no signal.
 func signal(p audit.Process, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Doing is what a worker does, and how its supervisor knows that it goes on: each byte in their pipe is one.
+// Doing is the state of a worker. Each byte in the pipe to its supervisor is one, and shows that the worker runs.
 type Doing byte
 
 const (
-	Empty   Doing = 'e' // no slice is on the node: nothing is said until there is
+	Empty   Doing = 'e' // no slice is on the node: no word until there is one
 	Idle    Doing = 'i' // no slice is at work: the same
 	Working Doing = 'w'
 	Holding Doing = 'h' // something is off, or frozen
-	// JobEnded stands before what the worker does: the slices of a job have gone.
+	// JobEnded comes before a state: the slices of a job have gone.
 	JobEnded Doing = 'j'
 )
 
@@ -33,14 +33,14 @@ func (d Doing) Silence() time.Duration {
 	return 0
 }
 
-// heart tells the supervisor what its worker does. Beside the loop it says that the worker is there, for as long as the loop gets on.
+// heart writes the worker's state to the supervisor. Beside the loop it writes words as long as the loop makes progress.
 type heart struct {
-	pipe io.Writer     // nil: nobody listens
+	pipe io.Writer     // nil: no supervisor
 	wake chan struct{} // something is held from now on
 
 	mutex    sync.Mutex
 	is       Doing
-	last     time.Time // that it was said
+	last     time.Time // the last word
 	progress time.Time // of the loop
 }
 
@@ -75,8 +75,8 @@ func (h *heart) tick(now time.Time) bool {
 	return h.is == Holding
 }
 
-// beat is called from wherever the loop gets on, and says so when it is time. While something is held the ticks do: each word wakes the supervisor. One that
-// is gone is noticed elsewhere.
+// beat is called wherever the loop makes progress, and writes a word when it is time. While a program is held the ticks write: each word wakes the supervisor.
+// A supervisor that is gone is noticed elsewhere.
 func (h *heart) beat(now time.Time) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -99,7 +99,7 @@ func (h *heart) sayDue(now time.Time) {
 	}
 }
 
-// becomes says at once that the worker does something else: before it holds anything, and after it holds nothing.
+// becomes writes a new state at once: before the worker holds a program, and after it holds none.
 func (h *heart) becomes(doing Doing, now time.Time) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -110,13 +110,13 @@ func (h *heart) becomes(doing Doing, now time.Time) {
 	if h.is = doing; doing == Holding {
 		select {
 		case h.wake <- struct{}{}:
-		default: // it has that already, or nobody is there
+		default: // the state is there already, or the supervisor is gone
 		}
 	}
 	h.say(now)
 }
 
-// jobEnded says that a job's slices have gone.
+// jobEnded writes that a job's slices have gone.
 func (h *heart) jobEnded(now time.Time) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()

@@ -13,19 +13,19 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
 
-// heirSearch finds who may have descriptors of processes that have ended. It goes through the processes of all users with slices, so what it has found
-// is good for a while.
+// heirSearch finds processes that may have descriptors of processes that have ended: their heirs. It reads the processes of all users with slices, so a result
+// is used for a while.
 type heirSearch struct {
 	deviceDir string
 	auditor   audit.Auditor
 
-	of    []int // processes that have ended, for which it was looked last
+	of    []int // the ended processes of the last search
 	found []Heir
 	spent looked
 	next  time.Time // not before
 }
 
-// find looks anew where somebody else has ended, and now and then.
+// find searches anew where another process has ended, and now and then.
 func (h *heirSearch) find(granted []state.Slice, ended []int, alive func(pid int) bool) []Heir {
 	began := time.Now()
 	if began.Before(h.next) {
@@ -52,7 +52,7 @@ func (h *heirSearch) look(granted []state.Slice, alive func(pid int) bool, until
 		users = append(users, s.UID)
 	}
 	pids := h.auditor.OfUsers(users...)
-	// Where the time is over before the end it is another's turn to be seen the next time.
+	// Where the time is over before the end, the next search begins with another process.
 	rand.Shuffle(len(pids), func(i, j int) { pids[i], pids[j] = pids[j], pids[i] })
 	descriptors := map[int][]int{}
 	for _, pid := range pids {

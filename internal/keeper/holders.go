@@ -9,7 +9,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/audit"
 )
 
-// seeHolders takes what NVML says of who has memory of a GPU: a process whose groups are not known is judged as well.
+// seeHolders takes NVML's list of processes with memory of a GPU: a process whose groups are not known is judged as well.
 func (k *keeper) seeHolders(g *gpu, pids map[int]uint32, orphans Orphans) {
 	if pids == nil {
 		return
@@ -42,12 +42,12 @@ func (k *keeper) seeHolders(g *gpu, pids map[int]uint32, orphans Orphans) {
 	for i, t := range g.tenants {
 		changed = changed || t.hidden != was[i]
 	}
-	if changed { // with several at work the log is needed, whatever they name
+	if changed { // where several work the log is needed, also without names on pages
 		k.settle(g)
 	}
 }
 
-// seeHolder takes it of one.
+// seeHolder takes one process of that list.
 func (k *keeper) seeHolder(g *gpu, pid int, job uint32, o *owner) {
 	at := slices.IndexFunc(g.tenants, func(t *tenant) bool { return t.Job == job })
 	if at < 0 {

@@ -13,24 +13,24 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
-// frozen is a step that is.
+// frozen is a frozen step.
 type frozen struct {
 	Frozen
 	pids []int // of its processes
 }
 
-// isFrozen says so of a process. Others of its job go on, and are judged.
+// isFrozen says whether a process is frozen. Other processes of its job go on, and are judged.
 func (k *keeper) isFrozen(o *owner) bool {
 	return slices.ContainsFunc(k.frozen, func(f frozen) bool { return f.Job == o.Job && slices.Contains(f.pids, o.acts().PID) })
 }
 
-// complaint is what the log says of a job no more than once in logEach: who goes on cheating must not fill it.
+// complaint is a finding on a job that the log has at most once in logEach, so that a process that goes on cheating does not fill the log.
 type complaint struct {
 	job     uint32
 	verdict share.Verdict
 }
 
-// judge looks at what the processes of a GPU's tenants do, as far as the node's budget allows: each in its turn.
+// judge looks at the processes of a GPU's tenants, one after another, as far as the node's budget allows.
 func (k *keeper) judge(g *gpu) {
 	k.crowd(g)
 	type judged struct {
@@ -50,7 +50,7 @@ func (k *keeper) judge(g *gpu) {
 		t, o := all[(i+k.judgeNext)%len(all)].t, all[(i+k.judgeNext)%len(all)].o
 		s := o.sightOn(g, t, k.now)
 		if k.isFrozen(o) {
-			delete(o.sights, g.UUID) // what stands still does nothing, and begins anew
+			delete(o.sights, g.UUID) // a frozen process does nothing, and begins anew
 			continue
 		}
 		k.begins(o)
@@ -68,15 +68,15 @@ func (k *keeper) judge(g *gpu) {
 	k.judgeNext++
 }
 
-// sight is what was seen of a process on one GPU since it was judged there last.
+// sight are the figures of a process on one GPU since it was judged there last.
 type sight struct {
 	judge share.Judge
 	seen  share.Seen
 	at    time.Duration
-	next  int    // which of its groups is looked at
-	doubt *group // which had another slice, and is looked at again
+	next  int    // the place of the group that is read next
+	doubt *group // had another time slice, and is read again
 	asked bool   // how a group was saved
-	quiet int    // looks in a row at which none of its groups was saved, while its slice ended its turns: others are at work than it names
+	quiet int    // looks in a row at which none of its named groups was saved, while its time slice ended turns: other groups work
 }
 
 func (o *owner) sightOn(g *gpu, t *tenant, now time.Duration) *sight {
@@ -91,7 +91,7 @@ func (o *owner) sightOn(g *gpu, t *tenant, now time.Duration) *sight {
 	return s
 }
 
-// bequeath keeps what was seen of a process that has ended.
+// bequeath keeps the figures of a process that has ended.
 func (k *keeper) bequeath(o *owner) {
 	for uuid, s := range o.sights {
 		g := k.gpus[uuid]
@@ -113,7 +113,7 @@ func (t *tenant) bequeath(j share.Judge, now time.Duration) {
 	t.before, t.heirs = t.before.Worse(j), now+inheritFor
 }
 
-// crowd says whether somebody waits: the GPU is full, and one that always has work has less than its part.
+// crowd says whether a tenant waits: the GPU is full, and a tenant that always has work has less than its part.
 func (k *keeper) crowd(g *gpu) {
 	used, shares := 0.0, 0.0
 	for _, t := range g.tenants {
@@ -142,8 +142,8 @@ func (k *keeper) isHonest(o *owner) bool {
 	return o.honest
 }
 
-// check asks for one of a process's groups whether its slice is still the one that was set, and how it was saved. One that had another slice is
-// asked for again, however many there are: who has one that cheats may have others that do not.
+// check reads from the driver whether the time slice of one of a process's groups is still the one that was set, and how the group was saved. A group that had
+// another time slice is read again, however many groups there are: a process that cheats with one group may have others that do not.
 func (k *keeper) check(s *sight, t *tenant, o *owner) {
 	var mine []*group
 	for _, m := range t.groups {
@@ -169,7 +169,7 @@ func (k *keeper) check(s *sight, t *tenant, o *owner) {
 		m.verified = k.now
 	}
 	switch {
-	case errors.Is(err, channels.ErrNotTheirs): // its numbers may be another's by now: nothing is done with them
+	case errors.Is(err, channels.ErrNotTheirs): // its numbers may belong to another process by now: no call uses them
 		o.refused = true
 		k.forget(m)
 		return
@@ -194,10 +194,10 @@ func (k *keeper) check(s *sight, t *tenant, o *owner) {
 	m.seen = true
 }
 
-// sum completes what was seen of a process.
+// sum completes the figures of a process.
 func (k *keeper) sum(g *gpu, t *tenant, o *owner, s *sight) {
 	off, ran := g.meter.RanOff(uint32(o.PID))
-	if g.log == nil && t.capState.hold != nil && !t.hidden { // one that is alone is in no log
+	if g.log == nil && t.capState.hold != nil && !t.hidden { // a tenant that is alone is in no log
 		off, ran = t.capState.hold.RanOff()
 	}
 	s.seen.Gone, s.seen.Off, s.seen.RanOff = k.now-s.at, off, ran
@@ -210,7 +210,7 @@ func (k *keeper) sum(g *gpu, t *tenant, o *owner, s *sight) {
 	s.seen.Overran = g.meter.Overran(uint32(o.PID))
 	s.seen.Used, s.seen.Due, s.seen.OthersWait = t.known.Used, t.due, g.others && len(g.plan.Turns) == 0
 	s.seen.Handles, s.seen.Crowded = t.has(o.Process.Process), g.others
-	if most := t.cap(); most > 0 && most < t.due { // who has more is in nobody's place
+	if most := t.cap(); most > 0 && most < t.due { // a slice at its cap takes no other tenant's part
 		s.seen.Due, s.seen.Crowded = most, true
 	}
 	s.seen.Unheld = g.holders[o.PID] && !s.seen.Handles || s.quiet > len(o.groups) ||
@@ -219,6 +219,6 @@ func (k *keeper) sum(g *gpu, t *tenant, o *owner, s *sight) {
 		s.seen.Unlisted = int(min(o.More, 1<<20))
 	}
 	if g.holders[o.PID] && !o.honest {
-		s.seen.MemoryBytes = 1 // any: who holds nothing is not in the list
+		s.seen.MemoryBytes = 1 // any number: a process without memory is not in the list
 	}
 }

@@ -25,11 +25,11 @@ func (k *keeper) begin(g *gpu) {
 	g.meter.Begin(int64(k.now)+g.aheadNS, 0)
 	for _, t := range g.tenants {
 		t.restCap(k.now)
-		t.account.Looked = k.now // what was before somebody else has counted, or nobody had to
+		t.account.Looked = k.now // the time before was counted by another vgpud, or needed no count
 	}
 }
 
-// lookAll looks at each GPU at which somebody is at work.
+// lookAll looks at each GPU on which a slice works.
 func (k *keeper) lookAll(s sampled) {
 	if s.active != nil {
 		k.samples.answered()
@@ -39,12 +39,12 @@ func (k *keeper) lookAll(s sampled) {
 		}
 	}
 	for _, o := range k.owners {
-		if o.Ended() { // nobody writes to a page that a process was killed
+		if o.Ended() { // a killed process does not write to its page that it has ended
 			k.drop(o)
 		}
 	}
 	for uuid, g := range k.gpus {
-		if g.planned == 0 || g.isLate() { // somebody has come or gone
+		if g.planned == 0 || g.isLate() { // a tenant has come or gone
 			k.settle(g)
 		}
 		if g.counting() == 0 || g.log != nil && !k.budget.Look(k.now) { // of many GPUs with logs not all at each look
@@ -78,7 +78,7 @@ func (k *keeper) lookAll(s sampled) {
 	k.rest()
 }
 
-// look counts what each had since the last look.
+// look counts each tenant's use since the last look.
 func (k *keeper) look(g *gpu, active float64) {
 	at := int64(k.now)
 	if g.log != nil {
@@ -111,7 +111,7 @@ func (k *keeper) look(g *gpu, active float64) {
 	}
 	g.looked = k.now
 	g.level(k.Clock())
-	if changed { // who goes first has changed
+	if changed { // other tenants go first now
 		k.planNow(g)
 	}
 	if g.holdAt == 0 {
@@ -122,7 +122,7 @@ func (k *keeper) look(g *gpu, active float64) {
 	}
 }
 
-// readLog hands what is new to the meter, and says until when that is, by the GPU's clock.
+// readLog gives new records to the meter, and returns until when they are, by the GPU's clock.
 func (k *keeper) readLog(g *gpu) (atNS int64) {
 	before := k.Clock()
 	records, dropped, err := g.log.Poll(true)
@@ -145,7 +145,7 @@ func (k *keeper) readLog(g *gpu) (atNS int64) {
 	return int64(before) + g.aheadNS
 }
 
-// planNow plans by what was seen since the last time, and has the driver follow.
+// planNow plans from the figures since the last plan, and sets the plan by the driver's calls.
 func (k *keeper) planNow(g *gpu) {
 	all := make([]share.Tenant, len(g.tenants))
 	for i, t := range g.tenants {
@@ -159,7 +159,7 @@ func (k *keeper) planNow(g *gpu) {
 			t.percent = uint32(min(1, known.Used) * 100 * 100)
 		}
 		known.Groups = min(known.Groups, len(t.groups))
-		known.PIDs = slices.DeleteFunc(slices.Clone(known.PIDs), func(pid uint32) bool { return !t.hasPID(pid) }) // nobody else can be off
+		known.PIDs = slices.DeleteFunc(slices.Clone(known.PIDs), func(pid uint32) bool { return !t.hasPID(pid) }) // only these can be put off
 		all[i] = *known
 	}
 	if g.planned != 0 {
@@ -197,7 +197,7 @@ func (k *keeper) setPlanned(g *gpu) {
 	}
 }
 
-// resumeRule goes on from the slices that a vgpud before us has set, which the driver keeps.
+// resumeRule goes on from the time slices that an earlier vgpud has set, which the driver keeps.
 func (k *keeper) resumeRule(g *gpu, all []share.Tenant) {
 	was := make([]time.Duration, len(all))
 	for i, t := range g.tenants {
@@ -210,8 +210,8 @@ func (k *keeper) resumeRule(g *gpu, all []share.Tenant) {
 	}
 }
 
-// setTimeSlices gives each group of a tenant its slice, where it differs from what it has. What the node's budget does not
-// allow waits for the next plan.
+// setTimeSlices sets the time slice of each group of a tenant, where the group has another one. A call that the node's budget does not allow waits for the
+// next plan.
 func (k *keeper) setTimeSlices(g *gpu, t *tenant, slice time.Duration) {
 	if !t.works() || slice <= 0 {
 		return

@@ -20,7 +20,7 @@ import (
 type keeper struct {
 	Parts
 	heart     heart
-	driver    Driver // nil: no file of the driver's is open
+	driver    Driver // nil: no file of the driver is open
 	instances map[device.UUID]uint32
 	gpus      map[device.UUID]*gpu
 	owners    map[audit.Process]*owner
@@ -32,19 +32,19 @@ type keeper struct {
 	samples   *samples
 	lookAt    time.Duration           // 0: nothing is at work
 	names     map[uint32]*share.Names // of each job
-	unseenAt  time.Duration           // when programs are looked for that no page names; 0: no slice has a cap, or somebody is at work
-	askAt     time.Duration           // when who has to wait is asked for; 0: nobody has
+	unseenAt  time.Duration           // when to look for programs that no page names; 0: no slice has a cap, or a slice works
+	askAt     time.Duration           // when the driver is asked for processes that wait; 0: none waits
 	now       time.Duration
 	began     time.Duration   // of this run
-	said      map[string]bool // what the log has said once
+	said      map[string]bool // log lines that come once
 	jobs      []uint32        // that have slices
 	judgeNext int
 	logged    map[complaint]time.Duration
-	asking    map[uint32]bool // jobs of whose process the step is looked for
+	asking    map[uint32]bool // jobs for which a step is searched
 	steps     chan convict
 }
 
-// Run keeps shares until stop is closed, and then undoes all that holds programs. What it does is said on the pipe of its supervisor.
+// Run keeps shares until stop is closed, and then lets all programs go. It writes its state to the pipe of its supervisor.
 func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 	changes, err := parts.Changes()
 	if err != nil {
@@ -94,14 +94,17 @@ func Run(stop <-chan struct{}, pipe io.Writer, parts Parts) error {
 }
 
 func newKeeper(parts Parts, pipe io.Writer) *keeper {
-	return &keeper{Parts: parts, began: parts.Clock(), heart: heart{pipe: pipe, wake: make(chan struct{}, 1)}, gpus: map[device.UUID]*gpu{}, owners: map[audit.Process]*owner{}, died: map[int]died{}, pages: map[uint32]*page{}, names: map[uint32]*share.Names{},
-		instances: map[device.UUID]uint32{}, record: Record{BootID: parts.BootID}, said: map[string]bool{}, logged: map[complaint]time.Duration{},
-		asking: map[uint32]bool{}, steps: make(chan convict, 1)}
+	return &keeper{
+		Parts: parts, began: parts.Clock(), heart: heart{pipe: pipe, wake: make(chan struct{}, 1)}, record: Record{BootID: parts.BootID},
+		gpus: map[device.UUID]*gpu{}, instances: map[device.UUID]uint32{}, owners: map[audit.Process]*owner{}, died: map[int]died{},
+		pages: map[uint32]*page{}, names: map[uint32]*share.Names{}, said: map[string]bool{}, logged: map[complaint]time.Duration{},
+		asking: map[uint32]bool{}, steps: make(chan convict, 1),
+	}
 }
 
 func (k *keeper) tickClock() { k.now = k.Clock() }
 
-// goesOn tells the supervisor what the loop does, and that it does.
+// goesOn writes the loop's state to the supervisor, and that the loop makes progress.
 func (k *keeper) goesOn() {
 	doing := Idle
 	switch {
@@ -116,7 +119,7 @@ func (k *keeper) goesOn() {
 	k.heart.beat(time.Now())
 }
 
-// isHolding says that somebody is off or frozen now. The record names more: who may be, in a moment.
+// isHolding says that a group is off or a step frozen now. The record names more: groups that may be off in a moment.
 func (k *keeper) isHolding() bool {
 	if len(k.record.Frozen) > 0 {
 		return true
@@ -129,7 +132,7 @@ func (k *keeper) isHolding() bool {
 	return false
 }
 
-// next is when something is to be done; 0: nothing is.
+// next is when the loop has to do something; 0: never.
 func (k *keeper) next() (at time.Duration) {
 	sooner := func(t time.Duration) {
 		if t > 0 && (at == 0 || t < at) {
@@ -154,7 +157,7 @@ func (k *keeper) next() (at time.Duration) {
 	return at
 }
 
-// onTime does what is due.
+// onTime does the work that is due.
 func (k *keeper) onTime() {
 	k.thawDue()
 	k.askWaiting()
@@ -185,7 +188,7 @@ func (k *keeper) atWork() (uuids []device.UUID) {
 	return uuids
 }
 
-// unknown are GPUs of several of which the log has not said who is on: it does when another comes on, and one may have it for hours.
+// unknown are GPUs on which several tenants work, and where the log has not named the process that is on: it does so when another comes on, maybe in hours.
 func (k *keeper) unknown() (uuids []device.UUID) {
 	for uuid, g := range k.gpus {
 		if g.Refused && g.counting() > 1 || g.log != nil && g.looked != 0 && !g.meter.IsAnyOn() && k.now-g.asked >= onlyEach {
@@ -216,7 +219,7 @@ func (k *keeper) lookEach() time.Duration {
 	return each
 }
 
-// once says a thing in the log once for each reason's kind: what is wrong with a node is wrong at each look.
+// once writes a line to the log once for each kind of reason: a fault of a node is there at each look.
 func (k *keeper) once(what string, err error) {
 	kind := what
 	for _, is := range []error{channels.ErrForbidden, channels.ErrNoCopies, channels.ErrNotTheirs, channels.ErrGone} {
@@ -230,7 +233,7 @@ func (k *keeper) once(what string, err error) {
 	}
 }
 
-// end undoes all that holds programs, whatever of it fails, and lets go of everything.
+// end lets all programs go, also where one call fails, and closes everything.
 func (k *keeper) end() error {
 	k.tickClock()
 	var errs []error
