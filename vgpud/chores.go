@@ -23,7 +23,7 @@ import (
 )
 
 // chore is a command of vgpuctl's that the supervisor runs from time to time, beside the shares: it is a process of its own, with less of the processor
-// and fewer rights, and nobody waits for it.
+// and fewer rights, and the supervisor does not wait for it.
 type chore struct {
 	args   []string
 	each   time.Duration // while slices are on the node
@@ -82,7 +82,7 @@ func beginChores(n node) *chores {
 	return c
 }
 
-// hear is told what the worker says. Only the supervisor's loop calls it.
+// hear takes the worker's words. Only the supervisor's loop calls it.
 func (c *chores) hear(doing keeper.Doing) {
 	if doing == keeper.JobEnded {
 		for _, r := range c.all {
@@ -157,7 +157,7 @@ func (r *running) goOn() {
 // spread is a part of a time: the nodes of a cluster boot together, and have one controller and one database.
 func spread(each time.Duration) time.Duration { return each/spreadPart + rand.N(each/spreadPart) }
 
-// lower gives this thread, and who it starts, less of the processor than jobs have, and no more rights than these.
+// lower gives this thread, and the commands that it starts, less of the processor than jobs have, and no more rights than these.
 func lower(may []int) error {
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, lastPriority)
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil { // or root has all rights again in each program (capabilities(7))
@@ -179,7 +179,7 @@ func lower(may []int) error {
 	return nil
 }
 
-// do runs the command once. One that the kernel cannot end holds up itself alone.
+// do runs the command once. A command that the kernel cannot end holds up no other.
 func (r *running) do() error {
 	program, err := inst.Find("vgpuctl")
 	if err != nil {

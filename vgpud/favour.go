@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// favour has the scheduler let this program on at once where jobs have all cores: it is at work for a moment, and a worker that has to wait for a
-// core looks like one that hangs. Threads that come later have it of these. Without the right to it, vgpud is slower on a full node.
+// favour gives this program a core at once where jobs have all cores: it works for a moment, and a worker that has to wait for a core looks like one that
+// hangs. Later threads inherit the priority. Without the right to it, vgpud is slower on a full node.
 func favour() {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The slurm-vgpu authors
 // SPDX-License-Identifier: Apache-2.0
 
-// vgpud keeps the shares of GPU time of a node. It is two processes: the worker does it, and
+// vgpud keeps the shares of GPU time of a node. It is two processes: the worker keeps them, and
 // the supervisor, which began it, undoes what holds programs when the worker is gone.
 package main
 
@@ -141,7 +141,7 @@ func (n node) settle() {
 	}
 }
 
-// release does what the supervisor does when its worker is gone: systemd starts it when the supervisor is, and people do.
+// release undoes what a dead worker held: systemd starts it when the supervisor is gone, and administrators may.
 func release(n node) int {
 	if err := undo(n); err != nil {
 		n.log.Error("what vgpud held is not all let go", "reason", err)

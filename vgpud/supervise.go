@@ -32,7 +32,7 @@ const (
 // exitReplaced is what a worker says when another vgpud is installed in the place of this one.
 const exitReplaced = 3
 
-// worker is one, as its supervisor has it.
+// worker is the supervisor's view of a worker.
 type worker struct {
 	cmd   *exec.Cmd
 	beats *os.File
@@ -46,13 +46,13 @@ type worker struct {
 // init is the main one, on the first thread.
 func init() { runtime.LockOSThread() }
 
-// supervise has a worker, and another one when it dies. It never returns while somebody is off or frozen, if that can be helped.
+// supervise begins a worker, and another one when it dies. It does not return while a program is off or frozen, unless that cannot be undone.
 func supervise(n node, lock *os.File, systemd *manager) int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	replaced := installed()
 	beside := beginChores(n)
-	letGo(n, keeper.UndoNow) // of a vgpud before this one; steps whose time is not over the worker has go on
+	letGo(n, keeper.UndoNow) // of an earlier vgpud; the worker thaws steps whose time is not over
 	pause := time.Duration(0)
 	for {
 		began := time.Now()
@@ -69,7 +69,7 @@ func supervise(n node, lock *os.File, systemd *manager) int {
 			w.kill()
 			letGo(n, keeper.UndoNow)
 			err = w.wait()
-			if exitCode(err) == exitReplaced || replaced() { // one that died could not say so, and the next one would see nothing of it
+			if exitCode(err) == exitReplaced || replaced() { // a worker that died could not say so, and the next one would not notice
 				n.log.Info("another vgpud is installed, and takes over")
 				lock.Close()
 				return begunAnew(n)
@@ -94,7 +94,7 @@ func exitCode(err error) int {
 	return exitOK
 }
 
-// begunAnew is the program that is installed now in the place of this one, for whoever watches it the same process. It does not return.
+// begunAnew starts the program that is installed now, in this process, so systemd sees no change. It does not return.
 func begunAnew(n node) int {
 	self, err := os.Executable()
 	if err == nil {
@@ -104,7 +104,7 @@ func begunAnew(n node) int {
 	return exitFailed
 }
 
-// wait is false when somebody has said to end.
+// wait is false after a signal to end.
 func wait(pause time.Duration, signals <-chan os.Signal) bool {
 	over := time.After(pause)
 	for {
@@ -158,7 +158,7 @@ func begin(n node, lock *os.File) (*worker, error) {
 	return w, nil
 }
 
-// environment is what a worker needs of ours: which node this is.
+// environment is the part of the environment that a worker needs: the node's name.
 func environment() []string {
 	env := []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	for _, name := range []string{"SLURM_CONF", "SLURMD_NODENAME"} {
@@ -195,7 +195,7 @@ func (w *worker) listen() {
 		if bytes.IndexByte(word[:n], byte(keeper.JobEnded)) >= 0 {
 			w.said <- keeper.JobEnded
 		}
-		// Each word would wake the first thread, to which whoever watches is bound.
+		// Each word would wake the first thread, to which watch is bound.
 		if now := keeper.Doing(word[n-1]); now != doing || time.Since(sent) >= sentEach {
 			doing, sent = now, time.Now()
 			w.said <- doing
@@ -203,7 +203,7 @@ func (w *worker) listen() {
 	}
 }
 
-// watch returns when the worker is gone or silent, or, done, when somebody has said to end.
+// watch returns when the worker is gone or silent, or, done, after a signal to end.
 func (w *worker) watch(signals <-chan os.Signal, systemd *manager, beside *chores) (why string, done bool) {
 	for {
 		select {

@@ -13,12 +13,12 @@ import (
 // Each number of this program that was chosen, once; what vgpud does with time itself has its own in internal/keeper and internal/share. From: chosen, all of
 // them. Wrong: what breaks.
 const (
-	// Between workers that die again and again, at first and at most. Wrong, small: they take a core; large: caps are held by nobody for it.
+	// Between workers that die again and again, at first and at most. Wrong, small: they take a core; large: caps are not held for it.
 	firstPause   = 50 * time.Millisecond
 	longestPause = 10 * time.Second
 	// Of a worker that has not died early. Wrong, small: as above, both ways.
 	shortestLife = 500 * time.Millisecond
-	// Within which a worker ends, or is killed. Wrong, small: what it holds is let go of by another; large: vgpud ends late.
+	// A worker ends within this time, or is killed. Wrong, small: the supervisor has to let programs go; large: vgpud ends late.
 	endsWithin = 500 * time.Millisecond
 	// How often the supervisor takes note that the worker still does the same. Wrong, small: each word wakes it; large: systemd takes it for one that hangs.
 	sentEach = 250 * time.Millisecond
@@ -26,13 +26,14 @@ const (
 	lateWord = time.Millisecond
 	// The priority that it runs with, the first there is (nice(1)). Wrong, large: a worker on a node whose jobs have all cores looks like one that hangs.
 	firstPriority = -20
-	// For who looks whether vgpud runs, and has its lock for that long. Wrong, small: vgpud does not start beside such a look.
+	// A command that looks whether vgpud runs has its lock for less. Wrong, small: vgpud does not start beside such a look.
 	lockWait = time.Second
-	// The priority of what it runs beside the shares (nice(1)). Wrong, small: it takes time from jobs.
+	// The priority of the commands beside the shares (nice(1)). Wrong, small: it takes time from jobs.
 	lastPriority = 10
-	// An empty node is looked at so often. Wrong, small: it costs something; large: who uses a GPU without a job is found late.
+	// An empty node is looked at so often. Wrong, small: it costs something; large: a process that uses a GPU without a job is found late.
 	emptyEach = 15 * time.Minute
-	// The first time of a command comes after this part of its time, to twice that. Wrong, large: the nodes of a cluster that boot together ask one controller together.
+	// The first time of a command comes after this part of its time, to twice that. Wrong, large: the nodes of a cluster that boot together query one
+	// controller together.
 	spreadPart = 4
 	// For what a command says that has ended. Wrong, large: the next one comes late.
 	lateWords = time.Second
@@ -43,7 +44,8 @@ const (
 // soonAfter a job's end its processes are gone, or to be found. Wrong, small: an audit takes those that end for strays.
 var soonAfter = 2 * time.Second
 
-// What vgpud runs beside the shares, and when. Wrong, small: it costs; large: history is coarse, strays and leftovers stay. Wrong, most: what hangs goes on, or what is slow is ended.
+// The commands that vgpud runs beside the shares, and when. Wrong, small: a core; large: history is coarse, strays and leftovers stay. Wrong, most: a command
+// that hangs goes on, or a slow one is ended.
 var allChores = []chore{
 	{args: []string{"sample"}, each: 10 * time.Second, most: time.Minute, may: mayRead},
 	// NVML can hang in the driver.

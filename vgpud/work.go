@@ -16,7 +16,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/keeper"
 )
 
-// await is for the end of a loop that is to end. One that hangs cannot be waited for: what it holds is let go of beside it.
+// await waits for the end of a loop that is to end. A loop that hangs is not waited for: the programs that it holds are let go beside it.
 func (n node) await(ended <-chan error) error {
 	select {
 	case err := <-ended:
@@ -41,7 +41,7 @@ func work(n node) int {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		_, _ = life.Read(make([]byte, 1)) // nobody writes: it ends with the supervisor
+		_, _ = life.Read(make([]byte, 1)) // the pipe is never written to: the read ends with the supervisor
 	}()
 	replaced := make(chan struct{}, 1)
 	for {

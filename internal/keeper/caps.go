@@ -61,7 +61,8 @@ func (t *tenant) resumeCap(was ledger.TimeDevice, now time.Duration) {
 	if t.capState.hold == nil || t.bucket != nil || was.LookedNs == 0 || was.Flags&ledger.TimeIdle != 0 {
 		return
 	}
-	t.demand = share.NewDemand(t.capState.hold.Resume(time.Duration(was.CreditNs), now-time.Duration(max(was.LookedNs, was.CreditAtNs)), share.Period(1, true)/2, float64(was.Percent)/100/100))
+	gone := now - time.Duration(max(was.LookedNs, was.CreditAtNs))
+	t.demand = share.NewDemand(t.capState.hold.Resume(time.Duration(was.CreditNs), gone, share.Period(1, true)/2, float64(was.Percent)/100/100))
 	t.presence.at = now
 	t.sayCredit(now)
 }
@@ -354,7 +355,8 @@ func (k *keeper) writeDown(g *gpu) error {
 	named := map[channels.Channel]bool{}
 	for _, t := range g.tenants {
 		for _, member := range t.groups {
-			if !member.off && !(t.capState.hold != nil && g.periodEnds > 0) && !slices.ContainsFunc(g.sets, func(set []*group) bool { return slices.Contains(set, member) }) {
+			takesTurns := slices.ContainsFunc(g.sets, func(set []*group) bool { return slices.Contains(set, member) })
+			if !member.off && !(t.capState.hold != nil && g.periodEnds > 0) && !takesTurns {
 				continue
 			}
 			for _, c := range member.channels {

@@ -55,7 +55,7 @@ func (k *keeper) take(node Node) {
 	k.rest()
 }
 
-// leaveGPU lets go of all that a GPU has.
+// leaveGPU lets go of all tenants of a GPU.
 func (k *keeper) leaveGPU(g *gpu) {
 	k.onAgain(g)
 	for _, t := range g.tenants {
@@ -102,7 +102,7 @@ func (k *keeper) follow(g *gpu, on NodeGPU, began map[uint32]time.Duration) {
 			k.leave(g, t)
 		}
 	}
-	if !slices.Equal(before, g.tenants) || !slices.Equal(was, weights) { // what is planned is of others, or of other shares
+	if !slices.Equal(before, g.tenants) || !slices.Equal(was, weights) { // the plan is for other tenants, or other shares
 		g.planned = 0
 	}
 }
@@ -120,7 +120,7 @@ func (k *keeper) classify(t *tenant) {
 	}
 }
 
-// open begins a tenant's page: the prolog waits for this look. One that was killed is run again, and makes another page.
+// open begins a tenant's page: the prolog waits for this look. A prolog that was killed is run again, and makes another page.
 func (k *keeper) open(t *tenant, began time.Duration) {
 	if t.page != nil && t.works() {
 		return
@@ -198,8 +198,8 @@ func (k *keeper) takeProcesses(processes []Process) {
 		case here[id]:
 		case o.Ended():
 			k.drop(o)
-		case o.heir != nil: // no page names what it has
-		default: // what is known of it stays: its page may name nothing for a moment
+		case o.heir != nil: // no page names its groups
+		default: // its groups stay: its page may name none for a moment
 			for key, member := range o.groups {
 				if !k.stillHas(member) {
 					k.remove(member)
@@ -220,14 +220,14 @@ func (m *group) rename(named ledger.Group) {
 	if m.of.capState.hold == nil {
 		return
 	}
-	for _, c := range before { // a cap holds whatever is there; what is gone goes with the next call
+	for _, c := range before { // a cap holds all groups that are there; the next call drops those that are gone
 		if c.Client == named.Client && !slices.Contains(m.channels, c) && len(m.channels) < channels.MostChannels {
 			m.channels = append(m.channels, c)
 		}
 	}
 }
 
-// placeOf is the GPU of a group, and the tenant that it is of.
+// placeOf is the GPU of a group, and its tenant.
 func (k *keeper) placeOf(o *owner, named ledger.Group) (*gpu, *tenant) {
 	for _, g := range k.gpus {
 		if g.Refused && g.tried {
@@ -258,7 +258,7 @@ func (k *keeper) instance(g *gpu) (uint32, bool) {
 	return k.instances[g.UUID], true
 }
 
-// remove forgets a group. One that is off goes on first: its process may have made another of it, or be about to end.
+// remove forgets a group. A group that is off is let on first: its process may have made another of it, or be about to end.
 func (k *keeper) remove(member *group) {
 	for _, g := range k.gpus {
 		for _, t := range g.tenants {
@@ -279,7 +279,7 @@ func (k *keeper) remove(member *group) {
 
 // forget drops a group that is not its process's any more.
 func (k *keeper) forget(member *group) {
-	member.channels = nil // whose they are is not known
+	member.channels = nil // their process is not known
 	k.remove(member)
 	delete(member.owner.groups, groupKey{member.handles.Client, member.handles.Handle})
 }
@@ -300,7 +300,7 @@ func (k *keeper) removeGroups(o *owner) {
 	}
 }
 
-// settle opens what a GPU needs, and closes what it does not: no log for one alone, nothing for nobody.
+// settle opens the files that a GPU needs, and closes the others: no log for one tenant alone, none of its files without a tenant.
 func (k *keeper) settle(g *gpu) {
 	for _, t := range g.tenants {
 		t.pids = t.pids[:0]
@@ -358,19 +358,19 @@ func (k *keeper) settle(g *gpu) {
 	}
 }
 
-// letOnLost lets on, in as few calls as can be, whoever was there before us.
+// letOnLost lets on, in as few calls as possible, the channels that an earlier vgpud may have left off.
 func (k *keeper) letOnLost(g *gpu) {
 	if len(g.lost) == 0 {
 		return
 	}
 	if k.openGPU(g) == nil {
 		k.budget.Charge(k.now, share.CostDisable)
-		_ = enable(g.device, g.lost) // who is not is on with the next turns
+		_ = enable(g.device, g.lost) // a channel that is still off is let on with the next turns
 	}
 	g.lost = nil
 }
 
-// rest lets go of all where nothing is at work.
+// rest closes all files where no slice works.
 func (k *keeper) rest() {
 	if len(k.atWork()) > 0 {
 		if k.unseenAt = 0; k.lookAt == 0 {
@@ -383,7 +383,7 @@ func (k *keeper) rest() {
 		k.lookAt = 0
 		k.samples.rest()
 	}
-	if k.askAt > 0 { // somebody may have work in a moment
+	if k.askAt > 0 { // a process may have work in a moment
 		return
 	}
 	for _, o := range k.owners {

@@ -12,7 +12,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
-// namesOf is what a job may still have the driver be asked for.
+// namesOf is the rest of a job's part of the budget for queries about its groups.
 func (k *keeper) namesOf(job uint32) *share.Names {
 	if k.names[job] == nil {
 		k.names[job] = &share.Names{}
@@ -20,7 +20,7 @@ func (k *keeper) namesOf(job uint32) *share.Names {
 	return k.names[job]
 }
 
-// askWaiting goes on with those whose job had spent its part.
+// askWaiting goes on with processes whose job had spent its part.
 func (k *keeper) askWaiting() {
 	if k.askAt == 0 || k.now < k.askAt {
 		return
@@ -37,8 +37,8 @@ func (k *keeper) askWaiting() {
 	k.rest()
 }
 
-// doubt notes that the driver does not say what a process says. One whose files are gone may be about to end, which takes the driver some 60 ms, and
-// is asked again.
+// doubt notes that the driver does not confirm a process's page. A process whose files are gone may be about to end, which takes the driver some 60 ms: the
+// driver is asked once more.
 func (k *keeper) doubt(o *owner, err error, again bool) {
 	switch {
 	case errors.Is(err, channels.ErrGone):
@@ -54,7 +54,7 @@ func (k *keeper) doubt(o *owner, err error, again bool) {
 	o.refused = true
 }
 
-// takeGroups makes a process's groups those that it names and the driver says are its.
+// takeGroups gives a process the groups that its page names and the driver confirms.
 func (k *keeper) takeGroups(o *owner) {
 	here := map[groupKey]bool{}
 	again := o.refused
@@ -88,10 +88,10 @@ func (k *keeper) takeGroups(o *owner) {
 		}
 		member := &group{owner: o, of: t, handles: handles, isNew: true, verified: k.now}
 		member.rename(named)
-		if time.Duration(o.StartTicks)*ledger.Tick < k.began { // a vgpud before us may have it off, and its record be lost
+		if time.Duration(o.StartTicks)*ledger.Tick < k.began { // an earlier vgpud may have put it off, and its record be lost
 			g.lost = append(g.lost, member.channels...)
 		}
-		if len(o.groups) == 0 && k.now-k.began >= startsFor { // whoever is there at our beginning began before
+		if len(o.groups) == 0 && k.now-k.began >= startsFor { // a process that is there when vgpud begins has begun before
 			o.startsTo = k.now + startsFor
 		}
 		o.groups[key] = member

@@ -19,18 +19,18 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
 
-// Here reads the node: the state file says which slices there are, groups pages which processes have what, and /proc which of that can be.
+// Here reads the node: slices from the state file, processes and their groups from groups pages, and /proc to check these.
 type Here struct {
 	Store   state.Store
 	Auditor audit.Auditor
 
-	names  map[claim]audit.Process         // who was found to be behind a name of another pid namespace
-	owned  map[audit.Process]uint32        // of which job a process was found to be: it stays so
-	swept  time.Time                       // when those that are gone were dropped
-	tries  map[uint32]tries                // to find all of a user's
+	names  map[claim]audit.Process         // the process behind a name of another pid namespace
+	owned  map[audit.Process]uint32        // the job of a process, which never changes
+	swept  time.Time                       // when processes that are gone were dropped
+	tries  map[uint32]tries                // to find all processes of a user
 	users  map[uint32]map[audit.Inside]int // all processes of a user, as this look has found them
-	missed map[claim]time.Time             // who was not there, and when
-	later  bool                            // somebody was not looked for, as his job had too much looked through
+	missed map[claim]time.Time             // processes that were not there, and when
+	later  bool                            // a process was not searched, as its job had too many searches
 }
 
 // claim is a process as its page names it.
@@ -39,7 +39,7 @@ type claim struct {
 	job uint32
 }
 
-// tries bounds how often all processes of the node are looked through because of a page that names some that are not there.
+// tries bounds how often all processes of the node are read because of a page that names processes that are not there.
 type tries struct {
 	next time.Time
 	wait time.Duration
@@ -47,7 +47,7 @@ type tries struct {
 
 var errLater = errors.New("what a page names is looked for in a moment")
 
-// Look reads it. With an error something was not there yet; the rest counts all the same.
+// Look reads the node. With an error a part was not there yet; the rest counts all the same.
 func (h *Here) Look() (Node, error) {
 	current, err := h.Store.Read()
 	if err != nil {
@@ -156,7 +156,7 @@ func (h *Here) processes(granted []state.Slice, job, uid uint32) (found []Proces
 	return found, nil
 }
 
-// own finds which processes are the job's, by Slurm's word. Of who is that needs no asking again.
+// own finds the processes that belong to the job, by Slurm's answer. A process that does needs no second query.
 func (h *Here) own(granted []state.Slice, job uint32, pids []int, starts map[int]uint64) error {
 	if len(pids) == 0 {
 		return nil
@@ -174,7 +174,7 @@ func (h *Here) own(granted []state.Slice, job uint32, pids []int, starts map[int
 	return nil
 }
 
-// find says who is behind what a page says of a process.
+// find is the process that a page's entry means.
 func (h *Here) find(c claim, uid uint32) (audit.Process, bool) {
 	if p, known := h.names[c]; known {
 		if start, ok := h.Auditor.StartOf(p.PID); ok && start == p.StartTicks {
@@ -203,13 +203,13 @@ func (h *Here) find(c claim, uid uint32) (audit.Process, bool) {
 		h.missed[c] = time.Now()
 		return audit.Process{}, false
 	}
-	delete(h.tries, uid) // it was worth while
+	delete(h.tries, uid) // the search has found it
 	h.names[c] = audit.Process{PID: pid, StartTicks: c.StartTicks}
 	return h.names[c], true
 }
 
-// mayLook says whether all processes of the node are looked through for one that a page names. One that was not there has ended: a program that was
-// killed stands in its page until another takes its place.
+// mayLook says whether all processes of the node are read for one that a page names. A process that was not there has ended: a program that was killed stays
+// on its page until another takes its place.
 func (h *Here) mayLook(c claim, uid uint32) bool {
 	if missed, known := h.missed[c]; known && time.Since(missed) < missedFor {
 		return false
@@ -221,7 +221,7 @@ func (h *Here) mayLook(c claim, uid uint32) bool {
 	return true
 }
 
-// forget drops what was found of jobs that are gone, and of processes.
+// forget drops findings on jobs and processes that are gone.
 func (h *Here) forget(granted map[uint32]uint32) {
 	if time.Since(h.swept) < forgetEach {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
 )
 
-// nvmlSampler asks NVML.
+// nvmlSampler queries NVML.
 type nvmlSampler struct {
 	session  discover.Session
 	activity map[device.UUID]*discover.Activity

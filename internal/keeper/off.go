@@ -12,7 +12,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
-// setRecord says what may be off or frozen from now on, before it is; what has been undone leaves it afterwards.
+// setRecord writes the channels and steps that may be off or frozen from now on, before the call that does it. Entries leave the record after the undoing.
 func (k *keeper) setRecord(r Record) error {
 	if err := r.Write(k.Run.VgpudOff()); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (k *keeper) setRecord(r Record) error {
 	return nil
 }
 
-// mayBeOff has the record name all channels of those that take turns on a GPU; with none it names none of that GPU.
+// mayBeOff writes these channels of a GPU to the record, in place of the GPU's channels there.
 func (k *keeper) mayBeOff(g *gpu, of []channels.Channel) error {
 	r := k.record
 	r.Off = slices.DeleteFunc(slices.Clone(r.Off), func(o Off) bool { return o.GPU.UUID == g.UUID })
@@ -34,7 +34,7 @@ func (k *keeper) mayBeOff(g *gpu, of []channels.Channel) error {
 	return k.setRecord(r)
 }
 
-// takeTurns begins with turns that were planned: who is off from now on is written down first.
+// takeTurns begins planned turns: the groups that may be off from now on are written down first.
 func (k *keeper) takeTurns(g *gpu) {
 	sets := g.turnSets()
 	if len(sets) == 0 {
@@ -50,12 +50,12 @@ func (k *keeper) takeTurns(g *gpu) {
 			k.onAgain(g)
 			return
 		}
-		k.enableOthers(g) // who takes no turns any more
+		k.enableOthers(g) // groups that take no turns any more
 		k.turn(g)
 	}
 }
 
-// turnSets are the groups of each planned turn: those of a process, or all of a tenant.
+// turnSets are the groups of each planned turn: the groups of a process, or all groups of a tenant.
 func (g *gpu) turnSets() (sets [][]*group) {
 	for _, turn := range g.plan.Turns {
 		var set []*group
@@ -78,7 +78,7 @@ func sameSets(a, b [][]*group) bool {
 	return slices.EqualFunc(a, b, func(x, y []*group) bool { return slices.Equal(x, y) })
 }
 
-// turn lets the next one on: the others off first, so that never two are on.
+// turn lets the next turn on. The others are put off first, so that never two are on.
 func (k *keeper) turn(g *gpu) {
 	next, again := 0, leastWait
 	if g.plan.Together {
@@ -114,7 +114,7 @@ func (k *keeper) turn(g *gpu) {
 	}
 }
 
-// switchAll takes groups off, or lets them on, those that are not so yet, in as few calls as possible.
+// switchAll puts groups off or lets them on, where they are not so yet, in as few calls as possible.
 func (k *keeper) switchAll(g *gpu, off bool, groups []*group) {
 	var some []channels.Channel
 	var changed []*group
@@ -130,13 +130,13 @@ func (k *keeper) switchAll(g *gpu, off bool, groups []*group) {
 		gone, err := g.device.Disable(off, some)
 		if err != nil {
 			k.once("channels cannot be kept off, or let on again", err)
-			if off { // it is not known who is off
+			if off { // the groups that are off are not known
 				_ = enable(g.device, some)
 			}
 		}
 		for _, member := range changed {
 			member.channels = slices.DeleteFunc(member.channels, func(c channels.Channel) bool { return slices.Contains(gone, c) })
-			if err == nil { // who could not be taken off is on; who could not be let on is tried again
+			if err == nil { // a group that could not be put off is on; a group that could not be let on is tried again
 				g.switched(member, off, atNS, int64(k.Clock())+g.aheadNS)
 			}
 		}
@@ -154,8 +154,8 @@ func (k *keeper) switchAll(g *gpu, off bool, groups []*group) {
 	flush()
 }
 
-// switched notes since when a group is off: from the end of the call that did it until the middle of the one that ended it. A process is off
-// when all that it has there is.
+// switched notes since when a group is off: from the end of the call that put it off until the middle of the call that let it on. A process is off when all its
+// groups on the GPU are.
 func (g *gpu) switched(m *group, off bool, beginNS, endNS int64) {
 	m.off = off
 	at := beginNS + min((endNS-beginNS)/2, int64(halfACall))
@@ -176,7 +176,7 @@ func (g *gpu) switched(m *group, off bool, beginNS, endNS int64) {
 	}
 }
 
-// offChannels are those that are off now.
+// offChannels are the channels that are off now.
 func (g *gpu) offChannels() (of []channels.Channel) {
 	for _, t := range g.tenants {
 		for _, member := range t.groups {
@@ -188,7 +188,7 @@ func (g *gpu) offChannels() (of []channels.Channel) {
 	return of
 }
 
-// enableOthers lets on who is off and takes no turns.
+// enableOthers lets on groups that are off and take no turns.
 func (k *keeper) enableOthers(g *gpu) {
 	var others []*group
 	for _, t := range g.tenants {
@@ -204,7 +204,7 @@ func (k *keeper) enableOthers(g *gpu) {
 	}
 }
 
-// endTurns lets on who was off for another's turn.
+// endTurns lets on groups that were off for another's turn.
 func (k *keeper) endTurns(g *gpu) {
 	if g.periodEnds == 0 {
 		k.onAgain(g)
@@ -218,14 +218,14 @@ func (k *keeper) endTurns(g *gpu) {
 	}
 }
 
-// onAgain ends turns, and lets on who is held by a cap.
+// onAgain ends turns, and lets on slices that are held by a cap.
 func (k *keeper) onAgain(g *gpu) {
 	if err := k.allOn(g); err != nil {
 		k.Log.Error("not all of a GPU's channels are on again", "device", g.UUID, "reason", err)
 	}
 }
 
-// allOn lets on everybody whom the record names on a GPU; it never waits.
+// allOn lets on all channels that the record names on a GPU; it never waits.
 func (k *keeper) allOn(g *gpu) error {
 	g.sets, g.on, g.turnEnds = nil, -1, 0
 	k.letGoOfCaps(g)
@@ -235,7 +235,7 @@ func (k *keeper) allOn(g *gpu) error {
 	}
 	var err error
 	switch {
-	case g.device == nil && len(g.offChannels()) == 0: // it could not be opened to put anybody off
+	case g.device == nil && len(g.offChannels()) == 0: // the GPU could not be opened, so no group was put off
 	case g.device == nil:
 		err = errors.New("the GPU is not open")
 	default:

@@ -33,7 +33,7 @@ func (k *keeper) openGPU(g *gpu) error {
 	return nil
 }
 
-// closeLog closes what one alone does not need: nothing of the GPU, unless it is held by its cap.
+// closeLog closes the files that one tenant alone does not need: all of the GPU, unless the tenant is held by its cap.
 func (k *keeper) closeLog(g *gpu) {
 	if g.named == nil {
 		k.closeGPU(g)
@@ -54,7 +54,7 @@ func (k *keeper) closeGPU(g *gpu) {
 	}
 }
 
-// openLog begins to follow who is on.
+// openLog begins to read the log of switches.
 func (k *keeper) openLog(g *gpu) {
 	g.looked = 0
 	err := k.openGPU(g)

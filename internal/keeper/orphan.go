@@ -13,27 +13,27 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
 
-// Orphans are processes that have ended and still have memory of a GPU: another one has their descriptors, as one that they have begun. The driver and
-// its log go on to name the one that has ended.
+// Orphans are processes that have ended and still have memory of a GPU: another process has their descriptors, for example a child. The driver and its log go
+// on to name the process that has ended.
 type Orphans struct {
 	PIDs  []int
-	Heirs []Heir // who may have the descriptors
+	Heirs []Heir // processes that may have the descriptors
 }
 
 // Heir is a process of a job that has descriptors of the driver's control device.
 type Heir struct {
 	Process       // none of its groups
 	FDs     []int // these descriptors
-	Other   bool  // it may have them from one that is alive
+	Other   bool  // it may have them from a process that is alive
 }
 
-// died is what was known of a process that has ended.
+// died are the groups of a process that has ended.
 type died struct {
 	Process
 	at time.Duration
 }
 
-// remember keeps what a process had until NVML has said whether it is all gone.
+// remember keeps a process's groups until NVML shows whether these are gone.
 func (k *keeper) remember(o *owner) {
 	if o.heir == nil && !o.Ended() {
 		return
@@ -42,7 +42,7 @@ func (k *keeper) remember(o *owner) {
 	k.died[o.PID] = died{o.Process, k.now}
 }
 
-// acts is the process that does what is done: of one that has ended, who has its descriptors.
+// acts is the process that uses the groups: the owner, or the heir of an owner that has ended.
 func (o *owner) acts() Process {
 	p := o.Process
 	if o.heir != nil {
@@ -51,7 +51,7 @@ func (o *owner) acts() Process {
 	return p
 }
 
-// orphan follows a process that has ended as the one that has its descriptors now.
+// orphan follows a process that has ended by way of its heir.
 func (k *keeper) orphan(g *gpu, pid int, heirs []Heir) (o *owner, isNew bool) {
 	for _, o := range k.owners {
 		if o.PID == pid && o.heir != nil && !o.Ended() {
@@ -74,18 +74,18 @@ func (k *keeper) orphan(g *gpu, pid int, heirs []Heir) (o *owner, isNew bool) {
 		return nil, false
 	}
 	is := heir.Process.Process
-	o.heir, o.honest = &is, true // an idle one that has memory does no harm: children of a program that was killed may be about to end
+	o.heir, o.honest = &is, true // an idle heir with memory does no harm: children of a killed program may be about to end
 	k.rename(o, heir.FDs)
 	k.takeGroups(o)
 	return o, true
 }
 
-// heirOf is who has the descriptors of a process that has ended: one of its job, if that is known, or else of the only job whose it can be.
+// heirOf is the heir of a process that has ended: a process of its job, if that is known, or else of the only job to which it can belong.
 func heirOf(g *gpu, job uint32, heirs []Heir) (Heir, bool) {
 	heirs = slices.DeleteFunc(slices.Clone(heirs), func(h Heir) bool {
 		return job != 0 && h.Job != job || !slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.Job == h.Job })
 	})
-	// Of a job that is not known, whoever is on the GPU for himself is no candidate: descriptors can wait in a socket, where nobody has them.
+	// Where the job is not known, a process with groups of its own on the GPU is no candidate: descriptors can also wait in a socket, in no process.
 	if own := slices.DeleteFunc(slices.Clone(heirs), func(h Heir) bool { return h.Other }); len(own) > 0 || job == 0 {
 		heirs = own
 	}
@@ -95,13 +95,13 @@ func heirOf(g *gpu, job uint32, heirs []Heir) (Heir, bool) {
 	return heirs[0], true
 }
 
-// rename finds which of its descriptors each group is of now: the driver takes the call through the open file that made the client alone.
+// rename finds the heir's descriptor for each group: the driver takes a call only through the open file that made the client.
 func (k *keeper) rename(o *owner, fds []int) {
 	at := map[uint32]int32{} // of each client
 	for i := range o.Process.Groups {
 		named := &o.Process.Groups[i]
 		fd, known := at[named.Client]
-		for _, one := range append([]int{int(named.FD)}, fds...) { // who was forked has the same number
+		for _, one := range append([]int{int(named.FD)}, fds...) { // a forked process has the same number
 			if known || !slices.Contains(fds, one) || !k.namesOf(o.Job).Afford(k.now) {
 				continue
 			}
@@ -117,7 +117,7 @@ func (k *keeper) rename(o *owner, fds []int) {
 	}
 }
 
-// forgetOrphans drops those of whom NVML shows nothing any more.
+// forgetOrphans drops orphans that NVML does not show any more.
 func (k *keeper) forgetOrphans(seen map[device.UUID]Orphans) {
 	for _, o := range k.owners {
 		if o.heir == nil || len(o.groups) > 0 {

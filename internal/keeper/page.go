@@ -45,7 +45,7 @@ func (k *keeper) pageOf(job uint32) (*page, error) {
 	return p, nil
 }
 
-// resume goes on from what the page says: of the time since, nobody knows what the slice used while vgpud was away.
+// resume goes on from the page's figures. The slice's use since then, while vgpud was away, is unknown.
 func (t *tenant) resume(was ledger.TimeDevice, began, now time.Duration) {
 	t.account = share.Account{Busy: time.Duration(was.BusyNs), Unknown: time.Duration(was.UnknownNs), Looked: time.Duration(was.LookedNs),
 		NotExact: was.Flags&ledger.TimeInexact != 0}
@@ -66,7 +66,7 @@ func (t *tenant) resume(was ledger.TimeDevice, began, now time.Duration) {
 	}
 }
 
-// say puts on the page what is known of the slice.
+// say writes the slice's figures to the page.
 func (t *tenant) say() {
 	if t.page == nil || t.Place >= len(t.page.devices) {
 		return
@@ -83,7 +83,9 @@ func (t *tenant) say() {
 		d.CreditNs, d.CreditAtNs = int64(t.capState.credit), uint64(t.capState.creditAt)
 	}
 	d.Flags &= ledger.TimeFrozen
-	for flag, is := range map[uint32]bool{ledger.TimeIdle: !t.works() && !t.named, ledger.TimeUnnamed: t.hidden, ledger.TimeUncounted: t.uncounted, ledger.TimeInexact: t.account.NotExact} {
+	for flag, is := range map[uint32]bool{
+		ledger.TimeIdle: !t.works() && !t.named, ledger.TimeUnnamed: t.hidden, ledger.TimeUncounted: t.uncounted, ledger.TimeInexact: t.account.NotExact,
+	} {
 		if is {
 			d.Flags |= flag
 		}
@@ -91,7 +93,7 @@ func (t *tenant) say() {
 	t.page.changed = t.page.changed || *d != was
 }
 
-// frozen is how often a step of the tenant's job was.
+// frozen is how often a step of the tenant's job was frozen.
 func (t *tenant) frozen() int {
 	if t.page == nil || t.Place >= len(t.page.devices) {
 		return 0
@@ -99,7 +101,7 @@ func (t *tenant) frozen() int {
 	return int(t.page.devices[t.Place].Frozen)
 }
 
-// killed is how often steps of the tenant's job were.
+// killed is how often steps of the tenant's job were killed.
 func (t *tenant) killed() int {
 	if t.page == nil || t.Place >= len(t.page.devices) {
 		return 0
@@ -107,7 +109,7 @@ func (t *tenant) killed() int {
 	return int(t.page.devices[t.Place].Killed)
 }
 
-// saw says of all slices of the job what a process of it does.
+// saw writes a verdict on a process to all pages of its job.
 func (p *page) saw(verdict share.Verdict) {
 	for i := range p.devices {
 		if d := &p.devices[i]; d.Verdict != verdict.Number() {
@@ -116,7 +118,7 @@ func (p *page) saw(verdict share.Verdict) {
 	}
 }
 
-// killed says of all slices of the job that a step was.
+// killed counts a killed step for all slices of the job.
 func (p *page) killed() {
 	for i := range p.devices {
 		p.devices[i].Killed++
@@ -124,7 +126,7 @@ func (p *page) killed() {
 	p.changed = true
 }
 
-// froze says so of all slices of the job.
+// froze counts a frozen step for all slices of the job.
 func (p *page) froze(is bool) {
 	for i := range p.devices {
 		if is {
@@ -148,7 +150,7 @@ func (p *page) thawed() {
 	}
 }
 
-// putPages writes what has changed.
+// putPages writes changed figures.
 func (k *keeper) putPages() {
 	for job, p := range k.pages {
 		if !p.changed {

@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package keeper is the loop of vgpud: it follows which slices are on the node's GPUs and which of their processes have work there, gives each its
-// weight by the driver's time slices, counts its GPU time, and answers who gets around that. The arithmetic is package share's, the driver's calls are
-// package channels'.
+// weight by the driver's time slices, counts its GPU time, and freezes or kills steps that get around that. The arithmetic is package share's, the driver's
+// calls are package channels'.
+//
+// A tenant is a slice of a GPU whose share is kept, an owner a process with channel groups. An heir is a process with descriptors of an owner that has ended.
+// The scout reads the node beside the loop. A convict is a process with a verdict, whose step is searched and then frozen or killed.
 package keeper
 
 import (
@@ -18,21 +21,21 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 )
 
-// Parts are what the loop asks and tells.
+// Parts are all that the loop reads and calls, so that tests can play them.
 type Parts struct {
 	Log      hclog.Logger
 	Run      rundir.Dir
 	BootID   string
-	Cheaters string        // what becomes of who cheats: a value of config.yaml
-	Burst    time.Duration // what a slice of the latency class may use at once
+	Cheaters string        // the answer to a process that cheats: a value of config.yaml
+	Burst    time.Duration // GPU time that a slice of the latency class may use at once
 	Driver   func() (Driver, error)
-	Node     func() (Node, error) // which slices are here, and which of their processes have channel groups
+	Node     func() (Node, error) // the node's slices, and their processes with channel groups
 	Sampler  func() (Sampler, error)
 	StartOf  func(pid int) (ticks uint64, ok bool)
-	Step     func(p Process, all bool) (Frozen, error) // of which a process is, or all steps of its job, and how they are frozen
+	Step     func(p Process, all bool) (Frozen, error) // the step of a process, or all steps of its job, and how these are frozen
 	Refuse   func(gpu device.UUID) error               // leaves a GPU to the library
 	Accept   func(gpu device.UUID) error               // takes it back
-	Attached func(p Process) bool                      // whether the library in it has a place in its job's ledger, by the job's word
+	Attached func(p Process) bool                      // whether the library in the process has a place in its job's ledger
 	Changes  func() (Changes, error)
 	Clock    func() time.Duration // CLOCK_MONOTONIC
 }
@@ -70,25 +73,25 @@ type Owner interface {
 
 // Sampler is NVML. It may take its time, so that the loop never waits for it.
 type Sampler interface {
-	// Active is which part of the time since it was asked last a GPU's engine was at work.
+	// Active is the part of the time since the last call for which a GPU's engine was at work.
 	Active(gpu device.UUID) (part float64, known bool)
 	// Holders are the processes with memory of a GPU, of these jobs, 0: of none; false: they are not known.
 	Holders(gpu device.UUID) (pids map[int]uint32, known bool)
-	// Orphans are those holders of a GPU that have ended, and who may have their descriptors.
+	// Orphans are holders of a GPU that have ended, and their possible heirs.
 	Orphans(gpu device.UUID, holders map[int]uint32) Orphans
 	// Only is the one process that was at work on a GPU just now; false: there was none, or several, or it is not known.
 	Only(gpu device.UUID) (pid int, known bool)
 	Close()
 }
 
-// Changes says that the node's slices, or what their processes have, may have changed.
+// Changes says that the node's slices, or their processes' groups, may have changed.
 type Changes interface {
 	Watch(jobs []uint32) error // whose groups pages matter
 	C() <-chan struct{}
 	Close()
 }
 
-// Node is what is to be kept: the GPUs whose slices' shares are vgpud's business.
+// Node are the GPUs on which vgpud keeps slices' shares.
 type Node struct {
 	GPUs      []NodeGPU
 	Processes []Process

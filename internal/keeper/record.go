@@ -22,8 +22,8 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
-// Record is what vgpud holds programs by: vgpud.off. It is written before anything is held, so that it names all that may be, and whoever
-// comes after vgpud undoes what it names.
+// Record is vgpud.off: all channels that may be off, and all steps that may be frozen. It is written before the call that does so. The supervisor, or another
+// vgpud, undoes all that it names.
 type Record struct {
 	BootID string   `json:"boot_id"`
 	Off    []Off    `json:"off,omitempty"`
@@ -36,7 +36,7 @@ type Off struct {
 	Channels []channels.Channel `json:"channels"`
 }
 
-// GPU is one, as the driver finds it.
+// GPU is a GPU, as the driver finds it.
 type GPU struct {
 	UUID    device.UUID  `json:"device"`
 	Address string       `json:"pci_bus_id"`
@@ -48,7 +48,7 @@ type Frozen struct {
 	Job       uint32          `json:"job"`
 	Step      string          `json:"step,omitempty"`
 	Files     []FreezerFile   `json:"files,omitempty"`
-	Processes []audit.Process `json:"processes,omitempty"` // that were stopped, where there is no freezer
+	Processes []audit.Process `json:"processes,omitempty"` // stopped one by one, where there is no freezer
 	Until     time.Duration   `json:"until_ns,omitempty"`  // of ledger.TimeNow
 }
 
@@ -83,7 +83,7 @@ func (r Record) Write(path string) error {
 	return nil
 }
 
-// replace does what trusted.WriteFile does, but does not wait for a disk: what is held does not outlive the node, and nobody may wait for it meanwhile.
+// replace is trusted.WriteFile without a wait for a disk: nothing that is held outlives the node, and the loop must not wait.
 func replace(path string, text []byte) error {
 	next := path + ".next" // its folder is root's, and one vgpud runs
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +100,7 @@ func replace(path string, text []byte) error {
 	return os.Rename(next, path)
 }
 
-// ReadRecord reads it. One that is not there is empty, and so is one of another boot.
+// ReadRecord reads the record. A record that is not there, or is of another boot, counts as empty.
 func ReadRecord(path, bootID string) (r Record, err error) {
 	text, err := trusted.ReadFile(path, maxRecordBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,12 +123,12 @@ type Enabler interface {
 	Enable(gpu GPU, channels []channels.Channel) error
 }
 
-// Undo lets go of all that the record names, and takes the record away. What cannot be undone stays in it, but for what is gone.
+// Undo lets go of all that the record names, and removes the record. Entries that cannot be undone stay, unless their channels or processes are gone.
 func Undo(path, bootID string, enabler Enabler) error {
 	return undo(path, bootID, enabler, math.MaxInt64)
 }
 
-// UndoNow is for a worker that is followed by another one: steps whose time is not over stand still until that one has them go on.
+// UndoNow is Undo before another worker begins: steps whose time is not over stay frozen, and that worker thaws them.
 func UndoNow(path, bootID string, enabler Enabler) error {
 	return undo(path, bootID, enabler, ledger.TimeNow())
 }

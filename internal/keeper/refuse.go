@@ -16,7 +16,7 @@ import (
 
 var errNotOff = errors.New("the driver does not keep channels off")
 
-// notKept counts calls that should have kept somebody at its cap. Nothing else would hold a cap then, so the GPU becomes the library's.
+// notKept counts failed calls that should have kept a slice at its cap. After some the GPU is left to the library, which then keeps the caps.
 func (k *keeper) notKept(g *gpu, why error) {
 	if !slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.capState.off }) {
 		return
@@ -56,7 +56,9 @@ func (k *keeper) refuse(g *gpu, why error) {
 		return
 	}
 	g.refused = true
-	k.Log.Error("caps cannot be kept on a GPU from outside: the library holds those of its slices until the driver does it again, which is tried when vgpud begins", "device", g.UUID, "reason", why)
+	k.Log.Error(
+		"caps cannot be kept on a GPU from outside: the library holds those of its slices until the driver does it again, which is tried when vgpud begins",
+		"device", g.UUID, "reason", why)
 	go func(gpu GPU) {
 		if err := k.Refuse(gpu.UUID); err != nil {
 			k.Log.Error("nobody keeps the caps of a GPU's slices: it cannot be left to the library", "device", gpu.UUID, "reason", err)
@@ -64,7 +66,7 @@ func (k *keeper) refuse(g *gpu, why error) {
 	}(g.GPU)
 }
 
-// tryAgain asks the driver once, of a GPU that is left to the library, for what does no harm: to let run who runs.
+// tryAgain makes one harmless call on a GPU that is left to the library: it lets channels run that run already.
 func (k *keeper) tryAgain(g *gpu, named ledger.Group) {
 	if g.tried || len(named.Channels) == 0 {
 		return
@@ -75,7 +77,7 @@ func (k *keeper) tryAgain(g *gpu, named ledger.Group) {
 	if err == nil {
 		gone, err = g.device.Disable(false, []channels.Channel{{Client: named.Client, Handle: named.Channels[0]}})
 	}
-	if err == nil && len(gone) > 0 { // nothing is known
+	if err == nil && len(gone) > 0 { // the answer says nothing
 		g.tried = false
 		return
 	}
@@ -92,7 +94,7 @@ func (k *keeper) tryAgain(g *gpu, named ledger.Group) {
 	}(g.GPU)
 }
 
-// mayAsk says whether there is a GPU on which the driver can be asked for what a job's processes name.
+// mayAsk says whether there is a GPU on which the driver can confirm the groups of a job's processes.
 func (k *keeper) mayAsk(job uint32) bool {
 	for _, g := range k.gpus {
 		if !(g.Refused && g.tried) && slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.Job == job }) {
@@ -102,7 +104,7 @@ func (k *keeper) mayAsk(job uint32) bool {
 	return false
 }
 
-// seeNamed says that a process of a job has something on a GPU, by its page. Of one that is left to the library nobody else says it.
+// seeNamed says, by its page, that a process of a job has groups on a GPU. For a GPU that is left to the library there is no other source.
 func (k *keeper) seeNamed(job uint32) {
 	for _, g := range k.gpus {
 		for _, t := range g.tenants {
@@ -119,7 +121,7 @@ func (k *keeper) unseeNamed() {
 	}
 }
 
-// seeHoldersOfRefused takes what NVML says of who has memory of a GPU that is left to the library.
+// seeHoldersOfRefused takes NVML's list of processes with memory of a GPU that is left to the library.
 func (g *gpu) seeHoldersOfRefused(pids map[int]uint32) {
 	g.jobs, g.untracked = pids, false
 	for _, t := range g.tenants {
@@ -135,7 +137,7 @@ func (g *gpu) seeHoldersOfRefused(pids map[int]uint32) {
 	}
 }
 
-// seeOnly is for how long a GPU was at work that is left to the library, as far as it can be said whose work that was: of several it is known only where
+// seeOnly counts the time for which a GPU that is left to the library was at work, as far as the tenant is known. Of several tenants it is known only where
 // NVML names one process.
 func (g *gpu) seeOnly(active float64, pid int) float64 {
 	g.only = g.jobs[pid]
@@ -145,12 +147,12 @@ func (g *gpu) seeOnly(active float64, pid int) float64 {
 	return active
 }
 
-// tellPercents says what each had.
+// tellPercents writes each tenant's use.
 func (k *keeper) tellPercents(g *gpu) {
 	for _, t := range g.tenants {
 		known := share.Tenant{}
 		g.window.Fill(t.key, &known)
-		t.percent, t.slice = uint32(min(1, known.Used)*100*100), 0 // nobody sets it
+		t.percent, t.slice = uint32(min(1, known.Used)*100*100), 0 // no call sets it
 	}
 	g.window.Reset()
 	g.planned = k.now

@@ -9,7 +9,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
 
-// sampled is what NVML said.
+// sampled are NVML's figures.
 type sampled struct {
 	active  map[device.UUID]float64        // of those that it has a figure of
 	holders map[device.UUID]map[int]uint32 // nil: it was not asked this time
@@ -29,7 +29,7 @@ type samples struct {
 type question struct {
 	gpus    []device.UUID // none: NVML is let go of
 	holders bool
-	only    []device.UUID // who is at work there, as the log has not said yet
+	only    []device.UUID // the log has not named the process at work there
 }
 
 func beginSamples(open func() (Sampler, error)) *samples {

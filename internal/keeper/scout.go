@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// scout looks at the node beside the loop: a user can make that take a second.
+// scout looks at the node beside the loop, as a user can make a look take a second.
 type scout struct {
 	found chan Node
 	stop  chan struct{}
@@ -29,7 +29,7 @@ func (s *scout) run(look func() (Node, error), changed <-chan struct{}) {
 		began := time.Now()
 		node, err := look()
 		rested := time.After(spent.rest(began, time.Since(began)))
-		if (err == nil || len(node.GPUs) > 0) && !s.tell(node) { // of a node that cannot be read what was known stays
+		if (err == nil || len(node.GPUs) > 0) && !s.tell(node) { // where the node cannot be read, the last look stays
 			return
 		}
 		var retry <-chan time.Time
@@ -53,13 +53,13 @@ func (s *scout) run(look func() (Node, error), changed <-chan struct{}) {
 	}
 }
 
-// looked is what looks have taken of late.
+// looked is the time that looks have taken of late.
 type looked struct {
 	took time.Duration
 	at   time.Time
 }
 
-// rest is how long nobody looks after a look that took so long.
+// rest is the time without a look after a look that took so long.
 func (l *looked) rest(began time.Time, took time.Duration) time.Duration {
 	l.took = max(0, l.took-time.Duration(ofScout*float64(began.Sub(l.at)))) + took
 	l.at = began

@@ -14,44 +14,44 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/share"
 )
 
-// gpu is one with slices.
+// gpu is a GPU with slices.
 type gpu struct {
 	NodeGPU
 	tenants []*tenant
-	weights []float64 // of each
+	weights []float64 // of each tenant
 
 	device Device // nil: no file of it is open
-	log    Log    // nil: at most one is at work
+	log    Log    // nil: at most one tenant works
 	meter  share.Meter
 	window share.Window
 	rule   share.Rule
 	rota   share.Rota
 	plan   share.Plan
-	sets   [][]*group         // of plan.Turns: what is on when it is its turn
-	lost   []channels.Channel // that a vgpud before us may have left off
+	sets   [][]*group         // the groups of each of plan.Turns
+	lost   []channels.Channel // that an earlier vgpud may have left off
 
 	looked                  time.Duration // the last look; 0: the meter has not begun
-	quiet                   int           // looks since somebody was at work
+	quiet                   int           // looks since a slice worked
 	planned                 time.Duration
 	starting                share.Starting
-	corrected               time.Duration // when who takes turns was held against what each had
-	aheadNS                 int64         // the GPU's clock, of ours
-	on                      int           // whose turn it is, in plan.Turns; -1: all are on
+	corrected               time.Duration // when the rota was corrected by the tenants' use
+	aheadNS                 int64         // the GPU's clock, less the node's
+	on                      int           // the place in plan.Turns of the turn that is on; -1: all are on
 	turned                  time.Duration
 	turnEnds                time.Duration
-	untracked               bool                      // NVML shows processes that are none of its tenants': one that is alone needs the log, as the GPU's counter has theirs as well
+	untracked               bool                      // NVML shows processes of no tenant: the counter has their use too, so the log is needed
 	holders                 map[int]bool              // processes of its tenants that NVML shows
-	asked                   time.Duration             // when NVML was asked who is on
-	periodBegan, periodEnds time.Duration             // of those who are held by caps; 0: nobody is
-	holdAt                  time.Duration             // when one of them is put off, or the period ends
+	asked                   time.Duration             // the last query of NVML for the process that is on
+	periodBegan, periodEnds time.Duration             // of slices held by caps; 0: none is
+	holdAt                  time.Duration             // when one of these is put off, or the period ends
 	named                   map[channels.Channel]bool // by the record
 	refused                 bool                      // it is to be left to the library
-	tried                   bool                      // … and the driver was asked again
+	tried                   bool                      // … and a harmless call was tried
 	jobs                    map[int]uint32            // … of the processes that NVML shows
-	only                    uint32                    // … the one that is at work; 0: nobody knows
-	failed                  int                       // calls in a row that should have put somebody off
+	only                    uint32                    // … the job at work; 0: not known
+	failed                  int                       // calls in a row that failed to put a group off
 
-	others bool // the GPU is full, and somebody who always has work has less than its part
+	others bool // the GPU is full, and a tenant that always has work has less than its part
 }
 
 // tenant is a slice of a GPU.
@@ -66,24 +66,24 @@ type tenant struct {
 	demand    share.Demand
 	bucket    *share.Bucket // nil: it is not of the latency class
 	goesFirst bool
-	gone      bool // its slice is
+	gone      bool // its slice is gone
 	groups    []*group
 	pids      []uint32
-	known     share.Tenant  // what was seen of it in the last window
+	known     share.Tenant  // its figures of the last window
 	slice     time.Duration // of each of its groups; 0: as the driver has it
 	percent   uint32
 	due       float64                  // its part of all shares at work, of 1
 	passed    int                      // plans in a row in which it did not use turns of its own
 	apart     int                      // plans for which it has none
-	uncounted bool                     // nobody can say what it has, as the driver refuses
-	hidden    bool                     // a process of it is at work whose groups are not known
+	uncounted bool                     // its use is not known, as the driver refuses calls
+	hidden    bool                     // a process of it works, and its groups are not known
 	named     bool                     // the GPU is left to the library, and a process of the job has something on a GPU
-	late      map[uint32]time.Duration // processes that have ended, and until when what they did may still be read
-	before    share.Judge              // the worst of what was seen of those, for the next ones
-	heirs     time.Duration            // until then
+	late      map[uint32]time.Duration // ended processes, and until when their figures may still be read
+	before    share.Judge              // the worst figures of ended processes, for the next ones
+	heirs     time.Duration            // before counts until then
 }
 
-// group is a channel group that the driver has said is its process's.
+// group is a channel group that the driver has confirmed as its process's.
 type group struct {
 	owner    *owner
 	of       *tenant
@@ -91,26 +91,26 @@ type group struct {
 	channels []channels.Channel
 	slice    time.Duration // that was set; 0: none was
 	off      bool
-	verified time.Duration // when the driver said last that it is its process's
-	isNew    bool          // its slice was paid for when it was asked for
+	verified time.Duration // the last confirmation
+	isNew    bool          // the budget for its time slice was taken with the query
 	seen     bool          // at a look of the judge's
 	saves    channels.Saves
-	unnamed  bool // it has channels that are not listed, which nobody can keep off
+	unnamed  bool // it has channels that are not listed, and cannot be put off
 }
 
 // owner is a process with channel groups.
 type owner struct {
 	Owner
 	Process
-	heir      *audit.Process // who has its descriptors, if it has ended; Owner is of that one then
+	heir      *audit.Process // the process with its descriptors, if it has ended; Owner is of the heir then
 	groups    map[groupKey]*group
 	refused   bool
 	refusedAt time.Duration // since when
-	waits     bool          // not all that it names has been asked for
-	honest    bool          // the library is in it, whatever its page names
-	isOff     bool          // all that it has on a GPU is
-	startsTo  time.Duration // it makes its first groups until then
-	begun     bool          // it was seen to how its job may begin one
+	waits     bool          // the driver has not confirmed all groups on its page
+	honest    bool          // the library is in it, also where its page names nothing
+	isOff     bool          // all its groups on a GPU are off
+	startsTo  time.Duration // until then it makes its first groups
+	begun     bool          // it was stopped at its begin, or need not be
 	sights    map[device.UUID]*sight
 }
 
@@ -120,10 +120,10 @@ func keyOf(s Slice) uint64 {
 	return uint64(s.Job)<<32 | uint64(s.Place)&0xffff | uint64(s.Restart)&0xffff<<16
 }
 
-// works says that a slice has something to compute with.
+// works says that a slice has a process that can compute.
 func (t *tenant) works() bool { return len(t.groups) > 0 }
 
-// working are those of a GPU's tenants that have.
+// working counts the tenants of a GPU that work.
 func (g *gpu) working() (count int) {
 	for _, t := range g.tenants {
 		if t.works() {
@@ -136,7 +136,7 @@ func (g *gpu) working() (count int) {
 // counts says that there may be GPU time of a slice to count.
 func (t *tenant) counts() bool { return t.works() || t.hidden || t.named || len(t.late) > 0 }
 
-// counting are those of a GPU's tenants that have.
+// counting counts the tenants of a GPU with such time.
 func (g *gpu) counting() (count int) {
 	for _, t := range g.tenants {
 		if t.counts() {
@@ -146,7 +146,7 @@ func (g *gpu) counting() (count int) {
 	return count
 }
 
-// ends notes that a process has ended, or let go of what it had.
+// ends notes that a process has ended, or closed its groups.
 func (t *tenant) ends(pid uint32, now time.Duration) {
 	if t.late == nil {
 		t.late = map[uint32]time.Duration{}
@@ -177,7 +177,7 @@ func (k *keeper) starts(g *gpu, t *tenant) bool {
 	return g.starting.Afford(k.now)
 }
 
-// unknown counts what is at work of a tenant beside the groups that are known: at least one.
+// unknown counts a tenant's groups at work that are not known: at least one.
 func (t *tenant) unknown() int {
 	if t.hidden || t.named {
 		return 1
@@ -187,7 +187,7 @@ func (t *tenant) unknown() int {
 
 func (k *keeper) newOwner(p Process) *owner { return k.newOwnerBy(p, p.PID) }
 
-// newOwnerBy begins to follow a process by way of one that has its descriptors.
+// newOwnerBy begins to follow a process by way of its heir.
 func (k *keeper) newOwnerBy(p Process, pid int) *owner {
 	if err := k.openDriver(); err != nil {
 		k.once("shares of GPU time are not kept: the driver cannot be asked", err)

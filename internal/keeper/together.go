@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// seeTurns notes who has turns of its own and lets them pass.
+// seeTurns notes tenants that have turns of their own and do not use them.
 func (g *gpu) seeTurns() {
 	for i, t := range g.tenants {
 		due := t.due
@@ -26,8 +26,8 @@ func (g *gpu) seeTurns() {
 	}
 }
 
-// spanning are the tenants, by their places, that are to have their turns on a GPU at the same time as on others: those of jobs that are at work on several GPUs
-// on which others are at work as well. They are in the order of their jobs. gpus is how many GPUs of the node have such tenants.
+// spanning are the places of the tenants that are to have turns on this GPU at the same time as on others. Their jobs work on several GPUs on which other jobs
+// work as well. They are in the order of their jobs. gpus is how many GPUs of the node have such tenants.
 func (k *keeper) spanning(g *gpu) (first []int, gpus int) {
 	on := map[uint32]int{} // GPUs, by job
 	for _, other := range k.gpus {
@@ -57,7 +57,7 @@ func (k *keeper) spanning(g *gpu) (first []int, gpus int) {
 	return first, gpus
 }
 
-// isShared says that several are at work on a GPU, and nobody who goes first.
+// isShared says that several tenants work on a GPU, and none of them goes first.
 func (g *gpu) isShared() bool {
 	working := 0
 	for _, t := range g.tenants {

@@ -9,7 +9,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 )
 
-// withCaps are the GPUs of which a slice has one. Nobody else is there to mind one who is alone, and has more.
+// withCaps are the GPUs on which a slice has a cap. A slice that is alone and has no cap takes no time from others.
 func (k *keeper) withCaps() (uuids []device.UUID) {
 	for uuid, g := range k.gpus {
 		if slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.capState.hold != nil }) {
@@ -36,7 +36,7 @@ func (k *keeper) askUnseen() {
 	}
 }
 
-// seeUnseen is true where a program was found, which is looked at from now on as others are.
+// seeUnseen is true where it has found a program, which is looked at from now on.
 func (k *keeper) seeUnseen(s sampled) bool {
 	for uuid, g := range k.gpus {
 		k.seeHolders(g, s.holders[uuid], s.orphans[uuid])
@@ -45,7 +45,7 @@ func (k *keeper) seeUnseen(s sampled) bool {
 	return k.lookAt > 0
 }
 
-// isUnseen says that a slice with a cap has a program whose groups nobody knows.
+// isUnseen says that a slice with a cap has a program whose groups are not known.
 func (g *gpu) isUnseen() bool {
 	return slices.ContainsFunc(g.tenants, func(t *tenant) bool { return t.hidden && t.capState.hold != nil })
 }

@@ -106,6 +106,6 @@ func (w *watcher) read() {
 			}
 			events = events[length:]
 		}
-		time.Sleep(scoutEach) // a user may write ten thousand times a second; nobody looks sooner anyway
+		time.Sleep(scoutEach) // a user may write ten thousand times a second; the next look is no sooner
 	}
 }
