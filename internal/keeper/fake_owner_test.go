@@ -17,13 +17,9 @@ type fakeOwner struct {
 }
 
 func (o fakeOwner) group(g channels.Group) (*timeslices.Group, error) {
-	i := o.pid - 100
-	for _, h := range o.heirs {
-		if h.PID == o.pid && slices.Contains(h.FDs, g.FD) {
-			i = int(g.Client) - 1000
-		}
-	}
-	if g.Client != uint32(1000+i) || i >= len(o.gpu.Groups) || o.pid == o.stolen {
+	i := int(g.Client) - 1000
+	inherits := func(h Heir) bool { return h.PID == o.pid && slices.Contains(h.FDs, g.FD) }
+	if i < 0 || i >= len(o.gpu.Groups) || o.pid == o.stolen || int(o.gpu.Groups[i].PID) != o.pid && !slices.ContainsFunc(o.heirs, inherits) {
 		return nil, channels.ErrNotTheirs
 	}
 	return o.gpu.Groups[i], nil
@@ -72,7 +68,8 @@ func (o fakeOwner) Saves(g channels.Group) (channels.Saves, error) {
 		s.Saves, s.Idle = s.Saves+20, s.Idle+20
 		return *s, nil
 	}
-	return channels.Saves{Saves: uint32(group.Turns)}, nil
+	// Each turn that ended by itself is taken for one that waited until its process was idle: nobody has seen what the driver counts there.
+	return channels.Saves{Saves: uint32(group.Turns), Idle: uint32(group.Turns - group.Cuts + group.Kept)}, nil
 }
 
 func (o fakeOwner) Ended() bool { return o.killed[o.pid-100] }

@@ -37,7 +37,7 @@ type machine struct {
 	run      rundir.Dir
 	jobs     []uint32 // of each group
 	node     Node
-	records  []channels.Record
+	logs     []*fakeLog
 	active   time.Duration // by the last look
 	shown    time.Duration // by the counter
 	shownAt  time.Duration
@@ -64,6 +64,10 @@ type machine struct {
 	saves    map[uint32]*channels.Saves
 	answers  []string
 	beats    []byte
+	log      hclog.Logger
+	cheaters string
+	late     func() time.Duration // that something is done after its time
+	loses    func() bool          // a record
 }
 
 func (m *machine) Write(word []byte) (int, error) {
@@ -78,7 +82,7 @@ func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
 	for i, load := range loads {
 		groups = append(groups, &timeslices.Group{Load: load, Slice: 2 * ms, PID: uint32(100 + i)})
 	}
-	m := &machine{t: t, gpu: timeslices.NewGPU(timeslices.Change{Load: 127 * us, Save: 110 * us}, groups...), run: rundir.Dir(t.TempDir()),
+	m := &machine{t: t, gpu: timeslices.NewGPU(timeslices.Change{Load: 127 * us, Save: 110 * us}, groups...), run: rundir.Dir(inMemory(t)),
 		killed: map[int]bool{}, starts: map[int]time.Duration{}, strange: map[int]uint32{}, attached: map[int]bool{}, busy: map[int]time.Duration{}, refused: make(chan device.UUID, 1), accepted: make(chan device.UUID, 1),
 		calls: map[string]int{}, offs: map[channels.Channel]bool{}, saves: map[uint32]*channels.Saves{}}
 	m.gpu.Now = time.Hour // a clock that began long ago
@@ -88,8 +92,8 @@ func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
 		if s.End {
 			r.Tag = 7
 		}
-		if m.open > 1 {
-			m.records = append(m.records, r)
+		for _, l := range m.logs {
+			l.records = append(l.records, r)
 		}
 	}
 	m.node.GPUs = []NodeGPU{{GPU: GPU{UUID: uuid, Address: "0000:01:00.0"}}}
@@ -101,7 +105,7 @@ func played(t *testing.T, percents []int, loads ...timeslices.Load) *machine {
 	for i := range loads {
 		m.jobs = append(m.jobs, uint32(i%len(percents)+1))
 	}
-	m.shownAt = m.gpu.Now
+	m.shownAt, m.cheaters, m.log = m.gpu.Now, "freeze", hclog.New(&hclog.LoggerOptions{Output: testWriter{m.t}, Level: hclog.Debug})
 	m.begin()
 	return m
 }
@@ -118,7 +122,7 @@ func (m *machine) page(job uint32) {
 
 // begin has a new loop, as after the death of one.
 func (m *machine) begin() {
-	parts := Parts{Log: hclog.New(&hclog.LoggerOptions{Output: testWriter{m.t}, Level: hclog.Debug}), Run: m.run, BootID: boot, Cheaters: "freeze",
+	parts := Parts{Log: m.log, Run: m.run, BootID: boot, Cheaters: m.cheaters,
 		Burst: 250 * ms, Driver: func() (Driver, error) { m.open++; return fakeDriver{m}, m.refuses }, Clock: func() time.Duration { return m.gpu.Now },
 		StartOf:  func(pid int) (uint64, bool) { return m.start(pid), !m.killed[pid-100] },
 		Refuse:   func(gpu device.UUID) error { m.refused <- gpu; return nil },
@@ -145,8 +149,13 @@ func (m *machine) start(pid int) uint64 {
 func (m *machine) members(groups ...int) {
 	m.node.Processes = nil
 	for _, i := range groups {
-		m.node.Processes = append(m.node.Processes, Process{Process: audit.Process{PID: 100 + i, StartTicks: m.start(100 + i)}, Job: m.jobs[i],
-			Groups: []ledger.Group{{Client: uint32(1000 + i), Device: 1, Group: 1, Engine: 1, FD: 9, Subdevice: 2, ChannelCount: 2, Channels: []uint32{3, 4}}}})
+		pid := int(m.gpu.Groups[i].PID)
+		named := ledger.Group{Client: uint32(1000 + i), Device: 1, Group: 1, Engine: 1, FD: 9, Subdevice: 2, ChannelCount: 2, Channels: []uint32{3, 4}}
+		if n := len(m.node.Processes); n > 0 && m.node.Processes[n-1].PID == pid {
+			m.node.Processes[n-1].Groups = append(m.node.Processes[n-1].Groups, named)
+			continue
+		}
+		m.node.Processes = append(m.node.Processes, Process{Process: audit.Process{PID: pid, StartTicks: m.start(pid)}, Job: m.jobs[i], Groups: []ledger.Group{named}})
 	}
 	m.take()
 }
@@ -170,6 +179,9 @@ func (m *machine) take() {
 func (m *machine) play(d time.Duration) {
 	for until := m.gpu.Now + d; m.gpu.Now < until; {
 		next := m.k.next()
+		if m.late != nil && next > 0 {
+			next += m.late()
+		}
 		if next == 0 || next > until {
 			next = until
 		}
@@ -312,7 +324,12 @@ const absent = 99
 func (d fakeDevice) DeviceInstance() uint32  { return d.instance }
 func (d fakeDevice) ClockNS() (int64, error) { return int64(d.gpu.Now), nil }
 func (d fakeDevice) Close()                  { d.open-- }
-func (d fakeDevice) OpenLog() (Log, error)   { d.open++; return &fakeLog{d.machine, len(d.records)}, nil }
+func (d fakeDevice) OpenLog() (Log, error) {
+	d.open++
+	l := &fakeLog{machine: d.machine}
+	d.logs = append(d.logs, l)
+	return l, nil
+}
 
 func (d fakeDevice) Disable(disable bool, of []channels.Channel) (gone []channels.Channel, err error) {
 	d.calls["disable"]++
@@ -356,12 +373,19 @@ func (d fakeDevice) Disable(disable bool, of []channels.Channel) (gone []channel
 
 type fakeLog struct {
 	*machine
-	read int
+	records []channels.Record
 }
 
-func (l *fakeLog) Close() { l.open-- }
+func (l *fakeLog) Close() {
+	l.open--
+	l.logs = slices.DeleteFunc(l.logs, func(other *fakeLog) bool { return other == l })
+}
+
 func (l *fakeLog) Poll(bool) ([]channels.Record, uint64, error) {
-	found := l.records[l.read:]
-	l.read = len(l.records)
+	found := l.records
+	l.records = nil
+	if l.loses != nil {
+		found = slices.DeleteFunc(found, func(channels.Record) bool { return l.loses() })
+	}
 	return found, 0, nil
 }

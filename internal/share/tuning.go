@@ -41,7 +41,7 @@ const (
 	togetherEach = 250 * time.Millisecond
 )
 
-// All sleep (alike.go). From: chosen, by plays of test/timeslices. Wrong: a tenant that asks for much or little has more or less than its share.
+// All sleep (alike.go). From: chosen, by plays of the loop (internal/keeper/shares_test.go). Wrong: a tenant that asks for much or little has more or less than its share.
 const (
 	// Weight of the last window in the average of what a tenant used.
 	latest = 0.4
@@ -104,7 +104,7 @@ const (
 	longestGone = time.Second
 )
 
-// Sleepers and takers (follow.go). From: chosen, by plays of test/timeslices. Wrong: a tenant has less than its share.
+// Sleepers and takers (follow.go). From: chosen, by plays of the loop (internal/keeper/shares_test.go). Wrong: a tenant has less than its share.
 const (
 	// Part of the use that a tenant could have alone: beside others it asks for so much.
 	asks = 0.95
