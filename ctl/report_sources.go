@@ -155,7 +155,10 @@ func runOfGrant(dir rundir.Dir, g grant.Grant) (*jobreport.Run, error) {
 		return nil, err
 	}
 	history, err := timeline.Read(dir.Timeline(g.Job), usage.TimelineRun(g))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, timeline.ErrOther) {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		run.Missing = "its use over time is not known here: the timeline cannot be read; an administrator finds why with vgpuctl doctor"
+	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, timeline.ErrOther):
 		return nil, err
 	}
 	now := timeline.Look{AtUnixS: time.Now().Unix()}
@@ -231,6 +234,9 @@ func withNode(run, here jobreport.Run) jobreport.Run {
 		run.Refusals[node] = why
 	}
 	run.Policy = here.Policy
+	if run.Missing == "" {
+		run.Missing = here.Missing
+	}
 	return run
 }
 

@@ -93,7 +93,7 @@ func (s Sampler) Look() (result Result, problem error) {
 // jobOf reads what there is of a job; nil: it has no timeline that could go on.
 func (s Sampler) jobOf(g grant.Grant) (*job, error) {
 	j := &job{grant: g, before: make([]timeline.Sample, len(g.Slices)), since: s.Now.Sub(g.Since)}
-	file, err := timeline.Open(s.Run.Timeline(g.Job), usage.TimelineRun(g), g.GID)
+	file, err := timeline.Open(s.Run.Timeline(g.Job), usage.TimelineRun(g), g.UID)
 	if err != nil {
 		return nil, err
 	}

@@ -5,9 +5,12 @@ package timeline
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -15,11 +18,11 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
-// File is the timeline of a run, to be written by one sampler at a time. The file is root's; the group of the job's user may read it.
+// File is the timeline of a run, to be written by one sampler at a time. The file is root's; the job's user may read it.
 type File struct {
 	path  string
 	run   Run
-	gid   int
+	uid   uint32
 	head  head
 	count int   // of lines
 	at    int64 // where in the file the newest look begins
@@ -29,8 +32,8 @@ type File struct {
 }
 
 // Open reads as much of a file as a sampler has to know. One that is not there, or of an earlier run, is empty.
-func Open(path string, run Run, gid uint32) (*File, error) {
-	f := &File{path: path, run: run, gid: int(gid)}
+func Open(path string, run Run, uid uint32) (*File, error) {
+	f := &File{path: path, run: run, uid: uid}
 	err := trusted.Look(path, maxBytes, f.take)
 	if isNone(err) {
 		return f, nil
@@ -99,6 +102,9 @@ func (f *File) put(at int64, look Look) error {
 		return fmt.Errorf("write timeline: %w", &os.PathError{Op: "open", Path: f.path, Err: err})
 	}
 	defer unix.Close(fd)
+	if err := f.share(fd); err != nil {
+		return err
+	}
 	line = append(line, '\n')
 	if n, err := unix.Pwrite(fd, line, at); err != nil {
 		return fmt.Errorf("write timeline: %w", &os.PathError{Op: "write", Path: f.path, Err: err})
@@ -123,14 +129,46 @@ func (f *File) rewrite(every int64, looks []Look) error {
 			return fmt.Errorf("write timeline %s: %w", f.path, err)
 		}
 	}
-	if err := trusted.WriteFile(f.path, out.Bytes(), 0o640); err != nil {
+	if err := trusted.WriteFile(f.path, out.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("write timeline: %w", err)
 	}
-	if f.gid == os.Getegid() {
-		return nil
+	fd, err := unix.Open(f.path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("write timeline: %w", &os.PathError{Op: "open", Path: f.path, Err: err})
 	}
-	if err := os.Lchown(f.path, -1, f.gid); err != nil {
-		return fmt.Errorf("write timeline: %w", err)
+	defer unix.Close(fd)
+	return f.share(fd)
+}
+
+// share lets the job's user read the file, and nobody else but its owner. It takes no capability: an owner may set the list of who may read (acl(5)).
+// A file system without such lists leaves the file to its owner.
+func (f *File) share(fd int) error {
+	err := unix.Fsetxattr(fd, "system.posix_acl_access", readers(f.uid), 0)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		err = unix.Fchmod(fd, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write timeline: let uid %d read it: %w", f.uid, &os.PathError{Op: "fsetxattr", Path: f.path, Err: err})
 	}
 	return nil
+}
+
+// readers is a list that lets the owner read and write, one user read, and nobody else anything: linux/posix_acl_xattr.h.
+func readers(uid uint32) []byte {
+	const (
+		revision = 2
+		read     = 4
+		write    = 2
+		noID     = math.MaxUint32
+	)
+	list := binary.LittleEndian.AppendUint32(nil, revision)
+	for _, e := range []struct {
+		tag, may uint16
+		id       uint32
+	}{{0x01, read | write, noID}, {0x02, read, uid}, {0x04, 0, noID}, {0x10, read, noID}, {0x20, 0, noID}} { // owner, a user, the group, most of both, others
+		list = binary.LittleEndian.AppendUint16(list, e.tag)
+		list = binary.LittleEndian.AppendUint16(list, e.may)
+		list = binary.LittleEndian.AppendUint32(list, e.id)
+	}
+	return list
 }

@@ -28,7 +28,7 @@ func look(at, busy int64) Look {
 func add(t *testing.T, path string, looks ...Look) {
 	t.Helper()
 	for _, l := range looks {
-		f, err := Open(path, run, uint32(os.Getgid()))
+		f, err := Open(path, run, uint32(os.Getuid()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ func TestARecordHasItsJobsUseOverTime(t *testing.T) {
 	dir := jobFolder(t, g)
 	begin := g.Since.Unix()
 	for i := range int64(600) { // more than a file holds without folding
-		file, err := timeline.Open(dir.Timeline(g.Job), TimelineRun(g), uint32(os.Getgid()))
+		file, err := timeline.Open(dir.Timeline(g.Job), TimelineRun(g), uint32(os.Getuid()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -95,7 +95,9 @@ func TestAUserIsToldWhatHisJobDid(t *testing.T) {
 	job := submit(t, one, "--gres=vgpu:1 --vgpu-mem=3000 --vgpu-cores=30",
 		"vgpu-fill --step 4000; vgpu-fill --upto 1500 --hold-until reported.end & "+line+"; wait")
 	until(t, "a time line", 90*time.Second, func() error {
-		ok(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 sample") // vgpud's part
+		if !c.HasControl() { // there is no vgpud, which samples by itself: root's hand has more rights than its
+			ok(t, root, "vgpuctl --config "+c.ConfigPath()+" --node n1 sample")
+		}
 		r, err := reported(t, one, "n1", job)
 		if err == nil {
 			err = r.says("RUNNING")
