@@ -118,6 +118,9 @@ GresTypes=%svgpu,gpumem,gpucores
 %s# Slurm takes one line for a node. Add Gres= to the one that is there:
 #NodeName=%s Gres=%s%s
 
+# Nodes are shared by what jobs ask for.
+SelectType=select/cons_tres
+
 # The prolog places a job's slices when it is allocated, before any step starts.
 PrologFlags=Alloc,Contain
 Prolog=%s

@@ -42,7 +42,7 @@ local function words(latency)
 	local who = {}
 	if #latency.qos > 0 then who[#who + 1] = "QOS " .. table.concat(latency.qos, ", ") end
 	if #latency.partitions > 0 then who[#who + 1] = "partition " .. table.concat(latency.partitions, ", ") end
-	return #who > 0 and table.concat(who, " and ") or "nobody"
+	return table.concat(who, " and ")
 end
 
 -- Refuses what each node would. latency is the table's; nil: it says nothing, as one of an older release. cores: of the job.
@@ -50,6 +50,7 @@ function priority.check(job_desc, latency, cores, option, parse)
 	local qos, partitions = named(job_desc.qos), named(job_desc.partition)
 	parse.bound(partitions or "", "--partition")
 	if latency and not may(latency, qos, partitions) then
+		if words(latency) == "" then parse.refuse("%s: this site gives it to no QOS and no partition (latency_qos, latency_partitions)", option) end
 		parse.refuse("%s: it is for %s, and the job is of QOS %s in partition %s", option, words(latency), parse.shorten(qos or "(default)"), parse.shorten(partitions or "(default)"))
 	end
 	if cores == 0 then parse.refuse("%s: give --vgpu-cores as well, the share at which its credit comes", option) end

@@ -45,7 +45,7 @@ for _, row in ipairs({
 end
 
 for _, row in ipairs({
-	{ "{qos={}, partitions={}}", "it is for nobody, and the job is of QOS rt in partition (default)", "rt" },
+	{ "{qos={}, partitions={}}", "this site gives it to no QOS and no partition (latency_qos, latency_partitions)", "rt" },
 	{ '{qos={"rt", "two"}, partitions={}}', "it is for QOS rt, two, and the job is of QOS normal in partition p", "normal", "p" },
 	{ '{qos={}, partitions={"fast"}}', "it is for partition fast, and the job is of QOS (default) in partition fast,slow", nil, "fast,slow" },
 	{ '{qos={"rt"}, partitions={"fast"}}', "it is for QOS rt and partition fast, and the job is of QOS x in partition Fast", "x", "Fast" },

@@ -42,6 +42,18 @@ func (c *site) gresTypes() {
 		"%s: GresTypes lacks %s", c.slurm.Path, strings.Join(missing, ", "))
 }
 
+// selectType: select/linear gives a job whole nodes (slurm.conf(5)). The usual one differs by release: a file without one is not judged.
+func (c *site) selectType() {
+	const check, want = "SelectType", "select/cons_tres"
+	value, _, ok := c.slurm.Value("SelectType")
+	switch {
+	case strings.EqualFold(value, want):
+		c.OK(check, "SelectType is %s", want)
+	case ok:
+		c.Bad(check, "slurm.conf: SelectType="+want, "%s: SelectType is %s, under which slices do not share a node", c.slurm.Path, value)
+	}
+}
+
 // nodeLine checks Gres= of the node's line in slurm.conf.
 func (c *site) nodeLine() {
 	values, at, ok := c.slurm.Node(c.Node)

@@ -154,6 +154,8 @@ func (c *site) takesJobs() {
 		c.Bad(check, "restart slurmd there, then "+resume, "%s", says)
 	case is("DRAIN", "DOWN", "FAIL"):
 		c.Warn(check, resume+", when what it says is over", "%s", says)
+	case is("NOT_RESPONDING", "NO_RESPOND"):
+		c.Warn(check, "see that slurmd runs there and slurmctld reaches it", "%s: its slurmd does not answer", says)
 	default:
 		c.OK(check, "Slurm sends jobs to %s (%s)", c.Node, state)
 	}

@@ -20,6 +20,7 @@ func TestANodeThatDrainsForACount(t *testing.T) {
 		"State=IDLE+DRAIN Weight=1 Reason=gres/vgpu count reported lower than configured (0 < 20) [slurm@2026-11-27T08:40:00]":             "node state: Slurm sends no job to n1 (IDLE+DRAIN): gres/vgpu count reported lower than configured (0 < 20)" + heals,
 		"State=IDLE+DRAIN Weight=1 Reason=upgrade [root@2026-11-27T08:40:00]":                                                              "warning: Slurm sends no job to n1 (IDLE+DRAIN): upgrade -> scontrol update nodename=n1 state=resume, when what it says is over",
 		"State=DOWN* Weight=1 Reason=Not responding [slurm@2026-11-27T08:40:00]":                                                           "warning: Slurm sends no job to n1 (DOWN): Not responding -> scontrol update nodename=n1 state=resume, when what it says is over",
+		"State=IDLE+NOT_RESPONDING Weight=1": "warning: Slurm sends no job to n1 (IDLE+NOT_RESPONDING): its slurmd does not answer -> see that slurmd runs there and slurmctld reaches it",
 	} {
 		site, dir := goodSite(t)
 		scontrol := filepath.Join(dir, "scontrol")

@@ -160,6 +160,7 @@ func (s Site) Check() ([]Finding, error) {
 	c.taken()
 	c.twice()
 	c.asked(c.gresTypes)
+	c.asked(c.selectType)
 	if roles.compute {
 		c.nodeLine()
 		c.gresConf()

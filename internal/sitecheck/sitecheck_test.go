@@ -130,6 +130,8 @@ var faultySites = map[string]struct {
 }{
 	"no GresTypes": {"slurm.conf", "GresTypes=vgpu,gpumem,gpucores", "GresTypes=gpu,vgpu",
 		[]string{"GresTypes: DIR/slurm.conf: GresTypes lacks gpumem, gpucores -> slurm.conf: GresTypes=gpu,vgpu,gpumem,gpucores"}},
+	"whole nodes": {"slurm.conf", "GresTypes=", "SelectType=select/linear\nGresTypes=",
+		[]string{"SelectType: DIR/slurm.conf: SelectType is select/linear, under which slices do not share a node -> slurm.conf: SelectType=select/cons_tres"}},
 	"suffix": {"slurm.conf", "gpumem:287542", "gpumem:280G",
 		[]string{"node: DIR/slurm.conf:4: Gres=gpumem:280G: the unit of gpumem is MiB already, and Slurm multiplies by 1024 for each step of a suffix; write the number of MiB -> " + wantLine}},
 	"one without a count": {"slurm.conf", "vgpu:20", "vgpu",

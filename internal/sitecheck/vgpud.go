@@ -44,6 +44,8 @@ type vgpudGround struct {
 	isRoot    bool
 	copies    func() error // an error that wraps ENOSYS: this kernel copies no descriptor of a process
 	find      func(control, deviceDir string, gpus []device.GPU) (wrong []error, err error)
+	// hasNoDriver: there are no GPUs here, and nothing to keep.
+	hasNoDriver bool
 }
 
 // Vgpud says whether vgpud runs, and what keeps it from keeping the shares. It asks the driver for a client and a
@@ -69,7 +71,9 @@ func (g *vgpudGround) look(ctx context.Context) {
 	g.unit(ctx)
 	g.kernel()
 	g.driver()
-	if len(g.Findings) == 0 {
+	if found := len(g.Findings); g.hasNoDriver {
+		g.Warn(vgpudCheck, "load the driver, then vgpu-gres inventory --write", "whether the driver takes its calls is not checked: no driver")
+	} else if found == 0 {
 		g.OK(vgpudCheck, "the kernel and the driver take its calls")
 	}
 	g.runs()
@@ -234,7 +238,8 @@ func (g *vgpudGround) driver() {
 	switch _, refused := errors.AsType[channels.Status](err); {
 	case refused:
 		g.Bad(vgpudCheck, anotherDriver, "the driver refuses root a client: %v", err)
-	case errors.Is(err, fs.ErrNotExist) && g.inventory == nil: // no GPUs here, and nothing to keep
+	case errors.Is(err, fs.ErrNotExist) && g.inventory == nil:
+		g.hasNoDriver = true
 	case err != nil:
 		g.Bad(vgpudCheck, "ls -l "+control+"; is the driver loaded, and does SELinux or a cgroup of devices keep root from it?", "%v", err)
 	case g.inventory == nil:

@@ -25,7 +25,7 @@ func TestWhoGoesFirst(t *testing.T) {
 			t.Errorf("want %q: %s", says, result)
 		}
 	}
-	refused(one, "srun "+small+"latency true", "it is for nobody, and the job is of QOS (default) in partition (default)")
+	refused(one, "srun "+small+"latency true", "this site gives it to no QOS and no partition (latency_qos, latency_partitions)")
 	priorityIs(t, small+"batch", "batch", "srun --vgpu-priority=batch true 2> /dev/null && echo same\nsrun --vgpu-priority=normal true 2>&1 | grep -o 'more than.*'",
 		"same\nmore than the job's priority, which is batch\n")
 
