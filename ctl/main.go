@@ -231,6 +231,10 @@ config.yaml is not believed this is the last good copy, standard error says why,
 			if err != nil {
 				return err
 			}
+			masks := cfg.MasksOthers() // "" stands for one of the two
+			if cfg.WithoutSlice = config.WithoutLeave; masks {
+				cfg.WithoutSlice = config.WithoutMask
+			}
 			if _, err := fmt.Fprint(command.OutOrStdout(), cfg.Effective()); err != nil {
 				return err
 			}

@@ -23,10 +23,13 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/device"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/grant"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/inventory"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/ledger"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/place"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/report"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/request"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/rundir"
 	"github.com/slurm-vgpu/slurm-vgpu/internal/state"
+	"github.com/slurm-vgpu/slurm-vgpu/internal/usage"
 )
 
 // setLockWait is how long a change queues behind prologs and epilogs.
@@ -58,6 +61,9 @@ type changedSlice struct {
 	WasSMPercent int              `json:"was_sm_percent"`
 	Priority     device.Priority  `json:"priority"`
 	WasPriority  device.Priority  `json:"was_priority"`
+
+	usedMiB int64 // 0: not known
+	capped  bool  // its policy is cap
 }
 
 const setText = `Change the memory, the share of GPU time and the priority that a running job has on this node. It is in force at
@@ -212,6 +218,7 @@ func (ask change) carryOut(cfg config.Config, tx *state.Tx, inv device.Inventory
 		return changed{}, err
 	}
 	crashpoint.At("set/granted")
+	done.look(cfg.Run(), g)
 	if done.Steps, err = g.ChangeSteps(cfg.Run()); err != nil {
 		return changed{}, err
 	}
@@ -220,6 +227,20 @@ func (ask change) carryOut(cfg config.Config, tx *state.Tx, inv device.Inventory
 			"was_mem_mib", s.WasMemMiB, "was_sm_percent", s.WasSMPercent, "priority", s.Priority, "was_priority", s.WasPriority, "steps", len(done.Steps))
 	}
 	return done, nil
+}
+
+// look adds what the slices hold, for who makes them smaller.
+func (c *changed) look(run rundir.Dir, g grant.Grant) {
+	used, err := ledger.ReadDevices(run.Ledger(g.Job), g.Job, g.Bounds())
+	for i := range c.Slices {
+		s := &c.Slices[i]
+		s.capped = g.Policy != request.PolicyElastic
+		for j, of := range g.Slices {
+			if err == nil && of.Device == s.Device && j < len(used) {
+				s.usedMiB = usage.MiB(used[j].UsedBytes)
+			}
+		}
+	}
 }
 
 // plan is what each slice of the job that is asked for becomes, if all of them can.
@@ -327,12 +348,24 @@ func (ask change) isOn(s device.Slice) (bool, error) {
 
 func printChanged(out io.Writer, done changed) {
 	for _, s := range done.Slices {
+		was := func(now, before any) string {
+			if now == before {
+				return " (as before)"
+			}
+			return fmt.Sprintf(" (was %v)", before)
+		}
 		priority := ""
 		if s.Priority != s.WasPriority {
-			priority = fmt.Sprintf(", priority %s (was %s)", s.Priority, s.WasPriority)
+			priority = fmt.Sprintf(", priority %s%s", s.Priority, was(s.Priority, s.WasPriority))
 		}
-		fmt.Fprintf(out, "job %d on GPU %d: %d MiB (was %d), %s (was %s)%s\n", done.Job, s.Index, s.MemMiB, s.WasMemMiB,
-			cores(s.SMPercent), cores(s.WasSMPercent), priority)
+		fmt.Fprintf(out, "job %d on GPU %d: %d MiB%s, %s%s%s\n", done.Job, s.Index, s.MemMiB, was(s.MemMiB, s.WasMemMiB),
+			cores(s.SMPercent), was(cores(s.SMPercent), cores(s.WasSMPercent)), priority)
+		if s.usedMiB > s.MemMiB {
+			fmt.Fprintf(out, "  %d MiB are in use: they stay in use, and nothing more is given out until less than %d MiB are\n", s.usedMiB, s.MemMiB)
+		}
+		if s.capped && s.Priority == device.PriorityLatency {
+			fmt.Fprintln(out, "  priority latency has no effect on a slice with policy cap: it needs elastic, which a job asks for with --vgpu-policy=elastic")
+		}
 	}
 	steps := slices.Clone(done.Steps)
 	slices.Sort(steps)
