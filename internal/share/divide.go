@@ -72,6 +72,7 @@ func (w *window) known(found []Usage, exact bool) {
 }
 
 // split divides a sum by residence. The last program stays resident while no program has work, so each figure is wrong by up to 14 points.
+// The engine's time contains the switches that a neighbour's small kernels cause: a tenant is charged with little more than its residence.
 func (w *window) split(sum time.Duration, used []time.Duration) {
 	all := w.untracked
 	for i, had := range w.had {
@@ -83,6 +84,7 @@ func (w *window) split(sum time.Duration, used []time.Duration) {
 		if used[i] != 0 || all == 0 {
 			continue
 		}
-		used[i] = time.Duration(float64(sum)*float64(max(0, had))/float64(all)) + min(0, had)
+		part := time.Duration(float64(sum) * float64(max(0, had)) / float64(all))
+		used[i] = min(part, max(0, had)+time.Duration(besideSwitches*float64(w.gone))) + min(0, had)
 	}
 }

@@ -301,3 +301,16 @@ func TestAWindowKnowsWhoWasOff(t *testing.T) {
 		t.Errorf("%+v of a window without a look", seen)
 	}
 }
+
+// A neighbour's many small kernels keep the engine at work by switches: a tenant is not charged with them.
+func TestSwitchesOfOthersAreNotCharged(t *testing.T) {
+	w := window{gone: 100 * ms, had: []time.Duration{20 * ms, 5 * ms}}
+	used := make([]time.Duration, 2)
+	if w.split(90*ms, used); used[0] != 25*ms || used[1] != 10*ms {
+		t.Errorf("90 ms of the engine, 20 and 5 of residence: %v", used)
+	}
+	used = make([]time.Duration, 2)
+	if w.split(10*ms, used); used[0] != 8*ms || used[1] != 2*ms {
+		t.Errorf("10 ms of the engine: %v", used)
+	}
+}

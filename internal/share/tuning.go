@@ -75,6 +75,9 @@ const (
 	aroundAlike = 1.5
 	// Part of the time: less time off is no evidence.
 	aroundSlack = 0.05
+	// Part of the time: a tenant's use beyond its residence, where the GPU is not full (divide.go). Wrong, small: one that pauses is counted short; large: it
+	// pays for the switches that a neighbour's small kernels cost.
+	besideSwitches = 0.05
 )
 
 // Time of a core that a control call takes. From: measured. Wrong, small: vgpud takes more of a core than it may; large: shares follow late.
