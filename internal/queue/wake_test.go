@@ -104,7 +104,7 @@ type wakeCase struct {
 	waiting   []int64
 	standings []slurm.Standing
 	excluded  map[uint32]string
-	ago       time.Duration // that it was put back; 0: never
+	later     time.Duration // than an hour ago, that it was put back
 	told      []string
 	left      []uint32
 }
@@ -116,7 +116,7 @@ var whoFits = []wakeCase{
 		told: []string{`1 for 0s on "n1,n9 without n1, before n9"`}, left: []uint32{1}},
 	{name: "the nodes still let go of it", taken: []int64{60, 40}, waiting: []int64{50}, standings: []slurm.Standing{{State: "COMPLETING"}},
 		told: []string{`1 for 3s on ""`}, left: []uint32{1}},
-	{name: "it was put back a moment ago", taken: []int64{60, 40}, waiting: []int64{50}, standings: []slurm.Standing{pending}, ago: time.Second,
+	{name: "it was put back a moment ago", taken: []int64{60, 40}, waiting: []int64{50}, standings: []slurm.Standing{pending}, later: time.Hour - time.Second,
 		told: []string{`1 for 2s on ""`}, left: []uint32{1}},
 	{name: "room for one of two", taken: []int64{60, 40}, waiting: []int64{50, 50}, standings: []slurm.Standing{pending, pending},
 		told: []string{`1 for 0s on ""`}, left: []uint32{1, 2}},
@@ -160,11 +160,7 @@ func TestWhoFitsIsTold(t *testing.T) {
 				c.standings[uint32(i+1)] = s
 			}
 			w := node(t, c, tc.taken...)
-			last := time.Time{}
-			if tc.ago != 0 {
-				last = time.Now().Add(-tc.ago)
-			}
-			w.list(t, last, tc.waiting...)
+			w.list(t, time.Now().Add(tc.later-time.Hour), tc.waiting...)
 			for range 2 { // nobody is told twice
 				if err := w.Wake(t.Context()); err != nil {
 					t.Fatal(err)
