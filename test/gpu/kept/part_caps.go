@@ -35,7 +35,7 @@ func (t *trial) caps() (cases []trialCase) {
 	beside := func(name string, wants []want) {
 		cases = append(cases, trialCase{name, func(t *trial) { t.capsBeside(name, wants) }})
 	}
-	cases = append(cases, trialCase{"below its cap", func(t *trial) { t.belowItsCap("") }}, trialCase{"vgpud dies", (*trial).capWhileVgpudDies})
+	cases = append(cases, trialCase{"below its cap", func(t *trial) { t.belowItsCap("") }}, trialCase{"vgpud dies", func(t *trial) { t.capWhileVgpudDies(12) }})
 	beside("25 beside one that is idle", append(capped("ms=2", 25), want{load: "ms=2", share: 50, active: -1}))
 	beside("25 beside a batch without a cap", append(capped("ms=2", 25), want{load: "ms=2"}))
 	beside("50 beside one that asks for a sixth", append(capped("ms=2", 50), want{load: "ms=1 host=5", share: 50}))
@@ -49,7 +49,8 @@ func (t *trial) caps() (cases []trialCase) {
 	}
 	beside("ten of 10, which fill the GPU", ten(10))
 	beside("ten of 8, which do not", ten(8))
-	return append(cases, trialCase{"below its cap, on one core", func(t *trial) { t.belowItsCap("taskset -c 1 %s") }})
+	return append(cases, trialCase{"below its cap, on one core", func(t *trial) { t.belowItsCap("taskset -c 1 %s") }},
+		trialCase{"vgpud dies, for --minutes", func(t *trial) { t.capWhileVgpudDies(int(60 * t.minutes)) }})
 }
 
 // overSeconds measures second by second: what each had in all, and how far it was off its cap in a second at most.
@@ -152,21 +153,21 @@ func (t *trial) belowItsCap(around string) {
 }
 
 // capWhileVgpudDies kills the worker each second, beside one that is alone.
-func (t *trial) capWhileVgpudDies() {
+func (t *trial) capWhileVgpudDies(seconds int) {
 	j := t.start(capped("ms=2", 50)...)[0]
 	letGo(j)
 	t.pause(capsSettle)
 	done, began, deaths := j.done(), time.Now(), 0
 	sample := t.gpu().Sample()
-	for range 12 {
+	for range seconds {
 		if _, worker := t.vgpuds(); worker != 0 {
 			deaths += killed(worker)
 		}
 		t.pause(time.Second)
 	}
-	seconds := time.Since(began).Seconds()
-	had := 100 * float64(j.done()-done) * j.kernelMS() / 1e3 / seconds
-	t.row("cap 50 alone, vgpud killed each second", verdict(math.Abs(had-50) <= capsDying), fmt.Sprintf("%d deaths, had %.1f, GPM %.1f", deaths, had, t.gpu().Engine(sample, t.gpu().Sample())),
+	gone := time.Since(began).Seconds()
+	had := 100 * float64(j.done()-done) * j.kernelMS() / 1e3 / gone
+	t.row(fmt.Sprintf("cap 50 alone, vgpud killed each second for %.0f s", gone), verdict(math.Abs(had-50) <= capsDying), fmt.Sprintf("%d deaths, had %.1f, GPM %.1f", deaths, had, t.gpu().Engine(sample, t.gpu().Sample())),
 		strings.Join(t.logged(0)[max(0, len(t.logged(0))-2):], "; "))
 	t.row("cap 50 alone, afterwards", append([]string{""}, t.window(capsWindow, j).columns()...)...)
 }
