@@ -78,6 +78,7 @@ func TestACancelledJobIsOneRunWhileItEnds(t *testing.T) {
 	}()
 	job, _ := holding(t, one, "--gres=vgpu:1 --vgpu-mem=3000")
 	awaitState(t, job, "RUNNING")
+	slicesOf(t, job) // Slurm says RUNNING before the prolog
 	ok(t, one, "scancel "+job)
 	until(t, "the database to know that the job was cancelled", 60*time.Second, func() error {
 		if got := account(t, job, "State"); !strings.HasPrefix(got, "CANCELLED") {
