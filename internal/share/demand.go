@@ -4,6 +4,7 @@
 package share
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -60,49 +61,42 @@ type Rival struct {
 	Off    bool
 }
 
-// Levels is the part of the GPU that each rival gets that is on: by its weight, and by the parts that others do not use.
-func Levels(all []Rival) []float64 {
-	levels, settled := make([]float64, len(all)), make([]bool, len(all))
-	free := 1.0
-	for range all {
-		weights, again := 0.0, false
+// levelsOf is the part of the GPU that each rival gets that is on: by its weight, and by the parts that others do not use. less says that it asks for no more.
+func levelsOf(all []Rival) (levels []float64, less []bool) {
+	levels, less = make([]float64, len(all)), make([]bool, len(all))
+	for again := true; again; {
+		free, weights := 1.0, 0.0
 		for i, r := range all {
-			if !r.Off && !settled[i] {
+			switch {
+			case less[i]:
+				free -= levels[i]
+			case !r.Off:
 				weights += r.Weight
 			}
 		}
+		again = false
 		for i, r := range all {
-			if r.Off || settled[i] || weights == 0 {
+			if r.Off || less[i] {
 				continue
 			}
-			if levels[i] = free * r.Weight / weights; r.Wants < levels[i] {
-				levels[i], settled[i], again = r.Wants, true, true
+			if levels[i] = free * part(r.Weight, weights); r.Wants < levels[i] {
+				levels[i], less[i], again = r.Wants, true, true
 			}
 		}
-		if !again {
-			break
-		}
-		free = 1
-		for i := range all {
-			if settled[i] {
-				free -= levels[i]
-			}
-		}
-		free = max(0, free)
 	}
-	return levels
+	return levels, less
 }
 
 // Could is the part of the GPU that each rival would get if it always had work.
 func Could(all []Rival) []float64 {
-	could := Levels(all)
-	for i, r := range all {
-		if r.Wants > could[i] { // it has less than it asks for
-			continue
+	could, less := levelsOf(all)
+	for i := range all {
+		if less[i] {
+			eager := slices.Clone(all)
+			eager[i].Wants = 1
+			levels, _ := levelsOf(eager)
+			could[i] = levels[i]
 		}
-		eager := slices.Clone(all)
-		eager[i].Wants = 1
-		could[i] = Levels(eager)[i]
 	}
 	return could
 }
@@ -115,7 +109,8 @@ func Parts(all []Rival) []float64 {
 		parts[i], left[i] = 1, r.May
 	}
 	for at := 0.0; at < 1; {
-		levels, next := Levels(all), 1-at
+		levels, _ := levelsOf(all)
+		next := 1 - at
 		for i, r := range all {
 			if !r.Off && r.May < 1 && levels[i] > 0 {
 				next = min(next, left[i]/levels[i])
@@ -140,15 +135,7 @@ func together(parts []float64) {
 			order = append(order, i)
 		}
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		switch {
-		case parts[a] < parts[b]:
-			return -1
-		case parts[a] > parts[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(parts[a], parts[b]) })
 	for len(order) > 0 {
 		n, sum := 0, 0.0
 		for n < len(order) && parts[order[n]]-parts[order[0]] <= atOnce {

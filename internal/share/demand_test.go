@@ -44,7 +44,8 @@ func TestLevelsFillTheGPU(t *testing.T) {
 		{[]Rival{{1, .1, 1, false}, {1, 1, 1, false}}, []float64{.1, .9}, []float64{.5, .9}},
 		{[]Rival{{1, .1, 1, false}, {1, .2, 1, false}, {2, 1, 1, true}}, []float64{.1, .2, 0}, []float64{.8, .9, 0}},
 	} {
-		if had := fmt.Sprintf("%.2f %.2f", Levels(c.all), Could(c.all)); had != fmt.Sprintf("%.2f %.2f", c.want, c.could) {
+		levels, _ := levelsOf(c.all)
+		if had := fmt.Sprintf("%.2f %.2f", levels, Could(c.all)); had != fmt.Sprintf("%.2f %.2f", c.want, c.could) {
 			t.Errorf("%v: %v", c.all, had)
 		}
 	}

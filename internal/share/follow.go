@@ -67,33 +67,12 @@ func (r *Rule) shorten(f followed) {
 }
 
 // dues are the parts of the GPU that the tenants are to have. A part that a tenant does not ask for, or may not have, goes to the others.
-func (r *Rule) dues(tenants []Tenant, total float64) (due []float64, limited []bool) {
-	due, limited = make([]float64, len(tenants)), make([]bool, len(tenants))
-	for range tenants {
-		free, shares, again := 1.0, 0.0, false
-		for i, t := range tenants {
-			switch {
-			case t.Groups == 0:
-			case limited[i]:
-				free -= due[i]
-			default:
-				shares += t.Share
-			}
-		}
-		for i, t := range tenants {
-			if t.Groups == 0 || limited[i] {
-				continue
-			}
-			due[i] = free * part(t.Share, shares)
-			if most := r.most(tenants, i); most < due[i] {
-				due[i], limited[i], again = most, true, true
-			}
-		}
-		if !again {
-			break
-		}
+func (r *Rule) dues(tenants []Tenant) (due []float64, limited []bool) {
+	all := make([]Rival, len(tenants))
+	for i, t := range tenants {
+		all[i] = Rival{Weight: t.Share, Wants: r.most(tenants, i), Off: t.Groups == 0}
 	}
-	return due, limited
+	return levelsOf(all)
 }
 
 // most is the largest part that a tenant can have: its cap, or the part that it asks for. A tenant asks for no more than its use where its pauses are longer

@@ -77,7 +77,7 @@ func (r *Rule) Next(tenants []Tenant) Plan {
 	if len(r.taker) != len(tenants) {
 		r.taker, r.timeSlices = make([]bool, len(tenants)), nil
 	}
-	due, limited := r.dues(tenants, total)
+	due, limited := r.dues(tenants)
 	p, all := plain(tenants, total), false
 	if r.alike.see(tenants, r.timeSlices) {
 		var follows Plan

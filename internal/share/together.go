@@ -22,7 +22,7 @@ func (r *Rule) Together(tenants []Tenant, first []int, gpus int) Plan {
 	}
 	p := plain(tenants, total)
 	r.timeSlices = p.TimeSlices
-	due, _ := r.dues(tenants, total)
+	due, _ := r.dues(tenants)
 	all, others := 0.0, false
 	for i, t := range tenants {
 		if t.Groups > 0 {
