@@ -146,10 +146,10 @@ func TestDecodeRefuses(t *testing.T) {
 		{"mem=8G", "read vgpu request mem=8G: it is not in canonical form"},
 		{"cores=30;mem=3000", "read vgpu request cores=30;mem=3000: it is not in canonical form"},
 		{"mem=3000;mem=3000", "read vgpu request mem=3000;mem=3000: it is not in canonical form"},
-		{"mem=3000;", `read vgpu request: unknown key `},
-		{"mem", "read vgpu request: mem=: want MiB as 3000 or 3000M, GiB as 8G, or a share of the GPU as 25%"},
+		{"mem=3000;", "read vgpu request: --vgpu-: no such vgpu option"},
+		{"mem", "read vgpu request: --vgpu-mem=: want MiB as 3000 or 3000M, GiB as 8G, or a share of the GPU as 25%"},
 		{"cores=030", "read vgpu request cores=030: it is not in canonical form"},
-		{"root=1", "read vgpu request: unknown key root"},
+		{"root=1", "read vgpu request: --vgpu-root: no such vgpu option"},
 		{strings.Repeat("x", MaxWireBytes+1), "read vgpu request of 2049 bytes: at most 2048 are allowed"},
 	} {
 		_, err := Decode(c.text)

@@ -45,11 +45,7 @@ func Decode(text string) (Request, error) {
 	var r Request
 	for part := range strings.SplitSeq(text, ";") {
 		key, value, _ := strings.Cut(part, "=")
-		option, ok := byKey(key)
-		if !ok {
-			return Request{}, fmt.Errorf("read vgpu request: unknown key %q", shorten(key))
-		}
-		if err := option.read(key, value, &r); err != nil {
+		if err := ParseOption("vgpu-"+key, value, &r); err != nil {
 			return Request{}, fmt.Errorf("read vgpu request: %w", err)
 		}
 	}
@@ -57,13 +53,4 @@ func Decode(text string) (Request, error) {
 		return Request{}, fmt.Errorf("read vgpu request %s: it is not in canonical form", shorten(text))
 	}
 	return r, nil
-}
-
-func byKey(key string) (Option, bool) {
-	for _, option := range Options {
-		if option.Key() == key {
-			return option, true
-		}
-	}
-	return Option{}, false
 }
