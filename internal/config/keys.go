@@ -36,15 +36,10 @@ func (k Key) Accepted() string {
 
 // right says whether a configuration may have the value that it has of a key.
 func (k Key) right(c *Config) bool {
-	others := k.Excludes()
-	if !k.valid(c) || others == nil {
-		return k.valid(c)
-	}
-	usual := Default()
-	return k.isUsual(c, &usual) || !slices.ContainsFunc(others, func(name string) bool {
+	return k.valid(c) && (k.isUsual(c) || !slices.ContainsFunc(k.Excludes(), func(name string) bool {
 		other, known := keyByName(name)
-		return known && !other.isUsual(c, &usual)
-	})
+		return known && !other.isUsual(c)
+	}))
 }
 
 func keyByName(name string) (Key, bool) {

@@ -60,7 +60,7 @@ func (k Key) Default() string {
 	return k.text(&usual)
 }
 
-func (k Key) isUsual(c, usual *Config) bool { return k.text(c) == k.text(usual) }
+func (k Key) isUsual(c *Config) bool { return k.text(c) == k.Default() }
 
 // text is the key's value as it is written in the file. Items of lists have no blanks.
 func (k Key) text(c *Config) string {
