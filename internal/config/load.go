@@ -150,7 +150,7 @@ func apply(cfg Config, path string, v *viper.Viper) (Config, []*Problem) {
 			continue
 		}
 		next := cfg
-		if err := decode(v.Get(name), key.at(&next)); err != nil || !key.right(&next) {
+		if err := v.UnmarshalKey(name, key.at(&next), strict); err != nil || !key.right(&next) {
 			problems = append(problems, &Problem{File: path, Key: name, Err: err,
 				Reason: typed(v.Get(name)) + " is not a value of this key", Accepted: key.Accepted()})
 			continue
@@ -160,17 +160,11 @@ func apply(cfg Config, path string, v *viper.Viper) (Config, []*Problem) {
 	return cfg, problems
 }
 
-// decode turns viper's guesses off: true is not the number 1, 60 is not a minute, 10.5 slices are none.
-func decode(value, into any) error {
-	decoder, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
-		Result:     into,
-		ZeroFields: true, // a list that is given replaces its default, in memory of its own
-		DecodeHook: mapstructure.ComposeDecodeHookFunc(refuseGuesses, mapstructure.StringToTimeDurationHookFunc()),
-	})
-	if err != nil {
-		return err
-	}
-	return decoder.Decode(value)
+// strict turns viper's guesses off: true is not the number 1, 60 is not a minute, 10.5 slices are none.
+func strict(decoder *mapstructure.DecoderConfig) {
+	decoder.WeaklyTypedInput = false
+	decoder.ZeroFields = true // a list that is given replaces its default, in memory of its own
+	decoder.DecodeHook = mapstructure.ComposeDecodeHookFunc(refuseGuesses, mapstructure.StringToTimeDurationHookFunc())
 }
 
 func refuseGuesses(from, to reflect.Type, value any) (any, error) {
