@@ -100,23 +100,11 @@ func TestPreparePreload(t *testing.T) {
 	}
 }
 
-// options are "name=text", in their places.
-func options(given ...string) request.Texts {
-	all := make(request.Texts, len(request.Options))
-	for i, option := range request.Options {
-		for _, one := range given {
-			if text, ok := strings.CutPrefix(one, option.Name+"="); ok {
-				all[i] = text
-			}
-		}
-	}
-	return all
-}
-
 // The step of an srun that made its job comes with options that may be another component's.
+// --vgpu-mem and --vgpu-cores are the first two options.
 func TestPrepareWholeJob(t *testing.T) {
 	step := preparedJob(t, nil)
-	step.Options, step.WholeJob = options("vgpu-mem=9000", "vgpu-cores=50"), true
+	step.Options, step.WholeJob = request.Texts{"9000", "50"}, true
 	got, err := Prepare(step)
 	if err != nil {
 		t.Fatal(err)
@@ -165,8 +153,8 @@ func TestPrepareRefusals(t *testing.T) {
 		},
 		"another user's grant": {step: func(s *Step) { s.UID++ }, want: "uid"},
 		"another job's grant":  {grant: func(g *grant.Grant) { g.Job = 43 }, want: "it is of job 43"},
-		"bad option":           {step: func(s *Step) { s.Options = options("vgpu-mem=3T") }, want: "--vgpu-mem=3T"},
-		"more than the job":    {step: func(s *Step) { s.Options = options("vgpu-mem=3001") }, want: "more than the job's slice"},
+		"bad option":           {step: func(s *Step) { s.Options = request.Texts{"3T"} }, want: "--vgpu-mem=3T"},
+		"more than the job":    {step: func(s *Step) { s.Options = request.Texts{"3001"} }, want: "more than the job's slice"},
 		"LD_PRELOAD cut": {
 			grant: func(g *grant.Grant) { g.Isolation = grant.IsolationPreload },
 			step:  func(s *Step) { s.LDPreloadCut = true },
@@ -194,7 +182,7 @@ func TestPrepareWithoutGrant(t *testing.T) {
 	if err := os.Mkdir(dir.Jobs(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	step := Step{RunDir: dir, Job: job, Options: options("vgpu-mem=3000")}
+	step := Step{RunDir: dir, Job: job, Options: request.Texts{"3000"}}
 	if _, err := Prepare(step); err == nil || !strings.Contains(err.Error(), "asks for vgpu") {
 		t.Errorf("an option and no prolog: got %v, want an error", err)
 	}

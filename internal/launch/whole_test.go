@@ -68,7 +68,7 @@ func TestStepsWithWholeGPUs(t *testing.T) {
 	}
 	for says, change := range map[string]func(*Step){
 		"no list of GPUs":                        func(s *Step) { s.GPUs = "x" },
-		"--vgpu-mem=5: the job holds whole GPUs": func(s *Step) { s.Options = options("vgpu-mem=5") },
+		"--vgpu-mem=5: the job holds whole GPUs": func(s *Step) { s.Options = request.Texts{"5"} },
 	} {
 		bad := Step{RunDir: dir, Job: 7}
 		change(&bad)
@@ -77,7 +77,7 @@ func TestStepsWithWholeGPUs(t *testing.T) {
 		}
 	}
 	// Options of a job without GPUs mean nothing to it.
-	if _, err := wholePlan(Step{RunDir: dir, Job: 7, Options: options("vgpu-mem=5")}, grant.Grant{Job: 7, Whole: true}); err != nil {
+	if _, err := wholePlan(Step{RunDir: dir, Job: 7, Options: request.Texts{"5"}}, grant.Grant{Job: 7, Whole: true}); err != nil {
 		t.Error(err)
 	}
 }

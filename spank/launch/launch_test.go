@@ -94,22 +94,18 @@ func TestPlanThatDoesNotFit(t *testing.T) {
 
 // Slurm's callback has checked the options; what it did not see must not become a job without them.
 func TestOptionsThatCannotBeTakenAreAnErrorOfTheJob(t *testing.T) {
-	option := func(name, text string) (r requestData) {
-		for i, option := range request.Options {
-			if option.Name == name {
-				if err := put(r.option[i][:], text); err != nil {
-					t.Fatal(err)
-				}
-			}
+	mem := func(text string) (r requestData) { // --vgpu-mem is the first option
+		if err := put(r.option[0][:], text); err != nil {
+			t.Fatal(err)
 		}
 		return r
 	}
-	bad := option("vgpu-mem", "3T")
+	bad := mem("3T")
 	vgpuEncodeRequest(&bad)
 	if got := get(bad.error[:]); !strings.HasPrefix(got, "--vgpu-mem=3T: want ") {
 		t.Errorf("--vgpu-mem=3T: got %q as the error and %q as the request", got, get(bad.request[:]))
 	}
-	good := option("vgpu-mem", "3G")
+	good := mem("3G")
 	vgpuEncodeRequest(&good)
 	if got := get(good.request[:]); got != "mem=3072" || get(good.typed[:]) != "mem=3G" || get(good.error[:]) != "" {
 		t.Errorf("--vgpu-mem=3G: got %q, typed %q and the error %q", got, get(good.typed[:]), get(good.error[:]))
