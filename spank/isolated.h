@@ -1,7 +1,6 @@
 /* SPDX-FileCopyrightText: The slurm-vgpu authors
  * SPDX-License-Identifier: Apache-2.0
  *
- *
  * Which processes of a step are isolated, and when: isolate.h says what that is. Pure C, also for the
  * child between fork and exec. */
 #ifndef VGPU_ISOLATED_H
