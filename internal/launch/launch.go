@@ -133,9 +133,10 @@ func await(s Step) (*grant.Grant, error) {
 	start := time.Now()
 	ran := false
 	for {
-		waited := time.Since(start) // before the look, which is the last one when it is too long
+		waited := time.Since(start)                // before the look, which is the last one when it is too long
+		atWork := isThere(s.RunDir.Pending(s.Job)) // before the look too: what a prolog wrote is final once its mark is gone
 		held, err := grant.Read(s.RunDir.Grant(s.Job))
-		if err == nil && !(beingRequeued(s, held) && waited < atWorkFactor*s.Wait) {
+		if err == nil && !(atWork && mayBeRequeued(held) && waited < atWorkFactor*s.Wait) {
 			return &held, nil
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -145,7 +146,7 @@ func await(s Step) (*grant.Grant, error) {
 			return nil, nil
 		}
 		switch {
-		case isThere(s.RunDir.Pending(s.Job)):
+		case atWork || isThere(s.RunDir.Pending(s.Job)):
 			if waited >= atWorkFactor*s.Wait {
 				return nil, fmt.Errorf("vgpu-prolog is still at work for job %d", s.Job)
 			}
@@ -172,11 +173,9 @@ func await(s Step) (*grant.Grant, error) {
 	}
 }
 
-// beingRequeued says that the prolog has refused the job and may be about to put it back into the queue. Slurm 22.05 now
+// mayBeRequeued says that a prolog that is at work has refused the job and may be about to put it back into the queue. Slurm 22.05 now
 // and then starts the batch step of a requeued job beside its prolog: if that step failed first, so would the job.
-func beingRequeued(s Step, held grant.Grant) bool {
-	return held.Refusal != "" && !held.Requeued && isThere(s.RunDir.Pending(s.Job))
-}
+func mayBeRequeued(held grant.Grant) bool { return held.Refusal != "" && !held.Requeued }
 
 // noProlog is about a node where no prolog has run since it was booted.
 func noProlog(s Step) error {
