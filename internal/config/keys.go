@@ -26,8 +26,8 @@ func (k Key) Excludes() []string {
 	return all
 }
 
-// Accepted is what the key takes, in words.
-func (k Key) Accepted() string {
+// accepted is what the key takes, in words.
+func (k Key) accepted() string {
 	if others := k.Excludes(); others != nil {
 		return k.wants + "; not beside " + strings.Join(others, " or ")
 	}

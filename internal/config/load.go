@@ -152,7 +152,7 @@ func apply(cfg Config, path string, v *viper.Viper) (Config, []*Problem) {
 		next := cfg
 		if err := v.UnmarshalKey(name, key.at(&next), strict); err != nil || !key.right(&next) {
 			problems = append(problems, &Problem{File: path, Key: name, Err: err,
-				Reason: typed(v.Get(name)) + " is not a value of this key", Accepted: key.Accepted()})
+				Reason: typed(v.Get(name)) + " is not a value of this key", Accepted: key.accepted()})
 			continue
 		}
 		cfg = next

@@ -4,7 +4,6 @@
 package request
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -102,9 +101,6 @@ const (
 	ControlDefaults = "VGPU_DEFAULTS"
 )
 
-// ErrUnknownOption is returned for a name that is no row of Options.
-var ErrUnknownOption = errors.New("no such vgpu option")
-
 // ParseOption reads the value of --name into r. Its error is one line for the user, without the
 // "vgpu: " prefix: the option with its value, and the accepted forms. r is unchanged on error.
 func ParseOption(name, value string, r *Request) error {
@@ -118,7 +114,7 @@ func ParseAs(typed, name, value string, r *Request) error {
 			return option.read(typed, value, r)
 		}
 	}
-	return fmt.Errorf("%s: %w", shorten(typed), ErrUnknownOption)
+	return fmt.Errorf("%s: no such vgpu option", shorten(typed))
 }
 
 func (o Option) read(typed, value string, r *Request) error {
