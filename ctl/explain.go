@@ -224,7 +224,7 @@ func fromGrant(dir rundir.Dir, g grant.Grant) explanation {
 	for i, s := range g.Slices {
 		slice := explainedSlice{Node: g.Node, Device: string(s.Device), MemMiB: s.MemMiB, SMPercent: s.SMPercent, Priority: s.Priority, Earlier: g.Earlier[s.Device]}
 		if err == nil && i < len(used.Devices) {
-			slice.UsedMiB, slice.Figures = new(usage.MiB(used.Devices[i].UsedBytes)), usage.FiguresOf(used.Devices[i], used.Counted[i])
+			slice.UsedMiB, slice.Figures = used.Slice(i)
 		}
 		if s.Priority == device.PriorityLatency {
 			slice.WithoutEffect = whyNotFirst(dir, refused, s.Device)

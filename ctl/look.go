@@ -164,10 +164,13 @@ func (l *looker) sliceOf(s state.Slice) sliceStatus {
 	for i, slice := range g.Slices {
 		if slice.Device == s.Device && i < len(used.totals.Devices) {
 			d := used.totals.Devices[i]
-			status.UsedMiB, status.Figures = new(usage.MiB(d.UsedBytes)), usage.FiguresOf(d, used.totals.Counted[i])
+			status.UsedMiB, status.Figures = used.totals.Slice(i)
 			status.shareStatus = shareOf(status.Time, l.now.Sub(s.Since.Time()))
 			status.Counted = countedOf(used.totals.Counted[i], d.UsedBytes, l.timeNow)
-			status.use, status.steps, status.place = &d, used.steps, i
+			status.steps, status.place = used.steps, i
+			if used.totals.Spoiled == nil {
+				status.use = &d
+			}
 		}
 	}
 	return status

@@ -167,9 +167,13 @@ func runOfGrant(dir rundir.Dir, g grant.Grant) (*jobreport.Run, error) {
 		slice.StepFigures = usage.StepFiguresOf(ledger.DeviceUsage{}) // nothing is counted of whole GPUs
 		last, _ := history.Last(i)
 		if !g.Whole {
-			slice.UsedMiB, slice.Figures = new(usage.MiB(used.Devices[i].UsedBytes)), usage.FiguresOf(used.Devices[i], used.Counted[i])
-			last = usage.Sample(used.Counted[i])
-			last.UsedMiB = *slice.UsedMiB
+			slice.UsedMiB, slice.Figures = used.Slice(i)
+			counted := usage.Sample(used.Counted[i])
+			counted.UsedMiB = last.UsedMiB
+			if slice.UsedMiB != nil {
+				counted.UsedMiB = *slice.UsedMiB
+			}
+			last = counted
 		}
 		now.Slices = append(now.Slices, last)
 		run.Slices = append(run.Slices, slice)

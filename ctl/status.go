@@ -64,7 +64,7 @@ type sliceStatus struct {
 	MemMiB    int64            `json:"mem_mib"`
 	SMPercent int              `json:"sm_percent"` // 0: no cap
 	Priority  device.Priority  `json:"priority"`
-	UsedMiB   *int64           `json:"used_mib"` // null: not readable by who asks
+	UsedMiB   *int64           `json:"used_mib"` // null: not readable by who asks, or the job has spoiled its ledger
 	usage.Figures
 	Since      time.Time `json:"since"`
 	AgeSeconds int64     `json:"age_seconds"`

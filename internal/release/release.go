@@ -108,7 +108,7 @@ func record(cfg config.Config, g grant.Grant, log hclog.Logger) usage.Record {
 		return rec
 	}
 	used, err := usage.Collect(cfg.Run(), g)
-	if err != nil {
+	if err = errors.Join(err, used.Spoiled); err != nil {
 		log.Warn("part of what the job used cannot be believed", "job", g.Job, "reason", err)
 	}
 	for _, s := range g.Slices {

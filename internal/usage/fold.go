@@ -34,6 +34,8 @@ type Totals struct {
 	Steps   []StepTotals         `json:"steps"`   // finished steps, oldest first
 	// Counted is what vgpud says of the job's slices; LookedNs is 0 of one that it has not looked at.
 	Counted []ledger.TimeDevice `json:"-"`
+	// Spoiled is why the job's ledger is not one, which its user can bring about; nil: it is one. What root's own files say is known all the same.
+	Spoiled error `json:"-"`
 }
 
 // StepTotals is what one step used.
@@ -77,7 +79,7 @@ func foldStep(dir rundir.Dir, g grant.Grant, step uint32, stepName string) error
 	}
 	defer lock.Close()
 	totals, err := Collect(dir, g)
-	if err != nil && !errors.Is(err, ledger.ErrLayout) {
+	if err != nil {
 		return err
 	}
 	mine := StepTotals{Step: stepName}
@@ -105,7 +107,7 @@ func foldStep(dir rundir.Dir, g grant.Grant, step uint32, stepName string) error
 
 // Collect returns what is known of a job's use: usage.json raised by what the ledger says now, and
 // vgpud's time page. It always returns totals with one entry for each slice; the error says which of
-// them could not be believed.
+// them could not be believed. A ledger that its user has spoiled is no error: it must not hide what vgpud counted.
 func Collect(dir rundir.Dir, g grant.Grant) (Totals, error) {
 	totals := Totals{Version: totalsVersion, Job: g.Job, Restart: g.Restart, Devices: make([]ledger.DeviceUsage, len(g.Slices))}
 	folded, foldedErr := readTotals(dir.Usage(g.Job))
@@ -126,10 +128,21 @@ func Collect(dir rundir.Dir, g grant.Grant) (Totals, error) {
 			totals.Devices[i].UsedBytes = devices[i].UsedBytes
 		}
 	}
+	if errors.Is(ledgerErr, ledger.ErrLayout) {
+		totals.Spoiled, ledgerErr = ledgerErr, nil
+	}
 	raiseByDriver(dir, g, totals.Devices)
 	counted, countedErr := Counts(dir, g, devices)
 	totals.Counted = counted
 	return totals, errors.Join(foldedErr, ledgerErr, countedErr)
+}
+
+// Slice is what one slice uses now, where the ledger says it, and what is known of its use so far.
+func (t Totals) Slice(i int) (usedMiB *int64, figures Figures) {
+	if t.Spoiled == nil {
+		usedMiB = new(MiB(t.Devices[i].UsedBytes))
+	}
+	return usedMiB, FiguresOf(t.Devices[i], t.Counted[i])
 }
 
 // raiseByDriver takes in what the driver said of the job where it has a wall: a peak that the job's ledger may have kept to itself.
