@@ -30,8 +30,7 @@ With idle_after in config.yaml, slices that have had no GPU time for so long are
 idle_action: cancel a job all of whose slices are idle, and that has no other node, is cancelled. A slice
 counts as idle only while vgpud runs and sees all its processes.
 
-Exit codes: 0 done, or another one or a sweep is at work; 1 something went wrong; 2 wrong usage, 78 config.yaml is
-wrong.`
+Exit codes: 0 done; 1 something went wrong; 2 wrong usage, 78 config.yaml is wrong.`
 
 func sampleCommand(o *options) *cobra.Command {
 	return &cobra.Command{
@@ -63,19 +62,11 @@ func lookOnce(ctx context.Context, cfg config.Config, node string, log hclog.Log
 	if _, err := os.Lstat(cfg.RunDir); err != nil || len(current.Slices) == 0 {
 		return nil //nolint:nilerr // no job has been here
 	}
-	turn, err := trusted.TryLock(cfg.Run().PassLock())
-	if err != nil {
-		return fmt.Errorf("sample: %w", err)
-	}
-	if turn == nil {
-		return nil // who waits here has nothing to do that the other one does not
-	}
 	counting, err := trusted.IsLocked(cfg.Run().VgpudLock())
 	if err != nil {
 		log.Warn("whether vgpud runs is not known, so that no slice that it counts is idle", "reason", err)
 	}
 	result, problem := sample.Sampler{Run: cfg.Run(), Counting: counting, Held: current.Slices, Now: time.Now(), IdleAfter: cfg.IdleAfter}.Look()
-	turn.Close()
 	if problem != nil {
 		log.Warn("part of what slices use is not known", "reason", problem)
 	}

@@ -34,7 +34,7 @@ func (d Dir) DriverLock() string { return filepath.Join(string(d), "driver.lock"
 
 func (d Dir) Inventory() string { return filepath.Join(string(d), "inventory.json") }
 
-// PassLock is held by who goes over the node's jobs, to sweep or to sample; its time is that of the last sweep.
+// PassLock is held by a sweep, which may ask slurmctld for minutes; its time is that of the last sweep.
 func (d Dir) PassLock() string { return filepath.Join(string(d), "pass.lock") }
 
 // Audited has the time of the last audit.

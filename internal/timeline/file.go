@@ -18,7 +18,7 @@ import (
 	"github.com/slurm-vgpu/slurm-vgpu/internal/trusted"
 )
 
-// File is the timeline of a run, to be written by one sampler at a time. The file is root's; the job's user may read it.
+// File is the timeline of a run. It takes no lock: samplers at work at once lose looks to each other, and what is read stays whole. The file is root's; the job's user may read it.
 type File struct {
 	path  string
 	run   Run

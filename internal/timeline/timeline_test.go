@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -159,6 +160,52 @@ func TestATornFileIsReadAsWhatIsWhole(t *testing.T) {
 	add(t, path, look(1030, 9))
 	if got := read(t, path); len(got.looks) != 4 || got.looks[3].AtUnixS != 1030 {
 		t.Errorf("with garbage: %+v", got.looks)
+	}
+}
+
+// An administrator's vgpuctl sample may run beside vgpud's.
+func TestSamplersAtOnceLoseLooksAndNoMore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "timeline")
+	at := int64(0)
+	next := func() Look { at++; return look(at*10, at) }
+	for range maxKept - 1 {
+		add(t, path, next())
+	}
+	late, err := Open(path, run, uint32(os.Getuid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := next()
+	for range 9 { // the file is folded meanwhile, and much shorter
+		add(t, path, next())
+	}
+	if err := late.Add(stale); err != nil {
+		t.Fatal(err)
+	}
+	last := next()
+	add(t, path, last)
+	if got := read(t, path); !cmp.Equal(got.looks[len(got.looks)-1], last) || len(got.looks) < maxKept/2 {
+		t.Errorf("behind a writer that was late: %d looks, the last %+v", len(got.looks), got.looks[len(got.looks)-1])
+	}
+	var writers sync.WaitGroup
+	for k := range int64(2) {
+		writers.Go(func() {
+			for i := range int64(500) {
+				f, err := Open(path, run, uint32(os.Getuid()))
+				if err == nil {
+					err = f.Add(look(10000+100*i, i<<(30*k))) // lines of two lengths
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	last = look(1000000, 7)
+	add(t, path, last)
+	if got := read(t, path); !cmp.Equal(got.looks[len(got.looks)-1], last) || len(got.looks) < maxKept/8 {
+		t.Errorf("behind two at once: %d looks, the last %+v", len(got.looks), got.looks[len(got.looks)-1])
 	}
 }
 
