@@ -61,15 +61,12 @@ func metricsOf(cfg config.Config, status nodeStatus, duty map[sliceName]float64)
 
 func metricsOfSlice(s sliceStatus, gpu device.GPU, duty map[sliceName]float64) metrics.Slice {
 	slice := metrics.Slice{Job: s.Job, UID: s.UID, User: s.User, GPU: gpu, LimitBytes: bytesOf(s.MemMiB), ShareRatio: float64(s.SMPercent) / 100,
-		Priority: s.Priority.String()}
+		Priority: s.Priority.String(), Use: s.use}
 	if s.grant != nil {
 		slice.Account, slice.Policy, slice.Isolation = s.grant.Account, string(s.grant.Policy), s.grant.Isolation
 		if s.grant.Whole {
 			slice.Policy, slice.Priority, slice.Isolation = "", "", isolationWhole
 		}
-	}
-	if s.use != nil {
-		slice.Use = s.use
 	}
 	if s.Counted != nil {
 		slice.Counted = &metrics.Counted{GPUSeconds: *s.GPUSeconds, UnknownSeconds: s.UnknownSeconds, Freezes: s.Counted.Frozen, IsFrozen: s.Counted.IsFrozen}
